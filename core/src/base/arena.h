@@ -1,0 +1,61 @@
+/* Memory of one call: everything is allocated from an arena and released at once. */
+#ifndef TIDE_ARENA_H
+#define TIDE_ARENA_H
+
+#include <setjmp.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* Memory hook. resize(user, NULL, 0, n) allocates, (user, p, old, n) resizes, (user, p, old, 0) frees.
+ * Returns NULL only when it cannot provide n bytes. */
+typedef struct tide_allocator {
+    void *(*resize)(void *user, void *ptr, size_t old_size, size_t new_size);
+    void *user;
+} tide_allocator;
+
+/* realloc and free. */
+tide_allocator tide_default_allocator(void);
+
+/* A piece of memory that the arena owns; the bytes follow it. */
+typedef struct tide_piece {
+    struct tide_piece *prev, *next;
+    size_t size; /* bytes, this header included */
+    size_t used; /* of a block: bytes handed out, this header included */
+} tide_piece;
+
+/*   blocks:  [header | object | object | ... free ]   doubled from 64 KiB to 4 MiB
+ *   arrays:  [header | elements ]                     one each, moved by tide_arena_grow */
+typedef struct tide_arena {
+    tide_allocator memory;
+    tide_piece *blocks; /* the newest first */
+    tide_piece *arrays;
+    uint64_t bytes, peak_bytes;
+    jmp_buf *escape; /* where control goes when memory runs out; NULL: the process traps */
+} tide_arena;
+
+void tide_arena_init(tide_arena *arena, tide_allocator memory, jmp_buf *escape);
+void tide_arena_free(tide_arena *arena);
+
+/* Zeroed, aligned to 16. Never NULL: without memory control leaves by arena->escape. */
+void *tide_arena_alloc(tide_arena *arena, size_t bytes);
+
+/* Resizes an array made by this function (NULL: makes one). The tail is zeroed. Never NULL. */
+void *tide_arena_grow(tide_arena *arena, void *array, size_t old_bytes, size_t new_bytes);
+
+/* Leaves by arena->escape. */
+_Noreturn void tide_arena_fail(tide_arena *arena);
+
+#define TIDE_NEW(arena, type, count) ((type *)tide_arena_alloc((arena), sizeof(type) * (size_t)(count)))
+
+/* Makes room for one more element of a growable array: pointer, count and capacity are lvalues. */
+#define TIDE_ROOM(arena, array, count, capacity)                                                     \
+    do {                                                                                             \
+        if ((count) == (capacity)) {                                                                 \
+            size_t tide_old = (size_t)(capacity), tide_new = tide_old ? tide_old * 2 : 16;           \
+            (array) = tide_arena_grow((arena), (array), tide_old * sizeof *(array),                  \
+                                      tide_new * sizeof *(array));                                   \
+            (capacity) = (uint32_t)tide_new;                                                         \
+        }                                                                                            \
+    } while (0)
+
+#endif

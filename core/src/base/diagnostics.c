@@ -1,0 +1,44 @@
+/* The list of diagnostics of one call. */
+#include "diagnostics.h"
+
+enum { DIAGNOSTICS_LIMIT = 100 };
+
+const char *tide_status_name(tide_status status) {
+    switch (status) {
+#define TIDE_STATUS(name, value, text) \
+    case TIDE_##name: return #name;
+#include "status.def"
+#undef TIDE_STATUS
+    }
+    return "";
+}
+
+const char *tide_status_text(tide_status status) {
+    switch (status) {
+#define TIDE_STATUS(name, value, text) \
+    case TIDE_##name: return text;
+#include "status.def"
+#undef TIDE_STATUS
+    }
+    return "";
+}
+
+void tide_diagnostics_init(tide_diagnostics *diags, tide_arena *arena) {
+    *diags = (tide_diagnostics){.arena = arena};
+}
+
+void tide_report(tide_diagnostics *diags, tide_severity severity, tide_status status, const char *place,
+                 const char *message, const char *remedy) {
+    if (severity == TIDE_ERROR) {
+        if (diags->error_count++ == 0) diags->first_error = status;
+    }
+    if (diags->count >= DIAGNOSTICS_LIMIT) return;
+    TIDE_ROOM(diags->arena, diags->items, diags->count, diags->capacity);
+    diags->items[diags->count++] = (tide_diagnostic){severity, status, place ? place : "", message, remedy};
+}
+
+bool tide_error(tide_diagnostics *diags, tide_status status, const char *place, const char *message,
+                const char *remedy) {
+    tide_report(diags, TIDE_ERROR, status, place, message, remedy);
+    return false;
+}

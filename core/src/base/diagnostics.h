@@ -1,0 +1,45 @@
+/* Errors, warnings and assumptions as values: what happened, where, what to do. */
+#ifndef TIDE_DIAGNOSTICS_H
+#define TIDE_DIAGNOSTICS_H
+
+#include "text.h"
+
+typedef enum tide_status {
+#define TIDE_STATUS(name, value, text) TIDE_##name = (value),
+#include "status.def"
+#undef TIDE_STATUS
+} tide_status;
+
+/* "ERR_FIELD_RANGE" and "a value is outside its range". */
+const char *tide_status_name(tide_status status);
+const char *tide_status_text(tide_status status);
+
+typedef enum tide_severity { TIDE_ERROR, TIDE_WARNING, TIDE_ASSUMPTION } tide_severity;
+
+typedef struct tide_diagnostic {
+    tide_severity severity;
+    tide_status status;
+    const char *place;   /* a JSON Pointer, "" for the whole */
+    const char *message; /* one line: the fact and the bound */
+    const char *remedy;  /* one line, or NULL */
+} tide_diagnostic;
+
+typedef struct tide_diagnostics {
+    tide_arena *arena;
+    tide_diagnostic *items;
+    uint32_t count, capacity;
+    uint32_t error_count;
+    tide_status first_error; /* TIDE_OK while there is none */
+} tide_diagnostics;
+
+void tide_diagnostics_init(tide_diagnostics *diags, tide_arena *arena);
+
+/* Keeps at most 100; place, message and remedy are terminated strings that outlive diags. */
+void tide_report(tide_diagnostics *diags, tide_severity severity, tide_status status, const char *place,
+                 const char *message, const char *remedy);
+
+/* Reports an error and returns false. */
+bool tide_error(tide_diagnostics *diags, tide_status status, const char *place, const char *message,
+                const char *remedy);
+
+#endif

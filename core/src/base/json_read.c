@@ -1,0 +1,194 @@
+/* cJSON's tree, made strict: depth and size limits, no duplicate keys, integers kept exact. */
+#include "json_read.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cjson/cJSON.h>
+
+enum { JSON_TEXT_LIMIT = 64 << 20, JSON_DEPTH_LIMIT = 64 };
+
+static const double INTEGER_LIMIT = 9007199254740992.0; /* 2^53: every smaller integer is a double */
+
+/* Depth of nesting, strings skipped: cJSON recurses, so this is looked at first. */
+static unsigned text_depth(tide_text text) {
+    unsigned depth = 0, deepest = 0;
+    bool in_string = false;
+    for (size_t i = 0; i < text.length; i++) {
+        char c = text.at[i];
+        if (in_string) {
+            if (c == '\\') i++;
+            else if (c == '"') in_string = false;
+        } else if (c == '"') {
+            in_string = true;
+        } else if (c == '[' || c == '{') {
+            if (++depth > deepest) deepest = depth;
+        } else if ((c == ']' || c == '}') && depth) {
+            depth--;
+        }
+    }
+    return deepest;
+}
+
+static tide_text copy_text(tide_arena *arena, const char *terminated) {
+    tide_text text = tide_text_of(terminated);
+    return (tide_text){tide_text_copy(arena, text), text.length};
+}
+
+tide_json *tide_json_new(tide_arena *arena, tide_json_kind kind) {
+    tide_json *node = TIDE_NEW(arena, tide_json, 1);
+    node->kind = kind;
+    return node;
+}
+
+static tide_json *copy_node(tide_arena *arena, const cJSON *from, tide_json *parent) {
+    tide_json *node = tide_json_new(arena, TIDE_JSON_NULL);
+    node->parent = parent;
+    if (from->string) node->key = copy_text(arena, from->string);
+    if (cJSON_IsBool(from)) {
+        node->kind = TIDE_JSON_BOOL;
+        node->is_true = cJSON_IsTrue(from);
+    } else if (cJSON_IsNumber(from)) {
+        node->kind = TIDE_JSON_NUMBER;
+        node->number = from->valuedouble;
+        if (fabs(node->number) < INTEGER_LIMIT && node->number == floor(node->number)) {
+            node->is_integer = true;
+            node->integer = (int64_t)node->number;
+        }
+    } else if (cJSON_IsString(from)) {
+        node->kind = TIDE_JSON_STRING;
+        node->text = copy_text(arena, from->valuestring);
+    } else if (cJSON_IsArray(from) || cJSON_IsObject(from)) {
+        node->kind = cJSON_IsArray(from) ? TIDE_JSON_ARRAY : TIDE_JSON_OBJECT;
+        tide_json **link = &node->first;
+        for (const cJSON *child = from->child; child; child = child->next) {
+            *link = copy_node(arena, child, node);
+            link = &(*link)->next;
+            node->count++;
+        }
+    }
+    return node;
+}
+
+static bool has_duplicate(const tide_json *object, const tide_json *child) {
+    for (const tide_json *other = object->first; other != child; other = other->next)
+        if (tide_text_equal(other->key, child->key)) return true;
+    return false;
+}
+
+/* Objects wider than this are looked through for duplicates up to here only: the cost is quadratic. */
+enum { DUPLICATE_WINDOW = 4096 };
+
+static bool check_node(tide_arena *arena, const tide_json *node, const char *place, tide_diagnostics *diags) {
+    if (node->kind == TIDE_JSON_NUMBER && !isfinite(node->number))
+        return tide_error(diags, TIDE_ERR_FIELD_RANGE, tide_json_place(arena, node, place),
+                          "the number is too large to be read", "write a smaller number");
+    uint32_t index = 0;
+    for (const tide_json *child = node->first; child; child = child->next, index++) {
+        if (node->kind == TIDE_JSON_OBJECT && index < DUPLICATE_WINDOW && has_duplicate(node, child))
+            return tide_error(diags, TIDE_ERR_JSON_SYNTAX, tide_json_place(arena, child, place),
+                              "the key stands twice in one object", "remove one of the two");
+        if (!check_node(arena, child, place, diags)) return false;
+    }
+    return true;
+}
+
+static const char *syntax_message(tide_arena *arena, tide_text text, const char *end) {
+    size_t at = end && end >= text.at && end <= text.at + text.length ? (size_t)(end - text.at) : 0;
+    unsigned line = 1, column = 1;
+    for (size_t i = 0; i < at; i++) {
+        column++;
+        if (text.at[i] == '\n') line++, column = 1;
+    }
+    return tide_format(arena, "not JSON at line %u, column %u (byte %u)", line, column, (unsigned)at);
+}
+
+tide_json *tide_json_parse(tide_arena *arena, tide_text text, const char *place, tide_diagnostics *diags) {
+    if (text.length >= 3 && memcmp(text.at, "\xef\xbb\xbf", 3) == 0) text = (tide_text){text.at + 3, text.length - 3};
+    if (text.length > JSON_TEXT_LIMIT) {
+        tide_error(diags, TIDE_ERR_JSON_LIMIT, place, "the text is longer than 64 MiB", "give the configuration only");
+        return NULL;
+    }
+    if (text_depth(text) > JSON_DEPTH_LIMIT) {
+        tide_error(diags, TIDE_ERR_JSON_LIMIT, place, "nested deeper than 64 levels",
+                   "no configuration needs that; is this the right file?");
+        return NULL;
+    }
+    if (memchr(text.at, 0, text.length)) {
+        tide_error(diags, TIDE_ERR_JSON_SYNTAX, place, "holds a zero byte: this is no text",
+                   "give a JSON file in UTF-8");
+        return NULL;
+    }
+    const char *end = NULL;
+    const char *terminated = tide_text_copy(arena, text);
+    cJSON *parsed = cJSON_ParseWithLengthOpts(terminated, text.length + 1, &end, 1);
+    if (!parsed) {
+        tide_error(diags, TIDE_ERR_JSON_SYNTAX, place,
+                   syntax_message(arena, (tide_text){terminated, text.length}, end), "mend the text there");
+        return NULL;
+    }
+    jmp_buf *outer = arena->escape;
+#ifndef __EMSCRIPTEN__
+    jmp_buf here; /* cJSON's tree is outside the arena: it must be released on the way out */
+    if (setjmp(here)) {
+        arena->escape = outer;
+        cJSON_Delete(parsed);
+        tide_arena_fail(arena);
+    }
+    arena->escape = &here;
+#endif
+    tide_json *root = copy_node(arena, parsed, NULL);
+    arena->escape = outer;
+    cJSON_Delete(parsed);
+    return check_node(arena, root, place, diags) ? root : NULL;
+}
+
+const tide_json *tide_json_find(const tide_json *object, tide_text key) {
+    if (!object || object->kind != TIDE_JSON_OBJECT) return NULL;
+    for (const tide_json *child = object->first; child; child = child->next)
+        if (tide_text_equal(child->key, key)) return child;
+    return NULL;
+}
+
+const tide_json *tide_json_at(const tide_json *object, const char *key) {
+    return tide_json_find(object, tide_text_of(key));
+}
+
+const char *tide_json_place(tide_arena *arena, const tide_json *node, const char *place) {
+    if (!node->parent) return place;
+    const char *above = tide_json_place(arena, node->parent, place);
+    if (node->parent->kind == TIDE_JSON_OBJECT) return tide_format(arena, "%s/%s", above, node->key.at);
+    unsigned index = 0;
+    for (const tide_json *other = node->parent->first; other && other != node; other = other->next) index++;
+    return tide_format(arena, "%s/%u", above, index);
+}
+
+const char *tide_json_kind_name(const tide_json *node) {
+    static const char *const names[] = {"null", "a boolean", "a number", "a string", "an array", "an object"};
+    return node ? names[node->kind] : "nothing";
+}
+
+void tide_json_put(tide_arena *arena, tide_json *object, tide_text key, tide_json *value) {
+    tide_json **link = &object->first;
+    while (*link && !tide_text_equal((*link)->key, key)) link = &(*link)->next;
+    value->next = *link ? (*link)->next : NULL;
+    if (!*link) object->count++;
+    value->key = (tide_text){tide_text_copy(arena, key), key.length};
+    value->parent = object;
+    *link = value;
+}
+
+tide_json *tide_json_clone(tide_arena *arena, const tide_json *node) {
+    tide_json *copy = TIDE_NEW(arena, tide_json, 1);
+    *copy = *node;
+    copy->next = copy->parent = NULL;
+    tide_json **link = &copy->first;
+    for (const tide_json *child = node->first; child; child = child->next) {
+        *link = tide_json_clone(arena, child);
+        (*link)->parent = copy;
+        link = &(*link)->next;
+    }
+    *link = NULL;
+    return copy;
+}

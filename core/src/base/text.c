@@ -1,0 +1,146 @@
+/* Text helpers; nothing here depends on the locale. */
+#include "text.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+tide_text tide_text_of(const char *terminated) {
+    return terminated ? (tide_text){terminated, strlen(terminated)} : (tide_text){"", 0};
+}
+
+bool tide_text_equal(tide_text a, tide_text b) {
+    return a.length == b.length && (a.length == 0 || memcmp(a.at, b.at, a.length) == 0);
+}
+
+bool tide_text_is(tide_text a, const char *terminated) {
+    return tide_text_equal(a, tide_text_of(terminated));
+}
+
+bool tide_text_starts(tide_text a, tide_text prefix) {
+    return a.length >= prefix.length && (prefix.length == 0 || memcmp(a.at, prefix.at, prefix.length) == 0);
+}
+
+char *tide_text_copy(tide_arena *arena, tide_text text) {
+    char *copy = tide_arena_alloc(arena, text.length + 1);
+    if (text.length) memcpy(copy, text.at, text.length);
+    return copy;
+}
+
+char *tide_format(tide_arena *arena, const char *format, ...) {
+    va_list args, again;
+    va_start(args, format);
+    va_copy(again, args);
+    int length = vsnprintf(NULL, 0, format, args);
+    va_end(args);
+    if (length < 0) length = 0;
+    char *out = tide_arena_alloc(arena, (size_t)length + 1);
+    vsnprintf(out, (size_t)length + 1, format, again);
+    va_end(again);
+    return out;
+}
+
+bool tide_text_to_i64(int64_t *out, tide_text text) {
+    size_t i = 0;
+    bool negative = false;
+    if (i < text.length && (text.at[i] == '-' || text.at[i] == '+')) negative = text.at[i++] == '-';
+    if (i == text.length) return false;
+    int64_t value = 0;
+    for (; i < text.length; i++) {
+        if (text.at[i] < '0' || text.at[i] > '9') return false;
+        int64_t digit = text.at[i] - '0';
+        if (__builtin_mul_overflow(value, (int64_t)10, &value)) return false;
+        if (__builtin_sub_overflow(value, digit, &value)) return false;
+    }
+    if (!negative && __builtin_sub_overflow((int64_t)0, value, &value)) return false;
+    *out = value;
+    return true;
+}
+
+bool tide_text_matches(tide_text text, tide_text pattern) {
+    size_t t = 0, p = 0, star = SIZE_MAX, mark = 0;
+    while (t < text.length) {
+        if (p < pattern.length && pattern.at[p] == '*') {
+            star = p++;
+            mark = t;
+        } else if (p < pattern.length && pattern.at[p] == text.at[t]) {
+            p++, t++;
+        } else if (star != SIZE_MAX) {
+            p = star + 1;
+            t = ++mark;
+        } else {
+            return false;
+        }
+    }
+    while (p < pattern.length && pattern.at[p] == '*') p++;
+    return p == pattern.length;
+}
+
+enum { NEAREST_LIMIT = 48 }; /* longer words have no nearest */
+
+static unsigned edit_distance(tide_text a, const char *b, size_t b_length) {
+    unsigned row[NEAREST_LIMIT + 1];
+    for (size_t j = 0; j <= b_length; j++) row[j] = (unsigned)j;
+    for (size_t i = 1; i <= a.length; i++) {
+        unsigned corner = row[0];
+        row[0] = (unsigned)i;
+        for (size_t j = 1; j <= b_length; j++) {
+            unsigned best = corner + (a.at[i - 1] != b[j - 1]);
+            if (row[j] + 1 < best) best = row[j] + 1;
+            if (row[j - 1] + 1 < best) best = row[j - 1] + 1;
+            corner = row[j];
+            row[j] = best;
+        }
+    }
+    return row[b_length];
+}
+
+const char *tide_nearest(tide_text word, const char *const *candidates, uint32_t count) {
+    const char *nearest = NULL;
+    unsigned best = (unsigned)(word.length / 3) + 2;
+    if (word.length == 0 || word.length > NEAREST_LIMIT) return NULL;
+    for (uint32_t i = 0; i < count; i++) {
+        size_t length = strlen(candidates[i]);
+        if (length > NEAREST_LIMIT) continue;
+        unsigned distance = edit_distance(word, candidates[i], length);
+        if (distance < best) {
+            best = distance;
+            nearest = candidates[i];
+        }
+    }
+    return nearest;
+}
+
+static uint32_t hash_text(tide_text text) {
+    uint32_t hash = 2166136261u;
+    for (size_t i = 0; i < text.length; i++) hash = (hash ^ (unsigned char)text.at[i]) * 16777619u;
+    return hash;
+}
+
+static void names_insert(tide_names *names, uint32_t number) {
+    uint32_t mask = names->slot_count - 1;
+    uint32_t at = hash_text(names->names[number]) & mask;
+    while (names->slots[at]) at = (at + 1) & mask;
+    names->slots[at] = number + 1;
+}
+
+void tide_names_init(tide_names *names, tide_arena *arena) {
+    *names = (tide_names){.arena = arena, .slot_count = 256};
+    names->slots = TIDE_NEW(arena, uint32_t, names->slot_count);
+    tide_name(names, TIDE_TEXT(""));
+}
+
+uint32_t tide_name(tide_names *names, tide_text text) {
+    uint32_t mask = names->slot_count - 1;
+    for (uint32_t at = hash_text(text) & mask; names->slots[at]; at = (at + 1) & mask)
+        if (tide_text_equal(names->names[names->slots[at] - 1], text)) return names->slots[at] - 1;
+    TIDE_ROOM(names->arena, names->names, names->count, names->capacity);
+    names->names[names->count] = (tide_text){tide_text_copy(names->arena, text), text.length};
+    if ((names->count + 1) * 2 > names->slot_count) {
+        names->slot_count *= 2;
+        names->slots = TIDE_NEW(names->arena, uint32_t, names->slot_count);
+        for (uint32_t i = 0; i < names->count; i++) names_insert(names, i);
+    }
+    names_insert(names, names->count);
+    return names->count++;
+}

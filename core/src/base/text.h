@@ -1,0 +1,53 @@
+/* Text by pointer and length, building strings, and names as numbers. */
+#ifndef TIDE_TEXT_H
+#define TIDE_TEXT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "arena.h"
+
+typedef struct tide_text {
+    const char *at; /* not terminated */
+    size_t length;
+} tide_text;
+
+#define TIDE_TEXT(literal) ((tide_text){(literal), sizeof(literal) - 1})
+
+tide_text tide_text_of(const char *terminated); /* NULL gives the empty text */
+bool tide_text_equal(tide_text a, tide_text b);
+bool tide_text_is(tide_text a, const char *terminated);
+bool tide_text_starts(tide_text a, tide_text prefix);
+
+/* A terminated copy in the arena. */
+char *tide_text_copy(tide_arena *arena, tide_text text);
+
+/* printf into the arena; %s takes terminated strings. */
+char *tide_format(tide_arena *arena, const char *format, ...)
+#if defined(__GNUC__)
+    __attribute__((format(printf, 2, 3)))
+#endif
+    ;
+
+/* A whole decimal integer, with sign; false if anything else stands there or it does not fit. */
+bool tide_text_to_i64(int64_t *out, tide_text text);
+
+/* Whether the pattern, with * for any run of characters, covers the whole text. */
+bool tide_text_matches(tide_text text, tide_text pattern);
+
+/* The candidate nearest to a misspelt word by edit distance, or NULL if none is near. */
+const char *tide_nearest(tide_text word, const char *const *candidates, uint32_t count);
+
+/* Names to small numbers, in order of first use; number 0 is the empty name. */
+typedef struct tide_names {
+    tide_arena *arena;
+    tide_text *names;
+    uint32_t count, capacity;
+    uint32_t *slots; /* open addressing; number + 1, 0 is free */
+    uint32_t slot_count;
+} tide_names;
+
+void tide_names_init(tide_names *names, tide_arena *arena);
+uint32_t tide_name(tide_names *names, tide_text text);
+
+#endif
