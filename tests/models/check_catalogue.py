@@ -1,0 +1,209 @@
+#!/usr/bin/env python3
+"""Checks models/catalogue/*.json: the parameter count that follows from each config is the published one.
+
+The formulas are written from the layers of each model type, apart from the descriptions in models/architectures,
+so that an error in either shows. All counts are numbers of parameters, shared ones once.
+"""
+import json
+import pathlib
+import re
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+CATALOGUE = ROOT / "models" / "catalogue"
+
+# Model types whose output head is the embedding unless the config says otherwise.
+TIED_BY_DEFAULT = {"gemma2", "gpt2"}
+
+# Keys that name files, tokens or generation, or only initial values: no memory rule reads them.
+NOISE = {"_name_or_path", "transformers_version", "auto_map", "bos_token_id", "eos_token_id", "pad_token_id",
+         "initializer_range", "initializer_factor", "rms_norm_eps", "layer_norm_eps", "layer_norm_epsilon",
+         "task_specific_params", "ignore_index", "logit_scale_init_value"}
+KEYS = {"name", "title", "source", "parameters", "parameters_source", "config", "preprocessor"}
+
+
+def linear(inputs, outputs, bias):
+    return inputs * outputs + (outputs if bias else 0)
+
+
+def is_tied(config):
+    return config.get("tie_word_embeddings", config["model_type"] in TIED_BY_DEFAULT)
+
+
+def embedding_and_head(config, hidden):
+    return config["vocab_size"] * hidden * (1 if is_tied(config) else 2)
+
+
+def gated_decoder(config, qkv_bias, out_bias, mlp_bias, norms, qk_norm=False):
+    """Llama and its kin: gated MLP, grouped-query attention, `norms` RMS norms a layer and one at the end."""
+    hidden, inner, heads = config["hidden_size"], config["intermediate_size"], config["num_attention_heads"]
+    kv_heads = config["num_key_value_heads"]
+    head_dim = config.get("head_dim") or hidden // heads
+    attention = linear(hidden, heads * head_dim, qkv_bias) + 2 * linear(hidden, kv_heads * head_dim, qkv_bias)
+    attention += linear(heads * head_dim, hidden, out_bias) + (2 * head_dim if qk_norm else 0)
+    mlp = 2 * linear(hidden, inner, mlp_bias) + linear(inner, hidden, mlp_bias)
+    layer = attention + mlp + norms * hidden
+    return embedding_and_head(config, hidden) + config["num_hidden_layers"] * layer + hidden
+
+
+def llama(config):
+    bias = config.get("attention_bias", False)
+    return gated_decoder(config, bias, bias, config.get("mlp_bias", False), norms=2)
+
+
+def mistral(config):
+    return gated_decoder(config, False, False, False, norms=2)
+
+
+def qwen2(config):
+    return gated_decoder(config, True, False, False, norms=2)
+
+
+def qwen3(config):
+    bias = config.get("attention_bias", False)
+    return gated_decoder({"head_dim": 128, **config}, bias, bias, False, norms=2, qk_norm=True)
+
+
+def gemma2(config):
+    bias = config.get("attention_bias", False)
+    return gated_decoder({"head_dim": 256, **config}, bias, bias, False, norms=4)
+
+
+def phi3(config):
+    """One fused matrix for query, key and value and one for gate and up: the same numbers as apart."""
+    return gated_decoder(config, False, False, False, norms=2)
+
+
+def gpt2(config):
+    hidden, inner = config["n_embd"], config.get("n_inner") or 4 * config["n_embd"]
+    attention = linear(hidden, 3 * hidden, True) + linear(hidden, hidden, True)
+    mlp = linear(hidden, inner, True) + linear(inner, hidden, True)
+    layer = attention + mlp + 2 * (2 * hidden)
+    return embedding_and_head(config, hidden) + config["n_positions"] * hidden + config["n_layer"] * layer + 2 * hidden
+
+
+def encoder_layers(config):
+    """Pre-norm transformer layers with biases everywhere: the towers of CLIP and SigLIP."""
+    hidden, inner = config["hidden_size"], config["intermediate_size"]
+    layer = 4 * linear(hidden, hidden, True) + linear(hidden, inner, True) + linear(inner, hidden, True)
+    return config["num_hidden_layers"] * (layer + 2 * (2 * hidden))
+
+
+def patches(config):
+    return (config["image_size"] // config["patch_size"]) ** 2
+
+
+def text_embeddings(config):
+    return (config["vocab_size"] + config["max_position_embeddings"]) * config["hidden_size"]
+
+
+def clip_vision(config):
+    """Class embedding, patches without bias, a position for each patch and the class; norm before and after the layers."""
+    hidden = config["hidden_size"]
+    patch = linear(3 * config["patch_size"] ** 2, hidden, False)
+    return hidden + patch + (patches(config) + 1) * hidden + encoder_layers(config) + 2 * (2 * hidden)
+
+
+def clip(config):
+    text, vision, width = config["text_config"], config["vision_config"], config["projection_dim"]
+    text_tower = text_embeddings(text) + encoder_layers(text) + 2 * text["hidden_size"]
+    projections = linear(text["hidden_size"], width, False) + linear(vision["hidden_size"], width, False)
+    return text_tower + clip_vision(vision) + projections + 1  # logit_scale
+
+
+def siglip_vision(config):
+    """Patches with bias, no class embedding; the pooling head is a probe, an attention, a norm and an MLP."""
+    hidden, inner = config["hidden_size"], config["intermediate_size"]
+    patch = linear(3 * config["patch_size"] ** 2, hidden, True)
+    head = hidden + 4 * linear(hidden, hidden, True) + 2 * hidden
+    head += linear(hidden, inner, True) + linear(inner, hidden, True)
+    tower = patch + patches(config) * hidden + encoder_layers(config) + 2 * hidden
+    return tower + (head if config.get("vision_use_head", True) else 0)
+
+
+def siglip(config):
+    text, vision = config["text_config"], config["vision_config"]
+    head = linear(text["hidden_size"], text.get("projection_size", text["hidden_size"]), True)
+    text_tower = text_embeddings(text) + encoder_layers(text) + 2 * text["hidden_size"] + head
+    return text_tower + siglip_vision(vision) + 2  # logit_scale, logit_bias
+
+
+def projector(config):
+    """Two linear layers from the vision tower's features (those of several layers side by side) to the text width."""
+    layers = config["vision_feature_layer"]
+    features = config["vision_config"]["hidden_size"] * (len(layers) if isinstance(layers, list) else 1)
+    width, bias = config["text_config"]["hidden_size"], config.get("multimodal_projector_bias", True)
+    return linear(features, width, bias) + linear(width, width, bias)
+
+
+def llava(config):
+    """The head is tied as the whole model's config says, where it says so."""
+    text = dict(config["text_config"])
+    if "tie_word_embeddings" in config:
+        text["tie_word_embeddings"] = config["tie_word_embeddings"]
+    return count(config["vision_config"]) + projector(config) + count(text)
+
+
+def llava_next(config):
+    return llava(config) + config["text_config"]["hidden_size"]  # image_newline
+
+
+FORMULAS = {"llama": llama, "mistral": mistral, "qwen2": qwen2, "qwen3": qwen3, "gemma2": gemma2, "phi3": phi3,
+            "gpt2": gpt2, "clip": clip, "clip_vision_model": clip_vision, "siglip": siglip,
+            "siglip_vision_model": siglip_vision, "llava": llava, "llava_next": llava_next}
+
+
+def count(config):
+    return FORMULAS[config["model_type"]](config)
+
+
+def configs_within(config):
+    yield config
+    for part in ("text_config", "vision_config"):
+        if part in config:
+            yield from configs_within(config[part])
+
+
+def faults(path):
+    """What is wrong with one file, as sentences."""
+    entry = json.loads(path.read_text(encoding="utf-8"))
+    found = []
+    if entry.get("name") != path.stem or not re.fullmatch(r"[a-z0-9][a-z0-9.-]*", path.stem):
+        found.append(f"name {entry.get('name')!r} is not that of the file")
+    unknown, missing = set(entry) - KEYS, KEYS - {"preprocessor"} - set(entry)
+    if unknown or missing:
+        found.append(f"keys unknown: {sorted(unknown)}, missing: {sorted(missing)}")
+        return found
+    if not entry["source"].startswith("huggingface.co/") or not entry["parameters_source"] or not entry["title"]:
+        found.append("source, parameters_source and title must say something")
+    if ("vision_config" in entry["config"]) != ("preprocessor" in entry):
+        found.append("preprocessor belongs to models that see, and to those alone")
+    for config in configs_within(entry["config"]):
+        noise = NOISE & set(config)
+        if noise:
+            found.append(f"keys that no memory rule reads: {sorted(noise)}")
+    counted = count(entry["config"])
+    if counted != entry["parameters"]:
+        found.append(f"the config gives {counted} parameters, published are {entry['parameters']}")
+    return found
+
+
+def main():
+    passed = failed = 0
+    for path in sorted(CATALOGUE.glob("*.json")):
+        try:
+            found = faults(path)
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            found = [f"{type(error).__name__}: {error}"]
+        for fault in found:
+            print(f"{path.name}: {fault}")
+        passed, failed = passed + (not found), failed + bool(found)
+    if passed + failed == 0:
+        print(f"no files in {CATALOGUE}")
+        failed = 1
+    print(f"{passed} passed, {failed} failed")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
