@@ -1,8 +1,11 @@
 #!/usr/bin/env python3
-"""Checks models/catalogue/*.json: the parameter count that follows from each config is the published one.
+"""Checks models/catalogue/*.json and models/gpus.json.
 
-The formulas are written from the layers of each model type, apart from the descriptions in models/architectures,
-so that an error in either shows. All counts are numbers of parameters, shared ones once.
+Each config must give the published number of parameters. The formulas are written from the layers
+of each model type, apart from the descriptions in models/architectures, so that an error in either
+shows. All counts are numbers of parameters, shared ones once.
+
+Each GPU must agree with its architecture and with the rule by which contexts are estimated.
 """
 import json
 import pathlib
@@ -11,15 +14,26 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 CATALOGUE = ROOT / "models" / "catalogue"
+GPUS = ROOT / "models" / "gpus.json"
+MIB = 1 << 20
 
 # Model types whose output head is the embedding unless the config says otherwise.
 TIED_BY_DEFAULT = {"gemma2", "gpt2"}
 
 # Keys that name files, tokens or generation, or only initial values: no memory rule reads them.
-NOISE = {"_name_or_path", "transformers_version", "auto_map", "bos_token_id", "eos_token_id", "pad_token_id",
-         "initializer_range", "initializer_factor", "rms_norm_eps", "layer_norm_eps", "layer_norm_epsilon",
-         "task_specific_params", "ignore_index", "logit_scale_init_value"}
+NOISE = {"_name_or_path", "transformers_version", "auto_map", "bos_token_id", "eos_token_id",
+         "pad_token_id", "initializer_range", "initializer_factor", "rms_norm_eps",
+         "layer_norm_eps", "layer_norm_epsilon", "task_specific_params", "ignore_index",
+         "logit_scale_init_value"}
 KEYS = {"name", "title", "source", "parameters", "parameters_source", "config", "preprocessor"}
+
+# Most threads that one SM holds, by compute capability times 10 (CUDA programming guide).
+THREADS_PER_SM = {60: 2048, 70: 2048, 75: 1024, 80: 2048, 86: 1536, 89: 1536, 90: 2048, 100: 2048,
+                  120: 1536}
+CONTEXT_BYTES_PER_THREAD = 2048
+KERNEL_BYTES = 96 * MIB
+GPU_KEYS = {"name", "title", "bytes", "board_mib", "capability", "sms", "threads_per_sm",
+            "context_bytes", "context_source", "source"}
 
 
 def linear(inputs, outputs, bias):
@@ -35,11 +49,12 @@ def embedding_and_head(config, hidden):
 
 
 def gated_decoder(config, qkv_bias, out_bias, mlp_bias, norms, qk_norm=False):
-    """Llama and its kin: gated MLP, grouped-query attention, `norms` RMS norms a layer and one at the end."""
-    hidden, inner, heads = config["hidden_size"], config["intermediate_size"], config["num_attention_heads"]
-    kv_heads = config["num_key_value_heads"]
+    """Llama and its kin: gated MLP, grouped-query attention, `norms` norms a layer and one last."""
+    hidden, inner = config["hidden_size"], config["intermediate_size"]
+    heads, kv_heads = config["num_attention_heads"], config["num_key_value_heads"]
     head_dim = config.get("head_dim") or hidden // heads
-    attention = linear(hidden, heads * head_dim, qkv_bias) + 2 * linear(hidden, kv_heads * head_dim, qkv_bias)
+    attention = linear(hidden, heads * head_dim, qkv_bias)
+    attention += 2 * linear(hidden, kv_heads * head_dim, qkv_bias)
     attention += linear(heads * head_dim, hidden, out_bias) + (2 * head_dim if qk_norm else 0)
     mlp = 2 * linear(hidden, inner, mlp_bias) + linear(inner, hidden, mlp_bias)
     layer = attention + mlp + norms * hidden
@@ -70,7 +85,7 @@ def gemma2(config):
 
 
 def phi3(config):
-    """One fused matrix for query, key and value and one for gate and up: the same numbers as apart."""
+    """Query, key and value are one matrix, gate and up another: the same numbers as apart."""
     return gated_decoder(config, False, False, False, norms=2)
 
 
@@ -79,14 +94,16 @@ def gpt2(config):
     attention = linear(hidden, 3 * hidden, True) + linear(hidden, hidden, True)
     mlp = linear(hidden, inner, True) + linear(inner, hidden, True)
     layer = attention + mlp + 2 * (2 * hidden)
-    return embedding_and_head(config, hidden) + config["n_positions"] * hidden + config["n_layer"] * layer + 2 * hidden
+    embeddings = embedding_and_head(config, hidden) + config["n_positions"] * hidden
+    return embeddings + config["n_layer"] * layer + 2 * hidden
 
 
 def encoder_layers(config):
     """Pre-norm transformer layers with biases everywhere: the towers of CLIP and SigLIP."""
     hidden, inner = config["hidden_size"], config["intermediate_size"]
-    layer = 4 * linear(hidden, hidden, True) + linear(hidden, inner, True) + linear(inner, hidden, True)
-    return config["num_hidden_layers"] * (layer + 2 * (2 * hidden))
+    mlp = linear(hidden, inner, True) + linear(inner, hidden, True)
+    layer = 4 * linear(hidden, hidden, True) + mlp + 2 * (2 * hidden)
+    return config["num_hidden_layers"] * layer
 
 
 def patches(config):
@@ -98,21 +115,22 @@ def text_embeddings(config):
 
 
 def clip_vision(config):
-    """Class embedding, patches without bias, a position for each patch and the class; norm before and after the layers."""
+    """A class embedding, patches without bias, a position for each; norms before and after."""
     hidden = config["hidden_size"]
     patch = linear(3 * config["patch_size"] ** 2, hidden, False)
-    return hidden + patch + (patches(config) + 1) * hidden + encoder_layers(config) + 2 * (2 * hidden)
+    embeddings = hidden + patch + (patches(config) + 1) * hidden
+    return embeddings + encoder_layers(config) + 2 * (2 * hidden)
 
 
 def clip(config):
     text, vision, width = config["text_config"], config["vision_config"], config["projection_dim"]
     text_tower = text_embeddings(text) + encoder_layers(text) + 2 * text["hidden_size"]
-    projections = linear(text["hidden_size"], width, False) + linear(vision["hidden_size"], width, False)
+    projections = linear(text["hidden_size"] + vision["hidden_size"], width, False)
     return text_tower + clip_vision(vision) + projections + 1  # logit_scale
 
 
 def siglip_vision(config):
-    """Patches with bias, no class embedding; the pooling head is a probe, an attention, a norm and an MLP."""
+    """Patches with bias, no class embedding; the head is a probe, an attention, a norm, an MLP."""
     hidden, inner = config["hidden_size"], config["intermediate_size"]
     patch = linear(3 * config["patch_size"] ** 2, hidden, True)
     head = hidden + 4 * linear(hidden, hidden, True) + 2 * hidden
@@ -129,10 +147,12 @@ def siglip(config):
 
 
 def projector(config):
-    """Two linear layers from the vision tower's features (those of several layers side by side) to the text width."""
+    """Two linear layers from vision features (of several layers side by side) to the text width."""
     layers = config["vision_feature_layer"]
-    features = config["vision_config"]["hidden_size"] * (len(layers) if isinstance(layers, list) else 1)
-    width, bias = config["text_config"]["hidden_size"], config.get("multimodal_projector_bias", True)
+    features = config["vision_config"]["hidden_size"]
+    features *= len(layers) if isinstance(layers, list) else 1
+    width = config["text_config"]["hidden_size"]
+    bias = config.get("multimodal_projector_bias", True)
     return linear(features, width, bias) + linear(width, width, bias)
 
 
@@ -148,9 +168,10 @@ def llava_next(config):
     return llava(config) + config["text_config"]["hidden_size"]  # image_newline
 
 
-FORMULAS = {"llama": llama, "mistral": mistral, "qwen2": qwen2, "qwen3": qwen3, "gemma2": gemma2, "phi3": phi3,
-            "gpt2": gpt2, "clip": clip, "clip_vision_model": clip_vision, "siglip": siglip,
-            "siglip_vision_model": siglip_vision, "llava": llava, "llava_next": llava_next}
+FORMULAS = {"llama": llama, "mistral": mistral, "qwen2": qwen2, "qwen3": qwen3, "gemma2": gemma2,
+            "phi3": phi3, "gpt2": gpt2, "clip": clip, "clip_vision_model": clip_vision,
+            "siglip": siglip, "siglip_vision_model": siglip_vision, "llava": llava,
+            "llava_next": llava_next}
 
 
 def count(config):
@@ -174,8 +195,10 @@ def faults(path):
     if unknown or missing:
         found.append(f"keys unknown: {sorted(unknown)}, missing: {sorted(missing)}")
         return found
-    if not entry["source"].startswith("huggingface.co/") or not entry["parameters_source"] or not entry["title"]:
-        found.append("source, parameters_source and title must say something")
+    if not entry["source"].startswith("huggingface.co/"):
+        found.append("source is not a model page")
+    if not entry["parameters_source"] or not entry["title"]:
+        found.append("parameters_source and title must say something")
     if ("vision_config" in entry["config"]) != ("preprocessor" in entry):
         found.append("preprocessor belongs to models that see, and to those alone")
     for config in configs_within(entry["config"]):
@@ -188,19 +211,48 @@ def faults(path):
     return found
 
 
+def gpu_faults(gpu):
+    """What is wrong with one entry of gpus.json, as sentences."""
+    unknown, missing = set(gpu) - GPU_KEYS - {"bytes_precision"}, GPU_KEYS - set(gpu)
+    if unknown or missing:
+        return [f"keys unknown: {sorted(unknown)}, missing: {sorted(missing)}"]
+    found = []
+    if not re.fullmatch(r"[a-z0-9][a-z0-9-]*", gpu["name"]) or not gpu["source"]:
+        found.append("name is not in lower case, or there is no source")
+    if not 0.95 * gpu["board_mib"] * MIB < gpu["bytes"] < gpu["board_mib"] * MIB:
+        found.append(f"{gpu['bytes']} bytes do not fit a board of {gpu['board_mib']} MiB")
+    if gpu["threads_per_sm"] != THREADS_PER_SM.get(gpu["capability"]):
+        found.append(f"threads_per_sm is not that of capability {gpu['capability']}")
+    resident = gpu["sms"] * gpu["threads_per_sm"]
+    rule = CONTEXT_BYTES_PER_THREAD * resident + KERNEL_BYTES
+    slack = 0 if gpu["context_source"].startswith("estimated") else 21 * MIB
+    if abs(gpu["context_bytes"] - rule) > slack:
+        found.append(f"context_bytes {gpu['context_bytes']} is not {rule}, give or take {slack}")
+    return found
+
+
+def checked():
+    """Name and faults of everything there is to check."""
+    paths = sorted(CATALOGUE.glob("*.json"))
+    yield "catalogue", [] if paths else ["no models"]
+    for path in paths:
+        try:
+            yield path.name, faults(path)
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            yield path.name, [f"{type(error).__name__}: {error}"]
+    gpus = json.loads(GPUS.read_text(encoding="utf-8"))["gpus"]
+    for gpu in gpus:
+        yield f"gpus.json: {gpu.get('name')}", gpu_faults(gpu)
+    names = [gpu.get("name") for gpu in gpus]
+    yield "gpus.json", [] if len(set(names)) == len(names) else ["a name occurs twice"]
+
+
 def main():
     passed = failed = 0
-    for path in sorted(CATALOGUE.glob("*.json")):
-        try:
-            found = faults(path)
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            found = [f"{type(error).__name__}: {error}"]
+    for name, found in checked():
         for fault in found:
-            print(f"{path.name}: {fault}")
+            print(f"{name}: {fault}")
         passed, failed = passed + (not found), failed + bool(found)
-    if passed + failed == 0:
-        print(f"no files in {CATALOGUE}")
-        failed = 1
     print(f"{passed} passed, {failed} failed")
     return 1 if failed else 0
 
