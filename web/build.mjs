@@ -1,0 +1,79 @@
+/* Builds the static page: node build.mjs --wasm FILE --out FOLDER */
+import { createHash } from 'node:crypto';
+import { mkdir, readFile, rm, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { parseArgs } from 'node:util';
+import { gzipSync } from 'node:zlib';
+import { build as bundle } from 'esbuild';
+import { headerPolicy, metaPolicy } from './csp.mjs';
+
+const here = import.meta.dirname;
+const common = /** @type {import('esbuild').BuildOptions} */ ({
+  bundle: true, minify: true, format: 'esm', target: 'es2023', write: false, legalComments: 'none',
+  jsx: 'automatic', jsxImportSource: 'preact', absWorkingDir: here, logLevel: 'warning', charset: 'utf8',
+});
+
+/** @param {string} entry @param {import('esbuild').BuildOptions} [more] */
+async function bundled(entry, more) {
+  const { outputFiles } = await bundle({ ...common, entryPoints: [entry], ...more });
+  return Buffer.from(/** @type {any} */ (outputFiles)[0].contents);
+}
+
+/** @param {{wasm: string, out: string}} options */
+export async function build({ wasm, out }) {
+  await rm(out, { recursive: true, force: true });
+  await mkdir(join(out, 'assets'), { recursive: true });
+  /** @type {Map<string, Buffer>} */
+  const written = new Map();
+
+  async function put(/** @type {string} */ name, /** @type {Buffer} */ bytes) {
+    written.set(name, bytes);
+    await writeFile(join(out, name), bytes);
+    return name;
+  }
+  /** A name that changes with the content, so that hosts may cache for good. */
+  function asset(/** @type {string} */ name, /** @type {string} */ ext, /** @type {Buffer} */ bytes) {
+    const hash = createHash('sha256').update(bytes).digest('hex').slice(0, 10);
+    return put(`assets/${name}-${hash}.${ext}`, bytes);
+  }
+
+  const core = await readFile(wasm);
+  const wasmName = await asset('tidemark', 'wasm', core);
+  const workerName = await asset('worker', 'js', await bundled('src/worker.js'));
+  const mainName = await asset('main', 'js', await bundled('src/main.jsx', {
+    define: { WASM_PATH: JSON.stringify(wasmName), WORKER_PATH: JSON.stringify(workerName) },
+  }));
+  const themeName = await asset('theme', 'js', await bundled('src/theme.js', { format: 'iife' }));
+  const styleName = await asset('style', 'css', await bundled('style.css'));
+
+  const script = await bundled('src/prerender.jsx', { platform: 'node', minify: false });
+  const { prerender } = await import(`data:text/javascript;base64,${script.toString('base64')}`);
+  const { html, command } = await prerender(new WebAssembly.Module(core));
+
+  /** @type {Record<string, string>} */
+  const values = { policy: metaPolicy, theme: themeName, style: styleName, wasm: wasmName, main: mainName, command, app: html };
+  const template = await readFile(join(here, 'index.html'), 'utf8');
+  const index = template.replace(/\{\{(\w+)\}\}/g, (_, name) => values[name]);
+  await put('index.html', Buffer.from(index));
+  await put('_headers', Buffer.from(`/*\n  Content-Security-Policy: ${headerPolicy}\n  Referrer-Policy: no-referrer\n` +
+    '  X-Content-Type-Options: nosniff\n/assets/*\n  Cache-Control: public, max-age=31536000, immutable\n'));
+
+  const sizes = [...written].filter(([name]) => name !== '_headers')
+    .map(([name, bytes]) => ({ name, bytes: bytes.length, gzip: gzipSync(bytes, { level: 9 }).length }));
+  return sizes;
+}
+
+if (process.argv[1] === import.meta.filename) {
+  const { values } = parseArgs({ options: { wasm: { type: 'string' }, out: { type: 'string' } } });
+  if (!values.wasm || !values.out) {
+    console.error('usage: npm run build -- --wasm FILE --out FOLDER');
+    process.exit(2);
+  }
+  const sizes = await build({ wasm: values.wasm, out: values.out });
+  let total = 0;
+  for (const { name, bytes, gzip } of sizes) {
+    total += gzip;
+    console.log(`${name.padEnd(36)}${String(bytes).padStart(9)} bytes${String(gzip).padStart(9)} gzip`);
+  }
+  console.log(`${'in all'.padEnd(36)}${String(total).padStart(30)} gzip`);
+}

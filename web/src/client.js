@@ -1,0 +1,83 @@
+/* A promise per request to the worker. Of requests on one lane only the newest waits: an older one that has not
+ * started is answered with null. A trap or a silent worker is ended and the next request starts a new one. */
+
+export class CoreStopped extends Error {}
+
+/** @typedef {{id: number, text: string, lane: string, resolve: (reply: any) => void, reject: (why: Error) => void}} Job */
+
+/** @param {{module: Promise<WebAssembly.Module>, spawn: () => Worker, limitMs?: number}} options */
+export function createClient({ module, spawn, limitMs = 20000 }) {
+  /** @type {Worker | null} */
+  let worker = null;
+  /** @type {Job[]} */
+  let waiting = [];
+  /** @type {Job | null} */
+  let running = null;
+  /** @type {ReturnType<typeof setTimeout> | undefined} */
+  let timer;
+  let lastId = 0;
+
+  module.catch(() => {});
+
+  function begin() {
+    const fresh = spawn();
+    fresh.onmessage = ({ data }) => answered(data);
+    fresh.onerror = (event) => stopped(event.message || 'The worker could not start.');
+    worker = fresh;
+    module.then((compiled) => fresh.postMessage({ module: compiled }), () => {});
+    return fresh;
+  }
+
+  function answered(/** @type {{id: number, reply?: string, trap?: string}} */ { id, reply, trap }) {
+    if (!running || running.id !== id) return;
+    if (trap !== undefined) return stopped(trap);
+    clearTimeout(timer);
+    const job = running;
+    running = null;
+    job.resolve(JSON.parse(/** @type {string} */ (reply)));
+    next();
+  }
+
+  function stopped(/** @type {string} */ why) {
+    clearTimeout(timer);
+    worker?.terminate();
+    worker = null;
+    const job = running;
+    running = null;
+    job?.reject(new CoreStopped(why));
+    next();
+  }
+
+  async function next() {
+    if (running || waiting.length === 0) return;
+    const job = running = /** @type {Job} */ (waiting.shift());
+    const target = worker ?? begin();
+    try {
+      await module;
+    } catch (error) {
+      running = null;
+      job.reject(/** @type {Error} */ (error));
+      return next();
+    }
+    if (running !== job) return;
+    target.postMessage({ id: job.id, request: job.text });
+    timer = setTimeout(() => stopped(`No answer within ${limitMs / 1000} seconds.`), limitMs);
+  }
+
+  /* The worker starts while the module compiles. */
+  begin();
+
+  return {
+    /** @param {object} request @param {string} [lane] @returns {Promise<any>} */
+    call(request, lane = '') {
+      return new Promise((resolve, reject) => {
+        if (lane) {
+          for (const old of waiting) if (old.lane === lane) old.resolve(null);
+          waiting = waiting.filter((old) => old.lane !== lane);
+        }
+        waiting.push({ id: ++lastId, text: JSON.stringify(request), lane, resolve, reject });
+        next();
+      });
+    },
+  };
+}

@@ -1,0 +1,3 @@
+/* Set by the build: addresses of the hashed files, relative to the page. */
+declare const WASM_PATH: string;
+declare const WORKER_PATH: string;

@@ -1,0 +1,94 @@
+/* The page starts: worker and core at once, the live page on the first answer. */
+import { effect } from '@preact/signals';
+import { render } from 'preact';
+import { createClient } from './client.js';
+import { UNITS } from './format.js';
+import { compile } from './tidemark.js';
+import * as state from './state.js';
+import { App } from './ui/App.jsx';
+import { spokenVerdict } from './ui/Verdict.jsx';
+
+const wasmUrl = new URL(WASM_PATH, document.baseURI);
+const workerUrl = new URL(WORKER_PATH, document.baseURI);
+
+/* Trusted Types: the one script this page ever starts by address is its own worker. */
+const policy = globalThis.trustedTypes?.createPolicy('tidemark', {
+  createScriptURL(url) {
+    if (url !== workerUrl.href) throw new TypeError(`Not a script of this page: ${url}`);
+    return url;
+  },
+});
+const workerScript = /** @type {any} */ (policy ? policy.createScriptURL(workerUrl.href) : workerUrl.href);
+
+const client = createClient({
+  module: compile(wasmUrl),
+  spawn: () => new Worker(workerScript, { type: 'module' }),
+});
+
+const root = /** @type {HTMLElement} */ (document.getElementById('app'));
+if (state.readFragment() !== '') root.querySelector('.result')?.classList.add('is-slow');
+
+/** @param {string} name */
+function kept(name) {
+  try {
+    return localStorage.getItem(`tidemark.${name}`);
+  } catch {
+    return null;
+  }
+}
+
+/** @param {string} name @param {string} value */
+function keep(name, value) {
+  try {
+    localStorage.setItem(`tidemark.${name}`, value);
+  } catch { /* storage is off: nothing is kept */ }
+}
+
+const keptUnit = kept('unit');
+if (keptUnit && Object.hasOwn(UNITS, keptUnit)) state.unit.value = /** @type {any} */ (keptUnit);
+const keptTheme = kept('theme');
+if (keptTheme === 'light' || keptTheme === 'dark') state.theme.value = keptTheme;
+
+async function begin() {
+  state.useClient(client);
+  try {
+    state.describe.value = state.readDescribe(await client.call({ call: 'describe' }));
+    state.loadFragment();
+    await state.recompute();
+  } catch (error) {
+    state.core.value = 'lost';
+    state.coreProblem.value = String(error instanceof Error ? error.message : error);
+  }
+  render(<App />, root);
+  performance.mark('tidemark-first-answer');
+  keepUp();
+}
+
+function keepUp() {
+  effect(() => {
+    const chosen = state.theme.value;
+    if (chosen === 'system') delete document.documentElement.dataset.theme;
+    else document.documentElement.dataset.theme = chosen;
+    keep('theme', chosen);
+  });
+  effect(() => keep('unit', state.unit.value));
+
+  /** @type {ReturnType<typeof setTimeout> | undefined} */
+  let speaking;
+  let silent = true; /* the first answer is not news */
+  effect(() => {
+    const r = state.report.value;
+    const failed = state.failure.value;
+    if (!r) return;
+    document.title = `${(r.verdict.device_bytes / 2 ** 30).toFixed(1)} GiB · ${r.model.name} · tidemark`;
+    clearTimeout(speaking);
+    if (!silent) speaking = setTimeout(() => { state.spoken.value = failed ? '' : spokenVerdict(r); }, 700);
+    silent = false;
+  });
+
+  addEventListener('hashchange', () => {
+    if (state.loadFragment()) state.recompute();
+  });
+}
+
+begin();

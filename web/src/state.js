@@ -1,0 +1,275 @@
+/* The page's state and everything that changes it. The job is the truth: words and files; the report follows. */
+import { batch, computed, signal } from '@preact/signals';
+import { CoreStopped } from './client.js';
+import { EXAMPLE } from './example.js';
+import { MOST_FILES } from './files.js';
+import { fromFragment, toCommand, toFragment } from './words.js';
+
+/** @typedef {import('./types.js').Report} Report */
+/** @typedef {import('./types.js').Diagnostic} Diagnostic */
+/** @typedef {import('./types.js').Describe} Describe */
+/** @typedef {import('./words.js').Words} Words */
+
+/* The job. */
+export const words = signal(/** @type {Words} */ (EXAMPLE));
+export const files = signal(/** @type {import('./files.js').OpenFile[]} */ ([]));
+
+/* What the core said. `report` is the last good answer; `failure` belongs to the present job. */
+export const describe = signal(/** @type {Describe | null} */ (null));
+export const report = signal(/** @type {Report | null} */ (null));
+export const failure = signal(/** @type {Diagnostic[] | null} */ (null));
+
+/** waiting: before the first answer. lost: the core cannot run here. */
+export const core = signal(/** @type {'waiting' | 'ready' | 'lost'} */ ('waiting'));
+export const coreProblem = signal('');
+export const slow = signal(false);
+export const isExample = signal(true);
+export const notices = signal(/** @type {string[]} */ ([]));
+
+/* Kept in this browser: how things look, never the job. */
+export const unit = signal(/** @type {import('./format.js').Unit} */ ('GiB'));
+export const theme = signal(/** @type {'system' | 'light' | 'dark'} */ ('system'));
+
+/* Said by the live region. */
+export const spoken = signal('');
+
+export const settingsOpen = signal(false);
+
+export const stale = computed(() => failure.value !== null);
+export const fragment = computed(() => (failure.value === null && report.value ? report.value.link : toFragment(words.value)));
+export const command = computed(() => toCommand(
+  wordsOf(fragment.value), files.value.map((file) => file.name)));
+
+/** @param {string} text @returns {Words} */
+function wordsOf(text) {
+  return fromFragment(text, (name) => name).words;
+}
+
+/** The value a field shows: the user's word, else what the job came to, else the default.
+ * @param {string} name */
+export function valueOf(name) {
+  const word = words.value.find(([key]) => key === name);
+  if (word) return word[1];
+  const used = report.value?.settings.find((setting) => setting.name === name);
+  return used ? used.value : String(describe.value?.settings.find((s) => s.name === name)?.default ?? '');
+}
+
+/** user, default, file or recipe.
+ * @param {string} name */
+export function originOf(name) {
+  if (words.value.some(([key]) => key === name)) return 'user';
+  return report.value?.settings.find((setting) => setting.name === name)?.origin ?? 'default';
+}
+
+/** @param {string} name @returns {Diagnostic | undefined} the error at this setting */
+export const errorAt = (name) => failure.value?.find((d) => d.severity === 'error' && placed(d, name));
+
+/** @param {Diagnostic} diagnostic @param {string} name */
+export function placed({ place }, name) {
+  return place === `/settings/${name}` || !!place?.startsWith(`/settings/${name}/`);
+}
+
+/* ---- changes ---- */
+
+/* Words that belong to one model and mean nothing to the next. */
+const OF_THE_MODEL = ['freeze', 'train_only', 'image_size'];
+
+/** @param {Words} list */
+const withoutModel = (list) => list.filter(([name]) =>
+  name !== 'model' && !OF_THE_MODEL.includes(name) && !name.startsWith('overrides.'));
+
+/** Sets a word; null or '' takes it out, so that the default holds.
+ * @param {string} name @param {string | null} value */
+export function setWord(name, value) {
+  const rest = words.value.filter(([key]) => key !== name);
+  const at = words.value.findIndex(([key]) => key === name);
+  if (value !== null && value !== '') rest.splice(at < 0 ? rest.length : at, 0, [name, value]);
+  change(rest, files.value, 'replace');
+}
+
+/** @param {[string, string | null][]} changes */
+export function setWords(changes) {
+  let list = words.value;
+  for (const [name, value] of changes) {
+    list = list.filter(([key]) => key !== name);
+    if (value) list = [...list, [name, value]];
+  }
+  change(list, files.value, 'replace');
+}
+
+/** @param {string} name */
+export function chooseModel(name) {
+  change([['model', name], ...withoutModel(words.value)], files.value.filter((f) => f.kind === 'other'), 'push');
+}
+
+/** @param {import('./files.js').OpenFile[]} opened */
+export function openFiles(opened) {
+  const kept = files.value.filter((old) => !opened.some((f) => f.name === old.name || (f.kind === old.kind && f.kind !== 'other')));
+  const all = [...kept, ...opened].slice(0, MOST_FILES);
+  change(opened.some((f) => f.kind === 'model') ? withoutModel(words.value) : words.value, all, 'push');
+}
+
+/** @param {string} name */
+export function closeFile(name) {
+  const left = files.value.filter((f) => f.name !== name);
+  const hasModel = left.some((f) => f.kind === 'model') || words.value.some(([key]) => key === 'model');
+  change(hasModel ? words.value : [EXAMPLE[0], ...words.value], left, 'push');
+}
+
+/** Back to the defaults, keeping model and card. */
+export function reset() {
+  change(words.value.filter(([name]) => name === 'model' || name === 'gpu'), files.value, 'push');
+}
+
+/** @param {Words} list @param {import('./files.js').OpenFile[]} opened @param {'replace' | 'push'} how */
+function change(list, opened, how) {
+  batch(() => {
+    words.value = list;
+    files.value = opened;
+    isExample.value = false;
+    notices.value = [];
+  });
+  if (how === 'push') history.pushState(null, '', location.href);
+  recompute();
+}
+
+/* ---- the link ---- */
+
+let written = '';
+/** @type {ReturnType<typeof setTimeout> | undefined} */
+let writeTimer;
+let lastWrite = 0;
+const WRITE_EVERY_MS = 350; /* WebKit refuses more than 100 writes in 30 s */
+
+function writeFragment() {
+  clearTimeout(writeTimer);
+  const wait = Math.max(0, lastWrite + WRITE_EVERY_MS - Date.now());
+  writeTimer = setTimeout(() => {
+    if (fragment.value === readFragment()) return;
+    lastWrite = Date.now();
+    written = fragment.value;
+    history.replaceState(null, '', '#' + written);
+  }, wait);
+}
+
+export function readFragment() {
+  const at = location.href.indexOf('#');
+  return at < 0 ? '' : location.href.slice(at + 1);
+}
+
+/** The setting's canonical name: itself, through an alias, or null.
+ * @param {string} name */
+function known(name) {
+  if (!describe.value) return name;
+  if (/^(overrides|lora|parallel)\./.test(name)) return name;
+  const setting = describe.value.settings.find((s) => s.name === name || s.aliases?.includes(name));
+  return setting ? setting.name : null;
+}
+
+/** Takes the job from the address. False when it names none. */
+export function loadFragment() {
+  const text = readFragment();
+  if (text === '' || !/=|%3d/i.test(text)) return false;
+  if (text === written) return true;
+  const read = fromFragment(text, known);
+  batch(() => {
+    words.value = read.words;
+    files.value = [];
+    notices.value = read.notices;
+    isExample.value = false;
+  });
+  written = text;
+  fromLink = true;
+  return true;
+}
+
+/* A bad value in a link falls back to the default and is named, so that a link always lands on an answer. */
+let fromLink = false;
+
+/** @param {Diagnostic[]} diagnostics @returns {boolean} whether a word was dropped */
+function dropBadWord(diagnostics) {
+  const error = diagnostics.find((d) => d.severity === 'error');
+  const bad = error && words.value.find(([name]) => name !== 'model' && placed(error, name));
+  if (!error || !bad) return false;
+  batch(() => {
+    words.value = words.value.filter((word) => word !== bad);
+    notices.value = [...notices.value, `${bad[0]}=${bad[1].slice(0, 60)} in this link was not taken: ${error.message}`];
+  });
+  return true;
+}
+
+/* ---- the answer ---- */
+
+/** @type {{call: (request: object, lane?: string) => Promise<any>} | null} */
+let client = null;
+
+/** @param {NonNullable<typeof client>} opened */
+export function useClient(opened) {
+  client = opened;
+}
+
+/** @type {ReturnType<typeof setTimeout> | undefined} */
+let slowTimer;
+
+export const request = () => ({
+  call: 'estimate',
+  settings: words.value.map(([name, value]) => `${name}=${value}`),
+  files: files.value.map(({ name, text }) => ({ name, text })),
+});
+
+export async function recompute() {
+  if (!client) return;
+  slowTimer ??= setTimeout(() => { slow.value = true; }, 150);
+  writeFragment();
+  try {
+    const reply = await client.call(request(), 'estimate');
+    if (reply === null) return; /* a newer job is on its way */
+    if (!reply.ok && fromLink && dropBadWord(reply.diagnostics ?? [])) return recompute();
+    fromLink = false;
+    batch(() => {
+      settle();
+      core.value = 'ready';
+      if (reply.ok) report.value = reply;
+      failure.value = reply.ok ? null : reply.diagnostics ?? [];
+    });
+    writeFragment();
+  } catch (error) {
+    batch(() => {
+      settle();
+      if (error instanceof CoreStopped) {
+        failure.value = [{ severity: 'error', code: 'ERR_STOPPED', message: `The calculation stopped unexpectedly: ${error.message}`,
+          remedy: 'Your settings are safe in the address bar. Change one of them, or reload the page.' }];
+      } else {
+        core.value = 'lost';
+        coreProblem.value = String(error instanceof Error ? error.message : error);
+      }
+    });
+  }
+}
+
+function settle() {
+  clearTimeout(slowTimer);
+  slowTimer = undefined;
+  slow.value = false;
+}
+
+/** Makes the answer to describe uniform: catalogue entries may be names or objects.
+ * @param {any} reply @returns {Describe} */
+export function readDescribe(reply) {
+  /** @param {any} entry @param {(entry: any) => string} note */
+  const choice = (entry, note) => {
+    const name = typeof entry === 'string' ? entry : entry.name;
+    const title = (typeof entry === 'object' && entry.title) || name;
+    const said = typeof entry === 'object' ? note(entry) : '';
+    return { name, title, note: said, search: `${name} ${title} ${said}`.toLowerCase() };
+  };
+  const total = (/** @type {any} */ m) => (typeof m.parameters === 'object' ? m.parameters?.total : m.parameters);
+  return {
+    settings: reply.settings,
+    models: reply.models.map((/** @type {any} */ m) => choice(m, () => [m.architecture, billions(total(m))].filter(Boolean).join(' · '))),
+    gpus: reply.gpus.map((/** @type {any} */ g) => choice(g, () => (g.bytes ? `${(g.bytes / 2 ** 30).toFixed(1)} GiB` : ''))),
+  };
+}
+
+/** @param {number | undefined} count */
+const billions = (count) => (!count ? '' : count >= 1e9 ? `${(count / 1e9).toFixed(1)} B` : `${Math.round(count / 1e6)} M`);

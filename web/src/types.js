@@ -1,0 +1,38 @@
+/* Shapes of what the core answers, for the type checker and the reader. All sizes are whole bytes.
+ *
+ * @typedef {{severity: 'error' | 'warning' | 'note', code: string, place?: string, message: string, remedy?: string}} Diagnostic
+ * @typedef {{name: string, type: string, default: any, choices?: any[], unit?: string, group: string, help: string,
+ *   aliases?: string[]}} Setting
+ * @typedef {{name: string, title: string, note: string, search: string}} Choice  one row of a picker
+ * @typedef {{settings: Setting[], models: Choice[], gpus: Choice[]}} Describe  the answer to describe, made uniform
+ * @typedef {Record<string, number>} Factors  bytes by factor name
+ * @typedef {{name: string, bytes: number, factors: Factors}} Layer
+ * @typedef {{part: string, title: string, bytes: number, factors: Factors, layers: Layer[]}} Part
+ * @typedef {{bytes: number, count: number, each: number, factor: string, part: string, module: string, op: string,
+ *   line: string, dtype: string, shape: {n: number, name: string}[], rest?: undefined}} Tensor
+ * @typedef {{from: number, peak: number, allocated: number, reserved: number, factors: number[]}} Column
+ * @typedef {{event: number, step: number, phase: string}} Mark
+ * @typedef {{before: number, peak_forward: number, after_forward: number, peak_backward: number,
+ *   after_backward: number, peak_optimizer: number, after_step: number, allocated_peak: number,
+ *   reserved_peak: number, reserved: number}} Step
+ * @typedef {{
+ *   ok: true, tidemark: string, link: string,
+ *   settings: {name: string, value: string, origin: string}[],
+ *   model: {name: string, architecture: string, source: string, parameters: {total: number, trainable: number,
+ *     parts: {name: string, title: string, total: number, trainable: number}[]}},
+ *   gpu: {name: string, bytes: number, capability: number, context_bytes: number} | null,
+ *   verdict: {fits: boolean | null, device_bytes: number, gpu_bytes: number, margin_bytes: number, sentence: string},
+ *   peak: {allocated: number, reserved: number, device: number, context: number, step: number, phase: string,
+ *     module: string, op: string, event: number},
+ *   factors: {name: string, bytes: number}[],
+ *   outside: {name: string, bytes: number, source?: string}[],
+ *   breakdown: Part[],
+ *   tensors: (Tensor | {rest: number})[],
+ *   timeline: {events: number, columns: Column[], marks: Mark[], peak_column: number},
+ *   steps: Step[],
+ *   allocator: {segments: number, retries: number, ooms: number, conf: string},
+ *   assumptions: {setting: string, value: string, text: string}[],
+ *   diagnostics: Diagnostic[]
+ * }} Report
+ */
+export {};

@@ -1,0 +1,98 @@
+import { useEffect } from 'preact/hooks';
+import { core, coreProblem, failure, isExample, notices, report, settingsOpen, slow, spoken, stale, valueOf } from '../state.js';
+import { params } from '../format.js';
+import { CopyDialog } from './CopyDialog.jsx';
+import { DropTarget } from './DropTarget.jsx';
+import { FactorTable, lit } from './FactorTable.jsx';
+import { Header } from './Header.jsx';
+import { Icicle } from './Icicle.jsx';
+import { Icon, Patterns } from './marks.jsx';
+import { Assumptions, Diagnostics } from './Notes.jsx';
+import { Settings } from './Settings.jsx';
+import { Tensors } from './Tensors.jsx';
+import { Timeline } from './Timeline.jsx';
+import { Tip } from './Tip.jsx';
+import { StickyVerdict, Verdict } from './Verdict.jsx';
+
+/** The job in one line. @param {{r: import('../types.js').Report}} props */
+function JobLine({ r }) {
+  const used = (/** @type {string} */ name) => r.settings.find((s) => s.name === name)?.value ?? '';
+  const { total, trainable } = r.model.parameters;
+  const words = [
+    `${params(total)} parameters${trainable < total ? `, ${params(trainable)} trained` : ''}`,
+    `${used('batch')} × ${Number(used('seq')).toLocaleString('en-US')} tokens`,
+    used('dtype') + (/^(|none)$/.test(used('autocast')) ? '' : `, autocast ${used('autocast')}`),
+    used('optimizer'),
+    used('checkpointing') === 'none' ? 'no checkpointing' : `checkpointing ${used('checkpointing')}`,
+  ];
+  return (
+    <div class="job">
+      <h2 class="job-name">{r.model.name}{isExample.value && <span class="tag">example</span>}</h2>
+      <p class="job-words">{words.filter(Boolean).map((word) => <span key={word}>{word}</span>)}</p>
+    </div>
+  );
+}
+
+function Result() {
+  const r = report.value;
+  return (
+    <main id="result" class={`result${stale.value ? ' is-stale' : ''}${slow.value ? ' is-slow' : ''}${lit.value ? ` lit lit-${lit.value}` : ''}`} tabIndex={-1}>
+      {core.value === 'lost' && (
+        <Diagnostics title="The calculator could not start" list={[{ severity: 'error', code: 'ERR_CORE', message: 'The calculator could not start.',
+          remedy: `${coreProblem.value} The page needs WebAssembly, and 'wasm-unsafe-eval' in its Content-Security-Policy. Reload, or use the tidemark command.` }]} />
+      )}
+      {notices.value.length > 0 && (
+        <section class="diagnostics" aria-label="Notices">
+          {notices.value.map((text) => <div key={text} class="diagnostic is-warning" role="status"><Icon name="warn" /><p>{text}</p></div>)}
+        </section>
+      )}
+      {failure.value && <Diagnostics title="Errors" list={failure.value} />}
+      {failure.value && r && <p class="stale-note">The numbers below are for the previous settings.</p>}
+      {r ? (
+        <div class="answer">
+          <JobLine r={r} />
+          <Verdict r={r} />
+          <Diagnostics title="Remarks" list={failure.value ? [] : r.diagnostics} />
+          <div class="pair"><FactorTable r={r} /><Icicle r={r} /></div>
+          <Timeline r={r} />
+          <Tensors r={r} />
+          <Assumptions r={r} />
+        </div>
+      ) : failure.value === null && <p class="card empty">Working it out…</p>}
+    </main>
+  );
+}
+
+/** @param {{still?: boolean}} props still: the static form, before any script */
+export function App({ still = false }) {
+  const open = settingsOpen.value;
+  useEffect(() => {
+    if (!open) return;
+    document.querySelector('.sheet-head button')?.scrollIntoView();
+    /** @type {HTMLElement | null} */ (document.querySelector('.sheet-head button'))?.focus();
+    const leave = (/** @type {KeyboardEvent} */ event) => { if (event.key === 'Escape') settingsOpen.value = false; };
+    document.addEventListener('keydown', leave);
+    return () => document.removeEventListener('keydown', leave);
+  }, [open]);
+  const r = report.value;
+  return (
+    <div class={`page${open ? ' settings-open' : ''}`} data-core={still ? 'static' : core.value}>
+      <a class="skip" href="#result" onClick={(event) => { event.preventDefault(); document.getElementById('result')?.focus(); }}>Skip to the result</a>
+      <Patterns />
+      <Header />
+      <div class="columns">
+        <aside class="side" aria-label="Settings"><Settings /></aside>
+        <div class="main-column">
+          {r && <StickyVerdict r={r} />}
+          <Result />
+          <footer class="foot">
+            <p><b>Everything runs in this page. Nothing is sent.</b></p>
+            <p>{r ? `tidemark ${r.tidemark}` : 'tidemark'}{valueOf('steps') && ` · ${valueOf('steps')} steps simulated`}</p>
+          </footer>
+        </div>
+      </div>
+      <output class="hidden" aria-live="polite" id="spoken">{spoken.value}</output>
+      {!still && <><CopyDialog /><DropTarget /><Tip /></>}
+    </div>
+  );
+}

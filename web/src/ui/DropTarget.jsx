@@ -1,0 +1,46 @@
+/* Files dropped anywhere, and text pasted outside a field. */
+import { useEffect, useState } from 'preact/hooks';
+import { take, takeText } from './Settings.jsx';
+
+export function DropTarget() {
+  const [over, setOver] = useState(false);
+  useEffect(() => {
+    let depth = 0;
+    const hasFiles = (/** @type {DragEvent} */ event) => !!event.dataTransfer?.types.includes('Files');
+    const on = {
+      dragenter(/** @type {DragEvent} */ event) {
+        if (!hasFiles(event)) return;
+        event.preventDefault();
+        depth++;
+        setOver(true);
+      },
+      dragover(/** @type {DragEvent} */ event) {
+        if (hasFiles(event)) event.preventDefault();
+      },
+      dragleave(/** @type {DragEvent} */ event) {
+        if (hasFiles(event) && --depth <= 0) {
+          depth = 0;
+          setOver(false);
+        }
+      },
+      drop(/** @type {DragEvent} */ event) {
+        if (!hasFiles(event)) return;
+        event.preventDefault();
+        depth = 0;
+        setOver(false);
+        if (event.dataTransfer) take(event.dataTransfer.files);
+      },
+      paste(/** @type {ClipboardEvent} */ event) {
+        if (/** @type {HTMLElement} */ (event.target).closest('input, textarea, select')) return;
+        if (event.clipboardData?.files.length) return take(event.clipboardData.files);
+        const text = event.clipboardData?.getData('text/plain') ?? '';
+        if (/^\s*\{/.test(text)) takeText('config.json', text);
+      },
+    };
+    for (const [name, run] of Object.entries(on)) document.addEventListener(name, /** @type {any} */ (run));
+    return () => { for (const [name, run] of Object.entries(on)) document.removeEventListener(name, /** @type {any} */ (run)); };
+  }, []);
+  return over && (
+    <div class="drop-over"><p><b>Drop config.json</b>, and preprocessor_config.json if the model sees images.<br />They are read in this page and not sent anywhere.</p></div>
+  );
+}

@@ -1,0 +1,184 @@
+/* Where the bytes are: parts, their layers, and in each layer the factors. Widths are bytes; within a layer the heights
+ * are the factors' shares, so every area is in proportion. One tab stop: arrows move, Enter opens, Escape goes up. */
+import { hierarchy, partition } from 'd3-hierarchy';
+import { useRef, useState } from 'preact/hooks';
+import { factor, inOrder } from '../factors.js';
+import { exact, inUnit, percent } from '../format.js';
+import { unit } from '../state.js';
+import { useWidth } from './hooks.js';
+import { Bytes, fill, Icon, Swatch } from './marks.jsx';
+
+/** @typedef {{key: string, title: string, bytes: number, factors: Record<string, number>, children?: Datum[]}} Datum */
+/** @typedef {import('d3-hierarchy').HierarchyRectangularNode<Datum>} Node */
+
+const PART = 26;
+const LAYER = 20;
+const STACK = 168;
+const GAP = 2;
+const HEIGHT = PART + GAP + LAYER + STACK;
+
+/** @param {import('../types.js').Report} r @returns {Node} */
+function layout(r) {
+  /** @type {Datum} */
+  const whole = {
+    key: '', title: 'Everything', bytes: r.peak.allocated, factors: Object.fromEntries(r.factors.map((f) => [f.name, f.bytes])),
+    children: r.breakdown.filter((part) => part.bytes > 0).map((part) => ({
+      key: part.part || part.title, title: part.title, bytes: part.bytes, factors: part.factors,
+      children: part.layers.filter((layer) => layer.bytes > 0).map((layer) => ({
+        key: `${part.part || part.title}/${layer.name}`, title: layer.name || part.title, bytes: layer.bytes, factors: layer.factors,
+      })),
+    })),
+  };
+  const root = hierarchy(whole).sum((d) => (d.children?.length ? 0 : d.bytes));
+  return partition()(/** @type {any} */ (root));
+}
+
+/** The last number of a layer's name, or its last word: what fits on a narrow column.
+ * @param {string} name */
+function shortName(name) {
+  const words = name.split('.');
+  return words[words.length - 1];
+}
+
+/** @param {{r: import('../types.js').Report}} props */
+export function Icicle({ r }) {
+  const [ref, width] = useWidth(470);
+  const svg = useRef(/** @type {SVGSVGElement | null} */ (null));
+  const [zoom, setZoom] = useState('');
+  const [cursor, setCursor] = useState('');
+  const [hover, setHover] = useState('');
+
+  const root = layout(r);
+  const nodes = root.descendants();
+  const find = (/** @type {string} */ key) => nodes.find((node) => node.data.key === key);
+  const zoomed = find(zoom) ?? root;
+  const at = find(cursor) ?? zoomed.children?.[0] ?? root;
+  const read = find(hover) ?? (cursor ? at : zoomed);
+
+  const span = zoomed.x1 - zoomed.x0 || 1;
+  const left = (/** @type {Node} */ node) => (Math.max(node.x0, zoomed.x0) - zoomed.x0) / span;
+  const size = (/** @type {Node} */ node) => (Math.min(node.x1, zoomed.x1) - Math.max(node.x0, zoomed.x0)) / span;
+  const pc = (/** @type {number} */ share) => `${(100 * share).toFixed(3)}%`;
+  const seen = nodes.filter((node) => node.depth > 0 && node.x1 > zoomed.x0 && node.x0 < zoomed.x1);
+  const parts = seen.filter((node) => node.depth === 1);
+  const layers = seen.filter((node) => node.depth === 2);
+
+  function go(/** @type {Node | undefined} */ node) {
+    if (!node) return;
+    setCursor(node.data.key);
+    requestAnimationFrame(() => {
+      /** @type {SVGElement | null | undefined} */ (svg.current?.querySelector('[tabindex="0"]'))?.focus();
+    });
+  }
+  function open(/** @type {Node} */ node) {
+    const target = node.depth === 2 ? /** @type {Node} */ (node.parent) : node;
+    setZoom(target.data.key === zoom ? '' : target.data.key);
+  }
+  /** @param {KeyboardEvent} event */
+  function key(event) {
+    const row = at.depth === 1 ? parts : layers;
+    const index = row.indexOf(at);
+    const target = {
+      ArrowRight: row[index + 1], ArrowLeft: row[index - 1], Home: row[0], End: row[row.length - 1],
+      ArrowDown: at.children?.[0], ArrowUp: at.depth > 1 ? at.parent : undefined,
+    }[event.key];
+    if (event.key === 'Enter' || event.key === ' ') open(at);
+    else if (event.key === 'Escape' && zoom) setZoom('');
+    else if (/^(Arrow|Home|End)/.test(event.key)) go(/** @type {Node | undefined} */ (target ?? undefined));
+    else return;
+    event.preventDefault();
+  }
+  /** @param {Node} node */
+  const words = (node) => `${node.depth === 2 ? `${node.parent?.data.title}, ` : ''}${node.data.title}: ${inUnit(node.data.bytes, unit.value)} ${unit.value}, ${percent(node.data.bytes, root.data.bytes)}`;
+  /** @param {Node} node */
+  const handles = (node) => ({
+    tabIndex: node === at ? 0 : -1, role: 'img', 'aria-label': words(node),
+    onFocus: () => setCursor(node.data.key), onClick: () => { setCursor(node.data.key); open(node); },
+    onPointerEnter: () => setHover(node.data.key),
+  });
+
+  return (
+    <section class="card" aria-labelledby="modules-title">
+      <h2 id="modules-title">By module and layer <small>width is bytes</small>
+        {zoom && <button type="button" class="button small" onClick={() => setZoom('')}><Icon name="up" />Everything</button>}
+      </h2>
+      <div ref={ref} class="icicle" role="group" aria-label={`${r.breakdown.length} parts. Arrows move, Enter opens a part, Escape goes back.`}
+        onKeyDown={key} onPointerLeave={() => setHover('')}>
+        <svg ref={svg} width="100%" height={HEIGHT}>
+          {parts.map((node) => {
+            const wide = size(node) * width;
+            const title = wide > node.data.title.length * 6.7 + 12 ? node.data.title : '';
+            return (
+              <g key={node.data.key} class="part" {...handles(node)}>
+                <rect x={pc(left(node))} y="0" width={pc(size(node))} height={PART} />
+                {title && <text x={pc(left(node) + size(node) / 2)} y={PART / 2} dy="0.35em" text-anchor="middle">{title}</text>}
+              </g>
+            );
+          })}
+          {layers.map((node) => {
+            const wide = size(node) * width;
+            const name = shortName(node.data.title);
+            let low = HEIGHT;
+            return (
+              <g key={node.data.key} class="layer" {...handles(node)}>
+                <rect class="layer-ground" x={pc(left(node))} y={PART + GAP} width={pc(size(node))} height={LAYER + STACK} />
+                {inOrder(Object.keys(node.data.factors)).map((kind) => {
+                  const high = (STACK * node.data.factors[kind]) / node.data.bytes;
+                  low -= high;
+                  return high >= 0.25 && <rect key={kind} x={pc(left(node))} y={low.toFixed(2)} width={pc(size(node))} height={high.toFixed(2)} {...fill(kind)} />;
+                })}
+                {wide > name.length * 6.4 + 3 && <text x={pc(left(node) + size(node) / 2)} y={PART + GAP + LAYER / 2} dy="0.35em" text-anchor="middle">{name}</text>}
+              </g>
+            );
+          })}
+          {seen.map((node) => node.depth === 2 && size(node) * width > 3
+            && <line key={node.data.key} class="gap thin" x1={pc(left(node))} x2={pc(left(node))} y1={PART + GAP} y2={HEIGHT} />)}
+          {parts.map((node) => <line key={node.data.key} class="gap" x1={pc(left(node))} x2={pc(left(node))} y1="0" y2={HEIGHT} />)}
+          {read.depth > 0 && <rect class="outline" x={pc(left(read))} width={pc(size(read))} y={read.depth === 1 ? 0 : PART + GAP} height={read.depth === 1 ? HEIGHT : LAYER + STACK} />}
+        </svg>
+      </div>
+      <p class="readout">
+        <b>{read.depth === 2 && `${read.parent?.data.title} › `}{read.data.title}</b>{' '}
+        <Bytes n={read.data.bytes} named /> <span class="muted">{percent(read.data.bytes, root.data.bytes)}</span>
+        <span class="readout-factors">
+          {inOrder(Object.keys(read.data.factors).filter((kind) => read.data.factors[kind])).slice(0, 5).map((kind) => (
+            <span key={kind} data-tip={`${factor(kind).title}: ${exact(read.data.factors[kind])}`}><Swatch name={kind} />{inUnit(read.data.factors[kind], unit.value)}</span>
+          ))}
+        </span>
+      </p>
+      <LayerTable r={r} />
+    </section>
+  );
+}
+
+/** The same as a table. @param {{r: import('../types.js').Report}} props */
+function LayerTable({ r }) {
+  const names = inOrder(r.factors.filter((f) => f.bytes).map((f) => f.name));
+  return (
+    <details class="twin">
+      <summary>Table of layers</summary>
+      <div class="scroll tall" tabIndex={0} role="region" aria-label="Table of layers">
+        <table class="numbers">
+          <thead><tr><th scope="col">Layer</th>{names.map((name) => <th key={name} scope="col">{factor(name).title}</th>)}<th scope="col" class="total">{unit.value}</th></tr></thead>
+          {r.breakdown.filter((part) => part.bytes > 0).map((part) => (
+            <tbody key={part.part}>
+              <Row title={part.title} strong names={names} factors={part.factors} bytes={part.bytes} />
+              {part.layers.length > 1 && part.layers.filter((layer) => layer.bytes).map((layer) => (
+                <Row key={layer.name} title={layer.name || part.title} names={names} factors={layer.factors} bytes={layer.bytes} />
+              ))}
+            </tbody>
+          ))}
+        </table>
+      </div>
+    </details>
+  );
+}
+
+/** @param {{title: string, strong?: boolean, names: string[], factors: Record<string, number>, bytes: number}} props */
+const Row = ({ title, strong, names, factors, bytes }) => (
+  <tr class={strong ? 'strong' : 'inner'}>
+    <th scope="row">{title}</th>
+    {names.map((name) => <td key={name}>{factors[name] ? <Bytes n={factors[name]} /> : <span class="nothing" aria-label="none">–</span>}</td>)}
+    <td class="total"><Bytes n={bytes} /></td>
+  </tr>
+);

@@ -1,0 +1,55 @@
+/* What was assumed, and what the core has to say about the job. */
+import { batch } from '@preact/signals';
+import { settingsOpen } from '../state.js';
+import { Icon } from './marks.jsx';
+
+/** Shows a setting's field and puts the focus there. @param {string} name */
+function show(name) {
+  batch(() => { if (matchMedia('(max-width: 900px)').matches) settingsOpen.value = true; });
+  requestAnimationFrame(() => {
+    const field = /** @type {HTMLElement | null} */ (document.querySelector(`[data-setting="${CSS.escape(name)}"]`));
+    const more = field?.closest('details');
+    if (more) more.open = true;
+    field?.scrollIntoView({ block: 'center' });
+    /** @type {HTMLElement | null | undefined} */ (field?.querySelector('input, select'))?.focus();
+  });
+}
+
+/** @param {{r: import('../types.js').Report}} props */
+export function Assumptions({ r }) {
+  return (
+    <section class="card" aria-labelledby="assumptions-title">
+      <h2 id="assumptions-title">Assumptions <small>defaults that move the number</small></h2>
+      <ul class="assumptions">
+        {r.assumptions.map(({ setting, value, text }, i) => (
+          <li key={i}>
+            <button type="button" class="word" onClick={() => show(setting)} data-tip="Change it">{setting}{value !== '' && <>=<b>{value}</b></>}</button>
+            <span>{text}</span>
+          </li>
+        ))}
+      </ul>
+    </section>
+  );
+}
+
+/** @param {{list: import('../types.js').Diagnostic[], title: string}} props */
+export function Diagnostics({ list, title }) {
+  if (list.length === 0) return null;
+  return (
+    <section class="diagnostics" aria-label={title}>
+      {list.map((d, i) => {
+        const setting = /^\/settings\/([^/]+)/.exec(d.place ?? '')?.[1];
+        return (
+          <div key={i} class={`diagnostic is-${d.severity}`} role={d.severity === 'error' ? 'alert' : undefined}>
+            <Icon name={d.severity === 'error' ? 'cross' : d.severity === 'warning' ? 'warn' : 'info'} />
+            <p><b>{d.message}</b> {d.remedy}</p>
+            <p class="diagnostic-place">
+              {setting ? <button type="button" class="word" onClick={() => show(setting)}>{setting}</button> : d.place && <code>{d.place}</code>}
+              <code class="muted">{d.code}</code>
+            </p>
+          </div>
+        );
+      })}
+    </section>
+  );
+}

@@ -1,0 +1,82 @@
+/* A text field over a list: the standard combobox. Typing narrows, arrows move, Enter takes, Escape leaves. */
+import { useEffect, useRef, useState } from 'preact/hooks';
+import { Icon } from './marks.jsx';
+
+/** @param {{id: string, label: string, word: string, choices: import('../types.js').Choice[], value: string, shown: string,
+ *   empty: string, error?: string, choose: (name: string) => void}} props */
+export function Picker({ id, label, word, choices, value, shown, empty, error, choose }) {
+  const [open, setOpen] = useState(false);
+  const [typed, setTyped] = useState(/** @type {string | null} */ (null));
+  const [at, setAt] = useState(0);
+  const input = useRef(/** @type {HTMLInputElement | null} */ (null));
+  const list = useRef(/** @type {HTMLUListElement | null} */ (null));
+
+  const terms = (typed ?? '').toLowerCase().split(/\s+/).filter(Boolean);
+  const found = choices.filter((choice) => terms.every((term) => choice.search.includes(term)));
+
+  useEffect(() => {
+    if (open) list.current?.children[at]?.scrollIntoView({ block: 'nearest' });
+  }, [open, at]);
+
+  function show() {
+    setTyped(null);
+    setAt(Math.max(0, choices.findIndex((choice) => choice.name === value)));
+    setOpen(true);
+  }
+  function close() {
+    setOpen(false);
+    setTyped(null);
+  }
+  /** @param {import('../types.js').Choice | undefined} choice */
+  function take(choice) {
+    if (!choice) return;
+    close();
+    choose(choice.name);
+  }
+  /** @param {KeyboardEvent} event */
+  function key(event) {
+    const moves = { ArrowDown: 1, ArrowUp: -1, PageDown: 8, PageUp: -8 };
+    const by = moves[/** @type {keyof typeof moves} */ (event.key)];
+    if (by) {
+      event.preventDefault();
+      if (!open) show();
+      else setAt(Math.min(found.length - 1, Math.max(0, at + by)));
+    } else if (event.key === 'Enter' && open) {
+      event.preventDefault();
+      take(found[at]);
+    } else if (event.key === 'Escape' && open) {
+      event.stopPropagation();
+      close();
+    }
+  }
+
+  return (
+    <div class="field picker" data-setting={word}>
+      <div class="label-row"><label for={id}>{label}</label><code>{word}</code></div>
+      <div class="picker-box">
+        <input id={id} ref={input} type="text" role="combobox" autocomplete="off" spellcheck={false}
+          aria-expanded={open} aria-controls={`${id}-list`} aria-autocomplete="list"
+          aria-activedescendant={open && found[at] ? `${id}-${found[at].name}` : undefined}
+          aria-invalid={!!error} aria-describedby={error ? `${id}-error` : undefined}
+          value={typed ?? shown}
+          onFocus={(event) => event.currentTarget.select()}
+          onMouseDown={() => { if (!open) show(); }}
+          onInput={(event) => { setTyped(event.currentTarget.value); setAt(0); setOpen(true); }}
+          onKeyDown={key} onBlur={close} />
+        <Icon name="down" />
+        <ul id={`${id}-list`} ref={list} role="listbox" aria-label={label} class="picker-list" hidden={!open}>
+          {open && found.map((choice, index) => (
+            <li key={choice.name} id={`${id}-${choice.name}`} role="option" aria-selected={choice.name === value}
+              class={index === at ? 'at' : undefined}
+              onMouseDown={(event) => event.preventDefault()} onMouseMove={() => { if (at !== index) setAt(index); }}
+              onClick={() => take(choice)}>
+              <span class="picker-title">{choice.title}</span><span class="picker-note">{choice.note}</span>
+            </li>
+          ))}
+          {open && found.length === 0 && <li class="picker-none" role="option" aria-selected="false" aria-disabled="true">{empty}</li>}
+        </ul>
+      </div>
+      {error && <p class="field-error" id={`${id}-error`}>{error}</p>}
+    </div>
+  );
+}

@@ -1,0 +1,183 @@
+/* The left column: model and its files, card, and the settings. */
+import { useEffect, useRef, useState } from 'preact/hooks';
+import { params } from '../format.js';
+import { fromFile, fromText } from '../files.js';
+import { chooseModel, closeFile, describe, errorAt, files, isExample, notices, openFiles, report, reset, setWord, setWords,
+  settingsOpen, valueOf, words } from '../state.js';
+import { Field, titleOf } from './Field.jsx';
+import { Icon } from './marks.jsx';
+import { Picker } from './Picker.jsx';
+
+/* The settings that most jobs touch, in the order people think of them. The others are under More settings, in the
+ * groups that describe gives. */
+const MAIN = [
+  { title: 'Data', names: ['batch', 'seq', 'images', 'image_size'] },
+  { title: 'Training', names: ['dtype', 'autocast', 'optimizer', 'checkpointing', 'grad_accum', 'clip'] },
+  { title: 'Kernels', names: ['attention', 'sdpa_backend'] },
+];
+const OF_IMAGES = ['images', 'image_size'];
+/* Shown by fields of their own. */
+const APART = ['model', 'gpu', 'freeze', 'overrides'];
+
+export async function take(/** @type {Iterable<File>} */ list) {
+  const read = await Promise.all([...list].map(fromFile));
+  finish(read);
+}
+
+/** @param {string} name @param {string} text */
+export function takeText(name, text) {
+  finish([fromText(name, text)]);
+}
+
+/** @param {{file?: import('../files.js').OpenFile, problem?: string}[]} read */
+function finish(read) {
+  const opened = read.flatMap(({ file }) => (file ? [file] : []));
+  if (opened.length) openFiles(opened);
+  notices.value = read.flatMap(({ problem }) => (problem ? [problem] : []));
+}
+
+function ModelField() {
+  const model = report.value?.model;
+  const value = words.value.find(([name]) => name === 'model')?.[1] ?? '';
+  const choices = describe.value?.models ?? [];
+  const custom = files.value.find((file) => file.kind === 'model');
+  const shown = custom && !value ? custom.name : choices.find((choice) => choice.name === value)?.title ?? value;
+  const error = errorAt('model');
+  const chooser = useRef(/** @type {HTMLInputElement | null} */ (null));
+  const [pasting, setPasting] = useState(false);
+  return (
+    <fieldset class="group">
+      <legend>Model</legend>
+      <Picker id="model" label="Model" word="model" choices={choices} value={value} shown={shown} choose={chooseModel}
+        error={error && [error.message, error.remedy].filter(Boolean).join(' ')}
+        empty="Not in the catalogue. Drop its config.json below." />
+      <div class="open-row">
+        <button type="button" class="button" onClick={() => chooser.current?.click()}><Icon name="file" />Open config.json</button>
+        <button type="button" class="button" onClick={() => setPasting(true)}><Icon name="paste" />Paste</button>
+        <input ref={chooser} id="chooser" type="file" multiple accept=".json,application/json" hidden
+          onChange={(event) => {
+            if (event.currentTarget.files) take(event.currentTarget.files);
+            event.currentTarget.value = '';
+          }} />
+      </div>
+      {files.value.length > 0 && (
+        <ul class="files">
+          {files.value.map((file) => (
+            <li key={file.name}>
+              <Icon name="file" /><span class="file-name">{file.name}</span>
+              <span class="file-kind">{file.kind === 'model' ? 'model' : file.kind === 'processor' ? 'image processor' : ''}</span>
+              <button type="button" class="icon-button" onClick={() => closeFile(file.name)} aria-label={`Remove ${file.name}`}><Icon name="cross" /></button>
+            </li>
+          ))}
+        </ul>
+      )}
+      {model && <Parts model={model} />}
+      {pasting && <PasteDialog close={() => setPasting(false)} />}
+    </fieldset>
+  );
+}
+
+/** The parts with their parameters; a tick trains, an empty box freezes.
+ * @param {{model: import('../types.js').Report['model']}} props */
+function Parts({ model }) {
+  const { parts, total, trainable } = model.parameters;
+  function toggle(/** @type {string} */ name, /** @type {boolean} */ on) {
+    const frozen = parts.filter((part) => (part.name === name ? !on : part.trainable === 0)).map((part) => part.name);
+    setWords([['freeze', frozen.join(',') || null], ['train_only', null]]);
+  }
+  return (
+    <table class="parts">
+      <caption><span class="hidden">Parts of the model. </span>{params(total)} parameters, <b>{params(trainable)} trained</b></caption>
+      <tbody>
+        {parts.map((part) => (
+          <tr key={part.name}>
+            <th scope="row">
+              <label><input type="checkbox" checked={part.trainable > 0} onChange={(event) => toggle(part.name, event.currentTarget.checked)} />
+                <span>{part.title}<span class="hidden"> trains</span></span></label>
+            </th>
+            <td data-tip={`${part.total.toLocaleString('en-US')} parameters, ${part.trainable.toLocaleString('en-US')} trained`}>{params(part.total)}</td>
+            <td class="state">{part.trainable === 0 ? 'frozen' : part.trainable < part.total ? 'in part' : 'trains'}</td>
+          </tr>
+        ))}
+      </tbody>
+    </table>
+  );
+}
+
+/** @param {{close: () => void}} props */
+function PasteDialog({ close }) {
+  const dialog = useRef(/** @type {HTMLDialogElement | null} */ (null));
+  const [text, setText] = useState('');
+  useEffect(() => dialog.current?.showModal(), []);
+  return (
+    <dialog ref={dialog} class="dialog" aria-labelledby="paste-title" onClose={close}>
+      <form method="dialog" onSubmit={() => { if (text.trim()) takeText('config.json', text); }}>
+        <h2 id="paste-title">Paste a config.json</h2>
+        <p id="paste-help">The file that lies beside the weights. It is read in this page and not sent anywhere.</p>
+        <textarea rows={14} spellcheck={false} aria-labelledby="paste-title" aria-describedby="paste-help" value={text}
+          onInput={(event) => setText(event.currentTarget.value)} />
+        <div class="dialog-actions">
+          <button class="button" type="button" onClick={() => dialog.current?.close()}>Cancel</button>
+          <button class="button primary" type="submit">Use it</button>
+        </div>
+      </form>
+    </dialog>
+  );
+}
+
+function GpuField() {
+  const choices = describe.value?.gpus ?? [];
+  const value = valueOf('gpu');
+  const shown = choices.find((choice) => choice.name === value)?.title ?? value;
+  const error = errorAt('gpu');
+  return (
+    <fieldset class="group">
+      <legend>Hardware</legend>
+      <Picker id="gpu" label="GPU" word="gpu" choices={choices} value={value} shown={shown}
+        error={error && [error.message, error.remedy].filter(Boolean).join(' ')}
+        empty="Not in the list. Give its memory under More settings." choose={(name) => setWord('gpu', name)} />
+    </fieldset>
+  );
+}
+
+export function Settings() {
+  const all = describe.value?.settings ?? [];
+  const seesImages = report.value?.model.parameters.parts.some((part) => /vision|image|visual/i.test(part.name)) ?? true;
+  const main = MAIN.map(({ title, names }) => ({
+    title,
+    settings: names.flatMap((name) => all.find((s) => s.name === name && (seesImages || !OF_IMAGES.includes(name))) ?? []),
+  }));
+  const inMain = new Set(MAIN.flatMap(({ names }) => names));
+  const rest = all.filter((s) => !inMain.has(s.name) && !APART.includes(s.name) && (s.choices?.length ?? 2) !== 1);
+  const groups = [...new Set(rest.map((s) => s.group))];
+  const changed = rest.filter((s) => words.value.some(([name]) => name === s.name)).length;
+  return (
+    <form class="settings" aria-label="Settings" onSubmit={(event) => event.preventDefault()}>
+      <div class="sheet-head">
+        <h2>Settings</h2>
+        <button type="button" class="button primary" onClick={() => { settingsOpen.value = false; }}>Done</button>
+      </div>
+      {isExample.value && <p class="example-note"><Icon name="info" /><span>An example. Pick your model or drop your <code>config.json</code> anywhere.</span></p>}
+      <ModelField />
+      <GpuField />
+      {main.map(({ title, settings }) => settings.length > 0 && (
+        <fieldset key={title} class="group">
+          <legend>{title}</legend>
+          <div class="fields">{settings.map((setting) => <Field key={setting.name} setting={setting} />)}</div>
+        </fieldset>
+      ))}
+      {rest.length > 0 && (
+        <details class="more" id="more-settings">
+          <summary>More settings <span class="count">{changed ? `${changed} of ${rest.length} set` : rest.length}</span></summary>
+          {groups.map((group) => (
+            <fieldset key={group} class="group">
+              <legend>{titleOf(group || 'other')}</legend>
+              <div class="fields">{rest.filter((s) => s.group === group).map((setting) => <Field key={setting.name} setting={setting} />)}</div>
+            </fieldset>
+          ))}
+        </details>
+      )}
+      <div class="reset-row"><button type="button" class="button" onClick={reset}>Reset to defaults</button></div>
+    </form>
+  );
+}

@@ -1,0 +1,49 @@
+/* The largest groups of tensors that live at the peak, with where their shapes come from. */
+import { factor } from '../factors.js';
+import { exact, percent } from '../format.js';
+import { Bytes, Swatch } from './marks.jsx';
+
+/** @param {{tensor: import('../types.js').Tensor}} props */
+function Shape({ tensor }) {
+  return (
+    <span class="shape">
+      {tensor.shape.map(({ n, name }, i) => (
+        <span key={i} class="dim">{i > 0 && <i>×</i>}<span><b>{n.toLocaleString('en-US')}</b><small>{name}</small></span></span>
+      ))}
+      <span class="dim"><i>×</i><span><b>{tensor.dtype}</b><small>dtype</small></span></span>
+    </span>
+  );
+}
+
+/** @param {{r: import('../types.js').Report}} props */
+export function Tensors({ r }) {
+  const groups = r.tensors.filter((t) => t.rest === undefined);
+  const rest = r.tensors.find((t) => t.rest !== undefined)?.rest ?? 0;
+  const part = (/** @type {string} */ name) => r.breakdown.find((p) => p.part === name)?.title ?? name;
+  return (
+    <section class="card" aria-labelledby="tensors-title">
+      <h2 id="tensors-title">Largest tensors <small>alive at the peak</small></h2>
+      <div class="scroll" tabIndex={0} role="region" aria-labelledby="tensors-title">
+        <table class="numbers tensors">
+          <thead><tr><th scope="col">Total</th><th scope="col" class="share">%</th><th scope="col">Count × each</th><th scope="col" class="left">Shape</th><th scope="col" class="left">From</th></tr></thead>
+          <tbody>
+            {groups.map((g, i) => {
+              const t = /** @type {import('../types.js').Tensor} */ (g);
+              return (
+                <tr key={i}>
+                  <th scope="row" class="total"><Bytes n={t.bytes} style="natural" /></th>
+                  <td class="share">{percent(t.bytes, r.peak.allocated)}</td>
+                  <td>{t.count.toLocaleString('en-US')} × <Bytes n={t.each} style="natural" /></td>
+                  <td class="left"><Shape tensor={t} /></td>
+                  <td class="left from"><span class="from-head" data-tip={factor(t.factor).title}><Swatch name={t.factor} />{part(t.part)} <span class="muted">{t.module}</span> <code>{t.op}</code></span>
+                    {t.line && <code class="line">{t.line}</code>}</td>
+                </tr>
+              );
+            })}
+          </tbody>
+          {rest > 0 && <tfoot><tr><th scope="row" class="total"><Bytes n={rest} style="natural" /></th><td class="share">{percent(rest, r.peak.allocated)}</td><td colSpan={3} class="left muted">everything smaller ({exact(rest)})</td></tr></tfoot>}
+        </table>
+      </div>
+    </section>
+  );
+}

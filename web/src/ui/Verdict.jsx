@@ -1,0 +1,138 @@
+/* The answer: one number, whether it fits, and the bar of what the device holds. */
+import { factor, inOrder } from '../factors.js';
+import { exact, fixed, headline, inUnit, percent, tick, ticks, UNITS } from '../format.js';
+import { report, settingsOpen, unit } from '../state.js';
+import { useWidth } from './hooks.js';
+import { Bytes, fill, Icon } from './marks.jsx';
+
+/** @typedef {import('../types.js').Report} Report */
+
+/* Less than this share of the card left is marked: a driver or kernel of another version may need it. */
+const CLOSE = 0.03;
+
+/** @param {Report} r @returns {{kind: 'fits' | 'close' | 'not' | 'none', icon: 'check' | 'warn' | 'cross' | 'info', text: string, detail: string}} */
+export function verdictOf(r) {
+  const { fits, gpu_bytes: whole, margin_bytes: margin } = r.verdict;
+  if (fits === null || !r.gpu) return { kind: 'none', icon: 'info', text: 'No card chosen', detail: 'Choose a GPU to see whether it fits.' };
+  const size = `${headline(Math.abs(margin), unit.value)} ${unit.value}`;
+  if (!fits) return { kind: 'not', icon: 'cross', text: `Does not fit ${r.gpu.name}`, detail: `${size} too much` };
+  const detail = `${size} to spare (${percent(margin, whole)})`;
+  return margin < CLOSE * whole
+    ? { kind: 'close', icon: 'warn', text: `Just fits ${r.gpu.name}`, detail }
+    : { kind: 'fits', icon: 'check', text: `Fits ${r.gpu.name}`, detail };
+}
+
+/** Where the peak is, in words. @param {Report['peak']} peak */
+export function placeOf(peak) {
+  return [peak.step ? `step ${peak.step}` : '', peak.phase].filter(Boolean).join(', ');
+}
+
+/** @param {{r: Report}} props */
+export function Verdict({ r }) {
+  const verdict = verdictOf(r);
+  const { peak } = r;
+  return (
+    <section class={`card verdict is-${verdict.kind}`} aria-labelledby="verdict-title">
+      <div class="verdict-head">
+        <div class="verdict-number">
+          <h2 id="verdict-title" class="hidden">Memory on the device</h2>
+          <p class="big"><Bytes n={r.verdict.device_bytes} style="headline" /> <span class="big-unit">{unit.value}</span></p>
+          <p class="sub">on the device at the peak</p>
+        </div>
+        <div class="verdict-words">
+          <p class="pill"><Icon name={verdict.icon} />{verdict.text}</p>
+          <p class="sub strong">{verdict.detail}</p>
+        </div>
+        <dl class="facts">
+          <div><dt>Allocated</dt><dd><Bytes n={peak.allocated} named /></dd></div>
+          <div><dt>Reserved</dt><dd><Bytes n={peak.reserved} named /></dd></div>
+          <div class="fact-wide"><dt>Peak in</dt><dd>{placeOf(peak)}{(peak.module || peak.op) && <small>{[peak.module, peak.op].filter(Boolean).join(' · ')}</small>}</dd></div>
+        </dl>
+      </div>
+      <CapacityBar r={r} />
+    </section>
+  );
+}
+
+const BAR = 30;
+
+/** @param {{r: Report}} props */
+function CapacityBar({ r }) {
+  const [ref, width] = useWidth(1020);
+  const gpu = r.verdict.gpu_bytes;
+  const used = r.verdict.device_bytes;
+  const top = Math.max(gpu, used, 1);
+  const share = (/** @type {number} */ bytes) => `${((100 * bytes) / top).toFixed(3)}%`;
+  const byName = new Map(r.factors.map((f) => [f.name, f.bytes]));
+  const parts = [
+    ...inOrder([...byName.keys()]).map((name) => ({ name, bytes: byName.get(name) ?? 0 })),
+    ...r.outside.map(({ name, bytes }) => ({ name, bytes })),
+  ].filter(({ bytes }) => bytes > 0);
+
+  let at = 0;
+  const segments = parts.map((part) => {
+    const from = at;
+    at += part.bytes;
+    return { ...part, from };
+  });
+  const marks = ticks(top, unit.value, Math.max(3, Math.min(9, Math.round(width / 90))));
+  const summary = `${headline(used, unit.value)} ${UNITS[unit.value].spoken} used` +
+    (r.gpu ? ` of ${headline(gpu, unit.value)} on ${r.gpu.name}` : '') + ': ' +
+    parts.map((p) => `${factor(p.name).title.toLowerCase()} ${inUnit(p.bytes, unit.value)}`).join(', ');
+
+  return (
+    <div ref={ref} class="bar">
+      <svg width="100%" height={BAR + 26} role="img" aria-label={summary}>
+        <rect class="bar-track" x="0" y="0" width={share(gpu || used)} height={BAR} rx="4" />
+        {segments.map(({ name, bytes, from }) => {
+          const pixels = (bytes / top) * width;
+          const { title } = factor(name);
+          const value = inUnit(bytes, unit.value, unit.value === 'MiB' ? 0 : 1);
+          const patterned = !!factor(name).pattern;
+          const label = patterned ? '' : pixels > (title.length + value.length + 1) * 6.9 + 14 ? `${title} ${value}`
+            : pixels > title.length * 6.9 + 12 ? title : pixels > value.length * 7 + 8 ? value : '';
+          return (
+            <g key={name} data-tip={`${title}: ${inUnit(bytes, unit.value)} ${unit.value}, ${percent(bytes, used)} (${exact(bytes)})`}>
+              <rect x={share(from)} y="0" width={share(bytes)} height={BAR} {...fill(name)} />
+              {pixels > 4 && <line class="gap" x1={share(from + bytes)} x2={share(from + bytes)} y1="0" y2={BAR} />}
+              {label && <text class={`on on-${name}`} x={share(from + bytes / 2)} y={BAR / 2} dy="0.36em" text-anchor="middle">{label}</text>}
+            </g>
+          );
+        })}
+        {gpu > 0 && used > gpu && <rect class="bar-over" x={share(gpu)} y={BAR + 2} width={share(used - gpu)} height="3" />}
+        {gpu > 0 && <line class="bar-limit" x1={share(gpu)} x2={share(gpu)} y1="-2" y2={BAR + 6} />}
+        {marks.map((mark) => {
+          const x = mark / top;
+          if (gpu > 0 && Math.abs(mark - gpu) / top * width < 84 && mark !== 0) return null;
+          return (
+            <g key={mark} class="axis">
+              <line x1={share(mark)} x2={share(mark)} y1={BAR} y2={BAR + 4} />
+              <text x={share(mark)} y={BAR + 18} text-anchor={mark === 0 ? 'start' : x > 0.97 ? 'end' : 'middle'}>{tick(mark, unit.value)}</text>
+            </g>
+          );
+        })}
+        {gpu > 0 && (
+          <text class="bar-gpu" x={share(gpu)} y={BAR + 18} text-anchor={gpu / top > 0.9 ? 'end' : 'middle'}>{inUnit(gpu, unit.value, unit.value === 'MiB' ? 0 : 1)} {unit.value}</text>
+        )}
+      </svg>
+    </div>
+  );
+}
+
+/** One line that stays in sight on a small screen. @param {{r: Report}} props */
+export function StickyVerdict({ r }) {
+  const verdict = verdictOf(r);
+  return (
+    <div class={`sticky-verdict is-${verdict.kind}`}>
+      <span class="sticky-text" aria-hidden="true"><b>{headline(r.verdict.device_bytes, unit.value)} {unit.value}</b>
+        <span class="sticky-state"><Icon name={verdict.icon} />{verdict.text}</span></span>
+      <button type="button" class="button" onClick={() => { settingsOpen.value = true; }}><Icon name="sliders" />Settings</button>
+    </div>
+  );
+}
+
+/** The sentence of the live region. @param {Report} r */
+export function spokenVerdict(r) {
+  const { text, detail } = verdictOf(r);
+  return `${fixed(r.verdict.device_bytes / UNITS[unit.value].bytes, 1)} ${UNITS[unit.value].spoken}. ${text}, ${detail}.`;
+}

@@ -1,0 +1,22 @@
+/* The core's worker. First message: the compiled module. Then one request a message: {id, request} -> {id, reply}. */
+import { lockdown } from './lockdown.js';
+import { start } from './tidemark.js';
+
+lockdown(globalThis);
+
+/** @type {Promise<import('./tidemark.js').Core> | null} */
+let core = null;
+
+onmessage = async ({ data }) => {
+  if (data.module) {
+    core = start(data.module);
+    core.catch(() => {});
+    return;
+  }
+  try {
+    const reply = (await /** @type {NonNullable<typeof core>} */ (core)).callText(data.request);
+    postMessage({ id: data.id, reply });
+  } catch (error) {
+    postMessage({ id: data.id, trap: String(error instanceof Error ? error.message : error) });
+  }
+};
