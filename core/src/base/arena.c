@@ -102,3 +102,12 @@ void *tide_arena_grow(tide_arena *arena, void *array, size_t old_bytes, size_t n
     if (new_bytes > old_bytes) memset(bytes + old_bytes, 0, new_bytes - old_bytes);
     return bytes;
 }
+
+void tide_arena_drop(tide_arena *arena, void *array) {
+    tide_piece *piece = (tide_piece *)((char *)array - HEADER);
+    if (piece->prev) piece->prev->next = piece->next;
+    else arena->arrays = piece->next;
+    if (piece->next) piece->next->prev = piece->prev;
+    count_bytes(arena, piece->size, 0);
+    arena->memory.resize(arena->memory.user, piece, piece->size, 0);
+}

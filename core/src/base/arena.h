@@ -42,6 +42,9 @@ void *tide_arena_alloc(tide_arena *arena, size_t bytes);
 /* Resizes an array made by this function (NULL: makes one). The tail is zeroed. Never NULL. */
 void *tide_arena_grow(tide_arena *arena, void *array, size_t old_bytes, size_t new_bytes);
 
+/* Gives an array made by tide_arena_grow back early. */
+void tide_arena_drop(tide_arena *arena, void *array);
+
 /* Leaves by arena->escape. */
 _Noreturn void tide_arena_fail(tide_arena *arena);
 

@@ -1,5 +1,6 @@
 /* Turns the text of PYTORCH_CUDA_ALLOC_CONF into tide_alloc_conf.
- * Grammar and limits: pytorch c10/core/AllocatorConfig.{h,cpp}, c10/cuda/CUDAAllocatorConfig.cpp. */
+ * Grammar and limits: pytorch c10/core/AllocatorConfig.{h,cpp}, c10/cuda/CUDAAllocatorConfig.cpp.
+ */
 #include "alloc_conf.h"
 
 #include <string.h>
@@ -51,7 +52,9 @@ static bool conf_next(conf_reader *r) {
     return true;
 }
 
-static bool conf_is(const conf_reader *r, const char *word) { return strcmp(r->token.text, word) == 0; }
+static bool conf_is(const conf_reader *r, const char *word) {
+    return strcmp(r->token.text, word) == 0;
+}
 
 /* Joins up to four pieces into the error's message and returns false. */
 static bool conf_fail(conf_reader *r, const char *a, const char *b, const char *c, const char *d) {
@@ -88,7 +91,8 @@ static bool conf_value(conf_reader *r, const char *key) {
     return conf_fail(r, "Error, expecting ", key, " value", "");
 }
 
-/* As std::stoull: a sign and the leading digits count, "-1" wraps, text after the digits is dropped. */
+/* As std::stoull: a sign and the leading digits count, "-1" wraps, text after the digits is
+ * dropped. */
 static bool conf_number(conf_reader *r, const char *key, uint64_t *out) {
     const char *p = r->token.text;
     bool is_negative = *p == '-';
@@ -106,7 +110,8 @@ static bool conf_number(conf_reader *r, const char *key, uint64_t *out) {
     return true;
 }
 
-/* As std::stod for decimal text; exact for up to 15 digits, which is more than anyone writes here. */
+/* As std::stod for decimal text; exact for up to 15 digits, which is more than anyone writes here.
+ */
 static bool conf_decimal(conf_reader *r, const char *key, double *out) {
     const char *p = r->token.text;
     bool is_negative = *p == '-', has_digits = false;
@@ -128,7 +133,8 @@ static bool conf_decimal(conf_reader *r, const char *key, double *out) {
     }
     if (!has_digits) return conf_fail(r, key, " is not a number: '", r->token.text, "'");
     if ((*p == 'e' || *p == 'E') &&
-        ((p[1] >= '0' && p[1] <= '9') || ((p[1] == '-' || p[1] == '+') && p[2] >= '0' && p[2] <= '9'))) {
+        ((p[1] >= '0' && p[1] <= '9') ||
+         ((p[1] == '-' || p[1] == '+') && p[2] >= '0' && p[2] <= '9'))) {
         bool is_down = p[1] == '-';
         for (p += p[1] == '-' || p[1] == '+' ? 2 : 1; *p >= '0' && *p <= '9'; p++)
             if (exponent < 1000) exponent = exponent * 10 + (*p - '0');
@@ -169,8 +175,8 @@ static bool conf_megabytes(conf_reader *r, const char *key, uint64_t least, uint
     char digits[21];
     if (!conf_number(r, key, &v)) return false;
     if (v < least)
-        return conf_fail(r, "CachingAllocator option ", key, " too small, must be >= ",
-                         conf_digits(digits, least));
+        return conf_fail(r, "CachingAllocator option ", key,
+                         " too small, must be >= ", conf_digits(digits, least));
     if (v > UINT64_MAX / conf_mib) v = UINT64_MAX / conf_mib;
     *out = v * conf_mib;
     return true;
@@ -180,7 +186,8 @@ static bool conf_large_segment_size(conf_reader *r) {
     uint64_t v;
     if (!conf_number(r, "large_segment_size_mb", &v)) return false;
     if (v <= conf_min_large_alloc_mb)
-        return conf_fail(r, "CachingAllocator option large_segment_size_mb must be > 10 MB", "", "", "");
+        return conf_fail(r, "CachingAllocator option large_segment_size_mb must be > 10 MB", "", "",
+                         "");
     if (v > UINT64_MAX / conf_mib) v = UINT64_MAX / conf_mib;
     r->conf->large_segment_size_bytes = v * conf_mib;
     return true;
@@ -190,7 +197,8 @@ static bool conf_threshold(conf_reader *r) {
     double v;
     if (!conf_decimal(r, "garbage_collection_threshold", &v)) return false;
     if (!(v > 0 && v < 1))
-        return conf_fail(r, "garbage_collect_threshold is invalid, set it in (0.0, 1.0)", "", "", "");
+        return conf_fail(r, "garbage_collect_threshold is invalid, set it in (0.0, 1.0)", "", "",
+                         "");
     r->conf->garbage_collection_threshold = v;
     return true;
 }
@@ -199,7 +207,8 @@ static bool conf_fraction(conf_reader *r) {
     double v;
     if (!conf_decimal(r, "per_process_memory_fraction", &v)) return false;
     if (!(v >= 0 && v <= 1))
-        return conf_fail(r, "per_process_memory_fraction is invalid, set it in [0.0, 1.0]", "", "", "");
+        return conf_fail(r, "per_process_memory_fraction is invalid, set it in [0.0, 1.0]", "", "",
+                         "");
     r->conf->per_process_memory_fraction = v;
     return true;
 }
@@ -225,8 +234,9 @@ static bool conf_roundup_list(conf_reader *r) {
             !conf_number(r, "roundup_power2_divisions", &v))
             return false;
         if (v && !conf_is_power_of_two(v))
-            return conf_fail(r, "For roundups, the divisions has to be power of 2 or 0 to disable roundup",
-                             "", "", "");
+            return conf_fail(
+                r, "For roundups, the divisions has to be power of 2 or 0 to disable roundup", "",
+                "", "");
         if (is_rest) {
             /* Before 2.9 the rest began at the last bucket itself. */
             unsigned from = last + (r->conf->profile == TIDE_ALLOC_TORCH_MAIN);
@@ -261,7 +271,8 @@ static bool conf_roundup(conf_reader *r) {
 static bool conf_backend(conf_reader *r) {
     bool is_async = conf_is(r, "cudaMallocAsync");
     if (!is_async && !conf_is(r, "native"))
-        return conf_fail(r, "Unknown allocator backend, options are native and cudaMallocAsync", "", "", "");
+        return conf_fail(r, "Unknown allocator backend, options are native and cudaMallocAsync", "",
+                         "", "");
     r->conf->backend = is_async ? TIDE_ALLOC_CUDA_MALLOC_ASYNC : TIDE_ALLOC_NATIVE;
     return true;
 }
@@ -271,7 +282,8 @@ static bool conf_register_threads(conf_reader *r) {
     uint64_t v;
     if (!conf_number(r, "pinned_num_register_threads", &v)) return false;
     if (!conf_is_power_of_two(v))
-        return conf_fail(r, "Number of register threads has to be power of 2, got ", r->token.text, "", "");
+        return conf_fail(r, "Number of register threads has to be power of 2, got ", r->token.text,
+                         "", "");
     if (v > conf_max_register_threads)
         return conf_fail(r, "Number of register threads should be less than or equal to 128, got ",
                          r->token.text, "", "");
@@ -281,7 +293,8 @@ static bool conf_register_threads(conf_reader *r) {
 static bool conf_pinned_segment(conf_reader *r) {
     uint64_t v;
     if (!conf_number(r, "pinned_reserve_segment_size_mb", &v)) return false;
-    if (v == 0) return conf_fail(r, "Pinned reserve segment size has to be greater than 0", "", "", "");
+    if (v == 0)
+        return conf_fail(r, "Pinned reserve segment size has to be greater than 0", "", "", "");
     return true;
 }
 
@@ -301,11 +314,12 @@ static bool conf_flag(conf_reader *r) {
 
 /* Keys that only later releases know. */
 static bool conf_is_newer(const char *key) {
-    static const char *const keys[] = {"max_non_split_rounding_mb",      "large_segment_size_mb",
-                                       "per_process_memory_fraction",    "throw_on_cudamalloc_oom",
-                                       "expandable_segments_reserve",    "expandable_segments_reserve_by_class",
-                                       "pinned_reserve_segment_size_mb", "pinned_free_catch_all",
-                                       "graph_capture_record_stream_reuse"};
+    static const char *const keys[] = {
+        "max_non_split_rounding_mb",        "large_segment_size_mb",
+        "per_process_memory_fraction",      "throw_on_cudamalloc_oom",
+        "expandable_segments_reserve",      "expandable_segments_reserve_by_class",
+        "pinned_reserve_segment_size_mb",   "pinned_free_catch_all",
+        "graph_capture_record_stream_reuse"};
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
         if (strcmp(key, keys[i]) == 0) return true;
     return false;

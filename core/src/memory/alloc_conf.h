@@ -1,4 +1,5 @@
-/* PYTORCH_CUDA_ALLOC_CONF: `key:value,key:[a:b,c:d]` turned into numbers, with PyTorch's rules and messages. */
+/* PYTORCH_CUDA_ALLOC_CONF: `key:value,key:[a:b,c:d]` turned into numbers, with PyTorch's rules and
+ * messages. */
 #ifndef TIDE_ALLOC_CONF_H
 #define TIDE_ALLOC_CONF_H
 
@@ -9,7 +10,8 @@
 /* Buckets of roundup_power2_divisions: sizes from 1 MiB, 2 MiB, ... and from 32 GiB up. */
 enum { TIDE_ROUNDUP_BUCKETS = 16 };
 
-/* Whose rules hold where releases differ: the `>` of a roundup list, a fraction of 1, newer options. */
+/* Whose rules hold where releases differ: the `>` of a roundup list, a fraction of 1, newer
+ * options. */
 typedef enum tide_alloc_profile {
     TIDE_ALLOC_TORCH_MAIN, /* 2.10 and later */
     TIDE_ALLOC_TORCH_2_4
@@ -23,8 +25,10 @@ typedef enum tide_alloc_backend {
 /* What the parser accepted but a reader should know. */
 enum {
     TIDE_ALLOC_CONF_ASYNC_IGNORES = 1 << 0, /* cudaMallocAsync ignores the native options given */
-    TIDE_ALLOC_CONF_NOT_MODELLED = 1 << 1,  /* an option that is read and has no effect on the answer */
-    TIDE_ALLOC_CONF_TRAILING_TEXT = 1 << 2  /* "512MB": PyTorch reads the digits and drops the rest */
+    TIDE_ALLOC_CONF_NOT_MODELLED =
+        1 << 1, /* an option that is read and has no effect on the answer */
+    TIDE_ALLOC_CONF_TRAILING_TEXT = 1
+                                    << 2 /* "512MB": PyTorch reads the digits and drops the rest */
 };
 
 typedef struct tide_alloc_conf {
@@ -50,7 +54,8 @@ typedef struct tide_alloc_conf_error {
 /* The defaults of an empty text. */
 tide_alloc_conf tide_alloc_conf_default(tide_alloc_profile profile);
 
-/* Reads `length` bytes of text into *conf. On false *error says why (NULL: not wanted) and *conf holds defaults. */
+/* Reads `length` bytes of text into *conf. On false *error says why (NULL: not wanted) and *conf
+ * holds defaults. */
 bool tide_alloc_conf_parse(tide_alloc_conf *conf, tide_alloc_profile profile, const char *text,
                            size_t length, tide_alloc_conf_error *error);
 

@@ -1,302 +1,27 @@
 /* Plays requests and frees through the rules of PyTorch's CUDA caching allocator.
  *
- * In reading order: free sets, statistics, the driver's addresses, blocks, expandable ranges, giving memory back,
- * malloc, free. Every function that can need host memory is called before anything changes ("prepare"), so a
- * failing memory hook leaves the allocator as it was. Sources: pytorch c10/cuda/CUDACachingAllocator.cpp; the names
- * in the comments are its functions. */
-#include "caching_allocator.h"
+ * In reading order: host memory, blocks, the driver's addresses, expandable ranges, giving memory
+ * back, malloc, free. Every function that can need host memory is called before anything changes
+ * ("prepare"), so a failing memory hook leaves the allocator as it was. Sources: pytorch
+ * c10/cuda/CUDACachingAllocator.cpp; the names in the comments are its functions. */
+#include "caching_blocks.h"
 
 #include <string.h>
 
-/* c10/core/AllocatorConfig.h: kMinBlockSize kSmallSize kSmallBuffer kMinLargeAlloc kRoundLarge */
-static const uint64_t caching_min_block = 512;
+/* c10/core/AllocatorConfig.h: kSmallSize kSmallBuffer kMinLargeAlloc kRoundLarge */
 static const uint64_t caching_small_size = (uint64_t)1 << 20;
 static const uint64_t caching_small_buffer = (uint64_t)2 << 20;
 static const uint64_t caching_min_large_alloc = (uint64_t)10 << 20;
 static const uint64_t caching_round_large = (uint64_t)2 << 20;
-static const uint64_t caching_one_eb = (uint64_t)1 << 60; /* "Tried to allocate more than 1EB memory." */
+/* "Tried to allocate more than 1EB memory." */
+static const uint64_t caching_one_eb = (uint64_t)1 << 60;
 
 static const uint64_t caching_page_2m = (uint64_t)2 << 20;
-static const uint64_t caching_device_span = (uint64_t)4 << 40; /* expandable ranges hang from its top */
+/* Expandable ranges hang from the top of the device's span. */
+static const uint64_t caching_device_span = (uint64_t)4 << 40;
 static const uint64_t caching_lowest_range = (uint64_t)1 << 30;
-static const uint64_t caching_async_chunk = (uint64_t)32 << 20; /* growth of the driver's pool, estimated */
-
-enum {
-    BLOCK_ALLOCATED = 1,
-    BLOCK_UNMAPPED = 2, /* address space without memory, expandable ranges only */
-    BLOCK_SMALL = 4,
-    BLOCK_EXPANDABLE = 8,
-    BLOCK_USED = 16 /* the record is a block, not a spare */
-};
-
-/* A piece of one segment. Records are numbered from 1; 0 is none. One cache line. */
-typedef struct caching_block {
-    uint64_t address, size, requested;
-    uint32_t free_since; /* the pool's lookup count when the block became free (gc_count_base), modulo 2^32 */
-    uint32_t born;       /* number of the segment in order of creation; 0 where addresses decide alone */
-    uint32_t prev, next; /* neighbours by address in the segment */
-    uint32_t left, right; /* in a free set or unmapped set; spare records are chained by left */
-    uint32_t segment;
-    uint32_t uses;   /* record_stream: first caching_use, while allocated */
-    uint32_t events; /* outstanding events, after the free */
-    uint16_t stream;
-    uint8_t flags, unused;
-} caching_block;
-
-/* One cudaMalloc, or one expandable range. Numbered from 1. */
-typedef struct caching_segment {
-    uint64_t address, size;
-    uint32_t head; /* the block at the lowest address; spare records are chained by it */
-    uint32_t flags;
-} caching_segment;
-
-/* A stream that uses a block: in the block's list while it is live, in that stream's queue afterwards. */
-typedef struct caching_use {
-    uint32_t block, next, stream;
-    uint64_t ordinal; /* position among the events of the stream */
-} caching_use;
-
-/* Free blocks of one pool and stream, by (size, age of the segment, address). A bin holds a narrow range of sizes (one size below
- * 64 KiB, 1/64 of an octave above) as a treap; almost always that treap has one or two nodes. */
-enum { FREE_WORDS = 47, FREE_BINS = FREE_WORDS * 64 };
-typedef struct free_set {
-    uint64_t summary; /* bit w: words[w] is not 0 */
-    uint64_t words[FREE_WORDS];
-    uint32_t bins[FREE_BINS];
-} free_set;
-
-typedef struct caching_stream {
-    free_set free[2];     /* by tide_pool_kind */
-    uint32_t unmapped[2]; /* treaps by address */
-    uint32_t first_event, last_event;
-    uint64_t issued, synchronized; /* ordinals: the next one, and the first not known complete */
-} caching_stream;
-
-typedef struct caching_counter {
-    uint64_t current, peak, allocated, base; /* freed = allocated + base - current */
-} caching_counter;
-
-struct tide_caching_allocator {
-    caching_block *blocks;
-    uint32_t block_capacity, block_used, spare_block, spare_blocks;
-    caching_segment *segments;
-    uint32_t *order; /* segments by address */
-    uint32_t segment_capacity, order_capacity, segment_used, spare_segment, segment_count;
-    uint32_t births; /* segments ever made */
-    uint32_t packed; /* the first `packed` of order leave no gap for cudaMalloc */
-    uint32_t range_count;
-    uint64_t range_bytes; /* address space ever given to ranges */
-    caching_use *uses;
-    uint32_t use_capacity, use_used, spare_use;
-    uint32_t pending_events;
-    bool holds_events;
-    caching_stream **streams; /* NULL until the stream is first used */
-    uint32_t stream_capacity;
-    uint32_t expandable_free; /* blocks in free sets that belong to ranges */
-
-    tide_alloc_conf conf;
-    uint64_t device_bytes, outside_bytes;
-    uint64_t limit_bytes; /* UINT64_MAX: none */
-    uint64_t collect_bytes; /* reserved bytes above which garbage is collected; UINT64_MAX: never */
-    uint64_t lookups[2];  /* get_free_blocks_call_count, by pool */
-    uint64_t async_requested;
-
-    caching_counter stat[3][TIDE_STAT_COUNT]; /* by tide_pool_kind */
-    caching_counter oversize_allocations, oversize_segments;
-    uint64_t alloc_retries, ooms, sync_all_streams, device_alloc, device_free;
-    tide_caching_oom oom;
-
-    tide_device_call_fn *on_call;
-    void *on_call_user;
-    tide_allocator memory;
-};
-
-/* ---- treaps over block records ---- */
-
-/* Note [Ties]
- * Among free blocks of one size PyTorch takes the one in the oldest segment, then the lowest address: order (stream,
- * size, counter, address), the counter given at cudaMalloc and at a new expandable range (pytorch/pytorch#183591,
- * 2026). Releases before it, 2.4 among them, take the lowest address. Unmapped sets are by address. */
-static inline bool tree_before(const caching_block *x, const caching_block *y, bool by_size) {
-    if (by_size && x->size != y->size) return x->size < y->size;
-    if (by_size && x->born != y->born) return x->born < y->born;
-    return x->address < y->address;
-}
-
-static inline uint32_t tree_priority(uint32_t n) {
-    n *= UINT32_C(0x9e3779b1);
-    return n ^ n >> 15;
-}
-
-static void tree_insert(caching_block *b, uint32_t *link, uint32_t n, bool by_size) {
-    while (*link && tree_priority(*link) >= tree_priority(n))
-        link = tree_before(&b[n], &b[*link], by_size) ? &b[*link].left : &b[*link].right;
-    uint32_t rest = *link, *below = &b[n].left, *above = &b[n].right;
-    *link = n;
-    while (rest) {
-        if (tree_before(&b[rest], &b[n], by_size)) {
-            *below = rest;
-            below = &b[rest].right;
-            rest = *below;
-        } else {
-            *above = rest;
-            above = &b[rest].left;
-            rest = *above;
-        }
-    }
-    *below = *above = 0;
-}
-
-static void tree_remove(caching_block *b, uint32_t *link, uint32_t n, bool by_size) {
-    while (*link != n) link = tree_before(&b[n], &b[*link], by_size) ? &b[*link].left : &b[*link].right;
-    uint32_t x = b[n].left, y = b[n].right;
-    while (x && y) {
-        if (tree_priority(x) >= tree_priority(y)) {
-            *link = x;
-            link = &b[x].right;
-            x = *link;
-        } else {
-            *link = y;
-            link = &b[y].left;
-            y = *link;
-        }
-    }
-    *link = x ? x : y;
-}
-
-static inline uint32_t tree_first(const caching_block *b, uint32_t root) {
-    while (root && b[root].left) root = b[root].left;
-    return root;
-}
-
-static inline uint32_t tree_last(const caching_block *b, uint32_t root) {
-    while (root && b[root].right) root = b[root].right;
-    return root;
-}
-
-/* The first node after n, or the last before it. */
-static uint32_t tree_after(const caching_block *b, uint32_t root, uint32_t n, bool by_size) {
-    uint32_t found = 0;
-    while (root) {
-        bool is_after = tree_before(&b[n], &b[root], by_size);
-        if (is_after) found = root;
-        root = is_after ? b[root].left : b[root].right;
-    }
-    return found;
-}
-
-static uint32_t tree_ahead(const caching_block *b, uint32_t root, uint32_t n, bool by_size) {
-    uint32_t found = 0;
-    while (root) {
-        bool is_ahead = tree_before(&b[root], &b[n], by_size);
-        if (is_ahead) found = root;
-        root = is_ahead ? b[root].right : b[root].left;
-    }
-    return found;
-}
-
-/* ---- free sets ---- */
-
-static inline unsigned free_bin(uint64_t size) {
-    uint64_t units = size / 512; /* every size is a multiple of caching_min_block, below 2^61 */
-    if (units < 64) return (unsigned)units;
-    unsigned e = 63 - (unsigned)__builtin_clzll(units);
-    return ((e - 5) << 6) + (unsigned)((units >> (e - 6)) & 63);
-}
-
-static inline void free_insert(free_set *set, caching_block *b, uint32_t n) {
-    unsigned bin = free_bin(b[n].size);
-    if (!set->bins[bin]) {
-        set->bins[bin] = n;
-        b[n].left = b[n].right = 0;
-        set->words[bin / 64] |= (uint64_t)1 << bin % 64;
-        set->summary |= (uint64_t)1 << bin / 64;
-    } else {
-        tree_insert(b, &set->bins[bin], n, true);
-    }
-}
-
-static inline void free_remove(free_set *set, caching_block *b, uint32_t n) {
-    unsigned bin = free_bin(b[n].size);
-    tree_remove(b, &set->bins[bin], n, true);
-    if (set->bins[bin]) return;
-    set->words[bin / 64] &= ~((uint64_t)1 << bin % 64);
-    if (!set->words[bin / 64]) set->summary &= ~((uint64_t)1 << bin / 64);
-}
-
-/* The first block of the bins from `bin` on. */
-static inline uint32_t free_from_bin(const free_set *set, const caching_block *b, unsigned bin) {
-    if (bin >= FREE_BINS) return 0;
-    unsigned w = bin / 64;
-    uint64_t word = set->words[w] & ~(uint64_t)0 << bin % 64;
-    if (!word) {
-        uint64_t rest = set->summary & ~(uint64_t)0 << w & ~((uint64_t)1 << w);
-        if (!rest) return 0;
-        w = (unsigned)__builtin_ctzll(rest);
-        word = set->words[w];
-    }
-    return tree_first(b, set->bins[w * 64 + (unsigned)__builtin_ctzll(word)]);
-}
-
-/* The smallest block of at least `size`; among equals, Note [Ties]. */
-static inline uint32_t free_find(const free_set *set, const caching_block *b, uint64_t size) {
-    unsigned bin = free_bin(size);
-    uint32_t found = 0;
-    for (uint32_t n = set->bins[bin]; n;) {
-        bool fits = b[n].size >= size;
-        if (fits) found = n;
-        n = fits ? b[n].left : b[n].right;
-    }
-    return found ? found : free_from_bin(set, b, bin + 1);
-}
-
-static uint32_t free_after(const free_set *set, const caching_block *b, uint32_t n) {
-    unsigned bin = free_bin(b[n].size);
-    uint32_t found = tree_after(b, set->bins[bin], n, true);
-    return found ? found : free_from_bin(set, b, bin + 1);
-}
-
-static uint32_t free_last(const free_set *set, const caching_block *b) {
-    if (!set->summary) return 0;
-    unsigned w = 63 - (unsigned)__builtin_clzll(set->summary);
-    return tree_last(b, set->bins[w * 64 + 63 - (unsigned)__builtin_clzll(set->words[w])]);
-}
-
-static uint32_t free_ahead(const free_set *set, const caching_block *b, uint32_t n) {
-    unsigned bin = free_bin(b[n].size), w = bin / 64;
-    uint32_t found = tree_ahead(b, set->bins[bin], n, true);
-    if (found) return found;
-    uint64_t word = set->words[w] & (((uint64_t)1 << bin % 64) - 1);
-    if (!word) {
-        uint64_t rest = set->summary & (((uint64_t)1 << w) - 1);
-        if (!rest) return 0;
-        w = 63 - (unsigned)__builtin_clzll(rest);
-        word = set->words[w];
-    }
-    return tree_last(b, set->bins[w * 64 + 63 - (unsigned)__builtin_clzll(word)]);
-}
-
-/* ---- statistics ---- */
-
-static inline void counter_rise(caching_counter *c, uint64_t amount) {
-    c->current += amount;
-    c->allocated += amount;
-    if (c->current > c->peak) c->peak = c->current;
-}
-
-static inline void stat_rise(tide_caching_allocator *a, unsigned pool, tide_statistic s, uint64_t amount) {
-    counter_rise(&a->stat[pool][s], amount);
-    counter_rise(&a->stat[TIDE_POOL_ALL][s], amount);
-}
-
-static inline void stat_fall(tide_caching_allocator *a, unsigned pool, tide_statistic s, uint64_t amount) {
-    a->stat[pool][s].current -= amount;
-    a->stat[TIDE_POOL_ALL][s].current -= amount;
-}
-
-static inline uint64_t caching_reserved(const tide_caching_allocator *a) {
-    return a->stat[TIDE_POOL_ALL][TIDE_STAT_RESERVED_BYTES].current;
-}
+/* Growth of the driver's own pool, estimated. */
+static const uint64_t caching_async_chunk = (uint64_t)32 << 20;
 
 static void caching_tell(const tide_caching_allocator *a, tide_device_call call, uint64_t address,
                          uint64_t bytes, uint32_t stream) {
@@ -305,16 +30,18 @@ static void caching_tell(const tide_caching_allocator *a, tide_device_call call,
 
 /* ---- host memory: all growth happens here, before anything changes ---- */
 
-/* Grows *array to hold at least `wanted` elements; on false it is as before. The new part is zeroed. */
-static bool caching_grow(tide_caching_allocator *a, void *array, uint32_t *capacity, uint64_t wanted,
-                         size_t element) {
+/* Grows *array to hold at least `wanted` elements; on false it is as before. The new part is
+ * zeroed. */
+static bool caching_grow(tide_caching_allocator *a, void *array, uint32_t *capacity,
+                         uint64_t wanted, size_t element) {
     void *old;
     uint64_t grown = *capacity ? *capacity : 64;
     if (wanted <= *capacity) return true;
     while (grown < wanted) grown *= 2;
     if (grown > UINT32_MAX || grown > SIZE_MAX / element) return false;
     memcpy(&old, array, sizeof old);
-    char *moved = a->memory.resize(a->memory.user, old, *capacity * element, (size_t)grown * element);
+    char *moved =
+        a->memory.resize(a->memory.user, old, *capacity * element, (size_t)grown * element);
     if (!moved) return false;
     memset(moved + *capacity * element, 0, ((size_t)grown - *capacity) * element);
     memcpy(array, &moved, sizeof moved);
@@ -325,7 +52,8 @@ static bool caching_grow(tide_caching_allocator *a, void *array, uint32_t *capac
 /* Makes sure that `count` more block records are there. Record 0 is never handed out. */
 static inline bool caching_prepare_blocks(tide_caching_allocator *a, uint64_t count) {
     if (a->spare_blocks + (uint64_t)(a->block_capacity - a->block_used) >= count) return true;
-    return caching_grow(a, &a->blocks, &a->block_capacity, a->block_used + count, sizeof *a->blocks);
+    return caching_grow(a, &a->blocks, &a->block_capacity, a->block_used + count,
+                        sizeof *a->blocks);
 }
 
 static bool caching_prepare_segments(tide_caching_allocator *a, uint32_t count) {
@@ -337,7 +65,8 @@ static bool caching_prepare_segments(tide_caching_allocator *a, uint32_t count) 
 static tide_caching_status caching_prepare_stream(tide_caching_allocator *a, uint32_t stream) {
     if (stream < a->stream_capacity && a->streams[stream]) return TIDE_CACHING_OK;
     if (stream >= TIDE_CACHING_STREAM_LIMIT) return TIDE_CACHING_BAD_STREAM;
-    if (!caching_grow(a, &a->streams, &a->stream_capacity, (uint64_t)stream + 1, sizeof *a->streams))
+    if (!caching_grow(a, &a->streams, &a->stream_capacity, (uint64_t)stream + 1,
+                      sizeof *a->streams))
         return TIDE_CACHING_NO_MEMORY;
     caching_stream *made = a->memory.resize(a->memory.user, NULL, 0, sizeof *made);
     if (!made) return TIDE_CACHING_NO_MEMORY;
@@ -346,25 +75,15 @@ static tide_caching_status caching_prepare_stream(tide_caching_allocator *a, uin
     return TIDE_CACHING_OK;
 }
 
-/* Unmapping a free block can make two more; `extra` blocks of ranges may become free before that. Blocks whose
- * events complete become free first, too. */
+/* Unmapping a free block can make two more; `extra` blocks of ranges may become free before that.
+ * Blocks whose events complete become free first, too. */
 static bool caching_prepare_release(tide_caching_allocator *a, uint32_t extra) {
-    uint64_t free = a->conf.expandable_segments ? (uint64_t)a->expandable_free + a->pending_events : 0;
+    uint64_t free =
+        a->conf.expandable_segments ? (uint64_t)a->expandable_free + a->pending_events : 0;
     return caching_prepare_blocks(a, 2 * (free + extra) + 16);
 }
 
 /* ---- block records ---- */
-
-static inline unsigned block_pool(const caching_block *b) {
-    return b->flags & BLOCK_SMALL ? TIDE_POOL_SMALL : TIDE_POOL_LARGE;
-}
-
-static inline bool block_is_split(const caching_block *b) { return b->prev || b->next; }
-
-/* Free or unmapped, and no event outstanding. */
-static inline bool block_is_idle(const tide_caching_allocator *a, uint32_t n) {
-    return n && !(a->blocks[n].flags & BLOCK_ALLOCATED) && !a->blocks[n].events;
-}
 
 static inline uint32_t block_new(tide_caching_allocator *a) {
     uint32_t n = a->spare_block;
@@ -385,16 +104,17 @@ static inline void block_delete(tide_caching_allocator *a, uint32_t n) {
 }
 
 /* A new block like `like`, free, linked between two neighbours of its segment. */
-static uint32_t block_new_between(tide_caching_allocator *a, const caching_block *like, uint64_t address,
-                                  uint64_t size, uint32_t prev, uint32_t next) {
-    caching_block made = {.address = address,
-                          .size = size,
-                          .prev = prev,
-                          .next = next,
-                          .segment = like->segment,
-                          .born = like->born,
-                          .stream = like->stream,
-                          .flags = (uint8_t)(like->flags & (BLOCK_SMALL | BLOCK_EXPANDABLE | BLOCK_USED))};
+static uint32_t block_new_between(tide_caching_allocator *a, const caching_block *like,
+                                  uint64_t address, uint64_t size, uint32_t prev, uint32_t next) {
+    caching_block made = {
+        .address = address,
+        .size = size,
+        .prev = prev,
+        .next = next,
+        .segment = like->segment,
+        .born = like->born,
+        .stream = like->stream,
+        .flags = (uint8_t)(like->flags & (BLOCK_SMALL | BLOCK_EXPANDABLE | BLOCK_USED))};
     uint32_t n = block_new(a);
     a->blocks[n] = made;
     if (prev) a->blocks[prev].next = n;
@@ -428,7 +148,8 @@ static void block_take_unmapped(tide_caching_allocator *a, uint32_t n) {
     tree_remove(a->blocks, &a->streams[b->stream]->unmapped[block_pool(b)], n, false);
 }
 
-/* try_merge_blocks: swallows the neighbour `from` when it is idle and of the same kind; the bytes gained. */
+/* try_merge_blocks: swallows the neighbour `from` when it is idle and of the same kind; the bytes
+ * gained. */
 static inline uint64_t block_merge(tide_caching_allocator *a, uint32_t n, uint32_t from) {
     if (!block_is_idle(a, from)) return 0;
     caching_block *b = &a->blocks[n], *f = &a->blocks[from];
@@ -468,10 +189,6 @@ static uint64_t device_free_bytes(const tide_caching_allocator *a) {
     return used < a->device_bytes ? a->device_bytes - used : 0;
 }
 
-static inline const caching_segment *segment_at(const tide_caching_allocator *a, uint32_t position) {
-    return &a->segments[a->order[position]];
-}
-
 /* The first position whose segment lies at `address` or above. */
 static uint32_t segment_position(const tide_caching_allocator *a, uint64_t address) {
     uint32_t low = 0, high = a->segment_count;
@@ -487,8 +204,8 @@ static uint32_t segment_position(const tide_caching_allocator *a, uint64_t addre
 }
 
 /* Enters a segment and its one block; returns the block. */
-static uint32_t segment_new(tide_caching_allocator *a, uint64_t address, uint64_t size, uint32_t stream,
-                            unsigned flags) {
+static uint32_t segment_new(tide_caching_allocator *a, uint64_t address, uint64_t size,
+                            uint32_t stream, unsigned flags) {
     uint32_t position = segment_position(a, address), s = a->spare_segment;
     if (s) {
         a->spare_segment = a->segments[s].head;
@@ -551,16 +268,16 @@ static uint64_t device_highest(const tide_caching_allocator *a, uint64_t size) {
 
 /* round_size, roundup_power2_next_division */
 uint64_t tide_caching_round(const tide_alloc_conf *conf, uint64_t bytes) {
-    if (bytes < caching_min_block) return caching_min_block;
+    if (bytes < CACHING_MIN_BLOCK) return CACHING_MIN_BLOCK;
     unsigned log = 63 - (unsigned)__builtin_clzll(bytes), bucket = log > 20 ? log - 20 : 0;
     if (bucket > TIDE_ROUNDUP_BUCKETS - 1) bucket = TIDE_ROUNDUP_BUCKETS - 1;
     uint64_t divisions = conf->roundup_power2_divisions[bucket];
-    if (divisions > 1 && bytes > caching_min_block * divisions) {
+    if (divisions > 1 && bytes > CACHING_MIN_BLOCK * divisions) {
         uint64_t power = (uint64_t)1 << log, step = power / divisions;
         if (bytes == power) return bytes;
         return (bytes + step - 1) / step * step;
     }
-    return (bytes + caching_min_block - 1) / caching_min_block * caching_min_block;
+    return (bytes + CACHING_MIN_BLOCK - 1) / CACHING_MIN_BLOCK * CACHING_MIN_BLOCK;
 }
 
 /* get_allocation_size */
@@ -575,7 +292,9 @@ static uint64_t caching_page(const tide_caching_allocator *a, unsigned pool) {
 }
 
 /* A share of a byte count as PyTorch takes it: a double product, cut off. */
-static uint64_t caching_share(double share, uint64_t bytes) { return (uint64_t)(share * (double)bytes); }
+static uint64_t caching_share(double share, uint64_t bytes) {
+    return (uint64_t)(share * (double)bytes);
+}
 
 /* ---- one request ---- */
 
@@ -588,7 +307,8 @@ typedef struct caching_request {
 
 /* ---- expandable ranges ---- */
 
-/* map_block: backs the front of an unmapped block with pages for `want` bytes; false when the device is full. */
+/* map_block: backs the front of an unmapped block with pages for `want` bytes; false when the
+ * device is full. */
 static bool range_map(tide_caching_allocator *a, uint32_t n, uint64_t want) {
     caching_block *b = &a->blocks[n];
     unsigned pool = block_pool(b);
@@ -611,14 +331,16 @@ static bool range_map(tide_caching_allocator *a, uint32_t n, uint64_t want) {
     return true;
 }
 
-/* find_expandable_block: where a run of free and unmapped blocks covers the request; 0: no address space. */
+/* find_expandable_block: where a run of free and unmapped blocks covers the request; 0: no address
+ * space. */
 static uint32_t range_find(tide_caching_allocator *a, const caching_request *r) {
     caching_block *b = a->blocks;
     uint32_t root = a->streams[r->stream]->unmapped[r->pool];
     for (uint32_t u = tree_first(b, root); u; u = tree_after(b, root, u, false)) {
         uint32_t start = block_is_idle(a, b[u].prev) ? b[u].prev : u;
         uint64_t covered = 0;
-        for (uint32_t n = start; covered < r->size && block_is_idle(a, n); n = b[n].next) covered += b[n].size;
+        for (uint32_t n = start; covered < r->size && block_is_idle(a, n); n = b[n].next)
+            covered += b[n].size;
         if (covered >= r->size) return start;
     }
     uint64_t page = caching_page(a, r->pool);
@@ -626,7 +348,8 @@ static uint32_t range_find(tide_caching_allocator *a, const caching_request *r) 
     uint64_t address = TIDE_DEVICE_BASE + caching_device_span - a->range_bytes - bytes;
     a->range_bytes += bytes;
     if (a->range_bytes > caching_device_span) {
-        /* The driver's order is unknown once the span is used up: the highest hole, from here on. */
+        /* The driver's order is unknown once the span is used up: the highest hole, from here on.
+         */
         a->range_bytes = caching_device_span;
         address = device_highest(a, bytes);
         if (!address) return 0;
@@ -640,7 +363,8 @@ static uint32_t range_find(tide_caching_allocator *a, const caching_request *r) 
 
 static uint64_t caching_smaller(uint64_t x, uint64_t y) { return x < y ? x : y; }
 
-/* try_allocate_expandable_block: a free block of at least the request's size, out of its free set; 0: none. */
+/* try_allocate_expandable_block: a free block of at least the request's size, out of its free set;
+ * 0: none. */
 static uint32_t range_grow(tide_caching_allocator *a, const caching_request *r) {
     uint32_t n = range_find(a, r);
     if (!n) return 0;
@@ -726,7 +450,8 @@ static void caching_release_pool(tide_caching_allocator *a, unsigned pool) {
     for (uint32_t s = 0; s < a->stream_capacity; s++) {
         if (!a->streams[s]) continue;
         const free_set *set = &a->streams[s]->free[pool];
-        /* What unmapping leaves free is smaller than the block it came from, so the walk never meets it. */
+        /* What unmapping leaves free is smaller than the block it came from, so the walk never
+         * meets it. */
         for (uint32_t n = free_from_bin(set, a->blocks, 0); n; n = next) {
             next = free_after(set, a->blocks, n);
             if (a->blocks[n].flags & BLOCK_EXPANDABLE) range_unmap(a, n);
@@ -784,7 +509,8 @@ static bool caching_release_oversize(tide_caching_allocator *a, const caching_re
     return released >= key;
 }
 
-/* garbage_collect_cached_blocks: unsplit blocks of the large pool, those of at least the mean age, until enough. */
+/* garbage_collect_cached_blocks: unsplit blocks of the large pool, those of at least the mean age,
+ * until enough. */
 static void caching_collect(tide_caching_allocator *a) {
     uint64_t reserved = caching_reserved(a), ages = 0, count = 0, reclaimed = 0;
     if (reserved <= a->collect_bytes) return;
@@ -865,14 +591,16 @@ static uint32_t caching_alloc_new(tide_caching_allocator *a, const caching_reque
     return n;
 }
 
-static inline bool caching_should_split(const tide_caching_allocator *a, const caching_request *r, uint64_t size) {
+static inline bool caching_should_split(const tide_caching_allocator *a, const caching_request *r,
+                                        uint64_t size) {
     uint64_t rest = size - r->size;
-    if (r->pool == TIDE_POOL_SMALL || a->conf.expandable_segments) return rest >= caching_min_block;
+    if (r->pool == TIDE_POOL_SMALL || a->conf.expandable_segments) return rest >= CACHING_MIN_BLOCK;
     return r->size < a->conf.max_split_size_bytes && rest > caching_small_size;
 }
 
 /* alloc_found_block: cuts the low end off when it may, and hands it out. */
-static inline uint32_t caching_hand_out(tide_caching_allocator *a, const caching_request *r, uint32_t n) {
+static inline uint32_t caching_hand_out(tide_caching_allocator *a, const caching_request *r,
+                                        uint32_t n) {
     caching_block *b = &a->blocks[n];
     unsigned pool = r->pool;
     bool was_split = block_is_split(b), is_native = !(b->flags & BLOCK_EXPANDABLE);
@@ -905,7 +633,8 @@ static inline uint32_t caching_hand_out(tide_caching_allocator *a, const caching
     return n;
 }
 
-static tide_caching_status caching_out_of_memory(tide_caching_allocator *a, const caching_request *r) {
+static tide_caching_status caching_out_of_memory(tide_caching_allocator *a,
+                                                 const caching_request *r) {
     uint64_t allocated = a->stat[TIDE_POOL_ALL][TIDE_STAT_ALLOCATED_BYTES].current;
     a->ooms++;
     a->oom = (tide_caching_oom){.requested_bytes = r->requested,
@@ -922,7 +651,8 @@ static tide_caching_status caching_out_of_memory(tide_caching_allocator *a, cons
 }
 
 /* The driver's pool keeps what it took; it grows when the live bytes outgrow it. An estimate. */
-static tide_caching_status caching_async_malloc(tide_caching_allocator *a, caching_request *r, tide_block *block) {
+static tide_caching_status caching_async_malloc(tide_caching_allocator *a, caching_request *r,
+                                                tide_block *block) {
     uint64_t live = a->stat[TIDE_POOL_ALL][TIDE_STAT_ALLOCATED_BYTES].current + r->size;
     uint64_t reserved = caching_reserved(a);
     uint64_t want = (live + caching_async_chunk - 1) / caching_async_chunk * caching_async_chunk;
@@ -947,7 +677,8 @@ static tide_caching_status caching_async_malloc(tide_caching_allocator *a, cachi
 }
 
 /* Nothing cached fits: collect, ask the driver, give back, ask again. */
-static tide_caching_status caching_malloc_slow(tide_caching_allocator *a, const caching_request *r, uint32_t *n) {
+static tide_caching_status caching_malloc_slow(tide_caching_allocator *a, const caching_request *r,
+                                               uint32_t *n) {
     if (!caching_prepare_segments(a, 2) || !caching_prepare_release(a, 8)) {
         if (a->collect_bytes != UINT64_MAX) a->lookups[r->pool]--;
         return TIDE_CACHING_NO_MEMORY;
@@ -979,7 +710,7 @@ tide_caching_status tide_caching_malloc(tide_caching_allocator *a, uint64_t byte
     if (!caching_prepare_blocks(a, 16)) return TIDE_CACHING_NO_MEMORY;
     caching_request r = {.requested = bytes, .stream = stream};
     if (a->conf.backend == TIDE_ALLOC_CUDA_MALLOC_ASYNC) {
-        r.size = (bytes + caching_min_block - 1) / caching_min_block * caching_min_block;
+        r.size = (bytes + CACHING_MIN_BLOCK - 1) / CACHING_MIN_BLOCK * CACHING_MIN_BLOCK;
         return caching_async_malloc(a, &r, block);
     }
     if (a->pending_events) caching_process_events(a, false);
@@ -1025,11 +756,8 @@ static inline void caching_give_block(tide_caching_allocator *a, uint32_t n) {
 
 static void caching_free_block(tide_caching_allocator *a, uint32_t n) { caching_give_block(a, n); }
 
-static inline bool caching_is_live(const tide_caching_allocator *a, tide_block block) {
-    return block && block < a->block_used && a->blocks[block].flags & BLOCK_ALLOCATED;
-}
-
-/* insert_events: every stream that used the block gets an event; the block waits for all of them. */
+/* insert_events: every stream that used the block gets an event; the block waits for all of them.
+ */
 static void caching_insert_events(tide_caching_allocator *a, uint32_t n) {
     for (uint32_t u = a->blocks[n].uses, next; u; u = next) {
         caching_stream *stream = a->streams[a->uses[u].stream];
@@ -1071,7 +799,8 @@ tide_caching_status tide_caching_free(tide_caching_allocator *a, tide_block bloc
     return TIDE_CACHING_OK;
 }
 
-tide_caching_status tide_caching_record_stream(tide_caching_allocator *a, tide_block block, uint32_t stream) {
+tide_caching_status tide_caching_record_stream(tide_caching_allocator *a, tide_block block,
+                                               uint32_t stream) {
     if (block == 0) return TIDE_CACHING_OK;
     if (!caching_is_live(a, block)) return TIDE_CACHING_BAD_BLOCK;
     if (a->blocks[block].stream == stream || a->conf.backend == TIDE_ALLOC_CUDA_MALLOC_ASYNC)
@@ -1084,7 +813,8 @@ tide_caching_status tide_caching_record_stream(tide_caching_allocator *a, tide_b
     if (u) {
         a->spare_use = a->uses[u].next;
     } else {
-        if (!caching_grow(a, &a->uses, &a->use_capacity, (uint64_t)a->use_used + 1, sizeof *a->uses))
+        if (!caching_grow(a, &a->uses, &a->use_capacity, (uint64_t)a->use_used + 1,
+                          sizeof *a->uses))
             return TIDE_CACHING_NO_MEMORY;
         u = a->use_used++;
     }
@@ -1132,10 +862,12 @@ void tide_caching_set_outside(tide_caching_allocator *a, uint64_t bytes) {
     a->outside_bytes = bytes < a->device_bytes ? bytes : a->device_bytes;
 }
 
-tide_caching_status tide_caching_create(tide_caching_allocator **out, const tide_caching_config *config) {
+tide_caching_status tide_caching_create(tide_caching_allocator **out,
+                                        const tide_caching_config *config) {
     tide_caching_allocator *a;
     *out = NULL;
-    if (config->device_bytes >= caching_one_eb / 2 || config->conf.large_segment_size_bytes >= caching_one_eb / 2)
+    if (config->device_bytes >= caching_one_eb / 2 ||
+        config->conf.large_segment_size_bytes >= caching_one_eb / 2)
         return TIDE_CACHING_BAD_CONFIG;
     a = config->memory.resize(config->memory.user, NULL, 0, sizeof *a);
     if (!a) return TIDE_CACHING_NO_MEMORY;
@@ -1151,7 +883,8 @@ tide_caching_status tide_caching_create(tide_caching_allocator **out, const tide
     tide_caching_status status = TIDE_CACHING_OK;
     if (config->conf.per_process_memory_fraction != 1)
         status = tide_caching_set_fraction(a, config->conf.per_process_memory_fraction);
-    if (status == TIDE_CACHING_OK && !caching_grow(a, &a->blocks, &a->block_capacity, 64, sizeof *a->blocks))
+    if (status == TIDE_CACHING_OK &&
+        !caching_grow(a, &a->blocks, &a->block_capacity, 64, sizeof *a->blocks))
         status = TIDE_CACHING_NO_MEMORY;
     if (status == TIDE_CACHING_OK) status = caching_prepare_stream(a, 0);
     if (status != TIDE_CACHING_OK) {
@@ -1162,13 +895,15 @@ tide_caching_status tide_caching_create(tide_caching_allocator **out, const tide
     return TIDE_CACHING_OK;
 }
 
-static void caching_drop(tide_caching_allocator *a, void *array, uint32_t capacity, size_t element) {
+static void caching_drop(tide_caching_allocator *a, void *array, uint32_t capacity,
+                         size_t element) {
     if (array) a->memory.resize(a->memory.user, array, capacity * element, 0);
 }
 
 void tide_caching_destroy(tide_caching_allocator *a) {
     if (!a) return;
-    for (uint32_t s = 0; s < a->stream_capacity; s++) caching_drop(a, a->streams[s], 1, sizeof **a->streams);
+    for (uint32_t s = 0; s < a->stream_capacity; s++)
+        caching_drop(a, a->streams[s], 1, sizeof **a->streams);
     caching_drop(a, a->streams, a->stream_capacity, sizeof *a->streams);
     caching_drop(a, a->blocks, a->block_capacity, sizeof *a->blocks);
     caching_drop(a, a->segments, a->segment_capacity, sizeof *a->segments);
@@ -1176,250 +911,4 @@ void tide_caching_destroy(tide_caching_allocator *a) {
     caching_drop(a, a->uses, a->use_capacity, sizeof *a->uses);
     tide_allocator memory = a->memory;
     memory.resize(memory.user, a, sizeof *a, 0);
-}
-
-/* ---- what is read ---- */
-
-static tide_stat caching_stat_of(const caching_counter *c) {
-    return (tide_stat){c->current, c->peak, c->allocated, c->allocated + c->base - c->current};
-}
-
-tide_stat tide_caching_stat(const tide_caching_allocator *a, tide_statistic statistic, tide_pool_kind pool) {
-    return caching_stat_of(&a->stat[pool][statistic]);
-}
-
-static void counter_reset(caching_counter *c, bool peak) {
-    if (peak) {
-        c->peak = c->current;
-    } else {
-        c->allocated = 0;
-        c->base = c->current;
-    }
-}
-
-static void caching_reset(tide_caching_allocator *a, bool peak) {
-    for (int pool = 0; pool < 3; pool++)
-        for (int s = 0; s < TIDE_STAT_COUNT; s++) counter_reset(&a->stat[pool][s], peak);
-    counter_reset(&a->oversize_allocations, peak);
-    counter_reset(&a->oversize_segments, peak);
-}
-
-void tide_caching_reset_peaks(tide_caching_allocator *a) { caching_reset(a, true); }
-
-void tide_caching_reset_accumulated(tide_caching_allocator *a) {
-    caching_reset(a, false);
-    a->alloc_retries = a->ooms = a->sync_all_streams = a->device_alloc = a->device_free = 0;
-}
-
-uint64_t tide_caching_address(const tide_caching_allocator *a, tide_block block) {
-    return caching_is_live(a, block) ? a->blocks[block].address : 0;
-}
-
-uint64_t tide_caching_block_bytes(const tide_caching_allocator *a, tide_block block) {
-    return caching_is_live(a, block) ? a->blocks[block].size : 0;
-}
-
-uint64_t tide_caching_requested_bytes(const tide_caching_allocator *a, tide_block block) {
-    return caching_is_live(a, block) ? a->blocks[block].requested : 0;
-}
-
-tide_caching_counts tide_caching_counters(const tide_caching_allocator *a) {
-    return (tide_caching_counts){.alloc_retries = a->alloc_retries,
-                                 .ooms = a->ooms,
-                                 .sync_all_streams = a->sync_all_streams,
-                                 .device_alloc = a->device_alloc,
-                                 .device_free = a->device_free,
-                                 .oversize_allocations = caching_stat_of(&a->oversize_allocations),
-                                 .oversize_segments = caching_stat_of(&a->oversize_segments),
-                                 .max_split_size_bytes = a->conf.max_split_size_bytes};
-}
-
-tide_caching_oom tide_caching_oom_info(const tide_caching_allocator *a) { return a->oom; }
-
-static const char *const caching_statistic_names[TIDE_STAT_COUNT] = {
-#define TIDE_STATISTIC_NAME(name, text) text,
-    TIDE_STATISTICS(TIDE_STATISTIC_NAME)
-#undef TIDE_STATISTIC_NAME
-};
-
-const char *tide_statistic_name(tide_statistic statistic) { return caching_statistic_names[statistic]; }
-
-/* The rest of key after `prefix`, or NULL. */
-static const char *caching_after(const char *key, const char *prefix) {
-    size_t n = strlen(prefix);
-    return strncmp(key, prefix, n) == 0 ? key + n : NULL;
-}
-
-static bool caching_stat_field(tide_stat s, const char *field, uint64_t *value) {
-    const char *const names[] = {".current", ".peak", ".allocated", ".freed"};
-    const uint64_t values[] = {s.current, s.peak, s.allocated, s.freed};
-    for (int i = 0; i < 4; i++)
-        if (strcmp(field, names[i]) == 0) {
-            *value = values[i];
-            return true;
-        }
-    return false;
-}
-
-bool tide_caching_stat_named(const tide_caching_allocator *a, const char *key, uint64_t *value) {
-    static const char *const pools[3] = {".large_pool", ".small_pool", ".all"};
-    const struct {
-        const char *name;
-        uint64_t value;
-    } scalars[] = {{"num_alloc_retries", a->alloc_retries}, {"num_ooms", a->ooms},
-                   {"num_sync_all_streams", a->sync_all_streams}, {"num_device_alloc", a->device_alloc},
-                   {"num_device_free", a->device_free}, {"max_split_size", a->conf.max_split_size_bytes}};
-    const char *rest;
-    for (size_t i = 0; i < sizeof scalars / sizeof *scalars; i++)
-        if (strcmp(key, scalars[i].name) == 0) {
-            *value = scalars[i].value;
-            return true;
-        }
-    if ((rest = caching_after(key, "oversize_allocations")))
-        return caching_stat_field(caching_stat_of(&a->oversize_allocations), rest, value);
-    if ((rest = caching_after(key, "oversize_segments")))
-        return caching_stat_field(caching_stat_of(&a->oversize_segments), rest, value);
-    for (int s = 0; s < TIDE_STAT_COUNT; s++)
-        for (int pool = 0; pool < 3; pool++)
-            if ((rest = caching_after(key, caching_statistic_names[s])) &&
-                (rest = caching_after(rest, pools[pool])))
-                return caching_stat_field(caching_stat_of(&a->stat[pool][s]), rest, value);
-    return false;
-}
-
-/* ---- segments and blocks by address ---- */
-
-static uint32_t caching_next_mapped(const tide_caching_allocator *a, uint32_t n) {
-    while (n && a->blocks[n].flags & BLOCK_UNMAPPED) n = a->blocks[n].next;
-    return n;
-}
-
-bool tide_caching_next_segment(const tide_caching_allocator *a, tide_caching_cursor *cursor,
-                               tide_segment_info *segment) {
-    uint32_t n = caching_next_mapped(a, cursor->end);
-    while (!n) {
-        if (cursor->position == a->segment_count) return false;
-        n = caching_next_mapped(a, segment_at(a, cursor->position++)->head);
-    }
-    const caching_block *b = &a->blocks[n];
-    *segment = (tide_segment_info){.address = b->address,
-                                   .stream = b->stream,
-                                   .is_small = (b->flags & BLOCK_SMALL) != 0,
-                                   .is_expandable = (b->flags & BLOCK_EXPANDABLE) != 0};
-    cursor->block = n;
-    for (; n && !(a->blocks[n].flags & BLOCK_UNMAPPED); n = a->blocks[n].next) segment->bytes += a->blocks[n].size;
-    cursor->end = n;
-    return true;
-}
-
-bool tide_caching_next_block(const tide_caching_allocator *a, tide_caching_cursor *cursor, tide_block_info *block) {
-    uint32_t n = cursor->block;
-    if (!n || n == cursor->end) return false;
-    const caching_block *b = &a->blocks[n];
-    *block = (tide_block_info){.address = b->address,
-                               .bytes = b->size,
-                               .requested_bytes = b->requested,
-                               .block = n,
-                               .stream = b->stream,
-                               .state = b->flags & BLOCK_ALLOCATED ? TIDE_BLOCK_LIVE
-                                        : b->events                ? TIDE_BLOCK_PENDING
-                                                                   : TIDE_BLOCK_FREE};
-    cursor->block = b->next;
-    return true;
-}
-
-/* ---- invariants ---- */
-
-typedef struct caching_census {
-    uint64_t live, live_bytes, active, active_bytes, requested, mapped_bytes;
-    uint64_t free, split, split_bytes, unmapped, native_segments;
-} caching_census;
-
-static const char *caching_check_block(const tide_caching_allocator *a, uint32_t n, caching_census *c) {
-    const caching_block *b = &a->blocks[n];
-    bool is_live = b->flags & BLOCK_ALLOCATED, is_unmapped = b->flags & BLOCK_UNMAPPED;
-    bool is_idle = block_is_idle(a, n);
-    if (!(b->flags & BLOCK_USED)) return "a segment holds a spare record";
-    if (b->size == 0 || b->size % caching_min_block) return "a block's size is not a multiple of 512";
-    if (b->next) {
-        const caching_block *next = &a->blocks[b->next];
-        if (next->prev != n) return "neighbours disagree";
-        if (next->address != b->address + b->size) return "neighbours do not touch";
-        if (is_idle && block_is_idle(a, b->next) && !((b->flags ^ next->flags) & BLOCK_UNMAPPED))
-            return "two adjacent free blocks";
-    }
-    if (!is_unmapped) c->mapped_bytes += b->size;
-    if (is_unmapped) c->unmapped++;
-    if (is_live) {
-        c->live++;
-        c->live_bytes += b->size;
-    }
-    if (!is_idle) {
-        c->active++;
-        c->active_bytes += b->size;
-        c->requested += b->requested;
-    } else if (!is_unmapped) {
-        c->free++;
-        if (block_is_split(b) && !(b->flags & BLOCK_EXPANDABLE)) {
-            c->split++;
-            c->split_bytes += b->size;
-        }
-    }
-    return NULL;
-}
-
-/* Every free set is in order and holds `free` blocks in all. */
-static const char *caching_check_sets(const tide_caching_allocator *a, const caching_census *c) {
-    uint64_t free = 0, unmapped = 0;
-    const caching_block *b = a->blocks;
-    for (uint32_t s = 0; s < a->stream_capacity; s++)
-        for (unsigned pool = 0; a->streams[s] && pool < 2; pool++) {
-            const free_set *set = &a->streams[s]->free[pool];
-            uint32_t last = 0, root = a->streams[s]->unmapped[pool];
-            for (uint32_t n = free_from_bin(set, b, 0); n; last = n, n = free_after(set, b, n), free++) {
-                if (b[n].stream != s || block_pool(&b[n]) != pool) return "a block is in another's free set";
-                if (last && !tree_before(&b[last], &b[n], true)) return "a free set is out of order";
-                if (!block_is_idle(a, n) || b[n].flags & BLOCK_UNMAPPED) return "a free set holds a used block";
-            }
-            if (last != free_last(set, b)) return "a free set has two ends";
-            for (uint32_t n = tree_first(b, root); n; n = tree_after(b, root, n, false)) unmapped++;
-        }
-    if (free != c->free || unmapped != c->unmapped) return "a free block is in no set";
-    return NULL;
-}
-
-const char *tide_caching_check(const tide_caching_allocator *a) {
-    caching_census c = {0};
-    uint64_t end = 0;
-    if (a->conf.backend == TIDE_ALLOC_CUDA_MALLOC_ASYNC) return NULL;
-    for (uint32_t i = 0; i < a->segment_count; i++) {
-        const caching_segment *s = segment_at(a, i);
-        uint64_t size = 0;
-        if (s->address < end) return "segments overlap";
-        if (a->blocks[s->head].prev || a->blocks[s->head].address != s->address) return "a segment lost its head";
-        for (uint32_t n = s->head; n; n = a->blocks[n].next) {
-            const char *what = caching_check_block(a, n, &c);
-            if (what) return what;
-            size += a->blocks[n].size;
-        }
-        if (size != s->size) return "blocks do not fill their segment";
-        end = s->address + s->size;
-        c.native_segments += !(s->flags & BLOCK_EXPANDABLE);
-    }
-    const caching_counter *all = a->stat[TIDE_POOL_ALL];
-    if (c.mapped_bytes != caching_reserved(a)) return "segments do not add up to reserved_bytes";
-    if (c.live != all[TIDE_STAT_ALLOCATION].current || c.live_bytes != all[TIDE_STAT_ALLOCATED_BYTES].current)
-        return "live blocks do not add up to allocated_bytes";
-    if (c.active != all[TIDE_STAT_ACTIVE].current || c.active_bytes != all[TIDE_STAT_ACTIVE_BYTES].current)
-        return "blocks in use do not add up to active_bytes";
-    if (c.requested != all[TIDE_STAT_REQUESTED_BYTES].current) return "requests do not add up";
-    if (c.split != all[TIDE_STAT_INACTIVE_SPLIT].current ||
-        c.split_bytes != all[TIDE_STAT_INACTIVE_SPLIT_BYTES].current)
-        return "split free blocks do not add up to inactive_split_bytes";
-    if (c.native_segments != all[TIDE_STAT_SEGMENT].current) return "segments do not add up";
-    if (all[TIDE_STAT_ALLOCATED_BYTES].current > caching_reserved(a)) return "allocated exceeds reserved";
-    for (int s = 0; s < TIDE_STAT_COUNT; s++)
-        if (a->stat[TIDE_POOL_SMALL][s].current + a->stat[TIDE_POOL_LARGE][s].current != all[s].current)
-            return "the pools do not add up to all";
-    return caching_check_sets(a, &c);
 }

@@ -1,9 +1,10 @@
 /* PyTorch's CUDA caching allocator: requests and frees in, blocks, segments and statistics out.
  *
- * The rules are those of c10/cuda/CUDACachingAllocator.cpp. Addresses come from a model of the driver:
- *   cudaMalloc   the lowest free range at 2 MiB granularity, from TIDE_DEVICE_BASE + 2 MiB upward
- *   expandable   virtual ranges of 9/8 of the device, laid downward from TIDE_DEVICE_BASE + 4 TiB
- * Addresses decide between free blocks of one size and one segment; in the 2.4 profile between all of one size.
+ * The rules are those of c10/cuda/CUDACachingAllocator.cpp. Addresses come from a model of the
+ * driver: cudaMalloc   the lowest free range at 2 MiB granularity, from TIDE_DEVICE_BASE + 2 MiB
+ * upward expandable   virtual ranges of 9/8 of the device, laid downward from TIDE_DEVICE_BASE + 4
+ * TiB Addresses decide between free blocks of one size and one segment; in the 2.4 profile between
+ * all of one size.
  *
  *     tide_caching_config config = {.memory = hook, .conf = conf, .device_bytes = total};
  *     if (tide_caching_create(&a, &config) != TIDE_CACHING_OK) ...
@@ -31,7 +32,8 @@ enum { TIDE_CACHING_STREAM_LIMIT = 4096 };
 typedef enum tide_caching_status {
     TIDE_CACHING_OK,
     TIDE_CACHING_OOM,        /* the device has no room; tide_caching_oom_info() has the numbers */
-    TIDE_CACHING_NO_MEMORY,  /* the memory hook returned NULL; nothing changed, the call may be repeated */
+    TIDE_CACHING_NO_MEMORY,  /* the memory hook returned NULL; nothing changed, the call may be
+                                repeated */
     TIDE_CACHING_BAD_BLOCK,  /* not a live block */
     TIDE_CACHING_BAD_STREAM, /* not below TIDE_CACHING_STREAM_LIMIT */
     TIDE_CACHING_BAD_CONFIG  /* device_bytes of 2^59 and more, or a fraction outside [0, 1] */
@@ -46,28 +48,28 @@ typedef enum tide_device_call {
     TIDE_DEVICE_OOM /* address: free bytes of the device; bytes: the rounded request */
 } tide_device_call;
 
-typedef void tide_device_call_fn(void *user, tide_device_call call, uint64_t address, uint64_t bytes,
-                                 uint32_t stream);
+typedef void tide_device_call_fn(void *user, tide_device_call call, uint64_t address,
+                                 uint64_t bytes, uint32_t stream);
 
 typedef struct tide_caching_config {
     tide_allocator memory; /* used until destroy */
     tide_alloc_conf conf;
-    uint64_t device_bytes;         /* what cudaMemGetInfo calls total */
-    uint64_t outside_bytes;        /* device bytes in use outside of the allocator */
-    tide_device_call_fn *on_call;  /* may be NULL; must not call the allocator */
+    uint64_t device_bytes;        /* what cudaMemGetInfo calls total */
+    uint64_t outside_bytes;       /* device bytes in use outside of the allocator */
+    tide_device_call_fn *on_call; /* may be NULL; must not call the allocator */
     void *on_call_user;
 } tide_caching_config;
 
 /* X(enumerator, name in torch.cuda.memory_stats) */
-#define TIDE_STATISTICS(X)                                                                           \
-    X(ALLOCATION, "allocation")                                                                      \
-    X(SEGMENT, "segment")                                                                            \
-    X(ACTIVE, "active")                                                                              \
-    X(INACTIVE_SPLIT, "inactive_split")                                                              \
-    X(ALLOCATED_BYTES, "allocated_bytes")                                                            \
-    X(RESERVED_BYTES, "reserved_bytes")                                                              \
-    X(ACTIVE_BYTES, "active_bytes")                                                                  \
-    X(INACTIVE_SPLIT_BYTES, "inactive_split_bytes")                                                  \
+#define TIDE_STATISTICS(X)                                                                         \
+    X(ALLOCATION, "allocation")                                                                    \
+    X(SEGMENT, "segment")                                                                          \
+    X(ACTIVE, "active")                                                                            \
+    X(INACTIVE_SPLIT, "inactive_split")                                                            \
+    X(ALLOCATED_BYTES, "allocated_bytes")                                                          \
+    X(RESERVED_BYTES, "reserved_bytes")                                                            \
+    X(ACTIVE_BYTES, "active_bytes")                                                                \
+    X(INACTIVE_SPLIT_BYTES, "inactive_split_bytes")                                                \
     X(REQUESTED_BYTES, "requested_bytes")
 
 typedef enum tide_statistic {
@@ -91,9 +93,9 @@ typedef struct tide_caching_counts {
 } tide_caching_counts;
 
 /* The last TIDE_CACHING_OOM, as its message gives it:
- * "Tried to allocate {tried}. GPU 0 has a total capacity of {total} of which {free} is free. {limit} allowed;
- *  Of the allocated memory {allocated} is allocated by PyTorch, and {unallocated} is reserved by PyTorch but
- *  unallocated." */
+ * "Tried to allocate {tried}. GPU 0 has a total capacity of {total} of which {free} is free.
+ * {limit} allowed; Of the allocated memory {allocated} is allocated by PyTorch, and {unallocated}
+ * is reserved by PyTorch but unallocated." */
 typedef struct tide_caching_oom {
     uint64_t requested_bytes, rounded_bytes;
     uint64_t tried_bytes; /* the segment that was asked for */
@@ -127,7 +129,8 @@ typedef struct tide_segment_info {
 
 typedef struct tide_caching_allocator tide_caching_allocator;
 
-tide_caching_status tide_caching_create(tide_caching_allocator **out, const tide_caching_config *config);
+tide_caching_status tide_caching_create(tide_caching_allocator **out,
+                                        const tide_caching_config *config);
 void tide_caching_destroy(tide_caching_allocator *a);
 
 /* 0 bytes: OK and the null block. On any other status *block is the null block. */
@@ -136,10 +139,11 @@ tide_caching_status tide_caching_malloc(tide_caching_allocator *a, uint64_t byte
 tide_caching_status tide_caching_free(tide_caching_allocator *a, tide_block block);
 
 /* `stream` uses the block: when freed, the block waits for an event on that stream. */
-tide_caching_status tide_caching_record_stream(tide_caching_allocator *a, tide_block block, uint32_t stream);
+tide_caching_status tide_caching_record_stream(tide_caching_allocator *a, tide_block block,
+                                               uint32_t stream);
 
-/* Events complete by the next malloc (the state after create), or stay pending until resumed, until their
- * stream is synchronized, or until the cache is emptied. */
+/* Events complete by the next malloc (the state after create), or stay pending until resumed, until
+ * their stream is synchronized, or until the cache is emptied. */
 void tide_caching_hold_events(tide_caching_allocator *a);
 void tide_caching_resume_events(tide_caching_allocator *a);
 /* The events recorded so far on the stream are complete at the next malloc, held or not. */
@@ -164,15 +168,16 @@ uint64_t tide_caching_requested_bytes(const tide_caching_allocator *a, tide_bloc
 uint64_t tide_caching_round(const tide_alloc_conf *conf, uint64_t bytes);
 uint64_t tide_caching_segment_bytes(const tide_alloc_conf *conf, uint64_t rounded_bytes);
 
-tide_stat tide_caching_stat(const tide_caching_allocator *a, tide_statistic statistic, tide_pool_kind pool);
+tide_stat tide_caching_stat(const tide_caching_allocator *a, tide_statistic statistic,
+                            tide_pool_kind pool);
 tide_caching_counts tide_caching_counters(const tide_caching_allocator *a);
 tide_caching_oom tide_caching_oom_info(const tide_caching_allocator *a);
 /* "allocated_bytes.all.peak", "num_alloc_retries" and so on; false when there is no such key. */
 bool tide_caching_stat_named(const tide_caching_allocator *a, const char *key, uint64_t *value);
 const char *tide_statistic_name(tide_statistic statistic);
 
-/* Segments by address, and the blocks of the segment last returned by address. Valid until the allocator
- * changes. A cursor starts as {0}. Of an expandable range only mapped blocks are seen. */
+/* Segments by address, and the blocks of the segment last returned by address. Valid until the
+ * allocator changes. A cursor starts as {0}. Of an expandable range only mapped blocks are seen. */
 typedef struct tide_caching_cursor {
     uint32_t position, block, end;
 } tide_caching_cursor;

@@ -1,0 +1,209 @@
+/* torch.utils.checkpoint, both kinds.
+ *
+ * Note [Non-reentrant]: while the function runs, everything it saves is replaced by a place in the frame. The first
+ * place that backward asks for runs the function again, with gradients, until as many tensors have been saved as
+ * there are places; what was saved then is handed out once each. torch/utils/checkpoint.py: _checkpoint_hook.
+ *
+ * Note [Reentrant]: the function runs without gradients; backward runs it again with them on detached inputs and
+ * differentiates that graph by a backward pass of its own. torch/utils/checkpoint.py: CheckpointFunction. */
+#include "machine.h"
+
+#include <string.h>
+
+struct tide_checkpoint {
+    uint32_t references;
+    void *function;
+    tide_value *inputs;
+    uint32_t input_count;
+    bool is_recomputed;
+    bool autocast_enabled;
+    tide_dtype autocast_dtype;
+    uint32_t holder_count, holder_capacity; /* places taken while the function first ran */
+    struct holder {
+        bool is_alive;
+        tide_tensor *tensor;
+    } *holders;
+    uint32_t counter; /* tensors saved so far by the recomputation */
+};
+
+static tide_checkpoint *frame_new(tide_machine *m, void *function, const tide_value *inputs, uint32_t count) {
+    tide_checkpoint *frame = tide_take(m, sizeof *frame);
+    frame->references = 1;
+    frame->function = function;
+    frame->input_count = count;
+    frame->inputs = tide_take(m, (count + 1) * sizeof *inputs);
+    for (uint32_t i = 0; i < count; i++) frame->inputs[i] = tide_value_retain(inputs[i]);
+    frame->autocast_enabled = m->autocast_enabled;
+    frame->autocast_dtype = m->autocast_dtype;
+    return frame;
+}
+
+void tide_checkpoint_release(tide_machine *m, tide_checkpoint *frame) {
+    if (--frame->references) return;
+    for (uint32_t i = 0; i < frame->input_count; i++) tide_value_release(m, frame->inputs[i]);
+    tide_give(m, frame->inputs, (frame->input_count + 1) * sizeof *frame->inputs);
+    for (uint32_t i = 0; i < frame->holder_count; i++) tide_release(m, frame->holders[i].tensor);
+    if (frame->holders) tide_arena_drop(m->arena, frame->holders);
+    m->function_free(m, frame->function);
+    tide_give(m, frame, sizeof *frame);
+}
+
+void tide_checkpoint_pack(tide_machine *m, tide_saved *slot, tide_tensor *t) {
+    tide_checkpoint *frame = m->recomputing;
+    if (!frame) {
+        frame = m->saving_for;
+        TIDE_ROOM(m->arena, frame->holders, frame->holder_count, frame->holder_capacity);
+        frame->holders[frame->holder_count] = (struct holder){.is_alive = true};
+        slot->frame = frame;
+        slot->holder = frame->holder_count++;
+        frame->references++;
+        return;
+    }
+    if (tide_is_winding_down(m)) return;
+    uint32_t place = frame->counter++;
+    if (place >= frame->holder_count) {
+        tide_fail(m, TIDE_ERR_DESCRIPTION, "a checkpointed module saved more the second time than the first");
+        return;
+    }
+    slot->tensor = tide_alias(m, t);
+    if (frame->holders[place].is_alive) frame->holders[place].tensor = tide_alias(m, t);
+    if (frame->counter == frame->holder_count) m->is_stopped = true; /* early stop */
+}
+
+void tide_checkpoint_forget(tide_machine *m, tide_saved *slot) {
+    tide_checkpoint *frame = slot->frame;
+    frame->holders[slot->holder].is_alive = false;
+    tide_release_at(m, &frame->holders[slot->holder].tensor);
+    slot->frame = NULL;
+    tide_checkpoint_release(m, frame);
+}
+
+/* What a repeated run must find as it was, and leave so. */
+typedef struct surroundings {
+    tide_checkpoint *saving_for, *recomputing;
+    bool grad_enabled, autocast_enabled;
+    tide_dtype autocast_dtype;
+    uint32_t module, statement;
+    const char *op;
+} surroundings;
+
+static surroundings enter(tide_machine *m, const tide_checkpoint *frame) {
+    surroundings outside = {m->saving_for, m->recomputing, m->grad_enabled, m->autocast_enabled,
+                            m->autocast_dtype, m->module, m->statement, m->op};
+    m->grad_enabled = true;
+    m->saving_for = m->recomputing = NULL;
+    if (frame->autocast_enabled) tide_autocast_begin(m, frame->autocast_dtype);
+    return outside;
+}
+
+static void leave(tide_machine *m, const tide_checkpoint *frame, surroundings outside) {
+    if (frame->autocast_enabled) tide_autocast_end(m);
+    m->saving_for = outside.saving_for;
+    m->recomputing = outside.recomputing;
+    m->grad_enabled = outside.grad_enabled;
+    m->autocast_enabled = outside.autocast_enabled;
+    m->autocast_dtype = outside.autocast_dtype;
+    m->module = outside.module;
+    m->statement = outside.statement;
+    m->op = outside.op;
+}
+
+static void recompute(tide_machine *m, tide_checkpoint *frame) {
+    surroundings outside = enter(m, frame);
+    m->recomputing = frame;
+    frame->references++;
+    tide_value result = m->call_again(m, frame->function, frame->inputs, frame->input_count);
+    tide_value_release(m, result);
+    m->is_stopped = false;
+    leave(m, frame, outside);
+    frame->is_recomputed = true;
+    tide_checkpoint_release(m, frame);
+}
+
+tide_tensor *tide_checkpoint_unpack(tide_machine *m, tide_saved *slot) {
+    tide_checkpoint *frame = slot->frame;
+    if (!frame->is_recomputed) recompute(m, frame);
+    tide_tensor *t = frame->holders[slot->holder].tensor;
+    frame->holders[slot->holder].tensor = NULL;
+    return t;
+}
+
+/* ---- reentrant ---- */
+
+static void detached_inputs(tide_machine *m, const tide_checkpoint *frame, tide_value *detached) {
+    for (uint32_t i = 0; i < frame->input_count; i++) {
+        tide_value v = frame->inputs[i];
+        if (v.kind == TIDE_VALUE_TENSOR) {
+            bool requires_grad = v.tensor->requires_grad;
+            v.tensor = tide_alias(m, v.tensor);
+            v.tensor->requires_grad = requires_grad;
+            detached[i] = v;
+        } else {
+            detached[i] = tide_value_retain(v);
+        }
+    }
+}
+
+static void reentrant_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
+    tide_checkpoint *frame = node->object;
+    tide_value *detached = tide_take(m, (frame->input_count + 1) * sizeof *detached);
+    detached_inputs(m, frame, detached);
+    surroundings outside = enter(m, frame);
+    tide_value output = m->call_again(m, frame->function, detached, frame->input_count);
+    leave(m, frame, outside);
+    tide_tensor *root = NULL;
+    if (output.kind == TIDE_VALUE_TENSOR) root = output.tensor;
+    else if (output.kind == TIDE_VALUE_LIST && output.list->count && output.list->items[0].kind == TIDE_VALUE_TENSOR)
+        root = output.list->items[0].tensor;
+    if (root && root->requires_grad) tide_run_backward_from(m, root, grads[0]);
+    unsigned edge = 0;
+    for (uint32_t i = 0; i < frame->input_count; i++)
+        if (detached[i].kind == TIDE_VALUE_TENSOR) results[edge++] = tide_retain(detached[i].tensor->grad);
+    tide_value_release(m, output);
+    for (uint32_t i = 0; i < frame->input_count; i++) tide_value_release(m, detached[i]);
+    tide_give(m, detached, (frame->input_count + 1) * sizeof *detached);
+}
+
+static const tide_backward reentrant = {"CheckpointFunction", reentrant_run};
+
+enum { INPUT_LIMIT = 16 };
+
+static tide_value call_reentrant(tide_machine *m, tide_checkpoint *frame) {
+    tide_tensor *tensors[INPUT_LIMIT];
+    int count = 0;
+    for (uint32_t i = 0; i < frame->input_count && count < INPUT_LIMIT; i++)
+        if (frame->inputs[i].kind == TIDE_VALUE_TENSOR) tensors[count++] = frame->inputs[i].tensor;
+    tide_node *node = tide_node_new(m, &reentrant, tensors, count);
+    bool grad_enabled = m->grad_enabled;
+    m->grad_enabled = false;
+    tide_value output = m->call_again(m, frame->function, frame->inputs, frame->input_count);
+    m->grad_enabled = grad_enabled;
+    if (!node) return output;
+    frame->references++;
+    node->object = frame;
+    tide_value *items = output.kind == TIDE_VALUE_LIST ? output.list->items : &output;
+    uint32_t item_count = output.kind == TIDE_VALUE_LIST ? output.list->count : 1;
+    bool is_used = false;
+    for (uint32_t i = 0; i < item_count && i < 3; i++) {
+        if (items[i].kind != TIDE_VALUE_TENSOR) continue;
+        tide_made_by(m, node, items[i].tensor);
+        is_used = true;
+    }
+    if (!is_used) tide_node_release(m, node);
+    return output;
+}
+
+tide_value tide_checkpoint_call(tide_machine *m, bool is_reentrant, void *function, tide_value *inputs, uint32_t count) {
+    tide_checkpoint *frame = frame_new(m, function, inputs, count);
+    tide_value output;
+    if (is_reentrant) {
+        output = call_reentrant(m, frame);
+    } else {
+        tide_checkpoint *outer = m->saving_for;
+        if (m->grad_enabled) m->saving_for = frame;
+        output = m->call_again(m, function, frame->inputs, count);
+        m->saving_for = outer;
+    }
+    tide_checkpoint_release(m, frame);
+    return output;
+}

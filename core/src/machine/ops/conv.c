@@ -1,0 +1,56 @@
+/* Convolution by cuDNN: aten/src/ATen/native/Convolution.cpp, cudnn/ConvShared.cpp. Plan workspaces are chosen by the
+ * library on the GPU and not counted. */
+#include "ops.h"
+
+static void conv_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
+    tide_tensor *x = tide_saved_at(m, node, 0), *weight = tide_saved_at(m, node, 1);
+    tide_tensor *g = tide_contiguous(m, grads[0]);
+    bool is_depthwise = node->attribute[0]; /* the depthwise kernel makes the weight's gradient first */
+    if (tide_wants(node, 1) && is_depthwise) results[1] = tide_empty_like(m, weight, weight->dtype);
+    if (tide_wants(node, 0)) results[0] = tide_empty_like(m, x, x->dtype);
+    if (tide_wants(node, 1) && !is_depthwise) results[1] = tide_empty_like(m, weight, weight->dtype);
+    if (tide_wants(node, 2)) {
+        unsigned mask = ((1u << g->shape.dims) - 1) & ~2u;
+        results[2] = tide_sum_plain(m, g, mask, false, g->dtype);
+    }
+    tide_release(m, g);
+    tide_release(m, weight);
+    tide_release(m, x);
+}
+static const tide_backward conv_backward = {"ConvolutionBackward0", conv_run};
+
+/* x (N, C, ...), weight (O, C / groups, ...): 1, 2 or 3 dimensions of space with one stride and padding for all. */
+static tide_value op_conv(tide_machine *m, tide_value *a) {
+    tide_tensor *all[3] = {tide_arg_tensor(m, a[0]), tide_arg_tensor(m, a[1]), tide_arg_tensor_or_none(m, a[2])};
+    tide_tensor *x = all[0], *weight = all[1];
+    int64_t stride = tide_arg_int(m, a[3]), padding = tide_arg_int(m, a[4]), groups = tide_arg_int(m, a[5]);
+    bool ok = x->shape.dims == weight->shape.dims && x->shape.dims >= 3 && stride > 0 && padding >= 0 && groups > 0 &&
+              x->shape.size[1] == weight->shape.size[1] * groups;
+    tide_shape shape = x->shape;
+    for (int i = 2; ok && i < shape.dims; i++) {
+        int64_t room = x->shape.size[i] + 2 * padding - weight->shape.size[i];
+        ok = room >= 0 && padding < INT64_C(1) << 40;
+        shape.size[i] = room / stride + 1;
+        shape.name[i] = tide_symbol_of(m, '/', (tide_value){.symbol = x->shape.name[i], .integer = x->shape.size[i]},
+                                       tide_of_int(stride));
+    }
+    if (!ok) {
+        tide_fail(m, TIDE_ERR_SHAPE, "conv: an input of %s for a weight of %s", tide_shape_text(m, &x->shape),
+                  tide_shape_text(m, &weight->shape));
+        return tide_none();
+    }
+    shape.size[1] = weight->shape.size[0];
+    shape.name[1] = weight->shape.name[0];
+    tide_node *node = tide_node_new(m, &conv_backward, all, 3);
+    if (node) node->attribute[0] = groups > 1 && groups == x->shape.size[1];
+    tide_save(m, node, x);
+    tide_save(m, node, weight);
+    return tide_of_tensor(tide_made_by(m, node, tide_empty(m, &shape, x->dtype)));
+}
+
+static const tide_op conv_ops[] = {
+    {"conv1d", "x, weight, bias=none, stride=1, padding=0, groups=1", TIDE_CAST_LOWER, op_conv},
+    {"conv2d", "x, weight, bias=none, stride=1, padding=0, groups=1", TIDE_CAST_LOWER, op_conv},
+    {"conv3d", "x, weight, bias=none, stride=1, padding=0, groups=1", TIDE_CAST_LOWER, op_conv},
+};
+TIDE_OP_TABLE(conv)

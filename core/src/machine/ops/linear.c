@@ -1,0 +1,310 @@
+/* Matrix products: aten/src/ATen/native/Linear.cpp, LinearAlgebra.cpp, cuda/Blas.cpp.
+ *
+ * Note [GEMM workspace]: torch 2.15 allocates the cuBLAS workspace after the output of every product and frees it at
+ * once; a product with a bias goes through cuBLASLt with 1 MiB. cuda/CublasHandlePool.cpp. */
+#include "ops.h"
+
+enum { CUBLASLT_WORKSPACE = 1 << 20, CUBLAS_WORKSPACE = 8519680, CUBLAS_WORKSPACE_HOPPER = 32 << 20 };
+
+int64_t tide_gemm_workspace(const tide_machine *m) {
+    return m->device.capability >= 90 ? CUBLAS_WORKSPACE_HOPPER : CUBLAS_WORKSPACE;
+}
+
+static void workspace(tide_machine *m, int64_t bytes) {
+    tide_factor factor = m->factor;
+    m->factor = TIDE_FACTOR_WORKSPACE;
+    tide_touch(m, bytes);
+    m->factor = factor;
+}
+
+/* rows x columns, contiguous, or column-major when is_transposed, with the workspace of the product after it. */
+static tide_tensor *product(tide_machine *m, tide_dim rows, tide_dim columns, bool is_transposed, tide_dtype dtype) {
+    tide_shape shape = {.dims = 2};
+    shape.size[0] = rows.n, shape.name[0] = rows.name;
+    shape.size[1] = columns.n, shape.name[1] = columns.name;
+    tide_tensor *out;
+    if (is_transposed) {
+        int64_t stride[TIDE_MAX_DIMS] = {1, rows.n > 1 ? rows.n : 1};
+        out = tide_empty_strided(m, &shape, stride, dtype);
+    } else {
+        out = tide_empty(m, &shape, dtype);
+    }
+    workspace(m, tide_gemm_workspace(m));
+    return out;
+}
+
+/* A gradient takes the layout of what it belongs to (FunctionsManual.cpp: mm_mat1_grad, mm_mat2_grad). */
+static bool is_column_major(const tide_meta *meta, const int64_t *stride) {
+    return stride[0] == 1 && stride[1] == meta->shape.size[0];
+}
+
+static void mat1_grad(tide_machine *m, tide_node *node, int edge, tide_tensor *g, tide_tensor **result) {
+    const tide_meta *meta = &node->extra; /* the shape of mat1 */
+    (void)edge;
+    *result = product(m, (tide_dim){meta->shape.size[0], meta->shape.name[0]}, (tide_dim){meta->shape.size[1], meta->shape.name[1]},
+                      node->attribute[0], g->dtype);
+}
+
+static void mat2_grad(tide_machine *m, tide_node *node, tide_tensor *g, tide_tensor **result) {
+    *result = product(m, (tide_dim){node->attribute[2], (uint32_t)node->attribute[4]},
+                      (tide_dim){node->attribute[3], (uint32_t)node->attribute[5]}, node->attribute[1], g->dtype);
+}
+
+static void remember(tide_node *node, const tide_tensor *a, const tide_tensor *b) {
+    if (!node) return;
+    tide_meta of_a = {a->shape, a->dtype}, of_b = {b->shape, b->dtype};
+    node->extra = of_a;
+    node->attribute[0] = is_column_major(&of_a, a->stride) && !tide_is_contiguous(a);
+    node->attribute[1] = is_column_major(&of_b, b->stride) && !tide_is_contiguous(b);
+    node->attribute[2] = b->shape.size[0];
+    node->attribute[3] = b->shape.size[1];
+    node->attribute[4] = b->shape.name[0];
+    node->attribute[5] = b->shape.name[1];
+}
+
+static bool fits(tide_machine *m, const tide_tensor *a, const tide_tensor *b) {
+    if (a->shape.dims == 2 && b->shape.dims == 2 && a->shape.size[1] == b->shape.size[0] && a->dtype == b->dtype) return true;
+    if (a->dtype != b->dtype)
+        tide_fail(m, TIDE_ERR_SHAPE, "%s: %s times %s: the dtypes differ", m->op, tide_dtype_names[a->dtype], tide_dtype_names[b->dtype]);
+    else
+        tide_fail(m, TIDE_ERR_SHAPE, "%s: shapes %s and %s do not multiply", m->op, tide_shape_text(m, &a->shape), tide_shape_text(m, &b->shape));
+    return false;
+}
+
+/* ---- mm ---- */
+
+static void mm_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
+    tide_tensor *mat2 = tide_saved_at(m, node, 0), *self = tide_saved_at(m, node, 1);
+    if (tide_wants(node, 1)) mat2_grad(m, node, grads[0], &results[1]);
+    tide_release(m, self);
+    if (tide_wants(node, 0)) mat1_grad(m, node, 0, grads[0], &results[0]);
+    tide_release(m, mat2);
+}
+static const tide_backward mm_backward = {"MmBackward0", mm_run};
+
+static tide_tensor *mm(tide_machine *m, tide_tensor *a, tide_tensor *b) {
+    if (!fits(m, a, b)) return tide_retain(a);
+    tide_tensor *both[2] = {a, b};
+    tide_node *node = tide_node_new(m, &mm_backward, both, 2);
+    if (node) {
+        tide_save(m, node, tide_wants(node, 0) ? b : NULL);
+        tide_save(m, node, tide_wants(node, 1) ? a : NULL);
+    }
+    remember(node, a, b);
+    return tide_made_by(m, node, product(m, tide_dim_of(a, 0), tide_dim_of(b, 1), false, a->dtype));
+}
+
+/* ---- addmm ---- */
+
+static void addmm_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
+    tide_tensor *mat1 = tide_saved_at(m, node, 0), *mat2 = tide_saved_at(m, node, 1);
+    if (tide_wants(node, 1)) mat1_grad(m, node, 1, grads[0], &results[1]);
+    if (tide_wants(node, 2)) mat2_grad(m, node, grads[0], &results[2]);
+    if (tide_wants(node, 0)) results[0] = tide_retain(grads[0]); /* summed to the bias by the engine */
+    tide_release(m, mat2);
+    tide_release(m, mat1);
+}
+static const tide_backward addmm_backward = {"AddmmBackward0", addmm_run};
+
+static tide_tensor *addmm(tide_machine *m, tide_tensor *bias, tide_tensor *a, tide_tensor *b) {
+    if (!fits(m, a, b)) return tide_retain(a);
+    tide_tensor *all[3] = {bias, a, b};
+    tide_node *node = tide_node_new(m, &addmm_backward, all, 3);
+    if (node) {
+        tide_save(m, node, tide_wants(node, 2) ? a : NULL);
+        tide_save(m, node, tide_wants(node, 1) ? b : NULL);
+    }
+    remember(node, a, b);
+    tide_shape shape = {.dims = 2};
+    shape.size[0] = a->shape.size[0], shape.name[0] = a->shape.name[0];
+    shape.size[1] = b->shape.size[1], shape.name[1] = b->shape.name[1];
+    tide_tensor *out = tide_empty(m, &shape, a->dtype);
+    workspace(m, CUBLASLT_WORKSPACE);
+    return tide_made_by(m, node, out);
+}
+
+/* ---- bmm ---- */
+
+static void bmm_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
+    tide_tensor *mat2 = tide_saved_at(m, node, 0), *self = tide_saved_at(m, node, 1);
+    for (int i = 1; i >= 0; i--) {
+        if (!tide_wants(node, i)) continue;
+        const tide_meta *meta = &node->edges[i].node->outputs[node->edges[i].input];
+        results[i] = tide_empty(m, &meta->shape, grads[0]->dtype);
+        workspace(m, tide_gemm_workspace(m));
+    }
+    tide_release(m, self);
+    tide_release(m, mat2);
+}
+static const tide_backward bmm_backward = {"BmmBackward0", bmm_run};
+
+static tide_tensor *bmm(tide_machine *m, tide_tensor *a, tide_tensor *b) {
+    bool ok = a->shape.dims == 3 && b->shape.dims == 3 && a->shape.size[0] == b->shape.size[0] &&
+              a->shape.size[2] == b->shape.size[1] && a->dtype == b->dtype;
+    if (!ok) {
+        tide_fail(m, TIDE_ERR_SHAPE, "bmm: %s of %s and %s of %s do not multiply", tide_shape_text(m, &a->shape),
+                  tide_dtype_names[a->dtype], tide_shape_text(m, &b->shape), tide_dtype_names[b->dtype]);
+        return tide_retain(a);
+    }
+    tide_tensor *both[2] = {a, b};
+    tide_node *node = tide_node_new(m, &bmm_backward, both, 2);
+    if (node) {
+        tide_save(m, node, tide_wants(node, 0) ? b : NULL);
+        tide_save(m, node, tide_wants(node, 1) ? a : NULL);
+    }
+    tide_shape shape = a->shape;
+    shape.size[2] = b->shape.size[2];
+    shape.name[2] = b->shape.name[2];
+    tide_tensor *out = tide_empty(m, &shape, a->dtype);
+    workspace(m, tide_gemm_workspace(m));
+    return tide_made_by(m, node, out);
+}
+
+/* ---- matmul: folds, or expands and multiplies in batches ---- */
+
+/* LinearAlgebra.cpp: should_fold, for a larger left side. */
+static bool should_fold(const tide_tensor *a, const tide_tensor *b) {
+    if (a->shape.dims < 3 || b->shape.dims > 2) return false;
+    if (b->requires_grad) return true;
+    for (int i = 0; i < a->shape.dims - 2; i++)
+        if (a->stride[i] != a->stride[i + 1] * a->shape.size[i + 1]) return false;
+    return true;
+}
+
+static tide_tensor *fold(tide_machine *m, tide_tensor *a, tide_tensor *b) {
+    tide_shape flat = {.dims = 2}, shape = a->shape;
+    tide_value rows = tide_of_int(1);
+    for (int i = 0; i < a->shape.dims - 1; i++) {
+        tide_value size = {.kind = TIDE_VALUE_INT, .symbol = a->shape.name[i], .integer = a->shape.size[i]};
+        rows.symbol = tide_symbol_of(m, '*', rows, size);
+        rows.integer *= size.integer;
+    }
+    int last = a->shape.dims - 1;
+    flat.size[0] = rows.integer, flat.name[0] = rows.symbol;
+    flat.size[1] = a->shape.size[last], flat.name[1] = a->shape.name[last];
+    tide_tensor *left = tide_reshape(m, a, &flat), *out = mm(m, left, b);
+    shape.size[last] = b->shape.size[1];
+    shape.name[last] = b->shape.name[1];
+    tide_tensor *viewed = m->has_failed ? tide_retain(a) : tide_view(m, out, &shape);
+    tide_release(m, left);
+    tide_release(m, out);
+    return viewed;
+}
+
+static tide_tensor *batches(tide_machine *m, tide_tensor *x, const tide_shape *batch, int64_t count, uint32_t name) {
+    tide_shape full = *batch, flat = {.dims = 3};
+    for (int i = 0; i < 2; i++) {
+        int from = x->shape.dims - 2 + i;
+        full.size[full.dims] = flat.size[1 + i] = x->shape.size[from];
+        full.name[full.dims++] = flat.name[1 + i] = x->shape.name[from];
+    }
+    flat.size[0] = count;
+    flat.name[0] = name;
+    tide_tensor *wide = tide_expand(m, x, &full), *made = tide_reshape(m, wide, &flat);
+    tide_release(m, wide);
+    return made;
+}
+
+tide_tensor *tide_matmul(tide_machine *m, tide_tensor *a, tide_tensor *b) {
+    if (a->shape.dims == 2 && b->shape.dims == 2) return mm(m, a, b);
+    if (a->shape.dims < 2 || b->shape.dims < 2 || a->shape.dims + 1 > TIDE_MAX_DIMS) {
+        tide_fail(m, TIDE_ERR_SHAPE, "matmul of %s and %s", tide_shape_text(m, &a->shape), tide_shape_text(m, &b->shape));
+        return tide_retain(a);
+    }
+    if (should_fold(a, b)) return fold(m, a, b);
+    tide_shape batch_a = a->shape, batch_b = b->shape, batch;
+    batch_a.dims -= 2;
+    batch_b.dims -= 2;
+    if (!tide_broadcast(m, &batch, &batch_a, &batch_b)) return tide_retain(a);
+    tide_value count = tide_of_int(1);
+    for (int i = 0; i < batch.dims; i++) {
+        tide_value size = {.kind = TIDE_VALUE_INT, .symbol = batch.name[i], .integer = batch.size[i]};
+        count.symbol = tide_symbol_of(m, '*', count, size);
+        count.integer *= size.integer;
+    }
+    tide_tensor *left = batches(m, a, &batch, count.integer, count.symbol);
+    tide_tensor *right = batches(m, b, &batch, count.integer, count.symbol);
+    tide_tensor *out = bmm(m, left, right);
+    tide_release(m, left);
+    tide_release(m, right);
+    if (m->has_failed) return out;
+    tide_shape shape = batch;
+    shape.size[shape.dims] = a->shape.size[a->shape.dims - 2];
+    shape.name[shape.dims++] = a->shape.name[a->shape.dims - 2];
+    shape.size[shape.dims] = b->shape.size[b->shape.dims - 1];
+    shape.name[shape.dims++] = b->shape.name[b->shape.dims - 1];
+    tide_tensor *viewed = tide_view(m, out, &shape);
+    tide_release(m, out);
+    return viewed;
+}
+
+/* ---- linear ---- */
+
+static void add_bias_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
+    (void)m;
+    for (int i = 0; i < 2; i++) results[i] = tide_wants(node, i) ? tide_retain(grads[0]) : NULL;
+}
+static const tide_backward add_bias_backward = {"AddBackward0", add_bias_run};
+
+tide_tensor *tide_linear(tide_machine *m, tide_tensor *x, tide_tensor *weight, tide_tensor *bias) {
+    if (weight->shape.dims != 2 || x->shape.dims < 2 || x->shape.size[x->shape.dims - 1] != weight->shape.size[1]) {
+        tide_fail(m, TIDE_ERR_SHAPE, "linear: an input of %s for a weight of %s", tide_shape_text(m, &x->shape),
+                  tide_shape_text(m, &weight->shape));
+        return tide_retain(x);
+    }
+    tide_tensor *transposed = tide_transpose(m, weight, 0, 1), *out;
+    if (!bias) {
+        out = tide_matmul(m, x, transposed);
+    } else if (x->shape.dims == 2) {
+        out = addmm(m, bias, x, transposed);
+    } else if (tide_is_contiguous(x)) {
+        tide_shape flat = {.dims = 2}, shape = x->shape;
+        int last = x->shape.dims - 1;
+        tide_value rows = tide_of_int(1);
+        for (int i = 0; i < last; i++) {
+            tide_value size = {.kind = TIDE_VALUE_INT, .symbol = x->shape.name[i], .integer = x->shape.size[i]};
+            rows.symbol = tide_symbol_of(m, '*', rows, size);
+            rows.integer *= size.integer;
+        }
+        flat.size[0] = rows.integer, flat.name[0] = rows.symbol;
+        flat.size[1] = x->shape.size[last], flat.name[1] = x->shape.name[last];
+        tide_tensor *left = tide_view(m, x, &flat), *sum = addmm(m, bias, left, transposed);
+        shape.size[last] = weight->shape.size[0];
+        shape.name[last] = weight->shape.name[0];
+        out = m->has_failed ? tide_retain(x) : tide_view(m, sum, &shape);
+        tide_release(m, left);
+        tide_release(m, sum);
+    } else { /* output.add_(bias) */
+        tide_tensor *sum = tide_matmul(m, x, transposed);
+        tide_tensor *both[2] = {sum, bias};
+        tide_node *node = tide_node_new(m, &add_bias_backward, both, 2);
+        out = tide_made_by(m, node, tide_alias(m, sum));
+        tide_release(m, sum);
+    }
+    tide_release(m, transposed);
+    return out;
+}
+
+static tide_value op_linear(tide_machine *m, tide_value *a) {
+    return tide_of_tensor(tide_linear(m, tide_arg_tensor(m, a[0]), tide_arg_tensor(m, a[1]), tide_arg_tensor_or_none(m, a[2])));
+}
+
+static tide_value op_matmul(tide_machine *m, tide_value *a) {
+    return tide_of_tensor(tide_matmul(m, tide_arg_tensor(m, a[0]), tide_arg_tensor(m, a[1])));
+}
+
+static tide_value op_bmm(tide_machine *m, tide_value *a) {
+    return tide_of_tensor(bmm(m, tide_arg_tensor(m, a[0]), tide_arg_tensor(m, a[1])));
+}
+
+static tide_value op_addmm(tide_machine *m, tide_value *a) {
+    return tide_of_tensor(addmm(m, tide_arg_tensor(m, a[0]), tide_arg_tensor(m, a[1]), tide_arg_tensor(m, a[2])));
+}
+
+static const tide_op linear_ops[] = {
+    {"linear", "x, weight, bias=none", TIDE_CAST_LOWER, op_linear},
+    {"matmul", "self, other", TIDE_CAST_LOWER, op_matmul},
+    {"bmm", "self, mat2", TIDE_CAST_LOWER, op_bmm},
+    {"addmm", "self, mat1, mat2", TIDE_CAST_LOWER, op_addmm},
+};
+TIDE_OP_TABLE(linear)

@@ -1,0 +1,362 @@
+/* Elementwise operations: aten/src/ATen/native/{Unary,Binary}Ops.cpp, tools/autograd/derivatives.yaml.
+ * Generated backwards compute the gradients in the alphabetical order of the arguments' names: other before self. */
+#include "ops.h"
+
+tide_tensor *tide_elementwise(tide_machine *m, tide_tensor *const *inputs, int count, tide_dtype dtype) {
+    tide_shape shape = inputs[0]->shape;
+    for (int i = 1; i < count; i++)
+        if (!tide_broadcast(m, &shape, &shape, &inputs[i]->shape)) return tide_retain(inputs[0]);
+    int64_t stride[TIDE_MAX_DIMS];
+    tide_elementwise_strides(&shape, inputs, count, stride);
+    return tide_empty_strided(m, &shape, stride, dtype);
+}
+
+static tide_tensor *on_two(tide_machine *m, tide_tensor *a, tide_tensor *b) {
+    tide_tensor *both[2] = {a, b};
+    return tide_elementwise(m, both, 2, tide_promote(a, b));
+}
+
+/* ---- one input ---- */
+
+/* What backward makes besides the gradient: temporaries before it, freed after it in reverse. attribute[0]. */
+static void unary_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
+    tide_tensor *saved = tide_saved_at(m, node, 0), *temporaries[4] = {NULL};
+    int count = (int)node->attribute[0];
+    tide_tensor *from = saved ? saved : grads[0];
+    for (int i = 0; i < count; i++) temporaries[i] = tide_elementwise(m, &from, 1, from->dtype);
+    results[0] = saved ? on_two(m, grads[0], saved) : tide_elementwise(m, grads, 1, grads[0]->dtype);
+    while (count--) tide_release(m, temporaries[count]);
+    tide_release(m, saved);
+}
+
+static void pass_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
+    (void)m;
+    for (unsigned i = 0; i < node->edge_count; i++) results[i] = tide_wants(node, (int)i) ? tide_retain(grads[0]) : NULL;
+}
+
+typedef enum saves { SAVES_NOTHING, SAVES_INPUT, SAVES_RESULT } saves;
+
+static tide_tensor *unary(tide_machine *m, const tide_backward *backward, tide_tensor *x, saves what, int temporaries) {
+    tide_node *node = tide_node_new(m, backward, &x, 1);
+    if (node) node->attribute[0] = temporaries;
+    if (what == SAVES_INPUT) tide_save(m, node, x);
+    tide_dtype dtype = tide_dtype_is_float(x->dtype) || what == SAVES_NOTHING ? (tide_dtype)x->dtype : TIDE_FP32;
+    tide_tensor *out = tide_made_by(m, node, tide_elementwise(m, &x, 1, dtype));
+    if (what == SAVES_RESULT) tide_save(m, node, out);
+    return out;
+}
+
+#define UNARY(name, backward_name, what, temporaries)                                             \
+    static const tide_backward name##_backward = {backward_name, unary_run};                       \
+    static tide_value op_##name(tide_machine *m, tide_value *a) {                                  \
+        return tide_of_tensor(unary(m, &name##_backward, tide_arg_tensor(m, a[0]), what, temporaries)); \
+    }
+
+UNARY(relu, "ReluBackward0", SAVES_RESULT, 0)
+UNARY(gelu, "GeluBackward0", SAVES_INPUT, 0)
+UNARY(silu, "SiluBackward0", SAVES_INPUT, 0)
+UNARY(mish, "MishBackward0", SAVES_INPUT, 0)
+UNARY(hardswish, "HardswishBackward0", SAVES_INPUT, 0)
+UNARY(leaky_relu, "LeakyReluBackward0", SAVES_INPUT, 0)
+UNARY(elu, "EluBackward0", SAVES_INPUT, 0)
+UNARY(softplus, "SoftplusBackward0", SAVES_INPUT, 0)
+UNARY(relu6, "HardtanhBackward0", SAVES_INPUT, 0)
+UNARY(logsigmoid, "LogSigmoidBackward0", SAVES_INPUT, 0)
+UNARY(tanh, "TanhBackward0", SAVES_RESULT, 0)
+UNARY(sigmoid, "SigmoidBackward0", SAVES_RESULT, 0)
+UNARY(exp, "ExpBackward0", SAVES_RESULT, 0)
+UNARY(sqrt, "SqrtBackward0", SAVES_RESULT, 1)
+UNARY(rsqrt, "RsqrtBackward0", SAVES_RESULT, 2)
+UNARY(log, "LogBackward0", SAVES_INPUT, 0)
+UNARY(sin, "SinBackward0", SAVES_INPUT, 1)
+UNARY(cos, "CosBackward0", SAVES_INPUT, 2)
+UNARY(abs, "AbsBackward0", SAVES_INPUT, 1)
+UNARY(erf, "ErfBackward0", SAVES_INPUT, 4)
+UNARY(neg, "NegBackward0", SAVES_NOTHING, 0)
+UNARY(square, "PowBackward0", SAVES_INPUT, 2)
+UNARY(pow, "PowBackward0", SAVES_INPUT, 2)
+
+/* clamp with two bounds: the gradient is a where on a mask of the input. */
+static void clamp_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
+    tide_tensor *x = tide_saved_at(m, node, 0);
+    tide_shape scalar = {.dims = 0};
+    tide_tensor *zero = tide_empty(m, &scalar, grads[0]->dtype);
+    tide_tensor *above = tide_elementwise(m, &x, 1, TIDE_BOOL), *below = tide_elementwise(m, &x, 1, TIDE_BOOL);
+    results[0] = on_two(m, grads[0], x);
+    tide_release(m, below);
+    tide_release(m, above);
+    tide_release(m, zero);
+    tide_release(m, x);
+}
+static const tide_backward clamp_backward = {"ClampBackward1", clamp_run};
+
+static tide_value op_clamp(tide_machine *m, tide_value *a) {
+    return tide_of_tensor(unary(m, &clamp_backward, tide_arg_tensor(m, a[0]), SAVES_INPUT, 0));
+}
+
+/* ---- two inputs ---- */
+
+static const tide_backward add_backward = {"AddBackward0", pass_run};
+
+tide_tensor *tide_add(tide_machine *m, tide_tensor *a, tide_tensor *b) {
+    tide_tensor *both[2] = {a, b};
+    tide_node *node = tide_node_new(m, &add_backward, both, 2);
+    return tide_made_by(m, node, on_two(m, a, b));
+}
+
+static void sub_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
+    if (tide_wants(node, 1)) results[1] = tide_elementwise(m, grads, 1, grads[0]->dtype);
+    if (tide_wants(node, 0)) results[0] = tide_retain(grads[0]);
+}
+static const tide_backward sub_backward = {"SubBackward0", sub_run};
+
+static void mul_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
+    tide_tensor *other = tide_saved_at(m, node, 0), *self = tide_saved_at(m, node, 1);
+    if (tide_wants(node, 1) && self) results[1] = on_two(m, grads[0], self);
+    if (tide_wants(node, 0) && other) results[0] = on_two(m, grads[0], other);
+    tide_release(m, self);
+    tide_release(m, other);
+}
+static const tide_backward mul_backward = {"MulBackward0", mul_run};
+
+tide_tensor *tide_mul(tide_machine *m, tide_tensor *a, tide_tensor *b) {
+    tide_tensor *both[2] = {a, b};
+    tide_node *node = tide_node_new(m, &mul_backward, both, 2);
+    if (node) {
+        tide_save(m, node, tide_wants(node, 0) ? b : NULL);
+        tide_save(m, node, tide_wants(node, 1) ? a : NULL);
+    }
+    return tide_made_by(m, node, on_two(m, a, b));
+}
+
+static void div_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
+    tide_tensor *other = tide_saved_at(m, node, 0), *self = tide_saved_at(m, node, 1);
+    if (tide_wants(node, 1) && self) { /* div_tensor_other_grad: -grad * ((self / other) / other) */
+        tide_tensor *negative = tide_elementwise(m, grads, 1, grads[0]->dtype);
+        tide_tensor *quotient = on_two(m, self, other), *again = on_two(m, quotient, other);
+        results[1] = on_two(m, negative, again);
+        tide_release(m, again);
+        tide_release(m, quotient);
+        tide_release(m, negative);
+    }
+    if (tide_wants(node, 0) && other) results[0] = on_two(m, grads[0], other);
+    tide_release(m, self);
+    tide_release(m, other);
+}
+static const tide_backward div_backward = {"DivBackward0", div_run};
+
+static tide_tensor *divide(tide_machine *m, tide_tensor *a, tide_tensor *b) {
+    tide_tensor *both[2] = {a, b};
+    tide_node *node = tide_node_new(m, &div_backward, both, 2);
+    if (node) {
+        tide_save(m, node, b);
+        tide_save(m, node, tide_wants(node, 1) ? a : NULL);
+    }
+    return tide_made_by(m, node, on_two(m, a, b));
+}
+
+static const tide_backward scale_backward = {"MulBackward0", unary_run};
+static const tide_backward shift_backward = {"AddBackward0", pass_run};
+
+tide_tensor *tide_scale(tide_machine *m, tide_tensor *x) {
+    return unary(m, &scale_backward, x, SAVES_NOTHING, 0);
+}
+
+static bool is_number(tide_value v) {
+    return v.kind == TIDE_VALUE_INT || v.kind == TIDE_VALUE_FLOAT || v.kind == TIDE_VALUE_BOOL;
+}
+
+/* A Python number widens integers to the default dtype, and changes nothing else. */
+static tide_tensor *with_number(tide_machine *m, const tide_backward *backward, tide_tensor *x, tide_value number) {
+    tide_node *node = tide_node_new(m, backward, &x, 1);
+    tide_dtype dtype = (tide_dtype)x->dtype;
+    if (!tide_dtype_is_float(dtype) && number.kind == TIDE_VALUE_FLOAT) dtype = TIDE_FP32;
+    if (dtype == TIDE_BOOL && number.kind == TIDE_VALUE_INT) dtype = TIDE_INT64;
+    return tide_made_by(m, node, tide_elementwise(m, &x, 1, dtype));
+}
+
+static tide_value op_add(tide_machine *m, tide_value *a) {
+    if (is_number(a[1])) return tide_of_tensor(with_number(m, &shift_backward, tide_arg_tensor(m, a[0]), a[1]));
+    if (is_number(a[0])) return tide_of_tensor(with_number(m, &shift_backward, tide_arg_tensor(m, a[1]), a[0]));
+    return tide_of_tensor(tide_add(m, tide_arg_tensor(m, a[0]), tide_arg_tensor(m, a[1])));
+}
+
+static tide_value op_sub(tide_machine *m, tide_value *a) {
+    if (is_number(a[1])) return tide_of_tensor(with_number(m, &shift_backward, tide_arg_tensor(m, a[0]), a[1]));
+    if (is_number(a[0])) return tide_of_tensor(with_number(m, &scale_backward, tide_arg_tensor(m, a[1]), a[0]));
+    tide_tensor *both[2] = {tide_arg_tensor(m, a[0]), tide_arg_tensor(m, a[1])};
+    tide_node *node = tide_node_new(m, &sub_backward, both, 2);
+    return tide_of_tensor(tide_made_by(m, node, on_two(m, both[0], both[1])));
+}
+
+static tide_value op_mul(tide_machine *m, tide_value *a) {
+    if (is_number(a[1])) return tide_of_tensor(with_number(m, &scale_backward, tide_arg_tensor(m, a[0]), a[1]));
+    if (is_number(a[0])) return tide_of_tensor(with_number(m, &scale_backward, tide_arg_tensor(m, a[1]), a[0]));
+    return tide_of_tensor(tide_mul(m, tide_arg_tensor(m, a[0]), tide_arg_tensor(m, a[1])));
+}
+
+static tide_value op_div(tide_machine *m, tide_value *a) {
+    if (is_number(a[1])) {
+        a[1].kind = TIDE_VALUE_FLOAT; /* true division of integers gives floats */
+        return tide_of_tensor(with_number(m, &scale_backward, tide_arg_tensor(m, a[0]), a[1]));
+    }
+    return tide_of_tensor(divide(m, tide_arg_tensor(m, a[0]), tide_arg_tensor(m, a[1])));
+}
+
+/* x += y: the storage stays; the tensor gets a new node. */
+static tide_value op_add_(tide_machine *m, tide_value *a) {
+    tide_tensor *x = tide_arg_tensor(m, a[0]);
+    tide_tensor *both[2] = {x, is_number(a[1]) ? NULL : tide_arg_tensor(m, a[1])};
+    tide_node *node = tide_node_new(m, &add_backward, both, 2);
+    tide_tensor *t = tide_alias(m, x);
+    if (!node) return tide_of_tensor(t);
+    return tide_of_tensor(tide_made_by(m, node, t));
+}
+
+/* ---- comparisons and logic: bool results without gradients ---- */
+
+static tide_value op_compare(tide_machine *m, tide_value *a) {
+    if (is_number(a[1])) {
+        tide_tensor *x = tide_arg_tensor(m, a[0]);
+        return tide_of_tensor(tide_elementwise(m, &x, 1, TIDE_BOOL));
+    }
+    tide_tensor *both[2] = {tide_arg_tensor(m, a[0]), tide_arg_tensor(m, a[1])};
+    return tide_of_tensor(tide_elementwise(m, both, 2, TIDE_BOOL));
+}
+
+static tide_value op_logical_not(tide_machine *m, tide_value *a) {
+    tide_tensor *x = tide_arg_tensor(m, a[0]);
+    return tide_of_tensor(tide_elementwise(m, &x, 1, TIDE_BOOL));
+}
+
+/* ---- where, masked_fill ---- */
+
+static void where_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
+    tide_tensor *condition = tide_saved_at(m, node, 0);
+    tide_shape scalar = {.dims = 0};
+    for (int i = 1; i >= 0; i--) {
+        if (!tide_wants(node, i)) continue;
+        tide_tensor *zero = tide_empty(m, &scalar, grads[0]->dtype);
+        tide_tensor *both[2] = {condition, grads[0]};
+        results[i] = tide_elementwise(m, both, 2, grads[0]->dtype);
+        tide_release(m, zero);
+    }
+    tide_release(m, condition);
+}
+static const tide_backward where_backward = {"WhereBackward0", where_run};
+
+static tide_value op_where(tide_machine *m, tide_value *a) {
+    tide_tensor *condition = tide_arg_tensor(m, a[0]), *made[2] = {NULL, NULL}, *sides[2];
+    tide_dtype dtype = a[3].kind == TIDE_VALUE_DTYPE ? a[3].dtype : TIDE_FP32;
+    tide_shape scalar = {.dims = 0};
+    for (int i = 0; i < 2; i++) {
+        if (a[1 + i].kind == TIDE_VALUE_TENSOR) {
+            sides[i] = a[1 + i].tensor;
+            if (a[3].kind != TIDE_VALUE_DTYPE) dtype = (tide_dtype)sides[i]->dtype;
+        } else { /* a number becomes a 0-dim tensor on the device */
+            if (a[2 - i].kind == TIDE_VALUE_TENSOR) dtype = (tide_dtype)a[2 - i].tensor->dtype;
+            sides[i] = made[i] = tide_empty(m, &scalar, dtype);
+        }
+    }
+    tide_node *node = tide_node_new(m, &where_backward, sides, 2);
+    tide_save(m, node, condition);
+    tide_tensor *all[3] = {condition, sides[0], sides[1]};
+    tide_tensor *out = tide_made_by(m, node, tide_elementwise(m, all, 3, tide_promote(sides[0], sides[1])));
+    tide_release(m, made[1]);
+    tide_release(m, made[0]);
+    return tide_of_tensor(out);
+}
+
+static void masked_fill_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
+    tide_tensor *mask = tide_saved_at(m, node, 0);
+    tide_tensor *both[2] = {grads[0], mask};
+    if (tide_wants(node, 0)) results[0] = tide_elementwise(m, both, 2, grads[0]->dtype);
+    tide_release(m, mask);
+}
+static const tide_backward masked_fill_backward = {"MaskedFillBackward0", masked_fill_run};
+
+static tide_value op_masked_fill(tide_machine *m, tide_value *a) {
+    tide_tensor *x = tide_arg_tensor(m, a[0]), *mask = tide_arg_tensor(m, a[1]);
+    tide_node *node = tide_node_new(m, &masked_fill_backward, &x, 1);
+    tide_save(m, node, mask);
+    tide_tensor *both[2] = {x, mask};
+    return tide_of_tensor(tide_made_by(m, node, tide_elementwise(m, both, 2, x->dtype)));
+}
+
+/* ---- dropout: aten/src/ATen/native/Dropout.cpp, cuda/Dropout.cu (native_dropout: a bool mask is kept) ---- */
+
+static const tide_backward dropout_backward = {"NativeDropoutBackward0", unary_run};
+
+static void masked_mul_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
+    (void)node;
+    results[0] = tide_elementwise(m, grads, 1, grads[0]->dtype);
+}
+static const tide_backward zeros_backward = {"MulBackward0", masked_mul_run};
+
+tide_tensor *tide_dropout(tide_machine *m, tide_tensor *x, double p, bool training) {
+    if (p <= 0 || !training || tide_count(x) == 0) return tide_retain(x);
+    if (p >= 1) {
+        tide_node *node = tide_node_new(m, &zeros_backward, &x, 1);
+        tide_shape scalar = {.dims = 0};
+        tide_tensor *zero = tide_empty(m, &scalar, x->dtype);
+        tide_save(m, node, zero);
+        tide_tensor *out = tide_made_by(m, node, tide_elementwise(m, &x, 1, x->dtype));
+        tide_release(m, zero);
+        return out;
+    }
+    tide_node *node = tide_node_new(m, &dropout_backward, &x, 1);
+    tide_tensor *mask = tide_empty_like(m, x, TIDE_BOOL);
+    tide_tensor *out = tide_made_by(m, node, tide_empty_like(m, x, x->dtype));
+    tide_save(m, node, mask);
+    tide_release(m, mask);
+    return out;
+}
+
+static tide_value op_dropout(tide_machine *m, tide_value *a) {
+    return tide_of_tensor(tide_dropout(m, tide_arg_tensor(m, a[0]), tide_arg_number(m, a[1]), tide_arg_bool(m, a[2])));
+}
+
+static const tide_op pointwise_ops[] = {
+    {"relu", "x", TIDE_CAST_NONE, op_relu},
+    {"gelu", "x, approximate='none'", TIDE_CAST_NONE, op_gelu},
+    {"silu", "x", TIDE_CAST_NONE, op_silu},
+    {"mish", "x", TIDE_CAST_NONE, op_mish},
+    {"hardswish", "x", TIDE_CAST_NONE, op_hardswish},
+    {"leaky_relu", "x", TIDE_CAST_NONE, op_leaky_relu},
+    {"elu", "x", TIDE_CAST_NONE, op_elu},
+    {"softplus", "x", TIDE_CAST_FP32, op_softplus},
+    {"relu6", "x", TIDE_CAST_NONE, op_relu6},
+    {"logsigmoid", "x", TIDE_CAST_NONE, op_logsigmoid},
+    {"tanh", "x", TIDE_CAST_NONE, op_tanh},
+    {"sigmoid", "x", TIDE_CAST_NONE, op_sigmoid},
+    {"exp", "x", TIDE_CAST_FP32, op_exp},
+    {"sqrt", "x", TIDE_CAST_NONE, op_sqrt},
+    {"rsqrt", "x", TIDE_CAST_FP32, op_rsqrt},
+    {"log", "x", TIDE_CAST_FP32, op_log},
+    {"sin", "x", TIDE_CAST_NONE, op_sin},
+    {"cos", "x", TIDE_CAST_NONE, op_cos},
+    {"abs", "x", TIDE_CAST_NONE, op_abs},
+    {"erf", "x", TIDE_CAST_NONE, op_erf},
+    {"neg", "x", TIDE_CAST_NONE, op_neg},
+    {"square", "x", TIDE_CAST_NONE, op_square},
+    {"pow", "x, exponent", TIDE_CAST_FP32, op_pow},
+    {"clamp", "x, min, max", TIDE_CAST_NONE, op_clamp},
+    {"add", "self, other", TIDE_CAST_NONE, op_add},
+    {"sub", "self, other", TIDE_CAST_NONE, op_sub},
+    {"mul", "self, other", TIDE_CAST_NONE, op_mul},
+    {"div", "self, other", TIDE_CAST_NONE, op_div},
+    {"add_", "self, other", TIDE_CAST_NONE, op_add_},
+    {"eq", "self, other", TIDE_CAST_NONE, op_compare},
+    {"ne", "self, other", TIDE_CAST_NONE, op_compare},
+    {"lt", "self, other", TIDE_CAST_NONE, op_compare},
+    {"le", "self, other", TIDE_CAST_NONE, op_compare},
+    {"gt", "self, other", TIDE_CAST_NONE, op_compare},
+    {"ge", "self, other", TIDE_CAST_NONE, op_compare},
+    {"logical_and", "self, other", TIDE_CAST_NONE, op_compare},
+    {"logical_or", "self, other", TIDE_CAST_NONE, op_compare},
+    {"logical_not", "x", TIDE_CAST_NONE, op_logical_not},
+    {"where", "condition, self, other, dtype=none", TIDE_CAST_NONE, op_where},
+    {"masked_fill", "x, mask, value", TIDE_CAST_NONE, op_masked_fill},
+    {"dropout", "x, p, training", TIDE_CAST_NONE, op_dropout},
+};
+TIDE_OP_TABLE(pointwise)

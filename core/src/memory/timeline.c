@@ -1,0 +1,48 @@
+/* Appending to the timeline. */
+#include "timeline.h"
+
+#include <string.h>
+
+const char *const tide_factor_names[TIDE_FACTOR_COUNT] = {
+#define TIDE_FACTOR(name, text, title) text,
+#include "factor.def"
+#undef TIDE_FACTOR
+};
+
+const char *const tide_phase_names[TIDE_PHASE_COUNT] = {"load", "forward", "backward", "optimizer"};
+
+void tide_timeline_init(tide_timeline *timeline, tide_arena *arena) {
+    *timeline = (tide_timeline){.arena = arena};
+}
+
+static void add_event(tide_timeline *timeline, uint32_t event) {
+    TIDE_ROOM(timeline->arena, timeline->events, timeline->event_count, timeline->event_capacity);
+    timeline->events[timeline->event_count++] = event;
+}
+
+uint32_t tide_timeline_alloc(tide_timeline *timeline, const tide_allocation *allocation, const tide_dim *dims) {
+    TIDE_ROOM(timeline->arena, timeline->allocations, timeline->allocation_count, timeline->allocation_capacity);
+    uint32_t index = timeline->allocation_count++;
+    tide_allocation *made = &timeline->allocations[index];
+    *made = *allocation;
+    made->born = timeline->event_count;
+    made->died = TIDE_NEVER;
+    made->shape = timeline->dim_count;
+    for (unsigned i = 0; i < allocation->dims; i++) {
+        TIDE_ROOM(timeline->arena, timeline->dims, timeline->dim_count, timeline->dim_capacity);
+        timeline->dims[timeline->dim_count++] = dims[i];
+    }
+    add_event(timeline, index);
+    return index;
+}
+
+void tide_timeline_free(tide_timeline *timeline, uint32_t allocation) {
+    timeline->allocations[allocation].died = timeline->event_count;
+    add_event(timeline, allocation | TIDE_FREE_BIT);
+}
+
+void tide_timeline_mark(tide_timeline *timeline, unsigned step, tide_phase phase) {
+    TIDE_ROOM(timeline->arena, timeline->marks, timeline->mark_count, timeline->mark_capacity);
+    timeline->marks[timeline->mark_count++] =
+        (tide_mark){timeline->event_count, (uint16_t)step, (uint8_t)phase};
+}

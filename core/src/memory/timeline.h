@@ -1,0 +1,75 @@
+/* The timeline: every allocation and free of a run, in order. What is predicted and what is recorded look alike here. */
+#ifndef TIDE_TIMELINE_H
+#define TIDE_TIMELINE_H
+
+#include "../base/arena.h"
+
+/* Who holds a storage, and so which row of the report its bytes belong to. */
+typedef enum tide_factor {
+#define TIDE_FACTOR(name, text, title) TIDE_FACTOR_##name,
+#include "factor.def"
+#undef TIDE_FACTOR
+    TIDE_FACTOR_COUNT
+} tide_factor;
+
+extern const char *const tide_factor_names[TIDE_FACTOR_COUNT];
+
+typedef enum tide_phase {
+    TIDE_PHASE_LOAD,
+    TIDE_PHASE_FORWARD,
+    TIDE_PHASE_BACKWARD,
+    TIDE_PHASE_OPTIMIZER,
+    TIDE_PHASE_COUNT
+} tide_phase;
+
+extern const char *const tide_phase_names[TIDE_PHASE_COUNT];
+
+enum { TIDE_NEVER = INT32_MAX };
+
+/* One request to the allocator and where it came from. */
+typedef struct tide_allocation {
+    uint64_t bytes;       /* asked for */
+    uint32_t born, died;  /* indices of its events; died is TIDE_NEVER while it lives */
+    uint32_t module;      /* the module instance that ran, 0: none */
+    uint32_t statement;   /* the line of the description, 0: none */
+    uint32_t shape;       /* index of the first dimension in timeline->dims */
+    uint8_t dims, dtype;
+    uint8_t factor, stream;
+    const char *op;
+} tide_allocation;
+
+/* One dimension of a shape: its size and, as an index into the names of dimensions, what it is. */
+typedef struct tide_dim {
+    int64_t n;
+    uint32_t name;
+} tide_dim;
+
+/* A place in the event stream where a phase ends. */
+typedef struct tide_mark {
+    uint32_t event; /* events before it belong to the phase */
+    uint16_t step;  /* from 1; 0 while loading */
+    uint8_t phase;
+} tide_mark;
+
+typedef struct tide_timeline {
+    tide_arena *arena;
+    tide_allocation *allocations;
+    uint32_t allocation_count, allocation_capacity;
+    uint32_t *events; /* an allocation's index; with the top bit: its free */
+    uint32_t event_count, event_capacity;
+    tide_dim *dims;
+    uint32_t dim_count, dim_capacity;
+    tide_mark *marks;
+    uint32_t mark_count, mark_capacity;
+} tide_timeline;
+
+#define TIDE_FREE_BIT UINT32_C(0x80000000)
+
+void tide_timeline_init(tide_timeline *timeline, tide_arena *arena);
+
+/* Index of the new allocation. */
+uint32_t tide_timeline_alloc(tide_timeline *timeline, const tide_allocation *allocation, const tide_dim *dims);
+void tide_timeline_free(tide_timeline *timeline, uint32_t allocation);
+void tide_timeline_mark(tide_timeline *timeline, unsigned step, tide_phase phase);
+
+#endif
