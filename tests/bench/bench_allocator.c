@@ -3,7 +3,7 @@
  *     bench_allocator [FILE.jsonl.gz...]
  *
  * Plays a synthetic transformer training step, recorded event streams if files are given, and a mix
- * that is hard on the free sets, each for about a second, and prints one line for each. */
+ * that is hard on the free sets, five times 0.3 s each, and prints the best of each. */
 #define _POSIX_C_SOURCE 200809L
 #include <inttypes.h>
 #include <stdio.h>
@@ -153,35 +153,43 @@ static program recorded_stream(const char *path) {
     return p;
 }
 
+static void play_once(tide_caching_allocator *a, const program *p, tide_block *blocks) {
+    for (size_t i = 0; i < p->count; i++) {
+        const op *o = &p->ops[i];
+        tide_caching_status status =
+            o->bytes ? tide_caching_malloc(a, o->bytes, o->stream, &blocks[o->slot])
+                     : tide_caching_free(a, blocks[o->slot]);
+        if (status != TIDE_CACHING_OK) abort();
+    }
+}
+
 static void play(const char *name, program p, const char *text) {
     tide_caching_config config = {.memory = {bench_resize, NULL},
                                   .device_bytes = (uint64_t)4096 << 30};
     tide_caching_allocator *a;
     tide_block *blocks = calloc(p.slots + 1, sizeof *blocks);
-    uint64_t events = 0;
     host_bytes = host_peak = 0;
     if (!tide_alloc_conf_parse(&config.conf, TIDE_ALLOC_TORCH_MAIN, text, strlen(text), NULL))
         abort();
     if (tide_caching_create(&a, &config) != TIDE_CACHING_OK) abort();
-    double start = now_s(), spent;
-    do {
-        for (size_t i = 0; i < p.count; i++) {
-            const op *o = &p.ops[i];
-            tide_caching_status status =
-                o->bytes ? tide_caching_malloc(a, o->bytes, o->stream, &blocks[o->slot])
-                         : tide_caching_free(a, blocks[o->slot]);
-            if (status != TIDE_CACHING_OK) abort();
-        }
-        events += p.count;
-        spent = now_s() - start;
-    } while (spent < 1);
+    double best = 0;
+    for (int round = 0; round < 5; round++) {
+        uint64_t events = 0;
+        double start = now_s(), spent;
+        do {
+            play_once(a, &p, blocks);
+            events += p.count;
+            spent = now_s() - start;
+        } while (spent < 0.3);
+        if ((double)events / spent > best) best = (double)events / spent;
+    }
     const char *broken = tide_caching_check(a);
     if (broken) {
         fprintf(stderr, "%s: %s\n", name, broken);
         exit(1);
     }
-    printf("%-32s %-26s %6.1f M events/s  %7zu events  %" PRIu64 " KiB\n", name, text,
-           (double)events / spent / 1e6, p.count, host_peak >> 10);
+    printf("%-32s %-26s %6.1f M events/s  %7zu events  %" PRIu64 " KiB\n", name, text, best / 1e6,
+           p.count, host_peak >> 10);
     tide_caching_destroy(a);
     free(blocks);
 }

@@ -1070,6 +1070,13 @@ static void test_conf_values(void) {
     EQUAL(c.max_split_size_bytes, UINT64_MAX);
     EQUAL(c.max_non_split_rounding_bytes, 20 * MIB);
     CHECK(conf_of("garbage_collection_threshold:1e-1").garbage_collection_threshold == 0.1);
+    EQUAL(conf_of("throw_on_cudamalloc_oom:True").warnings, TIDE_ALLOC_CONF_NOT_MODELLED);
+    EQUAL(conf_of("throw_on_cudamalloc_oom:False,expandable_segments_reserve:40G").warnings,
+          TIDE_ALLOC_CONF_NOT_MODELLED);
+    CHECK(conf_of("garbage_collection_threshold:0.50000000000000000000")
+              .garbage_collection_threshold == 0.5);
+    CHECK(conf_of("garbage_collection_threshold:5000000000000000000000e-22")
+              .garbage_collection_threshold == 0.5);
     CHECK(conf_of("garbage_collection_threshold:.3").garbage_collection_threshold == 0.3);
     CHECK(conf_of("garbage_collection_threshold:0.123456789012").garbage_collection_threshold ==
           0.123456789012);
@@ -1146,6 +1153,13 @@ static void test_conf_errors(void) {
         {"roundup_power2_divisions:[3:2]", "For roundups, the intervals have to be power of 2", 26},
         {"roundup_power2_divisions:[4:3]",
          "For roundups, the divisions has to be power of 2 or 0 to disable roundup", 28},
+        {"roundup_power2_divisions:[4:x]", "roundup_power2_divisions is not a number: 'x'", 28},
+        {"roundup_power2_divisions:[4:2:", "Error parsing CachingAllocator settings, expected ,",
+         29},
+        {"roundup_power2_divisions:[4", "Error parsing CachingAllocator settings, expected :", 27},
+        {"expandable_segments_reserve_by_class:[a:1", "Expected closing bracket ']'", 41},
+        {"throw_on_cudamalloc_oom:1",
+         "Expected 'True' or 'False' at index 2 in ConfigTokenizer but got '1'", 24},
         {"roundup_power2_divisions:[4:2", "Expected closing bracket ']'", 29},
         {"backend:cuda", "Unknown allocator backend, options are native and cudaMallocAsync", 8},
         {"pinned_num_register_threads:3", "Number of register threads has to be power of 2, got 3",
@@ -1321,7 +1335,45 @@ static void test_host_memory(void) {
     end();
 }
 
+static void test_conf_noise(void) {
+    static const char *const pieces[] = {"max_split_size_mb",
+                                         "roundup_power2_divisions",
+                                         "backend",
+                                         "native",
+                                         "64",
+                                         ":",
+                                         ":",
+                                         ",",
+                                         "[",
+                                         "]",
+                                         ">",
+                                         " ",
+                                         "-",
+                                         "0.5",
+                                         "True",
+                                         "1e999",
+                                         "expandable_segments",
+                                         "garbage_collection_threshold",
+                                         "e",
+                                         "18446744073709551616"};
+    begin("no text breaks the option parser");
+    draw_state = 3;
+    for (int i = 0; i < 20000; i++) {
+        char text[600] = "";
+        tide_alloc_conf conf;
+        tide_alloc_conf_error error;
+        for (uint64_t n = draw() % 20; n > 0; n--)
+            strcat(text, pieces[draw() % (sizeof pieces / sizeof *pieces)]);
+        bool ok = tide_alloc_conf_parse(&conf, TIDE_ALLOC_TORCH_MAIN, text, strlen(text), &error);
+        if (ok != (error.message[0] == 0)) complain("'%s': '%s'", text, error.message);
+        CHECK(error.offset <= strlen(text));
+        CHECK(conf.max_split_size_bytes >= 20 * MIB && conf.garbage_collection_threshold < 1);
+    }
+    end();
+}
+
 static void test_rules(void) {
+    test_conf_noise();
     test_rounding();
     test_requests();
     test_oom();

@@ -363,7 +363,7 @@ static uint32_t range_find(tide_caching_allocator *a, const caching_request *r) 
 
 static uint64_t caching_smaller(uint64_t x, uint64_t y) { return x < y ? x : y; }
 
-/* try_allocate_expandable_block: a free block of at least the request's size, out of its free set;
+/* try_allocate_expandable_block: a free block of at least the request's size, in its free set;
  * 0: none. */
 static uint32_t range_grow(tide_caching_allocator *a, const caching_request *r) {
     uint32_t n = range_find(a, r);
@@ -378,7 +378,6 @@ static uint32_t range_grow(tide_caching_allocator *a, const caching_request *r) 
         if (!next || !range_map(a, next, caching_smaller(want, a->blocks[next].size))) return 0;
         n = next;
     }
-    block_take_free(a, n);
     return n;
 }
 
@@ -553,7 +552,7 @@ static inline uint64_t block_reach(const caching_block *blocks, const caching_bl
     return b->size + (can_grow ? blocks[b->next].size : 0);
 }
 
-/* get_free_block: the best fit, out of its free set; 0: none that may be used. */
+/* get_free_block: the best fit, still in its free set; 0: none that may be used. */
 static inline uint32_t caching_find_free(tide_caching_allocator *a, const caching_request *r) {
     const caching_block *b = a->blocks;
     const free_set *set = &a->streams[r->stream]->free[r->pool];
@@ -570,7 +569,6 @@ static inline uint32_t caching_find_free(tide_caching_allocator *a, const cachin
     }
     if (r->size < limit && b[n].size >= limit) return 0;
     if (r->size >= limit && b[n].size - r->size >= a->conf.max_non_split_rounding_bytes) return 0;
-    block_take_free(a, n);
     return n;
 }
 
@@ -587,6 +585,7 @@ static uint32_t caching_alloc_new(tide_caching_allocator *a, const caching_reque
     stat_rise(a, r->pool, TIDE_STAT_RESERVED_BYTES, r->segment);
     if (r->segment >= a->conf.max_split_size_bytes) counter_rise(&a->oversize_segments, 1);
     a->device_alloc++;
+    block_put_free(a, n);
     caching_tell(a, TIDE_SEGMENT_ALLOC, a->blocks[n].address, r->segment, r->stream);
     return n;
 }
@@ -607,9 +606,8 @@ static inline uint32_t caching_hand_out(tide_caching_allocator *a, const caching
     if (caching_should_split(a, r, b->size)) {
         uint32_t rest = n;
         n = block_new_between(a, b, b->address, r->size, b->prev, rest);
-        b->address += r->size;
-        b->size -= r->size;
-        block_put_free(a, rest);
+        b->free_since = (uint32_t)a->lookups[pool];
+        free_shrink(&a->streams[b->stream]->free[pool], a->blocks, rest, r->size);
         if (was_split && is_native) {
             stat_fall(a, pool, TIDE_STAT_INACTIVE_SPLIT_BYTES, r->size);
         } else if (is_native) {
@@ -617,9 +615,12 @@ static inline uint32_t caching_hand_out(tide_caching_allocator *a, const caching
             stat_rise(a, pool, TIDE_STAT_INACTIVE_SPLIT, 1);
         }
         b = &a->blocks[n];
-    } else if (was_split && is_native) {
-        stat_fall(a, pool, TIDE_STAT_INACTIVE_SPLIT_BYTES, b->size);
-        stat_fall(a, pool, TIDE_STAT_INACTIVE_SPLIT, 1);
+    } else {
+        block_take_free(a, n);
+        if (was_split && is_native) {
+            stat_fall(a, pool, TIDE_STAT_INACTIVE_SPLIT_BYTES, b->size);
+            stat_fall(a, pool, TIDE_STAT_INACTIVE_SPLIT, 1);
+        }
     }
     b->flags |= BLOCK_ALLOCATED;
     b->requested = r->requested;
@@ -849,7 +850,7 @@ tide_caching_status tide_caching_empty_cache(tide_caching_allocator *a) {
 tide_caching_status tide_caching_set_fraction(tide_caching_allocator *a, double fraction) {
     if (!(fraction >= 0 && fraction <= 1)) return TIDE_CACHING_BAD_CONFIG;
     a->limit_bytes = a->collect_bytes = UINT64_MAX;
-    /* Since 2.10 the whole device is no limit. */
+    /* Since 2.10 a fraction of 1 is no limit. */
     if (fraction < 1 || a->conf.profile == TIDE_ALLOC_TORCH_2_4) {
         a->limit_bytes = caching_share(fraction, a->device_bytes);
         if (a->conf.garbage_collection_threshold > 0)

@@ -1,10 +1,10 @@
 /* PyTorch's CUDA caching allocator: requests and frees in, blocks, segments and statistics out.
  *
  * The rules are those of c10/cuda/CUDACachingAllocator.cpp. Addresses come from a model of the
- * driver: cudaMalloc   the lowest free range at 2 MiB granularity, from TIDE_DEVICE_BASE + 2 MiB
- * upward expandable   virtual ranges of 9/8 of the device, laid downward from TIDE_DEVICE_BASE + 4
- * TiB Addresses decide between free blocks of one size and one segment; in the 2.4 profile between
- * all of one size.
+ * driver. cudaMalloc takes the lowest free range, at 2 MiB granularity from TIDE_DEVICE_BASE + 2 MiB
+ * upward; virtual ranges of 9/8 of the device are laid downward from TIDE_DEVICE_BASE + 4 TiB.
+ * Addresses decide only between free blocks of one size and one segment (in the 2.4 profile, between
+ * all of one size).
  *
  *     tide_caching_config config = {.memory = hook, .conf = conf, .device_bytes = total};
  *     if (tide_caching_create(&a, &config) != TIDE_CACHING_OK) ...

@@ -216,6 +216,20 @@ static inline void free_remove(free_set *set, caching_block *b, uint32_t n) {
     if (!set->words[bin / 64]) set->summary &= ~((uint64_t)1 << bin / 64);
 }
 
+/* Shrinks a block of the set from below; most stay where they are. */
+static inline void free_shrink(free_set *set, caching_block *b, uint32_t n, uint64_t cut) {
+    unsigned bin = free_bin(b[n].size);
+    if (bin == free_bin(b[n].size - cut) && set->bins[bin] == n && !b[n].left && !b[n].right) {
+        b[n].size -= cut;
+        b[n].address += cut;
+        return;
+    }
+    free_remove(set, b, n);
+    b[n].size -= cut;
+    b[n].address += cut;
+    free_insert(set, b, n);
+}
+
 /* The first block of the bins from `bin` on. */
 static inline uint32_t free_from_bin(const free_set *set, const caching_block *b, unsigned bin) {
     if (bin >= FREE_BINS) return 0;
@@ -276,10 +290,13 @@ static inline void counter_rise(caching_counter *c, uint64_t amount) {
     if (c->current > c->peak) c->peak = c->current;
 }
 
+/* The sums of rises of TIDE_POOL_ALL are those of the two pools: tide_caching_stat adds them up. */
 static inline void stat_rise(tide_caching_allocator *a, unsigned pool, tide_statistic s,
                              uint64_t amount) {
+    caching_counter *all = &a->stat[TIDE_POOL_ALL][s];
     counter_rise(&a->stat[pool][s], amount);
-    counter_rise(&a->stat[TIDE_POOL_ALL][s], amount);
+    all->current += amount;
+    if (all->current > all->peak) all->peak = all->current;
 }
 
 static inline void stat_fall(tide_caching_allocator *a, unsigned pool, tide_statistic s,

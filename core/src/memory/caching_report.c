@@ -12,7 +12,14 @@ static tide_stat caching_stat_of(const caching_counter *c) {
 
 tide_stat tide_caching_stat(const tide_caching_allocator *a, tide_statistic statistic,
                             tide_pool_kind pool) {
-    return caching_stat_of(&a->stat[pool][statistic]);
+    caching_counter c = a->stat[pool][statistic];
+    if (pool == TIDE_POOL_ALL) {
+        const caching_counter *large = &a->stat[TIDE_POOL_LARGE][statistic];
+        const caching_counter *small = &a->stat[TIDE_POOL_SMALL][statistic];
+        c.allocated = large->allocated + small->allocated;
+        c.base = large->base + small->base;
+    }
+    return caching_stat_of(&c);
 }
 
 static void counter_reset(caching_counter *c, bool peak) {
@@ -115,7 +122,8 @@ bool tide_caching_stat_named(const tide_caching_allocator *a, const char *key, u
         for (int pool = 0; pool < 3; pool++)
             if ((rest = caching_after(key, caching_statistic_names[s])) &&
                 (rest = caching_after(rest, pools[pool])))
-                return caching_stat_field(caching_stat_of(&a->stat[pool][s]), rest, value);
+                return caching_stat_field(
+                    tide_caching_stat(a, (tide_statistic)s, (tide_pool_kind)pool), rest, value);
     return false;
 }
 
