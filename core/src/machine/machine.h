@@ -125,7 +125,7 @@ typedef enum tide_value_kind {
     TIDE_VALUE_TENSOR,
     TIDE_VALUE_LIST,   /* tuples too */
     TIDE_VALUE_MODULE,
-    TIDE_VALUE_SLICE   /* of an index: start and stop are items of a list */
+    TIDE_VALUE_CONFIG  /* an object of the configuration */
 } tide_value_kind;
 
 typedef struct tide_list tide_list;
@@ -142,6 +142,7 @@ typedef struct tide_value {
         tide_tensor *tensor;
         tide_list *list;
         uint32_t module; /* instance */
+        const struct tide_json *config;
     };
 } tide_value;
 

@@ -490,14 +490,14 @@ void tide_elementwise_strides(const tide_shape *shape, tide_tensor *const *input
 
 tide_value tide_value_retain(tide_value v) {
     if (v.kind == TIDE_VALUE_TENSOR) v.tensor->references++;
-    else if (v.kind == TIDE_VALUE_LIST || v.kind == TIDE_VALUE_SLICE) v.list->references++;
+    else if (v.kind == TIDE_VALUE_LIST) v.list->references++;
     return v;
 }
 
 void tide_value_release(tide_machine *m, tide_value v) {
     if (v.kind == TIDE_VALUE_TENSOR) {
         tide_release(m, v.tensor);
-    } else if ((v.kind == TIDE_VALUE_LIST || v.kind == TIDE_VALUE_SLICE) && --v.list->references == 0) {
+    } else if (v.kind == TIDE_VALUE_LIST && --v.list->references == 0) {
         for (uint32_t i = 0; i < v.list->count; i++) tide_value_release(m, v.list->items[i]);
         if (v.list->items) tide_give(m, v.list->items, v.list->capacity * sizeof *v.list->items);
         tide_give(m, v.list, sizeof *v.list);

@@ -16,7 +16,7 @@ const tide_op *tide_op_find(tide_text name) {
 }
 
 static const char *const kind_names[] = {"none",    "a boolean", "an integer", "a number", "text",
-                                         "a dtype", "a tensor",  "a list",     "a module", "a slice"};
+                                         "a dtype", "a tensor",  "a list",     "a module", "a configuration"};
 
 tide_tensor *tide_arg_tensor(tide_machine *m, tide_value v) {
     if (v.kind == TIDE_VALUE_TENSOR) return v.tensor;

@@ -1,0 +1,42 @@
+/* tidemark: how much GPU memory a training or inference job needs, before it runs.
+ *
+ * The library reads no file, prints nothing, and has no state outside of its calls. */
+#ifndef TIDEMARK_H
+#define TIDEMARK_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define TIDEMARK_VERSION "0.1.0"
+
+#if defined(__GNUC__)
+#define TIDE_API __attribute__((visibility("default")))
+#else
+#define TIDE_API
+#endif
+
+/* Memory hook. resize(user, NULL, 0, n) allocates, (user, p, old, n) resizes, (user, p, old, 0) frees.
+ * Returns NULL only when it cannot provide n bytes. */
+struct tide_allocator;
+
+/* One request in, one response out, both JSON; see the README, "The one door".
+ *
+ *   request    UTF-8, request_len bytes, borrowed for the call.
+ *   allocator  NULL: realloc and free.
+ *   response   receives the answer, owned by the caller and released with tide_free(). Never NULL after a return of 0.
+ *
+ * Returns 0 for a result, 1 for an answer that is an error ({"ok":false, "diagnostics": [...]}), 2 when memory ran out
+ * (*response is NULL then). */
+TIDE_API int tide_call(const char *request, size_t request_len, const struct tide_allocator *allocator, char **response,
+                       size_t *response_len);
+TIDE_API void tide_free(const struct tide_allocator *allocator, char *response, size_t response_len);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,86 @@
+/* The job: what is to be run, with where each value came from. Built from words (key=value) and files. */
+#ifndef TIDE_JOB_H
+#define TIDE_JOB_H
+
+#include "../base/json_read.h"
+#include "../base/json_write.h"
+#include "../memory/alloc_conf.h"
+
+typedef enum tide_origin { TIDE_ORIGIN_DEFAULT, TIDE_ORIGIN_RECIPE, TIDE_ORIGIN_FILE, TIDE_ORIGIN_USER } tide_origin;
+
+/* One setting as it stands: for the report, the link and the form. */
+typedef struct tide_setting_row {
+    const char *name;
+    const char *value; /* canonical text */
+    tide_origin origin;
+} tide_setting_row;
+
+/* A card of models/gpus.json. */
+typedef struct tide_gpu {
+    const char *name, *title, *source, *context_source;
+    uint64_t bytes;         /* as the driver reports them */
+    uint64_t context_bytes; /* CUDA context and loaded kernels */
+    int capability;         /* times ten */
+    int sms, threads_per_sm;
+} tide_gpu;
+
+typedef struct tide_job {
+    const char *model;               /* name in the catalogue, or of the given configuration */
+    const char *model_title, *model_source;
+    int64_t published_parameters;    /* 0: unknown */
+    const tide_json *config;         /* with overrides and dropout applied */
+    const tide_json *preprocessor;   /* NULL: none */
+    const tide_json *description;    /* a description that the user gave; NULL: none */
+
+    const char *mode;                /* "train" */
+    int64_t batch, seq, images;
+    int64_t image_height, image_width; /* 0: what the preprocessor makes */
+    const char *dtype;               /* bf16 fp16 fp32 */
+    const char *autocast;            /* NULL bf16 fp16 */
+    bool scaler;
+    const char *optimizer;
+    const char *param_groups;        /* one trainer */
+    const char **freeze, **train_only; /* prefixes of parameter names */
+    uint32_t freeze_count, train_only_count;
+    const char *checkpointing;       /* none full full_reentrant */
+    const char *attention;           /* sdpa eager */
+    const char *sdpa_backend;        /* flash efficient math cudnn default */
+    int64_t grad_accum;
+    const char *zero_grad;           /* none zero */
+    bool clips;                      /* clip_grad_norm_ */
+    bool labels, padding;
+    int use_cache;                   /* -1: the model's default */
+    bool hold_outputs;
+    const char *allocator;           /* PYTORCH_CUDA_ALLOC_CONF, "" for the default */
+    tide_alloc_conf allocator_conf;
+    const char *load;                /* to warmup */
+    int64_t steps;
+
+    bool has_gpu;
+    tide_gpu gpu;
+    int capability;                  /* of the card, or as set */
+    uint64_t device_bytes;           /* 0: without limit */
+    int64_t memory_fraction_ppm;     /* set_per_process_memory_fraction, parts per million; 0: none */
+
+    tide_setting_row *rows;
+    uint32_t row_count;
+    const char *link;                /* what differs from the defaults, "v=1" last */
+} tide_job;
+
+/* A file that came with the request. */
+typedef struct tide_file {
+    tide_text name, text;
+} tide_file;
+
+/* Builds a job. words are "key=value"; every problem is reported, and every default that moves the number is reported as
+ * an assumption. NULL after an error. */
+tide_job *tide_job_build(tide_arena *arena, const tide_text *words, uint32_t word_count, const tide_file *files, uint32_t file_count,
+                         tide_diagnostics *diags);
+
+/* A case of the oracle (a flat JSON object) as words; false and a reason if a key has no word. */
+bool tide_job_words_of_case(tide_arena *arena, const tide_json *of_case, tide_text **words, uint32_t *count, const char **reason);
+
+/* The settings with types, defaults, choices, units and help, the catalogue and the cards, as members of an open object. */
+void tide_job_describe(tide_arena *arena, tide_writer *writer);
+
+#endif

@@ -1,0 +1,88 @@
+/* Modules: a description made into instances over a configuration, and its functions run by the machine. */
+#ifndef TIDE_MODULE_H
+#define TIDE_MODULE_H
+
+#include "../model/description.h"
+#include "machine.h"
+#include "ops/ops.h"
+
+/* A module of the model that is played. Instance 0 is none. */
+typedef struct tide_instance {
+    tide_class *of;
+    uint32_t parent;
+    uint32_t scope;
+    tide_text name;     /* inside its parent, "3" in a list */
+    const char *path;   /* "model.layers.3.mlp" */
+    uint32_t part;      /* the top-level part it belongs to, see tide_model.parts; 0: the model itself */
+    uint32_t layer;     /* index into tide_model.layers */
+    tide_value *slots;  /* constructor arguments, then members */
+} tide_instance;
+
+/* A configuration, read through the sizes of a description. */
+typedef struct tide_scope {
+    tide_description *description;
+    const tide_json *config;
+    tide_value *values;  /* by number of the size's name */
+    uint8_t *states;     /* 0 not yet, 1 being computed, 2 known */
+    uint32_t capacity;
+} tide_scope;
+
+typedef struct tide_setting_value {
+    const char *name;
+    tide_value value;
+} tide_setting_value;
+
+/* The class and description that a model_type stands for; false if none does. */
+typedef bool (*tide_find_model)(void *user, tide_text model_type, tide_text *description, tide_text *class_name);
+
+typedef struct tide_parameter_row {
+    tide_tensor *tensor;
+    uint32_t module;
+    const char *name; /* "model.layers.3.mlp.up_proj.weight" */
+} tide_parameter_row;
+
+typedef struct tide_model {
+    tide_machine *m;
+    tide_descriptions *descriptions;
+    tide_find_model find_model;
+    void *user;
+    tide_setting_value *settings; /* what forward() may ask for: batch, seq, training, ... */
+    uint32_t setting_count;
+    tide_dtype dtype;             /* of parameters */
+    bool is_checkpointing, is_reentrant;
+
+    tide_instance *instances;
+    uint32_t instance_count, instance_capacity;
+    tide_scope *scopes;
+    uint32_t scope_count, scope_capacity;
+    tide_names size_names;
+    const char **parts; /* names of the top-level parts; 0 is "" */
+    uint32_t part_count, part_capacity;
+    const char **layers; /* names of the layers inside parts; 0 is "" */
+    uint32_t layer_count, layer_capacity;
+    uint32_t root;
+    int depth;
+
+    tide_parameter_row *parameters; /* in the order of named_parameters(), shared ones once */
+    uint32_t parameter_count, parameter_capacity;
+    uint64_t buffer_bytes;
+} tide_model;
+
+void tide_model_init(tide_model *model, tide_machine *m, tide_descriptions *descriptions);
+
+/* Makes the module tree of a class over a configuration; nothing is on the device yet. */
+bool tide_model_build(tide_model *model, tide_description *description, tide_text class_name, const tide_json *config);
+
+/* Allocates parameters and buffers in the order of Module.to(): children first, then parameters, then buffers. */
+void tide_model_to_device(tide_model *model);
+
+/* Calls root.forward with the values whose names it takes; borrowed. Owned by the caller. */
+tide_value tide_model_forward(tide_model *model, const char *const *names, const tide_value *values, uint32_t count);
+
+/* Evaluates an expression of a description in the root's scope; owned by the caller. */
+tide_value tide_model_evaluate(tide_model *model, tide_expr *expr);
+
+/* Runs a free function of the library or the root's description on values (borrowed); for tests of operations. */
+tide_value tide_model_run(tide_model *model, tide_function *function, const tide_value *arguments, uint32_t count);
+
+#endif

@@ -1,0 +1,217 @@
+/* Reading descriptions: JSON to classes, functions and sizes. */
+#include "description.h"
+
+enum { MEMBER_LIMIT = 4096, EXTENDS_LIMIT = 8, FILE_LIMIT = 64 };
+
+void tide_descriptions_init(tide_descriptions *set, tide_arena *arena, tide_diagnostics *diags, tide_find_source find, void *user) {
+    *set = (tide_descriptions){.arena = arena, .diags = diags, .find = find, .user = user, .statement_count = 1};
+    set->last = &set->first;
+}
+
+static bool complain(tide_descriptions *set, const char *place, const char *message) {
+    return tide_error(set->diags, TIDE_ERR_DESCRIPTION, place, message, "see 'How to add a model' in the README");
+}
+
+/* Entered in the table of statements, so that reports can name their line. */
+static void list_statements(tide_descriptions *set, tide_statement *s) {
+    for (; s; s = s->next) {
+        while (set->statement_capacity <= s->number) {
+            size_t old = set->statement_capacity, wider = old ? old * 2 : 256;
+            set->statements = tide_arena_grow(set->arena, set->statements, old * sizeof *set->statements, wider * sizeof *set->statements);
+            set->statement_capacity = (uint32_t)wider;
+        }
+        set->statements[s->number] = s;
+        list_statements(set, s->body);
+        list_statements(set, s->otherwise);
+    }
+}
+
+static tide_function *read_function(tide_descriptions *set, tide_description *description, tide_class *of, const tide_json *item, const char *place) {
+    tide_function *function = TIDE_NEW(set->arena, tide_function, 1);
+    function->of = of;
+    function->description = description;
+    if (!tide_parse_head(set->arena, item->key, place, &function->name, &function->parameters, &function->parameter_count, set->diags))
+        return NULL;
+    if (!tide_parse_block(set->arena, item, place, &set->statement_count, &function->body, set->diags)) return NULL;
+    list_statements(set, function->body);
+    return function;
+}
+
+static bool read_attribute(tide_descriptions *set, tide_class *made, const tide_json *item, const char *place) {
+    if (tide_text_is(item->key, "@checkpoint") && item->kind == TIDE_JSON_BOOL) {
+        made->is_checkpointed = item->is_true;
+        return true;
+    }
+    if (tide_text_is(item->key, "@tie") && item->kind == TIDE_JSON_OBJECT) {
+        const tide_json *condition = tide_json_at(item, "if"), *pairs = tide_json_at(item, "names");
+        if (condition && condition->kind == TIDE_JSON_STRING)
+            made->tie_condition = tide_parse_expr(set->arena, condition->text, place, set->diags);
+        if (!pairs || pairs->kind != TIDE_JSON_OBJECT) return complain(set, place, "\"@tie\" needs \"names\": {\"a.weight\": \"b.weight\"}");
+        tide_statement **link = &made->ties;
+        for (const tide_json *pair = pairs->first; pair; pair = pair->next) {
+            if (pair->kind != TIDE_JSON_STRING) return complain(set, place, "a tie names a parameter");
+            tide_statement *tie = TIDE_NEW(set->arena, tide_statement, 1);
+            tie->targets = TIDE_NEW(set->arena, tide_text, 2);
+            tie->targets[0] = pair->key;
+            tie->targets[1] = pair->text;
+            *link = tie;
+            link = &tie->next;
+        }
+        return true;
+    }
+    return complain(set, place, "known attributes are \"@checkpoint\": true and \"@tie\": {\"if\": ..., \"names\": {...}}");
+}
+
+static tide_class *read_class(tide_descriptions *set, tide_description *description, const tide_json *item, const char *place) {
+    tide_class *made = TIDE_NEW(set->arena, tide_class, 1);
+    made->description = description;
+    if (!tide_parse_head(set->arena, item->key, place, &made->name, &made->parameters, &made->parameter_count, set->diags)) return NULL;
+    if (item->kind != TIDE_JSON_OBJECT || item->count > MEMBER_LIMIT) {
+        complain(set, place, "a module is an object of members and functions");
+        return NULL;
+    }
+    made->members = TIDE_NEW(set->arena, tide_member, item->count + 1);
+    tide_function **link = &made->methods;
+    for (const tide_json *member = item->first; member; member = member->next) {
+        const char *at = tide_json_place(set->arena, member, tide_format(set->arena, "/%s", description->name.at));
+        if (member->key.length && member->key.at[0] == '@') {
+            if (!read_attribute(set, made, member, at)) return NULL;
+        } else if (member->kind == TIDE_JSON_ARRAY) {
+            tide_function *method = read_function(set, description, made, member, at);
+            if (!method) return NULL;
+            *link = method;
+            link = &method->next;
+        } else if (member->kind == TIDE_JSON_STRING) {
+            tide_member *m = &made->members[made->member_count++];
+            m->name = member->key;
+            m->expr = tide_parse_expr(set->arena, member->text, at, set->diags);
+            if (!m->expr) return NULL;
+        } else {
+            complain(set, at, "a member is an expression in quotes, a function an array of statements");
+            return NULL;
+        }
+    }
+    return made;
+}
+
+static bool read_parts(tide_descriptions *set, tide_description *d) {
+    const char *root = tide_format(set->arena, "/%s", d->name.at);
+    tide_size **size_link = &d->sizes;
+    const tide_json *sizes = tide_json_at(d->json, "sizes");
+    for (const tide_json *item = sizes ? sizes->first : NULL; item; item = item->next) {
+        const char *at = tide_json_place(set->arena, item, root);
+        if (item->kind != TIDE_JSON_STRING) return complain(set, at, "a size is an expression in quotes");
+        tide_size *size = TIDE_NEW(set->arena, tide_size, 1);
+        size->name = item->key;
+        size->expr = tide_parse_expr(set->arena, item->text, at, set->diags);
+        if (!size->expr) return false;
+        *size_link = size;
+        size_link = &size->next;
+    }
+    tide_function **function_link = &d->functions;
+    const tide_json *functions = tide_json_at(d->json, "functions");
+    for (const tide_json *item = functions ? functions->first : NULL; item; item = item->next) {
+        tide_function *function = read_function(set, d, NULL, item, tide_json_place(set->arena, item, root));
+        if (!function) return false;
+        *function_link = function;
+        function_link = &function->next;
+    }
+    tide_class **class_link = &d->classes;
+    const tide_json *modules = tide_json_at(d->json, "modules");
+    for (const tide_json *item = modules ? modules->first : NULL; item; item = item->next) {
+        tide_class *made = read_class(set, d, item, tide_json_place(set->arena, item, root));
+        if (!made) return false;
+        *class_link = made;
+        class_link = &made->next;
+    }
+    return true;
+}
+
+static tide_description *load(tide_descriptions *set, tide_text name, int depth) {
+    for (tide_description *d = set->first; d; d = d->next)
+        if (tide_text_equal(d->name, name)) return d;
+    const char *place = tide_format(set->arena, "/%.*s", (int)(name.length < 80 ? name.length : 80), name.at);
+    if (depth > EXTENDS_LIMIT || set->count++ > FILE_LIMIT) {
+        complain(set, place, "too many descriptions extend one another");
+        return NULL;
+    }
+    tide_source source = set->find(set->user, name);
+    if (!source.text) {
+        complain(set, place, "no description of this name");
+        return NULL;
+    }
+    tide_json *json = tide_json_parse(set->arena, (tide_text){source.text, source.length}, place, set->diags);
+    if (!json) return NULL;
+    tide_description *d = TIDE_NEW(set->arena, tide_description, 1);
+    d->name = (tide_text){tide_text_copy(set->arena, name), name.length};
+    d->json = json;
+    static const char *const keys[] = {"tidemark", "architecture", "note", "extends", "model_type", "roots", "sizes", "functions", "modules", "inputs", "titles"};
+    for (const tide_json *item = json->first; item; item = item->next) {
+        bool is_known = false;
+        for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) is_known = is_known || tide_text_is(item->key, keys[i]);
+        if (!is_known) {
+            const char *near = tide_nearest(item->key, keys, sizeof keys / sizeof *keys);
+            complain(set, tide_json_place(set->arena, item, place), near ? tide_format(set->arena, "no such key; did you mean \"%s\"?", near) : "no such key");
+            return NULL;
+        }
+    }
+    const tide_json *extends = tide_json_at(json, "extends");
+    if (extends && extends->kind == TIDE_JSON_STRING) {
+        d->parent = load(set, extends->text, depth + 1);
+        if (!d->parent) return NULL;
+    }
+    *set->last = d;
+    set->last = &d->next;
+    return read_parts(set, d) ? d : NULL;
+}
+
+tide_description *tide_description_load(tide_descriptions *set, tide_text name) {
+    return load(set, name, 0);
+}
+
+static bool is_library(const tide_description *d) {
+    return tide_text_starts(d->name, TIDE_TEXT("library/"));
+}
+
+tide_class *tide_class_find(const tide_descriptions *set, const tide_description *from, tide_text name) {
+    for (const tide_description *d = from; d; d = d->parent)
+        for (tide_class *c = d->classes; c; c = c->next)
+            if (tide_text_equal(c->name, name)) return c;
+    for (const tide_description *d = set->first; d; d = d->next)
+        if (is_library(d))
+            for (tide_class *c = d->classes; c; c = c->next)
+                if (tide_text_equal(c->name, name)) return c;
+    return NULL;
+}
+
+tide_function *tide_function_find(const tide_descriptions *set, const tide_description *from, tide_text name) {
+    for (const tide_description *d = from; d; d = d->parent)
+        for (tide_function *f = d->functions; f; f = f->next)
+            if (tide_text_equal(f->name, name)) return f;
+    for (const tide_description *d = set->first; d; d = d->next)
+        if (is_library(d))
+            for (tide_function *f = d->functions; f; f = f->next)
+                if (tide_text_equal(f->name, name)) return f;
+    return NULL;
+}
+
+tide_function *tide_method_find(const tide_class *of, tide_text name) {
+    for (tide_function *f = of->methods; f; f = f->next)
+        if (tide_text_equal(f->name, name)) return f;
+    return NULL;
+}
+
+const tide_size *tide_size_find(const tide_description *from, tide_text name) {
+    for (const tide_description *d = from; d; d = d->parent)
+        for (const tide_size *s = d->sizes; s; s = s->next)
+            if (tide_text_equal(s->name, name)) return s;
+    return NULL;
+}
+
+const tide_json *tide_description_at(const tide_description *from, const char *key) {
+    for (const tide_description *d = from; d; d = d->parent) {
+        const tide_json *found = tide_json_at(d->json, key);
+        if (found) return found;
+    }
+    return NULL;
+}

@@ -1,0 +1,29 @@
+/* What is built in: the texts under models/, embedded when the library is built. */
+#ifndef TIDE_SOURCES_H
+#define TIDE_SOURCES_H
+
+#include "description.h"
+
+/* models/architectures/NAME.json, "library/NAME" for the shared ones. */
+extern const tide_source tide_architecture_sources[];
+extern const uint32_t tide_architecture_source_count;
+
+/* models/catalogue/NAME.json, sorted by name. */
+extern const tide_source tide_catalogue_sources[];
+extern const uint32_t tide_catalogue_source_count;
+
+/* models/recipes/NAME.json, sorted by name. */
+extern const tide_source tide_recipe_sources[];
+extern const uint32_t tide_recipe_source_count;
+
+extern const tide_source tide_gpu_source; /* models/gpus.json */
+
+/* Which description covers a model_type, and the class that AutoModel makes of it. */
+typedef struct tide_model_type {
+    const char *model_type, *description, *class_name;
+} tide_model_type;
+
+extern const tide_model_type tide_model_types[];
+extern const uint32_t tide_model_type_count;
+
+#endif
