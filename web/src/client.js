@@ -5,8 +5,9 @@ export class CoreStopped extends Error {}
 
 /** @typedef {{id: number, text: string, lane: string, resolve: (reply: any) => void, reject: (why: Error) => void}} Job */
 
-/** @param {{module: Promise<WebAssembly.Module>, spawn: () => Worker, limitMs?: number}} options */
-export function createClient({ module, spawn, limitMs = 20000 }) {
+/** @param {{module: Promise<WebAssembly.Module>, spawn: () => Worker, limitMs?: number, timed?: (ms: number) => void}} options
+ *   timed: told the core's own time for every request */
+export function createClient({ module, spawn, limitMs = 20000, timed }) {
   /** @type {Worker | null} */
   let worker = null;
   /** @type {Job[]} */
@@ -28,13 +29,18 @@ export function createClient({ module, spawn, limitMs = 20000 }) {
     return fresh;
   }
 
-  function answered(/** @type {{id: number, reply?: string, trap?: string}} */ { id, reply, trap }) {
+  function answered(/** @type {{id: number, reply?: string, trap?: string, ms?: number}} */ { id, reply, trap, ms }) {
     if (!running || running.id !== id) return;
     if (trap !== undefined) return stopped(trap);
     clearTimeout(timer);
+    if (ms !== undefined) timed?.(ms);
     const job = running;
     running = null;
-    job.resolve(JSON.parse(/** @type {string} */ (reply)));
+    try {
+      job.resolve(JSON.parse(/** @type {string} */ (reply)));
+    } catch {
+      job.reject(new CoreStopped('The answer is not JSON.'));
+    }
     next();
   }
 

@@ -1,4 +1,5 @@
-/* The page starts: worker and core at once, the live page on the first answer. */
+/* The page starts: worker and core at once, while the static page is still being read; the live page on the first
+ * answer. */
 import { effect } from '@preact/signals';
 import { render } from 'preact';
 import { createClient } from './client.js';
@@ -23,10 +24,19 @@ const workerScript = /** @type {any} */ (policy ? policy.createScriptURL(workerU
 const client = createClient({
   module: compile(wasmUrl),
   spawn: () => new Worker(workerScript, { type: 'module' }),
+  timed(ms) {
+    performance.clearMarks('tidemark-core');
+    performance.mark('tidemark-core', { detail: ms });
+  },
 });
 
-const root = /** @type {HTMLElement} */ (document.getElementById('app'));
-if (state.readFragment() !== '') root.querySelector('.result')?.classList.add('is-slow');
+/* A link to another job than the example: its static numbers are dimmed until the answer is there. */
+const parsed = new Promise((done) => {
+  if (document.readyState === 'loading') document.addEventListener('DOMContentLoaded', () => done(null), { once: true });
+  else done(null);
+}).then(() => {
+  if (state.readFragment() !== '' && state.core.value === 'waiting') document.querySelector('.result')?.classList.add('is-slow');
+});
 
 /** @param {string} name */
 function kept(name) {
@@ -50,6 +60,7 @@ const keptTheme = kept('theme');
 if (keptTheme === 'light' || keptTheme === 'dark') state.theme.value = keptTheme;
 
 async function begin() {
+  performance.mark('tidemark-begin');
   state.useClient(client);
   try {
     state.describe.value = state.readDescribe(await client.call({ call: 'describe' }));
@@ -59,7 +70,9 @@ async function begin() {
     state.core.value = 'lost';
     state.coreProblem.value = String(error instanceof Error ? error.message : error);
   }
-  render(<App />, root);
+  performance.mark('tidemark-answer');
+  await parsed;
+  render(<App />, /** @type {HTMLElement} */ (document.getElementById('app')));
   performance.mark('tidemark-first-answer');
   keepUp();
 }

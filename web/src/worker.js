@@ -1,4 +1,4 @@
-/* The core's worker. First message: the compiled module. Then one request a message: {id, request} -> {id, reply}. */
+/* The core's worker. First message: the compiled module. Then one request a message: {id, request} -> {id, reply, ms}. */
 import { lockdown } from './lockdown.js';
 import { start } from './tidemark.js';
 
@@ -14,8 +14,10 @@ onmessage = async ({ data }) => {
     return;
   }
   try {
-    const reply = (await /** @type {NonNullable<typeof core>} */ (core)).callText(data.request);
-    postMessage({ id: data.id, reply });
+    const ready = await /** @type {NonNullable<typeof core>} */ (core);
+    const from = performance.now();
+    const reply = ready.callText(data.request);
+    postMessage({ id: data.id, reply, ms: performance.now() - from });
   } catch (error) {
     postMessage({ id: data.id, trap: String(error instanceof Error ? error.message : error) });
   }

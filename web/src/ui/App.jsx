@@ -33,6 +33,9 @@ function JobLine({ r }) {
   );
 }
 
+/** The live region: one sentence for each settled change. */
+const Spoken = () => <output class="hidden" aria-live="polite" id="spoken">{spoken.value}</output>;
+
 function Result() {
   const r = report.value;
   return (
@@ -58,7 +61,7 @@ function Result() {
           <Tensors r={r} />
           <Assumptions r={r} />
         </div>
-      ) : failure.value === null && <p class="card empty">Working it out…</p>}
+      ) : <p class="card empty">{failure.value ? 'Pick a model, or drop its config.json anywhere on this page.' : 'Working it out…'}</p>}
     </main>
   );
 }
@@ -68,8 +71,8 @@ export function App({ still = false }) {
   const open = settingsOpen.value;
   useEffect(() => {
     if (!open) return;
-    document.querySelector('.sheet-head button')?.scrollIntoView();
-    /** @type {HTMLElement | null} */ (document.querySelector('.sheet-head button'))?.focus();
+    document.querySelector('.side')?.scrollTo(0, 0);
+    /** @type {HTMLElement | null} */ (document.querySelector('.sheet-head button'))?.focus({ preventScroll: true });
     const leave = (/** @type {KeyboardEvent} */ event) => { if (event.key === 'Escape') settingsOpen.value = false; };
     document.addEventListener('keydown', leave);
     return () => document.removeEventListener('keydown', leave);
@@ -91,7 +94,7 @@ export function App({ still = false }) {
           </footer>
         </div>
       </div>
-      <output class="hidden" aria-live="polite" id="spoken">{spoken.value}</output>
+      <Spoken />
       {!still && <><CopyDialog /><DropTarget /><Tip /></>}
     </div>
   );

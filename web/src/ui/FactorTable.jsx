@@ -24,7 +24,7 @@ export function FactorTable({ r }) {
   return (
     <section class="card" aria-labelledby="factors-title">
       <h2 id="factors-title">By factor and module <small>{unit.value} at the peak</small></h2>
-      <div class="scroll" tabIndex={0} role="region" aria-labelledby="factors-title">
+      <div class="scroll" tabIndex={0} role="group" aria-label="Table of factors and modules">
         <table class="numbers factor-table">
           <thead>
             <tr>
@@ -63,7 +63,7 @@ export function FactorTable({ r }) {
             <tr>
               <th scope="row" colSpan={parts.length + 1}>On the device</th>
               <td class="total"><Bytes n={device} /></td>
-              <td class="share">{r.gpu ? `${percent(device, r.gpu.bytes)} of the card` : ''}</td>
+              <td class="share">100 %</td>
             </tr>
           </tfoot>
         </table>

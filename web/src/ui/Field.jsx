@@ -1,6 +1,7 @@
 /* One setting as a field, by what describe says of it. */
 import { useState } from 'preact/hooks';
 import { errorAt, originOf, setWord, valueOf } from '../state.js';
+import { Icon } from './marks.jsx';
 
 /* What people call a setting where its name alone would not say it. */
 const TITLES = {
@@ -35,6 +36,13 @@ function stepped(name, value, way, fine) {
   return Math.max(1, power);
 }
 
+/** What hovering the label tells.
+ * @param {import('../types.js').Setting} setting @param {string} origin */
+function help({ name, unit, help: text }, origin) {
+  const from = { user: 'Yours', default: 'Default', file: 'From the file', recipe: 'From the recipe' }[origin] ?? origin;
+  return `${text} ${unit ? `In ${unit}. ` : ''}${from}: ${name}=${valueOf(name) || 'not set'}`;
+}
+
 /** @param {{setting: import('../types.js').Setting}} props */
 export function Field({ setting }) {
   const { name } = setting;
@@ -47,11 +55,13 @@ export function Field({ setting }) {
   return (
     <div class={isFlag(setting) ? 'field flag' : 'field'} data-origin={origin} data-setting={name}>
       <div class="label-row">
-        <label for={id} data-tip={setting.help}>{titleOf(name)}{setting.unit && <span class="field-unit"> {setting.unit}</span>}</label>
-        {origin === 'user'
-          ? <button type="button" class="undo" onClick={() => setWord(name, null)} aria-label={`${titleOf(name)}: back to the default`}
-              data-tip="Back to the default"><code>{name}</code></button>
-          : <code data-tip={origin === 'default' ? 'Default' : `From the ${origin}`}>{name}</code>}
+        <label for={id} data-tip={help(setting, origin)}>{titleOf(name)}
+          {setting.unit && <span class={setting.unit.length < 5 ? 'field-unit' : 'hidden'}> {setting.unit}</span>}</label>
+        {origin === 'user' && (
+          <button type="button" class="undo" onClick={() => setWord(name, null)} aria-label={`${titleOf(name)}: back to the default`}
+            data-tip="Back to the default"><Icon name="undo" /></button>
+        )}
+        {name.replaceAll('_', ' ') !== titleOf(name).toLowerCase() && <code>{name}</code>}
       </div>
       {isFlag(setting) ? <Flag {...parts} />
         : setting.choices?.length ? <Select {...parts} />
@@ -102,7 +112,7 @@ function Whole(props) {
 function Text({ setting, id, value, invalid, described, numeric, onStep }) {
   const [draft, setDraft] = useState(/** @type {string | null} */ (null));
   return (
-    <input id={id} type="text" autocomplete="off" spellcheck={false} inputMode={numeric ? 'numeric' : undefined}
+    <input id={id} type="text" autocomplete="off" spellcheck={false} placeholder="default" inputMode={numeric ? 'numeric' : undefined}
       value={draft ?? value} aria-invalid={invalid} aria-describedby={described}
       onInput={(event) => {
         const text = event.currentTarget.value;

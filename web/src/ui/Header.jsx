@@ -47,6 +47,17 @@ function Segmented({ legend, name, options, value, choose }) {
   );
 }
 
+/** How numbers and page look; kept in this browser. In the header, and on a phone in the settings.
+ * @param {{where: string}} props */
+export const Looks = ({ where }) => (
+  <div class="looks">
+    <Segmented legend="Unit" name={`unit-${where}`} value={unit.value} choose={(value) => { unit.value = value; }}
+      options={Object.entries(UNITS).map(([value, { spoken: title }]) => ({ value, label: value, title }))} />
+    <Segmented legend="Theme" name={`theme-${where}`} value={theme.value} choose={(value) => { theme.value = value; }}
+      options={THEMES.map(({ value, icon }) => ({ value, label: <Icon name={icon} />, title: `${value} theme` }))} />
+  </div>
+);
+
 export const Header = () => (
   <header class="top">
     <a class="brand" href="./" aria-label="tidemark, start again with the example">
@@ -54,10 +65,7 @@ export const Header = () => (
     </a>
     <p class="tagline">GPU memory of a training job, before it runs</p>
     <div class="top-actions">
-      <Segmented legend="Unit" name="unit" value={unit.value} choose={(value) => { unit.value = value; }}
-        options={Object.entries(UNITS).map(([value, { spoken: title }]) => ({ value, label: value, title }))} />
-      <Segmented legend="Theme" name="theme" value={theme.value} choose={(value) => { theme.value = value; }}
-        options={THEMES.map(({ value, icon }) => ({ value, label: <Icon name={icon} />, title: `${value} theme` }))} />
+      <Looks where="top" />
       <CopyButton icon="command" label="Copy command" short="Command" text={() => command.value} />
       <CopyButton icon="link" label="Copy link" short="Link" primary
         text={() => `${location.href.split('#')[0]}#${fragment.value}`} />

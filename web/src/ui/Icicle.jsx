@@ -7,13 +7,14 @@ import { exact, inUnit, percent } from '../format.js';
 import { unit } from '../state.js';
 import { useWidth } from './hooks.js';
 import { Bytes, fill, Icon, Swatch } from './marks.jsx';
+import { Twin } from './Twin.jsx';
 
 /** @typedef {{key: string, title: string, bytes: number, factors: Record<string, number>, children?: Datum[]}} Datum */
 /** @typedef {import('d3-hierarchy').HierarchyRectangularNode<Datum>} Node */
 
 const PART = 26;
 const LAYER = 20;
-const STACK = 168;
+const STACK = 214;
 const GAP = 2;
 const HEIGHT = PART + GAP + LAYER + STACK;
 
@@ -40,9 +41,20 @@ function shortName(name) {
   return words[words.length - 1];
 }
 
+const LETTER = 6.3; /* pixels, at the size of a layer's name */
+
+/** The name a layer's column has room for. Numbered layers too narrow for all show every 2nd, 5th or 10th.
+ * @param {Node} node @param {number} wide pixels */
+function shown(node, wide) {
+  const name = shortName(node.data.title);
+  if (!/^\d+$/.test(name)) return wide > name.length * LETTER + 4 ? name : '';
+  const every = [1, 2, 5, 10, 20].find((step) => step * wide > 2 * LETTER + 6);
+  return every && Number(name) % every === 0 && (every > 1 || wide > name.length * LETTER + 2) ? name : '';
+}
+
 /** @param {{r: import('../types.js').Report}} props */
 export function Icicle({ r }) {
-  const [ref, width] = useWidth(470);
+  const [ref, width] = useWidth('.icicle', 470);
   const svg = useRef(/** @type {SVGSVGElement | null} */ (null));
   const [zoom, setZoom] = useState('');
   const [cursor, setCursor] = useState('');
@@ -52,7 +64,7 @@ export function Icicle({ r }) {
   const nodes = root.descendants();
   const find = (/** @type {string} */ key) => nodes.find((node) => node.data.key === key);
   const zoomed = find(zoom) ?? root;
-  const at = find(cursor) ?? zoomed.children?.[0] ?? root;
+  const at = (cursor && find(cursor)) || zoomed.children?.[0] || root;
   const read = find(hover) ?? (cursor ? at : zoomed);
 
   const span = zoomed.x1 - zoomed.x0 || 1;
@@ -92,7 +104,7 @@ export function Icicle({ r }) {
   const words = (node) => `${node.depth === 2 ? `${node.parent?.data.title}, ` : ''}${node.data.title}: ${inUnit(node.data.bytes, unit.value)} ${unit.value}, ${percent(node.data.bytes, root.data.bytes)}`;
   /** @param {Node} node */
   const handles = (node) => ({
-    tabIndex: node === at ? 0 : -1, role: 'img', 'aria-label': words(node),
+    tabindex: node === at ? 0 : -1, role: 'img', 'aria-label': words(node),
     onFocus: () => setCursor(node.data.key), onClick: () => { setCursor(node.data.key); open(node); },
     onPointerEnter: () => setHover(node.data.key),
   });
@@ -116,8 +128,6 @@ export function Icicle({ r }) {
             );
           })}
           {layers.map((node) => {
-            const wide = size(node) * width;
-            const name = shortName(node.data.title);
             let low = HEIGHT;
             return (
               <g key={node.data.key} class="layer" {...handles(node)}>
@@ -127,9 +137,12 @@ export function Icicle({ r }) {
                   low -= high;
                   return high >= 0.25 && <rect key={kind} x={pc(left(node))} y={low.toFixed(2)} width={pc(size(node))} height={high.toFixed(2)} {...fill(kind)} />;
                 })}
-                {wide > name.length * 6.4 + 3 && <text x={pc(left(node) + size(node) / 2)} y={PART + GAP + LAYER / 2} dy="0.35em" text-anchor="middle">{name}</text>}
               </g>
             );
+          })}
+          {layers.map((node) => {
+            const name = shown(node, size(node) * width);
+            return name && <text key={node.data.key} class="layer-name" x={pc(left(node) + size(node) / 2)} y={PART + GAP + LAYER / 2} dy="0.35em" text-anchor="middle">{name}</text>;
           })}
           {seen.map((node) => node.depth === 2 && size(node) * width > 3
             && <line key={node.data.key} class="gap thin" x1={pc(left(node))} x2={pc(left(node))} y1={PART + GAP} y2={HEIGHT} />)}
@@ -155,9 +168,8 @@ export function Icicle({ r }) {
 function LayerTable({ r }) {
   const names = inOrder(r.factors.filter((f) => f.bytes).map((f) => f.name));
   return (
-    <details class="twin">
-      <summary>Table of layers</summary>
-      <div class="scroll tall" tabIndex={0} role="region" aria-label="Table of layers">
+    <Twin title="Table of layers" tall>
+      {() => (
         <table class="numbers">
           <thead><tr><th scope="col">Layer</th>{names.map((name) => <th key={name} scope="col">{factor(name).title}</th>)}<th scope="col" class="total">{unit.value}</th></tr></thead>
           {r.breakdown.filter((part) => part.bytes > 0).map((part) => (
@@ -169,8 +181,8 @@ function LayerTable({ r }) {
             </tbody>
           ))}
         </table>
-      </div>
-    </details>
+      )}
+    </Twin>
   );
 }
 

@@ -5,6 +5,7 @@ import { fromFile, fromText } from '../files.js';
 import { chooseModel, closeFile, describe, errorAt, files, isExample, notices, openFiles, report, reset, setWord, setWords,
   settingsOpen, valueOf, words } from '../state.js';
 import { Field, titleOf } from './Field.jsx';
+import { Looks } from './Header.jsx';
 import { Icon } from './marks.jsx';
 import { Picker } from './Picker.jsx';
 
@@ -81,8 +82,12 @@ function ModelField() {
  * @param {{model: import('../types.js').Report['model']}} props */
 function Parts({ model }) {
   const { parts, total, trainable } = model.parameters;
+  /* The tick just set, until the answer to it is there. */
+  const [asked, setAsked] = useState({ name: '', on: false, before: model });
+  const trains = (/** @type {typeof parts[0]} */ part) => (asked.before === model && asked.name === part.name ? asked.on : part.trainable > 0);
   function toggle(/** @type {string} */ name, /** @type {boolean} */ on) {
-    const frozen = parts.filter((part) => (part.name === name ? !on : part.trainable === 0)).map((part) => part.name);
+    setAsked({ name, on, before: model });
+    const frozen = parts.filter((part) => (part.name === name ? !on : !trains(part))).map((part) => part.name);
     setWords([['freeze', frozen.join(',') || null], ['train_only', null]]);
   }
   return (
@@ -92,7 +97,7 @@ function Parts({ model }) {
         {parts.map((part) => (
           <tr key={part.name}>
             <th scope="row">
-              <label><input type="checkbox" checked={part.trainable > 0} onChange={(event) => toggle(part.name, event.currentTarget.checked)} />
+              <label><input type="checkbox" checked={trains(part)} onChange={(event) => toggle(part.name, event.currentTarget.checked)} />
                 <span>{part.title}<span class="hidden"> trains</span></span></label>
             </th>
             <td data-tip={`${part.total.toLocaleString('en-US')} parameters, ${part.trainable.toLocaleString('en-US')} trained`}>{params(part.total)}</td>
@@ -177,6 +182,7 @@ export function Settings() {
           ))}
         </details>
       )}
+      <fieldset class="group only-sheet"><legend>Display</legend><Looks where="sheet" /></fieldset>
       <div class="reset-row"><button type="button" class="button" onClick={reset}>Reset to defaults</button></div>
     </form>
   );

@@ -23,7 +23,7 @@ export function Tensors({ r }) {
   return (
     <section class="card" aria-labelledby="tensors-title">
       <h2 id="tensors-title">Largest tensors <small>alive at the peak</small></h2>
-      <div class="scroll" tabIndex={0} role="region" aria-labelledby="tensors-title">
+      <div class="scroll" tabIndex={0} role="group" aria-label="Table of the largest tensors">
         <table class="numbers tensors">
           <thead><tr><th scope="col">Total</th><th scope="col" class="share">%</th><th scope="col">Count × each</th><th scope="col" class="left">Shape</th><th scope="col" class="left">From</th></tr></thead>
           <tbody>

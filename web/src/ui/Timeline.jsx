@@ -8,11 +8,15 @@ import { fixed, inUnit, tick, ticks } from '../format.js';
 import { unit } from '../state.js';
 import { useWidth } from './hooks.js';
 import { Bytes, fill, Swatch } from './marks.jsx';
+import { Twin } from './Twin.jsx';
 
 const HIGH = 190;
 const ACROSS = 1000; /* units of the drawing, stretched to the width */
 
 /** @typedef {import('../types.js').Report} Report */
+
+/* Where a phase is too narrow for its name. */
+const SHORT = { forward: 'fwd', backward: 'bwd', optimizer: 'opt' };
 
 /** Phases as intervals. @param {Report['timeline']} t */
 function phases(t) {
@@ -22,7 +26,7 @@ function phases(t) {
 
 /** @param {{r: Report}} props */
 export function Timeline({ r }) {
-  const [ref, width] = useWidth(1000);
+  const [ref, width] = useWidth('.plot', 1000);
   const [chosen, setChosen] = useState(-1);
   const [hover, setHover] = useState(-1);
   const { timeline: t } = r;
@@ -104,7 +108,8 @@ export function Timeline({ r }) {
           {spans.map((phase) => {
             const wide = ((phase.end - phase.event) / t.events) * width;
             const long = phase.step ? `${phase.phase} ${phase.step}` : phase.phase;
-            const name = wide > long.length * 6.4 + 10 ? long : wide > phase.phase.length * 6.2 + 6 ? phase.phase : '';
+            const short = SHORT[/** @type {keyof typeof SHORT} */ (phase.phase)] ?? '';
+            const name = [long, phase.phase, short].find((words) => wide > words.length * 6.2 + 6) ?? '';
             return (
               <g key={phase.event}>
                 <line class="phase-edge" x1={pc(phase.event)} x2={pc(phase.event)} y1="0" y2="6" />
@@ -136,9 +141,8 @@ const ROWS = [['before', 'Before the step'], ['peak_forward', 'Highest in forwar
 /** The same as a table: what each phase holds. @param {{r: Report}} props */
 function StepTable({ r }) {
   return (
-    <details class="twin">
-      <summary>Table of steps</summary>
-      <div class="scroll" tabIndex={0} role="region" aria-label="Table of steps">
+    <Twin title="Table of steps">
+      {() => (
         <table class="numbers steps">
           <thead><tr><th scope="col">Allocated, {unit.value}</th>{r.steps.map((_, i) => <th key={i} scope="col">Step {i + 1}</th>)}</tr></thead>
           <tbody>
@@ -147,7 +151,7 @@ function StepTable({ r }) {
             ))}
           </tbody>
         </table>
-      </div>
-    </details>
+      )}
+    </Twin>
   );
 }

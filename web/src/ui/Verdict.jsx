@@ -58,7 +58,7 @@ const BAR = 30;
 
 /** @param {{r: Report}} props */
 function CapacityBar({ r }) {
-  const [ref, width] = useWidth(1020);
+  const [ref, width] = useWidth('.bar', 1020);
   const gpu = r.verdict.gpu_bytes;
   const used = r.verdict.device_bytes;
   const top = Math.max(gpu, used, 1);

@@ -17,6 +17,7 @@ const ICONS = {
   system: 'M2 3h12v8H2zM5.5 14h5M8 11v3',
   down: 'M4 6.200l4 4 4-4',
   up: 'M12.5 8H4M7.5 4L3.5 8l4 4',
+  undo: 'M3 3.500v3.500h3.500M3.3 7a5 5 0 111 4.3',
   sliders: 'M2 5h7M13 5h1M11 3v4M2 11h1M7 11h7M5 9v4',
 };
 
@@ -49,7 +50,7 @@ export const Swatch = ({ name }) => (
 export const Patterns = () => (
   <svg class="patterns" width="0" height="0" aria-hidden="true">
     <defs>
-      {[['hatch', 'f-fragmentation', 45, 2.4], ['cross', 'f-context', -45, 2.4], ['work', 'f-temporary', 45, 3], ['kv', 'f-activations', 45, 3]].map(
+      {[['hatch', 'f-inputs', 45, 2.4], ['cross', 'f-inputs', -45, 2.4], ['work', 'f-temporary', 45, 3], ['kv', 'f-activations', 45, 3]].map(
         ([id, kind, turn, line]) => (
           <pattern id={String(id)} width="6" height="6" patternUnits="userSpaceOnUse" patternTransform={`rotate(${turn})`}>
             <rect class="pattern-ground" width="6" height="6" />

@@ -1,0 +1,86 @@
+/* The built page's own tidemark.wasm, run in Node: what the page relies on in its answers. */
+import assert from 'node:assert/strict';
+import { readdirSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { test } from './harness.mjs';
+import { EXAMPLE } from '../../web/src/example.js';
+import { start } from '../../web/src/tidemark.js';
+
+/** @param {string} folder the built page */
+export async function openCore(folder) {
+  const name = readdirSync(join(folder, 'assets')).find((file) => file.endsWith('.wasm'));
+  if (!name) throw new Error(`no .wasm in ${folder}/assets`);
+  return start(new WebAssembly.Module(readFileSync(join(folder, 'assets', name))));
+}
+
+const sum = (/** @type {number[]} */ list) => list.reduce((a, b) => a + b, 0);
+
+/** All sums of a report, to the byte. @param {any} r */
+function checkSums(r) {
+  const names = r.factors.map((/** @type {any} */ f) => f.name);
+  assert.equal(sum(r.factors.map((/** @type {any} */ f) => f.bytes)), r.peak.allocated, 'factors');
+  assert.equal(sum(r.breakdown.map((/** @type {any} */ p) => p.bytes)), r.peak.allocated, 'parts');
+  for (const part of r.breakdown) {
+    assert.equal(sum(Object.values(part.factors)), part.bytes, `factors of ${part.part}`);
+    if (part.layers.length) assert.equal(sum(part.layers.map((/** @type {any} */ l) => l.bytes)), part.bytes, `layers of ${part.part}`);
+    for (const layer of part.layers) assert.equal(sum(Object.values(layer.factors)), layer.bytes, layer.name);
+  }
+  assert.equal(sum(r.outside.map((/** @type {any} */ o) => o.bytes)) + r.peak.allocated, r.verdict.device_bytes, 'outside');
+  const { columns, peak_column: peak } = r.timeline;
+  assert.ok(columns.length > 10 && columns.length <= 512, `${columns.length} columns`);
+  assert.equal(Math.max(...columns.map((/** @type {any} */ c) => c.allocated)), columns[peak].allocated, 'peak column');
+  for (const column of columns) {
+    assert.equal(column.factors.length, names.length);
+    assert.equal(sum(column.factors), column.allocated, `column at ${column.from}`);
+  }
+}
+
+/** @param {string} folder */
+export function coreTests(folder) {
+  const words = EXAMPLE.map(([name, value]) => `${name}=${value}`);
+  const estimate = (/** @type {any} */ core, /** @type {string[]} */ settings, /** @type {any[]} */ files = []) =>
+    core.call({ call: 'estimate', settings, files });
+
+  test('core: the example answers, and every sum is exact', async () => {
+    const core = await openCore(folder);
+    const r = estimate(core, words);
+    assert.equal(r.ok, true, JSON.stringify(r.diagnostics));
+    checkSums(r);
+  });
+
+  test('core: an answer’s link asks the same question', async () => {
+    const core = await openCore(folder);
+    const r = estimate(core, words);
+    const again = estimate(core, r.link.split('&').filter((/** @type {string} */ w) => w !== 'v=1').map(decodeURIComponent));
+    assert.equal(again.link, r.link);
+    assert.deepEqual(again.peak, r.peak);
+  });
+
+  test('core: every model of the catalogue answers', async () => {
+    const core = await openCore(folder);
+    const failed = [];
+    for (const model of core.call({ call: 'describe' }).models) {
+      const name = model.name ?? model;
+      const r = estimate(core, [`model=${name}`]);
+      if (r.ok) checkSums(r);
+      else failed.push(`${name}: ${r.diagnostics?.[0]?.message}`);
+    }
+    assert.deepEqual(failed, []);
+  });
+
+  test('core: wrong jobs are answered with place and remedy', async () => {
+    const core = await openCore(folder);
+    for (const wrong of [['model=nosuch'], ['model=llava-1.5-7b', 'batch=0'], ['model=llava-1.5-7b', 'batch=-3'], ['model=llava-1.5-7b', 'batch=x'],
+      ['model=llava-1.5-7b', 'nonsense=1'], []]) {
+      const r = estimate(core, wrong);
+      assert.equal(r.ok, false, wrong.join(' '));
+      const [first] = r.diagnostics;
+      assert.ok(first.code && first.message && typeof first.place === 'string', JSON.stringify(first));
+    }
+    for (const text of ['', '{', '[]', '{"model_type":', 'null', '{"model_type":"llama"}', '{"__proto__":{}}', '\u0000']) {
+      const r = estimate(core, [], [{ name: 'config.json', text }]);
+      assert.equal(r.ok, false, text);
+      assert.ok(r.diagnostics.length > 0, text);
+    }
+  });
+}

@@ -1,0 +1,126 @@
+/* The page's modules without a browser: words and links, files, the worker's client, the lock-down. */
+import assert from 'node:assert/strict';
+import { test } from './harness.mjs';
+import { CoreStopped, createClient } from '../../web/src/client.js';
+import { fromText } from '../../web/src/files.js';
+import { inUnit, natural, params, percent, ticks } from '../../web/src/format.js';
+import { lockdown } from '../../web/src/lockdown.js';
+import { fromFragment, toCommand, toFragment } from '../../web/src/words.js';
+
+const anyName = (/** @type {string} */ name) => name;
+
+/** Small repeatable random numbers. */
+let seed = 7;
+const random = (/** @type {number} */ below) => {
+  seed = (Math.imul(seed, 1103515245) + 12345) >>> 0;
+  return Math.floor((seed / 2 ** 32) * below);
+};
+
+test('words: 2,000 random jobs come back from their fragment', () => {
+  const letters = 'abcxyz019-_.,:/ =&%#+\'"<>é漢';
+  for (let i = 0; i < 2000; i++) {
+    const words = Array.from({ length: 1 + random(6) }, (_, k) => /** @type {[string, string]} */ ([
+      `name${k}`, Array.from({ length: 1 + random(12) }, () => [...letters][random([...letters].length)]).join('')]));
+    const fragment = toFragment(words);
+    assert.match(fragment, /^[A-Za-z0-9\-_.,:/=&%]*&v=1$/);
+    assert.deepEqual(fromFragment(fragment, anyName), { words, notices: [] });
+  }
+});
+
+test('words: a link is forgiven one level of percent-encoding', () => {
+  const fragment = 'model=llava-1.5-7b&batch=4&v=1';
+  assert.deepEqual(fromFragment(encodeURIComponent(fragment), anyName), fromFragment(fragment, anyName));
+});
+
+test('words: cut, newer, over-long and unknown are said', () => {
+  assert.match(fromFragment('model=a&bat', anyName).notices.join(' '), /cut short/);
+  assert.match(fromFragment('model=a&v=9', anyName).notices.join(' '), /newer version/);
+  assert.match(fromFragment(`model=${'a'.repeat(70000)}`, anyName).notices.join(' '), /longer than/);
+  const known = (/** @type {string} */ name) => (name === 'model' ? name : null);
+  const { words, notices } = fromFragment('model=a&__proto__=1&colour=red&v=1', known);
+  assert.deepEqual(words, [['model', 'a']]);
+  assert.match(notices[0], /^2 settings in this link are not known to this version: __proto__, colour\.$/);
+});
+
+test('words: the command is safe in a shell', () => {
+  assert.equal(toCommand([['model', 'llava-1.5-7b'], ['allocator', "a:'b'; rm *"]], ['my config.json']),
+    "tidemark estimate 'my config.json' model=llava-1.5-7b 'allocator=a:'\\''b'\\''; rm *'");
+});
+
+test('format: sizes, percentages, ticks', () => {
+  assert.equal(inUnit(70638370816, 'GiB'), '65.79');
+  assert.equal(inUnit(6144, 'GiB'), '<0.01');
+  assert.equal(inUnit(0, 'GiB'), '0.00');
+  assert.equal(inUnit(70638370816, 'MiB'), '67,366');
+  assert.equal(natural(90177536, 'GiB'), '86.0 MiB');
+  assert.equal(percent(1, 1000), '<1 %');
+  assert.equal(params(7063427072), '7.06 B');
+  assert.deepEqual(ticks(80 * 2 ** 30, 'GiB', 6).map((t) => t / 2 ** 30), [0, 16, 32, 48, 64, 80]);
+});
+
+test('files: known by content, wrong ones named', () => {
+  assert.equal(fromText('x.txt', '\ufeff{"model_type":"llama"}').file?.kind, 'model');
+  assert.equal(fromText('y', '{"image_mean":[0.5],"crop_size":{}}').file?.kind, 'processor');
+  assert.match(fromText('tokenizer_config.json', '{"tokenizer_class":"x"}').problem ?? '', /tokenizer/);
+  assert.match(fromText('a.ipynb', '{"nbformat":4}').problem ?? '', /notebook/);
+  assert.match(fromText('e.json', '  ').problem ?? '', /empty/);
+});
+
+/** A worker that answers as told. @param {(text: string) => object | null} answer */
+function fakeWorker(answer) {
+  const worker = {
+    terminated: false, seen: /** @type {string[]} */ ([]), onmessage: /** @type {any} */ (null), onerror: null,
+    postMessage(/** @type {any} */ data) {
+      if (data.module) return;
+      worker.seen.push(data.request);
+      const reply = answer(data.request);
+      if (reply) setTimeout(() => worker.onmessage({ data: { id: data.id, ...reply } }), 5);
+    },
+    terminate() { worker.terminated = true; },
+  };
+  return worker;
+}
+
+test('client: of waiting requests the newest runs, older ones get null', async () => {
+  const worker = fakeWorker((text) => ({ reply: text }));
+  const client = createClient({ module: Promise.resolve(/** @type {any} */ ({})), spawn: () => /** @type {any} */ (worker) });
+  const replies = await Promise.all([1, 2, 3, 4].map((n) => client.call({ n }, 'estimate')));
+  assert.deepEqual(replies, [{ n: 1 }, null, null, { n: 4 }]);
+  assert.equal(worker.seen.length, 2);
+});
+
+test('client: a trap and a silent worker are survived by a new worker', async () => {
+  /** @type {any[]} */
+  const workers = [];
+  const client = createClient({
+    module: Promise.resolve(/** @type {any} */ ({})), limitMs: 40,
+    spawn: () => {
+      workers.push(fakeWorker((text) => (text.includes('bad') ? { trap: 'unreachable' } : text.includes('silent') ? null : { reply: text })));
+      return workers.at(-1);
+    },
+  });
+  await assert.rejects(client.call({ bad: 1 }), CoreStopped);
+  assert.deepEqual(await client.call({ good: 1 }), { good: 1 });
+  await assert.rejects(client.call({ silent: 1 }), /No answer/);
+  assert.deepEqual(await client.call({ good: 2 }), { good: 2 });
+  assert.equal(workers.length, 3);
+  assert.deepEqual(workers.map((w) => w.terminated), [true, true, false]);
+});
+
+test('client: a core that cannot be loaded is said to every caller', async () => {
+  const client = createClient({ module: Promise.reject(new Error('blocked')), spawn: () => /** @type {any} */ (fakeWorker(() => null)) });
+  await assert.rejects(client.call({}), /blocked/);
+  await assert.rejects(client.call({}, 'estimate'), /blocked/);
+});
+
+test('lock-down: no way to a network is left, own or inherited', () => {
+  class Scope { fetch() {} }
+  Object.assign(Scope.prototype, { WebSocket: class {} });
+  const scope = Object.assign(new Scope(), { caches: {} });
+  lockdown(scope);
+  for (const name of ['fetch', 'WebSocket', 'caches']) {
+    assert.equal(/** @type {any} */ (scope)[name], undefined);
+    assert.throws(() => { 'use strict'; /** @type {any} */ (scope)[name] = 1; }, TypeError);
+  }
+  assert.equal('fetch' in Scope.prototype, false);
+});

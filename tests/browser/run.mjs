@@ -1,0 +1,19 @@
+/* Tests of the built page: node tests/browser/run.mjs FOLDER [--shots FOLDER] [--only PART-OF-A-NAME] */
+import { parseArgs } from 'node:util';
+import { runAll } from './harness.mjs';
+import './logic.mjs';
+import { coreTests } from './core.mjs';
+import { pageTests } from './page.mjs';
+
+const { values, positionals } = parseArgs({
+  options: { shots: { type: 'string' }, only: { type: 'string' } }, allowPositionals: true,
+});
+if (positionals.length !== 1) {
+  console.error('usage: node tests/browser/run.mjs FOLDER [--shots FOLDER] [--only PART-OF-A-NAME]');
+  process.exit(2);
+}
+coreTests(positionals[0]);
+const close = await pageTests(positionals[0], values.shots);
+const failed = await runAll(values.only);
+await close();
+process.exit(failed ? 1 : 0);

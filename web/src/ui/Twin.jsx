@@ -1,0 +1,13 @@
+import { useState } from 'preact/hooks';
+
+/** The table of a picture, closed at first; its rows are made when it opens.
+ * @param {{title: string, tall?: boolean, children: () => any}} props */
+export function Twin({ title, tall, children }) {
+  const [open, setOpen] = useState(false);
+  return (
+    <details class="twin" onToggle={(event) => setOpen(event.currentTarget.open)}>
+      <summary>{title}</summary>
+      {open && <div class={tall ? 'scroll tall' : 'scroll'} tabIndex={0} role="group" aria-label={title}>{children()}</div>}
+    </details>
+  );
+}
