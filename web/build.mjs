@@ -1,6 +1,6 @@
 /* Builds the static page: node build.mjs --wasm FILE --out FOLDER */
 import { createHash } from 'node:crypto';
-import { mkdir, readFile, rm, writeFile } from 'node:fs/promises';
+import { mkdir, readdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
 import { gzipSync } from 'node:zlib';
@@ -13,10 +13,31 @@ const common = /** @type {import('esbuild').BuildOptions} */ ({
   jsx: 'automatic', jsxImportSource: 'preact', absWorkingDir: here, logLevel: 'warning', charset: 'utf8',
 });
 
+/* Packages that a bundle for the page took code from. */
+const shipped = new Set();
+
 /** @param {string} entry @param {import('esbuild').BuildOptions} [more] */
 async function bundled(entry, more) {
-  const { outputFiles } = await bundle({ ...common, entryPoints: [entry], ...more });
+  const { outputFiles, metafile } = await bundle({ ...common, entryPoints: [entry], metafile: true, ...more });
+  if (more?.platform !== 'node') {
+    for (const input of Object.keys(/** @type {any} */ (metafile).inputs)) {
+      const found = /node_modules\/((?:@[^/]+\/)?[^/]+)/.exec(input);
+      if (found) shipped.add(found[1]);
+    }
+  }
   return Buffer.from(/** @type {any} */ (outputFiles)[0].contents);
+}
+
+/** The licences of the packages in the bundles, as their authors ask. */
+async function licences() {
+  const texts = [];
+  for (const name of [...shipped].sort()) {
+    const folder = join(here, 'node_modules', name);
+    const { version, license } = JSON.parse(await readFile(join(folder, 'package.json'), 'utf8'));
+    const file = (await readdir(folder)).find((entry) => /^licen[cs]e/i.test(entry));
+    texts.push(`${name} ${version} (${license})\n\n${file ? await readFile(join(folder, file), 'utf8') : ''}`);
+  }
+  return Buffer.from(texts.join(`\n${'-'.repeat(80)}\n\n`));
 }
 
 /** @param {{wasm: string, out: string}} options */
@@ -58,7 +79,9 @@ export async function build({ wasm, out }) {
   await put('_headers', Buffer.from(`/*\n  Content-Security-Policy: ${headerPolicy}\n  Referrer-Policy: no-referrer\n` +
     '  X-Content-Type-Options: nosniff\n/assets/*\n  Cache-Control: public, max-age=31536000, immutable\n'));
 
-  const sizes = [...written].filter(([name]) => name !== '_headers')
+  await put('licences.txt', await licences());
+
+  const sizes = [...written].filter(([name]) => name === 'index.html' || name.startsWith('assets/'))
     .map(([name, bytes]) => ({ name, bytes: bytes.length, gzip: gzipSync(bytes, { level: 9 }).length }));
   return sizes;
 }

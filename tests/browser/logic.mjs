@@ -1,5 +1,7 @@
 /* The page's modules without a browser: words and links, files, the worker's client, the lock-down. */
 import assert from 'node:assert/strict';
+import { execFileSync } from 'node:child_process';
+import { readFileSync } from 'node:fs';
 import { test } from './harness.mjs';
 import { CoreStopped, createClient } from '../../web/src/client.js';
 import { fromText } from '../../web/src/files.js';
@@ -64,6 +66,12 @@ test('files: known by content, wrong ones named', () => {
   assert.match(fromText('tokenizer_config.json', '{"tokenizer_class":"x"}').problem ?? '', /tokenizer/);
   assert.match(fromText('a.ipynb', '{"nbformat":4}').problem ?? '', /notebook/);
   assert.match(fromText('e.json', '  ').problem ?? '', /empty/);
+});
+
+test('sources: they pass the type checker; the lock file holds no download address', () => {
+  const web = new URL('../../web/', import.meta.url);
+  execFileSync(process.execPath, ['node_modules/typescript/bin/tsc', '-p', 'jsconfig.json'], { cwd: web, encoding: 'utf8' });
+  assert.doesNotMatch(readFileSync(new URL('package-lock.json', web), 'utf8'), /"resolved"/);
 });
 
 /** A worker that answers as told. @param {(text: string) => object | null} answer */

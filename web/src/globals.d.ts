@@ -1,3 +1,8 @@
 /* Set by the build: addresses of the hashed files, relative to the page. */
 declare const WASM_PATH: string;
 declare const WORKER_PATH: string;
+
+/* Not in every browser yet. */
+interface Window {
+  trustedTypes?: { createPolicy(name: string, rules: { createScriptURL(url: string): string }): { createScriptURL(url: string): unknown } };
+}

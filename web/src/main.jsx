@@ -13,8 +13,8 @@ const wasmUrl = new URL(WASM_PATH, document.baseURI);
 const workerUrl = new URL(WORKER_PATH, document.baseURI);
 
 /* Trusted Types: the one script this page ever starts by address is its own worker. */
-const policy = globalThis.trustedTypes?.createPolicy('tidemark', {
-  createScriptURL(url) {
+const policy = window.trustedTypes?.createPolicy('tidemark', {
+  createScriptURL(/** @type {string} */ url) {
     if (url !== workerUrl.href) throw new TypeError(`Not a script of this page: ${url}`);
     return url;
   },

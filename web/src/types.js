@@ -1,5 +1,6 @@
-/* Shapes of what the core answers, for the type checker and the reader. All sizes are whole bytes.
- *
+/* Shapes of what the core answers, for the type checker and the reader. All sizes are whole bytes. */
+
+/**
  * @typedef {{severity: 'error' | 'warning' | 'note', code: string, place?: string, message: string, remedy?: string}} Diagnostic
  * @typedef {{name: string, type: string, default: any, choices?: any[], unit?: string, group: string, help: string,
  *   aliases?: string[]}} Setting

@@ -1,6 +1,6 @@
 import { useEffect } from 'preact/hooks';
 import { core, coreProblem, failure, isExample, notices, report, settingsOpen, slow, spoken, stale, valueOf } from '../state.js';
-import { params } from '../format.js';
+import { fixed, params } from '../format.js';
 import { CopyDialog } from './CopyDialog.jsx';
 import { DropTarget } from './DropTarget.jsx';
 import { FactorTable, lit } from './FactorTable.jsx';
@@ -20,7 +20,7 @@ function JobLine({ r }) {
   const { total, trainable } = r.model.parameters;
   const words = [
     `${params(total)} parameters${trainable < total ? `, ${params(trainable)} trained` : ''}`,
-    `${used('batch')} × ${Number(used('seq')).toLocaleString('en-US')} tokens`,
+    `${used('batch')} × ${fixed(Number(used('seq')))} tokens`,
     used('dtype') + (/^(|none)$/.test(used('autocast')) ? '' : `, autocast ${used('autocast')}`),
     used('optimizer'),
     used('checkpointing') === 'none' ? 'no checkpointing' : `checkpointing ${used('checkpointing')}`,

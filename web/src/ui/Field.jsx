@@ -52,7 +52,7 @@ export function Field({ setting }) {
   const described = error ? `${id}-error` : undefined;
   const parts = { setting, id, value: valueOf(name), invalid: !!error, described };
 
-  return (
+  return (<>
     <div class={isFlag(setting) ? 'field flag' : 'field'} data-origin={origin} data-setting={name}>
       <div class="label-row">
         <label for={id} data-tip={help(setting, origin)}>{titleOf(name)}
@@ -67,9 +67,9 @@ export function Field({ setting }) {
         : setting.choices?.length ? <Select {...parts} />
           : isWhole(setting) ? <Whole {...parts} />
             : <Text {...parts} />}
-      {error && <p class="field-error" id={`${id}-error`}>{error.message}{error.remedy && <> {error.remedy}</>}</p>}
     </div>
-  );
+    {error && <p class="field-error" id={`${id}-error`}>{error.message}{error.remedy && <> {error.remedy}</>}</p>}
+  </>);
 }
 
 /** @typedef {{setting: import('../types.js').Setting, id: string, value: string, invalid: boolean, described?: string}} Parts */

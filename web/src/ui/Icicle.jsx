@@ -104,7 +104,7 @@ export function Icicle({ r }) {
   const words = (node) => `${node.depth === 2 ? `${node.parent?.data.title}, ` : ''}${node.data.title}: ${inUnit(node.data.bytes, unit.value)} ${unit.value}, ${percent(node.data.bytes, root.data.bytes)}`;
   /** @param {Node} node */
   const handles = (node) => ({
-    tabindex: node === at ? 0 : -1, role: 'img', 'aria-label': words(node),
+    tabindex: node === at ? 0 : -1, role: /** @type {const} */ ('img'), 'aria-label': words(node),
     onFocus: () => setCursor(node.data.key), onClick: () => { setCursor(node.data.key); open(node); },
     onPointerEnter: () => setHover(node.data.key),
   });

@@ -1,6 +1,6 @@
 /* The left column: model and its files, card, and the settings. */
 import { useEffect, useRef, useState } from 'preact/hooks';
-import { params } from '../format.js';
+import { fixed, params } from '../format.js';
 import { fromFile, fromText } from '../files.js';
 import { chooseModel, closeFile, describe, errorAt, files, isExample, notices, openFiles, report, reset, setWord, setWords,
   settingsOpen, valueOf, words } from '../state.js';
@@ -100,7 +100,7 @@ function Parts({ model }) {
               <label><input type="checkbox" checked={trains(part)} onChange={(event) => toggle(part.name, event.currentTarget.checked)} />
                 <span>{part.title}<span class="hidden"> trains</span></span></label>
             </th>
-            <td data-tip={`${part.total.toLocaleString('en-US')} parameters, ${part.trainable.toLocaleString('en-US')} trained`}>{params(part.total)}</td>
+            <td data-tip={`${fixed(part.total)} parameters, ${fixed(part.trainable)} trained`}>{params(part.total)}</td>
             <td class="state">{part.trainable === 0 ? 'frozen' : part.trainable < part.total ? 'in part' : 'trains'}</td>
           </tr>
         ))}

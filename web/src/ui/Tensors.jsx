@@ -1,6 +1,6 @@
 /* The largest groups of tensors that live at the peak, with where their shapes come from. */
 import { factor } from '../factors.js';
-import { exact, percent } from '../format.js';
+import { exact, fixed, percent } from '../format.js';
 import { Bytes, Swatch } from './marks.jsx';
 
 /** @param {{tensor: import('../types.js').Tensor}} props */
@@ -8,7 +8,7 @@ function Shape({ tensor }) {
   return (
     <span class="shape">
       {tensor.shape.map(({ n, name }, i) => (
-        <span key={i} class="dim">{i > 0 && <i>×</i>}<span><b>{n.toLocaleString('en-US')}</b><small>{name}</small></span></span>
+        <span key={i} class="dim">{i > 0 && <i>×</i>}<span><b>{fixed(n)}</b><small>{name}</small></span></span>
       ))}
       <span class="dim"><i>×</i><span><b>{tensor.dtype}</b><small>dtype</small></span></span>
     </span>
@@ -33,7 +33,7 @@ export function Tensors({ r }) {
                 <tr key={i}>
                   <th scope="row" class="total"><Bytes n={t.bytes} style="natural" /></th>
                   <td class="share">{percent(t.bytes, r.peak.allocated)}</td>
-                  <td>{t.count.toLocaleString('en-US')} × <Bytes n={t.each} style="natural" /></td>
+                  <td>{fixed(t.count)} × <Bytes n={t.each} style="natural" /></td>
                   <td class="left"><Shape tensor={t} /></td>
                   <td class="left from"><span class="from-head" data-tip={factor(t.factor).title}><Swatch name={t.factor} />{part(t.part)} <span class="muted">{t.module}</span> <code>{t.op}</code></span>
                     {t.line && <code class="line">{t.line}</code>}</td>

@@ -97,7 +97,7 @@ export function Timeline({ r }) {
               <path class="reserved" d={reserved(/** @type {any} */ (rows)) ?? ''} />
             </svg>
             {limit > 0 && <line class="limit" x1="0" x2="100%" y1={y(limit).toFixed(1)} y2={y(limit).toFixed(1)} />}
-            {limit > 0 && <text class="limit-text" x="6" y={(y(limit) + 13).toFixed(1)}>{inUnit(limit, unit.value, unit.value === 'MiB' ? 0 : 1)} {unit.value} on the card</text>}
+            {limit > 0 && <text class="limit-text" x="6" y={(y(limit) + (y(limit) > HIGH - 18 ? -5 : 13)).toFixed(1)}>{inUnit(limit, unit.value, unit.value === 'MiB' ? 0 : 1)} {unit.value} on the card</text>}
             <line class="peak-line" x1={pc(peak.peak)} x2={pc(peak.peak)} y1={y(peak.allocated).toFixed(1)} y2={HIGH} />
             <circle class="peak-dot" cx={pc(peak.peak)} cy={y(peak.allocated).toFixed(1)} r="4" />
             <text class="peak-text" x={pc(peak.peak)} dx={peakX > 0.5 ? -9 : 9} y={Math.max(12, y(peak.allocated) - 7).toFixed(1)} text-anchor={peakX > 0.5 ? 'end' : 'start'}>peak {inUnit(peak.allocated, unit.value)}</text>
