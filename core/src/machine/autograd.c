@@ -155,8 +155,9 @@ tide_tensor *tide_made_by(tide_machine *m, tide_node *node, tide_tensor *t) {
 
 /* ---- gradients ---- */
 
+/* A view keeps its base, which holds the storage a second time. */
 static bool is_alone(const tide_tensor *t) {
-    return t->references == 1 && t->storage->references == 1;
+    return t->references == 1 && t->storage->references == 1 && !t->is_view;
 }
 
 /* torch/csrc/autograd/input_buffer.cpp: accumulate. Takes both over. */

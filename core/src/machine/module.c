@@ -39,9 +39,9 @@ static const struct {
 } dtype_words[] = {{"fp32", TIDE_FP32}, {"fp16", TIDE_FP16}, {"bf16", TIDE_BF16}, {"int64", TIDE_INT64},
                    {"int32", TIDE_INT32}, {"uint8", TIDE_UINT8}, {"bool", TIDE_BOOL}, {"fp64", TIDE_FP64}};
 
-typedef enum builtin { BUILTIN_RANGE, BUILTIN_LEN, BUILTIN_MIN, BUILTIN_MAX, BUILTIN_SQRT, BUILTIN_CONTAINS, BUILTIN_PARAMETER,
+typedef enum builtin { BUILTIN_RANGE, BUILTIN_LEN, BUILTIN_MIN, BUILTIN_MAX, BUILTIN_SQRT, BUILTIN_CONTAINS, BUILTIN_ERROR, BUILTIN_PARAMETER,
                        BUILTIN_BUFFER, BUILTIN_AUTO_MODEL, BUILTIN_COUNT } builtin;
-static const char *const builtin_names[BUILTIN_COUNT] = {"range", "len", "min", "max", "isqrt", "contains", "Parameter", "Buffer", "AutoModel"};
+static const char *const builtin_names[BUILTIN_COUNT] = {"range", "len", "min", "max", "isqrt", "contains", "error", "Parameter", "Buffer", "AutoModel"};
 
 static uint32_t add_local(tide_model *model, tide_function *function, tide_text name) {
     for (uint32_t i = 0; i < function->local_count; i++)
@@ -76,6 +76,15 @@ static bool size_is_defined(const tide_model *model, tide_text name) {
     return false;
 }
 
+/* The slot of a member, or else of a constructor argument. */
+static uint32_t attribute_slot(const tide_class *of, tide_text name) {
+    for (uint32_t i = 0; i < of->member_count; i++)
+        if (tide_text_equal(of->members[i].name, name)) return of->parameter_count + i;
+    for (uint32_t i = 0; i < of->parameter_count; i++)
+        if (tide_text_equal(of->parameters[i].name, name)) return i;
+    return UINT32_MAX;
+}
+
 static bool bind_name(tide_model *model, tide_function *function, const tide_description *from, tide_expr *e) {
     for (uint32_t i = 0; i < function->local_count; i++)
         if (tide_text_equal(function->locals[i], e->text)) {
@@ -84,11 +93,12 @@ static bool bind_name(tide_model *model, tide_function *function, const tide_des
             return true;
         }
     tide_class *of = function->of;
-    for (uint32_t i = 0; of && i < of->parameter_count + of->member_count; i++) {
-        tide_text name = i < of->parameter_count ? of->parameters[i].name : of->members[i - of->parameter_count].name;
-        if (!tide_text_equal(name, e->text)) continue;
+    if (of && (e->slot = attribute_slot(of, e->text)) != UINT32_MAX) {
         e->meaning = TIDE_ATTRIBUTE;
-        e->slot = i;
+        return true;
+    }
+    if (tide_text_is(e->text, "config")) {
+        e->meaning = TIDE_CONFIGURATION;
         return true;
     }
     if (of && (e->target = tide_method_find(of, e->text))) {
@@ -493,6 +503,12 @@ static bool is_true(tide_machine *m, tide_value v) {
 
 static tide_value call_builtin(tide_machine *m, uint32_t which, tide_value *a, uint32_t count) {
     if (count == 0) return nothing(m, TIDE_ERR_DESCRIPTION, "%s without arguments", builtin_names[which]);
+    if (which == BUILTIN_ERROR) {
+        tide_text text = a[0].kind == TIDE_VALUE_TEXT ? a[0].text : TIDE_TEXT("");
+        tide_text about = count > 1 && a[1].kind == TIDE_VALUE_TEXT ? a[1].text : TIDE_TEXT("");
+        tide_fail(m, TIDE_ERR_UNSUPPORTED, "%s: '%s'", terminated(m, text), terminated(m, about));
+        return tide_none();
+    }
     if (which == BUILTIN_LEN) {
         if (a[0].kind == TIDE_VALUE_LIST) return tide_of_int(a[0].list->count);
         return nothing(m, TIDE_ERR_DESCRIPTION, "len of %s", kind_name(a[0]));
@@ -727,14 +743,6 @@ static tide_value call_module(tide_model *model, uint32_t instance, tide_functio
     m->module = module;
     m->statement = statement;
     return made;
-}
-
-static uint32_t attribute_slot(const tide_class *of, tide_text name) {
-    for (uint32_t i = 0; i < of->parameter_count; i++)
-        if (tide_text_equal(of->parameters[i].name, name)) return i;
-    for (uint32_t i = 0; i < of->member_count; i++)
-        if (tide_text_equal(of->members[i].name, name)) return of->parameter_count + i;
-    return UINT32_MAX;
 }
 
 /* ---- expressions ---- */
@@ -1003,6 +1011,7 @@ static tide_value eval_name(frame *f, tide_expr *e) {
     case TIDE_ATTRIBUTE: return tide_value_retain(model->instances[f->instance].slots[e->slot]);
     case TIDE_SIZE: return scope_size(model, f->scope, e->slot);
     case TIDE_SETTING: return tide_value_retain(model->settings[e->slot].value);
+    case TIDE_CONFIGURATION: return (tide_value){.kind = TIDE_VALUE_CONFIG, .config = model->scopes[f->scope].config};
     case TIDE_DTYPE_NAME: return (tide_value){.kind = TIDE_VALUE_DTYPE, .dtype = (tide_dtype)e->slot};
     default: return nothing(model->m, TIDE_ERR_DESCRIPTION, "'%s' is a function: it wants arguments", terminated(model->m, e->text));
     }

@@ -42,6 +42,7 @@ typedef enum tide_meaning {
     TIDE_ATTRIBUTE, /* slot of the module instance */
     TIDE_SIZE,     /* number of the size */
     TIDE_SETTING,
+    TIDE_CONFIGURATION,
     TIDE_DTYPE_NAME,
     TIDE_OPERATION,
     TIDE_FUNCTION,

@@ -108,7 +108,11 @@ tide_tensor *tide_sum_plain(tide_machine *m, const tide_tensor *x, unsigned mask
         while (r.vec > 1 && (run % r.vec || fastest_stride != 1)) r.vec /= 2;
     }
     tide_tensor *out = tide_empty(m, &shape, dtype);
-    if (r.inputs > 0 && r.outputs > 0) reduce_in_pieces(m, r, tide_bytes(x));
+    /* Bools and narrow integers are summed from an int64 copy. */
+    bool is_widened = !tide_dtype_is_float(dtype) && dtype == TIDE_INT64 && x->dtype != TIDE_INT64;
+    tide_tensor *wide = is_widened ? tide_empty_like(m, x, TIDE_INT64) : NULL;
+    if (r.inputs > 0 && r.outputs > 0) reduce_in_pieces(m, r, tide_bytes(wide ? wide : x));
+    tide_release(m, wide);
     return out;
 }
 
@@ -168,28 +172,13 @@ static tide_value reduce(tide_machine *m, tide_value *a, bool is_mean) {
     unsigned mask = mask_of(m, a[1], x->shape.dims);
     bool keepdim = tide_arg_bool(m, a[2]);
     tide_dtype dtype = (tide_dtype)x->dtype;
-    tide_tensor *wide = NULL;
-    if (!tide_dtype_is_float(dtype) && !is_mean) {
-        dtype = TIDE_INT64;
-    }
+    if (!tide_dtype_is_float(dtype) && !is_mean) dtype = TIDE_INT64;
     tide_node *node = tide_node_new(m, is_mean ? &mean_backward : &sum_backward, &x, 1);
     if (node) {
         node->extra.shape = x->shape;
         node->attribute[0] = mask;
         node->attribute[1] = keepdim;
         node->attribute[2] = is_mean;
-    }
-    if (x->dtype == TIDE_BOOL && mask && x->shape.dims) { /* bools are summed as int64: a copy beside the result */
-        tide_shape scalar = {.dims = 0};
-        tide_tensor *out = mask == (1u << x->shape.dims) - 1 && !keepdim ? tide_empty(m, &scalar, TIDE_INT64) : NULL;
-        if (out) {
-            wide = tide_empty(m, &x->shape, TIDE_INT64);
-            tide_tensor *sum = tide_sum_plain(m, wide, mask, keepdim, dtype);
-            (void)sum;
-            tide_release(m, sum);
-            tide_release(m, wide);
-            return tide_of_tensor(out);
-        }
     }
     return tide_of_tensor(tide_made_by(m, node, tide_sum_plain(m, x, mask, keepdim, dtype)));
 }
@@ -203,8 +192,10 @@ static tide_value op_mean(tide_machine *m, tide_value *a) {
 }
 
 static tide_value op_argmax(tide_machine *m, tide_value *a) {
-    tide_tensor *x = tide_arg_tensor(m, a[0]);
-    return tide_of_tensor(tide_sum_plain(m, x, mask_of(m, a[1], x->shape.dims), tide_arg_bool(m, a[2]), TIDE_INT64));
+    tide_tensor *x = tide_arg_tensor(m, a[0]), *out = tide_sum_plain(m, x, mask_of(m, a[1], x->shape.dims), tide_arg_bool(m, a[2]), TIDE_BOOL);
+    tide_tensor *indices = tide_empty(m, &out->shape, TIDE_INT64);
+    tide_release(m, out);
+    return tide_of_tensor(indices);
 }
 
 static tide_value op_all(tide_machine *m, tide_value *a) {

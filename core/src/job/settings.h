@@ -1,0 +1,117 @@
+/* Settings as a table, their values as canonical text; private to job/. */
+#ifndef TIDE_SETTINGS_H
+#define TIDE_SETTINGS_H
+
+#include "job.h"
+
+typedef enum tide_setting_type {
+    TIDE_SETTING_INT,
+    TIDE_SETTING_NUMBER, /* a decimal, not set when empty */
+    TIDE_SETTING_BOOL,
+    TIDE_SETTING_CHOICE,
+    TIDE_SETTING_TEXT,
+    TIDE_SETTING_LIST, /* comma */
+    TIDE_SETTING_SIZE, /* HxW */
+    TIDE_SETTING_OVERRIDES
+} tide_setting_type;
+
+typedef struct tide_setting {
+    const char *name;
+    tide_setting_type type;
+    const char *default_value, *choices, *synonyms, *unit, *group, *aliases;
+    int64_t least, most;
+    const char *help;
+} tide_setting;
+
+typedef enum tide_setting_id {
+#define TIDE_SETTING(name, type, value, choices, synonyms, unit, group, aliases, least, most, help) TIDE_SET_##name,
+#include "settings.def"
+#undef TIDE_SETTING
+    TIDE_SET_COUNT
+} tide_setting_id;
+
+extern const tide_setting tide_settings[TIDE_SET_COUNT];
+
+/* training/optimizer.c: the choices of `optimizer`. */
+extern const char *const tide_optimizer_names[];
+extern const uint32_t tide_optimizer_name_count;
+
+/* The number of the setting of this name or alias; TIDE_SET_COUNT if there is none. */
+tide_setting_id tide_setting_find(tide_text name);
+
+/* The known name nearest to a misspelt one, or NULL. */
+const char *tide_setting_nearest(tide_arena *arena, tide_text name);
+
+/* Takes the next piece off a text joined by `separator`; false at the end. */
+bool tide_piece_next(tide_text *rest, char separator, tide_text *piece);
+
+/* The choice number `index`, or an empty text past the last. */
+tide_text tide_setting_choice(const tide_setting *setting, uint32_t index);
+
+/* A value as canonical text, or NULL after an error at /settings/NAME. */
+const char *tide_setting_read(tide_arena *arena, tide_setting_id id, tide_text value, tide_diagnostics *diags);
+
+/* A decimal in units of 10^-12. */
+typedef enum tide_decimal { TIDE_DECIMAL_OK, TIDE_DECIMAL_NONE, TIDE_DECIMAL_FINE, TIDE_DECIMAL_LARGE } tide_decimal;
+#define TIDE_PICO INT64_C(1000000000000)
+tide_decimal tide_decimal_read(int64_t *pico, tide_text text);
+const char *tide_decimal_text(tide_arena *arena, int64_t pico);
+
+/* A terminated copy for a message: at most 60 bytes, control characters as dots, "..." where it was cut. */
+const char *tide_shown(tide_arena *arena, tide_text text);
+tide_text tide_trimmed(tide_text text);
+char *tide_lowered(tide_arena *arena, tide_text text);
+
+/* Up to four candidates near to a misspelt name: "a, b or c"; NULL if none is. Those that begin with it come first. */
+const char *tide_near_names(tide_arena *arena, tide_text name, const char **candidates, uint32_t count);
+
+/* Words as they come in. */
+typedef struct tide_override {
+    const char *path;
+    const char *text; /* canonical */
+    tide_json *value;
+    tide_origin origin;
+} tide_override;
+
+typedef struct tide_words {
+    tide_arena *arena;
+    tide_diagnostics *diags;
+    const char *values[TIDE_SET_COUNT]; /* canonical; the default where nothing was given */
+    tide_origin origins[TIDE_SET_COUNT];
+    bool is_given[TIDE_SET_COUNT];
+    tide_override *overrides;
+    uint32_t override_count, override_capacity;
+} tide_words;
+
+void tide_words_init(tide_words *words, tide_arena *arena, tide_diagnostics *diags);
+void tide_word_read(tide_words *words, tide_text word, tide_origin origin, bool is_first);
+void tide_setting_put(tide_words *words, tide_text name, tide_text value, tide_origin origin);
+/* "settings" of a job file: an object of values, or an array of words. */
+void tide_words_of_json(tide_words *words, const tide_json *settings, tide_origin origin);
+
+/* A value of a JSON tree as the text of a word; NULL if a word cannot hold it (null, objects). */
+const char *tide_word_value(tide_arena *arena, const tide_json *value);
+
+/* configuration.c: JSON values in words, and what replaces entries of a configuration. */
+tide_json *tide_word_json(tide_arena *arena, tide_text text, const char *place, tide_diagnostics *diags);
+const char *tide_word_json_text(tide_arena *arena, const tide_json *value);
+bool tide_config_override(tide_arena *arena, tide_json *config, const tide_override *override, tide_diagnostics *diags);
+void tide_config_dropout(tide_json *config, int64_t pico);
+
+/* files.c: what the files are. */
+typedef struct tide_given {
+    tide_json *config;
+    const char *config_name;  /* of the model */
+    const char *config_file;
+    tide_json *preprocessor;
+    const tide_json *description;
+    const char *title, *source;
+    int64_t published_parameters;
+} tide_given;
+
+/* Words of job files go to *words; the rest to *given. */
+void tide_files_read(tide_given *given, tide_words *words, const tide_file *files, uint32_t count);
+/* The members of a catalogue entry; false after an error. */
+bool tide_entry_read(tide_given *given, tide_arena *arena, const tide_json *entry, const char *place, tide_diagnostics *diags);
+
+#endif

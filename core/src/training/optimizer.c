@@ -1,0 +1,241 @@
+/* Optimizer steps, played from the rows of optimizer.def. */
+#include "optimizer.h"
+
+#include <string.h>
+
+const char *const tide_optimizer_names[] = {
+#define TIDE_OPTIMIZER(name, title, states, step, made, lists, loop) name,
+#include "optimizer.def"
+#undef TIDE_OPTIMIZER
+};
+
+const char *const tide_optimizer_titles[] = {
+#define TIDE_OPTIMIZER(name, title, states, step, made, lists, loop) title,
+#include "optimizer.def"
+#undef TIDE_OPTIMIZER
+};
+
+const uint32_t tide_optimizer_name_count = sizeof tide_optimizer_names / sizeof *tide_optimizer_names;
+
+enum { STATE_LIMIT = 3 };
+
+typedef struct row {
+    const char *name;
+    int states;
+    bool has_device_step;
+    char made;
+    const char *lists, *loop;
+} row;
+
+static const row rows[] = {
+#define TIDE_OPTIMIZER(name, title, states, step, made, lists, loop) {name, states, step, made, lists, loop},
+#include "optimizer.def"
+#undef TIDE_OPTIMIZER
+};
+
+typedef struct parameter_state {
+    tide_tensor *tensor;
+    uint32_t module;
+    tide_tensor *states[STATE_LIMIT];
+    bool has_state;
+} parameter_state;
+
+struct tide_optimizer {
+    tide_model *model;
+    const row *row;
+    parameter_state *parameters; /* the first group, then the second */
+    uint32_t count, group_end[2];
+};
+
+static bool ends_with(const char *text, const char *end) {
+    size_t length = strlen(text), tail = strlen(end);
+    return length >= tail && strcmp(text + length - tail, end) == 0;
+}
+
+/* The HF Trainer's second group: no weight decay for norms and biases. */
+static bool is_plain(const char *name) {
+    return ends_with(name, "bias") || strstr(name, "norm");
+}
+
+static tide_tensor *state_like(tide_model *model, const parameter_state *p) {
+    tide_machine *m = model->m;
+    m->module = p->module;
+    m->factor = TIDE_FACTOR_OPTIMIZER;
+    tide_tensor *state = tide_empty_like(m, p->tensor, p->tensor->dtype);
+    m->factor = TIDE_FACTOR_TEMPORARY;
+    return state;
+}
+
+static void make_states(tide_optimizer *optimizer, parameter_state *p) {
+    tide_machine *m = optimizer->model->m;
+    if (p->has_state) return;
+    p->has_state = true;
+    if (optimizer->row->has_device_step) {
+        m->module = p->module;
+        m->factor = TIDE_FACTOR_OPTIMIZER;
+        tide_shape scalar = {.dims = 0};
+        tide_empty(m, &scalar, TIDE_FP32); /* lives as long as the optimizer */
+        m->factor = TIDE_FACTOR_TEMPORARY;
+    }
+    for (int i = 0; i < optimizer->row->states; i++) p->states[i] = state_like(optimizer->model, p);
+}
+
+tide_optimizer *tide_optimizer_new(tide_model *model, const char *name, const char *groups) {
+    tide_machine *m = model->m;
+    tide_optimizer *optimizer = TIDE_NEW(m->arena, tide_optimizer, 1);
+    optimizer->model = model;
+    optimizer->row = &rows[0];
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        if (strcmp(rows[i].name, name) == 0) optimizer->row = &rows[i];
+    optimizer->parameters = TIDE_NEW(m->arena, parameter_state, model->parameter_count + 1);
+    bool has_two = strcmp(groups, "trainer") == 0;
+    for (int group = 0; group < 2; group++) {
+        for (uint32_t i = 0; i < model->parameter_count; i++) {
+            const tide_parameter_row *p = &model->parameters[i];
+            if (!p->tensor->requires_grad || (has_two ? is_plain(p->name) != (group == 1) : group == 1)) continue;
+            optimizer->parameters[optimizer->count++] = (parameter_state){.tensor = p->tensor, .module = p->module};
+        }
+        optimizer->group_end[group] = optimizer->count;
+    }
+    m->op = "optimizer";
+    if (optimizer->row->made == 'c')
+        for (uint32_t i = 0; i < optimizer->count; i++) make_states(optimizer, &optimizer->parameters[i]);
+    return optimizer;
+}
+
+static tide_tensor *temporary(tide_optimizer *optimizer, const parameter_state *p) {
+    optimizer->model->m->module = p->module;
+    return tide_empty_like(optimizer->model->m, p->tensor, p->tensor->dtype);
+}
+
+/* One round of the foreach form: `lists` temporaries per parameter, list after list. */
+static void play_round(tide_optimizer *optimizer, parameter_state **with, uint32_t count, int lists, bool makes_states) {
+    tide_machine *m = optimizer->model->m;
+    tide_tensor **made = TIDE_NEW(m->arena, tide_tensor *, (size_t)count * (size_t)lists + 1);
+    for (int list = 0; list < lists; list++)
+        for (uint32_t i = 0; i < count; i++) made[(uint32_t)list * count + i] = temporary(optimizer, with[i]);
+    if (makes_states)
+        for (uint32_t i = 0; i < count; i++) make_states(optimizer, with[i]);
+    for (int list = 0; list < lists; list++)
+        for (uint32_t i = count; i-- > 0;) tide_release(m, made[(uint32_t)list * count + i]);
+}
+
+static void play_loop(tide_optimizer *optimizer, parameter_state **with, uint32_t count) {
+    tide_machine *m = optimizer->model->m;
+    tide_tensor *fresh[128] = {NULL}, *variables[128] = {NULL};
+    for (uint32_t i = 0; i < count; i++) {
+        for (const char *c = optimizer->row->loop; *c; c += 2) {
+            int name = c[1] & 127;
+            if (*c == '+') fresh[name] = temporary(optimizer, with[i]);
+            if (*c == '-') tide_release_at(m, &fresh[name]);
+            if (*c == '~') {
+                tide_release_at(m, &variables[name]);
+                variables[name] = fresh[name];
+                fresh[name] = NULL;
+            }
+        }
+    }
+    for (int name = 0; name < 128; name++) tide_release_at(m, &variables[name]);
+}
+
+static void step_group(tide_optimizer *optimizer, uint32_t from, uint32_t to) {
+    tide_machine *m = optimizer->model->m;
+    parameter_state **with = TIDE_NEW(m->arena, parameter_state *, to - from + 1); /* those with a gradient */
+    uint32_t count = 0;
+    for (uint32_t i = from; i < to; i++)
+        if (optimizer->parameters[i].tensor->grad) with[count++] = &optimizer->parameters[i];
+    bool in_list = optimizer->row->made == 'l';
+    if (!in_list)
+        for (uint32_t i = 0; i < count; i++) make_states(optimizer, with[i]);
+    for (const char *round = optimizer->row->lists; *round; round++)
+        play_round(optimizer, with, count, *round - '0', in_list && round == optimizer->row->lists);
+    if (*optimizer->row->loop) play_loop(optimizer, with, count);
+}
+
+void tide_optimizer_step(tide_optimizer *optimizer) {
+    optimizer->model->m->op = "optimizer.step";
+    step_group(optimizer, 0, optimizer->group_end[0]);
+    step_group(optimizer, optimizer->group_end[0], optimizer->group_end[1]);
+    optimizer->model->m->module = 0;
+}
+
+void tide_zero_grad(tide_optimizer *optimizer, bool set_to_none) {
+    if (!set_to_none) return;
+    for (uint32_t i = 0; i < optimizer->count; i++) tide_release_at(optimizer->model->m, &optimizer->parameters[i].tensor->grad);
+}
+
+/* ---- clip_grad_norm_: torch/nn/utils/clip_grad.py over _foreach_norm (cuda/ForeachReduceOp.cu) ---- */
+
+enum { FOREACH_CHUNK = 65536 };
+
+static tide_tensor *scalar(tide_machine *m, tide_dtype dtype) {
+    tide_shape shape = {.dims = 0};
+    return tide_empty(m, &shape, dtype);
+}
+
+void tide_clip_grad_norm(tide_model *model) {
+    tide_machine *m = model->m;
+    int64_t count = 0, chunks = 0;
+    tide_dtype dtype = TIDE_FP32;
+    m->op = "clip_grad_norm_";
+    for (uint32_t i = 0; i < model->parameter_count; i++) {
+        const tide_tensor *g = model->parameters[i].tensor->grad;
+        if (!g) continue;
+        if (count++ == 0) dtype = (tide_dtype)g->dtype;
+        chunks += (tide_count(g) + FOREACH_CHUNK - 1) / FOREACH_CHUNK;
+    }
+    if (count == 0) return;
+    tide_tensor *offsets = tide_scratch(m, 8 * (count + 1)), *partial = tide_scratch(m, 4 * chunks);
+    tide_tensor **norms = TIDE_NEW(m->arena, tide_tensor *, count);
+    for (int64_t i = 0; i < count; i++) norms[i] = scalar(m, dtype);
+    tide_release(m, partial);
+    tide_release(m, offsets);
+    tide_tensor *stacked = tide_scratch(m, count * tide_dtype_bytes(dtype)), *total = scalar(m, dtype);
+    tide_release(m, stacked);
+    for (int64_t i = count; i-- > 0;) tide_release(m, norms[i]);
+    tide_tensor *sum = scalar(m, dtype), *inverse = scalar(m, dtype), *coefficient = scalar(m, dtype);
+    tide_release(m, inverse);
+    tide_release(m, sum);
+    tide_tensor *clamped = scalar(m, dtype);
+    tide_release(m, coefficient);
+    tide_release(m, clamped);
+    tide_release(m, total);
+}
+
+/* ---- GradScaler: torch/amp/grad_scaler.py ---- */
+
+tide_tensor *tide_scaler_scale(tide_model *model, tide_scaler *scaler, tide_tensor *loss) {
+    tide_machine *m = model->m;
+    m->op = "GradScaler.scale";
+    if (!scaler->scale) {
+        m->factor = TIDE_FACTOR_OPTIMIZER;
+        scaler->scale = scalar(m, TIDE_FP32);
+        scaler->growth = scalar(m, TIDE_INT32);
+        m->factor = TIDE_FACTOR_TEMPORARY;
+    }
+    return tide_mul(m, loss, scaler->scale);
+}
+
+void tide_scaler_unscale(tide_model *model, tide_scaler *scaler) {
+    tide_machine *m = model->m;
+    m->op = "GradScaler.unscale_";
+    if (scaler->is_unscaled) return;
+    scaler->is_unscaled = true;
+    tide_tensor *wide = scalar(m, TIDE_FP64), *inverse = scalar(m, TIDE_FP64);
+    tide_release(m, wide);
+    tide_tensor *narrow = scalar(m, TIDE_FP32);
+    tide_release(m, inverse);
+    tide_tensor *found = scalar(m, TIDE_FP32);
+    scaler->found_inf = found;
+    tide_release(m, narrow);
+}
+
+void tide_scaler_step(tide_model *model, tide_scaler *scaler, tide_optimizer *optimizer) {
+    tide_scaler_unscale(model, scaler);
+    tide_optimizer_step(optimizer);
+}
+
+void tide_scaler_update(tide_model *model, tide_scaler *scaler) {
+    tide_release_at(model->m, &scaler->found_inf);
+    scaler->is_unscaled = false;
+}

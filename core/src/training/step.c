@@ -1,0 +1,296 @@
+/* The training loop that people write, call by call. */
+#include "step.h"
+
+#include <string.h>
+
+#include "../model/sources.h"
+
+/* ---- descriptions ---- */
+
+typedef struct finder {
+    const tide_job *job;
+    tide_arena *arena;
+} finder;
+
+static tide_source find_source(void *user, tide_text name) {
+    (void)user;
+    for (uint32_t i = 0; i < tide_architecture_source_count; i++)
+        if (tide_text_is(name, tide_architecture_sources[i].name)) return tide_architecture_sources[i];
+    return (tide_source){NULL, NULL, 0};
+}
+
+static bool find_model(void *user, tide_text model_type, tide_text *description, tide_text *class_name) {
+    (void)user;
+    for (uint32_t i = 0; i < tide_model_type_count; i++) {
+        if (!tide_text_is(model_type, tide_model_types[i].model_type)) continue;
+        *description = tide_text_of(tide_model_types[i].description);
+        *class_name = tide_text_of(tide_model_types[i].class_name);
+        return true;
+    }
+    return false;
+}
+
+/* The class that the configuration's architectures[0] names. */
+static bool root_class(const tide_job *job, const tide_description *description, tide_text *class_name, tide_diagnostics *diags, tide_arena *arena) {
+    const tide_json *roots = tide_description_at(description, "roots"), *architectures = tide_json_at(job->config, "architectures");
+    const tide_json *named = architectures && architectures->kind == TIDE_JSON_ARRAY ? architectures->first : NULL;
+    if (!roots || roots->kind != TIDE_JSON_OBJECT || !roots->first)
+        return tide_error(diags, TIDE_ERR_DESCRIPTION, "/model", "the description has no \"roots\"", NULL);
+    if (named && named->kind == TIDE_JSON_STRING) {
+        const tide_json *found = tide_json_find(roots, named->text);
+        if (!found)
+            return tide_error(diags, TIDE_ERR_UNSUPPORTED, "/config.json/architectures/0",
+                              tide_format(arena, "'%s' is not described; known: %s", named->text.at, roots->first->key.at),
+                              "use the causal language model, or write a description");
+        *class_name = found->text;
+        return true;
+    }
+    *class_name = roots->first->text;
+    return true;
+}
+
+static void set_settings(tide_run *run, const tide_job *job, bool uses_cache) {
+    tide_machine *m = &run->machine;
+    tide_setting_value *s = TIDE_NEW(m->arena, tide_setting_value, 24);
+    uint32_t n = 0;
+#define NUMBER(name_, value_)                                                                              \
+    s[n++] = (tide_setting_value){name_, {.kind = TIDE_VALUE_INT,                                          \
+                                          .symbol = tide_symbol_name(m, tide_text_of(name_)),              \
+                                          .integer = (value_)}}
+#define TRUTH(name_, value_) s[n++] = (tide_setting_value){name_, tide_of_bool(value_)}
+#define WORD(name_, value_) s[n++] = (tide_setting_value){name_, {.kind = TIDE_VALUE_TEXT, .text = tide_text_of(value_)}}
+    NUMBER("batch", job->batch);
+    NUMBER("seq", job->seq);
+    NUMBER("images", job->images);
+    NUMBER("image_height", job->image_height);
+    NUMBER("image_width", job->image_width);
+    TRUTH("training", strcmp(job->mode, "train") == 0);
+    TRUTH("labels", job->labels);
+    TRUTH("padding", job->padding);
+    TRUTH("use_cache", uses_cache);
+    TRUTH("checkpointing", run->model.is_checkpointing);
+    TRUTH("autocast", job->autocast != NULL);
+    WORD("attention", job->attention);
+    s[n++] = (tide_setting_value){"model_dtype", {.kind = TIDE_VALUE_DTYPE, .dtype = run->model.dtype}};
+#undef NUMBER
+#undef TRUTH
+#undef WORD
+    run->model.settings = s;
+    run->model.setting_count = n;
+}
+
+static tide_dtype dtype_of(const char *name) {
+    for (int i = 0; i < TIDE_DTYPE_COUNT; i++)
+        if (strcmp(name, tide_dtype_names[i]) == 0) return (tide_dtype)i;
+    return TIDE_BF16;
+}
+
+static bool load_library(tide_run *run) {
+    for (uint32_t i = 0; i < tide_architecture_source_count; i++) {
+        tide_text name = tide_text_of(tide_architecture_sources[i].name);
+        if (tide_text_starts(name, TIDE_TEXT("library/")) && !tide_description_load(&run->descriptions, name)) return false;
+    }
+    return true;
+}
+
+static bool make_model(tide_run *run, const tide_job *job, tide_arena *arena, tide_diagnostics *diags) {
+    tide_machine *m = &run->machine;
+    const tide_json *type = tide_json_at(job->config, "model_type");
+    tide_text description_name, class_name;
+    if (!type || type->kind != TIDE_JSON_STRING)
+        return tide_error(diags, TIDE_ERR_FIELD_MISSING, "/config.json/model_type", "the configuration has no model_type", "give the config.json of a transformers model");
+    if (!find_model(NULL, type->text, &description_name, &class_name))
+        return tide_error(diags, TIDE_ERR_MODEL_UNKNOWN, "/config.json/model_type", tide_format(arena, "no description covers model_type '%s'", type->text.at),
+                          "see 'How to add a model' in the README");
+    if (!load_library(run)) return false;
+    tide_description *description = tide_description_load(&run->descriptions, description_name);
+    if (!description || !root_class(job, description, &class_name, diags, arena)) return false;
+    if (!tide_model_build(&run->model, description, class_name, job->config)) return false;
+    (void)m;
+    return true;
+}
+
+/* ---- what trains: prefixes of parameter names, with or without their leading "model." ---- */
+
+static bool is_named(const char *name, const char **prefixes, uint32_t count) {
+    tide_text text = tide_text_of(name), inner = text;
+    if (tide_text_starts(text, TIDE_TEXT("model."))) inner = (tide_text){text.at + 6, text.length - 6};
+    for (uint32_t i = 0; i < count; i++) {
+        tide_text prefix = tide_text_of(prefixes[i]);
+        if (tide_text_starts(text, prefix) || tide_text_starts(inner, prefix)) return true;
+    }
+    return false;
+}
+
+static void choose_trainable(tide_run *run, const tide_job *job) {
+    for (uint32_t i = 0; i < run->model.parameter_count; i++) {
+        tide_parameter_row *p = &run->model.parameters[i];
+        if (is_named(p->name, job->freeze, job->freeze_count) || (job->train_only_count && !is_named(p->name, job->train_only, job->train_only_count)))
+            p->tensor->requires_grad = false;
+        run->parameters += tide_count(p->tensor);
+        if (p->tensor->requires_grad) run->trainable += tide_count(p->tensor);
+    }
+}
+
+/* ---- the batch ---- */
+
+enum { INPUT_LIMIT = 32 };
+
+typedef struct batch {
+    const char *names[INPUT_LIMIT];
+    tide_value values[INPUT_LIMIT];
+    uint32_t count;
+} batch;
+
+static bool make_batch(tide_run *run, batch *b, tide_diagnostics *diags) {
+    tide_machine *m = &run->machine;
+    const tide_json *inputs = tide_description_at(run->model.scopes[0].description, "inputs");
+    m->factor = TIDE_FACTOR_INPUT;
+    m->op = "inputs";
+    for (const tide_json *item = inputs ? inputs->first : NULL; item && b->count < INPUT_LIMIT; item = item->next) {
+        if (item->kind != TIDE_JSON_STRING) return tide_error(diags, TIDE_ERR_DESCRIPTION, "/inputs", "an input is an expression in quotes", NULL);
+        tide_expr *expr = tide_parse_expr(m->arena, item->text, tide_format(m->arena, "/inputs/%s", item->key.at), diags);
+        if (!expr) return false;
+        tide_value value = tide_model_evaluate(&run->model, expr);
+        if (m->has_failed) return false;
+        if (value.kind == TIDE_VALUE_NONE) continue;
+        b->names[b->count] = item->key.at;
+        b->values[b->count++] = value;
+    }
+    m->factor = TIDE_FACTOR_TEMPORARY;
+    return true;
+}
+
+/* ---- one step ---- */
+
+/* The loss that the model computed, or the mean of its first tensor. Owned by the caller. */
+static tide_tensor *loss_of(tide_machine *m, tide_value output) {
+    tide_value *items = output.kind == TIDE_VALUE_LIST ? output.list->items : &output;
+    uint32_t count = output.kind == TIDE_VALUE_LIST ? output.list->count : 1;
+    for (uint32_t i = 0; i < count; i++) {
+        if (items[i].kind != TIDE_VALUE_TENSOR) continue;
+        tide_tensor *t = items[i].tensor;
+        if (t->shape.dims == 0) return tide_retain(t);
+        tide_value arguments[3] = {tide_of_tensor(t), tide_none(), tide_of_bool(false)};
+        m->op = "mean";
+        tide_value mean = tide_op_find(TIDE_TEXT("mean"))->run(m, arguments);
+        return mean.kind == TIDE_VALUE_TENSOR ? mean.tensor : NULL;
+    }
+    tide_fail(m, TIDE_ERR_DESCRIPTION, "forward() returned no tensor");
+    return NULL;
+}
+
+typedef struct loop {
+    tide_run *run;
+    const tide_job *job;
+    batch batch;
+    tide_optimizer *optimizer;
+    tide_scaler scaler;
+    tide_value held;
+    tide_tensor *loss;
+} loop;
+
+static void micro_batch(loop *l, unsigned step) {
+    tide_run *run = l->run;
+    tide_machine *m = &run->machine;
+    if (l->job->autocast) tide_autocast_begin(m, dtype_of(l->job->autocast));
+    tide_value output = tide_model_forward(&run->model, l->batch.names, l->batch.values, l->batch.count);
+    if (m->has_failed) return;
+    tide_tensor *loss = loss_of(m, output);
+    tide_release_at(m, &l->loss);
+    l->loss = loss;
+    if (l->job->autocast) tide_autocast_end(m);
+    if (l->job->hold_outputs) {
+        tide_value_release(m, l->held);
+        l->held = tide_value_retain(output);
+    }
+    tide_value_release(m, output);
+    if (l->job->grad_accum > 1 && l->loss) {
+        m->op = "div";
+        loss = tide_scale(m, l->loss);
+        tide_release(m, l->loss);
+        l->loss = loss;
+    }
+    tide_timeline_mark(&m->timeline, step, TIDE_PHASE_FORWARD);
+    if (!l->loss || m->has_failed) return;
+    if (l->job->scaler) {
+        tide_tensor *scaled = tide_scaler_scale(&run->model, &l->scaler, l->loss);
+        tide_run_backward(m, scaled);
+        tide_release(m, scaled);
+    } else {
+        tide_run_backward(m, l->loss);
+    }
+    tide_timeline_mark(&m->timeline, step, TIDE_PHASE_BACKWARD);
+}
+
+static void update(loop *l, unsigned step) {
+    tide_run *run = l->run;
+    tide_machine *m = &run->machine;
+    m->module = m->statement = 0;
+    if (strcmp(l->job->optimizer, "none") != 0 && run->trainable > 0) {
+        if (l->job->scaler && l->job->clips) tide_scaler_unscale(&run->model, &l->scaler);
+        if (l->job->clips) tide_clip_grad_norm(&run->model);
+        if (l->job->scaler) {
+            tide_scaler_step(&run->model, &l->scaler, l->optimizer);
+            tide_scaler_update(&run->model, &l->scaler);
+        } else {
+            tide_optimizer_step(l->optimizer);
+        }
+        tide_zero_grad(l->optimizer, strcmp(l->job->zero_grad, "none") == 0);
+    }
+    tide_timeline_mark(&m->timeline, step, TIDE_PHASE_OPTIMIZER);
+}
+
+static bool play(loop *l) {
+    tide_machine *m = &l->run->machine;
+    for (unsigned step = 1; step <= (unsigned)l->job->steps && !m->has_failed; step++) {
+        for (int64_t i = 0; i < l->job->grad_accum && !m->has_failed; i++) micro_batch(l, step);
+        if (m->has_failed) break;
+        update(l, step);
+        tide_release_at(m, &l->loss);
+        /* what end_step sees is after_step; the loss is dropped behind it */
+    }
+    return !m->has_failed;
+}
+
+static tide_sdpa_choice sdpa_of(const char *name) {
+    if (strcmp(name, "flash") == 0) return TIDE_SDPA_FLASH;
+    if (strcmp(name, "efficient") == 0) return TIDE_SDPA_EFFICIENT;
+    if (strcmp(name, "math") == 0) return TIDE_SDPA_MATH;
+    if (strcmp(name, "cudnn") == 0) return TIDE_SDPA_CUDNN;
+    return TIDE_SDPA_DEFAULT;
+}
+
+bool tide_run_job(tide_run *run, const tide_job *job, tide_arena *arena, tide_diagnostics *diags) {
+    memset(run, 0, sizeof *run);
+    tide_machine *m = &run->machine;
+    tide_machine_init(m, arena, diags);
+    m->device = (tide_device){job->capability, job->has_gpu ? job->gpu.sms : 132, job->has_gpu ? job->gpu.threads_per_sm : 2048};
+    m->sdpa = sdpa_of(job->sdpa_backend);
+    tide_descriptions_init(&run->descriptions, arena, diags, find_source, NULL);
+    tide_model_init(&run->model, m, &run->descriptions);
+    run->model.find_model = find_model;
+    run->model.dtype = dtype_of(job->dtype);
+    run->model.is_checkpointing = strcmp(job->checkpointing, "none") != 0;
+    run->model.is_reentrant = strcmp(job->checkpointing, "full_reentrant") == 0;
+    const tide_json *cache = tide_json_at(job->config, "use_cache");
+    bool uses_cache = job->use_cache < 0 ? !cache || cache->is_true : job->use_cache;
+    set_settings(run, job, uses_cache);
+    if (!make_model(run, job, arena, diags)) return false;
+    if (strcmp(job->load, "warmup") == 0) { /* from_pretrained with device_map: one block of the size of the weights */
+        int64_t bytes = 0;
+        for (uint32_t i = 0; i < run->model.parameter_count; i++) bytes += tide_bytes(run->model.parameters[i].tensor);
+        m->op = "caching_allocator_warmup";
+        tide_touch(m, bytes / 2 * 2);
+    }
+    tide_model_to_device(&run->model);
+    choose_trainable(run, job);
+    tide_timeline_mark(&m->timeline, 0, TIDE_PHASE_LOAD);
+    if (m->has_failed) return false;
+    loop l = {.run = run, .job = job};
+    if (!make_batch(run, &l.batch, diags)) return false;
+    m->module = m->statement = 0;
+    l.optimizer = tide_optimizer_new(&run->model, job->optimizer, job->param_groups);
+    tide_timeline_mark(&m->timeline, 0, TIDE_PHASE_LOAD);
+    return play(&l);
+}

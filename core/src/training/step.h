@@ -1,0 +1,20 @@
+/* The order of calls of a training job: load, batch, then forward, backward and update of every step. */
+#ifndef TIDE_STEP_H
+#define TIDE_STEP_H
+
+#include "../job/job.h"
+#include "../machine/module.h"
+#include "optimizer.h"
+
+/* Everything that playing a job leaves behind. */
+typedef struct tide_run {
+    tide_machine machine;
+    tide_descriptions descriptions;
+    tide_model model;
+    int64_t parameters, trainable;
+} tide_run;
+
+/* Plays a job into run->machine.timeline. False after an error, which is reported. */
+bool tide_run_job(tide_run *run, const tide_job *job, tide_arena *arena, tide_diagnostics *diags);
+
+#endif
