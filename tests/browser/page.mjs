@@ -219,6 +219,15 @@ export async function pageTests(folder, shots) {
     assert.equal(await deviceBytes(page), chosen);
   }));
 
+  test('page: a config.json pasted anywhere is taken', () => visit(async (page) => {
+    await changed(page, () => page.evaluate((/** @type {string} */ text) => {
+      const clipboardData = new DataTransfer();
+      clipboardData.setData('text/plain', text);
+      document.body.dispatchEvent(new ClipboardEvent('paste', { clipboardData, bubbles: true }));
+    }, LLAMA));
+    assert.match(await page.locator('.files').innerText(), /config\.json/);
+  }));
+
   test('page: files that are no config are named', () => visit(async (page) => {
     const before = await deviceBytes(page);
     for (const [name, text, says] of /** @type {[string, string, RegExp][]} */ ([
@@ -302,6 +311,12 @@ export async function pageTests(folder, shots) {
     await page.locator('.diagnostic').first().waitFor();
     assert.equal(await page.locator('main img, main script').count(), 0);
   }, { at: `${server.url}#model=${encodeURIComponent('<img src=x onerror=alert(1)>')}&v=1` }));
+
+  test('page: a link’s title is shown as text', () => visit(async (page) => {
+    assert.match(await page.locator('.job-name').innerText(), /^<b>My run<\/b> · /);
+    assert.match(await page.title(), /^<b>My run<\/b> · /);
+    assert.equal(await page.locator('.job-name b').count(), 0);
+  }, { at: `${server.url}#model=llava-1.5-7b&title=${encodeURIComponent('<b>My run</b>')}&v=1` }));
 
   /* ---- safety ---- */
 

@@ -93,7 +93,8 @@ function keepUp() {
     const r = state.report.value;
     const failed = state.failure.value;
     if (!r) return;
-    document.title = `${(r.verdict.device_bytes / 2 ** 30).toFixed(1)} GiB · ${r.model.name} · tidemark`;
+    const title = r.settings.find(({ name }) => name === 'title')?.value;
+    document.title = `${title ? `${title} · ` : ''}${(r.verdict.device_bytes / 2 ** 30).toFixed(1)} GiB · ${r.model.name} · tidemark`;
     clearTimeout(speaking);
     if (!silent) speaking = setTimeout(() => { state.spoken.value = failed ? '' : spokenVerdict(r); }, 700);
     silent = false;

@@ -171,6 +171,7 @@ export function loadFragment() {
   const text = readFragment();
   if (text === '' || !/=|%3d/i.test(text)) return false;
   if (text === written) return true;
+  clearTimeout(writeTimer);
   const read = fromFragment(text, known);
   batch(() => {
     words.value = read.words;

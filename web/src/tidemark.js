@@ -46,8 +46,9 @@ export async function start(module) {
     try {
       new Uint8Array(core.memory.buffer, at, bytes.length).set(bytes);
       core.tide_wasm_call(at, bytes.length);
-      const from = core.tide_wasm_result() >>> 0;
-      return decoder.decode(new Uint8Array(core.memory.buffer, from, core.tide_wasm_result_len() >>> 0));
+      const length = core.tide_wasm_result_len() >>> 0;
+      if (length === 0) throw new Error('The core ran out of memory.');
+      return decoder.decode(new Uint8Array(core.memory.buffer, core.tide_wasm_result() >>> 0, length));
     } finally {
       core.tide_wasm_free(at);
     }

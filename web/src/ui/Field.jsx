@@ -21,9 +21,9 @@ export const titleOf = (name) => {
 const YES = new Set(['true', '1', 'yes', 'on']);
 
 /** @param {import('../types.js').Setting} setting */
-const isFlag = ({ type }) => /^(bool|boolean|flag)$/.test(type);
+const isFlag = ({ type }) => /^(bool|flag)/i.test(type);
 /** @param {import('../types.js').Setting} setting */
-const isWhole = ({ type }) => /^(int|integer|count|uint|whole)/.test(type);
+const isWhole = ({ type }) => /^int/i.test(type);
 
 /* Fine step and coarse step of a whole number: arrows double and halve, Shift goes one fine step. */
 const FINE = { seq: 64 };

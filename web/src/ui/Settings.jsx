@@ -4,7 +4,7 @@ import { fixed, params } from '../format.js';
 import { fromFile, fromText } from '../files.js';
 import { chooseModel, closeFile, describe, errorAt, files, isExample, notices, openFiles, report, reset, setWord, setWords,
   settingsOpen, valueOf, words } from '../state.js';
-import { Field, titleOf } from './Field.jsx';
+import { Field } from './Field.jsx';
 import { Looks } from './Header.jsx';
 import { Icon } from './marks.jsx';
 import { Picker } from './Picker.jsx';
@@ -17,6 +17,7 @@ const MAIN = [
   { title: 'Kernels', names: ['attention', 'sdpa_backend'] },
 ];
 const OF_IMAGES = ['images', 'image_size'];
+const GROUPS = { batch: 'Data', memory: 'Memory', training: 'Training', precision: 'Precision', attention: 'Attention', advanced: 'Advanced' };
 /* Shown by fields of their own. */
 const APART = ['model', 'gpu', 'freeze', 'overrides'];
 
@@ -130,8 +131,10 @@ function PasteDialog({ close }) {
   );
 }
 
+const NO_CARD = { name: '', title: 'No card', note: 'only the need', search: 'no card none' };
+
 function GpuField() {
-  const choices = describe.value?.gpus ?? [];
+  const choices = [...describe.value?.gpus ?? [], NO_CARD];
   const value = valueOf('gpu');
   const shown = choices.find((choice) => choice.name === value)?.title ?? value;
   const error = errorAt('gpu');
@@ -176,7 +179,7 @@ export function Settings() {
           <summary>More settings <span class="count">{changed ? `${changed} of ${rest.length} set` : rest.length}</span></summary>
           {groups.map((group) => (
             <fieldset key={group} class="group">
-              <legend>{titleOf(group || 'other')}</legend>
+              <legend>{GROUPS[/** @type {keyof typeof GROUPS} */ (group)] ?? group}</legend>
               <div class="fields">{rest.filter((s) => s.group === group).map((setting) => <Field key={setting.name} setting={setting} />)}</div>
             </fieldset>
           ))}
