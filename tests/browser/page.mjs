@@ -194,6 +194,17 @@ export async function pageTests(folder, shots) {
     await page.locator('.stale-note').waitFor({ state: 'detached' });
   }));
 
+  test('page: an assumption leads to its setting', () => visit(async (page) => {
+    const [first] = await page.locator('.assumptions .word').all();
+    const name = (await first.innerText()).split('=')[0];
+    await first.click();
+    await page.waitForFunction((/** @type {string} */ wanted) =>
+      document.activeElement?.closest('[data-setting]')?.getAttribute('data-setting') === wanted, name);
+    await page.locator('.assumptions .word', { hasText: /^(zero_grad|allocator|load|steps)/ }).first().click();
+    await page.waitForFunction(() => /** @type {HTMLDetailsElement} */ (document.getElementById('more-settings')).open
+      && document.activeElement?.closest('#more-settings'));
+  }));
+
   /* ---- files ---- */
 
   test('page: drop a config.json', () => visit(async (page) => {

@@ -34,6 +34,7 @@ export const theme = signal(/** @type {'system' | 'light' | 'dark'} */ ('system'
 export const spoken = signal('');
 
 export const settingsOpen = signal(false);
+export const moreOpen = signal(false);
 
 export const stale = computed(() => failure.value !== null);
 export const fragment = computed(() => (failure.value === null && report.value ? report.value.link : toFragment(words.value)));

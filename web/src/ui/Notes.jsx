@@ -1,15 +1,17 @@
 /* What was assumed, and what the core has to say about the job. */
 import { batch } from '@preact/signals';
-import { settingsOpen } from '../state.js';
+import { moreOpen, settingsOpen } from '../state.js';
 import { Icon } from './marks.jsx';
 
 /** Shows a setting's field and puts the focus there. @param {string} name */
 function show(name) {
-  batch(() => { if (matchMedia('(max-width: 900px)').matches) settingsOpen.value = true; });
+  const find = () => /** @type {HTMLElement | null} */ (document.querySelector(`[data-setting="${CSS.escape(name)}"]`));
+  batch(() => {
+    if (matchMedia('(max-width: 900px)').matches) settingsOpen.value = true;
+    if (!find()) moreOpen.value = true;
+  });
   requestAnimationFrame(() => {
-    const field = /** @type {HTMLElement | null} */ (document.querySelector(`[data-setting="${CSS.escape(name)}"]`));
-    const more = field?.closest('details');
-    if (more) more.open = true;
+    const field = find();
     field?.scrollIntoView({ block: 'center' });
     /** @type {HTMLElement | null | undefined} */ (field?.querySelector('input, select'))?.focus();
   });

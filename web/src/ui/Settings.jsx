@@ -2,7 +2,7 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { fixed, params } from '../format.js';
 import { fromFile, fromText } from '../files.js';
-import { chooseModel, closeFile, describe, errorAt, files, isExample, notices, openFiles, report, reset, setWord, setWords,
+import { chooseModel, closeFile, describe, errorAt, files, isExample, moreOpen, notices, openFiles, report, reset, setWord, setWords,
   settingsOpen, valueOf, words } from '../state.js';
 import { Field } from './Field.jsx';
 import { Looks } from './Header.jsx';
@@ -175,9 +175,9 @@ export function Settings() {
         </fieldset>
       ))}
       {rest.length > 0 && (
-        <details class="more" id="more-settings">
+        <details class="more" id="more-settings" open={moreOpen.value} onToggle={(event) => { moreOpen.value = event.currentTarget.open; }}>
           <summary>More settings <span class="count">{changed ? `${changed} of ${rest.length} set` : rest.length}</span></summary>
-          {groups.map((group) => (
+          {moreOpen.value && groups.map((group) => (
             <fieldset key={group} class="group">
               <legend>{GROUPS[/** @type {keyof typeof GROUPS} */ (group)] ?? group}</legend>
               <div class="fields">{rest.filter((s) => s.group === group).map((setting) => <Field key={setting.name} setting={setting} />)}</div>

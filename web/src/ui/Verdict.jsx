@@ -46,7 +46,7 @@ export function Verdict({ r }) {
         <dl class="facts">
           <div><dt>Allocated</dt><dd><Bytes n={peak.allocated} named /></dd></div>
           <div><dt>Reserved</dt><dd><Bytes n={peak.reserved} named /></dd></div>
-          <div class="fact-wide"><dt>Peak in</dt><dd>{placeOf(peak)}{(peak.module || peak.op) && <small>{[peak.module, peak.op].filter(Boolean).join(' · ')}</small>}</dd></div>
+          <div class="fact-wide"><dt>Peak in</dt><dd>{placeOf(peak)}{(peak.module || peak.op) && <small>{[peak.op, peak.module].filter(Boolean).join(' · ')}</small>}</dd></div>
         </dl>
       </div>
       <CapacityBar r={r} />
