@@ -1,0 +1,92 @@
+/* The settings, the catalogue and the cards, as forms and completions need them. */
+#include "settings.h"
+
+#include "../model/sources.h"
+
+static const char *const type_names[] = {"int", "number", "bool", "choice", "text", "list", "size", "overrides"};
+
+static void write_pieces(tide_writer *writer, const char *key, const char *joined) {
+    tide_text rest = tide_text_of(joined), piece;
+    tide_write_key(writer, key);
+    tide_write_open(writer, '[');
+    while (tide_piece_next(&rest, '|', &piece))
+        if (piece.length) tide_write_text(writer, piece);
+    tide_write_close(writer, ']');
+}
+
+static void write_choices(tide_writer *writer, const tide_setting *setting) {
+    tide_text choice;
+    if (setting->type != TIDE_SETTING_CHOICE) return;
+    tide_write_key(writer, "choices");
+    tide_write_open(writer, '[');
+    for (uint32_t i = 0; (choice = tide_setting_choice(setting, i)).length; i++) tide_write_text(writer, choice);
+    tide_write_close(writer, ']');
+}
+
+static void write_setting(tide_writer *writer, const tide_setting *setting) {
+    tide_write_open(writer, '{');
+    tide_write_string_at(writer, "name", setting->name);
+    tide_write_string_at(writer, "type", type_names[setting->type]);
+    tide_write_string_at(writer, "default", setting->default_value);
+    write_choices(writer, setting);
+    if (setting->type == TIDE_SETTING_INT) {
+        tide_write_int_at(writer, "least", setting->least);
+        tide_write_int_at(writer, "most", setting->most);
+    }
+    if (setting->unit[0]) tide_write_string_at(writer, "unit", setting->unit);
+    tide_write_string_at(writer, "group", setting->group);
+    tide_write_string_at(writer, "help", setting->help);
+    write_pieces(writer, "aliases", setting->aliases);
+    tide_write_close(writer, '}');
+}
+
+static void write_copied(tide_writer *writer, const tide_json *entry, const char *key) {
+    const tide_json *value = tide_json_at(entry, key);
+    if (!value) return;
+    if (value->kind == TIDE_JSON_STRING) tide_write_string_at(writer, key, value->text.at);
+    if (value->kind == TIDE_JSON_NUMBER && value->is_integer) tide_write_int_at(writer, key, value->integer);
+}
+
+static void write_entry(tide_writer *writer, const tide_json *entry, const char *const *keys, size_t count) {
+    tide_write_open(writer, '{');
+    for (size_t i = 0; i < count; i++) write_copied(writer, entry, keys[i]);
+    const tide_json *type = tide_json_at(tide_json_at(entry, "config"), "model_type");
+    if (type && type->kind == TIDE_JSON_STRING) tide_write_string_at(writer, "model_type", type->text.at);
+    tide_write_close(writer, '}');
+}
+
+static tide_json *parse_source(tide_arena *arena, const tide_source *source) {
+    tide_diagnostics scratch;
+    tide_diagnostics_init(&scratch, arena);
+    return tide_json_parse(arena, (tide_text){source->text, source->length}, "", &scratch);
+}
+
+static void write_models(tide_arena *arena, tide_writer *writer) {
+    static const char *const keys[] = {"name", "title", "parameters", "source"};
+    tide_write_key(writer, "models");
+    tide_write_open(writer, '[');
+    for (uint32_t i = 0; i < tide_catalogue_source_count; i++) {
+        const tide_json *entry = parse_source(arena, &tide_catalogue_sources[i]);
+        if (entry) write_entry(writer, entry, keys, sizeof keys / sizeof *keys);
+    }
+    tide_write_close(writer, ']');
+}
+
+static void write_gpus(tide_arena *arena, tide_writer *writer) {
+    static const char *const keys[] = {"name", "title", "bytes", "capability"};
+    const tide_json *list = tide_json_at(parse_source(arena, &tide_gpu_source), "gpus");
+    tide_write_key(writer, "gpus");
+    tide_write_open(writer, '[');
+    for (const tide_json *entry = list ? list->first : NULL; entry; entry = entry->next)
+        write_entry(writer, entry, keys, sizeof keys / sizeof *keys);
+    tide_write_close(writer, ']');
+}
+
+void tide_job_describe(tide_arena *arena, tide_writer *writer) {
+    tide_write_key(writer, "settings");
+    tide_write_open(writer, '[');
+    for (unsigned id = 0; id < TIDE_SET_COUNT; id++) write_setting(writer, &tide_settings[id]);
+    tide_write_close(writer, ']');
+    write_models(arena, writer);
+    write_gpus(arena, writer);
+}
