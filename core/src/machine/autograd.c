@@ -50,7 +50,7 @@ static tide_node *accumulator_of(tide_machine *m, tide_tensor *leaf) {
     node->op = "AccumulateGrad";
     node->output_count = 1;
     node->outputs[0] = (tide_meta){leaf->shape, leaf->dtype};
-    node->variable = leaf;
+    node->variable = tide_retain(leaf);
     leaf->accumulator = node;
     return node;
 }
@@ -93,10 +93,7 @@ static void saved_clear(tide_machine *m, tide_saved *slot) {
 static void node_clear_saved(tide_machine *m, tide_node *node) {
     for (unsigned i = 0; i < node->saved_count; i++) saved_clear(m, &node->saved[i]);
     node->saved_count = 0;
-    if (node->object) {
-        tide_checkpoint_release(m, node->object);
-        node->object = NULL;
-    }
+    if (node->object) tide_checkpoint_drop_inputs(m, node->object);
 }
 
 /* Graphs are deep chains: nodes die one after the other, not inside one another. */
@@ -109,8 +106,12 @@ void tide_node_release(tide_machine *m, tide_node *node) {
     while (m->dying) {
         tide_node *dead = m->dying;
         m->dying = dead->next;
-        if (dead->variable) dead->variable->accumulator = NULL;
+        if (dead->variable) {
+            dead->variable->accumulator = NULL;
+            tide_release(m, dead->variable);
+        }
         node_clear_saved(m, dead);
+        if (dead->object) tide_checkpoint_release(m, dead->object);
         for (unsigned i = 0; i < dead->edge_count; i++) {
             tide_node *to = dead->edges[i].node;
             if (to && --to->references == 0) {

@@ -38,9 +38,16 @@ static tide_checkpoint *frame_new(tide_machine *m, void *function, const tide_va
     return frame;
 }
 
+void tide_checkpoint_drop_inputs(tide_machine *m, tide_checkpoint *frame) {
+    for (uint32_t i = 0; i < frame->input_count; i++) {
+        tide_value_release(m, frame->inputs[i]);
+        frame->inputs[i] = tide_none();
+    }
+}
+
 void tide_checkpoint_release(tide_machine *m, tide_checkpoint *frame) {
     if (--frame->references) return;
-    for (uint32_t i = 0; i < frame->input_count; i++) tide_value_release(m, frame->inputs[i]);
+    tide_checkpoint_drop_inputs(m, frame);
     tide_give(m, frame->inputs, (frame->input_count + 1) * sizeof *frame->inputs);
     for (uint32_t i = 0; i < frame->holder_count; i++) tide_release(m, frame->holders[i].tensor);
     if (frame->holders) tide_arena_drop(m->arena, frame->holders);

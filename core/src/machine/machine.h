@@ -100,7 +100,7 @@ struct tide_node {
     tide_saved *saved;
     int64_t attribute[6];
     tide_meta extra;       /* a shape for the backward that no saved tensor gives */
-    tide_tensor *variable; /* of AccumulateGrad: the leaf, not owned */
+    tide_tensor *variable; /* of AccumulateGrad: the leaf, owned */
     void *object;          /* of a checkpoint: its frame */
     struct tide_task_state *state; /* in the backward pass that runs, see autograd.c */
     struct tide_node *next;        /* among those that die */
@@ -309,6 +309,8 @@ tide_tensor *tide_sum_to(tide_machine *m, tide_tensor *g, const tide_shape *shap
  * function is taken over and released by machine->function_free. */
 tide_value tide_checkpoint_call(tide_machine *m, bool is_reentrant, void *function, tide_value *inputs, uint32_t count);
 void tide_checkpoint_release(tide_machine *m, tide_checkpoint *frame);
+/* Of a reentrant frame whose backward has run: the saved inputs go, the function and what it holds stay. */
+void tide_checkpoint_drop_inputs(tide_machine *m, tide_checkpoint *frame);
 /* Called by tide_save while a frame's forward runs or is repeated. */
 void tide_checkpoint_pack(tide_machine *m, tide_saved *slot, tide_tensor *t);
 tide_tensor *tide_checkpoint_unpack(tide_machine *m, tide_saved *slot);

@@ -739,6 +739,8 @@ static tide_value call_module(tide_model *model, uint32_t instance, tide_functio
         for (uint32_t i = 0; i < named_count; i++) kept_named[i] = tide_value_retain(named[i]);
         m->module = instance;
         made = call_function(model, method, instance, of->scope, kept, count, keywords, kept_named, named_count);
+        if (model->instances[instance].makes_grad && made.kind == TIDE_VALUE_TENSOR && m->grad_enabled)
+            made.tensor->requires_grad = true; /* output.requires_grad_(True): a leaf where nothing before it trains */
     }
     m->module = module;
     m->statement = statement;
@@ -1489,6 +1491,14 @@ static void to_device(tide_model *model, uint32_t instance, int depth) {
             give_storage(model, instance, of->slots[i].tensor, TIDE_FACTOR_BUFFER);
             model->buffer_bytes += (uint64_t)tide_bytes(of->slots[i].tensor);
         }
+}
+
+void tide_model_require_input_grads(tide_model *model) {
+    for (uint32_t i = 1; i < model->instance_count; i++) {
+        tide_text path = model->instances[i].of->input_embeddings;
+        tide_value *found = path.length ? slot_at(model, i, path) : NULL;
+        if (found && found->kind == TIDE_VALUE_MODULE) model->instances[found->module].makes_grad = true;
+    }
 }
 
 void tide_model_to_device(tide_model *model) {

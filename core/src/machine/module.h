@@ -15,6 +15,7 @@ typedef struct tide_instance {
     const char *path;   /* "model.layers.3.mlp" */
     uint32_t part;      /* the top-level part it belongs to, see tide_model.parts; 0: the model itself */
     uint32_t layer;     /* index into tide_model.layers */
+    bool makes_grad;    /* its output is made to require a gradient: enable_input_require_grads() */
     tide_value *slots;  /* constructor arguments, then members */
 } tide_instance;
 
@@ -72,6 +73,9 @@ void tide_model_init(tide_model *model, tide_machine *m, tide_descriptions *desc
 
 /* Makes the module tree of a class over a configuration; nothing is on the device yet. */
 bool tide_model_build(tide_model *model, tide_description *description, tide_text class_name, const tide_json *config);
+
+/* transformers: PreTrainedModel.enable_input_require_grads(), called when checkpointing is switched on. */
+void tide_model_require_input_grads(tide_model *model);
 
 /* Allocates parameters and buffers in the order of Module.to(): children first, then parameters, then buffers. */
 void tide_model_to_device(tide_model *model);

@@ -405,7 +405,6 @@ void tide_release(tide_machine *m, tide_tensor *t) {
     if (!t || --t->references) return;
     tide_node *node = t->node;
     tide_tensor *grad = t->grad;
-    if (t->accumulator) t->accumulator->variable = NULL;
     storage_release(m, t->storage);
     tide_give(m, t, sizeof *t);
     if (grad) tide_release(m, grad);

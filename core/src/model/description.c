@@ -42,6 +42,10 @@ static bool read_attribute(tide_descriptions *set, tide_class *made, const tide_
         made->is_checkpointed = item->is_true;
         return true;
     }
+    if (tide_text_is(item->key, "@input_embeddings") && item->kind == TIDE_JSON_STRING) {
+        made->input_embeddings = item->text;
+        return true;
+    }
     if (tide_text_is(item->key, "@tie") && item->kind == TIDE_JSON_OBJECT) {
         const tide_json *condition = tide_json_at(item, "if"), *pairs = tide_json_at(item, "names");
         if (condition && condition->kind == TIDE_JSON_STRING)
@@ -59,7 +63,7 @@ static bool read_attribute(tide_descriptions *set, tide_class *made, const tide_
         }
         return true;
     }
-    return complain(set, place, "known attributes are \"@checkpoint\": true and \"@tie\": {\"if\": ..., \"names\": {...}}");
+    return complain(set, place, "known attributes are \"@checkpoint\": true, \"@input_embeddings\": \"name\" and \"@tie\": {\"if\": ..., \"names\": {...}}");
 }
 
 static tide_class *read_class(tide_descriptions *set, tide_description *description, const tide_json *item, const char *place) {

@@ -35,6 +35,7 @@ typedef struct tide_class {
     uint32_t member_count;
     tide_function *methods;
     bool is_checkpointed;       /* "@checkpoint": a GradientCheckpointingLayer */
+    tide_text input_embeddings; /* "@input_embeddings": path of what get_input_embeddings() returns, or empty */
     tide_statement *ties;       /* "@tie": a.weight = b.weight */
     tide_expr *tie_condition;
     struct tide_description *description;

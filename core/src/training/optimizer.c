@@ -226,8 +226,11 @@ void tide_scaler_unscale(tide_model *model, tide_scaler *scaler) {
     tide_tensor *narrow = scalar(m, TIDE_FP32);
     tide_release(m, inverse);
     tide_tensor *found = scalar(m, TIDE_FP32);
-    scaler->found_inf = found;
+    scaler->found_inf = scalar(m, TIDE_FP32); /* _MultiDeviceReplicator copies both to the gradients' device */
+    tide_tensor *replica = scalar(m, TIDE_FP32);
     tide_release(m, narrow);
+    tide_release(m, found);
+    tide_release(m, replica);
 }
 
 void tide_scaler_step(tide_model *model, tide_scaler *scaler, tide_optimizer *optimizer) {

@@ -275,6 +275,7 @@ bool tide_run_job(tide_run *run, const tide_job *job, tide_arena *arena, tide_di
     run->model.is_reentrant = strcmp(job->checkpointing, "full_reentrant") == 0;
     const tide_json *cache = tide_json_at(job->config, "use_cache");
     bool uses_cache = job->use_cache < 0 ? !cache || cache->is_true : job->use_cache;
+    if (run->model.is_checkpointing) uses_cache = false; /* transformers switches the cache off */
     set_settings(run, job, uses_cache);
     if (!make_model(run, job, arena, diags)) return false;
     if (strcmp(job->load, "warmup") == 0) { /* from_pretrained with device_map: one block of the size of the weights */
@@ -285,6 +286,7 @@ bool tide_run_job(tide_run *run, const tide_job *job, tide_arena *arena, tide_di
     }
     tide_model_to_device(&run->model);
     choose_trainable(run, job);
+    if (run->model.is_checkpointing) tide_model_require_input_grads(&run->model);
     tide_timeline_mark(&m->timeline, 0, TIDE_PHASE_LOAD);
     if (m->has_failed) return false;
     loop l = {.run = run, .job = job};

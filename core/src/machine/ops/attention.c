@@ -309,7 +309,7 @@ static tide_tensor *math(tide_machine *m, tide_tensor *query, tide_tensor *key, 
     tide_dtype dtype = (tide_dtype)query->dtype, wide = dtype == TIDE_FP64 ? TIDE_FP64 : TIDE_FP32;
     tide_tensor *q = tide_to(m, query, wide), *k = tide_to(m, key, wide), *v = tide_to(m, value, wide);
     tide_tensor *scaled = tide_scale(m, q);
-    tide_tensor *bias = a->is_causal ? causal_bias(m, a, wide) : mask ? tide_to(m, mask, wide) : NULL;
+    tide_tensor *bias = a->is_causal ? causal_bias(m, a, wide) : tide_retain(mask);
     tide_tensor *full_k = tide_retain(k), *full_v = tide_retain(v);
     if (a->kv_heads != a->heads) {
         full_k = replaced(m, full_k, repeat_heads(m, k, a->heads / a->kv_heads));

@@ -12,9 +12,11 @@ static int64_t tiles(int64_t n, int64_t tile) {
     return (n + tile - 1) / tile;
 }
 
-/* cub::DeviceRadixSort of int64 keys with int64 values. */
-static int64_t sort_scratch(int64_t n) {
-    return 2 * align256(8 * n) + 4607 + 1024 * tiles(n, 4608);
+/* cub::DeviceRadixSort of int64 keys below `limit` with int64 values: one pass for every 8 bits of the keys. */
+static int64_t sort_scratch(int64_t n, int64_t limit) {
+    int64_t bits = 0;
+    for (; limit > 0; limit >>= 1) bits++;
+    return 2 * align256(8 * n) + 511 + 2048 * ((bits + 7) / 8) + 1024 * tiles(n, 4608);
 }
 
 /* cub::DeviceScan: one 16-byte state per tile. */
@@ -69,7 +71,7 @@ static void embedding_run(tide_machine *m, tide_node *node, tide_tensor **grads,
     }
     int64_t segments = n < rows ? n : rows, partials = segments + n / 10; /* NROWS_PER_THREAD 10 */
     tide_tensor *sorted = tide_scratch(m, 8 * n), *origin = tide_scratch(m, 8 * n), *range = tide_scratch(m, 8 * n);
-    tide_touch(m, sort_scratch(n));
+    tide_touch(m, sort_scratch(n, rows));
     tide_release(m, range);
     results[0] = tide_empty(m, &node->extra.shape, grads[0]->dtype);
     tide_tensor *offsets = tide_scratch(m, 8 * n), *count = tide_scratch(m, 8), *ones = tide_scratch(m, 8 * n);
@@ -212,8 +214,9 @@ static tide_value op_masked_select(tide_machine *m, tide_value *a) {
 /* Tensor.cumsum of bools or integers. */
 static tide_value op_cumsum(tide_machine *m, tide_value *a) {
     tide_tensor *x = tide_arg_tensor(m, a[0]);
-    tide_tensor *wide = tide_dtype_is_float((tide_dtype)x->dtype) ? NULL : tide_to(m, x, TIDE_INT64);
-    tide_tensor *out = tide_empty(m, &x->shape, wide ? TIDE_INT64 : (tide_dtype)x->dtype);
+    bool is_float = tide_dtype_is_float((tide_dtype)x->dtype);
+    tide_tensor *out = tide_empty(m, &x->shape, is_float ? (tide_dtype)x->dtype : TIDE_INT64);
+    tide_tensor *wide = is_float ? NULL : tide_to(m, x, TIDE_INT64);
     if (x->shape.dims == 1) tide_touch(m, scan_scratch(tide_count(x), SCAN_TILE_BOOL));
     tide_release(m, wide);
     return tide_of_tensor(out);

@@ -76,8 +76,8 @@ static bool fits(tide_machine *m, const tide_tensor *a, const tide_tensor *b) {
 static void mm_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
     tide_tensor *mat2 = tide_saved_at(m, node, 0), *self = tide_saved_at(m, node, 1);
     if (tide_wants(node, 1)) mat2_grad(m, node, grads[0], &results[1]);
-    tide_release(m, self);
     if (tide_wants(node, 0)) mat1_grad(m, node, 0, grads[0], &results[0]);
+    tide_release(m, self);
     tide_release(m, mat2);
 }
 static const tide_backward mm_backward = {"MmBackward0", mm_run};

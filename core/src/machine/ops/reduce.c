@@ -192,10 +192,38 @@ static tide_value op_mean(tide_machine *m, tide_value *a) {
 }
 
 static tide_value op_argmax(tide_machine *m, tide_value *a) {
-    tide_tensor *x = tide_arg_tensor(m, a[0]), *out = tide_sum_plain(m, x, mask_of(m, a[1], x->shape.dims), tide_arg_bool(m, a[2]), TIDE_BOOL);
-    tide_tensor *indices = tide_empty(m, &out->shape, TIDE_INT64);
-    tide_release(m, out);
-    return tide_of_tensor(indices);
+    tide_tensor *x = tide_arg_tensor(m, a[0]);
+    unsigned mask = mask_of(m, a[1], x->shape.dims);
+    tide_shape shape = {.dims = 0};
+    for (int i = 0; i < x->shape.dims; i++) {
+        if (mask >> i & 1) continue;
+        shape.size[shape.dims] = x->shape.size[i];
+        shape.name[shape.dims++] = x->shape.name[i];
+    }
+    return tide_of_tensor(tide_empty(m, &shape, TIDE_INT64));
+}
+
+/* linalg_vector_norm with p = 2: FunctionsManual.cpp norm_backward, grad * (self / norm).masked_fill_(norm == 0, 0). */
+static void norm_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
+    tide_tensor *x = tide_saved_at(m, node, 0), *norm = tide_saved_at(m, node, 1);
+    tide_tensor *both[2] = {x, norm};
+    tide_tensor *direction = tide_elementwise(m, both, 2, x->dtype), *is_zero = tide_empty(m, &norm->shape, TIDE_BOOL);
+    tide_tensor *scaled[2] = {direction, grads[0]};
+    results[0] = tide_elementwise(m, scaled, 2, x->dtype);
+    tide_release(m, is_zero);
+    tide_release(m, direction);
+    tide_release(m, norm);
+    tide_release(m, x);
+}
+static const tide_backward norm_backward = {"LinalgVectorNormBackward0", norm_run};
+
+static tide_value op_norm(tide_machine *m, tide_value *a) {
+    tide_tensor *x = tide_arg_tensor(m, a[0]);
+    tide_node *node = tide_node_new(m, &norm_backward, &x, 1);
+    tide_save(m, node, x);
+    tide_tensor *out = tide_made_by(m, node, tide_sum_plain(m, x, mask_of(m, a[1], x->shape.dims), true, x->dtype));
+    tide_save(m, node, out);
+    return tide_of_tensor(out);
 }
 
 static tide_value op_all(tide_machine *m, tide_value *a) {
@@ -206,7 +234,8 @@ static tide_value op_all(tide_machine *m, tide_value *a) {
 static const tide_op reduce_ops[] = {
     {"sum", "x, dim=none, keepdim=false", TIDE_CAST_FP32, op_sum},
     {"mean", "x, dim=none, keepdim=false", TIDE_CAST_NONE, op_mean},
-    {"argmax", "x, dim=none, keepdim=false", TIDE_CAST_NONE, op_argmax},
+    {"norm", "x, dim", TIDE_CAST_FP32, op_norm},
+    {"argmax", "x, dim", TIDE_CAST_NONE, op_argmax},
     {"all", "x, dim=none, keepdim=false", TIDE_CAST_NONE, op_all},
 };
 TIDE_OP_TABLE(reduce)

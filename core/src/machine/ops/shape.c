@@ -305,7 +305,8 @@ tide_tensor *tide_cat(tide_machine *m, tide_tensor **parts, int count, int64_t d
     tide_value total = {.kind = TIDE_VALUE_INT};
     tide_dtype dtype = model->dtype;
     bool is_first = true;
-    for (int i = 0; i < count; i++) {
+    for (int i = 0; i < count; i++) { /* an empty tensor counts for the dtype alone */
+        dtype = tide_promote(&(tide_tensor){.dtype = (uint8_t)dtype, .shape = model->shape}, parts[i]);
         if (parts[i]->shape.dims == 1 && parts[i]->shape.size[0] == 0 && model->shape.dims != 1) continue;
         for (int d = 0; d < shape.dims; d++) {
             if (parts[i]->shape.dims == shape.dims && (d == at || parts[i]->shape.size[d] == shape.size[d])) continue;
@@ -317,7 +318,6 @@ tide_tensor *tide_cat(tide_machine *m, tide_tensor **parts, int count, int64_t d
         if (is_first) total.symbol = part.symbol;
         else total.symbol = tide_symbol_of(m, '+', total, part);
         total.integer += part.integer;
-        dtype = is_first ? parts[i]->dtype : tide_promote(&(tide_tensor){.dtype = (uint8_t)dtype, .shape = model->shape}, parts[i]);
         is_first = false;
     }
     shape.size[at] = total.integer;
