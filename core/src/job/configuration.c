@@ -1,4 +1,5 @@
-/* Values of configuration entries: JSON read from words, written back, and put where a dotted path says. */
+/* Values of configuration entries: JSON read from words, written back, and put where a dotted path
+ * says. */
 #include "settings.h"
 
 #include <inttypes.h>
@@ -21,12 +22,15 @@ static bool looks_like_json(tide_text text) {
     return text.length && (text.at[0] == '{' || text.at[0] == '[' || text.at[0] == '"');
 }
 
-tide_json *tide_word_json(tide_arena *arena, tide_text text, const char *place, tide_diagnostics *diags) {
+tide_json *tide_word_json(tide_arena *arena, tide_text text, const char *place,
+                          tide_diagnostics *diags) {
     tide_diagnostics scratch;
     tide_json *value = text.length ? try_parse(arena, text, &scratch) : NULL;
     if (value) return value;
-    if (text.length && (scratch.first_error != TIDE_ERR_JSON_SYNTAX || looks_like_json(tide_trimmed(text)))) {
-        tide_error(diags, scratch.first_error, place, scratch.items[0].message, scratch.items[0].remedy);
+    if (text.length &&
+        (scratch.first_error != TIDE_ERR_JSON_SYNTAX || looks_like_json(tide_trimmed(text)))) {
+        tide_error(diags, scratch.first_error, place, scratch.items[0].message,
+                   scratch.items[0].remedy);
         return NULL;
     }
     value = tide_json_new(arena, TIDE_JSON_STRING);
@@ -40,7 +44,7 @@ typedef struct json_text {
     size_t length, capacity;
 } json_text;
 
-static void put(json_text *out, tide_text text) {
+static void json_put(json_text *out, tide_text text) {
     if (out->capacity - out->length < text.length + 1) {
         size_t capacity = out->capacity ? out->capacity : 64;
         while (capacity - out->length < text.length + 1) capacity *= 2;
@@ -51,16 +55,16 @@ static void put(json_text *out, tide_text text) {
     out->length += text.length;
 }
 
-static void put_quoted(json_text *out, tide_text text) {
+static void json_put_quoted(json_text *out, tide_text text) {
     tide_writer writer;
     tide_writer_init(&writer, out->arena);
     tide_write_text(&writer, text);
-    put(out, (tide_text){writer.bytes, writer.length});
+    json_put(out, (tide_text){writer.bytes, writer.length});
     tide_arena_drop(out->arena, writer.bytes);
 }
 
 /* The shortest of three forms that reads back as the same number; a point whatever the locale. */
-static void put_number(json_text *out, const tide_json *node) {
+static void json_put_number(json_text *out, const tide_json *node) {
     char digits[40];
     if (node->is_integer) {
         snprintf(digits, sizeof digits, "%" PRId64, node->integer);
@@ -72,28 +76,28 @@ static void put_number(json_text *out, const tide_json *node) {
         for (char *c = digits; *c; c++)
             if (!strchr("0123456789+-e", *c)) *c = '.';
     }
-    put(out, tide_text_of(digits));
+    json_put(out, tide_text_of(digits));
 }
 
-static void put_json(json_text *out, const tide_json *node) {
+static void json_put_value(json_text *out, const tide_json *node) {
     switch (node->kind) {
-    case TIDE_JSON_NULL: put(out, TIDE_TEXT("null")); break;
-    case TIDE_JSON_BOOL: put(out, tide_text_of(node->is_true ? "true" : "false")); break;
-    case TIDE_JSON_NUMBER: put_number(out, node); break;
-    case TIDE_JSON_STRING: put_quoted(out, node->text); break;
+    case TIDE_JSON_NULL: json_put(out, TIDE_TEXT("null")); break;
+    case TIDE_JSON_BOOL: json_put(out, tide_text_of(node->is_true ? "true" : "false")); break;
+    case TIDE_JSON_NUMBER: json_put_number(out, node); break;
+    case TIDE_JSON_STRING: json_put_quoted(out, node->text); break;
     case TIDE_JSON_ARRAY:
     case TIDE_JSON_OBJECT: {
         bool is_object = node->kind == TIDE_JSON_OBJECT;
-        put(out, is_object ? TIDE_TEXT("{") : TIDE_TEXT("["));
+        json_put(out, is_object ? TIDE_TEXT("{") : TIDE_TEXT("["));
         for (const tide_json *child = node->first; child; child = child->next) {
-            if (child != node->first) put(out, TIDE_TEXT(","));
+            if (child != node->first) json_put(out, TIDE_TEXT(","));
             if (is_object) {
-                put_quoted(out, child->key);
-                put(out, TIDE_TEXT(":"));
+                json_put_quoted(out, child->key);
+                json_put(out, TIDE_TEXT(":"));
             }
-            put_json(out, child);
+            json_put_value(out, child);
         }
-        put(out, is_object ? TIDE_TEXT("}") : TIDE_TEXT("]"));
+        json_put(out, is_object ? TIDE_TEXT("}") : TIDE_TEXT("]"));
     }
     }
 }
@@ -108,7 +112,7 @@ const char *tide_word_json_text(tide_arena *arena, const tide_json *value) {
                                                    !looks_like_json(tide_trimmed(value->text)));
         if (is_bare) return tide_text_copy(arena, value->text);
     }
-    put_json(&out, value);
+    json_put_value(&out, value);
     const char *text = tide_text_copy(arena, (tide_text){out.bytes, out.length});
     tide_arena_drop(arena, out.bytes);
     return text;
@@ -116,14 +120,16 @@ const char *tide_word_json_text(tide_arena *arena, const tide_json *value) {
 
 /* ---- replacing entries ---- */
 
-static bool override_refuse(tide_arena *arena, tide_diagnostics *diags, const tide_override *o, tide_status status,
-                            const char *message) {
+static bool override_refuse(tide_arena *arena, tide_diagnostics *diags, const tide_override *o,
+                            tide_status status, const char *message) {
     const char *path = tide_shown(arena, tide_text_of(o->path));
-    return tide_error(diags, status, tide_format(arena, "/settings/overrides.%s", path), message,
-                      "write a path of the configuration, as overrides.text_config.num_hidden_layers=4");
+    return tide_error(
+        diags, status, tide_format(arena, "/settings/overrides.%s", path), message,
+        "write a path of the configuration, as overrides.text_config.num_hidden_layers=4");
 }
 
-/* Where the link to a child of an array or object stands; NULL past the end of an array or if part is no index. */
+/* Where the link to a child of an array or object stands; NULL past the end of an array or if part
+ * is no index. */
 static tide_json **child_link(tide_json *node, tide_text part) {
     tide_json **link = &node->first;
     if (node->kind == TIDE_JSON_OBJECT) {
@@ -136,7 +142,8 @@ static tide_json **child_link(tide_json *node, tide_text part) {
     return link;
 }
 
-static void child_put(tide_arena *arena, tide_json *node, tide_json **link, tide_text part, tide_json *value) {
+static void child_put(tide_arena *arena, tide_json *node, tide_json **link, tide_text part,
+                      tide_json *value) {
     if (node->kind == TIDE_JSON_OBJECT) {
         tide_json_put(arena, node, part, value);
         return;
@@ -147,26 +154,31 @@ static void child_put(tide_arena *arena, tide_json *node, tide_json **link, tide
     *link = value;
 }
 
-bool tide_config_override(tide_arena *arena, tide_json *config, const tide_override *o, tide_diagnostics *diags) {
+bool tide_config_override(tide_arena *arena, tide_json *config, const tide_override *o,
+                          tide_diagnostics *diags) {
     tide_json *at = config;
     tide_text rest = tide_text_of(o->path), part;
     for (unsigned depth = 1; tide_piece_next(&rest, '.', &part); depth++) {
         bool is_last = !rest.at;
         if (depth > PATH_LIMIT)
-            return override_refuse(arena, diags, o, TIDE_ERR_LIMIT, "the path has more than 16 parts");
+            return override_refuse(arena, diags, o, TIDE_ERR_LIMIT,
+                                   "the path has more than 16 parts");
         if (part.length == 0 || part.length > PART_LIMIT)
             return override_refuse(arena, diags, o, TIDE_ERR_FIELD_UNKNOWN,
-                                   part.length ? "a part of the path is longer than 128 bytes" : "a part of the path is empty");
+                                   part.length ? "a part of the path is longer than 128 bytes"
+                                               : "a part of the path is empty");
         if (at->kind != TIDE_JSON_OBJECT && at->kind != TIDE_JSON_ARRAY)
             return override_refuse(arena, diags, o, TIDE_ERR_FIELD_TYPE,
-                                   tide_format(arena, "\"%s\" cannot be set: what is above it is %s",
+                                   tide_format(arena,
+                                               "\"%s\" cannot be set: what is above it is %s",
                                                tide_shown(arena, part), tide_json_kind_name(at)));
         tide_json **link = child_link(at, part);
         if (!link)
             return override_refuse(arena, diags, o, TIDE_ERR_FIELD_RANGE,
-                                   tide_format(arena, "\"%s\" must be an index below %u", tide_shown(arena, part),
-                                               (unsigned)at->count));
-        if (!is_last && !*link) tide_json_put(arena, at, part, tide_json_new(arena, TIDE_JSON_OBJECT));
+                                   tide_format(arena, "\"%s\" must be an index below %u",
+                                               tide_shown(arena, part), (unsigned)at->count));
+        if (!is_last && !*link)
+            tide_json_put(arena, at, part, tide_json_new(arena, TIDE_JSON_OBJECT));
         if (is_last) child_put(arena, at, link, part, o->value);
         at = *link;
     }
@@ -175,7 +187,8 @@ bool tide_config_override(tide_arena *arena, tide_json *config, const tide_overr
 
 /* Keys that hold a probability of dropping. */
 static bool is_dropout(tide_text key) {
-    return tide_text_matches(key, TIDE_TEXT("*dropout*")) || tide_text_matches(key, TIDE_TEXT("*_pdrop")) ||
+    return tide_text_matches(key, TIDE_TEXT("*dropout*")) ||
+           tide_text_matches(key, TIDE_TEXT("*_pdrop")) ||
            tide_text_matches(key, TIDE_TEXT("*drop_rate")) || tide_text_is(key, "drop_path_rate");
 }
 

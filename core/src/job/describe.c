@@ -3,7 +3,12 @@
 
 #include "../model/sources.h"
 
-static const char *const type_names[] = {"int", "number", "bool", "choice", "text", "list", "size", "overrides"};
+static const char *const type_names[] = {
+    [TIDE_SETTING_INT] = "int",   [TIDE_SETTING_NUMBER] = "number",
+    [TIDE_SETTING_BOOL] = "bool", [TIDE_SETTING_CHOICE] = "choice",
+    [TIDE_SETTING_TEXT] = "text", [TIDE_SETTING_LIST] = "list",
+    [TIDE_SETTING_SIZE] = "size", [TIDE_SETTING_OVERRIDES] = "overrides",
+};
 
 static void write_pieces(tide_writer *writer, const char *key, const char *joined) {
     tide_text rest = tide_text_of(joined), piece;
@@ -19,7 +24,8 @@ static void write_choices(tide_writer *writer, const tide_setting *setting) {
     if (setting->type != TIDE_SETTING_CHOICE) return;
     tide_write_key(writer, "choices");
     tide_write_open(writer, '[');
-    for (uint32_t i = 0; (choice = tide_setting_choice(setting, i)).length; i++) tide_write_text(writer, choice);
+    for (uint32_t i = 0; (choice = tide_setting_choice(setting, i)).length; i++)
+        tide_write_text(writer, choice);
     tide_write_close(writer, ']');
 }
 
@@ -44,14 +50,17 @@ static void write_copied(tide_writer *writer, const tide_json *entry, const char
     const tide_json *value = tide_json_at(entry, key);
     if (!value) return;
     if (value->kind == TIDE_JSON_STRING) tide_write_string_at(writer, key, value->text.at);
-    if (value->kind == TIDE_JSON_NUMBER && value->is_integer) tide_write_int_at(writer, key, value->integer);
+    if (value->kind == TIDE_JSON_NUMBER && value->is_integer)
+        tide_write_int_at(writer, key, value->integer);
 }
 
-static void write_entry(tide_writer *writer, const tide_json *entry, const char *const *keys, size_t count) {
+static void write_entry(tide_writer *writer, const tide_json *entry, const char *const *keys,
+                        size_t count) {
     tide_write_open(writer, '{');
     for (size_t i = 0; i < count; i++) write_copied(writer, entry, keys[i]);
     const tide_json *type = tide_json_at(tide_json_at(entry, "config"), "model_type");
-    if (type && type->kind == TIDE_JSON_STRING) tide_write_string_at(writer, "model_type", type->text.at);
+    if (type && type->kind == TIDE_JSON_STRING)
+        tide_write_string_at(writer, "model_type", type->text.at);
     tide_write_close(writer, '}');
 }
 

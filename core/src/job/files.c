@@ -1,4 +1,5 @@
-/* What a file is, by its content: a configuration, a preprocessor's, a description, a job, or something else that is named. */
+/* What a file is, by its content: a configuration, a preprocessor's, a description, a job, or
+ * something else that is named. */
 #include "settings.h"
 
 #include <string.h>
@@ -14,8 +15,10 @@ typedef struct file_reader {
     tide_text text;
 } file_reader;
 
-static bool file_refuse(const file_reader *r, tide_status status, const char *message, const char *remedy) {
-    return tide_error(r->diags, status, r->place, tide_format(r->arena, "%s %s", r->name, message), remedy);
+static bool file_refuse(const file_reader *r, tide_status status, const char *message,
+                        const char *remedy) {
+    return tide_error(r->diags, status, r->place, tide_format(r->arena, "%s %s", r->name, message),
+                      remedy);
 }
 
 /* ---- what else a file may be ---- */
@@ -28,22 +31,32 @@ typedef struct file_kind {
 #define GIVE_CONFIG "give the model's config.json"
 
 static const file_kind before_config[] = {
-    {"peft_type", "", "is a PEFT adapter configuration, which this version does not express", "give the base model's config.json"},
-    {"tokenizer_class", "model_max_length", "is a tokenizer configuration", GIVE_CONFIG ", next to it"},
-    {"tokenizer_class", "added_tokens_decoder", "is a tokenizer configuration", GIVE_CONFIG ", next to it"},
+    {"peft_type", "", "is a PEFT adapter configuration, which this version does not express",
+     "give the base model's config.json"},
+    {"tokenizer_class", "model_max_length", "is a tokenizer configuration",
+     GIVE_CONFIG ", next to it"},
+    {"tokenizer_class", "added_tokens_decoder", "is a tokenizer configuration",
+     GIVE_CONFIG ", next to it"},
 };
 
 static const file_kind after_config[] = {
     {"weight_map", "", "is the index of a safetensors checkpoint", GIVE_CONFIG ", next to it"},
-    {"zero_optimization", "", "is a DeepSpeed configuration, which this version does not express", GIVE_CONFIG},
-    {"train_micro_batch_size_per_gpu", "", "is a DeepSpeed configuration, which this version does not express",
+    {"zero_optimization", "", "is a DeepSpeed configuration, which this version does not express",
+     GIVE_CONFIG},
+    {"train_micro_batch_size_per_gpu", "",
+     "is a DeepSpeed configuration, which this version does not express",
      GIVE_CONFIG " and batch=N"},
-    {"per_device_train_batch_size", "", "is a set of training arguments, which this version does not read",
+    {"per_device_train_batch_size", "",
+     "is a set of training arguments, which this version does not read",
      GIVE_CONFIG " and settings such as batch=4"},
-    {"compute_environment", "", "is an Accelerate configuration, which this version does not read", GIVE_CONFIG},
-    {"_diffusers_version", "", "is a diffusers configuration, which no description covers", "give a transformers config.json"},
-    {"_class_name", "", "is a diffusers configuration, which no description covers", "give a transformers config.json"},
-    {"architecture", "num_classes", "is a timm configuration, which no description covers", "give a transformers config.json"},
+    {"compute_environment", "", "is an Accelerate configuration, which this version does not read",
+     GIVE_CONFIG},
+    {"_diffusers_version", "", "is a diffusers configuration, which no description covers",
+     "give a transformers config.json"},
+    {"_class_name", "", "is a diffusers configuration, which no description covers",
+     "give a transformers config.json"},
+    {"architecture", "num_classes", "is a timm configuration, which no description covers",
+     "give a transformers config.json"},
     {"added_tokens", "model", "is a tokenizer", GIVE_CONFIG ", next to it"},
     {"bos_token", "eos_token", "is a map of special tokens", GIVE_CONFIG ", next to it"},
     {"tokenizer_class", "", "is a tokenizer configuration", GIVE_CONFIG ", next to it"},
@@ -53,7 +66,8 @@ static const file_kind after_config[] = {
     {"do_sample", "", "is a generation configuration", GIVE_CONFIG ", next to it"},
     {"processor_class", "", "is a processor configuration without an image processor",
      GIVE_CONFIG " and its preprocessor_config.json"},
-    {"dim", "n_layers", "is a params.json of Meta's own format", "give the config.json of the transformers version"},
+    {"dim", "n_layers", "is a params.json of Meta's own format",
+     "give the config.json of the transformers version"},
     {"log_history", "", "is the state of a trainer", GIVE_CONFIG},
     {"traceEvents", "", "is a profiler's trace, which this version does not replay", GIVE_CONFIG},
     {"device_traces", "", "is a memory snapshot, which this version does not replay", GIVE_CONFIG},
@@ -66,14 +80,16 @@ static const file_kind after_config[] = {
     {"$schema", "", "is a JSON schema or a file that follows one", GIVE_CONFIG},
 };
 
-static bool has_key(const tide_json *object, const char *key) {
+static bool file_has(const tide_json *object, const char *key) {
     return tide_json_at(object, key) != NULL;
 }
 
 /* Reports and returns true if the object is one of the kinds. */
-static bool file_is_other(const file_reader *r, const tide_json *root, const file_kind *kinds, size_t count) {
+static bool file_is_other(const file_reader *r, const tide_json *root, const file_kind *kinds,
+                          size_t count) {
     for (size_t i = 0; i < count; i++)
-        if (has_key(root, kinds[i].key) && (!kinds[i].other[0] || has_key(root, kinds[i].other))) {
+        if (file_has(root, kinds[i].key) &&
+            (!kinds[i].other[0] || file_has(root, kinds[i].other))) {
             file_refuse(r, TIDE_ERR_MODEL_UNKNOWN, kinds[i].what, kinds[i].remedy);
             return true;
         }
@@ -90,14 +106,22 @@ static bool file_is_no_json(const file_reader *r) {
         {{"PK\x03\x04", 4}, "is a zip archive or a PyTorch checkpoint", GIVE_CONFIG ", next to it"},
         {{"\x80\x02", 2}, "is a pickle", GIVE_CONFIG ", next to it"},
         {{"\x80\x04", 2}, "is a pickle", GIVE_CONFIG ", next to it"},
-        {{"\x7f" "ELF", 4}, "is a program", GIVE_CONFIG},
+        {{"\x7f"
+          "ELF",
+          4},
+         "is a program",
+         GIVE_CONFIG},
         {{"\x1f\x8b", 2}, "is a gzip archive", "unpack it first"},
         {{"\xff\xfe", 2}, "is UTF-16 text", "save it as UTF-8"},
-        {{"version https://git-lfs", 23}, "is a Git LFS pointer, not the file itself", "fetch the file with git lfs pull"},
+        {{"version https://git-lfs", 23},
+         "is a Git LFS pointer, not the file itself",
+         "fetch the file with git lfs pull"},
         {{"<!DOCTYPE", 9}, "is a web page", "download the raw file"},
         {{"<!doctype", 9}, "is a web page", "download the raw file"},
         {{"<html", 5}, "is a web page", "download the raw file"},
-        {{"compute_environment:", 20}, "is an Accelerate configuration, which this version does not read", GIVE_CONFIG},
+        {{"compute_environment:", 20},
+         "is an Accelerate configuration, which this version does not read",
+         GIVE_CONFIG},
         {{"import ", 7}, "is Python source", GIVE_CONFIG},
         {{"from ", 5}, "is Python source", GIVE_CONFIG},
     };
@@ -126,84 +150,117 @@ static bool is_kind(const tide_json *node, tide_json_kind kind) {
 }
 
 static bool is_preprocessor(const tide_json *root) {
-    static const char *const keys[] = {"image_processor_type", "feature_extractor_type", "crop_size", "min_pixels",
-                                       "max_pixels", "image_mean", "do_resize", "do_normalize", "feature_size"};
+    static const char *const keys[] = {"image_processor_type",
+                                       "feature_extractor_type",
+                                       "crop_size",
+                                       "min_pixels",
+                                       "max_pixels",
+                                       "image_mean",
+                                       "do_resize",
+                                       "do_normalize",
+                                       "feature_size",
+                                       "image_seq_length",
+                                       "max_image_size",
+                                       "max_patches",
+                                       "size"};
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
-        if (has_key(root, keys[i])) return true;
+        if (file_has(root, keys[i])) return true;
     return false;
 }
 
 static bool is_config(const tide_json *root) {
-    return has_key(root, "model_type") || is_kind(tide_json_at(root, "architectures"), TIDE_JSON_ARRAY);
+    return file_has(root, "model_type") ||
+           is_kind(tide_json_at(root, "architectures"), TIDE_JSON_ARRAY);
 }
 
 /* Nested configurations must be objects. */
-static bool config_check(tide_arena *arena, const tide_json *config, const char *place, tide_diagnostics *diags) {
-    static const char *const nested[] = {"text_config", "vision_config", "audio_config", "llm_config"};
+static bool config_check(tide_arena *arena, const tide_json *config, const char *place,
+                         tide_diagnostics *diags) {
+    static const char *const nested[] = {"text_config", "vision_config", "audio_config",
+                                         "llm_config"};
     bool is_sane = true;
     if (config->kind != TIDE_JSON_OBJECT)
         return tide_error(diags, TIDE_ERR_FIELD_TYPE, place,
-                          tide_format(arena, "the configuration is %s; must be an object", tide_json_kind_name(config)),
+                          tide_format(arena, "the configuration is %s; must be an object",
+                                      tide_json_kind_name(config)),
                           GIVE_CONFIG);
     const tide_json *type = tide_json_at(config, "model_type");
     if (type && type->kind != TIDE_JSON_STRING && type->kind != TIDE_JSON_NULL)
-        is_sane = tide_error(diags, TIDE_ERR_FIELD_TYPE, tide_format(arena, "%s/model_type", place),
-                             tide_format(arena, "is %s; must be a string", tide_json_kind_name(type)), NULL);
+        is_sane = tide_error(
+            diags, TIDE_ERR_FIELD_TYPE, tide_format(arena, "%s/model_type", place),
+            tide_format(arena, "is %s; must be a string", tide_json_kind_name(type)), NULL);
     for (size_t i = 0; i < sizeof nested / sizeof *nested; i++) {
         const tide_json *part = tide_json_at(config, nested[i]);
         if (part && part->kind != TIDE_JSON_OBJECT && part->kind != TIDE_JSON_NULL)
-            is_sane = tide_error(diags, TIDE_ERR_FIELD_TYPE, tide_format(arena, "%s/%s", place, nested[i]),
-                                 tide_format(arena, "is %s; must be an object", tide_json_kind_name(part)), NULL);
+            is_sane = tide_error(
+                diags, TIDE_ERR_FIELD_TYPE, tide_format(arena, "%s/%s", place, nested[i]),
+                tide_format(arena, "is %s; must be an object", tide_json_kind_name(part)), NULL);
     }
     return is_sane;
 }
 
-static const char *string_at(const tide_json *object, const char *key) {
+static const char *file_string(const tide_json *object, const char *key) {
     const tide_json *value = tide_json_at(object, key);
     return is_kind(value, TIDE_JSON_STRING) && value->text.length ? value->text.at : NULL;
 }
 
-bool tide_entry_read(tide_given *given, tide_arena *arena, const tide_json *entry, const char *place,
-                     tide_diagnostics *diags) {
-    const tide_json *config = tide_json_at(entry, "config"), *count = tide_json_at(entry, "parameters");
+bool tide_entry_read(tide_given *given, tide_arena *arena, const tide_json *entry,
+                     const char *place, tide_diagnostics *diags) {
+    const tide_json *config = tide_json_at(entry, "config"),
+                    *count = tide_json_at(entry, "parameters");
     const tide_json *preprocessor = tide_json_at(entry, "preprocessor");
     if (!config)
-        return tide_error(diags, TIDE_ERR_FIELD_MISSING, tide_format(arena, "%s/config", place), "is absent", NULL);
+        return tide_error(diags, TIDE_ERR_FIELD_MISSING, tide_format(arena, "%s/config", place),
+                          "is absent", NULL);
     if (!config_check(arena, config, tide_format(arena, "%s/config", place), diags)) return false;
-    if (preprocessor && preprocessor->kind != TIDE_JSON_OBJECT && preprocessor->kind != TIDE_JSON_NULL)
-        return tide_error(diags, TIDE_ERR_FIELD_TYPE, tide_format(arena, "%s/preprocessor", place),
-                          tide_format(arena, "is %s; must be an object", tide_json_kind_name(preprocessor)), NULL);
+    if (preprocessor && preprocessor->kind != TIDE_JSON_OBJECT &&
+        preprocessor->kind != TIDE_JSON_NULL)
+        return tide_error(
+            diags, TIDE_ERR_FIELD_TYPE, tide_format(arena, "%s/preprocessor", place),
+            tide_format(arena, "is %s; must be an object", tide_json_kind_name(preprocessor)),
+            NULL);
     given->config = tide_json_clone(arena, config);
-    given->config_name = string_at(entry, "name");
-    given->title = string_at(entry, "title");
-    given->source = string_at(entry, "source");
-    given->published_parameters = is_kind(count, TIDE_JSON_NUMBER) && count->is_integer && count->integer > 0 ? count->integer : 0;
+    given->config_name = file_string(entry, "name");
+    given->title = file_string(entry, "title");
+    given->source = file_string(entry, "source");
+    given->published_parameters =
+        is_kind(count, TIDE_JSON_NUMBER) && count->is_integer && count->integer > 0 ? count->integer
+                                                                                    : 0;
     if (is_kind(preprocessor, TIDE_JSON_OBJECT) && !given->preprocessor)
         given->preprocessor = tide_json_clone(arena, preprocessor);
     return true;
 }
 
-/* The last part of `_name_or_path`, the file's own name unless it is the usual one, or the model_type. */
+static tide_text base_name(tide_text path) {
+    tide_text piece, last = path;
+    while (tide_piece_next(&path, '/', &piece))
+        if (piece.length) last = piece;
+    return last;
+}
+
+/* The last part of `_name_or_path`, the file's own name unless it is the usual one, or the
+ * model_type. */
 static const char *config_name(const file_reader *r, const tide_json *config) {
-    const char *path = string_at(config, "_name_or_path"), *type = string_at(config, "model_type");
+    const char *path = file_string(config, "_name_or_path"),
+               *type = file_string(config, "model_type");
     if (path) {
-        tide_text rest = tide_text_of(path), piece, last = {NULL, 0};
-        while (tide_piece_next(&rest, '/', &piece))
-            if (piece.length) last = piece;
+        tide_text last = base_name(tide_text_of(path));
         if (last.length > 1) return tide_shown(r->arena, last);
     }
     size_t length = strlen(r->name);
     if (length > 5 && strcmp(r->name + length - 5, ".json") == 0) length -= 5;
-    bool is_usual = length == 0 || strncmp(r->name, "config", 6) == 0 || strncmp(r->name, "pasted", 6) == 0;
+    bool is_usual =
+        length == 0 || strncmp(r->name, "config", 6) == 0 || strncmp(r->name, "pasted", 6) == 0;
     if (!is_usual || !type) return tide_text_copy(r->arena, (tide_text){r->name, length});
     return tide_shown(r->arena, tide_text_of(type));
 }
 
 static bool has_config(const file_reader *r) {
     if (!r->given->config) return false;
-    return !file_refuse(r, TIDE_ERR_CONFLICT,
-                        tide_format(r->arena, "is a configuration, and so is %s", r->given->config_file),
-                        "give one model's config.json");
+    return !file_refuse(
+        r, TIDE_ERR_CONFLICT,
+        tide_format(r->arena, "is a configuration, and so is %s", r->given->config_file),
+        "give one model's config.json");
 }
 
 static void read_config(const file_reader *r, tide_json *root) {
@@ -223,41 +280,46 @@ static void read_entry(const file_reader *r, const tide_json *root) {
 }
 
 static void read_preprocessor(const file_reader *r, tide_json *root) {
-    if (r->given->preprocessor) file_refuse(r, TIDE_ERR_CONFLICT, "is a second preprocessor configuration", "give one");
+    if (r->given->preprocessor)
+        file_refuse(r, TIDE_ERR_CONFLICT, "is a second preprocessor configuration", "give one");
     else r->given->preprocessor = root;
 }
 
 static void read_description(const file_reader *r, const tide_json *root) {
-    if (r->given->description) file_refuse(r, TIDE_ERR_CONFLICT, "is a second description of a model", "give one");
+    if (r->given->description)
+        file_refuse(r, TIDE_ERR_CONFLICT, "is a second description of a model", "give one");
     else r->given->description = root;
 }
 
 static void read_job(const file_reader *r, const tide_json *root) {
-    const tide_json *version = tide_json_at(root, "tidemark"), *settings = tide_json_at(root, "settings");
+    const tide_json *version = tide_json_at(root, "tidemark"),
+                    *settings = tide_json_at(root, "settings");
     if (!is_kind(version, TIDE_JSON_NUMBER) || !version->is_integer || version->integer < 1)
-        file_refuse(r, TIDE_ERR_FIELD_TYPE, "has no version that can be read in \"tidemark\"", "write \"tidemark\": 1");
+        file_refuse(r, TIDE_ERR_FIELD_TYPE, "has no version that can be read in \"tidemark\"",
+                    "write \"tidemark\": 1");
     else if (version->integer > JOB_VERSION)
         file_refuse(r, TIDE_ERR_UNSUPPORTED, "was made by a newer tidemark", "update tidemark");
     else if (!settings || (settings->kind != TIDE_JSON_OBJECT && settings->kind != TIDE_JSON_ARRAY))
         file_refuse(r, TIDE_ERR_FIELD_TYPE, "has no \"settings\" that can be read",
                     "write \"settings\": {\"model\": ..., \"batch\": ...}");
-    else
-        tide_words_of_json(r->words, settings, TIDE_ORIGIN_FILE);
+    else tide_words_of_json(r->words, settings, TIDE_ORIGIN_FILE);
 }
 
 #define COUNT_OF(array) (sizeof(array) / sizeof *(array))
 
 static void read_object(const file_reader *r, tide_json *root) {
-    if (is_kind(tide_json_at(root, "architecture"), TIDE_JSON_STRING) && is_kind(tide_json_at(root, "modules"), TIDE_JSON_OBJECT)) {
+    if (is_kind(tide_json_at(root, "architecture"), TIDE_JSON_STRING) &&
+        is_kind(tide_json_at(root, "modules"), TIDE_JSON_OBJECT)) {
         read_description(r, root);
         return;
     }
-    if (has_key(root, "tidemark")) {
+    if (file_has(root, "tidemark")) {
         read_job(r, root);
         return;
     }
     const tide_json *config = tide_json_at(root, "config");
-    if (config && is_kind(tide_json_at(root, "name"), TIDE_JSON_STRING) && (!has_key(root, "version") || is_config(config))) {
+    if (config && is_kind(tide_json_at(root, "name"), TIDE_JSON_STRING) &&
+        (!file_has(root, "version") || is_config(config))) {
         read_entry(r, root);
         return;
     }
@@ -276,18 +338,22 @@ static void read_object(const file_reader *r, tide_json *root) {
         return;
     }
     if (file_is_other(r, root, after_config, COUNT_OF(after_config))) return;
-    file_refuse(r, TIDE_ERR_MODEL_UNKNOWN, "is JSON, but no configuration: it has no \"model_type\"", GIVE_CONFIG);
+    file_refuse(r, TIDE_ERR_MODEL_UNKNOWN,
+                "is JSON, but no configuration: it has no \"model_type\"", GIVE_CONFIG);
 }
 
 void tide_files_read(tide_given *given, tide_words *words, const tide_file *files, uint32_t count) {
     file_reader r = {.given = given, .words = words, .arena = words->arena, .diags = words->diags};
     if (count > FILE_LIMIT) {
-        tide_error(r.diags, TIDE_ERR_LIMIT, "/files", "more than 16 files", "give config.json and preprocessor_config.json");
+        tide_error(r.diags, TIDE_ERR_LIMIT, "/files", "more than 16 files",
+                   "give config.json and preprocessor_config.json");
         count = FILE_LIMIT;
     }
     for (uint32_t i = 0; i < count; i++) {
         r.place = tide_format(r.arena, "/files/%u", (unsigned)i);
-        r.name = files[i].name.length ? tide_shown(r.arena, files[i].name) : tide_format(r.arena, "file %u", (unsigned)i + 1);
+        tide_text name = base_name(files[i].name);
+        r.name = name.length ? tide_shown(r.arena, name)
+                             : tide_format(r.arena, "file %u", (unsigned)i + 1);
         r.text = files[i].text;
         if (file_is_no_json(&r)) continue;
         tide_diagnostics scratch;
@@ -295,10 +361,13 @@ void tide_files_read(tide_given *given, tide_words *words, const tide_file *file
         tide_json *root = tide_json_parse(r.arena, r.text, r.place, &scratch);
         if (!root) {
             const tide_diagnostic *d = &scratch.items[0];
-            tide_error(r.diags, d->status, d->place, tide_format(r.arena, "%s: %s", r.name, d->message), d->remedy);
+            tide_error(r.diags, d->status, d->place,
+                       tide_format(r.arena, "%s: %s", r.name, d->message), d->remedy);
         } else if (root->kind != TIDE_JSON_OBJECT) {
-            file_refuse(&r, TIDE_ERR_FIELD_TYPE,
-                        tide_format(r.arena, "holds %s; must be an object", tide_json_kind_name(root)), GIVE_CONFIG);
+            file_refuse(
+                &r, TIDE_ERR_FIELD_TYPE,
+                tide_format(r.arena, "holds %s; must be an object", tide_json_kind_name(root)),
+                GIVE_CONFIG);
         } else {
             read_object(&r, root);
         }

@@ -1,4 +1,5 @@
-/* Words and files merged into a job: the model found, the card found, values checked against one another, defaults reported. */
+/* Words and files merged into a job: the model found, the card found, values checked against one
+ * another, defaults reported. */
 #include "settings.h"
 
 #include <inttypes.h>
@@ -13,7 +14,8 @@ typedef struct job_builder {
     tide_job *job;
     tide_words words;
     tide_given given;
-    bool model_is_file; /* the configuration came as a file and names itself: no word for it in the link */
+    bool model_is_file; /* the configuration came as a file and names itself: no word for it in the
+                           link */
     bool files_failed;
     const char *capability_default;
 } job_builder;
@@ -55,7 +57,8 @@ static const char *catalogue_published(tide_arena *arena, const char *path) {
     const char *quoted = tide_format(arena, "huggingface.co/%s\"", path);
     if (!strchr(path, '/')) return NULL;
     for (uint32_t i = 0; i < tide_catalogue_source_count; i++) {
-        const char *text = tide_text_copy(arena, (tide_text){tide_catalogue_sources[i].text, tide_catalogue_sources[i].length});
+        const char *text = tide_text_copy(
+            arena, (tide_text){tide_catalogue_sources[i].text, tide_catalogue_sources[i].length});
         if (strstr(text, quoted)) return tide_catalogue_sources[i].name;
     }
     return NULL;
@@ -65,21 +68,25 @@ static const char *catalogue_near(tide_arena *arena, const char *name) {
     const char *published = catalogue_published(arena, name), *slash = strrchr(name, '/');
     if (published) return published;
     const char **names = TIDE_NEW(arena, const char *, tide_catalogue_source_count + 1);
-    for (uint32_t i = 0; i < tide_catalogue_source_count; i++) names[i] = tide_catalogue_sources[i].name;
-    return tide_near_names(arena, tide_text_of(slash ? slash + 1 : name), names, tide_catalogue_source_count);
+    for (uint32_t i = 0; i < tide_catalogue_source_count; i++)
+        names[i] = tide_catalogue_sources[i].name;
+    return tide_near_names(arena, tide_text_of(slash ? slash + 1 : name), names,
+                           tide_catalogue_source_count);
 }
 
 static void model_unknown(job_builder *b, const char *name) {
     const char *near = catalogue_near(b->arena, name);
     const char *file = "give its config.json as a file";
     tide_error(b->diags, TIDE_ERR_MODEL_UNKNOWN, "/settings/model",
-               tide_format(b->arena, "\"%s\" is not in the catalogue", tide_shown(b->arena, tide_text_of(name))),
+               tide_format(b->arena, "\"%s\" is not in the catalogue",
+                           tide_shown(b->arena, tide_text_of(name))),
                near ? tide_format(b->arena, "did you mean %s? Otherwise %s", near, file) : file);
 }
 
 static void model_of_catalogue(job_builder *b, const tide_source *source) {
     const char *place = tide_format(b->arena, "/models/%s", source->name);
-    const tide_json *entry = tide_json_parse(b->arena, (tide_text){source->text, source->length}, place, b->diags);
+    const tide_json *entry =
+        tide_json_parse(b->arena, (tide_text){source->text, source->length}, place, b->diags);
     if (!entry || !tide_entry_read(&b->given, b->arena, entry, place, b->diags)) return;
     b->given.config_name = source->name;
     if (!b->given.title) b->given.title = source->name;
@@ -93,13 +100,15 @@ static void model_of_description(job_builder *b) {
     b->model_is_file = true;
 }
 
-/* A configuration that came as a file wins over the catalogue; a name that the catalogue lacks is then a label. */
+/* A configuration that came as a file wins over the catalogue; a name that the catalogue lacks is
+ * then a label. */
 static void model_of_file(job_builder *b, const char *name) {
     b->model_is_file = true;
     if (!name[0]) return;
     if (catalogue_find(name)) {
         tide_report(b->diags, TIDE_WARNING, TIDE_ERR_CONFLICT, "/settings/model",
-                    tide_format(b->arena, "%s is not used: the configuration in %s is", name, b->given.config_file),
+                    tide_format(b->arena, "%s is not used: the configuration in %s is", name,
+                                b->given.config_file),
                     "give one of the two");
         return;
     }
@@ -148,22 +157,24 @@ static void change_config(job_builder *b) {
 /* Kernels depend on these where no card is given: an H100. */
 enum { DEFAULT_CAPABILITY = 90, DEFAULT_SMS = 132, DEFAULT_THREADS_PER_SM = 2048 };
 
-static const char *string_at(const tide_json *object, const char *key) {
+static const char *card_string(const tide_json *object, const char *key) {
     const tide_json *value = tide_json_at(object, key);
     return value && value->kind == TIDE_JSON_STRING ? value->text.at : "";
 }
 
-static int64_t integer_at(const tide_json *object, const char *key) {
+static int64_t card_integer(const tide_json *object, const char *key) {
     const tide_json *value = tide_json_at(object, key);
-    return value && value->kind == TIDE_JSON_NUMBER && value->is_integer && value->integer > 0 ? value->integer : 0;
+    return value && value->kind == TIDE_JSON_NUMBER && value->is_integer && value->integer > 0
+               ? value->integer
+               : 0;
 }
 
 /* By name, or by title, in any case. */
 static const tide_json *card_find(tide_arena *arena, const tide_json *list, const char *name) {
     const char *wanted = tide_lowered(arena, tide_text_of(name));
     for (const tide_json *card = list ? list->first : NULL; card; card = card->next)
-        if (strcmp(string_at(card, "name"), wanted) == 0 ||
-            strcmp(tide_lowered(arena, tide_text_of(string_at(card, "title"))), wanted) == 0)
+        if (strcmp(card_string(card, "name"), wanted) == 0 ||
+            strcmp(tide_lowered(arena, tide_text_of(card_string(card, "title"))), wanted) == 0)
             return card;
     return NULL;
 }
@@ -171,52 +182,69 @@ static const tide_json *card_find(tide_arena *arena, const tide_json *list, cons
 static void card_unknown(job_builder *b, const tide_json *list, const char *name) {
     uint32_t count = 0;
     const char **names = TIDE_NEW(b->arena, const char *, (list ? list->count : 0) + 1);
-    for (const tide_json *card = list ? list->first : NULL; card; card = card->next) names[count++] = string_at(card, "name");
+    for (const tide_json *card = list ? list->first : NULL; card; card = card->next)
+        names[count++] = card_string(card, "name");
     const char *near = tide_near_names(b->arena, tide_text_of(name), names, count);
     const char *size = "give its memory as gpu_gib=SIZE";
     tide_error(b->diags, TIDE_ERR_FIELD_RANGE, "/settings/gpu",
-               tide_format(b->arena, "\"%s\" is not a card that is known", tide_shown(b->arena, tide_text_of(name))),
+               tide_format(b->arena, "\"%s\" is not a card that is known",
+                           tide_shown(b->arena, tide_text_of(name))),
                near ? tide_format(b->arena, "did you mean %s? Otherwise %s", near, size) : size);
 }
 
 static void find_card(job_builder *b) {
     const char *name = value_of(b, TIDE_SET_gpu);
     tide_gpu *gpu = &b->job->gpu;
-    *gpu = (tide_gpu){.name = "", .title = "", .source = "", .context_source = "", .capability = DEFAULT_CAPABILITY,
-                      .sms = DEFAULT_SMS, .threads_per_sm = DEFAULT_THREADS_PER_SM};
+    *gpu = (tide_gpu){.name = "",
+                      .title = "",
+                      .source = "",
+                      .context_source = "",
+                      .capability = DEFAULT_CAPABILITY,
+                      .sms = DEFAULT_SMS,
+                      .threads_per_sm = DEFAULT_THREADS_PER_SM};
     if (!name[0]) return;
-    const tide_json *root = tide_json_parse(b->arena, (tide_text){tide_gpu_source.text, tide_gpu_source.length}, "/gpus", b->diags);
+    const tide_json *root = tide_json_parse(
+        b->arena, (tide_text){tide_gpu_source.text, tide_gpu_source.length}, "/gpus", b->diags);
     const tide_json *list = tide_json_at(root, "gpus"), *card = card_find(b->arena, list, name);
     if (!card) {
         card_unknown(b, list, name);
         return;
     }
     b->job->has_gpu = true;
-    *gpu = (tide_gpu){.name = string_at(card, "name"), .title = string_at(card, "title"), .source = string_at(card, "source"),
-                      .context_source = string_at(card, "context_source"), .bytes = (uint64_t)integer_at(card, "bytes"),
-                      .context_bytes = (uint64_t)integer_at(card, "context_bytes"),
-                      .capability = (int)integer_at(card, "capability"), .sms = (int)integer_at(card, "sms"),
-                      .threads_per_sm = (int)integer_at(card, "threads_per_sm")};
+    *gpu = (tide_gpu){.name = card_string(card, "name"),
+                      .title = card_string(card, "title"),
+                      .source = card_string(card, "source"),
+                      .context_source = card_string(card, "context_source"),
+                      .bytes = (uint64_t)card_integer(card, "bytes"),
+                      .context_bytes = (uint64_t)card_integer(card, "context_bytes"),
+                      .capability = (int)card_integer(card, "capability"),
+                      .sms = (int)card_integer(card, "sms"),
+                      .threads_per_sm = (int)card_integer(card, "threads_per_sm")};
     b->words.values[TIDE_SET_gpu] = gpu->name;
 }
 
 /* Whole MiB, as the oracle's device counts them. */
 static uint64_t bytes_of_gib(int64_t pico) {
-    uint64_t mib = (uint64_t)(pico / TIDE_PICO) * 1024 + (uint64_t)(pico % TIDE_PICO) * 1024 / (uint64_t)TIDE_PICO;
+    uint64_t mib = (uint64_t)(pico / TIDE_PICO) * 1024 +
+                   (uint64_t)(pico % TIDE_PICO) * 1024 / (uint64_t)TIDE_PICO;
     return mib << 20;
 }
 
 static void size_device(job_builder *b) {
     tide_job *job = b->job;
-    bool has_size = value_of(b, TIDE_SET_gpu_gib)[0] != 0, has_fraction = value_of(b, TIDE_SET_memory_fraction)[0] != 0;
+    bool has_size = value_of(b, TIDE_SET_gpu_gib)[0] != 0,
+         has_fraction = value_of(b, TIDE_SET_memory_fraction)[0] != 0;
     b->capability_default = tide_format(b->arena, "%d", job->gpu.capability);
-    if (!value_of(b, TIDE_SET_capability)[0]) b->words.values[TIDE_SET_capability] = b->capability_default;
+    if (!value_of(b, TIDE_SET_capability)[0])
+        b->words.values[TIDE_SET_capability] = b->capability_default;
     job->capability = (int)int_of(b, TIDE_SET_capability);
     job->device_bytes = has_size ? bytes_of_gib(pico_of(b, TIDE_SET_gpu_gib)) : job->gpu.bytes;
-    job->memory_fraction_ppm = has_fraction ? pico_of(b, TIDE_SET_memory_fraction) / (TIDE_PICO / 1000000) : 0;
+    job->memory_fraction_ppm =
+        has_fraction ? pico_of(b, TIDE_SET_memory_fraction) / (TIDE_PICO / 1000000) : 0;
     if (has_fraction && !has_size && !value_of(b, TIDE_SET_gpu)[0])
         tide_report(b->diags, TIDE_WARNING, TIDE_ERR_CONFLICT, "/settings/memory_fraction",
-                    "has no effect: a device without limit has no part", "give gpu=NAME or gpu_gib=SIZE");
+                    "has no effect: a device without limit has no part",
+                    "give gpu=NAME or gpu_gib=SIZE");
 }
 
 /* ---- the other values ---- */
@@ -236,9 +264,11 @@ static void read_allocator(job_builder *b) {
     tide_job *job = b->job;
     tide_alloc_conf_error error;
     job->allocator = value_of(b, TIDE_SET_allocator);
-    if (!tide_alloc_conf_parse(&job->allocator_conf, TIDE_ALLOC_TORCH_MAIN, job->allocator, strlen(job->allocator), &error)) {
+    if (!tide_alloc_conf_parse(&job->allocator_conf, TIDE_ALLOC_TORCH_MAIN, job->allocator,
+                               strlen(job->allocator), &error)) {
         tide_error(b->diags, TIDE_ERR_FIELD_RANGE, "/settings/allocator",
-                   tide_format(b->arena, "PyTorch refuses it at character %u: %s", (unsigned)error.offset + 1,
+                   tide_format(b->arena, "PyTorch refuses it at character %u: %s",
+                               (unsigned)error.offset + 1,
                                tide_text_copy(b->arena, tide_text_of(error.message))),
                    "write key:value pairs, as expandable_segments:True,max_split_size_mb:128");
         return;
@@ -249,14 +279,18 @@ static void read_allocator(job_builder *b) {
     } warnings[] = {
         {TIDE_ALLOC_CONF_ASYNC_IGNORES, "cudaMallocAsync ignores the native allocator's options"},
         {TIDE_ALLOC_CONF_NOT_MODELLED, "holds an option that has no effect on the answer"},
-        {TIDE_ALLOC_CONF_TRAILING_TEXT, "PyTorch reads the digits of a number and drops what follows them"},
+        {TIDE_ALLOC_CONF_TRAILING_TEXT,
+         "PyTorch reads the digits of a number and drops what follows them"},
     };
     for (size_t i = 0; i < sizeof warnings / sizeof *warnings; i++)
         if (job->allocator_conf.warnings & warnings[i].bit)
-            tide_report(b->diags, TIDE_WARNING, TIDE_ERR_FIELD_RANGE, "/settings/allocator", warnings[i].message, NULL);
+            tide_report(b->diags, TIDE_WARNING, TIDE_ERR_FIELD_RANGE, "/settings/allocator",
+                        warnings[i].message, NULL);
     if (job->allocator_conf.is_approximate)
-        tide_report(b->diags, TIDE_WARNING, TIDE_ERR_UNSUPPORTED, "/settings/allocator",
-                    "cudaMallocAsync grows by the driver's own rules: reserved memory is an estimate", NULL);
+        tide_report(
+            b->diags, TIDE_WARNING, TIDE_ERR_UNSUPPORTED, "/settings/allocator",
+            "cudaMallocAsync grows by the driver's own rules: reserved memory is an estimate",
+            NULL);
 }
 
 static void fill_values(job_builder *b) {
@@ -277,7 +311,8 @@ static void fill_values(job_builder *b) {
     job->optimizer = value_of(b, TIDE_SET_optimizer);
     job->param_groups = value_of(b, TIDE_SET_param_groups);
     job->freeze = split_list(b->arena, value_of(b, TIDE_SET_freeze), &job->freeze_count);
-    job->train_only = split_list(b->arena, value_of(b, TIDE_SET_train_only), &job->train_only_count);
+    job->train_only =
+        split_list(b->arena, value_of(b, TIDE_SET_train_only), &job->train_only_count);
     job->checkpointing = value_of(b, TIDE_SET_checkpointing);
     job->attention = value_of(b, TIDE_SET_attention);
     job->sdpa_backend = value_of(b, TIDE_SET_sdpa_backend);
@@ -286,107 +321,136 @@ static void fill_values(job_builder *b) {
     job->clips = value_of(b, TIDE_SET_clip)[0] != 0;
     job->labels = value_is(b, TIDE_SET_labels, "true");
     job->padding = value_is(b, TIDE_SET_padding, "true");
-    job->use_cache = value_is(b, TIDE_SET_use_cache, "default") ? -1 : value_is(b, TIDE_SET_use_cache, "true");
+    job->use_cache =
+        value_is(b, TIDE_SET_use_cache, "default") ? -1 : value_is(b, TIDE_SET_use_cache, "true");
     job->hold_outputs = value_is(b, TIDE_SET_hold_outputs, "true");
     job->load = value_of(b, TIDE_SET_load);
     job->steps = int_of(b, TIDE_SET_steps);
 }
 
-/* torch/amp/grad_scaler.py: gradients have the dtype of the weights; unscale_ refuses fp16 ones, and its CUDA kernel has no bf16.
- * A fused optimizer unscales by itself, and looks for overflow in fp16 gradients too. Without an optimizer nothing is unscaled. */
+/* torch/amp/grad_scaler.py: gradients have the dtype of the weights; unscale_ refuses fp16 ones,
+ * and its CUDA kernel has no bf16. A fused optimizer unscales by itself, and looks for overflow in
+ * fp16 gradients too. Without an optimizer nothing is unscaled. */
 static void check_scaler(job_builder *b) {
     const tide_job *job = b->job;
     if (!job->scaler || strcmp(job->optimizer, "none") == 0) return;
     const char *remedy = "use dtype=fp32 with autocast=fp16, or scaler=false";
     if (strcmp(job->dtype, "bf16") == 0)
         tide_error(b->diags, TIDE_ERR_CONFLICT, "/settings/scaler",
-                   "GradScaler cannot unscale the gradients of bf16 weights; bf16 needs no scaler", remedy);
-    else if (strcmp(job->dtype, "fp16") == 0 && (strcmp(job->optimizer, "adamw_fused") != 0 || job->clips))
+                   "GradScaler cannot unscale the gradients of bf16 weights; bf16 needs no scaler",
+                   remedy);
+    else if (strcmp(job->dtype, "fp16") == 0 &&
+             (strcmp(job->optimizer, "adamw_fused") != 0 || job->clips))
         tide_error(b->diags, TIDE_ERR_CONFLICT, "/settings/scaler",
-                   "GradScaler refuses fp16 weights: \"Attempting to unscale FP16 gradients\"", remedy);
+                   "GradScaler refuses fp16 weights: \"Attempting to unscale FP16 gradients\"",
+                   remedy);
 }
 
 static void check_together(job_builder *b) {
     check_scaler(b);
     if (b->job->steps == 1)
         tide_report(b->diags, TIDE_WARNING, TIDE_ERR_FIELD_RANGE, "/settings/steps",
-                    "is 1: optimizer state is made at its end, so later steps may need more", "use steps=2");
+                    "is 1: optimizer state is made at its end, so later steps may need more",
+                    "use steps=2");
 }
 
 /* ---- assumptions ---- */
 
-static void assume(job_builder *b, tide_setting_id id, const char *text) {
-    if (!b->words.is_given[id]) tide_report(b->diags, TIDE_ASSUMPTION, TIDE_OK, place_of(b, id), text, NULL);
+static void job_assume(job_builder *b, tide_setting_id id, const char *text) {
+    if (!b->words.is_given[id])
+        tide_report(b->diags, TIDE_ASSUMPTION, TIDE_OK, place_of(b, id), text, NULL);
 }
 
 /* What the configuration tells of the model, for assumptions only: which of them concern it. */
 static bool config_has(const job_builder *b, const char *key) {
-    return tide_json_at(b->job->config, key) || tide_json_at(tide_json_at(b->job->config, "text_config"), key);
+    return tide_json_at(b->job->config, key) ||
+           tide_json_at(tide_json_at(b->job->config, "text_config"), key);
 }
 
 static bool config_generates(const job_builder *b) {
     static const char *const heads[] = {"*CausalLM*", "*LMHead*", "*ConditionalGeneration*"};
     const tide_json *names = tide_json_at(b->job->config, "architectures");
-    if (!names || names->kind != TIDE_JSON_ARRAY || !names->first) return config_has(b, "vocab_size");
+    if (!names || names->kind != TIDE_JSON_ARRAY || !names->first)
+        return config_has(b, "vocab_size");
     for (size_t i = 0; i < sizeof heads / sizeof *heads; i++)
-        if (names->first->kind == TIDE_JSON_STRING && tide_text_matches(names->first->text, tide_text_of(heads[i]))) return true;
+        if (names->first->kind == TIDE_JSON_STRING &&
+            tide_text_matches(names->first->text, tide_text_of(heads[i])))
+            return true;
     return false;
 }
 
 static void assume_data(job_builder *b) {
     const tide_json *config = b->job->config;
     bool sees_images = tide_json_at(config, "vision_config") || tide_json_at(config, "image_size");
-    assume(b, TIDE_SET_batch, "1 sample per micro-batch");
+    job_assume(b, TIDE_SET_batch, "1 sample per micro-batch");
     if (config_has(b, "vocab_size")) {
-        assume(b, TIDE_SET_seq, sees_images ? "512 tokens per sample, image tokens included" : "512 tokens per sample");
-        assume(b, TIDE_SET_padding, "no mask of padded positions: every sample fills seq");
+        job_assume(b, TIDE_SET_seq,
+                   sees_images ? "512 tokens per sample, image tokens included"
+                               : "512 tokens per sample");
+        job_assume(b, TIDE_SET_padding, "no mask of padded positions: every sample fills seq");
     }
     if (tide_json_at(config, "image_token_index") || tide_json_at(config, "image_token_id"))
-        assume(b, TIDE_SET_images, "1 image per sample");
-    if (sees_images) assume(b, TIDE_SET_image_size, "the size that the model's preprocessor makes");
+        job_assume(b, TIDE_SET_images, "1 image per sample");
+    if (sees_images)
+        job_assume(b, TIDE_SET_image_size, "the size that the model's preprocessor makes");
 }
 
 static void assume_precision(job_builder *b) {
     const tide_json *stated = tide_json_at(b->job->config, "torch_dtype");
     if (!stated) stated = tide_json_at(b->job->config, "dtype");
-    bool differs = stated && stated->kind == TIDE_JSON_STRING && !tide_text_is(stated->text, "bfloat16");
-    assume(b, TIDE_SET_dtype,
-           differs ? tide_format(b->arena, "bf16 weights and gradients (the configuration says %s)",
+    bool differs =
+        stated && stated->kind == TIDE_JSON_STRING && !tide_text_is(stated->text, "bfloat16");
+    job_assume(b, TIDE_SET_dtype,
+               differs
+                   ? tide_format(b->arena, "bf16 weights and gradients (the configuration says %s)",
                                  tide_shown(b->arena, stated->text))
                    : "bf16 weights and gradients");
-    assume(b, TIDE_SET_autocast, "no autocast: operations run in the type of the weights");
+    job_assume(b, TIDE_SET_autocast, "no autocast: operations run in the type of the weights");
 }
 
 static void assume_training(job_builder *b) {
     bool has_steps = strcmp(b->job->optimizer, "none") != 0;
-    assume(b, TIDE_SET_optimizer, "torch.optim.AdamW as PyTorch makes it: foreach, two states per parameter in its type");
-    if (b->job->train_only_count == 0) assume(b, TIDE_SET_freeze, "nothing is frozen: every parameter trains");
-    assume(b, TIDE_SET_grad_accum, "1: an optimizer step after every micro-batch");
-    if (has_steps) assume(b, TIDE_SET_zero_grad, "gradients are freed after every step (set_to_none)");
-    if (has_steps) assume(b, TIDE_SET_clip, "gradients are not clipped");
-    assume(b, TIDE_SET_hold_outputs, "the model's output is dropped before backward");
-    assume(b, TIDE_SET_checkpointing, "no checkpointing: what backward needs of every layer is kept");
+    job_assume(
+        b, TIDE_SET_optimizer,
+        "torch.optim.AdamW as PyTorch makes it: foreach, two states per parameter in its type");
+    if (b->job->train_only_count == 0)
+        job_assume(b, TIDE_SET_freeze, "nothing is frozen: every parameter trains");
+    job_assume(b, TIDE_SET_grad_accum, "1: an optimizer step after every micro-batch");
+    if (has_steps)
+        job_assume(b, TIDE_SET_zero_grad, "gradients are freed after every step (set_to_none)");
+    if (has_steps) job_assume(b, TIDE_SET_clip, "gradients are not clipped");
+    job_assume(b, TIDE_SET_hold_outputs, "the model's output is dropped before backward");
+    job_assume(b, TIDE_SET_checkpointing,
+               "no checkpointing: what backward needs of every layer is kept");
 }
 
 static void assume_kernels(job_builder *b) {
     const tide_job *job = b->job;
-    assume(b, TIDE_SET_attention, "sdpa, as transformers chooses");
+    job_assume(b, TIDE_SET_attention, "sdpa, as transformers chooses");
     if (strcmp(job->attention, "sdpa") == 0)
-        assume(b, TIDE_SET_sdpa_backend, tide_format(b->arena, "the kernel that PyTorch picks at capability %d", job->capability));
+        job_assume(b, TIDE_SET_sdpa_backend,
+                   tide_format(b->arena, "the kernel that PyTorch picks at capability %d",
+                               job->capability));
     if (config_generates(b))
-        assume(b, TIDE_SET_use_cache,
-               strcmp(job->checkpointing, "none") == 0
-                   ? "the model's default: transformers fills a DynamicCache even when training"
-                   : "the model's default, which checkpointing turns off");
+        job_assume(b, TIDE_SET_use_cache,
+                   strcmp(job->checkpointing, "none") == 0
+                       ? "the model's default: transformers fills a DynamicCache even when training"
+                       : "the model's default, which checkpointing turns off");
 }
 
 static void assume_device(job_builder *b) {
     const tide_job *job = b->job;
     if (!job->has_gpu)
-        assume(b, TIDE_SET_gpu, tide_format(b->arena, "no gpu given: kernels as on an H100 of capability %d, %s, no context counted",
-                                            job->capability, job->device_bytes ? "memory as gpu_gib says" : "memory without limit"));
-    assume(b, TIDE_SET_allocator, "PyTorch's own defaults: PYTORCH_CUDA_ALLOC_CONF is not set");
-    assume(b, TIDE_SET_load, "weights reach the device one by one, as .to(\"cuda\") moves them");
+        job_assume(
+            b, TIDE_SET_gpu,
+            tide_format(
+                b->arena,
+                "no gpu given: kernels as on an H100 of capability %d, %s, no context counted",
+                job->capability,
+                job->device_bytes ? "memory as gpu_gib says" : "memory without limit"));
+    job_assume(b, TIDE_SET_allocator, "PyTorch's own defaults: PYTORCH_CUDA_ALLOC_CONF is not set");
+    job_assume(b, TIDE_SET_load,
+               "weights reach the device one by one, as .to(\"cuda\") moves them");
 }
 
 /* ---- rows and link ---- */
@@ -400,13 +464,15 @@ static void write_rows(job_builder *b) {
     for (unsigned i = 0; i < TIDE_SET_COUNT; i++) {
         tide_setting_id id = (tide_setting_id)i;
         if (id == TIDE_SET_model) {
-            row_add(b, "model", b->job->model, b->model_is_file ? TIDE_ORIGIN_FILE : b->words.origins[id]);
+            row_add(b, "model", b->job->model,
+                    b->model_is_file ? TIDE_ORIGIN_FILE : b->words.origins[id]);
         } else if (id == TIDE_SET_overrides) {
             for (uint32_t k = 0; k < b->words.override_count; k++)
-                row_add(b, tide_format(b->arena, "overrides.%s", b->words.overrides[k].path), b->words.overrides[k].text,
-                        b->words.overrides[k].origin);
+                row_add(b, tide_format(b->arena, "overrides.%s", b->words.overrides[k].path),
+                        b->words.overrides[k].text, b->words.overrides[k].origin);
         } else {
-            row_add(b, tide_settings[id].name, value_of(b, id), b->words.is_given[id] ? b->words.origins[id] : TIDE_ORIGIN_DEFAULT);
+            row_add(b, tide_settings[id].name, value_of(b, id),
+                    b->words.is_given[id] ? b->words.origins[id] : TIDE_ORIGIN_DEFAULT);
         }
     }
 }
@@ -436,7 +502,8 @@ static bool row_in_link(const job_builder *b, const tide_setting_row *row) {
     tide_setting_id id = tide_setting_find(tide_text_of(row->name));
     if (id == TIDE_SET_COUNT) return true; /* overrides.KEY */
     if (id == TIDE_SET_model) return !b->model_is_file;
-    return strcmp(row->value, id == TIDE_SET_capability ? b->capability_default : tide_settings[id].default_value) != 0;
+    return strcmp(row->value, id == TIDE_SET_capability ? b->capability_default
+                                                        : tide_settings[id].default_value) != 0;
 }
 
 static void write_link(job_builder *b) {
@@ -459,18 +526,20 @@ static void write_link(job_builder *b) {
 
 enum { WORD_LIMIT = 4096 };
 
-tide_job *tide_job_build(tide_arena *arena, const tide_text *words, uint32_t word_count, const tide_file *files,
-                         uint32_t file_count, tide_diagnostics *diags) {
+tide_job *tide_job_build(tide_arena *arena, const tide_text *words, uint32_t word_count,
+                         const tide_file *files, uint32_t file_count, tide_diagnostics *diags) {
     job_builder b = {.arena = arena, .diags = diags, .job = TIDE_NEW(arena, tide_job, 1)};
     uint32_t errors = diags->error_count;
     tide_words_init(&b.words, arena, diags);
     tide_files_read(&b.given, &b.words, files, file_count);
     b.files_failed = diags->error_count != errors;
     if (word_count > WORD_LIMIT) {
-        tide_error(diags, TIDE_ERR_LIMIT, "/settings", "more than 4096 words", "a job has a few dozen settings");
+        tide_error(diags, TIDE_ERR_LIMIT, "/settings", "more than 4096 words",
+                   "a job has a few dozen settings");
         word_count = WORD_LIMIT;
     }
-    for (uint32_t i = 0; i < word_count; i++) tide_word_read(&b.words, words[i], TIDE_ORIGIN_USER, i == 0);
+    for (uint32_t i = 0; i < word_count; i++)
+        tide_word_read(&b.words, words[i], TIDE_ORIGIN_USER, i == 0);
     find_model(&b);
     change_config(&b);
     find_card(&b);

@@ -39,24 +39,28 @@ static bool is_optimizer(tide_text name) {
 
 static bool case_entry(case_reader *r, const tide_json *entry) {
     /* Of inference, of nothing, or read only together with a key that is refused. */
-    static const char *const unread[] = {"id", "note", "seed", "decode", "cache", "logits_to_keep", "kbit_prepare"};
+    static const char *const unread[] = {"id",    "note",           "seed",        "decode",
+                                         "cache", "logits_to_keep", "kbit_prepare"};
     static const char *const refused[] = {"lora", "quant", "parallel", "target_seq"};
     if (is_one_of(entry->key, unread, sizeof unread / sizeof *unread)) return true;
     if (is_one_of(entry->key, refused, sizeof refused / sizeof *refused))
         return is_unset(entry) || case_refuse(r, entry->key.at);
     tide_setting_id id = tide_setting_find(entry->key);
-    if (id == TIDE_SET_COUNT || !tide_text_is(entry->key, tide_settings[id].name) || id == TIDE_SET_gpu || id == TIDE_SET_title)
+    if (id == TIDE_SET_COUNT || !tide_text_is(entry->key, tide_settings[id].name) ||
+        id == TIDE_SET_gpu || id == TIDE_SET_title)
         return case_refuse(r, tide_format(r->arena, "key %s", tide_shown(r->arena, entry->key)));
     if (entry->kind == TIDE_JSON_NULL) return true;
     if (id == TIDE_SET_overrides) {
         if (entry->kind != TIDE_JSON_OBJECT) return case_refuse(r, "overrides");
         for (const tide_json *value = entry->first; value; value = value->next)
-            case_word(r, tide_format(r->arena, "overrides.%s", value->key.at), tide_word_json_text(r->arena, value));
+            case_word(r, tide_format(r->arena, "overrides.%s", value->key.at),
+                      tide_word_json_text(r->arena, value));
         return true;
     }
     const char *text = tide_word_value(r->arena, entry);
     if (!text) return case_refuse(r, entry->key.at);
-    if (id == TIDE_SET_mode && strcmp(text, "train") != 0) return case_refuse(r, tide_format(r->arena, "mode %s", text));
+    if (id == TIDE_SET_mode && strcmp(text, "train") != 0)
+        return case_refuse(r, tide_format(r->arena, "mode %s", text));
     if (id == TIDE_SET_optimizer && !is_optimizer(tide_text_of(text)))
         return case_refuse(r, tide_format(r->arena, "optimizer %s", text));
     case_word(r, tide_settings[id].name, text);
@@ -67,17 +71,19 @@ static bool case_entry(case_reader *r, const tide_json *entry) {
 static const struct {
     tide_setting_id id;
     const char *value;
-} case_defaults[] = {{TIDE_SET_sdpa_backend, "flash"}, {TIDE_SET_gpu_gib, "2000"}, {TIDE_SET_capability, "90"}};
+} case_defaults[] = {
+    {TIDE_SET_sdpa_backend, "flash"}, {TIDE_SET_gpu_gib, "2000"}, {TIDE_SET_capability, "90"}};
 
-bool tide_job_words_of_case(tide_arena *arena, const tide_json *of_case, tide_text **words, uint32_t *count,
-                            const char **reason) {
+bool tide_job_words_of_case(tide_arena *arena, const tide_json *of_case, tide_text **words,
+                            uint32_t *count, const char **reason) {
     case_reader r = {.arena = arena};
     *words = NULL;
     *count = 0;
     *reason = NULL;
     bool is_case = of_case && of_case->kind == TIDE_JSON_OBJECT && tide_json_at(of_case, "model");
     if (!is_case) case_refuse(&r, "not a case: no model");
-    for (const tide_json *entry = is_case ? of_case->first : NULL; entry && is_case; entry = entry->next)
+    for (const tide_json *entry = is_case ? of_case->first : NULL; entry && is_case;
+         entry = entry->next)
         is_case = case_entry(&r, entry);
     if (!is_case) {
         *reason = r.reason;

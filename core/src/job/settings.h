@@ -24,7 +24,9 @@ typedef struct tide_setting {
 } tide_setting;
 
 typedef enum tide_setting_id {
-#define TIDE_SETTING(name, type, value, choices, synonyms, unit, group, aliases, least, most, help) TIDE_SET_##name,
+#define TIDE_SETTING(name, type, value, choices, synonyms, unit, group, aliases, least, most,      \
+                     help)                                                                         \
+    TIDE_SET_##name,
 #include "settings.def"
 #undef TIDE_SETTING
     TIDE_SET_COUNT
@@ -49,21 +51,30 @@ bool tide_piece_next(tide_text *rest, char separator, tide_text *piece);
 tide_text tide_setting_choice(const tide_setting *setting, uint32_t index);
 
 /* A value as canonical text, or NULL after an error at /settings/NAME. */
-const char *tide_setting_read(tide_arena *arena, tide_setting_id id, tide_text value, tide_diagnostics *diags);
+const char *tide_setting_read(tide_arena *arena, tide_setting_id id, tide_text value,
+                              tide_diagnostics *diags);
 
 /* A decimal in units of 10^-12. */
-typedef enum tide_decimal { TIDE_DECIMAL_OK, TIDE_DECIMAL_NONE, TIDE_DECIMAL_FINE, TIDE_DECIMAL_LARGE } tide_decimal;
+typedef enum tide_decimal {
+    TIDE_DECIMAL_OK,
+    TIDE_DECIMAL_NONE,
+    TIDE_DECIMAL_FINE,
+    TIDE_DECIMAL_LARGE
+} tide_decimal;
 #define TIDE_PICO INT64_C(1000000000000)
 tide_decimal tide_decimal_read(int64_t *pico, tide_text text);
 const char *tide_decimal_text(tide_arena *arena, int64_t pico);
 
-/* A terminated copy for a message: at most 60 bytes, control characters as dots, "..." where it was cut. */
+/* A terminated copy for a message: at most 60 bytes, control characters as dots, "..." where it was
+ * cut. */
 const char *tide_shown(tide_arena *arena, tide_text text);
 tide_text tide_trimmed(tide_text text);
 char *tide_lowered(tide_arena *arena, tide_text text);
 
-/* Up to four candidates near to a misspelt name: "a, b or c"; NULL if none is. Those that begin with it come first. */
-const char *tide_near_names(tide_arena *arena, tide_text name, const char **candidates, uint32_t count);
+/* Up to four candidates near to a misspelt name: "a, b or c"; NULL if none is. Those that begin
+ * with it come first. */
+const char *tide_near_names(tide_arena *arena, tide_text name, const char **candidates,
+                            uint32_t count);
 
 /* Words as they come in. */
 typedef struct tide_override {
@@ -93,15 +104,17 @@ void tide_words_of_json(tide_words *words, const tide_json *settings, tide_origi
 const char *tide_word_value(tide_arena *arena, const tide_json *value);
 
 /* configuration.c: JSON values in words, and what replaces entries of a configuration. */
-tide_json *tide_word_json(tide_arena *arena, tide_text text, const char *place, tide_diagnostics *diags);
+tide_json *tide_word_json(tide_arena *arena, tide_text text, const char *place,
+                          tide_diagnostics *diags);
 const char *tide_word_json_text(tide_arena *arena, const tide_json *value);
-bool tide_config_override(tide_arena *arena, tide_json *config, const tide_override *override, tide_diagnostics *diags);
+bool tide_config_override(tide_arena *arena, tide_json *config, const tide_override *override,
+                          tide_diagnostics *diags);
 void tide_config_dropout(tide_json *config, int64_t pico);
 
 /* files.c: what the files are. */
 typedef struct tide_given {
     tide_json *config;
-    const char *config_name;  /* of the model */
+    const char *config_name; /* of the model */
     const char *config_file;
     tide_json *preprocessor;
     const tide_json *description;
@@ -112,6 +125,7 @@ typedef struct tide_given {
 /* Words of job files go to *words; the rest to *given. */
 void tide_files_read(tide_given *given, tide_words *words, const tide_file *files, uint32_t count);
 /* The members of a catalogue entry; false after an error. */
-bool tide_entry_read(tide_given *given, tide_arena *arena, const tide_json *entry, const char *place, tide_diagnostics *diags);
+bool tide_entry_read(tide_given *given, tide_arena *arena, const tide_json *entry,
+                     const char *place, tide_diagnostics *diags);
 
 #endif

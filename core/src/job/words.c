@@ -1,15 +1,18 @@
-/* Words (key=value) and job files turned into values of settings; what is given twice, misspelt or not expressed is named. */
+/* Words (key=value) and job files turned into values of settings; what is given twice, misspelt or
+ * not expressed is named. */
 #include "settings.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
-enum { OVERRIDE_LIMIT = 256, LINK_VERSION = 1 };
+/* JOINED_LIMIT: longer than any value may be, so a text cut there is refused. */
+enum { OVERRIDE_LIMIT = 256, LINK_VERSION = 1, JOINED_LIMIT = 16384 };
 
 void tide_words_init(tide_words *words, tide_arena *arena, tide_diagnostics *diags) {
     *words = (tide_words){.arena = arena, .diags = diags};
-    for (unsigned id = 0; id < TIDE_SET_COUNT; id++) words->values[id] = tide_settings[id].default_value;
+    for (unsigned id = 0; id < TIDE_SET_COUNT; id++)
+        words->values[id] = tide_settings[id].default_value;
 }
 
 /* /settings/NAME with the JSON Pointer's escapes. */
@@ -30,8 +33,8 @@ static const char *word_place(tide_arena *arena, tide_text name) {
 }
 
 static void word_warn_twice(tide_words *words, const char *place) {
-    tide_report(words->diags, TIDE_WARNING, TIDE_ERR_CONFLICT, place, "is given more than once; the last value holds",
-                "remove the others");
+    tide_report(words->diags, TIDE_WARNING, TIDE_ERR_CONFLICT, place,
+                "is given more than once; the last value holds", "remove the others");
 }
 
 static tide_override *override_find(tide_words *words, tide_text path) {
@@ -40,18 +43,22 @@ static tide_override *override_find(tide_words *words, tide_text path) {
     return NULL;
 }
 
-static void override_add(tide_words *words, tide_text path, tide_json *value, const char *text, tide_origin origin) {
-    const char *place = word_place(words->arena, tide_text_of(tide_format(words->arena, "overrides.%s",
-                                                                         tide_shown(words->arena, path))));
+static void override_add(tide_words *words, tide_text path, tide_json *value, const char *text,
+                         tide_origin origin) {
+    const char *place = word_place(
+        words->arena,
+        tide_text_of(tide_format(words->arena, "overrides.%s", tide_shown(words->arena, path))));
     if (memchr(path.at, '=', path.length)) {
-        tide_error(words->diags, TIDE_ERR_FIELD_UNKNOWN, place, "has a `=` in its name", "no configuration has such a key");
+        tide_error(words->diags, TIDE_ERR_FIELD_UNKNOWN, place, "has a `=` in its name",
+                   "no configuration has such a key");
         return;
     }
     tide_override *found = override_find(words, path);
     if (found && found->origin == origin) word_warn_twice(words, place);
     if (!found) {
         if (words->override_count == OVERRIDE_LIMIT) {
-            tide_error(words->diags, TIDE_ERR_LIMIT, place, "more than 256 overrides", "give a configuration file");
+            tide_error(words->diags, TIDE_ERR_LIMIT, place, "more than 256 overrides",
+                       "give a configuration file");
             return;
         }
         TIDE_ROOM(words->arena, words->overrides, words->override_count, words->override_capacity);
@@ -64,8 +71,9 @@ static void override_add(tide_words *words, tide_text path, tide_json *value, co
 }
 
 static void override_read(tide_words *words, tide_text path, tide_text value, tide_origin origin) {
-    const char *place = word_place(words->arena, tide_text_of(tide_format(words->arena, "overrides.%s",
-                                                                         tide_shown(words->arena, path))));
+    const char *place = word_place(
+        words->arena,
+        tide_text_of(tide_format(words->arena, "overrides.%s", tide_shown(words->arena, path))));
     tide_json *json = tide_word_json(words->arena, value, place, words->diags);
     if (json) override_add(words, path, json, tide_word_json_text(words->arena, json), origin);
 }
@@ -74,17 +82,21 @@ static void override_read(tide_words *words, tide_text path, tide_text value, ti
 static void version_read(tide_words *words, tide_text value) {
     int64_t version;
     if (!tide_text_to_i64(&version, tide_trimmed(value)) || version < 1)
-        tide_error(words->diags, TIDE_ERR_FIELD_TYPE, "/settings/v", "is not a version of links", "v=1 is the one there is");
+        tide_error(words->diags, TIDE_ERR_FIELD_TYPE, "/settings/v", "is not a version of links",
+                   "v=1 is the one there is");
     else if (version > LINK_VERSION)
         tide_error(words->diags, TIDE_ERR_UNSUPPORTED, "/settings/v",
-                   tide_format(words->arena, "is %" PRId64 ": made by a newer tidemark; this one reads v=1", version),
+                   tide_format(words->arena,
+                               "is %" PRId64 ": made by a newer tidemark; this one reads v=1",
+                               version),
                    "update tidemark");
 }
 
 /* Known to the vocabulary, not to this version. */
 static bool is_not_expressed(tide_text name) {
-    static const char *const names[] = {"lora",  "quant", "parallel", "target_seq", "decode", "cache", "logits_to_keep",
-                                        "kbit_prepare", "recipe", "nodes", "zero", "dp", "tp", "pp"};
+    static const char *const names[] = {
+        "lora",         "quant",  "parallel", "target_seq", "decode", "cache", "logits_to_keep",
+        "kbit_prepare", "recipe", "nodes",    "zero",       "dp",     "tp",    "pp"};
     tide_text rest = name, first;
     tide_piece_next(&rest, '.', &first);
     for (unsigned i = 0; i < sizeof names / sizeof *names; i++)
@@ -96,7 +108,8 @@ static void unknown_read(tide_words *words, tide_text name) {
     const char *place = word_place(words->arena, name);
     if (is_not_expressed(name)) {
         tide_error(words->diags, TIDE_ERR_UNSUPPORTED, place,
-                   "is not expressed by this version: it plays training of whole models on one GPU", "remove it");
+                   "is not expressed by this version: it plays training of whole models on one GPU",
+                   "remove it");
         return;
     }
     tide_text rest = name, first;
@@ -105,7 +118,8 @@ static void unknown_read(tide_words *words, tide_text name) {
     const char *tail = rest.at && near && strcmp(near, "overrides") == 0 ? ".KEY" : "";
     tide_error(words->diags, TIDE_ERR_FIELD_UNKNOWN, place,
                tide_format(words->arena, "\"%s\" is not a setting", tide_shown(words->arena, name)),
-               near ? tide_format(words->arena, "did you mean %s%s?", near, tail) : "`describe` lists the settings");
+               near ? tide_format(words->arena, "did you mean %s%s?", near, tail)
+                    : "`describe` lists the settings");
 }
 
 void tide_setting_put(tide_words *words, tide_text name, tide_text value, tide_origin origin) {
@@ -115,7 +129,9 @@ void tide_setting_put(tide_words *words, tide_text name, tide_text value, tide_o
         return;
     }
     if (tide_text_starts(name, TIDE_TEXT(prefix))) {
-        override_read(words, (tide_text){name.at + sizeof prefix - 1, name.length - sizeof prefix + 1}, value, origin);
+        override_read(words,
+                      (tide_text){name.at + sizeof prefix - 1, name.length - sizeof prefix + 1},
+                      value, origin);
         return;
     }
     tide_setting_id id = tide_setting_find(name);
@@ -134,32 +150,34 @@ void tide_setting_put(tide_words *words, tide_text name, tide_text value, tide_o
 void tide_word_read(tide_words *words, tide_text word, tide_origin origin, bool is_first) {
     if (word.length == 0) return;
     if (memchr(word.at, 0, word.length)) {
-        tide_error(words->diags, TIDE_ERR_FIELD_TYPE, "/settings", "a word holds a zero byte: this is no text",
-                   "write key=value");
+        tide_error(words->diags, TIDE_ERR_FIELD_TYPE, "/settings",
+                   "a word holds a zero byte: this is no text", "write key=value");
         return;
     }
     const char *equals = memchr(word.at, '=', word.length);
     if (equals) {
         size_t length = (size_t)(equals - word.at);
-        tide_setting_put(words, tide_trimmed((tide_text){word.at, length}), (tide_text){equals + 1, word.length - length - 1},
-                         origin);
+        tide_setting_put(words, tide_trimmed((tide_text){word.at, length}),
+                         (tide_text){equals + 1, word.length - length - 1}, origin);
     } else if (is_first) {
         tide_setting_put(words, TIDE_TEXT("model"), word, origin);
     } else {
         tide_setting_id id = tide_setting_find(tide_trimmed(word));
         tide_error(words->diags, TIDE_ERR_FIELD_TYPE, word_place(words->arena, word),
                    tide_format(words->arena, "\"%s\" has no value", tide_shown(words->arena, word)),
-                   id == TIDE_SET_COUNT ? "write key=value; only the first word may be a model's name"
-                                        : tide_format(words->arena, "write %s=VALUE", tide_settings[id].name));
+                   id == TIDE_SET_COUNT
+                       ? "write key=value; only the first word may be a model's name"
+                       : tide_format(words->arena, "write %s=VALUE", tide_settings[id].name));
     }
 }
 
 /* ---- JSON ---- */
 
 /* Elements joined by `separator`; NULL if one is no word. */
-static const char *joined(tide_arena *arena, const tide_json *array, const char *separator) {
+static const char *words_joined(tide_arena *arena, const tide_json *array, const char *separator) {
     const char *text = "";
-    for (const tide_json *child = array->first; child; child = child->next) {
+    for (const tide_json *child = array->first; child && strlen(text) < JOINED_LIMIT;
+         child = child->next) {
         if (child->kind == TIDE_JSON_ARRAY) return NULL;
         const char *piece = tide_word_value(arena, child);
         if (!piece) return NULL;
@@ -175,7 +193,7 @@ const char *tide_word_value(tide_arena *arena, const tide_json *value) {
     case TIDE_JSON_NUMBER: return tide_word_json_text(arena, value);
     case TIDE_JSON_ARRAY: {
         bool is_size = value->count == 2 && value->first->kind == TIDE_JSON_NUMBER;
-        return value->count > 1024 ? NULL : joined(arena, value, is_size ? "x" : ",");
+        return value->count > 1024 ? NULL : words_joined(arena, value, is_size ? "x" : ",");
     }
     default: return NULL;
     }
@@ -192,9 +210,11 @@ void tide_words_of_json(tide_words *words, const tide_json *settings, tide_origi
     bool is_first = true;
     for (const tide_json *child = settings->first; child; child = child->next, is_first = false) {
         if (settings->kind == TIDE_JSON_ARRAY) {
-            if (child->kind == TIDE_JSON_STRING) tide_word_read(words, child->text, origin, is_first);
-            else tide_error(words->diags, TIDE_ERR_FIELD_TYPE, "/settings", "holds something that is no word",
-                            "write \"key=value\"");
+            if (child->kind == TIDE_JSON_STRING)
+                tide_word_read(words, child->text, origin, is_first);
+            else
+                tide_error(words->diags, TIDE_ERR_FIELD_TYPE, "/settings",
+                           "holds something that is no word", "write \"key=value\"");
             continue;
         }
         if (child->kind == TIDE_JSON_NULL) continue;
@@ -212,7 +232,10 @@ void tide_words_of_json(tide_words *words, const tide_json *settings, tide_origi
         const char *text = tide_word_value(words->arena, child);
         if (text) tide_setting_put(words, child->key, tide_text_of(text), origin);
         else if (tide_setting_find(child->key) == TIDE_SET_COUNT) unknown_read(words, child->key);
-        else tide_error(words->diags, TIDE_ERR_FIELD_TYPE, word_place(words->arena, child->key),
-                        tide_format(words->arena, "is %s; must be one value", tide_json_kind_name(child)), NULL);
+        else
+            tide_error(
+                words->diags, TIDE_ERR_FIELD_TYPE, word_place(words->arena, child->key),
+                tide_format(words->arena, "is %s; must be one value", tide_json_kind_name(child)),
+                NULL);
     }
 }

@@ -192,7 +192,7 @@ static void accumulate_grad_run(tide_machine *m, tide_node *node, tide_tensor **
         leaf->grad = tide_is_dense(leaf) ? tide_empty_strided(m, &leaf->shape, leaf->stride, leaf->dtype)
                                          : tide_empty(m, &leaf->shape, leaf->dtype);
     }
-    tide_set_factor(m, leaf->grad, TIDE_FACTOR_GRADIENT);
+    if (leaf->is_parameter) tide_set_factor(m, leaf->grad, TIDE_FACTOR_GRADIENT);
 }
 
 /* ---- the engine ---- */

@@ -244,11 +244,11 @@ static void update(loop *l, unsigned step) {
 static bool play(loop *l) {
     tide_machine *m = &l->run->machine;
     for (unsigned step = 1; step <= (unsigned)l->job->steps && !m->has_failed; step++) {
+        tide_timeline_mark(&m->timeline, step, TIDE_PHASE_LOAD); /* where the step begins */
         for (int64_t i = 0; i < l->job->grad_accum && !m->has_failed; i++) micro_batch(l, step);
         if (m->has_failed) break;
         update(l, step);
-        tide_release_at(m, &l->loss);
-        /* what end_step sees is after_step; the loss is dropped behind it */
+        tide_release_at(m, &l->loss); /* del loss */
     }
     return !m->has_failed;
 }

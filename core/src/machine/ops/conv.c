@@ -9,11 +9,11 @@ static void conv_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide
     if (tide_wants(node, 1) && is_depthwise) results[1] = tide_empty_like(m, weight, weight->dtype);
     if (tide_wants(node, 0)) results[0] = tide_empty_like(m, x, x->dtype);
     if (tide_wants(node, 1) && !is_depthwise) results[1] = tide_empty_like(m, weight, weight->dtype);
-    if (tide_wants(node, 2)) {
-        unsigned mask = ((1u << g->shape.dims) - 1) & ~2u;
-        results[2] = tide_sum_plain(m, g, mask, false, g->dtype);
-    }
     tide_release(m, g);
+    if (tide_wants(node, 2)) {
+        unsigned mask = ((1u << grads[0]->shape.dims) - 1) & ~2u;
+        results[2] = tide_sum_plain(m, grads[0], mask, false, grads[0]->dtype);
+    }
     tide_release(m, weight);
     tide_release(m, x);
 }

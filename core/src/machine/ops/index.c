@@ -217,7 +217,8 @@ static tide_value op_cumsum(tide_machine *m, tide_value *a) {
     bool is_float = tide_dtype_is_float((tide_dtype)x->dtype);
     tide_tensor *out = tide_empty(m, &x->shape, is_float ? (tide_dtype)x->dtype : TIDE_INT64);
     tide_tensor *wide = is_float ? NULL : tide_to(m, x, TIDE_INT64);
-    if (x->shape.dims == 1) tide_touch(m, scan_scratch(tide_count(x), SCAN_TILE_BOOL));
+    int dim = tide_wrap_dim(m, tide_arg_int(m, a[1]), x->shape.dims);
+    if (x->shape.dims && x->shape.size[dim] == tide_count(x)) tide_touch(m, scan_scratch(tide_count(x), SCAN_TILE_BOOL));
     tide_release(m, wide);
     return tide_of_tensor(out);
 }

@@ -11,16 +11,15 @@ static tide_shape statistics_shape(const tide_tensor *x) {
 static void layer_norm_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
     tide_tensor *x = tide_saved_at(m, node, 0);
     tide_tensor *statistics[2] = {tide_saved_at(m, node, 1), tide_saved_at(m, node, 2)};
-    tide_tensor *g = tide_contiguous(m, grads[0]);
-    tide_tensor *input = tide_is_contiguous(x) ? tide_retain(x) : tide_empty(m, &x->shape, x->dtype);
+    tide_tensor *input = tide_is_contiguous(x) ? NULL : tide_empty(m, &x->shape, x->dtype);
     if (tide_wants(node, 0)) results[0] = tide_empty(m, &x->shape, x->dtype);
     for (int i = 1; i < 3; i++) {
         if (!tide_wants(node, i)) continue;
         const tide_meta *meta = &node->edges[i].node->outputs[node->edges[i].input];
         results[i] = tide_empty(m, &meta->shape, meta->dtype);
     }
+    if (!tide_is_contiguous(grads[0])) tide_touch(m, tide_bytes(grads[0])); /* the kernel's contiguous copy */
     tide_release(m, input);
-    tide_release(m, g);
     tide_release(m, statistics[1]);
     tide_release(m, statistics[0]);
     tide_release(m, x);

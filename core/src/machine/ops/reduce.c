@@ -207,9 +207,9 @@ static tide_value op_argmax(tide_machine *m, tide_value *a) {
 static void norm_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
     tide_tensor *x = tide_saved_at(m, node, 0), *norm = tide_saved_at(m, node, 1);
     tide_tensor *both[2] = {x, norm};
-    tide_tensor *direction = tide_elementwise(m, both, 2, x->dtype), *is_zero = tide_empty(m, &norm->shape, TIDE_BOOL);
+    tide_tensor *direction = tide_elementwise(m, both, 2, tide_promote(x, norm)), *is_zero = tide_empty(m, &norm->shape, TIDE_BOOL);
     tide_tensor *scaled[2] = {direction, grads[0]};
-    results[0] = tide_elementwise(m, scaled, 2, x->dtype);
+    results[0] = tide_elementwise(m, scaled, 2, direction->dtype);
     tide_release(m, is_zero);
     tide_release(m, direction);
     tide_release(m, norm);
@@ -221,7 +221,8 @@ static tide_value op_norm(tide_machine *m, tide_value *a) {
     tide_tensor *x = tide_arg_tensor(m, a[0]);
     tide_node *node = tide_node_new(m, &norm_backward, &x, 1);
     tide_save(m, node, x);
-    tide_tensor *out = tide_made_by(m, node, tide_sum_plain(m, x, mask_of(m, a[1], x->shape.dims), true, x->dtype));
+    tide_dtype dtype = m->autocast_enabled ? TIDE_FP32 : (tide_dtype)x->dtype; /* autocast appends dtype=float32 */
+    tide_tensor *out = tide_made_by(m, node, tide_sum_plain(m, x, mask_of(m, a[1], x->shape.dims), true, dtype));
     tide_save(m, node, out);
     return tide_of_tensor(out);
 }
@@ -234,7 +235,7 @@ static tide_value op_all(tide_machine *m, tide_value *a) {
 static const tide_op reduce_ops[] = {
     {"sum", "x, dim=none, keepdim=false", TIDE_CAST_FP32, op_sum},
     {"mean", "x, dim=none, keepdim=false", TIDE_CAST_NONE, op_mean},
-    {"norm", "x, dim", TIDE_CAST_FP32, op_norm},
+    {"norm", "x, dim", TIDE_CAST_NONE, op_norm},
     {"argmax", "x, dim", TIDE_CAST_NONE, op_argmax},
     {"all", "x, dim=none, keepdim=false", TIDE_CAST_NONE, op_all},
 };

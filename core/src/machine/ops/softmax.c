@@ -20,9 +20,8 @@ static tide_tensor *normalized(tide_machine *m, const tide_backward *backward, t
         node->extra.dtype = wide->dtype;
         node->attribute[0] = needs_product;
     }
-    tide_tensor *input = tide_contiguous(m, wide);
     tide_tensor *out = tide_made_by(m, node, tide_empty(m, &x->shape, dtype));
-    tide_release(m, input);
+    if (!tide_is_contiguous(wide)) tide_touch(m, tide_bytes(wide));
     tide_save(m, node, out);
     tide_release(m, wide);
     return out;
@@ -52,13 +51,18 @@ static tide_value op_log_softmax(tide_machine *m, tide_value *a) {
 /* ---- nll_loss: the gradient is a zero tensor of the input's size ---- */
 
 static void nll_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
+    tide_tensor *x = tide_saved_at(m, node, 0), *target = tide_saved_at(m, node, 1), *weight = tide_saved_at(m, node, 2);
     results[0] = tide_empty(m, &node->extra.shape, grads[0]->dtype);
+    tide_release(m, weight);
+    tide_release(m, target);
+    tide_release(m, x);
 }
 static const tide_backward nll_backward = {"NllLossBackward0", nll_run};
 
 static tide_tensor *nll_loss(tide_machine *m, tide_tensor *x, tide_tensor *target) {
     tide_node *node = tide_node_new(m, &nll_backward, &x, 1);
     if (node) node->extra.shape = x->shape;
+    tide_save(m, node, x);
     tide_save(m, node, target);
     tide_shape scalar = {.dims = 0};
     tide_tensor *loss = tide_made_by(m, node, tide_empty(m, &scalar, x->dtype));
@@ -76,7 +80,12 @@ static tide_value op_cross_entropy(tide_machine *m, tide_value *a) {
                   tide_shape_text(m, &target->shape));
         return tide_none();
     }
-    tide_tensor *log_probabilities = normalized(m, &log_softmax_backward, x, wanted_dtype(m, x, tide_none()), false);
+    tide_tensor *log_probabilities = normalized(m, &log_softmax_backward, x, (tide_dtype)x->dtype, false);
+    if (m->autocast_enabled && x->dtype != TIDE_FP32) { /* nll_loss is on autocast's fp32 list, log_softmax got its dtype */
+        tide_tensor *wide = tide_to(m, log_probabilities, TIDE_FP32);
+        tide_release(m, log_probabilities);
+        log_probabilities = wide;
+    }
     tide_tensor *loss = nll_loss(m, log_probabilities, target);
     tide_release(m, log_probabilities);
     return tide_of_tensor(loss);
