@@ -1,6 +1,7 @@
 /* Failures point to core/src/job/.
  *
- * Each test names the rule that it pins. The catalogue, the cards and the optimizers are small doubles made here.
+ * Each test names the rule that it pins. The catalogue, the cards and the optimizers are small
+ * doubles made here.
  */
 #include <inttypes.h>
 #include <stdarg.h>
@@ -13,36 +14,57 @@
 
 /* ---- doubles ---- */
 
-#define SOURCE(name, text) {name, text, sizeof(text) - 1}
+#define SOURCE(name, text)                                                                         \
+    { name, text, sizeof(text) - 1 }
 
-#define LLAMA "{\"model_type\": \"llama\", \"architectures\": [\"LlamaForCausalLM\"], \"hidden_size\": 64, \"vocab_size\": 99}"
+#define LLAMA                                                                                      \
+    "{\"model_type\": \"llama\", \"architectures\": [\"LlamaForCausalLM\"], \"hidden_size\": 64, " \
+    "\"vocab_size\": 99}"
 
 const tide_source tide_catalogue_sources[] = {
-    SOURCE("gpt2", "{\"name\": \"gpt2\", \"title\": \"GPT-2 Small\", \"source\": \"huggingface.co/openai-community/gpt2\","
-                   "\"parameters\": 124439808, \"config\": {\"architectures\": [\"GPT2LMHeadModel\"], \"model_type\": \"gpt2\","
-                   "\"vocab_size\": 50257, \"n_layer\": 12, \"attn_pdrop\": 0.1, \"embd_pdrop\": 0.1, \"layers\": [1, {\"a\": 2}],"
-                   "\"scale\": null, \"deep\": {\"hidden_dropout_prob\": 0.1, \"use_dropout\": true, \"drop_path_rate\": 0}}}"),
+    SOURCE("gpt2", "{\"name\": \"gpt2\", \"title\": \"GPT-2 Small\", \"source\": "
+                   "\"huggingface.co/openai-community/gpt2\","
+                   "\"parameters\": 124439808, \"config\": {\"architectures\": "
+                   "[\"GPT2LMHeadModel\"], \"model_type\": \"gpt2\","
+                   "\"vocab_size\": 50257, \"n_layer\": 12, \"attn_pdrop\": 0.1, \"embd_pdrop\": "
+                   "0.1, \"layers\": [1, {\"a\": 2}],"
+                   "\"scale\": null, \"deep\": {\"hidden_dropout_prob\": 0.1, \"use_dropout\": "
+                   "true, \"drop_path_rate\": 0}}}"),
     SOURCE("gpt2-large", "{\"name\": \"gpt2-large\", \"config\": {\"model_type\": \"gpt2\"}}"),
-    SOURCE("llama-3.1-8b", "{\"name\": \"llama-3.1-8b\", \"title\": \"Llama 3.1 8B\", \"config\": " LLAMA "}"),
-    SOURCE("llava-1.5-7b",
-           "{\"name\": \"llava-1.5-7b\", \"title\": \"LLaVA-1.5 7B\", \"source\": \"huggingface.co/llava-hf/llava-1.5-7b-hf\","
-           "\"parameters\": 7063427072, \"config\": {\"architectures\": [\"LlavaForConditionalGeneration\"], \"model_type\": \"llava\","
-           "\"torch_dtype\": \"float16\", \"image_token_index\": 32000, \"text_config\": {\"model_type\": \"llama\", \"vocab_size\": 32064},"
-           "\"vision_config\": {\"image_size\": 336}}, \"preprocessor\": {\"crop_size\": {\"height\": 336, \"width\": 336}}}"),
+    SOURCE("llama-3.1-8b",
+           "{\"name\": \"llama-3.1-8b\", \"title\": \"Llama 3.1 8B\", \"config\": " LLAMA "}"),
+    SOURCE("llava-1.5-7b", "{\"name\": \"llava-1.5-7b\", \"title\": \"LLaVA-1.5 7B\", \"source\": "
+                           "\"huggingface.co/llava-hf/llava-1.5-7b-hf\","
+                           "\"parameters\": 7063427072, \"config\": {\"architectures\": "
+                           "[\"LlavaForConditionalGeneration\"], \"model_type\": \"llava\","
+                           "\"torch_dtype\": \"float16\", \"image_token_index\": 32000, "
+                           "\"text_config\": {\"model_type\": \"llama\", \"vocab_size\": 32064},"
+                           "\"vision_config\": {\"image_size\": 336}}, \"preprocessor\": "
+                           "{\"crop_size\": {\"height\": 336, \"width\": 336}}}"),
 };
-const uint32_t tide_catalogue_source_count = sizeof tide_catalogue_sources / sizeof *tide_catalogue_sources;
+const uint32_t tide_catalogue_source_count =
+    sizeof tide_catalogue_sources / sizeof *tide_catalogue_sources;
 
 const tide_source tide_gpu_source = SOURCE(
-    "gpus", "{\"gpus\": [{\"name\": \"t4\", \"title\": \"T4 16GB\", \"bytes\": 15642329088, \"capability\": 75, \"sms\": 40,"
-            "\"threads_per_sm\": 1024, \"context_bytes\": 184549376, \"context_source\": \"estimated\", \"source\": \"deviceQuery\"},"
-            "{\"name\": \"h100-80\", \"title\": \"H100 80GB SXM5\", \"bytes\": 85017755648, \"capability\": 90, \"sms\": 132,"
-            "\"threads_per_sm\": 2048, \"context_bytes\": 1, \"context_source\": \"\", \"source\": \"\"},"
-            "{\"name\": \"h100-pcie\", \"title\": \"H100 80GB PCIe\", \"bytes\": 84943044608, \"capability\": 90, \"sms\": 114,"
-            "\"threads_per_sm\": 2048, \"context_bytes\": 1, \"context_source\": \"\", \"source\": \"\"}]}");
+    "gpus",
+    "{\"gpus\": [{\"name\": \"t4\", \"title\": \"T4 16GB\", \"bytes\": 15642329088, "
+    "\"capability\": 75, \"sms\": 40,"
+    "\"threads_per_sm\": 1024, \"context_bytes\": 184549376, \"context_source\": \"estimated\", "
+    "\"source\": \"deviceQuery\"},"
+    "{\"name\": \"h100-80\", \"title\": \"H100 80GB SXM5\", \"bytes\": 85017755648, "
+    "\"capability\": 90, \"sms\": 132,"
+    "\"threads_per_sm\": 2048, \"context_bytes\": 1, \"context_source\": \"\", \"source\": \"\"},"
+    "{\"name\": \"h100-pcie\", \"title\": \"H100 80GB PCIe\", \"bytes\": 84943044608, "
+    "\"capability\": 90, \"sms\": 114,"
+    "\"threads_per_sm\": 2048, \"context_bytes\": 1, \"context_source\": \"\", \"source\": "
+    "\"\"}]}");
 
-const char *const tide_optimizer_names[] = {"adamw", "adamw_fused", "adamw_single", "adamw_amsgrad", "adam", "nadam", "radam", "adamax",
-                                            "sgd", "sgd_momentum", "sgd_single", "rmsprop", "adagrad", "adadelta", "none"};
-const uint32_t tide_optimizer_name_count = sizeof tide_optimizer_names / sizeof *tide_optimizer_names;
+const char *const tide_optimizer_names[] = {
+    "adamw",      "adamw_fused", "adamw_single", "adamw_amsgrad", "adam",
+    "nadam",      "radam",       "adamax",       "sgd",           "sgd_momentum",
+    "sgd_single", "rmsprop",     "adagrad",      "adadelta",      "none"};
+const uint32_t tide_optimizer_name_count =
+    sizeof tide_optimizer_names / sizeof *tide_optimizer_names;
 
 /* ---- counting ---- */
 
@@ -61,9 +83,9 @@ static void complain(int line, const char *format, ...) {
     va_end(list);
 }
 
-#define CHECK(condition)                                      \
-    do {                                                      \
-        if (!(condition)) complain(__LINE__, "%s", #condition); \
+#define CHECK(condition)                                                                           \
+    do {                                                                                           \
+        if (!(condition)) complain(__LINE__, "%s", #condition);                                    \
     } while (0)
 
 /* ---- memory that counts, and that can fail ---- */
@@ -100,7 +122,8 @@ static void end(void) {
     else failed++;
 }
 
-static tide_job *build_texts(const tide_text *words, uint32_t count, const tide_file *files, uint32_t file_count) {
+static tide_job *build_texts(const tide_text *words, uint32_t count, const tide_file *files,
+                             uint32_t file_count) {
     tide_diagnostics_init(&diags, &arena);
     return tide_job_build(&arena, words, count, files, file_count, &diags);
 }
@@ -130,7 +153,8 @@ static tide_job *build_file(const char *joined, const char *name, const char *te
 
 static const tide_diagnostic *find(tide_severity severity, const char *place) {
     for (uint32_t i = 0; i < diags.count; i++)
-        if (diags.items[i].severity == severity && strcmp(diags.items[i].place, place) == 0) return &diags.items[i];
+        if (diags.items[i].severity == severity && strcmp(diags.items[i].place, place) == 0)
+            return &diags.items[i];
     return NULL;
 }
 
@@ -145,14 +169,17 @@ static void refuse_at(int line, const char *joined, const char *place, const cha
     if (says(TIDE_ERROR, place, part)) return;
     complain(line, "no error at %s says \"%s\"; there are:", place, part);
     for (uint32_t i = 0; i < diags.count; i++)
-        printf("       %s: %s (%s)\n", diags.items[i].place, diags.items[i].message, diags.items[i].remedy ? diags.items[i].remedy : "");
+        printf("       %s: %s (%s)\n", diags.items[i].place, diags.items[i].message,
+               diags.items[i].remedy ? diags.items[i].remedy : "");
 }
 #define REFUSE(joined, place, part) refuse_at(__LINE__, joined, place, part)
 
 static void refuse_file_at(int line, const char *text, const char *part) {
     if (build_file(NULL, "given.json", text)) complain(line, "%.60s was taken", text);
-    if (diags.error_count != 1 || strncmp(diags.items[0].place, "/files/0", 8) != 0 || !strstr(diags.items[0].message, part))
-        complain(line, "%.60s: %s %s, expected \"%s\"", text, diags.count ? diags.items[0].place : "",
+    if (diags.error_count != 1 || strncmp(diags.items[0].place, "/files/0", 8) != 0 ||
+        !strstr(diags.items[0].message, part))
+        complain(line, "%.60s: %s %s, expected \"%s\"", text,
+                 diags.count ? diags.items[0].place : "",
                  diags.count ? diags.items[0].message : "nothing", part);
 }
 #define REFUSE_FILE(text, part) refuse_file_at(__LINE__, text, part)
@@ -171,14 +198,19 @@ static tide_origin origin(const tide_job *job, const char *name) {
 
 static void row_at(int line, const char *words, const char *name, const char *value) {
     tide_job *job = build(words);
-    if (!job) complain(line, "%s was refused: %s %s", words, diags.items[0].place, diags.items[0].message);
-    else if (strcmp(row(job, name), value) != 0) complain(line, "%s: %s is \"%s\"", words, name, row(job, name));
+    if (!job)
+        complain(line, "%s was refused: %s %s", words, diags.items[0].place,
+                 diags.items[0].message);
+    else if (strcmp(row(job, name), value) != 0)
+        complain(line, "%s: %s is \"%s\"", words, name, row(job, name));
 }
 #define ROW(words, name, value) row_at(__LINE__, words, name, value)
 
 static void link_at(int line, const char *words, const char *link) {
     tide_job *job = build(words);
-    if (!job) complain(line, "%s was refused: %s %s", words, diags.items[0].place, diags.items[0].message);
+    if (!job)
+        complain(line, "%s was refused: %s %s", words, diags.items[0].place,
+                 diags.items[0].message);
     else if (strcmp(job->link, link) != 0) complain(line, "%s: link is %s", words, job->link);
 }
 #define LINK(words, link) link_at(__LINE__, words, link)
@@ -196,16 +228,24 @@ static void test_defaults(void) {
     tide_job *job = build("model=gpt2");
     CHECK(job);
     if (job) {
-        CHECK(strcmp(job->mode, "train") == 0 && job->batch == 1 && job->seq == 512 && job->images == 1 && job->image_height == 0);
-        CHECK(strcmp(job->dtype, "bf16") == 0 && !job->autocast && !job->scaler && strcmp(job->optimizer, "adamw") == 0);
-        CHECK(strcmp(job->param_groups, "one") == 0 && job->freeze_count == 0 && job->train_only_count == 0);
+        CHECK(strcmp(job->mode, "train") == 0 && job->batch == 1 && job->seq == 512 &&
+              job->images == 1 && job->image_height == 0);
+        CHECK(strcmp(job->dtype, "bf16") == 0 && !job->autocast && !job->scaler &&
+              strcmp(job->optimizer, "adamw") == 0);
+        CHECK(strcmp(job->param_groups, "one") == 0 && job->freeze_count == 0 &&
+              job->train_only_count == 0);
         CHECK(strcmp(job->checkpointing, "none") == 0 && strcmp(job->attention, "sdpa") == 0);
-        CHECK(strcmp(job->sdpa_backend, "default") == 0 && job->grad_accum == 1 && strcmp(job->zero_grad, "none") == 0);
-        CHECK(!job->clips && job->labels && !job->padding && job->use_cache == -1 && !job->hold_outputs);
+        CHECK(strcmp(job->sdpa_backend, "default") == 0 && job->grad_accum == 1 &&
+              strcmp(job->zero_grad, "none") == 0);
+        CHECK(!job->clips && job->labels && !job->padding && job->use_cache == -1 &&
+              !job->hold_outputs);
         CHECK(strcmp(job->allocator, "") == 0 && strcmp(job->load, "to") == 0 && job->steps == 2);
-        CHECK(!job->has_gpu && job->capability == 90 && job->gpu.sms == 132 && job->gpu.threads_per_sm == 2048);
-        CHECK(job->device_bytes == 0 && job->memory_fraction_ppm == 0 && job->allocator_conf.max_split_size_bytes == UINT64_MAX);
-        CHECK(strcmp(job->model_title, "GPT-2 Small") == 0 && job->published_parameters == 124439808 && !job->preprocessor);
+        CHECK(!job->has_gpu && job->capability == 90 && job->gpu.sms == 132 &&
+              job->gpu.threads_per_sm == 2048);
+        CHECK(job->device_bytes == 0 && job->memory_fraction_ppm == 0 &&
+              job->allocator_conf.max_split_size_bytes == UINT64_MAX);
+        CHECK(strcmp(job->model_title, "GPT-2 Small") == 0 &&
+              job->published_parameters == 124439808 && !job->preprocessor);
         CHECK(strcmp(job->link, "model=gpt2&v=1") == 0);
     }
     end();
@@ -310,10 +350,13 @@ static void test_no_equals(void) {
 
 static void test_all_problems(void) {
     begin("all problems are reported in one pass");
-    CHECK(!build("model=gtp2|batch=0|bacth=1|dtype=int8|gpu=h10|overrides.layers.9=1|scaler=true|allocator=x"));
+    CHECK(!build("model=gtp2|batch=0|bacth=1|dtype=int8|gpu=h10|overrides.layers.9=1|scaler=true|"
+                 "allocator=x"));
     CHECK(diags.error_count == 7);
-    CHECK(find(TIDE_ERROR, "/settings/model") && find(TIDE_ERROR, "/settings/batch") && find(TIDE_ERROR, "/settings/bacth"));
-    CHECK(find(TIDE_ERROR, "/settings/dtype") && find(TIDE_ERROR, "/settings/gpu") && find(TIDE_ERROR, "/settings/scaler"));
+    CHECK(find(TIDE_ERROR, "/settings/model") && find(TIDE_ERROR, "/settings/batch") &&
+          find(TIDE_ERROR, "/settings/bacth"));
+    CHECK(find(TIDE_ERROR, "/settings/dtype") && find(TIDE_ERROR, "/settings/gpu") &&
+          find(TIDE_ERROR, "/settings/scaler"));
     CHECK(find(TIDE_ERROR, "/settings/allocator"));
     end();
 }
@@ -323,7 +366,8 @@ static void test_duplicates(void) {
     tide_job *job = build("gpt2|batch=2|mbs=3");
     CHECK(job && job->batch == 3 && says(TIDE_WARNING, "/settings/batch", "more than once"));
     job = build("gpt2|overrides.n_layer=2|overrides.n_layer=3");
-    CHECK(job && config_int(job, NULL, "n_layer") == 3 && find(TIDE_WARNING, "/settings/overrides.n_layer"));
+    CHECK(job && config_int(job, NULL, "n_layer") == 3 &&
+          find(TIDE_WARNING, "/settings/overrides.n_layer"));
     job = build("gpt2|model=llama-3.1-8b");
     CHECK(job && strcmp(job->model, "llama-3.1-8b") == 0 && find(TIDE_WARNING, "/settings/model"));
     end();
@@ -342,13 +386,17 @@ static void test_version(void) {
 
 static void test_overrides(void) {
     begin("overrides set configuration entries by dotted path");
-    tide_job *job = build("gpt2|overrides.n_layer=4|overrides.deep.inner.x=7|overrides.layers.0=5|overrides.layers.1.a=6|overrides.name=abc"
-                          "|overrides.deep.flag=true|overrides.list=[1, 2.50, {\"a\": null}]|overrides.quoted=\"4\"|overrides.empty=|overrides.eq=a=b");
+    tide_job *job = build("gpt2|overrides.n_layer=4|overrides.deep.inner.x=7|overrides.layers.0=5|"
+                          "overrides.layers.1.a=6|overrides.name=abc"
+                          "|overrides.deep.flag=true|overrides.list=[1, 2.50, {\"a\": "
+                          "null}]|overrides.quoted=\"4\"|overrides.empty=|overrides.eq=a=b");
     CHECK(job);
     if (job) {
         CHECK(config_int(job, NULL, "n_layer") == 4);
         CHECK(config_int(job, NULL, "vocab_size") == 50257);
-        CHECK(tide_json_at(tide_json_at(tide_json_at(job->config, "deep"), "inner"), "x")->integer == 7);
+        CHECK(
+            tide_json_at(tide_json_at(tide_json_at(job->config, "deep"), "inner"), "x")->integer ==
+            7);
         const tide_json *layers = tide_json_at(job->config, "layers");
         CHECK(layers->count == 2 && layers->first->integer == 5 && layers->first->parent == layers);
         CHECK(tide_json_at(layers->first->next, "a")->integer == 6);
@@ -377,25 +425,32 @@ static void test_bad_overrides(void) {
     REFUSE("gpt2|overrides.x=[1,,2]", "/settings/overrides.x", "not JSON");
     REFUSE("gpt2|overrides.x=1e999", "/settings/overrides.x", "too large");
     CHECK(build("gpt2|overrides.a.b.c.d.e.f.g.h.i.j.k.l.m.n.o.p=1"));
-    REFUSE("gpt2|overrides.a.b.c.d.e.f.g.h.i.j.k.l.m.n.o.p.q=1", "/settings/overrides.a.b.c.d.e.f.g.h.i.j.k.l.m.n.o.p.q", "16 parts");
+    REFUSE("gpt2|overrides.a.b.c.d.e.f.g.h.i.j.k.l.m.n.o.p.q=1",
+           "/settings/overrides.a.b.c.d.e.f.g.h.i.j.k.l.m.n.o.p.q", "16 parts");
     end();
 }
 
 static double config_number(const tide_job *job, const char *outer, const char *key) {
-    const tide_json *value = tide_json_at(outer ? tide_json_at(job->config, outer) : job->config, key);
+    const tide_json *value =
+        tide_json_at(outer ? tide_json_at(job->config, outer) : job->config, key);
     return value && value->kind == TIDE_JSON_NUMBER ? value->number : -1;
 }
 
 static void test_dropout(void) {
     begin("dropout replaces every probability of dropping, flags aside");
-    tide_job *job = build("gpt2|dropout=0.25|overrides.my_dropout_x=0.5|overrides.text=drop|overrides.head_drop_rate=1|overrides.pdrop=1"
+    tide_job *job = build("gpt2|dropout=0.25|overrides.my_dropout_x=0.5|overrides.text=drop|"
+                          "overrides.head_drop_rate=1|overrides.pdrop=1"
                           "|overrides.many=[{\"dropout\": 1}]");
     CHECK(job);
     if (job) {
-        CHECK(config_number(job, NULL, "attn_pdrop") == 0.25 && config_number(job, NULL, "embd_pdrop") == 0.25);
-        CHECK(config_number(job, "deep", "hidden_dropout_prob") == 0.25 && config_number(job, "deep", "drop_path_rate") == 0.25);
-        CHECK(tide_json_at(tide_json_at(job->config, "deep"), "use_dropout")->kind == TIDE_JSON_BOOL);
-        CHECK(config_number(job, NULL, "my_dropout_x") == 0.25 && config_number(job, NULL, "head_drop_rate") == 0.25);
+        CHECK(config_number(job, NULL, "attn_pdrop") == 0.25 &&
+              config_number(job, NULL, "embd_pdrop") == 0.25);
+        CHECK(config_number(job, "deep", "hidden_dropout_prob") == 0.25 &&
+              config_number(job, "deep", "drop_path_rate") == 0.25);
+        CHECK(tide_json_at(tide_json_at(job->config, "deep"), "use_dropout")->kind ==
+              TIDE_JSON_BOOL);
+        CHECK(config_number(job, NULL, "my_dropout_x") == 0.25 &&
+              config_number(job, NULL, "head_drop_rate") == 0.25);
         CHECK(config_number(job, NULL, "pdrop") == 1);
         CHECK(tide_json_at(tide_json_at(job->config, "many")->first, "dropout")->number == 1);
     }
@@ -428,35 +483,53 @@ static void test_config_file(void) {
     CHECK(job && origin(job, "model") == TIDE_ORIGIN_FILE && strcmp(job->link, "batch=2&v=1") == 0);
     job = build_file("batch=2", "my-model.json", LLAMA);
     CHECK(job && strcmp(job->model, "my-model") == 0);
-    job = build_file(NULL, "config.json", "{\"architectures\": [\"X\"], \"_name_or_path\": \"org/name-7b/\"}");
+    job = build_file("batch=2", "a/long/path/my-model.json", LLAMA);
+    CHECK(job && strcmp(job->model, "my-model") == 0);
+    job = build_file(NULL, "config.json",
+                     "{\"architectures\": [\"X\"], \"_name_or_path\": \"org/name-7b/\"}");
     CHECK(job && strcmp(job->model, "name-7b") == 0);
     job = build_file("gpt2", "config.json", LLAMA);
-    CHECK(job && strcmp(job->model, "llama") == 0 && says(TIDE_WARNING, "/settings/model", "gpt2 is not used"));
+    CHECK(job && strcmp(job->model, "llama") == 0 &&
+          says(TIDE_WARNING, "/settings/model", "gpt2 is not used"));
     job = build_file("bert-base", "config.json", LLAMA);
-    CHECK(job && strcmp(job->model, "bert-base") == 0 && diags.error_count == 0 && !find(TIDE_WARNING, "/settings/model"));
+    CHECK(job && strcmp(job->model, "bert-base") == 0 && diags.error_count == 0 &&
+          !find(TIDE_WARNING, "/settings/model"));
     CHECK(job && config_int(job, NULL, "hidden_size") == 64);
     job = build_file("overrides.hidden_size=8", "config.json", LLAMA);
     CHECK(job && config_int(job, NULL, "hidden_size") == 8);
-    job = build_file(NULL, "c.json", "{\"name\": \"mine\", \"title\": \"Mine\", \"parameters\": 7, \"config\": " LLAMA "}");
-    CHECK(job && strcmp(job->model, "mine") == 0 && strcmp(job->model_title, "Mine") == 0 && job->published_parameters == 7);
-    job = build_file(NULL, "config.json", "{\"model_type\": \"llama\", \"quantization_config\": {\"bits\": 4}}");
+    job = build_file(
+        NULL, "c.json",
+        "{\"name\": \"mine\", \"title\": \"Mine\", \"parameters\": 7, \"config\": " LLAMA "}");
+    CHECK(job && strcmp(job->model, "mine") == 0 && strcmp(job->model_title, "Mine") == 0 &&
+          job->published_parameters == 7);
+    job = build_file(NULL, "config.json",
+                     "{\"model_type\": \"llama\", \"quantization_config\": {\"bits\": 4}}");
     CHECK(job && find(TIDE_WARNING, "/model/quantization_config"));
     end();
 }
 
 static void test_two_files(void) {
     begin("two configurations contradict each other; a preprocessor goes with one");
-    tide_file files[] = {{TIDE_TEXT("a.json"), TIDE_TEXT(LLAMA)}, {TIDE_TEXT("b.json"), TIDE_TEXT(LLAMA)}};
-    CHECK(!build_texts(NULL, 0, files, 2) && says(TIDE_ERROR, "/files/1", "so is a.json") && diags.first_error == TIDE_ERR_CONFLICT);
-    files[1] = (tide_file){TIDE_TEXT("p.json"), TIDE_TEXT("{\"image_processor_type\": \"X\", \"crop_size\": 336}")};
+    tide_file files[] = {{TIDE_TEXT("a.json"), TIDE_TEXT(LLAMA)},
+                         {TIDE_TEXT("b.json"), TIDE_TEXT(LLAMA)}};
+    CHECK(!build_texts(NULL, 0, files, 2) && says(TIDE_ERROR, "/files/1", "so is a.json") &&
+          diags.first_error == TIDE_ERR_CONFLICT);
+    files[1] = (tide_file){TIDE_TEXT("p.json"),
+                           TIDE_TEXT("{\"image_processor_type\": \"X\", \"crop_size\": 336}")};
     tide_job *job = build_texts(NULL, 0, files, 2);
     CHECK(job && job->preprocessor && tide_json_at(job->preprocessor, "crop_size")->integer == 336);
-    files[0] = (tide_file){TIDE_TEXT("q.json"), TIDE_TEXT("{\"min_pixels\": 3136, \"max_pixels\": 4000}")};
+    files[0] =
+        (tide_file){TIDE_TEXT("q.json"), TIDE_TEXT("{\"min_pixels\": 3136, \"max_pixels\": 4000}")};
     CHECK(!build_texts(NULL, 0, files, 2) && says(TIDE_ERROR, "/files/1", "second preprocessor"));
     tide_text word = TIDE_TEXT("llava-1.5-7b");
     job = build_texts(&word, 1, files, 1);
-    CHECK(job && tide_json_at(job->preprocessor, "min_pixels") && !tide_json_at(job->preprocessor, "crop_size"));
-    files[0].text = TIDE_TEXT("{\"processor_class\": \"LlavaProcessor\", \"image_processor\": {\"crop_size\": 224}}");
+    CHECK(job && tide_json_at(job->preprocessor, "min_pixels") &&
+          !tide_json_at(job->preprocessor, "crop_size"));
+    files[0].text = TIDE_TEXT("{\"size\": {\"longest_edge\": 512}}");
+    job = build_texts(&word, 1, files, 1);
+    CHECK(job && tide_json_at(job->preprocessor, "size"));
+    files[0].text = TIDE_TEXT(
+        "{\"processor_class\": \"LlavaProcessor\", \"image_processor\": {\"crop_size\": 224}}");
     job = build_texts(&word, 1, files, 1);
     CHECK(job && tide_json_at(job->preprocessor, "crop_size")->integer == 224);
     end();
@@ -464,43 +537,60 @@ static void test_two_files(void) {
 
 static void test_job_file(void) {
     begin("a job file gives words; the user's win over them");
-    tide_job *job = build_file("batch=8", "job.json",
-                               "{\"tidemark\": 1, \"settings\": {\"model\": \"gpt2\", \"batch\": 2, \"padding\": true, \"clip\": 1.0,"
-                               "\"freeze\": [\"a\", \"b\"], \"image_size\": [336, 280], \"gpu_gib\": 8.7, \"dropout\": null,"
-                               "\"overrides\": {\"n_layer\": 3, \"deep.y\": \"4\"}, \"overrides.z\": [1]}}");
+    tide_job *job =
+        build_file("batch=8", "job.json",
+                   "{\"tidemark\": 1, \"settings\": {\"model\": \"gpt2\", \"batch\": 2, "
+                   "\"padding\": true, \"clip\": 1.0,"
+                   "\"freeze\": [\"a\", \"b\"], \"image_size\": [336, 280], \"gpu_gib\": 8.7, "
+                   "\"dropout\": null,"
+                   "\"overrides\": {\"n_layer\": 3, \"deep.y\": \"4\"}, \"overrides.z\": [1]}}");
     CHECK(job);
     if (job) {
-        CHECK(job->batch == 8 && origin(job, "batch") == TIDE_ORIGIN_USER && !find(TIDE_WARNING, "/settings/batch"));
-        CHECK(job->padding && origin(job, "padding") == TIDE_ORIGIN_FILE && job->clips && job->freeze_count == 2);
-        CHECK(job->image_height == 336 && job->image_width == 280 && strcmp(row(job, "gpu_gib"), "8.7") == 0);
-        CHECK(config_int(job, NULL, "n_layer") == 3 && strcmp(row(job, "overrides.deep.y"), "\"4\"") == 0);
-        CHECK(strcmp(row(job, "overrides.z"), "[1]") == 0 && origin(job, "overrides.z") == TIDE_ORIGIN_FILE);
+        CHECK(job->batch == 8 && origin(job, "batch") == TIDE_ORIGIN_USER &&
+              !find(TIDE_WARNING, "/settings/batch"));
+        CHECK(job->padding && origin(job, "padding") == TIDE_ORIGIN_FILE && job->clips &&
+              job->freeze_count == 2);
+        CHECK(job->image_height == 336 && job->image_width == 280 &&
+              strcmp(row(job, "gpu_gib"), "8.7") == 0);
+        CHECK(config_int(job, NULL, "n_layer") == 3 &&
+              strcmp(row(job, "overrides.deep.y"), "\"4\"") == 0);
+        CHECK(strcmp(row(job, "overrides.z"), "[1]") == 0 &&
+              origin(job, "overrides.z") == TIDE_ORIGIN_FILE);
         CHECK(strncmp(job->link, "model=gpt2&batch=8&", 19) == 0);
     }
     job = build_file(NULL, "job.json", "{\"tidemark\": 1, \"settings\": [\"gpt2\", \"batch=2\"]}");
     CHECK(job && job->batch == 2 && origin(job, "batch") == TIDE_ORIGIN_FILE);
-    CHECK(!build_file(NULL, "job.json", "{\"tidemark\": 2, \"settings\": {}}") && says(TIDE_ERROR, "/files/0", "newer"));
-    CHECK(!build_file("gpt2", "job.json", "{\"tidemark\": 1, \"settings\": {\"batch\": {\"x\": 1}, \"bacth\": {}}}"));
-    CHECK(says(TIDE_ERROR, "/settings/batch", "an object") && says(TIDE_ERROR, "/settings/bacth", "did you mean batch?"));
+    CHECK(!build_file(NULL, "job.json", "{\"tidemark\": 2, \"settings\": {}}") &&
+          says(TIDE_ERROR, "/files/0", "newer"));
+    CHECK(!build_file("gpt2", "job.json",
+                      "{\"tidemark\": 1, \"settings\": {\"batch\": {\"x\": 1}, \"bacth\": {}}}"));
+    CHECK(says(TIDE_ERROR, "/settings/batch", "an object") &&
+          says(TIDE_ERROR, "/settings/bacth", "did you mean batch?"));
     end();
 }
 
 static void test_description_file(void) {
     begin("a file with architecture and modules is a description");
-    tide_job *job = build_file("gpt2", "mine.json", "{\"tidemark\": 1, \"architecture\": \"mine\", \"modules\": {}}");
+    tide_job *job = build_file("gpt2", "mine.json",
+                               "{\"tidemark\": 1, \"architecture\": \"mine\", \"modules\": {}}");
     CHECK(job && job->description && config_int(job, NULL, "n_layer") == 12);
-    job = build_file(NULL, "mine.json", "{\"tidemark\": 1, \"architecture\": \"mine\", \"modules\": {}}");
-    CHECK(job && job->description && strcmp(job->model, "mine") == 0 && job->config->kind == TIDE_JSON_OBJECT);
+    job = build_file(NULL, "mine.json",
+                     "{\"tidemark\": 1, \"architecture\": \"mine\", \"modules\": {}}");
+    CHECK(job && job->description && strcmp(job->model, "mine") == 0 &&
+          job->config->kind == TIDE_JSON_OBJECT);
     end();
 }
 
 static void test_other_files(void) {
     begin("any other file is an error that names what it is");
-    REFUSE_FILE("{\"tokenizer_class\": \"X\", \"model_max_length\": 4, \"model_type\": \"llama\"}", "tokenizer configuration");
+    REFUSE_FILE("{\"tokenizer_class\": \"X\", \"model_max_length\": 4, \"model_type\": \"llama\"}",
+                "tokenizer configuration");
     REFUSE_FILE("{\"added_tokens\": [], \"model\": {}}", "is a tokenizer");
     REFUSE_FILE("{\"_from_model_config\": true, \"eos_token_id\": 2}", "generation configuration");
     REFUSE_FILE("{\"metadata\": {}, \"weight_map\": {}}", "safetensors checkpoint");
-    REFUSE_FILE("{\"name\": \"x\", \"version\": \"1\", \"config\": {\"port\": 1}, \"dependencies\": {}}", "package.json");
+    REFUSE_FILE(
+        "{\"name\": \"x\", \"version\": \"1\", \"config\": {\"port\": 1}, \"dependencies\": {}}",
+        "package.json");
     REFUSE_FILE("{\"cells\": [], \"nbformat\": 4}", "notebook");
     REFUSE_FILE("{\"peft_type\": \"LORA\"}", "PEFT adapter");
     REFUSE_FILE("{\"zero_optimization\": {\"stage\": 3}}", "DeepSpeed");
@@ -523,7 +613,8 @@ static void test_other_files(void) {
     REFUSE_FILE("{\"model_type\": \"llava\", \"text_config\": [1]}", "must be an object");
     REFUSE_FILE("{\"name\": \"x\", \"config\": [1]}", "must be an object");
     tide_file file = {TIDE_TEXT("model.safetensors"), TIDE_TEXT("\x40\0\0\0\0\0\0\0{\"a\":1}")};
-    CHECK(!build_texts(NULL, 0, &file, 1) && says(TIDE_ERROR, "/files/0", "safetensors") && diags.error_count == 1);
+    CHECK(!build_texts(NULL, 0, &file, 1) && says(TIDE_ERROR, "/files/0", "safetensors") &&
+          diags.error_count == 1);
     end();
 }
 
@@ -532,10 +623,13 @@ static void test_other_files(void) {
 static void test_gpu(void) {
     begin("gpu sets capability, memory and context");
     tide_job *job = build("gpt2|gpu=t4");
-    CHECK(job && job->has_gpu && job->gpu.bytes == 15642329088 && job->device_bytes == 15642329088 && job->capability == 75);
-    CHECK(job && job->gpu.sms == 40 && job->gpu.threads_per_sm == 1024 && job->gpu.context_bytes == 184549376);
+    CHECK(job && job->has_gpu && job->gpu.bytes == 15642329088 &&
+          job->device_bytes == 15642329088 && job->capability == 75);
+    CHECK(job && job->gpu.sms == 40 && job->gpu.threads_per_sm == 1024 &&
+          job->gpu.context_bytes == 184549376);
     CHECK(job && strcmp(job->gpu.title, "T4 16GB") == 0 && !find(TIDE_ASSUMPTION, "/settings/gpu"));
-    CHECK(job && strcmp(row(job, "capability"), "75") == 0 && strcmp(job->link, "model=gpt2&gpu=t4&v=1") == 0);
+    CHECK(job && strcmp(row(job, "capability"), "75") == 0 &&
+          strcmp(job->link, "model=gpt2&gpu=t4&v=1") == 0);
     job = build("gpt2|gpu=t4|capability=80");
     CHECK(job && job->capability == 80 && job->gpu.capability == 75);
     LINK("gpt2|gpu=t4|capability=75", "model=gpt2&gpu=t4&v=1");
@@ -545,7 +639,8 @@ static void test_gpu(void) {
     REFUSE("gpt2|gpu=h100", "/settings/gpu", "h100-80 or h100-pcie");
     REFUSE("gpt2|gpu=t5", "/settings/gpu", "did you mean t4?");
     job = build("gpt2");
-    CHECK(job && says(TIDE_ASSUMPTION, "/settings/gpu", "no gpu given") && says(TIDE_ASSUMPTION, "/settings/gpu", "without limit"));
+    CHECK(job && says(TIDE_ASSUMPTION, "/settings/gpu", "no gpu given") &&
+          says(TIDE_ASSUMPTION, "/settings/gpu", "without limit"));
     end();
 }
 
@@ -560,9 +655,11 @@ static void test_sizes(void) {
     job = build("gpt2|gpu_gib=1000000");
     CHECK(job && job->device_bytes == (uint64_t)1000000 << 30);
     job = build("gpt2|gpu_gib=20|memory_fraction=0.55");
-    CHECK(job && job->memory_fraction_ppm == 550000 && !find(TIDE_WARNING, "/settings/memory_fraction"));
+    CHECK(job && job->memory_fraction_ppm == 550000 &&
+          !find(TIDE_WARNING, "/settings/memory_fraction"));
     job = build("gpt2|memory_fraction=1");
-    CHECK(job && job->memory_fraction_ppm == 1000000 && find(TIDE_WARNING, "/settings/memory_fraction"));
+    CHECK(job && job->memory_fraction_ppm == 1000000 &&
+          find(TIDE_WARNING, "/settings/memory_fraction"));
     end();
 }
 
@@ -575,7 +672,8 @@ static void test_scaler(void) {
     CHECK(build("gpt2|dtype=fp16|scaler=true|optimizer=adamw_fused"));
     CHECK(build("gpt2|dtype=bf16|scaler=true|optimizer=none"));
     REFUSE("gpt2|scaler=true", "/settings/scaler", "bf16");
-    REFUSE("gpt2|dtype=fp16|scaler=true", "/settings/scaler", "Attempting to unscale FP16 gradients");
+    REFUSE("gpt2|dtype=fp16|scaler=true", "/settings/scaler",
+           "Attempting to unscale FP16 gradients");
     REFUSE("gpt2|dtype=fp16|scaler=true|optimizer=adamw_fused|clip=1", "/settings/scaler", "FP16");
     CHECK(build("gpt2|dtype=fp16|autocast=bf16"));
     CHECK(build("gpt2|steps=1") && find(TIDE_WARNING, "/settings/steps"));
@@ -584,31 +682,43 @@ static void test_scaler(void) {
 
 static void test_assumptions(void) {
     begin("each default that moves the number is an assumption, once");
-    static const char *const names[] = {"batch", "seq", "images", "image_size", "dtype", "autocast", "optimizer", "checkpointing",
-                                        "attention", "sdpa_backend", "grad_accum", "zero_grad", "use_cache", "gpu", "allocator", "load"};
+    static const char *const names[] = {"batch",     "seq",          "images",     "image_size",
+                                        "dtype",     "autocast",     "optimizer",  "checkpointing",
+                                        "attention", "sdpa_backend", "grad_accum", "zero_grad",
+                                        "use_cache", "gpu",          "allocator",  "load"};
     CHECK(build("llava-1.5-7b"));
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         char place[64];
         uint32_t count = 0;
         snprintf(place, sizeof place, "/settings/%s", names[i]);
         for (uint32_t k = 0; k < diags.count; k++)
-            count += diags.items[k].severity == TIDE_ASSUMPTION && strcmp(diags.items[k].place, place) == 0;
+            count += diags.items[k].severity == TIDE_ASSUMPTION &&
+                     strcmp(diags.items[k].place, place) == 0;
         if (count != 1) complain(__LINE__, "%s: %u", place, count);
     }
     CHECK(says(TIDE_ASSUMPTION, "/settings/dtype", "float16"));
     CHECK(build("llava-1.5-7b|batch=1|ckpt=full|attention=eager|gpu=t4"));
     CHECK(!find(TIDE_ASSUMPTION, "/settings/batch") && !find(TIDE_ASSUMPTION, "/settings/gpu"));
-    CHECK(!find(TIDE_ASSUMPTION, "/settings/sdpa_backend") && says(TIDE_ASSUMPTION, "/settings/use_cache", "checkpointing"));
-    CHECK(build("gpt2") && !find(TIDE_ASSUMPTION, "/settings/images") && !find(TIDE_ASSUMPTION, "/settings/image_size"));
+    CHECK(!find(TIDE_ASSUMPTION, "/settings/sdpa_backend") &&
+          says(TIDE_ASSUMPTION, "/settings/use_cache", "checkpointing"));
+    CHECK(build("gpt2") && !find(TIDE_ASSUMPTION, "/settings/images") &&
+          !find(TIDE_ASSUMPTION, "/settings/image_size"));
     CHECK(!build("gpt2|batch=0") && diags.count == 1);
     end();
 }
 
 static void test_allocator(void) {
     begin("the allocator's text is PyTorch's");
-    tide_job *job = build("gpt2|allocator=expandable_segments:True,garbage_collection_threshold:0.6");
-    CHECK(job && job->allocator_conf.expandable_segments && job->allocator_conf.garbage_collection_threshold > 0.59);
-    CHECK(job && strcmp(job->link, "model=gpt2&allocator=expandable_segments:True,garbage_collection_threshold:0.6&v=1") == 0);
+    tide_job *job =
+        build("gpt2|allocator=expandable_segments:True,garbage_collection_threshold:0.6");
+    CHECK(job && job->allocator_conf.expandable_segments &&
+          job->allocator_conf.garbage_collection_threshold > 0.59);
+    CHECK(
+        job &&
+        strcmp(
+            job->link,
+            "model=gpt2&allocator=expandable_segments:True,garbage_collection_threshold:0.6&v=1") ==
+            0);
     job = build("gpt2|allocator=backend:cudaMallocAsync");
     CHECK(job && find(TIDE_WARNING, "/settings/allocator"));
     end();
@@ -620,11 +730,14 @@ static void test_link(void) {
     begin("the link holds what differs from the defaults, encoded as little as can be");
     LINK("batch=1|seq=512|model=gpt2|dtype=bf16", "model=gpt2&v=1");
     LINK("dtype=fp32|batch=4|model=gpt2|gpu=t4", "model=gpt2&gpu=t4&batch=4&dtype=fp32&v=1");
-    LINK("gpt2|title=50% a+b & #1 \xc3\xa9", "model=gpt2&title=50%25%20a%2Bb%20%26%20%231%20%C3%A9&v=1");
-    LINK("gpt2|overrides.x={\"a\":[1,\"b\"]}|batch=2", "model=gpt2&batch=2&overrides.x={\"a\":[1,\"b\"]}&v=1");
+    LINK("gpt2|title=50% a+b & #1 \xc3\xa9",
+         "model=gpt2&title=50%25%20a%2Bb%20%26%20%231%20%C3%A9&v=1");
+    LINK("gpt2|overrides.x={\"a\":[1,\"b\"]}|batch=2",
+         "model=gpt2&batch=2&overrides.x={\"a\":[1,\"b\"]}&v=1");
     LINK("gpt2|overrides.n_layer=12", "model=gpt2&overrides.n_layer=12&v=1");
     tide_job *job = build("gpt2|batch=1");
-    CHECK(job && origin(job, "batch") == TIDE_ORIGIN_USER && origin(job, "seq") == TIDE_ORIGIN_DEFAULT);
+    CHECK(job && origin(job, "batch") == TIDE_ORIGIN_USER &&
+          origin(job, "seq") == TIDE_ORIGIN_DEFAULT);
     CHECK(job && strcmp(job->rows[0].name, "model") == 0 && strcmp(job->rows[1].name, "gpu") == 0);
     end();
 }
@@ -644,39 +757,73 @@ static const char *pick(const char *const *list) {
 
 /* Printable text with what links and JSON care about. */
 static const char *noise(char *into, uint32_t most) {
-    static const char *const pieces[] = {"a", "B", "7", " ", "%", "&", "#", "+", "=", "\xc3\xa9", "\"", "\\", "{", "]", ",", ":", "~", "/",
-                                         "%41", "|", "'", "\xf0\x9f\x8c\x8a", "\xff", NULL};
+    static const char *const pieces[] = {
+        "a", "B", "7", " ", "%", "&", "#",   "+", "=", "\xc3\xa9",         "\"",   "\\",
+        "{", "]", ",", ":", "~", "/", "%41", "|", "'", "\xf0\x9f\x8c\x8a", "\xff", NULL};
     into[0] = 0;
     for (uint32_t i = dice(most); i > 0; i--) strcat(into, pick(pieces));
     return into;
 }
 
 static tide_text random_word(const char *name) {
-    static const char *const dtypes[] = {"bf16", "fp16", "fp32", NULL}, *const casts[] = {"none", "bf16", "fp16", NULL},
-                            *const bools[] = {"true", "false", "1", "no", NULL}, *const kernels[] = {"flash", "efficient", "math", "cudnn", "default", NULL},
-                            *const checks[] = {"none", "full", "full_reentrant", NULL}, *const cards[] = {"t4", "h100-80", "", "H100 80GB PCIe", NULL},
-                            *const numbers[] = {"0.5", "1", "0.000123", "1e-2", "", ".25", "0.10", NULL},
-                            *const confs[] = {"", "expandable_segments:True", "max_split_size_mb:128", "roundup_power2_divisions:[1:8,16:4,>:1]", NULL},
-                            *const values[] = {"4", "0.1", "true", "null", "[1, 2, {\"a\": \"b c\"}]", "\"4\"", "1e-5", "1e300", "0.30000000000000004",
-                                               "-7", "plain", "1.2.3", " 5 ", "\"\\u00e9\\n\"", "123456789012345678901", "-0.0", NULL};
+    static const char *const dtypes[] = {"bf16", "fp16", "fp32", NULL},
+                             *const casts[] = {"none", "bf16", "fp16", NULL},
+                             *const bools[] = {"true", "false", "1", "no", NULL},
+                             *const kernels[] = {"flash", "efficient", "math",
+                                                 "cudnn", "default",   NULL},
+                             *const checks[] = {"none", "full", "full_reentrant", NULL},
+                             *const cards[] = {"t4", "h100-80", "", "H100 80GB PCIe", NULL},
+                             *const numbers[] = {"0.5", "1",   "0.000123", "1e-2",
+                                                 "",    ".25", "0.10",     NULL},
+                             *const confs[] = {"", "expandable_segments:True",
+                                               "max_split_size_mb:128",
+                                               "roundup_power2_divisions:[1:8,16:4,>:1]", NULL},
+                             *const values[] = {"4",
+                                                "0.1",
+                                                "true",
+                                                "null",
+                                                "[1, 2, {\"a\": \"b c\"}]",
+                                                "\"4\"",
+                                                "1e-5",
+                                                "1e300",
+                                                "0.30000000000000004",
+                                                "-7",
+                                                "plain",
+                                                "1.2.3",
+                                                " 5 ",
+                                                "\"\\u00e9\\n\"",
+                                                "123456789012345678901",
+                                                "-0.0",
+                                                NULL};
     char text[256], other[256];
-    if (strcmp(name, "dtype") == 0) return tide_text_of(tide_format(&arena, "dtype=%s", pick(dtypes)));
-    if (strcmp(name, "autocast") == 0) return tide_text_of(tide_format(&arena, "autocast=%s", pick(casts)));
-    if (strcmp(name, "sdpa_backend") == 0) return tide_text_of(tide_format(&arena, "sdpa_backend=%s", pick(kernels)));
-    if (strcmp(name, "checkpointing") == 0) return tide_text_of(tide_format(&arena, "checkpointing=%s", pick(checks)));
+    if (strcmp(name, "dtype") == 0)
+        return tide_text_of(tide_format(&arena, "dtype=%s", pick(dtypes)));
+    if (strcmp(name, "autocast") == 0)
+        return tide_text_of(tide_format(&arena, "autocast=%s", pick(casts)));
+    if (strcmp(name, "sdpa_backend") == 0)
+        return tide_text_of(tide_format(&arena, "sdpa_backend=%s", pick(kernels)));
+    if (strcmp(name, "checkpointing") == 0)
+        return tide_text_of(tide_format(&arena, "checkpointing=%s", pick(checks)));
     if (strcmp(name, "optimizer") == 0)
-        return tide_text_of(tide_format(&arena, "optimizer=%s", tide_optimizer_names[dice(tide_optimizer_name_count)]));
+        return tide_text_of(tide_format(&arena, "optimizer=%s",
+                                        tide_optimizer_names[dice(tide_optimizer_name_count)]));
     if (strcmp(name, "gpu") == 0) return tide_text_of(tide_format(&arena, "gpu=%s", pick(cards)));
-    if (strcmp(name, "allocator") == 0) return tide_text_of(tide_format(&arena, "allocator=%s", pick(confs)));
-    if (strcmp(name, "title") == 0 || strcmp(name, "freeze") == 0 || strcmp(name, "train_only") == 0)
+    if (strcmp(name, "allocator") == 0)
+        return tide_text_of(tide_format(&arena, "allocator=%s", pick(confs)));
+    if (strcmp(name, "title") == 0 || strcmp(name, "freeze") == 0 ||
+        strcmp(name, "train_only") == 0)
         return tide_text_of(tide_format(&arena, "%s=%s", name, noise(text, 12)));
     if (strcmp(name, "batch") == 0 || strcmp(name, "seq") == 0 || strcmp(name, "grad_accum") == 0)
         return tide_text_of(tide_format(&arena, "%s=%u", name, 1 + dice(5000)));
     if (strcmp(name, "images") == 0) return tide_text_of(tide_format(&arena, "images=%u", dice(9)));
-    if (strcmp(name, "image_size") == 0) return tide_text_of(tide_format(&arena, "image_size=%ux%u", 1 + dice(999), 1 + dice(999)));
-    if (strcmp(name, "steps") == 0) return tide_text_of(tide_format(&arena, "steps=%u", 1 + dice(8)));
-    if (strcmp(name, "capability") == 0) return tide_text_of(tide_format(&arena, "capability=%u", 75 + 5 * dice(4)));
-    if (strcmp(name, "clip") == 0 || strcmp(name, "dropout") == 0 || strcmp(name, "gpu_gib") == 0 || strcmp(name, "memory_fraction") == 0) {
+    if (strcmp(name, "image_size") == 0)
+        return tide_text_of(tide_format(&arena, "image_size=%ux%u", 1 + dice(999), 1 + dice(999)));
+    if (strcmp(name, "steps") == 0)
+        return tide_text_of(tide_format(&arena, "steps=%u", 1 + dice(8)));
+    if (strcmp(name, "capability") == 0)
+        return tide_text_of(tide_format(&arena, "capability=%u", 75 + 5 * dice(4)));
+    if (strcmp(name, "clip") == 0 || strcmp(name, "dropout") == 0 || strcmp(name, "gpu_gib") == 0 ||
+        strcmp(name, "memory_fraction") == 0) {
         const char *number = pick(numbers);
         bool is_small = strcmp(name, "gpu_gib") == 0 && strcmp(number, "0.000123") == 0;
         return tide_text_of(tide_format(&arena, "%s=%s", name, is_small ? "8.7" : number));
@@ -689,7 +836,8 @@ static tide_text random_word(const char *name) {
             noise(text, 8);
             if (text[0] != '{' && text[0] != '[' && text[0] != '"' && text[0] != ' ') value = text;
         }
-        return tide_text_of(tide_format(&arena, "overrides.k%u%s%s=%s", dice(1u << 30), other, dice(2) ? ".sub" : "", value));
+        return tide_text_of(tide_format(&arena, "overrides.k%u%s%s=%s", dice(1u << 30), other,
+                                        dice(2) ? ".sub" : "", value));
     }
     return tide_text_of(tide_format(&arena, "%s=%s", name, pick(bools)));
 }
@@ -712,9 +860,12 @@ static uint32_t words_of_link(tide_text *words, uint32_t limit, const char *link
 }
 
 static void test_round_trip(void) {
-    static const char *const names[] = {"gpu", "batch", "seq", "images", "image_size", "labels", "padding", "dtype", "autocast", "scaler", "optimizer",
-                                        "freeze", "train_only", "checkpointing", "grad_accum", "clip", "sdpa_backend", "use_cache", "gpu_gib",
-                                        "memory_fraction", "allocator", "capability", "hold_outputs", "dropout", "steps", "overrides", "overrides", "title"};
+    static const char *const names[] = {
+        "gpu",        "batch",           "seq",        "images",     "image_size",   "labels",
+        "padding",    "dtype",           "autocast",   "scaler",     "optimizer",    "freeze",
+        "train_only", "checkpointing",   "grad_accum", "clip",       "sdpa_backend", "use_cache",
+        "gpu_gib",    "memory_fraction", "allocator",  "capability", "hold_outputs", "dropout",
+        "steps",      "overrides",       "overrides",  "title"};
     enum { ROUNDS = 2000, NAMES = sizeof names / sizeof *names };
     int built = 0;
     begin("the words of a job's own link give the same rows (2000 random jobs)");
@@ -727,17 +878,25 @@ static void test_round_trip(void) {
         tide_job *job = build_texts(words, count, NULL, 0);
         if (!job) {
             for (uint32_t i = 0; i < diags.count; i++)
-                if (diags.items[i].severity == TIDE_ERROR && strcmp(diags.items[i].place, "/settings/scaler") != 0)
+                if (diags.items[i].severity == TIDE_ERROR &&
+                    strcmp(diags.items[i].place, "/settings/scaler") != 0)
                     complain(__LINE__, "%s: %s", diags.items[i].place, diags.items[i].message);
         } else {
             built++;
             tide_job *same = build_texts(again, words_of_link(again, 64, job->link), NULL, 0);
             CHECK(same && same->row_count == job->row_count && strcmp(same->link, job->link) == 0);
             for (uint32_t i = 0; same && i < job->row_count && i < same->row_count; i++)
-                if (strcmp(job->rows[i].name, same->rows[i].name) != 0 || strcmp(job->rows[i].value, same->rows[i].value) != 0)
-                    complain(__LINE__, "%s=%s became %s=%s", job->rows[i].name, job->rows[i].value, same->rows[i].name, same->rows[i].value);
-            if (same) CHECK(same->device_bytes == job->device_bytes && same->capability == job->capability && same->freeze_count == job->freeze_count);
-            if (!same && diags.count) complain(__LINE__, "%s: %s %s", job->link, diags.items[0].place, diags.items[0].message);
+                if (strcmp(job->rows[i].name, same->rows[i].name) != 0 ||
+                    strcmp(job->rows[i].value, same->rows[i].value) != 0)
+                    complain(__LINE__, "%s=%s became %s=%s", job->rows[i].name, job->rows[i].value,
+                             same->rows[i].name, same->rows[i].value);
+            if (same)
+                CHECK(same->device_bytes == job->device_bytes &&
+                      same->capability == job->capability &&
+                      same->freeze_count == job->freeze_count);
+            if (!same && diags.count)
+                complain(__LINE__, "%s: %s %s", job->link, diags.items[0].place,
+                         diags.items[0].message);
         }
         tide_arena_free(&arena);
     }
@@ -766,25 +925,34 @@ static void test_cases(void) {
     tide_text *words;
     uint32_t count;
     const char *reason;
-    CHECK(words_of("{\"id\": \"x\", \"model\": \"gpt2\", \"batch\": 3, \"clip\": 0.3, \"use_cache\": false, \"freeze\": [\"a\", \"b\"],"
-                   "\"image_size\": [336, 616], \"overrides\": {\"deep.n\": 4, \"s\": \"7\"}, \"lora\": null, \"autocast\": null, \"dropout\": 0.0}",
+    CHECK(words_of("{\"id\": \"x\", \"model\": \"gpt2\", \"batch\": 3, \"clip\": 0.3, "
+                   "\"use_cache\": false, \"freeze\": [\"a\", \"b\"],"
+                   "\"image_size\": [336, 616], \"overrides\": {\"deep.n\": 4, \"s\": \"7\"}, "
+                   "\"lora\": null, \"autocast\": null, \"dropout\": 0.0}",
                    &words, &count, &reason));
     tide_job *job = build_texts(words, count, NULL, 0);
     CHECK(job);
     if (job) {
-        CHECK(job->batch == 3 && job->clips && job->use_cache == 0 && job->freeze_count == 2 && job->image_width == 616);
-        CHECK(strcmp(job->sdpa_backend, "flash") == 0 && job->device_bytes == (uint64_t)2000 << 30 && job->capability == 90);
-        CHECK(config_int(job, "deep", "n") == 4 && tide_text_is(tide_json_at(job->config, "s")->text, "7"));
+        CHECK(job->batch == 3 && job->clips && job->use_cache == 0 && job->freeze_count == 2 &&
+              job->image_width == 616);
+        CHECK(strcmp(job->sdpa_backend, "flash") == 0 &&
+              job->device_bytes == (uint64_t)2000 << 30 && job->capability == 90);
+        CHECK(config_int(job, "deep", "n") == 4 &&
+              tide_text_is(tide_json_at(job->config, "s")->text, "7"));
         CHECK(config_int(job, NULL, "attn_pdrop") == 0);
     }
-    CHECK(words_of("{\"model\": \"gpt2\", \"gpu_gib\": 8.7, \"capability\": 80, \"sdpa_backend\": \"math\"}", &words, &count, &reason));
+    CHECK(words_of(
+        "{\"model\": \"gpt2\", \"gpu_gib\": 8.7, \"capability\": 80, \"sdpa_backend\": \"math\"}",
+        &words, &count, &reason));
     job = build_texts(words, count, NULL, 0);
-    CHECK(job && job->device_bytes == (uint64_t)8908 << 20 && job->capability == 80 && strcmp(job->sdpa_backend, "math") == 0);
+    CHECK(job && job->device_bytes == (uint64_t)8908 << 20 && job->capability == 80 &&
+          strcmp(job->sdpa_backend, "math") == 0);
     reason_at(__LINE__, "{\"model\": \"gpt2\", \"lora\": {\"r\": 16}}", "lora");
     reason_at(__LINE__, "{\"model\": \"gpt2\", \"quant\": \"nf4\"}", "quant");
     reason_at(__LINE__, "{\"model\": \"gpt2\", \"parallel\": {\"kind\": \"ddp\"}}", "parallel");
     reason_at(__LINE__, "{\"model\": \"gpt2\", \"mode\": \"infer\"}", "mode infer");
-    reason_at(__LINE__, "{\"model\": \"gpt2\", \"optimizer\": \"adafactor\"}", "optimizer adafactor");
+    reason_at(__LINE__, "{\"model\": \"gpt2\", \"optimizer\": \"adafactor\"}",
+              "optimizer adafactor");
     reason_at(__LINE__, "{\"model\": \"gpt2\", \"target_seq\": 4}", "target_seq");
     reason_at(__LINE__, "{\"model\": \"gpt2\", \"colour\": 4}", "key colour");
     reason_at(__LINE__, "[]", "not a case: no model");
@@ -802,16 +970,23 @@ static void test_describe(void) {
     tide_write_close(&writer, '}');
     tide_json *said = tide_json_parse(&arena, (tide_text){writer.bytes, writer.length}, "", &diags);
     CHECK(said);
-    const tide_json *settings = tide_json_at(said, "settings"), *models = tide_json_at(said, "models"), *gpus = tide_json_at(said, "gpus");
-    CHECK(settings && settings->count > 30 && models && models->count == 4 && gpus && gpus->count == 3);
+    const tide_json *settings = tide_json_at(said, "settings"),
+                    *models = tide_json_at(said, "models"), *gpus = tide_json_at(said, "gpus");
+    CHECK(settings && settings->count > 30 && models && models->count == 4 && gpus &&
+          gpus->count == 3);
     for (const tide_json *s = settings ? settings->first : NULL; s; s = s->next) {
-        CHECK(tide_json_at(s, "name") && tide_json_at(s, "type") && tide_json_at(s, "default") && tide_json_at(s, "help") && tide_json_at(s, "aliases"));
-        static const char *const groups[] = {"model", "batch", "precision", "training", "attention", "memory", "advanced"};
+        CHECK(tide_json_at(s, "name") && tide_json_at(s, "type") && tide_json_at(s, "default") &&
+              tide_json_at(s, "help") && tide_json_at(s, "aliases"));
+        static const char *const groups[] = {"model",     "batch",  "precision", "training",
+                                             "attention", "memory", "advanced"};
         bool is_group = false;
-        for (size_t i = 0; i < sizeof groups / sizeof *groups; i++) is_group |= tide_text_is(tide_json_at(s, "group")->text, groups[i]);
+        for (size_t i = 0; i < sizeof groups / sizeof *groups; i++)
+            is_group |= tide_text_is(tide_json_at(s, "group")->text, groups[i]);
         CHECK(is_group);
-        if (tide_text_is(tide_json_at(s, "name")->text, "optimizer")) CHECK(tide_json_at(s, "choices")->count == tide_optimizer_name_count);
-        if (tide_text_is(tide_json_at(s, "name")->text, "dtype")) CHECK(tide_json_at(s, "choices")->count == 3);
+        if (tide_text_is(tide_json_at(s, "name")->text, "optimizer"))
+            CHECK(tide_json_at(s, "choices")->count == tide_optimizer_name_count);
+        if (tide_text_is(tide_json_at(s, "name")->text, "dtype"))
+            CHECK(tide_json_at(s, "choices")->count == 3);
     }
     CHECK(models && tide_text_is(tide_json_at(models->first, "model_type")->text, "gpt2"));
     CHECK(gpus && tide_json_at(gpus->first, "bytes")->integer == 15642329088);
@@ -824,8 +999,10 @@ static void test_hostile(void) {
     begin("hostile words are refused in one line");
     enum { MANY = 1 << 20 };
     static char big[MANY];
-    static const char *const keys[] = {"", "model=", "batch=", "title=", "freeze=", "allocator=", "overrides.x=", "gpu=", "clip=", "overrides.", "image_size=",
-                                       "dtype=", "v=", "overrides.x=[", "overrides.x=\"", NULL};
+    static const char *const keys[] = {"",        "model=",        "batch=",         "title=",
+                                       "freeze=", "allocator=",    "overrides.x=",   "gpu=",
+                                       "clip=",   "overrides.",    "image_size=",    "dtype=",
+                                       "v=",      "overrides.x=[", "overrides.x=\"", NULL};
     static const char fills[] = {'a', '9', '=', ',', '[', '.', ' ', '%', 0, '\n', '\xff', '-'};
     for (size_t k = 0; keys[k]; k++)
         for (size_t f = 0; f < sizeof fills; f++) {
@@ -834,7 +1011,8 @@ static void test_hostile(void) {
             memcpy(big, keys[k], length);
             tide_text words[] = {TIDE_TEXT("model=gpt2"), {big, sizeof big}};
             build_texts(words, 2, NULL, 0);
-            for (uint32_t i = 0; i < diags.count; i++) CHECK(strlen(diags.items[i].message) < 600 && strlen(diags.items[i].place) < 300);
+            for (uint32_t i = 0; i < diags.count; i++)
+                CHECK(strlen(diags.items[i].message) < 600 && strlen(diags.items[i].place) < 300);
             tide_arena_free(&arena);
         }
     tide_text zero[] = {TIDE_TEXT("model=gpt2"), TIDE_TEXT("title=a\0b")};
@@ -851,7 +1029,10 @@ static void test_hostile(void) {
 }
 
 static void test_random_bytes(void) {
-    static const char *const heads[] = {"", "model=", "batch=", "overrides.a=", "overrides.layers.", "clip=", "image_size=", "freeze=", "allocator=", "gpu=", "=", NULL};
+    static const char *const heads[] = {
+        "",      "model=",      "batch=",  "overrides.a=", "overrides.layers.",
+        "clip=", "image_size=", "freeze=", "allocator=",   "gpu=",
+        "=",     NULL};
     static const char bytes[] = "0123456789.eE+-x,:[]{}\"'=ab \t%&#~/\\\x80\xff";
     begin("random words and files end in an answer or an error");
     for (int round = 0; round < 20000; round++) {
@@ -874,8 +1055,10 @@ static void test_random_bytes(void) {
 
 static void test_memory(void) {
     begin("memory may run out at any request, and nothing is left behind");
-    static const char *const jobs[] = {"model=gpt2|batch=4|gpu=t4|overrides.deep.x=[1,2,\"three\"]|overrides.y=\"4\"|freeze=a,b,c|dropout=0.1|allocator=expandable_segments:True",
-                                       "model=gtp2|bacth=4|gpu=t5|overrides.x=[1|optimizer=adm", "llava-1.5-7b|title=x"};
+    static const char *const jobs[] = {
+        "model=gpt2|batch=4|gpu=t4|overrides.deep.x=[1,2,\"three\"]|overrides.y=\"4\"|freeze=a,b,c|"
+        "dropout=0.1|allocator=expandable_segments:True",
+        "model=gtp2|bacth=4|gpu=t5|overrides.x=[1|optimizer=adm", "llava-1.5-7b|title=x"};
     static char wide[100000]; /* more than one block of the arena */
     volatile long failures = 0;
     memset(wide, 'a', sizeof wide);
@@ -898,7 +1081,8 @@ static void test_memory(void) {
             }
             fail_at = 0;
             tide_arena_free(&arena);
-            if (live_bytes) complain(__LINE__, "%zu bytes left after request %ld", live_bytes, (long)at);
+            if (live_bytes)
+                complain(__LINE__, "%zu bytes left after request %ld", live_bytes, (long)at);
             if (is_done) break;
         }
     CHECK(failures > 20);
