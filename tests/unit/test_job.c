@@ -276,6 +276,9 @@ static void test_values(void) {
     ROW("gpt2|freeze= a , b,,a,c ", "freeze", "a,b,c");
     ROW("gpt2|clip=1.0", "clip", "1");
     ROW("gpt2|clip=1e-1", "clip", "0.1");
+    ROW("gpt2|clip=2.50e0", "clip", "2.5");
+    ROW("gpt2|clip=1000e-13", "clip", "0.0000000001");
+    ROW("gpt2|clip=1.0000000000000000000000000", "clip", "1");
     ROW("gpt2|clip=0", "clip", "");
     ROW("gpt2|max_grad_norm=.3", "clip", "0.3");
     ROW("gpt2|dropout=0.0", "dropout", "0");
@@ -566,6 +569,14 @@ static void test_job_file(void) {
                       "{\"tidemark\": 1, \"settings\": {\"batch\": {\"x\": 1}, \"bacth\": {}}}"));
     CHECK(says(TIDE_ERROR, "/settings/batch", "an object") &&
           says(TIDE_ERROR, "/settings/bacth", "did you mean batch?"));
+    CHECK(!build_file("gpt2", "job.json", "{\"tidemark\": \"x\", \"settings\": {}}"));
+    CHECK(says(TIDE_ERROR, "/files/0", "no version"));
+    CHECK(!build_file("gpt2", "job.json", "{\"tidemark\": 1, \"words\": {}}"));
+    CHECK(says(TIDE_ERROR, "/files/0", "no \"settings\""));
+    CHECK(!build_file("gpt2", "job.json", "{\"tidemark\": 1, \"settings\": [\"batch=2\", 4]}"));
+    CHECK(says(TIDE_ERROR, "/settings", "no word"));
+    CHECK(!build_file("gpt2", "j", "{\"tidemark\": 1, \"settings\": {\"overrides\": {\"a=b\": 4}}}"));
+    CHECK(says(TIDE_ERROR, "/settings/overrides.a=b", "`=`"));
     end();
 }
 
@@ -719,6 +730,8 @@ static void test_allocator(void) {
             job->link,
             "model=gpt2&allocator=expandable_segments:True,garbage_collection_threshold:0.6&v=1") ==
             0);
+    job = build("gpt2|allocator=max_split_size_mb:128MB");
+    CHECK(job && says(TIDE_WARNING, "/settings/allocator", "drops what follows"));
     job = build("gpt2|allocator=backend:cudaMallocAsync");
     CHECK(job && find(TIDE_WARNING, "/settings/allocator"));
     end();
@@ -1056,8 +1069,8 @@ static void test_random_bytes(void) {
 static void test_memory(void) {
     begin("memory may run out at any request, and nothing is left behind");
     static const char *const jobs[] = {
-        "model=gpt2|batch=4|gpu=t4|overrides.deep.x=[1,2,\"three\"]|overrides.y=\"4\"|freeze=a,b,c|"
-        "dropout=0.1|allocator=expandable_segments:True",
+        ("model=gpt2|batch=4|gpu=t4|overrides.deep.x=[1,2,\"three\"]|overrides.y=\"4\"|freeze=a,b,c|"
+        "dropout=0.1|allocator=expandable_segments:True"),
         "model=gtp2|bacth=4|gpu=t5|overrides.x=[1|optimizer=adm", "llava-1.5-7b|title=x"};
     static char wide[100000]; /* more than one block of the arena */
     volatile long failures = 0;
