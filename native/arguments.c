@@ -1,0 +1,210 @@
+/* The words after a command: options, files, links and settings.
+ *
+ * A word is a link if it has a fragment of settings (#a=b or a=b&c=d), a setting if it has a "=", a
+ * file if there is one of that name, and the model's name otherwise. */
+#include "cli.h"
+
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void list_add(char ***list, size_t *count, const char *text, size_t length) {
+    *list = cli_grow(*list, *count, sizeof **list);
+    cli_buffer copy = {0};
+    cli_append(&copy, text, length);
+    (*list)[(*count)++] = copy.at;
+}
+
+static void list_free(char **list, size_t count) {
+    for (size_t i = 0; i < count; i++) free(list[i]);
+    free(list);
+}
+
+void cli_arguments_free(cli_arguments *arguments) {
+    list_free(arguments->words, arguments->word_count);
+    list_free(arguments->paths, arguments->path_count);
+    list_free(arguments->where, arguments->where_count);
+    *arguments = (cli_arguments){0};
+}
+
+/* ---- links ---- */
+
+static int hex_digit(char c) {
+    if (c >= '0' && c <= '9') return c - '0';
+    if (c >= 'a' && c <= 'f') return c - 'a' + 10;
+    if (c >= 'A' && c <= 'F') return c - 'A' + 10;
+    return -1;
+}
+
+/* Percent-decodes in place; what is no escape stays. */
+static size_t decode(char *text, size_t length) {
+    size_t out = 0;
+    for (size_t i = 0; i < length; i++) {
+        int high, low;
+        if (text[i] == '%' && i + 2 < length && (high = hex_digit(text[i + 1])) >= 0 &&
+            (low = hex_digit(text[i + 2])) >= 0) {
+            text[out++] = (char)(high * 16 + low);
+            i += 2;
+        } else {
+            text[out++] = text[i];
+        }
+    }
+    return out;
+}
+
+static void link_read(cli_arguments *arguments, const char *fragment) {
+    cli_buffer text = {0};
+    cli_append_text(&text, fragment);
+    /* Some programs encode the whole fragment once more. */
+    if (!strchr(text.at, '=')) {
+        text.length = decode(text.at, text.length);
+        text.at[text.length] = 0;
+    }
+    size_t from = 0;
+    while (from < text.length) {
+        const char *end = memchr(text.at + from, '&', text.length - from);
+        size_t length = end ? (size_t)(end - text.at) - from : text.length - from;
+        if (length) {
+            size_t decoded = decode(text.at + from, length);
+            list_add(&arguments->words, &arguments->word_count, text.at + from, decoded);
+        }
+        from += length + 1;
+    }
+    cli_buffer_free(&text);
+}
+
+/* The fragment of a link, or NULL. */
+static const char *link_fragment(const char *word) {
+    const char *hash = strchr(word, '#');
+    if (hash && (hash == word || strstr(word, "://") || strchr(hash, '=') || strstr(hash, "%3D")))
+        if (!memchr(word, '=', (size_t)(hash - word))) return hash + 1;
+    const char *equals = strchr(word, '='), *and = strchr(word, '&');
+    if (equals && and&&equals < and&&strchr(and, '=')) return word;
+    return NULL;
+}
+
+/* ---- options ---- */
+
+typedef struct option {
+    const char *name;
+    unsigned needs; /* of CLI_TAKES_* */
+    bool has_value;
+} option;
+
+static const option options[] = {
+    {"--help", 0, false},
+    {"--json", CLI_TAKES_JSON, false},
+    {"--bytes", CLI_TAKES_BYTES, false},
+    {"--gpu", CLI_TAKES_GPU, true},
+    {"--of", CLI_TAKES_OF, true},
+    {"--base", CLI_TAKES_BASE, true},
+    {"--configs", CLI_TAKES_VERIFY, true},
+    {"--where", CLI_TAKES_VERIFY, true},
+    {"--csv", CLI_TAKES_VERIFY, true},
+    {"--tolerance", CLI_TAKES_VERIFY, true},
+};
+
+static void option_take(cli_arguments *a, const char *name, const char *value) {
+    if (strcmp(name, "--help") == 0) a->shows_help = true;
+    if (strcmp(name, "--json") == 0) a->is_json = true;
+    if (strcmp(name, "--bytes") == 0) a->shows_bytes = true;
+    if (strcmp(name, "--of") == 0) a->of = value;
+    if (strcmp(name, "--base") == 0) a->base = value;
+    if (strcmp(name, "--configs") == 0) a->configs = value;
+    if (strcmp(name, "--csv") == 0) a->csv = value;
+    if (strcmp(name, "--tolerance") == 0) a->tolerance = value;
+    if (strcmp(name, "--where") == 0) list_add(&a->where, &a->where_count, value, strlen(value));
+    if (strcmp(name, "--gpu") == 0) {
+        cli_buffer word = {0};
+        cli_format(&word, "gpu=%s", value);
+        list_add(&a->words, &a->word_count, word.at, word.length);
+        cli_buffer_free(&word);
+    }
+}
+
+/* Consumes argv[*at] and its value. */
+static int option_read(cli_arguments *a, int argc, char **argv, int *at, unsigned takes) {
+    const char *word = strcmp(argv[*at], "-h") == 0 ? "--help" : argv[*at];
+    const char *equals = strchr(word, '=');
+    size_t length = equals ? (size_t)(equals - word) : strlen(word);
+    for (size_t i = 0; i < sizeof options / sizeof *options; i++) {
+        const option *o = &options[i];
+        if (strlen(o->name) != length || strncmp(o->name, word, length) != 0) continue;
+        if ((o->needs & takes) != o->needs) break;
+        const char *value = NULL;
+        if (o->has_value) {
+            value = equals ? equals + 1 : *at + 1 < argc ? argv[++*at] : NULL;
+            if (!value) {
+                cli_complain(NULL, "%s needs a value", o->name);
+                return CLI_BAD_INPUT;
+            }
+        } else if (equals) {
+            cli_complain(NULL, "%s takes no value", o->name);
+            return CLI_BAD_INPUT;
+        }
+        option_take(a, o->name, value);
+        return CLI_OK;
+    }
+    cli_complain("--help lists the options; settings are written without dashes, as batch=4",
+                 "no option %s here", argv[*at]);
+    return CLI_BAD_INPUT;
+}
+
+/* ---- words ---- */
+
+static void folder_read(cli_arguments *a, const char *path) {
+    static const char *const names[] = {"config.json", "preprocessor_config.json"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        cli_buffer name = {0};
+        cli_format(&name, "%s/%s", path, names[i]);
+        if (i == 0 || cli_is_file(name.at))
+            list_add(&a->paths, &a->path_count, name.at, name.length);
+        cli_buffer_free(&name);
+    }
+}
+
+static bool ends_in_json(const char *word) {
+    size_t length = strlen(word);
+    return length > 5 && strcmp(word + length - 5, ".json") == 0;
+}
+
+static void word_read(cli_arguments *a, const char *word) {
+    const char *fragment = link_fragment(word);
+    if (strcmp(word, "-") == 0 || cli_is_file(word)) {
+        list_add(&a->paths, &a->path_count, word, strlen(word));
+    } else if (fragment) {
+        link_read(a, fragment);
+    } else if (strchr(word, '=')) {
+        list_add(&a->words, &a->word_count, word, strlen(word));
+    } else if (strchr(word, '/') && cli_is_folder(word)) {
+        folder_read(a, word);
+    } else if (ends_in_json(word)) {
+        list_add(&a->paths, &a->path_count, word, strlen(word)); /* and say that it is not there */
+    } else {
+        cli_buffer model = {0};
+        cli_format(&model, "model=%s", word);
+        list_add(&a->words, &a->word_count, model.at, model.length);
+        cli_buffer_free(&model);
+    }
+}
+
+int cli_arguments_read(cli_arguments *a, int argc, char **argv, unsigned takes) {
+    *a = (cli_arguments){0};
+    bool are_words = false; /* after "--" */
+    for (int i = 0; i < argc; i++) {
+        const char *word = argv[i];
+        if (!are_words && strcmp(word, "--") == 0) {
+            are_words = true;
+        } else if (!are_words && word[0] == '-' && word[1]) {
+            int status = option_read(a, argc, argv, &i, takes);
+            if (status != CLI_OK) return status;
+        } else if (takes & CLI_ARE_PATHS) {
+            list_add(&a->paths, &a->path_count, word, strlen(word));
+        } else if (takes & CLI_ARE_TOPICS) {
+            list_add(&a->words, &a->word_count, word, strlen(word));
+        } else {
+            word_read(a, word);
+        }
+    }
+    return CLI_OK;
+}

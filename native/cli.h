@@ -1,0 +1,181 @@
+/* The `tidemark` command line: reads files and words, asks the core through tide_call, shows the
+ * answer. */
+#ifndef TIDE_CLI_H
+#define TIDE_CLI_H
+
+#include <cjson/cJSON.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+/* Exit codes; --help lists them. */
+enum cli_exit {
+    CLI_OK = 0,
+    CLI_NO = 1,        /* does not fit, or past the tolerance */
+    CLI_BAD_INPUT = 2, /* the command line, a file or a setting */
+    CLI_INTERNAL = 3,  /* no memory, or an answer that cannot be read */
+    CLI_NO_FILE = 4    /* a file cannot be read or written */
+};
+
+/* ---- buffer.c: growing text; without memory the process ends with CLI_INTERNAL ---- */
+
+typedef struct cli_buffer {
+    char *at; /* terminated, unless NULL */
+    size_t length, capacity;
+} cli_buffer;
+
+void *cli_grow(void *array, size_t count, size_t size);
+void cli_append(cli_buffer *buffer, const char *text, size_t length);
+void cli_append_text(cli_buffer *buffer, const char *terminated);
+void cli_append_quoted(cli_buffer *buffer, const char *text, size_t length); /* as a JSON string */
+void cli_format(cli_buffer *buffer, const char *format, ...)
+#if defined(__GNUC__)
+    __attribute__((format(printf, 2, 3)))
+#endif
+    ;
+void cli_buffer_free(cli_buffer *buffer);
+
+/* ---- files.c ---- */
+
+enum { CLI_FILE_LIMIT = 64 << 20 }; /* bytes */
+
+bool cli_is_file(const char *path);
+bool cli_is_folder(const char *path);
+bool cli_read_stream(cli_buffer *text, FILE *file, const char *name);
+bool cli_read_file(cli_buffer *text,
+                   const char *path); /* "-": standard input; says why on failure */
+const char *cli_base_name(const char *path);
+
+typedef struct cli_lines {
+    FILE *file;
+    cli_buffer line;
+    bool is_too_long; /* the last line was, and is skipped */
+} cli_lines;
+
+bool cli_next_line(cli_lines *lines); /* without its line break */
+
+/* ---- arguments.c ---- */
+
+/* What stands after the command. */
+typedef struct cli_arguments {
+    char **words; /* key=value, or the model's name first */
+    size_t word_count;
+    char **paths; /* files, in order */
+    size_t path_count;
+    bool is_json, shows_bytes, shows_help;
+    const char *of;        /* explain */
+    const char *base;      /* link */
+    const char *configs;   /* verify */
+    const char *csv;       /* verify */
+    const char *tolerance; /* verify */
+    char **where;          /* verify */
+    size_t where_count;
+} cli_arguments;
+
+enum {
+    CLI_TAKES_OF = 1,
+    CLI_TAKES_BASE = 2,
+    CLI_TAKES_VERIFY = 4,
+    CLI_TAKES_BYTES = 8,
+    CLI_TAKES_GPU = 16,
+    CLI_TAKES_JSON = 32,
+    CLI_ARE_PATHS = 64,  /* every word is a file */
+    CLI_ARE_TOPICS = 128 /* words are kept as they are */
+};
+
+int cli_arguments_read(cli_arguments *arguments, int argc, char **argv, unsigned takes);
+void cli_arguments_free(cli_arguments *arguments);
+
+/* ---- request.c ---- */
+
+/* {"call":CALL,"settings":[...],"files":[...]MORE}; MORE is members with their comma, or "". */
+int cli_request(cli_buffer *request, const char *call, const cli_arguments *arguments,
+                const char *more);
+
+typedef struct cli_answer {
+    char *text; /* owned by the core */
+    size_t length;
+    cJSON *json;
+    bool is_ok; /* "ok" is true */
+} cli_answer;
+
+int cli_ask(cli_answer *answer, const cli_buffer *request);
+void cli_answer_free(cli_answer *answer);
+
+/* Asks and, unless the answer is ok, shows why: as JSON if asked to, else on standard error. */
+int cli_ask_or_explain(cli_answer *answer, const cli_buffer *request, bool is_json);
+
+/* Reading an answer; a missing member is NULL, "" or 0. */
+const cJSON *cli_at(const cJSON *object, const char *key);
+const char *cli_text_at(const cJSON *object, const char *key);
+int64_t cli_int_at(const cJSON *object, const char *key);
+int64_t cli_int(const cJSON *number);
+bool cli_true_at(const cJSON *object, const char *key);
+
+/* ---- screen.c ---- */
+
+enum cli_style { CLI_PLAIN, CLI_BOLD, CLI_DIM, CLI_GREEN, CLI_RED, CLI_YELLOW };
+
+enum { CLI_WIDTH = 100 }; /* columns */
+
+/* Decides on colour (a terminal, no NO_COLOR) and on UTF-8 (the locale). */
+void cli_screen_init(void);
+bool cli_is_utf8(void);
+const char *cli_styled(enum cli_style style); /* the escape that starts it, or "" */
+const char *cli_styled_end(void);
+void cli_heading(const char *text);
+size_t cli_width(const char *text);                           /* columns */
+void cli_pad(const char *text, size_t width, bool right);     /* cuts what is longer */
+void cli_wrapped(const char *text, size_t indent, size_t at); /* the cursor is at column `at` */
+void cli_progress(const char *format, ...)
+#if defined(__GNUC__)
+    __attribute__((format(printf, 1, 2)))
+#endif
+    ;
+void cli_progress_end(void);
+
+typedef char cli_number[40];
+
+const char *cli_gib(cli_number out, int64_t bytes);   /* "12.58": GiB, two digits */
+const char *cli_size(cli_number out, int64_t bytes);  /* "12.6 GiB", "344.0 MiB", "512 B" */
+const char *cli_count(cli_number out, int64_t value); /* "7,063,427,072" */
+const char *cli_share(cli_number out, int64_t part, int64_t whole); /* "37 %" */
+
+/* A table: columns are as wide as their widest cell. */
+typedef struct cli_table {
+    char **cells;          /* rows x columns */
+    bool *rules;           /* a line above the row */
+    size_t columns, count; /* count: of cells */
+    bool has_rule_next;
+    bool is_left[16]; /* columns of text */
+    size_t limit[16]; /* widest that a column gets; 0: as needed */
+} cli_table;
+
+enum { CLI_TABLE_COLUMNS = 16 };
+
+void cli_table_init(cli_table *table, size_t columns);
+void cli_table_rule(cli_table *table); /* above the row that comes next */
+void cli_table_cell(cli_table *table, const char *text);
+void cli_table_print(cli_table *table); /* and frees; the first row is the heading */
+
+/* ---- diagnostics.c ---- */
+
+void cli_diagnostics_show(FILE *out, const cJSON *diagnostics);
+void cli_complain(const char *remedy, const char *format, ...)
+#if defined(__GNUC__)
+    __attribute__((format(printf, 2, 3)))
+#endif
+    ;
+
+/* ---- commands ---- */
+
+int cli_estimate(int argc, char **argv);
+int cli_explain(int argc, char **argv);
+int cli_describe(int argc, char **argv);
+int cli_verify(int argc, char **argv);
+int cli_link(int argc, char **argv);
+int cli_call(int argc, char **argv);
+void cli_help(FILE *out, const char *command); /* NULL: of all */
+
+#endif

@@ -1,0 +1,37 @@
+/* What went wrong, where, and what to do about it. */
+#include "cli.h"
+
+#include <stdarg.h>
+#include <string.h>
+
+/* The command line's own errors, in the same form as the core's. */
+void cli_complain(const char *remedy, const char *format, ...) {
+    va_list list;
+    fputs("tidemark: ", stderr);
+    va_start(list, format);
+    vfprintf(stderr, format, list);
+    va_end(list);
+    fputc('\n', stderr);
+    if (remedy) fprintf(stderr, "  %s\n", remedy);
+}
+
+/* "/settings/batch" is shown as the word that a person types; other places stay JSON Pointers. */
+static void place_show(FILE *out, const char *place) {
+    static const char settings[] = "/settings/";
+    if (!place[0]) return;
+    if (strncmp(place, settings, sizeof settings - 1) == 0) place += sizeof settings - 1;
+    fprintf(out, "%s: ", place);
+}
+
+static void diagnostic_show(FILE *out, const cJSON *diagnostic) {
+    const char *remedy = cli_text_at(diagnostic, "remedy");
+    fprintf(out, "%s: ", cli_text_at(diagnostic, "severity"));
+    place_show(out, cli_text_at(diagnostic, "place"));
+    fprintf(out, "%s\n", cli_text_at(diagnostic, "message"));
+    if (remedy[0]) fprintf(out, "  %s\n", remedy);
+}
+
+void cli_diagnostics_show(FILE *out, const cJSON *diagnostics) {
+    const cJSON *diagnostic;
+    cJSON_ArrayForEach(diagnostic, diagnostics) diagnostic_show(out, diagnostic);
+}

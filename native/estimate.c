@@ -1,0 +1,369 @@
+/* `tidemark estimate`: the verdict, what fills the memory at the peak, and when. */
+#include "cli.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { PART_COLUMNS = 5, TENSOR_ROWS = 10, BAR_COLUMNS = 60, OTHER_ROWS = 8 };
+
+static const struct {
+    const char *name, *title;
+} titles[] = {
+    {"parameters", "Parameters"},
+    {"gradients", "Gradients"},
+    {"optimizer", "Optimizer state"},
+    {"activations", "Activations"},
+    {"temporary", "Temporaries"},
+    {"kv_cache", "KV cache"},
+    {"workspace", "Library workspace"},
+    {"inputs", "Inputs"},
+    {"buffers", "Buffers"},
+    {"fragmentation", "Fragmentation"},
+    {"context", "CUDA context"},
+};
+
+static const char *title_of(const char *name) {
+    for (size_t i = 0; i < sizeof titles / sizeof *titles; i++)
+        if (strcmp(titles[i].name, name) == 0) return titles[i].title;
+    return name;
+}
+
+/* GiB, or bytes with --bytes. */
+static const char *amount(cli_number out, int64_t bytes, bool is_exact) {
+    if (bytes == 0) return strcpy(out, cli_is_utf8() ? "·" : ".");
+    return is_exact ? cli_count(out, bytes) : cli_gib(out, bytes);
+}
+
+/* ---- head ---- */
+
+static void settings_show(const cJSON *answer) {
+    const cJSON *setting;
+    cli_buffer text = {0};
+    cJSON_ArrayForEach(setting, cli_at(answer, "settings")) {
+        const char *name = cli_text_at(setting, "name");
+        if (strcmp(cli_text_at(setting, "origin"), "default") == 0 || strcmp(name, "model") == 0)
+            continue;
+        cli_format(&text, "%s%s=%s", text.length ? " " : "", name, cli_text_at(setting, "value"));
+    }
+    if (text.length) cli_wrapped(text.at, 0, 0);
+    cli_buffer_free(&text);
+}
+
+static void model_show(const cJSON *answer) {
+    const cJSON *model = cli_at(answer, "model"), *count = cli_at(model, "parameters");
+    cli_number total, trainable;
+    const char *title = cli_text_at(model, "title");
+    printf("%s%s%s  %s parameters, %s of them train\n", cli_styled(CLI_BOLD),
+           title[0] ? title : cli_text_at(model, "name"), cli_styled_end(),
+           cli_count(total, cli_int_at(count, "total")),
+           cli_count(trainable, cli_int_at(count, "trainable")));
+}
+
+/* used of whole, both bytes; overflow fills the bar. */
+static void bar_show(int64_t used, int64_t whole) {
+    int filled =
+        whole <= 0 || used >= whole ? BAR_COLUMNS : (int)(used / (whole / BAR_COLUMNS + 1));
+    fputs("  ", stdout);
+    fputs(cli_styled(used > whole ? CLI_RED : CLI_GREEN), stdout);
+    for (int i = 0; i < filled; i++) fputs(cli_is_utf8() ? "█" : "#", stdout);
+    fputs(cli_styled_end(), stdout);
+    fputs(cli_styled(CLI_DIM), stdout);
+    for (int i = filled; i < BAR_COLUMNS; i++) fputs(cli_is_utf8() ? "░" : "-", stdout);
+    printf("%s\n", cli_styled_end());
+}
+
+static void verdict_show(const cJSON *answer) {
+    const cJSON *verdict = cli_at(answer, "verdict"), *fits = cli_at(verdict, "fits");
+    enum cli_style style = cJSON_IsTrue(fits)    ? CLI_GREEN
+                           : cJSON_IsFalse(fits) ? CLI_RED
+                                                 : CLI_BOLD;
+    const char *gpu = cli_text_at(cli_at(answer, "gpu"), "title");
+    if (!gpu[0]) gpu = cli_text_at(cli_at(answer, "gpu"), "name");
+    printf("\n  %s%s%s", cli_styled(style), cli_text_at(verdict, "sentence"), cli_styled_end());
+    if (gpu[0]) printf("  %s(%s)%s", cli_styled(CLI_DIM), gpu, cli_styled_end());
+    putchar('\n');
+    if (cJSON_IsBool(fits))
+        bar_show(cli_int_at(verdict, "device_bytes"), cli_int_at(verdict, "gpu_bytes"));
+}
+
+/* ---- factor x part ---- */
+
+/* Bytes of a factor ("": of all) in the parts from number `from` on. */
+static int64_t parts_bytes(const cJSON *breakdown, int from, int count, const char *factor) {
+    int64_t bytes = 0;
+    for (int i = from; i < from + count; i++) {
+        const cJSON *part = cJSON_GetArrayItem(breakdown, i);
+        bytes +=
+            factor[0] ? cli_int_at(cli_at(part, "factors"), factor) : cli_int_at(part, "bytes");
+    }
+    return bytes;
+}
+
+static void factor_row(cli_table *table, const cJSON *breakdown, int shown, int parts,
+                       const char *title, const char *factor, int64_t total, int64_t device,
+                       bool is_exact) {
+    cli_number text;
+    cli_table_cell(table, title);
+    for (int i = 0; i < shown; i++)
+        cli_table_cell(table, amount(text, parts_bytes(breakdown, i, 1, factor), is_exact));
+    if (parts > shown)
+        cli_table_cell(
+            table, amount(text, parts_bytes(breakdown, shown, parts - shown, factor), is_exact));
+    cli_table_cell(table, amount(text, total, is_exact));
+    cli_table_cell(table, cli_share(text, total, device));
+}
+
+/* A row of the whole device: no part owns it. */
+static void device_row(cli_table *table, size_t parts, const char *title, int64_t bytes,
+                       int64_t device, bool is_exact) {
+    cli_number text;
+    cli_table_cell(table, title);
+    for (size_t i = 0; i < parts; i++) cli_table_cell(table, "");
+    cli_table_cell(table, amount(text, bytes, is_exact));
+    cli_table_cell(table, cli_share(text, bytes, device));
+}
+
+static void factors_show(const cJSON *answer, bool is_exact) {
+    const cJSON *breakdown = cli_at(answer, "breakdown"), *peak = cli_at(answer, "peak"), *row;
+    int parts = cJSON_GetArraySize(breakdown);
+    int room = is_exact ? PART_COLUMNS - 2 : PART_COLUMNS;
+    int shown = parts <= room ? parts : room - 1;
+    size_t part_columns = (size_t)shown + (parts > shown ? 1 : 0);
+    int64_t allocated = cli_int_at(peak, "allocated"), device = cli_int_at(peak, "device");
+    cli_table table;
+    cli_heading(is_exact ? "At the peak, bytes" : "At the peak, GiB");
+    cli_table_init(&table, part_columns + 3);
+    for (size_t i = 1; i <= part_columns; i++) table.limit[i] = 16;
+    cli_table_cell(&table, "");
+    for (int i = 0; i < shown; i++) {
+        const cJSON *part = cJSON_GetArrayItem(breakdown, i);
+        const char *title = cli_text_at(part, "title");
+        cli_table_cell(&table, title[0] ? title : cli_text_at(part, "part"));
+    }
+    if (parts > shown) cli_table_cell(&table, "Others");
+    cli_table_cell(&table, "Total");
+    cli_table_cell(&table, "Share");
+    cli_table_rule(&table);
+    cJSON_ArrayForEach(row, cli_at(answer, "factors")) {
+        const char *name = cli_text_at(row, "name");
+        if (cli_int_at(row, "bytes") == 0) continue;
+        factor_row(&table, breakdown, shown, parts, title_of(name), name, cli_int_at(row, "bytes"),
+                   device, is_exact);
+    }
+    cli_table_rule(&table);
+    factor_row(&table, breakdown, shown, parts, "Allocated", "", allocated, device, is_exact);
+    cJSON_ArrayForEach(row, cli_at(answer, "outside"))
+        device_row(&table, part_columns, title_of(cli_text_at(row, "name")),
+                   cli_int_at(row, "bytes"), device, is_exact);
+    cli_table_rule(&table);
+    device_row(&table, part_columns, "Device", device, device, is_exact);
+    cli_table_print(&table);
+}
+
+/* ---- when ---- */
+
+static void peak_show(const cJSON *answer) {
+    const cJSON *peak = cli_at(answer, "peak");
+    const char *module = cli_text_at(peak, "module"), *op = cli_text_at(peak, "op");
+    cli_number allocated, reserved;
+    cli_buffer text = {0};
+    cli_format(&text, "step %" PRId64 ", %s", cli_int_at(peak, "step"), cli_text_at(peak, "phase"));
+    if (module[0]) cli_format(&text, ", %s", module);
+    if (op[0]) cli_format(&text, ", %s", op);
+    cli_format(&text, ": %s allocated of %s reserved.",
+               cli_size(allocated, cli_int_at(peak, "allocated")),
+               cli_size(reserved, cli_int_at(peak, "reserved")));
+    cli_heading("Where the peak is");
+    fputs("  ", stdout);
+    cli_wrapped(text.at, 2, 2);
+    cli_buffer_free(&text);
+}
+
+static void steps_show(const cJSON *answer, bool is_exact) {
+    static const struct {
+        const char *key, *title;
+    } phases[] = {
+        {"before", "Before"},           {"peak_forward", "Forward"},
+        {"after_forward", "after it"},  {"peak_backward", "Backward"},
+        {"after_backward", "after it"}, {"peak_optimizer", "Optimizer"},
+        {"after_step", "After"},        {"reserved_peak", "Reserved"},
+    };
+    enum { PHASES = sizeof phases / sizeof *phases };
+    const cJSON *steps = cli_at(answer, "steps");
+    int count = cJSON_GetArraySize(steps);
+    if (count == 0) return;
+    /* Bytes take more room: phases become rows. */
+    cli_table table;
+    cli_number text;
+    cli_heading(is_exact ? "Allocated, bytes: the most in each phase"
+                         : "Allocated, GiB: the most in each phase");
+    if (!is_exact) {
+        cli_table_init(&table, PHASES + 1);
+        cli_table_cell(&table, "");
+        for (int p = 0; p < PHASES; p++) cli_table_cell(&table, phases[p].title);
+        for (int s = 0; s < count; s++) {
+            snprintf(text, sizeof text, "Step %d", s + 1);
+            cli_table_cell(&table, text);
+            for (int p = 0; p < PHASES; p++)
+                cli_table_cell(
+                    &table,
+                    amount(text, cli_int_at(cJSON_GetArrayItem(steps, s), phases[p].key), false));
+        }
+    } else {
+        if (count > OTHER_ROWS) count = OTHER_ROWS;
+        cli_table_init(&table, (size_t)count + 1);
+        cli_table_cell(&table, "");
+        for (int s = 0; s < count; s++) {
+            snprintf(text, sizeof text, "Step %d", s + 1);
+            cli_table_cell(&table, text);
+        }
+        for (int p = 0; p < PHASES; p++) {
+            cli_table_cell(&table, phases[p].title);
+            for (int s = 0; s < count; s++)
+                cli_table_cell(
+                    &table,
+                    amount(text, cli_int_at(cJSON_GetArrayItem(steps, s), phases[p].key), true));
+        }
+    }
+    cli_table_print(&table);
+}
+
+/* ---- what ---- */
+
+/* "16 batch x 1024 seq x 11008 inner x bf16" */
+static void shape_text(cli_buffer *text, const cJSON *tensor) {
+    const char *times = cli_is_utf8() ? " × " : " x ";
+    const cJSON *dim;
+    cJSON_ArrayForEach(dim, cli_at(tensor, "shape")) {
+        const char *name = cli_text_at(dim, "name");
+        if (text->length) cli_append_text(text, times);
+        cli_format(text, "%" PRId64 "%s%s", cli_int_at(dim, "n"), name[0] ? " " : "", name);
+    }
+    const char *dtype = cli_text_at(tensor, "dtype");
+    if (dtype[0]) cli_format(text, "%s%s", text->length ? times : "", dtype);
+}
+
+static void tensors_show(const cJSON *answer, bool is_exact) {
+    const cJSON *tensors = cli_at(answer, "tensors"), *tensor;
+    int64_t rest = 0;
+    int shown = 0;
+    cli_number text;
+    cli_table table;
+    if (cJSON_GetArraySize(tensors) == 0) return;
+    cli_heading("Largest tensors at the peak");
+    cli_table_init(&table, 4);
+    table.is_left[1] = false;
+    table.is_left[2] = table.is_left[3] = true;
+    table.is_left[0] = false;
+    table.limit[2] = 44;
+    table.limit[3] = is_exact ? 20 : 32;
+    cli_table_cell(&table, "Total");
+    cli_table_cell(&table, "Count");
+    cli_table_cell(&table, "Shape");
+    cli_table_cell(&table, "From");
+    cJSON_ArrayForEach(tensor, tensors) {
+        int64_t bytes = cli_int_at(tensor, "bytes");
+        if (cli_at(tensor, "rest")) {
+            rest += cli_int_at(tensor, "rest");
+            continue;
+        }
+        if (shown++ >= TENSOR_ROWS) {
+            rest += bytes;
+            continue;
+        }
+        cli_buffer shape = {0}, from = {0};
+        shape_text(&shape, tensor);
+        const char *module = cli_text_at(tensor, "module"), *op = cli_text_at(tensor, "op");
+        cli_format(&from, "%s%s%s", module, module[0] && op[0] ? " " : "", op);
+        if (!from.length) cli_append_text(&from, title_of(cli_text_at(tensor, "factor")));
+        cli_table_cell(&table, is_exact ? cli_count(text, bytes) : cli_size(text, bytes));
+        cli_table_cell(&table, cli_count(text, cli_int_at(tensor, "count")));
+        cli_table_cell(&table, shape.at ? shape.at : "");
+        cli_table_cell(&table, from.at);
+        cli_buffer_free(&shape);
+        cli_buffer_free(&from);
+    }
+    if (rest > 0) {
+        cli_table_cell(&table, is_exact ? cli_count(text, rest) : cli_size(text, rest));
+        cli_table_cell(&table, "");
+        cli_table_cell(&table, "all others");
+        cli_table_cell(&table, "");
+    }
+    cli_table_print(&table);
+}
+
+/* ---- what was taken for granted ---- */
+
+static void item_show(const char *head, const char *text) {
+    printf("  %s%s%s  ", cli_styled(CLI_BOLD), head, cli_styled_end());
+    cli_wrapped(text, 4, 4 + cli_width(head));
+}
+
+static void assumptions_show(const cJSON *answer) {
+    const cJSON *assumptions = cli_at(answer, "assumptions"), *item;
+    if (cJSON_GetArraySize(assumptions) == 0) return;
+    cli_heading("Assumed; a setting changes it");
+    cJSON_ArrayForEach(item, assumptions) {
+        cli_buffer head = {0};
+        const char *value = cli_text_at(item, "value");
+        cli_format(&head, "%s%s%s", cli_text_at(item, "setting"), value[0] ? "=" : "", value);
+        item_show(head.at, cli_text_at(item, "text"));
+        cli_buffer_free(&head);
+    }
+}
+
+static void warnings_show(const cJSON *answer) {
+    const cJSON *diagnostics = cli_at(answer, "diagnostics"), *item;
+    bool is_first = true;
+    cJSON_ArrayForEach(item, diagnostics) {
+        if (strcmp(cli_text_at(item, "severity"), "assumption") == 0) continue;
+        if (is_first) cli_heading("Look at");
+        is_first = false;
+        const char *place = cli_text_at(item, "place"), *remedy = cli_text_at(item, "remedy");
+        if (strncmp(place, "/settings/", 10) == 0) place += 10;
+        cli_buffer text = {0};
+        cli_format(&text, "%s%s%s", cli_text_at(item, "message"), remedy[0] ? "; " : "", remedy);
+        item_show(place[0] ? place : cli_text_at(item, "severity"), text.at);
+        cli_buffer_free(&text);
+    }
+}
+
+static void report_show(const cJSON *answer, bool is_exact) {
+    model_show(answer);
+    settings_show(answer);
+    verdict_show(answer);
+    factors_show(answer, is_exact);
+    peak_show(answer);
+    steps_show(answer, is_exact);
+    tensors_show(answer, is_exact);
+    assumptions_show(answer);
+    warnings_show(answer);
+    const char *link = cli_text_at(answer, "link");
+    if (link[0]) printf("\n%s#%s%s\n", cli_styled(CLI_DIM), link, cli_styled_end());
+}
+
+int cli_estimate(int argc, char **argv) {
+    cli_arguments arguments;
+    cli_buffer request = {0};
+    cli_answer answer = {0};
+    int status = cli_arguments_read(&arguments, argc, argv,
+                                    CLI_TAKES_JSON | CLI_TAKES_BYTES | CLI_TAKES_GPU);
+    if (status == CLI_OK && arguments.shows_help) {
+        cli_help(stdout, "estimate");
+    } else if (status == CLI_OK) {
+        status = cli_request(&request, "estimate", &arguments, "");
+        if (status == CLI_OK) status = cli_ask_or_explain(&answer, &request, arguments.is_json);
+        if (status == CLI_OK) {
+            if (arguments.is_json)
+                printf("%.*s\n", (int)answer.length, answer.text);
+            else
+                report_show(answer.json, arguments.shows_bytes);
+            if (cJSON_IsFalse(cli_at(cli_at(answer.json, "verdict"), "fits"))) status = CLI_NO;
+        }
+    }
+    cli_answer_free(&answer);
+    cli_buffer_free(&request);
+    cli_arguments_free(&arguments);
+    return status;
+}

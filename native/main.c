@@ -1,0 +1,154 @@
+/* The commands of `tidemark`, and its help. */
+#include "cli.h"
+
+#include <string.h>
+#include <tidemark/tidemark.h>
+
+typedef struct command {
+    const char *name;
+    int (*run)(int argc, char **argv); /* the words after the command */
+    const char *usage, *summary, *help;
+} command;
+
+#define JOB_WORDS                                                                                  \
+    "  MODEL             a name of the catalogue (`tidemark describe models`)\n"                   \
+    "  config.json       a model's own configuration; preprocessor_config.json may follow; \"-\" " \
+    "is\n"                                                                                         \
+    "                    standard input, and FOLDER/ is the two files in it\n"                     \
+    "  LINK              what the page's address or `tidemark link` shows, whole or from the # "   \
+    "on\n"                                                                                         \
+    "  key=value         settings (`tidemark describe settings`); the last one of a name holds\n"
+
+static const command commands[] = {
+    {"estimate", cli_estimate,
+     "estimate MODEL|config.json|LINK [files] [key=value ...] [--gpu NAME] [--bytes] [--json]",
+     "the memory of a training step: does it fit, and where every byte is",
+     "Plays the job's training steps as PyTorch would run them, with shapes in place of numbers, "
+     "and\n"
+     "shows the moment at which most memory is in use.\n\n" JOB_WORDS
+     "  --gpu NAME        the card (`tidemark describe gpus`): its memory and its kernels\n"
+     "  --bytes           exact bytes in place of GiB\n"
+     "  --json            the whole answer: tensors, timeline and phases too\n\n"
+     "examples\n"
+     "  tidemark estimate llava-1.5-7b --gpu h100-80 batch=16 seq=1024 freeze=vision_tower\n"
+     "  tidemark estimate llama-3.1-8b checkpointing=full optimizer=adamw_fused dtype=bf16\n"
+     "  tidemark estimate ./my-model/config.json batch=2 overrides.num_hidden_layers=8\n"
+     "  tidemark estimate '#model=qwen2.5-7b&batch=4&v=1' --json | jq .peak\n\n"
+     "exit code: 0 it fits, or no card is given; 1 it does not fit; 2 to 4 as in `tidemark "
+     "--help`\n"},
+    {"explain", cli_explain, "explain MODEL|config.json|LINK [key=value ...] [--of WHAT] [--json]",
+     "where a number comes from: tensor, shape, operation, line of the description",
+     "The same words as `tidemark estimate`.\n\n"
+     "  --of WHAT         what to explain: a module's name, a factor or a stage; without it, what "
+     "there\n"
+     "                    is to explain\n"
+     "  --json            the whole answer\n\n"
+     "examples\n"
+     "  tidemark explain llava-1.5-7b batch=16 --of activations\n"
+     "  tidemark explain llama-2-7b --of model.layers.0.mlp\n"},
+    {"describe", cli_describe, "describe [settings|models|gpus|ops|NAME] [--json]",
+     "settings, models, cards and operations that tidemark knows",
+     "Without a topic, how many of each there are. NAME shows one setting, model or card.\n\n"
+     "examples\n"
+     "  tidemark describe settings\n"
+     "  tidemark describe checkpointing\n"
+     "  tidemark describe --json | jq '.models[].name'\n"},
+    {"verify", cli_verify,
+     "verify FILE.jsonl... [--configs DIR] [--where key=value] [--csv FILE] [--tolerance PERCENT] "
+     "[--json]",
+     "predicted against measured memory, for recorded runs",
+     "Reads measured runs, one JSON object a line (\"case\" holds the settings; sizes are bytes), "
+     "predicts\n"
+     "each, and shows the errors.\n\n"
+     "  --configs DIR     take configurations from DIR/MODEL/config.json, not from the catalogue\n"
+     "  --where KEY=VALUE only cases with this setting (KEY!=VALUE: without it); may be repeated; "
+     "a\n"
+     "                    setting that a case does not state has the value \"default\"\n"
+     "  --csv FILE        a row for each case\n"
+     "  --tolerance P     exit code 1 if an allocated peak is off by more than P percent\n"
+     "  --json            the summary as an object; errors in parts per million of the measured "
+     "value\n\n"
+     "examples\n"
+     "  tidemark verify results/*.jsonl --configs configs --tolerance 1\n"
+     "  tidemark verify results/llava-1.5-7b.jsonl --where checkpointing=full --csv errors.csv\n"},
+    {"link", cli_link, "link MODEL|config.json|LINK [key=value ...] [--base ADDRESS]",
+     "the job as a link that the page opens",
+     "Checks the settings and prints them in their shortest form. A job whose configuration is a "
+     "file is\n"
+     "not whole in a link: the page asks for the file.\n\n"
+     "  --base ADDRESS    where the page is; without it, the part from the # on\n\n"
+     "examples\n"
+     "  tidemark link llava-1.5-7b batch=16 freeze=vision_tower --base http://127.0.0.1:8000/\n"},
+    {"call", cli_call, "call [FILE]",
+     "a request in JSON from FILE or standard input, the answer as it is",
+     "The one door of the library, for scripts and for tests.\n\n"
+     "examples\n"
+     "  echo '{\"call\":\"version\"}' | tidemark call\n"},
+};
+
+enum { COMMAND_COUNT = sizeof commands / sizeof *commands };
+
+static const command *command_find(const char *name) {
+    for (int i = 0; i < COMMAND_COUNT; i++)
+        if (strcmp(commands[i].name, name) == 0) return &commands[i];
+    return NULL;
+}
+
+void cli_help(FILE *out, const char *name) {
+    const command *one = name ? command_find(name) : NULL;
+    if (one) {
+        fprintf(out, "tidemark %s\n\n%s\n", one->usage, one->help);
+        return;
+    }
+    fputs("tidemark: how much GPU memory a training job needs, before it runs\n\n", out);
+    for (int i = 0; i < COMMAND_COUNT; i++)
+        fprintf(out, "  %-9s %s\n", commands[i].name, commands[i].summary);
+    fputs(
+        "\nstart here\n"
+        "  tidemark estimate llava-1.5-7b --gpu h100-80 batch=16 seq=1024 freeze=vision_tower\n"
+        "  tidemark describe settings          what can be set: batch=16, checkpointing=full, ...\n"
+        "  tidemark estimate --help            each command has help and examples\n\n"
+        "exit codes\n"
+        "  0  done; for estimate: it fits, or no card is given\n"
+        "  1  estimate: it does not fit; verify: an error is past the tolerance\n"
+        "  2  the command line, a setting or a file's content is wrong\n"
+        "  3  no memory, or a fault of tidemark\n"
+        "  4  a file cannot be read or written\n\n"
+        "Colour is used on a terminal only, and not if NO_COLOR is set. No file but those named is "
+        "read,\n"
+        "and nothing is sent anywhere.\n",
+        out);
+}
+
+static int run(int argc, char **argv) {
+    if (argc < 2) {
+        cli_help(stderr, NULL);
+        return CLI_BAD_INPUT;
+    }
+    const char *name = argv[1];
+    if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0 || strcmp(name, "help") == 0) {
+        cli_help(stdout, argc > 2 ? argv[2] : NULL);
+        return CLI_OK;
+    }
+    if (strcmp(name, "--version") == 0) {
+        puts("tidemark " TIDEMARK_VERSION);
+        return CLI_OK;
+    }
+    const command *chosen = command_find(name);
+    if (!chosen) {
+        cli_complain(
+            "`tidemark --help` lists the commands; an estimate is `tidemark estimate MODEL`",
+            "no command \"%s\"", name);
+        return CLI_BAD_INPUT;
+    }
+    return chosen->run(argc - 2, argv + 2);
+}
+
+int main(int argc, char **argv) {
+    cli_screen_init();
+    int status = run(argc, argv);
+    if (fflush(stdout) != 0 || ferror(stdout)) {
+        if (status == CLI_OK) status = CLI_NO_FILE;
+    }
+    return status;
+}

@@ -1,0 +1,132 @@
+/* Requests to the core and answers from it. */
+#include "cli.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <tidemark/tidemark.h>
+
+static bool is_utf8(const char *text, size_t length) {
+    const unsigned char *at = (const unsigned char *)text, *end = at + length;
+    while (at < end) {
+        size_t more = *at < 0x80                  ? 0
+                      : *at >= 0xc2 && *at < 0xe0 ? 1
+                      : *at >= 0xe0 && *at < 0xf0 ? 2
+                      : *at >= 0xf0 && *at < 0xf5 ? 3
+                                                  : 4;
+        if (more == 4 || (size_t)(end - at) <= more) return false;
+        for (size_t i = 1; i <= more; i++)
+            if ((at[i] & 0xc0) != 0x80) return false;
+        at += more + 1;
+    }
+    return true;
+}
+
+/* JSON carries text only: the other bytes of a file become U+FFFD, which the core then names. */
+static void append_file_text(cli_buffer *out, const cli_buffer *text) {
+    if (is_utf8(text->at, text->length)) {
+        cli_append_quoted(out, text->at, text->length);
+        return;
+    }
+    cli_buffer clean = {0};
+    for (size_t i = 0; i < text->length; i++) {
+        if ((unsigned char)text->at[i] < 0x80)
+            cli_append(&clean, text->at + i, 1);
+        else
+            cli_append_text(&clean, "\xef\xbf\xbd");
+    }
+    cli_append_quoted(out, clean.at ? clean.at : "", clean.length);
+    cli_buffer_free(&clean);
+}
+
+int cli_request(cli_buffer *request, const char *call, const cli_arguments *a, const char *more) {
+    cli_format(request, "{\"call\":\"%s\",\"settings\":[", call);
+    for (size_t i = 0; i < a->word_count; i++) {
+        if (i) cli_append_text(request, ",");
+        cli_append_quoted(request, a->words[i], strlen(a->words[i]));
+    }
+    cli_append_text(request, "],\"files\":[");
+    for (size_t i = 0; i < a->path_count; i++) {
+        cli_buffer text = {0};
+        if (!cli_read_file(&text, a->paths[i])) {
+            cli_buffer_free(&text);
+            return CLI_NO_FILE;
+        }
+        const char *name = cli_base_name(a->paths[i]);
+        cli_append_text(request, i ? ",{\"name\":" : "{\"name\":");
+        cli_append_quoted(request, name, strlen(name));
+        cli_append_text(request, ",\"text\":");
+        append_file_text(request, &text);
+        cli_append_text(request, "}");
+        cli_buffer_free(&text);
+    }
+    cli_format(request, "]%s}", more);
+    return CLI_OK;
+}
+
+int cli_ask(cli_answer *answer, const cli_buffer *request) {
+    *answer = (cli_answer){0};
+    int status = tide_call(request->at, request->length, NULL, &answer->text, &answer->length);
+    if (status == 2 || !answer->text) {
+        cli_complain(NULL, "out of memory");
+        return CLI_INTERNAL;
+    }
+    answer->json = cJSON_ParseWithLength(answer->text, answer->length);
+    if (!answer->json) {
+        cli_complain("this is a fault of tidemark; please report it",
+                     "the core's answer is not JSON");
+        cli_answer_free(answer);
+        return CLI_INTERNAL;
+    }
+    answer->is_ok = status == 0 && cli_true_at(answer->json, "ok");
+    return CLI_OK;
+}
+
+void cli_answer_free(cli_answer *answer) {
+    cJSON_Delete(answer->json);
+    if (answer->text) tide_free(NULL, answer->text, answer->length);
+    *answer = (cli_answer){0};
+}
+
+/* The exit code for an answer that is an error. */
+static int exit_of(const cJSON *diagnostics) {
+    const cJSON *diagnostic;
+    cJSON_ArrayForEach(diagnostic, diagnostics) {
+        if (strcmp(cli_text_at(diagnostic, "code"), "ERR_NO_MEMORY") == 0) return CLI_INTERNAL;
+    }
+    return CLI_BAD_INPUT;
+}
+
+int cli_ask_or_explain(cli_answer *answer, const cli_buffer *request, bool is_json) {
+    int status = cli_ask(answer, request);
+    if (status != CLI_OK || answer->is_ok) return status;
+    const cJSON *diagnostics = cli_at(answer->json, "diagnostics");
+    status = exit_of(diagnostics);
+    if (is_json)
+        printf("%.*s\n", (int)answer->length, answer->text);
+    else
+        cli_diagnostics_show(stderr, diagnostics);
+    cli_answer_free(answer);
+    return status;
+}
+
+/* ---- reading answers ---- */
+
+const cJSON *cli_at(const cJSON *object, const char *key) {
+    return cJSON_GetObjectItemCaseSensitive(object, key);
+}
+
+const char *cli_text_at(const cJSON *object, const char *key) {
+    const char *text = cJSON_GetStringValue(cli_at(object, key));
+    return text ? text : "";
+}
+
+/* Sizes are integers below 2^53, which a double holds. */
+int64_t cli_int(const cJSON *number) {
+    if (!cJSON_IsNumber(number) || !(fabs(number->valuedouble) < 9.1e15)) return 0;
+    return (int64_t)number->valuedouble;
+}
+
+int64_t cli_int_at(const cJSON *object, const char *key) { return cli_int(cli_at(object, key)); }
+
+bool cli_true_at(const cJSON *object, const char *key) { return cJSON_IsTrue(cli_at(object, key)); }
