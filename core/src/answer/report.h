@@ -1,0 +1,24 @@
+/* What a run means for people: JSON answers. */
+#ifndef TIDE_REPORT_H
+#define TIDE_REPORT_H
+
+#include "../base/json_write.h"
+#include "../training/step.h"
+#include "replay.h"
+
+/* Members of the answer to "estimate", written into the open object. False when memory ran out. */
+bool tide_write_estimate(tide_writer *w, tide_run *run, const tide_job *job, const tide_diagnostics *diags);
+
+/* Members of the answer to "verify": the figures of an oracle's result. */
+bool tide_write_figures(tide_writer *w, tide_run *run, const tide_job *job);
+
+/* Members of the answer to "explain": every allocation that is live at the peak, the largest first, and the order of calls.
+ * `filter` keeps those whose factor, part, module or operation contains the text; "" keeps all. */
+bool tide_write_explanation(tide_writer *w, tide_run *run, const tide_job *job, tide_text filter);
+
+void tide_write_diagnostics(tide_writer *w, const tide_diagnostics *diags, bool with_assumptions);
+
+/* "61.8 GiB", from integers alone. */
+const char *tide_gib(tide_arena *arena, uint64_t bytes);
+
+#endif

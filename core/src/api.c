@@ -1,0 +1,222 @@
+/* The one door: a JSON request in, a JSON answer out. */
+#include "tidemark/tidemark.h"
+
+#include <string.h>
+
+#include "answer/report.h"
+#include "model/sources.h"
+
+typedef struct call {
+    tide_arena arena;
+    tide_diagnostics diags;
+    tide_writer writer;
+    const tide_json *request;
+} call;
+
+enum { WORD_LIMIT = 4096, FILE_LIMIT = 64 };
+
+/* ---- what requests hold ---- */
+
+static bool read_words(call *c, tide_text **words, uint32_t *count) {
+    const tide_json *settings = tide_json_at(c->request, "settings");
+    *count = 0;
+    *words = TIDE_NEW(&c->arena, tide_text, WORD_LIMIT);
+    if (!settings) return true;
+    if (settings->kind != TIDE_JSON_ARRAY || settings->count > WORD_LIMIT)
+        return tide_error(&c->diags, TIDE_ERR_REQUEST, "/settings", "settings is an array of at most 4096 words like \"batch=4\"", NULL);
+    for (const tide_json *word = settings->first; word; word = word->next) {
+        if (word->kind != TIDE_JSON_STRING)
+            return tide_error(&c->diags, TIDE_ERR_REQUEST, tide_json_place(&c->arena, word, ""), "a setting is a text like \"batch=4\"", NULL);
+        (*words)[(*count)++] = word->text;
+    }
+    return true;
+}
+
+static bool read_files(call *c, tide_file **files, uint32_t *count) {
+    const tide_json *given = tide_json_at(c->request, "files");
+    *count = 0;
+    *files = TIDE_NEW(&c->arena, tide_file, FILE_LIMIT);
+    if (!given) return true;
+    if (given->kind != TIDE_JSON_ARRAY || given->count > FILE_LIMIT)
+        return tide_error(&c->diags, TIDE_ERR_REQUEST, "/files", "files is an array of at most 64 {\"name\", \"text\"}", NULL);
+    for (const tide_json *file = given->first; file; file = file->next) {
+        const tide_json *name = tide_json_at(file, "name"), *text = tide_json_at(file, "text");
+        if (!name || !text || name->kind != TIDE_JSON_STRING || text->kind != TIDE_JSON_STRING)
+            return tide_error(&c->diags, TIDE_ERR_REQUEST, tide_json_place(&c->arena, file, ""), "a file is {\"name\": ..., \"text\": ...}", NULL);
+        (*files)[(*count)++] = (tide_file){name->text, text->text};
+    }
+    return true;
+}
+
+static tide_job *build_job(call *c) {
+    tide_text *words;
+    tide_file *files;
+    uint32_t word_count, file_count;
+    if (!read_words(c, &words, &word_count) || !read_files(c, &files, &file_count)) return NULL;
+    return tide_job_build(&c->arena, words, word_count, files, file_count, &c->diags);
+}
+
+static void open_answer(call *c) {
+    tide_writer_init(&c->writer, &c->arena);
+    tide_write_open(&c->writer, '{');
+    tide_write_bool_at(&c->writer, "ok", true);
+    tide_write_string_at(&c->writer, "tidemark", TIDEMARK_VERSION);
+}
+
+/* ---- calls ---- */
+
+static bool call_version(call *c) {
+    open_answer(c);
+    return true;
+}
+
+static bool call_describe(call *c) {
+    open_answer(c);
+    tide_job_describe(&c->arena, &c->writer);
+    tide_write_key(&c->writer, "ops");
+    tide_write_open(&c->writer, '[');
+    for (int t = 0; t < TIDE_OP_TABLES; t++)
+        for (uint32_t i = 0; i < tide_op_tables[t]->count; i++) {
+            tide_write_open(&c->writer, '{');
+            tide_write_string_at(&c->writer, "name", tide_op_tables[t]->ops[i].name);
+            tide_write_string_at(&c->writer, "signature", tide_op_tables[t]->ops[i].signature);
+            tide_write_close(&c->writer, '}');
+        }
+    tide_write_close(&c->writer, ']');
+    tide_write_key(&c->writer, "model_types");
+    tide_write_open(&c->writer, '[');
+    for (uint32_t i = 0; i < tide_model_type_count; i++) tide_write_string(&c->writer, tide_model_types[i].model_type);
+    tide_write_close(&c->writer, ']');
+    return true;
+}
+
+static bool out_of_memory(call *c) {
+    tide_arena_fail(&c->arena);
+    return false;
+}
+
+static bool call_estimate(call *c) {
+    tide_job *job = build_job(c);
+    tide_run *run = TIDE_NEW(&c->arena, tide_run, 1);
+    if (!job || !tide_run_job(run, job, &c->arena, &c->diags)) return false;
+    open_answer(c);
+    return tide_write_estimate(&c->writer, run, job, &c->diags) || out_of_memory(c);
+}
+
+static bool call_explain(call *c) {
+    tide_job *job = build_job(c);
+    tide_run *run = TIDE_NEW(&c->arena, tide_run, 1);
+    if (!job || !tide_run_job(run, job, &c->arena, &c->diags)) return false;
+    const tide_json *of = tide_json_at(c->request, "of");
+    open_answer(c);
+    return tide_write_explanation(&c->writer, run, job, of && of->kind == TIDE_JSON_STRING ? of->text : TIDE_TEXT("")) || out_of_memory(c);
+}
+
+static bool call_link(call *c) {
+    tide_job *job = build_job(c);
+    if (!job) return false;
+    open_answer(c);
+    tide_write_string_at(&c->writer, "link", job->link);
+    return true;
+}
+
+static void not_expressed(call *c, const char *reason) {
+    open_answer(c);
+    tide_write_bool_at(&c->writer, "expressed", false);
+    tide_write_string_at(&c->writer, "reason", reason);
+}
+
+/* A case of the oracle, and what tidemark says of it. */
+static bool call_verify(call *c) {
+    const tide_json *of_case = tide_json_at(c->request, "case");
+    tide_text *words;
+    tide_file *files;
+    uint32_t word_count, file_count;
+    const char *reason = NULL;
+    if (!of_case || of_case->kind != TIDE_JSON_OBJECT)
+        return tide_error(&c->diags, TIDE_ERR_REQUEST, "/case", "verify needs a case", NULL);
+    if (!tide_job_words_of_case(&c->arena, of_case, &words, &word_count, &reason)) {
+        not_expressed(c, reason ? reason : "a key of the case");
+        return true;
+    }
+    if (!read_files(c, &files, &file_count)) return false;
+    tide_job *job = tide_job_build(&c->arena, words, word_count, files, file_count, &c->diags);
+    tide_run *run = TIDE_NEW(&c->arena, tide_run, 1);
+    if (!job || !tide_run_job(run, job, &c->arena, &c->diags)) {
+        tide_status status = c->diags.first_error;
+        if (status != TIDE_ERR_MODEL_UNKNOWN && status != TIDE_ERR_UNSUPPORTED) return false;
+        const char *message = "";
+        for (uint32_t i = 0; i < c->diags.count && !*message; i++)
+            if (c->diags.items[i].severity == TIDE_ERROR) message = c->diags.items[i].message;
+        not_expressed(c, message);
+        return true;
+    }
+    open_answer(c);
+    tide_write_bool_at(&c->writer, "expressed", true);
+    return tide_write_figures(&c->writer, run, job) || out_of_memory(c);
+}
+
+static const struct {
+    const char *name;
+    bool (*run)(call *c);
+} calls[] = {{"version", call_version},   {"describe", call_describe}, {"estimate", call_estimate},
+             {"explain", call_explain},   {"link", call_link},         {"verify", call_verify}};
+
+static bool dispatch(call *c, tide_text request) {
+    c->request = tide_json_parse(&c->arena, request, "", &c->diags);
+    if (!c->request) return false;
+    const tide_json *name = tide_json_at(c->request, "call");
+    if (!name || name->kind != TIDE_JSON_STRING)
+        return tide_error(&c->diags, TIDE_ERR_REQUEST, "/call", "a request is an object with \"call\"", "\"version\", \"describe\", \"estimate\", ...");
+    const char *names[sizeof calls / sizeof *calls];
+    for (size_t i = 0; i < sizeof calls / sizeof *calls; i++) {
+        if (tide_text_is(name->text, calls[i].name)) return calls[i].run(c);
+        names[i] = calls[i].name;
+    }
+    const char *near = tide_nearest(name->text, names, sizeof calls / sizeof *calls);
+    return tide_error(&c->diags, TIDE_ERR_REQUEST, "/call", "no such call", near ? tide_format(&c->arena, "did you mean \"%s\"?", near) : NULL);
+}
+
+static void write_failure(call *c) {
+    tide_writer_init(&c->writer, &c->arena);
+    tide_write_open(&c->writer, '{');
+    tide_write_bool_at(&c->writer, "ok", false);
+    tide_write_string_at(&c->writer, "tidemark", TIDEMARK_VERSION);
+    tide_write_diagnostics(&c->writer, &c->diags, false);
+}
+
+int tide_call(const char *request, size_t request_len, const tide_allocator *allocator, char **response, size_t *response_len) {
+    tide_allocator memory = allocator ? *allocator : tide_default_allocator();
+    call c;
+    jmp_buf escape;
+    *response = NULL;
+    *response_len = 0;
+    memset(&c, 0, sizeof c);
+    tide_arena_init(&c.arena, memory, &escape);
+#ifndef __EMSCRIPTEN__
+    if (setjmp(escape)) {
+        tide_arena_free(&c.arena);
+        return 2;
+    }
+#endif
+    tide_diagnostics_init(&c.diags, &c.arena);
+    bool ok = dispatch(&c, (tide_text){request, request_len}) && c.diags.error_count == 0;
+    if (!ok) write_failure(&c);
+    tide_write_close(&c.writer, '}');
+    char *answer = memory.resize(memory.user, NULL, 0, (size_t)c.writer.length + 1);
+    if (!answer) {
+        tide_arena_free(&c.arena);
+        return 2;
+    }
+    memcpy(answer, c.writer.bytes, c.writer.length);
+    answer[c.writer.length] = 0;
+    *response = answer;
+    *response_len = c.writer.length;
+    tide_arena_free(&c.arena);
+    return ok ? 0 : 1;
+}
+
+void tide_free(const tide_allocator *allocator, char *response, size_t response_len) {
+    tide_allocator memory = allocator ? *allocator : tide_default_allocator();
+    if (response) memory.resize(memory.user, response, response_len + 1, 0);
+}
