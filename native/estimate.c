@@ -1,39 +1,11 @@
 /* `tidemark estimate`: the verdict, what fills the memory at the peak, and when. */
-#include "cli.h"
+#include "estimate.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { PART_COLUMNS = 5, TENSOR_ROWS = 10, BAR_COLUMNS = 60, OTHER_ROWS = 8 };
-
-static const struct {
-    const char *name, *title;
-} titles[] = {
-    {"parameters", "Parameters"},
-    {"gradients", "Gradients"},
-    {"optimizer", "Optimizer state"},
-    {"activations", "Activations"},
-    {"temporary", "Temporaries"},
-    {"kv_cache", "KV cache"},
-    {"workspace", "Library workspace"},
-    {"inputs", "Inputs"},
-    {"buffers", "Buffers"},
-    {"fragmentation", "Fragmentation"},
-    {"context", "CUDA context"},
-};
-
-static const char *title_of(const char *name) {
-    for (size_t i = 0; i < sizeof titles / sizeof *titles; i++)
-        if (strcmp(titles[i].name, name) == 0) return titles[i].title;
-    return name;
-}
-
-/* GiB, or bytes with --bytes. */
-static const char *amount(cli_number out, int64_t bytes, bool is_exact) {
-    if (bytes == 0) return strcpy(out, cli_is_utf8() ? "·" : ".");
-    return is_exact ? cli_count(out, bytes) : cli_gib(out, bytes);
-}
+enum { TENSOR_ROWS = 10, BAR_COLUMNS = 60, OTHER_ROWS = 8 };
 
 /* ---- head ---- */
 
@@ -87,80 +59,6 @@ static void verdict_show(const cJSON *answer) {
         bar_show(cli_int_at(verdict, "device_bytes"), cli_int_at(verdict, "gpu_bytes"));
 }
 
-/* ---- factor x part ---- */
-
-/* Bytes of a factor ("": of all) in the parts from number `from` on. */
-static int64_t parts_bytes(const cJSON *breakdown, int from, int count, const char *factor) {
-    int64_t bytes = 0;
-    for (int i = from; i < from + count; i++) {
-        const cJSON *part = cJSON_GetArrayItem(breakdown, i);
-        bytes +=
-            factor[0] ? cli_int_at(cli_at(part, "factors"), factor) : cli_int_at(part, "bytes");
-    }
-    return bytes;
-}
-
-static void factor_row(cli_table *table, const cJSON *breakdown, int shown, int parts,
-                       const char *title, const char *factor, int64_t total, int64_t device,
-                       bool is_exact) {
-    cli_number text;
-    cli_table_cell(table, title);
-    for (int i = 0; i < shown; i++)
-        cli_table_cell(table, amount(text, parts_bytes(breakdown, i, 1, factor), is_exact));
-    if (parts > shown)
-        cli_table_cell(
-            table, amount(text, parts_bytes(breakdown, shown, parts - shown, factor), is_exact));
-    cli_table_cell(table, amount(text, total, is_exact));
-    cli_table_cell(table, cli_share(text, total, device));
-}
-
-/* A row of the whole device: no part owns it. */
-static void device_row(cli_table *table, size_t parts, const char *title, int64_t bytes,
-                       int64_t device, bool is_exact) {
-    cli_number text;
-    cli_table_cell(table, title);
-    for (size_t i = 0; i < parts; i++) cli_table_cell(table, "");
-    cli_table_cell(table, amount(text, bytes, is_exact));
-    cli_table_cell(table, cli_share(text, bytes, device));
-}
-
-static void factors_show(const cJSON *answer, bool is_exact) {
-    const cJSON *breakdown = cli_at(answer, "breakdown"), *peak = cli_at(answer, "peak"), *row;
-    int parts = cJSON_GetArraySize(breakdown);
-    int room = is_exact ? PART_COLUMNS - 2 : PART_COLUMNS;
-    int shown = parts <= room ? parts : room - 1;
-    size_t part_columns = (size_t)shown + (parts > shown ? 1 : 0);
-    int64_t allocated = cli_int_at(peak, "allocated"), device = cli_int_at(peak, "device");
-    cli_table table;
-    cli_heading(is_exact ? "At the peak, bytes" : "At the peak, GiB");
-    cli_table_init(&table, part_columns + 3);
-    for (size_t i = 1; i <= part_columns; i++) table.limit[i] = 16;
-    cli_table_cell(&table, "");
-    for (int i = 0; i < shown; i++) {
-        const cJSON *part = cJSON_GetArrayItem(breakdown, i);
-        const char *title = cli_text_at(part, "title");
-        cli_table_cell(&table, title[0] ? title : cli_text_at(part, "part"));
-    }
-    if (parts > shown) cli_table_cell(&table, "Others");
-    cli_table_cell(&table, "Total");
-    cli_table_cell(&table, "Share");
-    cli_table_rule(&table);
-    cJSON_ArrayForEach(row, cli_at(answer, "factors")) {
-        const char *name = cli_text_at(row, "name");
-        if (cli_int_at(row, "bytes") == 0) continue;
-        factor_row(&table, breakdown, shown, parts, title_of(name), name, cli_int_at(row, "bytes"),
-                   device, is_exact);
-    }
-    cli_table_rule(&table);
-    factor_row(&table, breakdown, shown, parts, "Allocated", "", allocated, device, is_exact);
-    cJSON_ArrayForEach(row, cli_at(answer, "outside"))
-        device_row(&table, part_columns, title_of(cli_text_at(row, "name")),
-                   cli_int_at(row, "bytes"), device, is_exact);
-    cli_table_rule(&table);
-    device_row(&table, part_columns, "Device", device, device, is_exact);
-    cli_table_print(&table);
-}
-
 /* ---- when ---- */
 
 static void peak_show(const cJSON *answer) {
@@ -206,9 +104,10 @@ static void steps_show(const cJSON *answer, bool is_exact) {
             snprintf(text, sizeof text, "Step %d", s + 1);
             cli_table_cell(&table, text);
             for (int p = 0; p < PHASES; p++)
-                cli_table_cell(
-                    &table,
-                    amount(text, cli_int_at(cJSON_GetArrayItem(steps, s), phases[p].key), false));
+                cli_table_cell(&table,
+                               cli_amount(text,
+                                          cli_int_at(cJSON_GetArrayItem(steps, s), phases[p].key),
+                                          false));
         }
     } else {
         if (count > OTHER_ROWS) count = OTHER_ROWS;
@@ -221,9 +120,10 @@ static void steps_show(const cJSON *answer, bool is_exact) {
         for (int p = 0; p < PHASES; p++) {
             cli_table_cell(&table, phases[p].title);
             for (int s = 0; s < count; s++)
-                cli_table_cell(
-                    &table,
-                    amount(text, cli_int_at(cJSON_GetArrayItem(steps, s), phases[p].key), true));
+                cli_table_cell(&table,
+                               cli_amount(text,
+                                          cli_int_at(cJSON_GetArrayItem(steps, s), phases[p].key),
+                                          true));
         }
     }
     cli_table_print(&table);
@@ -276,7 +176,7 @@ static void tensors_show(const cJSON *answer, bool is_exact) {
         shape_text(&shape, tensor);
         const char *module = cli_text_at(tensor, "module"), *op = cli_text_at(tensor, "op");
         cli_format(&from, "%s%s%s", module, module[0] && op[0] ? " " : "", op);
-        if (!from.length) cli_append_text(&from, title_of(cli_text_at(tensor, "factor")));
+        if (!from.length) cli_append_text(&from, cli_factor_title(cli_text_at(tensor, "factor")));
         cli_table_cell(&table, is_exact ? cli_count(text, bytes) : cli_size(text, bytes));
         cli_table_cell(&table, cli_count(text, cli_int_at(tensor, "count")));
         cli_table_cell(&table, shape.at ? shape.at : "");
@@ -333,7 +233,7 @@ static void report_show(const cJSON *answer, bool is_exact) {
     model_show(answer);
     settings_show(answer);
     verdict_show(answer);
-    factors_show(answer, is_exact);
+    cli_factors_show(answer, is_exact);
     peak_show(answer);
     steps_show(answer, is_exact);
     tensors_show(answer, is_exact);

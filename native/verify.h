@@ -48,9 +48,10 @@ typedef struct verify_case {
     char *id, *model;
     char *reason; /* why it is not expressed; NULL: it is */
     char *outcome;
-    int64_t predicted[2], measured[2];                 /* allocated, reserved */
-    int64_t parameters_predicted, parameters_measured; /* total */
-    bool has_other_parameters;                         /* total or trainable */
+    int64_t predicted[2], measured[2]; /* allocated, reserved */
+    int64_t parameters_predicted,
+        parameters_measured; /* in all; those that train, if only they differ */
+    bool has_other_parameters;
     bool has_other_outcome;
     char *other_outcome;    /* the predicted one, if it is another */
     uint64_t breakdown_ppm; /* largest error of a category, of the peak */

@@ -1,0 +1,160 @@
+/* The table of an estimate: factors down, parts of the model across. */
+#include "estimate.h"
+
+#include <string.h>
+
+enum { PARTS_KEPT = 32, COLUMNS_WIDE = 60 }; /* screen columns that parts get */
+
+static const struct {
+    const char *name, *title;
+} titles[] = {
+    {"parameters", "Parameters"},
+    {"gradients", "Gradients"},
+    {"optimizer", "Optimizer state"},
+    {"activations", "Activations"},
+    {"temporary", "Temporaries"},
+    {"kv_cache", "KV cache"},
+    {"workspace", "Library workspace"},
+    {"inputs", "Inputs"},
+    {"buffers", "Buffers"},
+    {"fragmentation", "Fragmentation"},
+    {"context", "CUDA context"},
+};
+
+const char *cli_factor_title(const char *name) {
+    for (size_t i = 0; i < sizeof titles / sizeof *titles; i++)
+        if (strcmp(titles[i].name, name) == 0) return titles[i].title;
+    return name;
+}
+
+/* GiB, or bytes with --bytes. */
+const char *cli_amount(cli_number out, int64_t bytes, bool is_exact) {
+    if (bytes == 0) return strcpy(out, cli_is_utf8() ? "·" : ".");
+    return is_exact ? cli_count(out, bytes) : cli_gib(out, bytes);
+}
+
+/* The parts that have a column of their own, in the model's order; the others share the last one.
+ */
+typedef struct parts {
+    const cJSON *breakdown;
+    int own[PARTS_KEPT];
+    int own_count, count; /* count: of all parts */
+    bool is_exact;
+} parts;
+
+static int64_t part_bytes(const parts *p, int part, const char *factor) {
+    const cJSON *of = cJSON_GetArrayItem(p->breakdown, part);
+    return factor[0] ? cli_int_at(cli_at(of, "factors"), factor) : cli_int_at(of, "bytes");
+}
+
+static bool has_column(const parts *p, int part) {
+    for (int i = 0; i < p->own_count; i++)
+        if (p->own[i] == part) return true;
+    return false;
+}
+
+static int64_t others_bytes(const parts *p, const char *factor) {
+    int64_t bytes = 0;
+    for (int i = 0; i < p->count; i++)
+        if (!has_column(p, i)) bytes += part_bytes(p, i, factor);
+    return bytes;
+}
+
+/* How many parts hold more than this one, or as much and stand before it. */
+static int part_rank(const parts *p, int part) {
+    int rank = 0;
+    int64_t bytes = part_bytes(p, part, "");
+    for (int i = 0; i < p->count; i++) {
+        int64_t other = part_bytes(p, i, "");
+        if (other > bytes || (other == bytes && i < part)) rank++;
+    }
+    return rank;
+}
+
+static void parts_choose(parts *p, int room) {
+    int kept = p->count <= room ? p->count : room - 1;
+    for (int i = 0; i < p->count && p->own_count < PARTS_KEPT; i++)
+        if (part_rank(p, i) < kept) p->own[p->own_count++] = i;
+}
+
+static size_t part_columns(const parts *p) {
+    return (size_t)p->own_count + (p->count > p->own_count ? 1 : 0);
+}
+
+static const char *part_title(const parts *p, int i) {
+    const cJSON *part = cJSON_GetArrayItem(p->breakdown, p->own[i]);
+    const char *title = cli_text_at(part, "title");
+    return title[0] ? title : cli_text_at(part, "part");
+}
+
+/* Titles are cut, the widest first, until the columns fit the screen. */
+static size_t title_limit(const parts *p) {
+    size_t limit = 24, total, least = p->is_exact ? 14 : 7;
+    do {
+        total = p->count > p->own_count ? least + 2 : 0;
+        for (int i = 0; i < p->own_count; i++) {
+            size_t width = cli_width(part_title(p, i));
+            if (width < least) width = least;
+            total += (width < limit ? width : limit) + 2;
+        }
+    } while (total > COLUMNS_WIDE && --limit > least);
+    return limit;
+}
+
+static void head_row(cli_table *table, const parts *p) {
+    size_t limit = title_limit(p);
+    for (size_t i = 1; i <= part_columns(p); i++) table->limit[i] = limit;
+    cli_table_cell(table, "");
+    for (int i = 0; i < p->own_count; i++) cli_table_cell(table, part_title(p, i));
+    if (p->count > p->own_count) cli_table_cell(table, "Others");
+    cli_table_cell(table, "Total");
+    cli_table_cell(table, "Share");
+}
+
+/* factor "" is the sum of all. */
+static void factor_row(cli_table *table, const parts *p, const char *title, const char *factor,
+                       int64_t total, int64_t device) {
+    cli_number text;
+    cli_table_cell(table, title);
+    for (int i = 0; i < p->own_count; i++)
+        cli_table_cell(table, cli_amount(text, part_bytes(p, p->own[i], factor), p->is_exact));
+    if (p->count > p->own_count)
+        cli_table_cell(table, cli_amount(text, others_bytes(p, factor), p->is_exact));
+    cli_table_cell(table, cli_amount(text, total, p->is_exact));
+    cli_table_cell(table, cli_share(text, total, device));
+}
+
+/* A row of the whole device: no part owns it. */
+static void device_row(cli_table *table, const parts *p, const char *title, int64_t bytes,
+                       int64_t device) {
+    cli_number text;
+    cli_table_cell(table, title);
+    for (size_t i = 0; i < part_columns(p); i++) cli_table_cell(table, "");
+    cli_table_cell(table, cli_amount(text, bytes, p->is_exact));
+    cli_table_cell(table, cli_share(text, bytes, device));
+}
+
+void cli_factors_show(const cJSON *answer, bool is_exact) {
+    const cJSON *peak = cli_at(answer, "peak"), *row;
+    int64_t allocated = cli_int_at(peak, "allocated"), device = cli_int_at(peak, "device");
+    parts p = {.breakdown = cli_at(answer, "breakdown"), .is_exact = is_exact};
+    cli_table table;
+    p.count = cJSON_GetArraySize(p.breakdown);
+    parts_choose(&p, is_exact ? 3 : 5);
+    cli_heading(is_exact ? "At the peak, bytes" : "At the peak, GiB");
+    cli_table_init(&table, part_columns(&p) + 3);
+    head_row(&table, &p);
+    cli_table_rule(&table);
+    cJSON_ArrayForEach(row, cli_at(answer, "factors")) {
+        const char *name = cli_text_at(row, "name");
+        int64_t bytes = cli_int_at(row, "bytes");
+        if (bytes) factor_row(&table, &p, cli_factor_title(name), name, bytes, device);
+    }
+    cli_table_rule(&table);
+    factor_row(&table, &p, "Allocated", "", allocated, device);
+    cJSON_ArrayForEach(row, cli_at(answer, "outside")) device_row(
+        &table, &p, cli_factor_title(cli_text_at(row, "name")), cli_int_at(row, "bytes"), device);
+    cli_table_rule(&table);
+    device_row(&table, &p, "Device", device, device);
+    cli_table_print(&table);
+}
