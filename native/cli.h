@@ -148,8 +148,10 @@ typedef struct cli_table {
     bool *rules;           /* a line above the row */
     size_t columns, count; /* count: of cells */
     bool has_rule_next;
-    bool is_left[16]; /* columns of text */
-    size_t limit[16]; /* widest that a column gets; 0: as needed */
+    bool is_left[16];  /* columns of text */
+    size_t limit[16];  /* widest that a column gets; 0: as needed */
+    bool shrinks_last; /* the last column gets what the screen has left, and its text keeps its end
+                        */
 } cli_table;
 
 enum { CLI_TABLE_COLUMNS = 16 };

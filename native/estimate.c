@@ -144,6 +144,14 @@ static void shape_text(cli_buffer *text, const cJSON *tensor) {
     if (dtype[0]) cli_format(text, "%s%s", text->length ? times : "", dtype);
 }
 
+/* The operation, where it tells more than the factor does. */
+static const char *made_by(const cJSON *tensor) {
+    static const char *const told[] = {"parameters", "gradients", "optimizer", "buffers"};
+    for (size_t i = 0; i < sizeof told / sizeof *told; i++)
+        if (strcmp(cli_text_at(tensor, "factor"), told[i]) == 0) return "";
+    return cli_text_at(tensor, "op");
+}
+
 static void tensors_show(const cJSON *answer, bool is_exact) {
     const cJSON *tensors = cli_at(answer, "tensors"), *tensor;
     int64_t rest = 0;
@@ -152,14 +160,14 @@ static void tensors_show(const cJSON *answer, bool is_exact) {
     cli_table table;
     if (cJSON_GetArraySize(tensors) == 0) return;
     cli_heading("Largest tensors at the peak");
-    cli_table_init(&table, 4);
-    table.is_left[1] = false;
-    table.is_left[2] = table.is_left[3] = true;
+    cli_table_init(&table, 5);
     table.is_left[0] = false;
-    table.limit[2] = 44;
-    table.limit[3] = is_exact ? 20 : 32;
+    table.is_left[2] = table.is_left[3] = table.is_left[4] = true;
+    table.limit[3] = 44;
+    table.shrinks_last = true;
     cli_table_cell(&table, "Total");
     cli_table_cell(&table, "Count");
+    cli_table_cell(&table, "Factor");
     cli_table_cell(&table, "Shape");
     cli_table_cell(&table, "From");
     cJSON_ArrayForEach(tensor, tensors) {
@@ -174,13 +182,13 @@ static void tensors_show(const cJSON *answer, bool is_exact) {
         }
         cli_buffer shape = {0}, from = {0};
         shape_text(&shape, tensor);
-        const char *module = cli_text_at(tensor, "module"), *op = cli_text_at(tensor, "op");
+        const char *module = cli_text_at(tensor, "module"), *op = made_by(tensor);
         cli_format(&from, "%s%s%s", module, module[0] && op[0] ? " " : "", op);
-        if (!from.length) cli_append_text(&from, cli_factor_title(cli_text_at(tensor, "factor")));
         cli_table_cell(&table, is_exact ? cli_count(text, bytes) : cli_size(text, bytes));
         cli_table_cell(&table, cli_count(text, cli_int_at(tensor, "count")));
+        cli_table_cell(&table, cli_factor_title(cli_text_at(tensor, "factor")));
         cli_table_cell(&table, shape.at ? shape.at : "");
-        cli_table_cell(&table, from.at);
+        cli_table_cell(&table, from.at ? from.at : "");
         cli_buffer_free(&shape);
         cli_buffer_free(&from);
     }
@@ -188,6 +196,7 @@ static void tensors_show(const cJSON *answer, bool is_exact) {
         cli_table_cell(&table, is_exact ? cli_count(text, rest) : cli_size(text, rest));
         cli_table_cell(&table, "");
         cli_table_cell(&table, "all others");
+        cli_table_cell(&table, "");
         cli_table_cell(&table, "");
     }
     cli_table_print(&table);

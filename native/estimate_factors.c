@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-enum { PARTS_KEPT = 32, COLUMNS_WIDE = 60 }; /* screen columns that parts get */
+enum { PARTS_KEPT = 32, COLUMNS_WIDE = 66 }; /* screen columns that parts get */
 
 static const struct {
     const char *name, *title;
@@ -83,8 +83,9 @@ static size_t part_columns(const parts *p) {
 
 static const char *part_title(const parts *p, int i) {
     const cJSON *part = cJSON_GetArrayItem(p->breakdown, p->own[i]);
-    const char *title = cli_text_at(part, "title");
-    return title[0] ? title : cli_text_at(part, "part");
+    const char *title = cli_text_at(part, "title"), *name = cli_text_at(part, "part");
+    if (!name[0]) return "Rest"; /* the batch, the loss: outside of the model */
+    return title[0] ? title : name;
 }
 
 /* Titles are cut, the widest first, until the columns fit the screen. */

@@ -54,6 +54,16 @@ static size_t bytes_of_width(const char *text, size_t width) {
     return at;
 }
 
+/* Cut at its beginning: of dotted names the end tells more. */
+static void put_end(const char *text, size_t width) {
+    size_t is = cli_width(text);
+    if (is <= width) {
+        fputs(text, stdout);
+        return;
+    }
+    printf("%s%s", has_utf8 ? "…" : "~", text + bytes_of_width(text, is - width + 1));
+}
+
 static void spaces(size_t count) {
     while (count--) putchar(' ');
 }
@@ -209,6 +219,11 @@ void cli_table_print(cli_table *table) {
         if (width > widths[column]) widths[column] = width;
     }
     for (size_t c = 0; c < table->columns; c++) total += widths[c] + (c ? 2 : 0);
+    size_t *end = &widths[table->columns - 1];
+    if (table->shrinks_last && total > CLI_WIDTH && *end > total - CLI_WIDTH + 8) {
+        *end -= total - CLI_WIDTH;
+        total = CLI_WIDTH;
+    }
     for (size_t r = 0; r < table->count / table->columns; r++) {
         if (table->rules[r]) {
             fputs(cli_styled(CLI_DIM), stdout);
@@ -222,7 +237,9 @@ void cli_table_print(cli_table *table) {
             const char *cell = table->cells[r * table->columns + c];
             bool is_left = table->is_left[c];
             if (c) fputs("  ", stdout);
-            if (c + 1 == last && is_left && cli_width(cell) <= widths[c])
+            if (c + 1 == table->columns && table->shrinks_last)
+                put_end(cell, widths[c]);
+            else if (c + 1 == last && is_left && cli_width(cell) <= widths[c])
                 fputs(cell, stdout);
             else
                 cli_pad(cell, widths[c], !is_left);
