@@ -103,7 +103,7 @@ export async function pageTests(folder, shots) {
   test('page: it opens on the example with the core’s own number, and soon', () => visit(async (page) => {
     const r = await fromCore(exampleWords);
     assert.equal(await deviceBytes(page), r.verdict.device_bytes);
-    assert.equal(await fragmentOf(page), r.link);
+    await page.waitForFunction((/** @type {string} */ link) => location.hash === `#${link}`, r.link);
     const times = await page.evaluate(() => ({
       first: performance.getEntriesByName('tidemark-first-answer')[0].startTime,
       load: /** @type {any} */ (performance.getEntriesByType('navigation')[0]).loadEventEnd,

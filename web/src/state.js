@@ -222,7 +222,6 @@ export const request = () => ({
 export async function recompute() {
   if (!client) return;
   slowTimer ??= setTimeout(() => { slow.value = true; }, 150);
-  writeFragment();
   try {
     const reply = await client.call(request(), 'estimate');
     if (reply === null) return; /* a newer job is on its way */
@@ -234,7 +233,6 @@ export async function recompute() {
       if (reply.ok) report.value = reply;
       failure.value = reply.ok ? null : reply.diagnostics ?? [];
     });
-    writeFragment();
   } catch (error) {
     batch(() => {
       settle();
@@ -247,6 +245,7 @@ export async function recompute() {
       }
     });
   }
+  writeFragment();
 }
 
 function settle() {
@@ -268,7 +267,7 @@ export function readDescribe(reply) {
   const total = (/** @type {any} */ m) => (typeof m.parameters === 'object' ? m.parameters?.total : m.parameters);
   return {
     settings: reply.settings,
-    models: reply.models.map((/** @type {any} */ m) => choice(m, () => [m.architecture, billions(total(m))].filter(Boolean).join(' · '))),
+    models: reply.models.map((/** @type {any} */ m) => choice(m, () => [m.architecture ?? m.model_type, billions(total(m))].filter(Boolean).join(' · '))),
     gpus: reply.gpus.map((/** @type {any} */ g) => choice(g, () => (g.bytes ? `${(g.bytes / 2 ** 30).toFixed(1)} GiB` : ''))),
   };
 }

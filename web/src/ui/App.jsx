@@ -36,7 +36,16 @@ function JobLine({ r }) {
 /** The live region: one sentence for each settled change. */
 const Spoken = () => <output class="hidden" aria-live="polite" id="spoken">{spoken.value}</output>;
 
-function Result() {
+/* The charts' places in the static page: drawing them twice would hold up the first answer. */
+const Places = () => (
+  <>
+    <section class="card place-timeline"><h2>Over the job</h2><div class="timeline"><span /><div class="plot" /></div></section>
+    <section class="card place-tensors"><h2>Largest tensors</h2></section>
+  </>
+);
+
+/** @param {{still: boolean}} props */
+function Result({ still }) {
   const r = report.value;
   return (
     <main id="result" class={`result${stale.value ? ' is-stale' : ''}${slow.value ? ' is-slow' : ''}${lit.value ? ` lit lit-${lit.value}` : ''}`} tabIndex={-1}>
@@ -56,10 +65,11 @@ function Result() {
           <JobLine r={r} />
           <Verdict r={r} />
           <Diagnostics title="Remarks" list={failure.value ? [] : r.diagnostics} />
-          <div class="pair"><FactorTable r={r} /><Icicle r={r} /></div>
-          <Timeline r={r} />
-          <Tensors r={r} />
-          <Assumptions r={r} />
+          <div class="pair">
+            <FactorTable r={r} />
+            {still ? <section class="card place-icicle"><h2>By module and layer</h2><div class="icicle" /></section> : <Icicle r={r} />}
+          </div>
+          {still ? <Places /> : <><Timeline r={r} /><Tensors r={r} /><Assumptions r={r} /></>}
         </div>
       ) : <p class="card empty">{failure.value ? 'Pick a model, or drop its config.json anywhere on this page.' : 'Working it out…'}</p>}
     </main>
@@ -87,7 +97,7 @@ export function App({ still = false }) {
         <aside class="side" aria-label="Settings"><Settings /></aside>
         <div class="main-column">
           {r && <StickyVerdict r={r} />}
-          <Result />
+          <Result still={still} />
           <footer class="foot">
             <p><b>Everything runs in this page. Nothing is sent.</b></p>
             <p>{r ? `tidemark ${r.tidemark}` : 'tidemark'}{valueOf('steps') && ` · ${valueOf('steps')} steps simulated`}</p>
