@@ -809,6 +809,7 @@ static tide_value index_tensor(frame *f, tide_expr *e, tide_tensor *x) {
         } else {
             tide_value index = eval(f, item);
             if (index.kind == TIDE_VALUE_TENSOR) {
+                if (dim) tide_fail(m, TIDE_ERR_DESCRIPTION, "tensors index the leading dimensions only");
                 tide_value list = {.kind = TIDE_VALUE_LIST, .list = tide_list_new(m)};
                 tide_list_push(m, list.list, index);
                 while (i + 1 < e->count) tide_list_push(m, list.list, eval(f, e->items[++i]));

@@ -225,10 +225,8 @@ static void cudnn_run(tide_machine *m, tide_node *node, tide_tensor **grads, tid
     for (int i = 0; i < 8; i++) saved[i] = tide_saved_at(m, node, i);
     tide_tensor *q = saved[SLOT_Q], *k = saved[SLOT_K], *v = saved[SLOT_V];
     attention a = of_node(node, q);
-    tide_tensor *g = NULL; /* cuDNN wants the layout of the output */
-    for (int i = 0; i < 4 && !g; i++)
-        if (grads[0]->stride[i] != saved[SLOT_OUT]->stride[i] && grads[0]->shape.size[i] > 1)
-            g = tide_empty_like(m, saved[SLOT_OUT], grads[0]->dtype);
+    tide_tensor *g = NULL; /* cuDNN wants a contiguous last dimension */
+    if (grads[0]->stride[3] != 1 && grads[0]->shape.size[3] > 1) g = tide_empty_like(m, saved[SLOT_OUT], grads[0]->dtype);
     results[0] = tide_empty_like(m, q, q->dtype);
     results[1] = tide_empty_like(m, k, k->dtype);
     results[2] = tide_empty_like(m, v, v->dtype);

@@ -137,32 +137,51 @@ static void index_run(tide_machine *m, tide_node *node, tide_tensor **grads, tid
 }
 static const tide_backward index_backward = {"IndexBackward0", index_run};
 
+/* Indices are broadcast against each other; where their strides then differ, those that are not contiguous are copied
+ * (aten/src/ATen/native/TensorAdvancedIndexing.cpp, AdvancedIndex). */
 static tide_value op_index(tide_machine *m, tide_value *a) {
     tide_tensor *x = tide_arg_tensor(m, a[0]);
-    tide_tensor *first = NULL;
-    int indices = 0;
-    if (a[1].kind == TIDE_VALUE_LIST)
-        for (uint32_t i = 0; i < a[1].list->count; i++, indices++) {
-            tide_tensor *index = tide_arg_tensor(m, a[1].list->items[i]);
-            if (!first) first = index;
-        }
-    if (!first || indices > x->shape.dims || first->shape.dims + x->shape.dims - indices > TIDE_MAX_DIMS) {
+    tide_list *list = a[1].kind == TIDE_VALUE_LIST ? a[1].list : NULL;
+    int indices = list && list->count <= TIDE_MAX_DIMS ? (int)list->count : 0;
+    if (tide_is_winding_down(m)) return tide_none();
+    tide_shape wide = {0};
+    bool fits = indices > 0 && indices <= x->shape.dims;
+    for (int i = 0; fits && i < indices; i++) {
+        tide_tensor *index = tide_arg_tensor(m, list->items[i]);
+        fits = i ? tide_broadcast(m, &wide, &wide, &index->shape) : (wide = index->shape, true);
+    }
+    if (!fits || wide.dims + x->shape.dims - indices > TIDE_MAX_DIMS) {
         tide_fail(m, TIDE_ERR_SHAPE, "index: %d indices into %s", indices, tide_shape_text(m, &x->shape));
         return tide_none();
     }
-    tide_shape shape = first->shape;
+    tide_tensor *expanded[TIDE_MAX_DIMS];
+    bool alike = true;
+    for (int i = 0; i < indices; i++) {
+        expanded[i] = tide_expand(m, list->items[i].tensor, &wide);
+        for (int d = 0; d < wide.dims; d++)
+            if (expanded[i]->stride[d] != expanded[0]->stride[d]) alike = false;
+    }
+    tide_tensor *copies[TIDE_MAX_DIMS] = {0};
+    for (int i = 0; i < indices; i++)
+        if (!alike && !tide_is_contiguous(expanded[i])) copies[i] = tide_empty(m, &wide, expanded[i]->dtype);
+    tide_shape shape = wide;
     for (int i = indices; i < x->shape.dims; i++) {
         shape.size[shape.dims] = x->shape.size[i];
         shape.name[shape.dims++] = x->shape.name[i];
     }
     tide_node *node = tide_node_new(m, &index_backward, &x, 1);
-    for (int i = 0; i < indices; i++) tide_save(m, node, a[1].list->items[i].tensor);
+    for (int i = 0; i < indices; i++) tide_save(m, node, list->items[i].tensor);
     if (node) {
         node->extra.shape = x->shape;
-        node->attribute[0] = tide_count(first);
+        node->attribute[0] = tide_count_of(&wide);
         node->attribute[1] = indices;
     }
-    return tide_of_tensor(tide_made_by(m, node, tide_empty(m, &shape, x->dtype)));
+    tide_tensor *out = tide_made_by(m, node, tide_empty(m, &shape, x->dtype));
+    for (int i = 0; i < indices; i++) {
+        tide_release(m, expanded[i]);
+        tide_release(m, copies[i]);
+    }
+    return tide_of_tensor(out);
 }
 
 /* ---- masked_scatter: aten/src/ATen/native/cuda/IndexKernel.cpp ---- */
