@@ -5,7 +5,7 @@ import { readFileSync } from 'node:fs';
 import { test } from './harness.mjs';
 import { CoreStopped, createClient } from '../../web/src/client.js';
 import { fromText } from '../../web/src/files.js';
-import { inUnit, natural, params, percent, ticks } from '../../web/src/format.js';
+import { inUnit, natural, params, percent, sentences, ticks } from '../../web/src/format.js';
 import { lockdown } from '../../web/src/lockdown.js';
 import { fromFragment, toCommand, toFragment } from '../../web/src/words.js';
 
@@ -58,6 +58,13 @@ test('format: sizes, percentages, ticks', () => {
   assert.equal(percent(1, 1000), '<1 %');
   assert.equal(params(7063427072), '7.06 B');
   assert.deepEqual(ticks(80 * 2 ** 30, 'GiB', 6).map((t) => t / 2 ** 30), [0, 16, 32, 48, 64, 80]);
+});
+
+test('format: a diagnostic as sentences', () => {
+  const say = (/** @type {any} */ d) => Object.values(sentences(d)).join(' ').trim();
+  assert.equal(say({ place: '/settings/batch', message: 'is "0"; must be a whole number' }), 'batch is "0"; must be a whole number.');
+  assert.equal(say({ place: '/settings/model', message: 'no model is given', remedy: 'write model=NAME' }), 'No model is given. Write model=NAME.');
+  assert.equal(say({ place: '/files/0', message: 'config.json: not JSON at line 1', remedy: 'Mend it.' }), 'config.json: not JSON at line 1. Mend it.');
 });
 
 test('files: known by content, wrong ones named', () => {

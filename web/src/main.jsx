@@ -94,7 +94,7 @@ function keepUp() {
     const failed = state.failure.value;
     if (!r) return;
     const title = r.settings.find(({ name }) => name === 'title')?.value;
-    document.title = `${title ? `${title} · ` : ''}${(r.verdict.device_bytes / 2 ** 30).toFixed(1)} GiB · ${r.model.name} · tidemark`;
+    document.title = `${title ? `${title} · ` : ''}${(r.verdict.device_bytes / 2 ** 30).toFixed(1)} GiB · ${r.model.title} · tidemark`;
     clearTimeout(speaking);
     if (!silent) speaking = setTimeout(() => { state.spoken.value = failed ? '' : spokenVerdict(r); }, 700);
     silent = false;

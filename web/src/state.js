@@ -3,6 +3,7 @@ import { batch, computed, signal } from '@preact/signals';
 import { CoreStopped } from './client.js';
 import { EXAMPLE } from './example.js';
 import { MOST_FILES } from './files.js';
+import { sentences } from './format.js';
 import { fromFragment, toCommand, toFragment } from './words.js';
 
 /** @typedef {import('./types.js').Report} Report */
@@ -195,7 +196,7 @@ function dropBadWord(diagnostics) {
   if (!error || !bad) return false;
   batch(() => {
     words.value = words.value.filter((word) => word !== bad);
-    notices.value = [...notices.value, `${bad[0]}=${bad[1].slice(0, 60)} in this link was not taken: ${error.message}`];
+    notices.value = [...notices.value, `${bad[0]}=${bad[1].slice(0, 60)} in this link was not taken: ${sentences(error).said}`];
   });
   return true;
 }

@@ -10,19 +10,19 @@
  * @typedef {{name: string, bytes: number, factors: Factors}} Layer
  * @typedef {{part: string, title: string, bytes: number, factors: Factors, layers: Layer[]}} Part
  * @typedef {{bytes: number, count: number, each: number, factor: string, part: string, module: string, op: string,
- *   line: string, dtype: string, shape: {n: number, name: string}[], rest?: undefined}} Tensor
+ *   line?: string, dtype: string, shape: {n: number, name: string}[], rest?: undefined}} Tensor
  * @typedef {{from: number, peak: number, allocated: number, reserved: number, factors: number[]}} Column
- * @typedef {{event: number, step: number, phase: string}} Mark
+ * @typedef {{event: number, step: number, phase: string}} Mark  where a phase ends
  * @typedef {{before: number, peak_forward: number, after_forward: number, peak_backward: number,
  *   after_backward: number, peak_optimizer: number, after_step: number, allocated_peak: number,
  *   reserved_peak: number, reserved: number}} Step
  * @typedef {{
  *   ok: true, tidemark: string, link: string,
  *   settings: {name: string, value: string, origin: string}[],
- *   model: {name: string, architecture: string, source: string, parameters: {total: number, trainable: number,
+ *   model: {name: string, title: string, architecture: string, source: string, parameters: {total: number, trainable: number,
  *     parts: {name: string, title: string, total: number, trainable: number}[]}},
- *   gpu: {name: string, bytes: number, capability: number, context_bytes: number} | null,
- *   verdict: {fits: boolean | null, device_bytes: number, gpu_bytes: number, margin_bytes: number, sentence: string},
+ *   gpu: {name: string, title: string, bytes: number, capability: number, context_bytes: number} | null,
+ *   verdict: {fits: boolean | null, device_bytes: number, gpu_bytes?: number, margin_bytes?: number, sentence: string},
  *   peak: {allocated: number, reserved: number, device: number, context: number, step: number, phase: string,
  *     module: string, op: string, event: number},
  *   factors: {name: string, bytes: number}[],

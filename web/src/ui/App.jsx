@@ -27,7 +27,7 @@ function JobLine({ r }) {
   ];
   return (
     <div class="job">
-      <h2 class="job-name">{used('title') ? `${used('title')} · ` : ''}{r.model.name}{isExample.value && <span class="tag">example</span>}</h2>
+      <h2 class="job-name">{used('title') ? `${used('title')} · ` : ''}{r.model.title}{isExample.value && <span class="tag">example</span>}</h2>
       <p class="job-words">{words.filter(Boolean).map((word) => <span key={word}>{word}</span>)}</p>
     </div>
   );

@@ -1,5 +1,6 @@
 /* One setting as a field, by what describe says of it. */
 import { useState } from 'preact/hooks';
+import { sentences } from '../format.js';
 import { errorAt, originOf, setWord, valueOf } from '../state.js';
 import { Icon } from './marks.jsx';
 
@@ -68,7 +69,7 @@ export function Field({ setting }) {
           : isWhole(setting) ? <Whole {...parts} />
             : <Text {...parts} />}
     </div>
-    {error && <p class="field-error" id={`${id}-error`}>{error.message}{error.remedy && <> {error.remedy}</>}</p>}
+    {error && <p class="field-error" id={`${id}-error`}>{Object.values(sentences(error)).join(' ')}</p>}
   </>);
 }
 

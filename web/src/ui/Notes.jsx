@@ -1,5 +1,6 @@
 /* What was assumed, and what the core has to say about the job. */
 import { batch } from '@preact/signals';
+import { sentences } from '../format.js';
 import { moreOpen, settingsOpen } from '../state.js';
 import { Icon } from './marks.jsx';
 
@@ -40,11 +41,12 @@ export function Diagnostics({ list, title }) {
   return (
     <section class="diagnostics" aria-label={title}>
       {list.map((d, i) => {
+        const { said, todo } = sentences(d);
         const setting = /^\/settings\/([^/]+)/.exec(d.place ?? '')?.[1];
         return (
           <div key={i} class={`diagnostic is-${d.severity}`} role={d.severity === 'error' ? 'alert' : undefined}>
             <Icon name={d.severity === 'error' ? 'cross' : d.severity === 'warning' ? 'warn' : 'info'} />
-            <p><b>{d.message}</b> {d.remedy}</p>
+            <p><b>{said}</b> {todo}</p>
             <p class="diagnostic-place">
               {setting ? <button type="button" class="word" onClick={() => show(setting)}>{setting}</button> : d.place && <code>{d.place}</code>}
               <code class="muted">{d.code}</code>

@@ -1,6 +1,6 @@
 /* The left column: model and its files, card, and the settings. */
 import { useEffect, useRef, useState } from 'preact/hooks';
-import { fixed, params } from '../format.js';
+import { fixed, params, sentences } from '../format.js';
 import { fromFile, fromText } from '../files.js';
 import { chooseModel, closeFile, describe, errorAt, files, isExample, moreOpen, notices, openFiles, report, reset, setWord, setWords,
   settingsOpen, valueOf, words } from '../state.js';
@@ -51,7 +51,7 @@ function ModelField() {
     <fieldset class="group">
       <legend>Model</legend>
       <Picker id="model" label="Model" word="model" choices={choices} value={value} shown={shown} choose={chooseModel}
-        error={error && [error.message, error.remedy].filter(Boolean).join(' ')}
+        error={error && Object.values(sentences(error)).join(' ')}
         empty="Not in the catalogue. Drop its config.json below." />
       <div class="open-row">
         <button type="button" class="button" onClick={() => chooser.current?.click()}><Icon name="file" />Open config.json</button>
@@ -142,7 +142,7 @@ function GpuField() {
     <fieldset class="group">
       <legend>Hardware</legend>
       <Picker id="gpu" label="GPU" word="gpu" choices={choices} value={value} shown={shown}
-        error={error && [error.message, error.remedy].filter(Boolean).join(' ')}
+        error={error && Object.values(sentences(error)).join(' ')}
         empty="Not in the list. Give its memory under More settings." choose={(name) => setWord('gpu', name)} />
     </fieldset>
   );

@@ -9,6 +9,7 @@ import { unit } from '../state.js';
 import { useWidth } from './hooks.js';
 import { Bytes, fill, Swatch } from './marks.jsx';
 import { Twin } from './Twin.jsx';
+import { cardOf } from './Verdict.jsx';
 
 const HIGH = 190;
 const ACROSS = 1000; /* units of the drawing, stretched to the width */
@@ -18,10 +19,19 @@ const ACROSS = 1000; /* units of the drawing, stretched to the width */
 /* Where a phase is too narrow for its name. */
 const SHORT = { forward: 'fwd', backward: 'bwd', optimizer: 'opt' };
 
-/** Phases as intervals. @param {Report['timeline']} t */
+/** Phases as intervals of events; a mark is where its phase ends, and what follows the last belongs to it.
+ * @param {Report['timeline']} t */
 function phases(t) {
-  return t.marks.map((mark, index) => ({ ...mark, end: t.marks[index + 1]?.event ?? t.events }))
-    .filter((phase) => phase.end > phase.event);
+  /** @type {{from: number, to: number, step: number, phase: string}[]} */
+  const out = [];
+  for (const { event, step, phase } of t.marks) {
+    const last = out.at(-1);
+    if (last && last.step === step && last.phase === phase) last.to = event;
+    else if (event > (last?.to ?? 0)) out.push({ from: last?.to ?? 0, to: event, step, phase });
+  }
+  const last = out.at(-1);
+  if (last) last.to = t.events;
+  return out;
 }
 
 /** @param {{r: Report}} props */
@@ -38,7 +48,8 @@ export function Timeline({ r }) {
   const names = r.factors.map((f) => f.name);
   const present = inOrder(names.filter((_, i) => columns.some((c) => c.factors[i] > 0)));
   const highest = Math.max(...columns.map((c) => Math.max(c.allocated, c.reserved)), 1);
-  const limit = r.verdict.gpu_bytes > 0 && r.verdict.gpu_bytes < 1.45 * highest ? r.verdict.gpu_bytes : 0;
+  const { bytes: card } = cardOf(r);
+  const limit = card < 1.45 * highest ? card : 0;
   const top = Math.max(highest, limit) * 1.04;
 
   const x = scaleLinear([0, t.events], [0, ACROSS]);
@@ -51,7 +62,7 @@ export function Timeline({ r }) {
   const pc = (/** @type {number} */ event) => `${((100 * event) / t.events).toFixed(3)}%`;
   const marks = ticks(top, unit.value, 5);
   const spans = phases(t);
-  const phaseAt = (/** @type {number} */ event) => spans.findLast((phase) => phase.event <= event);
+  const phaseAt = (/** @type {number} */ event) => spans.find((phase) => event < phase.to) ?? spans.at(-1);
   const phaseWords = (/** @type {number} */ event) => {
     const phase = phaseAt(event);
     return phase ? (phase.step ? `step ${phase.step}, ${phase.phase}` : phase.phase) : '';
@@ -90,7 +101,7 @@ export function Timeline({ r }) {
           aria-valuetext={`Event ${fixed(column.peak, 0)}, ${phaseWords(column.peak)}: ${inUnit(column.allocated, unit.value)} ${unit.value} allocated`}
           onPointerMove={point} onPointerLeave={() => setHover(-1)} onPointerDown={point} onKeyDown={key} onBlur={() => setChosen(-1)}>
           <svg width="100%" height={HIGH} aria-hidden="true">
-            {spans.map((phase, index) => <rect key={phase.event} class={index % 2 ? 'phase odd' : 'phase'} x={pc(phase.event)} y="0" width={pc(phase.end - phase.event)} height={HIGH} />)}
+            {spans.map((phase, index) => <rect key={phase.from} class={index % 2 ? 'phase odd' : 'phase'} x={pc(phase.from)} y="0" width={pc(phase.to - phase.from)} height={HIGH} />)}
             {marks.map((mark) => <line key={mark} class="grid" x1="0" x2="100%" y1={y(mark).toFixed(1)} y2={y(mark).toFixed(1)} />)}
             <svg width="100%" height={HIGH} viewBox={`0 0 ${ACROSS} ${HIGH}`} preserveAspectRatio="none">
               {layers.map((layer) => <path key={layer.key} d={shape(/** @type {any} */ (layer)) ?? ''} {...fill(layer.key)} />)}
@@ -106,14 +117,14 @@ export function Timeline({ r }) {
         </div>
         <svg class="phases" width="100%" height="22" aria-hidden="true">
           {spans.map((phase) => {
-            const wide = ((phase.end - phase.event) / t.events) * width;
+            const wide = ((phase.to - phase.from) / t.events) * width;
             const long = phase.step ? `${phase.phase} ${phase.step}` : phase.phase;
             const short = SHORT[/** @type {keyof typeof SHORT} */ (phase.phase)] ?? '';
             const name = [long, phase.phase, short].find((words) => wide > words.length * 6.2 + 6) ?? '';
             return (
-              <g key={phase.event}>
-                <line class="phase-edge" x1={pc(phase.event)} x2={pc(phase.event)} y1="0" y2="6" />
-                {name && <text x={pc((phase.event + phase.end) / 2)} y="16" text-anchor="middle">{name}</text>}
+              <g key={phase.from}>
+                <line class="phase-edge" x1={pc(phase.from)} x2={pc(phase.from)} y1="0" y2="6" />
+                {name && <text x={pc((phase.from + phase.to) / 2)} y="16" text-anchor="middle">{name}</text>}
               </g>
             );
           })}

@@ -10,16 +10,24 @@ import { Bytes, fill, Icon } from './marks.jsx';
 /* Less than this share of the card left is marked: a driver or kernel of another version may need it. */
 const CLOSE = 0.03;
 
+/** The card, or the device of a given memory; 0 bytes where neither is chosen.
+ * @param {Report} r */
+export function cardOf(r) {
+  const bytes = r.verdict.gpu_bytes ?? 0;
+  return { bytes, title: r.gpu?.title ?? `${headline(bytes, unit.value)} ${unit.value}` };
+}
+
 /** @param {Report} r @returns {{kind: 'fits' | 'close' | 'not' | 'none', icon: 'check' | 'warn' | 'cross' | 'info', text: string, detail: string}} */
 export function verdictOf(r) {
-  const { fits, gpu_bytes: whole, margin_bytes: margin } = r.verdict;
-  if (fits === null || !r.gpu) return { kind: 'none', icon: 'info', text: 'No card chosen', detail: 'Choose a GPU to see whether it fits.' };
+  const { fits, margin_bytes: margin = 0 } = r.verdict;
+  const { title, bytes: whole } = cardOf(r);
+  if (fits === null) return { kind: 'none', icon: 'info', text: 'No card chosen', detail: 'Choose a GPU to see whether it fits.' };
   const size = `${headline(Math.abs(margin), unit.value)} ${unit.value}`;
-  if (!fits) return { kind: 'not', icon: 'cross', text: `Does not fit ${r.gpu.name}`, detail: `${size} too much` };
+  if (!fits) return { kind: 'not', icon: 'cross', text: `Does not fit ${title}`, detail: `${size} too much` };
   const detail = `${size} to spare (${percent(margin, whole)})`;
   return margin < CLOSE * whole
-    ? { kind: 'close', icon: 'warn', text: `Just fits ${r.gpu.name}`, detail }
-    : { kind: 'fits', icon: 'check', text: `Fits ${r.gpu.name}`, detail };
+    ? { kind: 'close', icon: 'warn', text: `Just fits ${title}`, detail }
+    : { kind: 'fits', icon: 'check', text: `Fits ${title}`, detail };
 }
 
 /** Where the peak is, in words. @param {Report['peak']} peak */
@@ -59,7 +67,7 @@ const BAR = 30;
 /** @param {{r: Report}} props */
 function CapacityBar({ r }) {
   const [ref, width] = useWidth('.bar', 1020);
-  const gpu = r.verdict.gpu_bytes;
+  const { bytes: gpu, title: card } = cardOf(r);
   const used = r.verdict.device_bytes;
   const top = Math.max(gpu, used, 1);
   const share = (/** @type {number} */ bytes) => `${((100 * bytes) / top).toFixed(3)}%`;
@@ -77,7 +85,7 @@ function CapacityBar({ r }) {
   });
   const marks = ticks(top, unit.value, Math.max(3, Math.min(9, Math.round(width / 90))));
   const summary = `${headline(used, unit.value)} ${UNITS[unit.value].spoken} used` +
-    (r.gpu ? ` of ${headline(gpu, unit.value)} on ${r.gpu.name}` : '') + ': ' +
+    (gpu ? ` of ${headline(gpu, unit.value)} on ${card}` : '') + ': ' +
     parts.map((p) => `${factor(p.name).title.toLowerCase()} ${inUnit(p.bytes, unit.value)}`).join(', ');
 
   return (
