@@ -144,14 +144,16 @@ static tide_tensor *flash(tide_machine *m, tide_tensor *q, tide_tensor *k, tide_
 
 /* ---- efficient (memory-efficient attention) ---- */
 
-/* kernel_backward.h: one accumulator block and a 16-byte lock per tile of dq; beyond a width of 128, dk and dv too. */
-static int64_t efficient_workspace(const attention *a, tide_dtype dtype) {
-    bool is_fp32 = dtype == TIDE_FP32;
-    int64_t tile_rows = a->width <= 64 ? 64 : 128;
-    int64_t tile_columns = a->width <= 64 ? 64 : a->width <= 96 || a->width > 128 || is_fp32 ? 64 : 128;
+/* mem_eff_attention/kernel_backward.h, kernels/cutlassB.h: one fp32 accumulator and a 16-byte lock per tile of dq; in
+ * half precision beyond a width of 128, fp32 dk and dv too. */
+static int64_t efficient_workspace(const attention *a, tide_dtype dtype, int capability) {
+    bool is_half = dtype != TIDE_FP32, is_wide = a->width > 64;
+    bool is_sm86 = (capability == 86 || capability == 89) && a->width <= 96 && a->dropout <= 0; /* has its own kernel */
+    int64_t tile_rows = is_wide && (is_half || capability >= 80) ? 128 : 64;
+    int64_t tile_columns = is_wide && is_half && capability >= 80 && a->width <= 128 && !is_sm86 ? 128 : 64;
     int64_t row_tiles = (a->queries + tile_rows - 1) / tile_rows, column_tiles = (a->width + tile_columns - 1) / tile_columns;
     int64_t bytes = row_tiles * column_tiles * (16 + tile_rows * tile_columns * 4);
-    if (a->width > 128) bytes += 2 * round_up(a->keys, 64) * round_up(a->width, 128) * 4;
+    if (is_half && a->width > 128) bytes += 2 * round_up(a->keys, 64) * round_up(a->width, 128) * 4;
     return a->batch * a->heads * bytes;
 }
 
@@ -178,7 +180,7 @@ static void efficient_run(tide_machine *m, tide_node *node, tide_tensor **grads,
     } else {
         delta = SHAPED(m, TIDE_FP32, a.batch, a.heads, a.queries);
     }
-    tide_tensor *workspace = tide_scratch(m, efficient_workspace(&a, (tide_dtype)q->dtype));
+    tide_tensor *workspace = tide_scratch(m, efficient_workspace(&a, (tide_dtype)q->dtype, m->device.capability));
     tide_release(m, delta);
     tide_release(m, workspace);
     tide_release(m, wide_v);

@@ -67,6 +67,7 @@ UNARY(sigmoid, "SigmoidBackward0", SAVES_RESULT, 0)
 UNARY(exp, "ExpBackward0", SAVES_RESULT, 0)
 UNARY(sqrt, "SqrtBackward0", SAVES_RESULT, 1)
 UNARY(rsqrt, "RsqrtBackward0", SAVES_RESULT, 2)
+UNARY(reciprocal, "ReciprocalBackward0", SAVES_RESULT, 2)
 UNARY(log, "LogBackward0", SAVES_INPUT, 0)
 UNARY(sin, "SinBackward0", SAVES_INPUT, 1)
 UNARY(cos, "CosBackward0", SAVES_INPUT, 2)
@@ -332,6 +333,7 @@ static const tide_op pointwise_ops[] = {
     {"exp", "x", TIDE_CAST_FP32, op_exp},
     {"sqrt", "x", TIDE_CAST_NONE, op_sqrt},
     {"rsqrt", "x", TIDE_CAST_FP32, op_rsqrt},
+    {"reciprocal", "x", TIDE_CAST_FP32, op_reciprocal},
     {"log", "x", TIDE_CAST_FP32, op_log},
     {"sin", "x", TIDE_CAST_NONE, op_sin},
     {"cos", "x", TIDE_CAST_NONE, op_cos},

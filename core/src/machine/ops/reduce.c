@@ -232,11 +232,19 @@ static tide_value op_all(tide_machine *m, tide_value *a) {
     return tide_of_tensor(tide_sum_plain(m, x, mask_of(m, a[1], x->shape.dims), tide_arg_bool(m, a[2]), TIDE_BOOL));
 }
 
+/* The greatest of all elements; its gradient is not described. */
+static tide_value op_max(tide_machine *m, tide_value *a) {
+    tide_tensor *x = tide_arg_tensor(m, a[0]);
+    if (x->requires_grad) tide_fail(m, TIDE_ERR_UNSUPPORTED, "max: its gradient is not described");
+    return tide_of_tensor(tide_sum_plain(m, x, mask_of(m, tide_none(), x->shape.dims), false, x->dtype));
+}
+
 static const tide_op reduce_ops[] = {
     {"sum", "x, dim=none, keepdim=false", TIDE_CAST_FP32, op_sum},
     {"mean", "x, dim=none, keepdim=false", TIDE_CAST_NONE, op_mean},
     {"norm", "x, dim", TIDE_CAST_NONE, op_norm},
     {"argmax", "x, dim", TIDE_CAST_NONE, op_argmax},
+    {"max", "x", TIDE_CAST_NONE, op_max},
     {"all", "x, dim=none, keepdim=false", TIDE_CAST_NONE, op_all},
 };
 TIDE_OP_TABLE(reduce)
