@@ -11,9 +11,25 @@ export const lit = signal('');
 /** @param {{n: number}} props */
 const Cell = ({ n }) => <td>{n ? <Bytes n={n} /> : <span class="nothing" aria-label="none">–</span>}</td>;
 
+const MOST_COLUMNS = 5;
+
+/** The parts as columns: all, or where there are many, the largest and one for the others.
+ * @param {import('../types.js').Part[]} parts @returns {{part: string, title: string, help?: string, bytes: number, factors: Record<string, number>}[]} */
+function columnsOf(parts) {
+  if (parts.length <= MOST_COLUMNS) return parts;
+  const least = parts.map((part) => part.bytes).sort((a, b) => b - a)[MOST_COLUMNS - 2];
+  const large = parts.filter((part) => part.bytes >= least);
+  const small = parts.filter((part) => part.bytes < least);
+  /** @type {Record<string, number>} */
+  const factors = {};
+  for (const part of small) for (const [name, bytes] of Object.entries(part.factors)) factors[name] = (factors[name] ?? 0) + bytes;
+  const bytes = small.reduce((sum, part) => sum + part.bytes, 0);
+  return [...large, { part: '*', title: `${small.length} others`, help: small.map((part) => part.title).join(', '), bytes, factors }];
+}
+
 /** @param {{r: import('../types.js').Report}} props */
 export function FactorTable({ r }) {
-  const parts = r.breakdown.filter((part) => part.bytes > 0);
+  const parts = columnsOf(r.breakdown.filter((part) => part.bytes > 0));
   const byName = new Map(r.factors.map((f) => [f.name, f.bytes]));
   const names = inOrder([...byName.keys()].filter((name) => byName.get(name)));
   const device = r.verdict.device_bytes;
@@ -29,7 +45,7 @@ export function FactorTable({ r }) {
           <thead>
             <tr>
               <th scope="col"><span class="hidden">Factor</span></th>
-              {parts.map((part) => <th key={part.part} scope="col">{part.title}</th>)}
+              {parts.map((part) => <th key={part.part} scope="col" data-tip={'help' in part ? part.help : undefined}>{part.title}</th>)}
               <th scope="col" class="total">Total</th>
               <th scope="col" class="share">%</th>
             </tr>

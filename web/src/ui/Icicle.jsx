@@ -14,7 +14,7 @@ import { Twin } from './Twin.jsx';
 
 const PART = 26;
 const LAYER = 20;
-const STACK = 200;
+const STACK = 214;
 const GAP = 2;
 const HEIGHT = PART + GAP + LAYER + STACK;
 

@@ -88,6 +88,8 @@ export function Timeline({ r }) {
     setChosen(Math.min(count - 1, Math.max(0, to)));
   }
 
+  const { oom } = r.verdict;
+  const oomEarly = !!oom && oom.event < 0.35 * t.events;
   const peak = columns[t.peak_column];
   const peakX = peak.peak / t.events;
   return (
@@ -108,7 +110,9 @@ export function Timeline({ r }) {
               <path class="reserved" d={reserved(/** @type {any} */ (rows)) ?? ''} />
             </svg>
             {limit > 0 && <line class="limit" x1="0" x2="100%" y1={y(limit).toFixed(1)} y2={y(limit).toFixed(1)} />}
-            {limit > 0 && <text class="limit-text" x="6" y={(y(limit) + (y(limit) > HIGH - 18 ? -5 : 13)).toFixed(1)}>{inUnit(limit, unit.value, unit.value === 'MiB' ? 0 : 1)} {unit.value} on the card</text>}
+            {limit > 0 && <text class="limit-text" x={oomEarly ? '100%' : '0'} dx={oomEarly ? -6 : 6} text-anchor={oomEarly ? 'end' : 'start'} y={(y(limit) + (y(limit) > HIGH - 18 ? -5 : 13)).toFixed(1)}>{inUnit(limit, unit.value, unit.value === 'MiB' ? 0 : 1)} {unit.value} on the card</text>}
+            {oom && <line class="oom-edge" x1={pc(oom.event)} x2={pc(oom.event)} y1="0" y2={HIGH} />}
+            {oom && <text class="oom-text" x={pc(oom.event)} dx={oom.event > 0.8 * t.events ? -5 : 5} y={HIGH - 8} text-anchor={oom.event > 0.8 * t.events ? 'end' : 'start'}>stops here</text>}
             <line class="peak-line" x1={pc(peak.peak)} x2={pc(peak.peak)} y1={y(peak.allocated).toFixed(1)} y2={HIGH} />
             <circle class="peak-dot" cx={pc(peak.peak)} cy={y(peak.allocated).toFixed(1)} r="4" />
             <text class="peak-text" x={pc(peak.peak)} dx={peakX > 0.5 ? -9 : 9} y={Math.max(12, y(peak.allocated) - 7).toFixed(1)} text-anchor={peakX > 0.5 ? 'end' : 'start'}>peak {inUnit(peak.allocated, unit.value)}</text>

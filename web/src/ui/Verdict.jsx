@@ -57,10 +57,21 @@ export function Verdict({ r }) {
           <div class="fact-wide"><dt>Peak in</dt><dd>{placeOf(peak)}{(peak.module || peak.op) && <small>{[peak.op, peak.module].filter(Boolean).join(' · ')}</small>}</dd></div>
         </dl>
       </div>
+      {r.verdict.oom && <OutOfMemory oom={r.verdict.oom} />}
       <CapacityBar r={r} />
     </section>
   );
 }
+
+/** Where the job would stop on this card, in the words of PyTorch's own error.
+ * @param {{oom: NonNullable<Report['verdict']['oom']>}} props */
+const OutOfMemory = ({ oom }) => (
+  <p class="oom">
+    <b>Stops in step {oom.step}, {oom.phase}:</b> <code>{oom.op}</code>{oom.module && <> in <code>{oom.module}</code></>} asks
+    for <Bytes n={oom.tried} style="natural" /> with <Bytes n={oom.free} style="natural" /> free.
+    {oom.line && <code class="oom-line">{oom.line}</code>}
+  </p>
+);
 
 const BAR = 30;
 
