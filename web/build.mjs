@@ -10,7 +10,7 @@ import { headerPolicy, metaPolicy } from './csp.mjs';
 const here = import.meta.dirname;
 const common = /** @type {import('esbuild').BuildOptions} */ ({
   bundle: true, minify: true, format: 'esm', target: 'es2023', write: false, legalComments: 'none',
-  alias: { 'd3-interpolate': './src/numbers.js' },
+  alias: { 'd3-interpolate': './src/numbers.js', 'd3-format': './src/numbers.js' },
   jsx: 'automatic', jsxImportSource: 'preact', absWorkingDir: here, logLevel: 'warning', charset: 'utf8',
 });
 
