@@ -1,0 +1,192 @@
+/* Memory that runs out: each request of a call fails in turn, and then every one after it as well.
+ *
+ * A call answers with the bytes of the undisturbed one, or with status 2 and nothing; either way it
+ * gives back every byte that it took.
+ */
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <tidemark/tidemark.h>
+
+#include "base/arena.h"
+
+/* ---- memory that counts, and that fails ---- */
+
+typedef struct meter {
+    size_t live_bytes, live_blocks;
+    long requests;   /* of memory; giving back is none */
+    long fail_from;  /* number of the request, from 1; 0: never */
+    long fail_until; /* the last one that fails */
+    bool is_wrong;   /* a size was stated that is not the block's */
+} meter;
+
+/* Each block knows its size, so that a wrong old_size is seen. */
+typedef union head {
+    size_t size;
+    max_align_t align;
+} head;
+
+static void *meter_resize(void *user, void *ptr, size_t old_size, size_t new_size) {
+    meter *m = user;
+    head *old = ptr ? (head *)ptr - 1 : NULL;
+    if ((old ? old->size : 0) != old_size) m->is_wrong = true;
+    if (new_size == 0) {
+        if (old) m->live_bytes -= old->size, m->live_blocks--;
+        free(old);
+        return NULL;
+    }
+    m->requests++;
+    if (m->fail_from && m->requests >= m->fail_from && m->requests <= m->fail_until) return NULL;
+    head *made = malloc(sizeof *made + new_size); /* always moved: a stale pointer is seen */
+    if (!made) return NULL;
+    made->size = new_size;
+    if (old) {
+        memcpy(made + 1, old + 1, old_size < new_size ? old_size : new_size);
+        m->live_bytes -= old->size, m->live_blocks--;
+        free(old);
+    }
+    m->live_bytes += new_size, m->live_blocks++;
+    return made + 1;
+}
+
+/* ---- requests ---- */
+
+#define LLAVA                                                                                      \
+    "\"model=llava-1.5-7b\",\"overrides.text_config.num_hidden_layers=1\","                        \
+    "\"overrides.vision_config.num_hidden_layers=2\""
+
+static const struct {
+    const char *name, *request;
+    int status; /* of the undisturbed call */
+} requests[] = {
+    {"version", "{\"call\":\"version\"}", 0},
+    {"describe", "{\"call\":\"describe\"}", 0},
+    {"an empty request", "", 1},
+    {"no such call", "{\"call\":\"estimat\"}", 1},
+    {"gpt2", "{\"call\":\"estimate\",\"settings\":[\"model=gpt2\",\"overrides.n_layer=2\"]}", 0},
+    {"gpt2 with dropout, eager, accumulated",
+     "{\"call\":\"estimate\",\"settings\":[\"model=gpt2\",\"overrides.n_layer=2\",\"attention="
+     "eager\","
+     "\"grad_accum=2\",\"padding=true\",\"clip=1\",\"dtype=fp32\",\"autocast=fp16\",\"scaler="
+     "true\","
+     "\"param_groups=trainer\"]}",
+     0},
+    {"gpt2 that does not fit",
+     "{\"call\":\"estimate\",\"settings\":[\"model=gpt2\",\"overrides.n_layer=2\",\"gpu_gib=0.25\"]"
+     "}",
+     0},
+    {"gpt2 with expandable segments",
+     "{\"call\":\"estimate\",\"settings\":[\"model=gpt2\",\"overrides.n_layer=1\",\"gpu=h100-80\","
+     "\"allocator=expandable_segments:True,roundup_power2_divisions:4\"]}",
+     0},
+    {"llava, checkpointed",
+     "{\"call\":\"estimate\",\"settings\":[" LLAVA ",\"checkpointing=full\",\"gpu=h100-80\"]}", 0},
+    {"llava, reentrant, frozen",
+     "{\"call\":\"estimate\",\"settings\":[" LLAVA ",\"checkpointing=full_reentrant\","
+     "\"freeze=vision_tower\",\"load=warmup\"]}",
+     0},
+    {"llava, explained", "{\"call\":\"explain\",\"settings\":[" LLAVA "],\"of\":\"activations\"}",
+     0},
+    {"a link", "{\"call\":\"link\",\"settings\":[\"model=gpt2\",\"batch=4\",\"seq=1024\"]}", 0},
+    {"a case",
+     "{\"call\":\"verify\",\"case\":{\"model\":\"gpt2\",\"overrides\":{\"n_layer\":1},\"batch\":1,"
+     "\"seq\":64}}",
+     0},
+    {"a case without a word", "{\"call\":\"verify\",\"case\":{\"nonsense\":true}}", 0},
+    {"a job with many faults",
+     "{\"call\":\"estimate\",\"settings\":[\"batch=0\",\"seq=x\",\"nonsense=1\",\"gpu=h1000\","
+     "\"model=gpt\"]}",
+     1},
+    {"a configuration without sense",
+     "{\"call\":\"estimate\",\"files\":[{\"name\":\"config.json\",\"text\":\"{\\\"model_type\\\":"
+     "\\\"llama\\\","
+     "\\\"hidden_size\\\":100,\\\"num_attention_heads\\\":7}\"}]}",
+     1},
+    {"a configuration that is cut off",
+     "{\"call\":\"estimate\",\"files\":[{\"name\":\"config.json\",\"text\":\"{\\\"model_type\\\":"
+     "\"}]}",
+     1},
+};
+
+/* ---- checks ---- */
+
+static int passed, failed;
+
+/* One call with requests [from, until] failing; false when something is wrong. */
+static bool call_once(const char *request, const char *expected, size_t expected_length,
+                      int expected_status, long from, long until, long *made,
+                      const char **complaint) {
+    meter m = {.fail_from = from, .fail_until = until};
+    tide_allocator hook = {meter_resize, &m};
+    char *response = NULL;
+    size_t length = 1;
+    int status = tide_call(request, strlen(request), &hook, &response, &length);
+    *complaint = NULL;
+    if (status == 2) {
+        if (response || length) *complaint = "status 2 with an answer";
+        if (from == 0 || m.requests < from) *complaint = "status 2, and no request failed";
+    } else if (!response) {
+        *complaint = "no answer, and the status is not 2";
+    } else if (status != expected_status) {
+        *complaint = "another status than the undisturbed call's";
+    } else if (expected && (length != expected_length || memcmp(response, expected, length) != 0)) {
+        *complaint = "another answer than the undisturbed call's";
+    }
+    tide_free(&hook, response, length);
+    if (m.live_bytes || m.live_blocks) *complaint = "memory is left";
+    if (m.is_wrong) *complaint = "a size was stated that is not the block's";
+    *made = m.requests;
+    return !*complaint;
+}
+
+/* Every request up to `dense`, then `sparse` more at equal distances. */
+enum { DENSE = 120, SPARSE = 60 };
+
+static void check(const char *name, const char *request, int status) {
+    meter m = {0};
+    tide_allocator hook = {meter_resize, &m};
+    char *expected = NULL;
+    const char *complaint;
+    size_t expected_length = 0;
+    int got = tide_call(request, strlen(request), &hook, &expected, &expected_length);
+    if (got != status || !expected) {
+        printf("FAIL %s: status %d: %.*s\n", name, got,
+               (int)(expected_length < 300 ? expected_length : 300), expected ? expected : "");
+        failed++;
+        tide_free(&hook, expected, expected_length);
+        return;
+    }
+    long all = m.requests, made, fails = 0, ran_out = 0;
+    long stride = all > DENSE + SPARSE ? (all - DENSE) / SPARSE : 1;
+    for (long k = 1; k <= all; k += k < DENSE || k + stride > all ? 1 : stride)
+        for (int lasts = 0; lasts < 2; lasts++) {
+            if (!call_once(request, expected, expected_length, status, k, lasts ? all + 1000 : k,
+                           &made, &complaint) &&
+                fails++ < 5)
+                printf("FAIL %s: request %ld of %ld%s: %s\n", name, k, all,
+                       lasts ? " and all after it" : "", complaint);
+            ran_out++;
+        }
+    if (!call_once(request, expected, expected_length, status, 0, 0, &made, &complaint)) {
+        printf("FAIL %s: again: %s\n", name, complaint);
+        fails++;
+    }
+    tide_free(&hook, expected, expected_length);
+    if (m.live_bytes) {
+        printf("FAIL %s: %zu bytes left\n", name, m.live_bytes);
+        fails++;
+    }
+    if (fails)
+        failed++;
+    else
+        passed++;
+}
+
+int main(void) {
+    for (size_t i = 0; i < sizeof requests / sizeof *requests; i++)
+        check(requests[i].name, requests[i].request, requests[i].status);
+    printf("%d passed, %d failed\n", passed, failed);
+    return failed != 0;
+}
