@@ -145,7 +145,7 @@ export function Icicle({ r }) {
             return name && <text key={node.data.key} class="layer-name" x={pc(left(node) + size(node) / 2)} y={PART + GAP + LAYER / 2} dy="0.35em" text-anchor="middle">{name}</text>;
           })}
           {seen.map((node) => node.depth === 2 && size(node) * width > 3
-            && <line key={node.data.key} class="gap thin" x1={pc(left(node))} x2={pc(left(node))} y1={PART + GAP} y2={HEIGHT} />)}
+            && <line key={node.data.key} class="gap thin" x1={pc(left(node))} x2={pc(left(node))} y1={PART + GAP + LAYER} y2={HEIGHT} />)}
           {parts.map((node) => <line key={node.data.key} class="gap" x1={pc(left(node))} x2={pc(left(node))} y1="0" y2={HEIGHT} />)}
           {read.depth > 0 && <rect class="outline" x={pc(left(read))} width={pc(size(read))} y={read.depth === 1 ? 0 : PART + GAP} height={read.depth === 1 ? HEIGHT : LAYER + STACK} />}
         </svg>
