@@ -74,6 +74,7 @@ UNARY(cos, "CosBackward0", SAVES_INPUT, 2)
 UNARY(abs, "AbsBackward0", SAVES_INPUT, 1)
 UNARY(erf, "ErfBackward0", SAVES_INPUT, 4)
 UNARY(neg, "NegBackward0", SAVES_NOTHING, 0)
+/* square is pow(x, 2), which autocast runs in fp32. */
 UNARY(square, "PowBackward0", SAVES_INPUT, 2)
 UNARY(pow, "PowBackward0", SAVES_INPUT, 2)
 
@@ -340,7 +341,7 @@ static const tide_op pointwise_ops[] = {
     {"abs", "x", TIDE_CAST_NONE, op_abs},
     {"erf", "x", TIDE_CAST_NONE, op_erf},
     {"neg", "x", TIDE_CAST_NONE, op_neg},
-    {"square", "x", TIDE_CAST_NONE, op_square},
+    {"square", "x", TIDE_CAST_FP32, op_square},
     {"pow", "x, exponent", TIDE_CAST_FP32, op_pow},
     {"clamp", "x, min, max", TIDE_CAST_NONE, op_clamp},
     {"add", "self, other", TIDE_CAST_NONE, op_add},

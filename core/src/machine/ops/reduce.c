@@ -173,6 +173,8 @@ static tide_value reduce(tide_machine *m, tide_value *a, bool is_mean) {
     bool keepdim = tide_arg_bool(m, a[2]);
     tide_dtype dtype = (tide_dtype)x->dtype;
     if (!tide_dtype_is_float(dtype) && !is_mean) dtype = TIDE_INT64;
+    /* autocast_mode.h: sum is of the kind fp32_set_opt_dtype, which sets dtype=float32 and copies nothing. */
+    if (m->autocast_enabled && !is_mean && (dtype == TIDE_FP16 || dtype == TIDE_BF16)) dtype = TIDE_FP32;
     tide_node *node = tide_node_new(m, is_mean ? &mean_backward : &sum_backward, &x, 1);
     if (node) {
         node->extra.shape = x->shape;
@@ -240,7 +242,7 @@ static tide_value op_max(tide_machine *m, tide_value *a) {
 }
 
 static const tide_op reduce_ops[] = {
-    {"sum", "x, dim=none, keepdim=false", TIDE_CAST_FP32, op_sum},
+    {"sum", "x, dim=none, keepdim=false", TIDE_CAST_NONE, op_sum},
     {"mean", "x, dim=none, keepdim=false", TIDE_CAST_NONE, op_mean},
     {"norm", "x, dim", TIDE_CAST_NONE, op_norm},
     {"argmax", "x, dim", TIDE_CAST_NONE, op_argmax},

@@ -91,7 +91,8 @@ static tide_value op_cross_entropy(tide_machine *m, tide_value *a) {
     return tide_of_tensor(loss);
 }
 
-/* ---- mse_loss: both inputs kept; the mean's storage is that of the unreduced loss ---- */
+/* ---- mse_loss, Loss.cpp: both inputs kept; the meta function sizes the output for the unreduced loss, which is then
+ * computed beside it and averaged into the output's first element ---- */
 
 static void mse_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
     tide_tensor *input = tide_saved_at(m, node, 0), *target = tide_saved_at(m, node, 1);
@@ -110,6 +111,7 @@ static tide_value op_mse_loss(tide_machine *m, tide_value *a) {
     tide_tensor *full = tide_elementwise(m, both, 2, tide_promote(both[0], both[1]));
     tide_tensor *loss = tide_alias(m, full);
     loss->shape.dims = 0;
+    tide_touch(m, tide_bytes(full));
     tide_release(m, full);
     return tide_of_tensor(tide_made_by(m, node, loss));
 }
