@@ -88,7 +88,7 @@ bool tide_replay_timeline(tide_replay *replay, const tide_timeline *timeline, co
     uint32_t i = 0;
     bool has_memory = true;
     for (; i < timeline->event_count; i++) {
-        pass_marks(&p, i, allocated, reserved);
+        if (p.mark < timeline->mark_count && timeline->marks[p.mark].event <= i) pass_marks(&p, i, allocated, reserved);
         uint32_t event = timeline->events[i], which = event & ~TIDE_FREE_BIT;
         if (event & TIDE_FREE_BIT) {
             allocated -= replay->block_bytes[which];

@@ -442,11 +442,14 @@ static bool write_verdict(tide_writer *w, tide_run *run, const tide_job *job, co
         tide_write_close(w, '}');
         return true;
     }
-    tide_replay on_card;
-    tide_replay_config config = config_of(job);
-    config.device_bytes = job->device_bytes;
-    config.outside_bytes = job->has_gpu ? job->gpu.context_bytes : 0;
-    if (!tide_replay_timeline(&on_card, &run->machine.timeline, &config, false)) return false;
+    tide_replay on_card = *r;
+    uint64_t context = job->has_gpu ? job->gpu.context_bytes : 0;
+    if (device > job->device_bytes || job->memory_fraction_ppm) { /* the card's limits come into play */
+        tide_replay_config config = config_of(job);
+        config.device_bytes = job->device_bytes;
+        config.outside_bytes = context;
+        if (!tide_replay_timeline(&on_card, &run->machine.timeline, &config, false)) return false;
+    }
     bool fits = !on_card.is_oom;
     int64_t margin = (int64_t)job->device_bytes - (int64_t)device;
     const char *total = tide_gib(arena, job->device_bytes), *need = tide_gib(arena, device), *sentence;

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { BLOCK_FIRST = 64 << 10, BLOCK_LAST = 4 << 20, ALIGNMENT = 16 };
+enum { BLOCK_FIRST = 64 << 10, BLOCK_LAST = 512 << 10, ALIGNMENT = 16 };
 
 #define HEADER ((sizeof(tide_piece) + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT)
 

@@ -155,13 +155,29 @@ const tide_json *tide_json_at(const tide_json *object, const char *key) {
     return tide_json_find(object, tide_text_of(key));
 }
 
+/* The last part of a node's place: "/key" or "/3"; its length, and its bytes written so that they end at `end`. */
+static size_t put_place(const tide_json *node, char *end) {
+    char digits[TIDE_DIGITS];
+    tide_text part = node->key;
+    if (node->parent->kind != TIDE_JSON_OBJECT) {
+        uint64_t index = 0;
+        for (const tide_json *other = node->parent->first; other && other != node; other = other->next) index++;
+        part = (tide_text){digits, tide_digits(digits, index)};
+    }
+    if (end) {
+        end[-(ptrdiff_t)part.length - 1] = '/';
+        if (part.length) memcpy(end - part.length, part.at, part.length);
+    }
+    return part.length + 1;
+}
+
 const char *tide_json_place(tide_arena *arena, const tide_json *node, const char *place) {
-    if (!node->parent) return place;
-    const char *above = tide_json_place(arena, node->parent, place);
-    if (node->parent->kind == TIDE_JSON_OBJECT) return tide_format(arena, "%s/%s", above, node->key.at);
-    unsigned index = 0;
-    for (const tide_json *other = node->parent->first; other && other != node; other = other->next) index++;
-    return tide_format(arena, "%s/%u", above, index);
+    size_t root = strlen(place), length = root;
+    for (const tide_json *at = node; at->parent; at = at->parent) length += put_place(at, NULL);
+    char *out = tide_arena_alloc(arena, length + 1), *end = out + length;
+    for (const tide_json *at = node; at->parent; at = at->parent) end -= put_place(at, end);
+    memcpy(out, place, root);
+    return out;
 }
 
 const char *tide_json_kind_name(const tide_json *node) {

@@ -94,14 +94,16 @@ void tide_write_string(tide_writer *writer, const char *terminated) {
 }
 
 void tide_write_int(tide_writer *writer, int64_t value) {
-    char digits[24];
-    int length = snprintf(digits, sizeof digits, "%" PRId64, value);
+    char digits[TIDE_DIGITS + 1];
+    size_t sign = value < 0, length;
+    digits[0] = '-';
+    length = sign + tide_digits(digits + sign, sign ? 0 - (uint64_t)value : (uint64_t)value);
     if (value > (INT64_C(1) << 53) - 1 || value < -(INT64_C(1) << 53) + 1) {
-        tide_write_text(writer, (tide_text){digits, (size_t)length});
+        tide_write_text(writer, (tide_text){digits, length});
         return;
     }
     before_value(writer);
-    put_bytes(writer, digits, (size_t)length);
+    put_bytes(writer, digits, length);
 }
 
 void tide_write_bool(tide_writer *writer, bool value) {

@@ -40,6 +40,24 @@ char *tide_format(tide_arena *arena, const char *format, ...) {
     return out;
 }
 
+char *tide_dotted(tide_arena *arena, tide_text above, tide_text name) {
+    size_t dot = above.length > 0;
+    char *out = tide_arena_alloc(arena, above.length + dot + name.length + 1);
+    if (dot) {
+        memcpy(out, above.at, above.length);
+        out[above.length] = '.';
+    }
+    if (name.length) memcpy(out + above.length + dot, name.at, name.length);
+    return out;
+}
+
+size_t tide_digits(char *digits, uint64_t value) {
+    size_t length = 1;
+    for (uint64_t rest = value; rest >= 10; rest /= 10) length++;
+    for (size_t i = length; i-- > 0; value /= 10) digits[i] = (char)('0' + value % 10);
+    return length;
+}
+
 bool tide_text_to_i64(int64_t *out, tide_text text) {
     size_t i = 0;
     bool negative = false;

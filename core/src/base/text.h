@@ -29,6 +29,13 @@ char *tide_format(tide_arena *arena, const char *format, ...)
 #endif
     ;
 
+/* "above.name", or "name" below nothing: the names of modules, made by the thousand. */
+char *tide_dotted(tide_arena *arena, tide_text above, tide_text name);
+
+/* The decimal digits of a value, and their number; not terminated. */
+enum { TIDE_DIGITS = 20 };
+size_t tide_digits(char *digits, uint64_t value);
+
 /* A whole decimal integer, with sign; false if anything else stands there or it does not fit. */
 bool tide_text_to_i64(int64_t *out, tide_text text);
 

@@ -12,20 +12,19 @@
 static void accumulate_grad_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results);
 static const tide_backward accumulate_grad = {"AccumulateGrad", accumulate_grad_run};
 
-enum { SAVED_LIMIT = 8 };
-
-static tide_node *node_take(tide_machine *m, const tide_backward *backward, int edges, int outputs) {
+static tide_node *node_take(tide_machine *m, const tide_backward *backward, int edges, int outputs, int saved) {
     size_t bytes = sizeof(tide_node) + (size_t)edges * sizeof(tide_edge) + (size_t)outputs * sizeof(tide_meta) +
-                   SAVED_LIMIT * sizeof(tide_saved);
+                   (size_t)saved * sizeof(tide_saved);
     tide_node *node = tide_take(m, bytes);
     node->references = 1;
     node->bytes = bytes;
     node->backward = backward;
     node->edge_count = (uint16_t)edges;
-    node->saved_capacity = SAVED_LIMIT;
+    node->saved_capacity = (uint16_t)saved;
+    node->output_capacity = (uint16_t)outputs;
     node->edges = (tide_edge *)(node + 1);
     node->saved = (tide_saved *)(node->edges + edges);
-    node->outputs = (tide_meta *)(node->saved + SAVED_LIMIT);
+    node->outputs = (tide_meta *)(node->saved + saved);
     node->module = m->module;
     node->statement = m->statement;
     node->op = m->op;
@@ -45,7 +44,7 @@ static tide_node *accumulator_of(tide_machine *m, tide_tensor *leaf) {
         leaf->accumulator->references++;
         return leaf->accumulator;
     }
-    tide_node *node = node_take(m, &accumulate_grad, 0, 1);
+    tide_node *node = node_take(m, &accumulate_grad, 0, 1, 0);
     node->order = UINT32_MAX;
     node->op = "AccumulateGrad";
     node->output_count = 1;
@@ -56,17 +55,17 @@ static tide_node *accumulator_of(tide_machine *m, tide_tensor *leaf) {
 }
 
 tide_node *tide_node_new(tide_machine *m, const tide_backward *backward, tide_tensor *const *inputs, int count) {
-    return tide_node_with_outputs(m, backward, inputs, count, 3);
+    return tide_node_with(m, backward, inputs, count, 1, 5);
 }
 
-tide_node *tide_node_with_outputs(tide_machine *m, const tide_backward *backward, tide_tensor *const *inputs,
-                                  int count, int outputs) {
+tide_node *tide_node_with(tide_machine *m, const tide_backward *backward, tide_tensor *const *inputs, int count, int outputs,
+                          int saved) {
     if (!tide_needs_node(m, inputs, count)) return NULL;
     if (count > UINT16_MAX || outputs > UINT16_MAX) {
         tide_fail(m, TIDE_ERR_LIMIT, "%s: more than 65535 tensors in one operation", m->op);
         return NULL;
     }
-    tide_node *node = node_take(m, backward, count, outputs);
+    tide_node *node = node_take(m, backward, count, outputs, saved);
     node->order = m->node_order++;
     for (int i = 0; i < count; i++) {
         tide_tensor *t = inputs[i];
@@ -125,7 +124,11 @@ void tide_node_release(tide_machine *m, tide_node *node) {
 }
 
 void tide_save(tide_machine *m, tide_node *node, tide_tensor *t) {
-    if (!node || node->saved_count == node->saved_capacity) return;
+    if (!node) return;
+    if (node->saved_count == node->saved_capacity) {
+        tide_fail(m, TIDE_ERR_LIMIT, "%s saves more than %u tensors", node->op, node->saved_capacity);
+        return;
+    }
     tide_saved *slot = &node->saved[node->saved_count++];
     if (!t) return;
     if (m->saving_for || m->recomputing) {
@@ -143,8 +146,11 @@ tide_tensor *tide_saved_at(tide_machine *m, tide_node *node, int slot) {
 }
 
 tide_tensor *tide_made_by(tide_machine *m, tide_node *node, tide_tensor *t) {
-    (void)m;
     if (!node || !t) return t;
+    if (node->output_count == node->output_capacity) {
+        tide_fail(m, TIDE_ERR_LIMIT, "%s makes more than %u tensors", node->op, node->output_capacity);
+        return t;
+    }
     t->requires_grad = true;
     t->is_leaf = false;
     t->node = node;

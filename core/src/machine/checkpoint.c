@@ -173,14 +173,14 @@ static void reentrant_run(tide_machine *m, tide_node *node, tide_tensor **grads,
 
 static const tide_backward reentrant = {"CheckpointFunction", reentrant_run};
 
-enum { INPUT_LIMIT = 16 };
+enum { INPUT_LIMIT = 16, OUTPUT_LIMIT = 3 };
 
 static tide_value call_reentrant(tide_machine *m, tide_checkpoint *frame) {
     tide_tensor *tensors[INPUT_LIMIT];
     int count = 0;
     for (uint32_t i = 0; i < frame->input_count && count < INPUT_LIMIT; i++)
         if (frame->inputs[i].kind == TIDE_VALUE_TENSOR) tensors[count++] = frame->inputs[i].tensor;
-    tide_node *node = tide_node_new(m, &reentrant, tensors, count);
+    tide_node *node = tide_node_with(m, &reentrant, tensors, count, OUTPUT_LIMIT, 0);
     bool grad_enabled = m->grad_enabled;
     m->grad_enabled = false;
     tide_value output = m->call_again(m, frame->function, frame->inputs, frame->input_count);
@@ -191,7 +191,7 @@ static tide_value call_reentrant(tide_machine *m, tide_checkpoint *frame) {
     tide_value *items = output.kind == TIDE_VALUE_LIST ? output.list->items : &output;
     uint32_t item_count = output.kind == TIDE_VALUE_LIST ? output.list->count : 1;
     bool is_used = false;
-    for (uint32_t i = 0; i < item_count && i < 3; i++) {
+    for (uint32_t i = 0; i < item_count && i < OUTPUT_LIMIT; i++) {
         if (items[i].kind != TIDE_VALUE_TENSOR) continue;
         tide_made_by(m, node, items[i].tensor);
         is_used = true;

@@ -91,7 +91,7 @@ struct tide_node {
     uint32_t references;
     uint32_t order; /* sequence number; AccumulateGrad: UINT32_MAX */
     const tide_backward *backward;
-    uint16_t edge_count, output_count, saved_count, saved_capacity;
+    uint16_t edge_count, output_count, output_capacity, saved_count, saved_capacity;
     uint32_t module, statement;
     const char *op;
     size_t bytes;
@@ -279,11 +279,12 @@ void tide_set_factor(tide_machine *m, tide_tensor *t, tide_factor factor);
 /* Whether a node must be made for an operation on these inputs. */
 bool tide_needs_node(const tide_machine *m, tide_tensor *const *inputs, int count);
 
-/* A node with one edge per input; NULL if no gradient is wanted. Entries of inputs may be NULL. */
+/* A node with one edge per input, for one output and at most five saved tensors; NULL if no gradient is wanted. Entries
+ * of inputs may be NULL. */
 tide_node *tide_node_new(tide_machine *m, const tide_backward *backward, tide_tensor *const *inputs, int count);
-/* The same for an operation with more than three outputs. */
-tide_node *tide_node_with_outputs(tide_machine *m, const tide_backward *backward, tide_tensor *const *inputs, int count,
-                                  int outputs);
+/* The same for so many outputs and saved tensors. */
+tide_node *tide_node_with(tide_machine *m, const tide_backward *backward, tide_tensor *const *inputs, int count, int outputs,
+                          int saved);
 void tide_node_release(tide_machine *m, tide_node *node);
 bool tide_wants(const tide_node *node, int edge); /* should_compute_output */
 

@@ -217,6 +217,14 @@ static bool bind_operation_call(tide_model *model, tide_expr *e, const tide_op *
     return true;
 }
 
+/* The operation that an operator stands for on tensors; NULL: none. */
+static const char *operator_name(const tide_expr *e) {
+    if (e->kind == TIDE_EXPR_NEGATE) return "neg";
+    if (e->kind == TIDE_EXPR_COMPARE) return "eq";
+    if (e->kind != TIDE_EXPR_BINARY) return NULL;
+    return e->op == '+' ? "add" : e->op == '-' ? "sub" : e->op == '*' ? "mul" : e->op == '/' ? "div" : NULL;
+}
+
 static bool bind_expr(tide_model *model, tide_function *function, const tide_description *from, tide_expr *e) {
     if (!e) return true;
     if (e->kind == TIDE_EXPR_NAME) {
@@ -231,6 +239,8 @@ static bool bind_expr(tide_model *model, tide_function *function, const tide_des
     for (uint32_t i = 0; i < e->count; i++)
         if (!bind_expr(model, function, from, e->items[i])) return false;
     if (e->kind == TIDE_EXPR_COMPREHENSION) e->slot = add_local(model, function, e->text);
+    const char *operator= operator_name(e);
+    if (operator) e->target = tide_op_find(tide_text_of(operator));
     if (e->kind == TIDE_EXPR_CALL && e->a->kind == TIDE_EXPR_NAME && e->a->meaning == TIDE_OPERATION)
         return bind_operation_call(model, e, e->a->target, 0);
     return true;
@@ -973,15 +983,14 @@ static tide_value eval_binary(frame *f, tide_expr *e) {
     if (tide_is_winding_down(m)) {
         made = tide_none();
     } else if (a.kind == TIDE_VALUE_TENSOR || b.kind == TIDE_VALUE_TENSOR) {
-        const char *name = NULL;
-        if (e->kind == TIDE_EXPR_BINARY) name = e->op == '+' ? "add" : e->op == '-' ? "sub" : e->op == '*' ? "mul" : e->op == '/' ? "div" : NULL;
-        else if (a.kind == TIDE_VALUE_NONE || b.kind == TIDE_VALUE_NONE) made = tide_of_bool(e->op == '!');
-        else name = "eq";
-        if (name) {
+        bool is_none_test = e->kind == TIDE_EXPR_COMPARE && (a.kind == TIDE_VALUE_NONE || b.kind == TIDE_VALUE_NONE);
+        if (is_none_test) {
+            made = tide_of_bool(e->op == '!');
+        } else if (e->target) {
             tide_value both[2] = {tide_value_retain(a), tide_value_retain(b)};
-            made = run_operation(m, tide_op_find(tide_text_of(name)), both, 2);
+            made = run_operation(m, e->target, both, 2);
             release_all(m, both, 2);
-        } else if (made.kind == TIDE_VALUE_NONE) {
+        } else {
             tide_fail(m, TIDE_ERR_DESCRIPTION, "tensors have no // and %%");
         }
     } else {
@@ -1036,7 +1045,7 @@ static tide_value eval(frame *f, tide_expr *e) {
     case TIDE_EXPR_INDEX: return eval_index(f, e);
     case TIDE_EXPR_NEGATE:
         a = eval(f, e->a);
-        if (a.kind == TIDE_VALUE_TENSOR) made = run_operation(m, tide_op_find(TIDE_TEXT("neg")), &a, 1);
+        if (a.kind == TIDE_VALUE_TENSOR) made = run_operation(m, e->target, &a, 1);
         else made = arithmetic(m, '-', tide_of_int(0), a);
         tide_value_release(m, a);
         return made;
@@ -1367,7 +1376,8 @@ static void name_value(tide_model *model, tide_value v, uint32_t parent, tide_te
     if (v.kind != TIDE_VALUE_LIST) return;
     for (uint32_t i = 0; i < v.list->count; i++)
         if (v.list->items[i].kind == TIDE_VALUE_MODULE) {
-            const char *item = tide_format(model->m->arena, "%.*s.%u", (int)name.length, name.at, i);
+            char digits[TIDE_DIGITS];
+            const char *item = tide_dotted(model->m->arena, name, (tide_text){digits, tide_digits(digits, i)});
             name_instance(model, v.list->items[i].module, parent, tide_text_of(item), depth);
         }
 }
@@ -1378,7 +1388,7 @@ static void name_instance(tide_model *model, uint32_t instance, uint32_t parent,
     const char *above = model->instances[parent].path;
     of->parent = parent;
     of->name = name;
-    of->path = parent ? tide_format(model->m->arena, "%s%s%.*s", above, *above ? "." : "", (int)name.length, name.at) : "";
+    of->path = parent ? tide_dotted(model->m->arena, tide_text_of(above), name) : "";
     place_instance(model, of);
     for (uint32_t i = 0; i < of->of->member_count; i++)
         name_value(model, of->slots[of->of->parameter_count + i], instance, of->of->members[i].name, depth + 1);
@@ -1432,7 +1442,7 @@ static void list_parameters(tide_model *model, uint32_t instance, int depth) {
         v.tensor->offset = -1;
         TIDE_ROOM(m->arena, model->parameters, model->parameter_count, model->parameter_capacity);
         model->parameters[model->parameter_count++] = (tide_parameter_row){
-            v.tensor, instance, tide_format(m->arena, "%s%s%.*s", of->path, *of->path ? "." : "", (int)of->of->members[i].name.length, of->of->members[i].name.at)};
+            v.tensor, instance, tide_dotted(m->arena, tide_text_of(of->path), of->of->members[i].name)};
     }
     for (uint32_t i = 0; i < of->of->member_count; i++) {
         tide_value v = of->slots[of->of->parameter_count + i];

@@ -115,7 +115,7 @@ static const tide_backward flash_backward = {"ScaledDotProductFlashAttentionBack
 
 static tide_tensor *flash(tide_machine *m, tide_tensor *q, tide_tensor *k, tide_tensor *v, const attention *a) {
     tide_tensor *all[3] = {q, k, v};
-    tide_node *node = tide_node_new(m, &flash_backward, all, 3);
+    tide_node *node = tide_node_with(m, &flash_backward, all, 3, 1, 8);
     for (int i = 0; i < 3; i++) tide_save(m, node, all[i]);
     remember(node, a);
     tide_tensor *out = tide_made_by(m, node, tide_empty_like(m, q, q->dtype));
@@ -192,7 +192,7 @@ static const tide_backward efficient_backward = {"ScaledDotProductEfficientAtten
 
 static tide_tensor *efficient(tide_machine *m, tide_tensor *q, tide_tensor *k, tide_tensor *v, tide_tensor *bias, const attention *a) {
     tide_tensor *all[3] = {q, k, v};
-    tide_node *node = tide_node_new(m, &efficient_backward, all, 3);
+    tide_node *node = tide_node_with(m, &efficient_backward, all, 3, 1, 8);
     for (int i = 0; i < 3; i++) tide_save(m, node, all[i]);
     remember(node, a);
     tide_tensor *seed = NULL, *offset = NULL;
@@ -240,7 +240,7 @@ static const tide_backward cudnn_backward = {"ScaledDotProductCudnnAttentionBack
 
 static tide_tensor *cudnn(tide_machine *m, tide_tensor *q, tide_tensor *k, tide_tensor *v, tide_tensor *bias, const attention *a) {
     tide_tensor *all[3] = {q, k, v};
-    tide_node *node = tide_node_new(m, &cudnn_backward, all, 3);
+    tide_node *node = tide_node_with(m, &cudnn_backward, all, 3, 1, 8);
     for (int i = 0; i < 3; i++) tide_save(m, node, all[i]);
     remember(node, a);
     tide_tensor *seed = SHAPED(m, TIDE_INT64, 1), *offset = SHAPED(m, TIDE_INT64, 1);

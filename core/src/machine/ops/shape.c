@@ -371,7 +371,7 @@ static const tide_backward split_backward = {"SplitBackward0", split_run};
 
 static tide_value parts_of(tide_machine *m, tide_tensor *x, int at, const tide_dim *sizes, int count) {
     tide_value list = {.kind = TIDE_VALUE_LIST, .list = tide_list_new(m)};
-    tide_node *node = tide_node_with_outputs(m, &split_backward, &x, 1, count);
+    tide_node *node = tide_node_with(m, &split_backward, &x, 1, count, 0);
     if (node) node->extra.shape = x->shape;
     int64_t from = 0;
     for (int i = 0; i < count; i++) {
@@ -444,7 +444,7 @@ static tide_value op_unbind(tide_machine *m, tide_value *a) {
     }
     int count = (int)x->shape.size[at];
     tide_value list = {.kind = TIDE_VALUE_LIST, .list = tide_list_new(m)};
-    tide_node *node = tide_node_with_outputs(m, &unbind_backward, &x, 1, count);
+    tide_node *node = tide_node_with(m, &unbind_backward, &x, 1, count, 0);
     if (node) node->extra.shape = x->shape;
     for (int i = 0; i < count; i++)
         tide_list_push(m, list.list, tide_of_tensor(tide_made_by(m, node, view_over(m, x, &shape, stride, i * x->stride[at]))));

@@ -1,0 +1,79 @@
+/* How long an estimate takes and how much memory it asks for, through the one door.
+ *
+ *     bench_estimate [ROUNDS [NAME]]      one JSON line a figure: name, value, unit */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/arena.h"
+#include "tidemark/tidemark.h"
+
+static size_t live, most;
+
+static void *counted(void *user, void *at, size_t old_size, size_t new_size) {
+    (void)user;
+    live += new_size - old_size;
+    if (live > most) most = live;
+    if (!new_size) {
+        free(at);
+        return NULL;
+    }
+    return realloc(at, new_size);
+}
+
+static double now(void) {
+    struct timespec t;
+    timespec_get(&t, TIME_UTC);
+    return (double)t.tv_sec * 1e3 + (double)t.tv_nsec * 1e-6;
+}
+
+static int by_value(const void *a, const void *b) {
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+typedef struct job {
+    const char *name, *request;
+} job;
+
+static const job jobs[] = {
+    {"estimate_llava_1.5_7b_stage_2",
+     "{\"call\":\"estimate\",\"settings\":[\"model=llava-1.5-7b\",\"batch=16\",\"seq=1024\",\"freeze=vision_tower\","
+     "\"checkpointing=full\",\"gpu=h100-80\"]}"},
+    {"estimate_llava_1.5_7b_without_checkpointing",
+     "{\"call\":\"estimate\",\"settings\":[\"model=llava-1.5-7b\",\"batch=2\",\"seq=1024\",\"freeze=vision_tower\"]}"},
+    {"estimate_llama_3.1_70b", "{\"call\":\"estimate\",\"settings\":[\"model=llama-3.1-70b\",\"batch=1\",\"seq=4096\"]}"},
+    {"estimate_gpt2", "{\"call\":\"estimate\",\"settings\":[\"model=gpt2\",\"batch=4\",\"seq=512\"]}"},
+    {"describe", "{\"call\":\"describe\"}"},
+};
+
+int main(int argc, char **argv) {
+    int rounds = argc > 1 ? atoi(argv[1]) : 200;
+    if (rounds < 1) rounds = 1;
+    double *times = malloc((size_t)rounds * sizeof *times);
+    if (!times) return 3;
+    tide_allocator allocator = {counted, NULL};
+    for (size_t j = 0; j < sizeof jobs / sizeof *jobs; j++) {
+        if (argc > 2 && strcmp(argv[2], jobs[j].name)) continue;
+        most = live;
+        size_t before = live, length = 0;
+        for (int i = 0; i < rounds; i++) {
+            char *answer = NULL;
+            double start = now();
+            int status = tide_call(jobs[j].request, strlen(jobs[j].request), &allocator, &answer, &length);
+            times[i] = now() - start;
+            if (status) {
+                fprintf(stderr, "%s: status %d\n%.*s\n", jobs[j].name, status, (int)length, answer ? answer : "");
+                return 1;
+            }
+            tide_free(&allocator, answer, length);
+        }
+        qsort(times, (size_t)rounds, sizeof *times, by_value);
+        printf("{\"name\":\"%s\",\"value\":%.3f,\"unit\":\"ms\"}\n", jobs[j].name, times[rounds / 2]);
+        printf("{\"name\":\"%s_memory\",\"value\":%.2f,\"unit\":\"MiB\"}\n", jobs[j].name, (double)(most - before) / 1048576);
+        printf("{\"name\":\"%s_answer\",\"value\":%.1f,\"unit\":\"KiB\"}\n", jobs[j].name, (double)length / 1024);
+    }
+    free(times);
+    return 0;
+}
