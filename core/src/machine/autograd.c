@@ -193,7 +193,8 @@ static void accumulate_grad_run(tide_machine *m, tide_node *node, tide_tensor **
     for (int i = 0; i < leaf->shape.dims; i++)
         same_layout = same_layout && (leaf->shape.size[i] < 2 || leaf->stride[i] == g->stride[i]);
     if (g->references == 1 && (tide_is_dense(leaf) ? same_layout : tide_is_contiguous(g))) {
-        leaf->grad = tide_alias(m, g); /* detach: shares the storage */
+        leaf->grad = tide_alias(m, g); /* detach: shares the storage, and is no view that holds a base */
+        leaf->grad->is_view = false;
     } else {
         leaf->grad = tide_is_dense(leaf) ? tide_empty_strided(m, &leaf->shape, leaf->stride, leaf->dtype)
                                          : tide_empty(m, &leaf->shape, leaf->dtype);

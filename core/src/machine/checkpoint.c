@@ -143,6 +143,7 @@ static void detached_inputs(tide_machine *m, const tide_checkpoint *frame, tide_
         if (v.kind == TIDE_VALUE_TENSOR) {
             bool requires_grad = v.tensor->requires_grad;
             v.tensor = tide_alias(m, v.tensor);
+            v.tensor->is_view = false; /* detach() tracks no base */
             v.tensor->requires_grad = requires_grad;
             detached[i] = v;
         } else {

@@ -556,18 +556,18 @@ static tide_value run_operation(tide_machine *m, const tide_op *op, tide_value *
     if (++m->op_count > m->op_limit) return nothing(m, TIDE_ERR_LIMIT, "more operations than tidemark plays for one job%s", "");
     m->op = op->name;
     if (op->cast == TIDE_CAST_NONE || !m->autocast_enabled) return op->run(m, a);
-    tide_tensor *cast[12] = {NULL};
-    for (uint32_t i = count; i-- > 0;) { /* C++ evaluates arguments from the right */
+    tide_value cast[12];
+    memcpy(cast, a, count * sizeof *a);
+    for (uint32_t i = count; i-- > 0;) { /* C++ evaluates arguments from the right; the caller holds the uncast ones */
         if (a[i].kind != TIDE_VALUE_TENSOR) continue;
-        cast[i] = op->cast == TIDE_CAST_LOWER ? tide_autocast_lower(m, a[i].tensor) : tide_autocast_fp32(m, a[i].tensor);
-        tide_value_release(m, a[i]);
-        a[i].tensor = tide_retain(cast[i]);
+        cast[i].tensor = op->cast == TIDE_CAST_LOWER ? tide_autocast_lower(m, a[i].tensor) : tide_autocast_fp32(m, a[i].tensor);
     }
     bool enabled = m->autocast_enabled;
     m->autocast_enabled = false;
-    tide_value made = op->run(m, a);
+    tide_value made = op->run(m, cast);
     m->autocast_enabled = enabled;
-    for (uint32_t i = count; i-- > 0;) tide_release(m, cast[i]);
+    for (uint32_t i = count; i-- > 0;)
+        if (a[i].kind == TIDE_VALUE_TENSOR) tide_release(m, cast[i].tensor);
     return made;
 }
 

@@ -618,7 +618,9 @@ static tide_value op_clone(tide_machine *m, tide_value *a) {
 }
 
 static tide_value op_detach(tide_machine *m, tide_value *a) {
-    return tide_of_tensor(tide_alias(m, tide_arg_tensor(m, a[0])));
+    tide_tensor *t = tide_alias(m, tide_arg_tensor(m, a[0]));
+    t->is_view = false; /* it keeps no base */
+    return tide_of_tensor(t);
 }
 
 static tide_value op_to(tide_machine *m, tide_value *a) {
