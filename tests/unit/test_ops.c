@@ -29,7 +29,7 @@ typedef struct events {
 } events;
 
 typedef struct row {
-    const tide_json *json;
+    const tide_json *json, *expression;
     const char *name;
     tide_machine *m;
     int64_t *ids; /* by allocation */
@@ -115,10 +115,13 @@ static void sort_frees(events *list) {
     }
 }
 
-static void print_events(const char *title, const events *list) {
-    printf("     %s:", title);
-    for (int i = 0; i < list->count && i < 60; i++) {
+/* The events around the place where the two differ. */
+static void print_events(const char *title, const events *list, int at) {
+    int first = at < 12 ? 0 : at - 8;
+    printf("     %s:%s", title, first ? " ..." : "");
+    for (int i = first; i < list->count && i < at + 24; i++) {
         const event *e = &list->items[i];
+        if (i == at) printf("  >>");
         if (!e->is_free)
             printf(" +%" PRId64 ":%" PRIu64, e->id, e->bytes);
         else if (e->id < 0)
@@ -126,7 +129,7 @@ static void print_events(const char *title, const events *list) {
         else
             printf(" -%" PRId64, e->id);
     }
-    printf("%s\n", list->count > 60 ? " ..." : "");
+    printf("%s\n", list->count > at + 24 ? " ..." : "");
 }
 
 static void differs(row *r) {
@@ -137,16 +140,17 @@ static void differs(row *r) {
 static void compare(row *r, const char *what) {
     sort_frees(&expected);
     sort_frees(&got);
-    bool equal = expected.count == got.count;
-    for (int i = 0; equal && i < got.count; i++) {
-        const event *e = &expected.items[i], *g = &got.items[i];
-        equal = e->is_free == g->is_free && e->id == g->id && e->bytes == g->bytes;
+    int at = 0;
+    while (at < expected.count && at < got.count) {
+        const event *e = &expected.items[at], *g = &got.items[at];
+        if (e->is_free != g->is_free || e->id != g->id || e->bytes != g->bytes) break;
+        at++;
     }
-    if (equal) return;
+    if (at == expected.count && at == got.count) return;
     differs(r);
     printf("     %s\n", what);
-    print_events("expected", &expected);
-    print_events("got     ", &got);
+    print_events("expected", &expected, at);
+    print_events("got     ", &got, at);
 }
 
 /* ---- playing a row ---- */
@@ -193,7 +197,7 @@ static void graph_root_run(tide_machine *m, tide_node *node, tide_tensor **grads
     (void)grads;
     for (unsigned i = 0; i < node->edge_count; i++) results[i] = tide_retain(seeds[i]);
 }
-static const tide_backward graph_root = {"GraphRoot", graph_root_run};
+static const tide_backward graph_root = {.name = "GraphRoot", .run = graph_root_run};
 
 static void run_backward(row *r, tide_tensor **roots, int count) {
     tide_machine *m = r->m;
@@ -227,6 +231,41 @@ static void compare_grads(row *r) {
     }
 }
 
+/* Under "checkpoint" the function runs by torch.utils.checkpoint, as often as "times" says, each
+ * time on its last result. */
+typedef struct repeated {
+    tide_model *model;
+    tide_function *function;
+} repeated;
+
+static tide_value call_again(tide_machine *m, void *function, tide_value *inputs, uint32_t count) {
+    (void)m;
+    const repeated *of = function;
+    return tide_model_run(of->model, of->function, inputs, count);
+}
+
+static void function_free(tide_machine *m, void *function) {
+    (void)m;
+    (void)function;
+}
+
+static tide_value run_forward(row *r, repeated *of, tide_value *arguments) {
+    tide_machine *m = r->m;
+    uint32_t count = (uint32_t)r->input_count;
+    const tide_json *kind = tide_json_at(r->expression, "checkpoint");
+    const tide_json *times = tide_json_at(r->expression, "times");
+    if (!kind) return tide_model_run(of->model, of->function, arguments, count);
+    m->call_again = call_again;
+    m->function_free = function_free;
+    tide_value first = arguments[0], out = tide_none();
+    for (int64_t i = times ? times->integer : 1; i > 0; i--) {
+        out = tide_checkpoint_call(m, tide_text_is(kind->text, "reentrant"), of, arguments, count);
+        if (arguments[0].tensor != first.tensor) tide_value_release(m, arguments[0]);
+        arguments[0] = out;
+    }
+    return out;
+}
+
 static void play(row *r, tide_model *model, tide_function *function) {
     tide_machine *m = r->m;
     const tide_json *mode = tide_json_at(r->json, "mode");
@@ -235,7 +274,8 @@ static void play(row *r, tide_model *model, tide_function *function) {
     for (int i = 0; i < r->input_count; i++) arguments[i] = tide_of_tensor(r->inputs[i]);
     uint32_t start = m->timeline.event_count;
     if (tide_text_starts(mode->text, TIDE_TEXT("amp"))) tide_autocast_begin(m, TIDE_BF16);
-    tide_value out = tide_model_run(model, function, arguments, (uint32_t)r->input_count);
+    repeated of = {model, function};
+    tide_value out = run_forward(r, &of, arguments);
     if (m->autocast_enabled) tide_autocast_end(m);
     if (m->has_failed) return;
     read_expected(&expected, tide_json_at(r->json, "forward"));
@@ -291,7 +331,7 @@ static void check(const tide_json *json, const char *name, const tide_json *expr
     tide_model_init(&model, &machine, &set);
     machine.device.capability = (int)tide_json_at(json, "capability")->integer;
     machine.sdpa = sdpa_of(expression);
-    row r = {.json = json, .name = name, .m = &machine};
+    row r = {.json = json, .expression = expression, .name = name, .m = &machine};
     r.ids = TIDE_NEW(&arena, int64_t, EVENT_LIMIT);
     for (int i = 0; i < EVENT_LIMIT; i++) r.ids[i] = -1;
     tide_function *function = function_of(&arena, &set, expression);
