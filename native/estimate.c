@@ -131,19 +131,6 @@ static void steps_show(const cJSON *answer, bool is_exact) {
 
 /* ---- what ---- */
 
-/* "16 batch x 1024 seq x 11008 inner x bf16" */
-static void shape_text(cli_buffer *text, const cJSON *tensor) {
-    const char *times = cli_is_utf8() ? " × " : " x ";
-    const cJSON *dim;
-    cJSON_ArrayForEach(dim, cli_at(tensor, "shape")) {
-        const char *name = cli_text_at(dim, "name");
-        if (text->length) cli_append_text(text, times);
-        cli_format(text, "%" PRId64 "%s%s", cli_int_at(dim, "n"), name[0] ? " " : "", name);
-    }
-    const char *dtype = cli_text_at(tensor, "dtype");
-    if (dtype[0]) cli_format(text, "%s%s", text->length ? times : "", dtype);
-}
-
 /* The operation, where it tells more than the factor does. */
 static const char *made_by(const cJSON *tensor) {
     static const char *const told[] = {"parameters", "gradients", "optimizer", "buffers"};
@@ -181,7 +168,7 @@ static void tensors_show(const cJSON *answer, bool is_exact) {
             continue;
         }
         cli_buffer shape = {0}, from = {0};
-        shape_text(&shape, tensor);
+        cli_shape(&shape, tensor);
         const char *module = cli_text_at(tensor, "module"), *op = made_by(tensor);
         cli_format(&from, "%s%s%s", module, module[0] && op[0] ? " " : "", op);
         cli_table_cell(&table, is_exact ? cli_count(text, bytes) : cli_size(text, bytes));

@@ -1,6 +1,7 @@
 /* The table of an estimate: factors down, parts of the model across. */
 #include "estimate.h"
 
+#include <inttypes.h>
 #include <string.h>
 
 enum { PARTS_KEPT = 32, COLUMNS_WIDE = 66 }; /* screen columns that parts get */
@@ -31,6 +32,19 @@ const char *cli_factor_title(const char *name) {
 const char *cli_amount(cli_number out, int64_t bytes, bool is_exact) {
     if (bytes == 0) return strcpy(out, cli_is_utf8() ? "·" : ".");
     return is_exact ? cli_count(out, bytes) : cli_gib(out, bytes);
+}
+
+/* "16 batch x 1024 seq x 11008 inner x bf16" */
+void cli_shape(cli_buffer *text, const cJSON *tensor) {
+    const char *times = cli_is_utf8() ? " × " : " x ";
+    const cJSON *dim;
+    cJSON_ArrayForEach(dim, cli_at(tensor, "shape")) {
+        const char *name = cli_text_at(dim, "name");
+        if (text->length) cli_append_text(text, times);
+        cli_format(text, "%" PRId64 "%s%s", cli_int_at(dim, "n"), name[0] ? " " : "", name);
+    }
+    const char *dtype = cli_text_at(tensor, "dtype");
+    if (dtype[0]) cli_format(text, "%s%s", text->length ? times : "", dtype);
 }
 
 /* The parts that have a column of their own, in the model's order; the others share the last one.

@@ -1,114 +1,76 @@
-/* `tidemark explain`: whatever the core tells about a number, as an outline.
- *
- * The answer's form is the core's: members become lines, lists of objects become tables. */
-#include "cli.h"
+/* `tidemark explain`: the tensors behind the bytes at the peak. */
+#include "estimate.h"
 
 #include <inttypes.h>
-#include <stdlib.h>
 #include <string.h>
 
-enum { OUTLINE_DEPTH = 12 };
+enum { TEXT_INDENT = 6 };
 
-static void outline(const cJSON *node, size_t indent);
-
-static bool is_plain(const cJSON *node) { return !cJSON_IsObject(node) && !cJSON_IsArray(node); }
-
-static void plain_text(cli_buffer *text, const cJSON *node) {
-    cli_number number;
-    if (cJSON_IsString(node))
-        cli_append_text(text, node->valuestring);
-    else if (cJSON_IsNumber(node))
-        cli_append_text(text, cli_count(number, cli_int(node)));
-    else
-        cli_append_text(text, cJSON_IsTrue(node) ? "yes" : cJSON_IsFalse(node) ? "no" : "-");
+static void line_show(const char *text) {
+    printf("%*s%s", TEXT_INDENT, "", cli_styled(CLI_DIM));
+    cli_wrapped(text, TEXT_INDENT, TEXT_INDENT);
+    fputs(cli_styled_end(), stdout);
 }
 
-/* Shapes and other short lists stand on one line. */
-static bool line_text(cli_buffer *text, const cJSON *node) {
-    const cJSON *child;
-    if (is_plain(node)) {
-        plain_text(text, node);
-        return true;
-    }
-    if (!cJSON_IsArray(node) || cJSON_GetArraySize(node) > 8) return false;
-    cJSON_ArrayForEach(child, node) {
-        if (text->length) cli_append_text(text, cli_is_utf8() ? " × " : " x ");
-        if (is_plain(child)) {
-            plain_text(text, child);
-        } else if (cJSON_IsObject(child) && cli_at(child, "n") && cJSON_GetArraySize(child) <= 2) {
-            cli_format(text, "%" PRId64 " %s", cli_int_at(child, "n"), cli_text_at(child, "name"));
-        } else {
-            return false;
-        }
-    }
-    return true;
-}
-
-/* Objects of the same few members. */
-static bool is_table(const cJSON *list) {
-    const cJSON *first = list->child, *row, *cell;
-    int columns = cJSON_IsObject(first) ? cJSON_GetArraySize(first) : 0;
-    if (columns == 0 || columns > 8) return false;
-    cJSON_ArrayForEach(row, list) {
-        if (!cJSON_IsObject(row) || cJSON_GetArraySize(row) > columns) return false;
-        cJSON_ArrayForEach(cell, row) {
-            cli_buffer text = {0};
-            bool is_line = cli_at(first, cell->string) && line_text(&text, cell);
-            cli_buffer_free(&text);
-            if (!is_line) return false;
-        }
-    }
-    return true;
-}
-
-static void table_show(const cJSON *list) {
-    const cJSON *first = list->child, *row, *column;
-    cli_table table;
-    cli_table_init(&table, (size_t)cJSON_GetArraySize(first));
-    size_t at = 0;
-    cJSON_ArrayForEach(column, first) {
-        table.is_left[at] = !cJSON_IsNumber(column);
-        table.limit[at++] = 48;
-        cli_table_cell(&table, column->string);
-    }
-    cJSON_ArrayForEach(row, list) cJSON_ArrayForEach(column, first) {
-        cli_buffer text = {0};
-        const cJSON *cell = cli_at(row, column->string);
-        if (cell) line_text(&text, cell);
-        cli_table_cell(&table, text.at ? text.at : "");
-        cli_buffer_free(&text);
-    }
-    cli_table_print(&table);
-}
-
-static void outline_member(const cJSON *node, size_t indent) {
-    cli_buffer text = {0}, head = {0};
-    bool is_line = line_text(&text, node);
-    cli_format(&head, "%*s%s%s%s  ", (int)indent, "", cli_styled(CLI_BOLD),
-               node->string ? node->string : "-", cli_styled_end());
-    fputs(head.at, stdout);
-    if (is_line) {
-        size_t at = indent + cli_width(node->string ? node->string : "-") + 2;
-        cli_wrapped(text.at ? text.at : "", indent + 2, at);
-    } else {
-        putchar('\n');
-        outline(node, indent + 2);
-    }
+static void peak_show(const cJSON *answer) {
+    const cJSON *at = cli_at(answer, "at");
+    const char *module = cli_text_at(at, "module"), *op = cli_text_at(at, "op");
+    cli_number bytes;
+    cli_buffer text = {0};
+    cli_format(&text, "%s bytes are allocated at the peak: step %" PRId64 ", %s",
+               cli_count(bytes, cli_int_at(answer, "allocated_peak")), cli_int_at(at, "step"),
+               cli_text_at(at, "phase"));
+    if (module[0]) cli_format(&text, ", %s", module);
+    if (op[0]) cli_format(&text, ", %s", op);
+    cli_wrapped(text.at, 0, 0);
+    if (cli_text_at(at, "line")[0]) line_show(cli_text_at(at, "line"));
     cli_buffer_free(&text);
-    cli_buffer_free(&head);
 }
 
-static void outline(const cJSON *node, size_t indent) {
-    const cJSON *child;
-    if (indent > 2 * OUTLINE_DEPTH) return;
-    if (cJSON_IsArray(node) && is_table(node)) {
-        table_show(node);
-        return;
-    }
-    cJSON_ArrayForEach(child, node) {
-        if (indent == 0 && child->string && strcmp(child->string, "ok") == 0) continue;
-        outline_member(child, indent);
-    }
+static void sum_show(const cJSON *answer, const char *of) {
+    int64_t bytes = cli_int_at(answer, "bytes"), peak = cli_int_at(answer, "allocated_peak");
+    int groups = cJSON_GetArraySize(cli_at(answer, "tensors"));
+    cli_number count, share;
+    if (of[0])
+        printf("%s: %s bytes of them, %s, in %d groups of tensors that are alike\n", of,
+               cli_count(count, bytes), cli_share(share, bytes, peak), groups);
+    else
+        printf("%d groups of tensors that are alike\n", groups);
+}
+
+/* "3 x 4,096 = 12,288 bytes": the count, one tensor's block, and what was asked for if it is less.
+ */
+static void tensor_show(const cJSON *tensor) {
+    int64_t count = cli_int_at(tensor, "count"), each = cli_int_at(tensor, "each"),
+            requested = cli_int_at(tensor, "requested");
+    const char *module = cli_text_at(tensor, "module"), *op = cli_text_at(tensor, "op");
+    cli_number bytes, number, block;
+    cli_buffer text = {0}, shape = {0};
+    printf("\n%s%s bytes%s  %s", cli_styled(CLI_BOLD),
+           cli_count(bytes, cli_int_at(tensor, "bytes")), cli_styled_end(),
+           cli_factor_title(cli_text_at(tensor, "factor")));
+    cli_shape(&shape, tensor);
+    if (shape.length) printf(": %s", shape.at);
+    putchar('\n');
+    if (count != 1)
+        cli_format(&text, "%s tensors of %s bytes; ", cli_count(number, count),
+                   cli_count(block, each));
+    if (requested && requested != each)
+        cli_format(&text, "%s bytes asked for, in a block of %s; ", cli_count(number, requested),
+                   cli_count(block, each));
+    cli_format(&text, "made by %s%s%s", op, module[0] ? " in " : "", module);
+    printf("%*s", TEXT_INDENT, "");
+    cli_wrapped(text.at, TEXT_INDENT, TEXT_INDENT);
+    if (cli_text_at(tensor, "line")[0]) line_show(cli_text_at(tensor, "line"));
+    cli_buffer_free(&text);
+    cli_buffer_free(&shape);
+}
+
+static void explanation_show(const cJSON *answer, const char *of) {
+    const cJSON *tensor;
+    peak_show(answer);
+    sum_show(answer, of);
+    cJSON_ArrayForEach(tensor, cli_at(answer, "tensors")) tensor_show(tensor);
 }
 
 int cli_explain(int argc, char **argv) {
@@ -120,16 +82,16 @@ int cli_explain(int argc, char **argv) {
     if (status == CLI_OK && arguments.shows_help) {
         cli_help(stdout, "explain");
     } else if (status == CLI_OK) {
+        const char *of = arguments.of ? arguments.of : "";
         cli_append_text(&more, ",\"of\":");
-        cli_append_quoted(&more, arguments.of ? arguments.of : "",
-                          arguments.of ? strlen(arguments.of) : 0);
+        cli_append_quoted(&more, of, strlen(of));
         status = cli_request(&request, "explain", &arguments, more.at);
         if (status == CLI_OK) status = cli_ask_or_explain(&answer, &request, arguments.is_json);
         if (status == CLI_OK) {
             if (arguments.is_json)
                 printf("%.*s\n", (int)answer.length, answer.text);
             else
-                outline(answer.json, 0);
+                explanation_show(answer.json, of);
         }
     }
     cli_answer_free(&answer);

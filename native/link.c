@@ -12,7 +12,7 @@ int cli_link(int argc, char **argv) {
         cli_help(stdout, "link");
     } else if (status == CLI_OK) {
         const char *base = arguments.base ? arguments.base : "";
-        status = cli_request(&request, "estimate", &arguments, "");
+        status = cli_request(&request, "link", &arguments, "");
         if (status == CLI_OK) status = cli_ask_or_explain(&answer, &request, false);
         if (status == CLI_OK)
             printf("%.*s#%s\n", (int)strcspn(base, "#"), base, cli_text_at(answer.json, "link"));

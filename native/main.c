@@ -39,13 +39,12 @@ static const command commands[] = {
     {"explain", cli_explain, "explain MODEL|config.json|LINK [key=value ...] [--of WHAT] [--json]",
      "where a number comes from: tensor, shape, operation, line of the description",
      "The same words as `tidemark estimate`.\n\n"
-     "  --of WHAT         what to explain: a module's name, a factor or a stage; without it, what "
-     "there\n"
-     "                    is to explain\n"
+     "  --of WHAT         a factor (activations), a part of a module's name or an operation;\n"
+     "                    without it, everything that lives at the peak\n"
      "  --json            the whole answer\n\n"
      "examples\n"
      "  tidemark explain llava-1.5-7b batch=16 --of activations\n"
-     "  tidemark explain llama-2-7b --of model.layers.0.mlp\n"},
+     "  tidemark explain llama-2-7b --of mlp\n"},
     {"describe", cli_describe, "describe [settings|models|gpus|ops|NAME] [--json]",
      "settings, models, cards and operations that tidemark knows",
      "Without a topic, how many of each there are. NAME shows one setting, model or card.\n\n"

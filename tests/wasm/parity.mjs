@@ -1,0 +1,71 @@
+/* The module against the native program: the same requests, the same bytes.
+ *
+ *     node tests/wasm/parity.mjs tidemark.wasm tidemark [RESULTS.jsonl...]
+ *
+ * Requests are those of tests/golden, broken ones, and the case of every line of the results given.
+ * A failure points to web/wasm and to what the compilers do differently. */
+import { spawnSync } from 'node:child_process';
+import { readdirSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { start } from '../../web/src/tidemark.js';
+
+const [wasm, program, ...results] = process.argv.slice(2);
+if (!program) {
+  console.error('usage: node tests/wasm/parity.mjs tidemark.wasm tidemark [RESULTS.jsonl...]');
+  process.exit(2);
+}
+
+let passed = 0;
+let failed = 0;
+
+/** @param {string} name @param {boolean} isRight @param {string} [why] */
+function check(name, isRight, why = '') {
+  if (isRight) passed++;
+  else failed++;
+  if (!isRight) console.log(`FAIL ${name}${why && `: ${why}`}`);
+}
+
+const module = new WebAssembly.Module(readFileSync(wasm));
+const imports = WebAssembly.Module.imports(module).map((i) => `${i.module}.${i.name}`);
+check('no imports', imports.length === 0, imports.join(', '));
+const listed = readFileSync(new URL('../../web/wasm/exports.txt', import.meta.url), 'utf8')
+  .split('\n').filter((line) => line !== '').map((line) => line.slice(1));
+const exported = WebAssembly.Module.exports(module).map((e) => e.name);
+for (const name of listed) check(`exports ${name}`, exported.includes(name));
+for (const name of exported.filter((e) => e.startsWith('tide_'))) {
+  check(`lists ${name}`, listed.includes(name), 'not in exports.txt');
+}
+
+const core = await start(module);
+
+/** @param {string} name @param {string} request */
+function compare(name, request) {
+  const native = spawnSync(program, ['call'], { input: request, maxBuffer: 64 << 20, encoding: 'utf8' });
+  const answer = core.callText(request);
+  const expected = native.stdout.replace(/\n$/, '');
+  if (answer === expected) {
+    check(name, expected !== '');
+    return;
+  }
+  let at = 0;
+  while (at < answer.length && answer[at] === expected[at]) at++;
+  check(name, false, `native ...${expected.slice(at, at + 80)} wasm ...${answer.slice(at, at + 80)}`);
+}
+
+const golden = new URL('../golden/', import.meta.url).pathname;
+for (const file of readdirSync(golden).filter((name) => name.endsWith('.job.json')).sort()) {
+  compare(file, readFileSync(join(golden, file), 'utf8'));
+}
+compare('an empty request', '');
+compare('no JSON', '{"call":');
+compare('a large file', JSON.stringify({
+  call: 'estimate', settings: [], files: [{ name: 'config.json', text: ' '.repeat(4 << 20) }],
+}));
+for (const file of results) {
+  for (const line of readFileSync(file, 'utf8').split('\n').filter((text) => text !== '')) {
+    const of = JSON.parse(line).case;
+    compare(of.id, JSON.stringify({ call: 'verify', case: of }));
+  }
+}
+console.log(`${passed} passed, ${failed} failed`);
+process.exit(failed ? 1 : 0);
