@@ -233,7 +233,32 @@ void tide_scaler_unscale(tide_model *model, tide_scaler *scaler) {
     tide_release(m, replica);
 }
 
+/* Fused optimizers unscale in their kernel: GradScaler.step() hands them the scale and what _check_inf_per_device found,
+ * or the found_inf of an unscale_() before. */
+static void step_fused(tide_model *model, tide_scaler *scaler, tide_optimizer *optimizer) {
+    tide_machine *m = model->m;
+    tide_tensor *scale = NULL;
+    m->op = "GradScaler.step";
+    if (!scaler->is_unscaled) {
+        tide_tensor *dummy_inv_scale = scalar(m, TIDE_FP32), *found = scalar(m, TIDE_FP32);
+        scaler->found_inf = scalar(m, TIDE_FP32);
+        tide_tensor *replica = scalar(m, TIDE_FP32);
+        tide_release(m, replica);
+        tide_release(m, dummy_inv_scale);
+        tide_release(m, found);
+    }
+    tide_tensor *found_inf = scalar(m, TIDE_FP32); /* the sum over devices */
+    if (!scaler->is_unscaled) scale = scalar(m, TIDE_FP32);
+    tide_optimizer_step(optimizer);
+    tide_release(m, scale);
+    tide_release(m, found_inf);
+}
+
 void tide_scaler_step(tide_model *model, tide_scaler *scaler, tide_optimizer *optimizer) {
+    if (optimizer->row->has_device_step) { /* its counter is on the device: fused */
+        step_fused(model, scaler, optimizer);
+        return;
+    }
     tide_scaler_unscale(model, scaler);
     tide_optimizer_step(optimizer);
 }
