@@ -138,6 +138,7 @@ void cli_progress_end(void);
 typedef char cli_number[40];
 
 const char *cli_gib(cli_number out, int64_t bytes);   /* "12.58": GiB, two digits */
+const char *cli_mib(cli_number out, int64_t bytes);   /* "344.0": MiB, one digit */
 const char *cli_size(cli_number out, int64_t bytes);  /* "12.6 GiB", "344.0 MiB", "512 B" */
 const char *cli_count(cli_number out, int64_t value); /* "7,063,427,072" */
 const char *cli_share(cli_number out, int64_t part, int64_t whole); /* "37 %" */

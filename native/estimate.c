@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { TENSOR_ROWS = 10, BAR_COLUMNS = 60, OTHER_ROWS = 8 };
+enum { TENSOR_ROWS = 10, BAR_COLUMNS = 60, STEP_COLUMNS = 5 };
 
 /* ---- head ---- */
 
@@ -78,52 +78,54 @@ static void peak_show(const cJSON *answer) {
     cli_buffer_free(&text);
 }
 
-static void steps_show(const cJSON *answer, bool is_exact) {
-    static const struct {
-        const char *key, *title;
-    } phases[] = {
-        {"before", "Before"},           {"peak_forward", "Forward"},
-        {"after_forward", "after it"},  {"peak_backward", "Backward"},
-        {"after_backward", "after it"}, {"peak_optimizer", "Optimizer"},
-        {"after_step", "After"},        {"reserved_peak", "Reserved"},
-    };
-    enum { PHASES = sizeof phases / sizeof *phases };
+static const struct {
+    const char *key, *title;
+} phases[] = {
+    {"before", "Before"},          {"peak_forward", "Forward"},    {"after_forward", "after it"},
+    {"peak_backward", "Backward"}, {"after_backward", "after it"}, {"peak_optimizer", "Optimizer"},
+    {"after_step", "After"},       {"reserved_peak", "Reserved"},
+};
+
+enum { PHASES = sizeof phases / sizeof *phases };
+
+static void phase_cell(cli_table *table, const cJSON *steps, int step, int phase, cli_unit unit) {
+    cli_number text;
+    int64_t bytes = cli_int_at(cJSON_GetArrayItem(steps, step), phases[phase].key);
+    cli_table_cell(table, cli_amount(text, bytes, unit));
+}
+
+static void step_cell(cli_table *table, int step) {
+    cli_number text;
+    snprintf(text, sizeof text, "Step %d", step + 1);
+    cli_table_cell(table, text);
+}
+
+/* A row for each step; bytes take more room, so that steps are columns then. */
+static void steps_show(const cJSON *answer, cli_unit unit) {
     const cJSON *steps = cli_at(answer, "steps");
     int count = cJSON_GetArraySize(steps);
-    if (count == 0) return;
-    /* Bytes take more room: phases become rows. */
     cli_table table;
-    cli_number text;
-    cli_heading(is_exact ? "Allocated, bytes: the most in each phase"
-                         : "Allocated, GiB: the most in each phase");
-    if (!is_exact) {
+    cli_buffer head = {0};
+    if (count == 0) return;
+    cli_format(&head, "Allocated, %s: the most in each phase", cli_unit_name(unit));
+    cli_heading(head.at);
+    cli_buffer_free(&head);
+    if (unit == CLI_BYTES) {
+        if (count > STEP_COLUMNS) count = STEP_COLUMNS;
+        cli_table_init(&table, (size_t)count + 1);
+        cli_table_cell(&table, "");
+        for (int s = 0; s < count; s++) step_cell(&table, s);
+        for (int p = 0; p < PHASES; p++) {
+            cli_table_cell(&table, phases[p].title);
+            for (int s = 0; s < count; s++) phase_cell(&table, steps, s, p, unit);
+        }
+    } else {
         cli_table_init(&table, PHASES + 1);
         cli_table_cell(&table, "");
         for (int p = 0; p < PHASES; p++) cli_table_cell(&table, phases[p].title);
         for (int s = 0; s < count; s++) {
-            snprintf(text, sizeof text, "Step %d", s + 1);
-            cli_table_cell(&table, text);
-            for (int p = 0; p < PHASES; p++)
-                cli_table_cell(&table,
-                               cli_amount(text,
-                                          cli_int_at(cJSON_GetArrayItem(steps, s), phases[p].key),
-                                          false));
-        }
-    } else {
-        if (count > OTHER_ROWS) count = OTHER_ROWS;
-        cli_table_init(&table, (size_t)count + 1);
-        cli_table_cell(&table, "");
-        for (int s = 0; s < count; s++) {
-            snprintf(text, sizeof text, "Step %d", s + 1);
-            cli_table_cell(&table, text);
-        }
-        for (int p = 0; p < PHASES; p++) {
-            cli_table_cell(&table, phases[p].title);
-            for (int s = 0; s < count; s++)
-                cli_table_cell(&table,
-                               cli_amount(text,
-                                          cli_int_at(cJSON_GetArrayItem(steps, s), phases[p].key),
-                                          true));
+            step_cell(&table, s);
+            for (int p = 0; p < PHASES; p++) phase_cell(&table, steps, s, p, unit);
         }
     }
     cli_table_print(&table);
@@ -226,12 +228,14 @@ static void warnings_show(const cJSON *answer) {
 }
 
 static void report_show(const cJSON *answer, bool is_exact) {
+    bool is_small = cli_int_at(cli_at(answer, "peak"), "device") < 1 << 30;
+    cli_unit unit = is_exact ? CLI_BYTES : is_small ? CLI_MIB : CLI_GIB;
     model_show(answer);
     settings_show(answer);
     verdict_show(answer);
-    cli_factors_show(answer, is_exact);
+    cli_factors_show(answer, unit);
     peak_show(answer);
-    steps_show(answer, is_exact);
+    steps_show(answer, unit);
     tensors_show(answer, is_exact);
     assumptions_show(answer);
     warnings_show(answer);

@@ -4,11 +4,13 @@
 
 #include "cli.h"
 
+typedef enum cli_unit { CLI_GIB, CLI_MIB, CLI_BYTES } cli_unit;
+
 /* estimate_factors.c */
 const char *cli_factor_title(const char *name);
-const char *cli_amount(cli_number out, int64_t bytes,
-                       bool is_exact); /* GiB, or bytes; a dot for none */
+const char *cli_amount(cli_number out, int64_t bytes, cli_unit unit); /* a dot for none */
+const char *cli_unit_name(cli_unit unit);
 void cli_shape(cli_buffer *text, const cJSON *tensor);
-void cli_factors_show(const cJSON *answer, bool is_exact);
+void cli_factors_show(const cJSON *answer, cli_unit unit);
 
 #endif

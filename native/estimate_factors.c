@@ -28,10 +28,14 @@ const char *cli_factor_title(const char *name) {
     return name;
 }
 
-/* GiB, or bytes with --bytes. */
-const char *cli_amount(cli_number out, int64_t bytes, bool is_exact) {
+const char *cli_unit_name(cli_unit unit) {
+    return unit == CLI_GIB ? "GiB" : unit == CLI_MIB ? "MiB" : "bytes";
+}
+
+const char *cli_amount(cli_number out, int64_t bytes, cli_unit unit) {
     if (bytes == 0) return strcpy(out, cli_is_utf8() ? "·" : ".");
-    return is_exact ? cli_count(out, bytes) : cli_gib(out, bytes);
+    if (unit == CLI_BYTES) return cli_count(out, bytes);
+    return unit == CLI_GIB ? cli_gib(out, bytes) : cli_mib(out, bytes);
 }
 
 /* "16 batch x 1024 seq x 11008 inner x bf16" */
@@ -53,7 +57,7 @@ typedef struct parts {
     const cJSON *breakdown;
     int own[PARTS_KEPT];
     int own_count, count; /* count: of all parts */
-    bool is_exact;
+    cli_unit unit;
 } parts;
 
 static int64_t part_bytes(const parts *p, int part, const char *factor) {
@@ -104,7 +108,7 @@ static const char *part_title(const parts *p, int i) {
 
 /* Titles are cut, the widest first, until the columns fit the screen. */
 static size_t title_limit(const parts *p) {
-    size_t limit = 24, total, least = p->is_exact ? 14 : 7;
+    size_t limit = 24, total, least = p->unit == CLI_BYTES ? 14 : 7;
     do {
         total = p->count > p->own_count ? least + 2 : 0;
         for (int i = 0; i < p->own_count; i++) {
@@ -132,10 +136,10 @@ static void factor_row(cli_table *table, const parts *p, const char *title, cons
     cli_number text;
     cli_table_cell(table, title);
     for (int i = 0; i < p->own_count; i++)
-        cli_table_cell(table, cli_amount(text, part_bytes(p, p->own[i], factor), p->is_exact));
+        cli_table_cell(table, cli_amount(text, part_bytes(p, p->own[i], factor), p->unit));
     if (p->count > p->own_count)
-        cli_table_cell(table, cli_amount(text, others_bytes(p, factor), p->is_exact));
-    cli_table_cell(table, cli_amount(text, total, p->is_exact));
+        cli_table_cell(table, cli_amount(text, others_bytes(p, factor), p->unit));
+    cli_table_cell(table, cli_amount(text, total, p->unit));
     cli_table_cell(table, cli_share(text, total, device));
 }
 
@@ -145,18 +149,21 @@ static void device_row(cli_table *table, const parts *p, const char *title, int6
     cli_number text;
     cli_table_cell(table, title);
     for (size_t i = 0; i < part_columns(p); i++) cli_table_cell(table, "");
-    cli_table_cell(table, cli_amount(text, bytes, p->is_exact));
+    cli_table_cell(table, cli_amount(text, bytes, p->unit));
     cli_table_cell(table, cli_share(text, bytes, device));
 }
 
-void cli_factors_show(const cJSON *answer, bool is_exact) {
+void cli_factors_show(const cJSON *answer, cli_unit unit) {
     const cJSON *peak = cli_at(answer, "peak"), *row;
     int64_t allocated = cli_int_at(peak, "allocated"), device = cli_int_at(peak, "device");
-    parts p = {.breakdown = cli_at(answer, "breakdown"), .is_exact = is_exact};
+    parts p = {.breakdown = cli_at(answer, "breakdown"), .unit = unit};
     cli_table table;
     p.count = cJSON_GetArraySize(p.breakdown);
-    parts_choose(&p, is_exact ? 3 : 5);
-    cli_heading(is_exact ? "At the peak, bytes" : "At the peak, GiB");
+    parts_choose(&p, unit == CLI_BYTES ? 3 : 5);
+    cli_buffer head = {0};
+    cli_format(&head, "At the peak, %s", cli_unit_name(unit));
+    cli_heading(head.at);
+    cli_buffer_free(&head);
     cli_table_init(&table, part_columns(&p) + 3);
     head_row(&table, &p);
     cli_table_rule(&table);

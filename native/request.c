@@ -52,7 +52,8 @@ int cli_request(cli_buffer *request, const char *call, const cli_arguments *a, c
             cli_buffer_free(&text);
             return CLI_NO_FILE;
         }
-        const char *name = cli_base_name(a->paths[i]);
+        const char *name =
+            strcmp(a->paths[i], "-") == 0 ? "config.json" : cli_base_name(a->paths[i]);
         cli_append_text(request, i ? ",{\"name\":" : "{\"name\":");
         cli_append_quoted(request, name, strlen(name));
         cli_append_text(request, ",\"text\":");

@@ -142,11 +142,13 @@ static const char *signed_ratio(char *out, size_t size, int64_t bytes, uint64_t 
 
 /* What would show as zero shows as less than the last digit. */
 const char *cli_gib(cli_number out, int64_t bytes) {
-    if (bytes > 0 && bytes < (1 << 30) / 200) {
-        snprintf(out, sizeof(cli_number), "<0.01");
-        return out;
-    }
+    if (bytes > 0 && bytes < (1 << 30) / 200) return strcpy(out, "<0.01");
     return signed_ratio(out, sizeof(cli_number), bytes, 1u << 30, 2);
+}
+
+const char *cli_mib(cli_number out, int64_t bytes) {
+    if (bytes > 0 && bytes < (1 << 20) / 20) return strcpy(out, "<0.1");
+    return signed_ratio(out, sizeof(cli_number), bytes, 1u << 20, 1);
 }
 
 const char *cli_size(cli_number out, int64_t bytes) {

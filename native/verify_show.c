@@ -231,7 +231,12 @@ static void csv_row(FILE *file, const verify_results *results, size_t at) {
         fputc(',', file);
     else
         fprintf(file, ",%" PRIu64, c->breakdown_ppm);
-    fprintf(file, ",%s,", c->breakdown_name ? c->breakdown_name : "");
+    fprintf(file, ",%s", c->breakdown_name ? c->breakdown_name : "");
+    if (c->reason)
+        fputs(",,,", file);
+    else
+        fprintf(file, ",%" PRId64 ",%s,", c->parameters_predicted - c->parameters_measured,
+                c->has_other_outcome ? c->other_outcome : "");
     csv_text(file, c->reason ? c->reason : "");
     fputc('\n', file);
 }
@@ -247,7 +252,7 @@ bool verify_write_csv(const verify_results *results, const char *path) {
           file);
     for (int f = VERIFY_FIRST_PHASE; f < VERIFY_FIGURE_COUNT; f++)
         fprintf(file, ",%s_ppm", verify_figure_names[f]);
-    fputs(",category_ppm,category,not_expressed\n", file);
+    fputs(",category_ppm,category,parameters_error,other_outcome,not_expressed\n", file);
     for (size_t i = 0; i < results->count; i++) csv_row(file, results, i);
     bool is_written = !ferror(file);
     if (file != stdout && fclose(file) != 0) is_written = false;
