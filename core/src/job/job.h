@@ -77,6 +77,12 @@ typedef struct tide_file {
 tide_job *tide_job_build(tide_arena *arena, const tide_text *words, uint32_t word_count, const tide_file *files, uint32_t file_count,
                          tide_diagnostics *diags);
 
+/* Types and ranges of the configuration's entries that are read as sizes, probabilities or switches. */
+bool tide_job_check_config(tide_arena *arena, const tide_job *job, tide_diagnostics *diags);
+
+/* Where an entry of the configuration was given: "/settings/overrides.n_head" or "/config.json/n_head". */
+const char *tide_job_config_place(tide_arena *arena, const tide_job *job, const tide_json *entry);
+
 /* A case of the oracle (a flat JSON object) as words; false and a reason if a key has no word. */
 bool tide_job_words_of_case(tide_arena *arena, const tide_json *of_case, tide_text **words, uint32_t *count, const char **reason);
 

@@ -1365,6 +1365,7 @@ void tide_model_init(tide_model *model, tide_machine *m, tide_descriptions *desc
     m->where = where;
     TIDE_ROOM(m->arena, model->instances, model->instance_count, model->instance_capacity);
     model->instance_count = 1;
+    model->instances[0].path = "";
     intern(m->arena, &model->parts, &model->part_count, &model->part_capacity, TIDE_TEXT(""));
     intern(m->arena, &model->layers, &model->layer_count, &model->layer_capacity, TIDE_TEXT(""));
 }

@@ -102,7 +102,7 @@ static bool make_model(tide_run *run, const tide_job *job, tide_arena *arena, ti
     if (!find_model(NULL, type->text, &description_name, &class_name))
         return tide_error(diags, TIDE_ERR_MODEL_UNKNOWN, "/config.json/model_type", tide_format(arena, "no description covers model_type '%s'", type->text.at),
                           "see 'How to add a model' in the README");
-    if (!load_library(run)) return false;
+    if (!tide_job_check_config(arena, job, diags) || !load_library(run)) return false;
     tide_description *description = tide_description_load(&run->descriptions, description_name);
     if (!description || !root_class(job, description, &class_name, diags, arena)) return false;
     if (!tide_model_build(&run->model, description, class_name, job->config)) return false;
