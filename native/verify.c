@@ -217,7 +217,9 @@ static int run(verifier *v) {
     cli_progress_end();
     if (status != CLI_OK) return status;
     if (a->csv && !verify_write_csv(&v->results, a->csv)) return CLI_NO_FILE;
-    if (a->is_json)
+    if (a->csv && strcmp(a->csv, "-") == 0)
+        fflush(stdout);
+    else if (a->is_json)
         verify_show_json(&v->results);
     else
         verify_show(&v->results);

@@ -32,8 +32,10 @@ int main(int argc, char **argv) {
         char path[1024];
         if (entry->d_name[0] == '.') continue;
         snprintf(path, sizeof path, "%s/%s", argv[1], entry->d_name);
-        if (play_file(path)) failed++;
-        else passed++;
+        if (play_file(path))
+            failed++;
+        else
+            passed++;
     }
     if (folder) closedir(folder);
     printf("%d passed, %d failed\n", passed, failed);

@@ -36,7 +36,7 @@ static inline void fuzz_quoted(fuzz_request *request, const char *text, size_t l
     for (size_t i = 0; i < length; i++) {
         char piece[8];
         unsigned char c = (unsigned char)text[i];
-        int size = c < 0x20               ? snprintf(piece, sizeof piece, "\\u%04x", c)
+        int size = c < 0x20                ? snprintf(piece, sizeof piece, "\\u%04x", c)
                    : c == '"' || c == '\\' ? snprintf(piece, sizeof piece, "\\%c", c)
                                            : snprintf(piece, sizeof piece, "%c", c);
         fuzz_append(request, piece, (size_t)size);

@@ -1,7 +1,7 @@
 /* Jobs from bytes. A failure points to core/src/job/, base/json_read.c and what plays the job.
  *
- * An input that begins with "{" is a request as it is. Any other is words, one a line, up to an empty
- * line; what follows is a config.json. The job is small: two layers, one step. */
+ * An input that begins with "{" is a request as it is. Any other is words, one a line, up to an
+ * empty line; what follows is a config.json. The job is small: two layers, one step. */
 #include "fuzz.h"
 
 static void append_words(fuzz_request *request, const char *text, size_t length) {

@@ -31,8 +31,10 @@ static inline golden_names golden_list(const char *folder) {
         name[length - end_length] = 0;
         list.names[list.count++] = name;
     }
-    if (opened) closedir(opened);
-    else fprintf(stderr, "%s: no such folder\n", folder);
+    if (opened)
+        closedir(opened);
+    else
+        fprintf(stderr, "%s: no such folder\n", folder);
     qsort(list.names, list.count, sizeof *list.names, golden_compare);
     return list;
 }
