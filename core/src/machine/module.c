@@ -412,6 +412,66 @@ static tide_value eval_size(tide_model *model, uint32_t scope, tide_expr *e, tid
     }
 }
 
+/* ---- checks: what sizes and settings must keep to ---- */
+
+/* A text of a check with {expression} as its value. */
+static const char *check_text(tide_model *model, uint32_t scope, tide_text text, const char *place) {
+    tide_machine *m = model->m;
+    const char *out = "";
+    while (text.length) {
+        const char *open = memchr(text.at, '{', text.length), *end = text.at + text.length;
+        const char *close = open ? memchr(open, '}', (size_t)(end - open)) : NULL;
+        size_t plain = close ? (size_t)(open - text.at) : text.length;
+        out = tide_format(m->arena, "%s%.*s", out, (int)plain, text.at);
+        text = (tide_text){text.at + plain, text.length - plain};
+        if (!close) break;
+        tide_expr *expr = tide_parse_expr(m->arena, (tide_text){open + 1, (size_t)(close - open) - 1}, place, m->diags);
+        tide_value value = expr ? eval_size(model, scope, expr, TIDE_TEXT(""), true, 0) : tide_none();
+        if (value.kind == TIDE_VALUE_INT) out = tide_format(m->arena, "%s%lld", out, (long long)value.integer);
+        tide_value_release(m, value);
+        text = (tide_text){close + 1, (size_t)(end - close) - 1};
+    }
+    return out;
+}
+
+/* One pair of "checks": an expression that must hold, and "key: what is wrong; what to do". A setting that nobody gave is
+ * warned of, so that a model can be asked for by its name alone. */
+static bool run_check(tide_model *model, uint32_t scope, const tide_json *check, const char *place) {
+    tide_machine *m = model->m;
+    const char *colon = check->kind == TIDE_JSON_STRING ? strstr(check->text.at, ": ") : NULL;
+    if (!colon) {
+        tide_error(m->diags, TIDE_ERR_DESCRIPTION, place, "a check is \"expression\": \"key: what is wrong; what to do\"", NULL);
+        return false;
+    }
+    tide_expr *expr = tide_parse_expr(m->arena, check->key, place, m->diags);
+    if (!expr) return false;
+    tide_value holds = eval_size(model, scope, expr, TIDE_TEXT(""), false, 0);
+    bool is_kept = is_true(m, holds), is_default = false;
+    tide_value_release(m, holds);
+    if (m->has_failed) return false;
+    if (is_kept) return true;
+    tide_text key = {check->text.at, (size_t)(colon - check->text.at)};
+    const char *at = model->find_place(model->user, model->scopes[scope].config, key, &is_default);
+    const char *wrong = check_text(model, scope, (tide_text){colon + 2, check->text.length - key.length - 2}, place);
+    const char *semicolon = strstr(wrong, "; ");
+    for (uint32_t i = 0; i < m->diags->count; i++) /* two modules may share a configuration */
+        if (is_default && m->diags->items[i].severity == TIDE_WARNING && strcmp(m->diags->items[i].place, at) == 0) return true;
+    tide_report(m->diags, is_default ? TIDE_WARNING : TIDE_ERROR, TIDE_ERR_FIELD_RANGE, at,
+                semicolon ? tide_text_copy(m->arena, (tide_text){wrong, (size_t)(semicolon - wrong)}) : wrong, semicolon ? semicolon + 2 : NULL);
+    return is_default;
+}
+
+/* The checks of a description and of what it extends, over one configuration. */
+static void run_checks(tide_model *model, uint32_t scope) {
+    tide_machine *m = model->m;
+    if (!model->find_place) return;
+    for (const tide_description *d = model->scopes[scope].description; d && !m->has_failed; d = d->parent) {
+        const tide_json *checks = tide_json_at(d->json, "checks");
+        for (const tide_json *check = checks ? checks->first : NULL; check; check = check->next)
+            if (!run_check(model, scope, check, tide_format(m->arena, "/%s/checks", d->name.at))) m->has_failed = true;
+    }
+}
+
 /* ---- numbers ---- */
 
 static const char *kind_name(tide_value v) {
@@ -1334,7 +1394,10 @@ static tide_value construct(frame *f, tide_expr *e) {
             if (!description) m->has_failed = true;
         }
     }
-    if (config && !m->has_failed) scope = scope_new(model, description, config);
+    if (config && !m->has_failed) {
+        scope = scope_new(model, description, config);
+        run_checks(model, scope);
+    }
     tide_class *of = m->has_failed ? NULL : tide_class_find(model->descriptions, description, class_name);
     if (!of && !m->has_failed) tide_fail(m, TIDE_ERR_DESCRIPTION, "no module '%s'", terminated(m, class_name));
     if (!of) {
@@ -1462,6 +1525,8 @@ bool tide_model_build(tide_model *model, tide_description *description, tide_tex
         tide_fail(m, TIDE_ERR_MODEL_UNKNOWN, "the description '%s' has no module '%s'", description->name.at, terminated(m, class_name));
         return false;
     }
+    run_checks(model, scope);
+    if (m->has_failed) return false;
     model->root = instantiate(model, of, scope, NULL, 0, NULL, NULL, 0);
     if (!model->root || m->has_failed) return false;
     name_instance(model, model->root, 0, TIDE_TEXT(""), 0);

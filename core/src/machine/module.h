@@ -36,6 +36,9 @@ typedef struct tide_setting_value {
 /* The class and description that a model_type stands for; false if none does. */
 typedef bool (*tide_find_model)(void *user, tide_text model_type, tide_text *description, tide_text *class_name);
 
+/* Where a setting, or else an entry of a configuration, was given; *is_default: nowhere. */
+typedef const char *(*tide_find_place)(void *user, const struct tide_json *config, tide_text key, bool *is_default);
+
 typedef struct tide_parameter_row {
     tide_tensor *tensor;
     uint32_t module;
@@ -46,6 +49,7 @@ typedef struct tide_model {
     tide_machine *m;
     tide_descriptions *descriptions;
     tide_find_model find_model;
+    tide_find_place find_place; /* for the "checks" of descriptions; NULL: they are left out */
     void *user;
     tide_setting_value *settings; /* what forward() may ask for: batch, seq, training, ... */
     uint32_t setting_count;

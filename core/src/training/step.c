@@ -49,6 +49,25 @@ static bool root_class(const tide_job *job, const tide_description *description,
     return true;
 }
 
+static bool is_default_setting(const tide_job *job, tide_text name, bool *is_default) {
+    for (uint32_t i = 0; i < job->row_count; i++)
+        if (tide_text_is(name, job->rows[i].name)) {
+            *is_default = job->rows[i].origin == TIDE_ORIGIN_DEFAULT;
+            return true;
+        }
+    return false;
+}
+
+static const char *find_place(void *user, const tide_json *config, tide_text key, bool *is_default) {
+    const finder *f = user;
+    const char *name = tide_text_copy(f->arena, key);
+    if (is_default_setting(f->job, key, is_default)) return tide_format(f->arena, "/settings/%s", name);
+    *is_default = false;
+    const tide_json *entry = tide_json_find(config, key);
+    if (entry) return tide_job_config_place(f->arena, f->job, entry);
+    return tide_format(f->arena, "%s/%s", tide_job_config_place(f->arena, f->job, config), name);
+}
+
 static void set_settings(tide_run *run, const tide_job *job, bool uses_cache) {
     tide_machine *m = &run->machine;
     tide_setting_value *s = TIDE_NEW(m->arena, tide_setting_value, 24);
@@ -269,7 +288,11 @@ bool tide_run_job(tide_run *run, const tide_job *job, tide_arena *arena, tide_di
     m->sdpa = sdpa_of(job->sdpa_backend);
     tide_descriptions_init(&run->descriptions, arena, diags, find_source, NULL);
     tide_model_init(&run->model, m, &run->descriptions);
+    finder *found = TIDE_NEW(arena, finder, 1);
+    *found = (finder){job, arena};
     run->model.find_model = find_model;
+    run->model.find_place = find_place;
+    run->model.user = found;
     run->model.dtype = dtype_of(job->dtype);
     run->model.is_checkpointing = strcmp(job->checkpointing, "none") != 0;
     run->model.is_reentrant = strcmp(job->checkpointing, "full_reentrant") == 0;
