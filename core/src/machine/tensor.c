@@ -35,7 +35,7 @@ void tide_machine_init(tide_machine *m, tide_arena *arena, tide_diagnostics *dia
     m->device = (tide_device){90, 132, 2048};
     m->factor = TIDE_FACTOR_TEMPORARY;
     m->op = "";
-    m->op_limit = UINT64_C(100000000);
+    m->op_limit = UINT64_C(10000000); /* about 1 GB of events and what they hold */
     tide_timeline_init(&m->timeline, arena);
     m->symbol_slot_count = 256;
     m->symbol_slots = TIDE_NEW(arena, uint32_t, m->symbol_slot_count);

@@ -34,6 +34,10 @@ static bool find_model(void *user, tide_text model_type, tide_text *description,
 static bool root_class(const tide_job *job, const tide_description *description, tide_text *class_name, tide_diagnostics *diags, tide_arena *arena) {
     const tide_json *roots = tide_description_at(description, "roots"), *architectures = tide_json_at(job->config, "architectures");
     const tide_json *named = architectures && architectures->kind == TIDE_JSON_ARRAY ? architectures->first : NULL;
+    if (architectures && architectures->kind != TIDE_JSON_NULL && (architectures->kind != TIDE_JSON_ARRAY || (named && named->kind != TIDE_JSON_STRING)))
+        return tide_error(diags, TIDE_ERR_FIELD_TYPE, tide_job_config_place(arena, job, architectures),
+                          tide_format(arena, "architectures is %s; must be an array of class names", tide_json_kind_name(architectures)),
+                          "write [\"LlamaForCausalLM\"], or leave it out");
     if (!roots || roots->kind != TIDE_JSON_OBJECT || !roots->first)
         return tide_error(diags, TIDE_ERR_DESCRIPTION, "/model", "the description has no \"roots\"", NULL);
     if (named && named->kind == TIDE_JSON_STRING) {
@@ -139,6 +143,25 @@ static bool is_named(const char *name, const char **prefixes, uint32_t count) {
         if (tide_text_starts(text, prefix) || tide_text_starts(inner, prefix)) return true;
     }
     return false;
+}
+
+/* Each prefix is the beginning of some parameter's name. */
+static bool check_prefixes(const tide_run *run, const char *setting, const char **prefixes, uint32_t count) {
+    tide_machine *m = run->model.m;
+    for (uint32_t i = 0; i < count; i++) {
+        bool is_found = false;
+        for (uint32_t k = 0; k < run->model.parameter_count && !is_found; k++) is_found = is_named(run->model.parameters[k].name, &prefixes[i], 1);
+        if (is_found) continue;
+        const char **parts = TIDE_NEW(m->arena, const char *, run->model.part_count);
+        for (uint32_t k = 0; k < run->model.part_count; k++) parts[k] = run->model.parts[k];
+        const char *near = tide_nearest(tide_text_of(prefixes[i]), parts, run->model.part_count);
+        tide_text first = tide_text_of(run->model.parameter_count ? run->model.parameters[0].name : "");
+        return tide_error(m->diags, TIDE_ERR_FIELD_RANGE, tide_format(m->arena, "/settings/%s", setting),
+                          tide_format(m->arena, "no parameter's name begins with \"%.*s\"", (int)(strlen(prefixes[i]) < 60 ? strlen(prefixes[i]) : 60), prefixes[i]),
+                          near && *near ? tide_format(m->arena, "did you mean %s?", near)
+                                        : tide_format(m->arena, "names are such as %.*s", (int)(first.length < 80 ? first.length : 80), first.at));
+    }
+    return true;
 }
 
 static void choose_trainable(tide_run *run, const tide_job *job) {
@@ -260,11 +283,28 @@ static void update(loop *l, unsigned step) {
     tide_timeline_mark(&m->timeline, step, TIDE_PHASE_OPTIMIZER);
 }
 
+/* After the first micro-batch: whether all of them together stay below what is played. */
+static bool is_too_long(const loop *l, uint64_t before) {
+    tide_machine *m = &l->run->machine;
+    uint64_t each = m->op_count - before, all = each * (uint64_t)l->job->grad_accum * (uint64_t)l->job->steps;
+    if (all <= m->op_limit) return false;
+    tide_error(m->diags, TIDE_ERR_LIMIT, l->job->grad_accum > 1 ? "/settings/grad_accum" : "/settings/steps",
+               tide_format(m->arena, "%lld micro-batches in each of %lld steps are more than tidemark plays (%llu statements of the model's description)",
+                           (long long)l->job->grad_accum, (long long)l->job->steps, (unsigned long long)m->op_limit),
+               "lower grad_accum: each micro-batch from the second on needs the same memory");
+    m->has_failed = true;
+    return true;
+}
+
 static bool play(loop *l) {
     tide_machine *m = &l->run->machine;
+    uint64_t before = m->op_count;
     for (unsigned step = 1; step <= (unsigned)l->job->steps && !m->has_failed; step++) {
         tide_timeline_mark(&m->timeline, step, TIDE_PHASE_LOAD); /* where the step begins */
-        for (int64_t i = 0; i < l->job->grad_accum && !m->has_failed; i++) micro_batch(l, step);
+        for (int64_t i = 0; i < l->job->grad_accum && !m->has_failed; i++) {
+            micro_batch(l, step);
+            if (step == 1 && i == 0 && !m->has_failed && is_too_long(l, before)) return false;
+        }
         if (m->has_failed) break;
         update(l, step);
         tide_release_at(m, &l->loss); /* del loss */
@@ -307,6 +347,8 @@ bool tide_run_job(tide_run *run, const tide_job *job, tide_arena *arena, tide_di
         m->op = "caching_allocator_warmup";
         tide_touch(m, bytes / 2 * 2);
     }
+    if (!check_prefixes(run, "freeze", job->freeze, job->freeze_count) || !check_prefixes(run, "train_only", job->train_only, job->train_only_count))
+        return false;
     tide_model_to_device(&run->model);
     choose_trainable(run, job);
     if (run->model.is_checkpointing) tide_model_require_input_grads(&run->model);
