@@ -4,13 +4,13 @@
 #include <string.h>
 
 const char *const tide_optimizer_names[] = {
-#define TIDE_OPTIMIZER(name, title, states, step, made, lists, loop) name,
+#define TIDE_OPTIMIZER(name, title, states, step, made, decays, lists, loop) name,
 #include "optimizer.def"
 #undef TIDE_OPTIMIZER
 };
 
 const char *const tide_optimizer_titles[] = {
-#define TIDE_OPTIMIZER(name, title, states, step, made, lists, loop) title,
+#define TIDE_OPTIMIZER(name, title, states, step, made, decays, lists, loop) title,
 #include "optimizer.def"
 #undef TIDE_OPTIMIZER
 };
@@ -24,11 +24,12 @@ typedef struct row {
     int states;
     bool has_device_step;
     char made;
+    bool decays;
     const char *lists, *loop;
 } row;
 
 static const row rows[] = {
-#define TIDE_OPTIMIZER(name, title, states, step, made, lists, loop) {name, states, step, made, lists, loop},
+#define TIDE_OPTIMIZER(name, title, states, step, made, decays, lists, loop) {name, states, step, made, decays, lists, loop},
 #include "optimizer.def"
 #undef TIDE_OPTIMIZER
 };
@@ -45,6 +46,7 @@ struct tide_optimizer {
     const row *row;
     parameter_state *parameters; /* the first group, then the second */
     uint32_t count, group_end[2];
+    bool has_two_groups; /* the first has weight decay, the second has none */
 };
 
 static bool ends_with(const char *text, const char *end) {
@@ -88,7 +90,7 @@ tide_optimizer *tide_optimizer_new(tide_model *model, const char *name, const ch
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         if (strcmp(rows[i].name, name) == 0) optimizer->row = &rows[i];
     optimizer->parameters = TIDE_NEW(m->arena, parameter_state, model->parameter_count + 1);
-    bool has_two = strcmp(groups, "trainer") == 0;
+    bool has_two = optimizer->has_two_groups = strcmp(groups, "trainer") == 0;
     for (int group = 0; group < 2; group++) {
         for (uint32_t i = 0; i < model->parameter_count; i++) {
             const tide_parameter_row *p = &model->parameters[i];
@@ -120,14 +122,15 @@ static void play_round(tide_optimizer *optimizer, parameter_state **with, uint32
         for (uint32_t i = count; i-- > 0;) tide_release(m, made[(uint32_t)list * count + i]);
 }
 
-static void play_loop(tide_optimizer *optimizer, parameter_state **with, uint32_t count) {
+static void play_loop(tide_optimizer *optimizer, parameter_state **with, uint32_t count, const char *loop, const char *end) {
     tide_machine *m = optimizer->model->m;
     tide_tensor *fresh[128] = {NULL}, *variables[128] = {NULL};
     for (uint32_t i = 0; i < count; i++) {
-        for (const char *c = optimizer->row->loop; *c; c += 2) {
+        for (const char *c = loop; c < end; c += 2) {
             int name = c[1] & 127;
             if (*c == '+') fresh[name] = temporary(optimizer, with[i]);
             if (*c == '-') tide_release_at(m, &fresh[name]);
+            if (*c == '!') make_states(optimizer, with[i]);
             if (*c == '~') {
                 tide_release_at(m, &variables[name]);
                 variables[name] = fresh[name];
@@ -138,24 +141,34 @@ static void play_loop(tide_optimizer *optimizer, parameter_state **with, uint32_
     for (int name = 0; name < 128; name++) tide_release_at(m, &variables[name]);
 }
 
-static void step_group(tide_optimizer *optimizer, uint32_t from, uint32_t to) {
+/* What stands before the '|', or after it for a group with weight decay; nothing there: the same for both. */
+static const char *form_of(const char *forms, bool decays, const char **end) {
+    const char *bar = strchr(forms, '|');
+    *end = bar && !decays ? bar : forms + strlen(forms);
+    return bar && decays ? bar + 1 : forms;
+}
+
+static void step_group(tide_optimizer *optimizer, uint32_t from, uint32_t to, bool decays) {
     tide_machine *m = optimizer->model->m;
+    const row *kind = optimizer->row;
     parameter_state **with = TIDE_NEW(m->arena, parameter_state *, to - from + 1); /* those with a gradient */
     uint32_t count = 0;
     for (uint32_t i = from; i < to; i++)
         if (optimizer->parameters[i].tensor->grad) with[count++] = &optimizer->parameters[i];
-    bool in_list = optimizer->row->made == 'l';
-    if (!in_list)
+    const char *end_lists, *end_loop;
+    const char *lists = form_of(kind->lists, decays, &end_lists), *loop = form_of(kind->loop, decays, &end_loop);
+    bool is_late = kind->made == 'l' && (lists < end_lists || loop < end_loop);
+    if (!is_late)
         for (uint32_t i = 0; i < count; i++) make_states(optimizer, with[i]);
-    for (const char *round = optimizer->row->lists; *round; round++)
-        play_round(optimizer, with, count, *round - '0', in_list && round == optimizer->row->lists);
-    if (*optimizer->row->loop) play_loop(optimizer, with, count);
+    for (const char *round = lists; round < end_lists; round++)
+        play_round(optimizer, with, count, *round - '0', is_late && round == lists);
+    if (loop < end_loop) play_loop(optimizer, with, count, loop, end_loop);
 }
 
 void tide_optimizer_step(tide_optimizer *optimizer) {
     optimizer->model->m->op = "optimizer.step";
-    step_group(optimizer, 0, optimizer->group_end[0]);
-    step_group(optimizer, optimizer->group_end[0], optimizer->group_end[1]);
+    step_group(optimizer, 0, optimizer->group_end[0], optimizer->has_two_groups || optimizer->row->decays);
+    step_group(optimizer, optimizer->group_end[0], optimizer->group_end[1], false);
     optimizer->model->m->module = 0;
 }
 

@@ -361,15 +361,19 @@ static bool efficient_can(const tide_tensor *q, const attention *a) {
     return a->width % multiple == 0 && a->value_width % multiple == 0;
 }
 
-static bool cudnn_can(const tide_machine *m, const tide_tensor *q, const attention *a) {
-    if ((q->dtype != TIDE_BF16 && q->dtype != TIDE_FP16) || m->device.capability < 80) return false;
-    int64_t widest = m->device.capability >= 90 && m->device.capability < 120 ? 256 : 128;
-    return a->width % 8 == 0 && a->width <= widest && a->value_width % 8 == 0 && a->dropout <= 0;
+static bool is_hopper_or_blackwell(const tide_machine *m) {
+    return m->device.capability >= 90 && m->device.capability < 120;
 }
 
+static bool cudnn_can(const tide_machine *m, const tide_tensor *q, const attention *a) {
+    if ((q->dtype != TIDE_BF16 && q->dtype != TIDE_FP16) || m->device.capability < 80) return false;
+    bool is_width_known = a->width <= 128 || (a->width == 256 && is_hopper_or_blackwell(m));
+    return a->width % 8 == 0 && is_width_known && a->value_width % 8 == 0 && a->dropout <= 0 && a->queries > 1;
+}
+
+/* sdp_utils.cpp: priority_order. cuDNN comes first on these cards, and last, after math, on all others. */
 static kernel choose(const tide_machine *m, const tide_tensor *q, const tide_tensor *mask, const attention *a) {
-    bool prefers_cudnn = m->sdpa == TIDE_SDPA_CUDNN ||
-                         (m->sdpa == TIDE_SDPA_DEFAULT && m->device.capability >= 90 && m->device.capability < 120);
+    bool prefers_cudnn = (m->sdpa == TIDE_SDPA_CUDNN || m->sdpa == TIDE_SDPA_DEFAULT) && is_hopper_or_blackwell(m);
     bool allows_flash = m->sdpa == TIDE_SDPA_FLASH || m->sdpa == TIDE_SDPA_DEFAULT;
     bool allows_efficient = allows_flash || m->sdpa == TIDE_SDPA_EFFICIENT;
     if (prefers_cudnn && cudnn_can(m, q, a)) return KERNEL_CUDNN;
