@@ -244,18 +244,18 @@ static void push_ready(engine *e, tide_node *node) {
     e->heap[at] = node;
 }
 
+/* Nodes of one order (AccumulateGrad all have the highest) leave as std::priority_queue of libstdc++ has it: the hole at
+ * the top sinks along the larger children, the right one if they are equal, and the last node rises from there. */
 static tide_node *pop_ready(engine *e) {
     tide_node *top = e->heap[0], *last = e->heap[--e->heap_count];
-    uint32_t at = 0;
-    for (;;) {
-        uint32_t child = 2 * at + 1;
-        if (child >= e->heap_count) break;
-        if (child + 1 < e->heap_count && e->heap[child + 1]->order > e->heap[child]->order) child++;
-        if (e->heap[child]->order <= last->order) break;
-        e->heap[at] = e->heap[child];
-        at = child;
+    uint32_t hole = 0, count = e->heap_count;
+    for (uint32_t child = 1; child < count; child = 2 * hole + 1) {
+        if (child + 1 < count && e->heap[child + 1]->order >= e->heap[child]->order) child++;
+        e->heap[hole] = e->heap[child];
+        hole = child;
     }
-    if (e->heap_count) e->heap[at] = last;
+    for (; hole && e->heap[(hole - 1) / 2]->order < last->order; hole = (hole - 1) / 2) e->heap[hole] = e->heap[(hole - 1) / 2];
+    if (count) e->heap[hole] = last;
     return top;
 }
 

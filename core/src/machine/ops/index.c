@@ -12,19 +12,21 @@ static int64_t tiles(int64_t n, int64_t tile) {
     return (n + tile - 1) / tile;
 }
 
-/* cub::DeviceRadixSort of int64 keys below `limit` with int64 values: one pass for every 8 bits of the keys. */
+enum { SCAN_TILE = 4992, SCAN_TILE_BOOL = 896, SELECT_TILE = 4224, COUNT_TILE = 4096, SORT_TILE = 4608, SORT_ALONE = 2304 };
+
+/* cub::DeviceRadixSort of int64 keys up to `limit` with int64 values: one pass for every 8 bits of the keys; several
+ * passes go back and forth between two buffers. */
 static int64_t sort_scratch(int64_t n, int64_t limit) {
     int64_t bits = 0;
     for (; limit > 0; limit >>= 1) bits++;
-    return 2 * align256(8 * n) + 511 + 2048 * ((bits + 7) / 8) + 1024 * tiles(n, 4608);
+    int64_t passes = bits > 8 ? (bits + 7) / 8 : 1;
+    return (passes > 1 ? 2 * align256(8 * n) : 0) + 511 + 2048 * passes + 1024 * tiles(n, SORT_TILE);
 }
 
 /* cub::DeviceScan: one 16-byte state per tile. */
 static int64_t scan_scratch(int64_t n, int64_t tile) {
     return 511 + align256(16 * (32 + tiles(n, tile)));
 }
-
-enum { SCAN_TILE = 4992, SCAN_TILE_BOOL = 896, SELECT_TILE = 4224, COUNT_TILE = 4096 };
 
 /* cub::DeviceSelect behind nonzero: one 8-byte state per tile. */
 static int64_t select_scratch(int64_t n) {
@@ -80,7 +82,13 @@ static void embedding_run(tide_machine *m, tide_node *node, tide_tensor **grads,
     tide_tensor *per_segment = tide_scratch(m, 8 * segments), *segment_offsets = tide_scratch(m, 8 * segments);
     tide_touch(m, scan_scratch(segments, SCAN_TILE_BOOL));
     tide_tensor *partial_count = tide_scratch(m, 8), *partial_offsets = tide_scratch(m, 8 * partials);
-    tide_touch(m, 4 * width * partials);
+    /* Few segments of many rows: partial sums are added to the segments' own at once, which are fp32 where the weight
+     * is not; each partial knows its segment. The bound was measured with 132 multiprocessors. */
+    bool is_crowded = segments < 4 * (int64_t)m->device.sms && partials > 4 * segments;
+    tide_tensor *owner = is_crowded ? tide_scratch(m, 8 * partials) : NULL;
+    if (!is_crowded) tide_touch(m, 4 * width * partials);
+    else if (grads[0]->dtype != TIDE_FP32) tide_touch(m, 4 * width * segments);
+    tide_release(m, owner);
     tide_tensor *all[] = {partial_offsets, partial_count, segment_offsets, per_segment, count, offsets, origin, sorted};
     for (unsigned i = 0; i < sizeof all / sizeof *all; i++) tide_release(m, all[i]);
     tide_release(m, indices);
@@ -117,7 +125,8 @@ static tide_tensor *nonzero(tide_machine *m, int64_t n, int64_t found, int dims)
 /* ---- x[indices]: integer indices of the leading dimensions ---- */
 
 static void index_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
-    int64_t n = node->attribute[0], indices = node->attribute[1];
+    int64_t n = node->attribute[0], indices = node->attribute[1], limit = 1;
+    for (int i = 0; i < indices; i++) limit *= node->extra.shape.size[i];
     results[0] = tide_empty(m, &node->extra.shape, grads[0]->dtype);
     tide_tensor *linear = NULL; /* the indices as one linear index */
     tide_tensor *wrapped = tide_scratch(m, 8 * n);
@@ -129,7 +138,7 @@ static void index_run(tide_machine *m, tide_node *node, tide_tensor **grads, tid
         tide_release(m, sum);
     }
     tide_tensor *sorted = tide_scratch(m, 8 * n), *range = tide_scratch(m, 8 * n), *origin = tide_scratch(m, 8 * n);
-    tide_touch(m, 1);
+    tide_touch(m, n <= SORT_ALONE ? 1 : sort_scratch(n, limit - 1)); /* a single block sorts without scratch */
     tide_release(m, origin);
     tide_release(m, range);
     tide_release(m, sorted);

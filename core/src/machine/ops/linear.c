@@ -17,8 +17,27 @@ static void workspace(tide_machine *m, int64_t bytes) {
     m->factor = factor;
 }
 
+/* cuda/Blas.cpp, prepare_matrix_for_cublas: one of the last two dimensions must be contiguous and the other one not
+ * overlap it; anything else is copied for the product. */
+static bool is_ready(const tide_tensor *t) {
+    int row = t->shape.dims - 2, column = row + 1;
+    const int64_t *size = t->shape.size, *stride = t->stride;
+    return (t->shape.dims == 2 && tide_is_dense(t)) || (stride[column] == 1 && stride[row] >= size[column] && stride[row] > 0) ||
+           (stride[row] == 1 && stride[column] >= size[row] && stride[column] > 0);
+}
+
+/* The product of a and b: their copies and the workspace. */
+static void multiply(tide_machine *m, const tide_tensor *a, const tide_tensor *b, int64_t bytes) {
+    tide_tensor *left = is_ready(a) ? NULL : tide_empty(m, &a->shape, a->dtype);
+    tide_tensor *right = is_ready(b) ? NULL : tide_empty(m, &b->shape, b->dtype);
+    workspace(m, bytes);
+    tide_release(m, right);
+    tide_release(m, left);
+}
+
 /* rows x columns, contiguous, or column-major when is_transposed, with the workspace of the product after it. */
-static tide_tensor *product(tide_machine *m, tide_dim rows, tide_dim columns, bool is_transposed, tide_dtype dtype) {
+static tide_tensor *product(tide_machine *m, const tide_tensor *a, const tide_tensor *b, tide_dim rows, tide_dim columns,
+                            bool is_transposed, tide_dtype dtype) {
     tide_shape shape = {.dims = 2};
     shape.size[0] = rows.n, shape.name[0] = rows.name;
     shape.size[1] = columns.n, shape.name[1] = columns.name;
@@ -29,7 +48,7 @@ static tide_tensor *product(tide_machine *m, tide_dim rows, tide_dim columns, bo
     } else {
         out = tide_empty(m, &shape, dtype);
     }
-    workspace(m, tide_gemm_workspace(m));
+    multiply(m, a, b, tide_gemm_workspace(m));
     return out;
 }
 
@@ -38,15 +57,14 @@ static bool is_column_major(const tide_meta *meta, const int64_t *stride) {
     return stride[0] == 1 && stride[1] == meta->shape.size[0];
 }
 
-static void mat1_grad(tide_machine *m, tide_node *node, int edge, tide_tensor *g, tide_tensor **result) {
+static void mat1_grad(tide_machine *m, tide_node *node, tide_tensor *g, tide_tensor *mat2, tide_tensor **result) {
     const tide_meta *meta = &node->extra; /* the shape of mat1 */
-    (void)edge;
-    *result = product(m, (tide_dim){meta->shape.size[0], meta->shape.name[0]}, (tide_dim){meta->shape.size[1], meta->shape.name[1]},
+    *result = product(m, g, mat2, (tide_dim){meta->shape.size[0], meta->shape.name[0]}, (tide_dim){meta->shape.size[1], meta->shape.name[1]},
                       node->attribute[0], g->dtype);
 }
 
-static void mat2_grad(tide_machine *m, tide_node *node, tide_tensor *g, tide_tensor **result) {
-    *result = product(m, (tide_dim){node->attribute[2], (uint32_t)node->attribute[4]},
+static void mat2_grad(tide_machine *m, tide_node *node, tide_tensor *g, tide_tensor *mat1, tide_tensor **result) {
+    *result = product(m, mat1, g, (tide_dim){node->attribute[2], (uint32_t)node->attribute[4]},
                       (tide_dim){node->attribute[3], (uint32_t)node->attribute[5]}, node->attribute[1], g->dtype);
 }
 
@@ -75,8 +93,8 @@ static bool fits(tide_machine *m, const tide_tensor *a, const tide_tensor *b) {
 
 static void mm_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
     tide_tensor *mat2 = tide_saved_at(m, node, 0), *self = tide_saved_at(m, node, 1);
-    if (tide_wants(node, 1)) mat2_grad(m, node, grads[0], &results[1]);
-    if (tide_wants(node, 0)) mat1_grad(m, node, 0, grads[0], &results[0]);
+    if (tide_wants(node, 1)) mat2_grad(m, node, grads[0], self, &results[1]);
+    if (tide_wants(node, 0)) mat1_grad(m, node, grads[0], mat2, &results[0]);
     tide_release(m, self);
     tide_release(m, mat2);
 }
@@ -91,15 +109,15 @@ static tide_tensor *mm(tide_machine *m, tide_tensor *a, tide_tensor *b) {
         tide_save(m, node, tide_wants(node, 1) ? a : NULL);
     }
     remember(node, a, b);
-    return tide_made_by(m, node, product(m, tide_dim_of(a, 0), tide_dim_of(b, 1), false, a->dtype));
+    return tide_made_by(m, node, product(m, a, b, tide_dim_of(a, 0), tide_dim_of(b, 1), false, a->dtype));
 }
 
 /* ---- addmm ---- */
 
 static void addmm_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
     tide_tensor *mat1 = tide_saved_at(m, node, 0), *mat2 = tide_saved_at(m, node, 1);
-    if (tide_wants(node, 1)) mat1_grad(m, node, 1, grads[0], &results[1]);
-    if (tide_wants(node, 2)) mat2_grad(m, node, grads[0], &results[2]);
+    if (tide_wants(node, 1)) mat1_grad(m, node, grads[0], mat2, &results[1]);
+    if (tide_wants(node, 2)) mat2_grad(m, node, grads[0], mat1, &results[2]);
     if (tide_wants(node, 0)) results[0] = tide_retain(grads[0]); /* summed to the bias by the engine */
     tide_release(m, mat2);
     tide_release(m, mat1);
@@ -119,7 +137,9 @@ static tide_tensor *addmm(tide_machine *m, tide_tensor *bias, tide_tensor *a, ti
     shape.size[0] = a->shape.size[0], shape.name[0] = a->shape.name[0];
     shape.size[1] = b->shape.size[1], shape.name[1] = b->shape.name[1];
     tide_tensor *out = tide_empty(m, &shape, a->dtype);
-    workspace(m, CUBLASLT_WORKSPACE);
+    /* cuda/Blas.cpp, isInputCompliesAddmmCudaLt */
+    bool is_lt = bias->shape.dims == 1 && tide_is_contiguous(bias) && b->shape.size[0] > 1 && b->shape.size[1] > 1;
+    multiply(m, a, b, is_lt ? CUBLASLT_WORKSPACE : tide_gemm_workspace(m));
     return tide_made_by(m, node, out);
 }
 
@@ -131,7 +151,7 @@ static void bmm_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_
         if (!tide_wants(node, i)) continue;
         const tide_meta *meta = &node->edges[i].node->outputs[node->edges[i].input];
         results[i] = tide_empty(m, &meta->shape, grads[0]->dtype);
-        workspace(m, tide_gemm_workspace(m));
+        multiply(m, i ? self : grads[0], i ? grads[0] : mat2, tide_gemm_workspace(m));
     }
     tide_release(m, self);
     tide_release(m, mat2);
@@ -156,7 +176,7 @@ static tide_tensor *bmm(tide_machine *m, tide_tensor *a, tide_tensor *b) {
     shape.size[2] = b->shape.size[2];
     shape.name[2] = b->shape.name[2];
     tide_tensor *out = tide_empty(m, &shape, a->dtype);
-    workspace(m, tide_gemm_workspace(m));
+    multiply(m, a, b, tide_gemm_workspace(m));
     return tide_made_by(m, node, out);
 }
 

@@ -50,13 +50,15 @@ static tide_value op_layer_norm(tide_machine *m, tide_value *a) {
 }
 
 static void rms_norm_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
-    (void)grads;
     tide_tensor *x = tide_saved_at(m, node, 0), *rstd = tide_saved_at(m, node, 1);
+    tide_tensor *input = tide_is_contiguous(x) ? NULL : tide_empty(m, &x->shape, x->dtype);
     if (tide_wants(node, 0)) results[0] = tide_empty(m, &x->shape, x->dtype);
     if (tide_wants(node, 1)) {
         const tide_meta *meta = &node->edges[1].node->outputs[node->edges[1].input];
         results[1] = tide_empty(m, &meta->shape, meta->dtype);
     }
+    if (!tide_is_contiguous(grads[0])) tide_touch(m, tide_bytes(grads[0]));
+    tide_release(m, input);
     tide_release(m, rstd);
     tide_release(m, x);
 }
@@ -68,11 +70,13 @@ static tide_value op_rms_norm(tide_machine *m, tide_value *a) {
     tide_tensor *x = both[0];
     tide_node *node = tide_node_new(m, &rms_norm_backward, both, 2);
     tide_save(m, node, x);
+    tide_tensor *input = tide_is_contiguous(x) ? NULL : tide_empty(m, &x->shape, x->dtype);
     tide_tensor *out = tide_made_by(m, node, tide_empty(m, &x->shape, x->dtype));
     tide_shape shape = statistics_shape(x);
     tide_tensor *rstd = tide_empty(m, &shape, TIDE_FP32);
     tide_save(m, node, rstd);
     tide_release(m, rstd);
+    tide_release(m, input);
     return tide_of_tensor(out);
 }
 

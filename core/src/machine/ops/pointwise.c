@@ -52,7 +52,18 @@ static tide_tensor *unary(tide_machine *m, const tide_backward *backward, tide_t
         return tide_of_tensor(unary(m, &name##_backward, tide_arg_tensor(m, a[0]), what, temporaries)); \
     }
 
-UNARY(relu, "ReluBackward0", SAVES_RESULT, 0)
+/* BinaryOps.cpp, threshold_backward: the result comes before the gradient and so decides the layout. */
+static void relu_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
+    tide_tensor *out = tide_saved_at(m, node, 0);
+    results[0] = on_two(m, out, grads[0]);
+    tide_release(m, out);
+}
+static const tide_backward relu_backward = {"ReluBackward0", relu_run};
+
+static tide_value op_relu(tide_machine *m, tide_value *a) {
+    return tide_of_tensor(unary(m, &relu_backward, tide_arg_tensor(m, a[0]), SAVES_RESULT, 0));
+}
+
 UNARY(gelu, "GeluBackward0", SAVES_INPUT, 0)
 UNARY(silu, "SiluBackward0", SAVES_INPUT, 0)
 UNARY(mish, "MishBackward0", SAVES_INPUT, 0)
@@ -84,7 +95,8 @@ static void clamp_run(tide_machine *m, tide_node *node, tide_tensor **grads, tid
     tide_shape scalar = {.dims = 0};
     tide_tensor *zero = tide_empty(m, &scalar, grads[0]->dtype);
     tide_tensor *above = tide_elementwise(m, &x, 1, TIDE_BOOL), *below = tide_elementwise(m, &x, 1, TIDE_BOOL);
-    results[0] = on_two(m, grads[0], x);
+    tide_tensor *all[3] = {above, grads[0], zero}; /* where(mask, grad, 0) */
+    results[0] = tide_elementwise(m, all, 3, grads[0]->dtype);
     tide_release(m, below);
     tide_release(m, above);
     tide_release(m, zero);
@@ -287,7 +299,15 @@ static tide_value op_masked_fill(tide_machine *m, tide_value *a) {
 
 /* ---- dropout: aten/src/ATen/native/Dropout.cpp, cuda/Dropout.cu (native_dropout: a bool mask is kept) ---- */
 
-static const tide_backward dropout_backward = {"NativeDropoutBackward0", unary_run};
+/* empty_like(grad, grad.suggest_memory_format()): contiguous, but for images with the channels last. */
+static void dropout_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
+    tide_tensor *mask = tide_saved_at(m, node, 0), *g = grads[0];
+    bool is_channels_last = g->shape.dims >= 4 && g->stride[1] == 1 && tide_is_dense(g) && !tide_is_contiguous(g);
+    for (int i = 3; i < g->shape.dims; i++) is_channels_last = is_channels_last && g->stride[i - 1] >= g->stride[i];
+    results[0] = is_channels_last ? tide_empty_like(m, g, g->dtype) : tide_empty(m, &g->shape, g->dtype);
+    tide_release(m, mask);
+}
+static const tide_backward dropout_backward = {"NativeDropoutBackward0", dropout_run};
 
 static void masked_mul_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
     (void)node;

@@ -74,9 +74,14 @@ static void reduce_in_pieces(tide_machine *m, reduction r, int64_t bytes) {
     reduction_scratch(m, &r);
 }
 
+static int64_t accumulator_bytes(tide_dtype dtype) {
+    if (dtype == TIDE_BOOL) return 1;
+    return tide_dtype_is_float(dtype) && dtype != TIDE_FP64 ? 4 : 8;
+}
+
 tide_tensor *tide_sum_plain(tide_machine *m, const tide_tensor *x, unsigned mask, bool keepdim, tide_dtype dtype) {
     tide_shape shape = {.dims = 0};
-    reduction r = {1, 1, false, true, 4, tide_dtype_is_float(dtype) ? 4 : 8};
+    reduction r = {1, 1, false, true, 4, accumulator_bytes(dtype)};
     int64_t fastest_stride = INT64_MAX, kept_size = 1;
     for (int i = 0; i < x->shape.dims; i++) {
         bool is_summed = mask >> i & 1;
@@ -205,12 +210,13 @@ static tide_value op_argmax(tide_machine *m, tide_value *a) {
     return tide_of_tensor(tide_empty(m, &shape, TIDE_INT64));
 }
 
-/* linalg_vector_norm with p = 2: FunctionsManual.cpp norm_backward, grad * (self / norm).masked_fill_(norm == 0, 0). */
+/* linalg_vector_norm with p = 2: FunctionsManual.cpp norm_backward, grad * (self / norm).masked_fill_(norm == 0, 0),
+ * laid out as grad. */
 static void norm_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
     tide_tensor *x = tide_saved_at(m, node, 0), *norm = tide_saved_at(m, node, 1);
     tide_tensor *both[2] = {x, norm};
     tide_tensor *direction = tide_elementwise(m, both, 2, tide_promote(x, norm)), *is_zero = tide_empty(m, &norm->shape, TIDE_BOOL);
-    tide_tensor *scaled[2] = {direction, grads[0]};
+    tide_tensor *scaled[2] = {grads[0], direction};
     results[0] = tide_elementwise(m, scaled, 2, direction->dtype);
     tide_release(m, is_zero);
     tide_release(m, direction);

@@ -340,18 +340,34 @@ static tide_value op_cat(tide_machine *m, tide_value *a) {
     return made;
 }
 
-/* torch.stack: one copy; its gradient is views. */
+/* torch.stack: one copy; its gradient is views, made by one node (grad.unbind). */
+static void stack_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
+    for (unsigned i = 0; i < node->edge_count; i++)
+        if (node->edges[i].node) results[i] = tide_select(m, grads[0], node->attribute[0], i);
+}
+static const tide_backward stack_backward = {"StackBackward0", stack_run};
+
 static tide_value op_stack(tide_machine *m, tide_value *a) {
     if (a[0].kind != TIDE_VALUE_LIST || a[0].list->count == 0) {
         tide_fail(m, TIDE_ERR_SHAPE, "stack takes a list of tensors");
         return tide_none();
     }
+    int count = a[0].list->count <= CAT_LIMIT ? (int)a[0].list->count : 0;
+    tide_tensor **parts = tide_take(m, (size_t)(count + 1) * sizeof *parts);
+    for (int i = 0; i < count; i++) parts[i] = tide_arg_tensor(m, a[0].list->items[i]);
+    tide_node *node = count && !m->has_failed ? tide_node_new(m, &stack_backward, parts, count) : NULL;
+    if (node) node->attribute[0] = tide_wrap_dim(m, tide_arg_int(m, a[1]), parts[0]->shape.dims + 1);
+    bool grad_enabled = m->grad_enabled;
+    m->grad_enabled = false;
     tide_value list = {.kind = TIDE_VALUE_LIST, .list = tide_list_new(m)};
-    for (uint32_t i = 0; i < a[0].list->count; i++)
-        tide_list_push(m, list.list, tide_of_tensor(tide_unsqueeze(m, tide_arg_tensor(m, a[0].list->items[i]), tide_arg_int(m, a[1]))));
+    for (int i = 0; i < count; i++) tide_list_push(m, list.list, tide_of_tensor(tide_unsqueeze(m, parts[i], tide_arg_int(m, a[1]))));
+    tide_give(m, parts, (size_t)(count + 1) * sizeof *parts);
     tide_value arguments[2] = {list, a[1]};
     tide_value made = op_cat(m, arguments);
+    m->grad_enabled = grad_enabled;
     tide_value_release(m, list);
+    if (made.kind == TIDE_VALUE_TENSOR) tide_made_by(m, node, made.tensor);
+    else tide_node_release(m, node);
     return made;
 }
 
@@ -425,7 +441,20 @@ static tide_value op_chunk(tide_machine *m, tide_value *a) {
     return op_split(m, arguments);
 }
 
-static const tide_backward unbind_backward = {"UnbindBackward0", split_run};
+/* FunctionsManual.cpp, unbind_backward: an output without a gradient is an expanded scalar of zero. */
+static void unbind_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
+    tide_dtype dtype = TIDE_FP32;
+    tide_shape scalar = {.dims = 0};
+    for (unsigned i = 0; i < node->output_count; i++)
+        if (grads[i]) dtype = grads[i]->dtype;
+    size_t bytes = node->output_count * sizeof(tide_tensor *);
+    tide_tensor **zeros = tide_take(m, bytes);
+    for (unsigned i = 0; i < node->output_count; i++) zeros[i] = grads[i] ? NULL : tide_empty(m, &scalar, dtype);
+    results[0] = tide_empty(m, &node->extra.shape, dtype);
+    for (unsigned i = 0; i < node->output_count; i++) tide_release(m, zeros[i]);
+    tide_give(m, zeros, bytes);
+}
+static const tide_backward unbind_backward = {"UnbindBackward0", unbind_run};
 
 static tide_value op_unbind(tide_machine *m, tide_value *a) {
     tide_tensor *x = tide_arg_tensor(m, a[0]);

@@ -5,7 +5,10 @@ static void softmax_run(tide_machine *m, tide_node *node, tide_tensor **grads, t
     tide_tensor *output = tide_saved_at(m, node, 0);
     tide_dtype dtype = (tide_dtype)node->extra.dtype;
     results[0] = tide_empty(m, &output->shape, dtype);
-    if (node->attribute[0]) tide_touch(m, tide_bytes(output)); /* grad * output */
+    tide_tensor *both[2] = {grads[0], output}, *g;
+    g = node->attribute[0] ? tide_elementwise(m, both, 2, tide_promote(grads[0], output)) : tide_retain(grads[0]); /* grad * output */
+    if (!tide_is_contiguous(g)) tide_touch(m, tide_bytes(g)); /* SoftMax.cu, host_softmax_backward: grad.contiguous() */
+    tide_release(m, g);
     tide_release(m, output);
 }
 static const tide_backward softmax_backward = {"SoftmaxBackward0", softmax_run};
