@@ -575,8 +575,10 @@ static tide_value call_builtin(tide_machine *m, uint32_t which, tide_value *a, u
     if (count == 0) return nothing(m, TIDE_ERR_DESCRIPTION, "%s without arguments", builtin_names[which]);
     if (which == BUILTIN_ERROR) {
         tide_text text = a[0].kind == TIDE_VALUE_TEXT ? a[0].text : TIDE_TEXT("");
-        tide_text about = count > 1 && a[1].kind == TIDE_VALUE_TEXT ? a[1].text : TIDE_TEXT("");
-        tide_fail(m, TIDE_ERR_UNSUPPORTED, "%s: '%s'", terminated(m, text), terminated(m, about));
+        const char *about = count > 1 && a[1].kind == TIDE_VALUE_TEXT  ? terminated(m, a[1].text)
+                            : count > 1 && a[1].kind == TIDE_VALUE_INT ? tide_format(m->arena, "%lld", (long long)a[1].integer)
+                                                                       : "";
+        tide_fail(m, TIDE_ERR_UNSUPPORTED, "%s: '%s'", terminated(m, text), about);
         return tide_none();
     }
     if (which == BUILTIN_LEN) {
