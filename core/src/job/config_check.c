@@ -14,8 +14,8 @@ static const struct {
     entry_kind kind;
     int64_t least, most;
 } entries[] = {
-    {"num_hidden_layers", ENTRY_SIZE, 0, 10000},
-    {"n_layer", ENTRY_SIZE, 0, 10000},
+    {"num_hidden_layers", ENTRY_SIZE, 0, 2000},
+    {"n_layer", ENTRY_SIZE, 0, 2000},
     {"hidden_size", ENTRY_SIZE, 1, 1 << 24},
     {"n_embd", ENTRY_SIZE, 1, 1 << 24},
     {"intermediate_size", ENTRY_SIZE, 1, 1 << 26},

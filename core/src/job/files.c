@@ -288,7 +288,10 @@ static void read_preprocessor(const file_reader *r, tide_json *root) {
 static void read_description(const file_reader *r, const tide_json *root) {
     if (r->given->description)
         file_refuse(r, TIDE_ERR_CONFLICT, "is a second description of a model", "give one");
-    else r->given->description = root;
+    else {
+        r->given->description = root;
+        r->given->description_text = r->text;
+    }
 }
 
 static void read_job(const file_reader *r, const tide_json *root) {

@@ -138,6 +138,7 @@ static void find_model(job_builder *b) {
     job->published_parameters = b->given.published_parameters;
     job->preprocessor = b->given.preprocessor;
     job->description = b->given.description;
+    job->description_text = b->given.description_text;
 }
 
 static void change_config(job_builder *b) {

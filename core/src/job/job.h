@@ -31,6 +31,7 @@ typedef struct tide_job {
     const tide_json *config;         /* with overrides and dropout applied */
     const tide_json *preprocessor;   /* NULL: none */
     const tide_json *description;    /* a description that the user gave; NULL: none */
+    tide_text description_text;
 
     const char *mode;                /* "train" */
     int64_t batch, seq, images;

@@ -118,6 +118,7 @@ typedef struct tide_given {
     const char *config_file;
     tide_json *preprocessor;
     const tide_json *description;
+    tide_text description_text;
     const char *title, *source;
     int64_t published_parameters;
 } tide_given;

@@ -9,7 +9,8 @@
 
 #include "../base/checked.h"
 
-enum { CALL_DEPTH = 60, ARGUMENT_LIMIT = 64, INSTANCE_LIMIT = 1 << 20, LOOP_LIMIT = 1 << 20 };
+/* Depths keep the host's stack below 512 KiB, which is what the WebAssembly module has. */
+enum { CALL_DEPTH = 32, NESTING_LIMIT = 64, ARGUMENT_LIMIT = 64, INSTANCE_LIMIT = 1 << 20, LOOP_LIMIT = 1 << 20 };
 
 typedef struct frame {
     tide_model *model;
@@ -482,7 +483,9 @@ static const char *kind_name(tide_value v) {
 static tide_value arithmetic(tide_machine *m, char op, tide_value a, tide_value b) {
     if (m->has_failed) return tide_none();
     if (a.kind == TIDE_VALUE_LIST && b.kind == TIDE_VALUE_LIST && op == '+') {
+        if (a.list->count + (uint64_t)b.list->count > LOOP_LIMIT) return nothing(m, TIDE_ERR_LIMIT, "a list of more than a million%s", "");
         tide_value list = {.kind = TIDE_VALUE_LIST, .list = tide_list_new(m)};
+        m->op_count += (a.list->count + b.list->count) / 64; /* what is long counts, in lists too */
         for (uint32_t i = 0; i < a.list->count; i++) tide_list_push(m, list.list, tide_value_retain(a.list->items[i]));
         for (uint32_t i = 0; i < b.list->count; i++) tide_list_push(m, list.list, tide_value_retain(b.list->items[i]));
         return list;
@@ -601,12 +604,14 @@ static tide_value call_builtin(tide_machine *m, uint32_t which, tide_value *a, u
         if (a[i].kind != TIDE_VALUE_INT) return nothing(m, TIDE_ERR_DESCRIPTION, "an integer is wanted, not %s", kind_name(a[i]));
     if (which == BUILTIN_SQRT) {
         int64_t root = 0;
-        while (root < 3037000499 && (root + 1) * (root + 1) <= a[0].integer && root < 100000000) root++;
+        for (int64_t bit = INT64_C(1) << 31; bit; bit >>= 1) /* (2^32 - 1)^2 does not fit: 3037000499 is the largest root */
+            if (root + bit <= 3037000499 && (root + bit) * (root + bit) <= a[0].integer) root += bit;
         return tide_of_int(root);
     }
     int64_t from = count > 1 ? a[0].integer : 0, to = count > 1 ? a[1].integer : a[0].integer;
-    if (to - from > LOOP_LIMIT) return nothing(m, TIDE_ERR_LIMIT, "a range of more than a million%s", "");
+    if (to > from && (uint64_t)to - (uint64_t)from > LOOP_LIMIT) return nothing(m, TIDE_ERR_LIMIT, "a range of more than a million%s", "");
     tide_value list = {.kind = TIDE_VALUE_LIST, .list = tide_list_new(m)};
+    if (to > from) m->op_count += (uint64_t)(to - from) / 64;
     for (int64_t i = from; i < to; i++) tide_list_push(m, list.list, tide_of_int(i));
     return list;
 }
@@ -1001,7 +1006,7 @@ static tide_value call_member(frame *f, tide_expr *e) {
     return made;
 }
 
-static tide_value eval_call(frame *f, tide_expr *e) {
+static tide_value eval_callee(frame *f, tide_expr *e) {
     tide_machine *m = f->model->m;
     if (e->a->kind == TIDE_EXPR_MEMBER) return call_member(f, e);
     if (e->a->kind != TIDE_EXPR_NAME) {
@@ -1039,6 +1044,18 @@ static tide_value eval_call(frame *f, tide_expr *e) {
     return tide_none();
 }
 
+static tide_value eval_call(frame *f, tide_expr *e) {
+    tide_model *model = f->model;
+    if (model->nesting >= NESTING_LIMIT) {
+        tide_fail(model->m, TIDE_ERR_LIMIT, "calls nested deeper than %d", NESTING_LIMIT);
+        return tide_none();
+    }
+    model->nesting++;
+    tide_value made = eval_callee(f, e);
+    model->nesting--;
+    return made;
+}
+
 static tide_value eval_binary(frame *f, tide_expr *e) {
     tide_machine *m = f->model->m;
     tide_value a = eval(f, e->a), b = eval(f, e->b), made = tide_none();
@@ -1070,6 +1087,7 @@ static tide_value comprehension(frame *f, tide_expr *e) {
     for (uint32_t i = 0; over.kind == TIDE_VALUE_LIST && i < over.list->count && !tide_is_winding_down(m); i++) {
         tide_value_release(m, f->locals[e->slot]);
         f->locals[e->slot] = tide_value_retain(over.list->items[i]);
+        if (++m->op_count > m->op_limit) tide_fail(m, TIDE_ERR_LIMIT, "more statements than tidemark plays for one job");
         tide_list_push(m, made.list, eval(f, e->a));
     }
     tide_value_release(m, f->locals[e->slot]);

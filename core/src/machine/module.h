@@ -66,7 +66,8 @@ typedef struct tide_model {
     const char **layers; /* names of the layers inside parts; 0 is "" */
     uint32_t layer_count, layer_capacity;
     uint32_t root;
-    int depth;
+    int depth;   /* calls of functions and constructors that have not returned */
+    int nesting; /* call expressions that are being evaluated */
 
     tide_parameter_row *parameters; /* in the order of named_parameters(), shared ones once */
     uint32_t parameter_count, parameter_capacity;

@@ -32,7 +32,8 @@ static tide_function *read_function(tide_descriptions *set, tide_description *de
     function->description = description;
     if (!tide_parse_head(set->arena, item->key, place, &function->name, &function->parameters, &function->parameter_count, set->diags))
         return NULL;
-    if (!tide_parse_block(set->arena, item, place, &set->statement_count, &function->body, set->diags)) return NULL;
+    const char *root = tide_format(set->arena, "/%s", description->name.at);
+    if (!tide_parse_block(set->arena, item, root, &set->statement_count, &function->body, set->diags)) return NULL;
     list_statements(set, function->body);
     return function;
 }

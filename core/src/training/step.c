@@ -12,15 +12,29 @@ typedef struct finder {
     tide_arena *arena;
 } finder;
 
+/* The name of the description that came with the job; it goes before one that is built in. */
+static tide_text given_name(const tide_job *job) {
+    const tide_json *name = tide_json_at(job->description, "architecture");
+    return name && name->kind == TIDE_JSON_STRING ? name->text : TIDE_TEXT("");
+}
+
 static tide_source find_source(void *user, tide_text name) {
-    (void)user;
+    const tide_job *job = ((const finder *)user)->job;
+    if (job->description && tide_text_equal(name, given_name(job)))
+        return (tide_source){given_name(job).at, job->description_text.at, (uint32_t)job->description_text.length};
     for (uint32_t i = 0; i < tide_architecture_source_count; i++)
         if (tide_text_is(name, tide_architecture_sources[i].name)) return tide_architecture_sources[i];
     return (tide_source){NULL, NULL, 0};
 }
 
 static bool find_model(void *user, tide_text model_type, tide_text *description, tide_text *class_name) {
-    (void)user;
+    const tide_job *job = ((const finder *)user)->job;
+    const tide_json *given = tide_json_find(tide_json_at(job->description, "model_type"), model_type);
+    if (given && given->kind == TIDE_JSON_STRING) {
+        *description = given_name(job);
+        *class_name = given->text;
+        return true;
+    }
     for (uint32_t i = 0; i < tide_model_type_count; i++) {
         if (!tide_text_is(model_type, tide_model_types[i].model_type)) continue;
         *description = tide_text_of(tide_model_types[i].description);
@@ -49,6 +63,8 @@ static bool root_class(const tide_job *job, const tide_description *description,
         *class_name = found->text;
         return true;
     }
+    if (roots->first->kind != TIDE_JSON_STRING)
+        return tide_error(diags, TIDE_ERR_DESCRIPTION, "/roots", "a root is \"ClassOfTransformers\": \"Module\"", NULL);
     *class_name = roots->first->text;
     return true;
 }
@@ -120,9 +136,21 @@ static bool make_model(tide_run *run, const tide_job *job, tide_arena *arena, ti
     tide_machine *m = &run->machine;
     const tide_json *type = tide_json_at(job->config, "model_type");
     tide_text description_name, class_name;
+    const tide_json *own_types = tide_json_at(job->description, "model_type");
+    bool has_type = type && type->kind == TIDE_JSON_STRING;
+    if (job->description && !job->config->first) { /* all sizes are in the description */
+        description_name = given_name(job);
+        if (!load_library(run)) return false;
+        tide_description *alone = tide_description_load(&run->descriptions, description_name);
+        return alone && root_class(job, alone, &class_name, diags, arena) && tide_model_build(&run->model, alone, class_name, job->config);
+    }
+    if (job->description && has_type && !tide_json_find(own_types, type->text))
+        return tide_error(diags, TIDE_ERR_CONFLICT, "/config.json/model_type",
+                          tide_format(arena, "model_type is '%s', which the given description '%s' does not cover", type->text.at, given_name(job).at),
+                          "name it in the description's \"model_type\", or leave the description out");
     if (!type || type->kind != TIDE_JSON_STRING)
         return tide_error(diags, TIDE_ERR_FIELD_MISSING, "/config.json/model_type", "the configuration has no model_type", "give the config.json of a transformers model");
-    if (!find_model(NULL, type->text, &description_name, &class_name))
+    if (!find_model(run->model.user, type->text, &description_name, &class_name))
         return tide_error(diags, TIDE_ERR_MODEL_UNKNOWN, "/config.json/model_type", tide_format(arena, "no description covers model_type '%s'", type->text.at),
                           "see 'How to add a model' in the README");
     if (!tide_job_check_config(arena, job, diags) || !load_library(run)) return false;
@@ -326,10 +354,10 @@ bool tide_run_job(tide_run *run, const tide_job *job, tide_arena *arena, tide_di
     tide_machine_init(m, arena, diags);
     m->device = (tide_device){job->capability, job->has_gpu ? job->gpu.sms : 132, job->has_gpu ? job->gpu.threads_per_sm : 2048};
     m->sdpa = sdpa_of(job->sdpa_backend);
-    tide_descriptions_init(&run->descriptions, arena, diags, find_source, NULL);
-    tide_model_init(&run->model, m, &run->descriptions);
     finder *found = TIDE_NEW(arena, finder, 1);
     *found = (finder){job, arena};
+    tide_descriptions_init(&run->descriptions, arena, diags, find_source, found);
+    tide_model_init(&run->model, m, &run->descriptions);
     run->model.find_model = find_model;
     run->model.find_place = find_place;
     run->model.user = found;
