@@ -574,6 +574,21 @@ static bool is_true(tide_machine *m, tide_value v) {
     }
 }
 
+/* error('key: text', value): at the place of the key where it names one, else where the model stands. */
+static void say_error(tide_machine *m, const char *text, const char *about) {
+    const tide_model *model = m->interpreter;
+    size_t length = strspn(text, "abcdefghijklmnopqrstuvwxyz_");
+    bool is_default = false, has_key = length && text[length] == ':' && text[length + 1] == ' ';
+    if (m->has_failed) return;
+    if (!has_key || !model->find_place) {
+        tide_fail(m, TIDE_ERR_UNSUPPORTED, "%s%s%s%s", text, *about ? ": '" : "", about, *about ? "'" : "");
+        return;
+    }
+    const char *place = model->find_place(model->user, model->scopes[0].config, (tide_text){text, length}, &is_default);
+    tide_error(m->diags, TIDE_ERR_UNSUPPORTED, place, tide_format(m->arena, "%s%s%s", text + length + 2, *about ? ": " : "", about), NULL);
+    m->has_failed = true;
+}
+
 static tide_value call_builtin(tide_machine *m, uint32_t which, tide_value *a, uint32_t count) {
     if (count == 0) return nothing(m, TIDE_ERR_DESCRIPTION, "%s without arguments", builtin_names[which]);
     if (which == BUILTIN_ERROR) {
@@ -581,7 +596,7 @@ static tide_value call_builtin(tide_machine *m, uint32_t which, tide_value *a, u
         const char *about = count > 1 && a[1].kind == TIDE_VALUE_TEXT  ? terminated(m, a[1].text)
                             : count > 1 && a[1].kind == TIDE_VALUE_INT ? tide_format(m->arena, "%lld", (long long)a[1].integer)
                                                                        : "";
-        tide_fail(m, TIDE_ERR_UNSUPPORTED, "%s: '%s'", terminated(m, text), about);
+        say_error(m, terminated(m, text), about);
         return tide_none();
     }
     if (which == BUILTIN_LEN) {
