@@ -163,9 +163,15 @@ const char *tide_symbol_text(tide_machine *m, uint32_t symbol) {
 
 /* ---- shapes ---- */
 
+/* Saturates: a view may have more elements than 63 bits count, and is refused where it is stored. */
+static int64_t times(int64_t a, int64_t b) {
+    int64_t product;
+    return tide_mul_i64(&product, a, b) ? product : INT64_MAX;
+}
+
 int64_t tide_count_of(const tide_shape *shape) {
     int64_t count = 1;
-    for (int i = 0; i < shape->dims; i++) count *= shape->size[i];
+    for (int i = 0; i < shape->dims; i++) count = times(count, shape->size[i]);
     return count;
 }
 
@@ -174,14 +180,14 @@ int64_t tide_count(const tide_tensor *t) {
 }
 
 int64_t tide_bytes(const tide_tensor *t) {
-    return tide_count(t) * dtype_bytes[t->dtype];
+    return times(tide_count(t), dtype_bytes[t->dtype]);
 }
 
 void tide_contiguous_strides(const tide_shape *shape, int64_t *stride) {
     int64_t next = 1;
     for (int i = shape->dims; i-- > 0;) {
         stride[i] = next;
-        next *= shape->size[i] > 1 ? shape->size[i] : 1;
+        next = times(next, shape->size[i] > 1 ? shape->size[i] : 1);
     }
 }
 
@@ -190,7 +196,7 @@ bool tide_is_contiguous(const tide_tensor *t) {
     for (int i = t->shape.dims; i-- > 0;) {
         if (t->shape.size[i] == 1) continue;
         if (t->stride[i] != next) return false;
-        next *= t->shape.size[i];
+        next = times(next, t->shape.size[i]);
     }
     return true;
 }
@@ -207,7 +213,7 @@ bool tide_is_dense(const tide_tensor *t) {
     int64_t next = 1;
     for (int k = 0; k < n; k++) {
         if (t->stride[order[k]] != next) return false;
-        next *= t->shape.size[order[k]];
+        next = times(next, t->shape.size[order[k]]);
     }
     return true;
 }
@@ -481,7 +487,7 @@ void tide_elementwise_strides(const tide_shape *shape, tide_tensor *const *input
     int64_t next = 1;
     for (int i = 0; i < shape->dims; i++) {
         stride[order[i]] = next;
-        next *= shape->size[order[i]] > 1 ? shape->size[order[i]] : 1;
+        next = times(next, shape->size[order[i]] > 1 ? shape->size[order[i]] : 1);
     }
 }
 

@@ -58,7 +58,12 @@ bool tide_arg_shape(tide_machine *m, tide_value v, tide_shape *shape) {
         tide_fail(m, TIDE_ERR_LIMIT, "more than %d dimensions", TIDE_MAX_DIMS);
         return false;
     }
-    shape->size[shape->dims] = tide_arg_int(m, v);
+    int64_t size = tide_arg_int(m, v);
+    if (size > INT64_C(1) << 60) {
+        tide_fail(m, TIDE_ERR_OVERFLOW, "%s: a dimension of %lld is above 2^60", m->op, (long long)size);
+        return false;
+    }
+    shape->size[shape->dims] = size;
     shape->name[shape->dims++] = v.symbol;
     return !m->has_failed;
 }

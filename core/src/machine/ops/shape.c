@@ -4,6 +4,8 @@
 
 #include <string.h>
 
+#include "../../base/checked.h"
+
 /* ---- view geometry ---- */
 
 /* aten/src/ATen/TensorUtils.cpp: computeStride. False if no view has that shape. */
@@ -38,6 +40,10 @@ static bool view_strides(const tide_tensor *x, const tide_shape *shape, int64_t 
 
 static tide_tensor *view_over(tide_machine *m, tide_tensor *x, const tide_shape *shape, const int64_t *stride, int64_t offset) {
     tide_tensor *t = tide_alias(m, x);
+    if (tide_count_of(shape) > INT64_C(1) << 60) {
+        tide_fail(m, TIDE_ERR_OVERFLOW, "%s: a view of %s has more than 2^60 elements", m->op, tide_shape_text(m, shape));
+        return t;
+    }
     t->shape = *shape;
     memcpy(t->stride, stride, sizeof(int64_t) * (size_t)shape->dims);
     t->offset += offset;
@@ -411,6 +417,10 @@ static tide_value op_split(tide_machine *m, tide_value *a) {
     if (a[1].kind == TIDE_VALUE_LIST) {
         for (uint32_t i = 0; i < a[1].list->count && count < 64; i++, count++) {
             sizes[count] = (tide_dim){tide_arg_int(m, a[1].list->items[i]), a[1].list->items[i].symbol};
+            if (sizes[count].n < 0 || sizes[count].n > left) {
+                tide_fail(m, TIDE_ERR_SHAPE, "split: a part of %lld where %lld are left", (long long)sizes[count].n, (long long)left);
+                return tide_none();
+            }
             left -= sizes[count].n;
         }
     } else {
@@ -695,7 +705,10 @@ static tide_value op_repeat(tide_machine *m, tide_value *a) {
         tide_value left = {.symbol = times.name[at], .integer = times.size[at]};
         tide_value right = {.symbol = x->shape.name[i], .integer = x->shape.size[i]};
         shape.name[at] = tide_symbol_of(m, '*', left, right);
-        shape.size[at] = times.size[at] * x->shape.size[i];
+        if (!tide_mul_i64(&shape.size[at], times.size[at], x->shape.size[i])) {
+            tide_fail(m, TIDE_ERR_OVERFLOW, "repeat: a dimension does not fit in 63 bits");
+            return tide_none();
+        }
     }
     tide_node *node = tide_node_new(m, &repeat_backward, &x, 1);
     if (node) node->extra.shape = x->shape;
