@@ -76,8 +76,10 @@ static void complain(const char *what, const char *wanted, const char *answer, s
     failed++;
 }
 
-/* The request is refused, and one error stands at `place` with `word` in its message. */
-static void expect(const char *what, const char *code, const char *place, const char *word) {
+/* The call ends with `status`, and a diagnostic stands at `place` with `word` in its message: an
+ * error where the request is refused, else a warning. */
+static void expect_status(const char *what, int wanted_status, const char *code, const char *place,
+                          const char *word) {
     char *answer = NULL, wanted[300];
     size_t length = 0;
     int status = tide_call(request, request_length, NULL, &answer, &length);
@@ -90,16 +92,21 @@ static void expect(const char *what, const char *code, const char *place, const 
     const tide_json *list = tide_json_at(root, "diagnostics");
     bool is_found = false;
     for (const tide_json *item = list ? list->first : NULL; item; item = item->next)
-        is_found = is_found || (strcmp(text_at(item, "severity"), "error") == 0 &&
-                                strcmp(text_at(item, "code"), code) == 0 &&
-                                strcmp(text_at(item, "place"), place) == 0 &&
-                                strstr(text_at(item, "message"), word));
-    if (status != 1 || !is_found)
+        is_found =
+            is_found ||
+            (strcmp(text_at(item, "severity"), wanted_status ? "error" : "warning") == 0 &&
+             strcmp(text_at(item, "code"), code) == 0 &&
+             strcmp(text_at(item, "place"), place) == 0 && strstr(text_at(item, "message"), word));
+    if (status != wanted_status || !is_found)
         complain(what, wanted, answer, length);
     else
         passed++;
     tide_arena_free(&arena);
     tide_free(NULL, answer, length);
+}
+
+static void expect(const char *what, const char *code, const char *place, const char *word) {
+    expect_status(what, 1, code, place, word);
 }
 
 /* ---- settings ---- */
@@ -162,6 +169,18 @@ static const struct {
      "/settings/overrides.vision_config.num_attention_heads", "7 heads"},
     {"model=llava-1.5-7b seq=1024 overrides.vision_feature_select_strategy=foo", "ERR_FIELD_RANGE",
      "/settings/overrides.vision_feature_select_strategy", "none that the model knows"},
+};
+
+/* Answered, but not in silence. */
+static const struct {
+    const char *words, *code, *place, *word;
+} doubtful[] = {
+    {"model=gpt2 overrides.n_layers=1", "ERR_FIELD_UNKNOWN", "/settings/overrides.n_layers",
+     "changes nothing"},
+    {"model=llama-3.2-1b overrides.text_config.num_hidden_layers=1", "ERR_FIELD_UNKNOWN",
+     "/settings/overrides.text_config.num_hidden_layers", "changes nothing"},
+    {"model=llava-1.5-7b", "ERR_FIELD_RANGE", "/settings/seq", "576"},
+    {"model=gpt2 steps=1", "ERR_FIELD_RANGE", "/settings/steps", "1"},
 };
 
 /* An override's place is its own: written once above, and completed here. */
@@ -292,6 +311,10 @@ int main(void) {
     for (size_t i = 0; i < COUNT_OF(files); i++) {
         make_request("", files[i].text, NULL);
         expect(files[i].name, files[i].code, files[i].place, files[i].word);
+    }
+    for (size_t i = 0; i < COUNT_OF(doubtful); i++) {
+        make_request(doubtful[i].words, NULL, NULL);
+        expect_status(doubtful[i].words, 0, doubtful[i].code, doubtful[i].place, doubtful[i].word);
     }
     check_depth();
     for (size_t i = 0; i < COUNT_OF(descriptions); i++) {

@@ -161,6 +161,76 @@ static bool make_model(tide_run *run, const tide_job *job, tide_arena *arena, ti
     return true;
 }
 
+/* ---- overrides that nothing reads ---- */
+
+static bool is_word_part(char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
+}
+
+/* Whether a word stands in a text of the description. */
+static bool holds_word(const tide_json *node, tide_text word) {
+    for (const tide_json *child = node->first; child; child = child->next)
+        if (holds_word(child, word)) return true;
+    if (node->kind != TIDE_JSON_STRING) return false;
+    for (const char *at = node->text.at; (at = strstr(at, word.at)); at++)
+        if ((at == node->text.at || !is_word_part(at[-1])) && !is_word_part(at[word.length])) return true;
+    return false;
+}
+
+static bool description_holds(const tide_description *d, tide_text word) {
+    for (; d; d = d->parent)
+        if (holds_word(d->json, word)) return true;
+    return false;
+}
+
+/* Whether a description reads a key of this object: the one played over it, or over an object that holds it. */
+static bool is_read(const tide_run *run, const tide_json *object, tide_text key) {
+    const tide_json *below = NULL;
+    for (const tide_json *node = object; node; below = node, node = node->parent)
+        for (uint32_t i = 0; i < run->model.scope_count; i++) {
+            const tide_scope *s = &run->model.scopes[i];
+            if (s->config == node && description_holds(s->description, key) && (!below || description_holds(s->description, below->key))) return true;
+        }
+    return false;
+}
+
+/* Keys that the loop itself reads. */
+static bool is_of_loop(tide_text key) {
+    static const char *const keys[] = {"model_type", "architectures", "use_cache"};
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+        if (tide_text_is(key, keys[i])) return true;
+    return false;
+}
+
+/* Warns of an override that the model's descriptions do not read: a misspelt key, or one without memory. */
+static void check_override(const tide_run *run, const tide_job *job, const char *name) {
+    tide_machine *m = run->model.m;
+    const tide_json *above = job->config, *at = job->config;
+    tide_text key = {"", 0};
+    for (const char *part = name + strlen("overrides"); *part == '.';) { /* the last part that is a key */
+        tide_text text = {part + 1, strcspn(part + 1, ".")};
+        part += 1 + text.length;
+        if (!at || at->kind != TIDE_JSON_OBJECT) break;
+        above = at;
+        key = (tide_text){tide_text_copy(m->arena, text), text.length};
+        at = tide_json_find(at, key);
+    }
+    if (!key.length || is_of_loop(key)) return;
+    if (is_read(run, above, key)) return;
+    const char **keys = TIDE_NEW(m->arena, const char *, above->count + 1);
+    uint32_t count = 0;
+    for (const tide_json *child = above->first; child; child = child->next)
+        if (!tide_text_equal(child->key, key)) keys[count++] = child->key.at;
+    const char *near = tide_nearest(key, keys, count);
+    tide_report(m->diags, TIDE_WARNING, TIDE_ERR_FIELD_UNKNOWN, tide_format(m->arena, "/settings/%s", name), "changes nothing: the model's description does not read it",
+                near ? tide_format(m->arena, "did you mean %s?", near) : NULL);
+}
+
+static void check_overrides(const tide_run *run, const tide_job *job) {
+    for (uint32_t i = 0; i < job->row_count; i++)
+        if (strncmp(job->rows[i].name, "overrides.", 10) == 0) check_override(run, job, job->rows[i].name);
+}
+
 /* ---- what trains: prefixes of parameter names, with or without their leading "model." ---- */
 
 static bool is_named(const char *name, const char **prefixes, uint32_t count) {
@@ -369,6 +439,7 @@ bool tide_run_job(tide_run *run, const tide_job *job, tide_arena *arena, tide_di
     if (run->model.is_checkpointing) uses_cache = false; /* transformers switches the cache off */
     set_settings(run, job, uses_cache);
     if (!make_model(run, job, arena, diags)) return false;
+    check_overrides(run, job);
     if (strcmp(job->load, "warmup") == 0) { /* from_pretrained with device_map: one block of the size of the weights */
         int64_t bytes = 0;
         for (uint32_t i = 0; i < run->model.parameter_count; i++) bytes += tide_bytes(run->model.parameters[i].tensor);
