@@ -174,7 +174,8 @@ static void efficient_run(tide_machine *m, tide_node *node, tide_tensor **grads,
     if (q->dtype == TIDE_FP32) { /* (grad_out.float() * out.float()).sum(-1), then its contiguous copy */
         tide_tensor *product = tide_empty(m, &q->shape, TIDE_FP32);
         tide_tensor *sum = SHAPED(m, TIDE_FP32, a.batch, a.queries, a.heads);
-        delta = SHAPED(m, TIDE_FP32, a.batch, a.heads, a.queries);
+        bool is_copied = a.heads > 1 && a.queries > 1;
+        delta = is_copied ? SHAPED(m, TIDE_FP32, a.batch, a.heads, a.queries) : tide_retain(sum);
         tide_release(m, sum);
         tide_release(m, product);
     } else {
@@ -299,7 +300,8 @@ static tide_tensor *repeat_heads(tide_machine *m, tide_tensor *x, int64_t times)
     for (int i = 0; i < 5; i++) wide.size[i] = i < 2 ? x->shape.size[i] : i == 2 ? times : x->shape.size[i - 1];
     flat.size[1] *= times;
     tide_tensor *split = tide_unsqueeze(m, x, 2), *expanded = tide_expand(m, split, &wide);
-    tide_tensor *made = tide_reshape(m, expanded, &flat);
+    tide_tensor *copy = tide_contiguous(m, expanded), *made = tide_reshape(m, copy, &flat); /* repeat_interleave copies */
+    tide_release(m, copy);
     tide_release(m, expanded);
     tide_release(m, split);
     return made;
@@ -393,9 +395,9 @@ static tide_tensor *additive(tide_machine *m, tide_tensor *mask, tide_dtype dtyp
     return made;
 }
 
-/* attention.cpp: pad_bias. Rows of the bias begin at multiples of 16 bytes, or a padded copy is made. */
-static tide_tensor *aligned_bias(tide_machine *m, tide_tensor *bias, tide_dtype dtype) {
-    int64_t last = bias->shape.size[bias->shape.dims - 1], multiple = 16 / tide_dtype_bytes(dtype);
+/* attention.cpp: pad_bias. Rows of the bias begin at multiples of 8 elements, or a padded copy is made. */
+static tide_tensor *aligned_bias(tide_machine *m, tide_tensor *bias) {
+    int64_t last = bias->shape.size[bias->shape.dims - 1], multiple = 8;
     if (last % multiple == 0) return tide_retain(bias);
     tide_tensor *padded = tide_pad_last(m, bias, round_up(last, multiple) - last);
     tide_tensor *view = tide_slice(m, padded, -1, (tide_dim){0, 0}, (tide_dim){last, bias->shape.name[bias->shape.dims - 1]});
@@ -443,7 +445,7 @@ static tide_value op_sdpa(tide_machine *m, tide_value *arguments) {
     if (chosen == KERNEL_CUDNN) {
         out = cudnn(m, q, k, v, bias, &a);
     } else if (chosen == KERNEL_EFFICIENT) {
-        tide_tensor *aligned = bias ? aligned_bias(m, bias, (tide_dtype)q->dtype) : NULL;
+        tide_tensor *aligned = bias ? aligned_bias(m, bias) : NULL;
         tide_release_at(m, &bias);
         out = efficient(m, q, k, v, aligned, &a);
         tide_release(m, aligned);

@@ -100,17 +100,18 @@ tide_tensor *tide_sum_plain(tide_machine *m, const tide_tensor *x, unsigned mask
         shape.name[shape.dims++] = is_summed ? 0 : x->shape.name[i];
     }
     /* The contiguous run of kept elements decides how many a thread takes: neighbours coalesce. */
-    if (!r.on_fastest && fastest_stride != INT64_MAX) {
+    if (!r.on_fastest && fastest_stride != 1) r.vec = 1; /* expanded, or with gaps */
+    if (!r.on_fastest && fastest_stride == 1) {
         int64_t run = kept_size;
         for (bool grew = true; grew;) {
             grew = false;
             for (int i = 0; i < x->shape.dims; i++)
-                if (!(mask >> i & 1) && x->shape.size[i] > 1 && x->stride[i] == run * fastest_stride && run > 1) {
+                if (!(mask >> i & 1) && x->shape.size[i] > 1 && x->stride[i] == run && run > 1) {
                     run *= x->shape.size[i];
                     grew = true;
                 }
         }
-        while (r.vec > 1 && (run % r.vec || fastest_stride != 1)) r.vec /= 2;
+        while (r.vec > 1 && run % r.vec) r.vec /= 2;
     }
     tide_tensor *out = tide_empty(m, &shape, dtype);
     /* Bools and narrow integers are summed from an int64 copy. */
