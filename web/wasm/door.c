@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <tidemark/tidemark.h>
 
+#include "decimal.h"
+
 uint8_t *tide_wasm_alloc(uint32_t bytes);
 void tide_wasm_free(uint8_t *at);
 uint32_t tide_wasm_call(const uint8_t *request, uint32_t request_len);
@@ -13,6 +15,7 @@ uint32_t tide_wasm_result_len(void);
 void setTempRet0(int value);
 int getTempRet0(void);
 _Noreturn void __wrap_abort(void);
+double __wrap_strtod(const char *text, char **end);
 void emscripten_notify_memory_growth(int index);
 
 static const char no_memory[] =
@@ -53,3 +56,6 @@ void emscripten_notify_memory_growth(int index) { (void)index; }
 
 /* The C library's would ask the host to end the process. */
 _Noreturn void __wrap_abort(void) { __builtin_trap(); }
+
+/* Smaller than the C library's, with the same results. */
+double __wrap_strtod(const char *text, char **end) { return decimal_read(text, end); }
