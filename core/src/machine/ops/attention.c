@@ -367,18 +367,19 @@ static bool is_hopper_or_blackwell(const tide_machine *m) {
     return m->device.capability >= 90 && m->device.capability < 120;
 }
 
-static bool cudnn_can(const tide_machine *m, const tide_tensor *q, const attention *a) {
+/* sdp_utils.cpp: check_cudnn_tensor_shapes. Without gradients every width up to 256 will do. */
+static bool cudnn_can(const tide_machine *m, const tide_tensor *q, bool trains, const attention *a) {
     if ((q->dtype != TIDE_BF16 && q->dtype != TIDE_FP16) || m->device.capability < 80) return false;
-    bool is_width_known = a->width <= 128 || (a->width == 256 && is_hopper_or_blackwell(m));
-    return a->width % 8 == 0 && is_width_known && a->value_width % 8 == 0 && a->dropout <= 0 && a->queries > 1;
+    bool is_width_known = a->width <= 128 || ((a->width == 256 || (!trains && a->width < 256)) && is_hopper_or_blackwell(m));
+    return a->width % 8 == 0 && is_width_known && a->value_width % 8 == 0 && a->dropout <= 0 && a->keys > 1;
 }
 
 /* sdp_utils.cpp: priority_order. cuDNN comes first on these cards, and last, after math, on all others. */
-static kernel choose(const tide_machine *m, const tide_tensor *q, const tide_tensor *mask, const attention *a) {
+static kernel choose(const tide_machine *m, const tide_tensor *q, const tide_tensor *mask, bool trains, const attention *a) {
     bool prefers_cudnn = (m->sdpa == TIDE_SDPA_CUDNN || m->sdpa == TIDE_SDPA_DEFAULT) && is_hopper_or_blackwell(m);
     bool allows_flash = m->sdpa == TIDE_SDPA_FLASH || m->sdpa == TIDE_SDPA_DEFAULT;
     bool allows_efficient = allows_flash || m->sdpa == TIDE_SDPA_EFFICIENT;
-    if (prefers_cudnn && cudnn_can(m, q, a)) return KERNEL_CUDNN;
+    if (prefers_cudnn && cudnn_can(m, q, trains, a)) return KERNEL_CUDNN;
     if (allows_flash && flash_can(m, q, mask, a)) return KERNEL_FLASH;
     if (allows_efficient && efficient_can(q, a)) return KERNEL_EFFICIENT;
     return KERNEL_MATH;
@@ -439,7 +440,8 @@ static tide_value op_sdpa(tide_machine *m, tide_value *arguments) {
     a.kv_heads = k->shape.size[1];
     a.keys = k->shape.size[2];
     a.value_width = v->shape.size[3];
-    kernel chosen = choose(m, q, mask, &a);
+    tide_tensor *all[3] = {q, k, v};
+    kernel chosen = choose(m, q, mask, tide_needs_node(m, all, 3), &a);
     if (chosen == KERNEL_FLASH) return tide_of_tensor(padded_flash(m, q, k, v, &a));
     tide_tensor *bias = mask ? additive(m, mask, (tide_dtype)q->dtype) : NULL, *out;
     if (chosen == KERNEL_CUDNN) {
