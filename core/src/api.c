@@ -193,12 +193,10 @@ int tide_call(const char *request, size_t request_len, const tide_allocator *all
     *response_len = 0;
     memset(&c, 0, sizeof c);
     tide_arena_init(&c.arena, memory, &escape);
-#ifndef __EMSCRIPTEN__
     if (setjmp(escape)) {
         tide_arena_free(&c.arena);
         return 2;
     }
-#endif
     tide_diagnostics_init(&c.diags, &c.arena);
     bool ok = dispatch(&c, (tide_text){request, request_len}) && c.diags.error_count == 0;
     if (!ok) write_failure(&c);

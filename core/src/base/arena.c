@@ -27,9 +27,7 @@ void tide_arena_init(tide_arena *arena, tide_allocator memory, jmp_buf *escape) 
 }
 
 _Noreturn void tide_arena_fail(tide_arena *arena) {
-#ifndef __EMSCRIPTEN__
     if (arena->escape) longjmp(*arena->escape, 1);
-#endif
     (void)arena;
     abort();
 }

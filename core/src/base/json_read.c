@@ -129,7 +129,6 @@ tide_json *tide_json_parse(tide_arena *arena, tide_text text, const char *place,
         return NULL;
     }
     jmp_buf *outer = arena->escape;
-#ifndef __EMSCRIPTEN__
     jmp_buf here; /* cJSON's tree is outside the arena: it must be released on the way out */
     if (setjmp(here)) {
         arena->escape = outer;
@@ -137,7 +136,6 @@ tide_json *tide_json_parse(tide_arena *arena, tide_text text, const char *place,
         tide_arena_fail(arena);
     }
     arena->escape = &here;
-#endif
     tide_json *root = copy_node(arena, parsed, NULL);
     arena->escape = outer;
     cJSON_Delete(parsed);
