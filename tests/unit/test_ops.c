@@ -318,6 +318,11 @@ static tide_function *function_of(tide_arena *arena, tide_descriptions *set,
     return NULL;
 }
 
+static int capability_of(const tide_json *json) {
+    const tide_json *capability = tide_json_at(json, "capability");
+    return capability ? (int)capability->integer : 90;
+}
+
 static void check(const tide_json *json, const char *name, const tide_json *expression) {
     tide_arena arena;
     tide_diagnostics diags;
@@ -329,7 +334,7 @@ static void check(const tide_json *json, const char *name, const tide_json *expr
     tide_machine_init(&machine, &arena, &diags);
     tide_descriptions_init(&set, &arena, &diags, find_source, NULL);
     tide_model_init(&model, &machine, &set);
-    machine.device.capability = (int)tide_json_at(json, "capability")->integer;
+    machine.device.capability = capability_of(json);
     machine.sdpa = sdpa_of(expression);
     row r = {.json = json, .expression = expression, .name = name, .m = &machine};
     r.ids = TIDE_NEW(&arena, int64_t, EVENT_LIMIT);
@@ -397,7 +402,7 @@ int main(int argc, char **argv) {
         const char *name =
             tide_format(&arena, "%s / %s / %s / sm_%d", tide_json_at(json, "op")->text.at,
                         tide_json_at(json, "variant")->text.at, tide_json_at(json, "mode")->text.at,
-                        (int)tide_json_at(json, "capability")->integer);
+                        capability_of(json));
         if (argc > 2 && !strstr(name, argv[2])) continue;
         const tide_json *expression = expression_of(expressions, json);
         if (expression)
