@@ -167,13 +167,17 @@ static bool is_word_part(char c) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
 }
 
-/* Whether a word stands in a text of the description. */
+/* Whether a name stands in a text of the description, outside of quotes. */
 static bool holds_word(const tide_json *node, tide_text word) {
     for (const tide_json *child = node->first; child; child = child->next)
         if (holds_word(child, word)) return true;
     if (node->kind != TIDE_JSON_STRING) return false;
-    for (const char *at = node->text.at; (at = strstr(at, word.at)); at++)
-        if ((at == node->text.at || !is_word_part(at[-1])) && !is_word_part(at[word.length])) return true;
+    bool is_quoted = false;
+    for (const char *at = node->text.at; *at; at++) {
+        if (*at == '\'') is_quoted = !is_quoted;
+        if (is_quoted || strncmp(at, word.at, word.length) != 0 || is_word_part(at[word.length])) continue;
+        if (at == node->text.at || !is_word_part(at[-1])) return true;
+    }
     return false;
 }
 
@@ -224,6 +228,17 @@ static void check_override(const tide_run *run, const tide_job *job, const char 
     const char *near = tide_nearest(key, keys, count);
     tide_report(m->diags, TIDE_WARNING, TIDE_ERR_FIELD_UNKNOWN, tide_format(m->arena, "/settings/%s", name), "changes nothing: the model's description does not read it",
                 near ? tide_format(m->arena, "did you mean %s?", near) : NULL);
+}
+
+/* Images given to a model that takes none, or another number of them. */
+static void check_images(const tide_run *run, const tide_job *job) {
+    static const char *const settings[][2] = {{"images", "images"}, {"image_size", "image_height"}};
+    for (uint32_t i = 0; i < job->row_count; i++)
+        for (size_t k = 0; k < sizeof settings / sizeof *settings; k++)
+            if (strcmp(job->rows[i].name, settings[k][0]) == 0 && job->rows[i].origin != TIDE_ORIGIN_DEFAULT &&
+                !description_holds(run->model.scopes[0].description, tide_text_of(settings[k][1])))
+                tide_report(run->model.m->diags, TIDE_WARNING, TIDE_ERR_FIELD_UNKNOWN, tide_format(run->model.m->arena, "/settings/%s", settings[k][0]),
+                            "changes nothing: the model's description does not read it", NULL);
 }
 
 static void check_overrides(const tide_run *run, const tide_job *job) {
@@ -440,6 +455,7 @@ bool tide_run_job(tide_run *run, const tide_job *job, tide_arena *arena, tide_di
     set_settings(run, job, uses_cache);
     if (!make_model(run, job, arena, diags)) return false;
     check_overrides(run, job);
+    check_images(run, job);
     if (strcmp(job->load, "warmup") == 0) { /* from_pretrained with device_map: one block of the size of the weights */
         int64_t bytes = 0;
         for (uint32_t i = 0; i < run->model.parameter_count; i++) bytes += tide_bytes(run->model.parameters[i].tensor);
