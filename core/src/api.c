@@ -185,33 +185,36 @@ static void write_failure(call *c) {
     tide_write_diagnostics(&c->writer, &c->diags, false);
 }
 
+/* What changes after setjmp is the caller's: a longjmp leaves it defined. */
+static int answer(call *c, tide_text request, const tide_allocator *memory, char **response, size_t *response_len) {
+    jmp_buf escape;
+    tide_arena_init(&c->arena, *memory, &escape);
+    if (setjmp(escape)) {
+        tide_arena_free(&c->arena);
+        return 2;
+    }
+    tide_diagnostics_init(&c->diags, &c->arena);
+    bool ok = dispatch(c, request) && c->diags.error_count == 0;
+    if (!ok) write_failure(c);
+    tide_write_close(&c->writer, '}');
+    char *copy = memory->resize(memory->user, NULL, 0, (size_t)c->writer.length + 1);
+    if (copy) {
+        memcpy(copy, c->writer.bytes, c->writer.length);
+        copy[c->writer.length] = 0;
+        *response = copy;
+        *response_len = c->writer.length;
+    }
+    tide_arena_free(&c->arena);
+    return !copy ? 2 : ok ? 0 : 1;
+}
+
 int tide_call(const char *request, size_t request_len, const tide_allocator *allocator, char **response, size_t *response_len) {
     tide_allocator memory = allocator ? *allocator : tide_default_allocator();
     call c;
-    jmp_buf escape;
+    memset(&c, 0, sizeof c);
     *response = NULL;
     *response_len = 0;
-    memset(&c, 0, sizeof c);
-    tide_arena_init(&c.arena, memory, &escape);
-    if (setjmp(escape)) {
-        tide_arena_free(&c.arena);
-        return 2;
-    }
-    tide_diagnostics_init(&c.diags, &c.arena);
-    bool ok = dispatch(&c, (tide_text){request, request_len}) && c.diags.error_count == 0;
-    if (!ok) write_failure(&c);
-    tide_write_close(&c.writer, '}');
-    char *answer = memory.resize(memory.user, NULL, 0, (size_t)c.writer.length + 1);
-    if (!answer) {
-        tide_arena_free(&c.arena);
-        return 2;
-    }
-    memcpy(answer, c.writer.bytes, c.writer.length);
-    answer[c.writer.length] = 0;
-    *response = answer;
-    *response_len = c.writer.length;
-    tide_arena_free(&c.arena);
-    return ok ? 0 : 1;
+    return answer(&c, (tide_text){request, request_len}, &memory, response, response_len);
 }
 
 void tide_free(const tide_allocator *allocator, char *response, size_t response_len) {

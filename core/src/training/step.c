@@ -235,7 +235,7 @@ static void check_images(const tide_run *run, const tide_job *job) {
     static const char *const settings[][2] = {{"images", "images"}, {"image_size", "image_height"}};
     for (uint32_t i = 0; i < job->row_count; i++)
         for (size_t k = 0; k < sizeof settings / sizeof *settings; k++)
-            if (strcmp(job->rows[i].name, settings[k][0]) == 0 && job->rows[i].origin != TIDE_ORIGIN_DEFAULT &&
+            if (strcmp(job->rows[i].name, settings[k][0]) == 0 && job->rows[i].origin != TIDE_ORIGIN_DEFAULT && strcmp(job->rows[i].value, "1") != 0 &&
                 !description_holds(run->model.scopes[0].description, tide_text_of(settings[k][1])))
                 tide_report(run->model.m->diags, TIDE_WARNING, TIDE_ERR_FIELD_UNKNOWN, tide_format(run->model.m->arena, "/settings/%s", settings[k][0]),
                             "changes nothing: the model's description does not read it", NULL);
