@@ -6,15 +6,22 @@
 #include <stdlib.h>
 
 static int passed, failed;
+static bool is_right = true;
+
+/* Ends a group of texts. */
+static void group(const char *name) {
+    if (is_right)
+        passed++;
+    else
+        failed++, printf("FAIL %s\n", name);
+    is_right = true;
+}
 
 static void same(const char *text) {
     char *end_is, *end_expected;
     double is = decimal_read(text, &end_is), expected = strtod(text, &end_expected);
-    if (memcmp(&is, &expected, sizeof is) == 0 && end_is == end_expected) {
-        passed++;
-        return;
-    }
-    failed++;
+    if (memcmp(&is, &expected, sizeof is) == 0 && end_is == end_expected) return;
+    is_right = false;
     printf("FAIL \"%.60s\": %.17g, %td characters; expected %.17g, %td\n", text, is, end_is - text,
            expected, end_expected - text);
 }
@@ -124,6 +131,7 @@ int main(void) {
     };
     char text[64];
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) same(texts[i]);
+    group("edges");
     for (int i = 0; i < 5000; i++) {
         snprintf(text, sizeof text, "%.*g", 1 + (int)(next() % 20), any_double());
         same(text);
@@ -131,7 +139,9 @@ int main(void) {
                  next() >> next() % 64, (int)(next() % 60) - 30);
         same(text);
     }
+    group("any doubles");
     test_halfway();
+    group("halfway between neighbours");
     char *zeros = malloc(4000);
     if (!zeros) abort();
     memset(zeros, '0', 3999);
@@ -142,6 +152,7 @@ int main(void) {
     same(zeros);
     zeros[0] = '0', zeros[300] = '7';
     same(zeros);
+    group("long texts");
     free(zeros);
     printf("%d passed, %d failed\n", passed, failed);
     return failed ? 1 : 0;

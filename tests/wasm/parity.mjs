@@ -67,5 +67,27 @@ for (const file of results) {
     compare(of.id, JSON.stringify({ call: 'verify', case: of }));
   }
 }
+
+/* Memory that runs out in the middle of a call is an answer, and no trap. */
+{
+  const { exports } = new WebAssembly.Instance(module);
+  const raw = /** @type {any} */ (exports);
+  raw._initialize?.();
+  const request = new TextEncoder().encode('{"call":"estimate","settings":["model=gpt2"]}');
+  const at = raw.tide_wasm_alloc(request.length) >>> 0;
+  for (let size = 64 << 20; size >= 1 << 16; size >>= 1) {
+    while (raw.tide_wasm_alloc(size) !== 0);
+  }
+  new Uint8Array(raw.memory.buffer, at, request.length).set(request);
+  let answer;
+  try {
+    raw.tide_wasm_call(at, request.length);
+    answer = new TextDecoder().decode(new Uint8Array(raw.memory.buffer, raw.tide_wasm_result() >>> 0,
+      raw.tide_wasm_result_len() >>> 0));
+  } catch (error) {
+    answer = String(error);
+  }
+  check('memory runs out', answer.includes('ERR_NO_MEMORY'), answer.slice(0, 120));
+}
 console.log(`${passed} passed, ${failed} failed`);
 process.exit(failed ? 1 : 0);
