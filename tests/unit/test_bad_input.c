@@ -225,6 +225,8 @@ static const struct {
      "ERR_FIELD_TYPE", "/files/0/text_config", "an object"},
     {"another architecture", LLAMA(",\"architectures\":[\"LlamaForTokenClassification\"]"),
      "ERR_UNSUPPORTED", "/config.json/architectures/0", "LlamaForTokenClassification"},
+    {"a needed size that is null", "{\"model_type\":\"llama\",\"hidden_size\":null}",
+     "ERR_FIELD_MISSING", "/config.json/hidden_size", "hidden_size"},
     {"an unknown activation", LLAMA(",\"hidden_act\":\"nosuch\""), "ERR_UNSUPPORTED", "/model",
      "nosuch"},
 };

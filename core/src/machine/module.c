@@ -323,7 +323,7 @@ static tide_value size_name(tide_model *model, uint32_t scope, tide_expr *e, tid
     if (!tide_text_equal(e->text, self) && tide_size_find(s->description, e->text))
         return scope_size(model, scope, tide_name(&model->size_names, e->text));
     const tide_json *found = tide_json_find(s->config, e->text);
-    if (found) return from_json(model->m, found);
+    if (found && (found->kind != TIDE_JSON_NULL || may_miss)) return from_json(model->m, found); /* null: not given */
     for (uint32_t i = 0; i < model->setting_count; i++)
         if (tide_text_is(e->text, model->settings[i].name)) return tide_value_retain(model->settings[i].value);
     for (size_t i = 0; i < sizeof dtype_words / sizeof *dtype_words; i++)
