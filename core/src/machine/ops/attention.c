@@ -145,7 +145,8 @@ static tide_tensor *flash(tide_machine *m, tide_tensor *q, tide_tensor *k, tide_
 /* ---- efficient (memory-efficient attention) ---- */
 
 /* mem_eff_attention/kernel_backward.h, kernels/cutlassB.h: one fp32 accumulator and a 16-byte lock per tile of dq; in
- * half precision beyond a width of 128, fp32 dk and dv too. */
+ * half precision beyond a width of 128, fp32 dk and dv too, one block of 64 keys for each split of the keys; many heads
+ * need few splits (cuda/attention_backward.cu: num_splits_key). */
 static int64_t efficient_workspace(const attention *a, tide_dtype dtype, int capability) {
     bool is_half = dtype != TIDE_FP32, is_wide = a->width > 64;
     bool is_sm86 = (capability == 86 || capability == 89) && a->width <= 96 && a->dropout <= 0; /* has its own kernel */
@@ -153,7 +154,11 @@ static int64_t efficient_workspace(const attention *a, tide_dtype dtype, int cap
     int64_t tile_columns = is_wide && is_half && capability >= 80 && a->width <= 128 && !is_sm86 ? 128 : 64;
     int64_t row_tiles = (a->queries + tile_rows - 1) / tile_rows, column_tiles = (a->width + tile_columns - 1) / tile_columns;
     int64_t bytes = row_tiles * column_tiles * (16 + tile_rows * tile_columns * 4);
-    if (is_half && a->width > 128) bytes += 2 * round_up(a->keys, 64) * round_up(a->width, 128) * 4;
+    if (is_half && a->width > 128) {
+        int64_t splits = (a->keys + 63) / 64, most = 200 / (a->batch * a->heads);
+        if (splits > most) splits = most > 1 ? most : 1;
+        bytes += 2 * 64 * splits * round_up(a->width, 128) * 4;
+    }
     return a->batch * a->heads * bytes;
 }
 
