@@ -1,6 +1,9 @@
 /* How long an estimate takes and how much memory it asks for, through the one door.
  *
  *     bench_estimate [ROUNDS [NAME]]      one JSON line a figure: name, value, unit */
+#if defined(__linux__)
+#include <malloc.h>
+#endif
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -51,6 +54,10 @@ static const job jobs[] = {
 int main(int argc, char **argv) {
     int rounds = argc > 1 ? atoi(argv[1]) : 200;
     if (rounds < 1) rounds = 1;
+#ifdef M_TRIM_THRESHOLD
+    mallopt(M_MMAP_THRESHOLD, 64 << 20); /* a host that goes on keeps its heap, as the page does */
+    mallopt(M_TRIM_THRESHOLD, 64 << 20);
+#endif
     double *times = malloc((size_t)rounds * sizeof *times);
     if (!times) return 3;
     tide_allocator allocator = {counted, NULL};
