@@ -13,16 +13,6 @@ const char *tide_status_name(tide_status status) {
     return "";
 }
 
-const char *tide_status_text(tide_status status) {
-    switch (status) {
-#define TIDE_STATUS(name, value, text) \
-    case TIDE_##name: return text;
-#include "status.def"
-#undef TIDE_STATUS
-    }
-    return "";
-}
-
 void tide_diagnostics_init(tide_diagnostics *diags, tide_arena *arena) {
     *diags = (tide_diagnostics){.arena = arena};
 }

@@ -10,9 +10,8 @@ typedef enum tide_status {
 #undef TIDE_STATUS
 } tide_status;
 
-/* "ERR_FIELD_RANGE" and "a value is outside its range". */
+/* "ERR_FIELD_RANGE" */
 const char *tide_status_name(tide_status status);
-const char *tide_status_text(tide_status status);
 
 typedef enum tide_severity { TIDE_ERROR, TIDE_WARNING, TIDE_ASSUMPTION } tide_severity;
 

@@ -705,7 +705,7 @@ static tide_value run_function(tide_model *model, tide_function *function, uint3
     tide_machine *m = model->m;
     tide_value result = tide_none();
     if (model->depth >= CALL_DEPTH) tide_fail(m, TIDE_ERR_LIMIT, "calls nested deeper than %d", CALL_DEPTH);
-    if (!tide_is_winding_down(m) && !bind_function(model, function, model->scopes[scope].description)) tide_is_winding_down(m);
+    if (!tide_is_winding_down(m)) bind_function(model, function, model->scopes[scope].description);
     uint32_t slots = function->local_count > count ? function->local_count : count;
     tide_value *locals = tide_take(m, (slots + 1) * sizeof *locals);
     for (uint32_t i = 0; i < count; i++) locals[i] = arguments[i];

@@ -408,6 +408,16 @@ static void add_target(parser *p, tide_statement *s, tide_text name) {
     else s->targets[s->target_count++] = name;
 }
 
+/* One or more names, joined by commas. */
+static bool add_targets(parser *p, tide_statement *s, const char *missing) {
+    do {
+        if (p->kind != TOKEN_NAME) return fail(p, missing) != NULL;
+        add_target(p, s, p->token);
+        next(p);
+    } while (take_mark(p, ","));
+    return true;
+}
+
 /* "a, b = e" looks like an expression until the '='. */
 static bool assignment(parser *p, tide_statement *s) {
     parser ahead = *p;
@@ -448,20 +458,12 @@ static bool statement(parser *p, tide_statement *s) {
     }
     if (take_word(p, "del")) {
         s->kind = TIDE_STATEMENT_DELETE;
-        do {
-            if (p->kind != TOKEN_NAME) return fail(p, "a name is missing after 'del'") != NULL;
-            add_target(p, s, p->token);
-            next(p);
-        } while (take_mark(p, ","));
+        add_targets(p, s, "a name is missing after 'del'");
         return false;
     }
     if (take_word(p, "for")) {
         s->kind = TIDE_STATEMENT_FOR;
-        do {
-            if (p->kind != TOKEN_NAME) return fail(p, "a name is missing after 'for'") != NULL;
-            add_target(p, s, p->token);
-            next(p);
-        } while (take_mark(p, ","));
+        if (!add_targets(p, s, "a name is missing after 'for'")) return false;
         if (!take_word(p, "in")) return fail(p, "'in' is missing") != NULL;
         s->expr = expression(p);
     } else if (take_word(p, "if") || take_word(p, "elif")) {

@@ -62,6 +62,24 @@ static attention of_node(const tide_node *node, const tide_tensor *q) {
     return a;
 }
 
+/* A kernel's node, which saves its inputs first. */
+static tide_node *node_of(tide_machine *m, const tide_backward *backward, tide_tensor *q, tide_tensor *k, tide_tensor *v, const attention *a) {
+    tide_tensor *all[3] = {q, k, v};
+    tide_node *node = tide_node_with(m, backward, all, 3, 1, 8);
+    for (int i = 0; i < 3; i++) tide_save(m, node, all[i]);
+    remember(node, a);
+    return node;
+}
+
+/* What the efficient and the cuDNN kernel save after their inputs; takes over all but the output and the bias. */
+static tide_tensor *kept(tide_machine *m, tide_node *node, tide_tensor *out, tide_tensor *bias, tide_tensor *lse, tide_tensor *seed,
+                         tide_tensor *offset) {
+    tide_tensor *all[5] = {out, bias, lse, seed, offset};
+    for (int i = 0; i < 5; i++) tide_save(m, node, all[i]);
+    for (int i = 2; i < 5; i++) tide_release(m, all[i]);
+    return out;
+}
+
 /* ---- flash ---- */
 
 /* flash_api.cpp: num_splits_heuristic with twice the SMs; 1 unless few blocks leave the device idle. */
@@ -114,10 +132,7 @@ static void flash_run(tide_machine *m, tide_node *node, tide_tensor **grads, tid
 static const tide_backward flash_backward = {"ScaledDotProductFlashAttentionBackward0", flash_run};
 
 static tide_tensor *flash(tide_machine *m, tide_tensor *q, tide_tensor *k, tide_tensor *v, const attention *a) {
-    tide_tensor *all[3] = {q, k, v};
-    tide_node *node = tide_node_with(m, &flash_backward, all, 3, 1, 8);
-    for (int i = 0; i < 3; i++) tide_save(m, node, all[i]);
-    remember(node, a);
+    tide_node *node = node_of(m, &flash_backward, q, k, v, a);
     tide_tensor *out = tide_made_by(m, node, tide_empty_like(m, q, q->dtype));
     tide_tensor *lse = SHAPED(m, TIDE_FP32, a->batch, a->heads, a->queries);
     tide_tensor *partial_lse = NULL, *partial_out = NULL, *state = NULL;
@@ -197,10 +212,7 @@ static void efficient_run(tide_machine *m, tide_node *node, tide_tensor **grads,
 static const tide_backward efficient_backward = {"ScaledDotProductEfficientAttentionBackward0", efficient_run};
 
 static tide_tensor *efficient(tide_machine *m, tide_tensor *q, tide_tensor *k, tide_tensor *v, tide_tensor *bias, const attention *a) {
-    tide_tensor *all[3] = {q, k, v};
-    tide_node *node = tide_node_with(m, &efficient_backward, all, 3, 1, 8);
-    for (int i = 0; i < 3; i++) tide_save(m, node, all[i]);
-    remember(node, a);
+    tide_node *node = node_of(m, &efficient_backward, q, k, v, a);
     tide_tensor *seed = NULL, *offset = NULL;
     if (a->dropout <= 0) {
         seed = SHAPED(m, TIDE_INT64, 1);
@@ -214,21 +226,12 @@ static tide_tensor *efficient(tide_machine *m, tide_tensor *q, tide_tensor *k, t
     tide_tensor *lse = SHAPED(m, TIDE_FP32, a->batch, a->heads, needs_lse ? round_up(a->queries, 32) : 0);
     if (a->value_width > 128 && q->dtype != TIDE_FP32)
         tide_touch(m, tide_count(out) * 4); /* fp32 accumulator of the output */
-    tide_save(m, node, out);
-    tide_save(m, node, bias);
-    tide_save(m, node, lse);
-    tide_save(m, node, seed);
-    tide_save(m, node, offset);
-    tide_release(m, lse);
-    tide_release(m, seed);
-    tide_release(m, offset);
-    return out;
+    return kept(m, node, out, bias, lse, seed, offset);
 }
 
 /* ---- cuDNN ---- */
 
 static void cudnn_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
-    (void)grads;
     tide_tensor *saved[8];
     for (int i = 0; i < 8; i++) saved[i] = tide_saved_at(m, node, i);
     tide_tensor *q = saved[SLOT_Q], *k = saved[SLOT_K], *v = saved[SLOT_V];
@@ -245,10 +248,7 @@ static void cudnn_run(tide_machine *m, tide_node *node, tide_tensor **grads, tid
 static const tide_backward cudnn_backward = {"ScaledDotProductCudnnAttentionBackward0", cudnn_run};
 
 static tide_tensor *cudnn(tide_machine *m, tide_tensor *q, tide_tensor *k, tide_tensor *v, tide_tensor *bias, const attention *a) {
-    tide_tensor *all[3] = {q, k, v};
-    tide_node *node = tide_node_with(m, &cudnn_backward, all, 3, 1, 8);
-    for (int i = 0; i < 3; i++) tide_save(m, node, all[i]);
-    remember(node, a);
+    tide_node *node = node_of(m, &cudnn_backward, q, k, v, a);
     tide_tensor *seed = SHAPED(m, TIDE_INT64, 1), *offset = SHAPED(m, TIDE_INT64, 1);
     tide_shape shape = q->shape;
     shape.size[3] = v->shape.size[3];
@@ -256,15 +256,7 @@ static tide_tensor *cudnn(tide_machine *m, tide_tensor *q, tide_tensor *k, tide_
                                                                               : bshd(m, &shape, q->dtype));
     bool needs_lse = q->requires_grad || k->requires_grad || v->requires_grad;
     tide_tensor *lse = needs_lse ? SHAPED(m, TIDE_FP32, a->batch, a->heads, a->queries, 1) : NULL;
-    tide_save(m, node, out);
-    tide_save(m, node, bias);
-    tide_save(m, node, lse);
-    tide_save(m, node, seed);
-    tide_save(m, node, offset);
-    tide_release(m, lse);
-    tide_release(m, seed);
-    tide_release(m, offset);
-    return out;
+    return kept(m, node, out, bias, lse, seed, offset);
 }
 
 /* ---- math: _scaled_dot_product_attention_math, in fp32 for half types ---- */

@@ -260,6 +260,18 @@ tide_tensor *tide_slice(tide_machine *m, tide_tensor *x, int64_t dim, tide_dim s
     return made_view(m, &slice_backward, x, view_over(m, x, &shape, x->stride, from * x->stride[at]));
 }
 
+/* The shape and strides of x without one dimension. */
+static tide_shape without(const tide_tensor *x, int dim, int64_t *stride) {
+    tide_shape shape = {.dims = 0};
+    for (int d = 0; d < x->shape.dims; d++) {
+        if (d == dim) continue;
+        shape.size[shape.dims] = x->shape.size[d];
+        shape.name[shape.dims] = x->shape.name[d];
+        stride[shape.dims++] = x->stride[d];
+    }
+    return shape;
+}
+
 tide_tensor *tide_select(tide_machine *m, tide_tensor *x, int64_t dim, int64_t index) {
     if (x->shape.dims == 0) {
         tide_fail(m, TIDE_ERR_SHAPE, "select from a scalar");
@@ -271,14 +283,8 @@ tide_tensor *tide_select(tide_machine *m, tide_tensor *x, int64_t dim, int64_t i
         tide_fail(m, TIDE_ERR_SHAPE, "index %lld into a dimension of %lld", (long long)index, (long long)x->shape.size[at]);
         i = 0;
     }
-    tide_shape shape = {.dims = 0};
     int64_t stride[TIDE_MAX_DIMS];
-    for (int d = 0; d < x->shape.dims; d++) {
-        if (d == at) continue;
-        shape.size[shape.dims] = x->shape.size[d];
-        shape.name[shape.dims] = x->shape.name[d];
-        stride[shape.dims++] = x->stride[d];
-    }
+    tide_shape shape = without(x, at, stride);
     return made_view(m, &select_backward, x, view_over(m, x, &shape, stride, i * x->stride[at]));
 }
 
@@ -473,14 +479,8 @@ static tide_value op_unbind(tide_machine *m, tide_value *a) {
         tide_fail(m, TIDE_ERR_LIMIT, "unbind of %s", tide_shape_text(m, &x->shape));
         return tide_none();
     }
-    tide_shape shape = {.dims = 0};
     int64_t stride[TIDE_MAX_DIMS];
-    for (int d = 0; d < x->shape.dims; d++) {
-        if (d == at) continue;
-        shape.size[shape.dims] = x->shape.size[d];
-        shape.name[shape.dims] = x->shape.name[d];
-        stride[shape.dims++] = x->stride[d];
-    }
+    tide_shape shape = without(x, at, stride);
     int count = (int)x->shape.size[at];
     tide_value list = {.kind = TIDE_VALUE_LIST, .list = tide_list_new(m)};
     tide_node *node = tide_node_with(m, &unbind_backward, &x, 1, count, 0);
