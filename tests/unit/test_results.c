@@ -1,10 +1,12 @@
 /* Recorded training runs, predicted.
  *
- *     test_results ORACLE [STRIDE]     every STRIDE-th run of ORACLE/results/(cases, mixtures).jsonl
+ *     test_results ORACLE [STRIDE]     every STRIDE-th run of each file of ORACLE/results
  *
  * A run passes where the peaks of allocated and reserved memory, every figure of every step and the numbers of parameters
  * are equal to the byte, and where each category at the peak is within 0.5 % of it. */
+#define _POSIX_C_SOURCE 200809L
 #include <cjson/cJSON.h>
+#include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -110,11 +112,25 @@ static int check_file(const char *folder, const char *name, int stride) {
     return 1;
 }
 
+static int is_results(const struct dirent *entry) {
+    size_t length = strlen(entry->d_name);
+    return length > 6 && strcmp(entry->d_name + length - 6, ".jsonl") == 0;
+}
+
 int main(int argc, char **argv) {
+    char path[4096];
+    struct dirent **names = NULL;
     if (argc < 2) return 2;
     int stride = argc > 2 ? atoi(argv[2]) : 1;
     if (stride < 1) stride = 1;
-    if (!check_file(argv[1], "cases.jsonl", stride) || !check_file(argv[1], "mixtures.jsonl", stride)) failed++;
+    snprintf(path, sizeof path, "%s/results", argv[1]);
+    int count = scandir(path, &names, is_results, alphasort);
+    if (count <= 0) failed++;
+    for (int i = 0; i < count; i++) {
+        if (!check_file(argv[1], names[i]->d_name, stride)) failed++;
+        free(names[i]);
+    }
+    free(names);
     printf("%d passed, %d failed\n", passed, failed);
     return failed != 0;
 }

@@ -992,7 +992,7 @@ static tide_value call_value(frame *f, tide_expr *e, tide_value callee, tide_fun
     return made;
 }
 
-/* object.name(...): an operation on a tensor, a method or member of a module, append to a list. */
+/* object.name(...): an operation on a tensor, a method or member of a module, append to and pop from a list. */
 static tide_value call_member(frame *f, tide_expr *e) {
     tide_machine *m = f->model->m;
     tide_value object = eval(f, e->a->a), made = tide_none();
@@ -1014,6 +1014,9 @@ static tide_value call_member(frame *f, tide_expr *e) {
         tide_value v = eval(f, e->items[0]);
         if (object.list->count >= LOOP_LIMIT) tide_fail(m, TIDE_ERR_LIMIT, "a list of more than a million");
         tide_list_push(m, object.list, v);
+    } else if (object.kind == TIDE_VALUE_LIST && tide_text_is(e->a->text, "pop") && !e->count) {
+        if (object.list->count) made = object.list->items[--object.list->count];
+        else tide_fail(m, TIDE_ERR_DESCRIPTION, "pop from an empty list");
     } else if (!tide_is_winding_down(m)) {
         tide_fail(m, TIDE_ERR_DESCRIPTION, "'%s' called on %s", terminated(m, e->a->text), kind_name(object));
     }
@@ -1635,6 +1638,23 @@ tide_value tide_model_evaluate(tide_model *model, tide_expr *expr) {
     if (function.local_count > ARGUMENT_LIMIT) return nothing(model->m, TIDE_ERR_LIMIT, "too many names%s", "");
     frame f = {model, model->root, 0, &function, locals};
     return eval(&f, expr);
+}
+
+void tide_model_loop(tide_model *model, tide_function *function, uint32_t turns,
+                     void (*next)(void *user, uint32_t turn, tide_value *arguments), void *user) {
+    tide_machine *m = model->m;
+    if (tide_is_winding_down(m) || !bind_function(model, function, function->description)) return;
+    tide_value arguments[ARGUMENT_LIMIT], result = tide_none(), *locals = tide_take(m, (function->local_count + 1) * sizeof *locals);
+    frame f = {model, 0, 0, function, locals};
+    for (uint32_t turn = 0; turn < turns && !tide_is_winding_down(m); turn++) {
+        next(user, turn, arguments);
+        for (uint32_t i = 0; i < function->parameter_count; i++) set_local(&f, i, arguments[i]);
+        run_block(&f, function->body, &result);
+        tide_value_release(m, result);
+        result = tide_none();
+    }
+    for (uint32_t i = 0; i < function->local_count; i++) tide_value_release(m, locals[i]);
+    tide_give(m, locals, (function->local_count + 1) * sizeof *locals);
 }
 
 tide_value tide_model_run(tide_model *model, tide_function *function, const tide_value *arguments, uint32_t count) {

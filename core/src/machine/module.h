@@ -91,6 +91,11 @@ tide_value tide_model_forward(tide_model *model, const char *const *names, const
 /* Evaluates an expression of a description in the root's scope; owned by the caller. */
 tide_value tide_model_evaluate(tide_model *model, tide_expr *expr);
 
+/* Runs a free function of the library `turns` times as the body of one Python loop, whose names live on from turn to turn;
+ * `next` fills in the arguments of a turn, one for each parameter, to be taken over. */
+void tide_model_loop(tide_model *model, tide_function *function, uint32_t turns,
+                     void (*next)(void *user, uint32_t turn, tide_value *arguments), void *user);
+
 /* Runs a free function of the library or the root's description on values (borrowed); for tests of operations. */
 tide_value tide_model_run(tide_model *model, tide_function *function, const tide_value *arguments, uint32_t count);
 

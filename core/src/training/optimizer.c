@@ -4,20 +4,18 @@
 #include <string.h>
 
 const char *const tide_optimizer_names[] = {
-#define TIDE_OPTIMIZER(name, title, states, step, made, decays, lists, loop) name,
+#define TIDE_OPTIMIZER(name, title, states, step, made, decays, lists) name,
 #include "optimizer.def"
 #undef TIDE_OPTIMIZER
 };
 
 const char *const tide_optimizer_titles[] = {
-#define TIDE_OPTIMIZER(name, title, states, step, made, decays, lists, loop) title,
+#define TIDE_OPTIMIZER(name, title, states, step, made, decays, lists) title,
 #include "optimizer.def"
 #undef TIDE_OPTIMIZER
 };
 
 const uint32_t tide_optimizer_name_count = sizeof tide_optimizer_names / sizeof *tide_optimizer_names;
-
-enum { STATE_LIMIT = 3 };
 
 typedef struct row {
     const char *name;
@@ -25,11 +23,11 @@ typedef struct row {
     bool has_device_step;
     char made;
     bool decays;
-    const char *lists, *loop;
+    const char *lists;
 } row;
 
 static const row rows[] = {
-#define TIDE_OPTIMIZER(name, title, states, step, made, decays, lists, loop) {name, states, step, made, decays, lists, loop},
+#define TIDE_OPTIMIZER(name, title, states, step, made, decays, lists) {name, states, step, made, decays, lists},
 #include "optimizer.def"
 #undef TIDE_OPTIMIZER
 };
@@ -37,7 +35,7 @@ static const row rows[] = {
 typedef struct parameter_state {
     tide_tensor *tensor;
     uint32_t module;
-    tide_tensor *states[STATE_LIMIT];
+    tide_list *state; /* tensors; empty until the first step has made them */
     bool has_state;
 } parameter_state;
 
@@ -47,6 +45,8 @@ struct tide_optimizer {
     parameter_state *parameters; /* the first group, then the second */
     uint32_t count, group_end[2];
     bool has_two_groups; /* the first has weight decay, the second has none */
+    tide_list *shared;   /* tensors of the optimizer itself */
+    tide_function *init, *body; /* of library/optimizers.json; NULL: none */
 };
 
 static bool ends_with(const char *text, const char *end) {
@@ -79,7 +79,50 @@ static void make_states(tide_optimizer *optimizer, parameter_state *p) {
         tide_empty(m, &scalar, TIDE_FP32); /* lives as long as the optimizer */
         m->factor = TIDE_FACTOR_TEMPORARY;
     }
-    for (int i = 0; i < optimizer->row->states; i++) p->states[i] = state_like(optimizer->model, p);
+    for (int i = 0; i < optimizer->row->states; i++) tide_list_push(m, p->state, tide_of_tensor(state_like(optimizer->model, p)));
+}
+
+/* ---- parameter by parameter: functions of the description language ---- */
+
+typedef struct turns {
+    tide_optimizer *optimizer;
+    parameter_state **with;
+    bool decays;
+} turns;
+
+enum { BODY_PARAMETERS = 5 };
+
+/* The arguments (param, grad, state, shared, decays) of one turn. */
+static void next_turn(void *user, uint32_t turn, tide_value *arguments) {
+    const turns *t = user;
+    parameter_state *p = t->with[turn];
+    t->optimizer->model->m->module = p->module;
+    arguments[0] = tide_of_tensor(tide_retain(p->tensor));
+    arguments[1] = tide_of_tensor(tide_retain(p->tensor->grad));
+    arguments[2] = tide_value_retain((tide_value){.kind = TIDE_VALUE_LIST, .list = p->state});
+    arguments[3] = tide_value_retain((tide_value){.kind = TIDE_VALUE_LIST, .list = t->optimizer->shared});
+    arguments[4] = tide_of_bool(t->decays);
+}
+
+static void claim(tide_machine *m, const tide_list *list) {
+    for (uint32_t i = 0; i < list->count; i++)
+        if (list->items[i].kind == TIDE_VALUE_TENSOR) tide_set_factor(m, list->items[i].tensor, TIDE_FACTOR_OPTIMIZER);
+}
+
+static void play_turns(tide_optimizer *optimizer, tide_function *function, parameter_state **with, uint32_t count, bool decays) {
+    tide_machine *m = optimizer->model->m;
+    if (!function || !count) return;
+    if (function->parameter_count != BODY_PARAMETERS) {
+        tide_fail(m, TIDE_ERR_DESCRIPTION, "the function of an optimizer takes (param, grad, state, shared, decays)");
+        return;
+    }
+    turns t = {optimizer, with, decays};
+    bool grad_enabled = m->grad_enabled;
+    m->grad_enabled = false;
+    tide_model_loop(optimizer->model, function, count, next_turn, &t);
+    m->grad_enabled = grad_enabled;
+    for (uint32_t i = 0; i < count; i++) claim(m, with[i]->state);
+    claim(m, optimizer->shared);
 }
 
 tide_optimizer *tide_optimizer_new(tide_model *model, const char *name, const char *groups) {
@@ -95,10 +138,14 @@ tide_optimizer *tide_optimizer_new(tide_model *model, const char *name, const ch
         for (uint32_t i = 0; i < model->parameter_count; i++) {
             const tide_parameter_row *p = &model->parameters[i];
             if (!p->tensor->requires_grad || (has_two ? is_plain(p->name) != (group == 1) : group == 1)) continue;
-            optimizer->parameters[optimizer->count++] = (parameter_state){.tensor = p->tensor, .module = p->module};
+            optimizer->parameters[optimizer->count++] =
+                (parameter_state){.tensor = p->tensor, .module = p->module, .state = tide_list_new(m)};
         }
         optimizer->group_end[group] = optimizer->count;
     }
+    optimizer->shared = tide_list_new(m);
+    optimizer->body = tide_function_find(model->descriptions, NULL, tide_text_of(name));
+    optimizer->init = tide_function_find(model->descriptions, NULL, tide_text_of(tide_format(m->arena, "%s_init", name)));
     m->op = "optimizer";
     if (optimizer->row->made == 'c')
         for (uint32_t i = 0; i < optimizer->count; i++) make_states(optimizer, &optimizer->parameters[i]);
@@ -122,25 +169,6 @@ static void play_round(tide_optimizer *optimizer, parameter_state **with, uint32
         for (uint32_t i = count; i-- > 0;) tide_release(m, made[(uint32_t)list * count + i]);
 }
 
-static void play_loop(tide_optimizer *optimizer, parameter_state **with, uint32_t count, const char *loop, const char *end) {
-    tide_machine *m = optimizer->model->m;
-    tide_tensor *fresh[128] = {NULL}, *variables[128] = {NULL};
-    for (uint32_t i = 0; i < count; i++) {
-        for (const char *c = loop; c < end; c += 2) {
-            int name = c[1] & 127;
-            if (*c == '+') fresh[name] = temporary(optimizer, with[i]);
-            if (*c == '-') tide_release_at(m, &fresh[name]);
-            if (*c == '!') make_states(optimizer, with[i]);
-            if (*c == '~') {
-                tide_release_at(m, &variables[name]);
-                variables[name] = fresh[name];
-                fresh[name] = NULL;
-            }
-        }
-    }
-    for (int name = 0; name < 128; name++) tide_release_at(m, &variables[name]);
-}
-
 /* What stands before the '|', or after it for a group with weight decay; nothing there: the same for both. */
 static const char *form_of(const char *forms, bool decays, const char **end) {
     const char *bar = strchr(forms, '|');
@@ -155,20 +183,20 @@ static void step_group(tide_optimizer *optimizer, uint32_t from, uint32_t to, bo
     uint32_t count = 0;
     for (uint32_t i = from; i < to; i++)
         if (optimizer->parameters[i].tensor->grad) with[count++] = &optimizer->parameters[i];
-    const char *end_lists, *end_loop;
-    const char *lists = form_of(kind->lists, decays, &end_lists), *loop = form_of(kind->loop, decays, &end_loop);
-    bool is_late = kind->made == 'l' && (lists < end_lists || loop < end_loop);
+    const char *end, *lists = form_of(kind->lists, decays, &end);
+    bool is_late = kind->made == 'l' && lists < end, is_first = count && !with[0]->has_state;
     if (!is_late)
         for (uint32_t i = 0; i < count; i++) make_states(optimizer, with[i]);
-    for (const char *round = lists; round < end_lists; round++)
-        play_round(optimizer, with, count, *round - '0', is_late && round == lists);
-    if (loop < end_loop) play_loop(optimizer, with, count, loop, end_loop);
+    if (is_first) play_turns(optimizer, optimizer->init, with, count, decays);
+    for (const char *round = lists; round < end; round++) play_round(optimizer, with, count, *round - '0', is_late && round == lists);
+    play_turns(optimizer, optimizer->body, with, count, decays);
 }
 
 void tide_optimizer_step(tide_optimizer *optimizer) {
     optimizer->model->m->op = "optimizer.step";
-    step_group(optimizer, 0, optimizer->group_end[0], optimizer->has_two_groups || optimizer->row->decays);
-    step_group(optimizer, optimizer->group_end[0], optimizer->group_end[1], false);
+    uint32_t end = optimizer->row->made == 'b' ? optimizer->count : optimizer->group_end[0];
+    step_group(optimizer, 0, end, optimizer->has_two_groups || optimizer->row->decays);
+    step_group(optimizer, end, optimizer->count, false);
     optimizer->model->m->module = 0;
 }
 

@@ -272,12 +272,13 @@ tide_tensor *tide_linear(tide_machine *m, tide_tensor *x, tide_tensor *weight, t
                   tide_shape_text(m, &weight->shape));
         return tide_retain(x);
     }
-    tide_tensor *transposed = tide_transpose(m, weight, 0, 1), *out;
+    bool is_flattened = bias && x->shape.dims > 2 && tide_is_contiguous(x); /* Linear.cpp: _flatten_nd_linear */
+    tide_tensor *transposed = is_flattened ? NULL : tide_transpose(m, weight, 0, 1), *out;
     if (!bias) {
         out = tide_matmul(m, x, transposed);
     } else if (x->shape.dims == 2) {
         out = addmm(m, bias, x, transposed);
-    } else if (tide_is_contiguous(x)) {
+    } else if (is_flattened) {
         tide_shape flat = {.dims = 2}, shape = x->shape;
         int last = x->shape.dims - 1;
         tide_value rows = tide_of_int(1);
@@ -288,7 +289,9 @@ tide_tensor *tide_linear(tide_machine *m, tide_tensor *x, tide_tensor *weight, t
         }
         flat.size[0] = rows.integer, flat.name[0] = rows.symbol;
         flat.size[1] = x->shape.size[last], flat.name[1] = x->shape.name[last];
-        tide_tensor *left = tide_view(m, x, &flat), *sum = addmm(m, bias, left, transposed);
+        tide_tensor *left = tide_view(m, x, &flat);
+        transposed = tide_transpose(m, weight, 0, 1);
+        tide_tensor *sum = addmm(m, bias, left, transposed);
         shape.size[last] = weight->shape.size[0];
         shape.name[last] = weight->shape.name[0];
         out = m->has_failed ? tide_retain(x) : tide_view(m, sum, &shape);

@@ -231,7 +231,7 @@ static tide_value op_norm(tide_machine *m, tide_value *a) {
     tide_node *node = tide_node_new(m, &norm_backward, &x, 1);
     tide_save(m, node, x);
     tide_dtype dtype = m->autocast_enabled ? TIDE_FP32 : (tide_dtype)x->dtype; /* autocast appends dtype=float32 */
-    tide_tensor *out = tide_made_by(m, node, tide_sum_plain(m, x, mask_of(m, a[1], x->shape.dims), true, dtype));
+    tide_tensor *out = tide_made_by(m, node, tide_sum_plain(m, x, mask_of(m, a[1], x->shape.dims), tide_arg_bool(m, a[2]), dtype));
     tide_save(m, node, out);
     return tide_of_tensor(out);
 }
@@ -251,7 +251,7 @@ static tide_value op_max(tide_machine *m, tide_value *a) {
 static const tide_op reduce_ops[] = {
     {"sum", "x, dim=none, keepdim=false", TIDE_CAST_NONE, op_sum},
     {"mean", "x, dim=none, keepdim=false", TIDE_CAST_NONE, op_mean},
-    {"norm", "x, dim", TIDE_CAST_NONE, op_norm},
+    {"norm", "x, dim=none, keepdim=true", TIDE_CAST_NONE, op_norm},
     {"argmax", "x, dim", TIDE_CAST_NONE, op_argmax},
     {"max", "x", TIDE_CAST_NONE, op_max},
     {"all", "x, dim=none, keepdim=false", TIDE_CAST_NONE, op_all},
