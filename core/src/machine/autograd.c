@@ -175,9 +175,7 @@ static tide_tensor *accumulate(tide_machine *m, tide_tensor *old, tide_tensor *g
         return old;
     }
     tide_tensor *both[2] = {old, g};
-    int64_t stride[TIDE_MAX_DIMS];
-    tide_elementwise_strides(&old->shape, both, 2, stride);
-    tide_tensor *sum = tide_empty_strided(m, &old->shape, stride, tide_promote(old, g));
+    tide_tensor *sum = tide_empty_laid_out(m, tide_elementwise_layout(m, old->shape, both, 2), tide_promote(old, g));
     tide_release(m, old);
     tide_release(m, g);
     return sum;
@@ -190,14 +188,14 @@ static void accumulate_grad_run(tide_machine *m, tide_node *node, tide_tensor **
     if (!leaf || !g) return;
     if (leaf->grad) return; /* added in place */
     bool same_layout = true;
-    for (int i = 0; i < leaf->shape.dims; i++)
-        same_layout = same_layout && (leaf->shape.size[i] < 2 || leaf->stride[i] == g->stride[i]);
+    for (int i = 0; i < leaf->shape->dims; i++)
+        same_layout = same_layout && (leaf->shape->size[i] < 2 || leaf->stride[i] == g->stride[i]);
     if (g->references == 1 && (tide_is_dense(leaf) ? same_layout : tide_is_contiguous(g))) {
         leaf->grad = tide_alias(m, g); /* detach: shares the storage, and is no view that holds a base */
         leaf->grad->is_view = false;
     } else {
-        leaf->grad = tide_is_dense(leaf) ? tide_empty_strided(m, &leaf->shape, leaf->stride, leaf->dtype)
-                                         : tide_empty(m, &leaf->shape, leaf->dtype);
+        leaf->grad = tide_is_dense(leaf) ? tide_empty_strided(m, leaf->shape, leaf->stride, leaf->dtype)
+                                         : tide_empty(m, leaf->shape, leaf->dtype);
     }
     if (leaf->is_parameter) tide_set_factor(m, leaf->grad, TIDE_FACTOR_GRADIENT);
 }
@@ -273,7 +271,7 @@ static void count_dependencies(engine *e, tide_node *root) {
 static tide_tensor *validate(tide_machine *m, tide_tensor *g, const tide_edge *edge) {
     if (!g) return NULL;
     const tide_meta *meta = &edge->node->outputs[edge->input];
-    if (!tide_same_shape(&g->shape, &meta->shape)) g = tide_sum_to(m, g, &meta->shape);
+    if (!tide_same_shape(g->shape, meta->shape)) g = tide_sum_to(m, g, meta->shape);
     if (g && g->dtype != meta->dtype) {
         tide_tensor *cast = tide_empty_like(m, g, meta->dtype);
         tide_release(m, g);

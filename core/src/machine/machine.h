@@ -31,6 +31,17 @@ typedef struct tide_shape {
     int dims;
 } tide_shape;
 
+/* A shape with strides, and what follows from them. There is one of each in a machine: equal layouts are one pointer. */
+typedef struct tide_layout {
+    tide_shape shape;
+    int64_t stride[TIDE_MAX_DIMS]; /* elements */
+    int64_t count;                 /* of elements; INT64_MAX if they are more than that */
+    bool is_contiguous;
+    bool is_canonical; /* contiguous, and the strides of dimensions of size 1 as torch.empty sets them */
+    bool is_dense;     /* non-overlapping and dense */
+    uint32_t listed;   /* its dimensions in the timeline, plus 1; 0: not there yet */
+} tide_layout;
+
 typedef struct tide_storage {
     uint32_t references;
     uint32_t allocation; /* index in the timeline */
@@ -54,8 +65,9 @@ typedef struct tide_tensor {
     struct tide_tensor *grad;
     struct tide_tensor *cast; /* of a weight: its entry in the autocast cache, not owned */
     int64_t offset; /* elements */
-    tide_shape shape;
-    int64_t stride[TIDE_MAX_DIMS]; /* elements */
+    tide_layout *layout;
+    const tide_shape *shape; /* of layout */
+    const int64_t *stride;   /* likewise */
 } tide_tensor;
 
 typedef struct tide_machine tide_machine;
@@ -83,7 +95,7 @@ typedef struct tide_saved {
 
 /* Shape and dtype of one output of the forward: what its gradient must look like. */
 typedef struct tide_meta {
-    tide_shape shape;
+    const tide_shape *shape; /* of a layout */
     uint8_t dtype;
 } tide_meta;
 
@@ -183,6 +195,8 @@ struct tide_machine {
     uint32_t symbol_count, symbol_capacity;
     uint32_t *symbol_slots;
     uint32_t symbol_slot_count;
+    tide_layout **layout_slots; /* open addressing */
+    uint32_t layout_count, layout_slot_count;
 
     bool grad_enabled;
     bool autocast_enabled;
@@ -236,6 +250,9 @@ const char *tide_symbol_text(tide_machine *m, uint32_t symbol);
 
 /* ---- tensors (tensor.c) ---- */
 
+/* The layout of a shape with these strides; NULL: contiguous. */
+tide_layout *tide_layout_of(tide_machine *m, const tide_shape *shape, const int64_t *stride);
+
 /* A contiguous tensor over a new storage of its size. */
 tide_tensor *tide_empty(tide_machine *m, const tide_shape *shape, tide_dtype dtype);
 /* The same on the host: no event. */
@@ -244,6 +261,7 @@ tide_tensor *tide_empty_host(tide_machine *m, const tide_shape *shape, tide_dtyp
 tide_tensor *tide_empty_like(tide_machine *m, const tide_tensor *like, tide_dtype dtype);
 /* With the given strides, which must be dense. */
 tide_tensor *tide_empty_strided(tide_machine *m, const tide_shape *shape, const int64_t *stride, tide_dtype dtype);
+tide_tensor *tide_empty_laid_out(tide_machine *m, tide_layout *layout, tide_dtype dtype);
 /* A flat scratch tensor of that many bytes. */
 tide_tensor *tide_scratch(tide_machine *m, int64_t bytes);
 /* Allocates and frees at once. */
@@ -251,19 +269,21 @@ void tide_touch(tide_machine *m, int64_t bytes);
 
 /* Another tensor over the same storage, without a node. */
 tide_tensor *tide_alias(tide_machine *m, const tide_tensor *of);
+/* The same with another layout: a view. */
+tide_tensor *tide_view_as(tide_machine *m, const tide_tensor *of, tide_layout *layout);
 tide_tensor *tide_retain(tide_tensor *t);
 void tide_release(tide_machine *m, tide_tensor *t); /* NULL is allowed */
 void tide_release_at(tide_machine *m, tide_tensor **t); /* and sets it to NULL */
 
-int64_t tide_count(const tide_tensor *t); /* elements */
+static inline int64_t tide_count(const tide_tensor *t) { return t->layout->count; }
 int64_t tide_count_of(const tide_shape *shape);
 int64_t tide_bytes(const tide_tensor *t);
-bool tide_is_contiguous(const tide_tensor *t);
-bool tide_is_dense(const tide_tensor *t); /* non-overlapping and dense */
+static inline bool tide_is_contiguous(const tide_tensor *t) { return t->layout->is_contiguous; }
+static inline bool tide_is_dense(const tide_tensor *t) { return t->layout->is_dense; }
 bool tide_same_shape(const tide_shape *a, const tide_shape *b);
 void tide_contiguous_strides(const tide_shape *shape, int64_t *stride);
-/* Strides that TensorIterator gives the output of an elementwise operation on these inputs. */
-void tide_elementwise_strides(const tide_shape *shape, tide_tensor *const *inputs, int count, int64_t *stride);
+/* The layout that TensorIterator gives the output, of that shape, of an elementwise operation on these inputs. */
+tide_layout *tide_elementwise_layout(tide_machine *m, const tide_shape *shape, tide_tensor *const *inputs, int count);
 bool tide_broadcast(tide_machine *m, tide_shape *out, const tide_shape *a, const tide_shape *b);
 tide_dtype tide_promote(const tide_tensor *a, const tide_tensor *b);
 int tide_wrap_dim(tide_machine *m, int64_t dim, int dims); /* negative counts from the end */

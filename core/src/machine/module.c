@@ -843,8 +843,8 @@ static tide_value call_module(tide_model *model, uint32_t instance, tide_functio
 
 static tide_value shape_value(frame *f, const tide_tensor *t) {
     tide_value list = {.kind = TIDE_VALUE_LIST, .list = tide_list_new(f->model->m)};
-    for (int i = 0; i < t->shape.dims; i++)
-        tide_list_push(f->model->m, list.list, (tide_value){.kind = TIDE_VALUE_INT, .symbol = t->shape.name[i], .integer = t->shape.size[i]});
+    for (int i = 0; i < t->shape->dims; i++)
+        tide_list_push(f->model->m, list.list, (tide_value){.kind = TIDE_VALUE_INT, .symbol = t->shape->name[i], .integer = t->shape->size[i]});
     return list;
 }
 
@@ -880,18 +880,18 @@ static tide_value index_tensor(frame *f, tide_expr *e, tide_tensor *x) {
         tide_expr *item = e->items[i];
         tide_tensor *made = NULL;
         if (item->kind == TIDE_EXPR_ELLIPSIS) {
-            dim += x->shape.dims - named > 0 ? x->shape.dims - named : 0;
+            dim += x->shape->dims - named > 0 ? x->shape->dims - named : 0;
             continue;
         }
         if (item->kind == TIDE_EXPR_NONE) {
             made = tide_unsqueeze(m, at, dim++);
         } else if (item->kind == TIDE_EXPR_SLICE) {
             tide_value start = item->a ? eval(f, item->a) : tide_of_int(0), stop = item->b ? eval(f, item->b) : tide_of_int(INT64_MAX);
-            if (dim >= at->shape.dims) {
-                tide_fail(m, TIDE_ERR_SHAPE, "more indices than dimensions of %s", tide_shape_text(m, &at->shape));
+            if (dim >= at->shape->dims) {
+                tide_fail(m, TIDE_ERR_SHAPE, "more indices than dimensions of %s", tide_shape_text(m, at->shape));
                 break;
             }
-            int64_t size = at->shape.size[dim], first = tide_arg_int(m, start), last = tide_arg_int(m, stop);
+            int64_t size = at->shape->size[dim], first = tide_arg_int(m, start), last = tide_arg_int(m, stop);
             if (first == 0 && last >= size) { /* a full range changes nothing */
                 dim++;
                 continue;
@@ -1580,7 +1580,7 @@ static void give_storage(tide_model *model, uint32_t instance, tide_tensor *t, t
     m->module = instance;
     m->factor = factor;
     m->op = "to";
-    tide_tensor *made = tide_empty(m, &t->shape, t->dtype);
+    tide_tensor *made = tide_empty(m, t->shape, t->dtype);
     m->factor = TIDE_FACTOR_TEMPORARY;
     tide_storage *old = t->storage;
     t->storage = made->storage;

@@ -41,6 +41,8 @@ void tide_machine_init(tide_machine *m, tide_arena *arena, tide_diagnostics *dia
     m->symbol_slots = TIDE_NEW(arena, uint32_t, m->symbol_slot_count);
     TIDE_ROOM(arena, m->symbols, m->symbol_count, m->symbol_capacity);
     m->symbol_count = 1; /* 0: no name */
+    m->layout_slot_count = 1024;
+    m->layout_slots = TIDE_NEW(arena, tide_layout *, m->layout_slot_count);
 }
 
 tide_tensor *tide_fail(tide_machine *m, tide_status status, const char *format, ...) {
@@ -175,12 +177,8 @@ int64_t tide_count_of(const tide_shape *shape) {
     return count;
 }
 
-int64_t tide_count(const tide_tensor *t) {
-    return tide_count_of(&t->shape);
-}
-
 int64_t tide_bytes(const tide_tensor *t) {
-    return times(tide_count(t), dtype_bytes[t->dtype]);
+    return times(t->layout->count, dtype_bytes[t->dtype]);
 }
 
 void tide_contiguous_strides(const tide_shape *shape, int64_t *stride) {
@@ -191,34 +189,86 @@ void tide_contiguous_strides(const tide_shape *shape, int64_t *stride) {
     }
 }
 
-bool tide_is_contiguous(const tide_tensor *t) {
+static bool is_contiguous(const tide_layout *l) {
     int64_t next = 1;
-    for (int i = t->shape.dims; i-- > 0;) {
-        if (t->shape.size[i] == 1) continue;
-        if (t->stride[i] != next) return false;
-        next = times(next, t->shape.size[i]);
+    for (int i = l->shape.dims; i-- > 0;) {
+        if (l->shape.size[i] == 1) continue;
+        if (l->stride[i] != next) return false;
+        next = times(next, l->shape.size[i]);
     }
     return true;
 }
 
-bool tide_is_dense(const tide_tensor *t) {
-    if (tide_is_contiguous(t)) return true;
-    int order[TIDE_MAX_DIMS], n = 0; /* dimensions above 1 by stride; c10/core/TensorImpl: is_non_overlapping_and_dense */
-    for (int i = 0; i < t->shape.dims; i++) {
-        if (t->shape.size[i] < 2) continue;
+/* c10/core/TensorImpl: is_non_overlapping_and_dense. */
+static bool is_dense(const tide_layout *l) {
+    int order[TIDE_MAX_DIMS], n = 0; /* dimensions above 1 by stride */
+    for (int i = 0; i < l->shape.dims; i++) {
+        if (l->shape.size[i] < 2) continue;
         int at = n++;
-        for (; at > 0 && t->stride[order[at - 1]] > t->stride[i]; at--) order[at] = order[at - 1];
+        for (; at > 0 && l->stride[order[at - 1]] > l->stride[i]; at--) order[at] = order[at - 1];
         order[at] = i;
     }
     int64_t next = 1;
     for (int k = 0; k < n; k++) {
-        if (t->stride[order[k]] != next) return false;
-        next = times(next, t->shape.size[order[k]]);
+        if (l->stride[order[k]] != next) return false;
+        next = times(next, l->shape.size[order[k]]);
     }
     return true;
 }
 
+static uint32_t layout_hash(const tide_shape *shape, const int64_t *stride) {
+    uint64_t hash = (uint64_t)shape->dims;
+    for (int i = 0; i < shape->dims; i++)
+        hash = (hash ^ ((uint64_t)shape->size[i] + ((uint64_t)shape->name[i] << 40) + ((uint64_t)stride[i] << 20))) *
+               UINT64_C(0x9e3779b97f4a7c15);
+    return (uint32_t)(hash >> 32);
+}
+
+static bool layout_is(const tide_layout *l, const tide_shape *shape, const int64_t *stride) {
+    if (l->shape.dims != shape->dims) return false;
+    for (int i = 0; i < shape->dims; i++)
+        if (l->shape.size[i] != shape->size[i] || l->stride[i] != stride[i] || l->shape.name[i] != shape->name[i]) return false;
+    return true;
+}
+
+static uint32_t layout_slot(const tide_machine *m, const tide_shape *shape, const int64_t *stride) {
+    uint32_t mask = m->layout_slot_count - 1, at = layout_hash(shape, stride) & mask;
+    while (m->layout_slots[at] && !layout_is(m->layout_slots[at], shape, stride)) at = (at + 1) & mask;
+    return at;
+}
+
+tide_layout *tide_layout_of(tide_machine *m, const tide_shape *shape, const int64_t *stride) {
+    int64_t canonical[TIDE_MAX_DIMS];
+    if (!stride) tide_contiguous_strides(shape, canonical);
+    const int64_t *wanted = stride ? stride : canonical;
+    uint32_t slot = layout_slot(m, shape, wanted);
+    if (m->layout_slots[slot]) return m->layout_slots[slot];
+    tide_layout *made = TIDE_NEW(m->arena, tide_layout, 1);
+    made->shape.dims = shape->dims;
+    for (int i = 0; i < shape->dims; i++) {
+        made->shape.size[i] = shape->size[i];
+        made->shape.name[i] = shape->name[i];
+        made->stride[i] = wanted[i];
+    }
+    made->count = tide_count_of(shape);
+    made->is_contiguous = is_contiguous(made);
+    made->is_dense = made->is_contiguous || is_dense(made);
+    tide_contiguous_strides(shape, canonical);
+    made->is_canonical = memcmp(canonical, made->stride, sizeof *canonical * (size_t)shape->dims) == 0;
+    m->layout_slots[slot] = made;
+    if (++m->layout_count * 2 > m->layout_slot_count) {
+        tide_layout **old = m->layout_slots;
+        uint32_t count = m->layout_slot_count;
+        m->layout_slot_count *= 2;
+        m->layout_slots = TIDE_NEW(m->arena, tide_layout *, m->layout_slot_count);
+        for (uint32_t i = 0; i < count; i++)
+            if (old[i]) m->layout_slots[layout_slot(m, &old[i]->shape, old[i]->stride)] = old[i];
+    }
+    return made;
+}
+
 bool tide_same_shape(const tide_shape *a, const tide_shape *b) {
+    if (a == b) return true;
     if (a->dims != b->dims) return false;
     for (int i = 0; i < a->dims; i++)
         if (a->size[i] != b->size[i]) return false;
@@ -243,7 +293,7 @@ tide_shape tide_shape1(tide_dim a) {
 }
 
 tide_dim tide_dim_of(const tide_tensor *t, int dim) {
-    return (tide_dim){t->shape.size[dim], t->shape.name[dim]};
+    return (tide_dim){t->shape->size[dim], t->shape->name[dim]};
 }
 
 int tide_wrap_dim(tide_machine *m, int64_t dim, int dims) {
@@ -284,7 +334,7 @@ static tide_dtype promote_types(tide_dtype a, tide_dtype b) {
 }
 
 tide_dtype tide_promote(const tide_tensor *a, const tide_tensor *b) {
-    bool a_counts = a->shape.dims > 0, b_counts = b->shape.dims > 0;
+    bool a_counts = a->shape->dims > 0, b_counts = b->shape->dims > 0;
     int a_class = tide_dtype_is_float(a->dtype) ? 2 : a->dtype != TIDE_BOOL;
     int b_class = tide_dtype_is_float(b->dtype) ? 2 : b->dtype != TIDE_BOOL;
     if (a_counts && !b_counts && a_class >= b_class) return a->dtype;
@@ -294,28 +344,34 @@ tide_dtype tide_promote(const tide_tensor *a, const tide_tensor *b) {
 
 /* ---- storages and tensors ---- */
 
-static tide_storage *storage_new(tide_machine *m, int64_t bytes, const tide_shape *shape, tide_dtype dtype) {
+/* The allocation of a storage; its index in the timeline. */
+static uint32_t allocate(tide_machine *m, int64_t bytes, tide_layout *layout, tide_dtype dtype) {
+    if (!layout->listed) {
+        tide_dim dims[TIDE_MAX_DIMS];
+        for (int i = 0; i < layout->shape.dims; i++) dims[i] = (tide_dim){layout->shape.size[i], layout->shape.name[i]};
+        layout->listed = 1 + tide_timeline_shape(&m->timeline, dims, (unsigned)layout->shape.dims);
+    }
+    return tide_timeline_alloc(&m->timeline, &(tide_allocation){.bytes = (uint64_t)bytes,
+                                                                .module = m->module,
+                                                                .statement = m->statement,
+                                                                .shape = layout->listed - 1,
+                                                                .dims = (uint8_t)layout->shape.dims,
+                                                                .dtype = (uint8_t)dtype,
+                                                                .factor = (uint8_t)m->factor,
+                                                                .op = m->op});
+}
+
+static bool has_room(tide_machine *m) {
+    if (m->timeline.event_count < UINT32_C(1) << 30) return true;
+    tide_fail(m, TIDE_ERR_LIMIT, "more than a thousand million events");
+    return false;
+}
+
+static tide_storage *storage_new(tide_machine *m, int64_t bytes, tide_layout *layout, tide_dtype dtype) {
     tide_storage *storage = tide_take(m, sizeof *storage);
     storage->references = 1;
-    if (tide_is_winding_down(m) || bytes == 0) {
-        storage->is_silent = true;
-        return storage;
-    }
-    tide_allocation made = {.bytes = (uint64_t)bytes,
-                            .module = m->module,
-                            .statement = m->statement,
-                            .dims = (uint8_t)shape->dims,
-                            .dtype = (uint8_t)dtype,
-                            .factor = (uint8_t)m->factor,
-                            .op = m->op};
-    tide_dim dims[TIDE_MAX_DIMS];
-    for (int i = 0; i < shape->dims; i++) dims[i] = (tide_dim){shape->size[i], shape->name[i]};
-    if (m->timeline.event_count >= UINT32_C(1) << 30) {
-        tide_fail(m, TIDE_ERR_LIMIT, "more than a thousand million events");
-        storage->is_silent = true;
-        return storage;
-    }
-    storage->allocation = tide_timeline_alloc(&m->timeline, &made, dims);
+    storage->is_silent = tide_is_winding_down(m) || bytes == 0 || !has_room(m);
+    if (!storage->is_silent) storage->allocation = allocate(m, bytes, layout, dtype);
     return storage;
 }
 
@@ -326,57 +382,56 @@ static void storage_release(tide_machine *m, tide_storage *storage) {
 }
 
 /* Bytes of a dense tensor of that shape, or 0 after an error. */
-static int64_t shape_bytes(tide_machine *m, const tide_shape *shape, tide_dtype dtype) {
-    int64_t bytes = dtype_bytes[dtype];
-    for (int i = 0; i < shape->dims; i++) {
+static int64_t shape_bytes(tide_machine *m, const tide_layout *layout, tide_dtype dtype) {
+    const tide_shape *shape = &layout->shape;
+    for (int i = 0; i < shape->dims; i++)
         if (shape->size[i] < 0) {
             tide_fail(m, TIDE_ERR_SHAPE, "%s: a dimension of %lld", m->op, (long long)shape->size[i]);
             return 0;
         }
-        if (!tide_mul_i64(&bytes, bytes, shape->size[i]) || bytes >= INT64_C(1) << 60) {
-            tide_fail(m, TIDE_ERR_OVERFLOW, "%s: a tensor of %s does not fit in 2^60 bytes", m->op, tide_shape_text(m, shape));
-            return 0;
-        }
-    }
-    return bytes;
+    int64_t bytes;
+    if (tide_mul_i64(&bytes, layout->count, dtype_bytes[dtype]) && bytes < INT64_C(1) << 60) return bytes;
+    tide_fail(m, TIDE_ERR_OVERFLOW, "%s: a tensor of %s does not fit in 2^60 bytes", m->op, tide_shape_text(m, shape));
+    return 0;
 }
 
-static tide_tensor *tensor_over(tide_machine *m, tide_storage *storage, const tide_shape *shape, tide_dtype dtype) {
+static void lay_out(tide_tensor *t, tide_layout *layout) {
+    t->layout = layout;
+    t->shape = &layout->shape;
+    t->stride = layout->stride;
+}
+
+static tide_tensor *tensor_over(tide_machine *m, tide_storage *storage, tide_layout *layout, tide_dtype dtype) {
     tide_tensor *t = tide_take(m, sizeof *t);
     t->references = 1;
     t->dtype = (uint8_t)dtype;
     t->is_leaf = true;
     t->storage = storage;
-    t->shape = *shape;
+    lay_out(t, layout);
     return t;
+}
+
+tide_tensor *tide_empty_laid_out(tide_machine *m, tide_layout *layout, tide_dtype dtype) {
+    return tensor_over(m, storage_new(m, shape_bytes(m, layout, dtype), layout, dtype), layout, dtype);
 }
 
 tide_tensor *tide_empty(tide_machine *m, const tide_shape *shape, tide_dtype dtype) {
-    int64_t bytes = shape_bytes(m, shape, dtype);
-    tide_tensor *t = tensor_over(m, storage_new(m, bytes, shape, dtype), shape, dtype);
-    tide_contiguous_strides(shape, t->stride);
-    return t;
+    return tide_empty_laid_out(m, tide_layout_of(m, shape, NULL), dtype);
 }
 
 tide_tensor *tide_empty_host(tide_machine *m, const tide_shape *shape, tide_dtype dtype) {
-    shape_bytes(m, shape, dtype);
-    tide_tensor *t = tensor_over(m, storage_new(m, 0, shape, dtype), shape, dtype);
-    tide_contiguous_strides(shape, t->stride);
-    return t;
+    tide_layout *layout = tide_layout_of(m, shape, NULL);
+    shape_bytes(m, layout, dtype);
+    return tensor_over(m, storage_new(m, 0, layout, dtype), layout, dtype);
 }
 
 tide_tensor *tide_empty_strided(tide_machine *m, const tide_shape *shape, const int64_t *stride, tide_dtype dtype) {
-    tide_tensor *t = tide_empty(m, shape, dtype);
-    memcpy(t->stride, stride, sizeof t->stride);
-    return t;
+    return tide_empty_laid_out(m, tide_layout_of(m, shape, stride), dtype);
 }
 
 tide_tensor *tide_empty_like(tide_machine *m, const tide_tensor *like, tide_dtype dtype) {
     tide_tensor *self = (tide_tensor *)like;
-    int64_t stride[TIDE_MAX_DIMS];
-    if (tide_is_dense(like)) memcpy(stride, like->stride, sizeof stride);
-    else tide_elementwise_strides(&like->shape, &self, 1, stride); /* at::infer_dense_strides */
-    return tide_empty_strided(m, &like->shape, stride, dtype);
+    return tide_empty_laid_out(m, tide_is_dense(like) ? like->layout : tide_elementwise_layout(m, like->shape, &self, 1), dtype);
 }
 
 tide_tensor *tide_scratch(tide_machine *m, int64_t bytes) {
@@ -385,20 +440,25 @@ tide_tensor *tide_scratch(tide_machine *m, int64_t bytes) {
 }
 
 void tide_touch(tide_machine *m, int64_t bytes) {
-    tide_release(m, tide_scratch(m, bytes));
+    tide_shape shape = tide_shape1((tide_dim){bytes, 0});
+    tide_layout *layout = tide_layout_of(m, &shape, NULL);
+    bytes = shape_bytes(m, layout, TIDE_UINT8);
+    if (bytes == 0 || tide_is_winding_down(m) || !has_room(m)) return;
+    tide_timeline_free(&m->timeline, allocate(m, bytes, layout, TIDE_UINT8));
 }
 
 tide_tensor *tide_alias(tide_machine *m, const tide_tensor *of) {
-    tide_tensor *t = tide_take(m, sizeof *t);
-    *t = *of;
-    t->references = 1;
+    tide_tensor *t = tensor_over(m, of->storage, of->layout, (tide_dtype)of->dtype);
     t->storage->references++;
-    t->requires_grad = false;
-    t->is_leaf = true;
-    t->is_parameter = false;
-    t->node = t->accumulator = NULL;
-    t->grad = t->cast = NULL;
-    t->output = 0;
+    t->is_view = of->is_view;
+    t->offset = of->offset;
+    return t;
+}
+
+tide_tensor *tide_view_as(tide_machine *m, const tide_tensor *of, tide_layout *layout) {
+    tide_tensor *t = tide_alias(m, of);
+    lay_out(t, layout);
+    t->is_view = true;
     return t;
 }
 
@@ -431,8 +491,8 @@ void tide_set_factor(tide_machine *m, tide_tensor *t, tide_factor factor) {
 
 /* The stride of an input in dimension `dim` of the broadcast shape, 0 where it is broadcast. */
 static int64_t broadcast_stride(const tide_tensor *t, const tide_shape *shape, int dim) {
-    int at = dim - (shape->dims - t->shape.dims);
-    if (at < 0 || (t->shape.size[at] == 1 && shape->size[dim] != 1)) return 0;
+    int at = dim - (shape->dims - t->shape->dims);
+    if (at < 0 || (t->shape->size[at] == 1 && shape->size[dim] != 1)) return 0;
     return t->stride[at];
 }
 
@@ -449,25 +509,20 @@ static int compare_dims(const tide_shape *shape, tide_tensor *const *inputs, int
     return 0;
 }
 
-void tide_elementwise_strides(const tide_shape *shape, tide_tensor *const *inputs, int count, int64_t *stride) {
+tide_layout *tide_elementwise_layout(tide_machine *m, const tide_shape *shape, tide_tensor *const *inputs, int count) {
     bool all_same = true, all_contiguous = true;
     for (int i = 0; i < count; i++) {
-        if (!tide_same_shape(&inputs[i]->shape, shape)) all_same = false;
+        if (!tide_same_shape(inputs[i]->shape, shape)) all_same = false;
         else if (!tide_is_contiguous(inputs[i])) all_contiguous = false;
     }
-    if (all_same && all_contiguous) {
-        tide_contiguous_strides(shape, stride);
-        return;
-    }
+    if (all_same && all_contiguous) return tide_layout_of(m, shape, NULL);
     if (all_same && count > 0) { /* compute_fast_setup_type: equal dense strides are kept */
         bool equal = tide_is_dense(inputs[0]);
         for (int i = 1; equal && i < count; i++)
             for (int d = 0; equal && d < shape->dims; d++) equal = inputs[i]->stride[d] == inputs[0]->stride[d];
-        if (equal) {
-            memcpy(stride, inputs[0]->stride, sizeof(int64_t) * TIDE_MAX_DIMS);
-            return;
-        }
+        if (equal) return tide_layout_of(m, shape, inputs[0]->stride);
     }
+    int64_t stride[TIDE_MAX_DIMS];
     int order[TIDE_MAX_DIMS]; /* innermost first */
     for (int i = 0; i < shape->dims; i++) order[i] = shape->dims - 1 - i;
     for (int i = 1; i < shape->dims; i++) {
@@ -489,6 +544,7 @@ void tide_elementwise_strides(const tide_shape *shape, tide_tensor *const *input
         stride[order[i]] = next;
         next = times(next, shape->size[order[i]] > 1 ? shape->size[order[i]] : 1);
     }
+    return tide_layout_of(m, shape, stride);
 }
 
 /* ---- values ---- */

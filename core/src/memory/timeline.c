@@ -20,18 +20,22 @@ static void add_event(tide_timeline *timeline, uint32_t event) {
     timeline->events[timeline->event_count++] = event;
 }
 
-uint32_t tide_timeline_alloc(tide_timeline *timeline, const tide_allocation *allocation, const tide_dim *dims) {
+uint32_t tide_timeline_shape(tide_timeline *timeline, const tide_dim *dims, unsigned count) {
+    uint32_t first = timeline->dim_count;
+    for (unsigned i = 0; i < count; i++) {
+        TIDE_ROOM(timeline->arena, timeline->dims, timeline->dim_count, timeline->dim_capacity);
+        timeline->dims[timeline->dim_count++] = dims[i];
+    }
+    return first;
+}
+
+uint32_t tide_timeline_alloc(tide_timeline *timeline, const tide_allocation *allocation) {
     TIDE_ROOM(timeline->arena, timeline->allocations, timeline->allocation_count, timeline->allocation_capacity);
     uint32_t index = timeline->allocation_count++;
     tide_allocation *made = &timeline->allocations[index];
     *made = *allocation;
     made->born = timeline->event_count;
     made->died = TIDE_NEVER;
-    made->shape = timeline->dim_count;
-    for (unsigned i = 0; i < allocation->dims; i++) {
-        TIDE_ROOM(timeline->arena, timeline->dims, timeline->dim_count, timeline->dim_capacity);
-        timeline->dims[timeline->dim_count++] = dims[i];
-    }
     add_event(timeline, index);
     return index;
 }

@@ -67,8 +67,11 @@ typedef struct tide_timeline {
 
 void tide_timeline_init(tide_timeline *timeline, tide_arena *arena);
 
-/* Index of the new allocation. */
-uint32_t tide_timeline_alloc(tide_timeline *timeline, const tide_allocation *allocation, const tide_dim *dims);
+/* Keeps the dimensions of a shape for any number of allocations; what tide_allocation.shape is. */
+uint32_t tide_timeline_shape(tide_timeline *timeline, const tide_dim *dims, unsigned count);
+
+/* Index of the new allocation, of which `born` and `died` are filled in. */
+uint32_t tide_timeline_alloc(tide_timeline *timeline, const tide_allocation *allocation);
 void tide_timeline_free(tide_timeline *timeline, uint32_t allocation);
 void tide_timeline_mark(tide_timeline *timeline, unsigned step, tide_phase phase);
 

@@ -325,7 +325,7 @@ static tide_tensor *loss_of(tide_machine *m, tide_value output) {
     for (uint32_t i = 0; i < count; i++) {
         if (items[i].kind != TIDE_VALUE_TENSOR) continue;
         tide_tensor *t = items[i].tensor;
-        if (t->shape.dims == 0) return tide_retain(t);
+        if (t->shape->dims == 0) return tide_retain(t);
         tide_value arguments[3] = {tide_of_tensor(t), tide_none(), tide_of_bool(false)};
         m->op = "mean";
         tide_value mean = tide_op_find(TIDE_TEXT("mean"))->run(m, arguments);

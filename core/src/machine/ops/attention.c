@@ -31,11 +31,12 @@ static tide_tensor *bshd(tide_machine *m, const tide_shape *shape, tide_dtype dt
     return tide_empty_strided(m, shape, stride, dtype);
 }
 
-static bool is_bshd(const tide_tensor *x) {
-    tide_tensor view = *x;
-    view.shape.size[1] = x->shape.size[2], view.stride[1] = x->stride[2];
-    view.shape.size[2] = x->shape.size[1], view.stride[2] = x->stride[1];
-    return tide_is_contiguous(&view);
+static bool is_bshd(tide_machine *m, const tide_tensor *x) {
+    tide_shape shape = *x->shape;
+    int64_t stride[4] = {x->stride[0], x->stride[2], x->stride[1], x->stride[3]};
+    shape.size[1] = x->shape->size[2];
+    shape.size[2] = x->shape->size[1];
+    return tide_layout_of(m, &shape, stride)->is_contiguous;
 }
 
 static void forget(attention *of, const tide_node *node) {
@@ -55,10 +56,10 @@ enum { SLOT_Q, SLOT_K, SLOT_V, SLOT_OUT };
 static attention of_node(const tide_node *node, const tide_tensor *q) {
     attention a;
     forget(&a, node);
-    a.batch = q->shape.size[0];
-    a.heads = q->shape.size[1];
-    a.queries = q->shape.size[2];
-    a.width = q->shape.size[3];
+    a.batch = q->shape->size[0];
+    a.heads = q->shape->size[1];
+    a.queries = q->shape->size[2];
+    a.width = q->shape->size[3];
     return a;
 }
 
@@ -108,8 +109,8 @@ static void flash_run(tide_machine *m, tide_node *node, tide_tensor **grads, tid
     for (int i = 0; i < 7; i++) saved[i] = tide_saved_at(m, node, i);
     tide_tensor *q = saved[SLOT_Q], *k = saved[SLOT_K], *v = saved[SLOT_V], *out = saved[SLOT_OUT];
     attention a = of_node(node, q);
-    tide_tensor *g = is_bshd(grads[0]) ? NULL : bshd(m, &grads[0]->shape, grads[0]->dtype);
-    tide_tensor *copy = is_bshd(out) ? NULL : bshd(m, &out->shape, out->dtype);
+    tide_tensor *g = is_bshd(m, grads[0]) ? NULL : bshd(m, grads[0]->shape, grads[0]->dtype);
+    tide_tensor *copy = is_bshd(m, out) ? NULL : bshd(m, out->shape, out->dtype);
     results[0] = tide_empty_like(m, q, q->dtype);
     results[1] = tide_empty_like(m, k, k->dtype);
     results[2] = tide_empty_like(m, v, v->dtype);
@@ -182,17 +183,17 @@ static void efficient_run(tide_machine *m, tide_node *node, tide_tensor **grads,
     for (int i = 0; i < 8; i++) saved[i] = tide_saved_at(m, node, i);
     tide_tensor *q = saved[SLOT_Q], *k = saved[SLOT_K], *v = saved[SLOT_V];
     attention a = of_node(node, q);
-    tide_tensor *g = is_bshd(grads[0]) ? NULL : bshd(m, &grads[0]->shape, grads[0]->dtype);
-    results[0] = bshd(m, &q->shape, q->dtype);
-    results[1] = bshd(m, &k->shape, k->dtype);
-    results[2] = bshd(m, &v->shape, v->dtype);
+    tide_tensor *g = is_bshd(m, grads[0]) ? NULL : bshd(m, grads[0]->shape, grads[0]->dtype);
+    results[0] = bshd(m, q->shape, q->dtype);
+    results[1] = bshd(m, k->shape, k->dtype);
+    results[2] = bshd(m, v->shape, v->dtype);
     tide_tensor *wide_k = NULL, *wide_v = NULL, *delta;
     if (a.kv_heads != a.heads) {
         wide_k = SHAPED(m, (tide_dtype)k->dtype, a.batch, a.keys, a.heads, a.width);
         wide_v = SHAPED(m, (tide_dtype)k->dtype, a.batch, a.keys, a.heads, a.width);
     }
     if (q->dtype == TIDE_FP32) { /* (grad_out.float() * out.float()).sum(-1), then its contiguous copy */
-        tide_tensor *product = tide_empty(m, &q->shape, TIDE_FP32);
+        tide_tensor *product = tide_empty(m, q->shape, TIDE_FP32);
         tide_tensor *sum = SHAPED(m, TIDE_FP32, a.batch, a.queries, a.heads);
         bool is_copied = a.heads > 1 && a.queries > 1;
         delta = is_copied ? SHAPED(m, TIDE_FP32, a.batch, a.heads, a.queries) : tide_retain(sum);
@@ -218,9 +219,9 @@ static tide_tensor *efficient(tide_machine *m, tide_tensor *q, tide_tensor *k, t
         seed = SHAPED(m, TIDE_INT64, 1);
         offset = SHAPED(m, TIDE_INT64, 1);
     }
-    tide_shape shape = q->shape;
-    shape.size[3] = v->shape.size[3];
-    shape.name[3] = v->shape.name[3];
+    tide_shape shape = *q->shape;
+    shape.size[3] = v->shape->size[3];
+    shape.name[3] = v->shape->name[3];
     tide_tensor *out = tide_made_by(m, node, bshd(m, &shape, q->dtype));
     bool needs_lse = q->requires_grad || k->requires_grad || v->requires_grad;
     tide_tensor *lse = SHAPED(m, TIDE_FP32, a->batch, a->heads, needs_lse ? round_up(a->queries, 32) : 0);
@@ -237,7 +238,7 @@ static void cudnn_run(tide_machine *m, tide_node *node, tide_tensor **grads, tid
     tide_tensor *q = saved[SLOT_Q], *k = saved[SLOT_K], *v = saved[SLOT_V];
     attention a = of_node(node, q);
     tide_tensor *g = NULL; /* cuDNN wants a contiguous last dimension */
-    if (grads[0]->stride[3] != 1 && grads[0]->shape.size[3] > 1) g = tide_empty_like(m, saved[SLOT_OUT], grads[0]->dtype);
+    if (grads[0]->stride[3] != 1 && grads[0]->shape->size[3] > 1) g = tide_empty_like(m, saved[SLOT_OUT], grads[0]->dtype);
     results[0] = tide_empty_like(m, q, q->dtype);
     results[1] = tide_empty_like(m, k, k->dtype);
     results[2] = tide_empty_like(m, v, v->dtype);
@@ -250,9 +251,9 @@ static const tide_backward cudnn_backward = {"ScaledDotProductCudnnAttentionBack
 static tide_tensor *cudnn(tide_machine *m, tide_tensor *q, tide_tensor *k, tide_tensor *v, tide_tensor *bias, const attention *a) {
     tide_node *node = node_of(m, &cudnn_backward, q, k, v, a);
     tide_tensor *seed = SHAPED(m, TIDE_INT64, 1), *offset = SHAPED(m, TIDE_INT64, 1);
-    tide_shape shape = q->shape;
-    shape.size[3] = v->shape.size[3];
-    tide_tensor *out = tide_made_by(m, node, tide_same_shape(&shape, &q->shape) ? tide_empty_like(m, q, q->dtype)
+    tide_shape shape = *q->shape;
+    shape.size[3] = v->shape->size[3];
+    tide_tensor *out = tide_made_by(m, node, tide_same_shape(&shape, q->shape) ? tide_empty_like(m, q, q->dtype)
                                                                               : bshd(m, &shape, q->dtype));
     bool needs_lse = q->requires_grad || k->requires_grad || v->requires_grad;
     tide_tensor *lse = needs_lse ? SHAPED(m, TIDE_FP32, a->batch, a->heads, a->queries, 1) : NULL;
@@ -282,8 +283,8 @@ static tide_tensor *causal_bias(tide_machine *m, const attention *a, tide_dtype 
 /* _safe_softmax: rows that are masked whole become zero, in place. */
 static tide_tensor *safe_softmax(tide_machine *m, tide_tensor *scores) {
     tide_tensor *out = tide_softmax(m, scores, -1);
-    tide_tensor *is_masked = tide_empty(m, &scores->shape, TIDE_BOOL);
-    tide_shape rows = scores->shape, scalar = {.dims = 0};
+    tide_tensor *is_masked = tide_empty(m, scores->shape, TIDE_BOOL);
+    tide_shape rows = *scores->shape, scalar = {.dims = 0};
     rows.size[rows.dims - 1] = 1;
     tide_tensor *all = tide_empty(m, &rows, TIDE_BOOL), *zero = tide_empty(m, &scalar, out->dtype);
     tide_release(m, zero);
@@ -293,8 +294,8 @@ static tide_tensor *safe_softmax(tide_machine *m, tide_tensor *scores) {
 }
 
 static tide_tensor *repeat_heads(tide_machine *m, tide_tensor *x, int64_t times) {
-    tide_shape wide = {.dims = 5}, flat = x->shape;
-    for (int i = 0; i < 5; i++) wide.size[i] = i < 2 ? x->shape.size[i] : i == 2 ? times : x->shape.size[i - 1];
+    tide_shape wide = {.dims = 5}, flat = *x->shape;
+    for (int i = 0; i < 5; i++) wide.size[i] = i < 2 ? x->shape->size[i] : i == 2 ? times : x->shape->size[i - 1];
     flat.size[1] *= times;
     tide_tensor *split = tide_unsqueeze(m, x, 2), *expanded = tide_expand(m, split, &wide);
     tide_tensor *copy = tide_contiguous(m, expanded), *made = tide_reshape(m, copy, &flat); /* repeat_interleave copies */
@@ -395,10 +396,10 @@ static tide_tensor *additive(tide_machine *m, tide_tensor *mask, tide_dtype dtyp
 
 /* attention.cpp: pad_bias. Rows of the bias begin at multiples of 8 elements, or a padded copy is made. */
 static tide_tensor *aligned_bias(tide_machine *m, tide_tensor *bias) {
-    int64_t last = bias->shape.size[bias->shape.dims - 1], multiple = 8;
+    int64_t last = bias->shape->size[bias->shape->dims - 1], multiple = 8;
     if (last % multiple == 0) return tide_retain(bias);
     tide_tensor *padded = tide_pad_last(m, bias, round_up(last, multiple) - last);
-    tide_tensor *view = tide_slice(m, padded, -1, (tide_dim){0, 0}, (tide_dim){last, bias->shape.name[bias->shape.dims - 1]});
+    tide_tensor *view = tide_slice(m, padded, -1, (tide_dim){0, 0}, (tide_dim){last, bias->shape->name[bias->shape->dims - 1]});
     tide_release(m, padded);
     return view;
 }
@@ -412,7 +413,7 @@ static tide_tensor *padded_flash(tide_machine *m, tide_tensor *q, tide_tensor *k
     for (int i = 0; i < 3; i++) all[i] = tide_pad_last(m, all[i], wide - a->width);
     tide_tensor *out = flash(m, all[0], all[1], all[2], &padded);
     for (int i = 0; i < 3; i++) tide_release(m, all[i]);
-    tide_tensor *cut = tide_slice(m, out, -1, (tide_dim){0, 0}, (tide_dim){a->width, q->shape.name[3]});
+    tide_tensor *cut = tide_slice(m, out, -1, (tide_dim){0, 0}, (tide_dim){a->width, q->shape->name[3]});
     tide_release(m, out);
     return cut;
 }
@@ -421,22 +422,22 @@ static tide_value op_sdpa(tide_machine *m, tide_value *arguments) {
     tide_tensor *q = tide_arg_tensor(m, arguments[0]), *k = tide_arg_tensor(m, arguments[1]), *v = tide_arg_tensor(m, arguments[2]);
     tide_tensor *mask = tide_arg_tensor_or_none(m, arguments[3]);
     attention a = {.dropout = tide_arg_number(m, arguments[4]), .is_causal = tide_arg_bool(m, arguments[5])};
-    bool ok = q->shape.dims == 4 && k->shape.dims == 4 && v->shape.dims == 4 && q->shape.size[3] == k->shape.size[3] &&
-              k->shape.size[2] == v->shape.size[2] && k->shape.size[1] == v->shape.size[1] &&
-              k->shape.size[1] > 0 && q->shape.size[1] % k->shape.size[1] == 0 && q->dtype == k->dtype && q->dtype == v->dtype;
+    bool ok = q->shape->dims == 4 && k->shape->dims == 4 && v->shape->dims == 4 && q->shape->size[3] == k->shape->size[3] &&
+              k->shape->size[2] == v->shape->size[2] && k->shape->size[1] == v->shape->size[1] &&
+              k->shape->size[1] > 0 && q->shape->size[1] % k->shape->size[1] == 0 && q->dtype == k->dtype && q->dtype == v->dtype;
     if (!ok) {
         tide_fail(m, TIDE_ERR_SHAPE, "scaled_dot_product_attention: query %s, key %s, value %s (%s, %s, %s)",
-                  tide_shape_text(m, &q->shape), tide_shape_text(m, &k->shape), tide_shape_text(m, &v->shape),
+                  tide_shape_text(m, q->shape), tide_shape_text(m, k->shape), tide_shape_text(m, v->shape),
                   tide_dtype_names[q->dtype], tide_dtype_names[k->dtype], tide_dtype_names[v->dtype]);
         return tide_none();
     }
-    a.batch = q->shape.size[0];
-    a.heads = q->shape.size[1];
-    a.queries = q->shape.size[2];
-    a.width = q->shape.size[3];
-    a.kv_heads = k->shape.size[1];
-    a.keys = k->shape.size[2];
-    a.value_width = v->shape.size[3];
+    a.batch = q->shape->size[0];
+    a.heads = q->shape->size[1];
+    a.queries = q->shape->size[2];
+    a.width = q->shape->size[3];
+    a.kv_heads = k->shape->size[1];
+    a.keys = k->shape->size[2];
+    a.value_width = v->shape->size[3];
     tide_tensor *all[3] = {q, k, v};
     kernel chosen = choose(m, q, mask, tide_needs_node(m, all, 3), &a);
     if (chosen == KERNEL_FLASH) return tide_of_tensor(padded_flash(m, q, k, v, &a));

@@ -11,7 +11,7 @@ static void conv_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide
     if (tide_wants(node, 1) && !is_depthwise) results[1] = tide_empty_like(m, weight, weight->dtype);
     tide_release(m, g);
     if (tide_wants(node, 2)) {
-        unsigned mask = ((1u << grads[0]->shape.dims) - 1) & ~2u;
+        unsigned mask = ((1u << grads[0]->shape->dims) - 1) & ~2u;
         results[2] = tide_sum_plain(m, grads[0], mask, false, grads[0]->dtype);
     }
     tide_release(m, weight);
@@ -24,25 +24,25 @@ static tide_value op_conv(tide_machine *m, tide_value *a) {
     tide_tensor *all[3] = {tide_arg_tensor(m, a[0]), tide_arg_tensor(m, a[1]), tide_arg_tensor_or_none(m, a[2])};
     tide_tensor *x = all[0], *weight = all[1];
     int64_t stride = tide_arg_int(m, a[3]), padding = tide_arg_int(m, a[4]), groups = tide_arg_int(m, a[5]);
-    bool ok = x->shape.dims == weight->shape.dims && x->shape.dims >= 3 && stride > 0 && padding >= 0 && groups > 0 &&
-              x->shape.size[1] == weight->shape.size[1] * groups;
-    tide_shape shape = x->shape;
+    bool ok = x->shape->dims == weight->shape->dims && x->shape->dims >= 3 && stride > 0 && padding >= 0 && groups > 0 &&
+              x->shape->size[1] == weight->shape->size[1] * groups;
+    tide_shape shape = *x->shape;
     for (int i = 2; ok && i < shape.dims; i++) {
-        int64_t room = x->shape.size[i] + 2 * padding - weight->shape.size[i];
+        int64_t room = x->shape->size[i] + 2 * padding - weight->shape->size[i];
         ok = room >= 0 && padding < INT64_C(1) << 40;
         shape.size[i] = room / stride + 1;
-        shape.name[i] = tide_symbol_of(m, '/', (tide_value){.symbol = x->shape.name[i], .integer = x->shape.size[i]},
+        shape.name[i] = tide_symbol_of(m, '/', (tide_value){.symbol = x->shape->name[i], .integer = x->shape->size[i]},
                                        tide_of_int(stride));
     }
     if (!ok) {
-        tide_fail(m, TIDE_ERR_SHAPE, "conv: an input of %s for a weight of %s", tide_shape_text(m, &x->shape),
-                  tide_shape_text(m, &weight->shape));
+        tide_fail(m, TIDE_ERR_SHAPE, "conv: an input of %s for a weight of %s", tide_shape_text(m, x->shape),
+                  tide_shape_text(m, weight->shape));
         return tide_none();
     }
-    shape.size[1] = weight->shape.size[0];
-    shape.name[1] = weight->shape.name[0];
+    shape.size[1] = weight->shape->size[0];
+    shape.name[1] = weight->shape->name[0];
     tide_node *node = tide_node_new(m, &conv_backward, all, 3);
-    if (node) node->attribute[0] = groups > 1 && groups == x->shape.size[1];
+    if (node) node->attribute[0] = groups > 1 && groups == x->shape->size[1];
     tide_save(m, node, x);
     tide_save(m, node, weight);
     return tide_of_tensor(tide_made_by(m, node, tide_empty(m, &shape, x->dtype)));

@@ -65,9 +65,9 @@ static tide_value op_empty_like(tide_machine *m, tide_value *a) {
 
 static void embedding_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
     tide_tensor *indices = tide_saved_at(m, node, 0);
-    int64_t n = tide_count(indices), rows = node->extra.shape.size[0], width = node->extra.shape.size[1];
+    int64_t n = tide_count(indices), rows = node->extra.shape->size[0], width = node->extra.shape->size[1];
     if (n <= 3072) {
-        results[0] = tide_empty(m, &node->extra.shape, grads[0]->dtype);
+        results[0] = tide_empty(m, node->extra.shape, grads[0]->dtype);
         tide_release(m, indices);
         return;
     }
@@ -75,7 +75,7 @@ static void embedding_run(tide_machine *m, tide_node *node, tide_tensor **grads,
     tide_tensor *sorted = tide_scratch(m, 8 * n), *origin = tide_scratch(m, 8 * n), *range = tide_scratch(m, 8 * n);
     tide_touch(m, sort_scratch(n, rows));
     tide_release(m, range);
-    results[0] = tide_empty(m, &node->extra.shape, grads[0]->dtype);
+    results[0] = tide_empty(m, node->extra.shape, grads[0]->dtype);
     tide_tensor *offsets = tide_scratch(m, 8 * n), *count = tide_scratch(m, 8), *ones = tide_scratch(m, 8 * n);
     tide_touch(m, scan_scratch(n, SCAN_TILE));
     tide_release(m, ones);
@@ -97,16 +97,16 @@ static const tide_backward embedding_backward = {"EmbeddingBackward0", embedding
 
 static tide_value op_embedding(tide_machine *m, tide_value *a) {
     tide_tensor *indices = tide_arg_tensor(m, a[0]), *weight = tide_arg_tensor(m, a[1]);
-    if (weight->shape.dims != 2 || indices->shape.dims >= TIDE_MAX_DIMS) {
-        tide_fail(m, TIDE_ERR_SHAPE, "embedding: a weight of %s", tide_shape_text(m, &weight->shape));
+    if (weight->shape->dims != 2 || indices->shape->dims >= TIDE_MAX_DIMS) {
+        tide_fail(m, TIDE_ERR_SHAPE, "embedding: a weight of %s", tide_shape_text(m, weight->shape));
         return tide_none();
     }
     tide_node *node = tide_node_new(m, &embedding_backward, &weight, 1);
     if (node) node->extra.shape = weight->shape;
     tide_save(m, node, indices);
-    tide_shape shape = indices->shape;
-    shape.size[shape.dims] = weight->shape.size[1];
-    shape.name[shape.dims++] = weight->shape.name[1];
+    tide_shape shape = *indices->shape;
+    shape.size[shape.dims] = weight->shape->size[1];
+    shape.name[shape.dims++] = weight->shape->name[1];
     return tide_of_tensor(tide_made_by(m, node, tide_empty(m, &shape, weight->dtype)));
 }
 
@@ -126,8 +126,8 @@ static tide_tensor *nonzero(tide_machine *m, int64_t n, int64_t found, int dims)
 
 static void index_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
     int64_t n = node->attribute[0], indices = node->attribute[1], limit = 1;
-    for (int i = 0; i < indices; i++) limit *= node->extra.shape.size[i];
-    results[0] = tide_empty(m, &node->extra.shape, grads[0]->dtype);
+    for (int i = 0; i < indices; i++) limit *= node->extra.shape->size[i];
+    results[0] = tide_empty(m, node->extra.shape, grads[0]->dtype);
     tide_tensor *linear = NULL; /* the indices as one linear index */
     tide_tensor *wrapped = tide_scratch(m, 8 * n);
     linear = tide_scratch(m, 8 * n);
@@ -154,13 +154,13 @@ static tide_value op_index(tide_machine *m, tide_value *a) {
     int indices = list && list->count <= TIDE_MAX_DIMS ? (int)list->count : 0;
     if (tide_is_winding_down(m)) return tide_none();
     tide_shape wide = {0};
-    bool fits = indices > 0 && indices <= x->shape.dims;
+    bool fits = indices > 0 && indices <= x->shape->dims;
     for (int i = 0; fits && i < indices; i++) {
         tide_tensor *index = tide_arg_tensor(m, list->items[i]);
-        fits = i ? tide_broadcast(m, &wide, &wide, &index->shape) : (wide = index->shape, true);
+        fits = i ? tide_broadcast(m, &wide, &wide, index->shape) : (wide = *index->shape, true);
     }
-    if (!fits || wide.dims + x->shape.dims - indices > TIDE_MAX_DIMS) {
-        tide_fail(m, TIDE_ERR_SHAPE, "index: %d indices into %s", indices, tide_shape_text(m, &x->shape));
+    if (!fits || wide.dims + x->shape->dims - indices > TIDE_MAX_DIMS) {
+        tide_fail(m, TIDE_ERR_SHAPE, "index: %d indices into %s", indices, tide_shape_text(m, x->shape));
         return tide_none();
     }
     tide_tensor *expanded[TIDE_MAX_DIMS];
@@ -174,9 +174,9 @@ static tide_value op_index(tide_machine *m, tide_value *a) {
     for (int i = 0; i < indices; i++)
         if (!alike && !tide_is_contiguous(expanded[i])) copies[i] = tide_empty(m, &wide, expanded[i]->dtype);
     tide_shape shape = wide;
-    for (int i = indices; i < x->shape.dims; i++) {
-        shape.size[shape.dims] = x->shape.size[i];
-        shape.name[shape.dims++] = x->shape.name[i];
+    for (int i = indices; i < x->shape->dims; i++) {
+        shape.size[shape.dims] = x->shape->size[i];
+        shape.name[shape.dims++] = x->shape->name[i];
     }
     tide_node *node = tide_node_new(m, &index_backward, &x, 1);
     for (int i = 0; i < indices; i++) tide_save(m, node, list->items[i].tensor);
@@ -199,11 +199,11 @@ static void masked_scatter_run(tide_machine *m, tide_node *node, tide_tensor **g
     tide_tensor *mask = tide_saved_at(m, node, 0);
     if (tide_wants(node, 0)) results[0] = tide_elementwise(m, grads, 1, grads[0]->dtype); /* masked_fill */
     if (tide_wants(node, 1)) { /* masked_select of as many elements as were scattered */
-        tide_tensor *full = tide_empty(m, &grads[0]->shape, TIDE_BOOL);
-        int64_t found = tide_count_of(&node->extra.shape);
-        tide_tensor *positions = nonzero(m, tide_count(grads[0]), found, grads[0]->shape.dims);
+        tide_tensor *full = tide_empty(m, grads[0]->shape, TIDE_BOOL);
+        int64_t found = tide_count_of(node->extra.shape);
+        tide_tensor *positions = nonzero(m, tide_count(grads[0]), found, grads[0]->shape->dims);
         tide_release(m, full);
-        results[1] = tide_empty(m, &node->extra.shape, grads[0]->dtype);
+        results[1] = tide_empty(m, node->extra.shape, grads[0]->dtype);
         tide_release(m, positions);
     }
     tide_release(m, mask);
@@ -215,11 +215,11 @@ static tide_value op_masked_scatter(tide_machine *m, tide_value *a) {
     tide_tensor *both[2] = {x, source};
     tide_node *node = tide_node_new(m, &masked_scatter_backward, both, 2);
     if (node) node->extra.shape = source->shape;
-    tide_tensor *wide = tide_expand(m, mask, &x->shape); /* expand_outplace: a view */
+    tide_tensor *wide = tide_expand(m, mask, x->shape); /* expand_outplace: a view */
     tide_save(m, node, wide);
-    tide_tensor *out = tide_made_by(m, node, tide_empty(m, &x->shape, x->dtype));
-    tide_tensor *prefix = tide_empty(m, &x->shape, TIDE_INT64);
-    tide_tensor *full = tide_is_contiguous(wide) ? NULL : tide_empty(m, &x->shape, TIDE_BOOL);
+    tide_tensor *out = tide_made_by(m, node, tide_empty(m, x->shape, x->dtype));
+    tide_tensor *prefix = tide_empty(m, x->shape, TIDE_INT64);
+    tide_tensor *full = tide_is_contiguous(wide) ? NULL : tide_empty(m, x->shape, TIDE_BOOL);
     tide_touch(m, scan_scratch(tide_count(x), SCAN_TILE_BOOL));
     tide_release(m, full);
     tide_release(m, prefix);
@@ -230,8 +230,8 @@ static tide_value op_masked_scatter(tide_machine *m, tide_value *a) {
 /* x[mask] with a mask of x's whole shape, which finds as many elements as `like` has. */
 static tide_value op_masked_select(tide_machine *m, tide_value *a) {
     tide_tensor *x = tide_arg_tensor(m, a[0]), *mask = tide_arg_tensor(m, a[1]), *like = tide_arg_tensor(m, a[2]);
-    tide_tensor *full = tide_is_contiguous(mask) ? NULL : tide_empty(m, &x->shape, TIDE_BOOL);
-    tide_tensor *positions = nonzero(m, tide_count(x), tide_count(like), x->shape.dims);
+    tide_tensor *full = tide_is_contiguous(mask) ? NULL : tide_empty(m, x->shape, TIDE_BOOL);
+    tide_tensor *positions = nonzero(m, tide_count(x), tide_count(like), x->shape->dims);
     tide_release(m, full);
     tide_shape shape = tide_shape1((tide_dim){tide_count(like), 0});
     tide_tensor *out = tide_empty(m, &shape, x->dtype);
@@ -243,10 +243,10 @@ static tide_value op_masked_select(tide_machine *m, tide_value *a) {
 static tide_value op_cumsum(tide_machine *m, tide_value *a) {
     tide_tensor *x = tide_arg_tensor(m, a[0]);
     bool is_float = tide_dtype_is_float((tide_dtype)x->dtype);
-    tide_tensor *out = tide_empty(m, &x->shape, is_float ? (tide_dtype)x->dtype : TIDE_INT64);
+    tide_tensor *out = tide_empty(m, x->shape, is_float ? (tide_dtype)x->dtype : TIDE_INT64);
     tide_tensor *wide = is_float ? NULL : tide_to(m, x, TIDE_INT64);
-    int dim = tide_wrap_dim(m, tide_arg_int(m, a[1]), x->shape.dims);
-    if (x->shape.dims && x->shape.size[dim] == tide_count(x)) tide_touch(m, scan_scratch(tide_count(x), SCAN_TILE_BOOL));
+    int dim = tide_wrap_dim(m, tide_arg_int(m, a[1]), x->shape->dims);
+    if (x->shape->dims && x->shape->size[dim] == tide_count(x)) tide_touch(m, scan_scratch(tide_count(x), SCAN_TILE_BOOL));
     tide_release(m, wide);
     return tide_of_tensor(out);
 }

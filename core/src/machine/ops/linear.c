@@ -20,16 +20,16 @@ static void workspace(tide_machine *m, int64_t bytes) {
 /* cuda/Blas.cpp, prepare_matrix_for_cublas: one of the last two dimensions must be contiguous and the other one not
  * overlap it; anything else is copied for the product. */
 static bool is_ready(const tide_tensor *t) {
-    int row = t->shape.dims - 2, column = row + 1;
-    const int64_t *size = t->shape.size, *stride = t->stride;
-    return (t->shape.dims == 2 && tide_is_dense(t)) || (stride[column] == 1 && stride[row] >= size[column] && stride[row] > 0) ||
+    int row = t->shape->dims - 2, column = row + 1;
+    const int64_t *size = t->shape->size, *stride = t->stride;
+    return (t->shape->dims == 2 && tide_is_dense(t)) || (stride[column] == 1 && stride[row] >= size[column] && stride[row] > 0) ||
            (stride[row] == 1 && stride[column] >= size[row] && stride[column] > 0);
 }
 
 /* The product of a and b: their copies and the workspace. */
 static void multiply(tide_machine *m, const tide_tensor *a, const tide_tensor *b, int64_t bytes) {
-    tide_tensor *left = is_ready(a) ? NULL : tide_empty(m, &a->shape, a->dtype);
-    tide_tensor *right = is_ready(b) ? NULL : tide_empty(m, &b->shape, b->dtype);
+    tide_tensor *left = is_ready(a) ? NULL : tide_empty(m, a->shape, a->dtype);
+    tide_tensor *right = is_ready(b) ? NULL : tide_empty(m, b->shape, b->dtype);
     workspace(m, bytes);
     tide_release(m, right);
     tide_release(m, left);
@@ -54,12 +54,12 @@ static tide_tensor *product(tide_machine *m, const tide_tensor *a, const tide_te
 
 /* A gradient takes the layout of what it belongs to (FunctionsManual.cpp: mm_mat1_grad, mm_mat2_grad). */
 static bool is_column_major(const tide_meta *meta, const int64_t *stride) {
-    return stride[0] == 1 && stride[1] == meta->shape.size[0];
+    return stride[0] == 1 && stride[1] == meta->shape->size[0];
 }
 
 static void mat1_grad(tide_machine *m, tide_node *node, tide_tensor *g, tide_tensor *mat2, tide_tensor **result) {
     const tide_meta *meta = &node->extra; /* the shape of mat1 */
-    *result = product(m, g, mat2, (tide_dim){meta->shape.size[0], meta->shape.name[0]}, (tide_dim){meta->shape.size[1], meta->shape.name[1]},
+    *result = product(m, g, mat2, (tide_dim){meta->shape->size[0], meta->shape->name[0]}, (tide_dim){meta->shape->size[1], meta->shape->name[1]},
                       node->attribute[0], g->dtype);
 }
 
@@ -74,18 +74,18 @@ static void remember(tide_node *node, const tide_tensor *a, const tide_tensor *b
     node->extra = of_a;
     node->attribute[0] = is_column_major(&of_a, a->stride) && !tide_is_contiguous(a);
     node->attribute[1] = is_column_major(&of_b, b->stride) && !tide_is_contiguous(b);
-    node->attribute[2] = b->shape.size[0];
-    node->attribute[3] = b->shape.size[1];
-    node->attribute[4] = b->shape.name[0];
-    node->attribute[5] = b->shape.name[1];
+    node->attribute[2] = b->shape->size[0];
+    node->attribute[3] = b->shape->size[1];
+    node->attribute[4] = b->shape->name[0];
+    node->attribute[5] = b->shape->name[1];
 }
 
 static bool fits(tide_machine *m, const tide_tensor *a, const tide_tensor *b) {
-    if (a->shape.dims == 2 && b->shape.dims == 2 && a->shape.size[1] == b->shape.size[0] && a->dtype == b->dtype) return true;
+    if (a->shape->dims == 2 && b->shape->dims == 2 && a->shape->size[1] == b->shape->size[0] && a->dtype == b->dtype) return true;
     if (a->dtype != b->dtype)
         tide_fail(m, TIDE_ERR_SHAPE, "%s: %s times %s: the dtypes differ", m->op, tide_dtype_names[a->dtype], tide_dtype_names[b->dtype]);
     else
-        tide_fail(m, TIDE_ERR_SHAPE, "%s: shapes %s and %s do not multiply", m->op, tide_shape_text(m, &a->shape), tide_shape_text(m, &b->shape));
+        tide_fail(m, TIDE_ERR_SHAPE, "%s: shapes %s and %s do not multiply", m->op, tide_shape_text(m, a->shape), tide_shape_text(m, b->shape));
     return false;
 }
 
@@ -134,11 +134,11 @@ static tide_tensor *addmm(tide_machine *m, tide_tensor *bias, tide_tensor *a, ti
     }
     remember(node, a, b);
     tide_shape shape = {.dims = 2};
-    shape.size[0] = a->shape.size[0], shape.name[0] = a->shape.name[0];
-    shape.size[1] = b->shape.size[1], shape.name[1] = b->shape.name[1];
+    shape.size[0] = a->shape->size[0], shape.name[0] = a->shape->name[0];
+    shape.size[1] = b->shape->size[1], shape.name[1] = b->shape->name[1];
     tide_tensor *out = tide_empty(m, &shape, a->dtype);
     /* cuda/Blas.cpp, isInputCompliesAddmmCudaLt */
-    bool is_lt = bias->shape.dims == 1 && tide_is_contiguous(bias) && b->shape.size[0] > 1 && b->shape.size[1] > 1;
+    bool is_lt = bias->shape->dims == 1 && tide_is_contiguous(bias) && b->shape->size[0] > 1 && b->shape->size[1] > 1;
     multiply(m, a, b, is_lt ? CUBLASLT_WORKSPACE : tide_gemm_workspace(m));
     return tide_made_by(m, node, out);
 }
@@ -150,7 +150,7 @@ static void bmm_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_
     for (int i = 1; i >= 0; i--) {
         if (!tide_wants(node, i)) continue;
         const tide_meta *meta = &node->edges[i].node->outputs[node->edges[i].input];
-        results[i] = tide_empty(m, &meta->shape, grads[0]->dtype);
+        results[i] = tide_empty(m, meta->shape, grads[0]->dtype);
         multiply(m, i ? self : grads[0], i ? grads[0] : mat2, tide_gemm_workspace(m));
     }
     tide_release(m, self);
@@ -159,11 +159,11 @@ static void bmm_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_
 static const tide_backward bmm_backward = {"BmmBackward0", bmm_run};
 
 static tide_tensor *bmm(tide_machine *m, tide_tensor *a, tide_tensor *b) {
-    bool ok = a->shape.dims == 3 && b->shape.dims == 3 && a->shape.size[0] == b->shape.size[0] &&
-              a->shape.size[2] == b->shape.size[1] && a->dtype == b->dtype;
+    bool ok = a->shape->dims == 3 && b->shape->dims == 3 && a->shape->size[0] == b->shape->size[0] &&
+              a->shape->size[2] == b->shape->size[1] && a->dtype == b->dtype;
     if (!ok) {
-        tide_fail(m, TIDE_ERR_SHAPE, "bmm: %s of %s and %s of %s do not multiply", tide_shape_text(m, &a->shape),
-                  tide_dtype_names[a->dtype], tide_shape_text(m, &b->shape), tide_dtype_names[b->dtype]);
+        tide_fail(m, TIDE_ERR_SHAPE, "bmm: %s of %s and %s of %s do not multiply", tide_shape_text(m, a->shape),
+                  tide_dtype_names[a->dtype], tide_shape_text(m, b->shape), tide_dtype_names[b->dtype]);
         return tide_retain(a);
     }
     tide_tensor *both[2] = {a, b};
@@ -172,9 +172,9 @@ static tide_tensor *bmm(tide_machine *m, tide_tensor *a, tide_tensor *b) {
         tide_save(m, node, tide_wants(node, 0) ? b : NULL);
         tide_save(m, node, tide_wants(node, 1) ? a : NULL);
     }
-    tide_shape shape = a->shape;
-    shape.size[2] = b->shape.size[2];
-    shape.name[2] = b->shape.name[2];
+    tide_shape shape = *a->shape;
+    shape.size[2] = b->shape->size[2];
+    shape.name[2] = b->shape->name[2];
     tide_tensor *out = tide_empty(m, &shape, a->dtype);
     multiply(m, a, b, tide_gemm_workspace(m));
     return tide_made_by(m, node, out);
@@ -184,27 +184,27 @@ static tide_tensor *bmm(tide_machine *m, tide_tensor *a, tide_tensor *b) {
 
 /* LinearAlgebra.cpp: should_fold, for a larger left side. */
 static bool should_fold(const tide_tensor *a, const tide_tensor *b) {
-    if (a->shape.dims < 3 || b->shape.dims > 2) return false;
+    if (a->shape->dims < 3 || b->shape->dims > 2) return false;
     if (b->requires_grad) return true;
-    for (int i = 0; i < a->shape.dims - 2; i++)
-        if (a->stride[i] != a->stride[i + 1] * a->shape.size[i + 1]) return false;
+    for (int i = 0; i < a->shape->dims - 2; i++)
+        if (a->stride[i] != a->stride[i + 1] * a->shape->size[i + 1]) return false;
     return true;
 }
 
 static tide_tensor *fold(tide_machine *m, tide_tensor *a, tide_tensor *b) {
-    tide_shape flat = {.dims = 2}, shape = a->shape;
+    tide_shape flat = {.dims = 2}, shape = *a->shape;
     tide_value rows = tide_of_int(1);
-    for (int i = 0; i < a->shape.dims - 1; i++) {
-        tide_value size = {.kind = TIDE_VALUE_INT, .symbol = a->shape.name[i], .integer = a->shape.size[i]};
+    for (int i = 0; i < a->shape->dims - 1; i++) {
+        tide_value size = {.kind = TIDE_VALUE_INT, .symbol = a->shape->name[i], .integer = a->shape->size[i]};
         rows.symbol = tide_symbol_of(m, '*', rows, size);
         rows.integer *= size.integer;
     }
-    int last = a->shape.dims - 1;
+    int last = a->shape->dims - 1;
     flat.size[0] = rows.integer, flat.name[0] = rows.symbol;
-    flat.size[1] = a->shape.size[last], flat.name[1] = a->shape.name[last];
+    flat.size[1] = a->shape->size[last], flat.name[1] = a->shape->name[last];
     tide_tensor *left = tide_reshape(m, a, &flat), *out = mm(m, left, b);
-    shape.size[last] = b->shape.size[1];
-    shape.name[last] = b->shape.name[1];
+    shape.size[last] = b->shape->size[1];
+    shape.name[last] = b->shape->name[1];
     tide_tensor *viewed = m->has_failed ? tide_retain(a) : tide_view(m, out, &shape);
     tide_release(m, left);
     tide_release(m, out);
@@ -214,9 +214,9 @@ static tide_tensor *fold(tide_machine *m, tide_tensor *a, tide_tensor *b) {
 static tide_tensor *batches(tide_machine *m, tide_tensor *x, const tide_shape *batch, int64_t count, uint32_t name) {
     tide_shape full = *batch, flat = {.dims = 3};
     for (int i = 0; i < 2; i++) {
-        int from = x->shape.dims - 2 + i;
-        full.size[full.dims] = flat.size[1 + i] = x->shape.size[from];
-        full.name[full.dims++] = flat.name[1 + i] = x->shape.name[from];
+        int from = x->shape->dims - 2 + i;
+        full.size[full.dims] = flat.size[1 + i] = x->shape->size[from];
+        full.name[full.dims++] = flat.name[1 + i] = x->shape->name[from];
     }
     flat.size[0] = count;
     flat.name[0] = name;
@@ -226,13 +226,13 @@ static tide_tensor *batches(tide_machine *m, tide_tensor *x, const tide_shape *b
 }
 
 tide_tensor *tide_matmul(tide_machine *m, tide_tensor *a, tide_tensor *b) {
-    if (a->shape.dims == 2 && b->shape.dims == 2) return mm(m, a, b);
-    if (a->shape.dims < 2 || b->shape.dims < 2 || a->shape.dims + 1 > TIDE_MAX_DIMS) {
-        tide_fail(m, TIDE_ERR_SHAPE, "matmul of %s and %s", tide_shape_text(m, &a->shape), tide_shape_text(m, &b->shape));
+    if (a->shape->dims == 2 && b->shape->dims == 2) return mm(m, a, b);
+    if (a->shape->dims < 2 || b->shape->dims < 2 || a->shape->dims + 1 > TIDE_MAX_DIMS) {
+        tide_fail(m, TIDE_ERR_SHAPE, "matmul of %s and %s", tide_shape_text(m, a->shape), tide_shape_text(m, b->shape));
         return tide_retain(a);
     }
     if (should_fold(a, b)) return fold(m, a, b);
-    tide_shape batch_a = a->shape, batch_b = b->shape, batch;
+    tide_shape batch_a = *a->shape, batch_b = *b->shape, batch;
     batch_a.dims -= 2;
     batch_b.dims -= 2;
     if (!tide_broadcast(m, &batch, &batch_a, &batch_b)) return tide_retain(a);
@@ -249,10 +249,10 @@ tide_tensor *tide_matmul(tide_machine *m, tide_tensor *a, tide_tensor *b) {
     tide_release(m, right);
     if (m->has_failed) return out;
     tide_shape shape = batch;
-    shape.size[shape.dims] = a->shape.size[a->shape.dims - 2];
-    shape.name[shape.dims++] = a->shape.name[a->shape.dims - 2];
-    shape.size[shape.dims] = b->shape.size[b->shape.dims - 1];
-    shape.name[shape.dims++] = b->shape.name[b->shape.dims - 1];
+    shape.size[shape.dims] = a->shape->size[a->shape->dims - 2];
+    shape.name[shape.dims++] = a->shape->name[a->shape->dims - 2];
+    shape.size[shape.dims] = b->shape->size[b->shape->dims - 1];
+    shape.name[shape.dims++] = b->shape->name[b->shape->dims - 1];
     tide_tensor *viewed = tide_view(m, out, &shape);
     tide_release(m, out);
     return viewed;
@@ -267,33 +267,33 @@ static void add_bias_run(tide_machine *m, tide_node *node, tide_tensor **grads, 
 static const tide_backward add_bias_backward = {"AddBackward0", add_bias_run};
 
 tide_tensor *tide_linear(tide_machine *m, tide_tensor *x, tide_tensor *weight, tide_tensor *bias) {
-    if (weight->shape.dims != 2 || x->shape.dims < 2 || x->shape.size[x->shape.dims - 1] != weight->shape.size[1]) {
-        tide_fail(m, TIDE_ERR_SHAPE, "linear: an input of %s for a weight of %s", tide_shape_text(m, &x->shape),
-                  tide_shape_text(m, &weight->shape));
+    if (weight->shape->dims != 2 || x->shape->dims < 2 || x->shape->size[x->shape->dims - 1] != weight->shape->size[1]) {
+        tide_fail(m, TIDE_ERR_SHAPE, "linear: an input of %s for a weight of %s", tide_shape_text(m, x->shape),
+                  tide_shape_text(m, weight->shape));
         return tide_retain(x);
     }
-    bool is_flattened = bias && x->shape.dims > 2 && tide_is_contiguous(x); /* Linear.cpp: _flatten_nd_linear */
+    bool is_flattened = bias && x->shape->dims > 2 && tide_is_contiguous(x); /* Linear.cpp: _flatten_nd_linear */
     tide_tensor *transposed = is_flattened ? NULL : tide_transpose(m, weight, 0, 1), *out;
     if (!bias) {
         out = tide_matmul(m, x, transposed);
-    } else if (x->shape.dims == 2) {
+    } else if (x->shape->dims == 2) {
         out = addmm(m, bias, x, transposed);
     } else if (is_flattened) {
-        tide_shape flat = {.dims = 2}, shape = x->shape;
-        int last = x->shape.dims - 1;
+        tide_shape flat = {.dims = 2}, shape = *x->shape;
+        int last = x->shape->dims - 1;
         tide_value rows = tide_of_int(1);
         for (int i = 0; i < last; i++) {
-            tide_value size = {.kind = TIDE_VALUE_INT, .symbol = x->shape.name[i], .integer = x->shape.size[i]};
+            tide_value size = {.kind = TIDE_VALUE_INT, .symbol = x->shape->name[i], .integer = x->shape->size[i]};
             rows.symbol = tide_symbol_of(m, '*', rows, size);
             rows.integer *= size.integer;
         }
         flat.size[0] = rows.integer, flat.name[0] = rows.symbol;
-        flat.size[1] = x->shape.size[last], flat.name[1] = x->shape.name[last];
+        flat.size[1] = x->shape->size[last], flat.name[1] = x->shape->name[last];
         tide_tensor *left = tide_view(m, x, &flat);
         transposed = tide_transpose(m, weight, 0, 1);
         tide_tensor *sum = addmm(m, bias, left, transposed);
-        shape.size[last] = weight->shape.size[0];
-        shape.name[last] = weight->shape.name[0];
+        shape.size[last] = weight->shape->size[0];
+        shape.name[last] = weight->shape->name[0];
         out = m->has_failed ? tide_retain(x) : tide_view(m, sum, &shape);
         tide_release(m, left);
         tide_release(m, sum);

@@ -3,12 +3,14 @@
 #include "ops.h"
 
 tide_tensor *tide_elementwise(tide_machine *m, tide_tensor *const *inputs, int count, tide_dtype dtype) {
-    tide_shape shape = inputs[0]->shape;
+    tide_layout *layout = inputs[0]->layout;
+    bool is_kept = layout->is_contiguous ? layout->is_canonical : layout->is_dense;
+    for (int i = 1; i < count; i++) is_kept = is_kept && inputs[i]->layout == layout;
+    if (is_kept) return tide_empty_laid_out(m, layout, dtype);
+    tide_shape shape = layout->shape;
     for (int i = 1; i < count; i++)
-        if (!tide_broadcast(m, &shape, &shape, &inputs[i]->shape)) return tide_retain(inputs[0]);
-    int64_t stride[TIDE_MAX_DIMS];
-    tide_elementwise_strides(&shape, inputs, count, stride);
-    return tide_empty_strided(m, &shape, stride, dtype);
+        if (!tide_broadcast(m, &shape, &shape, inputs[i]->shape)) return tide_retain(inputs[0]);
+    return tide_empty_laid_out(m, tide_elementwise_layout(m, &shape, inputs, count), dtype);
 }
 
 static tide_tensor *on_two(tide_machine *m, tide_tensor *a, tide_tensor *b) {
@@ -302,9 +304,9 @@ static tide_value op_masked_fill(tide_machine *m, tide_value *a) {
 /* empty_like(grad, grad.suggest_memory_format()): contiguous, but for images with the channels last. */
 static void dropout_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
     tide_tensor *mask = tide_saved_at(m, node, 0), *g = grads[0];
-    bool is_channels_last = g->shape.dims >= 4 && g->stride[1] == 1 && tide_is_dense(g) && !tide_is_contiguous(g);
-    for (int i = 3; i < g->shape.dims; i++) is_channels_last = is_channels_last && g->stride[i - 1] >= g->stride[i];
-    results[0] = is_channels_last ? tide_empty_like(m, g, g->dtype) : tide_empty(m, &g->shape, g->dtype);
+    bool is_channels_last = g->shape->dims >= 4 && g->stride[1] == 1 && tide_is_dense(g) && !tide_is_contiguous(g);
+    for (int i = 3; i < g->shape->dims; i++) is_channels_last = is_channels_last && g->stride[i - 1] >= g->stride[i];
+    results[0] = is_channels_last ? tide_empty_like(m, g, g->dtype) : tide_empty(m, g->shape, g->dtype);
     tide_release(m, mask);
 }
 static const tide_backward dropout_backward = {"NativeDropoutBackward0", dropout_run};

@@ -83,21 +83,21 @@ tide_tensor *tide_sum_plain(tide_machine *m, const tide_tensor *x, unsigned mask
     tide_shape shape = {.dims = 0};
     reduction r = {1, 1, false, true, 4, accumulator_bytes(dtype)};
     int64_t fastest_stride = INT64_MAX, kept_size = 1;
-    for (int i = 0; i < x->shape.dims; i++) {
+    for (int i = 0; i < x->shape->dims; i++) {
         bool is_summed = mask >> i & 1;
-        if (is_summed) r.inputs *= x->shape.size[i];
-        else r.outputs *= x->shape.size[i];
-        if (x->shape.size[i] > 1) {
+        if (is_summed) r.inputs *= x->shape->size[i];
+        else r.outputs *= x->shape->size[i];
+        if (x->shape->size[i] > 1) {
             if (!is_summed) r.is_flat = false;
             if (x->stride[i] < fastest_stride) {
                 fastest_stride = x->stride[i];
                 r.on_fastest = is_summed;
-                kept_size = is_summed ? 1 : x->shape.size[i];
+                kept_size = is_summed ? 1 : x->shape->size[i];
             }
         }
         if (is_summed && !keepdim) continue;
-        shape.size[shape.dims] = is_summed ? 1 : x->shape.size[i];
-        shape.name[shape.dims++] = is_summed ? 0 : x->shape.name[i];
+        shape.size[shape.dims] = is_summed ? 1 : x->shape->size[i];
+        shape.name[shape.dims++] = is_summed ? 0 : x->shape->name[i];
     }
     /* The contiguous run of kept elements decides how many a thread takes: neighbours coalesce. */
     if (!r.on_fastest && fastest_stride != 1) r.vec = 1; /* expanded, or with gaps */
@@ -105,9 +105,9 @@ tide_tensor *tide_sum_plain(tide_machine *m, const tide_tensor *x, unsigned mask
         int64_t run = kept_size;
         for (bool grew = true; grew;) {
             grew = false;
-            for (int i = 0; i < x->shape.dims; i++)
-                if (!(mask >> i & 1) && x->shape.size[i] > 1 && x->stride[i] == run && run > 1) {
-                    run *= x->shape.size[i];
+            for (int i = 0; i < x->shape->dims; i++)
+                if (!(mask >> i & 1) && x->shape->size[i] > 1 && x->stride[i] == run && run > 1) {
+                    run *= x->shape->size[i];
                     grew = true;
                 }
         }
@@ -123,12 +123,12 @@ tide_tensor *tide_sum_plain(tide_machine *m, const tide_tensor *x, unsigned mask
 }
 
 tide_tensor *tide_sum_to(tide_machine *m, tide_tensor *g, const tide_shape *shape) {
-    int lead = g->shape.dims - shape->dims;
+    int lead = g->shape->dims - shape->dims;
     unsigned mask = 0;
-    for (int i = 0; i < g->shape.dims; i++)
-        if (i < lead || (shape->size[i - lead] == 1 && g->shape.size[i] != 1)) mask |= 1u << i;
+    for (int i = 0; i < g->shape->dims; i++)
+        if (i < lead || (shape->size[i - lead] == 1 && g->shape->size[i] != 1)) mask |= 1u << i;
     if (lead < 0) {
-        tide_fail(m, TIDE_ERR_SHAPE, "%s: a gradient of %s for %s", m->op, tide_shape_text(m, &g->shape), tide_shape_text(m, shape));
+        tide_fail(m, TIDE_ERR_SHAPE, "%s: a gradient of %s for %s", m->op, tide_shape_text(m, g->shape), tide_shape_text(m, shape));
         return g;
     }
     tide_tensor *sum = mask ? tide_sum_plain(m, g, mask, true, g->dtype) : tide_retain(g);
@@ -147,13 +147,13 @@ tide_tensor *tide_sum_to(tide_machine *m, tide_tensor *g, const tide_shape *shap
 static void sum_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
     tide_tensor *g = tide_retain(grads[0]);
     bool keepdim = node->attribute[1];
-    for (int i = 0; i < node->extra.shape.dims && !keepdim; i++) {
+    for (int i = 0; i < node->extra.shape->dims && !keepdim; i++) {
         if (!(node->attribute[0] >> i & 1)) continue;
         tide_tensor *wider = tide_unsqueeze(m, g, i);
         tide_release(m, g);
         g = wider;
     }
-    tide_tensor *full = tide_expand(m, g, &node->extra.shape);
+    tide_tensor *full = tide_expand(m, g, node->extra.shape);
     tide_release(m, g);
     if (node->attribute[2]) {
         results[0] = tide_elementwise(m, &full, 1, full->dtype);
@@ -175,7 +175,7 @@ static unsigned mask_of(tide_machine *m, tide_value dims, int count) {
 
 static tide_value reduce(tide_machine *m, tide_value *a, bool is_mean) {
     tide_tensor *x = tide_arg_tensor(m, a[0]);
-    unsigned mask = mask_of(m, a[1], x->shape.dims);
+    unsigned mask = mask_of(m, a[1], x->shape->dims);
     bool keepdim = tide_arg_bool(m, a[2]);
     tide_dtype dtype = (tide_dtype)x->dtype;
     if (!tide_dtype_is_float(dtype) && !is_mean) dtype = TIDE_INT64;
@@ -201,12 +201,12 @@ static tide_value op_mean(tide_machine *m, tide_value *a) {
 
 static tide_value op_argmax(tide_machine *m, tide_value *a) {
     tide_tensor *x = tide_arg_tensor(m, a[0]);
-    unsigned mask = mask_of(m, a[1], x->shape.dims);
+    unsigned mask = mask_of(m, a[1], x->shape->dims);
     tide_shape shape = {.dims = 0};
-    for (int i = 0; i < x->shape.dims; i++) {
+    for (int i = 0; i < x->shape->dims; i++) {
         if (mask >> i & 1) continue;
-        shape.size[shape.dims] = x->shape.size[i];
-        shape.name[shape.dims++] = x->shape.name[i];
+        shape.size[shape.dims] = x->shape->size[i];
+        shape.name[shape.dims++] = x->shape->name[i];
     }
     return tide_of_tensor(tide_empty(m, &shape, TIDE_INT64));
 }
@@ -216,7 +216,7 @@ static tide_value op_argmax(tide_machine *m, tide_value *a) {
 static void norm_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
     tide_tensor *x = tide_saved_at(m, node, 0), *norm = tide_saved_at(m, node, 1);
     tide_tensor *both[2] = {x, norm};
-    tide_tensor *direction = tide_elementwise(m, both, 2, tide_promote(x, norm)), *is_zero = tide_empty(m, &norm->shape, TIDE_BOOL);
+    tide_tensor *direction = tide_elementwise(m, both, 2, tide_promote(x, norm)), *is_zero = tide_empty(m, norm->shape, TIDE_BOOL);
     tide_tensor *scaled[2] = {grads[0], direction};
     results[0] = tide_elementwise(m, scaled, 2, direction->dtype);
     tide_release(m, is_zero);
@@ -231,21 +231,21 @@ static tide_value op_norm(tide_machine *m, tide_value *a) {
     tide_node *node = tide_node_new(m, &norm_backward, &x, 1);
     tide_save(m, node, x);
     tide_dtype dtype = m->autocast_enabled ? TIDE_FP32 : (tide_dtype)x->dtype; /* autocast appends dtype=float32 */
-    tide_tensor *out = tide_made_by(m, node, tide_sum_plain(m, x, mask_of(m, a[1], x->shape.dims), tide_arg_bool(m, a[2]), dtype));
+    tide_tensor *out = tide_made_by(m, node, tide_sum_plain(m, x, mask_of(m, a[1], x->shape->dims), tide_arg_bool(m, a[2]), dtype));
     tide_save(m, node, out);
     return tide_of_tensor(out);
 }
 
 static tide_value op_all(tide_machine *m, tide_value *a) {
     tide_tensor *x = tide_arg_tensor(m, a[0]);
-    return tide_of_tensor(tide_sum_plain(m, x, mask_of(m, a[1], x->shape.dims), tide_arg_bool(m, a[2]), TIDE_BOOL));
+    return tide_of_tensor(tide_sum_plain(m, x, mask_of(m, a[1], x->shape->dims), tide_arg_bool(m, a[2]), TIDE_BOOL));
 }
 
 /* The greatest of all elements; its gradient is not described. */
 static tide_value op_max(tide_machine *m, tide_value *a) {
     tide_tensor *x = tide_arg_tensor(m, a[0]);
     if (x->requires_grad) tide_fail(m, TIDE_ERR_UNSUPPORTED, "max: its gradient is not described");
-    return tide_of_tensor(tide_sum_plain(m, x, mask_of(m, tide_none(), x->shape.dims), false, x->dtype));
+    return tide_of_tensor(tide_sum_plain(m, x, mask_of(m, tide_none(), x->shape->dims), false, x->dtype));
 }
 
 static const tide_op reduce_ops[] = {

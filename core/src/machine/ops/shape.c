@@ -15,14 +15,14 @@ static bool view_strides(const tide_tensor *x, const tide_shape *shape, int64_t 
         return true;
     }
     int at = shape->dims - 1;
-    if (x->shape.dims == 0) {
+    if (x->shape->dims == 0) {
         for (int i = 0; i < shape->dims; i++) stride[i] = 1;
         return true;
     }
-    int64_t chunk_stride = x->stride[x->shape.dims - 1], tensor_count = 1, view_count = 1;
-    for (int i = x->shape.dims - 1; i >= 0; i--) {
-        tensor_count *= x->shape.size[i];
-        bool chunk_ends = i == 0 || (x->shape.size[i - 1] != 1 && x->stride[i - 1] != tensor_count * chunk_stride);
+    int64_t chunk_stride = x->stride[x->shape->dims - 1], tensor_count = 1, view_count = 1;
+    for (int i = x->shape->dims - 1; i >= 0; i--) {
+        tensor_count *= x->shape->size[i];
+        bool chunk_ends = i == 0 || (x->shape->size[i - 1] != 1 && x->stride[i - 1] != tensor_count * chunk_stride);
         if (!chunk_ends) continue;
         while (at >= 0 && (view_count < tensor_count || shape->size[at] == 1)) {
             stride[at] = view_count * chunk_stride;
@@ -39,22 +39,20 @@ static bool view_strides(const tide_tensor *x, const tide_shape *shape, int64_t 
 }
 
 static tide_tensor *view_over(tide_machine *m, tide_tensor *x, const tide_shape *shape, const int64_t *stride, int64_t offset) {
-    tide_tensor *t = tide_alias(m, x);
-    if (tide_count_of(shape) > INT64_C(1) << 60) {
+    tide_layout *layout = tide_layout_of(m, shape, stride);
+    if (layout->count > INT64_C(1) << 60) {
         tide_fail(m, TIDE_ERR_OVERFLOW, "%s: a view of %s has more than 2^60 elements", m->op, tide_shape_text(m, shape));
-        return t;
+        return tide_alias(m, x);
     }
-    t->shape = *shape;
-    memcpy(t->stride, stride, sizeof(int64_t) * (size_t)shape->dims);
+    tide_tensor *t = tide_view_as(m, x, layout);
     t->offset += offset;
-    t->is_view = true;
     return t;
 }
 
 /* ---- view, reshape ---- */
 
 static void view_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
-    results[0] = tide_reshape(m, grads[0], &node->extra.shape);
+    results[0] = tide_reshape(m, grads[0], node->extra.shape);
 }
 static const tide_backward view_backward = {"ViewBackward0", view_run};
 static const tide_backward unsafe_view_backward = {"UnsafeViewBackward0", view_run};
@@ -68,12 +66,12 @@ static tide_tensor *made_view(tide_machine *m, const tide_backward *backward, ti
 tide_tensor *tide_view(tide_machine *m, tide_tensor *x, const tide_shape *shape) {
     int64_t stride[TIDE_MAX_DIMS];
     if (tide_count_of(shape) != tide_count(x)) {
-        tide_fail(m, TIDE_ERR_SHAPE, "%s: %s does not hold as many elements as %s", m->op, tide_shape_text(m, &x->shape),
+        tide_fail(m, TIDE_ERR_SHAPE, "%s: %s does not hold as many elements as %s", m->op, tide_shape_text(m, x->shape),
                   tide_shape_text(m, shape));
         return tide_empty_host(m, shape, x->dtype);
     }
     if (!view_strides(x, shape, stride)) {
-        tide_fail(m, TIDE_ERR_SHAPE, "view: %s is not contiguous enough for %s; use reshape", tide_shape_text(m, &x->shape),
+        tide_fail(m, TIDE_ERR_SHAPE, "view: %s is not contiguous enough for %s; use reshape", tide_shape_text(m, x->shape),
                   tide_shape_text(m, shape));
         return tide_empty_host(m, shape, x->dtype);
     }
@@ -94,7 +92,7 @@ tide_tensor *tide_clone(tide_machine *m, tide_tensor *x) {
 
 static tide_tensor *clone_contiguous(tide_machine *m, tide_tensor *x) {
     tide_node *node = tide_node_new(m, &clone_backward, &x, 1);
-    return tide_made_by(m, node, tide_empty(m, &x->shape, x->dtype));
+    return tide_made_by(m, node, tide_empty(m, x->shape, x->dtype));
 }
 
 tide_tensor *tide_contiguous(tide_machine *m, tide_tensor *x) {
@@ -130,30 +128,29 @@ tide_tensor *tide_to(tide_machine *m, tide_tensor *x, tide_dtype dtype) {
 
 static void permute_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
     int64_t inverse[TIDE_MAX_DIMS];
-    for (int i = 0; i < node->extra.shape.dims; i++) inverse[node->extra.shape.size[i]] = i;
+    for (int i = 0; i < grads[0]->shape->dims; i++) inverse[node->attribute[0] >> 4 * i & 15] = i;
     results[0] = tide_permute(m, grads[0], inverse);
 }
 static const tide_backward permute_backward = {"PermuteBackward0", permute_run};
 
 tide_tensor *tide_permute(tide_machine *m, tide_tensor *x, const int64_t *order) {
-    tide_shape shape = x->shape;
+    tide_shape shape = *x->shape;
     int64_t stride[TIDE_MAX_DIMS];
     tide_node *node = tide_node_new(m, &permute_backward, &x, 1);
-    if (node) node->extra.shape.dims = shape.dims;
     for (int i = 0; i < shape.dims; i++) {
-        shape.size[i] = x->shape.size[order[i]];
-        shape.name[i] = x->shape.name[order[i]];
+        shape.size[i] = x->shape->size[order[i]];
+        shape.name[i] = x->shape->name[order[i]];
         stride[i] = x->stride[order[i]];
-        if (node) node->extra.shape.size[i] = order[i];
+        if (node) node->attribute[0] |= order[i] << 4 * i;
     }
     return tide_made_by(m, node, view_over(m, x, &shape, stride, 0));
 }
 
 tide_tensor *tide_transpose(tide_machine *m, tide_tensor *x, int64_t dim0, int64_t dim1) {
     int64_t order[TIDE_MAX_DIMS];
-    for (int i = 0; i < x->shape.dims; i++) order[i] = i;
-    if (x->shape.dims) {
-        int a = tide_wrap_dim(m, dim0, x->shape.dims), b = tide_wrap_dim(m, dim1, x->shape.dims);
+    for (int i = 0; i < x->shape->dims; i++) order[i] = i;
+    if (x->shape->dims) {
+        int a = tide_wrap_dim(m, dim0, x->shape->dims), b = tide_wrap_dim(m, dim1, x->shape->dims);
         order[a] = b;
         order[b] = a;
     }
@@ -161,16 +158,16 @@ tide_tensor *tide_transpose(tide_machine *m, tide_tensor *x, int64_t dim0, int64
 }
 
 static void expand_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
-    results[0] = tide_sum_to(m, tide_retain(grads[0]), &node->extra.shape);
+    results[0] = tide_sum_to(m, tide_retain(grads[0]), node->extra.shape);
 }
 static const tide_backward expand_backward = {"ExpandBackward0", expand_run};
 
 tide_tensor *tide_expand(tide_machine *m, tide_tensor *x, const tide_shape *wanted) {
     tide_shape shape = *wanted;
     int64_t stride[TIDE_MAX_DIMS];
-    int lead = shape.dims - x->shape.dims;
+    int lead = shape.dims - x->shape->dims;
     if (lead < 0) {
-        tide_fail(m, TIDE_ERR_SHAPE, "expand: %s to fewer dimensions", tide_shape_text(m, &x->shape));
+        tide_fail(m, TIDE_ERR_SHAPE, "expand: %s to fewer dimensions", tide_shape_text(m, x->shape));
         return tide_retain(x);
     }
     for (int i = 0; i < shape.dims; i++) {
@@ -178,15 +175,15 @@ tide_tensor *tide_expand(tide_machine *m, tide_tensor *x, const tide_shape *want
             stride[i] = 0;
             continue;
         }
-        int64_t size = x->shape.size[i - lead];
+        int64_t size = x->shape->size[i - lead];
         if (shape.size[i] == -1 || shape.size[i] == size) {
             shape.size[i] = size;
-            if (!shape.name[i]) shape.name[i] = x->shape.name[i - lead];
+            if (!shape.name[i]) shape.name[i] = x->shape->name[i - lead];
             stride[i] = x->stride[i - lead];
         } else if (size == 1) {
             stride[i] = 0;
         } else {
-            tide_fail(m, TIDE_ERR_SHAPE, "expand: %s does not expand to %s", tide_shape_text(m, &x->shape),
+            tide_fail(m, TIDE_ERR_SHAPE, "expand: %s does not expand to %s", tide_shape_text(m, x->shape),
                       tide_shape_text(m, &shape));
             return tide_retain(x);
         }
@@ -195,35 +192,35 @@ tide_tensor *tide_expand(tide_machine *m, tide_tensor *x, const tide_shape *want
 }
 
 tide_tensor *tide_unsqueeze(tide_machine *m, tide_tensor *x, int64_t dim) {
-    if (x->shape.dims == TIDE_MAX_DIMS) {
+    if (x->shape->dims == TIDE_MAX_DIMS) {
         tide_fail(m, TIDE_ERR_LIMIT, "more than %d dimensions", TIDE_MAX_DIMS);
         return tide_retain(x);
     }
-    int at = tide_wrap_dim(m, dim, x->shape.dims + 1);
-    tide_shape shape = {.dims = x->shape.dims + 1};
+    int at = tide_wrap_dim(m, dim, x->shape->dims + 1);
+    tide_shape shape = {.dims = x->shape->dims + 1};
     int64_t stride[TIDE_MAX_DIMS];
     for (int i = 0; i < shape.dims; i++) {
         int from = i < at ? i : i - 1;
         if (i == at) {
             shape.size[i] = 1;
-            stride[i] = at < x->shape.dims ? x->shape.size[at] * x->stride[at] : 1;
+            stride[i] = at < x->shape->dims ? x->shape->size[at] * x->stride[at] : 1;
             continue;
         }
-        shape.size[i] = x->shape.size[from];
-        shape.name[i] = x->shape.name[from];
+        shape.size[i] = x->shape->size[from];
+        shape.name[i] = x->shape->name[from];
         stride[i] = x->stride[from];
     }
     return made_view(m, &view_backward, x, view_over(m, x, &shape, stride, 0));
 }
 
 tide_tensor *tide_squeeze(tide_machine *m, tide_tensor *x, int64_t dim) {
-    int at = tide_wrap_dim(m, dim, x->shape.dims);
+    int at = tide_wrap_dim(m, dim, x->shape->dims);
     tide_shape shape = {.dims = 0};
     int64_t stride[TIDE_MAX_DIMS];
-    for (int i = 0; i < x->shape.dims; i++) {
-        if (i == at && x->shape.size[i] == 1) continue;
-        shape.size[shape.dims] = x->shape.size[i];
-        shape.name[shape.dims] = x->shape.name[i];
+    for (int i = 0; i < x->shape->dims; i++) {
+        if (i == at && x->shape->size[i] == 1) continue;
+        shape.size[shape.dims] = x->shape->size[i];
+        shape.name[shape.dims] = x->shape->name[i];
         stride[shape.dims++] = x->stride[i];
     }
     return made_view(m, &view_backward, x, view_over(m, x, &shape, stride, 0));
@@ -232,22 +229,22 @@ tide_tensor *tide_squeeze(tide_machine *m, tide_tensor *x, int64_t dim) {
 /* ---- slice, select: their gradient is a zero tensor of the whole input ---- */
 
 static void slice_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
-    results[0] = tide_empty(m, &node->extra.shape, grads[0]->dtype);
+    results[0] = tide_empty(m, node->extra.shape, grads[0]->dtype);
 }
 static const tide_backward slice_backward = {"SliceBackward0", slice_run};
 static const tide_backward select_backward = {"SelectBackward0", slice_run};
 static const tide_backward alias_backward = {"AliasBackward0", clone_run};
 
 tide_tensor *tide_slice(tide_machine *m, tide_tensor *x, int64_t dim, tide_dim start, tide_dim stop) {
-    int at = tide_wrap_dim(m, dim, x->shape.dims);
-    if (x->shape.dims == 0) {
+    int at = tide_wrap_dim(m, dim, x->shape->dims);
+    if (x->shape->dims == 0) {
         tide_fail(m, TIDE_ERR_SHAPE, "slice of a scalar");
         return tide_retain(x);
     }
-    int64_t size = x->shape.size[at], from = start.n < 0 ? start.n + size : start.n, to = stop.n < 0 ? stop.n + size : stop.n;
+    int64_t size = x->shape->size[at], from = start.n < 0 ? start.n + size : start.n, to = stop.n < 0 ? stop.n + size : stop.n;
     from = from < 0 ? 0 : from > size ? size : from;
     to = to < from ? from : to > size ? size : to;
-    tide_shape shape = x->shape;
+    tide_shape shape = *x->shape;
     if (from == 0 && to == size) /* a full range is an alias */
         return tide_made_by(m, tide_node_new(m, &alias_backward, &x, 1), view_over(m, x, &shape, x->stride, 0));
     tide_value high = {.kind = TIDE_VALUE_INT, .symbol = stop.n < 0 || to == size ? shape.name[at] : stop.name, .integer = to};
@@ -263,24 +260,24 @@ tide_tensor *tide_slice(tide_machine *m, tide_tensor *x, int64_t dim, tide_dim s
 /* The shape and strides of x without one dimension. */
 static tide_shape without(const tide_tensor *x, int dim, int64_t *stride) {
     tide_shape shape = {.dims = 0};
-    for (int d = 0; d < x->shape.dims; d++) {
+    for (int d = 0; d < x->shape->dims; d++) {
         if (d == dim) continue;
-        shape.size[shape.dims] = x->shape.size[d];
-        shape.name[shape.dims] = x->shape.name[d];
+        shape.size[shape.dims] = x->shape->size[d];
+        shape.name[shape.dims] = x->shape->name[d];
         stride[shape.dims++] = x->stride[d];
     }
     return shape;
 }
 
 tide_tensor *tide_select(tide_machine *m, tide_tensor *x, int64_t dim, int64_t index) {
-    if (x->shape.dims == 0) {
+    if (x->shape->dims == 0) {
         tide_fail(m, TIDE_ERR_SHAPE, "select from a scalar");
         return tide_retain(x);
     }
-    int at = tide_wrap_dim(m, dim, x->shape.dims);
-    int64_t i = index < 0 ? index + x->shape.size[at] : index;
-    if (i < 0 || i >= x->shape.size[at]) {
-        tide_fail(m, TIDE_ERR_SHAPE, "index %lld into a dimension of %lld", (long long)index, (long long)x->shape.size[at]);
+    int at = tide_wrap_dim(m, dim, x->shape->dims);
+    int64_t i = index < 0 ? index + x->shape->size[at] : index;
+    if (i < 0 || i >= x->shape->size[at]) {
+        tide_fail(m, TIDE_ERR_SHAPE, "index %lld into a dimension of %lld", (long long)index, (long long)x->shape->size[at]);
         i = 0;
     }
     int64_t stride[TIDE_MAX_DIMS];
@@ -295,7 +292,7 @@ static void cat_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_
     int dim = (int)node->attribute[0];
     for (unsigned i = 0; i < node->edge_count; i++) {
         if (!node->edges[i].node) continue;
-        int64_t size = node->edges[i].node->outputs[node->edges[i].input].shape.size[dim];
+        int64_t size = node->edges[i].node->outputs[node->edges[i].input].shape->size[dim];
         results[i] = tide_slice(m, grads[0], dim, (tide_dim){0, 0}, (tide_dim){size, 0});
     }
 }
@@ -306,27 +303,27 @@ enum { CAT_LIMIT = 4096 };
 tide_tensor *tide_cat(tide_machine *m, tide_tensor **parts, int count, int64_t dim) {
     tide_tensor *model = NULL; /* the first that is not a legacy empty tensor */
     for (int i = 0; i < count && !model; i++)
-        if (parts[i]->shape.dims != 1 || parts[i]->shape.size[0] != 0) model = parts[i];
+        if (parts[i]->shape->dims != 1 || parts[i]->shape->size[0] != 0) model = parts[i];
     if (!model || count > CAT_LIMIT) {
         tide_fail(m, TIDE_ERR_SHAPE, "cat of %d tensors", count);
         tide_shape nothing = tide_shape1((tide_dim){0, 0});
         return model ? tide_retain(model) : tide_empty_host(m, &nothing, TIDE_FP32);
     }
-    int at = tide_wrap_dim(m, dim, model->shape.dims);
-    tide_shape shape = model->shape;
+    int at = tide_wrap_dim(m, dim, model->shape->dims);
+    tide_shape shape = *model->shape;
     tide_value total = {.kind = TIDE_VALUE_INT};
     tide_dtype dtype = model->dtype;
     bool is_first = true;
     for (int i = 0; i < count; i++) { /* an empty tensor counts for the dtype alone */
         dtype = tide_promote(&(tide_tensor){.dtype = (uint8_t)dtype, .shape = model->shape}, parts[i]);
-        if (parts[i]->shape.dims == 1 && parts[i]->shape.size[0] == 0 && model->shape.dims != 1) continue;
+        if (parts[i]->shape->dims == 1 && parts[i]->shape->size[0] == 0 && model->shape->dims != 1) continue;
         for (int d = 0; d < shape.dims; d++) {
-            if (parts[i]->shape.dims == shape.dims && (d == at || parts[i]->shape.size[d] == shape.size[d])) continue;
-            tide_fail(m, TIDE_ERR_SHAPE, "cat: %s and %s differ beside dimension %d", tide_shape_text(m, &model->shape),
-                      tide_shape_text(m, &parts[i]->shape), at);
+            if (parts[i]->shape->dims == shape.dims && (d == at || parts[i]->shape->size[d] == shape.size[d])) continue;
+            tide_fail(m, TIDE_ERR_SHAPE, "cat: %s and %s differ beside dimension %d", tide_shape_text(m, model->shape),
+                      tide_shape_text(m, parts[i]->shape), at);
             return tide_retain(model);
         }
-        tide_value part = {.kind = TIDE_VALUE_INT, .symbol = parts[i]->shape.name[at], .integer = parts[i]->shape.size[at]};
+        tide_value part = {.kind = TIDE_VALUE_INT, .symbol = parts[i]->shape->name[at], .integer = parts[i]->shape->size[at]};
         if (is_first) total.symbol = part.symbol;
         else total.symbol = tide_symbol_of(m, '+', total, part);
         total.integer += part.integer;
@@ -368,7 +365,7 @@ static tide_value op_stack(tide_machine *m, tide_value *a) {
     tide_tensor **parts = tide_take(m, (size_t)(count + 1) * sizeof *parts);
     for (int i = 0; i < count; i++) parts[i] = tide_arg_tensor(m, a[0].list->items[i]);
     tide_node *node = count && !m->has_failed ? tide_node_new(m, &stack_backward, parts, count) : NULL;
-    if (node) node->attribute[0] = tide_wrap_dim(m, tide_arg_int(m, a[1]), parts[0]->shape.dims + 1);
+    if (node) node->attribute[0] = tide_wrap_dim(m, tide_arg_int(m, a[1]), parts[0]->shape->dims + 1);
     bool grad_enabled = m->grad_enabled;
     m->grad_enabled = false;
     tide_value list = {.kind = TIDE_VALUE_LIST, .list = tide_list_new(m)};
@@ -390,9 +387,9 @@ static void split_run(tide_machine *m, tide_node *node, tide_tensor **grads, tid
     tide_tensor *zeros[64] = {NULL}; /* outputs without a gradient */
     for (unsigned i = 0; i < node->output_count; i++) {
         if (grads[i]) dtype = grads[i]->dtype;
-        else if (i < 64) zeros[i] = tide_empty(m, &node->outputs[i].shape, node->outputs[i].dtype);
+        else if (i < 64) zeros[i] = tide_empty(m, node->outputs[i].shape, node->outputs[i].dtype);
     }
-    results[0] = tide_empty(m, &node->extra.shape, dtype);
+    results[0] = tide_empty(m, node->extra.shape, dtype);
     for (unsigned i = 0; i < 64; i++) tide_release(m, zeros[i]);
 }
 static const tide_backward split_backward = {"SplitBackward0", split_run};
@@ -403,7 +400,7 @@ static tide_value parts_of(tide_machine *m, tide_tensor *x, int at, const tide_d
     if (node) node->extra.shape = x->shape;
     int64_t from = 0;
     for (int i = 0; i < count; i++) {
-        tide_shape shape = x->shape;
+        tide_shape shape = *x->shape;
         shape.size[at] = sizes[i].n;
         shape.name[at] = sizes[i].name;
         tide_list_push(m, list.list, tide_of_tensor(tide_made_by(m, node, view_over(m, x, &shape, x->stride, from * x->stride[at]))));
@@ -416,10 +413,10 @@ enum { SPLIT_LIMIT = 4096 };
 
 static tide_value op_split(tide_machine *m, tide_value *a) {
     tide_tensor *x = tide_arg_tensor(m, a[0]);
-    int at = tide_wrap_dim(m, tide_arg_int(m, a[2]), x->shape.dims);
+    int at = tide_wrap_dim(m, tide_arg_int(m, a[2]), x->shape->dims);
     tide_dim sizes[64];
     int count = 0;
-    int64_t left = x->shape.dims ? x->shape.size[at] : 0;
+    int64_t left = x->shape->dims ? x->shape->size[at] : 0;
     if (a[1].kind == TIDE_VALUE_LIST) {
         for (uint32_t i = 0; i < a[1].list->count && count < 64; i++, count++) {
             sizes[count] = (tide_dim){tide_arg_int(m, a[1].list->items[i]), a[1].list->items[i].symbol};
@@ -437,7 +434,7 @@ static tide_value op_split(tide_machine *m, tide_value *a) {
         }
     }
     if (left != 0 || count == 0) {
-        tide_fail(m, TIDE_ERR_SHAPE, "split: the sizes do not add up to dimension %d of %s", at, tide_shape_text(m, &x->shape));
+        tide_fail(m, TIDE_ERR_SHAPE, "split: the sizes do not add up to dimension %d of %s", at, tide_shape_text(m, x->shape));
         return tide_none();
     }
     return parts_of(m, x, at, sizes, count);
@@ -446,13 +443,13 @@ static tide_value op_split(tide_machine *m, tide_value *a) {
 static tide_value op_chunk(tide_machine *m, tide_value *a) {
     tide_tensor *x = tide_arg_tensor(m, a[0]);
     int64_t chunks = tide_arg_int(m, a[1]);
-    int at = tide_wrap_dim(m, tide_arg_int(m, a[2]), x->shape.dims);
-    if (chunks < 1 || chunks > 64 || x->shape.dims == 0) {
+    int at = tide_wrap_dim(m, tide_arg_int(m, a[2]), x->shape->dims);
+    if (chunks < 1 || chunks > 64 || x->shape->dims == 0) {
         tide_fail(m, TIDE_ERR_SHAPE, "chunk into %lld parts", (long long)chunks);
         return tide_none();
     }
-    tide_value size = {.kind = TIDE_VALUE_INT, .integer = (x->shape.size[at] + chunks - 1) / chunks};
-    size.symbol = tide_symbol_of(m, '/', (tide_value){.symbol = x->shape.name[at], .integer = x->shape.size[at]}, tide_of_int(chunks));
+    tide_value size = {.kind = TIDE_VALUE_INT, .integer = (x->shape->size[at] + chunks - 1) / chunks};
+    size.symbol = tide_symbol_of(m, '/', (tide_value){.symbol = x->shape->name[at], .integer = x->shape->size[at]}, tide_of_int(chunks));
     tide_value arguments[3] = {a[0], size, a[2]};
     return op_split(m, arguments);
 }
@@ -466,7 +463,7 @@ static void unbind_run(tide_machine *m, tide_node *node, tide_tensor **grads, ti
     size_t bytes = node->output_count * sizeof(tide_tensor *);
     tide_tensor **zeros = tide_take(m, bytes);
     for (unsigned i = 0; i < node->output_count; i++) zeros[i] = grads[i] ? NULL : tide_empty(m, &scalar, dtype);
-    results[0] = tide_empty(m, &node->extra.shape, dtype);
+    results[0] = tide_empty(m, node->extra.shape, dtype);
     for (unsigned i = 0; i < node->output_count; i++) tide_release(m, zeros[i]);
     tide_give(m, zeros, bytes);
 }
@@ -474,14 +471,14 @@ static const tide_backward unbind_backward = {"UnbindBackward0", unbind_run};
 
 static tide_value op_unbind(tide_machine *m, tide_value *a) {
     tide_tensor *x = tide_arg_tensor(m, a[0]);
-    int at = tide_wrap_dim(m, tide_arg_int(m, a[1]), x->shape.dims);
-    if (x->shape.dims == 0 || x->shape.size[at] > SPLIT_LIMIT) {
-        tide_fail(m, TIDE_ERR_LIMIT, "unbind of %s", tide_shape_text(m, &x->shape));
+    int at = tide_wrap_dim(m, tide_arg_int(m, a[1]), x->shape->dims);
+    if (x->shape->dims == 0 || x->shape->size[at] > SPLIT_LIMIT) {
+        tide_fail(m, TIDE_ERR_LIMIT, "unbind of %s", tide_shape_text(m, x->shape));
         return tide_none();
     }
     int64_t stride[TIDE_MAX_DIMS];
     tide_shape shape = without(x, at, stride);
-    int count = (int)x->shape.size[at];
+    int count = (int)x->shape->size[at];
     tide_value list = {.kind = TIDE_VALUE_LIST, .list = tide_list_new(m)};
     tide_node *node = tide_node_with(m, &unbind_backward, &x, 1, count, 0);
     if (node) node->extra.shape = x->shape;
@@ -493,18 +490,18 @@ static tide_value op_unbind(tide_machine *m, tide_value *a) {
 /* ---- pad ---- */
 
 static void pad_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
-    int last = node->extra.shape.dims - 1;
-    tide_tensor *inner = tide_slice(m, grads[0], last, (tide_dim){0, 0}, (tide_dim){node->extra.shape.size[last], 0});
+    int last = node->extra.shape->dims - 1;
+    tide_tensor *inner = tide_slice(m, grads[0], last, (tide_dim){0, 0}, (tide_dim){node->extra.shape->size[last], 0});
     results[0] = tide_clone(m, inner);
     tide_release(m, inner);
 }
 static const tide_backward pad_backward = {"ConstantPadNdBackward0", pad_run};
 
 tide_tensor *tide_pad_last(tide_machine *m, tide_tensor *x, int64_t after) {
-    tide_shape shape = x->shape;
+    tide_shape shape = *x->shape;
     int last = shape.dims - 1;
     shape.size[last] += after;
-    shape.name[last] = tide_symbol_of(m, '+', (tide_value){.symbol = shape.name[last], .integer = x->shape.size[last]}, tide_of_int(after));
+    shape.name[last] = tide_symbol_of(m, '+', (tide_value){.symbol = shape.name[last], .integer = x->shape->size[last]}, tide_of_int(after));
     tide_node *node = tide_node_new(m, &pad_backward, &x, 1);
     if (node) node->extra.shape = x->shape;
     return tide_made_by(m, node, tide_empty(m, &shape, x->dtype));
@@ -538,18 +535,18 @@ static uint32_t inferred_name(tide_machine *m, const tide_tensor *x, const tide_
     for (int i = 0; i < shape->dims; i++) {
         if (i == unknown || shape->size[i] == 1) continue;
         bool is_found = false;
-        for (int k = 0; k < x->shape.dims && !is_found; k++)
-            if (!used[k] && x->shape.size[k] == shape->size[i] && x->shape.name[k] == shape->name[i]) used[k] = is_found = true;
+        for (int k = 0; k < x->shape->dims && !is_found; k++)
+            if (!used[k] && x->shape->size[k] == shape->size[i] && x->shape->name[k] == shape->name[i]) used[k] = is_found = true;
         if (!is_found) {
             divisor = shape->name[i];
             unmatched++;
         }
     }
     tide_value product = tide_of_int(1);
-    for (int k = 0; k < x->shape.dims; k++) {
-        if (used[k] || x->shape.size[k] == 1) continue;
-        if (!x->shape.name[k]) return 0;
-        tide_value factor = {.kind = TIDE_VALUE_INT, .symbol = x->shape.name[k], .integer = x->shape.size[k]};
+    for (int k = 0; k < x->shape->dims; k++) {
+        if (used[k] || x->shape->size[k] == 1) continue;
+        if (!x->shape->name[k]) return 0;
+        tide_value factor = {.kind = TIDE_VALUE_INT, .symbol = x->shape->name[k], .integer = x->shape->size[k]};
         product.symbol = tide_symbol_of(m, '*', product, factor);
         product.integer *= factor.integer;
     }
@@ -570,7 +567,7 @@ static bool sizes_for(tide_machine *m, const tide_tensor *x, tide_value v, tide_
         for (int i = 0; i < shape->dims; i++)
             if (i != unknown) known *= shape->size[i];
         if (known <= 0 || tide_count(x) % known) {
-            tide_fail(m, TIDE_ERR_SHAPE, "%s: %s does not divide into %s", m->op, tide_shape_text(m, &x->shape), tide_shape_text(m, shape));
+            tide_fail(m, TIDE_ERR_SHAPE, "%s: %s does not divide into %s", m->op, tide_shape_text(m, x->shape), tide_shape_text(m, shape));
             return false;
         }
         shape->size[unknown] = tide_count(x) / known;
@@ -599,18 +596,18 @@ static tide_value op_expand(tide_machine *m, tide_value *a) {
 
 static tide_value op_flatten(tide_machine *m, tide_value *a) {
     tide_tensor *x = tide_arg_tensor(m, a[0]);
-    int from = tide_wrap_dim(m, tide_arg_int(m, a[1]), x->shape.dims), to = tide_wrap_dim(m, tide_arg_int(m, a[2]), x->shape.dims);
+    int from = tide_wrap_dim(m, tide_arg_int(m, a[1]), x->shape->dims), to = tide_wrap_dim(m, tide_arg_int(m, a[2]), x->shape->dims);
     tide_shape shape = {.dims = 0};
-    for (int i = 0; i < x->shape.dims; i++) {
+    for (int i = 0; i < x->shape->dims; i++) {
         if (i > from && i <= to) {
             tide_value left = {.symbol = shape.name[shape.dims - 1], .integer = shape.size[shape.dims - 1]};
-            tide_value right = {.symbol = x->shape.name[i], .integer = x->shape.size[i]};
+            tide_value right = {.symbol = x->shape->name[i], .integer = x->shape->size[i]};
             shape.name[shape.dims - 1] = tide_symbol_of(m, '*', left, right);
-            shape.size[shape.dims - 1] *= x->shape.size[i];
+            shape.size[shape.dims - 1] *= x->shape->size[i];
             continue;
         }
-        shape.name[shape.dims] = x->shape.name[i];
-        shape.size[shape.dims++] = x->shape.size[i];
+        shape.name[shape.dims] = x->shape->name[i];
+        shape.size[shape.dims++] = x->shape->size[i];
     }
     return tide_of_tensor(tide_reshape(m, x, &shape));
 }
@@ -629,12 +626,12 @@ static tide_value op_permute(tide_machine *m, tide_value *a) {
     int unknown = -1;
     unsigned seen = 0;
     if (!read_sizes(m, a[1], &order, &unknown)) return tide_none();
-    for (int i = 0; i < order.dims && order.dims == x->shape.dims; i++) {
-        order.size[i] = tide_wrap_dim(m, order.size[i], x->shape.dims);
+    for (int i = 0; i < order.dims && order.dims == x->shape->dims; i++) {
+        order.size[i] = tide_wrap_dim(m, order.size[i], x->shape->dims);
         seen |= 1u << order.size[i];
     }
-    if (order.dims != x->shape.dims || seen != (1u << x->shape.dims) - 1) {
-        tide_fail(m, TIDE_ERR_SHAPE, "permute: no order of the dimensions of %s", tide_shape_text(m, &x->shape));
+    if (order.dims != x->shape->dims || seen != (1u << x->shape->dims) - 1) {
+        tide_fail(m, TIDE_ERR_SHAPE, "permute: no order of the dimensions of %s", tide_shape_text(m, x->shape));
         return tide_none();
     }
     return tide_of_tensor(tide_permute(m, x, order.size));
@@ -678,7 +675,7 @@ static tide_value op_float(tide_machine *m, tide_value *a) {
 static tide_value op_pad(tide_machine *m, tide_value *a) {
     tide_tensor *x = tide_arg_tensor(m, a[0]);
     int64_t after = tide_arg_int(m, a[1]);
-    if (x->shape.dims == 0 || after < 0 || after > INT64_C(1) << 40) {
+    if (x->shape->dims == 0 || after < 0 || after > INT64_C(1) << 40) {
         tide_fail(m, TIDE_ERR_SHAPE, "pad by %lld", (long long)after);
         return tide_none();
     }
@@ -687,7 +684,7 @@ static tide_value op_pad(tide_machine *m, tide_value *a) {
 
 /* Tensor.repeat and repeat_interleave of whole dimensions: one copy, the gradient a sum over the copies. */
 static void repeat_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
-    results[0] = tide_empty(m, &node->extra.shape, grads[0]->dtype);
+    results[0] = tide_empty(m, node->extra.shape, grads[0]->dtype);
 }
 static const tide_backward repeat_backward = {"RepeatBackward0", repeat_run};
 
@@ -695,17 +692,17 @@ static tide_value op_repeat(tide_machine *m, tide_value *a) {
     tide_tensor *x = tide_arg_tensor(m, a[0]);
     tide_shape times = {.dims = 0};
     int unknown = -1;
-    if (!read_sizes(m, a[1], &times, &unknown) || times.dims < x->shape.dims) {
-        tide_fail(m, TIDE_ERR_SHAPE, "repeat: fewer numbers than dimensions of %s", tide_shape_text(m, &x->shape));
+    if (!read_sizes(m, a[1], &times, &unknown) || times.dims < x->shape->dims) {
+        tide_fail(m, TIDE_ERR_SHAPE, "repeat: fewer numbers than dimensions of %s", tide_shape_text(m, x->shape));
         return tide_none();
     }
     tide_shape shape = times;
-    for (int i = 0; i < x->shape.dims; i++) {
-        int at = times.dims - x->shape.dims + i;
+    for (int i = 0; i < x->shape->dims; i++) {
+        int at = times.dims - x->shape->dims + i;
         tide_value left = {.symbol = times.name[at], .integer = times.size[at]};
-        tide_value right = {.symbol = x->shape.name[i], .integer = x->shape.size[i]};
+        tide_value right = {.symbol = x->shape->name[i], .integer = x->shape->size[i]};
         shape.name[at] = tide_symbol_of(m, '*', left, right);
-        if (!tide_mul_i64(&shape.size[at], times.size[at], x->shape.size[i])) {
+        if (!tide_mul_i64(&shape.size[at], times.size[at], x->shape->size[i])) {
             tide_fail(m, TIDE_ERR_OVERFLOW, "repeat: a dimension does not fit in 63 bits");
             return tide_none();
         }

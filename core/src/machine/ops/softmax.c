@@ -4,7 +4,7 @@
 static void softmax_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
     tide_tensor *output = tide_saved_at(m, node, 0);
     tide_dtype dtype = (tide_dtype)node->extra.dtype;
-    results[0] = tide_empty(m, &output->shape, dtype);
+    results[0] = tide_empty(m, output->shape, dtype);
     tide_tensor *both[2] = {grads[0], output}, *g;
     g = node->attribute[0] ? tide_elementwise(m, both, 2, tide_promote(grads[0], output)) : tide_retain(grads[0]); /* grad * output */
     if (!tide_is_contiguous(g)) tide_touch(m, tide_bytes(g)); /* SoftMax.cu, host_softmax_backward: grad.contiguous() */
@@ -23,7 +23,7 @@ static tide_tensor *normalized(tide_machine *m, const tide_backward *backward, t
         node->extra.dtype = wide->dtype;
         node->attribute[0] = needs_product;
     }
-    tide_tensor *out = tide_made_by(m, node, tide_empty(m, &x->shape, dtype));
+    tide_tensor *out = tide_made_by(m, node, tide_empty(m, x->shape, dtype));
     if (!tide_is_contiguous(wide)) tide_touch(m, tide_bytes(wide));
     tide_save(m, node, out);
     tide_release(m, wide);
@@ -55,7 +55,7 @@ static tide_value op_log_softmax(tide_machine *m, tide_value *a) {
 
 static void nll_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
     tide_tensor *x = tide_saved_at(m, node, 0), *target = tide_saved_at(m, node, 1), *weight = tide_saved_at(m, node, 2);
-    results[0] = tide_empty(m, &node->extra.shape, grads[0]->dtype);
+    results[0] = tide_empty(m, node->extra.shape, grads[0]->dtype);
     tide_release(m, weight);
     tide_release(m, target);
     tide_release(m, x);
@@ -78,9 +78,9 @@ static tide_tensor *nll_loss(tide_machine *m, tide_tensor *x, tide_tensor *targe
 /* F.cross_entropy with class indices: log_softmax, then nll_loss. */
 static tide_value op_cross_entropy(tide_machine *m, tide_value *a) {
     tide_tensor *x = tide_arg_tensor(m, a[0]), *target = tide_arg_tensor(m, a[1]);
-    if (x->shape.dims != 2 || tide_count(target) != x->shape.size[0]) {
-        tide_fail(m, TIDE_ERR_SHAPE, "cross_entropy: logits of %s for targets of %s", tide_shape_text(m, &x->shape),
-                  tide_shape_text(m, &target->shape));
+    if (x->shape->dims != 2 || tide_count(target) != x->shape->size[0]) {
+        tide_fail(m, TIDE_ERR_SHAPE, "cross_entropy: logits of %s for targets of %s", tide_shape_text(m, x->shape),
+                  tide_shape_text(m, target->shape));
         return tide_none();
     }
     tide_tensor *log_probabilities = normalized(m, &log_softmax_backward, x, (tide_dtype)x->dtype, false);
@@ -112,8 +112,9 @@ static tide_value op_mse_loss(tide_machine *m, tide_value *a) {
     tide_save(m, node, both[0]);
     tide_save(m, node, both[1]);
     tide_tensor *full = tide_elementwise(m, both, 2, tide_promote(both[0], both[1]));
-    tide_tensor *loss = tide_alias(m, full);
-    loss->shape.dims = 0;
+    tide_shape scalar = {.dims = 0};
+    tide_tensor *loss = tide_view_as(m, full, tide_layout_of(m, &scalar, NULL));
+    loss->is_view = false; /* it takes the first element's place */
     tide_touch(m, tide_bytes(full));
     tide_release(m, full);
     return tide_of_tensor(tide_made_by(m, node, loss));
