@@ -339,7 +339,10 @@ static void test_unknown(void) {
     REFUSE("gpt2|=4", "/settings/", "not a setting");
     REFUSE("gpt2|lora.r=16", "/settings/lora.r", "not expressed");
     REFUSE("gpt2|quant=nf4", "/settings/quant", "not expressed");
-    REFUSE("gpt2|parallel.kind=ddp", "/settings/parallel.kind", "not expressed");
+    REFUSE("gpt2|parallel.kind=zer2", "/settings/parallel.kind", "did you mean zero2?");
+    REFUSE("gpt2|dp=2", "/settings/parallel.dp", "need a kind");
+    REFUSE("gpt2|parallel.kind=ddp|dp=2|rank=2", "/settings/parallel.rank", "go from 0 to 1");
+    REFUSE("gpt2|parallel.kind=ddp|parallel.overlap_comm=true", "/settings/parallel.overlap_comm", "no option of parallel.kind=ddp");
     end();
 }
 
@@ -962,7 +965,8 @@ static void test_cases(void) {
           strcmp(job->sdpa_backend, "math") == 0);
     reason_at(__LINE__, "{\"model\": \"gpt2\", \"lora\": {\"r\": 16}}", "lora");
     reason_at(__LINE__, "{\"model\": \"gpt2\", \"quant\": \"nf4\"}", "quant");
-    reason_at(__LINE__, "{\"model\": \"gpt2\", \"parallel\": {\"kind\": \"ddp\"}}", "parallel");
+    reason_at(__LINE__, "{\"model\": \"gpt2\", \"parallel\": {\"kind\": \"pp\"}}", "parallel.kind pp");
+    reason_at(__LINE__, "{\"model\": \"gpt2\", \"parallel\": {\"kind\": \"ddp\", \"tp\": 2}}", "parallel.tp");
     reason_at(__LINE__, "{\"model\": \"gpt2\", \"mode\": \"infer\"}", "mode infer");
     reason_at(__LINE__, "{\"model\": \"gpt2\", \"optimizer\": \"adafactor\"}",
               "optimizer adafactor");
@@ -991,7 +995,7 @@ static void test_describe(void) {
         CHECK(tide_json_at(s, "name") && tide_json_at(s, "type") && tide_json_at(s, "default") &&
               tide_json_at(s, "help") && tide_json_at(s, "aliases"));
         static const char *const groups[] = {"model",     "batch",  "precision", "training",
-                                             "attention", "memory", "advanced"};
+                                             "attention", "memory", "advanced", "parallel"};
         bool is_group = false;
         for (size_t i = 0; i < sizeof groups / sizeof *groups; i++)
             is_group |= tide_text_is(tide_json_at(s, "group")->text, groups[i]);

@@ -7,12 +7,14 @@
 export const FACTORS = [
   { name: 'parameters', title: 'Parameters', help: 'Weights held on the device.' },
   { name: 'gradients', title: 'Gradients', help: 'One for each parameter that trains.' },
-  { name: 'optimizer', title: 'Optimizer state', help: 'Moments and master copies.' },
+  { name: 'optimizer', title: 'Optimizer state', help: 'Moments of the optimizer.' },
+  { name: 'master', title: 'Master weights', help: 'Copies in fp32 that the optimizer updates.', pattern: 'master' },
   { name: 'activations', title: 'Activations', help: 'Tensors that forward saved for backward.' },
   { name: 'temporary', title: 'Temporaries', help: 'Results that live for a few operations.' },
   { name: 'kv_cache', title: 'KV cache', help: 'Keys and values kept by the attention layers.', pattern: 'kv' },
   { name: 'workspace', title: 'Library workspace', help: 'Scratch memory of cuBLAS and kernels.', pattern: 'work' },
   { name: 'communication', title: 'Communication', help: 'Buckets and buffers of collectives.' },
+  { name: 'gathered', title: 'Gathered parameters', help: 'Parameters put together from the parts of all GPUs.', pattern: 'gather' },
   { name: 'inputs', title: 'Inputs', help: 'The batch: token ids, labels, pixels.' },
   { name: 'buffers', title: 'Buffers', help: 'Module buffers such as position ids.', pattern: 'dots' },
 ];

@@ -90,7 +90,14 @@ bool tide_replay_timeline(tide_replay *replay, const tide_timeline *timeline, co
     for (; i < timeline->event_count; i++) {
         if (p.mark < timeline->mark_count && timeline->marks[p.mark].event <= i) pass_marks(&p, i, allocated, reserved);
         uint32_t event = timeline->events[i], which = event & ~TIDE_FREE_BIT;
-        if (event & TIDE_FREE_BIT) {
+        if (event == TIDE_EMPTY_CACHE) {
+            if (tide_caching_empty_cache(allocator) != TIDE_CACHING_OK) {
+                has_memory = false;
+                break;
+            }
+            reserved = tide_caching_stat(allocator, TIDE_STAT_RESERVED_BYTES, TIDE_POOL_ALL).current;
+        } else if (event & TIDE_FREE_BIT) {
+            if (timeline->allocations[which].used_by) tide_caching_record_stream(allocator, blocks[which], timeline->allocations[which].used_by - 1u);
             allocated -= replay->block_bytes[which];
             tide_caching_free(allocator, blocks[which]);
         } else {

@@ -350,6 +350,7 @@ static void write_timeline(tide_writer *w, const tide_run *run, const tide_repla
         uint32_t at = from;
         for (uint32_t i = from; i < to; i++) {
             uint32_t event = t->events[i], which = event & ~TIDE_FREE_BIT;
+            if (event == TIDE_EMPTY_CACHE) continue;
             if (event & TIDE_FREE_BIT) factors[t->allocations[which].factor] -= r->block_bytes[which];
             else factors[t->allocations[which].factor] += r->block_bytes[which];
             if (r->reserved[i] > reserved) reserved = r->reserved[i];

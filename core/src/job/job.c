@@ -329,6 +329,54 @@ static void fill_values(job_builder *b) {
     job->steps = int_of(b, TIDE_SET_steps);
 }
 
+static void fill_options(job_builder *b) {
+    for (unsigned i = 0; i < TIDE_OPTION_COUNT; i++)
+        b->job->options[i] = value_of(b, (tide_setting_id)(TIDE_SET_parallel_kind + i));
+}
+
+int64_t tide_option_int(const tide_job *job, tide_option option, int64_t otherwise) {
+    int64_t value = otherwise;
+    if (job->options[option][0]) tide_text_to_i64(&value, tide_text_of(job->options[option]));
+    return value;
+}
+
+bool tide_option_is(const tide_job *job, tide_option option, const char *value) {
+    return strcmp(job->options[option], value) == 0;
+}
+
+bool tide_option_true(const tide_job *job, tide_option option, bool otherwise) {
+    return job->options[option][0] ? tide_option_is(job, option, "true") : otherwise;
+}
+
+static bool is_option_of(const tide_setting *setting, const char *kind) {
+    tide_text rest = tide_text_of(setting->kinds), piece;
+    if (!rest.length) return true;
+    while (tide_piece_next(&rest, '|', &piece))
+        if (tide_text_starts(tide_text_of(kind), piece)) return true;
+    return false;
+}
+
+static void check_options(job_builder *b) {
+    const tide_job *job = b->job;
+    const char *kind = job->options[TIDE_OPTION_kind];
+    int64_t dp = tide_option_int(job, TIDE_OPTION_dp, 1), rank = tide_option_int(job, TIDE_OPTION_rank, 0);
+    bool is_alone = strcmp(kind, "none") == 0;
+    for (unsigned id = TIDE_SET_parallel_kind; id < TIDE_SET_COUNT; id++)
+        if (b->words.is_given[id] && !is_option_of(&tide_settings[id], kind))
+            tide_error(b->diags, TIDE_ERR_CONFLICT, place_of(b, (tide_setting_id)id),
+                       tide_format(b->arena, "is no option of parallel.kind=%s", kind),
+                       tide_format(b->arena, "leave it out, or choose a kind that has it (%s)", tide_settings[id].kinds));
+    if (rank >= dp)
+        tide_error(b->diags, TIDE_ERR_FIELD_RANGE, "/settings/parallel.rank",
+                   tide_format(b->arena, "is %lld; ranks of parallel.dp=%lld go from 0 to %lld", (long long)rank, (long long)dp,
+                               (long long)(dp - 1)), NULL);
+    if (is_alone && dp > 1)
+        tide_error(b->diags, TIDE_ERR_CONFLICT, "/settings/parallel.dp", "several GPUs need a kind of parallelism",
+                   "add parallel.kind=ddp, zero2, ...");
+    if (!is_alone && job->scaler)
+        tide_error(b->diags, TIDE_ERR_UNSUPPORTED, "/settings/scaler", "a GradScaler is not described with parallel.kind", "use bf16");
+}
+
 /* torch/amp/grad_scaler.py: gradients have the dtype of the weights; unscale_ refuses fp16 ones,
  * and its CUDA kernel has no bf16. A fused optimizer unscales by itself, and looks for overflow in
  * fp16 gradients too. Without an optimizer nothing is unscaled. */
@@ -349,6 +397,7 @@ static void check_scaler(job_builder *b) {
 
 static void check_together(job_builder *b) {
     check_scaler(b);
+    check_options(b);
     if (b->job->steps == 1)
         tide_report(b->diags, TIDE_WARNING, TIDE_ERR_FIELD_RANGE, "/settings/steps",
                     "is 1: optimizer state is made at its end, so later steps may need more",
@@ -460,6 +509,12 @@ static void row_add(job_builder *b, const char *name, const char *value, tide_or
     b->job->rows[b->job->row_count++] = (tide_setting_row){name, value, origin};
 }
 
+/* Options of a kind that is not played would only be noise. */
+static bool is_option_read(const job_builder *b, tide_setting_id id) {
+    const char *kind = value_of(b, TIDE_SET_parallel_kind);
+    return id <= TIDE_SET_parallel_kind || (strcmp(kind, "none") != 0 && is_option_of(&tide_settings[id], kind));
+}
+
 static void write_rows(job_builder *b) {
     b->job->rows = TIDE_NEW(b->arena, tide_setting_row, TIDE_SET_COUNT + b->words.override_count);
     for (unsigned i = 0; i < TIDE_SET_COUNT; i++) {
@@ -471,7 +526,7 @@ static void write_rows(job_builder *b) {
             for (uint32_t k = 0; k < b->words.override_count; k++)
                 row_add(b, tide_format(b->arena, "overrides.%s", b->words.overrides[k].path),
                         b->words.overrides[k].text, b->words.overrides[k].origin);
-        } else {
+        } else if (is_option_read(b, id)) {
             row_add(b, tide_settings[id].name, value_of(b, id),
                     b->words.is_given[id] ? b->words.origins[id] : TIDE_ORIGIN_DEFAULT);
         }
@@ -546,6 +601,7 @@ tide_job *tide_job_build(tide_arena *arena, const tide_text *words, uint32_t wor
     find_card(&b);
     size_device(&b);
     fill_values(&b);
+    fill_options(&b);
     read_allocator(&b);
     check_together(&b);
     if (diags->error_count != errors) return NULL;

@@ -24,6 +24,14 @@ typedef struct tide_gpu {
     int sms, threads_per_sm;
 } tide_gpu;
 
+/* The options of a job over several GPUs, parallel.KEY. */
+typedef enum tide_option {
+#define TIDE_OPTION(key, kinds, type, value, choices, synonyms, unit, aliases, least, most, help) TIDE_OPTION_##key,
+#include "options.def"
+#undef TIDE_OPTION
+    TIDE_OPTION_COUNT
+} tide_option;
+
 typedef struct tide_job {
     const char *model;               /* name in the catalogue, or of the given configuration */
     const char *model_title, *model_source;
@@ -56,6 +64,7 @@ typedef struct tide_job {
     tide_alloc_conf allocator_conf;
     const char *load;                /* to warmup */
     int64_t steps;
+    const char *options[TIDE_OPTION_COUNT]; /* canonical; "": not set */
 
     bool has_gpu;
     tide_gpu gpu;
@@ -77,6 +86,11 @@ typedef struct tide_file {
  * an assumption. NULL after an error. */
 tide_job *tide_job_build(tide_arena *arena, const tide_text *words, uint32_t word_count, const tide_file *files, uint32_t file_count,
                          tide_diagnostics *diags);
+
+/* An option, or what the framework takes where it is not set. */
+int64_t tide_option_int(const tide_job *job, tide_option option, int64_t otherwise);
+bool tide_option_true(const tide_job *job, tide_option option, bool otherwise);
+bool tide_option_is(const tide_job *job, tide_option option, const char *value);
 
 /* Types and ranges of the configuration's entries that are read as sizes, probabilities or switches. */
 bool tide_job_check_config(tide_arena *arena, const tide_job *job, tide_diagnostics *diags);

@@ -37,14 +37,35 @@ static bool is_optimizer(tide_text name) {
     return false;
 }
 
+/* "parallel": null stands for what the framework chooses. */
+static bool case_plan(case_reader *r, const tide_json *plan) {
+    if (plan->kind == TIDE_JSON_NULL) return true;
+    for (const tide_json *entry = plan->first; entry; entry = entry->next) {
+        const char *name = tide_format(r->arena, "parallel.%s", tide_shown(r->arena, entry->key));
+        const tide_json *kind = tide_json_at(plan, "kind");
+        tide_setting_id id = tide_setting_find(tide_text_of(name));
+        bool is_kind = entry == kind;
+        const char *text = entry->kind == TIDE_JSON_NULL ? "" : tide_word_value(r->arena, entry);
+        if (!is_kind && is_unset(entry) && id == TIDE_SET_COUNT) continue;
+        if (id == TIDE_SET_COUNT) return case_refuse(r, name);
+        if (is_kind && text && !tide_setting_has_choice(&tide_settings[id], tide_text_of(text)))
+            return case_refuse(r, tide_format(r->arena, "%s %s", name, text));
+        if (!text) return case_refuse(r, name);
+        if (*text) case_word(r, name, text);
+    }
+    if (!tide_json_at(plan, "rank")) case_word(r, "parallel.rank", "0");
+    return true;
+}
+
 static bool case_entry(case_reader *r, const tide_json *entry) {
     /* Of inference, of nothing, or read only together with a key that is refused. */
     static const char *const unread[] = {"id",    "note",           "seed",        "decode",
                                          "cache", "logits_to_keep", "kbit_prepare"};
-    static const char *const refused[] = {"lora", "quant", "parallel", "target_seq"};
+    static const char *const refused[] = {"lora", "quant", "target_seq"};
     if (is_one_of(entry->key, unread, sizeof unread / sizeof *unread)) return true;
     if (is_one_of(entry->key, refused, sizeof refused / sizeof *refused))
         return is_unset(entry) || case_refuse(r, entry->key.at);
+    if (tide_text_is(entry->key, "parallel")) return case_plan(r, entry);
     tide_setting_id id = tide_setting_find(entry->key);
     if (id == TIDE_SET_COUNT || !tide_text_is(entry->key, tide_settings[id].name) ||
         id == TIDE_SET_gpu || id == TIDE_SET_title)

@@ -9,8 +9,11 @@
 const tide_setting tide_settings[TIDE_SET_COUNT] = {
 #define TIDE_SETTING(name, type, value, choices, synonyms, unit, group, aliases, least, most,      \
                      help)                                                                         \
-    {#name, TIDE_SETTING_##type, value, choices, synonyms, unit, group, aliases, least, most, help},
+    {#name, TIDE_SETTING_##type, value, choices, synonyms, unit, group, aliases, least, most, help, ""},
+#define TIDE_OPTION(key, kinds, type, value, choices, synonyms, unit, aliases, least, most, help)  \
+    {"parallel." #key, TIDE_SETTING_##type, value, choices, synonyms, unit, "parallel", aliases, least, most, help, kinds},
 #include "settings.def"
+#undef TIDE_OPTION
 #undef TIDE_SETTING
 };
 
@@ -163,7 +166,7 @@ tide_setting_id tide_setting_find(tide_text name) {
 }
 
 const char *tide_setting_nearest(tide_arena *arena, tide_text name) {
-    enum { NAMES_LIMIT = 128 };
+    enum { NAMES_LIMIT = 256 };
     const char *names[NAMES_LIMIT];
     uint32_t count = 0;
     for (unsigned id = 0; id < TIDE_SET_COUNT; id++) names[count++] = tide_settings[id].name;
@@ -182,6 +185,13 @@ tide_text tide_setting_choice(const tide_setting *setting, uint32_t index) {
     for (uint32_t i = 0; tide_piece_next(&rest, '|', &choice); i++)
         if (i == index) return choice;
     return (tide_text){"", 0};
+}
+
+bool tide_setting_has_choice(const tide_setting *setting, tide_text value) {
+    tide_text choice;
+    for (uint32_t i = 0; (choice = tide_setting_choice(setting, i)).length; i++)
+        if (tide_text_equal(choice, value)) return true;
+    return false;
 }
 
 /* ---- values ---- */

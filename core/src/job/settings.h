@@ -21,13 +21,17 @@ typedef struct tide_setting {
     const char *default_value, *choices, *synonyms, *unit, *group, *aliases;
     int64_t least, most;
     const char *help;
+    const char *kinds; /* of an option of parallel: the kinds that read it */
 } tide_setting;
 
 typedef enum tide_setting_id {
 #define TIDE_SETTING(name, type, value, choices, synonyms, unit, group, aliases, least, most,      \
                      help)                                                                         \
     TIDE_SET_##name,
+#define TIDE_OPTION(key, kinds, type, value, choices, synonyms, unit, aliases, least, most, help)  \
+    TIDE_SET_parallel_##key,
 #include "settings.def"
+#undef TIDE_OPTION
 #undef TIDE_SETTING
     TIDE_SET_COUNT
 } tide_setting_id;
@@ -49,6 +53,8 @@ bool tide_piece_next(tide_text *rest, char separator, tide_text *piece);
 
 /* The choice number `index`, or an empty text past the last. */
 tide_text tide_setting_choice(const tide_setting *setting, uint32_t index);
+
+bool tide_setting_has_choice(const tide_setting *setting, tide_text value);
 
 /* A value as canonical text, or NULL after an error at /settings/NAME. */
 const char *tide_setting_read(tide_arena *arena, tide_setting_id id, tide_text value,

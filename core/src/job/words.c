@@ -95,8 +95,7 @@ static void version_read(tide_words *words, tide_text value) {
 /* Known to the vocabulary, not to this version. */
 static bool is_not_expressed(tide_text name) {
     static const char *const names[] = {
-        "lora",         "quant",  "parallel", "target_seq", "decode", "cache", "logits_to_keep",
-        "kbit_prepare", "recipe", "nodes",    "zero",       "dp",     "tp",    "pp"};
+        "lora", "quant", "target_seq", "decode", "cache", "logits_to_keep", "kbit_prepare", "recipe", "nodes", "tp", "pp"};
     tide_text rest = name, first;
     tide_piece_next(&rest, '.', &first);
     for (unsigned i = 0; i < sizeof names / sizeof *names; i++)
@@ -108,7 +107,7 @@ static void unknown_read(tide_words *words, tide_text name) {
     const char *place = word_place(words->arena, name);
     if (is_not_expressed(name)) {
         tide_error(words->diags, TIDE_ERR_UNSUPPORTED, place,
-                   "is not expressed by this version: it plays training of whole models on one GPU",
+                   "is not expressed by this version: it plays training of whole models, alone or data parallel",
                    "remove it");
         return;
     }

@@ -182,10 +182,7 @@ static tide_tensor *accumulate(tide_machine *m, tide_tensor *old, tide_tensor *g
 }
 
 /* torch/csrc/autograd/functions/accumulate_grad.h: accumulateGrad. */
-static void accumulate_grad_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
-    (void)results;
-    tide_tensor *leaf = node->variable, *g = grads[0];
-    if (!leaf || !g) return;
+static void put_grad(tide_machine *m, tide_tensor *leaf, tide_tensor *g) {
     if (leaf->grad) return; /* added in place */
     bool same_layout = true;
     for (int i = 0; i < leaf->shape->dims; i++)
@@ -198,6 +195,14 @@ static void accumulate_grad_run(tide_machine *m, tide_node *node, tide_tensor **
                                          : tide_empty(m, leaf->shape, leaf->dtype);
     }
     if (leaf->is_parameter) tide_set_factor(m, leaf->grad, TIDE_FACTOR_GRADIENT);
+}
+
+static void accumulate_grad_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
+    (void)results;
+    tide_tensor *leaf = node->variable;
+    if (!leaf || !grads[0]) return;
+    put_grad(m, leaf, grads[0]);
+    if (m->gradient_ready && leaf->is_parameter) m->gradient_ready(m, leaf);
 }
 
 /* ---- the engine ---- */

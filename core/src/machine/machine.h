@@ -219,6 +219,12 @@ struct tide_machine {
     tide_factor factor; /* of what is made now; TEMPORARY unless somebody says otherwise */
     uint64_t op_count, op_limit;
 
+    uint8_t stream;      /* of what is allocated now */
+
+    /* Called when a leaf has got (more of) a gradient, which the engine still holds: register_post_accumulate_grad_hook. */
+    void (*gradient_ready)(tide_machine *m, tide_tensor *leaf);
+    void *wrapper; /* whose hooks these are */
+
     /* The interpreter's hooks: how frames of checkpoints run their function again. */
     void *interpreter;
     tide_value (*call_again)(tide_machine *m, void *function, tide_value *inputs, uint32_t count);
@@ -266,6 +272,12 @@ tide_tensor *tide_empty_laid_out(tide_machine *m, tide_layout *layout, tide_dtyp
 tide_tensor *tide_scratch(tide_machine *m, int64_t bytes);
 /* Allocates and frees at once. */
 void tide_touch(tide_machine *m, int64_t bytes);
+/* A flat tensor of so many elements. */
+tide_tensor *tide_flat(tide_machine *m, int64_t count, tide_dtype dtype);
+/* t.data = from: t gives up its storage for that of `from`. */
+void tide_set_data(tide_machine *m, tide_tensor *t, const tide_tensor *from);
+/* t.record_stream(stream): freed, its block waits for that stream. */
+void tide_record_stream(tide_machine *m, const tide_tensor *t, uint8_t stream);
 
 /* Another tensor over the same storage, without a node. */
 tide_tensor *tide_alias(tide_machine *m, const tide_tensor *of);

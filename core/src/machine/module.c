@@ -1538,7 +1538,12 @@ static void list_parameters(tide_model *model, uint32_t instance, int depth) {
     if (depth > CALL_DEPTH) return;
     for (uint32_t i = 0; i < of->of->member_count; i++) {
         tide_value v = of->slots[of->of->parameter_count + i];
-        if (v.kind != TIDE_VALUE_TENSOR || !v.tensor->is_parameter) continue;
+        if (v.kind != TIDE_VALUE_TENSOR) continue;
+        if (!v.tensor->is_parameter) {
+            TIDE_ROOM(m->arena, model->buffers, model->buffer_count, model->buffer_capacity);
+            model->buffers[model->buffer_count++] = v.tensor;
+            continue;
+        }
         bool is_listed = v.tensor->offset == -1; /* marks a parameter that is listed already */
         if (is_listed) continue;
         v.tensor->offset = -1;

@@ -358,6 +358,7 @@ static uint32_t allocate(tide_machine *m, int64_t bytes, tide_layout *layout, ti
                                                                 .dims = (uint8_t)layout->shape.dims,
                                                                 .dtype = (uint8_t)dtype,
                                                                 .factor = (uint8_t)m->factor,
+                                                                .stream = m->stream,
                                                                 .op = m->op});
 }
 
@@ -445,6 +446,22 @@ void tide_touch(tide_machine *m, int64_t bytes) {
     bytes = shape_bytes(m, layout, TIDE_UINT8);
     if (bytes == 0 || tide_is_winding_down(m) || !has_room(m)) return;
     tide_timeline_free(&m->timeline, allocate(m, bytes, layout, TIDE_UINT8));
+}
+
+tide_tensor *tide_flat(tide_machine *m, int64_t count, tide_dtype dtype) {
+    tide_shape shape = tide_shape1((tide_dim){count, 0});
+    return tide_empty(m, &shape, dtype);
+}
+
+void tide_set_data(tide_machine *m, tide_tensor *t, const tide_tensor *from) {
+    tide_storage *old = t->storage;
+    t->storage = from->storage;
+    t->storage->references++;
+    storage_release(m, old);
+}
+
+void tide_record_stream(tide_machine *m, const tide_tensor *t, uint8_t stream) {
+    if (!t->storage->is_silent) m->timeline.allocations[t->storage->allocation].used_by = (uint8_t)(stream + 1);
 }
 
 tide_tensor *tide_alias(tide_machine *m, const tide_tensor *of) {

@@ -45,6 +45,10 @@ void tide_timeline_free(tide_timeline *timeline, uint32_t allocation) {
     add_event(timeline, allocation | TIDE_FREE_BIT);
 }
 
+void tide_timeline_empty_cache(tide_timeline *timeline) {
+    add_event(timeline, TIDE_EMPTY_CACHE);
+}
+
 void tide_timeline_mark(tide_timeline *timeline, unsigned step, tide_phase phase) {
     TIDE_ROOM(timeline->arena, timeline->marks, timeline->mark_count, timeline->mark_capacity);
     timeline->marks[timeline->mark_count++] =

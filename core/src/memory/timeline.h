@@ -35,6 +35,7 @@ typedef struct tide_allocation {
     uint32_t shape;       /* index of the first dimension in timeline->dims */
     uint8_t dims, dtype;
     uint8_t factor, stream;
+    uint8_t used_by; /* one more than a stream that it waits for when it is freed (record_stream); 0: none */
     const char *op;
 } tide_allocation;
 
@@ -64,6 +65,8 @@ typedef struct tide_timeline {
 } tide_timeline;
 
 #define TIDE_FREE_BIT UINT32_C(0x80000000)
+/* The event of torch.cuda.empty_cache(), of no allocation. */
+#define TIDE_EMPTY_CACHE UINT32_C(0x7fffffff)
 
 void tide_timeline_init(tide_timeline *timeline, tide_arena *arena);
 
@@ -73,6 +76,7 @@ uint32_t tide_timeline_shape(tide_timeline *timeline, const tide_dim *dims, unsi
 /* Index of the new allocation, of which `born` and `died` are filled in. */
 uint32_t tide_timeline_alloc(tide_timeline *timeline, const tide_allocation *allocation);
 void tide_timeline_free(tide_timeline *timeline, uint32_t allocation);
+void tide_timeline_empty_cache(tide_timeline *timeline);
 void tide_timeline_mark(tide_timeline *timeline, unsigned step, tide_phase phase);
 
 #endif

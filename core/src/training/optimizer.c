@@ -34,7 +34,7 @@ static const row rows[] = {
 
 typedef struct parameter_state {
     tide_tensor *tensor;
-    uint32_t module;
+    uint32_t module, group;
     tide_list *state; /* tensors; empty until the first step has made them */
     bool has_state;
 } parameter_state;
@@ -43,7 +43,7 @@ struct tide_optimizer {
     tide_model *model;
     const row *row;
     parameter_state *parameters; /* the first group, then the second */
-    uint32_t count, group_end[2];
+    uint32_t count;
     bool has_two_groups; /* the first has weight decay, the second has none */
     tide_list *shared;   /* tensors of the optimizer itself */
     tide_function *init, *body; /* of library/optimizers.json; NULL: none */
@@ -139,9 +139,8 @@ tide_optimizer *tide_optimizer_new(tide_model *model, const char *name, const ch
             const tide_parameter_row *p = &model->parameters[i];
             if (!p->tensor->requires_grad || (has_two ? is_plain(p->name) != (group == 1) : group == 1)) continue;
             optimizer->parameters[optimizer->count++] =
-                (parameter_state){.tensor = p->tensor, .module = p->module, .state = tide_list_new(m)};
+                (parameter_state){.tensor = p->tensor, .module = p->module, .group = (uint32_t)group, .state = tide_list_new(m)};
         }
-        optimizer->group_end[group] = optimizer->count;
     }
     optimizer->shared = tide_list_new(m);
     optimizer->body = tide_function_find(model->descriptions, NULL, tide_text_of(name));
@@ -150,6 +149,22 @@ tide_optimizer *tide_optimizer_new(tide_model *model, const char *name, const ch
     if (optimizer->row->made == 'c')
         for (uint32_t i = 0; i < optimizer->count; i++) make_states(optimizer, &optimizer->parameters[i]);
     return optimizer;
+}
+
+uint32_t tide_optimizer_members(const tide_optimizer *optimizer, tide_optimized *members) {
+    for (uint32_t i = 0; members && i < optimizer->count; i++) {
+        const parameter_state *p = &optimizer->parameters[i];
+        members[i] = (tide_optimized){p->tensor, p->module, p->group};
+    }
+    return optimizer->count;
+}
+
+void tide_optimizer_replace(tide_optimizer *optimizer, const tide_optimized *members, uint32_t count) {
+    optimizer->parameters = TIDE_NEW(optimizer->model->m->arena, parameter_state, count + 1);
+    optimizer->count = count;
+    for (uint32_t i = 0; i < count; i++)
+        optimizer->parameters[i] = (parameter_state){.tensor = members[i].tensor, .module = members[i].module, .group = members[i].group,
+                                                     .state = tide_list_new(optimizer->model->m)};
 }
 
 static tide_tensor *temporary(tide_optimizer *optimizer, const parameter_state *p) {
@@ -176,13 +191,15 @@ static const char *form_of(const char *forms, bool decays, const char **end) {
     return bar && decays ? bar + 1 : forms;
 }
 
-static void step_group(tide_optimizer *optimizer, uint32_t from, uint32_t to, bool decays) {
+static void step_range(tide_optimizer *optimizer, uint32_t from, uint32_t to) {
     tide_machine *m = optimizer->model->m;
     const row *kind = optimizer->row;
     parameter_state **with = TIDE_NEW(m->arena, parameter_state *, to - from + 1); /* those with a gradient */
     uint32_t count = 0;
+    m->op = "optimizer.step";
     for (uint32_t i = from; i < to; i++)
         if (optimizer->parameters[i].tensor->grad) with[count++] = &optimizer->parameters[i];
+    bool decays = from < to && optimizer->parameters[from].group == 0 && (optimizer->has_two_groups || kind->decays);
     const char *end, *lists = form_of(kind->lists, decays, &end);
     bool is_late = kind->made == 'l' && lists < end, is_first = count && !with[0]->has_state;
     if (!is_late)
@@ -190,14 +207,18 @@ static void step_group(tide_optimizer *optimizer, uint32_t from, uint32_t to, bo
     if (is_first) play_turns(optimizer, optimizer->init, with, count, decays);
     for (const char *round = lists; round < end; round++) play_round(optimizer, with, count, *round - '0', is_late && round == lists);
     play_turns(optimizer, optimizer->body, with, count, decays);
+    m->module = 0;
 }
 
 void tide_optimizer_step(tide_optimizer *optimizer) {
-    optimizer->model->m->op = "optimizer.step";
-    uint32_t end = optimizer->row->made == 'b' ? optimizer->count : optimizer->group_end[0];
-    step_group(optimizer, 0, end, optimizer->has_two_groups || optimizer->row->decays);
-    step_group(optimizer, end, optimizer->count, false);
-    optimizer->model->m->module = 0;
+    uint32_t end = 0; /* of the first group */
+    while (end < optimizer->count && (optimizer->parameters[end].group == 0 || optimizer->row->made == 'b')) end++;
+    step_range(optimizer, 0, end);
+    step_range(optimizer, end, optimizer->count);
+}
+
+void tide_optimizer_step_one(tide_optimizer *optimizer, uint32_t member) {
+    step_range(optimizer, member, member + 1);
 }
 
 void tide_zero_grad(tide_optimizer *optimizer, bool set_to_none) {

@@ -10,6 +10,13 @@ extern const uint32_t tide_optimizer_name_count;
 
 typedef struct tide_optimizer tide_optimizer;
 
+/* What an optimizer updates. */
+typedef struct tide_optimized {
+    tide_tensor *tensor;
+    uint32_t module;
+    uint32_t group; /* 0, or 1: the HF Trainer's second group, without weight decay */
+} tide_optimized;
+
 /* Over the parameters that train. groups: "one", or "trainer" for norms and biases in a group of their own. */
 tide_optimizer *tide_optimizer_new(tide_model *model, const char *name, const char *groups);
 
@@ -18,6 +25,13 @@ void tide_clip_grad_norm(tide_model *model);
 
 /* optimizer.step() over the parameters that have a gradient. */
 void tide_optimizer_step(tide_optimizer *optimizer);
+
+/* Copies the parameters out, group after group, and returns how many there are; members may be NULL. */
+uint32_t tide_optimizer_members(const tide_optimizer *optimizer, tide_optimized *members);
+/* Other tensors in their place, group after group: parts or flat copies of the parameters. */
+void tide_optimizer_replace(tide_optimizer *optimizer, const tide_optimized *members, uint32_t count);
+/* A step over one of them alone. */
+void tide_optimizer_step_one(tide_optimizer *optimizer, uint32_t member);
 
 /* optimizer.zero_grad(set_to_none). */
 void tide_zero_grad(tide_optimizer *optimizer, bool set_to_none);

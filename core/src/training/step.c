@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "../model/sources.h"
+#include "strategy.h"
 
 /* ---- descriptions ---- */
 
@@ -343,14 +344,43 @@ typedef struct loop {
     tide_scaler scaler;
     tide_value held;
     tide_tensor *loss;
+    const tide_strategy *strategy;
+    tide_wrapper wrapper;
 } loop;
+
+static const tide_strategy alone;
+
+/* Owned by the caller. */
+static tide_tensor *divided(loop *l) {
+    l->run->machine.op = "div";
+    return l->job->grad_accum > 1 ? tide_scale(&l->run->machine, l->loss) : tide_retain(l->loss);
+}
+
+static void backward(loop *l) {
+    tide_machine *m = &l->run->machine;
+    if (l->strategy->backward) {
+        l->strategy->backward(&l->wrapper, l->loss);
+    } else if (l->strategy != &alone) {
+        tide_tensor *loss = divided(l); /* the whole one lives on */
+        tide_run_backward(m, loss);
+        tide_release(m, loss);
+    } else if (l->job->scaler) {
+        tide_tensor *scaled = tide_scaler_scale(&l->run->model, &l->scaler, l->loss);
+        tide_run_backward(m, scaled);
+        tide_release(m, scaled);
+    } else {
+        tide_run_backward(m, l->loss);
+    }
+}
 
 static void micro_batch(loop *l, unsigned step) {
     tide_run *run = l->run;
     tide_machine *m = &run->machine;
+    if (l->strategy->before_forward) l->strategy->before_forward(&l->wrapper);
     if (l->job->autocast) tide_autocast_begin(m, dtype_of(l->job->autocast));
     tide_value output = tide_model_forward(&run->model, l->batch.names, l->batch.values, l->batch.count);
     if (m->has_failed) return;
+    if (l->strategy->after_forward) l->strategy->after_forward(&l->wrapper, &output);
     tide_tensor *loss = loss_of(m, output);
     tide_release_at(m, &l->loss);
     l->loss = loss;
@@ -360,29 +390,26 @@ static void micro_batch(loop *l, unsigned step) {
         l->held = tide_value_retain(output);
     }
     tide_value_release(m, output);
-    if (l->job->grad_accum > 1 && l->loss) {
-        m->op = "div";
-        loss = tide_scale(m, l->loss);
+    if (l->strategy == &alone && l->loss) {
+        loss = divided(l);
         tide_release(m, l->loss);
         l->loss = loss;
     }
     tide_timeline_mark(&m->timeline, step, TIDE_PHASE_FORWARD);
     if (!l->loss || m->has_failed) return;
-    if (l->job->scaler) {
-        tide_tensor *scaled = tide_scaler_scale(&run->model, &l->scaler, l->loss);
-        tide_run_backward(m, scaled);
-        tide_release(m, scaled);
-    } else {
-        tide_run_backward(m, l->loss);
-    }
+    backward(l);
+    if (l->strategy != &alone) tide_release_at(m, &l->loss); /* del loss */
     tide_timeline_mark(&m->timeline, step, TIDE_PHASE_BACKWARD);
+    if (l->strategy->after_backward) l->strategy->after_backward(&l->wrapper);
 }
 
 static void update(loop *l, unsigned step) {
     tide_run *run = l->run;
     tide_machine *m = &run->machine;
     m->module = m->statement = 0;
-    if (strcmp(l->job->optimizer, "none") != 0 && run->trainable > 0) {
+    if (l->strategy->update) {
+        l->strategy->update(&l->wrapper);
+    } else if (strcmp(l->job->optimizer, "none") != 0 && run->trainable > 0) {
         if (l->job->scaler && l->job->clips) tide_scaler_unscale(&run->model, &l->scaler);
         if (l->job->clips) tide_clip_grad_norm(&run->model);
         if (l->job->scaler) {
@@ -415,6 +442,8 @@ static bool play(loop *l) {
     for (unsigned step = 1; step <= (unsigned)l->job->steps && !m->has_failed; step++) {
         tide_timeline_mark(&m->timeline, step, TIDE_PHASE_LOAD); /* where the step begins */
         for (int64_t i = 0; i < l->job->grad_accum && !m->has_failed; i++) {
+            l->wrapper.micro = (uint32_t)i;
+            l->wrapper.is_last = i == l->job->grad_accum - 1;
             micro_batch(l, step);
             if (step == 1 && i == 0 && !m->has_failed && is_too_long(l, before)) return false;
         }
@@ -431,6 +460,20 @@ static tide_sdpa_choice sdpa_of(const char *name) {
     if (strcmp(name, "math") == 0) return TIDE_SDPA_MATH;
     if (strcmp(name, "cudnn") == 0) return TIDE_SDPA_CUDNN;
     return TIDE_SDPA_DEFAULT;
+}
+
+/* The order of calls of a job over several GPUs: the wrapper and its optimizer stand before the batch is there. */
+static bool wrap(loop *l) {
+    tide_run *run = l->run;
+    const tide_job *job = l->job;
+    l->strategy = tide_strategy_find(job->options[TIDE_OPTION_kind]);
+    if (!l->strategy) l->strategy = &alone;
+    if (l->strategy == &alone) return true;
+    l->optimizer = tide_optimizer_new(&run->model, job->optimizer, job->param_groups);
+    l->wrapper = (tide_wrapper){&run->model, job, l->optimizer, tide_option_int(job, TIDE_OPTION_dp, 1), tide_option_int(job, TIDE_OPTION_rank, 0), true, 0, NULL};
+    l->strategy->wrap(&l->wrapper);
+    run->machine.factor = TIDE_FACTOR_TEMPORARY;
+    return !run->machine.has_failed;
 }
 
 bool tide_run_job(tide_run *run, const tide_job *job, tide_arena *arena, tide_diagnostics *diags) {
@@ -470,9 +513,9 @@ bool tide_run_job(tide_run *run, const tide_job *job, tide_arena *arena, tide_di
     tide_timeline_mark(&m->timeline, 0, TIDE_PHASE_LOAD);
     if (m->has_failed) return false;
     loop l = {.run = run, .job = job};
-    if (!make_batch(run, &l.batch, diags)) return false;
+    if (!wrap(&l) || !make_batch(run, &l.batch, diags)) return false;
     m->module = m->statement = 0;
-    l.optimizer = tide_optimizer_new(&run->model, job->optimizer, job->param_groups);
+    if (!l.optimizer) l.optimizer = tide_optimizer_new(&run->model, job->optimizer, job->param_groups);
     tide_timeline_mark(&m->timeline, 0, TIDE_PHASE_LOAD);
     return play(&l);
 }

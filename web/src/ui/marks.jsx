@@ -50,7 +50,8 @@ export const Swatch = ({ name }) => (
 export const Patterns = () => (
   <svg class="patterns" width="0" height="0" aria-hidden="true">
     <defs>
-      {[['hatch', 'f-inputs', 45, 2.4], ['cross', 'f-inputs', -45, 2.4], ['work', 'f-temporary', 45, 3], ['kv', 'f-activations', 45, 3]].map(
+      {[['hatch', 'f-inputs', 45, 2.4], ['cross', 'f-inputs', -45, 2.4], ['work', 'f-temporary', 45, 3], ['kv', 'f-activations', 45, 3],
+        ['master', 'f-optimizer', 45, 3], ['gather', 'f-parameters', 45, 3]].map(
         ([id, kind, turn, line]) => (
           <pattern id={String(id)} width="6" height="6" patternUnits="userSpaceOnUse" patternTransform={`rotate(${turn})`}>
             <rect class="pattern-ground" width="6" height="6" />

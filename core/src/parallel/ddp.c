@@ -1,0 +1,168 @@
+/* DistributedDataParallel: torch/nn/parallel/distributed.py, torch/csrc/distributed/c10d/reducer.cpp.
+ *
+ * Note [Buckets]: gradients are copied into flat buckets, which live as long as the wrapper. The first step has one bucket for all (of
+ * a dtype), or, with find_unused_parameters, those of the registration order; before the next one they are rebuilt in the order in
+ * which gradients were ready (with static_graph: were in the second). A bucket is reduced in place when its last gradient is there. */
+#include <string.h>
+
+#include "parallel.h"
+
+typedef struct ddp {
+    tide_wrapper *w;
+    tide_tensor **leaves; /* those that train */
+    uint32_t count;
+    uint32_t *bucket_of;
+    tide_tensor **buckets;
+    uint32_t bucket_count, *pending;
+    tide_tensor **order; /* in which gradients were ready */
+    uint32_t ready;
+    int64_t limits[2];
+    bool has_views, is_static, finds_unused, is_rebuilt, is_first, syncs_buffers;
+} ddp;
+
+static const char op_name[] = "DistributedDataParallel";
+
+static uint32_t index_of(const ddp *d, const tide_tensor *leaf) {
+    uint32_t i = 0;
+    while (i < d->count && d->leaves[i] != leaf) i++;
+    return i;
+}
+
+static void make_buckets(ddp *d, const int64_t *limits, uint32_t limit_count, bool is_sorted) {
+    tide_machine *m = d->w->model->m;
+    for (uint32_t b = 0; b < d->bucket_count; b++) tide_release(m, d->buckets[b]);
+    d->bucket_count = tide_cut_buckets(m, d->leaves, d->count, limits, limit_count, is_sorted, d->bucket_of);
+    d->buckets = TIDE_NEW(m->arena, tide_tensor *, d->bucket_count + 1);
+    d->pending = TIDE_NEW(m->arena, uint32_t, d->bucket_count + 1);
+    for (uint32_t b = 0; b < d->bucket_count; b++) {
+        uint32_t at = is_sorted ? d->bucket_count - 1 - b : b; /* distributed.py: list(reversed(bucket_indices)) */
+        int64_t elements = 0;
+        tide_dtype dtype = TIDE_FP32;
+        for (uint32_t i = 0; i < d->count; i++)
+            if (d->bucket_of[i] == at) elements += tide_count(d->leaves[i]), dtype = (tide_dtype)d->leaves[i]->dtype;
+        d->buckets[at] = tide_flat_of(m, op_name, elements, dtype, TIDE_FACTOR_COMMUNICATION);
+        for (uint32_t i = 0; i < d->count && d->has_views; i++) /* gradients that are there move over */
+            if (d->bucket_of[i] == at && d->leaves[i]->grad) tide_set_data(m, d->leaves[i]->grad, d->buckets[at]);
+    }
+}
+
+/* default_hooks.py: _compress_hook. */
+static void compress(ddp *d, const tide_tensor *bucket) {
+    tide_machine *m = d->w->model->m;
+    const char *hook = d->w->job->options[TIDE_OPTION_hook];
+    tide_dtype to = strcmp(hook, "bf16") == 0 ? TIDE_BF16 : TIDE_FP16;
+    if (strcmp(hook, "none") == 0 || bucket->dtype == to) return;
+    tide_release(m, tide_flat_of(m, "compress_hook", tide_count(bucket), to, TIDE_FACTOR_COMMUNICATION));
+}
+
+/* mark_variable_ready_dense, and with the last one mark_bucket_ready. */
+static void copy_to_bucket(ddp *d, uint32_t i) {
+    tide_machine *m = d->w->model->m;
+    tide_tensor *leaf = d->leaves[i], *bucket = d->buckets[d->bucket_of[i]];
+    if (d->has_views && leaf->grad) {
+        tide_set_data(m, leaf->grad, bucket);
+        tide_set_factor(m, leaf->grad, TIDE_FACTOR_GRADIENT);
+    }
+    if (--d->pending[d->bucket_of[i]] == 0) compress(d, bucket);
+}
+
+static void gradient_ready(tide_machine *m, tide_tensor *leaf) {
+    ddp *d = m->wrapper;
+    uint32_t i = index_of(d, leaf);
+    if (i == d->count || !d->w->is_last) return;
+    if (d->is_static && d->is_first) return; /* all at the end of the first backward: _delay_all_reduce */
+    if (!d->is_rebuilt) d->order[d->ready++] = leaf;
+    copy_to_bucket(d, i);
+}
+
+static void ddp_wrap(tide_wrapper *w) {
+    tide_machine *m = w->model->m;
+    ddp *d = TIDE_NEW(m->arena, ddp, 1);
+    uint32_t all = w->model->parameter_count, states = 0;
+    int64_t cap = tide_option_int(w->job, TIDE_OPTION_bucket_cap_mb, 0) << 20, whole = INT64_MAX;
+    *d = (ddp){.w = w, .is_first = true, .syncs_buffers = true,
+               .limits = {cap ? cap : 1 << 20, cap ? cap : 25 << 20},
+               .has_views = tide_option_true(w->job, TIDE_OPTION_gradient_as_bucket_view, false),
+               .is_static = tide_option_true(w->job, TIDE_OPTION_static_graph, false),
+               .finds_unused = tide_option_true(w->job, TIDE_OPTION_find_unused_parameters, false)};
+    d->leaves = TIDE_NEW(m->arena, tide_tensor *, all + 1);
+    d->order = TIDE_NEW(m->arena, tide_tensor *, all + 1);
+    d->bucket_of = TIDE_NEW(m->arena, uint32_t, all + 1);
+    tide_tensor **sent = TIDE_NEW(m->arena, tide_tensor *, all + w->model->buffer_count + 1);
+    for (uint32_t i = 0; i < all; i++) {
+        tide_tensor *p = sent[states++] = w->model->parameters[i].tensor;
+        if (p->requires_grad) d->leaves[d->count++] = p;
+    }
+    if (d->count == 0) {
+        tide_fail(m, TIDE_ERR_CONFLICT, "DistributedDataParallel is not needed when a module doesn't have any parameters that require a gradient");
+        return;
+    }
+    for (uint32_t i = 0; i < w->model->buffer_count; i++) sent[states++] = w->model->buffers[i];
+    tide_broadcast_coalesced(m, op_name, sent, states);
+    bool is_by_size = d->finds_unused && !d->is_static;
+    make_buckets(d, is_by_size ? d->limits : &whole, is_by_size ? 2 : 1, true);
+    if (d->finds_unused || d->is_static) tide_flat_of(m, op_name, d->count, TIDE_INT32, TIDE_FACTOR_COMMUNICATION); /* local_used_map_dev_ */
+    w->state = m->wrapper = d;
+    m->gradient_ready = gradient_ready;
+}
+
+/* reducer.cpp: rebuild_buckets, sync_bucket_indices. */
+static void rebuild(ddp *d) {
+    tide_machine *m = d->w->model->m;
+    memcpy(d->leaves, d->order, d->count * sizeof *d->leaves);
+    uint32_t buckets = tide_cut_buckets(m, d->leaves, d->count, d->limits, 2, false, d->bucket_of);
+    tide_tensor *indices = tide_flat_of(m, op_name, d->count + 1, TIDE_INT32, TIDE_FACTOR_COMMUNICATION);
+    tide_release(m, tide_flat_of(m, op_name, buckets, TIDE_INT32, TIDE_FACTOR_COMMUNICATION));
+    tide_release(m, indices);
+    make_buckets(d, d->limits, 2, false);
+    d->is_rebuilt = true;
+}
+
+static void ddp_before_forward(tide_wrapper *w) {
+    ddp *d = w->state;
+    bool reduces = w->is_last || tide_option_true(w->job, TIDE_OPTION_sync_each, false);
+    w->is_last = reduces;
+    if (!d->is_rebuilt && d->ready == d->count && (d->is_static || !d->finds_unused)) rebuild(d);
+    /* _sync_buffers: at the first forward, and after one that reduced */
+    if (d->syncs_buffers && tide_option_true(w->job, TIDE_OPTION_broadcast_buffers, true))
+        tide_broadcast_coalesced(w->model->m, op_name, w->model->buffers, w->model->buffer_count);
+    d->syncs_buffers = reduces;
+    d->ready = 0;
+    memset(d->pending, 0, d->bucket_count * sizeof *d->pending);
+    for (uint32_t i = 0; i < d->count; i++) d->pending[d->bucket_of[i]]++;
+}
+
+/* The loss and the output pass through _DDPSink, which clones them. */
+static void ddp_after_forward(tide_wrapper *w, tide_value *output) {
+    ddp *d = w->state;
+    tide_machine *m = w->model->m;
+    if (!(d->finds_unused && !d->is_static) && !(d->is_static && d->is_first)) return;
+    const tide_op *clone = tide_op_find(TIDE_TEXT("clone"));
+    uint32_t count = output->kind == TIDE_VALUE_LIST ? output->list->count : 1;
+    tide_value *items = output->kind == TIDE_VALUE_LIST ? output->list->items : output;
+    tide_value copies[8];
+    if (count > 8) count = 8;
+    m->op = "_DDPSink";
+    for (uint32_t i = 0; i < count; i++) {
+        tide_value arguments[12] = {items[i]};
+        copies[i] = items[i].kind == TIDE_VALUE_TENSOR ? clone->run(m, arguments) : tide_value_retain(items[i]);
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        tide_value_release(m, items[i]);
+        items[i] = copies[i];
+    }
+}
+
+static void ddp_after_backward(tide_wrapper *w) {
+    ddp *d = w->state;
+    if (!w->is_last) return;
+    if (d->is_static && d->is_first)
+        for (uint32_t i = 0; i < d->count; i++) copy_to_bucket(d, i);
+    d->is_first = false;
+}
+
+const tide_strategy tide_ddp = {.kind = "ddp",
+                                .wrap = ddp_wrap,
+                                .before_forward = ddp_before_forward,
+                                .after_forward = ddp_after_forward,
+                                .after_backward = ddp_after_backward};

@@ -1,0 +1,33 @@
+/* What a framework for several GPUs does around and inside of a training step; parallel/ has them. */
+#ifndef TIDE_STRATEGY_H
+#define TIDE_STRATEGY_H
+
+#include "optimizer.h"
+#include "../job/job.h"
+
+typedef struct tide_wrapper {
+    tide_model *model;
+    const tide_job *job;
+    tide_optimizer *optimizer;
+    int64_t ranks, rank;
+    bool is_last;    /* of the micro-batches of a step: gradients are reduced after it */
+    uint32_t micro;  /* the micro-batch, from 0 */
+    void *state;
+} tide_wrapper;
+
+/* Members may be NULL: nothing happens, or what happens on one GPU. */
+typedef struct tide_strategy {
+    const char *kind;
+    /* The model is on the device; the optimizer, which stands, may be given other tensors. */
+    void (*wrap)(tide_wrapper *w);
+    void (*before_forward)(tide_wrapper *w);
+    void (*after_forward)(tide_wrapper *w, tide_value *output);
+    void (*backward)(tide_wrapper *w, tide_tensor *loss);
+    void (*after_backward)(tide_wrapper *w);
+    void (*update)(tide_wrapper *w);
+} tide_strategy;
+
+/* parallel/parallel.c: the strategy of parallel.kind; NULL for one GPU. */
+const tide_strategy *tide_strategy_find(const char *kind);
+
+#endif
