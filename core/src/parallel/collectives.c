@@ -3,12 +3,38 @@
 
 #include <string.h>
 
-static const tide_strategy *const strategies[] = {&tide_ddp};
+static const tide_strategy *const strategies[] = {&tide_ddp, &tide_zero1, &tide_zero2};
 
 const tide_strategy *tide_strategy_find(const char *kind) {
     for (size_t i = 0; i < sizeof strategies / sizeof *strategies; i++)
         if (strcmp(strategies[i]->kind, kind) == 0) return strategies[i];
     return NULL;
+}
+
+/* transformers/integrations/deepspeed.py: trainer_config_finalize. */
+static int64_t hidden_size(const tide_wrapper *w) {
+    static const char *const parts[] = {"text_config", "llm_config", "language_config"}, *const keys[] = {"hidden_size", "n_embd", "d_model"};
+    const tide_json *config = w->job->config;
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+        if (tide_json_at(w->job->config, parts[i])) config = tide_json_at(w->job->config, parts[i]);
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+        const tide_json *size = tide_json_at(config, keys[i]);
+        if (size && size->is_integer && size->integer > 0 && size->integer < 1 << 20) return size->integer;
+    }
+    tide_fail(w->model->m, TIDE_ERR_UNSUPPORTED, "parallel.hf_auto: the configuration has no hidden_size; give the bucket sizes");
+    return 1;
+}
+
+int64_t tide_bucket_size(const tide_wrapper *w, tide_option option, int64_t otherwise, int64_t numerator, int64_t denominator) {
+    bool is_auto = !w->job->options[option][0] && tide_option_true(w->job, TIDE_OPTION_hf_auto, false);
+    int64_t hidden = is_auto ? hidden_size(w) : 0;
+    return is_auto ? hidden * hidden * numerator / denominator : tide_option_int(w->job, option, otherwise);
+}
+
+tide_dtype tide_option_dtype(const tide_job *job, tide_option option, tide_dtype otherwise) {
+    for (int i = 0; i < TIDE_DTYPE_COUNT; i++)
+        if (tide_option_is(job, option, tide_dtype_names[i])) return (tide_dtype)i;
+    return otherwise;
 }
 
 tide_tensor *tide_flat_of(tide_machine *m, const char *op, int64_t count, tide_dtype dtype, tide_factor factor) {

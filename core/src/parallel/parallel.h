@@ -21,6 +21,13 @@ uint32_t tide_cut_buckets(tide_machine *m, tide_tensor *const *tensors, uint32_t
 /* c10d::broadcast_coalesced: flat copies of buckets, two at a time; a bucket of one tensor is sent as it is. */
 void tide_broadcast_coalesced(tide_machine *m, const char *op, tide_tensor *const *tensors, uint32_t count);
 
-extern const tide_strategy tide_ddp;
+/* An option of DeepSpeed that counts elements; where it is not set, with hf_auto, `numerator` / `denominator` of the square of the
+ * model's hidden size, which is what the HF Trainer writes for "auto", else `otherwise`. */
+int64_t tide_bucket_size(const tide_wrapper *w, tide_option option, int64_t otherwise, int64_t numerator, int64_t denominator);
+
+/* A dtype by its name. */
+tide_dtype tide_option_dtype(const tide_job *job, tide_option option, tide_dtype otherwise);
+
+extern const tide_strategy tide_ddp, tide_zero1, tide_zero2;
 
 #endif

@@ -468,7 +468,10 @@ static bool wrap(loop *l) {
     const tide_job *job = l->job;
     l->strategy = tide_strategy_find(job->options[TIDE_OPTION_kind]);
     if (!l->strategy) l->strategy = &alone;
-    if (l->strategy == &alone) return true;
+    if (tide_option_is(job, TIDE_OPTION_kind, "none")) return true;
+    if (l->strategy == &alone)
+        return tide_error(run->machine.diags, TIDE_ERR_UNSUPPORTED, "/settings/parallel.kind",
+                          tide_format(run->machine.arena, "%s is not described", job->options[TIDE_OPTION_kind]), NULL);
     l->optimizer = tide_optimizer_new(&run->model, job->optimizer, job->param_groups);
     l->wrapper = (tide_wrapper){&run->model, job, l->optimizer, tide_option_int(job, TIDE_OPTION_dp, 1), tide_option_int(job, TIDE_OPTION_rank, 0), true, 0, NULL};
     l->strategy->wrap(&l->wrapper);
