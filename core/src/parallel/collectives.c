@@ -3,12 +3,41 @@
 
 #include <string.h>
 
-static const tide_strategy *const strategies[] = {&tide_ddp, &tide_zero1, &tide_zero2};
+static const tide_strategy *const strategies[] = {&tide_ddp, &tide_zero0, &tide_zero1, &tide_zero2};
 
 const tide_strategy *tide_strategy_find(const char *kind) {
     for (size_t i = 0; i < sizeof strategies / sizeof *strategies; i++)
         if (strcmp(strategies[i]->kind, kind) == 0) return strategies[i];
     return NULL;
+}
+
+static uint32_t born(const tide_tensor *t) {
+    return t->storage->allocation;
+}
+
+void tide_cast_model(tide_wrapper *w, tide_dtype dtype) {
+    tide_model *model = w->model;
+    tide_machine *m = model->m;
+    if (dtype == model->dtype) return;
+    tide_parameter_row **rows = TIDE_NEW(m->arena, tide_parameter_row *, model->parameter_count + 1);
+    for (uint32_t i = 0; i < model->parameter_count; i++) { /* Module._apply goes as Module.to() went */
+        uint32_t at = i;
+        for (; at && born(rows[at - 1]->tensor) > born(model->parameters[i].tensor); at--) rows[at] = rows[at - 1];
+        rows[at] = &model->parameters[i];
+    }
+    m->op = "to";
+    m->factor = TIDE_FACTOR_PARAMETER;
+    for (uint32_t i = 0; i < model->parameter_count; i++) {
+        m->module = rows[i]->module;
+        if (!tide_dtype_is_float(rows[i]->tensor->dtype)) continue;
+        tide_tensor *cast = tide_empty_like(m, rows[i]->tensor, dtype);
+        tide_set_data(m, rows[i]->tensor, cast);
+        rows[i]->tensor->dtype = (uint8_t)dtype;
+        tide_release(m, cast);
+    }
+    m->factor = TIDE_FACTOR_TEMPORARY;
+    m->module = 0;
+    model->dtype = dtype;
 }
 
 /* transformers/integrations/deepspeed.py: trainer_config_finalize. */

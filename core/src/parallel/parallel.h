@@ -28,6 +28,9 @@ int64_t tide_bucket_size(const tide_wrapper *w, tide_option option, int64_t othe
 /* A dtype by its name. */
 tide_dtype tide_option_dtype(const tide_job *job, tide_option option, tide_dtype otherwise);
 
-extern const tide_strategy tide_ddp, tide_zero1, tide_zero2;
+/* Module.half() and the like: the engine casts the parameters one by one, where they have another dtype. */
+void tide_cast_model(tide_wrapper *w, tide_dtype dtype);
+
+extern const tide_strategy tide_ddp, tide_zero0, tide_zero1, tide_zero2;
 
 #endif

@@ -362,10 +362,10 @@ static void zero_update(tide_wrapper *w) {
         for (uint32_t k = n; k-- > 0;) tide_release(m, norms[k]);
     }
     norm = scalar(m);
-    tide_tensor *unscaled = scalar(m);
-    tide_release(m, z->norm);
-    z->norm = unscaled;
+    tide_tensor *before = z->norm; /* the engine has it too, until the step is over */
+    z->norm = scalar(m);
     for (uint32_t i = 0; i < z->group_count; i++) step_group(z, i);
+    tide_release(m, before);
     tide_release(m, norm);
 }
 
@@ -376,6 +376,12 @@ static void zero_update_at_boundary(tide_wrapper *w) {
 static void zero_wrap(tide_wrapper *w, bool partitions) {
     tide_machine *m = w->model->m;
     const tide_job *job = w->job;
+    tide_dtype half = tide_option_dtype(job, TIDE_OPTION_half, TIDE_FP32), accumulated = tide_option_dtype(job, TIDE_OPTION_grad_accum_dtype, half);
+    if (accumulated != half) {
+        tide_fail(m, TIDE_ERR_UNSUPPORTED, "parallel.grad_accum_dtype other than that of the model is not described");
+        return;
+    }
+    tide_cast_model(w, half);
     zero *z = TIDE_NEW(m->arena, zero, 1);
     uint32_t count = tide_optimizer_members(w->optimizer, NULL);
     tide_optimized *members = TIDE_NEW(m->arena, tide_optimized, count + 1), masters[2];

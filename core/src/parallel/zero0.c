@@ -1,0 +1,94 @@
+/* DeepSpeed without ZeRO, in half precision: deepspeed/runtime/fp16/unfused_optimizer.py, and engine.py for the reduction. Every
+ * parameter has an fp32 copy, whose states are made at once by a step over zeros. */
+#include "parallel.h"
+
+typedef struct zero0 {
+    tide_tensor **params, **masters;
+    uint32_t count;
+} zero0;
+
+static const char op_name[] = "DeepSpeed";
+
+enum { REDUCED_AT_ONCE = 500000000 }; /* engine.py: MEMORY_OPT_ALLREDUCE_SIZE, elements */
+
+static void zero0_wrap(tide_wrapper *w) {
+    tide_machine *m = w->model->m;
+    tide_cast_model(w, tide_option_dtype(w->job, TIDE_OPTION_half, TIDE_FP32));
+    zero0 *z = TIDE_NEW(m->arena, zero0, 1);
+    z->count = tide_optimizer_members(w->optimizer, NULL);
+    tide_optimized *members = TIDE_NEW(m->arena, tide_optimized, z->count + 1);
+    tide_optimizer_members(w->optimizer, members);
+    z->params = TIDE_NEW(m->arena, tide_tensor *, z->count + 1);
+    z->masters = TIDE_NEW(m->arena, tide_tensor *, z->count + 1);
+    w->state = z;
+    for (uint32_t i = 0; i < z->count; i++) z->params[i] = members[i].tensor;
+    if (w->model->dtype == TIDE_FP32) { /* the plain optimizer */
+        z->masters = NULL;
+        return;
+    }
+    for (uint32_t i = 0; i < z->count; i++) {
+        m->op = op_name;
+        m->module = members[i].module;
+        tide_tensor *clone = tide_empty_like(m, z->params[i], w->model->dtype);
+        m->factor = TIDE_FACTOR_MASTER;
+        z->masters[i] = members[i].tensor = tide_empty_like(m, z->params[i], TIDE_FP32);
+        m->factor = TIDE_FACTOR_TEMPORARY;
+        tide_release(m, clone);
+    }
+    tide_optimizer_replace(w->optimizer, members, z->count);
+    m->factor = TIDE_FACTOR_GRADIENT;
+    for (uint32_t i = 0; i < z->count; i++) z->params[i]->grad = tide_empty_like(m, z->params[i], w->model->dtype);
+    for (uint32_t i = 0; i < z->count; i++) z->masters[i]->grad = tide_empty_like(m, z->masters[i], TIDE_FP32);
+    m->factor = TIDE_FACTOR_TEMPORARY;
+    tide_optimizer_step(w->optimizer);
+    for (uint32_t i = 0; i < z->count; i++) tide_release_at(m, &z->params[i]->grad);
+    for (uint32_t i = 0; i < z->count; i++) tide_release_at(m, &z->masters[i]->grad);
+}
+
+/* engine.py: buffered_allreduce_fallback. */
+static void reduce(tide_wrapper *w, const zero0 *z) {
+    tide_machine *m = w->model->m;
+    tide_dtype as = tide_option_dtype(w->job, TIDE_OPTION_communication_data_type, w->model->dtype);
+    int64_t elements = 0;
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < z->count; i++) {
+        const tide_tensor *grad = z->params[i]->grad;
+        if (grad) elements += tide_count(grad), count++;
+        if (elements <= REDUCED_AT_ONCE && i + 1 < z->count) continue;
+        tide_tensor *flat = count > 1 ? tide_flat_of(m, op_name, elements, w->model->dtype, TIDE_FACTOR_COMMUNICATION) : NULL;
+        tide_tensor *sent = count && as != w->model->dtype ? tide_flat_of(m, op_name, elements, as, TIDE_FACTOR_COMMUNICATION) : NULL;
+        tide_release(m, flat);
+        tide_release(m, sent);
+        elements = count = 0;
+    }
+}
+
+static void zero0_backward(tide_wrapper *w, tide_tensor *loss) {
+    tide_machine *m = w->model->m;
+    m->op = op_name;
+    tide_tensor *scaled = tide_scale(m, loss); /* by the micro-batches */
+    tide_run_backward(m, scaled);
+    m->module = m->statement = 0;
+    if (w->is_last) reduce(w, w->state);
+    tide_release(m, scaled);
+}
+
+static void zero0_update(tide_wrapper *w) {
+    zero0 *z = w->state;
+    tide_machine *m = w->model->m;
+    m->op = op_name;
+    for (uint32_t i = 0; i < z->count && z->masters; i++) { /* get_weight_norm */
+        if (!z->params[i]->grad) continue;
+        tide_tensor *wide = tide_flat(m, tide_count(z->params[i]), TIDE_FP32);
+        tide_release(m, tide_sum_plain(m, wide, 1, false, TIDE_FP32));
+        tide_release(m, wide);
+    }
+    m->factor = TIDE_FACTOR_GRADIENT;
+    for (uint32_t i = 0; i < z->count && z->masters; i++) z->masters[i]->grad = tide_empty_like(m, z->masters[i], TIDE_FP32);
+    m->factor = TIDE_FACTOR_TEMPORARY;
+    tide_optimizer_step(w->optimizer);
+    for (uint32_t i = 0; i < z->count && z->masters; i++) tide_release_at(m, &z->masters[i]->grad);
+    for (uint32_t i = 0; i < z->count; i++) tide_release_at(m, &z->params[i]->grad);
+}
+
+const tide_strategy tide_zero0 = {.kind = "zero0", .wrap = zero0_wrap, .backward = zero0_backward, .update = zero0_update};
