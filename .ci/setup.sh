@@ -62,7 +62,7 @@ need() {
 }
 
 need_native() {
-    need gcc:gcc make:make cmake:cmake ninja:ninja-build /usr/include/cjson/cJSON.h:libcjson-dev \
+    need gcc:gcc make:make cmake:cmake ninja:ninja-build /usr/include/cjson/cJSON.h:libcjson-dev /usr/include/zlib.h:zlib1g-dev \
         /usr/include/stdio.h:libc6-dev
 }
 

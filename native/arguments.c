@@ -102,6 +102,7 @@ static const option options[] = {
     {"--where", CLI_TAKES_VERIFY, true},
     {"--csv", CLI_TAKES_VERIFY, true},
     {"--tolerance", CLI_TAKES_VERIFY, true},
+    {"--device", CLI_TAKES_DEVICE, true},
 };
 
 static void option_take(cli_arguments *a, const char *name, const char *value) {
@@ -113,6 +114,7 @@ static void option_take(cli_arguments *a, const char *name, const char *value) {
     if (strcmp(name, "--configs") == 0) a->configs = value;
     if (strcmp(name, "--csv") == 0) a->csv = value;
     if (strcmp(name, "--tolerance") == 0) a->tolerance = value;
+    if (strcmp(name, "--device") == 0) a->device = value;
     if (strcmp(name, "--where") == 0) list_add(&a->where, &a->where_count, value, strlen(value));
     if (strcmp(name, "--gpu") == 0) {
         cli_buffer word = {0};
@@ -168,9 +170,10 @@ static bool ends_in_json(const char *word) {
     return length > 5 && strcmp(word + length - 5, ".json") == 0;
 }
 
-static void word_read(cli_arguments *a, const char *word) {
+static void word_read(cli_arguments *a, const char *word, unsigned takes) {
     const char *fragment = link_fragment(word);
-    if (strcmp(word, "-") == 0 || cli_is_file(word)) {
+    bool is_path = (takes & CLI_NAMES_ARE_PATHS) && !strchr(word, '=');
+    if (strcmp(word, "-") == 0 || is_path || cli_is_file(word)) {
         list_add(&a->paths, &a->path_count, word, strlen(word));
     } else if (fragment) {
         link_read(a, fragment);
@@ -203,7 +206,7 @@ int cli_arguments_read(cli_arguments *a, int argc, char **argv, unsigned takes) 
         } else if (takes & CLI_ARE_TOPICS) {
             list_add(&a->words, &a->word_count, word, strlen(word));
         } else {
-            word_read(a, word);
+            word_read(a, word, takes);
         }
     }
     return CLI_OK;

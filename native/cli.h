@@ -69,6 +69,7 @@ typedef struct cli_arguments {
     const char *configs;   /* verify */
     const char *csv;       /* verify */
     const char *tolerance; /* verify */
+    const char *device;    /* replay */
     char **where;          /* verify */
     size_t where_count;
 } cli_arguments;
@@ -81,7 +82,9 @@ enum {
     CLI_TAKES_GPU = 16,
     CLI_TAKES_JSON = 32,
     CLI_ARE_PATHS = 64,  /* every word is a file */
-    CLI_ARE_TOPICS = 128 /* words are kept as they are */
+    CLI_ARE_TOPICS = 128, /* words are kept as they are */
+    CLI_TAKES_DEVICE = 256,
+    CLI_NAMES_ARE_PATHS = 512 /* a word that is no setting is a file, there or not */
 };
 
 int cli_arguments_read(cli_arguments *arguments, int argc, char **argv, unsigned takes);
@@ -101,10 +104,14 @@ typedef struct cli_answer {
 } cli_answer;
 
 int cli_ask(cli_answer *answer, const cli_buffer *request);
+struct tide_recorded;
 void cli_answer_free(cli_answer *answer);
 
 /* Asks and, unless the answer is ok, shows why: as JSON if asked to, else on standard error. */
 int cli_ask_or_explain(cli_answer *answer, const cli_buffer *request, bool is_json);
+/* The same of a recording that has been read. */
+int cli_ask_recording(cli_answer *answer, struct tide_recorded *recording,
+                      const cli_buffer *request, bool is_json);
 
 /* Reading an answer; a missing member is NULL, "" or 0. */
 const cJSON *cli_at(const cJSON *object, const char *key);
@@ -177,6 +184,7 @@ int cli_estimate(int argc, char **argv);
 int cli_explain(int argc, char **argv);
 int cli_describe(int argc, char **argv);
 int cli_verify(int argc, char **argv);
+int cli_replay(int argc, char **argv);
 int cli_link(int argc, char **argv);
 int cli_call(int argc, char **argv);
 void cli_help(FILE *out, const char *command); /* NULL: of all */

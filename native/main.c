@@ -70,6 +70,26 @@ static const command commands[] = {
      "examples\n"
      "  tidemark verify results/*.jsonl --configs configs --tolerance 1\n"
      "  tidemark verify results/llava-1.5-7b.jsonl --where checkpointing=full --csv errors.csv\n"},
+    {"replay", cli_replay,
+     "replay RECORDING [key=value ...] [--gpu NAME] [--device N] [--bytes] [--json]",
+     "a recorded run through the allocator: peaks, what lived at the peak, other options",
+     "Plays what a process asked of the allocator, as it did or on another device.\n\n"
+     "  RECORDING         a snapshot of torch.cuda.memory._dump_snapshot(), a trace of "
+     "torch.profiler with\n"
+     "                    profile_memory=True, an event file or a tidemark recording; .gz as it "
+     "is; \"-\" is\n"
+     "                    standard input\n"
+     "  allocator=...     another PYTORCH_CUDA_ALLOC_CONF\n"
+     "  --gpu NAME        another card; gpu_gib=SIZE and memory_fraction=PART as for estimate\n"
+     "  --device N        of several recorded devices, not the busiest one\n"
+     "  --bytes           exact bytes\n"
+     "  --json            the whole answer\n\n"
+     "examples\n"
+     "  tidemark replay snapshot.pickle\n"
+     "  tidemark replay snapshot.pickle --gpu a100-40 allocator=expandable_segments:True\n"
+     "  tidemark replay trace.json.gz --json | jq .reserved_peak\n\n"
+     "exit code: 0 played; 1 it does not run on the device or with the option that was given; 2 to 4 as in `tidemark "
+     "--help`\n"},
     {"link", cli_link, "link MODEL|config.json|LINK [key=value ...] [--base ADDRESS]",
      "the job as a link that the page opens",
      "Checks the settings and prints them in their shortest form. A job whose configuration is a "

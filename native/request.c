@@ -65,9 +65,8 @@ int cli_request(cli_buffer *request, const char *call, const cli_arguments *a, c
     return CLI_OK;
 }
 
-int cli_ask(cli_answer *answer, const cli_buffer *request) {
-    *answer = (cli_answer){0};
-    int status = tide_call(request->at, request->length, NULL, &answer->text, &answer->length);
+/* What the core returned, and its answer parsed. */
+static int take_answer(cli_answer *answer, int status) {
     if (status == 2 || !answer->text) {
         cli_complain(NULL, "out of memory");
         return CLI_INTERNAL;
@@ -81,6 +80,12 @@ int cli_ask(cli_answer *answer, const cli_buffer *request) {
     }
     answer->is_ok = status == 0 && cli_true_at(answer->json, "ok");
     return CLI_OK;
+}
+
+int cli_ask(cli_answer *answer, const cli_buffer *request) {
+    *answer = (cli_answer){0};
+    return take_answer(answer, tide_call(request->at, request->length, NULL, &answer->text,
+                                         &answer->length));
 }
 
 void cli_answer_free(cli_answer *answer) {
@@ -98,8 +103,7 @@ static int exit_of(const cJSON *diagnostics) {
     return CLI_BAD_INPUT;
 }
 
-int cli_ask_or_explain(cli_answer *answer, const cli_buffer *request, bool is_json) {
-    int status = cli_ask(answer, request);
+static int explain(cli_answer *answer, int status, bool is_json) {
     if (status != CLI_OK || answer->is_ok) return status;
     const cJSON *diagnostics = cli_at(answer->json, "diagnostics");
     status = exit_of(diagnostics);
@@ -109,6 +113,18 @@ int cli_ask_or_explain(cli_answer *answer, const cli_buffer *request, bool is_js
         cli_diagnostics_show(stderr, diagnostics);
     cli_answer_free(answer);
     return status;
+}
+
+int cli_ask_or_explain(cli_answer *answer, const cli_buffer *request, bool is_json) {
+    return explain(answer, cli_ask(answer, request), is_json);
+}
+
+int cli_ask_recording(cli_answer *answer, struct tide_recorded *recording,
+                      const cli_buffer *request, bool is_json) {
+    *answer = (cli_answer){0};
+    int status = tide_recording_call(recording, request->at, request->length, &answer->text,
+                                     &answer->length);
+    return explain(answer, take_answer(answer, status), is_json);
 }
 
 /* ---- reading answers ---- */

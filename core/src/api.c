@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "answer/recorded.h"
 #include "answer/report.h"
 #include "model/sources.h"
 
@@ -11,6 +12,7 @@ typedef struct call {
     tide_diagnostics diags;
     tide_writer writer;
     const tide_json *request;
+    tide_recording *recording; /* NULL: none was given but in the request */
 } call;
 
 enum { WORD_LIMIT = 4096, FILE_LIMIT = 64 };
@@ -156,11 +158,74 @@ static bool call_verify(call *c) {
     return tide_write_figures(&c->writer, run, job) || out_of_memory(c);
 }
 
+/* ---- recordings ---- */
+
+static int base64_digit(char c) {
+    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    const char *found = c ? strchr(digits, c) : NULL;
+    return found ? (int)(found - digits) : -1;
+}
+
+/* False at a letter that is none of base64. */
+static bool feed_base64(tide_recording *r, tide_text text) {
+    unsigned char piece[3072];
+    size_t length = 0;
+    uint32_t bits = 0, count = 0;
+    while (text.length && text.at[text.length - 1] == '=') text.length--;
+    for (size_t i = 0; i < text.length; i++) {
+        int digit = base64_digit(text.at[i]);
+        if (digit < 0) return false;
+        bits = bits << 6 | (uint32_t)digit;
+        count += 6;
+        if (count >= 8) piece[length++] = (unsigned char)(bits >> (count -= 8));
+        if (length == sizeof piece || i + 1 == text.length) {
+            tide_recording_feed(r, piece, length);
+            length = 0;
+        }
+    }
+    return true;
+}
+
+/* {"text": ...} or {"base64": ...} */
+static tide_recording *recording_of_request(call *c) {
+    const tide_json *given = tide_json_at(c->request, "recording"), *text = tide_json_at(given, "text"),
+                    *base64 = tide_json_at(given, "base64"), *one = text ? text : base64;
+    tide_recording *r = TIDE_NEW(&c->arena, tide_recording, 1);
+    tide_recording_init(r, &c->arena);
+    if (one && one->kind == TIDE_JSON_STRING) {
+        if (text) tide_recording_feed(r, text->text.at, text->text.length);
+        if (text || feed_base64(r, base64->text)) {
+            tide_recording_end(r);
+            return r;
+        }
+    }
+    tide_error(&c->diags, TIDE_ERR_REQUEST, "/recording", "a recording is {\"text\": ...} or {\"base64\": ...}", NULL);
+    return NULL;
+}
+
+static bool call_replay(call *c) {
+    tide_text *words;
+    uint32_t word_count;
+    const tide_json *device = tide_json_at(c->request, "device");
+    if (!read_words(c, &words, &word_count)) return false;
+    const tide_job *job = tide_job_device(&c->arena, words, word_count, &c->diags);
+    if (!job) return false;
+    if (!c->recording) c->recording = recording_of_request(c);
+    if (!c->recording) return false;
+    const tide_json *damage = tide_json_at(c->request, "damage"); /* what the caller saw go wrong while reading */
+    if (damage && damage->kind == TIDE_JSON_STRING && (!c->recording->broken || c->recording->ends_early))
+        c->recording->broken = tide_text_copy(c->recording->arena, damage->text);
+    open_answer(c);
+    return tide_write_recorded(&c->writer, c->recording, job, device && device->is_integer ? device->integer : -1, &c->diags) ||
+           (c->diags.error_count == 0 && out_of_memory(c));
+}
+
 static const struct {
     const char *name;
     bool (*run)(call *c);
 } calls[] = {{"version", call_version},   {"describe", call_describe}, {"estimate", call_estimate},
-             {"explain", call_explain},   {"link", call_link},         {"verify", call_verify}};
+             {"explain", call_explain},   {"link", call_link},         {"verify", call_verify},
+             {"replay", call_replay}};
 
 static bool dispatch(call *c, tide_text request) {
     c->request = tide_json_parse(&c->arena, request, "", &c->diags);
@@ -189,6 +254,7 @@ static void write_failure(call *c) {
 static int answer(call *c, tide_text request, const tide_allocator *memory, char **response, size_t *response_len) {
     jmp_buf escape;
     tide_arena_init(&c->arena, *memory, &escape);
+    if (c->recording) c->recording->arena->escape = &escape;
     if (setjmp(escape)) {
         tide_arena_free(&c->arena);
         return 2;
@@ -220,4 +286,71 @@ int tide_call(const char *request, size_t request_len, const tide_allocator *all
 void tide_free(const tide_allocator *allocator, char *response, size_t response_len) {
     tide_allocator memory = allocator ? *allocator : tide_default_allocator();
     if (response) memory.resize(memory.user, response, response_len + 1, 0);
+}
+
+/* ---- a recording in pieces ---- */
+
+struct tide_recorded {
+    tide_allocator memory;
+    tide_arena arena;
+    tide_recording recording;
+    bool has_ended, has_failed;
+};
+
+int tide_recording_open(const tide_allocator *allocator, struct tide_recorded **recording) {
+    tide_allocator memory = allocator ? *allocator : tide_default_allocator();
+    jmp_buf escape;
+    struct tide_recorded *made = *recording = memory.resize(memory.user, NULL, 0, sizeof *made);
+    if (!made) return 2;
+    memset(made, 0, sizeof *made);
+    made->memory = memory;
+    tide_arena_init(&made->arena, memory, &escape);
+    if (setjmp(escape)) {
+        tide_recording_free(*recording);
+        *recording = NULL;
+        return 2;
+    }
+    tide_recording_init(&made->recording, &made->arena);
+    return 0;
+}
+
+int tide_recording_add(struct tide_recorded *r, const void *bytes, size_t length) {
+    jmp_buf escape;
+    if (r->has_failed || r->has_ended) return 2;
+    r->arena.escape = &escape;
+    if (setjmp(escape)) {
+        r->has_failed = true;
+        return 2;
+    }
+    tide_recording_feed(&r->recording, bytes, length);
+    return 0;
+}
+
+static bool end_recording(struct tide_recorded *r) {
+    jmp_buf escape;
+    r->arena.escape = &escape;
+    if (r->has_failed || setjmp(escape)) {
+        r->has_failed = true;
+        return false;
+    }
+    if (!r->has_ended) tide_recording_end(&r->recording);
+    r->has_ended = true;
+    return true;
+}
+
+int tide_recording_call(struct tide_recorded *r, const char *request, size_t request_len, char **response, size_t *response_len) {
+    call c;
+    memset(&c, 0, sizeof c);
+    *response = NULL;
+    *response_len = 0;
+    if (!end_recording(r)) return 2;
+    c.recording = &r->recording;
+    return answer(&c, (tide_text){request, request_len}, &r->memory, response, response_len);
+}
+
+void tide_recording_free(struct tide_recorded *r) {
+    if (!r) return;
+    tide_allocator memory = r->memory;
+    tide_arena_free(&r->arena);
+    memory.resize(memory.user, r, sizeof *r, 0);
 }

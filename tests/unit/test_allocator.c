@@ -1030,6 +1030,21 @@ static void test_limits(void) {
     end();
 }
 
+static void test_endless(void) {
+    begin("a device without limit has room for expandable segments of many streams");
+    player p;
+    player_open(&p, "expandable_segments:True", UINT64_C(1) << 52);
+    for (uint32_t stream = 0; stream < 24; stream++) {
+        CHECK(take(&p, 1 << 10, stream) != 0);
+        CHECK(take(&p, UINT64_C(30) << 20, stream) != 0);
+    }
+    CHECK(take(&p, UINT64_C(1) << 40, 0) != 0);
+    EQUAL(now(&p, TIDE_STAT_RESERVED_BYTES),
+          24 * (UINT64_C(42) << 20) + ((UINT64_C(1) << 40) + (UINT64_C(10) << 20)) / (20 << 20) * (20 << 20));
+    player_close(&p);
+    end();
+}
+
 static void test_async(void) {
     player p;
     begin("cudaMallocAsync says that it is approximate, and keeps reserved in 32 MiB steps");
@@ -1381,6 +1396,7 @@ static void test_rules(void) {
     test_ties();
     test_statistics();
     test_limits();
+    test_endless();
     test_async();
     test_conf_values();
     test_conf_roundup();

@@ -38,12 +38,12 @@ typedef struct tide_recorder {
 } tide_recorder;
 
 /* What a driver or an allocator did. The letters are those of the file. */
-typedef enum tide_recorded {
+typedef enum tide_recorder_event {
     TIDE_RECORDED_SEGMENT_ALLOC = 'S', /* cudaMalloc */
     TIDE_RECORDED_SEGMENT_FREE = 's',
     TIDE_RECORDED_SEGMENT_MAP = 'M', /* pages of an expandable segment */
     TIDE_RECORDED_SEGMENT_UNMAP = 'U'
-} tide_recorded;
+} tide_recorder_event;
 
 /* `facts` is a JSON object: "source", "device", "device_bytes", "outside_bytes", "allocator" (PYTORCH_CUDA_ALLOC_CONF),
  * "memory_fraction_ppm", "torch", "rank", ...; keys that no one knows are kept. NULL: none. May be given again later. */
@@ -62,7 +62,7 @@ void tide_recorder_free_pending(tide_recorder *r, uint64_t address);
 void tide_recorder_free_completed(tide_recorder *r, uint64_t address);
 /* A request that failed; `free_bytes` of the device. */
 void tide_recorder_oom(tide_recorder *r, uint64_t free_bytes, uint64_t bytes, uint32_t stream, uint32_t stack);
-void tide_recorder_segment(tide_recorder *r, tide_recorded what, uint64_t address, uint64_t bytes, uint32_t stream);
+void tide_recorder_segment(tide_recorder *r, tide_recorder_event what, uint64_t address, uint64_t bytes, uint32_t stream);
 void tide_recorder_empty_cache(tide_recorder *r);
 
 /* Microseconds since the beginning; records that follow happened then. */

@@ -35,6 +35,23 @@ TIDE_API int tide_call(const char *request, size_t request_len, const struct tid
                        size_t *response_len);
 TIDE_API void tide_free(const struct tide_allocator *allocator, char *response, size_t response_len);
 
+/* A recording of any size for {"call":"replay"}: its bytes come in pieces, and calls may follow each other.
+ *
+ *     tide_recording_open(NULL, &recording);
+ *     while (there are bytes) tide_recording_add(recording, bytes, length);
+ *     tide_recording_call(recording, "{\"call\":\"replay\",\"settings\":[\"gpu=a100-80\"]}", ...);
+ *     tide_recording_free(recording);
+ *
+ * open and add return 0, or 2 when memory ran out (the recording then takes no more, and only free() makes sense). What is
+ * wrong with the bytes is said by the answer. call() is tide_call() with the recording at hand; no bytes may follow it.
+ * `allocator` must live as long as the recording. */
+struct tide_recorded;
+TIDE_API int tide_recording_open(const struct tide_allocator *allocator, struct tide_recorded **recording);
+TIDE_API int tide_recording_add(struct tide_recorded *recording, const void *bytes, size_t length);
+TIDE_API int tide_recording_call(struct tide_recorded *recording, const char *request, size_t request_len, char **response,
+                                 size_t *response_len);
+TIDE_API void tide_recording_free(struct tide_recorded *recording);
+
 #ifdef __cplusplus
 }
 #endif

@@ -242,7 +242,10 @@ static void size_device(job_builder *b) {
     job->device_bytes = has_size ? bytes_of_gib(pico_of(b, TIDE_SET_gpu_gib)) : job->gpu.bytes;
     job->memory_fraction_ppm =
         has_fraction ? pico_of(b, TIDE_SET_memory_fraction) / (TIDE_PICO / 1000000) : 0;
-    if (has_fraction && !has_size && !value_of(b, TIDE_SET_gpu)[0])
+}
+
+static void warn_of_fraction(job_builder *b) {
+    if (b->job->memory_fraction_ppm && !b->job->device_bytes)
         tide_report(b->diags, TIDE_WARNING, TIDE_ERR_CONFLICT, "/settings/memory_fraction",
                     "has no effect: a device without limit has no part",
                     "give gpu=NAME or gpu_gib=SIZE");
@@ -600,6 +603,7 @@ tide_job *tide_job_build(tide_arena *arena, const tide_text *words, uint32_t wor
     change_config(&b);
     find_card(&b);
     size_device(&b);
+    warn_of_fraction(&b);
     fill_values(&b);
     fill_options(&b);
     read_allocator(&b);
@@ -613,4 +617,33 @@ tide_job *tide_job_build(tide_arena *arena, const tide_text *words, uint32_t wor
     write_rows(&b);
     write_link(&b);
     return b.job;
+}
+
+static bool is_of_device(unsigned id) {
+    return id == TIDE_SET_gpu || id == TIDE_SET_gpu_gib || id == TIDE_SET_memory_fraction ||
+           id == TIDE_SET_allocator;
+}
+
+tide_job *tide_job_device(tide_arena *arena, const tide_text *words, uint32_t word_count,
+                          tide_diagnostics *diags) {
+    job_builder b = {.arena = arena, .diags = diags, .job = TIDE_NEW(arena, tide_job, 1)};
+    uint32_t errors = diags->error_count;
+    tide_words_init(&b.words, arena, diags);
+    for (uint32_t i = 0; i < word_count; i++)
+        tide_word_read(&b.words, words[i], TIDE_ORIGIN_USER, false);
+    b.job->rows = TIDE_NEW(arena, tide_setting_row, TIDE_SET_COUNT);
+    for (unsigned i = 0; i < TIDE_SET_COUNT; i++) {
+        tide_setting_id id = (tide_setting_id)i;
+        if (!b.words.is_given[id]) continue;
+        row_add(&b, tide_settings[id].name, value_of(&b, id), TIDE_ORIGIN_USER);
+        if (!is_of_device(i))
+            tide_error(diags, TIDE_ERR_CONFLICT,
+                       tide_format(arena, "/settings/%s", tide_settings[id].name),
+                       "a recording has its job in it: this cannot be changed afterwards",
+                       "gpu, gpu_gib, memory_fraction and allocator can");
+    }
+    find_card(&b);
+    size_device(&b);
+    read_allocator(&b);
+    return diags->error_count == errors ? b.job : NULL;
 }

@@ -92,6 +92,10 @@ int64_t tide_option_int(const tide_job *job, tide_option option, int64_t otherwi
 bool tide_option_true(const tide_job *job, tide_option option, bool otherwise);
 bool tide_option_is(const tide_job *job, tide_option option, const char *value);
 
+/* The device and the allocator alone, for a recording: of the words only gpu, gpu_gib, memory_fraction and allocator may be
+ * given. What is not given is in no row. NULL after an error. */
+tide_job *tide_job_device(tide_arena *arena, const tide_text *words, uint32_t word_count, tide_diagnostics *diags);
+
 /* Types and ranges of the configuration's entries that are read as sizes, probabilities or switches. */
 bool tide_job_check_config(tide_arena *arena, const tide_job *job, tide_diagnostics *diags);
 

@@ -20,6 +20,8 @@ static const uint64_t caching_page_2m = (uint64_t)2 << 20;
 /* Expandable ranges hang from the top of the device's span. */
 static const uint64_t caching_device_span = (uint64_t)4 << 40;
 static const uint64_t caching_lowest_range = (uint64_t)1 << 30;
+/* Of the range of a device of 2 TiB: a device without limit gets several in place of a larger one. */
+static const uint64_t caching_range_limit = (uint64_t)2304 << 30;
 /* Growth of the driver's own pool, estimated. */
 static const uint64_t caching_async_chunk = (uint64_t)32 << 20;
 
@@ -344,7 +346,9 @@ static uint32_t range_find(tide_caching_allocator *a, const caching_request *r) 
         if (covered >= r->size) return start;
     }
     uint64_t page = caching_page(a, r->pool);
-    uint64_t bytes = (a->device_bytes + a->device_bytes / 8 + page - 1) / page * page;
+    uint64_t span = a->device_bytes + a->device_bytes / 8;
+    if (span > caching_range_limit) span = caching_range_limit;
+    uint64_t bytes = (span + page - 1) / page * page;
     uint64_t address = TIDE_DEVICE_BASE + caching_device_span - a->range_bytes - bytes;
     a->range_bytes += bytes;
     if (a->range_bytes > caching_device_span) {

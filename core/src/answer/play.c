@@ -1,0 +1,176 @@
+/* Playing a tape. */
+#include "play.h"
+
+#include <string.h>
+
+/* Waits are told to the allocator as the use of a stream of their own, taken from this many at the top. */
+enum { WAIT_STREAMS = 256, FIRST_WAIT_STREAM = TIDE_CACHING_STREAM_LIMIT - WAIT_STREAMS };
+
+typedef struct player {
+    tide_play *play;
+    const tide_tape *tape;
+    tide_caching_allocator *allocator;
+    tide_block *blocks;  /* by slot */
+    uint32_t *sites;     /* by slot */
+    uint32_t *spare, spare_count, fresh, before, wait;
+    uint16_t *wait_streams;               /* by number of wait; 0: not waiting */
+    uint16_t free_streams[WAIT_STREAMS];
+    uint32_t free_stream_count;
+    uint64_t allocated, reserved;
+} player;
+
+/* The slot that the tape's maker gave: the one given back last, else a new one; those from before were taken in between. */
+static uint32_t next_slot(player *p) {
+    if (p->spare_count) return p->spare[--p->spare_count];
+    while (p->before < p->tape->before_count && p->tape->before[p->before].slot == p->fresh) p->before++, p->fresh++;
+    return p->fresh++;
+}
+
+static tide_caching_status take(player *p, uint32_t slot, uint32_t site) {
+    const tide_site *s = &p->tape->sites[site];
+    p->sites[slot] = site;
+    tide_caching_status status = tide_caching_malloc(p->allocator, s->bytes, s->stream, &p->blocks[slot]);
+    if (status == TIDE_CACHING_OK) p->allocated += tide_caching_block_bytes(p->allocator, p->blocks[slot]);
+    return status;
+}
+
+static void give(player *p, uint32_t slot) {
+    if (p->blocks[slot]) p->allocated -= tide_caching_block_bytes(p->allocator, p->blocks[slot]);
+    tide_caching_free(p->allocator, p->blocks[slot]);
+    p->blocks[slot] = 0;
+    p->spare[p->spare_count++] = slot;
+}
+
+/* With all streams taken, a block is back at once. */
+static bool start_wait(player *p, uint32_t slot) {
+    uint32_t number = p->tape->waits[p->wait++].number;
+    if (p->free_stream_count && p->blocks[slot]) {
+        uint16_t stream = p->free_streams[--p->free_stream_count];
+        p->wait_streams[number] = stream;
+        if (tide_caching_record_stream(p->allocator, p->blocks[slot], stream) != TIDE_CACHING_OK) return false;
+    }
+    give(p, slot);
+    return true;
+}
+
+static void end_wait(player *p, uint32_t number) {
+    if (!p->wait_streams[number]) return;
+    tide_caching_synchronize(p->allocator, p->wait_streams[number]);
+    p->free_streams[p->free_stream_count++] = p->wait_streams[number];
+    p->wait_streams[number] = 0;
+}
+
+/* Note [Who gave memory back]: the second half. */
+static bool was_empty_cache(const tide_tape *t, uint32_t index) {
+    return t->given[index].need <= t->reserved_peak;
+}
+
+static void note_peaks(player *p, uint32_t event) {
+    tide_play *play = p->play;
+    p->reserved = tide_caching_stat(p->allocator, TIDE_STAT_RESERVED_BYTES, TIDE_POOL_ALL).current;
+    if (p->allocated > play->allocated_peak) {
+        play->allocated_peak = p->allocated;
+        play->peak_event = event;
+    }
+    if (p->reserved > play->reserved_peak) {
+        play->reserved_peak = p->reserved;
+        play->reserved_event = event;
+        play->allocated_then = p->allocated;
+        play->split_then = tide_caching_stat(p->allocator, TIDE_STAT_INACTIVE_SPLIT_BYTES, TIDE_POOL_ALL).current;
+    }
+}
+
+/* One event; TIDE_CACHING_OOM ends the play. */
+static tide_caching_status play_event(player *p, uint32_t event) {
+    uint32_t index = event & TIDE_TAPE_MASK;
+    tide_caching_status status = TIDE_CACHING_OK;
+    tide_block block;
+    switch ((tide_tape_kind)(event >> TIDE_TAPE_SHIFT)) {
+    case TIDE_TAPE_ALLOC: return take(p, next_slot(p), index);
+    case TIDE_TAPE_FREE: give(p, index); break;
+    case TIDE_TAPE_WAIT: return start_wait(p, index) ? TIDE_CACHING_OK : TIDE_CACHING_NO_MEMORY;
+    case TIDE_TAPE_BACK: end_wait(p, index); break;
+    case TIDE_TAPE_OOM:
+        status = tide_caching_malloc(p->allocator, p->tape->sites[index].bytes, p->tape->sites[index].stream, &block);
+        tide_caching_free(p->allocator, block);
+        return status == TIDE_CACHING_OOM ? TIDE_CACHING_OK : status;
+    case TIDE_TAPE_GAVE_BACK:
+        if (was_empty_cache(p->tape, index)) return tide_caching_empty_cache(p->allocator);
+        break;
+    }
+    return status;
+}
+
+static tide_caching_status play_before(player *p) {
+    tide_caching_status status = TIDE_CACHING_OK;
+    for (uint32_t i = 0; i < p->tape->before_count && status == TIDE_CACHING_OK; i++) {
+        status = take(p, p->tape->before[i].slot, p->tape->before[i].site);
+        if (status == TIDE_CACHING_OOM) p->play->oom_stack = p->tape->sites[p->tape->before[i].site].stack;
+    }
+    note_peaks(p, 0);
+    return status;
+}
+
+static void fill_column(player *p, const tide_play_wants *wants, uint32_t event, uint32_t *time) {
+    const tide_tape *t = p->tape;
+    tide_column *c = &wants->columns[(uint64_t)event * wants->column_count / t->event_count];
+    while (*time + 1 < t->time_count && t->times[*time + 1].event <= event) ++*time;
+    if (!c->from) c->from = event;
+    if (p->allocated > c->allocated) c->allocated = p->allocated;
+    if (p->reserved > c->reserved) c->reserved = p->reserved;
+    if (t->time_count) c->microseconds = t->times[*time].microseconds;
+}
+
+static tide_caching_status play_events(player *p, const tide_play_wants *wants) {
+    const tide_tape *t = p->tape;
+    uint32_t time = 0, count = wants->stop < t->event_count ? wants->stop : t->event_count;
+    tide_caching_status status = play_before(p);
+    for (uint32_t i = 0; i < count && status == TIDE_CACHING_OK; i++) {
+        status = play_event(p, t->events[i]);
+        p->play->events = i + (status == TIDE_CACHING_OK);
+        if (status == TIDE_CACHING_OOM) p->play->oom_stack = t->sites[t->events[i] & TIDE_TAPE_MASK].stack;
+        if (t->events[i] >> TIDE_TAPE_SHIFT == TIDE_TAPE_ALLOC) note_peaks(p, i);
+        if (wants->columns) fill_column(p, wants, i, &time);
+    }
+    return status;
+}
+
+static void finish(player *p, const tide_play_wants *wants) {
+    tide_play *play = p->play;
+    tide_caching_counts counts = tide_caching_counters(p->allocator);
+    tide_stat reserved = tide_caching_stat(p->allocator, TIDE_STAT_RESERVED_BYTES, TIDE_POOL_ALL);
+    play->allocated = p->allocated;
+    play->reserved = reserved.current;
+    if (reserved.peak > play->reserved_peak) play->reserved_peak = reserved.peak;
+    play->requested_peak = tide_caching_stat(p->allocator, TIDE_STAT_REQUESTED_BYTES, TIDE_POOL_ALL).peak;
+    play->retries = counts.alloc_retries;
+    play->ooms = counts.ooms;
+    for (uint32_t i = 0; wants->on_live && i < p->tape->slot_count; i++)
+        if (p->blocks[i]) wants->on_live(wants->user, &p->tape->sites[p->sites[i]], tide_caching_block_bytes(p->allocator, p->blocks[i]));
+}
+
+bool tide_play_tape(tide_play *play, const tide_tape *tape, const tide_replay_config *config, const tide_play_wants *wants) {
+    static const tide_play_wants nothing = {.stop = UINT32_MAX};
+    tide_arena *arena = tape->arena;
+    size_t slots = (size_t)tape->slot_count + 1, waits = (size_t)tape->wait_count + 1;
+    player p = {.play = play, .tape = tape};
+    if (!wants) wants = &nothing;
+    *play = (tide_play){0};
+    p.blocks = tide_arena_grow(arena, NULL, 0, slots * sizeof *p.blocks);
+    p.sites = tide_arena_grow(arena, NULL, 0, slots * sizeof *p.sites);
+    p.spare = tide_arena_grow(arena, NULL, 0, slots * sizeof *p.spare);
+    p.wait_streams = tide_arena_grow(arena, NULL, 0, waits * sizeof *p.wait_streams);
+    if (!tide_replay_allocator(&p.allocator, arena->memory, config)) return false;
+    for (uint16_t i = 0; i < WAIT_STREAMS; i++) p.free_streams[p.free_stream_count++] = (uint16_t)(FIRST_WAIT_STREAM + i);
+    if (tape->wait_count) tide_caching_hold_events(p.allocator);
+    tide_caching_status status = play_events(&p, wants);
+    play->is_oom = status == TIDE_CACHING_OOM;
+    if (play->is_oom) play->oom = tide_caching_oom_info(p.allocator);
+    finish(&p, wants);
+    tide_caching_destroy(p.allocator);
+    tide_arena_drop(arena, p.blocks);
+    tide_arena_drop(arena, p.sites);
+    tide_arena_drop(arena, p.spare);
+    tide_arena_drop(arena, p.wait_streams);
+    return status == TIDE_CACHING_OK || status == TIDE_CACHING_OOM;
+}

@@ -1,0 +1,250 @@
+/* `tidemark replay`: a recording through the simulated allocator. */
+#include "cli.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <tidemark/tidemark.h>
+#include <unistd.h>
+#include <zlib.h>
+
+enum { PIECE = 256 << 10, LIVE_ROWS = 10 };
+/* Bytes of a recording after decompression: beyond, a small file is meant to be a large one. */
+static const uint64_t RECORDING_LIMIT = UINT64_C(64) << 30;
+
+/* ---- bytes ---- */
+
+/* Hands the file's bytes on, decompressed where they are gzip. *damage says what broke off in the middle, or stays NULL. */
+static int file_feed(struct tide_recorded *recording, const char *path, const char **damage) {
+    static unsigned char piece[PIECE];
+    bool is_stdin = strcmp(path, "-") == 0;
+    gzFile file = is_stdin ? gzdopen(dup(0), "rb") : gzopen(path, "rb");
+    uint64_t total = 0;
+    int length = 0, status = CLI_OK;
+    if (!file || (!is_stdin && cli_is_folder(path))) {
+        cli_complain(NULL, "%s: %s", path, file ? "is a folder" : strerror(errno));
+        if (file) gzclose(file);
+        return CLI_NO_FILE;
+    }
+    gzbuffer(file, PIECE);
+    while (status == CLI_OK && (length = gzread(file, piece, PIECE)) > 0) {
+        total += (uint64_t)length;
+        if (tide_recording_add(recording, piece, (size_t)length) != 0) status = CLI_INTERNAL;
+        if (total > RECORDING_LIMIT) {
+            *damage = "more than 64 GiB";
+            break;
+        }
+    }
+    if (length < 0) {
+        int code;
+        gzerror(file, &code);
+        if (code == Z_ERRNO) {
+            cli_complain(NULL, "%s: %s", path, strerror(errno));
+            status = CLI_NO_FILE;
+        } else {
+            *damage = code == Z_BUF_ERROR ? "the gzip file is cut short" : "the gzip file is damaged";
+        }
+    }
+    if (gzclose(file) == Z_BUF_ERROR && !*damage) *damage = "the gzip file is cut short";
+    if (status == CLI_INTERNAL) cli_complain(NULL, "out of memory");
+    return status;
+}
+
+static void request_make(cli_buffer *request, const cli_arguments *a, const char *damage) {
+    cli_format(request, "{\"call\":\"replay\",\"settings\":[");
+    for (size_t i = 0; i < a->word_count; i++) {
+        if (i) cli_append_text(request, ",");
+        cli_append_quoted(request, a->words[i], strlen(a->words[i]));
+    }
+    cli_append_text(request, "]");
+    if (damage) cli_format(request, ",\"damage\":\"%s\"", damage);
+    if (a->device) cli_format(request, ",\"device\":%ld", strtol(a->device, NULL, 10));
+    cli_append_text(request, "}");
+}
+
+/* ---- text ---- */
+
+static void head_show(const cJSON *answer, const char *path) {
+    const cJSON *recording = cli_at(answer, "recording");
+    cli_number requests, frees;
+    printf("%s%s%s  %s, %s requests and %s frees", cli_styled(CLI_BOLD), cli_base_name(path), cli_styled_end(),
+           cli_text_at(recording, "format"), cli_count(requests, cli_int_at(recording, "requests")),
+           cli_count(frees, cli_int_at(recording, "frees")));
+    if (cli_int_at(recording, "devices") > 1) printf(" on device %" PRId64, cli_int_at(recording, "device"));
+    const char *allocator = cli_text_at(answer, "allocator");
+    printf("\n%s%s\n\n", allocator[0] ? "allocator=" : "", allocator);
+}
+
+static void verdict_show(const cJSON *answer) {
+    const cJSON *verdict = cli_at(answer, "verdict"), *fits = cli_at(verdict, "fits"), *oom = cli_at(verdict, "oom");
+    cli_number whole, smallest, tried, free_text;
+    enum cli_style style = cJSON_IsTrue(fits) ? CLI_GREEN : cJSON_IsFalse(fits) ? CLI_RED : CLI_BOLD;
+    printf("  %s", cli_styled(style));
+    if (cJSON_IsBool(fits))
+        printf("%s on %s: ", cJSON_IsTrue(fits) ? "runs" : "does not run", cli_size(whole, cli_int_at(verdict, "gpu_bytes")));
+    printf("the smallest device it runs on has %s%s\n", cli_size(smallest, cli_int_at(verdict, "smallest_device_bytes")),
+           cli_styled_end());
+    if (oom)
+        printf("  out of memory at event %" PRId64 ": %s wanted, %s free\n", cli_int_at(oom, "event"),
+               cli_size(tried, cli_int_at(oom, "tried")), cli_size(free_text, cli_int_at(oom, "free")));
+}
+
+static void figures_show(const cJSON *answer, bool is_exact) {
+    static const struct {
+        const char *key, *title;
+        bool is_count;
+    } rows[] = {{"allocated_peak", "Allocated, at most", false}, {"reserved_peak", "Reserved, at most", false},
+                {"allocated", "Allocated at the end", false},    {"reserved", "Reserved at the end", false},
+                {"retries", "Retries", true},                    {"ooms", "Out of memory", true}};
+    const cJSON *said = cli_at(cli_at(answer, "recording"), "said");
+    cli_table table;
+    cli_number text;
+    cli_heading("Played, and as recorded");
+    cli_table_init(&table, 3);
+    cli_table_cell(&table, "");
+    cli_table_cell(&table, "Played");
+    cli_table_cell(&table, "Recorded");
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        bool as_count = is_exact || rows[i].is_count;
+        int64_t played = cli_int_at(answer, rows[i].key), recorded = cli_int_at(said, rows[i].key);
+        cli_table_cell(&table, rows[i].title);
+        cli_table_cell(&table, as_count ? cli_count(text, played) : cli_size(text, played));
+        cli_table_cell(&table, !cli_at(said, rows[i].key) ? "" : as_count ? cli_count(text, recorded) : cli_size(text, recorded));
+    }
+    cli_table_print(&table);
+    const cJSON *lost = cli_at(answer, "fragmentation");
+    printf("  Reserved and not allocated at the reserved peak: %s; ",
+           cli_size(text, cli_int_at(answer, "reserved_peak") - cli_int_at(lost, "allocated_at_reserved_peak")));
+    printf("%s of it in segments that are in use\n", cli_size(text, cli_int_at(lost, "cached_in_used_segments")));
+}
+
+static void options_show(const cJSON *answer, bool is_exact) {
+    const cJSON *option;
+    cli_table table;
+    cli_number text;
+    cli_heading("With other options of PYTORCH_CUDA_ALLOC_CONF");
+    cli_table_init(&table, 4);
+    table.is_left[0] = table.is_left[3] = true;
+    cli_table_cell(&table, "");
+    cli_table_cell(&table, "Reserved");
+    cli_table_cell(&table, "Change");
+    cli_table_cell(&table, "");
+    cJSON_ArrayForEach(option, cli_at(answer, "options")) {
+        const char *name = cli_text_at(option, "allocator");
+        const cJSON *fits = cli_at(option, "fits");
+        int64_t change = cli_int_at(option, "change"), reserved = cli_int_at(option, "reserved_peak");
+        cli_buffer signed_text = {0};
+        cli_format(&signed_text, "%s%s", change > 0 ? "+" : change < 0 ? "-" : "",
+                   is_exact ? cli_count(text, llabs(change)) : cli_size(text, llabs(change)));
+        cli_table_cell(&table, name[0] ? name : "(PyTorch's defaults)");
+        cli_table_cell(&table, is_exact ? cli_count(text, reserved) : cli_size(text, reserved));
+        cli_table_cell(&table, signed_text.at);
+        cli_table_cell(&table, cli_true_at(option, "is_approximate") ? "an estimate"
+                               : cJSON_IsFalse(fits)                 ? "does not run"
+                                                                     : "");
+        cli_buffer_free(&signed_text);
+    }
+    cli_table_print(&table);
+    const char *advice = cli_text_at(cli_at(answer, "advice"), "sentence");
+    if (advice[0]) printf("  %s\n", advice);
+}
+
+/* The innermost frame that is not PyTorch's own. */
+static const char *frame_of(const cJSON *group) {
+    const cJSON *frames = cli_at(group, "frames"), *frame;
+    cJSON_ArrayForEach(frame, frames) {
+        const char *text = cJSON_GetStringValue(frame);
+        if (text && !strstr(text, "/torch/")) return text;
+    }
+    const char *first = cJSON_GetStringValue(cJSON_GetArrayItem(frames, 0));
+    return first ? first : "";
+}
+
+static void live_show(const cJSON *answer, bool is_exact) {
+    const cJSON *group;
+    cli_table table;
+    cli_number text;
+    int64_t rest = 0;
+    int shown = 0;
+    cli_heading("Live at the peak");
+    cli_table_init(&table, 4);
+    table.is_left[0] = false;
+    table.is_left[3] = table.shrinks_last = true;
+    static const char *const heads[] = {"Total", "Count", "Each", "From"};
+    for (int i = 0; i < 4; i++) cli_table_cell(&table, heads[i]);
+    cJSON_ArrayForEach(group, cli_at(answer, "live_at_peak")) {
+        int64_t bytes = cli_int_at(group, "bytes"), each = cli_int_at(group, "requested");
+        rest += cli_int_at(group, "rest");
+        if (cli_at(group, "rest")) continue;
+        if (shown++ >= LIVE_ROWS) {
+            rest += bytes;
+            continue;
+        }
+        cli_table_cell(&table, is_exact ? cli_count(text, bytes) : cli_size(text, bytes));
+        cli_table_cell(&table, cli_count(text, cli_int_at(group, "count")));
+        cli_table_cell(&table, is_exact ? cli_count(text, each) : cli_size(text, each));
+        cli_table_cell(&table, frame_of(group));
+    }
+    if (rest) {
+        cli_table_cell(&table, is_exact ? cli_count(text, rest) : cli_size(text, rest));
+        cli_table_cell(&table, "");
+        cli_table_cell(&table, "");
+        cli_table_cell(&table, "all others");
+    }
+    cli_table_print(&table);
+}
+
+static void replay_show(const cJSON *answer, const char *path, bool is_exact) {
+    head_show(answer, path);
+    verdict_show(answer);
+    figures_show(answer, is_exact);
+    options_show(answer, is_exact);
+    live_show(answer, is_exact);
+    cli_diagnostics_show(stdout, cli_at(answer, "diagnostics"));
+}
+
+/* ---- the command ---- */
+
+static int replay(const cli_arguments *a) {
+    struct tide_recorded *recording = NULL;
+    cli_buffer request = {0};
+    cli_answer answer = {0};
+    const char *damage = NULL;
+    int status = CLI_INTERNAL;
+    if (tide_recording_open(NULL, &recording) != 0) {
+        cli_complain(NULL, "out of memory");
+        return status;
+    }
+    status = file_feed(recording, a->paths[0], &damage);
+    if (status == CLI_OK) {
+        request_make(&request, a, damage);
+        status = cli_ask_recording(&answer, recording, &request, a->is_json);
+    }
+    if (status == CLI_OK) {
+        if (a->is_json) printf("%.*s\n", (int)answer.length, answer.text);
+        else replay_show(answer.json, a->paths[0], a->shows_bytes);
+        if (a->word_count && cJSON_IsFalse(cli_at(cli_at(answer.json, "verdict"), "fits")))
+            status = CLI_NO;
+    }
+    cli_answer_free(&answer);
+    cli_buffer_free(&request);
+    tide_recording_free(recording);
+    return status;
+}
+
+int cli_replay(int argc, char **argv) {
+    cli_arguments arguments;
+    int status = cli_arguments_read(&arguments, argc, argv,
+                                    CLI_TAKES_JSON | CLI_TAKES_BYTES | CLI_TAKES_GPU | CLI_TAKES_DEVICE | CLI_NAMES_ARE_PATHS);
+    if (status == CLI_OK && arguments.shows_help) {
+        cli_help(stdout, "replay");
+    } else if (status == CLI_OK && arguments.path_count != 1) {
+        cli_complain("`tidemark replay --help` has examples", "one recording at a time");
+        status = CLI_BAD_INPUT;
+    } else if (status == CLI_OK) {
+        status = replay(&arguments);
+    }
+    cli_arguments_free(&arguments);
+    return status;
+}
