@@ -86,7 +86,8 @@ static uint32_t attribute_slot(const tide_class *of, tide_text name) {
     return UINT32_MAX;
 }
 
-static bool bind_name(tide_model *model, tide_function *function, const tide_description *from, tide_expr *e) {
+/* What is called is no number: sizes and settings of the same name do not hide a function. */
+static bool bind_name(tide_model *model, tide_function *function, const tide_description *from, tide_expr *e, bool is_called) {
     for (uint32_t i = 0; i < function->local_count; i++)
         if (tide_text_equal(function->locals[i], e->text)) {
             e->meaning = TIDE_LOCAL;
@@ -112,13 +113,13 @@ static bool bind_name(tide_model *model, tide_function *function, const tide_des
             e->slot = dtype_words[i].dtype;
             return true;
         }
-    for (uint32_t i = 0; i < model->setting_count; i++)
+    for (uint32_t i = 0; i < model->setting_count && !is_called; i++)
         if (tide_text_is(e->text, model->settings[i].name)) {
             e->meaning = TIDE_SETTING;
             e->slot = i;
             return true;
         }
-    if (size_is_defined(model, e->text)) {
+    if (!is_called && size_is_defined(model, e->text)) {
         e->meaning = TIDE_SIZE;
         e->slot = tide_name(&model->size_names, e->text);
         return true;
@@ -226,15 +227,22 @@ static const char *operator_name(const tide_expr *e) {
     return e->op == '+' ? "add" : e->op == '-' ? "sub" : e->op == '*' ? "mul" : e->op == '/' ? "div" : NULL;
 }
 
-static bool bind_expr(tide_model *model, tide_function *function, const tide_description *from, tide_expr *e) {
-    if (!e) return true;
-    if (e->kind == TIDE_EXPR_NAME) {
-        if (bind_name(model, function, from, e)) return true;
+static bool bind_expr(tide_model *model, tide_function *function, const tide_description *from, tide_expr *e);
+
+static bool bind_named(tide_model *model, tide_function *function, const tide_description *from, tide_expr *e, bool is_called) {
+    if (e && e->kind == TIDE_EXPR_NAME) {
+        if (bind_name(model, function, from, e, is_called)) return true;
         tide_fail(model->m, TIDE_ERR_DESCRIPTION, "'%s' in '%s' is no name, size, setting, function or operation",
                   terminated(model->m, e->text), terminated(model->m, function->name));
         return false;
     }
-    if (!bind_expr(model, function, from, e->a)) return false;
+    return bind_expr(model, function, from, e);
+}
+
+static bool bind_expr(tide_model *model, tide_function *function, const tide_description *from, tide_expr *e) {
+    if (!e) return true;
+    if (e->kind == TIDE_EXPR_NAME) return bind_named(model, function, from, e, false);
+    if (!bind_named(model, function, from, e->a, e->kind == TIDE_EXPR_CALL)) return false;
     if (e->kind != TIDE_EXPR_CALL && !bind_expr(model, function, from, e->b)) return false;
     if (!bind_expr(model, function, from, e->c)) return false;
     for (uint32_t i = 0; i < e->count; i++)
@@ -1344,7 +1352,12 @@ static uint32_t instantiate(tide_model *model, tide_class *of, uint32_t scope, c
         for (uint32_t i = 0; i < of->parameter_count; i++) add_local(model, of->constructor, of->parameters[i].name);
         for (uint32_t i = 0; i < of->member_count; i++) collect_expr(model, of->constructor, of->members[i].expr);
         for (uint32_t i = 0; i < of->parameter_count; i++) bind_expr(model, of->constructor, model->scopes[scope].description, of->parameters[i].otherwise);
-        for (uint32_t i = 0; i < of->member_count; i++) bind_expr(model, of->constructor, model->scopes[scope].description, of->members[i].expr);
+        uint32_t members = of->member_count;
+        for (uint32_t i = 0; i < members; i++) { /* a member sees those before it: its own name is a size */
+            of->member_count = i;
+            bind_expr(model, of->constructor, model->scopes[scope].description, of->members[i].expr);
+        }
+        of->member_count = members;
         of->constructor->is_bound = true;
     }
     uint32_t made = instance_new(model, of, scope);

@@ -64,11 +64,66 @@ static bool read_attribute(tide_descriptions *set, tide_class *made, const tide_
         }
         return true;
     }
-    return complain(set, place, "known attributes are \"@checkpoint\": true, \"@input_embeddings\": \"name\" and \"@tie\": {\"if\": ..., \"names\": {...}}");
+    return complain(set, place, "known attributes are \"@extends\": \"Module\", \"@checkpoint\": true, \"@input_embeddings\": \"name\" and \"@tie\": {\"if\": ..., \"names\": {...}}");
+}
+
+/* A key of "modules" or of a module without its parameters. */
+static tide_text head_name(tide_text key) {
+    size_t length = 0;
+    while (length < key.length && key.at[length] != '(') length++;
+    return (tide_text){key.at, length};
+}
+
+static const tide_json *module_in(const tide_description *d, tide_text name, const tide_json *besides) {
+    const tide_json *modules = tide_json_at(d->json, "modules");
+    for (const tide_json *item = modules ? modules->first : NULL; item; item = item->next)
+        if (item != besides && tide_text_equal(head_name(item->key), name)) return item;
+    return NULL;
+}
+
+/* The module that `item` extends: in its description, in those that this one extends, or in the library. */
+static const tide_json *extended_module(const tide_descriptions *set, const tide_description *description, tide_text name, const tide_json *item) {
+    const tide_json *found = NULL;
+    for (const tide_description *d = description; d && !found; d = d->parent) found = module_in(d, name, item);
+    for (const tide_description *d = set->first; d && !found; d = d->next)
+        if (tide_text_starts(d->name, TIDE_TEXT("library/"))) found = module_in(d, name, item);
+    return found;
+}
+
+/* "@extends": "Other": what stands in Other stands here too, in its order; what is given anew takes its place, and null
+ * takes it away. Parameters are those of Other unless this module names its own. NULL after an error. */
+static const tide_json *extended(tide_descriptions *set, tide_description *description, const tide_json *item, const char *place, int depth) {
+    const tide_json *name = tide_json_at(item, "@extends");
+    if (!name) return item;
+    const tide_json *other = name->kind == TIDE_JSON_STRING ? extended_module(set, description, name->text, item) : NULL;
+    if (other && depth < EXTENDS_LIMIT) other = extended(set, description, other, place, depth + 1);
+    if (!other || other->kind != TIDE_JSON_OBJECT) {
+        complain(set, place, "\"@extends\" names a module of this description, of one that it extends, or of the library");
+        return NULL;
+    }
+    tide_json *made = tide_json_new(set->arena, TIDE_JSON_OBJECT);
+    made->parent = item->parent;
+    made->key = item->key;
+    if (head_name(item->key).length == item->key.length)
+        made->key = tide_text_of(tide_format(set->arena, "%s%s", item->key.at, other->key.at + head_name(other->key).length));
+    const tide_json *sides[2] = {other, item};
+    for (int side = 0; side < 2; side++)
+        for (const tide_json *member = sides[side]->first; member; member = member->next) {
+            const tide_json *anew = NULL, *old = NULL;
+            tide_text key = head_name(member->key);
+            for (const tide_json *m = side ? other->first : item->first; m; m = m->next)
+                if (tide_text_equal(head_name(m->key), key)) *(side ? &old : &anew) = m;
+            if (old || tide_text_is(key, "@extends")) continue;
+            const tide_json *taken = anew ? anew : member;
+            if (taken->kind != TIDE_JSON_NULL) tide_json_put(set->arena, made, taken->key, tide_json_clone(set->arena, taken));
+        }
+    return made;
 }
 
 static tide_class *read_class(tide_descriptions *set, tide_description *description, const tide_json *item, const char *place) {
     tide_class *made = TIDE_NEW(set->arena, tide_class, 1);
+    item = extended(set, description, item, place, 0);
+    if (!item) return NULL;
     made->description = description;
     if (!tide_parse_head(set->arena, item->key, place, &made->name, &made->parameters, &made->parameter_count, set->diags)) return NULL;
     if (item->kind != TIDE_JSON_OBJECT || item->count > MEMBER_LIMIT) {
