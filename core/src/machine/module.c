@@ -266,6 +266,7 @@ static bool bind_block(tide_model *model, tide_function *function, const tide_de
 static bool bind_function(tide_model *model, tide_function *function, const tide_description *from) {
     if (function->is_bound) return true;
     function->is_bound = true;
+    if (!function->of) function->backward = tide_function_find(model->descriptions, from, tide_text_of(tide_format(model->m->arena, "%s_backward", terminated(model->m, function->name))));
     for (uint32_t i = 0; i < function->parameter_count; i++) add_local(model, function, function->parameters[i].name);
     for (uint32_t i = 0; i < function->parameter_count; i++)
         if (!bind_expr(model, function, from, function->parameters[i].otherwise)) return false;
@@ -609,6 +610,7 @@ static tide_value call_builtin(tide_machine *m, uint32_t which, tide_value *a, u
     }
     if (which == BUILTIN_LEN) {
         if (a[0].kind == TIDE_VALUE_LIST) return tide_of_int(a[0].list->count);
+        if (a[0].kind == TIDE_VALUE_CONFIG) return tide_of_int(a[0].config->count);
         return nothing(m, TIDE_ERR_DESCRIPTION, "len of %s", kind_name(a[0]));
     }
     if (which == BUILTIN_CONTAINS) {
@@ -876,7 +878,7 @@ static tide_value eval_member(frame *f, tide_expr *e) {
     return made;
 }
 
-/* x[a, :, b:c, ..., none] */
+/* x[a, :, b:c, ..., none, [i, j], tensor]: tensors, and lists that become tensors, stand side by side. */
 static tide_value index_tensor(frame *f, tide_expr *e, tide_tensor *x) {
     tide_machine *m = f->model->m;
     tide_tensor *at = tide_retain(x);
@@ -884,6 +886,8 @@ static tide_value index_tensor(frame *f, tide_expr *e, tide_tensor *x) {
     for (uint32_t i = 0; i < e->count; i++)
         if (e->items[i]->kind != TIDE_EXPR_ELLIPSIS && e->items[i]->kind != TIDE_EXPR_NONE) named++;
     bool has_changed = false;
+    int from = 0;
+    tide_value indices = {.kind = TIDE_VALUE_LIST, .list = tide_list_new(m)};
     for (uint32_t i = 0; i < e->count && !tide_is_winding_down(m); i++) {
         tide_expr *item = e->items[i];
         tide_tensor *made = NULL;
@@ -908,15 +912,17 @@ static tide_value index_tensor(frame *f, tide_expr *e, tide_tensor *x) {
             made = tide_slice(m, at, dim++, (tide_dim){first, start.symbol}, (tide_dim){last, stop.symbol});
         } else {
             tide_value index = eval(f, item);
+            if (index.kind == TIDE_VALUE_LIST) { /* sequenceToVariable: numbers reach the device as int64 */
+                tide_shape shape = tide_shape1((tide_dim){index.list->count, 0});
+                tide_value_release(m, index);
+                index = tide_of_tensor(tide_empty(m, &shape, TIDE_INT64));
+            }
             if (index.kind == TIDE_VALUE_TENSOR) {
-                if (dim) tide_fail(m, TIDE_ERR_DESCRIPTION, "tensors index the leading dimensions only");
-                tide_value list = {.kind = TIDE_VALUE_LIST, .list = tide_list_new(m)};
-                tide_list_push(m, list.list, index);
-                while (i + 1 < e->count) tide_list_push(m, list.list, eval(f, e->items[++i]));
-                tide_value made_value = operate(f, "index", tide_of_tensor(at), list);
-                tide_value_release(m, list);
-                tide_release(m, at);
-                return made_value;
+                if (indices.list->count == 0) from = dim;
+                else if (from + (int)indices.list->count != dim) tide_fail(m, TIDE_ERR_DESCRIPTION, "tensors that index stand side by side");
+                tide_list_push(m, indices.list, index);
+                dim++;
+                continue;
             }
             m->op = "select";
             made = tide_select(m, at, dim, tide_arg_int(m, index));
@@ -925,6 +931,14 @@ static tide_value index_tensor(frame *f, tide_expr *e, tide_tensor *x) {
         at = made;
         has_changed = true;
     }
+    if (indices.list->count && !tide_is_winding_down(m)) {
+        tide_value arguments[3] = {tide_of_tensor(at), indices, tide_of_int(from)};
+        tide_value made = run_operation(m, tide_op_find(TIDE_TEXT("index")), arguments, 3);
+        tide_value_release(m, indices);
+        tide_release(m, at);
+        return made;
+    }
+    tide_value_release(m, indices);
     if (!has_changed && !tide_is_winding_down(m)) { /* at::alias */
         tide_tensor *made = tide_slice(m, at, 0, (tide_dim){0, 0}, (tide_dim){INT64_MAX, 0});
         tide_release(m, at);
@@ -987,6 +1001,44 @@ static void release_all(tide_machine *m, const tide_value *values, uint32_t coun
 }
 
 static tide_value construct(frame *f, tide_expr *e);
+
+/* ---- torch.autograd.Function: a function f beside which the description has f_backward(the tensors of f..., grad) ---- */
+
+static void function_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
+    tide_value arguments[ARGUMENT_LIMIT];
+    uint32_t count = 0;
+    for (; count < node->edge_count; count++) arguments[count] = tide_of_tensor(tide_saved_at(m, node, (int)count));
+    arguments[count++] = tide_of_tensor(tide_retain(grads[0]));
+    tide_function *backward = (tide_function *)(intptr_t)node->attribute[0];
+    tide_value made = call_function(m->interpreter, backward, (uint32_t)node->attribute[1], (uint32_t)node->attribute[2], arguments, count, NULL, NULL, 0);
+    uint32_t made_count = made.kind == TIDE_VALUE_LIST ? made.list->count : 1;
+    for (uint32_t i = 0; i < node->edge_count && i < made_count; i++) {
+        tide_value v = made.kind == TIDE_VALUE_LIST ? made.list->items[i] : made;
+        if (v.kind == TIDE_VALUE_TENSOR && tide_wants(node, (int)i)) results[i] = tide_retain(v.tensor);
+    }
+    tide_value_release(m, made);
+}
+static const tide_backward function_backward = {"PythonFunction", function_run};
+
+static tide_value call_autograd_function(frame *f, tide_function *function, tide_function *backward, const tide_value *arguments, uint32_t count) {
+    tide_machine *m = f->model->m;
+    tide_tensor *tensors[ARGUMENT_LIMIT];
+    for (uint32_t i = 0; i < count; i++) tensors[i] = arguments[i].kind == TIDE_VALUE_TENSOR ? arguments[i].tensor : NULL;
+    tide_node *node = tide_node_with(m, &function_backward, tensors, (int)count, 1, (int)count);
+    bool enabled = m->grad_enabled;
+    m->grad_enabled = false;
+    if (node) {
+        node->attribute[0] = (intptr_t)backward;
+        node->attribute[1] = f->instance;
+        node->attribute[2] = f->scope;
+        for (uint32_t i = 0; i < count; i++) tide_save(m, node, tensors[i]);
+    }
+    tide_value made = call_function(f->model, function, f->instance, f->scope, arguments, count, NULL, NULL, 0);
+    m->grad_enabled = enabled;
+    if (made.kind == TIDE_VALUE_TENSOR) tide_made_by(m, node, made.tensor);
+    else if (node) tide_node_release(m, node);
+    return made;
+}
 
 static tide_value call_value(frame *f, tide_expr *e, tide_value callee, tide_function *method) {
     tide_machine *m = f->model->m;
@@ -1059,7 +1111,11 @@ static tide_value eval_callee(frame *f, tide_expr *e) {
         tide_text keywords[ARGUMENT_LIMIT];
         uint32_t named_count, count = eval_arguments(f, e, positional, keywords, named, &named_count);
         uint32_t statement = m->statement;
-        tide_value made = call_function(f->model, (tide_function *)name->target, f->instance, f->scope, positional, count, keywords, named, named_count);
+        tide_function *function = (tide_function *)name->target;
+        if (!tide_is_winding_down(m)) bind_function(f->model, function, f->model->scopes[f->scope].description);
+        tide_value made = function->backward && !named_count && !m->has_failed
+                              ? call_autograd_function(f, function, function->backward, positional, count)
+                              : call_function(f->model, function, f->instance, f->scope, positional, count, keywords, named, named_count);
         m->statement = statement;
         return made;
     }

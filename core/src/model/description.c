@@ -47,6 +47,10 @@ static bool read_attribute(tide_descriptions *set, tide_class *made, const tide_
         made->input_embeddings = item->text;
         return true;
     }
+    if (tide_text_is(item->key, "@inputs") && item->kind == TIDE_JSON_OBJECT) {
+        made->inputs = item;
+        return true;
+    }
     if (tide_text_is(item->key, "@tie") && item->kind == TIDE_JSON_OBJECT) {
         const tide_json *condition = tide_json_at(item, "if"), *pairs = tide_json_at(item, "names");
         if (condition && condition->kind == TIDE_JSON_STRING)
@@ -64,7 +68,7 @@ static bool read_attribute(tide_descriptions *set, tide_class *made, const tide_
         }
         return true;
     }
-    return complain(set, place, "known attributes are \"@extends\": \"Module\", \"@checkpoint\": true, \"@input_embeddings\": \"name\" and \"@tie\": {\"if\": ..., \"names\": {...}}");
+    return complain(set, place, "known attributes are \"@extends\": \"Module\", \"@checkpoint\": true, \"@input_embeddings\": \"name\", \"@inputs\": {...} and \"@tie\": {\"if\": ..., \"names\": {...}}");
 }
 
 /* A key of "modules" or of a module without its parameters. */

@@ -18,6 +18,7 @@ typedef struct tide_function {
     tide_text *locals; /* names of slots: parameters first */
     uint32_t local_count, local_capacity;
     bool is_bound;
+    struct tide_function *backward; /* of a torch.autograd.Function: the function NAME_backward; else NULL */
     struct tide_function *next;
 } tide_function;
 
@@ -36,6 +37,7 @@ typedef struct tide_class {
     tide_function *methods;
     bool is_checkpointed;       /* "@checkpoint": a GradientCheckpointingLayer */
     tide_text input_embeddings; /* "@input_embeddings": path of what get_input_embeddings() returns, or empty */
+    const tide_json *inputs;    /* "@inputs" of a root that takes others than its description's, or NULL */
     tide_statement *ties;       /* "@tie": a.weight = b.weight */
     tide_expr *tie_condition;
     struct tide_description *description;

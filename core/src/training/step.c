@@ -300,7 +300,8 @@ typedef struct batch {
 
 static bool make_batch(tide_run *run, batch *b, tide_diagnostics *diags) {
     tide_machine *m = &run->machine;
-    const tide_json *inputs = tide_description_at(run->model.scopes[0].description, "inputs");
+    const tide_json *inputs = run->model.instances[run->model.root].of->inputs;
+    if (!inputs) inputs = tide_description_at(run->model.scopes[0].description, "inputs");
     m->factor = TIDE_FACTOR_INPUT;
     m->op = "inputs";
     for (const tide_json *item = inputs ? inputs->first : NULL; item && b->count < INPUT_LIMIT; item = item->next) {

@@ -122,11 +122,11 @@ static tide_tensor *nonzero(tide_machine *m, int64_t n, int64_t found, int dims)
     return positions;
 }
 
-/* ---- x[indices]: integer indices of the leading dimensions ---- */
+/* ---- x[indices]: integer indices of dimensions side by side, from `dim` on ---- */
 
 static void index_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
     int64_t n = node->attribute[0], indices = node->attribute[1], limit = 1;
-    for (int i = 0; i < indices; i++) limit *= node->extra.shape->size[i];
+    for (int i = 0; i < indices; i++) limit *= node->extra.shape->size[node->attribute[2] + i];
     results[0] = tide_empty(m, node->extra.shape, grads[0]->dtype);
     tide_tensor *linear = NULL; /* the indices as one linear index */
     tide_tensor *wrapped = tide_scratch(m, 8 * n);
@@ -154,7 +154,8 @@ static tide_value op_index(tide_machine *m, tide_value *a) {
     int indices = list && list->count <= TIDE_MAX_DIMS ? (int)list->count : 0;
     if (tide_is_winding_down(m)) return tide_none();
     tide_shape wide = {0};
-    bool fits = indices > 0 && indices <= x->shape->dims;
+    int from = tide_wrap_dim(m, tide_arg_int(m, a[2]), x->shape->dims);
+    bool fits = indices > 0 && from + indices <= x->shape->dims;
     for (int i = 0; fits && i < indices; i++) {
         tide_tensor *index = tide_arg_tensor(m, list->items[i]);
         fits = i ? tide_broadcast(m, &wide, &wide, index->shape) : (wide = *index->shape, true);
@@ -173,10 +174,13 @@ static tide_value op_index(tide_machine *m, tide_value *a) {
     tide_tensor *copies[TIDE_MAX_DIMS] = {0};
     for (int i = 0; i < indices; i++)
         if (!alike && !tide_is_contiguous(expanded[i])) copies[i] = tide_empty(m, &wide, expanded[i]->dtype);
-    tide_shape shape = wide;
-    for (int i = indices; i < x->shape->dims; i++) {
-        shape.size[shape.dims] = x->shape->size[i];
-        shape.name[shape.dims++] = x->shape->name[i];
+    tide_shape shape = {.dims = 0};
+    for (int i = 0; i < x->shape->dims + wide.dims - indices; i++) {
+        bool is_kept = i < from || i >= from + wide.dims;
+        const tide_shape *of = is_kept ? x->shape : &wide;
+        int at = i < from ? i : is_kept ? i - wide.dims + indices : i - from;
+        shape.size[shape.dims] = of->size[at];
+        shape.name[shape.dims++] = of->name[at];
     }
     tide_node *node = tide_node_new(m, &index_backward, &x, 1);
     for (int i = 0; i < indices; i++) tide_save(m, node, list->items[i].tensor);
@@ -184,6 +188,7 @@ static tide_value op_index(tide_machine *m, tide_value *a) {
         node->extra.shape = x->shape;
         node->attribute[0] = tide_count_of(&wide);
         node->attribute[1] = indices;
+        node->attribute[2] = from;
     }
     tide_tensor *out = tide_made_by(m, node, tide_empty(m, &shape, x->dtype));
     for (int i = 0; i < indices; i++) {
@@ -191,6 +196,32 @@ static tide_value op_index(tide_machine *m, tide_value *a) {
         tide_release(m, copies[i]);
     }
     return tide_of_tensor(out);
+}
+
+/* ---- gather, index_select: one output, a gradient of the whole input ---- */
+
+static void gather_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
+    results[0] = tide_empty(m, node->extra.shape, grads[0]->dtype);
+}
+static const tide_backward gather_backward = {"GatherBackward0", gather_run};
+
+static tide_value op_gather(tide_machine *m, tide_value *a) {
+    tide_tensor *x = tide_arg_tensor(m, a[0]), *index = tide_arg_tensor(m, a[2]);
+    tide_node *node = tide_node_new(m, &gather_backward, &x, 1);
+    if (node) node->extra.shape = x->shape;
+    tide_save(m, node, index);
+    return tide_of_tensor(tide_made_by(m, node, tide_empty(m, index->shape, x->dtype)));
+}
+
+static tide_value op_index_select(tide_machine *m, tide_value *a) {
+    tide_tensor *x = tide_arg_tensor(m, a[0]), *index = tide_arg_tensor(m, a[2]);
+    int dim = tide_wrap_dim(m, tide_arg_int(m, a[1]), x->shape->dims);
+    tide_node *node = tide_node_new(m, &gather_backward, &x, 1);
+    if (node) node->extra.shape = x->shape;
+    tide_save(m, node, index);
+    tide_shape shape = *x->shape;
+    if (shape.dims) shape.size[dim] = tide_count(index), shape.name[dim] = index->shape->name[0];
+    return tide_of_tensor(tide_made_by(m, node, tide_empty(m, &shape, x->dtype)));
 }
 
 /* ---- masked_scatter: aten/src/ATen/native/cuda/IndexKernel.cpp ---- */
@@ -257,7 +288,9 @@ static const tide_op index_ops[] = {
     {"arange", "end, dtype=none", TIDE_CAST_NONE, op_arange},
     {"empty_like", "x, dtype=none", TIDE_CAST_NONE, op_empty_like},
     {"embedding", "indices, weight", TIDE_CAST_NONE, op_embedding},
-    {"index", "x, indices", TIDE_CAST_NONE, op_index},
+    {"index", "x, indices, dim=0", TIDE_CAST_NONE, op_index},
+    {"gather", "x, dim, index", TIDE_CAST_NONE, op_gather},
+    {"index_select", "x, dim, index", TIDE_CAST_NONE, op_index_select},
     {"masked_scatter", "x, mask, source", TIDE_CAST_NONE, op_masked_scatter},
     {"masked_select", "x, mask, like", TIDE_CAST_NONE, op_masked_select},
     {"cumsum", "x, dim=0", TIDE_CAST_NONE, op_cumsum},

@@ -180,6 +180,45 @@ static tide_tensor *bmm(tide_machine *m, tide_tensor *a, tide_tensor *b) {
     return tide_made_by(m, node, out);
 }
 
+/* ---- baddbmm: beta * input + alpha * batch1 @ batch2, the numbers kept by nobody ---- */
+
+static void baddbmm_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
+    tide_tensor *batch2 = tide_saved_at(m, node, 0), *batch1 = tide_saved_at(m, node, 1);
+    for (int i = 1; i <= 2; i++) {
+        if (!tide_wants(node, i)) continue;
+        const tide_meta *meta = &node->edges[i].node->outputs[node->edges[i].input];
+        tide_tensor *plain = tide_empty(m, meta->shape, grads[0]->dtype);
+        multiply(m, i == 1 ? grads[0] : batch1, i == 1 ? batch2 : grads[0], tide_gemm_workspace(m));
+        results[i] = tide_scale(m, plain); /* maybe_multiply(grad, alpha) */
+        tide_release(m, plain);
+    }
+    if (tide_wants(node, 0)) results[0] = tide_retain(grads[0]);
+    tide_release(m, batch1);
+    tide_release(m, batch2);
+}
+static const tide_backward baddbmm_backward = {"BaddbmmBackward0", baddbmm_run};
+
+static tide_value op_baddbmm(tide_machine *m, tide_value *a) {
+    tide_tensor *all[3] = {tide_arg_tensor(m, a[0]), tide_arg_tensor(m, a[1]), tide_arg_tensor(m, a[2])};
+    tide_tensor *batch1 = all[1], *batch2 = all[2];
+    tide_shape shape = *batch1->shape;
+    bool ok = shape.dims == 3 && batch2->shape->dims == 3 && shape.size[0] == batch2->shape->size[0] && shape.size[2] == batch2->shape->size[1];
+    if (!ok) {
+        tide_fail(m, TIDE_ERR_SHAPE, "baddbmm: %s and %s do not multiply", tide_shape_text(m, &shape), tide_shape_text(m, batch2->shape));
+        return tide_none();
+    }
+    tide_node *node = tide_node_new(m, &baddbmm_backward, all, 3);
+    if (node) {
+        tide_save(m, node, tide_wants(node, 1) ? batch2 : NULL);
+        tide_save(m, node, tide_wants(node, 2) ? batch1 : NULL);
+    }
+    shape.size[2] = batch2->shape->size[2];
+    shape.name[2] = batch2->shape->name[2];
+    tide_tensor *out = tide_empty(m, &shape, batch1->dtype);
+    multiply(m, batch1, batch2, tide_gemm_workspace(m));
+    return tide_of_tensor(tide_made_by(m, node, out));
+}
+
 /* ---- matmul: folds, or expands and multiplies in batches ---- */
 
 /* LinearAlgebra.cpp: should_fold, for a larger left side. */
@@ -328,6 +367,7 @@ static const tide_op linear_ops[] = {
     {"linear", "x, weight, bias=none", TIDE_CAST_LOWER, op_linear},
     {"matmul", "self, other", TIDE_CAST_LOWER, op_matmul},
     {"bmm", "self, mat2", TIDE_CAST_LOWER, op_bmm},
+    {"baddbmm", "input, batch1, batch2", TIDE_CAST_LOWER, op_baddbmm},
     {"addmm", "self, mat1, mat2", TIDE_CAST_LOWER, op_addmm},
 };
 TIDE_OP_TABLE(linear)

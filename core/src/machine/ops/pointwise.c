@@ -220,13 +220,23 @@ static tide_value op_div(tide_machine *m, tide_value *a) {
 }
 
 /* x += y: the storage stays; the tensor gets a new node. */
-static tide_value op_add_(tide_machine *m, tide_value *a) {
+static tide_value in_place(tide_machine *m, const tide_backward *backward, tide_value *a) {
     tide_tensor *x = tide_arg_tensor(m, a[0]);
     tide_tensor *both[2] = {x, is_number(a[1]) ? NULL : tide_arg_tensor(m, a[1])};
-    tide_node *node = tide_node_new(m, &add_backward, both, 2);
+    tide_node *node = tide_node_new(m, backward, both, 2);
     tide_tensor *t = tide_alias(m, x);
     if (!node) return tide_of_tensor(t);
     return tide_of_tensor(tide_made_by(m, node, t));
+}
+
+static tide_value op_add_(tide_machine *m, tide_value *a) {
+    return in_place(m, &add_backward, a);
+}
+
+/* x *= number, x /= number */
+static tide_value op_mul_(tide_machine *m, tide_value *a) {
+    if (!is_number(a[1])) tide_fail(m, TIDE_ERR_UNSUPPORTED, "mul_ takes a number: of two tensors only the new product is described");
+    return in_place(m, &scale_backward, a);
 }
 
 /* ---- comparisons and logic: bool results without gradients ---- */
@@ -371,6 +381,8 @@ static const tide_op pointwise_ops[] = {
     {"mul", "self, other", TIDE_CAST_NONE, op_mul},
     {"div", "self, other", TIDE_CAST_NONE, op_div},
     {"add_", "self, other", TIDE_CAST_NONE, op_add_},
+    {"mul_", "self, number", TIDE_CAST_NONE, op_mul_},
+    {"div_", "self, number", TIDE_CAST_NONE, op_mul_},
     {"eq", "self, other", TIDE_CAST_NONE, op_compare},
     {"ne", "self, other", TIDE_CAST_NONE, op_compare},
     {"lt", "self, other", TIDE_CAST_NONE, op_compare},
