@@ -302,6 +302,7 @@ static void fill_values(job_builder *b) {
     job->mode = value_of(b, TIDE_SET_mode);
     job->batch = int_of(b, TIDE_SET_batch);
     job->seq = int_of(b, TIDE_SET_seq);
+    job->target_seq = int_of(b, TIDE_SET_target_seq);
     job->images = int_of(b, TIDE_SET_images);
     const char *cross = strchr(value_of(b, TIDE_SET_image_size), 'x');
     if (cross) {

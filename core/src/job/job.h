@@ -43,6 +43,7 @@ typedef struct tide_job {
 
     const char *mode;                /* "train" */
     int64_t batch, seq, images;
+    int64_t target_seq;                /* 0: not set */
     int64_t image_height, image_width; /* 0: what the preprocessor makes */
     const char *dtype;               /* bf16 fp16 fp32 */
     const char *autocast;            /* NULL bf16 fp16 */

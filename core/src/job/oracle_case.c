@@ -61,7 +61,7 @@ static bool case_entry(case_reader *r, const tide_json *entry) {
     /* Of inference, of nothing, or read only together with a key that is refused. */
     static const char *const unread[] = {"id",    "note",           "seed",        "decode",
                                          "cache", "logits_to_keep", "kbit_prepare"};
-    static const char *const refused[] = {"lora", "quant", "target_seq"};
+    static const char *const refused[] = {"lora", "quant"};
     if (is_one_of(entry->key, unread, sizeof unread / sizeof *unread)) return true;
     if (is_one_of(entry->key, refused, sizeof refused / sizeof *refused))
         return is_unset(entry) || case_refuse(r, entry->key.at);

@@ -1291,6 +1291,7 @@ static outcome run_block(frame *f, tide_statement *s, tide_value *result) {
             tide_value old = tide_value_retain(f->locals[s->slots[0]]), by = eval(f, s->expr), made = tide_none();
             if (tide_is_winding_down(m)) made = tide_none();
             else if (old.kind == TIDE_VALUE_TENSOR) made = operate(f, "add_", old, by);
+            else if (by.kind == TIDE_VALUE_TENSOR) made = operate(f, "add", old, by); /* number += tensor */
             else made = arithmetic(m, '+', old, by);
             tide_value_release(m, by);
             tide_value_release(m, old);

@@ -101,6 +101,7 @@ static void set_settings(tide_run *run, const tide_job *job, bool uses_cache) {
 #define WORD(name_, value_) s[n++] = (tide_setting_value){name_, {.kind = TIDE_VALUE_TEXT, .text = tide_text_of(value_)}}
     NUMBER("batch", job->batch);
     NUMBER("seq", job->seq);
+    NUMBER("target_seq", job->target_seq); /* 0: not set */
     NUMBER("images", job->images);
     NUMBER("image_height", job->image_height);
     NUMBER("image_width", job->image_width);

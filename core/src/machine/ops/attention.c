@@ -63,10 +63,10 @@ static attention of_node(const tide_node *node, const tide_tensor *q) {
     return a;
 }
 
-/* A kernel's node, which saves its inputs first. */
-static tide_node *node_of(tide_machine *m, const tide_backward *backward, tide_tensor *q, tide_tensor *k, tide_tensor *v, const attention *a) {
-    tide_tensor *all[3] = {q, k, v};
-    tide_node *node = tide_node_with(m, backward, all, 3, 1, 8);
+/* A kernel's node, which saves its inputs first; the bias may be NULL. */
+static tide_node *node_of(tide_machine *m, const tide_backward *backward, tide_tensor *q, tide_tensor *k, tide_tensor *v, tide_tensor *bias, const attention *a) {
+    tide_tensor *all[4] = {q, k, v, bias};
+    tide_node *node = tide_node_with(m, backward, all, 4, 1, 8);
     for (int i = 0; i < 3; i++) tide_save(m, node, all[i]);
     remember(node, a);
     return node;
@@ -133,7 +133,7 @@ static void flash_run(tide_machine *m, tide_node *node, tide_tensor **grads, tid
 static const tide_backward flash_backward = {"ScaledDotProductFlashAttentionBackward0", flash_run};
 
 static tide_tensor *flash(tide_machine *m, tide_tensor *q, tide_tensor *k, tide_tensor *v, const attention *a) {
-    tide_node *node = node_of(m, &flash_backward, q, k, v, a);
+    tide_node *node = node_of(m, &flash_backward, q, k, v, NULL, a);
     tide_tensor *out = tide_made_by(m, node, tide_empty_like(m, q, q->dtype));
     tide_tensor *lse = SHAPED(m, TIDE_FP32, a->batch, a->heads, a->queries);
     tide_tensor *partial_lse = NULL, *partial_out = NULL, *state = NULL;
@@ -187,6 +187,11 @@ static void efficient_run(tide_machine *m, tide_node *node, tide_tensor **grads,
     results[0] = bshd(m, q->shape, q->dtype);
     results[1] = bshd(m, k->shape, k->dtype);
     results[2] = bshd(m, v->shape, v->dtype);
+    if (tide_wants(node, 3)) { /* rows begin at multiples of 16 elements */
+        tide_tensor *full = SHAPED(m, (tide_dtype)q->dtype, a.batch, a.heads, a.queries, round_up(a.keys, 16));
+        results[3] = tide_slice(m, full, -1, (tide_dim){0, 0}, (tide_dim){a.keys, 0});
+        tide_release(m, full);
+    }
     tide_tensor *wide_k = NULL, *wide_v = NULL, *delta;
     if (a.kv_heads != a.heads) {
         wide_k = SHAPED(m, (tide_dtype)k->dtype, a.batch, a.keys, a.heads, a.width);
@@ -213,7 +218,7 @@ static void efficient_run(tide_machine *m, tide_node *node, tide_tensor **grads,
 static const tide_backward efficient_backward = {"ScaledDotProductEfficientAttentionBackward0", efficient_run};
 
 static tide_tensor *efficient(tide_machine *m, tide_tensor *q, tide_tensor *k, tide_tensor *v, tide_tensor *bias, const attention *a) {
-    tide_node *node = node_of(m, &efficient_backward, q, k, v, a);
+    tide_node *node = node_of(m, &efficient_backward, q, k, v, bias, a);
     tide_tensor *seed = NULL, *offset = NULL;
     if (a->dropout <= 0) {
         seed = SHAPED(m, TIDE_INT64, 1);
@@ -249,7 +254,7 @@ static void cudnn_run(tide_machine *m, tide_node *node, tide_tensor **grads, tid
 static const tide_backward cudnn_backward = {"ScaledDotProductCudnnAttentionBackward0", cudnn_run};
 
 static tide_tensor *cudnn(tide_machine *m, tide_tensor *q, tide_tensor *k, tide_tensor *v, tide_tensor *bias, const attention *a) {
-    tide_node *node = node_of(m, &cudnn_backward, q, k, v, a);
+    tide_node *node = node_of(m, &cudnn_backward, q, k, v, NULL, a);
     tide_tensor *seed = SHAPED(m, TIDE_INT64, 1), *offset = SHAPED(m, TIDE_INT64, 1);
     tide_shape shape = *q->shape;
     shape.size[3] = v->shape->size[3];
@@ -319,7 +324,10 @@ static tide_tensor *math(tide_machine *m, tide_tensor *query, tide_tensor *key, 
     tide_release(m, k_transposed);
     tide_tensor *scores = tide_matmul(m, scaled, k_scaled);
     tide_release(m, k_scaled);
-    /* attn.add_(mask) */
+    if (bias && bias->requires_grad) { /* attn.add_(mask) */
+        tide_value both[2] = {tide_of_tensor(scores), tide_of_tensor(bias)};
+        scores = replaced(m, scores, tide_op_find(TIDE_TEXT("add_"))->run(m, both).tensor);
+    }
     tide_tensor *probabilities = safe_softmax(m, scores);
     tide_release(m, scores);
     if (a->dropout > 0) {
@@ -394,14 +402,18 @@ static tide_tensor *additive(tide_machine *m, tide_tensor *mask, tide_dtype dtyp
     return made;
 }
 
-/* attention.cpp: pad_bias. Rows of the bias begin at multiples of 8 elements, or a padded copy is made. */
-static tide_tensor *aligned_bias(tide_machine *m, tide_tensor *bias) {
+/* attention.cpp: preprocess_mask. Rows of the bias begin at multiples of 8 elements, or a padded copy is made; then it is
+ * expanded to all scores. */
+static tide_tensor *aligned_bias(tide_machine *m, tide_tensor *bias, const attention *a) {
     int64_t last = bias->shape->size[bias->shape->dims - 1], multiple = 8;
-    if (last % multiple == 0) return tide_retain(bias);
-    tide_tensor *padded = tide_pad_last(m, bias, round_up(last, multiple) - last);
-    tide_tensor *view = tide_slice(m, padded, -1, (tide_dim){0, 0}, (tide_dim){last, bias->shape->name[bias->shape->dims - 1]});
-    tide_release(m, padded);
-    return view;
+    tide_tensor *aligned = tide_retain(bias);
+    if (last % multiple) {
+        tide_tensor *padded = tide_pad_last(m, bias, round_up(last, multiple) - last);
+        aligned = replaced(m, aligned, tide_slice(m, padded, -1, (tide_dim){0, 0}, (tide_dim){last, bias->shape->name[bias->shape->dims - 1]}));
+        tide_release(m, padded);
+    }
+    tide_shape shape = {.size = {a->batch, a->heads, a->queries, a->keys}, .dims = 4};
+    return replaced(m, aligned, tide_expand(m, aligned, &shape));
 }
 
 static tide_tensor *padded_flash(tide_machine *m, tide_tensor *q, tide_tensor *k, tide_tensor *v, const attention *a) {
@@ -445,7 +457,7 @@ static tide_value op_sdpa(tide_machine *m, tide_value *arguments) {
     if (chosen == KERNEL_CUDNN) {
         out = cudnn(m, q, k, v, bias, &a);
     } else if (chosen == KERNEL_EFFICIENT) {
-        tide_tensor *aligned = bias ? aligned_bias(m, bias) : NULL;
+        tide_tensor *aligned = bias ? aligned_bias(m, bias, &a) : NULL;
         tide_release_at(m, &bias);
         out = efficient(m, q, k, v, aligned, &a);
         tide_release(m, aligned);

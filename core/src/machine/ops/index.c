@@ -66,8 +66,10 @@ static tide_value op_empty_like(tide_machine *m, tide_value *a) {
 static void embedding_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
     tide_tensor *indices = tide_saved_at(m, node, 0);
     int64_t n = tide_count(indices), rows = node->extra.shape->size[0], width = node->extra.shape->size[1];
+    tide_tensor *g = tide_contiguous(m, grads[0]);
     if (n <= 3072) {
         results[0] = tide_empty(m, node->extra.shape, grads[0]->dtype);
+        tide_release(m, g);
         tide_release(m, indices);
         return;
     }
@@ -89,7 +91,7 @@ static void embedding_run(tide_machine *m, tide_node *node, tide_tensor **grads,
     if (!is_crowded) tide_touch(m, 4 * width * partials);
     else if (grads[0]->dtype != TIDE_FP32) tide_touch(m, 4 * width * segments);
     tide_release(m, owner);
-    tide_tensor *all[] = {partial_offsets, partial_count, segment_offsets, per_segment, count, offsets, origin, sorted};
+    tide_tensor *all[] = {partial_offsets, partial_count, segment_offsets, per_segment, count, offsets, origin, sorted, g};
     for (unsigned i = 0; i < sizeof all / sizeof *all; i++) tide_release(m, all[i]);
     tide_release(m, indices);
 }

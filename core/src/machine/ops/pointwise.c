@@ -84,12 +84,21 @@ UNARY(reciprocal, "ReciprocalBackward0", SAVES_RESULT, 2)
 UNARY(log, "LogBackward0", SAVES_INPUT, 0)
 UNARY(sin, "SinBackward0", SAVES_INPUT, 1)
 UNARY(cos, "CosBackward0", SAVES_INPUT, 2)
-UNARY(abs, "AbsBackward0", SAVES_INPUT, 1)
 UNARY(erf, "ErfBackward0", SAVES_INPUT, 4)
 UNARY(neg, "NegBackward0", SAVES_NOTHING, 0)
+UNARY(floor, "FloorBackward0", SAVES_NOTHING, 0)
 /* square is pow(x, 2), which autocast runs in fp32. */
 UNARY(square, "PowBackward0", SAVES_INPUT, 2)
 UNARY(pow, "PowBackward0", SAVES_INPUT, 2)
+
+static const tide_backward abs_backward = {"AbsBackward0", unary_run};
+
+/* Integers stay integers. */
+static tide_value op_abs(tide_machine *m, tide_value *a) {
+    tide_tensor *x = tide_arg_tensor(m, a[0]);
+    bool is_float = tide_dtype_is_float(x->dtype);
+    return tide_of_tensor(unary(m, &abs_backward, x, is_float ? SAVES_INPUT : SAVES_NOTHING, is_float ? 1 : 0));
+}
 
 /* clamp with two bounds: the gradient is a where on a mask of the input. */
 static void clamp_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
@@ -108,6 +117,31 @@ static const tide_backward clamp_backward = {"ClampBackward1", clamp_run};
 
 static tide_value op_clamp(tide_machine *m, tide_value *a) {
     return tide_of_tensor(unary(m, &clamp_backward, tide_arg_tensor(m, a[0]), SAVES_INPUT, 0));
+}
+
+/* clamp with tensors as bounds, FunctionsManual.cpp clamp_backward: where self lies inside of bounds that do not cross,
+ * then what is left of grad outside of it, each by masks of self's size. */
+static void clamp_to_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
+    tide_tensor *x = tide_saved_at(m, node, 0), *least = tide_saved_at(m, node, 1), *most = tide_saved_at(m, node, 2);
+    tide_tensor *is_ordered = tide_empty(m, least->shape, TIDE_BOOL), *masks[7];
+    for (int i = 0; i < 4; i++) masks[i] = tide_elementwise(m, &x, 1, TIDE_BOOL);
+    for (int i = 2; i >= 0; i--) tide_release(m, masks[i]);
+    for (int i = 4; i < 7; i++) masks[i] = tide_elementwise(m, &x, 1, TIDE_BOOL);
+    for (int i = 5; i >= 4; i--) tide_release(m, masks[i]);
+    tide_tensor *filled = tide_elementwise(m, grads, 1, grads[0]->dtype);
+    results[0] = tide_elementwise(m, grads, 1, grads[0]->dtype);
+    tide_tensor *made[] = {filled, masks[6], masks[3], is_ordered, most, least, x};
+    for (unsigned i = 0; i < sizeof made / sizeof *made; i++) tide_release(m, made[i]);
+}
+static const tide_backward clamp_to_backward = {"ClampBackward0", clamp_to_run};
+
+static tide_value op_clamp_to(tide_machine *m, tide_value *a) {
+    tide_tensor *x = tide_arg_tensor(m, a[0]), *least = tide_arg_tensor(m, a[1]), *most = tide_arg_tensor(m, a[2]);
+    tide_node *node = tide_node_new(m, &clamp_to_backward, &x, 1);
+    tide_save(m, node, x);
+    tide_save(m, node, least);
+    tide_save(m, node, most);
+    return tide_of_tensor(tide_made_by(m, node, tide_elementwise(m, &x, 1, x->dtype)));
 }
 
 /* ---- two inputs ---- */
@@ -255,6 +289,13 @@ static tide_value op_logical_not(tide_machine *m, tide_value *a) {
     return tide_of_tensor(tide_elementwise(m, &x, 1, TIDE_BOOL));
 }
 
+/* torch.minimum, torch.maximum of numbers that need no gradient. */
+static tide_value op_minimum(tide_machine *m, tide_value *a) {
+    tide_tensor *x = tide_arg_tensor(m, a[0]), *y = tide_arg_tensor(m, a[1]);
+    if (x->requires_grad || y->requires_grad) tide_fail(m, TIDE_ERR_UNSUPPORTED, "%s: its gradient is not described", m->op);
+    return tide_of_tensor(on_two(m, x, y));
+}
+
 /* ---- where, masked_fill ---- */
 
 static void where_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
@@ -372,10 +413,12 @@ static const tide_op pointwise_ops[] = {
     {"cos", "x", TIDE_CAST_NONE, op_cos},
     {"abs", "x", TIDE_CAST_NONE, op_abs},
     {"erf", "x", TIDE_CAST_NONE, op_erf},
+    {"floor", "x", TIDE_CAST_NONE, op_floor},
     {"neg", "x", TIDE_CAST_NONE, op_neg},
     {"square", "x", TIDE_CAST_FP32, op_square},
     {"pow", "x, exponent", TIDE_CAST_FP32, op_pow},
     {"clamp", "x, min, max", TIDE_CAST_NONE, op_clamp},
+    {"clamp_to", "x, min, max", TIDE_CAST_NONE, op_clamp_to},
     {"add", "self, other", TIDE_CAST_NONE, op_add},
     {"sub", "self, other", TIDE_CAST_NONE, op_sub},
     {"mul", "self, other", TIDE_CAST_NONE, op_mul},
@@ -383,6 +426,8 @@ static const tide_op pointwise_ops[] = {
     {"add_", "self, other", TIDE_CAST_NONE, op_add_},
     {"mul_", "self, number", TIDE_CAST_NONE, op_mul_},
     {"div_", "self, number", TIDE_CAST_NONE, op_mul_},
+    {"minimum", "self, other", TIDE_CAST_NONE, op_minimum},
+    {"maximum", "self, other", TIDE_CAST_NONE, op_minimum},
     {"eq", "self, other", TIDE_CAST_NONE, op_compare},
     {"ne", "self, other", TIDE_CAST_NONE, op_compare},
     {"lt", "self, other", TIDE_CAST_NONE, op_compare},

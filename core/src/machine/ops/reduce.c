@@ -254,6 +254,7 @@ static const tide_op reduce_ops[] = {
     {"norm", "x, dim=none, keepdim=true", TIDE_CAST_NONE, op_norm},
     {"argmax", "x, dim", TIDE_CAST_NONE, op_argmax},
     {"max", "x", TIDE_CAST_NONE, op_max},
+    {"any", "x, dim=none, keepdim=false", TIDE_CAST_NONE, op_all},
     {"all", "x, dim=none, keepdim=false", TIDE_CAST_NONE, op_all},
 };
 TIDE_OP_TABLE(reduce)

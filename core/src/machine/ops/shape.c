@@ -659,6 +659,13 @@ static tide_value op_detach(tide_machine *m, tide_value *a) {
     return tide_of_tensor(t);
 }
 
+/* A leaf that wants a gradient. */
+static tide_value op_requires_grad(tide_machine *m, tide_value *a) {
+    tide_tensor *x = tide_arg_tensor(m, a[0]);
+    if (m->grad_enabled || x->is_leaf) x->requires_grad = true;
+    return tide_of_tensor(tide_retain(x));
+}
+
 static tide_value op_to(tide_machine *m, tide_value *a) {
     tide_tensor *x = tide_arg_tensor(m, a[0]);
     if (a[1].kind != TIDE_VALUE_DTYPE) {
@@ -725,6 +732,7 @@ static const tide_op shape_ops[] = {
     {"contiguous", "x", TIDE_CAST_NONE, op_contiguous},
     {"clone", "x", TIDE_CAST_NONE, op_clone},
     {"detach", "x", TIDE_CAST_NONE, op_detach},
+    {"requires_grad_", "x", TIDE_CAST_NONE, op_requires_grad},
     {"to", "x, dtype", TIDE_CAST_NONE, op_to},
     {"float", "x", TIDE_CAST_NONE, op_float},
     {"cat", "tensors, dim=0", TIDE_CAST_NONE, op_cat},
