@@ -172,16 +172,29 @@ static tide_tensor *temporary(tide_optimizer *optimizer, const parameter_state *
     return tide_empty_like(optimizer->model->m, p->tensor, p->tensor->dtype);
 }
 
-/* One round of the foreach form: `lists` temporaries per parameter, list after list. */
-static void play_round(tide_optimizer *optimizer, parameter_state **with, uint32_t count, int lists, bool makes_states) {
+/* The lists that a name of Python's holds from one dtype's turn to the next. */
+typedef struct held {
+    tide_tensor **made;
+    uint32_t count, lists;
+} held;
+
+static void let_go(tide_machine *m, held *h) {
+    for (uint32_t list = 0; list < h->lists; list++)
+        for (uint32_t i = h->count; i-- > 0;) tide_release(m, h->made[list * h->count + i]);
+    *h = (held){0};
+}
+
+/* One round of the foreach form: `lists` temporaries per parameter, list after list; `last` keeps them. */
+static void play_round(tide_optimizer *optimizer, parameter_state **with, uint32_t count, int lists, bool makes_states, held *last) {
     tide_machine *m = optimizer->model->m;
     tide_tensor **made = TIDE_NEW(m->arena, tide_tensor *, (size_t)count * (size_t)lists + 1);
     for (int list = 0; list < lists; list++)
         for (uint32_t i = 0; i < count; i++) made[(uint32_t)list * count + i] = temporary(optimizer, with[i]);
     if (makes_states)
         for (uint32_t i = 0; i < count; i++) make_states(optimizer, with[i]);
-    for (int list = 0; list < lists; list++)
-        for (uint32_t i = count; i-- > 0;) tide_release(m, made[(uint32_t)list * count + i]);
+    held now = {made, count, (uint32_t)lists};
+    let_go(m, last ? last : &now);
+    if (last) *last = now;
 }
 
 /* What stands before the '|', or after it for a group with weight decay; nothing there: the same for both. */
@@ -189,6 +202,13 @@ static const char *form_of(const char *forms, bool decays, const char **end) {
     const char *bar = strchr(forms, '|');
     *end = bar && !decays ? bar : forms + strlen(forms);
     return bar && decays ? bar + 1 : forms;
+}
+
+/* _group_tensors_by_device_and_dtype: an unordered map, whose newest dtype comes first. */
+static void add_dtype(tide_dtype *dtypes, uint32_t *count, tide_dtype dtype) {
+    for (uint32_t i = 0; i < *count; i++)
+        if (dtypes[i] == dtype) return;
+    dtypes[(*count)++] = dtype;
 }
 
 static void step_range(tide_optimizer *optimizer, uint32_t from, uint32_t to) {
@@ -205,7 +225,19 @@ static void step_range(tide_optimizer *optimizer, uint32_t from, uint32_t to) {
     if (!is_late)
         for (uint32_t i = 0; i < count; i++) make_states(optimizer, with[i]);
     if (is_first) play_turns(optimizer, optimizer->init, with, count, decays);
-    for (const char *round = lists; round < end; round++) play_round(optimizer, with, count, *round - '0', is_late && round == lists);
+    parameter_state **alike = TIDE_NEW(m->arena, parameter_state *, count + 1);
+    tide_dtype dtypes[TIDE_DTYPE_COUNT];
+    uint32_t dtype_count = 0;
+    held last = {0};
+    for (uint32_t i = 0; i < count; i++) add_dtype(dtypes, &dtype_count, (tide_dtype)with[i]->tensor->dtype);
+    while (dtype_count--) {
+        uint32_t alike_count = 0;
+        for (uint32_t i = 0; i < count; i++)
+            if (with[i]->tensor->dtype == dtypes[dtype_count]) alike[alike_count++] = with[i];
+        for (const char *round = lists; round < end; round++)
+            play_round(optimizer, alike, alike_count, *round - '0', is_late && round == lists, round + 1 == end ? &last : NULL);
+    }
+    let_go(m, &last);
     play_turns(optimizer, optimizer->body, with, count, decays);
     m->module = 0;
 }
@@ -237,21 +269,30 @@ static tide_tensor *scalar(tide_machine *m, tide_dtype dtype) {
 
 void tide_clip_grad_norm(tide_model *model) {
     tide_machine *m = model->m;
-    int64_t count = 0, chunks = 0;
-    tide_dtype dtype = TIDE_FP32;
+    int64_t count = 0;
+    tide_dtype dtype = TIDE_FP32, dtypes[TIDE_DTYPE_COUNT];
+    uint32_t dtype_count = 0;
     m->op = "clip_grad_norm_";
     for (uint32_t i = 0; i < model->parameter_count; i++) {
         const tide_tensor *g = model->parameters[i].tensor->grad;
-        if (!g) continue;
-        if (count++ == 0) dtype = (tide_dtype)g->dtype;
-        chunks += (tide_count(g) + FOREACH_CHUNK - 1) / FOREACH_CHUNK;
+        if (g) add_dtype(dtypes, &dtype_count, (tide_dtype)g->dtype);
     }
-    if (count == 0) return;
-    tide_tensor *offsets = tide_scratch(m, 8 * (count + 1)), *partial = tide_scratch(m, 4 * chunks);
-    tide_tensor **norms = TIDE_NEW(m->arena, tide_tensor *, count);
-    for (int64_t i = 0; i < count; i++) norms[i] = scalar(m, dtype);
-    tide_release(m, partial);
-    tide_release(m, offsets);
+    if (dtype_count == 0) return;
+    if (dtype_count == 1) dtype = dtypes[0]; /* else stack() widens them */
+    tide_tensor **norms = TIDE_NEW(m->arena, tide_tensor *, model->parameter_count);
+    while (dtype_count--) {
+        int64_t first = count, chunks = 0;
+        for (uint32_t i = 0; i < model->parameter_count; i++) {
+            const tide_tensor *g = model->parameters[i].tensor->grad;
+            if (!g || g->dtype != dtypes[dtype_count]) continue;
+            count++;
+            chunks += (tide_count(g) + FOREACH_CHUNK - 1) / FOREACH_CHUNK;
+        }
+        tide_tensor *offsets = tide_scratch(m, 8 * (count - first + 1)), *partial = tide_scratch(m, 4 * chunks);
+        for (int64_t i = first; i < count; i++) norms[i] = scalar(m, dtypes[dtype_count]);
+        tide_release(m, partial);
+        tide_release(m, offsets);
+    }
     tide_tensor *stacked = tide_scratch(m, count * tide_dtype_bytes(dtype)), *total = scalar(m, dtype);
     tide_release(m, stacked);
     for (int64_t i = count; i-- > 0;) tide_release(m, norms[i]);
