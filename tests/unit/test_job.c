@@ -970,7 +970,6 @@ static void test_cases(void) {
     reason_at(__LINE__, "{\"model\": \"gpt2\", \"mode\": \"infer\"}", "mode infer");
     reason_at(__LINE__, "{\"model\": \"gpt2\", \"optimizer\": \"adafactor\"}",
               "optimizer adafactor");
-    reason_at(__LINE__, "{\"model\": \"gpt2\", \"target_seq\": 4}", "target_seq");
     reason_at(__LINE__, "{\"model\": \"gpt2\", \"colour\": 4}", "key colour");
     reason_at(__LINE__, "[]", "not a case: no model");
     end();

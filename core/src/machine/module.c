@@ -1446,10 +1446,12 @@ static tide_value make_parameter(frame *f, const tide_value *positional, uint32_
     tide_machine *m = model->m;
     tide_shape shape = {.dims = 0};
     tide_dtype dtype = model->dtype;
+    bool trains = !is_buffer;
     for (uint32_t i = 0; i < count; i++)
         if (!tide_arg_shape(m, positional[i], &shape)) return tide_none();
     for (uint32_t i = 0; i < named_count; i++) {
         if (tide_text_is(keywords[i], "dtype") && named[i].kind == TIDE_VALUE_DTYPE) dtype = named[i].dtype;
+        else if (tide_text_is(keywords[i], "requires_grad") && named[i].kind == TIDE_VALUE_BOOL) trains = trains && named[i].truth;
         else return nothing(m, TIDE_ERR_DESCRIPTION, "Parameter has no '%s'", terminated(m, keywords[i]));
     }
     for (int i = 0; i < shape.dims; i++)
@@ -1459,7 +1461,7 @@ static tide_value make_parameter(frame *f, const tide_value *positional, uint32_
         }
     tide_tensor *t = tide_empty_host(m, &shape, dtype);
     t->is_parameter = !is_buffer;
-    t->requires_grad = !is_buffer && tide_dtype_is_float(dtype);
+    t->requires_grad = trains && tide_dtype_is_float(dtype);
     return tide_of_tensor(t);
 }
 

@@ -48,9 +48,44 @@ static tide_value op_conv(tide_machine *m, tide_value *a) {
     return tide_of_tensor(tide_made_by(m, node, tide_empty(m, &shape, x->dtype)));
 }
 
+/* ---- interpolate: UpSample*.cu; channels-last inputs stay so ---- */
+
+static tide_tensor *in_format_of(tide_machine *m, const tide_tensor *x, const tide_shape *shape) {
+    int64_t stride[TIDE_MAX_DIMS] = {0};
+    bool is_channels_last = shape->dims == 4 && x->stride[1] == 1 && !tide_is_contiguous(x);
+    tide_contiguous_strides(shape, stride);
+    if (is_channels_last) {
+        stride[1] = 1;
+        stride[3] = shape->size[1];
+        stride[2] = stride[3] * shape->size[3];
+        stride[0] = stride[2] * shape->size[2];
+    }
+    return tide_empty_strided(m, shape, stride, x->dtype);
+}
+
+static void interpolate_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
+    results[0] = in_format_of(m, grads[0], node->extra.shape);
+}
+static const tide_backward interpolate_backward = {"UpsampleBackward0", interpolate_run};
+
+/* To a size [height, width]; the kind of interpolation decides nothing. */
+static tide_value op_interpolate(tide_machine *m, tide_value *a) {
+    tide_tensor *x = tide_arg_tensor(m, a[0]);
+    tide_shape shape = *x->shape, size = {.dims = 0};
+    if (shape.dims < 3 || !tide_arg_shape(m, a[1], &size) || size.dims != shape.dims - 2) {
+        tide_fail(m, TIDE_ERR_SHAPE, "interpolate: %s to a size of %d numbers", tide_shape_text(m, &shape), size.dims);
+        return tide_none();
+    }
+    for (int i = 2; i < shape.dims; i++) shape.size[i] = size.size[i - 2], shape.name[i] = size.name[i - 2];
+    tide_node *node = tide_node_new(m, &interpolate_backward, &x, 1);
+    if (node) node->extra.shape = x->shape;
+    return tide_of_tensor(tide_made_by(m, node, in_format_of(m, x, &shape)));
+}
+
 static const tide_op conv_ops[] = {
     {"conv1d", "x, weight, bias=none, stride=1, padding=0, groups=1", TIDE_CAST_LOWER, op_conv},
     {"conv2d", "x, weight, bias=none, stride=1, padding=0, groups=1", TIDE_CAST_LOWER, op_conv},
+    {"interpolate", "x, size, mode='nearest'", TIDE_CAST_FP32, op_interpolate},
     {"conv3d", "x, weight, bias=none, stride=1, padding=0, groups=1", TIDE_CAST_LOWER, op_conv},
 };
 TIDE_OP_TABLE(conv)
