@@ -14,7 +14,9 @@ bool tide_text_equal(tide_text a, tide_text b) {
 }
 
 bool tide_text_is(tide_text a, const char *terminated) {
-    return tide_text_equal(a, tide_text_of(terminated));
+    size_t i = 0;
+    while (i < a.length && terminated[i] == a.at[i] && a.at[i]) i++;
+    return i == a.length && !terminated[i];
 }
 
 bool tide_text_starts(tide_text a, tide_text prefix) {

@@ -44,6 +44,9 @@ typedef enum builtin { BUILTIN_RANGE, BUILTIN_LEN, BUILTIN_MIN, BUILTIN_MAX, BUI
                        BUILTIN_BUFFER, BUILTIN_AUTO_MODEL, BUILTIN_COUNT } builtin;
 static const char *const builtin_names[BUILTIN_COUNT] = {"range", "len", "min", "max", "isqrt", "contains", "error", "Parameter", "Buffer", "AutoModel"};
 
+/* What a tensor answers to, see bind_expr. */
+enum { MEMBER_NONE, MEMBER_SHAPE, MEMBER_DTYPE, MEMBER_REQUIRES_GRAD };
+
 static uint32_t add_local(tide_model *model, tide_function *function, tide_text name) {
     for (uint32_t i = 0; i < function->local_count; i++)
         if (tide_text_equal(function->locals[i], name)) return i;
@@ -248,6 +251,11 @@ static bool bind_expr(tide_model *model, tide_function *function, const tide_des
     for (uint32_t i = 0; i < e->count; i++)
         if (!bind_expr(model, function, from, e->items[i])) return false;
     if (e->kind == TIDE_EXPR_COMPREHENSION) e->slot = add_local(model, function, e->text);
+    if (e->kind == TIDE_EXPR_MEMBER)
+        e->slot = tide_text_is(e->text, "shape")           ? MEMBER_SHAPE
+                  : tide_text_is(e->text, "dtype")         ? MEMBER_DTYPE
+                  : tide_text_is(e->text, "requires_grad") ? MEMBER_REQUIRES_GRAD
+                                                           : MEMBER_NONE;
     const char *operator= operator_name(e);
     if (operator) e->target = tide_op_find(tide_text_of(operator));
     if (e->kind == TIDE_EXPR_CALL && e->a->kind == TIDE_EXPR_NAME && e->a->meaning == TIDE_OPERATION)
@@ -668,7 +676,7 @@ static tide_value call_operation(frame *f, tide_expr *e, const tide_op *op, cons
     const signature *s = &((bound_call *)(void *)e->b)->s;
     tide_value a[12];
     bool given[12] = {false};
-    memcpy(a, s->defaults, sizeof a);
+    memcpy(a, s->defaults, s->count * sizeof *a);
     if (self) {
         a[0] = tide_value_retain(*self);
         given[0] = true;
@@ -732,12 +740,13 @@ static tide_value run_function(tide_model *model, tide_function *function, uint3
 static bool arrange(tide_model *model, tide_function *function, uint32_t instance, uint32_t scope, const tide_value *positional, uint32_t count,
                     const tide_text *keywords, const tide_value *named, uint32_t named_count, tide_value *arranged) {
     tide_machine *m = model->m;
-    bool given[ARGUMENT_LIMIT] = {false}, ok = true;
+    uint64_t given = 0; /* a bit for each parameter */
+    bool ok = true;
     if (!bind_function(model, function, model->scopes[scope].description)) ok = false;
     for (uint32_t i = 0; i < count; i++) {
         if (i < function->parameter_count) {
             arranged[i] = positional[i];
-            given[i] = true;
+            given |= UINT64_C(1) << i;
         } else {
             tide_value_release(m, positional[i]);
             if (ok) tide_fail(m, TIDE_ERR_DESCRIPTION, "%s takes %u arguments", terminated(m, function->name), function->parameter_count);
@@ -747,18 +756,18 @@ static bool arrange(tide_model *model, tide_function *function, uint32_t instanc
     for (uint32_t i = 0; i < named_count; i++) {
         uint32_t at = 0;
         while (at < function->parameter_count && !tide_text_equal(function->parameters[at].name, keywords[i])) at++;
-        if (at == function->parameter_count || given[at]) {
+        if (at == function->parameter_count || given >> at & 1) {
             tide_value_release(m, named[i]);
             if (ok) tide_fail(m, TIDE_ERR_DESCRIPTION, "%s has no free parameter '%s'", terminated(m, function->name), terminated(m, keywords[i]));
             ok = false;
             continue;
         }
         arranged[at] = named[i];
-        given[at] = true;
+        given |= UINT64_C(1) << at;
     }
     frame f = {model, instance, scope, function, arranged};
     for (uint32_t i = 0; i < function->parameter_count; i++) {
-        if (given[i]) continue;
+        if (given >> i & 1) continue;
         arranged[i] = tide_none();
         if (function->parameters[i].otherwise) arranged[i] = eval(&f, function->parameters[i].otherwise);
         else if (ok && !tide_is_winding_down(m)) tide_fail(m, TIDE_ERR_DESCRIPTION, "%s lacks '%s'", terminated(m, function->name), terminated(m, function->parameters[i].name));
@@ -769,7 +778,7 @@ static bool arrange(tide_model *model, tide_function *function, uint32_t instanc
 static tide_value call_function(tide_model *model, tide_function *function, uint32_t instance, uint32_t scope, const tide_value *positional,
                                 uint32_t count, const tide_text *keywords, const tide_value *named, uint32_t named_count) {
     tide_value arranged[ARGUMENT_LIMIT];
-    for (uint32_t i = 0; i < ARGUMENT_LIMIT; i++) arranged[i] = tide_none();
+    for (uint32_t i = 0; i < function->parameter_count; i++) arranged[i] = tide_none();
     if (arrange(model, function, instance, scope, positional, count, keywords, named, named_count, arranged))
         return run_function(model, function, instance, scope, arranged, function->parameter_count);
     for (uint32_t i = 0; i < function->parameter_count; i++) tide_value_release(model->m, arranged[i]);
@@ -829,7 +838,7 @@ static tide_value call_module(tide_model *model, uint32_t instance, tide_functio
                               const tide_text *keywords, const tide_value *named, uint32_t named_count) {
     tide_machine *m = model->m;
     tide_instance *of = &model->instances[instance];
-    if (!method) method = tide_method_find(of->of, TIDE_TEXT("forward"));
+    if (!method) method = of->of->forward;
     if (!method) return nothing(m, TIDE_ERR_DESCRIPTION, "%s has no forward()", terminated(m, of->of->name));
     uint32_t module = m->module, statement = m->statement;
     tide_value made;
@@ -862,9 +871,9 @@ static tide_value eval_member(frame *f, tide_expr *e) {
     tide_machine *m = f->model->m;
     tide_value a = eval(f, e->a), made = tide_none();
     if (a.kind == TIDE_VALUE_TENSOR) {
-        if (tide_text_is(e->text, "shape")) made = shape_value(f, a.tensor);
-        else if (tide_text_is(e->text, "dtype")) made = (tide_value){.kind = TIDE_VALUE_DTYPE, .dtype = (tide_dtype)a.tensor->dtype};
-        else if (tide_text_is(e->text, "requires_grad")) made = tide_of_bool(a.tensor->requires_grad);
+        if (e->slot == MEMBER_SHAPE) made = shape_value(f, a.tensor);
+        else if (e->slot == MEMBER_DTYPE) made = (tide_value){.kind = TIDE_VALUE_DTYPE, .dtype = (tide_dtype)a.tensor->dtype};
+        else if (e->slot == MEMBER_REQUIRES_GRAD) made = tide_of_bool(a.tensor->requires_grad);
         else tide_fail(m, TIDE_ERR_DESCRIPTION, "a tensor has no '%s'", terminated(m, e->text));
     } else if (a.kind == TIDE_VALUE_MODULE) {
         const tide_instance *of = &f->model->instances[a.module];
@@ -970,8 +979,30 @@ static tide_value index_list(frame *f, tide_expr *e, tide_list *list) {
     return tide_value_retain(list->items[i]);
 }
 
+/* x.shape[i], without a list for x.shape. */
+static tide_value one_size(frame *f, tide_expr *e) {
+    tide_machine *m = f->model->m;
+    tide_value x = eval(f, e->a->a), made = tide_none();
+    int64_t i = e->items[0]->kind == TIDE_EXPR_NEGATE ? -e->items[0]->a->integer : e->items[0]->integer;
+    if (x.kind != TIDE_VALUE_TENSOR) {
+        if (!tide_is_winding_down(m)) tide_fail(m, TIDE_ERR_DESCRIPTION, "'shape' of %s", kind_name(x));
+    } else if (i >= x.tensor->shape->dims || i < -x.tensor->shape->dims) {
+        tide_fail(m, TIDE_ERR_DESCRIPTION, "index %lld into a shape of %d", (long long)i, x.tensor->shape->dims);
+    } else {
+        tide_dim dim = tide_dim_of(x.tensor, (int)(i < 0 ? i + x.tensor->shape->dims : i));
+        made = (tide_value){.kind = TIDE_VALUE_INT, .symbol = dim.name, .integer = dim.n};
+    }
+    tide_value_release(m, x);
+    return made;
+}
+
+static bool is_literal(const tide_expr *e) {
+    return e->kind == TIDE_EXPR_INT || (e->kind == TIDE_EXPR_NEGATE && e->a->kind == TIDE_EXPR_INT);
+}
+
 static tide_value eval_index(frame *f, tide_expr *e) {
     tide_machine *m = f->model->m;
+    if (e->a->kind == TIDE_EXPR_MEMBER && e->a->slot == MEMBER_SHAPE && e->count == 1 && is_literal(e->items[0])) return one_size(f, e);
     tide_value a = eval(f, e->a), made = tide_none();
     if (a.kind == TIDE_VALUE_TENSOR) made = index_tensor(f, e, a.tensor);
     else if (a.kind == TIDE_VALUE_LIST) made = index_list(f, e, a.list);
@@ -1335,7 +1366,7 @@ static uint32_t scope_new(tide_model *model, tide_description *description, cons
 }
 
 static uint32_t intern(tide_arena *arena, const char ***list, uint32_t *count, uint32_t *capacity, tide_text text) {
-    for (uint32_t i = 0; i < *count; i++)
+    for (uint32_t i = *count; i-- > 0;) /* siblings share theirs: most often it is the newest */
         if (tide_text_is(text, (*list)[i])) return i;
     if (*count == *capacity) {
         size_t wider = *capacity ? *capacity * 2u : 16u;
@@ -1421,11 +1452,11 @@ static uint32_t instantiate(tide_model *model, tide_class *of, uint32_t scope, c
     if (!made || m->has_failed) return 0;
     uint32_t slots = of->constructor->local_count;
     tide_value locals[ARGUMENT_LIMIT];
-    for (uint32_t i = 0; i < ARGUMENT_LIMIT; i++) locals[i] = tide_none();
     if (slots > ARGUMENT_LIMIT) {
         tide_fail(m, TIDE_ERR_LIMIT, "more than %d names in a constructor", ARGUMENT_LIMIT);
         return 0;
     }
+    for (uint32_t i = 0; i < slots; i++) locals[i] = tide_none();
     arrange(model, of->constructor, made, scope, positional, count, keywords, named, named_count, locals);
     for (uint32_t i = 0; i < of->parameter_count; i++) model->instances[made].slots[i] = tide_value_retain(locals[i]);
     frame f = {model, made, scope, of->constructor, locals};
@@ -1699,7 +1730,7 @@ void tide_model_to_device(tide_model *model) {
 }
 
 tide_value tide_model_forward(tide_model *model, const char *const *names, const tide_value *values, uint32_t count) {
-    tide_function *forward = tide_method_find(model->instances[model->root].of, TIDE_TEXT("forward"));
+    tide_function *forward = model->instances[model->root].of->forward;
     if (!forward) return nothing(model->m, TIDE_ERR_DESCRIPTION, "the model has no forward()%s", "");
     tide_text keywords[ARGUMENT_LIMIT];
     for (uint32_t i = 0; i < count && i < ARGUMENT_LIMIT; i++) keywords[i] = tide_text_of(names[i]);

@@ -155,6 +155,7 @@ static tide_class *read_class(tide_descriptions *set, tide_description *descript
             return NULL;
         }
     }
+    made->forward = tide_method_find(made, TIDE_TEXT("forward"));
     return made;
 }
 

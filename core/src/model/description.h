@@ -34,7 +34,7 @@ typedef struct tide_class {
     uint32_t parameter_count;
     tide_member *members;
     uint32_t member_count;
-    tide_function *methods;
+    tide_function *methods, *forward;
     bool is_checkpointed;       /* "@checkpoint": a GradientCheckpointingLayer */
     tide_text input_embeddings; /* "@input_embeddings": path of what get_input_embeddings() returns, or empty */
     const tide_json *inputs;    /* "@inputs" of a root that takes others than its description's, or NULL */

@@ -9,6 +9,21 @@ enum { DEPTH_LIMIT = 40, TEXT_LIMIT = 4000, ITEM_LIMIT = 64, STATEMENT_LIMIT = 2
 
 typedef enum token_kind { TOKEN_END, TOKEN_NAME, TOKEN_INT, TOKEN_FLOAT, TOKEN_TEXT, TOKEN_MARK } token_kind;
 
+/* Marks of one character are their own code. */
+enum { MARK_ELLIPSIS = 256, MARK_COALESCE, MARK_QUOTIENT, MARK_EQUAL, MARK_UNEQUAL, MARK_AT_MOST, MARK_AT_LEAST, MARK_ADD };
+
+static const struct {
+    char text[4];
+    uint8_t length;
+    uint16_t code;
+} long_marks[] = {{"...", 3, MARK_ELLIPSIS}, {"??", 2, MARK_COALESCE}, {"//", 2, MARK_QUOTIENT}, {"==", 2, MARK_EQUAL},
+                  {"!=", 2, MARK_UNEQUAL},   {"<=", 2, MARK_AT_MOST},  {">=", 2, MARK_AT_LEAST}, {"+=", 2, MARK_ADD}};
+
+enum { NO_WORD, WORD_IF, WORD_ELSE, WORD_ELIF, WORD_FOR, WORD_IN, WORD_AND, WORD_OR, WORD_NOT, WORD_RETURN, WORD_DEL, WORD_WITH, WORD_IS, WORD_COUNT };
+
+static const tide_text words[WORD_COUNT] = {{"", 0},    {"if", 2},  {"else", 4}, {"elif", 4},   {"for", 3}, {"in", 2},  {"and", 3},
+                                            {"or", 2},  {"not", 3}, {"return", 6}, {"del", 3}, {"with", 4}, {"is", 2}};
+
 typedef struct parser {
     tide_arena *arena;
     tide_diagnostics *diags;
@@ -17,6 +32,7 @@ typedef struct parser {
     size_t at;           /* behind the current token */
     size_t start;        /* of the current token */
     token_kind kind;
+    int code;            /* of a mark or a keyword */
     tide_text token;
     int64_t integer;
     double number;
@@ -88,6 +104,8 @@ static void next(parser *p) {
         p->kind = TOKEN_NAME;
         p->token = (tide_text){c, length};
         p->at += length;
+        for (p->code = WORD_COUNT - 1; p->code != NO_WORD; p->code--)
+            if (words[p->code].length == length && words[p->code].at[0] == *c && tide_text_equal(p->token, words[p->code])) break;
     } else if (is_digit(*c)) {
         read_number(p);
     } else if (*c == '\'' || *c == '"') {
@@ -101,14 +119,13 @@ static void next(parser *p) {
         p->token = (tide_text){c + 1, length - 1};
         p->at += length + 1;
     } else {
-        static const char *const marks[] = {"...", "??", "//", "==", "!=", "<=", ">=", "+="};
         size_t length = 1;
-        for (size_t i = 0; i < sizeof marks / sizeof *marks; i++) {
-            size_t n = strlen(marks[i]);
-            if (n <= left && memcmp(c, marks[i], n) == 0) {
-                length = n;
-                break;
-            }
+        p->code = (unsigned char)*c;
+        for (size_t i = 0; i < sizeof long_marks / sizeof *long_marks; i++) {
+            if (*c != long_marks[i].text[0] || left < long_marks[i].length || memcmp(c, long_marks[i].text, long_marks[i].length) != 0) continue;
+            length = long_marks[i].length;
+            p->code = long_marks[i].code;
+            break;
         }
         p->kind = TOKEN_MARK;
         p->token = (tide_text){c, length};
@@ -116,24 +133,25 @@ static void next(parser *p) {
     }
 }
 
-static bool is_mark(const parser *p, const char *mark) {
-    return p->kind == TOKEN_MARK && tide_text_is(p->token, mark);
+static bool is_mark(const parser *p, int mark) {
+    return p->kind == TOKEN_MARK && p->code == mark;
 }
 
-static bool is_word(const parser *p, const char *word) {
-    return p->kind == TOKEN_NAME && tide_text_is(p->token, word);
-}
-
-static bool take_mark(parser *p, const char *mark) {
+static bool take_mark(parser *p, int mark) {
     if (!is_mark(p, mark)) return false;
     next(p);
     return true;
 }
 
-static bool take_word(parser *p, const char *word) {
-    if (!is_word(p, word)) return false;
+static bool take_word(parser *p, int word) {
+    if (p->kind != TOKEN_NAME || p->code != word) return false;
     next(p);
     return true;
+}
+
+/* A name, not a keyword. */
+static bool is_name(const parser *p) {
+    return p->kind == TOKEN_NAME && p->code == NO_WORD;
 }
 
 static tide_expr *make(parser *p, tide_expr_kind kind, tide_expr *a, tide_expr *b) {
@@ -147,24 +165,22 @@ static tide_expr *make(parser *p, tide_expr_kind kind, tide_expr *a, tide_expr *
 
 static tide_expr *expression(parser *p);
 
+/* Room for one more in an array that has `count`: places for 4, 8, 16 ... are taken at a time. */
+static void *with_room(parser *p, void *array, uint32_t count, size_t size) {
+    if (count && (count < 4 || count & (count - 1))) return array;
+    void *wider = tide_arena_alloc(p->arena, size * (count ? count * 2u : 4u));
+    return count ? memcpy(wider, array, size * count) : wider;
+}
+
 static void add_item(parser *p, tide_expr *list, tide_expr *item, tide_text keyword) {
-    if (!list->items) {
-        list->items = TIDE_NEW(p->arena, tide_expr *, ITEM_LIMIT);
-        list->keywords = TIDE_NEW(p->arena, tide_text, ITEM_LIMIT);
-    }
     if (list->count == ITEM_LIMIT) {
         fail(p, "more than 64 items");
         return;
     }
+    list->items = with_room(p, list->items, list->count, sizeof *list->items);
+    list->keywords = with_room(p, list->keywords, list->count, sizeof *list->keywords);
     list->keywords[list->count] = keyword;
     list->items[list->count++] = item;
-}
-
-static bool is_keyword(tide_text word) {
-    static const char *const words[] = {"if", "else", "elif", "for", "in", "and", "or", "not", "return", "del", "with", "is"};
-    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
-        if (tide_text_is(word, words[i])) return true;
-    return false;
 }
 
 static tide_expr *atom(parser *p) {
@@ -182,29 +198,29 @@ static tide_expr *atom(parser *p) {
         e->text = p->token;
         next(p);
     } else if (p->kind == TOKEN_NAME) {
-        if (is_keyword(p->token)) return fail(p, "a value is missing here");
+        if (p->code != NO_WORD) return fail(p, "a value is missing here");
         bool is_true = tide_text_is(p->token, "true");
         e = make(p, is_true || tide_text_is(p->token, "false") ? TIDE_EXPR_BOOL
                     : tide_text_is(p->token, "none") ? TIDE_EXPR_NONE : TIDE_EXPR_NAME, NULL, NULL);
         e->integer = is_true;
         e->text = p->token;
         next(p);
-    } else if (take_mark(p, "(")) {
+    } else if (take_mark(p, '(')) {
         e = expression(p);
-        if (is_mark(p, ",")) {
+        if (is_mark(p, ',')) {
             tide_expr *list = make(p, TIDE_EXPR_LIST, NULL, NULL);
             add_item(p, list, e, (tide_text){"", 0});
-            while (take_mark(p, ",") && !is_mark(p, ")")) add_item(p, list, expression(p), (tide_text){"", 0});
+            while (take_mark(p, ',') && !is_mark(p, ')')) add_item(p, list, expression(p), (tide_text){"", 0});
             e = list;
         }
-        if (!take_mark(p, ")")) return fail(p, "')' is missing");
-    } else if (take_mark(p, "[")) {
+        if (!take_mark(p, ')')) return fail(p, "')' is missing");
+    } else if (take_mark(p, '[')) {
         e = make(p, TIDE_EXPR_LIST, NULL, NULL);
-        while (!p->failed && !is_mark(p, "]")) {
+        while (!p->failed && !is_mark(p, ']')) {
             add_item(p, e, expression(p), (tide_text){"", 0});
-            if (!take_mark(p, ",")) break;
+            if (!take_mark(p, ',')) break;
         }
-        if (!take_mark(p, "]")) return fail(p, "']' is missing");
+        if (!take_mark(p, ']')) return fail(p, "']' is missing");
     } else {
         return fail(p, "a value is missing here");
     }
@@ -213,53 +229,53 @@ static tide_expr *atom(parser *p) {
 
 static tide_expr *call(parser *p, tide_expr *callee) {
     tide_expr *e = make(p, TIDE_EXPR_CALL, callee, NULL);
-    while (!p->failed && !is_mark(p, ")")) {
+    while (!p->failed && !is_mark(p, ')')) {
         tide_text keyword = {"", 0};
         parser ahead = *p;
         if (p->kind == TOKEN_NAME) {
             tide_text name = p->token;
             next(&ahead);
-            if (is_mark(&ahead, "=")) {
+            if (is_mark(&ahead, '=')) {
                 keyword = name;
                 next(p);
                 next(p);
             }
         }
         add_item(p, e, expression(p), keyword);
-        if (!take_mark(p, ",")) break;
+        if (!take_mark(p, ',')) break;
     }
-    if (!take_mark(p, ")")) return fail(p, "')' is missing");
+    if (!take_mark(p, ')')) return fail(p, "')' is missing");
     return e;
 }
 
 static tide_expr *index_item(parser *p) {
-    if (is_mark(p, "...")) {
+    if (is_mark(p, MARK_ELLIPSIS)) {
         tide_expr *e = make(p, TIDE_EXPR_ELLIPSIS, NULL, NULL);
         next(p);
         return e;
     }
-    tide_expr *start = is_mark(p, ":") ? NULL : expression(p);
-    if (!is_mark(p, ":")) return start;
+    tide_expr *start = is_mark(p, ':') ? NULL : expression(p);
+    if (!is_mark(p, ':')) return start;
     next(p);
-    tide_expr *stop = is_mark(p, ",") || is_mark(p, "]") ? NULL : expression(p);
+    tide_expr *stop = is_mark(p, ',') || is_mark(p, ']') ? NULL : expression(p);
     return make(p, TIDE_EXPR_SLICE, start, stop);
 }
 
 static tide_expr *postfix(parser *p) {
     tide_expr *e = atom(p);
     while (!p->failed) {
-        if (take_mark(p, "(")) {
+        if (take_mark(p, '(')) {
             e = call(p, e);
-        } else if (take_mark(p, ".")) {
+        } else if (take_mark(p, '.')) {
             if (p->kind != TOKEN_NAME) return fail(p, "a name is missing after '.'");
             e = make(p, TIDE_EXPR_MEMBER, e, NULL);
             e->text = p->token;
             next(p);
-        } else if (take_mark(p, "[")) {
+        } else if (take_mark(p, '[')) {
             e = make(p, TIDE_EXPR_INDEX, e, NULL);
             do add_item(p, e, index_item(p), (tide_text){"", 0});
-            while (!p->failed && take_mark(p, ","));
-            if (!take_mark(p, "]")) return fail(p, "']' is missing");
+            while (!p->failed && take_mark(p, ','));
+            if (!take_mark(p, ']')) return fail(p, "']' is missing");
         } else {
             break;
         }
@@ -271,7 +287,7 @@ static tide_expr *unary(parser *p) {
     if (p->depth >= DEPTH_LIMIT) return fail(p, "nested too deeply");
     p->depth++;
     tide_expr *e;
-    if (is_mark(p, "-")) {
+    if (is_mark(p, '-')) {
         next(p);
         e = make(p, TIDE_EXPR_NEGATE, unary(p), NULL);
     } else {
@@ -281,36 +297,37 @@ static tide_expr *unary(parser *p) {
     return e;
 }
 
-typedef struct level {
-    const char *const *marks;
-    const char *ops;
-    int count;
-    tide_expr_kind kind;
-} level;
+/* From the weakest to the strongest. */
+enum { LEVEL_COMPARE, LEVEL_COALESCE, LEVEL_SUM, LEVEL_PRODUCT, LEVEL_COUNT };
+
+static const struct {
+    uint8_t level, kind;
+    uint16_t mark;
+    char op;
+} operators[] = {{LEVEL_COMPARE, TIDE_EXPR_COMPARE, MARK_EQUAL, '='},      {LEVEL_COMPARE, TIDE_EXPR_COMPARE, MARK_UNEQUAL, '!'},
+                 {LEVEL_COMPARE, TIDE_EXPR_COMPARE, MARK_AT_MOST, 'l'},    {LEVEL_COMPARE, TIDE_EXPR_COMPARE, MARK_AT_LEAST, 'g'},
+                 {LEVEL_COMPARE, TIDE_EXPR_COMPARE, '<', '<'},             {LEVEL_COMPARE, TIDE_EXPR_COMPARE, '>', '>'},
+                 {LEVEL_COALESCE, TIDE_EXPR_COALESCE, MARK_COALESCE, '?'}, {LEVEL_SUM, TIDE_EXPR_BINARY, '+', '+'},
+                 {LEVEL_SUM, TIDE_EXPR_BINARY, '-', '-'},                  {LEVEL_PRODUCT, TIDE_EXPR_BINARY, '*', '*'},
+                 {LEVEL_PRODUCT, TIDE_EXPR_BINARY, '/', '/'},              {LEVEL_PRODUCT, TIDE_EXPR_BINARY, MARK_QUOTIENT, '|'},
+                 {LEVEL_PRODUCT, TIDE_EXPR_BINARY, '%', '%'}};
 
 static tide_expr *binary(parser *p, int rank) {
-    static const char *const products[] = {"*", "/", "//", "%"}, *const sums[] = {"+", "-"}, *const coalesce[] = {"??"},
-                      *const comparisons[] = {"==", "!=", "<=", ">=", "<", ">"};
-    static const level levels[] = {{comparisons, "=!lg<>", 6, TIDE_EXPR_COMPARE},
-                                   {coalesce, "?", 1, TIDE_EXPR_COALESCE},
-                                   {sums, "+-", 2, TIDE_EXPR_BINARY},
-                                   {products, "*/|%", 4, TIDE_EXPR_BINARY}};
-    if (rank == 4) return unary(p);
-    const level *l = &levels[rank];
+    if (rank == LEVEL_COUNT) return unary(p);
     tide_expr *e = binary(p, rank + 1);
-    for (int i = 0; !p->failed && i < l->count; i++) {
-        if (!is_mark(p, l->marks[i])) continue;
+    for (size_t i = 0; p->kind == TOKEN_MARK && i < sizeof operators / sizeof *operators; i++) {
+        if (operators[i].level != rank || operators[i].mark != p->code) continue;
         next(p);
-        e = make(p, l->kind, e, binary(p, rank + 1));
-        e->op = l->ops[i];
-        i = -1;
+        e = make(p, operators[i].kind, e, binary(p, rank + 1));
+        e->op = operators[i].op;
+        i = (size_t)-1;
     }
     return e;
 }
 
 static tide_expr *negation(parser *p) {
     if (p->depth >= DEPTH_LIMIT) return fail(p, "nested too deeply");
-    if (!take_word(p, "not")) return binary(p, 0);
+    if (!take_word(p, WORD_NOT)) return binary(p, 0);
     p->depth++;
     tide_expr *e = make(p, TIDE_EXPR_NOT, negation(p), NULL);
     p->depth--;
@@ -319,13 +336,13 @@ static tide_expr *negation(parser *p) {
 
 static tide_expr *conjunction(parser *p) {
     tide_expr *e = negation(p);
-    while (!p->failed && take_word(p, "and")) e = make(p, TIDE_EXPR_AND, e, negation(p));
+    while (!p->failed && take_word(p, WORD_AND)) e = make(p, TIDE_EXPR_AND, e, negation(p));
     return e;
 }
 
 static tide_expr *disjunction(parser *p) {
     tide_expr *e = conjunction(p);
-    while (!p->failed && take_word(p, "or")) e = make(p, TIDE_EXPR_OR, e, conjunction(p));
+    while (!p->failed && take_word(p, WORD_OR)) e = make(p, TIDE_EXPR_OR, e, conjunction(p));
     return e;
 }
 
@@ -333,16 +350,16 @@ static tide_expr *expression(parser *p) {
     if (p->depth >= DEPTH_LIMIT) return fail(p, "nested too deeply");
     p->depth++;
     tide_expr *e = disjunction(p);
-    if (take_word(p, "if")) {
+    if (take_word(p, WORD_IF)) {
         tide_expr *condition = disjunction(p);
-        if (!take_word(p, "else")) return fail(p, "'else' is missing");
+        if (!take_word(p, WORD_ELSE)) return fail(p, "'else' is missing");
         e = make(p, TIDE_EXPR_CHOICE, e, condition);
         e->c = expression(p);
-    } else if (take_word(p, "for")) {
+    } else if (take_word(p, WORD_FOR)) {
         if (p->kind != TOKEN_NAME) return fail(p, "a name is missing after 'for'");
         tide_text name = p->token;
         next(p);
-        if (!take_word(p, "in")) return fail(p, "'in' is missing");
+        if (!take_word(p, WORD_IN)) return fail(p, "'in' is missing");
         e = make(p, TIDE_EXPR_COMPREHENSION, e, disjunction(p));
         e->text = name;
     }
@@ -378,21 +395,21 @@ bool tide_parse_head(tide_arena *arena, tide_text text, const char *place, tide_
     *count = 0;
     *parameters = NULL;
     if (!open(&p, arena, text, place, diags)) return false;
-    if (p.kind != TOKEN_NAME || is_keyword(p.token)) return fail(&p, "a name is missing") != NULL;
+    if (!is_name(&p)) return fail(&p, "a name is missing") != NULL;
     *name = p.token;
     next(&p);
-    if (take_mark(&p, "(")) {
-        *parameters = TIDE_NEW(arena, tide_parameter, ITEM_LIMIT);
-        while (!p.failed && !is_mark(&p, ")")) {
-            if (p.kind != TOKEN_NAME || is_keyword(p.token)) return fail(&p, "a parameter's name is missing") != NULL;
+    if (take_mark(&p, '(')) {
+        while (!p.failed && !is_mark(&p, ')')) {
+            if (!is_name(&p)) return fail(&p, "a parameter's name is missing") != NULL;
             if (*count == ITEM_LIMIT) return fail(&p, "more than 64 parameters") != NULL;
+            *parameters = with_room(&p, *parameters, *count, sizeof **parameters);
             tide_parameter *parameter = &(*parameters)[(*count)++];
             parameter->name = p.token;
             next(&p);
-            if (take_mark(&p, "=")) parameter->otherwise = expression(&p);
-            if (!take_mark(&p, ",")) break;
+            if (take_mark(&p, '=')) parameter->otherwise = expression(&p);
+            if (!take_mark(&p, ',')) break;
         }
-        if (!take_mark(&p, ")")) return fail(&p, "')' is missing") != NULL;
+        if (!take_mark(&p, ')')) return fail(&p, "')' is missing") != NULL;
     }
     return closes(&p);
 }
@@ -400,12 +417,13 @@ bool tide_parse_head(tide_arena *arena, tide_text text, const char *place, tide_
 /* ---- statements ---- */
 
 static void add_target(parser *p, tide_statement *s, tide_text name) {
-    if (!s->targets) {
-        s->targets = TIDE_NEW(p->arena, tide_text, ITEM_LIMIT);
-        s->slots = TIDE_NEW(p->arena, uint32_t, ITEM_LIMIT);
+    if (s->target_count == ITEM_LIMIT) {
+        fail(p, "more than 64 names");
+        return;
     }
-    if (s->target_count == ITEM_LIMIT) fail(p, "more than 64 names");
-    else s->targets[s->target_count++] = name;
+    s->targets = with_room(p, s->targets, s->target_count, sizeof *s->targets);
+    s->slots = with_room(p, s->slots, s->target_count, sizeof *s->slots);
+    s->targets[s->target_count++] = name;
 }
 
 /* One or more names, joined by commas. */
@@ -414,7 +432,7 @@ static bool add_targets(parser *p, tide_statement *s, const char *missing) {
         if (p->kind != TOKEN_NAME) return fail(p, missing) != NULL;
         add_target(p, s, p->token);
         next(p);
-    } while (take_mark(p, ","));
+    } while (take_mark(p, ','));
     return true;
 }
 
@@ -422,21 +440,21 @@ static bool add_targets(parser *p, tide_statement *s, const char *missing) {
 static bool assignment(parser *p, tide_statement *s) {
     parser ahead = *p;
     do {
-        if (ahead.kind != TOKEN_NAME || is_keyword(ahead.token)) return false;
+        if (!is_name(&ahead)) return false;
         next(&ahead);
-    } while (take_mark(&ahead, ","));
-    if (!is_mark(&ahead, "=") && !is_mark(&ahead, "+=")) return false;
+    } while (take_mark(&ahead, ','));
+    if (!is_mark(&ahead, '=') && !is_mark(&ahead, MARK_ADD)) return false;
     do {
         add_target(p, s, p->token);
         next(p);
-    } while (take_mark(p, ","));
-    s->kind = is_mark(p, "=") ? TIDE_STATEMENT_ASSIGN : TIDE_STATEMENT_ADD;
+    } while (take_mark(p, ','));
+    s->kind = is_mark(p, '=') ? TIDE_STATEMENT_ASSIGN : TIDE_STATEMENT_ADD;
     next(p);
     s->expr = expression(p);
-    if (is_mark(p, ",")) {
+    if (is_mark(p, ',')) {
         tide_expr *list = make(p, TIDE_EXPR_LIST, NULL, NULL);
         add_item(p, list, s->expr, (tide_text){"", 0});
-        while (take_mark(p, ",")) add_item(p, list, expression(p), (tide_text){"", 0});
+        while (take_mark(p, ',')) add_item(p, list, expression(p), (tide_text){"", 0});
         s->expr = list;
     }
     return true;
@@ -444,41 +462,42 @@ static bool assignment(parser *p, tide_statement *s) {
 
 /* True if the statement wants a block. */
 static bool statement(parser *p, tide_statement *s) {
-    if (take_word(p, "return")) {
+    if (take_word(p, WORD_RETURN)) {
         s->kind = TIDE_STATEMENT_RETURN;
         if (p->kind == TOKEN_END) return false;
         s->expr = expression(p);
-        if (is_mark(p, ",")) {
+        if (is_mark(p, ',')) {
             tide_expr *list = make(p, TIDE_EXPR_LIST, NULL, NULL);
             add_item(p, list, s->expr, (tide_text){"", 0});
-            while (take_mark(p, ",")) add_item(p, list, expression(p), (tide_text){"", 0});
+            while (take_mark(p, ',')) add_item(p, list, expression(p), (tide_text){"", 0});
             s->expr = list;
         }
         return false;
     }
-    if (take_word(p, "del")) {
+    if (take_word(p, WORD_DEL)) {
         s->kind = TIDE_STATEMENT_DELETE;
         add_targets(p, s, "a name is missing after 'del'");
         return false;
     }
-    if (take_word(p, "for")) {
+    if (take_word(p, WORD_FOR)) {
         s->kind = TIDE_STATEMENT_FOR;
         if (!add_targets(p, s, "a name is missing after 'for'")) return false;
-        if (!take_word(p, "in")) return fail(p, "'in' is missing") != NULL;
+        if (!take_word(p, WORD_IN)) return fail(p, "'in' is missing") != NULL;
         s->expr = expression(p);
-    } else if (take_word(p, "if") || take_word(p, "elif")) {
+    } else if (take_word(p, WORD_IF) || take_word(p, WORD_ELIF)) {
         s->kind = TIDE_STATEMENT_IF;
         s->expr = expression(p);
-    } else if (take_word(p, "with")) {
+    } else if (take_word(p, WORD_WITH)) {
         s->kind = TIDE_STATEMENT_NO_GRAD;
-        if (!take_word(p, "no_grad")) return fail(p, "only 'with no_grad:' is known") != NULL;
+        if (p->kind != TOKEN_NAME || !tide_text_is(p->token, "no_grad")) return fail(p, "only 'with no_grad:' is known") != NULL;
+        next(p);
     } else {
         if (assignment(p, s)) return false;
         s->kind = TIDE_STATEMENT_EXPR;
         s->expr = expression(p);
         return false;
     }
-    if (!take_mark(p, ":")) fail(p, "':' is missing");
+    if (!take_mark(p, ':')) fail(p, "':' is missing");
     return true;
 }
 

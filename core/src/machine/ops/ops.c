@@ -11,7 +11,8 @@ const tide_op_table *const tide_op_tables[TIDE_OP_TABLES] = {
 const tide_op *tide_op_find(tide_text name) {
     for (int t = 0; t < TIDE_OP_TABLES; t++)
         for (uint32_t i = 0; i < tide_op_tables[t]->count; i++)
-            if (tide_text_is(name, tide_op_tables[t]->ops[i].name)) return &tide_op_tables[t]->ops[i];
+            if (name.length && *tide_op_tables[t]->ops[i].name == *name.at && tide_text_is(name, tide_op_tables[t]->ops[i].name))
+                return &tide_op_tables[t]->ops[i];
     return NULL;
 }
 
