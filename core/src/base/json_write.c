@@ -9,20 +9,23 @@ void tide_writer_init(tide_writer *writer, tide_arena *arena) {
     *writer = (tide_writer){.arena = arena};
 }
 
+static void make_room(tide_writer *writer, size_t length) {
+    size_t capacity = writer->capacity ? writer->capacity : 16384;
+    while (capacity - writer->length < length) capacity *= 2;
+    if (capacity > UINT32_MAX / 2) tide_arena_fail(writer->arena);
+    writer->bytes = tide_arena_grow(writer->arena, writer->bytes, writer->capacity, capacity);
+    writer->capacity = (uint32_t)capacity;
+}
+
 static void put_bytes(tide_writer *writer, const char *bytes, size_t length) {
-    if (writer->capacity - writer->length < length) {
-        size_t capacity = writer->capacity ? writer->capacity : 4096;
-        while (capacity - writer->length < length) capacity *= 2;
-        if (capacity > UINT32_MAX / 2) tide_arena_fail(writer->arena);
-        writer->bytes = tide_arena_grow(writer->arena, writer->bytes, writer->capacity, capacity);
-        writer->capacity = (uint32_t)capacity;
-    }
+    if (writer->capacity - writer->length < length) make_room(writer, length);
     memcpy(writer->bytes + writer->length, bytes, length);
     writer->length += (uint32_t)length;
 }
 
 static void put_char(tide_writer *writer, char c) {
-    put_bytes(writer, &c, 1);
+    if (writer->capacity == writer->length) make_room(writer, 1);
+    writer->bytes[writer->length++] = c;
 }
 
 static void before_value(tide_writer *writer) {
@@ -52,27 +55,33 @@ static size_t utf8_length(const unsigned char *at, size_t left) {
     return length;
 }
 
+static bool is_plain(unsigned char c) {
+    return c >= 0x20 && c < 0x80 && c != '"' && c != '\\';
+}
+
 static void put_quoted(tide_writer *writer, tide_text text) {
     put_char(writer, '"');
     for (size_t i = 0; i < text.length;) {
         const unsigned char *at = (const unsigned char *)text.at + i;
-        size_t length = utf8_length(at, text.length - i);
-        if (length == 0) {
+        size_t length = 0, left = text.length - i;
+        while (length < left && is_plain(at[length])) length++;
+        if (!length && *at >= 0x80) length = utf8_length(at, left);
+        if (length) {
+            put_bytes(writer, (const char *)at, length);
+            i += length;
+            continue;
+        }
+        if (*at >= 0x80) {
             put_bytes(writer, "\xef\xbf\xbd", 3);
-            i++;
         } else if (*at == '"' || *at == '\\') {
             put_char(writer, '\\');
             put_char(writer, (char)*at);
-            i++;
-        } else if (*at < 0x20) {
+        } else {
             char escape[8];
             snprintf(escape, sizeof escape, "\\u%04x", *at);
             put_bytes(writer, escape, 6);
-            i++;
-        } else {
-            put_bytes(writer, (const char *)at, length);
-            i += length;
         }
+        i++;
     }
     put_char(writer, '"');
 }

@@ -54,9 +54,11 @@ char *tide_dotted(tide_arena *arena, tide_text above, tide_text name) {
 }
 
 size_t tide_digits(char *digits, uint64_t value) {
-    size_t length = 1;
-    for (uint64_t rest = value; rest >= 10; rest /= 10) length++;
-    for (size_t i = length; i-- > 0; value /= 10) digits[i] = (char)('0' + value % 10);
+    char backwards[TIDE_DIGITS];
+    size_t length = 0;
+    do backwards[length++] = (char)('0' + value % 10);
+    while (value /= 10);
+    for (size_t i = 0; i < length; i++) digits[i] = backwards[length - 1 - i];
     return length;
 }
 

@@ -290,9 +290,10 @@ enum { EDGE_LIMIT = 64 };
 static void run_node(engine *e, tide_node *node) {
     tide_machine *m = e->m;
     task_state *state = node->state;
-    tide_tensor *on_stack[EDGE_LIMIT] = {NULL};
+    tide_tensor *on_stack[EDGE_LIMIT];
     tide_tensor **results = node->edge_count <= EDGE_LIMIT ? on_stack
                                                            : TIDE_NEW(m->arena, tide_tensor *, node->edge_count);
+    for (unsigned i = 0; i < node->edge_count; i++) results[i] = NULL;
     m->module = node->module;
     m->statement = node->statement;
     m->op = node->backward->name;

@@ -196,6 +196,7 @@ struct tide_machine {
     uint32_t *symbol_slots;
     uint32_t symbol_slot_count;
     tide_layout **layout_slots; /* open addressing */
+    tide_layout *scratch;       /* that tide_touch had last */
     uint32_t layout_count, layout_slot_count;
 
     bool grad_enabled;
@@ -283,9 +284,19 @@ void tide_record_stream(tide_machine *m, const tide_tensor *t, uint8_t stream);
 tide_tensor *tide_alias(tide_machine *m, const tide_tensor *of);
 /* The same with another layout: a view. */
 tide_tensor *tide_view_as(tide_machine *m, const tide_tensor *of, tide_layout *layout);
-tide_tensor *tide_retain(tide_tensor *t);
-void tide_release(tide_machine *m, tide_tensor *t); /* NULL is allowed */
-void tide_release_at(tide_machine *m, tide_tensor **t); /* and sets it to NULL */
+static inline tide_tensor *tide_retain(tide_tensor *t) {
+    if (t) t->references++;
+    return t;
+}
+void tide_tensor_free(tide_machine *m, tide_tensor *t); /* when nobody refers to it */
+static inline void tide_release(tide_machine *m, tide_tensor *t) { /* NULL is allowed */
+    if (t && --t->references == 0) tide_tensor_free(m, t);
+}
+static inline void tide_release_at(tide_machine *m, tide_tensor **t) { /* and sets it to NULL */
+    tide_tensor *old = *t;
+    *t = NULL;
+    tide_release(m, old);
+}
 
 static inline int64_t tide_count(const tide_tensor *t) { return t->layout->count; }
 int64_t tide_count_of(const tide_shape *shape);
@@ -365,8 +376,16 @@ static inline tide_value tide_of_tensor(tide_tensor *t) {
 }
 static inline tide_value tide_of_int(int64_t n) { return (tide_value){.kind = TIDE_VALUE_INT, .integer = n}; }
 static inline tide_value tide_of_bool(bool b) { return (tide_value){.kind = TIDE_VALUE_BOOL, .truth = b}; }
-tide_value tide_value_retain(tide_value v);
-void tide_value_release(tide_machine *m, tide_value v);
+static inline tide_value tide_value_retain(tide_value v) {
+    if (v.kind == TIDE_VALUE_TENSOR) v.tensor->references++;
+    else if (v.kind == TIDE_VALUE_LIST) v.list->references++;
+    return v;
+}
+void tide_list_release(tide_machine *m, tide_list *list);
+static inline void tide_value_release(tide_machine *m, tide_value v) {
+    if (v.kind == TIDE_VALUE_TENSOR) tide_release(m, v.tensor);
+    else if (v.kind == TIDE_VALUE_LIST) tide_list_release(m, v.list);
+}
 tide_list *tide_list_new(tide_machine *m);
 void tide_list_push(tide_machine *m, tide_list *list, tide_value v); /* takes v over */
 

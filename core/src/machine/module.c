@@ -19,7 +19,11 @@ typedef struct frame {
     tide_value *locals;
 } frame;
 
-static tide_value eval(frame *f, tide_expr *e);
+static tide_value eval_any(frame *f, tide_expr *e);
+/* Most expressions are names of locals. */
+static inline tide_value eval(frame *f, tide_expr *e) {
+    return e->kind == TIDE_EXPR_NAME && e->meaning == TIDE_LOCAL ? tide_value_retain(f->locals[e->slot]) : eval_any(f, e);
+}
 static tide_value call_module(tide_model *model, uint32_t instance, tide_function *method, const tide_value *positional, uint32_t count,
                               const tide_text *keywords, const tide_value *named, uint32_t named_count);
 
@@ -1222,7 +1226,7 @@ static tide_value eval_name(frame *f, tide_expr *e) {
     }
 }
 
-static tide_value eval(frame *f, tide_expr *e) {
+static tide_value eval_any(frame *f, tide_expr *e) {
     tide_machine *m = f->model->m;
     tide_value a, made;
     if (tide_is_winding_down(m)) return tide_none();

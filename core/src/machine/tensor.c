@@ -441,11 +441,13 @@ tide_tensor *tide_scratch(tide_machine *m, int64_t bytes) {
 }
 
 void tide_touch(tide_machine *m, int64_t bytes) {
-    tide_shape shape = tide_shape1((tide_dim){bytes, 0});
-    tide_layout *layout = tide_layout_of(m, &shape, NULL);
-    bytes = shape_bytes(m, layout, TIDE_UINT8);
+    if (!m->scratch || m->scratch->count != bytes) {
+        tide_shape shape = tide_shape1((tide_dim){bytes, 0});
+        m->scratch = tide_layout_of(m, &shape, NULL);
+    }
+    bytes = shape_bytes(m, m->scratch, TIDE_UINT8);
     if (bytes == 0 || tide_is_winding_down(m) || !has_room(m)) return;
-    tide_timeline_free(&m->timeline, allocate(m, bytes, layout, TIDE_UINT8));
+    tide_timeline_free(&m->timeline, allocate(m, bytes, m->scratch, TIDE_UINT8));
 }
 
 tide_tensor *tide_flat(tide_machine *m, int64_t count, tide_dtype dtype) {
@@ -479,25 +481,13 @@ tide_tensor *tide_view_as(tide_machine *m, const tide_tensor *of, tide_layout *l
     return t;
 }
 
-tide_tensor *tide_retain(tide_tensor *t) {
-    if (t) t->references++;
-    return t;
-}
-
-void tide_release(tide_machine *m, tide_tensor *t) {
-    if (!t || --t->references) return;
+void tide_tensor_free(tide_machine *m, tide_tensor *t) {
     tide_node *node = t->node;
     tide_tensor *grad = t->grad;
     storage_release(m, t->storage);
     tide_give(m, t, sizeof *t);
-    if (grad) tide_release(m, grad);
+    tide_release(m, grad);
     if (node) tide_node_release(m, node);
-}
-
-void tide_release_at(tide_machine *m, tide_tensor **t) {
-    tide_tensor *old = *t;
-    *t = NULL;
-    tide_release(m, old);
 }
 
 void tide_set_factor(tide_machine *m, tide_tensor *t, tide_factor factor) {
@@ -566,20 +556,11 @@ tide_layout *tide_elementwise_layout(tide_machine *m, const tide_shape *shape, t
 
 /* ---- values ---- */
 
-tide_value tide_value_retain(tide_value v) {
-    if (v.kind == TIDE_VALUE_TENSOR) v.tensor->references++;
-    else if (v.kind == TIDE_VALUE_LIST) v.list->references++;
-    return v;
-}
-
-void tide_value_release(tide_machine *m, tide_value v) {
-    if (v.kind == TIDE_VALUE_TENSOR) {
-        tide_release(m, v.tensor);
-    } else if (v.kind == TIDE_VALUE_LIST && --v.list->references == 0) {
-        for (uint32_t i = 0; i < v.list->count; i++) tide_value_release(m, v.list->items[i]);
-        if (v.list->items) tide_give(m, v.list->items, v.list->capacity * sizeof *v.list->items);
-        tide_give(m, v.list, sizeof *v.list);
-    }
+void tide_list_release(tide_machine *m, tide_list *list) {
+    if (--list->references) return;
+    for (uint32_t i = 0; i < list->count; i++) tide_value_release(m, list->items[i]);
+    if (list->items) tide_give(m, list->items, list->capacity * sizeof *list->items);
+    tide_give(m, list, sizeof *list);
 }
 
 tide_list *tide_list_new(tide_machine *m) {

@@ -11,8 +11,12 @@ const char *const tide_factor_names[TIDE_FACTOR_COUNT] = {
 
 const char *const tide_phase_names[TIDE_PHASE_COUNT] = {"load", "forward", "backward", "optimizer"};
 
+enum { FIRST_ALLOCATIONS = 4096 }; /* what a small model's step makes */
+
 void tide_timeline_init(tide_timeline *timeline, tide_arena *arena) {
-    *timeline = (tide_timeline){.arena = arena};
+    *timeline = (tide_timeline){.arena = arena, .allocation_capacity = FIRST_ALLOCATIONS, .event_capacity = 2 * FIRST_ALLOCATIONS};
+    timeline->allocations = tide_arena_grow(arena, NULL, 0, FIRST_ALLOCATIONS * sizeof *timeline->allocations);
+    timeline->events = tide_arena_grow(arena, NULL, 0, 2 * FIRST_ALLOCATIONS * sizeof *timeline->events);
 }
 
 static void add_event(tide_timeline *timeline, uint32_t event) {
