@@ -160,7 +160,7 @@ bool tide_play_tape(tide_play *play, const tide_tape *tape, const tide_replay_co
     p.sites = tide_arena_grow(arena, NULL, 0, slots * sizeof *p.sites);
     p.spare = tide_arena_grow(arena, NULL, 0, slots * sizeof *p.spare);
     p.wait_streams = tide_arena_grow(arena, NULL, 0, waits * sizeof *p.wait_streams);
-    if (!tide_replay_allocator(&p.allocator, arena->memory, config)) return false;
+    if (!tide_replay_allocator(&p.allocator, arena->memory, config, false)) return false;
     for (uint16_t i = 0; i < WAIT_STREAMS; i++) p.free_streams[p.free_stream_count++] = (uint16_t)(FIRST_WAIT_STREAM + i);
     if (tape->wait_count) tide_caching_hold_events(p.allocator);
     tide_caching_status status = play_events(&p, wants);

@@ -68,11 +68,12 @@ static void count_segments(tide_replay *r, const tide_caching_allocator *allocat
     }
 }
 
-bool tide_replay_allocator(tide_caching_allocator **allocator, tide_allocator memory, const tide_replay_config *config) {
+bool tide_replay_allocator(tide_caching_allocator **allocator, tide_allocator memory, const tide_replay_config *config, bool is_lean) {
     tide_caching_config setup = {.memory = memory,
                                  .conf = config->conf,
                                  .device_bytes = config->device_bytes ? config->device_bytes : ENDLESS_DEVICE,
-                                 .outside_bytes = config->outside_bytes};
+                                 .outside_bytes = config->outside_bytes,
+                                 .is_lean = is_lean};
     if (tide_caching_create(allocator, &setup) != TIDE_CACHING_OK) return false;
     if (config->fraction_ppm) tide_caching_set_fraction(*allocator, (double)config->fraction_ppm / 1e6);
     return true;
@@ -87,7 +88,7 @@ bool tide_replay_timeline(tide_replay *replay, const tide_timeline *timeline, co
     }
     tide_block *blocks = TIDE_NEW(arena, tide_block, timeline->allocation_count + 1);
     tide_caching_allocator *allocator;
-    if (!tide_replay_allocator(&allocator, arena->memory, config)) return false;
+    if (!tide_replay_allocator(&allocator, arena->memory, config, true)) return false;
     phases p = {replay, timeline, 0, 0};
     uint64_t allocated = 0, reserved = 0;
     uint32_t i = 0;

@@ -37,8 +37,8 @@ typedef struct tide_replay {
     uint64_t *allocated, *reserved; /* after each event; NULL unless asked for */
 } tide_replay;
 
-/* An allocator on the device of the configuration. False when memory ran out. */
-bool tide_replay_allocator(tide_caching_allocator **allocator, tide_allocator memory, const tide_replay_config *config);
+/* An allocator on the device of the configuration; a lean one counts no more than it must. False when memory ran out. */
+bool tide_replay_allocator(tide_caching_allocator **allocator, tide_allocator memory, const tide_replay_config *config, bool is_lean);
 
 /* Plays the timeline. With `keeps_curve`, the curves are kept. False when memory ran out. */
 bool tide_replay_timeline(tide_replay *replay, const tide_timeline *timeline, const tide_replay_config *config, bool keeps_curve);

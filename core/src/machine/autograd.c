@@ -160,6 +160,14 @@ tide_tensor *tide_made_by(tide_machine *m, tide_node *node, tide_tensor *t) {
     return t;
 }
 
+void tide_hold(tide_machine *m, tide_tensor *t, tide_tensor *const *held, uint32_t count) {
+    static const tide_backward nothing = {"", NULL};
+    tide_node *node = node_take(m, &nothing, 0, 1, (int)count);
+    for (uint32_t i = 0; i < count; i++) node->saved[node->saved_count++].tensor = held[i];
+    t->node = node;
+    t->is_leaf = false;
+}
+
 /* ---- gradients ---- */
 
 /* A view keeps its base, which holds the storage a second time. */

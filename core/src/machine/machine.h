@@ -269,6 +269,8 @@ tide_tensor *tide_empty_like(tide_machine *m, const tide_tensor *like, tide_dtyp
 /* With the given strides, which must be dense. */
 tide_tensor *tide_empty_strided(tide_machine *m, const tide_shape *shape, const int64_t *stride, tide_dtype dtype);
 tide_tensor *tide_empty_laid_out(tide_machine *m, tide_layout *layout, tide_dtype dtype);
+/* Over a storage for an allocation that is in the timeline already. */
+tide_tensor *tide_tensor_of(tide_machine *m, uint32_t allocation, tide_layout *layout, tide_dtype dtype);
 /* A flat scratch tensor of that many bytes. */
 tide_tensor *tide_scratch(tide_machine *m, int64_t bytes);
 /* Allocates and frees at once. */
@@ -346,6 +348,9 @@ void tide_run_backward_from(tide_machine *m, tide_tensor *root, tide_tensor *gra
 
 /* Gradient helpers: broadcast dimensions summed away, with the sum's scratch; takes over g. */
 tide_tensor *tide_sum_to(tide_machine *m, tide_tensor *g, const tide_shape *shape);
+
+/* Makes t the last holder of these tensors: they die right after it, in this order. Takes them over. */
+void tide_hold(tide_machine *m, tide_tensor *t, tide_tensor *const *held, uint32_t count);
 
 /* ---- checkpointing (checkpoint.c) ---- */
 

@@ -412,6 +412,12 @@ static tide_tensor *tensor_over(tide_machine *m, tide_storage *storage, tide_lay
     return t;
 }
 
+tide_tensor *tide_tensor_of(tide_machine *m, uint32_t allocation, tide_layout *layout, tide_dtype dtype) {
+    tide_storage *storage = tide_take(m, sizeof *storage);
+    *storage = (tide_storage){.references = 1, .allocation = allocation};
+    return tensor_over(m, storage, layout, dtype);
+}
+
 tide_tensor *tide_empty_laid_out(tide_machine *m, tide_layout *layout, tide_dtype dtype) {
     return tensor_over(m, storage_new(m, shape_bytes(m, layout, dtype), layout, dtype), layout, dtype);
 }

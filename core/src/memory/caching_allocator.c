@@ -880,6 +880,7 @@ tide_caching_status tide_caching_create(tide_caching_allocator **out,
     a->memory = config->memory;
     a->conf = config->conf;
     a->device_bytes = config->device_bytes;
+    a->is_lean = config->is_lean;
     a->on_call = config->on_call;
     a->on_call_user = config->on_call_user;
     a->block_used = a->segment_used = a->use_used = 1;

@@ -56,6 +56,7 @@ typedef struct tide_caching_config {
     tide_alloc_conf conf;
     uint64_t device_bytes;        /* what cudaMemGetInfo calls total */
     uint64_t outside_bytes;       /* device bytes in use outside of the allocator */
+    bool is_lean;                 /* of the statistics only allocated_bytes and reserved_bytes */
     tide_device_call_fn *on_call; /* may be NULL; must not call the allocator */
     void *on_call_user;
 } tide_caching_config;

@@ -79,7 +79,7 @@ struct tide_caching_allocator {
     caching_use *uses;
     uint32_t use_capacity, use_used, spare_use;
     uint32_t pending_events;
-    bool holds_events;
+    bool holds_events, is_lean;
     caching_stream **streams; /* NULL until the stream is first used */
     uint32_t stream_capacity;
     uint32_t expandable_free; /* blocks in free sets that belong to ranges */
@@ -290,9 +290,14 @@ static inline void counter_rise(caching_counter *c, uint64_t amount) {
     if (c->current > c->peak) c->peak = c->current;
 }
 
+static inline bool stat_is_kept(const tide_caching_allocator *a, tide_statistic s) {
+    return !a->is_lean || s == TIDE_STAT_RESERVED_BYTES || s == TIDE_STAT_ALLOCATED_BYTES;
+}
+
 /* The sums of rises of TIDE_POOL_ALL are those of the two pools: tide_caching_stat adds them up. */
 static inline void stat_rise(tide_caching_allocator *a, unsigned pool, tide_statistic s,
                              uint64_t amount) {
+    if (!stat_is_kept(a, s)) return;
     caching_counter *all = &a->stat[TIDE_POOL_ALL][s];
     counter_rise(&a->stat[pool][s], amount);
     all->current += amount;
@@ -301,6 +306,7 @@ static inline void stat_rise(tide_caching_allocator *a, unsigned pool, tide_stat
 
 static inline void stat_fall(tide_caching_allocator *a, unsigned pool, tide_statistic s,
                              uint64_t amount) {
+    if (!stat_is_kept(a, s)) return;
     a->stat[pool][s].current -= amount;
     a->stat[TIDE_POOL_ALL][s].current -= amount;
 }

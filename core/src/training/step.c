@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "../model/sources.h"
+#include "repeat.h"
 #include "strategy.h"
 
 /* ---- descriptions ---- */
@@ -135,7 +136,6 @@ static bool load_library(tide_run *run) {
 }
 
 static bool make_model(tide_run *run, const tide_job *job, tide_arena *arena, tide_diagnostics *diags) {
-    tide_machine *m = &run->machine;
     const tide_json *type = tide_json_at(job->config, "model_type");
     tide_text description_name, class_name;
     const tide_json *own_types = tide_json_at(job->description, "model_type");
@@ -159,7 +159,6 @@ static bool make_model(tide_run *run, const tide_job *job, tide_arena *arena, ti
     tide_description *description = tide_description_load(&run->descriptions, description_name);
     if (!description || !root_class(job, description, &class_name, diags, arena)) return false;
     if (!tide_model_build(&run->model, description, class_name, job->config)) return false;
-    (void)m;
     return true;
 }
 
@@ -348,6 +347,7 @@ typedef struct loop {
     tide_tensor *loss;
     const tide_strategy *strategy;
     tide_wrapper wrapper;
+    tide_repeats repeats;
 } loop;
 
 static const tide_strategy alone;
@@ -382,6 +382,7 @@ static void micro_batch(loop *l, unsigned step) {
     if (l->job->autocast) tide_autocast_begin(m, dtype_of(l->job->autocast));
     tide_value output = tide_model_forward(&run->model, l->batch.names, l->batch.values, l->batch.count);
     if (m->has_failed) return;
+    m->module = m->statement = 0; /* what follows is the loop's */
     if (l->strategy->after_forward) l->strategy->after_forward(&l->wrapper, &output);
     tide_tensor *loss = loss_of(m, output);
     tide_release_at(m, &l->loss);
@@ -398,6 +399,7 @@ static void micro_batch(loop *l, unsigned step) {
         l->loss = loss;
     }
     tide_timeline_mark(&m->timeline, step, TIDE_PHASE_FORWARD);
+    tide_repeat_forward_ends(&l->repeats, &run->model);
     if (!l->loss || m->has_failed) return;
     backward(l);
     if (l->strategy != &alone) tide_release_at(m, &l->loss); /* del loss */
@@ -425,6 +427,23 @@ static void update(loop *l, unsigned step) {
     tide_timeline_mark(&m->timeline, step, TIDE_PHASE_OPTIMIZER);
 }
 
+/* Played, or taken from one that began alike. What strategies and held outputs keep is not looked at. */
+static void next_micro_batch(loop *l, unsigned step) {
+    tide_model *model = &l->run->model;
+    if (l->strategy != &alone || l->job->hold_outputs || l->run->plays_all) {
+        micro_batch(l, step);
+        return;
+    }
+    uint64_t key = tide_repeat_key(&l->repeats, model, &l->scaler, l->loss);
+    if (tide_repeat(&l->repeats, model, key, step, &l->loss)) {
+        l->run->repeated++;
+        return;
+    }
+    tide_repeat_begin(&l->repeats, model, key, l->loss);
+    micro_batch(l, step);
+    tide_repeat_end(&l->repeats, model, l->loss);
+}
+
 /* After the first micro-batch: whether all of them together stay below what is played. */
 static bool is_too_long(const loop *l, uint64_t before) {
     tide_machine *m = &l->run->machine;
@@ -446,7 +465,7 @@ static bool play(loop *l) {
         for (int64_t i = 0; i < l->job->grad_accum && !m->has_failed; i++) {
             l->wrapper.micro = (uint32_t)i;
             l->wrapper.is_last = i == l->job->grad_accum - 1;
-            micro_batch(l, step);
+            next_micro_batch(l, step);
             if (step == 1 && i == 0 && !m->has_failed && is_too_long(l, before)) return false;
         }
         if (m->has_failed) break;
@@ -482,7 +501,6 @@ static bool wrap(loop *l) {
 }
 
 bool tide_run_job(tide_run *run, const tide_job *job, tide_arena *arena, tide_diagnostics *diags) {
-    memset(run, 0, sizeof *run);
     tide_machine *m = &run->machine;
     tide_machine_init(m, arena, diags);
     m->device = (tide_device){job->capability, job->has_gpu ? job->gpu.sms : 132, job->has_gpu ? job->gpu.threads_per_sm : 2048};

@@ -12,9 +12,11 @@ typedef struct tide_run {
     tide_descriptions descriptions;
     tide_model model;
     int64_t parameters, trainable;
+    bool plays_all;     /* each micro-batch, none is taken from another: for tests */
+    uint32_t repeated;  /* micro-batches that were taken from others */
 } tide_run;
 
-/* Plays a job into run->machine.timeline. False after an error, which is reported. */
+/* Plays a job into run->machine.timeline. *run is zero, but for plays_all. False after an error, which is reported. */
 bool tide_run_job(tide_run *run, const tide_job *job, tide_arena *arena, tide_diagnostics *diags);
 
 #endif

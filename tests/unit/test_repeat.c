@@ -1,0 +1,106 @@
+/* Micro-batches that are taken from earlier ones: the timeline is the one that playing each of them makes.
+ *
+ *     test_repeat ORACLE [STRIDE]     every STRIDE-th job of ORACLE/results, over three steps */
+#define _POSIX_C_SOURCE 200809L
+#include <dirent.h>
+#include <setjmp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "training/step.h"
+
+static int passed, failed;
+static unsigned repeated;
+
+static tide_run *play(tide_arena *arena, const tide_job *job, bool plays_all, tide_diagnostics *diags) {
+    tide_run *run = TIDE_NEW(arena, tide_run, 1);
+    run->plays_all = plays_all;
+    return tide_run_job(run, job, arena, diags) ? run : NULL;
+}
+
+static bool same_dims(const tide_dim *x, const tide_dim *y, unsigned count) {
+    for (unsigned i = 0; i < count; i++)
+        if (x[i].n != y[i].n || x[i].name != y[i].name) return false;
+    return true;
+}
+
+static bool same_allocation(const tide_timeline *t, const tide_allocation *a, const tide_timeline *u, const tide_allocation *b) {
+    return a->bytes == b->bytes && a->born == b->born && a->died == b->died && a->module == b->module && a->statement == b->statement &&
+           a->factor == b->factor && a->dtype == b->dtype && a->dims == b->dims && strcmp(a->op, b->op) == 0 &&
+           same_dims(&t->dims[a->shape], &u->dims[b->shape], a->dims);
+}
+
+static const char *difference(const tide_run *one, const tide_run *other) {
+    const tide_timeline *t = &one->machine.timeline, *u = &other->machine.timeline;
+    if (t->event_count != u->event_count || t->allocation_count != u->allocation_count) return "the number of events";
+    if (memcmp(t->events, u->events, t->event_count * sizeof *t->events) != 0) return "the order of events";
+    for (uint32_t i = 0; i < t->allocation_count; i++)
+        if (!same_allocation(t, &t->allocations[i], u, &u->allocations[i])) return "an allocation";
+    if (t->mark_count != u->mark_count) return "the number of marks";
+    for (uint32_t i = 0; i < t->mark_count; i++)
+        if (t->marks[i].event != u->marks[i].event || t->marks[i].step != u->marks[i].step || t->marks[i].phase != u->marks[i].phase)
+            return "a mark";
+    return one->machine.op_count == other->machine.op_count ? NULL : "the count of operations";
+}
+
+static void check_line(const char *line) {
+    jmp_buf escape;
+    tide_arena arena;
+    tide_arena_init(&arena, tide_default_allocator(), &escape);
+    if (setjmp(escape)) {
+        puts("no memory");
+        exit(3);
+    }
+    tide_diagnostics diags;
+    tide_diagnostics_init(&diags, &arena);
+    tide_json *measured = tide_json_parse(&arena, tide_text_of(line), "", &diags);
+    const tide_json *id = tide_json_at(tide_json_at(measured, "case"), "id");
+    tide_text *words;
+    uint32_t count;
+    const char *reason = "";
+    tide_job *job = NULL;
+    if (measured && tide_job_words_of_case(&arena, tide_json_at(measured, "case"), &words, &count, &reason))
+        job = tide_job_build(&arena, words, count, NULL, 0, &diags);
+    if (job) job->steps = 3;
+    tide_run *one = job ? play(&arena, job, false, &diags) : NULL, *other = job ? play(&arena, job, true, &diags) : NULL;
+    const char *differs = one && other ? difference(one, other) : "the job does not run";
+    if (differs) {
+        printf("%s: %s\n", id ? id->text.at : line, differs);
+        failed++;
+    } else {
+        repeated += one->repeated;
+        passed++;
+    }
+    tide_arena_free(&arena);
+}
+
+static int is_results(const struct dirent *entry) {
+    size_t length = strlen(entry->d_name);
+    return length > 6 && strcmp(entry->d_name + length - 6, ".jsonl") == 0;
+}
+
+int main(int argc, char **argv) {
+    static char line[1 << 20];
+    char path[4096];
+    struct dirent **names = NULL;
+    if (argc < 2) return 2;
+    int stride = argc > 2 ? atoi(argv[2]) : 1;
+    snprintf(path, sizeof path, "%s/results", argv[1]);
+    int files = scandir(path, &names, is_results, alphasort);
+    for (int f = 0; f < files; f++) {
+        snprintf(path, sizeof path, "%s/results/%s", argv[1], names[f]->d_name);
+        free(names[f]);
+        FILE *file = fopen(path, "rb");
+        for (int i = 0; file && fgets(line, sizeof line, file); i++)
+            if (stride > 0 && i % stride == 0) check_line(line);
+        if (file) fclose(file);
+    }
+    free(names);
+    if (repeated < (unsigned)passed) { /* two of three steps, for most jobs */
+        printf("only %u micro-batches were taken from others\n", repeated);
+        failed++;
+    }
+    printf("%d passed, %d failed\n", passed, failed);
+    return failed != 0;
+}
