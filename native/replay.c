@@ -97,7 +97,8 @@ static void figures_show(const cJSON *answer, bool is_exact) {
     } rows[] = {{"allocated_peak", "Allocated, at most", false}, {"reserved_peak", "Reserved, at most", false},
                 {"allocated", "Allocated at the end", false},    {"reserved", "Reserved at the end", false},
                 {"retries", "Retries", true},                    {"ooms", "Out of memory", true}};
-    const cJSON *said = cli_at(cli_at(answer, "recording"), "said");
+    const cJSON *recording = cli_at(answer, "recording"), *said = cli_at(recording, "said");
+    if (!said) said = recording; /* its segments say what was reserved at most */
     cli_table table;
     cli_number text;
     cli_heading("Played, and as recorded");
@@ -150,17 +151,6 @@ static void options_show(const cJSON *answer, bool is_exact) {
     if (advice[0]) printf("  %s\n", advice);
 }
 
-/* The innermost frame that is not PyTorch's own. */
-static const char *frame_of(const cJSON *group) {
-    const cJSON *frames = cli_at(group, "frames"), *frame;
-    cJSON_ArrayForEach(frame, frames) {
-        const char *text = cJSON_GetStringValue(frame);
-        if (text && !strstr(text, "/torch/")) return text;
-    }
-    const char *first = cJSON_GetStringValue(cJSON_GetArrayItem(frames, 0));
-    return first ? first : "";
-}
-
 static void live_show(const cJSON *answer, bool is_exact) {
     const cJSON *group;
     cli_table table;
@@ -184,7 +174,7 @@ static void live_show(const cJSON *answer, bool is_exact) {
         cli_table_cell(&table, is_exact ? cli_count(text, bytes) : cli_size(text, bytes));
         cli_table_cell(&table, cli_count(text, cli_int_at(group, "count")));
         cli_table_cell(&table, is_exact ? cli_count(text, each) : cli_size(text, each));
-        cli_table_cell(&table, frame_of(group));
+        cli_table_cell(&table, cli_text_at(group, "frame"));
     }
     if (rest) {
         cli_table_cell(&table, is_exact ? cli_count(text, rest) : cli_size(text, rest));

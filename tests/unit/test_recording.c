@@ -1,6 +1,6 @@
 /* Recordings: the writer and the readers. A failure points to core/src/recording/.
  *
- *     test_recording ORACLE_FOLDER */
+ *     test_recording ORACLE_FOLDER RECORDINGS_FOLDER */
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -370,6 +370,128 @@ static void test_give_backs(void) {
     end();
 }
 
+/* ---- PyTorch's own recordings: tests/recordings ---- */
+
+static const char *recordings;
+
+static bytes read_recording(const char *name) {
+    char path[1024];
+    snprintf(path, sizeof path, "%s/%s", recordings, name);
+    return read_gz(path);
+}
+
+/* expected.jsonl: what torch.cuda.memory_stats() said when the recording was made. */
+static void test_recordings(void) {
+    char path[1024], line[4096];
+    int count = 0;
+    snprintf(path, sizeof path, "%s/expected.jsonl", recordings);
+    FILE *file = fopen(path, "r");
+    while (file && fgets(line, sizeof line, file)) {
+        cJSON *want = cJSON_Parse(line);
+        const char *name = cJSON_GetStringValue(at(want, "file"));
+        begin(name ? name : "expected.jsonl");
+        bytes recording = read_recording(name ? name : "");
+        cJSON *have = replay(&recording, "");
+        same_figures(have, want);
+        CHECK(is_true(at(have, "recording"), "is_whole"));
+        EQUAL(number(at(have, "recording"), "before"), 0);
+        cJSON_Delete(have);
+        cJSON_Delete(want);
+        free(recording.at);
+        end();
+        count++;
+    }
+    begin("tests/recordings is there");
+    CHECK(count > 0);
+    if (file) fclose(file);
+    end();
+}
+
+static void test_frames(void) {
+    begin("what is live at the peak is told by Python frame and size");
+    bytes file = read_recording("snapshot-plain.pickle.gz");
+    cJSON *answer = replay(&file, "");
+    const cJSON *first = cJSON_GetArrayItem(at(answer, "live_at_peak"), 0);
+    CHECK(strcmp(cJSON_GetStringValue(at(first, "frame")), "snap.py:11 train") == 0);
+    EQUAL(number(first, "bytes"), 128 << 20);
+    EQUAL(number(first, "count"), 8);
+    uint64_t sum = 0;
+    const cJSON *group;
+    cJSON_ArrayForEach(group, at(answer, "live_at_peak")) sum += number(group, at(group, "rest") ? "rest" : "bytes");
+    EQUAL(sum, number(answer, "allocated_peak"));
+    cJSON_Delete(answer);
+    free(file.at);
+    end();
+}
+
+static void test_damaged_snapshots(void) {
+    bytes file = read_recording("snapshot-streams.pickle.gz");
+    begin("a snapshot cut anywhere gives what stands before the cut, and says so");
+    for (size_t length = 0; length < file.length; length += length < 300 ? 7 : 491) {
+        cJSON *answer = replay_pieces(file.at, length, 1 << 20, "");
+        CHECK(says(answer, "ends") || says(answer, "empty") || says(answer, "no recording"));
+        if (is_true(answer, "ok")) CHECK(!is_true(at(answer, "recording"), "is_whole"));
+        cJSON_Delete(answer);
+    }
+    bytes part = {.at = file.at, .length = file.length * 9 / 10};
+    cJSON *answer = replay(&part, "");
+    CHECK(is_true(answer, "ok") && number(answer, "reserved_peak") > 20 << 20);
+    cJSON_Delete(answer);
+    end();
+    begin("a snapshot with a flipped bit is answered, whatever it says");
+    for (size_t i = 0; i < file.length * 8; i += 997) {
+        file.at[i / 8] ^= (unsigned char)(1 << i % 8);
+        answer = replay(&file, "");
+        CHECK(answer != NULL);
+        file.at[i / 8] ^= (unsigned char)(1 << i % 8);
+        cJSON_Delete(answer);
+    }
+    free(file.at);
+    end();
+}
+
+static void test_hostile_pickles(void) {
+    static const struct {
+        const char *name, *bytes, *says;
+        size_t length;
+    } rows[] = {{"GLOBAL", "\x80\x04" "cos\nsystem\n", "opcode GLOBAL", 13},
+                {"STACK_GLOBAL", "\x80\x04\x8c\x02os\x8c\x06system\x93", "opcode STACK_GLOBAL", 15},
+                {"REDUCE", "\x80\x04)R.", "opcode REDUCE", 5},
+                {"BUILD", "\x80\x04}b......", "opcode BUILD", 10},
+                {"NEWOBJ", "\x80\x04)\x81.....", "opcode NEWOBJ", 9},
+                {"INST", "\x80\x04(ios\nx\n", "opcode INST", 9},
+                {"PERSID", "\x80\x04Pxxxxxxx", "opcode PERSID", 10},
+                {"a list that holds itself", "\x80\x04]\x94h\x00" "a.", "no request", 8},
+                {"a dict that holds itself", "\x80\x04}\x94K\x01h\x00s.", "no request", 10},
+                {"a text of 2^63 bytes", "\x80\x04\x8d\xff\xff\xff\xff\xff\xff\xff\x7f", "512 KiB", 11},
+                {"a number of 2 GiB", "\x80\x04\x8b\xff\xff\xff\x7fxxxx", "512 KiB", 11},
+                {"a place in the memo that is not there", "\x80\x04j\xff\xff\xff\xff.", "has not been said", 8},
+                {"a place in the memo that is far", "\x80\x04}r\xfe\xff\xff\xff.", "no request", 9},
+                {"APPENDS on nothing", "\x80\x04(e......", "needs more values", 10},
+                {"SETITEM on nothing", "\x80\x04s.......", "needs more values", 10},
+                {"POP beyond a mark", "\x80\x04](0.....", "needs more values", 10},
+                {"no opcode", "\x80\x04\xff.......", "no opcode of pickle: 0xff", 10}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        begin(rows[i].name);
+        cJSON *answer = replay_pieces(rows[i].bytes, rows[i].length, 1 << 20, "");
+        CHECK(!is_true(answer, "ok"));
+        if (!says(answer, rows[i].says)) complain("does not say \"%s\"", rows[i].says);
+        cJSON_Delete(answer);
+        end();
+    }
+    begin("a million marks, a million values");
+    for (int which = 0; which < 2; which++) {
+        bytes deep = {0};
+        bytes_append(&deep, "\x80\x04", 2);
+        for (int i = 0; i < 1000000; i++) bytes_append(&deep, which ? "N" : "(", 1);
+        cJSON *answer = replay(&deep, "");
+        CHECK(says(answer, which ? "more values at once" : "nested deeper"));
+        cJSON_Delete(answer);
+        free(deep.at);
+    }
+    end();
+}
+
 /* ---- what is no recording ---- */
 
 static void test_nonsense(void) {
@@ -401,6 +523,7 @@ static void test_nonsense(void) {
 
 int main(int argc, char **argv) {
     oracle = argc > 1 ? argv[1] : "tests/oracle";
+    recordings = argc > 2 ? argv[2] : "tests/recordings";
     test_writer();
     test_events();
     test_pieces();
@@ -408,6 +531,10 @@ int main(int argc, char **argv) {
     test_tide();
     test_waits();
     test_give_backs();
+    test_recordings();
+    test_frames();
+    test_damaged_snapshots();
+    test_hostile_pickles();
     test_nonsense();
     printf("%d passed, %d failed\n", passed, failed);
     return failed != 0;

@@ -17,6 +17,7 @@ typedef struct player {
     uint16_t free_streams[WAIT_STREAMS];
     uint32_t free_stream_count;
     uint64_t allocated, reserved;
+    bool settles;
 } player;
 
 /* The slot that the tape's maker gave: the one given back last, else a new one; those from before were taken in between. */
@@ -60,9 +61,23 @@ static void end_wait(player *p, uint32_t number) {
     p->wait_streams[number] = 0;
 }
 
+/* Whether the cache serves the request that stands behind `event` on the tape. Asks for it, and gives it back. */
+static bool has_cached(player *p, const uint32_t *event) {
+    const tide_site *s;
+    tide_block block;
+    if (event + 1 == p->tape->events + p->tape->event_count || event[1] >> TIDE_TAPE_SHIFT != TIDE_TAPE_ALLOC) return false;
+    s = &p->tape->sites[event[1] & TIDE_TAPE_MASK];
+    uint64_t before = tide_caching_stat(p->allocator, TIDE_STAT_RESERVED_BYTES, TIDE_POOL_ALL).allocated;
+    if (tide_caching_malloc(p->allocator, s->bytes, s->stream, &block) != TIDE_CACHING_OK) return false;
+    tide_caching_free(p->allocator, block);
+    return tide_caching_stat(p->allocator, TIDE_STAT_RESERVED_BYTES, TIDE_POOL_ALL).allocated == before;
+}
+
 /* Note [Who gave memory back]: the second half. */
-static bool was_empty_cache(const tide_tape *t, uint32_t index) {
-    return t->given[index].need <= t->reserved_peak;
+static bool was_empty_cache(player *p, const uint32_t *event) {
+    tide_give_back *given = &p->tape->given[*event & TIDE_TAPE_MASK];
+    if (p->settles && given->need && given->need != UINT64_MAX && has_cached(p, event)) given->need = 0;
+    return given->need <= p->tape->reserved_peak;
 }
 
 static void note_peaks(player *p, uint32_t event) {
@@ -81,11 +96,11 @@ static void note_peaks(player *p, uint32_t event) {
 }
 
 /* One event; TIDE_CACHING_OOM ends the play. */
-static tide_caching_status play_event(player *p, uint32_t event) {
-    uint32_t index = event & TIDE_TAPE_MASK;
+static tide_caching_status play_event(player *p, const uint32_t *event) {
+    uint32_t index = *event & TIDE_TAPE_MASK;
     tide_caching_status status = TIDE_CACHING_OK;
     tide_block block;
-    switch ((tide_tape_kind)(event >> TIDE_TAPE_SHIFT)) {
+    switch ((tide_tape_kind)(*event >> TIDE_TAPE_SHIFT)) {
     case TIDE_TAPE_ALLOC: return take(p, next_slot(p), index);
     case TIDE_TAPE_FREE: give(p, index); break;
     case TIDE_TAPE_WAIT: return start_wait(p, index) ? TIDE_CACHING_OK : TIDE_CACHING_NO_MEMORY;
@@ -95,7 +110,7 @@ static tide_caching_status play_event(player *p, uint32_t event) {
         tide_caching_free(p->allocator, block);
         return status == TIDE_CACHING_OOM ? TIDE_CACHING_OK : status;
     case TIDE_TAPE_GAVE_BACK:
-        if (was_empty_cache(p->tape, index)) return tide_caching_empty_cache(p->allocator);
+        if (was_empty_cache(p, event)) return tide_caching_empty_cache(p->allocator);
         break;
     }
     return status;
@@ -104,8 +119,9 @@ static tide_caching_status play_event(player *p, uint32_t event) {
 static tide_caching_status play_before(player *p) {
     tide_caching_status status = TIDE_CACHING_OK;
     for (uint32_t i = 0; i < p->tape->before_count && status == TIDE_CACHING_OK; i++) {
-        status = take(p, p->tape->before[i].slot, p->tape->before[i].site);
-        if (status == TIDE_CACHING_OOM) p->play->oom_stack = p->tape->sites[p->tape->before[i].site].stack;
+        const tide_before *b = &p->tape->before[p->tape->by_address[i]];
+        status = take(p, b->slot, b->site);
+        if (status == TIDE_CACHING_OOM) p->play->oom_stack = p->tape->sites[b->site].stack;
     }
     note_peaks(p, 0);
     return status;
@@ -126,7 +142,7 @@ static tide_caching_status play_events(player *p, const tide_play_wants *wants) 
     uint32_t time = 0, count = wants->stop < t->event_count ? wants->stop : t->event_count;
     tide_caching_status status = play_before(p);
     for (uint32_t i = 0; i < count && status == TIDE_CACHING_OK; i++) {
-        status = play_event(p, t->events[i]);
+        status = play_event(p, &t->events[i]);
         p->play->events = i + (status == TIDE_CACHING_OK);
         if (status == TIDE_CACHING_OOM) p->play->oom_stack = t->sites[t->events[i] & TIDE_TAPE_MASK].stack;
         if (t->events[i] >> TIDE_TAPE_SHIFT == TIDE_TAPE_ALLOC) note_peaks(p, i);
@@ -153,8 +169,8 @@ bool tide_play_tape(tide_play *play, const tide_tape *tape, const tide_replay_co
     static const tide_play_wants nothing = {.stop = UINT32_MAX};
     tide_arena *arena = tape->arena;
     size_t slots = (size_t)tape->slot_count + 1, waits = (size_t)tape->wait_count + 1;
-    player p = {.play = play, .tape = tape};
     if (!wants) wants = &nothing;
+    player p = {.play = play, .tape = tape, .settles = wants->settles};
     *play = (tide_play){0};
     p.blocks = tide_arena_grow(arena, NULL, 0, slots * sizeof *p.blocks);
     p.sites = tide_arena_grow(arena, NULL, 0, slots * sizeof *p.sites);

@@ -18,6 +18,7 @@ typedef struct tide_play_wants {
     uint32_t stop;         /* events to play; UINT32_MAX: all */
     tide_live_fn *on_live; /* may be NULL */
     void *user;
+    bool settles;          /* find out which give_backs were empty_cache(), and note it on the tape */
     tide_column *columns;  /* NULL, or column_count of them */
     uint32_t column_count;
 } tide_play_wants;

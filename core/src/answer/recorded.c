@@ -17,20 +17,23 @@ static const tide_tape *choose_tape(tide_recording *r, int64_t device, uint32_t 
     for (uint32_t i = 0; i < r->device_count; i++)
         if (device == (int64_t)i || (device < 0 && r->tapes[i].event_count > r->tapes[*number].event_count)) *number = i;
     bool has_it = r->device_count && (device < 0 || *number == (uint32_t)device);
-    return has_it && r->tapes[*number].event_count ? &r->tapes[*number] : NULL;
+    return has_it && (r->tapes[*number].event_count || r->tapes[*number].before_count) ? &r->tapes[*number] : NULL;
 }
 
 /* Settles who gave memory back, as far as the facts say; see Note [Who gave memory back]. */
-static void settle_give_backs(const tide_tape *t, const tide_recording *r, const tide_alloc_conf *recorded) {
+static bool settle_give_backs(const tide_tape *t, const tide_recording *r, const tide_replay_config *recorded) {
+    tide_play play;
     for (uint32_t i = 0; i < t->given_count; i++) {
-        if (recorded->garbage_collection_threshold > 0 && t->given[i].need) t->given[i].need = UINT64_MAX;
+        if (recorded->conf.garbage_collection_threshold > 0 && t->given[i].need) t->given[i].need = UINT64_MAX;
         else if (r->never_retried) t->given[i].need = 0;
     }
+    return !t->given_count || tide_play_tape(&play, t, recorded, &(tide_play_wants){.stop = UINT32_MAX, .settles = true});
 }
 
 /* The room that the allocator had: as the recording says, or as its failures show. 0: without limit. */
 static uint64_t recorded_device(const tide_tape *t, const tide_recording *r) {
     if (r->device_bytes) return r->device_bytes;
+    if (t->is_limited) return (t->reserved_peak ? t->reserved_peak : 1) + r->outside_bytes;
     if (t->oom_room) return t->oom_room + r->outside_bytes;
     for (uint32_t i = 0; i < t->given_count; i++)
         if (t->given[i].need > t->reserved_peak && t->given[i].need != UINT64_MAX) return t->reserved_peak + r->outside_bytes;
@@ -73,24 +76,39 @@ static bool play_tape(tide_trial *trial, const void *of, const tide_replay_confi
 
 typedef struct live_group {
     uint64_t bytes, requested;
-    uint32_t stack, count;
+    uint32_t stack, frame, count;
 } live_group;
 
 typedef struct live_list {
+    const tide_recording *r;
     tide_arena *arena;
     live_group *groups;
     uint32_t count, capacity;
 } live_list;
 
+static bool contains(tide_text text, tide_text part) {
+    for (; text.length >= part.length; text.at++, text.length--)
+        if (tide_text_starts(text, part)) return true;
+    return false;
+}
+
+/* The innermost frame that is not PyTorch's own, else the innermost. */
+static uint32_t frame_of(const tide_recording *r, uint32_t stack) {
+    uint32_t innermost = stack ? r->stacks[stack].frame : 0;
+    for (; stack; stack = r->stacks[stack].parent)
+        if (!contains(r->names.names[r->stacks[stack].frame], TIDE_TEXT("/torch/"))) return r->stacks[stack].frame;
+    return innermost;
+}
+
 static void add_live(void *user, const tide_site *site, uint64_t block_bytes) {
     live_list *list = user;
     TIDE_ROOM(list->arena, list->groups, list->count, list->capacity);
-    list->groups[list->count++] = (live_group){block_bytes, site->bytes, site->stack, 1};
+    list->groups[list->count++] = (live_group){block_bytes, site->bytes, site->stack, frame_of(list->r, site->stack), 1};
 }
 
 static int by_site(const void *a, const void *b) {
     const live_group *x = a, *y = b;
-    if (x->stack != y->stack) return x->stack < y->stack ? -1 : 1;
+    if (x->frame != y->frame) return x->frame < y->frame ? -1 : 1;
     return x->requested < y->requested ? -1 : x->requested > y->requested;
 }
 
@@ -138,6 +156,8 @@ static void write_live(tide_writer *w, const tide_recording *r, live_list *list)
         tide_write_bytes_at(w, "bytes", g->bytes);
         tide_write_int_at(w, "count", g->count);
         tide_write_bytes_at(w, "requested", g->requested);
+        tide_write_key(w, "frame");
+        tide_write_text(w, g->frame ? r->names.names[g->frame] : TIDE_TEXT(""));
         write_frames(w, r, g->stack);
         tide_write_close(w, '}');
     }
@@ -261,7 +281,7 @@ static void report_doubts(const tide_recording *r, const tide_tape *t, const tid
                     NULL);
     if (!config->device_bytes && t->has_segments && t->given_count)
         tide_report(diags, TIDE_WARNING, TIDE_ERR_RECORDING, "/recording",
-                    "segments were released: taken for empty_cache(), since reserved memory was higher at other times", NULL);
+                    "segments were released while there was room: taken for calls of empty_cache()", NULL);
 }
 
 bool tide_write_recorded(tide_writer *w, tide_recording *r, const tide_job *job, int64_t device, tide_diagnostics *diags) {
@@ -276,13 +296,15 @@ bool tide_write_recorded(tide_writer *w, tide_recording *r, const tide_job *job,
     const char *conf = r->allocator ? r->allocator : "";
     tide_alloc_conf recorded;
     if (!tide_alloc_conf_parse(&recorded, TIDE_ALLOC_TORCH_MAIN, conf, strlen(conf), NULL)) r->unreadable++;
-    settle_give_backs(t, r, &recorded);
-    tide_replay_config config = config_of(t, r, job, &recorded);
+    tide_replay_config config = {.conf = recorded, .device_bytes = recorded_device(t, r), .outside_bytes = r->outside_bytes,
+                                 .fraction_ppm = r->memory_fraction_ppm};
+    if (!settle_give_backs(t, r, &config)) return false;
+    config = config_of(t, r, job, &recorded);
     uint32_t column_count = t->event_count < COLUMNS ? t->event_count : COLUMNS;
     tide_column *columns = TIDE_NEW(w->arena, tide_column, column_count);
     tide_play play, again;
     if (!tide_play_tape(&play, t, &config, &(tide_play_wants){.stop = UINT32_MAX, .columns = columns, .column_count = column_count})) return false;
-    live_list live = {.arena = w->arena};
+    live_list live = {.r = r, .arena = w->arena};
     if (!tide_play_tape(&again, t, &config, &(tide_play_wants){.stop = play.peak_event + 1, .on_live = add_live, .user = &live})) return false;
     write_source(w, r, t, number, conf);
     write_figures(w, &play);

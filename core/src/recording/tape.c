@@ -5,6 +5,8 @@
 #include <string.h>
 
 enum { LIVE = 1, WAITING = 2, GONE_BITS = 14, TIMES_APART = 200 };
+/* A segment is at most this much larger than the request that makes it (kLargeBuffer). */
+static const uint64_t SEGMENT_SLACK = UINT64_C(20) << 20;
 static const uint32_t INDEX_LIMIT = TIDE_TAPE_MASK;
 
 void tide_tape_init(tide_tape *tape, tide_arena *arena) {
@@ -147,7 +149,7 @@ bool tide_tape_alloc(tide_tape *t, uint64_t address, uint64_t bytes, uint64_t st
     if (!bytes) return true;
     end_group(t, true, 0);
     t->group_new = 0;
-    if (tide_tape_is_live(t, address)) { /* its free is missing */
+    if (tide_tape_is_live(t, address) && live_at(t, address)->state == LIVE) { /* its free is missing */
         t->doubled++;
         tide_tape_free(t, address, 0, stream);
     }
@@ -163,7 +165,7 @@ void tide_tape_was_there(tide_tape *t, uint64_t address, uint64_t bytes, uint64_
     tide_site site = {bytes, stream_of(t, stream), stack};
     uint32_t slot = t->slot_count++;
     TIDE_ROOM(t->arena, t->before, t->before_count, t->before_capacity);
-    t->before[t->before_count++] = (tide_before){slot, site_of(t, &site)};
+    t->before[t->before_count++] = (tide_before){address, slot, site_of(t, &site)};
     live_put(t, address, slot, LIVE);
 }
 
@@ -227,8 +229,10 @@ bool tide_tape_oom(tide_tape *t, uint64_t free_bytes, uint64_t bytes, uint64_t s
     uint64_t before = t->group_gives ? t->group_reserved : t->reserved;
     end_group(t, true, bytes);
     t->group_new = 0;
-    t->ooms++;
-    if (!t->oom_room && t->has_segments && free_bytes <= UINT64_MAX - before) t->oom_room = t->reserved + free_bytes;
+    if (t->ooms++ == 0 && free_bytes < UINT64_MAX - before) {
+        t->is_limited = free_bytes >= bytes && free_bytes - bytes >= SEGMENT_SLACK;
+        t->oom_room = t->reserved + free_bytes;
+    }
     if (!bytes) return true;
     tide_site site = {bytes, stream_of(t, stream), stack};
     return add_event(t, TIDE_TAPE_OOM, site_of(t, &site));
@@ -240,13 +244,40 @@ void tide_tape_time_is(tide_tape *t, uint64_t microseconds) {
     t->times[t->time_count++] = (tide_tape_time){t->event_count, microseconds};
 }
 
+void tide_tape_waits_are_frees(tide_tape *t) {
+    for (uint32_t i = 0; i < t->wait_count; i++)
+        t->events[t->waits[i].event] = (uint32_t)TIDE_TAPE_FREE << TIDE_TAPE_SHIFT | (t->events[t->waits[i].event] & TIDE_TAPE_MASK);
+    t->wait_count = 0;
+}
+
 static int by_event(const void *a, const void *b) {
     const tide_wait *x = a, *y = b;
     return x->event < y->event ? -1 : x->event > y->event;
 }
 
+typedef struct placed {
+    uint64_t address;
+    uint32_t index;
+} placed;
+
+static int by_address(const void *a, const void *b) {
+    const placed *x = a, *y = b;
+    return x->address < y->address ? -1 : x->address > y->address;
+}
+
+/* Older blocks came roughly in the order of their addresses. */
+static void sort_before(tide_tape *t) {
+    placed *order = tide_arena_grow(t->arena, NULL, 0, t->before_count * sizeof *order);
+    t->by_address = tide_arena_grow(t->arena, NULL, 0, t->before_count * sizeof *t->by_address);
+    for (uint32_t i = 0; i < t->before_count; i++) order[i] = (placed){t->before[i].address, i};
+    qsort(order, t->before_count, sizeof *order, by_address);
+    for (uint32_t i = 0; i < t->before_count; i++) t->by_address[i] = order[i].index;
+    tide_arena_drop(t->arena, order);
+}
+
 void tide_tape_close(tide_tape *t) {
     end_group(t, false, 0);
+    if (t->before_count) sort_before(t);
     if (t->wait_count) qsort(t->waits, t->wait_count, sizeof *t->waits, by_event);
     if (t->live) tide_arena_drop(t->arena, t->live);
     if (t->gone) tide_arena_drop(t->arena, t->gone);

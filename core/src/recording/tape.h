@@ -30,14 +30,15 @@ enum { TIDE_TAPE_SHIFT = 29, TIDE_TAPE_STREAMS = 1024 };
  * Recordings show segments that were released, not why: empty_cache() was called, or a request found no room and the
  * allocator emptied its cache by itself. Where no request follows at once it was empty_cache(). Where one does that needed
  * a new segment: reserved memory was then about to become `need`; if it was ever as large as that, there was room, and it
- * was empty_cache() as well. Else the device was full, and the allocator does the same again when the tape is played on a
- * device of that size. */
+ * was empty_cache() as well; so it was if the cache could have served the request (answer/play.c finds out). Else the
+ * device was full, and the allocator does the same again when the tape is played on a device of that size. */
 typedef struct tide_give_back {
     uint64_t need; /* 0: nothing followed */
 } tide_give_back;
 
 /* A block that was there before the recording began. */
 typedef struct tide_before {
+    uint64_t address;
     uint32_t slot, site;
 } tide_before;
 
@@ -69,7 +70,8 @@ typedef struct tide_tape {
     tide_site *sites;
     uint32_t site_count, site_capacity;
     uint32_t *site_slots, site_slot_count; /* open addressing; site + 1 */
-    tide_before *before;
+    tide_before *before;  /* by slot */
+    uint32_t *by_address; /* indices of before; once closed */
     uint32_t before_count, before_capacity;
     tide_give_back *given;
     uint32_t given_count, given_capacity;
@@ -92,6 +94,7 @@ typedef struct tide_tape {
     uint64_t requests, frees, unknown_frees, doubled, ooms;
     uint64_t reserved_peak;  /* of its segments */
     uint64_t oom_room;       /* at the first OOM: reserved and free bytes together; 0: there was none */
+    bool is_limited;         /* it failed with room left on the device: the process had a limit */
     bool has_segments;
 } tide_tape;
 
@@ -111,6 +114,9 @@ void tide_tape_time_is(tide_tape *tape, uint64_t microseconds);
 /* A block that is live from the beginning, and may have been freed since. */
 void tide_tape_was_there(tide_tape *tape, uint64_t address, uint64_t bytes, uint64_t stream, uint32_t stack);
 bool tide_tape_is_live(const tide_tape *tape, uint64_t address);
+
+/* The recording never says when blocks came back: they were back at once. */
+void tide_tape_waits_are_frees(tide_tape *tape);
 
 /* No event follows: drops what only making it needs. */
 void tide_tape_close(tide_tape *tape);
