@@ -231,7 +231,7 @@ static const char *operator_name(const tide_expr *e) {
     if (e->kind == TIDE_EXPR_NEGATE) return "neg";
     if (e->kind == TIDE_EXPR_COMPARE) return "eq";
     if (e->kind != TIDE_EXPR_BINARY) return NULL;
-    return e->op == '+' ? "add" : e->op == '-' ? "sub" : e->op == '*' ? "mul" : e->op == '/' ? "div" : NULL;
+    return e->op == '+' ? "add" : e->op == '-' ? "sub" : e->op == '*' ? "mul" : e->op == '/' ? "div" : e->op == '|' ? "floor_divide" : NULL;
 }
 
 static bool bind_expr(tide_model *model, tide_function *function, const tide_description *from, tide_expr *e);
@@ -1187,7 +1187,7 @@ static tide_value eval_binary(frame *f, tide_expr *e) {
             made = run_operation(m, e->target, both, 2);
             release_all(m, both, 2);
         } else {
-            tide_fail(m, TIDE_ERR_DESCRIPTION, "tensors have no // and %%");
+            tide_fail(m, TIDE_ERR_DESCRIPTION, "tensors have no %%");
         }
     } else {
         made = e->kind == TIDE_EXPR_BINARY ? arithmetic(m, e->op, a, b) : tide_of_bool(compare(m, e->op, a, b));

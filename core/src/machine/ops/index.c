@@ -23,9 +23,13 @@ static int64_t sort_scratch(int64_t n, int64_t limit) {
     return (passes > 1 ? 2 * align256(8 * n) : 0) + 511 + 2048 * passes + 1024 * tiles(n, SORT_TILE);
 }
 
-/* cub::DeviceScan: one 16-byte state per tile. */
+/* cub::DeviceScan: a state per tile, twice as wide as what is summed. */
+static int64_t scan_scratch_of(int64_t n, int64_t tile, int64_t bytes) {
+    return 511 + align256(2 * bytes * (32 + tiles(n, tile)));
+}
+
 static int64_t scan_scratch(int64_t n, int64_t tile) {
-    return 511 + align256(16 * (32 + tiles(n, tile)));
+    return scan_scratch_of(n, tile, 8);
 }
 
 /* cub::DeviceSelect behind nonzero: one 8-byte state per tile. */
@@ -275,13 +279,60 @@ static tide_value op_masked_select(tide_machine *m, tide_value *a) {
 /* Tensor.cumsum of bools or integers. */
 static tide_value op_cumsum(tide_machine *m, tide_value *a) {
     tide_tensor *x = tide_arg_tensor(m, a[0]);
-    bool is_float = tide_dtype_is_float((tide_dtype)x->dtype);
-    tide_tensor *out = tide_empty(m, x->shape, is_float ? (tide_dtype)x->dtype : TIDE_INT64);
-    tide_tensor *wide = is_float ? NULL : tide_to(m, x, TIDE_INT64);
+    tide_dtype dtype = dtype_or(a[2], tide_dtype_is_float((tide_dtype)x->dtype) ? (tide_dtype)x->dtype : TIDE_INT64);
+    tide_tensor *out = tide_empty(m, x->shape, dtype), *wide = tide_to(m, x, dtype);
     int dim = tide_wrap_dim(m, tide_arg_int(m, a[1]), x->shape->dims);
-    if (x->shape->dims && x->shape->size[dim] == tide_count(x)) tide_touch(m, scan_scratch(tide_count(x), SCAN_TILE_BOOL));
+    if (x->shape->dims && x->shape->size[dim] == tide_count(x))
+        tide_touch(m, scan_scratch_of(tide_count(x), SCAN_TILE_BOOL, tide_dtype_bytes(dtype)));
     tide_release(m, wide);
     return tide_of_tensor(out);
+}
+
+/* ---- sort, topk: values and indices; the gradient goes back to where the values were (cuda/Sort.cpp, TensorTopK.cu) ---- */
+
+enum { SMALL_SORT = 4096 };
+
+static tide_value pair_of(tide_machine *m, const tide_backward *backward, tide_tensor *x, const tide_shape *shape) {
+    tide_node *node = tide_node_new(m, backward, &x, 1);
+    if (node) node->extra.shape = x->shape;
+    tide_value list = {.kind = TIDE_VALUE_LIST, .list = tide_list_new(m)};
+    tide_list_push(m, list.list, tide_of_tensor(tide_made_by(m, node, tide_empty(m, shape, x->dtype))));
+    tide_tensor *indices = tide_empty(m, shape, TIDE_INT64);
+    tide_save(m, node, indices);
+    tide_list_push(m, list.list, tide_of_tensor(indices));
+    return list;
+}
+
+static const tide_backward sort_backward = {"SortBackward0", gather_run};
+static const tide_backward topk_backward = {"TopkBackward0", gather_run};
+
+/* Along the last dimension. Rows of up to 4,096 are sorted in place beside an arange; a longer row by radix. */
+static tide_value op_sort(tide_machine *m, tide_value *a) {
+    tide_tensor *x = tide_arg_tensor(m, a[0]);
+    int64_t length = x->shape->dims ? x->shape->size[x->shape->dims - 1] : 1;
+    if (length > SMALL_SORT && tide_count(x) != length) {
+        tide_fail(m, TIDE_ERR_UNSUPPORTED, "sort: several rows of more than %d elements are not described", SMALL_SORT);
+        return tide_none();
+    }
+    tide_value made = pair_of(m, &sort_backward, x, x->shape);
+    tide_tensor *range = tide_scratch(m, 8 * length);
+    if (length > SMALL_SORT) tide_touch(m, sort_scratch(length, INT64_MAX));
+    tide_release(m, range);
+    return made;
+}
+
+static tide_value op_topk(tide_machine *m, tide_value *a) {
+    tide_tensor *x = tide_arg_tensor(m, a[0]);
+    tide_shape shape = *x->shape;
+    int last = shape.dims - 1;
+    int64_t k = tide_arg_int(m, a[1]);
+    if (last < 0 || k < 0 || k > shape.size[last]) {
+        tide_fail(m, TIDE_ERR_SHAPE, "topk: %lld of %s", (long long)k, tide_shape_text(m, x->shape));
+        return tide_none();
+    }
+    shape.size[last] = k;
+    shape.name[last] = a[1].symbol;
+    return pair_of(m, &topk_backward, x, &shape);
 }
 
 static const tide_op index_ops[] = {
@@ -295,6 +346,8 @@ static const tide_op index_ops[] = {
     {"index_select", "x, dim, index", TIDE_CAST_NONE, op_index_select},
     {"masked_scatter", "x, mask, source", TIDE_CAST_NONE, op_masked_scatter},
     {"masked_select", "x, mask, like", TIDE_CAST_NONE, op_masked_select},
-    {"cumsum", "x, dim=0", TIDE_CAST_NONE, op_cumsum},
+    {"sort", "x", TIDE_CAST_NONE, op_sort},
+    {"topk", "x, k", TIDE_CAST_NONE, op_topk},
+    {"cumsum", "x, dim=0, dtype=none", TIDE_CAST_NONE, op_cumsum},
 };
 TIDE_OP_TABLE(index)

@@ -219,6 +219,53 @@ static tide_value op_baddbmm(tide_machine *m, tide_value *a) {
     return tide_of_tensor(tide_made_by(m, node, out));
 }
 
+/* ---- grouped_mm: rows of x by the matrix of their group (cuda/GroupedBlas.cpp). bf16 on Hopper and Blackwell goes to
+ * CUTLASS, which keeps 60 bytes per group and 512 per multiprocessor; anything else multiplies group by group ---- */
+
+static void grouped_scratch(tide_machine *m, int64_t groups, tide_dtype dtype) {
+    if (dtype != TIDE_BF16 || m->device.capability < 90 || m->device.capability >= 120) return;
+    tide_tensor *problems = tide_scratch(m, 60 * groups);
+    tide_touch(m, 512 * (int64_t)m->device.sms);
+    tide_release(m, problems);
+}
+
+static void grouped_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
+    tide_tensor *x = tide_saved_at(m, node, 0), *weight = tide_saved_at(m, node, 1), *offsets = tide_saved_at(m, node, 2);
+    int64_t groups = tide_count(offsets);
+    if (tide_wants(node, 1)) {
+        results[1] = tide_empty_like(m, weight, grads[0]->dtype);
+        grouped_scratch(m, groups, grads[0]->dtype);
+    }
+    if (tide_wants(node, 0)) {
+        const tide_meta *meta = &node->edges[0].node->outputs[node->edges[0].input];
+        results[0] = tide_empty(m, meta->shape, grads[0]->dtype);
+        grouped_scratch(m, groups, grads[0]->dtype);
+    }
+    tide_release(m, offsets);
+    tide_release(m, weight);
+    tide_release(m, x);
+}
+static const tide_backward grouped_backward = {"GroupedMmBackward0", grouped_run};
+
+static tide_value op_grouped_mm(tide_machine *m, tide_value *a) {
+    tide_tensor *both[2] = {tide_arg_tensor(m, a[0]), tide_arg_tensor(m, a[1])}, *offsets = tide_arg_tensor(m, a[2]);
+    tide_shape shape = *both[0]->shape;
+    const tide_shape *weight = both[1]->shape;
+    if (shape.dims != 2 || weight->dims != 3 || shape.size[1] != weight->size[1] || weight->size[0] != tide_count(offsets)) {
+        tide_fail(m, TIDE_ERR_SHAPE, "grouped_mm: %s by %s", tide_shape_text(m, &shape), tide_shape_text(m, weight));
+        return tide_none();
+    }
+    tide_node *node = tide_node_new(m, &grouped_backward, both, 2);
+    tide_save(m, node, node && tide_wants(node, 1) ? both[0] : NULL);
+    tide_save(m, node, both[1]);
+    tide_save(m, node, offsets);
+    shape.size[1] = weight->size[2];
+    shape.name[1] = weight->name[2];
+    tide_tensor *out = tide_empty(m, &shape, both[0]->dtype);
+    grouped_scratch(m, weight->size[0], both[0]->dtype);
+    return tide_of_tensor(tide_made_by(m, node, out));
+}
+
 /* ---- matmul: folds, or expands and multiplies in batches ---- */
 
 /* LinearAlgebra.cpp: should_fold, for a larger left side. */
@@ -367,6 +414,7 @@ static const tide_op linear_ops[] = {
     {"linear", "x, weight, bias=none", TIDE_CAST_LOWER, op_linear},
     {"matmul", "self, other", TIDE_CAST_LOWER, op_matmul},
     {"bmm", "self, mat2", TIDE_CAST_LOWER, op_bmm},
+    {"grouped_mm", "x, weight, offsets", TIDE_CAST_LOWER, op_grouped_mm},
     {"baddbmm", "input, batch1, batch2", TIDE_CAST_LOWER, op_baddbmm},
     {"addmm", "self, mat1, mat2", TIDE_CAST_LOWER, op_addmm},
 };

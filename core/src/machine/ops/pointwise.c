@@ -267,10 +267,31 @@ static tide_value op_add_(tide_machine *m, tide_value *a) {
     return in_place(m, &add_backward, a);
 }
 
-/* x *= number, x /= number */
+/* x *= y, x /= y: a clone of x is kept where y wants a gradient. */
+static tide_value scaled_in_place(tide_machine *m, const tide_backward *backward, tide_value *a, bool keeps_other) {
+    if (is_number(a[1])) return in_place(m, &scale_backward, a);
+    tide_tensor *both[2] = {tide_arg_tensor(m, a[0]), tide_arg_tensor(m, a[1])};
+    tide_node *node = tide_node_new(m, backward, both, 2);
+    tide_tensor *old = node && tide_wants(node, 1) ? tide_empty_like(m, both[0], both[0]->dtype) : NULL;
+    tide_save(m, node, node && (keeps_other || tide_wants(node, 0)) ? both[1] : NULL);
+    tide_save(m, node, old);
+    tide_release(m, old);
+    tide_tensor *t = tide_alias(m, both[0]);
+    return tide_of_tensor(node ? tide_made_by(m, node, t) : t);
+}
+
 static tide_value op_mul_(tide_machine *m, tide_value *a) {
-    if (!is_number(a[1])) tide_fail(m, TIDE_ERR_UNSUPPORTED, "mul_ takes a number: of two tensors only the new product is described");
-    return in_place(m, &scale_backward, a);
+    return scaled_in_place(m, &mul_backward, a, false);
+}
+
+static tide_value op_div_(tide_machine *m, tide_value *a) {
+    return scaled_in_place(m, &div_backward, a, true);
+}
+
+static tide_value op_floor_divide(tide_machine *m, tide_value *a) {
+    tide_tensor *x = tide_arg_tensor(m, a[0]);
+    if (x->requires_grad || !is_number(a[1])) tide_fail(m, TIDE_ERR_UNSUPPORTED, "//: of a tensor without gradient by a number");
+    return tide_of_tensor(tide_elementwise(m, &x, 1, x->dtype));
 }
 
 /* ---- comparisons and logic: bool results without gradients ---- */
@@ -424,8 +445,9 @@ static const tide_op pointwise_ops[] = {
     {"mul", "self, other", TIDE_CAST_NONE, op_mul},
     {"div", "self, other", TIDE_CAST_NONE, op_div},
     {"add_", "self, other", TIDE_CAST_NONE, op_add_},
-    {"mul_", "self, number", TIDE_CAST_NONE, op_mul_},
-    {"div_", "self, number", TIDE_CAST_NONE, op_mul_},
+    {"mul_", "self, other", TIDE_CAST_NONE, op_mul_},
+    {"div_", "self, other", TIDE_CAST_NONE, op_div_},
+    {"floor_divide", "self, other", TIDE_CAST_NONE, op_floor_divide},
     {"minimum", "self, other", TIDE_CAST_NONE, op_minimum},
     {"maximum", "self, other", TIDE_CAST_NONE, op_minimum},
     {"eq", "self, other", TIDE_CAST_NONE, op_compare},
