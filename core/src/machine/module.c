@@ -42,7 +42,7 @@ static const struct {
     const char *name;
     tide_dtype dtype;
 } dtype_words[] = {{"fp32", TIDE_FP32}, {"fp16", TIDE_FP16}, {"bf16", TIDE_BF16}, {"int64", TIDE_INT64},
-                   {"int32", TIDE_INT32}, {"uint8", TIDE_UINT8}, {"bool", TIDE_BOOL}, {"fp64", TIDE_FP64}};
+                   {"int32", TIDE_INT32}, {"uint8", TIDE_UINT8}, {"bool", TIDE_BOOL}, {"fp64", TIDE_FP64}, {"complex64", TIDE_COMPLEX64}};
 
 typedef enum builtin { BUILTIN_RANGE, BUILTIN_LEN, BUILTIN_MIN, BUILTIN_MAX, BUILTIN_SQRT, BUILTIN_CONTAINS, BUILTIN_ERROR, BUILTIN_PARAMETER,
                        BUILTIN_BUFFER, BUILTIN_AUTO_MODEL, BUILTIN_COUNT } builtin;
@@ -915,6 +915,15 @@ static tide_value index_tensor(frame *f, tide_expr *e, tide_tensor *x) {
             if (dim >= at->shape->dims) {
                 tide_fail(m, TIDE_ERR_SHAPE, "more indices than dimensions of %s", tide_shape_text(m, at->shape));
                 break;
+            }
+            if (item->c) {
+                tide_value step = eval(f, item->c);
+                m->op = "slice";
+                made = tide_every(m, at, dim++, tide_arg_int(m, start), tide_arg_int(m, step));
+                tide_release(m, at);
+                at = made;
+                has_changed = true;
+                continue;
             }
             int64_t size = at->shape->size[dim], first = tide_arg_int(m, start), last = tide_arg_int(m, stop);
             if (first == 0 && last >= size) { /* a full range changes nothing */

@@ -85,22 +85,23 @@ static const tide_json *module_in(const tide_description *d, tide_text name, con
     return NULL;
 }
 
-/* The module that `item` extends: in its description, in those that this one extends, or in the library. */
-static const tide_json *extended_module(const tide_descriptions *set, const tide_description *description, tide_text name, const tide_json *item) {
+/* The module that `item` of *owner extends: in *owner, in those that this one extends, or in the library; *owner becomes its. */
+static const tide_json *extended_module(const tide_descriptions *set, const tide_description **owner, tide_text name, const tide_json *item) {
     const tide_json *found = NULL;
-    for (const tide_description *d = description; d && !found; d = d->parent) found = module_in(d, name, item);
+    for (const tide_description *d = *owner; d && !found; d = d->parent)
+        if ((found = module_in(d, name, item))) *owner = d;
     for (const tide_description *d = set->first; d && !found; d = d->next)
-        if (tide_text_starts(d->name, TIDE_TEXT("library/"))) found = module_in(d, name, item);
+        if (tide_text_starts(d->name, TIDE_TEXT("library/")) && (found = module_in(d, name, item))) *owner = d;
     return found;
 }
 
 /* "@extends": "Other": what stands in Other stands here too, in its order; what is given anew takes its place, and null
  * takes it away. Parameters are those of Other unless this module names its own. NULL after an error. */
-static const tide_json *extended(tide_descriptions *set, tide_description *description, const tide_json *item, const char *place, int depth) {
+static const tide_json *extended(tide_descriptions *set, const tide_description *owner, const tide_json *item, const char *place, int depth) {
     const tide_json *name = tide_json_at(item, "@extends");
     if (!name) return item;
-    const tide_json *other = name->kind == TIDE_JSON_STRING ? extended_module(set, description, name->text, item) : NULL;
-    if (other && depth < EXTENDS_LIMIT) other = extended(set, description, other, place, depth + 1);
+    const tide_json *other = name->kind == TIDE_JSON_STRING ? extended_module(set, &owner, name->text, item) : NULL;
+    if (other && depth < EXTENDS_LIMIT) other = extended(set, owner, other, place, depth + 1);
     if (!other || other->kind != TIDE_JSON_OBJECT) {
         complain(set, place, "\"@extends\" names a module of this description, of one that it extends, or of the library");
         return NULL;

@@ -257,8 +257,10 @@ static tide_expr *index_item(parser *p) {
     tide_expr *start = is_mark(p, ':') ? NULL : expression(p);
     if (!is_mark(p, ':')) return start;
     next(p);
-    tide_expr *stop = is_mark(p, ',') || is_mark(p, ']') ? NULL : expression(p);
-    return make(p, TIDE_EXPR_SLICE, start, stop);
+    tide_expr *stop = is_mark(p, ',') || is_mark(p, ']') || is_mark(p, ':') ? NULL : expression(p);
+    tide_expr *slice = make(p, TIDE_EXPR_SLICE, start, stop);
+    if (take_mark(p, ':')) slice->c = expression(p);
+    return slice;
 }
 
 static tide_expr *postfix(parser *p) {

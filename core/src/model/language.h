@@ -21,7 +21,7 @@ typedef enum tide_expr_kind {
     TIDE_EXPR_CALL,      /* a: callee; items: arguments */
     TIDE_EXPR_MEMBER,    /* a.text */
     TIDE_EXPR_INDEX,     /* a[items] */
-    TIDE_EXPR_SLICE,     /* a:b inside an index; either may be NULL */
+    TIDE_EXPR_SLICE,     /* a:b:c inside an index; any may be NULL, b is where c is given */
     TIDE_EXPR_ELLIPSIS,
     TIDE_EXPR_NEGATE,
     TIDE_EXPR_NOT,

@@ -321,6 +321,14 @@ static tide_value op_sort(tide_machine *m, tide_value *a) {
     return made;
 }
 
+/* Values and indices of the greatest along the last dimension. */
+static tide_value op_max_along(tide_machine *m, tide_value *a) {
+    tide_tensor *x = tide_arg_tensor(m, a[0]);
+    tide_shape shape = *x->shape;
+    if (shape.dims) shape.dims--;
+    return pair_of(m, &topk_backward, x, &shape);
+}
+
 static tide_value op_topk(tide_machine *m, tide_value *a) {
     tide_tensor *x = tide_arg_tensor(m, a[0]);
     tide_shape shape = *x->shape;
@@ -347,6 +355,7 @@ static const tide_op index_ops[] = {
     {"masked_scatter", "x, mask, source", TIDE_CAST_NONE, op_masked_scatter},
     {"masked_select", "x, mask, like", TIDE_CAST_NONE, op_masked_select},
     {"sort", "x", TIDE_CAST_NONE, op_sort},
+    {"max_along_last", "x", TIDE_CAST_NONE, op_max_along},
     {"topk", "x, k", TIDE_CAST_NONE, op_topk},
     {"cumsum", "x, dim=0, dtype=none", TIDE_CAST_NONE, op_cumsum},
 };

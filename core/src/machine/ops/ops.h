@@ -16,6 +16,7 @@ tide_tensor *tide_expand(tide_machine *m, tide_tensor *x, const tide_shape *shap
 tide_tensor *tide_unsqueeze(tide_machine *m, tide_tensor *x, int64_t dim);
 tide_tensor *tide_squeeze(tide_machine *m, tide_tensor *x, int64_t dim);
 tide_tensor *tide_slice(tide_machine *m, tide_tensor *x, int64_t dim, tide_dim start, tide_dim stop);
+tide_tensor *tide_every(tide_machine *m, tide_tensor *x, int64_t dim, int64_t start, int64_t step); /* x[start::step] */
 tide_tensor *tide_select(tide_machine *m, tide_tensor *x, int64_t dim, int64_t index);
 tide_tensor *tide_cat(tide_machine *m, tide_tensor **parts, int count, int64_t dim);
 tide_tensor *tide_pad_last(tide_machine *m, tide_tensor *x, int64_t after); /* constant_pad_nd of the last dimension */

@@ -58,7 +58,7 @@ static const tide_backward view_backward = {"ViewBackward0", view_run};
 static const tide_backward unsafe_view_backward = {"UnsafeViewBackward0", view_run};
 
 static tide_tensor *made_view(tide_machine *m, const tide_backward *backward, tide_tensor *x, tide_tensor *t) {
-    tide_node *node = tide_node_new(m, backward, &x, 1);
+    tide_node *node = backward ? tide_node_new(m, backward, &x, 1) : NULL;
     if (node) node->extra.shape = x->shape;
     return tide_made_by(m, node, t);
 }
@@ -255,6 +255,91 @@ tide_tensor *tide_slice(tide_machine *m, tide_tensor *x, int64_t dim, tide_dim s
     shape.size[at] = to - from;
     shape.name[at] = tide_symbol_of(m, '-', high, low);
     return made_view(m, &slice_backward, x, view_over(m, x, &shape, x->stride, from * x->stride[at]));
+}
+
+tide_tensor *tide_every(tide_machine *m, tide_tensor *x, int64_t dim, int64_t start, int64_t step) {
+    int at = tide_wrap_dim(m, dim, x->shape->dims);
+    if (x->shape->dims == 0 || step < 1 || start < 0 || start > x->shape->size[at]) {
+        tide_fail(m, TIDE_ERR_SHAPE, "every %lld-th from %lld of %s", (long long)step, (long long)start, tide_shape_text(m, x->shape));
+        return tide_retain(x);
+    }
+    tide_shape shape = *x->shape;
+    int64_t stride[TIDE_MAX_DIMS];
+    memcpy(stride, x->stride, sizeof stride[0] * (size_t)shape.dims);
+    shape.size[at] = (x->shape->size[at] - start + step - 1) / step;
+    shape.name[at] = tide_symbol_of(m, '/', (tide_value){.symbol = x->shape->name[at], .integer = x->shape->size[at]}, tide_of_int(step));
+    stride[at] *= step;
+    return made_view(m, &slice_backward, x, view_over(m, x, &shape, stride, start * x->stride[at]));
+}
+
+/* ---- complex numbers are views of pairs ---- */
+
+static tide_tensor *pairs(tide_machine *m, tide_tensor *x, const tide_backward *backward, bool is_complex) {
+    tide_shape shape = *x->shape;
+    int64_t stride[TIDE_MAX_DIMS];
+    int last = shape.dims - 1;
+    if (is_complex ? last < 0 || x->dtype != TIDE_FP32 || shape.size[last] != 2 || x->stride[last] != 1 : shape.dims == TIDE_MAX_DIMS) {
+        tide_fail(m, TIDE_ERR_SHAPE, "%s: %s", m->op, tide_shape_text(m, &shape));
+        return tide_retain(x);
+    }
+    for (int i = 0; i < shape.dims; i++) stride[i] = is_complex ? x->stride[i] / 2 : x->stride[i] * 2;
+    shape.dims += is_complex ? -1 : 1;
+    if (!is_complex) shape.size[shape.dims - 1] = 2, shape.name[shape.dims - 1] = 0, stride[shape.dims - 1] = 1;
+    tide_tensor *t = view_over(m, x, &shape, stride, 0);
+    t->dtype = is_complex ? TIDE_COMPLEX64 : TIDE_FP32;
+    return made_view(m, backward, x, t);
+}
+
+static void view_as_complex_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
+    (void)node;
+    results[0] = pairs(m, grads[0], NULL, false);
+}
+static const tide_backward view_as_complex_backward = {"ViewAsComplexBackward0", view_as_complex_run};
+
+static void view_as_real_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
+    (void)node;
+    tide_tensor *g = tide_contiguous(m, grads[0]);
+    results[0] = pairs(m, g, NULL, true);
+    tide_release(m, g);
+}
+static const tide_backward view_as_real_backward = {"ViewAsRealBackward0", view_as_real_run};
+
+static tide_value op_view_as_complex(tide_machine *m, tide_value *a) {
+    return tide_of_tensor(pairs(m, tide_arg_tensor(m, a[0]), &view_as_complex_backward, true));
+}
+
+static tide_value op_view_as_real(tide_machine *m, tide_value *a) {
+    return tide_of_tensor(pairs(m, tide_arg_tensor(m, a[0]), &view_as_real_backward, false));
+}
+
+/* ---- x[..., start:stop] = source, of one dimension: torch/csrc/autograd/functions/tensor.cpp, CopySlices ---- */
+
+static void copy_slice_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
+    int64_t stride[TIDE_MAX_DIMS];
+    tide_contiguous_strides(grads[0]->shape, stride);
+    tide_tensor *base = tide_empty_strided(m, grads[0]->shape, stride, grads[0]->dtype);
+    tide_tensor *slice = tide_empty(m, node->extra.shape, grads[0]->dtype);
+    if (tide_wants(node, 0)) {
+        tide_touch(m, tide_bytes(slice)); /* zeros for what was there before */
+        results[0] = tide_retain(base);
+    }
+    if (tide_wants(node, 1)) results[1] = tide_retain(slice);
+    tide_release(m, slice);
+    tide_release(m, base);
+}
+static const tide_backward copy_slice_backward = {"CopySlices", copy_slice_run};
+
+static tide_value op_copy_slice(tide_machine *m, tide_value *a) {
+    tide_tensor *both[2] = {tide_arg_tensor(m, a[0]), tide_arg_tensor(m, a[4])};
+    bool grad_enabled = m->grad_enabled;
+    m->grad_enabled = false;
+    tide_tensor *slice = tide_slice(m, both[0], tide_arg_int(m, a[1]), (tide_dim){tide_arg_int(m, a[2]), a[2].symbol}, (tide_dim){tide_arg_int(m, a[3]), a[3].symbol});
+    m->grad_enabled = grad_enabled;
+    tide_node *node = tide_node_new(m, &copy_slice_backward, both, 2);
+    if (node) node->extra.shape = slice->shape;
+    tide_tensor *t = tide_alias(m, both[0]);
+    tide_release(m, slice);
+    return tide_of_tensor(node ? tide_made_by(m, node, t) : t);
 }
 
 /* The shape and strides of x without one dimension. */
@@ -729,6 +814,9 @@ static const tide_op shape_ops[] = {
     {"permute", "x, *dims", TIDE_CAST_NONE, op_permute},
     {"unsqueeze", "x, dim", TIDE_CAST_NONE, op_unsqueeze},
     {"squeeze", "x, dim", TIDE_CAST_NONE, op_squeeze},
+    {"view_as_complex", "x", TIDE_CAST_NONE, op_view_as_complex},
+    {"view_as_real", "x", TIDE_CAST_NONE, op_view_as_real},
+    {"copy_slice_", "x, dim, start, stop, source", TIDE_CAST_NONE, op_copy_slice},
     {"contiguous", "x", TIDE_CAST_NONE, op_contiguous},
     {"clone", "x", TIDE_CAST_NONE, op_clone},
     {"detach", "x", TIDE_CAST_NONE, op_detach},
