@@ -173,7 +173,7 @@ static int64_t efficient_workspace(const attention *a, tide_dtype dtype, int cap
     if (is_half && a->width > 128) {
         int64_t splits = (a->keys + 63) / 64, most = 200 / (a->batch * a->heads);
         if (splits > most) splits = most > 1 ? most : 1;
-        bytes += 2 * 64 * splits * round_up(a->width, 128) * 4;
+        bytes += 64 * splits * (round_up(a->width, 128) + round_up(a->value_width, 128)) * 4;
     }
     return a->batch * a->heads * bytes;
 }
@@ -183,6 +183,7 @@ static void efficient_run(tide_machine *m, tide_node *node, tide_tensor **grads,
     for (int i = 0; i < 8; i++) saved[i] = tide_saved_at(m, node, i);
     tide_tensor *q = saved[SLOT_Q], *k = saved[SLOT_K], *v = saved[SLOT_V];
     attention a = of_node(node, q);
+    a.value_width = v->shape->size[3];
     tide_tensor *g = is_bshd(m, grads[0]) ? NULL : bshd(m, grads[0]->shape, grads[0]->dtype);
     results[0] = bshd(m, q->shape, q->dtype);
     results[1] = bshd(m, k->shape, k->dtype);
@@ -230,7 +231,7 @@ static tide_tensor *efficient(tide_machine *m, tide_tensor *q, tide_tensor *k, t
     tide_tensor *out = tide_made_by(m, node, bshd(m, &shape, q->dtype));
     bool needs_lse = q->requires_grad || k->requires_grad || v->requires_grad;
     tide_tensor *lse = SHAPED(m, TIDE_FP32, a->batch, a->heads, needs_lse ? round_up(a->queries, 32) : 0);
-    if (a->value_width > 128 && q->dtype != TIDE_FP32)
+    if ((a->value_width > 128 || a->width > 128) && q->dtype != TIDE_FP32)
         tide_touch(m, tide_count(out) * 4); /* fp32 accumulator of the output */
     return kept(m, node, out, bias, lse, seed, offset);
 }
