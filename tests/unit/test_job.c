@@ -337,8 +337,7 @@ static void test_unknown(void) {
     REFUSE("gpt2|qqqqqqqqqqqq=1", "/settings/qqqqqqqqqqqq", "lists the settings");
     REFUSE("gpt2|a/b~c=1", "/settings/a~1b~0c", "not a setting");
     REFUSE("gpt2|=4", "/settings/", "not a setting");
-    REFUSE("gpt2|lora.r=16", "/settings/lora.r", "not expressed");
-    REFUSE("gpt2|quant=nf4", "/settings/quant", "not expressed");
+    REFUSE("gpt2|nodes=2", "/settings/nodes", "not expressed");
     REFUSE("gpt2|parallel.kind=zer2", "/settings/parallel.kind", "did you mean zero2?");
     REFUSE("gpt2|dp=2", "/settings/parallel.dp", "need a kind");
     REFUSE("gpt2|parallel.kind=ddp|dp=2|rank=2", "/settings/parallel.rank", "go from 0 to 1");
@@ -963,13 +962,12 @@ static void test_cases(void) {
     job = build_texts(words, count, NULL, 0);
     CHECK(job && job->device_bytes == (uint64_t)8908 << 20 && job->capability == 80 &&
           strcmp(job->sdpa_backend, "math") == 0);
-    reason_at(__LINE__, "{\"model\": \"gpt2\", \"lora\": {\"r\": 16}}", "lora");
-    reason_at(__LINE__, "{\"model\": \"gpt2\", \"quant\": \"nf4\"}", "quant");
+    reason_at(__LINE__, "{\"model\": \"gpt2\", \"lora\": {\"rank\": 16}}", "lora.rank");
+    reason_at(__LINE__, "{\"model\": \"gpt2\", \"mode\": \"infer\"}", "mode infer");
+    reason_at(__LINE__, "{\"model\": \"gpt2\", \"optimizer\": \"adafactory\"}",
+              "optimizer adafactory");
     reason_at(__LINE__, "{\"model\": \"gpt2\", \"parallel\": {\"kind\": \"pp\"}}", "parallel.kind pp");
     reason_at(__LINE__, "{\"model\": \"gpt2\", \"parallel\": {\"kind\": \"ddp\", \"tp\": 2}}", "parallel.tp");
-    reason_at(__LINE__, "{\"model\": \"gpt2\", \"mode\": \"infer\"}", "mode infer");
-    reason_at(__LINE__, "{\"model\": \"gpt2\", \"optimizer\": \"adafactor\"}",
-              "optimizer adafactor");
     reason_at(__LINE__, "{\"model\": \"gpt2\", \"colour\": 4}", "key colour");
     reason_at(__LINE__, "[]", "not a case: no model");
     end();
@@ -994,7 +992,7 @@ static void test_describe(void) {
         CHECK(tide_json_at(s, "name") && tide_json_at(s, "type") && tide_json_at(s, "default") &&
               tide_json_at(s, "help") && tide_json_at(s, "aliases"));
         static const char *const groups[] = {"model",     "batch",  "precision", "training",
-                                             "attention", "memory", "advanced", "parallel"};
+                                             "attention", "memory", "advanced", "parallel", "adapter"};
         bool is_group = false;
         for (size_t i = 0; i < sizeof groups / sizeof *groups; i++)
             is_group |= tide_text_is(tide_json_at(s, "group")->text, groups[i]);

@@ -297,6 +297,32 @@ static void read_allocator(job_builder *b) {
             NULL);
 }
 
+static tide_name_list list_of(const job_builder *b, tide_setting_id id) {
+    tide_name_list list = {NULL, 0};
+    list.names = split_list(b->arena, value_of(b, id), &list.count);
+    return list;
+}
+
+static void fill_adapter(job_builder *b) {
+    tide_adapter *a = &b->job->lora;
+    for (unsigned id = TIDE_SET_lora_r; id <= TIDE_SET_lora_autocast_adapter_dtype; id++)
+        if (b->words.is_given[id] && !b->words.is_given[TIDE_SET_adapter]) b->words.values[TIDE_SET_adapter] = "lora";
+    b->job->adapter = value_of(b, TIDE_SET_adapter);
+    a->r = int_of(b, TIDE_SET_lora_r);
+    a->dropout = (double)pico_of(b, TIDE_SET_lora_dropout) / (double)TIDE_PICO;
+    a->target_modules = value_of(b, TIDE_SET_lora_target_modules);
+    a->exclude_modules = value_of(b, TIDE_SET_lora_exclude_modules);
+    a->layers_to_transform = list_of(b, TIDE_SET_lora_layers_to_transform);
+    a->rank_pattern = list_of(b, TIDE_SET_lora_rank_pattern);
+    a->modules_to_save = list_of(b, TIDE_SET_lora_modules_to_save);
+    a->also_train = list_of(b, TIDE_SET_lora_also_train);
+    a->bias = value_of(b, TIDE_SET_lora_bias);
+    a->lora_bias = value_is(b, TIDE_SET_lora_lora_bias, "true");
+    a->dora = value_is(b, TIDE_SET_lora_dora, "true");
+    a->autocast_adapter_dtype = value_is(b, TIDE_SET_lora_autocast_adapter_dtype, "true");
+    a->kbit_layers = value_is(b, TIDE_SET_lora_kbit_layers, "true");
+}
+
 static void fill_values(job_builder *b) {
     tide_job *job = b->job;
     job->mode = value_of(b, TIDE_SET_mode);
@@ -318,6 +344,13 @@ static void fill_values(job_builder *b) {
     job->freeze = split_list(b->arena, value_of(b, TIDE_SET_freeze), &job->freeze_count);
     job->train_only =
         split_list(b->arena, value_of(b, TIDE_SET_train_only), &job->train_only_count);
+    job->quant = value_of(b, TIDE_SET_quant);
+    job->quant_double = value_is(b, TIDE_SET_quant_double, "true");
+    job->quant_compute_dtype = value_is(b, TIDE_SET_quant_compute_dtype, "default") ? job->dtype : value_of(b, TIDE_SET_quant_compute_dtype);
+    job->quant_blocksize = int_of(b, TIDE_SET_quant_blocksize);
+    job->quant_skip = list_of(b, TIDE_SET_quant_skip);
+    job->kbit_prepare = value_is(b, TIDE_SET_kbit_prepare, "true");
+    fill_adapter(b);
     job->checkpointing = value_of(b, TIDE_SET_checkpointing);
     job->attention = value_of(b, TIDE_SET_attention);
     job->sdpa_backend = value_of(b, TIDE_SET_sdpa_backend);
@@ -400,6 +433,8 @@ static void check_scaler(job_builder *b) {
 }
 
 static void check_together(job_builder *b) {
+    if (strcmp(b->job->quant, "none") != 0)
+        tide_error(b->diags, TIDE_ERR_UNSUPPORTED, "/settings/quant", "is not expressed by this version", "remove it");
     check_scaler(b);
     check_options(b);
     if (b->job->steps == 1)
@@ -467,7 +502,14 @@ static void assume_training(job_builder *b) {
     job_assume(
         b, TIDE_SET_optimizer,
         "torch.optim.AdamW as PyTorch makes it: foreach, two states per parameter in its type");
-    if (b->job->train_only_count == 0)
+    bool has_adapter = strcmp(b->job->adapter, "none") != 0;
+    if (has_adapter) {
+        job_assume(b, TIDE_SET_lora_target_modules, "adapters on every linear layer but the output head");
+        job_assume(b, TIDE_SET_lora_r, "adapters of rank 16");
+        job_assume(b, TIDE_SET_lora_dropout, "no dropout before adapters");
+        job_assume(b, TIDE_SET_lora_autocast_adapter_dtype, "adapters in fp32, as peft makes them for a model in half precision");
+    }
+    if (b->job->train_only_count == 0 && !has_adapter)
         job_assume(b, TIDE_SET_freeze, "nothing is frozen: every parameter trains");
     job_assume(b, TIDE_SET_grad_accum, "1: an optimizer step after every micro-batch");
     if (has_steps)

@@ -32,6 +32,22 @@ typedef enum tide_option {
     TIDE_OPTION_COUNT
 } tide_option;
 
+/* A list of names, or prefixes or ends of them. */
+typedef struct tide_name_list {
+    const char **names;
+    uint32_t count;
+} tide_name_list;
+
+/* peft.LoraConfig */
+typedef struct tide_adapter {
+    int64_t r;
+    double dropout;
+    const char *target_modules, *exclude_modules; /* names joined by commas, a regular expression, all-linear */
+    tide_name_list layers_to_transform, rank_pattern, modules_to_save, also_train;
+    const char *bias;                             /* none all lora_only */
+    bool lora_bias, dora, autocast_adapter_dtype, kbit_layers;
+} tide_adapter;
+
 typedef struct tide_job {
     const char *model;               /* name in the catalogue, or of the given configuration */
     const char *model_title, *model_source;
@@ -52,6 +68,14 @@ typedef struct tide_job {
     const char *param_groups;        /* one trainer */
     const char **freeze, **train_only; /* prefixes of parameter names */
     uint32_t freeze_count, train_only_count;
+    const char *quant;               /* none nf4 fp4 int8 */
+    bool quant_double;
+    const char *quant_compute_dtype; /* of products */
+    int64_t quant_blocksize;
+    tide_name_list quant_skip;       /* ends of paths */
+    bool kbit_prepare;
+    const char *adapter;             /* none lora */
+    tide_adapter lora;
     const char *checkpointing;       /* none full full_reentrant */
     const char *attention;           /* sdpa eager */
     const char *sdpa_backend;        /* flash efficient math cudnn default */

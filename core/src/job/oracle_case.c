@@ -57,15 +57,27 @@ static bool case_plan(case_reader *r, const tide_json *plan) {
     return true;
 }
 
+/* "lora": {"r": ...} */
+static bool case_adapter(case_reader *r, const tide_json *options) {
+    if (is_unset(options)) return true;
+    case_word(r, "adapter", "lora");
+    for (const tide_json *entry = options->first; entry; entry = entry->next) {
+        const char *name = tide_format(r->arena, "lora.%s", tide_shown(r->arena, entry->key));
+        const char *text = tide_word_value(r->arena, entry);
+        if (entry->kind == TIDE_JSON_NULL) continue;
+        if (!text || tide_setting_find(tide_text_of(name)) == TIDE_SET_COUNT) return case_refuse(r, name);
+        case_word(r, name, text);
+    }
+    return true;
+}
+
 static bool case_entry(case_reader *r, const tide_json *entry) {
     /* Of inference, of nothing, or read only together with a key that is refused. */
     static const char *const unread[] = {"id",    "note",           "seed",        "decode",
-                                         "cache", "logits_to_keep", "kbit_prepare"};
-    static const char *const refused[] = {"lora", "quant"};
+                                         "cache", "logits_to_keep"};
     if (is_one_of(entry->key, unread, sizeof unread / sizeof *unread)) return true;
-    if (is_one_of(entry->key, refused, sizeof refused / sizeof *refused))
-        return is_unset(entry) || case_refuse(r, entry->key.at);
     if (tide_text_is(entry->key, "parallel")) return case_plan(r, entry);
+    if (tide_text_is(entry->key, "lora")) return case_adapter(r, entry);
     tide_setting_id id = tide_setting_find(entry->key);
     if (id == TIDE_SET_COUNT || !tide_text_is(entry->key, tide_settings[id].name) ||
         id == TIDE_SET_gpu || id == TIDE_SET_title)
@@ -93,7 +105,8 @@ static const struct {
     tide_setting_id id;
     const char *value;
 } case_defaults[] = {
-    {TIDE_SET_sdpa_backend, "flash"}, {TIDE_SET_gpu_gib, "2000"}, {TIDE_SET_capability, "90"}};
+    {TIDE_SET_sdpa_backend, "flash"}, {TIDE_SET_gpu_gib, "2000"}, {TIDE_SET_capability, "90"},
+    {TIDE_SET_lora_kbit_layers, "false"}};
 
 bool tide_job_words_of_case(tide_arena *arena, const tide_json *of_case, tide_text **words,
                             uint32_t *count, const char **reason) {

@@ -10,10 +10,14 @@ const tide_setting tide_settings[TIDE_SET_COUNT] = {
 #define TIDE_SETTING(name, type, value, choices, synonyms, unit, group, aliases, least, most,      \
                      help)                                                                         \
     {#name, TIDE_SETTING_##type, value, choices, synonyms, unit, group, aliases, least, most, help, ""},
+#define TIDE_SETTING_IN(object, key, type, value, choices, synonyms, unit, group, aliases, least,  \
+                        most, help)                                                                \
+    {#object "." #key, TIDE_SETTING_##type, value, choices, synonyms, unit, group, aliases, least, most, help, ""},
 #define TIDE_OPTION(key, kinds, type, value, choices, synonyms, unit, aliases, least, most, help)  \
     {"parallel." #key, TIDE_SETTING_##type, value, choices, synonyms, unit, "parallel", aliases, least, most, help, kinds},
 #include "settings.def"
 #undef TIDE_OPTION
+#undef TIDE_SETTING_IN
 #undef TIDE_SETTING
 };
 
@@ -163,6 +167,14 @@ tide_setting_id tide_setting_find(tide_text name) {
             if (alias.length && tide_text_equal(name, alias)) return (tide_setting_id)id;
     }
     return TIDE_SET_COUNT;
+}
+
+bool tide_setting_is_object(tide_text name) {
+    for (unsigned id = 0; id < TIDE_SET_COUNT; id++) {
+        tide_text known = tide_text_of(tide_settings[id].name);
+        if (known.length > name.length && known.at[name.length] == '.' && tide_text_starts(known, name)) return true;
+    }
+    return false;
 }
 
 const char *tide_setting_nearest(tide_arena *arena, tide_text name) {

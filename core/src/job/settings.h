@@ -28,10 +28,14 @@ typedef enum tide_setting_id {
 #define TIDE_SETTING(name, type, value, choices, synonyms, unit, group, aliases, least, most,      \
                      help)                                                                         \
     TIDE_SET_##name,
+#define TIDE_SETTING_IN(object, key, type, value, choices, synonyms, unit, group, aliases, least,  \
+                        most, help)                                                                \
+    TIDE_SET_##object##_##key,
 #define TIDE_OPTION(key, kinds, type, value, choices, synonyms, unit, aliases, least, most, help)  \
     TIDE_SET_parallel_##key,
 #include "settings.def"
 #undef TIDE_OPTION
+#undef TIDE_SETTING_IN
 #undef TIDE_SETTING
     TIDE_SET_COUNT
 } tide_setting_id;
@@ -44,6 +48,9 @@ extern const uint32_t tide_optimizer_name_count;
 
 /* The number of the setting of this name or alias; TIDE_SET_COUNT if there is none. */
 tide_setting_id tide_setting_find(tide_text name);
+
+/* Whether there are settings `name.KEY`. */
+bool tide_setting_is_object(tide_text name);
 
 /* The known name nearest to a misspelt one, or NULL. */
 const char *tide_setting_nearest(tide_arena *arena, tide_text name);

@@ -95,7 +95,7 @@ static void version_read(tide_words *words, tide_text value) {
 /* Known to the vocabulary, not to this version. */
 static bool is_not_expressed(tide_text name) {
     static const char *const names[] = {
-        "lora", "quant", "target_seq", "decode", "cache", "logits_to_keep", "kbit_prepare", "recipe", "nodes", "tp", "pp"};
+        "decode", "cache", "logits_to_keep", "recipe", "nodes", "tp", "pp"};
     tide_text rest = name, first;
     tide_piece_next(&rest, '.', &first);
     for (unsigned i = 0; i < sizeof names / sizeof *names; i++)
@@ -205,6 +205,17 @@ static void overrides_of_json(tide_words *words, const tide_json *entries, tide_
     }
 }
 
+/* {"lora": {"r": 8}} is lora.r=8 */
+static void object_of_json(tide_words *words, const tide_json *object, tide_origin origin) {
+    for (const tide_json *entry = object->first; entry; entry = entry->next) {
+        const char *name = tide_format(words->arena, "%s.%s", object->key.at, entry->key.at);
+        const char *text = tide_word_value(words->arena, entry);
+        if (entry->kind == TIDE_JSON_NULL) continue;
+        if (text) tide_setting_put(words, tide_text_of(name), tide_text_of(text), origin);
+        else tide_error(words->diags, TIDE_ERR_FIELD_TYPE, word_place(words->arena, tide_text_of(name)), "must be one value or a list of them", NULL);
+    }
+}
+
 void tide_words_of_json(tide_words *words, const tide_json *settings, tide_origin origin) {
     bool is_first = true;
     for (const tide_json *child = settings->first; child; child = child->next, is_first = false) {
@@ -219,6 +230,10 @@ void tide_words_of_json(tide_words *words, const tide_json *settings, tide_origi
         if (child->kind == TIDE_JSON_NULL) continue;
         if (child->kind == TIDE_JSON_OBJECT && tide_text_is(child->key, "overrides")) {
             overrides_of_json(words, child, origin);
+            continue;
+        }
+        if (child->kind == TIDE_JSON_OBJECT && tide_setting_is_object(child->key)) {
+            object_of_json(words, child, origin);
             continue;
         }
         if (tide_text_starts(child->key, TIDE_TEXT("overrides."))) {

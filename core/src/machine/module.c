@@ -44,9 +44,9 @@ static const struct {
 } dtype_words[] = {{"fp32", TIDE_FP32}, {"fp16", TIDE_FP16}, {"bf16", TIDE_BF16}, {"int64", TIDE_INT64},
                    {"int32", TIDE_INT32}, {"uint8", TIDE_UINT8}, {"bool", TIDE_BOOL}, {"fp64", TIDE_FP64}, {"complex64", TIDE_COMPLEX64}};
 
-typedef enum builtin { BUILTIN_RANGE, BUILTIN_LEN, BUILTIN_MIN, BUILTIN_MAX, BUILTIN_SQRT, BUILTIN_CONTAINS, BUILTIN_ERROR, BUILTIN_PARAMETER,
+typedef enum builtin { BUILTIN_RANGE, BUILTIN_LEN, BUILTIN_MIN, BUILTIN_MAX, BUILTIN_SQRT, BUILTIN_CONTAINS, BUILTIN_ERROR, BUILTIN_DEEPCOPY, BUILTIN_PARAMETER,
                        BUILTIN_BUFFER, BUILTIN_AUTO_MODEL, BUILTIN_COUNT } builtin;
-static const char *const builtin_names[BUILTIN_COUNT] = {"range", "len", "min", "max", "isqrt", "contains", "error", "Parameter", "Buffer", "AutoModel"};
+static const char *const builtin_names[BUILTIN_COUNT] = {"range", "len", "min", "max", "isqrt", "contains", "error", "deepcopy", "Parameter", "Buffer", "AutoModel"};
 
 /* What a tensor answers to, see bind_expr. */
 enum { MEMBER_NONE, MEMBER_SHAPE, MEMBER_DTYPE, MEMBER_REQUIRES_GRAD };
@@ -338,6 +338,7 @@ static tide_value arithmetic(tide_machine *m, char op, tide_value a, tide_value 
 static int compare(tide_machine *m, char op, tide_value a, tide_value b);
 static bool is_true(tide_machine *m, tide_value v);
 static tide_value call_builtin(tide_machine *m, uint32_t which, tide_value *a, uint32_t count);
+static tide_value deepcopy(tide_model *model, tide_value v, int depth);
 
 static tide_value size_name(tide_model *model, uint32_t scope, tide_expr *e, tide_text self, bool may_miss) {
     tide_scope *s = &model->scopes[scope];
@@ -620,6 +621,7 @@ static tide_value call_builtin(tide_machine *m, uint32_t which, tide_value *a, u
         say_error(m, terminated(m, text), about);
         return tide_none();
     }
+    if (which == BUILTIN_DEEPCOPY) return deepcopy(m->interpreter, a[0], 0);
     if (which == BUILTIN_LEN) {
         if (a[0].kind == TIDE_VALUE_LIST) return tide_of_int(a[0].list->count);
         if (a[0].kind == TIDE_VALUE_CONFIG) return tide_of_int(a[0].config->count);
@@ -871,6 +873,18 @@ static tide_value shape_value(frame *f, const tide_tensor *t) {
     return list;
 }
 
+/* The module that answers for a name: itself, or what it delegates to (peft: BaseTunerLayer's properties). */
+static uint32_t delegated(const tide_model *model, uint32_t module, tide_text name) {
+    for (int depth = 0; depth < 4; depth++) {
+        const tide_instance *of = &model->instances[module];
+        if (!of->of->delegate.length || attribute_slot(of->of, name) != UINT32_MAX || tide_method_find(of->of, name)) break;
+        uint32_t slot = attribute_slot(of->of, of->of->delegate);
+        if (slot == UINT32_MAX || of->slots[slot].kind != TIDE_VALUE_MODULE) break;
+        module = of->slots[slot].module;
+    }
+    return module;
+}
+
 static tide_value eval_member(frame *f, tide_expr *e) {
     tide_machine *m = f->model->m;
     tide_value a = eval(f, e->a), made = tide_none();
@@ -880,7 +894,7 @@ static tide_value eval_member(frame *f, tide_expr *e) {
         else if (e->slot == MEMBER_REQUIRES_GRAD) made = tide_of_bool(a.tensor->requires_grad);
         else tide_fail(m, TIDE_ERR_DESCRIPTION, "a tensor has no '%s'", terminated(m, e->text));
     } else if (a.kind == TIDE_VALUE_MODULE) {
-        const tide_instance *of = &f->model->instances[a.module];
+        const tide_instance *of = &f->model->instances[delegated(f->model, a.module, e->text)];
         uint32_t slot = attribute_slot(of->of, e->text);
         if (slot == UINT32_MAX) tide_fail(m, TIDE_ERR_DESCRIPTION, "%s has no '%s'", terminated(m, of->of->name), terminated(m, e->text));
         else made = tide_value_retain(of->slots[slot]);
@@ -1108,6 +1122,7 @@ static tide_value call_member(frame *f, tide_expr *e) {
         }
         if (!tide_is_winding_down(m)) made = call_operation(f, e, e->target, &object);
     } else if (object.kind == TIDE_VALUE_MODULE) {
+        object.module = delegated(f->model, object.module, e->a->text);
         const tide_instance *of = &f->model->instances[object.module];
         tide_function *method = tide_method_find(of->of, e->a->text);
         uint32_t slot = method ? UINT32_MAX : attribute_slot(of->of, e->a->text);
@@ -1690,9 +1705,114 @@ bool tide_model_build(tide_model *model, tide_description *description, tide_tex
     if (!model->root || m->has_failed) return false;
     name_instance(model, model->root, 0, TIDE_TEXT(""), 0);
     for (uint32_t i = 1; i < model->instance_count; i++) tie_parameters(model, i);
+    tide_model_list_parameters(model);
+    return !m->has_failed;
+}
+
+void tide_model_list_parameters(tide_model *model) {
+    model->parameter_count = 0;
     list_parameters(model, model->root, 0);
     for (uint32_t i = 0; i < model->parameter_count; i++) model->parameters[i].tensor->offset = 0;
-    return !m->has_failed;
+}
+
+/* ---- changing a model: what peft and bitsandbytes do to its tree ---- */
+
+static void list_modules(tide_model *model, tide_value v, uint32_t *list, uint32_t *count, int depth) {
+    if (v.kind == TIDE_VALUE_LIST)
+        for (uint32_t i = 0; i < v.list->count; i++) list_modules(model, v.list->items[i], list, count, depth);
+    if (v.kind != TIDE_VALUE_MODULE || depth > CALL_DEPTH || *count >= model->instance_count) return;
+    const tide_instance *of = &model->instances[v.module];
+    if (of->is_listed) return;
+    model->instances[v.module].is_listed = true;
+    list[(*count)++] = v.module;
+    for (uint32_t i = 0; i < of->of->member_count; i++) list_modules(model, of->slots[of->of->parameter_count + i], list, count, depth + 1);
+}
+
+uint32_t *tide_model_modules(tide_model *model, uint32_t *count) {
+    uint32_t *list = TIDE_NEW(model->m->arena, uint32_t, model->instance_count);
+    *count = 0;
+    list_modules(model, (tide_value){.kind = TIDE_VALUE_MODULE, .module = model->root}, list, count, 0);
+    for (uint32_t i = 0; i < *count; i++) model->instances[list[i]].is_listed = false;
+    return list;
+}
+
+uint32_t tide_model_find(tide_model *model, tide_text path) {
+    const tide_value *found = path.length ? slot_at(model, model->root, path) : NULL;
+    return found && found->kind == TIDE_VALUE_MODULE ? found->module : 0;
+}
+
+/* Puts a module where another one is, in a member or a list of their parent. */
+static void take_place(tide_value *v, uint32_t old, uint32_t made) {
+    if (v->kind == TIDE_VALUE_MODULE && v->module == old) v->module = made;
+    for (uint32_t i = 0; v->kind == TIDE_VALUE_LIST && i < v->list->count; i++) take_place(&v->list->items[i], old, made);
+}
+
+uint32_t tide_model_wrap(tide_model *model, uint32_t instance, tide_text class_name, const tide_value *more, uint32_t more_count) {
+    tide_machine *m = model->m;
+    tide_value arguments[ARGUMENT_LIMIT] = {{.kind = TIDE_VALUE_MODULE, .module = instance}};
+    tide_instance old = model->instances[instance];
+    tide_class *of = tide_class_find(model->descriptions, model->scopes[old.scope].description, class_name);
+    if (!of) tide_fail(m, TIDE_ERR_DESCRIPTION, "no module '%s'", terminated(m, class_name));
+    if (!of || !old.parent) return 0;
+    for (uint32_t i = 0; i < more_count; i++) arguments[i + 1] = tide_value_retain(more[i]);
+    model->instances[instance].path = ""; /* named anew, below what is made */
+    uint32_t made = instantiate(model, of, old.scope, arguments, more_count + 1, NULL, NULL, 0);
+    if (!made || m->has_failed) return 0;
+    tide_instance *parent = &model->instances[old.parent];
+    for (uint32_t i = 0; i < parent->of->member_count; i++) take_place(&parent->slots[parent->of->parameter_count + i], instance, made);
+    name_instance(model, made, old.parent, old.name, 0);
+    return made;
+}
+
+static void claim(tide_machine *m, tide_value v, tide_factor factor) {
+    if (v.kind == TIDE_VALUE_TENSOR) tide_set_factor(m, v.tensor, factor);
+    for (uint32_t i = 0; v.kind == TIDE_VALUE_LIST && i < v.list->count; i++) claim(m, v.list->items[i], factor);
+}
+
+void tide_model_call(tide_model *model, uint32_t instance, tide_text method, tide_factor factor) {
+    tide_machine *m = model->m;
+    tide_function *function = tide_method_find(model->instances[instance].of, method);
+    if (!function || m->has_failed) return;
+    bool grad_enabled = m->grad_enabled;
+    m->grad_enabled = false;
+    tide_value_release(m, call_module(model, instance, function, NULL, 0, NULL, NULL, 0));
+    m->grad_enabled = grad_enabled;
+    const tide_instance *of = &model->instances[instance];
+    for (uint32_t i = 0; i < of->of->member_count; i++) {
+        tide_value v = of->slots[of->of->parameter_count + i];
+        if (v.kind == TIDE_VALUE_LIST) claim(m, v, factor);
+    }
+}
+
+/* copy.deepcopy: a module's parameters and buffers are cloned, in the order of its attributes. */
+static tide_value deepcopy(tide_model *model, tide_value v, int depth) {
+    tide_machine *m = model->m;
+    if (v.kind == TIDE_VALUE_TENSOR) {
+        bool is_host = v.tensor->storage->is_silent;
+        tide_tensor *made = is_host ? tide_empty_host(m, v.tensor->shape, v.tensor->dtype) : tide_empty_like(m, v.tensor, v.tensor->dtype);
+        made->is_parameter = v.tensor->is_parameter;
+        made->requires_grad = v.tensor->requires_grad;
+        tide_set_factor(m, made, made->is_parameter ? TIDE_FACTOR_PARAMETER : TIDE_FACTOR_BUFFER);
+        return tide_of_tensor(made);
+    }
+    if (v.kind == TIDE_VALUE_LIST) {
+        tide_value made = {.kind = TIDE_VALUE_LIST, .list = tide_list_new(m)};
+        for (uint32_t i = 0; i < v.list->count; i++) tide_list_push(m, made.list, deepcopy(model, v.list->items[i], depth));
+        return made;
+    }
+    if (v.kind != TIDE_VALUE_MODULE || depth > CALL_DEPTH) return tide_value_retain(v);
+    const tide_class *of = model->instances[v.module].of;
+    uint32_t made = instance_new(model, model->instances[v.module].of, model->instances[v.module].scope);
+    if (!made) return tide_none();
+    for (uint32_t i = 0; i < of->parameter_count; i++) model->instances[made].slots[i] = tide_value_retain(model->instances[v.module].slots[i]);
+    for (uint32_t pass = 0; pass < 2; pass++) /* Module.__dict__: _parameters and _buffers stand before _modules */
+        for (uint32_t i = of->parameter_count; i < of->parameter_count + of->member_count; i++) {
+            tide_value old = model->instances[v.module].slots[i];
+            if ((old.kind != TIDE_VALUE_TENSOR) != pass) continue;
+            tide_value copied = deepcopy(model, old, depth + 1);
+            model->instances[made].slots[i] = copied;
+        }
+    return (tide_value){.kind = TIDE_VALUE_MODULE, .module = made};
 }
 
 static void give_storage(tide_model *model, uint32_t instance, tide_tensor *t, tide_factor factor) {

@@ -15,6 +15,7 @@ typedef struct tide_instance {
     const char *path;   /* "model.layers.3.mlp" */
     uint32_t part;      /* the top-level part it belongs to, see tide_model.parts; 0: the model itself */
     uint32_t layer;     /* index into tide_model.layers */
+    bool is_listed;     /* while modules are listed */
     bool makes_grad;    /* its output is made to require a gradient: enable_input_require_grads() */
     tide_value *slots;  /* constructor arguments, then members */
 } tide_instance;
@@ -80,6 +81,23 @@ void tide_model_init(tide_model *model, tide_machine *m, tide_descriptions *desc
 
 /* Makes the module tree of a class over a configuration; nothing is on the device yet. */
 bool tide_model_build(tide_model *model, tide_description *description, tide_text class_name, const tide_json *config);
+
+/* A new instance of a class of the library around a module: its constructor's first argument. It takes the module's place
+ * in its parent and its path. 0 after an error. */
+uint32_t tide_model_wrap(tide_model *model, uint32_t instance, tide_text class_name, const tide_value *more, uint32_t more_count);
+
+/* Runs a method of a module without gradients, if its class has one of that name. What the module's lists hold afterwards
+ * is of that factor. */
+void tide_model_call(tide_model *model, uint32_t instance, tide_text method, tide_factor factor);
+
+/* Modules below an instance as named_modules() has them, itself first; the array is the arena's. */
+uint32_t *tide_model_modules(tide_model *model, uint32_t *count);
+
+/* Lists the parameters anew, after modules have changed. */
+void tide_model_list_parameters(tide_model *model);
+
+/* The module at a dotted path below the root; 0 if there is none. */
+uint32_t tide_model_find(tide_model *model, tide_text path);
 
 /* transformers: PreTrainedModel.enable_input_require_grads(), called when checkpointing is switched on. */
 void tide_model_require_input_grads(tide_model *model);

@@ -51,6 +51,14 @@ static bool read_attribute(tide_descriptions *set, tide_class *made, const tide_
         made->inputs = item;
         return true;
     }
+    if (tide_text_is(item->key, "@output_embeddings") && item->kind == TIDE_JSON_STRING) {
+        made->output_embeddings = item->text;
+        return true;
+    }
+    if (tide_text_is(item->key, "@delegate") && item->kind == TIDE_JSON_STRING) {
+        made->delegate = item->text;
+        return true;
+    }
     if (tide_text_is(item->key, "@tie") && item->kind == TIDE_JSON_OBJECT) {
         const tide_json *condition = tide_json_at(item, "if"), *pairs = tide_json_at(item, "names");
         if (condition && condition->kind == TIDE_JSON_STRING)
@@ -68,7 +76,7 @@ static bool read_attribute(tide_descriptions *set, tide_class *made, const tide_
         }
         return true;
     }
-    return complain(set, place, "known attributes are \"@extends\": \"Module\", \"@checkpoint\": true, \"@input_embeddings\": \"name\", \"@inputs\": {...} and \"@tie\": {\"if\": ..., \"names\": {...}}");
+    return complain(set, place, "known attributes are \"@extends\": \"Module\", \"@checkpoint\": true, \"@input_embeddings\": \"name\", \"@output_embeddings\": \"name\", \"@delegate\": \"name\", \"@inputs\": {...} and \"@tie\": {\"if\": ..., \"names\": {...}}");
 }
 
 /* A key of "modules" or of a module without its parameters. */
@@ -211,7 +219,7 @@ static tide_description *load(tide_descriptions *set, tide_text name, int depth)
     tide_description *d = TIDE_NEW(set->arena, tide_description, 1);
     d->name = (tide_text){tide_text_copy(set->arena, name), name.length};
     d->json = json;
-    static const char *const keys[] = {"tidemark", "architecture", "note", "extends", "model_type", "roots", "sizes", "checks", "functions", "modules", "inputs", "titles"};
+    static const char *const keys[] = {"tidemark", "architecture", "note", "extends", "model_type", "roots", "sizes", "checks", "functions", "modules", "inputs", "titles", "adapters"};
     for (const tide_json *item = json->first; item; item = item->next) {
         bool is_known = false;
         for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) is_known = is_known || tide_text_is(item->key, keys[i]);

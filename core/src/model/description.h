@@ -38,6 +38,8 @@ typedef struct tide_class {
     bool is_checkpointed;       /* "@checkpoint": a GradientCheckpointingLayer */
     tide_text input_embeddings; /* "@input_embeddings": path of what get_input_embeddings() returns, or empty */
     const tide_json *inputs;    /* "@inputs" of a root that takes others than its description's, or NULL */
+    tide_text output_embeddings; /* "@output_embeddings": likewise for get_output_embeddings() */
+    tide_text delegate;         /* "@delegate": the member that answers for what this module lacks */
     tide_statement *ties;       /* "@tie": a.weight = b.weight */
     tide_expr *tie_condition;
     struct tide_description *description;

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "../model/sources.h"
+#include "adapters.h"
 #include "repeat.h"
 #include "strategy.h"
 
@@ -92,7 +93,7 @@ static const char *find_place(void *user, const tide_json *config, tide_text key
 
 static void set_settings(tide_run *run, const tide_job *job, bool uses_cache) {
     tide_machine *m = &run->machine;
-    tide_setting_value *s = TIDE_NEW(m->arena, tide_setting_value, 24);
+    tide_setting_value *s = TIDE_NEW(m->arena, tide_setting_value, 48);
     uint32_t n = 0;
 #define NUMBER(name_, value_)                                                                              \
     s[n++] = (tide_setting_value){name_, {.kind = TIDE_VALUE_INT,                                          \
@@ -113,6 +114,9 @@ static void set_settings(tide_run *run, const tide_job *job, bool uses_cache) {
     TRUTH("checkpointing", run->model.is_checkpointing);
     TRUTH("autocast", job->autocast != NULL);
     WORD("attention", job->attention);
+    TRUTH("lora_is_dora", job->lora.dora);
+    TRUTH("lora_has_bias", job->lora.lora_bias);
+    s[n++] = (tide_setting_value){"lora_dropout_p", {.kind = TIDE_VALUE_FLOAT, .number = job->lora.dropout}};
     s[n++] = (tide_setting_value){"model_dtype", {.kind = TIDE_VALUE_DTYPE, .dtype = run->model.dtype}};
 #undef NUMBER
 #undef TRUTH
@@ -247,24 +251,14 @@ static void check_overrides(const tide_run *run, const tide_job *job) {
         if (strncmp(job->rows[i].name, "overrides.", 10) == 0) check_override(run, job, job->rows[i].name);
 }
 
-/* ---- what trains: prefixes of parameter names, with or without their leading "model." ---- */
-
-static bool is_named(const char *name, const char **prefixes, uint32_t count) {
-    tide_text text = tide_text_of(name), inner = text;
-    if (tide_text_starts(text, TIDE_TEXT("model."))) inner = (tide_text){text.at + 6, text.length - 6};
-    for (uint32_t i = 0; i < count; i++) {
-        tide_text prefix = tide_text_of(prefixes[i]);
-        if (tide_text_starts(text, prefix) || tide_text_starts(inner, prefix)) return true;
-    }
-    return false;
-}
+/* ---- what trains ---- */
 
 /* Each prefix is the beginning of some parameter's name. */
 static bool check_prefixes(const tide_run *run, const char *setting, const char **prefixes, uint32_t count) {
     tide_machine *m = run->model.m;
     for (uint32_t i = 0; i < count; i++) {
         bool is_found = false;
-        for (uint32_t k = 0; k < run->model.parameter_count && !is_found; k++) is_found = is_named(run->model.parameters[k].name, &prefixes[i], 1);
+        for (uint32_t k = 0; k < run->model.parameter_count && !is_found; k++) is_found = tide_is_named(run->model.parameters[k].name, &prefixes[i], 1);
         if (is_found) continue;
         const char **parts = TIDE_NEW(m->arena, const char *, run->model.part_count);
         for (uint32_t k = 0; k < run->model.part_count; k++) parts[k] = run->model.parts[k];
@@ -281,10 +275,16 @@ static bool check_prefixes(const tide_run *run, const char *setting, const char 
 static void choose_trainable(tide_run *run, const tide_job *job) {
     for (uint32_t i = 0; i < run->model.parameter_count; i++) {
         tide_parameter_row *p = &run->model.parameters[i];
-        if (is_named(p->name, job->freeze, job->freeze_count) || (job->train_only_count && !is_named(p->name, job->train_only, job->train_only_count)))
+        if (tide_is_named(p->name, job->freeze, job->freeze_count) || (job->train_only_count && !tide_is_named(p->name, job->train_only, job->train_only_count)))
             p->tensor->requires_grad = false;
-        run->parameters += tide_count(p->tensor);
-        if (p->tensor->requires_grad) run->trainable += tide_count(p->tensor);
+    }
+}
+
+static void count_parameters(tide_run *run) {
+    for (uint32_t i = 0; i < run->model.parameter_count; i++) {
+        const tide_tensor *p = run->model.parameters[i].tensor;
+        run->parameters += tide_count(p);
+        if (p->requires_grad) run->trainable += tide_count(p);
     }
 }
 
@@ -533,6 +533,8 @@ bool tide_run_job(tide_run *run, const tide_job *job, tide_arena *arena, tide_di
     tide_model_to_device(&run->model);
     choose_trainable(run, job);
     if (run->model.is_checkpointing) tide_model_require_input_grads(&run->model);
+    if (strcmp(job->adapter, "none") != 0 && !tide_adapt(&run->model, job)) return false;
+    count_parameters(run);
     tide_timeline_mark(&m->timeline, 0, TIDE_PHASE_LOAD);
     if (m->has_failed) return false;
     loop l = {.run = run, .job = job};

@@ -751,6 +751,21 @@ static tide_value op_requires_grad(tide_machine *m, tide_value *a) {
     return tide_of_tensor(tide_retain(x));
 }
 
+/* tensor.data = value: the tensor stays who it is and takes the storage, shape and dtype of another one. */
+static tide_value op_set_data(tide_machine *m, tide_value *a) {
+    tide_tensor *t = tide_arg_tensor(m, a[0]), *value = tide_alias(m, tide_arg_tensor(m, a[1]));
+    tide_storage *old = t->storage;
+    t->storage = value->storage;
+    value->storage = old;
+    t->dtype = value->dtype;
+    t->layout = value->layout;
+    t->shape = value->shape;
+    t->stride = value->stride;
+    tide_release(m, value);
+    if (t->is_parameter) tide_set_factor(m, t, TIDE_FACTOR_PARAMETER);
+    return tide_none();
+}
+
 static tide_value op_to(tide_machine *m, tide_value *a) {
     tide_tensor *x = tide_arg_tensor(m, a[0]);
     if (a[1].kind != TIDE_VALUE_DTYPE) {
@@ -821,6 +836,7 @@ static const tide_op shape_ops[] = {
     {"clone", "x", TIDE_CAST_NONE, op_clone},
     {"detach", "x", TIDE_CAST_NONE, op_detach},
     {"requires_grad_", "x", TIDE_CAST_NONE, op_requires_grad},
+    {"set_data", "x, value", TIDE_CAST_NONE, op_set_data},
     {"to", "x, dtype", TIDE_CAST_NONE, op_to},
     {"float", "x", TIDE_CAST_NONE, op_float},
     {"cat", "tensors, dim=0", TIDE_CAST_NONE, op_cat},

@@ -1,0 +1,17 @@
+/* Regular expressions of module names, as Python's re.fullmatch reads them. */
+#ifndef TIDE_REGEX_H
+#define TIDE_REGEX_H
+
+#include "text.h"
+
+typedef enum tide_match {
+    TIDE_MATCH_NO,
+    TIDE_MATCH_YES,
+    TIDE_MATCH_WRONG, /* no pattern that is understood here, or one that takes too long */
+} tide_match;
+
+/* Whether the pattern covers the whole text. Understood: . [] [^] \d \w \s and escaped characters, * + ? {m,n} with lazy
+ * forms, |, (...), (?:...), (?P<name>...), (?=...), (?!...), ^ and $. */
+tide_match tide_regex_covers(tide_text pattern, tide_text text);
+
+#endif

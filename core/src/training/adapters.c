@@ -1,0 +1,220 @@
+/* peft: which modules get an adapter. What an adapter is and does stands in models/architectures/library/adapters.json. */
+#include "adapters.h"
+
+#include <string.h>
+
+#include "../base/regex.h"
+
+bool tide_is_named(const char *name, const char **prefixes, uint32_t count) {
+    tide_text text = tide_text_of(name), inner = text;
+    if (tide_text_starts(text, TIDE_TEXT("model."))) inner = (tide_text){text.at + 6, text.length - 6};
+    for (uint32_t i = 0; i < count; i++) {
+        tide_text prefix = tide_text_of(prefixes[i]);
+        if (tide_text_starts(text, prefix) || tide_text_starts(inner, prefix)) return true;
+    }
+    return false;
+}
+
+/* ---- which modules ---- */
+
+static bool ends_with(tide_text text, tide_text end) {
+    return text.length >= end.length && memcmp(text.at + text.length - end.length, end.at, end.length) == 0;
+}
+
+static bool next_name(tide_text *rest, tide_text *name) {
+    if (!rest->length) return false;
+    const char *comma = memchr(rest->at, ',', rest->length);
+    *name = (tide_text){rest->at, comma ? (size_t)(comma - rest->at) : rest->length};
+    size_t skip = name->length + (comma != NULL);
+    *rest = (tide_text){rest->at + skip, rest->length - skip};
+    return true;
+}
+
+/* tuners_utils.py, check_target_module_exists: a regular expression covers the path; a name is the path or its end. */
+static bool is_aimed_at(tide_model *model, const char *setting, const char *targets, tide_text path) {
+    tide_text rest = tide_text_of(targets), name;
+    if (strpbrk(targets, "*^$|()[]+?\\")) {
+        tide_match match = tide_regex_covers(rest, path);
+        if (match == TIDE_MATCH_WRONG && !model->m->has_failed) {
+            model->m->has_failed = true;
+            tide_error(model->m->diags, TIDE_ERR_FIELD_TYPE, setting, "is no regular expression that is understood, or one that takes too long",
+                       "give names of modules, as q_proj,v_proj");
+        }
+        return match == TIDE_MATCH_YES;
+    }
+    while (next_name(&rest, &name)) {
+        if (tide_text_equal(name, path)) return true;
+        if (name.length && ends_with(path, name) && path.length > name.length && path.at[path.length - name.length - 1] == '.') return true;
+    }
+    return false;
+}
+
+/* The number that follows the first list in a path: "model.layers.3.mlp" has 3; the text is empty where there is none. */
+static tide_text layer_number(tide_text path) {
+    for (size_t at = 0; at < path.length;) {
+        size_t dot = at;
+        while (dot < path.length && path.at[dot] != '.') dot++;
+        bool is_number = dot > at;
+        for (size_t i = at; i < dot; i++) is_number = is_number && path.at[i] >= '0' && path.at[i] <= '9';
+        if (is_number && at && dot < path.length) return (tide_text){path.at + at, dot - at};
+        at = dot + 1;
+    }
+    return TIDE_TEXT("");
+}
+
+static bool is_in_layers(const tide_adapter *a, tide_text path) {
+    tide_text number = layer_number(path);
+    for (uint32_t i = 0; i < a->layers_to_transform.count; i++)
+        if (number.length && tide_text_is(number, a->layers_to_transform.names[i])) return true;
+    return a->layers_to_transform.count == 0;
+}
+
+/* A module to save, or inside of one: re.match("(^|.*\.)NAME($|\..*)"). */
+static bool is_saved(const tide_adapter *a, tide_text path) {
+    for (uint32_t i = 0; i < a->modules_to_save.count; i++) {
+        tide_text name = tide_text_of(a->modules_to_save.names[i]);
+        for (size_t at = 0; at + name.length <= path.length; at++) {
+            bool begins = !at || path.at[at - 1] == '.', ends = at + name.length == path.length || path.at[at + name.length] == '.';
+            if (begins && ends && memcmp(path.at + at, name.at, name.length) == 0) return true;
+        }
+    }
+    return false;
+}
+
+/* The class of the adapter for a module's class; NULL: none is described. */
+static const tide_json *adapter_class(const tide_model *model, const char *method, const tide_class *of) {
+    for (const tide_description *d = model->descriptions->first; d; d = d->next) {
+        const tide_json *found = tide_json_find(tide_json_at(tide_json_at(d->json, "adapters"), method), of->name);
+        if (found && found->kind == TIDE_JSON_STRING) return found;
+    }
+    return NULL;
+}
+
+/* What get_output_embeddings() returns; 0: nothing. */
+static uint32_t output_head(tide_model *model) {
+    tide_text path = model->instances[model->root].of->output_embeddings;
+    return tide_model_find(model, path.length ? path : TIDE_TEXT("lm_head"));
+}
+
+/* all-linear: every linear layer but the output head. */
+static bool is_linear(tide_text class_name) {
+    return tide_text_starts(class_name, TIDE_TEXT("Linear")) || tide_text_is(class_name, "Conv1D");
+}
+
+static bool is_target(tide_model *model, const tide_job *job, uint32_t instance, uint32_t head) {
+    const tide_adapter *a = &job->lora;
+    tide_text path = tide_text_of(model->instances[instance].path);
+    if (!path.length || is_saved(a, path)) return false;
+    if (*a->exclude_modules && is_aimed_at(model, "/settings/lora.exclude_modules", a->exclude_modules, path)) return false;
+    if (strcmp(a->target_modules, "all-linear") == 0) {
+        if (!is_linear(model->instances[instance].of->name) || instance == head) return false;
+    } else if (!is_aimed_at(model, "/settings/lora.target_modules", a->target_modules, path)) {
+        return false;
+    }
+    return is_in_layers(a, path);
+}
+
+/* rank_pattern: re.match("(.*\.)?(PATTERN)$") */
+static int64_t rank_of(tide_model *model, const tide_adapter *a, tide_text path) {
+    for (uint32_t i = 0; i < a->rank_pattern.count; i++) {
+        const char *equals = strrchr(a->rank_pattern.names[i], '=');
+        int64_t rank = 0;
+        if (!equals || !tide_text_to_i64(&rank, tide_text_of(equals + 1)) || rank < 1 || rank > 100000) {
+            model->m->has_failed = true;
+            tide_error(model->m->diags, TIDE_ERR_FIELD_TYPE, "/settings/lora.rank_pattern", "holds something that is no PATTERN=RANK", "write down_proj=8");
+            return a->r;
+        }
+        const char *pattern = tide_format(model->m->arena, "(.*\\.)?(%.*s)", (int)(equals - a->rank_pattern.names[i]), a->rank_pattern.names[i]);
+        if (tide_regex_covers(tide_text_of(pattern), path) == TIDE_MATCH_YES) return rank;
+    }
+    return a->r;
+}
+
+/* ---- what is done to them ---- */
+
+static void freeze_all(tide_model *model) {
+    for (uint32_t i = 0; i < model->parameter_count; i++) model->parameters[i].tensor->requires_grad = false;
+}
+
+/* Every path with its class, for a message where nothing is aimed at. */
+static bool refuse_targets(tide_model *model, const char *setting, const char *what, const char *remedy) {
+    model->m->has_failed = true;
+    return tide_error(model->m->diags, TIDE_ERR_FIELD_RANGE, setting, what, remedy);
+}
+
+static bool add_adapters(tide_model *model, const tide_job *job) {
+    uint32_t count, head = output_head(model), aimed_at = 0, *modules = tide_model_modules(model, &count);
+    for (uint32_t i = 0; i < count && !model->m->has_failed; i++) {
+        const tide_class *of = model->instances[modules[i]].of;
+        const char *path = model->instances[modules[i]].path;
+        if (!is_target(model, job, modules[i], head)) continue;
+        const tide_json *class_name = adapter_class(model, job->adapter, of);
+        if (!class_name)
+            return refuse_targets(model, "/settings/lora.target_modules",
+                                  tide_format(model->m->arena, "aims at %s, which is a %s: no adapter is described for it", path, tide_text_copy(model->m->arena, of->name)),
+                                  "aim at linear layers and embeddings");
+        tide_value rank = tide_of_int(rank_of(model, &job->lora, tide_text_of(path)));
+        rank.symbol = tide_symbol_name(model->m, TIDE_TEXT("r"));
+        uint32_t made = tide_model_wrap(model, modules[i], class_name->text, &rank, 1);
+        if (made) tide_model_call(model, made, TIDE_TEXT("init"), TIDE_FACTOR_PARAMETER);
+        aimed_at++;
+    }
+    if (!aimed_at && !model->m->has_failed)
+        return refuse_targets(model, "/settings/lora.target_modules", "aims at no module of this model", "use all-linear, or names as they stand in the model");
+    return !model->m->has_failed;
+}
+
+/* utils/other.py, _set_trainable: by the end of the path, dot or not. */
+static bool save_modules(tide_model *model, const tide_adapter *a) {
+    uint32_t count, *modules = tide_model_modules(model, &count);
+    bool is_found = a->modules_to_save.count == 0;
+    for (uint32_t i = 0; i < count && !model->m->has_failed; i++)
+        for (uint32_t k = 0; k < a->modules_to_save.count; k++)
+            if (model->instances[modules[i]].parent && ends_with(tide_text_of(model->instances[modules[i]].path), tide_text_of(a->modules_to_save.names[k]))) {
+                tide_model_wrap(model, modules[i], TIDE_TEXT("ModulesToSaveWrapper"), NULL, 0);
+                is_found = true;
+                break;
+            }
+    if (!is_found) return refuse_targets(model, "/settings/lora.modules_to_save", "names no module of this model", "names are ends of paths, as lm_head");
+    return !model->m->has_failed;
+}
+
+static bool is_adapter(const tide_model *model, uint32_t instance) {
+    return instance && tide_method_find(model->instances[instance].of, TIDE_TEXT("cast"));
+}
+
+static void cast_adapters(tide_model *model) {
+    uint32_t count, *modules = tide_model_modules(model, &count);
+    for (uint32_t i = 0; i < count; i++)
+        if (is_adapter(model, modules[i])) tide_model_call(model, modules[i], TIDE_TEXT("cast"), TIDE_FACTOR_PARAMETER);
+}
+
+/* What of the model trains besides its adapters. */
+static void choose_biases(tide_model *model, const tide_adapter *a) {
+    bool is_all = strcmp(a->bias, "all") == 0;
+    for (uint32_t i = 0; i < model->parameter_count; i++) {
+        tide_parameter_row *p = &model->parameters[i];
+        bool is_bias = ends_with(tide_text_of(p->name), TIDE_TEXT(".bias"));
+        bool is_adapted = is_adapter(model, model->instances[p->module].parent);
+        if (is_bias && (is_all || (strcmp(a->bias, "lora_only") == 0 && is_adapted))) p->tensor->requires_grad = true;
+        if (tide_is_named(p->name, a->also_train.names, a->also_train.count)) p->tensor->requires_grad = true;
+    }
+}
+
+/* A copy that trains lies below modules_to_save, what it was made of does not train. */
+static void choose_saved(tide_model *model) {
+    for (uint32_t i = 0; i < model->parameter_count; i++) {
+        tide_parameter_row *p = &model->parameters[i];
+        if (strstr(p->name, ".modules_to_save.") || strncmp(p->name, "modules_to_save.", 16) == 0) p->tensor->requires_grad = true;
+    }
+}
+
+bool tide_adapt(tide_model *model, const tide_job *job) {
+    freeze_all(model);
+    if (!add_adapters(model, job) || !save_modules(model, &job->lora)) return false;
+    if (job->lora.autocast_adapter_dtype) cast_adapters(model);
+    tide_model_list_parameters(model);
+    choose_saved(model);
+    choose_biases(model, &job->lora);
+    return !model->m->has_failed;
+}

@@ -1,0 +1,14 @@
+/* What is done to a model before it trains: quantised layers, adapters, and what of it trains. */
+#ifndef TIDE_ADAPTERS_H
+#define TIDE_ADAPTERS_H
+
+#include "../job/job.h"
+#include "../machine/module.h"
+
+/* peft.get_peft_model: the model's parameters are frozen; layers that are aimed at get an adapter around them. False after an error. */
+bool tide_adapt(tide_model *model, const tide_job *job);
+
+/* Whether a parameter's name, with or without its leading "model.", starts with one of the prefixes. */
+bool tide_is_named(const char *name, const char **prefixes, uint32_t count);
+
+#endif
