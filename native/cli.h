@@ -187,6 +187,7 @@ int cli_verify(int argc, char **argv);
 int cli_replay(int argc, char **argv);
 int cli_link(int argc, char **argv);
 int cli_call(int argc, char **argv);
+int cli_dry_run(int argc, char **argv); /* cuda-check/ */
 void cli_help(FILE *out, const char *command); /* NULL: of all */
 
 #endif

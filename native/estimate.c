@@ -45,7 +45,7 @@ static void bar_show(int64_t used, int64_t whole) {
     printf("%s\n", cli_styled_end());
 }
 
-static void verdict_show(const cJSON *answer) {
+void cli_verdict_show(const cJSON *answer) {
     const cJSON *verdict = cli_at(answer, "verdict"), *fits = cli_at(verdict, "fits");
     enum cli_style style = cJSON_IsTrue(fits)    ? CLI_GREEN
                            : cJSON_IsFalse(fits) ? CLI_RED
@@ -61,7 +61,7 @@ static void verdict_show(const cJSON *answer) {
 
 /* ---- when ---- */
 
-static void peak_show(const cJSON *answer) {
+void cli_peak_show(const cJSON *answer) {
     const cJSON *peak = cli_at(answer, "peak");
     const char *module = cli_text_at(peak, "module"), *op = cli_text_at(peak, "op");
     cli_number allocated, reserved;
@@ -101,7 +101,7 @@ static void step_cell(cli_table *table, int step) {
 }
 
 /* A row for each step; bytes take more room, so that steps are columns then. */
-static void steps_show(const cJSON *answer, cli_unit unit) {
+void cli_steps_show(const cJSON *answer, cli_unit unit) {
     const cJSON *steps = cli_at(answer, "steps");
     int count = cJSON_GetArraySize(steps);
     cli_table table;
@@ -232,10 +232,10 @@ static void report_show(const cJSON *answer, bool is_exact) {
     cli_unit unit = is_exact ? CLI_BYTES : is_small ? CLI_MIB : CLI_GIB;
     model_show(answer);
     settings_show(answer);
-    verdict_show(answer);
+    cli_verdict_show(answer);
     cli_factors_show(answer, unit);
-    peak_show(answer);
-    steps_show(answer, unit);
+    cli_peak_show(answer);
+    cli_steps_show(answer, unit);
     tensors_show(answer, is_exact);
     assumptions_show(answer);
     warnings_show(answer);

@@ -6,6 +6,11 @@
 
 typedef enum cli_unit { CLI_GIB, CLI_MIB, CLI_BYTES } cli_unit;
 
+/* estimate.c: parts of an answer, in the form that `dry-run` and `check` share */
+void cli_verdict_show(const cJSON *answer);
+void cli_peak_show(const cJSON *answer);
+void cli_steps_show(const cJSON *answer, cli_unit unit);
+
 /* estimate_factors.c */
 const char *cli_factor_title(const char *name);
 const char *cli_amount(cli_number out, int64_t bytes, cli_unit unit); /* a dot for none */

@@ -21,7 +21,10 @@ static const struct {
     {"communication", "Communication"},
     {"inputs", "Inputs"},
     {"buffers", "Buffers"},
+    {"other", "Other tensors"},
+    {"rounding", "Rounding of blocks"},
     {"fragmentation", "Fragmentation"},
+    {"libraries", "Other libraries"},
     {"context", "CUDA context"},
 };
 

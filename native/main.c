@@ -90,6 +90,28 @@ static const command commands[] = {
      "  tidemark replay trace.json.gz --json | jq .reserved_peak\n\n"
      "exit code: 0 played; 1 it does not run on the device or with the option that was given; 2 to 4 as in `tidemark "
      "--help`\n"},
+    {"dry-run", cli_dry_run,
+     "dry-run [--gpu NAME] [--gpus N] [--steps N] [--world N [--rank R]] [--answer FILE:LINE=N] "
+     "[--out FILE] [--bytes] [--json] -- COMMAND ...",
+     "the memory of a program that runs on phantom GPUs: exact, on any Linux machine",
+     "Runs the command as it is, with its own PyTorch, on GPUs that keep the books of their memory and compute "
+     "nothing;\n"
+     "all values there are zero. What PyTorch allocates and reserves is what it would on the card.\n\n"
+     "  --gpu NAME        the card (`tidemark describe gpus`); h100-80 if not given\n"
+     "  --gpus N          how many of them; 1 if not given\n"
+     "  --steps N         end the program after N optimizer steps; 3 if not given, 0: let it run\n"
+     "  --world N         the program is one rank of N, the others are imagined; without it, use torchrun\n"
+     "  --rank R          which one; 0 if not given\n"
+     "  --answer F:L=N    what line L of file F reads from the GPU; may be repeated\n"
+     "  --out FILE        a recording for `tidemark replay` (of several ranks, one for each)\n"
+     "  --bytes           exact bytes in place of GiB\n"
+     "  --json            the answer as an object; what the program prints goes to standard error\n\n"
+     "examples\n"
+     "  tidemark dry-run -- python train.py\n"
+     "  tidemark dry-run --gpu a100-40 --gpus 2 -- torchrun --nproc-per-node 2 train.py\n"
+     "  tidemark dry-run --world 64 -- python train_fsdp.py\n\n"
+     "exit code: 0 it ran and fits; 1 out of memory; 2 the command line; 3 nothing could be observed;\n"
+     "4 the program failed for other reasons\n"},
     {"link", cli_link, "link MODEL|config.json|LINK [key=value ...] [--base ADDRESS]",
      "the job as a link that the page opens",
      "Checks the settings and prints them in their shortest form. A job whose configuration is a "

@@ -82,7 +82,7 @@ static void write_models(tide_arena *arena, tide_writer *writer) {
 }
 
 static void write_gpus(tide_arena *arena, tide_writer *writer) {
-    static const char *const keys[] = {"name", "title", "bytes", "capability"};
+    static const char *const keys[] = {"name", "title", "bytes", "capability", "sms", "threads_per_sm", "context_bytes"};
     const tide_json *list = tide_json_at(parse_source(arena, &tide_gpu_source), "gpus");
     tide_write_key(writer, "gpus");
     tide_write_open(writer, '[');

@@ -1,0 +1,92 @@
+/* libnvidia-ml for phantom GPUs: what PyTorch's allocator, pynvml and `tidemark check` ask. */
+#define _GNU_SOURCE
+#include "phantom.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { NOT_SUPPORTED = 3 };
+
+/* A function of the phantom, which is in every process that this library is in. */
+#define ASK(type, name) (*(type *)&(void *){dlsym(RTLD_DEFAULT, name)})
+
+typedef int counts(int *);
+typedef int uses(int, unsigned long long *, unsigned long long *);
+
+API(int, nvmlInit_v2, void) { return OK; }
+API(int, nvmlInit, void) { return OK; }
+API(int, nvmlInitWithFlags, unsigned flags) { return OK; }
+API(int, nvmlShutdown, void) { return OK; }
+API(const char *, nvmlErrorString, int error) { return error ? "Not Supported" : "Success"; }
+API(int, nvmlSystemGetCudaDriverVersion_v2, int *version) {
+    *version = 13020;
+    return OK;
+}
+API(int, nvmlSystemGetCudaDriverVersion, int *version) {
+    return nvmlSystemGetCudaDriverVersion_v2(version);
+}
+API(int, nvmlSystemGetDriverVersion, char *out, unsigned size) {
+    snprintf(out, size, "595.0 (phantom)");
+    return OK;
+}
+
+API(int, nvmlDeviceGetCount_v2, unsigned *out) {
+    counts *count = ASK(counts *, "cudaGetDeviceCount");
+    int devices = 0;
+    if (count) count(&devices);
+    *out = (unsigned)devices;
+    return OK;
+}
+API(int, nvmlDeviceGetHandleByIndex_v2, unsigned index, void **out) {
+    *out = (void *)(uintptr_t)(index + 1);
+    return OK;
+}
+API(int, nvmlDeviceGetHandleByPciBusId_v2, const char *id, void **out) {
+    unsigned bus = 1;
+    sscanf(id, "%*x:%x", &bus);
+    *out = (void *)(uintptr_t)bus;
+    return OK;
+}
+API(int, nvmlDeviceGetIndex, void *device, unsigned *out) {
+    *out = (unsigned)(uintptr_t)device - 1;
+    return OK;
+}
+API(int, nvmlDeviceGetName, void *device, char *out, unsigned size) {
+    snprintf(out, size, "Phantom");
+    return OK;
+}
+API(int, nvmlDeviceGetUUID, void *device, char *out, unsigned size) {
+    snprintf(out, size, "GPU-%08lx-0000-0000-0000-000000000000", (unsigned long)(uintptr_t)device);
+    return OK;
+}
+
+typedef struct memory {
+    unsigned long long total, free, used;
+} memory;
+
+API(int, nvmlDeviceGetMemoryInfo, void *device, memory *out) {
+    uses *usage = ASK(uses *, "phantom_usage");
+    if (!usage || usage((int)(uintptr_t)device - 1, &out->total, &out->used)) return NOT_SUPPORTED;
+    out->free = out->total - out->used;
+    return OK;
+}
+API(int, nvmlDeviceGetComputeRunningProcesses_v3, void *device, unsigned *count, void *out) {
+    *count = 0;
+    return OK;
+}
+API(int, nvmlDeviceGetComputeRunningProcesses, void *device, unsigned *count, void *out) {
+    *count = 0;
+    return OK;
+}
+API(int, nvmlDeviceGetMigMode, void *device, unsigned *now, unsigned *pending) {
+    *now = *pending = 0;
+    return NOT_SUPPORTED;
+}
+API(int, nvmlDeviceGetNvLinkRemoteDeviceType, void *device, unsigned link, int *type) {
+    return NOT_SUPPORTED;
+}
+API(int, nvmlDeviceGetNvLinkRemotePciInfo_v2, void *device, unsigned link, void *info) {
+    return NOT_SUPPORTED;
+}
+API(int, nvmlDeviceGetGpuFabricInfoV, void *device, void *info) { return NOT_SUPPORTED; }

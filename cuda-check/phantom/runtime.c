@@ -1,0 +1,342 @@
+/* libcudart: memory, devices, streams, events, kernels. */
+#define _GNU_SOURCE
+#include "phantom.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- memory ---- */
+
+API(int, cudaMalloc, void **out, size_t size) { return device_malloc(out, size); }
+API(int, cudaMallocAsync, void **out, size_t size, void *stream) {
+    return device_malloc(out, size);
+}
+API(int, cudaMallocFromPoolAsync, void **out, size_t size, void *pool, void *stream) {
+    return device_malloc(out, size);
+}
+API(int, cudaFree, void *at) { return device_free(at); }
+API(int, cudaFreeAsync, void *at, void *stream) { return device_free(at); }
+
+/* Managed memory moves as it is touched: host memory that is never counted. */
+API(int, cudaMallocManaged, void **out, size_t size, unsigned flags) {
+    note("phantom-managed", "managed memory is not counted on the device");
+    return cudaMallocHost(out, size);
+}
+
+API(int, cudaMemGetInfo, size_t *free_bytes, size_t *total) {
+    device_memory(current_device, free_bytes, total);
+    return OK;
+}
+
+API(int, cudaMemcpy, void *to, const void *from, size_t size, int kind) {
+    copy(to, from, size);
+    return OK;
+}
+API(int, cudaMemcpyAsync, void *to, const void *from, size_t size, int kind, void *stream) {
+    copy(to, from, size);
+    return OK;
+}
+API(int, cudaMemcpyPeerAsync, void *to, int to_device, const void *from, int from_device,
+    size_t size, void *stream) {
+    copy(to, from, size);
+    return OK;
+}
+API(int, cudaMemset, void *at, int value, size_t size) {
+    if (size <= COPY_LIMIT) memset(at, value, size);
+    return OK;
+}
+API(int, cudaMemsetAsync, void *at, int value, size_t size, void *stream) {
+    return cudaMemset(at, value, size);
+}
+
+/* struct cudaPointerAttributes; CUDA 13 has reserved words after these. */
+typedef struct pointer_attributes {
+    int type, device;
+    const void *device_pointer, *host_pointer;
+} pointer_attributes;
+
+API(int, cudaPointerGetAttributes, pointer_attributes *out, const void *at) {
+    enum { UNREGISTERED, HOST, DEVICE };
+    int device = device_of(at);
+    bool is_host = device < 0 && is_pinned(at);
+    *out = (pointer_attributes){
+        .type = device >= 0 ? DEVICE : is_host ? HOST : UNREGISTERED,
+        .device = device >= 0 ? device : is_host ? current_device : -2,
+        .device_pointer = device >= 0 || is_host ? at : NULL,
+        .host_pointer = device >= 0 ? NULL : at,
+    };
+    return OK;
+}
+
+API(int, cudaGetSymbolAddress, void **out, const void *symbol) {
+    static char area[4096];
+    *out = area;
+    return OK;
+}
+
+/* ---- devices ---- */
+
+API(int, cudaGetDeviceCount, int *count) {
+    *count = device_count();
+    return *count ? OK : 100; /* cudaErrorNoDevice */
+}
+API(int, cudaGetDevice, int *device) {
+    *device = current_device;
+    return OK;
+}
+API(int, cudaSetDevice, int device) { return device_use(device); }
+API(int, cudaRuntimeGetVersion, int *version) {
+    *version = runtime_major() * 1000;
+    return OK;
+}
+API(int, cudaDriverGetVersion, int *version) {
+    *version = 13020;
+    return OK;
+}
+
+/* struct cudaDeviceProp: where a field is in CUDA 12 (12.0 to 12.9) and in CUDA 13.
+ * tests/cuda-check/layouts.c holds them against the headers. */
+typedef struct property {
+    short at12, at13;
+    bool is_wide; /* a size_t, else an int */
+    long long value;
+} property;
+
+enum { PROPERTIES_12 = 1032, PROPERTIES_13 = 1008 }; /* bytes of the struct */
+
+static void properties_fill(char *out, bool is13, int device) {
+    int threads = card()->threads_per_sm;
+    const property fields[] = {
+        {288, 288, true, (long long)card()->bytes}, /* totalGlobalMem */
+        {296, 296, true, 48 << 10},                 /* sharedMemPerBlock */
+        {304, 304, false, 65536},                   /* regsPerBlock */
+        {308, 308, false, 32},                      /* warpSize */
+        {320, 320, false, 1024},                    /* maxThreadsPerBlock */
+        {324, 324, false, 1024},                    /* maxThreadsDim[0] */
+        {328, 328, false, 1024},                    /* maxThreadsDim[1] */
+        {332, 332, false, 64},                      /* maxThreadsDim[2] */
+        {336, 336, false, 2147483647},              /* maxGridSize[0] */
+        {340, 340, false, 65535},                   /* maxGridSize[1] */
+        {344, 344, false, 65535},                   /* maxGridSize[2] */
+        {352, 352, true, 65536},                    /* totalConstMem */
+        {360, 360, false, card()->capability / 10}, /* major */
+        {364, 364, false, card()->capability % 10}, /* minor */
+        {368, 368, true, 512},                      /* textureAlignment */
+        {388, 384, false, card()->sms},             /* multiProcessorCount */
+        {576, 560, false, 1},                       /* concurrentKernels */
+        {584, 568, false, device + 1},              /* pciBusID */
+        {604, 588, false, 1},                       /* unifiedAddressing */
+        {612, 592, false, 5120},                    /* memoryBusWidth */
+        {616, 596, false, 50 << 20},                /* l2CacheSize */
+        {624, 604, false, threads},                 /* maxThreadsPerMultiProcessor */
+        {640, 624, true, shared_memory_per_sm()},   /* sharedMemPerMultiprocessor */
+        {648, 632, false, 65536},                   /* regsPerMultiprocessor */
+        {652, 636, false, 1},                       /* managedMemory */
+        {688, 668, false, 1},                       /* cooperativeLaunch */
+        {696, 672, true, shared_memory_per_block()}, /* sharedMemPerBlockOptin */
+        {712, 688, false, threads / 64},            /* maxBlocksPerMultiProcessor */
+        {720, 696, true, card()->capability >= 80 ? 1024 : 0}, /* reservedSharedMemPerBlock */
+    };
+    memset(out, 0, is13 ? PROPERTIES_13 : PROPERTIES_12);
+    snprintf(out, 256, "Phantom sm_%d", card()->capability);
+    out[256] = (char)(device + 1); /* uuid */
+    for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) {
+        const property *f = &fields[i];
+        char *at = out + (is13 ? f->at13 : f->at12);
+        int narrow = (int)f->value;
+        if (f->is_wide)
+            memcpy(at, &f->value, 8);
+        else
+            memcpy(at, &narrow, 4);
+    }
+}
+
+API(int, cudaGetDeviceProperties, void *out, int device) { /* CUDA 13 */
+    if (device < 0 || device >= device_count()) return ERROR_INVALID_DEVICE;
+    properties_fill(out, true, device);
+    return OK;
+}
+API(int, cudaGetDeviceProperties_v2, void *out, int device) { /* CUDA 12 */
+    if (device < 0 || device >= device_count()) return ERROR_INVALID_DEVICE;
+    properties_fill(out, false, device);
+    return OK;
+}
+
+/* enum cudaDeviceAttr, the same numbers as CUdevice_attribute. */
+API(int, cudaDeviceGetAttribute, int *out, int attribute, int device) {
+    if (device < 0 || device >= device_count()) return ERROR_INVALID_DEVICE;
+    switch (attribute) {
+    case 1: *out = 1024; break;                       /* MaxThreadsPerBlock */
+    case 5: *out = 2147483647; break;                 /* MaxGridDimX */
+    case 6: case 7: *out = 65535; break;              /* MaxGridDimY, Z */
+    case 8: *out = 48 << 10; break;                   /* MaxSharedMemoryPerBlock */
+    case 10: *out = 32; break;                        /* WarpSize */
+    case 12: *out = 65536; break;                     /* MaxRegistersPerBlock */
+    case 16: *out = card()->sms; break;               /* MultiProcessorCount */
+    case 38: *out = 50 << 20; break;                  /* L2CacheSize */
+    case 39: *out = card()->threads_per_sm; break;    /* MaxThreadsPerMultiProcessor */
+    case 75: *out = card()->capability / 10; break;   /* ComputeCapabilityMajor */
+    case 76: *out = card()->capability % 10; break;   /* ComputeCapabilityMinor */
+    case 81: *out = shared_memory_per_sm(); break;    /* MaxSharedMemoryPerMultiprocessor */
+    case 97: *out = shared_memory_per_block(); break; /* MaxSharedMemoryPerBlockOptin */
+    case 106: *out = card()->threads_per_sm / 64; break; /* MaxBlocksPerMultiprocessor */
+    default: *out = 1; /* a feature: there */
+    }
+    return OK;
+}
+
+API(int, cudaDeviceGetPCIBusId, char *out, int size, int device) {
+    snprintf(out, (size_t)size, "0000:%02x:00.0", device + 1);
+    return OK;
+}
+API(int, cudaDeviceCanAccessPeer, int *can, int device, int peer) {
+    *can = 1;
+    return OK;
+}
+API(int, cudaDeviceGetStreamPriorityRange, int *least, int *greatest) {
+    if (least) *least = 0;
+    if (greatest) *greatest = -5;
+    return OK;
+}
+API(int, cudaDeviceGetDefaultMemPool, void **pool, int device) {
+    static int pools[MAX_DEVICES];
+    *pool = &pools[device];
+    return OK;
+}
+
+API(const char *, cudaGetErrorString, int error) {
+    return error == ERROR_OUT_OF_MEMORY      ? "out of memory"
+           : error == ERROR_NOT_SUPPORTED    ? "operation not supported on a phantom GPU"
+           : error == ERROR_INVALID_DEVICE   ? "invalid device ordinal"
+           : error == 100                    ? "no CUDA-capable device is detected"
+           : error                           ? "phantom error"
+                                             : "no error";
+}
+API(const char *, cudaGetErrorName, int error) {
+    return error == ERROR_OUT_OF_MEMORY   ? "cudaErrorMemoryAllocation"
+           : error == ERROR_NOT_SUPPORTED ? "cudaErrorNotSupported"
+           : error                        ? "cudaErrorUnknown"
+                                          : "cudaSuccess";
+}
+
+/* ---- streams, events, graphs ---- */
+
+static int new_handle(void **out) {
+    *out = handle();
+    return *out ? OK : ERROR_OUT_OF_MEMORY;
+}
+
+API(int, cudaStreamCreate, void **out) { return new_handle(out); }
+API(int, cudaStreamCreateWithFlags, void **out, unsigned flags) { return new_handle(out); }
+API(int, cudaStreamCreateWithPriority, void **out, unsigned flags, int priority) {
+    return new_handle(out);
+}
+API(int, cudaStreamGetPriority, void *stream, int *priority) {
+    *priority = 0;
+    return OK;
+}
+API(int, cudaStreamIsCapturing, void *stream, int *status) {
+    *status = 0;
+    return OK;
+}
+/* The arguments after the number differ between versions; none is read when nothing is captured. */
+API(int, cudaStreamGetCaptureInfo, void *stream, int *status, unsigned long long *id) {
+    if (status) *status = 0;
+    if (id) *id = 0;
+    return OK;
+}
+API(int, cudaStreamGetCaptureInfo_v2, void *stream, int *status, unsigned long long *id) {
+    return cudaStreamGetCaptureInfo(stream, status, id);
+}
+API(int, cudaStreamGetCaptureInfo_v3, void *stream, int *status, unsigned long long *id) {
+    return cudaStreamGetCaptureInfo(stream, status, id);
+}
+static int capture_refuse(void) {
+    note("phantom-graph", "CUDA graphs cannot be captured; run with graphs off");
+    return ERROR_NOT_SUPPORTED;
+}
+API(int, cudaStreamBeginCapture, void *stream, int mode) { return capture_refuse(); }
+API(int, cudaStreamBeginCaptureToGraph, void *stream, void *graph) { return capture_refuse(); }
+
+API(int, cudaStreamAddCallback, void *stream, void (*call)(void *, int, void *), void *data,
+    unsigned flags) {
+    call(stream, OK, data);
+    return OK;
+}
+API(int, cudaLaunchHostFunc, void *stream, void (*call)(void *), void *data) {
+    call(data);
+    return OK;
+}
+
+API(int, cudaEventCreate, void **out) {
+    *out = calloc(1, 16);
+    return *out ? OK : ERROR_OUT_OF_MEMORY;
+}
+API(int, cudaEventCreateWithFlags, void **out, unsigned flags) { return cudaEventCreate(out); }
+API(int, cudaEventDestroy, void *event) {
+    free(event);
+    return OK;
+}
+API(int, cudaEventQuery, void *event) { return OK; }
+API(int, cudaEventElapsedTime, float *ms, void *from, void *to) {
+    *ms = 0.001f;
+    return OK;
+}
+API(int, cudaEventElapsedTime_v2, float *ms, void *from, void *to) {
+    return cudaEventElapsedTime(ms, from, to);
+}
+
+/* ---- kernels ---- */
+
+/* struct cudaFuncAttributes */
+typedef struct function_attributes {
+    size_t shared_bytes, const_bytes, local_bytes;
+    int max_threads_per_block, registers, ptx_version, binary_version, cache_mode,
+        max_dynamic_shared_bytes, rest[20];
+} function_attributes;
+
+API(int, cudaFuncGetAttributes, function_attributes *out, const void *function) {
+    *out = (function_attributes){
+        .max_threads_per_block = 1024,
+        .registers = 32,
+        .ptx_version = card()->capability,
+        .binary_version = card()->capability,
+        .max_dynamic_shared_bytes = shared_memory_per_block(),
+    };
+    return OK;
+}
+API(int, cudaOccupancyMaxActiveBlocksPerMultiprocessor, int *out, const void *function, int threads,
+    size_t shared) {
+    *out = threads > 0 && threads <= 1024 ? card()->threads_per_sm / threads : 1;
+    return OK;
+}
+API(int, cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags, int *out, const void *function,
+    int threads, size_t shared, unsigned flags) {
+    return cudaOccupancyMaxActiveBlocksPerMultiprocessor(out, function, threads, shared);
+}
+API(void **, __cudaRegisterFatBinary, void *image) { return handle(); }
+API(int, cudaLibraryGetKernel, void **out, void *library, const char *name) {
+    return new_handle(out);
+}
+API(int, __cudaGetKernel, const void **out, const void *function) {
+    *out = function;
+    return OK;
+}
+
+/* ---- the driver by name ---- */
+
+API(int, phantom_nothing, void) { return OK; }
+
+API(int, cudaGetDriverEntryPointByVersion, const char *name, void **out, unsigned version,
+    unsigned long long flags, int *found) {
+    *out = dlsym(RTLD_DEFAULT, name);
+    if (!*out) *out = dlsym(RTLD_DEFAULT, "phantom_nothing");
+    if (found) *found = 0;
+    return OK;
+}
+API(int, cudaGetDriverEntryPoint, const char *name, void **out, unsigned long long flags,
+    int *found) {
+    return cudaGetDriverEntryPointByVersion(name, out, 0, flags, found);
+}
