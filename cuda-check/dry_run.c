@@ -276,7 +276,10 @@ static int explain_nothing(const dry_run *d, const cJSON *processes, const cJSON
     bool has_failed = !WIFEXITED(d->launch.status) || WEXITSTATUS(d->launch.status) != 0;
     int64_t device = device_peak(&d->launch, d->gpus);
     int status = OBSERVED_CANNOT;
-    if (has_note(notes, "phantom-static-runtime")) {
+    static const char no_hook[] = "run python without -I, -E and -S, which keep tidemark's hook out";
+    if (has_note(notes, "phantom-no-hook")) {
+        cli_complain(no_hook, "%s ran without tidemark's hook: its CUDA calls could not be answered", d->launch.command[0]);
+    } else if (has_note(notes, "phantom-static-runtime")) {
         cJSON_ArrayForEach(note, notes)
             if (strcmp(cli_text_at(note, "kind"), "phantom-static-runtime") == 0)
                 cli_complain("install a build that links libcudart.so, or measure on a GPU with `tidemark check`",
@@ -291,11 +294,9 @@ static int explain_nothing(const dry_run *d, const cJSON *processes, const cJSON
         status = OBSERVED_FAILED;
     } else if (device > 0) {
         cli_number text;
-        cli_complain("only PyTorch's own view tells steps and tensors: was python started with -I, -E or -S?",
-                     "%s took %s of a GPU, but no PyTorch was seen", d->launch.command[0], cli_size(text, device));
+        cli_complain(no_hook, "%s took %s of a GPU, but no PyTorch was seen", d->launch.command[0], cli_size(text, device));
     } else {
-        cli_complain("does it move its model to \"cuda\"? python must not be started with -I, -E or -S, "
-                     "which keep tidemark's hook out",
+        cli_complain("does it move its model to \"cuda\"? if so: run python without -I, -E and -S, which keep tidemark's hook out",
                      "%s made no CUDA call: there is nothing to report", d->launch.command[0]);
     }
     cli_buffer_free(&end);

@@ -409,10 +409,12 @@ _watch: Watch | None = None
 def start(folder: str) -> None:
     global _watch
     _watch = Watch(folder)
-    sys.meta_path.insert(0, AfterImport({"torch": _watch.attach}))
+    calls: dict[str, Callable[[Any], None]] = {"torch": _watch.attach}
     if _watch.is_phantom:
         import tidemark_phantom
         tidemark_phantom.start()
+        calls |= tidemark_phantom.STAND_INS
+    sys.meta_path.insert(0, AfterImport(calls))
     atexit.register(_watch.finish)
     hook = sys.excepthook
 

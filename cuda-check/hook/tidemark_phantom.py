@@ -20,6 +20,15 @@ ANSWERS: dict[tuple[str, str], tuple[int, str]] = {
 # Files whose lines are not the program's own.
 LIBRARIES = ("/torch/", "<frozen", "/contextlib.py", "/functools.py")
 
+def ranks_agree(module: Any) -> None:
+    """DeepSpeed asks whether all ranks have the same lists."""
+    module.assert_lst_len_same_as_other_ranks = lambda ints: None
+    module.get_lst_from_rank0 = lambda ints: ints
+
+
+# What is changed in modules as they are imported.
+STAND_INS = {"deepspeed.runtime.zero.utils": ranks_agree}
+
 _scanned: set[str] = set()
 _library: Any = None
 _keep: list[Any] = []
@@ -142,7 +151,7 @@ def be_alone(torch: Any) -> None:
     """One rank of a world whose others are imagined: every rendezvous finds a store that answers for them."""
     import torch.distributed as dist
     import torch.distributed.distributed_c10d as c10d
-    import torch.distributed.rendezvous as rendezvous
+    rendezvous = sys.modules["torch.distributed.rendezvous"]      # the package has a function of that name
 
     class Store(dist.Store):
         """What others would have written is there, what they wait for has come."""

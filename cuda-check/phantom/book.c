@@ -96,7 +96,13 @@ static void contexts_leave(void) {
 }
 
 int device_use(int device) {
-    if (device < 0 || device >= device_count()) return ERROR_INVALID_DEVICE;
+    if (device < 0 || device >= device_count()) {
+        char text[96];
+        snprintf(text, sizeof text, "GPU %d was asked for, of %d; --gpus gives more", device,
+                 device_count());
+        note("phantom-device", text);
+        return ERROR_INVALID_DEVICE;
+    }
     current_device = device;
     return OK;
 }

@@ -1,0 +1,195 @@
+"""Unchanged training scripts on phantom GPUs: the same peaks as the oracle, to the byte, and what is said when something
+is wrong.  Run by a Python that has the packages of expected.json:
+
+    python tests/dry-run/run.py PROGRAM
+"""
+import json
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+PROGRAM = os.path.abspath(sys.argv[1])
+EXPECTED = json.loads((HERE / "expected.json").read_text())
+ENVIRONMENT = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "LC_ALL": "C.UTF-8"}
+OVERHEAD = 5.0                                     # seconds of CPU beyond what importing the packages takes
+
+passed = failed = 0
+
+
+def check(name, wrong):
+    global passed, failed
+    if wrong:
+        failed += 1
+        print(f"FAIL {name}: {wrong}")
+    else:
+        passed += 1
+
+
+def dry_run(options, command):
+    """Exit code, answer (None if there is none), what was written to standard error."""
+    done = subprocess.run([PROGRAM, "dry-run", "--json", *options, "--", *command], cwd=HERE, env=ENVIRONMENT,
+                          capture_output=True, text=True, timeout=600)
+    try:
+        answer = json.loads(done.stdout)
+    except ValueError:
+        answer = None
+    return done.returncode, answer, done.stderr
+
+
+def script(text, *options, python=()):
+    """A few lines of a program."""
+    with tempfile.NamedTemporaryFile("w", suffix=".py") as file:
+        file.write(text)
+        file.flush()
+        return (*dry_run(options, ["python", *python, file.name]), os.path.basename(file.name))
+
+
+def peaks(answer):
+    return [(d["allocated_peak"], d["reserved_peak"]) for p in answer["processes"] for d in p["devices"]]
+
+
+def cpu_seconds(act):
+    """Of the processes that `act` starts."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    act()
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+def exact_runs():
+    for run in EXPECTED["runs"]:
+        with tempfile.TemporaryDirectory() as folder:
+            code, answer, errors = dry_run([*run["options"], "--out", f"{folder}/run.tide"], run["command"])
+            names = sorted(os.listdir(folder))
+            replayed = [replay(f"{folder}/{name}") for name in names] if answer else []
+        wanted = [(run["allocated"], run["reserved"])] * run.get("processes", 1)
+        wrong = ""
+        if code != 0 or answer is None:
+            wrong = f"exit code {code}: {errors[-800:]}"
+        elif peaks(answer) != wanted:
+            wrong = f"{peaks(answer)}, not {wanted}"
+        elif sum(f["bytes"] for f in answer["factors"]) != answer["peak"]["allocated"]:
+            wrong = "the factors do not add up to the peak"
+        elif max(s["allocated_peak"] for s in answer["steps"]) > answer["peak"]["allocated"]:
+            wrong = "a step is above the peak"
+        elif len(replayed) != len(wanted):
+            wrong = f"recordings: {names}"
+        elif replayed[0] is not None and replayed != wanted:
+            wrong = f"replayed to {replayed}, not {wanted}"
+        check(run["name"], wrong)
+
+
+def replay(path):
+    """The peaks to which the simulated allocator comes; None where tidemark has no such command."""
+    done = subprocess.run([PROGRAM, "replay", path, "--json"], capture_output=True, text=True)
+    if "no command" in done.stderr:
+        return None
+    answer = json.loads(done.stdout)
+    return answer["allocated_peak"], answer["reserved_peak"]
+
+
+def overhead():
+    """Of the whole run, the making of the model on the host included."""
+    imports = [sys.executable, "-c", "import smollm"]
+    least = cpu_seconds(lambda: subprocess.run(imports, cwd=HERE, env=ENVIRONMENT, check=True))
+    whole = cpu_seconds(lambda: dry_run([], ["python", "llama.py"]))
+    print(f"overhead: {whole - least:.1f} s of CPU beyond {least:.1f} s of imports")
+    check("overhead", "" if whole - least < OVERHEAD else f"{whole:.1f} s, imports take {least:.1f} s")
+
+
+LOOP = """
+import torch, os, sys
+net = torch.nn.Linear(1024, 1024).cuda()
+optimizer = torch.optim.AdamW(net.parameters())
+for step in range(%d):
+    net(torch.ones(64, 1024).cuda()).sum().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+    %s
+"""
+
+
+def programs():
+    """The program sees what it would see: its own peaks, its own end."""
+    code, answer, errors, *_ = script(LOOP % (2, "print(torch.cuda.max_memory_allocated()); "
+                                                 "torch.cuda.reset_peak_memory_stats()"), "--steps", "0")
+    own = [int(line) for line in errors.split() if line.isdigit()]
+    steps = [s["allocated_peak"] for s in answer["steps"]]
+    check("program resets the peaks", "" if code == 0 and own[1] == steps[1] and max(own) == answer["peak"]["allocated"]
+          else f"{code} {own} {steps}")
+
+    code, answer, errors, *_ = script(LOOP % (9, "pass"))
+    check("stopped after three steps", "" if code == 0 and len(answer["steps"]) == 3 and "(--steps)" in answer["title"]
+          else f"{code} {errors[-300:]}")
+
+    code, answer, *_ = script(LOOP % (9, "pass"), "--steps", "5")
+    check("stopped after five", "" if code == 0 and len(answer["steps"]) == 5 else f"{code}")
+
+    code, answer, errors, *_ = script(LOOP % (3, "if step: raise RuntimeError('my own')"))
+    check("program fails", "" if code == 4 and answer and "my own" in errors.splitlines()[-2] else f"{code} {errors[-300:]}")
+
+    code, answer, errors, *_ = script(LOOP % (3, "if step: os._exit(0)"))
+    check("program leaves by _exit", "" if code == 0 and answer["peak"]["allocated"] > 0 else f"{code} {errors[-300:]}")
+
+    code, answer, errors, *_ = script(LOOP % (3, "if step: os.kill(os.getpid(), 9)"))
+    check("program is killed", "" if code == 4 and answer and "signal 9" in errors else f"{code} {errors[-300:]}")
+
+    code, answer, errors, *_, name = script(LOOP % (2, "print(net.weight.sum().item())"), "--steps", "0")
+    reads = [(os.path.basename(r["file"]), r["count"]) for r in answer["reads"]]
+    check("reads are told", "" if reads == [(name, 2)] else f"{reads}")
+
+    mask = "import torch\nx = torch.ones(100, 1024).cuda()\ny = x[x > 0]\nprint('rows', y.numel())\n"
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "mask.py")
+        path.write_text(mask)
+        code, answer, errors = dry_run(["--answer", "mask.py:3=4096"], ["python", str(path)])
+        check("an answer", "" if code == 0 and "rows 4096" in errors and "as --answer says" in str(answer["assumed"])
+              else f"{code} {errors[-300:]}")
+
+
+def refusals():
+    code, answer, errors, *_ = script("import torch\nx = [torch.empty(1 << 30, device='cuda') for _ in range(9)]\n",
+                                      "--gpu", "t4")
+    sentence = answer["verdict"]["sentence"] if answer else ""
+    check("out of memory", "" if code == 1 and sentence.startswith("out of memory in step 0, load: 4.0 GiB asked for, 2.4 GiB of 14.6 GiB")
+          else f"{code} {sentence} {errors[-300:]}")
+
+    caught = ("import torch\nn = 64\nwhile True:\n    try:\n        x = torch.empty(n << 30, device='cuda', dtype=torch.uint8)\n"
+              "        break\n    except torch.cuda.OutOfMemoryError:\n        n //= 2\nprint('n', n)\n")
+    code, answer, errors, *_ = script(caught, "--gpu", "t4")
+    check("out of memory, caught", "" if code == 0 and "n 8" in errors and answer["processes"][0]["ooms"] else f"{code} {errors[-300:]}")
+
+    code, _, errors, *_ = script("import torch\nprint(torch.ones(3))\n")
+    check("no CUDA call", "" if code == 3 and "made no CUDA call" in errors else f"{code} {errors[-300:]}")
+
+    code, _, errors, *_ = script("raise SystemExit(7)\n")
+    check("fails before a GPU", "" if code == 4 and "exit code 7 before it used a GPU" in errors else f"{code} {errors[-300:]}")
+
+    code, _, errors, *_ = script(LOOP % (1, "pass"), python=("-I",))
+    check("python -I", "" if code == 3 and "ran without tidemark's hook" in errors else f"{code} {errors[-300:]}")
+
+    code, answer, errors, *_ = script("import torch\ntorch.ones(9, device='cuda')\ntorch.cuda.set_device(1)\n")
+    kinds = [n["kind"] for n in answer["notes"]] if answer else []
+    check("a device too many", "" if code == 4 and kinds == ["phantom-device"] else f"{code} {kinds} {errors[-300:]}")
+
+    graph = ("import torch\nx = torch.ones(9, device='cuda')\ng = torch.cuda.CUDAGraph()\n"
+             "with torch.cuda.graph(g):\n    x + 1\n")
+    code, answer, errors, *_ = script(graph)
+    kinds = [n["kind"] for n in answer["notes"]] if answer else []
+    check("CUDA graphs", "" if code == 4 and "phantom-graph" in kinds else f"{code} {kinds} {errors[-300:]}")
+
+    code, answer, errors, *_ = script("import torch\nx = torch.ones(8, 8, device='cuda')\ntorch.linalg.svd(x)\n")
+    kinds = [n["kind"] for n in answer["notes"]] if answer else []
+    check("a size that only a library knows", "" if code == 4 and "phantom-unknown-call" in kinds else f"{code} {kinds} {errors[-300:]}")
+
+
+exact_runs()
+programs()
+refusals()
+overhead()
+print(f"{passed} passed, {failed} failed")
+sys.exit(failed > 0)
