@@ -135,7 +135,7 @@ static void entry_show(const cJSON *entry) {
     cli_number text;
     cJSON_ArrayForEach(member, entry) {
         if (cJSON_IsArray(member) || cJSON_IsObject(member)) continue;
-        printf("%-12s", member->string);
+        printf("%-16s", member->string);
         if (cJSON_IsNumber(member))
             printf("%s", cli_count(text, cli_int(member)));
         else
