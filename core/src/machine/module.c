@@ -5,6 +5,7 @@
  * Module._call_impl(*args, **kwargs) holds them; those of a plain function belong to its own names. */
 #include "module.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "../base/checked.h"
@@ -44,9 +45,9 @@ static const struct {
 } dtype_words[] = {{"fp32", TIDE_FP32}, {"fp16", TIDE_FP16}, {"bf16", TIDE_BF16}, {"int64", TIDE_INT64},
                    {"int32", TIDE_INT32}, {"uint8", TIDE_UINT8}, {"bool", TIDE_BOOL}, {"fp64", TIDE_FP64}, {"complex64", TIDE_COMPLEX64}};
 
-typedef enum builtin { BUILTIN_RANGE, BUILTIN_LEN, BUILTIN_MIN, BUILTIN_MAX, BUILTIN_SQRT, BUILTIN_CONTAINS, BUILTIN_ERROR, BUILTIN_DEEPCOPY, BUILTIN_PARAMETER,
+typedef enum builtin { BUILTIN_RANGE, BUILTIN_LEN, BUILTIN_MIN, BUILTIN_MAX, BUILTIN_SQRT, BUILTIN_ROOT, BUILTIN_CONTAINS, BUILTIN_ERROR, BUILTIN_DEEPCOPY, BUILTIN_PARAMETER,
                        BUILTIN_BUFFER, BUILTIN_AUTO_MODEL, BUILTIN_COUNT } builtin;
-static const char *const builtin_names[BUILTIN_COUNT] = {"range", "len", "min", "max", "isqrt", "contains", "error", "deepcopy", "Parameter", "Buffer", "AutoModel"};
+static const char *const builtin_names[BUILTIN_COUNT] = {"range", "len", "min", "max", "isqrt", "root", "contains", "error", "deepcopy", "Parameter", "Buffer", "AutoModel"};
 
 /* What a tensor answers to, see bind_expr. */
 enum { MEMBER_NONE, MEMBER_SHAPE, MEMBER_DTYPE, MEMBER_REQUIRES_GRAD };
@@ -135,16 +136,16 @@ static bool bind_name(tide_model *model, tide_function *function, const tide_des
         e->meaning = TIDE_FUNCTION;
         return true;
     }
-    if ((e->target = tide_op_find(e->text))) {
-        e->meaning = TIDE_OPERATION;
-        return true;
-    }
     for (uint32_t i = 0; i < BUILTIN_COUNT; i++)
         if (tide_text_is(e->text, builtin_names[i])) {
             e->meaning = TIDE_BUILTIN;
             e->slot = i;
             return true;
         }
+    if ((e->target = tide_op_find(e->text))) {
+        e->meaning = TIDE_OPERATION;
+        return true;
+    }
     if (tide_class_find(model->descriptions, from, e->text)) { /* found anew where it is used: a description may override it */
         e->meaning = TIDE_CLASS;
         return true;
@@ -339,6 +340,8 @@ static int compare(tide_machine *m, char op, tide_value a, tide_value b);
 static bool is_true(tide_machine *m, tide_value v);
 static tide_value call_builtin(tide_machine *m, uint32_t which, tide_value *a, uint32_t count);
 static tide_value deepcopy(tide_model *model, tide_value v, int depth);
+static tide_value call_function(tide_model *model, tide_function *function, uint32_t instance, uint32_t scope, const tide_value *positional,
+                                uint32_t count, const tide_text *keywords, const tide_value *named, uint32_t named_count);
 
 static tide_value size_name(tide_model *model, uint32_t scope, tide_expr *e, tide_text self, bool may_miss) {
     tide_scope *s = &model->scopes[scope];
@@ -430,7 +433,17 @@ static tide_value eval_size(tide_model *model, uint32_t scope, tide_expr *e, tid
                 for (uint32_t k = 0; k < e->count; k++) tide_value_release(m, arguments[k]);
                 return made;
             }
-        return nothing(m, TIDE_ERR_DESCRIPTION, "a size calls what is no function of the language%s", "");
+        if (e->a->kind == TIDE_EXPR_NAME && e->count <= 8) {
+            tide_function *function = tide_function_find(model->descriptions, model->scopes[scope].description, e->a->text);
+            tide_value arguments[8];
+            if (!function) return nothing(m, TIDE_ERR_DESCRIPTION, "a size calls '%s', which is no function", terminated(m, e->a->text));
+            for (uint32_t k = 0; k < e->count; k++) arguments[k] = eval_size(model, scope, e->items[k], self, false, depth + 1);
+            uint32_t statement = m->statement;
+            made = call_function(model, function, 0, scope, arguments, e->count, NULL, NULL, 0);
+            m->statement = statement;
+            return made;
+        }
+        return nothing(m, TIDE_ERR_DESCRIPTION, "a size calls what is no function%s", "");
     default: return nothing(m, TIDE_ERR_DESCRIPTION, "a size uses what only statements may%s", "");
     }
 }
@@ -638,6 +651,10 @@ static tide_value call_builtin(tide_machine *m, uint32_t which, tide_value *a, u
         for (uint32_t i = 1; i < count; i++)
             if (compare(m, which == BUILTIN_MIN ? '<' : '>', a[i], best)) best = a[i];
         return tide_value_retain(best);
+    }
+    if (which == BUILTIN_ROOT) { /* of a number, as math.sqrt */
+        double x = tide_arg_number(m, a[0]);
+        return (tide_value){.kind = TIDE_VALUE_FLOAT, .number = x > 0 ? sqrt(x) : 0};
     }
     for (uint32_t i = 0; i < count; i++)
         if (a[i].kind != TIDE_VALUE_INT) return nothing(m, TIDE_ERR_DESCRIPTION, "an integer is wanted, not %s", kind_name(a[i]));
@@ -1532,13 +1549,18 @@ static tide_value construct(frame *f, tide_expr *e) {
     uint32_t named_count, count = eval_arguments(f, e, positional, keywords, named, &named_count);
     uint32_t scope = f->scope;
     const tide_json *config = NULL;
-    for (uint32_t i = 0; i < named_count; i++) {
-        if (!tide_text_is(keywords[i], "config")) continue;
-        if (named[i].kind == TIDE_VALUE_CONFIG) config = named[i].config;
+    tide_text type = {"", 0}; /* AutoModel(config=..., model_type='...'): where the configuration does not say it */
+    for (uint32_t i = 0; i < named_count;) {
+        bool is_type = e->a->slot == BUILTIN_AUTO_MODEL && e->a->meaning == TIDE_BUILTIN && tide_text_is(keywords[i], "model_type");
+        if (!is_type && !tide_text_is(keywords[i], "config")) {
+            i++;
+            continue;
+        }
+        if (is_type && named[i].kind == TIDE_VALUE_TEXT) type = named[i].text;
+        else if (!is_type && named[i].kind == TIDE_VALUE_CONFIG) config = named[i].config;
         else tide_fail(m, TIDE_ERR_FIELD_MISSING, "%s wants a configuration, not %s", terminated(m, e->a->text), kind_name(named[i]));
         keywords[i] = keywords[named_count - 1];
         named[i] = named[--named_count];
-        break;
     }
     if (m->has_failed) {
         release_all(m, positional, count);
@@ -1554,10 +1576,11 @@ static tide_value construct(frame *f, tide_expr *e) {
     tide_text class_name = e->a->text;
     tide_description *description = model->scopes[scope].description;
     if (e->a->meaning == TIDE_BUILTIN) {
-        const tide_json *type = tide_json_at(config, "model_type");
+        const tide_json *own = tide_json_at(config, "model_type");
         tide_text found;
-        if (!type || type->kind != TIDE_JSON_STRING || !model->find_model(model->user, type->text, &found, &class_name)) {
-            tide_fail(m, TIDE_ERR_MODEL_UNKNOWN, "no description covers model_type '%s'", type && type->kind == TIDE_JSON_STRING ? type->text.at : "");
+        if (!type.length && own && own->kind == TIDE_JSON_STRING) type = own->text;
+        if (!type.length || !model->find_model(model->user, type, &found, &class_name)) {
+            tide_fail(m, TIDE_ERR_MODEL_UNKNOWN, "no description covers model_type '%s'", terminated(m, type));
         } else {
             description = tide_description_load(model->descriptions, found);
             if (!description) m->has_failed = true;

@@ -118,6 +118,8 @@ static void set_settings(tide_run *run, const tide_job *job, bool uses_cache) {
     TRUTH("lora_has_bias", job->lora.lora_bias);
     s[n++] = (tide_setting_value){"lora_dropout_p", {.kind = TIDE_VALUE_FLOAT, .number = job->lora.dropout}};
     s[n++] = (tide_setting_value){"model_dtype", {.kind = TIDE_VALUE_DTYPE, .dtype = run->model.dtype}};
+    if (job->preprocessor) s[n++] = (tide_setting_value){"preprocessor", {.kind = TIDE_VALUE_CONFIG, .config = job->preprocessor}};
+    else s[n++] = (tide_setting_value){"preprocessor", tide_none()};
 #undef NUMBER
 #undef TRUTH
 #undef WORD
@@ -259,6 +261,8 @@ static bool check_prefixes(const tide_run *run, const char *setting, const char 
     for (uint32_t i = 0; i < count; i++) {
         bool is_found = false;
         for (uint32_t k = 0; k < run->model.parameter_count && !is_found; k++) is_found = tide_is_named(run->model.parameters[k].name, &prefixes[i], 1);
+        for (uint32_t k = 1; k < run->model.instance_count && !is_found; k++) /* of tied parameters, which have another's name */
+            is_found = tide_is_named(run->model.instances[k].path, &prefixes[i], 1);
         if (is_found) continue;
         const char **parts = TIDE_NEW(m->arena, const char *, run->model.part_count);
         for (uint32_t k = 0; k < run->model.part_count; k++) parts[k] = run->model.parts[k];

@@ -19,17 +19,25 @@ static void conv_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide
 }
 static const tide_backward conv_backward = {"ConvolutionBackward0", conv_run};
 
-/* x (N, C, ...), weight (O, C / groups, ...): 1, 2 or 3 dimensions of space with one stride and padding for all. */
+/* One number for all dimensions of space, or a list with one for each. */
+static int64_t of_space(tide_machine *m, tide_value v, int i) {
+    if (v.kind != TIDE_VALUE_LIST) return tide_arg_int(m, v);
+    return i < (int)v.list->count ? tide_arg_int(m, v.list->items[i]) : 1;
+}
+
+/* x (N, C, ...), weight (O, C / groups, ...) with 1, 2 or 3 dimensions of space. */
 static tide_value op_conv(tide_machine *m, tide_value *a) {
     tide_tensor *all[3] = {tide_arg_tensor(m, a[0]), tide_arg_tensor(m, a[1]), tide_arg_tensor_or_none(m, a[2])};
     tide_tensor *x = all[0], *weight = all[1];
-    int64_t stride = tide_arg_int(m, a[3]), padding = tide_arg_int(m, a[4]), groups = tide_arg_int(m, a[5]);
-    bool ok = x->shape->dims == weight->shape->dims && x->shape->dims >= 3 && stride > 0 && padding >= 0 && groups > 0 &&
+    int64_t groups = tide_arg_int(m, a[5]);
+    bool ok = x->shape->dims == weight->shape->dims && x->shape->dims >= 3 && groups > 0 &&
               x->shape->size[1] == weight->shape->size[1] * groups;
     tide_shape shape = *x->shape;
     for (int i = 2; ok && i < shape.dims; i++) {
+        int64_t stride = of_space(m, a[3], i - 2), padding = of_space(m, a[4], i - 2);
         int64_t room = x->shape->size[i] + 2 * padding - weight->shape->size[i];
-        ok = room >= 0 && padding < INT64_C(1) << 40;
+        ok = room >= 0 && stride > 0 && padding >= 0 && padding < INT64_C(1) << 40;
+        if (!ok) break;
         shape.size[i] = room / stride + 1;
         shape.name[i] = tide_symbol_of(m, '/', (tide_value){.symbol = x->shape->name[i], .integer = x->shape->size[i]},
                                        tide_of_int(stride));

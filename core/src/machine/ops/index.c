@@ -130,14 +130,27 @@ static tide_tensor *nonzero(tide_machine *m, int64_t n, int64_t found, int dims)
 
 /* ---- x[indices]: integer indices of dimensions side by side, from `dim` on ---- */
 
+/* An index on the host is copied for each use. */
+static tide_tensor *on_device(tide_machine *m, const tide_tensor *index) {
+    return index && index->storage->is_silent ? tide_empty(m, index->shape, index->dtype) : NULL;
+}
+
 static void index_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
     int64_t n = node->attribute[0], indices = node->attribute[1], limit = 1;
+    tide_tensor *moved[TIDE_MAX_DIMS] = {NULL};
     for (int i = 0; i < indices; i++) limit *= node->extra.shape->size[node->attribute[2] + i];
     results[0] = tide_empty(m, node->extra.shape, grads[0]->dtype);
-    tide_tensor *linear = NULL; /* the indices as one linear index */
-    tide_tensor *wrapped = tide_scratch(m, 8 * n);
-    linear = tide_scratch(m, 8 * n);
-    tide_release(m, wrapped);
+    for (int i = 0; i < indices; i++) {
+        tide_tensor *index = tide_saved_at(m, node, i);
+        moved[i] = on_device(m, index);
+        tide_release(m, index);
+    }
+    tide_tensor *linear = moved[0]; /* the indices as one linear index; one from the host is wrapped there */
+    if (!linear) {
+        tide_tensor *wrapped = tide_scratch(m, 8 * n);
+        linear = tide_scratch(m, 8 * n);
+        tide_release(m, wrapped);
+    }
     if (indices > 1) {
         tide_tensor *second = tide_scratch(m, 8 * n), *sum = tide_scratch(m, 8 * n);
         tide_release(m, second);
@@ -149,6 +162,7 @@ static void index_run(tide_machine *m, tide_node *node, tide_tensor **grads, tid
     tide_release(m, range);
     tide_release(m, sorted);
     tide_release(m, linear);
+    for (int i = 1; i < indices; i++) tide_release(m, moved[i]);
 }
 static const tide_backward index_backward = {"IndexBackward0", index_run};
 
@@ -196,10 +210,13 @@ static tide_value op_index(tide_machine *m, tide_value *a) {
         node->attribute[1] = indices;
         node->attribute[2] = from;
     }
+    tide_tensor *moved[TIDE_MAX_DIMS];
+    for (int i = 0; i < indices; i++) moved[i] = on_device(m, list->items[i].tensor);
     tide_tensor *out = tide_made_by(m, node, tide_empty(m, &shape, x->dtype));
     for (int i = 0; i < indices; i++) {
         tide_release(m, expanded[i]);
         tide_release(m, copies[i]);
+        tide_release(m, moved[i]);
     }
     return tide_of_tensor(out);
 }

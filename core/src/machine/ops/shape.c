@@ -383,7 +383,7 @@ static void cat_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_
 }
 static const tide_backward cat_backward = {"CatBackward0", cat_run};
 
-enum { CAT_LIMIT = 4096 };
+enum { CAT_LIMIT = 16384 };
 
 tide_tensor *tide_cat(tide_machine *m, tide_tensor **parts, int count, int64_t dim) {
     tide_tensor *model = NULL; /* the first that is not a legacy empty tensor */
@@ -469,13 +469,15 @@ static tide_value op_stack(tide_machine *m, tide_value *a) {
 
 static void split_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
     tide_dtype dtype = TIDE_FP32;
-    tide_tensor *zeros[64] = {NULL}; /* outputs without a gradient */
+    size_t bytes = node->output_count * sizeof(tide_tensor *);
+    tide_tensor **zeros = tide_take(m, bytes); /* outputs without a gradient */
     for (unsigned i = 0; i < node->output_count; i++) {
         if (grads[i]) dtype = grads[i]->dtype;
-        else if (i < 64) zeros[i] = tide_empty(m, node->outputs[i].shape, node->outputs[i].dtype);
+        else zeros[i] = tide_empty(m, node->outputs[i].shape, node->outputs[i].dtype);
     }
     results[0] = tide_empty(m, node->extra.shape, dtype);
-    for (unsigned i = 0; i < 64; i++) tide_release(m, zeros[i]);
+    for (unsigned i = 0; i < node->output_count; i++) tide_release(m, zeros[i]);
+    tide_give(m, zeros, bytes);
 }
 static const tide_backward split_backward = {"SplitBackward0", split_run};
 
@@ -494,42 +496,42 @@ static tide_value parts_of(tide_machine *m, tide_tensor *x, int at, const tide_d
     return list;
 }
 
-enum { SPLIT_LIMIT = 4096 };
+enum { SPLIT_LIMIT = 16384 };
+
+/* How many parts a split makes; 0: too many, or none. */
+static uint32_t part_count(tide_machine *m, tide_value sizes, int64_t whole) {
+    if (sizes.kind == TIDE_VALUE_LIST) return sizes.list->count <= SPLIT_LIMIT ? sizes.list->count : 0;
+    int64_t step = tide_arg_int(m, sizes);
+    return step > 0 && (whole + step - 1) / step <= SPLIT_LIMIT ? (uint32_t)((whole + step - 1) / step) : 0;
+}
 
 static tide_value op_split(tide_machine *m, tide_value *a) {
     tide_tensor *x = tide_arg_tensor(m, a[0]);
     int at = tide_wrap_dim(m, tide_arg_int(m, a[2]), x->shape->dims);
-    tide_dim sizes[64];
-    int count = 0;
     int64_t left = x->shape->dims ? x->shape->size[at] : 0;
-    if (a[1].kind == TIDE_VALUE_LIST) {
-        for (uint32_t i = 0; i < a[1].list->count && count < 64; i++, count++) {
-            sizes[count] = (tide_dim){tide_arg_int(m, a[1].list->items[i]), a[1].list->items[i].symbol};
-            if (sizes[count].n < 0 || sizes[count].n > left) {
-                tide_fail(m, TIDE_ERR_SHAPE, "split: a part of %lld where %lld are left", (long long)sizes[count].n, (long long)left);
-                return tide_none();
-            }
-            left -= sizes[count].n;
-        }
-    } else {
-        int64_t step = tide_arg_int(m, a[1]);
-        for (; step > 0 && left > 0 && count < 64; count++) {
-            sizes[count] = (tide_dim){left < step ? left : step, a[1].symbol};
-            left -= sizes[count].n;
-        }
+    uint32_t count = part_count(m, a[1], left);
+    tide_dim *sizes = tide_take(m, (count + 1) * sizeof *sizes);
+    for (uint32_t i = 0; i < count; i++) {
+        tide_value size = a[1].kind == TIDE_VALUE_LIST ? a[1].list->items[i] : a[1];
+        int64_t n = tide_arg_int(m, size);
+        if (a[1].kind != TIDE_VALUE_LIST && n > left) n = left;
+        sizes[i] = (tide_dim){n, size.symbol};
+        if (n < 0 || n > left) left = -1;
+        if (left < 0) break;
+        left -= n;
     }
-    if (left != 0 || count == 0) {
-        tide_fail(m, TIDE_ERR_SHAPE, "split: the sizes do not add up to dimension %d of %s", at, tide_shape_text(m, x->shape));
-        return tide_none();
-    }
-    return parts_of(m, x, at, sizes, count);
+    tide_value made = tide_none();
+    if (left != 0 || count == 0) tide_fail(m, TIDE_ERR_SHAPE, "split: the sizes do not add up to dimension %d of %s", at, tide_shape_text(m, x->shape));
+    else made = parts_of(m, x, at, sizes, (int)count);
+    tide_give(m, sizes, (count + 1) * sizeof *sizes);
+    return made;
 }
 
 static tide_value op_chunk(tide_machine *m, tide_value *a) {
     tide_tensor *x = tide_arg_tensor(m, a[0]);
     int64_t chunks = tide_arg_int(m, a[1]);
     int at = tide_wrap_dim(m, tide_arg_int(m, a[2]), x->shape->dims);
-    if (chunks < 1 || chunks > 64 || x->shape->dims == 0) {
+    if (chunks < 1 || chunks > SPLIT_LIMIT || x->shape->dims == 0) {
         tide_fail(m, TIDE_ERR_SHAPE, "chunk into %lld parts", (long long)chunks);
         return tide_none();
     }
