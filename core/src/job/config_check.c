@@ -6,9 +6,9 @@
 #include <inttypes.h>
 #include <string.h>
 
-typedef enum entry_kind { ENTRY_SIZE, ENTRY_PROBABILITY, ENTRY_SWITCH } entry_kind;
+typedef enum entry_kind { ENTRY_SIZE, ENTRY_SIDES, ENTRY_PROBABILITY, ENTRY_SWITCH } entry_kind;
 
-/* least and most bound a size. `null` and an absent key are the model's default. */
+/* least and most bound a size, and each of two sides. `null` and an absent key are the model's default. */
 static const struct {
     const char *pattern;
     entry_kind kind;
@@ -29,8 +29,8 @@ static const struct {
     {"n_positions", ENTRY_SIZE, 1, 1 << 30},
     {"projection_dim", ENTRY_SIZE, 1, 1 << 24},
     {"num_channels", ENTRY_SIZE, 1, 1 << 16},
-    {"image_size", ENTRY_SIZE, 1, 1 << 16},
-    {"patch_size", ENTRY_SIZE, 1, 1 << 16},
+    {"image_size", ENTRY_SIDES, 1, 1 << 16},
+    {"patch_size", ENTRY_SIDES, 1, 1 << 16},
     {"sliding_window", ENTRY_SIZE, 1, INT64_C(1) << 40},
     {"*dropout", ENTRY_PROBABILITY, 0, 1},
     {"*dropout_prob", ENTRY_PROBABILITY, 0, 1},
@@ -65,6 +65,16 @@ static const char *entry_shown(tide_arena *arena, const tide_json *entry) {
     return tide_word_json_text(arena, entry);
 }
 
+static bool is_within(const tide_json *value, int64_t least, int64_t most) {
+    return value->kind == TIDE_JSON_NUMBER && value->is_integer && value->integer >= least && value->integer <= most;
+}
+
+/* [height, width] */
+static bool are_sides(const tide_json *entry, int64_t least, int64_t most) {
+    return entry->kind == TIDE_JSON_ARRAY && entry->count == 2 && is_within(entry->first, least, most) &&
+           is_within(entry->first->next, least, most);
+}
+
 static bool entry_check(tide_arena *arena, const tide_job *job, const tide_json *entry, size_t rule,
                         tide_diagnostics *diags) {
     int64_t least = entries[rule].least, most = entries[rule].most;
@@ -72,9 +82,10 @@ static bool entry_check(tide_arena *arena, const tide_job *job, const tide_json 
     const char *wanted = "true or false";
     tide_status status = is_number ? TIDE_ERR_FIELD_RANGE : TIDE_ERR_FIELD_TYPE;
     switch (entries[rule].kind) {
+    case ENTRY_SIDES:
+        if (are_sides(entry, least, most)) return true; /* fall through */
     case ENTRY_SIZE:
-        if (is_number && entry->is_integer && entry->integer >= least && entry->integer <= most)
-            return true;
+        if (is_within(entry, least, most)) return true;
         wanted = tide_format(arena, "a whole number from %" PRId64 " to %" PRId64, least, most);
         break;
     case ENTRY_PROBABILITY:

@@ -45,9 +45,9 @@ static const struct {
 } dtype_words[] = {{"fp32", TIDE_FP32}, {"fp16", TIDE_FP16}, {"bf16", TIDE_BF16}, {"int64", TIDE_INT64},
                    {"int32", TIDE_INT32}, {"uint8", TIDE_UINT8}, {"bool", TIDE_BOOL}, {"fp64", TIDE_FP64}, {"complex64", TIDE_COMPLEX64}};
 
-typedef enum builtin { BUILTIN_RANGE, BUILTIN_LEN, BUILTIN_MIN, BUILTIN_MAX, BUILTIN_SQRT, BUILTIN_ROOT, BUILTIN_CONTAINS, BUILTIN_ERROR, BUILTIN_DEEPCOPY, BUILTIN_PARAMETER,
+typedef enum builtin { BUILTIN_RANGE, BUILTIN_LEN, BUILTIN_IS_LIST, BUILTIN_MIN, BUILTIN_MAX, BUILTIN_SQRT, BUILTIN_ROOT, BUILTIN_CONTAINS, BUILTIN_ERROR, BUILTIN_DEEPCOPY, BUILTIN_PARAMETER,
                        BUILTIN_BUFFER, BUILTIN_AUTO_MODEL, BUILTIN_COUNT } builtin;
-static const char *const builtin_names[BUILTIN_COUNT] = {"range", "len", "min", "max", "isqrt", "root", "contains", "error", "deepcopy", "Parameter", "Buffer", "AutoModel"};
+static const char *const builtin_names[BUILTIN_COUNT] = {"range", "len", "is_list", "min", "max", "isqrt", "root", "contains", "error", "deepcopy", "Parameter", "Buffer", "AutoModel"};
 
 /* What a tensor answers to, see bind_expr. */
 enum { MEMBER_NONE, MEMBER_SHAPE, MEMBER_DTYPE, MEMBER_REQUIRES_GRAD };
@@ -635,6 +635,7 @@ static tide_value call_builtin(tide_machine *m, uint32_t which, tide_value *a, u
         return tide_none();
     }
     if (which == BUILTIN_DEEPCOPY) return deepcopy(m->interpreter, a[0], 0);
+    if (which == BUILTIN_IS_LIST) return tide_of_bool(a[0].kind == TIDE_VALUE_LIST);
     if (which == BUILTIN_LEN) {
         if (a[0].kind == TIDE_VALUE_LIST) return tide_of_int(a[0].list->count);
         if (a[0].kind == TIDE_VALUE_CONFIG) return tide_of_int(a[0].config->count);

@@ -293,6 +293,22 @@ static tide_value op_masked_select(tide_machine *m, tide_value *a) {
     return tide_of_tensor(out);
 }
 
+/* x[mask] with a mask of x's first dimension, which finds so many rows; the gradient is not described. */
+static tide_value op_masked_rows(tide_machine *m, tide_value *a) {
+    tide_tensor *x = tide_arg_tensor(m, a[0]), *mask = tide_arg_tensor(m, a[1]);
+    tide_shape shape = *x->shape;
+    if (x->requires_grad || !shape.dims || mask->shape->dims != 1) {
+        tide_fail(m, TIDE_ERR_UNSUPPORTED, "masked_rows: of a tensor without gradient, with a mask of its first dimension");
+        return tide_none();
+    }
+    shape.size[0] = tide_arg_int(m, a[2]);
+    shape.name[0] = a[2].symbol;
+    tide_tensor *positions = nonzero(m, tide_count(mask), shape.size[0], 1);
+    tide_tensor *out = tide_empty(m, &shape, x->dtype);
+    tide_release(m, positions);
+    return tide_of_tensor(out);
+}
+
 /* Tensor.cumsum of bools or integers. */
 static tide_value op_cumsum(tide_machine *m, tide_value *a) {
     tide_tensor *x = tide_arg_tensor(m, a[0]);
@@ -370,6 +386,7 @@ static const tide_op index_ops[] = {
     {"gather", "x, dim, index", TIDE_CAST_NONE, op_gather},
     {"index_select", "x, dim, index", TIDE_CAST_NONE, op_index_select},
     {"masked_scatter", "x, mask, source", TIDE_CAST_NONE, op_masked_scatter},
+    {"masked_rows", "x, mask, count", TIDE_CAST_NONE, op_masked_rows},
     {"masked_select", "x, mask, like", TIDE_CAST_NONE, op_masked_select},
     {"sort", "x", TIDE_CAST_NONE, op_sort},
     {"max_along_last", "x", TIDE_CAST_NONE, op_max_along},

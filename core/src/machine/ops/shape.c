@@ -272,6 +272,26 @@ tide_tensor *tide_every(tide_machine *m, tide_tensor *x, int64_t dim, int64_t st
     return made_view(m, &slice_backward, x, view_over(m, x, &shape, stride, start * x->stride[at]));
 }
 
+/* Tensor.unfold: windows of one dimension as another at the end, a view; its gradient is not described. */
+static tide_value op_unfold(tide_machine *m, tide_value *a) {
+    tide_tensor *x = tide_arg_tensor(m, a[0]);
+    int at = tide_wrap_dim(m, tide_arg_int(m, a[1]), x->shape->dims);
+    int64_t size = tide_arg_int(m, a[2]), step = tide_arg_int(m, a[3]), stride[TIDE_MAX_DIMS];
+    tide_shape shape = *x->shape;
+    if (x->requires_grad || !shape.dims || shape.dims == TIDE_MAX_DIMS || size < 1 || step < 1 || size > shape.size[at]) {
+        tide_fail(m, TIDE_ERR_UNSUPPORTED, "unfold: windows of %lld in %s, without gradient", (long long)size, tide_shape_text(m, &shape));
+        return tide_none();
+    }
+    memcpy(stride, x->stride, sizeof stride[0] * (size_t)shape.dims);
+    shape.size[at] = (shape.size[at] - size) / step + 1;
+    shape.name[at] = tide_symbol_of(m, '/', (tide_value){.symbol = x->shape->name[at], .integer = x->shape->size[at]}, a[3]);
+    stride[at] *= step;
+    shape.size[shape.dims] = size;
+    shape.name[shape.dims] = a[2].symbol;
+    stride[shape.dims++] = x->stride[at];
+    return tide_of_tensor(view_over(m, x, &shape, stride, 0));
+}
+
 /* ---- complex numbers are views of pairs ---- */
 
 static tide_tensor *pairs(tide_machine *m, tide_tensor *x, const tide_backward *backward, bool is_complex) {
@@ -831,6 +851,7 @@ static const tide_op shape_ops[] = {
     {"permute", "x, *dims", TIDE_CAST_NONE, op_permute},
     {"unsqueeze", "x, dim", TIDE_CAST_NONE, op_unsqueeze},
     {"squeeze", "x, dim", TIDE_CAST_NONE, op_squeeze},
+    {"unfold", "x, dim, size, step", TIDE_CAST_NONE, op_unfold},
     {"view_as_complex", "x", TIDE_CAST_NONE, op_view_as_complex},
     {"view_as_real", "x", TIDE_CAST_NONE, op_view_as_real},
     {"copy_slice_", "x, dim, start, stop, source", TIDE_CAST_NONE, op_copy_slice},
