@@ -307,6 +307,7 @@ static void run_node(engine *e, tide_node *node) {
     m->op = node->backward->name;
     bool has_grad = false;
     for (unsigned i = 0; i < node->output_count; i++) has_grad = has_grad || state->grads[i];
+    if (has_grad && node->hook && m->before_backward) m->before_backward(m, node);
     if (has_grad) node->backward->run(m, node, state->grads, results);
     for (unsigned i = 0; i < node->edge_count; i++) {
         if (node->edges[i].node) results[i] = validate(m, results[i], &node->edges[i]);
@@ -335,6 +336,7 @@ void tide_run_backward_from(tide_machine *m, tide_tensor *root, tide_tensor *gra
     m->grad_enabled = false;
     engine e = {.m = m, .task = ++m->task_count};
     count_dependencies(&e, root->node);
+    m->task_depth++;
     root->node->state->grads[root->output] = tide_retain(grad);
     push_ready(&e, root->node);
     while (e.heap_count && !m->has_failed) run_node(&e, pop_ready(&e));
@@ -350,6 +352,7 @@ void tide_run_backward_from(tide_machine *m, tide_tensor *root, tide_tensor *gra
     for (uint32_t i = 0; i < e.seen_count; i++) tide_node_release(m, e.seen[i]);
     if (e.seen) tide_arena_drop(m->arena, e.seen);
     if (e.heap) tide_arena_drop(m->arena, e.heap);
+    m->task_depth--;
     m->grad_enabled = grad_enabled;
     m->module = module;
     m->statement = statement;

@@ -104,6 +104,7 @@ struct tide_node {
     uint32_t order; /* sequence number; AccumulateGrad: UINT32_MAX */
     const tide_backward *backward;
     uint16_t edge_count, output_count, output_capacity, saved_count, saved_capacity;
+    uint32_t hook; /* of a wrapper, see before_backward; 0: none */
     uint32_t module, statement;
     const char *op;
     size_t bytes;
@@ -211,6 +212,7 @@ struct tide_machine {
     bool has_failed; /* a diagnostic says why; likewise */
     uint32_t node_order;
     uint32_t task_count;      /* backward passes begun */
+    uint32_t task_depth;      /* those that have not ended */
     tide_node *dying;         /* nodes whose turn to be torn down has not come */
     bool is_tearing_down;
 
@@ -224,6 +226,8 @@ struct tide_machine {
 
     /* Called when a leaf has got (more of) a gradient, which the engine still holds: register_post_accumulate_grad_hook. */
     void (*gradient_ready)(tide_machine *m, tide_tensor *leaf);
+    /* Called before the backward of a node that is hooked: Tensor.register_hook. */
+    void (*before_backward)(tide_machine *m, tide_node *node);
     void *wrapper; /* whose hooks these are */
 
     /* The interpreter's hooks: how frames of checkpoints run their function again. */
@@ -279,6 +283,9 @@ void tide_touch(tide_machine *m, int64_t bytes);
 tide_tensor *tide_flat(tide_machine *m, int64_t count, tide_dtype dtype);
 /* t.data = from: t gives up its storage for that of `from`. */
 void tide_set_data(tide_machine *m, tide_tensor *t, const tide_tensor *from);
+/* t.untyped_storage().resize_(): to nothing, and to `count` elements again. Views of it see both. */
+void tide_drop_storage(tide_machine *m, const tide_tensor *t);
+void tide_fill_storage(tide_machine *m, const tide_tensor *t, int64_t count);
 /* t.record_stream(stream): freed, its block waits for that stream. */
 void tide_record_stream(tide_machine *m, const tide_tensor *t, uint8_t stream);
 

@@ -857,26 +857,46 @@ static tide_value checkpointed(tide_model *model, uint32_t instance, tide_functi
     return tide_checkpoint_call(m, model->is_reentrant, c, inputs, count);
 }
 
-/* Calls a method of a module; the arguments are borrowed and so outlive the call. */
+/* A method, under a checkpoint where the module is one; the arguments are borrowed. */
+static tide_value call_method(tide_model *model, uint32_t instance, tide_function *method, const tide_value *positional, uint32_t count,
+                              const tide_text *keywords, const tide_value *named, uint32_t named_count) {
+    const tide_instance *of = &model->instances[instance];
+    tide_value kept[ARGUMENT_LIMIT], kept_named[ARGUMENT_LIMIT];
+    if (of->of->is_checkpointed && model->is_checkpointing)
+        return checkpointed(model, instance, method, positional, count, keywords, named, named_count);
+    for (uint32_t i = 0; i < count; i++) kept[i] = tide_value_retain(positional[i]);
+    for (uint32_t i = 0; i < named_count; i++) kept_named[i] = tide_value_retain(named[i]);
+    model->m->module = instance;
+    return call_function(model, method, instance, of->scope, kept, count, keywords, kept_named, named_count);
+}
+
+/* nn.Module.__call__ with the hooks of a wrapper, whose replacements of the arguments live as long as the call. */
+static tide_value call_hooked(tide_model *model, uint32_t instance, tide_function *method, const tide_value *positional, uint32_t count,
+                              const tide_text *keywords, const tide_value *named, uint32_t named_count) {
+    tide_machine *m = model->m;
+    tide_value given[ARGUMENT_LIMIT], given_named[ARGUMENT_LIMIT];
+    for (uint32_t i = 0; i < count; i++) given[i] = tide_value_retain(positional[i]);
+    for (uint32_t i = 0; i < named_count; i++) given_named[i] = tide_value_retain(named[i]);
+    model->before_forward(model, instance, given, count, given_named, named_count);
+    tide_value made = call_method(model, instance, method, given, count, keywords, given_named, named_count);
+    if (!tide_is_winding_down(m)) model->after_forward(model, instance, &made);
+    for (uint32_t i = 0; i < count; i++) tide_value_release(m, given[i]);
+    for (uint32_t i = 0; i < named_count; i++) tide_value_release(m, given_named[i]);
+    return made;
+}
+
+/* Calls a method of a module, or without one the module; the arguments are borrowed and so outlive the call. */
 static tide_value call_module(tide_model *model, uint32_t instance, tide_function *method, const tide_value *positional, uint32_t count,
                               const tide_text *keywords, const tide_value *named, uint32_t named_count) {
     tide_machine *m = model->m;
-    tide_instance *of = &model->instances[instance];
+    const tide_instance *of = &model->instances[instance];
+    bool is_hooked = !method && model->before_forward && !tide_is_winding_down(m);
     if (!method) method = of->of->forward;
     if (!method) return nothing(m, TIDE_ERR_DESCRIPTION, "%s has no forward()", terminated(m, of->of->name));
     uint32_t module = m->module, statement = m->statement;
-    tide_value made;
-    if (of->of->is_checkpointed && model->is_checkpointing) {
-        made = checkpointed(model, instance, method, positional, count, keywords, named, named_count);
-    } else {
-        tide_value kept[ARGUMENT_LIMIT], kept_named[ARGUMENT_LIMIT];
-        for (uint32_t i = 0; i < count; i++) kept[i] = tide_value_retain(positional[i]);
-        for (uint32_t i = 0; i < named_count; i++) kept_named[i] = tide_value_retain(named[i]);
-        m->module = instance;
-        made = call_function(model, method, instance, of->scope, kept, count, keywords, kept_named, named_count);
-        if (model->instances[instance].makes_grad && made.kind == TIDE_VALUE_TENSOR && m->grad_enabled)
-            made.tensor->requires_grad = true; /* output.requires_grad_(True): a leaf where nothing before it trains */
-    }
+    tide_value made = (is_hooked ? call_hooked : call_method)(model, instance, method, positional, count, keywords, named, named_count);
+    if (of->makes_grad && made.kind == TIDE_VALUE_TENSOR && m->grad_enabled)
+        made.tensor->requires_grad = true; /* output.requires_grad_(True): a leaf where nothing before it trains */
     m->module = module;
     m->statement = statement;
     return made;
@@ -1891,7 +1911,7 @@ tide_value tide_model_forward(tide_model *model, const char *const *names, const
     if (!forward) return nothing(model->m, TIDE_ERR_DESCRIPTION, "the model has no forward()%s", "");
     tide_text keywords[ARGUMENT_LIMIT];
     for (uint32_t i = 0; i < count && i < ARGUMENT_LIMIT; i++) keywords[i] = tide_text_of(names[i]);
-    return call_module(model, model->root, forward, NULL, 0, keywords, values, count);
+    return call_module(model, model->root, NULL, NULL, 0, keywords, values, count);
 }
 
 tide_value tide_model_evaluate(tide_model *model, tide_expr *expr) {

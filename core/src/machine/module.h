@@ -70,6 +70,12 @@ typedef struct tide_model {
     int depth;   /* calls of functions and constructors that have not returned */
     int nesting; /* call expressions that are being evaluated */
 
+    /* Hooks of nn.Module.__call__, by wrappers; NULL: none. What they are given is owned, and they may put other values there.
+     * As register_forward_pre_hook and register_forward_hook, outside of a checkpoint (transformers/modeling_layers.py). */
+    void (*before_forward)(struct tide_model *model, uint32_t instance, tide_value *positional, uint32_t count, tide_value *named,
+                           uint32_t named_count);
+    void (*after_forward)(struct tide_model *model, uint32_t instance, tide_value *output);
+
     tide_parameter_row *parameters; /* in the order of named_parameters(), shared ones once */
     uint32_t parameter_count, parameter_capacity;
     tide_tensor **buffers; /* in the order of named_buffers() */

@@ -468,6 +468,23 @@ void tide_set_data(tide_machine *m, tide_tensor *t, const tide_tensor *from) {
     storage_release(m, old);
 }
 
+void tide_drop_storage(tide_machine *m, const tide_tensor *t) {
+    if (t->storage->is_silent) return;
+    tide_timeline_free(&m->timeline, t->storage->allocation);
+    t->storage->is_silent = true;
+}
+
+void tide_fill_storage(tide_machine *m, const tide_tensor *t, int64_t count) {
+    tide_shape shape = tide_shape1((tide_dim){count, 0});
+    bool is_whole = count == tide_count(t); /* without padding: it has the tensor's own shape */
+    tide_layout *layout = is_whole ? t->layout : tide_layout_of(m, &shape, NULL);
+    int64_t bytes = shape_bytes(m, layout, (tide_dtype)t->dtype);
+    tide_drop_storage(m, t);
+    if (bytes == 0 || tide_is_winding_down(m) || !has_room(m)) return;
+    t->storage->allocation = allocate(m, bytes, layout, (tide_dtype)t->dtype);
+    t->storage->is_silent = false;
+}
+
 void tide_record_stream(tide_machine *m, const tide_tensor *t, uint8_t stream) {
     if (!t->storage->is_silent) m->timeline.allocations[t->storage->allocation].used_by = (uint8_t)(stream + 1);
 }

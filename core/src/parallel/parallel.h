@@ -31,6 +31,6 @@ tide_dtype tide_option_dtype(const tide_job *job, tide_option option, tide_dtype
 /* Module.half() and the like: the engine casts the parameters one by one, where they have another dtype. */
 void tide_cast_model(tide_wrapper *w, tide_dtype dtype);
 
-extern const tide_strategy tide_ddp, tide_zero0, tide_zero1, tide_zero2;
+extern const tide_strategy tide_ddp, tide_zero0, tide_zero1, tide_zero2, tide_fsdp2;
 
 #endif

@@ -11,6 +11,7 @@ typedef struct zero_param {
     tide_tensor *tensor;
     uint32_t group;
     int64_t start, count; /* elements, in the group's flat tensor */
+    tide_tensor *norm; /* of its gradient, when that has gone to the host */
     bool is_owned;
 } zero_param;
 
@@ -211,7 +212,7 @@ static void keep_gradient(zero *z, zero_param *p) {
     tide_machine *m = machine_of(z);
     if (z->is_offloaded) {
         if (!z->w->is_last) return; /* added up on the host */
-        tide_release(m, fp64_norm(m, owned_count(z, p)));
+        p->norm = fp64_norm(m, owned_count(z, p)); /* norm_for_param_grads */
         if (z->dtype != TIDE_FP32) tide_release(m, tide_flat_of(m, op_name, owned_count(z, p), TIDE_FP32, TIDE_FACTOR_TEMPORARY));
         tide_release_at(m, &p->tensor->grad);
         return;
@@ -365,6 +366,7 @@ static void zero_update(tide_wrapper *w) {
     tide_tensor *before = z->norm; /* the engine has it too, until the step is over */
     z->norm = scalar(m);
     for (uint32_t i = 0; i < z->group_count; i++) step_group(z, i);
+    for (uint32_t i = 0; i < z->count; i++) tide_release_at(m, &z->params[i].norm);
     tide_release(m, before);
     tide_release(m, norm);
 }

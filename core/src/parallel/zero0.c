@@ -36,10 +36,8 @@ static void zero0_wrap(tide_wrapper *w) {
         tide_release(m, clone);
     }
     tide_optimizer_replace(w->optimizer, members, z->count);
-    m->factor = TIDE_FACTOR_GRADIENT;
     for (uint32_t i = 0; i < z->count; i++) z->params[i]->grad = tide_empty_like(m, z->params[i], w->model->dtype);
     for (uint32_t i = 0; i < z->count; i++) z->masters[i]->grad = tide_empty_like(m, z->masters[i], TIDE_FP32);
-    m->factor = TIDE_FACTOR_TEMPORARY;
     tide_optimizer_step(w->optimizer);
     for (uint32_t i = 0; i < z->count; i++) tide_release_at(m, &z->params[i]->grad);
     for (uint32_t i = 0; i < z->count; i++) tide_release_at(m, &z->masters[i]->grad);

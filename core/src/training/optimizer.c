@@ -267,23 +267,23 @@ static tide_tensor *scalar(tide_machine *m, tide_dtype dtype) {
     return tide_empty(m, &shape, dtype);
 }
 
-void tide_clip_grad_norm(tide_model *model) {
-    tide_machine *m = model->m;
+void tide_clip_grad_norm(tide_optimizer *optimizer) {
+    tide_machine *m = optimizer->model->m;
     int64_t count = 0;
     tide_dtype dtype = TIDE_FP32, dtypes[TIDE_DTYPE_COUNT];
     uint32_t dtype_count = 0;
     m->op = "clip_grad_norm_";
-    for (uint32_t i = 0; i < model->parameter_count; i++) {
-        const tide_tensor *g = model->parameters[i].tensor->grad;
+    for (uint32_t i = 0; i < optimizer->count; i++) {
+        const tide_tensor *g = optimizer->parameters[i].tensor->grad;
         if (g) add_dtype(dtypes, &dtype_count, (tide_dtype)g->dtype);
     }
     if (dtype_count == 0) return;
     if (dtype_count == 1) dtype = dtypes[0]; /* else stack() widens them */
-    tide_tensor **norms = TIDE_NEW(m->arena, tide_tensor *, model->parameter_count);
+    tide_tensor **norms = TIDE_NEW(m->arena, tide_tensor *, optimizer->count);
     while (dtype_count--) {
         int64_t first = count, chunks = 0;
-        for (uint32_t i = 0; i < model->parameter_count; i++) {
-            const tide_tensor *g = model->parameters[i].tensor->grad;
+        for (uint32_t i = 0; i < optimizer->count; i++) {
+            const tide_tensor *g = optimizer->parameters[i].tensor->grad;
             if (!g || g->dtype != dtypes[dtype_count]) continue;
             count++;
             chunks += (tide_count(g) + FOREACH_CHUNK - 1) / FOREACH_CHUNK;

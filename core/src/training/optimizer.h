@@ -20,8 +20,8 @@ typedef struct tide_optimized {
 /* Over the parameters that train. groups: "one", or "trainer" for norms and biases in a group of their own. */
 tide_optimizer *tide_optimizer_new(tide_model *model, const char *name, const char *groups);
 
-/* torch.nn.utils.clip_grad_norm_ over all parameters that train. */
-void tide_clip_grad_norm(tide_model *model);
+/* torch.nn.utils.clip_grad_norm_ over what the optimizer updates, in the order of parameters. */
+void tide_clip_grad_norm(tide_optimizer *optimizer);
 
 /* optimizer.step() over the parameters that have a gradient. */
 void tide_optimizer_step(tide_optimizer *optimizer);

@@ -419,7 +419,7 @@ static void update(loop *l, unsigned step) {
         l->strategy->update(&l->wrapper);
     } else if (strcmp(l->job->optimizer, "none") != 0 && run->trainable > 0) {
         if (l->job->scaler && l->job->clips) tide_scaler_unscale(&run->model, &l->scaler);
-        if (l->job->clips) tide_clip_grad_norm(&run->model);
+        if (l->job->clips) tide_clip_grad_norm(l->optimizer);
         if (l->job->scaler) {
             tide_scaler_step(&run->model, &l->scaler, l->optimizer);
             tide_scaler_update(&run->model, &l->scaler);
