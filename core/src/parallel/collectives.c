@@ -11,28 +11,34 @@ const tide_strategy *tide_strategy_find(const char *kind) {
     return NULL;
 }
 
-static uint32_t born(const tide_tensor *t) {
-    return t->storage->allocation;
+static uint32_t born(const tide_model *model, uint32_t parameter) {
+    return model->parameters[parameter].tensor->storage->allocation;
+}
+
+const uint32_t *tide_children_first(const tide_model *model) {
+    uint32_t *order = TIDE_NEW(model->m->arena, uint32_t, model->parameter_count + 1);
+    for (uint32_t i = 0; i < model->parameter_count; i++) {
+        uint32_t at = i;
+        for (; at && born(model, order[at - 1]) > born(model, i); at--) order[at] = order[at - 1];
+        order[at] = i;
+    }
+    return order;
 }
 
 void tide_cast_model(tide_wrapper *w, tide_dtype dtype) {
     tide_model *model = w->model;
     tide_machine *m = model->m;
     if (dtype == model->dtype) return;
-    tide_parameter_row **rows = TIDE_NEW(m->arena, tide_parameter_row *, model->parameter_count + 1);
-    for (uint32_t i = 0; i < model->parameter_count; i++) { /* Module._apply goes as Module.to() went */
-        uint32_t at = i;
-        for (; at && born(rows[at - 1]->tensor) > born(model->parameters[i].tensor); at--) rows[at] = rows[at - 1];
-        rows[at] = &model->parameters[i];
-    }
+    const uint32_t *order = tide_children_first(model);
     m->op = "to";
     m->factor = TIDE_FACTOR_PARAMETER;
     for (uint32_t i = 0; i < model->parameter_count; i++) {
-        m->module = rows[i]->module;
-        if (!tide_dtype_is_float(rows[i]->tensor->dtype)) continue;
-        tide_tensor *cast = tide_empty_like(m, rows[i]->tensor, dtype);
-        tide_set_data(m, rows[i]->tensor, cast);
-        rows[i]->tensor->dtype = (uint8_t)dtype;
+        const tide_parameter_row *row = &model->parameters[order[i]];
+        m->module = row->module;
+        if (!tide_dtype_is_float(row->tensor->dtype)) continue;
+        tide_tensor *cast = tide_empty_like(m, row->tensor, dtype);
+        tide_set_data(m, row->tensor, cast);
+        row->tensor->dtype = (uint8_t)dtype;
         tide_release(m, cast);
     }
     m->factor = TIDE_FACTOR_TEMPORARY;

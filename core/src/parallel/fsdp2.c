@@ -605,6 +605,7 @@ static void fsdp2_wrap(tide_wrapper *w) {
     if (!choose_units(f)) return;
     uint32_t *of = TIDE_NEW(m->arena, uint32_t, model->parameter_count + 1);
     for (uint32_t i = 0; i < model->parameter_count; i++) f->units[of[i] = unit_of_module(f, model->parameters[i].module)].count++;
+    const uint32_t *order = tide_children_first(model);
     int64_t keepers = keepers_of(f, TIDE_OPTION_reshard_after_forward, "true"), root = keepers_of(f, TIDE_OPTION_root_reshard, "false");
     tide_tensor **local_of = TIDE_NEW(m->arena, tide_tensor *, model->parameter_count + 1);
     for (uint32_t k = 0; k < f->count; k++) {
@@ -612,7 +613,8 @@ static void fsdp2_wrap(tide_wrapper *w) {
         uint32_t n = 0;
         u->keepers = k + 1 == f->count ? root : keepers;
         u->shards = TIDE_NEW(m->arena, shard, u->count + 1);
-        for (uint32_t i = 0; i < model->parameter_count; i++) {
+        for (uint32_t at = 0; at < model->parameter_count; at++) { /* _get_managed_modules: children first, as Module.to() goes */
+            uint32_t i = order[at];
             if (of[i] != k) continue;
             make_shard(f, &u->shards[n], &model->parameters[i]);
             local_of[i] = u->shards[n++].local;
@@ -645,8 +647,11 @@ static void fsdp2_backward(tide_wrapper *w, tide_tensor *loss) {
     tide_machine *m = w->model->m;
     m->op = "div";
     tide_tensor *scaled = w->job->grad_accum > 1 ? tide_scale(m, loss) : tide_retain(loss);
-    tide_run_backward(m, scaled);
-    if (!m->has_failed) end_backward(w->state);
+    m->op = "ones_like";
+    tide_tensor *one = tide_empty_like(m, scaled, (tide_dtype)scaled->dtype);
+    tide_run_backward_from(m, scaled, one);
+    if (!m->has_failed) end_backward(w->state); /* a callback of the engine: what it began with is still there */
+    tide_release(m, one);
     tide_release(m, scaled);
 }
 

@@ -28,6 +28,9 @@ int64_t tide_bucket_size(const tide_wrapper *w, tide_option option, int64_t othe
 /* A dtype by its name. */
 tide_dtype tide_option_dtype(const tide_job *job, tide_option option, tide_dtype otherwise);
 
+/* Numbers of the parameters in the order in which Module.to() has put them on the device: children first. */
+const uint32_t *tide_children_first(const tide_model *model);
+
 /* Module.half() and the like: the engine casts the parameters one by one, where they have another dtype. */
 void tide_cast_model(tide_wrapper *w, tide_dtype dtype);
 
