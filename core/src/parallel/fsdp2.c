@@ -333,23 +333,10 @@ static void end_backward(fsdp *f) {
 
 /* ---- forward ---- */
 
+/* Lists among the arguments are objects, as the cache of keys and values, into which the hooks do not look. */
 static void each_tensor(tide_value *values, uint32_t count, void (*visit)(void *user, tide_value *value), void *user) {
-    for (uint32_t i = 0; i < count; i++) {
+    for (uint32_t i = 0; i < count; i++)
         if (values[i].kind == TIDE_VALUE_TENSOR) visit(user, &values[i]);
-        if (values[i].kind == TIDE_VALUE_LIST) each_tensor(values[i].list->items, values[i].list->count, visit, user);
-    }
-}
-
-/* Tuples are made anew, for what they hold is replaced. */
-static void copy_lists(tide_machine *m, tide_value *values, uint32_t count) {
-    for (uint32_t i = 0; i < count; i++) {
-        if (values[i].kind != TIDE_VALUE_LIST) continue;
-        tide_list *copy = tide_list_new(m);
-        for (uint32_t k = 0; k < values[i].list->count; k++) tide_list_push(m, copy, tide_value_retain(values[i].list->items[k]));
-        tide_value_release(m, values[i]);
-        values[i].list = copy;
-        copy_lists(m, copy->items, copy->count);
-    }
 }
 
 typedef struct cast_to {
@@ -405,19 +392,14 @@ static void before_forward(tide_model *model, uint32_t instance, tide_value *pos
     unit *u = &f->units[index];
     bool is_again = u->state == BEFORE_BACKWARD, is_first = u->state != FORWARD;
     if (!u->left) u->left = u->modules;
-    if (f->casts) {
-        cast_to cast = {m, f->computed};
-        copy_lists(m, positional, count);
-        copy_lists(m, named, named_count);
-        if (is_again && u->place != GATHERED) {
-            unshard(f, u);
-            wait_for_unshard(f, u);
-        }
-        each_tensor(positional, count, cast_one, &cast);
-        each_tensor(named, named_count, cast_one, &cast);
-    } else if (is_again && u->place != GATHERED) {
+    if (is_again && u->place != GATHERED) {
         unshard(f, u);
         wait_for_unshard(f, u);
+    }
+    if (f->casts) {
+        cast_to cast = {m, f->computed};
+        each_tensor(positional, count, cast_one, &cast);
+        each_tensor(named, named_count, cast_one, &cast);
     }
     if (is_again) return;
     u->state = FORWARD;
@@ -427,10 +409,6 @@ static void before_forward(tide_model *model, uint32_t instance, tide_value *pos
     wait_for_unshard(f, u);
     if (is_entering) {
         found inputs = {.count = 0};
-        if (!f->casts) {
-            copy_lists(m, positional, count);
-            copy_lists(m, named, named_count);
-        }
         each_tensor(positional, count, find_one, &inputs);
         each_tensor(named, named_count, find_one, &inputs);
         watch_inputs(f, index, &inputs);
@@ -461,6 +439,8 @@ static void after_forward(tide_model *model, uint32_t instance, tide_value *outp
     unit *u = &f->units[index];
     tide_dtype out = tide_option_dtype(f->w->job, TIDE_OPTION_output_dtype, TIDE_DTYPE_COUNT);
     bool is_last = !u->left || --u->left == 0;
+    tide_value *items = output->kind == TIDE_VALUE_LIST ? output->list->items : output;
+    uint32_t count = output->kind == TIDE_VALUE_LIST ? output->list->count : 1;
     if (is_last && u->state != BEFORE_BACKWARD) {
         if (!m->task_depth && u->count) {
             reshard(f, u);
@@ -470,11 +450,11 @@ static void after_forward(tide_model *model, uint32_t instance, tide_value *outp
             f->order[f->order_count++] = index;
         }
         u->group = IDLE;
-        if (m->grad_enabled) each_tensor(output, 1, hook_one, &(hook_to){f, index});
+        if (m->grad_enabled) each_tensor(items, count, hook_one, &(hook_to){f, index});
         u->state = IDLE;
         if (index + 1 == f->count) tide_release_at(m, &f->held);
     }
-    if (out != TIDE_DTYPE_COUNT) each_tensor(output, 1, cast_one, &(cast_to){m, out});
+    if (out != TIDE_DTYPE_COUNT) each_tensor(items, count, cast_one, &(cast_to){m, out});
 }
 
 /* ---- wrapping ---- */
