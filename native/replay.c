@@ -101,17 +101,19 @@ static void figures_show(const cJSON *answer, bool is_exact) {
     if (!said) said = recording; /* its segments say what was reserved at most */
     cli_table table;
     cli_number text;
-    cli_heading("Played, and as recorded");
-    cli_table_init(&table, 3);
+    bool has_recorded = cli_at(said, "reserved_peak") != NULL;
+    cli_heading(has_recorded ? "Played, and as recorded" : "Played");
+    cli_table_init(&table, has_recorded ? 3 : 2);
     cli_table_cell(&table, "");
     cli_table_cell(&table, "Played");
-    cli_table_cell(&table, "Recorded");
+    if (has_recorded) cli_table_cell(&table, "Recorded");
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         bool as_count = is_exact || rows[i].is_count;
         int64_t played = cli_int_at(answer, rows[i].key), recorded = cli_int_at(said, rows[i].key);
         cli_table_cell(&table, rows[i].title);
         cli_table_cell(&table, as_count ? cli_count(text, played) : cli_size(text, played));
-        cli_table_cell(&table, !cli_at(said, rows[i].key) ? "" : as_count ? cli_count(text, recorded) : cli_size(text, recorded));
+        if (has_recorded)
+            cli_table_cell(&table, !cli_at(said, rows[i].key) ? "" : as_count ? cli_count(text, recorded) : cli_size(text, recorded));
     }
     cli_table_print(&table);
     const cJSON *lost = cli_at(answer, "fragmentation");
@@ -185,12 +187,23 @@ static void live_show(const cJSON *answer, bool is_exact) {
     cli_table_print(&table);
 }
 
+static void differences_show(const cJSON *answer) {
+    const cJSON *note;
+    if (!cli_at(answer, "differences")) return;
+    cli_heading("An estimate of the run on a GPU, from one without");
+    cJSON_ArrayForEach(note, cli_at(answer, "differences")) {
+        fputs("  ", stdout);
+        cli_wrapped(cJSON_GetStringValue(note), 4, 2);
+    }
+}
+
 static void replay_show(const cJSON *answer, const char *path, bool is_exact) {
     head_show(answer, path);
     verdict_show(answer);
     figures_show(answer, is_exact);
     options_show(answer, is_exact);
     live_show(answer, is_exact);
+    differences_show(answer);
     cli_diagnostics_show(stdout, cli_at(answer, "diagnostics"));
 }
 

@@ -492,6 +492,51 @@ static void test_hostile_pickles(void) {
     end();
 }
 
+static void test_traces(void) {
+    begin("a run without a GPU is an estimate, and says what it puts right");
+    bytes file = read_recording("trace-cpu.json.gz");
+    cJSON *answer = replay(&file, "");
+    CHECK(is_true(at(answer, "recording"), "is_estimate"));
+    CHECK(cJSON_GetArraySize(at(answer, "differences")) >= 4);
+    cJSON_Delete(answer);
+    end();
+    begin("cuBLAS takes less on a card before Hopper, and the estimate follows");
+    answer = replay(&file, "\"gpu=h100-80\"");
+    cJSON *older = replay(&file, "\"gpu=a100-80\"");
+    CHECK(number(answer, "reserved_peak") > number(older, "reserved_peak"));
+    cJSON_Delete(answer);
+    cJSON_Delete(older);
+    end();
+    begin("a trace cut anywhere gives what stands before the cut, and says so");
+    for (size_t length = 0; length < file.length; length += length < 300 ? 7 : 17321) {
+        answer = replay_pieces(file.at, length, 1 << 20, "");
+        CHECK(says(answer, "ends") || says(answer, "empty") || says(answer, "no recording"));
+        if (is_true(answer, "ok")) CHECK(!is_true(at(answer, "recording"), "is_whole"));
+        cJSON_Delete(answer);
+    }
+    end();
+    begin("a trace with a flipped bit is answered, whatever it says");
+    for (size_t i = 0; i < file.length * 8; i += 51117) {
+        file.at[i / 8] ^= (unsigned char)(1 << i % 8);
+        answer = replay(&file, "");
+        CHECK(answer != NULL);
+        file.at[i / 8] ^= (unsigned char)(1 << i % 8);
+        cJSON_Delete(answer);
+    }
+    free(file.at);
+    end();
+    begin("a trace that is an array, keys in another order, numbers in quotes, blanks and escapes");
+    static const char odd[] = " [ {\"args\":{\"Bytes\":\"1024\",\"Addr\":77,\"Device Type\":1,\"Device Id\":0},\"name\":\"[memory]\",\"ts\":2.5,\"pid\":1,\"tid\":1,"
+                              "\"ph\":\"i\"},\n\t{\"name\":\"a \\\" } ] \\\\\",\"ph\":\"X\",\"cat\":\"cpu_op\",\"ts\":1,\"dur\":9,\"pid\":1,\"tid\":\"1\"} ] \n ";
+    for (size_t piece = 1; piece < sizeof odd; piece += 50) {
+        answer = replay_pieces(odd, sizeof odd - 1, piece, "");
+        CHECK(is_true(answer, "ok") && is_true(at(answer, "recording"), "is_whole"));
+        EQUAL(number(answer, "allocated_peak"), 1024);
+        cJSON_Delete(answer);
+    }
+    end();
+}
+
 /* ---- what is no recording ---- */
 
 static void test_nonsense(void) {
@@ -535,6 +580,7 @@ int main(int argc, char **argv) {
     test_frames();
     test_damaged_snapshots();
     test_hostile_pickles();
+    test_traces();
     test_nonsense();
     printf("%d passed, %d failed\n", passed, failed);
     return failed != 0;

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../machine/ops/ops.h"
 #include "play.h"
 #include "report.h"
 #include "whatif.h"
@@ -92,12 +93,16 @@ static bool contains(tide_text text, tide_text part) {
     return false;
 }
 
-/* The innermost frame that is not PyTorch's own, else the innermost. */
+/* The innermost frame of a Python file that is not PyTorch's own, else the outermost of all. */
 static uint32_t frame_of(const tide_recording *r, uint32_t stack) {
-    uint32_t innermost = stack ? r->stacks[stack].frame : 0;
-    for (; stack; stack = r->stacks[stack].parent)
-        if (!contains(r->names.names[r->stacks[stack].frame], TIDE_TEXT("/torch/"))) return r->stacks[stack].frame;
-    return innermost;
+    uint32_t outermost = 0;
+    for (; stack; stack = r->stacks[stack].parent) {
+        outermost = r->stacks[stack].frame;
+        tide_text text = r->names.names[outermost];
+        bool is_torch = contains(text, TIDE_TEXT("/torch/")) || tide_text_starts(text, TIDE_TEXT("torch/"));
+        if ((contains(text, TIDE_TEXT(".py:")) || contains(text, TIDE_TEXT(".py("))) && !is_torch) break;
+    }
+    return outermost;
 }
 
 static void add_live(void *user, const tide_site *site, uint64_t block_bytes) {
@@ -199,6 +204,20 @@ static void write_source(tide_writer *w, const tide_recording *r, const tide_tap
     tide_write_close(w, '}');
 }
 
+/* What an estimate of a run without a GPU puts right, and what it cannot. */
+static void write_differences(tide_writer *w, const tide_recording *r) {
+    if (!r->is_cpu) return;
+    tide_write_key(w, "differences");
+    tide_write_open(w, '[');
+    for (uint32_t i = 0; i < r->note_count; i++) tide_write_string(w, r->notes[i]);
+    tide_write_close(w, ']');
+}
+
+/* The card's own size of cuBLAS's workspace. */
+static void settle_workspaces(const tide_tape *t, const tide_job *job) {
+    if (t->workspace_site) t->sites[t->workspace_site - 1].bytes = (uint64_t)tide_cublas_workspace(job->capability);
+}
+
 static void write_figures(tide_writer *w, const tide_play *p) {
     tide_write_string_at(w, "outcome", runs(p) ? "ok" : "oom");
     tide_write_bytes_at(w, "allocated_peak", p->allocated_peak);
@@ -296,6 +315,7 @@ bool tide_write_recorded(tide_writer *w, tide_recording *r, const tide_job *job,
     const char *conf = r->allocator ? r->allocator : "";
     tide_alloc_conf recorded;
     if (!tide_alloc_conf_parse(&recorded, TIDE_ALLOC_TORCH_MAIN, conf, strlen(conf), NULL)) r->unreadable++;
+    settle_workspaces(t, job);
     tide_replay_config config = {.conf = recorded, .device_bytes = recorded_device(t, r), .outside_bytes = r->outside_bytes,
                                  .fraction_ppm = r->memory_fraction_ppm};
     if (!settle_give_backs(t, r, &config)) return false;
@@ -307,6 +327,7 @@ bool tide_write_recorded(tide_writer *w, tide_recording *r, const tide_job *job,
     live_list live = {.r = r, .arena = w->arena};
     if (!tide_play_tape(&again, t, &config, &(tide_play_wants){.stop = play.peak_event + 1, .on_live = add_live, .user = &live})) return false;
     write_source(w, r, t, number, conf);
+    write_differences(w, r);
     write_figures(w, &play);
     if (!write_verdict(w, t, r, &config, &play)) return false;
     const char *played = gives_allocator(job) ? job->allocator : conf;

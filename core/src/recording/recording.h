@@ -15,6 +15,7 @@
 
 enum {
     TIDE_RECORDING_DEVICES = 16,
+    TIDE_RECORDING_NOTES = 16,
     TIDE_RECORDING_ITEM = 1 << 20,  /* bytes of the longest line, text or number */
     TIDE_RECORDING_PIECE = 64 << 10 /* a feed is read in pieces of this size */
 };
@@ -66,7 +67,9 @@ struct tide_recording {
     bool has_said, said_peaks;
     tide_said said;
     uint64_t unreadable; /* records that were passed over */
-    bool is_cpu; /* an estimate from a run without a GPU */
+    bool is_cpu; /* an estimate from a run without a GPU; what is known of its differences: */
+    const char *notes[TIDE_RECORDING_NOTES];
+    uint32_t note_count;
 };
 
 void tide_recording_init(tide_recording *r, tide_arena *arena);

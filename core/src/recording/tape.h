@@ -70,6 +70,7 @@ typedef struct tide_tape {
     tide_site *sites;
     uint32_t site_count, site_capacity;
     uint32_t *site_slots, site_slot_count; /* open addressing; site + 1 */
+    uint32_t workspace_site; /* plus one: that of cuBLAS's workspace, whose bytes the card decides on; 0: none */
     tide_before *before;  /* by slot */
     uint32_t *by_address; /* indices of before; once closed */
     uint32_t before_count, before_capacity;

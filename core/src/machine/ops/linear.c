@@ -6,8 +6,12 @@
 
 enum { CUBLASLT_WORKSPACE = 1 << 20, CUBLAS_WORKSPACE = 8519680, CUBLAS_WORKSPACE_HOPPER = 32 << 20 };
 
+int64_t tide_cublas_workspace(int capability) {
+    return capability >= 90 ? CUBLAS_WORKSPACE_HOPPER : CUBLAS_WORKSPACE;
+}
+
 int64_t tide_gemm_workspace(const tide_machine *m) {
-    return m->device.capability >= 90 ? CUBLAS_WORKSPACE_HOPPER : CUBLAS_WORKSPACE;
+    return tide_cublas_workspace(m->device.capability);
 }
 
 static void workspace(tide_machine *m, int64_t bytes) {

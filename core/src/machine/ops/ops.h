@@ -31,6 +31,7 @@ tide_tensor *tide_elementwise(tide_machine *m, tide_tensor *const *inputs, int c
 
 /* ---- linear.c ---- */
 int64_t tide_gemm_workspace(const tide_machine *m);
+int64_t tide_cublas_workspace(int capability);
 tide_tensor *tide_matmul(tide_machine *m, tide_tensor *a, tide_tensor *b);
 tide_tensor *tide_linear(tide_machine *m, tide_tensor *x, tide_tensor *weight, tide_tensor *bias);
 
