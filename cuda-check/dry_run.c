@@ -24,18 +24,6 @@ typedef struct dry_run {
 
 /* ---- options ---- */
 
-static bool integer_read(const char *name, const char *text, int64_t least, int64_t most, int64_t *out) {
-    char *end;
-    errno = 0;
-    long long value = strtoll(text, &end, 10);
-    if (errno == 0 && end != text && !*end && value >= least && value <= most) {
-        *out = value;
-        return true;
-    }
-    cli_complain(NULL, "%s is \"%s\"; it is a number from %" PRId64 " to %" PRId64, name, text, least, most);
-    return false;
-}
-
 static bool answer_read(dry_run *d, const char *text) {
     const char *equals = strrchr(text, '='), *colon = equals ? memrchr(text, ':', (size_t)(equals - text)) : NULL;
     char *end;
@@ -76,10 +64,10 @@ static bool option_read(dry_run *d, int argc, char **argv, int *at) {
     if (strcmp(name, "--gpu") == 0) d->gpu = value;
     if (strcmp(name, "--out") == 0) d->out = value;
     if (strcmp(name, "--answer") == 0) return answer_read(d, value);
-    if (strcmp(name, "--gpus") == 0) return integer_read(name, value, 1, GPUS_LIMIT, &d->gpus);
-    if (strcmp(name, "--steps") == 0) return integer_read(name, value, 0, STEPS_LIMIT, &d->steps);
-    if (strcmp(name, "--world") == 0) return integer_read(name, value, 1, WORLD_LIMIT, &d->world);
-    if (strcmp(name, "--rank") == 0) return integer_read(name, value, 0, WORLD_LIMIT - 1, &d->rank);
+    if (strcmp(name, "--gpus") == 0) return observed_integer(name, value, 1, GPUS_LIMIT, &d->gpus);
+    if (strcmp(name, "--steps") == 0) return observed_integer(name, value, 0, STEPS_LIMIT, &d->steps);
+    if (strcmp(name, "--world") == 0) return observed_integer(name, value, 1, WORLD_LIMIT, &d->world);
+    if (strcmp(name, "--rank") == 0) return observed_integer(name, value, 0, WORLD_LIMIT - 1, &d->rank);
     return true;
 }
 
@@ -144,7 +132,7 @@ static void environment_set(const dry_run *d) {
     launch_set("TIDEMARK_CARD", card);
     set_number("TIDEMARK_GPUS", d->gpus);
     set_number("TIDEMARK_STEPS", d->steps);
-    launch_set("TIDEMARK_RUN", l->folder);
+    launch_set("TIDEMARK_HISTORY", "1");
     if (d->answers.length) launch_set("TIDEMARK_ANSWERS", d->answers.at);
     snprintf(path, sizeof path, "%s/libcuda.so.1", l->tools);
     launch_prepend("LD_PRELOAD", path, ':');

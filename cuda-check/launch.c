@@ -5,6 +5,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -13,6 +14,20 @@
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
+
+/* ---- options ---- */
+
+bool observed_integer(const char *name, const char *text, int64_t least, int64_t most, int64_t *out) {
+    char *end;
+    errno = 0;
+    long long value = strtoll(text, &end, 10);
+    if (errno == 0 && end != text && !*end && value >= least && value <= most) {
+        *out = value;
+        return true;
+    }
+    cli_complain(NULL, "%s is \"%s\"; it is a number from %" PRId64 " to %" PRId64, name, text, least, most);
+    return false;
+}
 
 /* ---- where things are ---- */
 
@@ -56,11 +71,16 @@ static bool command_find(const char *name) {
     return false;
 }
 
+void launch_set(const char *name, const char *value) { setenv(name, value, 1); }
+
 static int folder_make(launch *l) {
     const char *parent = getenv("TMPDIR");
     if (!parent || strlen(parent) > sizeof l->folder - 20) parent = "/tmp";
     snprintf(l->folder, sizeof l->folder, "%s/tidemark-XXXXXX", parent);
-    if (mkdtemp(l->folder)) return OBSERVED_OK;
+    if (mkdtemp(l->folder)) {
+        launch_set("TIDEMARK_RUN", l->folder);
+        return OBSERVED_OK;
+    }
     cli_complain("set TMPDIR to a folder that can be written", "%s: %s", l->folder,
                  strerror(errno));
     l->folder[0] = 0;
@@ -86,8 +106,6 @@ int launch_prepare(launch *l, const char *name, int argc, char **argv) {
     }
     return folder_make(l);
 }
-
-void launch_set(const char *name, const char *value) { setenv(name, value, 1); }
 
 void launch_prepend(const char *name, const char *value, char separator) {
     const char *before = getenv(name);

@@ -27,6 +27,9 @@ typedef struct launch {
     double seconds;
 } launch;
 
+/* A number of an option, within bounds; says what is wrong. */
+bool observed_integer(const char *name, const char *text, int64_t least, int64_t most, int64_t *out);
+
 /* Finds the command and the tools, and makes the folder. Says what is wrong. */
 int launch_prepare(launch *l, const char *name, int argc, char **argv);
 void launch_set(const char *name, const char *value);

@@ -71,7 +71,9 @@ static void processes_show(const cJSON *answer, cli_unit unit) {
     const cJSON *process, *device;
     cli_number text;
     cli_table table;
-    if (cJSON_GetArraySize(cli_at(answer, "processes")) < 2) return;
+    int users = 0;
+    cJSON_ArrayForEach(process, cli_at(answer, "processes")) users += cJSON_GetArraySize(cli_at(process, "devices"));
+    if (users < 2) return;
     cli_heading("By rank");
     cli_table_init(&table, 5);
     cli_table_cell(&table, "Rank");

@@ -187,7 +187,8 @@ int cli_verify(int argc, char **argv);
 int cli_replay(int argc, char **argv);
 int cli_link(int argc, char **argv);
 int cli_call(int argc, char **argv);
-int cli_dry_run(int argc, char **argv); /* cuda-check/ */
+int cli_dry_run(int argc, char **argv); /* these are in cuda-check/ */
+int cli_check(int argc, char **argv);
 void cli_help(FILE *out, const char *command); /* NULL: of all */
 
 #endif

@@ -7,7 +7,8 @@ to files in the run's folder, which the tidemark process reads:
     PID.json        what was seen, rewritten after every step
     PID.DEVICE      the allocator's events, one a line, in the letters of the recording format (at the end)
 
-With TIDEMARK_CARD set the process runs on phantom GPUs (phantom.py), else on real ones.
+With TIDEMARK_CARD set the process runs on phantom GPUs (tidemark_phantom.py), else on real ones; TIDEMARK_HISTORY asks
+for the allocator's history, which costs some microseconds an allocation.
 """
 from __future__ import annotations
 
@@ -118,6 +119,7 @@ class Watch:
         self.torch: Any = None
         self.peaks: Peaks | None = None
         self.is_phantom = "TIDEMARK_CARD" in os.environ
+        self.has_history = "TIDEMARK_HISTORY" in os.environ
         self.limit = int(os.environ.get("TIDEMARK_STEPS") or 0)    # 0: all steps
         self.phase = "load"
         self.steps: list[dict[str, Any]] = []
@@ -163,7 +165,7 @@ class Watch:
         self.peaks = Peaks(torch)
         self.phases = [[] for _ in range(self.peaks.count)]
         self.owners = [[] for _ in range(self.peaks.count)]
-        if self.is_phantom:
+        if self.has_history:
             torch.cuda.memory._record_memory_history(enabled="all", context="alloc", stacks="python",
                                                      max_entries=HISTORY_LIMIT)
         attach_observer = getattr(torch._C, "_cuda_attach_out_of_memory_observer", None)
@@ -228,7 +230,7 @@ class Watch:
         if self.peaks is None or self.is_done or not self.steps:
             return
         self.phase = "optimizer"
-        if not self.names:
+        if self.has_history and not self.names:
             self.names = dict(names_of_parameters(self.torch))
         tensors = list(parameters_of(optimizer))
         self.own("parameters", ((p, self.names.get(id(p), "")) for p in tensors))
@@ -246,7 +248,7 @@ class Watch:
 
     def gradients(self, tensors: Any = None) -> Iterator[tuple[Any, str]]:
         """Only where addresses are of use: with the allocator's history."""
-        if self.is_phantom:
+        if self.has_history:
             if tensors is None:
                 self.names = self.names or dict(names_of_parameters(self.torch))
                 tensors = self.parameters
@@ -281,7 +283,7 @@ class Watch:
 
     def own(self, factor: str, tensors: Any) -> None:
         """Notes whose the storages of (tensor, name) are from here on."""
-        if not self.is_phantom:
+        if not self.has_history:
             return
         marks: dict[int, dict[int, str]] = {}
         for tensor, name in tensors:
@@ -316,7 +318,7 @@ class Watch:
     def write(self, last: bool = False) -> None:
         self.next_write = time.monotonic() + 0.1
         seen = self.summary()
-        if last and self.is_phantom and self.peaks is not None:
+        if last and self.has_history and self.peaks is not None:
             import tidemark_history
             tidemark_history.write(self, seen)
         path = os.path.join(self.folder, f"{self.pid}.json")
@@ -343,7 +345,7 @@ class Watch:
             allocated, reserved = self.peaks.whole[device]
             if reserved:
                 seen["devices"].append({
-                    "index": device, "allocated_peak": allocated, "reserved_peak": reserved,
+                    "index": device, "uuid": uuid_of(torch, device), "allocated_peak": allocated, "reserved_peak": reserved,
                     "allocated": current(stats, "allocated_bytes"), "reserved": current(stats, "reserved_bytes"),
                     "retries": stats["num_alloc_retries"], "ooms": stats["num_ooms"],
                     "segments": stats["segment"]["all"]["current"]})
@@ -385,6 +387,12 @@ def states_of(optimizer: Any, names: dict[int, str]) -> Iterator[tuple[Any, str]
             for key, value in state.items():
                 name = names.get(id(p), "")
                 yield value, f"{name} {key}" if name else str(key)
+
+
+def uuid_of(torch: Any, device: int) -> str:
+    """As the driver writes it; PyTorch has it since 2.5."""
+    uuid = getattr(torch.cuda.get_device_properties(device), "uuid", None)
+    return f"GPU-{uuid}" if uuid else ""
 
 
 def number(name: str, otherwise: int) -> int:

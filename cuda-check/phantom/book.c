@@ -70,7 +70,6 @@ static void book_open(void) {
     }
 }
 
-/* With the lock held. */
 static bool take(int device, size_t size) {
     size_t limit = card()->bytes, before = atomic_load(&shared[device].in_use), after;
     do {
@@ -84,10 +83,20 @@ static bool take(int device, size_t size) {
 
 static void give(int device, size_t size) { atomic_fetch_sub(&shared[device].in_use, size); }
 
+/* The first use of a device makes its context; with the lock not held, so that an observer may ask. */
 static bool context_take(int device) {
-    if (devices[device].has_context) return true;
-    devices[device].has_context = take(device, card()->context);
-    return devices[device].has_context;
+    struct {
+        void *context;
+        int device;
+    } parameters = {NULL, device};
+    announce_open();
+    pthread_mutex_lock(&lock);
+    bool is_new = !devices[device].has_context;
+    if (is_new) devices[device].has_context = take(device, card()->context);
+    bool has_context = devices[device].has_context;
+    pthread_mutex_unlock(&lock);
+    if (is_new && has_context) announce(386, "cuDevicePrimaryCtxRetain", &parameters, OK);
+    return has_context;
 }
 
 static void contexts_leave(void) {
@@ -116,8 +125,9 @@ int device_malloc(void **out, size_t size) {
     struct device *d = &devices[current_device];
     size_t align = size >= MIB ? PAGE : SMALL_ALIGN, bytes = (size + align - 1) / align * align;
     int status = ERROR_OUT_OF_MEMORY;
+    bool has_context = context_take(current_device);
     pthread_mutex_lock(&lock);
-    if (context_take(current_device) && take(current_device, bytes)) {
+    if (has_context && take(current_device, bytes)) {
         uintptr_t at = (uintptr_t)d->base + PAGE;
         block **link = &d->used, *made = malloc(sizeof *made);
         for (; *link; link = &(*link)->next) {
@@ -133,6 +143,11 @@ int device_malloc(void **out, size_t size) {
         }
     }
     pthread_mutex_unlock(&lock);
+    struct {
+        void **made;
+        size_t bytes;
+    } parameters = {out, size};
+    announce(243, "cuMemAlloc_v2", &parameters, status);
     return status;
 }
 
@@ -167,14 +182,13 @@ int device_free(void *at) {
         free(found);
     }
     pthread_mutex_unlock(&lock);
+    if (found) announce(245, "cuMemFree_v2", &at, OK);
     return found ? OK : ERROR_INVALID_VALUE;
 }
 
 void device_memory(int device, size_t *free_bytes, size_t *total) {
     pthread_once(&once, book_open);
-    pthread_mutex_lock(&lock);
     context_take(device);
-    pthread_mutex_unlock(&lock);
     size_t used = atomic_load(&shared[device].in_use);
     *total = card()->bytes;
     *free_bytes = used < *total ? *total - used : 0;
@@ -231,21 +245,22 @@ API(int, cuMemCreate, unsigned long long *made, size_t size, const int *prop,
     if (!p) return ERROR_OUT_OF_MEMORY;
     *p = (physical){size, prop ? prop[3] : current_device};
     bool fits = p->device >= 0 && p->device < device_count();
-    pthread_mutex_lock(&lock);
     fits = fits && context_take(p->device) && take(p->device, size);
-    pthread_mutex_unlock(&lock);
-    if (!fits) {
-        free(p);
-        return ERROR_OUT_OF_MEMORY;
-    }
-    *made = (uintptr_t)p;
-    return OK;
+    struct {
+        unsigned long long *made;
+        size_t bytes;
+    } parameters = {made, size};
+    if (fits) *made = (uintptr_t)p;
+    else free(p);
+    announce(549, "cuMemCreate", &parameters, fits ? OK : ERROR_OUT_OF_MEMORY);
+    return fits ? OK : ERROR_OUT_OF_MEMORY;
 }
 
 API(int, cuMemRelease, unsigned long long made) {
     physical *p = (physical *)(uintptr_t)made;
     give(p->device, p->size);
     free(p);
+    announce(550, "cuMemRelease", &made, OK);
     return OK;
 }
 

@@ -1,10 +1,19 @@
-/* libnvidia-ml for phantom GPUs: what PyTorch's allocator, pynvml and `tidemark check` ask. */
+/* libnvidia-ml for phantom GPUs: what PyTorch's allocator, pynvml and `tidemark check` ask.
+ *
+ * PHANTOM_NVML makes it a machine of another kind: "silent" (the driver does not answer), "empty" (no GPU), "old" (a driver
+ * for CUDA 11.4), "mig" (cut into slices), "shared" (another process holds 3 GiB). */
 #define _GNU_SOURCE
 #include "phantom.h"
 
 #include <dlfcn.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+
+static bool is_kind(const char *kind) {
+    const char *is = getenv("PHANTOM_NVML");
+    return is && strcmp(is, kind) == 0;
+}
 
 enum { NOT_SUPPORTED = 3 };
 
@@ -14,13 +23,13 @@ enum { NOT_SUPPORTED = 3 };
 typedef int counts(int *);
 typedef int uses(int, unsigned long long *, unsigned long long *);
 
-API(int, nvmlInit_v2, void) { return OK; }
+API(int, nvmlInit_v2, void) { return is_kind("silent") ? 9 : OK; } /* driver not loaded */
 API(int, nvmlInit, void) { return OK; }
 API(int, nvmlInitWithFlags, unsigned flags) { return OK; }
 API(int, nvmlShutdown, void) { return OK; }
-API(const char *, nvmlErrorString, int error) { return error ? "Not Supported" : "Success"; }
+API(const char *, nvmlErrorString, int error) { return error == 9 ? "Driver Not Loaded" : error ? "Not Supported" : "Success"; }
 API(int, nvmlSystemGetCudaDriverVersion_v2, int *version) {
-    *version = 13020;
+    *version = is_kind("old") ? 11040 : 13020;
     return OK;
 }
 API(int, nvmlSystemGetCudaDriverVersion, int *version) {
@@ -35,7 +44,7 @@ API(int, nvmlDeviceGetCount_v2, unsigned *out) {
     counts *count = ASK(counts *, "cudaGetDeviceCount");
     int devices = 0;
     if (count) count(&devices);
-    *out = (unsigned)devices;
+    *out = is_kind("empty") ? 0 : (unsigned)devices;
     return OK;
 }
 API(int, nvmlDeviceGetHandleByIndex_v2, unsigned index, void **out) {
@@ -57,7 +66,7 @@ API(int, nvmlDeviceGetName, void *device, char *out, unsigned size) {
     return OK;
 }
 API(int, nvmlDeviceGetUUID, void *device, char *out, unsigned size) {
-    snprintf(out, size, "GPU-%08lx-0000-0000-0000-000000000000", (unsigned long)(uintptr_t)device);
+    snprintf(out, size, "GPU-%02lx000000-0000-0000-0000-000000000000", (unsigned long)(uintptr_t)device);
     return OK;
 }
 
@@ -71,8 +80,15 @@ API(int, nvmlDeviceGetMemoryInfo, void *device, memory *out) {
     out->free = out->total - out->used;
     return OK;
 }
-API(int, nvmlDeviceGetComputeRunningProcesses_v3, void *device, unsigned *count, void *out) {
-    *count = 0;
+typedef struct process {
+    unsigned pid;
+    unsigned long long bytes;
+    unsigned instances[2];
+} process;
+
+API(int, nvmlDeviceGetComputeRunningProcesses_v3, void *device, unsigned *count, process *out) {
+    *count = is_kind("shared");
+    if (*count) out[0] = (process){1, 3ull << 30, {0, 0}};
     return OK;
 }
 API(int, nvmlDeviceGetComputeRunningProcesses, void *device, unsigned *count, void *out) {
@@ -80,8 +96,8 @@ API(int, nvmlDeviceGetComputeRunningProcesses, void *device, unsigned *count, vo
     return OK;
 }
 API(int, nvmlDeviceGetMigMode, void *device, unsigned *now, unsigned *pending) {
-    *now = *pending = 0;
-    return NOT_SUPPORTED;
+    *now = *pending = is_kind("mig");
+    return OK;
 }
 API(int, nvmlDeviceGetNvLinkRemoteDeviceType, void *device, unsigned link, int *type) {
     return NOT_SUPPORTED;

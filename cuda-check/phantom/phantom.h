@@ -11,8 +11,10 @@
  *     driver.c     libcuda
  *     libraries.c  cuBLAS, cuDNN, cuFFT, cuSPARSE, cuSOLVER
  *     nccl.c       NCCL
+ *     announce.c   who listens to the driver's calls: what CUPTI does on a card
  *     stubs.c      everything else: functions made on the spot for what a library asks for
  *     nvml.c       libnvidia-ml, a library of its own
+ *     cupti.c      libcupti, likewise
  *
  * No CUDA header is needed: types that matter are declared here, and their layouts do not differ
  * between CUDA 12 and 13 unless it is said. */
@@ -69,6 +71,15 @@ PHANTOM_EXPORT void phantom_runtime(int major);
 
 /* A line for the report, said once: "kind text". */
 void note(const char *kind, const char *text);
+
+/* ---- announce.c ---- */
+
+/* A driver call has come to its end, by its number for CUPTI; parameters as CUPTI gives them. */
+void announce(unsigned call, const char *name, const void *parameters, int result);
+/* The same, with its beginning, for calls that an observer reads the memory before. */
+void announce_begin(unsigned call, const char *name);
+/* Loads what CUDA_INJECTION64_PATH names, once. */
+void announce_open(void);
 
 /* ---- book.c ---- */
 

@@ -234,14 +234,21 @@ static unsigned char *object_make(const names *list, size_t *size) {
 }
 
 static bool object_open(const names *list) {
-    size_t size;
-    char path[64];
+    /* The loader knows files by the path that they were opened by: each has its own. */
+    static size_t opened;
+    static const char folder[] = "/proc/self/fd";
+    size_t size, length = sizeof folder - 1;
+    char path[4096];
     unsigned char *object = object_make(list, &size);
     int file = memfd_create("phantom-stubs", MFD_CLOEXEC);
     bool is_open = object && file >= 0 && write(file, object, size) == (ssize_t)size;
     free(object);
     if (is_open) {
-        snprintf(path, sizeof path, "/proc/self/fd/%d", file);
+        memcpy(path, folder, length);
+        for (size_t i = 0; i < opened && length < sizeof path - 32; i++, length += 2)
+            memcpy(path + length, "/.", 2);
+        opened++;
+        snprintf(path + length, sizeof path - length, "/%d", file);
         is_open = dlopen(path, RTLD_NOW | RTLD_GLOBAL) != NULL;
         if (!is_open) fprintf(stderr, "tidemark: phantom: %s\n", dlerror());
     }
