@@ -433,8 +433,6 @@ static void check_scaler(job_builder *b) {
 }
 
 static void check_together(job_builder *b) {
-    if (strcmp(b->job->quant, "none") != 0)
-        tide_error(b->diags, TIDE_ERR_UNSUPPORTED, "/settings/quant", "is not expressed by this version", "remove it");
     check_scaler(b);
     check_options(b);
     if (b->job->steps == 1)
@@ -503,6 +501,10 @@ static void assume_training(job_builder *b) {
         b, TIDE_SET_optimizer,
         "torch.optim.AdamW as PyTorch makes it: foreach, two states per parameter in its type");
     bool has_adapter = strcmp(b->job->adapter, "none") != 0;
+    if (strcmp(b->job->quant, "none") != 0) {
+        job_assume(b, TIDE_SET_kbit_prepare, "peft.prepare_model_for_kbit_training: what is not quantised is kept in fp32 and frozen");
+        job_assume(b, TIDE_SET_quant_skip, "every linear layer but the output head is quantised");
+    }
     if (has_adapter) {
         job_assume(b, TIDE_SET_lora_target_modules, "adapters on every linear layer but the output head");
         job_assume(b, TIDE_SET_lora_r, "adapters of rank 16");

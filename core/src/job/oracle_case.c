@@ -61,6 +61,7 @@ static bool case_plan(case_reader *r, const tide_json *plan) {
 static bool case_adapter(case_reader *r, const tide_json *options) {
     if (is_unset(options)) return true;
     case_word(r, "adapter", "lora");
+    if (!tide_json_at(options, "kbit_layers")) case_word(r, "lora.kbit_layers", "false"); /* quantised by hand */
     for (const tide_json *entry = options->first; entry; entry = entry->next) {
         const char *name = tide_format(r->arena, "lora.%s", tide_shown(r->arena, entry->key));
         const char *text = tide_word_value(r->arena, entry);
@@ -105,8 +106,7 @@ static const struct {
     tide_setting_id id;
     const char *value;
 } case_defaults[] = {
-    {TIDE_SET_sdpa_backend, "flash"}, {TIDE_SET_gpu_gib, "2000"}, {TIDE_SET_capability, "90"},
-    {TIDE_SET_lora_kbit_layers, "false"}};
+    {TIDE_SET_sdpa_backend, "flash"}, {TIDE_SET_gpu_gib, "2000"}, {TIDE_SET_capability, "90"}};
 
 bool tide_job_words_of_case(tide_arena *arena, const tide_json *of_case, tide_text **words,
                             uint32_t *count, const char **reason) {

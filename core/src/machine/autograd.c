@@ -92,7 +92,7 @@ static void saved_clear(tide_machine *m, tide_saved *slot) {
 static void node_clear_saved(tide_machine *m, tide_node *node) {
     for (unsigned i = 0; i < node->saved_count; i++) saved_clear(m, &node->saved[i]);
     node->saved_count = 0;
-    if (node->object) tide_checkpoint_drop_inputs(m, node->object);
+    if (node->held && node->held->clear) node->held->clear(m, node->held);
 }
 
 /* Graphs are deep chains: nodes die one after the other, not inside one another. */
@@ -110,7 +110,7 @@ void tide_node_release(tide_machine *m, tide_node *node) {
             tide_release(m, dead->variable);
         }
         node_clear_saved(m, dead);
-        if (dead->object) tide_checkpoint_release(m, dead->object);
+        if (dead->held) dead->held->drop(m, dead->held);
         for (unsigned i = 0; i < dead->edge_count; i++) {
             tide_node *to = dead->edges[i].node;
             if (to && --to->references == 0) {

@@ -11,6 +11,7 @@
 #include <string.h>
 
 struct tide_checkpoint {
+    tide_held held;
     uint32_t references;
     void *function;
     tide_value *inputs;
@@ -38,7 +39,9 @@ static tide_checkpoint *frame_new(tide_machine *m, void *function, const tide_va
     return frame;
 }
 
-void tide_checkpoint_drop_inputs(tide_machine *m, tide_checkpoint *frame) {
+/* Of a reentrant frame whose backward has run: the saved inputs go, the function and what it holds stay. */
+static void drop_inputs(tide_machine *m, tide_held *held) {
+    tide_checkpoint *frame = (tide_checkpoint *)held;
     for (uint32_t i = 0; i < frame->input_count; i++) {
         tide_value_release(m, frame->inputs[i]);
         frame->inputs[i] = tide_none();
@@ -47,7 +50,7 @@ void tide_checkpoint_drop_inputs(tide_machine *m, tide_checkpoint *frame) {
 
 void tide_checkpoint_release(tide_machine *m, tide_checkpoint *frame) {
     if (--frame->references) return;
-    tide_checkpoint_drop_inputs(m, frame);
+    drop_inputs(m, &frame->held);
     tide_give(m, frame->inputs, (frame->input_count + 1) * sizeof *frame->inputs);
     for (uint32_t i = 0; i < frame->holder_count; i++) tide_release(m, frame->holders[i].tensor);
     if (frame->holders) tide_arena_drop(m->arena, frame->holders);
@@ -153,7 +156,7 @@ static void detached_inputs(tide_machine *m, const tide_checkpoint *frame, tide_
 }
 
 static void reentrant_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
-    tide_checkpoint *frame = node->object;
+    tide_checkpoint *frame = (tide_checkpoint *)node->held;
     tide_value *detached = tide_take(m, (frame->input_count + 1) * sizeof *detached);
     detached_inputs(m, frame, detached);
     surroundings outside = enter(m, frame);
@@ -172,6 +175,10 @@ static void reentrant_run(tide_machine *m, tide_node *node, tide_tensor **grads,
     tide_give(m, detached, (frame->input_count + 1) * sizeof *detached);
 }
 
+static void release_frame(tide_machine *m, tide_held *held) {
+    tide_checkpoint_release(m, (tide_checkpoint *)held);
+}
+
 static const tide_backward reentrant = {"CheckpointFunction", reentrant_run};
 
 enum { INPUT_LIMIT = 16, OUTPUT_LIMIT = 3 };
@@ -188,7 +195,8 @@ static tide_value call_reentrant(tide_machine *m, tide_checkpoint *frame) {
     m->grad_enabled = grad_enabled;
     if (!node) return output;
     frame->references++;
-    node->object = frame;
+    frame->held = (tide_held){drop_inputs, release_frame};
+    node->held = &frame->held;
     tide_value *items = output.kind == TIDE_VALUE_LIST ? output.list->items : &output;
     uint32_t item_count = output.kind == TIDE_VALUE_LIST ? output.list->count : 1;
     bool is_used = false;

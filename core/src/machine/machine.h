@@ -79,6 +79,12 @@ typedef struct tide_backward {
     void (*run)(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results);
 } tide_backward;
 
+/* The head of what a node holds besides tensors: a checkpoint's frame, the context of a function of the language. */
+typedef struct tide_held {
+    void (*clear)(tide_machine *m, struct tide_held *held); /* once its backward has run; NULL: nothing goes */
+    void (*drop)(tide_machine *m, struct tide_held *held);  /* the node goes */
+} tide_held;
+
 typedef struct tide_edge {
     tide_node *node; /* owned; NULL: no gradient is wanted */
     uint32_t input;
@@ -114,7 +120,7 @@ struct tide_node {
     int64_t attribute[6];
     tide_meta extra;       /* a shape for the backward that no saved tensor gives */
     tide_tensor *variable; /* of AccumulateGrad: the leaf, owned */
-    void *object;          /* of a checkpoint: its frame */
+    tide_held *held;       /* owned, may be NULL */
     struct tide_task_state *state; /* in the backward pass that runs, see autograd.c */
     struct tide_node *next;        /* among those that die */
 };
@@ -365,8 +371,6 @@ void tide_hold(tide_machine *m, tide_tensor *t, tide_tensor *const *held, uint32
  * function is taken over and released by machine->function_free. */
 tide_value tide_checkpoint_call(tide_machine *m, bool is_reentrant, void *function, tide_value *inputs, uint32_t count);
 void tide_checkpoint_release(tide_machine *m, tide_checkpoint *frame);
-/* Of a reentrant frame whose backward has run: the saved inputs go, the function and what it holds stay. */
-void tide_checkpoint_drop_inputs(tide_machine *m, tide_checkpoint *frame);
 /* Called by tide_save while a frame's forward runs or is repeated. */
 void tide_checkpoint_pack(tide_machine *m, tide_saved *slot, tide_tensor *t);
 tide_tensor *tide_checkpoint_unpack(tide_machine *m, tide_saved *slot);

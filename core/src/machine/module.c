@@ -43,11 +43,11 @@ static const struct {
     const char *name;
     tide_dtype dtype;
 } dtype_words[] = {{"fp32", TIDE_FP32}, {"fp16", TIDE_FP16}, {"bf16", TIDE_BF16}, {"int64", TIDE_INT64},
-                   {"int32", TIDE_INT32}, {"uint8", TIDE_UINT8}, {"bool", TIDE_BOOL}, {"fp64", TIDE_FP64}, {"complex64", TIDE_COMPLEX64}};
+                   {"int32", TIDE_INT32}, {"uint8", TIDE_UINT8}, {"int8", TIDE_INT8}, {"bool", TIDE_BOOL}, {"fp64", TIDE_FP64}, {"complex64", TIDE_COMPLEX64}};
 
-typedef enum builtin { BUILTIN_RANGE, BUILTIN_LEN, BUILTIN_IS_LIST, BUILTIN_MIN, BUILTIN_MAX, BUILTIN_SQRT, BUILTIN_ROOT, BUILTIN_CONTAINS, BUILTIN_ERROR, BUILTIN_DEEPCOPY, BUILTIN_PARAMETER,
+typedef enum builtin { BUILTIN_RANGE, BUILTIN_LEN, BUILTIN_IS_LIST, BUILTIN_MIN, BUILTIN_MAX, BUILTIN_SQRT, BUILTIN_ROOT, BUILTIN_CONTAINS, BUILTIN_ERROR, BUILTIN_DEEPCOPY, BUILTIN_APPLY, BUILTIN_PARAMETER,
                        BUILTIN_BUFFER, BUILTIN_AUTO_MODEL, BUILTIN_COUNT } builtin;
-static const char *const builtin_names[BUILTIN_COUNT] = {"range", "len", "is_list", "min", "max", "isqrt", "root", "contains", "error", "deepcopy", "Parameter", "Buffer", "AutoModel"};
+static const char *const builtin_names[BUILTIN_COUNT] = {"range", "len", "is_list", "min", "max", "isqrt", "root", "contains", "error", "deepcopy", "apply", "Parameter", "Buffer", "AutoModel"};
 
 /* What a tensor answers to, see bind_expr. */
 enum { MEMBER_NONE, MEMBER_SHAPE, MEMBER_DTYPE, MEMBER_REQUIRES_GRAD };
@@ -340,6 +340,7 @@ static int compare(tide_machine *m, char op, tide_value a, tide_value b);
 static bool is_true(tide_machine *m, tide_value v);
 static tide_value call_builtin(tide_machine *m, uint32_t which, tide_value *a, uint32_t count);
 static tide_value deepcopy(tide_model *model, tide_value v, int depth);
+static tide_value apply(tide_model *model, const tide_value *a, uint32_t count);
 static tide_value call_function(tide_model *model, tide_function *function, uint32_t instance, uint32_t scope, const tide_value *positional,
                                 uint32_t count, const tide_text *keywords, const tide_value *named, uint32_t named_count);
 
@@ -634,6 +635,7 @@ static tide_value call_builtin(tide_machine *m, uint32_t which, tide_value *a, u
         say_error(m, terminated(m, text), about);
         return tide_none();
     }
+    if (which == BUILTIN_APPLY) return apply(m->interpreter, a, count);
     if (which == BUILTIN_DEEPCOPY) return deepcopy(m->interpreter, a[0], 0);
     if (which == BUILTIN_IS_LIST) return tide_of_bool(a[0].kind == TIDE_VALUE_LIST);
     if (which == BUILTIN_LEN) {
@@ -807,6 +809,65 @@ static tide_value call_function(tide_model *model, tide_function *function, uint
         return run_function(model, function, instance, scope, arranged, function->parameter_count);
     for (uint32_t i = 0; i < function->parameter_count; i++) tide_value_release(model->m, arranged[i]);
     return tide_none();
+}
+
+/* ---- torch.autograd.Function ---- */
+
+/* apply('Name', inputs...) calls Name_forward(ctx, inputs...) without gradients; backward calls Name_backward(ctx, grad),
+ * which returns the gradient of the first input, or a list with one for each. What ctx holds lives as long as the node. */
+typedef struct applied {
+    tide_held held;
+    tide_function *backward;
+    tide_value context;
+} applied;
+
+static void applied_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
+    applied *f = (applied *)node->held;
+    tide_value arguments[2] = {tide_value_retain(f->context), tide_of_tensor(tide_retain(grads[0]))};
+    tide_value made = call_function(m->interpreter, f->backward, 0, 0, arguments, 2, NULL, NULL, 0);
+    for (unsigned i = 0; i < node->edge_count; i++) {
+        tide_value v = made.kind == TIDE_VALUE_LIST ? (i < made.list->count ? made.list->items[i] : tide_none()) : i ? tide_none() : made;
+        if (v.kind == TIDE_VALUE_TENSOR) results[i] = tide_retain(v.tensor);
+    }
+    tide_value_release(m, made);
+}
+
+static void applied_drop(tide_machine *m, tide_held *held) {
+    applied *f = (applied *)held;
+    tide_value_release(m, f->context);
+    tide_give(m, f, sizeof *f);
+}
+
+static const tide_backward applied_backward = {"FunctionBackward", applied_run};
+
+static tide_value apply(tide_model *model, const tide_value *a, uint32_t count) {
+    tide_machine *m = model->m;
+    tide_text name = a[0].kind == TIDE_VALUE_TEXT ? a[0].text : TIDE_TEXT("");
+    tide_function *forward = tide_function_find(model->descriptions, NULL, tide_text_of(tide_format(m->arena, "%.*s_forward", (int)name.length, name.at)));
+    tide_function *backward = tide_function_find(model->descriptions, NULL, tide_text_of(tide_format(m->arena, "%.*s_backward", (int)name.length, name.at)));
+    if (!forward || !backward) return nothing(m, TIDE_ERR_DESCRIPTION, "the library has no functions %s_forward and _backward", terminated(m, name));
+    tide_tensor *inputs[ARGUMENT_LIMIT];
+    tide_value arguments[ARGUMENT_LIMIT] = {{.kind = TIDE_VALUE_LIST, .list = tide_list_new(m)}};
+    for (uint32_t i = 1; i < count; i++) {
+        inputs[i - 1] = a[i].kind == TIDE_VALUE_TENSOR ? a[i].tensor : NULL;
+        arguments[i] = tide_value_retain(a[i]);
+    }
+    tide_node *node = tide_node_new(m, &applied_backward, inputs, (int)count - 1);
+    tide_value context = tide_value_retain(arguments[0]);
+    bool grad_enabled = m->grad_enabled;
+    m->grad_enabled = false;
+    tide_value made = call_function(model, forward, 0, 0, arguments, count, NULL, NULL, 0);
+    m->grad_enabled = grad_enabled;
+    if (node && made.kind == TIDE_VALUE_TENSOR) {
+        applied *f = tide_take(m, sizeof *f);
+        *f = (applied){{NULL, applied_drop}, backward, context};
+        node->held = &f->held;
+        tide_made_by(m, node, made.tensor);
+        return made;
+    }
+    tide_value_release(m, context);
+    if (node) tide_node_release(m, node);
+    return made;
 }
 
 /* ---- modules ---- */
@@ -1828,6 +1889,12 @@ void tide_model_call(tide_model *model, uint32_t instance, tide_text method, tid
     }
 }
 
+int64_t tide_model_count(tide_model *model, const tide_parameter_row *parameter) {
+    tide_function *numel = parameter->tensor->dtype == TIDE_UINT8 ? tide_method_find(model->instances[parameter->module].of, TIDE_TEXT("numel")) : NULL;
+    tide_value made = numel ? call_module(model, parameter->module, numel, NULL, 0, NULL, NULL, 0) : tide_none();
+    return made.kind == TIDE_VALUE_INT ? made.integer : tide_count(parameter->tensor);
+}
+
 /* copy.deepcopy: a module's parameters and buffers are cloned, in the order of its attributes. */
 static tide_value deepcopy(tide_model *model, tide_value v, int depth) {
     tide_machine *m = model->m;
@@ -1883,6 +1950,10 @@ static void to_device(tide_model *model, uint32_t instance, int depth) {
         if (v.kind == TIDE_VALUE_LIST)
             for (uint32_t k = 0; k < v.list->count; k++)
                 if (v.list->items[k].kind == TIDE_VALUE_MODULE) to_device(model, v.list->items[k].module, depth + 1);
+    }
+    if (tide_method_find(of->of, TIDE_TEXT("cuda"))) { /* quantised as it moves */
+        tide_model_call(model, instance, TIDE_TEXT("cuda"), TIDE_FACTOR_PARAMETER);
+        return;
     }
     for (uint32_t i = first; i < end; i++)
         if (of->slots[i].kind == TIDE_VALUE_TENSOR && of->slots[i].tensor->is_parameter) give_storage(model, instance, of->slots[i].tensor, TIDE_FACTOR_PARAMETER);

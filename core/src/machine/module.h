@@ -102,6 +102,9 @@ uint32_t *tide_model_modules(tide_model *model, uint32_t *count);
 /* Lists the parameters anew, after modules have changed. */
 void tide_model_list_parameters(tide_model *model);
 
+/* Numbers in a parameter; packed ones count as what they stand for, which a method numel() of their module says. */
+int64_t tide_model_count(tide_model *model, const tide_parameter_row *parameter);
+
 /* The module at a dotted path below the root; 0 if there is none. */
 uint32_t tide_model_find(tide_model *model, tide_text path);
 

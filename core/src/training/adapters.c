@@ -1,4 +1,5 @@
-/* peft: which modules get an adapter. What an adapter is and does stands in models/architectures/library/adapters.json. */
+/* bitsandbytes and peft: which modules are quantised, which get an adapter. What these modules are and do stands in
+ * models/architectures/library, quantised.json and adapters.json. */
 #include "adapters.h"
 
 #include <string.h>
@@ -130,7 +131,49 @@ static int64_t rank_of(tide_model *model, const tide_adapter *a, tide_text path)
     return a->r;
 }
 
-/* ---- what is done to them ---- */
+/* ---- quantised layers ---- */
+
+static bool ends_in(tide_text path, const tide_name_list *ends) {
+    for (uint32_t i = 0; i < ends->count; i++)
+        if (ends_with(path, tide_text_of(ends->names[i]))) return true;
+    return false;
+}
+
+bool tide_quantise(tide_model *model, const tide_job *job) {
+    uint32_t count, head = output_head(model), *modules = tide_model_modules(model, &count);
+    tide_value shared = {.kind = TIDE_VALUE_LIST, .list = tide_list_new(model->m)};
+    for (uint32_t i = 0; i < count && !model->m->has_failed; i++) {
+        const tide_instance *of = &model->instances[modules[i]];
+        const tide_json *class_name = adapter_class(model, job->quant, of->of);
+        tide_text path = tide_text_of(of->path);
+        if (!class_name || modules[i] == head || tide_text_is(of->name, "lm_head") || ends_in(path, &job->quant_skip)) continue;
+        uint32_t made = tide_model_wrap(model, modules[i], class_name->text, &shared, 1);
+        if (!made) break;
+        const tide_instance *quantised = &model->instances[made];
+        for (uint32_t k = 0; k < quantised->of->member_count; k++) {
+            tide_value v = quantised->slots[quantised->of->parameter_count + k];
+            if (v.kind == TIDE_VALUE_TENSOR) v.tensor->requires_grad = false;
+        }
+    }
+    tide_model_list_parameters(model);
+    return !model->m->has_failed;
+}
+
+static void next_parameter(void *user, uint32_t turn, tide_value *arguments) {
+    const tide_parameter_row *p = &((const tide_model *)user)->parameters[turn];
+    ((const tide_model *)user)->m->module = p->module;
+    arguments[0] = tide_of_tensor(tide_retain(p->tensor));
+}
+
+void tide_prepare_kbit(tide_model *model) {
+    tide_function *upcast = tide_function_find(model->descriptions, NULL, TIDE_TEXT("upcast"));
+    for (uint32_t i = 0; i < model->parameter_count; i++) model->parameters[i].tensor->requires_grad = false;
+    if (upcast) tide_model_loop(model, upcast, model->parameter_count, next_parameter, model);
+    model->m->module = 0;
+    tide_timeline_empty_cache(&model->m->timeline);
+}
+
+/* ---- adapters ---- */
 
 static void freeze_all(tide_model *model) {
     for (uint32_t i = 0; i < model->parameter_count; i++) model->parameters[i].tensor->requires_grad = false;
@@ -148,7 +191,8 @@ static bool add_adapters(tide_model *model, const tide_job *job) {
         const tide_class *of = model->instances[modules[i]].of;
         const char *path = model->instances[modules[i]].path;
         if (!is_target(model, job, modules[i], head)) continue;
-        const tide_json *class_name = adapter_class(model, job->adapter, of);
+        const tide_json *class_name = job->lora.kbit_layers ? adapter_class(model, "lora_kbit", of) : NULL;
+        if (!class_name) class_name = adapter_class(model, job->adapter, of);
         if (!class_name)
             return refuse_targets(model, "/settings/lora.target_modules",
                                   tide_format(model->m->arena, "aims at %s, which is a %s: no adapter is described for it", path, tide_text_copy(model->m->arena, of->name)),

@@ -5,6 +5,12 @@
 #include "../job/job.h"
 #include "../machine/module.h"
 
+/* Linear layers become bitsandbytes' ones, nothing being on the device yet. False after an error. */
+bool tide_quantise(tide_model *model, const tide_job *job);
+
+/* peft.prepare_model_for_kbit_training, which empties the allocator's cache. */
+void tide_prepare_kbit(tide_model *model);
+
 /* peft.get_peft_model: the model's parameters are frozen; layers that are aimed at get an adapter around them. False after an error. */
 bool tide_adapt(tide_model *model, const tide_job *job);
 

@@ -91,6 +91,12 @@ static const char *find_place(void *user, const tide_json *config, tide_text key
     return tide_format(f->arena, "%s/%s", tide_job_config_place(f->arena, f->job, config), name);
 }
 
+static tide_dtype dtype_of(const char *name) {
+    for (int i = 0; i < TIDE_DTYPE_COUNT; i++)
+        if (strcmp(name, tide_dtype_names[i]) == 0) return (tide_dtype)i;
+    return TIDE_BF16;
+}
+
 static void set_settings(tide_run *run, const tide_job *job, bool uses_cache) {
     tide_machine *m = &run->machine;
     tide_setting_value *s = TIDE_NEW(m->arena, tide_setting_value, 48);
@@ -114,6 +120,11 @@ static void set_settings(tide_run *run, const tide_job *job, bool uses_cache) {
     TRUTH("checkpointing", run->model.is_checkpointing);
     TRUTH("autocast", job->autocast != NULL);
     WORD("attention", job->attention);
+    NUMBER("capability", job->capability);
+    NUMBER("device_sms", m->device.sms);
+    NUMBER("quant_blocksize", job->quant_blocksize);
+    TRUTH("quant_double", job->quant_double);
+    s[n++] = (tide_setting_value){"quant_compute_dtype", {.kind = TIDE_VALUE_DTYPE, .dtype = dtype_of(job->quant_compute_dtype)}};
     TRUTH("lora_is_dora", job->lora.dora);
     TRUTH("lora_has_bias", job->lora.lora_bias);
     s[n++] = (tide_setting_value){"lora_dropout_p", {.kind = TIDE_VALUE_FLOAT, .number = job->lora.dropout}};
@@ -125,12 +136,6 @@ static void set_settings(tide_run *run, const tide_job *job, bool uses_cache) {
 #undef WORD
     run->model.settings = s;
     run->model.setting_count = n;
-}
-
-static tide_dtype dtype_of(const char *name) {
-    for (int i = 0; i < TIDE_DTYPE_COUNT; i++)
-        if (strcmp(name, tide_dtype_names[i]) == 0) return (tide_dtype)i;
-    return TIDE_BF16;
 }
 
 static bool load_library(tide_run *run) {
@@ -286,9 +291,10 @@ static void choose_trainable(tide_run *run, const tide_job *job) {
 
 static void count_parameters(tide_run *run) {
     for (uint32_t i = 0; i < run->model.parameter_count; i++) {
-        const tide_tensor *p = run->model.parameters[i].tensor;
-        run->parameters += tide_count(p);
-        if (p->requires_grad) run->trainable += tide_count(p);
+        const tide_parameter_row *p = &run->model.parameters[i];
+        int64_t count = tide_model_count(&run->model, p);
+        run->parameters += count;
+        if (p->tensor->requires_grad) run->trainable += count;
     }
 }
 
@@ -532,10 +538,13 @@ bool tide_run_job(tide_run *run, const tide_job *job, tide_arena *arena, tide_di
         m->op = "caching_allocator_warmup";
         tide_touch(m, bytes / 2 * 2);
     }
+    bool is_quantised = strcmp(job->quant, "none") != 0;
+    if (is_quantised && !tide_quantise(&run->model, job)) return false;
     if (!check_prefixes(run, "freeze", job->freeze, job->freeze_count) || !check_prefixes(run, "train_only", job->train_only, job->train_only_count))
         return false;
     tide_model_to_device(&run->model);
     choose_trainable(run, job);
+    if (is_quantised && job->kbit_prepare) tide_prepare_kbit(&run->model);
     if (run->model.is_checkpointing) tide_model_require_input_grads(&run->model);
     if (strcmp(job->adapter, "none") != 0 && !tide_adapt(&run->model, job)) return false;
     count_parameters(run);

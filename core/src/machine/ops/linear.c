@@ -296,6 +296,7 @@ static tide_tensor *fold(tide_machine *m, tide_tensor *a, tide_tensor *b) {
     shape.size[last] = b->shape->size[1];
     shape.name[last] = b->shape->name[1];
     tide_tensor *viewed = m->has_failed ? tide_retain(a) : tide_view(m, out, &shape);
+    viewed->is_view = false; /* _unsafe_view */
     tide_release(m, left);
     tide_release(m, out);
     return viewed;
@@ -344,6 +345,7 @@ tide_tensor *tide_matmul(tide_machine *m, tide_tensor *a, tide_tensor *b) {
     shape.size[shape.dims] = b->shape->size[b->shape->dims - 1];
     shape.name[shape.dims++] = b->shape->name[b->shape->dims - 1];
     tide_tensor *viewed = tide_view(m, out, &shape);
+    viewed->is_view = false;
     tide_release(m, out);
     return viewed;
 }

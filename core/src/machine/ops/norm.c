@@ -10,7 +10,7 @@ static tide_shape statistics_shape(const tide_tensor *x) {
 
 static void layer_norm_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
     tide_tensor *x = tide_saved_at(m, node, 0);
-    tide_tensor *statistics[2] = {tide_saved_at(m, node, 1), tide_saved_at(m, node, 2)};
+    tide_tensor *statistics[2] = {tide_saved_at(m, node, 3), tide_saved_at(m, node, 4)};
     tide_tensor *input = tide_is_contiguous(x) ? NULL : tide_empty(m, x->shape, x->dtype);
     if (tide_wants(node, 0)) results[0] = tide_empty(m, x->shape, x->dtype);
     for (int i = 1; i < 3; i++) {
@@ -26,7 +26,7 @@ static void layer_norm_run(tide_machine *m, tide_node *node, tide_tensor **grads
 }
 static const tide_backward layer_norm_backward = {"NativeLayerNormBackward0", layer_norm_run};
 
-/* Saves its input and the fp32 statistics, whatever of it trains (one formula for all gradients). */
+/* Saves its inputs and the fp32 statistics, whatever of it trains (one formula for all gradients). */
 static tide_value op_layer_norm(tide_machine *m, tide_value *a) {
     tide_tensor *all[3] = {tide_arg_tensor(m, a[0]), tide_arg_tensor_or_none(m, a[1]), tide_arg_tensor_or_none(m, a[2])};
     tide_tensor *x = all[0];
@@ -36,7 +36,7 @@ static tide_value op_layer_norm(tide_machine *m, tide_value *a) {
         return tide_none();
     }
     tide_node *node = tide_node_new(m, &layer_norm_backward, all, 3);
-    tide_save(m, node, x);
+    for (int i = 0; i < 3; i++) tide_save(m, node, all[i]);
     tide_tensor *input = tide_is_contiguous(x) ? NULL : tide_empty(m, x->shape, x->dtype);
     tide_tensor *out = tide_made_by(m, node, tide_empty(m, x->shape, x->dtype));
     tide_shape shape = statistics_shape(x);
@@ -50,7 +50,7 @@ static tide_value op_layer_norm(tide_machine *m, tide_value *a) {
 }
 
 static void rms_norm_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
-    tide_tensor *x = tide_saved_at(m, node, 0), *rstd = tide_saved_at(m, node, 1);
+    tide_tensor *x = tide_saved_at(m, node, 0), *rstd = tide_saved_at(m, node, 2);
     tide_tensor *input = tide_is_contiguous(x) ? NULL : tide_empty(m, x->shape, x->dtype);
     if (tide_wants(node, 0)) results[0] = tide_empty(m, x->shape, x->dtype);
     if (tide_wants(node, 1)) {
@@ -69,7 +69,7 @@ static tide_value op_rms_norm(tide_machine *m, tide_value *a) {
     tide_tensor *both[2] = {tide_arg_tensor(m, a[0]), tide_arg_tensor_or_none(m, a[1])};
     tide_tensor *x = both[0];
     tide_node *node = tide_node_new(m, &rms_norm_backward, both, 2);
-    tide_save(m, node, x);
+    for (int i = 0; i < 2; i++) tide_save(m, node, both[i]);
     tide_tensor *input = tide_is_contiguous(x) ? NULL : tide_empty(m, x->shape, x->dtype);
     tide_tensor *out = tide_made_by(m, node, tide_empty(m, x->shape, x->dtype));
     tide_shape shape = statistics_shape(x);

@@ -783,6 +783,7 @@ static tide_value op_set_data(tide_machine *m, tide_value *a) {
     t->layout = value->layout;
     t->shape = value->shape;
     t->stride = value->stride;
+    if (t->is_parameter && !m->timeline.mark_count) tide_set_factor(m, value, TIDE_FACTOR_TEMPORARY); /* of the loading */
     tide_release(m, value);
     if (t->is_parameter) tide_set_factor(m, t, TIDE_FACTOR_PARAMETER);
     return tide_none();
