@@ -234,6 +234,8 @@ struct tide_machine {
     void (*gradient_ready)(tide_machine *m, tide_tensor *leaf);
     /* Called before the backward of a node that is hooked: Tensor.register_hook. */
     void (*before_backward)(tide_machine *m, tide_node *node);
+    /* What torch.nn.functional.linear has been replaced with; NULL: nothing. */
+    tide_tensor *(*linear)(tide_machine *m, tide_tensor *x, tide_tensor *weight, tide_tensor *bias);
     void *wrapper; /* whose hooks these are */
 
     /* The interpreter's hooks: how frames of checkpoints run their function again. */

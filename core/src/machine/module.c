@@ -928,7 +928,10 @@ static tide_value call_method(tide_model *model, uint32_t instance, tide_functio
     for (uint32_t i = 0; i < count; i++) kept[i] = tide_value_retain(positional[i]);
     for (uint32_t i = 0; i < named_count; i++) kept_named[i] = tide_value_retain(named[i]);
     model->m->module = instance;
-    return call_function(model, method, instance, of->scope, kept, count, keywords, kept_named, named_count);
+    tide_value made = call_function(model, method, instance, of->scope, kept, count, keywords, kept_named, named_count);
+    if (of->makes_grad && made.kind == TIDE_VALUE_TENSOR && model->m->grad_enabled)
+        made.tensor->requires_grad = true; /* output.requires_grad_(True): a leaf where nothing before it trains */
+    return made;
 }
 
 /* nn.Module.__call__ with the hooks of a wrapper, whose replacements of the arguments live as long as the call. */
@@ -956,8 +959,6 @@ static tide_value call_module(tide_model *model, uint32_t instance, tide_functio
     if (!method) return nothing(m, TIDE_ERR_DESCRIPTION, "%s has no forward()", terminated(m, of->of->name));
     uint32_t module = m->module, statement = m->statement;
     tide_value made = (is_hooked ? call_hooked : call_method)(model, instance, method, positional, count, keywords, named, named_count);
-    if (of->makes_grad && made.kind == TIDE_VALUE_TENSOR && m->grad_enabled)
-        made.tensor->requires_grad = true; /* output.requires_grad_(True): a leaf where nothing before it trains */
     m->module = module;
     m->statement = statement;
     return made;
@@ -997,6 +998,8 @@ static tide_value eval_member(frame *f, tide_expr *e) {
         uint32_t slot = attribute_slot(of->of, e->text);
         if (slot == UINT32_MAX) tide_fail(m, TIDE_ERR_DESCRIPTION, "%s has no '%s'", terminated(m, of->of->name), terminated(m, e->text));
         else made = tide_value_retain(of->slots[slot]);
+        if (f->model->read_parameter && a.module != f->instance && made.kind == TIDE_VALUE_TENSOR && made.tensor->is_parameter)
+            f->model->read_parameter(f->model, f->instance, made.tensor);
     } else if (!tide_is_winding_down(m)) {
         tide_fail(m, TIDE_ERR_DESCRIPTION, "'%s' of %s", terminated(m, e->text), kind_name(a));
     }

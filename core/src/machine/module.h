@@ -75,6 +75,8 @@ typedef struct tide_model {
     void (*before_forward)(struct tide_model *model, uint32_t instance, tide_value *positional, uint32_t count, tide_value *named,
                            uint32_t named_count);
     void (*after_forward)(struct tide_model *model, uint32_t instance, tide_value *output);
+    /* The forward() of an instance reads a parameter of another module. */
+    void (*read_parameter)(struct tide_model *model, uint32_t instance, tide_tensor *parameter);
 
     tide_parameter_row *parameters; /* in the order of named_parameters(), shared ones once */
     uint32_t parameter_count, parameter_capacity;

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-static const tide_strategy *const strategies[] = {&tide_ddp, &tide_zero0, &tide_zero1, &tide_zero2, &tide_fsdp2};
+static const tide_strategy *const strategies[] = {&tide_ddp, &tide_zero0, &tide_zero1, &tide_zero2, &tide_zero3, &tide_fsdp2};
 
 const tide_strategy *tide_strategy_find(const char *kind) {
     for (size_t i = 0; i < sizeof strategies / sizeof *strategies; i++)
@@ -47,7 +47,7 @@ void tide_cast_model(tide_wrapper *w, tide_dtype dtype) {
 }
 
 /* transformers/integrations/deepspeed.py: trainer_config_finalize. */
-static int64_t hidden_size(const tide_wrapper *w) {
+int64_t tide_hidden_size(const tide_wrapper *w) {
     static const char *const parts[] = {"text_config", "llm_config", "language_config"}, *const keys[] = {"hidden_size", "n_embd", "d_model"};
     const tide_json *config = w->job->config;
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
@@ -62,7 +62,7 @@ static int64_t hidden_size(const tide_wrapper *w) {
 
 int64_t tide_bucket_size(const tide_wrapper *w, tide_option option, int64_t otherwise, int64_t numerator, int64_t denominator) {
     bool is_auto = !w->job->options[option][0] && tide_option_true(w->job, TIDE_OPTION_hf_auto, false);
-    int64_t hidden = is_auto ? hidden_size(w) : 0;
+    int64_t hidden = is_auto ? tide_hidden_size(w) : 0;
     return is_auto ? hidden * hidden * numerator / denominator : tide_option_int(w->job, option, otherwise);
 }
 

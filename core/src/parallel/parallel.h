@@ -25,6 +25,9 @@ void tide_broadcast_coalesced(tide_machine *m, const char *op, tide_tensor *cons
  * model's hidden size, which is what the HF Trainer writes for "auto", else `otherwise`. */
 int64_t tide_bucket_size(const tide_wrapper *w, tide_option option, int64_t otherwise, int64_t numerator, int64_t denominator);
 
+/* The hidden size of the (text) model; an error where the configuration has none. */
+int64_t tide_hidden_size(const tide_wrapper *w);
+
 /* A dtype by its name. */
 tide_dtype tide_option_dtype(const tide_job *job, tide_option option, tide_dtype otherwise);
 
@@ -34,6 +37,6 @@ const uint32_t *tide_children_first(const tide_model *model);
 /* Module.half() and the like: the engine casts the parameters one by one, where they have another dtype. */
 void tide_cast_model(tide_wrapper *w, tide_dtype dtype);
 
-extern const tide_strategy tide_ddp, tide_zero0, tide_zero1, tide_zero2, tide_fsdp2;
+extern const tide_strategy tide_ddp, tide_zero0, tide_zero1, tide_zero2, tide_zero3, tide_fsdp2;
 
 #endif

@@ -400,8 +400,15 @@ tide_tensor *tide_linear(tide_machine *m, tide_tensor *x, tide_tensor *weight, t
     return out;
 }
 
+tide_tensor *tide_linear_eager(tide_machine *m, tide_tensor *x, tide_tensor *weight, tide_tensor *bias) {
+    tide_tensor *transposed = tide_transpose(m, weight, 0, 1);
+    tide_tensor *out = bias && x->shape->dims == 2 ? addmm(m, bias, x, transposed) : tide_matmul(m, x, transposed);
+    tide_release(m, transposed);
+    return out;
+}
+
 static tide_value op_linear(tide_machine *m, tide_value *a) {
-    return tide_of_tensor(tide_linear(m, tide_arg_tensor(m, a[0]), tide_arg_tensor(m, a[1]), tide_arg_tensor_or_none(m, a[2])));
+    return tide_of_tensor((m->linear ? m->linear : tide_linear)(m, tide_arg_tensor(m, a[0]), tide_arg_tensor(m, a[1]), tide_arg_tensor_or_none(m, a[2])));
 }
 
 static tide_value op_matmul(tide_machine *m, tide_value *a) {

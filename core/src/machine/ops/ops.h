@@ -34,6 +34,8 @@ int64_t tide_gemm_workspace(const tide_machine *m);
 int64_t tide_cublas_workspace(int capability);
 tide_tensor *tide_matmul(tide_machine *m, tide_tensor *a, tide_tensor *b);
 tide_tensor *tide_linear(tide_machine *m, tide_tensor *x, tide_tensor *weight, tide_tensor *bias);
+/* x.matmul(weight.t()), and the bias added in place; addmm for a matrix with a bias. */
+tide_tensor *tide_linear_eager(tide_machine *m, tide_tensor *x, tide_tensor *weight, tide_tensor *bias);
 
 /* ---- reduce.c ---- */
 /* A sum over the dimensions set in `mask`, with its scratch, without a node. */

@@ -1,0 +1,789 @@
+/* DeepSpeed ZeRO stage 3: deepspeed/runtime/zero/stage3.py, partition_parameters.py, partitioned_param_coordinator.py,
+ * parameter_offload.py, linear.py.
+ *
+ * Note [Trace]: every module fetches its own parameters before its forward and before its backward, and releases them after. The first
+ * pass records the order; from then on the next parameters are gathered ahead, up to a bucket each time, and those that are soon used
+ * again are kept. A step is one fetch; parameters that no hook released go at the end of the backward. */
+#include <string.h>
+
+#include "../machine/ops/ops.h"
+#include "parallel.h"
+
+enum { GATHER_STREAM = TIDE_STREAM_SIDE, REDUCE_STREAM = TIDE_STREAM_SECOND, MODULE_LIMIT = 64 /* parameters of one module */ };
+
+typedef enum status { CUT, IN_FLIGHT, AVAILABLE } status;
+
+/* Parameters gathered together, until each of them has been waited for. */
+typedef struct flight {
+    tide_tensor *flat; /* NULL: there is one, which has it as its data */
+    uint32_t *params, count, left;
+    bool is_complete;
+} flight;
+
+typedef struct param {
+    tide_tensor *leaf, *part; /* part: this rank's, a view of the buffer of all */
+    uint32_t module, group;
+    int64_t count, cut;       /* elements: all, in a part */
+    status status;
+    bool stays, trains;
+    uint32_t *users;          /* modules that it is fetched for */
+    uint32_t user_count, user_capacity;
+    flight *flight;
+    int64_t fetched_for;      /* the last step that the queue has handed it out for */
+    tide_tensor *norm;        /* of its gradient, when that has gone to the host */
+    int64_t grad_start;       /* in the gradients' buffer */
+} param;
+
+typedef struct module {
+    uint32_t *params, count, capacity; /* its own, and those that it reads from other modules */
+    uint32_t *again, again_count, again_capacity; /* frozen ones that a recomputation fetched below it */
+    uint32_t inputs_left;    /* inputs whose gradient has not come */
+    uint32_t watched;        /* outputs that pass through PreBackwardFunction */
+} module;
+
+typedef struct use {
+    uint32_t param;
+    int64_t step;
+} use;
+
+typedef struct kept {
+    uint32_t module;
+    uint64_t releases; /* bits of module.params */
+    struct kept *next;
+} kept;
+
+typedef struct zero3 {
+    tide_wrapper *w;
+    tide_dtype dtype, reduced_as;
+    param *params;
+    uint32_t count, persistent_count;
+    module *modules; /* by instance */
+    uint32_t *group_order; /* parameters that train, group after group, and sub-group after sub-group */
+    uint32_t group_count, *sub_ends, sub_count, *sub_groups;
+    tide_tensor **masters, **sub_norms;
+    tide_tensor *parts, *grads, *ipg, *norm;
+    int64_t bucket_size, prefetch_size, most_live, reuse;
+    bool scatters, is_contiguous, is_offloaded, params_offloaded;
+    uint8_t gather_stream, reduce_stream;
+    uint32_t *bucket, bucket_count, *ahead;
+    int64_t bucket_elements;
+    uint32_t hint;
+    /* the trace */
+    enum { RECORDING, COMPLETE } mode;
+    bool has_run;
+    uint32_t *order; /* modules in the order of fetches */
+    uint32_t order_count, order_capacity;
+    use *queue;
+    uint32_t queue_count, queue_capacity, queue_at;
+    kept **kept; /* by step */
+    int64_t step, live;
+    uint32_t *active; /* modules whose backward runs, in the order of their fetches */
+    uint32_t active_count, active_capacity;
+} zero3;
+
+static const char op_name[] = "DeepSpeed";
+
+static tide_machine *machine_of(const zero3 *z) {
+    return z->w->model->m;
+}
+
+static tide_tensor *on_stream(zero3 *z, uint8_t stream, int64_t count, tide_dtype dtype, tide_factor factor) {
+    tide_machine *m = machine_of(z);
+    uint8_t outside = m->stream;
+    m->stream = stream;
+    tide_tensor *made = tide_flat_of(m, op_name, count, dtype, factor);
+    m->stream = outside;
+    return made;
+}
+
+/* ---- parameters ---- */
+
+static void point_at_nothing(zero3 *z, tide_tensor *leaf) {
+    tide_tensor *nothing = tide_empty_host(machine_of(z), leaf->shape, (tide_dtype)leaf->dtype);
+    tide_set_data(machine_of(z), leaf, nothing);
+    tide_release(machine_of(z), nothing);
+}
+
+/* free_param. */
+static void let_go(zero3 *z, param *p) {
+    if (p->status != AVAILABLE || p->user_count) return;
+    if (z->w->ranks > 1) tide_record_stream(machine_of(z), p->leaf, 0);
+    point_at_nothing(z, p->leaf);
+    p->status = CUT;
+    z->live -= p->count;
+}
+
+/* The part of an offloaded parameter comes to the device; NULL if it is there. */
+static tide_tensor *upload(zero3 *z, const param *p, uint8_t stream) {
+    return z->params_offloaded && !p->stays ? on_stream(z, stream, p->cut, z->dtype, TIDE_FACTOR_GATHERED) : NULL;
+}
+
+static void gather_one(zero3 *z, param *p, uint8_t stream) {
+    tide_machine *m = machine_of(z);
+    if (z->w->ranks == 1) {
+        tide_tensor *copy = upload(z, p, stream);
+        tide_set_data(m, p->leaf, copy ? copy : p->part);
+        tide_release(m, copy);
+        return;
+    }
+    m->module = p->module;
+    tide_tensor *all = on_stream(z, stream, p->cut * z->w->ranks, z->dtype, TIDE_FACTOR_GATHERED);
+    tide_release(m, upload(z, p, stream));
+    tide_set_data(m, p->leaf, all);
+    tide_release(m, all);
+}
+
+/* all_gather_coalesced, of parameters in the order of their numbers. */
+static void gather(zero3 *z, const uint32_t *which, uint32_t count) {
+    tide_machine *m = machine_of(z);
+    uint32_t module_outside = m->module;
+    flight *f = TIDE_NEW(m->arena, flight, 1);
+    f->params = TIDE_NEW(m->arena, uint32_t, count + 1);
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t at = f->count++;
+        for (; at && f->params[at - 1] > which[i]; at--) f->params[at] = f->params[at - 1];
+        f->params[at] = which[i];
+    }
+    f->left = count;
+    f->is_complete = count == 1 || z->w->ranks == 1;
+    int64_t cut = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        param *p = &z->params[f->params[i]];
+        cut += p->cut;
+        p->status = IN_FLIGHT;
+        p->flight = f;
+        z->live += p->count;
+        if (f->is_complete) gather_one(z, p, z->gather_stream);
+    }
+    if (!f->is_complete) {
+        f->flat = on_stream(z, z->gather_stream, cut * z->w->ranks, z->dtype, TIDE_FACTOR_GATHERED);
+        tide_tensor **copies = TIDE_NEW(m->arena, tide_tensor *, count + 1);
+        for (uint32_t i = 0; i < count; i++) copies[i] = upload(z, &z->params[f->params[i]], z->gather_stream);
+        for (uint32_t i = 0; i < count; i++) tide_release(m, copies[i]);
+    }
+    m->module = module_outside;
+}
+
+static void wait_for(zero3 *z, param *p) {
+    tide_machine *m = machine_of(z);
+    flight *f = p->flight;
+    if (p->status != IN_FLIGHT && !f) return;
+    for (uint32_t i = 0; i < f->count && !f->is_complete; i++) {
+        param *one = &z->params[f->params[i]];
+        m->module = one->module;
+        tide_tensor *own = on_stream(z, z->gather_stream, one->count, z->dtype, TIDE_FACTOR_GATHERED);
+        tide_set_data(m, one->leaf, own);
+        tide_release(m, own);
+    }
+    f->is_complete = true;
+    for (uint32_t i = 0; i < f->count; i++)
+        if (z->params[f->params[i]].status == IN_FLIGHT) z->params[f->params[i]].status = AVAILABLE;
+    p->flight = NULL;
+    if (--f->left == 0) tide_release_at(m, &f->flat);
+}
+
+static bool has_user(const param *p, uint32_t user) {
+    for (uint32_t i = 0; i < p->user_count; i++)
+        if (p->users[i] == user) return true;
+    return false;
+}
+
+static void add_user(zero3 *z, param *p, uint32_t user) {
+    if (has_user(p, user)) return;
+    TIDE_ROOM(machine_of(z)->arena, p->users, p->user_count, p->user_capacity);
+    p->users[p->user_count++] = user;
+}
+
+static void remove_user(param *p, uint32_t user) {
+    for (uint32_t i = 0; i < p->user_count; i++)
+        if (p->users[i] == user) p->users[i--] = p->users[--p->user_count];
+}
+
+/* ---- the coordinator ---- */
+
+static void prefetch(zero3 *z) {
+    int64_t room = z->most_live - z->live < z->prefetch_size ? z->most_live - z->live : z->prefetch_size, elements = 0;
+    uint32_t *ahead = z->ahead, count = 0;
+    while (z->queue_at < z->queue_count && elements < room) {
+        const use *next = &z->queue[z->queue_at++];
+        param *p = &z->params[next->param];
+        if (next->step > p->fetched_for) p->fetched_for = next->step;
+        bool is_wanted = p->status == CUT;
+        for (uint32_t i = 0; i < count && is_wanted; i++) is_wanted = ahead[i] != next->param;
+        if (!is_wanted) continue;
+        ahead[count++] = next->param;
+        elements += p->count;
+    }
+    if (count) gather(z, ahead, count);
+}
+
+/* fetch_sub_module. */
+static void fetch(zero3 *z, uint32_t instance, bool is_forward) {
+    tide_machine *m = machine_of(z);
+    const module *of = &z->modules[instance];
+    uint32_t missing[MODULE_LIMIT], count = 0, outside = m->module;
+    if (z->mode == RECORDING) {
+        TIDE_ROOM(m->arena, z->order, z->order_count, z->order_capacity);
+        z->order[z->order_count++] = instance;
+    }
+    if (!is_forward) {
+        TIDE_ROOM(m->arena, z->active, z->active_count, z->active_capacity);
+        z->active[z->active_count++] = instance;
+    }
+    for (uint32_t i = 0; i < of->count; i++)
+        if (z->params[of->params[i]].status == CUT) missing[count++] = of->params[i];
+    if (count) gather(z, missing, count);
+    for (uint32_t i = 0; i < of->count; i++) {
+        param *p = &z->params[of->params[i]];
+        add_user(z, p, instance);
+        if (is_forward && m->task_depth && z->active_count && !p->trains) {
+            module *above = &z->modules[z->active[z->active_count - 1]];
+            TIDE_ROOM(m->arena, above->again, above->again_count, above->again_capacity);
+            above->again[above->again_count++] = of->params[i];
+        }
+        wait_for(z, p);
+    }
+    if (z->mode == COMPLETE) {
+        uint32_t fresh = 0;
+        for (uint32_t i = 0; i < of->count; i++) fresh += z->params[of->params[i]].fetched_for < z->step;
+        for (; fresh && z->queue_at < z->queue_count; fresh--) {
+            const use *next = &z->queue[z->queue_at++];
+            z->params[next->param].fetched_for = next->step;
+        }
+        if (z->prefetch_size > 0) prefetch(z);
+    }
+    z->step++;
+    m->module = outside;
+}
+
+/* __params_to_release, once computed for a module at a step. */
+static uint64_t releases_of(zero3 *z, uint32_t instance) {
+    const module *of = &z->modules[instance];
+    if (z->mode == RECORDING) return UINT64_MAX;
+    for (kept *k = z->kept[z->step]; k; k = k->next)
+        if (k->module == instance) return k->releases;
+    kept *k = TIDE_NEW(machine_of(z)->arena, kept, 1);
+    *k = (kept){instance, 0, z->kept[z->step]};
+    z->kept[z->step] = k;
+    for (uint32_t i = 0; i < of->count; i++)
+        if (!z->params[of->params[i]].stays && z->params[of->params[i]].fetched_for <= z->step) k->releases |= UINT64_C(1) << i;
+    int64_t passed = 0;
+    for (uint32_t at = (uint32_t)z->step; at < z->order_count && passed < z->reuse && k->releases; at++) {
+        const module *next = &z->modules[z->order[at]];
+        for (uint32_t i = 0; i < next->count; i++) {
+            for (uint32_t own = 0; own < of->count; own++)
+                if (of->params[own] == next->params[i]) k->releases &= ~(UINT64_C(1) << own);
+            passed += z->params[next->params[i]].count;
+        }
+    }
+    return k->releases;
+}
+
+static void release(zero3 *z, uint32_t instance, bool is_forward) {
+    module *of = &z->modules[instance];
+    uint64_t releases = releases_of(z, instance);
+    for (uint32_t i = 0; i < of->count; i++) {
+        remove_user(&z->params[of->params[i]], instance);
+        if (releases >> i & 1) let_go(z, &z->params[of->params[i]]);
+    }
+    if (is_forward) return;
+    for (uint32_t i = 0; i < of->again_count; i++) {
+        param *p = &z->params[of->again[i]];
+        remove_user(p, instance);
+        if (!p->stays) let_go(z, p);
+    }
+    of->again_count = 0;
+    for (uint32_t i = 0; i < z->active_count; i++)
+        if (z->active[i] == instance) {
+            memmove(z->active + i, z->active + i + 1, (z->active_count - i - 1) * sizeof *z->active);
+            z->active_count--;
+            break;
+        }
+}
+
+/* release_backward_leftovers: modules whose post-backward hook did not run, the last one first. */
+static void release_leftovers(zero3 *z) {
+    while (z->active_count) {
+        uint32_t instance = z->active[--z->active_count];
+        module *of = &z->modules[instance];
+        for (uint32_t i = 0; i < of->count + of->again_count; i++) {
+            param *p = &z->params[i < of->count ? of->params[i] : of->again[i - of->count]];
+            remove_user(p, instance);
+            if (!p->stays) let_go(z, p);
+        }
+        of->again_count = 0;
+    }
+}
+
+static void land_all(zero3 *z) {
+    for (uint32_t i = 0; i < z->count; i++)
+        if (z->params[i].flight) wait_for(z, &z->params[i]);
+}
+
+/* reset_step, at the beginning of every forward. */
+static void reset_trace(zero3 *z) {
+    tide_machine *m = machine_of(z);
+    land_all(z);
+    if (z->mode == RECORDING && z->has_run) {
+        for (uint32_t at = 0; at < z->order_count; at++) {
+            const module *of = &z->modules[z->order[at]];
+            for (uint32_t i = 0; i < of->count; i++) {
+                TIDE_ROOM(m->arena, z->queue, z->queue_count, z->queue_capacity);
+                z->queue[z->queue_count++] = (use){of->params[i], at};
+            }
+        }
+        z->kept = TIDE_NEW(m->arena, kept *, z->order_count + 2);
+        z->mode = COMPLETE;
+    }
+    z->has_run = true;
+    z->queue_at = 0;
+    z->step = z->live = 0;
+    for (uint32_t i = 0; i < z->count; i++) z->params[i].fetched_for = INT64_MIN;
+}
+
+/* ---- hooks ---- */
+
+static void before_outputs(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
+    zero3 *z = m->wrapper;
+    uint32_t instance = (uint32_t)node->attribute[0];
+    if (z->modules[instance].watched) {
+        fetch(z, instance, false);
+        z->modules[instance].watched--;
+    }
+    results[0] = tide_retain(grads[0]);
+}
+static const tide_backward pre_backward_function = {"PreBackwardFunctionForModule", before_outputs};
+
+static void after_inputs(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
+    zero3 *z = m->wrapper;
+    uint32_t instance = (uint32_t)node->attribute[0];
+    if (--z->modules[instance].inputs_left == 0) release(z, instance, false);
+    results[0] = tide_retain(grads[0]);
+}
+static const tide_backward post_backward_function = {"PostBackwardFunctionModule", after_inputs};
+
+/* A Function whose output is its input, detached. */
+static bool pass_through(zero3 *z, uint32_t instance, const tide_backward *function, tide_value *value) {
+    tide_machine *m = machine_of(z);
+    tide_tensor *t = value->tensor, *same = tide_alias(m, t);
+    tide_node *node = tide_node_with(m, function, &t, 1, 1, 0);
+    same->is_view = true;
+    if (node) node->attribute[0] = instance;
+    value->tensor = tide_made_by(m, node, same);
+    tide_release(m, t);
+    return node != NULL;
+}
+
+static void before_forward(tide_model *model, uint32_t instance, tide_value *positional, uint32_t count, tide_value *named,
+                           uint32_t named_count) {
+    zero3 *z = model->m->wrapper;
+    module *of = &z->modules[instance];
+    const char *op = model->m->op;
+    (void)named, (void)named_count; /* hooks without keywords do not see them */
+    if (instance == model->root && !model->m->task_depth) reset_trace(z);
+    fetch(z, instance, true);
+    of->inputs_left = 0;
+    for (uint32_t i = 0; i < count; i++)
+        if (positional[i].kind == TIDE_VALUE_TENSOR && tide_dtype_is_float(positional[i].tensor->dtype))
+            of->inputs_left += pass_through(z, instance, &post_backward_function, &positional[i]);
+    model->m->op = op;
+}
+
+static void after_forward(tide_model *model, uint32_t instance, tide_value *output) {
+    zero3 *z = model->m->wrapper;
+    tide_value *items = output->kind == TIDE_VALUE_LIST ? output->list->items : output;
+    uint32_t count = output->kind == TIDE_VALUE_LIST ? output->list->count : 1;
+    release(z, instance, true);
+    for (uint32_t i = 0; i < count; i++) {
+        if (items[i].kind != TIDE_VALUE_TENSOR) continue;
+        z->modules[instance].watched++;
+        pass_through(z, instance, &pre_backward_function, &items[i]);
+    }
+}
+
+/* ---- linear.py ---- */
+
+/* x.reshape(-1, x.shape[-1]) */
+static tide_tensor *as_matrix(tide_machine *m, tide_tensor *x) {
+    int last = x->shape->dims - 1;
+    tide_shape shape = {.dims = 2};
+    shape.size[1] = x->shape->size[last], shape.name[1] = x->shape->name[last];
+    shape.size[0] = shape.size[1] ? tide_count(x) / shape.size[1] : 0;
+    return tide_reshape(m, x, &shape);
+}
+
+static void linear_backward(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
+    tide_tensor *x = tide_saved_at(m, node, 0), *weight = tide_saved_at(m, node, 1), *g = grads[0];
+    if (tide_wants(node, 0)) {
+        results[0] = tide_matmul(m, g, weight);
+        results[0]->is_view = false; /* _unsafe_view: gradients may be added in place */
+    }
+    if (tide_wants(node, 1)) {
+        tide_tensor *rows = as_matrix(m, g), *columns = tide_transpose(m, rows, 0, 1), *inputs = as_matrix(m, x);
+        results[1] = tide_matmul(m, columns, inputs);
+        tide_release(m, inputs);
+        tide_release(m, columns);
+        tide_release(m, rows);
+    }
+    if (node->edge_count > 2 && tide_wants(node, 2))
+        results[2] = tide_sum_plain(m, g, (1u << (g->shape->dims - 1)) - 1, false, (tide_dtype)g->dtype);
+    tide_release(m, weight);
+    tide_release(m, x);
+}
+static const tide_backward linear_function = {"LinearFunctionForZeroStage3", linear_backward};
+
+/* Saves the parameter itself, whose data comes and goes, and the input whether or not it is wanted. */
+static tide_tensor *linear(tide_machine *m, tide_tensor *x, tide_tensor *weight, tide_tensor *bias) {
+    tide_tensor *inputs[3] = {x, weight, bias};
+    tide_node *node = tide_node_with(m, &linear_function, inputs, bias ? 3 : 2, 1, 3);
+    bool grad_enabled = m->grad_enabled;
+    m->grad_enabled = false;
+    tide_tensor *out = tide_linear_eager(m, x, weight, bias);
+    m->grad_enabled = grad_enabled;
+    if (node) {
+        tide_save(m, node, x);
+        tide_save(m, node, weight);
+        tide_save(m, node, bias);
+    }
+    return tide_made_by(m, node, out);
+}
+
+/* ---- gradients ---- */
+
+static tide_tensor *fp64_norm(tide_machine *m, int64_t elements) {
+    tide_tensor *wide = tide_flat_of(m, op_name, elements, TIDE_FP64, TIDE_FACTOR_TEMPORARY);
+    tide_tensor *norm = tide_sum_plain(m, wide, 1, false, TIDE_FP64);
+    tide_release(m, wide);
+    return norm;
+}
+
+/* partition_grads: a rank without real elements of a parameter keeps nothing of it. */
+static void keep_part(zero3 *z, param *p) {
+    tide_machine *m = machine_of(z);
+    bool is_real = p->cut * z->w->rank < p->count;
+    if (z->is_offloaded && is_real) {
+        tide_tensor *on_device = on_stream(z, z->reduce_stream, p->cut, z->dtype, TIDE_FACTOR_GRADIENT);
+        if (z->w->is_last) {
+            int64_t most = 250000000; /* _constant_buffered_norm2 */
+            p->norm = fp64_norm(m, p->cut < most ? p->cut : most);
+            if (z->dtype != TIDE_FP32) tide_release(m, tide_flat_of(m, op_name, p->cut, TIDE_FP32, TIDE_FACTOR_TEMPORARY));
+        }
+        tide_release(m, on_device);
+    }
+    if (p->leaf->grad && is_real) tide_record_stream(m, p->leaf->grad, z->reduce_stream);
+    tide_release_at(m, &p->leaf->grad);
+}
+
+/* __reduce_and_partition_ipg_grads, with runtime/comm/coalesced_collectives.py: reduce_scatter_coalesced. */
+static void reduce_bucket(zero3 *z) {
+    tide_machine *m = machine_of(z);
+    if (!z->bucket_count) return;
+    uint8_t outside = m->stream;
+    m->stream = z->reduce_stream;
+    m->op = op_name;
+    int64_t cut = 0;
+    uint32_t count = z->bucket_count, *order = z->bucket;
+    for (uint32_t i = 1; i < count && z->scatters; i++) /* by their numbers */
+        for (uint32_t at = i; at && order[at - 1] > order[at]; at--) {
+            uint32_t swap = order[at];
+            order[at] = order[at - 1];
+            order[at - 1] = swap;
+        }
+    for (uint32_t i = 0; i < count; i++) cut += z->params[order[i]].cut;
+    tide_tensor **casts = TIDE_NEW(m->arena, tide_tensor *, 2 * count + 2), *flat = NULL;
+    uint32_t n = 0;
+    if (z->scatters || z->bucket_elements > z->bucket_size) {
+        for (uint32_t i = 0; i < count && z->reduced_as != z->dtype; i++)
+            casts[n++] = tide_flat_of(m, op_name, z->params[order[i]].count, z->reduced_as, TIDE_FACTOR_COMMUNICATION);
+        if (count > 1 || z->params[order[0]].count % z->w->ranks)
+            flat = tide_flat_of(m, op_name, cut * z->w->ranks, z->reduced_as, TIDE_FACTOR_COMMUNICATION);
+        for (uint32_t i = 0; i < count && z->reduced_as != z->dtype; i++)
+            casts[n++] = tide_flat_of(m, op_name, z->params[order[i]].cut, z->dtype, TIDE_FACTOR_COMMUNICATION);
+    } else {
+        if (z->reduced_as != z->dtype) {
+            flat = tide_flat_of(m, op_name, z->bucket_elements, z->reduced_as, TIDE_FACTOR_COMMUNICATION);
+            casts[n++] = tide_flat_of(m, op_name, z->bucket_elements, z->dtype, TIDE_FACTOR_COMMUNICATION);
+        }
+        for (uint32_t i = 0; i < count; i++)
+            if (z->params[order[i]].cut * (z->w->rank + 1) > z->params[order[i]].count)
+                casts[n++] = tide_flat_of(m, op_name, z->params[order[i]].cut, z->dtype, TIDE_FACTOR_COMMUNICATION);
+    }
+    for (uint32_t i = 0; i < count; i++) keep_part(z, &z->params[order[i]]);
+    while (n) tide_release(m, casts[--n]);
+    tide_release(m, flat);
+    m->stream = outside;
+    z->bucket_count = 0;
+    z->bucket_elements = 0;
+}
+
+static void gradient_ready(tide_machine *m, tide_tensor *leaf) {
+    zero3 *z = m->wrapper;
+    uint32_t n = 0;
+    for (; n < z->count && z->params[z->hint].leaf != leaf; n++) z->hint = z->hint ? z->hint - 1 : z->count - 1;
+    if (n == z->count) return;
+    param *p = &z->params[z->hint];
+    if (z->bucket_elements + p->count > z->bucket_size && z->bucket_elements) reduce_bucket(z);
+    if (z->is_contiguous && z->bucket_elements + p->count <= z->bucket_size) {
+        tide_record_stream(m, leaf->grad, z->reduce_stream);
+        tide_set_data(m, leaf->grad, z->ipg);
+    }
+    z->bucket[z->bucket_count++] = z->hint;
+    z->bucket_elements += p->count;
+}
+
+/* ---- the engine ---- */
+
+static void zero3_backward(tide_wrapper *w, tide_tensor *loss) {
+    tide_machine *m = w->model->m;
+    zero3 *z = w->state;
+    m->op = op_name;
+    tide_tensor *scaled = tide_scale(m, loss), *again = tide_scale(m, scaled);
+    tide_run_backward(m, again);
+    m->op = op_name;
+    m->module = m->statement = 0;
+    reduce_bucket(z);
+    release_leftovers(z);
+    tide_release(m, again);
+    tide_release(m, scaled);
+}
+
+static tide_tensor *scalar(tide_machine *m) {
+    tide_shape shape = {.dims = 0};
+    return tide_empty(m, &shape, TIDE_FP32);
+}
+
+/* fp16 only: isinf and isnan over all gradients. */
+static void check_overflow(zero3 *z) {
+    tide_machine *m = machine_of(z);
+    if (z->dtype != TIDE_FP16 || z->is_offloaded) return;
+    int64_t count = tide_count(z->grads);
+    m->stream = z->reduce_stream;
+    tide_tensor *absolute = tide_flat(m, count, z->dtype);
+    tide_tensor *is_inf = tide_flat(m, count, TIDE_BOOL);
+    tide_release(m, absolute);
+    tide_release(m, is_inf);
+    tide_release(m, tide_flat(m, count, TIDE_BOOL));
+    m->stream = 0;
+}
+
+static void step_sub_group(zero3 *z, uint32_t sub) {
+    tide_machine *m = machine_of(z);
+    uint32_t from = sub ? z->sub_ends[sub - 1] : 0, to = z->sub_ends[sub];
+    int64_t elements = 0;
+    for (uint32_t i = from; i < to; i++) elements += z->params[z->group_order[i]].cut;
+    tide_tensor *flat = to - from > 1 ? tide_flat_of(m, op_name, elements, z->dtype, TIDE_FACTOR_GRADIENT) : NULL;
+    z->masters[sub]->grad = z->dtype == TIDE_FP32 && flat ? tide_retain(flat) : tide_flat_of(m, op_name, elements, TIDE_FP32, TIDE_FACTOR_GRADIENT);
+    tide_release(m, flat);
+    tide_optimizer_step_one(z->w->optimizer, sub);
+    tide_release_at(m, &z->masters[sub]->grad);
+}
+
+static void zero3_update(tide_wrapper *w) {
+    zero3 *z = w->state;
+    tide_machine *m = w->model->m;
+    if (strcmp(w->job->optimizer, "none") == 0) return;
+    m->op = op_name;
+    land_all(z);
+    for (uint32_t i = 0; i < z->count; i++) { /* _partition_all_parameters */
+        z->params[i].user_count = 0;
+        let_go(z, &z->params[i]);
+    }
+    check_overflow(z);
+    for (uint32_t i = 0; i < z->group_count && !z->is_offloaded; i++)
+        z->params[z->group_order[i]].norm = fp64_norm(m, z->params[z->group_order[i]].cut);
+    for (uint32_t i = 0; i < z->group_count; i++) tide_release_at(m, &z->params[z->group_order[i]].norm);
+    tide_tensor *before = z->norm; /* which the engine keeps */
+    for (uint32_t i = 0; i < z->sub_count; i++) z->sub_norms[i] = scalar(m);
+    tide_tensor *norm = scalar(m); /* of all, scaled as the loss was */
+    z->norm = scalar(m);
+    for (uint32_t i = 0; i < z->sub_count && !z->is_offloaded; i++) step_sub_group(z, i);
+    for (uint32_t i = 0; i < z->count; i++) { /* persistent parameters come back at once */
+        if (!z->params[i].stays) continue;
+        gather_one(z, &z->params[i], 0);
+        z->params[i].status = AVAILABLE;
+    }
+    m->module = 0;
+    tide_release(m, before);
+    tide_release(m, norm);
+    for (uint32_t i = 0; i < z->sub_count; i++) tide_release_at(m, &z->sub_norms[i]);
+}
+
+/* ---- wrapping ---- */
+
+/* Puts a parameter among those of a module, in the order of their numbers. */
+static void add_parameter(zero3 *z, uint32_t instance, const tide_tensor *leaf) {
+    tide_machine *m = machine_of(z);
+    module *of = &z->modules[instance];
+    uint32_t p = 0;
+    while (p < z->count && z->params[p].leaf != leaf) p++;
+    for (uint32_t i = 0; i < of->count; i++)
+        if (of->params[i] == p) return;
+    if (p == z->count) return;
+    TIDE_ROOM(m->arena, of->params, of->count, of->capacity);
+    uint32_t at = of->count++;
+    for (; at && of->params[at - 1] > p; at--) of->params[at] = of->params[at - 1];
+    of->params[at] = p;
+    if (of->count > MODULE_LIMIT) tide_fail(m, TIDE_ERR_LIMIT, "more than %d parameters in one module under ZeRO-3", MODULE_LIMIT);
+}
+
+/* ZeROOrderedDict.__getitem__: forward() of a module that reads another's parameter gathers it, and has it as its own from then on. */
+static void read_parameter(tide_model *model, uint32_t instance, tide_tensor *leaf) {
+    tide_machine *m = model->m;
+    zero3 *z = m->wrapper;
+    uint32_t p = 0, outside = m->module;
+    while (p < z->count && z->params[p].leaf != leaf) p++;
+    if (p == z->count || z->params[p].status != CUT || m->task_depth) return;
+    add_parameter(z, instance, leaf);
+    gather_one(z, &z->params[p], 0);
+    z->params[p].status = AVAILABLE;
+    m->module = outside;
+}
+
+static void make_modules(zero3 *z) {
+    tide_model *model = z->w->model;
+    z->modules = TIDE_NEW(model->m->arena, module, model->instance_count + 1);
+    for (uint32_t i = 1; i < model->instance_count; i++) { /* tied parameters belong to every module that has them */
+        const tide_instance *of = &model->instances[i];
+        for (uint32_t k = 0; k < of->of->member_count; k++) {
+            tide_value v = of->slots[of->of->parameter_count + k];
+            if (v.kind == TIDE_VALUE_TENSOR && v.tensor->is_parameter) add_parameter(z, i, v.tensor);
+        }
+    }
+}
+
+static void cut_parameters(zero3 *z) {
+    tide_model *model = z->w->model;
+    tide_machine *m = model->m;
+    for (uint32_t i = 0; i < z->count; i++) {
+        param *p = &z->params[i];
+        bool on_host = z->params_offloaded && !p->stays;
+        m->module = p->module;
+        tide_shape shape = tide_shape1((tide_dim){p->cut, 0});
+        p->part = on_host ? tide_empty_host(m, &shape, z->dtype) : tide_flat_of(m, op_name, p->cut, z->dtype, TIDE_FACTOR_PARAMETER);
+        point_at_nothing(z, p->leaf);
+    }
+    m->module = 0;
+}
+
+/* The optimizer's groups cut into sub-groups, and the parts of all that trains put into one buffer. */
+static void make_groups(zero3 *z, const tide_optimized *members, uint32_t count) {
+    tide_machine *m = machine_of(z);
+    int64_t size = tide_option_int(z->w->job, TIDE_OPTION_sub_group_size, 1000000000), totals[2] = {0, 0}, run = 0, all = 0;
+    z->group_order = TIDE_NEW(m->arena, uint32_t, count + 1);
+    z->sub_ends = TIDE_NEW(m->arena, uint32_t, count + 1);
+    z->sub_groups = TIDE_NEW(m->arena, uint32_t, count + 1);
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t p = 0;
+        while (z->params[p].leaf != members[i].tensor) p++;
+        z->params[p].group = members[i].group;
+        z->group_order[i] = p;
+        totals[members[i].group] += z->params[p].cut;
+    }
+    z->group_count = count;
+    for (uint32_t i = 0; i < count; i++) {
+        param *p = &z->params[z->group_order[i]];
+        p->grad_start = all;
+        all += p->cut;
+        run += p->cut;
+        bool is_end = i + 1 == count || members[i + 1].group != members[i].group;
+        if (!is_end && (run < size || size >= totals[p->group])) continue;
+        z->sub_groups[z->sub_count] = p->group;
+        z->sub_ends[z->sub_count++] = i + 1;
+        run = 0;
+    }
+    if (!z->params_offloaded) { /* defragment, by way of the host */
+        for (uint32_t i = 0; i < count; i++) tide_release_at(m, &z->params[z->group_order[i]].part);
+        tide_timeline_empty_cache(&m->timeline);
+        z->parts = tide_flat_of(m, op_name, all, z->dtype, TIDE_FACTOR_PARAMETER);
+        for (uint32_t i = 0; i < count; i++) z->params[z->group_order[i]].part = tide_alias(m, z->parts);
+    }
+    tide_tensor *converted = NULL;
+    int64_t largest = 0;
+    z->masters = TIDE_NEW(m->arena, tide_tensor *, z->sub_count + 1);
+    z->sub_norms = TIDE_NEW(m->arena, tide_tensor *, z->sub_count + 1);
+    tide_optimized *masters = TIDE_NEW(m->arena, tide_optimized, z->sub_count + 1);
+    for (uint32_t s = 0; s < z->sub_count; s++) {
+        int64_t elements = 0;
+        for (uint32_t i = s ? z->sub_ends[s - 1] : 0; i < z->sub_ends[s]; i++) elements += z->params[z->group_order[i]].cut;
+        if (elements > largest) largest = elements;
+        tide_shape shape = tide_shape1((tide_dim){elements, 0});
+        if (z->is_offloaded) {
+            z->masters[s] = tide_empty_host(m, &shape, TIDE_FP32);
+        } else if (z->dtype == TIDE_FP32) {
+            z->masters[s] = tide_view_as(m, z->parts, tide_layout_of(m, &shape, NULL));
+        } else {
+            tide_tensor *next = tide_flat_of(m, op_name, elements, TIDE_FP32, TIDE_FACTOR_TEMPORARY);
+            tide_release(m, converted);
+            converted = next;
+            z->masters[s] = tide_flat_of(m, op_name, elements, TIDE_FP32, TIDE_FACTOR_MASTER);
+        }
+        masters[s] = (tide_optimized){z->masters[s], 0, z->sub_groups[s]};
+    }
+    tide_release(m, converted);
+    tide_optimizer_replace(z->w->optimizer, masters, z->sub_count);
+    if (!z->is_offloaded) tide_release(m, tide_flat_of(m, op_name, largest, TIDE_FP32, TIDE_FACTOR_GRADIENT));
+    if (z->is_contiguous) z->ipg = tide_flat_of(m, op_name, z->bucket_size, z->reduced_as, TIDE_FACTOR_COMMUNICATION);
+    if (!z->is_offloaded) z->grads = tide_flat_of(m, op_name, all, z->dtype, TIDE_FACTOR_GRADIENT);
+}
+
+static void zero3_wrap(tide_wrapper *w) {
+    tide_model *model = w->model;
+    tide_machine *m = model->m;
+    const tide_job *job = w->job;
+    tide_dtype half = tide_option_dtype(job, TIDE_OPTION_half, TIDE_FP32);
+    if (tide_option_dtype(job, TIDE_OPTION_grad_accum_dtype, half) != half) {
+        tide_fail(m, TIDE_ERR_UNSUPPORTED, "parallel.grad_accum_dtype other than that of the model is not described");
+        return;
+    }
+    if (tide_option_true(job, TIDE_OPTION_zero_init, false)) {
+        tide_fail(m, TIDE_ERR_UNSUPPORTED, "parallel.zero_init: parameters cut while the model is made are not described yet");
+        return;
+    }
+    tide_cast_model(w, half);
+    zero3 *z = TIDE_NEW(m->arena, zero3, 1);
+    bool overlaps = tide_option_true(job, TIDE_OPTION_overlap_comm, true);
+    *z = (zero3){.w = w, .dtype = model->dtype, .count = model->parameter_count,
+                 .bucket_size = tide_bucket_size(w, TIDE_OPTION_reduce_bucket_size, 500000000, 1, 1),
+                 .prefetch_size = tide_bucket_size(w, TIDE_OPTION_stage3_prefetch_bucket_size, 50000000, 9, 10),
+                 .most_live = tide_option_int(job, TIDE_OPTION_stage3_max_live_parameters, 1000000000),
+                 .reuse = tide_option_int(job, TIDE_OPTION_stage3_max_reuse_distance, 1000000000),
+                 .scatters = tide_option_true(job, TIDE_OPTION_reduce_scatter, true),
+                 .is_contiguous = tide_option_true(job, TIDE_OPTION_contiguous_gradients, true),
+                 .is_offloaded = tide_option_is(job, TIDE_OPTION_offload_optimizer, "cpu"),
+                 .params_offloaded = tide_option_is(job, TIDE_OPTION_offload_param, "cpu"),
+                 .gather_stream = overlaps ? GATHER_STREAM : 0,
+                 .reduce_stream = overlaps ? REDUCE_STREAM : 0};
+    z->reduced_as = tide_option_dtype(job, TIDE_OPTION_communication_data_type, z->dtype);
+    z->params = TIDE_NEW(m->arena, param, z->count + 1);
+    z->bucket = TIDE_NEW(m->arena, uint32_t, z->count + 1);
+    z->ahead = TIDE_NEW(m->arena, uint32_t, z->count + 1);
+    int64_t small = tide_option_int(job, TIDE_OPTION_stage3_param_persistence_threshold, tide_option_true(job, TIDE_OPTION_hf_auto, false) ? 10 * tide_hidden_size(w) : 100000);
+    for (uint32_t i = 0; i < z->count; i++) {
+        const tide_parameter_row *row = &model->parameters[i];
+        int64_t count = tide_count(row->tensor);
+        z->params[i] = (param){.leaf = row->tensor, .module = row->module, .count = count, .cut = (count + w->ranks - 1) / w->ranks,
+                               .stays = count <= small, .trains = row->tensor->requires_grad};
+    }
+    uint32_t count = tide_optimizer_members(w->optimizer, NULL);
+    tide_optimized *members = TIDE_NEW(m->arena, tide_optimized, count + 1);
+    tide_optimizer_members(w->optimizer, members);
+    w->state = m->wrapper = z;
+    cut_parameters(z);
+    if (!z->is_offloaded) tide_flat_of(m, op_name, 1, TIDE_BOOL, TIDE_FACTOR_COMMUNICATION); /* inf_or_nan_tracker */
+    tide_flat_of(m, op_name, 1, TIDE_FP32, TIDE_FACTOR_COMMUNICATION);                        /* of the last barrier */
+    make_groups(z, members, count);
+    make_modules(z);
+    for (uint32_t i = 0; i < count; i++) { /* hooks are set on whole parameters */
+        param *p = &z->params[z->group_order[i]];
+        gather_one(z, p, 0);
+        point_at_nothing(z, p->leaf);
+    }
+    m->module = 0;
+    m->linear = linear;
+    m->gradient_ready = gradient_ready;
+    model->before_forward = before_forward;
+    model->after_forward = after_forward;
+    model->read_parameter = read_parameter;
+}
+
+const tide_strategy tide_zero3 = {.kind = "zero3", .wrap = zero3_wrap, .backward = zero3_backward, .update = zero3_update};
