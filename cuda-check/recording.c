@@ -55,7 +55,7 @@ static void event_write(tide_recorder *r, const char *line) {
     case 't': tide_recorder_time(r, n[0]); break;
     case 'm': tide_recorder_mark(r, (uint32_t)n[0], (uint32_t)n[1]); break;
     case 'S': case 's': case 'M': case 'U':
-        tide_recorder_segment(r, letter, n[0], n[1], (uint32_t)n[2]);
+        tide_recorder_segment(r, (tide_recorder_event)letter, n[0], n[1], (uint32_t)n[2]);
         break;
     default: break;
     }

@@ -25,6 +25,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* Signatures are NVIDIA's: not every parameter is of use. */
+#pragma GCC diagnostic ignored "-Wunused-parameter"
+
 #define PHANTOM_EXPORT __attribute__((visibility("default")))
 
 /* An exported function: its declaration and the head of its definition. */
