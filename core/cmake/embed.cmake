@@ -8,7 +8,7 @@ cmake_minimum_required(VERSION 3.25)
 set(bodies "")
 set(array_count 0)
 
-# Appends the bytes of a file to `bodies`; `initializer` becomes {"name", text, length}.
+# Appends the bytes of a file to `bodies`; `initializer` becomes {"name", text, length, is_given}.
 function(embed_file name path)
     file(READ "${path}" text)
     string(JSON kind ERROR_VARIABLE problem TYPE "${text}")
@@ -22,7 +22,7 @@ function(embed_file name path)
     string(REGEX REPLACE "(..)" "0x\\1," bytes "${hex}")
     string(APPEND bodies "static const unsigned char text_${array_count}[] = {${bytes}0};\n")
     set(bodies "${bodies}" PARENT_SCOPE)
-    set(initializer "{\"${name}\", (const char *)text_${array_count}, ${length}}" PARENT_SCOPE)
+    set(initializer "{\"${name}\", (const char *)text_${array_count}, ${length}, 0}" PARENT_SCOPE)
     math(EXPR array_count "${array_count} + 1")
     set(array_count ${array_count} PARENT_SCOPE)
 endfunction()
@@ -51,7 +51,7 @@ function(embed_folder table)
         string(APPEND rows "    ${initializer},\n")
     endforeach()
     list(LENGTH named count)
-    string(APPEND bodies "const tide_source ${table}_sources[] = {\n${rows}    {0, 0, 0}};\n"
+    string(APPEND bodies "const tide_source ${table}_sources[] = {\n${rows}    {0, 0, 0, 0}};\n"
         "const uint32_t ${table}_source_count = ${count};\n")
     set(bodies "${bodies}" PARENT_SCOPE)
     set(array_count ${array_count} PARENT_SCOPE)

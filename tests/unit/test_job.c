@@ -15,7 +15,7 @@
 /* ---- doubles ---- */
 
 #define SOURCE(name, text)                                                                         \
-    { name, text, sizeof(text) - 1 }
+    { name, text, sizeof(text) - 1, false }
 
 #define LLAMA                                                                                      \
     "{\"model_type\": \"llama\", \"architectures\": [\"LlamaForCausalLM\"], \"hidden_size\": 64, " \

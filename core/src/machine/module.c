@@ -279,6 +279,10 @@ static bool bind_block(tide_model *model, tide_function *function, const tide_de
 static bool bind_function(tide_model *model, tide_function *function, const tide_description *from) {
     if (function->is_bound) return true;
     function->is_bound = true;
+    if (!tide_function_read(model->descriptions, function)) {
+        model->m->has_failed = true;
+        return false;
+    }
     if (!function->of) function->backward = tide_function_find(model->descriptions, from, tide_text_of(tide_format(model->m->arena, "%s_backward", terminated(model->m, function->name))));
     for (uint32_t i = 0; i < function->parameter_count; i++) add_local(model, function, function->parameters[i].name);
     for (uint32_t i = 0; i < function->parameter_count; i++)

@@ -26,16 +26,28 @@ static void list_statements(tide_descriptions *set, tide_statement *s) {
     }
 }
 
-static tide_function *read_function(tide_descriptions *set, tide_description *description, tide_class *of, const tide_json *item, const char *place) {
+/* A key of "modules", of "functions" or of a module without its parameters. */
+static tide_text head_name(tide_text key) {
+    size_t length = 0;
+    while (length < key.length && key.at[length] != '(') length++;
+    return (tide_text){key.at, length};
+}
+
+static tide_function *function_new(tide_descriptions *set, tide_description *description, tide_class *of, const tide_json *item) {
     tide_function *function = TIDE_NEW(set->arena, tide_function, 1);
-    function->of = of;
-    function->description = description;
-    if (!tide_parse_head(set->arena, item->key, place, &function->name, &function->parameters, &function->parameter_count, set->diags))
-        return NULL;
-    const char *root = tide_format(set->arena, "/%s", description->name.at);
-    if (!tide_parse_block(set->arena, item, root, &set->statement_count, &function->body, set->diags)) return NULL;
-    list_statements(set, function->body);
+    *function = (tide_function){.name = head_name(item->key), .item = item, .of = of, .description = description};
     return function;
+}
+
+bool tide_function_read(tide_descriptions *set, tide_function *f) {
+    const tide_json *item = f->item;
+    if (!item) return true;
+    f->item = NULL;
+    const char *root = tide_format(set->arena, "/%s", f->description->name.at), *place = tide_json_place(set->arena, item, root);
+    if (!tide_parse_head(set->arena, item->key, place, &f->name, &f->parameters, &f->parameter_count, set->diags)) return false;
+    if (!tide_parse_block(set->arena, item, root, &set->statement_count, &f->body, set->diags)) return false;
+    list_statements(set, f->body);
+    return true;
 }
 
 static bool read_attribute(tide_descriptions *set, tide_class *made, const tide_json *item, const char *place) {
@@ -77,13 +89,6 @@ static bool read_attribute(tide_descriptions *set, tide_class *made, const tide_
         return true;
     }
     return complain(set, place, "known attributes are \"@extends\": \"Module\", \"@checkpoint\": true, \"@input_embeddings\": \"name\", \"@output_embeddings\": \"name\", \"@delegate\": \"name\", \"@inputs\": {...} and \"@tie\": {\"if\": ..., \"names\": {...}}");
-}
-
-/* A key of "modules" or of a module without its parameters. */
-static tide_text head_name(tide_text key) {
-    size_t length = 0;
-    while (length < key.length && key.at[length] != '(') length++;
-    return (tide_text){key.at, length};
 }
 
 static const tide_json *module_in(const tide_description *d, tide_text name, const tide_json *besides) {
@@ -133,39 +138,48 @@ static const tide_json *extended(tide_descriptions *set, const tide_description 
     return made;
 }
 
-static tide_class *read_class(tide_descriptions *set, tide_description *description, const tide_json *item, const char *place) {
-    tide_class *made = TIDE_NEW(set->arena, tide_class, 1);
-    item = extended(set, description, item, place, 0);
-    if (!item) return NULL;
-    made->description = description;
-    if (!tide_parse_head(set->arena, item->key, place, &made->name, &made->parameters, &made->parameter_count, set->diags)) return NULL;
-    if (item->kind != TIDE_JSON_OBJECT || item->count > MEMBER_LIMIT) {
-        complain(set, place, "a module is an object of members and functions");
-        return NULL;
-    }
+/* Reads a module when it is first looked for. */
+static bool class_read(tide_descriptions *set, tide_class *made) {
+    const tide_json *item = made->item;
+    if (!item) return true;
+    made->item = NULL;
+    const char *root = tide_format(set->arena, "/%s", made->description->name.at), *place = tide_json_place(set->arena, item, root);
+    item = extended(set, made->description, item, place, 0);
+    if (!item || !tide_parse_head(set->arena, item->key, place, &made->name, &made->parameters, &made->parameter_count, set->diags)) return false;
+    if (item->kind != TIDE_JSON_OBJECT || item->count > MEMBER_LIMIT) return complain(set, place, "a module is an object of members and functions");
     made->members = TIDE_NEW(set->arena, tide_member, item->count + 1);
     tide_function **link = &made->methods;
     for (const tide_json *member = item->first; member; member = member->next) {
-        const char *at = tide_json_place(set->arena, member, tide_format(set->arena, "/%s", description->name.at));
-        if (member->key.length && member->key.at[0] == '@') {
-            if (!read_attribute(set, made, member, at)) return NULL;
-        } else if (member->kind == TIDE_JSON_ARRAY) {
-            tide_function *method = read_function(set, description, made, member, at);
-            if (!method) return NULL;
-            *link = method;
-            link = &method->next;
+        if (member->kind == TIDE_JSON_ARRAY && !tide_text_starts(member->key, TIDE_TEXT("@"))) {
+            *link = function_new(set, made->description, made, member);
+            link = &(*link)->next;
+            continue;
+        }
+        const char *at = tide_json_place(set->arena, member, root);
+        if (tide_text_starts(member->key, TIDE_TEXT("@"))) {
+            if (!read_attribute(set, made, member, at)) return false;
         } else if (member->kind == TIDE_JSON_STRING) {
             tide_member *m = &made->members[made->member_count++];
             m->name = member->key;
             m->expr = tide_parse_expr(set->arena, member->text, at, set->diags);
-            if (!m->expr) return NULL;
+            if (!m->expr) return false;
         } else {
-            complain(set, at, "a member is an expression in quotes, a function an array of statements");
-            return NULL;
+            return complain(set, at, "a member is an expression in quotes, a function an array of statements");
         }
     }
     made->forward = tide_method_find(made, TIDE_TEXT("forward"));
-    return made;
+    return true;
+}
+
+bool tide_description_read(tide_descriptions *set, const tide_description *d) {
+    for (tide_function *f = d->functions; f; f = f->next)
+        if (!tide_function_read(set, f)) return false;
+    for (tide_class *c = d->classes; c; c = c->next) {
+        if (!class_read(set, c)) return false;
+        for (tide_function *f = c->methods; f; f = f->next)
+            if (!tide_function_read(set, f)) return false;
+    }
+    return true;
 }
 
 static bool read_parts(tide_descriptions *set, tide_description *d) {
@@ -185,18 +199,15 @@ static bool read_parts(tide_descriptions *set, tide_description *d) {
     tide_function **function_link = &d->functions;
     const tide_json *functions = tide_json_at(d->json, "functions");
     for (const tide_json *item = functions ? functions->first : NULL; item; item = item->next) {
-        tide_function *function = read_function(set, d, NULL, item, tide_json_place(set->arena, item, root));
-        if (!function) return false;
-        *function_link = function;
-        function_link = &function->next;
+        *function_link = function_new(set, d, NULL, item);
+        function_link = &(*function_link)->next;
     }
     tide_class **class_link = &d->classes;
     const tide_json *modules = tide_json_at(d->json, "modules");
     for (const tide_json *item = modules ? modules->first : NULL; item; item = item->next) {
-        tide_class *made = read_class(set, d, item, tide_json_place(set->arena, item, root));
-        if (!made) return false;
-        *class_link = made;
-        class_link = &made->next;
+        *class_link = TIDE_NEW(set->arena, tide_class, 1);
+        **class_link = (tide_class){.name = head_name(item->key), .item = item, .description = d};
+        class_link = &(*class_link)->next;
     }
     return true;
 }
@@ -236,7 +247,8 @@ static tide_description *load(tide_descriptions *set, tide_text name, int depth)
     }
     *set->last = d;
     set->last = &d->next;
-    return read_parts(set, d) ? d : NULL;
+    if (!read_parts(set, d) || (source.is_given && !tide_description_read(set, d))) return NULL;
+    return d;
 }
 
 tide_description *tide_description_load(tide_descriptions *set, tide_text name) {
@@ -247,25 +259,25 @@ static bool is_library(const tide_description *d) {
     return tide_text_starts(d->name, TIDE_TEXT("library/"));
 }
 
-tide_class *tide_class_find(const tide_descriptions *set, const tide_description *from, tide_text name) {
+tide_class *tide_class_find(tide_descriptions *set, const tide_description *from, tide_text name) {
     for (const tide_description *d = from; d; d = d->parent)
         for (tide_class *c = d->classes; c; c = c->next)
-            if (tide_text_equal(c->name, name)) return c;
+            if (tide_text_equal(c->name, name)) return class_read(set, c) ? c : NULL;
     for (const tide_description *d = set->first; d; d = d->next)
         if (is_library(d))
             for (tide_class *c = d->classes; c; c = c->next)
-                if (tide_text_equal(c->name, name)) return c;
+                if (tide_text_equal(c->name, name)) return class_read(set, c) ? c : NULL;
     return NULL;
 }
 
-tide_function *tide_function_find(const tide_descriptions *set, const tide_description *from, tide_text name) {
+tide_function *tide_function_find(tide_descriptions *set, const tide_description *from, tide_text name) {
     for (const tide_description *d = from; d; d = d->parent)
         for (tide_function *f = d->functions; f; f = f->next)
-            if (tide_text_equal(f->name, name)) return f;
+            if (tide_text_equal(f->name, name)) return tide_function_read(set, f) ? f : NULL;
     for (const tide_description *d = set->first; d; d = d->next)
         if (is_library(d))
             for (tide_function *f = d->functions; f; f = f->next)
-                if (tide_text_equal(f->name, name)) return f;
+                if (tide_text_equal(f->name, name)) return tide_function_read(set, f) ? f : NULL;
     return NULL;
 }
 

@@ -7,9 +7,10 @@
 struct tide_class;
 struct tide_description;
 
-/* A function or a method. Bound (its names given meanings) when it is first called. */
+/* A function or a method. Read and bound (its names given meanings) when it is first called. */
 typedef struct tide_function {
     tide_text name;
+    const tide_json *item; /* what it is read from; NULL: it has been */
     tide_parameter *parameters;
     uint32_t parameter_count;
     tide_statement *body;
@@ -28,8 +29,10 @@ typedef struct tide_member {
     tide_expr *expr;
 } tide_member;
 
+/* A module, read when it is first looked for. */
 typedef struct tide_class {
     tide_text name;
+    const tide_json *item; /* as above */
     tide_parameter *parameters; /* of the constructor */
     uint32_t parameter_count;
     tide_member *members;
@@ -69,6 +72,7 @@ typedef struct tide_source {
     const char *name;
     const char *text;
     uint32_t length;
+    bool is_given; /* by a user: all of it is read, so that all mistakes are found */
 } tide_source;
 
 /* Finds the text of a description by its name; NULL text if there is none. */
@@ -91,9 +95,14 @@ void tide_descriptions_init(tide_descriptions *set, tide_arena *arena, tide_diag
 /* Reads a description and what it extends; NULL after an error. */
 tide_description *tide_description_load(tide_descriptions *set, tide_text name);
 
+/* All functions and modules at once; false after an error. */
+bool tide_description_read(tide_descriptions *set, const tide_description *description);
+/* Before a function's parameters or body are looked at; false after an error. */
+bool tide_function_read(tide_descriptions *set, tide_function *function);
+
 /* In the description, what it extends, and then the library; NULL if nowhere. */
-tide_class *tide_class_find(const tide_descriptions *set, const tide_description *from, tide_text name);
-tide_function *tide_function_find(const tide_descriptions *set, const tide_description *from, tide_text name);
+tide_class *tide_class_find(tide_descriptions *set, const tide_description *from, tide_text name);
+tide_function *tide_function_find(tide_descriptions *set, const tide_description *from, tide_text name);
 tide_function *tide_method_find(const tide_class *of, tide_text name);
 const tide_size *tide_size_find(const tide_description *from, tide_text name);
 /* A key of the description or of what it extends. */
