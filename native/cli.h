@@ -189,6 +189,8 @@ int cli_link(int argc, char **argv);
 int cli_call(int argc, char **argv);
 int cli_dry_run(int argc, char **argv); /* these are in cuda-check/ */
 int cli_check(int argc, char **argv);
+int cli_doctor(int argc, char **argv);
+int cli_watch(int argc, char **argv);
 void cli_help(FILE *out, const char *command); /* NULL: of all */
 
 #endif

@@ -132,6 +132,18 @@ static const command commands[] = {
      "  tidemark check --steps 3 --out run.tide -- torchrun --nproc-per-node 8 train.py\n\n"
      "exit code: 0 within the tolerance, or nothing to compare; 1 past it; 2 the command line; 3 nothing could be\n"
      "measured, or others were on the GPU; 4 the program failed; 5 fewer than two steps were seen\n"},
+    {"doctor", cli_doctor, "doctor",
+     "what of this machine can be measured, and how",
+     "Looks at the driver, the GPUs, CUPTI, MIG and MPS, makes one context on GPU 0 for a moment, and says which way "
+     "`tidemark\n"
+     "check` would go.\n\n"
+     "exit code: 0 a check can measure; 3 it cannot\n"},
+    {"watch", cli_watch, "watch PID|--all [--for SECONDS]",
+     "GPU memory of running processes, by the driver's count",
+     "Looks once a second at what the driver says that a process and its children hold, until it ends or Ctrl-C.\n\n"
+     "  --all             every process on every GPU\n"
+     "  --for SECONDS     not longer\n\n"
+     "exit code: 0 something was seen; 2 the command line; 3 nothing was\n"},
     {"link", cli_link, "link MODEL|config.json|LINK [key=value ...] [--base ADDRESS]",
      "the job as a link that the page opens",
      "Checks the settings and prints them in their shortest form. A job whose configuration is a "

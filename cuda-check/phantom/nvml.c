@@ -1,7 +1,8 @@
 /* libnvidia-ml for phantom GPUs: what PyTorch's allocator, pynvml and `tidemark check` ask.
  *
  * PHANTOM_NVML makes it a machine of another kind: "silent" (the driver does not answer), "empty" (no GPU), "old" (a driver
- * for CUDA 11.4), "mig" (cut into slices), "shared" (another process holds 3 GiB). */
+ * for CUDA 11.4), "mig" (cut into slices), "shared" (another process holds 3 GiB),
+ * "hidden" (processes are not told). */
 #define _GNU_SOURCE
 #include "phantom.h"
 
@@ -87,13 +88,14 @@ typedef struct process {
 } process;
 
 API(int, nvmlDeviceGetComputeRunningProcesses_v3, void *device, unsigned *count, process *out) {
+    if (is_kind("hidden")) return NOT_SUPPORTED;
     *count = is_kind("shared");
     if (*count) out[0] = (process){1, 3ull << 30, {0, 0}};
     return OK;
 }
 API(int, nvmlDeviceGetComputeRunningProcesses, void *device, unsigned *count, void *out) {
-    *count = 0;
-    return OK;
+    *count = 0; /* the first version, whose entries are shorter */
+    return is_kind("hidden") ? NOT_SUPPORTED : OK;
 }
 API(int, nvmlDeviceGetMigMode, void *device, unsigned *now, unsigned *pending) {
     *now = *pending = is_kind("mig");

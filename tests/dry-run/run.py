@@ -187,9 +187,71 @@ def refusals():
     check("a size that only a library knows", "" if code == 4 and "phantom-unknown-call" in kinds else f"{code} {kinds} {errors[-300:]}")
 
 
+COMPILED = """
+import torch
+net = torch.compile(torch.nn.Sequential(torch.nn.Linear(256, 256), torch.nn.GELU()).cuda())
+optimizer = torch.optim.AdamW(net.parameters())
+for step in range(3):
+    net(torch.ones(64, 256).cuda()).sum().backward()
+    optimizer.step()
+"""
+
+
+def compiled():
+    code, answer, errors, *_ = script(COMPILED)
+    kinds = [n["kind"] for n in answer["notes"]] if answer else []
+    check("torch.compile", "" if code == 0 and "phantom-compiled" in kinds else f"{code} {kinds} {errors[-600:]}")
+
+
+def checked():
+    """`tidemark check` where driver, NVML and CUPTI are phantoms: sees what dry-run sees, and estimate predicts it."""
+    tools = Path(PROGRAM).resolve().parent / "cuda-check"
+    phantom = {**ENVIRONMENT, "LD_PRELOAD": str(tools / "libcuda.so.1"), "LD_LIBRARY_PATH": str(tools), "TIDEMARK_GPUS": "2",
+               "TIDEMARK_CUPTI": str(tools / "libphantom-cupti.so"), "TIDEMARK_CARD": "85017755648 670040064 90 132 2048"}
+
+    def run(options, command):
+        done = subprocess.run([PROGRAM, "check", "--json", *options, "--", *command], cwd=HERE, env=phantom, capture_output=True,
+                              text=True, timeout=600)
+        return done.returncode, json.loads(done.stdout) if done.stdout else None, done.stderr
+
+    def components(device):
+        return {c["name"]: c.get("own_peak", c.get("at_peak")) for c in device["components"]}
+
+    llama = EXPECTED["runs"][0]
+    job = "smollm2-135m overrides.num_hidden_layers=6 batch=4 seq=512 sdpa_backend=flash --gpu h100-80"
+    code, answer, errors = run(["--steps", "3", "--estimate", job], llama["command"])
+    found = components(answer["devices"][0]) if answer else {}
+    check("check: a run as estimated", "" if code == 0 and found["allocated"] == llama["allocated"] and found["reserved"] == llama["reserved"]
+          and found["unexplained"] == 0 and answer["devices"][0]["predicted"] == answer["devices"][0]["measured"]
+          else f"{code} {found} {errors[-600:]}")
+
+    code, answer, errors = run(["--steps", "3", "--estimate", job.replace("batch=4", "batch=16")], llama["command"])
+    check("check: not as estimated", "" if code == 1 and answer["verdict"]["name"] == "fail" else f"{code} {errors[-600:]}")
+
+    code, answer, errors = run(["--steps", "1", "--estimate", job], llama["command"])
+    check("check: one step", "" if code == 5 and "1 step was seen" in answer["verdict"]["reason"] else f"{code} {errors[-600:]}")
+
+    ddp = EXPECTED["runs"][3]
+    code, answer, errors = run(["--steps", "3"], ddp["command"])
+    found = [components(d)["reserved"] for d in answer["devices"]] if answer else []
+    check("check: two ranks", "" if code == 0 and found == [ddp["reserved"]] * 2 else f"{code} {found} {errors[-600:]}")
+
+    code, answer, errors = run(["--measure", "poll", "--steps", "3"], llama["command"])
+    found = answer["devices"][0] if answer else {}
+    check("check: polled", "" if code == 0 and not found["exact"] and components(found)["reserved"] == llama["reserved"]
+          else f"{code} {found} {errors[-600:]}")
+
+    with tempfile.TemporaryDirectory() as folder:
+        code, answer, errors = run(["--steps", "3", "--out", f"{folder}/run.tide"], llama["command"])
+        found = replay(f"{folder}/run.tide")
+    check("check: a recording", "" if code == 0 and found == (llama["allocated"], llama["reserved"]) else f"{code} {found} {errors[-600:]}")
+
+
 exact_runs()
 programs()
 refusals()
+compiled()
+checked()
 overhead()
 print(f"{passed} passed, {failed} failed")
 sys.exit(failed > 0)
