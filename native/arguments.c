@@ -97,6 +97,7 @@ static const option options[] = {
     {"--bytes", CLI_TAKES_BYTES, false},
     {"--gpu", CLI_TAKES_GPU, true},
     {"--of", CLI_TAKES_OF, true},
+    {"--stage", CLI_TAKES_OF, true},
     {"--base", CLI_TAKES_BASE, true},
     {"--configs", CLI_TAKES_VERIFY, true},
     {"--where", CLI_TAKES_VERIFY, true},
@@ -110,6 +111,7 @@ static void option_take(cli_arguments *a, const char *name, const char *value) {
     if (strcmp(name, "--json") == 0) a->is_json = true;
     if (strcmp(name, "--bytes") == 0) a->shows_bytes = true;
     if (strcmp(name, "--of") == 0) a->of = value;
+    if (strcmp(name, "--stage") == 0) a->stage = value;
     if (strcmp(name, "--base") == 0) a->base = value;
     if (strcmp(name, "--configs") == 0) a->configs = value;
     if (strcmp(name, "--csv") == 0) a->csv = value;

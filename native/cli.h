@@ -65,6 +65,7 @@ typedef struct cli_arguments {
     size_t path_count;
     bool is_json, shows_bytes, shows_help;
     const char *of;        /* explain */
+    const char *stage;     /* explain */
     const char *base;      /* link */
     const char *configs;   /* verify */
     const char *csv;       /* verify */

@@ -73,6 +73,27 @@ static void explanation_show(const cJSON *answer, const char *of) {
     cJSON_ArrayForEach(tensor, cli_at(answer, "tensors")) tensor_show(tensor);
 }
 
+/* Tab-separated, for less -S, awk and spreadsheets. */
+static void stage_show(const cJSON *answer) {
+    const cJSON *row, *cell;
+    bool is_first = true;
+    cJSON_ArrayForEach(cell, cli_at(answer, "columns")) {
+        printf("%s%s", is_first ? "" : "\t", cJSON_GetStringValue(cell));
+        is_first = false;
+    }
+    putchar('\n');
+    cJSON_ArrayForEach(row, cli_at(answer, "rows")) {
+        is_first = true;
+        cJSON_ArrayForEach(cell, row) {
+            if (!is_first) putchar('\t');
+            is_first = false;
+            if (cJSON_IsNumber(cell)) printf("%.0f", cell->valuedouble);
+            else fputs(cJSON_GetStringValue(cell), stdout);
+        }
+        putchar('\n');
+    }
+}
+
 int cli_explain(int argc, char **argv) {
     cli_arguments arguments;
     cli_buffer request = {0}, more = {0};
@@ -85,11 +106,17 @@ int cli_explain(int argc, char **argv) {
         const char *of = arguments.of ? arguments.of : "";
         cli_append_text(&more, ",\"of\":");
         cli_append_quoted(&more, of, strlen(of));
+        if (arguments.stage) {
+            cli_append_text(&more, ",\"stage\":");
+            cli_append_quoted(&more, arguments.stage, strlen(arguments.stage));
+        }
         status = cli_request(&request, "explain", &arguments, more.at);
         if (status == CLI_OK) status = cli_ask_or_explain(&answer, &request, arguments.is_json);
         if (status == CLI_OK) {
             if (arguments.is_json)
                 printf("%.*s\n", (int)answer.length, answer.text);
+            else if (arguments.stage)
+                stage_show(answer.json);
             else
                 explanation_show(answer.json, of);
         }

@@ -36,15 +36,19 @@ static const command commands[] = {
      "  tidemark estimate '#model=qwen2.5-7b&batch=4&v=1' --json | jq .peak\n\n"
      "exit code: 0 it fits, or no card is given; 1 it does not fit; 2 to 4 as in `tidemark "
      "--help`\n"},
-    {"explain", cli_explain, "explain MODEL|config.json|LINK [key=value ...] [--of WHAT] [--json]",
+    {"explain", cli_explain, "explain MODEL|config.json|LINK [key=value ...] [--of WHAT] [--stage STAGE] [--json]",
      "where a number comes from: tensor, shape, operation, line of the description",
      "The same words as `tidemark estimate`.\n\n"
      "  --of WHAT         a factor (activations), a part of a module's name or an operation;\n"
      "                    without it, everything that lives at the peak\n"
+     "  --stage STAGE     what one stage made, tab-separated: job, modules, parameters,\n"
+     "                    events (every allocation and free) or blocks (the allocator at the\n"
+     "                    peak); --of keeps the rows that contain WHAT\n"
      "  --json            the whole answer\n\n"
      "examples\n"
      "  tidemark explain llava-1.5-7b batch=16 --of activations\n"
-     "  tidemark explain llama-2-7b --of mlp\n"},
+     "  tidemark explain llama-2-7b --of mlp\n"
+     "  tidemark explain gpt2 --stage events --of attn\n"},
     {"describe", cli_describe, "describe [settings|models|gpus|ops|NAME] [--json]",
      "settings, models, cards and operations that tidemark knows",
      "Without a topic, how many of each there are. NAME shows one setting, model or card.\n\n"

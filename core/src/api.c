@@ -5,6 +5,7 @@
 
 #include "answer/recorded.h"
 #include "answer/report.h"
+#include "answer/stages.h"
 #include "model/sources.h"
 
 typedef struct call {
@@ -109,9 +110,13 @@ static bool call_explain(call *c) {
     tide_job *job = build_job(c);
     tide_run *run = TIDE_NEW(&c->arena, tide_run, 1);
     if (!job || !tide_run_job(run, job, &c->arena, &c->diags)) return false;
-    const tide_json *of = tide_json_at(c->request, "of");
+    const tide_json *of = tide_json_at(c->request, "of"), *stage = tide_json_at(c->request, "stage");
+    tide_text filter = of && of->kind == TIDE_JSON_STRING ? of->text : TIDE_TEXT("");
     open_answer(c);
-    return tide_write_explanation(&c->writer, run, job, of && of->kind == TIDE_JSON_STRING ? of->text : TIDE_TEXT("")) || out_of_memory(c);
+    if (!stage) return tide_write_explanation(&c->writer, run, job, filter) || out_of_memory(c);
+    bool is_known = false;
+    if (stage->kind == TIDE_JSON_STRING && !tide_write_stage(&c->writer, run, job, stage->text, filter, &is_known)) return out_of_memory(c);
+    return is_known || tide_error(&c->diags, TIDE_ERR_REQUEST, "/stage", "no such stage", tide_format(&c->arena, "there are %s", tide_stage_names));
 }
 
 static bool call_link(call *c) {

@@ -145,3 +145,21 @@ bool tide_replay_timeline(tide_replay *replay, const tide_timeline *timeline, co
     tide_caching_destroy(allocator);
     return has_memory;
 }
+
+bool tide_replay_until(tide_caching_allocator *allocator, const tide_timeline *timeline, uint32_t last, tide_block *blocks) {
+    for (uint32_t i = 0; i <= last && i < timeline->event_count; i++) {
+        uint32_t event = timeline->events[i], which = event & ~TIDE_FREE_BIT;
+        tide_caching_status status;
+        if (event == TIDE_EMPTY_CACHE) {
+            status = tide_caching_empty_cache(allocator);
+        } else if (event & TIDE_FREE_BIT) {
+            if (timeline->allocations[which].used_by) tide_caching_record_stream(allocator, blocks[which], timeline->allocations[which].used_by - 1u);
+            status = tide_caching_free(allocator, blocks[which]);
+            blocks[which] = 0;
+        } else {
+            status = tide_caching_malloc(allocator, timeline->allocations[which].bytes, timeline->allocations[which].stream, &blocks[which]);
+        }
+        if (status != TIDE_CACHING_OK) return status == TIDE_CACHING_OOM;
+    }
+    return true;
+}

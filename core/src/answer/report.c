@@ -10,7 +10,7 @@ const char *tide_gib(tide_arena *arena, uint64_t bytes) {
     return tide_format(arena, "%llu.%llu GiB", (unsigned long long)(tenths / 10), (unsigned long long)(tenths % 10));
 }
 
-static tide_replay_config config_of(const tide_job *job) {
+tide_replay_config tide_report_config(const tide_job *job) {
     return (tide_replay_config){.conf = job->allocator_conf, .fraction_ppm = job->memory_fraction_ppm};
 }
 
@@ -446,7 +446,7 @@ static bool write_verdict(tide_writer *w, tide_run *run, const tide_job *job, co
     tide_replay on_card = *r;
     uint64_t context = job->has_gpu ? job->gpu.context_bytes : 0;
     if (device > job->device_bytes || job->memory_fraction_ppm) { /* the card's limits come into play */
-        tide_replay_config config = config_of(job);
+        tide_replay_config config = tide_report_config(job);
         config.device_bytes = job->device_bytes;
         config.outside_bytes = context;
         if (!tide_replay_timeline(&on_card, &run->machine.timeline, &config, false)) return false;
@@ -516,7 +516,7 @@ static void write_settings(tide_writer *w, const tide_job *job) {
 bool tide_write_estimate(tide_writer *w, tide_run *run, const tide_job *job, const tide_diagnostics *diags) {
     tide_timeline *t = &run->machine.timeline;
     tide_replay r;
-    tide_replay_config config = config_of(job);
+    tide_replay_config config = tide_report_config(job);
     tide_settle_factors(t);
     if (!tide_replay_timeline(&r, t, &config, true)) return false;
     uint64_t context = job->has_gpu ? job->gpu.context_bytes : 0, device = r.reserved_peak + context;
@@ -569,7 +569,7 @@ bool tide_write_estimate(tide_writer *w, tide_run *run, const tide_job *job, con
 bool tide_write_figures(tide_writer *w, tide_run *run, const tide_job *job) {
     tide_timeline *t = &run->machine.timeline;
     tide_replay r;
-    tide_replay_config config = config_of(job);
+    tide_replay_config config = tide_report_config(job);
     config.device_bytes = job->device_bytes;
     tide_settle_factors(t);
     if (!tide_replay_timeline(&r, t, &config, false)) return false;
@@ -608,7 +608,7 @@ static bool contains(const char *text, tide_text part) {
 bool tide_write_explanation(tide_writer *w, tide_run *run, const tide_job *job, tide_text filter) {
     tide_timeline *t = &run->machine.timeline;
     tide_replay r;
-    tide_replay_config config = config_of(job);
+    tide_replay_config config = tide_report_config(job);
     tide_settle_factors(t);
     if (!tide_replay_timeline(&r, t, &config, false)) return false;
     uint32_t count;

@@ -16,6 +16,9 @@ bool tide_write_figures(tide_writer *w, tide_run *run, const tide_job *job);
  * `filter` keeps those whose factor, part, module or operation contains the text; "" keeps all. */
 bool tide_write_explanation(tide_writer *w, tide_run *run, const tide_job *job, tide_text filter);
 
+/* How the job's timeline is replayed for its figures: without the card's limits. */
+tide_replay_config tide_report_config(const tide_job *job);
+
 void tide_write_diagnostics(tide_writer *w, const tide_diagnostics *diags, bool with_assumptions);
 
 /* "61.8 GiB", from integers alone. */
