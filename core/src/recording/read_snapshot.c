@@ -52,19 +52,19 @@ typedef struct final_block {
     uint32_t device, stack;
 } final_block;
 
-enum { VALUES = 1 << 17, MARKS = 1 << 10, RECENT_BITS = 16, KEPT_TEXT = 1 << 12, TEXTS = 1 << 20 };
+enum { VALUES = 1 << 17, MARKS = 1 << 10, RECENT_BITS = 14, KEPT_TEXT = 1 << 12, TEXTS = 1 << 20 };
 
 typedef struct snapshot {
     tide_recording *r;
     value *values;
-    uint32_t count;
+    uint32_t count, capacity;
     uint32_t marks[MARKS], mark_count;
     bool has_stopped;
 
     /* Note [The memo]
      * A pickle may refer back to every text and container in it. Kept are texts that were not seen before and frames, which a
-     * program has few of, and of the others (stacks, texts that are repeated) the latest: what cannot be found is VALUE_OTHER,
-     * and the record that needed it is counted as unreadable. */
+     * program has few of, and the stacks of blocks that live at the end; of the others (stacks of entries, texts that are
+     * repeated) the latest. What cannot be found is VALUE_OTHER. */
     memo_entry *memo;
     uint32_t memo_count, memo_capacity;
     memo_entry *recent;
@@ -254,13 +254,14 @@ static void append_items(snapshot *s, value *list, uint32_t from) {
         if (s->values[i].kind == VALUE_FRAME) stack = tide_recording_stack(s->r, stack, s->values[i].id);
     uint64_t key = list->number;
     *list = (value){VALUE_STACK, stack, 0};
-    if (key) memo_put(s, (uint32_t)key, list, false);
+    if (key) memo_put(s, (uint32_t)key, list, s->section == WORD_segments);
 }
 
 /* ---- the machine ---- */
 
 static const char *push(snapshot *s, value_kind kind, uint32_t id, uint64_t number) {
     if (s->count == VALUES) return "more values at once than a snapshot has";
+    TIDE_ROOM(s->r->arena, s->values, s->count, s->capacity);
     s->values[s->count++] = (value){(uint32_t)kind, id, number};
     return NULL;
 }
@@ -470,7 +471,6 @@ static void open_snapshot(tide_recording *r) {
     };
     snapshot *s = r->state = TIDE_NEW(r->arena, snapshot, 1);
     s->r = r;
-    s->values = tide_arena_grow(r->arena, NULL, 0, VALUES * sizeof *s->values);
     s->recent = tide_arena_grow(r->arena, NULL, 0, sizeof *s->recent << RECENT_BITS);
     s->max_split_bytes = UINT64_MAX;
     for (size_t i = 0; i < sizeof opcodes / sizeof *opcodes; i++) s->by_letter[opcodes[i].letter] = (unsigned char)(i + 1);

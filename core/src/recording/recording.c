@@ -148,19 +148,20 @@ static void read_carry(tide_recording *r, bool is_last) {
     if (used > r->carry_length) used = r->carry_length;
     r->offset += used;
     r->carry_length -= used;
-    memmove(r->carry, r->carry + used, r->carry_length);
+    if (used && r->carry_length) memmove(r->carry, r->carry + used, r->carry_length);
     if (r->carry_length >= TIDE_RECORDING_ITEM && !r->broken)
         tide_recording_break(r, 0, "an item is longer than 1 MiB", "is this file damaged?");
 }
 
 void tide_recording_feed(tide_recording *r, const void *bytes, size_t length) {
     const unsigned char *at = bytes;
-    if (!r->carry) {
-        r->carry_capacity = TIDE_RECORDING_ITEM + TIDE_RECORDING_PIECE;
-        r->carry = tide_arena_grow(r->arena, NULL, 0, r->carry_capacity);
-    }
     while (length && !r->broken) {
         size_t piece = length < TIDE_RECORDING_PIECE ? length : TIDE_RECORDING_PIECE;
+        if (r->carry_capacity - r->carry_length < piece) {
+            size_t grown = r->carry_capacity * 2 + TIDE_RECORDING_PIECE;
+            r->carry = tide_arena_grow(r->arena, r->carry, r->carry_capacity, grown);
+            r->carry_capacity = grown;
+        }
         memcpy(r->carry + r->carry_length, at, piece);
         r->carry_length += piece;
         at += piece;
@@ -170,13 +171,12 @@ void tide_recording_feed(tide_recording *r, const void *bytes, size_t length) {
 }
 
 void tide_recording_end(tide_recording *r) {
-    if (!r->carry) tide_recording_feed(r, "", 0);
     bool was_broken = r->broken != NULL;
     if (!r->broken) read_carry(r, true);
     if (r->carry_length && !r->broken) tide_recording_break(r, 0, "the recording ends in the middle of an item", NULL);
     if (r->reader && r->reader->close) r->reader->close(r);
     r->ends_early = r->broken && !was_broken;
     for (uint32_t i = 0; i < r->device_count; i++) tide_tape_close(&r->tapes[i]);
-    tide_arena_drop(r->arena, r->carry);
+    if (r->carry) tide_arena_drop(r->arena, r->carry);
     r->carry = NULL;
 }
