@@ -189,10 +189,11 @@ static void note_totals(trace_totals *totals, uint64_t time, int64_t bytes, int6
 }
 
 static bool read_memory(trace *t, tide_text arguments, trace_row *row) {
-    cursor c = {.at = arguments.at, .end = arguments.at + arguments.length};
     tide_text key, value;
     int64_t address = 0, type = -1, id = -1, allocated = -1, reserved = -1;
-    if (!arguments.length || !take(&c, '{')) return false;
+    if (!arguments.length) return false;
+    cursor c = {.at = arguments.at, .end = arguments.at + arguments.length};
+    if (!take(&c, '{')) return false;
     while (next_member(&c, &key, &value)) {
         if (tide_text_is(key, "Addr")) whole(value, &address);
         else if (tide_text_is(key, "Bytes")) whole(value, &row->bytes);
