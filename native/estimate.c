@@ -59,6 +59,16 @@ void cli_verdict_show(const cJSON *answer) {
         bar_show(cli_int_at(verdict, "device_bytes"), cli_int_at(verdict, "gpu_bytes"));
 }
 
+/* What the card must have at least, and what an option of the allocator would change. */
+static void smallest_show(const cJSON *answer) {
+    cli_number reserved, smallest;
+    const char *advice = cli_text_at(cli_at(answer, "advice"), "sentence");
+    printf("  %s reserved at most; runs on a device of %s or more\n",
+           cli_size(reserved, cli_int_at(cli_at(answer, "peak"), "reserved")),
+           cli_size(smallest, cli_int_at(answer, "smallest_device_bytes")));
+    if (advice[0]) printf("  %s\n", advice);
+}
+
 /* ---- when ---- */
 
 void cli_peak_show(const cJSON *answer) {
@@ -233,6 +243,7 @@ static void report_show(const cJSON *answer, bool is_exact) {
     model_show(answer);
     settings_show(answer);
     cli_verdict_show(answer);
+    smallest_show(answer);
     cli_factors_show(answer, unit);
     cli_peak_show(answer);
     cli_steps_show(answer, unit);
@@ -252,7 +263,7 @@ int cli_estimate(int argc, char **argv) {
     if (status == CLI_OK && arguments.shows_help) {
         cli_help(stdout, "estimate");
     } else if (status == CLI_OK) {
-        status = cli_request(&request, "estimate", &arguments, "");
+        status = cli_request(&request, "estimate", &arguments, ",\"options\":true");
         if (status == CLI_OK) status = cli_ask_or_explain(&answer, &request, arguments.is_json);
         if (status == CLI_OK) {
             if (arguments.is_json)

@@ -102,8 +102,9 @@ static bool call_estimate(call *c) {
     tide_job *job = build_job(c);
     tide_run *run = TIDE_NEW(&c->arena, tide_run, 1);
     if (!job || !tide_run_job(run, job, &c->arena, &c->diags)) return false;
+    const tide_json *with_options = tide_json_at(c->request, "options");
     open_answer(c);
-    return tide_write_estimate(&c->writer, run, job, &c->diags) || out_of_memory(c);
+    return tide_write_estimate(&c->writer, run, job, &c->diags, with_options && with_options->is_true) || out_of_memory(c);
 }
 
 static bool call_explain(call *c) {

@@ -138,6 +138,7 @@ bool tide_replay_timeline(tide_replay *replay, const tide_timeline *timeline, co
     if (!replay->is_oom) pass_marks(&p, timeline->event_count, allocated, reserved);
     tide_stat held = tide_caching_stat(allocator, TIDE_STAT_RESERVED_BYTES, TIDE_POOL_ALL);
     replay->reserved_peak = larger(replay->reserved_peak, held.peak);
+    replay->requested_peak = tide_caching_stat(allocator, TIDE_STAT_REQUESTED_BYTES, TIDE_POOL_ALL).peak;
     tide_caching_counts counts = tide_caching_counters(allocator);
     replay->retries = counts.alloc_retries;
     replay->ooms = counts.ooms;

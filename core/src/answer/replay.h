@@ -26,7 +26,7 @@ typedef struct tide_replay {
     bool is_oom;
     tide_caching_oom oom;
     uint32_t oom_allocation; /* what could not be had */
-    uint64_t allocated_peak, reserved_peak;
+    uint64_t allocated_peak, reserved_peak, requested_peak;
     uint32_t peak_event;     /* the first event that reaches allocated_peak */
     uint32_t reserved_event;
     uint64_t retries, ooms;

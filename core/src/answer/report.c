@@ -1,6 +1,8 @@
 /* The report: peak, factors, parts and layers, the largest tensors, the timeline, assumptions. */
 #include "report.h"
 
+#include "whatif.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,6 +14,13 @@ const char *tide_gib(tide_arena *arena, uint64_t bytes) {
 
 tide_replay_config tide_report_config(const tide_job *job) {
     return (tide_replay_config){.conf = job->allocator_conf, .fraction_ppm = job->memory_fraction_ppm};
+}
+
+static bool play_timeline(tide_trial *trial, const void *timeline, const tide_replay_config *config) {
+    tide_replay r;
+    if (!tide_replay_timeline(&r, timeline, config, false)) return false;
+    *trial = (tide_trial){!r.is_oom, r.allocated_peak, r.reserved_peak, r.requested_peak, r.retries};
+    return true;
 }
 
 /* ---- diagnostics ---- */
@@ -483,6 +492,19 @@ static bool write_verdict(tide_writer *w, tide_run *run, const tide_job *job, co
     return true;
 }
 
+/* The smallest device, and what other options of the allocator would change. */
+static bool write_options(tide_writer *w, const tide_timeline *t, const tide_job *job) {
+    tide_playable what = {play_timeline, t};
+    tide_replay_config config = config_of(job);
+    tide_trial here;
+    uint64_t smallest;
+    config.device_bytes = job->device_bytes;
+    config.outside_bytes = job->has_gpu ? job->gpu.context_bytes : 0;
+    if (!tide_smallest_device(&smallest, &what, &config) || !play_timeline(&here, t, &config)) return false;
+    tide_write_bytes_at(w, "smallest_device_bytes", smallest);
+    return tide_write_options(w, &what, &config, job->allocator, here.runs);
+}
+
 static void write_gpu(tide_writer *w, const tide_job *job) {
     tide_write_key(w, "gpu");
     if (!job->has_gpu) {
@@ -513,7 +535,7 @@ static void write_settings(tide_writer *w, const tide_job *job) {
     tide_write_close(w, ']');
 }
 
-bool tide_write_estimate(tide_writer *w, tide_run *run, const tide_job *job, const tide_diagnostics *diags) {
+bool tide_write_estimate(tide_writer *w, tide_run *run, const tide_job *job, const tide_diagnostics *diags, bool with_options) {
     tide_timeline *t = &run->machine.timeline;
     tide_replay r;
     tide_replay_config config = tide_report_config(job);
@@ -524,6 +546,7 @@ bool tide_write_estimate(tide_writer *w, tide_run *run, const tide_job *job, con
     write_model(w, run, job);
     write_gpu(w, job);
     if (!write_verdict(w, run, job, &r, device)) return false;
+    if (with_options && !write_options(w, t, job)) return false;
     tide_write_key(w, "peak");
     tide_write_open(w, '{');
     tide_write_bytes_at(w, "allocated", r.allocated_peak);
