@@ -90,7 +90,7 @@ bool tide_replay_timeline(tide_replay *replay, const tide_timeline *timeline, co
     tide_caching_allocator *allocator;
     if (!tide_replay_allocator(&allocator, arena->memory, config, true)) return false;
     phases p = {replay, timeline, 0, 0};
-    uint64_t allocated = 0, reserved = 0;
+    uint64_t allocated = 0, reserved = 0, requested = 0;
     uint32_t i = 0;
     bool has_memory = true;
     for (; i < timeline->event_count; i++) {
@@ -105,6 +105,7 @@ bool tide_replay_timeline(tide_replay *replay, const tide_timeline *timeline, co
         } else if (event & TIDE_FREE_BIT) {
             if (timeline->allocations[which].used_by) tide_caching_record_stream(allocator, blocks[which], timeline->allocations[which].used_by - 1u);
             allocated -= replay->block_bytes[which];
+            requested -= timeline->allocations[which].bytes;
             tide_caching_free(allocator, blocks[which]);
         } else {
             const tide_allocation *a = &timeline->allocations[which];
@@ -118,6 +119,8 @@ bool tide_replay_timeline(tide_replay *replay, const tide_timeline *timeline, co
             }
             replay->block_bytes[which] = tide_caching_block_bytes(allocator, blocks[which]);
             allocated += replay->block_bytes[which];
+            requested += a->bytes;
+            if (requested > replay->requested_peak) replay->requested_peak = requested;
             reserved = tide_caching_stat(allocator, TIDE_STAT_RESERVED_BYTES, TIDE_POOL_ALL).current;
             if (allocated > p.peak) p.peak = allocated;
             if (allocated > replay->allocated_peak) {
@@ -138,7 +141,6 @@ bool tide_replay_timeline(tide_replay *replay, const tide_timeline *timeline, co
     if (!replay->is_oom) pass_marks(&p, timeline->event_count, allocated, reserved);
     tide_stat held = tide_caching_stat(allocator, TIDE_STAT_RESERVED_BYTES, TIDE_POOL_ALL);
     replay->reserved_peak = larger(replay->reserved_peak, held.peak);
-    replay->requested_peak = tide_caching_stat(allocator, TIDE_STAT_REQUESTED_BYTES, TIDE_POOL_ALL).peak;
     tide_caching_counts counts = tide_caching_counters(allocator);
     replay->retries = counts.alloc_retries;
     replay->ooms = counts.ooms;

@@ -495,7 +495,7 @@ static bool write_verdict(tide_writer *w, tide_run *run, const tide_job *job, co
 /* The smallest device, and what other options of the allocator would change. */
 static bool write_options(tide_writer *w, const tide_timeline *t, const tide_job *job) {
     tide_playable what = {play_timeline, t};
-    tide_replay_config config = config_of(job);
+    tide_replay_config config = tide_report_config(job);
     tide_trial here;
     uint64_t smallest;
     config.device_bytes = job->device_bytes;
