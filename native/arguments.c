@@ -101,7 +101,7 @@ static const option options[] = {
     {"--base", CLI_TAKES_BASE, true},
     {"--configs", CLI_TAKES_VERIFY, true},
     {"--where", CLI_TAKES_VERIFY, true},
-    {"--csv", CLI_TAKES_VERIFY, true},
+    {"--csv", CLI_TAKES_CSV, true},
     {"--tolerance", CLI_TAKES_VERIFY, true},
     {"--device", CLI_TAKES_DEVICE, true},
 };

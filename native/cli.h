@@ -68,7 +68,7 @@ typedef struct cli_arguments {
     const char *stage;     /* explain */
     const char *base;      /* link */
     const char *configs;   /* verify */
-    const char *csv;       /* verify */
+    const char *csv;       /* verify, sweep */
     const char *tolerance; /* verify */
     const char *device;    /* replay */
     char **where;          /* verify */
@@ -85,6 +85,7 @@ enum {
     CLI_ARE_PATHS = 64,  /* every word is a file */
     CLI_ARE_TOPICS = 128, /* words are kept as they are */
     CLI_TAKES_DEVICE = 256,
+    CLI_TAKES_CSV = 1024,
     CLI_NAMES_ARE_PATHS = 512 /* a word that is no setting is a file, there or not */
 };
 
@@ -183,6 +184,7 @@ void cli_complain(const char *remedy, const char *format, ...)
 
 int cli_estimate(int argc, char **argv);
 int cli_explain(int argc, char **argv);
+int cli_sweep(int argc, char **argv);
 int cli_describe(int argc, char **argv);
 int cli_verify(int argc, char **argv);
 int cli_replay(int argc, char **argv);

@@ -49,6 +49,17 @@ static const command commands[] = {
      "  tidemark explain llava-1.5-7b batch=16 --of activations\n"
      "  tidemark explain llama-2-7b --of mlp\n"
      "  tidemark explain gpt2 --stage events --of attn\n"},
+    {"sweep", cli_sweep,
+     "sweep MODEL|config.json|LINK [key=value,value,... ...] [--gpu NAME] [--csv FILE] [--bytes]",
+     "the peaks of every combination of settings, as a table",
+     "The same words as `tidemark estimate`; a setting with several values, parted by commas, is swept. Values of lists\n"
+     "(freeze, train_only) are not parted.\n\n"
+     "  --csv FILE        exact bytes as CSV; \"-\" is standard output\n"
+     "  --bytes           exact bytes in place of GiB\n\n"
+     "examples\n"
+     "  tidemark sweep llava-1.5-7b recipe=llava-finetune dp=1,2,4,8 parallel.kind=zero1,zero2,zero3\n"
+     "  tidemark sweep llama-3.1-8b,llama-2-7b --gpu a100-80 batch=1,2,4,8 checkpointing=none,full --csv sizes.csv\n\n"
+     "exit code: 0 done; 1 no combination fits; 2 all are refused; 3 and 4 as in `tidemark --help`\n"},
     {"describe", cli_describe, "describe [settings|models|gpus|ops|NAME] [--json]",
      "settings, models, cards and operations that tidemark knows",
      "Without a topic, how many of each there are. NAME shows one setting, model or card.\n\n"

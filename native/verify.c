@@ -232,7 +232,7 @@ int cli_verify(int argc, char **argv) {
     cli_arguments arguments;
     verifier v = {.arguments = &arguments};
     int status = cli_arguments_read(&arguments, argc, argv,
-                                    CLI_TAKES_JSON | CLI_TAKES_VERIFY | CLI_ARE_PATHS);
+                                    CLI_TAKES_JSON | CLI_TAKES_VERIFY | CLI_TAKES_CSV | CLI_ARE_PATHS);
     if (status == CLI_OK && arguments.shows_help)
         cli_help(stdout, "verify");
     else if (status == CLI_OK)

@@ -3,13 +3,14 @@
 
 #include <string.h>
 
+#include "answer/ranks.h"
 #include "answer/recorded.h"
 #include "answer/report.h"
 #include "answer/stages.h"
 #include "model/sources.h"
 
 typedef struct call {
-    tide_arena arena;
+    tide_arena arena, trial; /* trial: for ranks that are tried */
     tide_diagnostics diags;
     tide_writer writer;
     const tide_json *request;
@@ -98,19 +99,33 @@ static bool out_of_memory(call *c) {
     return false;
 }
 
+static bool run_job(call *c, tide_run *run, tide_job *job) {
+    if (!job) return false;
+    tide_replay_config config = tide_report_config(job);
+    return tide_run_ranks(run, job, &config, &c->arena, &c->trial, &c->diags);
+}
+
 static bool call_estimate(call *c) {
     tide_job *job = build_job(c);
     tide_run *run = TIDE_NEW(&c->arena, tide_run, 1);
-    if (!job || !tide_run_job(run, job, &c->arena, &c->diags)) return false;
+    if (!run_job(c, run, job)) return false;
     const tide_json *with_options = tide_json_at(c->request, "options");
     open_answer(c);
     return tide_write_estimate(&c->writer, run, job, &c->diags, with_options && with_options->is_true) || out_of_memory(c);
 }
 
+static bool call_measure(call *c) {
+    tide_job *job = build_job(c);
+    tide_run *run = TIDE_NEW(&c->arena, tide_run, 1);
+    if (!run_job(c, run, job)) return false;
+    open_answer(c);
+    return tide_write_measure(&c->writer, run, job) || out_of_memory(c);
+}
+
 static bool call_explain(call *c) {
     tide_job *job = build_job(c);
     tide_run *run = TIDE_NEW(&c->arena, tide_run, 1);
-    if (!job || !tide_run_job(run, job, &c->arena, &c->diags)) return false;
+    if (!run_job(c, run, job)) return false;
     const tide_json *of = tide_json_at(c->request, "of"), *stage = tide_json_at(c->request, "stage");
     tide_text filter = of && of->kind == TIDE_JSON_STRING ? of->text : TIDE_TEXT("");
     open_answer(c);
@@ -150,7 +165,7 @@ static bool call_verify(call *c) {
     if (!read_files(c, &files, &file_count)) return false;
     tide_job *job = tide_job_build(&c->arena, words, word_count, files, file_count, &c->diags);
     tide_run *run = TIDE_NEW(&c->arena, tide_run, 1);
-    if (!job || !tide_run_job(run, job, &c->arena, &c->diags)) {
+    if (!run_job(c, run, job)) {
         tide_status status = c->diags.first_error;
         if (status != TIDE_ERR_MODEL_UNKNOWN && status != TIDE_ERR_UNSUPPORTED) return false;
         const char *message = "";
@@ -230,7 +245,7 @@ static const struct {
     const char *name;
     bool (*run)(call *c);
 } calls[] = {{"version", call_version},   {"describe", call_describe}, {"estimate", call_estimate},
-             {"explain", call_explain},   {"link", call_link},         {"verify", call_verify},
+             {"measure", call_measure}, {"explain", call_explain},   {"link", call_link},         {"verify", call_verify},
              {"replay", call_replay}};
 
 static bool dispatch(call *c, tide_text request) {
@@ -260,8 +275,10 @@ static void write_failure(call *c) {
 static int answer(call *c, tide_text request, const tide_allocator *memory, char **response, size_t *response_len) {
     jmp_buf escape;
     tide_arena_init(&c->arena, *memory, &escape);
+    tide_arena_init(&c->trial, *memory, &escape);
     if (c->recording) c->recording->arena->escape = &escape;
     if (setjmp(escape)) {
+        tide_arena_free(&c->trial);
         tide_arena_free(&c->arena);
         return 2;
     }
@@ -276,6 +293,7 @@ static int answer(call *c, tide_text request, const tide_allocator *memory, char
         *response = copy;
         *response_len = c->writer.length;
     }
+    tide_arena_free(&c->trial);
     tide_arena_free(&c->arena);
     return !copy ? 2 : ok ? 0 : 1;
 }

@@ -45,6 +45,12 @@ const tide_source tide_catalogue_sources[] = {
 const uint32_t tide_catalogue_source_count =
     sizeof tide_catalogue_sources / sizeof *tide_catalogue_sources;
 
+const tide_source tide_recipe_sources[] = {
+    SOURCE("tuned", "{\"settings\": {\"model\": \"gpt2\", \"batch\": 16, \"checkpointing\": \"full\", \"parallel\": {\"kind\": "
+                    "\"zero2\", \"dp\": 8}}}"),
+};
+const uint32_t tide_recipe_source_count = 1;
+
 const tide_source tide_gpu_source = SOURCE(
     "gpus",
     "{\"gpus\": [{\"name\": \"t4\", \"title\": \"T4 16GB\", \"bytes\": 15642329088, "
@@ -326,6 +332,19 @@ static void test_bad_values(void) {
     REFUSE("gpt2|allocator=max_split:3", "/settings/allocator", "Unrecognized key 'max_split'");
     REFUSE("gpt2|overrides=4", "/settings/overrides", "overrides.num_hidden_layers=4");
     REFUSE("gpt2|title=a\nb", "/settings/title", "control");
+    end();
+}
+
+static void test_recipe(void) {
+    begin("a recipe gives what is not given otherwise, and the link holds its settings");
+    ROW("recipe=tuned", "model", "gpt2");
+    ROW("recipe=tuned", "parallel.dp", "8");
+    ROW("batch=2|recipe=tuned", "batch", "2");
+    ROW("llama-3.1-8b|recipe=tuned|dp=4", "parallel.dp", "4");
+    CHECK(origin(build("recipe=tuned|batch=2"), "batch") == TIDE_ORIGIN_USER);
+    CHECK(origin(build("recipe=tuned"), "parallel.kind") == TIDE_ORIGIN_RECIPE);
+    LINK("recipe=tuned|checkpointing=none", "model=gpt2&batch=16&parallel.kind=zero2&parallel.dp=8&v=1");
+    REFUSE("gpt2|recipe=tune", "/settings/recipe", "did you mean tuned?");
     end();
 }
 
@@ -753,7 +772,7 @@ static void test_link(void) {
     tide_job *job = build("gpt2|batch=1");
     CHECK(job && origin(job, "batch") == TIDE_ORIGIN_USER &&
           origin(job, "seq") == TIDE_ORIGIN_DEFAULT);
-    CHECK(job && strcmp(job->rows[0].name, "model") == 0 && strcmp(job->rows[1].name, "gpu") == 0);
+    CHECK(job && strcmp(job->rows[0].name, "model") == 0 && strcmp(job->rows[1].name, "recipe") == 0);
     end();
 }
 
@@ -1107,6 +1126,7 @@ int main(void) {
     test_defaults();
     test_values();
     test_bad_values();
+    test_recipe();
     test_unknown();
     test_no_equals();
     test_all_problems();

@@ -535,6 +535,30 @@ static void write_settings(tide_writer *w, const tide_job *job) {
     tide_write_close(w, ']');
 }
 
+static uint64_t context_of(const tide_job *job) {
+    return job->has_gpu ? job->gpu.context_bytes : 0;
+}
+
+static void write_peak(tide_writer *w, tide_run *run, const tide_job *job, const tide_replay *r) {
+    tide_write_key(w, "peak");
+    tide_write_open(w, '{');
+    tide_write_bytes_at(w, "allocated", r->allocated_peak);
+    tide_write_bytes_at(w, "reserved", r->reserved_peak);
+    tide_write_bytes_at(w, "device", r->reserved_peak + context_of(job));
+    tide_write_bytes_at(w, "context", context_of(job));
+    write_place(w, run, r->peak_event);
+    if (tide_option_int(job, TIDE_OPTION_dp, 1) > 1) tide_write_int_at(w, "rank", tide_option_int(job, TIDE_OPTION_rank, 0));
+    tide_write_close(w, '}');
+}
+
+bool tide_write_measure(tide_writer *w, tide_run *run, const tide_job *job) {
+    tide_replay r;
+    tide_replay_config config = tide_report_config(job);
+    if (!tide_replay_timeline(&r, &run->machine.timeline, &config, false)) return false;
+    write_peak(w, run, job, &r);
+    return write_verdict(w, run, job, &r, r.reserved_peak + context_of(job));
+}
+
 bool tide_write_estimate(tide_writer *w, tide_run *run, const tide_job *job, const tide_diagnostics *diags, bool with_options) {
     tide_timeline *t = &run->machine.timeline;
     tide_replay r;
@@ -547,14 +571,7 @@ bool tide_write_estimate(tide_writer *w, tide_run *run, const tide_job *job, con
     write_gpu(w, job);
     if (!write_verdict(w, run, job, &r, device)) return false;
     if (with_options && !write_options(w, t, job)) return false;
-    tide_write_key(w, "peak");
-    tide_write_open(w, '{');
-    tide_write_bytes_at(w, "allocated", r.allocated_peak);
-    tide_write_bytes_at(w, "reserved", r.reserved_peak);
-    tide_write_bytes_at(w, "device", device);
-    tide_write_bytes_at(w, "context", context);
-    write_place(w, run, r.peak_event);
-    tide_write_close(w, '}');
+    write_peak(w, run, job, &r);
     uint64_t factors[TIDE_FACTOR_COUNT];
     sum_factors(t, &r, r.peak_event, factors);
     write_factor_list(w, factors);

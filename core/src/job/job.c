@@ -153,6 +153,27 @@ static void change_config(job_builder *b) {
     b->job->config = config;
 }
 
+/* ---- the recipe ---- */
+
+static void read_recipe(job_builder *b) {
+    const char *name = value_of(b, TIDE_SET_recipe), **names = TIDE_NEW(b->arena, const char *, tide_recipe_source_count + 1);
+    if (!name[0]) return;
+    for (uint32_t i = 0; i < tide_recipe_source_count; i++) {
+        const tide_source *source = &tide_recipe_sources[i];
+        names[i] = source->name;
+        if (strcmp(source->name, name) != 0) continue;
+        const char *place = tide_format(b->arena, "/recipes/%s", name);
+        const tide_json *recipe = tide_json_parse(b->arena, (tide_text){source->text, source->length}, place, b->diags);
+        const tide_json *settings = tide_json_at(recipe, "settings");
+        if (settings) tide_words_of_json(&b->words, settings, TIDE_ORIGIN_RECIPE);
+        return;
+    }
+    const char *near = tide_near_names(b->arena, tide_text_of(name), names, tide_recipe_source_count);
+    tide_error(b->diags, TIDE_ERR_FIELD_RANGE, "/settings/recipe",
+               tide_format(b->arena, "\"%s\" is not a recipe that is known", tide_shown(b->arena, tide_text_of(name))),
+               near ? tide_format(b->arena, "did you mean %s?", near) : "write the script's settings");
+}
+
 /* ---- the card ---- */
 
 /* Kernels depend on these where no card is given: an H100. */
@@ -606,6 +627,7 @@ static bool row_in_link(const job_builder *b, const tide_setting_row *row) {
     tide_setting_id id = tide_setting_find(tide_text_of(row->name));
     if (id == TIDE_SET_COUNT) return true; /* overrides.KEY */
     if (id == TIDE_SET_model) return !b->model_is_file;
+    if (id == TIDE_SET_recipe) return false; /* its settings are there */
     return strcmp(row->value, id == TIDE_SET_capability ? b->capability_default
                                                         : tide_settings[id].default_value) != 0;
 }
@@ -644,6 +666,7 @@ tide_job *tide_job_build(tide_arena *arena, const tide_text *words, uint32_t wor
     }
     for (uint32_t i = 0; i < word_count; i++)
         tide_word_read(&b.words, words[i], TIDE_ORIGIN_USER, i == 0);
+    read_recipe(&b);
     find_model(&b);
     change_config(&b);
     find_card(&b);

@@ -95,7 +95,7 @@ static void version_read(tide_words *words, tide_text value) {
 /* Known to the vocabulary, not to this version. */
 static bool is_not_expressed(tide_text name) {
     static const char *const names[] = {
-        "decode", "cache", "logits_to_keep", "recipe", "nodes", "tp", "pp"};
+        "decode", "cache", "logits_to_keep", "nodes", "tp", "pp"};
     tide_text rest = name, first;
     tide_piece_next(&rest, '.', &first);
     for (unsigned i = 0; i < sizeof names / sizeof *names; i++)
@@ -138,6 +138,7 @@ void tide_setting_put(tide_words *words, tide_text name, tide_text value, tide_o
         unknown_read(words, name);
         return;
     }
+    if (origin == TIDE_ORIGIN_RECIPE && words->is_given[id]) return;
     const char *text = tide_setting_read(words->arena, id, value, words->diags);
     if (words->is_given[id] && words->origins[id] == origin)
         word_warn_twice(words, tide_format(words->arena, "/settings/%s", tide_settings[id].name));

@@ -429,6 +429,38 @@ static void zero_wrap(tide_wrapper *w, bool partitions) {
     m->gradient_ready = gradient_ready;
 }
 
+/* Note [Ranks of ZeRO-1 and 2]: all parts have one size; what differs is how many gradients a part is made of, each in a block of its
+ * own, and when they come. Besides rank 0 these stand for all: the last, which has the padding and the gradients that come first; the
+ * one whose pieces take the most blocks; and the one with the most pieces. */
+typedef struct share {
+    int64_t bytes, pieces;
+} share;
+
+static uint32_t zero_other_ranks(const tide_wrapper *w, int64_t *ranks) {
+    const zero *z = w->state;
+    int64_t largest = 0, most = 0, last = w->ranks - 1;
+    uint32_t count = 0;
+    share *of = TIDE_NEW(w->model->m->arena, share, w->ranks);
+    for (uint32_t i = 0; i < z->count; i++) {
+        int64_t first, end, part = z->groups[z->params[i].group].part;
+        const zero_param *p = &z->params[i];
+        owners_of(z, p, &first, &end);
+        for (int64_t r = first; r <= end && r <= last; r++) {
+            int64_t from = p->start > r * part ? p->start : r * part, to = p->start + p->count < (r + 1) * part ? p->start + p->count : (r + 1) * part;
+            of[r].bytes += ((to - from) * (int64_t)tide_dtype_bytes(z->dtype) + 511) / 512 * 512;
+            of[r].pieces++;
+        }
+    }
+    for (int64_t r = 0; r <= last; r++) {
+        if (of[r].bytes > of[largest].bytes) largest = r;
+        if (of[r].pieces > of[most].pieces) most = r;
+    }
+    if (last) ranks[count++] = last;
+    if (largest && largest != last) ranks[count++] = largest;
+    if (most && most != last && most != largest) ranks[count++] = most;
+    return count;
+}
+
 static void zero1_wrap(tide_wrapper *w) {
     zero_wrap(w, false);
 }
@@ -437,5 +469,7 @@ static void zero2_wrap(tide_wrapper *w) {
     zero_wrap(w, true);
 }
 
-const tide_strategy tide_zero1 = {.kind = "zero1", .wrap = zero1_wrap, .backward = zero_backward, .update = zero_update_at_boundary};
-const tide_strategy tide_zero2 = {.kind = "zero2", .wrap = zero2_wrap, .backward = zero_backward, .update = zero_update_at_boundary};
+const tide_strategy tide_zero1 = {.kind = "zero1", .wrap = zero1_wrap, .backward = zero_backward, .update = zero_update_at_boundary,
+                                   .other_ranks = zero_other_ranks};
+const tide_strategy tide_zero2 = {.kind = "zero2", .wrap = zero2_wrap, .backward = zero_backward, .update = zero_update_at_boundary,
+                                   .other_ranks = zero_other_ranks};

@@ -726,6 +726,20 @@ static void make_groups(zero3 *z, const tide_optimized *members, uint32_t count)
     if (!z->is_offloaded) z->grads = tide_flat_of(m, op_name, all, z->dtype, TIDE_FACTOR_GRADIENT);
 }
 
+/* All parts have one size, padded; ranks differ where theirs of some parameter is not full. */
+static uint32_t zero3_other_ranks(const tide_wrapper *w, int64_t *ranks) {
+    const zero3 *z = w->state;
+    int64_t first = w->ranks, last = w->ranks - 1;
+    for (uint32_t i = 0; i < z->count; i++) {
+        const param *p = &z->params[i];
+        if (p->cut && p->count / p->cut < first) first = p->count / p->cut; /* the first rank whose part is not full */
+    }
+    uint32_t count = 0;
+    if (first < last && first > 0) ranks[count++] = first;
+    if (first <= last && last > 0) ranks[count++] = last;
+    return count;
+}
+
 static void zero3_wrap(tide_wrapper *w) {
     tide_model *model = w->model;
     tide_machine *m = model->m;
@@ -786,4 +800,5 @@ static void zero3_wrap(tide_wrapper *w) {
     model->read_parameter = read_parameter;
 }
 
-const tide_strategy tide_zero3 = {.kind = "zero3", .wrap = zero3_wrap, .backward = zero3_backward, .update = zero3_update};
+const tide_strategy tide_zero3 = {.kind = "zero3", .wrap = zero3_wrap, .backward = zero3_backward, .update = zero3_update,
+                                   .other_ranks = zero3_other_ranks};

@@ -506,6 +506,7 @@ static bool wrap(loop *l) {
     l->optimizer = tide_optimizer_new(&run->model, job->optimizer, job->param_groups);
     l->wrapper = (tide_wrapper){&run->model, job, l->optimizer, tide_option_int(job, TIDE_OPTION_dp, 1), tide_option_int(job, TIDE_OPTION_rank, 0), true, 0, NULL};
     l->strategy->wrap(&l->wrapper);
+    if (l->strategy->other_ranks && !run->machine.has_failed) run->other_rank_count = l->strategy->other_ranks(&l->wrapper, run->other_ranks);
     run->machine.factor = TIDE_FACTOR_TEMPORARY;
     return !run->machine.has_failed;
 }

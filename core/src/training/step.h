@@ -4,7 +4,7 @@
 
 #include "../job/job.h"
 #include "../machine/module.h"
-#include "optimizer.h"
+#include "strategy.h"
 
 /* Everything that playing a job leaves behind. */
 typedef struct tide_run {
@@ -13,6 +13,8 @@ typedef struct tide_run {
     tide_model model;
     int64_t parameters, trainable;
     bool plays_all;     /* each micro-batch, none is taken from another: for tests */
+    int64_t other_ranks[TIDE_OTHER_RANKS]; /* that may need more memory than this one */
+    uint32_t other_rank_count;
     uint32_t repeated;  /* micro-batches that were taken from others */
 } tide_run;
 

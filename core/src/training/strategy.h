@@ -5,6 +5,8 @@
 #include "optimizer.h"
 #include "../job/job.h"
 
+enum { TIDE_OTHER_RANKS = 3 };
+
 typedef struct tide_wrapper {
     tide_model *model;
     const tide_job *job;
@@ -25,6 +27,8 @@ typedef struct tide_strategy {
     void (*backward)(tide_wrapper *w, tide_tensor *loss);
     void (*after_backward)(tide_wrapper *w);
     void (*update)(tide_wrapper *w);
+    /* After wrap(): ranks that may need more than rank 0, at most TIDE_OTHER_RANKS. NULL: none does. */
+    uint32_t (*other_ranks)(const tide_wrapper *w, int64_t *ranks);
 } tide_strategy;
 
 /* parallel/parallel.c: the strategy of parallel.kind; NULL for one GPU. */

@@ -1,0 +1,13 @@
+/* Which rank of a job over several GPUs needs the most memory. */
+#ifndef TIDE_RANKS_H
+#define TIDE_RANKS_H
+
+#include "../training/step.h"
+#include "replay.h"
+
+/* Plays the job, on parallel.rank where that is set; otherwise on the rank that needs the most, which it writes into the job's
+ * options and reports as an assumption. Ranks that are alike are played once. `trial` is an empty arena for what is thrown away.
+ * False after an error, which is reported. */
+bool tide_run_ranks(tide_run *run, tide_job *job, const tide_replay_config *config, tide_arena *arena, tide_arena *trial, tide_diagnostics *diags);
+
+#endif

@@ -1,0 +1,246 @@
+/* `tidemark sweep`: one estimate for each combination of the values that settings are given. */
+#include "estimate.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { AXIS_LIMIT = 8, POINT_LIMIT = 100000, FIGURES = 4 };
+
+/* A word whose value is several. */
+typedef struct axis {
+    size_t word;       /* its place among the words */
+    cli_buffer name;
+    char **values;     /* pieces of `text` */
+    size_t count, at;
+    cli_buffer text;
+} axis;
+
+typedef struct sweep {
+    cli_arguments arguments;
+    axis axes[AXIS_LIMIT];
+    size_t axis_count, points, refused, not_fitting;
+    cli_unit unit;
+    cli_table table;
+    FILE *csv;
+} sweep;
+
+/* ---- what is swept ---- */
+
+/* Whether commas in this setting's value part values: not in lists and free text, but names of models, recipes and cards. */
+static bool is_swept(const cJSON *settings, const char *name, size_t length) {
+    const cJSON *setting, *alias;
+    cJSON_ArrayForEach(setting, settings) {
+        const char *known = cli_text_at(setting, "name"), *type = cli_text_at(setting, "type");
+        bool is_it = strlen(known) == length && strncmp(known, name, length) == 0;
+        cJSON_ArrayForEach(alias, cli_at(setting, "aliases")) {
+            const char *other = cJSON_GetStringValue(alias);
+            is_it |= other && strlen(other) == length && strncmp(other, name, length) == 0;
+        }
+        if (!is_it) continue;
+        bool is_name = strcmp(known, "model") == 0 || strcmp(known, "recipe") == 0 || strcmp(known, "gpu") == 0;
+        return is_name || (strcmp(type, "list") != 0 && strcmp(type, "text") != 0 && strcmp(type, "overrides") != 0);
+    }
+    return false;
+}
+
+static bool axis_add(sweep *s, size_t word) {
+    const char *text = s->arguments.words[word], *value = strchr(text, '=') + 1;
+    if (s->axis_count == AXIS_LIMIT) {
+        cli_complain("sweep fewer settings at once", "more than %d settings have several values", AXIS_LIMIT);
+        return false;
+    }
+    axis *a = &s->axes[s->axis_count++];
+    a->word = word;
+    cli_append(&a->name, text, (size_t)(value - text) - 1);
+    cli_append_text(&a->text, value);
+    for (char *piece = a->text.at; piece;) {
+        char *comma = strchr(piece, ',');
+        if (comma) *comma = 0;
+        a->values = cli_grow(a->values, a->count, sizeof *a->values);
+        a->values[a->count++] = piece;
+        piece = comma ? comma + 1 : NULL;
+    }
+    if (s->points > POINT_LIMIT / a->count) {
+        cli_complain("give fewer values", "more than %d combinations", POINT_LIMIT);
+        return false;
+    }
+    s->points *= a->count;
+    return true;
+}
+
+static int axes_find(sweep *s) {
+    static const char ask[] = "{\"call\":\"describe\"}";
+    cli_buffer request = {0};
+    cli_answer answer = {0};
+    bool is_good = true;
+    cli_append_text(&request, ask);
+    int status = cli_ask_or_explain(&answer, &request, false);
+    s->points = 1;
+    for (size_t i = 0; i < s->arguments.word_count && status == CLI_OK && is_good; i++) {
+        const char *word = s->arguments.words[i], *equals = strchr(word, '=');
+        if (!equals || !strchr(equals, ',')) continue;
+        if (is_swept(cli_at(answer.json, "settings"), word, (size_t)(equals - word))) is_good = axis_add(s, i);
+    }
+    cli_answer_free(&answer);
+    cli_buffer_free(&request);
+    return status != CLI_OK ? status : is_good ? CLI_OK : CLI_BAD_INPUT;
+}
+
+/* ---- one point ---- */
+
+static const struct {
+    const char *object, *key, *title, *column;
+} figures[FIGURES] = {
+    {"peak", "allocated", "Allocated", "allocated_peak"},
+    {"peak", "reserved", "Reserved", "reserved_peak"},
+    {"verdict", "device_bytes", "Device", "device_bytes"},
+    {"verdict", "margin_bytes", "To spare", "margin_bytes"},
+};
+
+static void csv_text(FILE *csv, const char *text) {
+    if (!strpbrk(text, ",\"\r\n")) {
+        fputs(text, csv);
+        return;
+    }
+    fputc('"', csv);
+    for (; *text; text++) {
+        if (*text == '"') fputc('"', csv);
+        fputc(*text, csv);
+    }
+    fputc('"', csv);
+}
+
+static void head_show(sweep *s) {
+    cli_table_init(&s->table, s->axis_count + FIGURES + 2);
+    s->table.is_left[s->axis_count + FIGURES + 1] = true;
+    s->table.shrinks_last = true;
+    for (size_t i = 0; i < s->axis_count; i++) {
+        cli_table_cell(&s->table, s->axes[i].name.at);
+        if (s->csv) fprintf(s->csv, "%s,", s->axes[i].name.at);
+    }
+    for (int f = 0; f < FIGURES; f++) {
+        cli_table_cell(&s->table, figures[f].title);
+        if (s->csv) fprintf(s->csv, "%s,", figures[f].column);
+    }
+    cli_table_cell(&s->table, "Rank");
+    cli_table_cell(&s->table, "");
+    if (s->csv) fputs("rank,fits,refused\n", s->csv);
+}
+
+static const char *first_error(const cJSON *answer) {
+    const cJSON *item;
+    cJSON_ArrayForEach(item, cli_at(answer, "diagnostics")) {
+        if (strcmp(cli_text_at(item, "severity"), "error") == 0) return cli_text_at(item, "message");
+    }
+    return "";
+}
+
+static void row_show(sweep *s, const cli_answer *answer) {
+    const cJSON *verdict = cli_at(answer->json, "verdict"), *fits = cli_at(verdict, "fits");
+    const cJSON *rank = cli_at(cli_at(answer->json, "peak"), "rank");
+    const char *reason = answer->is_ok ? "" : first_error(answer->json);
+    cli_number number;
+    for (size_t i = 0; i < s->axis_count; i++) {
+        const char *value = s->axes[i].values[s->axes[i].at];
+        cli_table_cell(&s->table, value);
+        if (s->csv) csv_text(s->csv, value);
+        if (s->csv) fputc(',', s->csv);
+    }
+    for (int f = 0; f < FIGURES; f++) {
+        const cJSON *figure = cli_at(cli_at(answer->json, figures[f].object), figures[f].key);
+        cli_table_cell(&s->table, figure ? cli_amount(number, cli_int(figure), s->unit) : "");
+        if (s->csv && figure) fprintf(s->csv, "%" PRId64, cli_int(figure));
+        if (s->csv) fputc(',', s->csv);
+    }
+    cli_table_cell(&s->table, rank ? cli_count(number, cli_int(rank)) : "");
+    cli_table_cell(&s->table, reason[0] ? reason : cJSON_IsFalse(fits) ? "does not fit" : cJSON_IsTrue(fits) ? "fits" : "");
+    if (s->csv && rank) fprintf(s->csv, "%" PRId64, cli_int(rank));
+    if (s->csv) fprintf(s->csv, ",%s,", cJSON_IsFalse(fits) ? "no" : cJSON_IsTrue(fits) ? "yes" : "");
+    if (s->csv) csv_text(s->csv, reason);
+    if (s->csv) fputc('\n', s->csv);
+    s->refused += !answer->is_ok;
+    s->not_fitting += cJSON_IsFalse(fits);
+}
+
+static int point_play(sweep *s) {
+    char **given = s->arguments.words, **words = malloc((s->arguments.word_count + 1) * sizeof *words);
+    cli_buffer request = {0}, texts[AXIS_LIMIT] = {{0}};
+    cli_answer answer = {0};
+    if (!words) return CLI_INTERNAL;
+    memcpy(words, given, s->arguments.word_count * sizeof *words);
+    for (size_t i = 0; i < s->axis_count; i++) {
+        axis *a = &s->axes[i];
+        cli_format(&texts[i], "%s=%s", a->name.at, a->values[a->at]);
+        words[a->word] = texts[i].at;
+    }
+    s->arguments.words = words;
+    int status = cli_request(&request, "measure", &s->arguments, "");
+    s->arguments.words = given;
+    if (status == CLI_OK) status = cli_ask(&answer, &request);
+    if (status == CLI_OK) row_show(s, &answer);
+    for (size_t i = 0; i < s->axis_count; i++) cli_buffer_free(&texts[i]);
+    cli_answer_free(&answer);
+    cli_buffer_free(&request);
+    free(words);
+    return status;
+}
+
+/* The last setting's values change first. */
+static bool point_next(sweep *s) {
+    for (size_t i = s->axis_count; i-- > 0;) {
+        if (++s->axes[i].at < s->axes[i].count) return true;
+        s->axes[i].at = 0;
+    }
+    return false;
+}
+
+static int play_all(sweep *s) {
+    int status = axes_find(s);
+    if (status != CLI_OK) return status;
+    for (size_t i = 0; i < s->arguments.path_count; i++)
+        if (s->points > 1 && strcmp(s->arguments.paths[i], "-") == 0) {
+            cli_complain("give it as a file", "standard input is read once, a sweep needs it for each combination");
+            return CLI_BAD_INPUT;
+        }
+    bool to_screen = s->arguments.csv && strcmp(s->arguments.csv, "-") == 0;
+    if (s->arguments.csv && !(s->csv = to_screen ? stdout : fopen(s->arguments.csv, "w"))) {
+        cli_complain(NULL, "%s cannot be written", s->arguments.csv);
+        return CLI_NO_FILE;
+    }
+    s->unit = s->arguments.shows_bytes ? CLI_BYTES : CLI_GIB;
+    head_show(s);
+    size_t played = 0;
+    do {
+        status = point_play(s);
+        if (++played % 50 == 0) cli_progress("%zu of %zu", played, s->points);
+    } while (status == CLI_OK && point_next(s));
+    cli_progress_end();
+    if (!to_screen) {
+        printf("Peaks of %zu combinations, %s\n\n", s->points, cli_unit_name(s->unit));
+        cli_table_print(&s->table);
+    }
+    bool is_written = !s->csv || (to_screen ? fflush(s->csv) == 0 : fclose(s->csv) == 0);
+    if (status != CLI_OK) return status;
+    if (!is_written) {
+        cli_complain(NULL, "%s cannot be written", s->arguments.csv);
+        return CLI_NO_FILE;
+    }
+    return s->refused == s->points ? CLI_BAD_INPUT : s->not_fitting == s->points ? CLI_NO : CLI_OK;
+}
+
+int cli_sweep(int argc, char **argv) {
+    sweep s = {0};
+    int status = cli_arguments_read(&s.arguments, argc, argv, CLI_TAKES_BYTES | CLI_TAKES_GPU | CLI_TAKES_CSV);
+    if (status == CLI_OK && s.arguments.shows_help)
+        cli_help(stdout, "sweep");
+    else if (status == CLI_OK)
+        status = play_all(&s);
+    for (size_t i = 0; i < s.axis_count; i++) {
+        free(s.axes[i].values);
+        cli_buffer_free(&s.axes[i].name);
+        cli_buffer_free(&s.axes[i].text);
+    }
+    cli_arguments_free(&s.arguments);
+    return status;
+}
