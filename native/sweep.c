@@ -114,7 +114,7 @@ static void csv_text(FILE *csv, const char *text) {
 static void head_show(sweep *s) {
     cli_table_init(&s->table, s->axis_count + FIGURES + 2);
     s->table.is_left[s->axis_count + FIGURES + 1] = true;
-    s->table.shrinks_last = true;
+    s->table.limit[s->axis_count + FIGURES + 1] = 48;
     for (size_t i = 0; i < s->axis_count; i++) {
         cli_table_cell(&s->table, s->axes[i].name.at);
         if (s->csv) fprintf(s->csv, "%s,", s->axes[i].name.at);
@@ -159,8 +159,8 @@ static void row_show(sweep *s, const cli_answer *answer) {
     if (s->csv) fprintf(s->csv, ",%s,", cJSON_IsFalse(fits) ? "no" : cJSON_IsTrue(fits) ? "yes" : "");
     if (s->csv) csv_text(s->csv, reason);
     if (s->csv) fputc('\n', s->csv);
-    s->refused += !answer->is_ok;
-    s->not_fitting += cJSON_IsFalse(fits);
+    s->refused += answer->is_ok ? 0 : 1;
+    s->not_fitting += cJSON_IsFalse(fits) ? 1 : 0;
 }
 
 static int point_play(sweep *s) {

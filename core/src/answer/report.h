@@ -6,14 +6,9 @@
 #include "../training/step.h"
 #include "replay.h"
 
-<<<<<<< HEAD
 /* Members of the answer to "estimate", written into the open object; with_options: the smallest device and other options of the
  * allocator too, which play the timeline some twenty times. False when memory ran out. */
 bool tide_write_estimate(tide_writer *w, tide_run *run, const tide_job *job, const tide_diagnostics *diags, bool with_options);
-=======
-/* Members of the answer to "estimate", written into the open object. False when memory ran out. */
-bool tide_write_estimate(tide_writer *w, tide_run *run, const tide_job *job, const tide_diagnostics *diags);
->>>>>>> 90f87c6 (recipes of LLaVA as data; the rank that needs the most is found and named)
 
 /* Members of the answer to "measure": the peak and the verdict alone. */
 bool tide_write_measure(tide_writer *w, tide_run *run, const tide_job *job);
