@@ -58,7 +58,7 @@ static tide_value op_conv(tide_machine *m, tide_value *a) {
 
 /* ---- interpolate: UpSample*.cu; channels-last inputs stay so ---- */
 
-static tide_tensor *in_format_of(tide_machine *m, const tide_tensor *x, const tide_shape *shape) {
+static tide_tensor *in_format_of_dtype(tide_machine *m, const tide_tensor *x, const tide_shape *shape, tide_dtype dtype) {
     int64_t stride[TIDE_MAX_DIMS] = {0};
     bool is_channels_last = shape->dims == 4 && x->stride[1] == 1 && !tide_is_contiguous(x);
     tide_contiguous_strides(shape, stride);
@@ -68,7 +68,10 @@ static tide_tensor *in_format_of(tide_machine *m, const tide_tensor *x, const ti
         stride[2] = stride[3] * shape->size[3];
         stride[0] = stride[2] * shape->size[2];
     }
-    return tide_empty_strided(m, shape, stride, x->dtype);
+    return tide_empty_strided(m, shape, stride, dtype);
+}
+static tide_tensor *in_format_of(tide_machine *m, const tide_tensor *x, const tide_shape *shape) {
+    return in_format_of_dtype(m, x, shape, x->dtype);
 }
 
 static void interpolate_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
@@ -90,10 +93,54 @@ static tide_value op_interpolate(tide_machine *m, tide_value *a) {
     return tide_of_tensor(tide_made_by(m, node, in_format_of(m, x, &shape)));
 }
 
+/* ---- pooling: AveragePool2d.cu, DilatedMaxPool2d.cu; adaptive pooling to one value is a mean ---- */
+
+static void pool_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
+    tide_tensor *x = tide_saved_at(m, node, 0), *indices = node->attribute[0] ? tide_saved_at(m, node, 1) : NULL;
+    results[0] = tide_empty_like(m, x, x->dtype);
+    tide_release(m, tide_contiguous(m, grads[0]));
+    tide_release(m, indices);
+    tide_release(m, x);
+}
+static const tide_backward pool_backward = {"Pool2DBackward0", pool_run};
+
+static tide_value pool(tide_machine *m, tide_value *a, bool has_indices) {
+    tide_tensor *x = tide_arg_tensor(m, a[0]);
+    tide_shape shape = *x->shape;
+    bool ok = shape.dims > 2;
+    for (int i = 2; ok && i < shape.dims; i++) {
+        int64_t window = of_space(m, a[1], i - 2), stride = of_space(m, a[2], i - 2), padding = of_space(m, a[3], i - 2);
+        int64_t room = shape.size[i] + 2 * padding - window;
+        ok = room >= 0 && stride > 0 && padding >= 0 && padding < INT64_C(1) << 40;
+        if (!ok) break;
+        if (tide_arg_bool(m, a[4])) room += stride - 1;
+        shape.size[i] = room / stride + 1;
+        if (stride > 1 || window > 1 + 2 * padding) shape.name[i] = 0;
+    }
+    if (!ok) {
+        tide_fail(m, TIDE_ERR_SHAPE, "%s: an input of %s is smaller than the window", m->op, tide_shape_text(m, x->shape));
+        return tide_none();
+    }
+    tide_node *node = tide_node_new(m, &pool_backward, &x, 1);
+    if (node) node->attribute[0] = has_indices;
+    tide_save(m, node, x);
+    tide_tensor *out = tide_made_by(m, node, in_format_of(m, x, &shape));
+    if (has_indices) {
+        tide_tensor *indices = in_format_of_dtype(m, x, &shape, TIDE_INT64);
+        tide_save(m, node, indices);
+        tide_release(m, indices);
+    }
+    return tide_of_tensor(out);
+}
+static tide_value op_avg_pool(tide_machine *m, tide_value *a) { return pool(m, a, false); }
+static tide_value op_max_pool(tide_machine *m, tide_value *a) { return pool(m, a, true); }
+
 static const tide_op conv_ops[] = {
     {"conv1d", "x, weight, bias=none, stride=1, padding=0, groups=1", TIDE_CAST_LOWER, op_conv},
     {"conv2d", "x, weight, bias=none, stride=1, padding=0, groups=1", TIDE_CAST_LOWER, op_conv},
     {"interpolate", "x, size, mode='nearest'", TIDE_CAST_FP32, op_interpolate},
+    {"avg_pool2d", "x, window, stride, padding=0, ceil=false", TIDE_CAST_NONE, op_avg_pool},
+    {"max_pool2d", "x, window, stride, padding=0, ceil=false", TIDE_CAST_NONE, op_max_pool},
     {"conv3d", "x, weight, bias=none, stride=1, padding=0, groups=1", TIDE_CAST_LOWER, op_conv},
 };
 TIDE_OP_TABLE(conv)
