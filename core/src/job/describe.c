@@ -58,7 +58,7 @@ static void write_entry(tide_writer *writer, const tide_json *entry, const char 
                         size_t count) {
     tide_write_open(writer, '{');
     for (size_t i = 0; i < count; i++) write_copied(writer, entry, keys[i]);
-    const tide_json *type = tide_json_at(tide_json_at(entry, "config"), "model_type");
+    const tide_json *type = tide_config_type(tide_json_at(entry, "config"));
     if (type && type->kind == TIDE_JSON_STRING)
         tide_write_string_at(writer, "model_type", type->text.at);
     tide_write_close(writer, '}');

@@ -168,8 +168,15 @@ static bool is_preprocessor(const tide_json *root) {
     return false;
 }
 
+const tide_json *tide_config_type(const tide_json *config) {
+    static const char *const keys[] = {"model_type", "_class_name", "architecture"};
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+        if (is_kind(tide_json_at(config, keys[i]), TIDE_JSON_STRING)) return tide_json_at(config, keys[i]);
+    return tide_json_at(config, "model_type");
+}
+
 static bool is_config(const tide_json *root) {
-    return file_has(root, "model_type") ||
+    return tide_config_type(root) ||
            is_kind(tide_json_at(root, "architectures"), TIDE_JSON_ARRAY);
 }
 
@@ -242,7 +249,7 @@ static tide_text base_name(tide_text path) {
  * model_type. */
 static const char *config_name(const file_reader *r, const tide_json *config) {
     const char *path = file_string(config, "_name_or_path"),
-               *type = file_string(config, "model_type");
+               *type = tide_config_type(config) ? tide_config_type(config)->text.at : NULL;
     if (path) {
         tide_text last = base_name(tide_text_of(path));
         if (last.length > 1) return tide_shown(r->arena, last);

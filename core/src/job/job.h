@@ -124,6 +124,9 @@ tide_job *tide_job_device(tide_arena *arena, const tide_text *words, uint32_t wo
 /* Types and ranges of the configuration's entries that are read as sizes, probabilities or switches. */
 bool tide_job_check_config(tide_arena *arena, const tide_job *job, tide_diagnostics *diags);
 
+/* What names the kind of a configuration: model_type, or _class_name of diffusers, or architecture of timm; NULL: nothing. */
+const tide_json *tide_config_type(const tide_json *config);
+
 /* Where an entry of the configuration was given: "/settings/overrides.n_head" or "/config.json/n_head". */
 const char *tide_job_config_place(tide_arena *arena, const tide_job *job, const tide_json *entry);
 

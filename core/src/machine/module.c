@@ -1719,12 +1719,11 @@ static void name_instance(tide_model *model, uint32_t instance, uint32_t parent,
 static void name_value(tide_model *model, tide_value v, uint32_t parent, tide_text name, int depth) {
     if (v.kind == TIDE_VALUE_MODULE) name_instance(model, v.module, parent, name, depth);
     if (v.kind != TIDE_VALUE_LIST) return;
-    for (uint32_t i = 0; i < v.list->count; i++)
-        if (v.list->items[i].kind == TIDE_VALUE_MODULE) {
-            char digits[TIDE_DIGITS];
-            const char *item = tide_dotted(model->m->arena, name, (tide_text){digits, tide_digits(digits, i)});
-            name_instance(model, v.list->items[i].module, parent, tide_text_of(item), depth);
-        }
+    for (uint32_t i = 0; i < v.list->count && depth <= CALL_DEPTH; i++) {
+        char digits[TIDE_DIGITS];
+        const char *item = tide_dotted(model->m->arena, name, (tide_text){digits, tide_digits(digits, i)});
+        name_value(model, v.list->items[i], parent, tide_text_of(item), depth + 1);
+    }
 }
 
 static void name_instance(tide_model *model, uint32_t instance, uint32_t parent, tide_text name, int depth) {
@@ -1775,6 +1774,14 @@ static void tie_parameters(tide_model *model, uint32_t instance) {
     }
 }
 
+static void list_parameters(tide_model *model, uint32_t instance, int depth);
+
+/* A module, or a list of modules and lists. */
+static void list_within(tide_model *model, tide_value v, int depth) {
+    if (v.kind == TIDE_VALUE_MODULE) list_parameters(model, v.module, depth);
+    for (uint32_t k = 0; v.kind == TIDE_VALUE_LIST && depth <= CALL_DEPTH && k < v.list->count; k++) list_within(model, v.list->items[k], depth + 1);
+}
+
 static void list_parameters(tide_model *model, uint32_t instance, int depth) {
     tide_machine *m = model->m;
     tide_instance *of = &model->instances[instance];
@@ -1794,13 +1801,7 @@ static void list_parameters(tide_model *model, uint32_t instance, int depth) {
         model->parameters[model->parameter_count++] = (tide_parameter_row){
             v.tensor, instance, tide_dotted(m->arena, tide_text_of(of->path), of->of->members[i].name)};
     }
-    for (uint32_t i = 0; i < of->of->member_count; i++) {
-        tide_value v = of->slots[of->of->parameter_count + i];
-        if (v.kind == TIDE_VALUE_MODULE) list_parameters(model, v.module, depth + 1);
-        if (v.kind == TIDE_VALUE_LIST)
-            for (uint32_t k = 0; k < v.list->count; k++)
-                if (v.list->items[k].kind == TIDE_VALUE_MODULE) list_parameters(model, v.list->items[k].module, depth + 1);
-    }
+    for (uint32_t i = 0; i < of->of->member_count; i++) list_within(model, of->slots[of->of->parameter_count + i], depth + 1);
 }
 
 bool tide_model_build(tide_model *model, tide_description *description, tide_text class_name, const tide_json *config) {
@@ -1947,17 +1948,18 @@ static void give_storage(tide_model *model, uint32_t instance, tide_tensor *t, t
     tide_release(m, made);
 }
 
+static void to_device(tide_model *model, uint32_t instance, int depth);
+
+static void move_within(tide_model *model, tide_value v, int depth) {
+    if (v.kind == TIDE_VALUE_MODULE) to_device(model, v.module, depth);
+    for (uint32_t k = 0; v.kind == TIDE_VALUE_LIST && depth <= CALL_DEPTH && k < v.list->count; k++) move_within(model, v.list->items[k], depth + 1);
+}
+
 static void to_device(tide_model *model, uint32_t instance, int depth) {
     tide_instance *of = &model->instances[instance];
     if (depth > CALL_DEPTH || model->m->has_failed) return;
     uint32_t first = of->of->parameter_count, end = first + of->of->member_count;
-    for (uint32_t i = first; i < end; i++) {
-        tide_value v = of->slots[i];
-        if (v.kind == TIDE_VALUE_MODULE) to_device(model, v.module, depth + 1);
-        if (v.kind == TIDE_VALUE_LIST)
-            for (uint32_t k = 0; k < v.list->count; k++)
-                if (v.list->items[k].kind == TIDE_VALUE_MODULE) to_device(model, v.list->items[k].module, depth + 1);
-    }
+    for (uint32_t i = first; i < end; i++) move_within(model, of->slots[i], depth + 1);
     if (tide_method_find(of->of, TIDE_TEXT("cuda"))) { /* quantised as it moves */
         tide_model_call(model, instance, TIDE_TEXT("cuda"), TIDE_FACTOR_PARAMETER);
         return;

@@ -348,7 +348,7 @@ static tide_expr *disjunction(parser *p) {
     return e;
 }
 
-static tide_expr *expression(parser *p) {
+static tide_expr *choice(parser *p) {
     if (p->depth >= DEPTH_LIMIT) return fail(p, "nested too deeply");
     p->depth++;
     tide_expr *e = disjunction(p);
@@ -356,8 +356,15 @@ static tide_expr *expression(parser *p) {
         tide_expr *condition = disjunction(p);
         if (!take_word(p, WORD_ELSE)) return fail(p, "'else' is missing");
         e = make(p, TIDE_EXPR_CHOICE, e, condition);
-        e->c = expression(p);
-    } else if (take_word(p, WORD_FOR)) {
+        e->c = choice(p);
+    }
+    p->depth--;
+    return e;
+}
+
+static tide_expr *expression(parser *p) {
+    tide_expr *e = choice(p);
+    if (take_word(p, WORD_FOR)) {
         if (p->kind != TOKEN_NAME) return fail(p, "a name is missing after 'for'");
         tide_text name = p->token;
         next(p);
@@ -365,7 +372,6 @@ static tide_expr *expression(parser *p) {
         e = make(p, TIDE_EXPR_COMPREHENSION, e, disjunction(p));
         e->text = name;
     }
-    p->depth--;
     return e;
 }
 

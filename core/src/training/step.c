@@ -147,7 +147,7 @@ static bool load_library(tide_run *run) {
 }
 
 static bool make_model(tide_run *run, const tide_job *job, tide_arena *arena, tide_diagnostics *diags) {
-    const tide_json *type = tide_json_at(job->config, "model_type");
+    const tide_json *type = tide_config_type(job->config);
     tide_text description_name, class_name;
     const tide_json *own_types = tide_json_at(job->description, "model_type");
     bool has_type = type && type->kind == TIDE_JSON_STRING;
@@ -159,12 +159,12 @@ static bool make_model(tide_run *run, const tide_job *job, tide_arena *arena, ti
     }
     if (job->description && has_type && !tide_json_find(own_types, type->text))
         return tide_error(diags, TIDE_ERR_CONFLICT, "/config.json/model_type",
-                          tide_format(arena, "model_type is '%s', which the given description '%s' does not cover", type->text.at, given_name(job).at),
+                          tide_format(arena, "%s is '%s', which the given description '%s' does not cover", type->key.at, type->text.at, given_name(job).at),
                           "name it in the description's \"model_type\", or leave the description out");
     if (!type || type->kind != TIDE_JSON_STRING)
-        return tide_error(diags, TIDE_ERR_FIELD_MISSING, "/config.json/model_type", "the configuration has no model_type", "give the config.json of a transformers model");
+        return tide_error(diags, TIDE_ERR_FIELD_MISSING, "/config.json/model_type", "the configuration has no model_type", "give the config.json of a transformers, timm or diffusers model");
     if (!find_model(run->model.user, type->text, &description_name, &class_name))
-        return tide_error(diags, TIDE_ERR_MODEL_UNKNOWN, "/config.json/model_type", tide_format(arena, "no description covers model_type '%s'", type->text.at),
+        return tide_error(diags, TIDE_ERR_MODEL_UNKNOWN, "/config.json/model_type", tide_format(arena, "no description covers %s '%s'", type->key.at, type->text.at),
                           "see 'How to add a model' in the README");
     if (!tide_job_check_config(arena, job, diags) || !load_library(run)) return false;
     tide_description *description = tide_description_load(&run->descriptions, description_name);
@@ -212,7 +212,7 @@ static bool is_read(const tide_run *run, const tide_json *object, tide_text key)
 
 /* Keys that the loop itself reads. */
 static bool is_of_loop(tide_text key) {
-    static const char *const keys[] = {"model_type", "architectures", "use_cache"};
+    static const char *const keys[] = {"model_type", "_class_name", "architecture", "architectures", "use_cache"};
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
         if (tide_text_is(key, keys[i])) return true;
     return false;

@@ -2,14 +2,45 @@
  * library on the GPU and not counted. */
 #include "ops.h"
 
+/* Images whose channels lie closest together; a tensor with one channel or one pixel has both layouts. */
+static bool is_channels_last(const tide_tensor *x) {
+    if (x->shape->dims != 4) return false;
+    int64_t expected = 1;
+    for (int i = 0; i < 4; i++) {
+        int dim = (const int[]){1, 3, 2, 0}[i];
+        if (x->shape->size[dim] == 1) continue;
+        if (x->stride[dim] != expected) return false;
+        expected *= x->shape->size[dim];
+    }
+    return true;
+}
+
+static bool prefers_channels_last(const tide_tensor *x) { return is_channels_last(x) && !tide_is_contiguous(x); }
+
+static tide_tensor *image_like(tide_machine *m, const tide_shape *shape, tide_dtype dtype, bool channels_last) {
+    if (!channels_last) return tide_empty(m, shape, dtype);
+    int64_t stride[TIDE_MAX_DIMS] = {shape->size[1] * shape->size[2] * shape->size[3], 1, shape->size[1] * shape->size[3], shape->size[1]};
+    return tide_empty_strided(m, shape, stride, dtype);
+}
+
+/* x in the layout of the call: itself, or a copy. */
+static tide_tensor *in_layout(tide_machine *m, tide_tensor *x, bool channels_last) {
+    if (channels_last ? is_channels_last(x) : tide_is_contiguous(x)) return tide_retain(x);
+    return image_like(m, x->shape, x->dtype, channels_last);
+}
+
 static void conv_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
     tide_tensor *x = tide_saved_at(m, node, 0), *weight = tide_saved_at(m, node, 1);
-    tide_tensor *g = tide_contiguous(m, grads[0]);
-    bool is_depthwise = node->attribute[0]; /* the depthwise kernel makes the weight's gradient first */
-    if (tide_wants(node, 1) && is_depthwise) results[1] = tide_empty_like(m, weight, weight->dtype);
-    if (tide_wants(node, 0)) results[0] = tide_empty_like(m, x, x->dtype);
-    if (tide_wants(node, 1) && !is_depthwise) results[1] = tide_empty_like(m, weight, weight->dtype);
+    bool is_last = node->attribute[1], is_depthwise = node->attribute[0] && !is_last; /* a kernel of its own: the weight's gradient first */
+    tide_tensor *input = in_layout(m, x, is_last), *g = in_layout(m, grads[0], is_last);
+    if (tide_wants(node, 1) && is_depthwise) results[1] = image_like(m, weight->shape, weight->dtype, is_last);
+    if (tide_wants(node, 0)) {
+        results[0] = image_like(m, x->shape, x->dtype, is_last);
+        tide_release(m, in_layout(m, weight, is_last));
+    }
+    if (tide_wants(node, 1) && !is_depthwise) results[1] = image_like(m, weight->shape, weight->dtype, is_last);
     tide_release(m, g);
+    tide_release(m, input);
     if (tide_wants(node, 2)) {
         unsigned mask = ((1u << grads[0]->shape->dims) - 1) & ~2u;
         results[2] = tide_sum_plain(m, grads[0], mask, false, grads[0]->dtype);
@@ -50,28 +81,21 @@ static tide_value op_conv(tide_machine *m, tide_value *a) {
     shape.size[1] = weight->shape->size[0];
     shape.name[1] = weight->shape->name[0];
     tide_node *node = tide_node_new(m, &conv_backward, all, 3);
-    if (node) node->attribute[0] = groups > 1 && groups == x->shape->size[1];
+    bool is_last = prefers_channels_last(x) || prefers_channels_last(weight);
+    if (node) node->attribute[0] = groups > 1 && groups == x->shape->size[1], node->attribute[1] = is_last;
     tide_save(m, node, x);
     tide_save(m, node, weight);
-    return tide_of_tensor(tide_made_by(m, node, tide_empty(m, &shape, x->dtype)));
+    tide_tensor *input = in_layout(m, x, is_last);
+    tide_tensor *out = tide_made_by(m, node, image_like(m, &shape, x->dtype, is_last));
+    tide_release(m, in_layout(m, weight, is_last));
+    tide_release(m, input);
+    return tide_of_tensor(out);
 }
 
 /* ---- interpolate: UpSample*.cu; channels-last inputs stay so ---- */
 
-static tide_tensor *in_format_of_dtype(tide_machine *m, const tide_tensor *x, const tide_shape *shape, tide_dtype dtype) {
-    int64_t stride[TIDE_MAX_DIMS] = {0};
-    bool is_channels_last = shape->dims == 4 && x->stride[1] == 1 && !tide_is_contiguous(x);
-    tide_contiguous_strides(shape, stride);
-    if (is_channels_last) {
-        stride[1] = 1;
-        stride[3] = shape->size[1];
-        stride[2] = stride[3] * shape->size[3];
-        stride[0] = stride[2] * shape->size[2];
-    }
-    return tide_empty_strided(m, shape, stride, dtype);
-}
 static tide_tensor *in_format_of(tide_machine *m, const tide_tensor *x, const tide_shape *shape) {
-    return in_format_of_dtype(m, x, shape, x->dtype);
+    return image_like(m, shape, x->dtype, prefers_channels_last(x));
 }
 
 static void interpolate_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
@@ -126,7 +150,7 @@ static tide_value pool(tide_machine *m, tide_value *a, bool has_indices) {
     tide_save(m, node, x);
     tide_tensor *out = tide_made_by(m, node, in_format_of(m, x, &shape));
     if (has_indices) {
-        tide_tensor *indices = in_format_of_dtype(m, x, &shape, TIDE_INT64);
+        tide_tensor *indices = image_like(m, &shape, TIDE_INT64, prefers_channels_last(x));
         tide_save(m, node, indices);
         tide_release(m, indices);
     }

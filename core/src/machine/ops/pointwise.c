@@ -294,6 +294,28 @@ static tide_value op_floor_divide(tide_machine *m, tide_value *a) {
     return tide_of_tensor(tide_elementwise(m, &x, 1, x->dtype));
 }
 
+/* An activation in place: the result is x anew; a copy of the old x is kept where backward reads it. */
+static tide_value activated_in_place(tide_machine *m, const tide_backward *backward, tide_value *a, bool keeps_old) {
+    tide_tensor *x = tide_arg_tensor(m, a[0]);
+    tide_node *node = tide_node_new(m, backward, &x, 1);
+    tide_tensor *old = node && keeps_old ? tide_empty_like(m, x, x->dtype) : NULL;
+    if (keeps_old) tide_save(m, node, old);
+    tide_release(m, old);
+    tide_tensor *t = tide_alias(m, x);
+    if (!node) return tide_of_tensor(t);
+    t = tide_made_by(m, node, t);
+    if (!keeps_old) tide_save(m, node, t);
+    return tide_of_tensor(t);
+}
+
+static tide_value op_relu_(tide_machine *m, tide_value *a) {
+    return activated_in_place(m, &relu_backward, a, false);
+}
+
+static tide_value op_silu_(tide_machine *m, tide_value *a) {
+    return activated_in_place(m, &silu_backward, a, true);
+}
+
 /* ---- comparisons and logic: bool results without gradients ---- */
 
 static tide_value op_compare(tide_machine *m, tide_value *a) {
@@ -414,6 +436,8 @@ static tide_value op_dropout(tide_machine *m, tide_value *a) {
 
 static const tide_op pointwise_ops[] = {
     {"relu", "x", TIDE_CAST_NONE, op_relu},
+    {"relu_", "x", TIDE_CAST_NONE, op_relu_},
+    {"silu_", "x", TIDE_CAST_NONE, op_silu_},
     {"gelu", "x, approximate='none'", TIDE_CAST_NONE, op_gelu},
     {"silu", "x", TIDE_CAST_NONE, op_silu},
     {"mish", "x", TIDE_CAST_NONE, op_mish},
