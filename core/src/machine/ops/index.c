@@ -224,7 +224,10 @@ static tide_value op_index(tide_machine *m, tide_value *a) {
 /* ---- gather, index_select: one output, a gradient of the whole input ---- */
 
 static void gather_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
+    tide_tensor *saved[2] = {tide_saved_at(m, node, 0), tide_saved_at(m, node, 1)};
     results[0] = tide_empty(m, node->extra.shape, grads[0]->dtype);
+    tide_release(m, saved[1]);
+    tide_release(m, saved[0]);
 }
 static const tide_backward gather_backward = {"GatherBackward0", gather_run};
 
@@ -233,6 +236,7 @@ static tide_value op_gather(tide_machine *m, tide_value *a) {
     tide_node *node = tide_node_new(m, &gather_backward, &x, 1);
     if (node) node->extra.shape = x->shape;
     tide_save(m, node, index);
+    tide_save(m, node, x);
     return tide_of_tensor(tide_made_by(m, node, tide_empty(m, index->shape, x->dtype)));
 }
 

@@ -116,7 +116,8 @@ static void clamp_run(tide_machine *m, tide_node *node, tide_tensor **grads, tid
 static const tide_backward clamp_backward = {"ClampBackward1", clamp_run};
 
 static tide_value op_clamp(tide_machine *m, tide_value *a) {
-    return tide_of_tensor(unary(m, &clamp_backward, tide_arg_tensor(m, a[0]), SAVES_INPUT, 0));
+    tide_tensor *x = tide_arg_tensor(m, a[0]);
+    return tide_of_tensor(unary(m, &clamp_backward, x, tide_dtype_is_float(x->dtype) ? SAVES_INPUT : SAVES_NOTHING, 0));
 }
 
 /* clamp with tensors as bounds, FunctionsManual.cpp clamp_backward: where self lies inside of bounds that do not cross,
