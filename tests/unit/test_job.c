@@ -626,8 +626,6 @@ static void test_other_files(void) {
     REFUSE_FILE("{\"cells\": [], \"nbformat\": 4}", "notebook");
     REFUSE_FILE("{\"peft_type\": \"LORA\"}", "PEFT adapter");
     REFUSE_FILE("{\"zero_optimization\": {\"stage\": 3}}", "DeepSpeed");
-    REFUSE_FILE("{\"_class_name\": \"UNet\"}", "diffusers");
-    REFUSE_FILE("{\"architecture\": \"resnet50\", \"num_classes\": 1000}", "timm");
     REFUSE_FILE("{\"dim\": 4096, \"n_layers\": 32}", "params.json");
     REFUSE_FILE("{\"traceEvents\": []}", "trace");
     REFUSE_FILE("{\"hello\": 1}", "no \"model_type\"");

@@ -1638,15 +1638,18 @@ static tide_value construct(frame *f, tide_expr *e) {
     uint32_t named_count, count = eval_arguments(f, e, positional, keywords, named, &named_count);
     uint32_t scope = f->scope;
     const tide_json *config = NULL;
+    bool with_head = false; /* AutoModel(config=..., head=true): the first of the description's roots, as AutoModelForCausalLM */
     tide_text type = {"", 0}; /* AutoModel(config=..., model_type='...'): where the configuration does not say it */
     for (uint32_t i = 0; i < named_count;) {
         bool is_type = e->a->slot == BUILTIN_AUTO_MODEL && e->a->meaning == TIDE_BUILTIN && tide_text_is(keywords[i], "model_type");
-        if (!is_type && !tide_text_is(keywords[i], "config")) {
+        bool is_headed = e->a->slot == BUILTIN_AUTO_MODEL && e->a->meaning == TIDE_BUILTIN && tide_text_is(keywords[i], "head");
+        if (!is_type && !is_headed && !tide_text_is(keywords[i], "config")) {
             i++;
             continue;
         }
-        if (is_type && named[i].kind == TIDE_VALUE_TEXT) type = named[i].text;
-        else if (!is_type && named[i].kind == TIDE_VALUE_CONFIG) config = named[i].config;
+        if (is_headed && named[i].kind == TIDE_VALUE_BOOL) with_head = named[i].truth;
+        else if (is_type && named[i].kind == TIDE_VALUE_TEXT) type = named[i].text;
+        else if (!is_type && !is_headed && named[i].kind == TIDE_VALUE_CONFIG) config = named[i].config;
         else tide_fail(m, TIDE_ERR_FIELD_MISSING, "%s wants a configuration, not %s", terminated(m, e->a->text), kind_name(named[i]));
         keywords[i] = keywords[named_count - 1];
         named[i] = named[--named_count];
@@ -1673,6 +1676,8 @@ static tide_value construct(frame *f, tide_expr *e) {
         } else {
             description = tide_description_load(model->descriptions, found);
             if (!description) m->has_failed = true;
+            const tide_json *roots = description && with_head ? tide_description_at(description, "roots") : NULL;
+            if (roots && roots->first && roots->first->kind == TIDE_JSON_STRING) class_name = roots->first->text;
         }
     }
     if (config && !m->has_failed) {

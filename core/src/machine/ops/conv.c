@@ -39,12 +39,14 @@ static void conv_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide
         tide_release(m, in_layout(m, weight, is_last));
     }
     if (tide_wants(node, 1) && !is_depthwise) results[1] = image_like(m, weight->shape, weight->dtype, is_last);
+    bool is_line = x->shape->dims == 3; /* the contiguous copy that keeps one dimension of space away from channels last */
     tide_release(m, g);
-    tide_release(m, input);
+    if (!is_line) tide_release(m, input);
     if (tide_wants(node, 2)) {
         unsigned mask = ((1u << grads[0]->shape->dims) - 1) & ~2u;
         results[2] = tide_sum_plain(m, grads[0], mask, false, grads[0]->dtype);
     }
+    if (is_line) tide_release(m, input);
     tide_release(m, weight);
     tide_release(m, x);
 }

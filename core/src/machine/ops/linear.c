@@ -302,6 +302,19 @@ static tide_tensor *fold(tide_machine *m, tide_tensor *a, tide_tensor *b) {
     return viewed;
 }
 
+/* A matrix that trains by batches: the product of both transposed, turned back and copied. */
+static tide_tensor *fold_turned(tide_machine *m, tide_tensor *a, tide_tensor *b) {
+    tide_tensor *left = tide_transpose(m, b, -2, -1), *right = tide_transpose(m, a, 0, 1);
+    tide_tensor *out = fold(m, left, right);
+    tide_release(m, left);
+    tide_release(m, right);
+    tide_tensor *turned = tide_transpose(m, out, -2, -1);
+    tide_release(m, out);
+    tide_tensor *made = tide_contiguous(m, turned);
+    tide_release(m, turned);
+    return made;
+}
+
 static tide_tensor *batches(tide_machine *m, tide_tensor *x, const tide_shape *batch, int64_t count, uint32_t name) {
     tide_shape full = *batch, flat = {.dims = 3};
     for (int i = 0; i < 2; i++) {
@@ -323,6 +336,7 @@ tide_tensor *tide_matmul(tide_machine *m, tide_tensor *a, tide_tensor *b) {
         return tide_retain(a);
     }
     if (should_fold(a, b)) return fold(m, a, b);
+    if (a->shape->dims == 2 && a->requires_grad && a->shape->size[1] == b->shape->size[b->shape->dims - 2]) return fold_turned(m, a, b);
     tide_shape batch_a = *a->shape, batch_b = *b->shape, batch;
     batch_a.dims -= 2;
     batch_b.dims -= 2;
