@@ -157,7 +157,8 @@ static void peak_add(cJSON *answer, const observed_process *p) {
     add_bytes(peak, "reserved", p->reserved);
     add_bytes(peak, "step", at);
     cJSON_AddStringToObject(peak, "phase", phase);
-    cJSON_AddStringToObject(peak, "module", cli_text_at(p->device, "peak_from"));
+    const char *from = cli_text_at(p->device, "peak_from");
+    cJSON_AddStringToObject(peak, "module", strcmp(from, phase) == 0 ? "" : from); /* "backward" has no line */
     add_bytes(peak, "rank", cli_int_at(p->seen, "rank"));
     add_bytes(peak, "device_index", device);
 }
