@@ -96,48 +96,20 @@ API(int, cudaDriverGetVersion, int *version) {
     return OK;
 }
 
-/* struct cudaDeviceProp: where a field is in CUDA 12 (12.0 to 12.9) and in CUDA 13.
- * tests/cuda-check/layouts.c holds them against the headers. */
 typedef struct property {
     short at12, at13;
     bool is_wide; /* a size_t, else an int */
     long long value;
 } property;
 
-enum { PROPERTIES_12 = 1032, PROPERTIES_13 = 1008 }; /* bytes of the struct */
+enum { PROPERTIES_12 = 1032, PROPERTIES_13 = 1008 }; /* bytes of struct cudaDeviceProp */
 
 static void properties_fill(char *out, bool is13, int device) {
     int threads = card()->threads_per_sm;
     const property fields[] = {
-        {288, 288, true, (long long)card()->bytes}, /* totalGlobalMem */
-        {296, 296, true, 48 << 10},                 /* sharedMemPerBlock */
-        {304, 304, false, 65536},                   /* regsPerBlock */
-        {308, 308, false, 32},                      /* warpSize */
-        {320, 320, false, 1024},                    /* maxThreadsPerBlock */
-        {324, 324, false, 1024},                    /* maxThreadsDim[0] */
-        {328, 328, false, 1024},                    /* maxThreadsDim[1] */
-        {332, 332, false, 64},                      /* maxThreadsDim[2] */
-        {336, 336, false, 2147483647},              /* maxGridSize[0] */
-        {340, 340, false, 65535},                   /* maxGridSize[1] */
-        {344, 344, false, 65535},                   /* maxGridSize[2] */
-        {352, 352, true, 65536},                    /* totalConstMem */
-        {360, 360, false, card()->capability / 10}, /* major */
-        {364, 364, false, card()->capability % 10}, /* minor */
-        {368, 368, true, 512},                      /* textureAlignment */
-        {388, 384, false, card()->sms},             /* multiProcessorCount */
-        {576, 560, false, 1},                       /* concurrentKernels */
-        {584, 568, false, device + 1},              /* pciBusID */
-        {604, 588, false, 1},                       /* unifiedAddressing */
-        {612, 592, false, 5120},                    /* memoryBusWidth */
-        {616, 596, false, 50 << 20},                /* l2CacheSize */
-        {624, 604, false, threads},                 /* maxThreadsPerMultiProcessor */
-        {640, 624, true, shared_memory_per_sm()},   /* sharedMemPerMultiprocessor */
-        {648, 632, false, 65536},                   /* regsPerMultiprocessor */
-        {652, 636, false, 1},                       /* managedMemory */
-        {688, 668, false, 1},                       /* cooperativeLaunch */
-        {696, 672, true, shared_memory_per_block()}, /* sharedMemPerBlockOptin */
-        {712, 688, false, threads / 64},            /* maxBlocksPerMultiProcessor */
-        {720, 696, true, card()->capability >= 80 ? 1024 : 0}, /* reservedSharedMemPerBlock */
+#define PROPERTY(field, at12, at13, is_wide, value) {at12, at13, is_wide, value},
+#include "properties.def"
+#undef PROPERTY
     };
     memset(out, 0, is13 ? PROPERTIES_13 : PROPERTIES_12);
     snprintf(out, 256, "Phantom sm_%d", card()->capability);

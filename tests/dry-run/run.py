@@ -247,6 +247,16 @@ def checked():
     check("check: a recording", "" if code == 0 and found == (llama["allocated"], llama["reserved"]) else f"{code} {found} {errors[-600:]}")
 
 
+def layouts():
+    """What cuda-check declares for itself, against the headers that come with PyTorch."""
+    import sysconfig
+    headers = sorted(Path(sysconfig.get_paths()["purelib"], "nvidia").glob("*/include/cupti.h"))
+    done = subprocess.run(["cc", "-std=c11", "-fsyntax-only", *(f"-I{h.parent}" for h in headers),
+                           str(HERE.parent / "cuda-check" / "layouts.c")], capture_output=True, text=True)
+    check("layouts", "no headers" if not headers else done.stderr[:800])
+
+
+layouts()
 exact_runs()
 programs()
 refusals()
