@@ -23,6 +23,7 @@ static void list_free(char **list, size_t count) {
 void cli_arguments_free(cli_arguments *arguments) {
     list_free(arguments->words, arguments->word_count);
     list_free(arguments->paths, arguments->path_count);
+    list_free(arguments->with, arguments->with_count);
     list_free(arguments->where, arguments->where_count);
     *arguments = (cli_arguments){0};
 }
@@ -104,6 +105,9 @@ static const option options[] = {
     {"--csv", CLI_TAKES_CSV, true},
     {"--tolerance", CLI_TAKES_VERIFY, true},
     {"--device", CLI_TAKES_DEVICE, true},
+    {"--knob", CLI_TAKES_KNOB, true},
+    {"--by", CLI_TAKES_KNOB, true},
+    {"--with", CLI_TAKES_WITH, true},
 };
 
 static void option_take(cli_arguments *a, const char *name, const char *value) {
@@ -117,6 +121,9 @@ static void option_take(cli_arguments *a, const char *name, const char *value) {
     if (strcmp(name, "--csv") == 0) a->csv = value;
     if (strcmp(name, "--tolerance") == 0) a->tolerance = value;
     if (strcmp(name, "--device") == 0) a->device = value;
+    if (strcmp(name, "--knob") == 0) a->knob = value;
+    if (strcmp(name, "--by") == 0) a->by = value;
+    if (strcmp(name, "--with") == 0) list_add(&a->with, &a->with_count, value, strlen(value));
     if (strcmp(name, "--where") == 0) list_add(&a->where, &a->where_count, value, strlen(value));
     if (strcmp(name, "--gpu") == 0) {
         cli_buffer word = {0};

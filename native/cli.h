@@ -71,6 +71,9 @@ typedef struct cli_arguments {
     const char *csv;       /* verify, sweep */
     const char *tolerance; /* verify */
     const char *device;    /* replay */
+    const char *knob, *by; /* fit */
+    char **with;           /* compare */
+    size_t with_count;
     char **where;          /* verify */
     size_t where_count;
 } cli_arguments;
@@ -86,6 +89,8 @@ enum {
     CLI_ARE_TOPICS = 128, /* words are kept as they are */
     CLI_TAKES_DEVICE = 256,
     CLI_TAKES_CSV = 1024,
+    CLI_TAKES_KNOB = 2048,
+    CLI_TAKES_WITH = 4096,
     CLI_NAMES_ARE_PATHS = 512 /* a word that is no setting is a file, there or not */
 };
 
@@ -188,6 +193,10 @@ int cli_sweep(int argc, char **argv);
 int cli_describe(int argc, char **argv);
 int cli_verify(int argc, char **argv);
 int cli_replay(int argc, char **argv);
+int cli_fit(int argc, char **argv);
+int cli_cards(int argc, char **argv);
+int cli_advice(int argc, char **argv);
+int cli_compare(int argc, char **argv);
 int cli_link(int argc, char **argv);
 int cli_call(int argc, char **argv);
 int cli_dry_run(int argc, char **argv); /* these are in cuda-check/ */

@@ -85,6 +85,37 @@ static const command commands[] = {
      "examples\n"
      "  tidemark verify results/*.jsonl --configs configs --tolerance 1\n"
      "  tidemark verify results/llava-1.5-7b.jsonl --where checkpointing=full --csv errors.csv\n"},
+    {"fit", cli_fit, "fit MODEL|config.json|LINK [key=value ...] [--knob NAME] [--by NAME=A,B,...] [--json]",
+     "the largest batch, sequence, ... that fits the card",
+     "The same words as `tidemark estimate`, a card among them. Every size that is tried is played.\n\n"
+     "  --knob NAME       a whole-numbered setting: batch (the default), seq, images, grad_accum, lora.r ...\n"
+     "  --by NAME=A,B     for each of these values of another setting\n"
+     "  --json            the whole answer\n\n"
+     "examples\n"
+     "  tidemark fit llama-3.1-8b --gpu h100-80 seq=2048 checkpointing=full\n"
+     "  tidemark fit llama-3.1-8b --gpu h100-80 --by seq=1024,2048,4096,8192\n"},
+    {"cards", cli_cards, "cards MODEL|config.json|LINK [key=value ...] [--json]",
+     "on which cards it runs",
+     "The same words as `tidemark estimate`; every card is played with its own kernels. With parallel.kind\n"
+     "it says how many cards it takes, in powers of two.\n\n"
+     "  --json            the whole answer\n\n"
+     "examples\n"
+     "  tidemark cards llama-3.1-8b adapter=lora\n"
+     "  tidemark cards llama-3.1-8b parallel.kind=zero3\n"},
+    {"advice", cli_advice, "advice MODEL|config.json|LINK [key=value ...] [--gpu NAME] [--json]",
+     "what to change so that it fits: each change is played",
+     "The same words as `tidemark estimate`. Changes are listed by what is left; one that costs memory\n"
+     "says so.\n\n"
+     "  --json            the whole answer\n\n"
+     "examples\n"
+     "  tidemark advice llama-3.1-8b --gpu a100-40\n"},
+    {"compare", cli_compare, "compare MODEL|config.json|LINK [key=value ...] --with key=value ... [--json]",
+     "two jobs side by side",
+     "The first job is that of `tidemark estimate`; --with, which may be repeated, says what the other one\n"
+     "has in its place.\n\n"
+     "  --json            the whole answer\n\n"
+     "examples\n"
+     "  tidemark compare llama-2-7b batch=4 --with checkpointing=full --with batch=16\n"},
     {"replay", cli_replay,
      "replay RECORDING [key=value ...] [--gpu NAME] [--device N] [--bytes] [--json]",
      "a recorded run through the allocator: peaks, what lived at the peak, other options",

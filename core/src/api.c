@@ -7,6 +7,7 @@
 #include "answer/recorded.h"
 #include "answer/report.h"
 #include "answer/stages.h"
+#include "answer/trials.h"
 #include "model/sources.h"
 
 typedef struct call {
@@ -21,19 +22,23 @@ enum { WORD_LIMIT = 4096, FILE_LIMIT = 64 };
 
 /* ---- what requests hold ---- */
 
-static bool read_words(call *c, tide_text **words, uint32_t *count) {
-    const tide_json *settings = tide_json_at(c->request, "settings");
+static bool read_words_at(call *c, const char *key, tide_text **words, uint32_t *count) {
+    const tide_json *settings = tide_json_at(c->request, key);
     *count = 0;
     *words = TIDE_NEW(&c->arena, tide_text, WORD_LIMIT);
     if (!settings) return true;
     if (settings->kind != TIDE_JSON_ARRAY || settings->count > WORD_LIMIT)
-        return tide_error(&c->diags, TIDE_ERR_REQUEST, "/settings", "settings is an array of at most 4096 words like \"batch=4\"", NULL);
+        return tide_error(&c->diags, TIDE_ERR_REQUEST, tide_format(&c->arena, "/%s", key), "settings is an array of at most 4096 words like \"batch=4\"", NULL);
     for (const tide_json *word = settings->first; word; word = word->next) {
         if (word->kind != TIDE_JSON_STRING)
             return tide_error(&c->diags, TIDE_ERR_REQUEST, tide_json_place(&c->arena, word, ""), "a setting is a text like \"batch=4\"", NULL);
         (*words)[(*count)++] = word->text;
     }
     return true;
+}
+
+static bool read_words(call *c, tide_text **words, uint32_t *count) {
+    return read_words_at(c, "settings", words, count);
 }
 
 static bool read_files(call *c, tide_file **files, uint32_t *count) {
@@ -241,12 +246,56 @@ static bool call_replay(call *c) {
            (c->diags.error_count == 0 && out_of_memory(c));
 }
 
+static bool read_question(call *c, tide_question *q, const char *key) {
+    tide_text *words;
+    tide_file *files;
+    *q = (tide_question){.arena = &c->arena};
+    if (!read_words_at(c, key, &words, &q->word_count) || !read_files(c, &files, &q->file_count)) return false;
+    q->words = words;
+    q->files = files;
+    return true;
+}
+
+static tide_text text_at(const call *c, const char *key) {
+    const tide_json *found = tide_json_at(c->request, key);
+    return found && found->kind == TIDE_JSON_STRING ? found->text : TIDE_TEXT("");
+}
+
+static bool call_fit(call *c) {
+    tide_question q;
+    if (!read_question(c, &q, "settings")) return false;
+    open_answer(c);
+    return tide_write_fit(&c->writer, &q, text_at(c, "knob"), text_at(c, "by"), &c->diags);
+}
+
+static bool call_cards(call *c) {
+    tide_question q;
+    if (!read_question(c, &q, "settings")) return false;
+    open_answer(c);
+    return tide_write_cards(&c->writer, &q, &c->diags);
+}
+
+static bool call_advice(call *c) {
+    tide_question q;
+    if (!read_question(c, &q, "settings")) return false;
+    open_answer(c);
+    return tide_write_advice(&c->writer, &q, &c->diags);
+}
+
+static bool call_compare(call *c) {
+    tide_question one, other;
+    if (!read_question(c, &one, "settings") || !read_question(c, &other, "with")) return false;
+    open_answer(c);
+    return tide_write_comparison(&c->writer, &one, &other, &c->diags);
+}
+
 static const struct {
     const char *name;
     bool (*run)(call *c);
 } calls[] = {{"version", call_version},   {"describe", call_describe}, {"estimate", call_estimate},
-             {"measure", call_measure}, {"explain", call_explain},   {"link", call_link},         {"verify", call_verify},
-             {"replay", call_replay}};
+             {"measure", call_measure}, {"explain", call_explain},   {"link", call_link},
+             {"verify", call_verify},   {"replay", call_replay},     {"fit", call_fit},
+             {"cards", call_cards},     {"advice", call_advice},     {"compare", call_compare}};
 
 static bool dispatch(call *c, tide_text request) {
     c->request = tide_json_parse(&c->arena, request, "", &c->diags);

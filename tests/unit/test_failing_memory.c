@@ -89,6 +89,14 @@ static const struct {
      0},
     {"llava, explained", "{\"call\":\"explain\",\"settings\":[" LLAVA "],\"of\":\"activations\"}",
      0},
+    {"compared",
+     "{\"call\":\"compare\",\"settings\":[\"model=gpt2\",\"overrides.n_layer=1\"],\"with\":[\"model=gpt2\","
+     "\"overrides.n_layer=1\",\"batch=2\"]}",
+     0},
+    {"blocks",
+     "{\"call\":\"explain\",\"stage\":\"blocks\",\"settings\":[\"model=gpt2\",\"overrides.n_layer=1\"]}", 0},
+    {"events",
+     "{\"call\":\"explain\",\"stage\":\"events\",\"settings\":[\"model=gpt2\",\"overrides.n_layer=1\"]}", 0},
     {"a link", "{\"call\":\"link\",\"settings\":[\"model=gpt2\",\"batch=4\",\"seq=1024\"]}", 0},
     {"a case",
      "{\"call\":\"verify\",\"case\":{\"model\":\"gpt2\",\"overrides\":{\"n_layer\":1},\"batch\":1,"

@@ -16,6 +16,19 @@ tide_replay_config tide_report_config(const tide_job *job) {
     return (tide_replay_config){.conf = job->allocator_conf, .fraction_ppm = job->memory_fraction_ppm};
 }
 
+uint64_t tide_report_device_bytes(const tide_job *job, const tide_replay *r) {
+    return r->reserved_peak + (job->has_gpu ? job->gpu.context_bytes : 0);
+}
+
+bool tide_report_on_card(tide_replay *on_card, const tide_run *run, const tide_job *job, const tide_replay *r) {
+    *on_card = *r;
+    if (!job->device_bytes || (tide_report_device_bytes(job, r) <= job->device_bytes && !job->memory_fraction_ppm)) return true;
+    tide_replay_config config = tide_report_config(job);
+    config.device_bytes = job->device_bytes;
+    config.outside_bytes = job->has_gpu ? job->gpu.context_bytes : 0;
+    return tide_replay_timeline(on_card, &run->machine.timeline, &config, false);
+}
+
 static bool play_timeline(tide_trial *trial, const void *timeline, const tide_replay_config *config) {
     tide_replay r;
     if (!tide_replay_timeline(&r, timeline, config, false)) return false;
@@ -132,7 +145,7 @@ static bool is_live(const tide_allocation *a, uint32_t event) {
     return a->born <= event && event < a->died;
 }
 
-static void sum_factors(const tide_timeline *t, const tide_replay *r, uint32_t event, uint64_t *factors) {
+void tide_report_factors(const tide_timeline *t, const tide_replay *r, uint32_t event, uint64_t *factors) {
     memset(factors, 0, sizeof *factors * TIDE_FACTOR_COUNT);
     for (uint32_t i = 0; i < t->allocation_count; i++)
         if (is_live(&t->allocations[i], event)) factors[t->allocations[i].factor] += r->block_bytes[i];
@@ -452,14 +465,8 @@ static bool write_verdict(tide_writer *w, tide_run *run, const tide_job *job, co
         tide_write_close(w, '}');
         return true;
     }
-    tide_replay on_card = *r;
-    uint64_t context = job->has_gpu ? job->gpu.context_bytes : 0;
-    if (device > job->device_bytes || job->memory_fraction_ppm) { /* the card's limits come into play */
-        tide_replay_config config = tide_report_config(job);
-        config.device_bytes = job->device_bytes;
-        config.outside_bytes = context;
-        if (!tide_replay_timeline(&on_card, &run->machine.timeline, &config, false)) return false;
-    }
+    tide_replay on_card;
+    if (!tide_report_on_card(&on_card, run, job, r)) return false;
     bool fits = !on_card.is_oom;
     int64_t margin = (int64_t)job->device_bytes - (int64_t)device;
     const char *total = tide_gib(arena, job->device_bytes), *need = tide_gib(arena, device), *sentence;
@@ -488,7 +495,6 @@ static bool write_verdict(tide_writer *w, tide_run *run, const tide_job *job, co
         tide_write_close(w, '}');
     }
     tide_write_close(w, '}');
-    (void)r;
     return true;
 }
 
@@ -565,7 +571,7 @@ bool tide_write_estimate(tide_writer *w, tide_run *run, const tide_job *job, con
     tide_replay_config config = tide_report_config(job);
     tide_settle_factors(t);
     if (!tide_replay_timeline(&r, t, &config, true)) return false;
-    uint64_t context = job->has_gpu ? job->gpu.context_bytes : 0, device = r.reserved_peak + context;
+    uint64_t device = tide_report_device_bytes(job, &r), context = device - r.reserved_peak;
     write_settings(w, job);
     write_model(w, run, job);
     write_gpu(w, job);
@@ -573,7 +579,7 @@ bool tide_write_estimate(tide_writer *w, tide_run *run, const tide_job *job, con
     if (with_options && !write_options(w, t, job)) return false;
     write_peak(w, run, job, &r);
     uint64_t factors[TIDE_FACTOR_COUNT];
-    sum_factors(t, &r, r.peak_event, factors);
+    tide_report_factors(t, &r, r.peak_event, factors);
     write_factor_list(w, factors);
     tide_write_key(w, "outside");
     tide_write_open(w, '[');
@@ -623,7 +629,7 @@ bool tide_write_figures(tide_writer *w, tide_run *run, const tide_job *job) {
     tide_write_bytes_at(w, "reserved_peak", r.reserved_peak);
     write_steps(w, &r);
     uint64_t factors[TIDE_FACTOR_COUNT];
-    sum_factors(t, &r, r.peak_event, factors);
+    tide_report_factors(t, &r, r.peak_event, factors);
     tide_write_key(w, "at_peak");
     tide_write_open(w, '{');
     for (int i = 0; i < TIDE_FACTOR_COUNT; i++) tide_write_bytes_at(w, tide_factor_names[i], factors[i]);

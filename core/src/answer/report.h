@@ -22,6 +22,12 @@ bool tide_write_explanation(tide_writer *w, tide_run *run, const tide_job *job, 
 
 /* How the job's timeline is replayed for its figures: without the card's limits. */
 tide_replay_config tide_report_config(const tide_job *job);
+/* What the device holds at the most: reserved, and what is outside of the allocator. */
+uint64_t tide_report_device_bytes(const tide_job *job, const tide_replay *replay);
+/* The replay on the card: another than the one without limits where these come into play. False when memory ran out. */
+bool tide_report_on_card(tide_replay *on_card, const tide_run *run, const tide_job *job, const tide_replay *replay);
+/* Bytes by factor of what is live at an event. */
+void tide_report_factors(const tide_timeline *timeline, const tide_replay *replay, uint32_t event, uint64_t *factors);
 
 void tide_write_diagnostics(tide_writer *w, const tide_diagnostics *diags, bool with_assumptions);
 

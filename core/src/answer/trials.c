@@ -1,0 +1,357 @@
+/* Trials, and what they are for: fit, cards, advice, compare. */
+#include "trials.h"
+
+#include <setjmp.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "../model/sources.h"
+#include "ranks.h"
+
+/* ---- one trial ---- */
+
+enum { MORE_LIMIT = 8 };
+
+static void keep_rows(tide_verdict *v, tide_arena *arena, const tide_job *job) {
+    v->rows = TIDE_NEW(arena, tide_setting_row, job->row_count + 1);
+    v->row_count = job->row_count;
+    for (uint32_t i = 0; i < job->row_count; i++)
+        v->rows[i] = (tide_setting_row){tide_text_copy(arena, tide_text_of(job->rows[i].name)),
+                                        tide_text_copy(arena, tide_text_of(job->rows[i].value)), job->rows[i].origin};
+}
+
+static bool play(tide_verdict *v, const tide_question *q, tide_arena *arena, tide_arena *ranks, const char *const *more, uint32_t count) {
+    tide_diagnostics diags;
+    tide_diagnostics_init(&diags, arena);
+    tide_text *words = TIDE_NEW(arena, tide_text, q->word_count + count + 1);
+    memcpy(words, q->words, q->word_count * sizeof *words);
+    for (uint32_t i = 0; i < count; i++) words[q->word_count + i] = tide_text_of(more[i]);
+    tide_job *job = tide_job_build(arena, words, q->word_count + count, q->files, q->file_count, &diags);
+    tide_run *run = TIDE_NEW(arena, tide_run, 1);
+    tide_replay_config config = job ? tide_report_config(job) : (tide_replay_config){0};
+    if (!job || !tide_run_ranks(run, job, &config, arena, ranks, &diags)) {
+        v->status = diags.first_error;
+        for (uint32_t i = diags.count; i-- > 0;)
+            if (diags.items[i].severity == TIDE_ERROR)
+                v->message = tide_format(q->arena, "%s: %s", diags.items[i].place, diags.items[i].message);
+        return true;
+    }
+    tide_replay r, on_card;
+    tide_settle_factors(&run->machine.timeline);
+    if (!tide_replay_timeline(&r, &run->machine.timeline, &config, false)) return false;
+    if (!tide_report_on_card(&on_card, run, job, &r)) return false;
+    v->fits = !on_card.is_oom;
+    v->need = tide_report_device_bytes(job, &r);
+    v->there = job->device_bytes;
+    v->allocated = r.allocated_peak;
+    v->reserved = r.reserved_peak;
+    tide_report_factors(&run->machine.timeline, &r, r.peak_event, v->factors);
+    keep_rows(v, q->arena, job);
+    return true;
+}
+
+tide_verdict tide_try(const tide_question *q, const char *const *more, uint32_t count) {
+    jmp_buf escape;
+    tide_arena arena, ranks;
+    tide_verdict v = {.status = TIDE_OK, .message = ""};
+    tide_arena_init(&arena, q->arena->memory, &escape);
+    tide_arena_init(&ranks, q->arena->memory, &escape);
+    bool ok = setjmp(escape) == 0 && play(&v, q, &arena, &ranks, more, count);
+    tide_arena_free(&ranks);
+    tide_arena_free(&arena);
+    if (!ok) tide_arena_fail(q->arena);
+    return v;
+}
+
+const char *tide_setting_of(const tide_verdict *v, const char *name) {
+    for (uint32_t i = 0; i < v->row_count; i++)
+        if (strcmp(v->rows[i].name, name) == 0) return v->rows[i].value;
+    return "";
+}
+
+/* The job as it is; its error is the answer's. */
+static bool try_first(tide_verdict *v, const tide_question *q, tide_diagnostics *diags) {
+    *v = tide_try(q, NULL, 0);
+    return v->status == TIDE_OK || tide_error(diags, v->status, "", v->message, NULL);
+}
+
+static void write_figures(tide_writer *w, const tide_verdict *v) {
+    if (v->there) tide_write_bool_at(w, "fits", v->fits);
+    tide_write_bytes_at(w, "device_bytes", v->need);
+    if (v->there) tide_write_bytes_at(w, "gpu_bytes", v->there);
+    tide_write_bytes_at(w, "allocated_peak", v->allocated);
+    tide_write_bytes_at(w, "reserved_peak", v->reserved);
+}
+
+/* ---- fit ---- */
+
+static const int64_t HIGHEST = INT64_C(1) << 30;
+
+typedef struct search {
+    const tide_question *question;
+    const char *more[2]; /* the other setting, then the knob */
+    uint32_t others;
+    const char *knob;
+    tide_verdict best, next; /* of the largest that fits, and of the one above it */
+    int64_t largest;
+} search;
+
+static tide_verdict try_value(search *s, int64_t value) {
+    s->more[s->others] = tide_format(s->question->arena, "%s=%lld", s->knob, (long long)value);
+    return tide_try(s->question, s->more, s->others + 1);
+}
+
+static bool holds(const tide_verdict *v) {
+    return v->status == TIDE_OK && v->fits;
+}
+
+/* Doubles from `start` while it fits, or begins below it, and halves what is between. More needs more: what is not monotone
+ * (the allocator's remainders) moves the answer by little. */
+static void find_largest(search *s, int64_t start) {
+    int64_t low = 0, high = start;
+    tide_verdict v = try_value(s, start);
+    while (holds(&v) && high < HIGHEST) {
+        low = high;
+        s->best = v;
+        high *= 2;
+        v = try_value(s, high);
+    }
+    s->next = v;
+    while (high - low > 1) {
+        int64_t middle = low + (high - low) / 2;
+        v = try_value(s, middle);
+        if (holds(&v)) {
+            low = middle;
+            s->best = v;
+        } else {
+            high = middle;
+            s->next = v;
+        }
+    }
+    s->largest = low;
+}
+
+static bool write_largest(tide_writer *w, const tide_question *q, const char *knob, const char *other, tide_diagnostics *diags) {
+    search s = {.question = q, .knob = knob};
+    if (other) s.more[s.others++] = other;
+    tide_verdict now = tide_try(q, s.more, s.others);
+    if (now.status != TIDE_OK) return tide_error(diags, now.status, "", now.message, NULL);
+    if (!now.there)
+        return tide_error(diags, TIDE_ERR_FIELD_MISSING, "/settings/gpu", "what it is to fit is not said", "give a card, as in gpu=h100-80, or gpu_gib=...");
+    int64_t start;
+    if (!tide_text_to_i64(&start, tide_text_of(tide_setting_of(&now, knob))) || start < 1)
+        return tide_error(diags, TIDE_ERR_FIELD_TYPE, tide_format(q->arena, "/settings/%s", knob), "is no whole number that could grow",
+                          "try batch, seq, images or grad_accum");
+    find_largest(&s, start);
+    tide_write_open(w, '{');
+    tide_write_string_at(w, "with", other ? other : "");
+    tide_write_int_at(w, "largest", s.largest);
+    if (s.largest) {
+        write_figures(w, &s.best);
+    } else {
+        tide_write_bool_at(w, "fits", false);
+        tide_write_bytes_at(w, "gpu_bytes", now.there);
+    }
+    tide_write_key(w, "above");
+    tide_write_open(w, '{');
+    if (s.next.status == TIDE_OK) write_figures(w, &s.next);
+    else tide_write_string_at(w, "error", s.next.message);
+    tide_write_close(w, '}');
+    tide_write_close(w, '}');
+    return true;
+}
+
+bool tide_write_fit(tide_writer *w, const tide_question *q, tide_text knob, tide_text by, tide_diagnostics *diags) {
+    const char *name = tide_text_copy(q->arena, knob.length ? knob : TIDE_TEXT("batch"));
+    const char *equals = by.length ? memchr(by.at, '=', by.length) : NULL;
+    if (by.length && !equals)
+        return tide_error(diags, TIDE_ERR_REQUEST, "/by", "a setting with values is wanted", "write it as seq=1024,2048,4096");
+    tide_write_string_at(w, "knob", name);
+    tide_write_key(w, "rows");
+    tide_write_open(w, '[');
+    size_t head = equals ? (size_t)(equals - by.at) + 1 : 0, at = head;
+    do {
+        const char *comma = by.length ? memchr(by.at + at, ',', by.length - at) : NULL;
+        size_t end = comma ? (size_t)(comma - by.at) : by.length;
+        const char *other = by.length ? tide_format(q->arena, "%.*s%.*s", (int)head, by.at, (int)(end - at), by.at + at) : NULL;
+        if (!write_largest(w, q, name, other, diags)) return false;
+        at = end + 1;
+    } while (at < by.length);
+    tide_write_close(w, ']');
+    return true;
+}
+
+/* ---- cards ---- */
+
+enum { MOST_CARDS = 1024 };
+
+static void write_card(tide_writer *w, const tide_question *q, const tide_json *card, bool is_parallel) {
+    const tide_json *name = tide_json_at(card, "name"), *title = tide_json_at(card, "title");
+    if (!name || !title || name->kind != TIDE_JSON_STRING || title->kind != TIDE_JSON_STRING) return;
+    const char *more[2] = {tide_format(q->arena, "gpu=%s", name->text.at), NULL};
+    tide_verdict v = tide_try(q, more, 1);
+    int64_t cards = 1;
+    if (is_parallel)
+        for (cards = 2; cards <= MOST_CARDS; cards *= 2) {
+            more[1] = tide_format(q->arena, "parallel.dp=%lld", (long long)cards);
+            v = tide_try(q, more, 2);
+            if (v.status != TIDE_OK || v.fits) break;
+        }
+    tide_write_open(w, '{');
+    tide_write_string_at(w, "name", name->text.at);
+    tide_write_string_at(w, "title", title->text.at);
+    if (v.status != TIDE_OK) tide_write_string_at(w, "error", v.message);
+    else write_figures(w, &v);
+    tide_write_int_at(w, "cards", v.status == TIDE_OK && v.fits ? cards : 0);
+    tide_write_close(w, '}');
+}
+
+bool tide_write_cards(tide_writer *w, const tide_question *q, tide_diagnostics *diags) {
+    tide_verdict now;
+    if (!try_first(&now, q, diags)) return false;
+    const char *kind = tide_setting_of(&now, "parallel.kind");
+    bool is_parallel = *kind && strcmp(kind, "none") != 0;
+    const tide_json *table = tide_json_parse(q->arena, (tide_text){tide_gpu_source.text, tide_gpu_source.length}, "/gpus", diags);
+    const tide_json *cards = tide_json_at(table, "gpus");
+    tide_write_key(w, "cards");
+    tide_write_open(w, '[');
+    for (const tide_json *card = cards ? cards->first : NULL; card; card = card->next) write_card(w, q, card, is_parallel);
+    tide_write_close(w, ']');
+    return true;
+}
+
+/* ---- advice ---- */
+
+/* A change, as words, and what else it does. */
+static const struct {
+    const char *words[MORE_LIMIT];
+    const char *title, *effect;
+} changes[] = {
+    {{"checkpointing=full"}, "gradient checkpointing", "a second forward pass in backward, about a third more time"},
+    {{"attention=sdpa", "sdpa_backend=flash"}, "FlashAttention", "16-bit tensors and the masks that it knows"},
+    {{"optimizer=adamw_fused"}, "fused AdamW", "the same result, without the temporaries of the foreach form"},
+    {{"optimizer=adamw8bit"}, "8-bit AdamW of bitsandbytes", "states are rounded, block by block"},
+    {{"optimizer=adafactor"}, "Adafactor", "another optimizer: learning rate and results change"},
+    {{"dtype=bf16", "autocast=none", "scaler=false"}, "weights in bf16", "updates are rounded to 8 bits of mantissa"},
+    {{"adapter=lora"}, "LoRA", "the base is frozen; adapters of the linear layers train"},
+    {{"quant=nf4", "adapter=lora"}, "QLoRA", "the base is frozen and rounded to 4 bits; slower steps"},
+    {{"allocator=expandable_segments:True"}, "expandable segments", "an environment variable; fewer fragments"},
+    {{"parallel.kind=zero2", "parallel.dp=8"}, "ZeRO-2 over 8 cards", "7 more cards; batch counts for each"},
+    {{"parallel.kind=zero3", "parallel.dp=8"}, "ZeRO-3 over 8 cards", "7 more cards, and parameters travel in every pass"},
+    {{"parallel.kind=fsdp2", "parallel.dp=8"}, "FSDP2 over 8 cards", "7 more cards, and parameters travel in every pass"},
+};
+
+enum { CHANGE_COUNT = sizeof changes / sizeof *changes };
+
+typedef struct tried {
+    const char *const *words;
+    uint32_t count;
+    const char *title, *effect;
+    tide_verdict verdict;
+} tried;
+
+static int by_need(const void *a, const void *b) {
+    const tried *x = a, *y = b;
+    if (x->verdict.need != y->verdict.need) return x->verdict.need < y->verdict.need ? -1 : 1;
+    return strcmp(x->title, y->title);
+}
+
+/* Whether every word stands already. */
+static bool is_so(const tide_verdict *now, const char *const *words, uint32_t count) {
+    for (uint32_t i = 0; i < count; i++) {
+        size_t head = strcspn(words[i], "=");
+        bool stands = false;
+        for (uint32_t k = 0; k < now->row_count && !stands; k++)
+            stands = strlen(now->rows[k].name) == head && strncmp(now->rows[k].name, words[i], head) == 0 && strcmp(now->rows[k].value, words[i] + head + 1) == 0;
+        if (!stands) return false;
+    }
+    return true;
+}
+
+static void add_change(tried *list, uint32_t *count, const tide_question *q, const tide_verdict *now, tried change) {
+    if (is_so(now, change.words, change.count)) return;
+    change.verdict = tide_try(q, change.words, change.count);
+    if (change.verdict.status == TIDE_OK) list[(*count)++] = change;
+}
+
+bool tide_write_advice(tide_writer *w, const tide_question *q, tide_diagnostics *diags) {
+    tide_verdict now;
+    if (!try_first(&now, q, diags)) return false;
+    tried *list = TIDE_NEW(q->arena, tried, CHANGE_COUNT + 1);
+    uint32_t count = 0;
+    int64_t batch, accum;
+    if (tide_text_to_i64(&batch, tide_text_of(tide_setting_of(&now, "batch"))) && batch % 2 == 0 &&
+        tide_text_to_i64(&accum, tide_text_of(tide_setting_of(&now, "grad_accum")))) {
+        const char **words = TIDE_NEW(q->arena, const char *, 2);
+        words[0] = tide_format(q->arena, "batch=%lld", (long long)batch / 2);
+        words[1] = tide_format(q->arena, "grad_accum=%lld", (long long)accum * 2);
+        add_change(list, &count, q, &now, (tried){words, 2, "half the batch, accumulated twice", "the same samples in a step", {0}});
+    }
+    for (size_t i = 0; i < CHANGE_COUNT; i++) {
+        uint32_t words = 0;
+        while (words < MORE_LIMIT && changes[i].words[words]) words++;
+        add_change(list, &count, q, &now, (tried){changes[i].words, words, changes[i].title, changes[i].effect, {0}});
+    }
+    qsort(list, count, sizeof *list, by_need);
+    tide_write_key(w, "now");
+    tide_write_open(w, '{');
+    write_figures(w, &now);
+    tide_write_close(w, '}');
+    tide_write_key(w, "changes");
+    tide_write_open(w, '[');
+    for (uint32_t i = 0; i < count; i++) {
+        if (list[i].verdict.need == now.need && list[i].verdict.allocated == now.allocated) continue;
+        tide_write_open(w, '{');
+        tide_write_string_at(w, "title", list[i].title);
+        tide_write_string_at(w, "effect", list[i].effect);
+        tide_write_key(w, "settings");
+        tide_write_open(w, '[');
+        for (uint32_t k = 0; k < list[i].count; k++) tide_write_string(w, list[i].words[k]);
+        tide_write_close(w, ']');
+        tide_write_int_at(w, "saves", (int64_t)(now.need - list[i].verdict.need));
+        write_figures(w, &list[i].verdict);
+        tide_write_close(w, '}');
+    }
+    tide_write_close(w, ']');
+    return true;
+}
+
+/* ---- compare ---- */
+
+static void write_side(tide_writer *w, const char *key, const tide_verdict *v) {
+    tide_write_key(w, key);
+    tide_write_open(w, '{');
+    write_figures(w, v);
+    tide_write_key(w, "factors");
+    tide_write_open(w, '{');
+    for (int i = 0; i < TIDE_FACTOR_COUNT; i++) tide_write_bytes_at(w, tide_factor_names[i], v->factors[i]);
+    tide_write_close(w, '}');
+    tide_write_close(w, '}');
+}
+
+static void write_difference(tide_writer *w, const char *name, const char *one, const char *other) {
+    tide_write_open(w, '{');
+    tide_write_string_at(w, "setting", name);
+    tide_write_string_at(w, "one", one);
+    tide_write_string_at(w, "other", other);
+    tide_write_close(w, '}');
+}
+
+bool tide_write_comparison(tide_writer *w, const tide_question *one, const tide_question *other, tide_diagnostics *diags) {
+    tide_verdict a, b;
+    if (!try_first(&a, one, diags) || !try_first(&b, other, diags)) return false;
+    write_side(w, "one", &a);
+    write_side(w, "other", &b);
+    tide_write_key(w, "settings");
+    tide_write_open(w, '[');
+    for (uint32_t i = 0; i < a.row_count; i++)
+        if (strcmp(a.rows[i].value, tide_setting_of(&b, a.rows[i].name)) != 0)
+            write_difference(w, a.rows[i].name, a.rows[i].value, tide_setting_of(&b, a.rows[i].name));
+    for (uint32_t i = 0; i < b.row_count; i++) {
+        bool is_new = true;
+        for (uint32_t k = 0; k < a.row_count && is_new; k++) is_new = strcmp(a.rows[k].name, b.rows[i].name) != 0;
+        if (is_new && *b.rows[i].value) write_difference(w, b.rows[i].name, "", b.rows[i].value);
+    }
+    tide_write_close(w, ']');
+    return true;
+}

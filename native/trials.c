@@ -1,0 +1,193 @@
+/* `tidemark fit`, `cards`, `advice` and `compare`: answers that play the job with other settings. */
+#include <inttypes.h>
+#include <string.h>
+
+#include "cli.h"
+
+typedef void show_fn(const cJSON *answer);
+
+static void number_cell(cli_table *table, int64_t bytes) {
+    cli_number text;
+    cli_table_cell(table, cli_gib(text, bytes));
+}
+
+/* "+1.25" or "-1.25": GiB. */
+static void change_cell(cli_table *table, int64_t bytes) {
+    cli_number size;
+    cli_buffer text = {0};
+    cli_format(&text, "%s%s", bytes < 0 ? "-" : "+", cli_gib(size, bytes < 0 ? -bytes : bytes));
+    cli_table_cell(table, text.at);
+    cli_buffer_free(&text);
+}
+
+static void headings(cli_table *table, const char *const *names, size_t count) {
+    cli_table_init(table, count);
+    for (size_t i = 0; i < count; i++) cli_table_cell(table, names[i]);
+    cli_table_rule(table);
+}
+
+/* ---- fit ---- */
+
+static void fit_show(const cJSON *answer) {
+    static const char *const names[] = {"With", "Largest", "Needs, GiB", "of", "One more needs"};
+    const cJSON *row;
+    cli_table table;
+    printf("The largest %s that fits\n\n", cli_text_at(answer, "knob"));
+    headings(&table, names, 5);
+    table.is_left[0] = true;
+    cJSON_ArrayForEach(row, cli_at(answer, "rows")) {
+        const cJSON *above = cli_at(row, "above");
+        int64_t largest = cli_int_at(row, "largest");
+        cli_number count;
+        cli_table_cell(&table, *cli_text_at(row, "with") ? cli_text_at(row, "with") : "the job as it is");
+        cli_table_cell(&table, largest ? cli_count(count, largest) : "none");
+        if (largest) number_cell(&table, cli_int_at(row, "device_bytes"));
+        else cli_table_cell(&table, "");
+        number_cell(&table, cli_int_at(row, "gpu_bytes"));
+        if (cli_at(above, "device_bytes")) number_cell(&table, cli_int_at(above, "device_bytes"));
+        else cli_table_cell(&table, cli_text_at(above, "error"));
+    }
+    cli_table_print(&table);
+    cJSON_ArrayForEach(row, cli_at(answer, "rows")) {
+        if (cli_int_at(row, "largest") && cli_int_at(row, "device_bytes") > cli_int_at(row, "gpu_bytes")) {
+            fputs("\nWhere it needs more than there is, it runs because the allocator gives cached memory back.\n", stdout);
+            break;
+        }
+    }
+}
+
+/* ---- cards ---- */
+
+static void cards_show(const cJSON *answer) {
+    static const char *const names[] = {"Card", "GiB", "Needs", "To spare", "Cards"};
+    const cJSON *card;
+    cli_table table;
+    headings(&table, names, 5);
+    table.is_left[0] = true;
+    cJSON_ArrayForEach(card, cli_at(answer, "cards")) {
+        int64_t count = cli_int_at(card, "cards"), there = cli_int_at(card, "gpu_bytes"), need = cli_int_at(card, "device_bytes");
+        cli_number text;
+        cli_table_cell(&table, cli_text_at(card, "title"));
+        if (cli_text_at(card, "error")[0]) {
+            for (int i = 0; i < 3; i++) cli_table_cell(&table, "");
+            cli_table_cell(&table, cli_text_at(card, "error"));
+            continue;
+        }
+        number_cell(&table, there);
+        number_cell(&table, need);
+        change_cell(&table, there - need);
+        cli_table_cell(&table, count ? cli_count(text, count) : "no");
+    }
+    cli_table_print(&table);
+}
+
+/* ---- advice ---- */
+
+static void settings_show(const cJSON *change) {
+    const cJSON *word;
+    cJSON_ArrayForEach(word, cli_at(change, "settings")) printf(" %s", cJSON_GetStringValue(word));
+}
+
+static void advice_show(const cJSON *answer) {
+    const cJSON *change, *now = cli_at(answer, "now");
+    bool has_card = cli_at(now, "fits") != NULL;
+    cli_number need, there, saves;
+    printf("Now %s", cli_size(need, cli_int_at(now, "device_bytes")));
+    if (has_card) printf(" of %s: %s", cli_size(there, cli_int_at(now, "gpu_bytes")), cli_true_at(now, "fits") ? "fits" : "does not fit");
+    putchar('\n');
+    cJSON_ArrayForEach(change, cli_at(answer, "changes")) {
+        int64_t saved = cli_int_at(change, "saves");
+        bool fits = cli_true_at(change, "fits");
+        printf("\n%s%s%s: ", cli_styled(CLI_BOLD), cli_text_at(change, "title"), cli_styled_end());
+        printf("%s %s, then %s%s\n", saved < 0 ? "costs" : "saves", cli_size(saves, saved < 0 ? -saved : saved),
+               cli_size(need, cli_int_at(change, "device_bytes")), !has_card ? "" : fits ? ": fits" : ": does not fit");
+        fputs("     ", stdout);
+        settings_show(change);
+        printf("\n      %s%s%s\n", cli_styled(CLI_DIM), cli_text_at(change, "effect"), cli_styled_end());
+    }
+    if (cJSON_GetArraySize(cli_at(answer, "changes")) == 0) puts("Nothing that is known here would change it.");
+}
+
+/* ---- compare ---- */
+
+static void difference_row(cli_table *table, const char *name, int64_t one, int64_t other) {
+    if (!one && !other) return;
+    cli_table_cell(table, name);
+    number_cell(table, one);
+    number_cell(table, other);
+    change_cell(table, other - one);
+}
+
+static void comparison_show(const cJSON *answer) {
+    static const char *const names[] = {"GiB", "One", "Other", "Change"}, *const changed[] = {"Setting", "One", "Other"};
+    const cJSON *one = cli_at(answer, "one"), *other = cli_at(answer, "other"), *factor, *setting;
+    cli_table table;
+    headings(&table, names, 4);
+    table.is_left[0] = true;
+    cJSON_ArrayForEach(factor, cli_at(one, "factors"))
+        difference_row(&table, factor->string, cli_int(factor), cli_int_at(cli_at(other, "factors"), factor->string));
+    cli_table_rule(&table);
+    difference_row(&table, "allocated", cli_int_at(one, "allocated_peak"), cli_int_at(other, "allocated_peak"));
+    difference_row(&table, "reserved", cli_int_at(one, "reserved_peak"), cli_int_at(other, "reserved_peak"));
+    difference_row(&table, "device", cli_int_at(one, "device_bytes"), cli_int_at(other, "device_bytes"));
+    cli_table_print(&table);
+    putchar('\n');
+    headings(&table, changed, 3);
+    for (int i = 0; i < 3; i++) {
+        table.is_left[i] = true;
+        table.limit[i] = 32;
+    }
+    cJSON_ArrayForEach(setting, cli_at(answer, "settings")) {
+        cli_table_cell(&table, cli_text_at(setting, "setting"));
+        cli_table_cell(&table, cli_text_at(setting, "one"));
+        cli_table_cell(&table, cli_text_at(setting, "other"));
+    }
+    cli_table_print(&table);
+}
+
+/* ---- commands ---- */
+
+static void append_member(cli_buffer *more, const char *name, const char *text) {
+    if (!text) return;
+    cli_format(more, ",\"%s\":", name);
+    cli_append_quoted(more, text, strlen(text));
+}
+
+/* The other job: the words of the first one, and those of --with. */
+static void append_other(cli_buffer *more, const cli_arguments *a) {
+    cli_append_text(more, ",\"with\":[");
+    for (size_t i = 0; i < a->word_count + a->with_count; i++) {
+        const char *word = i < a->word_count ? a->words[i] : a->with[i - a->word_count];
+        if (i) cli_append_text(more, ",");
+        cli_append_quoted(more, word, strlen(word));
+    }
+    cli_append_text(more, "]");
+}
+
+static int ask(const char *call, int argc, char **argv, unsigned takes, show_fn *show) {
+    cli_arguments arguments;
+    cli_buffer request = {0}, more = {0};
+    cli_answer answer = {0};
+    int status = cli_arguments_read(&arguments, argc, argv, takes | CLI_TAKES_JSON | CLI_TAKES_GPU);
+    if (status == CLI_OK && arguments.shows_help) {
+        cli_help(stdout, call);
+    } else if (status == CLI_OK) {
+        append_member(&more, "knob", arguments.knob);
+        append_member(&more, "by", arguments.by);
+        if (takes & CLI_TAKES_WITH) append_other(&more, &arguments);
+        status = cli_request(&request, call, &arguments, more.at ? more.at : "");
+        if (status == CLI_OK) status = cli_ask_or_explain(&answer, &request, arguments.is_json);
+        if (status == CLI_OK && arguments.is_json) printf("%.*s\n", (int)answer.length, answer.text);
+        else if (status == CLI_OK) show(answer.json);
+    }
+    cli_answer_free(&answer);
+    cli_buffer_free(&request);
+    cli_buffer_free(&more);
+    cli_arguments_free(&arguments);
+    return status;
+}
+
+int cli_fit(int argc, char **argv) { return ask("fit", argc, argv, CLI_TAKES_KNOB, fit_show); }
+int cli_cards(int argc, char **argv) { return ask("cards", argc, argv, 0, cards_show); }
+int cli_advice(int argc, char **argv) { return ask("advice", argc, argv, 0, advice_show); }
+int cli_compare(int argc, char **argv) { return ask("compare", argc, argv, CLI_TAKES_WITH, comparison_show); }
