@@ -93,10 +93,16 @@ static const struct {
 } phases[] = {
     {"before", "Before"},          {"peak_forward", "Forward"},    {"after_forward", "after it"},
     {"peak_backward", "Backward"}, {"after_backward", "after it"}, {"peak_optimizer", "Optimizer"},
-    {"after_step", "After"},       {"reserved_peak", "Reserved"},
+    {"peak_prefill", "Prefill"},   {"after_prefill", "after it"},  {"peak_decode", "Decode"},
+    {"after_decode", "after it"},  {"after_step", "After"},        {"reserved_peak", "Reserved"},
 };
 
 enum { PHASES = sizeof phases / sizeof *phases };
+
+/* Training and inference have phases of their own. */
+static bool has_phase(const cJSON *steps, int phase) {
+    return cli_at(cJSON_GetArrayItem(steps, 0), phases[phase].key) != NULL;
+}
 
 static void phase_cell(cli_table *table, const cJSON *steps, int step, int phase, cli_unit unit) {
     cli_number text;
@@ -126,16 +132,21 @@ void cli_steps_show(const cJSON *answer, cli_unit unit) {
         cli_table_cell(&table, "");
         for (int s = 0; s < count; s++) step_cell(&table, s);
         for (int p = 0; p < PHASES; p++) {
+            if (!has_phase(steps, p)) continue;
             cli_table_cell(&table, phases[p].title);
             for (int s = 0; s < count; s++) phase_cell(&table, steps, s, p, unit);
         }
     } else {
-        cli_table_init(&table, PHASES + 1);
+        size_t columns = 1;
+        for (int p = 0; p < PHASES; p++) columns += has_phase(steps, p);
+        cli_table_init(&table, columns);
         cli_table_cell(&table, "");
-        for (int p = 0; p < PHASES; p++) cli_table_cell(&table, phases[p].title);
+        for (int p = 0; p < PHASES; p++)
+            if (has_phase(steps, p)) cli_table_cell(&table, phases[p].title);
         for (int s = 0; s < count; s++) {
             step_cell(&table, s);
-            for (int p = 0; p < PHASES; p++) phase_cell(&table, steps, s, p, unit);
+            for (int p = 0; p < PHASES; p++)
+                if (has_phase(steps, p)) phase_cell(&table, steps, s, p, unit);
         }
     }
     cli_table_print(&table);

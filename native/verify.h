@@ -14,6 +14,10 @@
     X(peak_backward)                                                                               \
     X(after_backward)                                                                              \
     X(peak_optimizer)                                                                              \
+    X(peak_prefill)                                                                                \
+    X(after_prefill)                                                                               \
+    X(peak_decode)                                                                                 \
+    X(after_decode)                                                                                \
     X(after_step)
 
 enum verify_figure {

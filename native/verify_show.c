@@ -175,6 +175,7 @@ void verify_show_json(verify_results *results) {
     summary_json(&out, results, "reserved", &results->errors[VERIFY_reserved]);
     cli_append_text(&out, ",\"phases\":{");
     for (int f = VERIFY_FIRST_PHASE; f < VERIFY_FIGURE_COUNT; f++) {
+        if (f > VERIFY_FIRST_PHASE && !results->errors[f].count) continue; /* of training, or of inference, alone */
         if (f > VERIFY_FIRST_PHASE) cli_append_text(&out, ",");
         summary_json(&out, results, verify_figure_names[f], &results->errors[f]);
     }

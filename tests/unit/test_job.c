@@ -317,7 +317,8 @@ static void test_bad_values(void) {
     REFUSE("gpt2|dtype=int8", "/settings/dtype", "bf16, fp16, fp32");
     REFUSE("gpt2|optimizer=adamw_fusd", "/settings/optimizer", "did you mean adamw_fused?");
     REFUSE("gpt2|optimizer=adafactor", "/settings/optimizer", "sgd_momentum");
-    REFUSE("gpt2|mode=infer", "/settings/mode", "must be train");
+    REFUSE("gpt2|mode=serve", "/settings/mode", "must be one of train, infer");
+    REFUSE("gpt2|mode=infer|adapter=lora", "/settings/adapter", "merge them");
     REFUSE("gpt2|padding=maybe", "/settings/padding", "true or false");
     REFUSE("gpt2|clip=-1", "/settings/clip", "from 0");
     REFUSE("gpt2|clip=nan", "/settings/clip", "number");
@@ -980,7 +981,6 @@ static void test_cases(void) {
     CHECK(job && job->device_bytes == (uint64_t)8908 << 20 && job->capability == 80 &&
           strcmp(job->sdpa_backend, "math") == 0);
     reason_at(__LINE__, "{\"model\": \"gpt2\", \"lora\": {\"rank\": 16}}", "lora.rank");
-    reason_at(__LINE__, "{\"model\": \"gpt2\", \"mode\": \"infer\"}", "mode infer");
     reason_at(__LINE__, "{\"model\": \"gpt2\", \"optimizer\": \"adafactory\"}",
               "optimizer adafactory");
     reason_at(__LINE__, "{\"model\": \"gpt2\", \"parallel\": {\"kind\": \"pp\"}}", "parallel.kind pp");
@@ -1009,7 +1009,7 @@ static void test_describe(void) {
         CHECK(tide_json_at(s, "name") && tide_json_at(s, "type") && tide_json_at(s, "default") &&
               tide_json_at(s, "help") && tide_json_at(s, "aliases"));
         static const char *const groups[] = {"model",     "batch",  "precision", "training",
-                                             "attention", "memory", "advanced", "parallel", "adapter"};
+                                             "attention", "inference", "memory", "advanced", "parallel", "adapter"};
         bool is_group = false;
         for (size_t i = 0; i < sizeof groups / sizeof *groups; i++)
             is_group |= tide_text_is(tide_json_at(s, "group")->text, groups[i]);

@@ -13,9 +13,9 @@
  *   line?: string, dtype: string, shape: {n: number, name: string}[], rest?: undefined}} Tensor
  * @typedef {{from: number, peak: number, allocated: number, reserved: number, factors: number[]}} Column
  * @typedef {{event: number, step: number, phase: string}} Mark  where a phase ends
- * @typedef {{before: number, peak_forward: number, after_forward: number, peak_backward: number,
- *   after_backward: number, peak_optimizer: number, after_step: number, allocated_peak: number,
- *   reserved_peak: number, reserved: number}} Step
+ * @typedef {{before: number, peak_forward?: number, after_forward?: number, peak_backward?: number, after_backward?: number,
+ *   peak_optimizer?: number, peak_prefill?: number, after_prefill?: number, peak_decode?: number, after_decode?: number,
+ *   after_step: number, allocated_peak: number, reserved_peak: number, reserved: number}} Step
  * @typedef {{
  *   ok: true, tidemark: string, link: string,
  *   settings: {name: string, value: string, origin: string}[],

@@ -47,6 +47,15 @@ static void pass_mark(phases *p, const tide_mark *mark, uint64_t allocated, uint
         s->peak_optimizer = peak;
         s->after_step = allocated;
         break;
+    case TIDE_PHASE_PREFILL:
+        s->peak_prefill = peak;
+        s->after_prefill = allocated;
+        break;
+    case TIDE_PHASE_DECODE:
+        s->peak_decode = peak;
+        s->after_decode = allocated;
+        break;
+    case TIDE_PHASE_END: s->after_step = allocated; break;
     case TIDE_PHASE_COUNT: return;
     }
     s->allocated_peak = larger(s->allocated_peak, peak);

@@ -16,6 +16,7 @@ typedef struct tide_replay_config {
 typedef struct tide_step_figures {
     uint64_t before;
     uint64_t peak_forward, after_forward, peak_backward, after_backward, peak_optimizer, after_step;
+    uint64_t peak_prefill, after_prefill, peak_decode, after_decode; /* of inference, in place of the others; 0: no such phase */
     uint64_t allocated_peak, reserved_peak, reserved;
 } tide_step_figures;
 

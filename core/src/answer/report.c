@@ -419,11 +419,20 @@ static void write_steps(tide_writer *w, const tide_replay *r) {
         const tide_step_figures *s = &r->steps[i];
         tide_write_open(w, '{');
         tide_write_bytes_at(w, "before", s->before);
-        tide_write_bytes_at(w, "peak_forward", s->peak_forward);
-        tide_write_bytes_at(w, "after_forward", s->after_forward);
-        tide_write_bytes_at(w, "peak_backward", s->peak_backward);
-        tide_write_bytes_at(w, "after_backward", s->after_backward);
-        tide_write_bytes_at(w, "peak_optimizer", s->peak_optimizer);
+        if (s->peak_prefill) {
+            tide_write_bytes_at(w, "peak_prefill", s->peak_prefill);
+            tide_write_bytes_at(w, "after_prefill", s->after_prefill);
+            if (s->peak_decode) {
+                tide_write_bytes_at(w, "peak_decode", s->peak_decode);
+                tide_write_bytes_at(w, "after_decode", s->after_decode);
+            }
+        } else {
+            tide_write_bytes_at(w, "peak_forward", s->peak_forward);
+            tide_write_bytes_at(w, "after_forward", s->after_forward);
+            tide_write_bytes_at(w, "peak_backward", s->peak_backward);
+            tide_write_bytes_at(w, "after_backward", s->after_backward);
+            tide_write_bytes_at(w, "peak_optimizer", s->peak_optimizer);
+        }
         tide_write_bytes_at(w, "after_step", s->after_step);
         tide_write_bytes_at(w, "allocated_peak", s->allocated_peak);
         tide_write_bytes_at(w, "reserved_peak", s->reserved_peak);

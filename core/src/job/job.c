@@ -347,6 +347,9 @@ static void fill_adapter(job_builder *b) {
 static void fill_values(job_builder *b) {
     tide_job *job = b->job;
     job->mode = value_of(b, TIDE_SET_mode);
+    job->decode = int_of(b, TIDE_SET_decode);
+    job->logits_to_keep = int_of(b, TIDE_SET_logits_to_keep);
+    job->cache = value_of(b, TIDE_SET_cache);
     job->batch = int_of(b, TIDE_SET_batch);
     job->seq = int_of(b, TIDE_SET_seq);
     job->target_seq = int_of(b, TIDE_SET_target_seq);
@@ -456,7 +459,12 @@ static void check_scaler(job_builder *b) {
 static void check_together(job_builder *b) {
     check_scaler(b);
     check_options(b);
-    if (b->job->steps == 1)
+    bool is_training = strcmp(b->job->mode, "train") == 0;
+    if (!is_training && strcmp(b->job->adapter, "none") != 0)
+        tide_error(b->diags, TIDE_ERR_CONFLICT, "/settings/adapter", "inference of adapters is not expressed", "merge them into the weights, or use mode=train");
+    if (!is_training && !value_is(b, TIDE_SET_parallel_kind, "none"))
+        tide_error(b->diags, TIDE_ERR_CONFLICT, "/settings/parallel.kind", "inference on several GPUs is not expressed", "use mode=train, or one GPU");
+    if (b->job->steps == 1 && is_training)
         tide_report(b->diags, TIDE_WARNING, TIDE_ERR_FIELD_RANGE, "/settings/steps",
                     "is 1: optimizer state is made at its end, so later steps may need more",
                     "use steps=2");
@@ -541,6 +549,12 @@ static void assume_training(job_builder *b) {
     job_assume(b, TIDE_SET_hold_outputs, "the model's output is dropped before backward");
     job_assume(b, TIDE_SET_checkpointing,
                "no checkpointing: what backward needs of every layer is kept");
+}
+
+static void assume_inference(job_builder *b) {
+    job_assume(b, TIDE_SET_cache, "a DynamicCache, as generate() makes it");
+    job_assume(b, TIDE_SET_decode, "8 tokens after the prompt; the cache grows with each");
+    job_assume(b, TIDE_SET_logits_to_keep, "logits of the prompt's last token alone, as generate() asks for them");
 }
 
 static void assume_kernels(job_builder *b) {
@@ -679,7 +693,8 @@ tide_job *tide_job_build(tide_arena *arena, const tide_text *words, uint32_t wor
     if (diags->error_count != errors) return NULL;
     assume_data(&b);
     assume_precision(&b);
-    assume_training(&b);
+    if (value_is(&b, TIDE_SET_mode, "train")) assume_training(&b);
+    else assume_inference(&b);
     assume_kernels(&b);
     assume_device(&b);
     write_rows(&b);

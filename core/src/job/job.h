@@ -57,7 +57,9 @@ typedef struct tide_job {
     const tide_json *description;    /* a description that the user gave; NULL: none */
     tide_text description_text;
 
-    const char *mode;                /* "train" */
+    const char *mode;                /* train infer */
+    int64_t decode, logits_to_keep;  /* of inference: tokens */
+    const char *cache;               /* dynamic static none */
     int64_t batch, seq, images;
     int64_t target_seq;                /* 0: not set */
     int64_t image_height, image_width; /* 0: what the preprocessor makes */

@@ -73,9 +73,7 @@ static bool case_adapter(case_reader *r, const tide_json *options) {
 }
 
 static bool case_entry(case_reader *r, const tide_json *entry) {
-    /* Of inference, of nothing, or read only together with a key that is refused. */
-    static const char *const unread[] = {"id",    "note",           "seed",        "decode",
-                                         "cache", "logits_to_keep"};
+    static const char *const unread[] = {"id", "note", "seed"};
     if (is_one_of(entry->key, unread, sizeof unread / sizeof *unread)) return true;
     if (tide_text_is(entry->key, "parallel")) return case_plan(r, entry);
     if (tide_text_is(entry->key, "lora")) return case_adapter(r, entry);
@@ -93,8 +91,6 @@ static bool case_entry(case_reader *r, const tide_json *entry) {
     }
     const char *text = tide_word_value(r->arena, entry);
     if (!text) return case_refuse(r, entry->key.at);
-    if (id == TIDE_SET_mode && strcmp(text, "train") != 0)
-        return case_refuse(r, tide_format(r->arena, "mode %s", text));
     if (id == TIDE_SET_optimizer && !is_optimizer(tide_text_of(text)))
         return case_refuse(r, tide_format(r->arena, "optimizer %s", text));
     case_word(r, tide_settings[id].name, text);

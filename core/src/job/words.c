@@ -95,7 +95,7 @@ static void version_read(tide_words *words, tide_text value) {
 /* Known to the vocabulary, not to this version. */
 static bool is_not_expressed(tide_text name) {
     static const char *const names[] = {
-        "decode", "cache", "logits_to_keep", "nodes", "tp", "pp"};
+        "nodes", "tp", "pp"};
     tide_text rest = name, first;
     tide_piece_next(&rest, '.', &first);
     for (unsigned i = 0; i < sizeof names / sizeof *names; i++)

@@ -1216,6 +1216,14 @@ static tide_value call_value(frame *f, tide_expr *e, tide_value callee, tide_fun
     return made;
 }
 
+static tide_value list_pop(tide_machine *m, tide_list *list, bool is_first) {
+    if (!list->count) return nothing(m, TIDE_ERR_DESCRIPTION, "pop from an empty list%s", "");
+    uint32_t at = is_first ? 0 : list->count - 1;
+    tide_value made = list->items[at];
+    memmove(&list->items[at], &list->items[at + 1], (--list->count - at) * sizeof *list->items);
+    return made;
+}
+
 /* object.name(...): an operation on a tensor, a method or member of a module, append to and pop from a list. */
 static tide_value call_member(frame *f, tide_expr *e) {
     tide_machine *m = f->model->m;
@@ -1239,9 +1247,8 @@ static tide_value call_member(frame *f, tide_expr *e) {
         tide_value v = eval(f, e->items[0]);
         if (object.list->count >= LOOP_LIMIT) tide_fail(m, TIDE_ERR_LIMIT, "a list of more than a million");
         tide_list_push(m, object.list, v);
-    } else if (object.kind == TIDE_VALUE_LIST && tide_text_is(e->a->text, "pop") && !e->count) {
-        if (object.list->count) made = object.list->items[--object.list->count];
-        else tide_fail(m, TIDE_ERR_DESCRIPTION, "pop from an empty list");
+    } else if (object.kind == TIDE_VALUE_LIST && tide_text_is(e->a->text, "pop") && e->count < 2) {
+        made = list_pop(m, object.list, e->count == 1); /* pop() or pop(0) */
     } else if (!tide_is_winding_down(m)) {
         tide_fail(m, TIDE_ERR_DESCRIPTION, "'%s' called on %s", terminated(m, e->a->text), kind_name(object));
     }

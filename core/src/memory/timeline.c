@@ -9,7 +9,7 @@ const char *const tide_factor_names[TIDE_FACTOR_COUNT] = {
 #undef TIDE_FACTOR
 };
 
-const char *const tide_phase_names[TIDE_PHASE_COUNT] = {"load", "forward", "backward", "optimizer"};
+const char *const tide_phase_names[TIDE_PHASE_COUNT] = {"load", "forward", "backward", "optimizer", "prefill", "decode", "end"};
 
 enum { FIRST_ALLOCATIONS = 4096 }; /* what a small model's step makes */
 

@@ -5,6 +5,7 @@
 
 #include "../model/sources.h"
 #include "adapters.h"
+#include "infer.h"
 #include "repeat.h"
 #include "strategy.h"
 
@@ -113,8 +114,14 @@ static void set_settings(tide_run *run, const tide_job *job, bool uses_cache) {
     NUMBER("images", job->images);
     NUMBER("image_height", job->image_height);
     NUMBER("image_width", job->image_width);
-    TRUTH("training", strcmp(job->mode, "train") == 0);
-    TRUTH("labels", job->labels);
+    bool is_training = strcmp(job->mode, "train") == 0;
+    TRUTH("training", is_training);
+    TRUTH("labels", job->labels && is_training);
+    WORD("cache", job->cache);
+    NUMBER("cache_length", job->seq + job->decode);
+    NUMBER("logits_to_keep", is_training || strcmp(job->cache, "none") == 0 ? 0 : job->logits_to_keep);
+    NUMBER("past_length", 0);
+    s[n++] = (tide_setting_value){"past_key_values", tide_none()};
     TRUTH("padding", job->padding);
     TRUTH("use_cache", uses_cache);
     TRUTH("checkpointing", run->model.is_checkpointing);
@@ -300,21 +307,14 @@ static void count_parameters(tide_run *run) {
 
 /* ---- the batch ---- */
 
-enum { INPUT_LIMIT = 32 };
 
-typedef struct batch {
-    const char *names[INPUT_LIMIT];
-    tide_value values[INPUT_LIMIT];
-    uint32_t count;
-} batch;
-
-static bool make_batch(tide_run *run, batch *b, tide_diagnostics *diags) {
+static bool make_batch(tide_run *run, tide_batch *b, tide_diagnostics *diags) {
     tide_machine *m = &run->machine;
     const tide_json *inputs = run->model.instances[run->model.root].of->inputs;
     if (!inputs) inputs = tide_description_at(run->model.scopes[0].description, "inputs");
     m->factor = TIDE_FACTOR_INPUT;
     m->op = "inputs";
-    for (const tide_json *item = inputs ? inputs->first : NULL; item && b->count < INPUT_LIMIT; item = item->next) {
+    for (const tide_json *item = inputs ? inputs->first : NULL; item && b->count < TIDE_INPUT_LIMIT; item = item->next) {
         if (item->kind != TIDE_JSON_STRING) return tide_error(diags, TIDE_ERR_DESCRIPTION, "/inputs", "an input is an expression in quotes", NULL);
         tide_expr *expr = tide_parse_expr(m->arena, item->text, tide_format(m->arena, "/inputs/%s", item->key.at), diags);
         if (!expr) return false;
@@ -350,7 +350,7 @@ static tide_tensor *loss_of(tide_machine *m, tide_value output) {
 typedef struct loop {
     tide_run *run;
     const tide_job *job;
-    batch batch;
+    tide_batch batch;
     tide_optimizer *optimizer;
     tide_scaler scaler;
     tide_value held;
@@ -528,6 +528,7 @@ bool tide_run_job(tide_run *run, const tide_job *job, tide_arena *arena, tide_di
     run->model.is_reentrant = strcmp(job->checkpointing, "full_reentrant") == 0;
     const tide_json *cache = tide_json_at(job->config, "use_cache");
     bool uses_cache = job->use_cache < 0 ? !cache || cache->is_true : job->use_cache;
+    if (strcmp(job->mode, "train") != 0) run->model.is_checkpointing = false;
     if (run->model.is_checkpointing) uses_cache = false; /* transformers switches the cache off */
     set_settings(run, job, uses_cache);
     if (!make_model(run, job, arena, diags)) return false;
@@ -539,20 +540,22 @@ bool tide_run_job(tide_run *run, const tide_job *job, tide_arena *arena, tide_di
         m->op = "caching_allocator_warmup";
         tide_touch(m, bytes / 2 * 2);
     }
+    bool is_training = strcmp(job->mode, "train") == 0;
     bool is_quantised = strcmp(job->quant, "none") != 0;
     if (is_quantised && !tide_quantise(&run->model, job)) return false;
     if (!check_prefixes(run, "freeze", job->freeze, job->freeze_count) || !check_prefixes(run, "train_only", job->train_only, job->train_only_count))
         return false;
     tide_model_to_device(&run->model);
     choose_trainable(run, job);
-    if (is_quantised && job->kbit_prepare) tide_prepare_kbit(&run->model);
+    if (is_quantised && job->kbit_prepare && is_training) tide_prepare_kbit(&run->model);
     if (run->model.is_checkpointing) tide_model_require_input_grads(&run->model);
-    if (strcmp(job->adapter, "none") != 0 && !tide_adapt(&run->model, job)) return false;
+    if (is_training && strcmp(job->adapter, "none") != 0 && !tide_adapt(&run->model, job)) return false;
     count_parameters(run);
     tide_timeline_mark(&m->timeline, 0, TIDE_PHASE_LOAD);
     if (m->has_failed) return false;
     loop l = {.run = run, .job = job};
     if (!wrap(&l) || !make_batch(run, &l.batch, diags)) return false;
+    if (!is_training) return tide_infer(run, job, &l.batch);
     m->module = m->statement = 0;
     if (!l.optimizer) l.optimizer = tide_optimizer_new(&run->model, job->optimizer, job->param_groups);
     tide_timeline_mark(&m->timeline, 0, TIDE_PHASE_LOAD);

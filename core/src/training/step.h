@@ -18,6 +18,15 @@ typedef struct tide_run {
     uint32_t repeated;  /* micro-batches that were taken from others */
 } tide_run;
 
+enum { TIDE_INPUT_LIMIT = 32 };
+
+/* The keyword arguments of the forward pass. */
+typedef struct tide_batch {
+    const char *names[TIDE_INPUT_LIMIT];
+    tide_value values[TIDE_INPUT_LIMIT]; /* owned */
+    uint32_t count;
+} tide_batch;
+
 /* Plays a job into run->machine.timeline. *run is zero, but for plays_all. False after an error, which is reported. */
 bool tide_run_job(tide_run *run, const tide_job *job, tide_arena *arena, tide_diagnostics *diags);
 

@@ -151,6 +151,7 @@ export function Timeline({ r }) {
 /** @type {[keyof import('../types.js').Step, string][]} */
 const ROWS = [['before', 'Before the step'], ['peak_forward', 'Highest in forward'], ['after_forward', 'After forward'],
   ['peak_backward', 'Highest in backward'], ['after_backward', 'After backward'], ['peak_optimizer', 'Highest in the optimizer'],
+  ['peak_prefill', 'Highest in the prompt'], ['after_prefill', 'After the prompt'], ['peak_decode', 'Highest in decoding'], ['after_decode', 'After decoding'],
   ['after_step', 'After the step'], ['reserved_peak', 'Highest reserved']];
 
 /** The same as a table: what each phase holds. @param {{r: Report}} props */
@@ -161,8 +162,8 @@ function StepTable({ r }) {
         <table class="numbers steps">
           <thead><tr><th scope="col">Allocated, {unit.value}</th>{r.steps.map((_, i) => <th key={i} scope="col">Step {i + 1}</th>)}</tr></thead>
           <tbody>
-            {ROWS.map(([name, title]) => (
-              <tr key={name}><th scope="row">{title}</th>{r.steps.map((step, i) => <td key={i}><Bytes n={step[name]} /></td>)}</tr>
+            {ROWS.filter(([name]) => r.steps[0]?.[name] !== undefined).map(([name, title]) => (
+              <tr key={name}><th scope="row">{title}</th>{r.steps.map((step, i) => <td key={i}><Bytes n={step[name] ?? 0} /></td>)}</tr>
             ))}
           </tbody>
         </table>

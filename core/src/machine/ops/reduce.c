@@ -79,9 +79,10 @@ static int64_t accumulator_bytes(tide_dtype dtype) {
     return tide_dtype_is_float(dtype) && dtype != TIDE_FP64 ? 4 : 8;
 }
 
-tide_tensor *tide_sum_plain(tide_machine *m, const tide_tensor *x, unsigned mask, bool keepdim, tide_dtype dtype) {
+/* A reduction whose partial results take `accumulator` bytes each. */
+static tide_tensor *reduce_plain(tide_machine *m, const tide_tensor *x, unsigned mask, bool keepdim, tide_dtype dtype, int64_t accumulator) {
     tide_shape shape = {.dims = 0};
-    reduction r = {1, 1, false, true, 4, accumulator_bytes(dtype)};
+    reduction r = {1, 1, false, true, 4, accumulator};
     int64_t fastest_stride = INT64_MAX, kept_size = 1;
     for (int i = 0; i < x->shape->dims; i++) {
         bool is_summed = mask >> i & 1;
@@ -115,11 +116,15 @@ tide_tensor *tide_sum_plain(tide_machine *m, const tide_tensor *x, unsigned mask
     }
     tide_tensor *out = tide_empty(m, &shape, dtype);
     /* Bools and narrow integers are summed from an int64 copy. */
-    bool is_widened = !tide_dtype_is_float(dtype) && dtype == TIDE_INT64 && x->dtype != TIDE_INT64;
+    bool is_widened = accumulator == 8 && dtype == TIDE_INT64 && x->dtype != TIDE_INT64;
     tide_tensor *wide = is_widened ? tide_empty_like(m, x, TIDE_INT64) : NULL;
     if (r.inputs > 0 && r.outputs > 0) reduce_in_pieces(m, r, tide_bytes(wide ? wide : x));
     tide_release(m, wide);
     return out;
+}
+
+tide_tensor *tide_sum_plain(tide_machine *m, const tide_tensor *x, unsigned mask, bool keepdim, tide_dtype dtype) {
+    return reduce_plain(m, x, mask, keepdim, dtype, accumulator_bytes(dtype));
 }
 
 tide_tensor *tide_sum_to(tide_machine *m, tide_tensor *g, const tide_shape *shape) {
@@ -199,16 +204,10 @@ static tide_value op_mean(tide_machine *m, tide_value *a) {
     return reduce(m, a, true);
 }
 
+/* Partial results are a value with its index. */
 static tide_value op_argmax(tide_machine *m, tide_value *a) {
     tide_tensor *x = tide_arg_tensor(m, a[0]);
-    unsigned mask = mask_of(m, a[1], x->shape->dims);
-    tide_shape shape = {.dims = 0};
-    for (int i = 0; i < x->shape->dims; i++) {
-        if (mask >> i & 1) continue;
-        shape.size[shape.dims] = x->shape->size[i];
-        shape.name[shape.dims++] = x->shape->name[i];
-    }
-    return tide_of_tensor(tide_empty(m, &shape, TIDE_INT64));
+    return tide_of_tensor(reduce_plain(m, x, mask_of(m, a[1], x->shape->dims), tide_arg_bool(m, a[2]), TIDE_INT64, 16));
 }
 
 /* linalg_vector_norm with p = 2: FunctionsManual.cpp norm_backward, grad * (self / norm).masked_fill_(norm == 0, 0),
@@ -252,7 +251,7 @@ static const tide_op reduce_ops[] = {
     {"sum", "x, dim=none, keepdim=false", TIDE_CAST_NONE, op_sum},
     {"mean", "x, dim=none, keepdim=false", TIDE_CAST_NONE, op_mean},
     {"norm", "x, dim=none, keepdim=true", TIDE_CAST_NONE, op_norm},
-    {"argmax", "x, dim", TIDE_CAST_NONE, op_argmax},
+    {"argmax", "x, dim, keepdim=false", TIDE_CAST_NONE, op_argmax},
     {"max", "x", TIDE_CAST_NONE, op_max},
     {"any", "x, dim=none, keepdim=false", TIDE_CAST_NONE, op_all},
     {"all", "x, dim=none, keepdim=false", TIDE_CAST_NONE, op_all},
