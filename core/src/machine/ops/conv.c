@@ -32,15 +32,24 @@ static tide_tensor *in_layout(tide_machine *m, tide_tensor *x, bool channels_las
 static void conv_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
     tide_tensor *x = tide_saved_at(m, node, 0), *weight = tide_saved_at(m, node, 1);
     bool is_last = node->attribute[1], is_depthwise = node->attribute[0] && !is_last; /* a kernel of its own: the weight's gradient first */
-    tide_tensor *input = in_layout(m, x, is_last), *g = in_layout(m, grads[0], is_last);
-    if (tide_wants(node, 1) && is_depthwise) results[1] = image_like(m, weight->shape, weight->dtype, is_last);
-    if (tide_wants(node, 0)) {
-        results[0] = image_like(m, x->shape, x->dtype, is_last);
-        tide_release(m, in_layout(m, weight, is_last));
+    bool is_line = x->shape->dims == 3; /* its contiguous copy keeps one dimension of space away from channels last */
+    tide_tensor *input = is_line || tide_wants(node, 1) ? in_layout(m, x, is_last) : tide_retain(x);
+    if (is_depthwise) {
+        tide_tensor *g = in_layout(m, grads[0], is_last);
+        if (tide_wants(node, 1)) results[1] = image_like(m, weight->shape, weight->dtype, is_last);
+        if (tide_wants(node, 0)) results[0] = image_like(m, x->shape, x->dtype, is_last);
+        tide_release(m, g);
+    } else {
+        for (int i = 0; i < 2; i++) { /* either gradient in a call of its own, with its own copies */
+            tide_tensor *copied = i && tide_wants(node, 1) ? in_layout(m, grads[0], is_last) : NULL;
+            if (tide_wants(node, i)) results[i] = image_like(m, i ? weight->shape : x->shape, x->dtype, is_last);
+            if (!i && tide_wants(node, 0)) {
+                copied = in_layout(m, grads[0], is_last);
+                tide_release(m, in_layout(m, weight, is_last));
+            }
+            tide_release(m, copied);
+        }
     }
-    if (tide_wants(node, 1) && !is_depthwise) results[1] = image_like(m, weight->shape, weight->dtype, is_last);
-    bool is_line = x->shape->dims == 3; /* the contiguous copy that keeps one dimension of space away from channels last */
-    tide_release(m, g);
     if (!is_line) tide_release(m, input);
     if (tide_wants(node, 2)) {
         unsigned mask = ((1u << grads[0]->shape->dims) - 1) & ~2u;

@@ -245,7 +245,7 @@ tide_tensor *tide_slice(tide_machine *m, tide_tensor *x, int64_t dim, tide_dim s
     from = from < 0 ? 0 : from > size ? size : from;
     to = to < from ? from : to > size ? size : to;
     tide_shape shape = *x->shape;
-    if (from == 0 && to == size) /* a full range is an alias */
+    if (from == 0 && to == size && start.n >= 0) /* a full range is an alias; counted from the end it is a slice */
         return tide_made_by(m, tide_node_new(m, &alias_backward, &x, 1), view_over(m, x, &shape, x->stride, 0));
     tide_value high = {.kind = TIDE_VALUE_INT, .symbol = stop.n < 0 || to == size ? shape.name[at] : stop.name, .integer = to};
     tide_value low = {.kind = TIDE_VALUE_INT, .symbol = start.name, .integer = from};
