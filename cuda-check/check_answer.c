@@ -265,6 +265,9 @@ cJSON *check_answer(check *c, int *status) {
         observed_answer(answer, &worst, c->processes);
         if (count) cJSON_AddNumberToObject(cJSON_GetObjectItem(answer, "peak"), "device", (double)devices[0].measured);
     }
+    const cJSON *note; /* of the hook */
+    cJSON_ArrayForEach(note, cli_at(answer, "notes")) check_warn(c, cli_text_at(note, "kind"), "peaks of PyTorch may be missing above", "%s",
+                                                                 cli_text_at(note, "text"));
     cJSON_AddItemToObject(answer, "warnings", cJSON_Duplicate(c->warnings, true));
     *status = v.code;
     return answer;

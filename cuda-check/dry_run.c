@@ -236,6 +236,7 @@ static cJSON *answer_make(const dry_run *d, const cJSON *processes, cJSON *notes
     title_add(d, answer, &worst);
     cJSON_AddItemToObject(answer, "gpu", cJSON_Duplicate(d->card, true));
     verdict_add(d, answer, processes, device, cli_int_at(worst.device, "retries"));
+    cJSON_AddItemToObject(answer, "notes", notes);
     observed_answer(answer, &worst, processes);
     cJSON *peak = cJSON_GetObjectItem(answer, "peak"), *outside = cJSON_GetObjectItem(answer, "outside");
     const int64_t others = device - worst.reserved - d->context_bytes;
@@ -252,7 +253,6 @@ static cJSON *answer_make(const dry_run *d, const cJSON *processes, cJSON *notes
     }
     cJSON_AddNumberToObject(peak, "device", (double)device);
     cJSON_AddNumberToObject(peak, "context", (double)d->context_bytes);
-    cJSON_AddItemToObject(answer, "notes", notes);
     return answer;
 }
 

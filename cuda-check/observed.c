@@ -187,6 +187,28 @@ static void ranks_add(cJSON *answer, const cJSON *processes) {
     }
 }
 
+/* What keeps a part of the answer away. */
+static void look_for_faults(cJSON *answer, const cJSON *processes) {
+    static const char lost[] = "the allocator's history was lost: the program records its own, or took more than 4,000,000 steps of "
+                               "it; peaks stand, what lived at them and --out are missing";
+    cJSON *notes = cJSON_GetObjectItem(answer, "notes");
+    const cJSON *seen, *device;
+    if (!notes) notes = cJSON_AddArrayToObject(answer, "notes");
+    cJSON_ArrayForEach(seen, processes) {
+        const char *fault = cli_text_at(seen, "fault"), *last = fault;
+        for (const char *at = fault; *at; at++)
+            if (*at == '\n' && at[1]) last = at + 1;
+        bool is_lost = false;
+        cJSON_ArrayForEach(device, cli_at(seen, "devices")) is_lost |= cli_at(device, "history") != NULL;
+        if (!fault[0] && !is_lost) continue;
+        cJSON *note = cJSON_CreateObject();
+        cJSON_AddStringToObject(note, "kind", fault[0] ? "hook-failed" : "history-lost");
+        cJSON_AddStringToObject(note, "text", fault[0] ? last : lost);
+        cJSON_AddItemToArray(notes, note);
+        return;
+    }
+}
+
 void observed_answer(cJSON *answer, const observed_process *worst, const cJSON *processes) {
     const cJSON *groups = cli_at(worst->device, "at_peak");
     peak_add(answer, worst);
@@ -200,4 +222,5 @@ void observed_answer(cJSON *answer, const observed_process *worst, const cJSON *
     ranks_add(answer, processes);
     cJSON_AddItemToObject(answer, "reads", cJSON_Duplicate(cli_at(worst->seen, "reads"), true));
     cJSON_AddItemToObject(answer, "assumed", cJSON_Duplicate(cli_at(worst->seen, "assumed"), true));
+    look_for_faults(answer, processes);
 }

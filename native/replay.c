@@ -209,21 +209,28 @@ static void replay_show(const cJSON *answer, const char *path, bool is_exact) {
 
 /* ---- the command ---- */
 
-static int replay(const cli_arguments *a) {
+int cli_replay_ask(cli_answer *answer, const cli_arguments *a) {
     struct tide_recorded *recording = NULL;
     cli_buffer request = {0};
-    cli_answer answer = {0};
     const char *damage = NULL;
-    int status = CLI_INTERNAL;
+    *answer = (cli_answer){0};
     if (tide_recording_open(NULL, &recording) != 0) {
         cli_complain(NULL, "out of memory");
-        return status;
+        return CLI_INTERNAL;
     }
-    status = file_feed(recording, a->paths[0], &damage);
+    int status = file_feed(recording, a->paths[0], &damage);
     if (status == CLI_OK) {
         request_make(&request, a, damage);
-        status = cli_ask_recording(&answer, recording, &request, a->is_json);
+        status = cli_ask_recording(answer, recording, &request, a->is_json);
     }
+    cli_buffer_free(&request);
+    tide_recording_free(recording);
+    return status;
+}
+
+static int replay(const cli_arguments *a) {
+    cli_answer answer;
+    int status = cli_replay_ask(&answer, a);
     if (status == CLI_OK) {
         if (a->is_json) printf("%.*s\n", (int)answer.length, answer.text);
         else replay_show(answer.json, a->paths[0], a->shows_bytes);
@@ -231,12 +238,11 @@ static int replay(const cli_arguments *a) {
             status = CLI_NO;
     }
     cli_answer_free(&answer);
-    cli_buffer_free(&request);
-    tide_recording_free(recording);
     return status;
 }
 
 int cli_replay(int argc, char **argv) {
+    if (argc > 0 && strcmp(argv[0], "--on-gpu") == 0) return cli_on_gpu(argc - 1, argv + 1);
     cli_arguments arguments;
     int status = cli_arguments_read(&arguments, argc, argv,
                                     CLI_TAKES_JSON | CLI_TAKES_BYTES | CLI_TAKES_GPU | CLI_TAKES_DEVICE | CLI_NAMES_ARE_PATHS);

@@ -30,6 +30,10 @@ def write(watch: Any, seen: dict[str, Any]) -> None:
     for device in seen["devices"]:
         index = device["index"]
         trace = snapshot["device_traces"][index]
+        asked = sum(e["action"] == "alloc" for e in trace)
+        if asked != watch.peaks.read(index)["allocation"]["all"]["allocated"]:
+            device["history"] = "lost"              # too long, or the program records one of its own
+            continue
         peak, at, live = at_peak(trace, watch.owners[index])
         device["events"] = len(trace)
         device["at_peak"] = groups(live, device["allocated_peak"], watch.phases[index])

@@ -13,12 +13,14 @@ for the allocator's history, which costs some microseconds an allocation.
 from __future__ import annotations
 
 import atexit
+import functools
 import importlib.abc
 import importlib.util
 import json
 import os
 import sys
 import time
+import traceback
 from typing import Any, Callable, Iterator
 
 HISTORY_LIMIT = 4_000_000          # events; PyTorch forgets the oldest ones after that
@@ -48,6 +50,20 @@ class AfterImport(importlib.abc.MetaPathFinder):
 
         spec.loader.exec_module = exec_module
         return spec
+
+
+def guarded(call: Callable[..., Any]) -> Callable[..., Any]:
+    """A fault of the hook ends the hook, not the program."""
+    @functools.wraps(call)
+    def inner(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if self.fault:
+            return None
+        try:
+            return call(self, *args, **kwargs)
+        except Exception:
+            self.fault = traceback.format_exc()[-2000:]
+            return None
+    return inner
 
 
 # ---- peaks ----
@@ -128,7 +144,7 @@ class Watch:
         self.owners: list[list[tuple[int, str, dict[int, str]]]] = []
         self.load: dict[str, Any] = {}
         self.ooms: list[dict[str, int]] = []
-        self.ended, self.error = "running", ""
+        self.ended, self.error, self.fault = "running", "", ""
         self.reads: dict[tuple[str, int], list[Any]] = {}
         self.assumed: dict[str, int] = {}
         self.names: dict[int, str] = {}                             # id of a parameter or buffer -> name
@@ -139,6 +155,7 @@ class Watch:
 
     # -- torch comes --
 
+    @guarded
     def attach(self, torch: Any) -> None:
         self.torch = torch
         from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
@@ -159,6 +176,7 @@ class Watch:
             import tidemark_phantom
             tidemark_phantom.attach(torch, self)
 
+    @guarded
     def device_comes(self) -> None:
         """CUDA is initialized, and nothing is allocated yet."""
         torch = self.torch
@@ -173,6 +191,7 @@ class Watch:
             attach_observer(self.out_of_memory)
         self.wait_for_forward()
 
+    @guarded
     def out_of_memory(self, device: int, wanted: int, total: int, free: int) -> None:
         self.ooms.append({"device": device, "bytes": wanted, "total": total, "free": free, "step": len(self.steps),
                           "phase": self.phase})
@@ -183,6 +202,7 @@ class Watch:
         if self.waiting is None:
             self.waiting = self.torch.nn.modules.module.register_module_forward_pre_hook(self.module_called)
 
+    @guarded
     def module_called(self, module: Any, args: Any) -> None:
         if self.waiting is None or (self.phase == "load" and not self.torch.is_grad_enabled()):
             return
@@ -210,6 +230,7 @@ class Watch:
             step["after_step"] = now
             self.write()
 
+    @guarded
     def backward_begins(self) -> None:
         if self.peaks is None or self.is_done or self.torch.cuda.is_initialized() is False:
             return
@@ -218,6 +239,7 @@ class Watch:
         self.note("forward", "after_forward")
         self.phase = "backward"
 
+    @guarded
     def backward_ends(self) -> None:
         if self.phase != "backward":
             return
@@ -226,6 +248,7 @@ class Watch:
         self.own("gradients", self.gradients())
         self.wait_for_forward()
 
+    @guarded
     def before_optimizer(self, optimizer: Any, args: Any, kwargs: Any) -> None:
         if self.peaks is None or self.is_done or not self.steps:
             return
@@ -236,6 +259,7 @@ class Watch:
         self.own("parameters", ((p, self.names.get(id(p), "")) for p in tensors))
         self.own("gradients", self.gradients(tensors))
 
+    @guarded
     def after_optimizer(self, optimizer: Any, args: Any, kwargs: Any) -> None:
         if self.peaks is None or self.is_done or not self.steps:
             return
@@ -303,6 +327,16 @@ class Watch:
         """Once, at the end of the process."""
         if self.is_done or os.getpid() != self.pid or self.torch is None:
             return
+        self.close()
+        self.is_done = True
+        try:
+            self.write(last=True)
+        except Exception:
+            self.fault = self.fault or traceback.format_exc()[-2000:]
+            self.write()
+
+    @guarded
+    def close(self) -> None:
         if self.ended == "running":
             self.ended = "finished"
         if self.peaks is not None and self.torch.cuda.is_initialized():
@@ -312,8 +346,6 @@ class Watch:
             self.is_done = True
             self.own("parameters", ((p, self.names.get(id(p), "")) for p in self.parameters)
                      if self.names else names_and_tensors(self.torch))
-        self.is_done = True
-        self.write(last=True)
 
     def write(self, last: bool = False) -> None:
         self.next_write = time.monotonic() + 0.1
@@ -329,7 +361,7 @@ class Watch:
     def summary(self) -> dict[str, Any]:
         torch, environ = self.torch, os.environ
         seen: dict[str, Any] = {
-            "pid": self.pid, "parent": os.getppid(), "ended": self.ended, "error": self.error,
+            "pid": self.pid, "parent": os.getppid(), "ended": self.ended, "error": self.error, "fault": self.fault,
             "command": list(getattr(sys, "orig_argv", sys.argv)), "python": sys.version.split()[0],
             "torch": str(torch.__version__), "cuda": str(torch.version.cuda),
             "allocator": environ.get("PYTORCH_ALLOC_CONF") or environ.get("PYTORCH_CUDA_ALLOC_CONF") or "",

@@ -151,6 +151,25 @@ def programs():
               else f"{code} {errors[-300:]}")
 
 
+    code, answer, errors, *_ = script("import torch\ntorch.cuda.memory._record_memory_history()\n" + LOOP % (2, "pass"), "--steps", "0")
+    kinds = [n["kind"] for n in answer["notes"]] if answer else []
+    check("a history of the program's own", "" if code == 0 and ("history-lost" in kinds or answer["factors"]) else f"{code} {kinds} {errors[-300:]}")
+
+    code, answer, errors, *_ = script("import torch, os\nos.environ['TIDEMARK_ANSWERS'] = ''\n"
+                                      "torch._C._cuda_memoryStats = lambda device: {}\n" + LOOP % (2, "pass"), "--steps", "0")
+    kinds = [n["kind"] for n in answer["notes"]] if answer else []
+    check("a fault of the hook is not the program's", "" if "Error" not in errors.split("tidemark:")[0] else f"{code} {kinds} {errors[-600:]}")
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "one_card.py")
+        path.write_text(LOOP % (2, "pass"))
+        code, answer, errors = dry_run(["--steps", "0"], ["torchrun", "--nproc-per-node", "2", str(path)])
+    whole = answer["verdict"]["device_bytes"] if answer else 0
+    reserved = sum(r for _, r in peaks(answer)) if answer else 0
+    check("two processes on one card", "" if code == 0 and 670040064 < whole <= 2 * 670040064 + reserved and len(peaks(answer)) == 2
+          else f"{code} {whole} {reserved} {errors[-300:]}")
+
+
 def refusals():
     code, answer, errors, *_ = script("import torch\nx = [torch.empty(1 << 30, device='cuda') for _ in range(9)]\n",
                                       "--gpu", "t4")
