@@ -184,6 +184,7 @@ static bool call_verify(call *c) {
     return tide_write_figures(&c->writer, run, job) || out_of_memory(c);
 }
 
+#if TIDEMARK_RECORDINGS
 /* ---- recordings ---- */
 
 static int base64_digit(char c) {
@@ -245,6 +246,7 @@ static bool call_replay(call *c) {
     return tide_write_recorded(&c->writer, c->recording, job, device && device->is_integer ? device->integer : -1, &c->diags) ||
            (c->diags.error_count == 0 && out_of_memory(c));
 }
+#endif
 
 static bool read_question(call *c, tide_question *q, const char *key) {
     tide_text *words;
@@ -292,9 +294,13 @@ static bool call_compare(call *c) {
 static const struct {
     const char *name;
     bool (*run)(call *c);
-} calls[] = {{"version", call_version},   {"describe", call_describe}, {"estimate", call_estimate},
+} calls[] = {
+#if TIDEMARK_RECORDINGS
+             {"replay", call_replay},
+#endif
+             {"version", call_version}, {"describe", call_describe}, {"estimate", call_estimate},
              {"measure", call_measure}, {"explain", call_explain},   {"link", call_link},
-             {"verify", call_verify},   {"replay", call_replay},     {"fit", call_fit},
+             {"verify", call_verify},   {"fit", call_fit},
              {"cards", call_cards},     {"advice", call_advice},     {"compare", call_compare}};
 
 static bool dispatch(call *c, tide_text request) {
