@@ -47,12 +47,18 @@ typedef struct memo_entry {
     uint32_t key, kind, id; /* key: plus one; 0: empty */
 } memo_entry;
 
+/* A list of frames and the stack that it made. */
+typedef struct chain_entry {
+    uint64_t hash;
+    uint32_t stack;
+} chain_entry;
+
 typedef struct final_block {
     uint64_t address, bytes, stream;
     uint32_t device, stack;
 } final_block;
 
-enum { VALUES = 1 << 17, MARKS = 1 << 10, RECENT_BITS = 14, KEPT_TEXT = 1 << 12, TEXTS = 1 << 20 };
+enum { VALUES = 1 << 17, MARKS = 1 << 10, RECENT_BITS = 14, LOW = 1 << 12, CHAIN_BITS = 10, KEPT_TEXT = 1 << 12, TEXTS = 1 << 20 };
 
 typedef struct snapshot {
     tide_recording *r;
@@ -67,8 +73,13 @@ typedef struct snapshot {
      * repeated) the latest. What cannot be found is VALUE_OTHER. */
     memo_entry *memo;
     uint32_t memo_count, memo_capacity;
+    memo_entry low[LOW]; /* the first places: keys and most frames */
     memo_entry *recent;
     uint64_t memo_next;
+
+    value items[WORD_COUNT];   /* of the dict that is set, by key; those of `present` */
+    uint64_t present;          /* a bit for each word */
+    chain_entry *chains;       /* lists of frames seen lately, by hash */
 
     uint32_t section;    /* the key of the top dict that is being filled */
     uint32_t outer;      /* position of the list of devices on the stack */
@@ -109,7 +120,8 @@ static void memo_keep(snapshot *s, memo_entry entry) {
 
 static void memo_put(snapshot *s, uint32_t key, const value *v, bool is_kept) {
     memo_entry entry = {key, v->kind, v->id};
-    if (is_kept && s->memo_count < TEXTS) memo_keep(s, entry);
+    if (key < LOW) s->low[key] = entry;
+    else if (is_kept && s->memo_count < TEXTS) memo_keep(s, entry);
     else s->recent[key & ((1u << RECENT_BITS) - 1)] = entry;
 }
 
@@ -126,7 +138,7 @@ static void memoize(snapshot *s, uint64_t index) {
 static bool memo_get(snapshot *s, uint64_t index, value *out) {
     if (index >= s->memo_next) return false;
     uint32_t key = (uint32_t)index + 1;
-    memo_entry *found = s->memo_capacity ? memo_place(s, key) : NULL;
+    memo_entry *found = key < LOW ? &s->low[key] : s->memo_capacity ? memo_place(s, key) : NULL;
     if (!found || !found->key) found = &s->recent[key & ((1u << RECENT_BITS) - 1)];
     *out = found->key == key ? (value){found->kind, found->id, 0} : (value){VALUE_OTHER, 0, 0};
     return true;
@@ -134,35 +146,43 @@ static bool memo_get(snapshot *s, uint64_t index, value *out) {
 
 /* ---- what a dict is ---- */
 
-/* The value of a key among the items from `from` to the top. */
-static value item_of(const snapshot *s, uint32_t from, word key) {
-    for (uint32_t i = from; i + 1 < s->count; i += 2)
-        if (s->values[i].kind == VALUE_TEXT && s->values[i].id == (uint32_t)key) return s->values[i + 1];
-    return (value){VALUE_OTHER, 0, 0};
+/* Sorts the items from `from` to the top by their keys. */
+static void take_items(snapshot *s, uint32_t from) {
+    s->present = 0;
+    for (uint32_t i = from; i + 1 < s->count; i += 2) {
+        const value *key = &s->values[i];
+        if (key->kind != VALUE_TEXT || key->id >= WORD_COUNT) continue;
+        s->items[key->id] = s->values[i + 1];
+        s->present |= UINT64_C(1) << key->id;
+    }
 }
 
-static uint64_t int_of(const snapshot *s, uint32_t from, word key) {
-    value v = item_of(s, from, key);
+static value item_of(const snapshot *s, word key) {
+    return s->present >> key & 1 ? s->items[key] : (value){VALUE_OTHER, 0, 0};
+}
+
+static uint64_t int_of(const snapshot *s, word key) {
+    value v = item_of(s, key);
     return v.kind == VALUE_INT || v.kind == VALUE_TUPLE ? v.number : 0;
 }
 
-static uint32_t stack_of(const snapshot *s, uint32_t from) {
-    value v = item_of(s, from, WORD_frames);
+static uint32_t stack_of(const snapshot *s) {
+    value v = item_of(s, WORD_frames);
     return v.kind == VALUE_STACK ? v.id : 0;
 }
 
 /* A private pool keeps its blocks apart as a stream does. */
-static uint64_t stream_of(const snapshot *s, uint32_t from, word pool) {
-    return int_of(s, from, WORD_stream) ^ int_of(s, from, pool) << 56;
+static uint64_t stream_of(const snapshot *s, word pool) {
+    return int_of(s, WORD_stream) ^ int_of(s, pool) << 56;
 }
 
-static void set_frame(snapshot *s, value *dict, uint32_t from, value file) {
-    value name = item_of(s, from, WORD_name);
+static void set_frame(snapshot *s, value *dict, value file) {
+    value name = item_of(s, WORD_name);
     tide_names *names = &s->r->names;
     if (name.kind != VALUE_TEXT || names->count >= TEXTS) return;
     tide_text path = names->names[file.id], function = names->names[name.id];
     char text[KEPT_TEXT], digits[TIDE_DIGITS];
-    size_t length = 0, count = tide_digits(digits, int_of(s, from, WORD_line));
+    size_t length = 0, count = tide_digits(digits, int_of(s, WORD_line));
     if (path.length + function.length + count + 2 > sizeof text) return;
     memcpy(text, path.at, path.length);
     text[length = path.length] = ':';
@@ -180,9 +200,9 @@ static void release_held(snapshot *s, tide_tape *tape, bool is_complete) {
     s->has_held = false;
 }
 
-static void take_entry(snapshot *s, uint32_t from, uint32_t action) {
+static void take_entry(snapshot *s, uint32_t action) {
     tide_tape *tape = s->device ? tide_recording_tape(s->r, s->device - 1) : NULL;
-    uint64_t address = int_of(s, from, WORD_addr), bytes = int_of(s, from, WORD_size), stream = stream_of(s, from, WORD_pool_id);
+    uint64_t address = int_of(s, WORD_addr), bytes = int_of(s, WORD_size), stream = stream_of(s, WORD_pool_id);
     if (!tape) {
         s->r->unreadable++;
         return;
@@ -193,9 +213,9 @@ static void take_entry(snapshot *s, uint32_t from, uint32_t action) {
         return;
     }
     release_held(s, tape, false);
-    tide_tape_time_is(tape, int_of(s, from, WORD_time_us));
+    tide_tape_time_is(tape, int_of(s, WORD_time_us));
     switch (action) {
-    case WORD_alloc: tide_tape_alloc(tape, address, bytes, stream, stack_of(s, from)); break;
+    case WORD_alloc: tide_tape_alloc(tape, address, bytes, stream, stack_of(s)); break;
     case WORD_free_requested:
         s->has_held = true;
         s->held_address = address, s->held_bytes = bytes, s->held_stream = stream;
@@ -205,55 +225,60 @@ static void take_entry(snapshot *s, uint32_t from, uint32_t action) {
     case WORD_segment_map: tide_tape_segment(tape, false, bytes); break;
     case WORD_segment_free:
     case WORD_segment_unmap: tide_tape_segment(tape, true, bytes); break;
-    case WORD_oom: tide_tape_oom(tape, int_of(s, from, WORD_device_free), bytes, stream, stack_of(s, from)); break;
+    case WORD_oom: tide_tape_oom(tape, int_of(s, WORD_device_free), bytes, stream, stack_of(s)); break;
     case WORD_snapshot:
     case WORD_user_defined: break;
     default: s->r->unreadable++;
     }
 }
 
-static void take_block(snapshot *s, uint32_t from, value state) {
+static void take_block(snapshot *s, value state) {
     if (state.kind != VALUE_TEXT || state.id != WORD_active_allocated) return;
-    uint64_t bytes = int_of(s, from, WORD_requested_size);
-    if (!bytes) bytes = int_of(s, from, WORD_size);
+    uint64_t bytes = int_of(s, WORD_requested_size);
+    if (!bytes) bytes = int_of(s, WORD_size);
     TIDE_ROOM(s->r->arena, s->blocks, s->block_count, s->block_capacity);
-    s->blocks[s->block_count++] = (final_block){int_of(s, from, WORD_address), bytes, 0, 0, stack_of(s, from)};
+    s->blocks[s->block_count++] = (final_block){int_of(s, WORD_address), bytes, 0, 0, stack_of(s)};
 }
 
 /* A segment's dict is complete after those of its blocks. */
-static void take_segment(snapshot *s, uint32_t from) {
+static void take_segment(snapshot *s) {
     for (; s->first_block < s->block_count; s->first_block++) {
-        s->blocks[s->first_block].stream = stream_of(s, from, WORD_segment_pool_id);
-        s->blocks[s->first_block].device = (uint32_t)int_of(s, from, WORD_device);
+        s->blocks[s->first_block].stream = stream_of(s, WORD_segment_pool_id);
+        s->blocks[s->first_block].device = (uint32_t)int_of(s, WORD_device);
     }
 }
 
-static void take_settings(snapshot *s, uint32_t from) {
-    value conf = item_of(s, from, WORD_PYTORCH_CUDA_ALLOC_CONF), split = item_of(s, from, WORD_max_split_size);
+static void take_settings(snapshot *s) {
+    value conf = item_of(s, WORD_PYTORCH_CUDA_ALLOC_CONF), split = item_of(s, WORD_max_split_size);
     if (conf.kind == VALUE_TEXT) s->r->allocator = tide_text_copy(s->r->arena, s->r->names.names[conf.id]);
-    s->is_expandable = int_of(s, from, WORD_expandable_segments) != 0;
+    s->is_expandable = int_of(s, WORD_expandable_segments) != 0;
     if (split.kind == VALUE_INT && split.number < UINT64_MAX >> 1) s->max_split_bytes = split.number;
 }
 
 /* The items from `from` to the top are set in the dict below. */
 static void set_items(snapshot *s, value *dict, uint32_t from) {
-    value action = item_of(s, from, WORD_action), file = item_of(s, from, WORD_filename), state = item_of(s, from, WORD_state);
-    if (file.kind == VALUE_TEXT) set_frame(s, dict, from, file);
-    else if (s->section == WORD_device_traces && action.kind == VALUE_TEXT) take_entry(s, from, action.id);
+    take_items(s, from);
+    value action = item_of(s, WORD_action), file = item_of(s, WORD_filename), state = item_of(s, WORD_state);
+    if (file.kind == VALUE_TEXT) set_frame(s, dict, file);
+    else if (s->section == WORD_device_traces && action.kind == VALUE_TEXT) take_entry(s, action.id);
     else if (s->section == WORD_device_traces && s->mark_count) s->r->unreadable++;
-    else if (s->section == WORD_segments && state.kind != VALUE_OTHER) take_block(s, from, state);
-    else if (s->section == WORD_segments) take_segment(s, from);
-    else if (s->section == WORD_allocator_settings) take_settings(s, from);
+    else if (s->section == WORD_segments && state.kind != VALUE_OTHER) take_block(s, state);
+    else if (s->section == WORD_segments) take_segment(s);
+    else if (s->section == WORD_allocator_settings) take_settings(s);
 }
 
 /* Frames come from the innermost out. */
 static void append_items(snapshot *s, value *list, uint32_t from) {
     if (list->kind != VALUE_LIST || from == s->count || s->values[from].kind != VALUE_FRAME) return;
-    uint32_t stack = 0;
-    for (uint32_t i = s->count; i-- > from;)
-        if (s->values[i].kind == VALUE_FRAME) stack = tide_recording_stack(s->r, stack, s->values[i].id);
-    uint64_t key = list->number;
-    *list = (value){VALUE_STACK, stack, 0};
+    uint64_t hash = 0, key = list->number;
+    for (uint32_t i = from; i < s->count; i++) hash = (hash ^ s->values[i].id) * UINT64_C(0x9e3779b97f4a7c15), hash ^= hash >> 29;
+    chain_entry *chain = &s->chains[hash >> (64 - CHAIN_BITS)];
+    if (!chain->stack || chain->hash != hash) {
+        *chain = (chain_entry){hash, 0};
+        for (uint32_t i = s->count; i-- > from;)
+            if (s->values[i].kind == VALUE_FRAME) chain->stack = tide_recording_stack(s->r, chain->stack, s->values[i].id);
+    }
+    *list = (value){VALUE_STACK, chain->stack, 0};
     if (key) memo_put(s, (uint32_t)key, list, s->section == WORD_segments);
 }
 
@@ -471,6 +496,7 @@ static void open_snapshot(tide_recording *r) {
     };
     snapshot *s = r->state = TIDE_NEW(r->arena, snapshot, 1);
     s->r = r;
+    s->chains = TIDE_NEW(r->arena, chain_entry, 1 << CHAIN_BITS);
     s->recent = tide_arena_grow(r->arena, NULL, 0, sizeof *s->recent << RECENT_BITS);
     s->max_split_bytes = UINT64_MAX;
     for (size_t i = 0; i < sizeof opcodes / sizeof *opcodes; i++) s->by_letter[opcodes[i].letter] = (unsigned char)(i + 1);
