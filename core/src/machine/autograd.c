@@ -28,6 +28,7 @@ static tide_node *node_take(tide_machine *m, const tide_backward *backward, int 
     node->module = m->module;
     node->statement = m->statement;
     node->op = m->op;
+    node->stream = m->stream;
     return node;
 }
 
@@ -307,6 +308,8 @@ static void run_node(engine *e, tide_node *node) {
     m->op = node->backward->name;
     bool has_grad = false;
     for (unsigned i = 0; i < node->output_count; i++) has_grad = has_grad || state->grads[i];
+    uint8_t outside = m->stream;
+    m->stream = node->stream;
     if (has_grad && node->hook && m->before_backward) m->before_backward(m, node);
     if (has_grad) node->backward->run(m, node, state->grads, results);
     for (unsigned i = 0; i < node->edge_count; i++) {
@@ -319,9 +322,12 @@ static void run_node(engine *e, tide_node *node) {
         tide_edge *edge = &node->edges[i];
         if (!edge->node) continue;
         task_state *next = edge->node->state;
+        m->stream = edge->node->stream; /* InputBuffer::add: what comes from another stream waits for the one that takes it */
+        if (results[i] && m->stream != node->stream) tide_record_stream(m, results[i], m->stream);
         next->grads[edge->input] = accumulate(m, next->grads[edge->input], results[i]);
         if (--next->dependencies == 0) push_ready(e, edge->node);
     }
+    m->stream = outside;
 }
 
 void tide_run_backward_from(tide_machine *m, tide_tensor *root, tide_tensor *grad) {

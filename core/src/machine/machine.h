@@ -110,6 +110,7 @@ struct tide_node {
     uint32_t order; /* sequence number; AccumulateGrad: UINT32_MAX */
     const tide_backward *backward;
     uint16_t edge_count, output_count, output_capacity, saved_count, saved_capacity;
+    uint8_t stream; /* on which forward ran, and so backward */
     uint32_t hook; /* of a wrapper, see before_backward; 0: none */
     uint32_t module, statement;
     const char *op;

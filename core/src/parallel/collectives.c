@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-static const tide_strategy *const strategies[] = {&tide_ddp, &tide_zero0, &tide_zero1, &tide_zero2, &tide_zero3, &tide_fsdp2};
+static const tide_strategy *const strategies[] = {&tide_ddp, &tide_zero0, &tide_zero1, &tide_zero2, &tide_zero3, &tide_fsdp1, &tide_fsdp2};
 
 const tide_strategy *tide_strategy_find(const char *kind) {
     for (size_t i = 0; i < sizeof strategies / sizeof *strategies; i++)

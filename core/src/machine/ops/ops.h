@@ -18,6 +18,8 @@ tide_tensor *tide_squeeze(tide_machine *m, tide_tensor *x, int64_t dim);
 tide_tensor *tide_slice(tide_machine *m, tide_tensor *x, int64_t dim, tide_dim start, tide_dim stop);
 tide_tensor *tide_every(tide_machine *m, tide_tensor *x, int64_t dim, int64_t start, int64_t step); /* x[start::step] */
 tide_tensor *tide_select(tide_machine *m, tide_tensor *x, int64_t dim, int64_t index);
+/* Of several views of one tensor, whose shape is the node's extra one: their gradients are joined. */
+extern const tide_backward tide_split_backward;
 tide_tensor *tide_cat(tide_machine *m, tide_tensor **parts, int count, int64_t dim);
 tide_tensor *tide_pad_last(tide_machine *m, tide_tensor *x, int64_t after); /* constant_pad_nd of the last dimension */
 

@@ -499,11 +499,11 @@ static void split_run(tide_machine *m, tide_node *node, tide_tensor **grads, tid
     for (unsigned i = 0; i < node->output_count; i++) tide_release(m, zeros[i]);
     tide_give(m, zeros, bytes);
 }
-static const tide_backward split_backward = {"SplitBackward0", split_run};
+const tide_backward tide_split_backward = {"SplitBackward0", split_run};
 
 static tide_value parts_of(tide_machine *m, tide_tensor *x, int at, const tide_dim *sizes, int count) {
     tide_value list = {.kind = TIDE_VALUE_LIST, .list = tide_list_new(m)};
-    tide_node *node = tide_node_with(m, &split_backward, &x, 1, count, 0);
+    tide_node *node = tide_node_with(m, &tide_split_backward, &x, 1, count, 0);
     if (node) node->extra.shape = x->shape;
     int64_t from = 0;
     for (int i = 0; i < count; i++) {
