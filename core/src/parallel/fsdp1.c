@@ -49,6 +49,7 @@ typedef struct fsdp {
     bool prefetches_forward, before, after; /* when backward fetches the next unit: before a unit's gradients, or after */
     uint32_t *forward_order, forward_count, *backward_order, backward_count;
     bool has_order;
+    tide_tensor *zero; /* _zero_scalar */
     hook *hooks;
     uint32_t hook_count, hook_capacity;
 } fsdp;
@@ -450,7 +451,6 @@ static uint32_t unit_of_module(const fsdp *f, uint32_t instance) {
 
 static void give_members(fsdp *f) {
     tide_machine *m = machine_of(f);
-    tide_model *model = f->w->model;
     uint32_t count = tide_optimizer_members(f->w->optimizer, NULL), n = 0;
     tide_optimized *members = TIDE_NEW(m->arena, tide_optimized, count + 1), *given = TIDE_NEW(m->arena, tide_optimized, count + f->count + 1);
     tide_optimizer_members(f->w->optimizer, members);
@@ -464,7 +464,6 @@ static void give_members(fsdp *f) {
                 const piece *p = &f->units[k].pieces[j];
                 if (p->leaf == members[i].tensor && p->part) given[n++] = (tide_optimized){p->part, p->module, members[i].group};
             }
-    (void)model;
     tide_optimizer_replace(f->w->optimizer, given, n);
 }
 
@@ -545,6 +544,7 @@ static void fsdp1_backward(tide_wrapper *w, tide_tensor *loss) {
 static void fsdp1_update(tide_wrapper *w) {
     fsdp *f = w->state;
     if (strcmp(w->job->optimizer, "none") == 0 || f->is_offloaded) return;
+    if (w->job->clips && !f->zero) f->zero = tide_flat_of(w->model->m, "clip_grad_norm_", 1, TIDE_FP32, TIDE_FACTOR_TEMPORARY);
     if (w->job->clips) tide_clip_grad_norm(w->optimizer);
     tide_optimizer_step(w->optimizer);
     tide_zero_grad(w->optimizer, strcmp(w->job->zero_grad, "none") == 0);
