@@ -249,6 +249,16 @@ export async function recompute() {
   writeFragment();
 }
 
+/** Another question about the job: advice, cards.
+ * @param {string} call @returns {Promise<any>} the answer, or null if it did not come */
+export async function ask(call) {
+  try {
+    return await client?.call({ ...request(), call }, call) ?? null;
+  } catch {
+    return null;
+  }
+}
+
 function settle() {
   clearTimeout(slowTimer);
   slowTimer = undefined;

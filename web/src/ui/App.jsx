@@ -13,6 +13,7 @@ import { Tensors } from './Tensors.jsx';
 import { Timeline } from './Timeline.jsx';
 import { Tip } from './Tip.jsx';
 import { StickyVerdict, Verdict } from './Verdict.jsx';
+import { WhatIf } from './WhatIf.jsx';
 
 /** The job in one line. @param {{r: import('../types.js').Report}} props */
 function JobLine({ r }) {
@@ -69,7 +70,7 @@ function Result({ still }) {
             <FactorTable r={r} />
             {still ? <section class="card place-icicle"><h2>By module and layer</h2><div class="icicle" /></section> : <Icicle r={r} />}
           </div>
-          {still ? <Places /> : <><Timeline r={r} /><Tensors r={r} /><Assumptions r={r} /></>}
+          {still ? <Places /> : <><Timeline r={r} /><WhatIf /><Tensors r={r} /><Assumptions r={r} /></>}
         </div>
       ) : <p class="card empty">{failure.value ? 'Pick a model, or drop its config.json anywhere on this page.' : 'Working it out…'}</p>}
     </main>

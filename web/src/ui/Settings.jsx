@@ -14,10 +14,17 @@ import { Picker } from './Picker.jsx';
 const MAIN = [
   { title: 'Data', names: ['batch', 'seq', 'images', 'image_size'] },
   { title: 'Training', names: ['dtype', 'autocast', 'optimizer', 'checkpointing', 'grad_accum', 'clip'] },
+  { title: 'Fine-tuning', names: ['adapter', 'lora.r', 'quant'] },
+  { title: 'Several GPUs', names: ['parallel.kind', 'parallel.dp'] },
   { title: 'Kernels', names: ['attention', 'sdpa_backend'] },
 ];
+/* Settings that mean nothing until another one is set. */
+const NEEDS = [[/^lora\./, 'adapter'], [/^(quant\.|kbit_)/, 'quant'], [/^parallel\.(?!kind)/, 'parallel.kind']];
+const isIdle = (/** @type {string} */ name) => NEEDS.some(([names, other]) => /** @type {RegExp} */ (names).test(name)
+  && valueOf(/** @type {string} */ (other)) === 'none') && !words.value.some(([key]) => key === name);
 const OF_IMAGES = ['images', 'image_size'];
-const GROUPS = { batch: 'Data', memory: 'Memory', training: 'Training', precision: 'Precision', attention: 'Attention', advanced: 'Advanced' };
+const GROUPS = { batch: 'Data', memory: 'Memory', training: 'Training', precision: 'Precision', attention: 'Attention', advanced: 'Advanced',
+  model: 'Recipe', adapter: 'Adapters and quantised weights', parallel: 'Several GPUs' };
 /* Shown by fields of their own. */
 const APART = ['model', 'gpu', 'freeze', 'overrides'];
 
@@ -149,7 +156,7 @@ function GpuField() {
 }
 
 export function Settings() {
-  const all = describe.value?.settings ?? [];
+  const all = (describe.value?.settings ?? []).filter((s) => !isIdle(s.name));
   const seesImages = report.value?.model.parameters.parts.some((part) => /vision|image|visual/i.test(part.name)) ?? true;
   const main = MAIN.map(({ title, names }) => ({
     title,
