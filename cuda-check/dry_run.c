@@ -238,6 +238,7 @@ static cJSON *answer_make(const dry_run *d, const cJSON *processes, cJSON *notes
     verdict_add(d, answer, processes, device, cli_int_at(worst.device, "retries"));
     cJSON_AddItemToObject(answer, "notes", notes);
     observed_answer(answer, &worst, processes);
+    recording_play(&d->launch, &worst, answer, d->bytes, d->context_bytes);
     cJSON *peak = cJSON_GetObjectItem(answer, "peak"), *outside = cJSON_GetObjectItem(answer, "outside");
     const int64_t others = device - worst.reserved - d->context_bytes;
     const struct {

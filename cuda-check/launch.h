@@ -69,6 +69,9 @@ void observed_show(const cJSON *answer, bool is_exact);
 /* Turns the events of every process into recordings: FILE, or FILE with .rankN before its ending. */
 int recording_write(const launch *l, const cJSON *processes, const char *path, int64_t device_bytes,
                     int64_t outside_bytes);
+/* Plays the worst process's recording, for what an estimate's answer holds too: "timeline", "options", and the smallest
+ * device. */
+void recording_play(const launch *l, const observed_process *worst, cJSON *answer, int64_t device_bytes, int64_t outside_bytes);
 /* Whether FILE can be written; says why not. */
 bool recording_can_write(const char *path);
 

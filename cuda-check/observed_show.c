@@ -131,10 +131,15 @@ void observed_show(const cJSON *answer, bool is_exact) {
     cli_unit unit = is_exact ? CLI_BYTES : is_small ? CLI_MIB : CLI_GIB;
     printf("%s%s%s\n", cli_styled(CLI_BOLD), cli_text_at(answer, "title"), cli_styled_end());
     cli_verdict_show(answer);
+    if (cli_at(answer, "smallest_device_bytes")) {
+        cli_number smallest;
+        printf("  runs on a device of %s or more\n", cli_size(smallest, cli_int_at(answer, "smallest_device_bytes")));
+    }
     factors_show(answer, unit);
     cli_peak_show(answer);
     cli_steps_show(answer, unit);
     tensors_show(answer, is_exact);
+    if (cli_at(answer, "options")) cli_options_show(answer, is_exact);
     processes_show(answer, unit);
     values_show(answer);
     notes_show(answer);

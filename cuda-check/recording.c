@@ -102,6 +102,25 @@ static void name_of(cli_buffer *out, const char *path, int64_t rank, int64_t dev
     cli_append_text(out, path + stem);
 }
 
+/* The events of a process on a device, to a file. CLI_OK if there are none. */
+static int one_write(const launch *l, const cJSON *seen, const cJSON *device, const char *path, int64_t device_bytes,
+                     int64_t outside_bytes) {
+    char name[64], from[4096];
+    int64_t index = cli_int_at(device, "index");
+    int status = CLI_OK;
+    snprintf(name, sizeof name, "%" PRId64 ".%" PRId64, cli_int_at(seen, "pid"), index);
+    FILE *events = launch_path(l, from, sizeof from, name) ? fopen(from, "r") : NULL;
+    if (!events) return CLI_OK;
+    FILE *out = fopen(path, "wb");
+    char *facts = facts_text(seen, index, device_bytes, outside_bytes);
+    if (!out || !events_copy(events, out, facts, device)) status = CLI_NO_FILE;
+    if (out && fclose(out) != 0) status = CLI_NO_FILE;
+    if (status != CLI_OK) cli_complain(NULL, "%s: %s", path, strerror(errno));
+    fclose(events);
+    free(facts);
+    return status;
+}
+
 int recording_write(const launch *l, const cJSON *processes, const char *path, int64_t device_bytes,
                     int64_t outside_bytes) {
     const cJSON *seen, *device;
@@ -109,22 +128,25 @@ int recording_write(const launch *l, const cJSON *processes, const char *path, i
     cJSON_ArrayForEach(seen, processes) count += cJSON_GetArraySize(cli_at(seen, "devices"));
     if (count > 1) unlink(path); /* it was only tried */
     cJSON_ArrayForEach(seen, processes) cJSON_ArrayForEach(device, cli_at(seen, "devices")) {
-        char name[64], from[4096];
         cli_buffer to = {0};
-        int64_t index = cli_int_at(device, "index");
-        snprintf(name, sizeof name, "%" PRId64 ".%" PRId64, cli_int_at(seen, "pid"), index);
-        FILE *events = launch_path(l, from, sizeof from, name) ? fopen(from, "r") : NULL;
-        name_of(&to, path, cli_int_at(seen, "rank"), index, count == 1);
-        FILE *out = events ? fopen(to.at, "wb") : NULL;
-        char *facts = facts_text(seen, index, device_bytes, outside_bytes);
-        if (events && (!out || !events_copy(events, out, facts, device))) {
-            cli_complain(NULL, "--out %s: %s", to.at, strerror(errno));
-            status = CLI_NO_FILE;
-        }
-        if (out && fclose(out) != 0) status = CLI_NO_FILE;
-        if (events) fclose(events);
-        free(facts);
+        name_of(&to, path, cli_int_at(seen, "rank"), cli_int_at(device, "index"), count == 1);
+        int written = one_write(l, seen, device, to.at, device_bytes, outside_bytes);
+        if (written != CLI_OK) status = written;
         cli_buffer_free(&to);
     }
     return status;
+}
+
+void recording_play(const launch *l, const observed_process *worst, cJSON *answer, int64_t device_bytes, int64_t outside_bytes) {
+    static const char *const copied[] = {"timeline", "options", "advice"};
+    char path[4096], *paths[] = {path};
+    cli_answer played;
+    if (!cli_at(worst->device, "at_peak") || !launch_path(l, path, sizeof path, "worst.tide")) return;
+    if (one_write(l, worst->seen, worst->device, path, device_bytes, outside_bytes) != CLI_OK) return;
+    const cli_arguments arguments = {.paths = paths, .path_count = 1, .is_json = true};
+    if (cli_replay_ask(&played, &arguments) != CLI_OK) return;
+    for (size_t i = 0; i < sizeof copied / sizeof *copied; i++)
+        if (cli_at(played.json, copied[i])) cJSON_AddItemToObject(answer, copied[i], cJSON_Duplicate(cli_at(played.json, copied[i]), true));
+    cJSON_AddNumberToObject(answer, "smallest_device_bytes", (double)cli_int_at(cli_at(played.json, "verdict"), "smallest_device_bytes"));
+    cli_answer_free(&played);
 }

@@ -203,6 +203,7 @@ int cli_dry_run(int argc, char **argv); /* these are in cuda-check/ */
 int cli_check(int argc, char **argv);
 int cli_doctor(int argc, char **argv);
 int cli_replay_ask(cli_answer *answer, const cli_arguments *arguments); /* replay.c; of paths[0] */
+void cli_options_show(const cJSON *answer, bool is_exact); /* what other allocator settings would change */
 int cli_on_gpu(int argc, char **argv); /* replay --on-gpu */
 int cli_watch(int argc, char **argv);
 void cli_help(FILE *out, const char *command); /* NULL: of all */

@@ -122,7 +122,7 @@ static void figures_show(const cJSON *answer, bool is_exact) {
     printf("%s of it in segments that are in use\n", cli_size(text, cli_int_at(lost, "cached_in_used_segments")));
 }
 
-static void options_show(const cJSON *answer, bool is_exact) {
+void cli_options_show(const cJSON *answer, bool is_exact) {
     const cJSON *option;
     cli_table table;
     cli_number text;
@@ -201,7 +201,7 @@ static void replay_show(const cJSON *answer, const char *path, bool is_exact) {
     head_show(answer, path);
     verdict_show(answer);
     figures_show(answer, is_exact);
-    options_show(answer, is_exact);
+    cli_options_show(answer, is_exact);
     live_show(answer, is_exact);
     differences_show(answer);
     cli_diagnostics_show(stdout, cli_at(answer, "diagnostics"));
