@@ -73,7 +73,7 @@ static void head_show(const cJSON *answer, const char *path) {
            cli_count(frees, cli_int_at(recording, "frees")));
     if (cli_int_at(recording, "devices") > 1) printf(" on device %" PRId64, cli_int_at(recording, "device"));
     const char *allocator = cli_text_at(answer, "allocator");
-    printf("\n%s%s\n\n", allocator[0] ? "allocator=" : "", allocator);
+    printf("\n%s%s%s\n", allocator[0] ? "allocator=" : "", allocator, allocator[0] ? "\n" : "");
 }
 
 static void verdict_show(const cJSON *answer) {
@@ -102,7 +102,9 @@ static void figures_show(const cJSON *answer, bool is_exact) {
     cli_table table;
     cli_number text;
     bool has_recorded = cli_at(said, "reserved_peak") != NULL;
-    cli_heading(has_recorded ? "Played, and as recorded" : "Played");
+    cli_heading(cli_at(cli_at(answer, "verdict"), "oom") ? "Played, up to where it fails"
+                : has_recorded                              ? "Played, and as recorded"
+                                                            : "Played");
     cli_table_init(&table, has_recorded ? 3 : 2);
     cli_table_cell(&table, "");
     cli_table_cell(&table, "Played");
@@ -176,7 +178,8 @@ static void live_show(const cJSON *answer, bool is_exact) {
         cli_table_cell(&table, is_exact ? cli_count(text, bytes) : cli_size(text, bytes));
         cli_table_cell(&table, cli_count(text, cli_int_at(group, "count")));
         cli_table_cell(&table, is_exact ? cli_count(text, each) : cli_size(text, each));
-        cli_table_cell(&table, cli_text_at(group, "frame"));
+        const char *frame = cli_text_at(group, "frame");
+        cli_table_cell(&table, frame[0] ? frame : "(no frame)");
     }
     if (rest) {
         cli_table_cell(&table, is_exact ? cli_count(text, rest) : cli_size(text, rest));

@@ -64,6 +64,29 @@ static const struct {
     {"version", "{\"call\":\"version\"}", 0},
     {"describe", "{\"call\":\"describe\"}", 0},
     {"an empty request", "", 1},
+    {"an event file",
+     "{\"call\":\"replay\",\"recording\":{\"text\":\"{\\\"case\\\":{\\\"allocator\\\":\\\"expandable_segm"
+     "ents:True\\\"},\\\"device_bytes\\\":100000000}\\n[\\\"a\\\",0,5000000,0]\\n[\\\"f\\\",0]\\n[\\\"a\\\""
+     ",5000192,100,1]\\n[\\\"c\\\",0]\\n[\\\"s\\\",0,20971520,0]\\n[\\\"a\\\",0,30000000,0]\\n[\\\"f\\\",7"
+     "]\\n[\\\"o\\\",0,999999999,0]\\n\"}}",
+     0},
+    {"a snapshot",
+     "{\"call\":\"replay\",\"recording\":{\"base64\":\"gASVmAEAAAAAAAB9lCiMCHNlZ21lbnRzlF2UfZQo"
+     "jAZkZXZpY2WUSwCMB2FkZHJlc3OUTQAQjAp0b3RhbF9zaXpllEoAACAAjAZzdHJlYW2USwCMBmJsb2Nr"
+     "c5RdlH2UKGgFTQAQjARzaXpllE0AAowOcmVxdWVzdGVkX3NpemWUSwmMBXN0YXRllIwQYWN0aXZlX2Fs"
+     "bG9jYXRlZJSMBmZyYW1lc5RdlCh9lCiMCGZpbGVuYW1llIwEYS5weZSMBGxpbmWUSwOMBG5hbWWUjAFm"
+     "lHV9lChoEmgTaBRLCWgVjAFnlHVldWF1YYwNZGV2aWNlX3RyYWNlc5RdlF2UKH2UKIwGYWN0aW9ulIwF"
+     "YWxsb2OUjARhZGRylE0AIGgLTbwCaAdLAGgPaBB1fZQoaB2MDmZyZWVfcmVxdWVzdGVklGgfTQAgaAtN"
+     "vAJoB0sAaA9dlHV9lChoHYwOZnJlZV9jb21wbGV0ZWSUaB9NACBoC028AmgHSwBoD12UdX2UKGgdaB5o"
+     "H4oGAAAAAAABaAtKAAAwAGgHSwBoD2gQdWVhdS4=\"}}",
+     0},
+    {"a trace of a run without a GPU",
+     "{\"call\":\"replay\",\"recording\":{\"text\":\"[{\\\"ph\\\":\\\"X\\\",\\\"cat\\\":\\\"cpu_op\\\",\\\"name\\\""
+     ":\\\"aten::mm\\\",\\\"ts\\\":1,\\\"dur\\\":5,\\\"pid\\\":1,\\\"tid\\\":1},{\\\"name\\\":\\\"[memory]\\\",\\\"t"
+     "s\\\":2,\\\"pid\\\":1,\\\"tid\\\":1,\\\"args\\\":{\\\"Bytes\\\":4096,\\\"Addr\\\":512,\\\"Device Type\\\":"
+     "0,\\\"Device Id\\\":-1}},{\\\"ph\\\":\\\"X\\\",\\\"cat\\\":\\\"cpu_op\\\",\\\"name\\\":\\\"aten::mm\\\",\\\"ts"
+     "\\\":9,\\\"dur\\\":5,\\\"pid\\\":1,\\\"tid\\\":1}]\"}}",
+     0},
     {"no such call", "{\"call\":\"estimat\"}", 1},
     {"gpt2", "{\"call\":\"estimate\",\"settings\":[\"model=gpt2\",\"overrides.n_layer=2\"]}", 0},
     {"gpt2 with dropout, eager, accumulated",

@@ -5,7 +5,7 @@
 #include "../recording/tape.h"
 #include "replay.h"
 
-/* Called for every block that is live where the play stopped. */
+/* Called for every block that is live where the play stopped. It must not use the tape's arena. */
 typedef void tide_live_fn(void *user, const tide_site *site, uint64_t block_bytes);
 
 typedef struct tide_column {

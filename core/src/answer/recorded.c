@@ -82,9 +82,8 @@ typedef struct live_group {
 
 typedef struct live_list {
     const tide_recording *r;
-    tide_arena *arena;
-    live_group *groups;
-    uint32_t count, capacity;
+    live_group *groups; /* room for all slots: nothing is allocated while an allocator lives */
+    uint32_t count;
 } live_list;
 
 static bool contains(tide_text text, tide_text part) {
@@ -107,7 +106,6 @@ static uint32_t frame_of(const tide_recording *r, uint32_t stack) {
 
 static void add_live(void *user, const tide_site *site, uint64_t block_bytes) {
     live_list *list = user;
-    TIDE_ROOM(list->arena, list->groups, list->count, list->capacity);
     list->groups[list->count++] = (live_group){block_bytes, site->bytes, site->stack, frame_of(list->r, site->stack), 1};
 }
 
@@ -324,7 +322,7 @@ bool tide_write_recorded(tide_writer *w, tide_recording *r, const tide_job *job,
     tide_column *columns = TIDE_NEW(w->arena, tide_column, column_count);
     tide_play play, again;
     if (!tide_play_tape(&play, t, &config, &(tide_play_wants){.stop = UINT32_MAX, .columns = columns, .column_count = column_count})) return false;
-    live_list live = {.r = r, .arena = w->arena};
+    live_list live = {.r = r, .groups = TIDE_NEW(w->arena, live_group, t->slot_count + 1)};
     if (!tide_play_tape(&again, t, &config, &(tide_play_wants){.stop = play.peak_event + 1, .on_live = add_live, .user = &live})) return false;
     write_source(w, r, t, number, conf);
     write_differences(w, r);

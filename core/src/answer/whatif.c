@@ -48,6 +48,12 @@ static bool try_option(tide_trial *trial, const tide_playable *what, const tide_
     return true;
 }
 
+/* MiB for what is small: savings are told apart. */
+static const char *amount(tide_arena *arena, uint64_t bytes) {
+    if (bytes >= UINT64_C(4) << 30) return tide_gib(arena, bytes);
+    return tide_format(arena, "%llu MiB", (unsigned long long)((bytes + (1 << 19)) >> 20));
+}
+
 static void write_advice(tide_writer *w, const char *option, const tide_trial *now, const tide_trial *then, bool fits_now) {
     uint64_t saves = now->reserved_peak - then->reserved_peak;
     tide_write_key(w, "advice");
@@ -55,9 +61,10 @@ static void write_advice(tide_writer *w, const char *option, const tide_trial *n
     tide_write_string_at(w, "allocator", option);
     tide_write_bytes_at(w, "saves", saves);
     tide_write_string_at(w, "sentence",
-                         tide_format(w->arena, "PYTORCH_CUDA_ALLOC_CONF=%s would reserve %s in place of %s%s",
-                                     *option ? option : "(nothing)", tide_gib(w->arena, then->reserved_peak),
-                                     tide_gib(w->arena, now->reserved_peak), then->runs && !fits_now ? ", and it would fit" : ""));
+                         tide_format(w->arena, "%s%s would reserve %s in place of %s%s",
+                                     *option ? "PYTORCH_CUDA_ALLOC_CONF=" : "PyTorch's default options", option,
+                                     amount(w->arena, then->reserved_peak), amount(w->arena, now->reserved_peak),
+                                     then->runs && !fits_now ? ", and it would run" : ""));
     tide_write_close(w, '}');
 }
 
