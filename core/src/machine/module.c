@@ -1998,12 +1998,23 @@ void tide_model_to_device(tide_model *model) {
     model->m->module = 0;
 }
 
-tide_value tide_model_forward(tide_model *model, const char *const *names, const tide_value *values, uint32_t count) {
-    tide_function *forward = model->instances[model->root].of->forward;
-    if (!forward) return nothing(model->m, TIDE_ERR_DESCRIPTION, "the model has no forward()%s", "");
+tide_value *tide_model_setting(tide_model *model, const char *name) {
+    for (uint32_t i = 0; i < model->setting_count; i++)
+        if (strcmp(model->settings[i].name, name) == 0) return &model->settings[i].value;
+    return NULL;
+}
+
+tide_value tide_model_method(tide_model *model, tide_text method, const char *const *names, const tide_value *values, uint32_t count) {
+    tide_function *function = tide_method_find(model->instances[model->root].of, method);
     tide_text keywords[ARGUMENT_LIMIT];
     for (uint32_t i = 0; i < count && i < ARGUMENT_LIMIT; i++) keywords[i] = tide_text_of(names[i]);
-    return call_module(model, model->root, NULL, NULL, 0, keywords, values, count);
+    return function ? call_module(model, model->root, function, NULL, 0, keywords, values, count) : tide_none();
+}
+
+tide_value tide_model_forward(tide_model *model, const char *const *names, const tide_value *values, uint32_t count) {
+    if (!tide_method_find(model->instances[model->root].of, TIDE_TEXT("forward")))
+        return nothing(model->m, TIDE_ERR_DESCRIPTION, "the model has no forward()%s", "");
+    return tide_model_method(model, TIDE_TEXT("forward"), names, values, count);
 }
 
 tide_value tide_model_evaluate(tide_model *model, tide_expr *expr) {

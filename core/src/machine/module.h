@@ -119,6 +119,12 @@ void tide_model_to_device(tide_model *model);
 /* Calls root.forward with the values whose names it takes; borrowed. Owned by the caller. */
 tide_value tide_model_forward(tide_model *model, const char *const *names, const tide_value *values, uint32_t count);
 
+/* The same for another method of the root; none if it has no such method. */
+tide_value tide_model_method(tide_model *model, tide_text method, const char *const *names, const tide_value *values, uint32_t count);
+
+/* What forward() finds under a setting's name; NULL if there is none. */
+tide_value *tide_model_setting(tide_model *model, const char *name);
+
 /* Evaluates an expression of a description in the root's scope; owned by the caller. */
 tide_value tide_model_evaluate(tide_model *model, tide_expr *expr);
 

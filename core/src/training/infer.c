@@ -6,16 +6,11 @@
 typedef struct generation {
     tide_run *run;
     const tide_job *job;
+    const char *token_name;
     tide_batch batch; /* what the loop's own dictionary holds; values owned */
     tide_value output;
     tide_tensor *logits, *token;
 } generation;
-
-static tide_value *setting(tide_model *model, const char *name) {
-    for (uint32_t i = 0; i < model->setting_count; i++)
-        if (strcmp(model->settings[i].name, name) == 0) return &model->settings[i].value;
-    return NULL;
-}
 
 /* What the first pass alone is given. */
 static bool is_of_prompt(const char *name) {
@@ -23,6 +18,26 @@ static bool is_of_prompt(const char *name) {
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (strcmp(names[i], name) == 0) return true;
     return false;
+}
+
+/* An encoder has read the prompt: the decoder starts with a token of its own. */
+static void take_encoded(generation *g, tide_value encoded) {
+    tide_machine *m = &g->run->machine;
+    tide_batch batch = {.count = 0};
+    tide_shape one = {.size = {g->job->batch, 1}, .name = {tide_symbol_name(m, TIDE_TEXT("batch")), 0}, .dims = 2};
+    for (uint32_t i = 0; i < g->batch.count; i++) {
+        if (strcmp(g->batch.names[i], "attention_mask") == 0) {
+            batch.names[batch.count] = g->batch.names[i];
+            batch.values[batch.count++] = tide_value_retain(g->batch.values[i]);
+        }
+    }
+    batch.names[batch.count] = "encoder_outputs";
+    batch.values[batch.count++] = encoded;
+    m->op = "zeros";
+    batch.names[batch.count] = g->token_name = "decoder_input_ids";
+    batch.values[batch.count++] = tide_of_tensor(tide_empty(m, &one, TIDE_INT64));
+    for (uint32_t i = 0; i < g->batch.count; i++) tide_value_release(m, g->batch.values[i]);
+    g->batch = batch;
 }
 
 /* batch["input_ids"] = token */
@@ -34,7 +49,7 @@ static void feed_token(generation *g) {
             g->batch.count--;
             g->batch.names[i] = g->batch.names[g->batch.count];
             g->batch.values[i--] = g->batch.values[g->batch.count];
-        } else if (strcmp(g->batch.names[i], "input_ids") == 0) {
+        } else if (strcmp(g->batch.names[i], g->token_name) == 0) {
             tide_value_release(m, g->batch.values[i]);
             g->batch.values[i] = tide_of_tensor(tide_retain(g->token));
         }
@@ -86,12 +101,20 @@ static void mark_cache(tide_machine *m, tide_value v) {
 
 static void greedy(generation *g, unsigned step, const tide_batch *batch) {
     tide_machine *m = &g->run->machine;
+    tide_model *model = &g->run->model;
     bool generates = strcmp(g->job->cache, "none") != 0;
+    int64_t prompt = g->job->seq;
     tide_value past = {.kind = TIDE_VALUE_LIST, .list = tide_list_new(m)};
     g->batch = *batch;
     for (uint32_t i = 0; i < batch->count; i++) tide_value_retain(batch->values[i]);
-    if (generates) *setting(&g->run->model, "past_key_values") = past;
-    tide_value *length = setting(&g->run->model, "past_length");
+    g->token_name = "input_ids";
+    if (generates && tide_method_find(model->instances[model->root].of, TIDE_TEXT("encode"))) {
+        take_encoded(g, tide_model_method(model, TIDE_TEXT("encode"), g->batch.names, g->batch.values, g->batch.count));
+        *tide_model_setting(model, "cache") = (tide_value){.kind = TIDE_VALUE_TEXT, .text = TIDE_TEXT("dynamic")};
+        prompt = 1;
+    }
+    if (generates) *tide_model_setting(model, "past_key_values") = past;
+    tide_value *length = tide_model_setting(model, "past_length");
     length->integer = 0;
     run_model(g);
     generates = generates && past.list->count && !m->has_failed;
@@ -102,13 +125,13 @@ static void greedy(generation *g, unsigned step, const tide_batch *batch) {
     tide_timeline_mark(&m->timeline, step, TIDE_PHASE_PREFILL);
     for (int64_t i = 0; generates && i < g->job->decode && !m->has_failed; i++) {
         feed_token(g);
-        length->integer = g->job->seq + i;
+        length->integer = prompt + i;
         if (!run_model(g)) break;
         choose_token(g);
         mark_cache(m, past);
     }
     if (generates) tide_timeline_mark(&m->timeline, step, TIDE_PHASE_DECODE);
-    *setting(&g->run->model, "past_key_values") = tide_none();
+    *tide_model_setting(model, "past_key_values") = tide_none();
     for (uint32_t i = 0; i < g->batch.count; i++) tide_value_release(m, g->batch.values[i]);
     tide_value_release(m, g->output);
     tide_value_release(m, past);

@@ -131,6 +131,7 @@ static void set_settings(tide_run *run, const tide_job *job, bool uses_cache) {
     NUMBER("device_sms", m->device.sms);
     NUMBER("quant_blocksize", job->quant_blocksize);
     TRUTH("quant_double", job->quant_double);
+    s[n++] = (tide_setting_value){"quant_dtype", {.kind = TIDE_VALUE_DTYPE, .dtype = run->model.dtype}};
     s[n++] = (tide_setting_value){"quant_compute_dtype", {.kind = TIDE_VALUE_DTYPE, .dtype = dtype_of(job->quant_compute_dtype)}};
     TRUTH("lora_is_dora", job->lora.dora);
     TRUTH("lora_has_bias", job->lora.lora_bias);
@@ -555,6 +556,7 @@ bool tide_run_job(tide_run *run, const tide_job *job, tide_arena *arena, tide_di
     if (m->has_failed) return false;
     loop l = {.run = run, .job = job};
     if (!wrap(&l) || !make_batch(run, &l.batch, diags)) return false;
+    if (is_quantised && job->kbit_prepare && is_training) tide_model_setting(&run->model, "model_dtype")->dtype = TIDE_FP32; /* self.dtype */
     if (!is_training) return tide_infer(run, job, &l.batch);
     m->module = m->statement = 0;
     if (!l.optimizer) l.optimizer = tide_optimizer_new(&run->model, job->optimizer, job->param_groups);
