@@ -2004,17 +2004,21 @@ tide_value *tide_model_setting(tide_model *model, const char *name) {
     return NULL;
 }
 
-tide_value tide_model_method(tide_model *model, tide_text method, const char *const *names, const tide_value *values, uint32_t count) {
-    tide_function *function = tide_method_find(model->instances[model->root].of, method);
+/* A root's method of this name, or the call of the root itself if NULL. */
+static tide_value call_root(tide_model *model, tide_function *method, const char *const *names, const tide_value *values, uint32_t count) {
     tide_text keywords[ARGUMENT_LIMIT];
     for (uint32_t i = 0; i < count && i < ARGUMENT_LIMIT; i++) keywords[i] = tide_text_of(names[i]);
-    return function ? call_module(model, model->root, function, NULL, 0, keywords, values, count) : tide_none();
+    return call_module(model, model->root, method, NULL, 0, keywords, values, count);
+}
+
+tide_value tide_model_method(tide_model *model, tide_text name, const char *const *names, const tide_value *values, uint32_t count) {
+    tide_function *method = tide_method_find(model->instances[model->root].of, name);
+    return method ? call_root(model, method, names, values, count) : tide_none();
 }
 
 tide_value tide_model_forward(tide_model *model, const char *const *names, const tide_value *values, uint32_t count) {
-    if (!tide_method_find(model->instances[model->root].of, TIDE_TEXT("forward")))
-        return nothing(model->m, TIDE_ERR_DESCRIPTION, "the model has no forward()%s", "");
-    return tide_model_method(model, TIDE_TEXT("forward"), names, values, count);
+    if (!model->instances[model->root].of->forward) return nothing(model->m, TIDE_ERR_DESCRIPTION, "the model has no forward()%s", "");
+    return call_root(model, NULL, names, values, count);
 }
 
 tide_value tide_model_evaluate(tide_model *model, tide_expr *expr) {
