@@ -336,6 +336,36 @@ static void test_bad_values(void) {
     end();
 }
 
+static void deepspeed_at(int line, const char *text, const char *words, const char *name, const char *value) {
+    tide_job *job = build_file(words, "ds.json", text);
+    if (!job || strcmp(row(job, name), value) != 0) complain(line, "%s: %s is \"%s\"", text, name, job ? row(job, name) : diags.items[0].message);
+}
+#define DEEPSPEED(text, words, name, value) deepspeed_at(__LINE__, text, words, name, value)
+
+static void test_deepspeed(void) {
+    begin("a DeepSpeed configuration is settings, with auto as the Trainer fills it in");
+    static const char zero2[] = "{\"bf16\": {\"enabled\": \"auto\"}, \"train_micro_batch_size_per_gpu\": \"auto\", \"train_batch_size\": \"auto\", "
+                                "\"gradient_accumulation_steps\": \"auto\", \"zero_optimization\": {\"stage\": 2, \"overlap_comm\": true, "
+                                "\"contiguous_gradients\": true, \"sub_group_size\": 1e9, \"reduce_bucket_size\": \"auto\"}}",
+                      zero3[] = "{\"fp16\": {\"enabled\": true}, \"train_batch_size\": 64, \"train_micro_batch_size_per_gpu\": 4, \"gradient_accumulation_steps\": 2, "
+                                "\"gradient_clipping\": \"auto\", \"optimizer\": {\"type\": \"AdamW\", \"params\": {\"lr\": 1}}, \"zero_optimization\": {\"stage\": 3, "
+                                "\"stage3_max_live_parameters\": 1000000000, \"offload_param\": {\"device\": \"cpu\", \"pin_memory\": true}}}";
+    DEEPSPEED(zero2, "gpt2|dp=4", "parallel.kind", "zero2");
+    DEEPSPEED(zero2, "gpt2|dp=4", "parallel.overlap_comm", "true");
+    DEEPSPEED(zero2, "gpt2|dp=4", "parallel.hf_auto", "true");
+    DEEPSPEED(zero2, "gpt2|dp=4", "parallel.half", "bf16");
+    DEEPSPEED(zero3, "gpt2", "parallel.kind", "zero3");
+    DEEPSPEED(zero3, "gpt2", "parallel.dp", "8");
+    DEEPSPEED(zero3, "gpt2|dp=2", "parallel.dp", "2");
+    DEEPSPEED(zero3, "gpt2", "batch", "4");
+    DEEPSPEED(zero3, "gpt2", "clip", "1");
+    DEEPSPEED(zero3, "gpt2", "parallel.half", "fp16");
+    DEEPSPEED(zero3, "gpt2", "optimizer", "adamw_fused");
+    DEEPSPEED(zero3, "gpt2", "parallel.offload_param", "cpu");
+    DEEPSPEED("{\"zero_optimization\": {\"stage\": 0, \"overlap_comm\": true}}", "gpt2", "parallel.half", "none");
+    end();
+}
+
 static void test_recipe(void) {
     begin("a recipe gives what is not given otherwise, and the link holds its settings");
     ROW("recipe=tuned", "model", "gpt2");
@@ -626,7 +656,11 @@ static void test_other_files(void) {
         "package.json");
     REFUSE_FILE("{\"cells\": [], \"nbformat\": 4}", "notebook");
     REFUSE_FILE("{\"peft_type\": \"LORA\"}", "PEFT adapter");
-    REFUSE_FILE("{\"zero_optimization\": {\"stage\": 3}}", "DeepSpeed");
+    REFUSE_FILE("{\"zero_optimization\": {\"stage\": 4}}", "must be 0, 1, 2 or 3");
+    REFUSE_FILE("{\"zero_optimization\": {\"stage\": 2, \"reduce_bucket\": 5}}", "Extra inputs are not permitted");
+    REFUSE_FILE("{\"zero_optimization\": {\"stage\": 3, \"zero_hpz_partition_size\": 8}}", "not described");
+    REFUSE_FILE("{\"train_batch_size\": 30, \"train_micro_batch_size_per_gpu\": 4, \"gradient_accumulation_steps\": 2}", "train_batch_size is not equal");
+    REFUSE_FILE("{\"zero_optimization\": {}, \"optimizer\": {\"type\": \"Lamb\"}}", "Lamb is not described");
     REFUSE_FILE("{\"dim\": 4096, \"n_layers\": 32}", "params.json");
     REFUSE_FILE("{\"traceEvents\": []}", "trace");
     REFUSE_FILE("{\"hello\": 1}", "no \"model_type\"");
@@ -1125,6 +1159,7 @@ int main(void) {
     test_values();
     test_bad_values();
     test_recipe();
+    test_deepspeed();
     test_unknown();
     test_no_equals();
     test_all_problems();

@@ -41,11 +41,6 @@ static const file_kind before_config[] = {
 
 static const file_kind after_config[] = {
     {"weight_map", "", "is the index of a safetensors checkpoint", GIVE_CONFIG ", next to it"},
-    {"zero_optimization", "", "is a DeepSpeed configuration, which this version does not express",
-     GIVE_CONFIG},
-    {"train_micro_batch_size_per_gpu", "",
-     "is a DeepSpeed configuration, which this version does not express",
-     GIVE_CONFIG " and batch=N"},
     {"per_device_train_batch_size", "",
      "is a set of training arguments, which this version does not read",
      GIVE_CONFIG " and settings such as batch=4"},
@@ -341,6 +336,10 @@ static void read_object(const file_reader *r, tide_json *root) {
     }
     if (is_preprocessor(root)) {
         read_preprocessor(r, root);
+        return;
+    }
+    if (file_has(root, "zero_optimization") || file_has(root, "train_micro_batch_size_per_gpu")) {
+        tide_deepspeed_read(r->words, root, r->place);
         return;
     }
     if (file_is_other(r, root, after_config, COUNT_OF(after_config))) return;

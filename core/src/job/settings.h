@@ -124,6 +124,9 @@ bool tide_config_override(tide_arena *arena, tide_json *config, const tide_overr
                           tide_diagnostics *diags);
 void tide_config_dropout(tide_json *config, int64_t pico);
 
+/* deepspeed.c: a DeepSpeed configuration. */
+void tide_deepspeed_read(tide_words *words, const tide_json *root, const char *place);
+
 /* files.c: what the files are. */
 typedef struct tide_given {
     tide_json *config;

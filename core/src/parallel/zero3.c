@@ -115,7 +115,7 @@ static void let_go(zero3 *z, param *p) {
 
 /* The part of an offloaded parameter comes to the device; NULL if it is there. */
 static tide_tensor *upload(zero3 *z, const param *p, uint8_t stream) {
-    return z->params_offloaded && !p->stays ? on_stream(z, stream, p->cut, z->dtype, TIDE_FACTOR_GATHERED) : NULL;
+    return z->params_offloaded ? on_stream(z, stream, p->cut, z->dtype, TIDE_FACTOR_GATHERED) : NULL;
 }
 
 static void gather_one(zero3 *z, param *p, uint8_t stream) {
@@ -656,7 +656,7 @@ static void cut_parameters(zero3 *z) {
     tide_machine *m = model->m;
     for (uint32_t i = 0; i < z->count; i++) {
         param *p = &z->params[i];
-        bool on_host = z->params_offloaded && !p->stays;
+        bool on_host = z->params_offloaded;
         m->module = p->module;
         tide_shape shape = tide_shape1((tide_dim){p->cut, 0});
         p->part = on_host ? tide_empty_host(m, &shape, z->dtype) : tide_flat_of(m, op_name, p->cut, z->dtype, TIDE_FACTOR_PARAMETER);
