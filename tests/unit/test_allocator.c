@@ -1030,6 +1030,35 @@ static void test_limits(void) {
     end();
 }
 
+/* 600, 700, 200, 300 MiB on a device of 1 GiB, the first one freed: what PyTorch 2.15.0 answered. */
+static void test_rejections(void) {
+    static const struct {
+        const char *conf;
+        double fraction;
+        uint64_t rejections, retries, ooms, reserved_mib;
+    } rows[] = {{"throw_on_cudamalloc_oom:True", 1, 1, 0, 0, 600},
+                {"throw_on_cudamalloc_oom:True,expandable_segments:True", 1, 1, 0, 0, 600},
+                {"throw_on_cudamalloc_oom:True,max_split_size_mb:100", 1, 2, 0, 0, 800},
+                {"throw_on_cudamalloc_oom:True,garbage_collection_threshold:0.5", 1, 1, 0, 0, 600},
+                {"throw_on_cudamalloc_oom:True", 0.95, 0, 2, 1, 900},
+                {"throw_on_cudamalloc_oom:True,per_process_memory_fraction:0.95", 1, 0, 2, 1, 900}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        begin("throw_on_cudamalloc_oom rejects what the device cannot hold, unless the process has a limit");
+        player p;
+        player_open(&p, rows[i].conf, UINT64_C(1) << 30);
+        if (rows[i].fraction < 1) CHECK(tide_caching_set_fraction(p.a, rows[i].fraction) == TIDE_CACHING_OK);
+        give(&p, take(&p, UINT64_C(600) << 20, 0));
+        for (uint64_t mib = 700; mib; mib = mib == 700 ? 200 : mib == 200 ? 300 : 0) take(&p, mib << 20, 0);
+        tide_caching_counts c = tide_caching_counters(p.a);
+        EQUAL(c.oom_rejections, rows[i].rejections);
+        EQUAL(c.alloc_retries, rows[i].retries);
+        EQUAL(c.ooms, rows[i].ooms);
+        EQUAL(now(&p, TIDE_STAT_RESERVED_BYTES), rows[i].reserved_mib << 20);
+        player_close(&p);
+        end();
+    }
+}
+
 static void test_endless(void) {
     begin("a device without limit has room for expandable segments of many streams");
     player p;
@@ -1085,7 +1114,8 @@ static void test_conf_values(void) {
     EQUAL(c.max_split_size_bytes, UINT64_MAX);
     EQUAL(c.max_non_split_rounding_bytes, 20 * MIB);
     CHECK(conf_of("garbage_collection_threshold:1e-1").garbage_collection_threshold == 0.1);
-    EQUAL(conf_of("throw_on_cudamalloc_oom:True").warnings, TIDE_ALLOC_CONF_NOT_MODELLED);
+    CHECK(conf_of("throw_on_cudamalloc_oom:True").throw_on_cudamalloc_oom);
+    EQUAL(conf_of("throw_on_cudamalloc_oom:True").warnings, 0);
     EQUAL(conf_of("throw_on_cudamalloc_oom:False,expandable_segments_reserve:40G").warnings,
           TIDE_ALLOC_CONF_NOT_MODELLED);
     CHECK(conf_of("garbage_collection_threshold:0.50000000000000000000")
@@ -1396,6 +1426,7 @@ static void test_rules(void) {
     test_ties();
     test_statistics();
     test_limits();
+    test_rejections();
     test_endless();
     test_async();
     test_conf_values();

@@ -339,11 +339,8 @@ static bool conf_option(conf_reader *r, const char *key) {
     if (strcmp(key, "roundup_power2_divisions") == 0) return conf_roundup(r);
     if (strcmp(key, "expandable_segments") == 0) return conf_bool(r, &c->expandable_segments);
     if (strcmp(key, "per_process_memory_fraction") == 0) return conf_fraction(r);
-    if (strcmp(key, "throw_on_cudamalloc_oom") == 0) {
-        if (!conf_bool(r, &c->throw_on_cudamalloc_oom)) return false;
-        if (c->throw_on_cudamalloc_oom) c->warnings |= TIDE_ALLOC_CONF_NOT_MODELLED;
-        return true;
-    }
+    if (strcmp(key, "throw_on_cudamalloc_oom") == 0)
+        return conf_bool(r, &c->throw_on_cudamalloc_oom);
     if (strcmp(key, "expandable_segments_reserve") == 0 ||
         strcmp(key, "expandable_segments_reserve_by_class") == 0)
         return conf_skip(r);

@@ -638,10 +638,8 @@ static inline uint32_t caching_hand_out(tide_caching_allocator *a, const caching
     return n;
 }
 
-static tide_caching_status caching_out_of_memory(tide_caching_allocator *a,
-                                                 const caching_request *r) {
+static void caching_note_oom(tide_caching_allocator *a, const caching_request *r) {
     uint64_t allocated = a->stat[TIDE_POOL_ALL][TIDE_STAT_ALLOCATED_BYTES].current;
-    a->ooms++;
     a->oom = (tide_caching_oom){.requested_bytes = r->requested,
                                 .rounded_bytes = r->size,
                                 .tried_bytes = r->segment,
@@ -651,6 +649,12 @@ static tide_caching_status caching_out_of_memory(tide_caching_allocator *a,
                                 .allocated_bytes = allocated,
                                 .unallocated_bytes = caching_reserved(a) - allocated,
                                 .stream = r->stream};
+}
+
+static tide_caching_status caching_out_of_memory(tide_caching_allocator *a,
+                                                 const caching_request *r) {
+    a->ooms++;
+    caching_note_oom(a, r);
     caching_tell(a, TIDE_DEVICE_OOM, a->oom.free_bytes, r->size, r->stream);
     return TIDE_CACHING_OOM;
 }
@@ -681,6 +685,14 @@ static tide_caching_status caching_async_malloc(tide_caching_allocator *a, cachi
     return TIDE_CACHING_OK;
 }
 
+/* throw_on_cudamalloc_oom: what the whole device could not hold fails before anything is given back,
+ * and counts as no out-of-memory error. A process with a limit goes the usual way. As measured on
+ * 2.15.0. */
+static bool caching_is_rejected(const tide_caching_allocator *a, const caching_request *r) {
+    return a->conf.throw_on_cudamalloc_oom && a->limit_bytes == UINT64_MAX &&
+           caching_reserved(a) + r->segment > a->device_bytes;
+}
+
 /* Nothing cached fits: collect, ask the driver, give back, ask again. */
 static tide_caching_status caching_malloc_slow(tide_caching_allocator *a, const caching_request *r,
                                                uint32_t *n) {
@@ -689,6 +701,12 @@ static tide_caching_status caching_malloc_slow(tide_caching_allocator *a, const 
         return TIDE_CACHING_NO_MEMORY;
     }
     if (a->collect_bytes != UINT64_MAX) caching_collect(a);
+    if (caching_is_rejected(a, r)) {
+        a->oom_rejections++;
+        caching_note_oom(a, r);
+        a->oom.is_rejected = true;
+        return TIDE_CACHING_OOM;
+    }
     *n = caching_alloc_new(a, r);
     if (!*n && caching_release_oversize(a, r)) *n = caching_alloc_new(a, r);
     if (*n) return TIDE_CACHING_OK;

@@ -88,7 +88,7 @@ typedef struct tide_stat {
 } tide_stat;
 
 typedef struct tide_caching_counts {
-    uint64_t alloc_retries, ooms, sync_all_streams, device_alloc, device_free;
+    uint64_t alloc_retries, ooms, oom_rejections, sync_all_streams, device_alloc, device_free;
     tide_stat oversize_allocations, oversize_segments;
     uint64_t max_split_size_bytes; /* UINT64_MAX: unlimited */
 } tide_caching_counts;
@@ -105,6 +105,7 @@ typedef struct tide_caching_oom {
     uint64_t allocated_bytes, unallocated_bytes;
     uint32_t stream;
     bool is_over_1_eb; /* refused before the allocator looked: counted nowhere */
+    bool is_rejected;  /* by throw_on_cudamalloc_oom: no cache was given back, num_oom_rejections */
 } tide_caching_oom;
 
 typedef enum tide_block_state {

@@ -93,7 +93,7 @@ struct tide_caching_allocator {
 
     caching_counter stat[3][TIDE_STAT_COUNT]; /* by tide_pool_kind */
     caching_counter oversize_allocations, oversize_segments;
-    uint64_t alloc_retries, ooms, sync_all_streams, device_alloc, device_free;
+    uint64_t alloc_retries, ooms, oom_rejections, sync_all_streams, device_alloc, device_free;
     tide_caching_oom oom;
 
     tide_device_call_fn *on_call;

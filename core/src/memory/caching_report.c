@@ -42,7 +42,7 @@ void tide_caching_reset_peaks(tide_caching_allocator *a) { caching_reset(a, true
 
 void tide_caching_reset_accumulated(tide_caching_allocator *a) {
     caching_reset(a, false);
-    a->alloc_retries = a->ooms = a->sync_all_streams = a->device_alloc = a->device_free = 0;
+    a->alloc_retries = a->ooms = a->oom_rejections = a->sync_all_streams = a->device_alloc = a->device_free = 0;
 }
 
 uint64_t tide_caching_address(const tide_caching_allocator *a, tide_block block) {
@@ -60,6 +60,7 @@ uint64_t tide_caching_requested_bytes(const tide_caching_allocator *a, tide_bloc
 tide_caching_counts tide_caching_counters(const tide_caching_allocator *a) {
     return (tide_caching_counts){.alloc_retries = a->alloc_retries,
                                  .ooms = a->ooms,
+                                 .oom_rejections = a->oom_rejections,
                                  .sync_all_streams = a->sync_all_streams,
                                  .device_alloc = a->device_alloc,
                                  .device_free = a->device_free,
@@ -104,6 +105,7 @@ bool tide_caching_stat_named(const tide_caching_allocator *a, const char *key, u
         uint64_t value;
     } scalars[] = {{"num_alloc_retries", a->alloc_retries},
                    {"num_ooms", a->ooms},
+                   {"num_oom_rejections", a->oom_rejections},
                    {"num_sync_all_streams", a->sync_all_streams},
                    {"num_device_alloc", a->device_alloc},
                    {"num_device_free", a->device_free},
