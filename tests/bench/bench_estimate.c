@@ -48,6 +48,8 @@ static const job jobs[] = {
      "{\"call\":\"estimate\",\"settings\":[\"model=llava-1.5-7b\",\"batch=2\",\"seq=1024\",\"freeze=vision_tower\"]}"},
     {"estimate_llama_3.1_70b", "{\"call\":\"estimate\",\"settings\":[\"model=llama-3.1-70b\",\"batch=1\",\"seq=4096\"]}"},
     {"estimate_gpt2", "{\"call\":\"estimate\",\"settings\":[\"model=gpt2\",\"batch=4\",\"seq=512\"]}"},
+    {"measure_llava_1.5_7b_zero2_three_steps",
+     "{\"call\":\"measure\",\"settings\":[\"recipe=llava-finetune\",\"parallel.kind=zero2\",\"dp=8\",\"rank=0\",\"seq=1024\",\"steps=3\"]}"},
     {"describe", "{\"call\":\"describe\"}"},
 };
 

@@ -1,0 +1,160 @@
+/* What holds of every data parallel job, whatever its settings: stages never hold more than the ones below, parts add up to the whole,
+ * what is offloaded is not on the device.
+ *
+ *     test_parallel [ROUNDS [SEED]] */
+#include <inttypes.h>
+#include <setjmp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "training/step.h"
+
+enum { BLOCK = 512, SEGMENT = 2 << 20 };
+
+static int passed, failed;
+static const char *shown; /* the words of the job */
+
+static void complain(const char *what, int64_t is, int64_t most) {
+    printf("%s: %s: %" PRId64 " against %" PRId64 "\n", shown, what, is, most);
+    failed++;
+}
+
+static void check(bool holds, const char *what, int64_t is, int64_t most) {
+    if (holds) passed++;
+    else complain(what, is, most);
+}
+
+/* Bytes asked for that are live at the end of a phase of the last step, by factor. */
+typedef struct held {
+    int64_t of[TIDE_FACTOR_COUNT];
+    int64_t state; /* parameters in any form, gradients, optimizer */
+    int64_t trainable, tensors;
+    bool plays;
+} held;
+
+static void sum(held *h, const tide_run *run, tide_phase phase) {
+    const tide_timeline *t = &run->machine.timeline;
+    uint32_t end = 0;
+    for (uint32_t i = 0; i < t->mark_count; i++)
+        if (t->marks[i].phase == (uint8_t)phase) end = t->marks[i].event;
+    for (uint32_t i = 0; i < t->allocation_count; i++) {
+        const tide_allocation *a = &t->allocations[i];
+        if (a->born < end && a->died >= end) h->of[a->factor] += (int64_t)a->bytes;
+    }
+    static const tide_factor state[] = {TIDE_FACTOR_PARAMETER, TIDE_FACTOR_GRADIENT, TIDE_FACTOR_OPTIMIZER, TIDE_FACTOR_MASTER, TIDE_FACTOR_GATHERED};
+    for (size_t i = 0; i < sizeof state / sizeof *state; i++) h->state += h->of[state[i]];
+    h->trainable = run->trainable;
+    h->tensors = run->model.parameter_count;
+    h->plays = true;
+}
+
+/* The words are joined by spaces. */
+static held play(const char *words, tide_phase phase) {
+    jmp_buf escape;
+    tide_arena arena;
+    tide_diagnostics diags;
+    tide_text list[32];
+    uint32_t count = 0;
+    held h;
+    memset(&h, 0, sizeof h);
+    tide_arena_init(&arena, tide_default_allocator(), &escape);
+    if (setjmp(escape)) {
+        puts("no memory");
+        exit(3);
+    }
+    tide_diagnostics_init(&diags, &arena);
+    for (const char *at = words; *at; at += *at == ' ') {
+        size_t length = strcspn(at, " ");
+        list[count++] = (tide_text){at, length};
+        at += length;
+    }
+    tide_job *job = tide_job_build(&arena, list, count, NULL, 0, &diags);
+    tide_run *run = TIDE_NEW(&arena, tide_run, 1);
+    if (job && tide_run_job(run, job, &arena, &diags)) sum(&h, run, phase);
+    else printf("%s: %s %s\n", words, diags.count ? diags.items[0].place : "", diags.count ? diags.items[0].message : "refused"), failed++;
+    tide_arena_free(&arena);
+    return h;
+}
+
+static uint32_t random_below(uint64_t *seed, uint32_t limit) {
+    *seed = *seed * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+    return (uint32_t)(*seed >> 33) % limit;
+}
+
+static const char *one_of(uint64_t *seed, const char *const *words) {
+    uint32_t count = 0;
+    while (words[count]) count++;
+    return words[random_below(seed, count)];
+}
+
+static void check_job(uint64_t *seed) {
+    static const char *const models[] = {"gpt2 overrides.n_layer=3", "llama-3.2-1b overrides.num_hidden_layers=2", "qwen2.5-0.5b overrides.num_hidden_layers=3", "gpt2-medium overrides.n_layer=2", NULL};
+    static const char *const of_training[] = {"", " checkpointing=full", " grad_accum=2", " param_groups=trainer", " optimizer=sgd_momentum", " optimizer=adamw_fused", NULL};
+    static const char *const of_zero[] = {"", " parallel.overlap_comm=true", " parallel.contiguous_gradients=false", " parallel.reduce_bucket_size=1000000",
+                                          " parallel.round_robin_gradients=true", " parallel.reduce_scatter=false", NULL};
+    static const int sizes[] = {2, 3, 4, 7, 8, 64};
+    int dp = sizes[random_below(seed, 6)];
+    char base[400], words[600];
+    snprintf(base, sizeof base, "model=%s batch=%u seq=64 steps=2 use_cache=false%s", one_of(seed, models), 1 + random_below(seed, 3), one_of(seed, of_training));
+    const char *zero = one_of(seed, of_zero);
+    held stages[4], offloaded;
+    shown = words;
+    int rank = (int)random_below(seed, (uint32_t)dp);
+    for (int stage = 0; stage < 4; stage++) {
+        bool has_option = stage == 1 || stage == 2;
+        snprintf(words, sizeof words, "%s parallel.kind=zero%d dp=%d rank=%d%s", base, stage, dp, rank, has_option ? zero : "");
+        stages[stage] = play(words, TIDE_PHASE_BACKWARD);
+        /* Parts are padded: of ZeRO-1 and 2 once for a group, of ZeRO-3 for each parameter, the small of which stay whole too. */
+        int64_t padding = stage == 3 ? stages[3].of[TIDE_FACTOR_GATHERED] + 16 * stages[3].tensors : 64 * dp;
+        if (stage) check(stages[stage].state <= stages[stage - 1].state + padding, "holds more than the stage below", stages[stage].state, stages[stage - 1].state);
+        if (stage == 0) continue;
+        snprintf(words, sizeof words, "%s parallel.kind=zero%d dp=%d rank=%d parallel.offload_optimizer=cpu%s", base, stage, dp, rank, has_option ? zero : "");
+        offloaded = play(words, TIDE_PHASE_BACKWARD);
+        check(offloaded.state <= stages[stage].state, "offloading raises what is on the device", offloaded.state, stages[stage].state);
+        check(offloaded.of[TIDE_FACTOR_MASTER] + offloaded.of[TIDE_FACTOR_OPTIMIZER] <= 64 * 16, "offloaded, but on the device",
+              offloaded.of[TIDE_FACTOR_MASTER] + offloaded.of[TIDE_FACTOR_OPTIMIZER], 0);
+    }
+}
+
+/* Optimizer states of all ranks are those of one GPU, and padding. */
+static void check_sums(const char *model, int dp) {
+    static const char *const kinds[] = {"zero1", "zero2", "zero3", "fsdp1", "fsdp2"};
+    char words[400];
+    for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
+        int64_t all = 0, states = 0, tensors = 0;
+        shown = words;
+        for (int rank = 0; rank < dp; rank++) {
+            snprintf(words, sizeof words, "model=%s dtype=fp32 batch=1 seq=64 use_cache=false parallel.kind=%s dp=%d rank=%d", model, kinds[k], dp, rank);
+            held h = play(words, TIDE_PHASE_OPTIMIZER);
+            if (!h.plays) return;
+            all += h.of[TIDE_FACTOR_OPTIMIZER];
+            states = 8 * h.trainable;
+            tensors = h.tensors;
+        }
+        int64_t padding = strcmp(kinds[k], "fsdp2") == 0 ? 0 : strcmp(kinds[k], "zero3") == 0 ? 8 * dp * tensors : 8 * 2 * 2 * dp * tensors;
+        check(all >= states && all <= states + padding, "parts do not add up", all, states);
+    }
+}
+
+/* ZeRO-2 on one GPU: flat bf16 parameters, an fp32 copy, two fp32 states, all padded to two elements. */
+static void check_layout(void) {
+    shown = "model=gpt2 batch=1 seq=64 steps=2 use_cache=false parallel.kind=zero2 dp=1";
+    held h = play(shown, TIDE_PHASE_OPTIMIZER);
+    int64_t padded = (h.trainable + 1) / 2 * 2;
+    check(h.of[TIDE_FACTOR_PARAMETER] == 2 * padded, "flat parameters", h.of[TIDE_FACTOR_PARAMETER], 2 * padded);
+    check(h.of[TIDE_FACTOR_MASTER] == 4 * padded, "the fp32 copy", h.of[TIDE_FACTOR_MASTER], 4 * padded);
+    check(h.of[TIDE_FACTOR_OPTIMIZER] == 8 * padded, "the states", h.of[TIDE_FACTOR_OPTIMIZER], 8 * padded);
+    check(h.of[TIDE_FACTOR_GRADIENT] == 0, "gradients after a step", h.of[TIDE_FACTOR_GRADIENT], 0);
+}
+
+int main(int argc, char **argv) {
+    int rounds = argc > 1 ? atoi(argv[1]) : 60;
+    uint64_t seed = argc > 2 ? strtoull(argv[2], NULL, 10) : 1;
+    check_layout();
+    check_sums("gpt2 overrides.n_layer=2", 3);
+    check_sums("llama-3.2-1b overrides.num_hidden_layers=2", 8);
+    for (int i = 0; i < rounds; i++) check_job(&seed);
+    printf("%d passed, %d failed\n", passed, failed);
+    return failed != 0;
+}
