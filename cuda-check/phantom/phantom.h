@@ -12,6 +12,7 @@
  *     libraries.c  cuBLAS, cuDNN, cuFFT, cuSPARSE, cuSOLVER
  *     nccl.c       NCCL
  *     announce.c   who listens to the driver's calls: what CUPTI does on a card
+ *     known.c      functions that need no answer but success, by name in stubs.def
  *     stubs.c      everything else: functions made on the spot for what a library asks for
  *     nvml.c       libnvidia-ml, a library of its own
  *     cupti.c      libcupti, likewise

@@ -1,5 +1,5 @@
-/* Every CUDA function that a library asks for and the phantom lacks: a function that succeeds and
- * does nothing.  A small shared object of them is written into memory and opened before the library
+/* Every CUDA function that a library asks for and the phantom lacks, because it is newer or answers with
+ * a size: a function that does nothing and is named in the report.  A small shared object of them is written into memory and opened before the library
  * is, so that its symbols are found first.
  *
  * One page that is read and run (headers, symbols, names, code), one that is written (the dynamic
@@ -33,19 +33,6 @@ static bool is_cuda_name(const char *name) {
            strncmp(name, "cuFile", 6) != 0;
 }
 
-/* What known releases of PyTorch ask for, sorted; another name is told in the report. */
-static const char *const known[] = {
-#define STUB(name) #name,
-#include "stubs.def"
-#undef STUB
-};
-
-static int by_name(const void *a, const void *b) { return strcmp(a, *(const char *const *)b); }
-
-static bool is_known(const char *name) {
-    return bsearch(name, known, sizeof known / sizeof *known, sizeof *known, by_name);
-}
-
 /* An answer that stays unwritten would be used as a size. */
 static bool is_size_query(const char *name) {
     return strstr(name, "ufferSize") || strstr(name, "orkspaceSize") || strstr(name, "GetSize") ||
@@ -58,7 +45,7 @@ static long stub_called(const char *name) {
         note("phantom-unknown-call", name);
         return ERROR_NOT_SUPPORTED;
     }
-    if (!is_known(name)) note("phantom-stub", name);
+    note("phantom-stub", name);
     return OK;
 }
 

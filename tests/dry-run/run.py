@@ -8,6 +8,7 @@ import os
 import resource
 import subprocess
 import sys
+import sysconfig
 import tempfile
 from pathlib import Path
 
@@ -189,7 +190,7 @@ def refusals():
     check("fails before a GPU", "" if code == 4 and "exit code 7 before it used a GPU" in errors else f"{code} {errors[-300:]}")
 
     code, _, errors, *_ = script(LOOP % (1, "pass"), python=("-I",))
-    check("python -I", "" if code == 3 and "ran without tidemark's hook" in errors else f"{code} {errors[-300:]}")
+    check("python -I", "" if code == 3 and "without -I, -E and -S" in errors else f"{code} {errors[-300:]}")
 
     code, answer, errors, *_ = script("import torch\ntorch.ones(9, device='cuda')\ntorch.cuda.set_device(1)\n")
     kinds = [n["kind"] for n in answer["notes"]] if answer else []
@@ -260,19 +261,32 @@ def checked():
     check("check: polled", "" if code == 0 and not found["exact"] and components(found)["reserved"] == llama["reserved"]
           else f"{code} {found} {errors[-600:]}")
 
+    toolkit = wheels()
+    with tempfile.TemporaryDirectory() as folder:
+        built = subprocess.run([toolkit / "bin/nvcc", "-cudart", "none", f"-I{toolkit}/include", str(HERE.parent / "cuda-check/self_test.cu"),
+                                "-o", f"{folder}/self_test", "-Xlinker",
+                                f"{toolkit}/lib/libcudart.so.13,-rpath,{toolkit}/lib"], capture_output=True, text=True)
+        code, answer, errors = run([], [f"{folder}/self_test"]) if built.returncode == 0 else (1, None, built.stdout + built.stderr)
+    found = components(answer["devices"][0]) if answer else {}
+    check("check: a CUDA program with known sums", "" if code == 0 and found["self_test"] == 132 << 20 and found["unexplained"] == 0
+          else f"{code} {found} {errors[-600:]}")
+
     with tempfile.TemporaryDirectory() as folder:
         code, answer, errors = run(["--steps", "3", "--out", f"{folder}/run.tide"], llama["command"])
         found = replay(f"{folder}/run.tide")
     check("check: a recording", "" if code == 0 and found == (llama["allocated"], llama["reserved"]) else f"{code} {found} {errors[-600:]}")
 
 
+def wheels():
+    """The folder in which pip's wheels of CUDA 13 meet."""
+    return Path(sysconfig.get_paths()["purelib"], "nvidia", "cu13")
+
+
 def layouts():
     """What cuda-check declares for itself, against the headers that come with PyTorch."""
-    import sysconfig
-    headers = sorted(Path(sysconfig.get_paths()["purelib"], "nvidia").glob("*/include/cupti.h"))
-    done = subprocess.run(["cc", "-std=c11", "-fsyntax-only", *(f"-I{h.parent}" for h in headers),
-                           str(HERE.parent / "cuda-check" / "layouts.c")], capture_output=True, text=True)
-    check("layouts", "no headers" if not headers else done.stderr[:800])
+    done = subprocess.run(["cc", "-std=c11", "-fsyntax-only", f"-I{wheels()}/include", str(HERE.parent / "cuda-check/layouts.c")],
+                          capture_output=True, text=True)
+    check("layouts", done.stderr[:800])
 
 
 layouts()
