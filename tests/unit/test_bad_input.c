@@ -123,6 +123,7 @@ static const struct {
     {"model=gtp2", "ERR_MODEL_UNKNOWN", "/settings/model", "gtp2"},
     {"", "ERR_FIELD_MISSING", "/settings/model", "no model"},
     {"model=gpt2 gpu=h1000", "ERR_FIELD_RANGE", "/settings/gpu", "h1000"},
+    {"model=llama-3.1-8b overrides.rope_scaling.rope_type=bogus", "ERR_FIELD_RANGE", "/config.json/rope_scaling", "rope_type"},
     {"model=gpt2 seq=5000", "ERR_FIELD_RANGE", "/settings/seq", "n_positions, which is 1024"},
     {"model=gpt2 freeze=transfomer", "ERR_FIELD_RANGE", "/settings/freeze", "transfomer"},
     {"model=gpt2 train_only=nosuch", "ERR_FIELD_RANGE", "/settings/train_only", "nosuch"},

@@ -444,6 +444,16 @@ static bool add_targets(parser *p, tide_statement *s, const char *missing) {
     return true;
 }
 
+/* One expression, or several joined by commas: a list. */
+static tide_expr *tuple(parser *p) {
+    tide_expr *e = expression(p);
+    if (!is_mark(p, ',')) return e;
+    tide_expr *list = make(p, TIDE_EXPR_LIST, NULL, NULL);
+    add_item(p, list, e, (tide_text){"", 0});
+    while (take_mark(p, ',')) add_item(p, list, expression(p), (tide_text){"", 0});
+    return list;
+}
+
 /* "a, b = e" looks like an expression until the '='. */
 static bool assignment(parser *p, tide_statement *s) {
     parser ahead = *p;
@@ -458,13 +468,7 @@ static bool assignment(parser *p, tide_statement *s) {
     } while (take_mark(p, ','));
     s->kind = is_mark(p, '=') ? TIDE_STATEMENT_ASSIGN : TIDE_STATEMENT_ADD;
     next(p);
-    s->expr = expression(p);
-    if (is_mark(p, ',')) {
-        tide_expr *list = make(p, TIDE_EXPR_LIST, NULL, NULL);
-        add_item(p, list, s->expr, (tide_text){"", 0});
-        while (take_mark(p, ',')) add_item(p, list, expression(p), (tide_text){"", 0});
-        s->expr = list;
-    }
+    s->expr = tuple(p);
     return true;
 }
 
@@ -473,13 +477,7 @@ static bool statement(parser *p, tide_statement *s) {
     if (take_word(p, WORD_RETURN)) {
         s->kind = TIDE_STATEMENT_RETURN;
         if (p->kind == TOKEN_END) return false;
-        s->expr = expression(p);
-        if (is_mark(p, ',')) {
-            tide_expr *list = make(p, TIDE_EXPR_LIST, NULL, NULL);
-            add_item(p, list, s->expr, (tide_text){"", 0});
-            while (take_mark(p, ',')) add_item(p, list, expression(p), (tide_text){"", 0});
-            s->expr = list;
-        }
+        s->expr = tuple(p);
         return false;
     }
     if (take_word(p, WORD_DEL)) {
