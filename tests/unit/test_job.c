@@ -644,6 +644,19 @@ static void test_description_file(void) {
     end();
 }
 
+static void test_adapter_file(void) {
+    begin("an adapter_config.json is read as settings");
+    const char *file = "{\"peft_type\": \"LORA\", \"base_model_name_or_path\": \"x/y\", \"r\": 64, \"lora_alpha\": 16, \"lora_dropout\": 0.1, \"bias\": \"none\","
+                       " \"target_modules\": [\"q_proj\", \"v_proj\"], \"rank_pattern\": {\"^model.layers.0.\": 8, \"up\": 4}, \"modules_to_save\": null,"
+                       " \"layer_replication\": null, \"alpha_pattern\": {}, \"use_rslora\": true, \"use_dora\": false, \"init_lora_weights\": true}";
+    tide_job *job = build_file("gpt2", "adapter_config.json", file);
+    CHECK(job && strcmp(job->adapter, "lora") == 0 && job->lora.r == 64 && strcmp(job->lora.target_modules, "q_proj,v_proj") == 0);
+    CHECK(job && !job->lora.dora && job->lora.rank_pattern.count == 2 && strcmp(job->lora.rank_pattern.names[0], "^model.layers.0.=8") == 0);
+    job = build_file("gpt2", "adapter_config.json", "{\"peft_type\": \"LORA\", \"target_modules\": \"all-linear\"}");
+    CHECK(job && strcmp(job->lora.target_modules, "all-linear") == 0);
+    end();
+}
+
 static void test_other_files(void) {
     begin("any other file is an error that names what it is");
     REFUSE_FILE("{\"tokenizer_class\": \"X\", \"model_max_length\": 4, \"model_type\": \"llama\"}",
@@ -655,12 +668,15 @@ static void test_other_files(void) {
         "{\"name\": \"x\", \"version\": \"1\", \"config\": {\"port\": 1}, \"dependencies\": {}}",
         "package.json");
     REFUSE_FILE("{\"cells\": [], \"nbformat\": 4}", "notebook");
-    REFUSE_FILE("{\"peft_type\": \"LORA\"}", "PEFT adapter");
     REFUSE_FILE("{\"zero_optimization\": {\"stage\": 4}}", "must be 0, 1, 2 or 3");
     REFUSE_FILE("{\"zero_optimization\": {\"stage\": 2, \"reduce_bucket\": 5}}", "Extra inputs are not permitted");
     REFUSE_FILE("{\"zero_optimization\": {\"stage\": 3, \"zero_hpz_partition_size\": 8}}", "not described");
     REFUSE_FILE("{\"train_batch_size\": 30, \"train_micro_batch_size_per_gpu\": 4, \"gradient_accumulation_steps\": 2}", "train_batch_size is not equal");
     REFUSE_FILE("{\"zero_optimization\": {}, \"optimizer\": {\"type\": \"Lamb\"}}", "Lamb is not described");
+    REFUSE_FILE("{\"peft_type\": \"LORA\"}", "target_modules");
+    REFUSE_FILE("{\"peft_type\": \"LOHA\", \"r\": 8}", "LOHA");
+    REFUSE_FILE("{\"peft_type\": \"LORA\", \"target_modules\": [\"q_proj\"], \"layer_replication\": [[0, 4]]}", "layer_replication");
+    REFUSE_FILE("{\"peft_type\": \"LORA\", \"target_modules\": [\"q_proj\"], \"rank_pattern\": {\"a\": \"b\"}}", "rank_pattern");
     REFUSE_FILE("{\"dim\": 4096, \"n_layers\": 32}", "params.json");
     REFUSE_FILE("{\"traceEvents\": []}", "trace");
     REFUSE_FILE("{\"hello\": 1}", "no \"model_type\"");
@@ -1173,6 +1189,7 @@ int main(void) {
     test_two_files();
     test_job_file();
     test_description_file();
+    test_adapter_file();
     test_other_files();
     test_gpu();
     test_sizes();

@@ -31,8 +31,6 @@ typedef struct file_kind {
 #define GIVE_CONFIG "give the model's config.json"
 
 static const file_kind before_config[] = {
-    {"peft_type", "", "is a PEFT adapter configuration, which this version does not express",
-     "give the base model's config.json"},
     {"tokenizer_class", "model_max_length", "is a tokenizer configuration",
      GIVE_CONFIG ", next to it"},
     {"tokenizer_class", "added_tokens_decoder", "is a tokenizer configuration",
@@ -308,6 +306,57 @@ static void read_job(const file_reader *r, const tide_json *root) {
 
 #define COUNT_OF(array) (sizeof(array) / sizeof *(array))
 
+/* ---- adapter_config.json ---- */
+
+/* Not null, false, zero or empty. */
+static bool is_set(const tide_json *value) {
+    if (!value || value->kind == TIDE_JSON_NULL) return false;
+    if (value->kind == TIDE_JSON_BOOL) return value->is_true;
+    if (value->kind == TIDE_JSON_STRING) return value->text.length > 0;
+    return value->kind == TIDE_JSON_NUMBER || value->first;
+}
+
+/* {"^model.layers.0.": 8} as ^model.layers.0.=8; NULL if it is not to be written so. */
+static const char *pattern_text(const file_reader *r, const tide_json *object) {
+    enum { LIMIT = 8000 };
+    const char *text = "";
+    for (const tide_json *entry = object->first; entry; entry = entry->next) {
+        if (entry->kind != TIDE_JSON_NUMBER || memchr(entry->key.at, ',', entry->key.length) || strlen(text) > LIMIT) return NULL;
+        text = tide_format(r->arena, "%s%s%s=%s", text, *text ? "," : "", tide_shown(r->arena, entry->key), tide_word_value(r->arena, entry));
+    }
+    return text;
+}
+
+static void put_adapter(const file_reader *r, const char *setting, const tide_json *value) {
+    const char *text = value->kind == TIDE_JSON_OBJECT ? pattern_text(r, value) : tide_word_value(r->arena, value);
+    if (text) tide_setting_put(r->words, tide_text_of(setting), tide_text_of(text), TIDE_ORIGIN_FILE);
+    else file_refuse(r, TIDE_ERR_UNSUPPORTED, tide_format(r->arena, "has a \"%s\" that is not expressed", value->key.at), NULL);
+}
+
+static void read_adapter(const file_reader *r, const tide_json *root) {
+    static const char *const settings[][2] = {
+        {"r", "lora.r"}, {"lora_alpha", "lora.alpha"}, {"lora_dropout", "lora.dropout"},
+        {"target_modules", "lora.target_modules"}, {"exclude_modules", "lora.exclude_modules"},
+        {"layers_to_transform", "lora.layers_to_transform"}, {"rank_pattern", "lora.rank_pattern"},
+        {"bias", "lora.bias"}, {"lora_bias", "lora.lora_bias"}, {"use_dora", "lora.dora"},
+        {"use_rslora", "lora.rslora"}, {"modules_to_save", "lora.modules_to_save"}};
+    static const char *const unread[] = {"layers_pattern", "layer_replication", "target_parameters", "trainable_token_indices", "use_qalora", "use_bdlora"};
+    const tide_json *type = tide_json_at(root, "peft_type");
+    if (!is_kind(type, TIDE_JSON_STRING) || !tide_text_is(type->text, "LORA")) {
+        file_refuse(r, TIDE_ERR_UNSUPPORTED, tide_format(r->arena, "is a PEFT configuration of %s, which this version does not express",
+                    is_kind(type, TIDE_JSON_STRING) ? tide_shown(r->arena, type->text) : "an unknown type"), "LORA is read");
+        return;
+    }
+    for (size_t i = 0; i < COUNT_OF(unread); i++)
+        if (is_set(tide_json_at(root, unread[i])))
+            file_refuse(r, TIDE_ERR_UNSUPPORTED, tide_format(r->arena, "has \"%s\", which this version does not express", unread[i]), NULL);
+    tide_setting_put(r->words, TIDE_TEXT("adapter"), TIDE_TEXT("lora"), TIDE_ORIGIN_FILE);
+    for (size_t i = 0; i < COUNT_OF(settings); i++)
+        if (is_set(tide_json_at(root, settings[i][0]))) put_adapter(r, settings[i][1], tide_json_at(root, settings[i][0]));
+    if (!is_set(tide_json_at(root, "target_modules")))
+        file_refuse(r, TIDE_ERR_FIELD_MISSING, "has no \"target_modules\"", "peft writes them when it saves an adapter");
+}
+
 static void read_object(const file_reader *r, tide_json *root) {
     if (is_kind(tide_json_at(root, "architecture"), TIDE_JSON_STRING) &&
         is_kind(tide_json_at(root, "modules"), TIDE_JSON_OBJECT)) {
@@ -316,6 +365,10 @@ static void read_object(const file_reader *r, tide_json *root) {
     }
     if (file_has(root, "tidemark")) {
         read_job(r, root);
+        return;
+    }
+    if (file_has(root, "peft_type")) {
+        read_adapter(r, root);
         return;
     }
     const tide_json *config = tide_json_at(root, "config");
