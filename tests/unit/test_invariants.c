@@ -15,10 +15,10 @@ typedef struct words {
     uint32_t count;
 } words;
 
-/* With the words `less`, a job that `where` holds for needs no more than with `more`. */
+/* With the words `less` a job needs no more than with `more`: any job, or one of the language models. */
 typedef struct law {
     const char *what, *less, *more;
-    enum { ANY, TEXT, TEXT_ADAPTED } where;
+    enum { ANY, TEXT } where;
 } law;
 
 static const law laws[] = {
@@ -32,10 +32,15 @@ static const law laws[] = {
     {"inference", "mode=infer", "optimizer=adamw", ANY},
     {"a logit of the last token alone", "mode=infer logits_to_keep=1", "mode=infer logits_to_keep=0", TEXT},
     {"fewer tokens made", "mode=infer decode=2", "mode=infer decode=40", TEXT},
+    {"attention without its scores", "attention=sdpa", "attention=eager", TEXT},
+    {"outputs dropped", "hold_outputs=false", "hold_outputs=true", ANY},
+    {"gradients that are not clipped", "clip=none", "clip=1.0", ANY},
+    {"gradients that are freed", "zero_grad=none", "zero_grad=zero", ANY},
     {"half the precision", "dtype=bf16", "dtype=fp32", ANY},
     {"freezing an embedding", "freeze=EMBEDDING", "", TEXT},
     {"freezing everything but a head or a norm", "train_only=LAST", "freeze=EMBEDDING", TEXT},
     {"LoRA", "adapter=lora lora.r=4", "", TEXT},
+    {"LoRA over checkpoints", "lora.r=4 checkpointing=full", "lora.r=4", TEXT},
     {"LoRA of fewer modules", "lora.r=8 lora.target_modules=FEW", "lora.r=8", TEXT},
     {"LoRA of a lower rank", "lora.r=4", "lora.r=32", TEXT},
     {"LoRA without dropout", "lora.r=8 lora.dropout=0", "lora.r=8 lora.dropout=0.1", TEXT},
