@@ -108,6 +108,7 @@ static const option options[] = {
     {"--knob", CLI_TAKES_KNOB, true},
     {"--by", CLI_TAKES_KNOB, true},
     {"--with", CLI_TAKES_WITH, true},
+    {"--recording", CLI_TAKES_WITH, true},
 };
 
 static void option_take(cli_arguments *a, const char *name, const char *value) {
@@ -123,6 +124,7 @@ static void option_take(cli_arguments *a, const char *name, const char *value) {
     if (strcmp(name, "--device") == 0) a->device = value;
     if (strcmp(name, "--knob") == 0) a->knob = value;
     if (strcmp(name, "--by") == 0) a->by = value;
+    if (strcmp(name, "--recording") == 0) a->recording = value;
     if (strcmp(name, "--with") == 0) list_add(&a->with, &a->with_count, value, strlen(value));
     if (strcmp(name, "--where") == 0) list_add(&a->where, &a->where_count, value, strlen(value));
     if (strcmp(name, "--gpu") == 0) {

@@ -71,6 +71,7 @@ typedef struct cli_arguments {
     const char *csv;       /* verify, sweep */
     const char *tolerance; /* verify */
     const char *device;    /* replay */
+    const char *recording; /* compare */
     const char *knob, *by; /* fit */
     char **with;           /* compare */
     size_t with_count;
@@ -192,6 +193,9 @@ int cli_explain(int argc, char **argv);
 int cli_sweep(int argc, char **argv);
 int cli_describe(int argc, char **argv);
 int cli_verify(int argc, char **argv);
+/* Opens a recording and reads all of the file into it; *damage says what broke off in the middle, or is NULL. */
+int cli_recording_read(struct tide_recorded **recording, const char *path, const char **damage);
+int cli_align(const cli_arguments *arguments);
 int cli_replay(int argc, char **argv);
 int cli_fit(int argc, char **argv);
 int cli_cards(int argc, char **argv);

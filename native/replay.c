@@ -51,6 +51,13 @@ static int file_feed(struct tide_recorded *recording, const char *path, const ch
     return status;
 }
 
+int cli_recording_read(struct tide_recorded **recording, const char *path, const char **damage) {
+    *damage = NULL;
+    if (tide_recording_open(NULL, recording) == 0) return file_feed(*recording, path, damage);
+    cli_complain(NULL, "out of memory");
+    return CLI_INTERNAL;
+}
+
 static void request_make(cli_buffer *request, const cli_arguments *a, const char *damage) {
     cli_format(request, "{\"call\":\"replay\",\"settings\":[");
     for (size_t i = 0; i < a->word_count; i++) {
@@ -217,11 +224,7 @@ int cli_replay_ask(cli_answer *answer, const cli_arguments *a) {
     cli_buffer request = {0};
     const char *damage = NULL;
     *answer = (cli_answer){0};
-    if (tide_recording_open(NULL, &recording) != 0) {
-        cli_complain(NULL, "out of memory");
-        return CLI_INTERNAL;
-    }
-    int status = file_feed(recording, a->paths[0], &damage);
+    int status = cli_recording_read(&recording, a->paths[0], &damage);
     if (status == CLI_OK) {
         request_make(&request, a, damage);
         status = cli_ask_recording(answer, recording, &request, a->is_json);

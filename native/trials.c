@@ -171,6 +171,8 @@ static int ask(const char *call, int argc, char **argv, unsigned takes, show_fn 
     int status = cli_arguments_read(&arguments, argc, argv, takes | CLI_TAKES_JSON | CLI_TAKES_GPU);
     if (status == CLI_OK && arguments.shows_help) {
         cli_help(stdout, call);
+    } else if (status == CLI_OK && arguments.recording) {
+        status = cli_align(&arguments);
     } else if (status == CLI_OK) {
         append_member(&more, "knob", arguments.knob);
         append_member(&more, "by", arguments.by);

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "answer/ranks.h"
+#include "answer/align.h"
 #include "answer/recorded.h"
 #include "answer/report.h"
 #include "answer/stages.h"
@@ -230,21 +231,44 @@ static tide_recording *recording_of_request(call *c) {
     return NULL;
 }
 
-static bool call_replay(call *c) {
-    tide_text *words;
-    uint32_t word_count;
-    const tide_json *device = tide_json_at(c->request, "device");
-    if (!read_words(c, &words, &word_count)) return false;
-    const tide_job *job = tide_job_device(&c->arena, words, word_count, &c->diags);
-    if (!job) return false;
+/* The recording at hand, or in the request. */
+static bool find_recording(call *c) {
     if (!c->recording) c->recording = recording_of_request(c);
     if (!c->recording) return false;
     const tide_json *damage = tide_json_at(c->request, "damage"); /* what the caller saw go wrong while reading */
     if (damage && damage->kind == TIDE_JSON_STRING && (!c->recording->broken || c->recording->ends_early))
         c->recording->broken = tide_text_copy(c->recording->arena, damage->text);
+    return true;
+}
+
+static int64_t recorded_device(const call *c) {
+    const tide_json *device = tide_json_at(c->request, "device");
+    return device && device->is_integer ? device->integer : -1;
+}
+
+static bool call_replay(call *c) {
+    tide_text *words;
+    uint32_t word_count;
+    if (!read_words(c, &words, &word_count)) return false;
+    const tide_job *job = tide_job_device(&c->arena, words, word_count, &c->diags);
+    if (!job || !find_recording(c)) return false;
     open_answer(c);
-    return tide_write_recorded(&c->writer, c->recording, job, device && device->is_integer ? device->integer : -1, &c->diags) ||
+    return tide_write_recorded(&c->writer, c->recording, job, recorded_device(c), &c->diags) ||
            (c->diags.error_count == 0 && out_of_memory(c));
+}
+
+static bool call_align(call *c) {
+    tide_job *job = build_job(c);
+    tide_run *run = TIDE_NEW(&c->arena, tide_run, 1);
+    tide_replay_config config;
+    uint32_t number;
+    if (!run_job(c, run, job) || !find_recording(c)) return false;
+    const tide_tape *tape = tide_recorded_tape(&config, c->recording, job, recorded_device(c), &number, &c->diags);
+    if (!tape) return c->diags.error_count == 0 && out_of_memory(c);
+    open_answer(c);
+    if (!tide_write_alignment(&c->writer, run, &config, c->recording, tape)) return out_of_memory(c);
+    tide_write_diagnostics(&c->writer, &c->diags, false);
+    return true;
 }
 #endif
 
@@ -296,7 +320,7 @@ static const struct {
     bool (*run)(call *c);
 } calls[] = {
 #if TIDEMARK_RECORDINGS
-             {"replay", call_replay},
+             {"replay", call_replay}, {"align", call_align},
 #endif
              {"version", call_version}, {"describe", call_describe}, {"estimate", call_estimate},
              {"measure", call_measure}, {"explain", call_explain},   {"link", call_link},

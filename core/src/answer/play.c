@@ -12,20 +12,14 @@ typedef struct player {
     tide_caching_allocator *allocator;
     tide_block *blocks;  /* by slot */
     uint32_t *sites;     /* by slot */
-    uint32_t *spare, spare_count, fresh, before, wait;
+    tide_tape_slots slots;
+    uint32_t wait; /* the next one */
     uint16_t *wait_streams;               /* by number of wait; 0: not waiting */
     uint16_t free_streams[WAIT_STREAMS];
     uint32_t free_stream_count;
     uint64_t allocated, reserved;
     bool settles;
 } player;
-
-/* The slot that the tape's maker gave: the one given back last, else a new one; those from before were taken in between. */
-static uint32_t next_slot(player *p) {
-    if (p->spare_count) return p->spare[--p->spare_count];
-    while (p->before < p->tape->before_count && p->tape->before[p->before].slot == p->fresh) p->before++, p->fresh++;
-    return p->fresh++;
-}
 
 static tide_caching_status take(player *p, uint32_t slot, uint32_t site) {
     const tide_site *s = &p->tape->sites[site];
@@ -39,7 +33,7 @@ static void give(player *p, uint32_t slot) {
     if (p->blocks[slot]) p->allocated -= tide_caching_block_bytes(p->allocator, p->blocks[slot]);
     tide_caching_free(p->allocator, p->blocks[slot]);
     p->blocks[slot] = 0;
-    p->spare[p->spare_count++] = slot;
+    tide_tape_give_slot(&p->slots, slot);
 }
 
 /* With all streams taken, a block is back at once. */
@@ -101,7 +95,7 @@ static tide_caching_status play_event(player *p, const uint32_t *event) {
     tide_caching_status status = TIDE_CACHING_OK;
     tide_block block;
     switch ((tide_tape_kind)(*event >> TIDE_TAPE_SHIFT)) {
-    case TIDE_TAPE_ALLOC: return take(p, next_slot(p), index);
+    case TIDE_TAPE_ALLOC: return take(p, tide_tape_next_slot(&p->slots), index);
     case TIDE_TAPE_FREE: give(p, index); break;
     case TIDE_TAPE_WAIT: return start_wait(p, index) ? TIDE_CACHING_OK : TIDE_CACHING_NO_MEMORY;
     case TIDE_TAPE_BACK: end_wait(p, index); break;
@@ -174,7 +168,7 @@ bool tide_play_tape(tide_play *play, const tide_tape *tape, const tide_replay_co
     *play = (tide_play){0};
     p.blocks = tide_arena_grow(arena, NULL, 0, slots * sizeof *p.blocks);
     p.sites = tide_arena_grow(arena, NULL, 0, slots * sizeof *p.sites);
-    p.spare = tide_arena_grow(arena, NULL, 0, slots * sizeof *p.spare);
+    tide_tape_slots_init(&p.slots, tape, tide_arena_grow(arena, NULL, 0, slots * sizeof *p.slots.spare));
     p.wait_streams = tide_arena_grow(arena, NULL, 0, waits * sizeof *p.wait_streams);
     if (!tide_replay_allocator(&p.allocator, arena->memory, config, false)) return false;
     for (uint16_t i = 0; i < WAIT_STREAMS; i++) p.free_streams[p.free_stream_count++] = (uint16_t)(FIRST_WAIT_STREAM + i);
@@ -186,7 +180,7 @@ bool tide_play_tape(tide_play *play, const tide_tape *tape, const tide_replay_co
     tide_caching_destroy(p.allocator);
     tide_arena_drop(arena, p.blocks);
     tide_arena_drop(arena, p.sites);
-    tide_arena_drop(arena, p.spare);
+    tide_arena_drop(arena, p.slots.spare);
     tide_arena_drop(arena, p.wait_streams);
     return status == TIDE_CACHING_OK || status == TIDE_CACHING_OOM;
 }

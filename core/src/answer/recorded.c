@@ -41,6 +41,10 @@ static uint64_t recorded_device(const tide_tape *t, const tide_recording *r) {
     return 0;
 }
 
+static const char *conf_of(const tide_recording *r) {
+    return r->allocator ? r->allocator : "";
+}
+
 static bool gives_allocator(const tide_job *job) {
     for (uint32_t i = 0; i < job->row_count; i++)
         if (strcmp(job->rows[i].name, "allocator") == 0) return true;
@@ -92,8 +96,7 @@ static bool contains(tide_text text, tide_text part) {
     return false;
 }
 
-/* The innermost frame of a Python file that is not PyTorch's own, else the outermost of all. */
-static uint32_t frame_of(const tide_recording *r, uint32_t stack) {
+uint32_t tide_recorded_frame(const tide_recording *r, uint32_t stack) {
     uint32_t outermost = 0;
     for (; stack; stack = r->stacks[stack].parent) {
         outermost = r->stacks[stack].frame;
@@ -106,7 +109,7 @@ static uint32_t frame_of(const tide_recording *r, uint32_t stack) {
 
 static void add_live(void *user, const tide_site *site, uint64_t block_bytes) {
     live_list *list = user;
-    list->groups[list->count++] = (live_group){block_bytes, site->bytes, site->stack, frame_of(list->r, site->stack), 1};
+    list->groups[list->count++] = (live_group){block_bytes, site->bytes, site->stack, tide_recorded_frame(list->r, site->stack), 1};
 }
 
 static int by_site(const void *a, const void *b) {
@@ -301,22 +304,31 @@ static void report_doubts(const tide_recording *r, const tide_tape *t, const tid
                     "segments were released while there was room: taken for calls of empty_cache()", NULL);
 }
 
+const tide_tape *tide_recorded_tape(tide_replay_config *config, tide_recording *r, const tide_job *job, int64_t device, uint32_t *number,
+                                    tide_diagnostics *diags) {
+    const tide_tape *t = choose_tape(r, device, number);
+    if (!t) {
+        tide_error(diags, TIDE_ERR_RECORDING, "/recording",
+                   r->broken     ? tide_format(diags->arena, "%s (at byte %llu)", r->broken, (unsigned long long)r->broken_at)
+                   : device >= 0 ? "nothing was recorded on this device"
+                                 : "holds no request for memory",
+                   r->remedy ? r->remedy : "torch.cuda.memory._record_memory_history(), or profile_memory=True, records them");
+        return NULL;
+    }
+    const char *conf = conf_of(r);
+    *config = (tide_replay_config){.device_bytes = recorded_device(t, r), .outside_bytes = r->outside_bytes, .fraction_ppm = r->memory_fraction_ppm};
+    if (!tide_alloc_conf_parse(&config->conf, TIDE_ALLOC_TORCH_MAIN, conf, strlen(conf), NULL)) r->unreadable++;
+    settle_workspaces(t, job);
+    return settle_give_backs(t, r, config) ? t : NULL;
+}
+
 bool tide_write_recorded(tide_writer *w, tide_recording *r, const tide_job *job, int64_t device, tide_diagnostics *diags) {
     uint32_t number;
-    const tide_tape *t = choose_tape(r, device, &number);
-    if (!t)
-        return tide_error(diags, TIDE_ERR_RECORDING, "/recording",
-                          r->broken        ? tide_format(w->arena, "%s (at byte %llu)", r->broken, (unsigned long long)r->broken_at)
-                          : device >= 0 ? "nothing was recorded on this device"
-                                           : "holds no request for memory",
-                          r->remedy ? r->remedy : "torch.cuda.memory._record_memory_history(), or profile_memory=True, records them");
-    const char *conf = r->allocator ? r->allocator : "";
-    tide_alloc_conf recorded;
-    if (!tide_alloc_conf_parse(&recorded, TIDE_ALLOC_TORCH_MAIN, conf, strlen(conf), NULL)) r->unreadable++;
-    settle_workspaces(t, job);
-    tide_replay_config config = {.conf = recorded, .device_bytes = recorded_device(t, r), .outside_bytes = r->outside_bytes,
-                                 .fraction_ppm = r->memory_fraction_ppm};
-    if (!settle_give_backs(t, r, &config)) return false;
+    tide_replay_config config;
+    const char *conf = conf_of(r);
+    const tide_tape *t = tide_recorded_tape(&config, r, job, device, &number, diags);
+    if (!t) return false;
+    tide_alloc_conf recorded = config.conf;
     config = config_of(t, r, job, &recorded);
     uint32_t column_count = t->event_count < COLUMNS ? t->event_count : COLUMNS;
     tide_column *columns = TIDE_NEW(w->arena, tide_column, column_count);

@@ -4,6 +4,16 @@
 
 #include "../job/job.h"
 #include "../recording/recording.h"
+#include "replay.h"
+
+/* The tape of a device, or of the busiest one (-1), ready to be played as it was recorded on *config. NULL after an error, which
+ * is reported, or when memory ran out (no error then). */
+const tide_tape *tide_recorded_tape(tide_replay_config *config, tide_recording *r, const tide_job *job, int64_t device, uint32_t *number,
+                                    tide_diagnostics *diags);
+
+/* The frame that a stack is told by: the innermost of a Python file that is not PyTorch's own, else the outermost of all. A
+ * number of r->names; 0: none. */
+uint32_t tide_recorded_frame(const tide_recording *r, uint32_t stack);
 
 /* Members of the answer, written into the open object. `device`: a number, or -1 for the one that reserved most. False after
  * an error, which is reported, or when memory ran out (no error then). */

@@ -244,6 +244,20 @@ void tide_tape_time_is(tide_tape *t, uint64_t microseconds) {
     t->times[t->time_count++] = (tide_tape_time){t->event_count, microseconds};
 }
 
+void tide_tape_slots_init(tide_tape_slots *slots, const tide_tape *tape, uint32_t *spare) {
+    *slots = (tide_tape_slots){.tape = tape, .spare = spare};
+}
+
+uint32_t tide_tape_next_slot(tide_tape_slots *s) {
+    if (s->spare_count) return s->spare[--s->spare_count];
+    while (s->before < s->tape->before_count && s->tape->before[s->before].slot == s->fresh) s->before++, s->fresh++;
+    return s->fresh++;
+}
+
+void tide_tape_give_slot(tide_tape_slots *s, uint32_t slot) {
+    s->spare[s->spare_count++] = slot;
+}
+
 void tide_tape_waits_are_frees(tide_tape *t) {
     for (uint32_t i = 0; i < t->wait_count; i++)
         t->events[t->waits[i].event] = (uint32_t)TIDE_TAPE_FREE << TIDE_TAPE_SHIFT | (t->events[t->waits[i].event] & TIDE_TAPE_MASK);

@@ -119,6 +119,18 @@ bool tide_tape_is_live(const tide_tape *tape, uint64_t address);
 /* The recording never says when blocks came back: they were back at once. */
 void tide_tape_waits_are_frees(tide_tape *tape);
 
+/* The slots of a tape's requests, as one walks along it: each takes the one that was given back last, else a new one; those of
+ * blocks from before the recording are passed over. */
+typedef struct tide_tape_slots {
+    const tide_tape *tape;
+    uint32_t *spare, spare_count, fresh, before;
+} tide_tape_slots;
+
+/* `spare` has room for tape->slot_count. */
+void tide_tape_slots_init(tide_tape_slots *slots, const tide_tape *tape, uint32_t *spare);
+uint32_t tide_tape_next_slot(tide_tape_slots *slots);
+void tide_tape_give_slot(tide_tape_slots *slots, uint32_t slot);
+
 /* No event follows: drops what only making it needs. */
 void tide_tape_close(tide_tape *tape);
 
