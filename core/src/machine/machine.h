@@ -21,6 +21,7 @@ typedef enum tide_dtype {
 extern const char *const tide_dtype_names[TIDE_DTYPE_COUNT];
 int64_t tide_dtype_bytes(tide_dtype dtype);
 bool tide_dtype_is_float(tide_dtype dtype);
+bool tide_dtype_named(tide_text name, tide_dtype *dtype); /* "bf16" or "bfloat16" */
 
 enum { TIDE_MAX_DIMS = 8 };
 

@@ -27,6 +27,19 @@ bool tide_dtype_is_float(tide_dtype dtype) {
     return dtype >= TIDE_FP16;
 }
 
+bool tide_dtype_named(tide_text name, tide_dtype *dtype) {
+    static const char *const of_torch[TIDE_DTYPE_COUNT] = {
+#define TIDE_DTYPE(name, text, torch, bytes) torch,
+#include "dtype.def"
+#undef TIDE_DTYPE
+    };
+    for (int i = 0; i < TIDE_DTYPE_COUNT; i++) {
+        *dtype = (tide_dtype)i;
+        if (tide_text_is(name, tide_dtype_names[i]) || tide_text_is(name, of_torch[i])) return true;
+    }
+    return false;
+}
+
 void tide_machine_init(tide_machine *m, tide_arena *arena, tide_diagnostics *diags) {
     memset(m, 0, sizeof *m);
     m->arena = arena;
