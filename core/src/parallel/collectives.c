@@ -5,7 +5,16 @@
 
 static const tide_strategy *const strategies[] = {&tide_ddp, &tide_zero0, &tide_zero1, &tide_zero2, &tide_zero3, &tide_fsdp1, &tide_fsdp2};
 
-const tide_strategy *tide_strategy_find(const char *kind) {
+/* engine.py: _configure_optimizer. */
+static bool is_bf16_optimizer(const tide_job *job) {
+    return tide_option_is(job, TIDE_OPTION_kind, "zero1") && tide_option_is(job, TIDE_OPTION_half, "bf16") &&
+           tide_option_is(job, TIDE_OPTION_grad_accum_dtype, "fp32") && !tide_option_is(job, TIDE_OPTION_offload_optimizer, "cpu") &&
+           strcmp(job->optimizer, "none") != 0;
+}
+
+const tide_strategy *tide_strategy_find(const tide_job *job) {
+    const char *kind = job->options[TIDE_OPTION_kind];
+    if (is_bf16_optimizer(job)) return &tide_zero_bf16;
     for (size_t i = 0; i < sizeof strategies / sizeof *strategies; i++)
         if (strcmp(strategies[i]->kind, kind) == 0) return strategies[i];
     return NULL;

@@ -37,6 +37,6 @@ const uint32_t *tide_children_first(const tide_model *model);
 /* Module.half() and the like: the engine casts the parameters one by one, where they have another dtype. */
 void tide_cast_model(tide_wrapper *w, tide_dtype dtype);
 
-extern const tide_strategy tide_ddp, tide_zero0, tide_zero1, tide_zero2, tide_zero3, tide_fsdp1, tide_fsdp2;
+extern const tide_strategy tide_ddp, tide_zero0, tide_zero_bf16, tide_zero1, tide_zero2, tide_zero3, tide_fsdp1, tide_fsdp2;
 
 #endif

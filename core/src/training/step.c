@@ -498,7 +498,7 @@ static tide_sdpa_choice sdpa_of(const char *name) {
 static bool wrap(loop *l) {
     tide_run *run = l->run;
     const tide_job *job = l->job;
-    l->strategy = tide_strategy_find(job->options[TIDE_OPTION_kind]);
+    l->strategy = tide_strategy_find(job);
     if (!l->strategy) l->strategy = &alone;
     if (tide_option_is(job, TIDE_OPTION_kind, "none")) return true;
     if (l->strategy == &alone)

@@ -32,6 +32,6 @@ typedef struct tide_strategy {
 } tide_strategy;
 
 /* parallel/parallel.c: the strategy of parallel.kind; NULL for one GPU. */
-const tide_strategy *tide_strategy_find(const char *kind);
+const tide_strategy *tide_strategy_find(const tide_job *job);
 
 #endif

@@ -1,0 +1,117 @@
+/* ZeRO-1 in bf16 with gradients accumulated in fp32: deepspeed/runtime/bf16_optimizer.py, and engine.py for the reduction. Every rank holds
+ * fp32 gradients of all parameters, to which those of bf16 are added after each backward; it updates its part of an fp32 copy. */
+#include "parallel.h"
+
+typedef struct group {
+    uint32_t first, end; /* of the parameters */
+    int64_t elements;    /* with padding */
+    tide_tensor *flat, *master, *grads;
+} group;
+
+typedef struct bf16 {
+    tide_wrapper *w;
+    tide_optimized *members;
+    uint32_t count, group_count;
+    group groups[2];
+    tide_tensor *norm;
+} bf16;
+
+static const char op_name[] = "DeepSpeed";
+
+enum { REDUCED_AT_ONCE = 500000000 }; /* engine.py: MEMORY_OPT_ALLREDUCE_SIZE, elements */
+
+static void make_group(bf16 *z, group *g) {
+    tide_machine *m = z->w->model->m;
+    int64_t aligned = 2 * z->w->ranks, elements = 0; /* nccl_start_alignment_factor */
+    for (uint32_t i = g->first; i < g->end; i++) elements += tide_count(z->members[i].tensor);
+    int64_t padding = (aligned - elements % aligned) % aligned;
+    g->elements = elements + padding;
+    if (padding || g->end - g->first > 1) {
+        tide_tensor *pad = padding ? tide_flat_of(m, op_name, padding, TIDE_BF16, TIDE_FACTOR_TEMPORARY) : NULL;
+        g->flat = tide_flat_of(m, op_name, g->elements, TIDE_BF16, TIDE_FACTOR_PARAMETER);
+        tide_release(m, pad);
+    } else {
+        g->flat = tide_alias(m, z->members[g->first].tensor);
+    }
+    for (uint32_t i = g->first; i < g->end; i++) tide_set_data(m, z->members[i].tensor, g->flat);
+    tide_tensor *clone = tide_flat_of(m, op_name, g->elements / z->w->ranks, TIDE_BF16, TIDE_FACTOR_TEMPORARY);
+    g->master = tide_flat_of(m, op_name, g->elements / z->w->ranks, TIDE_FP32, TIDE_FACTOR_MASTER);
+    tide_release(m, clone);
+    g->grads = tide_flat_of(m, op_name, g->elements, TIDE_FP32, TIDE_FACTOR_GRADIENT);
+    g->master->grad = tide_view_as(m, g->grads, g->master->layout);
+}
+
+static void bf16_wrap(tide_wrapper *w) {
+    tide_machine *m = w->model->m;
+    tide_optimized masters[2];
+    tide_cast_model(w, TIDE_BF16);
+    bf16 *z = TIDE_NEW(m->arena, bf16, 1);
+    *z = (bf16){.w = w, .count = tide_optimizer_members(w->optimizer, NULL)};
+    z->members = TIDE_NEW(m->arena, tide_optimized, z->count + 1);
+    tide_optimizer_members(w->optimizer, z->members);
+    for (uint32_t i = 0; i < z->count; i++) {
+        if (!i || z->members[i].group != z->members[i - 1].group) z->groups[z->group_count++].first = i;
+        z->groups[z->group_count - 1].end = i + 1;
+    }
+    for (uint32_t i = 0; i < z->group_count; i++) {
+        make_group(z, &z->groups[i]);
+        masters[i] = (tide_optimized){z->groups[i].master, 0, z->members[z->groups[i].first].group};
+    }
+    tide_optimizer_replace(w->optimizer, masters, z->group_count);
+    w->state = z;
+}
+
+/* engine.py: buffered_allreduce_fallback. */
+static void reduce(const bf16 *z) {
+    tide_machine *m = z->w->model->m;
+    tide_dtype as = tide_option_dtype(z->w->job, TIDE_OPTION_communication_data_type, TIDE_BF16);
+    int64_t elements = 0;
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < z->group_count; i++) {
+        elements += z->groups[i].elements;
+        count++;
+        if (elements <= REDUCED_AT_ONCE && i + 1 < z->group_count) continue;
+        tide_tensor *flat = count > 1 ? tide_flat_of(m, op_name, elements, TIDE_FP32, TIDE_FACTOR_COMMUNICATION) : NULL;
+        tide_tensor *sent = as != TIDE_FP32 ? tide_flat_of(m, op_name, elements, as, TIDE_FACTOR_COMMUNICATION) : NULL;
+        tide_release(m, flat);
+        tide_release(m, sent);
+        elements = count = 0;
+    }
+}
+
+static void bf16_backward(tide_wrapper *w, tide_tensor *loss) {
+    const bf16 *z = w->state;
+    tide_machine *m = w->model->m;
+    m->op = op_name;
+    tide_tensor *scaled = tide_scale(m, loss); /* by the micro-batches */
+    tide_run_backward(m, scaled);
+    m->module = m->statement = 0;
+    for (uint32_t i = 0; i < z->count; i++) /* update_hp_grads */
+        if (z->members[i].tensor->grad) tide_release(m, tide_flat_of(m, op_name, tide_count(z->members[i].tensor), TIDE_FP32, TIDE_FACTOR_TEMPORARY));
+    if (w->is_last) reduce(z);
+    tide_release(m, scaled);
+}
+
+static void bf16_update(tide_wrapper *w) {
+    bf16 *z = w->state;
+    tide_machine *m = w->model->m;
+    tide_shape shape = {.dims = 0};
+    uint32_t n = 0;
+    tide_tensor **norms = TIDE_NEW(m->arena, tide_tensor *, z->count + 1), *before = z->norm;
+    m->op = op_name;
+    for (uint32_t i = 0; i < z->count; i++) { /* get_global_norm_of_tensors */
+        const tide_tensor *p = z->members[i].tensor;
+        if (!p->grad) continue;
+        tide_shape flat = tide_shape1((tide_dim){tide_count(p), 0});
+        tide_tensor *grad = tide_view_as(m, z->groups[z->group_count > 1 && i >= z->groups[1].first].grads, tide_layout_of(m, &flat, NULL));
+        norms[n++] = tide_sum_plain(m, grad, 1, false, TIDE_FP32);
+        tide_release(m, grad);
+    }
+    z->norm = tide_empty(m, &shape, TIDE_FP32);
+    for (uint32_t i = n; i-- > 0;) tide_release(m, norms[i]);
+    tide_optimizer_step(w->optimizer);
+    for (uint32_t i = 0; i < z->count; i++) tide_release_at(m, &z->members[i].tensor->grad);
+    tide_release(m, before);
+}
+
+const tide_strategy tide_zero_bf16 = {.kind = "zero1 in bf16", .wrap = bf16_wrap, .backward = bf16_backward, .update = bf16_update};
