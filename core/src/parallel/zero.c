@@ -20,6 +20,7 @@ typedef struct zero_group {
     int64_t part;        /* elements of a rank's part */
     tide_tensor *flat, *master;
     tide_tensor **grads; /* of this rank's parameters, and a padding: averaged_gradients */
+    tide_tensor *wide;   /* in their place, where gradients accumulate in fp32: one buffer of the part */
     uint32_t grad_count;
 } zero_group;
 
@@ -31,6 +32,9 @@ typedef struct zero {
     uint32_t group_count;
     tide_dtype dtype, reduced_as;
     int64_t bucket_size;
+    bool widens; /* the model's gradients accumulate in fp32 */
+    int64_t *own; /* elements of the slices of a chunk that are this rank's */
+    uint32_t own_count;
     bool partitions, overlaps, is_contiguous, scatters, reduces_together, is_offloaded;
     /* the bucket */
     tide_tensor *ipg[2];
@@ -144,6 +148,9 @@ static void reduce_slices(zero *z, uint32_t count, int64_t elements) {
     tide_machine *m = machine_of(z);
     tide_tensor *flat = count > 1 ? tide_flat_of(m, op_name, elements, z->dtype, TIDE_FACTOR_COMMUNICATION) : NULL;
     tide_tensor *sent = z->reduced_as != z->dtype ? tide_flat_of(m, op_name, elements, z->reduced_as, TIDE_FACTOR_COMMUNICATION) : NULL;
+    for (uint32_t i = 0; i < z->own_count; i++) /* _add_to_grad_partition_buffer */
+        tide_release(m, tide_flat_of(m, op_name, z->own[i], TIDE_FP32, TIDE_FACTOR_TEMPORARY));
+    z->own_count = 0;
     tide_release(m, flat);
     tide_release(m, sent);
 }
@@ -154,7 +161,8 @@ typedef struct chunk {
     int64_t elements;
 } chunk;
 
-static void chunk_add(zero *z, chunk *c, int64_t elements) {
+static void chunk_add(zero *z, chunk *c, int64_t elements, bool is_own) {
+    if (is_own && z->widens) z->own[z->own_count++] = elements;
     c->count++;
     c->elements += elements;
     if (c->elements <= z->bucket_size) return;
@@ -185,16 +193,18 @@ static void average(zero *z, const tide_tensor *sent) {
             owners_of(z, p, &first, &last);
             for (int64_t r = first; r <= last; r++) {
                 int64_t from = r * part > p->start ? r * part : p->start, to = (r + 1) * part < p->start + p->count ? (r + 1) * part : p->start + p->count;
-                if (r != owner) {
-                    if (elements && (z->reduces_together || owner == least + turn)) chunk_add(z, &c, elements);
+                if (r != owner || (z->widens && r == z->w->rank)) {
+                    if (elements && (z->reduces_together || owner == least + turn)) chunk_add(z, &c, elements, owner == z->w->rank);
                     elements = 0;
                     owner = r;
                 }
                 elements += to - from;
+                if (z->widens && r == z->w->rank && !z->groups[p->group].wide)
+                    z->groups[p->group].wide = tide_flat_of(machine_of(z), op_name, part, TIDE_FP32, TIDE_FACTOR_GRADIENT);
                 if (r == z->w->rank && z->overlaps) tide_record_stream(machine_of(z), sent, TIDE_STREAM_SIDE);
             }
         }
-        if (elements && (z->reduces_together || owner == least + turn)) chunk_add(z, &c, elements);
+        if (elements && (z->reduces_together || owner == least + turn)) chunk_add(z, &c, elements, owner == z->w->rank);
         elements = 0;
         if (c.count) reduce_slices(z, c.count, c.elements);
     }
@@ -213,10 +223,11 @@ static void keep_gradient(zero *z, zero_param *p) {
     if (z->is_offloaded) {
         if (!z->w->is_last) return; /* added up on the host */
         p->norm = fp64_norm(m, owned_count(z, p)); /* norm_for_param_grads */
-        if (z->dtype != TIDE_FP32) tide_release(m, tide_flat_of(m, op_name, owned_count(z, p), TIDE_FP32, TIDE_FACTOR_TEMPORARY));
+        if (z->dtype != TIDE_FP32 && !z->widens) tide_release(m, tide_flat_of(m, op_name, owned_count(z, p), TIDE_FP32, TIDE_FACTOR_TEMPORARY));
         tide_release_at(m, &p->tensor->grad);
         return;
     }
+    if (z->widens) return;
     if (!z->owned) {
         int64_t elements = 0;
         for (uint32_t i = 0; i < z->count; i++)
@@ -284,6 +295,10 @@ static void collect_gradients(zero *z, zero_group *g) {
     uint32_t n = 0;
     int64_t elements = 0;
     bool is_new = g->grad_count == 0;
+    if (z->widens) {
+        if (z->w->is_last && !g->wide) g->wide = tide_flat_of(m, op_name, g->part, TIDE_FP32, TIDE_FACTOR_GRADIENT);
+        return;
+    }
     for (uint32_t i = g->first; i < g->end; i++) {
         zero_param *p = &z->params[i];
         if (!p->is_owned) continue;
@@ -336,13 +351,15 @@ static tide_tensor *scalar(tide_machine *m) {
 static void step_group(zero *z, uint32_t group) {
     tide_machine *m = machine_of(z);
     zero_group *g = &z->groups[group];
+    if (z->is_offloaded) tide_release_at(m, &g->wide);
     if (!z->is_offloaded) {
         bool is_whole = g->grad_count == 1;
-        tide_tensor *flat = is_whole ? tide_retain(g->grads[0]) : tide_flat_of(m, op_name, g->part, z->dtype, TIDE_FACTOR_GRADIENT);
-        tide_tensor *grad = z->dtype == TIDE_FP32 ? tide_retain(flat) : tide_flat_of(m, op_name, g->part, TIDE_FP32, TIDE_FACTOR_GRADIENT);
+        tide_tensor *flat = z->widens ? g->wide : is_whole ? tide_retain(g->grads[0]) : tide_flat_of(m, op_name, g->part, z->dtype, TIDE_FACTOR_GRADIENT);
+        tide_tensor *grad = z->dtype == TIDE_FP32 || z->widens ? tide_retain(flat) : tide_flat_of(m, op_name, g->part, TIDE_FP32, TIDE_FACTOR_GRADIENT);
         tide_release(m, flat);
         for (uint32_t i = 0; i < g->grad_count; i++) tide_release(m, g->grads[i]);
         g->grad_count = 0;
+        g->wide = NULL;
         g->master->grad = grad;
         tide_optimizer_step_one(z->w->optimizer, group);
         tide_release_at(m, &g->master->grad);
@@ -379,8 +396,9 @@ static void zero_wrap(tide_wrapper *w, bool partitions) {
     tide_machine *m = w->model->m;
     const tide_job *job = w->job;
     tide_dtype half = tide_option_dtype(job, TIDE_OPTION_half, TIDE_FP32), accumulated = tide_option_dtype(job, TIDE_OPTION_grad_accum_dtype, half);
-    if (accumulated != half) {
-        tide_fail(m, TIDE_ERR_UNSUPPORTED, "parallel.grad_accum_dtype other than that of the model is not described");
+    bool widens = accumulated != half, is_plain = partitions && tide_option_true(job, TIDE_OPTION_contiguous_gradients, true) && tide_option_true(job, TIDE_OPTION_reduce_scatter, true);
+    if (widens && (accumulated != TIDE_FP32 || !is_plain)) {
+        tide_fail(m, TIDE_ERR_UNSUPPORTED, "parallel.grad_accum_dtype other than that of the model is described for fp32 in stage 2 with contiguous_gradients and reduce_scatter, and in stage 1 with bf16 that is not offloaded");
         return;
     }
     tide_cast_model(w, half);
@@ -388,7 +406,7 @@ static void zero_wrap(tide_wrapper *w, bool partitions) {
     uint32_t count = tide_optimizer_members(w->optimizer, NULL);
     tide_optimized *members = TIDE_NEW(m->arena, tide_optimized, count + 1), masters[2];
     tide_optimizer_members(w->optimizer, members);
-    *z = (zero){.w = w, .count = count, .partitions = partitions, .dtype = w->model->dtype,
+    *z = (zero){.w = w, .count = count, .partitions = partitions, .widens = widens, .dtype = w->model->dtype,
                 .bucket_size = tide_bucket_size(w, TIDE_OPTION_reduce_bucket_size, 500000000, 1, 1),
                 .overlaps = tide_option_true(job, TIDE_OPTION_overlap_comm, false),
                 .is_contiguous = tide_option_true(job, TIDE_OPTION_contiguous_gradients, true),
@@ -397,6 +415,7 @@ static void zero_wrap(tide_wrapper *w, bool partitions) {
                 .is_offloaded = tide_option_is(job, TIDE_OPTION_offload_optimizer, "cpu")};
     z->reduced_as = tide_option_dtype(job, TIDE_OPTION_communication_data_type, z->dtype);
     z->params = TIDE_NEW(m->arena, zero_param, count + 1);
+    z->own = TIDE_NEW(m->arena, int64_t, count + 1);
     z->bucket = TIDE_NEW(m->arena, uint32_t, count + 1);
     z->bucket_grads = TIDE_NEW(m->arena, tide_tensor *, count + 1);
     int64_t largest = 0;

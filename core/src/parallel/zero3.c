@@ -54,7 +54,7 @@ typedef struct kept {
 
 typedef struct zero3 {
     tide_wrapper *w;
-    tide_dtype dtype, reduced_as;
+    tide_dtype dtype, reduced_as, accumulated;
     param *params;
     uint32_t count, persistent_count;
     module *modules; /* by instance */
@@ -494,19 +494,18 @@ static void reduce_bucket(zero3 *z) {
     uint32_t n = 0;
     if (z->scatters || z->bucket_elements > z->bucket_size) {
         for (uint32_t i = 0; i < count && z->reduced_as != z->dtype; i++)
-            casts[n++] = tide_flat_of(m, op_name, z->params[order[i]].count, z->reduced_as, TIDE_FACTOR_COMMUNICATION);
+            if (!z->ipg || z->params[order[i]].leaf->grad->storage != z->ipg->storage) /* the bucket has the type of the reduction */
+                casts[n++] = tide_flat_of(m, op_name, z->params[order[i]].count, z->reduced_as, TIDE_FACTOR_COMMUNICATION);
         if (count > 1 || z->params[order[0]].count % z->w->ranks)
             flat = tide_flat_of(m, op_name, cut * z->w->ranks, z->reduced_as, TIDE_FACTOR_COMMUNICATION);
-        for (uint32_t i = 0; i < count && z->reduced_as != z->dtype; i++)
-            casts[n++] = tide_flat_of(m, op_name, z->params[order[i]].cut, z->dtype, TIDE_FACTOR_COMMUNICATION);
+        for (uint32_t i = 0; i < count && z->reduced_as != z->accumulated; i++)
+            casts[n++] = tide_flat_of(m, op_name, z->params[order[i]].cut, z->accumulated, TIDE_FACTOR_COMMUNICATION);
     } else {
-        if (z->reduced_as != z->dtype) {
-            flat = tide_flat_of(m, op_name, z->bucket_elements, z->reduced_as, TIDE_FACTOR_COMMUNICATION);
-            casts[n++] = tide_flat_of(m, op_name, z->bucket_elements, z->dtype, TIDE_FACTOR_COMMUNICATION);
-        }
+        if (z->reduced_as != z->dtype && !z->is_contiguous) flat = tide_flat_of(m, op_name, z->bucket_elements, z->reduced_as, TIDE_FACTOR_COMMUNICATION);
+        if (z->reduced_as != z->accumulated) casts[n++] = tide_flat_of(m, op_name, z->bucket_elements, z->accumulated, TIDE_FACTOR_COMMUNICATION);
         for (uint32_t i = 0; i < count; i++)
             if (z->params[order[i]].cut * (z->w->rank + 1) > z->params[order[i]].count)
-                casts[n++] = tide_flat_of(m, op_name, z->params[order[i]].cut, z->dtype, TIDE_FACTOR_COMMUNICATION);
+                casts[n++] = tide_flat_of(m, op_name, z->params[order[i]].cut, z->accumulated, TIDE_FACTOR_COMMUNICATION);
     }
     for (uint32_t i = 0; i < count; i++) keep_part(z, &z->params[order[i]]);
     while (n) tide_release(m, casts[--n]);
@@ -571,8 +570,9 @@ static void step_sub_group(zero3 *z, uint32_t sub) {
     uint32_t from = sub ? z->sub_ends[sub - 1] : 0, to = z->sub_ends[sub];
     int64_t elements = 0;
     for (uint32_t i = from; i < to; i++) elements += z->params[z->group_order[i]].cut;
-    tide_tensor *flat = to - from > 1 ? tide_flat_of(m, op_name, elements, z->dtype, TIDE_FACTOR_GRADIENT) : NULL;
-    z->masters[sub]->grad = z->dtype == TIDE_FP32 && flat ? tide_retain(flat) : tide_flat_of(m, op_name, elements, TIDE_FP32, TIDE_FACTOR_GRADIENT);
+    tide_tensor *flat = to - from > 1 ? tide_flat_of(m, op_name, elements, z->accumulated, TIDE_FACTOR_GRADIENT) : NULL;
+    z->masters[sub]->grad = z->accumulated != TIDE_FP32 ? tide_flat_of(m, op_name, elements, TIDE_FP32, TIDE_FACTOR_GRADIENT)
+                            : flat ? tide_retain(flat) : tide_view_as(m, z->grads, z->masters[sub]->layout);
     tide_release(m, flat);
     tide_optimizer_step_one(z->w->optimizer, sub);
     tide_release_at(m, &z->masters[sub]->grad);
@@ -723,7 +723,7 @@ static void make_groups(zero3 *z, const tide_optimized *members, uint32_t count)
     tide_optimizer_replace(z->w->optimizer, masters, z->sub_count);
     if (!z->is_offloaded) tide_release(m, tide_flat_of(m, op_name, largest, TIDE_FP32, TIDE_FACTOR_GRADIENT));
     if (z->is_contiguous) z->ipg = tide_flat_of(m, op_name, z->bucket_size, z->reduced_as, TIDE_FACTOR_COMMUNICATION);
-    if (!z->is_offloaded) z->grads = tide_flat_of(m, op_name, all, z->dtype, TIDE_FACTOR_GRADIENT);
+    if (!z->is_offloaded) z->grads = tide_flat_of(m, op_name, all, z->accumulated, TIDE_FACTOR_GRADIENT);
 }
 
 /* All parts have one size, padded; ranks differ where theirs of some parameter is not full. */
@@ -745,8 +745,9 @@ static void zero3_wrap(tide_wrapper *w) {
     tide_machine *m = model->m;
     const tide_job *job = w->job;
     tide_dtype half = tide_option_dtype(job, TIDE_OPTION_half, TIDE_FP32);
-    if (tide_option_dtype(job, TIDE_OPTION_grad_accum_dtype, half) != half) {
-        tide_fail(m, TIDE_ERR_UNSUPPORTED, "parallel.grad_accum_dtype other than that of the model is not described");
+    tide_dtype accumulated = tide_option_dtype(job, TIDE_OPTION_grad_accum_dtype, half);
+    if (accumulated != half && (accumulated != TIDE_FP32 || tide_option_is(job, TIDE_OPTION_offload_optimizer, "cpu"))) {
+        tide_fail(m, TIDE_ERR_UNSUPPORTED, "parallel.grad_accum_dtype other than that of the model is described for fp32, not offloaded");
         return;
     }
     if (tide_option_true(job, TIDE_OPTION_zero_init, false)) {
@@ -767,6 +768,7 @@ static void zero3_wrap(tide_wrapper *w) {
                  .params_offloaded = tide_option_is(job, TIDE_OPTION_offload_param, "cpu"),
                  .gather_stream = overlaps ? GATHER_STREAM : 0,
                  .reduce_stream = overlaps ? REDUCE_STREAM : 0};
+    z->accumulated = accumulated;
     z->reduced_as = tide_option_dtype(job, TIDE_OPTION_communication_data_type, z->dtype);
     z->params = TIDE_NEW(m->arena, param, z->count + 1);
     z->bucket = TIDE_NEW(m->arena, uint32_t, z->count + 1);
