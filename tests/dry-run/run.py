@@ -171,6 +171,16 @@ def programs():
           else f"{code} {whole} {reserved} {errors[-300:]}")
 
 
+def compared():
+    """A recording beside the estimate of the same job."""
+    with tempfile.TemporaryDirectory() as folder:
+        dry_run(["--steps", "2", "--out", f"{folder}/run.tide"], ["python", "llama.py"])
+        job = "smollm2-135m overrides.num_hidden_layers=6 batch=4 seq=512 sdpa_backend=flash".split()
+        done = subprocess.run([PROGRAM, "compare", *job, "--recording", f"{folder}/run.tide"], capture_output=True, text=True)
+    rows = {" ".join(line.split()[:-3]): line.split()[-1] for line in done.stdout.splitlines() if "at most" in line}
+    check("compare", "" if done.returncode == 0 and set(rows.values()) == {"exact"} else f"{done.returncode} {done.stdout[:600]} {done.stderr[:300]}")
+
+
 def refusals():
     code, answer, errors, *_ = script("import torch\nx = [torch.empty(1 << 30, device='cuda') for _ in range(9)]\n",
                                       "--gpu", "t4")
@@ -294,6 +304,7 @@ exact_runs()
 programs()
 refusals()
 compiled()
+compared()
 checked()
 overhead()
 print(f"{passed} passed, {failed} failed")
