@@ -654,6 +654,8 @@ static void test_adapter_file(void) {
     CHECK(job && !job->lora.dora && job->lora.rank_pattern.count == 2 && strcmp(job->lora.rank_pattern.names[0], "^model.layers.0.=8") == 0);
     job = build_file("gpt2", "adapter_config.json", "{\"peft_type\": \"LORA\", \"target_modules\": \"all-linear\"}");
     CHECK(job && strcmp(job->lora.target_modules, "all-linear") == 0);
+    job = build_file("gpt2", "adapter_config.json", "{\"peft_type\": \"IA3\", \"target_modules\": [\"c_attn\"], \"feedforward_modules\": [\"mlp.c_proj\"]}");
+    CHECK(job && strcmp(job->adapter, "ia3") == 0 && strcmp(job->lora.target_modules, "c_attn") == 0 && strcmp(job->lora.feedforward_modules, "mlp.c_proj") == 0);
     end();
 }
 

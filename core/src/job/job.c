@@ -328,10 +328,13 @@ static void fill_adapter(job_builder *b) {
     tide_adapter *a = &b->job->lora;
     for (unsigned id = TIDE_SET_lora_r; id <= TIDE_SET_lora_autocast_adapter_dtype; id++)
         if (b->words.is_given[id] && !b->words.is_given[TIDE_SET_adapter]) b->words.values[TIDE_SET_adapter] = "lora";
+    for (unsigned id = TIDE_SET_ia3_target_modules; id <= TIDE_SET_ia3_feedforward_modules; id++)
+        if (b->words.is_given[id] && !b->words.is_given[TIDE_SET_adapter]) b->words.values[TIDE_SET_adapter] = "ia3";
     b->job->adapter = value_of(b, TIDE_SET_adapter);
     a->r = int_of(b, TIDE_SET_lora_r);
     a->dropout = (double)pico_of(b, TIDE_SET_lora_dropout) / (double)TIDE_PICO;
-    a->target_modules = value_of(b, TIDE_SET_lora_target_modules);
+    a->target_modules = value_of(b, strcmp(b->job->adapter, "ia3") == 0 ? TIDE_SET_ia3_target_modules : TIDE_SET_lora_target_modules);
+    a->feedforward_modules = value_of(b, TIDE_SET_ia3_feedforward_modules);
     a->exclude_modules = value_of(b, TIDE_SET_lora_exclude_modules);
     a->layers_to_transform = list_of(b, TIDE_SET_lora_layers_to_transform);
     a->rank_pattern = list_of(b, TIDE_SET_lora_rank_pattern);
@@ -534,7 +537,11 @@ static void assume_training(job_builder *b) {
         job_assume(b, TIDE_SET_kbit_prepare, "peft.prepare_model_for_kbit_training: what is not quantised is kept in fp32 and frozen");
         job_assume(b, TIDE_SET_quant_skip, "every linear layer but the output head is quantised");
     }
-    if (has_adapter) {
+    if (strcmp(b->job->adapter, "ia3") == 0) {
+        job_assume(b, TIDE_SET_ia3_target_modules, "keys, values and the last layer of the MLP are rescaled, as peft does for Llama");
+        job_assume(b, TIDE_SET_ia3_feedforward_modules, "the last layer of the MLP by its input");
+    }
+    if (strcmp(b->job->adapter, "lora") == 0) {
         job_assume(b, TIDE_SET_lora_target_modules, "adapters on every linear layer but the output head");
         job_assume(b, TIDE_SET_lora_r, "adapters of rank 16");
         job_assume(b, TIDE_SET_lora_dropout, "no dropout before adapters");

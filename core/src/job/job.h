@@ -42,7 +42,7 @@ typedef struct tide_name_list {
 typedef struct tide_adapter {
     int64_t r;
     double dropout;
-    const char *target_modules, *exclude_modules; /* names joined by commas, a regular expression, all-linear */
+    const char *target_modules, *feedforward_modules, *exclude_modules; /* names joined by commas, a regular expression, all-linear */
     tide_name_list layers_to_transform, rank_pattern, modules_to_save, also_train;
     const char *bias;                             /* none all lora_only */
     bool lora_bias, dora, autocast_adapter_dtype, kbit_layers;

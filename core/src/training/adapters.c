@@ -63,6 +63,11 @@ static tide_text layer_number(tide_text path) {
     return TIDE_TEXT("");
 }
 
+/* Text of an arena: the setting that aims a method at modules. */
+static const char *targets_setting(const tide_model *model, const tide_job *job) {
+    return tide_format(model->m->arena, "/settings/%s.target_modules", job->adapter);
+}
+
 static bool is_in_layers(const tide_adapter *a, tide_text path) {
     tide_text number = layer_number(path);
     for (uint32_t i = 0; i < a->layers_to_transform.count; i++)
@@ -109,7 +114,7 @@ static bool is_target(tide_model *model, const tide_job *job, uint32_t instance,
     if (*a->exclude_modules && is_aimed_at(model, "/settings/lora.exclude_modules", a->exclude_modules, path)) return false;
     if (strcmp(a->target_modules, "all-linear") == 0) {
         if (!is_linear(model->instances[instance].of->name) || instance == head) return false;
-    } else if (!is_aimed_at(model, "/settings/lora.target_modules", a->target_modules, path)) {
+    } else if (!is_aimed_at(model, targets_setting(model, job), a->target_modules, path)) {
         return false;
     }
     return is_in_layers(a, path);
@@ -185,26 +190,42 @@ static bool refuse_targets(tide_model *model, const char *setting, const char *w
     return tide_error(model->m->diags, TIDE_ERR_FIELD_RANGE, setting, what, remedy);
 }
 
+/* ia3/model.py, _check_feedforward: by the end of the path, dot or not. */
+static bool is_feedforward(const tide_adapter *a, tide_text path) {
+    tide_text rest = tide_text_of(a->feedforward_modules), name;
+    if (strpbrk(rest.at, "*^$|()[]+?\\")) return tide_regex_covers(rest, path) == TIDE_MATCH_YES;
+    while (next_name(&rest, &name))
+        if (name.length && ends_with(path, name)) return true;
+    return false;
+}
+
+/* What an adapter's class takes besides the module: its rank, or for IA3 whether it rescales the input. */
+static tide_value argument_of(tide_model *model, const tide_job *job, tide_text path) {
+    if (strcmp(job->adapter, "ia3") == 0) return tide_of_bool(is_feedforward(&job->lora, path));
+    tide_value rank = tide_of_int(rank_of(model, &job->lora, path));
+    rank.symbol = tide_symbol_name(model->m, TIDE_TEXT("r"));
+    return rank;
+}
+
 static bool add_adapters(tide_model *model, const tide_job *job) {
     uint32_t count, head = output_head(model), aimed_at = 0, *modules = tide_model_modules(model, &count);
     for (uint32_t i = 0; i < count && !model->m->has_failed; i++) {
         const tide_class *of = model->instances[modules[i]].of;
         const char *path = model->instances[modules[i]].path;
         if (!is_target(model, job, modules[i], head)) continue;
-        const tide_json *class_name = job->lora.kbit_layers ? adapter_class(model, "lora_kbit", of) : NULL;
+        const tide_json *class_name = job->lora.kbit_layers ? adapter_class(model, tide_format(model->m->arena, "%s_kbit", job->adapter), of) : NULL;
         if (!class_name) class_name = adapter_class(model, job->adapter, of);
         if (!class_name)
-            return refuse_targets(model, "/settings/lora.target_modules",
+            return refuse_targets(model, targets_setting(model, job),
                                   tide_format(model->m->arena, "aims at %s, which is a %s: no adapter is described for it", path, tide_text_copy(model->m->arena, of->name)),
                                   "aim at linear layers and embeddings");
-        tide_value rank = tide_of_int(rank_of(model, &job->lora, tide_text_of(path)));
-        rank.symbol = tide_symbol_name(model->m, TIDE_TEXT("r"));
-        uint32_t made = tide_model_wrap(model, modules[i], class_name->text, &rank, 1);
+        tide_value argument = argument_of(model, job, tide_text_of(path));
+        uint32_t made = tide_model_wrap(model, modules[i], class_name->text, &argument, 1);
         if (made) tide_model_call(model, made, TIDE_TEXT("init"), TIDE_FACTOR_PARAMETER);
         aimed_at++;
     }
     if (!aimed_at && !model->m->has_failed)
-        return refuse_targets(model, "/settings/lora.target_modules", "aims at no module of this model", "use all-linear, or names as they stand in the model");
+        return refuse_targets(model, targets_setting(model, job), "aims at no module of this model", "use all-linear, or names as they stand in the model");
     return !model->m->has_failed;
 }
 
