@@ -313,6 +313,10 @@ static tide_value op_relu_(tide_machine *m, tide_value *a) {
     return activated_in_place(m, &relu_backward, a, false);
 }
 
+static tide_value op_clamp_(tide_machine *m, tide_value *a) {
+    return activated_in_place(m, &clamp_backward, a, true);
+}
+
 static tide_value op_silu_(tide_machine *m, tide_value *a) {
     return activated_in_place(m, &silu_backward, a, true);
 }
@@ -439,6 +443,7 @@ static const tide_op pointwise_ops[] = {
     {"relu", "x", TIDE_CAST_NONE, op_relu},
     {"relu_", "x", TIDE_CAST_NONE, op_relu_},
     {"silu_", "x", TIDE_CAST_NONE, op_silu_},
+    {"clamp_", "x", TIDE_CAST_NONE, op_clamp_},
     {"gelu", "x, approximate='none'", TIDE_CAST_NONE, op_gelu},
     {"silu", "x", TIDE_CAST_NONE, op_silu},
     {"mish", "x", TIDE_CAST_NONE, op_mish},
