@@ -175,12 +175,15 @@ FORMULAS = {"llama": llama, "mistral": mistral, "qwen2": qwen2, "qwen3": qwen3, 
 
 
 def count(config):
-    return FORMULAS[config["model_type"]](config)
+    """None for a type without a formula here: tests/unit/test_catalogue.c counts what its description gives, and the
+    recorded runs of tests/oracle what the library itself does."""
+    formula = FORMULAS.get(config.get("model_type"))
+    return formula(config) if formula else None
 
 
 def configs_within(config):
     yield config
-    for part in ("text_config", "vision_config"):
+    for part in ("text_config", "vision_config", "qformer_config"):
         if part in config:
             yield from configs_within(config[part])
 
@@ -206,7 +209,7 @@ def faults(path):
         if noise:
             found.append(f"keys that no memory rule reads: {sorted(noise)}")
     counted = count(entry["config"])
-    if counted != entry["parameters"]:
+    if counted is not None and counted != entry["parameters"]:
         found.append(f"the config gives {counted} parameters, published are {entry['parameters']}")
     return found
 
