@@ -184,7 +184,46 @@ static void json_show(const cli_answer *answer, const char *topic) {
     cJSON_free(text);
 }
 
+/* What is wrong with a description, as compilers write it. */
+static int check_show(const cJSON *check, const char *path) {
+    const cJSON *found;
+    cJSON_ArrayForEach(found, cli_at(check, "found")) {
+        const char *remedy = cli_text_at(found, "remedy");
+        printf("%s:%.0f:%.0f: %s: %s\n", path, cli_at(found, "line")->valuedouble,
+               cli_at(found, "column")->valuedouble, cli_text_at(found, "severity"),
+               cli_text_at(found, "message"));
+        if (remedy[0]) printf("%*s%s\n", HELP_INDENT, "", remedy);
+    }
+    if (cli_int(cli_at(check, "errors")) > 0) return CLI_BAD_INPUT;
+    printf("%s: nothing is wrong with it\n", path);
+    return CLI_OK;
+}
+
+static int check_description(const char *path, bool is_json) {
+    cli_buffer text = {0}, request = {0};
+    cli_answer answer = {0};
+    if (!cli_read_file(&text, path)) return CLI_NO_FILE;
+    cli_append_text(&request, "{\"call\":\"describe\",\"check\":");
+    cli_append_quoted(&request, text.at ? text.at : "", text.length);
+    cli_append_text(&request, "}");
+    int status = cli_ask_or_explain(&answer, &request, is_json);
+    if (status == CLI_OK && is_json) {
+        char *shown = cJSON_Print(cli_at(answer.json, "check"));
+        if (shown) puts(shown);
+        cJSON_free(shown);
+        if (cli_int(cli_at(cli_at(answer.json, "check"), "errors")) > 0) status = CLI_BAD_INPUT;
+    } else if (status == CLI_OK) {
+        status = check_show(cli_at(answer.json, "check"), path);
+    }
+    cli_answer_free(&answer);
+    cli_buffer_free(&request);
+    cli_buffer_free(&text);
+    return status;
+}
+
 int cli_describe(int argc, char **argv) {
+    if (argc >= 2 && strcmp(argv[0], "--check") == 0)
+        return check_description(argv[1], argc > 2 && strcmp(argv[2], "--json") == 0);
     cli_arguments arguments;
     cli_buffer request = {0};
     cli_answer answer = {0};

@@ -60,13 +60,14 @@ static const command commands[] = {
      "  tidemark sweep llava-1.5-7b recipe=llava-finetune dp=1,2,4,8 parallel.kind=zero1,zero2,zero3\n"
      "  tidemark sweep llama-3.1-8b,llama-2-7b --gpu a100-80 batch=1,2,4,8 checkpointing=none,full --csv sizes.csv\n\n"
      "exit code: 0 done; 1 no combination fits; 2 all are refused; 3 and 4 as in `tidemark --help`\n"},
-    {"describe", cli_describe, "describe [settings|models|gpus|ops|NAME] [--json]",
+    {"describe", cli_describe, "describe [settings|models|gpus|ops|NAME | --check FILE] [--json]",
      "settings, models, cards and operations that tidemark knows",
      "Without a topic, how many of each there are. NAME shows one setting, model or card.\n\n"
      "examples\n"
      "  tidemark describe settings\n"
      "  tidemark describe checkpointing\n"
-     "  tidemark describe --json | jq '.models[].name'\n"},
+     "  tidemark describe --json | jq '.models[].name'\n"
+     "  tidemark describe --check my-model.json   what is wrong with a description, by line and column\n"},
     {"verify", cli_verify,
      "verify FILE.jsonl... [--configs DIR] [--where key=value] [--csv FILE] [--tolerance PERCENT] "
      "[--json]",

@@ -10,6 +10,7 @@
 #include "answer/stages.h"
 #include "answer/trials.h"
 #include "model/sources.h"
+#include "training/lint.h"
 
 typedef struct call {
     tide_arena arena, trial; /* trial: for ranks that are tried */
@@ -81,7 +82,13 @@ static bool call_version(call *c) {
 }
 
 static bool call_describe(call *c) {
+    const tide_json *check = tide_json_at(c->request, "check");
     open_answer(c);
+    if (check && check->kind == TIDE_JSON_STRING) { /* the text of a description */
+        tide_write_key(&c->writer, "check");
+        tide_write_lint(&c->writer, &c->arena, check->text);
+        return true;
+    }
     tide_job_describe(&c->arena, &c->writer);
     tide_write_key(&c->writer, "ops");
     tide_write_open(&c->writer, '[');

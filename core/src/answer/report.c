@@ -462,6 +462,12 @@ static void write_place(tide_writer *w, const tide_run *run, uint32_t event) {
     tide_write_int_at(w, "event", event);
 }
 
+/* Of a model without a description of its own: a quarter either way. */
+static const char *ranged(tide_arena *arena, const tide_run *run, uint64_t device) {
+    if (!run->stand_in_of) return "";
+    return tide_format(arena, ", between %s and %s as the model has no description of its own", tide_gib(arena, device - device / 4), tide_gib(arena, device + device / 4));
+}
+
 static bool write_verdict(tide_writer *w, tide_run *run, const tide_job *job, const tide_replay *r, uint64_t device) {
     tide_arena *arena = w->arena;
     tide_write_key(w, "verdict");
@@ -470,7 +476,8 @@ static bool write_verdict(tide_writer *w, tide_run *run, const tide_job *job, co
     if (!job->device_bytes) {
         tide_write_null(w);
         tide_write_bytes_at(w, "device_bytes", device);
-        tide_write_string_at(w, "sentence", tide_format(arena, "%s at the peak; choose a card to see whether it fits", tide_gib(arena, device)));
+        const char *peak = tide_format(arena, "%s at the peak%s", tide_gib(arena, device), ranged(arena, run, device));
+        tide_write_string_at(w, "sentence", tide_format(arena, "%s; choose a card to see whether it fits", peak));
         tide_write_close(w, '}');
         return true;
     }
@@ -492,7 +499,7 @@ static bool write_verdict(tide_writer *w, tide_run *run, const tide_job *job, co
     tide_write_bytes_at(w, "gpu_bytes", job->device_bytes);
     tide_write_int_at(w, "margin_bytes", margin);
     tide_write_int_at(w, "retries", (int64_t)on_card.retries);
-    tide_write_string_at(w, "sentence", sentence);
+    tide_write_string_at(w, "sentence", tide_format(arena, "%s%s", sentence, ranged(arena, run, device)));
     if (!fits) {
         tide_write_key(w, "oom");
         tide_write_open(w, '{');
@@ -561,6 +568,14 @@ static void write_peak(tide_writer *w, tide_run *run, const tide_job *job, const
     tide_write_bytes_at(w, "reserved", r->reserved_peak);
     tide_write_bytes_at(w, "device", r->reserved_peak + context_of(job));
     tide_write_bytes_at(w, "context", context_of(job));
+    if (run->stand_in_of) { /* no description of its own: a quarter either way */
+        uint64_t device = r->reserved_peak + context_of(job);
+        tide_write_key(w, "range");
+        tide_write_open(w, '{');
+        tide_write_bytes_at(w, "low", device - device / 4);
+        tide_write_bytes_at(w, "high", device + device / 4);
+        tide_write_close(w, '}');
+    }
     write_place(w, run, r->peak_event);
     if (tide_option_int(job, TIDE_OPTION_dp, 1) > 1) tide_write_int_at(w, "rank", tide_option_int(job, TIDE_OPTION_rank, 0));
     tide_write_close(w, '}');

@@ -226,3 +226,35 @@ bool tide_bind_function(tide_model *model, tide_function *function, const tide_d
     collect_locals(model, function, function->body);
     return bind_block(model, function, from, function->body);
 }
+
+/* Gives the names in a class's members their meanings, once. */
+bool tide_bind_members(tide_model *model, tide_class *of, const tide_description *from) {
+    tide_machine *m = model->m;
+    if (of->constructor) return true;
+    tide_function *made = of->constructor = TIDE_NEW(m->arena, tide_function, 1);
+    made->name = of->name;
+    made->parameters = of->parameters;
+    made->parameter_count = of->parameter_count;
+    made->of = of;
+    made->description = of->description;
+    bool ok = true;
+    for (uint32_t i = 0; i < of->parameter_count; i++) tide_add_local(model, made, of->parameters[i].name);
+    for (uint32_t i = 0; i < of->member_count; i++) tide_collect_expr(model, made, of->members[i].expr);
+    for (uint32_t i = 0; i < of->parameter_count; i++) ok = tide_bind_expr(model, made, from, of->parameters[i].otherwise) && ok;
+    uint32_t members = of->member_count;
+    for (uint32_t i = 0; i < members; i++) { /* a member sees those before it: its own name is a size */
+        of->member_count = i;
+        ok = tide_bind_expr(model, made, from, of->members[i].expr) && ok;
+    }
+    of->member_count = members;
+    made->is_bound = true;
+    return ok;
+}
+
+bool tide_model_lint(tide_model *model, tide_description *from, tide_class *of, tide_function *function) {
+    tide_machine *m = model->m;
+    bool ok = function ? tide_bind_function(model, function, from)
+                       : tide_class_find(model->descriptions, from, of->name) && tide_bind_members(model, of, from);
+    m->has_failed = false;
+    return ok;
+}

@@ -90,6 +90,7 @@ static tide_value index_tensor(tide_frame *f, tide_expr *e, tide_tensor *x) {
         } else {
             tide_value index = tide_eval(f, item);
             if (index.kind == TIDE_VALUE_LIST) { /* sequenceToVariable: numbers reach the device as int64 */
+                m->op = "index";
                 tide_shape shape = tide_shape1((tide_dim){index.list->count, 0});
                 tide_value_release(m, index);
                 index = tide_of_tensor(tide_empty(m, &shape, TIDE_INT64));

@@ -55,6 +55,7 @@ void tide_collect_expr(tide_model *model, tide_function *function, const tide_ex
 uint32_t tide_attribute_slot(const tide_class *of, tide_text name);
 bool tide_bind_operation_call(tide_model *model, tide_expr *e, const tide_op *op, uint32_t given);
 bool tide_bind_expr(tide_model *model, tide_function *function, const tide_description *from, tide_expr *e);
+bool tide_bind_members(tide_model *model, tide_class *of, const tide_description *from);
 bool tide_bind_function(tide_model *model, tide_function *function, const tide_description *from);
 
 /* ---- sizes.c ---- */

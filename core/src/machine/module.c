@@ -76,24 +76,7 @@ static uint32_t instance_new(tide_model *model, tide_class *of, uint32_t scope) 
 static uint32_t instantiate(tide_model *model, tide_class *of, uint32_t scope, const tide_value *positional, uint32_t count,
                             const tide_text *keywords, const tide_value *named, uint32_t named_count) {
     tide_machine *m = model->m;
-    if (!of->constructor) {
-        of->constructor = TIDE_NEW(m->arena, tide_function, 1);
-        of->constructor->name = of->name;
-        of->constructor->parameters = of->parameters;
-        of->constructor->parameter_count = of->parameter_count;
-        of->constructor->of = of;
-        of->constructor->description = of->description;
-        for (uint32_t i = 0; i < of->parameter_count; i++) tide_add_local(model, of->constructor, of->parameters[i].name);
-        for (uint32_t i = 0; i < of->member_count; i++) tide_collect_expr(model, of->constructor, of->members[i].expr);
-        for (uint32_t i = 0; i < of->parameter_count; i++) tide_bind_expr(model, of->constructor, model->scopes[scope].description, of->parameters[i].otherwise);
-        uint32_t members = of->member_count;
-        for (uint32_t i = 0; i < members; i++) { /* a member sees those before it: its own name is a size */
-            of->member_count = i;
-            tide_bind_expr(model, of->constructor, model->scopes[scope].description, of->members[i].expr);
-        }
-        of->member_count = members;
-        of->constructor->is_bound = true;
-    }
+    tide_bind_members(model, of, model->scopes[scope].description);
     uint32_t made = instance_new(model, of, scope);
     if (!made || m->has_failed) return 0;
     uint32_t slots = of->constructor->local_count;
@@ -183,7 +166,8 @@ tide_value tide_construct(tide_frame *f, tide_expr *e) {
         const tide_json *own = tide_json_at(config, "model_type");
         tide_text found;
         if (!type.length && own && own->kind == TIDE_JSON_STRING) type = own->text;
-        if (!type.length || !model->find_model(model->user, type, &found, &class_name)) {
+        bool is_known = type.length && model->find_model(model->user, type, &found, &class_name);
+        if (!is_known && !(config && model->find_stand_in && model->find_stand_in(model->user, config, &found, &class_name))) {
             tide_fail(m, TIDE_ERR_MODEL_UNKNOWN, "no description covers model_type '%s'", tide_terminated(m, type));
         } else {
             description = tide_description_load(model->descriptions, found);

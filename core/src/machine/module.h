@@ -37,6 +37,9 @@ typedef struct tide_setting_value {
 /* The class and description that a model_type stands for; false if none does. */
 typedef bool (*tide_find_model)(void *user, tide_text model_type, tide_text *description, tide_text *class_name);
 
+/* The class and description that stand in for a configuration that none covers, by its keys; false if none does. */
+typedef bool (*tide_find_stand_in)(void *user, const struct tide_json *config, tide_text *description, tide_text *class_name);
+
 /* Where a setting, or else an entry of a configuration, was given; *is_default: nowhere. */
 typedef const char *(*tide_find_place)(void *user, const struct tide_json *config, tide_text key, bool *is_default);
 
@@ -50,6 +53,7 @@ typedef struct tide_model {
     tide_machine *m;
     tide_descriptions *descriptions;
     tide_find_model find_model;
+    tide_find_stand_in find_stand_in;
     tide_find_place find_place; /* for the "checks" of descriptions; NULL: they are left out */
     void *user;
     tide_setting_value *settings; /* what forward() may ask for: batch, seq, training, ... */
@@ -86,6 +90,10 @@ typedef struct tide_model {
 } tide_model;
 
 void tide_model_init(tide_model *model, tide_machine *m, tide_descriptions *descriptions);
+
+/* Reads and binds one function, or without one the members of a class, and forgets that it failed; false if it did. */
+bool tide_model_lint(tide_model *model, tide_description *from, tide_class *of, tide_function *function);
+
 
 /* Makes the module tree of a class over a configuration; nothing is on the device yet. */
 bool tide_model_build(tide_model *model, tide_description *description, tide_text class_name, const tide_json *config);

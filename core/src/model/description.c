@@ -55,6 +55,10 @@ static bool read_attribute(tide_descriptions *set, tide_class *made, const tide_
         made->is_checkpointed = item->is_true;
         return true;
     }
+    if (tide_text_is(item->key, "@loss_apart") && item->kind == TIDE_JSON_BOOL) {
+        made->loss_is_apart = item->is_true;
+        return true;
+    }
     if (tide_text_is(item->key, "@input_embeddings") && item->kind == TIDE_JSON_STRING) {
         made->input_embeddings = item->text;
         return true;
@@ -88,7 +92,7 @@ static bool read_attribute(tide_descriptions *set, tide_class *made, const tide_
         }
         return true;
     }
-    return complain(set, place, "known attributes are \"@extends\": \"Module\", \"@checkpoint\": true, \"@input_embeddings\": \"name\", \"@output_embeddings\": \"name\", \"@delegate\": \"name\", \"@inputs\": {...} and \"@tie\": {\"if\": ..., \"names\": {...}}");
+    return complain(set, place, "known attributes are \"@extends\": \"Module\", \"@checkpoint\": true, \"@input_embeddings\": \"name\", \"@output_embeddings\": \"name\", \"@delegate\": \"name\", \"@inputs\": {...}, \"@loss_apart\": true and \"@tie\": {\"if\": ..., \"names\": {...}}");
 }
 
 static const tide_json *module_in(const tide_description *d, tide_text name, const tide_json *besides) {
@@ -230,7 +234,7 @@ static tide_description *load(tide_descriptions *set, tide_text name, int depth)
     tide_description *d = TIDE_NEW(set->arena, tide_description, 1);
     d->name = (tide_text){tide_text_copy(set->arena, name), name.length};
     d->json = json;
-    static const char *const keys[] = {"tidemark", "architecture", "note", "extends", "model_type", "roots", "sizes", "checks", "functions", "modules", "inputs", "titles", "adapters"};
+    static const char *const keys[] = {"tidemark", "architecture", "note", "extends", "model_type", "roots", "sizes", "checks", "functions", "modules", "inputs", "titles", "adapters", "stand_ins"};
     for (const tide_json *item = json->first; item; item = item->next) {
         bool is_known = false;
         for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) is_known = is_known || tide_text_is(item->key, keys[i]);

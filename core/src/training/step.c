@@ -14,6 +14,9 @@
 typedef struct finder {
     const tide_job *job;
     tide_arena *arena;
+    tide_run *run;
+    tide_diagnostics *diags;
+    bool reads_lazily; /* the given description's functions: when they are first called, not when it is loaded */
 } finder;
 
 /* The name of the description that came with the job; it goes before one that is built in. */
@@ -25,7 +28,7 @@ static tide_text given_name(const tide_job *job) {
 static tide_source find_source(void *user, tide_text name) {
     const tide_job *job = ((const finder *)user)->job;
     if (job->description && tide_text_equal(name, given_name(job)))
-        return (tide_source){given_name(job).at, job->description_text.at, (uint32_t)job->description_text.length, true};
+        return (tide_source){given_name(job).at, job->description_text.at, (uint32_t)job->description_text.length, !((const finder *)user)->reads_lazily};
     for (uint32_t i = 0; i < tide_architecture_source_count; i++)
         if (tide_text_is(name, tide_architecture_sources[i].name)) return tide_architecture_sources[i];
     return (tide_source){NULL, NULL, 0, false};
@@ -48,8 +51,47 @@ static bool find_model(void *user, tide_text model_type, tide_text *description,
     return false;
 }
 
+/* Whether a configuration has every key of a list. */
+static bool has_keys(const tide_json *config, const tide_json *keys) {
+    for (const tide_json *key = keys ? keys->first : NULL; key; key = key->next) {
+        const tide_json *value = key->kind == TIDE_JSON_STRING ? tide_json_find(config, key->text) : NULL;
+        if (!value || value->kind == TIDE_JSON_NULL) return false;
+    }
+    return keys && keys->first;
+}
+
+/* The first entry of a library's "stand_ins" whose keys the configuration has. */
+static bool find_stand_in(void *user, const tide_json *config, tide_text *description, tide_text *class_name) {
+    const finder *f = user;
+    for (const tide_description *d = f->run->descriptions.first; d; d = d->next) {
+        const tide_json *list = tide_json_at(d->json, "stand_ins");
+        for (const tide_json *entry = list ? list->first : NULL; entry; entry = entry->next) {
+            const tide_json *type = tide_json_at(entry, "model_type"), *as = tide_json_at(entry, "as"), *own = tide_config_type(config);
+            if (!has_keys(config, tide_json_at(entry, "needs")) || !type || !as || !find_model(user, type->text, description, class_name)) continue;
+            if (f->run->stand_in_of == config) return true;
+            f->run->stand_in_of = config;
+            tide_report(f->diags, TIDE_ASSUMPTION, TIDE_OK, tide_job_config_place(f->arena, f->job, own ? own : config),
+                        tide_format(f->arena, "no description covers '%s': by its keys it was played as %s, like %s; its parameters and its peak may differ by a quarter",
+                                    own && own->kind == TIDE_JSON_STRING ? own->text.at : "this configuration", as->text.at, type->text.at), NULL);
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Of a class that no root is named after, the root for the same task: FooForCausalLM as LlamaForCausalLM. */
+static const tide_json *root_of_task(const tide_json *roots, tide_text name) {
+    for (size_t i = 0; i + 3 < name.length; i++) {
+        if (strncmp(name.at + i, "For", 3) != 0) continue;
+        tide_text task = {name.at + i, name.length - i};
+        for (const tide_json *root = roots->first; root; root = root->next)
+            if (root->key.length > task.length && strcmp(root->key.at + root->key.length - task.length, task.at) == 0) return root;
+    }
+    return roots->first;
+}
+
 /* The class that the configuration's architectures[0] names. */
-static bool root_class(const tide_job *job, const tide_description *description, tide_text *class_name, tide_diagnostics *diags, tide_arena *arena) {
+static bool root_class(const tide_job *job, bool is_stand_in, const tide_description *description, tide_text *class_name, tide_diagnostics *diags, tide_arena *arena) {
     const tide_json *roots = tide_description_at(description, "roots"), *architectures = tide_json_at(job->config, "architectures");
     const tide_json *named = architectures && architectures->kind == TIDE_JSON_ARRAY ? architectures->first : NULL;
     if (architectures && architectures->kind != TIDE_JSON_NULL && (architectures->kind != TIDE_JSON_ARRAY || (named && named->kind != TIDE_JSON_STRING)))
@@ -59,8 +101,8 @@ static bool root_class(const tide_job *job, const tide_description *description,
     if (!roots || roots->kind != TIDE_JSON_OBJECT || !roots->first)
         return tide_error(diags, TIDE_ERR_DESCRIPTION, "/model", "the description has no \"roots\"", NULL);
     if (named && named->kind == TIDE_JSON_STRING) {
-        const tide_json *found = tide_json_find(roots, named->text);
-        if (!found)
+        const tide_json *found = is_stand_in ? root_of_task(roots, named->text) : tide_json_find(roots, named->text);
+        if (!found || found->kind != TIDE_JSON_STRING)
             return tide_error(diags, TIDE_ERR_UNSUPPORTED, "/config.json/architectures/0",
                               tide_format(arena, "'%s' is not described; known: %s", named->text.at, roots->first->key.at),
                               "use the causal language model, or write a description");
@@ -163,7 +205,7 @@ static bool make_model(tide_run *run, const tide_job *job, tide_arena *arena, ti
         description_name = given_name(job);
         if (!load_library(run)) return false;
         tide_description *alone = tide_description_load(&run->descriptions, description_name);
-        return alone && root_class(job, alone, &class_name, diags, arena) && tide_model_build(&run->model, alone, class_name, job->config);
+        return alone && root_class(job, false, alone, &class_name, diags, arena) && tide_model_build(&run->model, alone, class_name, job->config);
     }
     if (job->description && has_type && !tide_json_find(own_types, type->text))
         return tide_error(diags, TIDE_ERR_CONFLICT, "/config.json/model_type",
@@ -171,12 +213,13 @@ static bool make_model(tide_run *run, const tide_job *job, tide_arena *arena, ti
                           "name it in the description's \"model_type\", or leave the description out");
     if (!type || type->kind != TIDE_JSON_STRING)
         return tide_error(diags, TIDE_ERR_FIELD_MISSING, "/config.json/model_type", "the configuration has no model_type", "give the config.json of a transformers, timm or diffusers model");
-    if (!find_model(run->model.user, type->text, &description_name, &class_name))
-        return tide_error(diags, TIDE_ERR_MODEL_UNKNOWN, "/config.json/model_type", tide_format(arena, "no description covers %s '%s'", type->key.at, type->text.at),
+    if (!load_library(run)) return false;
+    if (!find_model(run->model.user, type->text, &description_name, &class_name) && !find_stand_in(run->model.user, job->config, &description_name, &class_name))
+        return tide_error(diags, TIDE_ERR_MODEL_UNKNOWN, "/config.json/model_type", tide_format(arena, "no description covers %s '%s', and its keys are those of no family", type->key.at, type->text.at),
                           "see 'How to add a model' in the README");
-    if (!tide_job_check_config(arena, job, diags) || !load_library(run)) return false;
+    if (!tide_job_check_config(arena, job, diags)) return false;
     tide_description *description = tide_description_load(&run->descriptions, description_name);
-    if (!description || !root_class(job, description, &class_name, diags, arena)) return false;
+    if (!description || !root_class(job, run->stand_in_of != NULL, description, &class_name, diags, arena)) return false;
     if (!tide_model_build(&run->model, description, class_name, job->config)) return false;
     return true;
 }
@@ -401,7 +444,8 @@ static void micro_batch(loop *l, unsigned step) {
     if (l->job->autocast) tide_autocast_end(m);
     if (l->job->hold_outputs) {
         tide_value_release(m, l->held);
-        l->held = tide_value_retain(output);
+        bool is_apart = run->model.instances[run->model.root].of->loss_is_apart && output.kind == TIDE_VALUE_LIST && output.list->count > 1;
+        l->held = tide_value_retain(is_apart ? output.list->items[1] : output);
     }
     tide_value_release(m, output);
     if (l->strategy == &alone && l->loss) {
@@ -512,16 +556,17 @@ static bool wrap(loop *l) {
     return !run->machine.has_failed;
 }
 
-bool tide_run_job(tide_run *run, const tide_job *job, tide_arena *arena, tide_diagnostics *diags) {
+static void prepare(tide_run *run, const tide_job *job, tide_arena *arena, tide_diagnostics *diags) {
     tide_machine *m = &run->machine;
     tide_machine_init(m, arena, diags);
     m->device = (tide_device){job->capability, job->has_gpu ? job->gpu.sms : 132, job->has_gpu ? job->gpu.threads_per_sm : 2048};
     m->sdpa = sdpa_of(job->sdpa_backend);
     finder *found = TIDE_NEW(arena, finder, 1);
-    *found = (finder){job, arena};
+    *found = (finder){job, arena, run, diags, false};
     tide_descriptions_init(&run->descriptions, arena, diags, find_source, found);
     tide_model_init(&run->model, m, &run->descriptions);
     run->model.find_model = find_model;
+    run->model.find_stand_in = find_stand_in;
     run->model.find_place = find_place;
     run->model.user = found;
     run->model.dtype = dtype_of(job->dtype);
@@ -532,6 +577,17 @@ bool tide_run_job(tide_run *run, const tide_job *job, tide_arena *arena, tide_di
     if (strcmp(job->mode, "train") != 0) run->model.is_checkpointing = false;
     if (run->model.is_checkpointing) uses_cache = false; /* transformers switches the cache off */
     set_settings(run, job, uses_cache);
+}
+
+tide_description *tide_run_description(tide_run *run, const tide_job *job, tide_arena *arena, tide_diagnostics *diags) {
+    prepare(run, job, arena, diags);
+    ((finder *)run->model.user)->reads_lazily = true;
+    return load_library(run) ? tide_description_load(&run->descriptions, given_name(job)) : NULL;
+}
+
+bool tide_run_job(tide_run *run, const tide_job *job, tide_arena *arena, tide_diagnostics *diags) {
+    prepare(run, job, arena, diags);
+    tide_machine *m = &run->machine;
     if (!make_model(run, job, arena, diags)) return false;
     check_overrides(run, job);
     check_images(run, job);

@@ -15,6 +15,7 @@ typedef struct tide_run {
     bool plays_all;     /* each micro-batch, none is taken from another: for tests */
     int64_t other_ranks[TIDE_OTHER_RANKS]; /* that may need more memory than this one */
     uint32_t other_rank_count;
+    const tide_json *stand_in_of; /* the last configuration that the nearest family was played for: figures are a range */
     uint32_t repeated;  /* micro-batches that were taken from others */
 } tide_run;
 
@@ -29,5 +30,8 @@ typedef struct tide_batch {
 
 /* Plays a job into run->machine.timeline. *run is zero, but for plays_all. False after an error, which is reported. */
 bool tide_run_job(tide_run *run, const tide_job *job, tide_arena *arena, tide_diagnostics *diags);
+
+/* Makes a run ready to read the description of a job, without a model; NULL if the description cannot be read. */
+tide_description *tide_run_description(tide_run *run, const tide_job *job, tide_arena *arena, tide_diagnostics *diags);
 
 #endif
