@@ -170,6 +170,7 @@ static const char *check_text(tide_model *model, uint32_t scope, tide_text text,
         tide_expr *expr = tide_parse_expr(m->arena, (tide_text){open + 1, (size_t)(close - open) - 1}, place, m->diags);
         tide_value value = expr ? tide_eval_size(model, scope, expr, TIDE_TEXT(""), true, 0) : tide_none();
         if (value.kind == TIDE_VALUE_INT) out = tide_format(m->arena, "%s%lld", out, (long long)value.integer);
+        if (value.kind == TIDE_VALUE_FLOAT) out = tide_format(m->arena, "%s%g", out, value.number);
         tide_value_release(m, value);
         text = (tide_text){close + 1, (size_t)(end - close) - 1};
     }
@@ -203,13 +204,33 @@ static bool run_check(tide_model *model, uint32_t scope, const tide_json *check,
     return is_default;
 }
 
-/* The checks of a description and of what it extends, over one configuration. */
+/* One pair of "notes": where an expression holds, what is to be known of a key. */
+static void run_note(tide_model *model, uint32_t scope, const tide_json *note, const char *place) {
+    tide_machine *m = model->m;
+    const char *colon = note->kind == TIDE_JSON_STRING ? strstr(note->text.at, ": ") : NULL;
+    tide_expr *expr = colon ? tide_parse_expr(m->arena, note->key, place, m->diags) : NULL;
+    if (!colon) tide_fail(m, TIDE_ERR_DESCRIPTION, "a note is \"expression\": \"key: what is to be known\"");
+    tide_value holds = expr ? tide_eval_size(model, scope, expr, TIDE_TEXT(""), false, 0) : tide_none();
+    bool is_kept = expr && tide_is_true(m, holds), is_default = false;
+    tide_value_release(m, holds);
+    if (!is_kept || m->has_failed) return;
+    tide_text key = {note->text.at, (size_t)(colon - note->text.at)};
+    const char *at = model->find_place(model->user, model->scopes[scope].config, key, &is_default);
+    tide_report(m->diags, TIDE_ASSUMPTION, TIDE_OK, at, check_text(model, scope, (tide_text){colon + 2, note->text.length - key.length - 2}, place), NULL);
+}
+
+/* The checks of a description and of what it extends, over one configuration; the notes of the first that has any. */
 void tide_run_checks(tide_model *model, uint32_t scope) {
     tide_machine *m = model->m;
     if (!model->find_place) return;
+    bool has_notes = false;
     for (const tide_description *d = model->scopes[scope].description; d && !m->has_failed; d = d->parent) {
-        const tide_json *checks = tide_json_at(d->json, "checks");
+        const tide_json *checks = tide_json_at(d->json, "checks"), *notes = has_notes ? NULL : tide_json_at(d->json, "notes");
         for (const tide_json *check = checks ? checks->first : NULL; check; check = check->next)
             if (!run_check(model, scope, check, tide_format(m->arena, "/%s/checks", d->name.at))) m->has_failed = true;
+        has_notes = has_notes || notes;
+        bool is_root = model->instance_count <= 1; /* a nested part with the same configuration has said it already */
+        for (const tide_json *note = notes && is_root && !m->has_failed ? notes->first : NULL; note; note = note->next)
+            run_note(model, scope, note, tide_format(m->arena, "/%s/notes", d->name.at));
     }
 }
