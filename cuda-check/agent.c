@@ -1,17 +1,18 @@
-/* Loaded by the CUDA driver into every process of `tidemark check` (CUDA_INJECTION64_PATH): notes the driver's memory
- * calls, who made them, and the device memory in use after each.
+/* Loaded by the CUDA driver into every process of `tidemark check` (CUDA_INJECTION64_PATH): notes
+ * the driver's memory calls, who made them, and the device memory in use after each.
  *
- * Lines of text are appended to TIDEMARK_RUN/PID.agent, so that whatever ends the process loses none of them:
+ * Lines of text are appended to TIDEMARK_RUN/PID.agent, so that whatever ends the process loses
+ * none of them:
  *
- *     I VERSION SUBSCRIBED PATH        CUPTI as it was found; a subscription that is not 0 ends the file
- *     D INDEX UUID                     a device's name, before its first line
- *     K INDEX TIME USED BEFORE TOTAL NAME   memory in use after and before a call that may grow the driver's own
- *     A INDEX TIME USED BYTES ADDRESS OWNER NAME
- *     F INDEX TIME USED ADDRESS
- *     X INDEX TIME USED BYTES ERROR OWNER NAME    a call that failed
+ *     I VERSION SUBSCRIBED PATH        CUPTI as it was found; a subscription that is not 0 ends the
+ * file D INDEX UUID                     a device's name, before its first line K INDEX TIME USED
+ * BEFORE TOTAL NAME   memory in use after and before a call that may grow the driver's own A INDEX
+ * TIME USED BYTES ADDRESS OWNER NAME F INDEX TIME USED ADDRESS X INDEX TIME USED BYTES ERROR OWNER
+ * NAME    a call that failed
  *
- * TIME in microseconds of the monotonic clock; letters K: context, M: module, G: other growth, P: managed.
- * It links to libc alone: a missing dependency would keep it from loading without a word. */
+ * TIME in microseconds of the monotonic clock; letters K: context, M: module, G: other growth, P:
+ * managed. It links to libc alone: a missing dependency would keep it from loading without a word.
+ */
 #define _GNU_SOURCE
 #include "cupti.h"
 
@@ -30,7 +31,19 @@
 
 enum { DEVICES = 64, FRAMES = 48, LINE = 512 };
 
-typedef enum kind { ALLOC, PITCH, FREE, CREATE, RELEASE, ASYNC, ASYNC_FREE, MANAGED, CONTEXT, MODULE, MARKER } kind;
+typedef enum kind {
+    ALLOC,
+    PITCH,
+    FREE,
+    CREATE,
+    RELEASE,
+    ASYNC,
+    ASYNC_FREE,
+    MANAGED,
+    CONTEXT,
+    MODULE,
+    MARKER
+} kind;
 
 static const struct call {
     const char *name;
@@ -50,7 +63,9 @@ static int (*memory_info)(size_t *free_bytes, size_t *total);
 static int (*context_device)(int *device);
 static int (*device_uuid)(unsigned char uuid[16], int device);
 
-static void *driver_find(void *driver, const char *name) { return driver ? dlsym(driver, name) : NULL; }
+static void *driver_find(void *driver, const char *name) {
+    return driver ? dlsym(driver, name) : NULL;
+}
 
 static void driver_open(void) {
     void *driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
@@ -71,7 +86,8 @@ static bool record_open(void) {
     const char *run = getenv("TIDEMARK_RUN");
     char path[4096];
     if (file >= 0 && owner == getpid()) return true;
-    if (!run || snprintf(path, sizeof path, "%s/%d.agent", run, (int)getpid()) >= (int)sizeof path) return false;
+    if (!run || snprintf(path, sizeof path, "%s/%d.agent", run, (int)getpid()) >= (int)sizeof path)
+        return false;
     memset(is_named, 0, sizeof is_named);
     owner = getpid();
     file = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
@@ -79,7 +95,8 @@ static bool record_open(void) {
 }
 
 static void record(const char *line, int length) {
-    if (length > 0 && length < LINE && record_open() && write(file, line, (size_t)length) != length) {
+    if (length > 0 && length < LINE && record_open() &&
+        write(file, line, (size_t)length) != length) {
         close(file);
         file = -1;
     }
@@ -93,7 +110,8 @@ static void name_device(int device) {
     if (device_uuid) device_uuid(u, device);
     int length = snprintf(line, sizeof line, "D %d GPU-", device);
     for (int i = 0; i < 16; i++)
-        length += snprintf(line + length, sizeof line - (size_t)length, "%s%02x", i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "", u[i]);
+        length += snprintf(line + length, sizeof line - (size_t)length, "%s%02x",
+                           i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "", u[i]);
     line[length++] = '\n';
     record(line, length);
 }
@@ -109,7 +127,8 @@ static void caller_find(char *out, size_t size) {
     for (int i = 0; i < count; i++) {
         Dl_info info;
         if (!dladdr(frames[i], &info) || !info.dli_fname) continue;
-        const char *base = strrchr(info.dli_fname, '/') ? strrchr(info.dli_fname, '/') + 1 : info.dli_fname;
+        const char *base =
+            strrchr(info.dli_fname, '/') ? strrchr(info.dli_fname, '/') + 1 : info.dli_fname;
         bool is_inner = false;
         for (size_t k = 0; k < sizeof inner / sizeof *inner; k++)
             is_inner |= strncmp(base, inner[k], strlen(inner[k])) == 0;
@@ -132,14 +151,18 @@ static unsigned long long now_us(void) {
 }
 
 /* Bytes asked for, and the address or handle that came. */
-static void read_parameters(kind is, const void *parameters, unsigned long long *bytes, unsigned long long *address) {
+static void read_parameters(kind is, const void *parameters, unsigned long long *bytes,
+                            unsigned long long *address) {
     const struct {
         const unsigned long long *made;
         size_t a, b, c;
     } *p = parameters;
     *bytes = *address = 0;
     switch (is) {
-    case ALLOC: case CREATE: case ASYNC: case MANAGED:
+    case ALLOC:
+    case CREATE:
+    case ASYNC:
+    case MANAGED:
         *bytes = p->a;
         if (p->made) *address = *p->made;
         break;
@@ -147,8 +170,15 @@ static void read_parameters(kind is, const void *parameters, unsigned long long 
         if (p->a) *bytes = *(const size_t *)p->a * p->c;
         if (p->made) *address = *p->made;
         break;
-    case FREE: case RELEASE: case ASYNC_FREE: *address = *(const unsigned long long *)parameters; break;
-    case CONTEXT: case MODULE: case MARKER: break;
+    case FREE:
+    case RELEASE:
+    case ASYNC_FREE:
+        *address = *(const unsigned long long *)parameters;
+        break;
+    case CONTEXT:
+    case MODULE:
+    case MARKER:
+        break;
     }
 }
 
@@ -174,18 +204,24 @@ static void called(const struct call *call, const cupti_callback_data *data) {
     if (record_open()) name_device(device);
     int length = 0;
     if (is_growth)
-        length = snprintf(line, sizeof line, "%c %d %llu %zu %zu %zu %s\n",
-                          call->is == CONTEXT ? 'K' : call->is == MODULE ? 'M' : 'G', device, now_us(), used,
-                          used_before ? used_before : used, total, call->name);
+        length =
+            snprintf(line, sizeof line, "%c %d %llu %zu %zu %zu %s\n",
+                     call->is == CONTEXT  ? 'K'
+                     : call->is == MODULE ? 'M'
+                                          : 'G',
+                     device, now_us(), used, used_before ? used_before : used, total, call->name);
     else if (result != 0) {
         caller_find(who, sizeof who);
-        length = snprintf(line, sizeof line, "X %d %llu %zu %llu %d %s %s\n", device, now_us(), used, bytes, result, who, call->name);
+        length = snprintf(line, sizeof line, "X %d %llu %zu %llu %d %s %s\n", device, now_us(),
+                          used, bytes, result, who, call->name);
     } else if (call->is == FREE || call->is == RELEASE || call->is == ASYNC_FREE)
-        length = snprintf(line, sizeof line, "F %d %llu %zu %llu\n", device, now_us(), used, address);
+        length =
+            snprintf(line, sizeof line, "F %d %llu %zu %llu\n", device, now_us(), used, address);
     else {
         caller_find(who, sizeof who);
-        length = snprintf(line, sizeof line, "%c %d %llu %zu %llu %llu %s %s\n", call->is == MANAGED ? 'P' : 'A', device, now_us(),
-                          used, bytes, address, who, call->name);
+        length = snprintf(line, sizeof line, "%c %d %llu %zu %llu %llu %s %s\n",
+                          call->is == MANAGED ? 'P' : 'A', device, now_us(), used, bytes, address,
+                          who, call->name);
     }
     record(line, length);
     pthread_mutex_unlock(&lock);
@@ -239,11 +275,13 @@ EXPORT int InitializeInjection(void) {
     if (get_version) get_version(&version);
     backtrace(&frame, 1); /* loads what it needs now */
     if (subscribe && enable) status = subscribe(&subscriber, on_call, NULL);
-    for (int i = 0; status == CUPTI_OK && i < CALLS; i++) enable(1, subscriber, CUPTI_DOMAIN_DRIVER, calls[i].id);
+    for (int i = 0; status == CUPTI_OK && i < CALLS; i++)
+        enable(1, subscriber, CUPTI_DOMAIN_DRIVER, calls[i].id);
     Dl_info info = {0};
     void *at = NULL;
     memcpy(&at, &subscribe, sizeof at);
     if (at) dladdr(at, &info);
-    record(line, snprintf(line, sizeof line, "I %u %d %.300s\n", version, status, info.dli_fname ? info.dli_fname : "none"));
+    record(line, snprintf(line, sizeof line, "I %u %d %.300s\n", version, status,
+                          info.dli_fname ? info.dli_fname : "none"));
     return 1;
 }

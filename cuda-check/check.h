@@ -20,9 +20,10 @@ typedef struct check {
     cJSON *processes;
     agent_process *agents;
     size_t agent_count;
-    cJSON *warnings; /* [{id, text, hint}] */
-    bool is_injected; /* the agent was asked for */
-    int64_t others[NVML_DEVICES]; /* bytes of other processes before the run; -1: there are, size unknown */
+    cJSON *warnings;              /* [{id, text, hint}] */
+    bool is_injected;             /* the agent was asked for */
+    int64_t others[NVML_DEVICES]; /* bytes of other processes before the run; -1: there are, size
+                                     unknown */
 } check;
 
 /* check_warn.c: each names cause, consequence and remedy. */
@@ -31,7 +32,7 @@ void check_warn(check *c, const char *id, const char *hint, const char *format, 
     __attribute__((format(printf, 4, 5)))
 #endif
     ;
-int check_preflight(check *c);      /* what keeps a run from being measured */
+int check_preflight(check *c);       /* what keeps a run from being measured */
 void check_look_at_agents(check *c); /* after the run: where the agent was, and where not */
 
 /* check_answer.c */

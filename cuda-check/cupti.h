@@ -1,5 +1,5 @@
-/* What the agent uses of CUPTI, in declarations of its own: the layouts and numbers are append-only from CUDA 11 to 13.
- * tests/cuda-check/layouts.c holds them against the headers. */
+/* What the agent uses of CUPTI, in declarations of its own: the layouts and numbers are append-only
+ * from CUDA 11 to 13. tests/cuda-check/layouts.c holds them against the headers. */
 #ifndef TIDE_CUPTI_H
 #define TIDE_CUPTI_H
 
@@ -30,8 +30,8 @@ typedef struct cupti_callback_data {
 
 typedef void cupti_callback(void *user, int domain, uint32_t id, const cupti_callback_data *data);
 
-/* X(name, CUPTI_DRIVER_TRACE_CBID_name, kind): a plain allocation, physical memory, a pool's, a free, or a call at which
- * the driver itself may take memory. */
+/* X(name, CUPTI_DRIVER_TRACE_CBID_name, kind): a plain allocation, physical memory, a pool's, a
+ * free, or a call at which the driver itself may take memory. */
 #define CUPTI_CALLS(X)                                                                             \
     X(cuMemAlloc_v2, 243, ALLOC)                                                                   \
     X(cuMemAllocPitch_v2, 244, PITCH)                                                              \

@@ -56,14 +56,28 @@ static int trial_run(const launch *l) {
 
 static bool cuda_show(int status) {
     switch (status) {
-    case 0: line("CUDA", "the driver starts, and a context can be made"); return true;
-    case NO_DRIVER_LIBRARY: line("CUDA", "libcuda.so.1 is not found: programs cannot use the GPU; in a container, let the driver's libraries in"); break;
-    case STUB_LIBRARY:
-        line("CUDA", "libcuda.so.1 is the toolkit's stub (error 34): take the folder stubs/ out of LD_LIBRARY_PATH");
+    case 0:
+        line("CUDA", "the driver starts, and a context can be made");
+        return true;
+    case NO_DRIVER_LIBRARY:
+        line("CUDA", "libcuda.so.1 is not found: programs cannot use the GPU; in a container, let "
+                     "the driver's libraries in");
         break;
-    case NO_SYMBOLS: line("CUDA", "libcuda.so.1 lacks the driver's functions"); break;
-    case NO_CONTEXT: line("CUDA", "the driver starts, but a context is refused: exclusive mode with another process, or no memory left"); break;
-    default: line("CUDA", "the driver refuses to start with error %d; `nvidia-smi` and `dmesg` may say why", status);
+    case STUB_LIBRARY:
+        line("CUDA", "libcuda.so.1 is the toolkit's stub (error 34): take the folder stubs/ out of "
+                     "LD_LIBRARY_PATH");
+        break;
+    case NO_SYMBOLS:
+        line("CUDA", "libcuda.so.1 lacks the driver's functions");
+        break;
+    case NO_CONTEXT:
+        line("CUDA", "the driver starts, but a context is refused: exclusive mode with another "
+                     "process, or no memory left");
+        break;
+    default:
+        line("CUDA",
+             "the driver refuses to start with error %d; `nvidia-smi` and `dmesg` may say why",
+             status);
     }
     return false;
 }
@@ -76,11 +90,21 @@ static bool cupti_show(const agent_process *agents, size_t count) {
     const agent_process *a = &agents[0];
     const char *name = cli_base_name(a->path);
     switch (a->subscribed) {
-    case CUPTI_OK: line("CUPTI", "%s, version %d: callbacks work", name, a->version); return true;
-    case -1: line("CUPTI", "no libcupti on the loader's path; PyTorch's own is used where it has one (pip: nvidia-cuda-cupti)"); break;
-    case CUPTI_MULTIPLE_SUBSCRIBERS: line("CUPTI", "%s is held by another tool (error 39)", name); break;
-    case CUPTI_NOT_INITIALIZED: line("CUPTI", "%s is newer than the driver supports (error 15)", name); break;
-    default: line("CUPTI", "%s refuses with error %d", name, a->subscribed);
+    case CUPTI_OK:
+        line("CUPTI", "%s, version %d: callbacks work", name, a->version);
+        return true;
+    case -1:
+        line("CUPTI", "no libcupti on the loader's path; PyTorch's own is used where it has one "
+                      "(pip: nvidia-cuda-cupti)");
+        break;
+    case CUPTI_MULTIPLE_SUBSCRIBERS:
+        line("CUPTI", "%s is held by another tool (error 39)", name);
+        break;
+    case CUPTI_NOT_INITIALIZED:
+        line("CUPTI", "%s is newer than the driver supports (error 15)", name);
+        break;
+    default:
+        line("CUPTI", "%s refuses with error %d", name, a->subscribed);
     }
     return false;
 }
@@ -97,8 +121,11 @@ static void gpus_show(const nvml *n) {
             line(title, "%s: the driver does not tell its memory", d->name);
             continue;
         }
-        line(title, "%s: %s usable, %s in use%s%s", d->name, cli_size(total, d->total - d->reserved), cli_size(used, d->used),
-             count > 0 ? " by other processes: a check there is withheld" : count < 0 ? "; whose is not told" : "",
+        line(title, "%s: %s usable, %s in use%s%s", d->name,
+             cli_size(total, d->total - d->reserved), cli_size(used, d->used),
+             count > 0   ? " by other processes: a check there is withheld"
+             : count < 0 ? "; whose is not told"
+                         : "",
              d->is_mig ? "; cut into MIG slices, which are measured by the agent alone" : "");
     }
 }
@@ -106,7 +133,10 @@ static void gpus_show(const nvml *n) {
 static void mps_show(void) {
     const char *pipe = getenv("CUDA_MPS_PIPE_DIRECTORY");
     bool is_there = cli_is_folder(pipe ? pipe : "/tmp/nvidia-mps");
-    line("MPS", "%s", is_there ? "its folder is there: under MPS processes share one context, whose bytes count for each of them" : "not in use");
+    line("MPS", "%s",
+         is_there ? "its folder is there: under MPS processes share one context, whose bytes count "
+                    "for each of them"
+                  : "not in use");
 }
 
 static void context_show(const agent_process *agents, size_t count, const nvml *n) {
@@ -118,7 +148,8 @@ static void context_show(const agent_process *agents, size_t count, const nvml *
             for (int j = 0; j < n->count; j++)
                 if (strcmp(n->devices[j].uuid, d->uuid) == 0) device = &n->devices[j];
             if (device && d->first > device->base)
-                line("Context", "takes %s on %s, before any kernel is loaded", cli_size(text, d->first - device->base), device->name);
+                line("Context", "takes %s on %s, before any kernel is loaded",
+                     cli_size(text, d->first - device->base), device->name);
         }
 }
 
@@ -137,12 +168,14 @@ int cli_doctor(int argc, char **argv) {
     }
     int status = launch_prepare(&l, "doctor", 1, command);
     if (status != OBSERVED_OK) return status;
-    line("Dry run", "works here; it needs no GPU, and a PyTorch with CUDA in the Python that it runs");
+    line("Dry run",
+         "works here; it needs no GPU, and a PyTorch with CUDA in the Python that it runs");
     nvml_status opened = nvml_open(&n, &why);
     if (opened != NVML_OK) {
-        line("Driver", "%s%s%s", opened == NVML_NO_LIBRARY    ? "none (libnvidia-ml.so.1 is not found)"
-                               : opened == NVML_NOT_STARTED ? "does not answer"
-                                                            : "is there, but has no GPU",
+        line("Driver", "%s%s%s",
+             opened == NVML_NO_LIBRARY    ? "none (libnvidia-ml.so.1 is not found)"
+             : opened == NVML_NOT_STARTED ? "does not answer"
+                                          : "is there, but has no GPU",
              why[0] ? ": " : "", why);
         line("Check", "cannot measure here");
         status = OBSERVED_CANNOT;
@@ -156,9 +189,10 @@ int cli_doctor(int argc, char **argv) {
         bool can_start = cuda_show(tried), can_listen = can_start && cupti_show(agents, count);
         if (can_start) context_show(agents, count, &n);
         mps_show();
-        line("Check", "%s", !can_start  ? "cannot measure here"
-                          : can_listen ? "reads the device at every driver call that takes memory: exact"
-                                       : "polls the device every 10 ms: its peak is a lower bound");
+        line("Check", "%s",
+             !can_start   ? "cannot measure here"
+             : can_listen ? "reads the device at every driver call that takes memory: exact"
+                          : "polls the device every 10 ms: its peak is a lower bound");
         status = can_start ? OBSERVED_OK : OBSERVED_CANNOT;
         free(agents);
     }

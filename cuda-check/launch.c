@@ -17,7 +17,8 @@
 
 /* ---- options ---- */
 
-bool observed_integer(const char *name, const char *text, int64_t least, int64_t most, int64_t *out) {
+bool observed_integer(const char *name, const char *text, int64_t least, int64_t most,
+                      int64_t *out) {
     char *end;
     errno = 0;
     long long value = strtoll(text, &end, 10);
@@ -25,7 +26,8 @@ bool observed_integer(const char *name, const char *text, int64_t least, int64_t
         *out = value;
         return true;
     }
-    cli_complain(NULL, "%s is \"%s\"; it is a number from %" PRId64 " to %" PRId64, name, text, least, most);
+    cli_complain(NULL, "%s is \"%s\"; it is a number from %" PRId64 " to %" PRId64, name, text,
+                 least, most);
     return false;
 }
 

@@ -1,4 +1,5 @@
-/* A command under observation: what is put into its environment, its end, and what it left behind. */
+/* A command under observation: what is put into its environment, its end, and what it left behind.
+ */
 #ifndef TIDE_LAUNCH_H
 #define TIDE_LAUNCH_H
 
@@ -17,9 +18,9 @@ enum observed_exit {
 };
 
 typedef struct launch {
-    char **command; /* ends in NULL */
-    char folder[64]; /* of the run; what is in it is removed at the end */
-    char tools[4096]; /* where the libraries and the hook are */
+    char **command;        /* ends in NULL */
+    char folder[64];       /* of the run; what is in it is removed at the end */
+    char tools[4096];      /* where the libraries and the hook are */
     bool output_to_errors; /* the command's standard output goes to standard error */
     pid_t pid;
     bool is_done;
@@ -28,7 +29,8 @@ typedef struct launch {
 } launch;
 
 /* A number of an option, within bounds; says what is wrong. */
-bool observed_integer(const char *name, const char *text, int64_t least, int64_t most, int64_t *out);
+bool observed_integer(const char *name, const char *text, int64_t least, int64_t most,
+                      int64_t *out);
 
 /* Finds the command and the tools, and makes the folder. Says what is wrong. */
 int launch_prepare(launch *l, const char *name, int argc, char **argv);
@@ -51,8 +53,8 @@ cJSON *observed_read(const launch *l);
 cJSON *observed_notes(const launch *l);
 
 typedef struct observed_process {
-    const cJSON *seen;   /* PID.json */
-    const cJSON *device; /* the one that it reserved most on, or NULL */
+    const cJSON *seen;           /* PID.json */
+    const cJSON *device;         /* the one that it reserved most on, or NULL */
     int64_t allocated, reserved; /* peaks */
 } observed_process;
 
@@ -66,12 +68,14 @@ void observed_show(const cJSON *answer, bool is_exact);
 
 /* ---- recording.c ---- */
 
-/* Turns the events of every process into recordings: FILE, or FILE with .rankN before its ending. */
+/* Turns the events of every process into recordings: FILE, or FILE with .rankN before its ending.
+ */
 int recording_write(const launch *l, const cJSON *processes, const char *path, int64_t device_bytes,
                     int64_t outside_bytes);
-/* Plays the worst process's recording, for what an estimate's answer holds too: "timeline", "options", and the smallest
- * device. */
-void recording_play(const launch *l, const observed_process *worst, cJSON *answer, int64_t device_bytes, int64_t outside_bytes);
+/* Plays the worst process's recording, for what an estimate's answer holds too: "timeline",
+ * "options", and the smallest device. */
+void recording_play(const launch *l, const observed_process *worst, cJSON *answer,
+                    int64_t device_bytes, int64_t outside_bytes);
 /* Whether FILE can be written; says why not. */
 bool recording_can_write(const char *path);
 

@@ -58,7 +58,8 @@ static void memory_read(const nvml *n, nvml_device *d) {
 
 static void device_open(nvml *n, nvml_device *d, unsigned index) {
     gives_handle *handle = FUNCTION(n, gives_handle *, "nvmlDeviceGetHandleByIndex_v2");
-    gives_text *name = FUNCTION(n, gives_text *, "nvmlDeviceGetName"), *uuid = FUNCTION(n, gives_text *, "nvmlDeviceGetUUID");
+    gives_text *name = FUNCTION(n, gives_text *, "nvmlDeviceGetName"),
+               *uuid = FUNCTION(n, gives_text *, "nvmlDeviceGetUUID");
     gives_mig *mig = FUNCTION(n, gives_mig *, "nvmlDeviceGetMigMode");
     unsigned now = 0, later = 0;
     if (!handle || handle(index, &d->handle) != 0) return;
@@ -114,14 +115,16 @@ void nvml_set_base(nvml *n) {
 }
 
 int nvml_processes(const nvml *n, const nvml_device *device, nvml_process out[NVML_PROCESSES]) {
-    static const char *const names[] = {"nvmlDeviceGetComputeRunningProcesses_v3", "nvmlDeviceGetComputeRunningProcesses_v2"};
+    static const char *const names[] = {"nvmlDeviceGetComputeRunningProcesses_v3",
+                                        "nvmlDeviceGetComputeRunningProcesses_v2"};
     process_info infos[NVML_PROCESSES];
     for (size_t k = 0; k < 2; k++) {
         gives_processes *list = FUNCTION(n, gives_processes *, names[k]);
         unsigned count = NVML_PROCESSES;
         if (!list || list(device->handle, &count, infos) != 0) continue;
         for (unsigned i = 0; i < count; i++)
-            out[i] = (nvml_process){infos[i].pid, infos[i].bytes == ~0ull ? -1 : (int64_t)infos[i].bytes};
+            out[i] = (nvml_process){infos[i].pid,
+                                    infos[i].bytes == ~0ull ? -1 : (int64_t)infos[i].bytes};
         return (int)count;
     }
     return -1;

@@ -13,8 +13,8 @@ typedef struct nvml_device {
     int64_t total;    /* as nvidia-smi shows it */
     int64_t reserved; /* by the driver; 0 where it is not told apart from what is used */
     int64_t used;
-    int64_t base;     /* used, before the command */
-    int64_t peak;     /* the most that a poll saw */
+    int64_t base; /* used, before the command */
+    int64_t peak; /* the most that a poll saw */
     bool is_mig, is_readable;
 } nvml_device;
 
@@ -36,7 +36,7 @@ typedef enum nvml_status {
 /* `why` is NVML's own text where it gave one. */
 nvml_status nvml_open(nvml *n, const char **why);
 void nvml_close(nvml *n);
-void nvml_poll(nvml *n);  /* used and peak of every device */
+void nvml_poll(nvml *n); /* used and peak of every device */
 void nvml_set_base(nvml *n);
 
 typedef struct nvml_process {

@@ -12,7 +12,8 @@
 bool recording_can_write(const char *path) {
     FILE *file = fopen(path, "ab");
     if (!file) {
-        cli_complain("name a file in a folder that can be written", "--out %s: %s", path, strerror(errno));
+        cli_complain("name a file in a folder that can be written", "--out %s: %s", path,
+                     strerror(errno));
         return false;
     }
     fclose(file);
@@ -47,17 +48,35 @@ static void event_write(tide_recorder *r, const char *line) {
     }
     numbers_read(line + 1, n);
     switch (letter) {
-    case 'a': tide_recorder_alloc(r, n[0], n[1], (uint32_t)n[2], (uint32_t)n[3]); break;
-    case 'f': tide_recorder_free(r, n[0]); break;
-    case 'p': tide_recorder_free_pending(r, n[0]); break;
-    case 'c': tide_recorder_free_completed(r, n[0]); break;
-    case 'o': tide_recorder_oom(r, n[0], n[1], (uint32_t)n[2], (uint32_t)n[3]); break;
-    case 't': tide_recorder_time(r, n[0]); break;
-    case 'm': tide_recorder_mark(r, (uint32_t)n[0], (uint32_t)n[1]); break;
-    case 'S': case 's': case 'M': case 'U':
+    case 'a':
+        tide_recorder_alloc(r, n[0], n[1], (uint32_t)n[2], (uint32_t)n[3]);
+        break;
+    case 'f':
+        tide_recorder_free(r, n[0]);
+        break;
+    case 'p':
+        tide_recorder_free_pending(r, n[0]);
+        break;
+    case 'c':
+        tide_recorder_free_completed(r, n[0]);
+        break;
+    case 'o':
+        tide_recorder_oom(r, n[0], n[1], (uint32_t)n[2], (uint32_t)n[3]);
+        break;
+    case 't':
+        tide_recorder_time(r, n[0]);
+        break;
+    case 'm':
+        tide_recorder_mark(r, (uint32_t)n[0], (uint32_t)n[1]);
+        break;
+    case 'S':
+    case 's':
+    case 'M':
+    case 'U':
         tide_recorder_segment(r, (tide_recorder_event)letter, n[0], n[1], (uint32_t)n[2]);
         break;
-    default: break;
+    default:
+        break;
     }
 }
 
@@ -72,22 +91,26 @@ static bool events_copy(FILE *events, FILE *out, const char *facts, const cJSON 
         event_write(&recorder, lines.line.at);
     }
     cli_buffer_free(&lines.line);
-    static const char *const counters[] = {"allocated", "reserved", "allocated_peak", "reserved_peak", "retries", "ooms"};
+    static const char *const counters[] = {"allocated",     "reserved", "allocated_peak",
+                                           "reserved_peak", "retries",  "ooms"};
     uint64_t n[6];
     for (int i = 0; i < 6; i++) n[i] = (uint64_t)cli_int_at(device, counters[i]);
     tide_recorder_statistics(&recorder, n[0], n[1], n[2], n[3], n[4], n[5]);
     return is_whole ? tide_recorder_end(&recorder) : tide_recorder_flush(&recorder);
 }
 
-static char *facts_text(const cJSON *seen, int64_t device, int64_t device_bytes, int64_t outside_bytes) {
-    static const char *const copied[] = {"torch", "python", "allocator", "rank", "world", "command"};
+static char *facts_text(const cJSON *seen, int64_t device, int64_t device_bytes,
+                        int64_t outside_bytes) {
+    static const char *const copied[] = {"torch", "python", "allocator",
+                                         "rank",  "world",  "command"};
     cJSON *facts = cJSON_CreateObject();
     cJSON_AddStringToObject(facts, "source", "tidemark dry-run");
     cJSON_AddNumberToObject(facts, "device", (double)device);
     cJSON_AddNumberToObject(facts, "device_bytes", (double)device_bytes);
     cJSON_AddNumberToObject(facts, "outside_bytes", (double)outside_bytes);
     for (size_t i = 0; i < sizeof copied / sizeof *copied; i++)
-        if (cli_at(seen, copied[i])) cJSON_AddItemToObject(facts, copied[i], cJSON_Duplicate(cli_at(seen, copied[i]), true));
+        if (cli_at(seen, copied[i]))
+            cJSON_AddItemToObject(facts, copied[i], cJSON_Duplicate(cli_at(seen, copied[i]), true));
     char *text = cJSON_PrintUnformatted(facts);
     cJSON_Delete(facts);
     return text;
@@ -103,8 +126,8 @@ static void name_of(cli_buffer *out, const char *path, int64_t rank, int64_t dev
 }
 
 /* The events of a process on a device, to a file. CLI_OK if there are none. */
-static int one_write(const launch *l, const cJSON *seen, const cJSON *device, const char *path, int64_t device_bytes,
-                     int64_t outside_bytes) {
+static int one_write(const launch *l, const cJSON *seen, const cJSON *device, const char *path,
+                     int64_t device_bytes, int64_t outside_bytes) {
     char name[64], from[4096];
     int64_t index = cli_int_at(device, "index");
     int status = CLI_OK;
@@ -137,16 +160,23 @@ int recording_write(const launch *l, const cJSON *processes, const char *path, i
     return status;
 }
 
-void recording_play(const launch *l, const observed_process *worst, cJSON *answer, int64_t device_bytes, int64_t outside_bytes) {
+void recording_play(const launch *l, const observed_process *worst, cJSON *answer,
+                    int64_t device_bytes, int64_t outside_bytes) {
     static const char *const copied[] = {"timeline", "options", "advice"};
     char path[4096], *paths[] = {path};
     cli_answer played;
-    if (!cli_at(worst->device, "at_peak") || !launch_path(l, path, sizeof path, "worst.tide")) return;
-    if (one_write(l, worst->seen, worst->device, path, device_bytes, outside_bytes) != CLI_OK) return;
+    if (!cli_at(worst->device, "at_peak") || !launch_path(l, path, sizeof path, "worst.tide"))
+        return;
+    if (one_write(l, worst->seen, worst->device, path, device_bytes, outside_bytes) != CLI_OK)
+        return;
     const cli_arguments arguments = {.paths = paths, .path_count = 1, .is_json = true};
     if (cli_replay_ask(&played, &arguments) != CLI_OK) return;
     for (size_t i = 0; i < sizeof copied / sizeof *copied; i++)
-        if (cli_at(played.json, copied[i])) cJSON_AddItemToObject(answer, copied[i], cJSON_Duplicate(cli_at(played.json, copied[i]), true));
-    cJSON_AddNumberToObject(answer, "smallest_device_bytes", (double)cli_int_at(cli_at(played.json, "verdict"), "smallest_device_bytes"));
+        if (cli_at(played.json, copied[i]))
+            cJSON_AddItemToObject(answer, copied[i],
+                                  cJSON_Duplicate(cli_at(played.json, copied[i]), true));
+    cJSON_AddNumberToObject(
+        answer, "smallest_device_bytes",
+        (double)cli_int_at(cli_at(played.json, "verdict"), "smallest_device_bytes"));
     cli_answer_free(&played);
 }

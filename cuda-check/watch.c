@@ -72,10 +72,12 @@ static void show(const seen *list, int count) {
     for (int i = 0; i < count; i++) {
         const seen *s = &list[i];
         if (s->bytes < 0)
-            printf("GPU %d  process %" PRId64 "  the driver does not tell its memory\n", s->device, s->pid);
+            printf("GPU %d  process %" PRId64 "  the driver does not tell its memory\n", s->device,
+                   s->pid);
         else
-            printf("GPU %d  process %" PRId64 "  %s%s, %s at most\n", s->device, s->pid, s->is_there ? "" : "ended; ",
-                   cli_size(now, s->is_there ? s->bytes : 0), cli_size(most, s->peak));
+            printf("GPU %d  process %" PRId64 "  %s%s, %s at most\n", s->device, s->pid,
+                   s->is_there ? "" : "ended; ", cli_size(now, s->is_there ? s->bytes : 0),
+                   cli_size(most, s->peak));
     }
     fflush(stdout);
 }
@@ -86,7 +88,8 @@ static int watch(int64_t root, int64_t seconds) {
     const char *why;
     int count = 0, there = 0, status = OBSERVED_OK;
     if (nvml_open(&n, &why) != NVML_OK) {
-        cli_complain("run on a node with a GPU", "no NVIDIA driver answers here: there is no GPU to watch");
+        cli_complain("run on a node with a GPU",
+                     "no NVIDIA driver answers here: there is no GPU to watch");
         nvml_close(&n);
         return OBSERVED_CANNOT;
     }
@@ -100,7 +103,8 @@ static int watch(int64_t root, int64_t seconds) {
         sleep(1);
     }
     if (there < 0) {
-        cli_complain("MIG slices, WSL and some containers do so; `tidemark check` reads inside the program instead",
+        cli_complain("MIG slices, WSL and some containers do so; `tidemark check` reads inside the "
+                     "program instead",
                      "the driver does not tell which processes use the GPU");
         status = OBSERVED_CANNOT;
     } else if (count == 0) {

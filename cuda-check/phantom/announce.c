@@ -20,7 +20,8 @@ API(int, phantom_subscribe, cupti_callback *callback, void *user) {
 
 static void say(unsigned call, const char *name, int site, const void *parameters, int result) {
     if (!listener) return;
-    cupti_callback_data data = {.site = site, .function = name, .parameters = parameters, .result = &result};
+    cupti_callback_data data = {
+        .site = site, .function = name, .parameters = parameters, .result = &result};
     listener(listener_user, CUPTI_DOMAIN_DRIVER, call, &data);
 }
 

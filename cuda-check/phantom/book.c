@@ -13,7 +13,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#define DEVICE_SPAN ((size_t)1 << 40) /* addresses of a device; pages cost nothing until written */
+#define DEVICE_SPAN ((size_t)1 << 40) /* addresses of a device; pages cost nothing until written   \
+                                       */
 #define SMALL_ALIGN ((size_t)512)
 
 typedef struct block {
@@ -28,7 +29,7 @@ typedef struct usage { /* of one device, by all processes of the run */
 
 static struct device {
     char *base;
-    block *used; /* by address */
+    block *used;     /* by address */
     size_t reserved; /* virtual addresses given out, from the end of the span */
     bool has_context;
 } devices[MAX_DEVICES];
@@ -77,13 +78,15 @@ static bool take(int device, size_t size) {
         after = before + size;
     } while (!atomic_compare_exchange_weak(&shared[device].in_use, &before, after));
     size_t peak = atomic_load(&shared[device].peak);
-    while (after > peak && !atomic_compare_exchange_weak(&shared[device].peak, &peak, after)) {}
+    while (after > peak && !atomic_compare_exchange_weak(&shared[device].peak, &peak, after)) {
+    }
     return true;
 }
 
 static void give(int device, size_t size) { atomic_fetch_sub(&shared[device].in_use, size); }
 
-/* The first use of a device makes its context; with the lock not held, so that an observer may ask. */
+/* The first use of a device makes its context; with the lock not held, so that an observer may ask.
+ */
 static bool context_take(int device) {
     struct {
         void *context;
@@ -250,8 +253,10 @@ API(int, cuMemCreate, unsigned long long *made, size_t size, const int *prop,
         unsigned long long *made;
         size_t bytes;
     } parameters = {made, size};
-    if (fits) *made = (uintptr_t)p;
-    else free(p);
+    if (fits)
+        *made = (uintptr_t)p;
+    else
+        free(p);
     announce(549, "cuMemCreate", &parameters, fits ? OK : ERROR_OUT_OF_MEMORY);
     return fits ? OK : ERROR_OUT_OF_MEMORY;
 }
@@ -272,9 +277,7 @@ API(int, cuMemUnmap, uintptr_t at, size_t size) {
     madvise((void *)at, size, MADV_DONTNEED);
     return OK;
 }
-API(int, cuMemSetAccess, uintptr_t at, size_t size, const void *access, size_t count) {
-    return OK;
-}
+API(int, cuMemSetAccess, uintptr_t at, size_t size, const void *access, size_t count) { return OK; }
 API(int, cuMemAddressFree, uintptr_t at, size_t size) { return OK; }
 
 /* ---- page-locked host memory ---- */

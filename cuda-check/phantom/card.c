@@ -51,7 +51,7 @@ int device_count(void) {
 int shared_memory_per_sm(void) {
     static const struct {
         int capability, kib;
-    } known[] = {{70, 96},  {75, 64},  {80, 164}, {86, 100}, {87, 164}, {89, 100},
+    } known[] = {{70, 96},  {75, 64},   {80, 164},  {86, 100},  {87, 164},  {89, 100},
                  {90, 228}, {100, 228}, {103, 228}, {110, 228}, {120, 100}, {121, 100}};
     int kib = 64;
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)

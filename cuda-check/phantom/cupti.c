@@ -1,4 +1,5 @@
-/* libcupti for phantom GPUs, as far as the agent asks. PHANTOM_CUPTI=NUMBER refuses with that error. */
+/* libcupti for phantom GPUs, as far as the agent asks. PHANTOM_CUPTI=NUMBER refuses with that
+ * error. */
 #define _GNU_SOURCE
 #include "phantom.h"
 #include "../cupti.h"
@@ -19,4 +20,6 @@ API(int, cuptiSubscribe, void **subscriber, cupti_callback *callback, void *user
     if (refuse && atoi(refuse)) return atoi(refuse);
     return subscribe ? subscribe(callback, user) : CUPTI_NOT_INITIALIZED;
 }
-API(int, cuptiEnableCallback, uint32_t enable, void *subscriber, int domain, uint32_t id) { return OK; }
+API(int, cuptiEnableCallback, uint32_t enable, void *subscriber, int domain, uint32_t id) {
+    return OK;
+}

@@ -83,16 +83,27 @@ API(int, cuGetErrorName, int error, const char **out) {
     return OK;
 }
 
-/* CU_POINTER_ATTRIBUTE_... : 1 context, 2 memory type, 3 device pointer, 4 host pointer, 9 ordinal */
+/* CU_POINTER_ATTRIBUTE_... : 1 context, 2 memory type, 3 device pointer, 4 host pointer, 9 ordinal
+ */
 API(int, cuPointerGetAttribute, void *out, int attribute, const void *at) {
     int device = device_of(at);
     if (device < 0 && !is_pinned(at)) return ERROR_INVALID_VALUE;
     switch (attribute) {
-    case 1: memcpy(out, &(void *){&context}, sizeof(void *)); break;
-    case 2: *(unsigned *)out = device >= 0 ? 2 : 1; break;
-    case 3: case 4: memcpy(out, &at, sizeof at); break;
-    case 9: *(int *)out = device >= 0 ? device : current_device; break;
-    default: *(int *)out = 0;
+    case 1:
+        memcpy(out, &(void *){&context}, sizeof(void *));
+        break;
+    case 2:
+        *(unsigned *)out = device >= 0 ? 2 : 1;
+        break;
+    case 3:
+    case 4:
+        memcpy(out, &at, sizeof at);
+        break;
+    case 9:
+        *(int *)out = device >= 0 ? device : current_device;
+        break;
+    default:
+        *(int *)out = 0;
     }
     return OK;
 }
@@ -100,8 +111,9 @@ API(int, cuPointerGetAttribute, void *out, int attribute, const void *at) {
 /* ---- modules: loaded, never run ---- */
 
 static int module_make(void **out) {
-    note("phantom-compiled", "kernels compiled at run time (torch.compile, Triton) are not timed: where "
-                             "tuning chooses among them, a card may choose others");
+    note("phantom-compiled",
+         "kernels compiled at run time (torch.compile, Triton) are not timed: where "
+         "tuning chooses among them, a card may choose others");
     announce_begin(19, "cuModuleLoadData");
     *out = handle();
     announce(19, "cuModuleLoadData", NULL, OK);

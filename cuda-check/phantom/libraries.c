@@ -1,4 +1,5 @@
-/* cuBLAS, cuDNN, cuFFT, cuSPARSE, cuSOLVER: handles, and the questions whose answers decide sizes. */
+/* cuBLAS, cuDNN, cuFFT, cuSPARSE, cuSOLVER: handles, and the questions whose answers decide sizes.
+ */
 #include "phantom.h"
 
 #include <stdlib.h>

@@ -1,5 +1,6 @@
-/* NCCL.  A communicator may have more ranks than there are processes: each rank answers with its own
- * data (small payloads alone, as everywhere), which satisfies the checks that all ranks agree. */
+/* NCCL.  A communicator may have more ranks than there are processes: each rank answers with its
+ * own data (small payloads alone, as everywhere), which satisfies the checks that all ranks agree.
+ */
 #include "phantom.h"
 
 #include <stdlib.h>
@@ -40,8 +41,8 @@ API(int, ncclCommInitRankConfig, communicator **out, int ranks, unique_id id, in
     void *config) {
     return join(out, ranks, rank);
 }
-API(int, ncclCommInitRankScalable, communicator **out, int ranks, int rank, int ids,
-    unique_id *id, void *config) {
+API(int, ncclCommInitRankScalable, communicator **out, int ranks, int rank, int ids, unique_id *id,
+    void *config) {
     return join(out, ranks, rank);
 }
 API(int, ncclCommSplit, communicator *from, int color, int key, communicator **out, void *config) {
@@ -98,8 +99,8 @@ API(int, ncclAllGather, const void *from, void *to, size_t n, int type, communic
         for (int i = 0; i < c->ranks; i++) answer((char *)to + (size_t)i * bytes, from, bytes);
     return OK;
 }
-API(int, ncclReduceScatter, const void *from, void *to, size_t n, int type, int op,
-    communicator *c, void *stream) {
+API(int, ncclReduceScatter, const void *from, void *to, size_t n, int type, int op, communicator *c,
+    void *stream) {
     size_t bytes = n * size_of(type);
     return answer(to, (const char *)from + (size_t)c->rank * bytes, bytes);
 }

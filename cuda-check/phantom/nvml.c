@@ -1,8 +1,8 @@
 /* libnvidia-ml for phantom GPUs: what PyTorch's allocator, pynvml and `tidemark check` ask.
  *
- * PHANTOM_NVML makes it a machine of another kind: "silent" (the driver does not answer), "empty" (no GPU), "old" (a driver
- * for CUDA 11.4), "mig" (cut into slices), "shared" (another process holds 3 GiB),
- * "hidden" (processes are not told). */
+ * PHANTOM_NVML makes it a machine of another kind: "silent" (the driver does not answer), "empty"
+ * (no GPU), "old" (a driver for CUDA 11.4), "mig" (cut into slices), "shared" (another process
+ * holds 3 GiB), "hidden" (processes are not told). */
 #define _GNU_SOURCE
 #include "phantom.h"
 
@@ -28,7 +28,9 @@ API(int, nvmlInit_v2, void) { return is_kind("silent") ? 9 : OK; } /* driver not
 API(int, nvmlInit, void) { return OK; }
 API(int, nvmlInitWithFlags, unsigned flags) { return OK; }
 API(int, nvmlShutdown, void) { return OK; }
-API(const char *, nvmlErrorString, int error) { return error == 9 ? "Driver Not Loaded" : error ? "Not Supported" : "Success"; }
+API(const char *, nvmlErrorString, int error) {
+    return error == 9 ? "Driver Not Loaded" : error ? "Not Supported" : "Success";
+}
 API(int, nvmlSystemGetCudaDriverVersion_v2, int *version) {
     *version = is_kind("old") ? 11040 : 13020;
     return OK;
@@ -67,7 +69,8 @@ API(int, nvmlDeviceGetName, void *device, char *out, unsigned size) {
     return OK;
 }
 API(int, nvmlDeviceGetUUID, void *device, char *out, unsigned size) {
-    snprintf(out, size, "GPU-%02lx000000-0000-0000-0000-000000000000", (unsigned long)(uintptr_t)device);
+    snprintf(out, size, "GPU-%02lx000000-0000-0000-0000-000000000000",
+             (unsigned long)(uintptr_t)device);
     return OK;
 }
 

@@ -2,8 +2,8 @@
  *
  * Preloaded into an unchanged process it answers the CUDA runtime, driver, cuBLAS, cuDNN and NCCL
  * calls that PyTorch makes.  Memory calls keep exact books against a card of a stated size; kernels
- * and library calls succeed and compute nothing.  What lies above the runtime (dispatcher, autograd,
- * caching allocator) is the real thing.
+ * and library calls succeed and compute nothing.  What lies above the runtime (dispatcher,
+ * autograd, caching allocator) is the real thing.
  *
  *     card.c       the card and the environment
  *     book.c       device memory: blocks, virtual memory, pinned host memory

@@ -62,8 +62,12 @@ API(int, cudaPointerGetAttributes, pointer_attributes *out, const void *at) {
     int device = device_of(at);
     bool is_host = device < 0 && is_pinned(at);
     *out = (pointer_attributes){
-        .type = device >= 0 ? DEVICE : is_host ? HOST : UNREGISTERED,
-        .device = device >= 0 ? device : is_host ? current_device : -2,
+        .type = device >= 0 ? DEVICE
+                : is_host   ? HOST
+                            : UNREGISTERED,
+        .device = device >= 0 ? device
+                  : is_host   ? current_device
+                              : -2,
         .device_pointer = device >= 0 || is_host ? at : NULL,
         .host_pointer = device >= 0 ? NULL : at,
     };
@@ -140,21 +144,51 @@ API(int, cudaGetDeviceProperties_v2, void *out, int device) { /* CUDA 12 */
 API(int, cudaDeviceGetAttribute, int *out, int attribute, int device) {
     if (device < 0 || device >= device_count()) return ERROR_INVALID_DEVICE;
     switch (attribute) {
-    case 1: *out = 1024; break;                       /* MaxThreadsPerBlock */
-    case 5: *out = 2147483647; break;                 /* MaxGridDimX */
-    case 6: case 7: *out = 65535; break;              /* MaxGridDimY, Z */
-    case 8: *out = 48 << 10; break;                   /* MaxSharedMemoryPerBlock */
-    case 10: *out = 32; break;                        /* WarpSize */
-    case 12: *out = 65536; break;                     /* MaxRegistersPerBlock */
-    case 16: *out = card()->sms; break;               /* MultiProcessorCount */
-    case 38: *out = 50 << 20; break;                  /* L2CacheSize */
-    case 39: *out = card()->threads_per_sm; break;    /* MaxThreadsPerMultiProcessor */
-    case 75: *out = card()->capability / 10; break;   /* ComputeCapabilityMajor */
-    case 76: *out = card()->capability % 10; break;   /* ComputeCapabilityMinor */
-    case 81: *out = shared_memory_per_sm(); break;    /* MaxSharedMemoryPerMultiprocessor */
-    case 97: *out = shared_memory_per_block(); break; /* MaxSharedMemoryPerBlockOptin */
-    case 106: *out = card()->threads_per_sm / 64; break; /* MaxBlocksPerMultiprocessor */
-    default: *out = 1; /* a feature: there */
+    case 1:
+        *out = 1024;
+        break; /* MaxThreadsPerBlock */
+    case 5:
+        *out = 2147483647;
+        break; /* MaxGridDimX */
+    case 6:
+    case 7:
+        *out = 65535;
+        break; /* MaxGridDimY, Z */
+    case 8:
+        *out = 48 << 10;
+        break; /* MaxSharedMemoryPerBlock */
+    case 10:
+        *out = 32;
+        break; /* WarpSize */
+    case 12:
+        *out = 65536;
+        break; /* MaxRegistersPerBlock */
+    case 16:
+        *out = card()->sms;
+        break; /* MultiProcessorCount */
+    case 38:
+        *out = 50 << 20;
+        break; /* L2CacheSize */
+    case 39:
+        *out = card()->threads_per_sm;
+        break; /* MaxThreadsPerMultiProcessor */
+    case 75:
+        *out = card()->capability / 10;
+        break; /* ComputeCapabilityMajor */
+    case 76:
+        *out = card()->capability % 10;
+        break; /* ComputeCapabilityMinor */
+    case 81:
+        *out = shared_memory_per_sm();
+        break; /* MaxSharedMemoryPerMultiprocessor */
+    case 97:
+        *out = shared_memory_per_block();
+        break; /* MaxSharedMemoryPerBlockOptin */
+    case 106:
+        *out = card()->threads_per_sm / 64;
+        break; /* MaxBlocksPerMultiprocessor */
+    default:
+        *out = 1; /* a feature: there */
     }
     return OK;
 }
@@ -179,12 +213,12 @@ API(int, cudaDeviceGetDefaultMemPool, void **pool, int device) {
 }
 
 API(const char *, cudaGetErrorString, int error) {
-    return error == ERROR_OUT_OF_MEMORY      ? "out of memory"
-           : error == ERROR_NOT_SUPPORTED    ? "operation not supported on a phantom GPU"
-           : error == ERROR_INVALID_DEVICE   ? "invalid device ordinal"
-           : error == 100                    ? "no CUDA-capable device is detected"
-           : error                           ? "phantom error"
-                                             : "no error";
+    return error == ERROR_OUT_OF_MEMORY    ? "out of memory"
+           : error == ERROR_NOT_SUPPORTED  ? "operation not supported on a phantom GPU"
+           : error == ERROR_INVALID_DEVICE ? "invalid device ordinal"
+           : error == 100                  ? "no CUDA-capable device is detected"
+           : error                         ? "phantom error"
+                                           : "no error";
 }
 API(const char *, cudaGetErrorName, int error) {
     return error == ERROR_OUT_OF_MEMORY   ? "cudaErrorMemoryAllocation"

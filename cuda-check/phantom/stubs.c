@@ -1,6 +1,7 @@
-/* Every CUDA function that a library asks for and the phantom lacks, because it is newer or answers with
- * a size: a function that does nothing and is named in the report.  A small shared object of them is written into memory and opened before the library
- * is, so that its symbols are found first.
+/* Every CUDA function that a library asks for and the phantom lacks, because it is newer or answers
+ * with a size: a function that does nothing and is named in the report.  A small shared object of
+ * them is written into memory and opened before the library is, so that its symbols are found
+ * first.
  *
  * One page that is read and run (headers, symbols, names, code), one that is written (the dynamic
  * section, which the loader relocates in place). */
@@ -25,8 +26,8 @@
 /* ---- which names ---- */
 
 static bool is_cuda_name(const char *name) {
-    static const char *const prefixes[] = {"cuda",   "__cuda", "cublas", "cudnn",
-                                           "nccl",   "cusparse", "cusolver", "cufft"};
+    static const char *const prefixes[] = {"cuda", "__cuda",   "cublas",   "cudnn",
+                                           "nccl", "cusparse", "cusolver", "cufft"};
     for (size_t i = 0; i < sizeof prefixes / sizeof *prefixes; i++)
         if (strncmp(name, prefixes[i], strlen(prefixes[i])) == 0) return true;
     return name[0] == 'c' && name[1] == 'u' && name[2] >= 'A' && name[2] <= 'Z' &&
@@ -171,16 +172,20 @@ static unsigned char *object_make(const names *list, size_t *size) {
     size_t code_at = aligned(text_at + text, STUB_BYTES);
     size_t dynamic_at = aligned(code_at + list->count * STUB_BYTES, 4096);
     const Elf64_Dyn dynamic[] = {
-        {DT_HASH, {hash_at}},           {DT_SYMTAB, {symbols_at}}, {DT_STRTAB, {text_at}},
-        {DT_STRSZ, {text}},             {DT_SYMENT, {sizeof(Elf64_Sym)}}, {DT_NULL, {0}},
+        {DT_HASH, {hash_at}}, {DT_SYMTAB, {symbols_at}},        {DT_STRTAB, {text_at}},
+        {DT_STRSZ, {text}},   {DT_SYMENT, {sizeof(Elf64_Sym)}}, {DT_NULL, {0}},
     };
     *size = dynamic_at + sizeof dynamic;
     unsigned char *file = calloc(1, *size);
     if (!file) return NULL;
 
-    Elf64_Ehdr head = {.e_type = ET_DYN, .e_machine = EM_X86_64, .e_version = EV_CURRENT,
-                       .e_phoff = sizeof head, .e_ehsize = sizeof head,
-                       .e_phentsize = sizeof(Elf64_Phdr), .e_phnum = 4,
+    Elf64_Ehdr head = {.e_type = ET_DYN,
+                       .e_machine = EM_X86_64,
+                       .e_version = EV_CURRENT,
+                       .e_phoff = sizeof head,
+                       .e_ehsize = sizeof head,
+                       .e_phentsize = sizeof(Elf64_Phdr),
+                       .e_phnum = 4,
                        .e_shentsize = sizeof(Elf64_Shdr)};
     memcpy(head.e_ident, ELFMAG, SELFMAG);
     head.e_ident[EI_CLASS] = ELFCLASS64;

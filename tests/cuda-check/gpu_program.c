@@ -1,6 +1,8 @@
-/* A program that uses a GPU through the driver alone: what `tidemark check` and `dry-run` observe in tests.
+/* A program that uses a GPU through the driver alone: what `tidemark check` and `dry-run` observe
+ * in tests.
  *
- *     gpu_program MODE     plain, pages, failing, killed, leaving, forking, waiting, many, module, without, status N */
+ *     gpu_program MODE     plain, pages, failing, killed, leaving, forking, waiting, many, module,
+ * without, status N */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <signal.h>
@@ -10,8 +12,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-static int (*init)(unsigned), (*retain)(void **, int), (*take)(void **, size_t), (*give)(void *), (*load)(void **, const void *);
-static int (*create)(unsigned long long *, size_t, const void *, unsigned long long), (*release)(unsigned long long);
+static int (*init)(unsigned), (*retain)(void **, int), (*take)(void **, size_t), (*give)(void *),
+    (*load)(void **, const void *);
+static int (*create)(unsigned long long *, size_t, const void *, unsigned long long),
+    (*release)(unsigned long long);
 
 static const size_t mib = 1 << 20;
 

@@ -1,6 +1,7 @@
 /* What cuda-check/ declares for itself against NVIDIA's headers: compiles where they agree.
  *
- *     cc -fsyntax-only -I CUDA -I CUPTI -I CRT tests/cuda-check/layouts.c       (of CUDA 12 and of CUDA 13) */
+ *     cc -fsyntax-only -I CUDA -I CUPTI -I CRT tests/cuda-check/layouts.c       (of CUDA 12 and of
+ * CUDA 13) */
 #include <stdbool.h>
 #include <stddef.h>
 
