@@ -9,7 +9,7 @@
 #include <unistd.h>
 #include <zlib.h>
 
-enum { PIECE = 256 << 10, LIVE_ROWS = 10 };
+enum { PIECE = 256 << 10, LIVE_ROWS = 10, CURVE_COLUMNS = 76 };
 /* Bytes of a recording after decompression: beyond, a small file is meant to be a large one. */
 static const uint64_t RECORDING_LIMIT = UINT64_C(64) << 30;
 
@@ -162,6 +162,30 @@ void cli_options_show(const cJSON *answer, bool is_exact) {
     if (advice[0]) printf("  %s\n", advice);
 }
 
+/* The curve of one quantity, in steps of an eighth of the reserved peak. */
+static void curve_show(const cJSON *columns, const char *title, const char *key, int64_t whole) {
+    static const char *const steps[] = {" ", "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
+    int count = cJSON_GetArraySize(columns), width = count < CURVE_COLUMNS ? count : CURVE_COLUMNS, at = 0;
+    const cJSON *column = columns ? columns->child : NULL;
+    printf("  %-10s", title);
+    for (int i = 0; i < width; i++) {
+        int64_t most = 0;
+        for (; column && at < (i + 1) * count / width; at++, column = column->next)
+            if (cli_int_at(column, key) > most) most = cli_int_at(column, key);
+        fputs(steps[whole ? (most * 8 + whole - 1) / whole : 0], stdout);
+    }
+    putchar('\n');
+}
+
+static void curves_show(const cJSON *answer) {
+    const cJSON *columns = cli_at(cli_at(answer, "timeline"), "columns");
+    int64_t whole = cli_int_at(answer, "reserved_peak");
+    if (!cli_is_utf8() || !cJSON_GetArraySize(columns)) return;
+    cli_heading("From the first event to the last");
+    curve_show(columns, "Reserved", "reserved", whole);
+    curve_show(columns, "Allocated", "allocated", whole);
+}
+
 static void live_show(const cJSON *answer, bool is_exact) {
     const cJSON *group;
     cli_table table;
@@ -212,6 +236,7 @@ static void replay_show(const cJSON *answer, const char *path, bool is_exact) {
     verdict_show(answer);
     figures_show(answer, is_exact);
     cli_options_show(answer, is_exact);
+    curves_show(answer);
     live_show(answer, is_exact);
     differences_show(answer);
     cli_diagnostics_show(stdout, cli_at(answer, "diagnostics"));

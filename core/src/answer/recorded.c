@@ -99,10 +99,11 @@ static bool contains(tide_text text, tide_text part) {
 uint32_t tide_recorded_frame(const tide_recording *r, uint32_t stack) {
     uint32_t outermost = 0;
     for (; stack; stack = r->stacks[stack].parent) {
-        outermost = r->stacks[stack].frame;
-        tide_text text = r->names.names[outermost];
+        tide_text text = r->names.names[r->stacks[stack].frame];
         bool is_torch = contains(text, TIDE_TEXT("/torch/")) || tide_text_starts(text, TIDE_TEXT("torch/"));
-        if ((contains(text, TIDE_TEXT(".py:")) || contains(text, TIDE_TEXT(".py("))) && !is_torch) break;
+        bool is_python = contains(text, TIDE_TEXT(".py:")) || contains(text, TIDE_TEXT(".py("));
+        if (!contains(text, TIDE_TEXT("??"))) outermost = r->stacks[stack].frame; /* else a symbol that was not found */
+        if (is_python && !is_torch) break;
     }
     return outermost;
 }
@@ -312,7 +313,9 @@ const tide_tape *tide_recorded_tape(tide_replay_config *config, tide_recording *
                    r->broken     ? tide_format(diags->arena, "%s (at byte %llu)", r->broken, (unsigned long long)r->broken_at)
                    : device >= 0 ? "nothing was recorded on this device"
                                  : "holds no request for memory",
-                   r->remedy ? r->remedy : "torch.cuda.memory._record_memory_history(), or profile_memory=True, records them");
+                   r->remedy     ? r->remedy
+                   : device >= 0 ? "without a device, the busiest one is played"
+                                 : "torch.cuda.memory._record_memory_history(), or profile_memory=True, records them");
         return NULL;
     }
     const char *conf = conf_of(r);
