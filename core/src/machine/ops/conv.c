@@ -39,6 +39,14 @@ static void conv_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide
         if (tide_wants(node, 1)) results[1] = image_like(m, weight->shape, weight->dtype, is_last);
         if (tide_wants(node, 0)) results[0] = image_like(m, x->shape, x->dtype, is_last);
         tide_release(m, g);
+    } else if (is_last) {
+        tide_tensor *g = in_layout(m, grads[0], true);
+        if (tide_wants(node, 0)) {
+            results[0] = image_like(m, x->shape, x->dtype, true);
+            tide_release(m, in_layout(m, weight, true));
+        }
+        if (tide_wants(node, 1)) results[1] = image_like(m, weight->shape, weight->dtype, true);
+        tide_release(m, g);
     } else {
         for (int i = 0; i < 2; i++) { /* either gradient in a call of its own, with its own copies */
             tide_tensor *copied = i && tide_wants(node, 1) ? in_layout(m, grads[0], is_last) : NULL;
@@ -170,11 +178,37 @@ static tide_value pool(tide_machine *m, tide_value *a, bool has_indices) {
 static tide_value op_avg_pool(tide_machine *m, tide_value *a) { return pool(m, a, false); }
 static tide_value op_max_pool(tide_machine *m, tide_value *a) { return pool(m, a, true); }
 
+/* AdaptiveAveragePooling.cpp: to one value it is a mean, which takes on the layout of its input by as_strided_. */
+static void as_strided_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
+    (void)node;
+    results[0] = tide_empty(m, grads[0]->shape, grads[0]->dtype);
+}
+static const tide_backward as_strided_backward = {"AsStridedBackward0", as_strided_run};
+
+static tide_value op_global_avg_pool(tide_machine *m, tide_value *a) {
+    tide_tensor *x = tide_arg_tensor(m, a[0]);
+    if (x->shape->dims != 4) {
+        tide_fail(m, TIDE_ERR_SHAPE, "global_avg_pool2d of %s", tide_shape_text(m, x->shape));
+        return tide_none();
+    }
+    bool is_last = x->stride[1] == 1 && x->stride[3] >= x->shape->size[1] && x->stride[2] >= x->stride[3] && x->shape->size[1] > 1;
+    tide_value dims = {.kind = TIDE_VALUE_LIST, .list = tide_list_new(m)};
+    for (int i = 2; i < 4; i++) tide_list_push(m, dims.list, tide_of_int(i));
+    tide_value made = tide_op_find(TIDE_TEXT("mean"))->run(m, (tide_value[]){a[0], dims, tide_of_bool(true)});
+    tide_value_release(m, dims);
+    if (!is_last || made.kind != TIDE_VALUE_TENSOR) return made;
+    tide_node *node = tide_node_new(m, &as_strided_backward, &made.tensor, 1);
+    tide_tensor *out = tide_alias(m, made.tensor);
+    tide_release(m, made.tensor);
+    return tide_of_tensor(node ? tide_made_by(m, node, out) : out);
+}
+
 static const tide_op conv_ops[] = {
     {"conv1d", "x, weight, bias=none, stride=1, padding=0, groups=1", TIDE_CAST_LOWER, op_conv},
     {"conv2d", "x, weight, bias=none, stride=1, padding=0, groups=1", TIDE_CAST_LOWER, op_conv},
     {"interpolate", "x, size, mode='nearest'", TIDE_CAST_FP32, op_interpolate},
     {"avg_pool2d", "x, window, stride, padding=0, ceil=false", TIDE_CAST_NONE, op_avg_pool},
+    {"global_avg_pool2d", "x", TIDE_CAST_NONE, op_global_avg_pool},
     {"max_pool2d", "x, window, stride, padding=0, ceil=false", TIDE_CAST_NONE, op_max_pool},
     {"conv3d", "x, weight, bias=none, stride=1, padding=0, groups=1", TIDE_CAST_LOWER, op_conv},
 };

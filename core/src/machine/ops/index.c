@@ -156,11 +156,13 @@ static void index_run(tide_machine *m, tide_node *node, tide_tensor **grads, tid
         tide_release(m, second);
         tide_release(m, sum);
     }
+    tide_tensor *value = tide_contiguous(m, grads[0]);
     tide_tensor *sorted = tide_scratch(m, 8 * n), *range = tide_scratch(m, 8 * n), *origin = tide_scratch(m, 8 * n);
     tide_touch(m, n <= SORT_ALONE ? 1 : sort_scratch(n, limit - 1)); /* a single block sorts without scratch */
     tide_release(m, origin);
     tide_release(m, range);
     tide_release(m, sorted);
+    tide_release(m, value);
     tide_release(m, linear);
     for (int i = 1; i < indices; i++) tide_release(m, moved[i]);
 }

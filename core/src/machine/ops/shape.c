@@ -812,6 +812,34 @@ static tide_value op_pad(tide_machine *m, tide_value *a) {
     return tide_of_tensor(tide_pad_last(m, x, after));
 }
 
+/* torch.roll over `count` dimensions: a copy for each, the last one stays. */
+static tide_tensor *rolled(tide_machine *m, const tide_tensor *x, int64_t count) {
+    tide_tensor *made = NULL;
+    for (int64_t i = 0; i < count; i++) {
+        tide_tensor *next = tide_empty(m, x->shape, x->dtype);
+        tide_release(m, made);
+        made = next;
+    }
+    return made;
+}
+
+static void roll_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
+    results[0] = rolled(m, grads[0], node->attribute[0]);
+}
+static const tide_backward roll_backward = {"RollBackward0", roll_run};
+
+static tide_value op_roll(tide_machine *m, tide_value *a) {
+    tide_tensor *x = tide_arg_tensor(m, a[0]);
+    int64_t count = tide_arg_int(m, a[1]);
+    if (count < 1 || count > x->shape->dims) {
+        tide_fail(m, TIDE_ERR_SHAPE, "roll over %lld dimensions of %s", (long long)count, tide_shape_text(m, x->shape));
+        return tide_none();
+    }
+    tide_node *node = tide_node_new(m, &roll_backward, &x, 1);
+    if (node) node->attribute[0] = count;
+    return tide_of_tensor(tide_made_by(m, node, rolled(m, x, count)));
+}
+
 /* Tensor.repeat and repeat_interleave of whole dimensions: one copy, the gradient a sum over the copies. */
 static void repeat_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
     results[0] = tide_empty(m, node->extra.shape, grads[0]->dtype);
@@ -869,6 +897,7 @@ static const tide_op shape_ops[] = {
     {"chunk", "x, chunks, dim=0", TIDE_CAST_NONE, op_chunk},
     {"unbind", "x, dim=0", TIDE_CAST_NONE, op_unbind},
     {"pad", "x, after", TIDE_CAST_NONE, op_pad},
+    {"roll", "x, count", TIDE_CAST_NONE, op_roll},
     {"repeat", "x, *times", TIDE_CAST_NONE, op_repeat},
 };
 TIDE_OP_TABLE(shape)
