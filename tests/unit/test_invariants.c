@@ -44,6 +44,7 @@ static const law laws[] = {
     {"LoRA of fewer modules", "lora.r=8 lora.target_modules=FEW", "lora.r=8", TEXT},
     {"LoRA of a lower rank", "lora.r=4", "lora.r=32", TEXT},
     {"IA3 of fewer modules", "ia3.target_modules=FEW", "ia3.target_modules=all-linear", TEXT},
+    {"fewer virtual tokens", "adapter=prompt prompt.num_virtual_tokens=8", "adapter=prompt prompt.num_virtual_tokens=100", TEXT},
     {"LoRA without dropout", "lora.r=8 lora.dropout=0", "lora.r=8 lora.dropout=0.1", TEXT},
     {"LoRA in place of DoRA", "lora.r=8 lora.dora=false", "lora.r=8 lora.dora=true", TEXT},
     {"nothing else saved", "lora.r=8", "lora.r=8 lora.modules_to_save=SAVED", TEXT},

@@ -655,6 +655,8 @@ static void test_adapter_file(void) {
     job = build_file("gpt2", "adapter_config.json", "{\"peft_type\": \"LORA\", \"target_modules\": \"all-linear\"}");
     CHECK(job && strcmp(job->lora.target_modules, "all-linear") == 0);
     job = build_file("gpt2", "adapter_config.json", "{\"peft_type\": \"IA3\", \"target_modules\": [\"c_attn\"], \"feedforward_modules\": [\"mlp.c_proj\"]}");
+    tide_job *prompt = build_file("gpt2", "adapter_config.json", "{\"peft_type\": \"PROMPT_TUNING\", \"num_virtual_tokens\": 8}");
+    CHECK(prompt && strcmp(prompt->adapter, "prompt") == 0 && prompt->lora.virtual_tokens == 8);
     CHECK(job && strcmp(job->adapter, "ia3") == 0 && strcmp(job->lora.target_modules, "c_attn") == 0 && strcmp(job->lora.feedforward_modules, "mlp.c_proj") == 0);
     end();
 }

@@ -333,33 +333,51 @@ static void put_adapter(const file_reader *r, const char *setting, const tide_js
     else file_refuse(r, TIDE_ERR_UNSUPPORTED, tide_format(r->arena, "has a \"%s\" that is not expressed", value->key.at), NULL);
 }
 
+static const struct {
+    const char *name, *adapter;
+} peft_types[] = {{"LORA", "lora"}, {"IA3", "ia3"}, {"PROMPT_TUNING", "prompt"}};
+
+/* A key and what it is here, for each of these types; NULL: it has no such key. */
+static const struct {
+    const char *key, *settings[COUNT_OF(peft_types)];
+} peft_keys[] = {{"r", {"lora.r"}},
+                 {"lora_alpha", {"lora.alpha"}},
+                 {"lora_dropout", {"lora.dropout"}},
+                 {"target_modules", {"lora.target_modules", "ia3.target_modules"}},
+                 {"feedforward_modules", {NULL, "ia3.feedforward_modules"}},
+                 {"exclude_modules", {"lora.exclude_modules", "lora.exclude_modules"}},
+                 {"layers_to_transform", {"lora.layers_to_transform"}},
+                 {"rank_pattern", {"lora.rank_pattern"}},
+                 {"bias", {"lora.bias"}},
+                 {"lora_bias", {"lora.lora_bias"}},
+                 {"use_dora", {"lora.dora"}},
+                 {"use_rslora", {"lora.rslora"}},
+                 {"modules_to_save", {"lora.modules_to_save", "lora.modules_to_save"}},
+                 {"num_virtual_tokens", {NULL, NULL, "prompt.num_virtual_tokens"}}};
+
 static void read_adapter(const file_reader *r, const tide_json *root) {
-    static const char *const settings[][3] = {/* a key of LORA's, of IA3's; what it is here */
-        {"r", NULL, "lora.r"}, {"lora_alpha", NULL, "lora.alpha"}, {"lora_dropout", NULL, "lora.dropout"},
-        {"target_modules", NULL, "lora.target_modules"}, {NULL, "target_modules", "ia3.target_modules"},
-        {NULL, "feedforward_modules", "ia3.feedforward_modules"}, {"exclude_modules", "exclude_modules", "lora.exclude_modules"},
-        {"layers_to_transform", NULL, "lora.layers_to_transform"}, {"rank_pattern", NULL, "lora.rank_pattern"},
-        {"bias", NULL, "lora.bias"}, {"lora_bias", NULL, "lora.lora_bias"}, {"use_dora", NULL, "lora.dora"},
-        {"use_rslora", NULL, "lora.rslora"}, {"modules_to_save", "modules_to_save", "lora.modules_to_save"}};
     static const char *const unread[] = {"layers_pattern", "layer_replication", "target_parameters", "trainable_token_indices", "use_qalora", "use_bdlora"};
     const tide_json *type = tide_json_at(root, "peft_type");
-    bool is_text = is_kind(type, TIDE_JSON_STRING), is_lora = is_text && tide_text_is(type->text, "LORA");
-    if (!is_lora && !(is_text && tide_text_is(type->text, "IA3"))) {
+    bool is_text = is_kind(type, TIDE_JSON_STRING);
+    size_t of = 0;
+    while (of < COUNT_OF(peft_types) && !(is_text && tide_text_is(type->text, peft_types[of].name))) of++;
+    if (of == COUNT_OF(peft_types)) {
         file_refuse(r, TIDE_ERR_UNSUPPORTED,
                     tide_format(r->arena, "is a PEFT configuration of %s, which this version does not express", is_text ? tide_shown(r->arena, type->text) : "an unknown type"),
-                    "LORA and IA3 are read");
+                    "LORA, IA3 and PROMPT_TUNING are read");
         return;
     }
     for (size_t i = 0; i < COUNT_OF(unread); i++)
         if (is_set(tide_json_at(root, unread[i])))
             file_refuse(r, TIDE_ERR_UNSUPPORTED, tide_format(r->arena, "has \"%s\", which this version does not express", unread[i]), NULL);
-    tide_setting_put(r->words, TIDE_TEXT("adapter"), is_lora ? TIDE_TEXT("lora") : TIDE_TEXT("ia3"), TIDE_ORIGIN_FILE);
-    for (size_t i = 0; i < COUNT_OF(settings); i++) {
-        const char *key = settings[i][is_lora ? 0 : 1];
-        if (key && is_set(tide_json_at(root, key))) put_adapter(r, settings[i][2], tide_json_at(root, key));
+    tide_setting_put(r->words, TIDE_TEXT("adapter"), tide_text_of(peft_types[of].adapter), TIDE_ORIGIN_FILE);
+    for (size_t i = 0; i < COUNT_OF(peft_keys); i++) {
+        const tide_json *value = tide_json_at(root, peft_keys[i].key);
+        const char *setting = peft_keys[i].settings[of];
+        if (setting && is_set(value)) put_adapter(r, setting, value);
+        else if (setting && strcmp(peft_keys[i].key, "target_modules") == 0)
+            file_refuse(r, TIDE_ERR_FIELD_MISSING, "has no \"target_modules\"", "peft writes them when it saves an adapter");
     }
-    if (!is_set(tide_json_at(root, "target_modules")))
-        file_refuse(r, TIDE_ERR_FIELD_MISSING, "has no \"target_modules\"", "peft writes them when it saves an adapter");
 }
 
 static void read_object(const file_reader *r, tide_json *root) {

@@ -330,7 +330,9 @@ static void fill_adapter(job_builder *b) {
         if (b->words.is_given[id] && !b->words.is_given[TIDE_SET_adapter]) b->words.values[TIDE_SET_adapter] = "lora";
     for (unsigned id = TIDE_SET_ia3_target_modules; id <= TIDE_SET_ia3_feedforward_modules; id++)
         if (b->words.is_given[id] && !b->words.is_given[TIDE_SET_adapter]) b->words.values[TIDE_SET_adapter] = "ia3";
+    if (b->words.is_given[TIDE_SET_prompt_num_virtual_tokens] && !b->words.is_given[TIDE_SET_adapter]) b->words.values[TIDE_SET_adapter] = "prompt";
     b->job->adapter = value_of(b, TIDE_SET_adapter);
+    a->virtual_tokens = int_of(b, TIDE_SET_prompt_num_virtual_tokens);
     a->r = int_of(b, TIDE_SET_lora_r);
     a->dropout = (double)pico_of(b, TIDE_SET_lora_dropout) / (double)TIDE_PICO;
     a->target_modules = value_of(b, strcmp(b->job->adapter, "ia3") == 0 ? TIDE_SET_ia3_target_modules : TIDE_SET_lora_target_modules);
@@ -537,6 +539,7 @@ static void assume_training(job_builder *b) {
         job_assume(b, TIDE_SET_kbit_prepare, "peft.prepare_model_for_kbit_training: what is not quantised is kept in fp32 and frozen");
         job_assume(b, TIDE_SET_quant_skip, "every linear layer but the output head is quantised");
     }
+    if (strcmp(b->job->adapter, "prompt") == 0) job_assume(b, TIDE_SET_prompt_num_virtual_tokens, "20 trained tokens go before each sample");
     if (strcmp(b->job->adapter, "ia3") == 0) {
         job_assume(b, TIDE_SET_ia3_target_modules, "keys, values and the last layer of the MLP are rescaled, as peft does for Llama");
         job_assume(b, TIDE_SET_ia3_feedforward_modules, "the last layer of the MLP by its input");

@@ -40,7 +40,7 @@ typedef struct tide_name_list {
 
 /* peft.LoraConfig */
 typedef struct tide_adapter {
-    int64_t r;
+    int64_t r, virtual_tokens;
     double dropout;
     const char *target_modules, *feedforward_modules, *exclude_modules; /* names joined by commas, a regular expression, all-linear */
     tide_name_list layers_to_transform, rank_pattern, modules_to_save, also_train;

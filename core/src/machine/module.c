@@ -365,11 +365,16 @@ uint32_t tide_model_wrap(tide_model *model, uint32_t instance, tide_text class_n
     tide_instance old = model->instances[instance];
     tide_class *of = tide_class_find(model->descriptions, model->scopes[old.scope].description, class_name);
     if (!of) tide_fail(m, TIDE_ERR_DESCRIPTION, "no module '%s'", tide_terminated(m, class_name));
-    if (!of || !old.parent) return 0;
+    if (!of) return 0;
     for (uint32_t i = 0; i < more_count; i++) arguments[i + 1] = tide_value_retain(more[i]);
     model->instances[instance].path = ""; /* named anew, below what is made */
     uint32_t made = instantiate(model, of, old.scope, arguments, more_count + 1, NULL, NULL, 0);
     if (!made || m->has_failed) return 0;
+    if (instance == model->root) { /* names below it stay */
+        model->root = made;
+        name_instance(model, made, 0, TIDE_TEXT(""), 0);
+        return made;
+    }
     tide_instance *parent = &model->instances[old.parent];
     for (uint32_t i = 0; i < parent->of->member_count; i++) take_place(&parent->slots[parent->of->parameter_count + i], instance, made);
     name_instance(model, made, old.parent, old.name, 0);

@@ -207,6 +207,28 @@ static tide_value argument_of(tide_model *model, const tide_job *job, tide_text 
     return rank;
 }
 
+/* peft_model.py, _setup_prompt_encoder: the embedding of words is the first parameter with a row for each. */
+static uint32_t word_embeddings(const tide_model *model, const tide_job *job) {
+    const tide_json *vocab = tide_json_at(job->config, "vocab_size");
+    for (uint32_t i = 0; i < model->parameter_count && vocab && vocab->is_integer; i++)
+        if (model->parameters[i].tensor->shape->size[0] == vocab->integer) return model->parameters[i].module;
+    return 0;
+}
+
+static bool add_prompt(tide_model *model, const tide_job *job) {
+    tide_function *forward = tide_method_find(model->instances[model->root].of, TIDE_TEXT("forward"));
+    tide_value arguments[] = {{.kind = TIDE_VALUE_MODULE, .module = word_embeddings(model, job)}, tide_of_int(job->lora.virtual_tokens)};
+    bool takes_embeddings = false;
+    for (uint32_t i = 0; forward && tide_function_read(model->descriptions, forward) && i < forward->parameter_count; i++)
+        takes_embeddings = takes_embeddings || tide_text_is(forward->parameters[i].name, "inputs_embeds");
+    if (!takes_embeddings || !arguments[0].module)
+        return refuse_targets(model, "/settings/adapter", "is prompt, which is described for language models that are decoders alone", "give lora or ia3");
+    arguments[1].symbol = tide_symbol_name(model->m, TIDE_TEXT("virtual"));
+    uint32_t made = tide_model_wrap(model, model->root, TIDE_TEXT("PromptTuning"), arguments, 2);
+    if (made) tide_model_call(model, made, TIDE_TEXT("init"), TIDE_FACTOR_PARAMETER);
+    return made != 0;
+}
+
 static bool add_adapters(tide_model *model, const tide_job *job) {
     uint32_t count, head = output_head(model), aimed_at = 0, *modules = tide_model_modules(model, &count);
     for (uint32_t i = 0; i < count && !model->m->has_failed; i++) {
@@ -276,7 +298,9 @@ static void choose_saved(tide_model *model) {
 
 bool tide_adapt(tide_model *model, const tide_job *job) {
     freeze_all(model);
-    if (!add_adapters(model, job) || !save_modules(model, &job->lora)) return false;
+    bool is_prompt = strcmp(job->adapter, "prompt") == 0;
+    if (!(is_prompt ? add_prompt : add_adapters)(model, job)) return false;
+    if (!is_prompt && !save_modules(model, &job->lora)) return false;
     if (job->lora.autocast_adapter_dtype) cast_adapters(model);
     tide_model_list_parameters(model);
     choose_saved(model);

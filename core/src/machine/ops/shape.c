@@ -840,9 +840,10 @@ static tide_value op_roll(tide_machine *m, tide_value *a) {
     return tide_of_tensor(tide_made_by(m, node, rolled(m, x, count)));
 }
 
-/* Tensor.repeat and repeat_interleave of whole dimensions: one copy, the gradient a sum over the copies. */
+/* Tensor.repeat and repeat_interleave of whole dimensions: one copy, the gradient a sum over the copies where there are several. */
 static void repeat_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
-    results[0] = tide_empty(m, node->extra.shape, grads[0]->dtype);
+    bool is_once = tide_count(grads[0]) == tide_count_of(node->extra.shape);
+    results[0] = is_once ? tide_reshape(m, grads[0], node->extra.shape) : tide_empty(m, node->extra.shape, grads[0]->dtype);
 }
 static const tide_backward repeat_backward = {"RepeatBackward0", repeat_run};
 
