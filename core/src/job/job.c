@@ -156,22 +156,15 @@ static void change_config(job_builder *b) {
 /* ---- the recipe ---- */
 
 static void read_recipe(job_builder *b) {
-    const char *name = value_of(b, TIDE_SET_recipe), **names = TIDE_NEW(b->arena, const char *, tide_recipe_source_count + 1);
-    if (!name[0]) return;
+    const char *name = value_of(b, TIDE_SET_recipe);
     for (uint32_t i = 0; i < tide_recipe_source_count; i++) {
         const tide_source *source = &tide_recipe_sources[i];
-        names[i] = source->name;
         if (strcmp(source->name, name) != 0) continue;
         const char *place = tide_format(b->arena, "/recipes/%s", name);
         const tide_json *recipe = tide_json_parse(b->arena, (tide_text){source->text, source->length}, place, b->diags);
         const tide_json *settings = tide_json_at(recipe, "settings");
         if (settings) tide_words_of_json(&b->words, settings, TIDE_ORIGIN_RECIPE);
-        return;
     }
-    const char *near = tide_near_names(b->arena, tide_text_of(name), names, tide_recipe_source_count);
-    tide_error(b->diags, TIDE_ERR_FIELD_RANGE, "/settings/recipe",
-               tide_format(b->arena, "\"%s\" is not a recipe that is known", tide_shown(b->arena, tide_text_of(name))),
-               near ? tide_format(b->arena, "did you mean %s?", near) : "write the script's settings");
 }
 
 /* ---- the card ---- */

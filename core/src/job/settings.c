@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "../base/checked.h"
+#include "../model/sources.h"
 
 const tide_setting tide_settings[TIDE_SET_COUNT] = {
 #define TIDE_SETTING(name, type, value, choices, synonyms, unit, group, aliases, least, most,      \
@@ -193,6 +194,8 @@ const char *tide_setting_nearest(tide_arena *arena, tide_text name) {
 tide_text tide_setting_choice(const tide_setting *setting, uint32_t index) {
     if (setting == &tide_settings[TIDE_SET_optimizer])
         return tide_text_of(index < tide_optimizer_name_count ? tide_optimizer_names[index] : NULL);
+    if (setting == &tide_settings[TIDE_SET_recipe] && index)
+        return tide_text_of(index <= tide_recipe_source_count ? tide_recipe_sources[index - 1].name : NULL);
     tide_text rest = tide_text_of(setting->choices), choice;
     for (uint32_t i = 0; tide_piece_next(&rest, '|', &choice); i++)
         if (i == index) return choice;
