@@ -379,9 +379,12 @@ static void zero_update(tide_wrapper *w) {
             if (z->params[k].is_owned) norms[n++] = fp64_norm(m, owned_count(z, &z->params[k]));
         for (uint32_t k = n; k-- > 0;) tide_release(m, norms[k]);
     }
-    norm = scalar(m);
+    for (uint32_t i = 0; i < z->group_count && z->is_offloaded; i++) tide_release(m, scalar(m)); /* it goes to the host */
     tide_tensor *before = z->norm; /* the engine has it too, until the step is over */
-    z->norm = scalar(m);
+    if (!z->is_offloaded) {
+        norm = scalar(m);
+        z->norm = scalar(m);
+    }
     for (uint32_t i = 0; i < z->group_count; i++) step_group(z, i);
     for (uint32_t i = 0; i < z->count; i++) tide_release_at(m, &z->params[i].norm);
     tide_release(m, before);
@@ -409,7 +412,7 @@ static void zero_wrap(tide_wrapper *w, bool partitions) {
     *z = (zero){.w = w, .count = count, .partitions = partitions, .widens = widens, .dtype = w->model->dtype,
                 .bucket_size = tide_bucket_size(w, TIDE_OPTION_reduce_bucket_size, 500000000, 1, 1),
                 .overlaps = tide_option_true(job, TIDE_OPTION_overlap_comm, false),
-                .is_contiguous = tide_option_true(job, TIDE_OPTION_contiguous_gradients, true),
+                .is_contiguous = tide_option_true(job, TIDE_OPTION_contiguous_gradients, true) || tide_option_is(job, TIDE_OPTION_offload_optimizer, "cpu"),
                 .scatters = tide_option_true(job, TIDE_OPTION_reduce_scatter, true),
                 .reduces_together = tide_option_true(job, TIDE_OPTION_use_multi_rank_bucket_allreduce, true),
                 .is_offloaded = tide_option_is(job, TIDE_OPTION_offload_optimizer, "cpu")};

@@ -593,9 +593,12 @@ static void zero3_update(tide_wrapper *w) {
         z->params[z->group_order[i]].norm = fp64_norm(m, z->params[z->group_order[i]].cut);
     for (uint32_t i = 0; i < z->group_count; i++) tide_release_at(m, &z->params[z->group_order[i]].norm);
     tide_tensor *before = z->norm; /* which the engine keeps */
-    for (uint32_t i = 0; i < z->sub_count; i++) z->sub_norms[i] = scalar(m);
-    tide_tensor *norm = scalar(m); /* of all, scaled as the loss was */
-    z->norm = scalar(m);
+    tide_tensor *norm = NULL; /* of all, scaled as the loss was; offloaded gradients have theirs on the host */
+    for (uint32_t i = 0; i < z->sub_count && !z->is_offloaded; i++) z->sub_norms[i] = scalar(m);
+    if (!z->is_offloaded) {
+        norm = scalar(m);
+        z->norm = scalar(m);
+    }
     for (uint32_t i = 0; i < z->sub_count && !z->is_offloaded; i++) step_sub_group(z, i);
     for (uint32_t i = 0; i < z->count; i++) { /* persistent parameters come back at once */
         if (!z->params[i].stays) continue;
