@@ -61,7 +61,8 @@ typedef struct zero3 {
     uint32_t *group_order; /* parameters that train, group after group, and sub-group after sub-group */
     uint32_t group_count, *sub_ends, sub_count, *sub_groups;
     tide_tensor **masters, **sub_norms;
-    tide_tensor *parts, *grads, *ipg, *norm;
+    tide_tensor *parts, *grads, *ipg, *norm, *sent;
+    const struct flight *sent_by;
     int64_t bucket_size, prefetch_size, most_live, reuse;
     bool scatters, is_contiguous, is_offloaded, params_offloaded;
     uint8_t gather_stream, reduce_stream;
@@ -118,19 +119,31 @@ static tide_tensor *upload(zero3 *z, const param *p, uint8_t stream) {
     return z->params_offloaded ? on_stream(z, stream, p->cut, z->dtype, TIDE_FACTOR_GATHERED) : NULL;
 }
 
-static void gather_one(zero3 *z, param *p, uint8_t stream) {
+/* What an asynchronous collective sends stays until it is waited for, or the next one is there. */
+static void send(zero3 *z, tide_tensor *uploaded, const flight *by) {
+    tide_release_at(machine_of(z), &z->sent);
+    z->sent = uploaded;
+    z->sent_by = by;
+}
+
+/* Returns what was brought to the device for it; NULL: nothing. */
+static tide_tensor *gather_with(zero3 *z, param *p, uint8_t stream) {
     tide_machine *m = machine_of(z);
     if (z->w->ranks == 1) {
         tide_tensor *copy = upload(z, p, stream);
         tide_set_data(m, p->leaf, copy ? copy : p->part);
         tide_release(m, copy);
-        return;
+        return NULL;
     }
     m->module = p->module;
-    tide_tensor *all = on_stream(z, stream, p->cut * z->w->ranks, z->dtype, TIDE_FACTOR_GATHERED);
-    tide_release(m, upload(z, p, stream));
+    tide_tensor *all = on_stream(z, stream, p->cut * z->w->ranks, z->dtype, TIDE_FACTOR_GATHERED), *uploaded = upload(z, p, stream);
     tide_set_data(m, p->leaf, all);
     tide_release(m, all);
+    return uploaded;
+}
+
+static void gather_one(zero3 *z, param *p, uint8_t stream) {
+    tide_release(machine_of(z), gather_with(z, p, stream));
 }
 
 /* all_gather_coalesced, of parameters in the order of their numbers. */
@@ -153,12 +166,13 @@ static void gather(zero3 *z, const uint32_t *which, uint32_t count) {
         p->status = IN_FLIGHT;
         p->flight = f;
         z->live += p->count;
-        if (f->is_complete) gather_one(z, p, z->gather_stream);
+        if (f->is_complete) send(z, gather_with(z, p, z->gather_stream), f);
     }
     if (!f->is_complete) {
         f->flat = on_stream(z, z->gather_stream, cut * z->w->ranks, z->dtype, TIDE_FACTOR_GATHERED);
         tide_tensor **copies = TIDE_NEW(m->arena, tide_tensor *, count + 1);
         for (uint32_t i = 0; i < count; i++) copies[i] = upload(z, &z->params[f->params[i]], z->gather_stream);
+        send(z, NULL, f);
         for (uint32_t i = 0; i < count; i++) tide_release(m, copies[i]);
     }
     m->module = module_outside;
@@ -179,6 +193,7 @@ static void wait_for(zero3 *z, param *p) {
     for (uint32_t i = 0; i < f->count; i++)
         if (z->params[f->params[i]].status == IN_FLIGHT) z->params[f->params[i]].status = AVAILABLE;
     p->flight = NULL;
+    if (z->sent_by == f) send(z, NULL, NULL);
     if (--f->left == 0) tide_release_at(m, &f->flat);
 }
 
