@@ -6,6 +6,11 @@
 /* Waits are told to the allocator as the use of a stream of their own, taken from this many at the top. */
 enum { WAIT_STREAMS = 256, FIRST_WAIT_STREAM = TIDE_CACHING_STREAM_LIMIT - WAIT_STREAMS };
 
+typedef struct holes {
+    tide_block *blocks;
+    uint32_t count;
+} holes;
+
 typedef struct player {
     tide_play *play;
     const tide_tape *tape;
@@ -19,14 +24,19 @@ typedef struct player {
     uint32_t free_stream_count;
     uint64_t allocated, reserved;
     bool settles;
+    holes holes;        /* of segments of before; blocks NULL: they are not known, or not those of this allocator */
+    tide_block *wholes; /* two for each segment */
 } player;
 
-static tide_caching_status take(player *p, uint32_t slot, uint32_t site) {
-    const tide_site *s = &p->tape->sites[site];
+static tide_caching_status take_bytes(player *p, uint32_t slot, uint32_t site, uint64_t bytes) {
     p->sites[slot] = site;
-    tide_caching_status status = tide_caching_malloc(p->allocator, s->bytes, s->stream, &p->blocks[slot]);
+    tide_caching_status status = tide_caching_malloc(p->allocator, bytes, p->tape->sites[site].stream, &p->blocks[slot]);
     if (status == TIDE_CACHING_OK) p->allocated += tide_caching_block_bytes(p->allocator, p->blocks[slot]);
     return status;
+}
+
+static tide_caching_status take(player *p, uint32_t slot, uint32_t site) {
+    return take_bytes(p, slot, site, p->tape->sites[site].bytes);
 }
 
 static void give(player *p, uint32_t slot) {
@@ -110,7 +120,78 @@ static tide_caching_status play_event(player *p, const uint32_t *event) {
     return status;
 }
 
+/* Note [Holes]
+ * Where the segments of before are known, so are the holes between their blocks. All segments are made first, each by one request
+ * for the whole of it; then one after another is given back and cut again, from its low end, into holes and blocks; at last the
+ * holes are given back. While a segment is cut all others are full, so that every piece comes from it. A hole that the allocator
+ * would not have split off belongs to the block before it. */
+enum { SMALL_SEGMENT = 2 << 20, SMALL_PIECE = 1 << 20, SPLIT_MOST = 1 << 20, LEAST_BLOCK = 512 };
+
+/* Of a small segment in pieces that the small pool takes. */
+static tide_caching_status take_hole(player *p, holes *h, uint64_t bytes, const tide_older_segment *s) {
+    tide_caching_status status = TIDE_CACHING_OK;
+    while (bytes && status == TIDE_CACHING_OK) {
+        uint64_t piece = s->bytes == SMALL_SEGMENT && bytes > SMALL_PIECE ? SMALL_PIECE : bytes;
+        status = tide_caching_malloc(p->allocator, piece, s->stream, &h->blocks[h->count++]);
+        bytes -= piece;
+    }
+    return status;
+}
+
+/* A segment of its own, full: one block, or two of the small pool. */
+static tide_caching_status make_segment(player *p, const tide_older_segment *s, tide_block *whole) {
+    uint64_t piece = s->bytes == SMALL_SEGMENT ? SMALL_PIECE : s->bytes;
+    tide_caching_status status = tide_caching_malloc(p->allocator, piece, s->stream, &whole[0]);
+    if (status == TIDE_CACHING_OK && s->bytes == SMALL_SEGMENT) status = tide_caching_malloc(p->allocator, piece, s->stream, &whole[1]);
+    return status;
+}
+
+/* Cuts the segment into the blocks of before that lie in it; *next is the first of them by address, and moves on. */
+static tide_caching_status cut_segment(player *p, const tide_older_segment *s, uint32_t *next, holes *h) {
+    const tide_tape *t = p->tape;
+    uint64_t at = s->address, end = s->address + s->bytes, most = s->bytes == SMALL_SEGMENT ? LEAST_BLOCK - 1 : SPLIT_MOST;
+    tide_caching_status status = TIDE_CACHING_OK;
+    while (status == TIDE_CACHING_OK && *next < t->before_count) {
+        const tide_before *b = &t->before[t->by_address[*next]];
+        if (b->address >= end) break;
+        uint64_t behind = *next + 1 < t->before_count ? t->before[t->by_address[*next + 1]].address : end;
+        uint64_t bytes = (t->sites[b->site].bytes + LEAST_BLOCK - 1) / LEAST_BLOCK * LEAST_BLOCK;
+        if (behind > end) behind = end;
+        ++*next;
+        if (b->address < at || bytes > behind - b->address) bytes = 0; /* not as they can lie */
+        if (bytes && behind - b->address - bytes <= most) bytes = behind - b->address;
+        if (bytes && b->address > at) status = take_hole(p, h, b->address - at, s);
+        if (status != TIDE_CACHING_OK) break;
+        status = take_bytes(p, b->slot, b->site, bytes ? bytes : t->sites[b->site].bytes);
+        if (bytes) at = b->address + bytes;
+    }
+    if (status == TIDE_CACHING_OK && at < end) status = take_hole(p, h, end - at, s);
+    return status;
+}
+
+static tide_caching_status play_held(player *p, tide_block *wholes, holes *h) {
+    const tide_tape *t = p->tape;
+    tide_caching_status status = TIDE_CACHING_OK;
+    uint32_t next = 0;
+    for (uint32_t i = 0; i < t->held_count && status == TIDE_CACHING_OK; i++) status = make_segment(p, &t->held[i], &wholes[2 * i]);
+    for (uint32_t i = 0; i < t->held_count && status == TIDE_CACHING_OK; i++) {
+        while (next < t->before_count && t->before[t->by_address[next]].address < t->held[i].address && status == TIDE_CACHING_OK) {
+            const tide_before *b = &t->before[t->by_address[next++]]; /* in no segment that is known */
+            status = take(p, b->slot, b->site);
+        }
+        tide_caching_free(p->allocator, wholes[2 * i]);
+        tide_caching_free(p->allocator, wholes[2 * i + 1]);
+        if (status == TIDE_CACHING_OK) status = cut_segment(p, &t->held[i], &next, h);
+    }
+    for (; next < t->before_count && status == TIDE_CACHING_OK; next++) status = take(p, t->before[t->by_address[next]].slot, t->before[t->by_address[next]].site);
+    for (uint32_t i = 0; i < h->count; i++) tide_caching_free(p->allocator, h->blocks[i]);
+    tide_caching_reset_peaks(p->allocator);
+    note_peaks(p, 0);
+    return status;
+}
+
 static tide_caching_status play_before(player *p) {
+    if (p->holes.blocks) return play_held(p, p->wholes, &p->holes);
     tide_caching_status status = TIDE_CACHING_OK;
     for (uint32_t i = 0; i < p->tape->before_count && status == TIDE_CACHING_OK; i++) {
         const tide_before *b = &p->tape->before[p->tape->by_address[i]];
@@ -159,6 +240,18 @@ static void finish(player *p, const tide_play_wants *wants) {
         if (p->blocks[i]) wants->on_live(wants->user, &p->tape->sites[p->sites[i]], tide_caching_block_bytes(p->allocator, p->blocks[i]));
 }
 
+/* Segments of before serve an allocator that makes such segments, on a device that has room for all of them: on a smaller one
+ * the process would not have come to hold them. */
+static bool has_holes(const tide_tape *t, const tide_replay_config *config) {
+    uint64_t room = config->device_bytes ? config->device_bytes : UINT64_MAX, bytes = config->outside_bytes;
+    if (config->conf.expandable_segments || config->conf.backend != TIDE_ALLOC_NATIVE || config->fraction_ppm) return false;
+    for (uint32_t i = 0; i < t->held_count; i++) {
+        if (bytes > room || t->held[i].bytes > room - bytes) return false;
+        bytes += t->held[i].bytes;
+    }
+    return t->held_count > 0;
+}
+
 bool tide_play_tape(tide_play *play, const tide_tape *tape, const tide_replay_config *config, const tide_play_wants *wants) {
     static const tide_play_wants nothing = {.stop = UINT32_MAX};
     tide_arena *arena = tape->arena;
@@ -170,6 +263,11 @@ bool tide_play_tape(tide_play *play, const tide_tape *tape, const tide_replay_co
     p.sites = tide_arena_grow(arena, NULL, 0, slots * sizeof *p.sites);
     tide_tape_slots_init(&p.slots, tape, tide_arena_grow(arena, NULL, 0, slots * sizeof *p.slots.spare));
     p.wait_streams = tide_arena_grow(arena, NULL, 0, waits * sizeof *p.wait_streams);
+    bool knows_holes = has_holes(tape, config);
+    if (knows_holes) {
+        p.wholes = tide_arena_grow(arena, NULL, 0, 2 * (size_t)tape->held_count * sizeof *p.wholes);
+        p.holes.blocks = tide_arena_grow(arena, NULL, 0, 2 * ((size_t)tape->held_count + tape->before_count) * sizeof *p.holes.blocks);
+    }
     if (!tide_replay_allocator(&p.allocator, arena->memory, config, false)) return false;
     for (uint16_t i = 0; i < WAIT_STREAMS; i++) p.free_streams[p.free_stream_count++] = (uint16_t)(FIRST_WAIT_STREAM + i);
     if (tape->wait_count) tide_caching_hold_events(p.allocator);
@@ -182,5 +280,6 @@ bool tide_play_tape(tide_play *play, const tide_tape *tape, const tide_replay_co
     tide_arena_drop(arena, p.sites);
     tide_arena_drop(arena, p.slots.spare);
     tide_arena_drop(arena, p.wait_streams);
+    if (knows_holes) tide_arena_drop(arena, p.wholes), tide_arena_drop(arena, p.holes.blocks);
     return status == TIDE_CACHING_OK || status == TIDE_CACHING_OOM;
 }

@@ -292,7 +292,10 @@ static void report_doubts(const tide_recording *r, const tide_tape *t, const tid
                     r->remedy);
     if (t->before_count)
         tide_report(diags, TIDE_WARNING, TIDE_ERR_RECORDING, "/recording",
-                    tide_format(arena, "%u blocks are older than the recording: they are taken in one after another at its beginning",
+                    tide_format(arena,
+                                t->held_count ? "%u blocks are older than the recording: they are where the snapshot shows them, and with other "
+                                                "options one behind the other"
+                                              : "%u blocks are older than the recording: they are taken in one after another at its beginning",
                                 (unsigned)t->before_count),
                     "record from the start of the process, with more max_entries");
     if (t->doubled || t->unknown_frees || r->unreadable)

@@ -4,6 +4,7 @@
  * Pickle is a language for a machine with a stack, and can call any function. This machine knows plain data alone; an opcode
  * that names or calls something ends the reading. No tree is built: a dict is understood when its items are set, and
  * forgotten. Containers have no contents here, so a reference to one, cyclic or not, costs nothing. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "recording.h"
@@ -16,7 +17,7 @@
     X(segment_unmap) X(oom) X(snapshot) X(user_defined)                                            \
     X(segments) X(device_traces) X(allocator_settings)                                             \
     X(device) X(segment_pool_id) X(blocks) X(address) X(requested_size) X(state) X(active_allocated) \
-    X(PYTORCH_CUDA_ALLOC_CONF) X(expandable_segments) X(max_split_size)
+    X(total_size) X(is_expandable) X(PYTORCH_CUDA_ALLOC_CONF) X(expandable_segments) X(max_split_size)
 
 typedef enum word {
     WORD_NONE,
@@ -58,6 +59,13 @@ typedef struct final_block {
     uint32_t device, stack;
 } final_block;
 
+/* Segments as they come and go in the entries, and those that are there at the end. */
+typedef struct segment_seen {
+    uint64_t address, bytes, stream;
+    uint32_t device, order;
+    enum { SEGMENT_MADE, SEGMENT_GONE, SEGMENT_FINAL } what;
+} segment_seen;
+
 enum { VALUES = 1 << 17, MARKS = 1 << 10, RECENT_BITS = 14, LOW = 1 << 12, CHAIN_BITS = 10, KEPT_TEXT = 1 << 12, TEXTS = 1 << 20 };
 
 typedef struct snapshot {
@@ -90,6 +98,8 @@ typedef struct snapshot {
     uint64_t held_address, held_bytes, held_stream;
     bool is_expandable;
     uint64_t max_split_bytes;
+    segment_seen *segments;
+    uint32_t segment_count, segment_capacity;
     unsigned char by_letter[256]; /* index into opcodes, plus one */
 } snapshot;
 
@@ -194,6 +204,12 @@ static void set_frame(snapshot *s, value *dict, value file) {
     if (key) memo_put(s, (uint32_t)key, dict, true);
 }
 
+static void see_segment(snapshot *s, uint64_t address, uint64_t bytes, uint64_t stream, uint32_t device, int what) {
+    TIDE_ROOM(s->r->arena, s->segments, s->segment_count, s->segment_capacity);
+    s->segments[s->segment_count] = (segment_seen){address, bytes, stream, device, s->segment_count, what};
+    s->segment_count++;
+}
+
 static void release_held(snapshot *s, tide_tape *tape, bool is_complete) {
     if (s->has_held && is_complete) tide_tape_free(tape, s->held_address, s->held_bytes, s->held_stream);
     else if (s->has_held) tide_tape_wait(tape, s->held_address, s->held_bytes, s->held_stream);
@@ -214,6 +230,8 @@ static void take_entry(snapshot *s, uint32_t action) {
     }
     release_held(s, tape, false);
     tide_tape_time_is(tape, int_of(s, WORD_time_us));
+    if (action == WORD_segment_alloc || action == WORD_segment_free)
+        see_segment(s, address, bytes, stream, s->device - 1, action == WORD_segment_alloc ? SEGMENT_MADE : SEGMENT_GONE);
     switch (action) {
     case WORD_alloc: tide_tape_alloc(tape, address, bytes, stream, stack_of(s)); break;
     case WORD_free_requested:
@@ -242,6 +260,9 @@ static void take_block(snapshot *s, value state) {
 
 /* A segment's dict is complete after those of its blocks. */
 static void take_segment(snapshot *s) {
+    uint64_t bytes = int_of(s, WORD_total_size), device = int_of(s, WORD_device);
+    if (bytes && device < TIDE_RECORDING_DEVICES && !int_of(s, WORD_is_expandable))
+        see_segment(s, int_of(s, WORD_address), bytes, stream_of(s, WORD_segment_pool_id), (uint32_t)device, SEGMENT_FINAL);
     for (; s->first_block < s->block_count; s->first_block++) {
         s->blocks[s->first_block].stream = stream_of(s, WORD_segment_pool_id);
         s->blocks[s->first_block].device = (uint32_t)int_of(s, WORD_device);
@@ -530,11 +551,30 @@ static void add_older_blocks(snapshot *s) {
     }
 }
 
+static int by_place(const void *a, const void *b) {
+    const segment_seen *x = a, *y = b;
+    if (x->device != y->device) return x->device < y->device ? -1 : 1;
+    if (x->address != y->address) return x->address < y->address ? -1 : 1;
+    if ((x->what == SEGMENT_FINAL) != (y->what == SEGMENT_FINAL)) return x->what == SEGMENT_FINAL ? 1 : -1;
+    return x->order < y->order ? -1 : x->order > y->order;
+}
+
+/* A segment whose first mark is not that it was made is older than the entries. */
+static void add_older_segments(snapshot *s) {
+    if (s->segment_count) qsort(s->segments, s->segment_count, sizeof *s->segments, by_place);
+    for (uint32_t i = 0; i < s->segment_count; i++) {
+        const segment_seen *seen = &s->segments[i];
+        bool is_first = i == 0 || seen[-1].device != seen->device || seen[-1].address != seen->address;
+        tide_tape *tape = tide_recording_tape(s->r, seen->device);
+        if (is_first && seen->what != SEGMENT_MADE && tape) tide_tape_was_held(tape, seen->address, seen->bytes, seen->stream);
+    }
+}
+
 static void close_snapshot(tide_recording *r) {
     snapshot *s = r->state;
     if (s->device) release_held(s, tide_recording_tape(r, s->device - 1), false);
     if (!s->has_stopped) tide_recording_break(r, 0, "the pickle ends before its STOP", NULL);
-    else add_older_blocks(s);
+    else add_older_blocks(s), add_older_segments(s);
     for (uint32_t i = 0; !s->has_completions && i < r->device_count; i++) tide_tape_waits_are_frees(&r->tapes[i]);
     if (r->allocator && *r->allocator) return;
     if (s->is_expandable) r->allocator = "expandable_segments:True";

@@ -169,6 +169,11 @@ void tide_tape_was_there(tide_tape *t, uint64_t address, uint64_t bytes, uint64_
     live_put(t, address, slot, LIVE);
 }
 
+void tide_tape_was_held(tide_tape *t, uint64_t address, uint64_t bytes, uint64_t stream) {
+    TIDE_ROOM(t->arena, t->held, t->held_count, t->held_capacity);
+    t->held[t->held_count++] = (tide_older_segment){address, bytes, stream_of(t, stream)};
+}
+
 /* The live entry of what is freed; NULL: nobody knows it. */
 static tide_live_block *freed(tide_tape *t, uint64_t address, uint64_t bytes, uint64_t stream) {
     end_group(t, false, 0);

@@ -42,6 +42,12 @@ typedef struct tide_before {
     uint32_t slot, site;
 } tide_before;
 
+/* A segment that was there before the recording began, where the recording says so. */
+typedef struct tide_older_segment {
+    uint64_t address, bytes;
+    uint32_t stream;
+} tide_older_segment;
+
 /* A free whose block came back later: the event of the free, and the number that its return has. */
 typedef struct tide_wait {
     uint32_t event, number;
@@ -74,6 +80,8 @@ typedef struct tide_tape {
     tide_before *before;  /* by slot */
     uint32_t *by_address; /* indices of before; once closed */
     uint32_t before_count, before_capacity;
+    tide_older_segment *held; /* by address; all of those there were, or none */
+    uint32_t held_count, held_capacity;
     tide_give_back *given;
     uint32_t given_count, given_capacity;
     tide_wait *waits;
@@ -114,6 +122,8 @@ void tide_tape_empty_cache(tide_tape *tape);
 void tide_tape_time_is(tide_tape *tape, uint64_t microseconds);
 /* A block that is live from the beginning, and may have been freed since. */
 void tide_tape_was_there(tide_tape *tape, uint64_t address, uint64_t bytes, uint64_t stream, uint32_t stack);
+/* A segment that was there, in order of addresses. */
+void tide_tape_was_held(tide_tape *tape, uint64_t address, uint64_t bytes, uint64_t stream);
 bool tide_tape_is_live(const tide_tape *tape, uint64_t address);
 
 /* The recording never says when blocks came back: they were back at once. */
