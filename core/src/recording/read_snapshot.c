@@ -60,10 +60,12 @@ typedef struct final_block {
 } final_block;
 
 /* Segments as they come and go in the entries, and those that are there at the end. */
+typedef enum segment_mark { SEGMENT_MADE, SEGMENT_GONE, SEGMENT_FINAL } segment_mark;
+
 typedef struct segment_seen {
     uint64_t address, bytes, stream;
     uint32_t device, order;
-    enum { SEGMENT_MADE, SEGMENT_GONE, SEGMENT_FINAL } what;
+    segment_mark what;
 } segment_seen;
 
 enum { VALUES = 1 << 17, MARKS = 1 << 10, RECENT_BITS = 14, LOW = 1 << 12, CHAIN_BITS = 10, KEPT_TEXT = 1 << 12, TEXTS = 1 << 20 };
@@ -204,7 +206,7 @@ static void set_frame(snapshot *s, value *dict, value file) {
     if (key) memo_put(s, (uint32_t)key, dict, true);
 }
 
-static void see_segment(snapshot *s, uint64_t address, uint64_t bytes, uint64_t stream, uint32_t device, int what) {
+static void see_segment(snapshot *s, uint64_t address, uint64_t bytes, uint64_t stream, uint32_t device, segment_mark what) {
     TIDE_ROOM(s->r->arena, s->segments, s->segment_count, s->segment_capacity);
     s->segments[s->segment_count] = (segment_seen){address, bytes, stream, device, s->segment_count, what};
     s->segment_count++;

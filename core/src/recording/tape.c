@@ -6,6 +6,8 @@
 
 enum { LIVE = 1, WAITING = 2, GONE_BITS = 14, TIMES_APART = 200 };
 /* A segment is at most this much larger than the request that makes it (kLargeBuffer). */
+/* Larger ones there are none: 1 PiB, so that sums stay far from their ends. */
+static const uint64_t SEGMENT_MOST = UINT64_C(1) << 50;
 static const uint64_t SEGMENT_SLACK = UINT64_C(20) << 20;
 static const uint32_t INDEX_LIMIT = TIDE_TAPE_MASK;
 
@@ -110,16 +112,24 @@ bool tide_tape_is_live(const tide_tape *tape, uint64_t address) {
 
 /* ---- segments: who gave memory back ---- */
 
+/* A recording may say anything: what it adds up to stays within 2^60. */
+static int64_t bounded(int64_t bytes) {
+    const int64_t most = INT64_C(1) << 60;
+    return bytes > most ? most : bytes < -most ? -most : bytes;
+}
+
 void tide_tape_segment(tide_tape *t, bool is_given_back, uint64_t bytes) {
+    if (bytes > SEGMENT_MOST) return;
     t->has_segments = true;
     if (is_given_back) {
         if (!t->group_gives) t->group_reserved = t->reserved, t->group_new = 0;
         t->group_gives = true;
-        t->reserved -= bytes < t->reserved ? bytes : t->reserved;
+        t->reserved = bounded(t->reserved - (int64_t)bytes);
+        if (t->reserved < t->least_reserved) t->least_reserved = t->reserved;
     } else {
         t->group_new += bytes;
-        t->reserved += bytes;
-        if (t->reserved > t->reserved_peak) t->reserved_peak = t->reserved;
+        t->reserved = bounded(t->reserved + (int64_t)bytes);
+        if (t->reserved > (int64_t)t->reserved_peak) t->reserved_peak = (uint64_t)t->reserved;
     }
 }
 
@@ -129,7 +139,7 @@ static void end_group(tide_tape *t, bool is_request, uint64_t bytes) {
     uint64_t added = t->group_new ? t->group_new : bytes;
     t->group_gives = false;
     TIDE_ROOM(t->arena, t->given, t->given_count, t->given_capacity);
-    t->given[t->given_count] = (tide_give_back){is_request && added ? t->group_reserved + added : 0};
+    t->given[t->given_count] = (tide_give_back){(uint64_t)t->group_reserved + added, is_request && added};
     add_event(t, TIDE_TAPE_GAVE_BACK, t->given_count++);
 }
 
@@ -170,6 +180,8 @@ void tide_tape_was_there(tide_tape *t, uint64_t address, uint64_t bytes, uint64_
 }
 
 void tide_tape_was_held(tide_tape *t, uint64_t address, uint64_t bytes, uint64_t stream) {
+    if (bytes > SEGMENT_MOST) return;
+    t->has_segments = true;
     TIDE_ROOM(t->arena, t->held, t->held_count, t->held_capacity);
     t->held[t->held_count++] = (tide_older_segment){address, bytes, stream_of(t, stream)};
 }
@@ -231,12 +243,11 @@ void tide_tape_back(tide_tape *t, uint64_t address) {
 }
 
 bool tide_tape_oom(tide_tape *t, uint64_t free_bytes, uint64_t bytes, uint64_t stream, uint32_t stack) {
-    uint64_t before = t->group_gives ? t->group_reserved : t->reserved;
     end_group(t, true, bytes);
     t->group_new = 0;
-    if (t->ooms++ == 0 && free_bytes < UINT64_MAX - before) {
+    if (t->ooms++ == 0 && free_bytes < SEGMENT_MOST) {
         t->is_limited = free_bytes >= bytes && free_bytes - bytes >= SEGMENT_SLACK;
-        t->oom_room = t->reserved + free_bytes;
+        t->oom_room = (uint64_t)t->reserved + free_bytes;
     }
     if (!bytes) return true;
     tide_site site = {bytes, stream_of(t, stream), stack};
@@ -294,8 +305,19 @@ static void sort_before(tide_tape *t) {
     tide_arena_drop(t->arena, order);
 }
 
+/* Adds what was reserved before: as the older segments say, and no less than was given back. */
+static void settle_reserved(tide_tape *t) {
+    uint64_t before = (uint64_t)-t->least_reserved, held = 0;
+    for (uint32_t i = 0; i < t->held_count; i++) held += t->held[i].bytes;
+    if (held > before) before = held;
+    if (t->has_segments) t->reserved_peak += before;
+    if (t->oom_room) t->oom_room += before;
+    for (uint32_t i = 0; i < t->given_count; i++) t->given[i].need = t->given[i].is_followed ? t->given[i].need + before : 0;
+}
+
 void tide_tape_close(tide_tape *t) {
     end_group(t, false, 0);
+    settle_reserved(t);
     if (t->before_count) sort_before(t);
     if (t->wait_count) qsort(t->waits, t->wait_count, sizeof *t->waits, by_event);
     if (t->live) tide_arena_drop(t->arena, t->live);

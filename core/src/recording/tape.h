@@ -34,6 +34,7 @@ enum { TIDE_TAPE_SHIFT = 29, TIDE_TAPE_STREAMS = 1024 };
  * device was full, and the allocator does the same again when the tape is played on a device of that size. */
 typedef struct tide_give_back {
     uint64_t need; /* 0: nothing followed */
+    bool is_followed;
 } tide_give_back;
 
 /* A block that was there before the recording began. */
@@ -96,7 +97,8 @@ typedef struct tide_tape {
     tide_gone_block *gone;              /* the latest frees, by address */
     uint64_t *streams;                  /* handles by number */
     uint32_t stream_count;
-    uint64_t reserved, group_reserved, group_new; /* of segments; of a run of segment records */
+    int64_t reserved, least_reserved, group_reserved; /* of segments, less what there was before; before a run of segment records */
+    uint64_t group_new;
     bool group_gives;
 
     /* what the recording itself says */
