@@ -198,7 +198,11 @@ static void called(const struct call *call, const cupti_callback_data *data) {
         used_before = used;
         return;
     }
-    if (context_device) context_device(&device);
+    /* A context that is retained need not be current: its device is the second parameter. */
+    if (call->is == CONTEXT && strcmp(call->name, "cuDevicePrimaryCtxRetain") == 0)
+        device = ((const int *)data->parameters)[2];
+    else if (context_device)
+        context_device(&device);
     read_parameters(call->is, data->parameters, &bytes, &address);
     pthread_mutex_lock(&lock);
     if (record_open()) name_device(device);

@@ -72,6 +72,10 @@ def library_comes(event: str, args: Any) -> None:
 def attach(torch: Any, watch: Any) -> None:
     if not hasattr(_library, "phantom_on_read"):
         return
+    cudnn = getattr(torch._C, "_cudnn", None)
+    if cudnn is not None:
+        major, minor, patch = cudnn.getCompileVersion()
+        _library.phantom_cudnn(major * 10000 + minor * 100 + patch)
     answers = dict(ANSWERS)
     own = {}                                         # --answer FILE:LINE=N
     for word in filter(None, os.environ.get("TIDEMARK_ANSWERS", "").split("\n")):

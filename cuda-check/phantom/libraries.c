@@ -74,7 +74,17 @@ static void workspace_unknown(void) {
 }
 
 API(int, cudnnCreate, void **out) { return made(out); }
-API(size_t, cudnnGetVersion, void) { return runtime_major() == 12 ? 91002 : 92600; }
+/* The version that PyTorch was built with: it refuses another one. */
+static int cudnn_version = 92600;
+API(void, phantom_cudnn, int version) { cudnn_version = version; }
+
+API(size_t, cudnnGetVersion, void) { return (size_t)cudnn_version; }
+API(int, cudnnGetProperty, int type, int *value) {
+    *value = type == 0   ? cudnn_version / 10000
+             : type == 1 ? cudnn_version / 100 % 100
+                         : cudnn_version % 100;
+    return OK;
+}
 API(size_t, cudnnGetCudartVersion, void) { return (size_t)runtime_major() * 1000; }
 API(const char *, cudnnGetErrorString, int error) { return error ? "phantom" : "success"; }
 

@@ -74,6 +74,7 @@ SAME(CUPTI_DRIVER_TRACE_CBID_cuMemRelease, 550);
 SAME(CUPTI_DRIVER_TRACE_CBID_cuDevicePrimaryCtxRetain, 386);
 SAME(CUPTI_DRIVER_TRACE_CBID_cuLibraryLoadData, 678);
 #endif
+SAME(offsetof(cuDevicePrimaryCtxRetain_params, dev), 8);
 SAME(offsetof(cuMemAlloc_v2_params, bytesize), 8);
 SAME(offsetof(cuMemCreate_params, size), 8);
 SAME(offsetof(cuMemAllocAsync_params, bytesize), 8);

@@ -181,6 +181,14 @@ def compared():
     check("compare", "" if done.returncode == 0 and set(rows.values()) == {"exact"} else f"{done.returncode} {done.stdout[:600]} {done.stderr[:300]}")
 
 
+    code, answer, errors, *_ = script("import torch\nprint('cudnn', torch.backends.cudnn.version())\n" + LOOP % (2, "pass"))
+    check("the version of cuDNN", "" if code == 0 and "cudnn 9" in errors else f"{code} {errors[-600:]}")
+
+    code, answer, errors, *_ = script("import torch\nnet = torch.nn.LSTM(64, 64).cuda()\nnet(torch.zeros(5, 2, 64).cuda())\n")
+    kinds = [n["kind"] for n in answer["notes"]] if answer else []
+    check("recurrent layers", "" if code == 4 and "phantom-unknown-call" in kinds else f"{code} {kinds} {errors[-600:]}")
+
+
 def refusals():
     code, answer, errors, *_ = script("import torch\nx = [torch.empty(1 << 30, device='cuda') for _ in range(9)]\n",
                                       "--gpu", "t4")
