@@ -213,6 +213,13 @@ void cli_table_cell(cli_table *table, const char *text) {
     table->cells[table->count++] = copy.at;
 }
 
+void cli_table_free(cli_table *table) {
+    for (size_t i = 0; i < table->count; i++) free(table->cells[i]);
+    free(table->cells);
+    free(table->rules);
+    *table = (cli_table){0};
+}
+
 void cli_table_print(cli_table *table) {
     size_t widths[CLI_TABLE_COLUMNS] = {0}, total = 0;
     for (size_t i = 0; i < table->count; i++) {
@@ -249,8 +256,5 @@ void cli_table_print(cli_table *table) {
         if (r == 0) fputs(cli_styled_end(), stdout);
         putchar('\n');
     }
-    for (size_t i = 0; i < table->count; i++) free(table->cells[i]);
-    free(table->cells);
-    free(table->rules);
-    *table = (cli_table){0};
+    cli_table_free(table);
 }

@@ -236,6 +236,7 @@ int cli_sweep(int argc, char **argv) {
         cli_help(stdout, "sweep");
     else if (status == CLI_OK)
         status = play_all(&s);
+    cli_table_free(&s.table);
     for (size_t i = 0; i < s.axis_count; i++) {
         free(s.axes[i].values);
         cli_buffer_free(&s.axes[i].name);
