@@ -513,8 +513,11 @@ static void reduce_bucket(zero3 *z) {
                 casts[n++] = tide_flat_of(m, op_name, z->params[order[i]].count, z->reduced_as, TIDE_FACTOR_COMMUNICATION);
         if (count > 1 || z->params[order[0]].count % z->w->ranks)
             flat = tide_flat_of(m, op_name, cut * z->w->ranks, z->reduced_as, TIDE_FACTOR_COMMUNICATION);
+        uint32_t sent = n;
         for (uint32_t i = 0; i < count && z->reduced_as != z->accumulated; i++)
             casts[n++] = tide_flat_of(m, op_name, z->params[order[i]].cut, z->accumulated, TIDE_FACTOR_COMMUNICATION);
+        for (uint32_t i = 0; i < sent && (n > sent || flat); i++) tide_release_at(m, &casts[i]); /* what is kept is no view of them */
+        if (n > sent) tide_release_at(m, &flat);
     } else {
         if (z->reduced_as != z->dtype && !z->is_contiguous) flat = tide_flat_of(m, op_name, z->bucket_elements, z->reduced_as, TIDE_FACTOR_COMMUNICATION);
         if (z->reduced_as != z->accumulated) casts[n++] = tide_flat_of(m, op_name, z->bucket_elements, z->accumulated, TIDE_FACTOR_COMMUNICATION);
