@@ -477,11 +477,11 @@ static void keep_part(zero3 *z, param *p) {
     tide_machine *m = machine_of(z);
     bool is_real = p->cut * z->w->rank < p->count;
     if (z->is_offloaded && is_real) {
-        tide_tensor *on_device = on_stream(z, z->reduce_stream, p->cut, z->dtype, TIDE_FACTOR_GRADIENT);
+        tide_tensor *on_device = on_stream(z, z->reduce_stream, p->cut, z->accumulated, TIDE_FACTOR_GRADIENT);
         if (z->w->is_last) {
             int64_t most = 250000000; /* _constant_buffered_norm2 */
             p->norm = fp64_norm(m, p->cut < most ? p->cut : most);
-            if (z->dtype != TIDE_FP32) tide_release(m, tide_flat_of(m, op_name, p->cut, TIDE_FP32, TIDE_FACTOR_TEMPORARY));
+            if (z->accumulated != TIDE_FP32) tide_release(m, tide_flat_of(m, op_name, p->cut, TIDE_FP32, TIDE_FACTOR_TEMPORARY));
         }
         tide_release(m, on_device);
     }
@@ -767,8 +767,8 @@ static void zero3_wrap(tide_wrapper *w) {
     const tide_job *job = w->job;
     tide_dtype half = tide_option_dtype(job, TIDE_OPTION_half, TIDE_FP32);
     tide_dtype accumulated = tide_option_dtype(job, TIDE_OPTION_grad_accum_dtype, half);
-    if (accumulated != half && (accumulated != TIDE_FP32 || tide_option_is(job, TIDE_OPTION_offload_optimizer, "cpu"))) {
-        tide_fail(m, TIDE_ERR_UNSUPPORTED, "parallel.grad_accum_dtype other than that of the model is described for fp32, not offloaded");
+    if (accumulated != half && accumulated != TIDE_FP32) {
+        tide_fail(m, TIDE_ERR_UNSUPPORTED, "parallel.grad_accum_dtype other than that of the model is described for fp32");
         return;
     }
     if (tide_option_true(job, TIDE_OPTION_zero_init, false)) {
