@@ -66,7 +66,7 @@ static void take_record(tide_recording *r, tide_state *s, unsigned char kind, co
     case 't': tide_tape_time_is(t, s->time_us += n[0]); break;
     case 'x': r->outside_bytes = n[0]; break;
     case 'q':
-        r->has_said = r->said_peaks = true;
+        r->has_said = true;
         r->said = (tide_said){n[0], n[1], n[2], n[3], n[4], n[5]};
         r->never_retried = n[4] == 0;
         break;

@@ -90,7 +90,7 @@ void tide_recording_facts(tide_recording *r, tide_text json) {
     r->source = take_text(r->source, facts, "source");
     if (tide_json_at(facts, "reserved_peak")) {
         const tide_json *retries = tide_json_at(facts, "retries");
-        r->has_said = r->said_peaks = true;
+        r->has_said = true;
         r->never_retried = retries && retries->is_integer && retries->integer == 0;
         take_bytes(&r->said.allocated, facts, "allocated");
         take_bytes(&r->said.reserved, facts, "reserved");

@@ -64,7 +64,7 @@ struct tide_recording {
     uint64_t device_bytes, outside_bytes;
     int64_t memory_fraction_ppm;
     bool never_retried; /* it says that no request ever emptied the cache */
-    bool has_said, said_peaks;
+    bool has_said;
     tide_said said;
     uint64_t unreadable; /* records that were passed over */
     bool is_cpu; /* an estimate from a run without a GPU; what is known of its differences: */
