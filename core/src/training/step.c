@@ -79,7 +79,7 @@ static bool find_stand_in(void *user, const tide_json *config, tide_text *descri
     return false;
 }
 
-/* Of a class that no root is named after, the root for the same task: FooForCausalLM as LlamaForCausalLM. */
+/* Of a class that no root is named after, the root whose name ends in the same "ForTask". */
 static const tide_json *root_of_task(const tide_json *roots, tide_text name) {
     for (size_t i = 0; i + 3 < name.length; i++) {
         if (strncmp(name.at + i, "For", 3) != 0) continue;
@@ -97,7 +97,7 @@ static bool root_class(const tide_job *job, bool is_stand_in, const tide_descrip
     if (architectures && architectures->kind != TIDE_JSON_NULL && (architectures->kind != TIDE_JSON_ARRAY || (named && named->kind != TIDE_JSON_STRING)))
         return tide_error(diags, TIDE_ERR_FIELD_TYPE, tide_job_config_place(arena, job, architectures),
                           tide_format(arena, "architectures is %s; must be an array of class names", tide_json_kind_name(architectures)),
-                          "write [\"LlamaForCausalLM\"], or leave it out");
+                          "write [\"ClassName\"], or leave it out");
     if (!roots || roots->kind != TIDE_JSON_OBJECT || !roots->first)
         return tide_error(diags, TIDE_ERR_DESCRIPTION, "/model", "the description has no \"roots\"", NULL);
     if (named && named->kind == TIDE_JSON_STRING) {
