@@ -34,7 +34,7 @@ int main(void) {
         const char *name = cJSON_GetStringValue(cJSON_GetObjectItem(model, "name"));
         const cJSON *published = cJSON_GetObjectItem(model, "parameters");
         double count = 0;
-        for (size_t i = 0; name && !count && i < sizeof settings / sizeof *settings; i++) count = counted(name, settings[i]);
+        for (size_t i = 0; name && count <= 0 && i < sizeof settings / sizeof *settings; i++) count = counted(name, settings[i]);
         if (count > 0 && cJSON_IsNumber(published) && count == published->valuedouble) {
             passed++;
             continue;
