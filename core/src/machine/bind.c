@@ -3,7 +3,7 @@
 
 /* ---- binding: what a name means ---- */
 
-const char *const tide_builtin_names[BUILTIN_COUNT] = {"range", "len", "is_list", "min", "max", "isqrt", "root", "contains", "error", "deepcopy", "apply", "Parameter", "Buffer", "AutoModel"};
+const char *const tide_builtin_names[BUILTIN_COUNT] = {"range", "len", "is_list", "min", "max", "isqrt", "root", "contains", "error", "deepcopy", "apply", "save_for_backward", "Parameter", "Buffer", "AutoModel"};
 
 uint32_t tide_add_local(tide_model *model, tide_function *function, tide_text name) {
     for (uint32_t i = 0; i < function->local_count; i++)
@@ -219,7 +219,6 @@ bool tide_bind_function(tide_model *model, tide_function *function, const tide_d
         model->m->has_failed = true;
         return false;
     }
-    if (!function->of) function->backward = tide_function_find(model->descriptions, from, tide_text_of(tide_format(model->m->arena, "%s_backward", tide_terminated(model->m, function->name))));
     for (uint32_t i = 0; i < function->parameter_count; i++) tide_add_local(model, function, function->parameters[i].name);
     for (uint32_t i = 0; i < function->parameter_count; i++)
         if (!tide_bind_expr(model, function, from, function->parameters[i].otherwise)) return false;

@@ -134,21 +134,27 @@ tide_value tide_call_function(tide_model *model, tide_function *function, uint32
 }
 /* ---- torch.autograd.Function ---- */
 
-/* apply('Name', inputs...) calls Name_forward(ctx, inputs...) without gradients; backward calls Name_backward(ctx, grad),
- * which returns the gradient of the first input, or a list with one for each. What ctx holds lives as long as the node. */
+/* apply('Name', inputs...) calls Name_forward(ctx, inputs...) without gradients. Backward calls Name_backward(ctx, grad, what
+ * save_for_backward() was given...), which returns the gradient of the first input, or a list with one for each. What ctx
+ * holds otherwise lives as long as the node. */
 typedef struct applied {
     tide_held held;
     tide_function *backward;
+    uint32_t instance, scope;
     tide_value context;
 } applied;
 
+enum { SAVED_LIMIT = 8 };
+
 static void applied_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
     applied *f = (applied *)node->held;
-    tide_value arguments[2] = {tide_value_retain(f->context), tide_of_tensor(tide_retain(grads[0]))};
-    tide_value made = tide_call_function(m->interpreter, f->backward, 0, 0, arguments, 2, NULL, NULL, 0);
+    tide_value arguments[2 + SAVED_LIMIT] = {tide_value_retain(f->context), tide_of_tensor(tide_retain(grads[0]))};
+    uint32_t count = 2;
+    for (int i = 0; i < node->saved_count; i++) arguments[count++] = tide_of_tensor(tide_saved_at(m, node, i));
+    tide_value made = tide_call_function(m->interpreter, f->backward, f->instance, f->scope, arguments, count, NULL, NULL, 0);
     for (unsigned i = 0; i < node->edge_count; i++) {
         tide_value v = made.kind == TIDE_VALUE_LIST ? (i < made.list->count ? made.list->items[i] : tide_none()) : i ? tide_none() : made;
-        if (v.kind == TIDE_VALUE_TENSOR) results[i] = tide_retain(v.tensor);
+        if (v.kind == TIDE_VALUE_TENSOR && tide_wants(node, (int)i)) results[i] = tide_retain(v.tensor);
     }
     tide_value_release(m, made);
 }
@@ -161,28 +167,36 @@ static void applied_drop(tide_machine *m, tide_held *held) {
 
 static const tide_backward applied_backward = {"FunctionBackward", applied_run};
 
-tide_value tide_apply(tide_model *model, const tide_value *a, uint32_t count) {
+static tide_function *half_of(tide_frame *f, tide_text name, const char *half) {
+    tide_model *model = f->model;
+    const char *text = tide_format(model->m->arena, "%.*s_%s", (int)name.length, name.at, half);
+    return tide_function_find(model->descriptions, model->scopes[f->scope].description, tide_text_of(text));
+}
+
+tide_value tide_apply(tide_frame *f, const tide_value *a, uint32_t count) {
+    tide_model *model = f->model;
     tide_machine *m = model->m;
-    tide_text name = a[0].kind == TIDE_VALUE_TEXT ? a[0].text : TIDE_TEXT("");
-    tide_function *forward = tide_function_find(model->descriptions, NULL, tide_text_of(tide_format(m->arena, "%.*s_forward", (int)name.length, name.at)));
-    tide_function *backward = tide_function_find(model->descriptions, NULL, tide_text_of(tide_format(m->arena, "%.*s_backward", (int)name.length, name.at)));
-    if (!forward || !backward) return tide_nothing(m, TIDE_ERR_DESCRIPTION, "the library has no functions %s_forward and _backward", tide_terminated(m, name));
+    tide_text name = count && a[0].kind == TIDE_VALUE_TEXT ? a[0].text : TIDE_TEXT("");
+    tide_function *forward = half_of(f, name, "forward"), *backward = half_of(f, name, "backward");
+    if (!forward || !backward) return tide_nothing(m, TIDE_ERR_DESCRIPTION, "there are no functions %s_forward and _backward", tide_terminated(m, name));
     tide_tensor *inputs[ARGUMENT_LIMIT];
     tide_value arguments[ARGUMENT_LIMIT] = {{.kind = TIDE_VALUE_LIST, .list = tide_list_new(m)}};
     for (uint32_t i = 1; i < count; i++) {
         inputs[i - 1] = a[i].kind == TIDE_VALUE_TENSOR ? a[i].tensor : NULL;
         arguments[i] = tide_value_retain(a[i]);
     }
-    tide_node *node = tide_node_new(m, &applied_backward, inputs, (int)count - 1);
+    tide_node *node = tide_node_with(m, &applied_backward, inputs, (int)count - 1, 1, SAVED_LIMIT), *outer = model->applied;
     tide_value context = tide_value_retain(arguments[0]);
     bool grad_enabled = m->grad_enabled;
     m->grad_enabled = false;
-    tide_value made = tide_call_function(model, forward, 0, 0, arguments, count, NULL, NULL, 0);
+    model->applied = node;
+    tide_value made = tide_call_function(model, forward, f->instance, f->scope, arguments, count, NULL, NULL, 0);
+    model->applied = outer;
     m->grad_enabled = grad_enabled;
     if (node && made.kind == TIDE_VALUE_TENSOR) {
-        applied *f = tide_take(m, sizeof *f);
-        *f = (applied){{NULL, applied_drop}, backward, context};
-        node->held = &f->held;
+        applied *kept = tide_take(m, sizeof *kept);
+        *kept = (applied){{NULL, applied_drop}, backward, f->instance, f->scope, context};
+        node->held = &kept->held;
         tide_made_by(m, node, made.tensor);
         return made;
     }
@@ -190,6 +204,7 @@ tide_value tide_apply(tide_model *model, const tide_value *a, uint32_t count) {
     if (node) tide_node_release(m, node);
     return made;
 }
+
 /* ---- modules ---- */
 
 /* What a checkpoint calls again: a module with its keyword arguments. */

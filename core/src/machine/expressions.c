@@ -199,44 +199,6 @@ uint32_t tide_eval_arguments(tide_frame *f, tide_expr *e, tide_value *positional
 void tide_release_all(tide_machine *m, const tide_value *values, uint32_t count) {
     for (uint32_t i = 0; i < count; i++) tide_value_release(m, values[i]);
 }
-/* ---- torch.autograd.Function: a function f beside which the description has f_backward(the tensors of f..., grad) ---- */
-
-static void function_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
-    tide_value arguments[ARGUMENT_LIMIT];
-    uint32_t count = 0;
-    for (; count < node->edge_count; count++) arguments[count] = tide_of_tensor(tide_saved_at(m, node, (int)count));
-    arguments[count++] = tide_of_tensor(tide_retain(grads[0]));
-    tide_function *backward = (tide_function *)(intptr_t)node->attribute[0];
-    tide_value made = tide_call_function(m->interpreter, backward, (uint32_t)node->attribute[1], (uint32_t)node->attribute[2], arguments, count, NULL, NULL, 0);
-    uint32_t made_count = made.kind == TIDE_VALUE_LIST ? made.list->count : 1;
-    for (uint32_t i = 0; i < node->edge_count && i < made_count; i++) {
-        tide_value v = made.kind == TIDE_VALUE_LIST ? made.list->items[i] : made;
-        if (v.kind == TIDE_VALUE_TENSOR && tide_wants(node, (int)i)) results[i] = tide_retain(v.tensor);
-    }
-    tide_value_release(m, made);
-}
-static const tide_backward function_backward = {"PythonFunction", function_run};
-
-static tide_value call_autograd_function(tide_frame *f, tide_function *function, tide_function *backward, const tide_value *arguments, uint32_t count) {
-    tide_machine *m = f->model->m;
-    tide_tensor *tensors[ARGUMENT_LIMIT];
-    for (uint32_t i = 0; i < count; i++) tensors[i] = arguments[i].kind == TIDE_VALUE_TENSOR ? arguments[i].tensor : NULL;
-    tide_node *node = tide_node_with(m, &function_backward, tensors, (int)count, 1, (int)count);
-    bool enabled = m->grad_enabled;
-    m->grad_enabled = false;
-    if (node) {
-        node->attribute[0] = (intptr_t)backward;
-        node->attribute[1] = f->instance;
-        node->attribute[2] = f->scope;
-        for (uint32_t i = 0; i < count; i++) tide_save(m, node, tensors[i]);
-    }
-    tide_value made = tide_call_function(f->model, function, f->instance, f->scope, arguments, count, NULL, NULL, 0);
-    m->grad_enabled = enabled;
-    if (made.kind == TIDE_VALUE_TENSOR) tide_made_by(m, node, made.tensor);
-    else if (node) tide_node_release(m, node);
-    return made;
-}
-
 static tide_value call_value(tide_frame *f, tide_expr *e, tide_value callee, tide_function *method) {
     tide_machine *m = f->model->m;
     tide_value positional[ARGUMENT_LIMIT], named[ARGUMENT_LIMIT];
@@ -306,7 +268,9 @@ static tide_value eval_callee(tide_frame *f, tide_expr *e) {
         tide_value positional[ARGUMENT_LIMIT], named[ARGUMENT_LIMIT];
         tide_text keywords[ARGUMENT_LIMIT];
         uint32_t named_count, count = tide_eval_arguments(f, e, positional, keywords, named, &named_count);
-        tide_value made = m->has_failed ? tide_none() : tide_call_builtin(m, name->slot, positional, count);
+        tide_value made = m->has_failed                   ? tide_none()
+                          : name->slot == BUILTIN_APPLY ? tide_apply(f, positional, count)
+                                                        : tide_call_builtin(m, name->slot, positional, count);
         tide_release_all(m, positional, count);
         tide_release_all(m, named, named_count);
         return made;
@@ -317,10 +281,7 @@ static tide_value eval_callee(tide_frame *f, tide_expr *e) {
         uint32_t named_count, count = tide_eval_arguments(f, e, positional, keywords, named, &named_count);
         uint32_t statement = m->statement;
         tide_function *function = (tide_function *)name->target;
-        if (!tide_is_winding_down(m)) tide_bind_function(f->model, function, f->model->scopes[f->scope].description);
-        tide_value made = function->backward && !named_count && !m->has_failed
-                              ? call_autograd_function(f, function, function->backward, positional, count)
-                              : tide_call_function(f->model, function, f->instance, f->scope, positional, count, keywords, named, named_count);
+        tide_value made = tide_call_function(f->model, function, f->instance, f->scope, positional, count, keywords, named, named_count);
         m->statement = statement;
         return made;
     }

@@ -18,7 +18,7 @@ typedef struct tide_frame {
     tide_value *locals;
 } tide_frame;
 
-typedef enum tide_builtin { BUILTIN_RANGE, BUILTIN_LEN, BUILTIN_IS_LIST, BUILTIN_MIN, BUILTIN_MAX, BUILTIN_SQRT, BUILTIN_ROOT, BUILTIN_CONTAINS, BUILTIN_ERROR, BUILTIN_DEEPCOPY, BUILTIN_APPLY, BUILTIN_PARAMETER,
+typedef enum tide_builtin { BUILTIN_RANGE, BUILTIN_LEN, BUILTIN_IS_LIST, BUILTIN_MIN, BUILTIN_MAX, BUILTIN_SQRT, BUILTIN_ROOT, BUILTIN_CONTAINS, BUILTIN_ERROR, BUILTIN_DEEPCOPY, BUILTIN_APPLY, BUILTIN_SAVE_FOR_BACKWARD, BUILTIN_PARAMETER,
                        BUILTIN_BUFFER, BUILTIN_AUTO_MODEL, BUILTIN_COUNT } tide_builtin;
 extern const char *const tide_builtin_names[BUILTIN_COUNT];
 
@@ -78,7 +78,7 @@ bool tide_arrange(tide_model *model, tide_function *function, uint32_t instance,
                     const tide_value *positional, uint32_t count, const tide_text *keywords, const tide_value *named, uint32_t named_count, tide_value *arranged);
 tide_value tide_call_function(tide_model *model, tide_function *function, uint32_t instance, uint32_t scope,
                     const tide_value *positional, uint32_t count, const tide_text *keywords, const tide_value *named, uint32_t named_count);
-tide_value tide_apply(tide_model *model, const tide_value *a, uint32_t count);
+tide_value tide_apply(tide_frame *f, const tide_value *a, uint32_t count);
 tide_value tide_call_again(tide_machine *m, void *function, tide_value *inputs, uint32_t count);
 void tide_closure_free(tide_machine *m, void *function);
 tide_value tide_call_module(tide_model *model, uint32_t instance, tide_function *method, const tide_value *positional,

@@ -71,6 +71,7 @@ typedef struct tide_model {
     const char **layers; /* names of the layers inside parts; 0 is "" */
     uint32_t layer_count, layer_capacity;
     uint32_t root;
+    tide_node *applied; /* of the autograd function whose forward runs, or NULL */
     int depth;   /* calls of functions and constructors that have not returned */
     int nesting; /* call expressions that are being evaluated */
 

@@ -132,7 +132,11 @@ tide_value tide_call_builtin(tide_machine *m, uint32_t which, tide_value *a, uin
         say_error(m, tide_terminated(m, text), about);
         return tide_none();
     }
-    if (which == BUILTIN_APPLY) return tide_apply(m->interpreter, a, count);
+    if (which == BUILTIN_SAVE_FOR_BACKWARD) {
+        for (uint32_t i = 0; i < count; i++)
+            if (a[i].kind == TIDE_VALUE_TENSOR) tide_save(m, ((tide_model *)m->interpreter)->applied, a[i].tensor);
+        return tide_none();
+    }
     if (which == BUILTIN_DEEPCOPY) return tide_deepcopy(m->interpreter, a[0], 0);
     if (which == BUILTIN_IS_LIST) return tide_of_bool(a[0].kind == TIDE_VALUE_LIST);
     if (which == BUILTIN_LEN) {

@@ -19,7 +19,6 @@ typedef struct tide_function {
     tide_text *locals; /* names of slots: parameters first */
     uint32_t local_count, local_capacity;
     bool is_bound;
-    struct tide_function *backward; /* of a torch.autograd.Function: the function NAME_backward; else NULL */
     struct tide_function *next;
 } tide_function;
 
