@@ -24,6 +24,9 @@ function JobLine({ r }) {
     `${used('batch')} × ${fixed(Number(used('seq')))} tokens`,
     used('dtype') + (/^(|none)$/.test(used('autocast')) ? '' : `, autocast ${used('autocast')}`),
     used('optimizer'),
+    used('quant') && used('quant') !== 'none' && `base in ${used('quant')}`,
+    used('adapter') && used('adapter') !== 'none' && used('adapter'),
+    used('parallel.kind') && used('parallel.kind') !== 'none' && `${used('parallel.kind')} over ${used('parallel.dp') || 1} GPUs`,
     used('checkpointing') === 'none' ? 'no checkpointing' : `checkpointing ${used('checkpointing')}`,
   ];
   return (
