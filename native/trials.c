@@ -35,6 +35,7 @@ static void fit_show(const cJSON *answer) {
     printf("The largest %s that fits\n\n", cli_text_at(answer, "knob"));
     headings(&table, names, 5);
     table.is_left[0] = true;
+    table.limit[4] = 48;
     cJSON_ArrayForEach(row, cli_at(answer, "rows")) {
         const cJSON *above = cli_at(row, "above");
         int64_t largest = cli_int_at(row, "largest");

@@ -86,6 +86,7 @@ static void write_figures(tide_writer *w, const tide_verdict *v) {
 /* ---- fit ---- */
 
 static const int64_t HIGHEST = INT64_C(1) << 30;
+enum { MOST_VALUES = 64 };
 
 typedef struct search {
     const tide_question *question;
@@ -166,6 +167,10 @@ bool tide_write_fit(tide_writer *w, const tide_question *q, tide_text knob, tide
     const char *equals = by.length ? memchr(by.at, '=', by.length) : NULL;
     if (by.length && !equals)
         return tide_error(diags, TIDE_ERR_REQUEST, "/by", "a setting with values is wanted", "write it as seq=1024,2048,4096");
+    size_t values = 1;
+    for (size_t i = 0; i < by.length; i++) values += by.at[i] == ',';
+    if (values > MOST_VALUES)
+        return tide_error(diags, TIDE_ERR_LIMIT, "/by", tide_format(q->arena, "more than %d values", MOST_VALUES), "ask for fewer at a time");
     tide_write_string_at(w, "knob", name);
     tide_write_key(w, "rows");
     tide_write_open(w, '[');
