@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "../machine/ops/ops.h"
+
 static const tide_strategy *const strategies[] = {&tide_ddp, &tide_zero0, &tide_zero1, &tide_zero2, &tide_zero3, &tide_fsdp1, &tide_fsdp2};
 
 /* engine.py: _configure_optimizer. */
@@ -76,9 +78,8 @@ int64_t tide_bucket_size(const tide_wrapper *w, tide_option option, int64_t othe
 }
 
 tide_dtype tide_option_dtype(const tide_job *job, tide_option option, tide_dtype otherwise) {
-    for (int i = 0; i < TIDE_DTYPE_COUNT; i++)
-        if (tide_option_is(job, option, tide_dtype_names[i])) return (tide_dtype)i;
-    return otherwise;
+    tide_dtype dtype;
+    return tide_dtype_named(tide_text_of(job->options[option]), &dtype) ? dtype : otherwise;
 }
 
 tide_tensor *tide_flat_of(tide_machine *m, const char *op, int64_t count, tide_dtype dtype, tide_factor factor) {
@@ -88,6 +89,21 @@ tide_tensor *tide_flat_of(tide_machine *m, const char *op, int64_t count, tide_d
     tide_tensor *made = tide_flat(m, count, dtype);
     m->factor = outside;
     return made;
+}
+
+tide_tensor *tide_flat_on(tide_machine *m, uint8_t stream, const char *op, int64_t count, tide_dtype dtype, tide_factor factor) {
+    uint8_t outside = m->stream;
+    m->stream = stream;
+    tide_tensor *made = tide_flat_of(m, op, count, dtype, factor);
+    m->stream = outside;
+    return made;
+}
+
+tide_tensor *tide_fp64_norm(tide_machine *m, const char *op, int64_t elements) {
+    tide_tensor *wide = tide_flat_of(m, op, elements, TIDE_FP64, TIDE_FACTOR_TEMPORARY);
+    tide_tensor *norm = tide_sum_plain(m, wide, 1, false, TIDE_FP64);
+    tide_release(m, wide);
+    return norm;
 }
 
 uint32_t tide_cut_buckets(tide_machine *m, tide_tensor *const *tensors, uint32_t count, const int64_t *limits, uint32_t limit_count,

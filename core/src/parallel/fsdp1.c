@@ -32,10 +32,6 @@ typedef struct unit {
     uint32_t forward_index, backward_index; /* places in the orders, from 1 */
 } unit;
 
-typedef struct hook {
-    uint32_t unit, next; /* the next hook of the same node, by number from 1 */
-} hook;
-
 typedef struct fsdp {
     tide_wrapper *w;
     unit *units; /* in the order in which they are wrapped: inner ones first, the root last */
@@ -50,8 +46,7 @@ typedef struct fsdp {
     uint32_t *forward_order, forward_count, *backward_order, backward_count;
     bool has_order;
     tide_tensor *zero; /* _zero_scalar */
-    hook *hooks;
-    uint32_t hook_count, hook_capacity;
+    tide_unit_hooks hooks;
 } fsdp;
 
 static const char op_name[] = "FSDP";
@@ -61,12 +56,7 @@ static tide_machine *machine_of(const fsdp *f) {
 }
 
 static tide_tensor *on_stream(const fsdp *f, uint8_t stream, int64_t count, tide_dtype dtype, tide_factor factor) {
-    tide_machine *m = machine_of(f);
-    uint8_t outside = m->stream;
-    m->stream = stream;
-    tide_tensor *made = tide_flat_of(m, op_name, count, dtype, factor);
-    m->stream = outside;
-    return made;
+    return tide_flat_on(machine_of(f), stream, op_name, count, dtype, factor);
 }
 
 static void fill(const fsdp *f, uint8_t stream, const tide_tensor *t, int64_t count, tide_factor factor) {
@@ -165,7 +155,9 @@ static void fetch_backward(fsdp *f, const unit *u) {
 }
 
 /* _pre_backward_hook. */
-static void pre_backward(fsdp *f, unit *u) {
+static void pre_backward(void *state, uint32_t index) {
+    fsdp *f = state;
+    unit *u = &f->units[index];
     if (u->has_begun || !u->count) return;
     if (u->needs_backward && !u->is_prefetched) unshard(f, u, false);
     u->needs_backward = false;
@@ -178,13 +170,7 @@ static void pre_backward(fsdp *f, unit *u) {
 }
 
 static void before_backward(tide_machine *m, tide_node *node) {
-    fsdp *f = m->wrapper;
-    uint32_t module = m->module, statement = m->statement;
-    const char *op = m->op;
-    for (uint32_t at = node->hook; at; at = f->hooks[at - 1].next) pre_backward(f, &f->units[f->hooks[at - 1].unit]);
-    m->module = module;
-    m->statement = statement;
-    m->op = op;
+    tide_unit_hooks_run(&((fsdp *)m->wrapper)->hooks, m, node, pre_backward);
 }
 
 /* To the parameters' type, and to what there is of earlier micro-batches. */
@@ -238,7 +224,8 @@ static void gradient_ready(tide_machine *m, tide_tensor *leaf) {
 }
 
 /* _post_backward_final_callback. */
-static void end_backward(fsdp *f) {
+static void end_backward(void *state) {
+    fsdp *f = state;
     tide_machine *m = machine_of(f);
     for (uint32_t i = 0; i < f->count; i++) {
         unit *u = &f->units[f->visits[i]];
@@ -295,9 +282,7 @@ static void before_forward(tide_model *model, uint32_t instance, tide_value *pos
 static void hook_one(fsdp *f, uint32_t index, const tide_value *value) {
     if (value->kind != TIDE_VALUE_TENSOR || !value->tensor->node) return;
     tide_node *node = value->tensor->node;
-    TIDE_ROOM(machine_of(f)->arena, f->hooks, f->hook_count, f->hook_capacity);
-    f->hooks[f->hook_count++] = (hook){index, node->hook};
-    node->hook = f->hook_count;
+    tide_unit_hook_add(&f->hooks, machine_of(f), node, index);
     f->units[index].needs_backward = true;
 }
 
@@ -444,11 +429,6 @@ static bool make_unit(fsdp *f, unit *u) {
     return true;
 }
 
-static uint32_t unit_of_module(const fsdp *f, uint32_t instance) {
-    while (instance && !f->unit_of[instance]) instance = f->w->model->instances[instance].parent;
-    return instance ? f->unit_of[instance] - 1 : f->count - 1;
-}
-
 static void give_members(fsdp *f) {
     tide_machine *m = machine_of(f);
     uint32_t count = tide_optimizer_members(f->w->optimizer, NULL), n = 0;
@@ -505,7 +485,7 @@ static void fsdp1_wrap(tide_wrapper *w) {
     }
     if (!choose_units(f)) return;
     uint32_t *of = TIDE_NEW(m->arena, uint32_t, model->parameter_count + 1);
-    for (uint32_t i = 0; i < model->parameter_count; i++) f->units[of[i] = unit_of_module(f, model->parameters[i].module)].count++;
+    for (uint32_t i = 0; i < model->parameter_count; i++) f->units[of[i] = tide_unit_of_module(model, f->unit_of, f->count, model->parameters[i].module)].count++;
     for (uint32_t k = 0; k < f->count; k++) {
         unit *u = &f->units[k];
         uint32_t n = 0;
@@ -530,24 +510,14 @@ static void fsdp1_wrap(tide_wrapper *w) {
 }
 
 static void fsdp1_backward(tide_wrapper *w, tide_tensor *loss) {
-    tide_machine *m = w->model->m;
-    m->op = "div";
-    tide_tensor *scaled = w->job->grad_accum > 1 ? tide_scale(m, loss) : tide_retain(loss);
-    m->op = "ones_like";
-    tide_tensor *one = tide_empty_like(m, scaled, (tide_dtype)scaled->dtype);
-    tide_run_backward_from(m, scaled, one);
-    if (!m->has_failed) end_backward(w->state); /* a callback of the engine: what it began with is still there */
-    tide_release(m, one);
-    tide_release(m, scaled);
+    tide_backward_with_callback(w, loss, end_backward);
 }
 
 static void fsdp1_update(tide_wrapper *w) {
     fsdp *f = w->state;
     if (strcmp(w->job->optimizer, "none") == 0 || f->is_offloaded) return;
     if (w->job->clips && !f->zero) f->zero = tide_flat_of(w->model->m, "clip_grad_norm_", 1, TIDE_FP32, TIDE_FACTOR_TEMPORARY);
-    if (w->job->clips) tide_clip_grad_norm(w->optimizer);
-    tide_optimizer_step(w->optimizer);
-    tide_zero_grad(w->optimizer, strcmp(w->job->zero_grad, "none") == 0);
+    tide_update_members(w);
 }
 
 const tide_strategy tide_fsdp1 = {.kind = "fsdp1", .wrap = fsdp1_wrap, .before_forward = fsdp1_before_forward, .backward = fsdp1_backward,

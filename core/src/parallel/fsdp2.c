@@ -38,10 +38,6 @@ typedef struct unit {
     uint32_t order_count, order_capacity;
 } unit;
 
-typedef struct hook {
-    uint32_t unit, next; /* the next hook of the same node, by number from 1 */
-} hook;
-
 typedef struct fsdp {
     tide_wrapper *w;
     unit *units; /* the root is the last; the others in the order in which they are wrapped */
@@ -56,8 +52,7 @@ typedef struct fsdp {
     tide_tensor *sending; /* the last reduction's input */
     uint32_t *order;      /* units in the order in which they ran */
     uint32_t order_count, order_capacity;
-    hook *hooks;
-    uint32_t hook_count, hook_capacity;
+    tide_unit_hooks hooks;
 } fsdp;
 
 static const char op_name[] = "fully_shard";
@@ -71,12 +66,7 @@ static int64_t bytes_of(int64_t count, tide_dtype dtype) {
 }
 
 static tide_tensor *on_stream(fsdp *f, uint8_t stream, int64_t count, tide_dtype dtype, tide_factor factor) {
-    tide_machine *m = machine_of(f);
-    uint8_t outside = m->stream;
-    m->stream = stream;
-    tide_tensor *made = tide_flat_of(m, op_name, count, dtype, factor);
-    m->stream = outside;
-    return made;
+    return tide_flat_on(machine_of(f), stream, op_name, count, dtype, factor);
 }
 
 /* ---- gathering ---- */
@@ -273,7 +263,8 @@ static void set_gradient_dtypes(fsdp *f, unit *u) {
 }
 
 /* FSDPState._pre_backward. */
-static void pre_backward(fsdp *f, uint32_t index) {
+static void pre_backward(void *state, uint32_t index) {
+    fsdp *f = state;
     unit *u = &f->units[index];
     u->state = BEFORE_BACKWARD;
     if (u->group != BEFORE_BACKWARD && u->count) { /* a root whose parameters are all in units has no group */
@@ -291,13 +282,7 @@ static void pre_backward(fsdp *f, uint32_t index) {
 }
 
 static void before_backward(tide_machine *m, tide_node *node) {
-    fsdp *f = m->wrapper;
-    uint32_t module = m->module, statement = m->statement;
-    const char *op = m->op;
-    for (uint32_t at = node->hook; at; at = f->hooks[at - 1].next) pre_backward(f, f->hooks[at - 1].unit);
-    m->module = module;
-    m->statement = statement;
-    m->op = op;
+    tide_unit_hooks_run(&((fsdp *)m->wrapper)->hooks, m, node, pre_backward);
 }
 
 static void after_inputs(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
@@ -310,7 +295,8 @@ static void after_inputs(tide_machine *m, tide_node *node, tide_tensor **grads, 
 static const tide_backward post_backward_function = {"RegisterPostBackwardFunction", after_inputs};
 
 /* _root_post_backward_final_callback. */
-static void end_backward(fsdp *f) {
+static void end_backward(void *state) {
+    fsdp *f = state;
     tide_machine *m = machine_of(f);
     for (uint32_t i = 0; i < f->count; i++) {
         unit *u = &f->units[f->visits[i]];
@@ -328,7 +314,7 @@ static void end_backward(fsdp *f) {
     tide_release_at(m, &f->held);
     tide_release_at(m, &f->sending);
     f->order_count = 0;
-    f->hook_count = 0;
+    f->hooks.count = 0;
 }
 
 /* ---- forward ---- */
@@ -426,9 +412,7 @@ static void hook_one(void *user, tide_value *value) {
     const hook_to *h = user;
     tide_node *node = value->tensor->node;
     if (!node) return;
-    TIDE_ROOM(machine_of(h->f)->arena, h->f->hooks, h->f->hook_count, h->f->hook_capacity);
-    h->f->hooks[h->f->hook_count++] = (hook){h->unit, node->hook};
-    node->hook = h->f->hook_count;
+    tide_unit_hook_add(&h->f->hooks, machine_of(h->f), node, h->unit);
 }
 
 static void after_forward(tide_model *model, uint32_t instance, tide_value *output) {
@@ -526,11 +510,6 @@ static bool choose_units(fsdp *f) {
     return true;
 }
 
-static uint32_t unit_of_module(const fsdp *f, uint32_t instance) {
-    while (instance && !f->unit_of[instance]) instance = f->w->model->instances[instance].parent;
-    return instance ? f->unit_of[instance] - 1 : f->count - 1;
-}
-
 /* FSDPParam._init_sharded_param: parts along the first dimension, the first ranks' larger. */
 static void make_shard(fsdp *f, shard *s, const tide_parameter_row *row) {
     tide_machine *m = machine_of(f);
@@ -584,7 +563,7 @@ static void fsdp2_wrap(tide_wrapper *w) {
     w->state = m->wrapper = f;
     if (!choose_units(f)) return;
     uint32_t *of = TIDE_NEW(m->arena, uint32_t, model->parameter_count + 1);
-    for (uint32_t i = 0; i < model->parameter_count; i++) f->units[of[i] = unit_of_module(f, model->parameters[i].module)].count++;
+    for (uint32_t i = 0; i < model->parameter_count; i++) f->units[of[i] = tide_unit_of_module(model, f->unit_of, f->count, model->parameters[i].module)].count++;
     const uint32_t *order = tide_children_first(model);
     int64_t keepers = keepers_of(f, TIDE_OPTION_reshard_after_forward, "true"), root = keepers_of(f, TIDE_OPTION_root_reshard, "false");
     tide_tensor **local_of = TIDE_NEW(m->arena, tide_tensor *, model->parameter_count + 1);
@@ -624,23 +603,13 @@ static void fsdp2_before_forward(tide_wrapper *w) {
 }
 
 static void fsdp2_backward(tide_wrapper *w, tide_tensor *loss) {
-    tide_machine *m = w->model->m;
-    m->op = "div";
-    tide_tensor *scaled = w->job->grad_accum > 1 ? tide_scale(m, loss) : tide_retain(loss);
-    m->op = "ones_like";
-    tide_tensor *one = tide_empty_like(m, scaled, (tide_dtype)scaled->dtype);
-    tide_run_backward_from(m, scaled, one);
-    if (!m->has_failed) end_backward(w->state); /* a callback of the engine: what it began with is still there */
-    tide_release(m, one);
-    tide_release(m, scaled);
+    tide_backward_with_callback(w, loss, end_backward);
 }
 
 static void fsdp2_update(tide_wrapper *w) {
     fsdp *f = w->state;
     if (strcmp(w->job->optimizer, "none") == 0 || f->is_offloaded) return;
-    if (w->job->clips) tide_clip_grad_norm(w->optimizer);
-    tide_optimizer_step(w->optimizer);
-    tide_zero_grad(w->optimizer, strcmp(w->job->zero_grad, "none") == 0);
+    tide_update_members(w);
 }
 
 const tide_strategy tide_fsdp2 = {.kind = "fsdp2", .wrap = fsdp2_wrap, .before_forward = fsdp2_before_forward, .backward = fsdp2_backward,

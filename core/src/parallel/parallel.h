@@ -9,8 +9,12 @@ enum { TIDE_STREAM_SIDE = 1, TIDE_STREAM_SECOND, TIDE_STREAM_THIRD };
 
 /* ---- collectives.c ---- */
 
-/* A flat tensor of a factor, made on a stream. */
+/* A flat tensor of a factor, made on the stream that runs, and on another one. */
 tide_tensor *tide_flat_of(tide_machine *m, const char *op, int64_t count, tide_dtype dtype, tide_factor factor);
+tide_tensor *tide_flat_on(tide_machine *m, uint8_t stream, const char *op, int64_t count, tide_dtype dtype, tide_factor factor);
+
+/* g.double().norm(2) of so many elements: the scalar. */
+tide_tensor *tide_fp64_norm(tide_machine *m, const char *op, int64_t elements);
 
 /* Cuts tensors, in order, into buckets of one dtype that close when they reach `limits[k]` bytes, the last of which counts for
  * all later ones; bucket_of[i] is the bucket of tensor i, in the order in which they close. Returns the number of buckets.
@@ -36,6 +40,31 @@ const uint32_t *tide_children_first(const tide_model *model);
 
 /* Module.half() and the like: the engine casts the parameters one by one, where they have another dtype. */
 void tide_cast_model(tide_wrapper *w, tide_dtype dtype);
+
+/* ---- fsdp.c: what both FSDPs do ---- */
+
+/* Hooks of nodes, each of a unit; several may be on one node. tide_node.hook is the number of the first, from 1. */
+typedef struct tide_unit_hook {
+    uint32_t unit, next;
+} tide_unit_hook;
+
+typedef struct tide_unit_hooks {
+    tide_unit_hook *list;
+    uint32_t count, capacity;
+} tide_unit_hooks;
+
+void tide_unit_hook_add(tide_unit_hooks *hooks, tide_machine *m, tide_node *node, uint32_t unit);
+/* Calls `run` for each hook of the node; afterwards the machine is where it was in the model. */
+void tide_unit_hooks_run(const tide_unit_hooks *hooks, tide_machine *m, const tide_node *node, void (*run)(void *state, uint32_t unit));
+
+/* The unit whose module an instance is or lies in; the last one, the root, where there is none. unit_of: by instance, from 1. */
+uint32_t tide_unit_of_module(const tide_model *model, const uint32_t *unit_of, uint32_t unit_count, uint32_t instance);
+
+/* (loss / grad_accum).backward(), with what is queued as the engine's callback: what it began with is still there. */
+void tide_backward_with_callback(tide_wrapper *w, tide_tensor *loss, void (*callback)(void *state));
+
+/* Clipping, the step and zero_grad over the optimizer's members. */
+void tide_update_members(tide_wrapper *w);
 
 extern const tide_strategy tide_ddp, tide_zero0, tide_zero_bf16, tide_zero1, tide_zero2, tide_zero3, tide_fsdp1, tide_fsdp2;
 

@@ -210,19 +210,12 @@ static void average(zero *z, const tide_tensor *sent) {
     }
 }
 
-static tide_tensor *fp64_norm(tide_machine *m, int64_t elements) {
-    tide_tensor *wide = tide_flat_of(m, op_name, elements, TIDE_FP64, TIDE_FACTOR_TEMPORARY);
-    tide_tensor *norm = tide_sum_plain(m, wide, 1, false, TIDE_FP64);
-    tide_release(m, wide);
-    return norm;
-}
-
 /* copy_grads_in_partition: into one buffer for all that this rank owns, or to the host. */
 static void keep_gradient(zero *z, zero_param *p) {
     tide_machine *m = machine_of(z);
     if (z->is_offloaded) {
         if (!z->w->is_last) return; /* added up on the host */
-        p->norm = fp64_norm(m, owned_count(z, p)); /* norm_for_param_grads */
+        p->norm = tide_fp64_norm(m, op_name, owned_count(z, p)); /* norm_for_param_grads */
         if (z->dtype != TIDE_FP32 && !z->widens) tide_release(m, tide_flat_of(m, op_name, owned_count(z, p), TIDE_FP32, TIDE_FACTOR_TEMPORARY));
         tide_release_at(m, &p->tensor->grad);
         return;
@@ -376,7 +369,7 @@ static void zero_update(tide_wrapper *w) {
         tide_tensor **norms = TIDE_NEW(m->arena, tide_tensor *, g->grad_count + 1);
         uint32_t n = 0;
         for (uint32_t k = g->first; k < g->end; k++)
-            if (z->params[k].is_owned) norms[n++] = fp64_norm(m, owned_count(z, &z->params[k]));
+            if (z->params[k].is_owned) norms[n++] = tide_fp64_norm(m, op_name, owned_count(z, &z->params[k]));
         for (uint32_t k = n; k-- > 0;) tide_release(m, norms[k]);
     }
     for (uint32_t i = 0; i < z->group_count && z->is_offloaded; i++) tide_release(m, scalar(m)); /* it goes to the host */

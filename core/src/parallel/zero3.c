@@ -89,12 +89,7 @@ static tide_machine *machine_of(const zero3 *z) {
 }
 
 static tide_tensor *on_stream(zero3 *z, uint8_t stream, int64_t count, tide_dtype dtype, tide_factor factor) {
-    tide_machine *m = machine_of(z);
-    uint8_t outside = m->stream;
-    m->stream = stream;
-    tide_tensor *made = tide_flat_of(m, op_name, count, dtype, factor);
-    m->stream = outside;
-    return made;
+    return tide_flat_on(machine_of(z), stream, op_name, count, dtype, factor);
 }
 
 /* ---- parameters ---- */
@@ -465,13 +460,6 @@ static tide_tensor *linear(tide_machine *m, tide_tensor *x, tide_tensor *weight,
 
 /* ---- gradients ---- */
 
-static tide_tensor *fp64_norm(tide_machine *m, int64_t elements) {
-    tide_tensor *wide = tide_flat_of(m, op_name, elements, TIDE_FP64, TIDE_FACTOR_TEMPORARY);
-    tide_tensor *norm = tide_sum_plain(m, wide, 1, false, TIDE_FP64);
-    tide_release(m, wide);
-    return norm;
-}
-
 /* partition_grads: a rank without real elements of a parameter keeps nothing of it. */
 static void keep_part(zero3 *z, param *p) {
     tide_machine *m = machine_of(z);
@@ -480,7 +468,7 @@ static void keep_part(zero3 *z, param *p) {
         tide_tensor *on_device = on_stream(z, z->reduce_stream, p->cut, z->accumulated, TIDE_FACTOR_GRADIENT);
         if (z->w->is_last) {
             int64_t most = 250000000; /* _constant_buffered_norm2 */
-            p->norm = fp64_norm(m, p->cut < most ? p->cut : most);
+            p->norm = tide_fp64_norm(m, op_name, p->cut < most ? p->cut : most);
             if (z->accumulated != TIDE_FP32) tide_release(m, tide_flat_of(m, op_name, p->cut, TIDE_FP32, TIDE_FACTOR_TEMPORARY));
         }
         tide_release(m, on_device);
@@ -608,7 +596,7 @@ static void zero3_update(tide_wrapper *w) {
     }
     check_overflow(z);
     for (uint32_t i = 0; i < z->group_count && !z->is_offloaded; i++)
-        z->params[z->group_order[i]].norm = fp64_norm(m, z->params[z->group_order[i]].cut);
+        z->params[z->group_order[i]].norm = tide_fp64_norm(m, op_name, z->params[z->group_order[i]].cut);
     for (uint32_t i = 0; i < z->group_count; i++) tide_release_at(m, &z->params[z->group_order[i]].norm);
     tide_tensor *before = z->norm; /* which the engine keeps */
     tide_tensor *norm = NULL; /* of all, scaled as the loss was; offloaded gradients have theirs on the host */

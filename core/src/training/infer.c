@@ -139,12 +139,6 @@ static void greedy(generation *g, unsigned step, const tide_batch *batch) {
     tide_release(m, g->token);
 }
 
-static tide_dtype dtype_of(const char *name) {
-    for (int i = 0; i < TIDE_DTYPE_COUNT; i++)
-        if (strcmp(name, tide_dtype_names[i]) == 0) return (tide_dtype)i;
-    return TIDE_BF16;
-}
-
 bool tide_infer(tide_run *run, const tide_job *job, const tide_batch *batch) {
     tide_machine *m = &run->machine;
     m->grad_enabled = false;
@@ -153,7 +147,8 @@ bool tide_infer(tide_run *run, const tide_job *job, const tide_batch *batch) {
     for (unsigned step = 1; step <= (unsigned)job->steps && !m->has_failed; step++) {
         generation g = {.run = run, .job = job};
         tide_timeline_mark(&m->timeline, step, TIDE_PHASE_LOAD);
-        if (job->autocast) tide_autocast_begin(m, dtype_of(job->autocast));
+        tide_dtype autocast;
+        if (job->autocast && tide_dtype_named(tide_text_of(job->autocast), &autocast)) tide_autocast_begin(m, autocast);
         greedy(&g, step, batch);
         if (job->autocast) tide_autocast_end(m);
         tide_timeline_mark(&m->timeline, step, TIDE_PHASE_END);

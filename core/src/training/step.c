@@ -135,9 +135,8 @@ static const char *find_place(void *user, const tide_json *config, tide_text key
 }
 
 static tide_dtype dtype_of(const char *name) {
-    for (int i = 0; i < TIDE_DTYPE_COUNT; i++)
-        if (strcmp(name, tide_dtype_names[i]) == 0) return (tide_dtype)i;
-    return TIDE_BF16;
+    tide_dtype dtype;
+    return tide_dtype_named(tide_text_of(name), &dtype) ? dtype : TIDE_BF16;
 }
 
 static void set_settings(tide_run *run, const tide_job *job, bool uses_cache) {
