@@ -177,6 +177,7 @@ void cli_table_rule(cli_table *table); /* above the row that comes next */
 void cli_table_cell(cli_table *table, const char *text);
 void cli_table_print(cli_table *table); /* and frees; the first row is the heading */
 void cli_table_free(cli_table *table);  /* of one that is not printed */
+void cli_csv_text(FILE *csv, const char *text); /* quoted where RFC 4180 wants it */
 
 /* ---- diagnostics.c ---- */
 

@@ -258,3 +258,16 @@ void cli_table_print(cli_table *table) {
     }
     cli_table_free(table);
 }
+
+void cli_csv_text(FILE *csv, const char *text) {
+    if (!strpbrk(text, ",\"\r\n")) {
+        fputs(text, csv);
+        return;
+    }
+    fputc('"', csv);
+    for (; *text; text++) {
+        if (*text == '"') fputc('"', csv);
+        fputc(*text, csv);
+    }
+    fputc('"', csv);
+}

@@ -98,19 +98,6 @@ static const struct {
     {"verdict", "margin_bytes", "To spare", "margin_bytes"},
 };
 
-static void csv_text(FILE *csv, const char *text) {
-    if (!strpbrk(text, ",\"\r\n")) {
-        fputs(text, csv);
-        return;
-    }
-    fputc('"', csv);
-    for (; *text; text++) {
-        if (*text == '"') fputc('"', csv);
-        fputc(*text, csv);
-    }
-    fputc('"', csv);
-}
-
 static void head_show(sweep *s) {
     cli_table_init(&s->table, s->axis_count + FIGURES + 2);
     s->table.is_left[s->axis_count + FIGURES + 1] = true;
@@ -144,7 +131,7 @@ static void row_show(sweep *s, const cli_answer *answer) {
     for (size_t i = 0; i < s->axis_count; i++) {
         const char *value = s->axes[i].values[s->axes[i].at];
         cli_table_cell(&s->table, value);
-        if (s->csv) csv_text(s->csv, value);
+        if (s->csv) cli_csv_text(s->csv, value);
         if (s->csv) fputc(',', s->csv);
     }
     for (int f = 0; f < FIGURES; f++) {
@@ -157,7 +144,7 @@ static void row_show(sweep *s, const cli_answer *answer) {
     cli_table_cell(&s->table, reason[0] ? reason : cJSON_IsFalse(fits) ? "does not fit" : cJSON_IsTrue(fits) ? "fits" : "");
     if (s->csv && rank) fprintf(s->csv, "%" PRId64, cli_int(rank));
     if (s->csv) fprintf(s->csv, ",%s,", cJSON_IsFalse(fits) ? "no" : cJSON_IsTrue(fits) ? "yes" : "");
-    if (s->csv) csv_text(s->csv, reason);
+    if (s->csv) cli_csv_text(s->csv, reason);
     if (s->csv) fputc('\n', s->csv);
     s->refused += answer->is_ok ? 0 : 1;
     s->not_fitting += cJSON_IsFalse(fits) ? 1 : 0;

@@ -186,19 +186,6 @@ void verify_show_json(verify_results *results) {
 
 /* ---- CSV ---- */
 
-static void csv_text(FILE *file, const char *text) {
-    if (!text[strcspn(text, ",\"\r\n")]) {
-        fputs(text, file);
-        return;
-    }
-    fputc('"', file);
-    for (; *text; text++) {
-        if (*text == '"') fputc('"', file);
-        fputc(*text, file);
-    }
-    fputc('"', file);
-}
-
 /* Largest error of a phase over the steps of a case. */
 static uint64_t phase_ppm(const verify_errors *errors, size_t of_case) {
     uint64_t worst = 0;
@@ -210,9 +197,9 @@ static uint64_t phase_ppm(const verify_errors *errors, size_t of_case) {
 
 static void csv_row(FILE *file, const verify_results *results, size_t at) {
     const verify_case *c = &results->cases[at];
-    csv_text(file, c->id);
+    cli_csv_text(file, c->id);
     fputc(',', file);
-    csv_text(file, c->model);
+    cli_csv_text(file, c->model);
     fprintf(file, ",%s", c->outcome);
     for (int i = 0; i < 2; i++) {
         fprintf(file, ",%" PRId64, c->measured[i]);
@@ -238,7 +225,7 @@ static void csv_row(FILE *file, const verify_results *results, size_t at) {
     else
         fprintf(file, ",%" PRId64 ",%s,", c->parameters_predicted - c->parameters_measured,
                 c->has_other_outcome ? c->other_outcome : "");
-    csv_text(file, c->reason ? c->reason : "");
+    cli_csv_text(file, c->reason ? c->reason : "");
     fputc('\n', file);
 }
 

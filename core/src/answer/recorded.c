@@ -90,19 +90,13 @@ typedef struct live_list {
     uint32_t count;
 } live_list;
 
-static bool contains(tide_text text, tide_text part) {
-    for (; text.length >= part.length; text.at++, text.length--)
-        if (tide_text_starts(text, part)) return true;
-    return false;
-}
-
 uint32_t tide_recorded_frame(const tide_recording *r, uint32_t stack) {
     uint32_t outermost = 0;
     for (; stack; stack = r->stacks[stack].parent) {
         tide_text text = r->names.names[r->stacks[stack].frame];
-        bool is_torch = contains(text, TIDE_TEXT("/torch/")) || tide_text_starts(text, TIDE_TEXT("torch/"));
-        bool is_python = contains(text, TIDE_TEXT(".py:")) || contains(text, TIDE_TEXT(".py("));
-        if (!contains(text, TIDE_TEXT("??"))) outermost = r->stacks[stack].frame; /* else a symbol that was not found */
+        bool is_torch = tide_text_contains(text, TIDE_TEXT("/torch/")) || tide_text_starts(text, TIDE_TEXT("torch/"));
+        bool is_python = tide_text_contains(text, TIDE_TEXT(".py:")) || tide_text_contains(text, TIDE_TEXT(".py("));
+        if (!tide_text_contains(text, TIDE_TEXT("??"))) outermost = r->stacks[stack].frame; /* else a symbol that was not found */
         if (is_python && !is_torch) break;
     }
     return outermost;

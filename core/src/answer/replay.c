@@ -88,6 +88,18 @@ bool tide_replay_allocator(tide_caching_allocator **allocator, tide_allocator me
     return true;
 }
 
+/* Plays one event; a block is 0 while it is not held. */
+static inline tide_caching_status play_event(tide_caching_allocator *allocator, const tide_timeline *timeline, uint32_t event, tide_block *blocks) {
+    if (event == TIDE_EMPTY_CACHE) return tide_caching_empty_cache(allocator);
+    uint32_t which = event & ~TIDE_FREE_BIT;
+    const tide_allocation *a = &timeline->allocations[which];
+    if (!(event & TIDE_FREE_BIT)) return tide_caching_malloc(allocator, a->bytes, a->stream, &blocks[which]);
+    tide_block block = blocks[which];
+    blocks[which] = 0;
+    if (a->used_by) tide_caching_record_stream(allocator, block, a->used_by - 1u);
+    return tide_caching_free(allocator, block);
+}
+
 bool tide_replay_timeline(tide_replay *replay, const tide_timeline *timeline, const tide_replay_config *config, bool keeps_curve) {
     tide_arena *arena = timeline->arena;
     *replay = (tide_replay){.block_bytes = TIDE_NEW(arena, uint64_t, timeline->allocation_count + 1)};
@@ -105,20 +117,18 @@ bool tide_replay_timeline(tide_replay *replay, const tide_timeline *timeline, co
     for (; i < timeline->event_count; i++) {
         if (p.mark < timeline->mark_count && timeline->marks[p.mark].event <= i) pass_marks(&p, i, allocated, reserved);
         uint32_t event = timeline->events[i], which = event & ~TIDE_FREE_BIT;
+        tide_caching_status status = play_event(allocator, timeline, event, blocks);
         if (event == TIDE_EMPTY_CACHE) {
-            if (tide_caching_empty_cache(allocator) != TIDE_CACHING_OK) {
+            if (status != TIDE_CACHING_OK) {
                 has_memory = false;
                 break;
             }
             reserved = tide_caching_stat(allocator, TIDE_STAT_RESERVED_BYTES, TIDE_POOL_ALL).current;
         } else if (event & TIDE_FREE_BIT) {
-            if (timeline->allocations[which].used_by) tide_caching_record_stream(allocator, blocks[which], timeline->allocations[which].used_by - 1u);
             allocated -= replay->block_bytes[which];
             requested -= timeline->allocations[which].bytes;
-            tide_caching_free(allocator, blocks[which]);
         } else {
             const tide_allocation *a = &timeline->allocations[which];
-            tide_caching_status status = tide_caching_malloc(allocator, a->bytes, a->stream, &blocks[which]);
             if (status != TIDE_CACHING_OK) {
                 replay->is_oom = status == TIDE_CACHING_OOM;
                 has_memory = replay->is_oom;
@@ -160,17 +170,7 @@ bool tide_replay_timeline(tide_replay *replay, const tide_timeline *timeline, co
 
 bool tide_replay_until(tide_caching_allocator *allocator, const tide_timeline *timeline, uint32_t last, tide_block *blocks) {
     for (uint32_t i = 0; i <= last && i < timeline->event_count; i++) {
-        uint32_t event = timeline->events[i], which = event & ~TIDE_FREE_BIT;
-        tide_caching_status status;
-        if (event == TIDE_EMPTY_CACHE) {
-            status = tide_caching_empty_cache(allocator);
-        } else if (event & TIDE_FREE_BIT) {
-            if (timeline->allocations[which].used_by) tide_caching_record_stream(allocator, blocks[which], timeline->allocations[which].used_by - 1u);
-            status = tide_caching_free(allocator, blocks[which]);
-            blocks[which] = 0;
-        } else {
-            status = tide_caching_malloc(allocator, timeline->allocations[which].bytes, timeline->allocations[which].stream, &blocks[which]);
-        }
+        tide_caching_status status = play_event(allocator, timeline, timeline->events[i], blocks);
         if (status != TIDE_CACHING_OK) return status == TIDE_CACHING_OOM;
     }
     return true;

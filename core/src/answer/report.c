@@ -16,16 +16,26 @@ tide_replay_config tide_report_config(const tide_job *job) {
     return (tide_replay_config){.conf = job->allocator_conf, .fraction_ppm = job->memory_fraction_ppm};
 }
 
+static uint64_t context_of(const tide_job *job) {
+    return job->has_gpu ? job->gpu.context_bytes : 0;
+}
+
 uint64_t tide_report_device_bytes(const tide_job *job, const tide_replay *r) {
-    return r->reserved_peak + (job->has_gpu ? job->gpu.context_bytes : 0);
+    return r->reserved_peak + context_of(job);
+}
+
+/* With the card's limits. */
+static tide_replay_config config_on_card(const tide_job *job) {
+    tide_replay_config config = tide_report_config(job);
+    config.device_bytes = job->device_bytes;
+    config.outside_bytes = context_of(job);
+    return config;
 }
 
 bool tide_report_on_card(tide_replay *on_card, const tide_run *run, const tide_job *job, const tide_replay *r) {
     *on_card = *r;
     if (!job->device_bytes || (tide_report_device_bytes(job, r) <= job->device_bytes && !job->memory_fraction_ppm)) return true;
-    tide_replay_config config = tide_report_config(job);
-    config.device_bytes = job->device_bytes;
-    config.outside_bytes = job->has_gpu ? job->gpu.context_bytes : 0;
+    tide_replay_config config = config_on_card(job);
     return tide_replay_timeline(on_card, &run->machine.timeline, &config, false);
 }
 
@@ -311,7 +321,7 @@ static void write_shape(tide_writer *w, tide_run *run, const tide_allocation *a)
     tide_write_close(w, ']');
 }
 
-static const char *line_of(const tide_run *run, uint32_t statement) {
+const char *tide_report_line(const tide_run *run, uint32_t statement) {
     if (!statement || statement >= run->descriptions.statement_capacity || !run->descriptions.statements[statement]) return NULL;
     return run->descriptions.statements[statement]->text.at;
 }
@@ -328,7 +338,7 @@ static void write_group(tide_writer *w, tide_run *run, const group *g) {
     const char *path = run->model.instances[a->module].path;
     tide_write_string_at(w, "module", g->count > 1 ? module_pattern(w->arena, path) : path);
     tide_write_string_at(w, "op", a->op);
-    const char *line = line_of(run, a->statement);
+    const char *line = tide_report_line(run, a->statement);
     if (line) tide_write_string_at(w, "line", line);
     write_shape(w, run, a);
     tide_write_close(w, '}');
@@ -457,7 +467,7 @@ static void write_place(tide_writer *w, const tide_run *run, uint32_t event) {
     tide_write_string_at(w, "phase", tide_phase_names[mark.phase]);
     tide_write_string_at(w, "module", a ? run->model.instances[a->module].path : "");
     tide_write_string_at(w, "op", a ? a->op : "");
-    const char *line = a ? line_of(run, a->statement) : NULL;
+    const char *line = a ? tide_report_line(run, a->statement) : NULL;
     if (line) tide_write_string_at(w, "line", line);
     tide_write_int_at(w, "event", event);
 }
@@ -468,8 +478,9 @@ static const char *ranged(tide_arena *arena, const tide_run *run, uint64_t devic
     return tide_format(arena, ", between %s and %s as the model has no description of its own", tide_gib(arena, device - device / 4), tide_gib(arena, device + device / 4));
 }
 
-static bool write_verdict(tide_writer *w, tide_run *run, const tide_job *job, const tide_replay *r, uint64_t device) {
+static void write_verdict(tide_writer *w, tide_run *run, const tide_job *job, const tide_replay *r, const tide_replay *on_card) {
     tide_arena *arena = w->arena;
+    uint64_t device = tide_report_device_bytes(job, r);
     tide_write_key(w, "verdict");
     tide_write_open(w, '{');
     tide_write_key(w, "fits");
@@ -479,18 +490,16 @@ static bool write_verdict(tide_writer *w, tide_run *run, const tide_job *job, co
         const char *peak = tide_format(arena, "%s at the peak%s", tide_gib(arena, device), ranged(arena, run, device));
         tide_write_string_at(w, "sentence", tide_format(arena, "%s; choose a card to see whether it fits", peak));
         tide_write_close(w, '}');
-        return true;
+        return;
     }
-    tide_replay on_card;
-    if (!tide_report_on_card(&on_card, run, job, r)) return false;
-    bool fits = !on_card.is_oom;
+    bool fits = !on_card->is_oom;
     int64_t margin = (int64_t)job->device_bytes - (int64_t)device;
     const char *total = tide_gib(arena, job->device_bytes), *need = tide_gib(arena, device), *sentence;
     if (fits && margin >= 0)
         sentence = tide_format(arena, "%s of %s: fits, %s to spare", need, total, tide_gib(arena, (uint64_t)margin));
     else if (fits)
         sentence = tide_format(arena, "%s wanted of %s: runs, because the allocator gives cached memory back and retries %llu times", need,
-                               total, (unsigned long long)on_card.retries);
+                               total, (unsigned long long)on_card->retries);
     else
         sentence = tide_format(arena, "%s needed, %s there: does not fit, %s short", need, total,
                                margin < 0 ? tide_gib(arena, (uint64_t)-margin) : "fragmented");
@@ -498,33 +507,29 @@ static bool write_verdict(tide_writer *w, tide_run *run, const tide_job *job, co
     tide_write_bytes_at(w, "device_bytes", device);
     tide_write_bytes_at(w, "gpu_bytes", job->device_bytes);
     tide_write_int_at(w, "margin_bytes", margin);
-    tide_write_int_at(w, "retries", (int64_t)on_card.retries);
+    tide_write_int_at(w, "retries", (int64_t)on_card->retries);
     tide_write_string_at(w, "sentence", tide_format(arena, "%s%s", sentence, ranged(arena, run, device)));
     if (!fits) {
         tide_write_key(w, "oom");
         tide_write_open(w, '{');
-        write_place(w, run, on_card.events);
-        tide_write_bytes_at(w, "tried", on_card.oom.tried_bytes);
-        tide_write_bytes_at(w, "free", on_card.oom.free_bytes);
-        tide_write_bytes_at(w, "allocated", on_card.oom.allocated_bytes);
-        tide_write_bytes_at(w, "unallocated", on_card.oom.unallocated_bytes);
+        write_place(w, run, on_card->events);
+        tide_write_bytes_at(w, "tried", on_card->oom.tried_bytes);
+        tide_write_bytes_at(w, "free", on_card->oom.free_bytes);
+        tide_write_bytes_at(w, "allocated", on_card->oom.allocated_bytes);
+        tide_write_bytes_at(w, "unallocated", on_card->oom.unallocated_bytes);
         tide_write_close(w, '}');
     }
     tide_write_close(w, '}');
-    return true;
 }
 
 /* The smallest device, and what other options of the allocator would change. */
-static bool write_options(tide_writer *w, const tide_timeline *t, const tide_job *job) {
+static bool write_options(tide_writer *w, const tide_timeline *t, const tide_job *job, const tide_replay *on_card) {
     tide_playable what = {play_timeline, t};
-    tide_replay_config config = tide_report_config(job);
-    tide_trial here;
+    tide_replay_config config = config_on_card(job);
     uint64_t smallest;
-    config.device_bytes = job->device_bytes;
-    config.outside_bytes = job->has_gpu ? job->gpu.context_bytes : 0;
-    if (!tide_smallest_device(&smallest, &what, &config) || !play_timeline(&here, t, &config)) return false;
+    if (!tide_smallest_device(&smallest, &what, &config)) return false;
     tide_write_bytes_at(w, "smallest_device_bytes", smallest);
-    return tide_write_options(w, &what, &config, job->allocator, here.runs);
+    return tide_write_options(w, &what, &config, job->allocator, !on_card->is_oom);
 }
 
 static void write_gpu(tide_writer *w, const tide_job *job) {
@@ -557,19 +562,15 @@ static void write_settings(tide_writer *w, const tide_job *job) {
     tide_write_close(w, ']');
 }
 
-static uint64_t context_of(const tide_job *job) {
-    return job->has_gpu ? job->gpu.context_bytes : 0;
-}
-
 static void write_peak(tide_writer *w, tide_run *run, const tide_job *job, const tide_replay *r) {
     tide_write_key(w, "peak");
     tide_write_open(w, '{');
     tide_write_bytes_at(w, "allocated", r->allocated_peak);
     tide_write_bytes_at(w, "reserved", r->reserved_peak);
-    tide_write_bytes_at(w, "device", r->reserved_peak + context_of(job));
+    uint64_t device = tide_report_device_bytes(job, r);
+    tide_write_bytes_at(w, "device", device);
     tide_write_bytes_at(w, "context", context_of(job));
     if (run->stand_in_of) { /* no description of its own: a quarter either way */
-        uint64_t device = r->reserved_peak + context_of(job);
         tide_write_key(w, "range");
         tide_write_open(w, '{');
         tide_write_bytes_at(w, "low", device - device / 4);
@@ -582,25 +583,25 @@ static void write_peak(tide_writer *w, tide_run *run, const tide_job *job, const
 }
 
 bool tide_write_measure(tide_writer *w, tide_run *run, const tide_job *job) {
-    tide_replay r;
+    tide_replay r, on_card;
     tide_replay_config config = tide_report_config(job);
-    if (!tide_replay_timeline(&r, &run->machine.timeline, &config, false)) return false;
+    if (!tide_replay_timeline(&r, &run->machine.timeline, &config, false) || !tide_report_on_card(&on_card, run, job, &r)) return false;
     write_peak(w, run, job, &r);
-    return write_verdict(w, run, job, &r, r.reserved_peak + context_of(job));
+    write_verdict(w, run, job, &r, &on_card);
+    return true;
 }
 
 bool tide_write_estimate(tide_writer *w, tide_run *run, const tide_job *job, const tide_diagnostics *diags, bool with_options) {
     tide_timeline *t = &run->machine.timeline;
-    tide_replay r;
+    tide_replay r, on_card;
     tide_replay_config config = tide_report_config(job);
     tide_settle_factors(t);
-    if (!tide_replay_timeline(&r, t, &config, true)) return false;
-    uint64_t device = tide_report_device_bytes(job, &r), context = device - r.reserved_peak;
+    if (!tide_replay_timeline(&r, t, &config, true) || !tide_report_on_card(&on_card, run, job, &r)) return false;
     write_settings(w, job);
     write_model(w, run, job);
     write_gpu(w, job);
-    if (!write_verdict(w, run, job, &r, device)) return false;
-    if (with_options && !write_options(w, t, job)) return false;
+    write_verdict(w, run, job, &r, &on_card);
+    if (with_options && !write_options(w, t, job, &on_card)) return false;
     write_peak(w, run, job, &r);
     uint64_t factors[TIDE_FACTOR_COUNT];
     tide_report_factors(t, &r, r.peak_event, factors);
@@ -615,7 +616,7 @@ bool tide_write_estimate(tide_writer *w, tide_run *run, const tide_job *job, con
     if (job->has_gpu) {
         tide_write_open(w, '{');
         tide_write_string_at(w, "name", "context");
-        tide_write_bytes_at(w, "bytes", context);
+        tide_write_bytes_at(w, "bytes", context_of(job));
         tide_write_string_at(w, "source", job->gpu.context_source);
         tide_write_close(w, '}');
     }
@@ -668,13 +669,6 @@ bool tide_write_figures(tide_writer *w, tide_run *run, const tide_job *job) {
     return true;
 }
 
-static bool contains(const char *text, tide_text part) {
-    tide_text whole = tide_text_of(text);
-    for (size_t i = 0; i + part.length <= whole.length; i++)
-        if (tide_text_starts((tide_text){whole.at + i, whole.length - i}, part)) return true;
-    return false;
-}
-
 bool tide_write_explanation(tide_writer *w, tide_run *run, const tide_job *job, tide_text filter) {
     tide_timeline *t = &run->machine.timeline;
     tide_replay r;
@@ -694,7 +688,9 @@ bool tide_write_explanation(tide_writer *w, tide_run *run, const tide_job *job, 
     for (uint32_t i = 0; i < count; i++) {
         const tide_allocation *a = &t->allocations[groups[i].example];
         const char *path = run->model.instances[a->module].path;
-        if (filter.length && !contains(tide_factor_names[a->factor], filter) && !contains(path, filter) && !contains(a->op, filter)) continue;
+        if (!tide_text_contains(tide_text_of(tide_factor_names[a->factor]), filter) && !tide_text_contains(tide_text_of(path), filter) &&
+            !tide_text_contains(tide_text_of(a->op), filter))
+            continue;
         write_group(w, run, &groups[i]);
         sum += groups[i].bytes;
     }

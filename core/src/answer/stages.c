@@ -12,15 +12,13 @@ typedef struct table {
     tide_text filter;
 } table;
 
-static bool contains(const char *text, tide_text part) {
-    for (; *text; text++)
-        if (strncmp(text, part.at, part.length) == 0) return true;
-    return part.length == 0;
+static bool passes(const table *t, const char *text) {
+    return tide_text_contains(tide_text_of(text), t->filter);
 }
 
 /* Opens a row if one of its texts passes the filter. */
 static bool row(const table *t, const char *a, const char *b, const char *c) {
-    if (!contains(a, t->filter) && !contains(b, t->filter) && !contains(c, t->filter)) return false;
+    if (!passes(t, a) && !passes(t, b) && !passes(t, c)) return false;
     tide_write_open(t->w, '[');
     return true;
 }
@@ -86,11 +84,6 @@ static bool write_parameters(const table *t) {
     return true;
 }
 
-static const char *line_of(const table *t, uint32_t statement) {
-    const tide_descriptions *d = &t->run->descriptions;
-    return statement && statement < d->statement_capacity && d->statements[statement] ? d->statements[statement]->text.at : "";
-}
-
 static const char *module_of(const table *t, const tide_allocation *a) {
     return a->module < t->run->model.instance_count ? t->run->model.instances[a->module].path : "";
 }
@@ -121,7 +114,8 @@ static bool write_events(const table *t) {
         tide_write_string(t->w, tide_factor_names[a->factor]);
         tide_write_string(t->w, a->op);
         tide_write_string(t->w, module_of(t, a));
-        tide_write_string(t->w, line_of(t, a->statement));
+        const char *line = tide_report_line(t->run, a->statement);
+        tide_write_string(t->w, line ? line : "");
         tide_write_close(t->w, ']');
     }
     return true;

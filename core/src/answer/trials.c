@@ -106,11 +106,10 @@ static bool holds(const tide_verdict *v) {
     return v->status == TIDE_OK && v->fits;
 }
 
-/* Doubles from `start` while it fits, or begins below it, and halves what is between. More needs more: what is not monotone
+/* Doubles from `start`, whose verdict is `v`, while it fits, or begins below it, and halves what is between. More needs more: what is not monotone
  * (the allocator's remainders) moves the answer by little. */
-static void find_largest(search *s, int64_t start) {
+static void find_largest(search *s, int64_t start, tide_verdict v) {
     int64_t low = 0, high = start;
-    tide_verdict v = try_value(s, start);
     while (holds(&v) && high < HIGHEST) {
         low = high;
         s->best = v;
@@ -143,7 +142,7 @@ static bool write_largest(tide_writer *w, const tide_question *q, const char *kn
     if (!tide_text_to_i64(&start, tide_text_of(tide_setting_of(&now, knob))) || start < 1)
         return tide_error(diags, TIDE_ERR_FIELD_TYPE, tide_format(q->arena, "/settings/%s", knob), "is no whole number that could grow",
                           "try batch, seq, images or grad_accum");
-    find_largest(&s, start);
+    find_largest(&s, start, now);
     tide_write_open(w, '{');
     tide_write_string_at(w, "with", other ? other : "");
     tide_write_int_at(w, "largest", s.largest);
@@ -194,14 +193,13 @@ static void write_card(tide_writer *w, const tide_question *q, const tide_json *
     const tide_json *name = tide_json_at(card, "name"), *title = tide_json_at(card, "title");
     if (!name || !title || name->kind != TIDE_JSON_STRING || title->kind != TIDE_JSON_STRING) return;
     const char *more[2] = {tide_format(q->arena, "gpu=%s", name->text.at), NULL};
-    tide_verdict v = tide_try(q, more, 1);
-    int64_t cards = 1;
-    if (is_parallel)
-        for (cards = 2; cards <= MOST_CARDS; cards *= 2) {
-            more[1] = tide_format(q->arena, "parallel.dp=%lld", (long long)cards);
-            v = tide_try(q, more, 2);
-            if (v.status != TIDE_OK || v.fits) break;
-        }
+    int64_t cards = is_parallel ? 2 : 1;
+    tide_verdict v;
+    for (;; cards *= 2) {
+        if (is_parallel) more[1] = tide_format(q->arena, "parallel.dp=%lld", (long long)cards);
+        v = tide_try(q, more, is_parallel ? 2 : 1);
+        if (!is_parallel || v.status != TIDE_OK || v.fits || cards >= MOST_CARDS) break;
+    }
     tide_write_open(w, '{');
     tide_write_string_at(w, "name", name->text.at);
     tide_write_string_at(w, "title", title->text.at);

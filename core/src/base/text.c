@@ -23,6 +23,14 @@ bool tide_text_starts(tide_text a, tide_text prefix) {
     return a.length >= prefix.length && (prefix.length == 0 || memcmp(a.at, prefix.at, prefix.length) == 0);
 }
 
+bool tide_text_contains(tide_text a, tide_text part) {
+    for (; a.length >= part.length; a.at++, a.length--) {
+        if (tide_text_starts(a, part)) return true;
+        if (!a.length) break;
+    }
+    return false;
+}
+
 char *tide_text_copy(tide_arena *arena, tide_text text) {
     char *copy = tide_arena_alloc(arena, text.length + 1);
     if (text.length) memcpy(copy, text.at, text.length);

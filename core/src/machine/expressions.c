@@ -362,11 +362,11 @@ tide_value tide_eval_any(tide_frame *f, tide_expr *e) {
     tide_value a, made;
     if (tide_is_winding_down(m)) return tide_none();
     switch (e->kind) {
-    case TIDE_EXPR_NONE: return tide_none();
-    case TIDE_EXPR_BOOL: return tide_of_bool(e->integer != 0);
-    case TIDE_EXPR_INT: return tide_of_int(e->integer);
-    case TIDE_EXPR_FLOAT: return (tide_value){.kind = TIDE_VALUE_FLOAT, .number = e->number};
-    case TIDE_EXPR_TEXT: return (tide_value){.kind = TIDE_VALUE_TEXT, .text = e->text};
+    case TIDE_EXPR_NONE:
+    case TIDE_EXPR_BOOL:
+    case TIDE_EXPR_INT:
+    case TIDE_EXPR_FLOAT:
+    case TIDE_EXPR_TEXT: return tide_literal(e);
     case TIDE_EXPR_NAME: return eval_name(f, e);
     case TIDE_EXPR_CALL: return eval_call(f, e);
     case TIDE_EXPR_MEMBER: return eval_member(f, e);

@@ -65,6 +65,7 @@ void tide_run_checks(tide_model *model, uint32_t scope);
 
 /* ---- numbers.c ---- */
 const char *tide_kind_name(tide_value v);
+tide_value tide_literal(const tide_expr *e); /* none, a boolean, a number or text */
 tide_value tide_arithmetic(tide_machine *m, char op, tide_value a, tide_value b);
 int tide_compare(tide_machine *m, char op, tide_value a, tide_value b);
 bool tide_is_true(tide_machine *m, tide_value v);

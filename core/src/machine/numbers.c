@@ -13,6 +13,16 @@ const char *tide_kind_name(tide_value v) {
     return names[v.kind];
 }
 
+tide_value tide_literal(const tide_expr *e) {
+    switch (e->kind) {
+    case TIDE_EXPR_BOOL: return tide_of_bool(e->integer != 0);
+    case TIDE_EXPR_INT: return tide_of_int(e->integer);
+    case TIDE_EXPR_FLOAT: return (tide_value){.kind = TIDE_VALUE_FLOAT, .number = e->number};
+    case TIDE_EXPR_TEXT: return (tide_value){.kind = TIDE_VALUE_TEXT, .text = e->text};
+    default: return tide_none();
+    }
+}
+
 tide_value tide_arithmetic(tide_machine *m, char op, tide_value a, tide_value b) {
     if (m->has_failed) return tide_none();
     if (a.kind == TIDE_VALUE_LIST && b.kind == TIDE_VALUE_LIST && op == '+') {

@@ -76,11 +76,11 @@ tide_value tide_eval_size(tide_model *model, uint32_t scope, tide_expr *e, tide_
     if (m->has_failed || depth > 50) return depth > 50 ? tide_nothing(m, TIDE_ERR_LIMIT, "sizes nested too deeply%s", "") : tide_none();
     tide_value a, b, made;
     switch (e->kind) {
-    case TIDE_EXPR_NONE: return tide_none();
-    case TIDE_EXPR_BOOL: return tide_of_bool(e->integer != 0);
-    case TIDE_EXPR_INT: return tide_of_int(e->integer);
-    case TIDE_EXPR_FLOAT: return (tide_value){.kind = TIDE_VALUE_FLOAT, .number = e->number};
-    case TIDE_EXPR_TEXT: return (tide_value){.kind = TIDE_VALUE_TEXT, .text = e->text};
+    case TIDE_EXPR_NONE:
+    case TIDE_EXPR_BOOL:
+    case TIDE_EXPR_INT:
+    case TIDE_EXPR_FLOAT:
+    case TIDE_EXPR_TEXT: return tide_literal(e);
     case TIDE_EXPR_NAME: return size_name(model, scope, e, self, may_miss);
     case TIDE_EXPR_MEMBER:
         a = tide_eval_size(model, scope, e->a, self, may_miss, depth + 1);
