@@ -1,10 +1,9 @@
 /* The words after a command: options, files, links and settings.
  *
- * A word is a link if it has a fragment of settings (#a=b or a=b&c=d), a setting if it has a "=", a
+ * A word is a link if it has a fragment of settings (#a=b, a=b&c=d or z=1.TEXT), a setting if it has a "=", a
  * file if there is one of that name, and the model's name otherwise. */
 #include "cli.h"
 
-#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -25,63 +24,8 @@ void cli_arguments_free(cli_arguments *arguments) {
     list_free(arguments->paths, arguments->path_count);
     list_free(arguments->with, arguments->with_count);
     list_free(arguments->where, arguments->where_count);
+    cli_buffer_free(&arguments->link);
     *arguments = (cli_arguments){0};
-}
-
-/* ---- links ---- */
-
-static int hex_digit(char c) {
-    if (c >= '0' && c <= '9') return c - '0';
-    if (c >= 'a' && c <= 'f') return c - 'a' + 10;
-    if (c >= 'A' && c <= 'F') return c - 'A' + 10;
-    return -1;
-}
-
-/* Percent-decodes in place; what is no escape stays. */
-static size_t decode(char *text, size_t length) {
-    size_t out = 0;
-    for (size_t i = 0; i < length; i++) {
-        int high, low;
-        if (text[i] == '%' && i + 2 < length && (high = hex_digit(text[i + 1])) >= 0 &&
-            (low = hex_digit(text[i + 2])) >= 0) {
-            text[out++] = (char)(high * 16 + low);
-            i += 2;
-        } else {
-            text[out++] = text[i];
-        }
-    }
-    return out;
-}
-
-static void link_read(cli_arguments *arguments, const char *fragment) {
-    cli_buffer text = {0};
-    cli_append_text(&text, fragment);
-    /* Some programs encode the whole fragment once more. */
-    if (!strchr(text.at, '=')) {
-        text.length = decode(text.at, text.length);
-        text.at[text.length] = 0;
-    }
-    size_t from = 0;
-    while (from < text.length) {
-        const char *end = memchr(text.at + from, '&', text.length - from);
-        size_t length = end ? (size_t)(end - text.at) - from : text.length - from;
-        if (length) {
-            size_t decoded = decode(text.at + from, length);
-            list_add(&arguments->words, &arguments->word_count, text.at + from, decoded);
-        }
-        from += length + 1;
-    }
-    cli_buffer_free(&text);
-}
-
-/* The fragment of a link, or NULL. */
-static const char *link_fragment(const char *word) {
-    const char *hash = strchr(word, '#');
-    if (hash && (hash == word || strstr(word, "://") || strchr(hash, '=') || strstr(hash, "%3D")))
-        if (!memchr(word, '=', (size_t)(hash - word))) return hash + 1;
-    const char *equals = strchr(word, '='), *and = strchr(word, '&');
-    if (equals && and&&equals < and&&strchr(and, '=')) return word;
-    return NULL;
 }
 
 /* ---- options ---- */
@@ -100,6 +44,7 @@ static const option options[] = {
     {"--of", CLI_TAKES_OF, true},
     {"--stage", CLI_TAKES_OF, true},
     {"--base", CLI_TAKES_BASE, true},
+    {"--was", CLI_TAKES_BASE, false},
     {"--configs", CLI_TAKES_VERIFY, true},
     {"--where", CLI_TAKES_VERIFY, true},
     {"--csv", CLI_TAKES_CSV, true},
@@ -118,6 +63,7 @@ static void option_take(cli_arguments *a, const char *name, const char *value) {
     if (strcmp(name, "--of") == 0) a->of = value;
     if (strcmp(name, "--stage") == 0) a->stage = value;
     if (strcmp(name, "--base") == 0) a->base = value;
+    if (strcmp(name, "--was") == 0) a->notes_was = true;
     if (strcmp(name, "--configs") == 0) a->configs = value;
     if (strcmp(name, "--csv") == 0) a->csv = value;
     if (strcmp(name, "--tolerance") == 0) a->tolerance = value;
@@ -181,13 +127,14 @@ static bool ends_in_json(const char *word) {
     return length > 5 && strcmp(word + length - 5, ".json") == 0;
 }
 
-static void word_read(cli_arguments *a, const char *word, unsigned takes) {
-    const char *fragment = link_fragment(word);
+static int word_read(cli_arguments *a, const char *word, unsigned takes) {
+    const char *fragment = cli_link_fragment(word);
     bool is_path = (takes & CLI_NAMES_ARE_PATHS) && !strchr(word, '=');
     if (strcmp(word, "-") == 0 || is_path || cli_is_file(word)) {
         list_add(&a->paths, &a->path_count, word, strlen(word));
     } else if (fragment) {
-        link_read(a, fragment);
+        cli_buffer_free(&a->link);
+        return cli_link_read(&a->link, fragment) ? CLI_OK : CLI_BAD_INPUT;
     } else if (strchr(word, '=')) {
         list_add(&a->words, &a->word_count, word, strlen(word));
     } else if (strchr(word, '/') && cli_is_folder(word)) {
@@ -200,6 +147,7 @@ static void word_read(cli_arguments *a, const char *word, unsigned takes) {
         list_add(&a->words, &a->word_count, model.at, model.length);
         cli_buffer_free(&model);
     }
+    return CLI_OK;
 }
 
 int cli_arguments_read(cli_arguments *a, int argc, char **argv, unsigned takes) {
@@ -217,7 +165,8 @@ int cli_arguments_read(cli_arguments *a, int argc, char **argv, unsigned takes) 
         } else if (takes & CLI_ARE_TOPICS) {
             list_add(&a->words, &a->word_count, word, strlen(word));
         } else {
-            word_read(a, word, takes);
+            int status = word_read(a, word, takes);
+            if (status != CLI_OK) return status;
         }
     }
     return CLI_OK;

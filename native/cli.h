@@ -61,12 +61,14 @@ bool cli_next_line(cli_lines *lines); /* without its line break */
 typedef struct cli_arguments {
     char **words; /* key=value, or the model's name first */
     size_t word_count;
+    cli_buffer link; /* what stands in a link, or empty; words hold over it */
     char **paths; /* files, in order */
     size_t path_count;
     bool is_json, shows_bytes, shows_help;
     const char *of;        /* explain */
     const char *stage;     /* explain */
     const char *base;      /* link */
+    bool notes_was;        /* link */
     const char *configs;   /* verify */
     const char *csv;       /* verify, sweep */
     const char *tolerance; /* verify */
@@ -97,6 +99,17 @@ enum {
 
 int cli_arguments_read(cli_arguments *arguments, int argc, char **argv, unsigned takes);
 void cli_arguments_free(cli_arguments *arguments);
+
+/* ---- links.c ---- */
+
+/* The part of a link that holds the job; NULL: the word is no link. */
+const char *cli_link_fragment(const char *word);
+/* The readable text of a fragment; false after a complaint. */
+bool cli_link_read(cli_buffer *text, const char *fragment);
+/* The link as it is passed on, a long one compressed; false if it is longer than links are read. */
+bool cli_link_pack(cli_buffer *out, const char *link);
+/* BASE#LINK (link.c); empty after a complaint. base: NULL is "". */
+void cli_address(cli_buffer *out, const char *base, const char *link);
 
 /* ---- request.c ---- */
 

@@ -261,8 +261,10 @@ static void report_show(const cJSON *answer, bool is_exact) {
     tensors_show(answer, is_exact);
     assumptions_show(answer);
     warnings_show(answer);
-    const char *link = cli_text_at(answer, "link");
-    if (link[0]) printf("\n%s#%s%s\n", cli_styled(CLI_DIM), link, cli_styled_end());
+    cli_buffer address = {0};
+    cli_address(&address, NULL, cli_text_at(answer, "link"));
+    if (address.length) printf("\n%s%s%s\n", cli_styled(CLI_DIM), address.at, cli_styled_end());
+    cli_buffer_free(&address);
 }
 
 int cli_estimate(int argc, char **argv) {

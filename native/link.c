@@ -3,24 +3,37 @@
 
 #include <string.h>
 
+void cli_address(cli_buffer *out, const char *base, const char *link) {
+    if (!base) base = "";
+    cli_format(out, "%.*s#", (int)strcspn(base, "#"), base);
+    cli_buffer packed = {0};
+    if (cli_link_pack(&packed, link)) {
+        cli_append_text(out, packed.at);
+    } else {
+        cli_complain("give the files to whoever shall open it", "the link would be longer than 8,000 characters");
+        out->length = 0;
+    }
+    cli_buffer_free(&packed);
+}
+
 int cli_link(int argc, char **argv) {
     cli_arguments arguments;
-    cli_buffer request = {0};
+    cli_buffer request = {0}, address = {0};
     cli_answer answer = {0};
     int status = cli_arguments_read(&arguments, argc, argv, CLI_TAKES_BASE | CLI_TAKES_GPU);
     if (status == CLI_OK && arguments.shows_help) {
         cli_help(stdout, "link");
     } else if (status == CLI_OK) {
-        const char *base = arguments.base ? arguments.base : "";
-        status = cli_request(&request, "link", &arguments, "");
+        status = cli_request(&request, "link", &arguments, arguments.notes_was ? ",\"was\":true" : "");
         if (status == CLI_OK) status = cli_ask_or_explain(&answer, &request, false);
-        if (status == CLI_OK)
-            printf("%.*s#%s\n", (int)strcspn(base, "#"), base, cli_text_at(answer.json, "link"));
-        if (status == CLI_OK && arguments.path_count)
-            cli_complain("whoever opens it gives the file as well",
-                         "the link does not hold the files' content");
+        if (status == CLI_OK) {
+            cli_address(&address, arguments.base, cli_text_at(answer.json, "link"));
+            if (address.length) puts(address.at);
+            else status = CLI_BAD_INPUT;
+        }
     }
     cli_answer_free(&answer);
+    cli_buffer_free(&address);
     cli_buffer_free(&request);
     cli_arguments_free(&arguments);
     return status;

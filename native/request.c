@@ -45,7 +45,12 @@ int cli_request(cli_buffer *request, const char *call, const cli_arguments *a, c
         if (i) cli_append_text(request, ",");
         cli_append_quoted(request, a->words[i], strlen(a->words[i]));
     }
-    cli_append_text(request, "],\"files\":[");
+    cli_append_text(request, "]");
+    if (a->link.length) {
+        cli_append_text(request, ",\"link\":");
+        append_file_text(request, &a->link);
+    }
+    cli_append_text(request, ",\"files\":[");
     for (size_t i = 0; i < a->path_count; i++) {
         cli_buffer text = {0};
         if (!cli_read_file(&text, a->paths[i])) {

@@ -177,7 +177,7 @@ static int ask(const char *call, int argc, char **argv, unsigned takes, show_fn 
     } else if (status == CLI_OK) {
         append_member(&more, "knob", arguments.knob);
         append_member(&more, "by", arguments.by);
-        if (takes & CLI_TAKES_WITH) append_other(&more, &arguments);
+        if (arguments.with_count) append_other(&more, &arguments);
         status = cli_request(&request, call, &arguments, more.at ? more.at : "");
         if (status == CLI_OK) status = cli_ask_or_explain(&answer, &request, arguments.is_json);
         if (status == CLI_OK && arguments.is_json) printf("%.*s\n", (int)answer.length, answer.text);

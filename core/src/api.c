@@ -9,6 +9,7 @@
 #include "answer/report.h"
 #include "answer/stages.h"
 #include "answer/trials.h"
+#include "job/links.h"
 #include "model/sources.h"
 #include "training/lint.h"
 
@@ -18,11 +19,26 @@ typedef struct call {
     tide_writer writer;
     const tide_json *request;
     tide_recording *recording; /* NULL: none was given but in the request */
+    tide_link *link;           /* NULL: the request has none */
 } call;
 
 enum { WORD_LIMIT = 4096, FILE_LIMIT = 64 };
 
 /* ---- what requests hold ---- */
+
+static tide_text text_at(const call *c, const char *key) {
+    const tide_json *found = tide_json_at(c->request, key);
+    return found && found->kind == TIDE_JSON_STRING ? found->text : TIDE_TEXT("");
+}
+
+/* "link": the words and files of a link, which those of the request hold over. */
+static const tide_link *link_of(call *c) {
+    const tide_json *text = tide_json_at(c->request, "link");
+    if (c->link || !text || text->kind != TIDE_JSON_STRING) return c->link;
+    c->link = TIDE_NEW(&c->arena, tide_link, 1);
+    tide_link_read(&c->arena, text->text, c->link, &c->diags);
+    return c->link;
+}
 
 static bool read_words_at(call *c, const char *key, tide_text **words, uint32_t *count) {
     const tide_json *settings = tide_json_at(c->request, key);
@@ -40,10 +56,14 @@ static bool read_words_at(call *c, const char *key, tide_text **words, uint32_t 
 }
 
 static bool read_words(call *c, tide_text **words, uint32_t *count) {
-    return read_words_at(c, "settings", words, count);
+    if (!read_words_at(c, "settings", words, count)) return false;
+    if (!link_of(c)) return true;
+    if (*count) c->link->was = TIDE_TEXT(""); /* another job than that of the link */
+    *count = tide_link_join(&c->arena, c->link, *words, *count, words);
+    return true;
 }
 
-static bool read_files(call *c, tide_file **files, uint32_t *count) {
+static bool read_given_files(call *c, tide_file **files, uint32_t *count) {
     const tide_json *given = tide_json_at(c->request, "files");
     *count = 0;
     *files = TIDE_NEW(&c->arena, tide_file, FILE_LIMIT);
@@ -59,12 +79,22 @@ static bool read_files(call *c, tide_file **files, uint32_t *count) {
     return true;
 }
 
+/* The files of the request, and those of its link. */
+static bool read_files(call *c, tide_file **files, uint32_t *count) {
+    if (!read_given_files(c, files, count)) return false;
+    const tide_link *link = link_of(c);
+    for (uint32_t i = 0; *count < FILE_LIMIT && link && i < link->file_count; i++) (*files)[(*count)++] = link->files[i];
+    return true;
+}
+
 static tide_job *build_job(call *c) {
     tide_text *words;
     tide_file *files;
     uint32_t word_count, file_count;
     if (!read_words(c, &words, &word_count) || !read_files(c, &files, &file_count)) return NULL;
-    return tide_job_build(&c->arena, words, word_count, files, file_count, &c->diags);
+    tide_job *job = tide_job_build(&c->arena, words, word_count, files, file_count, &c->diags);
+    if (job) job->was = c->link ? c->link->was : text_at(c, "was");
+    return job;
 }
 
 static void open_answer(call *c) {
@@ -148,11 +178,63 @@ static bool call_explain(call *c) {
     return is_known || tide_error(&c->diags, TIDE_ERR_REQUEST, "/stage", "no such stage", tide_format(&c->arena, "there are %s", tide_stage_names));
 }
 
+/* "with": the words of a baseline; "was": true notes what it comes to now; "view": what the page shows. */
 static bool call_link(call *c) {
-    tide_job *job = build_job(c);
-    if (!job) return false;
+    tide_job *job = build_job(c), *baseline = NULL;
+    tide_text *words, was = TIDE_TEXT("");
+    tide_file *files;
+    uint32_t word_count, file_count;
+    const tide_json *with_was = tide_json_at(c->request, "was");
+    if (!job || !read_words_at(c, "with", &words, &word_count) || !read_files(c, &files, &file_count)) return false;
+    if (word_count) {
+        tide_diagnostics scratch; /* its remarks are those of the job */
+        tide_diagnostics_init(&scratch, &c->arena);
+        baseline = tide_job_build(&c->arena, words, word_count, files, file_count, &scratch);
+        if (!baseline) return tide_error(&c->diags, TIDE_ERR_REQUEST, "/with", scratch.items[0].message, scratch.items[0].remedy);
+    }
+    if (with_was && with_was->is_true) {
+        tide_run *run = TIDE_NEW(&c->arena, tide_run, 1);
+        if (!run_job(c, run, job)) return false;
+        tide_replay replay;
+        tide_replay_config config = tide_report_config(job);
+        if (!tide_replay_timeline(&replay, &run->machine.timeline, &config, false)) return out_of_memory(c);
+        was = tide_text_of(tide_format(&c->arena, "%s_%s", tide_gib_digits(&c->arena, tide_report_device_bytes(job, &replay)), TIDEMARK_VERSION));
+    }
     open_answer(c);
-    tide_write_string_at(&c->writer, "link", job->link);
+    tide_write_string_at(&c->writer, "link", tide_link_write_more(&c->arena, job, baseline, was, text_at(c, "view")));
+    return true;
+}
+
+static void write_words(call *c, const char *key, const tide_text *words, uint32_t count) {
+    tide_write_key(&c->writer, key);
+    tide_write_open(&c->writer, '[');
+    for (uint32_t i = 0; i < count; i++) tide_write_text(&c->writer, words[i]);
+    tide_write_close(&c->writer, ']');
+}
+
+/* What a link says, and what of it could not be read. */
+static bool call_read_link(call *c) {
+    const tide_link *link = link_of(c);
+    if (!link) return tide_error(&c->diags, TIDE_ERR_REQUEST, "/link", "read_link needs \"link\"", NULL);
+    open_answer(c);
+    write_words(c, "settings", link->words, link->word_count);
+    if (link->baseline_count) write_words(c, "baseline", link->baseline, link->baseline_count);
+    tide_write_key(&c->writer, "files");
+    tide_write_open(&c->writer, '[');
+    for (uint32_t i = 0; i < link->file_count; i++) {
+        tide_write_open(&c->writer, '{');
+        tide_write_key(&c->writer, "name");
+        tide_write_text(&c->writer, link->files[i].name);
+        tide_write_key(&c->writer, "text");
+        tide_write_text(&c->writer, link->files[i].text);
+        tide_write_close(&c->writer, '}');
+    }
+    tide_write_close(&c->writer, ']');
+    tide_write_key(&c->writer, "was");
+    tide_write_text(&c->writer, link->was);
+    tide_write_key(&c->writer, "view");
+    tide_write_text(&c->writer, link->view);
+    tide_write_diagnostics(&c->writer, &c->diags, false);
     return true;
 }
 
@@ -283,15 +365,11 @@ static bool read_question(call *c, tide_question *q, const char *key) {
     tide_text *words;
     tide_file *files;
     *q = (tide_question){.arena = &c->arena};
-    if (!read_words_at(c, key, &words, &q->word_count) || !read_files(c, &files, &q->file_count)) return false;
+    bool is_job = strcmp(key, "settings") == 0;
+    if (!(is_job ? read_words(c, &words, &q->word_count) : read_words_at(c, key, &words, &q->word_count)) || !read_files(c, &files, &q->file_count)) return false;
     q->words = words;
     q->files = files;
     return true;
-}
-
-static tide_text text_at(const call *c, const char *key) {
-    const tide_json *found = tide_json_at(c->request, key);
-    return found && found->kind == TIDE_JSON_STRING ? found->text : TIDE_TEXT("");
 }
 
 static bool call_fit(call *c) {
@@ -318,6 +396,11 @@ static bool call_advice(call *c) {
 static bool call_compare(call *c) {
     tide_question one, other;
     if (!read_question(c, &one, "settings") || !read_question(c, &other, "with")) return false;
+    tide_text *words = NULL;
+    if (c->link && other.word_count) other.word_count = tide_link_join(&c->arena, c->link, other.words, other.word_count, &words);
+    if (words) other.words = words;
+    if (!other.word_count && c->link && c->link->baseline_count) other.words = c->link->baseline, other.word_count = c->link->baseline_count;
+    if (!other.word_count) other = one;
     open_answer(c);
     return tide_write_comparison(&c->writer, &one, &other, &c->diags);
 }
@@ -331,7 +414,7 @@ static const struct {
 #endif
              {"version", call_version}, {"describe", call_describe}, {"estimate", call_estimate},
              {"measure", call_measure}, {"explain", call_explain},   {"link", call_link},
-             {"verify", call_verify},   {"fit", call_fit},
+             {"read_link", call_read_link}, {"verify", call_verify},   {"fit", call_fit},
              {"cards", call_cards},     {"advice", call_advice},     {"compare", call_compare}};
 
 static bool dispatch(call *c, tide_text request) {

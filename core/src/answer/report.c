@@ -6,10 +6,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-const char *tide_gib(tide_arena *arena, uint64_t bytes) {
+const char *tide_gib_digits(tide_arena *arena, uint64_t bytes) {
     uint64_t tenths = (bytes * 10 + (UINT64_C(1) << 29)) >> 30;
+    return tide_format(arena, "%llu.%llu", (unsigned long long)(tenths / 10), (unsigned long long)(tenths % 10));
+}
+
+const char *tide_gib(tide_arena *arena, uint64_t bytes) {
     if (bytes < UINT64_C(1) << 26) return tide_format(arena, "%llu MiB", (unsigned long long)((bytes + (1 << 19)) >> 20));
-    return tide_format(arena, "%llu.%llu GiB", (unsigned long long)(tenths / 10), (unsigned long long)(tenths % 10));
+    return tide_format(arena, "%s GiB", tide_gib_digits(arena, bytes));
 }
 
 tide_replay_config tide_report_config(const tide_job *job) {
@@ -591,12 +595,25 @@ bool tide_write_measure(tide_writer *w, tide_run *run, const tide_job *job) {
     return true;
 }
 
-bool tide_write_estimate(tide_writer *w, tide_run *run, const tide_job *job, const tide_diagnostics *diags, bool with_options) {
+/* A link that says what the job came to when it was made. */
+static void warn_of_was(tide_arena *arena, const tide_job *job, uint64_t device, tide_diagnostics *diags) {
+    const char *bar = job->was.length ? memchr(job->was.at, '_', job->was.length) : NULL, *now = tide_gib_digits(arena, device);
+    if (!bar) return;
+    tide_text gib = {job->was.at, (size_t)(bar - job->was.at)}, version = {bar + 1, job->was.length - gib.length - 1};
+    if (tide_text_is(gib, now)) return;
+    tide_report(diags, TIDE_WARNING, TIDE_ERR_CONFLICT, "/link",
+                tide_format(arena, "said %s GiB when it was made with %s; it is %s GiB now", tide_text_copy(arena, gib),
+                            tide_text_copy(arena, version), now),
+                "a rule or a default has changed since; the assumptions list the defaults");
+}
+
+bool tide_write_estimate(tide_writer *w, tide_run *run, const tide_job *job, tide_diagnostics *diags, bool with_options) {
     tide_timeline *t = &run->machine.timeline;
     tide_replay r, on_card;
     tide_replay_config config = tide_report_config(job);
     tide_settle_factors(t);
     if (!tide_replay_timeline(&r, t, &config, true) || !tide_report_on_card(&on_card, run, job, &r)) return false;
+    warn_of_was(w->arena, job, tide_report_device_bytes(job, &r), diags);
     write_settings(w, job);
     write_model(w, run, job);
     write_gpu(w, job);

@@ -8,7 +8,7 @@
 
 /* Members of the answer to "estimate", written into the open object; with_options: the smallest device and other options of the
  * allocator too, which play the timeline some twenty times. False when memory ran out. */
-bool tide_write_estimate(tide_writer *w, tide_run *run, const tide_job *job, const tide_diagnostics *diags, bool with_options);
+bool tide_write_estimate(tide_writer *w, tide_run *run, const tide_job *job, tide_diagnostics *diags, bool with_options);
 
 /* Members of the answer to "measure": the peak and the verdict alone. */
 bool tide_write_measure(tide_writer *w, tide_run *run, const tide_job *job);
@@ -35,5 +35,7 @@ void tide_write_diagnostics(tide_writer *w, const tide_diagnostics *diags, bool 
 
 /* "61.8 GiB", from integers alone. */
 const char *tide_gib(tide_arena *arena, uint64_t bytes);
+/* GiB with one digit, without the unit: "69.3". */
+const char *tide_gib_digits(tide_arena *arena, uint64_t bytes);
 
 #endif

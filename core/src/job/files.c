@@ -263,6 +263,7 @@ static void read_config(const file_reader *r, tide_json *root) {
     if (has_config(r) || !config_check(r->arena, root, r->place, r->diags)) return;
     r->given->config = root;
     r->given->config_file = r->name;
+    r->given->config_text = r->text;
     r->given->config_name = r->given->title = config_name(r, root);
     r->given->source = r->name;
 }
@@ -270,6 +271,7 @@ static void read_config(const file_reader *r, tide_json *root) {
 static void read_entry(const file_reader *r, const tide_json *root) {
     if (has_config(r) || !tide_entry_read(r->given, r->arena, root, r->place, r->diags)) return;
     r->given->config_file = r->name;
+    r->given->config_text = r->text;
     if (!r->given->config_name) r->given->config_name = config_name(r, r->given->config);
     if (!r->given->source) r->given->source = r->name;
     if (!r->given->title) r->given->title = r->given->config_name;
@@ -278,7 +280,7 @@ static void read_entry(const file_reader *r, const tide_json *root) {
 static void read_preprocessor(const file_reader *r, tide_json *root) {
     if (r->given->preprocessor)
         file_refuse(r, TIDE_ERR_CONFLICT, "is a second preprocessor configuration", "give one");
-    else r->given->preprocessor = root;
+    else r->given->preprocessor = root, r->given->preprocessor_text = r->text;
 }
 
 static void read_description(const file_reader *r, const tide_json *root) {

@@ -1,5 +1,6 @@
 /* Words and files merged into a job: the model found, the card found, values checked against one
  * another, defaults reported. */
+#include "links.h"
 #include "settings.h"
 
 #include <inttypes.h>
@@ -139,6 +140,8 @@ static void find_model(job_builder *b) {
     job->preprocessor = b->given.preprocessor;
     job->description = b->given.description;
     job->description_text = b->given.description_text;
+    if (b->given.config_file) job->config_text = b->given.config_text;
+    job->preprocessor_text = b->given.preprocessor_text;
 }
 
 static void change_config(job_builder *b) {
@@ -589,7 +592,7 @@ static void assume_device(job_builder *b) {
                "weights reach the device one by one, as .to(\"cuda\") moves them");
 }
 
-/* ---- rows and link ---- */
+/* ---- rows ---- */
 
 static void row_add(job_builder *b, const char *name, const char *value, tide_origin origin) {
     b->job->rows[b->job->row_count++] = (tide_setting_row){name, value, origin};
@@ -617,52 +620,6 @@ static void write_rows(job_builder *b) {
                     b->words.is_given[id] ? b->words.origins[id] : TIDE_ORIGIN_DEFAULT);
         }
     }
-}
-
-typedef struct link_text {
-    char *bytes;
-    size_t length;
-} link_text;
-
-/* Percent-encodes what would end a link or a word of it, and what is not printable ASCII. */
-static void link_put(link_text *link, const char *text) {
-    static const char digits[] = "0123456789ABCDEF";
-    for (; *text; text++) {
-        unsigned char c = (unsigned char)*text;
-        if (c > 0x20 && c < 0x7f && c != '%' && c != '&' && c != '#' && c != '+') {
-            link->bytes[link->length++] = (char)c;
-        } else {
-            link->bytes[link->length++] = '%';
-            link->bytes[link->length++] = digits[c >> 4];
-            link->bytes[link->length++] = digits[c & 15];
-        }
-    }
-}
-
-/* Whether a row must stand in the link: it differs from the default, and a word can say it. */
-static bool row_in_link(const job_builder *b, const tide_setting_row *row) {
-    tide_setting_id id = tide_setting_find(tide_text_of(row->name));
-    if (id == TIDE_SET_COUNT) return true; /* overrides.KEY */
-    if (id == TIDE_SET_model) return !b->model_is_file;
-    if (id == TIDE_SET_recipe) return false; /* its settings are there */
-    return strcmp(row->value, id == TIDE_SET_capability ? b->capability_default
-                                                        : tide_settings[id].default_value) != 0;
-}
-
-static void write_link(job_builder *b) {
-    size_t most = sizeof "v=1";
-    for (uint32_t i = 0; i < b->job->row_count; i++)
-        most += 3 * (strlen(b->job->rows[i].name) + strlen(b->job->rows[i].value)) + 2;
-    link_text link = {tide_arena_alloc(b->arena, most), 0};
-    for (uint32_t i = 0; i < b->job->row_count; i++) {
-        if (!row_in_link(b, &b->job->rows[i])) continue;
-        link_put(&link, b->job->rows[i].name);
-        link.bytes[link.length++] = '=';
-        link_put(&link, b->job->rows[i].value);
-        link.bytes[link.length++] = '&';
-    }
-    memcpy(link.bytes + link.length, "v=1", sizeof "v=1");
-    b->job->link = link.bytes;
 }
 
 /* ---- the whole ---- */
@@ -701,7 +658,8 @@ tide_job *tide_job_build(tide_arena *arena, const tide_text *words, uint32_t wor
     assume_kernels(&b);
     assume_device(&b);
     write_rows(&b);
-    write_link(&b);
+    b.job->names_itself = b.model_is_file;
+    b.job->link = tide_link_write(arena, b.job);
     return b.job;
 }
 

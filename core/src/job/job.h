@@ -56,6 +56,9 @@ typedef struct tide_job {
     const tide_json *preprocessor;   /* NULL: none */
     const tide_json *description;    /* a description that the user gave; NULL: none */
     tide_text description_text;
+    tide_text config_text, preprocessor_text; /* of files that were given; empty: none was */
+    bool names_itself;               /* the model came as a file, with its name in it */
+    tide_text was;                   /* GiB and version, when the job's link was made; empty: it does not say */
 
     const char *mode;                /* train infer */
     int64_t decode, logits_to_keep;  /* of inference: tokens */

@@ -49,6 +49,9 @@ extern const uint32_t tide_optimizer_name_count;
 /* The number of the setting of this name or alias; TIDE_SET_COUNT if there is none. */
 tide_setting_id tide_setting_find(tide_text name);
 
+/* Whether the name is no setting of its own, but stands for several (n=2x8, img=4x336x336), or for an override. */
+bool tide_setting_is_form(tide_text name);
+
 /* Whether there are settings `name.KEY`. */
 bool tide_setting_is_object(tide_text name);
 
@@ -135,6 +138,7 @@ typedef struct tide_given {
     tide_json *preprocessor;
     const tide_json *description;
     tide_text description_text;
+    tide_text config_text, preprocessor_text; /* of files */
     const char *title, *source;
     int64_t published_parameters;
 } tide_given;

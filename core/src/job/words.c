@@ -6,8 +6,11 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "../base/checked.h"
+#include "links.h"
+
 /* JOINED_LIMIT: longer than any value may be, so a text cut there is refused. */
-enum { OVERRIDE_LIMIT = 256, LINK_VERSION = 1, JOINED_LIMIT = 16384 };
+enum { OVERRIDE_LIMIT = 256, JOINED_LIMIT = 16384 };
 
 void tide_words_init(tide_words *words, tide_arena *arena, tide_diagnostics *diags) {
     *words = (tide_words){.arena = arena, .diags = diags};
@@ -84,7 +87,7 @@ static void version_read(tide_words *words, tide_text value) {
     if (!tide_text_to_i64(&version, tide_trimmed(value)) || version < 1)
         tide_error(words->diags, TIDE_ERR_FIELD_TYPE, "/settings/v", "is not a version of links",
                    "v=1 is the one there is");
-    else if (version > LINK_VERSION)
+    else if (version > TIDE_LINK_VERSION)
         tide_error(words->diags, TIDE_ERR_UNSUPPORTED, "/settings/v",
                    tide_format(words->arena,
                                "is %" PRId64 ": made by a newer tidemark; this one reads v=1",
@@ -121,12 +124,53 @@ static void unknown_read(tide_words *words, tide_text name) {
                     : "`describe` lists the settings");
 }
 
+/* ---- forms: one word for several settings ---- */
+
+/* n=2x8: nodes x GPUs. */
+static void nodes_read(tide_words *words, tide_text value, tide_origin origin) {
+    tide_text rest = value, nodes, gpus;
+    int64_t of_nodes = 0, of_gpus = 1, all = 0;
+    bool is_pair = tide_piece_next(&rest, 'x', &nodes) && (!rest.at || tide_piece_next(&rest, 'x', &gpus)) && !rest.at;
+    is_pair = is_pair && tide_text_to_i64(&of_nodes, tide_trimmed(nodes)) &&
+              (nodes.length == value.length || tide_text_to_i64(&of_gpus, tide_trimmed(gpus)));
+    if (is_pair && of_nodes > 0 && of_gpus > 0 && tide_mul_i64(&all, of_nodes, of_gpus))
+        tide_setting_put(words, TIDE_TEXT("parallel.dp"), tide_text_of(tide_format(words->arena, "%" PRId64, all)), origin);
+    else
+        tide_error(words->diags, TIDE_ERR_FIELD_TYPE, "/settings/n",
+                   tide_format(words->arena, "is \"%s\"; must be nodes x GPUs, as 2x8", tide_shown(words->arena, value)), NULL);
+}
+
+/* img=4x336x336: images per sample, and their size. */
+static void images_read(tide_words *words, tide_text value, tide_origin origin) {
+    tide_text rest = value, count;
+    if (tide_piece_next(&rest, 'x', &count) && count.length) tide_setting_put(words, TIDE_TEXT("images"), count, origin);
+    if (rest.at) tide_setting_put(words, TIDE_TEXT("image_size"), rest, origin);
+}
+
+static const struct {
+    const char *name;
+    void (*read)(tide_words *words, tide_text value, tide_origin origin);
+} forms[] = {{"n", nodes_read}, {"img", images_read}};
+
+enum { FORMS = sizeof forms / sizeof *forms };
+
+bool tide_setting_is_form(tide_text name) {
+    for (int i = 0; i < FORMS; i++)
+        if (tide_text_is(name, forms[i].name)) return true;
+    return tide_text_starts(name, TIDE_TEXT("overrides."));
+}
+
 void tide_setting_put(tide_words *words, tide_text name, tide_text value, tide_origin origin) {
     static const char prefix[] = "overrides.";
     if (name.length == 1 && name.at[0] == 'v') {
         version_read(words, value);
         return;
     }
+    for (int i = 0; i < FORMS; i++)
+        if (tide_text_is(name, forms[i].name)) {
+            forms[i].read(words, value, origin);
+            return;
+        }
     if (tide_text_starts(name, TIDE_TEXT(prefix))) {
         override_read(words,
                       (tide_text){name.at + sizeof prefix - 1, name.length - sizeof prefix + 1},
