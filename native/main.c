@@ -196,14 +196,15 @@ static const command commands[] = {
      "  --all             every process on every GPU\n"
      "  --for SECONDS     not longer\n\n"
      "exit code: 0 something was seen; 2 the command line; 3 nothing was\n"},
-    {"link", cli_link, "link MODEL|config.json|LINK [key=value ...] [--base ADDRESS]",
+    {"link", cli_link, "link MODEL|config.json|LINK [key=value ...] [--base ADDRESS] [--was]",
      "the job as a link that the page opens",
-     "Checks the settings and prints them in their shortest form. A job whose configuration is a "
-     "file is\n"
-     "not whole in a link: the page asks for the file.\n\n"
-     "  --base ADDRESS    where the page is; without it, the part from the # on\n\n"
+     "Checks the settings and prints them in their shortest form, with the configuration where that is a file. A long\n"
+     "link is compressed (#z=1.TEXT); every command that takes a job takes a LINK, with or without its address.\n\n"
+     "  --base ADDRESS    where the page is; without it, the part from the # on\n"
+     "  --was             note what the job comes to now, so that a later version can say what changed\n\n"
      "examples\n"
-     "  tidemark link llava-1.5-7b batch=16 freeze=vision_tower --base http://127.0.0.1:8000/\n"},
+     "  tidemark link llava-1.5-7b batch=16 freeze=vision_tower --base http://127.0.0.1:8000/\n"
+     "  tidemark compare '#model=gpt2&batch=4&b.batch=2&v=1'      # b.KEY is a baseline\n"},
     {"call", cli_call, "call [FILE]",
      "a request in JSON from FILE or standard input, the answer as it is",
      "The one door of the library, for scripts and for tests.\n\n"

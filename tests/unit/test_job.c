@@ -535,7 +535,7 @@ static void test_config_file(void) {
     begin("a file with model_type or architectures is the configuration");
     tide_job *job = build_file("batch=2", "config.json", LLAMA);
     CHECK(job && strcmp(job->model, "llama") == 0 && config_int(job, NULL, "hidden_size") == 64);
-    CHECK(job && origin(job, "model") == TIDE_ORIGIN_FILE && strcmp(job->link, "batch=2&v=1") == 0);
+    CHECK(job && origin(job, "model") == TIDE_ORIGIN_FILE && strncmp(job->link, "batch=2&config=%7B%22model_type%22:", 35) == 0);
     job = build_file("batch=2", "my-model.json", LLAMA);
     CHECK(job && strcmp(job->model, "my-model") == 0);
     job = build_file("batch=2", "a/long/path/my-model.json", LLAMA);
@@ -820,7 +820,7 @@ static void test_link(void) {
     LINK("gpt2|title=50% a+b & #1 \xc3\xa9",
          "model=gpt2&title=50%25%20a%2Bb%20%26%20%231%20%C3%A9&v=1");
     LINK("gpt2|overrides.x={\"a\":[1,\"b\"]}|batch=2",
-         "model=gpt2&batch=2&overrides.x={\"a\":[1,\"b\"]}&v=1");
+         "model=gpt2&batch=2&overrides.x=%7B%22a%22:%5B1,%22b%22%5D%7D&v=1");
     LINK("gpt2|overrides.n_layer=12", "model=gpt2&overrides.n_layer=12&v=1");
     tide_job *job = build("gpt2|batch=1");
     CHECK(job && origin(job, "batch") == TIDE_ORIGIN_USER &&
