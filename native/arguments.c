@@ -164,6 +164,8 @@ int cli_arguments_read(cli_arguments *a, int argc, char **argv, unsigned takes) 
             list_add(&a->paths, &a->path_count, word, strlen(word));
         } else if (takes & CLI_ARE_TOPICS) {
             list_add(&a->words, &a->word_count, word, strlen(word));
+        } else if (a->with_count && strchr(word, '=')) {
+            list_add(&a->with, &a->with_count, word, strlen(word)); /* --with takes all settings after it */
         } else {
             int status = word_read(a, word, takes);
             if (status != CLI_OK) return status;

@@ -112,13 +112,13 @@ static const command commands[] = {
      "  tidemark advice llama-3.1-8b --gpu a100-40\n"},
     {"compare", cli_compare, "compare MODEL|config.json|LINK [key=value ...] --with key=value ...|--recording FILE [--json]",
      "two jobs side by side, or a job beside a recorded run",
-     "The first job is that of `tidemark estimate`; --with, which may be repeated, says what the other one\n"
-     "has in its place. With --recording, the prediction is laid beside what a process asked for (`tidemark replay "
+     "The first job is that of `tidemark estimate`; the settings after --with are what the other one has in\n"
+     "their place. Both are played, and so is every step between them: what each setting changes. With --recording, the prediction is laid beside what a process asked for (`tidemark replay "
      "--help` lists\n"
      "the kinds of recordings): where they part, by size and order.\n\n"
      "  --json            the whole answer\n\n"
      "examples\n"
-     "  tidemark compare llama-2-7b batch=4 --with checkpointing=full --with batch=16\n"
+     "  tidemark compare llama-2-7b batch=4 --with batch=16 checkpointing=full\n"
      "  tidemark compare llama-2-7b batch=4 --recording snapshot.pickle\n"},
     {"replay", cli_replay,
      "replay RECORDING [key=value ...] [--gpu NAME] [--device N] [--bytes] [--json]",

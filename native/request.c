@@ -152,3 +152,10 @@ int64_t cli_int(const cJSON *number) {
 int64_t cli_int_at(const cJSON *object, const char *key) { return cli_int(cli_at(object, key)); }
 
 bool cli_true_at(const cJSON *object, const char *key) { return cJSON_IsTrue(cli_at(object, key)); }
+
+const char *cli_verdict(const cJSON *verdict) {
+    const cJSON *fits = cli_at(verdict, "fits");
+    if (!cJSON_IsBool(fits)) return "";
+    if (!cJSON_IsTrue(fits)) return "does not fit";
+    return cli_int_at(verdict, "device_bytes") > cli_int_at(verdict, "gpu_bytes") ? "just fits" : "fits";
+}

@@ -141,7 +141,7 @@ static void row_show(sweep *s, const cli_answer *answer) {
         if (s->csv) fputc(',', s->csv);
     }
     cli_table_cell(&s->table, rank ? cli_count(number, cli_int(rank)) : "");
-    cli_table_cell(&s->table, reason[0] ? reason : cJSON_IsFalse(fits) ? "does not fit" : cJSON_IsTrue(fits) ? "fits" : "");
+    cli_table_cell(&s->table, reason[0] ? reason : cli_verdict(verdict));
     if (s->csv && rank) fprintf(s->csv, "%" PRId64, cli_int(rank));
     if (s->csv) fprintf(s->csv, ",%s,", cJSON_IsFalse(fits) ? "no" : cJSON_IsTrue(fits) ? "yes" : "");
     if (s->csv) cli_csv_text(s->csv, reason);

@@ -4,6 +4,8 @@
 
 #include "cli.h"
 
+#define CLOSE "\nWhere it needs more than there is, it runs because the allocator gives cached memory back.\n"
+
 typedef void show_fn(const cJSON *answer);
 
 static void number_cell(cli_table *table, int64_t bytes) {
@@ -51,7 +53,7 @@ static void fit_show(const cJSON *answer) {
     cli_table_print(&table);
     cJSON_ArrayForEach(row, cli_at(answer, "rows")) {
         if (cli_int_at(row, "largest") && cli_int_at(row, "device_bytes") > cli_int_at(row, "gpu_bytes")) {
-            fputs("\nWhere it needs more than there is, it runs because the allocator gives cached memory back.\n", stdout);
+            fputs(CLOSE, stdout);
             break;
         }
     }
@@ -63,6 +65,7 @@ static void cards_show(const cJSON *answer) {
     static const char *const names[] = {"Card", "GiB", "Needs", "To spare", "Cards"};
     const cJSON *card;
     cli_table table;
+    bool is_close = false;
     headings(&table, names, 5);
     table.is_left[0] = true;
     cJSON_ArrayForEach(card, cli_at(answer, "cards")) {
@@ -78,8 +81,10 @@ static void cards_show(const cJSON *answer) {
         number_cell(&table, need);
         change_cell(&table, there - need);
         cli_table_cell(&table, count ? cli_count(text, count) : "no");
+        is_close = is_close || (count && need > there);
     }
     cli_table_print(&table);
+    if (is_close) fputs(CLOSE, stdout);
 }
 
 /* ---- advice ---- */
@@ -94,14 +99,13 @@ static void advice_show(const cJSON *answer) {
     bool has_card = cli_at(now, "fits") != NULL;
     cli_number need, there, saves;
     printf("Now %s", cli_size(need, cli_int_at(now, "device_bytes")));
-    if (has_card) printf(" of %s: %s", cli_size(there, cli_int_at(now, "gpu_bytes")), cli_true_at(now, "fits") ? "fits" : "does not fit");
+    if (has_card) printf(" of %s: %s", cli_size(there, cli_int_at(now, "gpu_bytes")), cli_verdict(now));
     putchar('\n');
     cJSON_ArrayForEach(change, cli_at(answer, "changes")) {
         int64_t saved = cli_int_at(change, "saves");
-        bool fits = cli_true_at(change, "fits");
         printf("\n%s%s%s: ", cli_styled(CLI_BOLD), cli_text_at(change, "title"), cli_styled_end());
-        printf("%s %s, then %s%s\n", saved < 0 ? "costs" : "saves", cli_size(saves, saved < 0 ? -saved : saved),
-               cli_size(need, cli_int_at(change, "device_bytes")), !has_card ? "" : fits ? ": fits" : ": does not fit");
+        printf("%s %s, then %s%s%s\n", saved < 0 ? "costs" : "saves", cli_size(saves, saved < 0 ? -saved : saved),
+               cli_size(need, cli_int_at(change, "device_bytes")), has_card ? ": " : "", cli_verdict(change));
         fputs("     ", stdout);
         settings_show(change);
         printf("\n      %s%s%s\n", cli_styled(CLI_DIM), cli_text_at(change, "effect"), cli_styled_end());
@@ -111,6 +115,13 @@ static void advice_show(const cJSON *answer) {
 
 /* ---- compare ---- */
 
+static int64_t sum_of(const cJSON *factors) {
+    const cJSON *factor;
+    int64_t sum = 0;
+    cJSON_ArrayForEach(factor, factors) sum += cli_int(factor);
+    return sum;
+}
+
 static void difference_row(cli_table *table, const char *name, int64_t one, int64_t other) {
     if (!one && !other) return;
     cli_table_cell(table, name);
@@ -119,9 +130,9 @@ static void difference_row(cli_table *table, const char *name, int64_t one, int6
     change_cell(table, other - one);
 }
 
-static void comparison_show(const cJSON *answer) {
-    static const char *const names[] = {"GiB", "One", "Other", "Change"}, *const changed[] = {"Setting", "One", "Other"};
-    const cJSON *one = cli_at(answer, "one"), *other = cli_at(answer, "other"), *factor, *setting;
+static void factors_show(const cJSON *one, const cJSON *other) {
+    static const char *const names[] = {"By factor, GiB", "One", "Other", "Change"};
+    const cJSON *factor;
     cli_table table;
     headings(&table, names, 4);
     table.is_left[0] = true;
@@ -132,18 +143,45 @@ static void comparison_show(const cJSON *answer) {
     difference_row(&table, "reserved", cli_int_at(one, "reserved_peak"), cli_int_at(other, "reserved_peak"));
     difference_row(&table, "device", cli_int_at(one, "device_bytes"), cli_int_at(other, "device_bytes"));
     cli_table_print(&table);
-    putchar('\n');
-    headings(&table, changed, 3);
+}
+
+static void parts_show(const cJSON *parts) {
+    static const char *const names[] = {"By module, GiB", "One", "Other", "Change"};
+    const cJSON *part;
+    cli_table table;
+    headings(&table, names, 4);
+    table.is_left[0] = true;
+    table.limit[0] = 40;
+    cJSON_ArrayForEach(part, parts) difference_row(&table, cli_text_at(part, "title"), sum_of(cli_at(part, "one")), sum_of(cli_at(part, "other")));
+    cli_table_print(&table);
+}
+
+static void settings_differ(const cJSON *settings) {
+    static const char *const names[] = {"Setting", "One", "Other", "GiB"};
+    const cJSON *setting;
+    cli_table table;
+    headings(&table, names, 4);
     for (int i = 0; i < 3; i++) {
         table.is_left[i] = true;
         table.limit[i] = 32;
     }
-    cJSON_ArrayForEach(setting, cli_at(answer, "settings")) {
+    cJSON_ArrayForEach(setting, settings) {
         cli_table_cell(&table, cli_text_at(setting, "setting"));
         cli_table_cell(&table, cli_text_at(setting, "one"));
         cli_table_cell(&table, cli_text_at(setting, "other"));
+        if (cli_at(setting, "change")) change_cell(&table, cli_int_at(setting, "change"));
+        else cli_table_cell(&table, "with the next");
     }
     cli_table_print(&table);
+    if (cJSON_GetArraySize(settings) > 1) puts("Each is played on top of those above it: the changes add up to that of the device.");
+}
+
+static void comparison_show(const cJSON *answer) {
+    factors_show(cli_at(answer, "one"), cli_at(answer, "other"));
+    putchar('\n');
+    parts_show(cli_at(answer, "parts"));
+    putchar('\n');
+    settings_differ(cli_at(answer, "settings"));
 }
 
 /* ---- commands ---- */

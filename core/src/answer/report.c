@@ -165,6 +165,28 @@ void tide_report_factors(const tide_timeline *t, const tide_replay *r, uint32_t 
         if (is_live(&t->allocations[i], event)) factors[t->allocations[i].factor] += r->block_bytes[i];
 }
 
+tide_part_bytes *tide_report_parts(uint32_t *count, const tide_run *run, const tide_replay *r, uint32_t event, tide_arena *arena) {
+    const tide_timeline *t = &run->machine.timeline;
+    const tide_model *model = &run->model;
+    tide_part_bytes *sums = TIDE_NEW(arena, tide_part_bytes, model->part_count + 1), *parts = TIDE_NEW(arena, tide_part_bytes, model->part_count + 1);
+    for (uint32_t i = 0; i < t->allocation_count; i++) {
+        const tide_allocation *a = &t->allocations[i];
+        if (!is_live(a, event)) continue;
+        tide_part_bytes *of = &sums[a->module ? part_of(run, a->module) : 0];
+        of->factors[a->factor] += r->block_bytes[i];
+        of->part = "";
+    }
+    *count = 0;
+    for (uint32_t i = 0; i < model->part_count; i++) {
+        uint32_t part = i + 1 < model->part_count ? i + 1 : 0; /* what is outside of the model comes last */
+        if (!sums[part].part) continue;
+        sums[part].part = tide_text_copy(arena, tide_text_of(model->parts[part]));
+        sums[part].title = tide_text_copy(arena, tide_text_of(title_of(run, model->parts[part])));
+        parts[(*count)++] = sums[part];
+    }
+    return parts;
+}
+
 static void write_factor_list(tide_writer *w, const uint64_t *factors) {
     tide_write_key(w, "factors");
     tide_write_open(w, '[');

@@ -31,6 +31,15 @@ const char *tide_report_line(const tide_run *run, uint32_t statement);
 /* Bytes by factor of what is live at an event. */
 void tide_report_factors(const tide_timeline *timeline, const tide_replay *replay, uint32_t event, uint64_t *factors);
 
+/* A part of the model (its modules one level down) and what it holds, by factor. */
+typedef struct tide_part_bytes {
+    const char *part, *title; /* "" and "Outside of the model": what no module made */
+    uint64_t factors[TIDE_FACTOR_COUNT];
+} tide_part_bytes;
+
+/* Bytes by part of what is live at an event, in `arena`; parts that hold nothing are left out. */
+tide_part_bytes *tide_report_parts(uint32_t *count, const tide_run *run, const tide_replay *replay, uint32_t event, tide_arena *arena);
+
 void tide_write_diagnostics(tide_writer *w, const tide_diagnostics *diags, bool with_assumptions);
 
 /* "61.8 GiB", from integers alone. */

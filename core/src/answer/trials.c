@@ -1,4 +1,4 @@
-/* Trials, and what they are for: fit, cards, advice, compare. */
+/* Trials, and what they are for: fit, cards, advice. */
 #include "trials.h"
 
 #include <setjmp.h>
@@ -46,6 +46,7 @@ static bool play(tide_verdict *v, const tide_question *q, tide_arena *arena, tid
     v->allocated = r.allocated_peak;
     v->reserved = r.reserved_peak;
     tide_report_factors(&run->machine.timeline, &r, r.peak_event, v->factors);
+    v->parts = tide_report_parts(&v->part_count, run, &r, r.peak_event, q->arena);
     keep_rows(v, q->arena, job);
     return true;
 }
@@ -69,13 +70,12 @@ const char *tide_setting_of(const tide_verdict *v, const char *name) {
     return "";
 }
 
-/* The job as it is; its error is the answer's. */
-static bool try_first(tide_verdict *v, const tide_question *q, tide_diagnostics *diags) {
+bool tide_try_first(tide_verdict *v, const tide_question *q, tide_diagnostics *diags) {
     *v = tide_try(q, NULL, 0);
     return v->status == TIDE_OK || tide_error(diags, v->status, "", v->message, NULL);
 }
 
-static void write_figures(tide_writer *w, const tide_verdict *v) {
+void tide_write_trial(tide_writer *w, const tide_verdict *v) {
     if (v->there) tide_write_bool_at(w, "fits", v->fits);
     tide_write_bytes_at(w, "device_bytes", v->need);
     if (v->there) tide_write_bytes_at(w, "gpu_bytes", v->there);
@@ -147,14 +147,14 @@ static bool write_largest(tide_writer *w, const tide_question *q, const char *kn
     tide_write_string_at(w, "with", other ? other : "");
     tide_write_int_at(w, "largest", s.largest);
     if (s.largest) {
-        write_figures(w, &s.best);
+        tide_write_trial(w, &s.best);
     } else {
         tide_write_bool_at(w, "fits", false);
         tide_write_bytes_at(w, "gpu_bytes", now.there);
     }
     tide_write_key(w, "above");
     tide_write_open(w, '{');
-    if (s.next.status == TIDE_OK) write_figures(w, &s.next);
+    if (s.next.status == TIDE_OK) tide_write_trial(w, &s.next);
     else tide_write_string_at(w, "error", s.next.message);
     tide_write_close(w, '}');
     tide_write_close(w, '}');
@@ -204,14 +204,14 @@ static void write_card(tide_writer *w, const tide_question *q, const tide_json *
     tide_write_string_at(w, "name", name->text.at);
     tide_write_string_at(w, "title", title->text.at);
     if (v.status != TIDE_OK) tide_write_string_at(w, "error", v.message);
-    else write_figures(w, &v);
+    else tide_write_trial(w, &v);
     tide_write_int_at(w, "cards", v.status == TIDE_OK && v.fits ? cards : 0);
     tide_write_close(w, '}');
 }
 
 bool tide_write_cards(tide_writer *w, const tide_question *q, tide_diagnostics *diags) {
     tide_verdict now;
-    if (!try_first(&now, q, diags)) return false;
+    if (!tide_try_first(&now, q, diags)) return false;
     const char *kind = tide_setting_of(&now, "parallel.kind");
     bool is_parallel = *kind && strcmp(kind, "none") != 0;
     const tide_json *table = tide_json_parse(q->arena, (tide_text){tide_gpu_source.text, tide_gpu_source.length}, "/gpus", diags);
@@ -279,7 +279,7 @@ static void add_change(tried *list, uint32_t *count, const tide_question *q, con
 
 bool tide_write_advice(tide_writer *w, const tide_question *q, tide_diagnostics *diags) {
     tide_verdict now;
-    if (!try_first(&now, q, diags)) return false;
+    if (!tide_try_first(&now, q, diags)) return false;
     tried *list = TIDE_NEW(q->arena, tried, CHANGE_COUNT + 1);
     uint32_t count = 0;
     int64_t batch, accum;
@@ -298,7 +298,7 @@ bool tide_write_advice(tide_writer *w, const tide_question *q, tide_diagnostics 
     qsort(list, count, sizeof *list, by_need);
     tide_write_key(w, "now");
     tide_write_open(w, '{');
-    write_figures(w, &now);
+    tide_write_trial(w, &now);
     tide_write_close(w, '}');
     tide_write_key(w, "changes");
     tide_write_open(w, '[');
@@ -312,48 +312,8 @@ bool tide_write_advice(tide_writer *w, const tide_question *q, tide_diagnostics 
         for (uint32_t k = 0; k < list[i].count; k++) tide_write_string(w, list[i].words[k]);
         tide_write_close(w, ']');
         tide_write_int_at(w, "saves", (int64_t)(now.need - list[i].verdict.need));
-        write_figures(w, &list[i].verdict);
+        tide_write_trial(w, &list[i].verdict);
         tide_write_close(w, '}');
-    }
-    tide_write_close(w, ']');
-    return true;
-}
-
-/* ---- compare ---- */
-
-static void write_side(tide_writer *w, const char *key, const tide_verdict *v) {
-    tide_write_key(w, key);
-    tide_write_open(w, '{');
-    write_figures(w, v);
-    tide_write_key(w, "factors");
-    tide_write_open(w, '{');
-    for (int i = 0; i < TIDE_FACTOR_COUNT; i++) tide_write_bytes_at(w, tide_factor_names[i], v->factors[i]);
-    tide_write_close(w, '}');
-    tide_write_close(w, '}');
-}
-
-static void write_difference(tide_writer *w, const char *name, const char *one, const char *other) {
-    tide_write_open(w, '{');
-    tide_write_string_at(w, "setting", name);
-    tide_write_string_at(w, "one", one);
-    tide_write_string_at(w, "other", other);
-    tide_write_close(w, '}');
-}
-
-bool tide_write_comparison(tide_writer *w, const tide_question *one, const tide_question *other, tide_diagnostics *diags) {
-    tide_verdict a, b;
-    if (!try_first(&a, one, diags) || !try_first(&b, other, diags)) return false;
-    write_side(w, "one", &a);
-    write_side(w, "other", &b);
-    tide_write_key(w, "settings");
-    tide_write_open(w, '[');
-    for (uint32_t i = 0; i < a.row_count; i++)
-        if (strcmp(a.rows[i].value, tide_setting_of(&b, a.rows[i].name)) != 0)
-            write_difference(w, a.rows[i].name, a.rows[i].value, tide_setting_of(&b, a.rows[i].name));
-    for (uint32_t i = 0; i < b.row_count; i++) {
-        bool is_new = true;
-        for (uint32_t k = 0; k < a.row_count && is_new; k++) is_new = strcmp(a.rows[k].name, b.rows[i].name) != 0;
-        if (is_new && *b.rows[i].value) write_difference(w, b.rows[i].name, "", b.rows[i].value);
     }
     tide_write_close(w, ']');
     return true;

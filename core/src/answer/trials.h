@@ -22,12 +22,20 @@ typedef struct tide_verdict {
     uint64_t there;      /* of the card; 0: without limit */
     uint64_t allocated, reserved;
     uint64_t factors[TIDE_FACTOR_COUNT]; /* at the peak */
+    tide_part_bytes *parts; /* the same by part of the model */
+    uint32_t part_count;
     tide_setting_row *rows;
     uint32_t row_count;
 } tide_verdict;
 
 /* Plays the job with more words, which hold against those of the question. Leaves by the arena when memory ran out. */
 tide_verdict tide_try(const tide_question *question, const char *const *more, uint32_t count);
+
+/* Plays the job as it is. False: it cannot be, and its error is among the diagnostics. */
+bool tide_try_first(tide_verdict *verdict, const tide_question *question, tide_diagnostics *diags);
+
+/* Members of the open object: whether it fits, and what it needs. */
+void tide_write_trial(tide_writer *w, const tide_verdict *verdict);
 
 /* The canonical text of a setting of a job that was played; "" if it is not set. */
 const char *tide_setting_of(const tide_verdict *verdict, const char *name);
@@ -44,7 +52,8 @@ bool tide_write_cards(tide_writer *w, const tide_question *question, tide_diagno
 /* Changes to the job, each played: what it saves or costs, the largest saving first. */
 bool tide_write_advice(tide_writer *w, const tide_question *question, tide_diagnostics *diags);
 
-/* Two jobs: figures, factors and the settings that differ. */
+/* Two jobs: figures, factors and parts of the model, and the settings that differ, each with what it changes: they are played
+ * one after the other, from the first job to the second one, so that the changes add up to the whole difference. */
 bool tide_write_comparison(tide_writer *w, const tide_question *one, const tide_question *other, tide_diagnostics *diags);
 
 #endif

@@ -108,7 +108,8 @@ bool tide_text_matches(tide_text text, tide_text pattern) {
 
 enum { NEAREST_LIMIT = 48 }; /* longer words have no nearest */
 
-static unsigned edit_distance(tide_text a, const char *b, size_t b_length) {
+/* Levenshtein's; of a beginning: to that one of b's which is nearest. */
+static unsigned edit_distance(tide_text a, const char *b, size_t b_length, bool is_beginning) {
     unsigned row[NEAREST_LIMIT + 1];
     for (size_t j = 0; j <= b_length; j++) row[j] = (unsigned)j;
     for (size_t i = 1; i <= a.length; i++) {
@@ -122,23 +123,34 @@ static unsigned edit_distance(tide_text a, const char *b, size_t b_length) {
             row[j] = best;
         }
     }
-    return row[b_length];
+    unsigned best = row[b_length];
+    for (size_t j = 0; is_beginning && j < b_length; j++)
+        if (row[j] < best) best = row[j];
+    return best;
 }
 
-const char *tide_nearest(tide_text word, const char *const *candidates, uint32_t count) {
+static const char *nearest_of(tide_text word, const char *const *candidates, uint32_t count, bool is_beginning) {
     const char *nearest = NULL;
-    unsigned best = (unsigned)(word.length / 3) + 2;
+    unsigned best = (unsigned)(word.length / 3) + (is_beginning ? 1 : 2);
     if (word.length == 0 || word.length > NEAREST_LIMIT) return NULL;
     for (uint32_t i = 0; i < count; i++) {
         size_t length = strlen(candidates[i]);
         if (length > NEAREST_LIMIT) continue;
-        unsigned distance = edit_distance(word, candidates[i], length);
+        unsigned distance = edit_distance(word, candidates[i], length, is_beginning);
         if (distance < best) {
             best = distance;
             nearest = candidates[i];
         }
     }
     return nearest;
+}
+
+const char *tide_nearest(tide_text word, const char *const *candidates, uint32_t count) {
+    return nearest_of(word, candidates, count, false);
+}
+
+const char *tide_nearest_beginning(tide_text word, const char *const *candidates, uint32_t count) {
+    return nearest_of(word, candidates, count, true);
 }
 
 static uint32_t hash_text(tide_text text) {

@@ -45,6 +45,8 @@ bool tide_text_matches(tide_text text, tide_text pattern);
 
 /* The candidate nearest to a misspelt word by edit distance, or NULL if none is near. */
 const char *tide_nearest(tide_text word, const char *const *candidates, uint32_t count);
+/* The same for a word that is cut off: what it is nearest to is a candidate's beginning. */
+const char *tide_nearest_beginning(tide_text word, const char *const *candidates, uint32_t count);
 
 /* Names to small numbers, in order of first use; number 0 is the empty name. */
 typedef struct tide_names {

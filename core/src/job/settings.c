@@ -89,6 +89,7 @@ const char *tide_near_names(tide_arena *arena, tide_text name, const char **cand
     memcpy(rest, candidates, count * sizeof *rest);
     for (uint32_t had = found_count; found_count < NEAR_LIMIT && had == 0;) {
         const char *near = tide_nearest(lowered, rest, count);
+        if (!near) near = tide_nearest_beginning(lowered, rest, count);
         if (!near) break;
         found[found_count++] = near;
         for (uint32_t i = 0; i < count; i++)

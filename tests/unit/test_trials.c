@@ -1,0 +1,154 @@
+/* Answers that play the job with other settings, held against the plain estimate of each. */
+#include <cjson/cJSON.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tidemark/tidemark.h"
+
+static int passed, failed;
+
+static void check(bool holds, const char *what, const char *of) {
+    if (holds) passed++;
+    else printf("FAIL %s: %s\n", of, what), failed++;
+}
+
+/* The answer to {"call": call, "settings": words, "with": other words, more}; NULL if it is refused. */
+static cJSON *ask(const char *call, const char *words, const char *with, const char *more) {
+    char request[2000], *text = NULL;
+    size_t length = 0;
+    snprintf(request, sizeof request, "{\"call\":\"%s\",\"settings\":[%s],\"with\":[%s]%s}", call, words, with, more);
+    int status = tide_call(request, strlen(request), NULL, &text, &length);
+    cJSON *answer = text ? cJSON_ParseWithLength(text, length) : NULL;
+    tide_free(NULL, text, length);
+    if (!status && answer) return answer;
+    printf("%s: status %d\n", request, status);
+    cJSON_Delete(answer);
+    return NULL;
+}
+
+static const cJSON *at(const cJSON *object, const char *key) {
+    return cJSON_GetObjectItemCaseSensitive(object, key);
+}
+
+static double number(const cJSON *object, const char *key) {
+    const cJSON *item = at(object, key);
+    return cJSON_IsNumber(item) ? item->valuedouble : -1;
+}
+
+/* What an estimate of these words needs. */
+static double need_of(const char *words) {
+    cJSON *answer = ask("estimate", words, "", "");
+    double need = number(at(answer, "verdict"), "device_bytes");
+    cJSON_Delete(answer);
+    return need;
+}
+
+static double sum_of(const cJSON *object) {
+    double sum = 0;
+    for (const cJSON *item = object ? object->child : NULL; item; item = item->next) sum += item->valuedouble;
+    return sum;
+}
+
+/* ---- compare ---- */
+
+static double sum_of_parts(const cJSON *parts, const char *side) {
+    double sum = 0;
+    for (const cJSON *part = parts ? parts->child : NULL; part; part = part->next) sum += sum_of(at(part, side));
+    return sum;
+}
+
+static void check_compare(const char *one, const char *other, const char *steps) {
+    cJSON *answer = ask("compare", one, other, "");
+    const cJSON *settings = at(answer, "settings");
+    double changes = 0;
+    char played[200] = "";
+    for (const cJSON *s = settings ? settings->child : NULL; s; s = s->next) {
+        if (!at(s, "change")) continue;
+        changes += number(s, "change");
+        snprintf(played + strlen(played), sizeof played - strlen(played), "%s ", at(s, "setting")->valuestring);
+    }
+    check(number(at(answer, "one"), "device_bytes") == need_of(one), "the first job is not its estimate", one);
+    check(number(at(answer, "other"), "device_bytes") == need_of(other), "the second job is not its estimate", other);
+    check(changes == number(at(answer, "other"), "device_bytes") - number(at(answer, "one"), "device_bytes"), "the changes do not add up", other);
+    check(strcmp(played, steps) == 0, played, steps);
+    const char *const sides[] = {"one", "other"};
+    for (int i = 0; i < 2; i++) {
+        const cJSON *side = at(answer, sides[i]);
+        check(sum_of_parts(at(answer, "parts"), sides[i]) == number(side, "allocated_peak"), "parts do not sum to the peak", sides[i]);
+        check(sum_of(at(side, "factors")) == number(side, "allocated_peak"), "factors do not sum to the peak", sides[i]);
+    }
+    cJSON_Delete(answer);
+}
+
+/* ---- fit, advice, cards ---- */
+
+static void check_fit(const char *job, const char *knob) {
+    char more[100], words[600];
+    snprintf(more, sizeof more, ",\"knob\":\"%s\"", knob);
+    cJSON *answer = ask("fit", job, "", more);
+    const cJSON *row = cJSON_GetArrayItem(at(answer, "rows"), 0);
+    double largest = number(row, "largest");
+    check(largest >= 1, "nothing fits", knob);
+    for (int i = 0; i < 2; i++) {
+        snprintf(words, sizeof words, "%s,\"%s=%.0f\"", job, knob, largest + i);
+        cJSON *played = ask("estimate", words, "", "");
+        check(cJSON_IsTrue(at(at(played, "verdict"), "fits")) == (i == 0), i ? "one more fits" : "the largest does not fit", words);
+        if (i == 0) check(number(at(played, "verdict"), "device_bytes") == number(row, "device_bytes"), "needs something else", words);
+        cJSON_Delete(played);
+    }
+    cJSON_Delete(answer);
+}
+
+static void check_advice(const char *job) {
+    cJSON *answer = ask("advice", job, "", "");
+    double last = 1e18, now = number(at(answer, "now"), "device_bytes");
+    int count = 0;
+    check(now == need_of(job), "it is not the estimate", job);
+    for (const cJSON *change = at(answer, "changes") ? at(answer, "changes")->child : NULL; change; change = change->next, count++) {
+        char words[1000];
+        snprintf(words, sizeof words, "%s", job);
+        for (const cJSON *word = at(change, "settings")->child; word; word = word->next)
+            snprintf(words + strlen(words), sizeof words - strlen(words), ",\"%s\"", word->valuestring);
+        check(number(change, "device_bytes") == need_of(words), "the change was not played", words);
+        check(number(change, "saves") == now - number(change, "device_bytes"), "saves something else", words);
+        check(number(change, "saves") <= last, "is not in order", words);
+        last = number(change, "saves");
+    }
+    check(count > 3, "has little to say", job);
+    cJSON_Delete(answer);
+}
+
+static void check_cards(const char *job) {
+    cJSON *answer = ask("cards", job, "", "");
+    int fit = 0, not_fit = 0;
+    for (const cJSON *card = at(answer, "cards") ? at(answer, "cards")->child : NULL; card; card = card->next) {
+        char words[600];
+        snprintf(words, sizeof words, "%s,\"gpu=%s\"", job, at(card, "name")->valuestring);
+        cJSON *played = ask("estimate", words, "", "");
+        bool fits = cJSON_IsTrue(at(at(played, "verdict"), "fits"));
+        check(fits == (number(card, "cards") == 1), "another verdict than the estimate's", words);
+        check(number(card, "device_bytes") == number(at(played, "verdict"), "device_bytes"), "needs something else", words);
+        if (fits) fit++;
+        else not_fit++;
+        cJSON_Delete(played);
+    }
+    check(fit > 0 && not_fit > 0, "all cards are alike", job);
+    cJSON_Delete(answer);
+}
+
+int main(void) {
+    const char *small = "\"model=gpt2\",\"overrides.n_layer=3\",\"batch=4\",\"seq=256\"";
+    check_compare(small, "\"model=gpt2\",\"overrides.n_layer=3\",\"batch=8\",\"seq=256\",\"optimizer=sgd\",\"parallel.kind=zero2\",\"parallel.dp=2\"",
+                  "batch optimizer parallel.dp ");
+    check_compare("\"model=gpt2\"", "\"model=qwen2-0.5b\",\"checkpointing=full\"", "model checkpointing ");
+    check_compare(small, small, "");
+    check_compare("\"recipe=llava-finetune\",\"seq=640\"", "\"recipe=llava-pretrain\",\"seq=640\"", "recipe ");
+    check_fit("\"model=gpt2\",\"gpu=t4\",\"seq=512\"", "batch");
+    check_fit("\"model=gpt2\",\"gpu=t4\",\"batch=24\"", "seq");
+    check_advice("\"model=gpt2\",\"gpu=t4\",\"batch=8\",\"seq=512\"");
+    check_cards("\"model=gpt2\",\"batch=16\",\"seq=512\"");
+    printf("%d passed, %d failed\n", passed, failed);
+    return failed != 0;
+}
