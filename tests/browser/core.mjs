@@ -4,6 +4,7 @@ import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from './harness.mjs';
 import { EXAMPLE } from '../../web/src/example.js';
+import { pack, unpack } from '../../web/src/links.js';
 import { start } from '../../web/src/tidemark.js';
 
 /** @param {string} folder the built page */
@@ -81,6 +82,45 @@ export function coreTests(folder) {
       const r = estimate(core, [], [{ name: 'config.json', text }]);
       assert.equal(r.ok, false, text);
       assert.ok(r.diagnostics.length > 0, text);
+    }
+  });
+
+  test('links: settings, link and settings again are the same for 2,000 random jobs, readable and packed', async () => {
+    const core = await openCore(folder);
+    const { settings } = core.call({ call: 'describe' });
+    let seed = 11;
+    const random = (/** @type {number} */ below) => {
+      seed = (Math.imul(seed, 1103515245) + 12345) >>> 0;
+      return Math.floor((seed / 2 ** 32) * below);
+    };
+    const plain = settings.filter((/** @type {any} */ s) => !['model', 'gpu', 'recipe', 'allocator', 'overrides', 'mode', 'quant', 'capability'].includes(s.name) &&
+      !/^(parallel|lora|ia3|prompt|quant)\./.test(s.name) && ['int', 'bool', 'choice', 'text', 'size', 'number'].includes(s.type));
+    const value = (/** @type {any} */ s) => ({
+      int: () => String(s.least + random(Math.min(s.most - s.least, 5000) + 1)), bool: () => ['true', 'false'][random(2)],
+      choice: () => s.choices[random(s.choices.length)], size: () => `${1 + random(900)}x${1 + random(900)}`, number: () => `0.${1 + random(9)}`,
+      text: () => Array.from({ length: 1 + random(20) }, () => [...'ab<&=%#+ é漢"{'][random(13)]).join('').trim() || 'a',
+    }[/** @type {'int'} */ (s.type)]());
+    let packedOnes = 0;
+    for (let i = 0; i < 2000; i++) {
+      const words = ['model=smollm2-135m', ...Array.from({ length: 1 + random(8) }, () => plain[random(plain.length)]).map((s) => `${s.name}=${value(s)}`)];
+      const made = core.call({ call: 'link', settings: words });
+      if (!made.ok) continue; /* two values that contradict each other */
+      const text = /** @type {string} */ (await pack(made.link));
+      packedOnes += Number(text.startsWith('z='));
+      const read = core.call({ call: 'read_link', link: await unpack(text) });
+      assert.deepEqual(read.diagnostics, [], made.link);
+      assert.equal(core.call({ call: 'link', settings: read.settings }).link, made.link);
+      assert.match(made.link, /^[A-Za-z0-9\-_.,:/=&%]*&v=1$/);
+    }
+    assert.ok(packedOnes > 20, `${packedOnes} packed`);
+  });
+
+  test('links: those of every version open to what they came to', async () => {
+    const core = await openCore(folder);
+    for (const line of readFileSync(new URL('../links/v1.jsonl', import.meta.url), 'utf8').trim().split('\n')) {
+      const { link, link_written: written, allocated, reserved, device } = JSON.parse(line);
+      const r = core.call({ call: 'estimate', link: await unpack(link.slice(link.indexOf('#') + 1)) });
+      assert.deepEqual([r.link, r.peak?.allocated, r.peak?.reserved, r.verdict?.device_bytes], [written, allocated, reserved, device], link);
     }
   });
 }

@@ -295,15 +295,17 @@ export async function pageTests(folder, shots) {
     await field(page, 'attention').selectOption('eager');
     await page.waitForFunction(() => location.hash.includes('attention=eager'));
     await page.getByRole('button', { name: 'Copy link' }).click();
+    await page.getByText('Copied').first().waitFor();
     const link = await page.evaluate(() => navigator.clipboard.readText());
-    assert.ok(link.startsWith(`${server.url}#model=llava-1.5-7b`) && link.endsWith('&v=1'), link);
-    assert.equal(link.split('#')[1], await fragmentOf(page));
     const number = await deviceBytes(page);
+    assert.ok(link.startsWith(`${server.url}#model=llava-1.5-7b`) && link.endsWith('&v=1'), link);
+    assert.equal(link.split('#')[1].replace(`&was=${(number / 2 ** 30).toFixed(1)}_0.1.0`, ''), await fragmentOf(page));
     await visit(async (other) => {
       assert.equal(await deviceBytes(other), number);
       assert.equal(await field(other, 'batch').inputValue(), '48');
       assert.equal(await field(other, 'attention').inputValue(), 'eager');
-      assert.equal(`${server.url}#${await fragmentOf(other)}`, link);
+      await other.waitForFunction(() => !location.hash.includes('was='));
+      assert.equal(await fragmentOf(other), await fragmentOf(page));
     }, { at: link });
   }));
 
@@ -325,8 +327,9 @@ export async function pageTests(folder, shots) {
   test('page: damaged links land on a usable page', async () => {
     for (const [hash, says] of /** @type {[string, RegExp][]} */ ([
       ['#model=llava-1.5-7b&batch=4', /cut short/], ['#model=llava-1.5-7b&colour=red&v=1', /not known.*colour/],
-      ['#model=llava-1.5-7b&batch=x&v=1', /batch=x/], ['#model=llava-1.5-7b&v=7', /newer version/],
-      ['#model=nosuch&v=1', /ERR_/], ['#%E0%A4%A&v=1', /not known/], [`#model=llava-1.5-7b&batch=4&x=${'y'.repeat(70000)}`, /longer/],
+      ['#model=llava-1.5-7b&batch=x&v=1', /batch is not taken from the link.*"x"/],
+      ['#z=1.eNpLzs-2dUpNSy', /damaged or was cut/], ['#z=7.abc', /packed in a way/], ['#model=llava-1.5-7b&was=9.9_0.0.1&v=1', /said 9\.9 GiB when it was made with 0\.0\.1/], ['#model=llava-1.5-7b&v=7', /newer version/],
+      ['#model=nosuch&v=1', /ERR_/], ['#%E0%A4%A&v=1', /not known/], [`#model=llava-1.5-7b&batch=4&x=${'y'.repeat(70000)}`, /longer than 64/],
       ['#model=llava-1.5-7b&__proto__=1&constructor=2&v=1', /not known/],
     ])) {
       await visit(async (page) => {
@@ -339,6 +342,16 @@ export async function pageTests(folder, shots) {
       }, { at: server.url + hash });
     }
   });
+
+  test('page: a model of one’s own is in the link', () => visit(async (page) => {
+    await drop(page, [{ name: 'config.json', text: LLAMA }]);
+    await page.waitForFunction(() => location.hash.startsWith('#z=1.'));
+    const number = await deviceBytes(page);
+    await visit(async (other) => {
+      assert.equal(await deviceBytes(other), number);
+      await other.getByRole('button', { name: 'Remove config.json' }).waitFor();
+    }, { at: page.url() });
+  }));
 
   test('page: aliases are read and written as the setting’s own name', () => visit(async (page) => {
     assert.equal(await field(page, 'batch').inputValue(), '8');

@@ -52,6 +52,26 @@ function compare(name, request) {
   check(name, false, `native ...${expected.slice(at, at + 80)} wasm ...${answer.slice(at, at + 80)}`);
 }
 
+/* What a command prints with --json is the module's answer to the page's question, byte for byte. */
+const job = ['model=smollm2-135m', 'gpu=t4', 'batch=4', 'seq=128'];
+const link = `#${job.join('&')}&v=1`;
+for (const [line, question] of /** @type {[string[], object][]} */ ([
+  [['estimate', ...job], { call: 'estimate', settings: job, options: true }],
+  [['estimate', link], { call: 'estimate', link, options: true }],
+  [['estimate', link, 'batch=2'], { call: 'estimate', link, settings: ['batch=2'], options: true }],
+  [['estimate', 'nonsense=1'], { call: 'estimate', settings: ['nonsense=1'], options: true }],
+  [['explain', ...job, '--of', 'mlp'], { call: 'explain', settings: job, of: 'mlp' }],
+  [['fit', ...job], { call: 'fit', settings: job }],
+  [['fit', ...job, '--knob', 'seq', '--by', 'batch=1,2'], { call: 'fit', settings: job, knob: 'seq', by: 'batch=1,2' }],
+  [['cards', ...job], { call: 'cards', settings: job }],
+  [['advice', ...job], { call: 'advice', settings: job }],
+  [['compare', ...job, '--with', 'batch=2'], { call: 'compare', settings: job, with: [...job, 'batch=2'] }],
+  [['describe'], { call: 'describe' }],
+])) {
+  const printed = spawnSync(program, [...line, '--json'], { maxBuffer: 64 << 20, encoding: 'utf8' }).stdout.replace(/\n$/, '');
+  check(`tidemark ${line.join(' ')} --json`, printed !== '' && core.callText(JSON.stringify(question)) === printed, printed.slice(0, 120));
+}
+
 const golden = new URL('../golden/', import.meta.url).pathname;
 for (const file of readdirSync(golden).filter((name) => name.endsWith('.job.json')).sort()) {
   compare(file, readFileSync(join(golden, file), 'utf8'));

@@ -64,7 +64,7 @@ async function begin() {
   state.useClient(client);
   try {
     state.describe.value = state.readDescribe(await client.call({ call: 'describe' }));
-    state.loadFragment();
+    await state.loadFragment();
     await state.recompute();
   } catch (error) {
     state.core.value = 'lost';
@@ -100,8 +100,8 @@ function keepUp() {
     silent = false;
   });
 
-  addEventListener('hashchange', () => {
-    if (state.loadFragment()) state.recompute();
+  addEventListener('hashchange', async () => {
+    if (await state.loadFragment()) state.recompute();
   });
 }
 

@@ -4,7 +4,8 @@ import { CoreStopped } from './client.js';
 import { EXAMPLE } from './example.js';
 import { MOST_FILES } from './files.js';
 import { sentences } from './format.js';
-import { fromFragment, toCommand, toFragment } from './words.js';
+import { pack, unpack } from './links.js';
+import { toCommand, toLink, toWord, wordsOf } from './words.js';
 
 /** @typedef {import('./types.js').Report} Report */
 /** @typedef {import('./types.js').Diagnostic} Diagnostic */
@@ -38,14 +39,10 @@ export const settingsOpen = signal(false);
 export const moreOpen = signal(false);
 
 export const stale = computed(() => failure.value !== null);
-export const fragment = computed(() => (failure.value === null && report.value ? report.value.link : toFragment(words.value)));
-export const command = computed(() => toCommand(
-  wordsOf(fragment.value), files.value.map((file) => file.name)));
-
-/** @param {string} text @returns {Words} */
-function wordsOf(text) {
-  return fromFragment(text, (name) => name).words;
-}
+/* The job in words, as the core writes them; and as the address bar has it. */
+export const link = computed(() => (failure.value === null && report.value ? report.value.link : toLink(words.value)));
+export const fragment = signal('');
+export const command = computed(() => toCommand(wordsOf(link.value), files.value.map((file) => file.name)));
 
 /** The value a field shows: the user's word, else what the job came to, else the default.
  * @param {string} name */
@@ -146,12 +143,23 @@ const WRITE_EVERY_MS = 350; /* WebKit refuses more than 100 writes in 30 s */
 function writeFragment() {
   clearTimeout(writeTimer);
   const wait = Math.max(0, lastWrite + WRITE_EVERY_MS - Date.now());
-  writeTimer = setTimeout(() => {
-    if (fragment.value === readFragment()) return;
+  writeTimer = setTimeout(async () => {
+    const of = link.value;
+    const text = await pack(of) ?? toLink(wordsOf(of)); /* the files of a long one stay here */
+    if (of !== link.value) return;
+    fragment.value = text;
+    if (text === readFragment()) return;
     lastWrite = Date.now();
-    written = fragment.value;
+    written = text;
     history.replaceState(null, '', '#' + written);
   }, wait);
+}
+
+/** The link to pass on: with what the job came to, so that a later version can say what changed; and the baseline.
+ * @param {string[]} [baseline] its words @param {string} [view] */
+export async function shareLink(baseline, view = '') {
+  const reply = await client?.call({ ...request(), call: 'link', was: true, with: baseline, view });
+  return (reply?.ok && await pack(reply.link)) || fragment.value;
 }
 
 export function readFragment() {
@@ -159,30 +167,36 @@ export function readFragment() {
   return at < 0 ? '' : location.href.slice(at + 1);
 }
 
-/** The setting's canonical name: itself, through an alias, or null.
- * @param {string} name */
-function known(name) {
-  if (!describe.value) return name;
-  if (/^(overrides|lora|parallel)\./.test(name)) return name;
-  const setting = describe.value.settings.find((s) => s.name === name || s.aliases?.includes(name));
-  return setting ? setting.name : null;
-}
+/* What the last link said besides the job: what it came to then, its baseline's words, what the page shows. */
+let was = '';
+export const linkedBaseline = signal(/** @type {Words | null} */ (null));
+export const view = signal('');
 
 /** Takes the job from the address. False when it names none. */
-export function loadFragment() {
+export async function loadFragment() {
   const text = readFragment();
   if (text === '' || !/=|%3d/i.test(text)) return false;
   if (text === written) return true;
   clearTimeout(writeTimer);
-  const read = fromFragment(text, known);
-  batch(() => {
-    words.value = read.words;
-    files.value = [];
-    notices.value = read.notices;
-    isExample.value = false;
-  });
   written = text;
-  fromLink = true;
+  try {
+    const read = await client?.call({ call: 'read_link', link: await unpack(text) });
+    if (!read?.ok) throw new Error('This link cannot be read.');
+    batch(() => {
+      words.value = read.settings.map(toWord);
+      files.value = read.files.map((/** @type {any} */ f) => ({ ...f, kind: f.name.startsWith('config') ? 'model' : 'other' }));
+      notices.value = read.diagnostics.map((/** @type {Diagnostic} */ d) => Object.values(sentences(d)).join(' ').trim());
+      linkedBaseline.value = read.baseline ? read.baseline.map(toWord) : null;
+      view.value = read.view;
+      was = read.was;
+      isExample.value = false;
+    });
+    fromLink = true;
+  } catch (error) {
+    if (error instanceof CoreStopped) throw error;
+    notices.value = [String(error instanceof Error ? error.message : error)];
+    return false;
+  }
   return true;
 }
 
@@ -224,7 +238,7 @@ export async function recompute() {
   if (!client) return;
   slowTimer ??= setTimeout(() => { slow.value = true; }, 150);
   try {
-    const reply = await client.call(request(), 'estimate');
+    const reply = await client.call(fromLink && was ? { ...request(), was } : request(), 'estimate');
     if (reply === null) return; /* a newer job is on its way */
     if (!reply.ok && fromLink && dropBadWord(reply.diagnostics ?? [])) return recompute();
     fromLink = false;

@@ -1,20 +1,21 @@
 import { useState } from 'preact/hooks';
-import { command, fragment, spoken, theme, unit } from '../state.js';
+import { command, shareLink, spoken, theme, unit } from '../state.js';
 import { UNITS } from '../format.js';
 import { Icon, Logo } from './marks.jsx';
 import { showCopy } from './CopyDialog.jsx';
 
-/** @param {{text: () => string, label: string, short: string, icon: 'link' | 'command', primary?: boolean}} props */
+/** @param {{text: () => string | Promise<string>, label: string, short: string, icon: 'link' | 'command', primary?: boolean}} props */
 function CopyButton({ text, label, short, icon, primary }) {
   const [done, setDone] = useState(false);
   async function copy() {
+    const content = await text();
     try {
-      await navigator.clipboard.writeText(text());
+      await navigator.clipboard.writeText(content);
       setDone(true);
       spoken.value = `${label}: copied.`;
       setTimeout(() => setDone(false), 1600);
     } catch {
-      showCopy(label, text());
+      showCopy(label, content);
     }
   }
   return (
@@ -68,7 +69,7 @@ export const Header = () => (
       <Looks where="top" />
       <CopyButton icon="command" label="Copy command" short="Command" text={() => command.value} />
       <CopyButton icon="link" label="Copy link" short="Link" primary
-        text={() => `${location.href.split('#')[0]}#${fragment.value}`} />
+        text={async () => `${location.href.split('#')[0]}#${await shareLink()}`} />
     </div>
   </header>
 );

@@ -1,6 +1,6 @@
 /* What would change the answer, and on which cards the job runs: each line is played by the core when it is asked for. */
 import { useEffect, useState } from 'preact/hooks';
-import { ask, fragment, setWords } from '../state.js';
+import { ask, link, setWords } from '../state.js';
 import { Bytes, Icon } from './marks.jsx';
 
 /** @typedef {{device_bytes: number, gpu_bytes?: number, fits?: boolean}} Figures */
@@ -64,7 +64,7 @@ function Cards({ list }) {
 export function WhatIf() {
   const [shown, setShown] = useState(/** @type {{call: string, reply: any} | null} */ (null));
   const [isAsking, setAsking] = useState(false);
-  useEffect(() => setShown(null), [fragment.value]); /* of another job */
+  useEffect(() => setShown(null), [link.value]); /* of another job */
   async function open(/** @type {string} */ call) {
     setAsking(true);
     const reply = await ask(call);
