@@ -237,7 +237,9 @@ int cli_describe(int argc, char **argv) {
         const char *topic = arguments.word_count ? arguments.words[0] : NULL;
         cli_append_text(&request, "{\"call\":\"describe\"}");
         status = cli_ask_or_explain(&answer, &request, arguments.is_json);
-        if (status == CLI_OK && arguments.is_json)
+        if (status == CLI_OK && arguments.is_json && !topic)
+            printf("%.*s\n", (int)answer.length, answer.text);
+        else if (status == CLI_OK && arguments.is_json)
             json_show(&answer, topic);
         else if (status == CLI_OK && topic)
             status = topic_show(answer.json, topic);
