@@ -1,4 +1,5 @@
-/* The WebAssembly door: five functions around tide_call, named in exports.txt.
+/* The WebAssembly door: five functions around tide_call, named in exports.txt; for recordings two more
+ * (exports_recordings.txt), which open one and add its bytes. Calls then are about it.
  *
  * The page writes a request into memory from tide_wasm_alloc, calls, and reads the answer at
  * tide_wasm_result before the next call, which releases it. */
@@ -12,6 +13,10 @@ void tide_wasm_free(uint8_t *at);
 uint32_t tide_wasm_call(const uint8_t *request, uint32_t request_len);
 const char *tide_wasm_result(void);
 uint32_t tide_wasm_result_len(void);
+#ifdef TIDEMARK_RECORDINGS
+uint32_t tide_wasm_open(void);
+uint32_t tide_wasm_add(const uint8_t *bytes, uint32_t length);
+#endif
 void setTempRet0(int value);
 int getTempRet0(void);
 _Noreturn void __wrap_abort(void);
@@ -31,11 +36,28 @@ uint8_t *tide_wasm_alloc(uint32_t bytes) { return malloc(bytes ? bytes : 1); }
 
 void tide_wasm_free(uint8_t *at) { free(at); }
 
+#ifdef TIDEMARK_RECORDINGS
+static struct tide_recorded *recording; /* NULL: none is open */
+
+/* Opens a recording in place of the last one; 2: no memory. */
+uint32_t tide_wasm_open(void) {
+    tide_recording_free(recording);
+    recording = NULL;
+    return (uint32_t)tide_recording_open(NULL, &recording);
+}
+
+/* The next bytes of the recording; 2: no memory. */
+uint32_t tide_wasm_add(const uint8_t *bytes, uint32_t length) { return (uint32_t)tide_recording_add(recording, bytes, length); }
+#endif
+
 /* What tide_call returns: 0 a result, 1 an error as JSON, 2 memory ran out (as JSON as well). */
 uint32_t tide_wasm_call(const uint8_t *request, uint32_t request_len) {
     tide_free(NULL, response, response_len);
     response = NULL;
     response_len = 0;
+#ifdef TIDEMARK_RECORDINGS
+    if (recording) return (uint32_t)tide_recording_call(recording, (const char *)request, request_len, &response, &response_len);
+#endif
     return (uint32_t)tide_call((const char *)request, request_len, NULL, &response, &response_len);
 }
 
