@@ -89,7 +89,7 @@ static const command commands[] = {
     {"fit", cli_fit, "fit MODEL|config.json|LINK [key=value ...] [--knob NAME] [--by NAME=A,B,...] [--json]",
      "the largest batch, sequence, ... that fits the card",
      "The same words as `tidemark estimate`, a card among them. Every size that is tried is played.\n\n"
-     "  --knob NAME       a whole-numbered setting: batch (the default), seq, images, grad_accum, lora.r ...\n"
+     "  --knob NAME       a whole-numbered setting: batch (the default), seq, images, grad_accum, adapter.r ...\n"
      "  --by NAME=A,B     for each of these values of another setting\n"
      "  --json            the whole answer\n\n"
      "examples\n"

@@ -102,7 +102,10 @@ static void append_configuration(cli_buffer *request, const verifier *v, const c
 
 /* The first error of an answer, as a reason. */
 static void error_reason(cli_buffer *reason, const cJSON *answer) {
-    const cJSON *first = cJSON_GetArrayItem(cli_at(answer, "diagnostics"), 0);
+    const cJSON *diagnostics = cli_at(answer, "diagnostics"), *first = cJSON_GetArrayItem(diagnostics, 0), *diagnostic;
+    cJSON_ArrayForEach(diagnostic, diagnostics) {
+        if (strcmp(cli_text_at(first, "severity"), "error") != 0) first = diagnostic;
+    }
     const char *place = cli_text_at(first, "place"), *message = cli_text_at(first, "message");
     cli_format(reason, "%s%s%s", place, place[0] ? ": " : "",
                message[0] ? message : "no reason given");

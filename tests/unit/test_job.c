@@ -238,8 +238,8 @@ static void test_defaults(void) {
               job->images == 1 && job->image_height == 0);
         CHECK(strcmp(job->dtype, "bf16") == 0 && !job->autocast && !job->scaler &&
               strcmp(job->optimizer, "adamw") == 0);
-        CHECK(strcmp(job->param_groups, "one") == 0 && job->freeze_count == 0 &&
-              job->train_only_count == 0);
+        CHECK(strcmp(job->param_groups, "one") == 0 && job->freeze.count == 0 &&
+              job->train_only.count == 0);
         CHECK(strcmp(job->checkpointing, "none") == 0 && strcmp(job->attention, "sdpa") == 0);
         CHECK(strcmp(job->sdpa_backend, "default") == 0 && job->grad_accum == 1 &&
               strcmp(job->zero_grad, "none") == 0);
@@ -604,7 +604,7 @@ static void test_job_file(void) {
         CHECK(job->batch == 8 && origin(job, "batch") == TIDE_ORIGIN_USER &&
               !find(TIDE_WARNING, "/settings/batch"));
         CHECK(job->padding && origin(job, "padding") == TIDE_ORIGIN_FILE && job->clips &&
-              job->freeze_count == 2);
+              job->freeze.count == 2);
         CHECK(job->image_height == 336 && job->image_width == 280 &&
               strcmp(row(job, "gpu_gib"), "8.7") == 0);
         CHECK(config_int(job, NULL, "n_layer") == 3 &&
@@ -650,14 +650,14 @@ static void test_adapter_file(void) {
                        " \"target_modules\": [\"q_proj\", \"v_proj\"], \"rank_pattern\": {\"^model.layers.0.\": 8, \"up\": 4}, \"modules_to_save\": null,"
                        " \"layer_replication\": null, \"alpha_pattern\": {}, \"use_rslora\": true, \"use_dora\": false, \"init_lora_weights\": true}";
     tide_job *job = build_file("gpt2", "adapter_config.json", file);
-    CHECK(job && strcmp(job->adapter, "lora") == 0 && job->lora.r == 64 && strcmp(job->lora.target_modules, "q_proj,v_proj") == 0);
-    CHECK(job && !job->lora.dora && job->lora.rank_pattern.count == 2 && strcmp(job->lora.rank_pattern.names[0], "^model.layers.0.=8") == 0);
+    CHECK(job && strcmp(job->adapter.method, "lora") == 0 && job->adapter.r == 64 && strcmp(job->adapter.target_modules, "q_proj,v_proj") == 0);
+    CHECK(job && !job->adapter.dora && job->adapter.rank_pattern.count == 2 && strcmp(job->adapter.rank_pattern.names[0], "^model.layers.0.=8") == 0);
     job = build_file("gpt2", "adapter_config.json", "{\"peft_type\": \"LORA\", \"target_modules\": \"all-linear\"}");
-    CHECK(job && strcmp(job->lora.target_modules, "all-linear") == 0);
+    CHECK(job && strcmp(job->adapter.target_modules, "all-linear") == 0);
     job = build_file("gpt2", "adapter_config.json", "{\"peft_type\": \"IA3\", \"target_modules\": [\"c_attn\"], \"feedforward_modules\": [\"mlp.c_proj\"]}");
     tide_job *prompt = build_file("gpt2", "adapter_config.json", "{\"peft_type\": \"PROMPT_TUNING\", \"num_virtual_tokens\": 8}");
-    CHECK(prompt && strcmp(prompt->adapter, "prompt") == 0 && prompt->lora.virtual_tokens == 8);
-    CHECK(job && strcmp(job->adapter, "ia3") == 0 && strcmp(job->lora.target_modules, "c_attn") == 0 && strcmp(job->lora.feedforward_modules, "mlp.c_proj") == 0);
+    CHECK(prompt && strcmp(prompt->adapter.method, "prompt_tuning") == 0 && prompt->adapter.virtual_tokens == 8);
+    CHECK(job && strcmp(job->adapter.method, "ia3") == 0 && strcmp(job->adapter.target_modules, "c_attn") == 0 && strcmp(job->adapter.feedforward_modules, "mlp.c_proj") == 0);
     end();
 }
 
@@ -980,7 +980,7 @@ static void test_round_trip(void) {
             if (same)
                 CHECK(same->device_bytes == job->device_bytes &&
                       same->capability == job->capability &&
-                      same->freeze_count == job->freeze_count);
+                      same->freeze_count == job->freeze.count);
             if (!same && diags.count)
                 complain(__LINE__, "%s: %s %s", job->link, diags.items[0].place,
                          diags.items[0].message);
@@ -1020,7 +1020,7 @@ static void test_cases(void) {
     tide_job *job = build_texts(words, count, NULL, 0);
     CHECK(job);
     if (job) {
-        CHECK(job->batch == 3 && job->clips && job->use_cache == 0 && job->freeze_count == 2 &&
+        CHECK(job->batch == 3 && job->clips && job->use_cache == 0 && job->freeze.count == 2 &&
               job->image_width == 616);
         CHECK(strcmp(job->sdpa_backend, "flash") == 0 &&
               job->device_bytes == (uint64_t)2000 << 30 && job->capability == 90);
@@ -1034,7 +1034,7 @@ static void test_cases(void) {
     job = build_texts(words, count, NULL, 0);
     CHECK(job && job->device_bytes == (uint64_t)8908 << 20 && job->capability == 80 &&
           strcmp(job->sdpa_backend, "math") == 0);
-    reason_at(__LINE__, "{\"model\": \"gpt2\", \"lora\": {\"rank\": 16}}", "lora.rank");
+    reason_at(__LINE__, "{\"model\": \"gpt2\", \"lora\": {\"rank\": 16}}", "adapter.rank");
     reason_at(__LINE__, "{\"model\": \"gpt2\", \"optimizer\": \"adafactory\"}",
               "optimizer adafactory");
     reason_at(__LINE__, "{\"model\": \"gpt2\", \"parallel\": {\"kind\": \"pp\"}}", "parallel.kind pp");

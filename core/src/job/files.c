@@ -308,80 +308,6 @@ static void read_job(const file_reader *r, const tide_json *root) {
 
 #define COUNT_OF(array) (sizeof(array) / sizeof *(array))
 
-/* ---- adapter_config.json ---- */
-
-/* Not null, false, zero or empty. */
-static bool is_set(const tide_json *value) {
-    if (!value || value->kind == TIDE_JSON_NULL) return false;
-    if (value->kind == TIDE_JSON_BOOL) return value->is_true;
-    if (value->kind == TIDE_JSON_STRING) return value->text.length > 0;
-    return value->kind == TIDE_JSON_NUMBER || value->first;
-}
-
-/* {"^model.layers.0.": 8} as ^model.layers.0.=8; NULL if it is not to be written so. */
-static const char *pattern_text(const file_reader *r, const tide_json *object) {
-    enum { LIMIT = 8000 };
-    const char *text = "";
-    for (const tide_json *entry = object->first; entry; entry = entry->next) {
-        if (entry->kind != TIDE_JSON_NUMBER || memchr(entry->key.at, ',', entry->key.length) || strlen(text) > LIMIT) return NULL;
-        text = tide_format(r->arena, "%s%s%s=%s", text, *text ? "," : "", tide_shown(r->arena, entry->key), tide_word_value(r->arena, entry));
-    }
-    return text;
-}
-
-static void put_adapter(const file_reader *r, const char *setting, const tide_json *value) {
-    const char *text = value->kind == TIDE_JSON_OBJECT ? pattern_text(r, value) : tide_word_value(r->arena, value);
-    if (text) tide_setting_put(r->words, tide_text_of(setting), tide_text_of(text), TIDE_ORIGIN_FILE);
-    else file_refuse(r, TIDE_ERR_UNSUPPORTED, tide_format(r->arena, "has a \"%s\" that is not expressed", value->key.at), NULL);
-}
-
-static const struct {
-    const char *name, *adapter;
-} peft_types[] = {{"LORA", "lora"}, {"IA3", "ia3"}, {"PROMPT_TUNING", "prompt"}};
-
-/* A key and what it is here, for each of these types; NULL: it has no such key. */
-static const struct {
-    const char *key, *settings[COUNT_OF(peft_types)];
-} peft_keys[] = {{"r", {"lora.r"}},
-                 {"lora_alpha", {"lora.alpha"}},
-                 {"lora_dropout", {"lora.dropout"}},
-                 {"target_modules", {"lora.target_modules", "ia3.target_modules"}},
-                 {"feedforward_modules", {NULL, "ia3.feedforward_modules"}},
-                 {"exclude_modules", {"lora.exclude_modules", "lora.exclude_modules"}},
-                 {"layers_to_transform", {"lora.layers_to_transform"}},
-                 {"rank_pattern", {"lora.rank_pattern"}},
-                 {"bias", {"lora.bias"}},
-                 {"lora_bias", {"lora.lora_bias"}},
-                 {"use_dora", {"lora.dora"}},
-                 {"use_rslora", {"lora.rslora"}},
-                 {"modules_to_save", {"lora.modules_to_save", "lora.modules_to_save"}},
-                 {"num_virtual_tokens", {NULL, NULL, "prompt.num_virtual_tokens"}}};
-
-static void read_adapter(const file_reader *r, const tide_json *root) {
-    static const char *const unread[] = {"layers_pattern", "layer_replication", "target_parameters", "trainable_token_indices", "use_qalora", "use_bdlora"};
-    const tide_json *type = tide_json_at(root, "peft_type");
-    bool is_text = is_kind(type, TIDE_JSON_STRING);
-    size_t of = 0;
-    while (of < COUNT_OF(peft_types) && !(is_text && tide_text_is(type->text, peft_types[of].name))) of++;
-    if (of == COUNT_OF(peft_types)) {
-        file_refuse(r, TIDE_ERR_UNSUPPORTED,
-                    tide_format(r->arena, "is a PEFT configuration of %s, which this version does not express", is_text ? tide_shown(r->arena, type->text) : "an unknown type"),
-                    "LORA, IA3 and PROMPT_TUNING are read");
-        return;
-    }
-    for (size_t i = 0; i < COUNT_OF(unread); i++)
-        if (is_set(tide_json_at(root, unread[i])))
-            file_refuse(r, TIDE_ERR_UNSUPPORTED, tide_format(r->arena, "has \"%s\", which this version does not express", unread[i]), NULL);
-    tide_setting_put(r->words, TIDE_TEXT("adapter"), tide_text_of(peft_types[of].adapter), TIDE_ORIGIN_FILE);
-    for (size_t i = 0; i < COUNT_OF(peft_keys); i++) {
-        const tide_json *value = tide_json_at(root, peft_keys[i].key);
-        const char *setting = peft_keys[i].settings[of];
-        if (setting && is_set(value)) put_adapter(r, setting, value);
-        else if (setting && strcmp(peft_keys[i].key, "target_modules") == 0)
-            file_refuse(r, TIDE_ERR_FIELD_MISSING, "has no \"target_modules\"", "peft writes them when it saves an adapter");
-    }
-}
-
 static void read_object(const file_reader *r, tide_json *root) {
     if (is_kind(tide_json_at(root, "architecture"), TIDE_JSON_STRING) &&
         is_kind(tide_json_at(root, "modules"), TIDE_JSON_OBJECT)) {
@@ -393,7 +319,7 @@ static void read_object(const file_reader *r, tide_json *root) {
         return;
     }
     if (file_has(root, "peft_type")) {
-        read_adapter(r, root);
+        tide_adapter_read(r->words, root, r->place, r->name);
         return;
     }
     const tide_json *config = tide_json_at(root, "config");

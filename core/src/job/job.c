@@ -270,14 +270,13 @@ static void warn_of_fraction(job_builder *b) {
 
 /* ---- the other values ---- */
 
-static const char **split_list(tide_arena *arena, const char *list, uint32_t *count) {
+tide_name_list tide_names_of(tide_arena *arena, const char *list) {
     tide_text rest = tide_text_of(list), piece;
     uint32_t n = 1;
     for (const char *c = list; *c; c++) n += *c == ',';
-    const char **names = TIDE_NEW(arena, const char *, n);
-    *count = 0;
+    tide_name_list names = {TIDE_NEW(arena, const char *, n), 0};
     while (tide_piece_next(&rest, ',', &piece))
-        if (piece.length) names[(*count)++] = tide_text_copy(arena, piece);
+        if (piece.length) names.names[names.count++] = tide_text_copy(arena, piece);
     return names;
 }
 
@@ -315,34 +314,7 @@ static void read_allocator(job_builder *b) {
 }
 
 static tide_name_list list_of(const job_builder *b, tide_setting_id id) {
-    tide_name_list list = {NULL, 0};
-    list.names = split_list(b->arena, value_of(b, id), &list.count);
-    return list;
-}
-
-static void fill_adapter(job_builder *b) {
-    tide_adapter *a = &b->job->lora;
-    for (unsigned id = TIDE_SET_lora_r; id <= TIDE_SET_lora_autocast_adapter_dtype; id++)
-        if (b->words.is_given[id] && !b->words.is_given[TIDE_SET_adapter]) b->words.values[TIDE_SET_adapter] = "lora";
-    for (unsigned id = TIDE_SET_ia3_target_modules; id <= TIDE_SET_ia3_feedforward_modules; id++)
-        if (b->words.is_given[id] && !b->words.is_given[TIDE_SET_adapter]) b->words.values[TIDE_SET_adapter] = "ia3";
-    if (b->words.is_given[TIDE_SET_prompt_num_virtual_tokens] && !b->words.is_given[TIDE_SET_adapter]) b->words.values[TIDE_SET_adapter] = "prompt";
-    b->job->adapter = value_of(b, TIDE_SET_adapter);
-    a->virtual_tokens = int_of(b, TIDE_SET_prompt_num_virtual_tokens);
-    a->r = int_of(b, TIDE_SET_lora_r);
-    a->dropout = (double)pico_of(b, TIDE_SET_lora_dropout) / (double)TIDE_PICO;
-    a->target_modules = value_of(b, strcmp(b->job->adapter, "ia3") == 0 ? TIDE_SET_ia3_target_modules : TIDE_SET_lora_target_modules);
-    a->feedforward_modules = value_of(b, TIDE_SET_ia3_feedforward_modules);
-    a->exclude_modules = value_of(b, TIDE_SET_lora_exclude_modules);
-    a->layers_to_transform = list_of(b, TIDE_SET_lora_layers_to_transform);
-    a->rank_pattern = list_of(b, TIDE_SET_lora_rank_pattern);
-    a->modules_to_save = list_of(b, TIDE_SET_lora_modules_to_save);
-    a->also_train = list_of(b, TIDE_SET_lora_also_train);
-    a->bias = value_of(b, TIDE_SET_lora_bias);
-    a->lora_bias = value_is(b, TIDE_SET_lora_lora_bias, "true");
-    a->dora = value_is(b, TIDE_SET_lora_dora, "true");
-    a->autocast_adapter_dtype = value_is(b, TIDE_SET_lora_autocast_adapter_dtype, "true");
-    a->kbit_layers = value_is(b, TIDE_SET_lora_kbit_layers, "true");
+    return tide_names_of(b->arena, value_of(b, id));
 }
 
 static void fill_values(job_builder *b) {
@@ -366,16 +338,15 @@ static void fill_values(job_builder *b) {
     job->scaler = value_is(b, TIDE_SET_scaler, "true");
     job->optimizer = value_of(b, TIDE_SET_optimizer);
     job->param_groups = value_of(b, TIDE_SET_param_groups);
-    job->freeze = split_list(b->arena, value_of(b, TIDE_SET_freeze), &job->freeze_count);
-    job->train_only =
-        split_list(b->arena, value_of(b, TIDE_SET_train_only), &job->train_only_count);
+    job->freeze = list_of(b, TIDE_SET_freeze);
+    job->train_only = list_of(b, TIDE_SET_train_only);
     job->quant = value_of(b, TIDE_SET_quant);
     job->quant_double = value_is(b, TIDE_SET_quant_double, "true");
     job->quant_compute_dtype = value_is(b, TIDE_SET_quant_compute_dtype, "default") ? job->dtype : value_of(b, TIDE_SET_quant_compute_dtype);
     job->quant_blocksize = int_of(b, TIDE_SET_quant_blocksize);
     job->quant_skip = list_of(b, TIDE_SET_quant_skip);
     job->kbit_prepare = value_is(b, TIDE_SET_kbit_prepare, "true");
-    fill_adapter(b);
+    tide_adapter_fill(&b->words, &job->adapter);
     job->checkpointing = value_of(b, TIDE_SET_checkpointing);
     job->attention = value_of(b, TIDE_SET_attention);
     job->sdpa_backend = value_of(b, TIDE_SET_sdpa_backend);
@@ -410,21 +381,13 @@ bool tide_option_true(const tide_job *job, tide_option option, bool otherwise) {
     return job->options[option][0] ? tide_option_is(job, option, "true") : otherwise;
 }
 
-static bool is_option_of(const tide_setting *setting, const char *kind) {
-    tide_text rest = tide_text_of(setting->kinds), piece;
-    if (!rest.length) return true;
-    while (tide_piece_next(&rest, '|', &piece))
-        if (tide_text_starts(tide_text_of(kind), piece)) return true;
-    return false;
-}
-
 static void check_options(job_builder *b) {
     const tide_job *job = b->job;
     const char *kind = job->options[TIDE_OPTION_kind];
     int64_t dp = tide_option_int(job, TIDE_OPTION_dp, 1), rank = tide_option_int(job, TIDE_OPTION_rank, 0);
     bool is_alone = strcmp(kind, "none") == 0;
     for (unsigned id = TIDE_SET_parallel_kind; id < TIDE_SET_COUNT; id++)
-        if (b->words.is_given[id] && !is_option_of(&tide_settings[id], kind))
+        if (b->words.is_given[id] && !tide_setting_is_of(&tide_settings[id], kind))
             tide_error(b->diags, TIDE_ERR_CONFLICT, place_of(b, (tide_setting_id)id),
                        tide_format(b->arena, "is no option of parallel.kind=%s", kind),
                        tide_format(b->arena, "leave it out, or choose a kind that has it (%s)", tide_settings[id].kinds));
@@ -457,12 +420,21 @@ static void check_scaler(job_builder *b) {
                    remedy);
 }
 
+/* Settings OBJECT.KEY, from first to last, that are given and that the choice of OBJECT does not read. */
+static void check_unread(job_builder *b, tide_setting_id object, tide_setting_id first, tide_setting_id last) {
+    for (unsigned id = first; id <= last; id++)
+        if (b->words.is_given[id] && strcmp(value_of(b, id), tide_settings[id].default_value) != 0 &&
+            (value_is(b, object, "none") || !tide_setting_is_of(&tide_settings[id], value_of(b, object))))
+            tide_report(b->diags, TIDE_WARNING, TIDE_ERR_CONFLICT, place_of(b, id),
+                        tide_format(b->arena, "changes nothing with %s=%s", tide_settings[object].name, value_of(b, object)), NULL);
+}
+
 static void check_together(job_builder *b) {
     check_scaler(b);
     check_options(b);
     bool is_training = strcmp(b->job->mode, "train") == 0;
-    if (!is_training && strcmp(b->job->adapter, "none") != 0)
-        tide_error(b->diags, TIDE_ERR_CONFLICT, "/settings/adapter", "inference of adapters is not expressed", "merge them into the weights, or use mode=train");
+    check_unread(b, TIDE_SET_quant, TIDE_SET_quant_double, TIDE_SET_quant_skip);
+    check_unread(b, TIDE_SET_adapter, TIDE_SET_adapter_r, TIDE_SET_adapter_merged);
     if (!is_training && !value_is(b, TIDE_SET_parallel_kind, "none"))
         tide_error(b->diags, TIDE_ERR_CONFLICT, "/settings/parallel.kind", "inference on several GPUs is not expressed", "use mode=train, or one GPU");
     if (b->job->steps == 1 && is_training)
@@ -525,28 +497,31 @@ static void assume_precision(job_builder *b) {
     job_assume(b, TIDE_SET_autocast, "no autocast: operations run in the type of the weights");
 }
 
+static void assume_adapter(job_builder *b) {
+    const char *method = b->job->adapter.method;
+    if (strcmp(b->job->quant, "none") != 0) job_assume(b, TIDE_SET_quant_skip, "every linear layer but the output head is quantised");
+    if (strcmp(method, "none") == 0) return;
+    if (tide_setting_is_of(&tide_settings[TIDE_SET_adapter_num_virtual_tokens], method))
+        job_assume(b, TIDE_SET_adapter_num_virtual_tokens, "20 trained tokens go before each sample");
+    if (strcmp(method, "ia3") == 0)
+        job_assume(b, TIDE_SET_adapter_target_modules, "what peft takes by the model_type is rescaled, and the last layer of the MLP by its input");
+    if (strcmp(method, "lora") == 0) {
+        job_assume(b, TIDE_SET_adapter_target_modules, "adapters on every linear layer but the output head");
+        job_assume(b, TIDE_SET_adapter_r, "adapters of rank 16");
+        job_assume(b, TIDE_SET_adapter_dropout, "no dropout before adapters");
+    }
+    job_assume(b, TIDE_SET_adapter_autocast_adapter_dtype, "adapters in fp32, as peft makes them for a model in half precision");
+}
+
 static void assume_training(job_builder *b) {
     bool has_steps = strcmp(b->job->optimizer, "none") != 0;
     job_assume(
         b, TIDE_SET_optimizer,
         "torch.optim.AdamW as PyTorch makes it: foreach, two states per parameter in its type");
-    bool has_adapter = strcmp(b->job->adapter, "none") != 0;
-    if (strcmp(b->job->quant, "none") != 0) {
+    bool has_adapter = strcmp(b->job->adapter.method, "none") != 0;
+    if (strcmp(b->job->quant, "none") != 0)
         job_assume(b, TIDE_SET_kbit_prepare, "peft.prepare_model_for_kbit_training: what is not quantised is kept in fp32 and frozen");
-        job_assume(b, TIDE_SET_quant_skip, "every linear layer but the output head is quantised");
-    }
-    if (strcmp(b->job->adapter, "prompt") == 0) job_assume(b, TIDE_SET_prompt_num_virtual_tokens, "20 trained tokens go before each sample");
-    if (strcmp(b->job->adapter, "ia3") == 0) {
-        job_assume(b, TIDE_SET_ia3_target_modules, "keys, values and the last layer of the MLP are rescaled, as peft does for Llama");
-        job_assume(b, TIDE_SET_ia3_feedforward_modules, "the last layer of the MLP by its input");
-    }
-    if (strcmp(b->job->adapter, "lora") == 0) {
-        job_assume(b, TIDE_SET_lora_target_modules, "adapters on every linear layer but the output head");
-        job_assume(b, TIDE_SET_lora_r, "adapters of rank 16");
-        job_assume(b, TIDE_SET_lora_dropout, "no dropout before adapters");
-        job_assume(b, TIDE_SET_lora_autocast_adapter_dtype, "adapters in fp32, as peft makes them for a model in half precision");
-    }
-    if (b->job->train_only_count == 0 && !has_adapter)
+    if (b->job->train_only.count == 0 && !has_adapter)
         job_assume(b, TIDE_SET_freeze, "nothing is frozen: every parameter trains");
     job_assume(b, TIDE_SET_grad_accum, "1: an optimizer step after every micro-batch");
     if (has_steps)
@@ -601,7 +576,7 @@ static void row_add(job_builder *b, const char *name, const char *value, tide_or
 /* Options of a kind that is not played would only be noise. */
 static bool is_option_read(const job_builder *b, tide_setting_id id) {
     const char *kind = value_of(b, TIDE_SET_parallel_kind);
-    return id <= TIDE_SET_parallel_kind || (strcmp(kind, "none") != 0 && is_option_of(&tide_settings[id], kind));
+    return id <= TIDE_SET_parallel_kind || (strcmp(kind, "none") != 0 && tide_setting_is_of(&tide_settings[id], kind));
 }
 
 static void write_rows(job_builder *b) {
@@ -653,6 +628,7 @@ tide_job *tide_job_build(tide_arena *arena, const tide_text *words, uint32_t wor
     if (diags->error_count != errors) return NULL;
     assume_data(&b);
     assume_precision(&b);
+    assume_adapter(&b);
     if (value_is(&b, TIDE_SET_mode, "train")) assume_training(&b);
     else assume_inference(&b);
     assume_kernels(&b);

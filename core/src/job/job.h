@@ -38,14 +38,15 @@ typedef struct tide_name_list {
     uint32_t count;
 } tide_name_list;
 
-/* peft.LoraConfig */
+/* A method of peft and its configuration. */
 typedef struct tide_adapter {
-    int64_t r, virtual_tokens;
+    const char *method; /* none lora ia3 prompt_tuning prefix_tuning p_tuning */
+    int64_t r, virtual_tokens, encoder_hidden_size; /* the last 0: the model's */
     double dropout;
-    const char *target_modules, *feedforward_modules, *exclude_modules; /* names joined by commas, a regular expression, all-linear */
-    tide_name_list layers_to_transform, rank_pattern, modules_to_save, also_train;
-    const char *bias;                             /* none all lora_only */
-    bool lora_bias, dora, autocast_adapter_dtype, kbit_layers;
+    const char *target_modules, *feedforward_modules, *exclude_modules; /* names joined by commas, a regular expression, all-linear; "": not set */
+    tide_name_list layers_to_transform, layers_pattern, rank_pattern, modules_to_save, also_train;
+    const char *bias; /* none all lora_only */
+    bool lora_bias, dora, prefix_projection, autocast_adapter_dtype, kbit_layers, merged;
 } tide_adapter;
 
 typedef struct tide_job {
@@ -71,16 +72,14 @@ typedef struct tide_job {
     bool scaler;
     const char *optimizer;
     const char *param_groups;        /* one trainer */
-    const char **freeze, **train_only; /* prefixes of parameter names */
-    uint32_t freeze_count, train_only_count;
+    tide_name_list freeze, train_only; /* prefixes of parameter names */
     const char *quant;               /* none nf4 fp4 int8 */
     bool quant_double;
     const char *quant_compute_dtype; /* of products */
     int64_t quant_blocksize;
     tide_name_list quant_skip;       /* ends of paths */
     bool kbit_prepare;
-    const char *adapter;             /* none lora */
-    tide_adapter lora;
+    tide_adapter adapter;
     const char *checkpointing;       /* none full full_reentrant */
     const char *attention;           /* sdpa eager */
     const char *sdpa_backend;        /* flash efficient math cudnn default */

@@ -61,13 +61,11 @@ static bool case_plan(case_reader *r, const tide_json *plan) {
 static bool case_adapter(case_reader *r, const tide_json *options) {
     if (is_unset(options)) return true;
     const tide_json *method = tide_json_at(options, "method");
-    const char *adapter = method && method->kind == TIDE_JSON_STRING ? method->text.at : "lora";
-    case_word(r, "adapter", adapter);
-    if (!tide_json_at(options, "kbit_layers")) case_word(r, "lora.kbit_layers", "false"); /* quantised by hand */
+    case_word(r, "adapter", method && method->kind == TIDE_JSON_STRING ? method->text.at : "lora");
+    if (!tide_json_at(options, "kbit_layers")) case_word(r, "adapter.kbit_layers", "false"); /* quantised by hand */
     for (const tide_json *entry = options->first; entry; entry = entry->next) {
-        const char *name = tide_format(r->arena, "%s.%s", adapter, tide_shown(r->arena, entry->key));
-        const char *text = tide_word_value(r->arena, entry);
-        if (tide_setting_find(tide_text_of(name)) == TIDE_SET_COUNT) name = tide_format(r->arena, "lora.%s", tide_shown(r->arena, entry->key));
+        const char *name = tide_format(r->arena, "adapter.%s", tide_shown(r->arena, entry->key));
+        const char *text = tide_adapter_value(r->arena, entry);
         if (entry == method || entry->kind == TIDE_JSON_NULL) continue;
         if (!text || tide_setting_find(tide_text_of(name)) == TIDE_SET_COUNT) return case_refuse(r, name);
         case_word(r, name, text);

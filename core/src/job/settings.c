@@ -11,9 +11,9 @@ const tide_setting tide_settings[TIDE_SET_COUNT] = {
 #define TIDE_SETTING(name, type, value, choices, synonyms, unit, group, aliases, least, most,      \
                      help)                                                                         \
     {#name, TIDE_SETTING_##type, value, choices, synonyms, unit, group, aliases, least, most, help, ""},
-#define TIDE_SETTING_IN(object, key, type, value, choices, synonyms, unit, group, aliases, least,  \
+#define TIDE_SETTING_IN(object, kinds, key, type, value, choices, synonyms, unit, group, aliases, least,  \
                         most, help)                                                                \
-    {#object "." #key, TIDE_SETTING_##type, value, choices, synonyms, unit, group, aliases, least, most, help, ""},
+    {#object "." #key, TIDE_SETTING_##type, value, choices, synonyms, unit, group, aliases, least, most, help, kinds},
 #define TIDE_OPTION(key, kinds, type, value, choices, synonyms, unit, aliases, least, most, help)  \
     {"parallel." #key, TIDE_SETTING_##type, value, choices, synonyms, unit, "parallel", aliases, least, most, help, kinds},
 #include "settings.def"
@@ -160,15 +160,57 @@ const char *tide_decimal_text(tide_arena *arena, int64_t pico) {
 
 /* ---- the table ---- */
 
+static bool is_alias(const tide_setting *setting, tide_text name) {
+    tide_text rest = tide_text_of(setting->aliases), alias;
+    while (tide_piece_next(&rest, '|', &alias))
+        if (alias.length && tide_text_equal(name, alias)) return true;
+    return false;
+}
+
+/* What a value is called: itself, if it is a choice, or the choice that it is a synonym of; empty if it is neither. */
+static tide_text choice_of(const tide_setting *setting, tide_text value) {
+    tide_text rest = tide_text_of(setting->synonyms), synonym, from, choice;
+    for (uint32_t i = 0; (choice = tide_setting_choice(setting, i)).length; i++)
+        if (text_same(value, choice)) return choice;
+    while (tide_piece_next(&rest, '|', &synonym))
+        if (tide_piece_next(&synonym, '=', &from) && synonym.at && text_same(value, from)) return synonym;
+    return (tide_text){"", 0};
+}
+
+tide_text tide_setting_method(tide_text name) {
+    tide_text rest = name, first;
+    tide_piece_next(&rest, '.', &first);
+    tide_text method = rest.at ? choice_of(&tide_settings[TIDE_SET_adapter], first) : rest;
+    return tide_text_is(method, "none") || !rest.at ? (tide_text){"", 0} : method;
+}
+
+/* adapter.KEY, by its key or one of its aliases. */
+static tide_setting_id find_of_adapter(tide_text key) {
+    static const char prefix[] = "adapter.";
+    for (unsigned id = 0; id < TIDE_SET_COUNT; id++)
+        if (strncmp(tide_settings[id].name, prefix, sizeof prefix - 1) == 0 &&
+            (tide_text_is(key, tide_settings[id].name + sizeof prefix - 1) || is_alias(&tide_settings[id], key)))
+            return (tide_setting_id)id;
+    return TIDE_SET_COUNT;
+}
+
 tide_setting_id tide_setting_find(tide_text name) {
     for (unsigned id = 0; id < TIDE_SET_COUNT; id++)
         if (tide_text_is(name, tide_settings[id].name)) return (tide_setting_id)id;
-    for (unsigned id = 0; id < TIDE_SET_COUNT; id++) {
-        tide_text rest = tide_text_of(tide_settings[id].aliases), alias;
-        while (tide_piece_next(&rest, '|', &alias))
-            if (alias.length && tide_text_equal(name, alias)) return (tide_setting_id)id;
-    }
+    for (unsigned id = 0; id < TIDE_SET_COUNT; id++)
+        if (is_alias(&tide_settings[id], name)) return (tide_setting_id)id;
+    tide_text key = name, first;
+    tide_piece_next(&key, '.', &first);
+    if (key.at && (tide_text_is(first, "adapter") || tide_setting_method(name).length)) return find_of_adapter(key);
     return TIDE_SET_COUNT;
+}
+
+bool tide_setting_is_of(const tide_setting *setting, const char *choice) {
+    tide_text rest = tide_text_of(setting->kinds), piece;
+    if (!rest.length) return true;
+    while (tide_piece_next(&rest, '|', &piece))
+        if (tide_text_starts(tide_text_of(choice), piece)) return true;
+    return false;
 }
 
 bool tide_setting_is_object(tide_text name) {
@@ -176,7 +218,7 @@ bool tide_setting_is_object(tide_text name) {
         tide_text known = tide_text_of(tide_settings[id].name);
         if (known.length > name.length && known.at[name.length] == '.' && tide_text_starts(known, name)) return true;
     }
-    return false;
+    return choice_of(&tide_settings[TIDE_SET_adapter], name).length > 0;
 }
 
 const char *tide_setting_nearest(tide_arena *arena, tide_text name) {
@@ -298,18 +340,14 @@ static const char *value_bool(const value_reader *r) {
 }
 
 static const char *value_choice(const value_reader *r) {
-    const char *names[64], *list = NULL;
+    enum { CHOICE_LIMIT = 128 };
+    const char *names[CHOICE_LIMIT], *list = NULL;
     uint32_t count = 0;
-    tide_text choice, rest = tide_text_of(r->setting->synonyms), synonym;
-    for (; count < 64 && (choice = tide_setting_choice(r->setting, count)).length; count++) {
-        if (text_same(r->given, choice)) return tide_text_copy(r->arena, choice);
+    tide_text choice = choice_of(r->setting, r->given);
+    if (choice.length) return tide_text_copy(r->arena, choice);
+    for (; count < CHOICE_LIMIT && (choice = tide_setting_choice(r->setting, count)).length; count++) {
         names[count] = tide_text_copy(r->arena, choice);
         list = list ? tide_format(r->arena, "%s, %s", list, names[count]) : names[count];
-    }
-    while (tide_piece_next(&rest, '|', &synonym)) {
-        tide_text from;
-        if (tide_piece_next(&synonym, '=', &from) && synonym.at && text_same(r->given, from))
-            return tide_text_copy(r->arena, synonym);
     }
     const char *near = tide_nearest(tide_text_of(tide_lowered(r->arena, r->given)), names, count);
     return value_refuse(

@@ -21,14 +21,14 @@ typedef struct tide_setting {
     const char *default_value, *choices, *synonyms, *unit, *group, *aliases;
     int64_t least, most;
     const char *help;
-    const char *kinds; /* of an option of parallel: the kinds that read it */
+    const char *kinds; /* of OBJECT.KEY: the choices of OBJECT that read it, beginnings joined by `|`; "": all */
 } tide_setting;
 
 typedef enum tide_setting_id {
 #define TIDE_SETTING(name, type, value, choices, synonyms, unit, group, aliases, least, most,      \
                      help)                                                                         \
     TIDE_SET_##name,
-#define TIDE_SETTING_IN(object, key, type, value, choices, synonyms, unit, group, aliases, least,  \
+#define TIDE_SETTING_IN(object, kinds, key, type, value, choices, synonyms, unit, group, aliases, least,  \
                         most, help)                                                                \
     TIDE_SET_##object##_##key,
 #define TIDE_OPTION(key, kinds, type, value, choices, synonyms, unit, aliases, least, most, help)  \
@@ -46,11 +46,14 @@ extern const tide_setting tide_settings[TIDE_SET_COUNT];
 extern const char *const tide_optimizer_names[];
 extern const uint32_t tide_optimizer_name_count;
 
-/* The number of the setting of this name or alias; TIDE_SET_COUNT if there is none. */
+/* The number of the setting of this name or alias; TIDE_SET_COUNT if there is none. METHOD.KEY is adapter.KEY. */
 tide_setting_id tide_setting_find(tide_text name);
 
 /* Whether the name is no setting of its own, but stands for several (n=2x8, img=4x336x336), or for an override. */
 bool tide_setting_is_form(tide_text name);
+
+/* The method of peft that a name METHOD.KEY begins with, canonical; empty if it is no such name. */
+tide_text tide_setting_method(tide_text name);
 
 /* Whether there are settings `name.KEY`. */
 bool tide_setting_is_object(tide_text name);
@@ -106,6 +109,7 @@ typedef struct tide_words {
     const char *values[TIDE_SET_COUNT]; /* canonical; the default where nothing was given */
     tide_origin origins[TIDE_SET_COUNT];
     bool is_given[TIDE_SET_COUNT];
+    const char *method; /* of adapter, by a setting METHOD.KEY; NULL: none was given so */
     tide_override *overrides;
     uint32_t override_count, override_capacity;
 } tide_words;
@@ -129,6 +133,18 @@ void tide_config_dropout(tide_json *config, int64_t pico);
 
 /* deepspeed.c: a DeepSpeed configuration. */
 void tide_deepspeed_read(tide_words *words, const tide_json *root, const char *place);
+
+/* Names joined by commas. */
+tide_name_list tide_names_of(tide_arena *arena, const char *list);
+
+/* Whether the choice of OBJECT reads a setting OBJECT.KEY. */
+bool tide_setting_is_of(const tide_setting *setting, const char *choice);
+
+/* adapter.c: adapter_config.json, an object with "peft_type"; a value of it as the text of a setting (NULL: it is none); and
+ * the settings adapter.KEY of a job. */
+void tide_adapter_read(tide_words *words, const tide_json *root, const char *place, const char *name);
+const char *tide_adapter_value(tide_arena *arena, const tide_json *value);
+void tide_adapter_fill(tide_words *words, tide_adapter *adapter);
 
 /* files.c: what the files are. */
 typedef struct tide_given {

@@ -183,6 +183,8 @@ void tide_setting_put(tide_words *words, tide_text name, tide_text value, tide_o
         return;
     }
     if (origin == TIDE_ORIGIN_RECIPE && words->is_given[id]) return;
+    tide_text method = tide_setting_method(name);
+    if (method.length) words->method = tide_text_copy(words->arena, method);
     const char *text = tide_setting_read(words->arena, id, value, words->diags);
     if (words->is_given[id] && words->origins[id] == origin)
         word_warn_twice(words, tide_format(words->arena, "/settings/%s", tide_settings[id].name));
@@ -254,7 +256,7 @@ static void overrides_of_json(tide_words *words, const tide_json *entries, tide_
 static void object_of_json(tide_words *words, const tide_json *object, tide_origin origin) {
     for (const tide_json *entry = object->first; entry; entry = entry->next) {
         const char *name = tide_format(words->arena, "%s.%s", object->key.at, entry->key.at);
-        const char *text = tide_word_value(words->arena, entry);
+        const char *text = tide_adapter_value(words->arena, entry);
         if (entry->kind == TIDE_JSON_NULL) continue;
         if (text) tide_setting_put(words, tide_text_of(name), tide_text_of(text), origin);
         else tide_error(words->diags, TIDE_ERR_FIELD_TYPE, word_place(words->arena, tide_text_of(name)), "must be one value or a list of them", NULL);

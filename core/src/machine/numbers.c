@@ -147,6 +147,14 @@ tide_value tide_call_builtin(tide_machine *m, uint32_t which, tide_value *a, uin
             if (a[i].kind == TIDE_VALUE_TENSOR) tide_save(m, ((tide_model *)m->interpreter)->applied, a[i].tensor);
         return tide_none();
     }
+    if (which == BUILTIN_SET_SETTING) { /* what forward() finds under this name from now on; the caller sets it back */
+        tide_value *setting = count == 2 && a[0].kind == TIDE_VALUE_TEXT ? tide_model_setting(m->interpreter, tide_terminated(m, a[0].text)) : NULL;
+        if (!setting) return tide_nothing(m, TIDE_ERR_DESCRIPTION, "set_setting('name', value) of %s", tide_kind_name(a[0]));
+        tide_value old = *setting;
+        *setting = tide_value_retain(a[1]);
+        tide_value_release(m, old);
+        return tide_none();
+    }
     if (which == BUILTIN_DEEPCOPY) return tide_deepcopy(m->interpreter, a[0], 0);
     if (which == BUILTIN_IS_LIST) return tide_of_bool(a[0].kind == TIDE_VALUE_LIST);
     if (which == BUILTIN_LEN) {

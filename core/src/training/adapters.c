@@ -22,13 +22,22 @@ static bool ends_with(tide_text text, tide_text end) {
     return text.length >= end.length && memcmp(text.at + text.length - end.length, end.at, end.length) == 0;
 }
 
-static bool next_name(tide_text *rest, tide_text *name) {
+/* What stands before the next mark, and what is left after it; false at the end. */
+static bool next_before(char mark, tide_text *rest, tide_text *piece) {
     if (!rest->length) return false;
-    const char *comma = memchr(rest->at, ',', rest->length);
-    *name = (tide_text){rest->at, comma ? (size_t)(comma - rest->at) : rest->length};
-    size_t skip = name->length + (comma != NULL);
+    const char *end = memchr(rest->at, mark, rest->length);
+    *piece = (tide_text){rest->at, end ? (size_t)(end - rest->at) : rest->length};
+    size_t skip = piece->length + (end != NULL);
     *rest = (tide_text){rest->at + skip, rest->length - skip};
     return true;
+}
+
+static bool next_name(tide_text *rest, tide_text *name) {
+    return next_before(',', rest, name);
+}
+
+static bool next_part(tide_text *rest, tide_text *part) {
+    return next_before('.', rest, part);
 }
 
 /* tuners_utils.py, check_target_module_exists: a regular expression covers the path; a name is the path or its end. */
@@ -50,26 +59,23 @@ static bool is_aimed_at(tide_model *model, const char *setting, const char *targ
     return false;
 }
 
-/* The number that follows the first list in a path: "model.layers.3.mlp" has 3; the text is empty where there is none. */
-static tide_text layer_number(tide_text path) {
-    for (size_t at = 0; at < path.length;) {
-        size_t dot = at;
-        while (dot < path.length && path.at[dot] != '.') dot++;
-        bool is_number = dot > at;
-        for (size_t i = at; i < dot; i++) is_number = is_number && path.at[i] >= '0' && path.at[i] <= '9';
-        if (is_number && at && dot < path.length) return (tide_text){path.at + at, dot - at};
-        at = dot + 1;
+/* tuners_utils.py, check_target_module_exists: the number of a layer is the last one in a path that has two names or more before it
+ * ("model.layers.3.mlp": 3), below a list of one of these names; empty where there is none. */
+static tide_text layer_number(tide_text path, const tide_name_list *lists) {
+    tide_text rest = path, part, before = {"", 0}, found = {"", 0};
+    for (uint32_t depth = 0; next_part(&rest, &part) && rest.length; depth++, before = part) {
+        bool is_number = part.length > 0, is_listed = lists->count == 0;
+        for (size_t i = 0; i < part.length; i++) is_number = is_number && part.at[i] >= '0' && part.at[i] <= '9';
+        for (uint32_t i = 0; i < lists->count; i++) is_listed = is_listed || tide_text_is(before, lists->names[i]);
+        if (is_number && is_listed && depth > 1) found = part;
     }
-    return TIDE_TEXT("");
+    return found;
 }
 
-/* Text of an arena: the setting that aims a method at modules. */
-static const char *targets_setting(const tide_model *model, const tide_job *job) {
-    return tide_format(model->m->arena, "/settings/%s.target_modules", job->adapter);
-}
+static const char TARGETS[] = "/settings/adapter.target_modules";
 
 static bool is_in_layers(const tide_adapter *a, tide_text path) {
-    tide_text number = layer_number(path);
+    tide_text number = layer_number(path, &a->layers_pattern);
     for (uint32_t i = 0; i < a->layers_to_transform.count; i++)
         if (number.length && tide_text_is(number, a->layers_to_transform.names[i])) return true;
     return a->layers_to_transform.count == 0;
@@ -107,14 +113,13 @@ static bool is_linear(tide_text class_name) {
     return tide_text_starts(class_name, TIDE_TEXT("Linear")) || tide_text_is(class_name, "Conv1D");
 }
 
-static bool is_target(tide_model *model, const tide_job *job, uint32_t instance, uint32_t head) {
-    const tide_adapter *a = &job->lora;
+static bool is_target(tide_model *model, const tide_adapter *a, uint32_t instance, uint32_t head) {
     tide_text path = tide_text_of(model->instances[instance].path);
     if (!path.length || is_saved(a, path)) return false;
-    if (*a->exclude_modules && is_aimed_at(model, "/settings/lora.exclude_modules", a->exclude_modules, path)) return false;
+    if (*a->exclude_modules && is_aimed_at(model, "/settings/adapter.exclude_modules", a->exclude_modules, path)) return false;
     if (strcmp(a->target_modules, "all-linear") == 0) {
         if (!is_linear(model->instances[instance].of->name) || instance == head) return false;
-    } else if (!is_aimed_at(model, targets_setting(model, job), a->target_modules, path)) {
+    } else if (!is_aimed_at(model, TARGETS, a->target_modules, path)) {
         return false;
     }
     return is_in_layers(a, path);
@@ -127,7 +132,7 @@ static int64_t rank_of(tide_model *model, const tide_adapter *a, tide_text path)
         int64_t rank = 0;
         if (!equals || !tide_text_to_i64(&rank, tide_text_of(equals + 1)) || rank < 1 || rank > 100000) {
             model->m->has_failed = true;
-            tide_error(model->m->diags, TIDE_ERR_FIELD_TYPE, "/settings/lora.rank_pattern", "holds something that is no PATTERN=RANK", "write down_proj=8");
+            tide_error(model->m->diags, TIDE_ERR_FIELD_TYPE, "/settings/adapter.rank_pattern", "holds something that is no PATTERN=RANK", "write down_proj=8");
             return a->r;
         }
         const char *pattern = tide_format(model->m->arena, "(.*\\.)?(%.*s)", (int)(equals - a->rank_pattern.names[i]), a->rank_pattern.names[i]);
@@ -190,6 +195,19 @@ static bool refuse_targets(tide_model *model, const char *setting, const char *w
     return tide_error(model->m->diags, TIDE_ERR_FIELD_RANGE, setting, what, remedy);
 }
 
+/* What IA3 aims at where the job does not say: peft's choice by the model_type. */
+static bool choose_ia3(tide_model *model, const tide_job *job, tide_adapter *a) {
+    const tide_json *type = tide_json_at(job->config, "model_type"), *pair = NULL;
+    for (const tide_description *d = model->descriptions->first; d && type && !pair; d = d->next)
+        pair = tide_json_find(tide_json_at(d->json, "ia3_targets"), type->text);
+    bool is_known = pair && pair->kind == TIDE_JSON_ARRAY && pair->count == 2;
+    if (!*a->target_modules && !is_known)
+        return refuse_targets(model, TARGETS, "must be given: peft names no modules for IA3 of this model_type", "name linear layers, as target_modules=k_proj,v_proj,down_proj with feedforward_modules=down_proj");
+    if (!*a->target_modules && !*a->feedforward_modules) a->feedforward_modules = pair->first->next->text.at;
+    if (!*a->target_modules) a->target_modules = pair->first->text.at;
+    return true;
+}
+
 /* ia3/model.py, _check_feedforward: by the end of the path, dot or not. */
 static bool is_feedforward(const tide_adapter *a, tide_text path) {
     tide_text rest = tide_text_of(a->feedforward_modules), name;
@@ -200,54 +218,32 @@ static bool is_feedforward(const tide_adapter *a, tide_text path) {
 }
 
 /* What an adapter's class takes besides the module: its rank, or for IA3 whether it rescales the input. */
-static tide_value argument_of(tide_model *model, const tide_job *job, tide_text path) {
-    if (strcmp(job->adapter, "ia3") == 0) return tide_of_bool(is_feedforward(&job->lora, path));
-    tide_value rank = tide_of_int(rank_of(model, &job->lora, path));
+static tide_value argument_of(tide_model *model, const tide_adapter *a, tide_text path) {
+    if (strcmp(a->method, "ia3") == 0) return tide_of_bool(is_feedforward(a, path));
+    tide_value rank = tide_of_int(rank_of(model, a, path));
     rank.symbol = tide_symbol_name(model->m, TIDE_TEXT("r"));
     return rank;
 }
 
-/* peft_model.py, _setup_prompt_encoder: the embedding of words is the first parameter with a row for each. */
-static uint32_t word_embeddings(const tide_model *model, const tide_job *job) {
-    const tide_json *vocab = tide_json_at(job->config, "vocab_size");
-    for (uint32_t i = 0; i < model->parameter_count && vocab && vocab->is_integer; i++)
-        if (model->parameters[i].tensor->shape->size[0] == vocab->integer) return model->parameters[i].module;
-    return 0;
-}
-
-static bool add_prompt(tide_model *model, const tide_job *job) {
-    tide_function *forward = tide_method_find(model->instances[model->root].of, TIDE_TEXT("forward"));
-    tide_value arguments[] = {{.kind = TIDE_VALUE_MODULE, .module = word_embeddings(model, job)}, tide_of_int(job->lora.virtual_tokens)};
-    bool takes_embeddings = false;
-    for (uint32_t i = 0; forward && tide_function_read(model->descriptions, forward) && i < forward->parameter_count; i++)
-        takes_embeddings = takes_embeddings || tide_text_is(forward->parameters[i].name, "inputs_embeds");
-    if (!takes_embeddings || !arguments[0].module)
-        return refuse_targets(model, "/settings/adapter", "is prompt, which is described for language models that are decoders alone", "give lora or ia3");
-    arguments[1].symbol = tide_symbol_name(model->m, TIDE_TEXT("virtual"));
-    uint32_t made = tide_model_wrap(model, model->root, TIDE_TEXT("PromptTuning"), arguments, 2);
-    if (made) tide_model_call(model, made, TIDE_TEXT("init"), TIDE_FACTOR_PARAMETER);
-    return made != 0;
-}
-
-static bool add_adapters(tide_model *model, const tide_job *job) {
+static bool add_adapters(tide_model *model, const tide_adapter *a) {
     uint32_t count, head = output_head(model), aimed_at = 0, *modules = tide_model_modules(model, &count);
     for (uint32_t i = 0; i < count && !model->m->has_failed; i++) {
         const tide_class *of = model->instances[modules[i]].of;
         const char *path = model->instances[modules[i]].path;
-        if (!is_target(model, job, modules[i], head)) continue;
-        const tide_json *class_name = job->lora.kbit_layers ? adapter_class(model, tide_format(model->m->arena, "%s_kbit", job->adapter), of) : NULL;
-        if (!class_name) class_name = adapter_class(model, job->adapter, of);
+        if (!is_target(model, a, modules[i], head)) continue;
+        const tide_json *class_name = a->kbit_layers ? adapter_class(model, tide_format(model->m->arena, "%s_kbit", a->method), of) : NULL;
+        if (!class_name) class_name = adapter_class(model, a->method, of);
         if (!class_name)
-            return refuse_targets(model, targets_setting(model, job),
+            return refuse_targets(model, TARGETS,
                                   tide_format(model->m->arena, "aims at %s, which is a %s: no adapter is described for it", path, tide_text_copy(model->m->arena, of->name)),
-                                  "aim at linear layers and embeddings");
-        tide_value argument = argument_of(model, job, tide_text_of(path));
+                                  "aim at linear layers, convolutions and embeddings");
+        tide_value argument = argument_of(model, a, tide_text_of(path));
         uint32_t made = tide_model_wrap(model, modules[i], class_name->text, &argument, 1);
         if (made) tide_model_call(model, made, TIDE_TEXT("init"), TIDE_FACTOR_PARAMETER);
         aimed_at++;
     }
     if (!aimed_at && !model->m->has_failed)
-        return refuse_targets(model, targets_setting(model, job), "aims at no module of this model", "use all-linear, or names as they stand in the model");
+        return refuse_targets(model, TARGETS, "aims at no module of this model", "use all-linear, or names as they stand in the model");
     return !model->m->has_failed;
 }
 
@@ -262,7 +258,7 @@ static bool save_modules(tide_model *model, const tide_adapter *a) {
                 is_found = true;
                 break;
             }
-    if (!is_found) return refuse_targets(model, "/settings/lora.modules_to_save", "names no module of this model", "names are ends of paths, as lm_head");
+    if (!is_found) return refuse_targets(model, "/settings/adapter.modules_to_save", "names no module of this model", "names are ends of paths, as lm_head");
     return !model->m->has_failed;
 }
 
@@ -297,13 +293,14 @@ static void choose_saved(tide_model *model) {
 }
 
 bool tide_adapt(tide_model *model, const tide_job *job) {
+    tide_adapter a = job->adapter;
+    bool is_prompt = tide_is_prompt(job);
     freeze_all(model);
-    bool is_prompt = strcmp(job->adapter, "prompt") == 0;
-    if (!(is_prompt ? add_prompt : add_adapters)(model, job)) return false;
-    if (!is_prompt && !save_modules(model, &job->lora)) return false;
-    if (job->lora.autocast_adapter_dtype) cast_adapters(model);
+    if (strcmp(a.method, "ia3") == 0 && !choose_ia3(model, job, &a)) return false;
+    if (!(is_prompt ? tide_add_prompt(model, job) : add_adapters(model, &a) && save_modules(model, &a))) return false;
+    if (a.autocast_adapter_dtype) cast_adapters(model);
     tide_model_list_parameters(model);
     choose_saved(model);
-    choose_biases(model, &job->lora);
+    choose_biases(model, &a);
     return !model->m->has_failed;
 }

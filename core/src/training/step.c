@@ -174,9 +174,9 @@ static void set_settings(tide_run *run, const tide_job *job, bool uses_cache) {
     TRUTH("quant_double", job->quant_double);
     s[n++] = (tide_setting_value){"quant_dtype", {.kind = TIDE_VALUE_DTYPE, .dtype = run->model.dtype}};
     s[n++] = (tide_setting_value){"quant_compute_dtype", {.kind = TIDE_VALUE_DTYPE, .dtype = dtype_of(job->quant_compute_dtype)}};
-    TRUTH("lora_is_dora", job->lora.dora);
-    TRUTH("lora_has_bias", job->lora.lora_bias);
-    s[n++] = (tide_setting_value){"lora_dropout_p", {.kind = TIDE_VALUE_FLOAT, .number = job->lora.dropout}};
+    TRUTH("lora_is_dora", job->adapter.dora);
+    TRUTH("lora_has_bias", job->adapter.lora_bias);
+    s[n++] = (tide_setting_value){"lora_dropout_p", {.kind = TIDE_VALUE_FLOAT, .number = job->adapter.dropout}};
     s[n++] = (tide_setting_value){"model_dtype", {.kind = TIDE_VALUE_DTYPE, .dtype = run->model.dtype}};
     if (job->preprocessor) s[n++] = (tide_setting_value){"preprocessor", {.kind = TIDE_VALUE_CONFIG, .config = job->preprocessor}};
     else s[n++] = (tide_setting_value){"preprocessor", tide_none()};
@@ -334,7 +334,7 @@ static bool check_prefixes(const tide_run *run, const char *setting, const char 
 static void choose_trainable(tide_run *run, const tide_job *job) {
     for (uint32_t i = 0; i < run->model.parameter_count; i++) {
         tide_parameter_row *p = &run->model.parameters[i];
-        if (tide_is_named(p->name, job->freeze, job->freeze_count) || (job->train_only_count && !tide_is_named(p->name, job->train_only, job->train_only_count)))
+        if (tide_is_named(p->name, job->freeze.names, job->freeze.count) || (job->train_only.count && !tide_is_named(p->name, job->train_only.names, job->train_only.count)))
             p->tensor->requires_grad = false;
     }
 }
@@ -599,13 +599,13 @@ bool tide_run_job(tide_run *run, const tide_job *job, tide_arena *arena, tide_di
     bool is_training = strcmp(job->mode, "train") == 0;
     bool is_quantised = strcmp(job->quant, "none") != 0;
     if (is_quantised && !tide_quantise(&run->model, job)) return false;
-    if (!check_prefixes(run, "freeze", job->freeze, job->freeze_count) || !check_prefixes(run, "train_only", job->train_only, job->train_only_count))
+    if (!check_prefixes(run, "freeze", job->freeze.names, job->freeze.count) || !check_prefixes(run, "train_only", job->train_only.names, job->train_only.count))
         return false;
     tide_model_to_device(&run->model);
     choose_trainable(run, job);
     if (is_quantised && job->kbit_prepare && is_training) tide_prepare_kbit(&run->model);
     if (run->model.is_checkpointing) tide_model_require_input_grads(&run->model);
-    if (is_training && strcmp(job->adapter, "none") != 0 && !tide_adapt(&run->model, job)) return false;
+    if (is_training && strcmp(job->adapter.method, "none") != 0 && !tide_adapt(&run->model, job)) return false;
     count_parameters(run);
     tide_timeline_mark(&m->timeline, 0, TIDE_PHASE_LOAD);
     if (m->has_failed) return false;

@@ -11,7 +11,7 @@ const TITLES = {
   grad_accum: 'Accumulation', zero_grad: 'After zero_grad', clip: 'Clip norm', attention: 'Attention', sdpa_backend: 'SDPA kernel',
   use_cache: 'KV cache', hold_outputs: 'Hold outputs', gpu_gib: 'Device memory', memory_fraction: 'Memory fraction',
   capability: 'Capability', train_only: 'Train only', load: 'Loading', labels: 'Loss in the model', padding: 'Padding mask',
-  adapter: 'Adapter', 'lora.r': 'LoRA rank', quant: 'Quantised base', 'parallel.kind': 'Strategy', 'parallel.dp': 'Data parallel',
+  adapter: 'Adapter', 'adapter.r': 'LoRA rank', quant: 'Quantised base', 'parallel.kind': 'Strategy', 'parallel.dp': 'Data parallel',
 };
 
 /** @param {string} name */

@@ -14,7 +14,7 @@ import { Picker } from './Picker.jsx';
 const MAIN = [
   { title: 'Data', names: ['batch', 'seq', 'images', 'image_size'] },
   { title: 'Training', names: ['dtype', 'autocast', 'optimizer', 'checkpointing', 'grad_accum', 'clip'] },
-  { title: 'Fine-tuning', names: ['adapter', 'lora.r', 'quant'] },
+  { title: 'Fine-tuning', names: ['adapter', 'adapter.r', 'quant'] },
   { title: 'Several GPUs', names: ['parallel.kind', 'parallel.dp'] },
   { title: 'Kernels', names: ['attention', 'sdpa_backend'] },
 ];
