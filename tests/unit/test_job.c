@@ -318,7 +318,8 @@ static void test_bad_values(void) {
     REFUSE("gpt2|optimizer=adamw_fusd", "/settings/optimizer", "did you mean adamw_fused?");
     REFUSE("gpt2|optimizer=adafactor", "/settings/optimizer", "sgd_momentum");
     REFUSE("gpt2|mode=serve", "/settings/mode", "must be one of train, infer");
-    REFUSE("gpt2|mode=infer|adapter=lora", "/settings/adapter", "merge them");
+    REFUSE("gpt2|mode=infer|adapter=prefix", "/settings/adapter", "virtual tokens");
+    REFUSE("gpt2|adapter.merged=true", "/settings/adapter.merged", "do not train");
     REFUSE("gpt2|padding=maybe", "/settings/padding", "true or false");
     REFUSE("gpt2|clip=-1", "/settings/clip", "from 0");
     REFUSE("gpt2|clip=nan", "/settings/clip", "number");
@@ -661,6 +662,35 @@ static void test_adapter_file(void) {
     end();
 }
 
+static void test_adapter_words(void) {
+    begin("adapter.KEY, METHOD.KEY and peft's own names are one vocabulary");
+    static const struct {
+        const char *words, *method;
+        int64_t r, tokens;
+    } rows[] = {{"gpt2|adapter.r=4", "lora", 4, 20},
+                {"gpt2|lora.r=4", "lora", 4, 20},
+                {"gpt2|lora_r=4|lora.lora_dropout=0.5", "lora", 4, 20},
+                {"gpt2|adapter.use_dora=true", "lora", 16, 20},
+                {"gpt2|ia3.target_modules=c_attn", "ia3", 16, 20},
+                {"gpt2|adapter.feedforward_modules=c_attn", "ia3", 16, 20},
+                {"gpt2|prompt.num_virtual_tokens=8", "prompt_tuning", 16, 8},
+                {"gpt2|prefix.num_virtual_tokens=8", "prefix_tuning", 16, 8},
+                {"gpt2|p_tuning.num_virtual_tokens=8", "p_tuning", 16, 8},
+                {"gpt2|adapter=ia3|lora.exclude_modules=c_proj", "ia3", 16, 20},
+                {"gpt2", "none", 16, 20}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        tide_job *job = build(rows[i].words);
+        CHECK(job && strcmp(job->adapter.method, rows[i].method) == 0 && job->adapter.r == rows[i].r && job->adapter.virtual_tokens == rows[i].tokens);
+    }
+    tide_job *job = build("gpt2|lora.kbit_layers=false|quant=nf4|adapter.r=8|quant.blocksize=128");
+    CHECK(job && !job->quant_loaded && diags.error_count == 0);
+    CHECK(build("gpt2|adapter=ia3|adapter.r=8") && find(TIDE_WARNING, "/settings/adapter.r"));
+    CHECK(build("gpt2|quant=int8|quant.blocksize=128") && find(TIDE_WARNING, "/settings/quant.blocksize"));
+    REFUSE("gpt2|none.r=8", "/settings/none.r", "not a setting");
+    REFUSE("gpt2|lora.nosuch=8", "/settings/lora.nosuch", "not a setting");
+    end();
+}
+
 static void test_other_files(void) {
     begin("any other file is an error that names what it is");
     REFUSE_FILE("{\"tokenizer_class\": \"X\", \"model_max_length\": 4, \"model_type\": \"llama\"}",
@@ -980,7 +1010,7 @@ static void test_round_trip(void) {
             if (same)
                 CHECK(same->device_bytes == job->device_bytes &&
                       same->capability == job->capability &&
-                      same->freeze_count == job->freeze.count);
+                      same->freeze.count == job->freeze.count);
             if (!same && diags.count)
                 complain(__LINE__, "%s: %s %s", job->link, diags.items[0].place,
                          diags.items[0].message);
@@ -1194,6 +1224,7 @@ int main(void) {
     test_job_file();
     test_description_file();
     test_adapter_file();
+    test_adapter_words();
     test_other_files();
     test_gpu();
     test_sizes();

@@ -146,7 +146,6 @@ void tide_adapter_fill(tide_words *words, tide_adapter *a) {
                         .dora = is_true(words, TIDE_SET_adapter_dora),
                         .prefix_projection = is_true(words, TIDE_SET_adapter_prefix_projection),
                         .autocast_adapter_dtype = is_true(words, TIDE_SET_adapter_autocast_adapter_dtype),
-                        .kbit_layers = is_true(words, TIDE_SET_adapter_kbit_layers),
                         .merged = is_true(words, TIDE_SET_adapter_merged)};
     if (strcmp(a->method, "lora") == 0 && !*a->target_modules) a->target_modules = "all-linear";
 }

@@ -345,6 +345,7 @@ static void fill_values(job_builder *b) {
     job->quant_compute_dtype = value_is(b, TIDE_SET_quant_compute_dtype, "default") ? job->dtype : value_of(b, TIDE_SET_quant_compute_dtype);
     job->quant_blocksize = int_of(b, TIDE_SET_quant_blocksize);
     job->quant_skip = list_of(b, TIDE_SET_quant_skip);
+    job->quant_loaded = value_is(b, TIDE_SET_quant_from_pretrained, "true");
     job->kbit_prepare = value_is(b, TIDE_SET_kbit_prepare, "true");
     tide_adapter_fill(&b->words, &job->adapter);
     job->checkpointing = value_of(b, TIDE_SET_checkpointing);
@@ -433,7 +434,12 @@ static void check_together(job_builder *b) {
     check_scaler(b);
     check_options(b);
     bool is_training = strcmp(b->job->mode, "train") == 0;
-    check_unread(b, TIDE_SET_quant, TIDE_SET_quant_double, TIDE_SET_quant_skip);
+    if (!is_training && tide_setting_is_of(&tide_settings[TIDE_SET_adapter_num_virtual_tokens], b->job->adapter.method))
+        tide_error(b->diags, TIDE_ERR_UNSUPPORTED, "/settings/adapter", tide_format(b->arena, "inference with %s is not expressed", b->job->adapter.method),
+                   "use mode=train, or leave it out and add its virtual tokens to seq");
+    if (is_training && b->job->adapter.merged)
+        tide_error(b->diags, TIDE_ERR_CONFLICT, "/settings/adapter.merged", "merged adapters do not train", "use mode=infer, or adapter.merged=false");
+    check_unread(b, TIDE_SET_quant, TIDE_SET_quant_double, TIDE_SET_quant_from_pretrained);
     check_unread(b, TIDE_SET_adapter, TIDE_SET_adapter_r, TIDE_SET_adapter_merged);
     if (!is_training && !value_is(b, TIDE_SET_parallel_kind, "none"))
         tide_error(b->diags, TIDE_ERR_CONFLICT, "/settings/parallel.kind", "inference on several GPUs is not expressed", "use mode=train, or one GPU");

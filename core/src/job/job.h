@@ -46,7 +46,7 @@ typedef struct tide_adapter {
     const char *target_modules, *feedforward_modules, *exclude_modules; /* names joined by commas, a regular expression, all-linear; "": not set */
     tide_name_list layers_to_transform, layers_pattern, rank_pattern, modules_to_save, also_train;
     const char *bias; /* none all lora_only */
-    bool lora_bias, dora, prefix_projection, autocast_adapter_dtype, kbit_layers, merged;
+    bool lora_bias, dora, prefix_projection, autocast_adapter_dtype, merged;
 } tide_adapter;
 
 typedef struct tide_job {
@@ -77,7 +77,8 @@ typedef struct tide_job {
     bool quant_double;
     const char *quant_compute_dtype; /* of products */
     int64_t quant_blocksize;
-    tide_name_list quant_skip;       /* ends of paths */
+    tide_name_list quant_skip;       /* of paths */
+    bool quant_loaded;               /* by from_pretrained(), not by hand */
     bool kbit_prepare;
     tide_adapter adapter;
     const char *checkpointing;       /* none full full_reentrant */

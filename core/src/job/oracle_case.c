@@ -62,7 +62,6 @@ static bool case_adapter(case_reader *r, const tide_json *options) {
     if (is_unset(options)) return true;
     const tide_json *method = tide_json_at(options, "method");
     case_word(r, "adapter", method && method->kind == TIDE_JSON_STRING ? method->text.at : "lora");
-    if (!tide_json_at(options, "kbit_layers")) case_word(r, "adapter.kbit_layers", "false"); /* quantised by hand */
     for (const tide_json *entry = options->first; entry; entry = entry->next) {
         const char *name = tide_format(r->arena, "adapter.%s", tide_shown(r->arena, entry->key));
         const char *text = tide_adapter_value(r->arena, entry);
@@ -74,7 +73,7 @@ static bool case_adapter(case_reader *r, const tide_json *options) {
 }
 
 static bool case_entry(case_reader *r, const tide_json *entry) {
-    static const char *const unread[] = {"id", "note", "seed"};
+    static const char *const unread[] = {"id", "note", "seed", "from_pretrained"};
     if (is_one_of(entry->key, unread, sizeof unread / sizeof *unread)) return true;
     if (tide_text_is(entry->key, "parallel")) return case_plan(r, entry);
     if (tide_text_is(entry->key, "lora")) return case_adapter(r, entry);
@@ -116,6 +115,8 @@ bool tide_job_words_of_case(tide_arena *arena, const tide_json *of_case, tide_te
     for (const tide_json *entry = is_case ? of_case->first : NULL; entry && is_case;
          entry = entry->next)
         is_case = case_entry(&r, entry);
+    const tide_json *by_hand = is_case ? tide_json_at(tide_json_at(of_case, "lora"), "kbit_layers") : NULL;
+    if (is_case && !by_hand && !tide_json_at(of_case, "from_pretrained")) case_word(&r, "quant.from_pretrained", "false");
     if (!is_case) {
         *reason = r.reason;
         return false;

@@ -81,10 +81,12 @@ static tide_value index_tensor(tide_frame *f, tide_expr *e, tide_tensor *x) {
                 continue;
             }
             int64_t size = at->shape->size[dim], first = tide_arg_int(m, start), last = tide_arg_int(m, stop);
-            if (first == 0 && last >= size) { /* a full range changes nothing */
+            bool is_full = first == 0 && last >= size;
+            if (is_full && e->count > 1) { /* a full range changes nothing */
                 dim++;
                 continue;
             }
+            if (is_full) first = -size; /* x[a:b] alone is a slice even then: applySlice, disable_slice_optimization */
             m->op = "slice";
             made = tide_slice(m, at, dim++, (tide_dim){first, start.symbol}, (tide_dim){last, stop.symbol});
         } else {

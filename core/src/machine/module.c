@@ -381,6 +381,32 @@ uint32_t tide_model_wrap(tide_model *model, uint32_t instance, tide_text class_n
     return made;
 }
 
+/* The parameters and buffers of a module and of those below it, but for one. */
+static void drop_tensors(tide_model *model, tide_value *v, uint32_t kept, int depth) {
+    if (depth > CALL_DEPTH) return;
+    if (v->kind == TIDE_VALUE_TENSOR) {
+        tide_value_release(model->m, *v);
+        *v = tide_none();
+    }
+    for (uint32_t i = 0; v->kind == TIDE_VALUE_LIST && i < v->list->count; i++) drop_tensors(model, &v->list->items[i], kept, depth + 1);
+    if (v->kind != TIDE_VALUE_MODULE || v->module == kept) return;
+    const tide_instance *of = &model->instances[v->module];
+    for (uint32_t i = 0; i < of->of->member_count; i++) drop_tensors(model, &of->slots[of->of->parameter_count + i], kept, depth + 1);
+}
+
+void tide_model_unwrap(tide_model *model, uint32_t instance) {
+    tide_instance old = model->instances[instance];
+    tide_value *inner = old.of->delegate.length ? slot_at(model, instance, old.of->delegate) : NULL;
+    if (!inner || inner->kind != TIDE_VALUE_MODULE || !old.parent) return;
+    uint32_t kept = inner->module;
+    tide_instance *parent = &model->instances[old.parent];
+    for (uint32_t i = 0; i < parent->of->member_count; i++) take_place(&parent->slots[parent->of->parameter_count + i], instance, kept);
+    tide_value wrapper = {.kind = TIDE_VALUE_MODULE, .module = instance};
+    drop_tensors(model, &wrapper, kept, 0);
+    model->instances[kept].path = "";
+    name_instance(model, kept, old.parent, old.name, 0);
+}
+
 static void claim(tide_machine *m, tide_value v, tide_factor factor) {
     if (v.kind == TIDE_VALUE_TENSOR) tide_set_factor(m, v.tensor, factor);
     for (uint32_t i = 0; v.kind == TIDE_VALUE_LIST && i < v.list->count; i++) claim(m, v.list->items[i], factor);

@@ -103,6 +103,9 @@ bool tide_model_build(tide_model *model, tide_description *description, tide_tex
  * in its parent and its path. 0 after an error. */
 uint32_t tide_model_wrap(tide_model *model, uint32_t instance, tide_text class_name, const tide_value *more, uint32_t more_count);
 
+/* The other way: the module that answers for what the wrapper lacks ("@delegate") takes its place; the rest of it is freed. */
+void tide_model_unwrap(tide_model *model, uint32_t instance);
+
 /* Runs a method of a module without gradients, if its class has one of that name. What the module's lists hold afterwards
  * is of that factor. */
 void tide_model_call(tide_model *model, uint32_t instance, tide_text method, tide_factor factor);

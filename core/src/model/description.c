@@ -148,6 +148,8 @@ static bool class_read(tide_descriptions *set, tide_class *made) {
     if (!item) return true;
     made->item = NULL;
     const char *root = tide_format(set->arena, "/%s", made->description->name.at), *place = tide_json_place(set->arena, item, root);
+    const tide_json *base = tide_json_at(item, "@extends");
+    if (base && base->kind == TIDE_JSON_STRING) made->base = base->text;
     item = extended(set, made->description, item, place, 0);
     if (!item || !tide_parse_head(set->arena, item->key, place, &made->name, &made->parameters, &made->parameter_count, set->diags)) return false;
     if (item->kind != TIDE_JSON_OBJECT || item->count > MEMBER_LIMIT) return complain(set, place, "a module is an object of members and functions");

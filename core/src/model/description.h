@@ -32,6 +32,7 @@ typedef struct tide_member {
 typedef struct tide_class {
     tide_text name;
     const tide_json *item; /* as above */
+    tide_text base;        /* "@extends": the class that this one is a kind of, or empty */
     tide_parameter *parameters; /* of the constructor */
     uint32_t parameter_count;
     tide_member *members;

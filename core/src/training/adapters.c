@@ -93,11 +93,22 @@ static bool is_saved(const tide_adapter *a, tide_text path) {
     return false;
 }
 
-/* The class of the adapter for a module's class; NULL: none is described. */
-static const tide_json *adapter_class(const tide_model *model, const char *method, const tide_class *of) {
+/* What the "adapters" of a library put in place of a class; NULL: nothing. */
+static const tide_json *class_for(const tide_model *model, const char *method, tide_text class_name) {
     for (const tide_description *d = model->descriptions->first; d; d = d->next) {
-        const tide_json *found = tide_json_find(tide_json_at(tide_json_at(d->json, "adapters"), method), of->name);
+        const tide_json *found = tide_json_find(tide_json_at(tide_json_at(d->json, "adapters"), method), class_name);
         if (found && found->kind == TIDE_JSON_STRING) return found;
+    }
+    return NULL;
+}
+
+/* The class of the adapter for a module of this class, or of one that it extends (isinstance()); NULL: none is described. */
+static const tide_json *adapter_class(const tide_model *model, const char *method, const tide_class *of) {
+    enum { DEPTH_LIMIT = 8 };
+    for (int depth = 0; of && depth < DEPTH_LIMIT; depth++) {
+        const tide_json *found = class_for(model, method, of->name);
+        if (found) return found;
+        of = of->base.length ? tide_class_find(model->descriptions, of->description, of->base) : NULL;
     }
     return NULL;
 }
@@ -108,9 +119,9 @@ static uint32_t output_head(tide_model *model) {
     return tide_model_find(model, path.length ? path : TIDE_TEXT("lm_head"));
 }
 
-/* all-linear: every linear layer but the output head. */
-static bool is_linear(tide_text class_name) {
-    return tide_text_starts(class_name, TIDE_TEXT("Linear")) || tide_text_is(class_name, "Conv1D");
+/* all-linear: every linear layer but the output head; what stands in for one counts by its name (Linear4bit). */
+static bool is_linear(const tide_class *of) {
+    return tide_text_starts(of->name, TIDE_TEXT("Linear")) || tide_text_is(of->name, "Conv1D") || tide_text_is(of->base, "Linear");
 }
 
 static bool is_target(tide_model *model, const tide_adapter *a, uint32_t instance, uint32_t head) {
@@ -118,7 +129,7 @@ static bool is_target(tide_model *model, const tide_adapter *a, uint32_t instanc
     if (!path.length || is_saved(a, path)) return false;
     if (*a->exclude_modules && is_aimed_at(model, "/settings/adapter.exclude_modules", a->exclude_modules, path)) return false;
     if (strcmp(a->target_modules, "all-linear") == 0) {
-        if (!is_linear(model->instances[instance].of->name) || instance == head) return false;
+        if (!is_linear(model->instances[instance].of) || instance == head) return false;
     } else if (!is_aimed_at(model, TARGETS, a->target_modules, path)) {
         return false;
     }
@@ -143,20 +154,35 @@ static int64_t rank_of(tide_model *model, const tide_adapter *a, tide_text path)
 
 /* ---- quantised layers ---- */
 
-static bool ends_in(tide_text path, const tide_name_list *ends) {
-    for (uint32_t i = 0; i < ends->count; i++)
-        if (ends_with(path, tide_text_of(ends->names[i]))) return true;
-    return false;
+/* quantizers_utils.py, should_convert_module: a pattern covers the path up to a dot, or the path ends in it. */
+static bool is_kept(tide_text path, tide_text pattern, tide_arena *arena) {
+    if (ends_with(path, pattern)) return true;
+    const char *up_to_dot = tide_format(arena, "(%.*s)(\\..*)?", (int)pattern.length, pattern.at);
+    return tide_regex_covers(tide_text_of(up_to_dot), path) == TIDE_MATCH_YES;
+}
+
+/* quantizers/base.py, get_keys_to_not_convert, where nothing is named: the output head, what shares a weight, and the last module.
+ * By hand, the head alone, besides what is named. */
+static bool is_left(tide_model *model, const tide_job *job, uint32_t instance, uint32_t head) {
+    const tide_instance *of = &model->instances[instance];
+    const tide_name_list *skip = &job->quant_skip;
+    const tide_parameter_row *last = model->parameter_count ? &model->parameters[model->parameter_count - 1] : NULL;
+    bool is_head = instance == head || (!job->quant_loaded && tide_text_is(of->name, "lm_head"));
+    for (uint32_t i = 0; i < skip->count; i++)
+        if (is_kept(tide_text_of(of->path), tide_text_of(skip->names[i]), model->m->arena)) return true;
+    if (!job->quant_loaded || skip->count) return is_head && !job->quant_loaded;
+    return is_head || (last && last->module == instance && ends_with(tide_text_of(last->name), TIDE_TEXT(".weight")));
 }
 
 bool tide_quantise(tide_model *model, const tide_job *job) {
     uint32_t count, head = output_head(model), *modules = tide_model_modules(model, &count);
+    const char *loaded = tide_format(model->m->arena, "%s_loaded", job->quant);
     tide_value shared = {.kind = TIDE_VALUE_LIST, .list = tide_list_new(model->m)};
     for (uint32_t i = 0; i < count && !model->m->has_failed; i++) {
-        const tide_instance *of = &model->instances[modules[i]];
-        const tide_json *class_name = adapter_class(model, job->quant, of->of);
-        tide_text path = tide_text_of(of->path);
-        if (!class_name || modules[i] == head || tide_text_is(of->name, "lm_head") || ends_in(path, &job->quant_skip)) continue;
+        const tide_class *of = model->instances[modules[i]].of;
+        const tide_json *class_name = class_for(model, job->quant, of->name);
+        if (!class_name && job->quant_loaded) class_name = class_for(model, loaded, of->name);
+        if (!class_name || is_left(model, job, modules[i], head)) continue;
         uint32_t made = tide_model_wrap(model, modules[i], class_name->text, &shared, 1);
         if (!made) break;
         const tide_instance *quantised = &model->instances[made];
@@ -225,13 +251,13 @@ static tide_value argument_of(tide_model *model, const tide_adapter *a, tide_tex
     return rank;
 }
 
-static bool add_adapters(tide_model *model, const tide_adapter *a) {
+static bool add_adapters(tide_model *model, const tide_adapter *a, bool is_loaded) {
     uint32_t count, head = output_head(model), aimed_at = 0, *modules = tide_model_modules(model, &count);
     for (uint32_t i = 0; i < count && !model->m->has_failed; i++) {
         const tide_class *of = model->instances[modules[i]].of;
         const char *path = model->instances[modules[i]].path;
         if (!is_target(model, a, modules[i], head)) continue;
-        const tide_json *class_name = a->kbit_layers ? adapter_class(model, tide_format(model->m->arena, "%s_kbit", a->method), of) : NULL;
+        const tide_json *class_name = is_loaded ? adapter_class(model, tide_format(model->m->arena, "%s_kbit", a->method), of) : NULL;
         if (!class_name) class_name = adapter_class(model, a->method, of);
         if (!class_name)
             return refuse_targets(model, TARGETS,
@@ -292,15 +318,27 @@ static void choose_saved(tide_model *model) {
     }
 }
 
+/* PeftModel.merge_and_unload(): module after module. */
+static void merge_and_unload(tide_model *model) {
+    uint32_t count, *modules = tide_model_modules(model, &count);
+    for (uint32_t i = 0; i < count && !model->m->has_failed; i++) {
+        if (!tide_method_find(model->instances[modules[i]].of, TIDE_TEXT("merge"))) continue;
+        tide_model_call(model, modules[i], TIDE_TEXT("merge"), TIDE_FACTOR_PARAMETER);
+        tide_model_unwrap(model, modules[i]);
+    }
+    tide_model_list_parameters(model);
+}
+
 bool tide_adapt(tide_model *model, const tide_job *job) {
     tide_adapter a = job->adapter;
     bool is_prompt = tide_is_prompt(job);
     freeze_all(model);
     if (strcmp(a.method, "ia3") == 0 && !choose_ia3(model, job, &a)) return false;
-    if (!(is_prompt ? tide_add_prompt(model, job) : add_adapters(model, &a) && save_modules(model, &a))) return false;
+    if (!(is_prompt ? tide_add_prompt(model, job) : add_adapters(model, &a, job->quant_loaded) && save_modules(model, &a))) return false;
     if (a.autocast_adapter_dtype) cast_adapters(model);
     tide_model_list_parameters(model);
     choose_saved(model);
     choose_biases(model, &a);
+    if (a.merged) merge_and_unload(model);
     return !model->m->has_failed;
 }

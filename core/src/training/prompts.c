@@ -33,12 +33,20 @@ static uint32_t word_embeddings(const tide_model *model, const tide_job *job) {
     return 0;
 }
 
-static bool takes_embeddings(tide_model *model) {
+static bool takes(tide_model *model, const char *name) {
     tide_function *forward = tide_method_find(model->instances[model->root].of, TIDE_TEXT("forward"));
     if (!forward || !tide_function_read(model->descriptions, forward)) return false;
     for (uint32_t i = 0; i < forward->parameter_count; i++)
-        if (tide_text_is(forward->parameters[i].name, "inputs_embeds")) return true;
+        if (tide_text_is(forward->parameters[i].name, name)) return true;
     return false;
+}
+
+/* A decoder that predicts tokens: what peft's PeftModelForCausalLM wraps. */
+static bool is_causal(tide_model *model, const tide_job *job) {
+    const tide_json *names = tide_json_at(job->config, "architectures"), *name = names ? names->first : NULL;
+    if (name && name->kind == TIDE_JSON_STRING && tide_text_matches(name->text, TIDE_TEXT("*Classification*"))) return false;
+    bool has_encoder = tide_method_find(model->instances[model->root].of, TIDE_TEXT("encode")) != NULL;
+    return !has_encoder && takes(model, "input_ids") && takes(model, "labels") && takes(model, "attention_mask") && !takes(model, "pixel_values");
 }
 
 static const struct {
@@ -72,10 +80,12 @@ bool tide_add_prompt(tide_model *model, const tide_job *job) {
     int64_t layers = FIRST_OF(config, "num_hidden_layers", "num_layers", "n_layer"), width = FIRST_OF(config, "hidden_size", "n_embd", "d_model");
     int64_t heads = FIRST_OF(config, "num_attention_heads", "n_head", "num_heads", "encoder_attention_heads");
     int64_t kv_heads = FIRST_OF(config, "num_key_value_heads"), head_dim = FIRST_OF(config, "head_dim");
-    if (!embeddings || !layers || !heads || !width || !takes_embeddings(model))
+    if (!embeddings || !layers || !heads || !width || !is_causal(model, job))
         return refuse(model, tide_format(model->m->arena, "is %s, which is described for language models that are decoders alone", job->adapter.method), "give lora or ia3");
     if (is_prefix && model->is_checkpointing)
         return refuse(model, "is prefix_tuning, which peft refuses with gradient checkpointing", "give checkpointing=none");
+    bool takes_embeds = takes(model, "inputs_embeds");
+    if (!is_prefix && !takes_embeds) embeddings = tide_model_wrap(model, embeddings, TIDE_TEXT("GivenEmbedding"), NULL, 0);
     if (!head_dim) head_dim = width / heads;
     if (is_prefix && kv_heads) heads = kv_heads;
     int64_t token_dim = is_prefix ? heads * head_dim : width, encoder = job->adapter.encoder_hidden_size;
@@ -85,7 +95,8 @@ bool tide_add_prompt(tide_model *model, const tide_job *job) {
                               size_named(model, layers, "layers"),
                               size_named(model, heads, "heads"),
                               size_named(model, encoder ? encoder : token_dim, "encoder"),
-                              tide_of_bool(job->adapter.prefix_projection)};
+                              tide_of_bool(job->adapter.prefix_projection),
+                              tide_of_bool(takes_embeds)};
     uint32_t made = tide_model_wrap(model, model->root, tide_text_of(wrappers[of].class_name), arguments, sizeof arguments / sizeof *arguments);
     if (made) tide_model_call(model, made, TIDE_TEXT("init"), TIDE_FACTOR_PARAMETER);
     if (is_prefix) *tide_model_setting(model, "past_length") = tide_of_int(job->adapter.virtual_tokens);

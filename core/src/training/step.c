@@ -605,7 +605,7 @@ bool tide_run_job(tide_run *run, const tide_job *job, tide_arena *arena, tide_di
     choose_trainable(run, job);
     if (is_quantised && job->kbit_prepare && is_training) tide_prepare_kbit(&run->model);
     if (run->model.is_checkpointing) tide_model_require_input_grads(&run->model);
-    if (is_training && strcmp(job->adapter.method, "none") != 0 && !tide_adapt(&run->model, job)) return false;
+    if (strcmp(job->adapter.method, "none") != 0 && !tide_adapt(&run->model, job)) return false;
     count_parameters(run);
     tide_timeline_mark(&m->timeline, 0, TIDE_PHASE_LOAD);
     if (m->has_failed) return false;
