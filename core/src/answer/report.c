@@ -1,6 +1,7 @@
 /* The report: peak, factors, parts and layers, the largest tensors, the timeline, assumptions. */
 #include "report.h"
 
+#include "curve.h"
 #include "whatif.h"
 
 #include <stdlib.h>
@@ -306,17 +307,29 @@ static int by_bytes(const void *a, const void *b) {
     return x->example < y->example ? -1 : x->example > y->example;
 }
 
-static group *find_groups(const tide_run *run, const tide_replay *r, uint32_t *count) {
+static bool is_or_any(const char *wanted, const char *there) {
+    return !wanted || strcmp(wanted, there) == 0;
+}
+
+/* Whether an allocation is in the cell of the breakdown that is looked at. */
+static bool is_in(const tide_run *run, const tide_allocation *a, const tide_look *look) {
+    const tide_model *model = &run->model;
+    const tide_instance *of = &model->instances[a->module < model->instance_count ? a->module : 0];
+    return is_or_any(look->factor, tide_factor_names[a->factor]) && is_or_any(look->part, model->parts[a->module ? of->part : 0]) &&
+           is_or_any(look->layer, model->layers[a->module ? of->layer : 0]);
+}
+
+static group *find_groups(const tide_run *run, const tide_replay *r, const tide_look *look, uint32_t *count) {
     const tide_timeline *t = &run->machine.timeline;
     uint32_t slot_count = 256, capacity = 0;
     for (uint32_t live = 0, i = 0; i < t->allocation_count; i++)
-        if (is_live(&t->allocations[i], r->peak_event) && ++live * 2 > slot_count) slot_count *= 2;
+        if (is_live(&t->allocations[i], look->event) && ++live * 2 > slot_count) slot_count *= 2;
     uint32_t *slots = TIDE_NEW(t->arena, uint32_t, slot_count);
     group *groups = NULL;
     *count = 0;
     for (uint32_t i = 0; i < t->allocation_count; i++) {
         const tide_allocation *a = &t->allocations[i];
-        if (!is_live(a, r->peak_event)) continue;
+        if (!is_live(a, look->event) || !is_in(run, a, look)) continue;
         uint32_t hash = ((uint32_t)a->bytes ^ (uint32_t)(a->bytes >> 32)) * 2654435761u ^ a->statement * 40503u ^ a->factor;
         uint32_t at = hash & (slot_count - 1);
         while (slots[at] && !same_group(run, t, r, groups[slots[at] - 1].example, i)) at = (at + 1) & (slot_count - 1);
@@ -372,7 +385,7 @@ static void write_group(tide_writer *w, tide_run *run, const group *g) {
 
 static void write_tensors(tide_writer *w, tide_run *run, const tide_replay *r, uint32_t limit) {
     uint32_t count;
-    group *groups = find_groups(run, r, &count);
+    group *groups = find_groups(run, r, &(tide_look){.event = r->peak_event}, &count);
     uint64_t rest = 0;
     tide_write_key(w, "tensors");
     tide_write_open(w, '[');
@@ -386,64 +399,6 @@ static void write_tensors(tide_writer *w, tide_run *run, const tide_replay *r, u
         tide_write_close(w, '}');
     }
     tide_write_close(w, ']');
-}
-
-/* ---- timeline ---- */
-
-enum { COLUMNS = 400 };
-
-/* Columns of equally many events, each shown at its maximum. */
-static void write_timeline(tide_writer *w, const tide_run *run, const tide_replay *r) {
-    const tide_timeline *t = &run->machine.timeline;
-    uint32_t events = r->events, columns = events < COLUMNS ? events : COLUMNS, peak_column = 0;
-    uint64_t factors[TIDE_FACTOR_COUNT] = {0}, best[TIDE_FACTOR_COUNT] = {0};
-    tide_write_key(w, "timeline");
-    tide_write_open(w, '{');
-    tide_write_int_at(w, "events", events);
-    tide_write_key(w, "columns");
-    tide_write_open(w, '[');
-    for (uint32_t c = 0; c < columns; c++) {
-        uint32_t from = (uint32_t)((uint64_t)events * c / columns), to = (uint32_t)((uint64_t)events * (c + 1) / columns);
-        uint64_t highest = 0, reserved = 0;
-        uint32_t at = from;
-        for (uint32_t i = from; i < to; i++) {
-            uint32_t event = t->events[i], which = event & ~TIDE_FREE_BIT;
-            if (event == TIDE_EMPTY_CACHE) continue;
-            if (event & TIDE_FREE_BIT) factors[t->allocations[which].factor] -= r->block_bytes[which];
-            else factors[t->allocations[which].factor] += r->block_bytes[which];
-            if (r->reserved[i] > reserved) reserved = r->reserved[i];
-            if (i == from || r->allocated[i] > highest) {
-                highest = r->allocated[i];
-                at = i;
-                memcpy(best, factors, sizeof best);
-            }
-        }
-        if (r->peak_event >= from && r->peak_event < to) peak_column = c;
-        tide_write_open(w, '{');
-        tide_write_int_at(w, "from", from);
-        tide_write_int_at(w, "peak", at);
-        tide_write_bytes_at(w, "allocated", highest);
-        tide_write_bytes_at(w, "reserved", reserved);
-        tide_write_key(w, "factors");
-        tide_write_open(w, '[');
-        for (int f = 0; f < TIDE_FACTOR_COUNT; f++) tide_write_int(w, (int64_t)best[f]);
-        tide_write_close(w, ']');
-        tide_write_close(w, '}');
-    }
-    tide_write_close(w, ']');
-    tide_write_key(w, "marks");
-    tide_write_open(w, '[');
-    for (uint32_t i = 0; i < t->mark_count; i++) {
-        if (t->marks[i].step > 0 && t->marks[i].phase == TIDE_PHASE_LOAD) continue;
-        tide_write_open(w, '{');
-        tide_write_int_at(w, "event", t->marks[i].event);
-        tide_write_int_at(w, "step", t->marks[i].step);
-        tide_write_string_at(w, "phase", tide_phase_names[t->marks[i].phase]);
-        tide_write_close(w, '}');
-    }
-    tide_write_close(w, ']');
-    tide_write_int_at(w, "peak_column", peak_column);
-    tide_write_close(w, '}');
 }
 
 /* ---- figures ---- */
@@ -662,7 +617,7 @@ bool tide_write_estimate(tide_writer *w, tide_run *run, const tide_job *job, tid
     tide_write_close(w, ']');
     write_breakdown(w, run, &r);
     write_tensors(w, run, &r, 20);
-    write_timeline(w, run, &r);
+    tide_write_timeline(w, run, &r, 0, r.events);
     write_steps(w, &r);
     tide_write_key(w, "allocator");
     tide_write_open(w, '{');
@@ -708,32 +663,47 @@ bool tide_write_figures(tide_writer *w, tide_run *run, const tide_job *job) {
     return true;
 }
 
-bool tide_write_explanation(tide_writer *w, tide_run *run, const tide_job *job, tide_text filter) {
+bool tide_write_explanation(tide_writer *w, tide_run *run, const tide_job *job, const tide_look *look) {
     tide_timeline *t = &run->machine.timeline;
     tide_replay r;
     tide_replay_config config = tide_report_config(job);
     tide_settle_factors(t);
-    if (!tide_replay_timeline(&r, t, &config, false)) return false;
+    if (!tide_replay_timeline(&r, t, &config, true)) return false;
+    tide_look at = *look;
+    if (at.event == TIDE_AT_PEAK || !r.events) at.event = r.peak_event;
+    if (at.event >= r.events && r.events) at.event = r.events - 1;
     uint32_t count;
-    group *groups = find_groups(run, &r, &count);
+    group *groups = find_groups(run, &r, &at, &count);
     uint64_t sum = 0;
     tide_write_bytes_at(w, "allocated_peak", r.allocated_peak);
     tide_write_key(w, "at");
     tide_write_open(w, '{');
-    write_place(w, run, r.peak_event);
+    write_place(w, run, at.event);
+    if (r.events) tide_write_bytes_at(w, "allocated", r.allocated[at.event]);
     tide_write_close(w, '}');
     tide_write_key(w, "tensors");
     tide_write_open(w, '[');
     for (uint32_t i = 0; i < count; i++) {
         const tide_allocation *a = &t->allocations[groups[i].example];
         const char *path = run->model.instances[a->module].path;
-        if (!tide_text_contains(tide_text_of(tide_factor_names[a->factor]), filter) && !tide_text_contains(tide_text_of(path), filter) &&
-            !tide_text_contains(tide_text_of(a->op), filter))
+        if (!tide_text_contains(tide_text_of(tide_factor_names[a->factor]), at.of) && !tide_text_contains(tide_text_of(path), at.of) &&
+            !tide_text_contains(tide_text_of(a->op), at.of))
             continue;
         write_group(w, run, &groups[i]);
         sum += groups[i].bytes;
     }
     tide_write_close(w, ']');
     tide_write_bytes_at(w, "bytes", sum);
+    return true;
+}
+
+bool tide_write_events(tide_writer *w, tide_run *run, const tide_job *job, uint32_t from, uint32_t to) {
+    tide_replay r;
+    tide_replay_config config = tide_report_config(job);
+    tide_settle_factors(&run->machine.timeline);
+    if (!tide_replay_timeline(&r, &run->machine.timeline, &config, true)) return false;
+    if (to > r.events) to = r.events;
+    if (from >= to) from = to ? to - 1 : 0;
+    tide_write_timeline(w, run, &r, from, to);
     return true;
 }

@@ -16,9 +16,19 @@ bool tide_write_measure(tide_writer *w, tide_run *run, const tide_job *job);
 /* Members of the answer to "verify": the figures of an oracle's result. */
 bool tide_write_figures(tide_writer *w, tide_run *run, const tide_job *job);
 
-/* Members of the answer to "explain": every allocation that is live at the peak, the largest first, and the order of calls.
- * `filter` keeps those whose factor, part, module or operation contains the text; "" keeps all. */
-bool tide_write_explanation(tide_writer *w, tide_run *run, const tide_job *job, tide_text filter);
+/* Which allocations an explanation is of. */
+enum { TIDE_AT_PEAK = INT32_MAX };
+typedef struct tide_look {
+    uint32_t event;                   /* those that are live after it; TIDE_AT_PEAK: the peak */
+    const char *factor, *part, *layer; /* of a cell of the breakdown, by name; NULL: any */
+    tide_text of;                     /* in the factor, module or operation; "": any */
+} tide_look;
+
+/* Members of the answer to "explain": the allocations looked at, alike ones together, the largest first. */
+bool tide_write_explanation(tide_writer *w, tide_run *run, const tide_job *job, const tide_look *look);
+
+/* Members of the answer to "timeline": the events from `from` up to `to`, and each of them where they are few. */
+bool tide_write_events(tide_writer *w, tide_run *run, const tide_job *job, uint32_t from, uint32_t to);
 
 /* How the job's timeline is replayed for its figures: without the card's limits. */
 tide_replay_config tide_report_config(const tide_job *job);

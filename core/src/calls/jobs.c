@@ -52,17 +52,40 @@ static bool answer_measure(call *c) {
     return tide_write_measure(&c->writer, run, job) || call_out_of_memory(c);
 }
 
+/* NULL: not given. */
+static const char *name_at(call *c, const char *key) {
+    const tide_json *found = tide_json_at(c->request, key);
+    return found && found->kind == TIDE_JSON_STRING ? tide_text_copy(&c->arena, found->text) : NULL;
+}
+
+static uint32_t event_at(const call *c, const char *key, uint32_t otherwise) {
+    const tide_json *found = tide_json_at(c->request, key);
+    if (!found || !found->is_integer || found->integer < 0) return otherwise;
+    return found->integer < TIDE_NEVER ? (uint32_t)found->integer : TIDE_NEVER - 1;
+}
+
 static bool answer_explain(call *c) {
     tide_job *job = call_build_job(c);
     tide_run *run = TIDE_NEW(&c->arena, tide_run, 1);
     if (!call_run_job(c, run, job)) return false;
-    const tide_json *of = tide_json_at(c->request, "of"), *stage = tide_json_at(c->request, "stage");
-    tide_text filter = of && of->kind == TIDE_JSON_STRING ? of->text : TIDE_TEXT("");
+    const tide_json *stage = tide_json_at(c->request, "stage");
+    tide_look look = {.event = event_at(c, "event", TIDE_AT_PEAK), .of = call_text_at(c, "of")};
+    look.factor = name_at(c, "factor");
+    look.part = name_at(c, "part");
+    look.layer = name_at(c, "layer");
     call_open_answer(c);
-    if (!stage) return tide_write_explanation(&c->writer, run, job, filter) || call_out_of_memory(c);
+    if (!stage) return tide_write_explanation(&c->writer, run, job, &look) || call_out_of_memory(c);
     bool is_known = false;
-    if (stage->kind == TIDE_JSON_STRING && !tide_write_stage(&c->writer, run, job, stage->text, filter, &is_known)) return call_out_of_memory(c);
+    if (stage->kind == TIDE_JSON_STRING && !tide_write_stage(&c->writer, run, job, stage->text, look.of, &is_known)) return call_out_of_memory(c);
     return is_known || tide_error(&c->diags, TIDE_ERR_REQUEST, "/stage", "no such stage", tide_format(&c->arena, "there are %s", tide_stage_names));
+}
+
+static bool answer_timeline(call *c) {
+    tide_job *job = call_build_job(c);
+    tide_run *run = TIDE_NEW(&c->arena, tide_run, 1);
+    if (!call_run_job(c, run, job)) return false;
+    call_open_answer(c);
+    return tide_write_events(&c->writer, run, job, event_at(c, "from", 0), event_at(c, "to", UINT32_MAX)) || call_out_of_memory(c);
 }
 
 /* "with": the words of a baseline; "was": true notes what it comes to now; "view": what the page shows. */
@@ -212,6 +235,7 @@ const call_table job_calls = {{{"describe", answer_describe},
                                {"link", answer_link},
                                {"read_link", answer_read_link},
                                {"verify", answer_verify},
+                               {"timeline", answer_timeline},
                                {"fit", answer_fit},
                                {"cards", answer_cards},
                                {"advice", answer_advice},
