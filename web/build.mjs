@@ -1,7 +1,7 @@
 /* Builds the static page: node build.mjs --wasm FILE --out FOLDER */
 import { createHash } from 'node:crypto';
 import { mkdir, readdir, readFile, rm, writeFile } from 'node:fs/promises';
-import { join } from 'node:path';
+import { basename, join } from 'node:path';
 import { parseArgs } from 'node:util';
 import { gzipSync } from 'node:zlib';
 import { build as bundle } from 'esbuild';
@@ -17,8 +17,9 @@ const common = /** @type {import('esbuild').BuildOptions} */ ({
 /* Packages that a bundle for the page took code from. */
 const shipped = new Set();
 
-/** @param {string} entry @param {import('esbuild').BuildOptions} [more] */
-async function bundled(entry, more) {
+/** @param {string} entry @param {import('esbuild').BuildOptions} [more]
+ * @returns {Promise<{name: string, bytes: Buffer}[]>} the entry first, then its chunks */
+async function bundledInParts(entry, more) {
   const { outputFiles, metafile } = await bundle({ ...common, entryPoints: [entry], metafile: true, ...more });
   if (more?.platform !== 'node') {
     for (const input of Object.keys(/** @type {any} */ (metafile).inputs)) {
@@ -26,8 +27,11 @@ async function bundled(entry, more) {
       if (found) shipped.add(found[1]);
     }
   }
-  return Buffer.from(/** @type {any} */ (outputFiles)[0].contents);
+  return /** @type {any[]} */ (outputFiles).map(({ path, contents }) => ({ name: basename(path), bytes: Buffer.from(contents) }));
 }
+
+/** @param {string} entry @param {import('esbuild').BuildOptions} [more] */
+const bundled = async (entry, more) => (await bundledInParts(entry, more))[0].bytes;
 
 /** The licences of the packages in the bundles, as their authors ask. */
 async function licences() {
@@ -62,18 +66,30 @@ export async function build({ wasm, out }) {
   const core = await readFile(wasm);
   const wasmName = await asset('tidemark', 'wasm', core);
   const workerName = await asset('worker', 'js', await bundled('src/worker.js'));
-  const mainName = await asset('main', 'js', await bundled('src/main.jsx', {
+  /* What is behind a click comes as a chunk of its own when it is clicked. */
+  const [main, ...chunks] = await bundledInParts('src/main.jsx', {
     define: { WASM_PATH: JSON.stringify(wasmName), WORKER_PATH: JSON.stringify(workerName) },
-  }));
+    splitting: true, outdir: out, entryNames: '[name]-[hash]', chunkNames: '[name]-[hash]',
+  });
+  const mainName = await put(`assets/${main.name}`, main.bytes);
+  for (const chunk of chunks) await put(`assets/${chunk.name}`, chunk.bytes);
+  const first = new Set(['index.html', wasmName, workerName, mainName]);
+  for (const { name, bytes } of [main, ...chunks]) { /* main comes first: what it imports at once */
+    if (!first.has(`assets/${name}`)) continue;
+    for (const found of bytes.toString().matchAll(/(?:from|import)"\.\/([^"]+)"/g)) first.add(`assets/${found[1]}`);
+  }
   const themeName = await asset('theme', 'js', await bundled('src/theme.js', { format: 'iife' }));
   const styleName = await asset('style', 'css', await bundled('style.css'));
+
+  first.add(themeName).add(styleName);
 
   const script = await bundled('src/prerender.jsx', { platform: 'node', minify: false });
   const { prerender } = await import(`data:text/javascript;base64,${script.toString('base64')}`);
   const { html, command } = await prerender(new WebAssembly.Module(core));
 
   /** @type {Record<string, string>} */
-  const values = { policy: metaPolicy, theme: themeName, style: styleName, wasm: wasmName, main: mainName, command, app: html };
+  const values = { policy: metaPolicy, theme: themeName, style: styleName, wasm: wasmName, main: mainName, command, app: html,
+    chunks: [...first].filter((name) => chunks.some((chunk) => name === `assets/${chunk.name}`)).map((name) => `<link rel="modulepreload" href="${name}">\n`).join('') };
   const template = await readFile(join(here, 'index.html'), 'utf8');
   const index = template.replace(/\{\{(\w+)\}\}/g, (_, name) => values[name]);
   await put('index.html', Buffer.from(index));
@@ -83,7 +99,7 @@ export async function build({ wasm, out }) {
   await put('licences.txt', await licences());
 
   const sizes = [...written].filter(([name]) => name === 'index.html' || name.startsWith('assets/'))
-    .map(([name, bytes]) => ({ name, bytes: bytes.length, gzip: gzipSync(bytes, { level: 9 }).length }));
+    .map(([name, bytes]) => ({ name, bytes: bytes.length, gzip: gzipSync(bytes, { level: 9 }).length, first: first.has(name) }));
   return sizes;
 }
 
@@ -94,10 +110,9 @@ if (process.argv[1] === import.meta.filename) {
     process.exit(2);
   }
   const sizes = await build({ wasm: values.wasm, out: values.out });
-  let total = 0;
-  for (const { name, bytes, gzip } of sizes) {
-    total += gzip;
-    console.log(`${name.padEnd(36)}${String(bytes).padStart(9)} bytes${String(gzip).padStart(9)} gzip`);
-  }
-  console.log(`${'in all'.padEnd(36)}${String(total).padStart(30)} gzip`);
+  for (const { name, bytes, gzip, first } of sizes)
+    console.log(`${name.padEnd(36)}${String(bytes).padStart(9)} bytes${String(gzip).padStart(9)} gzip${first ? '' : '  when asked for'}`);
+  const sum = (/** @type {typeof sizes} */ list) => String(list.reduce((all, { gzip }) => all + gzip, 0)).padStart(30);
+  console.log(`${'first visit'.padEnd(36)}${sum(sizes.filter(({ first }) => first))} gzip`);
+  console.log(`${'in all'.padEnd(36)}${sum(sizes)} gzip`);
 }

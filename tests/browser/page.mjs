@@ -294,6 +294,7 @@ export async function pageTests(folder, shots) {
     await changed(page, () => field(page, 'batch').fill('48'));
     await field(page, 'attention').selectOption('eager');
     await page.waitForFunction(() => location.hash.includes('attention=eager'));
+    await page.getByRole('button', { name: 'Share' }).click();
     await page.getByRole('button', { name: 'Copy link' }).click();
     await page.getByText('Copied').first().waitFor();
     const link = await page.evaluate(() => navigator.clipboard.readText());
@@ -310,6 +311,7 @@ export async function pageTests(folder, shots) {
   }));
 
   test('page: the command has the link’s words', () => visit(async (page) => {
+    await page.getByRole('button', { name: 'Share' }).click();
     await page.getByRole('button', { name: 'Copy command' }).click();
     const text = await page.evaluate(() => navigator.clipboard.readText());
     assert.equal(text, `tidemark estimate ${(await fragmentOf(page)).split('&').slice(0, -1).join(' ')}`);
@@ -520,7 +522,7 @@ export async function pageTests(folder, shots) {
     await ready(page);
     assert.match(await page.locator('.big').innerText(), /GB$/);
     assert.equal(await page.evaluate(() => document.documentElement.dataset.theme), 'dark');
-    assert.deepEqual(await page.evaluate(() => Object.keys(localStorage).sort()), ['tidemark.theme', 'tidemark.unit']);
+    assert.deepEqual(await page.evaluate(() => Object.keys(localStorage).sort()), ['tidemark.letters', 'tidemark.theme', 'tidemark.unit']);
   }));
 
   test('page: exact bytes on hover, gone with Escape', () => visit(async (page) => {

@@ -4,6 +4,7 @@ import { effect } from '@preact/signals';
 import { render } from 'preact';
 import { createClient } from './client.js';
 import { UNITS } from './format.js';
+import { onKey } from './keys.js';
 import { compile } from './tidemark.js';
 import * as state from './state.js';
 import { App } from './ui/App.jsx';
@@ -59,6 +60,8 @@ if (keptUnit && Object.hasOwn(UNITS, keptUnit)) state.unit.value = /** @type {an
 const keptTheme = kept('theme');
 if (keptTheme === 'light' || keptTheme === 'dark') state.theme.value = keptTheme;
 
+state.letterKeys.value = kept('letters') !== 'off';
+
 async function begin() {
   performance.mark('tidemark-begin');
   state.useClient(client);
@@ -85,6 +88,7 @@ function keepUp() {
     keep('theme', chosen);
   });
   effect(() => keep('unit', state.unit.value));
+  effect(() => keep('letters', state.letterKeys.value ? 'on' : 'off'));
 
   /** @type {ReturnType<typeof setTimeout> | undefined} */
   let speaking;
@@ -100,6 +104,7 @@ function keepUp() {
     silent = false;
   });
 
+  document.addEventListener('keydown', onKey);
   addEventListener('hashchange', async () => {
     if (await state.loadFragment()) state.recompute();
   });

@@ -11,6 +11,7 @@ import { toCommand, toLink, toWord, wordsOf } from './words.js';
 /** @typedef {import('./types.js').Diagnostic} Diagnostic */
 /** @typedef {import('./types.js').Describe} Describe */
 /** @typedef {import('./words.js').Words} Words */
+/** @typedef {{words: Words, files: import('./files.js').OpenFile[]}} Job */
 
 /* The job. */
 export const words = signal(/** @type {Words} */ (EXAMPLE));
@@ -34,9 +35,22 @@ export const theme = signal(/** @type {'system' | 'light' | 'dark'} */ ('system'
 
 /* Said by the live region. */
 export const spoken = signal('');
+/* Shown for a moment. */
+export const said = signal('');
 
 export const settingsOpen = signal(false);
 export const moreOpen = signal(false);
+
+/* What is open over the page, by name (see ui/Overlays.jsx); and whose bytes the drawer takes apart. */
+export const overlay = signal('');
+export const details = signal(/** @type {import('./types.js').Details | null} */ (null));
+
+/* Single letters as keys: kept in this browser. */
+export const letterKeys = signal(true);
+
+/* The job that the present one is compared with, and its answer. */
+export const baseline = signal(/** @type {Job | null} */ (null));
+export const baselineReport = signal(/** @type {Report | null} */ (null));
 
 export const stale = computed(() => failure.value !== null);
 /* The job in words, as the core writes them; and as the address bar has it. */
@@ -53,10 +67,14 @@ export function valueOf(name) {
   return used ? used.value : String(describe.value?.settings.find((s) => s.name === name)?.default ?? '');
 }
 
-/** user, default, file or recipe.
+/* The words as the last link gave them. */
+const linked = signal(/** @type {Words} */ ([]));
+
+/** user, link, default, file or recipe.
  * @param {string} name */
 export function originOf(name) {
-  if (words.value.some(([key]) => key === name)) return 'user';
+  const word = words.value.find(([key]) => key === name);
+  if (word) return linked.value.some(([key, value]) => key === name && value === word[1]) ? 'link' : 'user';
   return report.value?.settings.find((setting) => setting.name === name)?.origin ?? 'default';
 }
 
@@ -83,7 +101,7 @@ export function setWord(name, value) {
   const rest = words.value.filter(([key]) => key !== name);
   const at = words.value.findIndex(([key]) => key === name);
   if (value !== null && value !== '') rest.splice(at < 0 ? rest.length : at, 0, [name, value]);
-  change(rest, files.value, 'replace');
+  change(rest, files.value, 'replace', name);
 }
 
 /** @param {[string, string | null][]} changes */
@@ -120,16 +138,84 @@ export function reset() {
   change(words.value.filter(([name]) => name === 'model' || name === 'gpu'), files.value, 'push');
 }
 
-/** @param {Words} list @param {import('./files.js').OpenFile[]} opened @param {'replace' | 'push'} how */
-function change(list, opened, how) {
+/** @param {Words} list @param {import('./files.js').OpenFile[]} opened @param {'replace' | 'push'} how
+ * @param {string} [field] the one setting that changed: changes of it in a row are undone together */
+function change(list, opened, how, field = '') {
+  const before = job();
+  const now = Date.now();
+  if (!field || field !== lastField || now - lastChange > 2000) past.value = [...past.value.slice(-99), before];
+  lastField = field;
+  lastChange = now;
+  future.value = [];
+  settle({ words: list, files: opened });
+  if (how === 'push') history.pushState(null, '', location.href);
+}
+
+/** @param {Job} to */
+function settle(to) {
   batch(() => {
-    words.value = list;
-    files.value = opened;
+    words.value = to.words;
+    files.value = to.files;
     isExample.value = false;
     notices.value = [];
   });
-  if (how === 'push') history.pushState(null, '', location.href);
   recompute();
+}
+
+/** @param {Job} of */
+const wordsIn = (of) => of.words.map(([name, value]) => `${name}=${value}`);
+
+/** @returns {Job} */
+export const job = () => ({ words: words.value, files: files.value });
+
+/* ---- undo ---- */
+
+export const past = signal(/** @type {Job[]} */ ([]));
+export const future = signal(/** @type {Job[]} */ ([]));
+let lastField = '';
+let lastChange = 0;
+
+/** @param {typeof past} from @param {typeof past} to @param {string} word */
+function travel(from, to, word) {
+  const target = from.value.at(-1);
+  if (!target) return;
+  batch(() => {
+    from.value = from.value.slice(0, -1);
+    to.value = [...to.value, job()];
+    lastField = '';
+    spoken.value = word;
+  });
+  settle(target);
+}
+export const undo = () => travel(past, future, 'Undone.');
+export const redo = () => travel(future, past, 'Done again.');
+
+/* ---- the baseline ---- */
+
+/** Keeps the present job to compare with.
+ * @param {Job} [pinned] */
+export function pin(pinned = job()) {
+  batch(() => {
+    baseline.value = pinned;
+    baselineReport.value = null;
+  });
+  playBaseline();
+  writeFragment();
+}
+
+export function unpin() {
+  batch(() => {
+    baseline.value = null;
+    baselineReport.value = null;
+  });
+  writeFragment();
+}
+
+export async function playBaseline() {
+  const of = baseline.value;
+  if (!of) return;
+  const reply = await ask('estimate', {}, of, 'baseline');
+  if (baseline.value === of && reply?.ok) baselineReport.value = reply;
 }
 
 /* ---- the link ---- */
@@ -145,8 +231,10 @@ function writeFragment() {
   const wait = Math.max(0, lastWrite + WRITE_EVERY_MS - Date.now());
   writeTimer = setTimeout(async () => {
     const of = link.value;
-    const text = await pack(of) ?? toLink(wordsOf(of)); /* the files of a long one stay here */
-    if (of !== link.value) return;
+    const pinned = baseline.value;
+    const full = pinned && failure.value === null ? (await ask('link', { with: wordsIn(pinned) }))?.link ?? of : of;
+    const text = await pack(full) ?? toLink(wordsOf(of)); /* the files of a long one stay here */
+    if (of !== link.value || pinned !== baseline.value) return;
     fragment.value = text;
     if (text === readFragment()) return;
     lastWrite = Date.now();
@@ -156,9 +244,9 @@ function writeFragment() {
 }
 
 /** The link to pass on: with what the job came to, so that a later version can say what changed; and the baseline.
- * @param {string[]} [baseline] its words @param {string} [view] */
-export async function shareLink(baseline, view = '') {
-  const reply = await client?.call({ ...request(), call: 'link', was: true, with: baseline, view });
+ * @param {string} [view] */
+export async function shareLink(view = '') {
+  const reply = await ask('link', { was: true, with: baseline.value ? wordsIn(baseline.value) : undefined, view });
   return (reply?.ok && await pack(reply.link)) || fragment.value;
 }
 
@@ -167,9 +255,8 @@ export function readFragment() {
   return at < 0 ? '' : location.href.slice(at + 1);
 }
 
-/* What the last link said besides the job: what it came to then, its baseline's words, what the page shows. */
+/* What the last link said besides the job: what it came to then, what the page shows. */
 let was = '';
-export const linkedBaseline = signal(/** @type {Words | null} */ (null));
 export const view = signal('');
 
 /** Takes the job from the address. False when it names none. */
@@ -186,10 +273,12 @@ export async function loadFragment() {
       words.value = read.settings.map(toWord);
       files.value = read.files.map((/** @type {any} */ f) => ({ ...f, kind: f.name.startsWith('config') ? 'model' : 'other' }));
       notices.value = read.diagnostics.map((/** @type {Diagnostic} */ d) => Object.values(sentences(d)).join(' ').trim());
-      linkedBaseline.value = read.baseline ? read.baseline.map(toWord) : null;
+      linked.value = words.value;
       view.value = read.view;
       was = read.was;
       isExample.value = false;
+      if (read.baseline) pin({ words: read.baseline.map(toWord), files: files.value });
+      else unpin();
     });
     fromLink = true;
   } catch (error) {
@@ -228,10 +317,11 @@ export function useClient(opened) {
 /** @type {ReturnType<typeof setTimeout> | undefined} */
 let slowTimer;
 
-export const request = () => ({
+/** @param {Job} [of] */
+export const request = (of = job()) => ({
   call: 'estimate',
-  settings: words.value.map(([name, value]) => `${name}=${value}`),
-  files: files.value.map(({ name, text }) => ({ name, text })),
+  settings: wordsIn(of),
+  files: of.files.map(({ name, text }) => ({ name, text })),
 });
 
 export async function recompute() {
@@ -243,14 +333,14 @@ export async function recompute() {
     if (!reply.ok && fromLink && dropBadWord(reply.diagnostics ?? [])) return recompute();
     fromLink = false;
     batch(() => {
-      settle();
+      answered();
       core.value = 'ready';
       if (reply.ok) report.value = reply;
       failure.value = reply.ok ? null : reply.diagnostics ?? [];
     });
   } catch (error) {
     batch(() => {
-      settle();
+      answered();
       if (error instanceof CoreStopped) {
         failure.value = [{ severity: 'error', code: 'ERR_STOPPED', message: `The calculation stopped unexpectedly: ${error.message}`,
           remedy: 'Your settings are safe in the address bar. Change one of them, or reload the page.' }];
@@ -263,17 +353,18 @@ export async function recompute() {
   writeFragment();
 }
 
-/** Another question about the job: advice, cards.
- * @param {string} call @returns {Promise<any>} the answer, or null if it did not come */
-export async function ask(call) {
+/** Another question about a job; of questions on one lane only the newest waits.
+ * @param {string} call @param {object} [more] @param {Job} [of] @param {string} [lane]
+ * @returns {Promise<any>} the answer, or null if it did not come */
+export async function ask(call, more = {}, of = job(), lane = call) {
   try {
-    return await client?.call({ ...request(), call }, call) ?? null;
+    return await client?.call({ ...request(of), ...more, call }, lane) ?? null;
   } catch {
     return null;
   }
 }
 
-function settle() {
+function answered() {
   clearTimeout(slowTimer);
   slowTimer = undefined;
   slow.value = false;

@@ -2,7 +2,7 @@
 
 /**
  * @typedef {{severity: 'error' | 'warning' | 'note', code: string, place?: string, message: string, remedy?: string}} Diagnostic
- * @typedef {{name: string, type: string, default: any, choices?: any[], unit?: string, group: string, help: string,
+ * @typedef {{name: string, type: string, default: any, choices?: any[], least?: number, most?: number, unit?: string, group: string, help: string,
  *   aliases?: string[]}} Setting
  * @typedef {{name: string, title: string, note: string, search: string}} Choice  one row of a picker
  * @typedef {{settings: Setting[], models: Choice[], gpus: Choice[]}} Describe  the answer to describe, made uniform
@@ -11,7 +11,11 @@
  * @typedef {{part: string, title: string, bytes: number, factors: Factors, layers: Layer[]}} Part
  * @typedef {{bytes: number, count: number, each: number, factor: string, part: string, module: string, op: string,
  *   line?: string, dtype: string, shape: {n: number, name: string}[], rest?: undefined}} Tensor
- * @typedef {{from: number, peak: number, allocated: number, reserved: number, factors: number[]}} Column
+ * @typedef {{from: number, peak: number, allocated: number, reserved: number, factors: number[],
+ *   change?: number, factor?: string, op?: string, module?: string, line?: string}} Column  change ff.: of a single event
+ * @typedef {{title: string, factor?: string, part?: string, layer?: string, event?: number, outside?: string}} Details
+ *   the cell of the breakdown, the event or the line outside of the allocator that the drawer takes apart
+ * @typedef {{events: number, from?: number, to?: number, columns: Column[], marks: Mark[], peak_column: number}} Curve
  * @typedef {{event: number, step: number, phase: string}} Mark  where a phase ends
  * @typedef {{before: number, peak_forward?: number, after_forward?: number, peak_backward?: number, after_backward?: number,
  *   peak_optimizer?: number, peak_prefill?: number, after_prefill?: number, peak_decode?: number, after_decode?: number,
@@ -30,7 +34,7 @@
  *   outside: {name: string, bytes: number, source?: string}[],
  *   breakdown: Part[],
  *   tensors: (Tensor | {rest: number})[],
- *   timeline: {events: number, columns: Column[], marks: Mark[], peak_column: number},
+ *   timeline: Curve,
  *   steps: Step[],
  *   allocator: {segments: number, retries: number, ooms: number, conf: string},
  *   assumptions: {setting: string, value: string, text: string}[],

@@ -1,13 +1,14 @@
 import { useEffect } from 'preact/hooks';
 import { core, coreProblem, failure, isExample, notices, report, settingsOpen, slow, spoken, stale, valueOf } from '../state.js';
 import { fixed, params } from '../format.js';
-import { CopyDialog } from './CopyDialog.jsx';
+import { CopyDialog, Said } from './CopyDialog.jsx';
 import { DropTarget } from './DropTarget.jsx';
 import { FactorTable, lit } from './FactorTable.jsx';
 import { Header } from './Header.jsx';
 import { Icicle } from './Icicle.jsx';
 import { Icon, Patterns } from './marks.jsx';
 import { Assumptions, Diagnostics } from './Notes.jsx';
+import { Overlays } from './Overlays.jsx';
 import { Settings } from './Settings.jsx';
 import { Tensors } from './Tensors.jsx';
 import { Timeline } from './Timeline.jsx';
@@ -109,7 +110,7 @@ export function App({ still = false }) {
         </div>
       </div>
       <Spoken />
-      {!still && <><CopyDialog /><DropTarget /><Tip /></>}
+      {!still && <><Said /><Overlays /><CopyDialog /><DropTarget /><Tip /></>}
     </div>
   );
 }

@@ -1,13 +1,24 @@
-/* Where the browser refuses the clipboard: the text, selected. */
+/* The clipboard; and where the browser refuses it: the text, selected. */
 import { signal } from '@preact/signals';
 import { useEffect, useRef } from 'preact/hooks';
+import { said, spoken } from '../state.js';
 
 const shown = signal(/** @type {{label: string, text: string} | null} */ (null));
 
-/** @param {string} label @param {string} text */
-export function showCopy(label, text) {
-  shown.value = { label, text };
+/** @param {string} label @param {string | Promise<string>} content */
+export async function copy(label, content) {
+  const text = await content;
+  try {
+    await navigator.clipboard.writeText(text);
+    spoken.value = said.value = `${label} copied`;
+    setTimeout(() => { said.value = ''; }, 1800);
+  } catch {
+    shown.value = { label, text };
+  }
 }
+
+/** What was just done, for the eye. */
+export const Said = () => said.value && <p class="said" aria-hidden="true">{said.value}</p>;
 
 export function CopyDialog() {
   const dialog = useRef(/** @type {HTMLDialogElement | null} */ (null));

@@ -1,15 +1,39 @@
 /* Factors down, parts of the model across. Rows and columns sum to the peak, to the byte. */
 import { signal } from '@preact/signals';
 import { factor, inOrder } from '../factors.js';
-import { percent } from '../format.js';
-import { unit } from '../state.js';
+import { exact, inUnit, percent } from '../format.js';
+import { details, unit } from '../state.js';
 import { Bytes, Swatch } from './marks.jsx';
 
 /* The factor under the pointer or focus, lit in every chart. */
 export const lit = signal('');
 
-/** @param {{n: number}} props */
-const Cell = ({ n }) => <td>{n ? <Bytes n={n} /> : <span class="nothing" aria-label="none">–</span>}</td>;
+/** A size that opens what it is made of. One of them is the table's tab stop, and arrows move between them.
+ * @param {{n: number, of: import('../types.js').Details, stop?: boolean}} props */
+const Opens = ({ n, of, stop = false }) => (
+  <button type="button" class="opens bytes" tabIndex={stop ? 0 : -1} aria-label={`${of.title}: ${inUnit(n, unit.value)} ${unit.value}`}
+    data-tip={exact(n)} onClick={() => { details.value = of; }}>{inUnit(n, unit.value)}</button>
+);
+
+/** @param {{n: number, of: import('../types.js').Details}} props */
+const Cell = ({ n, of }) => <td>{!n ? <span class="nothing" aria-label="none">–</span> : of.part === '*' ? <Bytes n={n} /> : <Opens n={n} of={of} />}</td>;
+
+/** @param {KeyboardEvent} event */
+function move(event) {
+  const at = /** @type {HTMLElement} */ (event.target);
+  if (!at.matches('.opens')) return;
+  const rows = [.../** @type {HTMLElement} */ (event.currentTarget).querySelectorAll('tr')].map((row) => /** @type {HTMLElement[]} */ ([...row.querySelectorAll('.opens')])).filter((row) => row.length);
+  const y = rows.findIndex((row) => row.includes(at));
+  const x = rows[y].indexOf(at);
+  const near = (/** @type {HTMLElement[] | undefined} */ row) => row?.reduce((best, one) => (Math.abs(one.getBoundingClientRect().right - at.getBoundingClientRect().right)
+    < Math.abs(best.getBoundingClientRect().right - at.getBoundingClientRect().right) ? one : best));
+  const to = { ArrowRight: rows[y][x + 1], ArrowLeft: rows[y][x - 1], ArrowDown: near(rows[y + 1]), ArrowUp: near(rows[y - 1]), Home: rows[y][0], End: rows[y].at(-1) }[event.key];
+  if (!/^(Arrow|Home|End)/.test(event.key)) return;
+  event.preventDefault();
+  if (!to) return;
+  for (const one of rows.flat()) one.tabIndex = one === to ? 0 : -1;
+  to.focus();
+}
 
 const MOST_COLUMNS = 5;
 
@@ -38,9 +62,9 @@ export function FactorTable({ r }) {
     onPointerLeave: () => { lit.value = ''; },
   });
   return (
-    <section class="card" aria-labelledby="factors-title">
+    <section class="card" id="factors" aria-labelledby="factors-title">
       <h2 id="factors-title">By factor and module <small>{unit.value} at the peak</small></h2>
-      <div class="scroll" tabIndex={0} role="group" aria-label="Table of factors and modules">
+      <div class="scroll" role="group" aria-label="Table of factors and modules. Arrows move, Enter opens a number." onKeyDown={move}>
         <table class="numbers factor-table">
           <thead>
             <tr>
@@ -51,11 +75,11 @@ export function FactorTable({ r }) {
             </tr>
           </thead>
           <tbody>
-            {names.map((name) => (
+            {names.map((name, i) => (
               <tr key={name} {...light(name)}>
                 <th scope="row" data-tip={factor(name).help}><Swatch name={name} />{factor(name).title}</th>
-                {parts.map((part) => <Cell key={part.part} n={part.factors[name] ?? 0} />)}
-                <td class="total"><Bytes n={byName.get(name) ?? 0} /></td>
+                {parts.map((part) => <Cell key={part.part} n={part.factors[name] ?? 0} of={{ title: `${factor(name).title}, ${part.title}`, factor: name, part: part.part }} />)}
+                <td class="total"><Opens n={byName.get(name) ?? 0} of={{ title: factor(name).title, factor: name }} stop={i === 0} /></td>
                 <td class="share">{percent(byName.get(name) ?? 0, device)}</td>
               </tr>
             ))}
@@ -63,8 +87,8 @@ export function FactorTable({ r }) {
           <tbody class="sums">
             <tr>
               <th scope="row">Allocated</th>
-              {parts.map((part) => <Cell key={part.part} n={part.bytes} />)}
-              <td class="total"><Bytes n={r.peak.allocated} /></td>
+              {parts.map((part) => <Cell key={part.part} n={part.bytes} of={{ title: part.title, part: part.part }} />)}
+              <td class="total"><Opens n={r.peak.allocated} of={{ title: 'Allocated', event: r.peak.event }} /></td>
               <td class="share">{percent(r.peak.allocated, device)}</td>
             </tr>
             {r.outside.map(({ name, bytes, source }) => (
@@ -78,7 +102,7 @@ export function FactorTable({ r }) {
           <tfoot>
             <tr>
               <th scope="row" colSpan={parts.length + 1}>On the device</th>
-              <td class="total"><Bytes n={device} /></td>
+              <td class="total"><Opens n={device} of={{ title: 'On the device' }} /></td>
               <td class="share">100 %</td>
             </tr>
           </tfoot>

@@ -1,31 +1,8 @@
-import { useState } from 'preact/hooks';
-import { command, shareLink, spoken, theme, unit } from '../state.js';
+import { inGroup, togglePin } from '../actions.js';
+import { baseline, overlay, theme, unit } from '../state.js';
 import { UNITS } from '../format.js';
 import { Icon, Logo } from './marks.jsx';
-import { showCopy } from './CopyDialog.jsx';
-
-/** @param {{text: () => string | Promise<string>, label: string, short: string, icon: 'link' | 'command', primary?: boolean}} props */
-function CopyButton({ text, label, short, icon, primary }) {
-  const [done, setDone] = useState(false);
-  async function copy() {
-    const content = await text();
-    try {
-      await navigator.clipboard.writeText(content);
-      setDone(true);
-      spoken.value = `${label}: copied.`;
-      setTimeout(() => setDone(false), 1600);
-    } catch {
-      showCopy(label, content);
-    }
-  }
-  return (
-    <button type="button" class={primary ? 'button primary' : 'button'} onClick={copy} aria-label={label}>
-      <Icon name={done ? 'check' : icon} />
-      <span class="button-long">{done ? 'Copied' : label}</span>
-      <span class="button-short">{done ? 'Copied' : short}</span>
-    </button>
-  );
-}
+import { Menu } from './Menu.jsx';
 
 /** @type {{value: 'system' | 'light' | 'dark', icon: 'system' | 'sun' | 'moon'}[]} */
 const THEMES = [{ value: 'system', icon: 'system' }, { value: 'light', icon: 'sun' }, { value: 'dark', icon: 'moon' }];
@@ -66,10 +43,17 @@ export const Header = () => (
     </a>
     <p class="tagline">GPU memory of a training job, before it runs</p>
     <div class="top-actions">
+      <button type="button" class="button find" onClick={() => { overlay.value = 'palette'; }} aria-label="Find an action or a setting">
+        <Icon name="search" /><span class="button-long">Find</span><kbd>Ctrl K</kbd></button>
       <Looks where="top" />
-      <CopyButton icon="command" label="Copy command" short="Command" text={() => command.value} />
-      <CopyButton icon="link" label="Copy link" short="Link" primary
-        text={async () => `${location.href.split('#')[0]}#${await shareLink()}`} />
+      <button type="button" class="button compare-button" aria-pressed={baseline.value !== null} onClick={togglePin}
+        data-tip={baseline.value ? 'Let the baseline go' : 'Keep this job to compare the next ones with'}>
+        <Icon name="pin" /><span>{baseline.value ? 'Unpin' : 'Compare'}</span></button>
+      <Menu title="Export" icon="download" items={inGroup('export')} />
+      <Menu title="Share" icon="link" primary items={inGroup('share')}>
+        <p class="menu-note">The link holds the settings themselves. Whoever has the link sees them; no server does.</p>
+      </Menu>
+      <button type="button" class="icon-button" aria-label="Keys and help" data-tip="Keys and help" onClick={() => { overlay.value = 'help'; }}>?</button>
     </div>
   </header>
 );

@@ -4,12 +4,12 @@ import { hierarchy, partition } from 'd3-hierarchy';
 import { useRef, useState } from 'preact/hooks';
 import { factor, inOrder } from '../factors.js';
 import { exact, inUnit, percent } from '../format.js';
-import { unit } from '../state.js';
+import { details, unit } from '../state.js';
 import { useWidth } from './hooks.js';
 import { Bytes, fill, Icon, Swatch } from './marks.jsx';
-import { Twin } from './Twin.jsx';
+import { showTable, Twin } from './Twin.jsx';
 
-/** @typedef {{key: string, title: string, bytes: number, factors: Record<string, number>, children?: Datum[]}} Datum */
+/** @typedef {{key: string, title: string, bytes: number, factors: Record<string, number>, cell?: {part: string, layer?: string}, children?: Datum[]}} Datum */
 /** @typedef {import('d3-hierarchy').HierarchyRectangularNode<Datum>} Node */
 
 const PART = 26;
@@ -24,9 +24,10 @@ function layout(r) {
   const whole = {
     key: '', title: 'Everything', bytes: r.peak.allocated, factors: Object.fromEntries(r.factors.map((f) => [f.name, f.bytes])),
     children: r.breakdown.filter((part) => part.bytes > 0).map((part) => ({
-      key: part.part || part.title, title: part.title, bytes: part.bytes, factors: part.factors,
+      key: part.part || part.title, title: part.title, bytes: part.bytes, factors: part.factors, cell: { part: part.part },
       children: part.layers.filter((layer) => layer.bytes > 0).map((layer) => ({
         key: `${part.part || part.title}/${layer.name}`, title: layer.name || part.title, bytes: layer.bytes, factors: layer.factors,
+        cell: { part: part.part, layer: layer.name },
       })),
     })),
   };
@@ -82,9 +83,10 @@ export function Icicle({ r }) {
       /** @type {SVGElement | null | undefined} */ (svg.current?.querySelector('[tabindex="0"]'))?.focus();
     });
   }
+  /* A part is zoomed into, a layer taken apart. */
   function open(/** @type {Node} */ node) {
-    const target = node.depth === 2 ? /** @type {Node} */ (node.parent) : node;
-    setZoom(target.data.key === zoom ? '' : target.data.key);
+    if (node.depth === 1 && (node.children?.length ?? 0) > 1) setZoom(node.data.key === zoom ? '' : node.data.key);
+    else details.value = { title: node.depth === 2 ? `${node.parent?.data.title}, ${node.data.title}` : node.data.title, ...node.data.cell };
   }
   /** @param {KeyboardEvent} event */
   function key(event) {
@@ -96,6 +98,8 @@ export function Icicle({ r }) {
     }[event.key];
     if (event.key === 'Enter' || event.key === ' ') open(at);
     else if (event.key === 'Escape' && zoom) setZoom('');
+    else if (event.key === 't') showTable(event);
+    else if (event.key === 'p') go([...parts, ...layers].filter((node) => node.depth === (layers.length ? 2 : 1)).sort((a, b) => b.data.bytes - a.data.bytes)[0]);
     else if (/^(Arrow|Home|End)/.test(event.key)) go(/** @type {Node | undefined} */ (target ?? undefined));
     else return;
     event.preventDefault();
@@ -110,7 +114,7 @@ export function Icicle({ r }) {
   });
 
   return (
-    <section class="card" aria-labelledby="modules-title">
+    <section class="card" id="layers" aria-labelledby="modules-title">
       <h2 id="modules-title">By module and layer <small>width is bytes</small>
         {zoom && <button type="button" class="button small" onClick={() => setZoom('')}><Icon name="up" />Everything</button>}
       </h2>

@@ -4,8 +4,8 @@ import { sentences } from '../format.js';
 import { moreOpen, settingsOpen } from '../state.js';
 import { Icon } from './marks.jsx';
 
-/** Shows a setting's field and puts the focus there. @param {string} name */
-function show(name) {
+/** Shows a setting’s field and puts the focus there. @param {string} name */
+export function show(name) {
   const find = () => /** @type {HTMLElement | null} */ (document.querySelector(`[data-setting="${CSS.escape(name)}"]`));
   batch(() => {
     if (matchMedia('(max-width: 900px)').matches) settingsOpen.value = true;

@@ -93,7 +93,7 @@ export function Timeline({ r }) {
   const peak = columns[t.peak_column];
   const peakX = peak.peak / t.events;
   return (
-    <section class="card" aria-labelledby="timeline-title">
+    <section class="card" id="timeline" aria-labelledby="timeline-title">
       <h2 id="timeline-title">Over the job <small>{fixed(t.events, 0)} allocator events, {r.steps.length} optimizer steps</small></h2>
       <div class="timeline">
         <svg class="axis timeline-y" width="44" height={HIGH} aria-hidden="true">

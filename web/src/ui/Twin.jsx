@@ -11,3 +11,11 @@ export function Twin({ title, tall, children }) {
     </details>
   );
 }
+
+/** Opens the table that belongs to a chart. @param {KeyboardEvent} event */
+export function showTable(event) {
+  const twin = /** @type {HTMLElement} */ (event.currentTarget).closest('section')?.querySelector('details.twin');
+  if (!(twin instanceof HTMLDetailsElement)) return;
+  twin.open = true;
+  twin.querySelector('summary')?.focus();
+}

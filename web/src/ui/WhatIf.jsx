@@ -73,7 +73,7 @@ export function WhatIf() {
   }
   const reply = shown?.reply;
   return (
-    <section class="card" aria-labelledby="whatif-title" aria-busy={isAsking}>
+    <section class="card" id="whatif" aria-labelledby="whatif-title" aria-busy={isAsking}>
       <h2 id="whatif-title">What if <small>every line is played, not guessed</small></h2>
       <p class="whatif-ask">
         <button type="button" class="button" disabled={isAsking} onClick={() => open('advice')}>What would change it</button>

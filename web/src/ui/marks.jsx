@@ -18,10 +18,18 @@ const ICONS = {
   down: 'M4 6.200l4 4 4-4',
   up: 'M12.5 8H4M7.5 4L3.5 8l4 4',
   undo: 'M3 3.500v3.500h3.500M3.3 7a5 5 0 111 4.3',
+  pin: 'M6 2h4l-.6 4.500L11.500 9h-7l2.100-2.500zM8 9v5',
+  download: 'M8 2v8M4.700 6.900L8 10.200l3.300-3.300M3 13.500h10',
+  search: 'M7 2.500a4.500 4.500 0 100 9 4.500 4.500 0 000-9zM10.300 10.300l3.400 3.400',
+  left: 'M10 3.500L5.500 8l4.500 4.500',
+  right: 'M6 3.500L10.500 8 6 12.500',
+  copy: 'M5.500 5.500h8v8h-8zM5.500 10.500h-3v-8h8v3',
   sliders: 'M2 5h7M13 5h1M11 3v4M2 11h1M7 11h7M5 9v4',
 };
 
-/** @param {{name: keyof typeof ICONS}} props */
+/** @typedef {keyof typeof ICONS} IconName */
+
+/** @param {{name: IconName}} props */
 export const Icon = ({ name }) => (
   <svg class="icon" viewBox="0 0 16 16" width="16" height="16" aria-hidden="true"><path d={ICONS[name]} /></svg>
 );

@@ -1,0 +1,215 @@
+/* The result as files: tidemark's own, CSV, Markdown, pictures. */
+import './ui/App.jsx'; /* all that is shared stays in one chunk */
+import { address } from './actions.js';
+import { csv } from './csv.js';
+import { factor, inOrder } from './factors.js';
+import { exact, inUnit, percent } from './format.js';
+import { command, link, report, spoken, unit } from './state.js';
+import { cardOf, placeOf, verdictOf } from './ui/Verdict.jsx';
+
+const GIB = 2 ** 30;
+
+/** @returns {import('./types.js').Report} */
+function result() {
+  if (!report.value) throw new Error('There is no result yet.');
+  return report.value;
+}
+
+/** @param {string} name @param {string | Blob | Promise<string>} given */
+export async function save(name, given) {
+  const content = await given;
+  const types = { json: 'application/json', csv: 'text/csv', svg: 'image/svg+xml', md: 'text/markdown' };
+  const blob = content instanceof Blob ? content
+    : new Blob([content], { type: `${types[/** @type {keyof typeof types} */ (name.split('.').at(-1))]};charset=utf-8` });
+  const url = URL.createObjectURL(blob);
+  const anchor = document.createElement('a');
+  anchor.href = url;
+  anchor.download = name;
+  anchor.click();
+  setTimeout(() => URL.revokeObjectURL(url), 10000);
+  spoken.value = `${name} saved`;
+}
+
+/** A tidemark file: dropped on the page, it is this job again; with the result beside it. */
+export async function json() {
+  const r = result();
+  /** @type {Record<string, string>} */
+  const settings = Object.create(null);
+  for (const { name, value, origin } of r.settings) if (origin !== 'default' && value !== '') settings[name] = value;
+  return `${JSON.stringify({ tidemark: 1, version: r.tidemark, link: await address(), settings, result: r }, null, 1)}\n`;
+}
+
+export function factorsCsv() {
+  const r = result();
+  const parts = r.breakdown.filter((part) => part.bytes > 0);
+  const row = (/** @type {string} */ title, /** @type {number[]} */ cells, /** @type {number} */ total) => [title, ...cells, total, (total / GIB).toFixed(4)];
+  const blanks = parts.map(() => 0);
+  return csv([
+    ['factor', ...parts.map((part) => part.title), 'bytes', 'GiB'],
+    ...inOrder(r.factors.map((f) => f.name)).map((name) => row(factor(name).title, parts.map((part) => part.factors[name] ?? 0),
+      r.factors.find((f) => f.name === name)?.bytes ?? 0)),
+    row('Allocated', parts.map((part) => part.bytes), r.peak.allocated),
+    ...r.outside.map(({ name, bytes }) => row(factor(name).title, blanks, bytes)),
+    row('On the device', blanks, r.verdict.device_bytes),
+  ]);
+}
+
+export function layersCsv() {
+  const r = result();
+  const names = inOrder(r.factors.filter((f) => f.bytes).map((f) => f.name));
+  return csv([
+    ['module', 'layer', ...names, 'bytes', 'GiB'],
+    ...r.breakdown.flatMap((part) => part.layers.filter((layer) => layer.bytes).map((layer) => [
+      part.title, layer.name, ...names.map((name) => layer.factors[name] ?? 0), layer.bytes, (layer.bytes / GIB).toFixed(4)])),
+  ]);
+}
+
+export function timelineCsv() {
+  const r = result();
+  const names = r.factors.map((f) => f.name);
+  return csv([
+    ['event', 'allocated', 'reserved', ...names],
+    ...r.timeline.columns.map((c) => [c.peak, c.allocated, c.reserved, ...c.factors]),
+  ]);
+}
+
+/** Text that Markdown must not read as its own. @param {string} text */
+const plain = (text) => text.replace(/[\\|`*_[\]<>]/g, (c) => `\\${c}`);
+
+export async function markdownLink() {
+  const r = result();
+  return `[tidemark: ${plain(r.model.title)}, ${inUnit(r.verdict.device_bytes, unit.value, 1)} ${unit.value}, ${verdictOf(r).text}](${await address()})`;
+}
+
+/** For an issue or a design document. */
+export async function markdown() {
+  const r = result();
+  const verdict = verdictOf(r);
+  const u = unit.value;
+  const line = (/** @type {string} */ title, /** @type {number} */ bytes) =>
+    `| ${plain(title)} | ${inUnit(bytes, u)} | ${percent(bytes, r.verdict.device_bytes)} |`;
+  const byName = new Map(r.factors.map((f) => [f.name, f.bytes]));
+  return [
+    `**${plain(r.model.title)}: ${inUnit(r.verdict.device_bytes, u)} ${u} per GPU** at the peak (${placeOf(r.peak)}). ${verdict.text}: ${verdict.detail}.`,
+    '', `| Factor | ${u} | % |`, '| :-- | --: | --: |',
+    ...inOrder([...byName.keys()]).filter((name) => byName.get(name)).map((name) => line(factor(name).title, byName.get(name) ?? 0)),
+    line('Allocated', r.peak.allocated), ...r.outside.map(({ name, bytes }) => line(factor(name).title, bytes)),
+    `| **On the device** | **${inUnit(r.verdict.device_bytes, u)}** | ${exact(r.verdict.device_bytes)} |`,
+    '', '```', command.value, '```', '', 'Assumptions:', '',
+    ...r.assumptions.map(({ setting, value, text }) => `- \`${setting}${value === '' ? '' : `=${value}`}\` ${plain(text)}`),
+    '', `tidemark ${r.tidemark} · ${await address()}`, '',
+  ].join('\n');
+}
+
+/* ---- pictures ---- */
+
+const NS = 'http://www.w3.org/2000/svg';
+const LOOKS = ['fill', 'stroke', 'stroke-width', 'stroke-dasharray', 'opacity', 'font-family', 'font-size', 'font-weight', 'paint-order', 'vector-effect'];
+const KEPT = new Set(['x', 'y', 'x1', 'x2', 'y1', 'y2', 'dx', 'dy', 'cx', 'cy', 'r', 'rx', 'd', 'width', 'height', 'viewBox', 'preserveAspectRatio',
+  'text-anchor', 'id', 'patternUnits', 'patternTransform']);
+
+/** @param {string} name @param {Record<string, string | number>} attributes @param {string} [text] */
+function element(name, attributes, text) {
+  const made = document.createElementNS(NS, name);
+  for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, String(value));
+  if (text) made.textContent = text;
+  return made;
+}
+
+/** A copy that needs no style sheet: how each element looks is written on it, and nothing else is taken over.
+ * @param {Element} source @returns {Element} */
+function resolved(source) {
+  const copy = document.createElementNS(NS, source.localName);
+  for (const { name, value } of source.attributes) if (KEPT.has(name)) copy.setAttribute(name, value);
+  if (/^(rect|path|line|circle|text|tspan)$/.test(source.localName)) {
+    const look = getComputedStyle(source);
+    for (const name of LOOKS) {
+      const value = look.getPropertyValue(name);
+      if (value && value !== 'none' && value !== 'normal') copy.setAttribute(name, value.replace(/url\("?[^"#)]*#([\w-]+)"?\)/, 'url(#$1)'));
+      else if (name === 'fill') copy.setAttribute(name, 'none');
+    }
+  }
+  for (const child of source.childNodes) {
+    if (child instanceof Element) copy.append(resolved(child));
+    else if (child.nodeType === Node.TEXT_NODE && source.localName === 'text') copy.append(child.textContent ?? '');
+  }
+  return copy;
+}
+
+/** Verdict, bar, layers and timeline as one drawing, in the colours of the page as it is now. @returns {SVGSVGElement} */
+export function picture() {
+  const r = result();
+  const color = (/** @type {string} */ name) => getComputedStyle(document.documentElement).getPropertyValue(name);
+  const probe = document.createElement('i');
+  document.body.append(probe);
+  const said = (/** @type {string} */ name) => {
+    probe.style.color = color(name);
+    return getComputedStyle(probe).color;
+  };
+  const [ink, soft, card] = [said('--ink'), said('--ink-2'), said('--card')];
+  probe.remove();
+  const font = getComputedStyle(document.body).fontFamily;
+  const drawn = /** @type {SVGSVGElement[]} */ (['.bar svg', '.icicle svg', '.timeline-y', '.plot > svg', 'svg.phases']
+    .map((selector) => document.querySelector(selector)));
+  const wide = Math.max(...drawn.map((svg) => svg.getBoundingClientRect().width)) + 90;
+  const verdict = verdictOf(r);
+  const title = `${r.model.title}: ${inUnit(r.verdict.device_bytes, unit.value, 1)} ${unit.value}`;
+  const said2 = `${verdict.text}, ${verdict.detail}`;
+  const svg = /** @type {SVGSVGElement} */ (element('svg', { xmlns: NS, role: 'img' }));
+  svg.append(element('title', {}, `${title}. ${said2}.`), element('desc', {}, `Made by tidemark ${r.tidemark}. ${command.value}`));
+  const patterns = document.querySelector('.patterns defs');
+  if (patterns) svg.append(resolved(patterns));
+  const ground = svg.appendChild(element('rect', { x: 0, y: 0, fill: card }));
+  const text = (/** @type {number} */ y, /** @type {string} */ words, /** @type {object} */ more) =>
+    svg.append(element('text', { x: 24, y, fill: ink, 'font-family': font, ...more }, words));
+  text(46, title, { 'font-size': 26, 'font-weight': 680 });
+  text(72, said2, { 'font-size': 15, fill: soft });
+  let y = 92;
+  const place = (/** @type {SVGSVGElement} */ of, /** @type {number} */ x, /** @type {number} */ at) => {
+    const box = of.getBoundingClientRect();
+    const copy = resolved(of);
+    for (const [name, value] of Object.entries({ x, y: at, width: box.width, height: box.height, overflow: 'visible' })) copy.setAttribute(name, String(value));
+    svg.append(copy);
+    return box.height;
+  };
+  const [bar, icicle, axis, plot, phases] = drawn;
+  y += place(bar, 24, y) + 34;
+  text(y - 8, 'By module and layer', { 'font-size': 14, 'font-weight': 620 });
+  y += place(icicle, 24, y) + 34;
+  text(y - 8, 'Over the job', { 'font-size': 14, 'font-weight': 620 });
+  place(axis, 16, y);
+  y += place(plot, 62, y);
+  y += place(phases, 62, y) + 30;
+  text(y, `tidemark ${r.tidemark} · ${cardOf(r).title} · ${link.value}`.slice(0, Math.floor(wide / 6.4)), { 'font-size': 11.5, fill: soft });
+  const high = y + 20;
+  for (const [name, value] of Object.entries({ width: wide, height: high, viewBox: `0 0 ${wide} ${high}` })) svg.setAttribute(name, String(value));
+  ground.setAttribute('width', String(wide));
+  ground.setAttribute('height', String(high));
+  return svg;
+}
+
+const svgText = () => `${new XMLSerializer().serializeToString(picture())}\n`;
+
+export const saveSvg = () => save('tidemark.svg', svgText());
+
+const PNG_WIDTH = 1600;
+
+export async function savePng() {
+  const source = picture();
+  const [wide, high] = ['width', 'height'].map((name) => Number(source.getAttribute(name)));
+  const url = URL.createObjectURL(new Blob([new XMLSerializer().serializeToString(source)], { type: 'image/svg+xml' }));
+  try {
+    const image = new Image();
+    image.src = url;
+    await image.decode();
+    const canvas = document.createElement('canvas');
+    canvas.width = PNG_WIDTH;
+    canvas.height = Math.round((PNG_WIDTH * high) / wide);
+    const to = /** @type {CanvasRenderingContext2D} */ (canvas.getContext('2d'));
+    to.drawImage(image, 0, 0, canvas.width, canvas.height);
+    const blob = await new Promise((done) => canvas.toBlob(done, 'image/png'));
+    save('tidemark.png', /** @type {Blob} */ (blob));
+  } finally {
+    URL.revokeObjectURL(url);
+  }
+}

@@ -1,0 +1,23 @@
+/* The page's keys: combinations everywhere, single letters only where nothing is typed, and only if they are wanted. */
+import { ACTIONS } from './actions.js';
+import { letterKeys, overlay, redo, undo } from './state.js';
+
+const TYPED_IN = 'input:not([type="checkbox"], [type="radio"]), select, textarea, [contenteditable], dialog';
+
+/** @param {KeyboardEvent} event */
+export function onKey(event) {
+  if (event.defaultPrevented || event.altKey || event.isComposing) return;
+  const target = /** @type {Element} */ (event.target);
+  const letter = event.key.toLowerCase();
+  if (event.ctrlKey || event.metaKey) {
+    if (letter === 'k' && !event.shiftKey) overlay.value = overlay.value === 'palette' ? '' : 'palette';
+    else if (letter === 'z' && !target.closest?.('textarea, dialog')) (event.shiftKey ? redo : undo)();
+    else return;
+    return event.preventDefault();
+  }
+  if (!letterKeys.value || target.closest?.(TYPED_IN) || document.querySelector('dialog[open]')) return;
+  const action = ACTIONS.find(({ key }) => key === letter);
+  if (!action) return;
+  event.preventDefault();
+  action.run();
+}

@@ -1,0 +1,94 @@
+/* The command palette: every action and every setting by name. */
+import './App.jsx'; /* all that is shared stays in one chunk */
+import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
+import { ACTIONS } from '../actions.js';
+import { assignment, find } from '../find.js';
+import { chooseModel, describe, overlay, setWord, setWords, valueOf } from '../state.js';
+import { titleOf } from './Field.jsx';
+import { show } from './Notes.jsx';
+
+/** @typedef {import('../find.js').Entry} Entry */
+
+/** @param {import('../types.js').Setting} setting @returns {Entry[]} */
+function entriesOf(setting) {
+  const { name, aliases = [], choices, type, help } = setting;
+  const search = `${name} ${titleOf(name)} ${aliases.join(' ')}`;
+  const values = choices?.map(String) ?? (/^bool/.test(type) ? ['true', 'false'] : []);
+  return [
+    { title: titleOf(name), note: `${name}=${valueOf(name)}`, search: `${search} ${help}`.slice(0, 400), run: () => show(name) },
+    ...values.map((value) => ({
+      title: `${titleOf(name)}: ${value}`, note: `${name}=${value}`, search: `${search} ${value}`,
+      run: () => (/^parallel\.kind$/.test(name) && value !== 'none' && Number(valueOf('parallel.dp') || 1) < 2
+        ? setWords([[name, value], ['parallel.dp', '8']]) : setWord(name, value)),
+    })),
+  ];
+}
+
+/** @returns {Entry[]} */
+function allEntries() {
+  const { settings = [], models = [], gpus = [] } = describe.value ?? {};
+  return [
+    ...ACTIONS.filter(({ name }) => name !== 'palette').map((action) => ({
+      title: action.title, note: action.combination ?? action.key ?? '', search: `${action.title} ${action.name}`, run: action.run,
+    })),
+    ...settings.filter(({ name }) => !/^(model|gpu|overrides)$/.test(name)).flatMap(entriesOf),
+    ...gpus.map((gpu) => ({ title: `GPU: ${gpu.title}`, note: gpu.note, search: `gpu ${gpu.search}`, run: () => setWord('gpu', gpu.name) })),
+    ...models.map((model) => ({ title: `Model: ${model.title}`, note: model.note, search: `model ${model.search}`, run: () => chooseModel(model.name) })),
+  ];
+}
+
+/** "batch 32" as an entry: the setting that is typed in, with its value. @param {string} text @returns {Entry[]} */
+function assigned(text) {
+  const typed = assignment(text);
+  const setting = typed && describe.value?.settings.find(({ name, aliases = [], choices, type }) => !choices && !/^bool/.test(type)
+    && [name, titleOf(name).toLowerCase(), ...aliases].includes(typed.name));
+  if (!typed || !setting) return [];
+  return [{ title: `Set ${titleOf(setting.name)} to ${typed.value}`, note: `${setting.name}=${typed.value}`, search: '',
+    run: () => setWord(setting.name, typed.value) }];
+}
+
+export default function Palette() {
+  const dialog = useRef(/** @type {HTMLDialogElement | null} */ (null));
+  const list = useRef(/** @type {HTMLUListElement | null} */ (null));
+  const [text, setText] = useState('');
+  const [at, setAt] = useState(0);
+  const entries = useMemo(allEntries, []);
+  const found = [...assigned(text), ...find(entries, text)];
+  useEffect(() => {
+    dialog.current?.showModal();
+    return () => dialog.current?.close();
+  }, []);
+  useEffect(() => { list.current?.children[at]?.scrollIntoView({ block: 'nearest' }); }, [at, text]);
+
+  /** @param {Entry | undefined} entry */
+  function take(entry) {
+    if (!entry) return;
+    dialog.current?.close();
+    setTimeout(entry.run); /* when the dialog has given the focus back */
+  }
+  /** @param {KeyboardEvent} event */
+  function key(event) {
+    const by = { ArrowDown: 1, ArrowUp: -1, PageDown: 8, PageUp: -8 }[event.key];
+    if (by) setAt(Math.max(0, Math.min(found.length - 1, at + by)));
+    else if (event.key === 'Enter') take(found[at]);
+    else return;
+    event.preventDefault();
+  }
+  return (
+    <dialog ref={dialog} class="dialog palette" aria-label="Find an action or a setting" onClose={() => { overlay.value = ''; }}
+      onClick={(event) => { if (event.target === dialog.current) dialog.current?.close(); }}>
+      <input type="text" role="combobox" aria-label="Action or setting" autocomplete="off" spellcheck={false} aria-expanded="true" aria-controls="palette-list"
+        aria-autocomplete="list" aria-activedescendant={found[at] ? `palette-${at}` : undefined} placeholder="zero 3, gpu b200, batch 32, export…"
+        value={text} onInput={(event) => { setText(event.currentTarget.value); setAt(0); }} onKeyDown={key} />
+      <ul id="palette-list" ref={list} role="listbox" aria-label="Found" class="palette-list">
+        {found.map((entry, i) => (
+          <li key={entry.title + entry.note} id={`palette-${i}`} role="option" aria-selected={i === at} class={i === at ? 'at' : undefined}
+            onMouseMove={() => { if (at !== i) setAt(i); }} onClick={() => take(entry)}>
+            <span>{entry.title}</span><code>{entry.note}</code>
+          </li>
+        ))}
+        {found.length === 0 && <li class="picker-none" role="option" aria-selected="false" aria-disabled="true">Nothing is called that.</li>}
+      </ul>
+    </dialog>
+  );
+}
