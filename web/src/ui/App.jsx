@@ -1,11 +1,12 @@
 import { useEffect } from 'preact/hooks';
-import { core, coreProblem, failure, isExample, notices, report, settingsOpen, slow, spoken, stale, valueOf } from '../state.js';
+import { baselineReport, core, coreProblem, failure, isExample, notices, report, settingsOpen, slow, spoken, stale, valueOf } from '../state.js';
 import { fixed, params } from '../format.js';
 import { CopyDialog, Said } from './CopyDialog.jsx';
 import { DropTarget } from './DropTarget.jsx';
 import { FactorTable, lit } from './FactorTable.jsx';
 import { Header } from './Header.jsx';
 import { Icicle } from './Icicle.jsx';
+import { Lazy } from './lazy.jsx';
 import { Icon, Patterns } from './marks.jsx';
 import { Assumptions, Diagnostics } from './Notes.jsx';
 import { Overlays } from './Overlays.jsx';
@@ -69,6 +70,7 @@ function Result({ still }) {
         <div class="answer">
           <JobLine r={r} />
           <Verdict r={r} />
+          {!still && baselineReport.value && <Lazy load={() => import('./Compare.jsx')} />}
           <Diagnostics title="Remarks" list={failure.value ? [] : r.diagnostics} />
           <div class="pair">
             <FactorTable r={r} />

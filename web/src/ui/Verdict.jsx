@@ -1,9 +1,9 @@
 /* The answer: one number, whether it fits, and the bar of what the device holds. */
 import { factor, inOrder } from '../factors.js';
 import { exact, fixed, headline, inUnit, percent, tick, ticks, UNITS } from '../format.js';
-import { report, settingsOpen, unit } from '../state.js';
+import { baselineReport, settingsOpen, unit } from '../state.js';
 import { useWidth } from './hooks.js';
-import { Bytes, fill, Icon } from './marks.jsx';
+import { Bytes, Delta, fill, Icon } from './marks.jsx';
 
 /** @typedef {import('../types.js').Report} Report */
 
@@ -39,13 +39,14 @@ export function placeOf(peak) {
 export function Verdict({ r }) {
   const verdict = verdictOf(r);
   const { peak } = r;
+  const then = baselineReport.value;
   return (
     <section class={`card verdict is-${verdict.kind}`} aria-labelledby="verdict-title">
       <div class="verdict-head">
         <div class="verdict-number">
           <h2 id="verdict-title" class="hidden">Memory on the device</h2>
           <p class="big"><Bytes n={r.verdict.device_bytes} style="headline" /> <span class="big-unit">{unit.value}</span></p>
-          <p class="sub">on the device at the peak</p>
+          <p class="sub">on the device at the peak{then && <span class="since"> <Delta n={r.verdict.device_bytes - then.verdict.device_bytes} /> {unit.value}</span>}</p>
         </div>
         <div class="verdict-words">
           <p class="pill"><Icon name={verdict.icon} />{verdict.text}</p>

@@ -79,3 +79,7 @@ export function Bytes({ n, style = 'table', named = false }) {
   const shown = style === 'natural' ? natural(n, unit.value) : style === 'headline' ? headline(n, unit.value) : inUnit(n, unit.value);
   return <span class="bytes" data-tip={exact(n)}>{shown}{named && style !== 'natural' ? ` ${unit.value}` : ''}</span>;
 }
+
+/** A change of size: its sign is a word for those who hear it. @param {{n: number}} props */
+export const Delta = ({ n }) => (n === 0 ? <span class="nothing">–</span>
+  : <span class={`bytes ${n < 0 ? 'less' : 'more'}`} data-tip={`${exact(Math.abs(n))} ${n < 0 ? 'less' : 'more'}`}>{n < 0 ? '−' : '+'}{inUnit(Math.abs(n), unit.value)}</span>);
