@@ -8,8 +8,10 @@ import { axePath, changed, DESKTOP, deviceBytes, openContext, PHONE, ready, star
 import { EXAMPLE } from '../../web/src/example.js';
 import { serve } from '../../web/serve.mjs';
 
-/* Bytes, gzip, the whole page: it may not grow. The aim is 160 KiB; what is above it is code of the core. */
-const SIZE_LIMIT = 288 * 1024;
+/* Bytes, gzip; none may grow. The aim for the first visit is 160 KiB; what is above it is code of the core. */
+const FIRST_VISIT_LIMIT = 68 * 1024; /* without the core */
+const CORE_LIMIT = 240 * 1024;
+const LATER_LIMIT = 40 * 1024; /* what comes when it is clicked */
 const FIRST_ANSWER_MS = 2000; /* the target is 300; a busy machine is not a failure */
 const KEYSTROKE_MS = 500;
 
@@ -72,13 +74,14 @@ export async function pageTests(folder, shots) {
   }, { javaScript: false }));
 
   test('page: the size budget holds', () => {
-    let total = 0;
-    for (const file of ['index.html', ...readdirSync(join(folder, 'assets')).map((name) => `assets/${name}`)]) {
-      const path = join(folder, file);
-      if (statSync(path).isFile()) total += gzipSync(readFileSync(path), { level: 9 }).length;
+    const html = readFileSync(join(folder, 'index.html'), 'utf8');
+    const sum = { core: 0, first: gzipSync(html, { level: 9 }).length, later: 0 };
+    for (const name of readdirSync(join(folder, 'assets'))) {
+      const bytes = gzipSync(readFileSync(join(folder, 'assets', name)), { level: 9 }).length;
+      sum[name.endsWith('.wasm') ? 'core' : html.includes(name) || name.startsWith('worker') ? 'first' : 'later'] += bytes;
     }
-    console.log(`      ${(total / 1024).toFixed(1)} KiB gzip in all`);
-    assert.ok(total <= SIZE_LIMIT, `${total} bytes gzip`);
+    console.log(`      gzip: ${Object.entries(sum).map(([name, bytes]) => `${name} ${(bytes / 1024).toFixed(1)} KiB`).join(', ')}`);
+    assert.ok(sum.first <= FIRST_VISIT_LIMIT && sum.core <= CORE_LIMIT && sum.later <= LATER_LIMIT, JSON.stringify(sum));
   });
 
   test('page: built files hold no inline style, handler, innerHTML or foreign address', () => {
@@ -124,8 +127,13 @@ export async function pageTests(folder, shots) {
 
   /* ---- what if ---- */
 
+  const tab = async (/** @type {any} */ page, /** @type {string} */ name) => {
+    await page.locator('#whatif').scrollIntoViewIfNeeded();
+    await page.getByRole('tab', { name }).click();
+  };
+
   test('page: changes are played, and one is used', () => visit(async (page) => {
-    await page.getByRole('button', { name: 'What would change it' }).click();
+    await tab(page, 'To free memory');
     const first = page.locator('.whatif tbody tr').first();
     await first.waitFor();
     const words = (await first.getByRole('button').getAttribute('aria-label')).split(': ')[1].split(' ');
@@ -136,16 +144,91 @@ export async function pageTests(folder, shots) {
     const changedSettings = words.map((/** @type {string} */ word) => word.split('=')[0]);
     const kept = exampleWords.filter((word) => !changedSettings.includes(word.split('=')[0]));
     assert.equal(after, (await fromCore([...kept, ...words])).verdict.device_bytes);
-    assert.equal(await page.locator('.whatif').count(), 0, 'changes of the job before it are gone');
+    await page.waitForFunction((/** @type {string} */ used) => !document.querySelector('.whatif')?.textContent?.includes(used),
+      (await first.locator('th').innerText()).split('\n')[0]).catch(() => {});
+    assert.equal(await page.locator('.whatif tbody tr', { hasText: words.join(' ') }).count(), 0, 'the change that was used is no longer offered');
   }));
 
   test('page: on which cards it runs', () => visit(async (page) => {
-    await page.getByRole('button', { name: 'On which cards' }).click();
+    await tab(page, 'On which cards');
     const row = page.locator('.whatif tbody tr', { hasText: 'T4 16GB' });
     await row.waitFor();
     assert.match(await row.innerText(), /does not fit/);
     await changed(page, () => row.getByRole('button').click());
-    assert.match(await fragmentOf(page), /gpu=t4/);
+    await page.waitForFunction(() => location.hash.includes('gpu=t4'));
+  }));
+
+  test('page: the largest that fits: one more does not', () => visit(async (page) => {
+    await tab(page, 'Largest that fits');
+    const row = page.locator('.whatif tbody tr', { hasText: 'Micro-batch' });
+    await row.waitFor({ timeout: 30000 });
+    const [, largest] = /batch=(\d+)/.exec(await row.getByRole('button').getAttribute('aria-label')) ?? [];
+    const at = async (/** @type {number} */ batch) => (await fromCore([...exampleWords, `batch=${batch}`])).verdict.fits;
+    assert.equal(await at(Number(largest)), true);
+    assert.equal(await at(Number(largest) + 1), false);
+    await changed(page, () => row.getByRole('button').click());
+    assert.equal(await field(page, 'batch').inputValue(), largest);
+  }));
+
+  test('page: the heat map is single estimates, cell by cell; its edge is the edge; a cell is applied', () => visit(async (page) => {
+    await tab(page, 'Heat map');
+    const values = page.locator('.axis-field input');
+    await values.nth(0).fill('8,16,24');
+    await values.nth(0).blur();
+    await values.nth(1).fill('1024-2048:512');
+    await values.nth(1).blur();
+    await page.locator('.heat-state', { hasText: '9 cells played' }).waitFor({ timeout: 30000 });
+    await page.getByRole('button', { name: 'Copy CSV' }).click();
+    await page.waitForFunction(async () => (await navigator.clipboard.readText()).startsWith('batch,seq'));
+    const rows = (await page.evaluate(() => navigator.clipboard.readText())).trim().split('\n');
+    assert.equal(rows[0], 'batch,seq,allocated_peak,reserved_peak,device_bytes,margin_bytes,rank,fits,refused');
+    assert.equal(rows.length, 10);
+    for (const row of rows.slice(1)) {
+      const [batch, seq, allocated, reserved, device, margin, , fits] = row.split(',');
+      const r = await fromCore([...exampleWords, `batch=${batch}`, `seq=${seq}`]);
+      assert.deepEqual([allocated, reserved, device, margin, fits].map(String),
+        [r.peak.allocated, r.peak.reserved, r.verdict.device_bytes, r.verdict.margin_bytes, r.verdict.fits ? 'yes' : 'no'].map(String), row);
+    }
+    const grid = await page.locator('.heat tbody tr').evaluateAll((/** @type {any[]} */ list) => list.map((row) => [...row.querySelectorAll('td')].map((cell) => ({
+      fits: /\b(fits|close)\b/.test(cell.className), right: cell.classList.contains('edge-right'), below: cell.classList.contains('edge-below') }))));
+    for (let r = 0; r < 3; r++) for (let c = 0; c < 3; c++) {
+      if (c < 2) assert.equal(grid[r][c].right, grid[r][c].fits !== grid[r][c + 1].fits, `right of ${r}, ${c}`);
+      if (r < 2) assert.equal(grid[r][c].below, grid[r][c].fits !== grid[r + 1][c].fits, `below ${r}, ${c}`);
+    }
+    await page.getByRole('button', { name: 'Copy command' }).click();
+    await page.waitForFunction(async () => (await navigator.clipboard.readText()).startsWith('tidemark sweep'));
+    assert.match(await page.evaluate(() => navigator.clipboard.readText()), /batch=8,16,24 seq=1024,1536,2048$/);
+    await page.locator('.heat td[tabindex="0"]').focus();
+    await page.keyboard.press('ArrowDown');
+    await page.waitForFunction(() => document.activeElement?.getAttribute('aria-label')?.startsWith('Micro-batch 16, Sequence 1024'));
+    await page.keyboard.press('ArrowRight');
+    await page.waitForFunction(() => document.activeElement?.getAttribute('aria-label')?.startsWith('Micro-batch 16, Sequence 1536'));
+    await changed(page, () => page.keyboard.press('Enter'));
+    assert.equal(await field(page, 'seq').inputValue(), '1536');
+  }));
+
+  test('page: a heat map is cancelled, and the newest one wins; the page answers meanwhile', () => visit(async (page) => {
+    await tab(page, 'Heat map');
+    const values = page.locator('.axis-field input');
+    await values.nth(0).fill('1-32');
+    await values.nth(0).blur();
+    await values.nth(1).fill('1024-8960:256');
+    await values.nth(1).blur();
+    await page.locator('.heat-state', { hasText: 'of 1,024' }).waitFor({ timeout: 20000 });
+    await page.waitForFunction(() => document.querySelectorAll('.heat td:not(.wait)').length > 4, null, { timeout: 20000 });
+    await changed(page, () => field(page, 'batch').fill('2'));
+    await page.locator('.heat-state', { hasText: 'of 1,024' }).waitFor({ timeout: 20000 });
+    await page.getByRole('button', { name: 'Cancel' }).click();
+    await page.locator('.heat-state', { hasText: 'cells played' }).waitFor();
+    const before = await page.locator('.heat td.wait').count();
+    await page.waitForTimeout(500);
+    assert.equal(await page.locator('.heat td.wait').count(), before, 'nothing is played after Cancel');
+    await values.nth(0).fill('1,2');
+    await values.nth(0).blur();
+    await values.nth(1).fill('1024,2048');
+    await values.nth(1).blur();
+    await page.locator('.heat-state', { hasText: '4 cells played' }).waitFor({ timeout: 20000 });
+    assert.equal(await page.locator('.heat td').count(), 4);
   }));
 
   /* ---- the job ---- */

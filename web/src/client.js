@@ -74,6 +74,12 @@ export function createClient({ module, spawn, limitMs = 20000, timed }) {
   begin();
 
   return {
+    /** Ends the worker: what it was asked is rejected. The next request starts another one. */
+    end() {
+      for (const job of waiting) job.reject(new CoreStopped('Cancelled.'));
+      waiting = [];
+      stopped('Cancelled.');
+    },
     /** @param {object} request @param {string} [lane] @returns {Promise<any>} */
     call(request, lane = '') {
       return new Promise((resolve, reject) => {

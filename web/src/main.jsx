@@ -5,6 +5,7 @@ import { render } from 'preact';
 import { createClient } from './client.js';
 import { UNITS } from './format.js';
 import { onKey } from './keys.js';
+import { createPool } from './pool.js';
 import { compile } from './tidemark.js';
 import * as state from './state.js';
 import { App } from './ui/App.jsx';
@@ -22,9 +23,9 @@ const policy = window.trustedTypes?.createPolicy('tidemark', {
 });
 const workerScript = /** @type {any} */ (policy ? policy.createScriptURL(workerUrl.href) : workerUrl.href);
 
+const workers = { module: compile(wasmUrl), spawn: () => new Worker(workerScript, { type: 'module' }) };
 const client = createClient({
-  module: compile(wasmUrl),
-  spawn: () => new Worker(workerScript, { type: 'module' }),
+  ...workers,
   timed(ms) {
     performance.clearMarks('tidemark-core');
     performance.mark('tidemark-core', { detail: ms });
@@ -64,7 +65,7 @@ state.letterKeys.value = kept('letters') !== 'off';
 
 async function begin() {
   performance.mark('tidemark-begin');
-  state.useClient(client);
+  state.useClient(client, createPool(workers));
   try {
     state.describe.value = state.readDescribe(await client.call({ call: 'describe' }));
     await state.loadFragment();

@@ -5,6 +5,8 @@ import { createClient } from './client.js';
 
 const MOST_WORKERS = 8;
 
+/** @typedef {ReturnType<typeof createPool>} Pool */
+
 /** @param {Parameters<typeof createClient>[0]} options */
 export function createPool(options) {
   /** @type {Client[]} */

@@ -306,12 +306,31 @@ function dropBadWord(diagnostics) {
 
 /* ---- the answer ---- */
 
-/** @type {{call: (request: object, lane?: string) => Promise<any>} | null} */
+/** @type {{call: (request: object, lane?: string) => Promise<any>, end: () => void} | null} */
 let client = null;
+/** For questions of many jobs. @type {import('./pool.js').Pool | null} */
+let pool = null;
 
-/** @param {NonNullable<typeof client>} opened */
-export function useClient(opened) {
+/** @param {NonNullable<typeof client>} opened @param {NonNullable<typeof pool>} many */
+export function useClient(opened, many) {
   client = opened;
+  pool = many;
+}
+
+/** Ends a calculation that takes too long. */
+export function cancel() {
+  isCancelled = true;
+  client?.end();
+}
+let isCancelled = false;
+
+/** Other jobs than the present one, several at once, apart from what answers keystrokes.
+ * @param {{call?: string, words: string[], more?: object}[]} asked each with words that hold over the job's
+ * @param {(reply: any, index: number) => void} got @param {AbortSignal} [signal] */
+export async function askMany(asked, got, signal) {
+  const { settings, files: opened } = request();
+  return await pool?.all(asked.map(({ call = 'measure', words: own, more }) =>
+    ({ call, settings: [...settings, ...own], files: opened, ...more })), got, signal) ?? false;
 }
 
 /** @type {ReturnType<typeof setTimeout> | undefined} */
@@ -341,7 +360,10 @@ export async function recompute() {
   } catch (error) {
     batch(() => {
       answered();
-      if (error instanceof CoreStopped) {
+      if (isCancelled) {
+        isCancelled = false;
+        failure.value = [{ severity: 'warning', code: '', message: 'Cancelled.', remedy: 'Change a setting to calculate again.' }];
+      } else if (error instanceof CoreStopped) {
         failure.value = [{ severity: 'error', code: 'ERR_STOPPED', message: `The calculation stopped unexpectedly: ${error.message}`,
           remedy: 'Your settings are safe in the address bar. Change one of them, or reload the page.' }];
       } else {

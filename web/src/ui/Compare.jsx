@@ -3,7 +3,7 @@ import './App.jsx'; /* all that is shared stays in one chunk */
 import { useEffect, useState } from 'preact/hooks';
 import { factor, inOrder } from '../factors.js';
 import { exact, fixed, inUnit } from '../format.js';
-import { ask, baseline, baselineReport, fragment, report, request, unit, unpin } from '../state.js';
+import { ask, baseline, baselineReport, link, report, request, unit, unpin } from '../state.js';
 import { titleOf } from './Field.jsx';
 import { Bytes, Delta, Swatch } from './marks.jsx';
 
@@ -35,7 +35,7 @@ function joined(one, other) {
 function Causes() {
   const [causes, setCauses] = useState(/** @type {Cause[] | null} */ (null));
   const of = baseline.value;
-  const key = fragment.value;
+  const key = link.value;
   useEffect(() => {
     let wanted = true;
     setCauses(null);

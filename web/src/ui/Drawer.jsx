@@ -4,7 +4,7 @@ import './App.jsx'; /* all that is shared stays in one chunk */
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { factor } from '../factors.js';
 import { exact, fixed, inUnit, natural, percent } from '../format.js';
-import { ask, details, fragment, report, unit } from '../state.js';
+import { ask, details, link, report, unit } from '../state.js';
 import { copy } from './CopyDialog.jsx';
 import { Bytes, Icon, Swatch } from './marks.jsx';
 
@@ -73,7 +73,7 @@ function Tensors({ of }) {
   const [reply, setReply] = useState(/** @type {Explanation | null | 'lost'} */ (null));
   const [all, setAll] = useState(false);
   const { title, ...cell } = of;
-  const key = JSON.stringify(cell) + fragment.value;
+  const key = JSON.stringify(cell) + link.value;
   useEffect(() => {
     let wanted = true;
     setReply(null);

@@ -8,7 +8,7 @@ import { Bytes, Delta, fill, Icon } from './marks.jsx';
 /** @typedef {import('../types.js').Report} Report */
 
 /* Less than this share of the card left is marked: a driver or kernel of another version may need it. */
-const CLOSE = 0.03;
+export const CLOSE = 0.03;
 
 /** The card, or the device of a given memory; 0 bytes where neither is chosen.
  * @param {Report} r */
