@@ -51,7 +51,8 @@ static void remember(tide_node *node, const attention *of) {
     node->attribute[2] = of->keys;
 }
 
-enum { SLOT_Q, SLOT_K, SLOT_V, SLOT_OUT };
+/* Saved as the generated nodes declare it: inputs by name, then results by name; so they are freed. */
+enum { SLOT_BIAS, SLOT_K, SLOT_Q, SLOT_V, SLOT_LSE, SLOT_OUT, SLOT_OFFSET, SLOT_SEED, SLOTS };
 
 static attention of_node(const tide_node *node, const tide_tensor *q) {
     attention a;
@@ -64,20 +65,21 @@ static attention of_node(const tide_node *node, const tide_tensor *q) {
 }
 
 /* A kernel's node, which saves its inputs first; the bias may be NULL. */
-static tide_node *node_of(tide_machine *m, const tide_backward *backward, tide_tensor *q, tide_tensor *k, tide_tensor *v, tide_tensor *bias, const attention *a) {
-    tide_tensor *all[4] = {q, k, v, bias};
-    tide_node *node = tide_node_with(m, backward, all, 4, 1, 8);
-    for (int i = 0; i < 3; i++) tide_save(m, node, all[i]);
+static tide_node *node_of(tide_machine *m, const tide_backward *backward, tide_tensor *q, tide_tensor *k, tide_tensor *v, tide_tensor *bias, bool bias_learns, const attention *a) {
+    tide_tensor *inputs[4] = {q, k, v, bias_learns ? bias : NULL}, *saved[4] = {bias, k, q, v};
+    tide_node *node = tide_node_with(m, backward, inputs, 4, 1, SLOTS);
+    for (int i = 0; i < 4; i++) tide_save(m, node, saved[i]);
     remember(node, a);
     return node;
 }
 
-/* What the efficient and the cuDNN kernel save after their inputs; takes over all but the output and the bias. */
-static tide_tensor *kept(tide_machine *m, tide_node *node, tide_tensor *out, tide_tensor *bias, tide_tensor *lse, tide_tensor *seed,
-                         tide_tensor *offset) {
-    tide_tensor *all[5] = {out, bias, lse, seed, offset};
-    for (int i = 0; i < 5; i++) tide_save(m, node, all[i]);
-    for (int i = 2; i < 5; i++) tide_release(m, all[i]);
+/* What the kernels save after their inputs; takes over all but the output. */
+static tide_tensor *kept(tide_machine *m, tide_node *node, tide_tensor *out, tide_tensor *lse, tide_tensor *seed, tide_tensor *offset) {
+    tide_tensor *all[4] = {lse, out, offset, seed};
+    for (int i = 0; i < 4; i++) tide_save(m, node, all[i]);
+    tide_release(m, lse);
+    tide_release(m, seed);
+    tide_release(m, offset);
     return out;
 }
 
@@ -105,8 +107,8 @@ static int64_t flash_splits(const tide_machine *m, const attention *a) {
 }
 
 static void flash_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
-    tide_tensor *saved[7];
-    for (int i = 0; i < 7; i++) saved[i] = tide_saved_at(m, node, i);
+    tide_tensor *saved[SLOTS];
+    for (int i = 0; i < SLOTS; i++) saved[i] = tide_saved_at(m, node, i);
     tide_tensor *q = saved[SLOT_Q], *k = saved[SLOT_K], *v = saved[SLOT_V], *out = saved[SLOT_OUT];
     attention a = of_node(node, q);
     tide_tensor *g = is_bshd(m, grads[0]) ? NULL : bshd(m, grads[0]->shape, grads[0]->dtype);
@@ -128,12 +130,12 @@ static void flash_run(tide_machine *m, tide_node *node, tide_tensor **grads, tid
     tide_release(m, softmax_d);
     tide_release(m, copy);
     tide_release(m, g);
-    for (int i = 6; i >= 0; i--) tide_release(m, saved[i]);
+    for (int i = SLOTS - 1; i >= 0; i--) tide_release(m, saved[i]);
 }
 static const tide_backward flash_backward = {"ScaledDotProductFlashAttentionBackward0", flash_run};
 
 static tide_tensor *flash(tide_machine *m, tide_tensor *q, tide_tensor *k, tide_tensor *v, const attention *a) {
-    tide_node *node = node_of(m, &flash_backward, q, k, v, NULL, a);
+    tide_node *node = node_of(m, &flash_backward, q, k, v, NULL, false, a);
     tide_tensor *out = tide_made_by(m, node, tide_empty_like(m, q, q->dtype));
     tide_tensor *lse = SHAPED(m, TIDE_FP32, a->batch, a->heads, a->queries);
     tide_tensor *partial_lse = NULL, *partial_out = NULL, *state = NULL;
@@ -148,14 +150,7 @@ static tide_tensor *flash(tide_machine *m, tide_tensor *q, tide_tensor *k, tide_
     tide_release(m, state);
     tide_release(m, partial_lse);
     tide_release(m, partial_out);
-    tide_save(m, node, out);
-    tide_save(m, node, lse);
-    tide_save(m, node, seed);
-    tide_save(m, node, offset);
-    tide_release(m, lse);
-    tide_release(m, seed);
-    tide_release(m, offset);
-    return out;
+    return kept(m, node, out, lse, seed, offset);
 }
 
 /* ---- efficient (memory-efficient attention) ---- */
@@ -179,8 +174,8 @@ static int64_t efficient_workspace(const attention *a, tide_dtype dtype, int cap
 }
 
 static void efficient_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
-    tide_tensor *saved[8];
-    for (int i = 0; i < 8; i++) saved[i] = tide_saved_at(m, node, i);
+    tide_tensor *saved[SLOTS];
+    for (int i = 0; i < SLOTS; i++) saved[i] = tide_saved_at(m, node, i);
     tide_tensor *q = saved[SLOT_Q], *k = saved[SLOT_K], *v = saved[SLOT_V];
     attention a = of_node(node, q);
     a.value_width = v->shape->size[3];
@@ -214,12 +209,12 @@ static void efficient_run(tide_machine *m, tide_node *node, tide_tensor **grads,
     tide_release(m, wide_v);
     tide_release(m, wide_k);
     tide_release(m, g);
-    for (int i = 7; i >= 0; i--) tide_release(m, saved[i]);
+    for (int i = SLOTS - 1; i >= 0; i--) tide_release(m, saved[i]);
 }
 static const tide_backward efficient_backward = {"ScaledDotProductEfficientAttentionBackward0", efficient_run};
 
 static tide_tensor *efficient(tide_machine *m, tide_tensor *q, tide_tensor *k, tide_tensor *v, tide_tensor *bias, const attention *a) {
-    tide_node *node = node_of(m, &efficient_backward, q, k, v, bias, a);
+    tide_node *node = node_of(m, &efficient_backward, q, k, v, bias, true, a);
     tide_tensor *seed = NULL, *offset = NULL;
     if (a->dropout <= 0) {
         seed = SHAPED(m, TIDE_INT64, 1);
@@ -233,14 +228,14 @@ static tide_tensor *efficient(tide_machine *m, tide_tensor *q, tide_tensor *k, t
     tide_tensor *lse = SHAPED(m, TIDE_FP32, a->batch, a->heads, needs_lse ? round_up(a->queries, 32) : 0);
     if ((a->value_width > 128 || a->width > 128) && q->dtype != TIDE_FP32)
         tide_touch(m, tide_count(out) * 4); /* fp32 accumulator of the output */
-    return kept(m, node, out, bias, lse, seed, offset);
+    return kept(m, node, out, lse, seed, offset);
 }
 
 /* ---- cuDNN ---- */
 
 static void cudnn_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
-    tide_tensor *saved[8];
-    for (int i = 0; i < 8; i++) saved[i] = tide_saved_at(m, node, i);
+    tide_tensor *saved[SLOTS];
+    for (int i = 0; i < SLOTS; i++) saved[i] = tide_saved_at(m, node, i);
     tide_tensor *q = saved[SLOT_Q], *k = saved[SLOT_K], *v = saved[SLOT_V];
     attention a = of_node(node, q);
     tide_tensor *g = NULL; /* cuDNN wants a contiguous last dimension */
@@ -250,12 +245,12 @@ static void cudnn_run(tide_machine *m, tide_node *node, tide_tensor **grads, tid
     results[2] = tide_empty_like(m, v, v->dtype);
     tide_touch(m, a.batch * a.heads * a.queries * (a.width + 1) * 4); /* asked for by cuDNN's front end */
     tide_release(m, g);
-    for (int i = 7; i >= 0; i--) tide_release(m, saved[i]);
+    for (int i = SLOTS - 1; i >= 0; i--) tide_release(m, saved[i]);
 }
 static const tide_backward cudnn_backward = {"ScaledDotProductCudnnAttentionBackward0", cudnn_run};
 
 static tide_tensor *cudnn(tide_machine *m, tide_tensor *q, tide_tensor *k, tide_tensor *v, tide_tensor *bias, const attention *a) {
-    tide_node *node = node_of(m, &cudnn_backward, q, k, v, NULL, a);
+    tide_node *node = node_of(m, &cudnn_backward, q, k, v, bias, false, a);
     tide_tensor *seed = SHAPED(m, TIDE_INT64, 1), *offset = SHAPED(m, TIDE_INT64, 1);
     tide_shape shape = *q->shape;
     shape.size[3] = v->shape->size[3];
@@ -263,7 +258,7 @@ static tide_tensor *cudnn(tide_machine *m, tide_tensor *q, tide_tensor *k, tide_
                                                                               : bshd(m, &shape, q->dtype));
     bool needs_lse = q->requires_grad || k->requires_grad || v->requires_grad;
     tide_tensor *lse = needs_lse ? SHAPED(m, TIDE_FP32, a->batch, a->heads, a->queries, 1) : NULL;
-    return kept(m, node, out, bias, lse, seed, offset);
+    return kept(m, node, out, lse, seed, offset);
 }
 
 /* ---- math: _scaled_dot_product_attention_math, in fp32 for half types ---- */
@@ -409,7 +404,7 @@ static tide_tensor *aligned_bias(tide_machine *m, tide_tensor *bias, const atten
     int64_t last = bias->shape->size[bias->shape->dims - 1], multiple = 8;
     tide_tensor *aligned = tide_retain(bias);
     if (last % multiple) {
-        tide_tensor *padded = tide_pad_last(m, bias, round_up(last, multiple) - last);
+        tide_tensor *padded = tide_pad(m, bias, round_up(last, multiple) - last, bias->shape->dims - 1);
         aligned = replaced(m, aligned, tide_slice(m, padded, -1, (tide_dim){0, 0}, (tide_dim){last, bias->shape->name[bias->shape->dims - 1]}));
         tide_release(m, padded);
     }
@@ -423,7 +418,7 @@ static tide_tensor *padded_flash(tide_machine *m, tide_tensor *q, tide_tensor *k
     attention padded = *a;
     padded.width = padded.value_width = wide;
     tide_tensor *all[3] = {q, k, v};
-    for (int i = 0; i < 3; i++) all[i] = tide_pad_last(m, all[i], wide - a->width);
+    for (int i = 0; i < 3; i++) all[i] = tide_pad(m, all[i], wide - a->width, all[i]->shape->dims - 1);
     tide_tensor *out = flash(m, all[0], all[1], all[2], &padded);
     for (int i = 0; i < 3; i++) tide_release(m, all[i]);
     tide_tensor *cut = tide_slice(m, out, -1, (tide_dim){0, 0}, (tide_dim){a->width, q->shape->name[3]});

@@ -17,7 +17,7 @@ static bool is_channels_last(const tide_tensor *x) {
 
 static bool prefers_channels_last(const tide_tensor *x) { return is_channels_last(x) && !tide_is_contiguous(x); }
 
-static tide_tensor *image_like(tide_machine *m, const tide_shape *shape, tide_dtype dtype, bool channels_last) {
+tide_tensor *tide_image_like(tide_machine *m, const tide_shape *shape, tide_dtype dtype, bool channels_last) {
     if (!channels_last) return tide_empty(m, shape, dtype);
     int64_t stride[TIDE_MAX_DIMS] = {shape->size[1] * shape->size[2] * shape->size[3], 1, shape->size[1] * shape->size[3], shape->size[1]};
     return tide_empty_strided(m, shape, stride, dtype);
@@ -26,7 +26,7 @@ static tide_tensor *image_like(tide_machine *m, const tide_shape *shape, tide_dt
 /* x in the layout of the call: itself, or a copy. */
 static tide_tensor *in_layout(tide_machine *m, tide_tensor *x, bool channels_last) {
     if (channels_last ? is_channels_last(x) : tide_is_contiguous(x)) return tide_retain(x);
-    return image_like(m, x->shape, x->dtype, channels_last);
+    return tide_image_like(m, x->shape, x->dtype, channels_last);
 }
 
 static void conv_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
@@ -36,21 +36,21 @@ static void conv_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide
     tide_tensor *input = is_line || tide_wants(node, 1) ? in_layout(m, x, is_last) : tide_retain(x);
     if (is_depthwise) {
         tide_tensor *g = in_layout(m, grads[0], is_last);
-        if (tide_wants(node, 1)) results[1] = image_like(m, weight->shape, weight->dtype, is_last);
-        if (tide_wants(node, 0)) results[0] = image_like(m, x->shape, x->dtype, is_last);
+        if (tide_wants(node, 1)) results[1] = tide_image_like(m, weight->shape, weight->dtype, is_last);
+        if (tide_wants(node, 0)) results[0] = tide_image_like(m, x->shape, x->dtype, is_last);
         tide_release(m, g);
     } else if (is_last) {
         tide_tensor *g = in_layout(m, grads[0], true);
         if (tide_wants(node, 0)) {
-            results[0] = image_like(m, x->shape, x->dtype, true);
+            results[0] = tide_image_like(m, x->shape, x->dtype, true);
             tide_release(m, in_layout(m, weight, true));
         }
-        if (tide_wants(node, 1)) results[1] = image_like(m, weight->shape, weight->dtype, true);
+        if (tide_wants(node, 1)) results[1] = tide_image_like(m, weight->shape, weight->dtype, true);
         tide_release(m, g);
     } else {
         for (int i = 0; i < 2; i++) { /* either gradient in a call of its own, with its own copies */
             tide_tensor *copied = i && tide_wants(node, 1) ? in_layout(m, grads[0], is_last) : NULL;
-            if (tide_wants(node, i)) results[i] = image_like(m, i ? weight->shape : x->shape, x->dtype, is_last);
+            if (tide_wants(node, i)) results[i] = tide_image_like(m, i ? weight->shape : x->shape, x->dtype, is_last);
             if (!i && tide_wants(node, 0)) {
                 copied = in_layout(m, grads[0], is_last);
                 tide_release(m, in_layout(m, weight, is_last));
@@ -105,7 +105,7 @@ static tide_value op_conv(tide_machine *m, tide_value *a) {
     tide_save(m, node, x);
     tide_save(m, node, weight);
     tide_tensor *input = in_layout(m, x, is_last);
-    tide_tensor *out = tide_made_by(m, node, image_like(m, &shape, x->dtype, is_last));
+    tide_tensor *out = tide_made_by(m, node, tide_image_like(m, &shape, x->dtype, is_last));
     tide_release(m, in_layout(m, weight, is_last));
     tide_release(m, input);
     return tide_of_tensor(out);
@@ -114,7 +114,7 @@ static tide_value op_conv(tide_machine *m, tide_value *a) {
 /* ---- interpolate: UpSample*.cu; channels-last inputs stay so ---- */
 
 static tide_tensor *in_format_of(tide_machine *m, const tide_tensor *x, const tide_shape *shape) {
-    return image_like(m, shape, x->dtype, prefers_channels_last(x));
+    return tide_image_like(m, shape, x->dtype, prefers_channels_last(x));
 }
 
 static void interpolate_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
@@ -169,7 +169,7 @@ static tide_value pool(tide_machine *m, tide_value *a, bool has_indices) {
     tide_save(m, node, x);
     tide_tensor *out = tide_made_by(m, node, in_format_of(m, x, &shape));
     if (has_indices) {
-        tide_tensor *indices = image_like(m, &shape, TIDE_INT64, prefers_channels_last(x));
+        tide_tensor *indices = tide_image_like(m, &shape, TIDE_INT64, prefers_channels_last(x));
         tide_save(m, node, indices);
         tide_release(m, indices);
     }

@@ -315,16 +315,33 @@ static tide_value op_masked_rows(tide_machine *m, tide_value *a) {
     return tide_of_tensor(out);
 }
 
-/* Tensor.cumsum of bools or integers. */
+/* FunctionsManual.cpp, cumsum_backward: grad.flip(dim).cumsum(dim).flip(dim), in the dtype of the input. */
+static void cumsum_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
+    tide_tensor *grad = tide_to(m, grads[0], (tide_dtype)node->attribute[0]);
+    tide_tensor *flipped = tide_empty_like(m, grad, grad->dtype), *sums = tide_empty(m, grad->shape, grad->dtype);
+    tide_release(m, tide_contiguous(m, flipped));
+    results[0] = tide_empty(m, grad->shape, grad->dtype);
+    tide_release(m, sums);
+    tide_release(m, flipped);
+    tide_release(m, grad);
+}
+static const tide_backward cumsum_backward = {"CumsumBackward0", cumsum_run};
+
+/* Tensor.cumsum; cuda/ScanKernels.cpp scans a contiguous copy. Autocast only sets its dtype. */
 static tide_value op_cumsum(tide_machine *m, tide_value *a) {
     tide_tensor *x = tide_arg_tensor(m, a[0]);
-    tide_dtype dtype = dtype_or(a[2], tide_dtype_is_float((tide_dtype)x->dtype) ? (tide_dtype)x->dtype : TIDE_INT64);
-    tide_tensor *out = tide_empty(m, x->shape, dtype), *wide = tide_to(m, x, dtype);
+    bool is_half = x->dtype == TIDE_BF16 || x->dtype == TIDE_FP16;
+    tide_dtype own = is_half && m->autocast_enabled ? TIDE_FP32 : tide_dtype_is_float(x->dtype) ? (tide_dtype)x->dtype : TIDE_INT64;
+    tide_dtype dtype = dtype_or(a[2], own);
+    tide_node *node = tide_node_new(m, &cumsum_backward, &x, 1);
+    if (node) node->attribute[0] = x->dtype;
+    tide_tensor *out = tide_empty(m, x->shape, dtype), *cast = tide_to(m, x, dtype), *wide = tide_contiguous(m, cast);
+    tide_release(m, cast);
     int dim = tide_wrap_dim(m, tide_arg_int(m, a[1]), x->shape->dims);
     if (x->shape->dims && x->shape->size[dim] == tide_count(x))
         tide_touch(m, scan_scratch_of(tide_count(x), SCAN_TILE_BOOL, tide_dtype_bytes(dtype)));
     tide_release(m, wide);
-    return tide_of_tensor(out);
+    return tide_of_tensor(tide_made_by(m, node, out));
 }
 
 /* ---- sort, topk: values and indices; the gradient goes back to where the values were (cuda/Sort.cpp, TensorTopK.cu) ---- */

@@ -234,7 +234,7 @@ static void grouped_scratch(tide_machine *m, int64_t groups, tide_dtype dtype) {
 }
 
 static void grouped_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
-    tide_tensor *x = tide_saved_at(m, node, 0), *weight = tide_saved_at(m, node, 1), *offsets = tide_saved_at(m, node, 2);
+    tide_tensor *weight = tide_saved_at(m, node, 0), *offsets = tide_saved_at(m, node, 1), *x = tide_saved_at(m, node, 2);
     int64_t groups = tide_count(offsets);
     if (tide_wants(node, 1)) {
         results[1] = tide_empty_like(m, weight, grads[0]->dtype);
@@ -245,9 +245,9 @@ static void grouped_run(tide_machine *m, tide_node *node, tide_tensor **grads, t
         results[0] = tide_empty(m, meta->shape, grads[0]->dtype);
         grouped_scratch(m, groups, grads[0]->dtype);
     }
+    tide_release(m, x);
     tide_release(m, offsets);
     tide_release(m, weight);
-    tide_release(m, x);
 }
 static const tide_backward grouped_backward = {"GroupedMmBackward0", grouped_run};
 
@@ -260,9 +260,9 @@ static tide_value op_grouped_mm(tide_machine *m, tide_value *a) {
         return tide_none();
     }
     tide_node *node = tide_node_new(m, &grouped_backward, both, 2);
-    tide_save(m, node, node && tide_wants(node, 1) ? both[0] : NULL);
     tide_save(m, node, both[1]);
     tide_save(m, node, offsets);
+    tide_save(m, node, node && tide_wants(node, 1) ? both[0] : NULL);
     shape.size[1] = weight->size[2];
     shape.name[1] = weight->name[2];
     tide_tensor *out = tide_empty(m, &shape, both[0]->dtype);
@@ -281,17 +281,27 @@ static bool should_fold(const tide_tensor *a, const tide_tensor *b) {
     return true;
 }
 
-static tide_tensor *fold(tide_machine *m, tide_tensor *a, tide_tensor *b) {
-    tide_shape flat = {.dims = 2}, shape = *a->shape;
-    tide_value rows = tide_of_int(1);
-    for (int i = 0; i < a->shape->dims - 1; i++) {
-        tide_value size = {.kind = TIDE_VALUE_INT, .symbol = a->shape->name[i], .integer = a->shape->size[i]};
-        rows.symbol = tide_symbol_of(m, '*', rows, size);
-        rows.integer *= size.integer;
+static void put_dim(tide_shape *shape, tide_dim dim) {
+    shape->size[shape->dims] = dim.n;
+    shape->name[shape->dims++] = dim.name;
+}
+
+/* The product of the dimensions [from, to). */
+static tide_dim joined(tide_machine *m, const tide_shape *shape, int from, int to) {
+    tide_value all = tide_of_int(1);
+    for (int i = from; i < to; i++) {
+        tide_value size = {.kind = TIDE_VALUE_INT, .symbol = shape->name[i], .integer = shape->size[i]};
+        all.symbol = tide_symbol_of(m, '*', all, size);
+        all.integer *= size.integer;
     }
+    return (tide_dim){all.integer, all.symbol};
+}
+
+static tide_tensor *fold(tide_machine *m, tide_tensor *a, tide_tensor *b) {
+    tide_shape flat = {.dims = 0}, shape = *a->shape;
     int last = a->shape->dims - 1;
-    flat.size[0] = rows.integer, flat.name[0] = rows.symbol;
-    flat.size[1] = a->shape->size[last], flat.name[1] = a->shape->name[last];
+    put_dim(&flat, joined(m, a->shape, 0, last));
+    put_dim(&flat, tide_dim_of(a, last));
     tide_tensor *left = tide_reshape(m, a, &flat), *out = mm(m, left, b);
     shape.size[last] = b->shape->size[1];
     shape.name[last] = b->shape->name[1];
@@ -341,27 +351,132 @@ tide_tensor *tide_matmul(tide_machine *m, tide_tensor *a, tide_tensor *b) {
     batch_a.dims -= 2;
     batch_b.dims -= 2;
     if (!tide_broadcast(m, &batch, &batch_a, &batch_b)) return tide_retain(a);
-    tide_value count = tide_of_int(1);
-    for (int i = 0; i < batch.dims; i++) {
-        tide_value size = {.kind = TIDE_VALUE_INT, .symbol = batch.name[i], .integer = batch.size[i]};
-        count.symbol = tide_symbol_of(m, '*', count, size);
-        count.integer *= size.integer;
-    }
-    tide_tensor *left = batches(m, a, &batch, count.integer, count.symbol);
-    tide_tensor *right = batches(m, b, &batch, count.integer, count.symbol);
+    tide_dim count = joined(m, &batch, 0, batch.dims);
+    tide_tensor *left = batches(m, a, &batch, count.n, count.name);
+    tide_tensor *right = batches(m, b, &batch, count.n, count.name);
     tide_tensor *out = bmm(m, left, right);
     tide_release(m, left);
     tide_release(m, right);
     if (m->has_failed) return out;
     tide_shape shape = batch;
-    shape.size[shape.dims] = a->shape->size[a->shape->dims - 2];
-    shape.name[shape.dims++] = a->shape->name[a->shape->dims - 2];
-    shape.size[shape.dims] = b->shape->size[b->shape->dims - 1];
-    shape.name[shape.dims++] = b->shape->name[b->shape->dims - 1];
+    put_dim(&shape, tide_dim_of(a, a->shape->dims - 2));
+    put_dim(&shape, tide_dim_of(b, b->shape->dims - 1));
     tide_tensor *viewed = tide_view(m, out, &shape);
     viewed->is_view = false;
     tide_release(m, out);
     return viewed;
+}
+
+/* ---- einsum of two tensors: Linear.cpp, einsum and sumproduct_pair ---- */
+
+/* Where each letter of an operand or of the output stands, -1 where it does not, and what ends it. False if a letter is none
+ * or comes twice. */
+static bool read_letters(tide_text *rest, const char *end, int place[26], int *count) {
+    *count = 0;
+    for (int i = 0; i < 26; i++) place[i] = -1;
+    for (; rest->length && *rest->at != *end; rest->at++, rest->length--) {
+        int letter = *rest->at - 'a';
+        if (letter < 0 || letter >= 26 || place[letter] >= 0) return false;
+        place[letter] = (*count)++;
+    }
+    for (; *end && rest->length && *rest->at == *end; end++) rest->at++, rest->length--;
+    return !*end;
+}
+
+/* An operand with its dimensions in the order of `order`, 1 where it has none. */
+static tide_tensor *spread(tide_machine *m, tide_tensor *x, const int place[26], const int order[26], int dims) {
+    tide_tensor *wide = tide_retain(x);
+    int64_t permutation[TIDE_MAX_DIMS] = {0};
+    int given = x->shape->dims;
+    for (int i = 0; i < dims; i++) permutation[i] = place[order[i]] >= 0 ? place[order[i]] : given++;
+    for (int i = x->shape->dims; i < dims; i++) {
+        tide_tensor *next = tide_unsqueeze(m, wide, -1);
+        tide_release(m, wide);
+        wide = next;
+    }
+    tide_tensor *made = tide_permute(m, wide, permutation);
+    tide_release(m, wide);
+    return made;
+}
+
+/* Permuted, then three dimensions: those of groups[0], [1] and [2] as one each. */
+static tide_tensor *grouped(tide_machine *m, tide_tensor *x, const int64_t *permutation, const int groups[3]) {
+    tide_tensor *turned = tide_permute(m, x, permutation);
+    tide_shape flat = {.dims = 0};
+    for (int i = 0, from = 0; i < 3; from += groups[i++]) put_dim(&flat, joined(m, turned->shape, from, from + groups[i]));
+    tide_tensor *made = tide_reshape(m, turned, &flat);
+    tide_release(m, turned);
+    return made;
+}
+
+/* dims dimensions of both, of which those from `kept` on are summed: by their sizes they are batches (of both), rows (of
+ * the left alone), sums, or columns. Where all columns come before the rows, left and right change places. */
+static tide_tensor *sum_product(tide_machine *m, tide_tensor *a, tide_tensor *b, int dims, int kept) {
+    enum { BATCH, ROW, SUM, COLUMN };
+    int64_t of[4][TIDE_MAX_DIMS], left[TIDE_MAX_DIMS], right[TIDE_MAX_DIMS], back[TIDE_MAX_DIMS] = {0};
+    int count[4] = {0};
+    for (int i = 0; i < dims; i++) {
+        bool in_a = a->shape->size[i] != 1, in_b = b->shape->size[i] != 1;
+        int kind = !in_a ? COLUMN : !in_b ? ROW : i < kept ? BATCH : SUM;
+        of[kind][count[kind]++] = i;
+    }
+    static const int of_right[4] = {BATCH, SUM, COLUMN, ROW};
+    if (!count[SUM]) return tide_mul(m, a, b);
+    if (count[ROW] && count[COLUMN] && of[COLUMN][count[COLUMN] - 1] < of[ROW][0]) return sum_product(m, b, a, dims, kept);
+    tide_shape shape = {.dims = 0};
+    for (int k = 0, l = 0, r = 0; k < 4; k++) {
+        for (int i = 0; i < count[of_right[k]]; i++) right[r++] = of[of_right[k]][i];
+        for (int i = 0; i < count[k]; i++) {
+            back[of[k][i]] = l;
+            left[l++] = of[k][i];
+            put_dim(&shape, k == SUM ? (tide_dim){1, 0} : tide_dim_of(k == COLUMN ? b : a, (int)of[k][i]));
+        }
+    }
+    tide_tensor *x = grouped(m, a, left, (int[3]){count[BATCH], count[ROW], count[SUM]});
+    tide_tensor *y = grouped(m, b, right, (int[3]){count[BATCH], count[SUM], count[COLUMN]});
+    tide_tensor *out = m->has_failed ? tide_retain(x) : bmm(m, x, y);
+    tide_release(m, y);
+    tide_release(m, x);
+    if (m->has_failed) return out;
+    tide_tensor *viewed = tide_view(m, out, &shape), *made = tide_permute(m, viewed, back);
+    tide_release(m, viewed);
+    tide_release(m, out);
+    return made;
+}
+
+/* "ab,bc->ac": two operands, lower-case letters, sums over letters that both have. */
+static tide_value op_einsum(tide_machine *m, tide_value *a) {
+    tide_tensor *x = tide_arg_tensor(m, a[1]), *y = tide_arg_tensor(m, a[2]);
+    tide_text rest = a[0].kind == TIDE_VALUE_TEXT ? a[0].text : (tide_text){NULL, 0};
+    int of_x[26], of_y[26], of_out[26], order[26], x_dims, y_dims, kept, dims;
+    bool ok = read_letters(&rest, ",", of_x, &x_dims) && read_letters(&rest, "->", of_y, &y_dims) && read_letters(&rest, "", of_out, &kept) &&
+         x_dims == x->shape->dims && y_dims == y->shape->dims;
+    dims = ok ? kept : 0;
+    for (int i = 0; i < 26 && ok; i++) {
+        if (of_out[i] >= 0) order[of_out[i]] = i;
+        else if (of_x[i] >= 0 && of_y[i] >= 0) order[dims++] = i;
+        ok = (of_out[i] < 0 || of_x[i] >= 0 || of_y[i] >= 0) && ((of_x[i] < 0) == (of_y[i] < 0) || of_out[i] >= 0) &&
+             (of_x[i] < 0 || of_y[i] < 0 || x->shape->size[of_x[i]] == y->shape->size[of_y[i]]);
+    }
+    if (!ok || dims > TIDE_MAX_DIMS) {
+        tide_fail(m, TIDE_ERR_SHAPE, "einsum: %s and %s do not fit the equation", tide_shape_text(m, x->shape), tide_shape_text(m, y->shape));
+        return tide_none();
+    }
+    bool is_cast = m->autocast_enabled; /* of a list, from the left */
+    x = is_cast ? tide_autocast_lower(m, x) : tide_retain(x);
+    y = is_cast ? tide_autocast_lower(m, y) : tide_retain(y);
+    tide_tensor *left = spread(m, x, of_x, order, dims), *right = spread(m, y, of_y, order, dims);
+    tide_tensor *out = sum_product(m, left, right, dims, kept);
+    for (int i = dims - 1; i >= kept && !m->has_failed; i--) {
+        tide_tensor *next = tide_squeeze(m, out, i);
+        tide_release(m, out);
+        out = next;
+    }
+    tide_release(m, right);
+    tide_release(m, left);
+    tide_release(m, x);
+    tide_release(m, y);
+    return tide_of_tensor(out);
 }
 
 /* ---- linear ---- */
@@ -385,16 +500,10 @@ tide_tensor *tide_linear(tide_machine *m, tide_tensor *x, tide_tensor *weight, t
     } else if (x->shape->dims == 2) {
         out = addmm(m, bias, x, transposed);
     } else if (is_flattened) {
-        tide_shape flat = {.dims = 2}, shape = *x->shape;
+        tide_shape flat = {.dims = 0}, shape = *x->shape;
         int last = x->shape->dims - 1;
-        tide_value rows = tide_of_int(1);
-        for (int i = 0; i < last; i++) {
-            tide_value size = {.kind = TIDE_VALUE_INT, .symbol = x->shape->name[i], .integer = x->shape->size[i]};
-            rows.symbol = tide_symbol_of(m, '*', rows, size);
-            rows.integer *= size.integer;
-        }
-        flat.size[0] = rows.integer, flat.name[0] = rows.symbol;
-        flat.size[1] = x->shape->size[last], flat.name[1] = x->shape->name[last];
+        put_dim(&flat, joined(m, x->shape, 0, last));
+        put_dim(&flat, tide_dim_of(x, last));
         tide_tensor *left = tide_view(m, x, &flat);
         transposed = tide_transpose(m, weight, 0, 1);
         tide_tensor *sum = addmm(m, bias, left, transposed);
@@ -441,7 +550,8 @@ static const tide_op linear_ops[] = {
     {"linear", "x, weight, bias=none", TIDE_CAST_LOWER, op_linear},
     {"matmul", "self, other", TIDE_CAST_LOWER, op_matmul},
     {"bmm", "self, mat2", TIDE_CAST_LOWER, op_bmm},
-    {"grouped_mm", "x, weight, offsets", TIDE_CAST_LOWER, op_grouped_mm},
+    {"einsum", "equation, a, b", TIDE_CAST_NONE, op_einsum},
+    {"grouped_mm", "x, weight, offsets", TIDE_CAST_NONE, op_grouped_mm},
     {"baddbmm", "input, batch1, batch2", TIDE_CAST_LOWER, op_baddbmm},
     {"addmm", "self, mat1, mat2", TIDE_CAST_LOWER, op_addmm},
 };

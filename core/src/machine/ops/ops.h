@@ -21,7 +21,10 @@ tide_tensor *tide_select(tide_machine *m, tide_tensor *x, int64_t dim, int64_t i
 /* Of several views of one tensor, whose shape is the node's extra one: their gradients are joined. */
 extern const tide_backward tide_split_backward;
 tide_tensor *tide_cat(tide_machine *m, tide_tensor **parts, int count, int64_t dim);
-tide_tensor *tide_pad_last(tide_machine *m, tide_tensor *x, int64_t after); /* constant_pad_nd of the last dimension */
+tide_tensor *tide_pad(tide_machine *m, tide_tensor *x, int64_t after, int dim); /* constant_pad_nd of one dimension, at its end */
+
+/* ---- conv.c ---- */
+tide_tensor *tide_image_like(tide_machine *m, const tide_shape *shape, tide_dtype dtype, bool channels_last);
 
 /* ---- pointwise.c ---- */
 tide_tensor *tide_mul(tide_machine *m, tide_tensor *a, tide_tensor *b);

@@ -382,10 +382,10 @@ static tide_value op_where(tide_machine *m, tide_value *a) {
     return tide_of_tensor(out);
 }
 
+/* TensorAdvancedIndexing.cpp: both directions clone into a contiguous tensor. */
 static void masked_fill_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
     tide_tensor *mask = tide_saved_at(m, node, 0);
-    tide_tensor *both[2] = {grads[0], mask};
-    if (tide_wants(node, 0)) results[0] = tide_elementwise(m, both, 2, grads[0]->dtype);
+    if (tide_wants(node, 0)) results[0] = tide_empty(m, grads[0]->shape, grads[0]->dtype);
     tide_release(m, mask);
 }
 static const tide_backward masked_fill_backward = {"MaskedFillBackward0", masked_fill_run};
@@ -394,8 +394,8 @@ static tide_value op_masked_fill(tide_machine *m, tide_value *a) {
     tide_tensor *x = tide_arg_tensor(m, a[0]), *mask = tide_arg_tensor(m, a[1]);
     tide_node *node = tide_node_new(m, &masked_fill_backward, &x, 1);
     tide_save(m, node, mask);
-    tide_tensor *both[2] = {x, mask};
-    return tide_of_tensor(tide_made_by(m, node, tide_elementwise(m, both, 2, x->dtype)));
+    tide_shape shape;
+    return tide_broadcast(m, &shape, x->shape, mask->shape) ? tide_of_tensor(tide_made_by(m, node, tide_empty(m, &shape, x->dtype))) : tide_none();
 }
 
 /* ---- dropout: aten/src/ATen/native/Dropout.cpp, cuda/Dropout.cu (native_dropout: a bool mask is kept) ---- */

@@ -597,21 +597,35 @@ static tide_value op_unbind(tide_machine *m, tide_value *a) {
 /* ---- pad ---- */
 
 static void pad_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
-    int last = node->extra.shape->dims - 1;
-    tide_tensor *inner = tide_slice(m, grads[0], last, (tide_dim){0, 0}, (tide_dim){node->extra.shape->size[last], 0});
+    int dim = (int)node->attribute[0];
+    tide_tensor *inner = tide_slice(m, grads[0], dim, (tide_dim){0, 0}, (tide_dim){node->extra.shape->size[dim], 0});
     results[0] = tide_clone(m, inner);
     tide_release(m, inner);
 }
 static const tide_backward pad_backward = {"ConstantPadNdBackward0", pad_run};
 
-tide_tensor *tide_pad_last(tide_machine *m, tide_tensor *x, int64_t after) {
+/* Tensor.suggest_memory_format() of four dimensions; c10/core/MemoryFormat.h. */
+static bool suggests_channels_last(const tide_tensor *x) {
+    if (x->shape->dims != 4) return false;
+    int64_t least = 0;
+    for (int i = 0; i < 4; i++) {
+        int dim = (const int[]){1, 3, 2, 0}[i];
+        if (x->stride[dim] < least || (dim == 0 && least == x->stride[1])) return false;
+        least = x->stride[dim] * (x->shape->size[dim] > 1 ? x->shape->size[dim] : 1);
+    }
+    return true;
+}
+
+tide_tensor *tide_pad(tide_machine *m, tide_tensor *x, int64_t after, int dim) {
     tide_shape shape = *x->shape;
-    int last = shape.dims - 1;
-    shape.size[last] += after;
-    shape.name[last] = tide_symbol_of(m, '+', (tide_value){.symbol = shape.name[last], .integer = x->shape->size[last]}, tide_of_int(after));
-    tide_node *node = tide_node_new(m, &pad_backward, &x, 1);
-    if (node) node->extra.shape = x->shape;
-    return tide_made_by(m, node, tide_empty(m, &shape, x->dtype));
+    shape.size[dim] += after;
+    if (after) shape.name[dim] = tide_symbol_of(m, '+', (tide_value){.symbol = shape.name[dim], .integer = x->shape->size[dim]}, tide_of_int(after));
+    tide_node *node = tide_node_with(m, &pad_backward, &x, 1, 1, 0);
+    if (node) {
+        node->extra.shape = x->shape;
+        node->attribute[0] = dim;
+    }
+    return tide_made_by(m, node, after ? tide_image_like(m, &shape, x->dtype, suggests_channels_last(x)) : tide_empty_like(m, x, x->dtype));
 }
 
 /* ---- entries ---- */
@@ -809,7 +823,7 @@ static tide_value op_pad(tide_machine *m, tide_value *a) {
         tide_fail(m, TIDE_ERR_SHAPE, "pad by %lld", (long long)after);
         return tide_none();
     }
-    return tide_of_tensor(tide_pad_last(m, x, after));
+    return tide_of_tensor(tide_pad(m, x, after, tide_wrap_dim(m, tide_arg_int(m, a[2]), x->shape->dims)));
 }
 
 /* torch.roll over `count` dimensions: a copy for each, the last one stays. */
@@ -871,6 +885,30 @@ static tide_value op_repeat(tide_machine *m, tide_value *a) {
     return tide_of_tensor(tide_made_by(m, node, tide_empty(m, &shape, x->dtype)));
 }
 
+/* Tensor.repeat_interleave by one number (Repeat.cpp): expanded, cloned and flattened. */
+static tide_value op_repeat_interleave(tide_machine *m, tide_value *a) {
+    tide_tensor *x = tide_arg_tensor(m, a[0]);
+    int64_t repeats = tide_arg_int(m, a[1]);
+    int dim = tide_wrap_dim(m, tide_arg_int(m, a[2]), x->shape->dims);
+    tide_tensor *narrow = tide_unsqueeze(m, x, dim + 1);
+    tide_shape shape = *narrow->shape, flat = *x->shape;
+    if (repeats < 1 || !tide_mul_i64(&flat.size[dim], flat.size[dim], repeats)) {
+        tide_fail(m, TIDE_ERR_SHAPE, "repeat_interleave of %s, %lld times", tide_shape_text(m, x->shape), (long long)repeats);
+        tide_release(m, narrow);
+        return tide_none();
+    }
+    shape.size[dim + 1] = repeats;
+    shape.name[dim + 1] = a[1].symbol;
+    flat.name[dim] = tide_symbol_of(m, '*', (tide_value){.symbol = flat.name[dim], .integer = x->shape->size[dim]}, a[1]);
+    tide_tensor *wide = tide_expand(m, narrow, &shape);
+    tide_tensor *copy = tide_is_contiguous(wide) ? tide_clone(m, wide) : tide_contiguous(m, wide);
+    tide_tensor *made = tide_view(m, copy, &flat);
+    tide_release(m, copy);
+    tide_release(m, wide);
+    tide_release(m, narrow);
+    return tide_of_tensor(made);
+}
+
 static const tide_op shape_ops[] = {
     {"view", "x, *sizes", TIDE_CAST_NONE, op_view},
     {"reshape", "x, *sizes", TIDE_CAST_NONE, op_reshape},
@@ -897,8 +935,9 @@ static const tide_op shape_ops[] = {
     {"split", "x, sizes, dim=0", TIDE_CAST_NONE, op_split},
     {"chunk", "x, chunks, dim=0", TIDE_CAST_NONE, op_chunk},
     {"unbind", "x, dim=0", TIDE_CAST_NONE, op_unbind},
-    {"pad", "x, after", TIDE_CAST_NONE, op_pad},
+    {"pad", "x, after, dim=-1", TIDE_CAST_NONE, op_pad},
     {"roll", "x, count", TIDE_CAST_NONE, op_roll},
     {"repeat", "x, *times", TIDE_CAST_NONE, op_repeat},
+    {"repeat_interleave", "x, repeats, dim", TIDE_CAST_NONE, op_repeat_interleave},
 };
 TIDE_OP_TABLE(shape)
