@@ -63,6 +63,7 @@ need() {
 
 need_native() {
     need gcc:gcc make:make cmake:cmake ninja:ninja-build /usr/include/cjson/cJSON.h:libcjson-dev /usr/include/zlib.h:zlib1g-dev \
+        /usr/include/yaml.h:libyaml-dev \
         /usr/include/stdio.h:libc6-dev
 }
 

@@ -55,6 +55,13 @@ typedef struct cli_lines {
 
 bool cli_next_line(cli_lines *lines); /* without its line break */
 
+/* ---- yaml.c ---- */
+
+/* By the name's ending, or a first line of `key:`. */
+bool cli_is_yaml(const char *name, const char *text, size_t length);
+/* Appends the JSON of a YAML text; on failure false, and what is wrong and where. */
+bool cli_yaml_to_json(cli_buffer *out, const char *text, size_t length, char *message, size_t message_size);
+
 /* ---- arguments.c ---- */
 
 /* What stands after the command. */

@@ -22,6 +22,25 @@ static void settings_show(const cJSON *answer) {
     cli_buffer_free(&text);
 }
 
+static int keys_of(const cJSON *file, const char *effect) {
+    return cJSON_GetArraySize(cli_at(file, effect));
+}
+
+/* What became of the keys of files that start training; those that may matter are warnings. */
+static void files_show(const cJSON *answer) {
+    const cJSON *file;
+    cJSON_ArrayForEach(file, cli_at(answer, "files")) {
+        cli_buffer text = {0};
+        cli_format(&text, "%s, %s: %d keys used, %d without effect on memory", cli_text_at(file, "name"), cli_text_at(file, "title"), keys_of(file, "used"),
+                   keys_of(file, "ignored"));
+        if (keys_of(file, "unsupported")) cli_format(&text, ", %d not described", keys_of(file, "unsupported"));
+        if (keys_of(file, "unknown")) cli_format(&text, ", %d not known", keys_of(file, "unknown"));
+        if (keys_of(file, "overruled")) cli_format(&text, ", %d overruled", keys_of(file, "overruled"));
+        cli_wrapped(text.at, 0, 0);
+        cli_buffer_free(&text);
+    }
+}
+
 static void model_show(const cJSON *answer) {
     const cJSON *model = cli_at(answer, "model"), *count = cli_at(model, "parameters");
     cli_number total, trainable;
@@ -253,6 +272,7 @@ static void report_show(const cJSON *answer, bool is_exact) {
     cli_unit unit = is_exact ? CLI_BYTES : is_small ? CLI_MIB : CLI_GIB;
     model_show(answer);
     settings_show(answer);
+    files_show(answer);
     cli_verdict_show(answer);
     smallest_show(answer);
     cli_factors_show(answer, unit);

@@ -39,6 +39,18 @@ static void append_file_text(cli_buffer *out, const cli_buffer *text) {
     cli_buffer_free(&clean);
 }
 
+/* YAML becomes the JSON that the core reads. */
+static bool to_json(cli_buffer *text, const char *name) {
+    char message[256];
+    cli_buffer json = {0};
+    if (!cli_is_yaml(name, text->at, text->length)) return true;
+    bool is_read = cli_yaml_to_json(&json, text->at, text->length, message, sizeof message);
+    if (!is_read) cli_complain(NULL, "%s: %s", name, message);
+    cli_buffer_free(text);
+    *text = json;
+    return is_read;
+}
+
 int cli_request(cli_buffer *request, const char *call, const cli_arguments *a, const char *more) {
     cli_format(request, "{\"call\":\"%s\",\"settings\":[", call);
     for (size_t i = 0; i < a->word_count; i++) {
@@ -59,6 +71,10 @@ int cli_request(cli_buffer *request, const char *call, const cli_arguments *a, c
         }
         const char *name =
             strcmp(a->paths[i], "-") == 0 ? "config.json" : cli_base_name(a->paths[i]);
+        if (!to_json(&text, name)) {
+            cli_buffer_free(&text);
+            return CLI_BAD_INPUT;
+        }
         cli_append_text(request, i ? ",{\"name\":" : "{\"name\":");
         cli_append_quoted(request, name, strlen(name));
         cli_append_text(request, ",\"text\":");

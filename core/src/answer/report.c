@@ -543,6 +543,40 @@ static void write_settings(tide_writer *w, const tide_job *job) {
     tide_write_close(w, ']');
 }
 
+static void write_file_keys(tide_writer *w, const tide_file_card *card, tide_key_effect effect, const char *name) {
+    tide_write_key(w, name);
+    tide_write_open(w, '[');
+    for (const tide_file_key *entry = card->first; entry; entry = entry->next) {
+        if (entry->effect != effect) continue;
+        tide_write_open(w, '{');
+        tide_write_string_at(w, "key", entry->key);
+        if (entry->value) tide_write_string_at(w, "value", entry->value);
+        if (effect == TIDE_KEY_USED && entry->setting) {
+            tide_write_string_at(w, "setting", entry->setting);
+            tide_write_string_at(w, "taken", entry->taken);
+        }
+        if (entry->note) tide_write_string_at(w, "note", entry->note);
+        tide_write_close(w, '}');
+    }
+    tide_write_close(w, ']');
+}
+
+/* Files that start training: what became of each key. */
+static void write_files(tide_writer *w, const tide_job *job) {
+    static const char *const names[TIDE_KEY_EFFECT_COUNT] = {"used", "ignored", "unsupported", "unknown", "overruled"};
+    if (!job->files) return;
+    tide_write_key(w, "files");
+    tide_write_open(w, '[');
+    for (const tide_file_card *card = job->files; card; card = card->next) {
+        tide_write_open(w, '{');
+        tide_write_string_at(w, "name", card->name);
+        tide_write_string_at(w, "title", card->title);
+        for (unsigned effect = 0; effect < TIDE_KEY_EFFECT_COUNT; effect++) write_file_keys(w, card, (tide_key_effect)effect, names[effect]);
+        tide_write_close(w, '}');
+    }
+    tide_write_close(w, ']');
+}
+
 static void write_peak(tide_writer *w, tide_run *run, const tide_job *job, const tide_replay *r) {
     tide_write_key(w, "peak");
     tide_write_open(w, '{');
@@ -592,6 +626,7 @@ bool tide_write_estimate(tide_writer *w, tide_run *run, const tide_job *job, tid
     if (!tide_replay_timeline(&r, t, &config, true) || !tide_report_on_card(&on_card, run, job, &r)) return false;
     warn_of_was(w->arena, job, tide_report_device_bytes(job, &r), diags);
     write_settings(w, job);
+    write_files(w, job);
     write_model(w, run, job);
     write_gpu(w, job);
     write_verdict(w, run, job, &r, &on_card);

@@ -1,6 +1,6 @@
 /* What a file is, by its content: a configuration, a preprocessor's, a description, a job, or
  * something else that is named. */
-#include "settings.h"
+#include "launch.h"
 
 #include <string.h>
 
@@ -13,6 +13,7 @@ typedef struct file_reader {
     tide_diagnostics *diags;
     const char *place, *name; /* name as shown */
     tide_text text;
+    tide_launch *launch;
 } file_reader;
 
 static bool file_refuse(const file_reader *r, tide_status status, const char *message,
@@ -39,11 +40,6 @@ static const file_kind before_config[] = {
 
 static const file_kind after_config[] = {
     {"weight_map", "", "is the index of a safetensors checkpoint", GIVE_CONFIG ", next to it"},
-    {"per_device_train_batch_size", "",
-     "is a set of training arguments, which this version does not read",
-     GIVE_CONFIG " and settings such as batch=4"},
-    {"compute_environment", "", "is an Accelerate configuration, which this version does not read",
-     GIVE_CONFIG},
     {"_diffusers_version", "", "is a diffusers configuration without \"_class_name\"",
      "give the config.json of the network, as in unet/config.json"},
     {"added_tokens", "model", "is a tokenizer", GIVE_CONFIG ", next to it"},
@@ -108,9 +104,6 @@ static bool file_is_no_json(const file_reader *r) {
         {{"<!DOCTYPE", 9}, "is a web page", "download the raw file"},
         {{"<!doctype", 9}, "is a web page", "download the raw file"},
         {{"<html", 5}, "is a web page", "download the raw file"},
-        {{"compute_environment:", 20},
-         "is an Accelerate configuration, which this version does not read",
-         GIVE_CONFIG},
         {{"import ", 7}, "is Python source", GIVE_CONFIG},
         {{"from ", 5}, "is Python source", GIVE_CONFIG},
     };
@@ -342,8 +335,9 @@ static void read_object(const file_reader *r, tide_json *root) {
         read_preprocessor(r, root);
         return;
     }
-    if (file_has(root, "zero_optimization") || file_has(root, "train_micro_batch_size_per_gpu")) {
-        tide_deepspeed_read(r->words, root, r->place);
+    tide_launch_file launch = tide_launch_kind_of(root);
+    if (launch != TIDE_LAUNCH_NONE) {
+        tide_launch_add(r->launch, launch, root, r->name, r->place);
         return;
     }
     if (file_is_other(r, root, after_config, COUNT_OF(after_config))) return;
@@ -352,7 +346,9 @@ static void read_object(const file_reader *r, tide_json *root) {
 }
 
 void tide_files_read(tide_given *given, tide_words *words, const tide_file *files, uint32_t count) {
-    file_reader r = {.given = given, .words = words, .arena = words->arena, .diags = words->diags};
+    tide_launch *launch = TIDE_NEW(words->arena, tide_launch, 1);
+    *launch = (tide_launch){.words = words, .given = given};
+    file_reader r = {.given = given, .words = words, .arena = words->arena, .diags = words->diags, .launch = launch};
     if (count > FILE_LIMIT) {
         tide_error(r.diags, TIDE_ERR_LIMIT, "/files", "more than 16 files",
                    "give config.json and preprocessor_config.json");
@@ -381,4 +377,5 @@ void tide_files_read(tide_given *given, tide_words *words, const tide_file *file
             read_object(&r, root);
         }
     }
+    tide_launch_resolve(launch);
 }

@@ -117,7 +117,19 @@ static void model_of_file(job_builder *b, const char *name) {
     b->given.config_name = name;
 }
 
+/* A model that a file names by its path is taken from the catalogue where that has it. */
+static void model_asked(job_builder *b) {
+    const char *asked = b->given.asked_model;
+    if (!asked || b->given.config || b->given.description || b->words.is_given[TIDE_SET_model]) return;
+    const char *name = catalogue_find(asked) ? asked : catalogue_published(b->arena, asked);
+    if (name) tide_setting_put(&b->words, TIDE_TEXT("model"), tide_text_of(name), TIDE_ORIGIN_FILE);
+    else
+        tide_error(b->diags, TIDE_ERR_MODEL_UNKNOWN, "/settings/model",
+                   tide_format(b->arena, "\"%s\", which a file names, is not in the catalogue", tide_shown(b->arena, tide_text_of(asked))), "give its config.json too");
+}
+
 static void find_model(job_builder *b) {
+    model_asked(b);
     const char *name = value_of(b, TIDE_SET_model);
     const tide_source *source = b->given.config ? NULL : catalogue_find(name);
     if (b->given.config) {
@@ -128,7 +140,7 @@ static void find_model(job_builder *b) {
         model_unknown(b, name);
     } else if (b->given.description) {
         model_of_description(b);
-    } else if (!b->files_failed) {
+    } else if (!b->files_failed && !b->given.asked_model) {
         tide_error(b->diags, TIDE_ERR_FIELD_MISSING, "/settings/model", "no model is given",
                    "write model=NAME of the catalogue, or give a config.json");
     }
@@ -382,13 +394,18 @@ bool tide_option_true(const tide_job *job, tide_option option, bool otherwise) {
     return job->options[option][0] ? tide_option_is(job, option, "true") : otherwise;
 }
 
+/* A file's option of a kind in whose place the user chose another. */
+static bool was_replaced(const job_builder *b, tide_setting_id id) {
+    return b->words.origins[id] != TIDE_ORIGIN_USER && b->words.is_given[TIDE_SET_parallel_kind] && b->words.origins[TIDE_SET_parallel_kind] == TIDE_ORIGIN_USER;
+}
+
 static void check_options(job_builder *b) {
     const tide_job *job = b->job;
     const char *kind = job->options[TIDE_OPTION_kind];
     int64_t dp = tide_option_int(job, TIDE_OPTION_dp, 1), rank = tide_option_int(job, TIDE_OPTION_rank, 0);
     bool is_alone = strcmp(kind, "none") == 0;
     for (unsigned id = TIDE_SET_parallel_kind; id < TIDE_SET_COUNT; id++)
-        if (b->words.is_given[id] && !tide_setting_is_of(&tide_settings[id], kind))
+        if (b->words.is_given[id] && !tide_setting_is_of(&tide_settings[id], kind) && !was_replaced(b, (tide_setting_id)id))
             tide_error(b->diags, TIDE_ERR_CONFLICT, place_of(b, (tide_setting_id)id),
                        tide_format(b->arena, "is no option of parallel.kind=%s", kind),
                        tide_format(b->arena, "leave it out, or choose a kind that has it (%s)", tide_settings[id].kinds));
@@ -642,6 +659,7 @@ tide_job *tide_job_build(tide_arena *arena, const tide_text *words, uint32_t wor
     write_rows(&b);
     b.job->names_itself = b.model_is_file;
     b.job->link = tide_link_write(arena, b.job);
+    b.job->files = b.given.cards;
     return b.job;
 }
 

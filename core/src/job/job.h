@@ -15,6 +15,31 @@ typedef struct tide_setting_row {
     tide_origin origin;
 } tide_setting_row;
 
+/* What became of a key of a file that starts training. */
+typedef enum tide_key_effect {
+    TIDE_KEY_USED,
+    TIDE_KEY_IGNORED,     /* no effect on memory */
+    TIDE_KEY_UNSUPPORTED, /* may matter and is not described */
+    TIDE_KEY_UNKNOWN,
+    TIDE_KEY_OVERRULED,   /* another file says otherwise */
+    TIDE_KEY_EFFECT_COUNT
+} tide_key_effect;
+
+typedef struct tide_file_key {
+    const char *key;              /* as fsdp_config/fsdp_version */
+    const char *value;            /* as given; NULL: an object or null */
+    const char *setting, *taken;  /* USED: the setting and its value; NULL where it went into several */
+    const char *note;             /* NULL: none */
+    tide_key_effect effect;
+    struct tide_file_key *next;
+} tide_file_key;
+
+typedef struct tide_file_card {
+    const char *name, *title; /* "an Accelerate configuration" */
+    tide_file_key *first, *last;
+    struct tide_file_card *next;
+} tide_file_card;
+
 /* A card of models/gpus.json. */
 typedef struct tide_gpu {
     const char *name, *title, *source, *context_source;
@@ -105,6 +130,7 @@ typedef struct tide_job {
     tide_setting_row *rows;
     uint32_t row_count;
     const char *link;                /* what differs from the defaults, "v=1" last */
+    const tide_file_card *files;     /* those that start training, in order */
 } tide_job;
 
 /* A file that came with the request. */

@@ -131,9 +131,6 @@ bool tide_config_override(tide_arena *arena, tide_json *config, const tide_overr
                           tide_diagnostics *diags);
 void tide_config_dropout(tide_json *config, int64_t pico);
 
-/* deepspeed.c: a DeepSpeed configuration. */
-void tide_deepspeed_read(tide_words *words, const tide_json *root, const char *place);
-
 /* Names joined by commas. */
 tide_name_list tide_names_of(tide_arena *arena, const char *list);
 
@@ -157,6 +154,8 @@ typedef struct tide_given {
     tide_text config_text, preprocessor_text; /* of files */
     const char *title, *source;
     int64_t published_parameters;
+    const char *asked_model;     /* that a file which starts training names; NULL: none */
+    tide_file_card *cards, *last_card;
 } tide_given;
 
 /* Words of job files go to *words; the rest to *given. */
