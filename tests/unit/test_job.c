@@ -704,9 +704,17 @@ static void test_other_files(void) {
     REFUSE_FILE("{\"cells\": [], \"nbformat\": 4}", "notebook");
     REFUSE_FILE("{\"zero_optimization\": {\"stage\": 4}}", "must be 0, 1, 2 or 3");
     REFUSE_FILE("{\"zero_optimization\": {\"stage\": 2, \"reduce_bucket\": 5}}", "Extra inputs are not permitted");
-    REFUSE_FILE("{\"zero_optimization\": {\"stage\": 3, \"zero_hpz_partition_size\": 8}}", "not described");
+    REFUSE_FILE("{\"zero_optimization\": {\"stage\": 3, \"zero_quantized_weights\": true}}", "not described");
     REFUSE_FILE("{\"train_batch_size\": 30, \"train_micro_batch_size_per_gpu\": 4, \"gradient_accumulation_steps\": 2}", "train_batch_size is not equal");
     REFUSE_FILE("{\"zero_optimization\": {}, \"optimizer\": {\"type\": \"Lamb\"}}", "Lamb is not described");
+    REFUSE_FILE("{\"per_device_train_batch_size\": 2, \"deepspeed\": \"x/zero2.json\"}", "refers to x/zero2.json");
+    REFUSE_FILE("{\"distributed_type\": \"MEGATRON_LM\"}", "MEGATRON_LM is not described");
+    REFUSE_FILE("{\"distributed_type\": \"NO\", \"colour\": 1}", "had unknown keys (colour)");
+    REFUSE_FILE("{\"distributed_type\": \"MULTI_GPU\", \"num_processes\": 8, \"num_machines\": 3}", "not a multiple");
+    REFUSE_FILE("{\"finetuning_type\": \"freeze\"}", "freeze is not described");
+    REFUSE_FILE("{\"per_device_train_batch_size\": \"many\"}", "batch");
+    REFUSE_FILE("{\"per_device_train_batch_size\": {\"a\": 1}}", "must be one value");
+    REFUSE_FILE("{\"base_model\": \"nobody/has-this\", \"micro_batch_size\": 1}", "is not in the catalogue");
     REFUSE_FILE("{\"peft_type\": \"LORA\"}", "target_modules");
     REFUSE_FILE("{\"peft_type\": \"LOHA\", \"r\": 8}", "LOHA");
     REFUSE_FILE("{\"peft_type\": \"LORA\", \"target_modules\": [\"q_proj\"], \"layer_replication\": [[0, 4]]}", "layer_replication");

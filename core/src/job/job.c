@@ -124,7 +124,7 @@ static void model_asked(job_builder *b) {
     const char *name = catalogue_find(asked) ? asked : catalogue_published(b->arena, asked);
     if (name) tide_setting_put(&b->words, TIDE_TEXT("model"), tide_text_of(name), TIDE_ORIGIN_FILE);
     else
-        tide_error(b->diags, TIDE_ERR_MODEL_UNKNOWN, "/settings/model",
+        tide_error(b->diags, TIDE_ERR_MODEL_UNKNOWN, b->given.asked_place,
                    tide_format(b->arena, "\"%s\", which a file names, is not in the catalogue", tide_shown(b->arena, tide_text_of(asked))), "give its config.json too");
 }
 

@@ -24,6 +24,9 @@ static const char *const fact_names[TIDE_FACT_COUNT] = {
     "quant_type", "deepspeed", "zero_stage", "zero_clip", "fsdp", "fsdp_version", "fsdp_strategy", "fsdp_reshard", "fsdp_policy",
     "fsdp_checkpointing"};
 
+/* Accelerate's section on DeepSpeed. */
+#define PLUGIN ((tide_launch_file)'D')
+
 #define COUNT_OF(array) (sizeof(array) / sizeof *(array))
 
 /* ---- what a file is ---- */
@@ -157,6 +160,7 @@ static void keep_fact(tide_launch *l, const char *key, tide_fact fact, const cha
     tide_file_key *entry = tide_launch_note(l, key, TIDE_KEY_IGNORED, value, NULL);
     if (!l->facts[fact]) {
         l->facts[fact] = entry;
+        l->fact_places[fact] = place_of(l, key);
         return;
     }
     if (strcmp(l->facts[fact]->value, value) != 0) overrule(l, entry, l->facts[fact], "another file");
@@ -268,7 +272,30 @@ static void read_entry(tide_launch *l, tide_launch_file kind, const tide_json *e
     }
 }
 
+/* DeepSpeedPlugin._deepspeed_config_checks: beside a file of DeepSpeed's, accelerate's own keys say nothing. */
+static void overrule_plugin(tide_launch *l, const tide_json *object, const char *above) {
+    const char *file = l->of_deepspeed.card->name, *list = "";
+    tide_arena *arena = l->words->arena;
+    for (const tide_json *entry = object->first; entry; entry = entry->next) {
+        const key_row *row = row_of(PLUGIN, entry->key);
+        const char *key = tide_format(arena, "%s%s", above, tide_shown(arena, entry->key));
+        if (!row || row->effect != USE || strcmp(row->target, "@deepspeed") == 0) {
+            tide_launch_note(l, key, TIDE_KEY_IGNORED, tide_word_value(arena, entry), NULL);
+            continue;
+        }
+        tide_launch_note(l, key, TIDE_KEY_OVERRULED, tide_word_value(arena, entry), tide_format(arena, "%s is used", file));
+        list = tide_format(arena, "%s%s%s", list, *list ? ", " : "", tide_shown(arena, entry->key));
+    }
+    if (*list)
+        tide_report(l->words->diags, TIDE_WARNING, TIDE_ERR_CONFLICT, place_of(l, "deepspeed_config"),
+                    tide_format(arena, "%s also configures DeepSpeed (%s): %s is used", l->at->card->name, list, file), "keep these in one file");
+}
+
 static void read_section(tide_launch *l, tide_launch_file kind, const tide_json *object, const char *above) {
+    if (kind == PLUGIN && l->of_deepspeed.root) {
+        overrule_plugin(l, object, above);
+        return;
+    }
     for (const tide_json *entry = object->first; entry; entry = entry->next) read_entry(l, kind, entry, above);
 }
 
@@ -347,7 +374,7 @@ static void settle_finetuning(tide_launch *l) {
     const char *said = tide_launch_fact(l, TIDE_FACT_finetuning);
     bool is_lora = tide_launch_is(l, TIDE_FACT_finetuning, "lora"), is_qlora = tide_launch_is(l, TIDE_FACT_finetuning, "qlora");
     if (said && !is_lora && !is_qlora && !tide_launch_is(l, TIDE_FACT_finetuning, "full")) {
-        tide_error(l->words->diags, TIDE_ERR_UNSUPPORTED, "/settings/adapter", tide_format(l->words->arena, "%s=%s is not described", l->facts[TIDE_FACT_finetuning]->key, said), "lora, qlora and full are");
+        tide_error(l->words->diags, TIDE_ERR_UNSUPPORTED, l->fact_places[TIDE_FACT_finetuning], tide_format(l->words->arena, "%s=%s is not described", l->facts[TIDE_FACT_finetuning]->key, said), "lora, qlora and full are");
         return;
     }
     if (is_lora || is_qlora) tide_launch_settle(l, TIDE_FACT_finetuning, "adapter", "lora");
@@ -370,6 +397,7 @@ static void settle_quant_type(tide_launch *l) {
 
 static void settle_model(tide_launch *l) {
     l->given->asked_model = tide_launch_fact(l, TIDE_FACT_model);
+    l->given->asked_place = l->fact_places[TIDE_FACT_model];
     if (l->facts[TIDE_FACT_model]) l->facts[TIDE_FACT_model]->effect = TIDE_KEY_USED;
 }
 
@@ -399,7 +427,7 @@ static void settle_autocast(tide_launch *l) {
         return;
     }
     if (strcmp(mixed, "bf16") != 0 && strcmp(mixed, "fp16") != 0) {
-        tide_error(l->words->diags, TIDE_ERR_UNSUPPORTED, "/settings/autocast", tide_format(l->words->arena, "mixed precision in %s is not described", mixed), "bf16 and fp16 are");
+        tide_error(l->words->diags, TIDE_ERR_UNSUPPORTED, l->fact_places[tide_launch_precision_fact(l)], tide_format(l->words->arena, "mixed precision in %s is not described", mixed), "bf16 and fp16 are");
         return;
     }
     tide_launch_settle(l, tide_launch_precision_fact(l), "autocast", mixed);
@@ -468,7 +496,7 @@ static void settle_processes(tide_launch *l) {
     tide_launch_settle(l, TIDE_FACT_processes, "parallel.dp", tide_format(l->words->arena, "%" PRId64, processes));
     int64_t machines = number_of(l, TIDE_FACT_machines, 1);
     if (machines > 1 && processes % machines)
-        tide_error(l->words->diags, TIDE_ERR_CONFLICT, "/settings/parallel.dp",
+        tide_error(l->words->diags, TIDE_ERR_CONFLICT, l->fact_places[TIDE_FACT_machines],
                    tide_format(l->words->arena, "num_processes=%" PRId64 " is not a multiple of num_machines=%" PRId64, processes, machines), NULL);
     else if (machines > 1)
         tide_launch_settle(l, TIDE_FACT_machines, "parallel.local_world", tide_format(l->words->arena, "%" PRId64, processes / machines));
@@ -495,7 +523,7 @@ static bool lacks_deepspeed(tide_launch *l) {
     const char *path = tide_launch_fact(l, TIDE_FACT_deepspeed);
     if (!path || l->of_deepspeed.root) return false;
     const char *name = base_name(path);
-    return !tide_error(l->words->diags, TIDE_ERR_FIELD_MISSING, "/files", tide_format(l->words->arena, "%s refers to %s", l->facts[TIDE_FACT_deepspeed]->key, tide_shown(l->words->arena, tide_text_of(path))),
+    return !tide_error(l->words->diags, TIDE_ERR_FIELD_MISSING, l->fact_places[TIDE_FACT_deepspeed], tide_format(l->words->arena, "%s refers to %s", l->facts[TIDE_FACT_deepspeed]->key, tide_shown(l->words->arena, tide_text_of(path))),
                       tide_format(l->words->arena, "give %s too", tide_shown(l->words->arena, tide_text_of(name))));
 }
 
@@ -514,7 +542,7 @@ static void settle_strategy(tide_launch *l) {
     } else if (tide_launch_is(l, TIDE_FACT_distributed, "deepspeed")) {
         settle_deepspeed_plugin(l);
     } else if (type && !tide_launch_is(l, TIDE_FACT_distributed, "no") && !tide_launch_is(l, TIDE_FACT_distributed, "multi_gpu")) {
-        tide_error(words->diags, TIDE_ERR_UNSUPPORTED, "/settings/parallel.kind", tide_format(words->arena, "distributed_type: %s is not described", tide_shown(words->arena, tide_text_of(type))),
+        tide_error(words->diags, TIDE_ERR_UNSUPPORTED, l->fact_places[TIDE_FACT_distributed], tide_format(words->arena, "distributed_type: %s is not described", tide_shown(words->arena, tide_text_of(type))),
                    "NO, MULTI_GPU, DEEPSPEED and FSDP are");
     } else {
         if (tide_launch_is(l, TIDE_FACT_distributed, "multi_gpu")) {

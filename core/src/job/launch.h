@@ -41,7 +41,7 @@ typedef struct tide_launch {
     uint32_t count;
     const tide_launch_source *at; /* the one that is read */
     tide_file_key *settings[TIDE_SET_COUNT], *facts[TIDE_FACT_COUNT]; /* what said so first */
-    const char *setting_files[TIDE_SET_COUNT];
+    const char *setting_files[TIDE_SET_COUNT], *fact_places[TIDE_FACT_COUNT];
     tide_launch_source of_deepspeed; /* root NULL: none */
     bool has_trainer;
 } tide_launch;

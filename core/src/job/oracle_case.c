@@ -37,7 +37,13 @@ static bool is_optimizer(tide_text name) {
     return false;
 }
 
-/* "parallel": null stands for what the framework chooses. */
+/* In "parallel" null stands for what the framework chooses; where the choice is another, for none. */
+static const char *case_null(tide_setting_id id) {
+    const tide_setting *setting = &tide_settings[id];
+    bool is_none = setting->default_value[0] && setting->type == TIDE_SETTING_CHOICE && tide_setting_has_choice(setting, TIDE_TEXT("none"));
+    return is_none ? "none" : "";
+}
+
 static bool case_plan(case_reader *r, const tide_json *plan) {
     if (plan->kind == TIDE_JSON_NULL) return true;
     for (const tide_json *entry = plan->first; entry; entry = entry->next) {
@@ -45,7 +51,7 @@ static bool case_plan(case_reader *r, const tide_json *plan) {
         const tide_json *kind = tide_json_at(plan, "kind");
         tide_setting_id id = tide_setting_find(tide_text_of(name));
         bool is_kind = entry == kind;
-        const char *text = entry->kind == TIDE_JSON_NULL ? "" : tide_word_value(r->arena, entry);
+        const char *text = entry->kind == TIDE_JSON_NULL && id != TIDE_SET_COUNT ? case_null(id) : tide_word_value(r->arena, entry);
         if (!is_kind && is_unset(entry) && id == TIDE_SET_COUNT) continue;
         if (id == TIDE_SET_COUNT) return case_refuse(r, name);
         if (is_kind && text && !tide_setting_has_choice(&tide_settings[id], tide_text_of(text)))

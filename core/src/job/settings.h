@@ -154,7 +154,7 @@ typedef struct tide_given {
     tide_text config_text, preprocessor_text; /* of files */
     const char *title, *source;
     int64_t published_parameters;
-    const char *asked_model;     /* that a file which starts training names; NULL: none */
+    const char *asked_model, *asked_place; /* that a file which starts training names; NULL: none */
     tide_file_card *cards, *last_card;
 } tide_given;
 

@@ -495,7 +495,10 @@ static void to_device(tide_model *model, uint32_t instance, int depth) {
         return;
     }
     for (uint32_t i = first; i < end; i++)
-        if (of->slots[i].kind == TIDE_VALUE_TENSOR && of->slots[i].tensor->is_parameter) give_storage(model, instance, of->slots[i].tensor, TIDE_FACTOR_PARAMETER);
+        if (of->slots[i].kind == TIDE_VALUE_TENSOR && of->slots[i].tensor->is_parameter) {
+            give_storage(model, instance, of->slots[i].tensor, TIDE_FACTOR_PARAMETER);
+            if (model->parameter_made) model->parameter_made(model, of->slots[i].tensor);
+        }
     for (uint32_t i = first; i < end; i++)
         if (of->slots[i].kind == TIDE_VALUE_TENSOR && !of->slots[i].tensor->is_parameter) {
             give_storage(model, instance, of->slots[i].tensor, TIDE_FACTOR_BUFFER);

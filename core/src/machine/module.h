@@ -83,6 +83,9 @@ typedef struct tide_model {
     /* The forward() of an instance reads a parameter of another module. */
     void (*read_parameter)(struct tide_model *model, uint32_t instance, tide_tensor *parameter);
 
+    /* A parameter has come to the device, as the model is made. */
+    void (*parameter_made)(struct tide_model *model, tide_tensor *parameter);
+
     tide_parameter_row *parameters; /* in the order of named_parameters(), shared ones once */
     uint32_t parameter_count, parameter_capacity;
     tide_tensor **buffers; /* in the order of named_buffers() */

@@ -22,6 +22,7 @@ typedef struct flight {
 
 typedef struct param {
     tide_tensor *leaf, *part; /* part: this rank's, a view of the buffer of all */
+    tide_tensor *second;      /* hpZ: this rank's part within its node, from the first release to the step; NULL: none */
     uint32_t module, group;
     int64_t count, cut;       /* elements: all, in a part */
     status status;
@@ -63,7 +64,7 @@ typedef struct zero3 {
     tide_tensor **masters, **sub_norms;
     tide_tensor *parts, *grads, *ipg, *norm, *sent;
     const struct flight *sent_by;
-    int64_t bucket_size, prefetch_size, most_live, reuse;
+    int64_t bucket_size, prefetch_size, most_live, reuse, second_ranks;
     bool scatters, is_contiguous, is_offloaded, params_offloaded;
     uint8_t gather_stream, reduce_stream;
     uint32_t *bucket, bucket_count, *ahead;
@@ -100,9 +101,24 @@ static void point_at_nothing(zero3 *z, tide_tensor *leaf) {
     tide_release(machine_of(z), nothing);
 }
 
+static tide_tensor *new_part(tide_machine *m, int64_t count, tide_dtype dtype, bool on_host) {
+    tide_shape shape = tide_shape1((tide_dim){count, 0});
+    return on_host ? tide_empty_host(m, &shape, dtype) : tide_flat_of(m, op_name, count, dtype, TIDE_FACTOR_PARAMETER);
+}
+
+/* Elements of a part within a node: _partition_param_sec. */
+static int64_t second_cut(const zero3 *z, const param *p) {
+    return p->cut * z->w->ranks / z->second_ranks;
+}
+
+static void cut_second(zero3 *z, param *p) {
+    if (z->second_ranks > 1 && !p->second) p->second = new_part(machine_of(z), second_cut(z, p), z->dtype, z->params_offloaded);
+}
+
 /* free_param. */
 static void let_go(zero3 *z, param *p) {
     if (p->status != AVAILABLE || p->user_count) return;
+    cut_second(z, p);
     if (z->w->ranks > 1) tide_record_stream(machine_of(z), p->leaf, 0);
     point_at_nothing(z, p->leaf);
     p->status = CUT;
@@ -111,7 +127,7 @@ static void let_go(zero3 *z, param *p) {
 
 /* The part of an offloaded parameter comes to the device; NULL if it is there. */
 static tide_tensor *upload(zero3 *z, const param *p, uint8_t stream) {
-    return z->params_offloaded ? on_stream(z, stream, p->cut, z->dtype, TIDE_FACTOR_GATHERED) : NULL;
+    return z->params_offloaded ? on_stream(z, stream, p->second ? second_cut(z, p) : p->cut, z->dtype, TIDE_FACTOR_GATHERED) : NULL;
 }
 
 /* What an asynchronous collective sends stays until it is waited for, or the next one is there. */
@@ -142,7 +158,7 @@ static void gather_one(zero3 *z, param *p, uint8_t stream) {
 }
 
 /* all_gather_coalesced, of parameters in the order of their numbers. */
-static void gather(zero3 *z, const uint32_t *which, uint32_t count) {
+static void gather_together(zero3 *z, const uint32_t *which, uint32_t count) {
     tide_machine *m = machine_of(z);
     uint32_t module_outside = m->module;
     flight *f = TIDE_NEW(m->arena, flight, 1);
@@ -171,6 +187,17 @@ static void gather(zero3 *z, const uint32_t *which, uint32_t count) {
         for (uint32_t i = 0; i < count; i++) tide_release(m, copies[i]);
     }
     m->module = module_outside;
+}
+
+/* Those with a part within the node come from there, apart from the others. */
+static void gather(zero3 *z, const uint32_t *which, uint32_t count) {
+    uint32_t *sorted = TIDE_NEW(machine_of(z)->arena, uint32_t, count + 1), near = 0;
+    for (uint32_t i = 0; i < count; i++)
+        if (z->params[which[i]].second) sorted[near++] = which[i];
+    for (uint32_t i = 0, at = near; i < count; i++)
+        if (!z->params[which[i]].second) sorted[at++] = which[i];
+    if (near) gather_together(z, sorted, near);
+    if (near < count) gather_together(z, sorted + near, count - near);
 }
 
 static void wait_for(zero3 *z, param *p) {
@@ -612,6 +639,7 @@ static void zero3_update(tide_wrapper *w) {
         z->params[i].status = AVAILABLE;
     }
     m->module = 0;
+    for (uint32_t i = 0; i < z->group_count; i++) tide_release_at(m, &z->params[z->group_order[i]].second); /* invalidate_secondary_tensor */
     tide_release(m, before);
     tide_release(m, norm);
     for (uint32_t i = 0; i < z->sub_count; i++) tide_release_at(m, &z->sub_norms[i]);
@@ -660,15 +688,51 @@ static void make_modules(zero3 *z) {
     }
 }
 
-static void cut_parameters(zero3 *z) {
-    tide_model *model = z->w->model;
+/* What deepspeed.zero.Init has cut before the engine stands: each parameter as soon as it is made. */
+typedef struct early {
+    const tide_job *job;
+    param *params; /* leaf and part, and second */
+    uint32_t count, capacity;
+} early;
+
+static void cut_as_made(tide_model *model, tide_tensor *leaf) {
     tide_machine *m = model->m;
+    early *e = m->wrapper;
+    bool on_host = tide_option_is(e->job, TIDE_OPTION_offload_param, "cpu"), is_tied = false;
+    int64_t ranks = tide_option_int(e->job, TIDE_OPTION_dp, 1), near = tide_option_int(e->job, TIDE_OPTION_zero_hpz_partition_size, 1);
+    int64_t cut = (tide_count(leaf) + ranks - 1) / ranks;
+    for (uint32_t i = 0; i < e->count; i++) is_tied = is_tied || e->params[i].leaf == leaf;
+    tide_tensor *second = near > 1 ? new_part(m, cut * ranks / near, (tide_dtype)leaf->dtype, on_host) : NULL;
+    tide_tensor *part = new_part(m, cut, (tide_dtype)leaf->dtype, on_host), *nothing = tide_empty_host(m, leaf->shape, (tide_dtype)leaf->dtype);
+    tide_set_data(m, leaf, nothing);
+    tide_release(m, nothing);
+    if (is_tied) { /* made, cut, and dropped where the other's is taken */
+        tide_release(m, second);
+        tide_release(m, part);
+        return;
+    }
+    TIDE_ROOM(m->arena, e->params, e->count, e->capacity);
+    e->params[e->count++] = (param){.leaf = leaf, .part = part, .second = second};
+}
+
+static void zero3_load(tide_model *model, const tide_job *job) {
+    if (!tide_option_true(job, TIDE_OPTION_zero_init, false)) return;
+    early *e = TIDE_NEW(model->m->arena, early, 1);
+    e->job = job;
+    model->m->wrapper = e;
+    model->parameter_made = cut_as_made;
+}
+
+static void cut_parameters(zero3 *z, const early *e) {
+    tide_machine *m = machine_of(z);
     for (uint32_t i = 0; i < z->count; i++) {
         param *p = &z->params[i];
-        bool on_host = z->params_offloaded;
         m->module = p->module;
-        tide_shape shape = tide_shape1((tide_dim){p->cut, 0});
-        p->part = on_host ? tide_empty_host(m, &shape, z->dtype) : tide_flat_of(m, op_name, p->cut, z->dtype, TIDE_FACTOR_PARAMETER);
+        for (uint32_t k = 0; e && k < e->count && !p->part; k++)
+            if (e->params[k].leaf == p->leaf) p->part = e->params[k].part, p->second = e->params[k].second;
+        if (p->part) continue;
+        cut_second(z, p);
+        p->part = new_part(m, p->cut, z->dtype, z->params_offloaded);
         point_at_nothing(z, p->leaf);
     }
     m->module = 0;
@@ -759,11 +823,15 @@ static void zero3_wrap(tide_wrapper *w) {
         tide_fail(m, TIDE_ERR_UNSUPPORTED, "parallel.grad_accum_dtype other than that of the model is described for fp32");
         return;
     }
-    if (tide_option_true(job, TIDE_OPTION_zero_init, false)) {
-        tide_fail(m, TIDE_ERR_UNSUPPORTED, "parallel.zero_init: parameters cut while the model is made are not described yet");
+    const early *e = model->parameter_made ? m->wrapper : NULL;
+    int64_t near = tide_option_int(job, TIDE_OPTION_zero_hpz_partition_size, 1);
+    if (near > w->ranks) near = w->ranks;
+    if (w->ranks % near) {
+        tide_fail(m, TIDE_ERR_CONFLICT, "parallel.zero_hpz_partition_size: DeepSpeed refuses it: \"%lld is not divisible by %lld\"", (long long)w->ranks, (long long)near);
         return;
     }
-    tide_cast_model(w, half);
+    model->parameter_made = NULL;
+    if (!e) tide_cast_model(w, half); /* zero.Init makes them in the type they have */
     zero3 *z = TIDE_NEW(m->arena, zero3, 1);
     bool overlaps = tide_option_true(job, TIDE_OPTION_overlap_comm, true);
     *z = (zero3){.w = w, .dtype = model->dtype, .count = model->parameter_count,
@@ -773,6 +841,7 @@ static void zero3_wrap(tide_wrapper *w) {
                  .reuse = tide_option_int(job, TIDE_OPTION_stage3_max_reuse_distance, 1000000000),
                  .scatters = tide_option_true(job, TIDE_OPTION_reduce_scatter, true),
                  .is_contiguous = tide_option_true(job, TIDE_OPTION_contiguous_gradients, true),
+                 .second_ranks = near,
                  .is_offloaded = tide_option_is(job, TIDE_OPTION_offload_optimizer, "cpu"),
                  .params_offloaded = tide_option_is(job, TIDE_OPTION_offload_param, "cpu"),
                  .gather_stream = overlaps ? GATHER_STREAM : 0,
@@ -793,7 +862,7 @@ static void zero3_wrap(tide_wrapper *w) {
     tide_optimized *members = TIDE_NEW(m->arena, tide_optimized, count + 1);
     tide_optimizer_members(w->optimizer, members);
     w->state = m->wrapper = z;
-    cut_parameters(z);
+    cut_parameters(z, e);
     if (!z->is_offloaded) tide_flat_of(m, op_name, 1, TIDE_BOOL, TIDE_FACTOR_COMMUNICATION); /* inf_or_nan_tracker */
     tide_flat_of(m, op_name, 1, TIDE_FP32, TIDE_FACTOR_COMMUNICATION);                        /* of the last barrier */
     make_groups(z, members, count);
@@ -811,5 +880,5 @@ static void zero3_wrap(tide_wrapper *w) {
     model->read_parameter = read_parameter;
 }
 
-const tide_strategy tide_zero3 = {.kind = "zero3", .wrap = zero3_wrap, .backward = zero3_backward, .update = zero3_update,
+const tide_strategy tide_zero3 = {.kind = "zero3", .load = zero3_load, .wrap = zero3_wrap, .backward = zero3_backward, .update = zero3_update,
                                    .other_ranks = zero3_other_ranks};

@@ -601,6 +601,8 @@ bool tide_run_job(tide_run *run, const tide_job *job, tide_arena *arena, tide_di
     if (is_quantised && !tide_quantise(&run->model, job)) return false;
     if (!check_prefixes(run, "freeze", job->freeze.names, job->freeze.count) || !check_prefixes(run, "train_only", job->train_only.names, job->train_only.count))
         return false;
+    const tide_strategy *strategy = tide_strategy_find(job);
+    if (strategy && strategy->load) strategy->load(&run->model, job);
     tide_model_to_device(&run->model);
     choose_trainable(run, job);
     if (is_quantised && job->kbit_prepare && is_training) tide_prepare_kbit(&run->model);

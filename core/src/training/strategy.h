@@ -20,6 +20,8 @@ typedef struct tide_wrapper {
 /* Members may be NULL: nothing happens, or what happens on one GPU. */
 typedef struct tide_strategy {
     const char *kind;
+    /* Before the model comes to the device. */
+    void (*load)(tide_model *model, const tide_job *job);
     /* The model is on the device; the optimizer, which stands, may be given other tensors. */
     void (*wrap)(tide_wrapper *w);
     void (*before_forward)(tide_wrapper *w);
