@@ -416,6 +416,9 @@ static void check_options(job_builder *b) {
     if (is_alone && dp > 1)
         tide_error(b->diags, TIDE_ERR_CONFLICT, "/settings/parallel.dp", "several GPUs need a kind of parallelism",
                    "add parallel.kind=ddp, zero2, ...");
+    if (!is_alone && (strcmp(job->optimizer, "muon") == 0 || tide_text_matches(tide_text_of(job->optimizer), TIDE_TEXT("*schedulefree*"))))
+        tide_error(b->diags, TIDE_ERR_UNSUPPORTED, "/settings/optimizer", tide_format(b->arena, "%s is not described with parallel.kind", job->optimizer),
+                   "use another optimizer, or one GPU");
     if (!is_alone && job->scaler)
         tide_error(b->diags, TIDE_ERR_UNSUPPORTED, "/settings/scaler", "a GradScaler is not described with parallel.kind", "use bf16");
 }
@@ -432,7 +435,7 @@ static void check_scaler(job_builder *b) {
                    "GradScaler cannot unscale the gradients of bf16 weights; bf16 needs no scaler",
                    remedy);
     else if (strcmp(job->dtype, "fp16") == 0 &&
-             (strcmp(job->optimizer, "adamw_fused") != 0 || job->clips))
+             (!tide_text_matches(tide_text_of(job->optimizer), TIDE_TEXT("*_fused")) || job->clips))
         tide_error(b->diags, TIDE_ERR_CONFLICT, "/settings/scaler",
                    "GradScaler refuses fp16 weights: \"Attempting to unscale FP16 gradients\"",
                    remedy);

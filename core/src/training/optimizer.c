@@ -20,7 +20,7 @@ const uint32_t tide_optimizer_name_count = sizeof tide_optimizer_names / sizeof 
 typedef struct row {
     const char *name;
     int states;
-    bool has_device_step;
+    int step; /* 1: fused, with a counter on the device; 2: fused */
     char made;
     bool decays;
     const char *lists;
@@ -41,7 +41,7 @@ typedef struct parameter_state {
 
 struct tide_optimizer {
     tide_model *model;
-    const row *row;
+    const row *row, *rest; /* the rest: of the second group, where that has another */
     parameter_state *parameters; /* the first group, then the second */
     uint32_t count;
     bool has_two_groups; /* the first has weight decay, the second has none */
@@ -68,18 +68,23 @@ static tide_tensor *state_like(tide_model *model, const parameter_state *p) {
     return state;
 }
 
+static const row *row_of(const tide_optimizer *optimizer, const parameter_state *p) {
+    return p->group && optimizer->rest ? optimizer->rest : optimizer->row;
+}
+
 static void make_states(tide_optimizer *optimizer, parameter_state *p) {
     tide_machine *m = optimizer->model->m;
+    const row *kind = row_of(optimizer, p);
     if (p->has_state) return;
     p->has_state = true;
-    if (optimizer->row->has_device_step) {
+    if (kind->step == 1) {
         m->module = p->module;
         m->factor = TIDE_FACTOR_OPTIMIZER;
         tide_shape scalar = {.dims = 0};
         tide_empty(m, &scalar, TIDE_FP32); /* lives as long as the optimizer */
         m->factor = TIDE_FACTOR_TEMPORARY;
     }
-    for (int i = 0; i < optimizer->row->states; i++) tide_list_push(m, p->state, tide_of_tensor(state_like(optimizer->model, p)));
+    for (int i = 0; i < kind->states; i++) tide_list_push(m, p->state, tide_of_tensor(state_like(optimizer->model, p)));
 }
 
 /* ---- parameter by parameter: functions of the description language ---- */
@@ -125,19 +130,26 @@ static void play_turns(tide_optimizer *optimizer, tide_function *function, param
     claim(m, optimizer->shared);
 }
 
+static const row *row_named(const char *name) {
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        if (strcmp(rows[i].name, name) == 0) return &rows[i];
+    return &rows[0];
+}
+
 tide_optimizer *tide_optimizer_new(tide_model *model, const char *name, const char *groups) {
     tide_machine *m = model->m;
     tide_optimizer *optimizer = TIDE_NEW(m->arena, tide_optimizer, 1);
     optimizer->model = model;
-    optimizer->row = &rows[0];
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-        if (strcmp(rows[i].name, name) == 0) optimizer->row = &rows[i];
+    optimizer->row = row_named(name);
+    bool is_of_matrices = optimizer->row->made == 'm';
+    if (is_of_matrices) optimizer->rest = row_named("adamw");
     optimizer->parameters = TIDE_NEW(m->arena, parameter_state, model->parameter_count + 1);
-    bool has_two = optimizer->has_two_groups = strcmp(groups, "trainer") == 0;
+    bool has_two = optimizer->has_two_groups = strcmp(groups, "trainer") == 0 && !is_of_matrices;
     for (int group = 0; group < 2; group++) {
         for (uint32_t i = 0; i < model->parameter_count; i++) {
             const tide_parameter_row *p = &model->parameters[i];
-            if (!p->tensor->requires_grad || (has_two ? is_plain(p->name) != (group == 1) : group == 1)) continue;
+            bool is_second = is_of_matrices ? p->tensor->shape->dims != 2 : has_two && is_plain(p->name);
+            if (!p->tensor->requires_grad || is_second != (group == 1)) continue;
             optimizer->parameters[optimizer->count++] =
                 (parameter_state){.tensor = p->tensor, .module = p->module, .group = (uint32_t)group, .state = tide_list_new(m)};
         }
@@ -211,46 +223,52 @@ static void add_dtype(tide_dtype *dtypes, uint32_t *count, tide_dtype dtype) {
     dtypes[(*count)++] = dtype;
 }
 
-static void step_range(tide_optimizer *optimizer, uint32_t from, uint32_t to) {
+/* *last: the lists that outlive the step of this group. */
+static void step_range(tide_optimizer *optimizer, uint32_t from, uint32_t to, held *last) {
     tide_machine *m = optimizer->model->m;
-    const row *kind = optimizer->row;
+    if (from == to) return;
+    const row *kind = row_of(optimizer, &optimizer->parameters[from]);
+    bool is_rest = kind != optimizer->row;
     parameter_state **with = TIDE_NEW(m->arena, parameter_state *, to - from + 1); /* those with a gradient */
     uint32_t count = 0;
     m->op = "optimizer.step";
     for (uint32_t i = from; i < to; i++)
         if (optimizer->parameters[i].tensor->grad) with[count++] = &optimizer->parameters[i];
-    bool decays = from < to && optimizer->parameters[from].group == 0 && (optimizer->has_two_groups || kind->decays);
+    bool decays = optimizer->parameters[from].group == 0 && (optimizer->has_two_groups || kind->decays);
     const char *end, *lists = form_of(kind->lists, decays, &end);
     bool is_late = kind->made == 'l' && lists < end, is_first = count && !with[0]->has_state;
     if (!is_late)
         for (uint32_t i = 0; i < count; i++) make_states(optimizer, with[i]);
-    if (is_first) play_turns(optimizer, optimizer->init, with, count, decays);
+    if (is_first && !is_rest) play_turns(optimizer, optimizer->init, with, count, decays);
     parameter_state **alike = TIDE_NEW(m->arena, parameter_state *, count + 1);
     tide_dtype dtypes[TIDE_DTYPE_COUNT];
     uint32_t dtype_count = 0;
-    held last = {0};
     for (uint32_t i = 0; i < count; i++) add_dtype(dtypes, &dtype_count, (tide_dtype)with[i]->tensor->dtype);
     while (dtype_count--) {
         uint32_t alike_count = 0;
         for (uint32_t i = 0; i < count; i++)
             if (with[i]->tensor->dtype == dtypes[dtype_count]) alike[alike_count++] = with[i];
         for (const char *round = lists; round < end; round++)
-            play_round(optimizer, alike, alike_count, *round - '0', is_late && round == lists, round + 1 == end ? &last : NULL);
+            play_round(optimizer, alike, alike_count, *round - '0', is_late && round == lists, round + 1 == end ? last : NULL);
     }
-    let_go(m, &last);
-    play_turns(optimizer, optimizer->body, with, count, decays);
+    if (kind->made != 'g') let_go(m, last);
+    if (!is_rest) play_turns(optimizer, optimizer->body, with, count, decays);
     m->module = 0;
 }
 
 void tide_optimizer_step(tide_optimizer *optimizer) {
     uint32_t end = 0; /* of the first group */
     while (end < optimizer->count && (optimizer->parameters[end].group == 0 || optimizer->row->made == 'b')) end++;
-    step_range(optimizer, 0, end);
-    step_range(optimizer, end, optimizer->count);
+    held last = {0};
+    step_range(optimizer, 0, end, &last);
+    step_range(optimizer, end, optimizer->count, &last);
+    let_go(optimizer->model->m, &last);
 }
 
 void tide_optimizer_step_one(tide_optimizer *optimizer, uint32_t member) {
-    step_range(optimizer, member, member + 1);
+    held last = {0};
+    step_range(optimizer, member, member + 1, &last);
+    let_go(optimizer->model->m, &last);
 }
 
 void tide_zero_grad(tide_optimizer *optimizer, bool set_to_none) {
@@ -358,7 +376,7 @@ static void step_fused(tide_model *model, tide_scaler *scaler, tide_optimizer *o
 }
 
 void tide_scaler_step(tide_model *model, tide_scaler *scaler, tide_optimizer *optimizer) {
-    if (optimizer->row->has_device_step) { /* its counter is on the device: fused */
+    if (optimizer->row->step) {
         step_fused(model, scaler, optimizer);
         return;
     }
