@@ -1,7 +1,7 @@
-/* Builds the static page: node build.mjs --wasm FILE --out FOLDER */
+/* Builds the static page: node build.mjs --wasm FILE --out FOLDER; recordings.wasm lies beside FILE */
 import { createHash } from 'node:crypto';
 import { mkdir, readdir, readFile, rm, writeFile } from 'node:fs/promises';
-import { basename, join } from 'node:path';
+import { basename, dirname, join } from 'node:path';
 import { parseArgs } from 'node:util';
 import { gzipSync } from 'node:zlib';
 import { build as bundle } from 'esbuild';
@@ -65,10 +65,11 @@ export async function build({ wasm, out }) {
 
   const core = await readFile(wasm);
   const wasmName = await asset('tidemark', 'wasm', core);
+  const recordingsName = await asset('recordings', 'wasm', await readFile(join(dirname(wasm), 'recordings.wasm')));
   const workerName = await asset('worker', 'js', await bundled('src/worker.js'));
   /* What is behind a click comes as a chunk of its own when it is clicked. */
   const [main, ...chunks] = await bundledInParts('src/main.jsx', {
-    define: { WASM_PATH: JSON.stringify(wasmName), WORKER_PATH: JSON.stringify(workerName) },
+    define: { WASM_PATH: JSON.stringify(wasmName), WORKER_PATH: JSON.stringify(workerName), RECORDINGS_PATH: JSON.stringify(recordingsName) },
     splitting: true, outdir: out, entryNames: '[name]-[hash]', chunkNames: '[name]-[hash]',
   });
   const mainName = await put(`assets/${main.name}`, main.bytes);

@@ -3,7 +3,7 @@
 
 export class CoreStopped extends Error {}
 
-/** @typedef {{id: number, text: string, lane: string, resolve: (reply: any) => void, reject: (why: Error) => void}} Job */
+/** @typedef {{id: number, message: object, transfer: Transferable[], lane: string, resolve: (reply: any) => void, reject: (why: Error) => void}} Job */
 
 /** @param {{module: Promise<WebAssembly.Module>, spawn: () => Worker, limitMs?: number, timed?: (ms: number) => void}} options
  *   timed: told the core's own time for every request */
@@ -37,7 +37,7 @@ export function createClient({ module, spawn, limitMs = 20000, timed }) {
     const job = running;
     running = null;
     try {
-      job.resolve(JSON.parse(/** @type {string} */ (reply)));
+      job.resolve(reply === undefined ? null : JSON.parse(reply));
     } catch {
       job.reject(new CoreStopped('The answer is not JSON.'));
     }
@@ -66,7 +66,7 @@ export function createClient({ module, spawn, limitMs = 20000, timed }) {
       return next();
     }
     if (running !== job) return;
-    target.postMessage({ id: job.id, request: job.text });
+    target.postMessage({ id: job.id, ...job.message }, job.transfer);
     timer = setTimeout(() => stopped(`No answer within ${limitMs / 1000} seconds.`), limitMs);
   }
 
@@ -87,9 +87,25 @@ export function createClient({ module, spawn, limitMs = 20000, timed }) {
           for (const old of waiting) if (old.lane === lane) old.resolve(null);
           waiting = waiting.filter((old) => old.lane !== lane);
         }
-        waiting.push({ id: ++lastId, text: JSON.stringify(request), lane, resolve, reject });
+        waiting.push({ id: ++lastId, message: { request: JSON.stringify(request) }, transfer: [], lane, resolve, reject });
         next();
       });
+    },
+    /** Another message than a request: bytes of a recording.
+     * @param {object} message @param {Transferable[]} [transfer] @returns {Promise<any>} */
+    send: (message, transfer = []) => new Promise((resolve, reject) => {
+      waiting.push({ id: ++lastId, message, transfer, lane: '', resolve, reject });
+      next();
+    }),
+    /** Ends the worker; what waits is answered with null. */
+    end() {
+      for (const job of waiting) job.resolve(null);
+      waiting = [];
+      clearTimeout(timer);
+      running?.resolve(null);
+      running = null;
+      worker?.terminate();
+      worker = null;
     },
   };
 }

@@ -6,12 +6,14 @@ import { createClient } from './client.js';
 import { UNITS } from './format.js';
 import { onKey } from './keys.js';
 import { createPool } from './pool.js';
+import { useRecordings } from './recordings.js';
 import { compile } from './tidemark.js';
 import * as state from './state.js';
 import { App } from './ui/App.jsx';
 import { spokenVerdict } from './ui/Verdict.jsx';
 
 const wasmUrl = new URL(WASM_PATH, document.baseURI);
+const recordingsUrl = new URL(RECORDINGS_PATH, document.baseURI);
 const workerUrl = new URL(WORKER_PATH, document.baseURI);
 
 /* Trusted Types: the one script this page ever starts by address is its own worker. */
@@ -30,6 +32,11 @@ const client = createClient({
     performance.clearMarks('tidemark-core');
     performance.mark('tidemark-core', { detail: ms });
   },
+});
+
+useRecordings({
+  module: () => compile(recordingsUrl),
+  spawn: () => new Worker(workerScript, { type: 'module' }),
 });
 
 /* A link to another job than the example: its static numbers are dimmed until the answer is there. */

@@ -5,6 +5,7 @@ import { EXAMPLE } from './example.js';
 import { MOST_FILES } from './files.js';
 import { sentences } from './format.js';
 import { pack, unpack } from './links.js';
+import { recording } from './recordings.js';
 import { toCommand, toLink, toWord, wordsOf } from './words.js';
 
 /** @typedef {import('./types.js').Report} Report */
@@ -56,7 +57,9 @@ export const stale = computed(() => failure.value !== null);
 /* The job in words, as the core writes them; and as the address bar has it. */
 export const link = computed(() => (failure.value === null && report.value ? report.value.link : toLink(words.value)));
 export const fragment = signal('');
-export const command = computed(() => toCommand(wordsOf(link.value), files.value.map((file) => file.name)));
+export const command = computed(() => (recording.value
+  ? toCommand(Object.entries(recording.value.words), [recording.value.name], 'replay')
+  : toCommand(wordsOf(link.value), files.value.map((file) => file.name))));
 
 /** The value a field shows: the user's word, else what the job came to, else the default.
  * @param {string} name */

@@ -1,7 +1,8 @@
-/* Loads tidemark.wasm: JSON in, JSON out. The same file runs in the page's worker and in Node. */
+/* Loads tidemark.wasm, or recordings.wasm: JSON in, JSON out. The same file runs in the page's worker and in Node. */
 
 /** The one function this module needs of a loaded core.
- * @typedef {{call: (request: object) => any, callText: (request: string) => string}} Core */
+ * @typedef {{call: (request: object) => any, callText: (request: string) => string, open: () => void, add: (bytes: Uint8Array) => void}} Core
+ *   open and add: of recordings.wasm, begin a recording and take its next bytes */
 
 const EXPORTS = ['memory', 'tide_wasm_alloc', 'tide_wasm_free', 'tide_wasm_call', 'tide_wasm_result',
   'tide_wasm_result_len'];
@@ -54,7 +55,22 @@ export async function start(module) {
     }
   }
 
-  return { callText, call: (request) => JSON.parse(callText(JSON.stringify(request))) };
+  function open() {
+    if (core.tide_wasm_open() !== 0) throw new Error('There is no memory left.');
+  }
+
+  function add(/** @type {Uint8Array} */ bytes) {
+    const at = core.tide_wasm_alloc(bytes.length) >>> 0;
+    if (at === 0) throw new Error('The recording is larger than the memory of this page.');
+    try {
+      new Uint8Array(core.memory.buffer, at, bytes.length).set(bytes);
+      if (core.tide_wasm_add(at, bytes.length) !== 0) throw new Error('The recording is larger than the memory of this page.');
+    } finally {
+      core.tide_wasm_free(at);
+    }
+  }
+
+  return { callText, open, add, call: (request) => JSON.parse(callText(JSON.stringify(request))) };
 }
 
 /** Compiles while it downloads; from the bytes where the host sends another MIME type.

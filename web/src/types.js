@@ -40,5 +40,20 @@
  *   assumptions: {setting: string, value: string, text: string}[],
  *   diagnostics: Diagnostic[]
  * }} Report
+ * @typedef {{
+ *   ok: true, tidemark: string,
+ *   recording: {format: string, source?: string, is_whole: boolean, is_estimate: boolean, devices: number, device: number, requests: number,
+ *     frees: number, before: number, allocator: string, reserved_peak?: number, said?: {allocated_peak: number, reserved_peak: number,
+ *     allocated: number, reserved: number, retries: number, ooms: number}},
+ *   outcome: 'ok' | 'oom', allocated_peak: number, reserved_peak: number, allocated: number, reserved: number, retries: number, ooms: number,
+ *   peak_event: number, fragmentation: {bytes: number, allocated_at_reserved_peak: number, cached_in_used_segments: number},
+ *   verdict: {fits: boolean | null, gpu_bytes?: number, outside_bytes: number, smallest_device_bytes: number,
+ *     oom?: {event: number, requested: number, tried: number, free: number, frames: string[]}},
+ *   allocator: string, options: {allocator: string, reserved_peak: number, change: number, fits?: boolean, is_approximate?: true}[],
+ *   advice?: {allocator: string, saves: number, sentence: string}, differences?: string[],
+ *   live_at_peak: ({bytes: number, count: number, requested: number, frame: string, frames: string[], rest?: undefined} | {rest: number})[],
+ *   timeline: {events: number, columns: {from: number, allocated: number, reserved: number, us?: number}[]},
+ *   diagnostics: Diagnostic[]
+ * }} Recorded  the answer to replay
  */
 export {};

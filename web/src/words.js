@@ -24,8 +24,8 @@ export const wordsOf = (link) => link.split('&').map((piece) => toWord(piece)).f
 const quoted = (word) => (/^[A-Za-z0-9\-_.,:/=+@%]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`);
 
 /** The command line that gives the same answer.
- * @param {Words} words @param {string[]} files names */
-export function toCommand(words, files) {
-  return ['tidemark', 'estimate', ...files.map(quoted), ...words.map(([name, value]) => quoted(`${name}=${value}`))]
+ * @param {Words} words @param {string[]} files names @param {string} [name] of the command */
+export function toCommand(words, files, name = 'estimate') {
+  return ['tidemark', name, ...files.map(quoted), ...words.map(([name, value]) => quoted(`${name}=${value}`))]
     .join(' ');
 }

@@ -10,6 +10,7 @@ import { Lazy } from './lazy.jsx';
 import { Icon, Patterns } from './marks.jsx';
 import { Assumptions, Diagnostics } from './Notes.jsx';
 import { Overlays } from './Overlays.jsx';
+import { recording } from '../recordings.js';
 import { Settings } from './Settings.jsx';
 import { Tensors } from './Tensors.jsx';
 import { Timeline } from './Timeline.jsx';
@@ -96,15 +97,15 @@ export function App({ still = false }) {
   }, [open]);
   const r = report.value;
   return (
-    <div class={`page${open ? ' settings-open' : ''}`} data-core={still ? 'static' : core.value}>
+    <div class={`page${open ? ' settings-open' : ''}${recording.value ? ' has-recording' : ''}`} data-core={still ? 'static' : core.value}>
       <a class="skip" href="#result" onClick={(event) => { event.preventDefault(); document.getElementById('result')?.focus(); }}>Skip to the result</a>
       <Patterns />
       <Header />
       <div class="columns">
         <aside class="side" aria-label="Settings"><Settings /></aside>
         <div class="main-column">
-          {r && <StickyVerdict r={r} />}
-          <Result still={still} />
+          {r && !recording.value && <StickyVerdict r={r} />}
+          {recording.value ? <Lazy load={() => import('./Recording.jsx')} /> : <Result still={still} />}
           <footer class="foot">
             <p><b>Everything runs in this page. Nothing is sent.</b></p>
             <p>{r ? `tidemark ${r.tidemark}` : 'tidemark'}{valueOf('steps') && ` · ${valueOf('steps')} steps simulated`}</p>

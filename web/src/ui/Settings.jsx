@@ -2,6 +2,7 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { fixed, params, sentences } from '../format.js';
 import { fromFile, fromText } from '../files.js';
+import { closeRecording, isRecording, openRecording, recording } from '../recordings.js';
 import { chooseModel, closeFile, describe, errorAt, files, isExample, moreOpen, notices, openFiles, report, reset, setWord, setWords,
   settingsOpen, valueOf, words } from '../state.js';
 import { Field } from './Field.jsx';
@@ -29,7 +30,14 @@ const GROUPS = { batch: 'Data', memory: 'Memory', training: 'Training', precisio
 const APART = ['model', 'gpu', 'freeze', 'overrides'];
 
 export async function take(/** @type {Iterable<File>} */ list) {
-  const read = await Promise.all([...list].map(fromFile));
+  const given = [...list];
+  for (const file of given) {
+    if (!isRecording(new Uint8Array(await file.slice(0, 65536).arrayBuffer()))) continue;
+    openRecording(file);
+    return;
+  }
+  const read = await Promise.all(given.map(fromFile));
+  if (recording.value) closeRecording();
   finish(read);
 }
 
@@ -63,7 +71,7 @@ function ModelField() {
       <div class="open-row">
         <button type="button" class="button" onClick={() => chooser.current?.click()}><Icon name="file" />Open config.json</button>
         <button type="button" class="button" onClick={() => setPasting(true)}><Icon name="paste" />Paste</button>
-        <input ref={chooser} id="chooser" type="file" multiple accept=".json,application/json" hidden
+        <input ref={chooser} id="chooser" type="file" multiple hidden
           onChange={(event) => {
             if (event.currentTarget.files) take(event.currentTarget.files);
             event.currentTarget.value = '';

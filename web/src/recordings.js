@@ -1,0 +1,128 @@
+/* A recording: its bytes go to a worker of its own, piece by piece, and stay there; what is asked of it can be asked again. */
+import { batch, signal } from '@preact/signals';
+import { CoreStopped, createClient } from './client.js';
+
+/** @typedef {import('./types.js').Recorded} Recorded */
+/** @typedef {{name: string, file: Blob, state: 'reading' | 'ready' | 'failed', read: number, problem: import('./types.js').Diagnostic[] | null,
+ *   reply: Recorded | null, words: {[name: string]: string}, device: number, busy: boolean}} Recording
+ *   read: bytes of the file; words: gpu and allocator as chosen; device: -1 the busiest */
+
+export const recording = signal(/** @type {Recording | null} */ (null));
+
+const REPLAY_LIMIT_MS = 600000;
+
+/** @type {ReturnType<typeof createClient> | null} */
+let client = null;
+/** @type {() => ReturnType<typeof createClient>} */
+let make = () => { throw new Error('no worker'); };
+
+/** @param {{module: () => Promise<WebAssembly.Module>, spawn: () => Worker}} options the module is fetched with the first recording */
+export function useRecordings({ module, spawn }) {
+  make = () => createClient({ module: module(), spawn, limitMs: REPLAY_LIMIT_MS });
+}
+
+/** What the first bytes say. @param {Uint8Array} head @returns {boolean} whether it may be a recording */
+export function isRecording(head) {
+  if (head[0] === 0x1f && head[1] === 0x8b) return true;
+  if (head[0] === 0x80 && head[1] >= 2 && head[1] <= 5) return true;
+  const text = new TextDecoder().decode(head);
+  return text.startsWith('tidemark') || /^\s*\{[^\n]*\}\s*\n\s*\[/.test(text) || /"(traceEvents|schemaVersion|deviceProperties)"\s*:/.test(text);
+}
+
+/** @param {Partial<Recording>} part */
+function set(part) {
+  if (recording.value) recording.value = { ...recording.value, ...part };
+}
+
+/** @param {unknown} error @returns {import('./types.js').Diagnostic[]} */
+const problemOf = (error) => [{ severity: 'error', code: error instanceof CoreStopped ? 'ERR_STOPPED' : 'ERR_FILE',
+  message: `The recording could not be read: ${error instanceof Error ? error.message : error}`,
+  remedy: 'A very large one fits the memory of the command line: tidemark replay FILE.' }];
+
+/** @param {Blob} file @param {() => boolean} wanted @returns {Promise<string>} what was damaged, or '' */
+async function feed(file, wanted) {
+  const of = client ??= make();
+  const head = new Uint8Array(await file.slice(0, 2).arrayBuffer());
+  const isGzip = head[0] === 0x1f && head[1] === 0x8b;
+  let read = 0;
+  const counted = file.stream().pipeThrough(new TransformStream({
+    transform(piece, controller) {
+      read += piece.length;
+      controller.enqueue(piece);
+    },
+  }));
+  const reader = (isGzip ? counted.pipeThrough(/** @type {any} */ (new DecompressionStream('gzip'))) : counted).getReader();
+  await of.send({ open: true });
+  let shown = 0;
+  for (;;) {
+    let piece;
+    try {
+      piece = await reader.read();
+    } catch (error) {
+      if (!isGzip) throw error;
+      return 'the gzip file is cut short or damaged';
+    }
+    if (piece.done) return '';
+    if (!wanted()) {
+      reader.cancel().catch(() => {});
+      return '';
+    }
+    const bytes = piece.value.slice().buffer; /* of its own, so that it can be handed over */
+    await of.send({ bytes }, [bytes]);
+    if (read - shown > 4 << 20) set({ read: shown = read });
+  }
+}
+
+let turn = 0;
+let damage = '';
+
+/** Reads a recording and plays it as it was. @param {File} file */
+export async function openRecording(file) {
+  const mine = ++turn;
+  recording.value = { name: file.name || 'pasted', file, state: 'reading', read: 0, problem: null, reply: null, words: {}, device: -1, busy: true };
+  try {
+    damage = await feed(file, () => mine === turn);
+  } catch (error) {
+    if (mine === turn) set({ state: 'failed', busy: false, problem: problemOf(error) });
+    return;
+  }
+  if (mine === turn) await replay();
+}
+
+/** Plays it again, with another card, other options or another of its devices.
+ * @param {Recording['words']} [words] @param {number} [device] */
+export async function replay(words = {}, device) {
+  const of = recording.value;
+  if (!of || !client) return;
+  const mine = turn;
+  batch(() => set({ busy: true, words: { ...of.words, ...words }, device: device ?? of.device }));
+  const { words: chosen, device: number } = /** @type {Recording} */ (recording.value);
+  const request = {
+    call: 'replay', settings: Object.entries(chosen).filter(([name, value]) => name === 'allocator' || value !== '').map(([name, value]) => `${name}=${value}`),
+    ...(damage && { damage }), ...(number >= 0 && { device: number }),
+  };
+  const ask = () => /** @type {NonNullable<typeof client>} */ (client).call(request, 'replay');
+  try {
+    let reply;
+    try {
+      reply = await ask();
+    } catch (error) { /* its worker is gone, and the recording with it: once more */
+      if (!(error instanceof CoreStopped) || mine !== turn) throw error;
+      await feed(of.file, () => mine === turn);
+      reply = await ask();
+    }
+    if (mine !== turn || reply === null) return;
+    set({ busy: false, state: reply.ok || recording.value?.reply ? 'ready' : 'failed', problem: reply.ok ? null : reply.diagnostics,
+      ...(reply.ok && { reply, read: of.file.size }) });
+  } catch (error) {
+    if (mine === turn) set({ state: 'failed', busy: false, problem: problemOf(error) });
+  }
+}
+
+/** Back to the job; its memory is given back with the worker. */
+export function closeRecording() {
+  turn++;
+  client?.end();
+  client = null;
+  recording.value = null;
+}
