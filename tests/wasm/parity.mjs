@@ -6,7 +6,8 @@
  * A failure points to web/wasm and to what the compilers do differently. */
 import { spawnSync } from 'node:child_process';
 import { readdirSync, readFileSync } from 'node:fs';
-import { join } from 'node:path';
+import { basename, dirname, join } from 'node:path';
+import { gunzipSync } from 'node:zlib';
 import { start } from '../../web/src/tidemark.js';
 
 const [wasm, program, ...results] = process.argv.slice(2);
@@ -25,16 +26,22 @@ function check(name, isRight, why = '') {
   if (!isRight) console.log(`FAIL ${name}${why && `: ${why}`}`);
 }
 
-const module = new WebAssembly.Module(readFileSync(wasm));
-const imports = WebAssembly.Module.imports(module).map((i) => `${i.module}.${i.name}`);
-check('no imports', imports.length === 0, imports.join(', '));
-const listed = readFileSync(new URL('../../web/wasm/exports.txt', import.meta.url), 'utf8')
-  .split('\n').filter((line) => line !== '').map((line) => line.slice(1));
-const exported = WebAssembly.Module.exports(module).map((e) => e.name);
-for (const name of listed) check(`exports ${name}`, exported.includes(name));
-for (const name of exported.filter((e) => e.startsWith('tide_'))) {
-  check(`lists ${name}`, listed.includes(name), 'not in exports.txt');
+/** @param {string} file @param {string} list what it exports */
+function open(file, list) {
+  const compiled = new WebAssembly.Module(readFileSync(file));
+  const imports = WebAssembly.Module.imports(compiled).map((i) => `${i.module}.${i.name}`);
+  check(`${file}: no imports`, imports.length === 0, imports.join(', '));
+  const listed = readFileSync(new URL(`../../web/wasm/${list}`, import.meta.url), 'utf8')
+    .split('\n').filter((line) => line !== '').map((line) => line.slice(1));
+  const exported = WebAssembly.Module.exports(compiled).map((e) => e.name);
+  for (const name of listed) check(`exports ${name}`, exported.includes(name));
+  for (const name of exported.filter((e) => e.startsWith('tide_'))) {
+    check(`lists ${name}`, listed.includes(name), `not in ${list}`);
+  }
+  return compiled;
 }
+
+const module = open(wasm, 'exports.txt');
 
 const core = await start(module);
 
@@ -86,6 +93,26 @@ for (const file of results) {
     const of = JSON.parse(line).case;
     compare(of.id, JSON.stringify({ call: 'verify', case: of }));
   }
+}
+
+/* Recordings, in pieces of odd sizes: the module of the page against `tidemark replay --json`. */
+const recordings = await start(open(join(dirname(wasm), 'recordings.wasm'), 'exports_recordings.txt'));
+const recorded = new URL('../recordings/', import.meta.url).pathname;
+const events = new URL('../oracle/events/', import.meta.url).pathname;
+for (const file of [recorded, events].flatMap((folder) => readdirSync(folder).filter((name) => name.endsWith('.gz')).map((name) => join(folder, name)))) {
+  const bytes = gunzipSync(readFileSync(file));
+  recordings.open();
+  for (let at = 0, size = 1; at < bytes.length; at += size, size = (size * 7) % 50021 + 1) recordings.add(bytes.subarray(at, at + size));
+  for (const words of [[], ['gpu=t4', 'allocator=expandable_segments:True']]) {
+    const printed = spawnSync(program, ['replay', file, ...words, '--json'], { maxBuffer: 64 << 20, encoding: 'utf8' }).stdout.replace(/\n$/, '');
+    check(`${basename(file)} ${words.join(' ')}`, printed !== '' && recordings.callText(JSON.stringify({ call: 'replay', settings: words })) === printed, printed.slice(0, 120));
+  }
+}
+for (const [bytes, says] of /** @type {[Buffer, string][]} */ ([[Buffer.alloc(0), 'empty'], [Buffer.from('\x80\x04cos\nsystem\n.', 'latin1'), 'nothing was run'],
+  [Buffer.alloc(1 << 20, 'x'), 'no recording'], [Buffer.alloc(4 << 20, '['), '']])) {
+  recordings.open();
+  recordings.add(bytes);
+  check(`a recording that is none: ${says}`, recordings.callText('{"call":"replay"}').includes(says));
 }
 
 /* Memory that runs out in the middle of a call is an answer, and no trap. */

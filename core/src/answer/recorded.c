@@ -113,6 +113,14 @@ static int by_site(const void *a, const void *b) {
     return x->requested < y->requested ? -1 : x->requested > y->requested;
 }
 
+/* The same order everywhere: the first stack of a group is the one that is shown. */
+static int by_site_and_stack(const void *a, const void *b) {
+    const live_group *x = a, *y = b;
+    int order = by_site(a, b);
+    if (order || x->stack == y->stack) return order;
+    return x->stack < y->stack ? -1 : 1;
+}
+
 static int by_bytes(const void *a, const void *b) {
     const live_group *x = a, *y = b;
     if (x->bytes != y->bytes) return x->bytes < y->bytes ? 1 : -1;
@@ -122,7 +130,7 @@ static int by_bytes(const void *a, const void *b) {
 static void join_groups(live_list *list) {
     uint32_t joined = 0;
     if (!list->count) return;
-    qsort(list->groups, list->count, sizeof *list->groups, by_site);
+    qsort(list->groups, list->count, sizeof *list->groups, by_site_and_stack);
     for (uint32_t i = 1; i < list->count; i++) {
         if (by_site(&list->groups[joined], &list->groups[i]) != 0) {
             list->groups[++joined] = list->groups[i];
