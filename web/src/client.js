@@ -97,15 +97,5 @@ export function createClient({ module, spawn, limitMs = 20000, timed }) {
       waiting.push({ id: ++lastId, message, transfer, lane: '', resolve, reject });
       next();
     }),
-    /** Ends the worker; what waits is answered with null. */
-    end() {
-      for (const job of waiting) job.resolve(null);
-      waiting = [];
-      clearTimeout(timer);
-      running?.resolve(null);
-      running = null;
-      worker?.terminate();
-      worker = null;
-    },
   };
 }
