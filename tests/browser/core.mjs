@@ -9,7 +9,7 @@ import { start } from '../../web/src/tidemark.js';
 
 /** @param {string} folder the built page */
 export async function openCore(folder) {
-  const name = readdirSync(join(folder, 'assets')).find((file) => file.endsWith('.wasm'));
+  const name = readdirSync(join(folder, 'assets')).find((file) => /^tidemark-.*\.wasm$/.test(file));
   if (!name) throw new Error(`no .wasm in ${folder}/assets`);
   return start(new WebAssembly.Module(readFileSync(join(folder, 'assets', name))));
 }

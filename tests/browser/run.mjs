@@ -1,8 +1,9 @@
 /* Tests of the built page: node tests/browser/run.mjs FOLDER [--shots FOLDER] [--only PART-OF-A-NAME] */
 import { parseArgs } from 'node:util';
-import { runAll } from './harness.mjs';
+import { runAll, startChromium } from './harness.mjs';
 import './logic.mjs';
 import { coreTests } from './core.mjs';
+import { doorTests } from './doors.mjs';
 import { pageTests } from './page.mjs';
 
 const { values, positionals } = parseArgs({
@@ -13,7 +14,9 @@ if (positionals.length !== 1) {
   process.exit(2);
 }
 coreTests(positionals[0]);
-const close = await pageTests(positionals[0], values.shots);
+const browser = await startChromium();
+const closePage = await pageTests(positionals[0], values.shots);
+const closeDoors = await doorTests(positionals[0], browser);
 const failed = await runAll(values.only);
-await close();
+await Promise.all([closePage(), closeDoors(), browser.close()]);
 process.exit(failed ? 1 : 0);

@@ -76,17 +76,22 @@ async function feed(file, wanted) {
 let turn = 0;
 let damage = '';
 
-/** Reads a recording and plays it as it was. @param {File} file */
+/** Reads a recording and plays it as it was. Where that fails, what is shown goes back to the job.
+ * @param {File} file @returns {Promise<import('./types.js').Diagnostic[]>} what is wrong with it; none: it is open */
 export async function openRecording(file) {
   const mine = ++turn;
   recording.value = { name: file.name || 'pasted', file, state: 'reading', read: 0, problem: null, reply: null, words: {}, device: -1, busy: true };
   try {
     damage = await feed(file, () => mine === turn);
   } catch (error) {
-    if (mine === turn) set({ state: 'failed', busy: false, problem: problemOf(error) });
-    return;
+    if (mine !== turn) return [];
+    closeRecording();
+    return problemOf(error);
   }
   if (mine === turn) await replay();
+  const problem = mine === turn && !recording.value?.reply ? recording.value?.problem ?? [] : [];
+  if (problem.length) closeRecording();
+  return problem;
 }
 
 /** Plays it again, with another card, other options or another of its devices.

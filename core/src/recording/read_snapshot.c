@@ -105,7 +105,7 @@ typedef struct snapshot {
     unsigned char by_letter[256]; /* index into opcodes, plus one */
 } snapshot;
 
-static const char *const not_data = "a snapshot holds plain data; this pickle was not made by torch.cuda.memory";
+static const char *const not_data = "a snapshot of torch.cuda.memory holds plain data; of training_args.bin, save training_args.to_json_string() instead";
 
 /* ---- the memo ---- */
 

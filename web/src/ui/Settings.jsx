@@ -33,7 +33,8 @@ export async function take(/** @type {Iterable<File>} */ list) {
   const given = [...list];
   for (const file of given) {
     if (!isRecording(new Uint8Array(await file.slice(0, 65536).arrayBuffer()))) continue;
-    openRecording(file);
+    const wrong = await openRecording(file);
+    notices.value = wrong.map((d) => `${file.name}: ${Object.values(sentences({ ...d, place: '' })).join(' ').trim()}`);
     return;
   }
   const read = await Promise.all(given.map(fromFile));
