@@ -5,8 +5,9 @@ import { readFileSync } from 'node:fs';
 import { deflateSync } from 'node:zlib';
 import { test } from './harness.mjs';
 import { CoreStopped, createClient } from '../../web/src/client.js';
-import { fromText } from '../../web/src/files.js';
+import { fromText, isYaml, readText } from '../../web/src/files.js';
 import { inUnit, natural, params, percent, sentences, ticks } from '../../web/src/format.js';
+import { toJson } from '../../web/src/yaml.js';
 import { lockdown } from '../../web/src/lockdown.js';
 import { pack, unpack } from '../../web/src/links.js';
 import { toCommand } from '../../web/src/words.js';
@@ -42,6 +43,31 @@ test('links: packed and unpacked they are the same; damaged ones, bombs and endl
 test('words: the command is safe in a shell', () => {
   assert.equal(toCommand([['model', 'llava-1.5-7b'], ['allocator', "a:'b'; rm *"]], ['my config.json']),
     "tidemark estimate 'my config.json' model=llava-1.5-7b 'allocator=a:'\\''b'\\''; rm *'");
+});
+
+test('yaml: as PyYAML reads it', async () => {
+  for (const line of readFileSync(new URL('../yaml/cases.jsonl', import.meta.url), 'utf8').trim().split('\n')) {
+    const { yaml, json, error } = JSON.parse(line);
+    if (error) assert.throws(() => toJson(yaml), yaml);
+    else assert.deepEqual(JSON.parse(toJson(yaml)), json, yaml);
+  }
+});
+
+test('yaml: aliases, depth and keys have limits', async () => {
+  const laughs = ['a0: &a0 [x,x,x,x,x,x,x,x,x,x]'];
+  for (let i = 1; i < 10; i++) laughs.push(`a${i}: &a${i} [${Array(10).fill(`*a${i - 1}`).join(',')}]`);
+  assert.throws(() => toJson(laughs.join('\n')), /expand to more than/);
+  assert.throws(() => toJson(`${'['.repeat(100)}${']'.repeat(100)}`), /deeper than/);
+  assert.throws(() => toJson(Array.from({ length: 5000 }, (_, i) => `k${i}: 1`).join('\n')), /more than 4096 keys/);
+  assert.throws(() => toJson('['.repeat(200000)));
+  assert.equal(toJson('__proto__: {a: 1}\n'), '{"__proto__":{"a":1}}');
+});
+
+test('yaml: told by its name or its first line, and read as JSON', async () => {
+  assert.ok(isYaml('a.yml', '') && isYaml('a', '# x\n---\nnum_processes: 8\n') && !isYaml('a', '{"a": 1}') && !isYaml('a', 'https://x'));
+  const { file } = await readText('accelerate.yaml', 'distributed_type: FSDP\nmixed_precision: no\n');
+  assert.deepEqual(file, { name: 'accelerate.yaml', text: '{"distributed_type":"FSDP","mixed_precision":false}', kind: 'other' });
+  assert.match((await readText('b.yaml', 'a: [1\n')).problem ?? '', /^b\.yaml: line 2/);
 });
 
 test('format: sizes, percentages, ticks', () => {

@@ -38,6 +38,24 @@ export function fromText(name, text) {
   return { file: { name, text, kind: kindOf(text) } };
 }
 
+/** By the name's ending, or a first line of `key:`. @param {string} name @param {string} text */
+export function isYaml(name, text) {
+  const first = text.split('\n', 200).map((line) => line.trim()).find((line) => line && !/^([#%]|---)/.test(line));
+  return /\.ya?ml$/.test(name) || /^[\w-]*:(\s|$)/.test(first ?? '');
+}
+
+/** The core takes JSON: YAML is turned into it. @param {string} name @param {string} text
+ * @returns {Promise<{file?: OpenFile, problem?: string}>} */
+export async function readText(name, text) {
+  if (!isYaml(name, text)) return fromText(name, text);
+  const { toJson } = await import('./yaml.js');
+  try {
+    return fromText(name, toJson(text.replace(/^\ufeff/, '')));
+  } catch (error) {
+    return { problem: `${name}: ${error instanceof Error ? error.message : error}` };
+  }
+}
+
 /** @param {File} file @returns {Promise<{file?: OpenFile, problem?: string}>} */
 export async function fromFile(file) {
   const head = new Uint8Array(await file.slice(0, 16).arrayBuffer());
@@ -45,5 +63,5 @@ export async function fromFile(file) {
   const wrong = WRONG_BYTES.find(({ is }) => is.test(bytes));
   if (wrong) return { problem: `${file.name} ${wrong.say}` };
   if (file.size > MOST_BYTES) return { problem: `${file.name} is larger than 32 MB. Drop the model’s config.json instead.` };
-  return fromText(file.name, await file.text());
+  return readText(file.name, await file.text());
 }

@@ -1,7 +1,7 @@
 /* The left column: model and its files, card, and the settings. */
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { fixed, params, sentences } from '../format.js';
-import { fromFile, fromText } from '../files.js';
+import { fromFile, readText } from '../files.js';
 import { closeRecording, isRecording, openRecording, recording } from '../recordings.js';
 import { chooseModel, closeFile, describe, errorAt, files, isExample, moreOpen, notices, openFiles, report, reset, setWord, setWords,
   settingsOpen, valueOf, words } from '../state.js';
@@ -43,8 +43,8 @@ export async function take(/** @type {Iterable<File>} */ list) {
 }
 
 /** @param {string} name @param {string} text */
-export function takeText(name, text) {
-  finish([fromText(name, text)]);
+export async function takeText(name, text) {
+  finish([await readText(name, text)]);
 }
 
 /** @param {{file?: import('../files.js').OpenFile, problem?: string}[]} read */
