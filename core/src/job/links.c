@@ -23,6 +23,7 @@ typedef struct link_text {
 } link_text;
 
 static void put_bytes(link_text *link, const char *bytes, size_t length) {
+    if (length == 0) return; /* which has no room yet, nor bytes */
     if (link->capacity - link->length < length) {
         size_t capacity = (link->capacity + length) * 2;
         link->bytes = tide_arena_grow(link->arena, link->bytes, link->capacity, capacity);
