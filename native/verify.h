@@ -58,6 +58,7 @@ typedef struct verify_case {
     bool has_other_parameters;
     bool has_other_outcome;
     char *other_outcome;    /* the predicted one, if it is another */
+    int64_t range_percent;  /* said of a model without a description; 0: it has one */
     uint64_t breakdown_ppm; /* largest error of a category, of the peak */
     char *breakdown_name;   /* which category; NULL: no error */
 } verify_case;

@@ -109,6 +109,7 @@ static void compare_counts(verify_results *results, verify_case *c, const cJSON 
 void verify_compare(verify_results *results, const cJSON *measured, const cJSON *answer) {
     verify_case *c = case_add(results, measured);
     results->expressed++;
+    c->range_percent = cli_int_at(answer, "range_percent");
     c->predicted[0] = cli_int_at(answer, "allocated_peak");
     c->predicted[1] = cli_int_at(answer, "reserved_peak");
     figure_add(results, VERIFY_allocated, c->predicted[0], c->measured[0]);

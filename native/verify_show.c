@@ -221,10 +221,10 @@ static void csv_row(FILE *file, const verify_results *results, size_t at) {
         fprintf(file, ",%" PRIu64, c->breakdown_ppm);
     fprintf(file, ",%s", c->breakdown_name ? c->breakdown_name : "");
     if (c->reason)
-        fputs(",,,", file);
+        fputs(",,,,", file);
     else
-        fprintf(file, ",%" PRId64 ",%s,", c->parameters_predicted - c->parameters_measured,
-                c->has_other_outcome ? c->other_outcome : "");
+        fprintf(file, ",%" PRId64 ",%s,%" PRId64 ",", c->parameters_predicted - c->parameters_measured,
+                c->has_other_outcome ? c->other_outcome : "", c->range_percent);
     cli_csv_text(file, c->reason ? c->reason : "");
     fputc('\n', file);
 }
@@ -240,7 +240,7 @@ bool verify_write_csv(const verify_results *results, const char *path) {
           file);
     for (int f = VERIFY_FIRST_PHASE; f < VERIFY_FIGURE_COUNT; f++)
         fprintf(file, ",%s_ppm", verify_figure_names[f]);
-    fputs(",category_ppm,category,parameters_error,other_outcome,not_expressed\n", file);
+    fputs(",category_ppm,category,parameters_error,other_outcome,range_percent,not_expressed\n", file);
     for (size_t i = 0; i < results->count; i++) csv_row(file, results, i);
     bool is_written = !ferror(file);
     if (file != stdout && fclose(file) != 0) is_written = false;

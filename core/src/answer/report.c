@@ -454,9 +454,11 @@ static void write_place(tide_writer *w, const tide_run *run, uint32_t event) {
 }
 
 /* Of a model without a description of its own: a quarter either way. */
+static uint64_t either_way(const tide_run *run, uint64_t device) { return device / 100 * (uint64_t)run->stand_in_percent; }
+
 static const char *ranged(tide_arena *arena, const tide_run *run, uint64_t device) {
     if (!run->stand_in_of) return "";
-    return tide_format(arena, ", between %s and %s as the model has no description of its own", tide_gib(arena, device - device / 4), tide_gib(arena, device + device / 4));
+    return tide_format(arena, ", between %s and %s as the model has no description of its own", tide_gib(arena, device - either_way(run, device)), tide_gib(arena, device + either_way(run, device)));
 }
 
 static void write_verdict(tide_writer *w, tide_run *run, const tide_job *job, const tide_replay *r, const tide_replay *on_card) {
@@ -585,11 +587,11 @@ static void write_peak(tide_writer *w, tide_run *run, const tide_job *job, const
     uint64_t device = tide_report_device_bytes(job, r);
     tide_write_bytes_at(w, "device", device);
     tide_write_bytes_at(w, "context", context_of(job));
-    if (run->stand_in_of) { /* no description of its own: a quarter either way */
+    if (run->stand_in_of) { /* no description of its own */
         tide_write_key(w, "range");
         tide_write_open(w, '{');
-        tide_write_bytes_at(w, "low", device - device / 4);
-        tide_write_bytes_at(w, "high", device + device / 4);
+        tide_write_bytes_at(w, "low", device - either_way(run, device));
+        tide_write_bytes_at(w, "high", device + either_way(run, device));
         tide_write_close(w, '}');
     }
     write_place(w, run, r->peak_event);
@@ -679,6 +681,7 @@ bool tide_write_figures(tide_writer *w, tide_run *run, const tide_job *job) {
     tide_write_int_at(w, "trainable", run->trainable);
     tide_write_close(w, '}');
     tide_write_string_at(w, "outcome", r.is_oom ? "oom" : "ok");
+    tide_write_int_at(w, "range_percent", run->stand_in_percent);
     tide_write_bytes_at(w, "allocated_peak", r.allocated_peak);
     tide_write_bytes_at(w, "reserved_peak", r.reserved_peak);
     write_steps(w, &r);

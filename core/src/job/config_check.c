@@ -89,6 +89,7 @@ static bool entry_check(tide_arena *arena, const tide_job *job, const tide_json 
         wanted = tide_format(arena, "a whole number from %" PRId64 " to %" PRId64, least, most);
         break;
     case ENTRY_PROBABILITY:
+        if (entry->kind == TIDE_JSON_BOOL) return true; /* a switch of another meaning, such as token_dropout */
         if (is_number && entry->number >= 0 && entry->number <= 1) return true;
         wanted = "a number from 0 to 1";
         break;

@@ -52,27 +52,52 @@ static bool find_model(void *user, tide_text model_type, tide_text *description,
 }
 
 /* Whether a configuration has every key of a list. */
+static bool has_key(const tide_json *config, const tide_json *key) {
+    const tide_json *value = key->kind == TIDE_JSON_STRING ? tide_json_find(config, key->text) : NULL;
+    return value && value->kind != TIDE_JSON_NULL;
+}
+
+/* Every key, or of those in an array any. */
 static bool has_keys(const tide_json *config, const tide_json *keys) {
     for (const tide_json *key = keys ? keys->first : NULL; key; key = key->next) {
-        const tide_json *value = key->kind == TIDE_JSON_STRING ? tide_json_find(config, key->text) : NULL;
-        if (!value || value->kind == TIDE_JSON_NULL) return false;
+        bool is_there = has_key(config, key);
+        for (const tide_json *one = key->first; one && !is_there; one = one->next) is_there = has_key(config, one);
+        if (!is_there) return false;
     }
     return keys && keys->first;
 }
 
-/* The first entry of a library's "stand_ins" whose keys the configuration has. */
+/* Whether the class that architectures[0] names ends in one of the tasks; true where there are none. */
+static bool has_task(const tide_json *config, const tide_json *tasks) {
+    const tide_json *architectures = tide_json_at(config, "architectures");
+    const tide_json *named = architectures && architectures->kind == TIDE_JSON_ARRAY ? architectures->first : NULL;
+    for (const tide_json *task = tasks ? tasks->first : NULL; task; task = task->next)
+        if (named && named->kind == TIDE_JSON_STRING && named->text.length >= task->text.length &&
+            memcmp(named->text.at + named->text.length - task->text.length, task->text.at, task->text.length) == 0)
+            return true;
+    return !tasks;
+}
+
+/* The first entry of a library's "stand_ins" that fits: it has the keys of "needs" and not all of those of "lacks", and
+ * is for one of "tasks". */
 static bool find_stand_in(void *user, const tide_json *config, tide_text *description, tide_text *class_name) {
     const finder *f = user;
     for (const tide_description *d = f->run->descriptions.first; d; d = d->next) {
         const tide_json *list = tide_json_at(d->json, "stand_ins");
         for (const tide_json *entry = list ? list->first : NULL; entry; entry = entry->next) {
             const tide_json *type = tide_json_at(entry, "model_type"), *as = tide_json_at(entry, "as"), *own = tide_config_type(config);
-            if (!has_keys(config, tide_json_at(entry, "needs")) || !type || !as || !find_model(user, type->text, description, class_name)) continue;
+            const tide_json *percent = tide_json_at(entry, "percent"), *named = tide_json_at(entry, "description"), *of = tide_json_at(entry, "class");
+            if (!has_keys(config, tide_json_at(entry, "needs")) || has_keys(config, tide_json_at(entry, "lacks")) ||
+                !has_task(config, tide_json_at(entry, "tasks")) || !percent || !as || !((named && of) || (type && find_model(user, type->text, description, class_name)))
+                continue;
+            if (named && of) *description = named->text, *class_name = of->text;
             if (f->run->stand_in_of == config) return true;
             f->run->stand_in_of = config;
+            if (percent->integer > f->run->stand_in_percent) f->run->stand_in_percent = percent->integer;
             tide_report(f->diags, TIDE_ASSUMPTION, TIDE_OK, tide_job_config_place(f->arena, f->job, own ? own : config),
-                        tide_format(f->arena, "no description covers '%s': by its keys it was played as %s, like %s; its parameters and its peak may differ by a quarter",
-                                    own && own->kind == TIDE_JSON_STRING ? own->text.at : "this configuration", as->text.at, type->text.at), NULL);
+                        tide_format(f->arena, "no description covers '%s': by its keys it was played as %s; its peak may differ by %lld %%",
+                                    own && own->kind == TIDE_JSON_STRING ? own->text.at : "this configuration", as->text.at, (long long)percent->integer),
+                        "a description makes it exact: see 'How to add a model' in the README");
             return true;
         }
     }

@@ -16,6 +16,7 @@ typedef struct tide_run {
     int64_t other_ranks[TIDE_OTHER_RANKS]; /* that may need more memory than this one */
     uint32_t other_rank_count;
     const tide_json *stand_in_of; /* the last configuration that the nearest family was played for: figures are a range */
+    int64_t stand_in_percent;           /* how far, either way */
     uint32_t repeated;  /* micro-batches that were taken from others */
 } tide_run;
 
