@@ -111,13 +111,40 @@ static int option_read(cli_arguments *a, int argc, char **argv, int *at, unsigne
 
 /* ---- words ---- */
 
+static bool has_path(const cli_arguments *a, const char *path) {
+    for (size_t i = 0; i < a->path_count; i++)
+        if (strcmp(a->paths[i], path) == 0) return true;
+    return false;
+}
+
+/* The files beside an index of a checkpoint that it names, if they are there. */
+static void shards_read(cli_arguments *a, const char *path) {
+    cli_buffer text = {0};
+    if (!cli_is_file(path) || !cli_read_file(&text, path)) return;
+    cJSON *index = cJSON_ParseWithLength(text.at, text.length);
+    const cJSON *entry;
+    const char *last = "";
+    cJSON_ArrayForEach(entry, cli_at(index, "weight_map")) {
+        const char *name = cJSON_GetStringValue(entry);
+        if (!name || strchr(name, '/') || strcmp(name, last) == 0) continue;
+        last = name;
+        cli_buffer shard = {0};
+        cli_format(&shard, "%.*s%s", (int)(cli_base_name(path) - path), path, name);
+        if (cli_is_file(shard.at) && !has_path(a, shard.at)) list_add(&a->paths, &a->path_count, shard.at, shard.length);
+        cli_buffer_free(&shard);
+    }
+    cJSON_Delete(index);
+    cli_buffer_free(&text);
+}
+
 static void folder_read(cli_arguments *a, const char *path) {
-    static const char *const names[] = {"config.json", "preprocessor_config.json"};
+    static const char *const names[] = {"config.json", "preprocessor_config.json", "model.safetensors", "model.safetensors.index.json"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         cli_buffer name = {0};
         cli_format(&name, "%s/%s", path, names[i]);
         if (i == 0 || cli_is_file(name.at))
             list_add(&a->paths, &a->path_count, name.at, name.length);
+        if (i == 3) shards_read(a, name.at);
         cli_buffer_free(&name);
     }
 }
@@ -132,6 +159,7 @@ static int word_read(cli_arguments *a, const char *word, unsigned takes) {
     bool is_path = (takes & CLI_NAMES_ARE_PATHS) && !strchr(word, '=');
     if (strcmp(word, "-") == 0 || is_path || cli_is_file(word)) {
         list_add(&a->paths, &a->path_count, word, strlen(word));
+        if (cli_ends_in(word, ".safetensors.index.json")) shards_read(a, word);
     } else if (fragment) {
         cli_buffer_free(&a->link);
         return cli_link_read(&a->link, fragment) ? CLI_OK : CLI_BAD_INPUT;

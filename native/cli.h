@@ -38,13 +38,14 @@ void cli_buffer_free(cli_buffer *buffer);
 
 /* ---- files.c ---- */
 
-enum { CLI_FILE_LIMIT = 64 << 20 }; /* bytes */
+enum { CLI_FILE_LIMIT = 64 << 20, CLI_HEADER_LIMIT = 100000000 }; /* bytes; the latter is the format's own */
 
 bool cli_is_file(const char *path);
 bool cli_is_folder(const char *path);
 bool cli_read_stream(cli_buffer *text, FILE *file, const char *name);
 bool cli_read_file(cli_buffer *text,
-                   const char *path); /* "-": standard input; says why on failure */
+                   const char *path); /* "-": standard input; of NAME.safetensors the header alone; says why on failure */
+bool cli_ends_in(const char *text, const char *end);
 const char *cli_base_name(const char *path);
 
 typedef struct cli_lines {

@@ -37,6 +37,43 @@ bool cli_read_stream(cli_buffer *text, FILE *file, const char *name) {
     return false;
 }
 
+bool cli_ends_in(const char *text, const char *end) {
+    size_t length = strlen(text), tail = strlen(end);
+    return length > tail && strcmp(text + length - tail, end) == 0;
+}
+
+/* Of a safetensors file the header alone, however large the file: eight bytes that say its length, then JSON. */
+static bool read_header(cli_buffer *text, FILE *file, const char *path) {
+    unsigned char length[8];
+    uint64_t bytes = 0;
+    struct stat info;
+    if (fread(length, 1, sizeof length, file) != sizeof length || fstat(fileno(file), &info) != 0) {
+        cli_complain("is the download complete? Fetch the file anew", "%s is too short to be a safetensors file", path);
+        return false;
+    }
+    for (int i = 7; i >= 0; i--) bytes = bytes << 8 | length[i];
+    if (bytes > CLI_HEADER_LIMIT || bytes < 2) {
+        cli_complain("is it a safetensors file?", "%s: its header would be of %llu bytes, and 100 MB are the most", path, (unsigned long long)bytes);
+        return false;
+    }
+    if (S_ISREG(info.st_mode) && (uint64_t)info.st_size < bytes + sizeof length) {
+        cli_complain("is the download complete? Fetch the file anew", "%s ends inside of its header", path);
+        return false;
+    }
+    cli_append(text, "", 0);
+    char piece[16384];
+    while (bytes > 0) {
+        size_t part = fread(piece, 1, bytes < sizeof piece ? (size_t)bytes : sizeof piece, file);
+        if (!part) {
+            cli_complain("is the download complete? Fetch the file anew", "%s ends inside of its header", path);
+            return false;
+        }
+        cli_append(text, piece, part);
+        bytes -= part;
+    }
+    return true;
+}
+
 bool cli_read_file(cli_buffer *text, const char *path) {
     if (strcmp(path, "-") == 0) return cli_read_stream(text, stdin, "standard input");
     FILE *file = fopen(path, "rb");
@@ -44,7 +81,7 @@ bool cli_read_file(cli_buffer *text, const char *path) {
         cli_complain(NULL, "%s: %s", path, strerror(errno));
         return false;
     }
-    bool is_read = cli_read_stream(text, file, path);
+    bool is_read = cli_ends_in(path, ".safetensors") ? read_header(text, file, path) : cli_read_stream(text, file, path);
     fclose(file);
     return is_read;
 }

@@ -691,13 +691,53 @@ static void test_adapter_words(void) {
     end();
 }
 
+/* A header of one tensor. */
+#define TENSOR(name, dtype, shape, from, to) "\"" name "\": {\"dtype\": \"" dtype "\", \"shape\": " shape ", \"data_offsets\": [" from ", " to "]}"
+
+static void test_headers(void) {
+    begin("the header of a safetensors file is read, and what does not fit together is refused");
+    tide_job *job = build_file("gpt2", "model.safetensors", "{\"__metadata__\": {\"format\": \"pt\"}, " TENSOR("b", "F32", "[2, 3]", "4", "28") ", " TENSOR("a", "BF16", "[2]", "0", "4") "}");
+    const tide_checkpoint *c = job ? job->checkpoint : NULL;
+    CHECK(c && c->count == 2 && c->bytes == 28 && tide_text_is(c->tensors[0].name, "a") && c->tensors[1].dims == 2 && c->tensors[1].count == 6);
+    CHECK(c && tide_stored_find(c, TIDE_TEXT("b")) == &c->tensors[1] && !tide_stored_find(c, TIDE_TEXT("c")));
+    CHECK(build_file("gpt2", "x", "{" TENSOR("scalar", "F32", "[]", "0", "4") ", " TENSOR("none", "F32", "[0, 9007199254740000]", "4", "4") "}") != NULL);
+    static const struct {
+        const char *text, *says;
+    } rows[] = {
+        {"{" TENSOR("a", "BF16", "[2]", "0", "4") ", " TENSOR("b", "BF16", "[2]", "2", "6") "}", "overlaps"},
+        {"{" TENSOR("a", "BF16", "[2]", "0", "4") ", " TENSOR("b", "BF16", "[2]", "0", "4") "}", "overlaps"},
+        {"{" TENSOR("a", "BF16", "[2]", "8", "12") "}", "does not begin"},
+        {"{" TENSOR("a", "BF16", "[2]", "0", "5") "}", "another size"},
+        {"{" TENSOR("a", "BF16", "[2]", "4", "0") "}", "no [begin, end]"},
+        {"{" TENSOR("a", "BF16", "[2]", "0", "-4") "}", "no [begin, end]"},
+        {"{" TENSOR("a", "BF16", "[2]", "0", "1e30") "}", "no [begin, end]"},
+        {"{" TENSOR("a", "BF16", "[-2]", "0", "4") "}", "whole numbers"},
+        {"{" TENSOR("a", "BF16", "[1.5]", "0", "4") "}", "whole numbers"},
+        {"{" TENSOR("a", "BF16", "[9007199254740000, 9007199254740000]", "0", "4") "}", "more elements"},
+        {"{" TENSOR("a", "BF16", "[1,1,1,1,1,1,1,1,1]", "0", "2") "}", "8 dimensions"},
+        {"{" TENSOR("a", "Q4", "[2]", "0", "4") "}", "does not know"},
+        {"{" TENSOR("a", "BF16", "[2]", "0", "4") ", \"b\": 3}", "is no {"},
+        {"{" TENSOR("a", "BF16", "[2]", "0", "4") ", " TENSOR("a", "BF16", "[2]", "4", "8") "}", "twice"},
+        {"{" TENSOR("a", "F64", "[1125899906842624]", "0", "9007199254740991") "}", "another size"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) refuse_file_at(__LINE__, rows[i].text, rows[i].says);
+    tide_text words[1] = {TIDE_TEXT("gpt2")};
+    tide_file twice[2] = {{TIDE_TEXT("1.safetensors"), TIDE_TEXT("{" TENSOR("a", "BF16", "[2]", "0", "4") "}")}, {TIDE_TEXT("2.safetensors"), TIDE_TEXT("{" TENSOR("a", "BF16", "[2]", "0", "4") "}")}};
+    CHECK(!build_texts(words, 1, twice, 2) && says(TIDE_ERROR, "/files", "stands twice"));
+    twice[1].text = TIDE_TEXT("{\"metadata\": {\"total_size\": 8}, \"weight_map\": {\"a\": \"1.safetensors\", \"b\": \"2.safetensors\"}}");
+    CHECK(!build_texts(words, 1, twice, 2) && says(TIDE_ERROR, "/files", "in none of the headers"));
+    job = build_texts(words, 1, twice + 1, 1);
+    CHECK(job && job->checkpoint && !job->checkpoint->count && job->checkpoint->total_size == 8);
+    REFUSE_FILE("{\"weight_map\": {\"a\": 3}}", "no file's name");
+    end();
+}
+
 static void test_other_files(void) {
     begin("any other file is an error that names what it is");
     REFUSE_FILE("{\"tokenizer_class\": \"X\", \"model_max_length\": 4, \"model_type\": \"llama\"}",
                 "tokenizer configuration");
     REFUSE_FILE("{\"added_tokens\": [], \"model\": {}}", "is a tokenizer");
     REFUSE_FILE("{\"_from_model_config\": true, \"eos_token_id\": 2}", "generation configuration");
-    REFUSE_FILE("{\"metadata\": {}, \"weight_map\": {}}", "safetensors checkpoint");
     REFUSE_FILE(
         "{\"name\": \"x\", \"version\": \"1\", \"config\": {\"port\": 1}, \"dependencies\": {}}",
         "package.json");
@@ -1109,7 +1149,7 @@ static void test_describe(void) {
         if (tide_text_is(tide_json_at(s, "name")->text, "optimizer"))
             CHECK(tide_json_at(s, "choices")->count == tide_optimizer_name_count);
         if (tide_text_is(tide_json_at(s, "name")->text, "dtype"))
-            CHECK(tide_json_at(s, "choices")->count == 3);
+            CHECK(tide_json_at(s, "choices")->count == 4);
     }
     CHECK(models && tide_text_is(tide_json_at(models->first, "model_type")->text, "gpt2"));
     CHECK(gpus && tide_json_at(gpus->first, "bytes")->integer == 15642329088);
@@ -1146,8 +1186,8 @@ static void test_hostile(void) {
     CHECK(!build_texts(many, 10000, NULL, 0) && says(TIDE_ERROR, "/settings", "4096 words"));
     for (int i = 0; i < 300; i++) many[i] = tide_text_of(tide_format(&arena, "overrides.a%d=1", i));
     CHECK(!build_texts(many, 300, NULL, 0) && diags.first_error == TIDE_ERR_LIMIT);
-    tide_file *files = TIDE_NEW(&arena, tide_file, 20);
-    CHECK(!build_texts(many, 1, files, 20) && says(TIDE_ERROR, "/files", "16 files"));
+    tide_file *files = TIDE_NEW(&arena, tide_file, 600);
+    CHECK(!build_texts(many, 1, files, 600) && says(TIDE_ERROR, "/files", "512 files"));
     end();
 }
 
@@ -1233,6 +1273,7 @@ int main(void) {
     test_description_file();
     test_adapter_file();
     test_adapter_words();
+    test_headers();
     test_other_files();
     test_gpu();
     test_sizes();

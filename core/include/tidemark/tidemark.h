@@ -26,6 +26,9 @@ struct tide_allocator;
 /* One request in, one response out, both JSON; see the README, "The one door".
  *
  *   request    UTF-8, request_len bytes, borrowed for the call.
+ *              "files" is a list of {"name", "text"}: config.json and what else belongs to a job, told by their content. Of a
+ *              safetensors file the text is its header alone, the JSON of the n bytes (100 MB at the most) after the first eight,
+ *              which are n, little-endian; of one in several files every header, with or without its index, or the index alone.
  *   allocator  NULL: realloc and free.
  *   response   receives the answer, owned by the caller and released with tide_free(). Never NULL after a return of 0.
  *

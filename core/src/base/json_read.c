@@ -7,7 +7,7 @@
 
 #include <cjson/cJSON.h>
 
-enum { JSON_TEXT_LIMIT = 64 << 20, JSON_DEPTH_LIMIT = 64 };
+enum { JSON_TEXT_LIMIT = 128 << 20, JSON_DEPTH_LIMIT = 64 };
 
 static const double INTEGER_LIMIT = 9007199254740992.0; /* 2^53: every smaller integer is a double */
 
@@ -107,7 +107,7 @@ static const char *syntax_message(tide_arena *arena, tide_text text, const char 
 tide_json *tide_json_parse(tide_arena *arena, tide_text text, const char *place, tide_diagnostics *diags) {
     if (text.length >= 3 && memcmp(text.at, "\xef\xbb\xbf", 3) == 0) text = (tide_text){text.at + 3, text.length - 3};
     if (text.length > JSON_TEXT_LIMIT) {
-        tide_error(diags, TIDE_ERR_JSON_LIMIT, place, "the text is longer than 64 MiB", "give the configuration only");
+        tide_error(diags, TIDE_ERR_JSON_LIMIT, place, "the text is longer than 128 MiB", "give the configuration only");
         return NULL;
     }
     if (text_depth(text) > JSON_DEPTH_LIMIT) {

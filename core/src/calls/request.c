@@ -4,7 +4,7 @@
 #include "../answer/report.h"
 #include "tidemark/tidemark.h"
 
-enum { WORD_LIMIT = 4096, FILE_LIMIT = 64 };
+enum { WORD_LIMIT = 4096, FILE_LIMIT = 512 };
 
 tide_text call_text_at(const call *c, const char *key) {
     const tide_json *found = tide_json_at(c->request, key);
@@ -49,7 +49,7 @@ static bool read_given_files(call *c, tide_file **files, uint32_t *count) {
     *files = TIDE_NEW(&c->arena, tide_file, FILE_LIMIT);
     if (!given) return true;
     if (given->kind != TIDE_JSON_ARRAY || given->count > FILE_LIMIT)
-        return tide_error(&c->diags, TIDE_ERR_REQUEST, "/files", "files is an array of at most 64 {\"name\", \"text\"}", NULL);
+        return tide_error(&c->diags, TIDE_ERR_REQUEST, "/files", "files is an array of at most 512 {\"name\", \"text\"}", NULL);
     for (const tide_json *file = given->first; file; file = file->next) {
         const tide_json *name = tide_json_at(file, "name"), *text = tide_json_at(file, "text");
         if (!name || !text || name->kind != TIDE_JSON_STRING || text->kind != TIDE_JSON_STRING)

@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-enum { FILE_LIMIT = 16, JOB_VERSION = 1 };
+enum { FILE_LIMIT = 512, JOB_VERSION = 1 };
 
 typedef struct file_reader {
     tide_given *given;
@@ -39,7 +39,6 @@ static const file_kind before_config[] = {
 };
 
 static const file_kind after_config[] = {
-    {"weight_map", "", "is the index of a safetensors checkpoint", GIVE_CONFIG ", next to it"},
     {"_diffusers_version", "", "is a diffusers configuration without \"_class_name\"",
      "give the config.json of the network, as in unet/config.json"},
     {"added_tokens", "model", "is a tokenizer", GIVE_CONFIG ", next to it"},
@@ -119,7 +118,7 @@ static bool file_is_no_json(const file_reader *r) {
         }
     /* safetensors: eight bytes of length, then a JSON header. */
     if (r->text.length > 9 && r->text.at[8] == '{' && memchr(r->text.at, 0, 8)) {
-        file_refuse(r, TIDE_ERR_FILE, "is a safetensors checkpoint", GIVE_CONFIG ", next to it");
+        file_refuse(r, TIDE_ERR_FILE, "is a safetensors file as a whole", "give its header: the JSON that follows the first eight bytes");
         return true;
     }
     return false;
@@ -307,6 +306,14 @@ static void read_object(const file_reader *r, tide_json *root) {
         read_description(r, root);
         return;
     }
+    if (tide_is_safetensors(root)) {
+        tide_safetensors_read(&r->given->checkpoint, r->arena, root, r->place, r->name, r->diags);
+        return;
+    }
+    if (tide_is_safetensors_index(root)) {
+        tide_safetensors_read_index(&r->given->checkpoint, r->arena, root, r->place, r->name, r->diags);
+        return;
+    }
     if (file_has(root, "tidemark")) {
         read_job(r, root);
         return;
@@ -350,7 +357,7 @@ void tide_files_read(tide_given *given, tide_words *words, const tide_file *file
     *launch = (tide_launch){.words = words, .given = given};
     file_reader r = {.given = given, .words = words, .arena = words->arena, .diags = words->diags, .launch = launch};
     if (count > FILE_LIMIT) {
-        tide_error(r.diags, TIDE_ERR_LIMIT, "/files", "more than 16 files",
+        tide_error(r.diags, TIDE_ERR_LIMIT, "/files", "more than 512 files",
                    "give config.json and preprocessor_config.json");
         count = FILE_LIMIT;
     }
@@ -378,4 +385,5 @@ void tide_files_read(tide_given *given, tide_words *words, const tide_file *file
         }
     }
     tide_launch_resolve(launch);
+    tide_checkpoint_settle(&given->checkpoint, words->arena, words->diags);
 }

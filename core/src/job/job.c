@@ -152,6 +152,11 @@ static void find_model(job_builder *b) {
     job->preprocessor = b->given.preprocessor;
     job->description = b->given.description;
     job->description_text = b->given.description_text;
+    if (b->given.checkpoint.count || b->given.checkpoint.index) {
+        tide_checkpoint *checkpoint = TIDE_NEW(b->arena, tide_checkpoint, 1);
+        *checkpoint = b->given.checkpoint;
+        job->checkpoint = checkpoint;
+    }
     if (b->given.config_file) job->config_text = b->given.config_text;
     job->preprocessor_text = b->given.preprocessor_text;
 }
@@ -329,8 +334,19 @@ static tide_name_list list_of(const job_builder *b, tide_setting_id id) {
     return tide_names_of(b->arena, value_of(b, id));
 }
 
+/* dtype=auto: what the configuration says, or else fp32; modeling_utils.py. */
+static void choose_dtype(job_builder *b) {
+    const tide_json *stated = tide_json_at(b->given.config, "dtype");
+    if (!value_is(b, TIDE_SET_dtype, "auto")) return;
+    if (!stated || stated->kind != TIDE_JSON_STRING) stated = tide_json_at(b->given.config, "torch_dtype");
+    bool is_text = stated && stated->kind == TIDE_JSON_STRING;
+    b->words.values[TIDE_SET_dtype] = is_text && tide_text_is(stated->text, "bfloat16") ? "bf16" : is_text && tide_text_is(stated->text, "float16") ? "fp16" : "fp32";
+    tide_report(b->diags, TIDE_ASSUMPTION, TIDE_OK, place_of(b, TIDE_SET_dtype), tide_format(b->arena, "%s weights, as the configuration says", value_of(b, TIDE_SET_dtype)), NULL);
+}
+
 static void fill_values(job_builder *b) {
     tide_job *job = b->job;
+    choose_dtype(b);
     job->mode = value_of(b, TIDE_SET_mode);
     job->decode = int_of(b, TIDE_SET_decode);
     job->logits_to_keep = int_of(b, TIDE_SET_logits_to_keep);

@@ -5,6 +5,7 @@
 #include "../base/json_read.h"
 #include "../base/json_write.h"
 #include "../memory/alloc_conf.h"
+#include "safetensors.h"
 
 typedef enum tide_origin { TIDE_ORIGIN_DEFAULT, TIDE_ORIGIN_RECIPE, TIDE_ORIGIN_FILE, TIDE_ORIGIN_USER } tide_origin;
 
@@ -82,6 +83,7 @@ typedef struct tide_job {
     const tide_json *preprocessor;   /* NULL: none */
     const tide_json *description;    /* a description that the user gave; NULL: none */
     tide_text description_text;
+    const tide_checkpoint *checkpoint; /* what the headers of safetensors files say; NULL: none was given */
     tide_text config_text, preprocessor_text; /* of files that were given; empty: none was */
     bool names_itself;               /* the model came as a file, with its name in it */
     tide_text was;                   /* GiB and version, when the job's link was made; empty: it does not say */

@@ -156,6 +156,7 @@ typedef struct tide_given {
     int64_t published_parameters;
     const char *asked_model, *asked_place; /* that a file which starts training names; NULL: none */
     tide_file_card *cards, *last_card;
+    tide_checkpoint checkpoint;
 } tide_given;
 
 /* Words of job files go to *words; the rest to *given. */

@@ -58,7 +58,7 @@ typedef struct tide_tensor {
     bool is_leaf;      /* has no node */
     bool is_view;
     bool is_parameter;
-    uint8_t reserved;
+    bool is_absent; /* a parameter that the checkpoint lacks: without memory */
     uint16_t output; /* which output of node */
     tide_storage *storage;
     tide_node *node;        /* grad_fn, owned */

@@ -295,7 +295,7 @@ static void list_parameters(tide_model *model, uint32_t instance, int depth) {
             continue;
         }
         bool is_listed = v.tensor->offset == -1; /* marks a parameter that is listed already */
-        if (is_listed) continue;
+        if (is_listed || v.tensor->is_absent) continue;
         v.tensor->offset = -1;
         TIDE_ROOM(m->arena, model->parameters, model->parameter_count, model->parameter_capacity);
         model->parameters[model->parameter_count++] = (tide_parameter_row){
@@ -325,6 +325,10 @@ bool tide_model_build(tide_model *model, tide_description *description, tide_tex
 void tide_model_list_parameters(tide_model *model) {
     model->parameter_count = 0;
     list_parameters(model, model->root, 0);
+    for (uint32_t i = 0; i < model->extra_count; i++) {
+        TIDE_ROOM(model->m->arena, model->parameters, model->parameter_count, model->parameter_capacity);
+        model->parameters[model->parameter_count++] = model->extra[i];
+    }
     for (uint32_t i = 0; i < model->parameter_count; i++) model->parameters[i].tensor->offset = 0;
 }
 /* ---- changing a model: what peft and bitsandbytes do to its tree ---- */
@@ -466,7 +470,7 @@ tide_value tide_deepcopy(tide_model *model, tide_value v, int depth) {
 
 static void give_storage(tide_model *model, uint32_t instance, tide_tensor *t, tide_factor factor) {
     tide_machine *m = model->m;
-    if (!t->storage->is_silent || tide_count(t) == 0) return; /* shared with one that is there already */
+    if (!t->storage->is_silent || t->is_absent || tide_count(t) == 0) return; /* shared with one that is there already */
     m->module = instance;
     m->factor = factor;
     m->op = "to";
@@ -516,6 +520,7 @@ void tide_model_require_input_grads(tide_model *model) {
 
 void tide_model_to_device(tide_model *model) {
     to_device(model, model->root, 0);
+    for (uint32_t i = 0; i < model->extra_count; i++) give_storage(model, model->extra[i].module, model->extra[i].tensor, TIDE_FACTOR_PARAMETER);
     model->m->module = 0;
 }
 

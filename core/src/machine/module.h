@@ -88,6 +88,8 @@ typedef struct tide_model {
 
     tide_parameter_row *parameters; /* in the order of named_parameters(), shared ones once */
     uint32_t parameter_count, parameter_capacity;
+    tide_parameter_row *extra; /* parameters that the checkpoint has and no module; listed last */
+    uint32_t extra_count;
     tide_tensor **buffers; /* in the order of named_buffers() */
     uint32_t buffer_count, buffer_capacity;
     uint64_t buffer_bytes;

@@ -8,6 +8,7 @@
 #include "infer.h"
 #include "repeat.h"
 #include "strategy.h"
+#include "weights.h"
 
 /* ---- descriptions ---- */
 
@@ -436,6 +437,18 @@ static tide_tensor *divided(loop *l) {
     return l->job->grad_accum > 1 ? tide_scale(&l->run->machine, l->loss) : tide_retain(l->loss);
 }
 
+/* What trains and is in no module that is played: its gradient is there once backward has run. */
+static void make_extra_grads(tide_model *model) {
+    tide_machine *m = model->m;
+    m->op = "AccumulateGrad";
+    m->factor = TIDE_FACTOR_GRADIENT;
+    for (uint32_t i = 0; i < model->extra_count; i++) {
+        tide_tensor *t = model->extra[i].tensor;
+        if (t->requires_grad && !t->grad) t->grad = tide_empty_like(m, t, t->dtype);
+    }
+    m->factor = TIDE_FACTOR_TEMPORARY;
+}
+
 static void backward(loop *l) {
     tide_machine *m = &l->run->machine;
     if (l->strategy->backward) {
@@ -451,6 +464,7 @@ static void backward(loop *l) {
     } else {
         tide_run_backward(m, l->loss);
     }
+    if (l->strategy == &alone) make_extra_grads(&l->run->model);
 }
 
 static void micro_batch(loop *l, unsigned step) {
@@ -615,6 +629,7 @@ bool tide_run_job(tide_run *run, const tide_job *job, tide_arena *arena, tide_di
     if (!make_model(run, job, arena, diags)) return false;
     check_overrides(run, job);
     check_images(run, job);
+    if (!tide_compare_weights(&run->model, job, run->stand_in_of != NULL)) return false;
     if (strcmp(job->load, "warmup") == 0) { /* from_pretrained with device_map: one block of the size of the weights */
         int64_t bytes = 0;
         for (uint32_t i = 0; i < run->model.parameter_count; i++) bytes += tide_bytes(run->model.parameters[i].tensor);
