@@ -89,7 +89,7 @@ static bool find_stand_in(void *user, const tide_json *config, tide_text *descri
             const tide_json *type = tide_json_at(entry, "model_type"), *as = tide_json_at(entry, "as"), *own = tide_config_type(config);
             const tide_json *percent = tide_json_at(entry, "percent"), *named = tide_json_at(entry, "description"), *of = tide_json_at(entry, "class");
             if (!has_keys(config, tide_json_at(entry, "needs")) || has_keys(config, tide_json_at(entry, "lacks")) ||
-                !has_task(config, tide_json_at(entry, "tasks")) || !percent || !as || !((named && of) || (type && find_model(user, type->text, description, class_name)))
+                !has_task(config, tide_json_at(entry, "tasks")) || !percent || !as || !((named && of) || (type && find_model(user, type->text, description, class_name))))
                 continue;
             if (named && of) *description = named->text, *class_name = of->text;
             if (f->run->stand_in_of == config) return true;
