@@ -5,7 +5,7 @@ import { basename, dirname, join } from 'node:path';
 import { parseArgs } from 'node:util';
 import { gzipSync } from 'node:zlib';
 import { build as bundle } from 'esbuild';
-import { headerPolicy, metaPolicy } from './csp.mjs';
+import { headerPolicy, metaPolicy, singlePolicy } from './csp.mjs';
 
 const here = import.meta.dirname;
 const common = /** @type {import('esbuild').BuildOptions} */ ({
@@ -45,6 +45,27 @@ async function licences() {
   return Buffer.from(texts.join(`\n${'-'.repeat(80)}\n\n`));
 }
 
+const ICON = "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 24 24'%3E%3Crect width='24' height='24' rx='6' fill='%2310233f'/%3E%3Cpath d='M0 15c3-2 6-2 9 0s6 2 9 0 4-2 6-.6V18a6 6 0 01-6 6H6a6 6 0 01-6-6z' fill='%233fa7ff'/%3E%3Cpath d='M5 8h14' stroke='%23fff' stroke-width='2.2' stroke-linecap='round'/%3E%3C/svg%3E";
+
+const hashOf = (/** @type {string} */ text) => `'sha256-${createHash('sha256').update(text).digest('base64')}'`;
+
+/** {{name}} by its value. @param {string} template @param {Record<string, string>} values */
+const filled = (template, values) => template.replace(/\{\{(\w+)\}\}/g, (_, name) => values[name]);
+
+/** A page in one file: what it is made of stands inside, modules as base64 of gzip.
+ * @param {string} entry @param {{style: string, theme: string, app: string, noscript: string, modules: Record<string, Buffer>}} content */
+async function single(entry, { style, theme, app, noscript, modules }) {
+  const define = { SINGLE: 'true', WASM_PATH: '""', WORKER_PATH: '""', RECORDINGS_PATH: '""' };
+  const text = async (/** @type {string} */ source, /** @type {any} */ more = {}) =>
+    (await bundled(source, { define, ...more })).toString().trim().replaceAll('</script', '<\\/script');
+  const main = await text(entry);
+  const parts = Object.entries(modules).map(([name, bytes]) =>
+    `<script type="text/plain" id="part-${name}">${gzipSync(bytes, { level: 9 }).toString('base64')}</script>\n`);
+  const policy = singlePolicy([hashOf(theme), hashOf(main)], [hashOf(style)]);
+  return Buffer.from(filled(await readFile(join(here, 'single.html'), 'utf8'), { policy, icon: ICON, theme, style, noscript, app, main,
+    parts: `<script type="text/plain" id="part-worker">${await text('src/worker.js', { format: 'iife' })}</script>\n${parts.join('')}` }));
+}
+
 /** @param {{wasm: string, out: string}} options */
 export async function build({ wasm, out }) {
   await rm(out, { recursive: true, force: true });
@@ -69,7 +90,7 @@ export async function build({ wasm, out }) {
   const workerName = await asset('worker', 'js', await bundled('src/worker.js'));
   /* What is behind a click comes as a chunk of its own when it is clicked. */
   const [main, ...chunks] = await bundledInParts('src/main.jsx', {
-    define: { WASM_PATH: JSON.stringify(wasmName), WORKER_PATH: JSON.stringify(workerName), RECORDINGS_PATH: JSON.stringify(recordingsName) },
+    define: { WASM_PATH: JSON.stringify(wasmName), WORKER_PATH: JSON.stringify(workerName), RECORDINGS_PATH: JSON.stringify(recordingsName), SINGLE: 'false' },
     splitting: true, outdir: out, entryNames: '[name]-[hash]', chunkNames: '[name]-[hash]',
   });
   const mainName = await put(`assets/${main.name}`, main.bytes);
@@ -84,7 +105,8 @@ export async function build({ wasm, out }) {
 
   first.add(themeName).add(styleName);
 
-  const script = await bundled('src/prerender.jsx', { platform: 'node', minify: false });
+  const script = await bundled('src/prerender.jsx', { platform: 'node', minify: false,
+    define: { SINGLE: 'false', WASM_PATH: '""', WORKER_PATH: '""', RECORDINGS_PATH: '""' } });
   const { prerender } = await import(`data:text/javascript;base64,${script.toString('base64')}`);
   const { html, command } = await prerender(new WebAssembly.Module(core));
 
@@ -92,14 +114,35 @@ export async function build({ wasm, out }) {
   const values = { policy: metaPolicy, theme: themeName, style: styleName, wasm: wasmName, main: mainName, command, app: html,
     chunks: [...first].filter((name) => chunks.some((chunk) => name === `assets/${chunk.name}`)).map((name) => `<link rel="modulepreload" href="${name}">\n`).join('') };
   const template = await readFile(join(here, 'index.html'), 'utf8');
-  const index = template.replace(/\{\{(\w+)\}\}/g, (_, name) => values[name]);
+  const index = filled(template, { ...values, icon: ICON });
   await put('index.html', Buffer.from(index));
-  await put('_headers', Buffer.from(`/*\n  Content-Security-Policy: ${headerPolicy}\n  Referrer-Policy: no-referrer\n` +
-    '  X-Content-Type-Options: nosniff\n/assets/*\n  Cache-Control: public, max-age=31536000, immutable\n'));
+
+  const style = (await readFile(join(out, styleName), 'utf8')).trim();
+  const theme = (await readFile(join(out, themeName), 'utf8')).trim();
+  const noscript = /** @type {RegExpExecArray} */ (/<noscript>.*<\/noscript>\n/.exec(index))[0];
+  const recordings = await readFile(join(out, recordingsName));
+  await put('tidemark.html', await single('src/main.jsx', { style, theme, app: html, noscript, modules: { core, recordings } }));
+  await put('embed.html', await single('src/embed.jsx', { style, theme, app: '', noscript: '', modules: { core } }));
+
+  await put('icon.svg', Buffer.from(decodeURIComponent(ICON.slice(ICON.indexOf(',') + 1))));
+  await put('manifest.webmanifest', Buffer.from(JSON.stringify({
+    name: 'tidemark', description: 'GPU memory of a training job, before it runs', start_url: './', scope: './', display: 'standalone',
+    background_color: '#f3f5f8', theme_color: '#10233f', icons: [{ src: 'icon.svg', sizes: 'any', type: 'image/svg+xml' }],
+  })));
+
+  /* What the service worker keeps: all that the page is made of. */
+  const kept = [...written.keys()].filter((name) => name.startsWith('assets/')).sort();
+  const version = createHash('sha256').update(index).update(kept.join('\n')).digest('hex').slice(0, 10);
+  await put('sw.js', await bundled('src/sw.js', { format: 'iife', define: { SW_VERSION: JSON.stringify(version), SW_FILES: JSON.stringify(['./', 'manifest.webmanifest', 'icon.svg', ...kept]) } }));
+  await put('sw-off.js', await bundled('src/sw-off.js', { format: 'iife' }));
+  /* The single files have a policy of their own, which one in a header would forbid. */
+  const strict = `  Content-Security-Policy: ${headerPolicy}\n`;
+  await put('_headers', Buffer.from(['/*\n  Referrer-Policy: no-referrer\n  X-Content-Type-Options: nosniff\n', ...['/', '/index.html', '/sw.js'].map((path) =>
+    `${path}\n${strict}  Cache-Control: no-cache\n`), `/assets/*\n${strict}  Cache-Control: public, max-age=31536000, immutable\n`].join('')));
 
   await put('licences.txt', await licences());
 
-  const sizes = [...written].filter(([name]) => name === 'index.html' || name.startsWith('assets/'))
+  const sizes = [...written].filter(([name]) => /^assets\/|\.html$/.test(name))
     .map(([name, bytes]) => ({ name, bytes: bytes.length, gzip: gzipSync(bytes, { level: 9 }).length, first: first.has(name) }));
   return sizes;
 }
@@ -112,8 +155,8 @@ if (process.argv[1] === import.meta.filename) {
   }
   const sizes = await build({ wasm: values.wasm, out: values.out });
   for (const { name, bytes, gzip, first } of sizes)
-    console.log(`${name.padEnd(36)}${String(bytes).padStart(9)} bytes${String(gzip).padStart(9)} gzip${first ? '' : '  when asked for'}`);
+    console.log(`${name.padEnd(36)}${String(bytes).padStart(9)} bytes${String(gzip).padStart(9)} gzip${first ? '' : name.includes('/') ? '  when asked for' : '  apart'}`);
   const sum = (/** @type {typeof sizes} */ list) => String(list.reduce((all, { gzip }) => all + gzip, 0)).padStart(30);
   console.log(`${'first visit'.padEnd(36)}${sum(sizes.filter(({ first }) => first))} gzip`);
-  console.log(`${'in all'.padEnd(36)}${sum(sizes)} gzip`);
+  console.log(`${'in all'.padEnd(36)}${sum(sizes.filter(({ name, first }) => first || name.includes('/')))} gzip`);
 }

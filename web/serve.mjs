@@ -9,8 +9,11 @@ import { headerPolicy } from './csp.mjs';
 /** @type {Record<string, string>} */
 const TYPES = {
   '.html': 'text/html; charset=utf-8', '.css': 'text/css; charset=utf-8', '.js': 'text/javascript; charset=utf-8',
-  '.wasm': 'application/wasm', '.json': 'application/json', '.svg': 'image/svg+xml', '.png': 'image/png',
+  '.wasm': 'application/wasm', '.json': 'application/json', '.svg': 'image/svg+xml', '.png': 'image/png', '.webmanifest': 'application/manifest+json',
 };
+
+/* They have a policy of their own, which one in a header would forbid. */
+const SINGLE = /\/(tidemark|embed)\.html$/;
 
 /** Serves a folder; port 0 takes a free one.
  * @param {string} folder @param {{port?: number, headers?: boolean}} [options] headers false: as a host that sends none
@@ -25,7 +28,7 @@ export async function serve(folder, { port = 0, headers = true } = {}) {
       if (!(await stat(file)).isFile()) throw new Error('not a file');
       response.setHeader('Content-Type', TYPES[extname(file)] ?? 'application/octet-stream');
       if (headers) {
-        response.setHeader('Content-Security-Policy', headerPolicy);
+        if (!SINGLE.test(path)) response.setHeader('Content-Security-Policy', headerPolicy);
         response.setHeader('Referrer-Policy', 'no-referrer');
         response.setHeader('X-Content-Type-Options', 'nosniff');
       }

@@ -6,26 +6,14 @@ import { createClient } from './client.js';
 import { UNITS } from './format.js';
 import { onKey } from './keys.js';
 import { createPool } from './pool.js';
+import { workOffline } from './offline.js';
+import { core, recordings, spawn } from './parts.js';
 import { useRecordings } from './recordings.js';
-import { compile } from './tidemark.js';
 import * as state from './state.js';
 import { App } from './ui/App.jsx';
 import { spokenVerdict } from './ui/Verdict.jsx';
 
-const wasmUrl = new URL(WASM_PATH, document.baseURI);
-const recordingsUrl = new URL(RECORDINGS_PATH, document.baseURI);
-const workerUrl = new URL(WORKER_PATH, document.baseURI);
-
-/* Trusted Types: the one script this page ever starts by address is its own worker. */
-const policy = window.trustedTypes?.createPolicy('tidemark', {
-  createScriptURL(/** @type {string} */ url) {
-    if (url !== workerUrl.href) throw new TypeError(`Not a script of this page: ${url}`);
-    return url;
-  },
-});
-const workerScript = /** @type {any} */ (policy ? policy.createScriptURL(workerUrl.href) : workerUrl.href);
-
-const workers = { module: compile(wasmUrl), spawn: () => new Worker(workerScript, { type: 'module' }) };
+const workers = { module: core(), spawn };
 const client = createClient({
   ...workers,
   timed(ms) {
@@ -33,11 +21,11 @@ const client = createClient({
     performance.mark('tidemark-core', { detail: ms });
   },
 });
+useRecordings({ module: recordings, spawn });
 
-useRecordings({
-  module: () => compile(recordingsUrl),
-  spawn: () => new Worker(workerScript, { type: 'module' }),
-});
+/* A report is a page with its job inside. */
+const inside = document.getElementById('job')?.textContent;
+if (inside && !location.hash) history.replaceState(null, '', `#${inside}`);
 
 /* A link to another job than the example: its static numbers are dimmed until the answer is there. */
 const parsed = new Promise((done) => {
@@ -86,6 +74,7 @@ async function begin() {
   render(<App />, /** @type {HTMLElement} */ (document.getElementById('app')));
   performance.mark('tidemark-first-answer');
   keepUp();
+  workOffline();
 }
 
 function keepUp() {

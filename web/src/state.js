@@ -239,7 +239,7 @@ function writeFragment() {
     const text = await pack(full) ?? toLink(wordsOf(of)); /* the files of a long one stay here */
     if (of !== link.value || pinned !== baseline.value) return;
     fragment.value = text;
-    if (text === readFragment()) return;
+    if (keepsAddress.value || text === readFragment()) return;
     lastWrite = Date.now();
     written = text;
     history.replaceState(null, '', '#' + written);
@@ -252,6 +252,9 @@ export async function shareLink(view = '') {
   const reply = await ask('link', { was: true, with: baseline.value ? wordsIn(baseline.value) : undefined, view });
   return (reply?.ok && await pack(reply.link)) || fragment.value;
 }
+
+/* In a frame the address is not ours to write. */
+export const keepsAddress = signal(false);
 
 export function readFragment() {
   const at = location.href.indexOf('#');
