@@ -27,7 +27,10 @@ async function bundledInParts(entry, more) {
       if (found) shipped.add(found[1]);
     }
   }
-  return /** @type {any[]} */ (outputFiles).map(({ path, contents }) => ({ name: basename(path), bytes: Buffer.from(contents) }));
+  const outputs = /** @type {any} */ (metafile).outputs;
+  const isEntry = (/** @type {string} */ path) => Number(Object.entries(outputs).some(([name, { entryPoint }]) => entryPoint === entry && basename(name) === basename(path)));
+  return /** @type {any[]} */ (outputFiles).sort((a, b) => isEntry(b.path) - isEntry(a.path))
+    .map(({ path, contents }) => ({ name: basename(path), bytes: Buffer.from(contents) }));
 }
 
 /** @param {string} entry @param {import('esbuild').BuildOptions} [more] */

@@ -1,8 +1,11 @@
 /* The ways into the page and out of it, in Chromium: recordings, files, the single file, offline. */
 import assert from 'node:assert/strict';
-import { execFileSync } from 'node:child_process';
-import { readFileSync } from 'node:fs';
+import { cpSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { pathToFileURL } from 'node:url';
 import { gzipSync } from 'node:zlib';
+import { openCore } from './core.mjs';
 import { deviceBytes, openContext, ready, test } from './harness.mjs';
 import { serve } from '../../web/serve.mjs';
 
@@ -91,6 +94,109 @@ export async function doorTests(folder, browser) {
     await page.locator('#set-batch').fill('8');
     await page.locator('.diagnostic', { hasText: 'stopped unexpectedly' }).waitFor({ state: 'detached' });
     await page.waitForFunction(() => /batch=8/.test(location.hash));
+  }));
+
+  /* ---- files that stand alone ---- */
+
+  test('single file: it opens from disk, computes, plays a recording, and asks nobody', async () => {
+    const expected = (await openCore(folder)).call({ call: 'estimate', link: 'model=gpt2&gpu=t4&batch=4&v=1' }).verdict.device_bytes;
+    for (const scheme of /** @type {const} */ (['light', 'dark'])) {
+      const opened = await openContext(browser, { scheme });
+      const { page, problems, requests } = opened;
+      const at = pathToFileURL(join(folder, 'tidemark.html')).href;
+      await page.goto(`${at}#model=gpt2&gpu=t4&batch=4&v=1`);
+      await ready(page);
+      assert.equal(await deviceBytes(page), expected);
+      await page.locator('#set-batch').fill('2');
+      await page.waitForFunction(() => location.hash.includes('batch=2'));
+      await choose(page, recorded('snapshot-plain.pickle.gz'));
+      await page.getByText('With other options').waitFor();
+      assert.deepEqual(problems, []);
+      assert.deepEqual(requests.filter((url) => !/^(blob|data):/.test(url) && !url.startsWith(at)), []);
+      await opened.context.close();
+    }
+  });
+
+  test('single file: sizes', () => {
+    for (const name of ['tidemark.html', 'embed.html']) {
+      const bytes = readFileSync(join(folder, name));
+      console.log(`      ${name}: ${(bytes.length / 1024).toFixed(0)} KiB, ${(gzipSync(bytes, { level: 9 }).length / 1024).toFixed(0)} KiB gzip`);
+      assert.ok(bytes.length < 1 << 20);
+    }
+  });
+
+  test('frame: a job in another page, in a sandbox', async () => {
+    const { context, page, problems } = await openContext(browser);
+    await page.route(`${server.url}host.html`, (/** @type {any} */ route) => route.fulfill({ contentType: 'text/html',
+      body: '<!doctype html><iframe sandbox="allow-scripts allow-popups" width="760" height="230" src="embed.html#model=gpt2&gpu=t4&batch=4&title=Our%20run&v=1"></iframe>' }));
+    await page.goto(`${server.url}host.html`);
+    const frame = page.frameLocator('iframe');
+    await frame.locator('.big').waitFor();
+    assert.match(await frame.locator('main').innerText(), /Our run · GPT-2[^]*3\.3\s*GiB[^]*Fits T4/);
+    assert.match(await frame.getByRole('link', { name: 'Open in tidemark' }).getAttribute('href'), /^\.\/#model=gpt2/);
+    assert.deepEqual(problems, []);
+    await context.close();
+  });
+
+  /* ---- offline ---- */
+
+  /** The built page in a folder of its own that a test may change. @param {(at: string, own: string, context: any, page: any) => any} use */
+  async function hosted(use) {
+    const own = mkdtempSync(join(tmpdir(), 'tidemark-page-'));
+    cpSync(folder, join(own, 'tools/tidemark'), { recursive: true });
+    const host = await serve(own, { headers: false });
+    const { context, page } = await openContext(browser);
+    try {
+      await page.goto(`${host.url}tools/tidemark/`);
+      await ready(page);
+      await page.evaluate(() => navigator.serviceWorker.ready);
+      await use(host.url, join(own, 'tools/tidemark'), context, page);
+    } finally {
+      await context.close();
+      host.close();
+      rmSync(own, { recursive: true });
+    }
+  }
+  const again = async (/** @type {any} */ page) => {
+    await page.reload();
+    await ready(page);
+  };
+
+  test('offline: after the first visit the page needs no network', () => hosted(async (at, own, context, page) => {
+    await context.setOffline(true);
+    await again(page);
+    await page.locator('#set-batch').fill('3');
+    await page.waitForFunction(() => location.hash.includes('batch=3'));
+    await choose(page, recorded('snapshot-plain.pickle.gz'));
+    await page.getByText('With other options').waitFor();
+  }));
+
+  test('offline: a new version waits for the user’s word, and leaves other tabs alone', () => hosted(async (at, own, context, page) => {
+    const other = await context.newPage();
+    await other.goto(page.url());
+    await ready(other);
+    await other.evaluate(() => { document.title = 'untouched'; });
+    const index = readFileSync(join(own, 'index.html'), 'utf8');
+    writeFileSync(join(own, 'index.html'), index.replace('<html lang="en">', '<html lang="en" data-version="next">'));
+    writeFileSync(join(own, 'sw.js'), readFileSync(join(own, 'sw.js'), 'utf8').replace(/tidemark \$\{([^}]+)\} /, 'tidemark ${$1} next'));
+    await again(page);
+    await page.evaluate(() => navigator.serviceWorker.getRegistration().then((r) => r?.update()));
+    const button = page.getByRole('button', { name: 'Update' });
+    await button.waitFor();
+    await Promise.all([page.waitForEvent('load'), button.click()]);
+    await ready(page);
+    assert.equal(await page.evaluate(() => document.documentElement.dataset.version), 'next');
+    assert.equal(await button.count(), 0);
+    assert.equal(await other.title(), 'untouched');
+    assert.equal((await page.evaluate(() => caches.keys())).length, 1);
+  }));
+
+  test('offline: the kill switch takes the service worker back', () => hosted(async (at, own, context, page) => {
+    cpSync(join(own, 'sw-off.js'), join(own, 'sw.js'));
+    await page.evaluate(() => navigator.serviceWorker.getRegistration().then((r) => r?.update()));
+    await page.waitForFunction(async () => (await navigator.serviceWorker.getRegistrations()).length === 0 && (await caches.keys()).length === 0);
+    await page.locator('#set-batch').fill('3');
+    await page.waitForFunction(() => location.hash.includes('batch=3'));
   }));
 
   return () => { server.close(); };
