@@ -161,15 +161,30 @@ static void find_model(job_builder *b) {
     job->preprocessor_text = b->given.preprocessor_text;
 }
 
+/* Weights that a checkpoint keeps quantised: followed where the job can have them so. Adapters train over bitsandbytes' alone. */
+static void read_quantization(job_builder *b) {
+    const tide_json *from = tide_json_at(b->given.config, "quantization_config");
+    bool is_training = value_is(b, TIDE_SET_mode, "train"), adapts = b->words.is_given[TIDE_SET_adapter] || b->words.method;
+    if (!from || from->kind == TIDE_JSON_NULL || b->words.is_given[TIDE_SET_quant]) return;
+    tide_words words = b->words;
+    bool is_known = tide_quantization_read(&words, from);
+    bool is_of_bitsandbytes = is_known && tide_setting_is_of(&tide_settings[TIDE_SET_quant_double], words.values[TIDE_SET_quant]);
+    is_of_bitsandbytes = is_of_bitsandbytes || (is_known && strcmp(words.values[TIDE_SET_quant], "int8") == 0);
+    if (is_known && (!is_training || (adapts && is_of_bitsandbytes))) {
+        b->words = words;
+        return;
+    }
+    tide_report(b->diags, TIDE_WARNING, TIDE_ERR_UNSUPPORTED, "/model/quantization_config", "is not followed: the weights are taken whole, in dtype",
+                !is_known ? NULL : is_of_bitsandbytes ? "add adapter=lora to train over the quantised weights" : "it is followed with mode=infer");
+}
+
 static void change_config(job_builder *b) {
     tide_json *config = b->given.config;
     if (!config) return;
     for (uint32_t i = 0; i < b->words.override_count; i++)
         tide_config_override(b->arena, config, &b->words.overrides[i], b->diags);
     if (value_of(b, TIDE_SET_dropout)[0]) tide_config_dropout(config, pico_of(b, TIDE_SET_dropout));
-    if (tide_json_at(config, "quantization_config"))
-        tide_report(b->diags, TIDE_WARNING, TIDE_ERR_UNSUPPORTED, "/model/quantization_config",
-                    "is not followed: the weights are taken whole, in dtype", NULL);
+    read_quantization(b);
     b->job->config = config;
 }
 
@@ -369,6 +384,10 @@ static void fill_values(job_builder *b) {
     job->freeze = list_of(b, TIDE_SET_freeze);
     job->train_only = list_of(b, TIDE_SET_train_only);
     job->quant = value_of(b, TIDE_SET_quant);
+    job->quant_bits = int_of(b, TIDE_SET_quant_bits);
+    job->quant_group_size = int_of(b, TIDE_SET_quant_group_size);
+    job->quant_zero_point = value_is(b, TIDE_SET_quant_zero_point, "true");
+    job->quant_is_float = value_is(b, TIDE_SET_quant_type, "float");
     job->quant_double = value_is(b, TIDE_SET_quant_double, "true");
     job->quant_compute_dtype = value_is(b, TIDE_SET_quant_compute_dtype, "default") ? job->dtype : value_of(b, TIDE_SET_quant_compute_dtype);
     job->quant_blocksize = int_of(b, TIDE_SET_quant_blocksize);
@@ -473,9 +492,17 @@ static void check_together(job_builder *b) {
     if (!is_training && tide_setting_is_of(&tide_settings[TIDE_SET_adapter_num_virtual_tokens], b->job->adapter.method))
         tide_error(b->diags, TIDE_ERR_UNSUPPORTED, "/settings/adapter", tide_format(b->arena, "inference with %s is not expressed", b->job->adapter.method),
                    "use mode=train, or leave it out and add its virtual tokens to seq");
+    bool is_packed = tide_setting_is_of(&tide_settings[TIDE_SET_quant_group_size], b->job->quant);
+    if (is_packed && is_training)
+        tide_error(b->diags, TIDE_ERR_UNSUPPORTED, "/settings/quant", tide_format(b->arena, "training over %s is not expressed", b->job->quant),
+                   "use mode=infer, or nf4, fp4 or int8");
+    if (is_packed && strcmp(b->job->adapter.method, "none") != 0 && !b->job->adapter.merged)
+        tide_error(b->diags, TIDE_ERR_UNSUPPORTED, "/settings/adapter", tide_format(b->arena, "adapters over %s are not expressed", b->job->quant), "leave them out");
+    if (is_packed && strcmp(b->job->quant, "fp8") != 0 && b->job->quant_bits != 2 && b->job->quant_bits != 3 && b->job->quant_bits != 4 && b->job->quant_bits != 8)
+        tide_error(b->diags, TIDE_ERR_FIELD_RANGE, "/settings/quant.bits", "must be 2, 3, 4 or 8", NULL);
     if (is_training && b->job->adapter.merged)
         tide_error(b->diags, TIDE_ERR_CONFLICT, "/settings/adapter.merged", "merged adapters do not train", "use mode=infer, or adapter.merged=false");
-    check_unread(b, TIDE_SET_quant, TIDE_SET_quant_double, TIDE_SET_quant_from_pretrained);
+    check_unread(b, TIDE_SET_quant, TIDE_SET_quant_bits, TIDE_SET_quant_from_pretrained);
     check_unread(b, TIDE_SET_adapter, TIDE_SET_adapter_r, TIDE_SET_adapter_merged);
     if (!is_training && !value_is(b, TIDE_SET_parallel_kind, "none"))
         tide_error(b->diags, TIDE_ERR_CONFLICT, "/settings/parallel.kind", "inference on several GPUs is not expressed", "use mode=train, or one GPU");
@@ -542,6 +569,12 @@ static void assume_precision(job_builder *b) {
 static void assume_adapter(job_builder *b) {
     const char *method = b->job->adapter.method;
     if (strcmp(b->job->quant, "none") != 0) job_assume(b, TIDE_SET_quant_skip, "every linear layer but the output head is quantised");
+    if (tide_setting_is_of(&tide_settings[TIDE_SET_quant_group_size], b->job->quant))
+        tide_report(b->diags, TIDE_ASSUMPTION, TIDE_OK, place_of(b, TIDE_SET_quant),
+                    tide_format(b->arena, "%s weights of %lld bits by their packing rules; the kernel of a product takes nothing besides its output", b->job->quant,
+                                strcmp(b->job->quant, "fp8") == 0 ? 8LL : (long long)b->job->quant_bits), NULL);
+    if (strcmp(b->job->quant, "int8") == 0)
+        tide_report(b->diags, TIDE_ASSUMPTION, TIDE_OK, place_of(b, TIDE_SET_quant), "int8: no activation is beyond the threshold of 6; columns that are (outliers) are copied", NULL);
     if (strcmp(method, "none") == 0) return;
     if (tide_setting_is_of(&tide_settings[TIDE_SET_adapter_num_virtual_tokens], method))
         job_assume(b, TIDE_SET_adapter_num_virtual_tokens, "20 trained tokens go before each sample");

@@ -100,7 +100,9 @@ typedef struct tide_job {
     const char *optimizer;
     const char *param_groups;        /* one trainer */
     tide_name_list freeze, train_only; /* prefixes of parameter names */
-    const char *quant;               /* none nf4 fp4 int8 */
+    const char *quant;               /* none; nf4 fp4 int8 of bitsandbytes; gptq awq fp8 compressed_tensors, for inference */
+    int64_t quant_bits, quant_group_size;
+    bool quant_zero_point, quant_is_float;
     bool quant_double;
     const char *quant_compute_dtype; /* of products */
     int64_t quant_blocksize;

@@ -143,6 +143,9 @@ void tide_adapter_read(tide_words *words, const tide_json *root, const char *pla
 const char *tide_adapter_value(tide_arena *arena, const tide_json *value);
 void tide_adapter_fill(tide_words *words, tide_adapter *adapter);
 
+/* quantization.c: "quantization_config" as settings; false if it is of a kind that is not expressed. */
+bool tide_quantization_read(tide_words *words, const tide_json *from);
+
 /* files.c: what the files are. */
 typedef struct tide_given {
     tide_json *config;

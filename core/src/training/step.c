@@ -167,7 +167,7 @@ static tide_dtype dtype_of(const char *name) {
 
 static void set_settings(tide_run *run, const tide_job *job, bool uses_cache) {
     tide_machine *m = &run->machine;
-    tide_setting_value *s = TIDE_NEW(m->arena, tide_setting_value, 48);
+    tide_setting_value *s = TIDE_NEW(m->arena, tide_setting_value, 64);
     uint32_t n = 0;
 #define NUMBER(name_, value_)                                                                              \
     s[n++] = (tide_setting_value){name_, {.kind = TIDE_VALUE_INT,                                          \
@@ -197,6 +197,10 @@ static void set_settings(tide_run *run, const tide_job *job, bool uses_cache) {
     NUMBER("capability", job->capability);
     NUMBER("device_sms", m->device.sms);
     NUMBER("quant_blocksize", job->quant_blocksize);
+    NUMBER("quant_bits", job->quant_bits);
+    NUMBER("quant_group_size", job->quant_group_size);
+    TRUTH("quant_zero_point", job->quant_zero_point);
+    TRUTH("quant_is_float", job->quant_is_float);
     TRUTH("quant_double", job->quant_double);
     s[n++] = (tide_setting_value){"quant_dtype", {.kind = TIDE_VALUE_DTYPE, .dtype = run->model.dtype}};
     s[n++] = (tide_setting_value){"quant_compute_dtype", {.kind = TIDE_VALUE_DTYPE, .dtype = dtype_of(job->quant_compute_dtype)}};
