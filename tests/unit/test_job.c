@@ -564,6 +564,32 @@ static void test_config_file(void) {
     end();
 }
 
+#define QUANTISED(text) "{\"model_type\": \"llama\", \"quantization_config\": {" text "}}"
+
+static void test_quantization_config(void) {
+    begin("quantization_config is followed where a job can have such weights");
+    tide_job *job = build_file("mode=infer", "config.json", QUANTISED("\"quant_method\": \"gptq\", \"bits\": 3, \"group_size\": -1"));
+    CHECK(job && strcmp(job->quant, "gptq") == 0 && job->quant_bits == 3 && job->quant_group_size == 0 && origin(job, "quant") == TIDE_ORIGIN_FILE);
+    job = build_file("mode=infer", "config.json", QUANTISED("\"quant_method\": \"awq\", \"bits\": 4, \"zero_point\": false, \"modules_to_not_convert\": [\"visual\"]"));
+    CHECK(job && strcmp(job->quant, "awq") == 0 && !job->quant_zero_point && job->quant_skip.count == 1 && job->quant_group_size == 128);
+    job = build_file("mode=infer", "config.json", QUANTISED("\"quant_method\": \"fp8\", \"weight_block_size\": null"));
+    CHECK(job && strcmp(job->quant, "fp8") == 0 && job->quant_group_size == 0);
+    job = build_file("mode=infer|quant=none", "config.json", QUANTISED("\"quant_method\": \"fp8\""));
+    CHECK(job && strcmp(job->quant, "none") == 0 && !find(TIDE_WARNING, "/model/quantization_config"));
+    job = build_file("quant.double=true|lora.r=4", "config.json", QUANTISED("\"load_in_4bit\": true, \"bnb_4bit_quant_type\": \"nf4\", \"bnb_4bit_compute_dtype\": \"float16\""));
+    CHECK(job && strcmp(job->quant, "nf4") == 0 && job->quant_double && strcmp(job->quant_compute_dtype, "fp16") == 0);
+    job = build_file("", "config.json", QUANTISED("\"load_in_8bit\": true"));
+    CHECK(job && strcmp(job->quant, "none") == 0 && says(TIDE_WARNING, "/model/quantization_config", "adapter=lora"));
+    job = build_file("mode=infer", "config.json", QUANTISED("\"quant_method\": \"gptq\", \"bits\": 1000"));
+    CHECK(!job && find(TIDE_ERROR, "/settings/quant.bits"));
+    job = build_file("mode=infer", "config.json", QUANTISED("\"quant_method\": \"compressed-tensors\", \"config_groups\": [3]"));
+    CHECK(job && strcmp(job->quant, "none") == 0 && find(TIDE_WARNING, "/model/quantization_config"));
+    REFUSE("gpt2|quant=awq", "/settings/quant", "mode=infer");
+    REFUSE("gpt2|mode=infer|quant=gptq|quant.bits=5", "/settings/quant.bits", "2, 3, 4 or 8");
+    REFUSE("gpt2|mode=infer|quant=gptq|lora.r=4", "/settings/adapter", "leave them out");
+    end();
+}
+
 static void test_two_files(void) {
     begin("two configurations contradict each other; a preprocessor goes with one");
     tide_file files[] = {{TIDE_TEXT("a.json"), TIDE_TEXT(LLAMA)},
@@ -1268,6 +1294,7 @@ int main(void) {
     test_dropout();
     test_models();
     test_config_file();
+    test_quantization_config();
     test_two_files();
     test_job_file();
     test_description_file();

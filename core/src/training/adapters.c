@@ -176,12 +176,12 @@ static bool is_left(tide_model *model, const tide_job *job, uint32_t instance, u
 
 bool tide_quantise(tide_model *model, const tide_job *job) {
     uint32_t count, head = output_head(model), *modules = tide_model_modules(model, &count);
-    const char *loaded = tide_format(model->m->arena, "%s_loaded", job->quant);
+    const char *besides = tide_format(model->m->arena, job->quant_loaded ? "%s_loaded" : "%s_by_hand", job->quant);
     tide_value shared = {.kind = TIDE_VALUE_LIST, .list = tide_list_new(model->m)};
     for (uint32_t i = 0; i < count && !model->m->has_failed; i++) {
         const tide_class *of = model->instances[modules[i]].of;
         const tide_json *class_name = class_for(model, job->quant, of->name);
-        if (!class_name && job->quant_loaded) class_name = class_for(model, loaded, of->name);
+        if (!class_name) class_name = class_for(model, besides, of->name);
         if (!class_name || is_left(model, job, modules[i], head)) continue;
         uint32_t made = tide_model_wrap(model, modules[i], class_name->text, &shared, 1);
         if (!made) break;

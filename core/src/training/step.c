@@ -627,6 +627,18 @@ tide_description *tide_run_description(tide_run *run, const tide_job *job, tide_
     return load_library(run) ? tide_description_load(&run->descriptions, given_name(job)) : NULL;
 }
 
+/* modeling_utils.py, caching_allocator_warmup: one block of the size of the weights, as they will be kept. */
+static void warm_up(tide_run *run, const tide_job *job) {
+    int64_t bytes = 0;
+    if (strcmp(job->load, "warmup") != 0) return;
+    for (uint32_t i = 0; i < run->model.parameter_count; i++) {
+        const tide_tensor *t = run->model.parameters[i].tensor;
+        bytes += t->dtype == TIDE_UINT8 ? tide_bytes(t) / 2 : tide_bytes(t); /* two of 4 bits in a byte */
+    }
+    run->machine.op = "caching_allocator_warmup";
+    tide_touch(&run->machine, bytes / 2 * 2);
+}
+
 bool tide_run_job(tide_run *run, const tide_job *job, tide_arena *arena, tide_diagnostics *diags) {
     prepare(run, job, arena, diags);
     tide_machine *m = &run->machine;
@@ -634,15 +646,11 @@ bool tide_run_job(tide_run *run, const tide_job *job, tide_arena *arena, tide_di
     check_overrides(run, job);
     check_images(run, job);
     if (!tide_compare_weights(&run->model, job, run->stand_in_of != NULL)) return false;
-    if (strcmp(job->load, "warmup") == 0) { /* from_pretrained with device_map: one block of the size of the weights */
-        int64_t bytes = 0;
-        for (uint32_t i = 0; i < run->model.parameter_count; i++) bytes += tide_bytes(run->model.parameters[i].tensor);
-        m->op = "caching_allocator_warmup";
-        tide_touch(m, bytes / 2 * 2);
-    }
     bool is_training = strcmp(job->mode, "train") == 0;
     bool is_quantised = strcmp(job->quant, "none") != 0;
+    if (!job->quant_loaded) warm_up(run, job);
     if (is_quantised && !tide_quantise(&run->model, job)) return false;
+    if (job->quant_loaded) warm_up(run, job);
     if (!check_prefixes(run, "freeze", job->freeze.names, job->freeze.count) || !check_prefixes(run, "train_only", job->train_only.names, job->train_only.count))
         return false;
     const tide_strategy *strategy = tide_strategy_find(job);
