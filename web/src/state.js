@@ -26,7 +26,9 @@ export const failure = signal(/** @type {Diagnostic[] | null} */ (null));
 /** waiting: before the first answer. lost: the core cannot run here. */
 export const core = signal(/** @type {'waiting' | 'ready' | 'lost'} */ ('waiting'));
 export const coreProblem = signal('');
+/* Computing for more than 150 ms; for more than a second. */
 export const slow = signal(false);
+export const verySlow = signal(false);
 export const isExample = signal(true);
 export const notices = signal(/** @type {string[]} */ ([]));
 
@@ -351,7 +353,10 @@ export const request = (of = job()) => ({
 
 export async function recompute() {
   if (!client) return;
-  slowTimer ??= setTimeout(() => { slow.value = true; }, 150);
+  slowTimer ??= setTimeout(() => {
+    slow.value = true;
+    slowTimer = setTimeout(() => { verySlow.value = true; }, 850);
+  }, 150);
   try {
     const reply = await client.call(fromLink && was ? { ...request(), was } : request(), 'estimate');
     if (reply === null) return; /* a newer job is on its way */
@@ -395,7 +400,7 @@ export async function ask(call, more = {}, of = job(), lane = call) {
 function answered() {
   clearTimeout(slowTimer);
   slowTimer = undefined;
-  slow.value = false;
+  slow.value = verySlow.value = false;
 }
 
 /** Makes the answer to describe uniform: catalogue entries may be names or objects.

@@ -29,7 +29,7 @@
  *   verdict: {fits: boolean | null, device_bytes: number, gpu_bytes?: number, margin_bytes?: number, sentence: string,
  *     oom?: {step: number, phase: string, module: string, op: string, line?: string, event: number, tried: number, free: number}},
  *   peak: {allocated: number, reserved: number, device: number, context: number, step: number, phase: string,
- *     module: string, op: string, event: number},
+ *     module: string, op: string, event: number, range?: {low: number, high: number}},
  *   factors: {name: string, bytes: number}[],
  *   outside: {name: string, bytes: number, source?: string}[],
  *   breakdown: Part[],

@@ -1,5 +1,5 @@
 import { useEffect } from 'preact/hooks';
-import { baselineReport, core, coreProblem, failure, isExample, notices, report, settingsOpen, slow, spoken, stale, valueOf } from '../state.js';
+import { baselineReport, cancel, core, coreProblem, failure, isExample, notices, report, link, settingsOpen, slow, spoken, stale, valueOf, verySlow } from '../state.js';
 import { fixed, params } from '../format.js';
 import { CopyDialog, Said } from './CopyDialog.jsx';
 import { DropTarget } from './DropTarget.jsx';
@@ -61,6 +61,7 @@ function Result({ still }) {
         <Diagnostics title="The calculator could not start" list={[{ severity: 'error', code: 'ERR_CORE', message: 'The calculator could not start.',
           remedy: `${coreProblem.value} The page needs WebAssembly, and 'wasm-unsafe-eval' in its Content-Security-Policy. Reload, or use the tidemark command.` }]} />
       )}
+      {verySlow.value && <p class="computing" role="status">Computing… <button type="button" class="button small" onClick={cancel}>Cancel</button></p>}
       {notices.value.length > 0 && (
         <section class="diagnostics" aria-label="Notices">
           {notices.value.map((text) => <div key={text} class="diagnostic is-warning" role="status"><Icon name="warn" /><p>{text}</p></div>)}
@@ -71,7 +72,7 @@ function Result({ still }) {
       {r ? (
         <div class="answer">
           <JobLine r={r} />
-          <Verdict r={r} />
+          <Verdict r={r} still={still} />
           {!still && baselineReport.value && <Lazy load={() => import('./Compare.jsx')} />}
           <Diagnostics title="Remarks" list={failure.value ? [] : r.diagnostics} />
           <div class="pair">
@@ -107,6 +108,7 @@ export function App({ still = false }) {
         <div class="main-column">
           {r && !recording.value && <StickyVerdict r={r} />}
           {recording.value ? <Lazy load={() => import('./Recording.jsx')} /> : <Result still={still} />}
+          {r && !still && <p class="print-only">{location.href.split('#')[0]}#{link.value}</p>}
           <footer class="foot">
             <p><b>Everything runs in this page. Nothing is sent.</b></p>
             {waiting.value && <p role="status">A new version is ready. <button type="button" class="button small" onClick={update}>Update</button></p>}

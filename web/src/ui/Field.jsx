@@ -38,10 +38,13 @@ function stepped(name, value, way, fine) {
   return Math.max(1, power);
 }
 
+/* Where a value is from, if it is neither a default nor the user's own. */
+const FROM = { file: 'from file', recipe: 'recipe', link: 'from link' };
+
 /** What hovering the label tells.
  * @param {import('../types.js').Setting} setting @param {string} origin */
 function help({ name, unit, help: text }, origin) {
-  const from = { user: 'Yours', default: 'Default', file: 'From the file', recipe: 'From the recipe' }[origin] ?? origin;
+  const from = { user: 'Yours', default: 'Default', file: 'From the file', recipe: 'From the recipe', link: 'From the link' }[origin] ?? origin;
   return `${text} ${unit ? `In ${unit}. ` : ''}${from}: ${name}=${valueOf(name) || 'not set'}`;
 }
 
@@ -59,11 +62,12 @@ export function Field({ setting }) {
       <div class="label-row">
         <label for={id} data-tip={help(setting, origin)}>{titleOf(name)}
           {setting.unit && <span class={setting.unit.length < 5 ? 'field-unit' : 'hidden'}> {setting.unit}</span>}</label>
-        {origin === 'user' && (
+        {(origin === 'user' || origin === 'link') && (
           <button type="button" class="undo" onClick={() => setWord(name, null)} aria-label={`${titleOf(name)}: back to the default`}
             data-tip="Back to the default"><Icon name="undo" /></button>
         )}
-        {name.replaceAll('_', ' ') !== titleOf(name).toLowerCase() && <code>{name}</code>}
+        {FROM[/** @type {keyof typeof FROM} */ (origin)] ? <span class="source" data-tip={help(setting, origin)}>{FROM[/** @type {keyof typeof FROM} */ (origin)]}</span>
+          : name.replaceAll('_', ' ') !== titleOf(name).toLowerCase() && <code>{name}</code>}
       </div>
       {isFlag(setting) ? <Flag {...parts} />
         : setting.choices?.length ? <Select {...parts} />

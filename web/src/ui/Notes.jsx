@@ -1,8 +1,13 @@
 /* What was assumed, and what the core has to say about the job. */
 import { batch } from '@preact/signals';
 import { sentences } from '../format.js';
-import { moreOpen, settingsOpen } from '../state.js';
+import { command, moreOpen, recompute, report, settingsOpen } from '../state.js';
+import { copy } from './CopyDialog.jsx';
+import { Lazy } from './lazy.jsx';
 import { Icon } from './marks.jsx';
+
+/** What a person may pass on when the core stopped; nothing is sent. @param {import('../types.js').Diagnostic} d */
+const problemReport = (d) => `tidemark ${report.value?.tidemark ?? ''}\n${d.message}\n${command.value}\n${navigator.userAgent}\n`;
 
 /** Shows a setting’s field and puts the focus there. @param {string} name */
 export function show(name) {
@@ -46,7 +51,12 @@ export function Diagnostics({ list, title }) {
         return (
           <div key={i} class={`diagnostic is-${d.severity}`} role={d.severity === 'error' ? 'alert' : undefined}>
             <Icon name={d.severity === 'error' ? 'cross' : d.severity === 'warning' ? 'warn' : 'info'} />
-            <p><b>{said}</b> {todo}</p>
+            <div><p><b>{said}</b> {todo}</p>
+              {d.severity === 'error' && setting && <Lazy key={setting} load={() => import('./Nearest.jsx')} name={setting} message={d.message} />}
+              {d.code === 'ERR_STOPPED' && <p class="nearest"><button type="button" class="button small" onClick={() => recompute()}>Try again</button>
+                <button type="button" class="button small" onClick={() => copy('Report', problemReport(d))}>Copy report</button></p>}
+              {d.code === 'ERR_CORE' && <p class="nearest"><button type="button" class="button small" onClick={() => location.reload()}>Reload</button></p>}
+            </div>
             <p class="diagnostic-place">
               {setting ? <button type="button" class="word" onClick={() => show(setting)}>{setting}</button> : d.place && <code>{d.place}</code>}
               <code class="muted">{d.code}</code>

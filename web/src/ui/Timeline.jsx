@@ -1,14 +1,15 @@
 /* Memory over the job's events: the factors stacked, reserved above them, phases below. Every column is the maximum of
- * its interval, so no peak is lost. The plot is a slider: arrows step, p goes to the peak. */
+ * its interval, so no peak is lost. The plot is a slider: arrows step, p goes to the peak. A part of it is drawn from events
+ * that the core is asked for; where they are few, each event is a column. */
 import { scaleLinear } from 'd3-scale';
 import { area, curveStepAfter, line, stack } from 'd3-shape';
-import { useState } from 'preact/hooks';
+import { useEffect, useState } from 'preact/hooks';
 import { factor, inOrder } from '../factors.js';
 import { fixed, inUnit, tick, ticks } from '../format.js';
-import { unit } from '../state.js';
+import { ask, details, report, unit } from '../state.js';
 import { useWidth } from './hooks.js';
-import { Bytes, fill, Swatch } from './marks.jsx';
-import { Twin } from './Twin.jsx';
+import { Bytes, fill, Icon, Swatch } from './marks.jsx';
+import { showTable, Twin } from './Twin.jsx';
 import { cardOf } from './Verdict.jsx';
 
 const HIGH = 190;
@@ -34,64 +35,159 @@ function phases(t) {
   return out;
 }
 
+/* The fewest events that are zoomed to; up to FINE of them, each is a column. */
+const FEWEST = 40;
+const FINE = 400;
+
+/** @typedef {{from: number, to: number}} Window  events */
+
+/** The part of the job's events that is looked at, and its curve: the whole until the core has sent the part.
+ * @param {Report} r */
+function useWindow(r) {
+  const whole = { from: 0, to: r.timeline.events };
+  const [wanted, setWanted] = useState(/** @type {Window | null} */ (null));
+  const [part, setPart] = useState(/** @type {import('../types.js').Curve | null} */ (null));
+  useEffect(() => {
+    setWanted(null);
+    setPart(null);
+  }, [r]);
+  /** @param {number} from @param {number} to */
+  async function zoom(from, to) {
+    const wide = Math.max(FEWEST, Math.min(whole.to, Math.round(to - from)));
+    const start = Math.max(0, Math.min(whole.to - wide, Math.round(from)));
+    if (wide >= whole.to) {
+      setWanted(null);
+      return setPart(null);
+    }
+    const next = { from: start, to: start + wide };
+    setWanted(next);
+    const reply = await ask('timeline', next);
+    if (reply?.ok && report.value === r) setPart(reply.timeline);
+  }
+  const seen = wanted ? part : null;
+  return { curve: seen ?? r.timeline, from: seen?.from ?? 0, to: seen?.to ?? whole.to, window: wanted ?? whole, zoom };
+}
+
 /** @param {{r: Report}} props */
 export function Timeline({ r }) {
   const [ref, width] = useWidth('.plot', 1000);
-  const [chosen, setChosen] = useState(-1);
+  const [chosen, setChosen] = useState(-1); /* an event */
   const [hover, setHover] = useState(-1);
-  const { timeline: t } = r;
+  const [drag, setDrag] = useState(/** @type {number[] | null} */ (null)); /* two shares of the width */
+  const { curve: t, from: first, to: end, window: seen, zoom } = useWindow(r);
+  useEffect(() => setChosen(-1), [r]);
   const columns = t.columns;
   const count = columns.length;
-  const at = hover >= 0 && hover < count ? hover : chosen >= 0 && chosen < count ? chosen : t.peak_column;
+  const isWhole = first === 0 && end === t.events;
+  const isFine = !isWhole && end - first <= FINE;
+  const peak = r.timeline.columns[r.timeline.peak_column];
+  const columnOf = (/** @type {number} */ event) => Math.max(0, columns.findLastIndex((c) => c.from <= event));
+  const resting = chosen >= 0 ? chosen : peak.peak;
+  const at = hover >= 0 && hover < count ? hover : columnOf(Math.min(end - 1, Math.max(first, resting)));
   const column = columns[at];
+  const isPeak = column.peak === peak.peak;
 
   const names = r.factors.map((f) => f.name);
   const present = inOrder(names.filter((_, i) => columns.some((c) => c.factors[i] > 0)));
-  const highest = Math.max(...columns.map((c) => Math.max(c.allocated, c.reserved)), 1);
+  const highest = Math.max(...r.timeline.columns.map((c) => Math.max(c.allocated, c.reserved)), 1);
   const { bytes: card } = cardOf(r);
   const limit = card < 1.45 * highest ? card : 0;
   const top = Math.max(highest, limit) * 1.04;
 
-  const x = scaleLinear([0, t.events], [0, ACROSS]);
+  const x = scaleLinear([first, end], [0, ACROSS]);
   const y = scaleLinear([0, top], [HIGH, 0]);
   /* One row more, so that the last column has its width. */
-  const rows = [...columns, { ...columns[count - 1], from: t.events }];
+  const rows = [...columns, { ...columns[count - 1], from: end }];
   const layers = stack().keys(present).value((row, name) => /** @type {any} */ (row).factors[names.indexOf(name)])(/** @type {any} */ (rows));
   const shape = area().curve(curveStepAfter).digits(1).x((_, i) => x(rows[i].from)).y0((d) => y(d[0])).y1((d) => y(d[1]));
   const reserved = line().curve(curveStepAfter).digits(1).x((_, i) => x(rows[i].from)).y((_, i) => y(rows[i].reserved));
-  const pc = (/** @type {number} */ event) => `${((100 * event) / t.events).toFixed(3)}%`;
+  const share = (/** @type {number} */ event) => Math.min(1, Math.max(0, (event - first) / (end - first)));
+  const pc = (/** @type {number} */ event) => `${(100 * share(event)).toFixed(3)}%`;
+  const isIn = (/** @type {number} */ event) => event >= first && event < end;
   const marks = ticks(top, unit.value, 5);
-  const spans = phases(t);
+  const spans = phases(r.timeline);
+  const spansSeen = spans.filter((phase) => phase.to > first && phase.from < end);
   const phaseAt = (/** @type {number} */ event) => spans.find((phase) => event < phase.to) ?? spans.at(-1);
   const phaseWords = (/** @type {number} */ event) => {
     const phase = phaseAt(event);
     return phase ? (phase.step ? `step ${phase.step}, ${phase.phase}` : phase.phase) : '';
   };
 
+  const shareAt = (/** @type {PointerEvent} */ event) => {
+    const box = /** @type {HTMLElement} */ (event.currentTarget).getBoundingClientRect();
+    return Math.min(1, Math.max(0, (event.clientX - box.left) / box.width));
+  };
   /** @param {PointerEvent} event */
   function point(event) {
-    const box = /** @type {HTMLElement} */ (event.currentTarget).getBoundingClientRect();
-    const wanted = ((event.clientX - box.left) / box.width) * t.events;
-    const found = columns.findLastIndex((c) => c.from <= wanted);
-    if (found >= 0) setHover(found);
+    const to = shareAt(event);
+    setHover(columnOf(first + to * (end - first)));
+    if (drag) setDrag([drag[0], to]);
   }
+  /** @param {PointerEvent} event */
+  function press(event) {
+    if (event.button !== 0) return;
+    /** @type {HTMLElement} */ (event.currentTarget).setPointerCapture(event.pointerId);
+    setDrag([shareAt(event), shareAt(event)]);
+    point(event);
+  }
+  /** @param {PointerEvent} event */
+  function lift(event) {
+    if (!drag) return;
+    const [a, b] = [drag[0], shareAt(event)].sort((m, n) => m - n);
+    setDrag(null);
+    if ((b - a) * width > 8) zoom(first + a * (end - first), first + b * (end - first));
+    else setChosen(columns[columnOf(first + b * (end - first))].peak);
+  }
+  /** Closer (less than 1) or farther, around where one is. @param {number} by */
+  const scale = (by) => {
+    const wide = (seen.to - seen.from) * by;
+    const to = column.peak;
+    zoom(to - wide / 2, to + wide / 2);
+  };
+  /** One event on or back: from afar, close enough to see each first. @param {number} by */
+  function step(by) {
+    const to = Math.min(t.events - 1, Math.max(0, column.peak + by));
+    setHover(-1);
+    setChosen(to);
+    if (!isFine) zoom(to - FINE / 4, to + FINE / 4);
+    else if (!isIn(to)) zoom(to - (end - first) / 2, to + (end - first) / 2);
+  }
+  function toPeak() {
+    setHover(-1);
+    setChosen(peak.peak);
+    if (!isIn(peak.peak)) zoom(peak.peak - (end - first) / 2, peak.peak + (end - first) / 2);
+  }
+  const look = () => { details.value = { title: isPeak ? 'Allocated at the peak' : `Alive at event ${fixed(column.peak)}`, event: column.peak }; };
   /** @param {KeyboardEvent} event */
   function key(event) {
     const big = Math.max(1, Math.round(count / 20));
     const to = {
       ArrowRight: at + (event.shiftKey ? big : 1), ArrowLeft: at - (event.shiftKey ? big : 1), ArrowUp: at + 1, ArrowDown: at - 1,
-      PageUp: at + big, PageDown: at - big, Home: 0, End: count - 1, p: t.peak_column, Escape: t.peak_column,
+      PageUp: at + big, PageDown: at - big, Home: 0, End: count - 1,
     }[event.key];
-    if (to === undefined) return;
+    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    if (to !== undefined) {
+      setHover(-1);
+      if (to < 0 || to >= count) {
+        if (!isWhole) zoom(first + (to < 0 ? -1 : 1) * (end - first) / 2, end + (to < 0 ? -1 : 1) * (end - first) / 2);
+      }
+      setChosen(columns[Math.min(count - 1, Math.max(0, to))].peak);
+    } else if (event.key === 'p') toPeak();
+    else if (event.key === '[') step(-1);
+    else if (event.key === ']') step(1);
+    else if (event.key === '+' || event.key === '=') scale(0.25);
+    else if (event.key === '-') scale(4);
+    else if (event.key === 't') showTable(event);
+    else if (event.key === 'Enter') look();
+    else if (event.key === 'Escape' && !isWhole) zoom(0, t.events);
+    else if (event.key === 'Escape') setChosen(-1);
+    else return;
     event.preventDefault();
-    setHover(-1);
-    setChosen(Math.min(count - 1, Math.max(0, to)));
   }
 
   const { oom } = r.verdict;
-  const oomEarly = !!oom && oom.event < 0.35 * t.events;
-  const peak = columns[t.peak_column];
-  const peakX = peak.peak / t.events;
+  const oomEarly = !!oom && share(oom.event) < 0.35;
+  const peakX = share(peak.peak);
   return (
     <section class="card" id="timeline" aria-labelledby="timeline-title">
       <h2 id="timeline-title">Over the job <small>{fixed(t.events, 0)} allocator events, {r.steps.length} optimizer steps</small></h2>
@@ -101,9 +197,9 @@ export function Timeline({ r }) {
         </svg>
         <div ref={ref} class="plot" role="slider" tabIndex={0} aria-label="Memory over the job" aria-valuemin={0} aria-valuemax={count - 1} aria-valuenow={at}
           aria-valuetext={`Event ${fixed(column.peak, 0)}, ${phaseWords(column.peak)}: ${inUnit(column.allocated, unit.value)} ${unit.value} allocated`}
-          onPointerMove={point} onPointerLeave={() => setHover(-1)} onPointerDown={point} onKeyDown={key} onBlur={() => setChosen(-1)}>
+          onPointerMove={point} onPointerLeave={() => setHover(-1)} onPointerDown={press} onPointerUp={lift} onPointerCancel={() => setDrag(null)} onKeyDown={key}>
           <svg width="100%" height={HIGH} aria-hidden="true">
-            {spans.map((phase, index) => <rect key={phase.from} class={index % 2 ? 'phase odd' : 'phase'} x={pc(phase.from)} y="0" width={pc(phase.to - phase.from)} height={HIGH} />)}
+            {spansSeen.map((phase) => <rect key={phase.from} class={spans.indexOf(phase) % 2 ? 'phase odd' : 'phase'} x={pc(phase.from)} y="0" width={`${(100 * (share(phase.to) - share(phase.from))).toFixed(3)}%`} height={HIGH} />)}
             {marks.map((mark) => <line key={mark} class="grid" x1="0" x2="100%" y1={y(mark).toFixed(1)} y2={y(mark).toFixed(1)} />)}
             <svg width="100%" height={HIGH} viewBox={`0 0 ${ACROSS} ${HIGH}`} preserveAspectRatio="none">
               {layers.map((layer) => <path key={layer.key} d={shape(/** @type {any} */ (layer)) ?? ''} {...fill(layer.key)} />)}
@@ -111,31 +207,45 @@ export function Timeline({ r }) {
             </svg>
             {limit > 0 && <line class="limit" x1="0" x2="100%" y1={y(limit).toFixed(1)} y2={y(limit).toFixed(1)} />}
             {limit > 0 && <text class="limit-text" x={oomEarly ? '100%' : '0'} dx={oomEarly ? -6 : 6} text-anchor={oomEarly ? 'end' : 'start'} y={(y(limit) + (y(limit) > HIGH - 18 ? -5 : 13)).toFixed(1)}>{inUnit(limit, unit.value, unit.value === 'MiB' ? 0 : 1)} {unit.value} on the card</text>}
-            {oom && <line class="oom-edge" x1={pc(oom.event)} x2={pc(oom.event)} y1="0" y2={HIGH} />}
-            {oom && <text class="oom-text" x={pc(oom.event)} dx={oom.event > 0.8 * t.events ? -5 : 5} y={HIGH - 8} text-anchor={oom.event > 0.8 * t.events ? 'end' : 'start'}>stops here</text>}
+            {oom && isIn(oom.event) && <line class="oom-edge" x1={pc(oom.event)} x2={pc(oom.event)} y1="0" y2={HIGH} />}
+            {oom && isIn(oom.event) && <text class="oom-text" x={pc(oom.event)} dx={share(oom.event) > 0.8 ? -5 : 5} y={HIGH - 8} text-anchor={share(oom.event) > 0.8 ? 'end' : 'start'}>stops here</text>}
+            {isIn(peak.peak) && <>
             <line class="peak-line" x1={pc(peak.peak)} x2={pc(peak.peak)} y1={y(peak.allocated).toFixed(1)} y2={HIGH} />
             <circle class="peak-dot" cx={pc(peak.peak)} cy={y(peak.allocated).toFixed(1)} r="4" />
             <text class="peak-text" x={pc(peak.peak)} dx={peakX > 0.5 ? -9 : 9} y={Math.max(12, y(peak.allocated) - 7).toFixed(1)} text-anchor={peakX > 0.5 ? 'end' : 'start'}>peak {inUnit(peak.allocated, unit.value)}</text>
-            {at !== t.peak_column && <line class="cursor" x1={pc(column.peak)} x2={pc(column.peak)} y1="0" y2={HIGH} />}
+            </>}
+            {drag && <rect class="brush" x={`${100 * Math.min(...drag)}%`} width={`${100 * Math.abs(drag[1] - drag[0])}%`} y="0" height={HIGH} />}
+            {!isPeak && <line class="cursor" x1={pc(column.peak)} x2={pc(column.peak)} y1="0" y2={HIGH} />}
           </svg>
         </div>
         <svg class="phases" width="100%" height="22" aria-hidden="true">
-          {spans.map((phase) => {
-            const wide = ((phase.to - phase.from) / t.events) * width;
+          {spansSeen.map((phase) => {
+            const wide = (share(phase.to) - share(phase.from)) * width;
             const long = phase.step ? `${phase.phase} ${phase.step}` : phase.phase;
             const short = SHORT[/** @type {keyof typeof SHORT} */ (phase.phase)] ?? '';
             const name = [long, phase.phase, short].find((words) => wide > words.length * 6.2 + 6) ?? '';
             return (
               <g key={phase.from}>
                 <line class="phase-edge" x1={pc(phase.from)} x2={pc(phase.from)} y1="0" y2="6" />
-                {name && <text x={pc((phase.from + phase.to) / 2)} y="16" text-anchor="middle">{name}</text>}
+                {name && <text x={`${(50 * (share(phase.from) + share(phase.to))).toFixed(3)}%`} y="16" text-anchor="middle">{name}</text>}
               </g>
             );
           })}
         </svg>
       </div>
-      <p class="readout">
-        <b>{at === t.peak_column ? 'Peak' : `Event ${fixed(column.peak, 0)}`}</b> <span class="muted">{phaseWords(column.peak)}</span>{' '}
+      <Minimap t={r.timeline} top={top} seen={seen} zoom={zoom} />
+      <div class="timeline-tools" role="group" aria-label="Steps and zoom">
+        <button type="button" class="icon-button" onClick={() => step(-1)} aria-label="One event back" data-tip="One event back  ["><Icon name="left" /></button>
+        <button type="button" class="icon-button" onClick={() => step(1)} aria-label="One event on" data-tip="One event on  ]"><Icon name="right" /></button>
+        <button type="button" class="button small" onClick={toPeak} data-tip="To the peak  p">Peak</button>
+        <button type="button" class="icon-button" onClick={() => scale(0.25)} disabled={seen.to - seen.from <= FEWEST} aria-label="Closer" data-tip="Closer  +">+</button>
+        <button type="button" class="icon-button" onClick={() => scale(4)} disabled={isWhole} aria-label="Farther" data-tip="Farther  −">−</button>
+        {!isWhole && <button type="button" class="button small" onClick={() => zoom(0, t.events)}>Whole job</button>}
+        {!isWhole && <span class="muted">events {fixed(first)} to {fixed(end - 1)}</span>}
+        <button type="button" class="button small look" onClick={look}>What is alive here</button>
+      </div>
+      <p class="readout timeline-readout">
+        <b>{isPeak ? 'Peak' : `Event ${fixed(column.peak)}`}</b> <span class="muted">{phaseWords(column.peak)}</span>{' '}
         <Bytes n={column.allocated} named /> <span class="muted">allocated,</span> <Bytes n={column.reserved} named /> <span class="muted">reserved</span>
         <span class="readout-factors">
           {present.filter((name) => column.factors[names.indexOf(name)] > 0).map((name) => (
@@ -143,8 +253,72 @@ export function Timeline({ r }) {
           ))}
         </span>
       </p>
+      {isFine && <p class="readout event-readout"><Event column={column} /></p>}
+      {isFine && <EventTable columns={columns} />}
       <StepTable r={r} />
     </section>
+  );
+}
+
+/** What a single event is. @param {{column: import('../types.js').Column}} props */
+const Event = ({ column: { change = 0, factor: name = '', op, module, line } }) => (
+  <>
+    <b>{change < 0 ? 'frees' : 'takes'} <Bytes n={Math.abs(change)} style="natural" /></b> {name && <span><Swatch name={name} />{factor(name).title.toLowerCase()}</span>}
+    <code>{op}</code>{module && <code class="muted">{module}</code>}{line && <code class="event-line">{line}</code>}
+  </>
+);
+
+/** @param {{columns: import('../types.js').Column[]}} props */
+const EventTable = ({ columns }) => (
+  <Twin title={`Table of these ${columns.length} events`} tall>
+    {() => (
+      <table class="numbers events">
+        <thead><tr><th scope="col">Event</th><th scope="col">Change</th><th scope="col">Allocated, {unit.value}</th><th scope="col" class="left">What</th><th scope="col" class="left">By</th></tr></thead>
+        <tbody>{columns.map((c) => (
+          <tr key={c.from}><th scope="row">{fixed(c.from)}</th><td>{(c.change ?? 0) < 0 ? '−' : '+'}<Bytes n={Math.abs(c.change ?? 0)} style="natural" /></td><td><Bytes n={c.allocated} /></td>
+            <td class="left">{c.factor && <><Swatch name={c.factor} />{factor(c.factor).title}</>}</td><td class="left"><code>{c.op}</code> <code class="muted">{c.module}</code></td></tr>
+        ))}</tbody>
+      </table>
+    )}
+  </Twin>
+);
+
+const LOW = 30;
+
+/** The whole job, small, with the part that is seen: drag to choose one, drag the part to move it.
+ * @param {{t: import('../types.js').Curve, top: number, seen: Window, zoom: (from: number, to: number) => void}} props */
+function Minimap({ t, top, seen, zoom }) {
+  const [drag, setDrag] = useState(/** @type {{from: number, to: number, moves: boolean} | null} */ (null));
+  const rows = [...t.columns, { ...t.columns[t.columns.length - 1], from: t.events }];
+  const shape = area().curve(curveStepAfter).digits(1).x((_, i) => ACROSS * rows[i].from / t.events).y0(LOW).y1((_, i) => LOW * (1 - rows[i].allocated / top));
+  const pc = (/** @type {number} */ event) => `${(100 * event / t.events).toFixed(3)}%`;
+  const eventAt = (/** @type {PointerEvent} */ event) => {
+    const box = /** @type {HTMLElement} */ (event.currentTarget).getBoundingClientRect();
+    return Math.min(1, Math.max(0, (event.clientX - box.left) / box.width)) * t.events;
+  };
+  const isWhole = seen.to - seen.from >= t.events;
+  const wide = seen.to - seen.from;
+  const shown = !drag ? seen : drag.moves ? { from: Math.max(0, Math.min(t.events - wide, seen.from + drag.to - drag.from)), to: 0 }
+    : { from: Math.min(drag.from, drag.to), to: Math.max(drag.from, drag.to) };
+  if (drag?.moves) shown.to = shown.from + wide;
+  return (
+    <div class="minimap" onPointerDown={(event) => {
+      if (event.button !== 0) return;
+      event.currentTarget.setPointerCapture(event.pointerId);
+      const from = eventAt(event);
+      setDrag({ from, to: from, moves: !isWhole && from >= seen.from && from <= seen.to });
+    }} onPointerMove={(event) => { if (drag) setDrag({ ...drag, to: eventAt(event) }); }}
+      onPointerUp={() => {
+        if (!drag) return;
+        setDrag(null);
+        if (drag.moves || Math.abs(drag.to - drag.from) > t.events / 200) zoom(shown.from, shown.to);
+        else if (!isWhole) zoom(drag.from - wide / 2, drag.from + wide / 2);
+      }} onPointerCancel={() => setDrag(null)}>
+      <svg width="100%" height={LOW} aria-hidden="true">
+        <svg width="100%" height={LOW} viewBox={`0 0 ${ACROSS} ${LOW}`} preserveAspectRatio="none"><path class="minimap-area" d={shape(/** @type {any} */ (rows)) ?? ''} /></svg>
+        <rect class={isWhole && !drag ? 'brush whole' : 'brush'} x={pc(shown.from)} width={pc(shown.to - shown.from)} y="0.5" height={LOW - 1} />
+      </svg>
+    </div>
   );
 }
 

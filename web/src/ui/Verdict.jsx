@@ -3,7 +3,9 @@ import { factor, inOrder } from '../factors.js';
 import { exact, fixed, headline, inUnit, percent, tick, ticks, UNITS } from '../format.js';
 import { baselineReport, settingsOpen, unit } from '../state.js';
 import { useWidth } from './hooks.js';
+import { Lazy } from './lazy.jsx';
 import { Bytes, Delta, fill, Icon } from './marks.jsx';
+import { Twin } from './Twin.jsx';
 
 /** @typedef {import('../types.js').Report} Report */
 
@@ -35,8 +37,8 @@ export function placeOf(peak) {
   return [peak.step ? `step ${peak.step}` : '', peak.phase].filter(Boolean).join(', ');
 }
 
-/** @param {{r: Report}} props */
-export function Verdict({ r }) {
+/** @param {{r: Report, still?: boolean}} props */
+export function Verdict({ r, still }) {
   const verdict = verdictOf(r);
   const { peak } = r;
   const then = baselineReport.value;
@@ -51,6 +53,7 @@ export function Verdict({ r }) {
         <div class="verdict-words">
           <p class="pill"><Icon name={verdict.icon} />{verdict.text}</p>
           <p class="sub strong">{verdict.detail}</p>
+          {r.peak.range && <p class="sub">likely {headline(r.peak.range.low, unit.value)}–{headline(r.peak.range.high, unit.value)} {unit.value}: this model has no description of its own</p>}
         </div>
         <dl class="facts">
           <div><dt>Allocated</dt><dd><Bytes n={peak.allocated} named /></dd></div>
@@ -59,7 +62,9 @@ export function Verdict({ r }) {
         </dl>
       </div>
       {r.verdict.oom && <OutOfMemory oom={r.verdict.oom} />}
+      {!still && verdict.kind === 'not' && <Lazy load={() => import('./Closest.jsx')} />}
       <CapacityBar r={r} />
+      {!still && <Twin title="Measured a run? Compare its peak">{() => <Lazy load={() => import('./Measured.jsx')} />}</Twin>}
     </section>
   );
 }

@@ -1,0 +1,25 @@
+/* Of a job that does not fit: the change that fits and changes least. */
+import './App.jsx'; /* all that is shared stays in one chunk */
+import { useEffect, useState } from 'preact/hooks';
+import { askMany, link, setWords } from '../state.js';
+import { toWord } from '../words.js';
+
+export default function Closest() {
+  const [found, setFound] = useState(/** @type {{title: string, effect: string, settings: string[], fits: boolean} | null} */ (null));
+  const key = link.value;
+  useEffect(() => {
+    setFound(null);
+    const stop = new AbortController();
+    const timer = setTimeout(() => askMany([{ call: 'advice', words: [] }], (reply) => {
+      setFound(reply?.changes?.filter((/** @type {any} */ change) => change.fits).at(-1) ?? null); /* the largest saving comes first */
+    }, stop.signal), 200);
+    return () => {
+      clearTimeout(timer);
+      stop.abort();
+    };
+  }, [key]);
+  return found && (
+    <p class="closest">The closest change that fits: <b>{found.title}</b> <span class="muted">({found.effect})</span>{' '}
+      <button type="button" class="button small" onClick={() => setWords(found.settings.map(toWord))} aria-label={`Apply ${found.title}: ${found.settings.join(' ')}`}>Apply</button></p>
+  );
+}
