@@ -1,10 +1,12 @@
 /* The built page in Chromium. */
 import assert from 'node:assert/strict';
-import { mkdirSync, readdirSync, readFileSync, statSync } from 'node:fs';
+import { readdirSync, readFileSync, statSync } from 'node:fs';
 import { basename, dirname, join, resolve } from 'node:path';
 import { gzipSync } from 'node:zlib';
 import { openCore } from './core.mjs';
 import { axePath, changed, DESKTOP, deviceBytes, openContext, PHONE, ready, startChromium, test } from './harness.mjs';
+import { pictureTests } from './pictures.mjs';
+import { useTests } from './use.mjs';
 import { EXAMPLE } from '../../web/src/example.js';
 import { serve } from '../../web/serve.mjs';
 
@@ -22,8 +24,8 @@ const LLAMA = JSON.stringify({
   rms_norm_eps: 1e-5, hidden_act: 'silu', tie_word_embeddings: false,
 }, null, 1);
 
-/** @param {string} folder @param {string} [shots] @returns {Promise<() => Promise<void>>} closes what was opened */
-export async function pageTests(folder, shots) {
+/** @param {string} folder @param {boolean} isUpdate of the reference pictures @returns {Promise<() => Promise<void>>} closes what was opened */
+export async function pageTests(folder, isUpdate) {
   const server = await serve(folder);
   const bare = await serve(folder, { headers: false });
   const browser = await startChromium();
@@ -201,9 +203,10 @@ export async function pageTests(folder, shots) {
     assert.match(await page.evaluate(() => navigator.clipboard.readText()), /batch=8,16,24 seq=1024,1536,2048$/);
     await page.locator('.heat td[tabindex="0"]').focus();
     await page.keyboard.press('ArrowDown');
-    await page.waitForFunction(() => document.activeElement?.getAttribute('aria-label')?.startsWith('Micro-batch 16, Sequence 1024'));
+    await page.locator('.heat-box .readout b', { hasText: 'batch=16 seq=1024' }).waitFor();
     await page.keyboard.press('ArrowRight');
-    await page.waitForFunction(() => document.activeElement?.getAttribute('aria-label')?.startsWith('Micro-batch 16, Sequence 1536'));
+    await page.locator('.heat-box .readout b', { hasText: 'batch=16 seq=1536' }).waitFor();
+    assert.equal(await page.evaluate(() => document.activeElement?.getAttribute('role') ?? document.activeElement?.tagName), 'TD');
     await changed(page, () => page.keyboard.press('Enter'));
     assert.equal(await field(page, 'seq').inputValue(), '1536');
   }));
@@ -722,25 +725,11 @@ export async function pageTests(folder, shots) {
     assert.equal(await batch.inputValue(), '97');
   }));
 
+  useTests({ visit, field, fromCore, exampleWords, server });
+
   /* ---- pictures ---- */
 
-  if (shots) {
-    test('page: screenshots', async () => {
-      mkdirSync(shots, { recursive: true });
-      for (const scheme of /** @type {('light' | 'dark')[]} */ (['light', 'dark'])) {
-        for (const [name, viewport] of /** @type {[string, any][]} */ ([['desktop', DESKTOP], ['phone', PHONE]])) {
-          await visit(async (page) => {
-            await page.screenshot({ path: join(shots, `${name}-${scheme}.png`) });
-            await page.screenshot({ path: join(shots, `${name}-${scheme}-full.png`), fullPage: true });
-            if (name === 'phone') await page.getByRole('button', { name: 'Settings' }).click();
-            await field(page, 'batch').fill('0');
-            await page.locator('.field-error').waitFor();
-            await page.screenshot({ path: join(shots, `${name}-${scheme}-error.png`) });
-          }, { scheme, viewport, scale: name === 'phone' ? 2 : 1 });
-        }
-      }
-    });
-  }
+  pictureTests({ visit }, isUpdate);
 
   return async () => {
     await browser.close();

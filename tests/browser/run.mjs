@@ -1,4 +1,4 @@
-/* Tests of the built page: node tests/browser/run.mjs FOLDER [--shots FOLDER] [--only PART-OF-A-NAME] */
+/* Tests of the built page: node tests/browser/run.mjs FOLDER [--update] [--only PART-OF-A-NAME] */
 import { parseArgs } from 'node:util';
 import { runAll, startChromium } from './harness.mjs';
 import './logic.mjs';
@@ -7,15 +7,15 @@ import { doorTests } from './doors.mjs';
 import { pageTests } from './page.mjs';
 
 const { values, positionals } = parseArgs({
-  options: { shots: { type: 'string' }, only: { type: 'string' } }, allowPositionals: true,
+  options: { update: { type: 'boolean' }, only: { type: 'string' } }, allowPositionals: true,
 });
 if (positionals.length !== 1) {
-  console.error('usage: node tests/browser/run.mjs FOLDER [--shots FOLDER] [--only PART-OF-A-NAME]');
+  console.error('usage: node tests/browser/run.mjs FOLDER [--update] [--only PART-OF-A-NAME]');
   process.exit(2);
 }
 coreTests(positionals[0]);
 const browser = await startChromium();
-const closePage = await pageTests(positionals[0], values.shots);
+const closePage = await pageTests(positionals[0], values.update ?? false);
 const closeDoors = await doorTests(positionals[0], browser);
 const failed = await runAll(values.only);
 await Promise.all([closePage(), closeDoors(), browser.close()]);

@@ -14,7 +14,7 @@ function meets(typed, word) {
   return at === typed.length && word[0] === typed[0] ? 1 : 0;
 }
 
-/** @typedef {{title: string, note: string, search: string, run: () => any}} Entry */
+/** @typedef {{title: string, note: string, search: string, help?: string, run: () => any}} Entry  help: words that count little */
 
 /** Entries that meet every typed word, the best first; those that meet alike stay in their order.
  * @template {Entry} T @param {T[]} entries @param {string} text @param {number} [most] @returns {T[]} */
@@ -23,9 +23,10 @@ export function find(entries, text, most = 50) {
   const found = [];
   for (const entry of entries) {
     const words = entry.search.toLowerCase().split(WORDS);
+    const help = entry.help?.toLowerCase().split(WORDS) ?? [];
     let score = 0;
     for (const word of typed) {
-      const best = Math.max(...words.map((other) => meets(word, other)));
+      const best = Math.max(...words.map((other) => meets(word, other)), help.includes(word) ? 0.5 : 0);
       if (!best) {
         score = -1;
         break;

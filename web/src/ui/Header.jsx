@@ -43,8 +43,8 @@ export const Header = () => (
     </a>
     <p class="tagline">GPU memory of a training job, before it runs</p>
     <div class="top-actions">
-      <button type="button" class="button find" onClick={() => { overlay.value = 'palette'; }} aria-label="Find an action or a setting">
-        <Icon name="search" /><span class="button-long">Find</span><kbd>Ctrl K</kbd></button>
+      <button type="button" class="button find" onClick={() => { overlay.value = 'palette'; }} data-tip="Any action or setting by its name">
+        <Icon name="search" /><span class="button-long">Find</span><span class="hidden"> an action or a setting </span><kbd>Ctrl K</kbd></button>
       <Looks where="top" />
       <button type="button" class="button compare-button" aria-pressed={baseline.value !== null} onClick={togglePin}
         data-tip={baseline.value ? 'Let the baseline go' : 'Keep this job to compare the next ones with'}>

@@ -145,7 +145,7 @@ export default function HeatMap() {
       <div class="heat-tools">
         <fieldset class="segmented"><legend class="hidden">In each cell</legend>
           {[['bytes', unit.value], ['percent', '% of card'], ['marks', '✓ ✕']].map(([value, words_]) => (
-            <label key={value}><input type="radio" name="heat-shows" checked={shows === value} onChange={() => setShows(/** @type {any} */ (value))} aria-label={{ bytes: `Sizes in ${unit.value}`, percent: 'Percent of the card', marks: 'Marks alone' }[value]} /><span>{words_}</span></label>
+            <label key={value}><input type="radio" name="heat-shows" checked={shows === value} onChange={() => setShows(/** @type {any} */ (value))} aria-label={{ bytes: unit.value, percent: '% of card', marks: 'Marks alone' }[value]} /><span aria-hidden="true">{words_}</span></label>
           ))}
         </fieldset>
         <button type="button" class="button" disabled={played < total} onClick={() => copy('CSV', sweepCsv(axes, (i) => cell(i[2] ?? 0, i[0], i[1])))}><Icon name="copy" />Copy CSV</button>
@@ -174,9 +174,8 @@ export default function HeatMap() {
                         const text = shown(here);
                         return (
                           <td key={column} class={`${shade(here)}${edges}${isNow ? ' now' : ''}`} tabIndex={p === p0 && r === r0 && c === c0 ? 0 : -1}
-                            aria-label={`${titleOf(rows.name)} ${value}, ${titleOf(columns.name)} ${column}: ${here ? `${here.kind === 'refused' ? '' : `${inUnit(here.bytes, unit.value)} ${unit.value} `}${WORDS[here.kind]}` : 'not played yet'}${isNow ? ', the present job' : ''}`}
                             onFocus={() => setAt([p, r, c])} onPointerEnter={() => setAt([p, r, c])} onClick={() => use([p, r, c])}>
-                            {here && <span class="heat-mark">{MARKS[here.kind]}</span>}{text && size[2] <= 14 && <span>{text}</span>}
+                            {here && <span class="heat-mark" aria-hidden="true">{MARKS[here.kind]}</span>}{text && <span class={size[2] > 14 ? 'hidden' : undefined}>{text}</span>}<span class="hidden"> {here ? WORDS[here.kind] : 'not played yet'}{isNow && ', the present job'}</span>
                           </td>
                         );
                       })}

@@ -6,6 +6,7 @@ import { assignment, find } from '../find.js';
 import { chooseModel, describe, overlay, setWord, setWords, valueOf } from '../state.js';
 import { titleOf } from './Field.jsx';
 import { show } from './Notes.jsx';
+import { isIdle } from './Settings.jsx';
 
 /** @typedef {import('../find.js').Entry} Entry */
 
@@ -15,7 +16,7 @@ function entriesOf(setting) {
   const search = `${name} ${titleOf(name)} ${aliases.join(' ')}`;
   const values = choices?.map(String) ?? (/^bool/.test(type) ? ['true', 'false'] : []);
   return [
-    { title: titleOf(name), note: `${name}=${valueOf(name)}`, search: `${search} ${help}`.slice(0, 400), run: () => show(name) },
+    ...(isIdle(name) ? [] : [{ title: titleOf(name), note: `${name}=${valueOf(name)}`, search, help, run: () => show(name) }]),
     ...values.map((value) => ({
       title: `${titleOf(name)}: ${value}`, note: `${name}=${value}`, search: `${search} ${value}`,
       run: () => (/^parallel\.kind$/.test(name) && value !== 'none' && Number(valueOf('parallel.dp') || 1) < 2

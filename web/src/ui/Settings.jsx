@@ -1,14 +1,15 @@
 /* The left column: model and its files, card, and the settings. */
 import { useEffect, useRef, useState } from 'preact/hooks';
-import { fixed, params, sentences } from '../format.js';
+import { fixed, headline, params, sentences } from '../format.js';
 import { fromFile, readText } from '../files.js';
 import { closeRecording, isRecording, openRecording, recording } from '../recordings.js';
 import { chooseModel, closeFile, describe, errorAt, files, isExample, moreOpen, notices, openFiles, report, reset, setWord, setWords,
-  settingsOpen, valueOf, words } from '../state.js';
+  settingsOpen, unit, valueOf, words } from '../state.js';
 import { Field } from './Field.jsx';
 import { Looks } from './Header.jsx';
 import { Icon } from './marks.jsx';
 import { Picker } from './Picker.jsx';
+import { verdictOf } from './Verdict.jsx';
 
 /* The settings that most jobs touch, in the order people think of them. The others are under More settings, in the
  * groups that describe gives. */
@@ -21,7 +22,7 @@ const MAIN = [
 ];
 /* Settings that mean nothing until another one is set. */
 const NEEDS = [[/^lora\./, 'adapter'], [/^(quant\.|kbit_)/, 'quant'], [/^parallel\.(?!kind)/, 'parallel.kind']];
-const isIdle = (/** @type {string} */ name) => NEEDS.some(([names, other]) => /** @type {RegExp} */ (names).test(name)
+export const isIdle = (/** @type {string} */ name) => NEEDS.some(([names, other]) => /** @type {RegExp} */ (names).test(name)
   && valueOf(/** @type {string} */ (other)) === 'none') && !words.value.some(([key]) => key === name);
 const OF_IMAGES = ['images', 'image_size'];
 const GROUPS = { batch: 'Data', memory: 'Memory', training: 'Training', precision: 'Precision', attention: 'Attention', advanced: 'Advanced',
@@ -179,6 +180,7 @@ export function Settings() {
     <form class="settings" aria-label="Settings" onSubmit={(event) => event.preventDefault()}>
       <div class="sheet-head">
         <h2>Settings</h2>
+        {report.value && <p class={`sheet-verdict is-${verdictOf(report.value).kind}`}><b>{headline(report.value.verdict.device_bytes, unit.value)} {unit.value}</b> <span class="sticky-state"><Icon name={verdictOf(report.value).icon} />{verdictOf(report.value).text}</span></p>}
         <button type="button" class="button primary" onClick={() => { settingsOpen.value = false; }}>Done</button>
       </div>
       {isExample.value && <p class="example-note"><Icon name="info" /><span>An example. Pick your model or drop your <code>config.json</code> anywhere.</span></p>}

@@ -1,0 +1,103 @@
+/* Reference pictures: five states in both themes on desk and phone, compared with a tolerance. --update writes them anew.
+ * web/page.png, the picture in the README, is one of them. */
+import assert from 'node:assert/strict';
+import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { DESKTOP, PHONE, test } from './harness.mjs';
+
+const folder = new URL('reference/', import.meta.url);
+const inReadme = new URL('../../web/page.png', import.meta.url);
+
+/* A point differs when it is off by more than FAR of 255 after averaging over blocks; numbers change with the core and letters
+ * with the fonts of a machine, so a part of the points may. A moved column or a lost card is far more. */
+const FAR = 28;
+const PART = 0.09;
+
+const STATES = {
+  example: async () => {},
+  'does-not-fit': async (/** @type {any} */ page) => {
+    await page.evaluate(() => { location.hash = '#model=llava-1.5-7b&gpu=h100-80&batch=32&seq=1024&freeze=vision_tower&b.checkpointing=full&v=1'; });
+    await page.locator('#compare .causes').waitFor({ timeout: 30000 });
+    await page.locator('.closest').waitFor({ timeout: 30000 });
+  },
+  error: async (/** @type {any} */ page) => {
+    await page.evaluate(() => { location.hash = '#model=llama-2-7b&gpu=h100-80&batch=4&v=1'; });
+    await page.locator('.job-name', { hasText: 'Llama' }).waitFor();
+    await page.evaluate(() => {
+      const input = /** @type {HTMLInputElement} */ (document.getElementById('set-batch'));
+      input.value = '0';
+      input.dispatchEvent(new InputEvent('input', { bubbles: true }));
+    });
+    await page.locator('.nearest .button').first().waitFor({ timeout: 30000 });
+  },
+  details: async (/** @type {any} */ page) => {
+    await page.locator('.factor-table tbody tr').nth(2).locator('.total .opens').click();
+    await page.locator('.drawer .formula').first().waitFor();
+  },
+  map: async (/** @type {any} */ page) => {
+    await page.locator('#whatif').scrollIntoViewIfNeeded();
+    await page.getByRole('tab', { name: 'Heat map' }).click();
+    await page.locator('.heat-state', { hasText: 'cells played' }).waitFor();
+    await page.waitForFunction(() => !document.querySelector('.heat td.wait') && document.querySelector('.heat td'), null, { timeout: 60000 });
+    await page.locator('#whatif').evaluate((/** @type {Element} */ one) => one.scrollIntoView({ block: 'start' }));
+  },
+};
+
+/** The part of the points that differ, worked out by the browser. @param {any} page @param {Buffer} one @param {Buffer} other */
+const difference = (page, one, other) => page.evaluate(async ([a, b, far]) => {
+  const load = async (/** @type {string} */ text) => {
+    const bitmap = await createImageBitmap(new Blob([Uint8Array.from(atob(text), (c) => c.charCodeAt(0))], { type: 'image/png' }));
+    const [wide, high] = [Math.round(bitmap.width / 8), Math.round(bitmap.height / 8)];
+    const canvas = new OffscreenCanvas(wide, high);
+    const to = /** @type {OffscreenCanvasRenderingContext2D} */ (canvas.getContext('2d'));
+    to.imageSmoothingQuality = 'high';
+    to.drawImage(bitmap, 0, 0, wide, high);
+    return { size: [bitmap.width, bitmap.height], data: to.getImageData(0, 0, wide, high).data };
+  };
+  const [x, y] = [await load(a), await load(b)];
+  if (String(x.size) !== String(y.size)) return 1;
+  let off = 0;
+  for (let i = 0; i < x.data.length; i += 4) if (Math.max(...[0, 1, 2].map((k) => Math.abs(x.data[i + k] - y.data[i + k]))) > far) off++;
+  return off / (x.data.length / 4);
+}, [one.toString('base64'), other.toString('base64'), FAR]);
+
+/** @param {{visit: any}} site @param {boolean} isUpdate */
+export function pictureTests({ visit }, isUpdate) {
+  const compare = async (/** @type {any} */ page, /** @type {URL} */ file) => {
+    await page.evaluate(() => /** @type {HTMLElement | null} */ (document.activeElement)?.blur());
+    await page.mouse.move(0, 0);
+    await page.waitForTimeout(250);
+    const now = await page.screenshot();
+    if (isUpdate) {
+      mkdirSync(folder, { recursive: true });
+      return writeFileSync(file, now);
+    }
+    assert.ok(existsSync(file), `${file.pathname} is not there; --update writes it`);
+    const off = await difference(page, readFileSync(file), now);
+    if (off > PART) writeFileSync(new URL(`../../build/${file.pathname.split('/').at(-1)}`, import.meta.url), now);
+    assert.ok(off <= PART, `${(100 * off).toFixed(1)} % of ${file.pathname.split('/').at(-1)} differ; what is seen now is in build/`);
+  };
+
+  test('pictures: a moved part is seen', () => visit(async (page) => {
+    const before = await page.screenshot();
+    assert.equal(await difference(page, before, before), 0);
+    await page.evaluate(() => { /** @type {HTMLElement} */ (document.querySelector('.pair')).hidden = true; });
+    assert.ok(await difference(page, before, await page.screenshot()) > PART);
+  }));
+
+  for (const [state, act] of Object.entries(STATES)) {
+    for (const scheme of ['light', 'dark']) {
+      for (const [where, viewport] of /** @type {[string, any][]} */ ([['desk', DESKTOP], ['phone', PHONE]])) {
+        const readme = state === 'example' && scheme === 'light' && where === 'desk';
+        test(`pictures: ${state}, ${scheme}, ${where}`, () => visit(async (page) => {
+          await act(page);
+          await compare(page, readme ? inReadme : new URL(`${state}-${scheme}-${where}.png`, folder));
+        }, { scheme, viewport, scale: readme ? 1 : 0.5 }));
+      }
+    }
+  }
+
+  test('pictures: forced colours', () => visit(async (page) => {
+    await page.emulateMedia({ forcedColors: 'active' });
+    await compare(page, new URL('forced-colours.png', folder));
+  }, { scale: 0.5 }));
+}
