@@ -1,4 +1,5 @@
 /* A recorded run: whether it runs on a card, memory over its events, other allocator options, and what was live at the peak. */
+import './App.jsx'; /* all that is shared stays in one chunk */
 import { scaleLinear } from 'd3-scale';
 import { area, curveStepAfter, line } from 'd3-shape';
 import { useState } from 'preact/hooks';
