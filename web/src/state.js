@@ -337,8 +337,11 @@ let isCancelled = false;
  * @param {(reply: any, index: number) => void} got @param {AbortSignal} [signal] */
 export async function askMany(asked, got, signal) {
   const { settings, files: opened } = request();
-  return await pool?.all(asked.map(({ call = 'measure', words: own, more }) =>
-    ({ call, settings: [...settings, ...own], files: opened, ...more })), got, signal) ?? false;
+  const name = (/** @type {string} */ word) => word.slice(0, word.indexOf('='));
+  return await pool?.all(asked.map(({ call = 'measure', words: own, more }) => {
+    const over = new Set(own.map(name));
+    return { call, settings: [...settings.filter((word) => !over.has(name(word))), ...own], files: opened, ...more };
+  }), got, signal) ?? false;
 }
 
 /** @type {ReturnType<typeof setTimeout> | undefined} */
