@@ -9,7 +9,7 @@
 #include "../machine/ops/ops.h"
 #include "parallel.h"
 
-enum { GATHER_STREAM = TIDE_STREAM_SIDE, REDUCE_STREAM = TIDE_STREAM_SECOND, MODULE_LIMIT = 64 /* parameters of one module */ };
+enum { GATHER_STREAM = TIDE_STREAM_SIDE, REDUCE_STREAM = TIDE_STREAM_SECOND, MODULE_LIMIT = 64 /* parameters of one module */, DEPTH_LIMIT = 64 };
 
 typedef enum status { CUT, IN_FLIGHT, AVAILABLE } status;
 
@@ -26,7 +26,7 @@ typedef struct param {
     uint32_t module, group;
     int64_t count, cut;       /* elements: all, in a part */
     status status;
-    bool stays, trains;
+    bool stays, trains, waits; /* waits: for the backward of the leaf module that it lies in */
     uint32_t *users;          /* modules that it is fetched for */
     uint32_t user_count, user_capacity;
     flight *flight;
@@ -40,6 +40,9 @@ typedef struct module {
     uint32_t *again, again_count, again_capacity; /* frozen ones that a recomputation fetched below it */
     uint32_t inputs_left;    /* inputs whose gradient has not come */
     uint32_t watched;        /* outputs that pass through PreBackwardFunction */
+    bool is_leaf, is_inside; /* gathered whole; inside of such a one, without hooks */
+    uint32_t *all, all_count, all_capacity; /* parameters of it and of all below, where there are leaf modules */
+    uint32_t own_count;      /* params that are not below a leaf module: 0 or count */
 } module;
 
 typedef struct use {
@@ -307,10 +310,12 @@ static uint64_t releases_of(zero3 *z, uint32_t instance) {
     int64_t passed = 0;
     for (uint32_t at = (uint32_t)z->step; at < z->order_count && passed < z->reuse && k->releases; at++) {
         const module *next = &z->modules[z->order[at]];
-        for (uint32_t i = 0; i < next->count; i++) {
+        const uint32_t *params = of->is_leaf ? next->all : next->params; /* what recurses is told by the one that is released */
+        uint32_t count = of->is_leaf ? next->all_count : next->own_count;
+        for (uint32_t i = 0; i < count; i++) {
             for (uint32_t own = 0; own < of->count; own++)
-                if (of->params[own] == next->params[i]) k->releases &= ~(UINT64_C(1) << own);
-            passed += z->params[next->params[i]].count;
+                if (of->params[own] == params[i]) k->releases &= ~(UINT64_C(1) << own);
+            passed += z->params[params[i]].count;
         }
     }
     return k->releases;
@@ -399,6 +404,19 @@ static void after_inputs(tide_machine *m, tide_node *node, tide_tensor **grads, 
 }
 static const tide_backward post_backward_function = {"PostBackwardFunctionModule", after_inputs};
 
+static void reduce_gradient(zero3 *z, uint32_t which);
+
+/* register_full_backward_hook of a leaf module: its gradients are reduced when all are there. */
+static void after_leaf(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
+    zero3 *z = m->wrapper;
+    const module *of = &z->modules[(uint32_t)node->attribute[0]];
+    for (uint32_t i = 0; i < z->group_count; i++)
+        for (uint32_t k = 0; k < of->count; k++)
+            if (of->params[k] == z->group_order[i] && z->params[of->params[k]].leaf->grad) reduce_gradient(z, of->params[k]);
+    results[0] = tide_retain(grads[0]);
+}
+static const tide_backward backward_hook_function = {"BackwardHookFunction", after_leaf};
+
 /* A Function whose output is its input, detached. */
 static bool pass_through(zero3 *z, uint32_t instance, const tide_backward *function, tide_value *value) {
     tide_machine *m = machine_of(z);
@@ -417,12 +435,15 @@ static void before_forward(tide_model *model, uint32_t instance, tide_value *pos
     module *of = &z->modules[instance];
     const char *op = model->m->op;
     (void)named, (void)named_count; /* hooks without keywords do not see them */
+    if (of->is_inside) return;
     if (instance == model->root && !model->m->task_depth) reset_trace(z);
     fetch(z, instance, true);
     of->inputs_left = 0;
     for (uint32_t i = 0; i < count; i++)
         if (positional[i].kind == TIDE_VALUE_TENSOR && tide_dtype_is_float(positional[i].tensor->dtype))
             of->inputs_left += pass_through(z, instance, &post_backward_function, &positional[i]);
+    for (uint32_t i = 0; i < count && of->is_leaf; i++)
+        if (positional[i].kind == TIDE_VALUE_TENSOR && tide_dtype_is_float(positional[i].tensor->dtype)) pass_through(z, instance, &backward_hook_function, &positional[i]);
     model->m->op = op;
 }
 
@@ -430,6 +451,7 @@ static void after_forward(tide_model *model, uint32_t instance, tide_value *outp
     zero3 *z = model->m->wrapper;
     tide_value *items = output->kind == TIDE_VALUE_LIST ? output->list->items : output;
     uint32_t count = output->kind == TIDE_VALUE_LIST ? output->list->count : 1;
+    if (z->modules[instance].is_inside) return;
     release(z, instance, true);
     for (uint32_t i = 0; i < count; i++) {
         if (items[i].kind != TIDE_VALUE_TENSOR) continue;
@@ -552,14 +574,19 @@ static void gradient_ready(tide_machine *m, tide_tensor *leaf) {
     zero3 *z = m->wrapper;
     uint32_t n = 0;
     for (; n < z->count && z->params[z->hint].leaf != leaf; n++) z->hint = z->hint ? z->hint - 1 : z->count - 1;
-    if (n == z->count) return;
-    param *p = &z->params[z->hint];
+    if (n < z->count && !z->params[z->hint].waits) reduce_gradient(z, z->hint);
+}
+
+static void reduce_gradient(zero3 *z, uint32_t which) {
+    param *p = &z->params[which];
+    tide_machine *m = machine_of(z);
+    tide_tensor *leaf = p->leaf;
     if (z->bucket_elements + p->count > z->bucket_size && z->bucket_elements) reduce_bucket(z);
     if (z->is_contiguous && z->bucket_elements + p->count <= z->bucket_size) {
         tide_record_stream(m, leaf->grad, z->reduce_stream);
         tide_set_data(m, leaf->grad, z->ipg);
     }
-    z->bucket[z->bucket_count++] = z->hint;
+    z->bucket[z->bucket_count++] = which;
     z->bucket_elements += p->count;
 }
 
@@ -671,9 +698,49 @@ static void read_parameter(tide_model *model, uint32_t instance, tide_tensor *le
     while (p < z->count && z->params[p].leaf != leaf) p++;
     if (p == z->count || z->params[p].status != CUT || m->task_depth) return;
     add_parameter(z, instance, leaf);
+    if (!z->modules[instance].is_leaf) z->modules[instance].own_count = z->modules[instance].count;
     gather_one(z, &z->params[p], 0);
     z->params[p].status = AVAILABLE;
     m->module = outside;
+}
+
+/* Parameters of an instance and of all below; `leaf`: they lie in that module, which is gathered whole. */
+static void collect(zero3 *z, uint32_t above, uint32_t instance, uint32_t leaf, int depth);
+
+static void collect_value(zero3 *z, uint32_t above, tide_value v, uint32_t leaf, int depth) {
+    if (v.kind == TIDE_VALUE_MODULE) collect(z, above, v.module, leaf, depth);
+    for (uint32_t k = 0; v.kind == TIDE_VALUE_LIST && depth < DEPTH_LIMIT && k < v.list->count; k++) collect_value(z, above, v.list->items[k], leaf, depth + 1);
+}
+
+static void collect(zero3 *z, uint32_t above, uint32_t instance, uint32_t leaf, int depth) {
+    tide_model *model = z->w->model;
+    tide_machine *m = model->m;
+    const tide_instance *of = &model->instances[instance];
+    module *to = &z->modules[above];
+    if (depth > DEPTH_LIMIT) return;
+    if (leaf && instance != leaf) z->modules[instance].is_inside = true;
+    for (uint32_t i = 0; i < z->modules[instance].own_count; i++) {
+        uint32_t p = z->modules[instance].params[i];
+        TIDE_ROOM(m->arena, to->all, to->all_count, to->all_capacity);
+        to->all[to->all_count++] = p;
+        if (leaf) z->params[p].waits = true;
+        if (leaf && instance != leaf) add_parameter(z, leaf, z->params[p].leaf);
+    }
+    for (uint32_t k = 0; k < of->of->member_count; k++) collect_value(z, above, of->slots[of->of->parameter_count + k], leaf, depth + 1);
+}
+
+/* deepspeed/runtime/zero/leaf_module_config.py */
+static void find_leaves(zero3 *z) {
+    const tide_model *model = z->w->model;
+    bool has_any = false;
+    for (uint32_t i = 1; i < model->instance_count; i++) {
+        z->modules[i].own_count = z->modules[i].count;
+        has_any = has_any || model->instances[i].of->is_zero_leaf;
+    }
+    for (uint32_t i = 1; i < model->instance_count && has_any; i++) {
+        z->modules[i].is_leaf = model->instances[i].of->is_zero_leaf;
+        collect(z, i, i, z->modules[i].is_leaf ? i : 0, 0);
+    }
 }
 
 static void make_modules(zero3 *z) {
@@ -686,6 +753,7 @@ static void make_modules(zero3 *z) {
             if (v.kind == TIDE_VALUE_TENSOR && v.tensor->is_parameter) add_parameter(z, i, v.tensor);
         }
     }
+    find_leaves(z);
 }
 
 /* What deepspeed.zero.Init has cut before the engine stands: each parameter as soon as it is made. */
@@ -782,10 +850,8 @@ static void make_groups(zero3 *z, const tide_optimized *members, uint32_t count)
         tide_shape shape = tide_shape1((tide_dim){elements, 0});
         if (z->is_offloaded) {
             z->masters[s] = tide_empty_host(m, &shape, TIDE_FP32);
-        } else if (z->dtype == TIDE_FP32) {
-            z->masters[s] = tide_view_as(m, z->parts, tide_layout_of(m, &shape, NULL));
         } else {
-            tide_tensor *next = tide_flat_of(m, op_name, elements, TIDE_FP32, TIDE_FACTOR_TEMPORARY);
+            tide_tensor *next = z->dtype == TIDE_FP32 ? NULL : tide_flat_of(m, op_name, elements, TIDE_FP32, TIDE_FACTOR_TEMPORARY); /* .to(fp32) */
             tide_release(m, converted);
             converted = next;
             z->masters[s] = tide_flat_of(m, op_name, elements, TIDE_FP32, TIDE_FACTOR_MASTER);
