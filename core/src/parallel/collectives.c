@@ -39,14 +39,13 @@ const uint32_t *tide_children_first(const tide_model *model) {
 void tide_cast_model(tide_wrapper *w, tide_dtype dtype) {
     tide_model *model = w->model;
     tide_machine *m = model->m;
-    if (dtype == model->dtype) return;
     const uint32_t *order = tide_children_first(model);
     m->op = "to";
     m->factor = TIDE_FACTOR_PARAMETER;
     for (uint32_t i = 0; i < model->parameter_count; i++) {
         const tide_parameter_row *row = &model->parameters[order[i]];
         m->module = row->module;
-        if (!tide_dtype_is_float(row->tensor->dtype)) continue;
+        if (!tide_dtype_is_float(row->tensor->dtype) || row->tensor->dtype == dtype) continue;
         tide_tensor *cast = tide_empty_like(m, row->tensor, dtype);
         tide_set_data(m, row->tensor, cast);
         row->tensor->dtype = (uint8_t)dtype;

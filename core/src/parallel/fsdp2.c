@@ -52,6 +52,7 @@ typedef struct fsdp {
     tide_tensor *sending; /* the last reduction's input */
     uint32_t *order;      /* units in the order in which they ran */
     uint32_t order_count, order_capacity;
+    uint32_t forward_root; /* one more than the unit that entered a forward first: the model's, or one of a recomputation; 0: none runs */
     tide_unit_hooks hooks;
 } fsdp;
 
@@ -313,7 +314,7 @@ static void end_backward(void *state) {
     }
     tide_release_at(m, &f->held);
     tide_release_at(m, &f->sending);
-    f->order_count = 0;
+    f->order_count = f->forward_root = 0;
     f->hooks.count = 0;
 }
 
@@ -389,6 +390,7 @@ static void before_forward(tide_model *model, uint32_t instance, tide_value *pos
     }
     if (is_again) return;
     u->state = FORWARD;
+    if (!f->forward_root) f->forward_root = index + 1;
     bool is_entering = u->group != FORWARD;
     u->group = FORWARD;
     unshard(f, u);
@@ -436,7 +438,10 @@ static void after_forward(tide_model *model, uint32_t instance, tide_value *outp
         u->group = IDLE;
         if (m->grad_enabled) each_tensor(items, count, hook_one, &(hook_to){f, index});
         u->state = IDLE;
-        if (index + 1 == f->count) tide_release_at(m, &f->held);
+        if (f->forward_root == index + 1) {
+            tide_release_at(m, &f->held);
+            f->forward_root = 0;
+        }
     }
     if (out != TIDE_DTYPE_COUNT) each_tensor(items, count, cast_one, &(cast_to){m, out});
 }
