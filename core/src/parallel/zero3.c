@@ -535,7 +535,8 @@ static void reduce_bucket(zero3 *z) {
     m->op = op_name;
     int64_t cut = 0;
     uint32_t count = z->bucket_count, *order = z->bucket;
-    for (uint32_t i = 1; i < count && z->scatters; i++) /* by their numbers */
+    bool is_in_place = z->is_contiguous && !z->scatters && z->bucket_elements <= z->bucket_size; /* the bucket itself is sent */
+    for (uint32_t i = 1; i < count && !is_in_place; i++) /* by their numbers */
         for (uint32_t at = i; at && order[at - 1] > order[at]; at--) {
             uint32_t swap = order[at];
             order[at] = order[at - 1];
@@ -544,7 +545,7 @@ static void reduce_bucket(zero3 *z) {
     for (uint32_t i = 0; i < count; i++) cut += z->params[order[i]].cut;
     tide_tensor **casts = TIDE_NEW(m->arena, tide_tensor *, 2 * count + 2), *flat = NULL;
     uint32_t n = 0;
-    if (z->scatters || z->bucket_elements > z->bucket_size) {
+    if (!is_in_place) {
         for (uint32_t i = 0; i < count && z->reduced_as != z->dtype; i++)
             if (!z->ipg || z->params[order[i]].leaf->grad->storage != z->ipg->storage) /* the bucket has the type of the reduction */
                 casts[n++] = tide_flat_of(m, op_name, z->params[order[i]].count, z->reduced_as, TIDE_FACTOR_COMMUNICATION);
@@ -556,7 +557,6 @@ static void reduce_bucket(zero3 *z) {
         for (uint32_t i = 0; i < sent && (n > sent || flat); i++) tide_release_at(m, &casts[i]); /* what is kept is no view of them */
         if (n > sent) tide_release_at(m, &flat);
     } else {
-        if (z->reduced_as != z->dtype && !z->is_contiguous) flat = tide_flat_of(m, op_name, z->bucket_elements, z->reduced_as, TIDE_FACTOR_COMMUNICATION);
         if (z->reduced_as != z->accumulated) casts[n++] = tide_flat_of(m, op_name, z->bucket_elements, z->accumulated, TIDE_FACTOR_COMMUNICATION);
         for (uint32_t i = 0; i < count; i++)
             if (z->params[order[i]].cut * (z->w->rank + 1) > z->params[order[i]].count)
