@@ -45,6 +45,11 @@ static const option options[] = {
     {"--stage", CLI_TAKES_OF, true},
     {"--base", CLI_TAKES_BASE, true},
     {"--was", CLI_TAKES_BASE, false},
+    {"--page", CLI_TAKES_PAGE, true},
+    {"--html", CLI_TAKES_HTML, false},
+    {"--print", CLI_TAKES_PRINT, false},
+    {"--max", CLI_TAKES_BADGE, true},
+    {"--out", CLI_TAKES_BADGE, true},
     {"--configs", CLI_TAKES_VERIFY, true},
     {"--where", CLI_TAKES_VERIFY, true},
     {"--csv", CLI_TAKES_CSV, true},
@@ -64,6 +69,10 @@ static void option_take(cli_arguments *a, const char *name, const char *value) {
     if (strcmp(name, "--stage") == 0) a->stage = value;
     if (strcmp(name, "--base") == 0) a->base = value;
     if (strcmp(name, "--was") == 0) a->notes_was = true;
+    if (strcmp(name, "--page") == 0) a->page = value;
+    if (strcmp(name, "--print") == 0) a->prints = true;
+    if (strcmp(name, "--max") == 0) a->most = value;
+    if (strcmp(name, "--out") == 0) a->out = value;
     if (strcmp(name, "--configs") == 0) a->configs = value;
     if (strcmp(name, "--csv") == 0) a->csv = value;
     if (strcmp(name, "--tolerance") == 0) a->tolerance = value;

@@ -75,8 +75,11 @@ typedef struct cli_arguments {
     bool is_json, shows_bytes, shows_help;
     const char *of;        /* explain */
     const char *stage;     /* explain */
-    const char *base;      /* link */
-    bool notes_was;        /* link */
+    const char *base;      /* link, open, badge */
+    bool notes_was;        /* link, open */
+    const char *page;      /* page, report, open: tidemark.html */
+    const char *most, *out; /* badge */
+    bool prints;           /* open */
     const char *configs;   /* verify */
     const char *csv;       /* verify, sweep */
     const char *tolerance; /* verify */
@@ -102,6 +105,10 @@ enum {
     CLI_TAKES_CSV = 1024,
     CLI_TAKES_KNOB = 2048,
     CLI_TAKES_WITH = 4096,
+    CLI_TAKES_PAGE = 8192,
+    CLI_TAKES_HTML = 16384,
+    CLI_TAKES_PRINT = 32768,
+    CLI_TAKES_BADGE = 65536,
     CLI_NAMES_ARE_PATHS = 512 /* a word that is no setting is a file, there or not */
 };
 
@@ -162,6 +169,7 @@ enum { CLI_WIDTH = 100 }; /* columns */
 /* Decides on colour (a terminal, no NO_COLOR) and on UTF-8 (the locale). */
 void cli_screen_init(void);
 bool cli_is_utf8(void);
+void cli_screen_plain(void); /* no colour from here on, and the marks of UTF-8 */
 const char *cli_styled(enum cli_style style); /* the escape that starts it, or "" */
 const char *cli_styled_end(void);
 void cli_heading(const char *text);
@@ -229,6 +237,10 @@ int cli_cards(int argc, char **argv);
 int cli_advice(int argc, char **argv);
 int cli_compare(int argc, char **argv);
 int cli_link(int argc, char **argv);
+int cli_page(int argc, char **argv);
+int cli_report(int argc, char **argv);
+int cli_open(int argc, char **argv);
+int cli_badge(int argc, char **argv);
 int cli_call(int argc, char **argv);
 int cli_dry_run(int argc, char **argv); /* these are in cuda-check/ */
 int cli_check(int argc, char **argv);

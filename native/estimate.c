@@ -267,7 +267,7 @@ static void warnings_show(const cJSON *answer) {
     }
 }
 
-static void report_show(const cJSON *answer, bool is_exact) {
+void cli_report_show(const cJSON *answer, bool is_exact) {
     bool is_small = cli_int_at(cli_at(answer, "peak"), "device") < 1 << 30;
     cli_unit unit = is_exact ? CLI_BYTES : is_small ? CLI_MIB : CLI_GIB;
     model_show(answer);
@@ -302,7 +302,7 @@ int cli_estimate(int argc, char **argv) {
             if (arguments.is_json)
                 printf("%.*s\n", (int)answer.length, answer.text);
             else
-                report_show(answer.json, arguments.shows_bytes);
+                cli_report_show(answer.json, arguments.shows_bytes);
             if (cJSON_IsFalse(cli_at(cli_at(answer.json, "verdict"), "fits"))) status = CLI_NO;
         }
     }

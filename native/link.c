@@ -1,6 +1,7 @@
 /* `tidemark link`: the job's shortest words, as an address. */
 #include "cli.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 void cli_address(cli_buffer *out, const char *base, const char *link) {
@@ -27,7 +28,7 @@ int cli_link(int argc, char **argv) {
         status = cli_request(&request, "link", &arguments, arguments.notes_was ? ",\"was\":true" : "");
         if (status == CLI_OK) status = cli_ask_or_explain(&answer, &request, false);
         if (status == CLI_OK) {
-            cli_address(&address, arguments.base, cli_text_at(answer.json, "link"));
+            cli_address(&address, arguments.base ? arguments.base : getenv("TIDEMARK_PAGE"), cli_text_at(answer.json, "link"));
             if (address.length) puts(address.at);
             else status = CLI_BAD_INPUT;
         }

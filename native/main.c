@@ -200,11 +200,43 @@ static const command commands[] = {
      "the job as a link that the page opens",
      "Checks the settings and prints them in their shortest form, with the configuration where that is a file. A long\n"
      "link is compressed (#z=1.TEXT); every command that takes a job takes a LINK, with or without its address.\n\n"
-     "  --base ADDRESS    where the page is; without it, the part from the # on\n"
+     "  --base ADDRESS    where the page is; without it TIDEMARK_PAGE, or only the part from the # on\n"
      "  --was             note what the job comes to now, so that a later version can say what changed\n\n"
      "examples\n"
      "  tidemark link llava-1.5-7b batch=16 freeze=vision_tower --base http://127.0.0.1:8000/\n"
      "  tidemark compare '#model=gpt2&batch=4&b.batch=2&v=1'      # b.KEY is a baseline\n"},
+    {"open", cli_open, "open MODEL|config.json|LINK [key=value ...] [--base ADDRESS] [--was] [--print]",
+     "the job in the page, in the browser",
+     "Prints the job's address and has the desktop open it.\n\n"
+     "  --base ADDRESS    where the page is; without it TIDEMARK_PAGE, or the tidemark.html beside this program\n"
+     "  --page FILE       that tidemark.html\n"
+     "  --was             note what the job comes to now\n"
+     "  --print           print the address only\n\n"
+     "examples\n"
+     "  tidemark open llava-1.5-7b batch=16\n"},
+    {"page", cli_page, "page [--page FILE] > tidemark.html",
+     "the page as one file that opens from disk",
+     "Nothing is fetched: the file works without a network, and can be mailed or put on any host.\n\n"
+     "  --page FILE       the tidemark.html that `npm run build` in web/ made, if it is not beside this program\n\n"
+     "examples\n"
+     "  tidemark page > tidemark.html\n"},
+    {"report", cli_report, "report MODEL|config.json|LINK [key=value ...] [--gpu NAME] --html > report.html",
+     "the page as one file, with a job and its answer inside",
+     "What `tidemark estimate` prints can be read without scripts; with them it is the page, open on this job.\n\n"
+     "  --html            the form, and the only one so far\n"
+     "  --page FILE       as for `tidemark page`\n\n"
+     "examples\n"
+     "  tidemark report llava-1.5-7b gpu=h100-80 batch=16 --html > report.html\n\n"
+     "exit code: as for estimate\n"},
+    {"badge", cli_badge, "badge MODEL|config.json|LINK [key=value ...] [--gpu NAME] [--max SIZE] [--out FILE.svg] [--base ADDRESS]",
+     "the answer as a small picture for a README, and a check for CI",
+     "Prints the picture; with --out it writes it and prints the Markdown that shows it, with a link to the job.\n\n"
+     "  --max SIZE        the most that it may need, as 76GiB\n"
+     "  --out FILE        where the SVG goes\n"
+     "  --base ADDRESS    where the page is; without it TIDEMARK_PAGE\n\n"
+     "examples\n"
+     "  tidemark badge '#model=llava-1.5-7b&gpu=h100-80&batch=16&v=1' --max 76GiB --out gpu-memory.svg\n\n"
+     "exit code: 0 it fits; 1 it does not, or needs more than --max; 2 to 4 as in `tidemark --help`\n"},
     {"call", cli_call, "call [FILE]",
      "a request in JSON from FILE or standard input, the answer as it is",
      "The one door of the library, for scripts and for tests.\n\n"

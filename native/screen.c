@@ -22,6 +22,11 @@ void cli_screen_init(void) {
     has_progress = isatty(STDERR_FILENO) != 0;
 }
 
+void cli_screen_plain(void) {
+    has_colour = false;
+    has_utf8 = true;
+}
+
 bool cli_is_utf8(void) { return has_utf8; }
 
 const char *cli_styled(enum cli_style style) {

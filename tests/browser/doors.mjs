@@ -117,6 +117,22 @@ export async function doorTests(folder, browser) {
     }
   });
 
+  test('single file: with a job inside it opens on it', async () => {
+    const own = mkdtempSync(join(tmpdir(), 'tidemark-report-'));
+    const report = join(own, 'report.html');
+    writeFileSync(report, readFileSync(join(folder, 'tidemark.html'), 'utf8')
+      .replace(/<!--app-->[^]*<!--\/app-->/, '<main class="report"><h1>GPT-2</h1></main>')
+      .replace('<!--job-->\n', '<script type="text/plain" id="job">model=gpt2&batch=3&v=1</script>'));
+    const { context, page, problems } = await openContext(browser);
+    await page.goto(pathToFileURL(report).href);
+    await ready(page);
+    assert.equal(await page.locator('#set-batch').inputValue(), '3');
+    assert.equal(await page.locator('.report').count(), 0);
+    assert.deepEqual(problems, []);
+    await context.close();
+    rmSync(own, { recursive: true });
+  });
+
   test('single file: sizes', () => {
     for (const name of ['tidemark.html', 'embed.html']) {
       const bytes = readFileSync(join(folder, name));
