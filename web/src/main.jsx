@@ -71,7 +71,9 @@ async function begin() {
   }
   performance.mark('tidemark-answer');
   await parsed;
-  render(<App />, /** @type {HTMLElement} */ (document.getElementById('app')));
+  const place = /** @type {HTMLElement} */ (document.getElementById('app'));
+  if (SINGLE) place.replaceChildren(); /* a report is no static form of the page */
+  render(<App />, place);
   performance.mark('tidemark-first-answer');
   keepUp();
   workOffline();
