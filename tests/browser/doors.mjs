@@ -1,6 +1,6 @@
 /* The ways into the page and out of it, in Chromium: recordings, files, the single file, offline. */
 import assert from 'node:assert/strict';
-import { cpSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { cpSync, mkdtempSync, readFileSync, rmSync, truncateSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
@@ -94,6 +94,92 @@ export async function doorTests(folder, browser) {
     await page.locator('#set-batch').fill('8');
     await page.locator('.diagnostic', { hasText: 'stopped unexpectedly' }).waitFor({ state: 'detached' });
     await page.waitForFunction(() => /batch=8/.test(location.hash));
+  }));
+
+  /* ---- files ---- */
+
+  const launch = (/** @type {string} */ name) => new URL(`../cli/files/launch/${name}`, import.meta.url).pathname;
+  const text = (/** @type {string} */ name, /** @type {string | Buffer} */ content) => ({ name, mimeType: '', buffer: Buffer.from(content) });
+
+  test('files: several at once, a card for each, and Undo', () => visit(async (page) => {
+    const before = await deviceBytes(page);
+    await choose(page, [launch('arguments.yaml'), launch('zero2.json')]);
+    await page.locator('.file-kind', { hasText: 'training arguments' }).waitFor();
+    await page.locator('.file-kind', { hasText: 'DeepSpeed' }).waitFor();
+    const card = page.locator('.file', { hasText: 'arguments.yaml' });
+    await card.locator('summary').click();
+    const said = await card.innerText();
+    for (const part of [/8 used|\d+ used/, /per_device_train_batch_size: 4\s*→ batch=4/, /use_liger_kernel: true\s*replaces kernels/, /colour: blue/, /learning_rate/]) assert.match(said, part);
+    await page.waitForFunction(() => /batch=4/.test(location.hash), undefined, { timeout: 5000 });
+    assert.equal(await page.locator('#set-batch').inputValue(), '4', 'the file holds over what stood in the form');
+    await page.getByRole('button', { name: 'Undo' }).first().click();
+    await page.locator('.file').first().waitFor({ state: 'detached' });
+    await page.waitForFunction((/** @type {number} */ was) => Number(document.querySelector('.big .bytes')?.getAttribute('data-tip')?.replaceAll(/[^0-9]/g, '')) === was, before);
+  }));
+
+  test('files: one that asks for another says so; two that disagree are shown', () => visit(async (page) => {
+    await choose(page, [launch('arguments.yaml')]);
+    await page.locator('.diagnostic', { hasText: 'zero2.json' }).waitFor();
+    await choose(page, [launch('zero3-batch.json'), launch('deepspeed.yaml')]);
+    await page.locator('.diagnostic', { hasText: /also configures|says/ }).first().waitFor();
+  }));
+
+  test('files: each wrong kind is named with the way out, and nothing hangs', () => visit(async (page) => {
+    const before = await deviceBytes(page);
+    for (const [name, content, says] of /** @type {[string, string | Buffer, RegExp][]} */ ([
+      ['weights.bin', Buffer.from('PK\x03\x04\x00\x00', 'latin1'), /zip archive/], ['a.gguf', Buffer.from('GGUF\x03\0\0\0', 'latin1'), /GGUF/],
+      ['m.onnx', Buffer.from('\x08\x07\x12\x07pytorch\x1a', 'latin1'), /ONNX/], ['w.h5', Buffer.from('\x89HDF\r\n\x1a\n', 'latin1'), /HDF5/],
+      ['tokenizer.json', '{"added_tokens":[],"model":{}}', /tokenizer/], ['n.ipynb', '{"nbformat":4,"cells":[]}', /notebook/], ['u.json', Buffer.from('\ufeff{"a":1}', 'utf16le'), /UTF-16/],
+      ['e.json', ' ', /empty/], ['p.json', '{"dependencies":{}}', /package\.json/], ['x.json', '{"a":1}', /no configuration/], ['page.html', '<!doctype html><p>', /web page/],
+      ['big.json', Buffer.alloc(33 << 20, ' '), /larger than 32 MB/]])) {
+      await choose(page, text(name, content));
+      await page.locator('.diagnostic', { hasText: name }).waitFor();
+      assert.match(await page.locator('.diagnostic', { hasText: name }).innerText(), says, name);
+      assert.equal(await deviceBytes(page), before, name);
+    }
+  }));
+
+  test('files: hostile JSON is an error or an answer, and the page stays alive', () => visit(async (page) => {
+    const config = '"model_type":"llama","architectures":["LlamaForCausalLM"],"hidden_size":64,"intermediate_size":128,"num_hidden_layers":2,"num_attention_heads":4,"vocab_size":99';
+    for (const content of [`{"__proto__":{"hidden_size":1},"constructor":1,${config}}`, `{"hidden_size":1,${config}}`, `{${config},"deep":${'['.repeat(1e5)}${']'.repeat(1e5)}}`,
+      `{${config},"vocab_size":1e308}`, `{${config},"rms_norm_eps":NaN,"x":-Infinity}`, `{${config},"name":"\\ud800"}`, `{${config},"hidden_size":9007199254740993}`,
+      `{${config},"num_hidden_layers":1000000000}`, `{"model_type":"${'a'.repeat(1e6)}"}`, '{"text_config":{"text_config":{}},"model_type":"llava"}', '{"a":'.repeat(5000)]) {
+      await choose(page, text('config.json', content));
+      await page.waitForTimeout(150);
+      assert.equal(await page.evaluate(() => /** @type {any} */ ({}).hidden_size), undefined);
+      const remove = page.getByRole('button', { name: 'Remove config.json' });
+      if (await remove.count()) await remove.click();
+      await page.locator('#set-batch').fill('5');
+      await page.waitForFunction(() => /batch=5/.test(location.hash));
+      await page.getByRole('button', { name: 'Reset to defaults' }).click();
+    }
+  }));
+
+  test('files: of 40 GB of safetensors only the header is read', async () => {
+    const own = mkdtempSync(join(tmpdir(), 'tidemark-weights-'));
+    const path = join(own, 'model.safetensors');
+    const header = JSON.stringify({ 'wte.weight': { dtype: 'F32', shape: [50257, 768], data_offsets: [0, 50257 * 768 * 4] } });
+    writeFileSync(path, Buffer.concat([Buffer.from(new BigUint64Array([BigInt(header.length)]).buffer), Buffer.from(header)]));
+    truncateSync(path, 40 * 2 ** 30);
+    await visit(async (page) => {
+      await choose(page, path);
+      await page.locator('.file', { hasText: 'model.safetensors' }).waitFor();
+      await page.getByRole('button', { name: 'Remove model.safetensors' }).click();
+    });
+    rmSync(own, { recursive: true });
+  });
+
+  test('files: a link, JSON and YAML are taken where they are pasted', () => visit(async (page) => {
+    const paste = (/** @type {string} */ content) => page.evaluate((/** @type {string} */ pasted) => {
+      const clipboardData = new DataTransfer();
+      clipboardData.setData('text/plain', pasted);
+      document.body.dispatchEvent(new ClipboardEvent('paste', { clipboardData, bubbles: true }));
+    }, content);
+    await paste('https://example.org/tidemark/#model=gpt2&batch=3&v=1');
+    await page.locator('.job-name', { hasText: 'GPT-2' }).waitFor();
+    await paste('per_device_train_batch_size: 6\ngradient_checkpointing: true\n');
+    await page.locator('.file', { hasText: 'pasted.yaml' }).waitFor();
+    await page.waitForFunction(() => /batch=6/.test(location.hash));
   }));
 
   /* ---- files that stand alone ---- */

@@ -5,7 +5,7 @@ import { readFileSync } from 'node:fs';
 import { deflateSync } from 'node:zlib';
 import { test } from './harness.mjs';
 import { CoreStopped, createClient } from '../../web/src/client.js';
-import { fromText, isYaml, readText } from '../../web/src/files.js';
+import { fromFile, isYaml, ofDrop, readText } from '../../web/src/files.js';
 import { inUnit, natural, params, percent, sentences, ticks } from '../../web/src/format.js';
 import { toJson } from '../../web/src/yaml.js';
 import { lockdown } from '../../web/src/lockdown.js';
@@ -88,12 +88,25 @@ test('format: a diagnostic as sentences', () => {
   assert.equal(say({ place: '/files/0', message: 'config.json: not JSON at line 1', remedy: 'Mend it.' }), 'config.json: not JSON at line 1. Mend it.');
 });
 
-test('files: known by content, wrong ones named', () => {
-  assert.equal(fromText('x.txt', '\ufeff{"model_type":"llama"}').file?.kind, 'model');
-  assert.equal(fromText('y', '{"image_mean":[0.5],"crop_size":{}}').file?.kind, 'processor');
-  assert.match(fromText('tokenizer_config.json', '{"tokenizer_class":"x"}').problem ?? '', /tokenizer/);
-  assert.match(fromText('a.ipynb', '{"nbformat":4}').problem ?? '', /notebook/);
-  assert.match(fromText('e.json', '  ').problem ?? '', /empty/);
+test('files: of a dropped folder what can say something of a job, and no more than there may be', async () => {
+  const file = (/** @type {string} */ name) => ({ isFile: true, name, file: (/** @type {any} */ done) => done(new File(['{}'], name)) });
+  const folder = (/** @type {string} */ name, /** @type {any[]} */ entries) => ({ isDirectory: true, name, createReader: () => {
+    let left = [entries, []];
+    return { readEntries: (/** @type {any} */ done) => done(left.shift()) };
+  } });
+  const drop = (/** @type {any[]} */ entries) => ofDrop(/** @type {any} */ ({ items: entries.map((entry) => ({ webkitGetAsEntry: () => entry })), files: [] }));
+  const names = async (/** @type {any[]} */ entries) => (await drop(entries)).map(({ name }) => name);
+  assert.deepEqual(await names([folder('model', [file('config.json'), file('README.md'), file('model-00001-of-00002.safetensors'), file('tokenizer.json'),
+    folder('scripts', [file('zero2.json'), file('accelerate.yaml'), file('run.sh')])])]), ['config.json', 'zero2.json', 'accelerate.yaml']);
+  assert.ok((await names([folder('many', Array.from({ length: 500 }, (_, i) => file(`a${i}.yaml`)))])).length <= 20);
+  assert.deepEqual(await names([folder('a', [folder('b', [folder('c', [folder('d', [file('config.json')])])])])]), [], 'not deeper than three');
+});
+
+test('files: of safetensors the header alone is read; a header that cannot be is named', async () => {
+  const header = JSON.stringify({ a: { dtype: 'BF16', shape: [2, 2], data_offsets: [0, 8] } });
+  const length = new Uint8Array(new BigUint64Array([BigInt(header.length)]).buffer);
+  assert.equal((await fromFile(new File([length, header, new Uint8Array(64)], 'model.safetensors'))).file?.text, header);
+  assert.match((await fromFile(new File([length, '{"a'], 'model.safetensors'))).problem ?? '', /cut or damaged/);
 });
 
 test('sources: they pass the type checker; the lock file holds no download address', () => {

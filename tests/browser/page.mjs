@@ -358,7 +358,7 @@ export async function pageTests(folder, isUpdate) {
     for (const [name, text, says] of /** @type {[string, string, RegExp][]} */ ([
       ['training_args.bin', '\x80\x02}q\x00', /pickle/], ['weights.pt', 'PK\x03\x04....', /zip|checkpoint/],
       ['model.gguf', 'GGUF\x03\x00', /GGUF/], ['tokenizer_config.json', '{"tokenizer_class":"LlamaTokenizer"}', /tokenizer/],
-      ['x.ipynb', '{"nbformat": 4}', /notebook/], ['empty.json', '', /empty/], ['wide.json', '\xff\xfe{\x00', /UTF-16/],
+      ['x.ipynb', '{"nbformat": 4, "cells": []}', /notebook/], ['empty.json', '', /empty/], ['wide.json', '\xff\xfe{\x00', /UTF-16/],
     ])) {
       await drop(page, [{ name, text }]);
       await page.locator('.diagnostic', { hasText: name }).waitFor();

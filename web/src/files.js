@@ -1,26 +1,13 @@
-/* What a dropped or pasted file is, by its content. The core reads it; this only names it and refuses what no one
- * could read here. */
+/* Dropped, chosen and pasted files, as the core takes them: text. What they are is the core's to say, by their content; of
+ * safetensors only the header is read, and of what is no text only the beginning. */
 
-/** @typedef {{name: string, text: string, kind: 'model' | 'processor' | 'other'}} OpenFile */
+/** @typedef {{name: string, text: string, kind: 'model' | 'processor' | 'other'}} OpenFile
+ *   kind: which other file it replaces */
 
 export const MOST_FILES = 20;
 const MOST_BYTES = 32 * 1024 * 1024;
-
-/** Files that are often dropped by mistake: how their first bytes look, and the way out. */
-const WRONG_BYTES = [
-  { is: /^\x80[\x02-\x05]/, say: 'is a Python pickle; opening it would mean running code. Save it as JSON instead.' },
-  { is: /^PK\x03\x04/, say: 'is a zip archive or a PyTorch checkpoint. Drop the model’s config.json instead.' },
-  { is: /^GGUF/, say: 'is a GGUF file. Drop the original model’s config.json instead.' },
-  { is: /^(\xff\xfe|\xfe\xff)/, say: 'is UTF-16 text. Save it as UTF-8.' },
-  { is: /^[\s\S]{8}\{"/, say: 'is a safetensors file. Drop the config.json that lies beside it.' },
-];
-
-const WRONG_TEXT = [
-  { is: /"nbformat"\s*:/, say: 'is a notebook. Drop the model’s config.json instead.' },
-  { is: /"(tokenizer_class|added_tokens_decoder)"\s*:/, say: 'belongs to a tokenizer, which has no effect on memory. Drop config.json instead.' },
-  { is: /"(devDependencies|lockfileVersion)"\s*:/, say: 'is an npm package. Drop the model’s config.json instead.' },
-  { is: /"weight_map"\s*:/, say: 'is a weight index. Drop the config.json that lies beside it.' },
-];
+const MOST_HEADER = 100 * 1024 * 1024;
+const HEAD = 4096;
 
 /** @param {string} text @returns {OpenFile['kind']} */
 function kindOf(text) {
@@ -29,14 +16,8 @@ function kindOf(text) {
   return 'other';
 }
 
-/** @param {string} name @param {string} text @returns {{file?: OpenFile, problem?: string}} */
-export function fromText(name, text) {
-  if (text.charCodeAt(0) === 0xfeff) text = text.slice(1);
-  if (text.trim() === '') return { problem: `${name} is empty.` };
-  const wrong = WRONG_TEXT.find(({ is }) => is.test(text));
-  if (wrong) return { problem: `${name} ${wrong.say}` };
-  return { file: { name, text, kind: kindOf(text) } };
-}
+/** @param {string} name @param {string} text @returns {OpenFile} */
+const textFile = (name, text) => ({ name, text: text.charCodeAt(0) === 0xfeff ? text.slice(1) : text, kind: kindOf(text) });
 
 /** By the name's ending, or a first line of `key:`. @param {string} name @param {string} text */
 export function isYaml(name, text) {
@@ -47,21 +28,60 @@ export function isYaml(name, text) {
 /** The core takes JSON: YAML is turned into it. @param {string} name @param {string} text
  * @returns {Promise<{file?: OpenFile, problem?: string}>} */
 export async function readText(name, text) {
-  if (!isYaml(name, text)) return fromText(name, text);
+  if (!isYaml(name, text)) return { file: textFile(name, text) };
   const { toJson } = await import('./yaml.js');
   try {
-    return fromText(name, toJson(text.replace(/^\ufeff/, '')));
+    return { file: textFile(name, toJson(text.replace(/^\ufeff/, ''))) };
   } catch (error) {
     return { problem: `${name}: ${error instanceof Error ? error.message : error}` };
   }
 }
 
+/** The length of a safetensors header; -1: it is another file. @param {Uint8Array} head */
+function headerLength(head) {
+  if (head.length < 9 || head[8] !== 0x7b) return -1;
+  const length = Number(new DataView(head.buffer, head.byteOffset).getBigUint64(0, true));
+  return length > 1 && length < 2 ** 40 ? length : -1;
+}
+
 /** @param {File} file @returns {Promise<{file?: OpenFile, problem?: string}>} */
 export async function fromFile(file) {
-  const head = new Uint8Array(await file.slice(0, 16).arrayBuffer());
-  const bytes = String.fromCharCode(...head);
-  const wrong = WRONG_BYTES.find(({ is }) => is.test(bytes));
-  if (wrong) return { problem: `${file.name} ${wrong.say}` };
-  if (file.size > MOST_BYTES) return { problem: `${file.name} is larger than 32 MB. Drop the model’s config.json instead.` };
-  return readText(file.name, await file.text());
+  const { name, size } = file;
+  const head = new Uint8Array(await file.slice(0, HEAD).arrayBuffer());
+  const header = headerLength(head);
+  if (header >= 0 && (header > MOST_HEADER || header + 8 > size)) return { problem: `${name} looks like a safetensors file that was cut or damaged: its header would be of ${header} bytes.` };
+  if (header >= 0) return { file: { ...textFile(name, await file.slice(8, 8 + header).text()), kind: 'other' } };
+  if (head.includes(0) || new TextDecoder().decode(head.subarray(0, 4)).includes('\ufffd')) return { file: { ...textFile(name, new TextDecoder().decode(head)), kind: 'other' } };
+  if (size > MOST_BYTES) return { problem: `${name} is larger than 32 MB. Drop the model’s config.json instead.` };
+  return readText(name, await file.text());
+}
+
+/* Of a folder, what can say something of a job. */
+const OF_A_FOLDER = /(^|[._-])(config|preprocessor_config|adapter_config|trainer_state|training_args|model\.safetensors\.index)\.json$|(^|[._-])(ds|deepspeed|zero)[^/]*\.json$|\.ya?ml$/i;
+const MOST_ENTRIES = 2000;
+
+/** The files of a drop, those of its folders among them.
+ * @param {DataTransfer} data @returns {Promise<File[]>} */
+export async function ofDrop(data) {
+  const entries = [...data.items].map((item) => item.webkitGetAsEntry?.()).filter((entry) => !!entry);
+  if (!entries.some((entry) => entry.isDirectory)) return [...data.files];
+  /** @type {File[]} */
+  const found = [];
+  let seen = 0;
+  /** @param {any} entry @param {number} depth */
+  async function walk(entry, depth) {
+    if (++seen > MOST_ENTRIES || depth > 3 || found.length >= MOST_FILES) return;
+    if (entry.isFile) {
+      if (depth === 0 || OF_A_FOLDER.test(entry.name)) found.push(await new Promise((done, fail) => entry.file(done, fail)));
+      return;
+    }
+    const reader = entry.createReader();
+    for (;;) {
+      const some = await new Promise((done, fail) => reader.readEntries(done, fail));
+      if (some.length === 0) return;
+      for (const one of some.sort((/** @type {any} */ a, /** @type {any} */ b) => Number(a.isDirectory) - Number(b.isDirectory))) await walk(one, depth + 1);
+    }
+  }
+  for (const entry of entries) await walk(entry, 0);
+  return found;
 }

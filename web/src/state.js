@@ -124,11 +124,38 @@ export function chooseModel(name) {
   change([['model', name], ...withoutModel(words.value)], files.value.filter((f) => f.kind === 'other'), 'push');
 }
 
-/** @param {import('./files.js').OpenFile[]} opened */
-export function openFiles(opened) {
-  const kept = files.value.filter((old) => !opened.some((f) => f.name === old.name || (f.kind === old.kind && f.kind !== 'other')));
-  const all = [...kept, ...opened].slice(0, MOST_FILES);
-  change(opened.some((f) => f.kind === 'model') ? withoutModel(words.value) : words.value, all, 'push');
+/* The files that the last change brought: they can be taken back at once. */
+export const justOpened = signal(/** @type {string[]} */ ([]));
+
+/** Takes files into the job. What the core does not take for one that says something is named instead, and a setting that a file
+ * gives is no longer that of the form.
+ * @param {import('./files.js').OpenFile[]} opened @returns {Promise<string[]>} what was not taken, and why */
+export async function openFiles(opened) {
+  const before = job();
+  const over = opened.slice(MOST_FILES).map(({ name }) => `${name}: more than ${MOST_FILES} files at once.`);
+  let taken = opened.slice(0, MOST_FILES);
+  const together = () => [...before.files.filter((old) => !taken.some((f) => f.name === old.name || (f.kind === old.kind && f.kind !== 'other'))), ...taken]
+    .slice(-MOST_FILES);
+  const list = taken.some((f) => f.kind === 'model') ? withoutModel(before.words) : before.words;
+  let all = together();
+  let reply = await ask('estimate', {}, { words: list, files: all }, 'open');
+  const wrong = (reply?.ok === false ? reply.diagnostics : []).filter((/** @type {Diagnostic} */ d) =>
+    d.severity === 'error' && /^\/files\/\d+$/.test(d.place ?? '') && ['ERR_FILE', 'ERR_MODEL_UNKNOWN'].includes(d.code));
+  const names = wrong.map((/** @type {Diagnostic} */ d) => all[Number(d.place?.split('/')[2])]?.name);
+  const said = wrong.map((/** @type {Diagnostic} */ d) => Object.values(sentences({ ...d, place: '' })).join(' ').trim());
+  if (wrong.length) {
+    taken = taken.filter(({ name }) => !names.includes(name));
+    all = together();
+    if (taken.length) reply = await ask('estimate', {}, { words: taken.some((f) => f.kind === 'model') ? list : before.words, files: all }, 'open');
+  }
+  if (taken.length) {
+    const given = (reply?.files ?? []).filter((/** @type {any} */ card) => taken.some(({ name }) => name === card.name))
+      .flatMap((/** @type {any} */ card) => card.used.map((/** @type {any} */ key) => key.setting));
+    const words = taken.some((f) => f.kind === 'model') ? list : before.words;
+    change(words.filter(([name]) => !given.includes(name)), all, 'push');
+    justOpened.value = taken.map(({ name }) => name);
+  }
+  return [...said, ...over];
 }
 
 /** @param {string} name */
@@ -153,6 +180,7 @@ function change(list, opened, how, field = '') {
   lastChange = now;
   future.value = [];
   settle({ words: list, files: opened });
+  justOpened.value = [];
   if (how === 'push') history.pushState(null, '', location.href);
 }
 

@@ -20,8 +20,10 @@
  * @typedef {{before: number, peak_forward?: number, after_forward?: number, peak_backward?: number, after_backward?: number,
  *   peak_optimizer?: number, peak_prefill?: number, after_prefill?: number, peak_decode?: number, after_decode?: number,
  *   after_step: number, allocated_peak: number, reserved_peak: number, reserved: number}} Step
+ * @typedef {{key: string, value?: string, setting?: string, taken?: string, note?: string}} FileKey  what became of a key of a file
+ * @typedef {{name: string, title: string, used: FileKey[], ignored: FileKey[], unsupported: FileKey[], unknown: FileKey[], overruled: FileKey[]}} FileCard
  * @typedef {{
- *   ok: true, tidemark: string, link: string,
+ *   ok: true, tidemark: string, link: string, files?: FileCard[],
  *   settings: {name: string, value: string, origin: string}[],
  *   model: {name: string, title: string, architecture: string, source: string, parameters: {total: number, trainable: number,
  *     parts: {name: string, title: string, total: number, trainable: number}[]}},

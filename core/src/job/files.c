@@ -80,6 +80,13 @@ static bool file_is_other(const file_reader *r, const tide_json *root, const fil
     return false;
 }
 
+/* Requests are JSON, which carries text alone: bytes that are none come as U+FFFD. */
+#define BYTE "\xef\xbf\xbd"
+#define PICKLE \
+    "is a Python pickle; opening it would mean running code", \
+        "save training_args.bin as JSON: print(training_args.to_json_string()); of a checkpoint, " GIVE_CONFIG ", next to it"
+#define ONNX "is an ONNX model", "give the config.json of the PyTorch model that it was made from"
+
 /* Beginnings of what is no JSON. */
 static bool file_is_no_json(const file_reader *r) {
     static const struct {
@@ -88,15 +95,28 @@ static bool file_is_no_json(const file_reader *r) {
     } kinds[] = {
         {{"GGUF", 4}, "is a GGUF checkpoint", "give the config.json of the original model"},
         {{"PK\x03\x04", 4}, "is a zip archive or a PyTorch checkpoint", GIVE_CONFIG ", next to it"},
-        {{"\x80\x02", 2}, "is a pickle", GIVE_CONFIG ", next to it"},
-        {{"\x80\x04", 2}, "is a pickle", GIVE_CONFIG ", next to it"},
+        {{BYTE "\x02", 4}, PICKLE},
+        {{BYTE "\x03", 4}, PICKLE},
+        {{BYTE "\x04", 4}, PICKLE},
+        {{BYTE "\x05", 4}, PICKLE},
+        {{"\x08\x03\x12", 3}, ONNX},
+        {{"\x08\x04\x12", 3}, ONNX},
+        {{"\x08\x06\x12", 3}, ONNX},
+        {{"\x08\x07\x12", 3}, ONNX},
+        {{"\x08\x08\x12", 3}, ONNX},
+        {{"\x08\x09\x12", 3}, ONNX},
+        {{"\x08\x0a\x12", 3}, ONNX},
+        {{BYTE "HDF", 6}, "is an HDF5 file, as Keras writes weights", GIVE_CONFIG " of the PyTorch version"},
+        {{BYTE "NUMPY", 8}, "is a NumPy array", GIVE_CONFIG},
+        {{BYTE "PNG", 6}, "is a picture", GIVE_CONFIG},
+        {{"%PDF", 4}, "is a PDF", GIVE_CONFIG},
         {{"\x7f"
           "ELF",
           4},
          "is a program",
          GIVE_CONFIG},
-        {{"\x1f\x8b", 2}, "is a gzip archive", "unpack it first"},
-        {{"\xff\xfe", 2}, "is UTF-16 text", "save it as UTF-8"},
+        {{"\x1f" BYTE, 4}, "is a gzip archive", "unpack it first"},
+        {{BYTE BYTE, 6}, "is UTF-16 text or no text at all", "save it as UTF-8"},
         {{"version https://git-lfs", 23},
          "is a Git LFS pointer, not the file itself",
          "fetch the file with git lfs pull"},

@@ -1,9 +1,10 @@
 /* The left column: model and its files, card, and the settings. */
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { fixed, headline, params, sentences } from '../format.js';
-import { fromFile, readText } from '../files.js';
+import { fromFile, MOST_FILES, readText } from '../files.js';
+import { Files } from './Files.jsx';
 import { closeRecording, isRecording, openRecording, recording } from '../recordings.js';
-import { chooseModel, closeFile, describe, errorAt, files, isExample, moreOpen, notices, openFiles, report, reset, setWord, setWords,
+import { chooseModel, describe, errorAt, files, isExample, moreOpen, notices, openFiles, report, reset, setWord, setWords,
   settingsOpen, unit, valueOf, words } from '../state.js';
 import { Field } from './Field.jsx';
 import { Looks } from './Header.jsx';
@@ -38,9 +39,9 @@ export async function take(/** @type {Iterable<File>} */ list) {
     notices.value = wrong.map((d) => `${file.name}: ${Object.values(sentences({ ...d, place: '' })).join(' ').trim()}`);
     return;
   }
-  const read = await Promise.all(given.map(fromFile));
+  const read = await Promise.all(given.slice(0, MOST_FILES + 1).map(fromFile));
   if (recording.value) closeRecording();
-  finish(read);
+  await finish(read);
 }
 
 /** @param {string} name @param {string} text */
@@ -49,10 +50,10 @@ export async function takeText(name, text) {
 }
 
 /** @param {{file?: import('../files.js').OpenFile, problem?: string}[]} read */
-function finish(read) {
+async function finish(read) {
   const opened = read.flatMap(({ file }) => (file ? [file] : []));
-  if (opened.length) openFiles(opened);
-  notices.value = read.flatMap(({ problem }) => (problem ? [problem] : []));
+  const wrong = opened.length ? await openFiles(opened) : [];
+  notices.value = [...read.flatMap(({ problem }) => (problem ? [problem] : [])), ...wrong];
 }
 
 function ModelField() {
@@ -71,7 +72,7 @@ function ModelField() {
         error={error && Object.values(sentences(error)).join(' ')}
         empty="Not in the catalogue. Drop its config.json below." />
       <div class="open-row">
-        <button type="button" class="button" onClick={() => chooser.current?.click()}><Icon name="file" />Open config.json</button>
+        <button type="button" class="button" onClick={() => chooser.current?.click()}><Icon name="file" />Open files</button>
         <button type="button" class="button" onClick={() => setPasting(true)}><Icon name="paste" />Paste</button>
         <input ref={chooser} id="chooser" type="file" multiple hidden
           onChange={(event) => {
@@ -79,17 +80,7 @@ function ModelField() {
             event.currentTarget.value = '';
           }} />
       </div>
-      {files.value.length > 0 && (
-        <ul class="files">
-          {files.value.map((file) => (
-            <li key={file.name}>
-              <Icon name="file" /><span class="file-name">{file.name}</span>
-              <span class="file-kind">{file.kind === 'model' ? 'model' : file.kind === 'processor' ? 'image processor' : ''}</span>
-              <button type="button" class="icon-button" onClick={() => closeFile(file.name)} aria-label={`Remove ${file.name}`}><Icon name="cross" /></button>
-            </li>
-          ))}
-        </ul>
-      )}
+      <Files />
       {model && <Parts model={model} />}
       {pasting && <PasteDialog close={() => setPasting(false)} />}
     </fieldset>

@@ -1,0 +1,65 @@
+/* The opened files: what of each was used, what has no effect, what may matter and is not played. */
+import { closeFile, files, justOpened, report, setWord, undo } from '../state.js';
+import { Icon } from './marks.jsx';
+
+/** @typedef {import('../types.js').FileKey} FileKey */
+
+const KINDS = { model: 'a model', processor: 'an image processor', other: '' };
+
+/** @param {{title: string, keys: FileKey[], kind: string}} props */
+const Keys = ({ title, keys, kind }) => (keys.length === 0 ? null : (
+  <div class={`file-keys is-${kind}`}>
+    <h4>{title}</h4>
+    <ul>
+      {keys.map(({ key, value, setting, taken, note }) => (
+        <li key={key}>
+          <code>{key}{value !== undefined && `: ${value}`}</code>
+          {setting && kind === 'used' && <span class="muted"> → {setting}{taken !== undefined && `=${taken}`}</span>}
+          {note && <span class="muted"> {note}</span>}
+          {kind === 'overruled' && setting && taken !== undefined && (
+            <button type="button" class="button small" onClick={() => setWord(setting, taken)}>Use this one</button>)}
+        </li>
+      ))}
+    </ul>
+  </div>
+));
+
+/** @param {{name: string, kind: 'model' | 'processor' | 'other'}} props */
+function Card({ name, kind }) {
+  const card = report.value?.files?.find((one) => one.name === name);
+  const matters = card ? card.unsupported.length + card.unknown.length : 0;
+  const counts = card ? [card.used.length && `${card.used.length} used`, card.overruled.length && `${card.overruled.length} overruled`,
+    matters && `${matters} not played`, card.ignored.length && `${card.ignored.length} without effect`].filter(Boolean) : [];
+  return (
+    <li class="file">
+      <div class="file-head">
+        <Icon name="file" /><span class="file-name">{name}</span>
+        <span class="file-kind">{card?.title ?? KINDS[kind]}</span>
+        <button type="button" class="icon-button" onClick={() => closeFile(name)} aria-label={`Remove ${name}`}><Icon name="cross" /></button>
+      </div>
+      {card && counts.length > 0 && (
+        <details class="file-card">
+          <summary>{matters > 0 && <Icon name="warn" />}{counts.join(' · ')}</summary>
+          <Keys title="Another file holds" keys={card.overruled} kind="overruled" />
+          <Keys title="Not played, and may matter" keys={card.unsupported} kind="unsupported" />
+          <Keys title="Not known" keys={card.unknown} kind="unknown" />
+          <Keys title="Used" keys={card.used} kind="used" />
+          <Keys title="No effect on memory" keys={card.ignored} kind="ignored" />
+        </details>
+      )}
+    </li>
+  );
+}
+
+export function Files() {
+  if (files.value.length === 0) return null;
+  const fresh = justOpened.value.length;
+  return (
+    <>
+      <ul class="files">{files.value.map((file) => <Card key={file.name} name={file.name} kind={file.kind} />)}</ul>
+      {fresh > 0 && (
+        <p class="files-undo" role="status">{fresh === 1 ? 'Opened' : `${fresh} files opened`}. <button type="button" class="button small" onClick={undo}><Icon name="undo" />Undo</button></p>
+      )}
+    </>
+  );
+}
