@@ -205,7 +205,7 @@ static void run_backward(row *r, tide_tensor **roots, int count) {
     tide_node *node = tide_node_new(m, &graph_root, roots, count);
     tide_tensor *root = tide_made_by(m, node, tide_empty_host(m, &scalar, TIDE_FP32));
     tide_tensor *one = tide_empty_host(m, &scalar, TIDE_FP32);
-    tide_run_backward_from(m, root, one);
+    tide_run_backward_from(m, &root, &one, 1);
     tide_release(m, one);
     tide_release(m, root);
 }

@@ -271,9 +271,8 @@ static tide_node *pop_ready(engine *e) {
     return top;
 }
 
-/* Counts, for every node that the root reaches, how many edges lead to it. */
-static void count_dependencies(engine *e, tide_node *root) {
-    state_of(e, root);
+/* Counts, for every node that those seen reach, how many edges lead to it. */
+static void count_dependencies(engine *e) {
     for (uint32_t i = 0; i < e->seen_count; i++) {
         tide_node *node = e->seen[i];
         for (unsigned k = 0; k < node->edge_count; k++)
@@ -294,7 +293,7 @@ static tide_tensor *validate(tide_machine *m, tide_tensor *g, const tide_edge *e
     return g;
 }
 
-enum { EDGE_LIMIT = 64 };
+enum { EDGE_LIMIT = 64, ROOT_LIMIT = 4 };
 
 static void run_node(engine *e, tide_node *node) {
     tide_machine *m = e->m;
@@ -330,21 +329,31 @@ static void run_node(engine *e, tide_node *node) {
     m->stream = outside;
 }
 
-void tide_run_backward_from(tide_machine *m, tide_tensor *root, tide_tensor *grad) {
-    if (!root->node && !root->requires_grad) {
+void tide_run_backward_from(tide_machine *m, tide_tensor *const *roots, tide_tensor *const *grads, int count) {
+    if (!roots[0]->node && !roots[0]->requires_grad) {
         tide_fail(m, TIDE_ERR_CONFLICT, "nothing that trains takes part in the loss: every parameter on its way is frozen");
         return;
     }
-    if (!root->node || tide_is_winding_down(m)) return;
+    tide_node *nodes[ROOT_LIMIT]; /* of a leaf: what accumulates its gradient */
+    if (!roots[0]->node || count > ROOT_LIMIT || tide_is_winding_down(m)) return;
+    for (int i = 0; i < count; i++) {
+        nodes[i] = roots[i]->node ? roots[i]->node : accumulator_of(m, roots[i]);
+        if (roots[i]->node) nodes[i]->references++;
+    }
     uint32_t module = m->module, statement = m->statement;
     const char *op = m->op;
     bool grad_enabled = m->grad_enabled;
     m->grad_enabled = false;
     engine e = {.m = m, .task = ++m->task_count};
-    count_dependencies(&e, root->node);
+    for (int i = 0; i < count; i++) state_of(&e, nodes[i])->dependencies++; /* the edges of the graph's root */
+    count_dependencies(&e);
     m->task_depth++;
-    root->node->state->grads[root->output] = tide_retain(grad);
-    push_ready(&e, root->node);
+    for (int i = 0; i < count; i++) {
+        task_state *state = nodes[i]->state;
+        unsigned output = roots[i]->node ? roots[i]->output : 0;
+        state->grads[output] = accumulate(m, state->grads[output], tide_retain(grads[i]));
+        if (--state->dependencies == 0) push_ready(&e, nodes[i]);
+    }
     while (e.heap_count && !m->has_failed) run_node(&e, pop_ready(&e));
     for (uint32_t i = 0; i < e.seen_count; i++) {
         tide_node *node = e.seen[i];
@@ -356,6 +365,7 @@ void tide_run_backward_from(tide_machine *m, tide_tensor *root, tide_tensor *gra
         tide_give(m, state, sizeof *state);
     }
     for (uint32_t i = 0; i < e.seen_count; i++) tide_node_release(m, e.seen[i]);
+    for (int i = 0; i < count; i++) tide_node_release(m, nodes[i]);
     if (e.seen) tide_arena_drop(m->arena, e.seen);
     if (e.heap) tide_arena_drop(m->arena, e.heap);
     m->task_depth--;
@@ -371,6 +381,6 @@ void tide_run_backward(tide_machine *m, tide_tensor *root) {
     m->op = "ones_like";
     tide_tensor *grad = tide_empty_like(m, root, root->dtype);
     m->op = op;
-    tide_run_backward_from(m, root, grad);
+    tide_run_backward_from(m, &root, &grad, 1);
     tide_release(m, grad);
 }

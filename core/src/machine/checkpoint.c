@@ -140,6 +140,8 @@ tide_tensor *tide_checkpoint_unpack(tide_machine *m, tide_saved *slot) {
 
 /* ---- reentrant ---- */
 
+enum { INPUT_LIMIT = 16, OUTPUT_LIMIT = 3 };
+
 static void detached_inputs(tide_machine *m, const tide_checkpoint *frame, tide_value *detached) {
     for (uint32_t i = 0; i < frame->input_count; i++) {
         tide_value v = frame->inputs[i];
@@ -158,20 +160,32 @@ static void detached_inputs(tide_machine *m, const tide_checkpoint *frame, tide_
 static void reentrant_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
     tide_checkpoint *frame = (tide_checkpoint *)node->held;
     tide_value *detached = tide_take(m, (frame->input_count + 1) * sizeof *detached);
+    tide_tensor *zeros[OUTPUT_LIMIT] = {NULL}; /* torch/csrc/autograd/python_function.cpp: PyNode::apply materializes what is undefined */
+    for (unsigned i = 0; i < node->output_count; i++)
+        if (!grads[i]) zeros[i] = tide_empty(m, node->outputs[i].shape, node->outputs[i].dtype);
     detached_inputs(m, frame, detached);
     surroundings outside = enter(m, frame);
     tide_value output = m->call_again(m, frame->function, detached, frame->input_count);
     leave(m, frame, outside);
-    tide_tensor *root = NULL;
-    if (output.kind == TIDE_VALUE_TENSOR) root = output.tensor;
-    else if (output.kind == TIDE_VALUE_LIST && output.list->count && output.list->items[0].kind == TIDE_VALUE_TENSOR)
-        root = output.list->items[0].tensor;
-    if (root && root->requires_grad) tide_run_backward_from(m, root, grads[0]);
+    const tide_value *items = output.kind == TIDE_VALUE_LIST ? output.list->items : &output;
+    uint32_t item_count = output.kind == TIDE_VALUE_LIST ? output.list->count : 1;
+    tide_tensor *roots[OUTPUT_LIMIT], *root_grads[OUTPUT_LIMIT];
+    int root_count = 0;
+    for (uint32_t i = 0, made = 0; i < item_count && made < node->output_count; i++) {
+        if (items[i].kind != TIDE_VALUE_TENSOR) continue;
+        tide_tensor *grad = grads[made] ? grads[made] : zeros[made];
+        made++;
+        if (!items[i].tensor->requires_grad) continue;
+        roots[root_count] = items[i].tensor;
+        root_grads[root_count++] = grad;
+    }
+    if (root_count) tide_run_backward_from(m, roots, root_grads, root_count);
     unsigned edge = 0;
     for (uint32_t i = 0; i < frame->input_count; i++)
         if (detached[i].kind == TIDE_VALUE_TENSOR) results[edge++] = tide_retain(detached[i].tensor->grad);
     tide_value_release(m, output);
     for (uint32_t i = 0; i < frame->input_count; i++) tide_value_release(m, detached[i]);
+    for (unsigned i = 0; i < node->output_count; i++) tide_release(m, zeros[i]);
     tide_give(m, detached, (frame->input_count + 1) * sizeof *detached);
 }
 
@@ -180,8 +194,6 @@ static void release_frame(tide_machine *m, tide_held *held) {
 }
 
 static const tide_backward reentrant = {"CheckpointFunction", reentrant_run};
-
-enum { INPUT_LIMIT = 16, OUTPUT_LIMIT = 3 };
 
 static tide_value call_reentrant(tide_machine *m, tide_checkpoint *frame) {
     tide_tensor *tensors[INPUT_LIMIT];

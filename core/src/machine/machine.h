@@ -361,7 +361,7 @@ tide_tensor *tide_made_by(tide_machine *m, tide_node *node, tide_tensor *t);
 /* torch.Tensor.backward of a scalar. */
 void tide_run_backward(tide_machine *m, tide_tensor *root);
 /* torch.autograd.backward with a given gradient, which stays the caller's. */
-void tide_run_backward_from(tide_machine *m, tide_tensor *root, tide_tensor *grad);
+void tide_run_backward_from(tide_machine *m, tide_tensor *const *roots, tide_tensor *const *grads, int count);
 
 /* Gradient helpers: broadcast dimensions summed away, with the sum's scratch; takes over g. */
 tide_tensor *tide_sum_to(tide_machine *m, tide_tensor *g, const tide_shape *shape);

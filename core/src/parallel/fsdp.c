@@ -31,7 +31,7 @@ void tide_backward_with_callback(tide_wrapper *w, tide_tensor *loss, void (*call
     tide_tensor *scaled = w->job->grad_accum > 1 ? tide_scale(m, loss) : tide_retain(loss);
     m->op = "ones_like";
     tide_tensor *one = tide_empty_like(m, scaled, (tide_dtype)scaled->dtype);
-    tide_run_backward_from(m, scaled, one);
+    tide_run_backward_from(m, &scaled, &one, 1);
     if (!m->has_failed) callback(w->state);
     tide_release(m, one);
     tide_release(m, scaled);

@@ -113,7 +113,8 @@ static void greedy(generation *g, unsigned step, const tide_batch *batch) {
         *tide_model_setting(model, "cache") = (tide_value){.kind = TIDE_VALUE_TEXT, .text = TIDE_TEXT("dynamic")};
         prompt = 1;
     }
-    if (generates) *tide_model_setting(model, "past_key_values") = past;
+    tide_value *kept = tide_model_setting(model, "past_key_values"); /* the model may put something else there */
+    if (generates) *kept = tide_value_retain(past);
     tide_value *length = tide_model_setting(model, "past_length");
     length->integer = 0;
     run_model(g);
@@ -131,7 +132,8 @@ static void greedy(generation *g, unsigned step, const tide_batch *batch) {
         mark_cache(m, past);
     }
     if (generates) tide_timeline_mark(&m->timeline, step, TIDE_PHASE_DECODE);
-    *tide_model_setting(model, "past_key_values") = tide_none();
+    tide_value_release(m, *kept);
+    *kept = tide_none();
     for (uint32_t i = 0; i < g->batch.count; i++) tide_value_release(m, g->batch.values[i]);
     tide_value_release(m, g->output);
     tide_value_release(m, past);

@@ -5,7 +5,7 @@
 typedef struct attention {
     int64_t batch, heads, kv_heads, queries, keys, width, value_width;
     double dropout;
-    bool is_causal;
+    bool is_causal, repeats; /* repeats: enable_gqa, keys and values are copied for their queries; else they broadcast */
 } attention;
 
 static int64_t round_up(int64_t n, int64_t to) {
@@ -249,13 +249,28 @@ static void cudnn_run(tide_machine *m, tide_node *node, tide_tensor **grads, tid
 }
 static const tide_backward cudnn_backward = {"ScaledDotProductCudnnAttentionBackward0", cudnn_run};
 
+/* cudnn/MHA.cpp, alloc_with_matching_layout: the dimensions in memory as those of q. */
+static tide_tensor *ordered_like(tide_machine *m, const tide_tensor *q, const tide_shape *shape) {
+    if (tide_same_shape(shape, q->shape)) return tide_empty_like(m, q, q->dtype);
+    int64_t stride[TIDE_MAX_DIMS], next = 1;
+    bool is_done[4] = {false};
+    for (int i = 0; i < 4; i++) {
+        int nearest = -1;
+        for (int k = 3; k >= 0; k--)
+            if (!is_done[k] && (nearest < 0 || q->stride[k] < q->stride[nearest])) nearest = k;
+        is_done[nearest] = true;
+        stride[nearest] = next;
+        next *= shape->size[nearest];
+    }
+    return tide_empty_strided(m, shape, stride, q->dtype);
+}
+
 static tide_tensor *cudnn(tide_machine *m, tide_tensor *q, tide_tensor *k, tide_tensor *v, tide_tensor *bias, const attention *a) {
     tide_node *node = node_of(m, &cudnn_backward, q, k, v, bias, false, a);
     tide_tensor *seed = SHAPED(m, TIDE_INT64, 1), *offset = SHAPED(m, TIDE_INT64, 1);
     tide_shape shape = *q->shape;
     shape.size[3] = v->shape->size[3];
-    tide_tensor *out = tide_made_by(m, node, tide_same_shape(&shape, q->shape) ? tide_empty_like(m, q, q->dtype)
-                                                                              : bshd(m, &shape, q->dtype));
+    tide_tensor *out = tide_made_by(m, node, ordered_like(m, q, &shape));
     bool needs_lse = q->requires_grad || k->requires_grad || v->requires_grad;
     tide_tensor *lse = needs_lse ? SHAPED(m, TIDE_FP32, a->batch, a->heads, a->queries, 1) : NULL;
     return kept(m, node, out, lse, seed, offset);
@@ -312,7 +327,7 @@ static tide_tensor *math(tide_machine *m, tide_tensor *query, tide_tensor *key, 
     tide_tensor *scaled = tide_scale(m, q);
     tide_tensor *bias = a->is_causal ? causal_bias(m, a, wide) : tide_retain(mask);
     tide_tensor *full_k = tide_retain(k), *full_v = tide_retain(v);
-    if (a->kv_heads != a->heads) {
+    if (a->kv_heads != a->heads && a->repeats) {
         full_k = replaced(m, full_k, repeat_heads(m, k, a->heads / a->kv_heads));
         full_v = replaced(m, full_v, repeat_heads(m, v, a->heads / a->kv_heads));
     }
@@ -372,7 +387,8 @@ static bool is_hopper_or_blackwell(const tide_machine *m) {
 /* sdp_utils.cpp: check_cudnn_tensor_shapes. Without gradients every width up to 256 will do. */
 static bool cudnn_can(const tide_machine *m, const tide_tensor *q, bool trains, const attention *a) {
     if ((q->dtype != TIDE_BF16 && q->dtype != TIDE_FP16) || m->device.capability < 80) return false;
-    bool is_width_known = a->width <= 128 || ((a->width == 256 || (!trains && a->width < 256)) && is_hopper_or_blackwell(m));
+    bool is_latent = a->width == 192 && a->value_width == 128; /* the widths of latent attention */
+    bool is_width_known = a->width <= 128 || (is_latent && is_hopper_or_blackwell(m)) || ((a->width == 256 || (!trains && a->width < 256)) && is_hopper_or_blackwell(m));
     return a->width % 8 == 0 && is_width_known && a->value_width % 8 == 0 && a->dropout <= 0 && a->keys > 1;
 }
 
@@ -429,7 +445,7 @@ static tide_tensor *padded_flash(tide_machine *m, tide_tensor *q, tide_tensor *k
 static tide_value op_sdpa(tide_machine *m, tide_value *arguments) {
     tide_tensor *q = tide_arg_tensor(m, arguments[0]), *k = tide_arg_tensor(m, arguments[1]), *v = tide_arg_tensor(m, arguments[2]);
     tide_tensor *mask = tide_arg_tensor_or_none(m, arguments[3]);
-    attention a = {.dropout = tide_arg_number(m, arguments[4]), .is_causal = tide_arg_bool(m, arguments[5])};
+    attention a = {.dropout = tide_arg_number(m, arguments[4]), .is_causal = tide_arg_bool(m, arguments[5]), .repeats = tide_arg_bool(m, arguments[6])};
     bool ok = q->shape->dims == 4 && k->shape->dims == 4 && v->shape->dims == 4 && q->shape->size[3] == k->shape->size[3] &&
               k->shape->size[2] == v->shape->size[2] && k->shape->size[1] == v->shape->size[1] &&
               k->shape->size[1] > 0 && q->shape->size[1] % k->shape->size[1] == 0 && q->dtype == k->dtype && q->dtype == v->dtype;
@@ -465,6 +481,6 @@ static tide_value op_sdpa(tide_machine *m, tide_value *arguments) {
 }
 
 static const tide_op attention_ops[] = {
-    {"scaled_dot_product_attention", "query, key, value, attn_mask=none, dropout_p=0, is_causal=false", TIDE_CAST_LOWER, op_sdpa},
+    {"scaled_dot_product_attention", "query, key, value, attn_mask=none, dropout_p=0, is_causal=false, enable_gqa=true", TIDE_CAST_LOWER, op_sdpa},
 };
 TIDE_OP_TABLE(attention)
