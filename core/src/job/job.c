@@ -542,9 +542,7 @@ static void assume_data(job_builder *b) {
     bool sees_images = tide_json_at(config, "vision_config") || tide_json_at(config, "image_size");
     job_assume(b, TIDE_SET_batch, "1 sample per micro-batch");
     if (config_has(b, "vocab_size")) {
-        job_assume(b, TIDE_SET_seq,
-                   sees_images ? "512 tokens per sample, image tokens included"
-                               : "512 tokens per sample");
+        job_assume(b, TIDE_SET_seq, "512 tokens of text per sample");
         job_assume(b, TIDE_SET_padding, "no mask of padded positions: every sample fills seq");
     }
     if (tide_json_at(config, "image_token_index") || tide_json_at(config, "image_token_id"))

@@ -304,6 +304,22 @@ static void list_parameters(tide_model *model, uint32_t instance, int depth) {
     for (uint32_t i = 0; i < of->of->member_count; i++) list_within(model, of->slots[of->of->parameter_count + i], depth + 1);
 }
 
+/* A sequence that nobody gave holds text; what images and the like take of it ("media_tokens") goes on top. */
+static void make_room(tide_model *model, uint32_t scope) {
+    tide_machine *m = model->m;
+    tide_value *seq = tide_model_setting(model, "seq"), *cache = tide_model_setting(model, "cache_length");
+    bool is_default = false;
+    if (!seq || !model->find_place || !tide_size_find(model->scopes[scope].description, TIDE_TEXT("media_tokens"))) return;
+    const char *place = model->find_place(model->user, model->scopes[scope].config, TIDE_TEXT("seq"), &is_default);
+    tide_value tokens = is_default ? tide_scope_size(model, scope, tide_name(&model->size_names, TIDE_TEXT("media_tokens"))) : tide_none();
+    if (tokens.kind != TIDE_VALUE_INT || tokens.integer < 1 || tokens.integer > INT64_C(1) << 40) return;
+    tide_report(m->diags, TIDE_ASSUMPTION, TIDE_OK, place,
+                tide_format(m->arena, "%lld tokens per sample: %lld of text, and %lld of images", (long long)(seq->integer + tokens.integer), (long long)seq->integer, (long long)tokens.integer),
+                NULL);
+    seq->integer += tokens.integer;
+    if (cache) cache->integer += tokens.integer;
+}
+
 bool tide_model_build(tide_model *model, tide_description *description, tide_text class_name, const tide_json *config) {
     tide_machine *m = model->m;
     uint32_t scope = scope_new(model, description, config);
@@ -312,6 +328,7 @@ bool tide_model_build(tide_model *model, tide_description *description, tide_tex
         tide_fail(m, TIDE_ERR_MODEL_UNKNOWN, "the description '%s' has no module '%s'", description->name.at, tide_terminated(m, class_name));
         return false;
     }
+    make_room(model, scope);
     tide_run_checks(model, scope);
     if (m->has_failed) return false;
     model->root = instantiate(model, of, scope, NULL, 0, NULL, NULL, 0);

@@ -103,7 +103,7 @@ static void greedy(generation *g, unsigned step, const tide_batch *batch) {
     tide_machine *m = &g->run->machine;
     tide_model *model = &g->run->model;
     bool generates = strcmp(g->job->cache, "none") != 0;
-    int64_t prompt = g->job->seq;
+    int64_t prompt = tide_model_setting(model, "seq")->integer;
     tide_value past = {.kind = TIDE_VALUE_LIST, .list = tide_list_new(m)};
     g->batch = *batch;
     for (uint32_t i = 0; i < batch->count; i++) tide_value_retain(batch->values[i]);

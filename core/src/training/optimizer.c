@@ -248,7 +248,7 @@ static void step_range(tide_optimizer *optimizer, uint32_t from, uint32_t to, he
         uint32_t alike_count = 0;
         for (uint32_t i = 0; i < count; i++)
             if (with[i]->tensor->dtype == dtypes[dtype_count]) alike[alike_count++] = with[i];
-        for (const char *round = lists; round < end; round++)
+        for (const char *round = lists; round < end && *round != '-'; round++)
             play_round(optimizer, alike, alike_count, *round - '0', is_late && round == lists, round + 1 == end ? last : NULL);
     }
     if (kind->made != 'g') let_go(m, last);
