@@ -320,12 +320,41 @@ static void make_storages(fsdp *f, unit *u) {
     u->flat->requires_grad = u->trains;
 }
 
+/* _cast_buffers_to_dtype_and_device. */
+static void cast_buffers(fsdp *f) {
+    tide_machine *m = machine_of(f);
+    const tide_model *model = f->w->model;
+    tide_dtype dtype = tide_option_dtype(f->w->job, TIDE_OPTION_buffer_dtype, TIDE_DTYPE_COUNT);
+    m->factor = TIDE_FACTOR_BUFFER;
+    m->op = "to";
+    for (uint32_t i = 0; i < model->buffer_count && dtype != TIDE_DTYPE_COUNT; i++) {
+        tide_tensor *buffer = model->buffers[i];
+        if (!tide_dtype_is_float(buffer->dtype) || buffer->dtype == dtype) continue;
+        tide_tensor *cast = tide_empty_like(m, buffer, dtype);
+        tide_set_data(m, buffer, cast);
+        buffer->dtype = (uint8_t)dtype;
+        tide_release(m, cast);
+    }
+    m->factor = TIDE_FACTOR_TEMPORARY;
+}
+
+/* _sync_module_params_and_buffers, of a unit; buffers go with the root. */
+static void send_unit(fsdp *f, const unit *u) {
+    const tide_model *model = f->w->model;
+    uint32_t count = 0, buffers = u == &f->units[f->count - 1] ? model->buffer_count : 0;
+    tide_tensor **sent = TIDE_NEW(model->m->arena, tide_tensor *, buffers + u->count + 1);
+    for (uint32_t i = 0; i < buffers; i++) sent[count++] = model->buffers[i];
+    for (uint32_t i = 0; i < u->count; i++) sent[count++] = u->pieces[i].leaf;
+    tide_broadcast_coalesced(model->m, op_name, sent, count);
+}
+
 static void fsdp1_before_forward(tide_wrapper *w) {
     fsdp *f = w->state;
     tide_machine *m = w->model->m;
     f->reduces = w->is_last || tide_option_true(w->job, TIDE_OPTION_sync_each, false);
     m->module = 0;
     if (!f->is_ready) {
+        cast_buffers(f);
         make_storages(f, &f->units[f->count - 1]);
         for (uint32_t i = 0; i < f->count; i++)
             if (f->visits[i] + 1 < f->count) make_storages(f, &f->units[f->visits[i]]);
@@ -475,14 +504,7 @@ static void fsdp1_wrap(tide_wrapper *w) {
         return;
     }
     if (w->ranks == 1 && f->strategy != NO_SHARD) f->strategy = NO_SHARD; /* _init_core_state: one rank shards nothing */
-    if (tide_option_true(job, TIDE_OPTION_sync_module_states, false)) {
-        refuse(f, "sync_module_states", "parameters sent from rank 0 at the start are not described");
-        return;
-    }
-    if (!tide_option_is(job, TIDE_OPTION_buffer_dtype, "none")) {
-        refuse(f, "buffer_dtype", "buffers in another type are not described");
-        return;
-    }
+    bool sends = tide_option_true(job, TIDE_OPTION_sync_module_states, false);
     if (!choose_units(f)) return;
     uint32_t *of = TIDE_NEW(m->arena, uint32_t, model->parameter_count + 1);
     for (uint32_t i = 0; i < model->parameter_count; i++) f->units[of[i] = tide_unit_of_module(model, f->unit_of, f->count, model->parameters[i].module)].count++;
@@ -492,6 +514,7 @@ static void fsdp1_wrap(tide_wrapper *w) {
         u->pieces = TIDE_NEW(m->arena, piece, u->count + 1);
         for (uint32_t i = 0; i < model->parameter_count; i++)
             if (of[i] == k) u->pieces[n++] = (piece){.leaf = model->parameters[i].tensor, .module = model->parameters[i].module, .count = tide_count(model->parameters[i].tensor)};
+        if (sends) send_unit(f, u);
         if (!make_unit(f, u)) {
             m->has_failed = true;
             return;
