@@ -88,6 +88,17 @@ static void smallest_show(const cJSON *answer) {
     if (advice[0]) printf("  %s\n", advice);
 }
 
+/* What lies outside of the verdict. */
+static void besides_show(const cJSON *answer) {
+    const cJSON *one;
+    cJSON_ArrayForEach(one, cli_at(answer, "besides")) {
+        cli_number bytes;
+        bool is_nccl = strcmp(cli_text_at(one, "name"), "nccl") == 0;
+        printf(is_nccl ? "  besides, not counted: about %s of NCCL's buffers, an estimate\n" : "  besides, on the host: %s of pinned memory\n",
+               cli_size(bytes, cli_int_at(one, "bytes")));
+    }
+}
+
 /* ---- when ---- */
 
 void cli_peak_show(const cJSON *answer) {
@@ -275,6 +286,7 @@ void cli_report_show(const cJSON *answer, bool is_exact) {
     files_show(answer);
     cli_verdict_show(answer);
     smallest_show(answer);
+    besides_show(answer);
     cli_factors_show(answer, unit);
     cli_peak_show(answer);
     cli_steps_show(answer, unit);

@@ -781,6 +781,11 @@ static void test_other_files(void) {
     REFUSE_FILE("{\"per_device_train_batch_size\": \"many\"}", "batch");
     REFUSE_FILE("{\"per_device_train_batch_size\": {\"a\": 1}}", "must be one value");
     REFUSE_FILE("{\"base_model\": \"nobody/has-this\", \"micro_batch_size\": 1}", "is not in the catalogue");
+    REFUSE_FILE("{\"zero_optimization\": {}, \"bf16\": {\"enabled\": true}, \"fp16\": {\"enabled\": true}}", "cannot be simultaneously enabled");
+    REFUSE_FILE("{\"zero_optimization\": {\"stage\": 3}, \"gradient_allreduce_op\": \"sum\"}", "is not supported with ZeRO stage 3");
+    REFUSE_FILE("{\"zero_optimization\": {}, \"optimizer\": {\"type\": \"AdamW\", \"params\": {\"max_grad_norm\": 1}}}", "not supported as an optimizer parameter");
+    REFUSE_FILE("{\"zero_optimization\": {\"stage\": 3, \"offload_param\": {\"device\": \"nvme\"}}}", "nvme is not described");
+    REFUSE_FILE("{\"zero_optimization\": {}, \"bf16\": {\"enabled\": true, \"bf16_optimizer_states\": true}}", "is not described");
     REFUSE_FILE("{\"peft_type\": \"LORA\"}", "target_modules");
     REFUSE_FILE("{\"peft_type\": \"LOHA\", \"r\": 8}", "LOHA");
     REFUSE_FILE("{\"peft_type\": \"LORA\", \"target_modules\": [\"q_proj\"], \"layer_replication\": [[0, 4]]}", "layer_replication");

@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <tidemark/tidemark.h>
+
 #include "training/step.h"
 
 enum { BLOCK = 512, SEGMENT = 2 << 20 };
@@ -117,6 +119,44 @@ static void check_job(uint64_t *seed) {
     }
 }
 
+/* What lies besides the device, of recorded runs: "name":...,"bytes":N in the answer. */
+static void check_besides(const char *words, const char *name, int64_t bytes) {
+    char request[600], wanted[80];
+    char *answer = NULL;
+    size_t length = 0;
+    size_t at = (size_t)snprintf(request, sizeof request, "{\"call\":\"estimate\",\"settings\":[");
+    for (const char *word = words; *word;) {
+        size_t end = strcspn(word, " ");
+        at += (size_t)snprintf(request + at, sizeof request - at, "%s\"%.*s\"", word == words ? "" : ",", (int)end, word);
+        word += end + (word[end] == ' ');
+    }
+    snprintf(request + at, sizeof request - at, "]}");
+    shown = words;
+    tide_call(request, strlen(request), NULL, &answer, &length);
+    const char *besides = answer ? strstr(answer, "\"besides\":[") : NULL;
+    const char *end = besides ? strchr(besides, ']') : NULL;
+    snprintf(wanted, sizeof wanted, "\"name\":\"%s\",\"bytes\":%lld", name, (long long)bytes);
+    const char *found = besides ? strstr(besides, wanted) : NULL;
+    check(bytes ? found && found < end : !besides, "stands besides the device", found != NULL, bytes);
+    if (answer) tide_free(NULL, answer, length);
+}
+
+static void check_host(void) {
+    static const char llama[] = "model=llama-2-7b overrides.num_hidden_layers=2 batch=1 seq=512 use_cache=false dp=4 rank=1 ";
+    char words[500];
+#define BESIDES(more, name, bytes) (snprintf(words, sizeof words, "%s" more, llama), check_besides(words, name, bytes))
+    BESIDES("parallel.kind=zero2 parallel.hf_auto=true parallel.offload_optimizer=cpu", "host_pinned", 2952790016);
+    BESIDES("parallel.kind=zero2 parallel.hf_auto=true parallel.offload_optimizer=cpu param_groups=trainer", "host_pinned", 2952871936);
+    BESIDES("parallel.kind=zero3 parallel.hf_auto=true parallel.offload_optimizer=cpu", "host_pinned", 1610612736);
+    BESIDES("parallel.kind=zero3 parallel.hf_auto=true parallel.offload_optimizer=cpu parallel.offload_param=cpu", "host_pinned", 2550147072);
+    BESIDES("parallel.kind=fsdp1 parallel.offload=true", "host_pinned", 805306368);
+    BESIDES("parallel.kind=fsdp2 parallel.offload=true", "host_pinned", 536883200);
+    BESIDES("parallel.kind=ddp", "nccl", 24 * 9633792);
+    BESIDES("parallel.kind=zero2", "nccl", 2 * 24 * 9633792);
+    BESIDES("parallel.kind=fsdp2 parallel.hybrid=2", "nccl", 3 * 24 * 9633792);
+    check_besides("model=llama-2-7b overrides.num_hidden_layers=2 batch=1 seq=512 parallel.kind=zero2 dp=1", "nccl", 0);
+}
+
 /* Optimizer states of all ranks are those of one GPU, and padding. */
 static void check_sums(const char *model, int dp) {
     static const char *const kinds[] = {"zero1", "zero2", "zero3", "fsdp1", "fsdp2"};
@@ -152,6 +192,7 @@ int main(int argc, char **argv) {
     int rounds = argc > 1 ? atoi(argv[1]) : 60;
     uint64_t seed = argc > 2 ? strtoull(argv[2], NULL, 10) : 1;
     check_layout();
+    check_host();
     check_sums("gpt2 overrides.n_layer=2", 3);
     check_sums("llama-3.2-1b overrides.num_hidden_layers=2", 8);
     for (int i = 0; i < rounds; i++) check_job(&seed);

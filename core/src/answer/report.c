@@ -579,6 +579,30 @@ static void write_files(tide_writer *w, const tide_job *job) {
     tide_write_close(w, ']');
 }
 
+/* What no verdict counts: NCCL's buffers, and what is offloaded to pinned memory of the host. */
+static void write_besides(tide_writer *w, const tide_run *run, const tide_job *job) {
+    int64_t communicators = 0, nccl = tide_nccl_bytes(job, &communicators);
+    if (!nccl && !run->machine.host_pinned) return;
+    tide_write_key(w, "besides");
+    tide_write_open(w, '[');
+    if (nccl) {
+        tide_write_open(w, '{');
+        tide_write_string_at(w, "name", "nccl");
+        tide_write_bytes_at(w, "bytes", (uint64_t)nccl);
+        tide_write_int_at(w, "communicators", communicators);
+        tide_write_string_at(w, "source", "an estimate: 24 channels of a ring over NVLink, each with NCCL's buffers for its three protocols (nccl src/init.cc, computeBuffSizes)");
+        tide_write_close(w, '}');
+    }
+    if (run->machine.host_pinned) {
+        tide_write_open(w, '{');
+        tide_write_string_at(w, "name", "host_pinned");
+        tide_write_bytes_at(w, "bytes", run->machine.host_pinned);
+        tide_write_string_at(w, "source", "pinned memory of the host for what is offloaded, of this rank; PyTorch rounds each block up to a power of two");
+        tide_write_close(w, '}');
+    }
+    tide_write_close(w, ']');
+}
+
 static void write_peak(tide_writer *w, tide_run *run, const tide_job *job, const tide_replay *r) {
     tide_write_key(w, "peak");
     tide_write_open(w, '{');
@@ -652,6 +676,7 @@ bool tide_write_estimate(tide_writer *w, tide_run *run, const tide_job *job, tid
         tide_write_close(w, '}');
     }
     tide_write_close(w, ']');
+    write_besides(w, run, job);
     write_breakdown(w, run, &r);
     write_tensors(w, run, &r, 20);
     tide_write_timeline(w, run, &r, 0, r.events);

@@ -73,6 +73,9 @@ static void read_offload(const reader *r, const char *name, const tide_json *sec
     if (device && device->kind == TIDE_JSON_STRING && tide_text_is(device->text, "nvme"))
         refuse(r, TIDE_ERR_UNSUPPORTED, tide_format(r->words->arena, "%s/device", at), "nvme is not described", "cpu needs as much of the GPU");
     else put_value(r, tide_format(r->words->arena, "%s/device", at), tide_format(r->words->arena, "parallel.%s", name), device);
+    const tide_json *ratio = tide_json_at(section, "ratio");
+    if (ratio && !(ratio->kind == TIDE_JSON_NUMBER && ratio->number == 1))
+        refuse(r, TIDE_ERR_UNSUPPORTED, tide_format(r->words->arena, "%s/ratio", at), "offloading in part is not described", "give 1");
     if (pin && device && device->kind == TIDE_JSON_STRING && tide_text_is(device->text, "cpu"))
         put_value(r, tide_format(r->words->arena, "%s/pin_memory", at), "parallel.pin_memory", pin);
 }
@@ -102,12 +105,14 @@ static void fill_defaults(const reader *r, const tide_json *zero, int64_t stage)
 }
 
 static void read_zero(reader *r, const tide_json *zero) {
-    const tide_json *given = tide_json_at(zero, "stage");
+    const tide_json *given = tide_json_at(zero, "stage"), *operation = tide_json_at(r->launch->of_deepspeed.root, "gradient_allreduce_op");
     int64_t stage = given && given->kind == TIDE_JSON_NUMBER && given->is_integer ? given->integer : 0;
     if (stage < 0 || stage > 3 || (given && given->kind != TIDE_JSON_NUMBER)) {
         refuse(r, TIDE_ERR_FIELD_RANGE, "zero_optimization/stage", "must be 0, 1, 2 or 3", NULL);
         return;
     }
+    if (stage == 3 && operation && operation->kind == TIDE_JSON_STRING && tide_text_is(operation->text, "sum"))
+        refuse(r, TIDE_ERR_CONFLICT, "gradient_allreduce_op", "DeepSpeed refuses it: \"gradient_allreduce_op='sum' is not supported with ZeRO stage 3\"", "use another stage");
     put(r, "zero_optimization/stage", given, "parallel.kind", tide_format(r->words->arena, "zero%" PRId64, stage));
     for (const tide_json *entry = zero ? zero->first : NULL; entry; entry = entry->next) read_zero_key(r, entry, stage);
     fill_defaults(r, zero, stage);
@@ -164,6 +169,10 @@ static void check_matches(const reader *r, const tide_json *root) {
 static void read_optimizer(const reader *r, const tide_json *optimizer) {
     const tide_json *type = tide_json_at(optimizer, "type"), *parameters = tide_json_at(optimizer, "params");
     if (!type || type->kind != TIDE_JSON_STRING) return;
+    if (tide_json_at(parameters, "max_grad_norm")) {
+        refuse(r, TIDE_ERR_CONFLICT, "optimizer/params/max_grad_norm", "DeepSpeed refuses it: \"'max_grad_norm' is not supported as an optimizer parameter\"", "use gradient_clipping");
+        return;
+    }
     bool is_adam = tide_text_is(type->text, "Adam") || tide_text_is(type->text, "AdamW");
     if (!is_adam) {
         refuse(r, TIDE_ERR_UNSUPPORTED, "optimizer/type", tide_format(r->words->arena, "%s is not described", tide_shown(r->words->arena, type->text)), "leave the optimizer out, or use AdamW");
@@ -178,6 +187,14 @@ static void read_optimizer(const reader *r, const tide_json *optimizer) {
 static void read_precision(const reader *r, const tide_json *root) {
     const tide_json *bf16 = tide_json_at(tide_json_at(root, "bf16"), "enabled"), *fp16 = tide_json_at(tide_json_at(root, "fp16"), "enabled");
     const char *launched = tide_launch_precision(r->launch);
+    static const char *const narrow[] = {"bf16_master_weights_and_grads", "bf16_optimizer_states", "fp16_master_weights_and_grads", NULL};
+    for (unsigned i = 0; i < 2; i++) {
+        const tide_json *section = tide_json_at(root, i ? "fp16" : "bf16");
+        for (const tide_json *entry = section ? section->first : NULL; entry; entry = entry->next)
+            if (is_among(entry->key, narrow) && is_true(entry))
+                refuse(r, TIDE_ERR_UNSUPPORTED, tide_format(r->words->arena, "%s/%s", i ? "fp16" : "bf16", tide_shown(r->words->arena, entry->key)), "is not described", "remove it");
+    }
+    if (is_true(bf16) && is_true(fp16)) refuse(r, TIDE_ERR_CONFLICT, "fp16/enabled", "DeepSpeed refuses it: \"bfloat16 and fp16 modes cannot be simultaneously enabled\"", "enable one of the two");
     bool is_open = (!bf16 || is_auto(bf16)) && (!fp16 || is_auto(fp16));
     if (is_true(bf16)) put(r, "bf16/enabled", bf16, "parallel.half", "bf16");
     else if (is_true(fp16)) put(r, "fp16/enabled", fp16, "parallel.half", "fp16");

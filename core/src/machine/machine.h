@@ -230,6 +230,7 @@ struct tide_machine {
     tide_factor factor; /* of what is made now; TEMPORARY unless somebody says otherwise */
     uint64_t op_count, op_limit;
 
+    uint64_t host_pinned; /* bytes */
     uint8_t stream;      /* of what is allocated now */
 
     /* Called when a leaf has got (more of) a gradient, which the engine still holds: register_post_accumulate_grad_hook. */
@@ -277,6 +278,8 @@ tide_layout *tide_layout_of(tide_machine *m, const tide_shape *shape, const int6
 /* A contiguous tensor over a new storage of its size. */
 tide_tensor *tide_empty(tide_machine *m, const tide_shape *shape, tide_dtype dtype);
 /* The same on the host: no event. */
+/* Pinned memory of the host for so many bytes: a power of two, which the run keeps (c10/core/CachingHostAllocator.h). */
+void tide_pin_host(tide_machine *m, int64_t bytes);
 tide_tensor *tide_empty_host(tide_machine *m, const tide_shape *shape, tide_dtype dtype);
 /* As torch.empty_like with preserve_format: keeps dense strides. */
 tide_tensor *tide_empty_like(tide_machine *m, const tide_tensor *like, tide_dtype dtype);

@@ -439,6 +439,13 @@ tide_tensor *tide_empty(tide_machine *m, const tide_shape *shape, tide_dtype dty
     return tide_empty_laid_out(m, tide_layout_of(m, shape, NULL), dtype);
 }
 
+void tide_pin_host(tide_machine *m, int64_t bytes) {
+    uint64_t block = 1;
+    if (bytes <= 0) return;
+    while (block < (uint64_t)bytes) block *= 2;
+    m->host_pinned += block;
+}
+
 tide_tensor *tide_empty_host(tide_machine *m, const tide_shape *shape, tide_dtype dtype) {
     tide_layout *layout = tide_layout_of(m, shape, NULL);
     shape_bytes(m, layout, dtype);

@@ -443,6 +443,7 @@ static bool make_unit(fsdp *f, unit *u) {
         tide_release(m, u->local);
         tide_shape shape = tide_shape1((tide_dim){u->cut, 0});
         u->local = tide_empty_host(m, &shape, f->dtype);
+        for (int i = 0; i < 2; i++) tide_pin_host(m, tide_bytes(u->local)); /* _local_shard, _cpu_grad */
     }
     int64_t at = 0, from = is_sharded(f) ? f->rank * u->cut : 0;
     for (uint32_t i = 0; i < u->count; i++) {

@@ -533,6 +533,7 @@ static void make_shard(fsdp *f, shard *s, const tide_parameter_row *row) {
     tide_tensor *part = tide_empty(m, &padded, s->dtype);
     m->factor = TIDE_FACTOR_TEMPORARY;
     s->local = f->is_offloaded ? tide_empty_host(m, &local, s->dtype) : tide_view_as(m, part, s->layout);
+    if (f->is_offloaded) tide_pin_host(m, bytes_of(s->padded, s->dtype));
     tide_release(m, part);
 }
 
@@ -582,6 +583,8 @@ static void fsdp2_wrap(tide_wrapper *w) {
             if (of[i] != k) continue;
             make_shard(f, &u->shards[n], &model->parameters[i]);
             local_of[i] = u->shards[n++].local;
+            bool is_root = u == &f->units[f->count - 1]; /* whose parts are pinned once more, as recorded */
+            if (f->is_offloaded && is_root) tide_pin_host(m, bytes_of(u->shards[n - 1].padded, u->shards[n - 1].dtype));
         }
         drop(f, u);
         for (uint32_t i = 0; i < u->count; i++) u->shards[i].leaf->dtype = (uint8_t)(f->casts ? computed : u->shards[i].dtype);

@@ -117,6 +117,11 @@ static void make_group(zero *z, uint32_t group) {
     if (z->is_offloaded) {
         tide_shape shape = tide_shape1((tide_dim){g->part, 0});
         g->master = tide_empty_host(m, &shape, TIDE_FP32);
+        if (tide_option_true(z->w->job, TIDE_OPTION_pin_memory, true)) { /* master, its gradient, the updated part on its way back */
+            tide_pin_host(m, tide_bytes(g->master));
+            tide_pin_host(m, tide_bytes(g->master));
+            tide_pin_host(m, g->part * tide_dtype_bytes(z->dtype));
+        }
     } else if (z->dtype == TIDE_FP32) {
         g->master = tide_retain(part);
         tide_set_factor(m, part, TIDE_FACTOR_MASTER);
@@ -435,7 +440,10 @@ static void zero_wrap(tide_wrapper *w, bool partitions) {
         masters[i] = (tide_optimized){g->master, 0, members[g->first].group};
     }
     tide_optimizer_replace(w->optimizer, masters, z->group_count);
-    if (z->is_offloaded) z->staging = tide_flat_of(m, op_name, largest, z->dtype, TIDE_FACTOR_COMMUNICATION);
+    if (z->is_offloaded) {
+        z->staging = tide_flat_of(m, op_name, largest, z->dtype, TIDE_FACTOR_COMMUNICATION);
+        if (tide_option_true(w->job, TIDE_OPTION_pin_memory, true)) tide_pin_host(m, largest * tide_dtype_bytes(z->dtype)); /* temp_grad_buffer_for_cpu_offload */
+    }
     tide_tensor *zeros[2] = {NULL};
     for (uint32_t i = 0; i < z->group_count && !z->is_offloaded; i++)
         zeros[i] = tide_flat_of(m, op_name, z->groups[i].part, TIDE_FP32, TIDE_FACTOR_GRADIENT); /* initialize_optimizer_states */

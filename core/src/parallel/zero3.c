@@ -68,7 +68,7 @@ typedef struct zero3 {
     tide_tensor *parts, *grads, *ipg, *norm, *sent;
     const struct flight *sent_by;
     int64_t bucket_size, prefetch_size, most_live, reuse, second_ranks;
-    bool scatters, is_contiguous, is_offloaded, params_offloaded;
+    bool scatters, is_contiguous, is_offloaded, params_offloaded, is_pinned;
     uint8_t gather_stream, reduce_stream;
     uint32_t *bucket, bucket_count, *ahead;
     int64_t bucket_elements;
@@ -850,6 +850,7 @@ static void make_groups(zero3 *z, const tide_optimized *members, uint32_t count)
         tide_shape shape = tide_shape1((tide_dim){elements, 0});
         if (z->is_offloaded) {
             z->masters[s] = tide_empty_host(m, &shape, TIDE_FP32);
+            if (z->is_pinned) tide_pin_host(m, elements * tide_dtype_bytes(TIDE_FP32));
         } else {
             tide_tensor *next = z->dtype == TIDE_FP32 ? NULL : tide_flat_of(m, op_name, elements, TIDE_FP32, TIDE_FACTOR_TEMPORARY); /* .to(fp32) */
             tide_release(m, converted);
@@ -862,6 +863,11 @@ static void make_groups(zero3 *z, const tide_optimized *members, uint32_t count)
     tide_optimizer_replace(z->w->optimizer, masters, z->sub_count);
     if (!z->is_offloaded) tide_release(m, tide_flat_of(m, op_name, largest, TIDE_FP32, TIDE_FACTOR_GRADIENT));
     if (z->is_contiguous) z->ipg = tide_flat_of(m, op_name, z->bucket_size, z->reduced_as, TIDE_FACTOR_COMMUNICATION);
+    if (z->is_offloaded && z->is_pinned) tide_pin_host(m, all * tide_dtype_bytes(z->accumulated)); /* grad_partitions_flat_buffer */
+    if (z->params_offloaded && z->is_pinned) { /* the parts, and the buffer of those that train */
+        for (uint32_t i = 0; i < z->count; i++) tide_pin_host(m, z->params[i].cut * tide_dtype_bytes(z->dtype));
+        tide_pin_host(m, all * tide_dtype_bytes(z->dtype));
+    }
     if (!z->is_offloaded) z->grads = tide_flat_of(m, op_name, all, z->accumulated, TIDE_FACTOR_GRADIENT);
 }
 
@@ -908,6 +914,7 @@ static void zero3_wrap(tide_wrapper *w) {
                  .scatters = tide_option_true(job, TIDE_OPTION_reduce_scatter, true),
                  .is_contiguous = tide_option_true(job, TIDE_OPTION_contiguous_gradients, true),
                  .second_ranks = near,
+                 .is_pinned = tide_option_true(job, TIDE_OPTION_pin_memory, true),
                  .is_offloaded = tide_option_is(job, TIDE_OPTION_offload_optimizer, "cpu"),
                  .params_offloaded = tide_option_is(job, TIDE_OPTION_offload_param, "cpu"),
                  .gather_stream = overlaps ? GATHER_STREAM : 0,

@@ -33,7 +33,11 @@ typedef struct tide_strategy {
     uint32_t (*other_ranks)(const tide_wrapper *w, int64_t *ranks);
 } tide_strategy;
 
-/* parallel/parallel.c: the strategy of parallel.kind; NULL for one GPU. */
+/* parallel/nccl.c: bytes of NCCL's buffers on the device, which PyTorch's allocator does not know, and for how many communicators;
+ * 0 for one GPU. An estimate. */
+int64_t tide_nccl_bytes(const tide_job *job, int64_t *communicators);
+
+/* parallel/collectives.c: the strategy of parallel.kind; NULL for one GPU. */
 const tide_strategy *tide_strategy_find(const tide_job *job);
 
 #endif
