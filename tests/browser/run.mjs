@@ -4,6 +4,7 @@ import { runAll, startChromium } from './harness.mjs';
 import './logic.mjs';
 import { coreTests } from './core.mjs';
 import { doorTests } from './doors.mjs';
+import { firefoxTests } from './firefox.mjs';
 import { pageTests } from './page.mjs';
 
 const { values, positionals } = parseArgs({
@@ -17,6 +18,7 @@ coreTests(positionals[0]);
 const browser = await startChromium();
 const closePage = await pageTests(positionals[0], values.update ?? false);
 const closeDoors = await doorTests(positionals[0], browser);
+const closeFirefox = await firefoxTests(positionals[0]);
 const failed = await runAll(values.only);
-await Promise.all([closePage(), closeDoors(), browser.close()]);
+await Promise.all([closePage(), closeDoors(), closeFirefox(), browser.close()]);
 process.exit(failed ? 1 : 0);

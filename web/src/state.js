@@ -260,20 +260,28 @@ let lastWrite = 0;
 const WRITE_EVERY_MS = 350; /* WebKit refuses more than 100 writes in 30 s */
 
 function writeFragment() {
-  clearTimeout(writeTimer);
+  const mine = stopWriting();
   const wait = Math.max(0, lastWrite + WRITE_EVERY_MS - Date.now());
   writeTimer = setTimeout(async () => {
     const of = link.value;
     const pinned = baseline.value;
     const full = pinned && failure.value === null ? (await ask('link', { with: wordsIn(pinned) }))?.link ?? of : of;
     const text = await pack(full) ?? toLink(wordsOf(of)); /* the files of a long one stay here */
-    if (of !== link.value || pinned !== baseline.value) return;
+    if (mine !== writing) return; /* a link was opened meanwhile, or another one is on its way */
     fragment.value = text;
     if (keepsAddress.value || text === readFragment()) return;
     lastWrite = Date.now();
     written = text;
     history.replaceState(null, '', '#' + written);
   }, wait);
+}
+
+let writing = 0;
+
+/** What was to be written into the address is not written any more. @returns {number} the turn of who writes next */
+function stopWriting() {
+  clearTimeout(writeTimer);
+  return ++writing;
 }
 
 /** The link to pass on: with what the job came to, so that a later version can say what changed; and the baseline.
@@ -300,7 +308,7 @@ export async function loadFragment() {
   const text = readFragment();
   if (text === '' || !/=|%3d/i.test(text)) return false;
   if (text === written) return true;
-  clearTimeout(writeTimer);
+  stopWriting();
   written = text;
   try {
     const read = await client?.call({ call: 'read_link', link: await unpack(text) });
