@@ -359,6 +359,12 @@ static void choose_dtype(job_builder *b) {
     tide_report(b->diags, TIDE_ASSUMPTION, TIDE_OK, place_of(b, TIDE_SET_dtype), tide_format(b->arena, "%s weights, as the configuration says", value_of(b, TIDE_SET_dtype)), NULL);
 }
 
+/* "336x448" as numbers; a setting that was read before. */
+static void read_sides(const char *text, int64_t *const *sides, int count) {
+    tide_text rest = tide_text_of(text), part;
+    for (int i = 0; i < count && tide_piece_next(&rest, 'x', &part); i++) tide_text_to_i64(sides[i], part);
+}
+
 static void fill_values(job_builder *b) {
     tide_job *job = b->job;
     choose_dtype(b);
@@ -370,12 +376,11 @@ static void fill_values(job_builder *b) {
     job->seq = int_of(b, TIDE_SET_seq);
     job->target_seq = int_of(b, TIDE_SET_target_seq);
     job->images = int_of(b, TIDE_SET_images);
-    const char *cross = strchr(value_of(b, TIDE_SET_image_size), 'x');
-    if (cross) {
-        const char *size = value_of(b, TIDE_SET_image_size);
-        tide_text_to_i64(&job->image_height, (tide_text){size, (size_t)(cross - size)});
-        tide_text_to_i64(&job->image_width, tide_text_of(cross + 1));
-    }
+    int64_t *const image[] = {&job->image_height, &job->image_width};
+    int64_t *const video[] = {&job->video_frames, &job->video_height, &job->video_width};
+    job->audio_seconds = int_of(b, TIDE_SET_audio);
+    read_sides(value_of(b, TIDE_SET_image_size), image, 2);
+    read_sides(value_of(b, TIDE_SET_video), video, 3);
     job->dtype = value_of(b, TIDE_SET_dtype);
     job->autocast = value_is(b, TIDE_SET_autocast, "none") ? NULL : value_of(b, TIDE_SET_autocast);
     job->scaler = value_is(b, TIDE_SET_scaler, "true");

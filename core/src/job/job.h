@@ -94,6 +94,8 @@ typedef struct tide_job {
     int64_t batch, seq, images;
     int64_t target_seq;                /* 0: not set */
     int64_t image_height, image_width; /* 0: what the preprocessor makes */
+    int64_t video_frames, video_height, video_width; /* 0: no video */
+    int64_t audio_seconds;             /* 0: not given */
     const char *dtype;               /* bf16 fp16 fp32 */
     const char *autocast;            /* NULL bf16 fp16 */
     bool scaler;

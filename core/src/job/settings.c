@@ -413,11 +413,18 @@ static const char *value_list(const value_reader *r) {
 static const char *value_size(const value_reader *r) {
     const tide_setting *s = r->setting;
     if (value_is_unset(r)) return "";
+    bool has_frames = strncmp(s->unit, "frames", 6) == 0;
+    tide_text rest = r->given, part;
+    int64_t frames = 0;
+    if (has_frames) {
+        if (!tide_piece_next(&rest, 'x', &part) || !rest.at || !tide_text_to_i64(&frames, tide_trimmed(part)))
+            return value_refuse(r, TIDE_ERR_FIELD_TYPE, "must be frames x height x width, as 16x336x448", NULL);
+        if (frames < 1 || frames > 100000) return value_refuse(r, TIDE_ERR_FIELD_RANGE, "must have from 1 to 100000 frames", NULL);
+    }
     size_t cross = 0;
-    while (cross < r->given.length && text_lower(r->given.at[cross]) != 'x') cross++;
-    tide_text high = {r->given.at, cross}, wide = high;
-    if (cross < r->given.length)
-        wide = (tide_text){r->given.at + cross + 1, r->given.length - cross - 1};
+    while (cross < rest.length && text_lower(rest.at[cross]) != 'x') cross++;
+    tide_text high = {rest.at, cross}, wide = high;
+    if (cross < rest.length) wide = (tide_text){rest.at + cross + 1, rest.length - cross - 1};
     int64_t height, width;
     if (!tide_text_to_i64(&height, tide_trimmed(high)) ||
         !tide_text_to_i64(&width, tide_trimmed(wide)))
@@ -428,12 +435,14 @@ static const char *value_size(const value_reader *r) {
                             tide_format(r->arena, "must have sides from %" PRId64 " to %" PRId64,
                                         s->least, s->most),
                             NULL);
+    if (has_frames) return tide_format(r->arena, "%" PRId64 "x%" PRId64 "x%" PRId64, frames, height, width);
     return tide_format(r->arena, "%" PRId64 "x%" PRId64, height, width);
 }
 
 const char *tide_setting_read(tide_arena *arena, tide_setting_id id, tide_text value,
                               tide_diagnostics *diags) {
     value_reader r = {arena, diags, &tide_settings[id], tide_trimmed(value)};
+    if (strcmp(r.setting->unit, "seconds") == 0 && r.given.length > 1 && r.given.at[r.given.length - 1] == 's') r.given.length--;
     if (id == TIDE_SET_capability) return value_capability(&r);
     switch (r.setting->type) {
     case TIDE_SETTING_INT: return value_int(&r);

@@ -181,6 +181,10 @@ static void set_settings(tide_run *run, const tide_job *job, bool uses_cache) {
     NUMBER("images", job->images);
     NUMBER("image_height", job->image_height);
     NUMBER("image_width", job->image_width);
+    NUMBER("video_frames", job->video_frames);
+    NUMBER("video_height", job->video_height);
+    NUMBER("video_width", job->video_width);
+    NUMBER("audio_seconds", job->audio_seconds);
     bool is_training = strcmp(job->mode, "train") == 0;
     TRUTH("training", is_training);
     TRUTH("labels", job->labels && is_training);
@@ -324,7 +328,7 @@ static void check_override(const tide_run *run, const tide_job *job, const char 
 
 /* Images given to a model that takes none, or another number of them. */
 static void check_images(const tide_run *run, const tide_job *job) {
-    static const char *const settings[][2] = {{"images", "images"}, {"image_size", "image_height"}};
+    static const char *const settings[][2] = {{"images", "images"}, {"image_size", "image_height"}, {"video", "video_frames"}, {"audio", "audio_seconds"}};
     for (uint32_t i = 0; i < job->row_count; i++)
         for (size_t k = 0; k < sizeof settings / sizeof *settings; k++)
             if (strcmp(job->rows[i].name, settings[k][0]) == 0 && job->rows[i].origin != TIDE_ORIGIN_DEFAULT && strcmp(job->rows[i].value, "1") != 0 &&
