@@ -20,13 +20,18 @@ const print = (name, value, unit) => console.log(JSON.stringify({ name, value: M
 /** @param {number[]} list @param {number} share */
 const at = (list, share) => [...list].sort((a, b) => a - b)[Math.min(list.length - 1, Math.floor(list.length * share))];
 
-let total = 0;
+/* Sizes: of what a first visit loads, the core among it, and of all. */
+const html = readFileSync(join(folder, 'index.html'), 'utf8');
+const sizes = { core: 0, first: 0, all: 0 };
 for (const file of ['index.html', ...readdirSync(join(folder, 'assets')).map((name) => `assets/${name}`)]) {
   const bytes = gzipSync(readFileSync(join(folder, file)), { level: 9 }).length;
-  total += bytes;
-  if (file.endsWith('.wasm')) print('page_wasm_gzip', bytes, 'bytes');
+  sizes.all += bytes;
+  if (file === 'index.html' || file.includes('/worker') || html.includes(file)) sizes.first += bytes;
+  if (/tidemark-.*wasm$/.test(file)) sizes.core = bytes;
 }
-print('page_gzip', total, 'bytes');
+print('page_wasm_gzip', sizes.core, 'bytes');
+print('page_first_visit_gzip', sizes.first, 'bytes');
+print('page_gzip', sizes.all, 'bytes');
 
 const server = await serve(folder);
 const browser = await startChromium();
@@ -82,6 +87,30 @@ print('page_keystroke_to_number', at(strokes.map((s) => s.total), 0.5), 'ms');
 print('page_keystroke_to_number_p95', at(strokes.map((s) => s.total), 0.95), 'ms');
 print('page_core_in_worker', at(strokes.map((s) => s.core), 0.5), 'ms');
 print('page_core_in_worker_p95', at(strokes.map((s) => s.core), 0.95), 'ms');
+
+/* A heat map of 32 x 32 cells of a 7B job: the edge of fitting, all cells, and how long the page's own thread was held up. */
+await page.goto('about:blank');
+await page.goto(`${server.url}#model=llama-2-7b&gpu=h100-80&v=1`);
+await ready(page);
+await page.locator('#whatif').scrollIntoViewIfNeeded();
+await page.getByRole('tab', { name: 'Heat map' }).click();
+await page.locator('.heat td').first().waitFor();
+const values = page.locator('.axis-field input');
+await values.nth(0).fill('1-32');
+await values.nth(0).blur();
+await page.evaluate(() => {
+  Object.assign(window, { held: 0 });
+  new PerformanceObserver((list) => { for (const entry of list.getEntries()) Object.assign(window, { held: Math.max(/** @type {any} */ (window).held, entry.duration) }); }).observe({ type: 'longtask' });
+});
+const from = Date.now();
+await values.nth(1).fill('256-8192:256');
+await values.nth(1).blur();
+await page.waitForFunction(() => document.querySelectorAll('.heat td').length === 1024
+  && document.querySelectorAll('.heat td:not(.wait), .heat td.would, .heat td.would-not').length === 1024, null, { timeout: 120000, polling: 30 });
+print('page_heat_map_edge', Date.now() - from, 'ms');
+await page.waitForFunction(() => !document.querySelector('.heat td.wait'), null, { timeout: 120000, polling: 30 });
+print('page_heat_map_all_cells', Date.now() - from, 'ms');
+print('page_longest_task', await page.evaluate(() => /** @type {any} */ (window).held), 'ms');
 
 await browser.close();
 server.close();

@@ -6,7 +6,7 @@ import { changed, deviceBytes, PHONE, ready, test } from './harness.mjs';
 import { cell, csv } from '../../web/src/csv.js';
 import { assignment, find } from '../../web/src/find.js';
 import { nearValues } from '../../web/src/nearest.js';
-import { inOrderOfPlay, readValues, usualValues } from '../../web/src/sweep.js';
+import { grows, inOrderOfPlay, readValues, usualValues, walkEdge } from '../../web/src/sweep.js';
 
 const program = ['build/gcc/tidemark', 'build/release/tidemark'].map((path) => new URL(`../../${path}`, import.meta.url).pathname).find((path) => existsSync(path));
 const bytesOf = (/** @type {string} */ text) => Number(text.replaceAll(/[^0-9]/g, ''));
@@ -45,6 +45,20 @@ test('sweep: values, their order of play, and what is offered', () => {
   assert.deepEqual(inOrderOfPlay(1, 32, 32).slice(0, 16).every(([, r, c]) => r % 8 === 0 && c % 8 === 0), true);
   assert.deepEqual(nearValues(/** @type {any} */ ({ name: 'seq', type: 'int', default: '512' }), '100', 'room for 576').includes('576'), true);
   assert.ok(!nearValues(setting, '3').includes('3'));
+});
+
+test('sweep: the edge of fitting is found by few plays', async () => {
+  const [rows, columns] = [32, 32];
+  const truth = (/** @type {number} */ r, /** @type {number} */ c) => (r + 1) * (c + 3) < 200;
+  let plays = 0;
+  /** @type {number[]} */
+  const edges = [];
+  await walkEdge(rows, columns, async (r, c) => { plays++; return truth(r, c); }, (r, edge) => { edges[r] = edge; });
+  assert.ok(plays <= rows + columns, `${plays} plays`);
+  for (let r = 0; r < rows; r++) for (let c = 0; c < columns; c++) assert.equal(c < edges[r], truth(r, c), `${r}, ${c}`);
+  assert.equal(grows({ name: 'x', values: ['1', '2', '8'] }), true);
+  assert.equal(grows({ name: 'x', values: ['1', '8', '2'] }), false);
+  assert.equal(grows({ name: 'x', values: ['none', 'full'] }), false);
 });
 
 /* ---- in Chromium ---- */

@@ -46,6 +46,25 @@ export function inOrderOfPlay(panels, rows, columns) {
   return out;
 }
 
+/** The edge of fitting by as few plays as a table has rows and columns, for settings of which more needs more: from the first row's
+ * last column, left where it does not fit and down where it does. What it says of the other cells holds until they are played.
+ * @param {number} rows @param {number} columns @param {(row: number, column: number) => Promise<boolean | null>} fits null: it cannot be said
+ * @param {(row: number, edge: number) => void} found columns before `edge` fit, those from it on do not */
+export async function walkEdge(rows, columns, fits, found) {
+  for (let r = 0, c = columns - 1; r < rows; r++) {
+    while (c >= 0) {
+      const is = await fits(r, c);
+      if (is === null) return;
+      if (is) break;
+      c--;
+    }
+    found(r, c + 1);
+  }
+}
+
+/** Whether values are numbers that grow. @param {Axis} axis */
+export const grows = ({ values }) => values.every((value, i) => Number(value) > (i ? Number(values[i - 1]) : -1));
+
 /** @param {any} reply to measure @param {number} close the part of the card that is left where it is tight @returns {Cell} */
 export function cellOf(reply, close) {
   if (!reply?.ok) {

@@ -3,7 +3,7 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { fixed, headline, inUnit, percent } from '../format.js';
 import { askMany, describe, failure, files, link, setWords, spoken, unit, valueOf, words } from '../state.js';
-import { cellOf, inOrderOfPlay, MOST_VALUES, readValues, sweepCommand, sweepCsv, usualValues } from '../sweep.js';
+import { cellOf, grows, inOrderOfPlay, MOST_VALUES, readValues, sweepCommand, sweepCsv, usualValues, walkEdge } from '../sweep.js';
 import { copy } from './CopyDialog.jsx';
 import { titleOf } from './Field.jsx';
 import { Icon } from './marks.jsx';
@@ -13,7 +13,8 @@ import { CLOSE } from './Verdict.jsx';
 /** @typedef {import('../sweep.js').Cell} Cell */
 
 const MOST_CELLS = 4096;
-const DRAW_EVERY_MS = 90;
+const DRAW_EVERY_MS = 150;
+const WALK_FROM = 100; /* cells: fewer are played sooner than walked around */
 const MARKS = { fits: '✓', close: '!', not: '✕', none: '', refused: '–' };
 const WORDS = { fits: 'fits', close: 'just fits', not: 'does not fit', none: '', refused: 'not possible' };
 
@@ -53,6 +54,8 @@ export default function HeatMap() {
   const [played, setPlayed] = useState(0);
   const [isRunning, setRunning] = useState(false);
   const cells = useRef(/** @type {(Cell | null)[]} */ ([]));
+  const expected = useRef(/** @type {boolean[]} */ ([])); /* to fit, by the edge that was found first */
+  const [, setWalked] = useState(0);
   const stop = useRef(/** @type {AbortController | null} */ (null));
   const box = useRef(/** @type {HTMLDivElement | null} */ (null));
 
@@ -71,14 +74,31 @@ export default function HeatMap() {
   const isGood = failure.value === null && !problem;
   useEffect(() => {
     cells.current = [];
+    expected.current = [];
     setPlayed(0);
+    setWalked(0);
     if (!isGood) return;
     const mine = stop.current = new AbortController();
     const timer = setTimeout(async () => {
+      if (mine.signal.aborted) return;
       const order = inOrderOfPlay(size[0], size[1], size[2]);
       let count = 0;
       let drawn = 0;
       setRunning(true);
+      if (order.length > WALK_FROM && grows(rows) && grows(columns)) {
+        for (let p = 0; p < size[0]; p++) {
+          await walkEdge(size[1], size[2], async (r, c) => {
+            if (mine.signal.aborted) return null;
+            let one = /** @type {Cell | null} */ (null);
+            await askMany([{ words: settingsOf([p, r, c]) }], (reply) => { one = cells.current[place(p, r, c)] = cellOf(reply, CLOSE); }, mine.signal);
+            const { kind } = one ?? { kind: 'refused' };
+            return kind === 'refused' || kind === 'none' ? null : kind !== 'not';
+          }, (r, edge) => { for (let c = 0; c < size[2]; c++) expected.current[place(p, r, c)] = c < edge; });
+          setPlayed(0);
+          setWalked(p + 1);
+        }
+        if (mine.signal.aborted && stop.current !== mine) return;
+      }
       const done = await askMany(order.map((one) => ({ words: settingsOf(one) })), (reply, i) => {
         cells.current[place(...order[i])] = cellOf(reply, CLOSE);
         count++;
@@ -126,14 +146,19 @@ export default function HeatMap() {
     if (!c || c.kind === 'refused' || shows === 'marks') return '';
     return shows === 'percent' && c.card ? percent(c.bytes, c.card).replace(' %', '') : headline(c.bytes, unit.value);
   };
-  const most = Math.max(1, ...cells.current.map((one) => one?.bytes ?? 0));
+  const most = cells.current.reduce((highest, one) => Math.max(highest, one?.bytes ?? 0), 1);
   /** @param {Cell | null} c */
   const shade = (c) => (!c ? 'wait' : c.kind === 'refused' ? 'refused' : c.kind === 'not' ? `not n${Math.min(3, Math.floor(c.bytes / c.card))}` : `${c.kind} h${Math.min(9, Math.floor(10 * c.bytes / (c.card || most)))}`);
-  const holds = (/** @type {Cell | null} */ c) => c !== null && (c.kind === 'fits' || c.kind === 'close');
-  /** Whether the edge of fitting is between two cells. @param {Cell | null} a @param {Cell | null} b */
-  const parts = (a, b) => (holds(a) && b?.kind === 'not') || (holds(b) && a?.kind === 'not');
+  /** Whether a cell fits, as played or as expected; undefined: not known, or not possible. */
+  const holds = (/** @type {number} */ p, /** @type {number} */ r, /** @type {number} */ c) => {
+    if (r >= size[1] || c >= size[2]) return undefined;
+    const one = cell(p, r, c);
+    return !one ? expected.current[place(p, r, c)] : one.kind === 'refused' || one.kind === 'none' ? undefined : one.kind !== 'not';
+  };
+  const parts = (/** @type {boolean | undefined} */ a, /** @type {boolean | undefined} */ b) => a !== undefined && b !== undefined && a !== b;
   const [p0, r0, c0] = at.map((n, i) => Math.min(n, size[i] - 1));
   const read = !problem ? cell(p0, r0, c0) : null;
+  const now = axes.map(({ name }) => valueOf(name));
 
   return (
     <div class="heat-box" onKeyDown={(event) => { if (event.key === 'Escape' && isRunning) stop.current?.abort(); }}>
@@ -167,15 +192,15 @@ export default function HeatMap() {
                       <th scope="row">{spell(rows.name, value)}</th>
                       {columns.values.map((column, c) => {
                         const here = cell(p, r, c);
-                        const right = c + 1 < size[2] ? cell(p, r, c + 1) : null;
-                        const below = r + 1 < size[1] ? cell(p, r + 1, c) : null;
-                        const edges = `${parts(here, right) ? ' edge-right' : ''}${parts(here, below) ? ' edge-below' : ''}`;
-                        const isNow = valueOf(rows.name) === value && valueOf(columns.name) === column && (!panels.name || valueOf(panels.name) === panel);
+                        const fits = holds(p, r, c);
+                        const edges = `${parts(fits, holds(p, r, c + 1)) ? ' edge-right' : ''}${parts(fits, holds(p, r + 1, c)) ? ' edge-below' : ''}`;
+                        const isNow = now[0] === value && now[1] === column && (!panels.name || now[2] === panel);
                         const text = shown(here);
+                        const guess = here ? undefined : expected.current[place(p, r, c)];
                         return (
-                          <td key={column} class={`${shade(here)}${edges}${isNow ? ' now' : ''}`} tabIndex={p === p0 && r === r0 && c === c0 ? 0 : -1}
+                          <td key={column} class={`${guess === undefined ? shade(here) : guess ? 'wait would' : 'wait would-not'}${edges}${isNow ? ' now' : ''}`} tabIndex={p === p0 && r === r0 && c === c0 ? 0 : -1}
                             onFocus={() => setAt([p, r, c])} onPointerEnter={() => setAt([p, r, c])} onClick={() => use([p, r, c])}>
-                            {here && <span class="heat-mark" aria-hidden="true">{MARKS[here.kind]}</span>}{text && <span class={size[2] > 14 ? 'hidden' : undefined}>{text}</span>}<span class="hidden"> {here ? WORDS[here.kind] : 'not played yet'}{isNow && ', the present job'}</span>
+                            {(here || guess !== undefined) && <span class="heat-mark" aria-hidden="true">{here ? MARKS[here.kind] : guess ? '✓' : '✕'}</span>}{text && <span class={size[2] > 14 ? 'hidden' : undefined}>{text}</span>}<span class="hidden"> {here ? WORDS[here.kind] : guess === undefined ? 'not played yet' : guess ? 'should fit, not played yet' : 'should not fit, not played yet'}{isNow && ', the present job'}</span>
                           </td>
                         );
                       })}
