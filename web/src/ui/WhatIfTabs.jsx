@@ -61,8 +61,8 @@ function Advice() {
         {list.map((change) => (
           <tr key={change.title} class={change.saves < 0 ? 'costs' : undefined}>
             <th scope="row" class="left">{change.title}<small>{change.effect}</small></th>
-            <td>{change.saves < 0 && '+'}<Bytes n={Math.abs(change.saves)} style="natural" />{change.saves < 0 && ' more'}</td>
-            <td><Bytes n={change.device_bytes} style="natural" /></td>
+            <td data-label={change.saves < 0 ? 'costs' : 'saves'}>{change.saves < 0 && '+'}<Bytes n={Math.abs(change.saves)} style="natural" />{change.saves < 0 && ' more'}</td>
+            <td data-label="then"><Bytes n={change.device_bytes} style="natural" /></td>
             <td class="left"><Fits fits={change.fits} /></td>
             <td><button type="button" class="button small" onClick={() => apply(change.settings)} aria-label={`Apply ${change.title}: ${change.settings.join(' ')}`}>Apply</button></td>
           </tr>
@@ -97,10 +97,10 @@ function Largest() {
           return (
             <tr key={name}>
               <th scope="row" class="left">{titleOf(name)}<small>{name}</small></th>
-              <td>{fixed(Number(valueOf(name)))}</td>
-              <td class="total">{row.largest ? fixed(row.largest) : 'none fits'}</td>
-              <td>{row.largest > 0 && <Bytes n={row.device_bytes} style="natural" />}</td>
-              <td>{row.above.error ? <span class="muted" data-tip={row.above.error}>not possible</span> : <Bytes n={row.above.device_bytes} style="natural" />}</td>
+              <td data-label="now">{fixed(Number(valueOf(name)))}</td>
+              <td class="total" data-label="largest">{row.largest ? fixed(row.largest) : 'none fits'}</td>
+              <td data-label="needs">{row.largest > 0 && <Bytes n={row.device_bytes} style="natural" />}</td>
+              <td data-label="one more">{row.above.error ? <span class="muted" data-tip={row.above.error}>not possible</span> : <Bytes n={row.above.device_bytes} style="natural" />}</td>
               <td>{row.largest > 0 && <button type="button" class="button small" aria-label={`Apply ${name}=${row.largest}`} onClick={() => apply([`${name}=${row.largest}`])}>Apply</button>}</td>
             </tr>
           );
@@ -124,8 +124,8 @@ function Cards() {
             <th scope="row" class="left">{card.title}</th>
             {card.error ? <td colSpan={4} class="left muted">{card.error}</td> : (
               <>
-                <td><Bytes n={card.gpu_bytes ?? 0} style="natural" /></td>
-                <td><Bytes n={card.device_bytes} style="natural" /></td>
+                <td data-label="has"><Bytes n={card.gpu_bytes ?? 0} style="natural" /></td>
+                <td data-label="needs"><Bytes n={card.device_bytes} style="natural" /></td>
                 <td class="left"><Fits fits={card.fits}>{card.cards > 1 ? `on ${card.cards}` : undefined}</Fits></td>
                 <td><button type="button" class="button small" aria-label={`Apply ${card.title}`}
                   onClick={() => apply([`gpu=${card.name}`, ...(card.cards > 1 ? [`parallel.dp=${card.cards}`] : [])])}>Apply</button></td>
