@@ -83,3 +83,11 @@ export async function changed(page, act) {
   await page.waitForFunction((/** @type {string} */ old) =>
     document.querySelector('.big .bytes')?.getAttribute('data-tip') !== old, before, { timeout: 10000 });
 }
+
+/** Waits until the clipboard holds a text. @param {any} page @param {string} part of it */
+export async function copied(page, part) {
+  for (const end = Date.now() + 15000; Date.now() < end; await page.waitForTimeout(50)) {
+    if ((await page.evaluate(() => navigator.clipboard.readText())).includes(part)) return;
+  }
+  throw new Error(`The clipboard never held ${part}`);
+}

@@ -4,7 +4,7 @@ import { readdirSync, readFileSync, statSync } from 'node:fs';
 import { basename, dirname, join, resolve } from 'node:path';
 import { gzipSync } from 'node:zlib';
 import { openCore } from './core.mjs';
-import { axePath, changed, DESKTOP, deviceBytes, openContext, PHONE, ready, startChromium, test } from './harness.mjs';
+import { axePath, changed, copied, DESKTOP, deviceBytes, openContext, PHONE, ready, startChromium, test } from './harness.mjs';
 import { pictureTests } from './pictures.mjs';
 import { useTests } from './use.mjs';
 import { EXAMPLE } from '../../web/src/example.js';
@@ -182,7 +182,7 @@ export async function pageTests(folder, isUpdate) {
     await values.nth(1).blur();
     await page.locator('.heat-state', { hasText: '9 cells played' }).waitFor({ timeout: 30000 });
     await page.getByRole('button', { name: 'Copy CSV' }).click();
-    await page.waitForFunction(async () => (await navigator.clipboard.readText()).startsWith('batch,seq'));
+    await copied(page, 'batch,seq');
     const rows = (await page.evaluate(() => navigator.clipboard.readText())).trim().split('\n');
     assert.equal(rows[0], 'batch,seq,allocated_peak,reserved_peak,device_bytes,margin_bytes,rank,fits,refused');
     assert.equal(rows.length, 10);
@@ -199,7 +199,7 @@ export async function pageTests(folder, isUpdate) {
       if (r < 2) assert.equal(grid[r][c].below, grid[r][c].fits !== grid[r + 1][c].fits, `below ${r}, ${c}`);
     }
     await page.getByRole('button', { name: 'Copy command' }).click();
-    await page.waitForFunction(async () => (await navigator.clipboard.readText()).startsWith('tidemark sweep'));
+    await copied(page, 'tidemark sweep');
     assert.match(await page.evaluate(() => navigator.clipboard.readText()), /batch=8,16,24 seq=1024,1536,2048$/);
     await page.locator('.heat td[tabindex="0"]').focus();
     await page.keyboard.press('ArrowDown');

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { existsSync } from 'node:fs';
-import { changed, deviceBytes, PHONE, ready, test } from './harness.mjs';
+import { changed, copied, deviceBytes, PHONE, ready, test } from './harness.mjs';
 import { cell, csv } from '../../web/src/csv.js';
 import { assignment, find } from '../../web/src/find.js';
 import { nearValues } from '../../web/src/nearest.js';
@@ -298,11 +298,34 @@ export function useTests({ visit, field, fromCore, exampleWords, server }) {
     await page.getByRole('button', { name: 'Export' }).click();
     await page.getByRole('button', { name: 'Copy as Markdown' }).click();
     await page.locator('.said').waitFor();
+    await copied(page, '| Factor |');
     const markdown = await clipboard(page);
     assert.match(markdown, /\| Parameters \| \d/);
     assert.match(markdown, /Fits H100/);
     assert.match(markdown, /- `batch|- `attention/);
     assert.match(markdown, new RegExp(`${server.url}#model=`.replaceAll('.', '\\.')));
+  }));
+
+  test('use: a table, a frame and a badge are copied', () => visit(async (page) => {
+    await page.locator('#factors .copy-table').click();
+    await copied(page, '\t');
+    const rows = (await clipboard(page)).split('\n').map((/** @type {string} */ line) => line.split('\t'));
+    assert.ok(rows.every((/** @type {string[]} */ row) => row.length === rows[0].length), JSON.stringify(rows));
+    assert.equal(rows.at(-1).at(-2), (await page.locator('.factor-table tfoot .total').innerText()).trim());
+    const share = async (/** @type {string} */ name) => {
+      await page.getByRole('button', { name: 'Share' }).click();
+      await page.getByRole('button', { name }).click();
+    };
+    await share('Copy frame');
+    await copied(page, '<iframe');
+    assert.match(await clipboard(page), /embed\.html#model=llava-1\.5-7b&amp;gpu/);
+    const download = page.waitForEvent('download');
+    await share('Save badge');
+    const chunks = [];
+    for await (const chunk of await (await download).createReadStream()) chunks.push(chunk);
+    const svg = Buffer.concat(chunks).toString();
+    await copied(page, '[![GPU memory');
+    if (program) assert.equal(svg, execFileSync(program, ['badge', ...exampleWords], { encoding: 'utf8' }));
   }));
 
   test('use: the command gives the number on the screen, and the sweep’s its table', () => visit(async (page) => {
@@ -328,10 +351,10 @@ export function useTests({ visit, field, fromCore, exampleWords, server }) {
     }
     await page.locator('.heat-state', { hasText: '6 cells played' }).waitFor({ timeout: 30000 });
     await page.getByRole('button', { name: 'Copy CSV' }).click();
-    await page.waitForFunction(async () => (await navigator.clipboard.readText()).startsWith('batch,'));
+    await copied(page, 'batch,');
     const table = await clipboard(page);
     await page.getByRole('button', { name: 'Copy command' }).click();
-    await page.waitForFunction(async () => (await navigator.clipboard.readText()).startsWith('tidemark'));
+    await copied(page, 'tidemark');
     assert.equal(table, run(`${await clipboard(page)} --csv -`));
   }));
 

@@ -11,3 +11,9 @@ export function cell(value) {
 
 /** @param {(string | number | null | undefined)[][]} rows */
 export const csv = (rows) => rows.map((row) => `${row.map(cell).join(',')}\n`).join('');
+
+/** A table of the page as text for a spreadsheet: tabs between cells. @param {HTMLTableElement} table */
+export const tableText = (table) => [...table.rows].map((row) => [...row.cells].flatMap((one) => {
+  const text = (one.innerText || one.textContent || '').replace(/\s+/g, ' ').trim().replace('−', '-');
+  return [/^[=@]|^[+-](?![\d.])/.test(text) ? `'${text}` : text, ...Array(one.colSpan - 1).fill('')];
+}).join('\t')).join('\n');

@@ -8,6 +8,7 @@ import { command, link, report, spoken, unit } from './state.js';
 import { cardOf, placeOf, verdictOf } from './ui/Verdict.jsx';
 
 const GIB = 2 ** 30;
+const NS = 'http://www.w3.org/2000/svg';
 
 /** @returns {import('./types.js').Report} */
 function result() {
@@ -101,9 +102,41 @@ export async function markdown() {
   ].join('\n');
 }
 
+/** The job in another page, without storage or requests of its own. */
+export async function frame() {
+  const at = await address();
+  const of = at.replace(/[^/]*#/, 'embed.html#');
+  return `<iframe src="${of.replaceAll('&', '&amp;')}" sandbox="allow-scripts allow-popups" width="760" height="230" title="GPU memory"></iframe>`;
+}
+
+/* ---- badge: as `tidemark badge` draws it ---- */
+
+const LABEL = 'GPU memory';
+
+function badgeText() {
+  const { fits, device_bytes: device, gpu_bytes: card = 0 } = result().verdict;
+  const need = (device / GIB).toFixed(2).slice(0, -1);
+  return fits === null ? `${need} GiB` : `${need} of ${(card / GIB).toFixed(1)} GiB, ${fits ? 'fits' : 'does not fit'}`;
+}
+
+export function badge() {
+  const text = badgeText();
+  const { fits } = result().verdict;
+  const left = 10 + Math.trunc(6.6 * LABEL.length);
+  const right = 10 + Math.trunc(6.3 * text.length);
+  const whole = left + right;
+  return `<svg xmlns="${NS}" width="${whole}" height="20" role="img" aria-label="${LABEL}: ${text}"><title>${LABEL}: ${text}</title>`
+    + `<clipPath id="r"><rect width="${whole}" height="20" rx="4"/></clipPath>`
+    + `<g clip-path="url(#r)"><rect width="${left}" height="20" fill="#39424e"/><rect x="${left}" width="${right}" height="20" fill="${fits === null ? '#1f5fbf' : fits ? '#17753a' : '#b42318'}"/></g>`
+    + '<g fill="#fff" font-family="Verdana,DejaVu Sans,sans-serif" font-size="11" text-anchor="middle">'
+    + `<text x="${Math.trunc(left / 2)}" y="14" textLength="${left - 10}">${LABEL}</text><text x="${left + Math.trunc(right / 2)}" y="14" textLength="${right - 10}">${text}</text></g></svg>\n`;
+}
+
+/** The badge in Markdown, with a link to the job. @param {string} file */
+export const badgeMarkdown = async (file) => `[![${LABEL}: ${badgeText()}](${file})](${await address()})`;
+
 /* ---- pictures ---- */
 
-const NS = 'http://www.w3.org/2000/svg';
 const LOOKS = ['fill', 'stroke', 'stroke-width', 'stroke-dasharray', 'opacity', 'font-family', 'font-size', 'font-weight', 'paint-order', 'vector-effect'];
 const KEPT = new Set(['x', 'y', 'x1', 'x2', 'y1', 'y2', 'dx', 'dy', 'cx', 'cy', 'r', 'rx', 'd', 'width', 'height', 'viewBox', 'preserveAspectRatio',
   'text-anchor', 'id', 'patternUnits', 'patternTransform']);

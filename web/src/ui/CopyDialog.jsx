@@ -1,7 +1,9 @@
 /* The clipboard; and where the browser refuses it: the text, selected. */
 import { signal } from '@preact/signals';
 import { useEffect, useRef } from 'preact/hooks';
+import { tableText } from '../csv.js';
 import { said, spoken } from '../state.js';
+import { Icon } from './marks.jsx';
 
 const shown = signal(/** @type {{label: string, text: string} | null} */ (null));
 
@@ -41,3 +43,12 @@ export function CopyDialog() {
     </dialog>
   );
 }
+
+/** Copies the table of its section or of the details it stands in. */
+export const CopyTable = () => (
+  <button type="button" class="icon-button small copy-table" aria-label="Copy the table" data-tip="Copy the table"
+    onClick={(event) => {
+      const table = event.currentTarget.closest('details, section')?.querySelector('table');
+      if (table) copy('Table', tableText(table));
+    }}><Icon name="copy" /></button>
+);

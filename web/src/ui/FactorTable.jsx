@@ -3,6 +3,7 @@ import { signal } from '@preact/signals';
 import { factor, inOrder } from '../factors.js';
 import { exact, inUnit, percent } from '../format.js';
 import { details, unit } from '../state.js';
+import { CopyTable } from './CopyDialog.jsx';
 import { Bytes, Swatch } from './marks.jsx';
 
 /* The factor under the pointer or focus, lit in every chart. */
@@ -63,7 +64,7 @@ export function FactorTable({ r }) {
   });
   return (
     <section class="card" id="factors" aria-labelledby="factors-title">
-      <h2 id="factors-title">By factor and module <small>{unit.value} at the peak</small></h2>
+      <h2 id="factors-title">By factor and module <small>{unit.value} at the peak</small><CopyTable /></h2>
       <div class="scroll" role="group" aria-label="Table of factors and modules. Arrows move, Enter opens a number." onKeyDown={move}>
         <table class="numbers factor-table">
           <thead>

@@ -32,17 +32,20 @@ function usual(name) {
 }
 
 /** @param {{label: string, name: string, text: string, none?: boolean, change: (name: string, text: string) => void}} props */
-const AxisField = ({ label, name, text, none, change }) => (
-  <div class="axis-field">
-    <label>{label}<select value={name} onChange={(event) => change(event.currentTarget.value, usual(event.currentTarget.value))}>
-      {none && <option value="" selected={name === ''}>none</option>}
-      {sweepable().map((one) => <option key={one} value={one} selected={one === name}>{titleOf(one)}</option>)}
-    </select></label>
-    {name !== '' && <label><span class="hidden">{label}: values of {titleOf(name)}</span>
-      <input type="text" spellcheck={false} autocomplete="off" value={text} data-tip="Values with commas; 1-32 and 512-8192:512 are ranges"
-        onChange={(event) => change(name, event.currentTarget.value)} /></label>}
-  </div>
-);
+function AxisField({ label, name, text, none, change }) {
+  const [draft, setDraft] = useState(/** @type {string | null} */ (null)); /* what is typed, until it is taken */
+  return (
+    <div class="axis-field">
+      <label>{label}<select value={name} onChange={(event) => { setDraft(null); change(event.currentTarget.value, usual(event.currentTarget.value)); }}>
+        {none && <option value="" selected={name === ''}>none</option>}
+        {sweepable().map((one) => <option key={one} value={one} selected={one === name}>{titleOf(one)}</option>)}
+      </select></label>
+      {name !== '' && <label><span class="hidden">{label}: values of {titleOf(name)}</span>
+        <input type="text" spellcheck={false} autocomplete="off" value={draft ?? text} data-tip="Values with commas; 1-32 and 512-8192:512 are ranges"
+          onInput={(event) => setDraft(event.currentTarget.value)} onChange={(event) => { setDraft(null); change(name, event.currentTarget.value); }} /></label>}
+    </div>
+  );
+}
 
 /** @param {string} name @param {string} value */
 const spell = (name, value) => (name === 'gpu' ? describe.value?.gpus.find((gpu) => gpu.name === value)?.title ?? value : /^\d{4,}$/.test(value) ? fixed(Number(value)) : value);
@@ -118,7 +121,7 @@ export default function HeatMap() {
   }, [key, isGood]);
 
   const change = (/** @type {number} */ i) => (/** @type {string} */ name, /** @type {string} */ text) =>
-    setChosen(chosen.map((one, k) => (k === i ? { name, text } : one)));
+    setChosen((all) => all.map((one, k) => (k === i ? { name, text } : one)));
   const use = (/** @type {number[]} */ one) => setWords(settingsOf(one).map((word) => {
     const cut = word.indexOf('=');
     return [word.slice(0, cut), word.slice(cut + 1)];

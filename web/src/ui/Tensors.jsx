@@ -2,6 +2,7 @@
 import { useState } from 'preact/hooks';
 import { factor } from '../factors.js';
 import { exact, fixed, percent } from '../format.js';
+import { CopyTable } from './CopyDialog.jsx';
 import { Bytes, Swatch } from './marks.jsx';
 
 /** @param {{tensor: import('../types.js').Tensor}} props */
@@ -34,7 +35,7 @@ export function Tensors({ r }) {
   const part = (/** @type {string} */ name) => r.breakdown.find((p) => p.part === name)?.title ?? name;
   return (
     <section class="card" aria-labelledby="tensors-title">
-      <h2 id="tensors-title">Largest tensors <small>alive at the peak</small></h2>
+      <h2 id="tensors-title">Largest tensors <small>alive at the peak</small><CopyTable /></h2>
       <div class="scroll" tabIndex={0} role="group" aria-label="Table of the largest tensors">
         <table class="numbers tensors">
           <thead><tr><th scope="col">Total</th><th scope="col" class="share">%</th><th scope="col">Count × each</th><th scope="col" class="left">Shape</th><th scope="col" class="left">From</th></tr></thead>

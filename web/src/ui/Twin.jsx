@@ -1,12 +1,14 @@
 import { useState } from 'preact/hooks';
+import { CopyTable } from './CopyDialog.jsx';
 
 /** The table of a picture, closed at first; its rows are made when it opens.
- * @param {{title: string, tall?: boolean, children: () => any}} props */
-export function Twin({ title, tall, children }) {
+ * @param {{title: string, tall?: boolean, noTable?: boolean, children: () => any}} props */
+export function Twin({ title, tall, noTable, children }) {
   const [open, setOpen] = useState(false);
   return (
     <details class="twin" onToggle={(event) => setOpen(event.currentTarget.open)}>
       <summary>{title}</summary>
+      {open && !noTable && <CopyTable />}
       {open && <div class={tall ? 'scroll tall' : 'scroll'} tabIndex={0} role="group" aria-label={title}>{children()}</div>}
     </details>
   );

@@ -64,7 +64,7 @@ export function Verdict({ r, still }) {
       {r.verdict.oom && <OutOfMemory oom={r.verdict.oom} />}
       {!still && verdict.kind === 'not' && <Lazy load={() => import('./Closest.jsx')} />}
       <CapacityBar r={r} />
-      {!still && <Twin title="Measured a run? Compare its peak">{() => <Lazy load={() => import('./Measured.jsx')} />}</Twin>}
+      {!still && <Twin title="Measured a run? Compare its peak" noTable>{() => <Lazy load={() => import('./Measured.jsx')} />}</Twin>}
     </section>
   );
 }
