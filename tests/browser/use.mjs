@@ -146,6 +146,8 @@ export function useTests({ visit, field, fromCore, exampleWords, server }) {
     assert.equal(await deviceBytes(page), before);
     await page.keyboard.press('Control+Shift+z');
     await page.waitForFunction(() => location.hash.includes('batch=128'));
+    await page.getByRole('button', { name: 'Undo', exact: true }).click();
+    await page.waitForFunction(() => location.hash.includes('batch=16'));
   }));
 
   test('use: typing never writes more history than WebKit allows', () => visit(async (page) => {

@@ -4,8 +4,8 @@ import { fixed, headline, params, sentences } from '../format.js';
 import { fromFile, MOST_FILES, readText } from '../files.js';
 import { Files } from './Files.jsx';
 import { closeRecording, isRecording, openRecording, recording } from '../recordings.js';
-import { chooseModel, describe, errorAt, files, isExample, moreOpen, notices, openFiles, report, reset, setWord, setWords,
-  settingsOpen, unit, valueOf, words } from '../state.js';
+import { chooseModel, describe, errorAt, files, isExample, moreOpen, notices, openFiles, past, report, reset, setWord, setWords,
+  settingsOpen, undo, unit, valueOf, words } from '../state.js';
 import { Field } from './Field.jsx';
 import { Looks } from './Header.jsx';
 import { Icon } from './marks.jsx';
@@ -195,7 +195,10 @@ export function Settings() {
         </details>
       )}
       <fieldset class="group only-sheet"><legend>Display</legend><Looks where="sheet" /></fieldset>
-      <div class="reset-row"><button type="button" class="button" onClick={reset}>Reset to defaults</button></div>
+      <div class="reset-row">
+        <button type="button" class="button" onClick={reset}>Reset to defaults</button>
+        <button type="button" class="button" onClick={undo} disabled={past.value.length === 0} data-tip="Ctrl Z">Undo</button>
+      </div>
     </form>
   );
 }
