@@ -1,12 +1,13 @@
 /* The ways into the page and out of it, in Chromium: recordings, files, the single file, offline. */
 import assert from 'node:assert/strict';
-import { cpSync, mkdtempSync, readFileSync, rmSync, truncateSync, writeFileSync } from 'node:fs';
+import { cpSync, mkdtempSync, readdirSync, readFileSync, rmSync, truncateSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { join, relative } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { gzipSync } from 'node:zlib';
 import { openCore } from './core.mjs';
 import { deviceBytes, openContext, ready, test } from './harness.mjs';
+import { build } from '../../web/build.mjs';
 import { serve } from '../../web/serve.mjs';
 
 const recorded = (/** @type {string} */ name) => new URL(`../recordings/${name}`, import.meta.url).pathname;
@@ -238,6 +239,22 @@ export async function doorTests(folder, browser) {
     assert.match(await frame.getByRole('link', { name: 'Open in tidemark' }).getAttribute('href'), /^\.\/#model=gpt2/);
     assert.deepEqual(problems, []);
     await context.close();
+  });
+
+  test('build: the same sources make the same files, byte for byte', async () => {
+    const own = mkdtempSync(join(tmpdir(), 'tidemark-build-'));
+    const assets = readdirSync(join(folder, 'assets'));
+    for (const name of ['tidemark', 'recordings']) {
+      cpSync(join(folder, 'assets', /** @type {string} */ (assets.find((file) => file.startsWith(`${name}-`)))), join(own, `${name}.wasm`));
+    }
+    await build({ wasm: join(own, 'tidemark.wasm'), out: join(own, 'out') });
+    const list = (/** @type {string} */ at) => readdirSync(at, { recursive: true, withFileTypes: true }).filter((file) => file.isFile())
+      .map((file) => join(file.parentPath ?? file.path, file.name)).sort();
+    const made = list(join(own, 'out'));
+    assert.deepEqual(made.map((file) => relative(join(own, 'out'), file)), list(folder).map((file) => relative(folder, file)));
+    for (const file of made) assert.ok(readFileSync(file).equals(readFileSync(join(folder, relative(join(own, 'out'), file)))), file);
+    for (const name of ['preact', 'd3-scale', '@preact/signals']) assert.match(readFileSync(join(folder, 'licences.txt'), 'utf8'), new RegExp(`^${name} `, 'm'));
+    rmSync(own, { recursive: true });
   });
 
   /* ---- offline ---- */
