@@ -10,6 +10,7 @@ import { inUnit, natural, params, percent, sentences, ticks } from '../../web/sr
 import { toJson } from '../../web/src/yaml.js';
 import { lockdown } from '../../web/src/lockdown.js';
 import { pack, unpack } from '../../web/src/links.js';
+import { start } from '../../web/src/tidemark.js';
 import { toCommand } from '../../web/src/words.js';
 
 /** Small repeatable random numbers. */
@@ -160,6 +161,14 @@ test('client: a core that cannot be loaded is said to every caller', async () =>
   const client = createClient({ module: Promise.reject(new Error('blocked')), spawn: () => /** @type {any} */ (fakeWorker(() => null)) });
   await assert.rejects(client.call({}), /blocked/);
   await assert.rejects(client.call({}, 'estimate'), /blocked/);
+});
+
+test('loader: a core of another version, and one that asks for more than notices, are refused by name', async () => {
+  const empty = new WebAssembly.Module(Uint8Array.of(0, 97, 115, 109, 1, 0, 0, 0));
+  await assert.rejects(start(empty), /different versions: memory, tide_wasm_alloc.*Reload the page/);
+  /* (import "env" "memory" (memory 1)) */
+  const asking = new WebAssembly.Module(Uint8Array.of(0, 97, 115, 109, 1, 0, 0, 0, 2, 15, 1, 3, 101, 110, 118, 6, 109, 101, 109, 111, 114, 121, 2, 0, 1));
+  await assert.rejects(start(asking), /asks for env\.memory/);
 });
 
 test('lock-down: no way to a network is left, own or inherited', () => {
