@@ -181,6 +181,7 @@ static const struct {
     {"model=llama-3.2-1b overrides.text_config.num_hidden_layers=1", "ERR_FIELD_UNKNOWN",
      "/settings/overrides.text_config.num_hidden_layers", "changes nothing"},
     {"model=gpt2 overrides.n_positions=100", "ERR_FIELD_RANGE", "/settings/seq", "100"},
+    {"model=gpt2 loss=liger", "ERR_UNSUPPORTED", "/settings/loss", "changes nothing"},
     {"model=gpt2 images=3", "ERR_FIELD_UNKNOWN", "/settings/images", "changes nothing"},
     {"model=clip-vit-b-32 images=2", "ERR_FIELD_UNKNOWN", "/settings/images", "changes nothing"},
     {"model=gpt2 image_size=8x8", "ERR_FIELD_UNKNOWN", "/settings/image_size", "changes nothing"},

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "model/sources.h"
 #include "training/step.h"
 
 enum { WORD_LIMIT = 24 };
@@ -43,6 +44,11 @@ static const law laws[] = {
     {"LoRA over checkpoints", "lora.r=4 checkpointing=full", "lora.r=4", TEXT},
     {"LoRA of fewer modules", "lora.r=8 lora.target_modules=FEW", "lora.r=8", TEXT},
     {"LoRA of a lower rank", "lora.r=4", "lora.r=32", TEXT},
+    {"inference over 4 bits", "mode=infer quant=nf4", "mode=infer", TEXT},
+    {"inference of packed weights", "mode=infer quant=gptq", "mode=infer quant=fp8", TEXT},
+    {"a fused optimizer", "optimizer=sgd_fused", "optimizer=sgd_momentum", ANY},
+    {"schedule-free SGD", "optimizer=sgd_schedulefree", "optimizer=adamw_schedulefree", ANY},
+    {"freezing more", "freeze=EMBEDDING,LAST", "freeze=EMBEDDING", TEXT},
     {"IA3 of fewer modules", "ia3.target_modules=FEW", "ia3.target_modules=all-linear", TEXT},
     {"fewer virtual tokens", "adapter=prompt prompt.num_virtual_tokens=8", "adapter=prompt prompt.num_virtual_tokens=100", TEXT},
     {"LoRA without dropout", "lora.r=8 lora.dropout=0", "lora.r=8 lora.dropout=0.1", TEXT},
@@ -96,7 +102,7 @@ static void measure(const tide_timeline *t, needs *n) {
 }
 
 /* Zero if the job does not run. */
-static needs needs_of(const words *given) {
+static needs needs_of(const words *given, const tide_source *file) {
     jmp_buf escape;
     tide_arena arena;
     tide_text texts[WORD_LIMIT];
@@ -109,7 +115,8 @@ static needs needs_of(const words *given) {
     tide_diagnostics diags;
     tide_diagnostics_init(&diags, &arena);
     for (uint32_t i = 0; i < given->count; i++) texts[i] = tide_text_of(given->text[i]);
-    tide_job *job = tide_job_build(&arena, texts, given->count, NULL, 0, &diags);
+    tide_file config = file ? (tide_file){TIDE_TEXT("entry.json"), {file->text, file->length}} : (tide_file){{NULL, 0}, {NULL, 0}};
+    tide_job *job = tide_job_build(&arena, texts, given->count, &config, file != NULL, &diags);
     tide_run *run = TIDE_NEW(&arena, tide_run, 1);
     if (job) job->steps = 3;
     if (job && tide_run_job(run, job, &arena, &diags)) measure(&run->machine.timeline, &n);
@@ -144,7 +151,7 @@ static words with(const words *base, uint32_t model, const char *added, char *bu
 static void check(const law *l, const words *base, uint32_t model) {
     char less_text[256], more_text[256];
     words less = with(base, model, l->less, less_text, sizeof less_text), more = with(base, model, l->more, more_text, sizeof more_text);
-    needs x = needs_of(&less), y = needs_of(&more);
+    needs x = needs_of(&less, NULL), y = needs_of(&more, NULL);
     bool is_steady = x.left[2] == x.left[3];
     if (x.peak && x.peak <= y.peak && is_steady) {
         passed++;
@@ -153,6 +160,25 @@ static void check(const law *l, const words *base, uint32_t model) {
     printf("FAIL %s%s\n", l->what, is_steady ? "" : ": the third step leaves more than the second");
     print_words("less", &less, x.peak);
     print_words("more", &more, y.peak);
+    failed++;
+}
+
+/* The entry of the catalogue given as a file needs what its name does. */
+static void check_file(const words *base, uint32_t model) {
+    const tide_source *source = NULL;
+    words unnamed = *base;
+    for (uint32_t i = 0; i < tide_catalogue_source_count; i++)
+        if (strcmp(tide_catalogue_sources[i].name, bases[model].model) == 0) source = &tide_catalogue_sources[i];
+    unnamed.count--;
+    memmove(unnamed.text, base->text + 1, unnamed.count * sizeof *unnamed.text); /* without model=NAME */
+    needs x = needs_of(base, NULL), y = source ? needs_of(&unnamed, source) : (needs){0};
+    if (x.peak && memcmp(&x, &y, sizeof x) == 0) {
+        passed++;
+        return;
+    }
+    puts("FAIL a file of the configuration and its entry in the catalogue agree");
+    print_words("name", base, x.peak);
+    print_words("file", &unnamed, y.peak);
     failed++;
 }
 
@@ -175,6 +201,7 @@ int main(int argc, char **argv) {
         base.text[base.count++] = PICK("dtype=bf16", "dtype=fp32");
         base.text[base.count++] = PICK("grad_accum=1", "grad_accum=2");
         base.text[base.count++] = PICK("clip=none", "clip=1.0");
+        check_file(&base, model);
         for (uint32_t k = 0; k < LAW_COUNT; k++)
             if (laws[k].where == ANY || bases[model].embedding) check(&laws[k], &base, model);
     }

@@ -407,6 +407,7 @@ static void fill_values(job_builder *b) {
     job->zero_grad = value_of(b, TIDE_SET_zero_grad);
     job->clips = value_of(b, TIDE_SET_clip)[0] != 0;
     job->labels = value_is(b, TIDE_SET_labels, "true");
+    job->loss = value_of(b, TIDE_SET_loss);
     job->padding = value_is(b, TIDE_SET_padding, "true");
     job->use_cache =
         value_is(b, TIDE_SET_use_cache, "default") ? -1 : value_is(b, TIDE_SET_use_cache, "true");

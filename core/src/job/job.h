@@ -119,6 +119,7 @@ typedef struct tide_job {
     const char *zero_grad;           /* none zero */
     bool clips;                      /* clip_grad_norm_ */
     bool labels, padding;
+    const char *loss;                /* default liger */
     int use_cache;                   /* -1: the model's default */
     bool hold_outputs;
     const char *allocator;           /* PYTORCH_CUDA_ALLOC_CONF, "" for the default */

@@ -221,11 +221,17 @@ static bool refuse_targets(tide_model *model, const char *setting, const char *w
     return tide_error(model->m->diags, TIDE_ERR_FIELD_RANGE, setting, what, remedy);
 }
 
+/* The entry of a library's table for the model_type of the job; NULL: there is none. */
+static const tide_json *of_model_type(const tide_model *model, const tide_job *job, const char *table) {
+    const tide_json *type = tide_json_at(job->config, "model_type"), *found = NULL;
+    for (const tide_description *d = model->descriptions->first; d && type && !found; d = d->next)
+        found = tide_json_find(tide_json_at(d->json, table), type->text);
+    return found;
+}
+
 /* What IA3 aims at where the job does not say: peft's choice by the model_type. */
 static bool choose_ia3(tide_model *model, const tide_job *job, tide_adapter *a) {
-    const tide_json *type = tide_json_at(job->config, "model_type"), *pair = NULL;
-    for (const tide_description *d = model->descriptions->first; d && type && !pair; d = d->next)
-        pair = tide_json_find(tide_json_at(d->json, "ia3_targets"), type->text);
+    const tide_json *pair = of_model_type(model, job, "ia3_targets");
     bool is_known = pair && pair->kind == TIDE_JSON_ARRAY && pair->count == 2;
     if (!*a->target_modules && !is_known)
         return refuse_targets(model, TARGETS, "must be given: peft names no modules for IA3 of this model_type", "name linear layers, as target_modules=k_proj,v_proj,down_proj with feedforward_modules=down_proj");
@@ -249,6 +255,18 @@ static tide_value argument_of(tide_model *model, const tide_adapter *a, tide_tex
     tide_value rank = tide_of_int(rank_of(model, a, path));
     rank.symbol = tide_symbol_name(model->m, TIDE_TEXT("r"));
     return rank;
+}
+
+/* Targets that peft turns into target_parameters: weights of experts that are parameters of a module that is no layer. */
+static bool aims_at_experts(const tide_model *model, const tide_job *job) {
+    const tide_json *names = of_model_type(model, job, "fused_experts");
+    tide_text targets = tide_text_of(job->adapter.target_modules), target, rest, name;
+    if (!names || names->kind != TIDE_JSON_STRING || strcmp(job->adapter.method, "lora") != 0) return false;
+    if (tide_text_is(targets, "all-linear")) return true;
+    while (next_name(&targets, &target))
+        for (rest = names->text; next_name(&rest, &name);)
+            if (tide_text_equal(target, name) || (ends_with(target, name) && target.at[target.length - name.length - 1] == '.')) return true;
+    return false;
 }
 
 static bool add_adapters(tide_model *model, const tide_adapter *a, bool is_loaded) {
@@ -333,6 +351,9 @@ bool tide_adapt(tide_model *model, const tide_job *job) {
     tide_adapter a = job->adapter;
     bool is_prompt = tide_is_prompt(job);
     freeze_all(model);
+    if (aims_at_experts(model, job))
+        return refuse_targets(model, TARGETS, "aims at experts, whose weights are no layers: peft's target_parameters are not expressed",
+                              "name linear layers, as adapter.target_modules=q_proj,k_proj,v_proj,o_proj");
     if (strcmp(a.method, "ia3") == 0 && !choose_ia3(model, job, &a)) return false;
     if (!(is_prompt ? tide_add_prompt(model, job) : add_adapters(model, &a, job->quant_loaded) && save_modules(model, &a))) return false;
     if (a.autocast_adapter_dtype) cast_adapters(model);

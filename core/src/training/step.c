@@ -193,6 +193,8 @@ static void set_settings(tide_run *run, const tide_job *job, bool uses_cache) {
     NUMBER("logits_to_keep", is_training || strcmp(job->cache, "none") == 0 ? 0 : job->logits_to_keep);
     NUMBER("past_length", 0);
     s[n++] = (tide_setting_value){"past_key_values", tide_none()};
+    WORD("loss_function", job->loss);
+    TRUTH("loss_is_fused", false);
     TRUTH("padding", job->padding);
     TRUTH("use_cache", uses_cache);
     TRUTH("checkpointing", run->model.is_checkpointing);
@@ -674,5 +676,8 @@ bool tide_run_job(tide_run *run, const tide_job *job, tide_arena *arena, tide_di
     m->module = m->statement = 0;
     if (!l.optimizer) l.optimizer = tide_optimizer_new(&run->model, job->optimizer, job->param_groups);
     tide_timeline_mark(&m->timeline, 0, TIDE_PHASE_LOAD);
-    return play(&l);
+    if (!play(&l)) return false;
+    if (strcmp(job->loss, "liger") == 0 && !tide_model_setting(&run->model, "loss_is_fused")->truth)
+        tide_report(diags, TIDE_WARNING, TIDE_ERR_UNSUPPORTED, "/settings/loss", "changes nothing: the model's description does not read it", NULL);
+    return true;
 }

@@ -542,6 +542,12 @@ static tide_value op_bmm(tide_machine *m, tide_value *a) {
     return tide_of_tensor(bmm(m, tide_arg_tensor(m, a[0]), tide_arg_tensor(m, a[1])));
 }
 
+/* torch.mm(a, b, out=...): the result is there already. */
+static tide_value op_mm_out(tide_machine *m, tide_value *a) {
+    multiply(m, tide_arg_tensor(m, a[0]), tide_arg_tensor(m, a[1]), tide_gemm_workspace(m));
+    return tide_none();
+}
+
 static tide_value op_addmm(tide_machine *m, tide_value *a) {
     return tide_of_tensor(addmm(m, tide_arg_tensor(m, a[0]), tide_arg_tensor(m, a[1]), tide_arg_tensor(m, a[2])));
 }
@@ -553,6 +559,7 @@ static const tide_op linear_ops[] = {
     {"einsum", "equation, a, b", TIDE_CAST_NONE, op_einsum},
     {"grouped_mm", "x, weight, offsets", TIDE_CAST_NONE, op_grouped_mm},
     {"baddbmm", "input, batch1, batch2", TIDE_CAST_LOWER, op_baddbmm},
+    {"mm_out", "self, mat2", TIDE_CAST_NONE, op_mm_out},
     {"addmm", "self, mat1, mat2", TIDE_CAST_LOWER, op_addmm},
 };
 TIDE_OP_TABLE(linear)
