@@ -2,7 +2,8 @@
 #
 #     cmake -DMODELS=DIR -DOUT=FILE -P embed.cmake
 #
-# Line breaks and indentation go; JSON strings cannot hold them. A file that is not JSON stops the build.
+# Line breaks and indentation go, JSON strings cannot hold them, and so do notes, which nothing reads. A file that is not
+# JSON stops the build.
 cmake_minimum_required(VERSION 3.25)
 
 set(bodies "")
@@ -16,6 +17,7 @@ function(embed_file name path)
         message(FATAL_ERROR "${path}: ${problem}")
     endif()
     string(REGEX REPLACE "[\r\n]+[ \t]*" "" text "${text}")
+    string(REGEX REPLACE "\"note\": \"[^\"\\\\]*\"," "" text "${text}")
     string(HEX "${text}" hex)
     string(LENGTH "${hex}" length)
     math(EXPR length "${length} / 2")
