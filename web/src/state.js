@@ -225,22 +225,23 @@ export const redo = () => travel(future, past, 'Done again.');
 
 /* ---- the baseline ---- */
 
-/** Keeps the present job to compare with.
- * @param {Job} [pinned] */
-export function pin(pinned = job()) {
+/** @param {Job | null} to */
+function setBaseline(to) {
   batch(() => {
-    baseline.value = pinned;
+    baseline.value = to;
     baselineReport.value = null;
   });
   playBaseline();
+}
+
+/** Keeps the present job to compare with. */
+export function pin() {
+  setBaseline(job());
   writeFragment();
 }
 
 export function unpin() {
-  batch(() => {
-    baseline.value = null;
-    baselineReport.value = null;
-  });
+  setBaseline(null);
   writeFragment();
 }
 
@@ -321,8 +322,7 @@ export async function loadFragment() {
       view.value = read.view;
       was = read.was;
       isExample.value = false;
-      if (read.baseline) pin({ words: read.baseline.map(toWord), files: files.value });
-      else unpin();
+      setBaseline(read.baseline ? { words: read.baseline.map(toWord), files: files.value } : null);
     });
     fromLink = true;
   } catch (error) {
