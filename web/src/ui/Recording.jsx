@@ -247,7 +247,7 @@ const Options = ({ r }) => (
               <td>{option.change === 0 ? '' : `${option.change > 0 ? '+' : '−'}${natural(Math.abs(option.change), shownUnit())}`}</td>
               <td class="left">{option.is_approximate ? 'an estimate' : option.fits === false ? <span class="bad"><Icon name="cross" />does not run</span>
                 : option.fits ? <span class="good"><Icon name="check" />runs</span> : ''}</td>
-              <td><button type="button" class="button small" onClick={() => replay({ allocator: option.allocator })} aria-label={`Play with ${named(option.allocator)}`}>Use</button></td>
+              <td><button type="button" class="button small" onClick={() => replay({ allocator: option.allocator })} aria-label={`Use ${named(option.allocator)}`}>Use</button></td>
             </tr>
           ))}
         </tbody>
