@@ -250,7 +250,7 @@ static tide_value checkpointed(tide_model *model, uint32_t instance, tide_functi
     }
     tide_value inputs[ARGUMENT_LIMIT];
     for (uint32_t i = 0; i < count; i++) inputs[i] = positional[i];
-    return tide_checkpoint_call(m, model->is_reentrant, c, inputs, count);
+    return tide_checkpoint_call(m, model->is_reentrant && !model->instances[instance].of->is_never_reentrant, c, inputs, count);
 }
 
 /* A method, under a checkpoint where the module is one; the arguments are borrowed. */

@@ -55,6 +55,10 @@ static bool read_attribute(tide_descriptions *set, tide_class *made, const tide_
         made->is_checkpointed = item->is_true;
         return true;
     }
+    if (tide_text_is(item->key, "@checkpoint") && item->kind == TIDE_JSON_STRING && tide_text_is(item->text, "non_reentrant")) {
+        made->is_checkpointed = made->is_never_reentrant = true;
+        return true;
+    }
     if (tide_text_is(item->key, "@zero_leaf") && item->kind == TIDE_JSON_BOOL) {
         made->is_zero_leaf = item->is_true;
         return true;

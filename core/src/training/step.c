@@ -645,10 +645,21 @@ static void warm_up(tide_run *run, const tide_job *job) {
     tide_touch(&run->machine, bytes / 2 * 2);
 }
 
+/* modeling_utils.py, gradient_checkpointing_enable */
+static bool check_checkpointing(const tide_run *run, tide_arena *arena, tide_diagnostics *diags) {
+    const tide_model *model = &run->model;
+    if (!model->is_checkpointing) return true;
+    for (uint32_t i = 1; i < model->instance_count; i++)
+        if (model->instances[i].of->is_checkpointed) return true;
+    return tide_error(diags, TIDE_ERR_CONFLICT, "/settings/checkpointing",
+                      tide_format(arena, "%s does not support gradient checkpointing", model->instances[model->root].of->name.at),
+                      "leave it out; in a description of one's own, \"@checkpoint\": true marks the layers");
+}
+
 bool tide_run_job(tide_run *run, const tide_job *job, tide_arena *arena, tide_diagnostics *diags) {
     prepare(run, job, arena, diags);
     tide_machine *m = &run->machine;
-    if (!make_model(run, job, arena, diags)) return false;
+    if (!make_model(run, job, arena, diags) || !check_checkpointing(run, arena, diags)) return false;
     check_overrides(run, job);
     check_images(run, job);
     if (!tide_compare_weights(&run->model, job, run->stand_in_of != NULL)) return false;
