@@ -85,13 +85,13 @@ bool tide_wants(const tide_node *node, int edge) {
     return node->edges[edge].node != NULL;
 }
 
-static void saved_clear(tide_machine *m, tide_saved *slot) {
+void tide_saved_clear(tide_machine *m, tide_saved *slot) {
     if (slot->frame) tide_checkpoint_forget(m, slot);
     tide_release_at(m, &slot->tensor);
 }
 
 static void node_clear_saved(tide_machine *m, tide_node *node) {
-    for (unsigned i = 0; i < node->saved_count; i++) saved_clear(m, &node->saved[i]);
+    for (unsigned i = 0; i < node->saved_count; i++) tide_saved_clear(m, &node->saved[i]);
     node->saved_count = 0;
     if (node->held && node->held->clear) node->held->clear(m, node->held);
 }

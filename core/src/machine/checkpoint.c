@@ -2,7 +2,9 @@
  *
  * Note [Non-reentrant]: while the function runs, everything it saves is replaced by a place in the frame. The first
  * place that backward asks for runs the function again, with gradients, until as many tensors have been saved as
- * there are places; what was saved then is handed out once each. torch/utils/checkpoint.py: _checkpoint_hook.
+ * there are places; what was saved then is handed out once each. The frame's own inputs are saved as any tensor is
+ * (_NoopSaveInputs): inside of another frame they are places in that one, and come with its recomputation.
+ * torch/utils/checkpoint.py: _checkpoint_hook.
  *
  * Note [Reentrant]: the function runs without gradients; backward runs it again with them on detached inputs and
  * differentiates that graph by a backward pass of its own. torch/utils/checkpoint.py: CheckpointFunction. */
@@ -14,7 +16,8 @@ struct tide_checkpoint {
     tide_held held;
     uint32_t references;
     void *function;
-    tide_value *inputs;
+    tide_value *inputs; /* none where it is saved */
+    tide_saved *saved;  /* tensors among them */
     uint32_t input_count;
     bool is_recomputed;
     bool autocast_enabled;
@@ -27,13 +30,18 @@ struct tide_checkpoint {
     uint32_t counter; /* tensors saved so far by the recomputation */
 };
 
-static tide_checkpoint *frame_new(tide_machine *m, void *function, const tide_value *inputs, uint32_t count) {
+static tide_checkpoint *frame_new(tide_machine *m, void *function, const tide_value *inputs, uint32_t count, bool is_nested) {
     tide_checkpoint *frame = tide_take(m, sizeof *frame);
     frame->references = 1;
     frame->function = function;
     frame->input_count = count;
     frame->inputs = tide_take(m, (count + 1) * sizeof *inputs);
-    for (uint32_t i = 0; i < count; i++) frame->inputs[i] = tide_value_retain(inputs[i]);
+    frame->saved = tide_take(m, (count + 1) * sizeof *frame->saved);
+    for (uint32_t i = 0; i < count; i++) {
+        bool is_saved = is_nested && inputs[i].kind == TIDE_VALUE_TENSOR;
+        frame->inputs[i] = is_saved ? tide_none() : tide_value_retain(inputs[i]);
+        if (is_saved && !m->is_stopped) tide_checkpoint_pack(m, &frame->saved[i], inputs[i].tensor);
+    }
     frame->autocast_enabled = m->autocast_enabled;
     frame->autocast_dtype = m->autocast_dtype;
     return frame;
@@ -45,6 +53,7 @@ static void drop_inputs(tide_machine *m, tide_held *held) {
     for (uint32_t i = 0; i < frame->input_count; i++) {
         tide_value_release(m, frame->inputs[i]);
         frame->inputs[i] = tide_none();
+        tide_saved_clear(m, &frame->saved[i]);
     }
 }
 
@@ -52,6 +61,7 @@ void tide_checkpoint_release(tide_machine *m, tide_checkpoint *frame) {
     if (--frame->references) return;
     drop_inputs(m, &frame->held);
     tide_give(m, frame->inputs, (frame->input_count + 1) * sizeof *frame->inputs);
+    tide_give(m, frame->saved, (frame->input_count + 1) * sizeof *frame->saved);
     for (uint32_t i = 0; i < frame->holder_count; i++) tide_release(m, frame->holders[i].tensor);
     if (frame->holders) tide_arena_drop(m->arena, frame->holders);
     m->function_free(m, frame->function);
@@ -118,14 +128,25 @@ static void leave(tide_machine *m, const tide_checkpoint *frame, surroundings ou
     m->op = outside.op;
 }
 
+static tide_value input_of(tide_machine *m, tide_checkpoint *frame, uint32_t i) {
+    tide_saved *saved = &frame->saved[i];
+    if (!saved->frame && !saved->tensor) return tide_value_retain(frame->inputs[i]);
+    tide_tensor *t = saved->frame ? tide_checkpoint_unpack(m, saved) : tide_retain(saved->tensor);
+    return t ? tide_of_tensor(t) : tide_none();
+}
+
 static void recompute(tide_machine *m, tide_checkpoint *frame) {
+    tide_value *inputs = tide_take(m, (frame->input_count + 1) * sizeof *inputs);
+    frame->references++;
+    for (uint32_t i = 0; i < frame->input_count; i++) inputs[i] = input_of(m, frame, i);
     surroundings outside = enter(m, frame);
     m->recomputing = frame;
-    frame->references++;
-    tide_value result = m->call_again(m, frame->function, frame->inputs, frame->input_count);
+    tide_value result = m->call_again(m, frame->function, inputs, frame->input_count);
     tide_value_release(m, result);
     m->is_stopped = false;
     leave(m, frame, outside);
+    for (uint32_t i = 0; i < frame->input_count; i++) tide_value_release(m, inputs[i]);
+    tide_give(m, inputs, (frame->input_count + 1) * sizeof *inputs);
     frame->is_recomputed = true;
     tide_checkpoint_release(m, frame);
 }
@@ -222,15 +243,17 @@ static tide_value call_reentrant(tide_machine *m, tide_checkpoint *frame) {
 }
 
 tide_value tide_checkpoint_call(tide_machine *m, bool is_reentrant, void *function, tide_value *inputs, uint32_t count) {
-    tide_checkpoint *frame = frame_new(m, function, inputs, count);
+    bool saves = !is_reentrant && m->grad_enabled;
+    tide_checkpoint *frame = frame_new(m, function, inputs, count, saves && (m->saving_for || m->recomputing));
     tide_value output;
     if (is_reentrant) {
         output = call_reentrant(m, frame);
     } else {
-        tide_checkpoint *outer = m->saving_for;
-        if (m->grad_enabled) m->saving_for = frame;
-        output = m->call_again(m, function, frame->inputs, count);
+        tide_checkpoint *outer = m->saving_for, *recomputing = m->recomputing;
+        if (saves) m->saving_for = frame, m->recomputing = NULL;
+        output = m->call_again(m, function, inputs, count);
         m->saving_for = outer;
+        m->recomputing = recomputing;
     }
     tide_checkpoint_release(m, frame);
     return output;

@@ -358,6 +358,8 @@ bool tide_wants(const tide_node *node, int edge); /* should_compute_output */
 void tide_save(tide_machine *m, tide_node *node, tide_tensor *t);
 /* The saved tensor, owned by the caller; runs the recomputation of a checkpoint. NULL if the slot is empty. */
 tide_tensor *tide_saved_at(tide_machine *m, tide_node *node, int slot);
+/* Forgets what a slot holds, or its place in a frame. */
+void tide_saved_clear(tide_machine *m, tide_saved *slot);
 /* Makes t the node's next output: shape and dtype are kept. node may be NULL. Returns t. */
 tide_tensor *tide_made_by(tide_machine *m, tide_node *node, tide_tensor *t);
 
