@@ -223,10 +223,17 @@ static void set_settings(tide_run *run, const tide_job *job, bool uses_cache) {
     run->model.setting_count = n;
 }
 
-static bool load_library(tide_run *run) {
+/* Half of the library is of adapters and quantised layers, which few jobs have: reading it would take a twentieth of their time. */
+static bool needs(const tide_job *job, tide_text name) {
+    if (tide_text_is(name, "library/adapters") || tide_text_is(name, "library/prompts")) return strcmp(job->adapter.method, "none") != 0;
+    if (tide_text_is(name, "library/quantised")) return strcmp(job->quant, "none") != 0;
+    return tide_text_starts(name, TIDE_TEXT("library/"));
+}
+
+static bool load_library(tide_run *run, const tide_job *job) {
     for (uint32_t i = 0; i < tide_architecture_source_count; i++) {
         tide_text name = tide_text_of(tide_architecture_sources[i].name);
-        if (tide_text_starts(name, TIDE_TEXT("library/")) && !tide_description_load(&run->descriptions, name)) return false;
+        if (needs(job, name) && !tide_description_load(&run->descriptions, name)) return false;
     }
     return true;
 }
@@ -238,7 +245,7 @@ static bool make_model(tide_run *run, const tide_job *job, tide_arena *arena, ti
     bool has_type = type && type->kind == TIDE_JSON_STRING;
     if (job->description && !job->config->first) { /* all sizes are in the description */
         description_name = given_name(job);
-        if (!load_library(run)) return false;
+        if (!load_library(run, job)) return false;
         tide_description *alone = tide_description_load(&run->descriptions, description_name);
         return alone && root_class(job, false, alone, &class_name, diags, arena) && tide_model_build(&run->model, alone, class_name, job->config);
     }
@@ -248,7 +255,7 @@ static bool make_model(tide_run *run, const tide_job *job, tide_arena *arena, ti
                           "name it in the description's \"model_type\", or leave the description out");
     if (!type || type->kind != TIDE_JSON_STRING)
         return tide_error(diags, TIDE_ERR_FIELD_MISSING, "/config.json/model_type", "the configuration has no model_type", "give the config.json of a transformers, timm or diffusers model");
-    if (!load_library(run)) return false;
+    if (!load_library(run, job)) return false;
     if (!find_model(run->model.user, type->text, &description_name, &class_name) && !find_stand_in(run->model.user, job->config, &description_name, &class_name))
         return tide_error(diags, TIDE_ERR_MODEL_UNKNOWN, "/config.json/model_type", tide_format(arena, "no description covers %s '%s', and its keys are those of no family", type->key.at, type->text.at),
                           "see 'How to add a model' in the README");
@@ -630,7 +637,7 @@ static void prepare(tide_run *run, const tide_job *job, tide_arena *arena, tide_
 tide_description *tide_run_description(tide_run *run, const tide_job *job, tide_arena *arena, tide_diagnostics *diags) {
     prepare(run, job, arena, diags);
     ((finder *)run->model.user)->reads_lazily = true;
-    return load_library(run) ? tide_description_load(&run->descriptions, given_name(job)) : NULL;
+    return load_library(run, job) ? tide_description_load(&run->descriptions, given_name(job)) : NULL;
 }
 
 /* modeling_utils.py, caching_allocator_warmup: one block of the size of the weights, as they will be kept. */
