@@ -248,7 +248,7 @@ export function useTests({ visit, field, fromCore, exampleWords, server }) {
     await page.waitForFunction(() => document.querySelector('.timeline-readout b')?.textContent === 'Peak');
     const rows = page.locator('.twin', { hasText: /Table of these/ });
     await rows.locator('summary').click();
-    assert.ok(await rows.locator('tbody tr').count() > 30);
+    await rows.locator('tbody tr').nth(30).waitFor();
     await page.getByRole('button', { name: 'Whole job' }).click();
     await page.locator('.event-readout').waitFor({ state: 'detached' });
     /* a drag over the small picture */
