@@ -9,6 +9,7 @@ import { fromFile, isYaml, ofDrop, readText } from '../../web/src/files.js';
 import { inUnit, natural, params, percent, sentences, ticks } from '../../web/src/format.js';
 import { toJson } from '../../web/src/yaml.js';
 import { lockdown } from '../../web/src/lockdown.js';
+import { aligned, phases } from '../../web/src/phases.js';
 import { pack, unpack } from '../../web/src/links.js';
 import { start } from '../../web/src/tidemark.js';
 import { toCommand } from '../../web/src/words.js';
@@ -87,6 +88,14 @@ test('format: a diagnostic as sentences', () => {
   assert.equal(say({ place: '/settings/batch', message: 'is "0"; must be a whole number' }), 'batch is "0"; must be a whole number.');
   assert.equal(say({ place: '/settings/model', message: 'no model is given', remedy: 'write model=NAME' }), 'No model is given. Write model=NAME.');
   assert.equal(say({ place: '/files/0', message: 'config.json: not JSON at line 1', remedy: 'Mend it.' }), 'config.json: not JSON at line 1. Mend it.');
+});
+
+test('phases: an event of one job is found in the same part of the same phase of another', () => {
+  const one = phases(/** @type {any} */ ({ events: 100, marks: [{ event: 10, step: 0, phase: 'load' }, { event: 40, step: 1, phase: 'forward' }, { event: 80, step: 1, phase: 'backward' }] }));
+  assert.deepEqual(one.map(({ from, to }) => [from, to]), [[0, 10], [10, 40], [40, 100]]);
+  const other = phases(/** @type {any} */ ({ events: 30, marks: [{ event: 6, step: 0, phase: 'load' }, { event: 16, step: 1, phase: 'forward' }, { event: 20, step: 1, phase: 'backward' }] }));
+  assert.deepEqual([0, 5, 10, 25, 40, 70, 100].map(aligned(one, other)), [0, 3, 6, 11, 16, 23, 30]);
+  assert.deepEqual([10, 25, 40, 100].map(aligned(one, other.filter(({ phase }) => phase !== 'forward'))), [6, 6, 16, 30], 'a phase that is not there takes no room');
 });
 
 test('files: of a dropped folder what can say something of a job, and no more than there may be', async () => {

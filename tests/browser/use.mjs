@@ -4,6 +4,7 @@ import { execFileSync } from 'node:child_process';
 import { existsSync } from 'node:fs';
 import { changed, copied, deviceBytes, PHONE, ready, test } from './harness.mjs';
 import { cell, csv } from '../../web/src/csv.js';
+import { closest } from '../../web/src/nearest.js';
 import { assignment, find } from '../../web/src/find.js';
 import { nearValues } from '../../web/src/nearest.js';
 import { grows, inOrderOfPlay, readValues, usualValues, walkEdge } from '../../web/src/sweep.js';
@@ -30,6 +31,14 @@ test('palette: words find their entries, the best first', () => {
   assert.deepEqual(find(entries, 'nonsense'), []);
   assert.deepEqual(assignment('batch 32'), { name: 'batch', value: '32' });
   assert.deepEqual(assignment('data parallel = 8'), { name: 'data parallel', value: '8' });
+});
+
+test('closest: the least change that fits on the cards that are there, before one with more cards', () => {
+  const change = (/** @type {string} */ title, /** @type {boolean} */ fits, /** @type {string[]} */ ...settings) => ({ title, effect: '', fits, settings });
+  const list = [change('QLoRA', true, 'quant=nf4'), change('LoRA', true, 'adapter=lora'), change('ZeRO-2', true, 'parallel.kind=zero2', 'parallel.dp=8'), change('fused', false, 'optimizer=adamw_fused')];
+  assert.equal(closest(list)?.title, 'LoRA');
+  assert.equal(closest(list.slice(2))?.title, 'ZeRO-2');
+  assert.equal(closest(list.slice(3)), null);
 });
 
 test('sweep: values, their order of play, and what is offered', () => {
@@ -360,14 +369,71 @@ export function useTests({ visit, field, fromCore, exampleWords, server }) {
     assert.equal(table, run(`${await clipboard(page)} --csv -`));
   }));
 
+  test('use: the baseline is a line in the timeline, to the same scale, and gone with it', () => visit(async (page) => {
+    const r = await fromCore(exampleWords.map((word) => (word.startsWith('checkpointing=') ? 'checkpointing=none' : word)));
+    const limit = () => page.locator('.peak-dot').evaluate((/** @type {Element} */ one) => Number(one.getAttribute('cy')));
+    const high = await limit();
+    await page.locator('.baseline').waitFor({ state: 'attached' });
+    assert.equal(await page.locator('.baseline-text').textContent(), `baseline ${(r.peak.allocated / 2 ** 30).toFixed(2)}`);
+    /* its highest point is drawn where its bytes are on the axis of the present job */
+    const [lowest, dot] = await page.evaluate(() => [Math.min(.../** @type {string} */ (document.querySelector('.baseline')?.getAttribute('d')).split(/[MLHVC]/).map((part) => Number(part.split(',')[1])).filter((y) => !Number.isNaN(y))),
+      Number(document.querySelector('.peak-dot')?.getAttribute('cy'))]);
+    const now = (await fromCore(exampleWords)).peak.allocated;
+    assert.ok(Math.abs((190 - lowest) / (190 - dot) - r.peak.allocated / now) < 0.02, `${lowest} ${dot}`);
+    await page.keyboard.press('Escape');
+    await page.getByRole('button', { name: 'Unpin' }).first().click();
+    await page.locator('.baseline').waitFor({ state: 'detached' });
+    assert.ok(await limit() < high, 'the axis is that of one job again');
+  }, { at: `${server.url}#${exampleWords.join('&')}&b.checkpointing=none&v=1` }));
+
+  test('use: a job that runs only because cached memory is given back says so', () => visit(async (page) => {
+    const r = await fromCore(exampleWords.map((word) => (word.startsWith('batch=') ? 'batch=44' : word)));
+    assert.ok(r.verdict.fits && r.verdict.margin_bytes < 0 && r.verdict.retries > 0);
+    const said = await page.locator('.verdict-head').innerText();
+    assert.match(said, /wanted on the device at the peak/);
+    assert.match(said, new RegExp(`Just fits[^]*${(-r.verdict.margin_bytes / 2 ** 30).toFixed(1)} GiB of it are cached blocks, which the allocator gives back in ${r.verdict.retries} retries`));
+  }, { at: `${server.url}#${exampleWords.join('&').replace(/batch=\d+/, 'batch=44')}&v=1` }));
+
+  test('use: over several GPUs the number is that of each', () => visit(async (page) => {
+    assert.match(await page.locator('.verdict-head').innerText(), /on each of 8 GPUs at the peak[^]*besides, not counted: about .* for NCCL/);
+  }, { at: `${server.url}#model=gpt2&gpu=t4&parallel.kind=zero2&parallel.dp=8&v=1` }));
+
+  test('use: the largest LoRA rank that fits', () => visit(async (page) => {
+    await page.locator('#whatif').scrollIntoViewIfNeeded();
+    await page.getByRole('tab', { name: 'Largest that fits' }).click();
+    const row = page.locator('.whatif tbody tr', { hasText: 'LoRA rank' });
+    await row.waitFor({ timeout: 30000 });
+    const [, largest] = /adapter\.r=(\d+)/.exec(await row.getByRole('button').getAttribute('aria-label')) ?? [];
+    const fits = async (/** @type {number} */ rank) => (await fromCore(['model=gpt2', 'gpu_gib=4', 'adapter=lora', `adapter.r=${rank}`])).verdict.fits;
+    assert.deepEqual([await fits(Number(largest)), await fits(Number(largest) + 1)], [true, false]);
+  }, { at: `${server.url}#model=gpt2&gpu_gib=4&adapter=lora&v=1` }));
+
+  test('use: what is typed while the palette is fetched is not lost, and is no key', () => visit(async (page) => {
+    await page.route('**/Palette-*.js', async (/** @type {any} */ route) => {
+      await new Promise((done) => setTimeout(done, 400));
+      await route.continue();
+    });
+    await page.keyboard.press('Control+k');
+    await page.keyboard.type('sco');
+    await focusIs(page, '.palette input');
+    assert.equal(await page.locator('.palette input').inputValue(), 'sco');
+    assert.equal(await page.locator('#compare, .said').count(), 0);
+    await page.keyboard.press('Escape');
+    await page.keyboard.press('Control+k');
+    assert.equal(await page.locator('.palette input').inputValue(), '');
+  }));
+
   test('use: a measured peak is compared', () => visit(async (page) => {
     const r = await fromCore(exampleWords);
-    await page.locator('.twin > summary', { hasText: 'Measured a run' }).click();
+    await page.locator('.twin > summary', { hasText: 'How exact is this' }).click();
     const input = page.locator('.measured input');
     await input.fill(String(r.peak.reserved));
     await page.locator('#measured-result', { hasText: 'the same, to the byte' }).waitFor();
     await input.fill('60 GiB');
     assert.match(await page.locator('#measured-result').innerText(), /% more than measured.*Nearest term/s);
+    await page.getByRole('button', { name: 'Copy a report' }).click();
+    await copied(page, `measured 60 GiB, predicted ${r.peak.reserved} bytes`);
+    assert.match(await clipboard(page), /^tidemark \d[^]*tidemark estimate model=/);
     await input.fill('much');
     assert.match(await page.locator('#measured-result').innerText(), /Write a size/);
   }));

@@ -20,6 +20,7 @@ function meets(typed, word) {
  * @template {Entry} T @param {T[]} entries @param {string} text @param {number} [most] @returns {T[]} */
 export function find(entries, text, most = 50) {
   const typed = text.toLowerCase().split(WORDS).filter(Boolean);
+  if (!typed.length) return entries.slice(0, most);
   const found = [];
   for (const entry of entries) {
     const words = entry.search.toLowerCase().split(WORDS);

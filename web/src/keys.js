@@ -1,6 +1,6 @@
 /* The page's keys: combinations everywhere, single letters only where nothing is typed, and only if they are wanted. */
 import { ACTIONS } from './actions.js';
-import { letterKeys, overlay, redo, undo } from './state.js';
+import { letterKeys, overlay, redo, typedAhead, undo } from './state.js';
 
 const TYPED_IN = 'input:not([type="checkbox"], [type="radio"]), select, textarea, [contenteditable], dialog';
 
@@ -13,6 +13,10 @@ export function onKey(event) {
     if (letter === 'k' && !event.shiftKey) overlay.value = overlay.value === 'palette' ? '' : 'palette';
     else if (letter === 'z' && !target.closest?.('textarea, dialog')) (event.shiftKey ? redo : undo)();
     else return;
+    return event.preventDefault();
+  }
+  if (overlay.value === 'palette' && !document.querySelector('dialog[open]') && event.key.length === 1) {
+    typedAhead.value += event.key;
     return event.preventDefault();
   }
   if (!letterKeys.value || target.closest?.(TYPED_IN) || document.querySelector('dialog[open]')) return;

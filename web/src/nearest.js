@@ -1,4 +1,4 @@
-/* Values near one that cannot be: what the page offers in its place. */
+/* What the page offers in place of what cannot be: values near a wrong one, the closest change of a job that does not fit. */
 
 /** The nearest first, at most `most`. Numbers in the message are often the limit that was passed.
  * @param {import('./types.js').Setting} setting @param {string} value @param {string} [message] @param {number} [most] @returns {string[]} */
@@ -15,4 +15,13 @@ export function nearValues({ type, choices, least = 1, most: top = 2 ** 31, defa
   for (let part = 2; part <= 8; part++) if (start % part === 0) near.add(start / part);
   return [...near].filter((n) => Number.isInteger(n) && n >= least && n <= top && String(n) !== value)
     .sort((a, b) => Math.abs(Math.log(a / start)) - Math.abs(Math.log(b / start))).slice(0, most).map(String);
+}
+
+/** @typedef {{title: string, effect: string, settings: string[], fits?: boolean}} Change */
+
+/** On the cards that are there if anything does; the largest saving comes first, so the least is last.
+ * @param {Change[]} changes */
+export function closest(changes) {
+  const fitting = changes.filter(({ fits }) => fits);
+  return fitting.findLast(({ settings }) => !settings.some((word) => word.startsWith('parallel.dp='))) ?? fitting.at(-1) ?? null;
 }

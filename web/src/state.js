@@ -46,6 +46,8 @@ export const moreOpen = signal(false);
 
 /* What is open over the page, by name (see ui/Overlays.jsx); and whose bytes the drawer takes apart. */
 export const overlay = signal('');
+/* What was typed for the palette before it was there. */
+export const typedAhead = signal('');
 export const details = signal(/** @type {import('./types.js').Details | null} */ (null));
 
 /* Single letters as keys: kept in this browser. */

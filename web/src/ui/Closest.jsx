@@ -1,17 +1,18 @@
 /* Of a job that does not fit: the change that fits and changes least. */
 import './App.jsx'; /* all that is shared stays in one chunk */
 import { useEffect, useState } from 'preact/hooks';
+import { closest } from '../nearest.js';
 import { askMany, link, setWords } from '../state.js';
 import { toWord } from '../words.js';
 
 export default function Closest() {
-  const [found, setFound] = useState(/** @type {{title: string, effect: string, settings: string[], fits: boolean} | null} */ (null));
+  const [found, setFound] = useState(/** @type {import('../nearest.js').Change | null} */ (null));
   const key = link.value;
   useEffect(() => {
     setFound(null);
     const stop = new AbortController();
     const timer = setTimeout(() => askMany([{ call: 'advice', words: [] }], (reply) => {
-      setFound(reply?.changes?.filter((/** @type {any} */ change) => change.fits).at(-1) ?? null); /* the largest saving comes first */
+      setFound(closest(reply?.changes ?? []));
     }, stop.signal), 200);
     return () => {
       clearTimeout(timer);

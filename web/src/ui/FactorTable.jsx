@@ -17,7 +17,7 @@ const Opens = ({ n, of, stop = false }) => (
 );
 
 /** @param {{n: number, of: import('../types.js').Details}} props */
-const Cell = ({ n, of }) => <td>{!n ? <span class="nothing" aria-label="none">–</span> : of.part === '*' ? <Bytes n={n} /> : <Opens n={n} of={of} />}</td>;
+const Cell = ({ n, of }) => <td class="of-part">{!n ? <span class="nothing" aria-label="none">–</span> : of.part === '*' ? <Bytes n={n} /> : <Opens n={n} of={of} />}</td>;
 
 /** @param {KeyboardEvent} event */
 function move(event) {
@@ -41,9 +41,10 @@ const MOST_COLUMNS = 5;
 /** The parts as columns: all, or where there are many, the largest and one for the others.
  * @param {import('../types.js').Part[]} parts @returns {{part: string, title: string, help?: string, bytes: number, factors: Record<string, number>}[]} */
 function columnsOf(parts) {
-  if (parts.length <= MOST_COLUMNS) return parts;
+  const named = parts.map((part) => (part.part === '' ? { ...part, title: 'Rest', help: part.title } : part));
+  if (parts.length <= MOST_COLUMNS) return named;
   const least = parts.map((part) => part.bytes).sort((a, b) => b - a)[MOST_COLUMNS - 2];
-  const large = parts.filter((part) => part.bytes >= least);
+  const large = named.filter((part) => part.bytes >= least);
   const small = parts.filter((part) => part.bytes < least);
   /** @type {Record<string, number>} */
   const factors = {};
@@ -70,7 +71,7 @@ export function FactorTable({ r }) {
           <thead>
             <tr>
               <th scope="col"><span class="hidden">Factor</span></th>
-              {parts.map((part) => <th key={part.part} scope="col" data-tip={'help' in part ? part.help : undefined}>{part.title}</th>)}
+              {parts.map((part) => <th key={part.part} scope="col" class="of-part" data-tip={part.help}>{part.title}</th>)}
               <th scope="col" class="total">Total</th>
               <th scope="col" class="share">%</th>
             </tr>
@@ -94,7 +95,7 @@ export function FactorTable({ r }) {
             </tr>
             {r.outside.map(({ name, bytes, source }) => (
               <tr key={name} {...light(name)}>
-                <th scope="row" data-tip={[factor(name).help, source && `Source: ${source}`].filter(Boolean).join(' ')} colSpan={parts.length + 1}><Swatch name={name} />{factor(name).title}</th>
+                <th scope="row" data-tip={[factor(name).help, source && `Source: ${source}`].filter(Boolean).join(' ')}><Swatch name={name} />{factor(name).title}</th>{parts.map((part) => <td key={part.part} class="of-part" />)}
                 <td class="total"><Bytes n={bytes} /></td>
                 <td class="share">{percent(bytes, device)}</td>
               </tr>
@@ -102,7 +103,7 @@ export function FactorTable({ r }) {
           </tbody>
           <tfoot>
             <tr>
-              <th scope="row" colSpan={parts.length + 1}>On the device</th>
+              <th scope="row">On the device</th>{parts.map((part) => <td key={part.part} class="of-part" />)}
               <td class="total"><Opens n={device} of={{ title: 'On the device' }} /></td>
               <td class="share">100 %</td>
             </tr>

@@ -34,9 +34,9 @@ function Card({ name, kind }) {
     <li class="file">
       <div class="file-head">
         <Icon name="file" /><span class="file-name">{name}</span>
-        <span class="file-kind">{card?.title ?? KINDS[kind]}</span>
         <button type="button" class="icon-button" onClick={() => closeFile(name)} aria-label={`Remove ${name}`}><Icon name="cross" /></button>
       </div>
+      <p class="file-kind">{card?.title ?? KINDS[kind]}</p>
       {card && counts.length > 0 && (
         <details class="file-card">
           <summary>{matters > 0 && <Icon name="warn" />}{counts.join(' · ')}</summary>

@@ -3,10 +3,10 @@
 import { hierarchy, partition } from 'd3-hierarchy';
 import { useRef, useState } from 'preact/hooks';
 import { factor, inOrder } from '../factors.js';
-import { exact, inUnit, percent } from '../format.js';
+import { inUnit, percent } from '../format.js';
 import { details, unit } from '../state.js';
 import { useWidth } from './hooks.js';
-import { Bytes, fill, Icon, Swatch } from './marks.jsx';
+import { Bytes, FactorValues, fill, Icon } from './marks.jsx';
 import { showTable, Twin } from './Twin.jsx';
 
 /** @typedef {{key: string, title: string, bytes: number, factors: Record<string, number>, cell?: {part: string, layer?: string}, children?: Datum[]}} Datum */
@@ -14,7 +14,7 @@ import { showTable, Twin } from './Twin.jsx';
 
 const PART = 26;
 const LAYER = 20;
-const STACK = 214;
+const STACK = 190;
 const GAP = 2;
 const HEIGHT = PART + GAP + LAYER + STACK;
 
@@ -146,7 +146,9 @@ export function Icicle({ r }) {
           })}
           {layers.map((node) => {
             const name = shown(node, size(node) * width);
-            return name && <text key={node.data.key} class="layer-name" x={pc(left(node) + size(node) / 2)} y={PART + GAP + LAYER / 2} dy="0.35em" text-anchor="middle">{name}</text>;
+            const middle = (left(node) + size(node) / 2) * width;
+            const half = (name.length * LETTER) / 2;
+            return name && middle > half && middle < width - half && <text key={node.data.key} class="layer-name" x={pc(left(node) + size(node) / 2)} y={PART + GAP + LAYER / 2} dy="0.35em" text-anchor="middle">{name}</text>;
           })}
           {seen.map((node) => node.depth === 2 && size(node) * width > 3
             && <line key={node.data.key} class="gap thin" x1={pc(left(node))} x2={pc(left(node))} y1={PART + GAP + LAYER} y2={HEIGHT} />)}
@@ -157,11 +159,7 @@ export function Icicle({ r }) {
       <p class="readout">
         <b>{read.depth === 2 && `${read.parent?.data.title} › `}{read.data.title}</b>{' '}
         <Bytes n={read.data.bytes} named /> <span class="muted">{percent(read.data.bytes, root.data.bytes)}</span>
-        <span class="readout-factors">
-          {inOrder(Object.keys(read.data.factors).filter((kind) => read.data.factors[kind])).slice(0, 5).map((kind) => (
-            <span key={kind} data-tip={`${factor(kind).title}: ${exact(read.data.factors[kind])}`}><Swatch name={kind} />{inUnit(read.data.factors[kind], unit.value)}</span>
-          ))}
-        </span>
+        <FactorValues names={inOrder(Object.keys(root.data.factors).filter((kind) => root.data.factors[kind]))} of={(kind) => read.data.factors[kind]} />
       </p>
       <LayerTable r={r} />
     </section>

@@ -1,9 +1,10 @@
-/* A measured run beside the prediction: the difference, and the term that is nearest to it. */
+/* How exact the numbers are; and a measured run beside them: the difference, and the term that is nearest to it. */
 import './App.jsx'; /* all that is shared stays in one chunk */
 import { useState } from 'preact/hooks';
 import { factor } from '../factors.js';
 import { inUnit, percent, UNITS } from '../format.js';
-import { report, unit } from '../state.js';
+import { command, report, unit } from '../state.js';
+import { copy } from './CopyDialog.jsx';
 import { Delta } from './marks.jsx';
 
 const COUNTERS = [
@@ -35,7 +36,12 @@ export default function Measured() {
   const terms = [...r.factors, ...r.outside.filter(({ name }) => counter === 'device' || (counter === 'reserved' && name === 'fragmentation'))].filter(({ bytes }) => bytes > 0);
   const off = (/** @type {number} */ bytes) => Math.abs(Math.log(bytes / Math.abs(by)));
   const near = terms.reduce((best, term) => (off(term.bytes) < off(best.bytes) ? term : best), terms[0]);
+  const title = COUNTERS.find(({ name }) => name === counter)?.title;
+  const wrong = () => copy('Report', `tidemark ${r.tidemark}\n\n${command.value}\n\n${title}: measured ${text.trim()}${/[a-z]/i.test(text) ? '' : ` ${unit.value}`}, predicted ${predicted} bytes\n`);
   return (
+    <>
+    <p class="sub">Allocated and reserved are what PyTorch’s own rules come to, played event by event; recorded runs are held to them byte by byte in
+      tidemark’s tests. Outside of the allocator, the CUDA context is a measured value of the card’s kind, and a driver or library of another version may differ.</p>
     <div class="measured">
       <label>Peak of the run <input type="text" inputMode="decimal" autocomplete="off" value={text} aria-describedby="measured-result"
         onInput={(event) => setText(event.currentTarget.value)} /> <span>{unit.value}</span></label>
@@ -44,7 +50,9 @@ export default function Measured() {
       <output id="measured-result">{measured === null ? (text.trim() ? <span class="bad">Write a size, as 68.2 GiB or 70012 MiB.</span> : '')
         : by === 0 ? <>Predicted is the same, to the byte.</>
           : <>Predicted is {inUnit(predicted, unit.value)} {unit.value}: <Delta n={by} /> {unit.value}, {percent(Math.abs(by), measured)} {by < 0 ? 'less' : 'more'} than measured.
-            {Math.abs(by) > 0.005 * measured && near && <> Nearest term: {factor(near.name).title.toLowerCase()}, {inUnit(near.bytes, unit.value)} {unit.value}.</>}</>}</output>
+            {Math.abs(by) > 0.005 * measured && near && <> Nearest term: {factor(near.name).title.toLowerCase()}, {inUnit(near.bytes, unit.value)} {unit.value}.</>}{' '}
+            <button type="button" class="button small" onClick={wrong} data-tip="Version, job and both numbers as text, for an issue">Copy a report</button></>}</output>
     </div>
+    </>
   );
 }

@@ -5,6 +5,7 @@ import { command, moreOpen, recompute, report, settingsOpen } from '../state.js'
 import { copy } from './CopyDialog.jsx';
 import { Lazy } from './lazy.jsx';
 import { Icon } from './marks.jsx';
+import { Twin } from './Twin.jsx';
 
 /** What a person may pass on when the core stopped; nothing is sent. @param {import('../types.js').Diagnostic} d */
 const problemReport = (d) => `tidemark ${report.value?.tidemark ?? ''}\n${d.message}\n${command.value}\n${navigator.userAgent}\n`;
@@ -36,6 +37,7 @@ export function Assumptions({ r }) {
           </li>
         ))}
       </ul>
+      <Twin title="How exact is this? Compare a measured run" noTable>{() => <Lazy load={() => import('./Measured.jsx')} />}</Twin>
     </section>
   );
 }

@@ -3,7 +3,7 @@ import './App.jsx'; /* all that is shared stays in one chunk */
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
 import { ACTIONS } from '../actions.js';
 import { assignment, find } from '../find.js';
-import { chooseModel, describe, overlay, setWord, setWords, valueOf } from '../state.js';
+import { chooseModel, describe, overlay, setWord, setWords, typedAhead, valueOf } from '../state.js';
 import { titleOf } from './Field.jsx';
 import { show } from './Notes.jsx';
 import { isIdle } from './Settings.jsx';
@@ -51,11 +51,12 @@ function assigned(text) {
 export default function Palette() {
   const dialog = useRef(/** @type {HTMLDialogElement | null} */ (null));
   const list = useRef(/** @type {HTMLUListElement | null} */ (null));
-  const [text, setText] = useState('');
+  const [text, setText] = useState(typedAhead.peek());
   const [at, setAt] = useState(0);
   const entries = useMemo(allEntries, []);
   const found = [...assigned(text), ...find(entries, text)];
   useEffect(() => {
+    typedAhead.value = '';
     dialog.current?.showModal();
     return () => dialog.current?.close();
   }, []);

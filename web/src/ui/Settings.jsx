@@ -22,7 +22,7 @@ const MAIN = [
   { title: 'Kernels', names: ['attention', 'sdpa_backend'] },
 ];
 /* Settings that mean nothing until another one is set. */
-const NEEDS = [[/^lora\./, 'adapter'], [/^(quant\.|kbit_)/, 'quant'], [/^parallel\.(?!kind)/, 'parallel.kind']];
+const NEEDS = [[/^adapter\./, 'adapter'], [/^(quant\.|kbit_)/, 'quant'], [/^parallel\.(?!kind)/, 'parallel.kind']];
 export const isIdle = (/** @type {string} */ name) => NEEDS.some(([names, other]) => /** @type {RegExp} */ (names).test(name)
   && valueOf(/** @type {string} */ (other)) === 'none') && !words.value.some(([key]) => key === name);
 const OF_IMAGES = ['images', 'image_size'];

@@ -6,9 +6,11 @@ import { area, curveStepAfter, line, stack } from 'd3-shape';
 import { useEffect, useState } from 'preact/hooks';
 import { factor, inOrder } from '../factors.js';
 import { fixed, inUnit, tick, ticks } from '../format.js';
-import { ask, details, report, unit } from '../state.js';
+import { phases } from '../phases.js';
+import { ask, baselineReport, details, report, unit } from '../state.js';
 import { useWidth } from './hooks.js';
-import { Bytes, fill, Icon, Swatch } from './marks.jsx';
+import { Lazy } from './lazy.jsx';
+import { Bytes, FactorValues, fill, Icon, Swatch } from './marks.jsx';
 import { showTable, Twin } from './Twin.jsx';
 import { cardOf } from './Verdict.jsx';
 
@@ -19,21 +21,6 @@ const ACROSS = 1000; /* units of the drawing, stretched to the width */
 
 /* Where a phase is too narrow for its name. */
 const SHORT = { forward: 'fwd', backward: 'bwd', optimizer: 'opt' };
-
-/** Phases as intervals of events; a mark is where its phase ends, and what follows the last belongs to it.
- * @param {Report['timeline']} t */
-function phases(t) {
-  /** @type {{from: number, to: number, step: number, phase: string}[]} */
-  const out = [];
-  for (const { event, step, phase } of t.marks) {
-    const last = out.at(-1);
-    if (last && last.step === step && last.phase === phase) last.to = event;
-    else if (event > (last?.to ?? 0)) out.push({ from: last?.to ?? 0, to: event, step, phase });
-  }
-  const last = out.at(-1);
-  if (last) last.to = t.events;
-  return out;
-}
 
 /* The fewest events that are zoomed to; up to FINE of them, each is a column. */
 const FEWEST = 40;
@@ -89,7 +76,7 @@ export function Timeline({ r }) {
 
   const names = r.factors.map((f) => f.name);
   const present = inOrder(names.filter((_, i) => columns.some((c) => c.factors[i] > 0)));
-  const highest = Math.max(...r.timeline.columns.map((c) => Math.max(c.allocated, c.reserved)), 1);
+  const highest = Math.max(...r.timeline.columns.map((c) => Math.max(c.allocated, c.reserved)), baselineReport.value?.peak.allocated ?? 0, 1);
   const { bytes: card } = cardOf(r);
   const limit = card < 1.45 * highest ? card : 0;
   const top = Math.max(highest, limit) * 1.04;
@@ -208,6 +195,8 @@ export function Timeline({ r }) {
             </svg>
             {limit > 0 && <line class="limit" x1="0" x2="100%" y1={y(limit).toFixed(1)} y2={y(limit).toFixed(1)} />}
             {limit > 0 && <text class="limit-text" x={limitRight ? '100%' : '0'} dx={limitRight ? -6 : 6} text-anchor={limitRight ? 'end' : 'start'} y={(y(limit) + (y(limit) > HIGH - 18 ? -5 : 13)).toFixed(1)}>{inUnit(limit, unit.value, unit.value === 'MiB' ? 0 : 1)} {unit.value} on the card</text>}
+            {baselineReport.value && <Lazy load={() => import('./BaselineCurve.jsx')} spans={spans} x={x} y={y} across={ACROSS} high={HIGH} width={width}
+              first={first} end={end} peak={{ x: peakX, y: y(peak.allocated) }} />}
             {oom && isIn(oom.event) && <line class="oom-edge" x1={pc(oom.event)} x2={pc(oom.event)} y1="0" y2={HIGH} />}
             {oom && isIn(oom.event) && <text class="oom-text" x={pc(oom.event)} dx={share(oom.event) > 0.8 ? -5 : 5} y={HIGH - 8} text-anchor={share(oom.event) > 0.8 ? 'end' : 'start'}>stops here</text>}
             {isIn(peak.peak) && <>
@@ -248,11 +237,7 @@ export function Timeline({ r }) {
       <p class="readout timeline-readout">
         <b>{isPeak ? 'Peak' : `Event ${fixed(column.peak)}`}</b> <span class="muted">{phaseWords(column.peak)}</span>{' '}
         <Bytes n={column.allocated} named /> <span class="muted">allocated,</span> <Bytes n={column.reserved} named /> <span class="muted">reserved</span>
-        <span class="readout-factors">
-          {present.filter((name) => column.factors[names.indexOf(name)] > 0).map((name) => (
-            <span key={name} data-tip={factor(name).title}><Swatch name={name} />{inUnit(column.factors[names.indexOf(name)], unit.value)}</span>
-          ))}
-        </span>
+        <FactorValues names={present} of={(name) => column.factors[names.indexOf(name)]} />
       </p>
       {isFine && <p class="readout event-readout"><Event column={column} /></p>}
       {isFine && <EventTable columns={columns} />}

@@ -1,11 +1,11 @@
 /* The answer: one number, whether it fits, and the bar of what the device holds. */
+import { useEffect, useState } from 'preact/hooks';
 import { factor, inOrder } from '../factors.js';
 import { exact, fixed, headline, inUnit, percent, tick, ticks, UNITS } from '../format.js';
 import { baselineReport, settingsOpen, unit } from '../state.js';
 import { useWidth } from './hooks.js';
 import { Lazy } from './lazy.jsx';
 import { Bytes, Delta, fill, Icon } from './marks.jsx';
-import { Twin } from './Twin.jsx';
 
 /** @typedef {import('../types.js').Report} Report */
 
@@ -21,15 +21,27 @@ export function cardOf(r) {
 
 /** @param {Report} r @returns {{kind: 'fits' | 'close' | 'not' | 'none', icon: 'check' | 'warn' | 'cross' | 'info', text: string, detail: string}} */
 export function verdictOf(r) {
-  const { fits, margin_bytes: margin = 0 } = r.verdict;
+  const { fits, margin_bytes: margin = 0, retries = 0 } = r.verdict;
   const { title, bytes: whole } = cardOf(r);
   if (fits === null) return { kind: 'none', icon: 'info', text: 'No card chosen', detail: 'Choose a GPU to see whether it fits.' };
   const size = `${headline(Math.abs(margin), unit.value)} ${unit.value}`;
   if (!fits) return { kind: 'not', icon: 'cross', text: `Does not fit ${title}`, detail: `${size} too much` };
+  if (margin < 0) {
+    return { kind: 'close', icon: 'warn', text: `Just fits ${title}`,
+      detail: `${size} of it are cached blocks, which the allocator gives back in ${retries === 1 ? 'one retry' : `${retries} retries`}` };
+  }
   const detail = `${size} to spare (${percent(margin, whole)})`;
   return margin < CLOSE * whole
     ? { kind: 'close', icon: 'warn', text: `Just fits ${title}`, detail }
     : { kind: 'fits', icon: 'check', text: `Fits ${title}`, detail };
+}
+
+/** Of which device the number is. @param {Report} r */
+function subjectOf(r) {
+  const used = (/** @type {string} */ name) => r.settings.find((setting) => setting.name === name)?.value ?? '';
+  const wanted = r.verdict.fits && (r.verdict.margin_bytes ?? 0) < 0 ? 'wanted' : '';
+  const where = /^(|none)$/.test(used('parallel.kind')) ? 'on the device' : `on each of ${used('parallel.dp') || 1} GPUs`;
+  return `${wanted} ${where} at the peak`.trim();
 }
 
 /** Where the peak is, in words. @param {Report['peak']} peak */
@@ -48,11 +60,12 @@ export function Verdict({ r, still }) {
         <div class="verdict-number">
           <h2 id="verdict-title" class="hidden">Memory on the device</h2>
           <p class="big"><Bytes n={r.verdict.device_bytes} style="headline" /> <span class="big-unit">{unit.value}</span></p>
-          <p class="sub">on the device at the peak{then && <span class="since"> <Delta n={r.verdict.device_bytes - then.verdict.device_bytes} /> {unit.value}</span>}</p>
+          <p class="sub">{subjectOf(r)}{then && <span class="since"> <Delta n={r.verdict.device_bytes - then.verdict.device_bytes} /> {unit.value}</span>}</p>
         </div>
         <div class="verdict-words">
           <p class="pill"><Icon name={verdict.icon} />{verdict.text}</p>
           <p class="sub strong">{verdict.detail}</p>
+          {r.besides?.map(({ name, bytes, source }) => <p key={name} class="sub" data-tip={source}>besides, not counted: about <Bytes n={bytes} style="natural" /> for {name.toUpperCase()}</p>)}
           {r.peak.range && <p class="sub">likely {headline(r.peak.range.low, unit.value)}–{headline(r.peak.range.high, unit.value)} {unit.value}: this model has no description of its own</p>}
         </div>
         <dl class="facts">
@@ -64,7 +77,6 @@ export function Verdict({ r, still }) {
       {r.verdict.oom && <OutOfMemory oom={r.verdict.oom} />}
       {!still && verdict.kind === 'not' && <Lazy load={() => import('./Closest.jsx')} />}
       <CapacityBar r={r} />
-      {!still && <Twin title="Measured a run? Compare its peak" noTable>{() => <Lazy load={() => import('./Measured.jsx')} />}</Twin>}
     </section>
   );
 }
@@ -144,11 +156,18 @@ function CapacityBar({ r }) {
   );
 }
 
-/** One line that stays in sight on a small screen. @param {{r: Report}} props */
+/** One line that stays in sight on a small screen: the verdict once the number itself is out of sight.
+ * @param {{r: Report}} props */
 export function StickyVerdict({ r }) {
   const verdict = verdictOf(r);
+  const [isSeen, setSeen] = useState(true);
+  useEffect(() => {
+    const observer = new IntersectionObserver(([entry]) => setSeen(entry.isIntersecting), { rootMargin: '-106px 0px 0px' });
+    observer.observe(/** @type {Element} */ (document.querySelector('.verdict-number')));
+    return () => observer.disconnect();
+  }, []);
   return (
-    <div class={`sticky-verdict is-${verdict.kind}`}>
+    <div class={`sticky-verdict is-${verdict.kind}${isSeen ? ' is-above' : ''}`}>
       <span class="sticky-text" aria-hidden="true"><b>{headline(r.verdict.device_bytes, unit.value)} {unit.value}</b>
         <span class="sticky-state"><Icon name={verdict.icon} />{verdict.text}</span></span>
       <button type="button" class="button" onClick={() => { settingsOpen.value = true; }}><Icon name="sliders" />Settings</button>

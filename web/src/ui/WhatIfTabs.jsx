@@ -77,7 +77,7 @@ const KNOBS = [
   { name: 'batch', has: () => true },
   { name: 'seq', has: () => true },
   { name: 'images', has: () => !!report.value?.model.parameters.parts.some((part) => /vision|image|visual/i.test(part.name)) },
-  { name: 'lora.r', has: () => valueOf('adapter') === 'lora' },
+  { name: 'adapter.r', has: () => valueOf('adapter') === 'lora' },
 ];
 
 function Largest() {

@@ -80,6 +80,16 @@ export function Bytes({ n, style = 'table', named = false }) {
   return <span class="bytes" data-tip={exact(n)}>{shown}{named && style !== 'natural' ? ` ${unit.value}` : ''}</span>;
 }
 
+/** Named sizes by factor under a chart: the same names wherever one points, so that nothing jumps.
+ * @param {{names: string[], of: (name: string) => number | undefined}} props */
+export const FactorValues = ({ names, of }) => (
+  <span class="readout-factors">
+    {names.map((name) => (
+      <span key={name} data-tip={exact(of(name) ?? 0)}><Swatch name={name} />{factor(name).title} <b>{of(name) ? inUnit(of(name) ?? 0, unit.value) : '–'}</b></span>
+    ))}
+  </span>
+);
+
 /** A change of size: its sign is a word for those who hear it. @param {{n: number}} props */
 export const Delta = ({ n }) => (n === 0 ? <span class="nothing">–</span>
   : <span class={`bytes ${n < 0 ? 'less' : 'more'}`} data-tip={`${exact(Math.abs(n))} ${n < 0 ? 'less' : 'more'}`}>{n < 0 ? '−' : '+'}{inUnit(Math.abs(n), unit.value)}</span>);
