@@ -1,4 +1,4 @@
-/* Builds the static page: node build.mjs --wasm FILE --out FOLDER; recordings.wasm lies beside FILE */
+/* Builds the static page: node build.mjs --wasm FILE --out FOLDER; recordings.wasm and models.json lie beside FILE */
 import { createHash } from 'node:crypto';
 import { mkdir, readdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
@@ -55,10 +55,12 @@ const hashOf = (/** @type {string} */ text) => `'sha256-${createHash('sha256').u
 /** {{name}} by its value. @param {string} template @param {Record<string, string>} values */
 const filled = (template, values) => template.replace(/\{\{(\w+)\}\}/g, (_, name) => values[name]);
 
-/** A page in one file: what it is made of stands inside, modules as base64 of gzip.
+const noPaths = { WASM_PATH: '""', WORKER_PATH: '""', RECORDINGS_PATH: '""', MODELS_PATH: '""' };
+
+/** A page in one file: what it is made of stands inside, modules and models as base64 of gzip.
  * @param {string} entry @param {{style: string, theme: string, app: string, noscript: string, modules: Record<string, Buffer>}} content */
 async function single(entry, { style, theme, app, noscript, modules }) {
-  const define = { SINGLE: 'true', WASM_PATH: '""', WORKER_PATH: '""', RECORDINGS_PATH: '""' };
+  const define = { ...noPaths, SINGLE: 'true' };
   const text = async (/** @type {string} */ source, /** @type {any} */ more = {}) =>
     (await bundled(source, { define, ...more })).toString().trim().replaceAll('</script', '<\\/script');
   const main = await text(entry);
@@ -89,11 +91,15 @@ export async function build({ wasm, out }) {
 
   const core = await readFile(wasm);
   const wasmName = await asset('tidemark', 'wasm', core);
-  const recordingsName = await asset('recordings', 'wasm', await readFile(join(dirname(wasm), 'recordings.wasm')));
+  const recordings = await readFile(join(dirname(wasm), 'recordings.wasm'));
+  const recordingsName = await asset('recordings', 'wasm', recordings);
+  const models = await readFile(join(dirname(wasm), 'models.json'));
+  const modelsName = await asset('models', 'json', models);
   const workerName = await asset('worker', 'js', await bundled('src/worker.js'));
   /* What is behind a click comes as a chunk of its own when it is clicked. */
   const [main, ...chunks] = await bundledInParts('src/main.jsx', {
-    define: { WASM_PATH: JSON.stringify(wasmName), WORKER_PATH: JSON.stringify(workerName), RECORDINGS_PATH: JSON.stringify(recordingsName), SINGLE: 'false' },
+    define: { WASM_PATH: JSON.stringify(wasmName), WORKER_PATH: JSON.stringify(workerName), RECORDINGS_PATH: JSON.stringify(recordingsName),
+      MODELS_PATH: JSON.stringify(modelsName), SINGLE: 'false' },
     splitting: true, outdir: out, entryNames: '[name]-[hash]', chunkNames: '[name]-[hash]',
   });
   const mainName = await put(`assets/${main.name}`, main.bytes);
@@ -109,7 +115,7 @@ export async function build({ wasm, out }) {
   first.add(themeName).add(styleName);
 
   const script = await bundled('src/prerender.jsx', { platform: 'node', minify: false,
-    define: { SINGLE: 'false', WASM_PATH: '""', WORKER_PATH: '""', RECORDINGS_PATH: '""' } });
+    define: { ...noPaths, SINGLE: 'false' } });
   const { prerender } = await import(`data:text/javascript;base64,${script.toString('base64')}`);
   const { html, command } = await prerender(new WebAssembly.Module(core));
 
@@ -123,9 +129,8 @@ export async function build({ wasm, out }) {
   const style = (await readFile(join(out, styleName), 'utf8')).trim();
   const theme = (await readFile(join(out, themeName), 'utf8')).trim();
   const noscript = /** @type {RegExpExecArray} */ (/<noscript>.*<\/noscript>\n/.exec(index))[0];
-  const recordings = await readFile(join(out, recordingsName));
-  await put('tidemark.html', await single('src/main.jsx', { style, theme, app: html, noscript, modules: { core, recordings } }));
-  await put('embed.html', await single('src/embed.jsx', { style, theme, app: '', noscript: '', modules: { core } }));
+  await put('tidemark.html', await single('src/main.jsx', { style, theme, app: html, noscript, modules: { core, models, recordings } }));
+  await put('embed.html', await single('src/embed.jsx', { style, theme, app: '', noscript: '', modules: { core, models } }));
 
   await put('icon.svg', Buffer.from(decodeURIComponent(ICON.slice(ICON.indexOf(',') + 1))));
   await put('manifest.webmanifest', Buffer.from(JSON.stringify({

@@ -1,6 +1,9 @@
 # models/ to one C file that defines what core/src/model/sources.h declares.
 #
-#     cmake -DMODELS=DIR -DOUT=FILE -P embed.cmake
+#     cmake -DMODELS=DIR -DOUT=FILE [-DPACK=FILE -DAT_ONCE=PATH;...] -P embed.cmake
+#
+# With PACK only the files AT_ONCE (paths under models/ without .json) and the list of cards are in the C file whole. The others
+# go to the pack, an array of JSON; of an entry of the catalogue what lists show stays.
 #
 # Line breaks and indentation go, JSON strings cannot hold them, and so do notes, which nothing reads. A file that is not
 # JSON stops the build.
@@ -8,9 +11,11 @@ cmake_minimum_required(VERSION 3.25)
 
 set(bodies "")
 set(array_count 0)
+set(pack "")
+set(pack_length 0)
 
-# Appends the bytes of a file to `bodies`; `initializer` becomes {"name", text, length, is_given}.
-function(embed_file name path)
+# The text of a file, without what nothing reads.
+function(read_file out path)
     file(READ "${path}" text)
     string(JSON kind ERROR_VARIABLE problem TYPE "${text}")
     if(problem)
@@ -18,15 +23,80 @@ function(embed_file name path)
     endif()
     string(REGEX REPLACE "[\r\n]+[ \t]*" "" text "${text}")
     string(REGEX REPLACE "\"note\": \"[^\"\\\\]*\"," "" text "${text}")
+    set(${out} "${text}" PARENT_SCOPE)
+endfunction()
+
+function(count_bytes out text)
     string(HEX "${text}" hex)
     string(LENGTH "${hex}" length)
     math(EXPR length "${length} / 2")
+    set(${out} ${length} PARENT_SCOPE)
+endfunction()
+
+# Appends a text to `bodies`; `initializer` becomes {"name", text, length, is_given, pack_at, pack_length}.
+function(embed_text name text packed)
+    string(HEX "${text}" hex)
     string(REGEX REPLACE "(..)" "0x\\1," bytes "${hex}")
+    count_bytes(length "${text}")
     string(APPEND bodies "static const unsigned char text_${array_count}[] = {${bytes}0};\n")
     set(bodies "${bodies}" PARENT_SCOPE)
-    set(initializer "{\"${name}\", (const char *)text_${array_count}, ${length}, 0}" PARENT_SCOPE)
+    set(initializer "{\"${name}\", (const char *)text_${array_count}, ${length}, 0, ${packed}}" PARENT_SCOPE)
     math(EXPR array_count "${array_count} + 1")
     set(array_count ${array_count} PARENT_SCOPE)
+endfunction()
+
+# Appends a text to the pack; `packed` becomes pack_at, pack_length.
+function(pack_text text)
+    if(pack STREQUAL "")
+        string(APPEND pack "[\n")
+    else()
+        string(APPEND pack ",\n")
+    endif()
+    count_bytes(length "${text}")
+    math(EXPR at "${pack_length} + 2")
+    math(EXPR pack_length "${at} + ${length}")
+    set(packed "${at}, ${length}" PARENT_SCOPE)
+    set(pack "${pack}${text}" PARENT_SCOPE)
+    set(pack_length ${pack_length} PARENT_SCOPE)
+endfunction()
+
+# Of an entry of the catalogue what core/src/job/describe.c writes; of any other file nothing.
+function(head_of out text)
+    set(${out} "" PARENT_SCOPE)
+    string(JSON config ERROR_VARIABLE absent GET "${text}" config)
+    if(absent)
+        return()
+    endif()
+    set(head "")
+    foreach(key name title source parameters)
+        string(JSON value GET "${text}" ${key})
+        string(JSON kind TYPE "${text}" ${key})
+        if(kind STREQUAL "STRING")
+            set(value "\"${value}\"")
+        endif()
+        string(APPEND head "\"${key}\":${value},")
+    endforeach()
+    foreach(key model_type _class_name architecture) # as tide_config_type()
+        string(JSON value ERROR_VARIABLE absent GET "${config}" ${key})
+        if(NOT absent)
+            break()
+        endif()
+    endforeach()
+    set(${out} "{${head}\"config\":{\"model_type\":\"${value}\"}}" PARENT_SCOPE)
+endfunction()
+
+# A file under models/, into the C file or the pack.
+function(embed_file name path)
+    read_file(text "${MODELS}/${path}.json")
+    set(packed "0, 0")
+    if(PACK AND NOT path IN_LIST AT_ONCE)
+        pack_text("${text}")
+        head_of(text "${text}")
+    endif()
+    embed_text("${name}" "${text}" "${packed}")
+    foreach(changed bodies array_count initializer pack pack_length)
+        set(${changed} "${${changed}}" PARENT_SCOPE)
+    endforeach()
 endfunction()
 
 # All .json files of the folders, each given as PREFIX=FOLDER, sorted by name, as a table.
@@ -38,7 +108,7 @@ function(embed_folder table)
         file(GLOB paths "${MODELS}/${CMAKE_MATCH_2}/*.json")
         foreach(path IN LISTS paths)
             get_filename_component(name "${path}" NAME_WLE)
-            list(APPEND named "${prefix}${name}|${path}")
+            list(APPEND named "${prefix}${name}|${CMAKE_MATCH_2}/${name}")
         endforeach()
     endforeach()
     # "|" sorts after letters and "-": a name comes after the longer names that begin with it, unless
@@ -53,16 +123,18 @@ function(embed_folder table)
         string(APPEND rows "    ${initializer},\n")
     endforeach()
     list(LENGTH named count)
-    string(APPEND bodies "const tide_source ${table}_sources[] = {\n${rows}    {0, 0, 0, 0}};\n"
+    string(APPEND bodies "const tide_source ${table}_sources[] = {\n${rows}    {0, 0, 0, 0, 0, 0}};\n"
         "const uint32_t ${table}_source_count = ${count};\n")
-    set(bodies "${bodies}" PARENT_SCOPE)
-    set(array_count ${array_count} PARENT_SCOPE)
+    foreach(changed bodies array_count pack pack_length)
+        set(${changed} "${${changed}}" PARENT_SCOPE)
+    endforeach()
 endfunction()
 
 embed_folder(tide_architecture "=architectures" "library/=architectures/library")
 embed_folder(tide_catalogue "=catalogue")
 embed_folder(tide_recipe "=recipes")
-embed_file("gpus" "${MODELS}/gpus.json")
+list(APPEND AT_ONCE gpus)
+embed_file(gpus gpus)
 string(APPEND bodies "const tide_source tide_gpu_source = ${initializer};\n")
 
 # "model_type": {"llama": "LlamaModel"} of every architecture.
@@ -94,6 +166,13 @@ foreach(path IN LISTS paths)
 endforeach()
 string(APPEND bodies "const tide_model_type tide_model_types[] = {\n${rows}    {0, 0, 0}};\n"
     "const uint32_t tide_model_type_count = ${row_count};\n")
+
+if(PACK)
+    string(APPEND pack "\n]\n")
+    math(EXPR pack_length "${pack_length} + 3")
+    file(WRITE "${PACK}" "${pack}")
+endif()
+string(APPEND bodies "const uint32_t tide_pack_length = ${pack_length};\n")
 
 file(WRITE "${OUT}" "/* Made from models/ by core/cmake/embed.cmake. */\n"
     "#include \"model/sources.h\"\n\n${bodies}")

@@ -9,9 +9,12 @@ import { start } from '../../web/src/tidemark.js';
 
 /** @param {string} folder the built page */
 export async function openCore(folder) {
-  const name = readdirSync(join(folder, 'assets')).find((file) => /^tidemark-.*\.wasm$/.test(file));
-  if (!name) throw new Error(`no .wasm in ${folder}/assets`);
-  return start(new WebAssembly.Module(readFileSync(join(folder, 'assets', name))));
+  const asset = (/** @type {RegExp} */ pattern) => {
+    const name = readdirSync(join(folder, 'assets')).find((file) => pattern.test(file));
+    if (!name) throw new Error(`nothing like ${pattern} in ${folder}/assets`);
+    return readFileSync(join(folder, 'assets', name));
+  };
+  return start(new WebAssembly.Module(asset(/^tidemark-.*\.wasm$/)), asset(/^models-.*\.json$/));
 }
 
 const sum = (/** @type {number[]} */ list) => list.reduce((a, b) => a + b, 0);

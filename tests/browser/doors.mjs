@@ -310,6 +310,8 @@ export async function doorTests(folder, browser) {
     await again(page);
     await page.locator('#set-batch').fill('3');
     await page.waitForFunction(() => location.hash.includes('batch=3'));
+    await page.evaluate(() => { location.hash = '#model=qwen3-0.6b&gpu=t4&v=1'; });
+    await page.waitForFunction(() => /Qwen3 0\.6B/.test(document.title));
     await choose(page, recorded('snapshot-plain.pickle.gz'));
     await page.getByText('With other options').waitFor();
   }));

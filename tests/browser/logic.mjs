@@ -129,8 +129,12 @@ test('sources: they pass the type checker; the lock file holds no download addre
 function fakeWorker(answer) {
   const worker = {
     terminated: false, seen: /** @type {string[]} */ ([]), onmessage: /** @type {any} */ (null), onerror: null,
+    more: /** @type {any} */ (undefined),
     postMessage(/** @type {any} */ data) {
-      if (data.module) return;
+      if (data.module) {
+        worker.more = data.more;
+        return;
+      }
       worker.seen.push(data.request);
       const reply = answer(data.request);
       if (reply) setTimeout(() => worker.onmessage({ data: { id: data.id, ...reply } }), 5);
@@ -164,6 +168,35 @@ test('client: a trap and a silent worker are survived by a new worker', async ()
   assert.deepEqual(await client.call({ good: 2 }), { good: 2 });
   assert.equal(workers.length, 3);
   assert.deepEqual(workers.map((w) => w.terminated), [true, true, false]);
+});
+
+test('client: a core that lacks something is given it and asked again; what cannot be had is said, and tried again', async () => {
+  /** @type {any[]} */
+  const workers = [];
+  let fetches = 0;
+  const client = createClient({
+    module: Promise.resolve(/** @type {any} */ ({})),
+    more: () => (++fetches === 1 ? Promise.reject(new Error('no network')) : Promise.resolve(new ArrayBuffer(7))),
+    spawn: () => {
+      const worker = fakeWorker((text) => (text.includes('bad') ? { trap: 'unreachable' } : text.includes('other') && !worker.more ? { lacking: true } : { reply: text }));
+      workers.push(worker);
+      return /** @type {any} */ (worker);
+    },
+  });
+  assert.deepEqual(await client.call({ first: 1 }), { first: 1 });
+  assert.equal(fetches, 0);
+  const refused = await client.call({ other: 1 });
+  assert.deepEqual([refused.ok, refused.diagnostics[0].code], [false, 'ERR_NOT_LOADED']);
+  assert.match(refused.diagnostics[0].message, /no network/);
+  assert.deepEqual(await client.call({ first: 2 }), { first: 2 });
+  assert.deepEqual(await client.call({ other: 2 }), { other: 2 });
+  await assert.rejects(client.call({ bad: 1 }), CoreStopped);
+  assert.deepEqual(await client.call({ other: 3 }), { other: 3 });
+  assert.deepEqual([fetches, workers.length, workers[1].seen.length], [2, 2, 1], 'the next worker has it from the start');
+  const ended = createClient({ module: Promise.resolve(/** @type {any} */ ({})), more: () => new Promise(() => {}), spawn: () => /** @type {any} */ (fakeWorker(() => ({ lacking: true }))) });
+  const waiting = ended.call({ other: 1 });
+  setTimeout(() => ended.end(), 30);
+  await assert.rejects(waiting, /Cancelled/);
 });
 
 test('client: a core that cannot be loaded is said to every caller', async () => {

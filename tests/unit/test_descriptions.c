@@ -9,7 +9,7 @@ static tide_source find(void *user, tide_text name) {
     (void)user;
     for (uint32_t i = 0; i < tide_architecture_source_count; i++)
         if (tide_text_is(name, tide_architecture_sources[i].name)) return tide_architecture_sources[i];
-    return (tide_source){NULL, NULL, 0, false};
+    return (tide_source){.text = NULL};
 }
 
 static bool read_whole(tide_arena *arena, const char *name) {

@@ -14,8 +14,8 @@
 
 /* ---- doubles ---- */
 
-#define SOURCE(name, text)                                                                         \
-    { name, text, sizeof(text) - 1, false }
+#define SOURCE(name_, text_)                                                                      \
+    { .name = name_, .text = text_, .length = sizeof(text_) - 1 }
 
 #define LLAMA                                                                                      \
     "{\"model_type\": \"llama\", \"architectures\": [\"LlamaForCausalLM\"], \"hidden_size\": 64, " \

@@ -8,7 +8,8 @@ import { spawnSync } from 'node:child_process';
 import { readdirSync, readFileSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
 import { gunzipSync } from 'node:zlib';
-import { start } from '../../web/src/tidemark.js';
+import { EXAMPLE } from '../../web/src/example.js';
+import { Lacking, start } from '../../web/src/tidemark.js';
 
 const [wasm, program, ...results] = process.argv.slice(2);
 if (!program) {
@@ -43,7 +44,8 @@ function open(file, list) {
 
 const module = open(wasm, 'exports.txt');
 
-const core = await start(module);
+const models = readFileSync(join(dirname(wasm), 'models.json'));
+const core = await start(module, models);
 
 /** @param {string} name @param {string} request */
 function compare(name, request) {
@@ -77,6 +79,30 @@ for (const [line, question] of /** @type {[string[], object][]} */ ([
 ])) {
   const printed = spawnSync(program, [...line, '--json'], { maxBuffer: 64 << 20, encoding: 'utf8' }).stdout.replace(/\n$/, '');
   check(`tidemark ${line.join(' ')} --json`, printed !== '' && core.callText(JSON.stringify(question)) === printed, printed.slice(0, 120));
+}
+
+/* Without models.json the opening example is answered and every model listed; another model is refused by name. */
+{
+  const short = await start(module);
+  const first = JSON.stringify({ call: 'estimate', settings: EXAMPLE.map((word) => word.join('=')) });
+  const listed = JSON.stringify({ call: 'describe' });
+  check('the example without models.json', short.callText(first) === core.callText(first));
+  check('the lists without models.json', short.callText(listed) === core.callText(listed));
+  for (const settings of [['model=gpt2'], ['model=llava-1.5-7b', 'adapter=lora'], ['recipe=llava-finetune']]) {
+    for (const call of ['estimate', 'advice', 'compare']) {
+      let said = '';
+      try {
+        said = short.callText(JSON.stringify({ call, settings, with: ['model=llava-1.5-7b'] }));
+      } catch (error) {
+        said = error instanceof Lacking ? 'lacking' : String(error);
+      }
+      check(`${call} ${settings.join(' ')} without models.json`, said === 'lacking', said.slice(0, 120));
+    }
+  }
+  check('the example after a call without models.json', short.callText(first) === core.callText(first));
+  for (const other of [models.subarray(1), Buffer.alloc(0)]) {
+    check(`models.json of ${other.length} bytes`, await start(module, other).then(() => false, (error) => /different versions/.test(error)));
+  }
 }
 
 const golden = new URL('../golden/', import.meta.url).pathname;
@@ -120,7 +146,7 @@ for (const [bytes, says] of /** @type {[Buffer, string][]} */ ([[Buffer.alloc(0)
   const { exports } = new WebAssembly.Instance(module);
   const raw = /** @type {any} */ (exports);
   raw._initialize?.();
-  const request = new TextEncoder().encode('{"call":"estimate","settings":["model=gpt2"]}');
+  const request = new TextEncoder().encode('{"call":"estimate","settings":["model=llava-1.5-7b"]}');
   const at = raw.tide_wasm_alloc(request.length) >>> 0;
   for (let size = 64 << 20; size >= 1 << 16; size >>= 1) {
     while (raw.tide_wasm_alloc(size) !== 0);

@@ -1,13 +1,19 @@
 /* A promise per request to the worker. Of requests on one lane only the newest waits: an older one that has not
- * started is answered with null. A trap or a silent worker is ended and the next request starts a new one. */
+ * started is answered with null. A trap or a silent worker is ended and the next request starts a new one. A core that lacks what a
+ * request needs is given it, and asked again. */
 
 export class CoreStopped extends Error {}
 
 /** @typedef {{id: number, message: object, transfer: Transferable[], lane: string, resolve: (reply: any) => void, reject: (why: Error) => void}} Job */
 
-/** @param {{module: Promise<WebAssembly.Module>, spawn: () => Worker, limitMs?: number, timed?: (ms: number) => void}} options
- *   timed: told the core's own time for every request */
-export function createClient({ module, spawn, limitMs = 20000, timed }) {
+/** @param {unknown} why */
+const notLoaded = (why) => ({ ok: false, diagnostics: [{ severity: 'error', code: 'ERR_NOT_LOADED', place: '',
+  message: `The descriptions of other models could not be loaded: ${why instanceof Error ? why.message : why}`,
+  remedy: 'Check the connection and change a setting. The model that the page opened with works without.' }] });
+
+/** @param {{module: Promise<WebAssembly.Module>, spawn: () => Worker, more?: () => Promise<import('./tidemark.js').More>, limitMs?: number,
+ *   timed?: (ms: number) => void}} options more: what the core can lack; timed: told the core's own time for every request */
+export function createClient({ module, spawn, more, limitMs = 20000, timed }) {
   /** @type {Worker | null} */
   let worker = null;
   /** @type {Job[]} */
@@ -17,6 +23,8 @@ export function createClient({ module, spawn, limitMs = 20000, timed }) {
   /** @type {ReturnType<typeof setTimeout> | undefined} */
   let timer;
   let lastId = 0;
+  /** @type {import('./tidemark.js').More | undefined} */
+  let given;
 
   module.catch(() => {});
 
@@ -25,13 +33,32 @@ export function createClient({ module, spawn, limitMs = 20000, timed }) {
     fresh.onmessage = ({ data }) => answered(data);
     fresh.onerror = (event) => stopped(event.message || 'The worker could not start.');
     worker = fresh;
-    module.then((compiled) => fresh.postMessage({ module: compiled }), () => {});
+    instruct(fresh).catch(() => {});
     return fresh;
   }
 
-  function answered(/** @type {{id: number, reply?: string, trap?: string, ms?: number}} */ { id, reply, trap, ms }) {
+  const instruct = async (/** @type {Worker} */ target) => target.postMessage({ module: await module, more: given });
+
+  /** The running job once more, by a core that lacks nothing. */
+  async function complete(/** @type {Job} */ job, /** @type {Worker} */ target) {
+    clearTimeout(timer);
+    try {
+      given = await /** @type {NonNullable<typeof more>} */ (more)();
+    } catch (error) {
+      if (running !== job) return;
+      running = null;
+      job.resolve(notLoaded(error));
+      return next();
+    }
+    if (running !== job) return;
+    await instruct(target);
+    post(job, target);
+  }
+
+  function answered(/** @type {{id: number, reply?: string, trap?: string, lacking?: boolean, ms?: number}} */ { id, reply, trap, lacking, ms }) {
     if (!running || running.id !== id) return;
     if (trap !== undefined) return stopped(trap);
+    if (lacking) return given || !more ? stopped('The core lacks a part.') : complete(running, /** @type {Worker} */ (worker));
     clearTimeout(timer);
     if (ms !== undefined) timed?.(ms);
     const job = running;
@@ -65,7 +92,10 @@ export function createClient({ module, spawn, limitMs = 20000, timed }) {
       job.reject(/** @type {Error} */ (error));
       return next();
     }
-    if (running !== job) return;
+    if (running === job) post(job, target);
+  }
+
+  function post(/** @type {Job} */ job, /** @type {Worker} */ target) {
     target.postMessage({ id: job.id, ...job.message }, job.transfer);
     timer = setTimeout(() => stopped(`No answer within ${limitMs / 1000} seconds.`), limitMs);
   }

@@ -1,7 +1,7 @@
 /* The page in a frame of another one: the verdict and the bar of the job in its address. One file, no storage. */
 import { render } from 'preact';
 import { createClient } from './client.js';
-import { core, spawn } from './parts.js';
+import { core, more, spawn } from './parts.js';
 import { createPool } from './pool.js';
 import * as state from './state.js';
 import { Patterns } from './ui/marks.jsx';
@@ -27,7 +27,7 @@ function Embedded() {
 }
 
 async function begin() {
-  const workers = { module: core(), spawn };
+  const workers = { module: core(), spawn, more };
   const client = createClient(workers);
   state.useClient(client, createPool(workers));
   state.keepsAddress.value = true;

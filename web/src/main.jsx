@@ -3,17 +3,18 @@
 import { effect } from '@preact/signals';
 import { render } from 'preact';
 import { createClient } from './client.js';
+import { EXAMPLE } from './example.js';
 import { UNITS } from './format.js';
 import { onKey } from './keys.js';
 import { createPool } from './pool.js';
 import { workOffline } from './offline.js';
-import { core, recordings, spawn } from './parts.js';
+import { core, expectMore, more, recordings, spawn } from './parts.js';
 import { useRecordings } from './recordings.js';
 import * as state from './state.js';
 import { App } from './ui/App.jsx';
 import { spokenVerdict } from './ui/Verdict.jsx';
 
-const workers = { module: core(), spawn };
+const workers = { module: core(), spawn, more };
 const client = createClient({
   ...workers,
   timed(ms) {
@@ -26,6 +27,8 @@ useRecordings({ module: recordings, spawn });
 /* A report is a page with its job inside. */
 const inside = document.getElementById('job')?.textContent;
 if (inside && !location.hash) history.replaceState(null, '', `#${inside}`);
+
+if (location.hash && !location.hash.includes(EXAMPLE[0].join('='))) expectMore();
 
 /* A link to another job than the example: its static numbers are dimmed until the answer is there. */
 const parsed = new Promise((done) => {
@@ -104,6 +107,9 @@ function keepUp() {
   });
 
   document.addEventListener('keydown', onKey);
+  addEventListener('online', () => {
+    if (state.failure.value?.some(({ code }) => code === 'ERR_NOT_LOADED')) state.recompute();
+  });
   addEventListener('hashchange', async () => {
     if (await state.loadFragment()) state.recompute();
   });

@@ -1,6 +1,8 @@
 /* Where worker and modules come from: files beside the page or, in a single file (SINGLE), texts inside it. */
 import { compile } from './tidemark.js';
 
+const FETCH_MS = 30000;
+
 const beside = (/** @type {string} */ path) => new URL(path, document.baseURI).href;
 
 /** A part of the single file: base64 of gzip. @param {string} name @returns {Promise<ArrayBuffer>} */
@@ -32,6 +34,22 @@ function trusted(url) {
   });
   return /** @type {any} */ (policy ? policy.createScriptURL(url) : url);
 }
+
+/** @type {Promise<ArrayBuffer> | undefined} */
+let models;
+
+async function fetched(/** @type {string} */ path) {
+  const response = await fetch(beside(path), { signal: AbortSignal.timeout(FETCH_MS) });
+  if (!response.ok) throw new Error(`the host answered ${response.status}.`);
+  return response.arrayBuffer();
+}
+
+/** What the core needs for other jobs than the example: fetched once it is asked for, or sooner where it will be. */
+export const more = () => models ??= (SINGLE ? inside('models') : fetched(MODELS_PATH)).catch((error) => {
+  models = undefined; /* the next one tries again */
+  throw error;
+});
+export const expectMore = () => { more().catch(() => {}); };
 
 /** The core's module; and the one for recordings, when the first is opened. */
 export const core = () => moduleOf('core', WASM_PATH);

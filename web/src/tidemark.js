@@ -4,6 +4,11 @@
  * @typedef {{call: (request: object) => any, callText: (request: string) => string, open: () => void, add: (bytes: Uint8Array) => void}} Core
  *   open and add: of recordings.wasm, begin a recording and take its next bytes */
 
+/** The answer needs what the core was not given: models.json. */
+export class Lacking extends Error {}
+
+const LACKS_MODELS = 3; /* as tide_wasm_call returns it */
+
 const EXPORTS = ['memory', 'tide_wasm_alloc', 'tide_wasm_free', 'tide_wasm_call', 'tide_wasm_result',
   'tide_wasm_result_len'];
 
@@ -24,10 +29,13 @@ function imports(module) {
   return given;
 }
 
+/** What a core can do without until it is Lacking: models.json.
+ * @typedef {ArrayBuffer | Uint8Array} More */
+
 /** Starts one instance of a compiled module.
- * @param {WebAssembly.Module} module
+ * @param {WebAssembly.Module} module @param {More} [more]
  * @returns {Promise<Core>} */
-export async function start(module) {
+export async function start(module, more) {
   const instance = await WebAssembly.instantiate(module, imports(module));
   const core = /** @type {any} */ (instance.exports);
   const missing = EXPORTS.filter((name) => !(name in core));
@@ -46,7 +54,8 @@ export async function start(module) {
     if (at === 0) throw new Error(`The core has no room for a request of ${bytes.length} bytes.`);
     try {
       new Uint8Array(core.memory.buffer, at, bytes.length).set(bytes);
-      core.tide_wasm_call(at, bytes.length);
+      const result = core.tide_wasm_call(at, bytes.length);
+      if (result === LACKS_MODELS) throw new Lacking('This core has not been given models.json.');
       const length = core.tide_wasm_result_len() >>> 0;
       if (length === 0) throw new Error('The core ran out of memory.');
       return decoder.decode(new Uint8Array(core.memory.buffer, core.tide_wasm_result() >>> 0, length));
@@ -68,6 +77,13 @@ export async function start(module) {
     } finally {
       core.tide_wasm_free(at);
     }
+  }
+
+  if (more) {
+    const at = core.tide_wasm_alloc(more.byteLength) >>> 0; /* for good */
+    if (at === 0) throw new Error('The core has no room for models.json.');
+    new Uint8Array(core.memory.buffer, at, more.byteLength).set(new Uint8Array(more));
+    if (core.tide_wasm_models(at, more.byteLength) !== 0) throw new Error('Core and models.json are from different versions: reload the page.');
   }
 
   return { callText, open, add, call: (request) => JSON.parse(callText(JSON.stringify(request))) };

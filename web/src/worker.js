@@ -1,7 +1,8 @@
-/* The core's worker. First message: the compiled module. Then one request a message: {id, request} -> {id, reply, ms}; with the
- * module for recordings also {id, open} and {id, bytes} -> {id}. */
+/* The core's worker. First message: the compiled module, and what more there is of it. Then one request a message:
+ * {id, request} -> {id, reply, ms}, or {id, lacking} where the core needs more, which begins anew with the module; with the module for
+ * recordings also {id, open} and {id, bytes} -> {id}. */
 import { lockdown } from './lockdown.js';
-import { start } from './tidemark.js';
+import { Lacking, start } from './tidemark.js';
 
 lockdown(globalThis);
 
@@ -10,7 +11,7 @@ let core = null;
 
 onmessage = async ({ data }) => {
   if (data.module) {
-    core = start(data.module);
+    core = start(data.module, data.more);
     core.catch(() => {});
     return;
   }
@@ -26,6 +27,7 @@ onmessage = async ({ data }) => {
     const reply = ready.callText(data.request);
     postMessage({ id: data.id, reply, ms: performance.now() - from });
   } catch (error) {
-    postMessage({ id: data.id, trap: String(error instanceof Error ? error.message : error) });
+    if (error instanceof Lacking) postMessage({ id: data.id, lacking: true });
+    else postMessage({ id: data.id, trap: String(error instanceof Error ? error.message : error) });
   }
 };

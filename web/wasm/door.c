@@ -1,5 +1,5 @@
-/* The WebAssembly door: five functions around tide_call, named in exports.txt; for recordings two more
- * (exports_recordings.txt), which open one and add its bytes. Calls then are about it.
+/* The WebAssembly door: five functions around tide_call, named in exports.txt with a sixth that takes models.json; for recordings
+ * two more (exports_recordings.txt), which open one and add its bytes. Calls then are about it.
  *
  * The page writes a request into memory from tide_wasm_alloc, calls, and reads the answer at
  * tide_wasm_result before the next call, which releases it. */
@@ -7,6 +7,7 @@
 #include <tidemark/tidemark.h>
 
 #include "decimal.h"
+#include "model/sources.h"
 
 uint8_t *tide_wasm_alloc(uint32_t bytes);
 void tide_wasm_free(uint8_t *at);
@@ -16,6 +17,8 @@ uint32_t tide_wasm_result_len(void);
 #ifdef TIDEMARK_RECORDINGS
 uint32_t tide_wasm_open(void);
 uint32_t tide_wasm_add(const uint8_t *bytes, uint32_t length);
+#else
+uint32_t tide_wasm_models(const uint8_t *text, uint32_t length);
 #endif
 void setTempRet0(int value);
 int getTempRet0(void);
@@ -27,6 +30,12 @@ static const char no_memory[] =
     "{\"ok\":false,\"diagnostics\":[{\"severity\":\"error\",\"code\":\"ERR_NO_MEMORY\",\"place\":"
     "\"\","
     "\"message\":\"the module's memory is full\",\"remedy\":\"reload the page\"}]}";
+
+static const char no_models[] =
+    "{\"ok\":false,\"diagnostics\":[{\"severity\":\"error\",\"code\":\"ERR_NOT_LOADED\",\"place\":"
+    "\"\","
+    "\"message\":\"the answer needs a description of models.json, which has not been given\","
+    "\"remedy\":\"give it to tide_wasm_models and call again\"}]}";
 
 static char *response; /* of the last call; NULL: none, or memory ran out */
 static size_t response_len;
@@ -48,23 +57,33 @@ uint32_t tide_wasm_open(void) {
 
 /* The next bytes of the recording; 2: no memory. */
 uint32_t tide_wasm_add(const uint8_t *bytes, uint32_t length) { return (uint32_t)tide_recording_add(recording, bytes, length); }
+#else
+/* models.json of the same build, which stays where it is; 1: it is another one. */
+uint32_t tide_wasm_models(const uint8_t *text, uint32_t length) {
+    if (length != tide_pack_length) return 1;
+    tide_pack = (const char *)text;
+    return 0;
+}
 #endif
 
-/* What tide_call returns: 0 a result, 1 an error as JSON, 2 memory ran out (as JSON as well). */
+/* What tide_call returns: 0 a result, 1 an error as JSON, 2 memory ran out (as JSON as well); or 3: models.json is needed
+ * (as JSON as well). */
 uint32_t tide_wasm_call(const uint8_t *request, uint32_t request_len) {
     tide_free(NULL, response, response_len);
     response = NULL;
     response_len = 0;
+    tide_pack_is_missed = false;
 #ifdef TIDEMARK_RECORDINGS
     if (recording) return (uint32_t)tide_recording_call(recording, (const char *)request, request_len, &response, &response_len);
 #endif
-    return (uint32_t)tide_call((const char *)request, request_len, NULL, &response, &response_len);
+    int result = tide_call((const char *)request, request_len, NULL, &response, &response_len);
+    return tide_pack_is_missed ? 3 : (uint32_t)result;
 }
 
-const char *tide_wasm_result(void) { return response ? response : no_memory; }
+const char *tide_wasm_result(void) { return response ? response : tide_pack_is_missed ? no_models : no_memory; }
 
 uint32_t tide_wasm_result_len(void) {
-    return response ? (uint32_t)response_len : (uint32_t)(sizeof no_memory - 1);
+    return response ? (uint32_t)response_len : (uint32_t)(tide_pack_is_missed ? sizeof no_models : sizeof no_memory) - 1;
 }
 
 /* The second result of a call, which longjmp's code keeps; defined here so that nothing is

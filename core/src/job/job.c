@@ -86,8 +86,8 @@ static void model_unknown(job_builder *b, const char *name) {
 
 static void model_of_catalogue(job_builder *b, const tide_source *source) {
     const char *place = tide_format(b->arena, "/models/%s", source->name);
-    const tide_json *entry =
-        tide_json_parse(b->arena, (tide_text){source->text, source->length}, place, b->diags);
+    tide_source whole = tide_source_whole(b->arena, source);
+    const tide_json *entry = tide_json_parse(b->arena, (tide_text){whole.text, whole.length}, place, b->diags);
     if (!entry || !tide_entry_read(&b->given, b->arena, entry, place, b->diags)) return;
     b->given.config_name = source->name;
     if (!b->given.title) b->given.title = source->name;
@@ -196,7 +196,8 @@ static void read_recipe(job_builder *b) {
         const tide_source *source = &tide_recipe_sources[i];
         if (strcmp(source->name, name) != 0) continue;
         const char *place = tide_format(b->arena, "/recipes/%s", name);
-        const tide_json *recipe = tide_json_parse(b->arena, (tide_text){source->text, source->length}, place, b->diags);
+        tide_source whole = tide_source_whole(b->arena, source);
+        const tide_json *recipe = tide_json_parse(b->arena, (tide_text){whole.text, whole.length}, place, b->diags);
         const tide_json *settings = tide_json_at(recipe, "settings");
         if (settings) tide_words_of_json(&b->words, settings, TIDE_ORIGIN_RECIPE);
     }

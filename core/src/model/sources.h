@@ -4,6 +4,15 @@
 
 #include "description.h"
 
+/* A build may keep in its program only what is needed at once, and the rest in a file of its own, the pack, which is given later
+ * (web/wasm/door.c). A source of the pack has no text, or of an entry of the catalogue what lists show: all but the configuration. */
+extern const char *tide_pack;     /* NULL: not there (yet) */
+extern bool tide_pack_is_missed;  /* a call ended because it was not */
+extern const uint32_t tide_pack_length; /* bytes; 0: everything is in the program */
+
+/* The source with its whole text. Without the pack control leaves by arena->escape. */
+tide_source tide_source_whole(tide_arena *arena, const tide_source *source);
+
 /* models/architectures/NAME.json, "library/NAME" for the shared ones. */
 extern const tide_source tide_architecture_sources[];
 extern const uint32_t tide_architecture_source_count;

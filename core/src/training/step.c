@@ -29,10 +29,13 @@ static tide_text given_name(const tide_job *job) {
 static tide_source find_source(void *user, tide_text name) {
     const tide_job *job = ((const finder *)user)->job;
     if (job->description && tide_text_equal(name, given_name(job)))
-        return (tide_source){given_name(job).at, job->description_text.at, (uint32_t)job->description_text.length, !((const finder *)user)->reads_lazily};
+        return (tide_source){.name = given_name(job).at,
+                             .text = job->description_text.at,
+                             .length = (uint32_t)job->description_text.length,
+                             .is_given = !((const finder *)user)->reads_lazily};
     for (uint32_t i = 0; i < tide_architecture_source_count; i++)
-        if (tide_text_is(name, tide_architecture_sources[i].name)) return tide_architecture_sources[i];
-    return (tide_source){NULL, NULL, 0, false};
+        if (tide_text_is(name, tide_architecture_sources[i].name)) return tide_source_whole(((const finder *)user)->arena, &tide_architecture_sources[i]);
+    return (tide_source){.text = NULL};
 }
 
 static bool find_model(void *user, tide_text model_type, tide_text *description, tide_text *class_name) {

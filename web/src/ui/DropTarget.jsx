@@ -1,6 +1,7 @@
 /* Files dropped anywhere, and text pasted outside a field. */
 import { useEffect, useState } from 'preact/hooks';
 import { isYaml, ofDrop } from '../files.js';
+import { expectMore } from '../parts.js';
 import { take, takeText } from './Settings.jsx';
 
 export function DropTarget() {
@@ -14,6 +15,7 @@ export function DropTarget() {
         event.preventDefault();
         depth++;
         setOver(true);
+        expectMore();
       },
       dragover(/** @type {DragEvent} */ event) {
         if (hasFiles(event)) event.preventDefault();

@@ -3,8 +3,8 @@ import { useEffect, useRef, useState } from 'preact/hooks';
 import { Icon } from './marks.jsx';
 
 /** @param {{id: string, label: string, word: string, choices: import('../types.js').Choice[], value: string, shown: string,
- *   empty: string, error?: string, choose: (name: string) => void}} props */
-export function Picker({ id, label, word, choices, value, shown, empty, error, choose }) {
+ *   empty: string, error?: string, opens?: () => void, choose: (name: string) => void}} props opens: when the list does */
+export function Picker({ id, label, word, choices, value, shown, empty, error, opens, choose }) {
   const [open, setOpen] = useState(false);
   const [typed, setTyped] = useState(/** @type {string | null} */ (null));
   const [at, setAt] = useState(0);
@@ -14,6 +14,7 @@ export function Picker({ id, label, word, choices, value, shown, empty, error, c
   const terms = (typed ?? '').toLowerCase().split(/\s+/).filter(Boolean);
   const found = choices.filter((choice) => terms.every((term) => choice.search.includes(term)));
 
+  useEffect(() => { if (open) opens?.(); }, [open]);
   useEffect(() => {
     if (open) list.current?.children[at]?.scrollIntoView({ block: 'nearest' });
   }, [open, at]);

@@ -3,6 +3,7 @@ import { useEffect, useRef, useState } from 'preact/hooks';
 import { fixed, headline, params, sentences } from '../format.js';
 import { fromFile, MOST_FILES, readText } from '../files.js';
 import { Files } from './Files.jsx';
+import { expectMore } from '../parts.js';
 import { closeRecording, isRecording, openRecording, recording } from '../recordings.js';
 import { chooseModel, describe, errorAt, files, isExample, moreOpen, notices, openFiles, past, report, reset, setWord, setWords,
   settingsOpen, undo, unit, valueOf, words } from '../state.js';
@@ -68,7 +69,7 @@ function ModelField() {
   return (
     <fieldset class="group">
       <legend>Model</legend>
-      <Picker id="model" label="Model" word="model" choices={choices} value={value} shown={shown} choose={chooseModel}
+      <Picker id="model" label="Model" word="model" choices={choices} value={value} shown={shown} opens={expectMore} choose={chooseModel}
         error={error && Object.values(sentences(error)).join(' ')}
         empty="Not in the catalogue. Drop its config.json below." />
       <div class="open-row">
