@@ -465,24 +465,6 @@ static void check_options(job_builder *b) {
         tide_error(b->diags, TIDE_ERR_UNSUPPORTED, "/settings/scaler", "a GradScaler is not described with parallel.kind", "use bf16");
 }
 
-/* torch/amp/grad_scaler.py: gradients have the dtype of the weights; unscale_ refuses fp16 ones,
- * and its CUDA kernel has no bf16. A fused optimizer unscales by itself, and looks for overflow in
- * fp16 gradients too. Without an optimizer nothing is unscaled. */
-static void check_scaler(job_builder *b) {
-    const tide_job *job = b->job;
-    if (!job->scaler || strcmp(job->optimizer, "none") == 0) return;
-    const char *remedy = "use dtype=fp32 with autocast=fp16, or scaler=false";
-    if (strcmp(job->dtype, "bf16") == 0)
-        tide_error(b->diags, TIDE_ERR_CONFLICT, "/settings/scaler",
-                   "GradScaler cannot unscale the gradients of bf16 weights; bf16 needs no scaler",
-                   remedy);
-    else if (strcmp(job->dtype, "fp16") == 0 &&
-             (!tide_text_matches(tide_text_of(job->optimizer), TIDE_TEXT("*_fused")) || job->clips))
-        tide_error(b->diags, TIDE_ERR_CONFLICT, "/settings/scaler",
-                   "GradScaler refuses fp16 weights: \"Attempting to unscale FP16 gradients\"",
-                   remedy);
-}
-
 /* Settings OBJECT.KEY, from first to last, that are given and that the choice of OBJECT does not read. */
 static void check_unread(job_builder *b, tide_setting_id object, tide_setting_id first, tide_setting_id last) {
     for (unsigned id = first; id <= last; id++)
@@ -493,7 +475,6 @@ static void check_unread(job_builder *b, tide_setting_id object, tide_setting_id
 }
 
 static void check_together(job_builder *b) {
-    check_scaler(b);
     check_options(b);
     bool is_training = strcmp(b->job->mode, "train") == 0;
     if (!is_training && tide_setting_is_of(&tide_settings[TIDE_SET_adapter_num_virtual_tokens], b->job->adapter.method))

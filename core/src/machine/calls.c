@@ -157,6 +157,7 @@ static void applied_run(tide_machine *m, tide_node *node, tide_tensor **grads, t
         if (v.kind == TIDE_VALUE_TENSOR && tide_wants(node, (int)i)) results[i] = tide_retain(v.tensor);
     }
     tide_value_release(m, made);
+    tide_release_at(m, &grads[0]); /* python_function.cpp: PyNode::apply hands them on; those of other nodes outlive the check of their results */
 }
 
 static void applied_drop(tide_machine *m, tide_held *held) {

@@ -325,6 +325,21 @@ void tide_clip_grad_norm(tide_optimizer *optimizer) {
 
 /* ---- GradScaler: torch/amp/grad_scaler.py ---- */
 
+bool tide_scaler_takes(tide_model *model, const tide_optimizer *optimizer, bool clips) {
+    tide_machine *m = model->m;
+    const char *what = NULL;
+    if (strcmp(optimizer->row->name, "none") == 0) return true;
+    for (uint32_t i = 0; i < optimizer->count && !what; i++) {
+        if (optimizer->parameters[i].tensor->dtype == TIDE_BF16)
+            what = "GradScaler cannot unscale the gradients of bf16 weights; bf16 needs no scaler";
+        else if (optimizer->parameters[i].tensor->dtype == TIDE_FP16 && (!optimizer->row->step || clips))
+            what = "GradScaler refuses fp16 weights that train: \"Attempting to unscale FP16 gradients\"";
+    }
+    if (!what) return true;
+    m->has_failed = true;
+    return tide_error(m->diags, TIDE_ERR_CONFLICT, "/settings/scaler", what, "use dtype=fp32 with autocast=fp16, or scaler=false");
+}
+
 tide_tensor *tide_scaler_scale(tide_model *model, tide_scaler *scaler, tide_tensor *loss) {
     tide_machine *m = model->m;
     m->op = "GradScaler.scale";

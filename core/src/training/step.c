@@ -696,6 +696,7 @@ bool tide_run_job(tide_run *run, const tide_job *job, tide_arena *arena, tide_di
     if (!is_training) return tide_infer(run, job, &l.batch);
     m->module = m->statement = 0;
     if (!l.optimizer) l.optimizer = tide_optimizer_new(&run->model, job->optimizer, job->param_groups);
+    if (job->scaler && !tide_scaler_takes(&run->model, l.optimizer, job->clips)) return false;
     tide_timeline_mark(&m->timeline, 0, TIDE_PHASE_LOAD);
     if (!play(&l)) return false;
     if (strcmp(job->loss, "liger") == 0 && !tide_model_setting(&run->model, "loss_is_fused")->truth)

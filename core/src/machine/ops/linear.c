@@ -141,8 +141,9 @@ static tide_tensor *addmm(tide_machine *m, tide_tensor *bias, tide_tensor *a, ti
     shape.size[0] = a->shape->size[0], shape.name[0] = a->shape->name[0];
     shape.size[1] = b->shape->size[1], shape.name[1] = b->shape->name[1];
     tide_tensor *out = tide_empty(m, &shape, a->dtype);
-    /* cuda/Blas.cpp, isInputCompliesAddmmCudaLt */
-    bool is_lt = bias->shape->dims == 1 && tide_is_contiguous(bias) && b->shape->size[0] > 1 && b->shape->size[1] > 1;
+    /* cuda/Blas.cpp, isInputCompliesAddmmCudaLt: a row, or in half types a matrix */
+    bool is_row = bias->shape->dims == 1, is_matrix = bias->shape->dims == 2 && bias->shape->size[1] == b->shape->size[1] && tide_dtype_bytes(a->dtype) == 2;
+    bool is_lt = (is_row || is_matrix) && tide_is_contiguous(bias) && b->shape->size[0] > 1 && b->shape->size[1] > 1;
     multiply(m, a, b, is_lt ? CUBLASLT_WORKSPACE : tide_gemm_workspace(m));
     return tide_made_by(m, node, out);
 }

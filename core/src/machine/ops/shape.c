@@ -105,6 +105,7 @@ tide_tensor *tide_reshape(tide_machine *m, tide_tensor *x, const tide_shape *sha
     tide_tensor *copy = clone_contiguous(m, x);
     view_strides(copy, shape, stride);
     tide_tensor *t = made_view(m, &unsafe_view_backward, copy, view_over(m, copy, shape, stride, 0));
+    t->is_view = false; /* _unsafe_view keeps no base */
     tide_release(m, copy);
     return t;
 }
