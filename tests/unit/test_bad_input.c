@@ -133,6 +133,9 @@ static const struct {
     {"model=llava-1.5-7b seq=100", "ERR_FIELD_RANGE", "/settings/seq", "576"},
     {"model=llava-1.5-7b seq=1024 images=2", "ERR_FIELD_RANGE", "/settings/seq", "2 x 576"},
     {"model=gpt2 dtype=bf16 scaler=true autocast=fp16", "ERR_CONFLICT", "/settings/scaler", "bf16"},
+    {"model=gpt2 dtype=fp16 scaler=true", "ERR_CONFLICT", "/settings/scaler", "Attempting to unscale FP16 gradients"},
+    {"model=gpt2 dtype=fp16 scaler=true optimizer=adamw_fused clip=1", "ERR_CONFLICT", "/settings/scaler", "FP16"},
+    {"model=gpt2 dtype=fp16 scaler=true lora.autocast_adapter_dtype=false", "ERR_CONFLICT", "/settings/scaler", "FP16"},
     {"model=gpt2 allocator=max_split_size_mb:x", "ERR_FIELD_RANGE", "/settings/allocator",
      "PyTorch refuses"},
 #define OVER(assignment, code, word)                                                               \
