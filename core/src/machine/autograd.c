@@ -17,6 +17,7 @@ static tide_node *node_take(tide_machine *m, const tide_backward *backward, int 
                    (size_t)saved * sizeof(tide_saved);
     tide_node *node = tide_take(m, bytes);
     node->references = 1;
+    node->serial = ++m->serial;
     node->bytes = bytes;
     node->backward = backward;
     node->edge_count = (uint16_t)edges;
@@ -39,8 +40,7 @@ bool tide_needs_node(const tide_machine *m, tide_tensor *const *inputs, int coun
     return false;
 }
 
-/* The AccumulateGrad of a leaf: one as long as any graph refers to it. */
-static tide_node *accumulator_of(tide_machine *m, tide_tensor *leaf) {
+tide_node *tide_accumulator_of(tide_machine *m, tide_tensor *leaf) {
     if (leaf->accumulator) {
         leaf->accumulator->references++;
         return leaf->accumulator;
@@ -53,6 +53,10 @@ static tide_node *accumulator_of(tide_machine *m, tide_tensor *leaf) {
     node->variable = tide_retain(leaf);
     leaf->accumulator = node;
     return node;
+}
+
+bool tide_is_accumulator(const tide_node *node) {
+    return node->backward == &accumulate_grad;
 }
 
 tide_node *tide_node_new(tide_machine *m, const tide_backward *backward, tide_tensor *const *inputs, int count) {
@@ -75,7 +79,7 @@ tide_node *tide_node_with(tide_machine *m, const tide_backward *backward, tide_t
             t->node->references++;
             node->edges[i] = (tide_edge){t->node, t->output};
         } else {
-            node->edges[i] = (tide_edge){accumulator_of(m, t), 0};
+            node->edges[i] = (tide_edge){tide_accumulator_of(m, t), 0};
         }
     }
     return node;
@@ -337,7 +341,7 @@ void tide_run_backward_from(tide_machine *m, tide_tensor *const *roots, tide_ten
     tide_node *nodes[ROOT_LIMIT]; /* of a leaf: what accumulates its gradient */
     if (!roots[0]->node || count > ROOT_LIMIT || tide_is_winding_down(m)) return;
     for (int i = 0; i < count; i++) {
-        nodes[i] = roots[i]->node ? roots[i]->node : accumulator_of(m, roots[i]);
+        nodes[i] = roots[i]->node ? roots[i]->node : tide_accumulator_of(m, roots[i]);
         if (roots[i]->node) nodes[i]->references++;
     }
     uint32_t module = m->module, statement = m->statement;

@@ -58,6 +58,7 @@ static bool bind_name(tide_model *model, tide_function *function, const tide_des
     tide_class *of = function->of;
     if (of && (e->slot = tide_attribute_slot(of, e->text)) != UINT32_MAX) {
         e->meaning = TIDE_ATTRIBUTE;
+        if (function != of->constructor) of->read |= tide_slot_bit(e->slot);
         return true;
     }
     if (tide_text_is(e->text, "config")) {

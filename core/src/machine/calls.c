@@ -41,6 +41,7 @@ tide_value tide_call_operation(tide_frame *f, tide_expr *e, const tide_op *op, c
     }
     for (uint32_t i = 0; i < e->count; i++) {
         tide_value v = tide_eval(f, e->items[i]);
+        tide_value_is_read(v);
         if ((int32_t)e->order[i] == s->variadic) {
             tide_list_push(m, a[s->variadic].list, v);
         } else {
@@ -137,17 +138,10 @@ tide_value tide_call_function(tide_model *model, tide_function *function, uint32
 /* apply('Name', inputs...) calls Name_forward(ctx, inputs...) without gradients. Backward calls Name_backward(ctx, grad, what
  * save_for_backward() was given...), which returns the gradient of the first input, or a list with one for each. What ctx
  * holds otherwise lives as long as the node. */
-typedef struct applied {
-    tide_held held;
-    tide_function *backward;
-    uint32_t instance, scope;
-    tide_value context;
-} applied;
-
 enum { SAVED_LIMIT = 8 };
 
 static void applied_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
-    applied *f = (applied *)node->held;
+    tide_applied *f = (tide_applied *)node->held;
     tide_value arguments[2 + SAVED_LIMIT] = {tide_value_retain(f->context), tide_of_tensor(tide_retain(grads[0]))};
     uint32_t count = 2;
     for (int i = 0; i < node->saved_count; i++) arguments[count++] = tide_of_tensor(tide_saved_at(m, node, i));
@@ -161,12 +155,22 @@ static void applied_run(tide_machine *m, tide_node *node, tide_tensor **grads, t
 }
 
 static void applied_drop(tide_machine *m, tide_held *held) {
-    applied *f = (applied *)held;
+    tide_applied *f = (tide_applied *)held;
     tide_value_release(m, f->context);
     tide_give(m, f, sizeof *f);
 }
 
 static const tide_backward applied_backward = {"FunctionBackward", applied_run};
+
+tide_applied *tide_applied_of(const tide_node *node) {
+    return node->backward == &applied_backward ? (tide_applied *)node->held : NULL;
+}
+
+void tide_apply_again(tide_machine *m, tide_node *node, tide_applied held) {
+    tide_applied *kept = tide_take(m, sizeof *kept);
+    *kept = held;
+    node->held = &kept->held;
+}
 
 static tide_function *half_of(tide_frame *f, tide_text name, const char *half) {
     tide_model *model = f->model;
@@ -195,9 +199,7 @@ tide_value tide_apply(tide_frame *f, const tide_value *a, uint32_t count) {
     model->applied = outer;
     m->grad_enabled = grad_enabled;
     if (node && made.kind == TIDE_VALUE_TENSOR) {
-        applied *kept = tide_take(m, sizeof *kept);
-        *kept = (applied){{NULL, applied_drop}, backward, f->instance, f->scope, context};
-        node->held = &kept->held;
+        tide_apply_again(m, node, (tide_applied){{NULL, applied_drop}, backward, f->instance, f->scope, context});
         tide_made_by(m, node, made.tensor);
         return made;
     }
@@ -225,7 +227,7 @@ tide_value tide_call_again(tide_machine *m, void *function, tide_value *inputs, 
     for (uint32_t i = 0; i < c->named_count; i++) named[i] = tide_value_retain(c->named[i]);
     uint32_t module = m->module;
     m->module = c->instance;
-    tide_value made = tide_call_function(c->model, c->method, c->instance, c->model->instances[c->instance].scope, positional, count, c->keywords, named, c->named_count);
+    tide_value made = tide_call_alike(c->model, c->method, c->instance, c->model->instances[c->instance].scope, positional, count, c->keywords, named, c->named_count);
     m->module = module;
     return made;
 }
@@ -264,7 +266,7 @@ static tide_value call_method(tide_model *model, uint32_t instance, tide_functio
     for (uint32_t i = 0; i < count; i++) kept[i] = tide_value_retain(positional[i]);
     for (uint32_t i = 0; i < named_count; i++) kept_named[i] = tide_value_retain(named[i]);
     model->m->module = instance;
-    tide_value made = tide_call_function(model, method, instance, of->scope, kept, count, keywords, kept_named, named_count);
+    tide_value made = tide_call_alike(model, method, instance, of->scope, kept, count, keywords, kept_named, named_count);
     if (of->makes_grad && made.kind == TIDE_VALUE_TENSOR && model->m->grad_enabled)
         made.tensor->requires_grad = true; /* output.requires_grad_(True): a leaf where nothing before it trains */
     return made;

@@ -8,27 +8,9 @@
  *
  * Note [Reentrant]: the function runs without gradients; backward runs it again with them on detached inputs and
  * differentiates that graph by a backward pass of its own. torch/utils/checkpoint.py: CheckpointFunction. */
-#include "machine.h"
+#include "checkpoint.h"
 
 #include <string.h>
-
-struct tide_checkpoint {
-    tide_held held;
-    uint32_t references;
-    void *function;
-    tide_value *inputs; /* none where it is saved */
-    tide_saved *saved;  /* tensors among them */
-    uint32_t input_count;
-    bool is_recomputed;
-    bool autocast_enabled;
-    tide_dtype autocast_dtype;
-    uint32_t holder_count, holder_capacity; /* places taken while the function first ran */
-    struct holder {
-        bool is_alive;
-        tide_tensor *tensor;
-    } *holders;
-    uint32_t counter; /* tensors saved so far by the recomputation */
-};
 
 static tide_checkpoint *frame_new(tide_machine *m, void *function, const tide_value *inputs, uint32_t count, bool is_nested) {
     tide_checkpoint *frame = tide_take(m, sizeof *frame);

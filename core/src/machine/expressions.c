@@ -35,6 +35,7 @@ static tide_value eval_member(tide_frame *f, tide_expr *e) {
     } else if (a.kind == TIDE_VALUE_MODULE) {
         const tide_instance *of = &f->model->instances[delegated(f->model, a.module, e->text)];
         uint32_t slot = tide_attribute_slot(of->of, e->text);
+        if (slot != UINT32_MAX) of->of->read |= tide_slot_bit(slot);
         if (slot == UINT32_MAX) tide_fail(m, TIDE_ERR_DESCRIPTION, "%s has no '%s'", tide_terminated(m, of->of->name), tide_terminated(m, e->text));
         else made = tide_value_retain(of->slots[slot]);
         if (f->model->read_parameter && a.module != f->instance && made.kind == TIDE_VALUE_TENSOR && made.tensor->is_parameter)
@@ -129,6 +130,7 @@ static tide_value index_tensor(tide_frame *f, tide_expr *e, tide_tensor *x) {
 
 static tide_value index_list(tide_frame *f, tide_expr *e, tide_list *list) {
     tide_machine *m = f->model->m;
+    list->is_read = true;
     tide_expr *item = e->items[0];
     if (item->kind == TIDE_EXPR_SLICE) {
         int64_t count = list->count;
@@ -217,6 +219,8 @@ static tide_value list_pop(tide_machine *m, tide_list *list, bool is_first) {
     if (!list->count) return tide_nothing(m, TIDE_ERR_DESCRIPTION, "pop from an empty list%s", "");
     uint32_t at = is_first ? 0 : list->count - 1;
     tide_value made = list->items[at];
+    list->is_read = true;
+    list->pops++;
     memmove(&list->items[at], &list->items[at + 1], (--list->count - at) * sizeof *list->items);
     return made;
 }
@@ -334,6 +338,7 @@ static tide_value comprehension(tide_frame *f, tide_expr *e) {
     tide_machine *m = f->model->m;
     tide_value over = tide_eval(f, e->b), made = {.kind = TIDE_VALUE_LIST, .list = tide_list_new(m)};
     if (over.kind != TIDE_VALUE_LIST && !tide_is_winding_down(m)) tide_fail(m, TIDE_ERR_DESCRIPTION, "'for' over %s", tide_kind_name(over));
+    tide_value_is_read(over);
     for (uint32_t i = 0; over.kind == TIDE_VALUE_LIST && i < over.list->count && !tide_is_winding_down(m); i++) {
         tide_value_release(m, f->locals[e->slot]);
         f->locals[e->slot] = tide_value_retain(over.list->items[i]);
@@ -352,7 +357,9 @@ static tide_value eval_name(tide_frame *f, tide_expr *e) {
     case TIDE_LOCAL: return tide_value_retain(f->locals[e->slot]);
     case TIDE_ATTRIBUTE: return tide_value_retain(model->instances[f->instance].slots[e->slot]);
     case TIDE_SIZE: return tide_scope_size(model, f->scope, e->slot);
-    case TIDE_SETTING: return tide_value_retain(model->settings[e->slot].value);
+    case TIDE_SETTING:
+        if (model->settings[e->slot].value.kind >= TIDE_VALUE_TENSOR) model->setting_changes++; /* it may */
+        return tide_value_retain(model->settings[e->slot].value);
     case TIDE_CONFIGURATION: return (tide_value){.kind = TIDE_VALUE_CONFIG, .config = model->scopes[f->scope].config};
     case TIDE_DTYPE_NAME: return (tide_value){.kind = TIDE_VALUE_DTYPE, .dtype = (tide_dtype)e->slot};
     default: return tide_nothing(model->m, TIDE_ERR_DESCRIPTION, "'%s' is a function: it wants arguments", tide_terminated(model->m, e->text));
@@ -425,6 +432,7 @@ static void assign(tide_frame *f, tide_statement *s, tide_value v) {
         tide_set_local(f, s->slots[0], v);
         return;
     }
+    tide_value_is_read(v);
     if (v.kind == TIDE_VALUE_LIST && v.list->count == s->target_count) {
         for (uint32_t i = 0; i < s->target_count; i++) tide_set_local(f, s->slots[i], tide_value_retain(v.list->items[i]));
     } else if (!tide_is_winding_down(m)) {
@@ -438,6 +446,7 @@ static tide_outcome run_for(tide_frame *f, tide_statement *s, tide_value *result
     tide_value over = tide_eval(f, s->expr);
     tide_outcome out = GOES_ON;
     if (over.kind != TIDE_VALUE_LIST && !tide_is_winding_down(m)) tide_fail(m, TIDE_ERR_DESCRIPTION, "'for' over %s", tide_kind_name(over));
+    tide_value_is_read(over);
     for (uint32_t i = 0; over.kind == TIDE_VALUE_LIST && i < over.list->count && out == GOES_ON && !tide_is_winding_down(m); i++) {
         assign(f, s, tide_value_retain(over.list->items[i]));
         out = tide_run_block(f, s->body, result);

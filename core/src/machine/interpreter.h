@@ -18,6 +18,19 @@ typedef struct tide_frame {
     tide_value *locals;
 } tide_frame;
 
+/* In tide_class.read. */
+static inline uint64_t tide_slot_bit(uint32_t slot) {
+    return UINT64_C(1) << (slot < 63 ? slot : 63);
+}
+
+/* The context of a torch.autograd.Function, see calls.c. */
+typedef struct tide_applied {
+    tide_held held;
+    tide_function *backward;
+    uint32_t instance, scope;
+    tide_value context;
+} tide_applied;
+
 typedef enum tide_builtin { BUILTIN_RANGE, BUILTIN_LEN, BUILTIN_IS_LIST, BUILTIN_MIN, BUILTIN_MAX, BUILTIN_SQRT, BUILTIN_ROOT, BUILTIN_CONTAINS, BUILTIN_ERROR, BUILTIN_DEEPCOPY, BUILTIN_APPLY, BUILTIN_SAVE_FOR_BACKWARD, BUILTIN_SET_SETTING, BUILTIN_PARAMETER,
                        BUILTIN_BUFFER, BUILTIN_AUTO_MODEL, BUILTIN_COUNT } tide_builtin;
 extern const char *const tide_builtin_names[BUILTIN_COUNT];
@@ -79,6 +92,12 @@ bool tide_arrange(tide_model *model, tide_function *function, uint32_t instance,
                     const tide_value *positional, uint32_t count, const tide_text *keywords, const tide_value *named, uint32_t named_count, tide_value *arranged);
 tide_value tide_call_function(tide_model *model, tide_function *function, uint32_t instance, uint32_t scope,
                     const tide_value *positional, uint32_t count, const tide_text *keywords, const tide_value *named, uint32_t named_count);
+/* The same; of calls that are alike, see alike.c, the first is played and the others are made from it. */
+tide_value tide_call_alike(tide_model *model, tide_function *function, uint32_t instance, uint32_t scope,
+                    const tide_value *positional, uint32_t count, const tide_text *keywords, const tide_value *named, uint32_t named_count);
+/* What a node of apply() holds, NULL if it is of another kind; and the same for another node. */
+tide_applied *tide_applied_of(const tide_node *node);
+void tide_apply_again(tide_machine *m, tide_node *node, tide_applied held);
 tide_value tide_apply(tide_frame *f, const tide_value *a, uint32_t count);
 tide_value tide_call_again(tide_machine *m, void *function, tide_value *inputs, uint32_t count);
 void tide_closure_free(tide_machine *m, void *function);

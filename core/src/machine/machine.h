@@ -46,6 +46,7 @@ typedef struct tide_layout {
 typedef struct tide_storage {
     uint32_t references;
     uint32_t allocation; /* index in the timeline */
+    uint32_t serial, mark; /* see alike.c */
     bool is_silent;      /* no event: on the host, of zero bytes, or made while the machine only winds down */
 } tide_storage;
 
@@ -60,6 +61,7 @@ typedef struct tide_tensor {
     bool is_parameter;
     bool is_absent; /* a parameter that the checkpoint lacks: without memory */
     uint16_t output; /* which output of node */
+    uint32_t serial, mark; /* see alike.c */
     tide_storage *storage;
     tide_node *node;        /* grad_fn, owned */
     tide_node *accumulator; /* of a leaf: its AccumulateGrad while a graph holds one, not owned */
@@ -109,6 +111,7 @@ typedef struct tide_meta {
 struct tide_node {
     uint32_t references;
     uint32_t order; /* sequence number; AccumulateGrad: UINT32_MAX */
+    uint32_t serial; /* see alike.c */
     const tide_backward *backward;
     uint16_t edge_count, output_count, output_capacity, saved_count, saved_capacity;
     uint8_t stream; /* on which forward ran, and so backward */
@@ -170,6 +173,8 @@ typedef struct tide_value {
 struct tide_list {
     uint32_t references;
     uint32_t count, capacity;
+    uint32_t serial, mark, pops; /* see alike.c */
+    bool is_read;                /* its items or their number have been looked at */
     tide_value *items;
 };
 
@@ -219,6 +224,7 @@ struct tide_machine {
     bool is_stopped; /* recomputation has all it needs: wind down without events */
     bool has_failed; /* a diagnostic says why; likewise */
     uint32_t node_order;
+    uint32_t serial; /* of the newest tensor, storage, node or list */
     uint32_t task_count;      /* backward passes begun */
     uint32_t task_depth;      /* those that have not ended */
     tide_node *dying;         /* nodes whose turn to be torn down has not come */
@@ -351,6 +357,9 @@ tide_node *tide_node_new(tide_machine *m, const tide_backward *backward, tide_te
 tide_node *tide_node_with(tide_machine *m, const tide_backward *backward, tide_tensor *const *inputs, int count, int outputs,
                           int saved);
 void tide_node_release(tide_machine *m, tide_node *node);
+/* The AccumulateGrad of a leaf, which exists as long as any graph refers to it; owned by the caller. */
+tide_node *tide_accumulator_of(tide_machine *m, tide_tensor *leaf);
+bool tide_is_accumulator(const tide_node *node);
 bool tide_wants(const tide_node *node, int edge); /* should_compute_output */
 
 /* Saves a tensor in the next slot; NULL keeps the slot empty. node may be NULL. Inputs are saved before an
@@ -412,6 +421,12 @@ static inline void tide_value_release(tide_machine *m, tide_value v) {
     else if (v.kind == TIDE_VALUE_LIST) tide_list_release(m, v.list);
 }
 tide_list *tide_list_new(tide_machine *m);
+static inline void tide_value_is_read(tide_value v) { /* by more than its identity */
+    if (v.kind != TIDE_VALUE_LIST) return;
+    v.list->is_read = true;
+    for (uint32_t i = 0; i < v.list->count; i++)
+        if (v.list->items[i].kind == TIDE_VALUE_LIST) v.list->items[i].list->is_read = true;
+}
 void tide_list_push(tide_machine *m, tide_list *list, tide_value v); /* takes v over */
 
 #endif

@@ -232,6 +232,9 @@ static void name_instance(tide_model *model, uint32_t instance, uint32_t parent,
     const char *above = model->instances[parent].path;
     of->parent = parent;
     of->name = name;
+    size_t digits = name.length;
+    while (digits && name.at[digits - 1] != '.') digits--;
+    of->is_item = digits && is_number((tide_text){name.at + digits, name.length - digits});
     of->path = parent ? tide_dotted(model->m->arena, tide_text_of(above), name) : "";
     place_instance(model, of);
     for (uint32_t i = 0; i < of->of->member_count; i++)

@@ -11,11 +11,13 @@ typedef struct tide_instance {
     tide_class *of;
     uint32_t parent;
     uint32_t scope;
-    tide_text name;     /* inside its parent, "3" in a list */
+    tide_text name;     /* inside its parent, "layers.3" in a list */
     const char *path;   /* "model.layers.3.mlp" */
     uint32_t part;      /* the top-level part it belongs to, see tide_model.parts; 0: the model itself */
     uint32_t layer;     /* index into tide_model.layers */
+    bool is_item;       /* of a list: "layers.3" */
     bool is_listed;     /* while modules are listed */
+    uint32_t mark;      /* see alike.c */
     bool makes_grad;    /* its output is made to require a gradient: enable_input_require_grads() */
     tide_value *slots;  /* constructor arguments, then members */
 } tide_instance;
@@ -71,6 +73,10 @@ typedef struct tide_model {
     const char **layers; /* names of the layers inside parts; 0 is "" */
     uint32_t layer_count, layer_capacity;
     uint32_t root;
+    bool plays_all; /* calls that are alike, too: for tests */
+    struct tide_alikes *alikes;
+    uint32_t repeated_calls; /* that were made from others, see alike.c */
+    uint32_t setting_changes; /* that functions have made, or may make by what a setting holds */
     tide_node *applied; /* of the autograd function whose forward runs, or NULL */
     int depth;   /* calls of functions and constructors that have not returned */
     int nesting; /* call expressions that are being evaluated */

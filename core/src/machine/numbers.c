@@ -105,6 +105,7 @@ int tide_compare(tide_machine *m, char op, tide_value a, tide_value b) {
 }
 
 bool tide_is_true(tide_machine *m, tide_value v) {
+    tide_value_is_read(v);
     switch (v.kind) {
     case TIDE_VALUE_NONE: return false;
     case TIDE_VALUE_BOOL: return v.truth;
@@ -134,6 +135,8 @@ static void say_error(tide_machine *m, const char *text, const char *about) {
 
 tide_value tide_call_builtin(tide_machine *m, uint32_t which, tide_value *a, uint32_t count) {
     if (count == 0) return tide_nothing(m, TIDE_ERR_DESCRIPTION, "%s without arguments", tide_builtin_names[which]);
+    for (uint32_t i = 0; i < count; i++)
+        if (which != BUILTIN_IS_LIST && which != BUILTIN_SET_SETTING) tide_value_is_read(a[i]);
     if (which == BUILTIN_ERROR) {
         tide_text text = a[0].kind == TIDE_VALUE_TEXT ? a[0].text : TIDE_TEXT("");
         const char *about = count > 1 && a[1].kind == TIDE_VALUE_TEXT  ? tide_terminated(m, a[1].text)
@@ -152,6 +155,7 @@ tide_value tide_call_builtin(tide_machine *m, uint32_t which, tide_value *a, uin
         if (!setting) return tide_nothing(m, TIDE_ERR_DESCRIPTION, "set_setting('name', value) of %s", tide_kind_name(a[0]));
         tide_value old = *setting;
         *setting = tide_value_retain(a[1]);
+        ((tide_model *)m->interpreter)->setting_changes++;
         tide_value_release(m, old);
         return tide_none();
     }

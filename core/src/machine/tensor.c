@@ -384,6 +384,7 @@ static bool has_room(tide_machine *m) {
 static tide_storage *storage_new(tide_machine *m, int64_t bytes, tide_layout *layout, tide_dtype dtype) {
     tide_storage *storage = tide_take(m, sizeof *storage);
     storage->references = 1;
+    storage->serial = ++m->serial;
     storage->is_silent = tide_is_winding_down(m) || bytes == 0 || !has_room(m);
     if (!storage->is_silent) storage->allocation = allocate(m, bytes, layout, dtype);
     return storage;
@@ -418,6 +419,7 @@ static void lay_out(tide_tensor *t, tide_layout *layout) {
 static tide_tensor *tensor_over(tide_machine *m, tide_storage *storage, tide_layout *layout, tide_dtype dtype) {
     tide_tensor *t = tide_take(m, sizeof *t);
     t->references = 1;
+    t->serial = ++m->serial;
     t->dtype = (uint8_t)dtype;
     t->is_leaf = true;
     t->storage = storage;
@@ -427,7 +429,7 @@ static tide_tensor *tensor_over(tide_machine *m, tide_storage *storage, tide_lay
 
 tide_tensor *tide_tensor_of(tide_machine *m, uint32_t allocation, tide_layout *layout, tide_dtype dtype) {
     tide_storage *storage = tide_take(m, sizeof *storage);
-    *storage = (tide_storage){.references = 1, .allocation = allocation};
+    *storage = (tide_storage){.references = 1, .allocation = allocation, .serial = ++m->serial};
     return tensor_over(m, storage, layout, dtype);
 }
 
@@ -609,6 +611,7 @@ void tide_list_release(tide_machine *m, tide_list *list) {
 tide_list *tide_list_new(tide_machine *m) {
     tide_list *list = tide_take(m, sizeof *list);
     list->references = 1;
+    list->serial = ++m->serial;
     return list;
 }
 

@@ -49,6 +49,20 @@ void tide_timeline_free(tide_timeline *timeline, uint32_t allocation) {
     add_event(timeline, allocation | TIDE_FREE_BIT);
 }
 
+void tide_timeline_repeat(tide_timeline *timeline, uint32_t first_event, uint32_t last_event, uint32_t first_allocation, const uint32_t *modules) {
+    uint32_t moved = timeline->allocation_count - first_allocation;
+    for (uint32_t i = first_event; i < last_event; i++) {
+        uint32_t event = timeline->events[i];
+        if (event & TIDE_FREE_BIT) {
+            tide_timeline_free(timeline, (event & ~TIDE_FREE_BIT) + moved);
+            continue;
+        }
+        tide_allocation again = timeline->allocations[event];
+        again.module = modules[again.module];
+        tide_timeline_alloc(timeline, &again);
+    }
+}
+
 void tide_timeline_empty_cache(tide_timeline *timeline) {
     add_event(timeline, TIDE_EMPTY_CACHE);
 }

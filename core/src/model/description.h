@@ -50,6 +50,7 @@ typedef struct tide_class {
     tide_expr *tie_condition;
     struct tide_description *description;
     struct tide_function *constructor; /* binds the names of members; no body */
+    uint64_t read; /* a bit for each slot of an instance that some function reads; the last one for all from 63 on */
     struct tide_class *next;
 } tide_class;
 

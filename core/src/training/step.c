@@ -627,6 +627,7 @@ static void prepare(tide_run *run, const tide_job *job, tide_arena *arena, tide_
     run->model.find_stand_in = find_stand_in;
     run->model.find_place = find_place;
     run->model.user = found;
+    run->model.plays_all = run->plays_all;
     run->model.dtype = dtype_of(job->dtype);
     run->model.is_checkpointing = strcmp(job->checkpointing, "none") != 0;
     run->model.is_reentrant = strcmp(job->checkpointing, "full_reentrant") == 0;

@@ -12,7 +12,7 @@ typedef struct tide_run {
     tide_descriptions descriptions;
     tide_model model;
     int64_t parameters, trainable;
-    bool plays_all;     /* each micro-batch, none is taken from another: for tests */
+    bool plays_all;     /* each micro-batch and each call of a layer, none is taken from another: for tests */
     int64_t other_ranks[TIDE_OTHER_RANKS]; /* that may need more memory than this one */
     uint32_t other_rank_count;
     const tide_json *stand_in_of; /* the last configuration that the nearest family was played for: figures are a range */
