@@ -21,13 +21,15 @@ int cli_link(int argc, char **argv) {
     cli_arguments arguments;
     cli_buffer request = {0}, address = {0};
     cli_answer answer = {0};
-    int status = cli_arguments_read(&arguments, argc, argv, CLI_TAKES_BASE | CLI_TAKES_GPU);
+    int status = cli_arguments_read(&arguments, argc, argv, CLI_TAKES_BASE | CLI_TAKES_GPU | CLI_TAKES_JSON);
     if (status == CLI_OK && arguments.shows_help) {
         cli_help(stdout, "link");
     } else if (status == CLI_OK) {
         status = cli_request(&request, "link", &arguments, arguments.notes_was ? ",\"was\":true" : "");
-        if (status == CLI_OK) status = cli_ask_or_explain(&answer, &request, false);
-        if (status == CLI_OK) {
+        if (status == CLI_OK) status = cli_ask_or_explain(&answer, &request, arguments.is_json);
+        if (status == CLI_OK && arguments.is_json) {
+            printf("%.*s\n", (int)answer.length, answer.text);
+        } else if (status == CLI_OK) {
             cli_address(&address, arguments.base ? arguments.base : getenv("TIDEMARK_PAGE"), cli_text_at(answer.json, "link"));
             if (address.length) puts(address.at);
             else status = CLI_BAD_INPUT;

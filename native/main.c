@@ -50,12 +50,13 @@ static const command commands[] = {
      "  tidemark explain llama-2-7b --of mlp\n"
      "  tidemark explain gpt2 --stage events --of attn\n"},
     {"sweep", cli_sweep,
-     "sweep MODEL|config.json|LINK [key=value,value,... ...] [--gpu NAME] [--csv FILE] [--bytes]",
+     "sweep MODEL|config.json|LINK [key=value,value,... ...] [--gpu NAME] [--csv FILE] [--bytes] [--json]",
      "the peaks of every combination of settings, as a table",
      "The same words as `tidemark estimate`; a setting with several values, parted by commas, is swept. Values of lists\n"
      "(freeze, train_only) are not parted.\n\n"
      "  --csv FILE        exact bytes as CSV; \"-\" is standard output\n"
-     "  --bytes           exact bytes in place of GiB\n\n"
+     "  --bytes           exact bytes in place of GiB\n"
+     "  --json            the answer of each combination, one a line\n\n"
      "examples\n"
      "  tidemark sweep llava-1.5-7b recipe=llava-finetune dp=1,2,4,8 parallel.kind=zero1,zero2,zero3\n"
      "  tidemark sweep llama-3.1-8b,llama-2-7b --gpu a100-80 batch=1,2,4,8 checkpointing=none,full --csv sizes.csv\n\n"
@@ -196,12 +197,13 @@ static const command commands[] = {
      "  --all             every process on every GPU\n"
      "  --for SECONDS     not longer\n\n"
      "exit code: 0 something was seen; 2 the command line; 3 nothing was\n"},
-    {"link", cli_link, "link MODEL|config.json|LINK [key=value ...] [--base ADDRESS] [--was]",
+    {"link", cli_link, "link MODEL|config.json|LINK [key=value ...] [--base ADDRESS] [--was] [--json]",
      "the job as a link that the page opens",
      "Checks the settings and prints them in their shortest form, with the configuration where that is a file. A long\n"
      "link is compressed (#z=1.TEXT); every command that takes a job takes a LINK, with or without its address.\n\n"
      "  --base ADDRESS    where the page is; without it TIDEMARK_PAGE, or only the part from the # on\n"
-     "  --was             note what the job comes to now, so that a later version can say what changed\n\n"
+     "  --was             note what the job comes to now, so that a later version can say what changed\n"
+     "  --json            the readable link as an answer\n\n"
      "examples\n"
      "  tidemark link llava-1.5-7b batch=16 freeze=vision_tower --base http://127.0.0.1:8000/\n"
      "  tidemark compare '#model=gpt2&batch=4&b.batch=2&v=1'      # b.KEY is a baseline\n"},

@@ -165,6 +165,7 @@ static int point_play(sweep *s) {
     int status = cli_request(&request, "measure", &s->arguments, "");
     s->arguments.words = given;
     if (status == CLI_OK) status = cli_ask(&answer, &request);
+    if (status == CLI_OK && s->arguments.is_json) printf("%.*s\n", (int)answer.length, answer.text);
     if (status == CLI_OK) row_show(s, &answer);
     for (size_t i = 0; i < s->axis_count; i++) cli_buffer_free(&texts[i]);
     cli_answer_free(&answer);
@@ -191,6 +192,10 @@ static int play_all(sweep *s) {
             return CLI_BAD_INPUT;
         }
     bool to_screen = s->arguments.csv && strcmp(s->arguments.csv, "-") == 0;
+    if (to_screen && s->arguments.is_json) {
+        cli_complain("give one of them, or --csv FILE", "--json and --csv - both write to standard output");
+        return CLI_BAD_INPUT;
+    }
     if (s->arguments.csv && !(s->csv = to_screen ? stdout : fopen(s->arguments.csv, "w"))) {
         cli_complain(NULL, "%s cannot be written", s->arguments.csv);
         return CLI_NO_FILE;
@@ -203,7 +208,7 @@ static int play_all(sweep *s) {
         if (++played % 50 == 0) cli_progress("%zu of %zu", played, s->points);
     } while (status == CLI_OK && point_next(s));
     cli_progress_end();
-    if (!to_screen) {
+    if (!to_screen && !s->arguments.is_json) {
         printf("Peaks of %zu combinations, %s\n\n", s->points, cli_unit_name(s->unit));
         cli_table_print(&s->table);
     }
@@ -218,7 +223,7 @@ static int play_all(sweep *s) {
 
 int cli_sweep(int argc, char **argv) {
     sweep s = {0};
-    int status = cli_arguments_read(&s.arguments, argc, argv, CLI_TAKES_BYTES | CLI_TAKES_GPU | CLI_TAKES_CSV);
+    int status = cli_arguments_read(&s.arguments, argc, argv, CLI_TAKES_BYTES | CLI_TAKES_GPU | CLI_TAKES_CSV | CLI_TAKES_JSON);
     if (status == CLI_OK && s.arguments.shows_help)
         cli_help(stdout, "sweep");
     else if (status == CLI_OK)

@@ -3,10 +3,12 @@ import assert from 'node:assert/strict';
 import { readdirSync, readFileSync, statSync } from 'node:fs';
 import { basename, dirname, join, resolve } from 'node:path';
 import { gzipSync } from 'node:zlib';
+import { answerTests } from './answers.mjs';
 import { openCore } from './core.mjs';
 import { axePath, changed, copied, DESKTOP, deviceBytes, openContext, PHONE, ready, startChromium, test } from './harness.mjs';
+import { hostileTests } from './hostile.mjs';
 import { pictureTests } from './pictures.mjs';
-import { useTests } from './use.mjs';
+import { program, useTests } from './use.mjs';
 import { EXAMPLE } from '../../web/src/example.js';
 import { serve } from '../../web/serve.mjs';
 
@@ -787,6 +789,8 @@ export async function pageTests(folder, isUpdate) {
   }));
 
   useTests({ visit, field, fromCore, exampleWords, server });
+  answerTests({ browser, server, program });
+  hostileTests({ browser, server, visit });
 
   /* ---- pictures ---- */
 

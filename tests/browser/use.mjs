@@ -9,7 +9,7 @@ import { assignment, find } from '../../web/src/find.js';
 import { nearValues } from '../../web/src/nearest.js';
 import { grows, inOrderOfPlay, readValues, usualValues, walkEdge } from '../../web/src/sweep.js';
 
-const program = ['build/gcc/tidemark', 'build/release/tidemark'].map((path) => new URL(`../../${path}`, import.meta.url).pathname).find((path) => existsSync(path));
+export const program = ['build/gcc/tidemark', 'build/release/tidemark'].map((path) => new URL(`../../${path}`, import.meta.url).pathname).find((path) => existsSync(path));
 const bytesOf = (/** @type {string} */ text) => Number(text.replaceAll(/[^0-9]/g, ''));
 
 /* ---- without a browser ---- */
@@ -455,6 +455,16 @@ export function useTests({ visit, field, fromCore, exampleWords, server }) {
     await apply.click();
     await page.locator('.verdict.is-fits, .verdict.is-close').waitFor();
   }));
+
+  test('use: where no single change is enough, the batch that fits is named', () => visit(async (page) => {
+    const apply = page.locator('.closest .button');
+    await apply.waitFor({ timeout: 30000 });
+    const [, batch] = /batch=(\d+)/.exec(await apply.getAttribute('aria-label')) ?? [];
+    const fits = async (/** @type {number} */ value) => (await fromCore(['model=gpt2', 'gpu=t4', `batch=${value}`])).verdict.fits;
+    assert.deepEqual([await fits(Number(batch)), await fits(Number(batch) + 1)], [true, false]);
+    await apply.click();
+    await page.locator('.verdict.is-fits, .verdict.is-close').waitFor();
+  }, { at: `${server.url}#model=gpt2&gpu=t4&batch=64&v=1` }));
 
   test('use: a long calculation can be cancelled, and the page goes on', () => visit(async (page) => {
     await page.evaluate(() => { location.hash = '#model=qwen2.5-vl-7b&gpu=h100-80&batch=1024&seq=1024&v=1'; });

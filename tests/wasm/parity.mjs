@@ -76,6 +76,10 @@ for (const [line, question] of /** @type {[string[], object][]} */ ([
   [['advice', ...job], { call: 'advice', settings: job }],
   [['compare', ...job, '--with', 'batch=2'], { call: 'compare', settings: job, with: [...job, 'batch=2'] }],
   [['describe'], { call: 'describe' }],
+  [['link', ...job], { call: 'link', settings: job }],
+  [['link', ...job, '--was'], { call: 'link', settings: job, was: true }],
+  [['link', 'nonsense=1'], { call: 'link', settings: ['nonsense=1'] }],
+  [['sweep', ...job, 'checkpointing=full'], { call: 'measure', settings: [...job, 'checkpointing=full'] }],
 ])) {
   const printed = spawnSync(program, [...line, '--json'], { maxBuffer: 64 << 20, encoding: 'utf8' }).stdout.replace(/\n$/, '');
   check(`tidemark ${line.join(' ')} --json`, printed !== '' && core.callText(JSON.stringify(question)) === printed, printed.slice(0, 120));
@@ -103,6 +107,13 @@ for (const [line, question] of /** @type {[string[], object][]} */ ([
   for (const other of [models.subarray(1), Buffer.alloc(0)]) {
     check(`models.json of ${other.length} bytes`, await start(module, other).then(() => false, (error) => /different versions/.test(error)));
   }
+}
+
+{
+  const printed = spawnSync(program, ['sweep', ...job, 'seq=64,128', 'checkpointing=none,full', '--json'], { encoding: 'utf8' }).stdout;
+  const asked = [['seq=64', 'checkpointing=none'], ['seq=64', 'checkpointing=full'], ['seq=128', 'checkpointing=none'], ['seq=128', 'checkpointing=full']]
+    .map((own) => core.callText(JSON.stringify({ call: 'measure', settings: [...job, ...own] })));
+  check('tidemark sweep --json, line by line', printed === `${asked.join('\n')}\n`, printed.slice(0, 200));
 }
 
 const golden = new URL('../golden/', import.meta.url).pathname;

@@ -12,6 +12,7 @@ import { core, expectMore, more, recordings, spawn } from './parts.js';
 import { useRecordings } from './recordings.js';
 import * as state from './state.js';
 import { App } from './ui/App.jsx';
+import { CoreLost } from './ui/Notes.jsx';
 import { spokenVerdict } from './ui/Verdict.jsx';
 
 const workers = { module: core(), spawn, more };
@@ -69,8 +70,8 @@ async function begin() {
     await state.loadFragment();
     await state.recompute();
   } catch (error) {
-    state.core.value = 'lost';
-    state.coreProblem.value = String(error instanceof Error ? error.message : error);
+    await parsed;
+    return lost(String(error instanceof Error ? error.message : error));
   }
   performance.mark('tidemark-answer');
   await parsed;
@@ -80,6 +81,15 @@ async function begin() {
   performance.mark('tidemark-first-answer');
   keepUp();
   workOffline();
+}
+
+/** The static page stays as it is, with what went wrong above its numbers. @param {string} problem */
+function lost(problem) {
+  const place = document.querySelector('main') ?? document.body;
+  const box = document.createElement('div');
+  place.classList.remove('is-slow');
+  place.prepend(box);
+  render(<CoreLost problem={problem} />, box);
 }
 
 function keepUp() {

@@ -25,3 +25,6 @@ export function closest(changes) {
   const fitting = changes.filter(({ fits }) => fits);
   return fitting.findLast(({ settings }) => !settings.some((word) => word.startsWith('parallel.dp='))) ?? fitting.at(-1) ?? null;
 }
+
+/** Where no change by itself is enough: the batch that is. @param {number | undefined} largest @returns {Change | null} */
+export const smaller = (largest) => (largest ? { title: `a micro-batch of ${largest}`, effect: 'the largest that fits', settings: [`batch=${largest}`] } : null);

@@ -82,9 +82,8 @@ static bool file_is_other(const file_reader *r, const tide_json *root, const fil
 
 /* Requests are JSON, which carries text alone: bytes that are none come as U+FFFD. */
 #define BYTE "\xef\xbf\xbd"
-#define PICKLE \
-    "is a Python pickle; opening it would mean running code", \
-        "save training_args.bin as JSON: print(training_args.to_json_string()); of a checkpoint, " GIVE_CONFIG ", next to it"
+#define NO_PICKLE "save training_args.bin as JSON: print(training_args.to_json_string()); of a checkpoint, " GIVE_CONFIG ", next to it"
+#define PICKLE "is a Python pickle; opening it would mean running code", NO_PICKLE
 #define ONNX "is an ONNX model", "give the config.json of the PyTorch model that it was made from"
 
 /* Beginnings of what is no JSON. */
@@ -94,7 +93,7 @@ static bool file_is_no_json(const file_reader *r) {
         const char *what, *remedy;
     } kinds[] = {
         {{"GGUF", 4}, "is a GGUF checkpoint", "give the config.json of the original model"},
-        {{"PK\x03\x04", 4}, "is a zip archive or a PyTorch checkpoint", GIVE_CONFIG ", next to it"},
+        {{"PK\x03\x04", 4}, "is a zip archive or a PyTorch checkpoint", NO_PICKLE},
         {{BYTE "\x02", 4}, PICKLE},
         {{BYTE "\x03", 4}, PICKLE},
         {{BYTE "\x04", 4}, PICKLE},

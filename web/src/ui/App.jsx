@@ -9,7 +9,7 @@ import { Icicle } from './Icicle.jsx';
 import { update, waiting } from '../offline.js';
 import { Lazy } from './lazy.jsx';
 import { Icon, Patterns } from './marks.jsx';
-import { Assumptions, Diagnostics } from './Notes.jsx';
+import { Assumptions, CoreLost, Diagnostics } from './Notes.jsx';
 import { Overlays } from './Overlays.jsx';
 import { recording } from '../recordings.js';
 import { Settings } from './Settings.jsx';
@@ -57,10 +57,7 @@ function Result({ still }) {
   const r = report.value;
   return (
     <main id="result" class={`result${stale.value ? ' is-stale' : ''}${slow.value ? ' is-slow' : ''}${lit.value ? ` lit lit-${lit.value}` : ''}`} tabIndex={-1}>
-      {core.value === 'lost' && (
-        <Diagnostics title="The calculator could not start" list={[{ severity: 'error', code: 'ERR_CORE', message: 'The calculator could not start.',
-          remedy: `${coreProblem.value} The page needs WebAssembly, and 'wasm-unsafe-eval' in its Content-Security-Policy. Reload, or use the tidemark command.` }]} />
-      )}
+      {core.value === 'lost' && <CoreLost problem={coreProblem.value} />}
       {verySlow.value && <p class="computing" role="status">Computing… <button type="button" class="button small" onClick={cancel}>Cancel</button></p>}
       {notices.value.length > 0 && (
         <section class="diagnostics" aria-label="Notices">

@@ -1,7 +1,7 @@
 /* Of a job that does not fit: the change that fits and changes least. */
 import './App.jsx'; /* all that is shared stays in one chunk */
 import { useEffect, useState } from 'preact/hooks';
-import { closest } from '../nearest.js';
+import { closest, smaller } from '../nearest.js';
 import { askMany, link, setWords } from '../state.js';
 import { toWord } from '../words.js';
 
@@ -11,9 +11,12 @@ export default function Closest() {
   useEffect(() => {
     setFound(null);
     const stop = new AbortController();
-    const timer = setTimeout(() => askMany([{ call: 'advice', words: [] }], (reply) => {
-      setFound(closest(reply?.changes ?? []));
-    }, stop.signal), 200);
+    const timer = setTimeout(async () => {
+      let best = null;
+      await askMany([{ call: 'advice', words: [] }], (reply) => { best = closest(reply?.changes ?? []); }, stop.signal);
+      if (!best) await askMany([{ call: 'fit', words: [], more: { knob: 'batch' } }], (reply) => { best = smaller(reply?.rows?.[0]?.largest); }, stop.signal);
+      if (!stop.signal.aborted) setFound(best);
+    }, 200);
     return () => {
       clearTimeout(timer);
       stop.abort();

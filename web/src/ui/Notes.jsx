@@ -69,3 +69,9 @@ export function Diagnostics({ list, title }) {
     </section>
   );
 }
+
+/** The core does not run here. @param {{problem: string}} props */
+export const CoreLost = ({ problem }) => (
+  <Diagnostics title="The calculator could not start" list={[{ severity: 'error', code: 'ERR_CORE', message: 'The calculator could not start.',
+    remedy: `${problem} The page needs WebAssembly, and 'wasm-unsafe-eval' in its Content-Security-Policy. Reload, or use the tidemark command.` }]} />
+);

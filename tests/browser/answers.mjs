@@ -1,0 +1,81 @@
+/* Whatever the page asks of its core, in page and workers, is held to the native program: the same question, the same bytes. */
+import assert from 'node:assert/strict';
+import { spawnSync } from 'node:child_process';
+import { openContext, ready, test } from './harness.mjs';
+
+/** In the page: every request that goes to a worker, with its answer. */
+function listen() {
+  const heard = /** @type {{request: string, reply?: string}[]} */ ([]);
+  Object.assign(window, { heard });
+  const known = new WeakSet();
+  const post = Worker.prototype.postMessage;
+  Worker.prototype.postMessage = function (/** @type {any} */ data, /** @type {any[]} */ ...rest) {
+    if (!known.has(this)) {
+      known.add(this);
+      const open = new Map();
+      Object.assign(this, { open });
+      this.addEventListener('message', ({ data: answer }) => {
+        const one = open.get(answer.id);
+        if (one && typeof answer.reply === 'string') one.reply = answer.reply;
+      });
+    }
+    if (typeof data?.request === 'string') {
+      const one = { request: data.request };
+      heard.push(one);
+      /** @type {any} */ (this).open.set(data.id, one);
+    }
+    return post.call(this, data, ...rest);
+  };
+}
+
+/** @param {{browser: any, server: {url: string}, program: string | undefined}} site */
+export function answerTests({ browser, server, program }) {
+  test('answers: all that the page asks in a session is what the program answers, byte for byte', async () => {
+    if (!program) return console.log('      skipped: the native program is not built');
+    const { context, page, problems } = await openContext(browser);
+    await page.addInitScript(listen);
+    await page.goto(`${server.url}#model=gpt2&gpu=t4&batch=64&b.checkpointing=full&v=1`);
+    await ready(page);
+    await page.locator('#compare .causes').waitFor();
+    await page.locator('.closest .button').waitFor({ timeout: 30000 });
+    await page.locator('#set-batch').fill('2');
+    await page.locator('.verdict.is-fits').waitFor();
+    await page.locator('.factor-table .opens').first().click();
+    await page.locator('.drawer .formula').first().waitFor();
+    await page.keyboard.press('Escape');
+    await page.locator('.plot').focus();
+    await page.keyboard.press(']');
+    await page.locator('.event-readout').waitFor();
+    await page.locator('#whatif').scrollIntoViewIfNeeded();
+    for (const name of ['To free memory', 'Largest that fits', 'On which cards']) {
+      await page.getByRole('tab', { name }).click();
+      await page.locator('.whatif tbody tr').first().waitFor({ timeout: 30000 });
+    }
+    await page.getByRole('tab', { name: 'Heat map' }).click();
+    const values = page.locator('.axis-field input');
+    for (const [i, text] of [[0, '1,2'], [1, '128,256']]) {
+      await values.nth(/** @type {number} */ (i)).fill(text);
+      await values.nth(/** @type {number} */ (i)).blur();
+    }
+    await page.locator('.heat-state', { hasText: '4 cells played' }).waitFor({ timeout: 30000 });
+    await page.setInputFiles('#chooser', [new URL('../cli/files/tiny/config.json', import.meta.url).pathname, new URL('../cli/files/launch/zero2.json', import.meta.url).pathname]);
+    await page.locator('.file-kind', { hasText: 'DeepSpeed' }).waitFor();
+    await page.locator('#set-batch').fill('0');
+    await page.locator('.field-error').waitFor();
+    await page.getByRole('button', { name: 'Share' }).click();
+    await page.getByRole('button', { name: 'Copy link' }).click();
+    await page.locator('.said').waitFor();
+    const heard = /** @type {{request: string, reply?: string}[]} */ (await page.evaluate(() => /** @type {any} */ (window).heard));
+    await context.close();
+    assert.deepEqual(problems, []);
+
+    const answered = new Map(heard.filter(({ reply }) => reply !== undefined).map(({ request, reply }) => [request, reply]));
+    const calls = new Set([...answered.keys()].map((request) => JSON.parse(request).call));
+    assert.deepEqual(['advice', 'cards', 'compare', 'describe', 'estimate', 'explain', 'fit', 'link', 'measure', 'read_link', 'timeline'].filter((call) => !calls.has(call)), [], 'asked in this session');
+    for (const [request, reply] of answered) {
+      const printed = spawnSync(program, ['call'], { input: request, maxBuffer: 64 << 20, encoding: 'utf8' }).stdout.replace(/\n$/, '');
+      assert.ok(reply === printed, `${request.slice(0, 300)}\n${reply?.slice(0, 200)}\n${printed.slice(0, 200)}`);
+    }
+    console.log(`      ${answered.size} answers to ${calls.size} kinds of questions`);
+  });
+}
