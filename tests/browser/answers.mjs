@@ -65,15 +65,20 @@ export function answerTests({ browser, server, program }) {
     await page.getByRole('button', { name: 'Share' }).click();
     await page.getByRole('button', { name: 'Copy link' }).click();
     await page.locator('.said').waitFor();
+    const recorded = new URL('../recordings/snapshot-plain.pickle.gz', import.meta.url).pathname;
+    await page.setInputFiles('#chooser', recorded);
+    await page.getByText('With other options').waitFor();
     const heard = /** @type {{request: string, reply?: string}[]} */ (await page.evaluate(() => /** @type {any} */ (window).heard));
     await context.close();
     assert.deepEqual(problems, []);
 
     const answered = new Map(heard.filter(({ reply }) => reply !== undefined).map(({ request, reply }) => [request, reply]));
     const calls = new Set([...answered.keys()].map((request) => JSON.parse(request).call));
-    assert.deepEqual(['advice', 'cards', 'compare', 'describe', 'estimate', 'explain', 'fit', 'link', 'measure', 'read_link', 'timeline'].filter((call) => !calls.has(call)), [], 'asked in this session');
+    assert.deepEqual(['advice', 'cards', 'compare', 'describe', 'estimate', 'explain', 'fit', 'link', 'measure', 'read_link', 'replay', 'timeline'].filter((call) => !calls.has(call)), [], 'asked in this session');
     for (const [request, reply] of answered) {
-      const printed = spawnSync(program, ['call'], { input: request, maxBuffer: 64 << 20, encoding: 'utf8' }).stdout.replace(/\n$/, '');
+      const { call, settings } = JSON.parse(request);
+      const line = call === 'replay' ? ['replay', recorded, ...settings, '--json'] : ['call'];
+      const printed = spawnSync(program, line, { input: request, maxBuffer: 64 << 20, encoding: 'utf8' }).stdout.replace(/\n$/, '');
       assert.ok(reply === printed, `${request.slice(0, 300)}\n${reply?.slice(0, 200)}\n${printed.slice(0, 200)}`);
     }
     console.log(`      ${answered.size} answers to ${calls.size} kinds of questions`);
