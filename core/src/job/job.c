@@ -406,6 +406,9 @@ static void fill_values(job_builder *b) {
     job->sdpa_backend = value_of(b, TIDE_SET_sdpa_backend);
     job->grad_accum = int_of(b, TIDE_SET_grad_accum);
     job->zero_grad = value_of(b, TIDE_SET_zero_grad);
+    job->zero_grad_at = value_of(b, TIDE_SET_zero_grad_at);
+    job->has_main_grads = value_is(b, TIDE_SET_main_grads, "fp32");
+    job->ema = value_of(b, TIDE_SET_ema);
     job->clips = value_of(b, TIDE_SET_clip)[0] != 0;
     job->labels = value_is(b, TIDE_SET_labels, "true");
     job->loss = value_of(b, TIDE_SET_loss);
@@ -465,6 +468,23 @@ static void check_options(job_builder *b) {
         tide_error(b->diags, TIDE_ERR_UNSUPPORTED, "/settings/scaler", "a GradScaler is not described with parallel.kind", "use bf16");
 }
 
+/* What is described for one GPU alone, or for weights that are not quantised. */
+static void check_copies(job_builder *b) {
+    const tide_job *job = b->job;
+    bool is_alone = value_is(b, TIDE_SET_parallel_kind, "none"), is_quantised = strcmp(job->quant, "none") != 0, averages = strcmp(job->ema, "none") != 0;
+    if (!is_alone && averages) tide_error(b->diags, TIDE_ERR_UNSUPPORTED, "/settings/ema", "is not described with parallel.kind", "use one GPU");
+    if (!is_alone && job->has_main_grads)
+        tide_error(b->diags, TIDE_ERR_UNSUPPORTED, "/settings/main_grads", "is not described with parallel.kind",
+                   "use parallel.kind=zero1 with parallel.grad_accum_dtype=fp32, or one GPU");
+    if (!is_alone && strcmp(job->zero_grad_at, "after_step") != 0)
+        tide_error(b->diags, TIDE_ERR_UNSUPPORTED, "/settings/zero_grad_at", tide_format(b->arena, "%s is not described with parallel.kind", job->zero_grad_at), "leave it out");
+    if (is_quantised && averages) tide_error(b->diags, TIDE_ERR_UNSUPPORTED, "/settings/ema", "of quantised weights is not described", "use quant=none");
+    if (job->scaler && job->has_main_grads)
+        tide_error(b->diags, TIDE_ERR_UNSUPPORTED, "/settings/main_grads", "with a torch.amp.GradScaler is not described", "use bf16");
+    if (job->has_main_grads && strcmp(job->optimizer, "none") == 0)
+        tide_error(b->diags, TIDE_ERR_CONFLICT, "/settings/main_grads", "needs an optimizer, which has the fp32 copies", "name one");
+}
+
 /* Settings OBJECT.KEY, from first to last, that are given and that the choice of OBJECT does not read. */
 static void check_unread(job_builder *b, tide_setting_id object, tide_setting_id first, tide_setting_id last) {
     for (unsigned id = first; id <= last; id++)
@@ -476,6 +496,7 @@ static void check_unread(job_builder *b, tide_setting_id object, tide_setting_id
 
 static void check_together(job_builder *b) {
     check_options(b);
+    check_copies(b);
     bool is_training = strcmp(b->job->mode, "train") == 0;
     if (!is_training && tide_setting_is_of(&tide_settings[TIDE_SET_adapter_num_virtual_tokens], b->job->adapter.method))
         tide_error(b->diags, TIDE_ERR_UNSUPPORTED, "/settings/adapter", tide_format(b->arena, "inference with %s is not expressed", b->job->adapter.method),

@@ -117,6 +117,9 @@ typedef struct tide_job {
     const char *sdpa_backend;        /* flash efficient math cudnn default */
     int64_t grad_accum;
     const char *zero_grad;           /* none zero */
+    const char *zero_grad_at;        /* after_step before_forward before_backward */
+    bool has_main_grads;             /* in fp32, with fp32 copies of the weights */
+    const char *ema;                 /* none swa_utils diffusers diffusers_foreach */
     bool clips;                      /* clip_grad_norm_ */
     bool labels, padding;
     const char *loss;                /* default liger */

@@ -5,7 +5,9 @@
 
 #include "../model/sources.h"
 #include "adapters.h"
+#include "ema.h"
 #include "infer.h"
+#include "main_grads.h"
 #include "repeat.h"
 #include "strategy.h"
 #include "weights.h"
@@ -442,6 +444,8 @@ typedef struct loop {
     tide_batch batch;
     tide_optimizer *optimizer;
     tide_scaler scaler;
+    tide_main_grads *main_grads; /* NULL: gradients are the weights' own */
+    tide_ema *ema;               /* NULL: none */
     tide_value held;
     tide_tensor *loss;
     const tide_strategy *strategy;
@@ -487,6 +491,14 @@ static void backward(loop *l) {
     if (l->strategy == &alone) make_extra_grads(&l->run->model);
 }
 
+static bool zeroes_at(const loop *l, const char *where) {
+    return l->wrapper.micro == 0 && l->optimizer && !l->main_grads && l->strategy == &alone && strcmp(l->job->zero_grad_at, where) == 0;
+}
+
+static void zero_grad(loop *l) {
+    tide_zero_grad(l->optimizer, strcmp(l->job->zero_grad, "none") == 0);
+}
+
 static void micro_batch(loop *l, unsigned step) {
     tide_run *run = l->run;
     tide_machine *m = &run->machine;
@@ -514,6 +526,7 @@ static void micro_batch(loop *l, unsigned step) {
     tide_timeline_mark(&m->timeline, step, TIDE_PHASE_FORWARD);
     tide_repeat_forward_ends(&l->repeats, &run->model);
     if (!l->loss || m->has_failed) return;
+    if (zeroes_at(l, "before_backward")) zero_grad(l);
     backward(l);
     if (l->strategy != &alone) tide_release_at(m, &l->loss); /* del loss */
     tide_timeline_mark(&m->timeline, step, TIDE_PHASE_BACKWARD);
@@ -526,6 +539,8 @@ static void update(loop *l, unsigned step) {
     m->module = m->statement = 0;
     if (l->strategy->update) {
         l->strategy->update(&l->wrapper);
+    } else if (l->main_grads) {
+        tide_main_grads_step(l->main_grads, l->job->clips);
     } else if (strcmp(l->job->optimizer, "none") != 0 && run->trainable > 0) {
         if (l->job->scaler && l->job->clips) tide_scaler_unscale(&run->model, &l->scaler);
         if (l->job->clips) tide_clip_grad_norm(l->optimizer);
@@ -535,15 +550,16 @@ static void update(loop *l, unsigned step) {
         } else {
             tide_optimizer_step(l->optimizer);
         }
-        tide_zero_grad(l->optimizer, strcmp(l->job->zero_grad, "none") == 0);
+        if (strcmp(l->job->zero_grad_at, "after_step") == 0) zero_grad(l);
     }
+    tide_ema_update(l->ema);
     tide_timeline_mark(&m->timeline, step, TIDE_PHASE_OPTIMIZER);
 }
 
 /* Played, or taken from one that began alike. What strategies and held outputs keep is not looked at. */
 static void next_micro_batch(loop *l, unsigned step) {
     tide_model *model = &l->run->model;
-    if (l->strategy != &alone || l->job->hold_outputs || l->run->plays_all) {
+    if (l->strategy != &alone || l->job->hold_outputs || l->run->plays_all || zeroes_at(l, "before_backward")) {
         micro_batch(l, step);
         return;
     }
@@ -578,6 +594,7 @@ static bool play(loop *l) {
         for (int64_t i = 0; i < l->job->grad_accum && !m->has_failed; i++) {
             l->wrapper.micro = (uint32_t)i;
             l->wrapper.is_last = i == l->job->grad_accum - 1;
+            if (zeroes_at(l, "before_forward")) zero_grad(l);
             next_micro_batch(l, step);
             if (step == 1 && i == 0 && !m->has_failed && is_too_long(l, before)) return false;
         }
@@ -697,6 +714,8 @@ bool tide_run_job(tide_run *run, const tide_job *job, tide_arena *arena, tide_di
     if (!is_training) return tide_infer(run, job, &l.batch);
     m->module = m->statement = 0;
     if (!l.optimizer) l.optimizer = tide_optimizer_new(&run->model, job->optimizer, job->param_groups);
+    if (job->has_main_grads && run->trainable > 0) l.main_grads = tide_main_grads_new(&run->model, l.optimizer);
+    l.ema = tide_ema_new(&run->model, job->ema);
     if (job->scaler && !tide_scaler_takes(&run->model, l.optimizer, job->clips)) return false;
     tide_timeline_mark(&m->timeline, 0, TIDE_PHASE_LOAD);
     if (!play(&l)) return false;
