@@ -489,11 +489,12 @@ tide_outcome tide_run_block(tide_frame *f, tide_statement *s, tide_value *result
             out = tide_run_block(f, holds ? s->body : s->otherwise, result);
             break;
         }
-        case TIDE_STATEMENT_NO_GRAD: {
-            bool enabled = m->grad_enabled;
-            m->grad_enabled = false;
+        case TIDE_STATEMENT_NO_GRAD:
+        case TIDE_STATEMENT_NO_AUTOCAST: {
+            bool *setting = s->kind == TIDE_STATEMENT_NO_GRAD ? &m->grad_enabled : &m->autocast_enabled, before = *setting;
+            *setting = false;
             out = tide_run_block(f, s->body, result);
-            m->grad_enabled = enabled;
+            *setting = before;
             break;
         }
         }

@@ -494,8 +494,9 @@ static bool statement(parser *p, tide_statement *s) {
         s->kind = TIDE_STATEMENT_IF;
         s->expr = expression(p);
     } else if (take_word(p, WORD_WITH)) {
-        s->kind = TIDE_STATEMENT_NO_GRAD;
-        if (p->kind != TOKEN_NAME || !tide_text_is(p->token, "no_grad")) return fail(p, "only 'with no_grad:' is known") != NULL;
+        bool is_grad = p->kind == TOKEN_NAME && tide_text_is(p->token, "no_grad");
+        if (!is_grad && (p->kind != TOKEN_NAME || !tide_text_is(p->token, "no_autocast"))) return fail(p, "only 'with no_grad:' and 'with no_autocast:' are known") != NULL;
+        s->kind = is_grad ? TIDE_STATEMENT_NO_GRAD : TIDE_STATEMENT_NO_AUTOCAST;
         next(p);
     } else {
         if (assignment(p, s)) return false;

@@ -2,6 +2,7 @@
  *
  *   statement   name = e | a, b = e | name += e | e | return e | del name
  *             | for x in e: BLOCK | if e: BLOCK [elif e: BLOCK]* [else: BLOCK] | with no_grad: BLOCK
+ *             | with no_autocast: BLOCK
  *   expression  e if e else e | or, and, not | == != < <= > >= | ?? | + - * / // % | -e | e(args) | e.name | e[index]
  *             | (e, ...) | [e, ...] | e for x in e | number | 'text' | name | true | false | none
  *
@@ -76,7 +77,8 @@ typedef enum tide_statement_kind {
     TIDE_STATEMENT_DELETE,
     TIDE_STATEMENT_FOR,    /* targets[0] in expr: body */
     TIDE_STATEMENT_IF,     /* expr: body, otherwise */
-    TIDE_STATEMENT_NO_GRAD
+    TIDE_STATEMENT_NO_GRAD,
+    TIDE_STATEMENT_NO_AUTOCAST
 } tide_statement_kind;
 
 typedef struct tide_statement {

@@ -243,6 +243,20 @@ static bool load_library(tide_run *run, const tide_job *job) {
     return true;
 }
 
+/* modeling_utils.py, _check_and_adjust_attn_implementation: a class with one kind of attention takes it where none was
+ * asked for, and refuses another. */
+static bool take_attention(tide_run *run, const tide_job *job, const tide_description *description, tide_arena *arena, tide_diagnostics *diags) {
+    const tide_json *only = tide_description_at(description, "attention");
+    bool is_default = false;
+    if (!only || only->kind != TIDE_JSON_STRING || strcmp(job->attention, only->text.at) == 0) return true;
+    is_default_setting(job, TIDE_TEXT("attention"), &is_default);
+    const char *text = tide_format(arena, "the model's class in transformers has %s attention alone", only->text.at);
+    if (!is_default) return tide_error(diags, TIDE_ERR_CONFLICT, "/settings/attention", text, tide_format(arena, "leave it out, or give %s", only->text.at));
+    tide_report(diags, TIDE_ASSUMPTION, TIDE_OK, "/settings/attention", text, NULL);
+    *tide_model_setting(&run->model, "attention") = (tide_value){.kind = TIDE_VALUE_TEXT, .text = only->text};
+    return true;
+}
+
 static bool make_model(tide_run *run, const tide_job *job, tide_arena *arena, tide_diagnostics *diags) {
     const tide_json *type = tide_config_type(job->config);
     tide_text description_name, class_name;
@@ -252,7 +266,8 @@ static bool make_model(tide_run *run, const tide_job *job, tide_arena *arena, ti
         description_name = given_name(job);
         if (!load_library(run, job)) return false;
         tide_description *alone = tide_description_load(&run->descriptions, description_name);
-        return alone && root_class(job, false, alone, &class_name, diags, arena) && tide_model_build(&run->model, alone, class_name, job->config);
+        return alone && root_class(job, false, alone, &class_name, diags, arena) && take_attention(run, job, alone, arena, diags) &&
+               tide_model_build(&run->model, alone, class_name, job->config);
     }
     if (job->description && has_type && !tide_json_find(own_types, type->text))
         return tide_error(diags, TIDE_ERR_CONFLICT, "/config.json/model_type",
@@ -267,8 +282,7 @@ static bool make_model(tide_run *run, const tide_job *job, tide_arena *arena, ti
     if (!tide_job_check_config(arena, job, diags)) return false;
     tide_description *description = tide_description_load(&run->descriptions, description_name);
     if (!description || !root_class(job, run->stand_in_of != NULL, description, &class_name, diags, arena)) return false;
-    if (!tide_model_build(&run->model, description, class_name, job->config)) return false;
-    return true;
+    return take_attention(run, job, description, arena, diags) && tide_model_build(&run->model, description, class_name, job->config);
 }
 
 /* ---- overrides that nothing reads ---- */

@@ -137,13 +137,13 @@ static tide_tensor *on_device(tide_machine *m, const tide_tensor *index) {
 
 static void index_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
     int64_t n = node->attribute[0], indices = node->attribute[1], limit = 1;
-    tide_tensor *moved[TIDE_MAX_DIMS] = {NULL};
+    tide_tensor *moved[TIDE_MAX_DIMS] = {NULL}, *index[TIDE_MAX_DIMS];
     for (int i = 0; i < indices; i++) limit *= node->extra.shape->size[node->attribute[2] + i];
+    for (int i = 0; i < indices; i++) index[i] = tide_saved_at(m, node, i); /* in a checkpoint, this computes it anew */
     results[0] = tide_empty(m, node->extra.shape, grads[0]->dtype);
     for (int i = 0; i < indices; i++) {
-        tide_tensor *index = tide_saved_at(m, node, i);
-        moved[i] = on_device(m, index);
-        tide_release(m, index);
+        moved[i] = on_device(m, index[i]);
+        tide_release(m, index[i]);
     }
     tide_tensor *linear = moved[0]; /* the indices as one linear index; one from the host is wrapped there */
     if (!linear) {

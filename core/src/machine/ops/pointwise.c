@@ -100,12 +100,12 @@ static tide_value op_abs(tide_machine *m, tide_value *a) {
     return tide_of_tensor(unary(m, &abs_backward, x, is_float ? SAVES_INPUT : SAVES_NOTHING, is_float ? 1 : 0));
 }
 
-/* clamp with two bounds: the gradient is a where on a mask of the input. */
-static void clamp_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
+/* clamp: the gradient is a where on a mask of the input for each bound. */
+static void clamped(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results, bool has_both) {
     tide_tensor *x = tide_saved_at(m, node, 0);
     tide_shape scalar = {.dims = 0};
     tide_tensor *zero = tide_empty(m, &scalar, grads[0]->dtype);
-    tide_tensor *above = tide_elementwise(m, &x, 1, TIDE_BOOL), *below = tide_elementwise(m, &x, 1, TIDE_BOOL);
+    tide_tensor *above = tide_elementwise(m, &x, 1, TIDE_BOOL), *below = has_both ? tide_elementwise(m, &x, 1, TIDE_BOOL) : NULL;
     tide_tensor *all[3] = {above, grads[0], zero}; /* where(mask, grad, 0) */
     results[0] = tide_elementwise(m, all, 3, grads[0]->dtype);
     tide_release(m, below);
@@ -113,11 +113,14 @@ static void clamp_run(tide_machine *m, tide_node *node, tide_tensor **grads, tid
     tide_release(m, zero);
     tide_release(m, x);
 }
-static const tide_backward clamp_backward = {"ClampBackward1", clamp_run};
+static void clamp_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) { clamped(m, node, grads, results, true); }
+static void clamp_one_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) { clamped(m, node, grads, results, false); }
+static const tide_backward clamp_backward = {"ClampBackward1", clamp_run}, clamp_one_backward = {"ClampBackward1", clamp_one_run};
 
 static tide_value op_clamp(tide_machine *m, tide_value *a) {
     tide_tensor *x = tide_arg_tensor(m, a[0]);
-    return tide_of_tensor(unary(m, &clamp_backward, x, tide_dtype_is_float(x->dtype) ? SAVES_INPUT : SAVES_NOTHING, 0));
+    bool has_both = a[1].kind != TIDE_VALUE_NONE && a[2].kind != TIDE_VALUE_NONE;
+    return tide_of_tensor(unary(m, has_both ? &clamp_backward : &clamp_one_backward, x, tide_dtype_is_float(x->dtype) ? SAVES_INPUT : SAVES_NOTHING, 0));
 }
 
 /* clamp with tensors as bounds, FunctionsManual.cpp clamp_backward: where self lies inside of bounds that do not cross,

@@ -817,6 +817,13 @@ static tide_value op_float(tide_machine *m, tide_value *a) {
     return tide_of_tensor(tide_to(m, tide_arg_tensor(m, a[0]), TIDE_FP32));
 }
 
+/* torch.amp.autocast_mode._cast: to autocast's dtype, past its cache of weights. */
+static tide_value op_autocast_cast(tide_machine *m, tide_value *a) {
+    tide_tensor *x = tide_arg_tensor(m, a[0]);
+    bool is_cast = m->autocast_enabled && tide_dtype_is_float(x->dtype) && x->dtype != TIDE_FP64;
+    return tide_of_tensor(tide_to(m, x, is_cast ? m->autocast_dtype : x->dtype));
+}
+
 static tide_value op_pad(tide_machine *m, tide_value *a) {
     tide_tensor *x = tide_arg_tensor(m, a[0]);
     int64_t after = tide_arg_int(m, a[1]);
@@ -931,6 +938,7 @@ static const tide_op shape_ops[] = {
     {"set_data", "x, value", TIDE_CAST_NONE, op_set_data},
     {"to", "x, dtype", TIDE_CAST_NONE, op_to},
     {"float", "x", TIDE_CAST_NONE, op_float},
+    {"autocast_cast", "x", TIDE_CAST_NONE, op_autocast_cast},
     {"cat", "tensors, dim=0", TIDE_CAST_NONE, op_cat},
     {"stack", "tensors, dim=0", TIDE_CAST_NONE, op_stack},
     {"split", "x, sizes, dim=0", TIDE_CAST_NONE, op_split},
