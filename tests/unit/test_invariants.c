@@ -1,10 +1,12 @@
 /* What must hold whatever the job: of two jobs that differ in one thing, which needs less.
  *
- *     test_invariants [JOBS [SEED]]     so many random jobs, each under every law */
+ *     test_invariants [JOBS [SEED]]     so many random jobs, each under every law, and every family of the catalogue */
 #include <setjmp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include <tidemark/tidemark.h>
 
 #include "model/sources.h"
 #include "training/step.h"
@@ -85,24 +87,31 @@ static uint32_t below(uint32_t count) { /* xorshift64* */
 
 #define PICK(...) ((const char *const[]){__VA_ARGS__}[below(sizeof((const char *const[]){__VA_ARGS__}) / sizeof(char *))])
 
-/* What a run needs: live bytes at the most, and what is left after each step. */
+/* What a run needs: live bytes at the most, in forward and backward passes alone as well, at the end of a forward pass, and what is
+ * left after each step. */
 typedef struct needs {
-    uint64_t peak, left[4];
+    uint64_t peak, passes, kept, left[4];
 } needs;
 
 static void measure(const tide_timeline *t, needs *n) {
-    uint64_t live = 0;
+    uint64_t live = 0, most = 0; /* since the last mark */
     for (uint32_t i = 0, mark = 0; i <= t->event_count; i++) {
-        for (; mark < t->mark_count && t->marks[mark].event <= i; mark++) n->left[t->marks[mark].step & 3] = live;
+        for (; mark < t->mark_count && t->marks[mark].event <= i; mark++) {
+            bool is_pass = t->marks[mark].phase == TIDE_PHASE_FORWARD || t->marks[mark].phase == TIDE_PHASE_BACKWARD;
+            if (is_pass && most > n->passes) n->passes = most;
+            if (t->marks[mark].phase == TIDE_PHASE_FORWARD && live > n->kept) n->kept = live;
+            n->left[t->marks[mark].step & 3] = most = live;
+        }
         if (i == t->event_count || t->events[i] == TIDE_EMPTY_CACHE) continue;
         uint64_t bytes = (t->allocations[t->events[i] & ~TIDE_FREE_BIT].bytes + 511) / 512 * 512;
         live = t->events[i] & TIDE_FREE_BIT ? live - bytes : live + bytes;
         if (live > n->peak) n->peak = live;
+        if (live > most) most = live;
     }
 }
 
 /* Zero if the job does not run. */
-static needs needs_of(const words *given, const tide_source *file) {
+static needs needs_said(const words *given, const tide_source *file, bool says) {
     jmp_buf escape;
     tide_arena arena;
     tide_text texts[WORD_LIMIT];
@@ -121,9 +130,19 @@ static needs needs_of(const words *given, const tide_source *file) {
     if (job) job->steps = 3;
     if (job && tide_run_job(run, job, &arena, &diags)) measure(&run->machine.timeline, &n);
     else
-        for (uint32_t i = 0; i < diags.count; i++) printf("%s: %s\n", diags.items[i].place, diags.items[i].message);
+        for (uint32_t i = 0; i < diags.count && says; i++) printf("%s: %s\n", diags.items[i].place, diags.items[i].message);
     tide_arena_free(&arena);
     return n;
+}
+
+static needs needs_of(const words *given, const tide_source *file) {
+    return needs_said(given, file, true);
+}
+
+/* False if the job does not run. */
+static bool needs_quietly(const words *given, needs *n) {
+    *n = needs_said(given, NULL, false);
+    return n->peak != 0;
 }
 
 static void print_words(const char *title, const words *w, uint64_t peak) {
@@ -182,9 +201,180 @@ static void check_file(const words *base, uint32_t model) {
     failed++;
 }
 
+/* ---- laws over every family ---- */
+
+/* One entry of the catalogue for each model_type, cut to a few layers. */
+typedef struct family {
+    const tide_source *source;
+    char words[8][96];
+    uint32_t word_count;
+    bool has_tokens;
+    char first[96], second[96]; /* beginnings of parameters' names */
+} family;
+
+/* overrides.PATH=3 for every number of layers. */
+static void cut_layers(family *f, const tide_json *config, const char *path) {
+    static const char *const keys[] = {"n_layer", "n_layers", "num_layers", "num_decoder_layers", "num_hidden_layers", "encoder_layers", "decoder_layers", "depth"};
+    for (const tide_json *entry = config->first; entry; entry = entry->next) {
+        char name[64];
+        snprintf(name, sizeof name, "%s.%s", path, entry->key.at);
+        if (entry->kind == TIDE_JSON_OBJECT) cut_layers(f, entry, name);
+        if (tide_text_is(entry->key, "vocab_size")) f->has_tokens = true;
+        for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+            if (tide_text_is(entry->key, keys[i]) && entry->is_integer && entry->integer > 3 && f->word_count < 8)
+                snprintf(f->words[f->word_count++], sizeof *f->words, "%s=3", name);
+    }
+}
+
+/* The name of a parameter up to its last dot. */
+static void name_module(char *to, size_t room, const char *name) {
+    const char *dot = strrchr(name, '.');
+    snprintf(to, room, "%.*s", dot ? (int)(dot - name) : (int)strlen(name), name);
+}
+
+static words words_of(const family *f, const char *const *more, uint32_t count) {
+    words w = {.count = 0};
+    for (uint32_t i = 0; i < f->word_count; i++) w.text[w.count++] = f->words[i];
+    for (uint32_t i = 0; i < count; i++)
+        if (more[i] && w.count < WORD_LIMIT) w.text[w.count++] = more[i];
+    return w;
+}
+
+/* What the allocator has allocated at the most, and whether the answer warns that this is more than another job would need; 0: it does not run. */
+static uint64_t estimate(const words *w, bool *warns) {
+    static const char ALLOCATED[] = "\"allocated_peak\":";
+    char request[4096] = "{\"call\":\"estimate\",\"settings\":[";
+    for (uint32_t i = 0; i < w->count; i++) {
+        size_t length = strlen(request);
+        snprintf(request + length, sizeof request - length, "%s\"%s\"", i ? "," : "", w->text[i]);
+    }
+    strncat(request, "]}", sizeof request - strlen(request) - 1);
+    char *answer = NULL;
+    size_t length = 0;
+    tide_call(request, strlen(request), NULL, &answer, &length);
+    uint64_t bytes = 0; /* the most of any step */
+    for (const char *at = answer; at && (at = strstr(at, ALLOCATED)); at += sizeof ALLOCATED - 1) {
+        uint64_t step = strtoull(at + sizeof ALLOCATED - 1, NULL, 10);
+        if (step > bytes) bytes = step;
+    }
+    *warns = answer && strstr(answer, "needs more than");
+    tide_free(NULL, answer, length);
+    return bytes;
+}
+
+static void expect(bool is_so, const char *what, const words *less, uint64_t x, const words *more, uint64_t y) {
+    if (is_so) {
+        passed++;
+        return;
+    }
+    printf("FAIL %s\n", what);
+    print_words("less", less, x);
+    print_words("more", more, y);
+    failed++;
+}
+
+static void compare(const char *what, const words *a, const words *b) {
+    needs x = needs_of(a, NULL), y = needs_of(b, NULL);
+    expect(x.peak && x.peak <= y.peak, what, a, x.peak, b, y.peak);
+}
+
+/* a needs no more than b, or the answer warns; it warns of nothing else. */
+static void compare_or_warns(const char *what, const words *a, const words *b) {
+    bool warned, ignored;
+    uint64_t x = estimate(a, &warned), y = estimate(b, &ignored);
+    expect(x && y && warned == (x > y), what, a, x, b, y);
+}
+
+static bool find_names(family *f) {
+    jmp_buf escape;
+    tide_arena arena;
+    tide_arena_init(&arena, tide_default_allocator(), &escape);
+    if (setjmp(escape)) exit(3);
+    tide_diagnostics diags;
+    tide_diagnostics_init(&diags, &arena);
+    tide_text texts[WORD_LIMIT];
+    for (uint32_t i = 0; i < f->word_count; i++) texts[i] = tide_text_of(f->words[i]);
+    tide_job *job = tide_job_build(&arena, texts, f->word_count, NULL, 0, &diags);
+    tide_run *run = TIDE_NEW(&arena, tide_run, 1);
+    bool ok = job && tide_run_job(run, job, &arena, &diags) && run->model.parameter_count > 1;
+    if (ok) {
+        name_module(f->first, sizeof f->first, run->model.parameters[below(run->model.parameter_count)].name);
+        name_module(f->second, sizeof f->second, run->model.parameters[below(run->model.parameter_count)].name);
+    }
+    tide_arena_free(&arena);
+    return ok;
+}
+
+static void check_family(family *f, uint32_t round) {
+    char frozen[128], more_frozen[240];
+    if (!find_names(f)) {
+        printf("FAIL %s, cut to three layers, does not run\n", f->source->name);
+        failed++;
+        return;
+    }
+    snprintf(frozen, sizeof frozen, "freeze=%s", f->first);
+    snprintf(more_frozen, sizeof more_frozen, "freeze=%s,%s", f->first, f->second);
+    const char *base[] = {f->has_tokens && round % 2 ? "padding=true" : NULL, PICK("dtype=bf16", "dtype=fp32", "dtype=fp16"), PICK("autocast=none", "autocast=bf16"),
+                          PICK("optimizer=adamw", "optimizer=adamw", "optimizer=sgd", "optimizer=adamw8bit", "optimizer=adafactor"), PICK("grad_accum=1", "grad_accum=2"),
+                          PICK("clip=none", "clip=1.0"), PICK("batch=1", "batch=2"), NULL, NULL, NULL};
+    enum { BASE = 7, MORE = 10 };
+    words plain = words_of(f, base, MORE), with = plain;
+#define WITH(...) (memcpy(&base[BASE], (const char *const[3]){__VA_ARGS__}, 3 * sizeof *base), words_of(f, base, MORE))
+    with = WITH(strcmp(base[6], "batch=1") == 0 ? "batch=2" : "batch=3");
+    needs x = needs_of(&plain, NULL), y = needs_of(&with, NULL);
+    expect(x.passes && x.passes < y.passes, "a larger micro-batch needs more", &plain, x.passes, &with, y.passes);
+    with = WITH(frozen);
+    compare("freezing", &with, &plain);
+    words both = WITH(more_frozen);
+    compare("freezing more", &both, &with);
+    with = WITH("checkpointing=full"); /* the peak may be in one layer's backward pass, which takes as much */
+    if (needs_quietly(&with, &y)) expect(y.kept < x.kept, "checkpointing keeps less of a forward pass", &with, y.kept, &plain, x.kept);
+    with = WITH("checkpointing=full_reentrant");
+    if (needs_quietly(&with, &y)) expect(y.kept < x.kept, "reentrant checkpointing keeps less", &with, y.kept, &plain, x.kept);
+    with = WITH("adapter=lora", PICK("lora.r=4", "lora.r=64"));
+    if (!needs_quietly(&with, &y)) return; /* no linear layer, or experts */
+    compare_or_warns("LoRA, or a warning", &with, &plain);
+    both = WITH("adapter=lora", with.text[with.count - 1], PICK("quant=nf4", "quant=int8"));
+    if (needs_quietly(&both, &y)) compare_or_warns("QLoRA, or a warning", &both, &with);
+#undef WITH
+}
+
+/* Its model_type in `type`; false if it has none. */
+static bool read_family(family *f, const tide_source *source, char *type, size_t room) {
+    jmp_buf escape;
+    tide_arena arena;
+    tide_arena_init(&arena, tide_default_allocator(), &escape);
+    if (setjmp(escape)) exit(3);
+    tide_diagnostics diags;
+    tide_diagnostics_init(&diags, &arena);
+    *f = (family){.source = source, .word_count = 1};
+    snprintf(f->words[0], sizeof *f->words, "model=%s", source->name);
+    const tide_json *config = tide_json_at(tide_json_parse(&arena, (tide_text){source->text, source->length}, "", &diags), "config");
+    const tide_json *kind = config ? tide_config_type(config) : NULL;
+    if (kind) cut_layers(f, config, "overrides");
+    snprintf(type, room, "%s", kind ? kind->text.at : "");
+    tide_arena_free(&arena);
+    return kind != NULL;
+}
+
+static void check_families(uint32_t rounds) {
+    static char seen[128][48];
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < tide_catalogue_source_count && count < sizeof seen / sizeof *seen; i++) {
+        family f;
+        uint32_t known = 0;
+        if (!read_family(&f, &tide_catalogue_sources[i], seen[count], sizeof *seen)) continue;
+        while (strcmp(seen[known], seen[count]) != 0) known++;
+        if (known < count) continue;
+        for (uint32_t round = 0; round < rounds; round++) check_family(&f, round + count);
+        count++;
+    }
+}
+
 int main(int argc, char **argv) {
     int jobs = argc > 1 ? atoi(argv[1]) : 40;
     state = argc > 2 ? strtoull(argv[2], NULL, 10) : 20261121;
+    check_families(1 + (uint32_t)jobs / 100);
     for (int i = 0; i < jobs; i++) {
         uint32_t model = (uint32_t)i % BASE_COUNT;
         words base = {.count = 0};

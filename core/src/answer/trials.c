@@ -75,6 +75,26 @@ bool tide_try_first(tide_verdict *v, const tide_question *q, tide_diagnostics *d
     return v->status == TIDE_OK || tide_error(diags, v->status, "", v->message, NULL);
 }
 
+bool tide_warn_of_more(const tide_question *q, tide_run *run, const tide_job *job, tide_diagnostics *diags) {
+    static const struct {
+        const char *word, *place, *remedy;
+    } plain[] = {{"quant=none", "/settings/quant",
+                  "what is not quantised is kept in fp32 (kbit_prepare), and a product needs its weight dequantised: try kbit_prepare=false, or no quant"},
+                 {"adapter=none", "/settings/adapter", "adapt fewer modules or at a lower rank, without copies (modules_to_save) and DoRA, or train the model itself"}};
+    bool is_quantised = strcmp(job->quant, "none") != 0, is_training = strcmp(job->mode, "train") == 0;
+    if (!is_training || (!is_quantised && strcmp(job->adapter.method, "none") == 0)) return true;
+    tide_replay r;
+    tide_replay_config config = tide_report_config(job);
+    if (!tide_replay_timeline(&r, &run->machine.timeline, &config, false)) return false;
+    const char *word = plain[!is_quantised].word;
+    tide_verdict v = tide_try(q, &word, 1);
+    if (v.status == TIDE_OK && v.allocated < r.allocated_peak)
+        tide_report(diags, TIDE_WARNING, TIDE_ERR_CONFLICT, plain[!is_quantised].place,
+                    tide_format(q->arena, "needs more than %s: %s allocated at most, in place of %s", word, tide_gib(q->arena, r.allocated_peak), tide_gib(q->arena, v.allocated)),
+                    plain[!is_quantised].remedy);
+    return true;
+}
+
 void tide_write_trial(tide_writer *w, const tide_verdict *v) {
     if (v->there) tide_write_bool_at(w, "fits", v->fits);
     tide_write_bytes_at(w, "device_bytes", v->need);

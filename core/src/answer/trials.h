@@ -40,6 +40,9 @@ void tide_write_trial(tide_writer *w, const tide_verdict *verdict);
 /* The canonical text of a setting of a job that was played; "" if it is not set. */
 const char *tide_setting_of(const tide_verdict *verdict, const char *name);
 
+/* Warns where quantised weights, or adapters, need more than the job without them would, which is played for it. False: out of memory. */
+bool tide_warn_of_more(const tide_question *question, tide_run *run, const tide_job *job, tide_diagnostics *diags);
+
 /* ---- answers by trials: members of the open object; false after an error, which is reported ---- */
 
 /* The largest value of a whole-numbered setting for which the job fits its card; with `by` ("seq=1024,2048") for each value

@@ -35,10 +35,23 @@ static bool answer_describe(call *c) {
     return true;
 }
 
+static bool read_question(call *c, tide_question *q, const char *key) {
+    tide_text *words;
+    tide_file *files;
+    *q = (tide_question){.arena = &c->arena};
+    bool is_job = strcmp(key, "settings") == 0;
+    if (!(is_job ? call_read_words(c, &words, &q->word_count) : call_read_words_at(c, key, &words, &q->word_count)) || !call_read_files(c, &files, &q->file_count)) return false;
+    q->words = words;
+    q->files = files;
+    return true;
+}
+
 static bool answer_estimate(call *c) {
     tide_job *job = call_build_job(c);
     tide_run *run = TIDE_NEW(&c->arena, tide_run, 1);
-    if (!call_run_job(c, run, job)) return false;
+    tide_question q;
+    if (!call_run_job(c, run, job) || !read_question(c, &q, "settings")) return false;
+    if (!tide_warn_of_more(&q, run, job, &c->diags)) return call_out_of_memory(c);
     const tide_json *with_options = tide_json_at(c->request, "options");
     call_open_answer(c);
     return tide_write_estimate(&c->writer, run, job, &c->diags, with_options && with_options->is_true) || call_out_of_memory(c);
@@ -182,17 +195,6 @@ static bool answer_verify(call *c) {
     call_open_answer(c);
     tide_write_bool_at(&c->writer, "expressed", true);
     return tide_write_figures(&c->writer, run, job) || call_out_of_memory(c);
-}
-
-static bool read_question(call *c, tide_question *q, const char *key) {
-    tide_text *words;
-    tide_file *files;
-    *q = (tide_question){.arena = &c->arena};
-    bool is_job = strcmp(key, "settings") == 0;
-    if (!(is_job ? call_read_words(c, &words, &q->word_count) : call_read_words_at(c, key, &words, &q->word_count)) || !call_read_files(c, &files, &q->file_count)) return false;
-    q->words = words;
-    q->files = files;
-    return true;
 }
 
 static bool answer_fit(call *c) {

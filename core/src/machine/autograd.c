@@ -314,12 +314,15 @@ static void run_node(engine *e, tide_node *node) {
     uint8_t outside = m->stream;
     m->stream = node->stream;
     if (has_grad && node->hook && m->before_backward) m->before_backward(m, node);
-    if (has_grad) node->backward->run(m, node, state->grads, results);
+    if (node->is_spent && !m->has_failed)
+        tide_fail(m, TIDE_ERR_CONFLICT, "%s: \"Trying to backward through the graph a second time\": layers under reentrant checkpoints share what it made", m->op);
+    else if (has_grad) node->backward->run(m, node, state->grads, results);
     for (unsigned i = 0; i < node->edge_count; i++) {
         if (node->edges[i].node) results[i] = validate(m, results[i], &node->edges[i]);
         else tide_release_at(m, &results[i]);
     }
     for (unsigned i = 0; i < node->output_count; i++) tide_release_at(m, &state->grads[i]);
+    node->is_spent = node->saved_count > 0;
     node_clear_saved(m, node);
     for (unsigned i = 0; i < node->edge_count; i++) {
         tide_edge *edge = &node->edges[i];

@@ -115,6 +115,7 @@ struct tide_node {
     const tide_backward *backward;
     uint16_t edge_count, output_count, output_capacity, saved_count, saved_capacity;
     uint8_t stream; /* on which forward ran, and so backward */
+    bool is_spent;  /* its saved tensors were freed: it cannot run again */
     uint32_t hook; /* of a wrapper, see before_backward; 0: none */
     uint32_t module, statement;
     const char *op;
