@@ -6,6 +6,7 @@ import { parseArgs } from 'node:util';
 import { gzipSync } from 'node:zlib';
 import { build as bundle } from 'esbuild';
 import { headerPolicy, metaPolicy, singlePolicy } from './csp.mjs';
+import { split } from './split.mjs';
 
 const here = import.meta.dirname;
 const common = /** @type {import('esbuild').BuildOptions} */ ({
@@ -55,7 +56,7 @@ const hashOf = (/** @type {string} */ text) => `'sha256-${createHash('sha256').u
 /** {{name}} by its value. @param {string} template @param {Record<string, string>} values */
 const filled = (template, values) => template.replace(/\{\{(\w+)\}\}/g, (_, name) => values[name]);
 
-const noPaths = { WASM_PATH: '""', WORKER_PATH: '""', RECORDINGS_PATH: '""', MODELS_PATH: '""' };
+const noPaths = { WASM_PATH: '""', WORKER_PATH: '""', RECORDINGS_PATH: '""', MODELS_PATH: '""', REST_PATH: '""' };
 
 /** A page in one file: what it is made of stands inside, modules and models as base64 of gzip.
  * @param {string} entry @param {{style: string, theme: string, app: string, noscript: string, modules: Record<string, Buffer>}} content */
@@ -90,7 +91,9 @@ export async function build({ wasm, out }) {
   }
 
   const core = await readFile(wasm);
-  const wasmName = await asset('tidemark', 'wasm', core);
+  const { first: firstCore, rest } = await split(core);
+  const wasmName = await asset('tidemark', 'wasm', firstCore);
+  const restName = await asset('rest', 'wasm', rest);
   const recordings = await readFile(join(dirname(wasm), 'recordings.wasm'));
   const recordingsName = await asset('recordings', 'wasm', recordings);
   const models = await readFile(join(dirname(wasm), 'models.json'));
@@ -99,7 +102,7 @@ export async function build({ wasm, out }) {
   /* What is behind a click comes as a chunk of its own when it is clicked. */
   const [main, ...chunks] = await bundledInParts('src/main.jsx', {
     define: { WASM_PATH: JSON.stringify(wasmName), WORKER_PATH: JSON.stringify(workerName), RECORDINGS_PATH: JSON.stringify(recordingsName),
-      MODELS_PATH: JSON.stringify(modelsName), SINGLE: 'false' },
+      MODELS_PATH: JSON.stringify(modelsName), REST_PATH: JSON.stringify(restName), SINGLE: 'false' },
     splitting: true, outdir: out, entryNames: '[name]-[hash]', chunkNames: '[name]-[hash]',
   });
   const mainName = await put(`assets/${main.name}`, main.bytes);
@@ -117,7 +120,7 @@ export async function build({ wasm, out }) {
   const script = await bundled('src/prerender.jsx', { platform: 'node', minify: false,
     define: { ...noPaths, SINGLE: 'false' } });
   const { prerender } = await import(`data:text/javascript;base64,${script.toString('base64')}`);
-  const { html, command } = await prerender(new WebAssembly.Module(core));
+  const { html, command } = await prerender(new WebAssembly.Module(firstCore)); /* which lacks nothing for it */
 
   /** @type {Record<string, string>} */
   const values = { policy: metaPolicy, theme: themeName, style: styleName, wasm: wasmName, main: mainName, command, app: html,

@@ -14,7 +14,8 @@ export async function openCore(folder) {
     if (!name) throw new Error(`nothing like ${pattern} in ${folder}/assets`);
     return readFileSync(join(folder, 'assets', name));
   };
-  return start(new WebAssembly.Module(asset(/^tidemark-.*\.wasm$/)), asset(/^models-.*\.json$/));
+  return start(new WebAssembly.Module(asset(/^tidemark-.*\.wasm$/)),
+    { models: asset(/^models-.*\.json$/), rest: new WebAssembly.Module(asset(/^rest-.*\.wasm$/)) });
 }
 
 const sum = (/** @type {number[]} */ list) => list.reduce((a, b) => a + b, 0);

@@ -4,7 +4,7 @@ import { cpSync, mkdtempSync, readdirSync, readFileSync, rmSync, truncateSync, w
 import { tmpdir } from 'node:os';
 import { join, relative } from 'node:path';
 import { pathToFileURL } from 'node:url';
-import { gzipSync } from 'node:zlib';
+import { gunzipSync, gzipSync } from 'node:zlib';
 import { openCore } from './core.mjs';
 import { axePath, deviceBytes, openContext, ready, test } from './harness.mjs';
 import { build } from '../../web/build.mjs';
@@ -268,9 +268,11 @@ export async function doorTests(folder, browser) {
   test('build: the same sources make the same files, byte for byte', async () => {
     const own = mkdtempSync(join(tmpdir(), 'tidemark-build-'));
     const assets = readdirSync(join(folder, 'assets'));
-    for (const name of ['tidemark', 'recordings']) {
-      cpSync(join(folder, 'assets', /** @type {string} */ (assets.find((file) => file.startsWith(`${name}-`)))), join(own, `${name}.wasm`));
+    for (const name of ['recordings.wasm', 'models.json']) {
+      cpSync(join(folder, 'assets', /** @type {string} */ (assets.find((file) => file.startsWith(`${name.split('.')[0]}-`)))), join(own, name));
     }
+    const core = /id="part-core">([^<]*)</.exec(readFileSync(join(folder, 'embed.html'), 'utf8'));
+    writeFileSync(join(own, 'tidemark.wasm'), gunzipSync(Buffer.from(/** @type {RegExpExecArray} */ (core)[1], 'base64')));
     await build({ wasm: join(own, 'tidemark.wasm'), out: join(own, 'out') });
     const list = (/** @type {string} */ at) => readdirSync(at, { recursive: true, withFileTypes: true }).filter((file) => file.isFile())
       .map((file) => join(file.parentPath ?? file.path, file.name)).sort();

@@ -176,7 +176,7 @@ test('client: a core that lacks something is given it and asked again; what cann
   let fetches = 0;
   const client = createClient({
     module: Promise.resolve(/** @type {any} */ ({})),
-    more: () => (++fetches === 1 ? Promise.reject(new Error('no network')) : Promise.resolve(new ArrayBuffer(7))),
+    more: () => (++fetches === 1 ? Promise.reject(new Error('no network')) : Promise.resolve({ models: new ArrayBuffer(7) })),
     spawn: () => {
       const worker = fakeWorker((text) => (text.includes('bad') ? { trap: 'unreachable' } : text.includes('other') && !worker.more ? { lacking: true } : { reply: text }));
       workers.push(worker);

@@ -9,6 +9,7 @@ import { readdirSync, readFileSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
 import { gunzipSync } from 'node:zlib';
 import { EXAMPLE } from '../../web/src/example.js';
+import { split } from '../../web/split.mjs';
 import { Lacking, start } from '../../web/src/tidemark.js';
 
 const [wasm, program, ...results] = process.argv.slice(2);
@@ -45,12 +46,13 @@ function open(file, list) {
 const module = open(wasm, 'exports.txt');
 
 const models = readFileSync(join(dirname(wasm), 'models.json'));
-const core = await start(module, models);
+const core = await start(module, { models });
 
 /** @param {string} name @param {string} request */
 function compare(name, request) {
   const native = spawnSync(program, ['call'], { input: request, maxBuffer: 64 << 20, encoding: 'utf8' });
   const answer = core.callText(request);
+  check(`${name}, by both modules`, both.callText(request) === answer);
   const expected = native.stdout.replace(/\n$/, '');
   if (answer === expected) {
     check(name, expected !== '');
@@ -105,7 +107,32 @@ for (const [line, question] of /** @type {[string[], object][]} */ ([
   }
   check('the example after a call without models.json', short.callText(first) === core.callText(first));
   for (const other of [models.subarray(1), Buffer.alloc(0)]) {
-    check(`models.json of ${other.length} bytes`, await start(module, other).then(() => false, (error) => /different versions/.test(error)));
+    check(`models.json of ${other.length} bytes`, await start(module, { models: other }).then(() => false, (error) => /different versions/.test(error)));
+  }
+}
+
+/* The page's core is in two modules: both together answer as the whole, and the first alone does, or says that it lacks the other. */
+const parts = await split(readFileSync(wasm));
+const [first, rest] = [parts.first, parts.rest].map((bytes) => new WebAssembly.Module(bytes));
+const both = await start(first, { models, rest });
+{
+  const again = await split(readFileSync(wasm));
+  check('the same module is split the same way', again.first.equals(parts.first) && again.rest.equals(parts.rest));
+  const example = JSON.stringify({ call: 'estimate', settings: EXAMPLE.map((word) => word.join('=')) });
+  check('the example by the first module', (await start(first)).callText(example) === core.callText(example));
+  for (const [index, model] of core.call({ call: 'describe' }).models.entries()) {
+    for (const more of [[], ...(index % 10 ? [] : [['mode=infer'], ['adapter=lora', 'quant=nf4'], ['parallel.kind=zero3', 'parallel.dp=4']])]) {
+      const request = JSON.stringify({ call: 'estimate', settings: [`model=${model.name}`, ...more] });
+      const answer = core.callText(request);
+      check(`${model.name} ${more.join(' ')} by both modules`, both.callText(request) === answer);
+      let alone = 'lacking';
+      try {
+        alone = (await start(first)).callText(request);
+      } catch (error) {
+        if (!(error instanceof Lacking)) alone = String(error);
+      }
+      check(`${model.name} ${more.join(' ')} by the first module`, alone === 'lacking' || alone === answer, alone.slice(0, 120));
+    }
   }
 }
 

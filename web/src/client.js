@@ -8,8 +8,8 @@ export class CoreStopped extends Error {}
 
 /** @param {unknown} why */
 const notLoaded = (why) => ({ ok: false, diagnostics: [{ severity: 'error', code: 'ERR_NOT_LOADED', place: '',
-  message: `The descriptions of other models could not be loaded: ${why instanceof Error ? why.message : why}`,
-  remedy: 'Check the connection and change a setting. The model that the page opened with works without.' }] });
+  message: `A part of tidemark that this needs could not be loaded: ${why instanceof Error ? why.message : why}`,
+  remedy: 'Check the connection and change a setting. What the page opened with works without.' }] });
 
 /** @param {{module: Promise<WebAssembly.Module>, spawn: () => Worker, more?: () => Promise<import('./tidemark.js').More>, limitMs?: number,
  *   timed?: (ms: number) => void}} options more: what the core can lack; timed: told the core's own time for every request */
@@ -39,20 +39,21 @@ export function createClient({ module, spawn, more, limitMs = 20000, timed }) {
 
   const instruct = async (/** @type {Worker} */ target) => target.postMessage({ module: await module, more: given });
 
-  /** The running job once more, by a core that lacks nothing. */
+  /** The running job once more, by a core that lacks nothing; where that cannot be had, a new one for the next job. */
   async function complete(/** @type {Job} */ job, /** @type {Worker} */ target) {
     clearTimeout(timer);
+    let why;
     try {
       given = await /** @type {NonNullable<typeof more>} */ (more)();
     } catch (error) {
-      if (running !== job) return;
-      running = null;
-      job.resolve(notLoaded(error));
-      return next();
+      why = error;
     }
     if (running !== job) return;
     await instruct(target);
-    post(job, target);
+    if (given) return post(job, target);
+    running = null;
+    job.resolve(notLoaded(why));
+    next();
   }
 
   function answered(/** @type {{id: number, reply?: string, trap?: string, lacking?: boolean, ms?: number}} */ { id, reply, trap, lacking, ms }) {

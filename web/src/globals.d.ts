@@ -3,6 +3,7 @@ declare const WASM_PATH: string;
 declare const WORKER_PATH: string;
 declare const RECORDINGS_PATH: string;
 declare const MODELS_PATH: string;
+declare const REST_PATH: string;
 
 /* Whether this is the page in a single file. */
 declare const SINGLE: boolean;

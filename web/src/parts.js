@@ -35,18 +35,18 @@ function trusted(url) {
   return /** @type {any} */ (policy ? policy.createScriptURL(url) : url);
 }
 
-/** @type {Promise<ArrayBuffer> | undefined} */
-let models;
+/** @type {Promise<import('./tidemark.js').More> | undefined} */
+let rest;
 
-async function fetched(/** @type {string} */ path) {
-  const response = await fetch(beside(path), { signal: AbortSignal.timeout(FETCH_MS) });
-  if (!response.ok) throw new Error(`the host answered ${response.status}.`);
-  return response.arrayBuffer();
+async function fetched() {
+  const [models, code] = await Promise.all([fetch(beside(MODELS_PATH), { signal: AbortSignal.timeout(FETCH_MS) }), compile(beside(REST_PATH))]);
+  if (!models.ok) throw new Error(`models.json: the host answered ${models.status}.`);
+  return { models: await models.arrayBuffer(), rest: code };
 }
 
 /** What the core needs for other jobs than the example: fetched once it is asked for, or sooner where it will be. */
-export const more = () => models ??= (SINGLE ? inside('models') : fetched(MODELS_PATH)).catch((error) => {
-  models = undefined; /* the next one tries again */
+export const more = () => rest ??= (SINGLE ? inside('models').then((models) => ({ models })) : fetched()).catch((error) => {
+  rest = undefined; /* the next one tries again */
   throw error;
 });
 export const expectMore = () => { more().catch(() => {}); };

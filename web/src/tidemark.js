@@ -4,7 +4,7 @@
  * @typedef {{call: (request: object) => any, callText: (request: string) => string, open: () => void, add: (bytes: Uint8Array) => void}} Core
  *   open and add: of recordings.wasm, begin a recording and take its next bytes */
 
-/** The answer needs what the core was not given: models.json. */
+/** The answer needs what the core was not given: models.json, or the rest of the code. */
 export class Lacking extends Error {}
 
 const LACKS_MODELS = 3; /* as tide_wasm_call returns it */
@@ -15,6 +15,9 @@ const EXPORTS = ['memory', 'tide_wasm_alloc', 'tide_wasm_free', 'tide_wasm_call'
 /* What a stand-alone file of Emscripten may ask for: notices only. Anything else is refused by name. */
 const NOTICES = new Set(['emscripten_notify_memory_growth']);
 
+/* Where a core in two modules (split.mjs) calls what is in the other one. */
+const ELSEWHERE = 'placeholder';
+
 /** @param {WebAssembly.Module} module */
 function imports(module) {
   /** @type {Record<string, Record<string, Function>>} */
@@ -23,27 +26,40 @@ function imports(module) {
     if (kind !== 'function') throw new Error(`tidemark.wasm asks for ${from}.${name} (${kind})`);
     given[from] ??= {};
     given[from][name] = NOTICES.has(name) ? () => {} : () => {
+      if (from === ELSEWHERE) throw new Lacking('This core has not been given the rest of its code.');
       throw new Error(`tidemark.wasm called ${from}.${name}`);
     };
   }
   return given;
 }
 
-/** What a core can do without until it is Lacking: models.json.
- * @typedef {ArrayBuffer | Uint8Array} More */
+/** What a core can do without until it is Lacking: models.json, and of a core in two modules the second.
+ * @typedef {{models: ArrayBuffer | Uint8Array, rest?: WebAssembly.Module}} More */
 
-/** Starts one instance of a compiled module.
+/** Starts one instance of a compiled module. After it was Lacking an instance is of no use any more.
  * @param {WebAssembly.Module} module @param {More} [more]
  * @returns {Promise<Core>} */
 export async function start(module, more) {
-  const instance = await WebAssembly.instantiate(module, imports(module));
-  const core = /** @type {any} */ (instance.exports);
-  const missing = EXPORTS.filter((name) => !(name in core));
+  const exports = await exportsOf(module, more?.rest);
+  const core = wrap(exports);
+  if (more) core.give(more.models);
+  return core;
+}
+
+/** @param {WebAssembly.Module} module @param {WebAssembly.Module} [rest] @returns {Promise<any>} what an instance exports */
+export async function exportsOf(module, rest) {
+  const { exports } = await WebAssembly.instantiate(module, imports(module));
+  if (rest) await WebAssembly.instantiate(rest, { primary: exports }); /* enters its functions in the table of the first */
+  const missing = EXPORTS.filter((name) => !(name in exports));
   if (missing.length) {
     throw new Error(`Page and core are from different versions: ${missing.join(', ')} is missing. Reload the page.`);
   }
-  core._initialize?.();
+  /** @type {any} */ (exports)._initialize?.();
+  return exports;
+}
 
+/** The functions of a core around its exports. @param {any} core @returns {Core & {give: (models: ArrayBuffer | Uint8Array) => void}} */
+export function wrap(core) {
   const encoder = new TextEncoder();
   const decoder = new TextDecoder();
 
@@ -79,14 +95,14 @@ export async function start(module, more) {
     }
   }
 
-  if (more) {
-    const at = core.tide_wasm_alloc(more.byteLength) >>> 0; /* for good */
+  function give(/** @type {ArrayBuffer | Uint8Array} */ models) {
+    const at = core.tide_wasm_alloc(models.byteLength) >>> 0; /* for good */
     if (at === 0) throw new Error('The core has no room for models.json.');
-    new Uint8Array(core.memory.buffer, at, more.byteLength).set(new Uint8Array(more));
-    if (core.tide_wasm_models(at, more.byteLength) !== 0) throw new Error('Core and models.json are from different versions: reload the page.');
+    new Uint8Array(core.memory.buffer, at, models.byteLength).set(new Uint8Array(models));
+    if (core.tide_wasm_models(at, models.byteLength) !== 0) throw new Error('Core and models.json are from different versions: reload the page.');
   }
 
-  return { callText, open, add, call: (request) => JSON.parse(callText(JSON.stringify(request))) };
+  return { callText, give, open, add, call: (request) => JSON.parse(callText(JSON.stringify(request))) };
 }
 
 /** Compiles while it downloads; from the bytes where the host sends another MIME type.
@@ -94,7 +110,7 @@ export async function start(module, more) {
  * @returns {Promise<WebAssembly.Module>} */
 export async function compile(url) {
   const response = await fetch(url);
-  if (!response.ok) throw new Error(`tidemark.wasm: the host answered ${response.status}.`);
+  if (!response.ok) throw new Error(`${new URL(url).pathname.split('/').at(-1)}: the host answered ${response.status}.`);
   const spare = response.clone();
   try {
     return await WebAssembly.compileStreaming(response);
