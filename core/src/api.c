@@ -37,15 +37,21 @@ static void write_failure(call *c) {
     tide_write_diagnostics(&c->writer, &c->diags, false);
 }
 
+static void free_arenas(call *c) {
+    tide_arena_free(&c->shelf.arena);
+    tide_arena_free(&c->trial);
+    tide_arena_free(&c->arena);
+}
+
 /* What changes after setjmp is the caller's: a longjmp leaves it defined. */
 static int answer(call *c, tide_text request, const tide_allocator *memory, char **response, size_t *response_len) {
     jmp_buf escape;
     tide_arena_init(&c->arena, *memory, &escape);
     tide_arena_init(&c->trial, *memory, &escape);
+    tide_arena_init(&c->shelf.arena, *memory, &escape);
     if (c->recording) c->recording->arena->escape = &escape;
     if (setjmp(escape)) {
-        tide_arena_free(&c->trial);
-        tide_arena_free(&c->arena);
+        free_arenas(c);
         return 2;
     }
     tide_diagnostics_init(&c->diags, &c->arena);
@@ -59,8 +65,7 @@ static int answer(call *c, tide_text request, const tide_allocator *memory, char
         *response = copy;
         *response_len = c->writer.length;
     }
-    tide_arena_free(&c->trial);
-    tide_arena_free(&c->arena);
+    free_arenas(c);
     return !copy ? 2 : ok ? 0 : 1;
 }
 

@@ -1074,6 +1074,41 @@ static void test_endless(void) {
     end();
 }
 
+/* Of two allocators one is asked for a block that it gets back at once, the other told so: what follows is the same. */
+static void test_touches(void) {
+    static const char *const confs[] = {"", "expandable_segments:True", "max_split_size_mb:64", "garbage_collection_threshold:0.5", "backend:cudaMallocAsync"};
+    begin("touches");
+    for (size_t c = 0; c < sizeof confs / sizeof *confs; c++) {
+        tide_caching_config config = {.memory = hook, .conf = conf_of(confs[c]), .device_bytes = (uint64_t)3 << 30, .is_lean = true};
+        tide_caching_allocator *a = NULL, *b = NULL;
+        tide_block of_a[64] = {0}, of_b[64] = {0};
+        uint64_t least = 1, block_bytes = 0;
+        if (tide_caching_create(&a, &config) != TIDE_CACHING_OK || tide_caching_create(&b, &config) != TIDE_CACHING_OK) complain("no allocator");
+        draw_state = 7 + c;
+        for (int i = 0; a && b && i < 4000; i++) {
+            uint64_t bytes = least + draw_plain() % ((uint64_t)1 << (9 + draw_plain() % 19)), at = draw_plain() % 64;
+            if (draw_plain() % 2) {
+                tide_block touched;
+                tide_caching_status one = tide_caching_malloc(a, bytes, 0, &touched), other = tide_caching_touch(b, bytes, 0, &block_bytes);
+                equal_at(i, "status", one, other);
+                if (one == TIDE_CACHING_OK) equal_at(i, "block", tide_caching_block_bytes(a, touched), block_bytes);
+                tide_caching_free(a, touched);
+            } else if (of_a[at]) {
+                tide_caching_free(a, of_a[at]);
+                tide_caching_free(b, of_b[at]);
+                of_a[at] = of_b[at] = 0;
+            } else {
+                equal_at(i, "status", tide_caching_malloc(a, bytes, 0, &of_a[at]), tide_caching_malloc(b, bytes, 0, &of_b[at]));
+                if (of_a[at] && of_b[at]) equal_at(i, "address", tide_caching_address(a, of_a[at]), tide_caching_address(b, of_b[at]));
+            }
+            equal_at(i, "reserved", tide_caching_stat(a, TIDE_STAT_RESERVED_BYTES, TIDE_POOL_ALL).current, tide_caching_stat(b, TIDE_STAT_RESERVED_BYTES, TIDE_POOL_ALL).current);
+        }
+        tide_caching_destroy(a);
+        tide_caching_destroy(b);
+    }
+    end();
+}
+
 static void test_async(void) {
     player p;
     begin("cudaMallocAsync says that it is approximate, and keeps reserved in 32 MiB steps");
@@ -1429,6 +1464,7 @@ static void test_rules(void) {
     test_rejections();
     test_endless();
     test_async();
+    test_touches();
     test_conf_values();
     test_conf_roundup();
     test_conf_errors();

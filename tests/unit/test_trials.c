@@ -138,7 +138,39 @@ static void check_cards(const char *job) {
     cJSON_Delete(answer);
 }
 
+/* Each cell is what measure says of the job with its words, whatever stands before it. */
+static void check_cells(void) {
+    static const char *const cells[] = {"\"batch=2\"", "\"batch=64\",\"seq=1024\"", "\"checkpointing=full\"", "\"batch=none\"", "\"batch=3\"", "\"model=qwen2-0.5b\"",
+                                        "\"parallel.kind=zero2\",\"parallel.dp=4\"", "\"adapter=lora\"", "\"seq=77\",\"parallel.kind=fsdp2\",\"parallel.dp=3\"", "\"overrides.n_layer=2\"",
+                                        "\"mode=generate\",\"decode=3\"", "\"batch=2\""};
+    static const char *const figures[][2] = {{"peak", "allocated"}, {"peak", "reserved"}, {"peak", "rank"}, {"verdict", "device_bytes"}, {"verdict", "margin_bytes"}};
+    static const char job[] = "\"model=gpt2\",\"gpu=t4\"";
+    char more[1200] = ",\"cells\":[", words[400];
+    size_t count = sizeof cells / sizeof *cells;
+    for (size_t i = 0; i < count; i++) sprintf(more + strlen(more), "%s[%s]", i ? "," : "", cells[i]);
+    strcat(more, "]");
+    cJSON *answer = ask("measure", job, "", more);
+    check(cJSON_GetArraySize(at(answer, "cells")) == (int)count, "has other cells", "measure");
+    for (size_t i = 0; answer && i < count; i++) {
+        const cJSON *cell = cJSON_GetArrayItem(at(answer, "cells"), (int)i);
+        bool is_refused = strstr(cells[i], "none") != NULL;
+        snprintf(words, sizeof words, "%s,%s", job, cells[i]);
+        check(cJSON_IsTrue(at(cell, "ok")) != is_refused, "is refused, or is not", words);
+        if (is_refused) {
+            check(cJSON_IsString(at(at(cell, "diagnostics")->child, "message")), "does not say why", words);
+            continue;
+        }
+        cJSON *alone = ask("measure", words, "", "");
+        for (size_t k = 0; k < sizeof figures / sizeof *figures; k++)
+            check(number(at(cell, figures[k][0]), figures[k][1]) == number(at(alone, figures[k][0]), figures[k][1]), figures[k][1], words);
+        check(cJSON_IsTrue(at(at(cell, "verdict"), "fits")) == cJSON_IsTrue(at(at(alone, "verdict"), "fits")), "fits", words);
+        cJSON_Delete(alone);
+    }
+    cJSON_Delete(answer);
+}
+
 int main(void) {
+    check_cells();
     const char *small = "\"model=gpt2\",\"overrides.n_layer=3\",\"batch=4\",\"seq=256\"";
     check_compare(small, "\"model=gpt2\",\"overrides.n_layer=3\",\"batch=8\",\"seq=256\",\"optimizer=sgd\",\"parallel.kind=zero2\",\"parallel.dp=2\"",
                   "batch optimizer parallel.dp ");

@@ -26,7 +26,7 @@ static void set_rank(tide_job *job, tide_arena *arena, int64_t rank) {
 static bool play(tide_run *run, tide_job *job, int64_t rank, tide_arena *arena) {
     tide_diagnostics unheard;
     tide_diagnostics_init(&unheard, arena);
-    *run = (tide_run){.plays_all = run->plays_all};
+    *run = (tide_run){.plays_all = run->plays_all, .shelf = run->shelf};
     set_rank(job, arena, rank);
     return tide_run_job(run, job, arena, &unheard);
 }
@@ -43,6 +43,7 @@ bool tide_run_ranks(tide_run *run, tide_job *job, const tide_replay_config *conf
     if (count && !measure(&most, run, config)) return false;
     for (uint32_t i = 0; i < count; i++) {
         tide_run *tried = TIDE_NEW(trial, tide_run, 1);
+        tried->shelf = run->shelf;
         if (!play(tried, job, others[i], trial) || !measure(&other, tried, config)) return false;
         if (is_more(other, most)) {
             most = other;

@@ -100,6 +100,45 @@ static inline tide_caching_status play_event(tide_caching_allocator *allocator, 
     return tide_caching_free(allocator, block);
 }
 
+/* What follows the allocator, event by event. */
+typedef struct follower {
+    tide_replay *replay;
+    phases phases;
+    uint64_t allocated, reserved, requested;
+} follower;
+
+/* An allocation got its block. */
+static void rise(follower *f, tide_caching_allocator *allocator, uint32_t event, uint32_t which, uint64_t block_bytes, uint64_t bytes) {
+    tide_replay *replay = f->replay;
+    replay->block_bytes[which] = block_bytes;
+    f->allocated += block_bytes;
+    f->requested += bytes;
+    if (f->requested > replay->requested_peak) replay->requested_peak = f->requested;
+    f->reserved = tide_caching_stat(allocator, TIDE_STAT_RESERVED_BYTES, TIDE_POOL_ALL).current;
+    if (f->allocated > f->phases.peak) f->phases.peak = f->allocated;
+    if (f->allocated > replay->allocated_peak) {
+        replay->allocated_peak = f->allocated;
+        replay->peak_event = event;
+    }
+    if (f->reserved > replay->reserved_peak) {
+        replay->reserved_peak = f->reserved;
+        replay->reserved_event = event;
+    }
+}
+
+static void keep_curve(const follower *f, uint32_t event) {
+    if (!f->replay->allocated) return;
+    f->replay->allocated[event] = f->allocated;
+    f->replay->reserved[event] = f->reserved;
+}
+
+/* Whether an allocation is freed by the very next event, before a phase ends. */
+static bool is_touch(const follower *f, uint32_t i) {
+    const tide_timeline *t = f->phases.timeline;
+    return i + 1 < t->event_count && t->events[i + 1] == (t->events[i] | TIDE_FREE_BIT) && !t->allocations[t->events[i]].used_by &&
+           !(f->phases.mark < t->mark_count && t->marks[f->phases.mark].event <= i + 1);
+}
+
 bool tide_replay_timeline(tide_replay *replay, const tide_timeline *timeline, const tide_replay_config *config, bool keeps_curve) {
     tide_arena *arena = timeline->arena;
     *replay = (tide_replay){.block_bytes = TIDE_NEW(arena, uint64_t, timeline->allocation_count + 1)};
@@ -110,54 +149,38 @@ bool tide_replay_timeline(tide_replay *replay, const tide_timeline *timeline, co
     tide_block *blocks = TIDE_NEW(arena, tide_block, timeline->allocation_count + 1);
     tide_caching_allocator *allocator;
     if (!tide_replay_allocator(&allocator, arena->memory, config, true)) return false;
-    phases p = {replay, timeline, 0, 0};
-    uint64_t allocated = 0, reserved = 0, requested = 0;
+    follower f = {.replay = replay, .phases = {replay, timeline, 0, 0}};
     uint32_t i = 0;
     bool has_memory = true;
     for (; i < timeline->event_count; i++) {
-        if (p.mark < timeline->mark_count && timeline->marks[p.mark].event <= i) pass_marks(&p, i, allocated, reserved);
+        if (f.phases.mark < timeline->mark_count && timeline->marks[f.phases.mark].event <= i) pass_marks(&f.phases, i, f.allocated, f.reserved);
         uint32_t event = timeline->events[i], which = event & ~TIDE_FREE_BIT;
-        tide_caching_status status = play_event(allocator, timeline, event, blocks);
-        if (event == TIDE_EMPTY_CACHE) {
-            if (status != TIDE_CACHING_OK) {
-                has_memory = false;
-                break;
-            }
-            reserved = tide_caching_stat(allocator, TIDE_STAT_RESERVED_BYTES, TIDE_POOL_ALL).current;
-        } else if (event & TIDE_FREE_BIT) {
-            allocated -= replay->block_bytes[which];
-            requested -= timeline->allocations[which].bytes;
+        const tide_allocation *a = event == TIDE_EMPTY_CACHE ? NULL : &timeline->allocations[which];
+        bool is_free = event & TIDE_FREE_BIT, is_touched = a && !is_free && is_touch(&f, i);
+        uint64_t touched = 0;
+        tide_caching_status status = is_touched ? tide_caching_touch(allocator, a->bytes, a->stream, &touched) : play_event(allocator, timeline, event, blocks);
+        if (a && is_free) {
+            f.allocated -= replay->block_bytes[which];
+            f.requested -= a->bytes;
+        } else if (status != TIDE_CACHING_OK) {
+            has_memory = a && status == TIDE_CACHING_OOM;
+            replay->is_oom = has_memory;
+            replay->oom_allocation = which;
+            replay->oom = tide_caching_oom_info(allocator);
+            break;
+        } else if (a) {
+            rise(&f, allocator, i, which, is_touched ? touched : tide_caching_block_bytes(allocator, blocks[which]), a->bytes);
         } else {
-            const tide_allocation *a = &timeline->allocations[which];
-            if (status != TIDE_CACHING_OK) {
-                replay->is_oom = status == TIDE_CACHING_OOM;
-                has_memory = replay->is_oom;
-                replay->oom_allocation = which;
-                replay->oom = tide_caching_oom_info(allocator);
-                break;
-            }
-            replay->block_bytes[which] = tide_caching_block_bytes(allocator, blocks[which]);
-            allocated += replay->block_bytes[which];
-            requested += a->bytes;
-            if (requested > replay->requested_peak) replay->requested_peak = requested;
-            reserved = tide_caching_stat(allocator, TIDE_STAT_RESERVED_BYTES, TIDE_POOL_ALL).current;
-            if (allocated > p.peak) p.peak = allocated;
-            if (allocated > replay->allocated_peak) {
-                replay->allocated_peak = allocated;
-                replay->peak_event = i;
-            }
-            if (reserved > replay->reserved_peak) {
-                replay->reserved_peak = reserved;
-                replay->reserved_event = i;
-            }
+            f.reserved = tide_caching_stat(allocator, TIDE_STAT_RESERVED_BYTES, TIDE_POOL_ALL).current;
         }
-        if (keeps_curve) {
-            replay->allocated[i] = allocated;
-            replay->reserved[i] = reserved;
-        }
+        keep_curve(&f, i);
+        if (!is_touched) continue;
+        f.allocated -= touched;
+        f.requested -= a->bytes;
+        keep_curve(&f, ++i);
     }
     replay->events = i;
-    if (!replay->is_oom) pass_marks(&p, timeline->event_count, allocated, reserved);
+    if (!replay->is_oom) pass_marks(&f.phases, timeline->event_count, f.allocated, f.reserved);
     tide_stat held = tide_caching_stat(allocator, TIDE_STAT_RESERVED_BYTES, TIDE_POOL_ALL);
     replay->reserved_peak = larger(replay->reserved_peak, held.peak);
     tide_caching_counts counts = tide_caching_counters(allocator);

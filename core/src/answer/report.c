@@ -632,6 +632,35 @@ bool tide_write_measure(tide_writer *w, tide_run *run, const tide_job *job) {
     return true;
 }
 
+bool tide_write_cell(tide_writer *w, tide_run *run, const tide_job *job) {
+    tide_replay r, on_card;
+    tide_replay_config config = tide_report_config(job);
+    if (!tide_replay_timeline(&r, &run->machine.timeline, &config, false)) return false;
+    bool is_too_much = job->device_bytes && r.requested_peak > job->device_bytes; /* however it is laid out */
+    if (is_too_much) on_card = (tide_replay){.is_oom = true};
+    else if (!tide_report_on_card(&on_card, run, job, &r)) return false;
+    uint64_t device = tide_report_device_bytes(job, &r);
+    tide_write_key(w, "peak");
+    tide_write_open(w, '{');
+    tide_write_bytes_at(w, "allocated", r.allocated_peak);
+    tide_write_bytes_at(w, "reserved", r.reserved_peak);
+    tide_write_bytes_at(w, "device", device);
+    if (tide_option_int(job, TIDE_OPTION_dp, 1) > 1) tide_write_int_at(w, "rank", tide_option_int(job, TIDE_OPTION_rank, 0));
+    tide_write_close(w, '}');
+    tide_write_key(w, "verdict");
+    tide_write_open(w, '{');
+    tide_write_key(w, "fits");
+    if (job->device_bytes) tide_write_bool(w, !on_card.is_oom);
+    else tide_write_null(w);
+    tide_write_bytes_at(w, "device_bytes", device);
+    if (job->device_bytes) {
+        tide_write_bytes_at(w, "gpu_bytes", job->device_bytes);
+        tide_write_int_at(w, "margin_bytes", (int64_t)job->device_bytes - (int64_t)device);
+    }
+    tide_write_close(w, '}');
+    return true;
+}
+
 /* A link that says what the job came to when it was made. */
 static void warn_of_was(tide_arena *arena, const tide_job *job, uint64_t device, tide_diagnostics *diags) {
     const char *bar = job->was.length ? memchr(job->was.at, '_', job->was.length) : NULL, *now = tide_gib_digits(arena, device);

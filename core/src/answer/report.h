@@ -13,6 +13,9 @@ bool tide_write_estimate(tide_writer *w, tide_run *run, const tide_job *job, tid
 /* Members of the answer to "measure": the peak and the verdict alone. */
 bool tide_write_measure(tide_writer *w, tide_run *run, const tide_job *job);
 
+/* The same without where that is: peak, and whether it fits. */
+bool tide_write_cell(tide_writer *w, tide_run *run, const tide_job *job);
+
 /* Members of the answer to "verify": the figures of an oracle's result. */
 bool tide_write_figures(tide_writer *w, tide_run *run, const tide_job *job);
 

@@ -28,6 +28,7 @@ static bool play(tide_verdict *v, const tide_question *q, tide_arena *arena, tid
     for (uint32_t i = 0; i < count; i++) words[q->word_count + i] = tide_text_of(more[i]);
     tide_job *job = tide_job_build(arena, words, q->word_count + count, q->files, q->file_count, &diags);
     tide_run *run = TIDE_NEW(arena, tide_run, 1);
+    run->shelf = q->shelf;
     tide_replay_config config = job ? tide_report_config(job) : (tide_replay_config){0};
     if (!job || !tide_run_ranks(run, job, &config, arena, ranks, &diags)) {
         v->status = diags.first_error;
@@ -57,7 +58,10 @@ tide_verdict tide_try(const tide_question *q, const char *const *more, uint32_t 
     tide_verdict v = {.status = TIDE_OK, .message = ""};
     tide_arena_init(&arena, q->arena->memory, &escape);
     tide_arena_init(&ranks, q->arena->memory, &escape);
+    jmp_buf *outside = q->arena->escape;
+    q->arena->escape = &escape; /* what is kept of the trial is made there */
     bool ok = setjmp(escape) == 0 && play(&v, q, &arena, &ranks, more, count);
+    q->arena->escape = outside;
     tide_arena_free(&ranks);
     tide_arena_free(&arena);
     if (!ok) tide_arena_fail(q->arena);
@@ -101,6 +105,58 @@ void tide_write_trial(tide_writer *w, const tide_verdict *v) {
     if (v->there) tide_write_bytes_at(w, "gpu_bytes", v->there);
     tide_write_bytes_at(w, "allocated_peak", v->allocated);
     tide_write_bytes_at(w, "reserved_peak", v->reserved);
+}
+
+/* ---- cells ---- */
+
+/* False when memory ran out. */
+static bool play_cell(tide_writer *w, const tide_question *q, const tide_json *words, tide_arena *arena, tide_arena *ranks) {
+    tide_diagnostics diags;
+    tide_diagnostics_init(&diags, arena);
+    tide_text *all = TIDE_NEW(arena, tide_text, q->word_count + words->count + 1);
+    uint32_t count = q->word_count;
+    memcpy(all, q->words, count * sizeof *all);
+    for (const tide_json *word = words->first; word; word = word->next) all[count++] = word->text;
+    tide_job *job = tide_job_build(arena, all, count, q->files, q->file_count, &diags);
+    tide_run *run = TIDE_NEW(arena, tide_run, 1);
+    run->shelf = q->shelf;
+    tide_replay_config config = job ? tide_report_config(job) : (tide_replay_config){0};
+    bool ok = job && tide_run_ranks(run, job, &config, arena, ranks, &diags);
+    tide_write_bool_at(w, "ok", ok);
+    if (ok) return tide_write_cell(w, run, job);
+    tide_write_diagnostics(w, &diags, false);
+    return true;
+}
+
+static bool write_cell(tide_writer *w, const tide_question *q, const tide_json *words) {
+    jmp_buf escape;
+    tide_arena arena, ranks;
+    tide_arena_init(&arena, q->arena->memory, &escape);
+    tide_arena_init(&ranks, q->arena->memory, &escape);
+    jmp_buf *outside = q->arena->escape;
+    q->arena->escape = &escape; /* the answer grows there */
+    bool ok = setjmp(escape) == 0 && play_cell(w, q, words, &arena, &ranks);
+    q->arena->escape = outside;
+    tide_arena_free(&ranks);
+    tide_arena_free(&arena);
+    return ok;
+}
+
+bool tide_write_cells(tide_writer *w, const tide_question *q, const tide_json *cells, tide_diagnostics *diags) {
+    for (const tide_json *cell = cells->first; cell; cell = cell->next) {
+        bool is_list = cell->kind == TIDE_JSON_ARRAY;
+        for (const tide_json *word = cell->first; word && is_list; word = word->next) is_list = word->kind == TIDE_JSON_STRING;
+        if (!is_list) return tide_error(diags, TIDE_ERR_REQUEST, tide_json_place(q->arena, cell, ""), "a cell is an array of words like \"batch=4\"", NULL);
+    }
+    tide_write_key(w, "cells");
+    tide_write_open(w, '[');
+    for (const tide_json *cell = cells->first; cell; cell = cell->next) {
+        tide_write_open(w, '{');
+        if (!write_cell(w, q, cell)) tide_arena_fail(q->arena);
+        tide_write_close(w, '}');
+    }
+    tide_write_close(w, ']');
+    return true;
 }
 
 /* ---- fit ---- */

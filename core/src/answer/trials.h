@@ -11,6 +11,7 @@ typedef struct tide_question {
     uint32_t word_count;
     const tide_file *files;
     uint32_t file_count;
+    tide_shelf *shelf;
 } tide_question;
 
 /* What a trial came to. Bytes. */
@@ -44,6 +45,9 @@ const char *tide_setting_of(const tide_verdict *verdict, const char *name);
 bool tide_warn_of_more(const tide_question *question, tide_run *run, const tide_job *job, tide_diagnostics *diags);
 
 /* ---- answers by trials: members of the open object; false after an error, which is reported ---- */
+
+/* The job with the words of each of an array of arrays: what tide_write_cell() has to say, or the diagnostics. */
+bool tide_write_cells(tide_writer *w, const tide_question *question, const tide_json *cells, tide_diagnostics *diags);
 
 /* The largest value of a whole-numbered setting for which the job fits its card; with `by` ("seq=1024,2048") for each value
  * of another one. */

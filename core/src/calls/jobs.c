@@ -9,6 +9,8 @@
 #include "calls.h"
 #include "tidemark/tidemark.h"
 
+enum { CELL_LIMIT = 4096 };
+
 static bool answer_describe(call *c) {
     const tide_json *check = tide_json_at(c->request, "check");
     call_open_answer(c);
@@ -38,7 +40,7 @@ static bool answer_describe(call *c) {
 static bool read_question(call *c, tide_question *q, const char *key) {
     tide_text *words;
     tide_file *files;
-    *q = (tide_question){.arena = &c->arena};
+    *q = (tide_question){.arena = &c->arena, .shelf = &c->shelf};
     bool is_job = strcmp(key, "settings") == 0;
     if (!(is_job ? call_read_words(c, &words, &q->word_count) : call_read_words_at(c, key, &words, &q->word_count)) || !call_read_files(c, &files, &q->file_count)) return false;
     q->words = words;
@@ -51,13 +53,26 @@ static bool answer_estimate(call *c) {
     tide_run *run = TIDE_NEW(&c->arena, tide_run, 1);
     tide_question q;
     if (!call_run_job(c, run, job) || !read_question(c, &q, "settings")) return false;
+    q.shelf = NULL; /* the run reads its descriptions still */
     if (!tide_warn_of_more(&q, run, job, &c->diags)) return call_out_of_memory(c);
     const tide_json *with_options = tide_json_at(c->request, "options");
     call_open_answer(c);
     return tide_write_estimate(&c->writer, run, job, &c->diags, with_options && with_options->is_true) || call_out_of_memory(c);
 }
 
+/* "cells": the job with other words, several times; {"cells": [what measure answers to each, without the place of the peak and of what does not fit]}. */
+static bool answer_cells(call *c, const tide_json *cells) {
+    tide_question q;
+    if (cells->kind != TIDE_JSON_ARRAY || cells->count > CELL_LIMIT)
+        return tide_error(&c->diags, TIDE_ERR_REQUEST, "/cells", "cells is an array of at most 4096 arrays of words like \"batch=4\"", NULL);
+    if (!read_question(c, &q, "settings")) return false;
+    call_open_answer(c);
+    return tide_write_cells(&c->writer, &q, cells, &c->diags);
+}
+
 static bool answer_measure(call *c) {
+    const tide_json *cells = tide_json_at(c->request, "cells");
+    if (cells) return answer_cells(c, cells);
     tide_job *job = call_build_job(c);
     tide_run *run = TIDE_NEW(&c->arena, tide_run, 1);
     if (!call_run_job(c, run, job)) return false;

@@ -92,5 +92,6 @@ bool call_out_of_memory(call *c) {
 bool call_run_job(call *c, tide_run *run, tide_job *job) {
     if (!job) return false;
     tide_replay_config config = tide_report_config(job);
+    run->shelf = &c->shelf;
     return tide_run_ranks(run, job, &config, &c->arena, &c->trial, &c->diags);
 }

@@ -230,6 +230,25 @@ static const tide_json *card_find(tide_arena *arena, const tide_json *list, cons
     return NULL;
 }
 
+/* The object of a card by its name, without reading all of them; empty where that is not simple. The objects are flat. */
+static tide_text card_text(tide_arena *arena, tide_text all, const char *name) {
+    const char *quoted = tide_format(arena, "\"%s\"", name);
+    size_t length = strlen(quoted);
+    for (const char *at = all.at; (at = strstr(at, quoted)); at += length) {
+        const char *start = at, *end = at;
+        while (start > all.at && *start != '{' && *start != '}') start--;
+        while (*end && *end != '{' && *end != '}') end++;
+        if (*start == '{' && *end == '}') return (tide_text){start, (size_t)(end - start) + 1};
+    }
+    return TIDE_TEXT("");
+}
+
+static const tide_json *card_alone(job_builder *b, const char *name) {
+    tide_text text = card_text(b->arena, (tide_text){tide_gpu_source.text, tide_gpu_source.length}, name);
+    const tide_json *card = text.length ? tide_json_parse(b->arena, text, "/gpus", b->diags) : NULL;
+    return card && strcmp(card_string(card, "name"), name) == 0 ? card : NULL;
+}
+
 static void card_unknown(job_builder *b, const tide_json *list, const char *name) {
     uint32_t count = 0;
     const char **names = TIDE_NEW(b->arena, const char *, (list ? list->count : 0) + 1);
@@ -254,12 +273,15 @@ static void find_card(job_builder *b) {
                       .sms = DEFAULT_SMS,
                       .threads_per_sm = DEFAULT_THREADS_PER_SM};
     if (!name[0]) return;
-    const tide_json *root = tide_json_parse(
-        b->arena, (tide_text){tide_gpu_source.text, tide_gpu_source.length}, "/gpus", b->diags);
-    const tide_json *list = tide_json_at(root, "gpus"), *card = card_find(b->arena, list, name);
+    const tide_json *card = card_alone(b, name);
     if (!card) {
-        card_unknown(b, list, name);
-        return;
+        const tide_json *root = tide_json_parse(
+            b->arena, (tide_text){tide_gpu_source.text, tide_gpu_source.length}, "/gpus", b->diags);
+        const tide_json *list = tide_json_at(root, "gpus");
+        if (!(card = card_find(b->arena, list, name))) {
+            card_unknown(b, list, name);
+            return;
+        }
     }
     b->job->has_gpu = true;
     *gpu = (tide_gpu){.name = card_string(card, "name"),

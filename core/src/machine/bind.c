@@ -1,4 +1,5 @@
-/* Names get their meanings, and calls of operations their arguments, when a function is first called. */
+/* Names get their meanings, and calls of operations their arguments, when a function is first called. What is made for that lives as
+ * long as the descriptions, which may be longer than the model. */
 #include "interpreter.h"
 
 /* ---- binding: what a name means ---- */
@@ -8,7 +9,7 @@ const char *const tide_builtin_names[BUILTIN_COUNT] = {"range", "len", "is_list"
 uint32_t tide_add_local(tide_model *model, tide_function *function, tide_text name) {
     for (uint32_t i = 0; i < function->local_count; i++)
         if (tide_text_equal(function->locals[i], name)) return i;
-    TIDE_ROOM(model->m->arena, function->locals, function->local_count, function->local_capacity);
+    TIDE_ROOM(model->descriptions->arena, function->locals, function->local_count, function->local_capacity);
     function->locals[function->local_count] = name;
     return function->local_count++;
 }
@@ -139,9 +140,9 @@ static void read_signature(tide_signature *s, const char *text) {
 }
 
 bool tide_bind_operation_call(tide_model *model, tide_expr *e, const tide_op *op, uint32_t given) {
-    tide_bound_call *bound = TIDE_NEW(model->m->arena, tide_bound_call, 1);
+    tide_bound_call *bound = TIDE_NEW(model->descriptions->arena, tide_bound_call, 1);
     read_signature(&bound->s, op->signature);
-    e->order = TIDE_NEW(model->m->arena, uint32_t, e->count + 1);
+    e->order = TIDE_NEW(model->descriptions->arena, uint32_t, e->count + 1);
     uint32_t next = given;
     for (uint32_t i = 0; i < e->count; i++) {
         if (e->keywords[i].length == 0) {
@@ -229,9 +230,8 @@ bool tide_bind_function(tide_model *model, tide_function *function, const tide_d
 
 /* Gives the names in a class's members their meanings, once. */
 bool tide_bind_members(tide_model *model, tide_class *of, const tide_description *from) {
-    tide_machine *m = model->m;
     if (of->constructor) return true;
-    tide_function *made = of->constructor = TIDE_NEW(m->arena, tide_function, 1);
+    tide_function *made = of->constructor = TIDE_NEW(model->descriptions->arena, tide_function, 1);
     made->name = of->name;
     made->parameters = of->parameters;
     made->parameter_count = of->parameter_count;

@@ -202,7 +202,7 @@ static const char *where(tide_machine *m) {
 
 void tide_model_init(tide_model *model, tide_machine *m, tide_descriptions *descriptions) {
     *model = (tide_model){.m = m, .descriptions = descriptions};
-    tide_names_init(&model->size_names, m->arena);
+    tide_names_init(&model->size_names, descriptions->arena);
     m->interpreter = model;
     m->call_again = tide_call_again;
     m->function_free = tide_closure_free;

@@ -822,6 +822,28 @@ tide_caching_status tide_caching_free(tide_caching_allocator *a, tide_block bloc
     return TIDE_CACHING_OK;
 }
 
+tide_caching_status tide_caching_touch(tide_caching_allocator *a, uint64_t bytes, uint32_t stream,
+                                       uint64_t *block_bytes) {
+    tide_block block;
+    /* What the cache serves goes back to where it was cut from, and nothing has changed but sums
+     * and ages that are not looked at. */
+    if (a->is_lean && !a->on_call && a->collect_bytes == UINT64_MAX && !a->pending_events && bytes &&
+        bytes < caching_one_eb && a->conf.backend != TIDE_ALLOC_CUDA_MALLOC_ASYNC &&
+        stream < a->stream_capacity && a->streams[stream]) {
+        caching_request r = {.requested = bytes, .stream = stream};
+        r.size = tide_caching_round(&a->conf, bytes);
+        r.pool = r.size <= caching_small_size ? TIDE_POOL_SMALL : TIDE_POOL_LARGE;
+        uint32_t n = caching_find_free(a, &r);
+        if (n) {
+            *block_bytes = caching_should_split(a, &r, a->blocks[n].size) ? r.size : a->blocks[n].size;
+            return TIDE_CACHING_OK;
+        }
+    }
+    tide_caching_status status = tide_caching_malloc(a, bytes, stream, &block);
+    *block_bytes = status == TIDE_CACHING_OK ? tide_caching_block_bytes(a, block) : 0;
+    return status == TIDE_CACHING_OK ? tide_caching_free(a, block) : status;
+}
+
 tide_caching_status tide_caching_record_stream(tide_caching_allocator *a, tide_block block,
                                                uint32_t stream) {
     if (block == 0) return TIDE_CACHING_OK;

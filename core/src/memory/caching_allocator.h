@@ -138,6 +138,8 @@ void tide_caching_destroy(tide_caching_allocator *a);
 /* 0 bytes: OK and the null block. On any other status *block is the null block. */
 tide_caching_status tide_caching_malloc(tide_caching_allocator *a, uint64_t bytes, uint32_t stream,
                                         tide_block *block);
+/* A request that is freed at once: malloc and free, and what the block's size was. */
+tide_caching_status tide_caching_touch(tide_caching_allocator *a, uint64_t bytes, uint32_t stream, uint64_t *block_bytes);
 tide_caching_status tide_caching_free(tide_caching_allocator *a, tide_block block);
 
 /* `stream` uses the block: when freed, the block waits for an event on that stream. */

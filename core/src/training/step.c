@@ -645,6 +645,55 @@ static bool wrap(loop *l) {
     return !run->machine.has_failed;
 }
 
+/* ---- descriptions that are there already ---- */
+
+/* Settings that change what is played, but not what a name of a description means or which function is called first. */
+static bool is_of_one_step(const char *name) {
+    static const char *const names[] = {"batch", "seq", "target_seq", "grad_accum", "steps", "gpu", "gpu_gib", "memory_fraction", "allocator", "optimizer"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strcmp(name, names[i]) == 0) return true;
+    return strncmp(name, "parallel.", 9) == 0;
+}
+
+static bool is_for(const tide_shelf *shelf, const tide_job *job) {
+    if (!shelf->is_filled || shelf->row_count != job->row_count) return false;
+    for (uint32_t i = 0; i < job->row_count; i++)
+        if (strcmp(shelf->rows[i].name, job->rows[i].name) != 0 || (!is_of_one_step(job->rows[i].name) && strcmp(shelf->rows[i].value, job->rows[i].value) != 0)) return false;
+    return true;
+}
+
+/* Takes the descriptions from the shelf, or an empty shelf for new ones. Until they are put back it counts as empty: a run that
+ * fails may leave a function half read. */
+static void take_descriptions(tide_run *run, const tide_job *job, tide_arena *arena, tide_diagnostics *diags, finder *found) {
+    tide_shelf *shelf = job->description ? NULL : run->shelf;
+    if (shelf) shelf->arena.escape = arena->escape;
+    if (shelf && is_for(shelf, job)) {
+        run->descriptions = shelf->descriptions;
+        run->descriptions.diags = diags;
+        run->descriptions.user = found;
+        shelf->is_filled = false;
+        return;
+    }
+    if (shelf) tide_arena_free(&shelf->arena);
+    if (shelf) shelf->row_count = 0, shelf->is_filled = false;
+    tide_descriptions_init(&run->descriptions, shelf ? &shelf->arena : arena, diags, find_source, found);
+}
+
+static void put_descriptions(tide_run *run, const tide_job *job) {
+    tide_shelf *shelf = job->description ? NULL : run->shelf;
+    if (!shelf) return;
+    shelf->descriptions = run->descriptions;
+    shelf->size_names = run->model.size_names;
+    if (!shelf->row_count) {
+        tide_setting_row *rows = TIDE_NEW(&shelf->arena, tide_setting_row, job->row_count + 1);
+        for (uint32_t i = 0; i < job->row_count; i++)
+            rows[i] = (tide_setting_row){.name = tide_text_copy(&shelf->arena, tide_text_of(job->rows[i].name)), .value = tide_text_copy(&shelf->arena, tide_text_of(job->rows[i].value))};
+        shelf->rows = rows;
+        shelf->row_count = job->row_count;
+    }
+    shelf->is_filled = true;
+}
+
 static void prepare(tide_run *run, const tide_job *job, tide_arena *arena, tide_diagnostics *diags) {
     tide_machine *m = &run->machine;
     tide_machine_init(m, arena, diags);
@@ -652,8 +701,9 @@ static void prepare(tide_run *run, const tide_job *job, tide_arena *arena, tide_
     m->sdpa = sdpa_of(job->sdpa_backend);
     finder *found = TIDE_NEW(arena, finder, 1);
     *found = (finder){job, arena, run, diags, false};
-    tide_descriptions_init(&run->descriptions, arena, diags, find_source, found);
+    take_descriptions(run, job, arena, diags, found);
     tide_model_init(&run->model, m, &run->descriptions);
+    if (run->descriptions.first) run->model.size_names = run->shelf->size_names;
     run->model.find_model = find_model;
     run->model.find_stand_in = find_stand_in;
     run->model.find_place = find_place;
@@ -698,7 +748,7 @@ static bool check_checkpointing(const tide_run *run, tide_arena *arena, tide_dia
                       "leave it out; in a description of one's own, \"@checkpoint\": true marks the layers");
 }
 
-bool tide_run_job(tide_run *run, const tide_job *job, tide_arena *arena, tide_diagnostics *diags) {
+static bool run_job(tide_run *run, const tide_job *job, tide_arena *arena, tide_diagnostics *diags) {
     prepare(run, job, arena, diags);
     tide_machine *m = &run->machine;
     if (!make_model(run, job, arena, diags) || !check_checkpointing(run, arena, diags)) return false;
@@ -735,5 +785,11 @@ bool tide_run_job(tide_run *run, const tide_job *job, tide_arena *arena, tide_di
     if (!play(&l)) return false;
     if (strcmp(job->loss, "liger") == 0 && !tide_model_setting(&run->model, "loss_is_fused")->truth)
         tide_report(diags, TIDE_WARNING, TIDE_ERR_UNSUPPORTED, "/settings/loss", "changes nothing: the model's description does not read it", NULL);
+    return true;
+}
+
+bool tide_run_job(tide_run *run, const tide_job *job, tide_arena *arena, tide_diagnostics *diags) {
+    if (!run_job(run, job, arena, diags)) return false;
+    put_descriptions(run, job);
     return true;
 }

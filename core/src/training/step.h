@@ -6,12 +6,24 @@
 #include "../machine/module.h"
 #include "strategy.h"
 
+/* What jobs of one model share that are played one after the other: its descriptions, read, and bound where they have been called.
+ * An arena and zeros before the first; the arena is freed by whom it belongs to, after the last run. */
+typedef struct tide_shelf {
+    tide_arena arena;
+    tide_descriptions descriptions;
+    tide_names size_names;
+    const tide_setting_row *rows; /* settings of the job that it was filled for */
+    uint32_t row_count;
+    bool is_filled;
+} tide_shelf;
+
 /* Everything that playing a job leaves behind. */
 typedef struct tide_run {
     tide_machine machine;
     tide_descriptions descriptions;
     tide_model model;
     int64_t parameters, trainable;
+    tide_shelf *shelf;  /* NULL: nothing is shared */
     bool plays_all;     /* each micro-batch and each call of a layer, none is taken from another: for tests */
     int64_t other_ranks[TIDE_OTHER_RANKS]; /* that may need more memory than this one */
     uint32_t other_rank_count;
@@ -29,7 +41,7 @@ typedef struct tide_batch {
     uint32_t count;
 } tide_batch;
 
-/* Plays a job into run->machine.timeline. *run is zero, but for plays_all. False after an error, which is reported. */
+/* Plays a job into run->machine.timeline. *run is zero, but for plays_all and shelf. False after an error, which is reported. */
 bool tide_run_job(tide_run *run, const tide_job *job, tide_arena *arena, tide_diagnostics *diags);
 
 /* Makes a run ready to read the description of a job, without a model; NULL if the description cannot be read. */
