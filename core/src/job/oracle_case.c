@@ -79,7 +79,7 @@ static bool case_adapter(case_reader *r, const tide_json *options) {
 }
 
 static bool case_entry(case_reader *r, const tide_json *entry) {
-    static const char *const unread[] = {"id", "note", "seed", "from_pretrained"};
+    static const char *const unread[] = {"id", "note", "seed", "from_pretrained", "config", "preprocessor"};
     if (is_one_of(entry->key, unread, sizeof unread / sizeof *unread)) return true;
     if (tide_text_is(entry->key, "parallel")) return case_plan(r, entry);
     if (tide_text_is(entry->key, "lora")) return case_adapter(r, entry);

@@ -167,6 +167,7 @@ tide_value tide_call_builtin(tide_machine *m, uint32_t which, tide_value *a, uin
         return tide_nothing(m, TIDE_ERR_DESCRIPTION, "len of %s", tide_kind_name(a[0]));
     }
     if (which == BUILTIN_CONTAINS) {
+        if (count == 2 && a[0].kind == TIDE_VALUE_CONFIG && a[1].kind == TIDE_VALUE_TEXT) return tide_of_bool(tide_json_find(a[0].config, a[1].text) != NULL);
         if (count != 2 || a[0].kind != TIDE_VALUE_LIST) return tide_nothing(m, TIDE_ERR_DESCRIPTION, "contains(list, item) of %s", tide_kind_name(a[0]));
         for (uint32_t i = 0; i < a[0].list->count; i++)
             if (tide_compare(m, '=', a[0].list->items[i], a[1])) return tide_of_bool(true);

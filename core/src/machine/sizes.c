@@ -60,6 +60,7 @@ static tide_value size_name(tide_model *model, uint32_t scope, tide_expr *e, tid
         if (tide_text_is(e->text, model->settings[i].name)) return tide_value_retain(model->settings[i].value);
     tide_dtype dtype;
     if (tide_dtype_named(e->text, &dtype)) return (tide_value){.kind = TIDE_VALUE_DTYPE, .dtype = dtype};
+    if (tide_text_is(e->text, "config")) return (tide_value){.kind = TIDE_VALUE_CONFIG, .config = s->config};
     if (may_miss) return tide_none();
     tide_machine *m = model->m;
     if (!m->has_failed) {

@@ -63,6 +63,10 @@ static bool read_attribute(tide_descriptions *set, tide_class *made, const tide_
         made->is_zero_leaf = item->is_true;
         return true;
     }
+    if (tide_text_is(item->key, "@generates") && item->kind == TIDE_JSON_BOOL) {
+        made->never_generates = !item->is_true;
+        return true;
+    }
     if (tide_text_is(item->key, "@loss_apart") && item->kind == TIDE_JSON_BOOL) {
         made->loss_is_apart = item->is_true;
         return true;
@@ -100,7 +104,7 @@ static bool read_attribute(tide_descriptions *set, tide_class *made, const tide_
         }
         return true;
     }
-    return complain(set, place, "known attributes are \"@extends\": \"Module\", \"@checkpoint\": true, \"@input_embeddings\": \"name\", \"@output_embeddings\": \"name\", \"@delegate\": \"name\", \"@inputs\": {...}, \"@loss_apart\": true, \"@zero_leaf\": true and \"@tie\": {\"if\": ..., \"names\": {...}}");
+    return complain(set, place, "known attributes are \"@extends\": \"Module\", \"@checkpoint\": true, \"@input_embeddings\": \"name\", \"@output_embeddings\": \"name\", \"@delegate\": \"name\", \"@inputs\": {...}, \"@generates\": false, \"@loss_apart\": true, \"@zero_leaf\": true and \"@tie\": {\"if\": ..., \"names\": {...}}");
 }
 
 static const tide_json *module_in(const tide_description *d, tide_text name, const tide_json *besides) {

@@ -40,6 +40,7 @@ typedef struct tide_class {
     tide_function *methods, *forward;
     bool is_checkpointed;       /* "@checkpoint": a GradientCheckpointingLayer */
     bool is_never_reentrant;    /* "@checkpoint": "non_reentrant", whatever is asked for (timm/models/_manipulate.py: checkpoint_seq) */
+    bool never_generates;       /* "@generates": false: inference is one forward pass, as the class has no generate() */
     bool is_zero_leaf;          /* "@zero_leaf": among those that DeepSpeed gathers whole (zero/leaf_module_config.py) */
     bool loss_is_apart;         /* "@loss_apart": the loop computes the loss from the output, which does not hold it */
     tide_text input_embeddings; /* "@input_embeddings": path of what get_input_embeddings() returns, or empty */

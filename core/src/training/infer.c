@@ -102,12 +102,13 @@ static void mark_cache(tide_machine *m, tide_value v) {
 static void greedy(generation *g, unsigned step, const tide_batch *batch) {
     tide_machine *m = &g->run->machine;
     tide_model *model = &g->run->model;
-    bool generates = strcmp(g->job->cache, "none") != 0;
+    bool generates = strcmp(g->job->cache, "none") != 0 && !model->instances[model->root].of->never_generates;
     int64_t prompt = tide_model_setting(model, "seq")->integer;
     tide_value past = {.kind = TIDE_VALUE_LIST, .list = tide_list_new(m)};
     g->batch = *batch;
     for (uint32_t i = 0; i < batch->count; i++) tide_value_retain(batch->values[i]);
     g->token_name = "input_ids";
+    if (!generates) *tide_model_setting(model, "cache") = (tide_value){.kind = TIDE_VALUE_TEXT, .text = TIDE_TEXT("dynamic")};
     if (generates && tide_method_find(model->instances[model->root].of, TIDE_TEXT("encode"))) {
         take_encoded(g, tide_model_method(model, TIDE_TEXT("encode"), g->batch.names, g->batch.values, g->batch.count));
         *tide_model_setting(model, "cache") = (tide_value){.kind = TIDE_VALUE_TEXT, .text = TIDE_TEXT("dynamic")};

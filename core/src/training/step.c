@@ -198,6 +198,7 @@ static void set_settings(tide_run *run, const tide_job *job, bool uses_cache) {
     NUMBER("logits_to_keep", is_training || strcmp(job->cache, "none") == 0 ? 0 : job->logits_to_keep);
     NUMBER("past_length", 0);
     s[n++] = (tide_setting_value){"past_key_values", tide_none()};
+    s[n++] = (tide_setting_value){"router_logits", tide_none()};
     WORD("loss_function", job->loss);
     TRUTH("loss_is_fused", false);
     TRUTH("padding", job->padding);

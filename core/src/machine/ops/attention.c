@@ -375,8 +375,11 @@ static bool flash_can(const tide_machine *m, const tide_tensor *q, const tide_te
     return !(is_small && q->requires_grad && a->width > 192 && a->width <= 224);
 }
 
-static bool efficient_can(const tide_tensor *q, const attention *a) {
-    int64_t multiple = q->dtype == TIDE_FP32 ? 4 : 8;
+/* sdp_utils.cpp: can_use_mem_efficient_attention, minimum_gemm_alignment. */
+static bool efficient_can(const tide_machine *m, const tide_tensor *q, const attention *a) {
+    bool is_half = q->dtype == TIDE_FP16 || q->dtype == TIDE_BF16, has_old_cores = m->device.capability < 80;
+    if (has_old_cores && q->dtype == TIDE_BF16) return false;
+    int64_t multiple = is_half && m->device.capability >= 70 ? 8 : has_old_cores ? 1 : 4;
     return a->width % multiple == 0 && a->value_width % multiple == 0;
 }
 
@@ -399,7 +402,7 @@ static kernel choose(const tide_machine *m, const tide_tensor *q, const tide_ten
     bool allows_efficient = allows_flash || m->sdpa == TIDE_SDPA_EFFICIENT;
     if (prefers_cudnn && cudnn_can(m, q, trains, a)) return KERNEL_CUDNN;
     if (allows_flash && flash_can(m, q, mask, a)) return KERNEL_FLASH;
-    if (allows_efficient && efficient_can(q, a)) return KERNEL_EFFICIENT;
+    if (allows_efficient && efficient_can(m, q, a)) return KERNEL_EFFICIENT;
     return KERNEL_MATH;
 }
 
@@ -420,7 +423,7 @@ static tide_tensor *aligned_bias(tide_machine *m, tide_tensor *bias, const atten
     int64_t last = bias->shape->size[bias->shape->dims - 1], multiple = 8;
     tide_tensor *aligned = tide_retain(bias);
     if (last % multiple) {
-        tide_tensor *padded = tide_pad(m, bias, round_up(last, multiple) - last, bias->shape->dims - 1);
+        tide_tensor *padded = tide_pad(m, bias, &(int64_t){round_up(last, multiple) - last}, 1, bias->shape->dims - 1);
         aligned = replaced(m, aligned, tide_slice(m, padded, -1, (tide_dim){0, 0}, (tide_dim){last, bias->shape->name[bias->shape->dims - 1]}));
         tide_release(m, padded);
     }
@@ -434,7 +437,7 @@ static tide_tensor *padded_flash(tide_machine *m, tide_tensor *q, tide_tensor *k
     attention padded = *a;
     padded.width = padded.value_width = wide;
     tide_tensor *all[3] = {q, k, v};
-    for (int i = 0; i < 3; i++) all[i] = tide_pad(m, all[i], wide - a->width, all[i]->shape->dims - 1);
+    for (int i = 0; i < 3; i++) all[i] = tide_pad(m, all[i], &(int64_t){wide - a->width}, 1, all[i]->shape->dims - 1);
     tide_tensor *out = flash(m, all[0], all[1], all[2], &padded);
     for (int i = 0; i < 3; i++) tide_release(m, all[i]);
     tide_tensor *cut = tide_slice(m, out, -1, (tide_dim){0, 0}, (tide_dim){a->width, q->shape->name[3]});

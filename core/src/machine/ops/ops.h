@@ -21,7 +21,8 @@ tide_tensor *tide_select(tide_machine *m, tide_tensor *x, int64_t dim, int64_t i
 /* Of several views of one tensor, whose shape is the node's extra one: their gradients are joined. */
 extern const tide_backward tide_split_backward;
 tide_tensor *tide_cat(tide_machine *m, tide_tensor **parts, int count, int64_t dim);
-tide_tensor *tide_pad(tide_machine *m, tide_tensor *x, int64_t after, int dim); /* constant_pad_nd of one dimension, at its end */
+/* constant_pad_nd at the ends of `count` dimensions from `dim` on. */
+tide_tensor *tide_pad(tide_machine *m, tide_tensor *x, const int64_t *after, int count, int dim);
 
 /* ---- conv.c ---- */
 tide_tensor *tide_image_like(tide_machine *m, const tide_shape *shape, tide_dtype dtype, bool channels_last);

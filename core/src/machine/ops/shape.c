@@ -598,8 +598,12 @@ static tide_value op_unbind(tide_machine *m, tide_value *a) {
 /* ---- pad ---- */
 
 static void pad_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
-    int dim = (int)node->attribute[0];
-    tide_tensor *inner = tide_slice(m, grads[0], dim, (tide_dim){0, 0}, (tide_dim){node->extra.shape->size[dim], 0});
+    tide_tensor *inner = tide_retain(grads[0]);
+    for (int dim = (int)node->attribute[0], i = 0; i < node->attribute[1]; i++, dim++) {
+        tide_tensor *whole = inner;
+        inner = tide_slice(m, whole, dim, (tide_dim){0, 0}, (tide_dim){node->extra.shape->size[dim], 0});
+        tide_release(m, whole);
+    }
     results[0] = tide_clone(m, inner);
     tide_release(m, inner);
 }
@@ -617,16 +621,22 @@ static bool suggests_channels_last(const tide_tensor *x) {
     return true;
 }
 
-tide_tensor *tide_pad(tide_machine *m, tide_tensor *x, int64_t after, int dim) {
+tide_tensor *tide_pad(tide_machine *m, tide_tensor *x, const int64_t *after, int count, int dim) {
     tide_shape shape = *x->shape;
-    shape.size[dim] += after;
-    if (after) shape.name[dim] = tide_symbol_of(m, '+', (tide_value){.symbol = shape.name[dim], .integer = x->shape->size[dim]}, tide_of_int(after));
+    bool grows = false;
+    for (int i = 0; i < count; i++) {
+        if (!after[i]) continue;
+        grows = true;
+        shape.size[dim + i] += after[i];
+        shape.name[dim + i] = tide_symbol_of(m, '+', (tide_value){.symbol = shape.name[dim + i], .integer = x->shape->size[dim + i]}, tide_of_int(after[i]));
+    }
     tide_node *node = tide_node_with(m, &pad_backward, &x, 1, 1, 0);
     if (node) {
         node->extra.shape = x->shape;
         node->attribute[0] = dim;
+        node->attribute[1] = count;
     }
-    return tide_made_by(m, node, after ? tide_image_like(m, &shape, x->dtype, suggests_channels_last(x)) : tide_empty_like(m, x, x->dtype));
+    return tide_made_by(m, node, grows ? tide_image_like(m, &shape, x->dtype, suggests_channels_last(x)) : tide_empty_like(m, x, x->dtype));
 }
 
 /* ---- entries ---- */
@@ -826,12 +836,17 @@ static tide_value op_autocast_cast(tide_machine *m, tide_value *a) {
 
 static tide_value op_pad(tide_machine *m, tide_value *a) {
     tide_tensor *x = tide_arg_tensor(m, a[0]);
-    int64_t after = tide_arg_int(m, a[1]);
-    if (x->shape->dims == 0 || after < 0 || after > INT64_C(1) << 40) {
-        tide_fail(m, TIDE_ERR_SHAPE, "pad by %lld", (long long)after);
+    bool is_list = a[1].kind == TIDE_VALUE_LIST;
+    int64_t after[TIDE_MAX_DIMS];
+    int count = is_list ? (int)(a[1].list->count < TIDE_MAX_DIMS ? a[1].list->count : TIDE_MAX_DIMS) : 1;
+    int dim = tide_wrap_dim(m, tide_arg_int(m, a[2]), x->shape->dims);
+    for (int i = 0; i < count; i++) {
+        after[i] = tide_arg_int(m, is_list ? a[1].list->items[i] : a[1]);
+        if (dim + i < x->shape->dims && after[i] >= 0 && after[i] <= INT64_C(1) << 40) continue;
+        tide_fail(m, TIDE_ERR_SHAPE, "pad by %lld", (long long)after[i]);
         return tide_none();
     }
-    return tide_of_tensor(tide_pad(m, x, after, tide_wrap_dim(m, tide_arg_int(m, a[2]), x->shape->dims)));
+    return tide_of_tensor(tide_pad(m, x, after, count, dim));
 }
 
 /* torch.roll over `count` dimensions: a copy for each, the last one stays. */
