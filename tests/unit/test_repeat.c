@@ -60,8 +60,11 @@ static void check_line(const char *line) {
     uint32_t count;
     const char *reason = "";
     tide_job *job = NULL;
+    tide_file *files = NULL;
+    uint32_t file_count = 0;
+    if (measured) tide_job_add_files_of_case(&arena, tide_json_at(measured, "case"), &files, &file_count);
     if (measured && tide_job_words_of_case(&arena, tide_json_at(measured, "case"), &words, &count, &reason))
-        job = tide_job_build(&arena, words, count, NULL, 0, &diags);
+        job = tide_job_build(&arena, words, count, files, file_count, &diags);
     if (job) job->steps = 3;
     tide_run *one = job ? play(&arena, job, false, &diags) : NULL, *other = job ? play(&arena, job, true, &diags) : NULL;
     const char *differs = one && other ? difference(one, other) : "the job does not run";

@@ -1,7 +1,6 @@
 /* Calls about a job. */
 #include <string.h>
 
-#include "../job/settings.h"
 #include "../answer/report.h"
 #include "../answer/stages.h"
 #include "../answer/trials.h"
@@ -183,19 +182,6 @@ static void not_expressed(call *c, const char *reason) {
     tide_write_string_at(&c->writer, "reason", reason);
 }
 
-/* A case may hold the configurations of a model that no catalogue has. */
-static void append_case_files(call *c, const tide_json *of_case, tide_file **files, uint32_t *count) {
-    static const char *const keys[] = {"config", "preprocessor"}, *const names[] = {"config.json", "preprocessor_config.json"};
-    tide_file *all = TIDE_NEW(&c->arena, tide_file, *count + 2);
-    for (uint32_t i = 0; i < *count; i++) all[i] = (*files)[i];
-    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
-        const tide_json *value = tide_json_at(of_case, keys[i]);
-        if (value && value->kind == TIDE_JSON_OBJECT)
-            all[(*count)++] = (tide_file){tide_text_of(names[i]), tide_text_of(tide_word_json_text(&c->arena, value))};
-    }
-    *files = all;
-}
-
 /* A case of the oracle, and what tidemark says of it. */
 static bool answer_verify(call *c) {
     const tide_json *of_case = tide_json_at(c->request, "case");
@@ -210,7 +196,7 @@ static bool answer_verify(call *c) {
         return true;
     }
     if (!call_read_files(c, &files, &file_count)) return false;
-    append_case_files(c, of_case, &files, &file_count);
+    tide_job_add_files_of_case(&c->arena, of_case, &files, &file_count);
     tide_job *job = tide_job_build(&c->arena, words, word_count, files, file_count, &c->diags);
     tide_run *run = TIDE_NEW(&c->arena, tide_run, 1);
     if (!call_run_job(c, run, job)) {

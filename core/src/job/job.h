@@ -174,6 +174,9 @@ const char *tide_job_config_place(tide_arena *arena, const tide_job *job, const 
 /* A case of the oracle (a flat JSON object) as words; false and a reason if a key has no word. */
 bool tide_job_words_of_case(tide_arena *arena, const tide_json *of_case, tide_text **words, uint32_t *count, const char **reason);
 
+/* The configurations that a case brings ("config", "preprocessor": objects), as files after those that there are. */
+void tide_job_add_files_of_case(tide_arena *arena, const tide_json *of_case, tide_file **files, uint32_t *count);
+
 /* The settings with types, defaults, choices, units and help, the catalogue and the cards, as members of an open object. */
 void tide_job_describe(tide_arena *arena, tide_writer *writer);
 

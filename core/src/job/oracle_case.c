@@ -136,3 +136,15 @@ bool tide_job_words_of_case(tide_arena *arena, const tide_json *of_case, tide_te
     *count = r.count;
     return true;
 }
+
+void tide_job_add_files_of_case(tide_arena *arena, const tide_json *of_case, tide_file **files, uint32_t *count) {
+    static const char *const keys[] = {"config", "preprocessor"}, *const names[] = {"config.json", "preprocessor_config.json"};
+    tide_file *all = TIDE_NEW(arena, tide_file, *count + 2);
+    for (uint32_t i = 0; i < *count; i++) all[i] = (*files)[i];
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+        const tide_json *value = tide_json_at(of_case, keys[i]);
+        if (value && value->kind == TIDE_JSON_OBJECT)
+            all[(*count)++] = (tide_file){tide_text_of(names[i]), tide_text_of(tide_word_json_text(arena, value))};
+    }
+    *files = all;
+}
