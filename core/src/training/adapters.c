@@ -40,10 +40,14 @@ static bool next_part(tide_text *rest, tide_text *part) {
     return next_before('.', rest, part);
 }
 
+static bool is_pattern(const char *targets) {
+    return strpbrk(targets, "*^$|()[]+?\\") != NULL;
+}
+
 /* tuners_utils.py, check_target_module_exists: a regular expression covers the path; a name is the path or its end. */
 static bool is_aimed_at(tide_model *model, const char *setting, const char *targets, tide_text path) {
     tide_text rest = tide_text_of(targets), name;
-    if (strpbrk(targets, "*^$|()[]+?\\")) {
+    if (is_pattern(targets)) {
         tide_match match = tide_regex_covers(rest, path);
         if (match == TIDE_MATCH_WRONG && !model->m->has_failed) {
             model->m->has_failed = true;
@@ -243,7 +247,7 @@ static bool choose_ia3(tide_model *model, const tide_job *job, tide_adapter *a) 
 /* ia3/model.py, _check_feedforward: by the end of the path, dot or not. */
 static bool is_feedforward(const tide_adapter *a, tide_text path) {
     tide_text rest = tide_text_of(a->feedforward_modules), name;
-    if (strpbrk(rest.at, "*^$|()[]+?\\")) return tide_regex_covers(rest, path) == TIDE_MATCH_YES;
+    if (is_pattern(rest.at)) return tide_regex_covers(rest, path) == TIDE_MATCH_YES;
     while (next_name(&rest, &name))
         if (name.length && ends_with(path, name)) return true;
     return false;
@@ -257,15 +261,56 @@ static tide_value argument_of(tide_model *model, const tide_adapter *a, tide_tex
     return rank;
 }
 
-/* Targets that peft turns into target_parameters: weights of experts that are parameters of a module that is no layer. */
-static bool aims_at_experts(const tide_model *model, const tide_job *job) {
+/* ---- experts whose weights are parameters of a module that is no layer ---- */
+
+static tide_text leaf_of(tide_text path) {
+    for (size_t i = path.length; i > 0; i--)
+        if (path.at[i - 1] == '.') return (tide_text){path.at + i, path.length - i};
+    return path;
+}
+
+static bool has_name(tide_text names, tide_text name) {
+    tide_text one;
+    while (next_name(&names, &one))
+        if (tide_text_equal(one, name)) return true;
+    return false;
+}
+
+static const char *with_name(tide_model *model, const char *names, tide_text name) {
+    if (has_name(tide_text_of(names), name)) return names;
+    return tide_format(model->m->arena, "%s%s%.*s", names, *names ? "," : "", (int)name.length, name.at);
+}
+
+/* transformers_weight_conversion.py, _resolve_string_target_modules: of these models a regular expression stands for the last names of
+ * what it covers, modules and parameters, and names of projections that experts had before they were one tensor. */
+static const char *names_covered(tide_model *model, const tide_adapter *a, tide_text projections) {
+    const char *names = "";
+    uint32_t count, *modules = tide_model_modules(model, &count);
+    for (uint32_t i = 0; i < count && !model->m->has_failed; i++) {
+        tide_text path = tide_text_of(model->instances[modules[i]].path);
+        if (path.length && is_aimed_at(model, TARGETS, a->target_modules, path)) names = with_name(model, names, leaf_of(path));
+    }
+    for (uint32_t i = 0; i < model->parameter_count && !model->m->has_failed; i++) {
+        tide_text path = tide_text_of(model->parameters[i].name), leaf = leaf_of(path), rest = projections, name;
+        if (is_aimed_at(model, TARGETS, a->target_modules, path)) names = with_name(model, names, leaf);
+        if (tide_text_is(leaf, "weight") || tide_text_is(leaf, "bias")) continue;
+        while (next_name(&rest, &name)) {
+            const char *was = tide_format(model->m->arena, "%.*s%.*s", (int)(path.length - leaf.length), path.at, (int)name.length, name.at);
+            if (is_aimed_at(model, TARGETS, a->target_modules, tide_text_of(was))) names = with_name(model, names, name);
+        }
+    }
+    return names;
+}
+
+/* _convert_peft_config_moe: targets that peft turns into target_parameters. */
+static bool aims_at_experts(tide_model *model, const tide_job *job, tide_adapter *a) {
     const tide_json *names = of_model_type(model, job, "fused_experts");
-    tide_text targets = tide_text_of(job->adapter.target_modules), target, rest, name;
-    if (!names || names->kind != TIDE_JSON_STRING || strcmp(job->adapter.method, "lora") != 0) return false;
-    if (tide_text_is(targets, "all-linear")) return true;
+    if (!names || names->kind != TIDE_JSON_STRING || strcmp(a->method, "lora") != 0) return false;
+    if (strcmp(a->target_modules, "all-linear") == 0) return true;
+    if (is_pattern(a->target_modules)) a->target_modules = names_covered(model, a, names->text);
+    tide_text targets = tide_text_of(a->target_modules), target;
     while (next_name(&targets, &target))
-        for (rest = names->text; next_name(&rest, &name);)
-            if (tide_text_equal(target, name) || (ends_with(target, name) && target.at[target.length - name.length - 1] == '.')) return true;
+        if (has_name(names->text, leaf_of(target))) return true;
     return false;
 }
 
@@ -351,7 +396,7 @@ bool tide_adapt(tide_model *model, const tide_job *job) {
     tide_adapter a = job->adapter;
     bool is_prompt = tide_is_prompt(job);
     freeze_all(model);
-    if (aims_at_experts(model, job))
+    if (aims_at_experts(model, job, &a))
         return refuse_targets(model, TARGETS, "aims at experts, whose weights are no layers: peft's target_parameters are not expressed",
                               "name linear layers, as adapter.target_modules=q_proj,k_proj,v_proj,o_proj");
     if (strcmp(a.method, "ia3") == 0 && !choose_ia3(model, job, &a)) return false;
