@@ -134,6 +134,8 @@ static const struct {
     {"model=llava-1.5-7b seq=1024 images=2", "ERR_FIELD_RANGE", "/settings/seq", "2 x 576"},
     {"model=gpt2 dtype=bf16 scaler=true autocast=fp16", "ERR_CONFLICT", "/settings/scaler", "bf16"},
     {"model=deberta-v3-base checkpointing=full_reentrant", "ERR_CONFLICT", "/model", "backward through the graph a second time"},
+    {"model=gpt2 torch=new", "ERR_FIELD_TYPE", "/settings/torch", "new"},
+    {"model=gpt2 transformers=4", "ERR_FIELD_TYPE", "/settings/transformers", "4"},
     {"model=gpt2 ema=swa_utils quant=nf4", "ERR_UNSUPPORTED", "/settings/ema", "quantised"},
     {"model=gpt2 main_grads=fp32 parallel.kind=ddp parallel.dp=2", "ERR_UNSUPPORTED", "/settings/main_grads", "parallel.kind"},
     {"model=gpt2 dtype=fp16 scaler=true", "ERR_CONFLICT", "/settings/scaler", "Attempting to unscale FP16 gradients"},

@@ -5,6 +5,7 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "../model/sources.h"
@@ -200,6 +201,44 @@ static void read_recipe(job_builder *b) {
         const tide_json *recipe = tide_json_parse(b->arena, (tide_text){whole.text, whole.length}, place, b->diags);
         const tide_json *settings = tide_json_at(recipe, "settings");
         if (settings) tide_words_of_json(&b->words, settings, TIDE_ORIGIN_RECIPE);
+    }
+}
+
+/* ---- versions ---- */
+
+/* "2.4", "2.4.1" or "2.4.0+cu121" as 2004; 0: none of these. */
+static int version_number(const char *text) {
+    char *rest;
+    long major = strtol(text, &rest, 10);
+    if (rest == text || *rest != '.' || major < 0 || major > 99) return 0;
+    const char *from = rest + 1;
+    long minor = strtol(from, &rest, 10);
+    if (rest == from || (*rest && *rest != '.' && *rest != '+' && *rest != 'a' && *rest != 'b' && *rest != 'r') || minor < 0 || minor > 999) return 0;
+    return (int)(1000 * major + minor);
+}
+
+/* What an older version has as a default where nothing is given; the rows of versions.def. */
+static void read_versions(job_builder *b) {
+    static const struct {
+        tide_setting_id library, setting;
+        int since;
+        const char *before, *what, *source;
+    } rows[] = {
+#define TIDE_VERSION(library, major, minor, setting, before, what, source) {TIDE_SET_##library, TIDE_SET_##setting, 1000 * (major) + (minor), before, what, source},
+#include "versions.def"
+#undef TIDE_VERSION
+    };
+    static const tide_setting_id libraries[] = {TIDE_SET_torch, TIDE_SET_transformers};
+    for (size_t i = 0; i < sizeof libraries / sizeof *libraries; i++)
+        if (!version_number(value_of(b, libraries[i])))
+            tide_error(b->diags, TIDE_ERR_FIELD_TYPE, place_of(b, libraries[i]), tide_format(b->arena, "\"%s\" is no version", tide_shown(b->arena, tide_text_of(value_of(b, libraries[i])))),
+                       tide_format(b->arena, "write as %s", tide_settings[libraries[i]].default_value));
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        int number = version_number(value_of(b, rows[i].library));
+        if (!number || number >= rows[i].since || b->words.is_given[rows[i].setting]) continue;
+        tide_setting_put(&b->words, tide_text_of(tide_settings[rows[i].setting].name), tide_text_of(rows[i].before), TIDE_ORIGIN_RECIPE);
+        tide_report(b->diags, TIDE_ASSUMPTION, TIDE_OK, place_of(b, rows[i].setting),
+                    tide_format(b->arena, "%s=%s: %s (%s)", tide_settings[rows[i].library].name, value_of(b, rows[i].library), rows[i].what, rows[i].source), NULL);
     }
 }
 
@@ -439,6 +478,7 @@ static void fill_values(job_builder *b) {
         value_is(b, TIDE_SET_use_cache, "default") ? -1 : value_is(b, TIDE_SET_use_cache, "true");
     job->hold_outputs = value_is(b, TIDE_SET_hold_outputs, "true");
     job->load = value_of(b, TIDE_SET_load);
+    job->keeps_workspaces = value_is(b, TIDE_SET_gemm_workspace, "kept");
     job->steps = int_of(b, TIDE_SET_steps);
 }
 
@@ -636,6 +676,11 @@ static void assume_training(job_builder *b) {
                "no checkpointing: what backward needs of every layer is kept");
 }
 
+static void assume_versions(job_builder *b) {
+    job_assume(b, TIDE_SET_torch, "allocations and defaults of PyTorch 2.15; of an older one where it is given");
+    job_assume(b, TIDE_SET_transformers, "modules and defaults of transformers 5.23");
+}
+
 static void assume_inference(job_builder *b) {
     job_assume(b, TIDE_SET_cache, "a DynamicCache, as generate() makes it");
     job_assume(b, TIDE_SET_decode, "8 tokens after the prompt; the cache grows with each");
@@ -720,6 +765,7 @@ tide_job *tide_job_build(tide_arena *arena, const tide_text *words, uint32_t wor
     for (uint32_t i = 0; i < word_count; i++)
         tide_word_read(&b.words, words[i], TIDE_ORIGIN_USER, i == 0);
     read_recipe(&b);
+    read_versions(&b);
     find_model(&b);
     change_config(&b);
     find_card(&b);
@@ -737,6 +783,7 @@ tide_job *tide_job_build(tide_arena *arena, const tide_text *words, uint32_t wor
     else assume_inference(&b);
     assume_kernels(&b);
     assume_device(&b);
+    assume_versions(&b);
     write_rows(&b);
     b.job->names_itself = b.model_is_file;
     b.job->link = tide_link_write(arena, b.job);

@@ -122,12 +122,13 @@ typedef struct tide_job {
     const char *ema;                 /* none swa_utils diffusers diffusers_foreach */
     bool clips;                      /* clip_grad_norm_ */
     bool labels, padding;
-    const char *loss;                /* default liger */
+    const char *loss;                /* default shifted no_upcast liger */
     int use_cache;                   /* -1: the model's default */
     bool hold_outputs;
     const char *allocator;           /* PYTORCH_CUDA_ALLOC_CONF, "" for the default */
     tide_alloc_conf allocator_conf;
     const char *load;                /* to warmup */
+    bool keeps_workspaces;           /* of cuBLAS */
     int64_t steps;
     const char *options[TIDE_OPTION_COUNT]; /* canonical; "": not set */
 

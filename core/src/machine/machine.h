@@ -229,6 +229,8 @@ struct tide_machine {
     uint32_t task_count;      /* backward passes begun */
     uint32_t task_depth;      /* those that have not ended */
     tide_node *dying;         /* nodes whose turn to be torn down has not come */
+    bool keeps_workspaces;            /* of cuBLAS: see ops/linear.c */
+    tide_tensor *kept_workspaces[2];  /* of the forward thread, and of the backward thread */
     bool is_tearing_down;
 
     /* Where allocations come from, for the report. */

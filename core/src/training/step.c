@@ -201,6 +201,7 @@ static void set_settings(tide_run *run, const tide_job *job, bool uses_cache) {
     s[n++] = (tide_setting_value){"router_logits", tide_none()};
     WORD("loss_function", job->loss);
     TRUTH("loss_is_fused", false);
+    TRUTH("loss_is_read", false); /* by the functions of library/losses.json that know loss_function */
     TRUTH("padding", job->padding);
     TRUTH("use_cache", uses_cache);
     TRUTH("checkpointing", run->model.is_checkpointing);
@@ -700,6 +701,7 @@ static void prepare(tide_run *run, const tide_job *job, tide_arena *arena, tide_
     tide_machine_init(m, arena, diags);
     m->device = (tide_device){job->capability, job->has_gpu ? job->gpu.sms : 132, job->has_gpu ? job->gpu.threads_per_sm : 2048};
     m->sdpa = sdpa_of(job->sdpa_backend);
+    m->keeps_workspaces = job->keeps_workspaces;
     finder *found = TIDE_NEW(arena, finder, 1);
     *found = (finder){job, arena, run, diags, false};
     take_descriptions(run, job, arena, diags, found);
@@ -784,7 +786,8 @@ static bool run_job(tide_run *run, const tide_job *job, tide_arena *arena, tide_
     if (job->scaler && !tide_scaler_takes(&run->model, l.optimizer, job->clips)) return false;
     tide_timeline_mark(&m->timeline, 0, TIDE_PHASE_LOAD);
     if (!play(&l)) return false;
-    if (strcmp(job->loss, "liger") == 0 && !tide_model_setting(&run->model, "loss_is_fused")->truth)
+    bool is_liger = strcmp(job->loss, "liger") == 0, is_read = tide_model_setting(&run->model, is_liger ? "loss_is_fused" : "loss_is_read")->truth;
+    if (strcmp(job->loss, "default") != 0 && !is_read)
         tide_report(diags, TIDE_WARNING, TIDE_ERR_UNSUPPORTED, "/settings/loss", "changes nothing: the model's description does not read it", NULL);
     return true;
 }

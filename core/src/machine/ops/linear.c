@@ -1,7 +1,8 @@
 /* Matrix products: aten/src/ATen/native/Linear.cpp, LinearAlgebra.cpp, cuda/Blas.cpp.
  *
  * Note [GEMM workspace]: torch 2.15 allocates the cuBLAS workspace after the output of every product and frees it at
- * once; a product with a bias goes through cuBLASLt with 1 MiB. cuda/CublasHandlePool.cpp. */
+ * once; a product with a bias goes through cuBLASLt with 1 MiB. Older versions keep the first one for good: one of the thread
+ * that runs forward and one of that which runs backward. cuda/CublasHandlePool.cpp. */
 #include "ops.h"
 
 enum { CUBLASLT_WORKSPACE = 1 << 20, CUBLAS_WORKSPACE = 8519680, CUBLAS_WORKSPACE_HOPPER = 32 << 20 };
@@ -17,7 +18,9 @@ int64_t tide_gemm_workspace(const tide_machine *m) {
 static void workspace(tide_machine *m, int64_t bytes) {
     tide_factor factor = m->factor;
     m->factor = TIDE_FACTOR_WORKSPACE;
-    tide_touch(m, bytes);
+    tide_tensor **kept = &m->kept_workspaces[m->task_depth > 0];
+    if (!m->keeps_workspaces || bytes == CUBLASLT_WORKSPACE) tide_touch(m, bytes);
+    else if (!*kept) *kept = tide_scratch(m, bytes);
     m->factor = factor;
 }
 
