@@ -54,14 +54,9 @@ static void write_copied(tide_writer *writer, const tide_json *entry, const char
         tide_write_int_at(writer, key, value->integer);
 }
 
-static void write_entry(tide_writer *writer, const tide_json *entry, const char *const *keys,
-                        size_t count) {
-    tide_write_open(writer, '{');
+static void write_members(tide_writer *writer, const tide_json *entry, const char *const *keys,
+                          size_t count) {
     for (size_t i = 0; i < count; i++) write_copied(writer, entry, keys[i]);
-    const tide_json *type = tide_config_type(tide_json_at(entry, "config"));
-    if (type && type->kind == TIDE_JSON_STRING)
-        tide_write_string_at(writer, "model_type", type->text.at);
-    tide_write_close(writer, '}');
 }
 
 static tide_json *parse_source(tide_arena *arena, const tide_source *source) {
@@ -71,12 +66,18 @@ static tide_json *parse_source(tide_arena *arena, const tide_source *source) {
 }
 
 static void write_models(tide_arena *arena, tide_writer *writer) {
-    static const char *const keys[] = {"name", "title", "parameters", "source"};
+    static const char *const keys[] = {"title", "parameters", "source"};
     tide_write_key(writer, "models");
     tide_write_open(writer, '[');
     for (uint32_t i = 0; i < tide_catalogue_source_count; i++) {
         const tide_json *entry = parse_source(arena, &tide_catalogue_sources[i]);
-        if (entry) write_entry(writer, entry, keys, sizeof keys / sizeof *keys);
+        if (!entry) continue;
+        tide_write_open(writer, '{');
+        tide_write_string_at(writer, "name", tide_catalogue_sources[i].name);
+        write_members(writer, entry, keys, sizeof keys / sizeof *keys);
+        const tide_json *type = tide_config_type(tide_json_at(entry, "config"));
+        if (type && type->kind == TIDE_JSON_STRING) tide_write_string_at(writer, "model_type", type->text.at);
+        tide_write_close(writer, '}');
     }
     tide_write_close(writer, ']');
 }
@@ -86,8 +87,11 @@ static void write_gpus(tide_arena *arena, tide_writer *writer) {
     const tide_json *list = tide_json_at(parse_source(arena, &tide_gpu_source), "gpus");
     tide_write_key(writer, "gpus");
     tide_write_open(writer, '[');
-    for (const tide_json *entry = list ? list->first : NULL; entry; entry = entry->next)
-        write_entry(writer, entry, keys, sizeof keys / sizeof *keys);
+    for (const tide_json *entry = list ? list->first : NULL; entry; entry = entry->next) {
+        tide_write_open(writer, '{');
+        write_members(writer, entry, keys, sizeof keys / sizeof *keys);
+        tide_write_close(writer, '}');
+    }
     tide_write_close(writer, ']');
 }
 

@@ -84,10 +84,13 @@ static bool has_task(const tide_json *config, const tide_json *tasks) {
     return !tasks;
 }
 
+#define STAND_INS "library/stand_ins" /* read where no description covers a configuration */
+
 /* The first entry of a library's "stand_ins" that fits: it has the keys of "needs" and not all of those of "lacks", and
  * is for one of "tasks". */
 static bool find_stand_in(void *user, const tide_json *config, tide_text *description, tide_text *class_name) {
     const finder *f = user;
+    if (!tide_description_load(&f->run->descriptions, TIDE_TEXT(STAND_INS))) return false;
     for (const tide_description *d = f->run->descriptions.first; d; d = d->next) {
         const tide_json *list = tide_json_at(d->json, "stand_ins");
         for (const tide_json *entry = list ? list->first : NULL; entry; entry = entry->next) {
@@ -234,6 +237,7 @@ static void set_settings(tide_run *run, const tide_job *job, bool uses_cache) {
 static bool needs(const tide_job *job, tide_text name) {
     if (tide_text_is(name, "library/adapters") || tide_text_is(name, "library/prompts")) return strcmp(job->adapter.method, "none") != 0;
     if (tide_text_is(name, "library/quantised")) return strcmp(job->quant, "none") != 0;
+    if (tide_text_is(name, STAND_INS)) return false;
     return tide_text_starts(name, TIDE_TEXT("library/"));
 }
 
