@@ -6,7 +6,7 @@ import { join, relative } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { gunzipSync, gzipSync } from 'node:zlib';
 import { openCore } from './core.mjs';
-import { axePath, deviceBytes, openContext, ready, test } from './harness.mjs';
+import { axePath, copied, deviceBytes, openContext, ready, test } from './harness.mjs';
 import { build } from '../../web/build.mjs';
 import { serve } from '../../web/serve.mjs';
 
@@ -58,6 +58,48 @@ export async function doorTests(folder, browser) {
     await page.getByRole('button', { name: 'Close the recording' }).click();
     await page.locator('.factor-table').waitFor();
     assert.equal(await deviceBytes(page), before);
+  }));
+
+  test('recordings: what can be copied and saved is the recording’s, and keys of the job do nothing', () => visit(async (page) => {
+    await choose(page, recorded('snapshot-expand.pickle.gz'));
+    await page.getByText('With other options').waitFor();
+    const menu = async (/** @type {string} */ name) => {
+      await page.getByRole('button', { name }).click();
+      const items = await page.locator('.menu-list button').allInnerTexts();
+      await page.keyboard.press('Escape');
+      return items.map((/** @type {string} */ item) => item.split('\n')[0]);
+    };
+    assert.deepEqual(await menu('Share'), ['Copy command']);
+    assert.deepEqual(await menu('Export'), ['Copy as Markdown', 'Save as tidemark file (JSON)', 'Save timeline as CSV', 'Save what is live at the peak as CSV', 'Print']);
+    const saved = async (/** @type {string} */ item) => {
+      await page.getByRole('button', { name: 'Export' }).click();
+      const [download] = await Promise.all([page.waitForEvent('download'), page.getByRole('button', { name: item }).click()]);
+      return readFileSync(await download.path(), 'utf8');
+    };
+    const answer = JSON.parse(await saved('tidemark file'));
+    assert.equal(answer.reserved_peak, 358612992);
+    assert.equal((await saved('timeline as CSV')).trim().split('\n').length, answer.timeline.columns.length + 1);
+    const live = (await saved('what is live')).trim().split('\n').slice(1);
+    assert.equal(live.reduce((all, line) => all + Number(line.split(',')[0]), 0), answer.allocated_peak);
+    await page.getByRole('button', { name: 'Export' }).click();
+    await page.getByRole('button', { name: 'Copy as Markdown' }).click();
+    await copied(page, '| Live at the peak |');
+    assert.match(await page.evaluate(() => navigator.clipboard.readText()), /342(\.\d)? MiB reserved at most[^]*snap\.py:11 train[^]*tidemark replay snapshot-expand\.pickle\.gz/);
+    const before = await page.evaluate(() => location.hash);
+    for (const key of ['c', 's', '4', 'Control+z']) await page.keyboard.press(key);
+    await page.waitForTimeout(300);
+    assert.equal(await page.evaluate(() => location.hash), before);
+    assert.equal(await page.locator('.compare-button').isVisible(), false);
+  }));
+
+  test('recordings: of one that ran out of memory, what changes are changes of', () => visit(async (page) => {
+    await choose(page, new URL('../oracle/events/events-oom.jsonl.gz', import.meta.url).pathname);
+    await page.getByText('where memory never runs out').waitFor();
+    const rows = await page.locator('[aria-labelledby="recorded-options"] tbody tr').evaluateAll((/** @type {any[]} */ list) => list.map((row) => [...row.querySelectorAll('td')].slice(0, 2).map((cell) => cell.querySelector('.bytes')?.dataset.tip ?? cell.textContent)));
+    const bytes = (/** @type {string} */ text) => Number(text.replaceAll(/[^0-9]/g, ''));
+    assert.match(rows[1][1], /−16\.0 MiB/);
+    assert.equal(bytes(rows[0][0]) - bytes(rows[1][0]), 16 << 20);
+    assert.match(await page.locator('[aria-labelledby="recorded-figures"] tr', { hasText: 'Out of memory' }).first().innerText(), /1\s+1/);
   }));
 
   test('recordings: each kind is known by its content, under any name', () => visit(async (page) => {

@@ -204,11 +204,12 @@ export async function pageTests(folder, isUpdate) {
     await page.getByRole('button', { name: 'Copy command' }).click();
     await copied(page, 'tidemark sweep');
     assert.match(await page.evaluate(() => navigator.clipboard.readText()), /batch=8,16,24 seq=1024,1536,2048$/);
+    assert.match(await page.locator('.heat td[tabindex="0"]').innerText(), /the present job/);
     await page.locator('.heat td[tabindex="0"]').focus();
     await page.keyboard.press('ArrowDown');
-    await page.locator('.heat-box .readout b', { hasText: 'batch=16 seq=1024' }).waitFor();
+    await page.locator('.heat-box .readout b', { hasText: 'batch=24 seq=1024' }).waitFor();
     await page.keyboard.press('ArrowRight');
-    await page.locator('.heat-box .readout b', { hasText: 'batch=16 seq=1536' }).waitFor();
+    await page.locator('.heat-box .readout b', { hasText: 'batch=24 seq=1536' }).waitFor();
     assert.equal(await page.evaluate(() => document.activeElement?.getAttribute('role') ?? document.activeElement?.tagName), 'TD');
     await changed(page, () => page.keyboard.press('Enter'));
     assert.equal(await field(page, 'seq').inputValue(), '1536');

@@ -398,6 +398,15 @@ export function useTests({ visit, field, fromCore, exampleWords, server }) {
     assert.match(await page.locator('.verdict-head').innerText(), /on each of 8 GPUs at the peak[^]*besides, not counted: about .* for NCCL/);
   }, { at: `${server.url}#model=gpt2&gpu=t4&parallel.kind=zero2&parallel.dp=8&v=1` }));
 
+  test('use: of the cards those that it runs on come first, the smallest first', () => visit(async (page) => {
+    await page.locator('#whatif').scrollIntoViewIfNeeded();
+    await page.getByRole('tab', { name: 'On which cards' }).click();
+    await page.locator('.whatif tbody tr').first().waitFor({ timeout: 30000 });
+    const rows = await page.locator('.whatif tbody tr').evaluateAll((/** @type {any[]} */ list) => list.map((row) => ({ runs: !row.querySelector('.bad'), has: Number(row.querySelector('.bytes').dataset.tip.replaceAll(/[^0-9]/g, '')) })));
+    assert.ok(rows.some(({ runs }) => runs) && rows.some(({ runs }) => !runs));
+    assert.deepEqual(rows, [...rows].sort((a, b) => Number(b.runs) - Number(a.runs) || a.has - b.has));
+  }));
+
   test('use: the largest LoRA rank that fits', () => visit(async (page) => {
     await page.locator('#whatif').scrollIntoViewIfNeeded();
     await page.getByRole('tab', { name: 'Largest that fits' }).click();

@@ -3,7 +3,8 @@ import './ui/App.jsx'; /* all that is shared stays in one chunk */
 import { address } from './actions.js';
 import { csv } from './csv.js';
 import { factor, inOrder } from './factors.js';
-import { exact, inUnit, percent } from './format.js';
+import { exact, inUnit, natural, percent } from './format.js';
+import { recording } from './recordings.js';
 import { command, link, report, spoken, unit } from './state.js';
 import { cardOf, placeOf, verdictOf } from './ui/Verdict.jsx';
 
@@ -31,8 +32,12 @@ export async function save(name, given) {
   spoken.value = `${name} saved`;
 }
 
-/** A tidemark file: dropped on the page, it is this job again; with the result beside it. */
+/** The recording that is shown, played. */
+const played = () => recording.value?.reply ?? null;
+
+/** A tidemark file: dropped on the page, it is this job again; with the result beside it. Of a recording, the core's answer. */
 export async function json() {
+  if (recording.value) return `${JSON.stringify(played(), null, 1)}\n`;
   const r = result();
   /** @type {Record<string, string>} */
   const settings = Object.create(null);
@@ -66,6 +71,8 @@ export function layersCsv() {
 }
 
 export function timelineCsv() {
+  const run = played();
+  if (run) return csv([['event', 'allocated', 'reserved'], ...run.timeline.columns.map((c) => [c.from, c.allocated, c.reserved])]);
   const r = result();
   const names = r.factors.map((f) => f.name);
   return csv([
@@ -73,6 +80,9 @@ export function timelineCsv() {
     ...r.timeline.columns.map((c) => [c.peak, c.allocated, c.reserved, ...c.factors]),
   ]);
 }
+
+export const liveCsv = () => csv([['bytes', 'count', 'requested', 'frame'],
+  ...(played()?.live_at_peak ?? []).map((group) => (group.rest === undefined ? [group.bytes, group.count, group.requested, group.frame] : [group.rest, '', '', 'all others']))]);
 
 /** Text that Markdown must not read as its own. @param {string} text */
 const plain = (text) => text.replace(/[\\|`*_[\]<>]/g, (c) => `\\${c}`);
@@ -82,8 +92,29 @@ export async function markdownLink() {
   return `[tidemark: ${plain(r.model.title)}, ${inUnit(r.verdict.device_bytes, unit.value, 1)} ${unit.value}, ${verdictOf(r).text}](${await address()})`;
 }
 
+const MOST_LIVE = 12;
+
+/** A played recording. @param {import('./types.js').Recorded} run */
+function playedMarkdown(run) {
+  const { fits, gpu_bytes: card = 0, smallest_device_bytes: smallest, oom } = run.verdict;
+  const u = unit.value;
+  return [
+    `**${plain(recording.value?.name ?? '')}: ${natural(run.reserved_peak, u)} reserved at most**, ${natural(run.allocated_peak, u)} allocated.`
+      + `${fits === null ? '' : ` ${fits ? 'Runs' : 'Does not run'} on ${natural(card, u)}.`} The smallest device it runs on has ${natural(smallest, u)}.`,
+    ...(oom ? ['', `Out of memory at event ${oom.event}: ${natural(oom.tried, u)} wanted, ${natural(oom.free, u)} free. ${plain(oom.frames?.[0] ?? '')}`] : []),
+    '', '| Live at the peak | Count | From |', '| --: | --: | :-- |',
+    ...run.live_at_peak.slice(0, MOST_LIVE).map((group) => (group.rest === undefined ? `| ${natural(group.bytes, u)} | ${group.count} | ${plain(group.frame || 'no frame')} |`
+      : `| ${natural(group.rest, u)} | | all others |`)),
+    '', '| PYTORCH_CUDA_ALLOC_CONF | Reserved |', '| :-- | --: |',
+    ...run.options.map((option) => `| ${plain(option.allocator || 'the defaults')} | ${natural(option.reserved_peak, u)}${option.fits === false ? ', does not run' : ''} |`),
+    '', '```', command.value, '```', '', `tidemark ${run.tidemark}`, '',
+  ].join('\n');
+}
+
 /** For an issue or a design document. */
 export async function markdown() {
+  const run = played();
+  if (run) return playedMarkdown(run);
   const r = result();
   const verdict = verdictOf(r);
   const u = unit.value;

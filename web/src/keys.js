@@ -1,5 +1,6 @@
 /* The page's keys: combinations everywhere, single letters only where nothing is typed, and only if they are wanted. */
-import { ACTIONS } from './actions.js';
+import { available } from './actions.js';
+import { recording } from './recordings.js';
 import { letterKeys, overlay, redo, typedAhead, undo } from './state.js';
 
 const TYPED_IN = 'input:not([type="checkbox"], [type="radio"]), select, textarea, [contenteditable], dialog';
@@ -11,7 +12,7 @@ export function onKey(event) {
   const letter = event.key.toLowerCase();
   if (event.ctrlKey || event.metaKey) {
     if (letter === 'k' && !event.shiftKey) overlay.value = overlay.value === 'palette' ? '' : 'palette';
-    else if (letter === 'z' && !target.closest?.('textarea, dialog')) (event.shiftKey ? redo : undo)();
+    else if (letter === 'z' && !recording.value && !target.closest?.('textarea, dialog')) (event.shiftKey ? redo : undo)();
     else return;
     return event.preventDefault();
   }
@@ -20,7 +21,7 @@ export function onKey(event) {
     return event.preventDefault();
   }
   if (!letterKeys.value || target.closest?.(TYPED_IN) || document.querySelector('dialog[open]')) return;
-  const action = ACTIONS.find(({ key }) => key === letter);
+  const action = available().find(({ key }) => key === letter);
   if (!action) return;
   event.preventDefault();
   action.run();

@@ -1,4 +1,5 @@
 import { inGroup, togglePin } from '../actions.js';
+import { recording } from '../recordings.js';
 import { baseline, overlay, theme, unit } from '../state.js';
 import { UNITS } from '../format.js';
 import { Icon, Logo } from './marks.jsx';
@@ -51,7 +52,8 @@ export const Header = () => (
         <Icon name="pin" /><span>{baseline.value ? 'Unpin' : 'Compare'}</span></button>
       <Menu title="Export" icon="download" items={inGroup('export')} />
       <Menu title="Share" icon="link" primary items={inGroup('share')}>
-        <p class="menu-note">The link holds the settings themselves. Whoever has the link sees them; no server does.</p>
+        <p class="menu-note">{recording.value ? 'A recording is in no link: pass on the file, and the command that plays it.'
+          : 'The link holds the settings themselves. Whoever has the link sees them; no server does.'}</p>
       </Menu>
       <button type="button" class="icon-button" aria-label="Keys and help" data-tip="Keys and help" onClick={() => { overlay.value = 'help'; }}>?</button>
     </div>

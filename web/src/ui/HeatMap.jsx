@@ -53,7 +53,7 @@ const spell = (name, value) => (name === 'gpu' ? describe.value?.gpus.find((gpu)
 export default function HeatMap() {
   const [chosen, setChosen] = useState(() => [{ name: 'batch', text: usual('batch') }, { name: 'seq', text: usual('seq') }, { name: '', text: '' }]);
   const [shows, setShows] = useState(/** @type {'marks' | 'bytes' | 'percent'} */ ('bytes'));
-  const [at, setAt] = useState([0, 0, 0]);
+  const [moved, setAt] = useState(/** @type {number[] | null} */ (null));
   const [played, setPlayed] = useState(0);
   const [isRunning, setRunning] = useState(false);
   const cells = useRef(/** @type {(Cell | null)[]} */ ([]));
@@ -71,6 +71,8 @@ export default function HeatMap() {
   const problem = isDoubled ? 'Choose different settings.' : total === 0 ? 'Give values, as in 1,2,4 or 1-32.' : total > MOST_CELLS ? `${fixed(total)} cells are too many: give fewer values.` : '';
   const place = (/** @type {number} */ p, /** @type {number} */ r, /** @type {number} */ c) => (p * size[1] + r) * size[2] + c;
   const cell = (/** @type {number} */ p, /** @type {number} */ r, /** @type {number} */ c) => cells.current[place(p, r, c)] ?? null;
+  /* At first on the present job. */
+  const at = moved ?? [panels, rows, columns].map((axis) => Math.max(0, axis ? axis.values.indexOf(valueOf(axis.name)) : 0));
   const settingsOf = (/** @type {number[]} */ [p, r, c]) => [`${rows.name}=${rows.values[r]}`, `${columns.name}=${columns.values[c]}`, ...(panels.name ? [`${panels.name}=${panels.values[p]}`] : [])];
 
   const key = JSON.stringify(axes) + link.value;
@@ -218,7 +220,7 @@ export default function HeatMap() {
       {!problem && (
         <p class="readout">
           <b>{settingsOf([p0, r0, c0]).join(' ')}</b>{' '}
-          {read && (read.kind === 'refused' ? <span>{read.said}</span> : <span>{inUnit(read.bytes, unit.value)} {unit.value}{read.card > 0 && ` of ${headline(read.card, unit.value)}, ${WORDS[read.kind]}${read.margin !== null ? `: ${inUnit(Math.abs(read.margin), unit.value)} ${read.margin < 0 ? 'too much' : 'to spare'}` : ''}`}</span>)}
+          {read && (read.kind === 'refused' ? <span>{read.said}</span> : <span>{inUnit(read.bytes, unit.value)} {unit.value}{read.card > 0 && ` of ${headline(read.card, unit.value)}, ${WORDS[read.kind]}${read.margin !== null ? `: ${inUnit(Math.abs(read.margin), unit.value)} ${read.margin >= 0 ? 'to spare' : read.kind === 'not' ? 'too much' : 'of it given back from the cache'}` : ''}`}</span>)}
           <span class="readout-factors muted"><span>✓ fits</span><span>! just fits</span><span>✕ does not</span><span>– not possible</span><span class="edge-key">edge of fitting</span></span>
         </p>
       )}

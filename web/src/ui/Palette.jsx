@@ -1,8 +1,9 @@
 /* The command palette: every action and every setting by name. */
 import './App.jsx'; /* all that is shared stays in one chunk */
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
-import { ACTIONS } from '../actions.js';
+import { available } from '../actions.js';
 import { assignment, find } from '../find.js';
+import { recording } from '../recordings.js';
 import { chooseModel, describe, overlay, setWord, setWords, typedAhead, valueOf } from '../state.js';
 import { titleOf } from './Field.jsx';
 import { show } from './Notes.jsx';
@@ -27,9 +28,9 @@ function entriesOf(setting) {
 
 /** @returns {Entry[]} */
 function allEntries() {
-  const { settings = [], models = [], gpus = [] } = describe.value ?? {};
+  const { settings = [], models = [], gpus = [] } = (!recording.value && describe.value) || {};
   return [
-    ...ACTIONS.filter(({ name }) => name !== 'palette').map((action) => ({
+    ...available().filter(({ name }) => name !== 'palette').map((action) => ({
       title: action.title, note: action.combination ?? action.key ?? '', search: `${action.title} ${action.name}`, run: action.run,
     })),
     ...settings.filter(({ name }) => !/^(model|gpu|overrides)$/.test(name)).flatMap(entriesOf),

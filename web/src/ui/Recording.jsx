@@ -213,6 +213,7 @@ function Figures({ r }) {
   const said = r.recording.said ?? (r.recording.reserved_peak === undefined ? null : r.recording);
   const rows = /** @type {[string, 'allocated_peak' | 'reserved_peak' | 'allocated' | 'reserved'][]} */ ([
     ['Allocated, at most', 'allocated_peak'], ['Reserved, at most', 'reserved_peak'], ['Allocated at the end', 'allocated'], ['Reserved at the end', 'reserved']]);
+  const counts = /** @type {[string, 'retries' | 'ooms'][]} */ ([['Retries', 'retries'], ['Out of memory', 'ooms']]);
   return (
     <section class="card" aria-labelledby="recorded-figures">
       <h2 id="recorded-figures">{said ? 'Played, and as recorded' : 'Played'}</h2>
@@ -224,12 +225,18 @@ function Figures({ r }) {
               <tr key={name}><th scope="row">{title}</th><td><Bytes n={r[name]} /></td>
                 {said && <td>{/** @type {any} */ (said)[name] === undefined ? '' : <Bytes n={/** @type {any} */ (said)[name]} />}</td>}</tr>
             ))}
+            {counts.filter(([, name]) => r[name] || /** @type {any} */ (said)?.[name]).map(([title, name]) => (
+              <tr key={name}><th scope="row">{title}</th><td>{fixed(r[name])}</td>{said && <td>{/** @type {any} */ (said)[name]}</td>}</tr>
+            ))}
           </tbody>
         </table>
       </div>
     </section>
   );
 }
+
+/** What the run would reserve on a device that never runs out: what the changes are changes of. @param {Recorded} r */
+const unlimited = ({ options: [first], reserved_peak: reserved }) => (first ? first.reserved_peak - first.change : reserved);
 
 /** @param {{r: Recorded}} props */
 const Options = ({ r }) => (
@@ -239,7 +246,7 @@ const Options = ({ r }) => (
       <table class="numbers whatif">
         <thead><tr><th scope="col">Options</th><th scope="col">Reserved, {shownUnit()}</th><th scope="col">Change</th><th scope="col" /><th scope="col" /></tr></thead>
         <tbody>
-          <tr><th scope="row"><code>{named(r.allocator)}</code><small>as played</small></th><td><Bytes n={r.reserved_peak} /></td><td /><td /><td /></tr>
+          <tr><th scope="row"><code>{named(r.allocator)}</code><small>{unlimited(r) === r.reserved_peak ? 'as played' : 'where memory never runs out'}</small></th><td><Bytes n={unlimited(r)} /></td><td /><td /><td /></tr>
           {r.options.map((option) => (
             <tr key={option.allocator}>
               <th scope="row"><code>{named(option.allocator)}</code></th>

@@ -15,9 +15,12 @@ import { Bytes, Icon } from './marks.jsx';
 
 const SETTLED_MS = 350;
 
-/** @param {{fits?: boolean, children?: any}} props */
-const Fits = ({ fits, children }) => (fits === undefined ? null
-  : <span class={fits ? 'good' : 'bad'}><Icon name={fits ? 'check' : 'cross'} />{children ?? (fits ? 'fits' : 'does not fit')}</span>);
+/** @param {{of: Figures, children?: any}} props */
+const Fits = ({ of: { fits, device_bytes: needs, gpu_bytes: has = 0 }, children }) => (fits === undefined ? null
+  : <span class={fits ? 'good' : 'bad'} data-tip={fits && needs > has ? RETRIES : undefined}><Icon name={fits ? 'check' : 'cross'} />
+    {children ?? (!fits ? 'does not fit' : needs > has ? 'just fits' : 'fits')}</span>);
+
+const RETRIES = 'It wants more than there is, and runs because the allocator gives cached memory back.';
 
 /** @param {string[]} words */
 const apply = (words) => setWords(words.map(toWord));
@@ -63,7 +66,7 @@ function Advice() {
             <th scope="row" class="left">{change.title}<small>{change.effect}</small></th>
             <td data-label={change.saves < 0 ? 'costs' : 'saves'}>{change.saves < 0 && '+'}<Bytes n={Math.abs(change.saves)} style="natural" />{change.saves < 0 && ' more'}</td>
             <td data-label="then"><Bytes n={change.device_bytes} style="natural" /></td>
-            <td class="left"><Fits fits={change.fits} /></td>
+            <td class="left"><Fits of={change} /></td>
             <td><button type="button" class="button small" onClick={() => apply(change.settings)} aria-label={`Apply ${change.title}: ${change.settings.join(' ')}`}>Apply</button></td>
           </tr>
         ))}
@@ -85,7 +88,9 @@ function Largest() {
   const replies = useAnswers(() => knobs.map((knob) => ({ call: 'fit', words: [], more: { knob } })));
   if (!replies) return <NoAnswer reply={null} />;
   if (!replies.some((reply) => reply?.ok)) return <NoAnswer reply={replies[0]} />;
+  const wantsMore = (/** @type {Fit} */ row) => row.largest > 0 && row.device_bytes > (row.gpu_bytes ?? Infinity);
   return (
+    <>
     <table class="numbers whatif">
       <thead><tr><th scope="col" class="left">With all else as it is</th><th scope="col">Now</th><th scope="col">Largest</th><th scope="col">Needs</th><th scope="col">One more needs</th><th scope="col"><span class="hidden">Use</span></th></tr></thead>
       <tbody>
@@ -99,7 +104,7 @@ function Largest() {
               <th scope="row" class="left">{titleOf(name)}<small>{name}</small></th>
               <td data-label="now">{fixed(Number(valueOf(name)))}</td>
               <td class="total" data-label="largest">{row.largest ? fixed(row.largest) : 'none fits'}</td>
-              <td data-label="needs">{row.largest > 0 && <Bytes n={row.device_bytes} style="natural" />}</td>
+              <td data-label="needs">{row.largest > 0 && <Bytes n={row.device_bytes} style="natural" />}{wantsMore(row) && '*'}</td>
               <td data-label="one more">{row.above.error ? <span class="muted" data-tip={row.above.error}>not possible</span> : <Bytes n={row.above.device_bytes} style="natural" />}</td>
               <td>{row.largest > 0 && <button type="button" class="button small" aria-label={`Apply ${name}=${row.largest}`} onClick={() => apply([`${name}=${row.largest}`])}>Apply</button>}</td>
             </tr>
@@ -107,6 +112,8 @@ function Largest() {
         })}
       </tbody>
     </table>
+    {replies.some((reply) => reply?.ok && wantsMore(reply.rows[0])) && <p class="sub">* {RETRIES}</p>}
+    </>
   );
 }
 
@@ -114,7 +121,7 @@ function Cards() {
   const reply = useAnswers(() => [{ call: 'cards', words: [] }])?.[0];
   if (!reply?.ok) return <NoAnswer reply={reply} />;
   /** @type {Card[]} */
-  const list = reply.cards;
+  const list = [...reply.cards].sort((a, b) => Number(b.fits ?? false) - Number(a.fits ?? false) || (a.gpu_bytes ?? 0) - (b.gpu_bytes ?? 0)); /* the smallest that it runs on first */
   return (
     <table class="numbers whatif">
       <thead><tr><th scope="col" class="left">Card</th><th scope="col">Has</th><th scope="col">Needs</th><th scope="col" class="left"><span class="hidden">Verdict</span></th><th scope="col"><span class="hidden">Use</span></th></tr></thead>
@@ -126,7 +133,7 @@ function Cards() {
               <>
                 <td data-label="has"><Bytes n={card.gpu_bytes ?? 0} style="natural" /></td>
                 <td data-label="needs"><Bytes n={card.device_bytes} style="natural" /></td>
-                <td class="left"><Fits fits={card.fits}>{card.cards > 1 ? `on ${card.cards}` : undefined}</Fits></td>
+                <td class="left"><Fits of={card}>{card.cards > 1 ? `on ${card.cards}` : undefined}</Fits></td>
                 <td><button type="button" class="button small" aria-label={`Apply ${card.title}`}
                   onClick={() => apply([`gpu=${card.name}`, ...(card.cards > 1 ? [`parallel.dp=${card.cards}`] : [])])}>Apply</button></td>
               </>
