@@ -352,6 +352,7 @@ export async function doorTests(folder, browser) {
   test('offline: after the first visit the page needs no network', () => hosted(async (at, own, context, page) => {
     await context.setOffline(true);
     await again(page);
+    await page.locator('.foot', { hasText: 'offline copy' }).waitFor();
     await page.locator('#set-batch').fill('3');
     await page.waitForFunction(() => location.hash.includes('batch=3'));
     await page.evaluate(() => { location.hash = '#model=qwen3-0.6b&gpu=t4&v=1'; });

@@ -5,8 +5,19 @@ import { serviceWorker } from './parts.js';
 /* A version that has been fetched and waits. */
 export const waiting = signal(/** @type {ServiceWorker | null} */ (null));
 
+/* The browser has no network: nothing changes but a word in the footer. */
+export const isOffline = signal(false);
+
+function watchNetwork() {
+  const look = () => { isOffline.value = !navigator.onLine; };
+  addEventListener('online', look);
+  addEventListener('offline', look);
+  look();
+}
+
 export async function workOffline() {
   if (SINGLE || !('serviceWorker' in navigator) || !location.protocol.startsWith('http')) return;
+  watchNetwork();
   const hadOne = !!navigator.serviceWorker.controller;
   try {
     const registration = await serviceWorker();

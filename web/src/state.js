@@ -50,6 +50,9 @@ export const overlay = signal('');
 export const typedAhead = signal('');
 export const details = signal(/** @type {import('./types.js').Details | null} */ (null));
 
+/* The text that is pasted, or of the open file that is changed; and a place in it. */
+export const editing = signal(/** @type {{name: string, text: string, isNew?: boolean, place?: {line: number, column: number}} | null} */ (null));
+
 /* Single letters as keys: kept in this browser. */
 export const letterKeys = signal(true);
 

@@ -6,7 +6,7 @@ import { DropTarget } from './DropTarget.jsx';
 import { FactorTable, lit } from './FactorTable.jsx';
 import { Header } from './Header.jsx';
 import { Icicle } from './Icicle.jsx';
-import { update, waiting } from '../offline.js';
+import { isOffline, update, waiting } from '../offline.js';
 import { Lazy } from './lazy.jsx';
 import { Icon, Patterns } from './marks.jsx';
 import { Assumptions, CoreLost, Diagnostics } from './Notes.jsx';
@@ -110,7 +110,7 @@ export function App({ still = false }) {
             <p><b>Everything runs in this page. Nothing is sent.</b></p>
             {waiting.value && <p role="status">A new version is ready. <button type="button" class="button small" onClick={update}>Update</button></p>}
             {!SINGLE && <p><a href="tidemark.html" download>Download this page</a> as one file, for offline use</p>}
-            <p>{r ? `tidemark ${r.tidemark}` : 'tidemark'}{valueOf('steps') && ` · ${valueOf('steps')} steps simulated`}</p>
+            <p>{isOffline.value && 'offline copy · '}{r ? `tidemark ${r.tidemark}` : 'tidemark'}{valueOf('steps') && ` · ${valueOf('steps')} steps simulated`}</p>
           </footer>
         </div>
       </div>

@@ -23,7 +23,7 @@ const Cell = ({ n, of }) => <td class="of-part">{!n ? <span class="nothing" aria
 function move(event) {
   const at = /** @type {HTMLElement} */ (event.target);
   if (!at.matches('.opens')) return;
-  const rows = [.../** @type {HTMLElement} */ (event.currentTarget).querySelectorAll('tr')].map((row) => /** @type {HTMLElement[]} */ ([...row.querySelectorAll('.opens')])).filter((row) => row.length);
+  const rows = [.../** @type {HTMLElement} */ (event.currentTarget).querySelectorAll('tr')].map((row) => /** @type {HTMLElement[]} */ ([...row.querySelectorAll('.opens')].filter((one) => one.getClientRects().length))).filter((row) => row.length);
   const y = rows.findIndex((row) => row.includes(at));
   const x = rows[y].indexOf(at);
   const near = (/** @type {HTMLElement[] | undefined} */ row) => row?.reduce((best, one) => (Math.abs(one.getBoundingClientRect().right - at.getBoundingClientRect().right)

@@ -1,5 +1,5 @@
 /* The opened files: what of each was used, what has no effect, what may matter and is not played. */
-import { closeFile, files, justOpened, report, setWord, undo } from '../state.js';
+import { closeFile, editing, files, justOpened, report, setWord, undo } from '../state.js';
 import { Icon } from './marks.jsx';
 
 /** @typedef {import('../types.js').FileKey} FileKey */
@@ -24,8 +24,10 @@ const Keys = ({ title, keys, kind }) => (keys.length === 0 ? null : (
   </div>
 ));
 
-/** @param {{name: string, kind: 'model' | 'processor' | 'other'}} props */
-function Card({ name, kind }) {
+const MOST_EDITED = 1 << 20; /* characters: a text field with more is slow */
+
+/** @param {{file: import('../files.js').OpenFile}} props */
+function Card({ file: { name, kind, text } }) {
   const card = report.value?.files?.find((one) => one.name === name);
   const matters = card ? card.unsupported.length + card.unknown.length : 0;
   const counts = card ? [card.used.length && `${card.used.length} used`, card.overruled.length && `${card.overruled.length} overruled`,
@@ -34,6 +36,7 @@ function Card({ name, kind }) {
     <li class="file">
       <div class="file-head">
         <Icon name="file" /><span class="file-name">{name}</span>
+        {text.length <= MOST_EDITED && <button type="button" class="icon-button" onClick={() => { editing.value = { name, text }; }} aria-label={`Edit ${name}`} data-tip="Edit"><Icon name="edit" /></button>}
         <button type="button" class="icon-button" onClick={() => closeFile(name)} aria-label={`Remove ${name}`}><Icon name="cross" /></button>
       </div>
       <p class="file-kind">{card?.title ?? KINDS[kind]}</p>
@@ -56,7 +59,7 @@ export function Files() {
   const fresh = justOpened.value.length;
   return (
     <>
-      <ul class="files">{files.value.map((file) => <Card key={file.name} name={file.name} kind={file.kind} />)}</ul>
+      <ul class="files">{files.value.map((file) => <Card key={file.name} file={file} />)}</ul>
       {fresh > 0 && (
         <p class="files-undo" role="status">{fresh === 1 ? 'Opened' : `${fresh} files opened`}. <button type="button" class="button small" onClick={undo}><Icon name="undo" />Undo</button></p>
       )}

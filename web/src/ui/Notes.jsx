@@ -1,7 +1,7 @@
 /* What was assumed, and what the core has to say about the job. */
 import { batch } from '@preact/signals';
 import { sentences } from '../format.js';
-import { command, moreOpen, recompute, report, settingsOpen } from '../state.js';
+import { command, editing, files, moreOpen, recompute, report, settingsOpen } from '../state.js';
 import { copy } from './CopyDialog.jsx';
 import { Lazy } from './lazy.jsx';
 import { Icon } from './marks.jsx';
@@ -9,6 +9,13 @@ import { Twin } from './Twin.jsx';
 
 /** What a person may pass on when the core stopped; nothing is sent. @param {import('../types.js').Diagnostic} d */
 const problemReport = (d) => `tidemark ${report.value?.tidemark ?? ''}\n${d.message}\n${command.value}\n${navigator.userAgent}\n`;
+
+/** The open file that is no JSON, and where. @param {import('../types.js').Diagnostic} d */
+function inText({ code, place, message }) {
+  const file = files.value[Number(/^\/files\/(\d+)$/.exec(place ?? '')?.[1])];
+  const [, line, column] = (code === 'ERR_JSON_SYNTAX' && /at line (\d+), column (\d+)/.exec(message)) || [];
+  return file && line ? { ...file, place: { line: Number(line), column: Number(column) } } : null;
+}
 
 /** Shows a setting’s field and puts the focus there. @param {string} name */
 export function show(name) {
@@ -55,6 +62,7 @@ export function Diagnostics({ list, title }) {
             <Icon name={d.severity === 'error' ? 'cross' : d.severity === 'warning' ? 'warn' : 'info'} />
             <div><p><b>{said}</b> {todo}</p>
               {d.severity === 'error' && setting && <Lazy key={setting} load={() => import('./Nearest.jsx')} name={setting} message={d.message} />}
+              {inText(d) && <p class="nearest"><button type="button" class="button small" onClick={() => { editing.value = inText(d); }}>Show the place</button></p>}
               {d.code === 'ERR_STOPPED' && <p class="nearest"><button type="button" class="button small" onClick={() => recompute()}>Try again</button>
                 <button type="button" class="button small" onClick={() => copy('Report', problemReport(d))}>Copy report</button></p>}
               {d.code === 'ERR_CORE' && <p class="nearest"><button type="button" class="button small" onClick={() => location.reload()}>Reload</button></p>}

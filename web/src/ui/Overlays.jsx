@@ -1,5 +1,5 @@
 /* What opens over the page: fetched when it is first wanted. */
-import { details, overlay } from '../state.js';
+import { details, editing, overlay } from '../state.js';
 import { Lazy } from './lazy.jsx';
 
 const PARTS = {
@@ -12,6 +12,7 @@ export function Overlays() {
   return (
     <>
       {load && <Lazy key={overlay.value} load={load} />}
+      {editing.value && <Lazy load={() => import('./TextDialog.jsx')} />}
       {details.value && <Lazy load={() => import('./Drawer.jsx')} />}
     </>
   );

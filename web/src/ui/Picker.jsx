@@ -3,8 +3,8 @@ import { useEffect, useRef, useState } from 'preact/hooks';
 import { Icon } from './marks.jsx';
 
 /** @param {{id: string, label: string, word: string, choices: import('../types.js').Choice[], value: string, shown: string,
- *   empty: string, error?: string, opens?: () => void, choose: (name: string) => void}} props opens: when the list does */
-export function Picker({ id, label, word, choices, value, shown, empty, error, opens, choose }) {
+ *   empty: string, offer?: (typed: string) => {title: string, run: () => void} | null, error?: string, opens?: () => void, choose: (name: string) => void}} props offer: where there is none; opens: when the list does */
+export function Picker({ id, label, word, choices, value, shown, empty, offer, error, opens, choose }) {
   const [open, setOpen] = useState(false);
   const [typed, setTyped] = useState(/** @type {string | null} */ (null));
   const [at, setAt] = useState(0);
@@ -13,6 +13,8 @@ export function Picker({ id, label, word, choices, value, shown, empty, error, o
 
   const terms = (typed ?? '').toLowerCase().split(/\s+/).filter(Boolean);
   const found = choices.filter((choice) => terms.every((term) => choice.search.includes(term)));
+
+  const elsewhere = open && found.length === 0 ? offer?.(typed ?? '') : null;
 
   useEffect(() => { if (open) opens?.(); }, [open]);
   useEffect(() => {
@@ -44,7 +46,8 @@ export function Picker({ id, label, word, choices, value, shown, empty, error, o
       else setAt(Math.min(found.length - 1, Math.max(0, at + by)));
     } else if (event.key === 'Enter' && open) {
       event.preventDefault();
-      take(found[at]);
+      if (elsewhere) elsewhere.run();
+      else take(found[at]);
     } else if (event.key === 'Escape' && open) {
       event.stopPropagation();
       close();
@@ -57,7 +60,7 @@ export function Picker({ id, label, word, choices, value, shown, empty, error, o
       <div class="picker-box">
         <input id={id} ref={input} type="text" role="combobox" autocomplete="off" spellcheck={false}
           aria-expanded={open} aria-controls={`${id}-list`} aria-autocomplete="list"
-          aria-activedescendant={open && found[at] ? `${id}-${found[at].name}` : undefined}
+          aria-activedescendant={elsewhere ? `${id}-elsewhere` : open && found[at] ? `${id}-${found[at].name}` : undefined}
           aria-invalid={!!error} aria-describedby={error ? `${id}-error` : undefined}
           value={typed ?? shown}
           onFocus={(event) => event.currentTarget.select()}
@@ -75,6 +78,8 @@ export function Picker({ id, label, word, choices, value, shown, empty, error, o
             </li>
           ))}
           {open && found.length === 0 && <li class="picker-none" role="option" aria-selected="false" aria-disabled="true">{empty}</li>}
+          {elsewhere && <li id={`${id}-elsewhere`} role="option" aria-selected="false" class="at" onMouseDown={(event) => event.preventDefault()} onClick={elsewhere.run}>
+            <span class="picker-title">{elsewhere.title}</span></li>}
         </ul>
       </div>
       {error && <p class="field-error" id={`${id}-error`}>{error}</p>}

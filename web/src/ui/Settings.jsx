@@ -1,11 +1,11 @@
 /* The left column: model and its files, card, and the settings. */
-import { useEffect, useRef, useState } from 'preact/hooks';
+import { useRef, useState } from 'preact/hooks';
 import { fixed, headline, params, sentences } from '../format.js';
 import { fromFile, MOST_FILES, readText } from '../files.js';
 import { Files } from './Files.jsx';
 import { expectMore } from '../parts.js';
 import { closeRecording, isRecording, openRecording, recording } from '../recordings.js';
-import { chooseModel, describe, errorAt, files, isExample, moreOpen, notices, openFiles, past, report, reset, setWord, setWords,
+import { chooseModel, describe, editing, errorAt, files, isExample, moreOpen, notices, openFiles, past, report, reset, setWord, setWords,
   settingsOpen, undo, unit, valueOf, words } from '../state.js';
 import { Field } from './Field.jsx';
 import { Looks } from './Header.jsx';
@@ -57,6 +57,13 @@ async function finish(read) {
   notices.value = [...read.flatMap(({ problem }) => (problem ? [problem] : [])), ...wrong];
 }
 
+/** Where the configuration of a model is that is named as on the Hugging Face hub. The page itself fetches nothing.
+ * @param {string} typed */
+const onHub = (typed) => (/^\s*[\w.-]+\/[\w.-]+\s*$/.test(typed) ? {
+  title: 'Get its config.json from huggingface.co',
+  run: () => { open(`https://huggingface.co/${typed.trim()}/blob/main/config.json`, '_blank', 'noopener,noreferrer'); },
+} : null);
+
 function ModelField() {
   const model = report.value?.model;
   const value = words.value.find(([name]) => name === 'model')?.[1] ?? '';
@@ -65,16 +72,15 @@ function ModelField() {
   const shown = custom && !value ? custom.name : choices.find((choice) => choice.name === value)?.title ?? value;
   const error = errorAt('model');
   const chooser = useRef(/** @type {HTMLInputElement | null} */ (null));
-  const [pasting, setPasting] = useState(false);
   return (
     <fieldset class="group">
       <legend>Model</legend>
       <Picker id="model" label="Model" word="model" choices={choices} value={value} shown={shown} opens={expectMore} choose={chooseModel}
         error={error && Object.values(sentences(error)).join(' ')}
-        empty="Not in the catalogue. Drop its config.json below." />
+        empty="Not in the catalogue. Drop its config.json anywhere on the page." offer={onHub} />
       <div class="open-row">
         <button type="button" class="button" onClick={() => chooser.current?.click()}><Icon name="file" />Open files</button>
-        <button type="button" class="button" onClick={() => setPasting(true)}><Icon name="paste" />Paste</button>
+        <button type="button" class="button" onClick={() => { editing.value = { name: 'config.json', text: '', isNew: true }; }}><Icon name="paste" />Paste</button>
         <input ref={chooser} id="chooser" type="file" multiple hidden
           onChange={(event) => {
             if (event.currentTarget.files) take(event.currentTarget.files);
@@ -83,7 +89,6 @@ function ModelField() {
       </div>
       <Files />
       {model && <Parts model={model} />}
-      {pasting && <PasteDialog close={() => setPasting(false)} />}
     </fieldset>
   );
 }
@@ -116,27 +121,6 @@ function Parts({ model }) {
         ))}
       </tbody>
     </table>
-  );
-}
-
-/** @param {{close: () => void}} props */
-function PasteDialog({ close }) {
-  const dialog = useRef(/** @type {HTMLDialogElement | null} */ (null));
-  const [text, setText] = useState('');
-  useEffect(() => dialog.current?.showModal(), []);
-  return (
-    <dialog ref={dialog} class="dialog" aria-labelledby="paste-title" onClose={close}>
-      <form method="dialog" onSubmit={() => { if (text.trim()) takeText('config.json', text); }}>
-        <h2 id="paste-title">Paste a config.json</h2>
-        <p id="paste-help">The file that lies beside the weights. It is read in this page and not sent anywhere.</p>
-        <textarea rows={14} spellcheck={false} aria-labelledby="paste-title" aria-describedby="paste-help" value={text}
-          onInput={(event) => setText(event.currentTarget.value)} />
-        <div class="dialog-actions">
-          <button class="button" type="button" onClick={() => dialog.current?.close()}>Cancel</button>
-          <button class="button primary" type="submit">Use it</button>
-        </div>
-      </form>
-    </dialog>
   );
 }
 
