@@ -1,4 +1,4 @@
-/* Reference pictures: five states in both themes on desk and phone, compared with a tolerance. --update writes them anew.
+/* Reference pictures: five states in both themes on desk and phone, and what high contrast, paper and no scripts make of the page; compared with a tolerance. --update writes them anew.
  * web/page.png, the picture in the README, is one of them. */
 import assert from 'node:assert/strict';
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
@@ -96,8 +96,38 @@ export function pictureTests({ visit }, isUpdate) {
     }
   }
 
-  test('pictures: forced colours', () => visit(async (page) => {
+  /* High contrast: forced by the system, and asked for. */
+  for (const scheme of /** @type {('light' | 'dark')[]} */ (['light', 'dark'])) {
+    for (const [name, media] of Object.entries({ 'forced-colours': { forcedColors: 'active' }, contrast: { contrast: 'more' } })) {
+      test(`pictures: ${name}, ${scheme}`, () => visit(async (page) => {
+        await page.emulateMedia({ ...media, colorScheme: scheme });
+        await STATES['does-not-fit'](page);
+        await compare(page, new URL(`${name}-${scheme}.png`, folder));
+      }, { scheme, scale: 0.5 }));
+    }
+  }
+
+  test('pictures: a baseline in the timeline, and a heat map, in forced colours', () => visit(async (page) => {
     await page.emulateMedia({ forcedColors: 'active' });
-    await compare(page, new URL('forced-colours.png', folder));
+    await STATES['does-not-fit'](page);
+    await page.locator('#timeline').evaluate((/** @type {Element} */ one) => one.scrollIntoView({ block: 'start' }));
+    await page.locator('.baseline').waitFor({ state: 'attached' });
+    await compare(page, new URL('baseline-forced-colours.png', folder));
+    await STATES.map(page);
+    await compare(page, new URL('map-forced-colours.png', folder));
   }, { scale: 0.5 }));
+
+  test('pictures: the baseline in the timeline', () => visit(async (page) => {
+    await STATES['does-not-fit'](page);
+    await page.locator('#timeline').evaluate((/** @type {Element} */ one) => one.scrollIntoView({ block: 'start' }));
+    await page.locator('.baseline').waitFor({ state: 'attached' });
+    await compare(page, new URL('baseline.png', folder));
+  }, { scale: 0.5 }));
+
+  test('pictures: without scripts', () => visit((page) => compare(page, new URL('no-scripts.png', folder)), { javaScript: false, scale: 0.5 }));
+
+  test('pictures: printed', () => visit(async (page) => {
+    await page.emulateMedia({ media: 'print' });
+    await compare(page, new URL('print.png', folder));
+  }, { scale: 0.5, viewport: { width: 794, height: 1123 } }));
 }
