@@ -6,8 +6,9 @@ import { factor, inOrder } from '../factors.js';
 import { inUnit, percent } from '../format.js';
 import { details, unit } from '../state.js';
 import { useWidth } from './hooks.js';
+import { Lazy } from './lazy.jsx';
 import { Bytes, FactorValues, fill, Icon } from './marks.jsx';
-import { showTable, Twin } from './Twin.jsx';
+import { showTable, tables, Twin } from './Twin.jsx';
 
 /** @typedef {{key: string, title: string, bytes: number, factors: Record<string, number>, cell?: {part: string, layer?: string}, children?: Datum[]}} Datum */
 /** @typedef {import('d3-hierarchy').HierarchyRectangularNode<Datum>} Node */
@@ -161,38 +162,7 @@ export function Icicle({ r }) {
         <Bytes n={read.data.bytes} named /> <span class="muted">{percent(read.data.bytes, root.data.bytes)}</span>
         <FactorValues names={inOrder(Object.keys(root.data.factors).filter((kind) => root.data.factors[kind]))} of={(kind) => read.data.factors[kind]} />
       </p>
-      <LayerTable r={r} />
+      <Twin title="Table of layers" tall>{() => <Lazy load={async () => ({ default: (await tables()).Layers })} r={r} />}</Twin>
     </section>
   );
 }
-
-/** The same as a table. @param {{r: import('../types.js').Report}} props */
-function LayerTable({ r }) {
-  const names = inOrder(r.factors.filter((f) => f.bytes).map((f) => f.name));
-  return (
-    <Twin title="Table of layers" tall>
-      {() => (
-        <table class="numbers">
-          <thead><tr><th scope="col">Layer</th>{names.map((name) => <th key={name} scope="col">{factor(name).title}</th>)}<th scope="col" class="total">{unit.value}</th></tr></thead>
-          {r.breakdown.filter((part) => part.bytes > 0).map((part) => (
-            <tbody key={part.part}>
-              <Row title={part.title} strong names={names} factors={part.factors} bytes={part.bytes} />
-              {part.layers.length > 1 && part.layers.filter((layer) => layer.bytes).map((layer) => (
-                <Row key={layer.name} title={layer.name || part.title} names={names} factors={layer.factors} bytes={layer.bytes} />
-              ))}
-            </tbody>
-          ))}
-        </table>
-      )}
-    </Twin>
-  );
-}
-
-/** @param {{title: string, strong?: boolean, names: string[], factors: Record<string, number>, bytes: number}} props */
-const Row = ({ title, strong, names, factors, bytes }) => (
-  <tr class={strong ? 'strong' : 'inner'}>
-    <th scope="row">{title}</th>
-    {names.map((name) => <td key={name}>{factors[name] ? <Bytes n={factors[name]} /> : <span class="nothing" aria-label="none">–</span>}</td>)}
-    <td class="total"><Bytes n={bytes} /></td>
-  </tr>
-);

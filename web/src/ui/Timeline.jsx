@@ -11,7 +11,7 @@ import { ask, baselineReport, details, report, unit } from '../state.js';
 import { useWidth } from './hooks.js';
 import { Lazy } from './lazy.jsx';
 import { Bytes, FactorValues, fill, Icon, Swatch } from './marks.jsx';
-import { showTable, Twin } from './Twin.jsx';
+import { showTable, tables, Twin } from './Twin.jsx';
 import { cardOf } from './Verdict.jsx';
 
 const HIGH = 190;
@@ -240,8 +240,8 @@ export function Timeline({ r }) {
         <FactorValues names={present} of={(name) => column.factors[names.indexOf(name)]} />
       </p>
       {isFine && <p class="readout event-readout"><Event column={column} /></p>}
-      {isFine && <EventTable columns={columns} />}
-      <StepTable r={r} />
+      {isFine && <Twin title={`Table of these ${count} events`} tall>{() => <Lazy load={async () => ({ default: (await tables()).Events })} columns={columns} />}</Twin>}
+      <Twin title="Table of steps">{() => <Lazy load={async () => ({ default: (await tables()).Steps })} r={r} />}</Twin>
     </section>
   );
 }
@@ -252,21 +252,6 @@ const Event = ({ column: { change = 0, factor: name = '', op, module, line } }) 
     <b>{change < 0 ? 'frees' : 'takes'} <Bytes n={Math.abs(change)} style="natural" /></b> {name && <span><Swatch name={name} />{factor(name).title.toLowerCase()}</span>}
     <code>{op}</code>{module && <code class="muted">{module}</code>}{line && <code class="event-line">{line}</code>}
   </>
-);
-
-/** @param {{columns: import('../types.js').Column[]}} props */
-const EventTable = ({ columns }) => (
-  <Twin title={`Table of these ${columns.length} events`} tall>
-    {() => (
-      <table class="numbers events">
-        <thead><tr><th scope="col">Event</th><th scope="col">Change</th><th scope="col">Allocated, {unit.value}</th><th scope="col" class="left">What</th><th scope="col" class="left">By</th></tr></thead>
-        <tbody>{columns.map((c) => (
-          <tr key={c.from}><th scope="row">{fixed(c.from)}</th><td>{(c.change ?? 0) < 0 ? '−' : '+'}<Bytes n={Math.abs(c.change ?? 0)} style="natural" /></td><td><Bytes n={c.allocated} /></td>
-            <td class="left">{c.factor && <><Swatch name={c.factor} />{factor(c.factor).title}</>}</td><td class="left"><code>{c.op}</code> <code class="muted">{c.module}</code></td></tr>
-        ))}</tbody>
-      </table>
-    )}
-  </Twin>
 );
 
 const LOW = 30;
@@ -305,29 +290,5 @@ function Minimap({ t, top, seen, zoom }) {
         <rect class={isWhole && !drag ? 'brush whole' : 'brush'} x={pc(shown.from)} width={pc(shown.to - shown.from)} y="0.5" height={LOW - 1} />
       </svg>
     </div>
-  );
-}
-
-/** @type {[keyof import('../types.js').Step, string][]} */
-const ROWS = [['before', 'Before the step'], ['peak_forward', 'Highest in forward'], ['after_forward', 'After forward'],
-  ['peak_backward', 'Highest in backward'], ['after_backward', 'After backward'], ['peak_optimizer', 'Highest in the optimizer'],
-  ['peak_prefill', 'Highest in the prompt'], ['after_prefill', 'After the prompt'], ['peak_decode', 'Highest in decoding'], ['after_decode', 'After decoding'],
-  ['after_step', 'After the step'], ['reserved_peak', 'Highest reserved']];
-
-/** The same as a table: what each phase holds. @param {{r: Report}} props */
-function StepTable({ r }) {
-  return (
-    <Twin title="Table of steps">
-      {() => (
-        <table class="numbers steps">
-          <thead><tr><th scope="col">Allocated, {unit.value}</th>{r.steps.map((_, i) => <th key={i} scope="col">Step {i + 1}</th>)}</tr></thead>
-          <tbody>
-            {ROWS.filter(([name]) => r.steps[0]?.[name] !== undefined).map(([name, title]) => (
-              <tr key={name}><th scope="row">{title}</th>{r.steps.map((step, i) => <td key={i}><Bytes n={step[name] ?? 0} /></td>)}</tr>
-            ))}
-          </tbody>
-        </table>
-      )}
-    </Twin>
   );
 }

@@ -14,6 +14,9 @@ export function Twin({ title, tall, noTable, children }) {
   );
 }
 
+/** The tables of the charts, when one of them is opened. */
+export const tables = () => import('./Tables.jsx');
+
 /** Opens the table that belongs to a chart. @param {KeyboardEvent} event */
 export function showTable(event) {
   const twin = /** @type {HTMLElement} */ (event.currentTarget).closest('section')?.querySelector('details.twin');

@@ -1,0 +1,62 @@
+/* What the charts draw, as tables: events, steps, layers. */
+import './App.jsx'; /* all that is shared stays in one chunk */
+import { factor, inOrder } from '../factors.js';
+import { fixed } from '../format.js';
+import { unit } from '../state.js';
+import { Bytes, Swatch } from './marks.jsx';
+
+/** @param {{columns: import('../types.js').Column[]}} props */
+export const Events = ({ columns }) => (
+  <table class="numbers events">
+    <thead><tr><th scope="col">Event</th><th scope="col">Change</th><th scope="col">Allocated, {unit.value}</th><th scope="col" class="left">What</th><th scope="col" class="left">By</th></tr></thead>
+    <tbody>{columns.map((c) => (
+      <tr key={c.from}><th scope="row">{fixed(c.from)}</th><td>{(c.change ?? 0) < 0 ? '−' : '+'}<Bytes n={Math.abs(c.change ?? 0)} style="natural" /></td><td><Bytes n={c.allocated} /></td>
+        <td class="left">{c.factor && <><Swatch name={c.factor} />{factor(c.factor).title}</>}</td><td class="left"><code>{c.op}</code> <code class="muted">{c.module}</code></td></tr>
+    ))}</tbody>
+  </table>
+);
+
+/** @type {[keyof import('../types.js').Step, string][]} */
+const ROWS = [['before', 'Before the step'], ['peak_forward', 'Highest in forward'], ['after_forward', 'After forward'],
+  ['peak_backward', 'Highest in backward'], ['after_backward', 'After backward'], ['peak_optimizer', 'Highest in the optimizer'],
+  ['peak_prefill', 'Highest in the prompt'], ['after_prefill', 'After the prompt'], ['peak_decode', 'Highest in decoding'], ['after_decode', 'After decoding'],
+  ['after_step', 'After the step'], ['reserved_peak', 'Highest reserved']];
+
+/** What each phase holds. @param {{r: import('../types.js').Report}} props */
+export const Steps = ({ r }) => (
+  <table class="numbers steps">
+    <thead><tr><th scope="col">Allocated, {unit.value}</th>{r.steps.map((_, i) => <th key={i} scope="col">Step {i + 1}</th>)}</tr></thead>
+    <tbody>
+      {ROWS.filter(([name]) => r.steps[0]?.[name] !== undefined).map(([name, title]) => (
+        <tr key={name}><th scope="row">{title}</th>{r.steps.map((step, i) => <td key={i}><Bytes n={step[name] ?? 0} /></td>)}</tr>
+      ))}
+    </tbody>
+  </table>
+);
+
+/** @param {{r: import('../types.js').Report}} props */
+export function Layers({ r }) {
+  const names = inOrder(r.factors.filter((f) => f.bytes).map((f) => f.name));
+  return (
+    <table class="numbers">
+      <thead><tr><th scope="col">Layer</th>{names.map((name) => <th key={name} scope="col">{factor(name).title}</th>)}<th scope="col" class="total">{unit.value}</th></tr></thead>
+      {r.breakdown.filter((part) => part.bytes > 0).map((part) => (
+        <tbody key={part.part}>
+          <Row title={part.title} strong names={names} factors={part.factors} bytes={part.bytes} />
+          {part.layers.length > 1 && part.layers.filter((layer) => layer.bytes).map((layer) => (
+            <Row key={layer.name} title={layer.name || part.title} names={names} factors={layer.factors} bytes={layer.bytes} />
+          ))}
+        </tbody>
+      ))}
+    </table>
+  );
+}
+
+/** @param {{title: string, strong?: boolean, names: string[], factors: Record<string, number>, bytes: number}} props */
+const Row = ({ title, strong, names, factors, bytes }) => (
+  <tr class={strong ? 'strong' : 'inner'}>
+    <th scope="row">{title}</th>
+    {names.map((name) => <td key={name}>{factors[name] ? <Bytes n={factors[name]} /> : <span class="nothing" aria-label="none">–</span>}</td>)}
+    <td class="total"><Bytes n={bytes} /></td>
+  </tr>
+);
