@@ -1,7 +1,9 @@
 /* Everything that can be done besides setting a value: one table for the menus, the keys, the palette and the help sheet. */
 import { UNITS } from './format.js';
 import { closeRecording, recording } from './recordings.js';
-import { baseline, command, details, overlay, pin, redo, report, reset, shareLink, spoken, theme, undo, unit, unpin } from './state.js';
+import { shareLink } from './address.js';
+import { pin, redo, reset, undo, unpin } from './changes.js';
+import { baseline, command, details, overlay, report, spoken, theme, unit } from './state.js';
 import { copy } from './ui/CopyDialog.jsx';
 
 /** @typedef {{name: string, title: string, group: 'open' | 'share' | 'export' | 'compare' | 'go' | 'edit' | 'look' | 'help', key?: string,

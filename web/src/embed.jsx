@@ -3,6 +3,10 @@ import { render } from 'preact';
 import { createClient } from './client.js';
 import { core, more, spawn } from './parts.js';
 import { createPool } from './pool.js';
+import { keepsAddress, loadFragment, readFragment } from './address.js';
+import { useClient } from './asking.js';
+import { readDescribe } from './catalogue.js';
+import { recompute } from './play.js';
 import * as state from './state.js';
 import { Patterns } from './ui/marks.jsx';
 import { Diagnostics } from './ui/Notes.jsx';
@@ -17,7 +21,7 @@ function Embedded() {
       <Patterns />
       <p class="embed-head">
         <b>{title ? `${title} · ` : ''}{r?.model.title ?? 'tidemark'}</b>
-        <a href={`./#${state.readFragment()}`} target="_blank" rel="noreferrer">Open in tidemark</a>
+        <a href={`./#${readFragment()}`} target="_blank" rel="noreferrer">Open in tidemark</a>
       </p>
       {state.failure.value ? <Diagnostics title="Errors" list={state.failure.value} /> : r && <Verdict r={r} />}
       {state.coreProblem.value && <p>{state.coreProblem.value}</p>}
@@ -29,13 +33,13 @@ function Embedded() {
 async function begin() {
   const workers = { module: core(), spawn, more };
   const client = createClient(workers);
-  state.useClient(client, createPool(workers));
-  state.keepsAddress.value = true;
-  state.describe.value = state.readDescribe(await client.call({ call: 'describe' }));
-  await state.loadFragment();
-  await state.recompute();
+  useClient(client, createPool(workers));
+  keepsAddress.value = true;
+  state.describe.value = readDescribe(await client.call({ call: 'describe' }));
+  await loadFragment();
+  await recompute();
   render(<Embedded />, /** @type {HTMLElement} */ (document.getElementById('app')));
-  addEventListener('hashchange', async () => { if (await state.loadFragment()) state.recompute(); });
+  addEventListener('hashchange', async () => { if (await loadFragment()) recompute(); });
 }
 
 begin();

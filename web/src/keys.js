@@ -1,7 +1,8 @@
 /* The page's keys: combinations everywhere, single letters only where nothing is typed, and only if they are wanted. */
 import { available } from './actions.js';
 import { recording } from './recordings.js';
-import { letterKeys, overlay, redo, typedAhead, undo } from './state.js';
+import { redo, undo } from './changes.js';
+import { letterKeys, overlay, typedAhead } from './state.js';
 
 const TYPED_IN = 'input:not([type="checkbox"], [type="radio"]), select, textarea, [contenteditable], dialog';
 

@@ -10,6 +10,10 @@ import { createPool } from './pool.js';
 import { workOffline } from './offline.js';
 import { core, expectMore, more, recordings, spawn } from './parts.js';
 import { useRecordings } from './recordings.js';
+import { loadFragment, readFragment } from './address.js';
+import { useClient } from './asking.js';
+import { readDescribe } from './catalogue.js';
+import { recompute } from './play.js';
 import * as state from './state.js';
 import { App } from './ui/App.jsx';
 import { CoreLost } from './ui/Notes.jsx';
@@ -36,7 +40,7 @@ const parsed = new Promise((done) => {
   if (document.readyState === 'loading') document.addEventListener('DOMContentLoaded', () => done(null), { once: true });
   else done(null);
 }).then(() => {
-  if (state.readFragment() !== '' && state.core.value === 'waiting') document.querySelector('.result')?.classList.add('is-slow');
+  if (readFragment() !== '' && state.core.value === 'waiting') document.querySelector('.result')?.classList.add('is-slow');
 });
 
 /** @param {string} name */
@@ -64,11 +68,11 @@ state.letterKeys.value = kept('letters') !== 'off';
 
 async function begin() {
   performance.mark('tidemark-begin');
-  state.useClient(client, createPool(workers));
+  useClient(client, createPool(workers));
   try {
-    state.describe.value = state.readDescribe(await client.call({ call: 'describe' }));
-    await state.loadFragment();
-    await state.recompute();
+    state.describe.value = readDescribe(await client.call({ call: 'describe' }));
+    await loadFragment();
+    await recompute();
   } catch (error) {
     await parsed;
     return lost(String(error instanceof Error ? error.message : error));
@@ -118,10 +122,10 @@ function keepUp() {
 
   document.addEventListener('keydown', onKey);
   addEventListener('online', () => {
-    if (state.failure.value?.some(({ code }) => code === 'ERR_NOT_LOADED')) state.recompute();
+    if (state.failure.value?.some(({ code }) => code === 'ERR_NOT_LOADED')) recompute();
   });
   addEventListener('hashchange', async () => {
-    if (await state.loadFragment()) state.recompute();
+    if (await loadFragment()) recompute();
   });
 }
 

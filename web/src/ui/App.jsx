@@ -1,5 +1,7 @@
 import { useEffect } from 'preact/hooks';
-import { baselineReport, cancel, core, coreProblem, failure, isExample, notices, report, link, settingsOpen, slow, spoken, stale, valueOf, verySlow } from '../state.js';
+import { cancel } from '../asking.js';
+import { baselineReport, core, coreProblem, failure, isExample, notices, report, link, settingsOpen, slow, spoken, stale, valueOf,
+  verySlow } from '../state.js';
 import { fixed, params } from '../format.js';
 import { CopyDialog, Said } from './CopyDialog.jsx';
 import { DropTarget } from './DropTarget.jsx';

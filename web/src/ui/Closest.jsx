@@ -2,7 +2,9 @@
 import './App.jsx'; /* all that is shared stays in one chunk */
 import { useEffect, useState } from 'preact/hooks';
 import { closest, smaller } from '../nearest.js';
-import { askMany, link, setWords } from '../state.js';
+import { askMany } from '../asking.js';
+import { setWords } from '../changes.js';
+import { link } from '../state.js';
 import { toWord } from '../words.js';
 
 export default function Closest() {

@@ -3,7 +3,9 @@ import './App.jsx'; /* all that is shared stays in one chunk */
 import { useEffect, useState } from 'preact/hooks';
 import { factor, inOrder } from '../factors.js';
 import { exact, fixed, inUnit } from '../format.js';
-import { ask, baseline, baselineReport, link, report, request, unit, unpin } from '../state.js';
+import { ask } from '../asking.js';
+import { unpin } from '../changes.js';
+import { baseline, baselineReport, link, report, request, unit } from '../state.js';
 import { titleOf } from './Field.jsx';
 import { Bytes, Delta, Swatch } from './marks.jsx';
 

@@ -4,7 +4,8 @@ import './App.jsx'; /* all that is shared stays in one chunk */
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { factor } from '../factors.js';
 import { exact, fixed, inUnit, natural, percent } from '../format.js';
-import { ask, details, link, report, unit } from '../state.js';
+import { ask } from '../asking.js';
+import { details, link, report, unit } from '../state.js';
 import { copy } from './CopyDialog.jsx';
 import { Bytes, Icon, Swatch } from './marks.jsx';
 

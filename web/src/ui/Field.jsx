@@ -1,7 +1,8 @@
 /* One setting as a field, by what describe says of it. */
 import { useState } from 'preact/hooks';
 import { sentences } from '../format.js';
-import { errorAt, originOf, setWord, valueOf } from '../state.js';
+import { setWord } from '../changes.js';
+import { errorAt, originOf, valueOf } from '../state.js';
 import { Icon } from './marks.jsx';
 
 /* What people call a setting where its name alone would not say it. */

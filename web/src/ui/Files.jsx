@@ -1,5 +1,6 @@
 /* The opened files: what of each was used, what has no effect, what may matter and is not played. */
-import { closeFile, editing, files, justOpened, report, setWord, undo } from '../state.js';
+import { closeFile, justOpened, setWord, undo } from '../changes.js';
+import { editing, files, report } from '../state.js';
 import { Icon } from './marks.jsx';
 
 /** @typedef {import('../types.js').FileKey} FileKey */

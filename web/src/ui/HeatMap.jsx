@@ -2,7 +2,9 @@
  * line is the edge of fitting, click or Enter applies a cell. */
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { fixed, headline, inUnit, percent } from '../format.js';
-import { askMany, describe, failure, files, link, setWords, spoken, unit, valueOf, words } from '../state.js';
+import { askMany } from '../asking.js';
+import { setWords } from '../changes.js';
+import { describe, failure, files, link, spoken, unit, valueOf, words } from '../state.js';
 import { cellOf, grows, inOrderOfPlay, MOST_VALUES, readValues, sweepCommand, sweepCsv, usualValues, walkEdge } from '../sweep.js';
 import { copy } from './CopyDialog.jsx';
 import { titleOf } from './Field.jsx';

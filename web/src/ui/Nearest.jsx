@@ -2,7 +2,9 @@
 import './App.jsx'; /* all that is shared stays in one chunk */
 import { useEffect, useState } from 'preact/hooks';
 import { nearValues } from '../nearest.js';
-import { askMany, describe, setWord, valueOf, words } from '../state.js';
+import { askMany } from '../asking.js';
+import { setWord } from '../changes.js';
+import { describe, valueOf, words } from '../state.js';
 
 const SHOWN = 3;
 

@@ -1,7 +1,8 @@
 /* What was assumed, and what the core has to say about the job. */
 import { batch } from '@preact/signals';
 import { sentences } from '../format.js';
-import { command, editing, files, moreOpen, recompute, report, settingsOpen } from '../state.js';
+import { recompute } from '../play.js';
+import { command, editing, files, moreOpen, report, settingsOpen } from '../state.js';
 import { copy } from './CopyDialog.jsx';
 import { Lazy } from './lazy.jsx';
 import { Icon } from './marks.jsx';

@@ -5,8 +5,8 @@ import { fromFile, MOST_FILES, readText } from '../files.js';
 import { Files } from './Files.jsx';
 import { expectMore } from '../parts.js';
 import { closeRecording, isRecording, openRecording, recording } from '../recordings.js';
-import { chooseModel, describe, editing, errorAt, files, isExample, moreOpen, notices, openFiles, past, report, reset, setWord, setWords,
-  settingsOpen, undo, unit, valueOf, words } from '../state.js';
+import { chooseModel, openFiles, past, reset, setWord, setWords, undo } from '../changes.js';
+import { describe, editing, errorAt, files, isExample, moreOpen, notices, report, settingsOpen, unit, valueOf, words } from '../state.js';
 import { Field } from './Field.jsx';
 import { Looks } from './Header.jsx';
 import { Icon } from './marks.jsx';

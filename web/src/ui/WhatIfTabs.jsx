@@ -2,7 +2,9 @@
 import './App.jsx'; /* all that is shared stays in one chunk */
 import { useEffect, useState } from 'preact/hooks';
 import { fixed } from '../format.js';
-import { askMany, describe, failure, link, report, setWords, valueOf } from '../state.js';
+import { askMany } from '../asking.js';
+import { setWords } from '../changes.js';
+import { describe, failure, link, report, valueOf } from '../state.js';
 import { toWord } from '../words.js';
 import { titleOf } from './Field.jsx';
 import HeatMap from './HeatMap.jsx';

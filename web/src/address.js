@@ -1,0 +1,87 @@
+/* The address bar: the job as it stands is in it, and a link that comes into it becomes the job. */
+import { batch, signal } from '@preact/signals';
+import { ask, askAsIs } from './asking.js';
+import { CoreStopped } from './client.js';
+import { sentences } from './format.js';
+import { pack, unpack } from './links.js';
+import { baseline, baselineReport, failure, files, fragment, isExample, link, linked, notices, words, wordsIn } from './state.js';
+import { toLink, toWord, wordsOf } from './words.js';
+
+/** @typedef {import('./types.js').Diagnostic} Diagnostic */
+
+let written = '';
+/** @type {ReturnType<typeof setTimeout> | undefined} */
+let writeTimer;
+let lastWrite = 0;
+const WRITE_EVERY_MS = 350; /* WebKit refuses more than 100 writes in 30 s */
+
+export function writeFragment() {
+  const mine = stopWriting();
+  const wait = Math.max(0, lastWrite + WRITE_EVERY_MS - Date.now());
+  writeTimer = setTimeout(async () => {
+    const of = link.value;
+    const pinned = baseline.value;
+    const full = pinned && failure.value === null ? (await ask('link', { with: wordsIn(pinned) }))?.link ?? of : of;
+    const text = await pack(full) ?? toLink(wordsOf(of)); /* the files of a long one stay here */
+    if (mine !== writing) return; /* a link was opened meanwhile, or another one is on its way */
+    fragment.value = text;
+    if (keepsAddress.value || text === readFragment()) return;
+    lastWrite = Date.now();
+    written = text;
+    history.replaceState(null, '', '#' + written);
+  }, wait);
+}
+
+let writing = 0;
+
+/** What was to be written into the address is not written any more. @returns {number} the turn of who writes next */
+function stopWriting() {
+  clearTimeout(writeTimer);
+  return ++writing;
+}
+
+/** The link to pass on: with what the job came to, so that a later version can say what changed; and the baseline. */
+export async function shareLink() {
+  const reply = await ask('link', { was: true, with: baseline.value ? wordsIn(baseline.value) : undefined });
+  return (reply?.ok && await pack(reply.link)) || fragment.value;
+}
+
+/* In a frame the address is not ours to write. */
+export const keepsAddress = signal(false);
+
+export function readFragment() {
+  const at = location.href.indexOf('#');
+  return at < 0 ? '' : location.href.slice(at + 1);
+}
+
+/* Of the last link: what its job came to when it was made; and whether it has had no answer yet. */
+export const opened = { was: '', isNew: false };
+
+/** Takes the job from the address. False when it names none. */
+export async function loadFragment() {
+  const text = readFragment();
+  if (text === '' || !/=|%3d/i.test(text)) return false;
+  if (text === written) return true;
+  stopWriting();
+  written = text;
+  try {
+    const read = await askAsIs({ call: 'read_link', link: await unpack(text) });
+    if (!read?.ok) throw new Error('This link cannot be read.');
+    batch(() => {
+      words.value = read.settings.map(toWord);
+      files.value = read.files.map((/** @type {any} */ f) => ({ ...f, kind: f.name.startsWith('config') ? 'model' : 'other' }));
+      notices.value = read.diagnostics.map((/** @type {Diagnostic} */ d) => Object.values(sentences(d)).join(' ').trim());
+      linked.value = words.value;
+      isExample.value = false;
+      baseline.value = read.baseline ? { words: read.baseline.map(toWord), files: files.value } : null;
+      baselineReport.value = null;
+    });
+    opened.was = read.was;
+    opened.isNew = true;
+  } catch (error) {
+    if (error instanceof CoreStopped) throw error;
+    notices.value = [String(error instanceof Error ? error.message : error)];
+    return false;
+  }
+  return true;
+}

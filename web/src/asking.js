@@ -1,0 +1,51 @@
+/* Questions to the core, about the present job and about others. */
+import { job, request } from './state.js';
+
+/** @typedef {import('./state.js').Job} Job */
+
+/** @type {{call: (request: object, lane?: string) => Promise<any>, end: () => void} | null} */
+let client = null;
+/** For questions of many jobs. @type {import('./pool.js').Pool | null} */
+let pool = null;
+
+/** @param {NonNullable<typeof client>} opened @param {NonNullable<typeof pool>} many */
+export function useClient(opened, many) {
+  client = opened;
+  pool = many;
+}
+
+/* Whether what was asked last was ended by its reader. */
+export const cancelled = { is: false };
+
+/** Ends a calculation that takes too long. */
+export function cancel() {
+  cancelled.is = true;
+  client?.end();
+}
+
+/** A question as it is. Of those on one lane only the newest waits.
+ * @param {object} asked @param {string} [lane] @returns {Promise<any>} null: a newer one is on its way */
+export const askAsIs = (asked, lane) => (client ? client.call(asked, lane) : Promise.resolve(null));
+
+/** Other jobs than the present one, several at once, apart from what answers keystrokes.
+ * @param {{call?: string, words: string[], more?: object}[]} asked each with words that hold over the job's
+ * @param {(reply: any, index: number) => void} got @param {AbortSignal} [signal] */
+export async function askMany(asked, got, signal) {
+  const { settings, files: opened } = request();
+  const name = (/** @type {string} */ word) => word.slice(0, word.indexOf('='));
+  return await pool?.all(asked.map(({ call = 'measure', words: own, more }) => {
+    const over = new Set(own.map(name));
+    return { call, settings: [...settings.filter((word) => !over.has(name(word))), ...own], files: opened, ...more };
+  }), got, signal) ?? false;
+}
+
+/** A question about a job.
+ * @param {string} call @param {object} [more] @param {Job} [of] @param {string} [lane]
+ * @returns {Promise<any>} the answer, or null if it did not come */
+export async function ask(call, more = {}, of = job(), lane = call) {
+  try {
+    return await client?.call({ ...request(of), ...more, call }, lane) ?? null;
+  } catch {
+    return null;
+  }
+}

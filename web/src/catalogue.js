@@ -1,0 +1,24 @@
+/* The lists of what can be chosen, as the pickers show them. */
+
+/** @typedef {import('./types.js').Describe} Describe */
+
+/** Makes the answer to describe uniform: catalogue entries may be names or objects.
+ * @param {any} reply @returns {Describe} */
+export function readDescribe(reply) {
+  /** @param {any} entry @param {(entry: any) => string} note */
+  const choice = (entry, note) => {
+    const name = typeof entry === 'string' ? entry : entry.name;
+    const title = (typeof entry === 'object' && entry.title) || name;
+    const said = typeof entry === 'object' ? note(entry) : '';
+    return { name, title, note: said, search: `${name} ${title} ${said}`.toLowerCase() };
+  };
+  const total = (/** @type {any} */ m) => (typeof m.parameters === 'object' ? m.parameters?.total : m.parameters);
+  return {
+    settings: reply.settings,
+    models: reply.models.map((/** @type {any} */ m) => choice(m, () => [m.architecture ?? m.model_type, billions(total(m))].filter(Boolean).join(' · '))),
+    gpus: reply.gpus.map((/** @type {any} */ g) => choice(g, () => (g.bytes ? `${(g.bytes / 2 ** 30).toFixed(1)} GiB` : ''))),
+  };
+}
+
+/** @param {number | undefined} count */
+const billions = (count) => (!count ? '' : count >= 1e9 ? `${(count / 1e9).toFixed(1)} B` : `${Math.round(count / 1e6)} M`);

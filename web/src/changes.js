@@ -1,0 +1,159 @@
+/* Everything that changes the job; and back again. */
+import { batch, signal } from '@preact/signals';
+import { writeFragment } from './address.js';
+import { ask } from './asking.js';
+import { EXAMPLE } from './example.js';
+import { MOST_FILES } from './files.js';
+import { sentences } from './format.js';
+import { playBaseline, recompute } from './play.js';
+import { baseline, baselineReport, files, isExample, job, notices, spoken, words } from './state.js';
+
+/** @typedef {import('./types.js').Diagnostic} Diagnostic */
+/** @typedef {import('./state.js').Job} Job */
+/** @typedef {import('./words.js').Words} Words */
+
+/* Words that belong to one model and mean nothing to the next. */
+const OF_THE_MODEL = ['freeze', 'train_only', 'image_size'];
+
+/** @param {Words} list */
+const withoutModel = (list) => list.filter(([name]) =>
+  name !== 'model' && !OF_THE_MODEL.includes(name) && !name.startsWith('overrides.'));
+
+/** Sets a word; null or '' takes it out, so that the default holds.
+ * @param {string} name @param {string | null} value */
+export function setWord(name, value) {
+  const rest = words.value.filter(([key]) => key !== name);
+  const at = words.value.findIndex(([key]) => key === name);
+  if (value !== null && value !== '') rest.splice(at < 0 ? rest.length : at, 0, [name, value]);
+  change(rest, files.value, 'replace', name);
+}
+
+/** @param {[string, string | null][]} changes */
+export function setWords(changes) {
+  let list = words.value;
+  for (const [name, value] of changes) {
+    list = list.filter(([key]) => key !== name);
+    if (value) list = [...list, [name, value]];
+  }
+  change(list, files.value, 'replace');
+}
+
+/** @param {string} name */
+export function chooseModel(name) {
+  change([['model', name], ...withoutModel(words.value)], files.value.filter((f) => f.kind === 'other'), 'push');
+}
+
+/* The files that the last change brought: they can be taken back at once. */
+export const justOpened = signal(/** @type {string[]} */ ([]));
+
+/** Takes files into the job. What the core does not take for one that says something is named instead, and a setting that a file
+ * gives is no longer that of the form.
+ * @param {import('./files.js').OpenFile[]} opened @returns {Promise<string[]>} what was not taken, and why */
+export async function openFiles(opened) {
+  const before = job();
+  const over = opened.slice(MOST_FILES).map(({ name }) => `${name}: more than ${MOST_FILES} files at once.`);
+  let taken = opened.slice(0, MOST_FILES);
+  const together = () => [...before.files.filter((old) => !taken.some((f) => f.name === old.name || (f.kind === old.kind && f.kind !== 'other'))), ...taken]
+    .slice(-MOST_FILES);
+  const list = taken.some((f) => f.kind === 'model') ? withoutModel(before.words) : before.words;
+  let all = together();
+  let reply = await ask('estimate', {}, { words: list, files: all }, 'open');
+  const wrong = (reply?.ok === false ? reply.diagnostics : []).filter((/** @type {Diagnostic} */ d) =>
+    d.severity === 'error' && /^\/files\/\d+$/.test(d.place ?? '') && ['ERR_FILE', 'ERR_MODEL_UNKNOWN'].includes(d.code));
+  const names = wrong.map((/** @type {Diagnostic} */ d) => all[Number(d.place?.split('/')[2])]?.name);
+  const said = wrong.map((/** @type {Diagnostic} */ d) => Object.values(sentences({ ...d, place: '' })).join(' ').trim());
+  if (wrong.length) {
+    taken = taken.filter(({ name }) => !names.includes(name));
+    all = together();
+    if (taken.length) reply = await ask('estimate', {}, { words: taken.some((f) => f.kind === 'model') ? list : before.words, files: all }, 'open');
+  }
+  if (taken.length) {
+    const given = (reply?.files ?? []).filter((/** @type {any} */ card) => taken.some(({ name }) => name === card.name))
+      .flatMap((/** @type {any} */ card) => card.used.map((/** @type {any} */ key) => key.setting));
+    const words = taken.some((f) => f.kind === 'model') ? list : before.words;
+    change(words.filter(([name]) => !given.includes(name)), all, 'push');
+    justOpened.value = taken.map(({ name }) => name);
+  }
+  return [...said, ...over];
+}
+
+/** @param {string} name */
+export function closeFile(name) {
+  const left = files.value.filter((f) => f.name !== name);
+  const hasModel = left.some((f) => f.kind === 'model') || words.value.some(([key]) => key === 'model');
+  change(hasModel ? words.value : [EXAMPLE[0], ...words.value], left, 'push');
+}
+
+/** Back to the defaults, keeping model and card. */
+export function reset() {
+  change(words.value.filter(([name]) => name === 'model' || name === 'gpu'), files.value, 'push');
+}
+
+/** @param {Words} list @param {import('./files.js').OpenFile[]} opened @param {'replace' | 'push'} how
+ * @param {string} [field] the one setting that changed: changes of it in a row are undone together */
+function change(list, opened, how, field = '') {
+  const before = job();
+  const now = Date.now();
+  if (!field || field !== lastField || now - lastChange > 2000) past.value = [...past.value.slice(-99), before];
+  lastField = field;
+  lastChange = now;
+  future.value = [];
+  settle({ words: list, files: opened });
+  justOpened.value = [];
+  if (how === 'push') history.pushState(null, '', location.href);
+}
+
+/** @param {Job} to */
+function settle(to) {
+  batch(() => {
+    words.value = to.words;
+    files.value = to.files;
+    isExample.value = false;
+    notices.value = [];
+  });
+  recompute();
+}
+
+/* ---- undo ---- */
+
+export const past = signal(/** @type {Job[]} */ ([]));
+export const future = signal(/** @type {Job[]} */ ([]));
+let lastField = '';
+let lastChange = 0;
+
+/** @param {typeof past} from @param {typeof past} to @param {string} word */
+function travel(from, to, word) {
+  const target = from.value.at(-1);
+  if (!target) return;
+  batch(() => {
+    from.value = from.value.slice(0, -1);
+    to.value = [...to.value, job()];
+    lastField = '';
+    spoken.value = word;
+  });
+  settle(target);
+}
+export const undo = () => travel(past, future, 'Undone.');
+export const redo = () => travel(future, past, 'Done again.');
+
+/* ---- the baseline ---- */
+
+/** @param {Job | null} to */
+function setBaseline(to) {
+  batch(() => {
+    baseline.value = to;
+    baselineReport.value = null;
+  });
+  playBaseline();
+}
+
+/** Keeps the present job to compare with. */
+export function pin() {
+  setBaseline(job());
+  writeFragment();
+}
+
+export function unpin() {
+  setBaseline(null);
+  writeFragment();
+}
