@@ -39,6 +39,30 @@ export async function askMany(asked, got, signal) {
   }), got, signal) ?? false;
 }
 
+const TILE_MS = 100; /* so often there is news, and what was cancelled ends */
+const MOST_IN_TILE = 64;
+
+/** The present job with other words of the same settings, several in one request: what they share is read once.
+ * @param {string[][]} asked @param {(reply: any, index: number) => void} got @param {AbortSignal} [signal] */
+export async function askCells(asked, got, signal) {
+  const over = new Set(asked[0]?.map((word) => word.slice(0, word.indexOf('='))));
+  const base = request();
+  const shared = { ...base, call: 'measure', settings: base.settings.filter((word) => !over.has(word.slice(0, word.indexOf('=')))) };
+  let next = 0;
+  let size = 2;
+  const take = () => {
+    if (next >= asked.length) return null;
+    const tile = asked.slice(next, next + size);
+    const from = next;
+    next += tile.length;
+    return { request: { ...shared, cells: tile }, about: { from, count: tile.length } };
+  };
+  return await pool?.each(take, (reply, { from, count }, ms) => {
+    for (let i = 0; i < count; i++) got(reply?.ok ? reply.cells[i] : reply, from + i);
+    size = Math.max(1, Math.min(MOST_IN_TILE, Math.round(count * TILE_MS / Math.max(ms, 1)), 2 * count));
+  }, signal) ?? false;
+}
+
 /** A question about a job.
  * @param {string} call @param {object} [more] @param {Job} [of] @param {string} [lane]
  * @returns {Promise<any>} the answer, or null if it did not come */

@@ -13,20 +13,22 @@ export function createPool(options) {
   const idle = [];
   const size = Math.min(MOST_WORKERS, Math.max(1, globalThis.navigator?.hardwareConcurrency ?? 2));
 
-  /** Asks all requests in order, as many at once as there are workers; `got` hears each answer as it comes, null where the core stopped.
-   * @param {object[]} requests @param {(reply: any, index: number) => void} got @param {AbortSignal} [signal] ends the workers that are at it
-   * @returns {Promise<boolean>} whether all were answered */
-  async function all(requests, got, signal) {
+  /** Asks what `take` gives until it gives null, as many at once as there are workers; `got` hears each answer as it comes, null where
+   * the core stopped, and how long it took.
+   * @template T @param {() => {request: object, about: T} | null} take @param {(reply: any, about: T, ms: number) => void} got
+   * @param {AbortSignal} [signal] ends the workers that are at it @returns {Promise<boolean>} whether all were answered */
+  async function each(take, got, signal) {
     if (signal?.aborted) return false;
-    const clients = Array.from({ length: Math.min(size, requests.length) }, () => idle.pop() ?? createClient(options));
+    /** @type {Client[]} */
+    const clients = [];
     const stop = () => { for (const client of clients) client.end(); };
     signal?.addEventListener('abort', stop, { once: true });
-    let next = 0;
-    await Promise.all(clients.map(async (client) => {
-      while (next < requests.length && !signal?.aborted) {
-        const index = next++;
-        const reply = await client.call(requests[index]).catch(() => null);
-        if (!signal?.aborted) got(reply, index);
+    await Promise.all(Array.from({ length: size }, async () => {
+      for (let client = null, next; !signal?.aborted && (next = take());) {
+        if (!client) clients.push(client = idle.pop() ?? createClient(options));
+        const from = performance.now();
+        const reply = await client.call(next.request).catch(() => null);
+        if (!signal?.aborted) got(reply, next.about, performance.now() - from);
       }
     }));
     signal?.removeEventListener('abort', stop);
@@ -37,5 +39,12 @@ export function createPool(options) {
     return !signal?.aborted;
   }
 
-  return { all };
+  /** The same for requests that are known, in order.
+   * @param {object[]} requests @param {(reply: any, index: number) => void} got @param {AbortSignal} [signal] */
+  function all(requests, got, signal) {
+    let next = 0;
+    return each(() => (next < requests.length ? { request: requests[next], about: next++ } : null), got, signal);
+  }
+
+  return { all, each };
 }

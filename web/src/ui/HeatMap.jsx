@@ -1,8 +1,9 @@
 /* The heat map: one to three settings against each other, every cell played. A real table: coarse cells come first, the heavy
  * line is the edge of fitting, click or Enter applies a cell. */
+import { Component } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { fixed, headline, inUnit, percent } from '../format.js';
-import { askMany } from '../asking.js';
+import { askCells } from '../asking.js';
 import { setWords } from '../changes.js';
 import { describe, failure, files, link, spoken, unit, valueOf, words } from '../state.js';
 import { cellOf, grows, inOrderOfPlay, MOST_VALUES, readValues, sweepCommand, sweepCsv, usualValues, walkEdge } from '../sweep.js';
@@ -52,6 +53,17 @@ function AxisField({ label, name, text, none, change }) {
 /** @param {string} name @param {string} value */
 const spell = (name, value) => (name === 'gpu' ? describe.value?.gpus.find((gpu) => gpu.name === value)?.title ?? value : /^\d{4,}$/.test(value) ? fixed(Number(value)) : value);
 
+/** A row that is drawn when it looks different. @extends {Component<{look: string, draw: () => import('preact').ComponentChildren}>} */
+class Row extends Component {
+  /** @param {{look: string}} next */
+  shouldComponentUpdate(next) {
+    return next.look !== this.props.look;
+  }
+  render() {
+    return <tr>{this.props.draw()}</tr>;
+  }
+}
+
 export default function HeatMap() {
   const [chosen, setChosen] = useState(() => [{ name: 'batch', text: usual('batch') }, { name: 'seq', text: usual('seq') }, { name: '', text: '' }]);
   const [shows, setShows] = useState(/** @type {'marks' | 'bytes' | 'percent'} */ ('bytes'));
@@ -77,19 +89,30 @@ export default function HeatMap() {
   const at = moved ?? [panels, rows, columns].map((axis) => Math.max(0, axis ? axis.values.indexOf(valueOf(axis.name)) : 0));
   const settingsOf = (/** @type {number[]} */ [p, r, c]) => [`${rows.name}=${rows.values[r]}`, `${columns.name}=${columns.values[c]}`, ...(panels.name ? [`${panels.name}=${panels.values[p]}`] : [])];
 
+  /* Rows are drawn again where something in them has changed, or in the row below, whose edge they show. */
+  const changes = useRef(/** @type {number[]} */ ([]));
+  const map = useRef(0); /* how many there have been */
+  const touch = (/** @type {number} */ p, /** @type {number} */ r) => {
+    for (const row of [r, r - 1]) if (row >= 0) changes.current[p * size[1] + row] = (changes.current[p * size[1] + row] ?? 0) + 1;
+  };
+  const put = (/** @type {number[]} */ [p, r, c], /** @type {any} */ reply) => {
+    touch(p, r);
+    return (cells.current[place(p, r, c)] = cellOf(reply, CLOSE));
+  };
+
   const key = JSON.stringify(axes) + link.value;
   const isGood = failure.value === null && !problem;
   useEffect(() => {
     cells.current = [];
     expected.current = [];
+    map.current++;
     setPlayed(0);
     setWalked(0);
     if (!isGood) return;
     const mine = stop.current = new AbortController();
     const timer = setTimeout(async () => {
       if (mine.signal.aborted) return;
-      const order = inOrderOfPlay(size[0], size[1], size[2]);
-      let count = 0;
+      let order = inOrderOfPlay(size[0], size[1], size[2]);
       let drawn = 0;
       setRunning(true);
       if (order.length > WALK_FROM && grows(rows) && grows(columns)) {
@@ -97,26 +120,28 @@ export default function HeatMap() {
           await walkEdge(size[1], size[2], async (r, c) => {
             if (mine.signal.aborted) return null;
             let one = /** @type {Cell | null} */ (null);
-            await askMany([{ words: settingsOf([p, r, c]) }], (reply) => { one = cells.current[place(p, r, c)] = cellOf(reply, CLOSE); }, mine.signal);
+            await askCells([settingsOf([p, r, c])], (reply) => { one = put([p, r, c], reply); }, mine.signal);
             const { kind } = one ?? { kind: 'refused' };
             return kind === 'refused' || kind === 'none' ? null : kind !== 'not';
-          }, (r, edge) => { for (let c = 0; c < size[2]; c++) expected.current[place(p, r, c)] = c < edge; });
+          }, (r, edge) => { for (let c = 0; c < size[2]; c++) expected.current[place(p, r, c)] = c < edge; touch(p, r); });
           setPlayed(0);
           setWalked(p + 1);
         }
         if (mine.signal.aborted && stop.current !== mine) return;
       }
-      const done = await askMany(order.map((one) => ({ words: settingsOf(one) })), (reply, i) => {
-        cells.current[place(...order[i])] = cellOf(reply, CLOSE);
+      order = order.filter((one) => !cells.current[place(...one)]);
+      let count = total - order.length;
+      const done = await askCells(order.map(settingsOf), (reply, i) => {
+        put(order[i], reply);
         count++;
-        if (performance.now() - drawn > DRAW_EVERY_MS || count === order.length) {
+        if (performance.now() - drawn > DRAW_EVERY_MS || count === total) {
           drawn = performance.now();
           setPlayed(count);
         }
       }, mine.signal);
       if (stop.current !== mine) return;
       setRunning(false);
-      if (done) spoken.value = `Heat map: ${cells.current.filter((one) => one?.kind === 'fits' || one?.kind === 'close').length} of ${order.length} fit.`;
+      if (done) spoken.value = `Heat map: ${cells.current.filter((one) => one?.kind === 'fits' || one?.kind === 'close').length} of ${total} fit.`;
     }, 250);
     return () => {
       clearTimeout(timer);
@@ -153,7 +178,7 @@ export default function HeatMap() {
     if (!c || c.kind === 'refused' || shows === 'marks') return '';
     return shows === 'percent' && c.card ? percent(c.bytes, c.card).replace(' %', '') : headline(c.bytes, unit.value);
   };
-  const most = cells.current.reduce((highest, one) => Math.max(highest, one?.bytes ?? 0), 1);
+  const most = cells.current.some((one) => one && !one.card) ? cells.current.reduce((highest, one) => Math.max(highest, one?.bytes ?? 0), 1) : 1;
   /** @param {Cell | null} c */
   const shade = (c) => (!c ? 'wait' : c.kind === 'refused' ? 'refused' : c.kind === 'not' ? `not n${Math.min(3, Math.floor(c.bytes / c.card))}` : `${c.kind} h${Math.min(9, Math.floor(10 * c.bytes / (c.card || most)))}`);
   /** Whether a cell fits, as played or as expected; undefined: not known, or not possible. */
@@ -195,7 +220,7 @@ export default function HeatMap() {
                 <thead><tr><th scope="col" class="corner"><span>{titleOf(rows.name)}</span><span>{titleOf(columns.name)}</span></th>{columns.values.map((value) => <th key={value} scope="col">{spell(columns.name, value)}</th>)}</tr></thead>
                 <tbody>
                   {rows.values.map((value, r) => (
-                    <tr key={value}>
+                    <Row key={value} look={JSON.stringify([key, map.current, shows, unit.value, r === r0 && p === p0 ? c0 : -1, now, rows.values.length, most, changes.current[p * size[1] + r]])} draw={() => (<>
                       <th scope="row">{spell(rows.name, value)}</th>
                       {columns.values.map((column, c) => {
                         const here = cell(p, r, c);
@@ -211,7 +236,7 @@ export default function HeatMap() {
                           </td>
                         );
                       })}
-                    </tr>
+                    </>)} />
                   ))}
                 </tbody>
               </table>
