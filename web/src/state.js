@@ -1,6 +1,6 @@
 /* The page's state. The job is the truth: words and files; the report follows. What changes it is in changes.js, what asks
  * the core in asking.js and play.js, what the address bar holds in address.js. */
-import { computed, signal } from '@preact/signals';
+import { computed, effect, signal } from '@preact/signals';
 import { EXAMPLE } from './example.js';
 import { recording } from './recordings.js';
 import { toCommand, toLink, wordsOf } from './words.js';
@@ -18,6 +18,13 @@ export const files = signal(/** @type {import('./files.js').OpenFile[]} */ ([]))
 /* What the core said. `report` is the last good answer; `failure` belongs to the present job. */
 export const describe = signal(/** @type {Describe | null} */ (null));
 export const report = signal(/** @type {Report | null} */ (null));
+/* The same a frame later, for charts and long tables: the numbers are there before them. */
+export const drawn = signal(/** @type {Report | null} */ (null));
+effect(() => {
+  const latest = report.value;
+  if (!drawn.peek()) drawn.value = latest;
+  else requestAnimationFrame(() => setTimeout(() => { if (report.peek() === latest) drawn.value = latest; }));
+});
 export const failure = signal(/** @type {Diagnostic[] | null} */ (null));
 
 /** waiting: before the first answer. lost: the core cannot run here. */

@@ -47,19 +47,39 @@ export function inOrderOfPlay(panels, rows, columns) {
 }
 
 /** The edge of fitting by as few plays as a table has rows and columns, for settings of which more needs more: from the first row's
- * last column, left where it does not fit and down where it does. What it says of the other cells holds until they are played.
+ * last column, left where it does not fit and down where it does, and at once from the last row's first column, right and up, until
+ * they meet. What it says of the other cells holds until they are played.
  * @param {number} rows @param {number} columns @param {(row: number, column: number) => Promise<boolean | null>} fits null: it cannot be said
  * @param {(row: number, edge: number) => void} found columns before `edge` fit, those from it on do not */
 export async function walkEdge(rows, columns, fits, found) {
-  for (let r = 0, c = columns - 1; r < rows; r++) {
-    while (c >= 0) {
-      const is = await fits(r, c);
-      if (is === null) return;
-      if (is) break;
-      c--;
+  let above = 0; /* rows whose edge is known */
+  let below = rows;
+  let isOver = false;
+  const down = async () => {
+    for (let c = columns - 1; above < below; above++) {
+      for (; c >= 0; c--) {
+        const row = above;
+        const is = await fits(row, c);
+        if (is === null) isOver = true;
+        if (isOver || row >= below) return;
+        if (is) break;
+      }
+      found(above, c + 1);
     }
-    found(r, c + 1);
-  }
+  };
+  const up = async () => {
+    for (let c = 0; above < below; below--) {
+      for (; c < columns; c++) {
+        const row = below - 1;
+        const is = await fits(row, c);
+        if (is === null) isOver = true;
+        if (isOver || row < above) return;
+        if (!is) break;
+      }
+      found(below - 1, c);
+    }
+  };
+  await Promise.all([down(), up()]);
 }
 
 /** Whether values are numbers that grow. @param {Axis} axis */

@@ -1,6 +1,6 @@
 import { useEffect } from 'preact/hooks';
 import { cancel } from '../asking.js';
-import { baselineReport, core, coreProblem, failure, isExample, notices, report, link, settingsOpen, slow, spoken, stale, valueOf,
+import { baselineReport, core, coreProblem, drawn, failure, isExample, notices, report, link, settingsOpen, slow, spoken, stale, valueOf,
   verySlow } from '../state.js';
 import { fixed, params } from '../format.js';
 import { CopyDialog, Said } from './CopyDialog.jsx';
@@ -54,6 +54,13 @@ const Places = () => (
   </>
 );
 
+/** What is drawn once the numbers are.
+ * @param {{of: (props: {r: import('../types.js').Report}) => any}} props */
+function Late({ of: Part }) {
+  const r = drawn.value ?? report.value;
+  return r && <Part r={r} />;
+}
+
 /** @param {{still: boolean}} props */
 function Result({ still }) {
   const r = report.value;
@@ -76,9 +83,9 @@ function Result({ still }) {
           <Diagnostics title="Remarks" list={failure.value ? [] : r.diagnostics} />
           <div class="pair">
             <FactorTable r={r} />
-            {still ? <section class="card place-icicle"><h2>By module and layer</h2><div class="icicle" /></section> : <Icicle r={r} />}
+            {still ? <section class="card place-icicle"><h2>By module and layer</h2><div class="icicle" /></section> : <Late of={Icicle} />}
           </div>
-          {still ? <Places /> : <><Timeline r={r} /><WhatIf /><Tensors r={r} /><Assumptions r={r} /></>}
+          {still ? <Places /> : <><Late of={Timeline} /><WhatIf /><Late of={Tensors} /><Late of={Assumptions} /></>}
         </div>
       ) : <p class="card empty">{failure.value ? 'Pick a model, or drop its config.json anywhere on this page.' : 'Working it out…'}</p>}
     </main>
