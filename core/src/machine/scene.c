@@ -112,12 +112,14 @@ static bool walk_value(tide_scene *s, tide_value v, int depth) {
     return false;
 }
 
+/* All that operations read of the machine, and all that functions read of the model, is a fact: a field that comes to either belongs
+ * here, or to what alike.c checks. */
 bool tide_scene_walk(tide_scene *s, const tide_site *site) {
     const tide_machine *m = site->model->m;
     s->model = site->model;
     s->tensor_count = s->list_count = s->module_count = s->at = 0;
     uint64_t is = (uint64_t)m->grad_enabled | (uint64_t)m->autocast_enabled << 1 | (uint64_t)(m->saving_for != NULL) << 2 |
-                  (uint64_t)(m->recomputing != NULL) << 3 | (uint64_t)m->autocast_dtype << 8 | (uint64_t)m->stream << 16 | (uint64_t)m->factor << 24;
+                  (uint64_t)(m->recomputing != NULL) << 3 | (uint64_t)(m->task_depth > 0) << 4 | (uint64_t)(m->kept_workspaces[m->task_depth > 0] != NULL) << 5 | (uint64_t)m->autocast_dtype << 8 | (uint64_t)m->stream << 16 | (uint64_t)m->factor << 24;
     if (!pointer(s, site->function) || !fact(s, is) || !fact(s, (uint64_t)site->count << 32 | site->named_count)) return false;
     for (uint32_t i = 0; i < site->named_count; i++)
         if (!pointer(s, site->keywords[i].at)) return false;
