@@ -49,9 +49,15 @@ static bool is_causal(tide_model *model, const tide_job *job) {
     return !has_encoder && takes(model, "input_ids") && takes(model, "labels") && takes(model, "attention_mask") && !takes(model, "pixel_values");
 }
 
+/* An encoder of text with a decoder, whose inputs may be given as embeddings: what PeftModelForSeq2SeqLM wraps. */
+static bool is_seq2seq(tide_model *model) {
+    bool has_encoder = tide_method_find(model->instances[model->root].of, TIDE_TEXT("encode")) != NULL;
+    return has_encoder && takes(model, "input_ids") && takes(model, "labels") && takes(model, "inputs_embeds");
+}
+
 static const struct {
-    const char *method, *class_name;
-} wrappers[] = {{"prompt_tuning", "PromptTuning"}, {"p_tuning", "PTuning"}, {"prefix_tuning", "PrefixTuning"}};
+    const char *method, *class_name, *seq2seq; /* NULL: not described */
+} wrappers[] = {{"prompt_tuning", "PromptTuning", "PromptTuningSeq2Seq"}, {"p_tuning", "PTuning", "PTuningSeq2Seq"}, {"prefix_tuning", "PrefixTuning", NULL}};
 
 enum { WRAPPER_COUNT = sizeof wrappers / sizeof *wrappers };
 
@@ -80,8 +86,10 @@ bool tide_add_prompt(tide_model *model, const tide_job *job) {
     int64_t layers = FIRST_OF(config, "num_hidden_layers", "num_layers", "n_layer"), width = FIRST_OF(config, "hidden_size", "n_embd", "d_model");
     int64_t heads = FIRST_OF(config, "num_attention_heads", "n_head", "num_heads", "encoder_attention_heads");
     int64_t kv_heads = FIRST_OF(config, "num_key_value_heads"), head_dim = FIRST_OF(config, "head_dim");
-    if (!embeddings || !layers || !heads || !width || !is_causal(model, job))
-        return refuse(model, tide_format(model->m->arena, "is %s, which is described for language models that are decoders alone", job->adapter.method), "give lora or ia3");
+    const char *class_name = is_causal(model, job) ? wrappers[of].class_name : is_seq2seq(model) ? wrappers[of].seq2seq : NULL;
+    if (!embeddings || !layers || !heads || !width || !class_name)
+        return refuse(model, tide_format(model->m->arena, "is %s, which is described for language models that are decoders%s", job->adapter.method,
+                                         wrappers[of].seq2seq ? ", or take embeddings for their encoder" : " alone"), "give lora or ia3");
     if (is_prefix && model->is_checkpointing)
         return refuse(model, "is prefix_tuning, which peft refuses with gradient checkpointing", "give checkpointing=none");
     bool takes_embeds = takes(model, "inputs_embeds");
@@ -97,7 +105,7 @@ bool tide_add_prompt(tide_model *model, const tide_job *job) {
                               size_named(model, encoder ? encoder : token_dim, "encoder"),
                               tide_of_bool(job->adapter.prefix_projection),
                               tide_of_bool(takes_embeds)};
-    uint32_t made = tide_model_wrap(model, model->root, tide_text_of(wrappers[of].class_name), arguments, sizeof arguments / sizeof *arguments);
+    uint32_t made = tide_model_wrap(model, model->root, tide_text_of(class_name), arguments, sizeof arguments / sizeof *arguments);
     if (made) tide_model_call(model, made, TIDE_TEXT("init"), TIDE_FACTOR_PARAMETER);
     if (is_prefix) *tide_model_setting(model, "past_length") = tide_of_int(job->adapter.virtual_tokens);
     return made != 0;
