@@ -31,6 +31,20 @@ static unsigned text_depth(tide_text text) {
     return deepest;
 }
 
+/* Python's json writes Infinity, which JSON lacks: it is taken for a number that is not given. */
+static void blank_infinity(char *text, size_t length) {
+    static const char word[] = "Infinity";
+    bool in_string = false;
+    for (size_t i = 0; i < length; i++) {
+        if (in_string && text[i] == '\\') i++;
+        else if (text[i] == '"') in_string = !in_string;
+        else if (!in_string && length - i >= sizeof word - 1 && memcmp(text + i, word, sizeof word - 1) == 0) {
+            if (i && text[i - 1] == '-') text[i - 1] = ' ';
+            memcpy(text + i, "null    ", sizeof word - 1);
+        }
+    }
+}
+
 static tide_text copy_text(tide_arena *arena, const char *terminated) {
     tide_text text = tide_text_of(terminated);
     return (tide_text){tide_text_copy(arena, text), text.length};
@@ -121,7 +135,8 @@ tide_json *tide_json_parse(tide_arena *arena, tide_text text, const char *place,
         return NULL;
     }
     const char *end = NULL;
-    const char *terminated = tide_text_copy(arena, text);
+    char *terminated = tide_text_copy(arena, text);
+    blank_infinity(terminated, text.length);
     cJSON *parsed = cJSON_ParseWithLengthOpts(terminated, text.length + 1, &end, 1);
     if (!parsed) {
         tide_error(diags, TIDE_ERR_JSON_SYNTAX, place,
