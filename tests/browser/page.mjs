@@ -723,6 +723,28 @@ export async function pageTests(folder, isUpdate) {
     await page.locator('.sticky-verdict').waitFor();
   }, { viewport: PHONE }));
 
+  test('page: nothing jumps, as the page starts and as a value is typed', async () => {
+    for (const viewport of [DESKTOP, PHONE]) {
+      const { context, page } = await openContext(browser, { viewport });
+      await page.addInitScript(() => {
+        Object.assign(window, { shift: 0 });
+        new PerformanceObserver((list) => { for (const entry of list.getEntries()) /** @type {any} */ (window).shift += /** @type {any} */ (entry).value; }).observe({ type: 'layout-shift', buffered: true });
+      });
+      await page.goto(server.url);
+      await ready(page);
+      await page.waitForTimeout(600);
+      const shift = await page.evaluate(() => /** @type {any} */ (window).shift);
+      assert.ok(shift < 0.02, `${viewport.width}: ${shift}`);
+      if (viewport === DESKTOP) {
+        const top = () => field(page, 'batch').evaluate((/** @type {Element} */ one) => one.getBoundingClientRect().top);
+        const before = await top();
+        await changed(page, () => field(page, 'batch').fill('5'));
+        assert.equal(await top(), before);
+      }
+      await context.close();
+    }
+  });
+
   test('page: nothing scrolls sideways at 1440, 1024, 390 and 320', async () => {
     for (const width of [1440, 1024, 768, 390, 320]) {
       await visit(async (page) => {

@@ -1,12 +1,13 @@
 /* The left column: model and its files, card, and the settings. */
 import { useRef, useState } from 'preact/hooks';
+import { EXAMPLE } from '../example.js';
 import { fixed, headline, params, sentences } from '../format.js';
 import { fromFile, MOST_FILES, readText } from '../files.js';
 import { Files } from './Files.jsx';
 import { expectMore } from '../parts.js';
 import { closeRecording, isRecording, openRecording, recording } from '../recordings.js';
 import { chooseModel, openFiles, past, reset, setWord, setWords, undo } from '../changes.js';
-import { describe, editing, errorAt, files, isExample, moreOpen, notices, report, settingsOpen, unit, valueOf, words } from '../state.js';
+import { describe, editing, errorAt, files, linked, moreOpen, notices, report, settingsOpen, unit, valueOf, words } from '../state.js';
 import { Field } from './Field.jsx';
 import { Looks } from './Header.jsx';
 import { Icon } from './marks.jsx';
@@ -141,6 +142,9 @@ function GpuField() {
   );
 }
 
+/** The note of the example stays while its model does: it must not vanish under the hands of who types in a field below it. */
+const isExampleModel = () => files.value.length === 0 && linked.value.length === 0 && words.value.some(([name, value]) => name === EXAMPLE[0][0] && value === EXAMPLE[0][1]);
+
 export function Settings() {
   const all = (describe.value?.settings ?? []).filter((s) => !isIdle(s.name));
   const seesImages = report.value?.model.parameters.parts.some((part) => /vision|image|visual/i.test(part.name)) ?? true;
@@ -159,7 +163,7 @@ export function Settings() {
         {report.value && <p class={`sheet-verdict is-${verdictOf(report.value).kind}`}><b>{headline(report.value.verdict.device_bytes, unit.value)} {unit.value}</b> <span class="sticky-state"><Icon name={verdictOf(report.value).icon} />{verdictOf(report.value).text}</span></p>}
         <button type="button" class="button primary" onClick={() => { settingsOpen.value = false; }}>Done</button>
       </div>
-      {isExample.value && <p class="example-note"><Icon name="info" /><span>An example. Pick your model or drop your <code>config.json</code> anywhere.</span></p>}
+      {isExampleModel() && <p class="example-note"><Icon name="info" /><span>An example. Pick your model or drop your <code>config.json</code> anywhere.</span></p>}
       <ModelField />
       <GpuField />
       {main.map(({ title, settings }) => settings.length > 0 && (
