@@ -32,7 +32,7 @@ function JobLine({ r }) {
     used('optimizer'),
     used('quant') && used('quant') !== 'none' && `base in ${used('quant')}`,
     used('adapter') && used('adapter') !== 'none' && used('adapter'),
-    used('parallel.kind') && used('parallel.kind') !== 'none' && `${used('parallel.kind')} over ${used('parallel.dp') || 1} GPUs`,
+    used('parallel.kind') && used('parallel.kind') !== 'none' && `${used('parallel.kind')} over ${Number(used('parallel.dp')) > 1 ? `${used('parallel.dp')} GPUs` : 'one GPU'}`,
     used('checkpointing') === 'none' ? 'no checkpointing' : `checkpointing ${used('checkpointing')}`,
   ];
   return (

@@ -40,7 +40,8 @@ export function verdictOf(r) {
 function subjectOf(r) {
   const used = (/** @type {string} */ name) => r.settings.find((setting) => setting.name === name)?.value ?? '';
   const wanted = r.verdict.fits && (r.verdict.margin_bytes ?? 0) < 0 ? 'wanted' : '';
-  const where = /^(|none)$/.test(used('parallel.kind')) ? 'on the device' : `on each of ${used('parallel.dp') || 1} GPUs`;
+  const gpus = /^(|none)$/.test(used('parallel.kind')) ? 1 : Number(used('parallel.dp') || 1);
+  const where = gpus > 1 ? `on each of ${fixed(gpus)} GPUs` : 'on the device';
   return `${wanted} ${where} at the peak`.trim();
 }
 
