@@ -10,9 +10,9 @@ import { exportsOf, wrap } from './src/tidemark.js';
 const example = EXAMPLE.map((word) => word.join('='));
 
 /* The opening, and what is done to it first: a setting of the form, one at a time, a wrong one among them. */
-const FIRST_WORDS = ['batch=4', 'batch=0', 'batch=256', 'seq=2048', 'images=2', 'image_size=672', 'dtype=fp32', 'dtype=fp16', 'autocast=bf16', 'optimizer=sgd',
+const FIRST_WORDS = ['batch=4', 'batch=0', 'batch=256', 'seq=2048', 'dtype=fp32', 'dtype=fp16', 'autocast=bf16', 'optimizer=sgd',
   'optimizer=adam', 'optimizer=adamw8bit', 'checkpointing=none', 'grad_accum=4', 'clip=1', 'freeze=', 'freeze=language_model', 'gpu=rtx-4090', 'attention=eager',
-  'sdpa_backend=math', 'sdpa_backend=efficient', 'mode=infer'];
+  'sdpa_backend=math', 'sdpa_backend=efficient'];
 const FIRST_CALLS = [
   { call: 'describe' },
   { call: 'estimate', settings: example },
