@@ -155,6 +155,9 @@ export function useTests({ visit, field, fromCore, exampleWords, server }) {
     assert.equal(await deviceBytes(page), before);
     await page.keyboard.press('Control+Shift+z');
     await page.waitForFunction(() => location.hash.includes('batch=128'));
+    await field(page, 'batch').fill('77');
+    await page.keyboard.press('Control+z');
+    await page.waitForFunction(() => /** @type {any} */ (document.getElementById('set-batch')).value === '128', null, { timeout: 5000 });
     await page.getByRole('button', { name: 'Undo', exact: true }).click();
     await page.waitForFunction(() => location.hash.includes('batch=16'));
   }));
@@ -474,6 +477,20 @@ export function useTests({ visit, field, fromCore, exampleWords, server }) {
     await apply.click();
     await page.locator('.verdict.is-fits, .verdict.is-close').waitFor();
   }, { at: `${server.url}#model=gpt2&gpu=t4&batch=64&v=1` }));
+
+  test('use: a link that comes while the address is being written is not overwritten', () => visit(async (page) => {
+    for (let i = 0; i < 16; i++) {
+      await page.evaluate(async ([value, wait, to]) => {
+        const input = /** @type {HTMLInputElement} */ (document.getElementById('set-batch'));
+        input.value = value;
+        input.dispatchEvent(new InputEvent('input', { bubbles: true }));
+        await new Promise((done) => setTimeout(done, Number(wait)));
+        location.hash = `#model=gpt2&gpu=t4&batch=${to}&v=1`;
+        for (const until = performance.now() + 60; performance.now() < until;); /* a busy page: timers and events come together */
+      }, [String(2 + i), String(i * 28), String(30 + i)]);
+      await page.waitForFunction((/** @type {string} */ value) => /** @type {any} */ (document.getElementById('set-batch')).value === value, String(30 + i), { timeout: 8000 });
+    }
+  }, { at: `${server.url}#model=gpt2&gpu=t4&v=1` }));
 
   test('use: a long calculation can be cancelled, and the page goes on', () => visit(async (page) => {
     await page.evaluate(() => { location.hash = '#model=qwen2.5-vl-7b&gpu=h100-80&batch=1024&seq=1024&v=1'; });

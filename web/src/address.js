@@ -9,7 +9,8 @@ import { toLink, toWord, wordsOf } from './words.js';
 
 /** @typedef {import('./types.js').Diagnostic} Diagnostic */
 
-let written = '';
+/* What the address holds as far as the page knows: what it wrote or read last. Anything else is a link on its way in. */
+let known = '';
 /** @type {ReturnType<typeof setTimeout> | undefined} */
 let writeTimer;
 let lastWrite = 0;
@@ -25,10 +26,10 @@ export function writeFragment() {
     const text = await pack(full) ?? toLink(wordsOf(of)); /* the files of a long one stay here */
     if (mine !== writing) return; /* a link was opened meanwhile, or another one is on its way */
     fragment.value = text;
-    if (keepsAddress.value || text === readFragment()) return;
+    if (keepsAddress.value || text === known || readFragment() !== known) return;
     lastWrite = Date.now();
-    written = text;
-    history.replaceState(null, '', '#' + written);
+    known = text;
+    history.replaceState(null, '', '#' + known);
   }, wait);
 }
 
@@ -60,10 +61,11 @@ export const opened = { was: '', isNew: false };
 /** Takes the job from the address. False when it names none. */
 export async function loadFragment() {
   const text = readFragment();
-  if (text === '' || !/=|%3d/i.test(text)) return false;
-  if (text === written) return true;
+  const isLink = /=|%3d/i.test(text);
+  if (isLink && text === known) return true;
+  known = text;
+  if (!isLink) return false;
   stopWriting();
-  written = text;
   try {
     const read = await askAsIs({ call: 'read_link', link: await unpack(text) });
     if (!read?.ok) throw new Error('This link cannot be read.');

@@ -118,9 +118,10 @@ function Whole(props) {
 /** @param {Parts & {numeric?: boolean, onStep?: (way: 1 | -1, fine: boolean) => void}} props */
 function Text({ setting, id, value, invalid, described, numeric, onStep }) {
   const [draft, setDraft] = useState(/** @type {string | null} */ (null));
+  const isOwn = draft !== null && (draft.trim() === '' || draft.trim() === value); /* not undone, and no link came, since it was typed */
   return (
     <input id={id} type="text" autocomplete="off" spellcheck={false} placeholder="default" inputMode={numeric ? 'numeric' : undefined}
-      value={draft ?? value} aria-invalid={invalid} aria-describedby={described}
+      value={isOwn ? draft : value} aria-invalid={invalid} aria-describedby={described}
       onInput={(event) => {
         const text = event.currentTarget.value;
         setDraft(text);
