@@ -32,7 +32,7 @@ export function hostileTests({ browser, server, visit }) {
       for (const name of readdirSync(new URL(`${corpus}/`, corpora))) {
         const buffer = readFileSync(new URL(`${corpus}/${name}`, corpora));
         await choose(page, { name: ['config.json', 'ds_config.json', 'accelerate.yaml', 'snapshot.pickle', 'model.safetensors'][dropped++ % 5], mimeType: '', buffer });
-        await page.waitForTimeout(60);
+        await page.locator('.file, .diagnostic, .recording-close').first().waitFor({ timeout: 15000 }).catch(() => assert.fail(`nothing is said of ${corpus}/${name}`));
         await alive(page, `${corpus}/${name}`);
         assert.equal(await page.locator('.diagnostic', { hasText: 'stopped unexpectedly' }).count(), 0, `${corpus}/${name} made the core trap`);
       }
