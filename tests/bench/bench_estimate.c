@@ -50,6 +50,10 @@ static const job jobs[] = {
     {"estimate_gpt2", "{\"call\":\"estimate\",\"settings\":[\"model=gpt2\",\"batch=4\",\"seq=512\"]}"},
     {"measure_llava_1.5_7b_zero2_three_steps",
      "{\"call\":\"measure\",\"settings\":[\"recipe=llava-finetune\",\"parallel.kind=zero2\",\"dp=8\",\"rank=0\",\"seq=1024\",\"steps=3\"]}"},
+    {"measure_llama_2_7b", "{\"call\":\"measure\",\"settings\":[\"model=llama-2-7b\",\"gpu=h100-80\",\"batch=4\",\"seq=2048\"]}"},
+    {"measure_llama_2_7b_8_cells",
+     "{\"call\":\"measure\",\"settings\":[\"model=llama-2-7b\",\"gpu=h100-80\",\"seq=2048\"],\"cells\":[[\"batch=1\"],[\"batch=2\"],[\"batch=3\"],"
+     "[\"batch=4\"],[\"batch=5\"],[\"batch=6\"],[\"batch=7\"],[\"batch=8\"]]}"},
     {"describe", "{\"call\":\"describe\"}"},
 };
 
