@@ -186,9 +186,16 @@ static void reentrant_run(tide_machine *m, tide_node *node, tide_tensor **grads,
     unsigned edge = 0;
     for (uint32_t i = 0; i < frame->input_count; i++)
         if (detached[i].kind == TIDE_VALUE_TENSOR) results[edge++] = tide_retain(detached[i].tensor->grad);
+    for (uint32_t i = output.kind == TIDE_VALUE_LIST ? output.list->count : 0; i-- > 0;) { /* as below */
+        tide_value_release(m, output.list->items[i]);
+        output.list->items[i] = tide_none();
+    }
     tide_value_release(m, output);
     for (uint32_t i = 0; i < frame->input_count; i++) tide_value_release(m, detached[i]);
-    for (unsigned i = 0; i < node->output_count; i++) tide_release(m, zeros[i]);
+    for (unsigned i = node->output_count; i-- > 0;) { /* the arguments of backward(): a tuple lets go of its last item first */
+        tide_release(m, zeros[i]);
+        tide_release_at(m, &grads[i]);
+    }
     tide_give(m, detached, (frame->input_count + 1) * sizeof *detached);
 }
 

@@ -126,7 +126,7 @@ static tide_value op_clamp(tide_machine *m, tide_value *a) {
 /* clamp with tensors as bounds, FunctionsManual.cpp clamp_backward: where self lies inside of bounds that do not cross,
  * then what is left of grad outside of it, each by masks of self's size. */
 static void clamp_to_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
-    tide_tensor *x = tide_saved_at(m, node, 0), *least = tide_saved_at(m, node, 1), *most = tide_saved_at(m, node, 2);
+    tide_tensor *most = tide_saved_at(m, node, 0), *least = tide_saved_at(m, node, 1), *x = tide_saved_at(m, node, 2);
     tide_tensor *is_ordered = tide_empty(m, least->shape, TIDE_BOOL), *masks[7];
     for (int i = 0; i < 4; i++) masks[i] = tide_elementwise(m, &x, 1, TIDE_BOOL);
     for (int i = 2; i >= 0; i--) tide_release(m, masks[i]);
@@ -142,9 +142,9 @@ static const tide_backward clamp_to_backward = {"ClampBackward0", clamp_to_run};
 static tide_value op_clamp_to(tide_machine *m, tide_value *a) {
     tide_tensor *x = tide_arg_tensor(m, a[0]), *least = tide_arg_tensor(m, a[1]), *most = tide_arg_tensor(m, a[2]);
     tide_node *node = tide_node_new(m, &clamp_to_backward, &x, 1);
-    tide_save(m, node, x);
-    tide_save(m, node, least);
     tide_save(m, node, most);
+    tide_save(m, node, least);
+    tide_save(m, node, x);
     return tide_of_tensor(tide_made_by(m, node, tide_elementwise(m, &x, 1, x->dtype)));
 }
 
