@@ -321,6 +321,9 @@ static void test_bad_values(void) {
     REFUSE("gpt2|mode=infer|adapter=prefix", "/settings/adapter", "virtual tokens");
     REFUSE("gpt2|adapter.merged=true", "/settings/adapter.merged", "do not train");
     REFUSE("gpt2|padding=maybe", "/settings/padding", "true or false");
+    REFUSE("gpt2|packing=true|padding=true", "/settings/packing", "have no padding");
+    REFUSE("gpt2|packing=true|mode=infer", "/settings/packing", "for training");
+    REFUSE("gpt2|packing=true|adapter=prefix", "/settings/packing", "with prefix_tuning");
     REFUSE("gpt2|clip=-1", "/settings/clip", "from 0");
     REFUSE("gpt2|clip=nan", "/settings/clip", "number");
     REFUSE("gpt2|clip=1e999", "/settings/clip", "number from 0");

@@ -474,6 +474,7 @@ static void fill_values(job_builder *b) {
     job->labels = value_is(b, TIDE_SET_labels, "true");
     job->loss = value_of(b, TIDE_SET_loss);
     job->padding = value_is(b, TIDE_SET_padding, "true");
+    job->packing = value_is(b, TIDE_SET_packing, "true");
     job->use_cache =
         value_is(b, TIDE_SET_use_cache, "default") ? -1 : value_is(b, TIDE_SET_use_cache, "true");
     job->hold_outputs = value_is(b, TIDE_SET_hold_outputs, "true");
@@ -563,6 +564,12 @@ static void check_together(job_builder *b) {
     if (!is_training && tide_setting_is_of(&tide_settings[TIDE_SET_adapter_num_virtual_tokens], b->job->adapter.method))
         tide_error(b->diags, TIDE_ERR_UNSUPPORTED, "/settings/adapter", tide_format(b->arena, "inference with %s is not expressed", b->job->adapter.method),
                    "use mode=train, or leave it out and add its virtual tokens to seq");
+    if (b->job->packing && b->job->padding)
+        tide_error(b->diags, TIDE_ERR_CONFLICT, "/settings/packing", "packed rows have no padding", "leave one of packing and padding out");
+    if (b->job->packing && !is_training)
+        tide_error(b->diags, TIDE_ERR_CONFLICT, "/settings/packing", "rows are packed for training", "use mode=train, or leave it out");
+    if (b->job->packing && tide_setting_is_of(&tide_settings[TIDE_SET_adapter_num_virtual_tokens], b->job->adapter.method))
+        tide_error(b->diags, TIDE_ERR_UNSUPPORTED, "/settings/packing", tide_format(b->arena, "with %s is not expressed", b->job->adapter.method), "leave one out");
     bool is_packed = tide_setting_is_of(&tide_settings[TIDE_SET_quant_group_size], b->job->quant);
     if (is_packed && is_training)
         tide_error(b->diags, TIDE_ERR_UNSUPPORTED, "/settings/quant", tide_format(b->arena, "training over %s is not expressed", b->job->quant),

@@ -121,7 +121,7 @@ typedef struct tide_job {
     bool has_main_grads;             /* in fp32, with fp32 copies of the weights */
     const char *ema;                 /* none swa_utils diffusers diffusers_foreach */
     bool clips;                      /* clip_grad_norm_ */
-    bool labels, padding;
+    bool labels, padding, packing;
     const char *loss;                /* default shifted no_upcast liger */
     int use_cache;                   /* -1: the model's default */
     bool hold_outputs;

@@ -206,6 +206,9 @@ static void set_settings(tide_run *run, const tide_job *job, bool uses_cache) {
     TRUTH("loss_is_fused", false);
     TRUTH("loss_is_read", false); /* by the functions of library/losses.json that know loss_function */
     TRUTH("padding", job->padding);
+    TRUTH("packing", job->packing);
+    TRUTH("packing_is_read", false); /* by library/attention.json, where a model's position_ids come from it */
+    s[n++] = (tide_setting_value){"given_positions", tide_none()};
     TRUTH("use_cache", uses_cache);
     TRUTH("checkpointing", run->model.is_checkpointing);
     TRUTH("autocast", job->autocast != NULL);
@@ -419,7 +422,7 @@ static void count_parameters(tide_run *run) {
 /* ---- the batch ---- */
 
 
-static bool make_batch(tide_run *run, tide_batch *b, tide_diagnostics *diags) {
+static bool make_batch(tide_run *run, const tide_job *job, tide_batch *b, tide_diagnostics *diags) {
     tide_machine *m = &run->machine;
     const tide_json *inputs = run->model.instances[run->model.root].of->inputs;
     if (!inputs) inputs = tide_description_at(run->model.scopes[0].description, "inputs");
@@ -435,6 +438,7 @@ static bool make_batch(tide_run *run, tide_batch *b, tide_diagnostics *diags) {
         b->names[b->count] = item->key.at;
         b->values[b->count++] = value;
     }
+    if (job->packing) tide_model_evaluate(&run->model, tide_parse_expr(m->arena, TIDE_TEXT("lay_positions()"), "/inputs", diags));
     m->factor = TIDE_FACTOR_TEMPORARY;
     return true;
 }
@@ -724,6 +728,9 @@ static void prepare(tide_run *run, const tide_job *job, tide_arena *arena, tide_
     if (strcmp(job->mode, "train") != 0) run->model.is_checkpointing = false;
     if (run->model.is_checkpointing) uses_cache = false; /* transformers switches the cache off */
     set_settings(run, job, uses_cache);
+    if (job->packing && uses_cache)
+        tide_report(diags, TIDE_ASSUMPTION, TIDE_OK, "/settings/packing",
+                    "the model makes a cache, with which transformers takes each row for one text: no mask keeps its texts apart", "use_cache=false");
 }
 
 tide_description *tide_run_description(tide_run *run, const tide_job *job, tide_arena *arena, tide_diagnostics *diags) {
@@ -780,7 +787,7 @@ static bool run_job(tide_run *run, const tide_job *job, tide_arena *arena, tide_
     tide_timeline_mark(&m->timeline, 0, TIDE_PHASE_LOAD);
     if (m->has_failed) return false;
     loop l = {.run = run, .job = job};
-    if (!wrap(&l) || !make_batch(run, &l.batch, diags)) return false;
+    if (!wrap(&l) || !make_batch(run, job, &l.batch, diags)) return false;
     if (is_quantised && job->kbit_prepare && is_training) tide_model_setting(&run->model, "model_dtype")->dtype = TIDE_FP32; /* self.dtype */
     if (!is_training) return tide_infer(run, job, &l.batch);
     m->module = m->statement = 0;
@@ -790,6 +797,8 @@ static bool run_job(tide_run *run, const tide_job *job, tide_arena *arena, tide_
     if (job->scaler && !tide_scaler_takes(&run->model, l.optimizer, job->clips)) return false;
     tide_timeline_mark(&m->timeline, 0, TIDE_PHASE_LOAD);
     if (!play(&l)) return false;
+    if (job->packing && !tide_model_setting(&run->model, "packing_is_read")->truth)
+        return tide_error(diags, TIDE_ERR_UNSUPPORTED, "/settings/packing", "the model's description does not take position_ids", "leave it out");
     bool is_liger = strcmp(job->loss, "liger") == 0, is_read = tide_model_setting(&run->model, is_liger ? "loss_is_fused" : "loss_is_read")->truth;
     if (strcmp(job->loss, "default") != 0 && !is_read)
         tide_report(diags, TIDE_WARNING, TIDE_ERR_UNSUPPORTED, "/settings/loss", "changes nothing: the model's description does not read it", NULL);
