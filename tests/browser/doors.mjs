@@ -301,7 +301,7 @@ export async function doorTests(folder, browser) {
     await page.goto(`${server.url}host.html`);
     const frame = page.frameLocator('iframe');
     await frame.locator('.big').waitFor();
-    assert.match(await frame.locator('main').innerText(), /Our run · GPT-2[^]*3\.3\s*GiB[^]*Fits T4/);
+    assert.match(await frame.locator('main').innerText(), /Our run · GPT-2[^]*4\.7\s*GiB[^]*Fits T4/);
     assert.match(await frame.getByRole('link', { name: 'Open in tidemark' }).getAttribute('href'), /^\.\/#model=gpt2/);
     assert.deepEqual(problems, []);
     await context.close();

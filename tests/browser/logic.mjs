@@ -199,6 +199,25 @@ test('client: a core that lacks something is given it and asked again; what cann
   await assert.rejects(waiting, /Cancelled/);
 });
 
+test('client: one that is ended while more is fetched gives it to the next worker', async () => {
+  /** @type {(more: any) => void} */
+  let arrive = () => {};
+  const fetched = new Promise((resolve) => { arrive = resolve; });
+  const client = createClient({
+    module: Promise.resolve(/** @type {any} */ ({})), more: () => fetched,
+    spawn: () => {
+      const worker = fakeWorker((text) => (text.includes('other') && !worker.more ? { lacking: true } : { reply: text }));
+      return /** @type {any} */ (worker);
+    },
+  });
+  const first = client.call({ other: 1 });
+  setTimeout(() => client.end(), 20);
+  await assert.rejects(first, /Cancelled/);
+  const second = client.call({ other: 2 });
+  arrive({ models: new ArrayBuffer(7) });
+  assert.deepEqual(await second, { other: 2 });
+});
+
 test('client: a core that cannot be loaded is said to every caller', async () => {
   const client = createClient({ module: Promise.reject(new Error('blocked')), spawn: () => /** @type {any} */ (fakeWorker(() => null)) });
   await assert.rejects(client.call({}), /blocked/);

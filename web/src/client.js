@@ -25,6 +25,8 @@ export function createClient({ module, spawn, more, limitMs = 20000, timed }) {
   let lastId = 0;
   /** @type {import('./tidemark.js').More | undefined} */
   let given;
+  /** @type {Worker | null} */
+  let whole = null; /* the worker that was given it */
 
   module.catch(() => {});
 
@@ -37,7 +39,11 @@ export function createClient({ module, spawn, more, limitMs = 20000, timed }) {
     return fresh;
   }
 
-  const instruct = async (/** @type {Worker} */ target) => target.postMessage({ module: await module, more: given });
+  async function instruct(/** @type {Worker} */ target) {
+    const compiled = await module;
+    target.postMessage({ module: compiled, more: given });
+    if (given) whole = target;
+  }
 
   /** The running job once more, by a core that lacks nothing; where that cannot be had, a new one for the next job. */
   async function complete(/** @type {Job} */ job, /** @type {Worker} */ target) {
@@ -59,7 +65,7 @@ export function createClient({ module, spawn, more, limitMs = 20000, timed }) {
   function answered(/** @type {{id: number, reply?: string, trap?: string, lacking?: boolean, ms?: number}} */ { id, reply, trap, lacking, ms }) {
     if (!running || running.id !== id) return;
     if (trap !== undefined) return stopped(trap);
-    if (lacking) return given || !more ? stopped('The core lacks a part.') : complete(running, /** @type {Worker} */ (worker));
+    if (lacking) return whole === worker || !more ? stopped('The core lacks a part.') : complete(running, /** @type {Worker} */ (worker));
     clearTimeout(timer);
     if (ms !== undefined) timed?.(ms);
     const job = running;
