@@ -91,7 +91,7 @@ static int estimate_read(check *c) {
     cli_arguments arguments;
     cli_buffer request = {0};
     cli_answer answer = {0};
-    status = cli_arguments_read(&arguments, count, words, CLI_TAKES_GPU);
+    status = cli_arguments_read(&arguments, count, words, CLI_TAKES_SETTINGS);
     if (status == CLI_OK) status = cli_request(&request, "estimate", &arguments, "");
     if (status == CLI_OK) status = cli_ask_or_explain(&answer, &request, false);
     if (status == CLI_OK) c->predicted = cJSON_Duplicate(answer.json, true);

@@ -40,7 +40,7 @@ static bool is_config(const char *path) {
 static int timeline_make(cli_answer *answer, int argc, char **argv) {
     cli_arguments arguments;
     cli_buffer request = {0};
-    int status = cli_arguments_read(&arguments, argc, argv, CLI_TAKES_GPU);
+    int status = cli_arguments_read(&arguments, argc, argv, CLI_TAKES_SETTINGS);
     *answer = (cli_answer){0};
     if (status == CLI_OK && arguments.path_count == 1 && !is_config(arguments.paths[0])) {
         status = cli_replay_ask(answer, &arguments);

@@ -1,7 +1,7 @@
 /* The words after a command: options, files, links and settings.
  *
  * A word is a link if it has a fragment of settings (#a=b, a=b&c=d or z=1.TEXT), a setting if it has a "=", a
- * file if there is one of that name, and the model's name otherwise. */
+ * file if there is one of that name, and the model's name otherwise. --NAME VALUE is a setting where it is no option. */
 #include "cli.h"
 
 #include <stdlib.h>
@@ -40,7 +40,6 @@ static const option options[] = {
     {"--help", 0, false},
     {"--json", CLI_TAKES_JSON, false},
     {"--bytes", CLI_TAKES_BYTES, false},
-    {"--gpu", CLI_TAKES_GPU, true},
     {"--of", CLI_TAKES_OF, true},
     {"--stage", CLI_TAKES_OF, true},
     {"--base", CLI_TAKES_BASE, true},
@@ -82,12 +81,21 @@ static void option_take(cli_arguments *a, const char *name, const char *value) {
     if (strcmp(name, "--recording") == 0) a->recording = value;
     if (strcmp(name, "--with") == 0) list_add(&a->with, &a->with_count, value, strlen(value));
     if (strcmp(name, "--where") == 0) list_add(&a->where, &a->where_count, value, strlen(value));
-    if (strcmp(name, "--gpu") == 0) {
-        cli_buffer word = {0};
-        cli_format(&word, "gpu=%s", value);
-        list_add(&a->words, &a->word_count, word.at, word.length);
-        cli_buffer_free(&word);
-    }
+}
+
+/* --zero 2, --grad-accum=8, --padding: zero=2, grad_accum=8, padding=true. */
+static void setting_take(cli_arguments *a, int argc, char **argv, int *at) {
+    const char *name = argv[*at] + 2, *equals = strchr(name, '=');
+    const char *next = *at + 1 < argc && argv[*at + 1][0] != '-' ? argv[*at + 1] : NULL;
+    cli_buffer word = {0};
+    cli_append(&word, name, equals ? (size_t)(equals - name) : strlen(name));
+    for (size_t i = 0; i < word.length; i++)
+        if (word.at[i] == '-') word.at[i] = '_';
+    cli_format(&word, "=%s", equals ? equals + 1 : next ? next : "true");
+    *at += !equals && next;
+    if (a->with_count) list_add(&a->with, &a->with_count, word.at, word.length);
+    else list_add(&a->words, &a->word_count, word.at, word.length);
+    cli_buffer_free(&word);
 }
 
 /* Consumes argv[*at] and its value. */
@@ -95,9 +103,11 @@ static int option_read(cli_arguments *a, int argc, char **argv, int *at, unsigne
     const char *word = strcmp(argv[*at], "-h") == 0 ? "--help" : argv[*at];
     const char *equals = strchr(word, '=');
     size_t length = equals ? (size_t)(equals - word) : strlen(word);
+    bool is_setting = (takes & CLI_TAKES_SETTINGS) && strncmp(word, "--", 2) == 0 && length > 2;
     for (size_t i = 0; i < sizeof options / sizeof *options; i++) {
         const option *o = &options[i];
         if (strlen(o->name) != length || strncmp(o->name, word, length) != 0) continue;
+        is_setting = false;
         if ((o->needs & takes) != o->needs) break;
         const char *value = NULL;
         if (o->has_value) {
@@ -113,8 +123,11 @@ static int option_read(cli_arguments *a, int argc, char **argv, int *at, unsigne
         option_take(a, o->name, value);
         return CLI_OK;
     }
-    cli_complain("--help lists the options; settings are written without dashes, as batch=4",
-                 "no option %s here", argv[*at]);
+    if (is_setting) {
+        setting_take(a, argc, argv, at);
+        return CLI_OK;
+    }
+    cli_complain("--help lists the options", "no option %s here", argv[*at]);
     return CLI_BAD_INPUT;
 }
 

@@ -97,7 +97,7 @@ enum {
     CLI_TAKES_BASE = 2,
     CLI_TAKES_VERIFY = 4,
     CLI_TAKES_BYTES = 8,
-    CLI_TAKES_GPU = 16,
+    CLI_TAKES_SETTINGS = 16,
     CLI_TAKES_JSON = 32,
     CLI_ARE_PATHS = 64,  /* every word is a file */
     CLI_ARE_TOPICS = 128, /* words are kept as they are */

@@ -304,7 +304,7 @@ int cli_estimate(int argc, char **argv) {
     cli_buffer request = {0};
     cli_answer answer = {0};
     int status = cli_arguments_read(&arguments, argc, argv,
-                                    CLI_TAKES_JSON | CLI_TAKES_BYTES | CLI_TAKES_GPU);
+                                    CLI_TAKES_JSON | CLI_TAKES_BYTES | CLI_TAKES_SETTINGS);
     if (status == CLI_OK && arguments.shows_help) {
         cli_help(stdout, "estimate");
     } else if (status == CLI_OK) {

@@ -99,7 +99,7 @@ int cli_explain(int argc, char **argv) {
     cli_buffer request = {0}, more = {0};
     cli_answer answer = {0};
     int status =
-        cli_arguments_read(&arguments, argc, argv, CLI_TAKES_JSON | CLI_TAKES_OF | CLI_TAKES_GPU);
+        cli_arguments_read(&arguments, argc, argv, CLI_TAKES_JSON | CLI_TAKES_OF | CLI_TAKES_SETTINGS);
     if (status == CLI_OK && arguments.shows_help) {
         cli_help(stdout, "explain");
     } else if (status == CLI_OK) {

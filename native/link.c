@@ -21,7 +21,7 @@ int cli_link(int argc, char **argv) {
     cli_arguments arguments;
     cli_buffer request = {0}, address = {0};
     cli_answer answer = {0};
-    int status = cli_arguments_read(&arguments, argc, argv, CLI_TAKES_BASE | CLI_TAKES_GPU | CLI_TAKES_JSON);
+    int status = cli_arguments_read(&arguments, argc, argv, CLI_TAKES_BASE | CLI_TAKES_SETTINGS | CLI_TAKES_JSON);
     if (status == CLI_OK && arguments.shows_help) {
         cli_help(stdout, "link");
     } else if (status == CLI_OK) {

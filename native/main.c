@@ -17,7 +17,7 @@ typedef struct command {
     "                    standard input, and FOLDER/ is the two files in it\n"                     \
     "  LINK              what the page's address or `tidemark link` shows, whole or from the # "   \
     "on\n"                                                                                         \
-    "  key=value         settings (`tidemark describe settings`); the last one of a name holds\n"
+    "  key=value         settings (`tidemark describe settings`), also as --key VALUE; the last one of a name holds\n"
 
 static const command commands[] = {
     {"estimate", cli_estimate,

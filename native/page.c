@@ -153,7 +153,7 @@ int cli_report(int argc, char **argv) {
     cli_arguments arguments;
     cli_answer answer = {0};
     cli_buffer html = {0};
-    int status = cli_arguments_read(&arguments, argc, argv, CLI_TAKES_PAGE | CLI_TAKES_HTML | CLI_TAKES_GPU);
+    int status = cli_arguments_read(&arguments, argc, argv, CLI_TAKES_PAGE | CLI_TAKES_HTML | CLI_TAKES_SETTINGS);
     if (status == CLI_OK && arguments.shows_help) {
         cli_help(stdout, "report");
     } else if (status == CLI_OK) {
@@ -209,7 +209,7 @@ int cli_open(int argc, char **argv) {
     cli_arguments arguments;
     cli_answer answer = {0};
     cli_buffer request = {0}, base = {0}, address = {0};
-    int status = cli_arguments_read(&arguments, argc, argv, CLI_TAKES_PAGE | CLI_TAKES_BASE | CLI_TAKES_PRINT | CLI_TAKES_GPU);
+    int status = cli_arguments_read(&arguments, argc, argv, CLI_TAKES_PAGE | CLI_TAKES_BASE | CLI_TAKES_PRINT | CLI_TAKES_SETTINGS);
     if (status == CLI_OK && arguments.shows_help) {
         cli_help(stdout, "open");
     } else if (status == CLI_OK) {
@@ -302,7 +302,7 @@ int cli_badge(int argc, char **argv) {
     cli_answer answer = {0};
     badge b = {0};
     int64_t most = -1;
-    int status = cli_arguments_read(&arguments, argc, argv, CLI_TAKES_BADGE | CLI_TAKES_BASE | CLI_TAKES_GPU);
+    int status = cli_arguments_read(&arguments, argc, argv, CLI_TAKES_BADGE | CLI_TAKES_BASE | CLI_TAKES_SETTINGS);
     if (status == CLI_OK && arguments.shows_help) {
         cli_help(stdout, "badge");
         cli_arguments_free(&arguments);

@@ -276,7 +276,7 @@ int cli_replay(int argc, char **argv) {
     if (argc > 0 && strcmp(argv[0], "--on-gpu") == 0) return cli_on_gpu(argc - 1, argv + 1);
     cli_arguments arguments;
     int status = cli_arguments_read(&arguments, argc, argv,
-                                    CLI_TAKES_JSON | CLI_TAKES_BYTES | CLI_TAKES_GPU | CLI_TAKES_DEVICE | CLI_NAMES_ARE_PATHS);
+                                    CLI_TAKES_JSON | CLI_TAKES_BYTES | CLI_TAKES_SETTINGS | CLI_TAKES_DEVICE | CLI_NAMES_ARE_PATHS);
     if (status == CLI_OK && arguments.shows_help) {
         cli_help(stdout, "replay");
     } else if (status == CLI_OK && arguments.path_count != 1) {

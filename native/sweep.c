@@ -223,7 +223,7 @@ static int play_all(sweep *s) {
 
 int cli_sweep(int argc, char **argv) {
     sweep s = {0};
-    int status = cli_arguments_read(&s.arguments, argc, argv, CLI_TAKES_BYTES | CLI_TAKES_GPU | CLI_TAKES_CSV | CLI_TAKES_JSON);
+    int status = cli_arguments_read(&s.arguments, argc, argv, CLI_TAKES_BYTES | CLI_TAKES_SETTINGS | CLI_TAKES_CSV | CLI_TAKES_JSON);
     if (status == CLI_OK && s.arguments.shows_help)
         cli_help(stdout, "sweep");
     else if (status == CLI_OK)

@@ -207,7 +207,7 @@ static int ask(const char *call, int argc, char **argv, unsigned takes, show_fn 
     cli_arguments arguments;
     cli_buffer request = {0}, more = {0};
     cli_answer answer = {0};
-    int status = cli_arguments_read(&arguments, argc, argv, takes | CLI_TAKES_JSON | CLI_TAKES_GPU);
+    int status = cli_arguments_read(&arguments, argc, argv, takes | CLI_TAKES_JSON | CLI_TAKES_SETTINGS);
     if (status == CLI_OK && arguments.shows_help) {
         cli_help(stdout, call);
     } else if (status == CLI_OK && arguments.recording) {

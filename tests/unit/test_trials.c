@@ -120,6 +120,29 @@ static void check_advice(const char *job) {
     cJSON_Delete(answer);
 }
 
+/* Whether a change of exactly these words, or of words that begin so where they end in `=` or `.`, is among those tried. */
+static bool advises(const cJSON *answer, const char *words) {
+    size_t length = strlen(words);
+    bool is_beginning = strchr("=.", words[length - 1]) != NULL;
+    for (const cJSON *change = at(answer, "changes") ? at(answer, "changes")->child : NULL; change; change = change->next) {
+        char text[400] = "";
+        for (const cJSON *word = at(change, "settings")->child; word; word = word->next) sprintf(text + strlen(text), "%s%s", *text ? " " : "", word->valuestring);
+        if (is_beginning ? strncmp(text, words, length) == 0 : strcmp(text, words) == 0) return true;
+    }
+    return false;
+}
+
+/* Changes that concern the job are played, others are not; lists are joined by `|`. */
+static void check_advises(const char *job, const char *wanted, const char *unwanted) {
+    cJSON *answer = ask("advice", job, "", "");
+    for (int i = 0; i < 2; i++) {
+        char list[600];
+        snprintf(list, sizeof list, "%s", i ? unwanted : wanted);
+        for (char *words = strtok(list, "|"); words; words = strtok(NULL, "|")) check(advises(answer, words) == (i == 0), i ? "is advised" : "is not advised", words);
+    }
+    cJSON_Delete(answer);
+}
+
 static void check_cards(const char *job) {
     cJSON *answer = ask("cards", job, "", "");
     int fit = 0, not_fit = 0;
@@ -180,6 +203,14 @@ int main(void) {
     check_fit("\"model=gpt2\",\"gpu=t4\",\"seq=512\"", "batch");
     check_fit("\"model=gpt2\",\"gpu=t4\",\"batch=24\"", "seq");
     check_advice("\"model=gpt2\",\"gpu=t4\",\"batch=8\",\"seq=512\"");
+    check_advice("\"model=qwen2-0.5b\",\"batch=3\",\"parallel.kind=zero3\",\"parallel.dp=16\"");
+    check_advises("\"model=gpt2\",\"batch=8\"", "batch=4 grad_accum=2|checkpointing=full|loss=no_upcast|parallel.kind=zero2 parallel.offload_optimizer=cpu|parallel.kind=zero3 parallel.dp=8 parallel.zero_init=true",
+                  "loss=liger|quant=nf4|parallel.dp=2");
+    check_advises("\"model=llama-3.2-1b\"", "loss=liger", "batch=");
+    check_advises("\"model=llama-3.1-70b\",\"parallel.kind=zero3\",\"parallel.dp=16\"",
+                  "parallel.dp=32|parallel.zero_init=true|parallel.offload_optimizer=cpu parallel.offload_param=cpu", "parallel.dp=8|parallel.kind=");
+    check_advises("\"model=qwen2-0.5b\",\"parallel.kind=ddp\",\"parallel.dp=4\"", "parallel.kind=zero2|parallel.kind=fsdp2", "parallel.kind=zero2 parallel.dp=8|parallel.offload");
+    check_advises("\"model=qwen2-0.5b\",\"mode=infer\"", "quant=nf4|quant=int8", "quant=nf4 adapter=lora|checkpointing=full|optimizer=|parallel.");
     check_cards("\"model=gpt2\",\"batch=16\",\"seq=512\"");
     printf("%d passed, %d failed\n", passed, failed);
     return failed != 0;

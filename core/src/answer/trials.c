@@ -1,4 +1,4 @@
-/* Trials, and what they are for: fit, cards, advice. */
+/* Trials, and what they are for: cells, fit, cards. */
 #include "trials.h"
 
 #include <setjmp.h>
@@ -9,8 +9,6 @@
 #include "ranks.h"
 
 /* ---- one trial ---- */
-
-enum { MORE_LIMIT = 8 };
 
 static void keep_rows(tide_verdict *v, tide_arena *arena, const tide_job *job) {
     v->rows = TIDE_NEW(arena, tide_setting_row, job->row_count + 1);
@@ -295,102 +293,6 @@ bool tide_write_cards(tide_writer *w, const tide_question *q, tide_diagnostics *
     tide_write_key(w, "cards");
     tide_write_open(w, '[');
     for (const tide_json *card = cards ? cards->first : NULL; card; card = card->next) write_card(w, q, card, is_parallel);
-    tide_write_close(w, ']');
-    return true;
-}
-
-/* ---- advice ---- */
-
-/* A change, as words, and what else it does. */
-static const struct {
-    const char *words[MORE_LIMIT];
-    const char *title, *effect;
-} changes[] = {
-    {{"checkpointing=full"}, "gradient checkpointing", "a second forward pass in backward, about a third more time"},
-    {{"attention=sdpa", "sdpa_backend=flash"}, "FlashAttention", "16-bit tensors and the masks that it knows"},
-    {{"optimizer=adamw_fused"}, "fused AdamW", "the same result, without the temporaries of the foreach form"},
-    {{"optimizer=adamw8bit"}, "8-bit AdamW of bitsandbytes", "states are rounded, block by block"},
-    {{"optimizer=adafactor"}, "Adafactor", "another optimizer: learning rate and results change"},
-    {{"dtype=bf16", "autocast=none", "scaler=false"}, "weights in bf16", "updates are rounded to 8 bits of mantissa"},
-    {{"adapter=lora"}, "LoRA", "the base is frozen; adapters of the linear layers train"},
-    {{"quant=nf4", "adapter=lora"}, "QLoRA", "the base is frozen and rounded to 4 bits; slower steps"},
-    {{"allocator=expandable_segments:True"}, "expandable segments", "an environment variable; fewer fragments"},
-    {{"parallel.kind=zero2", "parallel.dp=8"}, "ZeRO-2 over 8 cards", "7 more cards; batch counts for each"},
-    {{"parallel.kind=zero3", "parallel.dp=8"}, "ZeRO-3 over 8 cards", "7 more cards, and parameters travel in every pass"},
-    {{"parallel.kind=fsdp2", "parallel.dp=8"}, "FSDP2 over 8 cards", "7 more cards, and parameters travel in every pass"},
-};
-
-enum { CHANGE_COUNT = sizeof changes / sizeof *changes };
-
-typedef struct tried {
-    const char *const *words;
-    uint32_t count;
-    const char *title, *effect;
-    tide_verdict verdict;
-} tried;
-
-static int by_need(const void *a, const void *b) {
-    const tried *x = a, *y = b;
-    if (x->verdict.need != y->verdict.need) return x->verdict.need < y->verdict.need ? -1 : 1;
-    return strcmp(x->title, y->title);
-}
-
-/* Whether every word stands already. */
-static bool is_so(const tide_verdict *now, const char *const *words, uint32_t count) {
-    for (uint32_t i = 0; i < count; i++) {
-        size_t head = strcspn(words[i], "=");
-        bool stands = false;
-        for (uint32_t k = 0; k < now->row_count && !stands; k++)
-            stands = strlen(now->rows[k].name) == head && strncmp(now->rows[k].name, words[i], head) == 0 && strcmp(now->rows[k].value, words[i] + head + 1) == 0;
-        if (!stands) return false;
-    }
-    return true;
-}
-
-static void add_change(tried *list, uint32_t *count, const tide_question *q, const tide_verdict *now, tried change) {
-    if (is_so(now, change.words, change.count)) return;
-    change.verdict = tide_try(q, change.words, change.count);
-    if (change.verdict.status == TIDE_OK) list[(*count)++] = change;
-}
-
-bool tide_write_advice(tide_writer *w, const tide_question *q, tide_diagnostics *diags) {
-    tide_verdict now;
-    if (!tide_try_first(&now, q, diags)) return false;
-    tried *list = TIDE_NEW(q->arena, tried, CHANGE_COUNT + 1);
-    uint32_t count = 0;
-    int64_t batch, accum;
-    if (tide_text_to_i64(&batch, tide_text_of(tide_setting_of(&now, "batch"))) && batch % 2 == 0 &&
-        tide_text_to_i64(&accum, tide_text_of(tide_setting_of(&now, "grad_accum")))) {
-        const char **words = TIDE_NEW(q->arena, const char *, 2);
-        words[0] = tide_format(q->arena, "batch=%lld", (long long)batch / 2);
-        words[1] = tide_format(q->arena, "grad_accum=%lld", (long long)accum * 2);
-        add_change(list, &count, q, &now, (tried){words, 2, "half the batch, accumulated twice", "the same samples in a step", {0}});
-    }
-    for (size_t i = 0; i < CHANGE_COUNT; i++) {
-        uint32_t words = 0;
-        while (words < MORE_LIMIT && changes[i].words[words]) words++;
-        add_change(list, &count, q, &now, (tried){changes[i].words, words, changes[i].title, changes[i].effect, {0}});
-    }
-    qsort(list, count, sizeof *list, by_need);
-    tide_write_key(w, "now");
-    tide_write_open(w, '{');
-    tide_write_trial(w, &now);
-    tide_write_close(w, '}');
-    tide_write_key(w, "changes");
-    tide_write_open(w, '[');
-    for (uint32_t i = 0; i < count; i++) {
-        if (list[i].verdict.need == now.need && list[i].verdict.allocated == now.allocated) continue;
-        tide_write_open(w, '{');
-        tide_write_string_at(w, "title", list[i].title);
-        tide_write_string_at(w, "effect", list[i].effect);
-        tide_write_key(w, "settings");
-        tide_write_open(w, '[');
-        for (uint32_t k = 0; k < list[i].count; k++) tide_write_string(w, list[i].words[k]);
-        tide_write_close(w, ']');
-        tide_write_int_at(w, "saves", (int64_t)(now.need - list[i].verdict.need));
-        tide_write_trial(w, &list[i].verdict);
-        tide_write_close(w, '}');
-    }
     tide_write_close(w, ']');
     return true;
 }

@@ -721,6 +721,9 @@ static void assume_device(job_builder *b) {
     job_assume(b, TIDE_SET_allocator, "PyTorch's own defaults: PYTORCH_CUDA_ALLOC_CONF is not set");
     job_assume(b, TIDE_SET_load,
                "weights reach the device one by one, as .to(\"cuda\") moves them");
+    if (strcmp(value_of(b, TIDE_SET_parallel_kind), "zero3") == 0)
+        job_assume(b, TIDE_SET_parallel_zero_init,
+                   "the whole model reaches the device before it is cut; true: as it is made, as from_pretrained() does under a file of stage 3");
 }
 
 /* ---- rows ---- */

@@ -205,12 +205,16 @@ tide_setting_id tide_setting_find(tide_text name) {
     return TIDE_SET_COUNT;
 }
 
-bool tide_setting_is_of(const tide_setting *setting, const char *choice) {
-    tide_text rest = tide_text_of(setting->kinds), piece;
+bool tide_beginning_listed(const char *list, const char *text) {
+    tide_text rest = tide_text_of(list), piece;
     if (!rest.length) return true;
     while (tide_piece_next(&rest, '|', &piece))
-        if (tide_text_starts(tide_text_of(choice), piece)) return true;
+        if (tide_text_starts(tide_text_of(text), piece)) return true;
     return false;
+}
+
+bool tide_setting_is_of(const tide_setting *setting, const char *choice) {
+    return tide_beginning_listed(setting->kinds, choice);
 }
 
 bool tide_setting_is_object(tide_text name) {

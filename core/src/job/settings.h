@@ -134,6 +134,9 @@ void tide_config_dropout(tide_json *config, int64_t pico);
 /* Names joined by commas. */
 tide_name_list tide_names_of(tide_arena *arena, const char *list);
 
+/* Whether a text begins as one of those in `list`, joined by `|`; always with an empty list. */
+bool tide_beginning_listed(const char *list, const char *text);
+
 /* Whether the choice of OBJECT reads a setting OBJECT.KEY. */
 bool tide_setting_is_of(const tide_setting *setting, const char *choice);
 
