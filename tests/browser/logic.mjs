@@ -4,6 +4,7 @@ import { execFileSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 import { deflateSync } from 'node:zlib';
 import { test } from './harness.mjs';
+import { narrow } from '../../web/src/catalogue.js';
 import { CoreStopped, createClient } from '../../web/src/client.js';
 import { fromFile, isYaml, ofDrop, readText } from '../../web/src/files.js';
 import { inUnit, natural, params, percent, sentences, ticks } from '../../web/src/format.js';
@@ -242,4 +243,16 @@ test('lock-down: no way to a network is left, own or inherited', () => {
     assert.throws(() => { 'use strict'; /** @type {any} */ (scope)[name] = 1; }, TypeError);
   }
   assert.equal('fetch' in Scope.prototype, false);
+});
+
+test('a picker finds by words, and the base of a name that goes on', () => {
+  const choices = ['qwen2.5-7b', 'qwen2.5-7b-coder', 'llama-3.1-8b', 'gpt2'].map((name) => ({ name, search: `${name} of some kind` }));
+  const names = (/** @type {string} */ typed) => narrow(choices, typed).map(({ name }) => name);
+  assert.deepEqual(names('qwen KIND'), ['qwen2.5-7b', 'qwen2.5-7b-coder']);
+  assert.deepEqual(names('Qwen/Qwen2.5-7B-Instruct'), ['qwen2.5-7b']);
+  assert.deepEqual(names('Qwen/Qwen2.5-7B-Coder-v2'), ['qwen2.5-7b-coder']);
+  assert.deepEqual(names('openai/gpt2'), ['gpt2']);
+  assert.deepEqual(names('gpt22'), []);
+  assert.deepEqual(names('nobody/llama-3.1-80b'), []);
+  assert.deepEqual(names(''), choices.map(({ name }) => name));
 });

@@ -48,32 +48,40 @@ static const char *place_of(const job_builder *b, tide_setting_id id) {
 
 /* ---- the model ---- */
 
-static const tide_source *catalogue_find(const char *name) {
-    for (uint32_t i = 0; i < tide_catalogue_source_count; i++)
-        if (strcmp(tide_catalogue_sources[i].name, name) == 0) return &tide_catalogue_sources[i];
+/* The entry of a name, or of the path under which it is published, as llava-hf/llava-1.5-7b-hf. */
+static const tide_source *catalogue_find(tide_arena *arena, const char *name) {
+    const char *lowered = tide_lowered(arena, tide_text_of(name));
+    const char *path = strchr(name, '/') ? tide_format(arena, "huggingface.co/%s\"", lowered) : NULL;
+    for (uint32_t i = 0; i < tide_catalogue_source_count; i++) {
+        const tide_source *source = &tide_catalogue_sources[i];
+        if (path ? tide_text_contains(tide_text_of(tide_lowered(arena, (tide_text){source->text, source->length})), tide_text_of(path))
+                 : strcmp(source->name, lowered) == 0)
+            return source;
+    }
     return NULL;
 }
 
-/* The name of the entry published under this path, as llava-hf/llava-1.5-7b-hf; NULL if none is. */
-static const char *catalogue_published(tide_arena *arena, const char *path) {
-    const char *quoted = tide_format(arena, "huggingface.co/%s\"", path);
-    if (!strchr(path, '/')) return NULL;
-    for (uint32_t i = 0; i < tide_catalogue_source_count; i++) {
-        const char *text = tide_text_copy(
-            arena, (tide_text){tide_catalogue_sources[i].text, tide_catalogue_sources[i].length});
-        if (strstr(text, quoted)) return tide_catalogue_sources[i].name;
+/* The entry that the name continues: tuned models are called as their base, a dash and more. */
+static const tide_source *catalogue_base(tide_arena *arena, const char *name) {
+    char *base = tide_text_copy(arena, tide_text_of(name));
+    for (char *dash; (dash = strrchr(base, '-'));) {
+        *dash = 0;
+        const tide_source *source = catalogue_find(arena, base);
+        if (source) return source;
     }
     return NULL;
 }
 
 static const char *catalogue_near(tide_arena *arena, const char *name) {
-    const char *published = catalogue_published(arena, name), *slash = strrchr(name, '/');
-    if (published) return published;
+    const char *slash = strrchr(name, '/'), *last = tide_lowered(arena, tide_text_of(slash ? slash + 1 : name));
+    const tide_source *base = catalogue_base(arena, name);
+    if (!base) base = catalogue_find(arena, last);
+    if (!base) base = catalogue_base(arena, last);
+    if (base) return base->name;
     const char **names = TIDE_NEW(arena, const char *, tide_catalogue_source_count + 1);
     for (uint32_t i = 0; i < tide_catalogue_source_count; i++)
         names[i] = tide_catalogue_sources[i].name;
-    return tide_near_names(arena, tide_text_of(slash ? slash + 1 : name), names,
-                           tide_catalogue_source_count);
+    return tide_near_names(arena, tide_text_of(last), names, tide_catalogue_source_count);
 }
 
 static void model_unknown(job_builder *b, const char *name) {
@@ -107,7 +115,7 @@ static void model_of_description(job_builder *b) {
 static void model_of_file(job_builder *b, const char *name) {
     b->model_is_file = true;
     if (!name[0]) return;
-    if (catalogue_find(name)) {
+    if (catalogue_find(b->arena, name)) {
         tide_report(b->diags, TIDE_WARNING, TIDE_ERR_CONFLICT, "/settings/model",
                     tide_format(b->arena, "%s is not used: the configuration in %s is", name,
                                 b->given.config_file),
@@ -122,8 +130,8 @@ static void model_of_file(job_builder *b, const char *name) {
 static void model_asked(job_builder *b) {
     const char *asked = b->given.asked_model;
     if (!asked || b->given.config || b->given.description || b->words.is_given[TIDE_SET_model]) return;
-    const char *name = catalogue_find(asked) ? asked : catalogue_published(b->arena, asked);
-    if (name) tide_setting_put(&b->words, TIDE_TEXT("model"), tide_text_of(name), TIDE_ORIGIN_FILE);
+    const tide_source *source = catalogue_find(b->arena, asked);
+    if (source) tide_setting_put(&b->words, TIDE_TEXT("model"), tide_text_of(source->name), TIDE_ORIGIN_FILE);
     else
         tide_error(b->diags, TIDE_ERR_MODEL_UNKNOWN, b->given.asked_place,
                    tide_format(b->arena, "\"%s\", which a file names, is not in the catalogue", tide_shown(b->arena, tide_text_of(asked))), "give its config.json too");
@@ -132,7 +140,7 @@ static void model_asked(job_builder *b) {
 static void find_model(job_builder *b) {
     model_asked(b);
     const char *name = value_of(b, TIDE_SET_model);
-    const tide_source *source = b->given.config ? NULL : catalogue_find(name);
+    const tide_source *source = b->given.config ? NULL : catalogue_find(b->arena, name);
     if (b->given.config) {
         model_of_file(b, name);
     } else if (source) {

@@ -1,5 +1,6 @@
 /* A text field over a list: the standard combobox. Typing narrows, arrows move, Enter takes, Escape leaves. */
 import { useEffect, useRef, useState } from 'preact/hooks';
+import { narrow } from '../catalogue.js';
 import { Icon } from './marks.jsx';
 
 /** @param {{id: string, label: string, word: string, choices: import('../types.js').Choice[], value: string, shown: string,
@@ -11,9 +12,7 @@ export function Picker({ id, label, word, choices, value, shown, empty, offer, e
   const input = useRef(/** @type {HTMLInputElement | null} */ (null));
   const list = useRef(/** @type {HTMLUListElement | null} */ (null));
 
-  const terms = (typed ?? '').toLowerCase().split(/\s+/).filter(Boolean);
-  const found = choices.filter((choice) => terms.every((term) => choice.search.includes(term)));
-
+  const found = narrow(choices, typed ?? '');
   const elsewhere = open && found.length === 0 ? offer?.(typed ?? '') : null;
 
   useEffect(() => { if (open) opens?.(); }, [open]);
