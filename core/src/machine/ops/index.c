@@ -135,17 +135,9 @@ static tide_tensor *on_device(tide_machine *m, const tide_tensor *index) {
     return index && index->storage->is_silent ? tide_empty(m, index->shape, index->dtype) : NULL;
 }
 
-static void index_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
-    int64_t n = node->attribute[0], indices = node->attribute[1], limit = 1;
-    tide_tensor *moved[TIDE_MAX_DIMS] = {NULL}, *index[TIDE_MAX_DIMS];
-    for (int i = 0; i < indices; i++) limit *= node->extra.shape->size[node->attribute[2] + i];
-    for (int i = 0; i < indices; i++) index[i] = tide_saved_at(m, node, i); /* in a checkpoint, this computes it anew */
-    results[0] = tide_empty(m, node->extra.shape, grads[0]->dtype);
-    for (int i = 0; i < indices; i++) {
-        moved[i] = on_device(m, index[i]);
-        tide_release(m, index[i]);
-    }
-    tide_tensor *linear = moved[0]; /* the indices as one linear index; one from the host is wrapped there */
+/* index_put_ of `g` with accumulate (cuda/Indexing.cu): the indices as one linear index, which is sorted. One that came
+ * from the host is wrapped there and is that index; `positions` of a mask are done with once it stands. Both are given up. */
+static void put_accumulated(tide_machine *m, tide_tensor *g, int64_t n, int64_t limit, int indices, tide_tensor *linear, tide_tensor *positions) {
     if (!linear) {
         tide_tensor *wrapped = tide_scratch(m, 8 * n);
         linear = tide_scratch(m, 8 * n);
@@ -156,7 +148,8 @@ static void index_run(tide_machine *m, tide_node *node, tide_tensor **grads, tid
         tide_release(m, second);
         tide_release(m, sum);
     }
-    tide_tensor *value = tide_contiguous(m, grads[0]);
+    tide_release(m, positions);
+    tide_tensor *value = tide_contiguous(m, g);
     tide_tensor *sorted = tide_scratch(m, 8 * n), *range = tide_scratch(m, 8 * n), *origin = tide_scratch(m, 8 * n);
     tide_touch(m, n <= SORT_ALONE ? 1 : sort_scratch(n, limit - 1)); /* a single block sorts without scratch */
     tide_release(m, origin);
@@ -164,6 +157,19 @@ static void index_run(tide_machine *m, tide_node *node, tide_tensor **grads, tid
     tide_release(m, sorted);
     tide_release(m, value);
     tide_release(m, linear);
+}
+
+static void index_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
+    int64_t n = node->attribute[0], indices = node->attribute[1], limit = 1;
+    tide_tensor *moved[TIDE_MAX_DIMS] = {NULL}, *index[TIDE_MAX_DIMS];
+    for (int i = 0; i < indices; i++) limit *= node->extra.shape->size[node->attribute[2] + i];
+    for (int i = 0; i < indices; i++) index[i] = tide_saved_at(m, node, i); /* in a checkpoint, this computes it anew */
+    results[0] = tide_empty(m, node->extra.shape, grads[0]->dtype);
+    for (int i = 0; i < indices; i++) {
+        moved[i] = on_device(m, index[i]);
+        tide_release(m, index[i]);
+    }
+    put_accumulated(m, grads[0], n, limit, (int)indices, moved[0], NULL);
     for (int i = 1; i < indices; i++) tide_release(m, moved[i]);
 }
 static const tide_backward index_backward = {"IndexBackward0", index_run};
@@ -299,20 +305,75 @@ static tide_value op_masked_select(tide_machine *m, tide_value *a) {
     return tide_of_tensor(out);
 }
 
-/* x[mask] with a mask of x's first dimension, which finds so many rows; the gradient is not described. */
+/* ---- x[mask], x[mask] = values: the mask is of x's first dimensions, and found to be true for so many rows ---- */
+
+static tide_shape rows_shape(const tide_shape *x, int mask_dims, tide_dim count) {
+    tide_shape shape = tide_shape1(count);
+    for (int d = mask_dims; d < x->dims; d++) {
+        shape.size[shape.dims] = x->size[d];
+        shape.name[shape.dims++] = x->name[d];
+    }
+    return shape;
+}
+
+static bool is_row_mask(tide_machine *m, const tide_tensor *x, const tide_tensor *mask) {
+    bool fits = mask->shape->dims > 0 && mask->shape->dims <= x->shape->dims;
+    for (int d = 0; fits && d < mask->shape->dims; d++) fits = mask->shape->size[d] == x->shape->size[d];
+    if (!fits) tide_fail(m, TIDE_ERR_SHAPE, "%s: a mask of %s for %s", m->op, tide_shape_text(m, mask->shape), tide_shape_text(m, x->shape));
+    return fits;
+}
+
+static tide_tensor *read_rows(tide_machine *m, const tide_tensor *mask, const tide_shape *shape, tide_dtype dtype) {
+    tide_tensor *positions = nonzero(m, tide_count(mask), shape->size[0], mask->shape->dims);
+    tide_tensor *out = tide_empty(m, shape, dtype);
+    tide_release(m, positions);
+    return out;
+}
+
+static void masked_rows_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
+    tide_tensor *mask = tide_saved_at(m, node, 0);
+    int64_t found = grads[0]->shape->size[0];
+    results[0] = tide_empty(m, node->extra.shape, grads[0]->dtype);
+    tide_tensor *positions = nonzero(m, tide_count(mask), found, mask->shape->dims);
+    put_accumulated(m, grads[0], found, tide_count(mask), mask->shape->dims, NULL, positions);
+    tide_release(m, mask);
+}
+static const tide_backward masked_rows_backward = {"IndexBackward0", masked_rows_run};
+
 static tide_value op_masked_rows(tide_machine *m, tide_value *a) {
     tide_tensor *x = tide_arg_tensor(m, a[0]), *mask = tide_arg_tensor(m, a[1]);
-    tide_shape shape = *x->shape;
-    if (x->requires_grad || !shape.dims || mask->shape->dims != 1) {
-        tide_fail(m, TIDE_ERR_UNSUPPORTED, "masked_rows: of a tensor without gradient, with a mask of its first dimension");
-        return tide_none();
+    if (!is_row_mask(m, x, mask)) return tide_none();
+    tide_shape shape = rows_shape(x->shape, mask->shape->dims, (tide_dim){tide_arg_int(m, a[2]), a[2].symbol});
+    tide_node *node = tide_node_new(m, &masked_rows_backward, &x, 1);
+    if (node) node->extra.shape = x->shape;
+    tide_save(m, node, mask);
+    return tide_of_tensor(tide_made_by(m, node, read_rows(m, mask, &shape, (tide_dtype)x->dtype)));
+}
+
+/* The gradient of x is a copy with zeros for the rows; that of the values is read from there. */
+static void put_rows_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
+    tide_tensor *mask = tide_saved_at(m, node, 0);
+    const tide_shape *rows = node->extra.shape;
+    if (tide_wants(node, 0)) {
+        tide_tensor *zeros = tide_empty(m, rows, grads[0]->dtype);
+        results[0] = tide_clone(m, grads[0]);
+        tide_release(m, nonzero(m, tide_count(mask), rows->size[0], mask->shape->dims));
+        tide_release(m, zeros);
     }
-    shape.size[0] = tide_arg_int(m, a[2]);
-    shape.name[0] = a[2].symbol;
-    tide_tensor *positions = nonzero(m, tide_count(mask), shape.size[0], 1);
-    tide_tensor *out = tide_empty(m, &shape, x->dtype);
-    tide_release(m, positions);
-    return tide_of_tensor(out);
+    if (tide_wants(node, 1)) results[1] = read_rows(m, mask, rows, (tide_dtype)grads[0]->dtype);
+    tide_release(m, mask);
+}
+static const tide_backward put_rows_backward = {"IndexPutBackward0", put_rows_run};
+
+static tide_value op_put_rows(tide_machine *m, tide_value *a) {
+    tide_tensor *both[2] = {tide_arg_tensor(m, a[0]), tide_arg_tensor(m, a[2])}, *mask = tide_arg_tensor(m, a[1]);
+    if (!is_row_mask(m, both[0], mask) || both[1]->shape->dims < 1) return tide_none();
+    tide_node *node = tide_node_new(m, &put_rows_backward, both, 2);
+    if (node) node->extra.shape = both[1]->shape;
+    tide_save(m, node, mask);
+    tide_release(m, nonzero(m, tide_count(mask), both[1]->shape->size[0], mask->shape->dims));
+    tide_tensor *t = tide_alias(m, both[0]);
+    return tide_of_tensor(node ? tide_made_by(m, node, t) : t);
 }
 
 /* FunctionsManual.cpp, cumsum_backward: grad.flip(dim).cumsum(dim).flip(dim), in the dtype of the input. */
@@ -410,6 +471,7 @@ static const tide_op index_ops[] = {
     {"index_select", "x, dim, index", TIDE_CAST_NONE, op_index_select},
     {"masked_scatter", "x, mask, source", TIDE_CAST_NONE, op_masked_scatter},
     {"masked_rows", "x, mask, count", TIDE_CAST_NONE, op_masked_rows},
+    {"put_rows_", "x, mask, values", TIDE_CAST_NONE, op_put_rows},
     {"masked_select", "x, mask, like", TIDE_CAST_NONE, op_masked_select},
     {"sort", "x", TIDE_CAST_NONE, op_sort},
     {"max_along_last", "x", TIDE_CAST_NONE, op_max_along},

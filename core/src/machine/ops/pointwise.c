@@ -78,6 +78,7 @@ UNARY(logsigmoid, "LogSigmoidBackward0", SAVES_INPUT, 0)
 UNARY(tanh, "TanhBackward0", SAVES_RESULT, 0)
 UNARY(sigmoid, "SigmoidBackward0", SAVES_RESULT, 0)
 UNARY(exp, "ExpBackward0", SAVES_RESULT, 0)
+UNARY(expm1, "Expm1Backward0", SAVES_RESULT, 1)
 UNARY(sqrt, "SqrtBackward0", SAVES_RESULT, 1)
 UNARY(rsqrt, "RsqrtBackward0", SAVES_RESULT, 2)
 UNARY(reciprocal, "ReciprocalBackward0", SAVES_RESULT, 2)
@@ -340,11 +341,32 @@ static tide_value op_logical_not(tide_machine *m, tide_value *a) {
     return tide_of_tensor(tide_elementwise(m, &x, 1, TIDE_BOOL));
 }
 
-/* torch.minimum, torch.maximum of numbers that need no gradient. */
+/* derivatives.yaml, minimum: where(self == other, grad / 2, grad).masked_fill_(self > other, 0); the arguments of calls
+ * are computed from the last on. */
+static void minimum_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
+    tide_tensor *other = tide_saved_at(m, node, 0), *self = tide_saved_at(m, node, 1);
+    tide_tensor *both[2] = {self, other};
+    for (int i = 1; i >= 0; i--) {
+        if (!tide_wants(node, i)) continue;
+        tide_tensor *farther = tide_elementwise(m, both, 2, TIDE_BOOL), *half = tide_elementwise(m, grads, 1, grads[0]->dtype);
+        tide_tensor *same = tide_elementwise(m, both, 2, TIDE_BOOL), *all[3] = {same, half, grads[0]};
+        results[i] = tide_elementwise(m, all, 3, grads[0]->dtype);
+        tide_release(m, same);
+        tide_release(m, half);
+        tide_release(m, farther);
+    }
+    tide_release(m, self);
+    tide_release(m, other);
+}
+static const tide_backward minimum_backward = {"MinimumBackward0", minimum_run};
+
+/* torch.minimum, torch.maximum */
 static tide_value op_minimum(tide_machine *m, tide_value *a) {
-    tide_tensor *x = tide_arg_tensor(m, a[0]), *y = tide_arg_tensor(m, a[1]);
-    if (x->requires_grad || y->requires_grad) tide_fail(m, TIDE_ERR_UNSUPPORTED, "%s: its gradient is not described", m->op);
-    return tide_of_tensor(on_two(m, x, y));
+    tide_tensor *both[2] = {tide_arg_tensor(m, a[0]), tide_arg_tensor(m, a[1])};
+    tide_node *node = tide_node_new(m, &minimum_backward, both, 2);
+    tide_save(m, node, both[1]);
+    tide_save(m, node, both[0]);
+    return tide_of_tensor(tide_made_by(m, node, on_two(m, both[0], both[1])));
 }
 
 /* ---- where, masked_fill ---- */
@@ -459,6 +481,7 @@ static const tide_op pointwise_ops[] = {
     {"tanh", "x", TIDE_CAST_NONE, op_tanh},
     {"sigmoid", "x", TIDE_CAST_NONE, op_sigmoid},
     {"exp", "x", TIDE_CAST_FP32, op_exp},
+    {"expm1", "x", TIDE_CAST_FP32, op_expm1},
     {"sqrt", "x", TIDE_CAST_NONE, op_sqrt},
     {"rsqrt", "x", TIDE_CAST_FP32, op_rsqrt},
     {"reciprocal", "x", TIDE_CAST_FP32, op_reciprocal},
