@@ -43,9 +43,9 @@ static tide_value op_layer_norm(tide_machine *m, tide_value *a) {
     tide_tensor *mean = tide_empty(m, &shape, TIDE_FP32), *rstd = tide_empty(m, &shape, TIDE_FP32);
     tide_save(m, node, mean);
     tide_save(m, node, rstd);
+    tide_release(m, input); /* the kernel's own, the statistics its caller's */
     tide_release(m, rstd);
     tide_release(m, mean);
-    tide_release(m, input);
     return tide_of_tensor(out);
 }
 
