@@ -16,9 +16,10 @@ const TYPES = {
 const SINGLE = /\/(tidemark|embed)\.html$/;
 
 /** Serves a folder; port 0 takes a free one.
- * @param {string} folder @param {{port?: number, headers?: boolean}} [options] headers false: as a host that sends none
+ * @param {string} folder @param {{port?: number, headers?: boolean, policy?: string, types?: Record<string, string>}} [options]
+ *   headers false: as a host that sends none; types: by the ending of a name, over the usual ones
  * @returns {Promise<{url: string, close: () => void}>} */
-export async function serve(folder, { port = 0, headers = true } = {}) {
+export async function serve(folder, { port = 0, headers = true, policy = headerPolicy, types = {} } = {}) {
   const root = resolve(folder);
   const server = createServer(async (request, response) => {
     try {
@@ -26,9 +27,9 @@ export async function serve(folder, { port = 0, headers = true } = {}) {
       const file = normalize(join(root, path.endsWith('/') ? `${path}index.html` : path));
       if (file !== root && !file.startsWith(root + sep)) throw new Error('outside the folder');
       if (!(await stat(file)).isFile()) throw new Error('not a file');
-      response.setHeader('Content-Type', TYPES[extname(file)] ?? 'application/octet-stream');
+      response.setHeader('Content-Type', types[extname(file)] ?? TYPES[extname(file)] ?? 'application/octet-stream');
       if (headers) {
-        if (!SINGLE.test(path)) response.setHeader('Content-Security-Policy', headerPolicy);
+        if (!SINGLE.test(path)) response.setHeader('Content-Security-Policy', policy);
         response.setHeader('Referrer-Policy', 'no-referrer');
         response.setHeader('X-Content-Type-Options', 'nosniff');
       }

@@ -1,7 +1,7 @@
 /* Whatever the page asks of its core, in page and workers, is held to the native program: the same question, the same bytes. */
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
-import { openContext, ready, test } from './harness.mjs';
+import { openContext, ready, say, test } from './harness.mjs';
 
 /** In the page: every request that goes to a worker, with its answer. */
 function listen() {
@@ -31,7 +31,7 @@ function listen() {
 /** @param {{browser: any, server: {url: string}, program: string | undefined}} site */
 export function answerTests({ browser, server, program }) {
   test('answers: all that the page asks in a session is what the program answers, byte for byte', async () => {
-    if (!program) return console.log('      skipped: the native program is not built');
+    if (!program) return say('skipped: the native program is not built');
     const { context, page, problems } = await openContext(browser);
     await page.addInitScript(listen);
     await page.goto(`${server.url}#model=gpt2&gpu=t4&batch=64&b.checkpointing=full&v=1`);
@@ -81,6 +81,6 @@ export function answerTests({ browser, server, program }) {
       const printed = spawnSync(program, line, { input: request, maxBuffer: 64 << 20, encoding: 'utf8' }).stdout.replace(/\n$/, '');
       assert.ok(reply === printed, `${request.slice(0, 300)}\n${reply?.slice(0, 200)}\n${printed.slice(0, 200)}`);
     }
-    console.log(`      ${answered.size} answers to ${calls.size} kinds of questions`);
+    say(`${answered.size} answers to ${calls.size} kinds of questions`);
   });
 }

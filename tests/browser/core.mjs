@@ -40,6 +40,30 @@ function checkSums(r) {
   }
 }
 
+/** Links of jobs with random settings, the same ones every time. @param {any} core @param {number} count @returns {string[]} */
+export function randomLinks(core, count) {
+  const { settings } = core.call({ call: 'describe' });
+  let seed = 11;
+  const random = (/** @type {number} */ below) => {
+    seed = (Math.imul(seed, 1103515245) + 12345) >>> 0;
+    return Math.floor((seed / 2 ** 32) * below);
+  };
+  const plain = settings.filter((/** @type {any} */ s) => !['model', 'gpu', 'recipe', 'allocator', 'overrides', 'mode', 'quant', 'capability'].includes(s.name) &&
+    !/^(parallel|lora|ia3|prompt|quant)\./.test(s.name) && ['int', 'bool', 'choice', 'text', 'size', 'number'].includes(s.type));
+  const value = (/** @type {any} */ s) => ({
+    int: () => String(s.least + random(Math.min(s.most - s.least, 5000) + 1)), bool: () => ['true', 'false'][random(2)],
+    choice: () => s.choices[random(s.choices.length)], size: () => `${1 + random(900)}x${1 + random(900)}`, number: () => `0.${1 + random(9)}`,
+    text: () => Array.from({ length: 1 + random(20) }, () => [...'ab<&=%#+ é漢"{'][random(13)]).join('').trim() || 'a',
+  }[/** @type {'int'} */ (s.type)]());
+  const links = [];
+  while (links.length < count) {
+    const made = core.call({ call: 'link',
+      settings: ['model=smollm2-135m', ...Array.from({ length: 1 + random(8) }, () => plain[random(plain.length)]).map((s) => `${s.name}=${value(s)}`)] });
+    if (made.ok) links.push(made.link); /* else two values contradict each other */
+  }
+  return links;
+}
+
 /** @param {string} folder */
 export function coreTests(folder) {
   const words = EXAMPLE.map(([name, value]) => `${name}=${value}`);
@@ -91,30 +115,14 @@ export function coreTests(folder) {
 
   test('links: settings, link and settings again are the same for 2,000 random jobs, readable and packed', async () => {
     const core = await openCore(folder);
-    const { settings } = core.call({ call: 'describe' });
-    let seed = 11;
-    const random = (/** @type {number} */ below) => {
-      seed = (Math.imul(seed, 1103515245) + 12345) >>> 0;
-      return Math.floor((seed / 2 ** 32) * below);
-    };
-    const plain = settings.filter((/** @type {any} */ s) => !['model', 'gpu', 'recipe', 'allocator', 'overrides', 'mode', 'quant', 'capability'].includes(s.name) &&
-      !/^(parallel|lora|ia3|prompt|quant)\./.test(s.name) && ['int', 'bool', 'choice', 'text', 'size', 'number'].includes(s.type));
-    const value = (/** @type {any} */ s) => ({
-      int: () => String(s.least + random(Math.min(s.most - s.least, 5000) + 1)), bool: () => ['true', 'false'][random(2)],
-      choice: () => s.choices[random(s.choices.length)], size: () => `${1 + random(900)}x${1 + random(900)}`, number: () => `0.${1 + random(9)}`,
-      text: () => Array.from({ length: 1 + random(20) }, () => [...'ab<&=%#+ é漢"{'][random(13)]).join('').trim() || 'a',
-    }[/** @type {'int'} */ (s.type)]());
     let packedOnes = 0;
-    for (let i = 0; i < 2000; i++) {
-      const words = ['model=smollm2-135m', ...Array.from({ length: 1 + random(8) }, () => plain[random(plain.length)]).map((s) => `${s.name}=${value(s)}`)];
-      const made = core.call({ call: 'link', settings: words });
-      if (!made.ok) continue; /* two values that contradict each other */
-      const text = /** @type {string} */ (await pack(made.link));
+    for (const link of randomLinks(core, 2000)) {
+      const text = /** @type {string} */ (await pack(link));
       packedOnes += Number(text.startsWith('z='));
       const read = core.call({ call: 'read_link', link: await unpack(text) });
-      assert.deepEqual(read.diagnostics, [], made.link);
-      assert.equal(core.call({ call: 'link', settings: read.settings }).link, made.link);
-      assert.match(made.link, /^[A-Za-z0-9\-_.,:/=&%]*&v=1$/);
+      assert.deepEqual(read.diagnostics, [], link);
+      assert.equal(core.call({ call: 'link', settings: read.settings }).link, link);
+      assert.match(link, /^[A-Za-z0-9\-_.,:/=&%]*&v=1$/);
     }
     assert.ok(packedOnes > 20, `${packedOnes} packed`);
   });

@@ -6,7 +6,7 @@ import { join, relative } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { gunzipSync, gzipSync } from 'node:zlib';
 import { openCore } from './core.mjs';
-import { axePath, copied, deviceBytes, openContext, ready, test } from './harness.mjs';
+import { axePath, copied, deviceBytes, openContext, ready, say, test, visitor } from './harness.mjs';
 import { build } from '../../web/build.mjs';
 import { serve } from '../../web/serve.mjs';
 
@@ -16,20 +16,7 @@ const recorded = (/** @type {string} */ name) => new URL(`../recordings/${name}`
 export async function doorTests(folder, browser) {
   const server = await serve(folder);
 
-  /** @param {(page: any, more: Awaited<ReturnType<typeof openContext>>) => any} use
-   * @param {Parameters<typeof openContext>[1] & {at?: string}} [options] */
-  async function visit(use, { at = server.url, ...options } = {}) {
-    const opened = await openContext(browser, options);
-    try {
-      await opened.page.goto(at);
-      await ready(opened.page);
-      await use(opened.page, opened);
-      assert.deepEqual(opened.problems, []);
-      assert.deepEqual(opened.requests.filter((url) => !/^(data|blob):/.test(url) && new URL(url).origin !== new URL(server.url).origin), []);
-    } finally {
-      await opened.context.close();
-    }
-  }
+  const visit = visitor(browser, server.url);
   const choose = (/** @type {any} */ page, /** @type {any} */ files) => page.setInputFiles('#chooser', files);
   const bytesOf = async (/** @type {any} */ place) => Number((await place.getAttribute('data-tip')).replaceAll(/[^0-9]/g, ''));
 
@@ -154,7 +141,7 @@ export async function doorTests(folder, browser) {
     await card.locator('summary').click();
     const said = await card.innerText();
     for (const part of [/8 used|\d+ used/, /per_device_train_batch_size: 4\s*→ batch=4/, /use_liger_kernel: true\s*replaces kernels/, /colour: blue/, /learning_rate/]) assert.match(said, part);
-    await page.waitForFunction(() => /batch=4/.test(location.hash), undefined, { timeout: 5000 });
+    await page.waitForFunction(() => /batch=4/.test(location.hash));
     assert.equal(await page.locator('#set-batch').inputValue(), '4', 'the file holds over what stood in the form');
     await page.getByRole('button', { name: 'Undo' }).first().click();
     await page.locator('.file').first().waitFor({ state: 'detached' });
@@ -189,13 +176,16 @@ export async function doorTests(folder, browser) {
       `{${config},"vocab_size":1e308}`, `{${config},"rms_norm_eps":NaN,"x":-Infinity}`, `{${config},"name":"\\ud800"}`, `{${config},"hidden_size":9007199254740993}`,
       `{${config},"num_hidden_layers":1000000000}`, `{"model_type":"${'a'.repeat(1e6)}"}`, '{"text_config":{"text_config":{}},"model_type":"llava"}', '{"a":'.repeat(5000)]) {
       await choose(page, text('config.json', content));
-      await page.waitForTimeout(150);
+      await page.locator('.file, .diagnostic').first().waitFor();
       assert.equal(await page.evaluate(() => /** @type {any} */ ({}).hidden_size), undefined);
       const remove = page.getByRole('button', { name: 'Remove config.json' });
       if (await remove.count()) await remove.click();
+      await remove.waitFor({ state: 'detached' });
       await page.locator('#set-batch').fill('5');
       await page.waitForFunction(() => /batch=5/.test(location.hash));
       await page.getByRole('button', { name: 'Reset to defaults' }).click();
+      await page.waitForFunction(() => !/batch=5/.test(location.hash));
+      assert.equal(await page.locator('.file, .diagnostic.is-error').count(), 0);
     }
   }));
 
@@ -289,7 +279,7 @@ export async function doorTests(folder, browser) {
   test('single file: sizes', () => {
     for (const name of ['tidemark.html', 'embed.html']) {
       const bytes = readFileSync(join(folder, name));
-      console.log(`      ${name}: ${(bytes.length / 1024).toFixed(0)} KiB, ${(gzipSync(bytes, { level: 9 }).length / 1024).toFixed(0)} KiB gzip`);
+      say(`${name}: ${(bytes.length / 1024).toFixed(0)} KiB, ${(gzipSync(bytes, { level: 9 }).length / 1024).toFixed(0)} KiB gzip`);
       assert.ok(bytes.length < 1 << 20);
     }
   });

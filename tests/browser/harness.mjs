@@ -1,4 +1,5 @@
-/* What the page's tests share: a list of tests with a closing line, Chromium, and a context that records every request. */
+/* What the page's tests share: the list of them, Chromium, and a context that records every request. */
+import assert from 'node:assert/strict';
 import { existsSync } from 'node:fs';
 import { createRequire } from 'node:module';
 
@@ -7,30 +8,33 @@ const { chromium } = fromWeb('playwright-core');
 export const axePath = fromWeb.resolve('axe-core/axe.min.js');
 
 /** @type {{name: string, run: () => any}[]} */
-const tests = [];
+export const tests = [];
+
+/** What cannot be tested here, and why. @type {string[]} */
+export const skipped = [];
 
 /** @param {string} name @param {() => any} run */
 export function test(name, run) {
   tests.push({ name, run });
 }
 
-/** Runs all in order and prints the closing line.
- * @param {string} [only] part of a name @returns {Promise<number>} how many failed */
-export async function runAll(only = '') {
-  let passed = 0;
-  let failed = 0;
-  for (const { name, run } of tests.filter((t) => t.name.includes(only))) {
-    try {
-      await run();
-      passed++;
-      console.log(`ok    ${name}`);
-    } catch (error) {
-      failed++;
-      console.log(`FAIL  ${name}\n      ${String(error?.stack ?? error).split('\n').slice(0, 6).join('\n      ')}`);
-    }
+/** @type {string[]} */
+let lines = [];
+
+/** A line below the test's name. @param {string} text */
+export const say = (text) => { lines.push(text); };
+
+/** Runs one. @param {typeof tests[0]} one @returns {Promise<{name: string, ms: number, error?: string, lines: string[]}>} */
+export async function run({ name, run: act }) {
+  lines = [];
+  const from = performance.now();
+  let error;
+  try {
+    await act();
+  } catch (caught) {
+    error = String(/** @type {any} */ (caught)?.stack ?? caught).split('\n').slice(0, 8).join('\n');
   }
-  console.log(`${passed} passed, ${failed} failed`);
-  return failed;
+  return { name, ms: performance.now() - from, error, lines };
 }
 
 const QUIET = ['--disable-background-networking', '--disable-component-update', '--disable-domain-reliability',
@@ -67,8 +71,31 @@ export async function openContext(browser, { viewport = DESKTOP, scheme = 'light
   return { context, page, requests, problems };
 }
 
+/** Opens the page in a context of its own, and uses it; script errors, policy violations and requests to elsewhere fail the test.
+ * @typedef {(use: (page: any, more: Awaited<ReturnType<typeof openContext>>) => any,
+ *   options?: Parameters<typeof openContext>[1] & {at?: string, expected?: RegExp}) => Promise<void>} Visit expected: such problems are
+ * @param {any} browser @param {string} url of the page @returns {Visit} */
+export const visitor = (browser, url) => async (use, { at = url, expected, ...options } = {}) => {
+  const opened = await openContext(browser, options);
+  const { page, problems, requests } = opened;
+  try {
+    await page.goto(at);
+    if (options.javaScript !== false) await ready(page);
+    await use(page, opened);
+    assert.deepEqual(problems.filter((text) => !expected?.test(text)), []);
+    assert.deepEqual(requests.filter((one) => !/^(data|blob):/.test(one) && new URL(one).origin !== new URL(at).origin), []);
+  } catch (error) {
+    const seen = new URL(`../../build/browser/${new Date().toISOString().replaceAll(':', '')}.png`, import.meta.url).pathname;
+    const isSeen = await page.screenshot({ path: seen, timeout: 5000 }).then(() => true, () => false);
+    say(`at ${page.url().slice(0, 200)}${isSeen ? `, seen in build/browser/${seen.split('/').at(-1)}` : ''}${problems.length ? `, said: ${problems.join(' | ').slice(0, 500)}` : ''}`);
+    throw error;
+  } finally {
+    await opened.context.close();
+  }
+};
+
 /** Waits for the live page. @param {any} page */
-export const ready = (page) => page.waitForSelector('[data-core="ready"]', { timeout: 15000 });
+export const ready = (page) => page.waitForSelector('[data-core="ready"]');
 
 /** The number in the verdict, in bytes. @param {any} page */
 export async function deviceBytes(page) {
@@ -81,13 +108,10 @@ export async function changed(page, act) {
   const before = await page.locator('.big .bytes').getAttribute('data-tip');
   await act();
   await page.waitForFunction((/** @type {string} */ old) =>
-    document.querySelector('.big .bytes')?.getAttribute('data-tip') !== old, before, { timeout: 10000 });
+    document.querySelector('.big .bytes')?.getAttribute('data-tip') !== old, before);
 }
 
 /** Waits until the clipboard holds a text. @param {any} page @param {string} part of it */
 export async function copied(page, part) {
-  for (const end = Date.now() + 15000; Date.now() < end; await page.waitForTimeout(50)) {
-    if ((await page.evaluate(() => navigator.clipboard.readText())).includes(part)) return;
-  }
-  throw new Error(`The clipboard never held ${part}`);
+  await page.waitForFunction(async (/** @type {string} */ wanted) => (await navigator.clipboard.readText()).includes(wanted), part, { polling: 50 });
 }

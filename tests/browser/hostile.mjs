@@ -19,12 +19,13 @@ export function hostileTests({ browser, server, visit }) {
     if (await close.count()) await close.click();
     const batch = String(2 + (turn++ % 60));
     const takes = async () => {
-      await page.evaluate((/** @type {string} */ value) => { location.hash = `#model=gpt2&gpu=t4&batch=${value}&v=1`; }, batch);
-      return page.waitForFunction((/** @type {string} */ value) => /** @type {any} */ (document.getElementById('set-batch'))?.value === value, batch, { timeout: 10000 });
+      await page.evaluate((/** @type {string} */ value) => { location.hash = `#model=gpt2&gpu=t4&batch=${value}&seq=128&v=1`; }, batch);
+      return page.waitForFunction((/** @type {string} */ value) => /** @type {any} */ (document.getElementById('set-batch'))?.value === value
+        && /** @type {any} */ (document.getElementById('set-seq')).value === '128', batch, { timeout: 15000 });
     };
     await takes().catch(() => takes()).catch(dead); /* a file that is still being read may come after the first link */
     await page.locator('#set-seq').fill('64');
-    await page.waitForFunction(() => location.hash.includes('seq=64'), null, { timeout: 10000 }).catch(dead);
+    await page.waitForFunction(() => location.hash.includes('seq=64')).catch(dead);
     assert.equal(await page.locator('.diagnostic.is-error').count(), 0, after);
   }
   const choose = (/** @type {any} */ page, /** @type {any} */ files) => page.setInputFiles('#chooser', files);
@@ -35,7 +36,7 @@ export function hostileTests({ browser, server, visit }) {
       for (const name of readdirSync(new URL(`${corpus}/`, corpora))) {
         const buffer = readFileSync(new URL(`${corpus}/${name}`, corpora));
         await choose(page, { name: ['config.json', 'ds_config.json', 'accelerate.yaml', 'snapshot.pickle', 'model.safetensors'][dropped++ % 5], mimeType: '', buffer });
-        await page.locator('.file, .diagnostic, .recording-close').first().waitFor({ timeout: 15000 }).catch(() => assert.fail(`nothing is said of ${corpus}/${name}`));
+        await page.locator('.file, .diagnostic, .recording-close').first().waitFor({ timeout: 30000 }).catch(() => assert.fail(`nothing is said of ${corpus}/${name}`));
         await alive(page, `${corpus}/${name}`);
         assert.equal(await page.locator('.diagnostic', { hasText: 'stopped unexpectedly' }).count(), 0, `${corpus}/${name} made the core trap`);
       }
@@ -80,7 +81,7 @@ export function hostileTests({ browser, server, visit }) {
   test('hostile: an index file of 20 MB is read', () => visit(async (page) => {
     const map = Array.from({ length: 180000 }, (_, i) => `"model.layers.${i}.self_attn.q_proj.weight": "model-00001-of-00191.safetensors"`).join(',\n');
     await choose(page, { name: 'model.safetensors.index.json', mimeType: '', buffer: Buffer.from(`{"metadata":{"total_size":1},"weight_map":{${map}}}`) });
-    await page.locator('.file, .diagnostic').first().waitFor({ timeout: 20000 });
+    await page.locator('.file, .diagnostic').first().waitFor();
     await alive(page, 'an index file of 20 MB');
   }, { at: `${server.url}#model=gpt2&gpu=t4&v=1` }));
 

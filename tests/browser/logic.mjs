@@ -249,6 +249,7 @@ test('a picker finds by words, and the base of a name that goes on', () => {
   const choices = ['qwen2.5-7b', 'qwen2.5-7b-coder', 'llama-3.1-8b', 'gpt2'].map((name) => ({ name, search: `${name} of some kind` }));
   const names = (/** @type {string} */ typed) => narrow(choices, typed).map(({ name }) => name);
   assert.deepEqual(names('qwen KIND'), ['qwen2.5-7b', 'qwen2.5-7b-coder']);
+  assert.deepEqual(narrow(['distilgpt2', 'gpt2-medium', 'gpt2'].map((name) => ({ name, search: name })), 'GPT2').map(({ name }) => name), ['gpt2', 'gpt2-medium', 'distilgpt2']);
   assert.deepEqual(names('Qwen/Qwen2.5-7B-Instruct'), ['qwen2.5-7b']);
   assert.deepEqual(names('Qwen/Qwen2.5-7B-Coder-v2'), ['qwen2.5-7b-coder']);
   assert.deepEqual(names('openai/gpt2'), ['gpt2']);

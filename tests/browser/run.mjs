@@ -1,24 +1,102 @@
-/* Tests of the built page: node tests/browser/run.mjs FOLDER [--update] [--only PART-OF-A-NAME] */
+/* Tests of the built page: node tests/browser/run.mjs FOLDER [--update] [--only PART-OF-A-NAME]... [--jobs N].
+ *
+ * N processes of this program, each with browsers and servers of its own, take the tests one after the other from one list. */
+import { fork } from 'node:child_process';
+import { availableParallelism } from 'node:os';
 import { parseArgs } from 'node:util';
-import { runAll, startChromium } from './harness.mjs';
-import './logic.mjs';
-import { coreTests } from './core.mjs';
-import { doorTests } from './doors.mjs';
-import { firefoxTests } from './firefox.mjs';
-import { pageTests } from './page.mjs';
+
+const LIMIT_S = 300; /* of one test: what hangs is a failure */
 
 const { values, positionals } = parseArgs({
-  options: { update: { type: 'boolean' }, only: { type: 'string' } }, allowPositionals: true,
+  options: { update: { type: 'boolean' }, only: { type: 'string', multiple: true }, jobs: { type: 'string' } }, allowPositionals: true,
 });
-if (positionals.length !== 1) {
-  console.error('usage: node tests/browser/run.mjs FOLDER [--update] [--only PART-OF-A-NAME]');
+const [folder] = positionals;
+const jobs = Number(values.jobs ?? Math.min(4, availableParallelism()));
+if (positionals.length !== 1 || !(jobs >= 1)) {
+  console.error('usage: node tests/browser/run.mjs FOLDER [--update] [--only PART-OF-A-NAME]... [--jobs N]');
   process.exit(2);
 }
-coreTests(positionals[0]);
-const browser = await startChromium();
-const closePage = await pageTests(positionals[0], values.update ?? false);
-const closeDoors = await doorTests(positionals[0], browser);
-const closeFirefox = await firefoxTests(positionals[0]);
-const failed = await runAll(values.only);
-await Promise.all([closePage(), closeDoors(), closeFirefox(), browser.close()]);
-process.exit(failed ? 1 : 0);
+
+/* ---- one of the N: runs what it is told to, by number ---- */
+
+async function work() {
+  for (const end of /** @type {const} */ (['disconnect', 'SIGTERM'])) process.on(end, () => process.exit(1));
+  const tell = /** @type {(message: object) => void} */ (/** @type {any} */ (process).send.bind(process));
+  const { run, skipped, startChromium, tests } = await import('./harness.mjs');
+  const browser = await startChromium();
+  await import('./logic.mjs');
+  (await import('./core.mjs')).coreTests(folder);
+  const close = [
+    await (await import('./page.mjs')).pageTests(folder, browser, values.update ?? false),
+    await (await import('./doors.mjs')).doorTests(folder, browser),
+    await (await import('./smoke.mjs')).smokeTests(folder),
+  ];
+  process.on('message', async (/** @type {number | 'end'} */ message) => {
+    if (message !== 'end') return tell(await run(tests[message]));
+    await Promise.all([browser.close(), ...close.map((one) => one())]);
+    process.exit();
+  });
+  tell({ names: tests.map(({ name }) => name), skipped });
+}
+
+/* ---- the one that hands them out ---- */
+
+async function lead() {
+  /** @type {number[] | null} */
+  let left = null;
+  let passed = 0;
+  let failed = 0;
+  /** @type {string[]} */
+  let names = [];
+  const from = Date.now();
+
+  /** @param {{name: string, ms: number, error?: string, lines: string[]}} result */
+  function print({ name, ms, error, lines }) {
+    if (error === undefined) passed++;
+    else failed++;
+    const seconds = ms > 1000 ? `, ${(ms / 1000).toFixed(1)} s` : '';
+    console.log([`${error === undefined ? 'ok    ' : 'FAIL  '}${name}${seconds}`, ...(error?.split('\n') ?? []), ...lines].join('\n      '));
+  }
+
+  /** Resolves when nothing is left, or the process has ended. */
+  const one = () => new Promise((done) => {
+    const child = fork(import.meta.filename, process.argv.slice(2));
+    let current = -1;
+    let isLate = false;
+    /** @type {ReturnType<typeof setTimeout>} */
+    let limit;
+    const next = () => {
+      current = left?.shift() ?? -1;
+      if (current < 0) return child.send('end');
+      limit = setTimeout(() => {
+        isLate = true;
+        child.kill('SIGTERM');
+        limit = setTimeout(() => child.kill('SIGKILL'), 5000);
+      }, LIMIT_S * 1000);
+      child.send(current);
+    };
+    child.on('message', (/** @type {any} */ message) => {
+      clearTimeout(limit);
+      if (message.names) {
+        names = message.names;
+        if (!left) for (const text of message.skipped) console.log(text);
+        left ??= names.map((_, i) => i).filter((i) => !values.only || values.only.some((part) => names[i].includes(part)));
+      } else {
+        print(message);
+      }
+      next();
+    });
+    child.on('exit', (code, signal) => {
+      clearTimeout(limit);
+      if (current >= 0) print({ name: names[current], ms: 0, error: isLate ? `not done after ${LIMIT_S} s` : `the process ended with ${code ?? signal}`, lines: [] });
+      else if (names.length === 0) print({ name: 'start', ms: 0, error: `ended with ${code ?? signal} before any test`, lines: [] });
+      done(current >= 0 && left?.length ? one() : null);
+    });
+  });
+  await Promise.all(Array.from({ length: jobs }, one));
+  console.log(`${Math.round((Date.now() - from) / 1000)} s`);
+  console.log(`${passed} passed, ${failed} failed`);
+  process.exit(failed ? 1 : 0);
+}
+
+await (process.send ? work() : lead());

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { existsSync } from 'node:fs';
-import { changed, copied, deviceBytes, PHONE, ready, test } from './harness.mjs';
+import { changed, copied, deviceBytes, PHONE, ready, say, test } from './harness.mjs';
 import { cell, csv } from '../../web/src/csv.js';
 import { closest } from '../../web/src/nearest.js';
 import { assignment, find } from '../../web/src/find.js';
@@ -343,7 +343,7 @@ export function useTests({ visit, field, fromCore, exampleWords, server }) {
   }));
 
   test('use: the command gives the number on the screen, and the sweep’s its table', () => visit(async (page) => {
-    if (!program) return console.log('      skipped: the native program is not built');
+    if (!program) return say('skipped: the native program is not built');
     await page.getByRole('button', { name: 'Share' }).click();
     await page.getByRole('button', { name: 'Copy command' }).click();
     await page.locator('.said').waitFor();

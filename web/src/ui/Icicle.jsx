@@ -67,7 +67,7 @@ export function Icicle({ r }) {
   const find = (/** @type {string} */ key) => nodes.find((node) => node.data.key === key);
   const zoomed = find(zoom) ?? root;
   const at = (cursor && find(cursor)) || zoomed.children?.[0] || root;
-  const read = find(hover) ?? (cursor ? at : zoomed);
+  const read = (hover && find(hover)) || (cursor ? at : zoomed);
 
   const span = zoomed.x1 - zoomed.x0 || 1;
   const left = (/** @type {Node} */ node) => (Math.max(node.x0, zoomed.x0) - zoomed.x0) / span;
