@@ -664,6 +664,7 @@ static tide_value make_again(struct tide_alikes *a, const image *of, const tide_
     make_nodes(&k);
     for (uint32_t i = 0; i < of->list_count; i++) {
         of->new_lists[i]->references = of->lists[i].references;
+        of->new_lists[i]->is_output = of->lists[i].is_output;
         for (uint32_t j = 0; j < of->lists[i].count; j++) tide_list_push(m, of->new_lists[i], value_at(&k, of->lists[i].items[j]));
     }
     make_notes(&k);

@@ -410,6 +410,7 @@ tide_value tide_eval_any(tide_frame *f, tide_expr *e) {
     case TIDE_EXPR_LIST:
         if (e->count == 1 && e->items[0]->kind == TIDE_EXPR_COMPREHENSION) return comprehension(f, e->items[0]);
         made = (tide_value){.kind = TIDE_VALUE_LIST, .list = tide_list_new(m)};
+        made.list->is_output = e->integer;
         for (uint32_t i = 0; i < e->count; i++) tide_list_push(m, made.list, tide_eval(f, e->items[i]));
         return made;
     case TIDE_EXPR_COMPREHENSION: return comprehension(f, e);

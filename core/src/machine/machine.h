@@ -176,6 +176,7 @@ struct tide_list {
     uint32_t count, capacity;
     uint32_t serial, mark, pops; /* see alike.c */
     bool is_read;                /* its items or their number have been looked at */
+    bool is_output;              /* "a, b" or "(a, b)": attributes of an object or a ModelOutput, which are a dictionary */
     tide_value *items;
 };
 

@@ -601,9 +601,10 @@ tide_layout *tide_elementwise_layout(tide_machine *m, const tide_shape *shape, t
 
 /* ---- values ---- */
 
+/* CPython lets go of a dictionary's values from the first on, of a list's (Objects/listobject.c, list_dealloc) from the last. */
 void tide_list_release(tide_machine *m, tide_list *list) {
     if (--list->references) return;
-    for (uint32_t i = 0; i < list->count; i++) tide_value_release(m, list->items[i]);
+    for (uint32_t i = 0; i < list->count; i++) tide_value_release(m, list->items[list->is_output ? i : list->count - 1 - i]);
     if (list->items) tide_give(m, list->items, list->capacity * sizeof *list->items);
     tide_give(m, list, sizeof *list);
 }

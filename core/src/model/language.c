@@ -209,6 +209,7 @@ static tide_expr *atom(parser *p) {
         e = expression(p);
         if (is_mark(p, ',')) {
             tide_expr *list = make(p, TIDE_EXPR_LIST, NULL, NULL);
+            list->integer = true; /* see tide_list */
             add_item(p, list, e, (tide_text){"", 0});
             while (take_mark(p, ',') && !is_mark(p, ')')) add_item(p, list, expression(p), (tide_text){"", 0});
             e = list;
@@ -449,6 +450,7 @@ static tide_expr *tuple(parser *p) {
     tide_expr *e = expression(p);
     if (!is_mark(p, ',')) return e;
     tide_expr *list = make(p, TIDE_EXPR_LIST, NULL, NULL);
+    list->integer = true; /* see tide_list */
     add_item(p, list, e, (tide_text){"", 0});
     while (take_mark(p, ',')) add_item(p, list, expression(p), (tide_text){"", 0});
     return list;
