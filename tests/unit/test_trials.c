@@ -209,7 +209,8 @@ int main(void) {
     check_advises("\"model=llama-3.2-1b\"", "loss=liger", "batch=");
     check_advises("\"model=llama-3.1-70b\",\"parallel.kind=zero3\",\"parallel.dp=16\"",
                   "parallel.dp=32|parallel.zero_init=true|parallel.offload_optimizer=cpu parallel.offload_param=cpu", "parallel.dp=8|parallel.kind=");
-    check_advises("\"model=qwen2-0.5b\",\"parallel.kind=ddp\",\"parallel.dp=4\"", "parallel.kind=zero2|parallel.kind=fsdp2", "parallel.kind=zero2 parallel.dp=8|parallel.offload");
+    check_advises("\"model=qwen2-0.5b\",\"parallel.kind=ddp\",\"parallel.dp=4\"", "parallel.kind=zero2|parallel.kind=fsdp2 parallel.meta_init=true", "parallel.kind=zero2 parallel.dp=8|parallel.offload");
+    check_advises("\"model=llama-3.1-70b\",\"parallel.kind=fsdp2\",\"parallel.dp=16\"", "parallel.meta_init=true|parallel.offload=true", "parallel.zero_init=");
     check_advises("\"model=qwen2-0.5b\",\"mode=infer\"", "quant=nf4|quant=int8", "quant=nf4 adapter=lora|checkpointing=full|optimizer=|parallel.");
     check_cards("\"model=gpt2\",\"batch=16\",\"seq=512\"");
     printf("%d passed, %d failed\n", passed, failed);

@@ -732,6 +732,9 @@ static void assume_device(job_builder *b) {
     if (strcmp(value_of(b, TIDE_SET_parallel_kind), "zero3") == 0)
         job_assume(b, TIDE_SET_parallel_zero_init,
                    "the whole model reaches the device before it is cut; true: as it is made, as from_pretrained() does under a file of stage 3");
+    if (strcmp(value_of(b, TIDE_SET_parallel_kind), "fsdp2") == 0)
+        job_assume(b, TIDE_SET_parallel_meta_init,
+                   "the whole model reaches the device before it is cut; true: made on the meta device, parts alone reach it");
 }
 
 /* ---- rows ---- */

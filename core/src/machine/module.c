@@ -520,7 +520,8 @@ static void to_device(tide_model *model, uint32_t instance, int depth) {
     }
     for (uint32_t i = first; i < end; i++)
         if (of->slots[i].kind == TIDE_VALUE_TENSOR && of->slots[i].tensor->is_parameter) {
-            give_storage(model, instance, of->slots[i].tensor, TIDE_FACTOR_PARAMETER);
+            if (model->parameter_empty) model->parameter_empty(model, instance, of->slots[i].tensor);
+            else give_storage(model, instance, of->slots[i].tensor, TIDE_FACTOR_PARAMETER);
             if (model->parameter_made) model->parameter_made(model, of->slots[i].tensor);
         }
     for (uint32_t i = first; i < end; i++)
@@ -528,6 +529,7 @@ static void to_device(tide_model *model, uint32_t instance, int depth) {
             give_storage(model, instance, of->slots[i].tensor, TIDE_FACTOR_BUFFER);
             model->buffer_bytes += (uint64_t)tide_bytes(of->slots[i].tensor);
         }
+    if (model->module_empty) model->module_empty(model, instance);
 }
 
 void tide_model_require_input_grads(tide_model *model) {
@@ -539,6 +541,7 @@ void tide_model_require_input_grads(tide_model *model) {
 }
 
 void tide_model_to_device(tide_model *model) {
+    if (model->is_on_meta) return;
     to_device(model, model->root, 0);
     for (uint32_t i = 0; i < model->extra_count; i++) give_storage(model, model->extra[i].module, model->extra[i].tensor, TIDE_FACTOR_PARAMETER);
     model->m->module = 0;

@@ -91,6 +91,11 @@ typedef struct tide_model {
 
     /* A parameter has come to the device, as the model is made. */
     void (*parameter_made)(struct tide_model *model, tide_tensor *parameter);
+    /* Module.to_empty() of modules that were made on the meta device: what a parameter gets there in place of its storage, and what
+     * follows when a module has been gone through. */
+    void (*parameter_empty)(struct tide_model *model, uint32_t instance, tide_tensor *parameter);
+    void (*module_empty)(struct tide_model *model, uint32_t instance);
+    bool is_on_meta; /* and stays there for now */
 
     tide_parameter_row *parameters; /* in the order of named_parameters(), shared ones once */
     uint32_t parameter_count, parameter_capacity;
@@ -136,7 +141,7 @@ uint32_t tide_model_find(tide_model *model, tide_text path);
 /* transformers: PreTrainedModel.enable_input_require_grads(), called when checkpointing is switched on. */
 void tide_model_require_input_grads(tide_model *model);
 
-/* Allocates parameters and buffers in the order of Module.to(): children first, then parameters, then buffers. */
+/* Allocates parameters and buffers in the order of Module.to(): children first, then parameters, then buffers. Not if is_on_meta. */
 void tide_model_to_device(tide_model *model);
 
 /* Calls root.forward with the values whose names it takes; borrowed. Owned by the caller. */

@@ -21,7 +21,7 @@ typedef struct shard {
     int64_t padded, count; /* elements of a rank's part, padded and real */
     tide_layout *layout;   /* of the real part */
     tide_dtype dtype;      /* of the part */
-    bool trains;
+    bool trains, is_on_meta, is_padded;
 } shard;
 
 typedef struct unit {
@@ -48,6 +48,7 @@ typedef struct fsdp {
     int64_t ranks, rank; /* of a shard group */
     tide_dtype computed, reduced;
     bool casts, has_reduced, is_hybrid, is_offloaded, reduces;
+    tide_tensor *applied; /* by Module._apply */
     tide_tensor *held;    /* gathered parameters that wait for the next copy-out */
     tide_tensor *sending; /* the last reduction's input */
     uint32_t *order;      /* units in the order in which they ran */
@@ -68,6 +69,60 @@ static int64_t bytes_of(int64_t count, tide_dtype dtype) {
 
 static tide_tensor *on_stream(fsdp *f, uint8_t stream, int64_t count, tide_dtype dtype, tide_factor factor) {
     return tide_flat_on(machine_of(f), stream, op_name, count, dtype, factor);
+}
+
+/* ---- modules made on the meta device ---- */
+
+static shard *shard_of(const fsdp *f, const tide_tensor *leaf) {
+    for (uint32_t k = 0; k < f->count; k++)
+        for (uint32_t i = 0; i < f->units[k].count; i++)
+            if (f->units[k].shards[i].leaf == leaf) return &f->units[k].shards[i];
+    return NULL;
+}
+
+/* The part alone, without padding. Module._apply swaps a DTensor with what it made of it (torch.utils.swap_tensors), and holds that until it makes
+ * the next one or returns: of a tied parameter, which has its part already, that part. */
+static void empty_part(tide_model *model, uint32_t instance, tide_tensor *leaf) {
+    tide_machine *m = model->m;
+    fsdp *f = m->wrapper;
+    shard *s = shard_of(f, leaf);
+    if (!s) return;
+    m->module = instance;
+    m->op = "to_empty";
+    m->factor = TIDE_FACTOR_PARAMETER;
+    tide_tensor *part = tide_empty(m, &s->layout->shape, s->dtype);
+    m->factor = TIDE_FACTOR_TEMPORARY;
+    tide_release_at(m, &f->applied);
+    f->applied = tide_alias(m, s->local);
+    tide_set_data(m, s->local, part);
+    tide_release(m, part);
+    s->is_on_meta = false;
+}
+
+/* FSDPModule._apply, FSDPParam.reset_sharded_param: the parts of a unit are padded as soon as one of its modules has them. */
+static void pad_parts(tide_model *model, uint32_t instance) {
+    tide_machine *m = model->m;
+    fsdp *f = m->wrapper;
+    const unit *u = f->unit_of[instance] ? &f->units[f->unit_of[instance] - 1] : NULL;
+    tide_release_at(m, &f->applied);
+    for (uint32_t i = 0; u && i < u->count; i++) {
+        shard *s = &u->shards[i];
+        if (s->is_on_meta || s->is_padded || s->count == s->padded) continue;
+        s->is_padded = true;
+        tide_tensor *padded = tide_flat_on(m, 0, op_name, s->padded, s->dtype, TIDE_FACTOR_PARAMETER);
+        tide_set_data(m, s->local, padded);
+        tide_release(m, padded);
+    }
+}
+
+static void to_empty(fsdp *f) {
+    tide_model *model = f->w->model;
+    model->is_on_meta = false;
+    model->parameter_empty = empty_part;
+    model->module_empty = pad_parts;
+    tide_model_to_device(model);
+    model->parameter_empty = NULL;
+    model->module_empty = NULL;
 }
 
 /* ---- gathering ---- */
@@ -529,6 +584,11 @@ static void make_shard(fsdp *f, shard *s, const tide_parameter_row *row) {
                  .layout = tide_layout_of(m, &local, NULL), .dtype = (tide_dtype)row->tensor->dtype, .trains = row->tensor->requires_grad};
     m->module = row->module;
     m->op = op_name;
+    if (f->w->model->is_on_meta) {
+        s->is_on_meta = true;
+        s->local = tide_empty_host(m, &local, s->dtype);
+        return;
+    }
     m->factor = TIDE_FACTOR_PARAMETER;
     tide_tensor *part = tide_empty(m, &padded, s->dtype);
     m->factor = TIDE_FACTOR_TEMPORARY;
@@ -551,6 +611,10 @@ static int64_t keepers_of(fsdp *f, tide_option option, const char *otherwise) {
     return 1;
 }
 
+static void fsdp2_load(tide_model *model, const tide_job *job) {
+    model->is_on_meta = tide_option_true(job, TIDE_OPTION_meta_init, false);
+}
+
 static void fsdp2_wrap(tide_wrapper *w) {
     tide_model *model = w->model;
     tide_machine *m = model->m;
@@ -566,6 +630,11 @@ static void fsdp2_wrap(tide_wrapper *w) {
     *f = (fsdp){.w = w, .ranks = hybrid, .rank = w->rank % hybrid, .is_hybrid = tide_option_int(job, TIDE_OPTION_hybrid, 0) > 0,
                 .computed = computed, .casts = computed != model->dtype, .has_reduced = reduced != TIDE_DTYPE_COUNT, .reduced = reduced,
                 .is_offloaded = tide_option_true(job, TIDE_OPTION_offload, false), .prefetch = (uint32_t)tide_option_int(job, TIDE_OPTION_prefetch, 0)};
+    if (model->is_on_meta && (f->is_offloaded || strcmp(job->adapter.method, "none") != 0)) {
+        tide_error(m->diags, TIDE_ERR_UNSUPPORTED, "/settings/parallel.meta_init", "is described for whole models on the device alone", "leave it out");
+        m->has_failed = true;
+        return;
+    }
     w->state = m->wrapper = f;
     if (!choose_units(f)) return;
     uint32_t *of = TIDE_NEW(m->arena, uint32_t, model->parameter_count + 1);
@@ -589,6 +658,7 @@ static void fsdp2_wrap(tide_wrapper *w) {
         drop(f, u);
         for (uint32_t i = 0; i < u->count; i++) u->shards[i].leaf->dtype = (uint8_t)(f->casts ? computed : u->shards[i].dtype);
     }
+    if (model->is_on_meta) to_empty(f);
     uint32_t count = tide_optimizer_members(w->optimizer, NULL);
     tide_optimized *members = TIDE_NEW(m->arena, tide_optimized, count + 1);
     tide_optimizer_members(w->optimizer, members);
@@ -620,5 +690,5 @@ static void fsdp2_update(tide_wrapper *w) {
     tide_update_members(w);
 }
 
-const tide_strategy tide_fsdp2 = {.kind = "fsdp2", .wrap = fsdp2_wrap, .before_forward = fsdp2_before_forward, .backward = fsdp2_backward,
+const tide_strategy tide_fsdp2 = {.kind = "fsdp2", .load = fsdp2_load, .wrap = fsdp2_wrap, .before_forward = fsdp2_before_forward, .backward = fsdp2_backward,
                                   .update = fsdp2_update};
