@@ -54,6 +54,11 @@ static const option options[] = {
     {"--csv", CLI_TAKES_CSV, true},
     {"--tolerance", CLI_TAKES_VERIFY, true},
     {"--device", CLI_TAKES_DEVICE, true},
+    {"--events", CLI_TAKES_EVENTS, false},
+    {"--state", CLI_TAKES_EVENTS, false},
+    {"--at", CLI_TAKES_EVENTS, true},
+    {"--count", CLI_TAKES_EVENTS, true},
+    {"--filter", CLI_TAKES_EVENTS, true},
     {"--knob", CLI_TAKES_KNOB, true},
     {"--by", CLI_TAKES_KNOB, true},
     {"--with", CLI_TAKES_WITH, true},
@@ -76,6 +81,11 @@ static void option_take(cli_arguments *a, const char *name, const char *value) {
     if (strcmp(name, "--csv") == 0) a->csv = value;
     if (strcmp(name, "--tolerance") == 0) a->tolerance = value;
     if (strcmp(name, "--device") == 0) a->device = value;
+    if (strcmp(name, "--events") == 0) a->shows_events = true;
+    if (strcmp(name, "--state") == 0) a->shows_state = true;
+    if (strcmp(name, "--at") == 0) a->at = value;
+    if (strcmp(name, "--count") == 0) a->count = value;
+    if (strcmp(name, "--filter") == 0) a->filter = value;
     if (strcmp(name, "--knob") == 0) a->knob = value;
     if (strcmp(name, "--by") == 0) a->by = value;
     if (strcmp(name, "--recording") == 0) a->recording = value;

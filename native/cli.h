@@ -84,6 +84,8 @@ typedef struct cli_arguments {
     const char *csv;       /* verify, sweep */
     const char *tolerance; /* verify */
     const char *device;    /* replay */
+    bool shows_events, shows_state;        /* explain, replay */
+    const char *at, *count, *filter;       /* of --events and --state */
     const char *recording; /* compare */
     const char *knob, *by; /* fit */
     char **with;           /* compare */
@@ -109,6 +111,7 @@ enum {
     CLI_TAKES_HTML = 16384,
     CLI_TAKES_PRINT = 32768,
     CLI_TAKES_BADGE = 65536,
+    CLI_TAKES_EVENTS = 131072,
     CLI_NAMES_ARE_PATHS = 512 /* a word that is no setting is a file, there or not */
 };
 
@@ -247,6 +250,9 @@ int cli_check(int argc, char **argv);
 int cli_doctor(int argc, char **argv);
 int cli_replay_ask(cli_answer *answer, const cli_arguments *arguments); /* replay.c; of paths[0] */
 void cli_options_show(const cJSON *answer, bool is_exact); /* what other allocator settings would change */
+/* events.c: the members of a request for --events or --state (false after a complaint), and its answer as text. */
+bool cli_events_members(cli_buffer *members, const cli_arguments *arguments);
+void cli_events_show(const cJSON *answer, const cli_arguments *arguments);
 int cli_on_gpu(int argc, char **argv); /* replay --on-gpu */
 int cli_watch(int argc, char **argv);
 void cli_help(FILE *out, const char *command); /* NULL: of all */

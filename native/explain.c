@@ -99,22 +99,27 @@ int cli_explain(int argc, char **argv) {
     cli_buffer request = {0}, more = {0};
     cli_answer answer = {0};
     int status =
-        cli_arguments_read(&arguments, argc, argv, CLI_TAKES_JSON | CLI_TAKES_OF | CLI_TAKES_SETTINGS);
+        cli_arguments_read(&arguments, argc, argv, CLI_TAKES_JSON | CLI_TAKES_OF | CLI_TAKES_SETTINGS | CLI_TAKES_EVENTS | CLI_TAKES_BYTES);
     if (status == CLI_OK && arguments.shows_help) {
         cli_help(stdout, "explain");
     } else if (status == CLI_OK) {
         const char *of = arguments.of ? arguments.of : "";
+        bool is_of_events = arguments.shows_events || arguments.shows_state;
+        if (!cli_events_members(&more, &arguments)) status = CLI_BAD_INPUT;
         cli_append_text(&more, ",\"of\":");
         cli_append_quoted(&more, of, strlen(of));
         if (arguments.stage) {
             cli_append_text(&more, ",\"stage\":");
             cli_append_quoted(&more, arguments.stage, strlen(arguments.stage));
         }
-        status = cli_request(&request, "explain", &arguments, more.at);
+        const char *call = arguments.shows_state ? "state" : arguments.shows_events ? "events" : "explain";
+        if (status == CLI_OK) status = cli_request(&request, call, &arguments, more.at);
         if (status == CLI_OK) status = cli_ask_or_explain(&answer, &request, arguments.is_json);
         if (status == CLI_OK) {
             if (arguments.is_json)
                 printf("%.*s\n", (int)answer.length, answer.text);
+            else if (is_of_events)
+                cli_events_show(answer.json, &arguments);
             else if (arguments.stage)
                 stage_show(answer.json);
             else

@@ -19,6 +19,14 @@ typedef struct command {
     "on\n"                                                                                         \
     "  key=value         settings (`tidemark describe settings`), also as --key VALUE; the last one of a name holds\n"
 
+#define EVENT_OPTIONS                                                                                                  \
+    "  --events          events one by one: what was taken and given back, its block and segment, and what is\n"       \
+    "                    allocated and reserved after it\n"                                                            \
+    "  --state           the allocator after an event: segments, free memory in them, and what is alive\n"            \
+    "  --at EVENT        around it; after it (without: from the beginning; at the peak)\n"                            \
+    "  --count N         of events, at most 500; 20 if not given\n"                                                   \
+    "  --filter TEXT     those with TEXT in the kind, or in what asked for them\n"
+
 static const command commands[] = {
     {"estimate", cli_estimate,
      "estimate MODEL|config.json|LINK [files] [key=value ...] [--gpu NAME] [--bytes] [--json]",
@@ -36,7 +44,7 @@ static const command commands[] = {
      "  tidemark estimate '#model=qwen2.5-7b&batch=4&v=1' --json | jq .peak\n\n"
      "exit code: 0 it fits, or no card is given; 1 it does not fit; 2 to 4 as in `tidemark "
      "--help`\n"},
-    {"explain", cli_explain, "explain MODEL|config.json|LINK [key=value ...] [--of WHAT] [--stage STAGE] [--json]",
+    {"explain", cli_explain, "explain MODEL|config.json|LINK [key=value ...] [--of WHAT] [--stage STAGE] [--events|--state] [--json]",
      "where a number comes from: tensor, shape, operation, line of the description",
      "The same words as `tidemark estimate`.\n\n"
      "  --of WHAT         a factor (activations), a part of a module's name or an operation;\n"
@@ -44,11 +52,13 @@ static const command commands[] = {
      "  --stage STAGE     what one stage made, tab-separated: job, modules, parameters,\n"
      "                    events (every allocation and free) or blocks (the allocator at the\n"
      "                    peak); --of keeps the rows that contain WHAT\n"
+     EVENT_OPTIONS
      "  --json            the whole answer\n\n"
      "examples\n"
      "  tidemark explain llava-1.5-7b batch=16 --of activations\n"
      "  tidemark explain llama-2-7b --of mlp\n"
-     "  tidemark explain gpt2 --stage events --of attn\n"},
+     "  tidemark explain gpt2 --stage events --of attn\n"
+     "  tidemark explain gpt2 --state --at 1200\n"},
     {"sweep", cli_sweep,
      "sweep MODEL|config.json|LINK [key=value,value,... ...] [--gpu NAME] [--csv FILE] [--bytes] [--json]",
      "the peaks of every combination of settings, as a table",
@@ -122,7 +132,7 @@ static const command commands[] = {
      "  tidemark compare llama-2-7b batch=4 --with batch=16 checkpointing=full\n"
      "  tidemark compare llama-2-7b batch=4 --recording snapshot.pickle\n"},
     {"replay", cli_replay,
-     "replay RECORDING [key=value ...] [--gpu NAME] [--device N] [--bytes] [--json]",
+     "replay RECORDING [key=value ...] [--gpu NAME] [--device N] [--events|--state] [--bytes] [--json]",
      "a recorded run through the allocator: peaks, what lived at the peak, other options",
      "Plays what a process asked of the allocator, as it did or on another device.\n\n"
      "  RECORDING         a snapshot of torch.cuda.memory._dump_snapshot(), a trace of "
@@ -133,6 +143,7 @@ static const command commands[] = {
      "  allocator=...     another PYTORCH_CUDA_ALLOC_CONF\n"
      "  --gpu NAME        another card; gpu_gib=SIZE and memory_fraction=PART as for estimate\n"
      "  --device N        of several recorded devices, not the busiest one\n"
+     EVENT_OPTIONS
      "  --bytes           exact bytes\n"
      "  --json            the whole answer\n"
      "  --on-gpu          (first) takes on GPU 0 what the recording, or a job as for estimate, reserves, step by\n"
@@ -140,6 +151,8 @@ static const command commands[] = {
      "examples\n"
      "  tidemark replay snapshot.pickle\n"
      "  tidemark replay snapshot.pickle --gpu a100-40 allocator=expandable_segments:True\n"
+     "  tidemark replay snapshot.pickle --events --filter attention\n"
+     "  tidemark replay snapshot.pickle --state --at 1200\n"
      "  tidemark replay trace.json.gz --json | jq .reserved_peak\n\n"
      "exit code: 0 played; 1 it does not run on the device or with the option that was given; 2 to 4 as in `tidemark "
      "--help`\n"},

@@ -59,7 +59,7 @@ int cli_recording_read(struct tide_recorded **recording, const char *path, const
 }
 
 static void request_make(cli_buffer *request, const cli_arguments *a, const char *damage) {
-    cli_format(request, "{\"call\":\"replay\",\"settings\":[");
+    cli_format(request, "{\"call\":\"%s\",\"settings\":[", a->shows_state ? "recorded_state" : a->shows_events ? "recorded_events" : "replay");
     for (size_t i = 0; i < a->word_count; i++) {
         if (i) cli_append_text(request, ",");
         cli_append_quoted(request, a->words[i], strlen(a->words[i]));
@@ -67,6 +67,7 @@ static void request_make(cli_buffer *request, const cli_arguments *a, const char
     cli_append_text(request, "]");
     if (damage) cli_format(request, ",\"damage\":\"%s\"", damage);
     if (a->device) cli_format(request, ",\"device\":%ld", strtol(a->device, NULL, 10));
+    cli_events_members(request, a);
     cli_append_text(request, "}");
 }
 
@@ -264,6 +265,7 @@ static int replay(const cli_arguments *a) {
     int status = cli_replay_ask(&answer, a);
     if (status == CLI_OK) {
         if (a->is_json) printf("%.*s\n", (int)answer.length, answer.text);
+        else if (a->shows_events || a->shows_state) cli_events_show(answer.json, a);
         else replay_show(answer.json, a->paths[0], a->shows_bytes);
         if (a->word_count && cJSON_IsFalse(cli_at(cli_at(answer.json, "verdict"), "fits")))
             status = CLI_NO;
@@ -276,14 +278,17 @@ int cli_replay(int argc, char **argv) {
     if (argc > 0 && strcmp(argv[0], "--on-gpu") == 0) return cli_on_gpu(argc - 1, argv + 1);
     cli_arguments arguments;
     int status = cli_arguments_read(&arguments, argc, argv,
-                                    CLI_TAKES_JSON | CLI_TAKES_BYTES | CLI_TAKES_SETTINGS | CLI_TAKES_DEVICE | CLI_NAMES_ARE_PATHS);
+                                    CLI_TAKES_JSON | CLI_TAKES_BYTES | CLI_TAKES_SETTINGS | CLI_TAKES_DEVICE | CLI_TAKES_EVENTS | CLI_NAMES_ARE_PATHS);
     if (status == CLI_OK && arguments.shows_help) {
         cli_help(stdout, "replay");
     } else if (status == CLI_OK && arguments.path_count != 1) {
         cli_complain("`tidemark replay --help` has examples", "one recording at a time");
         status = CLI_BAD_INPUT;
     } else if (status == CLI_OK) {
-        status = replay(&arguments);
+        cli_buffer members = {0};
+        status = cli_events_members(&members, &arguments) ? CLI_OK : CLI_BAD_INPUT;
+        cli_buffer_free(&members);
+        if (status == CLI_OK) status = replay(&arguments);
     }
     cli_arguments_free(&arguments);
     return status;

@@ -4,7 +4,7 @@ import { mkdir, readdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
 import { parseArgs } from 'node:util';
 import { gzipSync } from 'node:zlib';
-import { build as bundle } from 'esbuild';
+import { build as bundle, transform } from 'esbuild';
 import { headerPolicy, metaPolicy, singlePolicy } from './csp.mjs';
 import { split } from './split.mjs';
 
@@ -15,13 +15,18 @@ const common = /** @type {import('esbuild').BuildOptions} */ ({
   jsx: 'automatic', jsxImportSource: 'preact', absWorkingDir: here, logLevel: 'warning', charset: 'utf8',
 });
 
+/* The style of what is behind a click comes with its chunk, as text. */
+const laterStyle = /** @type {import('esbuild').Plugin} */ ({ name: 'style of a chunk', setup(of) {
+  of.onLoad({ filter: /\/src\/.*\.css$/ }, async ({ path }) => ({ loader: 'text', contents: (await transform(await readFile(path, 'utf8'), { loader: 'css', minify: true })).code.trim() }));
+} });
+
 /* Packages that a bundle for the page took code from. */
 const shipped = new Set();
 
 /** @param {string} entry @param {import('esbuild').BuildOptions} [more]
  * @returns {Promise<{name: string, bytes: Buffer}[]>} the entry first, then its chunks */
 async function bundledInParts(entry, more) {
-  const { outputFiles, metafile } = await bundle({ ...common, entryPoints: [entry], metafile: true, ...more });
+  const { outputFiles, metafile } = await bundle({ ...common, plugins: [laterStyle], entryPoints: [entry], metafile: true, ...more });
   if (more?.platform !== 'node') {
     for (const input of Object.keys(/** @type {any} */ (metafile).inputs)) {
       const found = /node_modules\/((?:@[^/]+\/)?[^/]+)/.exec(input);

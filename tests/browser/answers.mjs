@@ -68,16 +68,22 @@ export function answerTests({ browser, server, program }) {
     const recorded = new URL('../recordings/snapshot-plain.pickle.gz', import.meta.url).pathname;
     await page.setInputFiles('#chooser', recorded);
     await page.getByText('With other options').waitFor();
+    await page.locator('#segments-title').waitFor();
     const heard = /** @type {{request: string, reply?: string}[]} */ (await page.evaluate(() => /** @type {any} */ (window).heard));
     await context.close();
     assert.deepEqual(problems, []);
 
     const answered = new Map(heard.filter(({ reply }) => reply !== undefined).map(({ request, reply }) => [request, reply]));
     const calls = new Set([...answered.keys()].map((request) => JSON.parse(request).call));
-    assert.deepEqual(['advice', 'cards', 'compare', 'describe', 'estimate', 'explain', 'fit', 'link', 'measure', 'read_link', 'replay', 'timeline'].filter((call) => !calls.has(call)), [], 'asked in this session');
+    assert.deepEqual(['advice', 'cards', 'compare', 'describe', 'estimate', 'explain', 'fit', 'link', 'measure', 'read_link', 'recorded_events', 'recorded_state', 'replay', 'timeline'].filter((call) => !calls.has(call)), [], 'asked in this session');
+    /* What is asked of a recording has options of its own. */
+    const lineOf = (/** @type {any} */ { call, settings, at, count, filter }) => {
+      if (!/^re(play|corded_)/.test(call)) return ['call'];
+      const options = call === 'replay' ? [] : [call === 'recorded_state' ? '--state' : '--events', '--at', String(at), ...(count ? ['--count', String(count)] : []), '--filter', filter];
+      return ['replay', recorded, ...settings, ...options, '--json'];
+    };
     for (const [request, reply] of answered) {
-      const { call, settings } = JSON.parse(request);
-      const line = call === 'replay' ? ['replay', recorded, ...settings, '--json'] : ['call'];
+      const line = lineOf(JSON.parse(request));
       const printed = spawnSync(program, line, { input: request, maxBuffer: 64 << 20, encoding: 'utf8' }).stdout.replace(/\n$/, '');
       assert.ok(reply === printed, `${request.slice(0, 300)}\n${reply?.slice(0, 200)}\n${printed.slice(0, 200)}`);
     }

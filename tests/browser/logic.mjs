@@ -6,6 +6,7 @@ import { deflateSync } from 'node:zlib';
 import { test } from './harness.mjs';
 import { narrow } from '../../web/src/catalogue.js';
 import { CoreStopped, createClient } from '../../web/src/client.js';
+import { ASKED, cellAt, cellPaths, cellWords, freeOf, SEEN, seenRows, sourceOf } from '../../web/src/events.js';
 import { fromFile, isYaml, ofDrop, readText } from '../../web/src/files.js';
 import { inUnit, natural, params, percent, sentences, ticks } from '../../web/src/format.js';
 import { toJson } from '../../web/src/yaml.js';
@@ -13,6 +14,7 @@ import { lockdown } from '../../web/src/lockdown.js';
 import { aligned, phases } from '../../web/src/phases.js';
 import { pack, unpack } from '../../web/src/links.js';
 import { start } from '../../web/src/tidemark.js';
+import { readView, toSel, toSweep } from '../../web/src/viewtext.js';
 import { toCommand } from '../../web/src/words.js';
 
 /** Small repeatable random numbers. */
@@ -256,4 +258,53 @@ test('a picker finds by words, and the base of a name that goes on', () => {
   assert.deepEqual(names('gpt22'), []);
   assert.deepEqual(names('nobody/llama-3.1-80b'), []);
   assert.deepEqual(names(''), choices.map(({ name }) => name));
+});
+
+test('events: the rows around one, when more are asked for, and cells in words and paths', () => {
+  const rows = (/** @type {number} */ from, /** @type {number} */ count, by = 1) => Array.from({ length: count }, (_, i) => ({ event: from + i * by, kind: /** @type {'alloc'} */ ('alloc') }));
+  const of = (/** @type {any} */ list, /** @type {number} */ first, /** @type {number} */ passing) => ({ events: 1e6, passing, first, rows: list });
+  const middle = seenRows(of(rows(1000, ASKED), 1000, 1e6), 1120);
+  assert.deepEqual([middle.rows.length, middle.rows[middle.at].event, middle.wantsMore], [SEEN, 1120, false]);
+  assert.equal(seenRows(of(rows(1000, ASKED), 1000, 1e6), 1010).wantsMore, true, 'near its beginning');
+  assert.equal(seenRows(of(rows(0, ASKED), 0, 1e6), 3).wantsMore, false, 'where nothing is before');
+  assert.equal(seenRows(of(rows(1000, ASKED), 1000, 1000 + ASKED), 1000 + ASKED - 1).wantsMore, false, 'at the end of all');
+  assert.equal(seenRows(of(rows(1000, ASKED), 1000, 1e6), 500000).wantsMore, true, 'far away');
+  const some = seenRows(of(rows(0, 5, 10), 0, 5), 11);
+  assert.deepEqual([some.rows.length, some.rows[some.at].event], [5, 20], 'with a filter, the next that passes');
+  assert.deepEqual(seenRows(of([], 0, 0), 7), { rows: [], at: -1, wantsMore: false });
+
+  assert.equal(sourceOf({ frame: '/usr/lib/python3/site-packages/torch/nn/linear.py:134 forward' }), '…/nn/linear.py:134 forward');
+  assert.equal(sourceOf({ frame: 'train.py:3 step' }), 'train.py:3 step');
+  assert.equal(sourceOf({ module: 'model.language_model.layers.31.mlp.gate_proj', op: 'linear' }), '…31.mlp.gate_proj linear');
+  assert.equal(sourceOf({ op: 'free' }), 'free');
+
+  /** @type {any} */
+  const segment = { bytes: 1000, live: 700, waiting: 100, cells: [{ at: 0, bytes: 500, state: 'live', factor: 'gradients' }, { at: 500, bytes: 100, state: 'waiting' },
+    { at: 600, bytes: 200, state: 'several', blocks: 3, live: 200 }, { at: 800, bytes: 200, state: 'free' }] };
+  assert.deepEqual([0, 0.49, 0.5, 0.65, 0.99, 2, -1].map((share) => cellAt(segment, share)), [0, 0, 1, 2, 3, 3, 0]);
+  assert.deepEqual(cellPaths(segment, 10), [['gradients', 'M0.00 0H500.00V10H0.00z'], ['waiting', 'M500.00 0H600.00V10H500.00z'], ['allocated', 'M600.00 0H800.00V10H600.00z']]);
+  assert.equal(freeOf(segment), 200);
+  const size = (/** @type {number} */ n) => `${n} B`;
+  assert.equal(cellWords(segment.cells[2], size), '3 small blocks, 200 B: 200 B live, 0 B free');
+  assert.equal(cellWords({ at: 0, bytes: 5, state: 'live', event: 1234 }, size), '5 B live, taken at event 1,234');
+  assert.equal(cellWords({ at: 0, bytes: 5, state: 'live' }, size), '5 B live, from before the recording');
+});
+
+test('links to a view: what is written comes back, field by field, and what is not here is passed over', () => {
+  /** @type {any} */
+  const r = { timeline: { events: 5000 }, factors: [{ name: 'activations', bytes: 1 }],
+    breakdown: [{ part: 'language_model', title: 'Language model', layers: [{ name: 'layers.3' }] }, { part: '', title: 'Outside of the model', layers: [] }] };
+  const isSetting = (/** @type {string} */ name) => ['batch', 'seq', 'gpu'].includes(name);
+  const read = (/** @type {any} */ written) => readView(written, r, isSetting);
+  const sel = toSel({ factor: 'activations', part: 'language_model', layer: 'layers.3', event: 1304, from: 1000, to: 2000, zoom: 'language_model', title: 'x' });
+  assert.equal(sel, 'factor:activations,part:language_model,layer:layers.3,event:1304,from:1000,to:2000,zoom:language_model');
+  assert.deepEqual(read({ view: 'details', sel }), { panel: '', view: { event: 1304, window: { from: 1000, to: 2000 }, zoom: 'language_model' },
+    details: { title: 'Activations, Language model, layers.3', factor: 'activations', part: 'language_model', layer: 'layers.3' } });
+  const sweep = toSweep([{ name: 'batch', text: '1, 2,4' }, { name: 'seq', text: '512-8192:512' }, { name: '', text: '' }]);
+  assert.equal(sweep, 'batch:1,2,4/seq:512-8192:512');
+  assert.deepEqual(read({ view: 'map', sweep }), { panel: 'map', view: { axes: [{ name: 'batch', text: '1,2,4' }, { name: 'seq', text: '512-8192:512' }], tab: 'map' }, details: null });
+  assert.deepEqual(read({ view: 'timeline', sel: 'event:99999,part:gone,factor:nothing,from:9,to:3,zoom:gone,%:%,constructor:1' }), { panel: 'timeline', view: {}, details: null });
+  assert.deepEqual(read({ view: '__proto__', sel: 'x'.repeat(70000), sweep: 'colour:red/batch:/batch:1,2' }), { panel: '', view: {}, details: null });
+  assert.deepEqual(read({ view: 'details', sel: 'outside:context' }).details, { title: 'CUDA context', outside: 'context' });
+  assert.deepEqual(read({ view: 'details', sel: 'event:12' }).details, { title: 'Alive at event 12', event: 12 });
 });

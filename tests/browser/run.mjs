@@ -29,6 +29,7 @@ async function work() {
   const close = [
     await (await import('./page.mjs')).pageTests(folder, browser, values.update ?? false),
     await (await import('./doors.mjs')).doorTests(folder, browser),
+    await (await import('./views.mjs')).viewTests(folder, browser),
     await (await import('./smoke.mjs')).smokeTests(folder),
   ];
   process.on('message', async (/** @type {number | 'end'} */ message) => {

@@ -70,6 +70,18 @@ static const struct {
      ",5000192,100,1]\\n[\\\"c\\\",0]\\n[\\\"s\\\",0,20971520,0]\\n[\\\"a\\\",0,30000000,0]\\n[\\\"f\\\",7"
      "]\\n[\\\"o\\\",0,999999999,0]\\n\"}}",
      0},
+    {"events of a recording",
+     "{\"call\":\"recorded_events\",\"filter\":\"a\",\"recording\":{\"text\":\"{\\\"case\\\":{\\\"allocator\\\":\\\"expandable_segm"
+     "ents:True\\\"},\\\"device_bytes\\\":100000000}\\n[\\\"a\\\",0,5000000,0]\\n[\\\"f\\\",0]\\n[\\\"a\\\""
+     ",5000192,100,1]\\n[\\\"c\\\",0]\\n[\\\"s\\\",0,20971520,0]\\n[\\\"a\\\",0,30000000,0]\\n[\\\"f\\\",7"
+     "]\\n[\\\"o\\\",0,999999999,0]\\n\"}}",
+     0},
+    {"the allocator of a recording",
+     "{\"call\":\"recorded_state\",\"segment\":0,\"recording\":{\"text\":\"{\\\"case\\\":{\\\"allocator\\\":\\\"expandable_segm"
+     "ents:True\\\"},\\\"device_bytes\\\":100000000}\\n[\\\"a\\\",0,5000000,0]\\n[\\\"f\\\",0]\\n[\\\"a\\\""
+     ",5000192,100,1]\\n[\\\"c\\\",0]\\n[\\\"s\\\",0,20971520,0]\\n[\\\"a\\\",0,30000000,0]\\n[\\\"f\\\",7"
+     "]\\n[\\\"o\\\",0,999999999,0]\\n\"}}",
+     0},
     {"a snapshot",
      "{\"call\":\"replay\",\"recording\":{\"base64\":\"gASVmAEAAAAAAAB9lCiMCHNlZ21lbnRzlF2UfZQo"
      "jAZkZXZpY2WUSwCMB2FkZHJlc3OUTQAQjAp0b3RhbF9zaXpllEoAACAAjAZzdHJlYW2USwCMBmJsb2Nr"
@@ -116,6 +128,8 @@ static const struct {
      "{\"call\":\"compare\",\"settings\":[\"model=gpt2\",\"overrides.n_layer=1\"],\"with\":[\"model=gpt2\","
      "\"overrides.n_layer=1\",\"batch=2\"]}",
      0},
+    {"events of a job", "{\"call\":\"events\",\"settings\":[\"model=gpt2\",\"overrides.n_layer=1\"],\"count\":500,\"filter\":\"attn\"}", 0},
+    {"the allocator of a job", "{\"call\":\"state\",\"settings\":[\"model=gpt2\",\"overrides.n_layer=1\"],\"segment\":2097152}", 0},
     {"blocks",
      "{\"call\":\"explain\",\"stage\":\"blocks\",\"settings\":[\"model=gpt2\",\"overrides.n_layer=1\"]}", 0},
     {"events",

@@ -153,6 +153,36 @@ static void written_with_a_baseline(void) {
     cJSON_Delete(answer);
 }
 
+/* What a page shows has no effect on the answer, and is passed on as long as it may still be there. */
+static void with_a_view(void) {
+    static const char link[] = "model=gpt2&batch=4&b.batch=8&view=sweep&sel=event%3A1304,part%3Ah&sweep=batch:1,2/seq:512,1024&v=1";
+    static const char written[] = "model=gpt2&batch=4&b.batch=8&view=sweep&sel=event:1304,part:h&sweep=batch:1,2/seq:512,1024&v=1";
+    cJSON *answer = ask(request_of("read_link", link));
+    check(strcmp(text_at(answer, "view"), "sweep") == 0 && strcmp(text_at(answer, "sel"), "event:1304,part:h") == 0, "view= and sel= are read", "");
+    check(strcmp(text_at(answer, "sweep"), "batch:1,2/seq:512,1024") == 0, "sweep= is read", "");
+    check(cJSON_GetArraySize(at(answer, "diagnostics")) == 0, "without a remark", "");
+    cJSON_Delete(answer);
+    answer = ask(request_of("estimate", link));
+    cJSON *plain = ask(request_of("estimate", "model=gpt2&batch=4&v=1"));
+    check(cJSON_Compare(answer, plain, true), "a view changes nothing of an answer", "");
+    cJSON_Delete(plain);
+    cJSON_Delete(answer);
+    answer = ask(request_of("link", link));
+    check(strcmp(text_at(answer, "link"), written) == 0, "a link is passed on with its view and its baseline", text_at(answer, "link"));
+    cJSON_Delete(answer);
+    cJSON *request = request_of("link", link);
+    cJSON_AddItemToArray(cJSON_AddArrayToObject(request, "settings"), cJSON_CreateString("batch=2"));
+    answer = ask(request);
+    check(strcmp(text_at(answer, "link"), "model=gpt2&batch=2&b.batch=8&view=sweep&sweep=batch:1,2/seq:512,1024&v=1") == 0, "what was selected in another job is left out", text_at(answer, "link"));
+    cJSON_Delete(answer);
+    request = request_of("link", "model=gpt2&view=sweep&v=1");
+    cJSON_AddStringToObject(request, "view", "timeline");
+    cJSON_AddStringToObject(request, "sel", "outside:context");
+    answer = ask(request);
+    check(strcmp(text_at(answer, "link"), "model=gpt2&view=timeline&sel=outside:context&v=1") == 0, "a view of the request holds over it", text_at(answer, "link"));
+    cJSON_Delete(answer);
+}
+
 /* Nothing in a link is a fault of the program, and each is answered. */
 static void hostile(void) {
     static char text[(256 << 10) + 4096];
@@ -180,6 +210,7 @@ int main(int argc, char **argv) {
     members();
     other_words_hold();
     written_with_a_baseline();
+    with_a_view();
     hostile();
     printf("%d passed, %d failed\n", passed, failed);
     return failed != 0;

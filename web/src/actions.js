@@ -1,7 +1,7 @@
 /* Everything that can be done besides setting a value: one table for the menus, the keys, the palette and the help sheet. */
 import { UNITS } from './format.js';
 import { closeRecording, recording } from './recordings.js';
-import { shareLink } from './address.js';
+import { linkOf } from './address.js';
 import { pin, redo, reset, undo, unpin } from './changes.js';
 import { baseline, command, details, overlay, report, spoken, theme, unit } from './state.js';
 import { copy } from './ui/CopyDialog.jsx';
@@ -11,7 +11,7 @@ import { copy } from './ui/CopyDialog.jsx';
  *   key: a single letter; combination: keys that work everywhere, as they are shown; of: what it is for, both where it is not said */
 
 /** The address of the page with the job in it, to pass on. */
-export const address = async () => `${location.href.split('#')[0]}#${await shareLink()}`;
+export const address = async () => `${location.href.split('#')[0]}#${await linkOf()}`;
 
 /** Shows a section and gives it the focus. @param {string} id @param {string} stop its tab stop */
 function go(id, stop) {
@@ -28,6 +28,8 @@ export const ACTIONS = [
   { name: 'search', title: 'Choose a model', group: 'open', of: 'job', key: '/', run: () => document.getElementById('model')?.focus() },
   { name: 'open', title: 'Open files…', group: 'open', key: 'o', run: () => document.getElementById('chooser')?.click() },
   { name: 'link', title: 'Copy link', group: 'share', of: 'job', key: 's', icon: 'link', run: () => copy('Link', address()) },
+  { name: 'view-link', title: 'Copy a link to this view', group: 'share', of: 'job',
+    run: () => copy('Link to this view', import('./view.js').then(async ({ viewLink }) => `${location.href.split('#')[0]}#${await viewLink()}`)) },
   { name: 'markdown-link', title: 'Copy Markdown link', group: 'share', of: 'job', run: exporting((e) => copy('Markdown link', e.markdownLink())) },
   { name: 'command', title: 'Copy command', group: 'share', icon: 'command', run: () => copy('Command', command.value) },
   { name: 'frame', title: 'Copy frame for another page', group: 'share', of: 'job', run: exporting((e) => copy('Frame', e.frame())) },

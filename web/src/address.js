@@ -41,9 +41,10 @@ function stopWriting() {
   return ++writing;
 }
 
-/** The link to pass on: with what the job came to, so that a later version can say what changed; and the baseline. */
-export async function shareLink() {
-  const reply = await ask('link', { was: true, with: baseline.value ? wordsIn(baseline.value) : undefined });
+/** The link to pass on: with what the job came to, so that a later version can say what changed; and the baseline.
+ * @param {object} [view] what is looked at */
+export async function linkOf(view) {
+  const reply = await ask('link', { was: true, with: baseline.value ? wordsIn(baseline.value) : undefined, ...view });
   return (reply?.ok && await pack(reply.link)) || fragment.value;
 }
 
@@ -55,8 +56,8 @@ export function readFragment() {
   return at < 0 ? '' : location.href.slice(at + 1);
 }
 
-/* Of the last link: what its job came to when it was made; and whether it has had no answer yet. */
-export const opened = { was: '', isNew: false };
+/* Of the last link: what its job came to when it was made; whether it has had no answer yet; and what it shows. */
+export const opened = { was: '', isNew: false, view: /** @type {any} */ (null) };
 
 /** Takes the job from the address. False when it names none. */
 export async function loadFragment() {
@@ -79,6 +80,7 @@ export async function loadFragment() {
       baselineReport.value = null;
     });
     opened.was = read.was;
+    opened.view = (read.view || read.sel || read.sweep) && read;
     opened.isNew = true;
   } catch (error) {
     if (error instanceof CoreStopped) throw error;

@@ -16,3 +16,9 @@ declare const SW_FILES: string[];
 interface Window {
   trustedTypes?: { createPolicy(name: string, rules: { createScriptURL(url: string): string }): { createScriptURL(url: string): unknown } };
 }
+
+/* The style of a chunk, as text (build.mjs). */
+declare module '*.css' {
+  const text: string;
+  export default text;
+}

@@ -28,6 +28,9 @@ export async function recompute() {
       if (reply.ok) report.value = reply;
       failure.value = reply.ok ? null : reply.diagnostics ?? [];
     });
+    const written = opened.view;
+    opened.view = null;
+    if (written) import('./view.js').then(({ show }) => show(written)).catch(() => {}); /* the job is what counts */
   } catch (error) {
     batch(() => {
       answered();

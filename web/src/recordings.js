@@ -94,28 +94,37 @@ export async function openRecording(file) {
   return problem;
 }
 
+/** A question about the recording, played on what is chosen. Where its worker is gone, the recording is with it: once more.
+ * @param {string} call @param {object} [more] @param {string} [lane] of those on one, only the newest waits
+ * @returns {Promise<any>} the answer; null: a newer one is on its way, or another recording */
+export async function askRecording(call, more, lane = call) {
+  const of = recording.value;
+  const mine = turn;
+  if (!of || !client) return null;
+  const { words, device: number } = of;
+  const request = {
+    call, settings: Object.entries(words).filter(([name, value]) => name === 'allocator' || value !== '').map(([name, value]) => `${name}=${value}`),
+    ...(damage && { damage }), ...(number >= 0 && { device: number }), ...more,
+  };
+  const ask = () => /** @type {NonNullable<typeof client>} */ (client).call(request, lane);
+  try {
+    return await ask();
+  } catch (error) {
+    if (!(error instanceof CoreStopped) || mine !== turn) throw error;
+    await feed(of.file, () => mine === turn);
+    return ask();
+  }
+}
+
 /** Plays it again, with another card, other options or another of its devices.
  * @param {Recording['words']} [words] @param {number} [device] */
 export async function replay(words = {}, device) {
   const of = recording.value;
-  if (!of || !client) return;
+  if (!of) return;
   const mine = turn;
   batch(() => set({ busy: true, words: { ...of.words, ...words }, device: device ?? of.device }));
-  const { words: chosen, device: number } = /** @type {Recording} */ (recording.value);
-  const request = {
-    call: 'replay', settings: Object.entries(chosen).filter(([name, value]) => name === 'allocator' || value !== '').map(([name, value]) => `${name}=${value}`),
-    ...(damage && { damage }), ...(number >= 0 && { device: number }),
-  };
-  const ask = () => /** @type {NonNullable<typeof client>} */ (client).call(request, 'replay');
   try {
-    let reply;
-    try {
-      reply = await ask();
-    } catch (error) { /* its worker is gone, and the recording with it: once more */
-      if (!(error instanceof CoreStopped) || mine !== turn) throw error;
-      await feed(of.file, () => mine === turn);
-      reply = await ask();
-    }
+    const reply = await askRecording('replay');
     if (mine !== turn || reply === null) return;
     set({ busy: false, state: reply.ok || recording.value?.reply ? 'ready' : 'failed', problem: reply.ok ? null : reply.diagnostics,
       ...(reply.ok && { reply, read: of.file.size }) });

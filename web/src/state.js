@@ -64,6 +64,11 @@ export const letterKeys = signal(true);
 export const baseline = signal(/** @type {Job | null} */ (null));
 export const baselineReport = signal(/** @type {Report | null} */ (null));
 
+/* Where one is in the page, for a link to it (view.js): parts of it write here where they are, and go where a link says. */
+/** @typedef {{event?: number, window?: {from: number, to: number}, zoom?: string, axes?: {name: string, text: string}[], tab?: string}} View */
+export const looking = /** @type {View} */ ({});
+export const view = signal(/** @type {View} */ ({}));
+
 export const stale = computed(() => failure.value !== null);
 /* The job in words, as the core writes them; and as the address bar has it. */
 export const link = computed(() => (failure.value === null && report.value ? report.value.link : toLink(words.value)));

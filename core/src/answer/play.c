@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "segments.h"
+
 /* Waits are told to the allocator as the use of a stream of their own, taken from this many at the top. */
 enum { WAIT_STREAMS = 256, FIRST_WAIT_STREAM = TIDE_CACHING_STREAM_LIMIT - WAIT_STREAMS };
 
@@ -23,6 +25,7 @@ typedef struct player {
     uint16_t free_streams[WAIT_STREAMS];
     uint32_t free_stream_count;
     uint64_t allocated, reserved;
+    uint32_t latest; /* the slot that was taken last */
     bool settles;
     holes holes;        /* of segments of before; blocks NULL: they are not known, or not those of this allocator */
     tide_block *wholes; /* two for each segment */
@@ -30,6 +33,7 @@ typedef struct player {
 
 static tide_caching_status take_bytes(player *p, uint32_t slot, uint32_t site, uint64_t bytes) {
     p->sites[slot] = site;
+    p->latest = slot;
     tide_caching_status status = tide_caching_malloc(p->allocator, bytes, p->tape->sites[site].stream, &p->blocks[slot]);
     if (status == TIDE_CACHING_OK) p->allocated += tide_caching_block_bytes(p->allocator, p->blocks[slot]);
     return status;
@@ -212,12 +216,34 @@ static void fill_column(player *p, const tide_play_wants *wants, uint32_t event,
     if (t->time_count) c->microseconds = t->times[*time].microseconds;
 }
 
+static void note_block(const player *p, uint32_t slot, tide_play_row *row) {
+    tide_segment_info segment;
+    if (!p->blocks[slot]) return;
+    row->has_block = true;
+    row->address = tide_caching_address(p->allocator, p->blocks[slot]);
+    row->bytes = tide_caching_block_bytes(p->allocator, p->blocks[slot]);
+    if (tide_segment_at(p->allocator, row->address, &segment)) row->segment = segment.address;
+}
+
+/* Plays an event and fills its row. */
+static tide_caching_status play_row(player *p, const uint32_t *event, tide_play_row *row) {
+    tide_tape_kind kind = (tide_tape_kind)(*event >> TIDE_TAPE_SHIFT);
+    if (kind == TIDE_TAPE_FREE || kind == TIDE_TAPE_WAIT) note_block(p, *event & TIDE_TAPE_MASK, row);
+    tide_caching_status status = play_event(p, event);
+    if (kind == TIDE_TAPE_ALLOC && status == TIDE_CACHING_OK) note_block(p, p->latest, row);
+    row->is_played = true;
+    row->allocated = p->allocated;
+    row->reserved = tide_caching_stat(p->allocator, TIDE_STAT_RESERVED_BYTES, TIDE_POOL_ALL).current;
+    return status;
+}
+
 static tide_caching_status play_events(player *p, const tide_play_wants *wants) {
     const tide_tape *t = p->tape;
-    uint32_t time = 0, count = wants->stop < t->event_count ? wants->stop : t->event_count;
+    uint32_t time = 0, row = 0, count = wants->stop < t->event_count ? wants->stop : t->event_count;
     tide_caching_status status = play_before(p);
     for (uint32_t i = 0; i < count && status == TIDE_CACHING_OK; i++) {
-        status = play_event(p, &t->events[i]);
+        bool has_row = row < wants->row_count && wants->rows[row].event == i;
+        status = has_row ? play_row(p, &t->events[i], &wants->rows[row++]) : play_event(p, &t->events[i]);
         p->play->events = i + (status == TIDE_CACHING_OK);
         if (status == TIDE_CACHING_OOM) p->play->oom_stack = t->sites[t->events[i] & TIDE_TAPE_MASK].stack;
         if (t->events[i] >> TIDE_TAPE_SHIFT == TIDE_TAPE_ALLOC) note_peaks(p, i);
@@ -236,6 +262,7 @@ static void finish(player *p, const tide_play_wants *wants) {
     play->requested_peak = tide_caching_stat(p->allocator, TIDE_STAT_REQUESTED_BYTES, TIDE_POOL_ALL).peak;
     play->retries = counts.alloc_retries;
     play->ooms = counts.ooms;
+    if (wants->on_stop) wants->on_stop(wants->user, p->allocator, p->blocks);
     for (uint32_t i = 0; wants->on_live && i < p->tape->slot_count; i++)
         if (p->blocks[i]) wants->on_live(wants->user, &p->tape->sites[p->sites[i]], tide_caching_block_bytes(p->allocator, p->blocks[i]));
 }
@@ -268,7 +295,7 @@ bool tide_play_tape(tide_play *play, const tide_tape *tape, const tide_replay_co
         p.wholes = tide_arena_grow(arena, NULL, 0, 2 * (size_t)tape->held_count * sizeof *p.wholes);
         p.holes.blocks = tide_arena_grow(arena, NULL, 0, 2 * ((size_t)tape->held_count + tape->before_count) * sizeof *p.holes.blocks);
     }
-    if (!tide_replay_allocator(&p.allocator, arena->memory, config, false)) return false;
+    if (!tide_replay_allocator(&p.allocator, wants->arena ? tide_arena_memory(wants->arena) : arena->memory, config, false)) return false;
     for (uint16_t i = 0; i < WAIT_STREAMS; i++) p.free_streams[p.free_stream_count++] = (uint16_t)(FIRST_WAIT_STREAM + i);
     if (tape->wait_count) tide_caching_hold_events(p.allocator);
     tide_caching_status status = play_events(&p, wants);

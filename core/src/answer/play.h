@@ -14,8 +14,24 @@ typedef struct tide_column {
     uint64_t microseconds;        /* when, as far as recorded */
 } tide_column;
 
+/* What an event did. */
+typedef struct tide_play_row {
+    uint32_t event;
+    bool is_played, has_block;
+    uint64_t address, bytes; /* of the block that it took or gave back */
+    uint64_t segment;        /* the address of what the block lies in */
+    uint64_t allocated, reserved; /* after it */
+} tide_play_row;
+
+/* Called where the play stopped; blocks[i] is that of slot i, 0: none. */
+typedef void tide_stop_fn(void *user, const tide_caching_allocator *allocator, const tide_block *blocks);
+
 typedef struct tide_play_wants {
     uint32_t stop;         /* events to play; UINT32_MAX: all */
+    tide_arena *arena;     /* owns what the allocator takes, so that on_stop may use it; NULL: the tape's memory hook does */
+    tide_stop_fn *on_stop; /* may be NULL */
+    tide_play_row *rows;   /* row_count of them by event, to be filled */
+    uint32_t row_count;
     tide_live_fn *on_live; /* may be NULL */
     void *user;
     bool settles;          /* find out which give_backs were empty_cache(), and note it on the tape */

@@ -51,7 +51,7 @@ static bool gives_allocator(const tide_job *job) {
     return false;
 }
 
-static tide_replay_config config_of(const tide_tape *t, const tide_recording *r, const tide_job *job, const tide_alloc_conf *recorded) {
+tide_replay_config tide_recorded_config(const tide_tape *t, const tide_recording *r, const tide_job *job, const tide_alloc_conf *recorded) {
     tide_replay_config config = {.conf = *recorded,
                                  .device_bytes = recorded_device(t, r),
                                  .outside_bytes = r->outside_bytes,
@@ -337,7 +337,7 @@ bool tide_write_recorded(tide_writer *w, tide_recording *r, const tide_job *job,
     const tide_tape *t = tide_recorded_tape(&config, r, job, device, &number, diags);
     if (!t) return false;
     tide_alloc_conf recorded = config.conf;
-    config = config_of(t, r, job, &recorded);
+    config = tide_recorded_config(t, r, job, &recorded);
     uint32_t column_count = t->event_count < COLUMNS ? t->event_count : COLUMNS;
     tide_column *columns = TIDE_NEW(w->arena, tide_column, column_count);
     tide_play play, again;

@@ -191,8 +191,8 @@ bool tide_replay_timeline(tide_replay *replay, const tide_timeline *timeline, co
     return has_memory;
 }
 
-bool tide_replay_until(tide_caching_allocator *allocator, const tide_timeline *timeline, uint32_t last, tide_block *blocks) {
-    for (uint32_t i = 0; i <= last && i < timeline->event_count; i++) {
+bool tide_replay_span(tide_caching_allocator *allocator, const tide_timeline *timeline, uint32_t first, uint32_t last, tide_block *blocks) {
+    for (uint32_t i = first; i <= last && i < timeline->event_count; i++) {
         tide_caching_status status = play_event(allocator, timeline, timeline->events[i], blocks);
         if (status != TIDE_CACHING_OK) return status == TIDE_CACHING_OOM;
     }

@@ -44,9 +44,9 @@ bool tide_replay_allocator(tide_caching_allocator **allocator, tide_allocator me
 /* Plays the timeline. With `keeps_curve`, the curves are kept. False when memory ran out. */
 bool tide_replay_timeline(tide_replay *replay, const tide_timeline *timeline, const tide_replay_config *config, bool keeps_curve);
 
-/* Plays the events up to and with `last` through an allocator; blocks[i] becomes the block of allocation i while it lives,
- * and 0 when it has died. False when memory ran out. */
-bool tide_replay_until(tide_caching_allocator *allocator, const tide_timeline *timeline, uint32_t last, tide_block *blocks);
+/* Plays the events from `first` up to and with `last` through an allocator; blocks[i] becomes the block of allocation i while it
+ * lives, and 0 when it has died. False when memory ran out. */
+bool tide_replay_span(tide_caching_allocator *allocator, const tide_timeline *timeline, uint32_t first, uint32_t last, tide_block *blocks);
 
 /* Gives what nobody claimed its factor: what a forward pass made and left alive is an activation. */
 void tide_settle_factors(tide_timeline *timeline);

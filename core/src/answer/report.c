@@ -345,7 +345,7 @@ static group *find_groups(const tide_run *run, const tide_replay *r, const tide_
     return groups;
 }
 
-static void write_shape(tide_writer *w, tide_run *run, const tide_allocation *a) {
+void tide_report_shape(tide_writer *w, tide_run *run, const tide_allocation *a) {
     const tide_timeline *t = &run->machine.timeline;
     tide_write_string_at(w, "dtype", tide_dtype_names[a->dtype]);
     tide_write_key(w, "shape");
@@ -379,7 +379,7 @@ static void write_group(tide_writer *w, tide_run *run, const group *g) {
     tide_write_string_at(w, "op", a->op);
     const char *line = tide_report_line(run, a->statement);
     if (line) tide_write_string_at(w, "line", line);
-    write_shape(w, run, a);
+    tide_report_shape(w, run, a);
     tide_write_close(w, '}');
 }
 
@@ -443,7 +443,8 @@ static tide_mark phase_at(const tide_timeline *t, uint32_t event) {
 static void write_place(tide_writer *w, const tide_run *run, uint32_t event) {
     const tide_timeline *t = &run->machine.timeline;
     tide_mark mark = phase_at(t, event);
-    const tide_allocation *a = t->event_count ? &t->allocations[t->events[event] & ~TIDE_FREE_BIT] : NULL;
+    bool is_of_none = !t->event_count || t->events[event] == TIDE_EMPTY_CACHE;
+    const tide_allocation *a = is_of_none ? NULL : &t->allocations[t->events[event] & ~TIDE_FREE_BIT];
     tide_write_int_at(w, "step", mark.step);
     tide_write_string_at(w, "phase", tide_phase_names[mark.phase]);
     tide_write_string_at(w, "module", a ? run->model.instances[a->module].path : "");

@@ -41,6 +41,8 @@ uint64_t tide_report_device_bytes(const tide_job *job, const tide_replay *replay
 bool tide_report_on_card(tide_replay *on_card, const tide_run *run, const tide_job *job, const tide_replay *replay);
 /* The line of the description that a statement is; NULL: none. */
 const char *tide_report_line(const tide_run *run, uint32_t statement);
+/* Members "dtype" and "shape" of an allocation. */
+void tide_report_shape(tide_writer *w, tide_run *run, const tide_allocation *allocation);
 /* Bytes by factor of what is live at an event. */
 void tide_report_factors(const tide_timeline *timeline, const tide_replay *replay, uint32_t event, uint64_t *factors);
 

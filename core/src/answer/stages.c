@@ -146,9 +146,9 @@ static bool write_blocks(const table *t) {
     tide_replay r;
     tide_replay_config config = tide_report_config(t->job);
     tide_caching_allocator *allocator;
-    if (!tide_replay_timeline(&r, timeline, &config, false) || !tide_replay_allocator(&allocator, arena->memory, &config, true)) return false;
+    if (!tide_replay_timeline(&r, timeline, &config, false) || !tide_replay_allocator(&allocator, tide_arena_memory(arena), &config, true)) return false;
     tide_block *blocks = TIDE_NEW(arena, tide_block, timeline->allocation_count + 1);
-    bool ok = tide_replay_until(allocator, timeline, r.peak_event, blocks);
+    bool ok = tide_replay_span(allocator, timeline, 0, r.peak_event, blocks);
     uint32_t highest = 0;
     for (uint32_t i = 0; i < timeline->allocation_count; i++) highest = blocks[i] > highest ? blocks[i] : highest;
     uint32_t *holder = TIDE_NEW(arena, uint32_t, highest + 1u); /* block to allocation: the latest of each */

@@ -109,3 +109,13 @@ void tide_arena_drop(tide_arena *arena, void *array) {
     count_bytes(arena, piece->size, 0);
     arena->memory.resize(arena->memory.user, piece, piece->size, 0);
 }
+
+static void *arena_resize(void *user, void *ptr, size_t old_size, size_t new_size) {
+    if (new_size) return tide_arena_grow(user, ptr, old_size, new_size);
+    if (ptr) tide_arena_drop(user, ptr);
+    return NULL;
+}
+
+tide_allocator tide_arena_memory(tide_arena *arena) {
+    return (tide_allocator){arena_resize, arena};
+}

@@ -45,6 +45,9 @@ void *tide_arena_grow(tide_arena *arena, void *array, size_t old_bytes, size_t n
 /* Gives an array made by tide_arena_grow back early. */
 void tide_arena_drop(tide_arena *arena, void *array);
 
+/* A hook whose memory the arena owns: what is not given back goes with it, also where control leaves by arena->escape. */
+tide_allocator tide_arena_memory(tide_arena *arena);
+
 /* Leaves by arena->escape. */
 _Noreturn void tide_arena_fail(tide_arena *arena);
 

@@ -3,6 +3,7 @@
 #define TIDE_CALLS_H
 
 #include "../answer/ranks.h"
+#include "../answer/segments.h"
 #include "../job/links.h"
 #include "../recording/recording.h"
 
@@ -41,6 +42,11 @@ bool call_read_files(call *c, tide_file **files, uint32_t *count);
 /* The job that words and files describe, and its run; NULL and false after an error. */
 tide_job *call_build_job(call *c);
 bool call_run_job(call *c, tide_run *run, tide_job *job);
+/* An event's number, at most TIDE_NEVER - 1; what stands in no request is `otherwise`. */
+uint32_t call_event_at(const call *c, const char *key, uint32_t otherwise);
+/* "first", "count", "at", "filter"; and "segment" with "from". */
+tide_window call_window(const call *c);
+tide_state_wants call_state_wants(const call *c);
 /* {"ok":true,"tidemark":VERSION */
 void call_open_answer(call *c);
 /* Leaves by the arena. */

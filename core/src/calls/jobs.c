@@ -1,6 +1,7 @@
 /* Calls about a job. */
 #include <string.h>
 
+#include "../answer/job_events.h"
 #include "../answer/report.h"
 #include "../answer/stages.h"
 #include "../answer/trials.h"
@@ -86,18 +87,12 @@ static const char *name_at(call *c, const char *key) {
     return found && found->kind == TIDE_JSON_STRING ? tide_text_copy(&c->arena, found->text) : NULL;
 }
 
-static uint32_t event_at(const call *c, const char *key, uint32_t otherwise) {
-    const tide_json *found = tide_json_at(c->request, key);
-    if (!found || !found->is_integer || found->integer < 0) return otherwise;
-    return found->integer < TIDE_NEVER ? (uint32_t)found->integer : TIDE_NEVER - 1;
-}
-
 static bool answer_explain(call *c) {
     tide_job *job = call_build_job(c);
     tide_run *run = TIDE_NEW(&c->arena, tide_run, 1);
     if (!call_run_job(c, run, job)) return false;
     const tide_json *stage = tide_json_at(c->request, "stage");
-    tide_look look = {.event = event_at(c, "event", TIDE_AT_PEAK), .of = call_text_at(c, "of")};
+    tide_look look = {.event = call_event_at(c, "event", TIDE_AT_PEAK), .of = call_text_at(c, "of")};
     look.factor = name_at(c, "factor");
     look.part = name_at(c, "part");
     look.layer = name_at(c, "layer");
@@ -113,17 +108,47 @@ static bool answer_timeline(call *c) {
     tide_run *run = TIDE_NEW(&c->arena, tide_run, 1);
     if (!call_run_job(c, run, job)) return false;
     call_open_answer(c);
-    return tide_write_events(&c->writer, run, job, event_at(c, "from", 0), event_at(c, "to", UINT32_MAX)) || call_out_of_memory(c);
+    return tide_write_events(&c->writer, run, job, call_event_at(c, "from", 0), call_event_at(c, "to", UINT32_MAX)) || call_out_of_memory(c);
 }
 
-/* "with": the words of a baseline; "was": true notes what it comes to now; "view": what the page shows. */
+static bool answer_events(call *c) {
+    tide_job *job = call_build_job(c);
+    tide_run *run = TIDE_NEW(&c->arena, tide_run, 1);
+    tide_window window = call_window(c);
+    if (!call_run_job(c, run, job)) return false;
+    call_open_answer(c);
+    return tide_write_job_events(&c->writer, run, job, &window) || call_out_of_memory(c);
+}
+
+static bool answer_state(call *c) {
+    tide_job *job = call_build_job(c);
+    tide_run *run = TIDE_NEW(&c->arena, tide_run, 1);
+    tide_state_wants wants = call_state_wants(c);
+    if (!call_run_job(c, run, job)) return false;
+    call_open_answer(c);
+    return tide_write_job_state(&c->writer, run, job, call_event_at(c, "at", TIDE_NEVER), &wants, call_text_at(c, "filter")) || call_out_of_memory(c);
+}
+
+/* "view", "sel", "sweep"; else those of the link. What is selected in another job than that of the link may not be in this one. */
+static tide_link_view view_of(call *c, bool is_other_job) {
+    tide_link_view view = c->link ? c->link->view : (tide_link_view){TIDE_TEXT(""), TIDE_TEXT(""), TIDE_TEXT("")};
+    if (is_other_job) view.sel = TIDE_TEXT("");
+    if (tide_json_at(c->request, "view")) view.view = call_text_at(c, "view");
+    if (tide_json_at(c->request, "sel")) view.sel = call_text_at(c, "sel");
+    if (tide_json_at(c->request, "sweep")) view.sweep = call_text_at(c, "sweep");
+    return view;
+}
+
+/* "with": the words of a baseline, else that of the link; "was": true notes what it comes to now; and the view. */
 static bool answer_link(call *c) {
     tide_job *job = call_build_job(c), *baseline = NULL;
     tide_text *words, was = TIDE_TEXT("");
     tide_file *files;
     uint32_t word_count, file_count;
-    const tide_json *with_was = tide_json_at(c->request, "was");
+    const tide_json *with_was = tide_json_at(c->request, "was"), *settings = tide_json_at(c->request, "settings");
+    uint32_t given = settings ? settings->count : 0;
     if (!job || !call_read_words_at(c, "with", &words, &word_count) || !call_read_files(c, &files, &file_count)) return false;
+    if (!word_count && c->link) words = c->link->baseline, word_count = c->link->baseline_count;
     if (word_count) {
         tide_diagnostics scratch; /* its remarks are those of the job */
         tide_diagnostics_init(&scratch, &c->arena);
@@ -139,7 +164,8 @@ static bool answer_link(call *c) {
         was = tide_text_of(tide_format(&c->arena, "%s_%s", tide_gib_digits(&c->arena, tide_report_device_bytes(job, &replay)), TIDEMARK_VERSION));
     }
     call_open_answer(c);
-    tide_write_string_at(&c->writer, "link", tide_link_write_more(&c->arena, job, baseline, was, call_text_at(c, "view")));
+    tide_link_view view = view_of(c, given > 0);
+    tide_write_string_at(&c->writer, "link", tide_link_write_more(&c->arena, job, baseline, &view, was));
     return true;
 }
 
@@ -171,7 +197,11 @@ static bool answer_read_link(call *c) {
     tide_write_key(&c->writer, "was");
     tide_write_text(&c->writer, link->was);
     tide_write_key(&c->writer, "view");
-    tide_write_text(&c->writer, link->view);
+    tide_write_text(&c->writer, link->view.view);
+    tide_write_key(&c->writer, "sel");
+    tide_write_text(&c->writer, link->view.sel);
+    tide_write_key(&c->writer, "sweep");
+    tide_write_text(&c->writer, link->view.sweep);
     tide_write_diagnostics(&c->writer, &c->diags, false);
     return true;
 }
@@ -254,6 +284,8 @@ const call_table job_calls = {{{"describe", answer_describe},
                                {"read_link", answer_read_link},
                                {"verify", answer_verify},
                                {"timeline", answer_timeline},
+                               {"events", answer_events},
+                               {"state", answer_state},
                                {"fit", answer_fit},
                                {"cards", answer_cards},
                                {"advice", answer_advice},

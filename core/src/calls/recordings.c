@@ -62,15 +62,40 @@ int64_t call_recorded_device(const call *c) {
     return device && device->is_integer ? device->integer : -1;
 }
 
-static bool answer_replay(call *c) {
+/* The device of a request about a recording; NULL after an error. */
+static tide_job *job_of_request(call *c) {
     tide_text *words;
     uint32_t word_count;
-    if (!call_read_words(c, &words, &word_count)) return false;
-    const tide_job *job = tide_job_device(&c->arena, words, word_count, &c->diags);
-    if (!job || !call_find_recording(c)) return false;
+    if (!call_read_words(c, &words, &word_count)) return NULL;
+    tide_job *job = tide_job_device(&c->arena, words, word_count, &c->diags);
+    return job && call_find_recording(c) ? job : NULL;
+}
+
+static bool answer_replay(call *c) {
+    const tide_job *job = job_of_request(c);
+    if (!job) return false;
     call_open_answer(c);
     return tide_write_recorded(&c->writer, c->recording, job, call_recorded_device(c), &c->diags) ||
            (c->diags.error_count == 0 && call_out_of_memory(c));
 }
 
-const call_table recording_calls = {{{"replay", answer_replay}}};
+static bool answer_recorded_events(call *c) {
+    const tide_job *job = job_of_request(c);
+    tide_window window = call_window(c);
+    if (!job) return false;
+    call_open_answer(c);
+    return tide_write_recorded_events(&c->writer, c->recording, job, call_recorded_device(c), &window, &c->diags) ||
+           (c->diags.error_count == 0 && call_out_of_memory(c));
+}
+
+static bool answer_recorded_state(call *c) {
+    const tide_job *job = job_of_request(c);
+    tide_state_wants wants = call_state_wants(c);
+    if (!job) return false;
+    call_open_answer(c);
+    return tide_write_recorded_state(&c->writer, c->recording, job, call_recorded_device(c), call_event_at(c, "at", TIDE_NEVER), &wants,
+                                     call_text_at(c, "filter"), &c->diags) ||
+           (c->diags.error_count == 0 && call_out_of_memory(c));
+}
+
+const call_table recording_calls = {{{"replay", answer_replay}, {"recorded_events", answer_recorded_events}, {"recorded_state", answer_recorded_state}}};

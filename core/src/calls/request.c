@@ -77,6 +77,28 @@ tide_job *call_build_job(call *c) {
     return job;
 }
 
+uint32_t call_event_at(const call *c, const char *key, uint32_t otherwise) {
+    const tide_json *found = tide_json_at(c->request, key);
+    if (!found || !found->is_integer || found->integer < 0) return otherwise;
+    return found->integer < TIDE_NEVER ? (uint32_t)found->integer : TIDE_NEVER - 1;
+}
+
+tide_window call_window(const call *c) {
+    uint32_t count = call_event_at(c, "count", TIDE_WINDOW_ROWS), at = call_event_at(c, "at", TIDE_NEVER);
+    return (tide_window){.filter = call_text_at(c, "filter"),
+                         .first = call_event_at(c, "first", 0),
+                         .count = count < TIDE_WINDOW_MOST ? count : TIDE_WINDOW_MOST,
+                         .has_at = at != TIDE_NEVER,
+                         .at = at};
+}
+
+tide_state_wants call_state_wants(const call *c) {
+    const tide_json *segment = tide_json_at(c->request, "segment");
+    return (tide_state_wants){.has_segment = segment && segment->is_integer,
+                              .segment = segment && segment->is_integer ? TIDE_DEVICE_BASE + (uint64_t)segment->integer : 0,
+                              .first_block = call_event_at(c, "from", 0)};
+}
+
 void call_open_answer(call *c) {
     tide_writer_init(&c->writer, &c->arena);
     tide_write_open(&c->writer, '{');

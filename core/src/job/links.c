@@ -5,7 +5,7 @@
 
 #include "settings.h"
 
-enum { WORD_LIMIT = 2048, NAMED_LIMIT = 8 };
+enum { WORD_LIMIT = 2048, NAMED_LIMIT = 8, VIEW_LIMIT = 500 };
 
 /* What names the content of a file. */
 static const struct {
@@ -125,6 +125,11 @@ static bool is_was(tide_text text) {
     return bar && bar != text.at;
 }
 
+/* Where a key of a view is kept; NULL: it is none. */
+static tide_text *view_text(tide_link_view *view, tide_text name) {
+    return tide_text_is(name, "view") ? &view->view : tide_text_is(name, "sel") ? &view->sel : tide_text_is(name, "sweep") ? &view->sweep : NULL;
+}
+
 static bool read_file(link_reader *r, tide_text name, tide_text value) {
     for (int k = 0; k < FILE_KEYS; k++) {
         if (!tide_text_is(name, file_keys[k].key)) continue;
@@ -163,8 +168,8 @@ static void read_piece(link_reader *r, tide_text piece) {
         read_version(r, value);
     } else if (tide_text_is(name, "was")) {
         if (is_was(value)) r->link->was = value;
-    } else if (tide_text_is(name, "view")) {
-        if (value.length <= 200) r->link->view = value;
+    } else if (view_text(&r->link->view, name)) {
+        if (value.length <= VIEW_LIMIT) *view_text(&r->link->view, name) = value; /* what cannot be meant is passed over */
     } else if (is_base && r->pair_count < WORD_LIMIT) {
         r->pairs[r->pair_count][0] = (tide_text){name.at + 2, name.length - 2};
         r->pairs[r->pair_count++][1] = value;
@@ -213,7 +218,7 @@ static tide_text fragment_of(link_reader *r, tide_text text) {
 void tide_link_read(tide_arena *arena, tide_text text, tide_link *link, tide_diagnostics *diags) {
     link_reader *r = TIDE_NEW(arena, link_reader, 1);
     *r = (link_reader){.arena = arena, .diags = diags, .link = link};
-    *link = (tide_link){.was = TIDE_TEXT(""), .view = TIDE_TEXT("")};
+    *link = (tide_link){.was = TIDE_TEXT(""), .view = {TIDE_TEXT(""), TIDE_TEXT(""), TIDE_TEXT("")}};
     tide_words_init(&r->words, arena, diags);
     tide_text rest = fragment_of(r, text), piece;
     for (uint32_t i = 0; i < WORD_LIMIT && tide_piece_next(&rest, '&', &piece); i++) read_piece(r, piece);
@@ -307,7 +312,7 @@ static void put_baseline(link_text *link, const tide_job *job, const tide_job *b
     }
 }
 
-const char *tide_link_write_more(tide_arena *arena, const tide_job *job, const tide_job *baseline, tide_text was, tide_text view) {
+const char *tide_link_write_more(tide_arena *arena, const tide_job *job, const tide_job *baseline, const tide_link_view *view, tide_text was) {
     link_text link = {.arena = arena};
     const tide_text contents[FILE_KEYS] = {job->config_text, job->preprocessor_text, job->description_text};
     for (uint32_t i = 0; i < job->row_count; i++)
@@ -315,12 +320,14 @@ const char *tide_link_write_more(tide_arena *arena, const tide_job *job, const t
     for (int k = 0; k < FILE_KEYS; k++)
         if (contents[k].length) put_word(&link, "", file_keys[k].key, minified(arena, contents[k]));
     if (baseline) put_baseline(&link, job, baseline);
-    if (view.length) put_word(&link, "", "view", view);
+    if (view && view->view.length) put_word(&link, "", "view", view->view);
+    if (view && view->sel.length) put_word(&link, "", "sel", view->sel);
+    if (view && view->sweep.length) put_word(&link, "", "sweep", view->sweep);
     if (was.length) put_word(&link, "", "was", was);
     put_bytes(&link, "v=1", sizeof "v=1");
     return link.bytes;
 }
 
 const char *tide_link_write(tide_arena *arena, const tide_job *job) {
-    return tide_link_write_more(arena, job, NULL, TIDE_TEXT(""), TIDE_TEXT(""));
+    return tide_link_write_more(arena, job, NULL, NULL, TIDE_TEXT(""));
 }

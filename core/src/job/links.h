@@ -9,6 +9,13 @@ enum {
     TIDE_LINK_READ_LIMIT = 256 << 10 /* bytes; an inflated link is no longer */
 };
 
+/* What a page that opens a link shows; "" each: it says nothing of that. It has no effect on the answer. */
+typedef struct tide_link_view {
+    tide_text view;  /* the panel that is open */
+    tide_text sel;   /* what is chosen in it */
+    tide_text sweep; /* the axes of a heat map */
+} tide_link_view;
+
 /* What stands in a link. */
 typedef struct tide_link {
     tide_text *words; /* "name=value", canonical names, values that can be read */
@@ -18,7 +25,7 @@ typedef struct tide_link {
     tide_file files[3]; /* config=, preprocessor=, description=: the content of files */
     uint32_t file_count;
     tide_text was;  /* "61.8_0.1.0": GiB and version when it was made; "" */
-    tide_text view; /* what the page shows; "" */
+    tide_link_view view;
 } tide_link;
 
 /* Forgiving: an unknown key, a value that cannot be read, a link that was cut or is newer are warnings at /link, and what
@@ -31,7 +38,8 @@ uint32_t tide_link_join(tide_arena *arena, const tide_link *link, const tide_tex
 /* The job's link: what differs from the defaults, and the content of the files it came from; "v=1" last. */
 const char *tide_link_write(tide_arena *arena, const tide_job *job);
 
-/* The same with "b.KEY=VALUE" for what `baseline` has in another way (NULL: none), and with was= and view= ("": neither). */
-const char *tide_link_write_more(tide_arena *arena, const tide_job *job, const tide_job *baseline, tide_text was, tide_text view);
+/* The same with "b.KEY=VALUE" for what `baseline` has in another way (NULL: none), with view=, sel= and sweep= (NULL: none of them), and
+ * with was= ("": without). */
+const char *tide_link_write_more(tide_arena *arena, const tide_job *job, const tide_job *baseline, const tide_link_view *view, tide_text was);
 
 #endif

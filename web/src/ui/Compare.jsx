@@ -8,6 +8,10 @@ import { unpin } from '../changes.js';
 import { baseline, baselineReport, link, report, request, unit } from '../state.js';
 import { titleOf } from './Field.jsx';
 import { Bytes, Delta, Swatch } from './marks.jsx';
+import { addStyle } from '../sheet.js';
+import style from './compare.css';
+
+addStyle(style);
 
 /** @typedef {{name: string, title: string, one: number, other: number, swatch?: boolean}} Line */
 /** @typedef {{setting: string, one: string, other: string, change?: number}} Cause */

@@ -8,6 +8,10 @@ import { ask } from '../asking.js';
 import { details, link, report, unit } from '../state.js';
 import { copy } from './CopyDialog.jsx';
 import { Bytes, Icon, Swatch } from './marks.jsx';
+import { addStyle } from '../sheet.js';
+import style from './drawer.css';
+
+addStyle(style);
 
 /** @typedef {import('../types.js').Tensor & {requested?: number}} Tensor */
 /** @typedef {{allocated_peak: number, bytes: number, at: {event: number, step: number, phase: string, op: string, module: string, line?: string, allocated?: number},

@@ -5,12 +5,16 @@ import { useEffect, useRef, useState } from 'preact/hooks';
 import { fixed, headline, inUnit, percent } from '../format.js';
 import { askCells } from '../asking.js';
 import { setWords } from '../changes.js';
-import { describe, failure, files, link, spoken, unit, valueOf, words } from '../state.js';
+import { describe, failure, files, link, looking, spoken, unit, valueOf, view, words } from '../state.js';
 import { cellOf, grows, inOrderOfPlay, MOST_VALUES, readValues, sweepCommand, sweepCsv, usualValues, walkEdge } from '../sweep.js';
 import { copy } from './CopyDialog.jsx';
 import { titleOf } from './Field.jsx';
 import { Icon } from './marks.jsx';
 import { CLOSE } from './Verdict.jsx';
+import { addStyle } from '../sheet.js';
+import style from './heatmap.css';
+
+addStyle(style);
 
 /** @typedef {import('../sweep.js').Axis} Axis */
 /** @typedef {import('../sweep.js').Cell} Cell */
@@ -65,7 +69,10 @@ class Row extends Component {
 }
 
 export default function HeatMap() {
+  const given = view.value.axes;
   const [chosen, setChosen] = useState(() => [{ name: 'batch', text: usual('batch') }, { name: 'seq', text: usual('seq') }, { name: '', text: '' }]);
+  useEffect(() => { if (given) setChosen([...given, { name: '', text: '' }].slice(0, 3)); }, [given]);
+  looking.axes = chosen;
   const [shows, setShows] = useState(/** @type {'marks' | 'bytes' | 'percent'} */ ('bytes'));
   const [moved, setAt] = useState(/** @type {number[] | null} */ (null));
   const [played, setPlayed] = useState(0);

@@ -3,6 +3,10 @@ import './App.jsx'; /* all that is shared stays in one chunk */
 import { useEffect, useRef } from 'preact/hooks';
 import { ACTIONS } from '../actions.js';
 import { letterKeys, overlay } from '../state.js';
+import { addStyle } from '../sheet.js';
+import style from './help.css';
+
+addStyle(style);
 
 const CHARTS = [
   ['↑ ↓', 'in a number: the next sensible value; with Shift one step'],

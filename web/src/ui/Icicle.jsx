@@ -1,10 +1,10 @@
 /* Where the bytes are: parts, their layers, and in each layer the factors. Widths are bytes; within a layer the heights
  * are the factors' shares, so every area is in proportion. One tab stop: arrows move, Enter opens, Escape goes up. */
 import { hierarchy, partition } from 'd3-hierarchy';
-import { useRef, useState } from 'preact/hooks';
+import { useEffect, useRef, useState } from 'preact/hooks';
 import { factor, inOrder } from '../factors.js';
 import { inUnit, percent } from '../format.js';
-import { details, unit } from '../state.js';
+import { details, looking, unit, view } from '../state.js';
 import { useWidth } from './hooks.js';
 import { Lazy } from './lazy.jsx';
 import { Bytes, FactorValues, fill, Icon } from './marks.jsx';
@@ -61,6 +61,9 @@ export function Icicle({ r }) {
   const [zoom, setZoom] = useState('');
   const [cursor, setCursor] = useState('');
   const [hover, setHover] = useState('');
+  const given = view.value;
+  useEffect(() => setZoom(given.zoom ?? ''), [given]);
+  looking.zoom = zoom;
 
   const root = layout(r);
   const nodes = root.descendants();

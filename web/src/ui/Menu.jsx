@@ -9,7 +9,7 @@ export function Menu({ title, icon, items, primary, children }) {
   const list = () => /** @type {HTMLElement[]} */ ([...box.current?.querySelectorAll('.menu-list button') ?? []]);
   useEffect(() => {
     if (!open) return;
-    list()[0]?.focus();
+    list()[0]?.focus({ preventScroll: true }); /* it is below a header that stays */
     const outside = (/** @type {Event} */ event) => { if (!box.current?.contains(/** @type {Node} */ (event.target))) setOpen(false); };
     document.addEventListener('pointerdown', outside);
     document.addEventListener('focusin', outside);
@@ -20,7 +20,7 @@ export function Menu({ title, icon, items, primary, children }) {
   }, [open]);
   function close() {
     setOpen(false);
-    /** @type {HTMLElement | null | undefined} */ (box.current?.querySelector('.button'))?.focus();
+    /** @type {HTMLElement | null | undefined} */ (box.current?.querySelector('.button'))?.focus({ preventScroll: true });
   }
   /** @param {KeyboardEvent} event */
   function key(event) {
@@ -29,7 +29,7 @@ export function Menu({ title, icon, items, primary, children }) {
     const at = all.indexOf(/** @type {HTMLElement} */ (document.activeElement));
     const to = { ArrowDown: at + 1, ArrowUp: at - 1, Home: 0, End: all.length - 1 }[event.key];
     if (event.key === 'Escape') close();
-    else if (to !== undefined) all[(to + all.length) % all.length].focus();
+    else if (to !== undefined) all[(to + all.length) % all.length].focus({ preventScroll: true });
     else return;
     event.preventDefault();
     event.stopPropagation();

@@ -9,6 +9,10 @@ import { describe, overlay, typedAhead, valueOf } from '../state.js';
 import { titleOf } from './Field.jsx';
 import { show } from './Notes.jsx';
 import { isIdle } from './Settings.jsx';
+import { addStyle } from '../sheet.js';
+import style from './palette.css';
+
+addStyle(style);
 
 /** @typedef {import('../find.js').Entry} Entry */
 

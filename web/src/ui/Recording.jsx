@@ -4,15 +4,20 @@ import { scaleLinear } from 'd3-scale';
 import { area, curveStepAfter, line } from 'd3-shape';
 import { useState } from 'preact/hooks';
 import { exact, fixed, headline, inUnit, natural, tick, ticks } from '../format.js';
-import { closeRecording, recording, replay } from '../recordings.js';
+import { askRecording, closeRecording, recording, replay } from '../recordings.js';
+import { addStyle } from '../sheet.js';
 import { describe, unit } from '../state.js';
 import { useWidth } from './hooks.js';
+import { Lazy } from './lazy.jsx';
+import style from './recording.css';
 import { fill, Icon } from './marks.jsx';
 import { Diagnostics } from './Notes.jsx';
 import { Picker } from './Picker.jsx';
 
 /** @typedef {import('../types.js').Recorded} Recorded */
 /** @typedef {import('../recordings.js').Recording} Opened */
+
+addStyle(style);
 
 const HIGH = 190;
 const ACROSS = 1000;
@@ -142,13 +147,13 @@ function Controls({ of, r }) {
   );
 }
 
-/** @param {{r: Recorded}} props */
-function Curve({ r }) {
+/** @param {{r: Recorded, event: number, choose: (event: number) => void}} props event: the one that is looked at */
+function Curve({ r, event: looked, choose }) {
   const { events, columns } = r.timeline;
   const [at, setAt] = useState(-1);
   if (columns.length === 0) return null;
   const peak = columns.reduce((best, column, i) => (column.allocated > columns[best].allocated ? i : best), 0);
-  const shown = at >= 0 && at < columns.length ? at : peak;
+  const shown = at >= 0 && at < columns.length ? at : Math.max(0, columns.findLastIndex(({ from }) => from <= looked));
   const column = columns[shown];
   const limit = r.verdict.gpu_bytes && r.verdict.gpu_bytes - r.verdict.outside_bytes < 1.45 * r.reserved_peak ? r.verdict.gpu_bytes - r.verdict.outside_bytes : 0;
   const top = Math.max(r.reserved_peak, r.allocated_peak, limit, 1) * 1.04;
@@ -164,8 +169,12 @@ function Curve({ r }) {
   function point(event) {
     const box = /** @type {HTMLElement} */ (event.currentTarget).getBoundingClientRect();
     const wanted = ((event.clientX - box.left) / box.width) * events;
-    setAt(Math.max(0, columns.findLastIndex(({ from }) => from <= wanted)));
+    const to = Math.max(0, columns.findLastIndex(({ from }) => from <= wanted));
+    setAt(to);
+    if (event.type === 'pointerdown') look(to);
   }
+  /** @param {number} to a column */
+  const look = (to) => choose(to === peak ? r.peak_event : columns[to].from);
   /** @param {KeyboardEvent} event */
   function key(event) {
     const big = Math.max(1, Math.round(columns.length / 20));
@@ -173,11 +182,13 @@ function Curve({ r }) {
       Home: 0, End: columns.length - 1, p: peak, Escape: peak }[event.key];
     if (to === undefined) return;
     event.preventDefault();
-    setAt(Math.min(columns.length - 1, Math.max(0, to)));
+    const next = Math.min(columns.length - 1, Math.max(0, to));
+    setAt(-1);
+    look(next);
   }
 
   return (
-    <section class="card" aria-labelledby="recorded-curve">
+    <section class="card" id="timeline" aria-labelledby="recorded-curve">
       <h2 id="recorded-curve">Over the run <small>{fixed(events)} requests and frees</small></h2>
       <div class="timeline">
         <svg class="axis timeline-y" width="44" height={HIGH} aria-hidden="true">
@@ -195,12 +206,12 @@ function Curve({ r }) {
             {limit > 0 && <line class="limit" x1="0" x2="100%" y1={y(limit).toFixed(1)} y2={y(limit).toFixed(1)} />}
             {r.verdict.oom && <line class="oom-edge" x1={pc(r.verdict.oom.event)} x2={pc(r.verdict.oom.event)} y1="0" y2={HIGH} />}
             <circle class="peak-dot" cx={pc(columns[peak].from)} cy={y(columns[peak].allocated).toFixed(1)} r="4" />
-            {shown !== peak && <line class="cursor" x1={pc(column.from)} x2={pc(column.from)} y1="0" y2={HIGH} />}
+            {shown !== peak && <line class="cursor" x1={pc(at >= 0 ? column.from : looked)} x2={pc(at >= 0 ? column.from : looked)} y1="0" y2={HIGH} />}
           </svg>
         </div>
       </div>
       <p class="readout">
-        <b>{shown === peak ? 'Peak' : `Event ${fixed(column.from)}`}</b>{' '}
+        <b>{shown === peak ? 'Peak' : columns.length === events || at < 0 ? `Event ${fixed(at < 0 ? looked : column.from)}` : `From event ${fixed(column.from)} on`}</b>{' '}
         <Bytes n={column.allocated} named /> <span class="muted">allocated,</span> <Bytes n={column.reserved} named /> <span class="muted">reserved</span>
         {column.us !== undefined && column.us > 0 && <span class="muted">after {fixed(column.us / 1e6, 2)} s</span>}
       </p>
@@ -294,8 +305,11 @@ const Live = ({ r }) => (
 
 export default function RecordingView() {
   const of = recording.value;
+  const r = of?.reply;
+  const [looked, setLooked] = useState(/** @type {{of: Recorded, event: number} | null} */ (null));
   if (!of) return null;
-  const r = of.reply;
+  const event = looked && looked.of === r ? looked.event : r?.peak_event ?? 0;
+  const choose = (/** @type {number} */ to) => { if (r) setLooked({ of: r, event: to }); };
   return (
     <main id="result" class={`result${of.busy && r ? ' is-slow' : ''}`} tabIndex={-1} aria-busy={of.busy}>
       <Head of={of} />
@@ -311,7 +325,14 @@ export default function RecordingView() {
           <Verdict of={of} r={r} />
           <Controls key={`${of.words.gpu}${r.allocator}`} of={of} r={r} />
           <Diagnostics title="Remarks" list={r.diagnostics} />
-          <Curve r={r} />
+          <Curve r={r} event={event} choose={choose} />
+          {r.timeline.events > 0 && (
+            <section class="card" id="events" aria-labelledby="events-title">
+              <h2 id="events-title">Event by event <small>each request and free, and the allocator after it</small></h2>
+              <Lazy load={() => import('./Events.jsx')} at={event} choose={choose}
+                source={{ ask: (/** @type {string} */ call, /** @type {object} */ more, /** @type {string} */ lane) => askRecording(`recorded_${call}`, more, lane), events: r.timeline.events, peak: r.peak_event, key: r, name: shownUnit }} />
+            </section>
+          )}
           <div class="pair"><Figures r={r} /><Options r={r} /></div>
           <Live r={r} />
           {r.differences && (

@@ -34,7 +34,7 @@ export function Tensors({ r }) {
   const rest = r.tensors.find((t) => t.rest !== undefined)?.rest ?? 0;
   const part = (/** @type {string} */ name) => r.breakdown.find((p) => p.part === name)?.title ?? name;
   return (
-    <section class="card" aria-labelledby="tensors-title">
+    <section class="card" id="tensors" aria-labelledby="tensors-title">
       <h2 id="tensors-title">Largest tensors <small>alive at the peak</small><CopyTable /></h2>
       <div class="scroll" tabIndex={0} role="group" aria-label="Table of the largest tensors">
         <table class="numbers tensors">

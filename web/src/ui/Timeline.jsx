@@ -8,7 +8,7 @@ import { factor, inOrder } from '../factors.js';
 import { fixed, inUnit, tick, ticks } from '../format.js';
 import { phases } from '../phases.js';
 import { ask } from '../asking.js';
-import { baselineReport, details, report, unit } from '../state.js';
+import { baselineReport, details, looking, report, unit, view } from '../state.js';
 import { useWidth } from './hooks.js';
 import { Lazy } from './lazy.jsx';
 import { Bytes, FactorValues, fill, Icon, Swatch } from './marks.jsx';
@@ -53,6 +53,7 @@ function useWindow(r) {
     if (reply?.ok && report.value === r) setPart(reply.timeline);
   }
   const seen = wanted ? part : null;
+  looking.window = wanted ?? undefined;
   return { curve: seen ?? r.timeline, from: seen?.from ?? 0, to: seen?.to ?? whole.to, window: wanted ?? whole, zoom };
 }
 
@@ -63,7 +64,13 @@ export function Timeline({ r }) {
   const [hover, setHover] = useState(-1);
   const [drag, setDrag] = useState(/** @type {number[] | null} */ (null)); /* two shares of the width */
   const { curve: t, from: first, to: end, window: seen, zoom } = useWindow(r);
+  const given = view.value;
   useEffect(() => setChosen(-1), [r]);
+  useEffect(() => {
+    setChosen(given.event ?? -1);
+    if (given.window) zoom(given.window.from, given.window.to);
+  }, [given]);
+  looking.event = chosen;
   const columns = t.columns;
   const count = columns.length;
   const isWhole = first === 0 && end === t.events;
@@ -139,6 +146,12 @@ export function Timeline({ r }) {
     setChosen(to);
     if (!isFine) zoom(to - FINE / 4, to + FINE / 4);
     else if (!isIn(to)) zoom(to - (end - first) / 2, to + (end - first) / 2);
+  }
+  /** @param {number} to an event that is looked at */
+  function choose(to) {
+    setHover(-1);
+    setChosen(to);
+    if (!isIn(to)) zoom(to - (end - first) / 2, to + (end - first) / 2);
   }
   function toPeak() {
     setHover(-1);
@@ -243,6 +256,8 @@ export function Timeline({ r }) {
       {isFine && <p class="readout event-readout"><Event column={column} /></p>}
       {isFine && <Twin title={`Table of these ${count} events`} tall>{() => <Lazy load={async () => ({ default: (await tables()).Events })} columns={columns} />}</Twin>}
       <Twin title="Table of steps">{() => <Lazy load={async () => ({ default: (await tables()).Steps })} r={r} />}</Twin>
+      <Twin title="Event by event, and the allocator’s blocks" noTable>{() => <Lazy load={() => import('./Events.jsx')} at={resting} choose={choose}
+        source={{ ask: (/** @type {string} */ call, /** @type {object} */ more, /** @type {string} */ lane) => ask(call, more, undefined, lane), events: t.events, peak: peak.peak, key: r, name: () => unit.value }} />}</Twin>
     </section>
   );
 }

@@ -8,8 +8,8 @@ export function Twin({ title, tall, noTable, children }) {
   return (
     <details class="twin" onToggle={(event) => setOpen(event.currentTarget.open)}>
       <summary>{title}</summary>
-      {open && !noTable && <CopyTable />}
-      {open && <div class={tall ? 'scroll tall' : 'scroll'} tabIndex={0} role="group" aria-label={title}>{children()}</div>}
+      {open && (noTable ? children()
+        : <><CopyTable /><div class={tall ? 'scroll tall' : 'scroll'} tabIndex={0} role="group" aria-label={title}>{children()}</div></>)}
     </details>
   );
 }

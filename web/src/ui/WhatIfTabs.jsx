@@ -4,7 +4,7 @@ import { useEffect, useState } from 'preact/hooks';
 import { fixed } from '../format.js';
 import { askMany } from '../asking.js';
 import { setWords } from '../changes.js';
-import { describe, failure, link, report, valueOf } from '../state.js';
+import { describe, failure, link, looking, report, valueOf, view } from '../state.js';
 import { toWord } from '../words.js';
 import { titleOf } from './Field.jsx';
 import HeatMap from './HeatMap.jsx';
@@ -155,7 +155,10 @@ const TABS = [
 ];
 
 export default function WhatIfTabs() {
+  const given = view.value.tab;
   const [at, setAt] = useState(0);
+  useEffect(() => { if (given) setAt(Math.max(0, TABS.findIndex((tab) => tab.name === given))); }, [view.value]);
+  looking.tab = TABS[at].name;
   const { name, title, Part } = TABS[at];
   /** @param {KeyboardEvent} event */
   function key(event) {
