@@ -119,7 +119,7 @@ export function App({ still = false }) {
             <p><b>Everything runs in this page. Nothing is sent.</b></p>
             {waiting.value && <p role="status">A new version is ready. <button type="button" class="button small" onClick={update}>Update</button></p>}
             {!SINGLE && <p><a href="tidemark.html" download>Download this page</a> as one file, for offline use</p>}
-            <p>{isOffline.value && 'offline copy · '}{r ? `tidemark ${r.tidemark}` : 'tidemark'}{valueOf('steps') && ` · ${valueOf('steps')} steps simulated`}</p>
+            <p>{isOffline.value && 'offline copy · '}{r ? `tidemark ${r.tidemark}` : 'tidemark'}{!recording.value && valueOf('steps') && ` · ${valueOf('steps')} steps simulated`}</p>
           </footer>
         </div>
       </div>

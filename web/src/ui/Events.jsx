@@ -179,4 +179,3 @@ function One({ row, frames, unit, choose, peak, Heading }) {
 export const Frames = ({ list }) => (
   <div class="scroll event-frames" tabIndex={0} role="group" aria-label="Stack, the innermost frame first"><ol class="frames">{list.map((frame, i) => <li key={i}><code>{frame}</code></li>)}</ol></div>
 );
-

@@ -14,7 +14,7 @@ const CHARTS = [
   ['Home End', 'first, last'],
   ['Enter', 'open: a part of the model, what a number is made of, a cell of the heat map'],
   ['Esc', 'go up, or leave'],
-  ['p', 'timeline: to the peak'],
+  ['p', 'timeline, events: to the peak'],
   ['[ ]', 'timeline: one event back, on'],
   ['+ −', 'timeline: closer, farther'],
   ['t', 'in a chart: its table'],

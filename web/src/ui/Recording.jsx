@@ -13,6 +13,7 @@ import style from './recording.css';
 import { fill, Icon } from './marks.jsx';
 import { Diagnostics } from './Notes.jsx';
 import { Picker } from './Picker.jsx';
+import { showTable, Twin } from './Twin.jsx';
 
 /** @typedef {import('../types.js').Recorded} Recorded */
 /** @typedef {import('../recordings.js').Recording} Opened */
@@ -43,6 +44,7 @@ function Head({ of }) {
     <div class="job">
       <h2 class="job-name">{of.name}<span class="tag">recording</span></h2>
       <p class="job-words">{words.filter(Boolean).map((word) => <span key={word}>{word}</span>)}</p>
+      <button type="button" class="button recording-other" onClick={() => document.getElementById('chooser')?.click()}><Icon name="file" />Open another</button>
       <button type="button" class="button recording-close" onClick={closeRecording}><Icon name="cross" />Close the recording</button>
     </div>
   );
@@ -178,6 +180,10 @@ function Curve({ r, event: looked, choose }) {
   /** @param {KeyboardEvent} event */
   function key(event) {
     const big = Math.max(1, Math.round(columns.length / 20));
+    if (event.key === 't') {
+      event.preventDefault();
+      return showTable(event);
+    }
     const to = { ArrowRight: shown + 1, ArrowUp: shown + 1, ArrowLeft: shown - 1, ArrowDown: shown - 1, PageUp: shown + big, PageDown: shown - big,
       Home: 0, End: columns.length - 1, p: peak, Escape: peak }[event.key];
     if (to === undefined) return;
@@ -215,6 +221,14 @@ function Curve({ r, event: looked, choose }) {
         <Bytes n={column.allocated} named /> <span class="muted">allocated,</span> <Bytes n={column.reserved} named /> <span class="muted">reserved</span>
         {column.us !== undefined && column.us > 0 && <span class="muted">after {fixed(column.us / 1e6, 2)} s</span>}
       </p>
+      <Twin title="Table of the run" tall>{() => (
+        <table class="numbers">
+          <thead><tr><th scope="col">From event</th><th scope="col">Allocated, {shownUnit()}</th><th scope="col">Reserved, {shownUnit()}</th>{columns[0].us !== undefined && <th scope="col">After, s</th>}</tr></thead>
+          <tbody>{columns.map((one) => (
+            <tr key={one.from}><th scope="row">{fixed(one.from)}</th><td><Bytes n={one.allocated} /></td><td><Bytes n={one.reserved} /></td>{one.us !== undefined && <td>{fixed(one.us / 1e6, 2)}</td>}</tr>
+          ))}</tbody>
+        </table>
+      )}</Twin>
     </section>
   );
 }
