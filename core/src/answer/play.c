@@ -208,9 +208,10 @@ static tide_caching_status play_before(player *p) {
 
 static void fill_column(player *p, const tide_play_wants *wants, uint32_t event, uint32_t *time) {
     const tide_tape *t = p->tape;
-    tide_column *c = &wants->columns[(uint64_t)event * wants->column_count / t->event_count];
+    uint64_t at = (uint64_t)event * wants->column_count / t->event_count;
+    tide_column *c = &wants->columns[at];
     while (*time + 1 < t->time_count && t->times[*time + 1].event <= event) ++*time;
-    if (!c->from) c->from = event;
+    if (!c->from && at > 0) c->from = event;
     if (p->allocated > c->allocated) c->allocated = p->allocated;
     if (p->reserved > c->reserved) c->reserved = p->reserved;
     if (t->time_count) c->microseconds = t->times[*time].microseconds;

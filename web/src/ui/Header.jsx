@@ -1,7 +1,8 @@
 import { inGroup, togglePin } from '../actions.js';
 import { recording } from '../recordings.js';
-import { baseline, overlay, theme, unit } from '../state.js';
-import { UNITS } from '../format.js';
+import { baseline, files, fragment, overlay, theme, unit } from '../state.js';
+import { fixed, UNITS } from '../format.js';
+import { LONG } from '../links.js';
 import { Icon, Logo } from './marks.jsx';
 import { Menu } from './Menu.jsx';
 
@@ -37,6 +38,13 @@ export const Looks = ({ where }) => (
   </div>
 );
 
+/** What may happen to a long link. */
+function lengthNote() {
+  const { length } = fragment.value;
+  if (files.value.some((file) => file.kind === 'model') && !/z=1|config=/.test(fragment.value)) return ' The model’s own file is too long for a link and is not in it: pass it on too.';
+  return length > LONG ? ` It has ${fixed(length)} characters, and some mail and chat programs cut such.` : '';
+}
+
 export const Header = () => (
   <header class="top">
     <a class="brand" href="./" aria-label="tidemark, start again with the example">
@@ -53,7 +61,7 @@ export const Header = () => (
       <Menu title="Export" icon="download" items={inGroup('export')} />
       <Menu title="Share" icon="link" primary items={inGroup('share')}>
         <p class="menu-note">{recording.value ? 'A recording is in no link: pass on the file, and the command that plays it.'
-          : 'The link holds the settings themselves. Whoever has the link sees them; no server does.'}</p>
+          : `The link holds the settings themselves. Whoever has the link sees them; no server does.${lengthNote()}`}</p>
       </Menu>
       <button type="button" class="icon-button" aria-label="Keys and help" data-tip="Keys and help" onClick={() => { overlay.value = 'help'; }}>?</button>
     </div>
