@@ -248,7 +248,7 @@ static tide_description *load(tide_descriptions *set, tide_text name, int depth)
     tide_description *d = TIDE_NEW(set->arena, tide_description, 1);
     d->name = (tide_text){tide_text_copy(set->arena, name), name.length};
     d->json = json;
-    static const char *const keys[] = {"tidemark", "architecture", "note", "extends", "model_type", "roots", "sizes", "checks", "functions", "modules", "inputs", "titles", "adapters", "stand_ins", "ia3_targets", "fused_experts", "notes", "attention"};
+    static const char *const keys[] = {"tidemark", "architecture", "note", "extends", "model_type", "roots", "sizes", "checks", "functions", "modules", "inputs", "titles", "adapters", "stand_ins", "unread", "ia3_targets", "fused_experts", "notes", "attention"};
     for (const tide_json *item = json->first; item; item = item->next) {
         bool is_known = false;
         for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) is_known = is_known || tide_text_is(item->key, keys[i]);

@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "../job/settings.h"
 #include "../model/sources.h"
 #include "adapters.h"
 #include "ema.h"
@@ -337,6 +338,31 @@ static bool is_of_loop(tide_text key) {
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
         if (tide_text_is(key, keys[i])) return true;
     return false;
+}
+
+static bool is_one_of(tide_text key, const tide_json *patterns) {
+    for (const tide_json *p = patterns ? patterns->first : NULL; p; p = p->next)
+        if (p->kind == TIDE_JSON_STRING && tide_text_matches(key, p->text)) return true;
+    return false;
+}
+
+/* Numbers of a configuration that its stand-in does not read may be sizes of parts that it does not have: the range is
+ * that of a library's "unread", but for the keys of its "besides". */
+static void check_unread(tide_run *run, const tide_job *job) {
+    tide_machine *m = run->model.m;
+    const tide_json *unread = NULL;
+    for (const tide_description *d = run->descriptions.first; d && !unread; d = d->next) unread = tide_json_at(d->json, "unread");
+    const tide_json *percent = unread ? tide_json_at(unread, "percent") : NULL, *besides = unread ? tide_json_at(unread, "besides") : NULL;
+    const char *names = NULL;
+    for (const tide_json *entry = percent ? run->stand_in_of->first : NULL; entry; entry = entry->next) {
+        bool is_size = entry->kind == TIDE_JSON_NUMBER && entry->is_integer && entry->integer > 1;
+        if (!is_size || is_one_of(entry->key, besides) || is_read(run, run->stand_in_of, entry->key)) continue;
+        names = names ? tide_format(m->arena, "%s, %s", names, tide_shown(m->arena, entry->key)) : tide_shown(m->arena, entry->key);
+    }
+    if (!names || percent->integer <= run->stand_in_percent) return;
+    run->stand_in_percent = percent->integer;
+    tide_report(m->diags, TIDE_ASSUMPTION, TIDE_OK, tide_job_config_place(m->arena, job, run->stand_in_of),
+                tide_format(m->arena, "what stands in for it does not read %s, which may be sizes of parts that it lacks; its peak may differ by %lld %%", names, (long long)percent->integer), NULL);
 }
 
 /* Warns of an override that the model's descriptions do not read: a misspelt key, or one without memory. */
@@ -768,6 +794,7 @@ static bool run_job(tide_run *run, const tide_job *job, tide_arena *arena, tide_
     if (!make_model(run, job, arena, diags) || !check_checkpointing(run, arena, diags)) return false;
     check_overrides(run, job);
     check_images(run, job);
+    if (run->stand_in_of) check_unread(run, job);
     if (!tide_compare_weights(&run->model, job, run->stand_in_of != NULL)) return false;
     bool is_training = strcmp(job->mode, "train") == 0;
     bool is_quantised = strcmp(job->quant, "none") != 0;
