@@ -1,6 +1,8 @@
 /* Rank 0 is played first, then those that its strategy names as others that may need more. */
 #include "ranks.h"
 
+#include "report.h"
+
 #include <inttypes.h>
 #include <string.h>
 
@@ -29,6 +31,14 @@ static bool play(tide_run *run, tide_job *job, int64_t rank, tide_arena *arena) 
     *run = (tide_run){.plays_all = run->plays_all, .shelf = run->shelf};
     set_rank(job, arena, rank);
     return tide_run_job(run, job, arena, &unheard);
+}
+
+tide_run *tide_run_trial(tide_shelf *shelf, tide_job *job, tide_arena *arena, tide_arena *trial, tide_diagnostics *diags) {
+    if (shelf && tide_option_is(job, TIDE_OPTION_kind, "none")) return tide_run_next(shelf, job, arena, diags);
+    tide_replay_config config = tide_report_config(job);
+    tide_run *run = TIDE_NEW(arena, tide_run, 1);
+    run->shelf = shelf;
+    return tide_run_ranks(run, job, &config, arena, trial, diags) ? run : NULL;
 }
 
 bool tide_run_ranks(tide_run *run, tide_job *job, const tide_replay_config *config, tide_arena *arena, tide_arena *trial, tide_diagnostics *diags) {

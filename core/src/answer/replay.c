@@ -114,7 +114,7 @@ static void rise(follower *f, tide_caching_allocator *allocator, uint32_t event,
     f->allocated += block_bytes;
     f->requested += bytes;
     if (f->requested > replay->requested_peak) replay->requested_peak = f->requested;
-    f->reserved = tide_caching_stat(allocator, TIDE_STAT_RESERVED_BYTES, TIDE_POOL_ALL).current;
+    f->reserved = tide_caching_reserved(allocator);
     if (f->allocated > f->phases.peak) f->phases.peak = f->allocated;
     if (f->allocated > replay->allocated_peak) {
         replay->allocated_peak = f->allocated;
@@ -171,7 +171,7 @@ bool tide_replay_timeline(tide_replay *replay, const tide_timeline *timeline, co
         } else if (a) {
             rise(&f, allocator, i, which, is_touched ? touched : tide_caching_block_bytes(allocator, blocks[which]), a->bytes);
         } else {
-            f.reserved = tide_caching_stat(allocator, TIDE_STAT_RESERVED_BYTES, TIDE_POOL_ALL).current;
+            f.reserved = tide_caching_reserved(allocator);
         }
         keep_curve(&f, i);
         if (!is_touched) continue;

@@ -25,10 +25,8 @@ static bool play(tide_verdict *v, const tide_question *q, tide_arena *arena, tid
     memcpy(words, q->words, q->word_count * sizeof *words);
     for (uint32_t i = 0; i < count; i++) words[q->word_count + i] = tide_text_of(more[i]);
     tide_job *job = tide_job_build(arena, words, q->word_count + count, q->files, q->file_count, &diags);
-    tide_run *run = TIDE_NEW(arena, tide_run, 1);
-    run->shelf = q->shelf;
-    tide_replay_config config = job ? tide_report_config(job) : (tide_replay_config){0};
-    if (!job || !tide_run_ranks(run, job, &config, arena, ranks, &diags)) {
+    tide_run *run = job ? tide_run_trial(q->shelf, job, arena, ranks, &diags) : NULL;
+    if (!run) {
         v->status = diags.first_error;
         for (uint32_t i = diags.count; i-- > 0;)
             if (diags.items[i].severity == TIDE_ERROR)
@@ -36,6 +34,7 @@ static bool play(tide_verdict *v, const tide_question *q, tide_arena *arena, tid
         return true;
     }
     tide_replay r, on_card;
+    tide_replay_config config = tide_report_config(job);
     tide_settle_factors(&run->machine.timeline);
     if (!tide_replay_timeline(&r, &run->machine.timeline, &config, false)) return false;
     if (!tide_report_on_card(&on_card, run, job, &r)) return false;
@@ -116,12 +115,9 @@ static bool play_cell(tide_writer *w, const tide_question *q, const tide_json *w
     memcpy(all, q->words, count * sizeof *all);
     for (const tide_json *word = words->first; word; word = word->next) all[count++] = word->text;
     tide_job *job = tide_job_build(arena, all, count, q->files, q->file_count, &diags);
-    tide_run *run = TIDE_NEW(arena, tide_run, 1);
-    run->shelf = q->shelf;
-    tide_replay_config config = job ? tide_report_config(job) : (tide_replay_config){0};
-    bool ok = job && tide_run_ranks(run, job, &config, arena, ranks, &diags);
-    tide_write_bool_at(w, "ok", ok);
-    if (ok) return tide_write_cell(w, run, job);
+    tide_run *run = job ? tide_run_trial(q->shelf, job, arena, ranks, &diags) : NULL;
+    tide_write_bool_at(w, "ok", run != NULL);
+    if (run) return tide_write_cell(w, run, job);
     tide_write_diagnostics(w, &diags, false);
     return true;
 }

@@ -48,10 +48,15 @@ static tide_piece *piece_new(tide_arena *arena, tide_piece **list, size_t size) 
     return piece;
 }
 
+static void piece_free(tide_arena *arena, tide_piece *piece) {
+    if (piece->copy) arena->memory.resize(arena->memory.user, piece->copy, piece->copy->used, 0);
+    arena->memory.resize(arena->memory.user, piece, piece->size, 0);
+}
+
 static void free_list(tide_arena *arena, tide_piece *piece) {
     while (piece) {
         tide_piece *next = piece->next;
-        arena->memory.resize(arena->memory.user, piece, piece->size, 0);
+        piece_free(arena, piece);
         piece = next;
     }
 }
@@ -79,14 +84,21 @@ void *tide_arena_alloc(tide_arena *arena, size_t bytes) {
     return memset(at, 0, need);
 }
 
+static tide_piece *piece_of(void *array) {
+    return (tide_piece *)((char *)array - HEADER);
+}
+
 void *tide_arena_grow(tide_arena *arena, void *array, size_t old_bytes, size_t new_bytes) {
     if (new_bytes > SIZE_MAX / 4) tide_arena_fail(arena);
     tide_piece *piece;
     if (!array) {
         piece = piece_new(arena, &arena->arrays, HEADER + new_bytes);
         old_bytes = 0;
+    } else if (piece_of(array)->copy) {
+        piece = piece_new(arena, &arena->arrays, HEADER + new_bytes);
+        memcpy((char *)piece + HEADER, array, old_bytes < new_bytes ? old_bytes : new_bytes);
     } else {
-        tide_piece *old = (tide_piece *)((char *)array - HEADER);
+        tide_piece *old = piece_of(array);
         size_t old_size = old->size;
         piece = arena->memory.resize(arena->memory.user, old, old_size, HEADER + new_bytes);
         if (!piece) tide_arena_fail(arena);
@@ -102,7 +114,8 @@ void *tide_arena_grow(tide_arena *arena, void *array, size_t old_bytes, size_t n
 }
 
 void tide_arena_drop(tide_arena *arena, void *array) {
-    tide_piece *piece = (tide_piece *)((char *)array - HEADER);
+    tide_piece *piece = piece_of(array);
+    if (piece->copy) return; /* it is wanted again */
     if (piece->prev) piece->prev->next = piece->next;
     else arena->arrays = piece->next;
     if (piece->next) piece->next->prev = piece->prev;
@@ -118,4 +131,44 @@ static void *arena_resize(void *user, void *ptr, size_t old_size, size_t new_siz
 
 tide_allocator tide_arena_memory(tide_arena *arena) {
     return (tide_allocator){arena_resize, arena};
+}
+
+/* ---- keeping ---- */
+
+static void keep_list(tide_arena *arena, tide_piece *piece) {
+    for (; piece; piece = piece->next) {
+        size_t used = piece->used > HEADER ? piece->used : piece->size; /* an array is used whole */
+        tide_piece *copy = arena->memory.resize(arena->memory.user, NULL, 0, used);
+        if (!copy) tide_arena_fail(arena);
+        memcpy(copy, piece, used);
+        copy->used = used;
+        piece->copy = copy;
+    }
+}
+
+void tide_arena_keep(tide_arena *arena) {
+    keep_list(arena, arena->blocks);
+    keep_list(arena, arena->arrays);
+}
+
+/* New pieces stand before those that were there. */
+static tide_piece *return_list(tide_arena *arena, tide_piece *list) {
+    while (list && !list->copy) {
+        tide_piece *next = list->next;
+        count_bytes(arena, list->size, 0);
+        piece_free(arena, list);
+        list = next;
+    }
+    for (tide_piece *piece = list; piece; piece = piece->next) {
+        const tide_piece *copy = piece->copy;
+        memcpy((char *)piece + HEADER, (const char *)copy + HEADER, copy->used - HEADER);
+        if (piece->used > HEADER) piece->used = copy->used;
+    }
+    if (list) list->prev = NULL;
+    return list;
+}
+
+void tide_arena_return(tide_arena *arena) {
+    arena->blocks = return_list(arena, arena->blocks);
+    arena->arrays = return_list(arena, arena->arrays);
 }

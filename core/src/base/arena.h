@@ -21,6 +21,7 @@ typedef struct tide_piece {
     struct tide_piece *prev, *next;
     size_t size; /* bytes, this header included */
     size_t used; /* of a block: bytes handed out, this header included */
+    struct tide_piece *copy; /* of a piece that was kept: this header and what followed it then */
 } tide_piece;
 
 /*   blocks:  [header | object | object | ... free ]   doubled from 64 KiB to 4 MiB
@@ -47,6 +48,12 @@ void tide_arena_drop(tide_arena *arena, void *array);
 
 /* A hook whose memory the arena owns: what is not given back goes with it, also where control leaves by arena->escape. */
 tide_allocator tide_arena_memory(tide_arena *arena);
+
+/* Note [Keeping an arena]
+ * tide_arena_keep copies all that the arena holds; tide_arena_return makes it what it was then, as often as wanted. Every byte is back
+ * at its address, so that pointers within the arena hold, and what was made since is gone. A kept array that grows does so elsewhere. */
+void tide_arena_keep(tide_arena *arena);
+void tide_arena_return(tide_arena *arena);
 
 /* Leaves by arena->escape. */
 _Noreturn void tide_arena_fail(tide_arena *arena);

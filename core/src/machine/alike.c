@@ -657,7 +657,7 @@ static tide_value make_again(struct tide_alikes *a, const image *of, const tide_
     }
     for (uint32_t i = 0; i < of->module_count; i++) a->modules[of->modules[i]] = a->scene.modules[i];
     uint32_t moved = m->timeline.allocation_count - of->first_allocation;
-    tide_timeline_repeat(&m->timeline, of->first_event, of->last_event, of->first_allocation, a->modules);
+    tide_timeline_repeat(&m->timeline, of->first_event, of->last_event, moved, a->modules);
     for (uint32_t i = 0; i < of->node_count; i++) of->new_nodes[i] = tide_take(m, of->nodes[i]->bytes);
     for (uint32_t i = 0; i < of->list_count; i++) of->new_lists[i] = tide_list_new(m);
     make_tensors(&k, moved);

@@ -225,7 +225,7 @@ typedef struct tide_task_state {
     struct tide_task_state *outer;
     uint32_t task;
     uint32_t dependencies;
-    tide_tensor **grads; /* one per output */
+    tide_tensor *grads[]; /* one per output */
 } task_state;
 
 typedef struct engine {
@@ -237,12 +237,15 @@ typedef struct engine {
     uint32_t seen_count, seen_capacity;
 } engine;
 
+static size_t state_bytes(const tide_node *node) {
+    return sizeof(task_state) + sizeof(tide_tensor *) * (node->output_count ? node->output_count : 1u);
+}
+
 static task_state *state_of(engine *e, tide_node *node) {
     if (node->state && node->state->task == e->task) return node->state;
-    task_state *state = tide_take(e->m, sizeof *state);
+    task_state *state = tide_take(e->m, state_bytes(node));
     state->outer = node->state;
     state->task = e->task;
-    state->grads = tide_take(e->m, sizeof *state->grads * (node->output_count ? node->output_count : 1));
     node->state = state;
     node->references++;
     TIDE_ROOM(e->m->arena, e->seen, e->seen_count, e->seen_capacity);
@@ -367,9 +370,8 @@ void tide_run_backward_from(tide_machine *m, tide_tensor *const *roots, tide_ten
         task_state *state = node->state;
         unsigned outputs = node->output_count ? node->output_count : 1u;
         for (unsigned k = 0; k < outputs; k++) tide_release_at(m, &state->grads[k]);
-        tide_give(m, state->grads, sizeof *state->grads * outputs);
         node->state = state->outer;
-        tide_give(m, state, sizeof *state);
+        tide_give(m, state, state_bytes(node));
     }
     for (uint32_t i = 0; i < e.seen_count; i++) tide_node_release(m, e.seen[i]);
     for (int i = 0; i < count; i++) tide_node_release(m, nodes[i]);

@@ -359,7 +359,7 @@ static tide_value eval_name(tide_frame *f, tide_expr *e) {
     case TIDE_SIZE: return tide_scope_size(model, f->scope, e->slot);
     case TIDE_SETTING:
         if (model->settings[e->slot].value.kind >= TIDE_VALUE_TENSOR) model->setting_changes++; /* it may */
-        return tide_value_retain(model->settings[e->slot].value);
+        return tide_setting(model, e->slot);
     case TIDE_CONFIGURATION: return (tide_value){.kind = TIDE_VALUE_CONFIG, .config = model->scopes[f->scope].config};
     case TIDE_DTYPE_NAME: return (tide_value){.kind = TIDE_VALUE_DTYPE, .dtype = (tide_dtype)e->slot};
     default: return tide_nothing(model->m, TIDE_ERR_DESCRIPTION, "'%s' is a function: it wants arguments", tide_terminated(model->m, e->text));

@@ -44,6 +44,12 @@ static inline const char *tide_terminated(tide_machine *m, tide_text text) {
     return tide_text_copy(m->arena, text);
 }
 
+/* Owned by the caller. */
+static inline tide_value tide_setting(tide_model *model, uint32_t index) {
+    model->step_reads += model->settings[index].is_of_step;
+    return tide_value_retain(model->settings[index].value);
+}
+
 /* What a tensor answers to, see tide_bind_expr. */
 enum { MEMBER_NONE, MEMBER_SHAPE, MEMBER_DTYPE, MEMBER_REQUIRES_GRAD };
 

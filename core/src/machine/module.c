@@ -314,7 +314,9 @@ static void make_room(tide_model *model, uint32_t scope) {
     bool is_default = false;
     if (!seq || !model->find_place || !tide_size_find(model->scopes[scope].description, TIDE_TEXT("media_tokens"))) return;
     const char *place = model->find_place(model->user, model->scopes[scope].config, TIDE_TEXT("seq"), &is_default);
+    uint32_t reads = model->step_reads;
     tide_value tokens = is_default ? tide_scope_size(model, scope, tide_name(&model->size_names, TIDE_TEXT("media_tokens"))) : tide_none();
+    model->step_reads = reads;
     if (tokens.kind != TIDE_VALUE_INT || tokens.integer < 1 || tokens.integer > INT64_C(1) << 40) return;
     tide_report(m->diags, TIDE_ASSUMPTION, TIDE_OK, place,
                 tide_format(m->arena, "%lld tokens per sample: %lld of text, and %lld of images", (long long)(seq->integer + tokens.integer), (long long)seq->integer, (long long)tokens.integer),
@@ -340,6 +342,15 @@ bool tide_model_build(tide_model *model, tide_description *description, tide_tex
     for (uint32_t i = 1; i < model->instance_count; i++) tie_parameters(model, i);
     tide_model_list_parameters(model);
     return !m->has_failed;
+}
+
+bool tide_model_resize(tide_model *model) {
+    for (uint32_t i = 0; i < model->scope_count; i++)
+        for (uint32_t k = 0; k < model->scopes[i].capacity; k++)
+            if (model->scopes[i].states[k] == TIDE_SIZE_OF_STEP) model->scopes[i].states[k] = TIDE_SIZE_UNKNOWN;
+    make_room(model, 0);
+    for (uint32_t i = 0; i < model->scope_count && !model->m->has_failed; i++) tide_run_checks(model, i);
+    return !model->m->has_failed;
 }
 
 void tide_model_list_parameters(tide_model *model) {

@@ -22,18 +22,21 @@ typedef struct tide_instance {
     tide_value *slots;  /* constructor arguments, then members */
 } tide_instance;
 
+enum tide_size_state { TIDE_SIZE_UNKNOWN, TIDE_SIZE_COMPUTED, /* just now */ TIDE_SIZE_KNOWN, TIDE_SIZE_OF_STEP /* known, and it follows a setting of the step */ };
+
 /* A configuration, read through the sizes of a description. */
 typedef struct tide_scope {
     tide_description *description;
     const tide_json *config;
     tide_value *values;  /* by number of the size's name */
-    uint8_t *states;     /* 0 not yet, 1 being computed, 2 known */
+    uint8_t *states;     /* of each value: tide_size_state */
     uint32_t capacity;
 } tide_scope;
 
 typedef struct tide_setting_value {
     const char *name;
     tide_value value;
+    bool is_of_step; /* another one may hold for the next run of a model that is loaded, see tide_model_resize */
 } tide_setting_value;
 
 /* The class and description that a model_type stands for; false if none does. */
@@ -77,6 +80,7 @@ typedef struct tide_model {
     struct tide_alikes *alikes;
     uint32_t repeated_calls; /* that were made from others, see alike.c */
     uint32_t setting_changes; /* that functions have made, or may make by what a setting holds */
+    uint32_t step_reads;      /* settings of the step that were read, checks left out */
     tide_node *applied; /* of the autograd function whose forward runs, or NULL */
     int depth;   /* calls of functions and constructors that have not returned */
     int nesting; /* call expressions that are being evaluated */
@@ -114,6 +118,10 @@ bool tide_model_lint(tide_model *model, tide_description *from, tide_class *of, 
 
 /* Makes the module tree of a class over a configuration; nothing is on the device yet. */
 bool tide_model_build(tide_model *model, tide_description *description, tide_text class_name, const tide_json *config);
+
+/* For a model that was loaded without a look at settings of the step (step_reads is 0), and which have changed now: sizes that follow
+ * them are computed anew, and the checks are made again. False where one fails. */
+bool tide_model_resize(tide_model *model);
 
 /* A new instance of a class of the library around a module: its constructor's first argument. It takes the module's place
  * in its parent and its path. 0 after an error. */

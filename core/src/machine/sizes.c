@@ -34,17 +34,19 @@ tide_value tide_scope_size(tide_model *model, uint32_t scope, uint32_t number) {
         s->states = states;
         s->capacity = wider;
     }
-    if (s->states[number] == 2) return tide_value_retain(s->values[number]);
+    if (s->states[number] == TIDE_SIZE_OF_STEP) model->step_reads++;
+    if (s->states[number] >= TIDE_SIZE_KNOWN) return tide_value_retain(s->values[number]);
     tide_text name = model->size_names.names[number];
     const tide_size *size = tide_size_find(s->description, name);
     if (!size) return tide_nothing(model->m, TIDE_ERR_DESCRIPTION, "the size '%s' is not defined in this description", tide_terminated(model->m, name));
-    if (s->states[number] == 1) return tide_nothing(model->m, TIDE_ERR_DESCRIPTION, "the size '%s' depends on itself", tide_terminated(model->m, name));
-    s->states[number] = 1;
+    if (s->states[number] == TIDE_SIZE_COMPUTED) return tide_nothing(model->m, TIDE_ERR_DESCRIPTION, "the size '%s' depends on itself", tide_terminated(model->m, name));
+    s->states[number] = TIDE_SIZE_COMPUTED;
+    uint32_t reads = model->step_reads;
     tide_value value = tide_eval_size(model, scope, size->expr, name, false, 0);
     if (value.kind == TIDE_VALUE_INT) value.symbol = tide_symbol_name(model->m, name);
     s = &model->scopes[scope];
     s->values[number] = value;
-    s->states[number] = 2;
+    s->states[number] = model->step_reads == reads ? TIDE_SIZE_KNOWN : TIDE_SIZE_OF_STEP;
     return tide_value_retain(value);
 }
 tide_value tide_call_function(tide_model *model, tide_function *function, uint32_t instance, uint32_t scope, const tide_value *positional,
@@ -57,7 +59,7 @@ static tide_value size_name(tide_model *model, uint32_t scope, tide_expr *e, tid
     const tide_json *found = tide_json_find(s->config, e->text);
     if (found && (found->kind != TIDE_JSON_NULL || may_miss)) return from_json(model->m, found); /* null: not given */
     for (uint32_t i = 0; i < model->setting_count; i++)
-        if (tide_text_is(e->text, model->settings[i].name)) return tide_value_retain(model->settings[i].value);
+        if (tide_text_is(e->text, model->settings[i].name)) return tide_setting(model, i);
     tide_dtype dtype;
     if (tide_dtype_named(e->text, &dtype)) return (tide_value){.kind = TIDE_VALUE_DTYPE, .dtype = dtype};
     if (tide_text_is(e->text, "config")) return (tide_value){.kind = TIDE_VALUE_CONFIG, .config = s->config};
@@ -223,6 +225,7 @@ static void run_note(tide_model *model, uint32_t scope, const tide_json *note, c
 /* The checks of a description and of what it extends, over one configuration; the notes of the first that has any. */
 void tide_run_checks(tide_model *model, uint32_t scope) {
     tide_machine *m = model->m;
+    uint32_t reads = model->step_reads;
     if (!model->find_place) return;
     bool has_notes = false;
     for (const tide_description *d = model->scopes[scope].description; d && !m->has_failed; d = d->parent) {
@@ -234,4 +237,5 @@ void tide_run_checks(tide_model *model, uint32_t scope) {
         for (const tide_json *note = notes && is_root && !m->has_failed ? notes->first : NULL; note; note = note->next)
             run_note(model, scope, note, tide_format(m->arena, "/%s/notes", d->name.at));
     }
+    model->step_reads = reads;
 }

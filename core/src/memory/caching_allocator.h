@@ -56,7 +56,7 @@ typedef struct tide_caching_config {
     tide_alloc_conf conf;
     uint64_t device_bytes;        /* what cudaMemGetInfo calls total */
     uint64_t outside_bytes;       /* device bytes in use outside of the allocator */
-    bool is_lean;                 /* of the statistics only allocated_bytes and reserved_bytes */
+    bool is_lean;                 /* of the statistics only allocated_bytes and reserved_bytes of all pools, now and at most */
     tide_device_call_fn *on_call; /* may be NULL; must not call the allocator */
     void *on_call_user;
 } tide_caching_config;
@@ -174,6 +174,7 @@ uint64_t tide_caching_segment_bytes(const tide_alloc_conf *conf, uint64_t rounde
 
 tide_stat tide_caching_stat(const tide_caching_allocator *a, tide_statistic statistic,
                             tide_pool_kind pool);
+uint64_t tide_caching_reserved(const tide_caching_allocator *a); /* bytes, now */
 tide_caching_counts tide_caching_counters(const tide_caching_allocator *a);
 tide_caching_oom tide_caching_oom_info(const tide_caching_allocator *a);
 /* "allocated_bytes.all.peak", "num_alloc_retries" and so on; false when there is no such key. */

@@ -208,26 +208,27 @@ static inline void free_insert(free_set *set, caching_block *b, uint32_t n) {
     }
 }
 
+static inline bool free_is_alone(const free_set *set, const caching_block *b, uint32_t n, unsigned bin) {
+    return set->bins[bin] == n && !b[n].left && !b[n].right;
+}
+
 static inline void free_remove(free_set *set, caching_block *b, uint32_t n) {
     unsigned bin = free_bin(b[n].size);
-    tree_remove(b, &set->bins[bin], n, true);
+    if (free_is_alone(set, b, n, bin)) set->bins[bin] = 0;
+    else tree_remove(b, &set->bins[bin], n, true);
     if (set->bins[bin]) return;
     set->words[bin / 64] &= ~((uint64_t)1 << bin % 64);
     if (!set->words[bin / 64]) set->summary &= ~((uint64_t)1 << bin / 64);
 }
 
-/* Shrinks a block of the set from below; most stay where they are. */
-static inline void free_shrink(free_set *set, caching_block *b, uint32_t n, uint64_t cut) {
+/* Gives a block of the set another place; most stay in their bin. */
+static inline void free_move(free_set *set, caching_block *b, uint32_t n, uint64_t address, uint64_t size) {
     unsigned bin = free_bin(b[n].size);
-    if (bin == free_bin(b[n].size - cut) && set->bins[bin] == n && !b[n].left && !b[n].right) {
-        b[n].size -= cut;
-        b[n].address += cut;
-        return;
-    }
-    free_remove(set, b, n);
-    b[n].size -= cut;
-    b[n].address += cut;
-    free_insert(set, b, n);
+    bool stays = bin == free_bin(size) && free_is_alone(set, b, n, bin);
+    if (!stays) free_remove(set, b, n);
+    b[n].address = address;
+    b[n].size = size;
+    if (!stays) free_insert(set, b, n);
 }
 
 /* The first block of the bins from `bin` on. */
@@ -294,12 +295,13 @@ static inline bool stat_is_kept(const tide_caching_allocator *a, tide_statistic 
     return !a->is_lean || s == TIDE_STAT_RESERVED_BYTES || s == TIDE_STAT_ALLOCATED_BYTES;
 }
 
-/* The sums of rises of TIDE_POOL_ALL are those of the two pools: tide_caching_stat adds them up. */
+/* The sums of rises of TIDE_POOL_ALL are those of the two pools: tide_caching_stat adds them up. A lean allocator does not look at
+ * the pools. */
 static inline void stat_rise(tide_caching_allocator *a, unsigned pool, tide_statistic s,
                              uint64_t amount) {
     if (!stat_is_kept(a, s)) return;
     caching_counter *all = &a->stat[TIDE_POOL_ALL][s];
-    counter_rise(&a->stat[pool][s], amount);
+    if (!a->is_lean) counter_rise(&a->stat[pool][s], amount);
     all->current += amount;
     if (all->current > all->peak) all->peak = all->current;
 }
@@ -307,7 +309,7 @@ static inline void stat_rise(tide_caching_allocator *a, unsigned pool, tide_stat
 static inline void stat_fall(tide_caching_allocator *a, unsigned pool, tide_statistic s,
                              uint64_t amount) {
     if (!stat_is_kept(a, s)) return;
-    a->stat[pool][s].current -= amount;
+    if (!a->is_lean) a->stat[pool][s].current -= amount;
     a->stat[TIDE_POOL_ALL][s].current -= amount;
 }
 

@@ -22,6 +22,8 @@ tide_stat tide_caching_stat(const tide_caching_allocator *a, tide_statistic stat
     return caching_stat_of(&c);
 }
 
+uint64_t tide_caching_reserved(const tide_caching_allocator *a) { return caching_reserved(a); }
+
 static void counter_reset(caching_counter *c, bool peak) {
     if (peak) {
         c->peak = c->current;

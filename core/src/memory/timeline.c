@@ -49,17 +49,38 @@ void tide_timeline_free(tide_timeline *timeline, uint32_t allocation) {
     add_event(timeline, allocation | TIDE_FREE_BIT);
 }
 
-void tide_timeline_repeat(tide_timeline *timeline, uint32_t first_event, uint32_t last_event, uint32_t first_allocation, const uint32_t *modules) {
-    uint32_t moved = timeline->allocation_count - first_allocation;
+/* As far as TIDE_ROOM would have come. */
+static uint32_t roomy(uint32_t capacity, uint32_t wanted) {
+    while (capacity < wanted) capacity *= 2;
+    return capacity;
+}
+
+void tide_timeline_reserve(tide_timeline *t, uint32_t events, uint32_t allocations) {
+    uint32_t event_capacity = roomy(t->event_capacity, events), allocation_capacity = roomy(t->allocation_capacity, allocations);
+    if (event_capacity > t->event_capacity)
+        t->events = tide_arena_grow(t->arena, t->events, t->event_count * sizeof *t->events, event_capacity * sizeof *t->events);
+    if (allocation_capacity > t->allocation_capacity)
+        t->allocations = tide_arena_grow(t->arena, t->allocations, t->allocation_count * sizeof *t->allocations, allocation_capacity * sizeof *t->allocations);
+    t->event_capacity = event_capacity;
+    t->allocation_capacity = allocation_capacity;
+}
+
+void tide_timeline_repeat(tide_timeline *t, uint32_t first_event, uint32_t last_event, uint32_t moved, const uint32_t *modules) {
+    uint32_t count = last_event - first_event;
+    tide_timeline_reserve(t, t->event_count + count, t->allocation_count + count);
     for (uint32_t i = first_event; i < last_event; i++) {
-        uint32_t event = timeline->events[i];
+        uint32_t event = t->events[i], at = t->event_count++;
+        tide_allocation *made = &t->allocations[(event & ~TIDE_FREE_BIT) + moved];
+        t->events[at] = event + moved;
         if (event & TIDE_FREE_BIT) {
-            tide_timeline_free(timeline, (event & ~TIDE_FREE_BIT) + moved);
+            made->died = at;
             continue;
         }
-        tide_allocation again = timeline->allocations[event];
-        again.module = modules[again.module];
-        tide_timeline_alloc(timeline, &again);
+        *made = t->allocations[event];
+        made->born = at;
+        made->died = TIDE_NEVER;
+        if (modules) made->module = modules[made->module];
+        t->allocation_count++;
     }
 }
 

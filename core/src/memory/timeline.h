@@ -79,9 +79,11 @@ uint32_t tide_timeline_shape(tide_timeline *timeline, const tide_dim *dims, unsi
 /* Index of the new allocation, of which `born` and `died` are filled in. */
 uint32_t tide_timeline_alloc(tide_timeline *timeline, const tide_allocation *allocation);
 void tide_timeline_free(tide_timeline *timeline, uint32_t allocation);
-/* Appends a stretch of events again, all of which are of allocations that it made itself, from `first_allocation` on; what each
- * module is called then, by its number. */
-void tide_timeline_repeat(tide_timeline *timeline, uint32_t first_event, uint32_t last_event, uint32_t first_allocation, const uint32_t *modules);
+/* Room for so many events and allocations in all. */
+void tide_timeline_reserve(tide_timeline *timeline, uint32_t events, uint32_t allocations);
+/* Appends a stretch of events again, of allocations that are `moved` further on now: the next one is that of its first. What each
+ * module is called then, by its number; NULL: as before. */
+void tide_timeline_repeat(tide_timeline *timeline, uint32_t first_event, uint32_t last_event, uint32_t moved, const uint32_t *modules);
 void tide_timeline_empty_cache(tide_timeline *timeline);
 void tide_timeline_mark(tide_timeline *timeline, unsigned step, tide_phase phase);
 

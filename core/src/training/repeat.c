@@ -60,17 +60,18 @@ void tide_repeat_forward_ends(tide_repeats *repeats, const tide_model *model) {
     repeats->now.forward_end = model->m->timeline.event_count;
 }
 
-/* Every free is of an allocation of its own, but for one run of them: of the loss before it and what died with that. */
-static bool frees_its_own(const tide_repeats *repeats, const tide_timeline *t, const tide_played *p) {
-    uint32_t others = 0, first = 0, expected = p->old_loss == UINT32_MAX ? 0 : 1 + repeats->with_loss;
+/* Every free is of an allocation of its own, but for one run of them in forward: of the loss before it and what died with that. */
+static bool frees_its_own(const tide_repeats *repeats, const tide_timeline *t, tide_played *p) {
+    uint32_t expected = p->old_loss == UINT32_MAX ? 0 : 1 + repeats->with_loss;
+    p->first_other = p->forward_end;
     for (uint32_t i = p->first_event; i < p->last_event; i++) {
         uint32_t which = t->events[i] & ~TIDE_FREE_BIT;
         if (which >= p->last_allocation) return false; /* not of an allocation */
         if (which >= p->first_allocation) continue;
-        if (others == 0) first = i;
-        if (i != first + others++ || (i == first && which != p->old_loss)) return false;
+        if (p->others == 0) p->first_other = i;
+        if (i != p->first_other + p->others++ || (i == p->first_other && which != p->old_loss)) return false;
     }
-    return others == expected;
+    return p->others == expected && p->first_other + p->others <= p->forward_end;
 }
 
 static void leave(tide_played *p, tide_tensor *leaf, const tide_tensor *t) {
@@ -149,18 +150,11 @@ bool tide_repeat(tide_repeats *repeats, tide_model *model, uint64_t key, unsigne
     if (p == end || !order_deaths(t, p)) return false;
     m->op_count += p->op_count;
     uint32_t moved = t->allocation_count - p->first_allocation;
-    for (uint32_t i = p->first_event; i < p->last_event; i++) {
-        uint32_t event = t->events[i], which = event & ~TIDE_FREE_BIT;
-        if (i == p->forward_end) tide_timeline_mark(t, step, TIDE_PHASE_FORWARD);
-        if (which < p->first_allocation) {
-            tide_release_at(m, loss); /* the first of the run; the others die with it */
-        } else if (event & TIDE_FREE_BIT) {
-            tide_timeline_free(t, which + moved);
-        } else {
-            tide_allocation again = t->allocations[which];
-            tide_timeline_alloc(t, &again);
-        }
-    }
+    tide_timeline_repeat(t, p->first_event, p->first_other, moved, NULL);
+    if (p->others) tide_release_at(m, loss); /* what it held dies with it */
+    tide_timeline_repeat(t, p->first_other + p->others, p->forward_end, moved, NULL);
+    tide_timeline_mark(t, step, TIDE_PHASE_FORWARD);
+    tide_timeline_repeat(t, p->forward_end, p->last_event, moved, NULL);
     *loss = leave_again(m, p, moved);
     repeats->with_loss = p->with_loss;
     tide_timeline_mark(t, step, TIDE_PHASE_BACKWARD);

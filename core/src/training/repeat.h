@@ -22,6 +22,7 @@ typedef struct tide_played {
     uint32_t first_event, forward_end, last_event;
     uint32_t first_allocation, last_allocation;
     uint32_t old_loss; /* the allocation of the loss before it, which it freed; UINT32_MAX: none */
+    uint32_t first_other, others; /* events that free it and what its graph held: those of no allocation of its own */
     uint64_t op_count;
     tide_left *left; /* the loss, gradients, and last what dies with the loss */
     uint32_t left_count, with_loss;

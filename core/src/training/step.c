@@ -174,16 +174,24 @@ static tide_dtype dtype_of(const char *name) {
     return tide_dtype_named(tide_text_of(name), &dtype) ? dtype : TIDE_BF16;
 }
 
+/* Settings that are read when the model is there already. */
+static bool is_of_step(const char *name) {
+    static const char *const names[] = {"batch", "seq", "target_seq", "grad_accum", "steps", "memory_fraction", "allocator"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strcmp(name, names[i]) == 0) return true;
+    return false;
+}
+
 static void set_settings(tide_run *run, const tide_job *job, bool uses_cache) {
     tide_machine *m = &run->machine;
     tide_setting_value *s = TIDE_NEW(m->arena, tide_setting_value, 64);
     uint32_t n = 0;
 #define NUMBER(name_, value_)                                                                              \
-    s[n++] = (tide_setting_value){name_, {.kind = TIDE_VALUE_INT,                                          \
+    s[n++] = (tide_setting_value){.name = name_, .value = {.kind = TIDE_VALUE_INT,                                          \
                                           .symbol = tide_symbol_name(m, tide_text_of(name_)),              \
                                           .integer = (value_)}}
-#define TRUTH(name_, value_) s[n++] = (tide_setting_value){name_, tide_of_bool(value_)}
-#define WORD(name_, value_) s[n++] = (tide_setting_value){name_, {.kind = TIDE_VALUE_TEXT, .text = tide_text_of(value_)}}
+#define TRUTH(name_, value_) s[n++] = (tide_setting_value){.name = name_, .value = tide_of_bool(value_)}
+#define WORD(name_, value_) s[n++] = (tide_setting_value){.name = name_, .value = {.kind = TIDE_VALUE_TEXT, .text = tide_text_of(value_)}}
     NUMBER("batch", job->batch);
     NUMBER("seq", job->seq);
     NUMBER("target_seq", job->target_seq); /* 0: not set */
@@ -201,15 +209,15 @@ static void set_settings(tide_run *run, const tide_job *job, bool uses_cache) {
     NUMBER("cache_length", job->seq + job->decode);
     NUMBER("logits_to_keep", is_training || strcmp(job->cache, "none") == 0 ? 0 : job->logits_to_keep);
     NUMBER("past_length", 0);
-    s[n++] = (tide_setting_value){"past_key_values", tide_none()};
-    s[n++] = (tide_setting_value){"router_logits", tide_none()};
+    s[n++] = (tide_setting_value){.name = "past_key_values", .value = tide_none()};
+    s[n++] = (tide_setting_value){.name = "router_logits", .value = tide_none()};
     WORD("loss_function", job->loss);
     TRUTH("loss_is_fused", false);
     TRUTH("loss_is_read", false); /* by the functions of library/losses.json that know loss_function */
     TRUTH("padding", job->padding);
     TRUTH("packing", job->packing);
     TRUTH("packing_is_read", false); /* by library/attention.json, where a model's position_ids come from it */
-    s[n++] = (tide_setting_value){"given_positions", tide_none()};
+    s[n++] = (tide_setting_value){.name = "given_positions", .value = tide_none()};
     TRUTH("use_cache", uses_cache);
     TRUTH("checkpointing", run->model.is_checkpointing);
     TRUTH("autocast", job->autocast != NULL);
@@ -222,17 +230,18 @@ static void set_settings(tide_run *run, const tide_job *job, bool uses_cache) {
     TRUTH("quant_zero_point", job->quant_zero_point);
     TRUTH("quant_is_float", job->quant_is_float);
     TRUTH("quant_double", job->quant_double);
-    s[n++] = (tide_setting_value){"quant_dtype", {.kind = TIDE_VALUE_DTYPE, .dtype = run->model.dtype}};
-    s[n++] = (tide_setting_value){"quant_compute_dtype", {.kind = TIDE_VALUE_DTYPE, .dtype = dtype_of(job->quant_compute_dtype)}};
+    s[n++] = (tide_setting_value){.name = "quant_dtype", .value = {.kind = TIDE_VALUE_DTYPE, .dtype = run->model.dtype}};
+    s[n++] = (tide_setting_value){.name = "quant_compute_dtype", .value = {.kind = TIDE_VALUE_DTYPE, .dtype = dtype_of(job->quant_compute_dtype)}};
     TRUTH("lora_is_dora", job->adapter.dora);
     TRUTH("lora_has_bias", job->adapter.lora_bias);
-    s[n++] = (tide_setting_value){"lora_dropout_p", {.kind = TIDE_VALUE_FLOAT, .number = job->adapter.dropout}};
-    s[n++] = (tide_setting_value){"model_dtype", {.kind = TIDE_VALUE_DTYPE, .dtype = run->model.dtype}};
-    if (job->preprocessor) s[n++] = (tide_setting_value){"preprocessor", {.kind = TIDE_VALUE_CONFIG, .config = job->preprocessor}};
-    else s[n++] = (tide_setting_value){"preprocessor", tide_none()};
+    s[n++] = (tide_setting_value){.name = "lora_dropout_p", .value = {.kind = TIDE_VALUE_FLOAT, .number = job->adapter.dropout}};
+    s[n++] = (tide_setting_value){.name = "model_dtype", .value = {.kind = TIDE_VALUE_DTYPE, .dtype = run->model.dtype}};
+    if (job->preprocessor) s[n++] = (tide_setting_value){.name = "preprocessor", .value = {.kind = TIDE_VALUE_CONFIG, .config = job->preprocessor}};
+    else s[n++] = (tide_setting_value){.name = "preprocessor", .value = tide_none()};
 #undef NUMBER
 #undef TRUTH
 #undef WORD
+    for (uint32_t i = 0; i < n; i++) s[i].is_of_step = is_of_step(s[i].name) || strcmp(s[i].name, "cache_length") == 0;
     run->model.settings = s;
     run->model.setting_count = n;
 }
@@ -684,17 +693,20 @@ static bool wrap(loop *l) {
 /* ---- descriptions that are there already ---- */
 
 /* Settings that change what is played, but not what a name of a description means or which function is called first. */
-static bool is_of_one_step(const char *name) {
-    static const char *const names[] = {"batch", "seq", "target_seq", "grad_accum", "steps", "gpu", "gpu_gib", "memory_fraction", "allocator", "optimizer"};
+static bool is_of_play(const char *name) {
+    static const char *const names[] = {"gpu", "gpu_gib", "optimizer"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (strcmp(name, names[i]) == 0) return true;
-    return strncmp(name, "parallel.", 9) == 0;
+    return is_of_step(name) || strncmp(name, "parallel.", 9) == 0;
 }
 
-static bool is_for(const tide_shelf *shelf, const tide_job *job) {
-    if (!shelf->is_filled || shelf->row_count != job->row_count) return false;
-    for (uint32_t i = 0; i < job->row_count; i++)
-        if (strcmp(shelf->rows[i].name, job->rows[i].name) != 0 || (!is_of_one_step(job->rows[i].name) && strcmp(shelf->rows[i].value, job->rows[i].value) != 0)) return false;
+/* Whether two jobs have the same settings, but for those that `may_differ`. */
+static bool are_alike(const tide_setting_row *rows, uint32_t count, const tide_job *job, bool (*may_differ)(const char *name)) {
+    if (count != job->row_count) return false;
+    for (uint32_t i = 0; i < count; i++)
+        if (strcmp(rows[i].name, job->rows[i].name) != 0 || rows[i].origin != job->rows[i].origin ||
+            (strcmp(rows[i].value, job->rows[i].value) != 0 && !may_differ(job->rows[i].name)))
+            return false;
     return true;
 }
 
@@ -703,7 +715,7 @@ static bool is_for(const tide_shelf *shelf, const tide_job *job) {
 static void take_descriptions(tide_run *run, const tide_job *job, tide_arena *arena, tide_diagnostics *diags, finder *found) {
     tide_shelf *shelf = job->description ? NULL : run->shelf;
     if (shelf) shelf->arena.escape = arena->escape;
-    if (shelf && is_for(shelf, job)) {
+    if (shelf && shelf->is_filled && are_alike(shelf->rows, shelf->row_count, job, is_of_play)) {
         run->descriptions = shelf->descriptions;
         run->descriptions.diags = diags;
         run->descriptions.user = found;
@@ -711,7 +723,7 @@ static void take_descriptions(tide_run *run, const tide_job *job, tide_arena *ar
         return;
     }
     if (shelf) tide_arena_free(&shelf->arena);
-    if (shelf) shelf->row_count = 0, shelf->is_filled = false;
+    if (shelf) shelf->row_count = 0, shelf->is_filled = false, shelf->loaded_for = NULL;
     tide_descriptions_init(&run->descriptions, shelf ? &shelf->arena : arena, diags, find_source, found);
 }
 
@@ -723,7 +735,8 @@ static void put_descriptions(tide_run *run, const tide_job *job) {
     if (!shelf->row_count) {
         tide_setting_row *rows = TIDE_NEW(&shelf->arena, tide_setting_row, job->row_count + 1);
         for (uint32_t i = 0; i < job->row_count; i++)
-            rows[i] = (tide_setting_row){.name = tide_text_copy(&shelf->arena, tide_text_of(job->rows[i].name)), .value = tide_text_copy(&shelf->arena, tide_text_of(job->rows[i].value))};
+            rows[i] = (tide_setting_row){tide_text_copy(&shelf->arena, tide_text_of(job->rows[i].name)), tide_text_copy(&shelf->arena, tide_text_of(job->rows[i].value)),
+                                         job->rows[i].origin};
         shelf->rows = rows;
         shelf->row_count = job->row_count;
     }
@@ -788,7 +801,8 @@ static bool check_checkpointing(const tide_run *run, tide_arena *arena, tide_dia
                       "leave it out; in a description of one's own, \"@checkpoint\": true marks the layers");
 }
 
-static bool run_job(tide_run *run, const tide_job *job, tide_arena *arena, tide_diagnostics *diags) {
+/* Up to the model on the device, before its optimizer and its batch. */
+static bool load(tide_run *run, const tide_job *job, tide_arena *arena, tide_diagnostics *diags) {
     prepare(run, job, arena, diags);
     tide_machine *m = &run->machine;
     if (!make_model(run, job, arena, diags) || !check_checkpointing(run, arena, diags)) return false;
@@ -812,10 +826,15 @@ static bool run_job(tide_run *run, const tide_job *job, tide_arena *arena, tide_
     if (strcmp(job->adapter.method, "none") != 0 && !tide_adapt(&run->model, job)) return false;
     count_parameters(run);
     tide_timeline_mark(&m->timeline, 0, TIDE_PHASE_LOAD);
-    if (m->has_failed) return false;
+    return !m->has_failed;
+}
+
+static bool play_steps(tide_run *run, const tide_job *job, tide_diagnostics *diags) {
+    tide_machine *m = &run->machine;
+    bool is_training = strcmp(job->mode, "train") == 0;
     loop l = {.run = run, .job = job};
     if (!wrap(&l) || !make_batch(run, job, &l.batch, diags)) return false;
-    if (is_quantised && job->kbit_prepare && is_training) tide_model_setting(&run->model, "model_dtype")->dtype = TIDE_FP32; /* self.dtype */
+    if (strcmp(job->quant, "none") != 0 && job->kbit_prepare && is_training) tide_model_setting(&run->model, "model_dtype")->dtype = TIDE_FP32; /* self.dtype */
     if (!is_training) return tide_infer(run, job, &l.batch);
     m->module = m->statement = 0;
     if (!l.optimizer) l.optimizer = tide_optimizer_new(&run->model, job->optimizer, job->param_groups);
@@ -833,7 +852,69 @@ static bool run_job(tide_run *run, const tide_job *job, tide_arena *arena, tide_
 }
 
 bool tide_run_job(tide_run *run, const tide_job *job, tide_arena *arena, tide_diagnostics *diags) {
-    if (!run_job(run, job, arena, diags)) return false;
+    if (!load(run, job, arena, diags) || !play_steps(run, job, diags)) return false;
     put_descriptions(run, job);
     return true;
+}
+
+/* ---- jobs that differ in the step alone ---- */
+
+/* Loads the model in the shelf's arena for this, and keeps it if nothing in it follows a setting of the step. */
+static bool load_kept(tide_shelf *shelf, const tide_job *job, tide_diagnostics *diags) {
+    tide_arena *arena = &shelf->loaded;
+    tide_run *run = shelf->run = TIDE_NEW(arena, tide_run, 1);
+    run->shelf = shelf;
+    if (!load(run, job, arena, diags)) return false;
+    bool may_keep = !job->description && run->model.step_reads == 0;
+    shelf->loaded_for = may_keep ? job : NULL;
+    if (may_keep) tide_arena_keep(arena);
+    return true;
+}
+
+/* Makes the loaded model that of a job which differs from its own in settings of the step. */
+static bool take_kept(tide_shelf *shelf, const tide_job *job, tide_diagnostics *diags) {
+    tide_run *run = shelf->run;
+    uint32_t events = run->machine.timeline.event_count, allocations = run->machine.timeline.allocation_count; /* of the run before */
+    tide_arena_return(&shelf->loaded);
+    tide_timeline_reserve(&run->machine.timeline, events, allocations);
+    tide_setting_value *of_step = run->model.settings;
+    finder *found = run->model.user;
+    found->job = job;
+    found->diags = run->machine.diags = diags;
+    run->descriptions = shelf->descriptions; /* more of their functions have been read since */
+    run->descriptions.diags = diags;
+    run->descriptions.user = found;
+    run->model.size_names = shelf->size_names;
+    shelf->is_filled = false;
+    set_settings(run, job, false);
+    for (uint32_t i = 0; i < run->model.setting_count; i++)
+        if (run->model.settings[i].is_of_step) of_step[i] = run->model.settings[i];
+    run->model.settings = of_step;
+    return tide_model_resize(&run->model);
+}
+
+tide_run *tide_run_next(tide_shelf *shelf, const tide_job *job, tide_arena *arena, tide_diagnostics *diags) {
+    const tide_job *before = shelf->loaded_for;
+    bool is_kept = before && shelf->is_filled && are_alike(before->rows, before->row_count, job, is_of_step);
+    if (is_kept) {
+        tide_diagnostics unheard;
+        tide_diagnostics_init(&unheard, arena);
+        shelf->loaded.escape = shelf->arena.escape = arena->escape;
+        if (take_kept(shelf, job, &unheard) && play_steps(shelf->run, job, &unheard)) {
+            shelf->run->machine.diags = diags;
+            put_descriptions(shelf->run, job);
+            return shelf->run;
+        }
+    }
+    tide_arena_free(&shelf->loaded);
+    shelf->loaded_for = NULL;
+    shelf->loaded = *arena;
+    tide_arena_init(arena, shelf->loaded.memory, shelf->loaded.escape);
+    diags->arena = &shelf->loaded;
+    if (!load_kept(shelf, job, diags) || !play_steps(shelf->run, job, diags)) {
+        shelf->loaded_for = NULL;
+        return NULL;
+    }
+    put_descriptions(shelf->run, job);
+    return shelf->run;
 }

@@ -6,10 +6,14 @@
 #include "../machine/module.h"
 #include "strategy.h"
 
-/* What jobs of one model share that are played one after the other: its descriptions, read, and bound where they have been called.
- * An arena and zeros before the first; the arena is freed by whom it belongs to, after the last run. */
+/* What jobs of one model share that are played one after the other: its descriptions, read, and bound where they have been called,
+ * and for those of tide_run_next the model as it was loaded. Arenas and zeros before the first; the arenas are freed by whom they
+ * belong to, after the last run. */
 typedef struct tide_shelf {
     tide_arena arena;
+    tide_arena loaded;          /* of `run`, and kept with it where loaded_for is not NULL */
+    struct tide_run *run;
+    const tide_job *loaded_for;
     tide_descriptions descriptions;
     tide_names size_names;
     const tide_setting_row *rows; /* settings of the job that it was filled for */
@@ -43,6 +47,12 @@ typedef struct tide_batch {
 
 /* Plays a job into run->machine.timeline. *run is zero, but for plays_all and shelf. False after an error, which is reported. */
 bool tide_run_job(tide_run *run, const tide_job *job, tide_arena *arena, tide_diagnostics *diags);
+
+/* The same for one job after the other. Where it differs from the one before in settings of the step alone (batch, seq, steps, ...), the
+ * model is not loaded again: the arena of that run goes back to where its model stood on the device. A job that fails so is played
+ * from the beginning, for what it says. The job is in `arena`, which the shelf may take over, and leave empty; the run lives until
+ * the next. NULL after an error. */
+tide_run *tide_run_next(tide_shelf *shelf, const tide_job *job, tide_arena *arena, tide_diagnostics *diags);
 
 /* Makes a run ready to read the description of a job, without a model; NULL if the description cannot be read. */
 tide_description *tide_run_description(tide_run *run, const tide_job *job, tide_arena *arena, tide_diagnostics *diags);
