@@ -60,38 +60,119 @@ print('page_first_answer_after_load', median((l) => Math.max(0, l.answer - l.loa
 print('page_live_after_load', median((l) => Math.max(0, l.live - l.load)), 'ms');
 print('page_live_after_navigation', median((l) => l.live), 'ms');
 
-/* From a keystroke to the frame with the new number. */
-const { page } = await openContext(browser);
-await page.goto(server.url);
-await ready(page);
-await page.waitForTimeout(500);
-const strokes = await page.evaluate(async (/** @type {number} */ count) => {
-  const input = /** @type {HTMLInputElement} */ (document.getElementById('set-batch'));
-  const total = /** @type {Element} */ (document.querySelector('.factor-table .sums .total'));
-  const out = [];
-  for (let i = 0; i < count; i++) {
-    const from = performance.now();
-    await new Promise((done) => {
+/* From the press of a key to the frame with what it brings: the new number, or the narrowed list. The keys are real ones. */
+async function typist() {
+  const { page, context } = await openContext(browser);
+  await page.addInitScript(() => {
+    const frames = /** @type {number[]} */ ([]);
+    /** @type {number | null} */
+    let pressed = null;
+    let shown = '.factor-table .sums .total';
+    Object.assign(window, { frames, await_: (/** @type {string} */ selector) => { shown = selector; } });
+    addEventListener('keydown', (event) => {
+      pressed = event.timeStamp;
+      const place = document.querySelector(shown);
+      if (!place) return;
+      const mine = pressed;
       new MutationObserver((_, observer) => {
         observer.disconnect();
-        requestAnimationFrame(() => setTimeout(() => done(null)));
-      }).observe(total, { subtree: true, characterData: true, childList: true, attributes: true });
-      input.value = String(2 + (i * 7) % 61);
-      input.dispatchEvent(new InputEvent('input', { bubbles: true }));
-    });
-    const [core] = performance.getEntriesByName('tidemark-core');
-    out.push({ total: performance.now() - from, core: /** @type {PerformanceMark} */ (core).detail });
-    await new Promise((done) => setTimeout(done, 30));
+        requestAnimationFrame(() => {
+          const { port1, port2 } = new MessageChannel();
+          port1.onmessage = () => { frames.push(performance.now() - mine); };
+          port2.postMessage(null); /* after the frame */
+        });
+      }).observe(place, { subtree: true, characterData: true, childList: true, attributes: true });
+    }, true);
+  });
+  await page.goto(`${server.url}#model=llama-2-7b&gpu=h100-80&batch=2&clip=1&v=1`);
+  await ready(page);
+  await page.waitForTimeout(1000);
+  return { page, context };
+}
+
+const wait = (/** @type {number} */ ms) => new Promise((done) => setTimeout(done, ms));
+
+/** Presses keys as somebody types, each after the answer to the last one.
+ * @param {any} page @param {string} field @param {(i: number) => string} key @param {{shown?: string, count?: number, pause?: number}} [how] */
+async function typed(page, field, key, { shown = '.factor-table .sums .total', count = KEYSTROKES, pause = 90 } = {}) {
+  await page.locator(field).focus();
+  await page.evaluate((/** @type {string} */ one) => /** @type {any} */ (window).await_(one), shown);
+  const times = [];
+  for (let i = 0; i < count; i++) {
+    await page.evaluate(() => { /** @type {any} */ (window).frames.length = 0; });
+    await page.keyboard.press(key(i));
+    await page.waitForFunction(() => /** @type {any} */ (window).frames.length > 0, null, { timeout: 5000, polling: 20 });
+    times.push(await page.evaluate(() => /** @type {any} */ (window).frames[0]));
+    await wait(pause + 40 * Math.random()); /* at any time of a frame */
   }
-  return out;
-}, KEYSTROKES);
-print('page_keystroke_to_number', at(strokes.map((s) => s.total), 0.5), 'ms');
-print('page_keystroke_to_number_p95', at(strokes.map((s) => s.total), 0.95), 'ms');
-print('page_core_in_worker', at(strokes.map((s) => s.core), 0.5), 'ms');
-print('page_core_in_worker_p95', at(strokes.map((s) => s.core), 0.95), 'ms');
+  return times;
+}
+
+/** @param {string} name @param {number[]} times */
+function printTimes(name, times) {
+  print(name, at(times, 0.5), 'ms');
+  print(`${name}_p95`, at(times, 0.95), 'ms');
+  print(`${name}_worst`, Math.max(...times), 'ms');
+}
+
+{
+  const { page, context } = await typist();
+  /** @type {number[]} */
+  const core = [];
+  await page.exposeFunction('timed', (/** @type {number} */ ms) => { core.push(ms); });
+  await page.evaluate(() => new PerformanceObserver((list) => {
+    for (const { name, detail } of /** @type {any[]} */ (list.getEntries())) if (name === 'tidemark-core') /** @type {any} */ (window).timed(detail);
+  }).observe({ type: 'mark' }));
+  /* 22, 2, 23, 2, ... */
+  printTimes('page_keystroke_to_number', await typed(page, '#set-batch', (i) => (i % 2 ? 'Backspace' : String(2 + i / 2 % 8))));
+  print('page_core_in_worker', at(core, 0.5), 'ms');
+  print('page_core_in_worker_p95', at(core, 0.95), 'ms');
+  await page.locator('#set-batch').fill('2');
+  await wait(300);
+  printTimes('page_keystroke_in_a_choice', await typed(page, '#set-optimizer', (i) => (i % 2 ? 'ArrowUp' : 'ArrowDown'), { count: KEYSTROKES / 2 }));
+  await page.locator('#set-sdpa_backend').scrollIntoViewIfNeeded();
+  printTimes('page_keystroke_in_models', await typed(page, '#model', (i) => (i % 2 ? 'Backspace' : 'lqvmg'[i / 2 % 5]), { shown: '#model-list', count: KEYSTROKES / 2 }));
+  await page.keyboard.press('Escape');
+
+  /* A key held down, as keyboards repeat: how long a number stands while more are to come, and the last one's. */
+  await page.locator('#set-batch').focus();
+  await page.evaluate(() => {
+    const w = /** @type {any} */ (window);
+    w.await_('.factor-table .sums .total');
+    w.frames.length = 0;
+    w.drawn = [performance.now()];
+    new MutationObserver(() => { w.drawn.push(performance.now()); }).observe(/** @type {Element} */ (document.querySelector('.factor-table .sums .total')), { subtree: true, characterData: true, childList: true });
+  });
+  for (let i = 0; i < 60; i++) {
+    await page.keyboard.down('Shift');
+    await page.keyboard.down('ArrowUp');
+    await wait(33);
+  }
+  await page.keyboard.up('ArrowUp');
+  await page.keyboard.up('Shift');
+  await wait(500);
+  const held = await page.evaluate(() => {
+    const { drawn } = /** @type {any} */ (window);
+    return drawn.slice(1).map((/** @type {number} */ one, /** @type {number} */ i) => one - drawn[i]);
+  });
+  print('page_held_key_numbers', held.length, 'of 60');
+  print('page_held_key_longest_wait', Math.max(...held), 'ms');
+
+  /* While a heat map is played: it gives way. */
+  await page.locator('#set-batch').fill('2');
+  await page.locator('#whatif').scrollIntoViewIfNeeded();
+  await page.getByRole('tab', { name: 'Heat map' }).click();
+  await page.locator('.heat td').first().waitFor();
+  for (const [i, text] of [[0, '1-32'], [1, '256-8192:256']]) {
+    await page.locator('.axis-field input').nth(/** @type {number} */ (i)).fill(/** @type {string} */ (text));
+    await page.locator('.axis-field input').nth(/** @type {number} */ (i)).blur();
+  }
+  printTimes('page_keystroke_beside_a_heat_map', await typed(page, '#set-grad_accum', (i) => (i % 2 ? 'ArrowDown' : 'ArrowUp'), { count: KEYSTROKES / 3, pause: 700 }));
+  await context.close();
+}
 
 /* A heat map of 32 x 32 cells of a 7B job: the edge of fitting, all cells, and how long the page's own thread was held up. */
-await page.goto('about:blank');
+const { page } = await openContext(browser);
 await page.goto(`${server.url}#model=llama-2-7b&gpu=h100-80&v=1`);
 await ready(page);
 await page.locator('#whatif').scrollIntoViewIfNeeded();

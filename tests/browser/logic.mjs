@@ -7,6 +7,7 @@ import { test } from './harness.mjs';
 import { narrow } from '../../web/src/catalogue.js';
 import { CoreStopped, createClient } from '../../web/src/client.js';
 import { ASKED, cellAt, cellPaths, cellWords, freeOf, SEEN, seenRows, sourceOf } from '../../web/src/events.js';
+import { createPool } from '../../web/src/pool.js';
 import { fromFile, isYaml, ofDrop, readText } from '../../web/src/files.js';
 import { inUnit, natural, params, percent, sentences, ticks } from '../../web/src/format.js';
 import { toJson } from '../../web/src/yaml.js';
@@ -219,6 +220,53 @@ test('client: one that is ended while more is fetched gives it to the next worke
   const second = client.call({ other: 2 });
   arrive({ models: new ArrayBuffer(7) });
   assert.deepEqual(await second, { other: 2 });
+});
+
+test('client: once the module is there a request is posted at once, after it', async () => {
+  /** @type {string[]} */
+  const posted = [];
+  const module = Promise.resolve(/** @type {any} */ ({}));
+  const client = createClient({ module, spawn: () => /** @type {any} */ ({ terminate() {}, postMessage: (/** @type {any} */ data) => posted.push(data.module ? 'module' : data.request) }) });
+  await module;
+  client.call({ n: 1 }).catch(() => {});
+  assert.deepEqual(posted, ['module', '{"n":1}']);
+  client.end();
+  client.call({ n: 2 }).catch(() => {});
+  assert.deepEqual(posted.slice(2), ['module', '{"n":2}']);
+  client.end();
+});
+
+test('pool: held, it ends what is being worked out, and asks it again when it goes on', async () => {
+  /** @type {any[]} */
+  const workers = [];
+  const pool = createPool({
+    module: Promise.resolve(/** @type {any} */ ({})),
+    spawn: () => {
+      workers.push(fakeWorker((text) => ({ reply: text })));
+      return workers.at(-1);
+    },
+  });
+  const requests = Array.from({ length: 9 }, (_, n) => ({ n }));
+  /** @type {any[]} */
+  const got = [];
+  let isHeld = false;
+  const done = pool.all(requests, (reply, i) => {
+    assert.ok(!isHeld);
+    got[i] = reply;
+    if (i !== 3) return;
+    pool.hold();
+    isHeld = true;
+    setTimeout(() => { isHeld = false; pool.goOn(); }, 30);
+  });
+  assert.equal(await done, true);
+  assert.deepEqual(got, requests);
+  const running = workers.filter(({ terminated }) => terminated);
+  assert.ok(running.length >= 1, 'ended');
+  pool.hold();
+  const stop = new AbortController();
+  const never = pool.all(requests, () => assert.fail('asked while held'), stop.signal);
+  setTimeout(() => { stop.abort(); pool.goOn(); }, 20);
+  assert.equal(await never, false);
 });
 
 test('client: a core that cannot be loaded is said to every caller', async () => {

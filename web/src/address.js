@@ -13,12 +13,10 @@ import { toLink, toWord, wordsOf } from './words.js';
 let known = '';
 /** @type {ReturnType<typeof setTimeout> | undefined} */
 let writeTimer;
-let lastWrite = 0;
-const WRITE_EVERY_MS = 350; /* WebKit refuses more than 100 writes in 30 s */
+const WRITE_AFTER_MS = 350; /* without a change: WebKit refuses more than 100 writes in 30 s, and each takes time from who types */
 
 export function writeFragment() {
   const mine = stopWriting();
-  const wait = Math.max(0, lastWrite + WRITE_EVERY_MS - Date.now());
   writeTimer = setTimeout(async () => {
     const of = link.value;
     const pinned = baseline.value;
@@ -27,10 +25,9 @@ export function writeFragment() {
     if (mine !== writing) return; /* a link was opened meanwhile, or another one is on its way */
     fragment.value = text;
     if (keepsAddress.value || text === known || readFragment() !== known) return;
-    lastWrite = Date.now();
     known = text;
     history.replaceState(null, '', '#' + known);
-  }, wait);
+  }, WRITE_AFTER_MS);
 }
 
 let writing = 0;

@@ -63,6 +63,25 @@ export async function askCells(asked, got, signal) {
   }, signal) ?? false;
 }
 
+const GIVES_WAY_MS = 200;
+/** @type {ReturnType<typeof setTimeout> | undefined} */
+let resting;
+
+/** What is worked out beside the number of the present job stops while this is awaited, and for a moment after it. @param {boolean} is */
+export function giveWay(is) {
+  clearTimeout(resting);
+  if (is) pool?.hold();
+  else resting = setTimeout(() => pool?.goOn(), GIVES_WAY_MS);
+}
+
+/** A question about a job whose answer takes longer than a keystroke's may.
+ * @param {string} call @param {object} more @param {Job} of @param {AbortSignal} signal @returns {Promise<any>} null if no answer came */
+export async function askApart(call, more, of, signal) {
+  let answer = null;
+  await pool?.all([{ ...request(of), ...more, call }], (reply) => { answer = reply; }, signal);
+  return answer;
+}
+
 /** A question about a job.
  * @param {string} call @param {object} [more] @param {Job} [of] @param {string} [lane]
  * @returns {Promise<any>} the answer, or null if it did not come */

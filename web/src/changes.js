@@ -109,7 +109,7 @@ function settle(to) {
     words.value = to.words;
     files.value = to.files;
     isExample.value = false;
-    notices.value = [];
+    if (notices.value.length) notices.value = [];
   });
   recompute();
 }

@@ -28,7 +28,9 @@ export function createClient({ module, spawn, more, limitMs = 20000, timed }) {
   /** @type {Worker | null} */
   let whole = null; /* the worker that was given it */
 
-  module.catch(() => {});
+  /** @type {WebAssembly.Module | undefined} */
+  let compiled;
+  module.then((one) => { compiled = one; }, () => {});
 
   function begin() {
     const fresh = spawn();
@@ -40,8 +42,7 @@ export function createClient({ module, spawn, more, limitMs = 20000, timed }) {
   }
 
   async function instruct(/** @type {Worker} */ target) {
-    const compiled = await module;
-    target.postMessage({ module: compiled, more: given });
+    target.postMessage({ module: compiled ?? await module, more: given });
     if (given) whole = target;
   }
 
@@ -93,7 +94,7 @@ export function createClient({ module, spawn, more, limitMs = 20000, timed }) {
     const job = running = /** @type {Job} */ (waiting.shift());
     const target = worker ?? begin();
     try {
-      await module;
+      if (!compiled) await module; /* else at once: the worker begins before the page draws what was typed */
     } catch (error) {
       running = null;
       job.reject(/** @type {Error} */ (error));

@@ -6,6 +6,7 @@ import { createClient } from './client.js';
 import { EXAMPLE } from './example.js';
 import { UNITS } from './format.js';
 import { onKey } from './keys.js';
+import { later } from './later.js';
 import { createPool } from './pool.js';
 import { workOffline } from './offline.js';
 import { core, expectMore, more, recordings, spawn } from './parts.js';
@@ -113,12 +114,18 @@ function keepUp() {
     const r = state.report.value;
     const failed = state.failure.value;
     if (!r) return;
-    const title = r.settings.find(({ name }) => name === 'title')?.value;
-    document.title = `${title ? `${title} · ` : ''}${(r.verdict.device_bytes / 2 ** 30).toFixed(1)} GiB · ${r.model.title} · tidemark`;
     clearTimeout(speaking);
     if (!silent) speaking = setTimeout(() => { state.spoken.value = failed ? '' : spokenVerdict(r); }, 700);
     silent = false;
   });
+
+  later({
+    isSeen: () => true,
+    draw({ settings, verdict, model }) {
+      const title = settings.find(({ name }) => name === 'title')?.value;
+      document.title = `${title ? `${title} · ` : ''}${(verdict.device_bytes / 2 ** 30).toFixed(1)} GiB · ${model.title} · tidemark`;
+    },
+  }, null);
 
   document.addEventListener('keydown', onKey);
   addEventListener('online', () => {

@@ -1,10 +1,10 @@
 /* The job and its baseline are played, and what came of it is shown. */
 import { batch } from '@preact/signals';
 import { opened, writeFragment } from './address.js';
-import { ask, askAsIs, cancelled } from './asking.js';
+import { ask, askAsIs, cancelled, giveWay } from './asking.js';
 import { CoreStopped } from './client.js';
 import { sentences } from './format.js';
-import { baseline, baselineReport, core, coreProblem, failure, notices, placed, report, request, slow, verySlow, words } from './state.js';
+import { awaited, baseline, baselineReport, core, coreProblem, failure, notices, placed, report, request, slow, verySlow, words } from './state.js';
 
 /** @typedef {import('./types.js').Diagnostic} Diagnostic */
 
@@ -12,6 +12,8 @@ import { baseline, baselineReport, core, coreProblem, failure, notices, placed, 
 let slowTimer;
 
 export async function recompute() {
+  awaited.value = true;
+  giveWay(true);
   slowTimer ??= setTimeout(() => {
     slow.value = true;
     slowTimer = setTimeout(() => { verySlow.value = true; }, 850);
@@ -52,7 +54,8 @@ export async function recompute() {
 function answered() {
   clearTimeout(slowTimer);
   slowTimer = undefined;
-  slow.value = verySlow.value = false;
+  giveWay(false);
+  awaited.value = slow.value = verySlow.value = false;
 }
 
 /** A bad value in a link falls back to the default and is named, so that a link always lands on an answer.

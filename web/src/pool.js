@@ -1,4 +1,4 @@
-/* Several workers for questions of many jobs, apart from the one that answers keystrokes. */
+/* Several workers for questions of many jobs, apart from the one that answers keystrokes, for which they give way. */
 import { createClient } from './client.js';
 
 /** @typedef {ReturnType<typeof createClient>} Client */
@@ -11,6 +11,12 @@ const MOST_WORKERS = 8;
 export function createPool(options) {
   /** @type {Client[]} */
   const idle = [];
+  /** @type {Set<Client>} */
+  const busy = new Set();
+  /** Until it is settled nothing is asked. @type {Promise<void> | null} */
+  let held = null;
+  let release = () => {};
+  let turn = 0; /* how often they were held */
   const size = Math.min(MOST_WORKERS, Math.max(1, globalThis.navigator?.hardwareConcurrency ?? 2));
 
   /** Asks what `take` gives until it gives null, as many at once as there are workers; `got` hears each answer as it comes, null where
@@ -25,10 +31,18 @@ export function createPool(options) {
     signal?.addEventListener('abort', stop, { once: true });
     await Promise.all(Array.from({ length: size }, async () => {
       for (let client = null, next; !signal?.aborted && (next = take());) {
-        if (!client) clients.push(client = idle.pop() ?? createClient(options));
-        const from = performance.now();
-        const reply = await client.call(next.request).catch(() => null);
-        if (!signal?.aborted) got(reply, next.about, performance.now() - from);
+        for (let isDone = false; !isDone && !signal?.aborted;) {
+          await held;
+          if (signal?.aborted) break;
+          if (!client) clients.push(client = idle.pop() ?? createClient(options));
+          const before = turn;
+          busy.add(client);
+          const from = performance.now();
+          const reply = await client.call(next.request).catch(() => null);
+          busy.delete(client);
+          isDone = before === turn;
+          if (isDone && !signal?.aborted) got(reply, next.about, performance.now() - from);
+        }
       }
     }));
     signal?.removeEventListener('abort', stop);
@@ -46,5 +60,17 @@ export function createPool(options) {
     return each(() => (next < requests.length ? { request: requests[next], about: next++ } : null), got, signal);
   }
 
-  return { all, each };
+  /** Stops all that is being worked out; it is asked again when they go on. */
+  function hold() {
+    if (held) return;
+    held = new Promise((done) => { release = done; });
+    turn++;
+    for (const client of busy) client.end();
+  }
+  function goOn() {
+    held = null;
+    release();
+  }
+
+  return { all, each, hold, goOn };
 }

@@ -1,6 +1,6 @@
 /* The page's state. The job is the truth: words and files; the report follows. What changes it is in changes.js, what asks
  * the core in asking.js and play.js, what the address bar holds in address.js. */
-import { computed, effect, signal } from '@preact/signals';
+import { computed, signal } from '@preact/signals';
 import { EXAMPLE } from './example.js';
 import { recording } from './recordings.js';
 import { toCommand, toLink, wordsOf } from './words.js';
@@ -18,14 +18,9 @@ export const files = signal(/** @type {import('./files.js').OpenFile[]} */ ([]))
 /* What the core said. `report` is the last good answer; `failure` belongs to the present job. */
 export const describe = signal(/** @type {Describe | null} */ (null));
 export const report = signal(/** @type {Report | null} */ (null));
-/* The same a frame later, for charts and long tables: the numbers are there before them. */
-export const drawn = signal(/** @type {Report | null} */ (null));
-effect(() => {
-  const latest = report.value;
-  if (!drawn.peek()) drawn.value = latest;
-  else requestAnimationFrame(() => setTimeout(() => { if (report.peek() === latest) drawn.value = latest; }));
-});
 export const failure = signal(/** @type {Diagnostic[] | null} */ (null));
+/* The present job has no answer yet. */
+export const awaited = signal(false);
 
 /** waiting: before the first answer. lost: the core cannot run here. */
 export const core = signal(/** @type {'waiting' | 'ready' | 'lost'} */ ('waiting'));
@@ -77,28 +72,37 @@ export const command = computed(() => (recording.value
   ? toCommand(Object.entries(recording.value.words), [recording.value.name], 'replay')
   : toCommand(wordsOf(link.value), files.value.map((file) => file.name))));
 
-/** The value a field shows: the user's word, else what the job came to, else the default.
- * @param {string} name */
-export function valueOf(name) {
-  const word = words.value.find(([key]) => key === name);
-  if (word) return word[1];
-  const used = report.value?.settings.find((setting) => setting.name === name);
-  return used ? used.value : String(describe.value?.settings.find((s) => s.name === name)?.default ?? '');
+/** What is said of each setting by its name: who reads it hears when that of its own setting changes, and of no other.
+ * @template T @param {(name: string) => T} say @returns {(name: string) => T} */
+function byName(say) {
+  const said = new Map();
+  return (name) => {
+    if (!said.has(name)) said.set(name, computed(() => say(name)));
+    return said.get(name).value;
+  };
 }
+
+/** The user's word for a setting, if there is one. */
+export const wordOf = byName((name) => words.value.find(([key]) => key === name)?.[1]);
+
+/** @param {string} name */
+const used = (name) => report.value?.settings.find((setting) => setting.name === name);
+
+/** The value a field shows: the user's word, else what the job came to, else the default. */
+export const valueOf = byName((name) => wordOf(name) ?? used(name)?.value ?? String(describe.value?.settings.find((s) => s.name === name)?.default ?? ''));
 
 /* The words as the last link gave them. */
 export const linked = signal(/** @type {Words} */ ([]));
 
-/** user, link, default, file or recipe.
- * @param {string} name */
-export function originOf(name) {
-  const word = words.value.find(([key]) => key === name);
-  if (word) return linked.value.some(([key, value]) => key === name && value === word[1]) ? 'link' : 'user';
-  return report.value?.settings.find((setting) => setting.name === name)?.origin ?? 'default';
-}
+/** user, link, default, file or recipe. */
+export const originOf = byName((name) => {
+  const word = wordOf(name);
+  if (word !== undefined) return linked.value.some(([key, value]) => key === name && value === word) ? 'link' : 'user';
+  return used(name)?.origin ?? 'default';
+});
 
-/** @param {string} name @returns {Diagnostic | undefined} the error at this setting */
-export const errorAt = (name) => failure.value?.find((d) => d.severity === 'error' && placed(d, name));
+/** The error at a setting. */
+export const errorAt = byName((name) => failure.value?.find((d) => d.severity === 'error' && placed(d, name)));
 
 /** @param {Diagnostic} diagnostic @param {string} name */
 export function placed({ place }, name) {

@@ -1,7 +1,8 @@
 /* A link to a view: beside the job, what is open and looked at (viewtext.js says how that is written). */
 import './ui/App.jsx'; /* all that is shared stays in one chunk */
 import { linkOf } from './address.js';
-import { describe, details, drawn, failure, looking, report, view } from './state.js';
+import { isDrawn } from './later.js';
+import { describe, details, failure, looking, report, view } from './state.js';
 import { PANELS, readView, toSel, toSweep } from './viewtext.js';
 
 /** @typedef {import('./viewtext.js').Written} Written */
@@ -47,7 +48,7 @@ async function until(look) {
 /** Shows what a link says, once its job is drawn. A view that cannot be read changes nothing. @param {Partial<Written>} written */
 export async function show(written) {
   const of = report.value;
-  if (!await until(() => drawn.value === report.value && of) || !of || failure.value) return;
+  if (!await until(isDrawn) || !of || failure.value) return;
   const all = describe.value?.settings ?? [];
   const read = readView(written, of, (name) => name === 'gpu' || all.some((one) => one.name === name));
   view.value = read.view;

@@ -1,6 +1,8 @@
+import { computed } from '@preact/signals';
+import { Component } from 'preact';
 import { useEffect } from 'preact/hooks';
 import { cancel } from '../asking.js';
-import { baselineReport, core, coreProblem, drawn, failure, isExample, notices, report, link, settingsOpen, slow, spoken, stale, valueOf,
+import { baselineReport, core, coreProblem, failure, isExample, notices, report, link, settingsOpen, slow, spoken, stale, valueOf,
   verySlow } from '../state.js';
 import { fixed, params } from '../format.js';
 import { CopyDialog, Said } from './CopyDialog.jsx';
@@ -8,6 +10,7 @@ import { DropTarget } from './DropTarget.jsx';
 import { FactorTable, lit } from './FactorTable.jsx';
 import { Header } from './Header.jsx';
 import { Icicle } from './Icicle.jsx';
+import { inSight, later } from '../later.js';
 import { isOffline, update, waiting } from '../offline.js';
 import { Lazy } from './lazy.jsx';
 import { Icon, Patterns } from './marks.jsx';
@@ -54,16 +57,41 @@ const Places = () => (
   </>
 );
 
-/** What is drawn once the numbers are.
- * @param {{of: (props: {r: import('../types.js').Report}) => any}} props */
-function Late({ of: Part }) {
-  const r = drawn.value ?? report.value;
+/** @typedef {import('../types.js').Report} Report */
+
+/** What is drawn with the answer. @param {{of: (props: {r: Report}) => any}} props */
+function Now({ of: Part }) {
+  const r = report.value;
   return r && <Part r={r} />;
 }
 
+/** What is drawn once the numbers are, with the id of its section. @extends {Component<{of: (props: {r: Report}) => any, id: string}, {r: Report | null}>} */
+class Late extends Component {
+  state = { r: report.peek() };
+  componentDidMount() {
+    this.leave = later({ isSeen: () => inSight(this.props.id), draw: (r) => this.setState({ r }) }, this.state.r);
+  }
+  componentWillUnmount() {
+    this.leave?.();
+  }
+  /** @param {unknown} _ @param {{r: Report | null}} next */
+  shouldComponentUpdate(_, next) {
+    return next.r !== this.state.r;
+  }
+  render() {
+    const { of: Part } = this.props;
+    return this.state.r && <Part r={this.state.r} />;
+  }
+}
+
+const hasReport = computed(() => report.value !== null);
+
+/** Numbers that stay as they are under an error have it named above them. */
+const Remarks = () => <Diagnostics title="Remarks" list={failure.value ? [] : report.value?.diagnostics ?? []} />;
+
 /** @param {{still: boolean}} props */
 function Result({ still }) {
-  const r = report.value;
+  const has = hasReport.value;
   return (
     <main id="result" class={`result${stale.value ? ' is-stale' : ''}${slow.value ? ' is-slow' : ''}${lit.value ? ` lit lit-${lit.value}` : ''}`} tabIndex={-1}>
       {core.value === 'lost' && <CoreLost problem={coreProblem.value} />}
@@ -74,23 +102,32 @@ function Result({ still }) {
         </section>
       )}
       {failure.value && <Diagnostics title="Errors" list={failure.value} />}
-      {failure.value && r && <p class="stale-note">The numbers below are for the previous settings.</p>}
-      {r ? (
+      {failure.value && has && <p class="stale-note">The numbers below are for the previous settings.</p>}
+      {has ? (
         <div class="answer">
-          <JobLine r={r} />
-          <Verdict r={r} still={still} />
+          <Now of={JobLine} />
+          <Now of={Verdict} />
           {!still && baselineReport.value && <Lazy load={() => import('./Compare.jsx')} />}
-          <Diagnostics title="Remarks" list={failure.value ? [] : r.diagnostics} />
+          <Remarks />
           <div class="pair">
-            <FactorTable r={r} />
-            {still ? <section class="card place-icicle"><h2>By module and layer</h2><div class="icicle" /></section> : <Late of={Icicle} />}
+            <Now of={FactorTable} />
+            {still ? <section class="card place-icicle"><h2>By module and layer</h2><div class="icicle" /></section> : <Late of={Icicle} id="layers" />}
           </div>
-          {still ? <Places /> : <><Late of={Timeline} /><WhatIf /><Late of={Tensors} /><Late of={Assumptions} /></>}
+          {still ? <Places /> : <><Late of={Timeline} id="timeline" />{whatIf}<Late of={Tensors} id="tensors" /><Late of={Assumptions} id="assumptions" /></>}
         </div>
       ) : <p class="card empty">{failure.value ? 'Pick a model, or drop its config.json anywhere on this page.' : 'Working it out…'}</p>}
     </main>
   );
 }
+
+/** The link of what is printed. */
+const Address = () => <p class="print-only">{location.href.split('#')[0]}#{link.value}</p>;
+
+const version = computed(() => report.value?.tidemark);
+
+/* The same for every answer. */
+const patterns = <Patterns />;
+const whatIf = <WhatIf />;
 
 /** @param {{still?: boolean}} props still: the static form, before any script */
 export function App({ still = false }) {
@@ -103,23 +140,22 @@ export function App({ still = false }) {
     document.addEventListener('keydown', leave);
     return () => document.removeEventListener('keydown', leave);
   }, [open]);
-  const r = report.value;
   return (
     <div class={`page${open ? ' settings-open' : ''}${recording.value ? ' has-recording' : ''}`} data-core={still ? 'static' : core.value}>
       <a class="skip" href="#result" onClick={(event) => { event.preventDefault(); document.getElementById('result')?.focus(); }}>Skip to the result</a>
-      <Patterns />
+      {patterns}
       <Header />
       <div class="columns">
         <aside class="side" aria-label="Settings"><Settings /></aside>
         <div class="main-column">
-          {r && !recording.value && <StickyVerdict r={r} />}
+          {!recording.value && <Now of={StickyVerdict} />}
           {recording.value ? <Lazy load={() => import('./Recording.jsx')} /> : <Result still={still} />}
-          {r && !still && <p class="print-only">{location.href.split('#')[0]}#{link.value}</p>}
+          {!still && hasReport.value && <Address />}
           <footer class="foot">
             <p><b>Everything runs in this page. Nothing is sent.</b></p>
             {waiting.value && <p role="status">A new version is ready. <button type="button" class="button small" onClick={update}>Update</button></p>}
             {!SINGLE && <p><a href="tidemark.html" download>Download this page</a> as one file, for offline use</p>}
-            <p>{isOffline.value && 'offline copy · '}{r ? `tidemark ${r.tidemark}` : 'tidemark'}{!recording.value && valueOf('steps') && ` · ${valueOf('steps')} steps simulated`}</p>
+            <p>{isOffline.value && 'offline copy · '}tidemark {version.value}{!recording.value && valueOf('steps') && ` · ${valueOf('steps')} steps simulated`}</p>
           </footer>
         </div>
       </div>

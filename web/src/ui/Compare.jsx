@@ -3,7 +3,7 @@ import './App.jsx'; /* all that is shared stays in one chunk */
 import { useEffect, useState } from 'preact/hooks';
 import { factor, inOrder } from '../factors.js';
 import { exact, fixed, inUnit } from '../format.js';
-import { ask } from '../asking.js';
+import { askApart } from '../asking.js';
 import { unpin } from '../changes.js';
 import { baseline, baselineReport, link, report, request, unit } from '../state.js';
 import { titleOf } from './Field.jsx';
@@ -43,12 +43,12 @@ function Causes() {
   const of = baseline.value;
   const key = link.value;
   useEffect(() => {
-    let wanted = true;
+    const stop = new AbortController();
     setCauses(null);
     if (of) {
-      ask('compare', { with: request().settings }, of).then((reply) => { if (wanted && reply?.ok) setCauses(reply.settings); });
+      askApart('compare', { with: request().settings }, of, stop.signal).then((reply) => { if (!stop.signal.aborted && reply?.ok) setCauses(reply.settings); });
     }
-    return () => { wanted = false; };
+    return () => stop.abort();
   }, [of, key]);
   if (!causes) return null;
   if (causes.length === 0) return <p class="muted compare-none">No setting differs yet. Change one, and what it does is shown here.</p>;

@@ -4,8 +4,8 @@ import './App.jsx'; /* all that is shared stays in one chunk */
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { factor } from '../factors.js';
 import { exact, fixed, inUnit, natural, percent } from '../format.js';
-import { ask } from '../asking.js';
-import { details, link, report, unit } from '../state.js';
+import { askApart } from '../asking.js';
+import { details, job, link, report, unit } from '../state.js';
 import { copy } from './CopyDialog.jsx';
 import { Bytes, Icon, Swatch } from './marks.jsx';
 import { addStyle } from '../sheet.js';
@@ -80,11 +80,11 @@ function Tensors({ of }) {
   const { title, ...cell } = of;
   const key = JSON.stringify(cell) + link.value;
   useEffect(() => {
-    let wanted = true;
+    const stop = new AbortController();
     setReply(null);
     setAll(false);
-    ask('explain', cell).then((answer) => { if (wanted && answer?.ok) setReply(answer); else if (wanted) setReply('lost'); });
-    return () => { wanted = false; };
+    askApart('explain', cell, job(), stop.signal).then((answer) => { if (!stop.signal.aborted) setReply(answer?.ok ? answer : 'lost'); });
+    return () => stop.abort();
   }, [key]);
   if (reply === 'lost') return <p class="drawer-note">No answer came. Change a setting or reload the page.</p>;
   if (!reply) return <p class="drawer-note">Working it out…</p>;

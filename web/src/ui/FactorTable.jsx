@@ -9,15 +9,15 @@ import { Bytes, Swatch } from './marks.jsx';
 /* The factor under the pointer or focus, lit in every chart. */
 export const lit = signal('');
 
-/** A size that opens what it is made of. One of them is the table's tab stop, and arrows move between them.
- * @param {{n: number, of: import('../types.js').Details, stop?: boolean}} props */
-const Opens = ({ n, of, stop = false }) => (
+/** A size that opens what it is made of, drawn again when it changes. One of them is the table's tab stop, and arrows move between them.
+ * @param {{n: number, stop?: boolean} & import('../types.js').Details} props */
+const Opens = ({ n, stop = false, ...of }) => (
   <button type="button" class="opens bytes" tabIndex={stop ? 0 : -1} aria-label={`${of.title}: ${inUnit(n, unit.value)} ${unit.value}`}
     data-tip={exact(n)} onClick={() => { details.value = of; }}>{inUnit(n, unit.value)}</button>
 );
 
-/** @param {{n: number, of: import('../types.js').Details}} props */
-const Cell = ({ n, of }) => <td class="of-part">{!n ? <span class="nothing" aria-label="none">–</span> : of.part === '*' ? <Bytes n={n} /> : <Opens n={n} of={of} />}</td>;
+/** @param {{n: number} & import('../types.js').Details} props */
+const Cell = ({ n, ...of }) => <td class="of-part">{!n ? <span class="nothing" aria-label="none">–</span> : of.part === '*' ? <Bytes n={n} /> : <Opens n={n} {...of} />}</td>;
 
 /** @param {KeyboardEvent} event */
 function move(event) {
@@ -80,8 +80,8 @@ export function FactorTable({ r }) {
             {names.map((name, i) => (
               <tr key={name} {...light(name)}>
                 <th scope="row" data-tip={factor(name).help}><Swatch name={name} />{factor(name).title}</th>
-                {parts.map((part) => <Cell key={part.part} n={part.factors[name] ?? 0} of={{ title: `${factor(name).title}, ${part.title}`, factor: name, part: part.part }} />)}
-                <td class="total"><Opens n={byName.get(name) ?? 0} of={{ title: factor(name).title, factor: name }} stop={i === 0} /></td>
+                {parts.map((part) => <Cell key={part.part} n={part.factors[name] ?? 0} title={`${factor(name).title}, ${part.title}`} factor={name} part={part.part} />)}
+                <td class="total"><Opens n={byName.get(name) ?? 0} title={factor(name).title} factor={name} stop={i === 0} /></td>
                 <td class="share">{percent(byName.get(name) ?? 0, device)}</td>
               </tr>
             ))}
@@ -89,8 +89,8 @@ export function FactorTable({ r }) {
           <tbody class="sums">
             <tr>
               <th scope="row">Allocated</th>
-              {parts.map((part) => <Cell key={part.part} n={part.bytes} of={{ title: part.title, part: part.part }} />)}
-              <td class="total"><Opens n={r.peak.allocated} of={{ title: 'Allocated', event: r.peak.event }} /></td>
+              {parts.map((part) => <Cell key={part.part} n={part.bytes} title={part.title} part={part.part} />)}
+              <td class="total"><Opens n={r.peak.allocated} title="Allocated" event={r.peak.event} /></td>
               <td class="share">{percent(r.peak.allocated, device)}</td>
             </tr>
             {r.outside.map(({ name, bytes, source }) => (
@@ -104,7 +104,7 @@ export function FactorTable({ r }) {
           <tfoot>
             <tr>
               <th scope="row">On the device</th>{parts.map((part) => <td key={part.part} class="of-part" />)}
-              <td class="total"><Opens n={device} of={{ title: 'On the device' }} /></td>
+              <td class="total"><Opens n={device} title="On the device" /></td>
               <td class="share">100 %</td>
             </tr>
           </tfoot>

@@ -5,7 +5,8 @@ import { useEffect, useRef, useState } from 'preact/hooks';
 import { fixed, headline, inUnit, percent } from '../format.js';
 import { askCells } from '../asking.js';
 import { setWords } from '../changes.js';
-import { describe, failure, files, link, looking, spoken, unit, valueOf, view, words } from '../state.js';
+import { shown as report, shownValue as valueOf } from '../shown.js';
+import { describe, failure, files, looking, spoken, unit, view, words } from '../state.js';
 import { cellOf, grows, inOrderOfPlay, MOST_VALUES, readValues, sweepCommand, sweepCsv, usualValues, walkEdge } from '../sweep.js';
 import { copy } from './CopyDialog.jsx';
 import { titleOf } from './Field.jsx';
@@ -107,7 +108,7 @@ export default function HeatMap() {
     return (cells.current[place(p, r, c)] = cellOf(reply, CLOSE));
   };
 
-  const key = JSON.stringify(axes) + link.value;
+  const key = JSON.stringify(axes) + report.value?.link;
   const isGood = failure.value === null && !problem;
   useEffect(() => {
     cells.current = [];

@@ -35,7 +35,7 @@ export function show(name) {
 /** @param {{r: import('../types.js').Report}} props */
 export function Assumptions({ r }) {
   return (
-    <section class="card" aria-labelledby="assumptions-title">
+    <section class="card" id="assumptions" aria-labelledby="assumptions-title">
       <h2 id="assumptions-title">Assumptions <small>defaults that move the number</small></h2>
       <ul class="assumptions">
         {r.assumptions.map(({ setting, value, text }, i) => (

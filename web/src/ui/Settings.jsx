@@ -1,4 +1,5 @@
 /* The left column: model and its files, card, and the settings. */
+import { computed } from '@preact/signals';
 import { useRef, useState } from 'preact/hooks';
 import { EXAMPLE } from '../example.js';
 import { fixed, headline, params, sentences } from '../format.js';
@@ -7,7 +8,7 @@ import { Files } from './Files.jsx';
 import { expectMore } from '../parts.js';
 import { closeRecording, isRecording, openRecording, recording } from '../recordings.js';
 import { chooseModel, openFiles, past, reset, setWord, setWords, undo } from '../changes.js';
-import { describe, editing, errorAt, files, linked, moreOpen, notices, report, settingsOpen, unit, valueOf, words } from '../state.js';
+import { describe, editing, errorAt, files, linked, moreOpen, notices, report, settingsOpen, unit, valueOf, wordOf } from '../state.js';
 import { Field } from './Field.jsx';
 import { Looks } from './Header.jsx';
 import { Icon } from './marks.jsx';
@@ -26,7 +27,7 @@ const MAIN = [
 /* Settings that mean nothing until another one is set. */
 const NEEDS = [[/^adapter\./, 'adapter'], [/^(quant\.|kbit_)/, 'quant'], [/^parallel\.(?!kind)/, 'parallel.kind']];
 export const isIdle = (/** @type {string} */ name) => NEEDS.some(([names, other]) => /** @type {RegExp} */ (names).test(name)
-  && valueOf(/** @type {string} */ (other)) === 'none') && !words.value.some(([key]) => key === name);
+  && valueOf(/** @type {string} */ (other)) === 'none') && wordOf(name) === undefined;
 const OF_IMAGES = ['images', 'image_size'];
 const GROUPS = { batch: 'Data', memory: 'Memory', training: 'Training', precision: 'Precision', attention: 'Attention', advanced: 'Advanced',
   model: 'Recipe', adapter: 'Adapters and quantised weights', parallel: 'Several GPUs' };
@@ -66,8 +67,7 @@ const onHub = (typed) => (/^\s*[\w.-]+\/[\w.-]+\s*$/.test(typed) ? {
 } : null);
 
 function ModelField() {
-  const model = report.value?.model;
-  const value = words.value.find(([name]) => name === 'model')?.[1] ?? '';
+  const value = wordOf('model') ?? '';
   const choices = describe.value?.models ?? [];
   const custom = files.value.find((file) => file.kind === 'model');
   const shown = custom && !value ? custom.name : choices.find((choice) => choice.name === value)?.title ?? value;
@@ -89,17 +89,18 @@ function ModelField() {
           }} />
       </div>
       <Files />
-      {model && <Parts model={model} />}
+      <Parts />
     </fieldset>
   );
 }
 
-/** The parts with their parameters; a tick trains, an empty box freezes.
- * @param {{model: import('../types.js').Report['model']}} props */
-function Parts({ model }) {
-  const { parts, total, trainable } = model.parameters;
+/** The parts with their parameters; a tick trains, an empty box freezes. */
+function Parts() {
+  const model = report.value?.model;
   /* The tick just set, until the answer to it is there. */
   const [asked, setAsked] = useState({ name: '', on: false, before: model });
+  if (!model) return null;
+  const { parts, total, trainable } = model.parameters;
   const trains = (/** @type {typeof parts[0]} */ part) => (asked.before === model && asked.name === part.name ? asked.on : part.trainable > 0);
   function toggle(/** @type {string} */ name, /** @type {boolean} */ on) {
     setAsked({ name, on, before: model });
@@ -143,24 +144,35 @@ function GpuField() {
 }
 
 /** The note of the example stays while its model does: it must not vanish under the hands of who types in a field below it. */
-const isExampleModel = () => files.value.length === 0 && linked.value.length === 0 && words.value.some(([name, value]) => name === EXAMPLE[0][0] && value === EXAMPLE[0][1]);
+const isExampleModel = () => files.value.length === 0 && linked.value.length === 0 && wordOf(EXAMPLE[0][0]) === EXAMPLE[0][1];
+
+const seesImages = computed(() => report.value?.model.parameters.parts.some((part) => /vision|image|visual/i.test(part.name)) ?? true);
+
+/** The verdict above the settings of a phone. */
+function SheetVerdict() {
+  const r = report.value;
+  if (!r) return null;
+  const { kind, icon, text } = verdictOf(r);
+  return <p class={`sheet-verdict is-${kind}`}><b>{headline(r.verdict.device_bytes, unit.value)} {unit.value}</b> <span class="sticky-state"><Icon name={icon} />{text}</span></p>;
+}
+
+const UndoButton = () => <button type="button" class="button" onClick={undo} disabled={past.value.length === 0} data-tip="Ctrl Z">Undo</button>;
 
 export function Settings() {
   const all = (describe.value?.settings ?? []).filter((s) => !isIdle(s.name));
-  const seesImages = report.value?.model.parameters.parts.some((part) => /vision|image|visual/i.test(part.name)) ?? true;
   const main = MAIN.map(({ title, names }) => ({
     title,
-    settings: names.flatMap((name) => all.find((s) => s.name === name && (seesImages || !OF_IMAGES.includes(name))) ?? []),
+    settings: names.flatMap((name) => all.find((s) => s.name === name && (seesImages.value || !OF_IMAGES.includes(name))) ?? []),
   }));
   const inMain = new Set(MAIN.flatMap(({ names }) => names));
   const rest = all.filter((s) => !inMain.has(s.name) && !APART.includes(s.name) && (s.choices?.length ?? 2) !== 1);
   const groups = [...new Set(rest.map((s) => s.group))];
-  const changed = rest.filter((s) => words.value.some(([name]) => name === s.name)).length;
+  const changed = rest.filter((s) => wordOf(s.name) !== undefined).length;
   return (
     <form class="settings" aria-label="Settings" onSubmit={(event) => event.preventDefault()}>
       <div class="sheet-head">
         <h2>Settings</h2>
-        {report.value && <p class={`sheet-verdict is-${verdictOf(report.value).kind}`}><b>{headline(report.value.verdict.device_bytes, unit.value)} {unit.value}</b> <span class="sticky-state"><Icon name={verdictOf(report.value).icon} />{verdictOf(report.value).text}</span></p>}
+        <SheetVerdict />
         <button type="button" class="button primary" onClick={() => { settingsOpen.value = false; }}>Done</button>
       </div>
       {isExampleModel() && <p class="example-note"><Icon name="info" /><span>An example. Pick your model or drop your <code>config.json</code> anywhere.</span></p>}
@@ -186,7 +198,7 @@ export function Settings() {
       <fieldset class="group only-sheet"><legend>Display</legend><Looks where="sheet" /></fieldset>
       <div class="reset-row">
         <button type="button" class="button" onClick={reset}>Reset to defaults</button>
-        <button type="button" class="button" onClick={undo} disabled={past.value.length === 0} data-tip="Ctrl Z">Undo</button>
+        <UndoButton />
       </div>
     </form>
   );

@@ -50,8 +50,8 @@ export function placeOf(peak) {
   return [peak.step ? `step ${peak.step}` : '', peak.phase].filter(Boolean).join(', ');
 }
 
-/** @param {{r: Report, still?: boolean}} props */
-export function Verdict({ r, still }) {
+/** @param {{r: Report}} props */
+export function Verdict({ r }) {
   const verdict = verdictOf(r);
   const { peak } = r;
   const then = baselineReport.value;
@@ -76,7 +76,7 @@ export function Verdict({ r, still }) {
         </dl>
       </div>
       {r.verdict.oom && <OutOfMemory oom={r.verdict.oom} />}
-      {!still && verdict.kind === 'not' && <Lazy load={() => import('./Closest.jsx')} />}
+      {verdict.kind === 'not' && <Lazy load={() => import('./Closest.jsx')} />}
       <CapacityBar r={r} />
     </section>
   );

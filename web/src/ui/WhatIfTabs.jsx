@@ -4,7 +4,8 @@ import { useEffect, useState } from 'preact/hooks';
 import { fixed } from '../format.js';
 import { askMany } from '../asking.js';
 import { setWords } from '../changes.js';
-import { describe, failure, link, looking, report, valueOf, view } from '../state.js';
+import { shown as report, shownValue as valueOf } from '../shown.js';
+import { describe, failure, looking, view } from '../state.js';
 import { toWord } from '../words.js';
 import { titleOf } from './Field.jsx';
 import HeatMap from './HeatMap.jsx';
@@ -31,7 +32,7 @@ const apply = (words) => setWords(words.map(toWord));
  * @param {() => Parameters<typeof askMany>[0]} questions */
 function useAnswers(questions) {
   const [answers, setAnswers] = useState(/** @type {any[] | null} */ (null));
-  const key = link.value;
+  const key = report.value?.link;
   const isGood = failure.value === null;
   useEffect(() => {
     if (!isGood) return;

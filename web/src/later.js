@@ -1,0 +1,62 @@
+/* What is drawn once the numbers are: what is in sight at once, the rest when no more is asked for. Each part is a task of its own. */
+import { effect } from '@preact/signals';
+import { awaited, report } from './state.js';
+
+/** @typedef {import('./types.js').Report} Report */
+/** @typedef {{isSeen: () => boolean, draw: (r: Report) => void}} Part */
+
+const SETTLED_MS = 120; /* after the last answer what is out of sight is drawn too */
+const MOST_MS = 250; /* so long the charts stay as they are while one answer after the other is awaited */
+
+/** @type {Map<Part, Report | null>} what each of them shows */
+const parts = new Map();
+let answered = 0;
+let drawn = 0;
+let turn = 0;
+/** @type {ReturnType<typeof setTimeout> | undefined} */
+let timer;
+
+/** Whether the element of this id can be seen, in part. @param {string} id */
+export function inSight(id) {
+  const box = document.getElementById(id)?.getBoundingClientRect();
+  return !!box && box.bottom > 0 && box.top < innerHeight;
+}
+
+/** @param {Part} part @param {Report | null} shows what it shows already @returns {() => void} takes it out */
+export function later(part, shows) {
+  parts.set(part, shows);
+  if (shows !== report.peek()) afterFrame();
+  return () => { parts.delete(part); };
+}
+
+/** Whether all show the last answer. */
+export const isDrawn = () => [...parts.values()].every((shows) => shows === report.peek());
+
+effect(() => {
+  if (!report.value || parts.size === 0) return;
+  answered = performance.now();
+  afterFrame();
+});
+
+/** Goes on when the frame is painted that has what was just changed. */
+function afterFrame() {
+  const mine = ++turn;
+  clearTimeout(timer);
+  requestAnimationFrame(() => { if (mine === turn) timer = setTimeout(draw); });
+}
+
+function draw() {
+  const latest = /** @type {Report} */ (report.peek());
+  const left = [...parts.keys()].filter((part) => parts.get(part) !== latest);
+  if (left.length === 0) return;
+  const now = performance.now();
+  const wait = (/** @type {number} */ ms) => { timer = setTimeout(draw, ms); };
+  if (awaited.peek() && now - drawn < MOST_MS) return wait(20);
+  const next = left.find((part) => part.isSeen()) ?? left[0];
+  const settles = answered + SETTLED_MS - now;
+  if (settles > 0 && !next.isSeen()) return wait(settles);
+  drawn = now;
+  parts.set(next, latest);
+  next.draw(latest);
+  wait(0);
+}
