@@ -13,11 +13,13 @@ import { toLink, toWord, wordsOf } from './words.js';
 let known = '';
 /** @type {ReturnType<typeof setTimeout> | undefined} */
 let writeTimer;
-const WRITE_AFTER_MS = 350; /* without a change: WebKit refuses more than 100 writes in 30 s, and each takes time from who types */
+const WRITE_AFTER_MS = 350; /* with all that changed since: WebKit refuses more than 100 writes in 30 s */
 
 export function writeFragment() {
-  const mine = stopWriting();
+  if (writeTimer) return;
+  const mine = ++writing;
   writeTimer = setTimeout(async () => {
+    writeTimer = undefined;
     const of = link.value;
     const pinned = baseline.value;
     const full = pinned && failure.value === null ? (await ask('link', { with: wordsIn(pinned) }))?.link ?? of : of;
@@ -32,10 +34,11 @@ export function writeFragment() {
 
 let writing = 0;
 
-/** What was to be written into the address is not written any more. @returns {number} the turn of who writes next */
+/** What was to be written into the address is not written any more. */
 function stopWriting() {
   clearTimeout(writeTimer);
-  return ++writing;
+  writeTimer = undefined;
+  writing++;
 }
 
 /** The link to pass on: with what the job came to, so that a later version can say what changed; and the baseline.
