@@ -113,5 +113,9 @@ export async function changed(page, act) {
 
 /** Waits until the clipboard holds a text. @param {any} page @param {string} part of it */
 export async function copied(page, part) {
-  await page.waitForFunction(async (/** @type {string} */ wanted) => (await navigator.clipboard.readText()).includes(wanted), part, { polling: 50 });
+  /* waitForFunction takes a promise for true. */
+  for (const end = Date.now() + 30000; Date.now() < end; await page.waitForTimeout(50)) {
+    if ((await page.evaluate(() => navigator.clipboard.readText())).includes(part)) return;
+  }
+  throw new Error(`The clipboard never held ${part}`);
 }
