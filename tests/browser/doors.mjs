@@ -1,6 +1,6 @@
 /* The ways into the page and out of it, in Chromium: recordings, files, the single file, offline. */
 import assert from 'node:assert/strict';
-import { cpSync, mkdtempSync, readdirSync, readFileSync, rmSync, truncateSync, writeFileSync } from 'node:fs';
+import { cpSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, truncateSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join, relative } from 'node:path';
 import { pathToFileURL } from 'node:url';
@@ -74,7 +74,9 @@ export async function doorTests(folder, browser) {
     assert.match(await page.evaluate(() => navigator.clipboard.readText()), /342(\.\d)? MiB reserved at most[^]*snap\.py:11 train[^]*tidemark replay snapshot-expand\.pickle\.gz/);
     const before = await page.evaluate(() => location.hash);
     for (const key of ['c', 's', '4', 'Control+z']) await page.keyboard.press(key);
-    await page.waitForTimeout(300);
+    await page.keyboard.press('?'); /* of both: what came before it has been done */
+    await page.locator('.keys').waitFor();
+    await page.keyboard.press('Escape');
     assert.equal(await page.evaluate(() => location.hash), before);
     assert.equal(await page.locator('.compare-button').isVisible(), false);
   }));
@@ -148,6 +150,33 @@ export async function doorTests(folder, browser) {
     await page.waitForFunction((/** @type {number} */ was) => Number(document.querySelector('.big .bytes')?.getAttribute('data-tip')?.replaceAll(/[^0-9]/g, '')) === was, before);
   }));
 
+  test('files: a folder and several files, dropped as a file manager does', () => visit(async (page) => {
+    const own = mkdtempSync(join(tmpdir(), 'tidemark-drop-'));
+    const model = join(own, 'run/model');
+    mkdirSync(model, { recursive: true });
+    cpSync(launch('zero2.json'), join(own, 'run/zero2.json'));
+    cpSync(new URL('../cli/files/tiny/config.json', import.meta.url).pathname, join(model, 'config.json'));
+    writeFileSync(join(model, 'pytorch_model.bin'), 'PK\x03\x04');
+    writeFileSync(join(model, 'README.md'), '# A model');
+    const session = await page.context().newCDPSession(page);
+    const drop = async (/** @type {string[]} */ files) => {
+      for (const type of ['dragEnter', 'dragOver', 'drop']) {
+        await session.send('Input.dispatchDragEvent', { type, x: 700, y: 400, data: { items: [], files, dragOperationsMask: 1 } });
+        if (type === 'dragOver') await page.locator('.drop-over', { hasText: 'not sent anywhere' }).waitFor();
+      }
+      await page.locator('.drop-over').waitFor({ state: 'detached' });
+    };
+    await drop([join(own, 'run')]);
+    await page.locator('.file', { hasText: 'config.json' }).waitFor();
+    await page.locator('.file', { hasText: 'zero2.json' }).locator('.file-kind', { hasText: 'DeepSpeed' }).waitFor();
+    assert.deepEqual([await page.locator('.file').count(), await page.locator('.diagnostic.is-error').count()], [2, 0], 'of a folder what says something of a job');
+    await drop([join(model, 'config.json'), launch('deepspeed.yaml'), join(model, 'pytorch_model.bin')]);
+    await page.locator('.diagnostic', { hasText: 'pytorch_model.bin is a zip archive' }).waitFor();
+    await page.locator('.diagnostic', { hasText: /deepspeed\.yaml also configures DeepSpeed[^]*zero2\.json is used/ }).waitFor();
+    assert.equal(await page.locator('.file').count(), 3);
+    rmSync(own, { recursive: true });
+  }));
+
   test('files: one that asks for another says so; two that disagree are shown', () => visit(async (page) => {
     await choose(page, [launch('arguments.yaml')]);
     await page.locator('.diagnostic', { hasText: 'zero2.json' }).waitFor();
@@ -156,18 +185,23 @@ export async function doorTests(folder, browser) {
   }));
 
   test('files: each wrong kind is named with the way out, and nothing hangs', () => visit(async (page) => {
+    const own = mkdtempSync(join(tmpdir(), 'tidemark-huge-'));
+    const huge = join(own, 'big.json');
+    writeFileSync(huge, '{"model_type": "llama", "x": "'.padEnd(8192));
+    truncateSync(huge, 2 ** 30);
     const before = await deviceBytes(page);
     for (const [name, content, says] of /** @type {[string, string | Buffer, RegExp][]} */ ([
       ['training_args.bin', Buffer.from('PK\x03\x04\x00\x00', 'latin1'), /zip archive.*to_json_string\(\)/], ['a.gguf', Buffer.from('GGUF\x03\0\0\0', 'latin1'), /GGUF/],
       ['m.onnx', Buffer.from('\x08\x07\x12\x07pytorch\x1a', 'latin1'), /ONNX/], ['w.h5', Buffer.from('\x89HDF\r\n\x1a\n', 'latin1'), /HDF5/],
       ['tokenizer.json', '{"added_tokens":[],"model":{}}', /tokenizer/], ['n.ipynb', '{"nbformat":4,"cells":[]}', /notebook/], ['u.json', Buffer.from('\ufeff{"a":1}', 'utf16le'), /UTF-16/],
       ['e.json', ' ', /empty/], ['p.json', '{"dependencies":{}}', /package\.json/], ['x.json', '{"a":1}', /no configuration/], ['page.html', '<!doctype html><p>', /web page/],
-      ['big.json', Buffer.alloc(33 << 20, ' '), /larger than 32 MB/]])) {
-      await choose(page, text(name, content));
+      ['big.json', huge, /larger than 32 MB/]])) {
+      await choose(page, content === huge ? huge : text(name, content));
       await page.locator('.diagnostic', { hasText: name }).waitFor();
       assert.match(await page.locator('.diagnostic', { hasText: name }).innerText(), says, name);
       assert.equal(await deviceBytes(page), before, name);
     }
+    rmSync(own, { recursive: true });
   }));
 
   test('files: hostile JSON is an error or an answer, and the page stays alive', () => visit(async (page) => {
@@ -274,6 +308,22 @@ export async function doorTests(folder, browser) {
     assert.deepEqual(problems, []);
     await context.close();
     rmSync(own, { recursive: true });
+  });
+
+  test('single file: in a sandbox without an origin it computes, and keeps nothing', async () => {
+    const bare = await serve(folder, { headers: false });
+    const { context, page, problems } = await openContext(browser);
+    await page.route(`${bare.url}host.html`, (/** @type {any} */ route) => route.fulfill({ contentType: 'text/html',
+      body: '<!doctype html><iframe sandbox="allow-scripts" width="1300" height="800" src="tidemark.html#model=gpt2&gpu=t4&batch=4&v=1"></iframe>' }));
+    await page.goto(`${bare.url}host.html`);
+    const frame = page.frameLocator('iframe');
+    await frame.locator('[data-core="ready"]').waitFor();
+    await frame.locator('.top input[value="dark"]').check();
+    await frame.locator('#set-batch').fill('3');
+    await frame.locator('.job-words', { hasText: /3 × / }).waitFor();
+    assert.deepEqual(problems, []);
+    await context.close();
+    bare.close();
   });
 
   test('single file: sizes', () => {

@@ -208,10 +208,10 @@ export async function pageTests(folder, browser, isUpdate) {
     await values.nth(0).blur();
     await values.nth(1).fill('1024-8960:256');
     await values.nth(1).blur();
-    await page.locator('.heat-state', { hasText: 'of 1,024' }).waitFor({ timeout: 20000 });
-    await page.waitForFunction(() => document.querySelectorAll('.heat td:not(.wait)').length > 4, null, { timeout: 20000 });
+    await page.locator('.heat-state', { hasText: 'of 1,024' }).waitFor();
+    await page.waitForFunction(() => document.querySelectorAll('.heat td:not(.wait)').length > 4);
     await changed(page, () => field(page, 'batch').fill('2'));
-    await page.locator('.heat-state', { hasText: 'of 1,024' }).waitFor({ timeout: 20000 });
+    await page.locator('.heat-state', { hasText: 'of 1,024' }).waitFor();
     await page.getByRole('button', { name: 'Cancel' }).click();
     await page.locator('.heat-state', { hasText: 'cells played' }).waitFor();
     const before = await page.locator('.heat td.wait').count();
@@ -221,7 +221,7 @@ export async function pageTests(folder, browser, isUpdate) {
     await values.nth(0).blur();
     await values.nth(1).fill('1024,2048');
     await values.nth(1).blur();
-    await page.locator('.heat-state', { hasText: '4 cells played' }).waitFor({ timeout: 20000 });
+    await page.locator('.heat-state', { hasText: '4 cells played' }).waitFor();
     assert.equal(await page.locator('.heat td').count(), 4);
   }));
 
@@ -513,7 +513,7 @@ export async function pageTests(folder, browser, isUpdate) {
     await page.locator('.drawer .formula').first().waitFor();
     await page.getByRole('button', { name: 'Share' }).click();
     await page.getByRole('button', { name: 'Copy link' }).click();
-    await page.waitForTimeout(500);
+    await page.locator('.said').waitFor();
     const origin = new URL(server.url).origin;
     const foreign = requests.filter((url) => !url.startsWith(`${origin}/`) && !url.startsWith('data:'));
     assert.deepEqual(foreign, []);

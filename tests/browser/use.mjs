@@ -133,10 +133,9 @@ export function useTests({ visit, field, fromCore, exampleWords, server }) {
     await page.locator('.keys').waitFor({ state: 'detached' });
     await page.locator('main').focus();
     await page.keyboard.press('?');
-    await page.waitForTimeout(200);
-    assert.equal(await page.locator('.keys').count(), 0);
     await page.keyboard.press('Control+k');
     await page.locator('.palette').waitFor();
+    assert.equal(await page.locator('.keys').count(), 0);
   }));
 
   test('use: undo and redo of settings; typing in one field is one step', () => visit(async (page) => {
@@ -157,7 +156,7 @@ export function useTests({ visit, field, fromCore, exampleWords, server }) {
     await page.waitForFunction(() => location.hash.includes('batch=128'));
     await field(page, 'batch').fill('77');
     await page.keyboard.press('Control+z');
-    await page.waitForFunction(() => /** @type {any} */ (document.getElementById('set-batch')).value === '128', null, { timeout: 5000 });
+    await page.waitForFunction(() => /** @type {any} */ (document.getElementById('set-batch')).value === '128');
     await page.getByRole('button', { name: 'Undo', exact: true }).click();
     await page.waitForFunction(() => location.hash.includes('batch=16'));
   }));
@@ -170,7 +169,7 @@ export function useTests({ visit, field, fromCore, exampleWords, server }) {
     });
     const from = Date.now();
     for (let i = 0; i < 60; i++) await field(page, 'seq').fill(String(600 + i));
-    await page.waitForTimeout(500);
+    await page.waitForFunction(() => location.hash.includes('seq=659'));
     const seconds = (Date.now() - from) / 1000;
     const writes = await page.evaluate(() => /** @type {any} */ (window).writes);
     assert.ok(writes <= 1 + seconds * 3.34, `${writes} writes in ${seconds} s`);
@@ -319,6 +318,94 @@ export function useTests({ visit, field, fromCore, exampleWords, server }) {
     assert.match(markdown, /- `batch|- `attention/);
     assert.match(markdown, new RegExp(`${server.url}#model=`.replaceAll('.', '\\.')));
   }));
+
+  test('use: a saved file, dropped anywhere, is the job again: title, baseline, and a model of one’s own', () => visit(async (page) => {
+    await page.setInputFiles('#chooser', new URL('../cli/files/tiny/config.json', import.meta.url).pathname);
+    await page.waitForFunction(() => location.hash.startsWith('#z=1.'));
+    await page.locator('main').focus();
+    await page.keyboard.press('c');
+    await changed(page, () => field(page, 'batch').fill('3'));
+    await page.locator('#compare .causes').waitFor();
+    const number = await deviceBytes(page);
+    const { bytes } = await saved(page, 'tidemark file');
+    await visit(async (other) => {
+      await changed(other, () => other.setInputFiles('#chooser', { name: 'any.json', mimeType: '', buffer: bytes }));
+      await other.locator('#compare .causes').waitFor();
+      assert.equal(await deviceBytes(other), number);
+      assert.match(await other.locator('.job-name').innerText(), /^My run · /);
+      await other.waitForFunction((/** @type {string} */ hash) => location.hash === hash, await page.evaluate(() => location.hash));
+      /* written by hand, without a link: what stood in the form is not of it */
+      await other.setInputFiles('#chooser', { name: 'job.json', mimeType: '', buffer: Buffer.from('{"tidemark":1,"settings":{"model":"gpt2","gpu":"t4","batch":5}}') });
+      await other.locator('.job-name', { hasText: 'GPT-2' }).waitFor();
+      await other.waitForFunction(() => /model=gpt2&gpu=t4&batch=5&(b\.|v=1)/.test(location.hash));
+    });
+  }, { at: `${server.url}#model=gpt2&gpu=t4&title=My%20run&v=1` }));
+
+  test('use: models by name one after the other, Back and Forward through them, a reload in the middle of it', () => visit(async (page) => {
+    const names = ['gpt2', 'smollm2-135m', 'qwen3-0.6b'];
+    const is = (/** @type {string} */ name) => page.waitForFunction((/** @type {string} */ word) => location.hash.includes(`${word}&`)
+      && !document.querySelector('.is-slow') && /** @type {any} */ (document.getElementById('model')).value !== '', `model=${name}`);
+    await page.locator('#model').focus();
+    for (const name of names) {
+      await page.keyboard.type(name);
+      await page.keyboard.press('Enter');
+      await is(name);
+    }
+    for (const name of names.slice(0, -1).toReversed()) {
+      await page.goBack();
+      await is(name);
+    }
+    await page.reload();
+    await ready(page);
+    await is(names[0]);
+    for (const name of names.slice(1)) {
+      await page.goForward();
+      await is(name);
+    }
+  }));
+
+  test('use: two tabs have a job each; how things look is kept for the next', () => visit(async (page, { context }) => {
+    const other = await context.newPage();
+    await other.goto(`${server.url}#model=smollm2-135m&gpu=t4&v=1`);
+    await ready(other);
+    await other.locator('.top input[value="MiB"]').check();
+    await other.locator('#set-batch').fill('3');
+    await other.waitForFunction(() => location.hash.includes('batch=3'));
+    await changed(page, () => field(page, 'batch').fill('4'));
+    await page.waitForFunction(() => /model=gpt2&gpu=t4&batch=4&v=1/.test(location.hash));
+    assert.match(await page.locator('.big').innerText(), /GiB/);
+    await page.reload();
+    await ready(page);
+    assert.match(await page.locator('.big').innerText(), /MiB/);
+    assert.match(page.url(), /model=gpt2&gpu=t4&batch=4/);
+    assert.match(other.url(), /model=smollm2-135m&gpu=t4&batch=3/);
+  }, { at: `${server.url}#model=gpt2&gpu=t4&v=1` }));
+
+  test('use: at 400 % nothing goes sideways, whatever is open and however long the title', () => visit(async (page) => {
+    const narrow = async (/** @type {string} */ state) => assert.equal(await page.evaluate(() => document.documentElement.scrollWidth), 320, state);
+    await page.locator('#compare .causes').waitFor();
+    await narrow('baseline');
+    await page.locator('.opens:visible').first().click();
+    await page.locator('.drawer .formula').first().waitFor();
+    await narrow('details');
+    await page.keyboard.press('Escape');
+    await page.locator('#whatif').scrollIntoViewIfNeeded();
+    for (const name of ['To free memory', 'Largest that fits', 'On which cards']) {
+      await page.getByRole('tab', { name }).click();
+      await page.locator('.whatif tbody tr').first().waitFor();
+      await narrow(name);
+    }
+    await page.getByRole('tab', { name: 'Heat map' }).click();
+    await page.locator('.heat td:not(.wait)').first().waitFor();
+    await narrow('heat map');
+    for (const summary of await page.locator('.twin > summary').all()) await summary.click();
+    await narrow('tables');
+    await page.setInputFiles('#chooser', [new URL('../cli/files/launch/arguments.yaml', import.meta.url).pathname, new URL('../cli/files/launch/zero2.json', import.meta.url).pathname]);
+    await page.locator('.file-kind', { hasText: 'DeepSpeed' }).waitFor({ state: 'attached' });
+    await page.getByRole('button', { name: 'Settings' }).click();
+    for (const summary of await page.locator('.file summary').all()) await summary.click();
+    await narrow('files');
+  }, { viewport: { width: 320, height: 256 }, at: `${server.url}#model=gpt2&gpu=t4&title=${'W'.repeat(80)}&b.batch=4&v=1` }));
 
   test('use: a table, a frame and a badge are copied', () => visit(async (page) => {
     await page.locator('#factors .copy-table').click();
@@ -488,7 +575,7 @@ export function useTests({ visit, field, fromCore, exampleWords, server }) {
         location.hash = `#model=gpt2&gpu=t4&batch=${to}&v=1`;
         for (const until = performance.now() + 60; performance.now() < until;); /* a busy page: timers and events come together */
       }, [String(2 + i), String(i * 28), String(30 + i)]);
-      await page.waitForFunction((/** @type {string} */ value) => /** @type {any} */ (document.getElementById('set-batch')).value === value, String(30 + i), { timeout: 8000 });
+      await page.waitForFunction((/** @type {string} */ value) => /** @type {any} */ (document.getElementById('set-batch')).value === value, String(30 + i));
     }
   }, { at: `${server.url}#model=gpt2&gpu=t4&v=1` }));
 

@@ -89,3 +89,16 @@ export async function loadFragment() {
   }
   return true;
 }
+
+/** Opens the link in a file that the page saved. @param {import('./files.js').OpenFile} file @returns {boolean} whether there is one */
+export function openSaved({ kind, text }) {
+  if (kind !== 'job') return false;
+  try {
+    const { link: saved } = JSON.parse(text);
+    const at = saved.indexOf('#');
+    if (at >= 0) location.hash = saved.slice(at);
+    return at >= 0;
+  } catch {
+    return false; /* no link, or no JSON: the core says what it is */
+  }
+}

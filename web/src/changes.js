@@ -53,11 +53,12 @@ export async function openFiles(opened) {
   const before = job();
   const over = opened.slice(MOST_FILES).map(({ name }) => `${name}: more than ${MOST_FILES} files at once.`);
   let taken = opened.slice(0, MOST_FILES);
-  const together = () => [...before.files.filter((old) => !taken.some((f) => f.name === old.name || (f.kind === old.kind && f.kind !== 'other'))), ...taken]
+  const has = (/** @type {string} */ kind) => taken.some((f) => f.kind === kind);
+  const together = () => [...before.files.filter((old) => !has('job') && !taken.some((f) => f.name === old.name || (f.kind === old.kind && f.kind !== 'other'))), ...taken]
     .slice(-MOST_FILES);
-  const list = taken.some((f) => f.kind === 'model') ? withoutModel(before.words) : before.words;
+  const left = () => (has('job') ? [] : has('model') ? withoutModel(before.words) : before.words); /* a job is whole */
   let all = together();
-  let reply = await ask('estimate', {}, { words: list, files: all }, 'open');
+  let reply = await ask('estimate', {}, { words: left(), files: all }, 'open');
   const wrong = (reply?.ok === false ? reply.diagnostics : []).filter((/** @type {Diagnostic} */ d) =>
     d.severity === 'error' && /^\/files\/\d+$/.test(d.place ?? '') && ['ERR_FILE', 'ERR_MODEL_UNKNOWN'].includes(d.code));
   const names = wrong.map((/** @type {Diagnostic} */ d) => all[Number(d.place?.split('/')[2])]?.name);
@@ -65,13 +66,12 @@ export async function openFiles(opened) {
   if (wrong.length) {
     taken = taken.filter(({ name }) => !names.includes(name));
     all = together();
-    if (taken.length) reply = await ask('estimate', {}, { words: taken.some((f) => f.kind === 'model') ? list : before.words, files: all }, 'open');
+    if (taken.length) reply = await ask('estimate', {}, { words: left(), files: all }, 'open');
   }
   if (taken.length) {
     const given = (reply?.files ?? []).filter((/** @type {any} */ card) => taken.some(({ name }) => name === card.name))
       .flatMap((/** @type {any} */ card) => card.used.map((/** @type {any} */ key) => key.setting));
-    const words = taken.some((f) => f.kind === 'model') ? list : before.words;
-    change(words.filter(([name]) => !given.includes(name)), all, 'push');
+    change(left().filter(([name]) => !given.includes(name)), all, 'push');
     justOpened.value = taken.map(({ name }) => name);
   }
   return [...said, ...over];

@@ -1,7 +1,7 @@
 /* Dropped, chosen and pasted files, as the core takes them: text. What they are is the core's to say, by their content; of
  * safetensors only the header is read, and of what is no text only the beginning. */
 
-/** @typedef {{name: string, text: string, kind: 'model' | 'processor' | 'other'}} OpenFile
+/** @typedef {{name: string, text: string, kind: 'job' | 'model' | 'processor' | 'other'}} OpenFile
  *   kind: which other file it replaces */
 
 export const MOST_FILES = 20;
@@ -11,6 +11,7 @@ const HEAD = 4096;
 
 /** @param {string} text @returns {OpenFile['kind']} */
 function kindOf(text) {
+  if (/^\s*\{\s*"tidemark"\s*:/.test(text) && /"settings"\s*:/.test(text)) return 'job';
   if (/"(image_processor_type|feature_extractor_type|image_mean|crop_size)"\s*:/.test(text)) return 'processor';
   if (/"(model_type|architectures|hidden_size|text_config)"\s*:/.test(text)) return 'model';
   return 'other';

@@ -5,7 +5,7 @@ import { Icon } from './marks.jsx';
 
 /** @typedef {import('../types.js').FileKey} FileKey */
 
-const KINDS = { model: 'a model', processor: 'an image processor', other: '' };
+const KINDS = { job: 'a job', model: 'a model', processor: 'an image processor', other: '' };
 
 /** @param {{title: string, keys: FileKey[], kind: string}} props */
 const Keys = ({ title, keys, kind }) => (keys.length === 0 ? null : (

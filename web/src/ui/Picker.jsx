@@ -34,6 +34,7 @@ export function Picker({ id, label, word, choices, value, shown, empty, offer, e
     if (!choice) return;
     close();
     choose(choice.name);
+    requestAnimationFrame(() => { if (document.activeElement === input.current) input.current?.select(); }); /* the next word replaces it */
   }
   /** @param {KeyboardEvent} event */
   function key(event) {

@@ -1,6 +1,7 @@
 /* The left column: model and its files, card, and the settings. */
 import { computed } from '@preact/signals';
 import { useRef, useState } from 'preact/hooks';
+import { openSaved } from '../address.js';
 import { EXAMPLE } from '../example.js';
 import { fixed, headline, params, sentences } from '../format.js';
 import { fromFile, MOST_FILES, readText } from '../files.js';
@@ -55,6 +56,7 @@ export async function takeText(name, text) {
 /** @param {{file?: import('../files.js').OpenFile, problem?: string}[]} read */
 async function finish(read) {
   const opened = read.flatMap(({ file }) => (file ? [file] : []));
+  if (read.length === 1 && opened[0] && openSaved(opened[0])) return;
   const wrong = opened.length ? await openFiles(opened) : [];
   notices.value = [...read.flatMap(({ problem }) => (problem ? [problem] : [])), ...wrong];
 }
