@@ -167,7 +167,7 @@ function printTimes(name, times) {
     await page.locator('.axis-field input').nth(/** @type {number} */ (i)).fill(/** @type {string} */ (text));
     await page.locator('.axis-field input').nth(/** @type {number} */ (i)).blur();
   }
-  printTimes('page_keystroke_beside_a_heat_map', await typed(page, '#set-grad_accum', (i) => (i % 2 ? 'ArrowDown' : 'ArrowUp'), { count: KEYSTROKES / 3, pause: 700 }));
+  printTimes('page_keystroke_beside_a_heat_map', await typed(page, '#set-batch', (i) => (i % 2 ? 'ArrowDown' : 'ArrowUp'), { count: KEYSTROKES / 3, pause: 700 }));
   await context.close();
 }
 
