@@ -41,18 +41,19 @@ export async function askMany(asked, got, signal) {
 
 const TILE_MS = 100; /* so often there is news, and what was cancelled ends */
 const MOST_IN_TILE = 64;
+const LEAST_AT_END = 8;
 
 /** The present job with other words of the same settings, several in one request: what they share is read once.
- * @param {string[][]} asked @param {(reply: any, index: number) => void} got @param {AbortSignal} [signal] */
-export async function askCells(asked, got, signal) {
+ * @param {string[][]} asked @param {(reply: any, index: number) => void} got @param {AbortSignal} [signal] @param {number} [size] of the first request */
+export async function askCells(asked, got, signal, size = 2) {
   const over = new Set(asked[0]?.map((word) => word.slice(0, word.indexOf('='))));
   const base = request();
   const shared = { ...base, call: 'measure', settings: base.settings.filter((word) => !over.has(word.slice(0, word.indexOf('=')))) };
   let next = 0;
-  let size = 2;
   const take = () => {
     if (next >= asked.length) return null;
-    const tile = asked.slice(next, next + size);
+    const share = Math.max(LEAST_AT_END, Math.ceil((asked.length - next) / 4)); /* all workers end at about the same time */
+    const tile = asked.slice(next, next + Math.min(size, share));
     const from = next;
     next += tile.length;
     return { request: { ...shared, cells: tile }, about: { from, count: tile.length } };

@@ -49,7 +49,8 @@ export function inOrderOfPlay(panels, rows, columns) {
 /** The edge of fitting by as few plays as a table has rows and columns, for settings of which more needs more: from the first row's
  * last column, left where it does not fit and down where it does, and at once from the last row's first column, right and up, until
  * they meet. What it says of the other cells holds until they are played.
- * @param {number} rows @param {number} columns @param {(row: number, column: number) => Promise<boolean | null>} fits null: it cannot be said
+ * @param {number} rows @param {number} columns @param {(row: number, column: number, turn: -1 | 1) => Promise<boolean | null>} fits null: it cannot be said; turn:
+ *   the way goes on along the columns or against the rows by so much
  * @param {(row: number, edge: number) => void} found columns before `edge` fit, those from it on do not */
 export async function walkEdge(rows, columns, fits, found) {
   let above = 0; /* rows whose edge is known */
@@ -59,7 +60,7 @@ export async function walkEdge(rows, columns, fits, found) {
     for (let c = columns - 1; above < below; above++) {
       for (; c >= 0; c--) {
         const row = above;
-        const is = await fits(row, c);
+        const is = await fits(row, c, -1);
         if (is === null) isOver = true;
         if (isOver || row >= below) return;
         if (is) break;
@@ -71,7 +72,7 @@ export async function walkEdge(rows, columns, fits, found) {
     for (let c = 0; above < below; below--) {
       for (; c < columns; c++) {
         const row = below - 1;
-        const is = await fits(row, c);
+        const is = await fits(row, c, 1);
         if (is === null) isOver = true;
         if (isOver || row < above) return;
         if (!is) break;

@@ -125,11 +125,12 @@ export default function HeatMap() {
       setRunning(true);
       if (order.length > WALK_FROM && grows(rows) && grows(columns)) {
         for (let p = 0; p < size[0]; p++) {
-          await walkEdge(size[1], size[2], async (r, c) => {
+          await walkEdge(size[1], size[2], async (r, c, turn) => {
             if (mine.signal.aborted) return null;
-            let one = /** @type {Cell | null} */ (null);
-            await askCells([settingsOf([p, r, c])], (reply) => { one = put([p, r, c], reply); }, mine.signal);
-            const { kind } = one ?? { kind: 'refused' };
+            /* Where the way may go on from there is played with it, in one request. */
+            const near = [[p, r, c], [p, r, c + turn], [p, r - turn, c], [p, r - turn, c + turn]].filter(([, row, column]) => row >= 0 && row < size[1] && column >= 0 && column < size[2] && !cell(p, row, column));
+            if (!cell(p, r, c)) await askCells(near.map(settingsOf), (reply, i) => { put(near[i], reply); }, mine.signal, near.length);
+            const { kind } = cell(p, r, c) ?? { kind: 'refused' };
             return kind === 'refused' || kind === 'none' ? null : kind !== 'not';
           }, (r, edge) => { for (let c = 0; c < size[2]; c++) expected.current[place(p, r, c)] = c < edge; touch(p, r); });
           setPlayed(0);
