@@ -72,7 +72,7 @@ export async function viewTests(folder, browser) {
     await page.getByRole('button', { name: 'Next event' }).click();
     await page.waitForFunction((/** @type {string} */ before) => /** @type {HTMLElement | null} */ (document.querySelector('.event-title'))?.innerText !== before, first);
     await page.locator('#alive-title', { hasText: 'snap.py:11' }).waitFor();
-    await page.waitForFunction(() => { const all = [...document.querySelectorAll('.segments .recording-live tbody code')]; return all.length > 0 && all.every((one) => one.textContent?.includes('snap.py') || one.closest('.frames')); });
+    await page.waitForFunction(() => { const all = [...document.querySelectorAll('.segments .alive tbody code')]; return all.length > 0 && all.every((one) => one.textContent?.includes('snap.py') || one.closest('.frames')); });
     await page.getByLabel('Only events with this text').fill('no such text');
     await page.getByText('No event has this text.').waitFor();
     await page.getByText('Nothing with this text is alive here.').waitFor();
@@ -117,7 +117,7 @@ export async function viewTests(folder, browser) {
     await page.locator('.events-list').getByText('out of memory').first().waitFor();
     await page.getByRole('button', { name: 'Close the recording' }).click();
     await open(page, recorded('snapshot-late.pickle.gz'));
-    await page.locator('.segments .recording-live').getByText('before').first().waitFor();
+    await page.locator('.segments .alive').getByText('before').first().waitFor();
   }));
 
   test('events: of a job, in the timeline and with it', () => visit(async (page) => {

@@ -115,6 +115,7 @@ static void state_adds_up(const subject *of, const cJSON *row) {
             cells_live += strcmp(text_at(cell, "state"), "live") == 0 ? number(cell, "bytes") : number(cell, "live");
             blocks += at(cell, "blocks") ? number(cell, "blocks") : 1;
         }
+        if (number(segment, "address") < 0) wrong++;
         if (end != number(segment, "bytes") || cells_live != number(segment, "live") || blocks != number(segment, "blocks")) wrong++;
     }
     cJSON_ArrayForEach(alive, at(state, "alive")) {

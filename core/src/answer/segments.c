@@ -7,7 +7,7 @@
 
 /* SEGMENTS of each pool are told, alike ones together. The largest is CELLS wide: what is narrower than one is joined with its neighbours;
  * all together are at most about twice ALL_CELLS. */
-enum { SEGMENTS = 64, CELLS = 500, ALL_CELLS = 2500, ALIVE = 30, BLOCKS = 500 };
+enum { SEGMENTS = 64, CELLS = 500, ALL_CELLS = 2500, ALIVE = 30, BLOCKS = 500, SHOWN_BITS = 44 };
 
 bool tide_segment_at(const tide_caching_allocator *a, uint64_t address, tide_segment_info *segment) {
     tide_caching_cursor cursor = {0};
@@ -17,7 +17,7 @@ bool tide_segment_at(const tide_caching_allocator *a, uint64_t address, tide_seg
 }
 
 int64_t tide_shown_address(uint64_t address) {
-    return (int64_t)(address - TIDE_DEVICE_BASE);
+    return (int64_t)((address - TIDE_DEVICE_BASE) & ((UINT64_C(1) << SHOWN_BITS) - 1));
 }
 
 /* ---- what there is ---- */
@@ -284,12 +284,12 @@ static void write_blocks(const state *s, const tide_state_wants *wants) {
     tide_write_open(s->w, '[');
     for (uint32_t i = 0; i < s->row_count; i++) {
         tide_caching_cursor cursor = s->segments[i].cursor;
-        if (s->segments[i].of.address != wants->segment) continue;
+        if (tide_shown_address(s->segments[i].of.address) != wants->segment) continue;
         for (; tide_caching_next_block(s->allocator, &cursor, &b); at++) {
             uint32_t holder = holder_of(s, &b);
             if (at < wants->first_block || at - wants->first_block >= BLOCKS) continue;
             tide_write_open(s->w, '{');
-            tide_write_bytes_at(s->w, "at", b.address - wants->segment);
+            tide_write_bytes_at(s->w, "at", b.address - s->segments[i].of.address);
             tide_write_bytes_at(s->w, "bytes", b.bytes);
             tide_write_string_at(s->w, "state", state_names[b.state]);
             if (holder) write_holder(s, holder - 1, s->holders->write_brief);

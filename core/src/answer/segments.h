@@ -8,7 +8,7 @@
 /* The segment that an address lies in; false: none. */
 bool tide_segment_at(const tide_caching_allocator *allocator, uint64_t address, tide_segment_info *segment);
 
-/* An address as answers give it: from TIDE_DEVICE_BASE on, so that it stays small. */
+/* An address as answers give it: from TIDE_DEVICE_BASE on, and around at 16 TiB, so that it stays small and positive. */
 int64_t tide_shown_address(uint64_t address);
 
 /* Who holds the live blocks. */
@@ -26,7 +26,7 @@ typedef struct tide_holders {
 
 typedef struct tide_state_wants {
     bool has_segment;
-    uint64_t segment;    /* its address: its blocks one by one, at most 500 from first_block on */
+    int64_t segment;     /* its address as shown: its blocks one by one, at most 500 from first_block on */
     uint32_t first_block;
 } tide_state_wants;
 

@@ -95,7 +95,7 @@ tide_window call_window(const call *c) {
 tide_state_wants call_state_wants(const call *c) {
     const tide_json *segment = tide_json_at(c->request, "segment");
     return (tide_state_wants){.has_segment = segment && segment->is_integer,
-                              .segment = segment && segment->is_integer ? TIDE_DEVICE_BASE + (uint64_t)segment->integer : 0,
+                              .segment = segment && segment->is_integer ? segment->integer : 0,
                               .first_block = call_event_at(c, "from", 0)};
 }
 

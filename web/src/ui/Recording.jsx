@@ -10,6 +10,7 @@ import { describe, unit } from '../state.js';
 import { useWidth } from './hooks.js';
 import { Lazy } from './lazy.jsx';
 import style from './recording.css';
+import './whatif.js';
 import { fill, Icon } from './marks.jsx';
 import { Diagnostics } from './Notes.jsx';
 import { Picker } from './Picker.jsx';
@@ -44,8 +45,10 @@ function Head({ of }) {
     <div class="job">
       <h2 class="job-name">{of.name}<span class="tag">recording</span></h2>
       <p class="job-words">{words.filter(Boolean).map((word) => <span key={word}>{word}</span>)}</p>
-      <button type="button" class="button recording-other" onClick={() => document.getElementById('chooser')?.click()}><Icon name="file" />Open another</button>
-      <button type="button" class="button recording-close" onClick={closeRecording}><Icon name="cross" />Close the recording</button>
+      <div class="recording-actions">
+        <button type="button" class="button" onClick={() => document.getElementById('chooser')?.click()}><Icon name="file" />Open another</button>
+        <button type="button" class="button recording-close" onClick={closeRecording}><Icon name="cross" />Close the recording</button>
+      </div>
     </div>
   );
 }

@@ -223,7 +223,7 @@ function AliveTable({ state, unit, filter, choose, level }) {
     <>
       <Heading id="alive-title">Alive after event {fixed(state.event)} <small>equal blocks of one origin together{filter && `; those with “${filter}”`}</small></Heading>
       <div class="scroll" tabIndex={0} role="group" aria-labelledby="alive-title">
-        <table class="numbers tensors recording-live">
+        <table class="numbers tensors alive">
           <thead><tr><th scope="col">Total</th><th scope="col">Count × each</th><th scope="col">Since event</th><th scope="col" class="left">From</th></tr></thead>
           <tbody>
             {shown.map((one) => (

@@ -9,6 +9,7 @@ import { describe, failure, looking, view } from '../state.js';
 import { toWord } from '../words.js';
 import { titleOf } from './Field.jsx';
 import HeatMap from './HeatMap.jsx';
+import './whatif.js';
 import { Bytes, Icon } from './marks.jsx';
 
 /** @typedef {{device_bytes: number, gpu_bytes?: number, fits?: boolean}} Figures */

@@ -1,0 +1,5 @@
+/* The style that what-if tables share. */
+import { addStyle } from '../sheet.js';
+import style from './whatif.css';
+
+addStyle(style);
