@@ -6,6 +6,10 @@ import { inUnit, percent, UNITS } from '../format.js';
 import { command, report, unit } from '../state.js';
 import { copy } from './CopyDialog.jsx';
 import { Delta } from './marks.jsx';
+import { addStyle } from '../sheet.js';
+import style from './measured.css';
+
+addStyle(style);
 
 const COUNTERS = [
   { name: 'reserved', title: 'torch.cuda.max_memory_reserved()' },
