@@ -31,7 +31,7 @@ export async function doorTests(folder, browser) {
     assert.equal(await bytesOf(page.locator('.big .bytes')), 358612992);
     assert.match(await page.locator('.recording-live').innerText(), /snap\.py:11 train/);
     await page.locator('.recording-live summary').first().click();
-    assert.match(await page.locator('.frames').first().innerText(), /linear\.py:134 forward/);
+    assert.match(await page.locator('.recording-live .frames').first().innerText(), /linear\.py:134 forward/);
     await page.locator('#recorded-gpu').fill('t4');
     await page.keyboard.press('Enter');
     await page.getByText('Runs on T4 16GB').waitFor();
