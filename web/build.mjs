@@ -1,4 +1,5 @@
-/* Builds the static page: node build.mjs --wasm FILE --out FOLDER; recordings.wasm and models.json lie beside FILE */
+/* Builds the static page: node build.mjs --wasm FILE --out FOLDER. FILE is tidemark.wasm; its parts first.wasm and rest.wasm,
+ * recordings.wasm and models.json lie beside it. */
 import { createHash } from 'node:crypto';
 import { mkdir, readdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
@@ -6,7 +7,6 @@ import { parseArgs } from 'node:util';
 import { gzipSync } from 'node:zlib';
 import { build as bundle, transform } from 'esbuild';
 import { headerPolicy, metaPolicy, singlePolicy } from './csp.mjs';
-import { split } from './split.mjs';
 
 const here = import.meta.dirname;
 const common = /** @type {import('esbuild').BuildOptions} */ ({
@@ -96,12 +96,11 @@ export async function build({ wasm, out }) {
   }
 
   const core = await readFile(wasm);
-  const { first: firstCore, rest } = await split(core);
+  const [firstCore, rest, recordings, models] = await Promise.all(['first.wasm', 'rest.wasm', 'recordings.wasm', 'models.json']
+    .map((name) => readFile(join(dirname(wasm), name))));
   const wasmName = await asset('tidemark', 'wasm', firstCore);
   const restName = await asset('rest', 'wasm', rest);
-  const recordings = await readFile(join(dirname(wasm), 'recordings.wasm'));
   const recordingsName = await asset('recordings', 'wasm', recordings);
-  const models = await readFile(join(dirname(wasm), 'models.json'));
   const modelsName = await asset('models', 'json', models);
   const workerName = await asset('worker', 'js', await bundled('src/worker.js'));
   /* What is behind a click comes as a chunk of its own when it is clicked. */

@@ -1,9 +1,9 @@
 # models/ to one C file that defines what core/src/model/sources.h declares.
 #
-#     cmake -DMODELS=DIR -DOUT=FILE [-DPACK=FILE -DAT_ONCE=PATH;...] -P embed.cmake
+#     cmake -DMODELS=DIR -DOUT=FILE -DAT_ONCE=PATH;... [-DPACK=FILE] -P embed.cmake
 #
-# With PACK only the files AT_ONCE (paths under models/ without .json) and the list of cards are in the C file whole. The others
-# go to the pack, an array of JSON; of an entry of the catalogue what lists show stays.
+# The files AT_ONCE (paths under models/ without .json) have tables of their own. With PACK only they and the list of cards are in
+# the C file; the others go to the pack, an array of JSON.
 #
 # Line breaks and indentation go, JSON strings cannot hold them, and so do notes, which nothing reads. A file that is not
 # JSON stops the build.
@@ -60,38 +60,13 @@ function(pack_text text)
     set(pack_length ${pack_length} PARENT_SCOPE)
 endfunction()
 
-# Of an entry of the catalogue what core/src/job/describe.c writes; of any other file nothing.
-function(head_of out text)
-    set(${out} "" PARENT_SCOPE)
-    string(JSON config ERROR_VARIABLE absent GET "${text}" config)
-    if(absent)
-        return()
-    endif()
-    set(head "")
-    foreach(key title source parameters)
-        string(JSON value GET "${text}" ${key})
-        string(JSON kind TYPE "${text}" ${key})
-        if(kind STREQUAL "STRING")
-            set(value "\"${value}\"")
-        endif()
-        string(APPEND head "\"${key}\":${value},")
-    endforeach()
-    foreach(key model_type _class_name architecture) # as tide_config_type()
-        string(JSON value ERROR_VARIABLE absent GET "${config}" ${key})
-        if(NOT absent)
-            break()
-        endif()
-    endforeach()
-    set(${out} "{${head}\"config\":{\"model_type\":\"${value}\"}}" PARENT_SCOPE)
-endfunction()
-
 # A file under models/, into the C file or the pack.
 function(embed_file name path)
     read_file(text "${MODELS}/${path}.json")
     set(packed "0, 0")
     if(PACK AND NOT path IN_LIST AT_ONCE)
         pack_text("${text}")
-        head_of(text "${text}")
+        set(text "")
     endif()
     embed_text("${name}" "${text}" "${packed}")
     foreach(changed bodies array_count initializer pack pack_length)
@@ -116,15 +91,20 @@ function(embed_folder table)
     list(TRANSFORM named REPLACE "[|]" "!|")
     list(SORT named COMPARE STRING)
     set(rows "")
+    set(rows_at_once "")
     foreach(entry IN LISTS named)
         string(REGEX MATCH "^(.*)![|](.*)$" _ "${entry}")
         set(path "${CMAKE_MATCH_2}")
         embed_file("${CMAKE_MATCH_1}" "${path}")
         string(APPEND rows "    ${initializer},\n")
+        if(path IN_LIST AT_ONCE)
+            string(APPEND rows_at_once "    ${initializer},\n")
+        endif()
     endforeach()
     list(LENGTH named count)
     string(APPEND bodies "const tide_source ${table}_sources[] = {\n${rows}    {0, 0, 0, 0, 0, 0}};\n"
-        "const uint32_t ${table}_source_count = ${count};\n")
+        "const uint32_t ${table}_source_count = ${count};\n"
+        "const tide_source ${table}_at_once[] = {\n${rows_at_once}    {0, 0, 0, 0, 0, 0}};\n")
     foreach(changed bodies array_count pack pack_length)
         set(${changed} "${${changed}}" PARENT_SCOPE)
     endforeach()
@@ -139,6 +119,7 @@ string(APPEND bodies "const tide_source tide_gpu_source = ${initializer};\n")
 
 # "model_type": {"llama": "LlamaModel"} of every architecture.
 set(rows "")
+set(rows_at_once "")
 set(row_count 0)
 file(GLOB paths "${MODELS}/architectures/*.json")
 list(SORT paths)
@@ -160,12 +141,26 @@ foreach(path IN LISTS paths)
     foreach(index RANGE ${last})
         string(JSON model_type MEMBER "${text}" model_type ${index})
         string(JSON class_name GET "${text}" model_type "${model_type}")
-        string(APPEND rows "    {\"${model_type}\", \"${name}\", \"${class_name}\"},\n")
+        set(row "    {\"${model_type}\", \"${name}\", \"${class_name}\"},\n")
+        string(APPEND rows "${row}")
+        if("architectures/${name}" IN_LIST AT_ONCE)
+            string(APPEND rows_at_once "${row}")
+        endif()
         math(EXPR row_count "${row_count} + 1")
     endforeach()
 endforeach()
 string(APPEND bodies "const tide_model_type tide_model_types[] = {\n${rows}    {0, 0, 0}};\n"
-    "const uint32_t tide_model_type_count = ${row_count};\n")
+    "const uint32_t tide_model_type_count = ${row_count};\n"
+    "const tide_model_type tide_model_types_at_once[] = {\n${rows_at_once}    {0, 0, 0}};\n")
+
+set(names "")
+file(GLOB paths "${MODELS}/architectures/library/*.json")
+list(SORT paths)
+foreach(path IN LISTS paths)
+    get_filename_component(name "${path}" NAME_WLE)
+    string(APPEND names "\"library/${name}\", ")
+endforeach()
+string(APPEND bodies "const char *const tide_libraries[] = {${names}0};\n")
 
 if(PACK)
     string(APPEND pack "\n]\n")

@@ -350,8 +350,8 @@ export async function doorTests(folder, browser) {
   test('build: the same sources make the same files, byte for byte', async () => {
     const own = mkdtempSync(join(tmpdir(), 'tidemark-build-'));
     const assets = readdirSync(join(folder, 'assets'));
-    for (const name of ['recordings.wasm', 'models.json']) {
-      cpSync(join(folder, 'assets', /** @type {string} */ (assets.find((file) => file.startsWith(`${name.split('.')[0]}-`)))), join(own, name));
+    for (const [name, asset = name.split('.')[0]] of [['recordings.wasm'], ['models.json'], ['rest.wasm'], ['first.wasm', 'tidemark']]) {
+      cpSync(join(folder, 'assets', /** @type {string} */ (assets.find((file) => file.startsWith(`${asset}-`)))), join(own, name));
     }
     const core = /id="part-core">([^<]*)</.exec(readFileSync(join(folder, 'embed.html'), 'utf8'));
     writeFileSync(join(own, 'tidemark.wasm'), gunzipSync(Buffer.from(/** @type {RegExpExecArray} */ (core)[1], 'base64')));

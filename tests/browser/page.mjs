@@ -13,7 +13,7 @@ import { EXAMPLE } from '../../web/src/example.js';
 import { serve } from '../../web/serve.mjs';
 
 /* Bytes, gzip; none may grow. The aim for the first visit is 160 KiB; what is above it is the core, whose share is in tidemark-*.wasm. */
-const FIRST_VISIT_LIMIT = 223 * 1024;
+const FIRST_VISIT_LIMIT = 199 * 1024;
 const RECORDINGS_LIMIT = 72 * 1024;
 const LATER_LIMIT = 76 * 1024; /* what comes when it is clicked */
 const FIRST_ANSWER_MS = 4000; /* the target is 300; a busy machine is not a failure */
@@ -230,7 +230,7 @@ export async function pageTests(folder, browser, isUpdate) {
   test('page: pick a model by keyboard', () => visit(async (page) => {
     await page.locator('#model').focus();
     await page.keyboard.type('llama-2-7b');
-    await changed(page, () => page.keyboard.press('Enter'));
+    await changed(page, () => page.keyboard.press('Enter')); /* which waits for the list */
     const title = await page.locator('.job-name').innerText();
     assert.match(title, /llama.?2.?7b/i);
     await page.waitForFunction(() => location.hash.startsWith('#model=llama-2-7b'));
@@ -533,15 +533,16 @@ export async function pageTests(folder, browser, isUpdate) {
       await changed(page, () => field(page, 'batch').fill('2'));
       assert.equal(fetches(), 0, 'the example needs nothing more');
       await context.setOffline(true);
+      const missing = 'A part of tidemark that this needs could not be loaded';
       await page.locator('#model').click();
-      await page.locator('.picker-list li', { hasText: 'Qwen3 0.6B' }).click();
-      await page.getByText('A part of tidemark that this needs could not be loaded').waitFor();
-      await page.locator('#model').click();
-      await page.locator('.picker-list li', { hasText: 'LLaVA-1.5 7B' }).click();
-      await page.getByText('A part of tidemark that this needs could not be loaded').waitFor({ state: 'hidden' });
-      await page.locator('#model').click();
-      await page.locator('.picker-list li', { hasText: 'Qwen3 0.6B' }).click();
-      await page.getByText('A part of tidemark that this needs could not be loaded').waitFor();
+      await page.locator('.picker-list', { hasText: missing }).waitFor();
+      await page.keyboard.press('Escape');
+      const other = '#model=qwen3-0.6b&gpu=h100-80&batch=2&seq=1024&checkpointing=full&v=1';
+      await page.evaluate((/** @type {string} */ hash) => { location.hash = hash; }, other);
+      await page.locator('.diagnostic', { hasText: missing }).waitFor();
+      await changed(page, () => page.evaluate((/** @type {string} */ hash) => { location.hash = hash; }, `#${exampleWords.join('&')}&v=1`));
+      await page.evaluate((/** @type {string} */ hash) => { location.hash = hash; }, other);
+      await page.locator('.diagnostic', { hasText: missing }).waitFor();
       await changed(page, () => context.setOffline(false));
       assert.equal(await deviceBytes(page), (await fromCore(['model=qwen3-0.6b', 'gpu=h100-80', 'batch=2', 'seq=1024', 'checkpointing=full'])).verdict.device_bytes);
       const before = fetches();

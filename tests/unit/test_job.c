@@ -41,9 +41,16 @@ const tide_source tide_catalogue_sources[] = {
                            "\"text_config\": {\"model_type\": \"llama\", \"vocab_size\": 32064},"
                            "\"vision_config\": {\"image_size\": 336}}, \"preprocessor\": "
                            "{\"crop_size\": {\"height\": 336, \"width\": 336}}}"),
+    {.name = NULL},
 };
 const uint32_t tide_catalogue_source_count =
-    sizeof tide_catalogue_sources / sizeof *tide_catalogue_sources;
+    sizeof tide_catalogue_sources / sizeof *tide_catalogue_sources - 1;
+const tide_source tide_catalogue_at_once[] = {{.name = NULL}};
+const tide_source tide_architecture_sources[] = {{.name = NULL}}, tide_architecture_at_once[] = {{.name = NULL}};
+const uint32_t tide_architecture_source_count = 0;
+const tide_model_type tide_model_types[] = {{.model_type = NULL}}, tide_model_types_at_once[] = {{.model_type = NULL}};
+const uint32_t tide_model_type_count = 0;
+const uint32_t tide_pack_length = 0;
 
 const tide_source tide_recipe_sources[] = {
     SOURCE("tuned", "{\"settings\": {\"model\": \"gpt2\", \"batch\": 16, \"checkpointing\": \"full\", \"parallel\": {\"kind\": "
@@ -1158,7 +1165,7 @@ static void test_describe(void) {
     tide_writer writer;
     tide_writer_init(&writer, &arena);
     tide_write_open(&writer, '{');
-    tide_job_describe(&arena, &writer);
+    tide_job_describe(&arena, &writer, true);
     tide_write_close(&writer, '}');
     tide_json *said = tide_json_parse(&arena, (tide_text){writer.bytes, writer.length}, "", &diags);
     CHECK(said);

@@ -2,15 +2,18 @@
  *
  *     node tests/wasm/parity.mjs tidemark.wasm tidemark [RESULTS.jsonl...]
  *
- * Requests are those of tests/golden, broken ones, and the case of every line of the results given.
+ * Beside tidemark.wasm lies what else its build makes. Requests are those of tests/golden, broken ones, and the case of every line of
+ * the results given.
  * A failure points to web/wasm and to what the compilers do differently. */
 import { spawnSync } from 'node:child_process';
-import { readdirSync, readFileSync } from 'node:fs';
+import { copyFileSync, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
 import { basename, dirname, join } from 'node:path';
 import { gunzipSync } from 'node:zlib';
 import { EXAMPLE } from '../../web/src/example.js';
-import { split } from '../../web/split.mjs';
-import { Lacking, start } from '../../web/src/tidemark.js';
+import { segmentsOf } from '../../web/object.mjs';
+import { FIRST_CALLS, split } from '../../web/split.mjs';
+import { exportsOf, Lacking, start, wrap } from '../../web/src/tidemark.js';
 
 const [wasm, program, ...results] = process.argv.slice(2);
 if (!program) {
@@ -91,9 +94,9 @@ for (const [line, question] of /** @type {[string[], object][]} */ ([
 {
   const short = await start(module);
   const first = JSON.stringify({ call: 'estimate', settings: EXAMPLE.map((word) => word.join('=')) });
-  const listed = JSON.stringify({ call: 'describe' });
+  const listed = JSON.stringify({ call: 'describe', of: 'form' });
   check('the example without models.json', short.callText(first) === core.callText(first));
-  check('the lists without models.json', short.callText(listed) === core.callText(listed));
+  check('the form without models.json', short.callText(listed) === core.callText(listed));
   for (const settings of [['model=gpt2'], ['model=llava-1.5-7b', 'adapter=lora'], ['recipe=llava-finetune']]) {
     for (const call of ['estimate', 'advice', 'compare']) {
       let said = '';
@@ -111,27 +114,57 @@ for (const [line, question] of /** @type {[string[], object][]} */ ([
   }
 }
 
-/* The page's core is in two modules: both together answer as the whole, and the first alone does, or says that it lacks the other. */
-const parts = await split(readFileSync(wasm));
-const [first, rest] = [parts.first, parts.rest].map((bytes) => new WebAssembly.Module(bytes));
+/* The page's core is in two modules: both together answer as the whole, and the first alone does, or says that it lacks the other.
+ * What it lacks of data is overwritten here, so that nothing that was read from there stays unseen. */
+const part = (/** @type {string} */ name) => readFileSync(join(dirname(wasm), name));
+const restBytes = part('rest.wasm');
+const [first, rest] = [part('first.wasm'), restBytes].map((bytes) => new WebAssembly.Module(bytes));
 const both = await start(first, { models, rest });
 {
-  const again = await split(readFileSync(wasm));
-  check('the same module is split the same way', again.first.equals(parts.first) && again.rest.equals(parts.rest));
-  const example = JSON.stringify({ call: 'estimate', settings: EXAMPLE.map((word) => word.join('=')) });
-  check('the example by the first module', (await start(first)).callText(example) === core.callText(example));
-  for (const [index, model] of core.call({ call: 'describe' }).models.entries()) {
+  const again = mkdtempSync(join(tmpdir(), 'tidemark-split-'));
+  for (const name of ['linked.wasm', 'linked.wasm.lto.o', 'linked.map']) copyFileSync(join(dirname(wasm), name), join(again, name));
+  await split(again);
+  for (const name of ['tidemark.wasm', 'first.wasm', 'rest.wasm']) check(`${name} again`, readFileSync(join(again, name)).equals(part(name)));
+  rmSync(again, { recursive: true });
+
+  const memory = (/** @type {any} */ { memory: { buffer } }) => Buffer.from(buffer);
+  check('data of both modules', memory(await exportsOf(first, rest)).equals(memory(await exportsOf(module))));
+
+  async function alone() {
+    const exports = await exportsOf(first);
+    for (const { at, bytes } of segmentsOf(restBytes)) new Uint8Array(exports.memory.buffer).fill(0xcc, at, at + bytes.length);
+    return wrap(exports);
+  }
+  let short = await alone();
+  const known = new Map(); /* answers of the whole core */
+  async function compareParts(/** @type {object} */ asked, isFirst = false) {
+    const name = JSON.stringify(asked);
+    const answer = known.get(name) ?? core.callText(name);
+    known.set(name, answer);
+    check(`${name} by both modules`, both.callText(name) === answer);
+    let said = 'lacking';
+    try {
+      said = short.callText(name);
+    } catch (error) {
+      if (!(error instanceof Lacking)) said = String(error);
+      short = await alone();
+    }
+    check(`${name} by the first module`, (said === 'lacking' && !isFirst) || said === answer, said.slice(0, 120));
+  }
+  for (const request of FIRST_CALLS) await compareParts(request, true);
+  const example = EXAMPLE.map((word) => word.join('='));
+  const described = core.call({ call: 'describe' });
+  for (const { name, type, choices = [] } of described.settings) {
+    const values = type === 'bool' ? ['true', 'false'] : type === 'int' ? ['1', '2', 'many'] : type === 'text' || type === 'list' ? ['x'] : [...choices, '0.5'];
+    for (const value of values) {
+      const others = example.filter((word) => word.split('=')[0] !== name);
+      await compareParts({ call: 'estimate', settings: [...others, `${name}=${value}`] });
+    }
+  }
+  for (const { name } of described.gpus) await compareParts({ call: 'estimate', settings: [...example.filter((word) => !word.startsWith('gpu=')), `gpu=${name}`] });
+  for (const [index, model] of described.models.entries()) {
     for (const more of [[], ...(index % 10 ? [] : [['mode=infer'], ['adapter=lora', 'quant=nf4'], ['parallel.kind=zero3', 'parallel.dp=4']])]) {
-      const request = JSON.stringify({ call: 'estimate', settings: [`model=${model.name}`, ...more] });
-      const answer = core.callText(request);
-      check(`${model.name} ${more.join(' ')} by both modules`, both.callText(request) === answer);
-      let alone = 'lacking';
-      try {
-        alone = (await start(first)).callText(request);
-      } catch (error) {
-        if (!(error instanceof Lacking)) alone = String(error);
-      }
-      check(`${model.name} ${more.join(' ')} by the first module`, alone === 'lacking' || alone === answer, alone.slice(0, 120));
+      await compareParts({ call: 'estimate', settings: [`model=${model.name}`, ...more] });
     }
   }
 }

@@ -1,23 +1,35 @@
 /* The lists of what can be chosen, as the pickers show them. */
+import { signal } from '@preact/signals';
+import { askAsIs } from './asking.js';
+import { models } from './state.js';
 
 /** @typedef {import('./types.js').Describe} Describe */
 
-/** Makes the answer to describe uniform: catalogue entries may be names or objects.
- * @param {any} reply @returns {Describe} */
-export function readDescribe(reply) {
-  /** @param {any} entry @param {(entry: any) => string} note */
-  const choice = (entry, note) => {
-    const name = typeof entry === 'string' ? entry : entry.name;
-    const title = (typeof entry === 'object' && entry.title) || name;
-    const said = typeof entry === 'object' ? note(entry) : '';
-    return { name, title, note: said, search: `${name} ${title} ${said}`.toLowerCase() };
-  };
-  const total = (/** @type {any} */ m) => (typeof m.parameters === 'object' ? m.parameters?.total : m.parameters);
-  return {
-    settings: reply.settings,
-    models: reply.models.map((/** @type {any} */ m) => choice(m, () => [m.architecture ?? m.model_type, billions(total(m))].filter(Boolean).join(' · '))),
-    gpus: reply.gpus.map((/** @type {any} */ g) => choice(g, () => (g.bytes ? `${(g.bytes / 2 ** 30).toFixed(1)} GiB` : ''))),
-  };
+/* What a form needs at once: the models come when a list of them is wanted. */
+export const FORM = { call: 'describe', of: 'form' };
+
+/** @param {any} entry @param {(string | undefined)[]} said @returns {import('./types.js').Choice} */
+function choice({ name, title = name }, ...said) {
+  const note = said.filter(Boolean).join(' · ');
+  return { name, title, note, search: `${name} ${title} ${note}`.toLowerCase() };
+}
+
+/** @param {any} reply to FORM @returns {Describe} */
+export const readDescribe = (reply) => ({
+  settings: reply.settings,
+  gpus: reply.gpus.map((/** @type {any} */ g) => choice(g, g.bytes && `${(g.bytes / 2 ** 30).toFixed(1)} GiB`)),
+});
+
+/* Why there is no list of models. */
+export const noModels = signal('');
+
+/** Has the models, which are with the rest of the core. */
+export async function wantModels() {
+  if (models.value) return;
+  noModels.value = 'The models are on their way.';
+  const reply = await askAsIs({ call: 'describe' }, 'models').catch(() => null);
+  if (reply && !reply.ok) noModels.value = reply.diagnostics[0].message;
+  if (reply?.ok) models.value = reply.models.map((/** @type {any} */ m) => choice(m, m.model_type, billions(m.parameters)));
 }
 
 /** @param {number | undefined} count */

@@ -5,7 +5,7 @@ import { core, more, spawn } from './parts.js';
 import { createPool } from './pool.js';
 import { keepsAddress, loadFragment, readFragment } from './address.js';
 import { useClient } from './asking.js';
-import { readDescribe } from './catalogue.js';
+import { FORM, readDescribe } from './catalogue.js';
 import { recompute } from './play.js';
 import * as state from './state.js';
 import { Patterns } from './ui/marks.jsx';
@@ -35,7 +35,7 @@ async function begin() {
   const client = createClient(workers);
   useClient(client, createPool(workers));
   keepsAddress.value = true;
-  state.describe.value = readDescribe(await client.call({ call: 'describe' }));
+  state.describe.value = readDescribe(await client.call(FORM));
   await loadFragment();
   await recompute();
   render(<Embedded />, /** @type {HTMLElement} */ (document.getElementById('app')));

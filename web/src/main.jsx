@@ -13,7 +13,7 @@ import { core, expectMore, more, recordings, spawn } from './parts.js';
 import { useRecordings } from './recordings.js';
 import { loadFragment, readFragment } from './address.js';
 import { useClient } from './asking.js';
-import { readDescribe } from './catalogue.js';
+import { FORM, readDescribe } from './catalogue.js';
 import { recompute } from './play.js';
 import * as state from './state.js';
 import { App } from './ui/App.jsx';
@@ -71,7 +71,7 @@ async function begin() {
   performance.mark('tidemark-begin');
   useClient(client, createPool(workers));
   try {
-    state.describe.value = readDescribe(await client.call({ call: 'describe' }));
+    state.describe.value = readDescribe(await client.call(FORM));
     await loadFragment();
     await recompute();
   } catch (error) {

@@ -5,7 +5,7 @@
  * @typedef {{name: string, type: string, default: any, choices?: any[], least?: number, most?: number, unit?: string, group: string, help: string,
  *   aliases?: string[]}} Setting
  * @typedef {{name: string, title: string, note: string, search: string}} Choice  one row of a picker
- * @typedef {{settings: Setting[], models: Choice[], gpus: Choice[]}} Describe  the answer to describe, made uniform
+ * @typedef {{settings: Setting[], gpus: Choice[]}} Describe  the answer to describe, made uniform
  * @typedef {Record<string, number>} Factors  bytes by factor name
  * @typedef {{name: string, bytes: number, factors: Factors}} Layer
  * @typedef {{part: string, title: string, bytes: number, factors: Factors, layers: Layer[]}} Part

@@ -12,15 +12,8 @@
 
 enum { CELL_LIMIT = 4096 };
 
-static bool answer_describe(call *c) {
-    const tide_json *check = tide_json_at(c->request, "check");
-    call_open_answer(c);
-    if (check && check->kind == TIDE_JSON_STRING) { /* the text of a description */
-        tide_write_key(&c->writer, "check");
-        tide_write_lint(&c->writer, &c->arena, check->text);
-        return true;
-    }
-    tide_job_describe(&c->arena, &c->writer);
+/* What the interpreter knows: operations with their arguments, and the model types of all descriptions. */
+static void write_vocabulary(call *c) {
     tide_write_key(&c->writer, "ops");
     tide_write_open(&c->writer, '[');
     for (int t = 0; t < TIDE_OP_TABLES; t++)
@@ -35,6 +28,20 @@ static bool answer_describe(call *c) {
     tide_write_open(&c->writer, '[');
     for (uint32_t i = 0; i < tide_model_type_count; i++) tide_write_string(&c->writer, tide_model_types[i].model_type);
     tide_write_close(&c->writer, ']');
+}
+
+/* "of": "form" leaves out what a form can do without until a list opens. */
+static bool answer_describe(call *c) {
+    const tide_json *check = tide_json_at(c->request, "check");
+    call_open_answer(c);
+    if (check && check->kind == TIDE_JSON_STRING) { /* the text of a description */
+        tide_write_key(&c->writer, "check");
+        tide_write_lint(&c->writer, &c->arena, check->text);
+        return true;
+    }
+    const bool is_form = tide_text_is(call_text_at(c, "of"), "form");
+    tide_job_describe(&c->arena, &c->writer, !is_form);
+    if (!is_form) write_vocabulary(c);
     return true;
 }
 

@@ -62,7 +62,8 @@ static void write_members(tide_writer *writer, const tide_json *entry, const cha
 static tide_json *parse_source(tide_arena *arena, const tide_source *source) {
     tide_diagnostics scratch;
     tide_diagnostics_init(&scratch, arena);
-    return tide_json_parse(arena, (tide_text){source->text, source->length}, "", &scratch);
+    const tide_source whole = tide_source_whole(arena, source);
+    return tide_json_parse(arena, (tide_text){whole.text, whole.length}, "", &scratch);
 }
 
 static void write_models(tide_arena *arena, tide_writer *writer) {
@@ -95,11 +96,11 @@ static void write_gpus(tide_arena *arena, tide_writer *writer) {
     tide_write_close(writer, ']');
 }
 
-void tide_job_describe(tide_arena *arena, tide_writer *writer) {
+void tide_job_describe(tide_arena *arena, tide_writer *writer, bool with_models) {
     tide_write_key(writer, "settings");
     tide_write_open(writer, '[');
     for (unsigned id = 0; id < TIDE_SET_COUNT; id++) write_setting(writer, &tide_settings[id]);
     tide_write_close(writer, ']');
-    write_models(arena, writer);
+    if (with_models) write_models(arena, writer);
     write_gpus(arena, writer);
 }

@@ -48,17 +48,21 @@ static const char *place_of(const job_builder *b, tide_setting_id id) {
 
 /* ---- the model ---- */
 
-/* The entry of a name, or of the path under which it is published, as llava-hf/llava-1.5-7b-hf. */
-static const tide_source *catalogue_find(tide_arena *arena, const char *name) {
-    const char *lowered = tide_lowered(arena, tide_text_of(name));
-    const char *path = strchr(name, '/') ? tide_format(arena, "huggingface.co/%s\"", lowered) : NULL;
+/* The entry that is published under a path, as llava-hf/llava-1.5-7b-hf. */
+static const tide_source *catalogue_published(tide_arena *arena, const char *path) {
+    tide_text published = tide_text_of(tide_format(arena, "huggingface.co/%s\"", path));
     for (uint32_t i = 0; i < tide_catalogue_source_count; i++) {
-        const tide_source *source = &tide_catalogue_sources[i];
-        if (path ? tide_text_contains(tide_text_of(tide_lowered(arena, (tide_text){source->text, source->length})), tide_text_of(path))
-                 : strcmp(source->name, lowered) == 0)
-            return source;
+        const tide_source whole = tide_source_whole(arena, &tide_catalogue_sources[i]);
+        if (tide_text_contains(tide_text_of(tide_lowered(arena, (tide_text){whole.text, whole.length})), published))
+            return &tide_catalogue_sources[i];
     }
     return NULL;
+}
+
+/* The entry of a name, or of a path. */
+static const tide_source *catalogue_find(tide_arena *arena, const char *name) {
+    const char *lowered = tide_lowered(arena, tide_text_of(name));
+    return strchr(name, '/') ? catalogue_published(arena, lowered) : tide_catalogue_source(lowered);
 }
 
 /* The entry that the name continues: tuned models are called as their base, a dash and more. */

@@ -178,7 +178,8 @@ bool tide_job_words_of_case(tide_arena *arena, const tide_json *of_case, tide_te
 /* The configurations that a case brings ("config", "preprocessor": objects), as files after those that there are. */
 void tide_job_add_files_of_case(tide_arena *arena, const tide_json *of_case, tide_file **files, uint32_t *count);
 
-/* The settings with types, defaults, choices, units and help, the catalogue and the cards, as members of an open object. */
-void tide_job_describe(tide_arena *arena, tide_writer *writer);
+/* The settings with types, defaults, choices, units and help, the catalogue (which may be in the pack) and the cards, as members
+ * of an open object. */
+void tide_job_describe(tide_arena *arena, tide_writer *writer, bool with_models);
 
 #endif

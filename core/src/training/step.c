@@ -36,9 +36,8 @@ static tide_source find_source(void *user, tide_text name) {
                              .text = job->description_text.at,
                              .length = (uint32_t)job->description_text.length,
                              .is_given = !((const finder *)user)->reads_lazily};
-    for (uint32_t i = 0; i < tide_architecture_source_count; i++)
-        if (tide_text_is(name, tide_architecture_sources[i].name)) return tide_source_whole(((const finder *)user)->arena, &tide_architecture_sources[i]);
-    return (tide_source){.text = NULL};
+    const tide_source *source = tide_architecture_source(name);
+    return source ? tide_source_whole(((const finder *)user)->arena, source) : (tide_source){.text = NULL};
 }
 
 static bool find_model(void *user, tide_text model_type, tide_text *description, tide_text *class_name) {
@@ -49,13 +48,11 @@ static bool find_model(void *user, tide_text model_type, tide_text *description,
         *class_name = given->text;
         return true;
     }
-    for (uint32_t i = 0; i < tide_model_type_count; i++) {
-        if (!tide_text_is(model_type, tide_model_types[i].model_type)) continue;
-        *description = tide_text_of(tide_model_types[i].description);
-        *class_name = tide_text_of(tide_model_types[i].class_name);
-        return true;
-    }
-    return false;
+    const tide_model_type *known = tide_model_type_of(model_type);
+    if (!known) return false;
+    *description = tide_text_of(known->description);
+    *class_name = tide_text_of(known->class_name);
+    return true;
 }
 
 /* Whether a configuration has every key of a list. */
@@ -251,12 +248,12 @@ static bool needs(const tide_job *job, tide_text name) {
     if (tide_text_is(name, "library/adapters") || tide_text_is(name, "library/prompts")) return strcmp(job->adapter.method, "none") != 0;
     if (tide_text_is(name, "library/quantised")) return strcmp(job->quant, "none") != 0;
     if (tide_text_is(name, STAND_INS)) return false;
-    return tide_text_starts(name, TIDE_TEXT("library/"));
+    return true;
 }
 
 static bool load_library(tide_run *run, const tide_job *job) {
-    for (uint32_t i = 0; i < tide_architecture_source_count; i++) {
-        tide_text name = tide_text_of(tide_architecture_sources[i].name);
+    for (const char *const *library = tide_libraries; *library; library++) {
+        tide_text name = tide_text_of(*library);
         if (needs(job, name) && !tide_description_load(&run->descriptions, name)) return false;
     }
     return true;

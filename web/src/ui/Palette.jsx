@@ -5,7 +5,8 @@ import { available } from '../actions.js';
 import { assignment, find } from '../find.js';
 import { recording } from '../recordings.js';
 import { chooseModel, setWord, setWords } from '../changes.js';
-import { describe, overlay, typedAhead, valueOf } from '../state.js';
+import { wantModels } from '../catalogue.js';
+import { describe, models, overlay, typedAhead, valueOf } from '../state.js';
 import { titleOf } from './Field.jsx';
 import { show } from './Notes.jsx';
 import { isIdle } from './Settings.jsx';
@@ -33,14 +34,14 @@ function entriesOf(setting) {
 
 /** @returns {Entry[]} */
 function allEntries() {
-  const { settings = [], models = [], gpus = [] } = (!recording.value && describe.value) || {};
+  const { settings = [], gpus = [] } = (!recording.value && describe.value) || {};
   return [
     ...available().filter(({ name }) => name !== 'palette').map((action) => ({
       title: action.title, note: action.combination ?? action.key ?? '', search: `${action.title} ${action.name}`, run: action.run,
     })),
     ...settings.filter(({ name }) => !/^(model|gpu|overrides)$/.test(name)).flatMap(entriesOf),
     ...gpus.map((gpu) => ({ title: `GPU: ${gpu.title}`, note: gpu.note, search: `gpu ${gpu.search}`, run: () => setWord('gpu', gpu.name) })),
-    ...models.map((model) => ({ title: `Model: ${model.title}`, note: model.note, search: `model ${model.search}`, run: () => chooseModel(model.name) })),
+    ...(recording.value ? [] : models.value ?? []).map((model) => ({ title: `Model: ${model.title}`, note: model.note, search: `model ${model.search}`, run: () => chooseModel(model.name) })),
   ];
 }
 
@@ -59,11 +60,12 @@ export default function Palette() {
   const list = useRef(/** @type {HTMLUListElement | null} */ (null));
   const [text, setText] = useState(typedAhead.peek());
   const [at, setAt] = useState(0);
-  const entries = useMemo(allEntries, []);
+  const entries = useMemo(allEntries, [models.value]);
   const found = [...assigned(text), ...find(entries, text)];
   useEffect(() => {
     typedAhead.value = '';
     dialog.current?.showModal();
+    if (!recording.peek()) wantModels();
     return () => dialog.current?.close();
   }, []);
   useEffect(() => { list.current?.children[at]?.scrollIntoView({ block: 'nearest' }); }, [at, text]);

@@ -4,30 +4,36 @@ import { narrow } from '../catalogue.js';
 import { Icon } from './marks.jsx';
 
 /** @param {{id: string, label: string, word: string, choices: import('../types.js').Choice[], value: string, shown: string,
- *   empty: string, offer?: (typed: string) => {title: string, run: () => void} | null, error?: string, opens?: () => void, choose: (name: string) => void}} props offer: where there is none; opens: when the list does */
+ *   empty: string, offer?: (typed: string) => {title: string, run: () => void} | null, error?: string, opens?: () => void, choose: (name: string) => void}} props offer: where there is none; opens: when the list does, or soon may */
 export function Picker({ id, label, word, choices, value, shown, empty, offer, error, opens, choose }) {
   const [open, setOpen] = useState(false);
   const [typed, setTyped] = useState(/** @type {string | null} */ (null));
-  const [at, setAt] = useState(0);
+  const [takes, setTakes] = useState(false); /* Enter, before the choices were there */
+  const [chosen, setAt] = useState(/** @type {number | null} */ (null)); /* null: the value */
   const input = useRef(/** @type {HTMLInputElement | null} */ (null));
   const list = useRef(/** @type {HTMLUListElement | null} */ (null));
 
   const found = narrow(choices, typed ?? '');
+  const at = chosen ?? Math.max(0, found.findIndex((choice) => choice.name === value));
   const elsewhere = open && found.length === 0 ? offer?.(typed ?? '') : null;
 
   useEffect(() => { if (open) opens?.(); }, [open]);
+  useEffect(() => {
+    if (takes && choices.length > 0) take(found[at]);
+  }, [choices.length > 0]);
   useEffect(() => {
     if (open) list.current?.children[at]?.scrollIntoView({ block: 'nearest' });
   }, [open, at]);
 
   function show() {
     setTyped(null);
-    setAt(Math.max(0, choices.findIndex((choice) => choice.name === value)));
+    setAt(null);
     setOpen(true);
   }
   function close() {
     setOpen(false);
     setTyped(null);
+    setTakes(false);
   }
   /** @param {import('../types.js').Choice | undefined} choice */
   function take(choice) {
@@ -47,7 +53,8 @@ export function Picker({ id, label, word, choices, value, shown, empty, offer, e
     } else if (event.key === 'Enter' && open) {
       event.preventDefault();
       if (elsewhere) elsewhere.run();
-      else take(found[at]);
+      else if (choices.length > 0) take(found[at]);
+      else setTakes(typed !== null);
     } else if (event.key === 'Escape' && open) {
       event.stopPropagation();
       close();
@@ -63,7 +70,7 @@ export function Picker({ id, label, word, choices, value, shown, empty, offer, e
           aria-activedescendant={elsewhere ? `${id}-elsewhere` : open && found[at] ? `${id}-${found[at].name}` : undefined}
           aria-invalid={!!error} aria-describedby={error ? `${id}-error` : undefined}
           value={typed ?? shown}
-          onFocus={(event) => event.currentTarget.select()}
+          onPointerEnter={opens} onFocus={(event) => { opens?.(); event.currentTarget.select(); }}
           onMouseDown={() => { if (!open) show(); }}
           onInput={(event) => { setTyped(event.currentTarget.value); setAt(0); setOpen(true); }}
           onKeyDown={key} onBlur={close} />

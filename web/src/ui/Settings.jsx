@@ -6,10 +6,10 @@ import { EXAMPLE } from '../example.js';
 import { fixed, headline, params, sentences } from '../format.js';
 import { fromFile, MOST_FILES, readText } from '../files.js';
 import { Files } from './Files.jsx';
-import { expectMore } from '../parts.js';
+import { noModels, wantModels } from '../catalogue.js';
 import { closeRecording, isRecording, openRecording, recording } from '../recordings.js';
 import { chooseModel, openFiles, past, reset, setWord, setWords, undo } from '../changes.js';
-import { describe, editing, errorAt, files, linked, moreOpen, notices, report, settingsOpen, unit, valueOf, wordOf } from '../state.js';
+import { describe, editing, errorAt, files, linked, models, moreOpen, notices, report, settingsOpen, unit, valueOf, wordOf } from '../state.js';
 import { Field } from './Field.jsx';
 import { Looks } from './Header.jsx';
 import { Icon } from './marks.jsx';
@@ -68,19 +68,21 @@ const onHub = (typed) => (/^\s*[\w.-]+\/[\w.-]+\s*$/.test(typed) ? {
   run: () => { open(`https://huggingface.co/${typed.trim()}/blob/main/config.json`, '_blank', 'noopener,noreferrer'); },
 } : null);
 
+/* The model's title by the last answer, where it is of this model: the list need not be there. */
+const answeredTitle = computed(() => (report.value?.settings.find(({ name }) => name === 'model')?.value === wordOf('model') ? report.value?.model.title : null));
+
 function ModelField() {
   const value = wordOf('model') ?? '';
-  const choices = describe.value?.models ?? [];
   const custom = files.value.find((file) => file.kind === 'model');
-  const shown = custom && !value ? custom.name : choices.find((choice) => choice.name === value)?.title ?? value;
+  const shown = custom && !value ? custom.name : models.value?.find((choice) => choice.name === value)?.title ?? answeredTitle.value ?? value;
   const error = errorAt('model');
   const chooser = useRef(/** @type {HTMLInputElement | null} */ (null));
   return (
     <fieldset class="group">
       <legend>Model</legend>
-      <Picker id="model" label="Model" word="model" choices={choices} value={value} shown={shown} opens={expectMore} choose={chooseModel}
+      <Picker id="model" label="Model" word="model" choices={models.value ?? []} value={value} shown={shown} opens={wantModels} choose={chooseModel}
         error={error && Object.values(sentences(error)).join(' ')}
-        empty="Not in the catalogue. Drop its config.json anywhere on the page." offer={onHub} />
+        empty={models.value ? 'Not in the catalogue. Drop its config.json anywhere on the page.' : noModels.value} offer={onHub} />
       <div class="open-row">
         <button type="button" class="button" onClick={() => chooser.current?.click()}><Icon name="file" />Open files</button>
         <button type="button" class="button" onClick={() => { editing.value = { name: 'config.json', text: '', isNew: true }; }}><Icon name="paste" />Paste</button>
