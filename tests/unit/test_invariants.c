@@ -248,7 +248,6 @@ static words words_of(const family *f, const char *const *more, uint32_t count) 
 
 /* What the allocator has allocated at the most, and whether the answer warns that this is more than another job would need; 0: it does not run. */
 static uint64_t estimate(const words *w, bool *warns) {
-    static const char ALLOCATED[] = "\"allocated_peak\":";
     char request[4096] = "{\"call\":\"estimate\",\"settings\":[";
     for (uint32_t i = 0; i < w->count; i++) {
         size_t length = strlen(request);
@@ -258,11 +257,9 @@ static uint64_t estimate(const words *w, bool *warns) {
     char *answer = NULL;
     size_t length = 0;
     tide_call(request, strlen(request), NULL, &answer, &length);
-    uint64_t bytes = 0; /* the most of any step */
-    for (const char *at = answer; at && (at = strstr(at, ALLOCATED)); at += sizeof ALLOCATED - 1) {
-        uint64_t step = strtoull(at + sizeof ALLOCATED - 1, NULL, 10);
-        if (step > bytes) bytes = step;
-    }
+    static const char peak[] = "\"peak\":{\"allocated\":"; /* the most of any step, or of loading */
+    const char *at = answer ? strstr(answer, peak) : NULL;
+    uint64_t bytes = at ? strtoull(at + sizeof peak - 1, NULL, 10) : 0;
     *warns = answer && strstr(answer, "needs more than");
     tide_free(NULL, answer, length);
     return bytes;
