@@ -43,6 +43,9 @@ const TILE_MS = 100; /* so often there is news, and what was cancelled ends */
 const MOST_IN_TILE = 64;
 const LEAST_AT_END = 8;
 
+/** Cells of a request, where so many took so long. @param {number} count @param {number} ms */
+export const tileOf = (count, ms) => Math.max(1, Math.min(MOST_IN_TILE, Math.round(count * TILE_MS / Math.max(ms, 1))));
+
 /** The present job with other words of the same settings, several in one request: what they share is read once.
  * @param {string[][]} asked @param {(reply: any, index: number) => void} got @param {AbortSignal} [signal] @param {number} [size] of the first request */
 export async function askCells(asked, got, signal, size = 2) {
@@ -60,7 +63,7 @@ export async function askCells(asked, got, signal, size = 2) {
   };
   return await pool?.each(take, (reply, { from, count }, ms) => {
     for (let i = 0; i < count; i++) got(reply?.ok ? reply.cells[i] : reply, from + i);
-    size = Math.max(1, Math.min(MOST_IN_TILE, Math.round(count * TILE_MS / Math.max(ms, 1)), 2 * count));
+    size = Math.min(tileOf(count, ms), 2 * count);
   }, signal) ?? false;
 }
 

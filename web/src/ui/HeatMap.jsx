@@ -3,7 +3,7 @@
 import { Component } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { fixed, headline, inUnit, percent } from '../format.js';
-import { askCells } from '../asking.js';
+import { askCells, tileOf } from '../asking.js';
 import { setWords } from '../changes.js';
 import { shown as report, shownValue as valueOf } from '../shown.js';
 import { describe, failure, files, looking, spoken, unit, view, words } from '../state.js';
@@ -22,6 +22,7 @@ addStyle(style);
 
 const MOST_CELLS = 4096;
 const DRAW_EVERY_MS = 150;
+const SETTLED_MS = 250; /* after a setting was changed, which may go on */
 const WALK_FROM = 100; /* cells: fewer are played sooner than walked around */
 const MARKS = { fits: '✓', close: '!', not: '✕', none: '', refused: '–' };
 const WORDS = { fits: 'fits', close: 'just fits', not: 'does not fit', none: '', refused: 'not possible' };
@@ -108,7 +109,9 @@ export default function HeatMap() {
     return (cells.current[place(p, r, c)] = cellOf(reply, CLOSE));
   };
 
-  const key = JSON.stringify(axes) + report.value?.link;
+  const job = report.value?.link;
+  const playedFor = useRef(job);
+  const key = JSON.stringify(axes) + job;
   const isGood = failure.value === null && !problem;
   useEffect(() => {
     cells.current = [];
@@ -122,6 +125,7 @@ export default function HeatMap() {
       if (mine.signal.aborted) return;
       let order = inOrderOfPlay(size[0], size[1], size[2]);
       let drawn = 0;
+      const from = performance.now();
       setRunning(true);
       if (order.length > WALK_FROM && grows(rows) && grows(columns)) {
         for (let p = 0; p < size[0]; p++) {
@@ -137,9 +141,11 @@ export default function HeatMap() {
           setWalked(p + 1);
         }
         if (mine.signal.aborted && stop.current !== mine) return;
+        order.sort((a, b) => place(...a) - place(...b)); /* the picture is there: few rows are drawn again at a time */
       }
       order = order.filter((one) => !cells.current[place(...one)]);
       let count = total - order.length;
+      drawn = performance.now();
       const done = await askCells(order.map(settingsOf), (reply, i) => {
         put(order[i], reply);
         count++;
@@ -147,11 +153,12 @@ export default function HeatMap() {
           drawn = performance.now();
           setPlayed(count);
         }
-      }, mine.signal);
+      }, mine.signal, count ? tileOf(count, drawn - from) : undefined);
       if (stop.current !== mine) return;
       setRunning(false);
       if (done) spoken.value = `Heat map: ${cells.current.filter((one) => one?.kind === 'fits' || one?.kind === 'close').length} of ${total} fit.`;
-    }, 250);
+    }, playedFor.current === job ? 0 : SETTLED_MS);
+    playedFor.current = job;
     return () => {
       clearTimeout(timer);
       mine.abort();
