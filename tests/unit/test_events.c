@@ -207,7 +207,7 @@ static void look_at_recording(const char *folder, const char *file, const char *
     gzclose(from);
     cJSON *played = ask(&of, "replay", "");
     of.prefix = "recorded_";
-    look_at(&of, number(at(played, "recording"), "before") ? -1 : number(played, "allocated_peak"), filters);
+    look_at(&of, number(at(played, "recording"), "before") > 0 ? -1 : number(played, "allocated_peak"), filters);
     cJSON *state = ask(&of, "state", "");
     check(number(state, "event") == number(played, "peak_event"), "without an event, the peak's", file, number(state, "event"), number(played, "peak_event"));
     cJSON_Delete(state);
