@@ -145,7 +145,7 @@ function Pool({ pool, list, unit, choose, source, at }) {
           return (
             <div key={one.address} class="segment">
               <span class="segment-size"><Size n={one.bytes} unit={unit} />{(one.count ?? 1) > 1 && <b>×{fixed(one.count ?? 1)}</b>}</span>
-              <div class="segment-plot" style={{ inlineSize: `max(6px, ${((100 * one.bytes) / widest).toFixed(3)}%)` }} role="slider" tabIndex={isAt ? 0 : -1}
+              <div class="segment-plot" ref={(plot) => { if (plot) plot.style.inlineSize = `max(6px, ${((100 * one.bytes) / widest).toFixed(3)}%)`; }} role="slider" tabIndex={isAt ? 0 : -1}
                 aria-label={`Segment ${hex(one.address)}, ${size(one.bytes)}${(one.count ?? 1) > 1 ? `, ${one.count} alike` : ''}, ${size(freeOf(one))} free`}
                 aria-valuemin={1} aria-valuemax={one.cells.length} aria-valuenow={isAt ? at_ + 1 : 1} aria-valuetext={cellWords(one.cells[isAt ? at_ : 0], size)}
                 onFocus={() => { if (!place || place[0] !== index) setPlace([index, 0]); }} onPointerMove={(event) => point(event, index)}
