@@ -772,6 +772,7 @@ export async function pageTests(folder, browser, isUpdate) {
         await visit(async (page) => {
           /* Of what is open, that alone: the page around it has been checked. */
           const check = async (/** @type {string} */ state, /** @type {string[]} */ ...places) => {
+            await page.waitForFunction(() => !document.querySelector('.is-slow') && document.getAnimations().every((one) => one.playState !== 'running')); /* what waits is dimmed */
             const { violations } = await page.evaluate((/** @type {string[]} */ include) => /** @type {any} */ (window).axe.run(include.length ? { include } : document, {
               runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice'], resultTypes: ['violations'],
             }), places);
