@@ -20,7 +20,7 @@ tide_value tide_run_operation(tide_machine *m, const tide_op *op, tide_value *a,
     m->autocast_enabled = false;
     tide_value made = op->run(m, cast);
     m->autocast_enabled = enabled;
-    for (uint32_t i = count; i-- > 0;)
+    for (uint32_t i = 0; i < count; i++)
         if (a[i].kind == TIDE_VALUE_TENSOR) tide_release(m, cast[i].tensor);
     return made;
 }
