@@ -6,7 +6,7 @@ import { join, relative } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { gunzipSync, gzipSync } from 'node:zlib';
 import { openCore } from './core.mjs';
-import { axePath, copied, deviceBytes, openContext, ready, say, test, visitor } from './harness.mjs';
+import { copied, deviceBytes, openContext, ready, say, test, violations, visitor } from './harness.mjs';
 import { build } from '../../web/build.mjs';
 import { serve } from '../../web/serve.mjs';
 
@@ -253,22 +253,18 @@ export async function doorTests(folder, browser) {
   test('axe finds nothing in a recording and in the cards of files, in both themes, at 1440, 390 and 320', async () => {
     for (const scheme of /** @type {const} */ (['light', 'dark'])) {
       await visit(async (page) => {
-        const session = await page.context().newCDPSession(page);
-        await session.send('Runtime.evaluate', { expression: readFileSync(axePath, 'utf8') });
-        const found = async () => (await page.evaluate(() => /** @type {any} */ (globalThis).axe.run(document, { runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa'] })))
-          .violations.map((/** @type {any} */ v) => `${v.id}: ${v.nodes[0].html.slice(0, 120)}`);
         await choose(page, recorded('snapshot-expand.pickle.gz'));
         await page.getByText('With other options').waitFor();
         for (const width of [1440, 390, 320]) {
           await page.setViewportSize({ width, height: 900 });
-          assert.deepEqual(await found(), [], `recording, ${scheme}, ${width}`);
+          assert.deepEqual(await violations(page), [], `recording, ${scheme}, ${width}`);
           assert.ok(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth), `sideways at ${width}`);
         }
         await page.setViewportSize({ width: 1440, height: 900 });
         await choose(page, [launch('arguments.yaml'), launch('zero2.json')]);
         await page.locator('.file-kind', { hasText: 'DeepSpeed' }).waitFor();
         for (const summary of await page.locator('.file summary').all()) await summary.click();
-        assert.deepEqual(await found(), [], `files, ${scheme}`);
+        assert.deepEqual(await violations(page), [], `files, ${scheme}`);
       }, { scheme });
     }
   });

@@ -1,11 +1,11 @@
 /* What the page's tests share: the list of them, Chromium, and a context that records every request. */
 import assert from 'node:assert/strict';
-import { existsSync } from 'node:fs';
+import { existsSync, readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 
 const fromWeb = createRequire(new URL('../../web/package.json', import.meta.url));
 const { chromium } = fromWeb('playwright-core');
-export const axePath = fromWeb.resolve('axe-core/axe.min.js');
+const axe = readFileSync(fromWeb.resolve('axe-core/axe.min.js'), 'utf8');
 
 /** @type {{name: string, run: () => any}[]} */
 export const tests = [];
@@ -96,6 +96,37 @@ export const visitor = (browser, url) => async (use, { at = url, expected, ...op
 
 /** Waits for the live page. @param {any} page */
 export const ready = (page) => page.waitForSelector('[data-core="ready"]');
+
+/** Waits until nothing is awaited (what is late is dimmed), nothing moves, and the document has been as it is for a moment. @param {any} page */
+export const still = (page) => page.evaluate(() => new Promise((/** @type {(is?: unknown) => void} */ done) => {
+  const QUIET_MS = 150;
+  let changed = performance.now();
+  const observer = new MutationObserver(() => { changed = performance.now(); });
+  observer.observe(document, { subtree: true, childList: true, characterData: true, attributes: true });
+  const look = () => {
+    const isBusy = document.querySelector('.is-slow, [aria-busy="true"]') || document.getAnimations().some((one) => one.playState === 'running');
+    if (isBusy) changed = performance.now();
+    if (performance.now() - changed < QUIET_MS) return requestAnimationFrame(look);
+    observer.disconnect();
+    done();
+  };
+  look();
+}));
+
+export const WCAG = ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa'];
+
+/** What axe finds in the page, or in some places of it, once it is still: a line for each rule. @param {any} page @param {string[]} [include] @param {string[]} [rules] @returns {Promise<string[]>} */
+export async function violations(page, include = [], rules = WCAG) {
+  await still(page);
+  if (!await page.evaluate(() => 'axe' in globalThis)) {
+    const session = await page.context().newCDPSession(page); /* as the developer tools would: outside the page's policy */
+    await session.send('Runtime.evaluate', { expression: axe });
+    await session.detach();
+  }
+  const { violations: found } = await page.evaluate((/** @type {string[][]} */ [places, runOnly]) => /** @type {any} */ (globalThis).axe.run(
+    places.length ? { include: places } : document, { runOnly, resultTypes: ['violations'] }), [include, rules]);
+  return found.map((/** @type {any} */ v) => `${v.id}: ${v.nodes.length} × ${v.nodes[0].html.slice(0, 140)} ${v.nodes[0].failureSummary?.split('\n')[1] ?? ''}`);
+}
 
 /** The number in the verdict, in bytes. @param {any} page */
 export async function deviceBytes(page) {

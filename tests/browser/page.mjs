@@ -5,7 +5,7 @@ import { basename, dirname, join, resolve } from 'node:path';
 import { gzipSync } from 'node:zlib';
 import { answerTests } from './answers.mjs';
 import { openCore } from './core.mjs';
-import { axePath, changed, copied, DESKTOP, deviceBytes, openContext, PHONE, ready, say, test, visitor } from './harness.mjs';
+import { changed, copied, DESKTOP, deviceBytes, openContext, PHONE, ready, say, test, violations, visitor, WCAG } from './harness.mjs';
 import { hostileTests } from './hostile.mjs';
 import { pictureTests } from './pictures.mjs';
 import { program, useTests } from './use.mjs';
@@ -16,8 +16,6 @@ import { serve } from '../../web/serve.mjs';
 const FIRST_VISIT_LIMIT = 204 * 1024;
 const RECORDINGS_LIMIT = 72 * 1024;
 const LATER_LIMIT = 76 * 1024; /* what comes when it is clicked */
-const FIRST_ANSWER_MS = 4000; /* the target is 300; a busy machine is not a failure */
-const KEYSTROKE_MS = 500;
 
 const LLAMA = JSON.stringify({
   architectures: ['LlamaForCausalLM'], model_type: 'llama', vocab_size: 32000, hidden_size: 2048, intermediate_size: 5632,
@@ -96,7 +94,7 @@ export async function pageTests(folder, browser, isUpdate) {
 
   /* ---- the first answer ---- */
 
-  test('page: it opens on the example with the core’s own number, and soon', () => visit(async (page) => {
+  test('page: it opens on the example with the core’s own number', () => visit(async (page) => {
     const r = await fromCore(exampleWords);
     assert.equal(await deviceBytes(page), r.verdict.device_bytes);
     await page.waitForFunction((/** @type {string} */ link) => location.hash === `#${link}`, r.link);
@@ -105,7 +103,6 @@ export async function pageTests(folder, browser, isUpdate) {
       load: /** @type {any} */ (performance.getEntriesByType('navigation')[0]).loadEventEnd,
     }));
     say(`first answer ${Math.round(times.first)} ms after navigation, ${Math.round(times.first - times.load)} ms after load`);
-    assert.ok(times.first < FIRST_ANSWER_MS, `${times.first} ms`);
   }));
 
   test('page: factors and parts in the table sum to the peak', () => visit(async (page) => {
@@ -772,15 +769,8 @@ export async function pageTests(folder, browser, isUpdate) {
         await visit(async (page) => {
           /* Of what is open, that alone: the page around it has been checked. */
           const check = async (/** @type {string} */ state, /** @type {string[]} */ ...places) => {
-            await page.waitForFunction(() => !document.querySelector('.is-slow') && document.getAnimations().every((one) => one.playState !== 'running')); /* what waits is dimmed */
-            const { violations } = await page.evaluate((/** @type {string[]} */ include) => /** @type {any} */ (window).axe.run(include.length ? { include } : document, {
-              runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice'], resultTypes: ['violations'],
-            }), places);
-            for (const v of violations) found.push(`${scheme} ${viewport.width} ${state}: ${v.id}: ${v.nodes.length} × ${v.nodes[0].html.slice(0, 140)} ${v.nodes[0].failureSummary?.split('\n')[1] ?? ''}`);
+            for (const line of await violations(page, places, [...WCAG, 'best-practice'])) found.push(`${scheme} ${viewport.width} ${state}: ${line}`);
           };
-          /* As the developer tools would: outside the page's policy. */
-          const session = await page.context().newCDPSession(page);
-          await session.send('Runtime.evaluate', { expression: readFileSync(axePath, 'utf8') });
           await check('first');
           for (const summary of await page.locator('.twin > summary').all()) await summary.click();
           await check('tables', '.twin');
@@ -833,30 +823,6 @@ export async function pageTests(folder, browser, isUpdate) {
       });
     }
   }
-
-  test('page: a keystroke is answered quickly', () => visit(async (page) => {
-    const batch = field(page, 'batch');
-    const times = [];
-    for (let i = 1; i <= 12; i++) {
-      times.push(await page.evaluate(async (/** @type {string} */ value) => {
-        const input = /** @type {HTMLInputElement} */ (document.getElementById('set-batch'));
-        const big = /** @type {HTMLElement} */ (document.querySelector('.factor-table .sums .total'));
-        const from = performance.now();
-        return new Promise((done) => {
-          new MutationObserver((_, observer) => {
-            observer.disconnect();
-            requestAnimationFrame(() => done(performance.now() - from));
-          }).observe(big, { subtree: true, characterData: true, childList: true, attributes: true });
-          input.value = value;
-          input.dispatchEvent(new InputEvent('input', { bubbles: true }));
-        });
-      }, String(i * 8 + 1)));
-    }
-    times.sort((a, b) => a - b);
-    say(`median ${times[6].toFixed(0)} ms, slowest ${times[11].toFixed(0)} ms`);
-    assert.ok(times[6] < KEYSTROKE_MS);
-    assert.equal(await batch.inputValue(), '97');
-  }));
 
   useTests({ visit, field, fromCore, exampleWords, server });
   answerTests({ browser, server, program });

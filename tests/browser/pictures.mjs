@@ -2,7 +2,7 @@
  * web/page.png, the picture in the README, is one of them. */
 import assert from 'node:assert/strict';
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
-import { DESKTOP, PHONE, test } from './harness.mjs';
+import { DESKTOP, PHONE, still, test } from './harness.mjs';
 
 const folder = new URL('reference/', import.meta.url);
 const inReadme = new URL('../../web/page.png', import.meta.url);
@@ -65,7 +65,7 @@ export function pictureTests({ visit }, isUpdate) {
   const compare = async (/** @type {any} */ page, /** @type {URL} */ file) => {
     await page.evaluate(() => /** @type {HTMLElement | null} */ (document.activeElement)?.blur());
     await page.mouse.move(0, 0);
-    await page.waitForTimeout(250);
+    await still(page);
     const now = await page.screenshot();
     if (isUpdate) {
       mkdirSync(folder, { recursive: true });

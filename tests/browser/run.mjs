@@ -1,6 +1,7 @@
 /* Tests of the built page: node tests/browser/run.mjs FOLDER [--update] [--only PART-OF-A-NAME]... [--jobs N].
  *
- * N processes of this program, each with browsers and servers of its own, take the tests one after the other from one list. */
+ * N processes of this program, each with browsers and servers of its own, take the tests one after the other from one list. What
+ * failed runs once more, alone: browsers that share few cores can keep each other waiting. Both outcomes are printed. */
 import { fork } from 'node:child_process';
 import { availableParallelism } from 'node:os';
 import { parseArgs } from 'node:util';
@@ -49,14 +50,19 @@ async function lead() {
   let failed = 0;
   /** @type {string[]} */
   let names = [];
+  /** @type {number[]} those that run once more */
+  const again = [];
+  let isAgain = false;
   const from = Date.now();
 
-  /** @param {{name: string, ms: number, error?: string, lines: string[]}} result */
-  function print({ name, ms, error, lines }) {
+  /** @param {number} index @param {{name: string, ms: number, error?: string, lines: string[]}} result */
+  function print(index, { name, ms, error, lines }) {
+    const isLast = error === undefined || isAgain || index < 0;
     if (error === undefined) passed++;
-    else failed++;
+    else if (isLast) failed++;
+    else again.push(index);
     const seconds = ms > 1000 ? `, ${(ms / 1000).toFixed(1)} s` : '';
-    console.log([`${error === undefined ? 'ok    ' : 'FAIL  '}${name}${seconds}`, ...(error?.split('\n') ?? []), ...lines].join('\n      '));
+    console.log([`${error === undefined ? 'ok    ' : isLast ? 'FAIL  ' : 'again '}${name}${seconds}`, ...(error?.split('\n') ?? []), ...lines].join('\n      '));
   }
 
   /** Resolves when nothing is left, or the process has ended. */
@@ -83,18 +89,22 @@ async function lead() {
         if (!left) for (const text of message.skipped) console.log(text);
         left ??= names.map((_, i) => i).filter((i) => !values.only || values.only.some((part) => names[i].includes(part)));
       } else {
-        print(message);
+        print(current, message);
       }
       next();
     });
     child.on('exit', (code, signal) => {
       clearTimeout(limit);
-      if (current >= 0) print({ name: names[current], ms: 0, error: isLate ? `not done after ${LIMIT_S} s` : `the process ended with ${code ?? signal}`, lines: [] });
-      else if (names.length === 0) print({ name: 'start', ms: 0, error: `ended with ${code ?? signal} before any test`, lines: [] });
+      if (current >= 0) print(current, { name: names[current], ms: 0, error: isLate ? `not done after ${LIMIT_S} s` : `the process ended with ${code ?? signal}`, lines: [] });
+      else if (names.length === 0) print(-1, { name: 'start', ms: 0, error: `ended with ${code ?? signal} before any test`, lines: [] });
       done(current >= 0 && left?.length ? one() : null);
     });
   });
   await Promise.all(Array.from({ length: jobs }, one));
+  isAgain = true;
+  left = [...again, .../** @type {number[]} */ (left ?? [])];
+  if (left.length > 0) await one();
+  for (const index of left) print(index, { name: names[index], ms: 0, error: 'no process ran it', lines: [] });
   console.log(`${Math.round((Date.now() - from) / 1000)} s`);
   console.log(`${passed} passed, ${failed} failed`);
   process.exit(failed ? 1 : 0);

@@ -382,7 +382,15 @@ export function useTests({ visit, field, fromCore, exampleWords, server }) {
   }, { at: `${server.url}#model=gpt2&gpu=t4&v=1` }));
 
   test('use: at 400 % nothing goes sideways, whatever is open and however long the title', () => visit(async (page) => {
-    const narrow = async (/** @type {string} */ state) => assert.equal(await page.evaluate(() => document.documentElement.scrollWidth), 320, state);
+    const narrow = async (/** @type {string} */ state) => assert.deepEqual(await page.evaluate(() => (document.documentElement.scrollWidth <= innerWidth ? [] : [...document.body.querySelectorAll('*')].filter((one) => {
+      if (one.getBoundingClientRect().right <= innerWidth) return false;
+      /* What an ancestor cuts off or scrolls does not widen the page, unless it is placed outside of it. */
+      const isPlaced = getComputedStyle(one).position === 'absolute';
+      for (let up = one.parentElement; up && up !== document.body; up = up.parentElement) {
+        if (getComputedStyle(up).overflowX !== 'visible') return isPlaced && !up.contains(/** @type {HTMLElement} */ (one).offsetParent);
+      }
+      return true;
+    }).map((one) => `${one.getBoundingClientRect().right}: ${one.outerHTML.slice(0, 200)}`))), [], state);
     await page.locator('#compare .causes').waitFor();
     await narrow('baseline');
     await page.locator('.opens:visible').first().click();

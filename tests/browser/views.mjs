@@ -4,7 +4,7 @@ import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { gzipSync } from 'node:zlib';
-import { axePath, copied, openContext, ready, test } from './harness.mjs';
+import { copied, openContext, ready, still, test, violations } from './harness.mjs';
 import { serve } from '../../web/serve.mjs';
 
 const recorded = (/** @type {string} */ name) => new URL(`../recordings/${name}`, import.meta.url).pathname;
@@ -94,13 +94,12 @@ export async function viewTests(folder, browser) {
     assert.match((await words()).join(' '), /^Segment 0x[0-9a-f]+, .*free/);
     const before = await words();
     await page.keyboard.press('ArrowDown');
-    await page.waitForTimeout(100);
-    assert.notDeepEqual(await words(), before);
+    await page.waitForFunction((/** @type {any[]} */ [label, text]) => document.activeElement?.getAttribute('aria-label') !== label
+      || document.activeElement?.getAttribute('aria-valuetext') !== text, before);
     const small = page.locator('.pool').last().locator('.segment-plot').first();
     await small.focus();
     await page.keyboard.press('End');
-    await page.waitForTimeout(100);
-    assert.match((await words())[1], /a gap of/);
+    await page.waitForFunction(() => document.activeElement?.getAttribute('aria-valuetext')?.includes('a gap of'));
     await page.keyboard.press('Home');
     await page.locator('.pool').first().locator('.segment-plot').first().focus();
     await page.keyboard.press('Enter'); /* the event that took the block */
@@ -175,17 +174,13 @@ export async function viewTests(folder, browser) {
   test('axe finds nothing in events and segments, in both themes, at 1440, 390 and 320', async () => {
     for (const [scheme, width] of /** @type {['light' | 'dark', number][]} */ ([['light', 1440], ['dark', 1440], ['light', 390], ['dark', 320]])) {
       await visit(async (page) => {
-        const session = await page.context().newCDPSession(page);
-        await session.send('Runtime.evaluate', { expression: readFileSync(axePath, 'utf8') });
-        const found = async () => (await page.evaluate(() => /** @type {any} */ (globalThis).axe.run(document, { runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa'] })))
-          .violations.map((/** @type {any} */ v) => `${v.id}: ${v.nodes[0].html.slice(0, 160)}`);
         await page.getByText('Event by event, and the allocator’s blocks').click();
         await page.locator('#segments-title').waitFor();
         await page.getByText('Table of segments').click();
-        assert.deepEqual(await found(), [], `job, ${scheme}, ${width}`);
+        assert.deepEqual(await violations(page), [], `job, ${scheme}, ${width}`);
         assert.ok(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth), `no sideways scrolling at ${width}`);
         await open(page, recorded('snapshot-streams.pickle.gz'));
-        assert.deepEqual(await found(), [], `recording, ${scheme}, ${width}`);
+        assert.deepEqual(await violations(page), [], `recording, ${scheme}, ${width}`);
         assert.ok(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth), `no sideways scrolling at ${width}`);
       }, { scheme, viewport: { width, height: 900 } });
     }
@@ -249,7 +244,7 @@ export async function viewTests(folder, browser) {
       'view=%3Cscript%3E&sel=factor:%3Cb%3E', 'sel=from:9999999999,to:1']) {
       await visit(async (page) => {
         await page.locator('.job-name', { hasText: 'GPT-2' }).waitFor();
-        await page.waitForTimeout(200);
+        await still(page);
         assert.equal(await page.locator('.diagnostic').count(), 0, bad);
       }, { at: `#model=gpt2&batch=2&gpu=h100-80&${bad}&v=1` });
     }
