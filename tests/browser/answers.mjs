@@ -1,7 +1,11 @@
 /* Whatever the page asks of its core, in page and workers, is held to the native program: the same question, the same bytes. */
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
+import { readdirSync, readFileSync } from 'node:fs';
+import { openCore, randomLinks } from './core.mjs';
 import { openContext, ready, say, test } from './harness.mjs';
+
+const golden = new URL('../golden/', import.meta.url);
 
 /** In the page: every request that goes to a worker, with its answer. */
 function listen() {
@@ -28,8 +32,61 @@ function listen() {
   };
 }
 
-/** @param {{browser: any, server: {url: string}, program: string | undefined}} site */
-export function answerTests({ browser, server, program }) {
+/** In the page: the worker that answers keystrokes. */
+function keepWorker() {
+  const Real = Worker;
+  window.Worker = /** @type {any} */ (class extends Real {
+    constructor(/** @type {string | URL} */ url, /** @type {WorkerOptions} */ options) {
+      super(url, options);
+      /** @type {any} */ (window).kept ??= this;
+    }
+  });
+}
+
+/** @param {{folder: string, browser: any, server: {url: string}, program: string | undefined}} site */
+export function answerTests({ folder, browser, server, program }) {
+  /** @param {string} request @param {string[]} [line] */
+  const printed = (request, line = ['call']) => spawnSync(/** @type {string} */ (program), line, { input: request, maxBuffer: 64 << 20, encoding: 'utf8' }).stdout.replace(/\n$/, '');
+
+  test('answers: every golden question, put to the page’s own worker, is what the program answers, byte for byte', async () => {
+    if (!program) return say('skipped: the native program is not built');
+    const { context, page, problems } = await openContext(browser);
+    await page.addInitScript(keepWorker);
+    await page.goto(`${server.url}#model=gpt2&gpu=t4&v=1`); /* what the first module lacks has come */
+    await ready(page);
+    let count = 0;
+    for (const name of readdirSync(golden).filter((file) => file.endsWith('.job.json'))) {
+      const request = readFileSync(new URL(name, golden), 'utf8');
+      const reply = await page.evaluate((/** @type {{id: number, request: string}} */ asked) => new Promise((done) => {
+        const { kept } = /** @type {any} */ (window);
+        const hear = (/** @type {MessageEvent} */ { data }) => {
+          if (data.id !== asked.id) return;
+          kept.removeEventListener('message', hear);
+          done(data.reply ?? JSON.stringify(data));
+        };
+        kept.addEventListener('message', hear);
+        kept.postMessage(asked);
+      }), { id: -++count, request });
+      assert.ok(reply === printed(request), `${name}: ${reply.slice(0, 200)}`);
+    }
+    await context.close();
+    assert.deepEqual(problems, []);
+    assert.ok(count > 20, `${count} questions`);
+  });
+
+  test('answers: 500 random jobs are what the program answers, byte for byte', async () => {
+    if (!program) return say('skipped: the native program is not built');
+    const core = await openCore(folder);
+    let tooLarge = 0;
+    for (const link of randomLinks(core, 500)) {
+      const request = JSON.stringify({ call: 'measure', link });
+      const reply = core.callText(request);
+      if (reply.includes('ERR_NO_MEMORY')) tooLarge++;
+      else assert.equal(reply, printed(request), link);
+    }
+    assert.ok(tooLarge < 10, `${tooLarge} do not fit the module's memory`);
+  });
+
   test('answers: all that the page asks in a session is what the program answers, byte for byte', async () => {
     if (!program) return say('skipped: the native program is not built');
     const { context, page, problems } = await openContext(browser);
@@ -84,8 +141,8 @@ export function answerTests({ browser, server, program }) {
     };
     for (const [request, reply] of answered) {
       const line = lineOf(JSON.parse(request));
-      const printed = spawnSync(program, line, { input: request, maxBuffer: 64 << 20, encoding: 'utf8' }).stdout.replace(/\n$/, '');
-      assert.ok(reply === printed, `${request.slice(0, 300)}\n${reply?.slice(0, 200)}\n${printed.slice(0, 200)}`);
+      const said = printed(request, line);
+      assert.ok(reply === said, `${request.slice(0, 300)}\n${reply?.slice(0, 200)}\n${said.slice(0, 200)}`);
     }
     say(`${answered.size} answers to ${calls.size} kinds of questions`);
   });

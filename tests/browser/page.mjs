@@ -825,7 +825,7 @@ export async function pageTests(folder, browser, isUpdate) {
   }
 
   useTests({ visit, field, fromCore, exampleWords, server });
-  answerTests({ browser, server, program });
+  answerTests({ folder, browser, server, program });
   hostileTests({ browser, server, visit });
 
   /* ---- pictures ---- */

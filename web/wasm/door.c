@@ -29,7 +29,8 @@ void emscripten_notify_memory_growth(int index);
 static const char no_memory[] =
     "{\"ok\":false,\"diagnostics\":[{\"severity\":\"error\",\"code\":\"ERR_NO_MEMORY\",\"place\":"
     "\"\","
-    "\"message\":\"the module's memory is full\",\"remedy\":\"reload the page\"}]}";
+    "\"message\":\"the job takes more memory to work out than the module may have\","
+    "\"remedy\":\"ask for fewer accumulation steps or images, or ask the tidemark command\"}]}";
 
 static const char no_models[] =
     "{\"ok\":false,\"diagnostics\":[{\"severity\":\"error\",\"code\":\"ERR_NOT_LOADED\",\"place\":"
