@@ -14,7 +14,8 @@ typedef struct generation {
 
 /* What the first pass alone is given. */
 static bool is_of_prompt(const char *name) {
-    static const char *const names[] = {"pixel_values", "image_grid_thw", "image_sizes", "mm_token_type_ids", "token_type_ids", "pixel_attention_mask", "position_ids"};
+    static const char *const names[] = {"pixel_values", "image_grid_thw", "image_sizes", "mm_token_type_ids", "token_type_ids",
+                                        "pixel_attention_mask", "aspect_ratio_ids", "aspect_ratio_mask", "position_ids"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (strcmp(names[i], name) == 0) return true;
     return false;
