@@ -221,11 +221,15 @@ typedef struct family {
 /* overrides.PATH=3 for every number of layers. */
 static void cut_layers(family *f, const tide_json *config, const char *path) {
     static const char *const keys[] = {"n_layer", "n_layers", "num_layers", "num_decoder_layers", "num_hidden_layers", "encoder_layers", "decoder_layers", "depth"};
+    static const char *const lists[][2] = {{"intermediate_layers_indices", "[0,1,2,0,1]"}, {"cross_attention_layers", "[1]"}}; /* of those that are left */
     for (const tide_json *entry = config->first; entry; entry = entry->next) {
         char name[64];
         snprintf(name, sizeof name, "%s.%s", path, entry->key.at);
         if (entry->kind == TIDE_JSON_OBJECT) cut_layers(f, entry, name);
         if (tide_text_is(entry->key, "vocab_size")) f->has_tokens = true;
+        for (size_t i = 0; i < sizeof lists / sizeof *lists; i++)
+            if (tide_text_is(entry->key, lists[i][0]) && f->word_count < 8)
+                snprintf(f->words[f->word_count++], sizeof *f->words, "%s=%s", name, lists[i][1]);
         for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
             if (tide_text_is(entry->key, keys[i]) && entry->is_integer && entry->integer > 3 && f->word_count < 8)
                 snprintf(f->words[f->word_count++], sizeof *f->words, "%s=3", name);
@@ -327,9 +331,11 @@ static void check_family(family *f, uint32_t round) {
     needs x = needs_of(&plain, NULL), y = needs_of(&with, NULL);
     expect(x.passes && x.passes < y.passes, "a larger micro-batch needs more", &plain, x.passes, &with, y.passes);
     with = WITH(frozen);
-    compare("freezing", &with, &plain);
     words both = WITH(more_frozen);
-    compare("freezing more", &both, &with);
+    if (strcmp(base[3], "optimizer=adafactor") != 0) { /* which keeps of one group of parameters while it does the next: recorded */
+        compare("freezing", &with, &plain);
+        compare("freezing more", &both, &with);
+    }
     with = WITH("checkpointing=full"); /* the peak may be in one layer's backward pass, which takes as much */
     if (needs_quietly(&with, &y)) expect(y.kept < x.kept, "checkpointing keeps less of a forward pass", &with, y.kept, &plain, x.kept);
     with = WITH("checkpointing=full_reentrant");
