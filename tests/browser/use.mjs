@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { existsSync } from 'node:fs';
-import { changed, copied, deviceBytes, PHONE, ready, say, test } from './harness.mjs';
+import { changed, copied, deviceBytes, PHONE, ready, say, still, test } from './harness.mjs';
 import { cell, csv } from '../../web/src/csv.js';
 import { closest } from '../../web/src/nearest.js';
 import { assignment, find } from '../../web/src/find.js';
@@ -610,6 +610,27 @@ export function useTests({ visit, field, fromCore, exampleWords, server }) {
     for (const control of ['.side', '.top-actions', '#whatif', '.timeline-tools']) assert.equal(await page.locator(control).first().isVisible(), false, control);
     assert.match(await page.locator('.print-only').innerText(), /#model=llava-1\.5-7b/);
   }));
+
+  test('use: text of twice its size cuts nothing off, and nothing goes sideways', async () => {
+    for (const width of [1440, 1024, 390]) {
+      await visit(async (page) => {
+        await page.evaluate(() => {
+          const sizes = [...document.body.querySelectorAll('*')].filter((one) => one instanceof HTMLElement)
+            .map((one) => /** @type {[HTMLElement, number]} */ ([one, parseFloat(getComputedStyle(one).fontSize)]));
+          for (const [one, size] of sizes) one.style.setProperty('font-size', `${2 * size}px`, 'important');
+        });
+        await still(page);
+        assert.ok(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth), `sideways at ${width}`);
+        const cut = await page.evaluate(() => [...document.querySelectorAll('.button, .pill, .job-name, .job-words, .big, .facts dd, label, .numbers td, h2')]
+          .filter((one) => one.clientWidth > 1 && getComputedStyle(one).overflow !== 'visible' && one.scrollWidth > one.clientWidth + 1).map((one) => one.textContent));
+        assert.deepEqual(cut, [], `${width}`);
+        const [total, share] = await page.evaluate(() => ['.total', '.share'].map((cell) => document.querySelector(`.factor-table tbody ${cell}`)?.getBoundingClientRect()));
+        assert.ok(total.right <= share.left + 1, 'the columns that stay do not cover each other');
+        const [header, side] = await page.evaluate(() => ['.top', '.columns'].map((one) => document.querySelector(one)?.getBoundingClientRect()));
+        assert.ok(header.bottom <= side.top + 1, 'the header covers nothing');
+      }, { viewport: { width, height: 900 } });
+    }
+  });
 
   test('use: larger text and spacing cut nothing off', () => visit(async (page) => {
     await page.evaluate(() => {

@@ -45,8 +45,13 @@ function lengthNote() {
   return length > LONG ? ` It has ${fixed(length)} characters, and some mail and chat programs cut such.` : '';
 }
 
+/* What sticks below the header knows its height. */
+const measured = globalThis.ResizeObserver && new ResizeObserver(([{ target }]) => {
+  document.documentElement.style.setProperty('--top', `${/** @type {HTMLElement} */ (target).offsetHeight}px`);
+});
+
 export const Header = () => (
-  <header class="top">
+  <header class="top" ref={(header) => { if (header) measured?.observe(header); }}>
     <a class="brand" href="./" aria-label="tidemark, start again with the example">
       <Logo /><h1>tidemark</h1>
     </a>
