@@ -187,12 +187,12 @@ tide_tensor *tide_mul(tide_machine *m, tide_tensor *a, tide_tensor *b) {
 static void div_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
     tide_tensor *other = tide_saved_at(m, node, 0), *self = tide_saved_at(m, node, 1);
     if (tide_wants(node, 1) && self) { /* div_tensor_other_grad: -grad * ((self / other) / other) */
-        tide_tensor *negative = tide_elementwise(m, grads, 1, grads[0]->dtype);
         tide_tensor *quotient = on_two(m, self, other), *again = on_two(m, quotient, other);
+        tide_tensor *negative = tide_elementwise(m, grads, 1, grads[0]->dtype);
         results[1] = on_two(m, negative, again);
+        tide_release(m, negative);
         tide_release(m, again);
         tide_release(m, quotient);
-        tide_release(m, negative);
     }
     if (tide_wants(node, 0) && other) results[0] = on_two(m, grads[0], other);
     tide_release(m, self);
