@@ -75,6 +75,17 @@ static int64_t of_space(tide_machine *m, tide_value v, int i) {
     return i < (int)v.list->count ? tide_arg_int(m, v.list->items[i]) : 1;
 }
 
+/* Convolution.cpp, use_cudnn_depthwise: of those with a group per channel, in fp16 alone, and how many pixels and channels it takes. */
+static bool is_for_cudnn(const tide_tensor *x, const tide_tensor *weight, int64_t stride) {
+    const int64_t *size = x->shape->size, *filter = weight->shape->size;
+    if (x->dtype != TIDE_FP16 || x->shape->dims > 4 || size[1] < 32) return false;
+    if (x->shape->dims == 3) return stride == 1;
+    if (filter[2] != filter[3] || (filter[3] != 1 && filter[3] != 3 && filter[3] != 5) || size[3] < 7) return false;
+    if (stride != 2) return stride == 1;
+    if (filter[3] == 1) return size[0] == 1 ? size[3] <= 28 : size[0] <= 16 && size[1] >= 128 && size[3] <= 7;
+    return size[0] == 1 || size[1] >= 512 || (size[1] >= 256 && size[3] >= 28);
+}
+
 /* x (N, C, ...), weight (O, C / groups, ...) with 1, 2 or 3 dimensions of space. */
 static tide_value op_conv(tide_machine *m, tide_value *a) {
     tide_tensor *all[3] = {tide_arg_tensor(m, a[0]), tide_arg_tensor(m, a[1]), tide_arg_tensor_or_none(m, a[2])};
@@ -101,7 +112,8 @@ static tide_value op_conv(tide_machine *m, tide_value *a) {
     shape.name[1] = weight->shape->name[0];
     tide_node *node = tide_node_new(m, &conv_backward, all, 3);
     bool is_last = prefers_channels_last(x) || prefers_channels_last(weight);
-    if (node) node->attribute[0] = groups > 1 && groups == x->shape->size[1], node->attribute[1] = is_last;
+    bool is_depthwise = groups > 1 && groups == x->shape->size[1] && !is_for_cudnn(x, weight, of_space(m, a[3], 0));
+    if (node) node->attribute[0] = is_depthwise, node->attribute[1] = is_last;
     tide_save(m, node, x);
     tide_save(m, node, weight);
     tide_tensor *input = in_layout(m, x, is_last);

@@ -527,6 +527,65 @@ tide_tensor *tide_linear(tide_machine *m, tide_tensor *x, tide_tensor *weight, t
     return out;
 }
 
+/* ---- linalg.solve_triangular: BatchLinearAlgebra.cpp; cuda/linalg/BatchLinearAlgebra.cpp takes up to 8 large matrices one by
+ * one, others by two arrays of pointers ---- */
+
+static tide_tensor *solved(tide_machine *m, const tide_tensor *a, const tide_tensor *b) {
+    int64_t stride[TIDE_MAX_DIMS], size = a->shape->size[a->shape->dims - 1], batches = size ? tide_count(a) / (size * size) : 0;
+    tide_shape shape = *b->shape;
+    int last = shape.dims - 1;
+    tide_contiguous_strides(&shape, stride);
+    stride[last] = shape.size[last - 1];
+    stride[last - 1] = 1;
+    tide_tensor *out = tide_empty_strided(m, &shape, stride, b->dtype), *pointers[2] = {NULL, NULL};
+    tide_tensor *copy = is_ready(a) ? NULL : tide_empty(m, a->shape, a->dtype);
+    bool is_batched = batches > 8 || size < 64;
+    for (int i = 0; is_batched && i < 2; i++) pointers[i] = tide_flat(m, batches, TIDE_INT64);
+    workspace(m, tide_gemm_workspace(m));
+    tide_release(m, pointers[1]);
+    tide_release(m, pointers[0]);
+    tide_release(m, copy);
+    return out;
+}
+
+/* FunctionsManual.cpp, linalg_solve_triangular_backward: -(G_B X^H).tril() for A. */
+static void solve_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
+    tide_tensor *a = tide_saved_at(m, node, 0), *x = tide_saved_at(m, node, 1);
+    tide_tensor *turned = tide_transpose(m, a, -2, -1), *grad_b = solved(m, turned, grads[0]);
+    tide_release(m, turned);
+    if (tide_wants(node, 0)) {
+        tide_tensor *x_turned = tide_transpose(m, x, -2, -1), *product = tide_matmul(m, grad_b, x_turned);
+        tide_tensor *negative = tide_elementwise(m, &product, 1, product->dtype);
+        tide_release(m, product);
+        results[0] = tide_elementwise(m, &negative, 1, negative->dtype);
+        tide_release(m, negative);
+        tide_release(m, x_turned);
+    }
+    if (tide_wants(node, 1)) results[1] = tide_retain(grad_b);
+    tide_release(m, grad_b);
+    tide_release(m, x);
+    tide_release(m, a);
+}
+static const tide_backward solve_backward = {"LinalgSolveTriangularBackward0", solve_run};
+
+static tide_value op_solve_triangular(tide_machine *m, tide_value *v) {
+    tide_tensor *both[2] = {tide_arg_tensor(m, v[0]), tide_arg_tensor(m, v[1])};
+    const tide_shape *a = both[0]->shape, *b = both[1]->shape;
+    bool ok = a->dims >= 2 && a->dims == b->dims && a->size[a->dims - 1] == a->size[a->dims - 2];
+    for (int i = 0; ok && i < a->dims - 1; i++) ok = a->size[i] == b->size[i];
+    if (!ok) {
+        tide_fail(m, TIDE_ERR_SHAPE, "solve_triangular: %s for %s", tide_shape_text(m, a), tide_shape_text(m, b));
+        return tide_none();
+    }
+    tide_node *node = tide_node_new(m, &solve_backward, both, 2);
+    tide_tensor *x = tide_made_by(m, node, solved(m, both[0], both[1]));
+    if (node) {
+        tide_save(m, node, both[0]);
+        tide_save(m, node, x);
+    }
+    return tide_of_tensor(x);
+}
+
 tide_tensor *tide_linear_eager(tide_machine *m, tide_tensor *x, tide_tensor *weight, tide_tensor *bias) {
     tide_tensor *transposed = tide_transpose(m, weight, 0, 1);
     tide_tensor *out = bias && x->shape->dims == 2 ? addmm(m, bias, x, transposed) : tide_matmul(m, x, transposed);
@@ -562,6 +621,7 @@ static const tide_op linear_ops[] = {
     {"bmm", "self, mat2", TIDE_CAST_LOWER, op_bmm},
     {"einsum", "equation, a, b", TIDE_CAST_NONE, op_einsum},
     {"grouped_mm", "x, weight, offsets", TIDE_CAST_NONE, op_grouped_mm},
+    {"solve_triangular", "A, B", TIDE_CAST_NONE, op_solve_triangular},
     {"baddbmm", "input, batch1, batch2", TIDE_CAST_LOWER, op_baddbmm},
     {"mm_out", "self, mat2", TIDE_CAST_NONE, op_mm_out},
     {"addmm", "self, mat1, mat2", TIDE_CAST_LOWER, op_addmm},

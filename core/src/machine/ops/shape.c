@@ -117,11 +117,16 @@ static void to_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_t
 }
 static const tide_backward to_backward = {"ToCopyBackward0", to_run};
 
-tide_tensor *tide_to(tide_machine *m, tide_tensor *x, tide_dtype dtype) {
-    if (x->dtype == dtype) return tide_retain(x);
+static tide_node *to_node(tide_machine *m, tide_tensor *x, tide_dtype dtype) {
     tide_node *node = NULL;
     if (tide_dtype_is_float(dtype)) node = tide_node_new(m, &to_backward, &x, 1);
     if (node) node->extra.dtype = x->dtype;
+    return node;
+}
+
+tide_tensor *tide_to(tide_machine *m, tide_tensor *x, tide_dtype dtype) {
+    if (x->dtype == dtype) return tide_retain(x);
+    tide_node *node = to_node(m, x, dtype);
     return tide_made_by(m, node, tide_empty_like(m, x, dtype));
 }
 
@@ -339,13 +344,14 @@ static void copy_slice_run(tide_machine *m, tide_node *node, tide_tensor **grads
     int64_t stride[TIDE_MAX_DIMS];
     tide_contiguous_strides(grads[0]->shape, stride);
     tide_tensor *base = tide_empty_strided(m, grads[0]->shape, stride, grads[0]->dtype);
-    tide_tensor *slice = tide_empty(m, node->extra.shape, grads[0]->dtype);
+    tide_tensor *slice = tide_empty(m, node->extra.shape, grads[0]->dtype), *zeros = NULL;
     if (tide_wants(node, 0)) {
-        tide_touch(m, tide_bytes(slice)); /* zeros for what was there before */
+        zeros = tide_empty(m, node->extra.shape, grads[0]->dtype); /* for what was there before */
         results[0] = tide_retain(base);
     }
-    if (tide_wants(node, 1)) results[1] = tide_retain(slice);
+    if (tide_wants(node, 1)) results[1] = tide_to(m, slice, node->extra.dtype);
     tide_release(m, slice);
+    tide_release(m, zeros);
     tide_release(m, base);
 }
 static const tide_backward copy_slice_backward = {"CopySlices", copy_slice_run};
@@ -357,7 +363,7 @@ static tide_value op_copy_slice(tide_machine *m, tide_value *a) {
     tide_tensor *slice = tide_slice(m, both[0], tide_arg_int(m, a[1]), (tide_dim){tide_arg_int(m, a[2]), a[2].symbol}, (tide_dim){tide_arg_int(m, a[3]), a[3].symbol});
     m->grad_enabled = grad_enabled;
     tide_node *node = tide_node_new(m, &copy_slice_backward, both, 2);
-    if (node) node->extra.shape = slice->shape;
+    if (node) node->extra = (tide_meta){slice->shape, both[1]->dtype};
     tide_tensor *t = tide_alias(m, both[0]);
     tide_release(m, slice);
     return tide_of_tensor(node ? tide_made_by(m, node, t) : t);
@@ -823,6 +829,14 @@ static tide_value op_to(tide_machine *m, tide_value *a) {
     return tide_of_tensor(tide_to(m, x, a[1].dtype));
 }
 
+/* to(dtype, memory_format=torch.contiguous_format): x itself, whatever its strides, where it has that dtype. */
+static tide_value op_to_contiguous(tide_machine *m, tide_value *a) {
+    tide_tensor *x = tide_arg_tensor(m, a[0]);
+    if (a[1].kind != TIDE_VALUE_DTYPE || x->dtype == a[1].dtype) return op_to(m, a);
+    tide_node *node = to_node(m, x, a[1].dtype);
+    return tide_of_tensor(tide_made_by(m, node, tide_empty(m, x->shape, a[1].dtype)));
+}
+
 static tide_value op_float(tide_machine *m, tide_value *a) {
     return tide_of_tensor(tide_to(m, tide_arg_tensor(m, a[0]), TIDE_FP32));
 }
@@ -952,6 +966,7 @@ static const tide_op shape_ops[] = {
     {"requires_grad_", "x", TIDE_CAST_NONE, op_requires_grad},
     {"set_data", "x, value", TIDE_CAST_NONE, op_set_data},
     {"to", "x, dtype", TIDE_CAST_NONE, op_to},
+    {"to_contiguous", "x, dtype", TIDE_CAST_NONE, op_to_contiguous},
     {"float", "x", TIDE_CAST_NONE, op_float},
     {"autocast_cast", "x", TIDE_CAST_NONE, op_autocast_cast},
     {"cat", "tensors, dim=0", TIDE_CAST_NONE, op_cat},
