@@ -1,11 +1,12 @@
 /* Builds the static page: node build.mjs --wasm FILE --out FOLDER. FILE is tidemark.wasm; its parts first.wasm and rest.wasm,
- * recordings.wasm and models.json lie beside it. */
+ * recordings.wasm, models.json and unpack.wasm lie beside it. */
 import { createHash } from 'node:crypto';
 import { mkdir, readdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
 import { parseArgs } from 'node:util';
 import { gzipSync } from 'node:zlib';
 import { build as bundle, transform } from 'esbuild';
+import { packed } from './pack.mjs';
 import { headerPolicy, metaPolicy, singlePolicy } from './csp.mjs';
 
 const here = import.meta.dirname;
@@ -63,18 +64,17 @@ const filled = (template, values) => template.replace(/\{\{(\w+)\}\}/g, (_, name
 
 const noPaths = { WASM_PATH: '""', WORKER_PATH: '""', RECORDINGS_PATH: '""', MODELS_PATH: '""', REST_PATH: '""' };
 
-/** A page in one file: what it is made of stands inside, modules and models as base64 of gzip.
- * @param {string} entry @param {{style: string, theme: string, app: string, noscript: string, modules: Record<string, Buffer>}} content */
-async function single(entry, { style, theme, app, noscript, modules }) {
+/** A page in one file: what it is made of stands inside, packed parts as base64.
+ * @param {string} entry @param {{style: string, theme: string, app: string, noscript: string, parts: Record<string, Buffer>}} content */
+async function single(entry, { style, theme, app, noscript, parts }) {
   const define = { ...noPaths, SINGLE: 'true' };
   const text = async (/** @type {string} */ source, /** @type {any} */ more = {}) =>
     (await bundled(source, { define, ...more })).toString().trim().replaceAll('</script', '<\\/script');
   const main = await text(entry);
-  const parts = Object.entries(modules).map(([name, bytes]) =>
-    `<script type="text/plain" id="part-${name}">${gzipSync(bytes, { level: 9 }).toString('base64')}</script>\n`);
+  const texts = Object.entries(parts).map(([name, bytes]) => `<script type="text/plain" id="part-${name}">${bytes.toString('base64')}</script>\n`);
   const policy = singlePolicy([hashOf(theme), hashOf(main)], [hashOf(style)]);
   return Buffer.from(filled(await readFile(join(here, 'single.html'), 'utf8'), { policy, icon: ICON, theme, style, noscript, app, main,
-    parts: `<script type="text/plain" id="part-worker">${await text('src/worker.js', { format: 'iife' })}</script>\n${parts.join('')}` }));
+    parts: `<script type="text/plain" id="part-worker">${await text('src/worker.js', { format: 'iife' })}</script>\n${texts.join('')}` }));
 }
 
 /** @param {{wasm: string, out: string}} options */
@@ -95,13 +95,13 @@ export async function build({ wasm, out }) {
     return put(`assets/${name}-${hash}.${ext}`, bytes);
   }
 
-  const core = await readFile(wasm);
-  const [firstCore, rest, recordings, models] = await Promise.all(['first.wasm', 'rest.wasm', 'recordings.wasm', 'models.json']
-    .map((name) => readFile(join(dirname(wasm), name))));
-  const wasmName = await asset('tidemark', 'wasm', firstCore);
-  const restName = await asset('rest', 'wasm', rest);
+  const [core, firstCore, restCore, recordingsCore, modelsText, unpacker] = await Promise.all([basename(wasm), 'first.wasm', 'rest.wasm',
+    'recordings.wasm', 'models.json', 'unpack.wasm'].map((name) => readFile(join(dirname(wasm), name))));
+  const [recordings, models] = [recordingsCore, modelsText].map((bytes) => packed(unpacker, bytes));
+  const wasmName = await asset('tidemark', 'wasm', packed(unpacker, firstCore));
+  const restName = await asset('rest', 'wasm', packed(unpacker, restCore));
   const recordingsName = await asset('recordings', 'wasm', recordings);
-  const modelsName = await asset('models', 'json', models);
+  const modelsName = await asset('models', 'wasm', models);
   const workerName = await asset('worker', 'js', await bundled('src/worker.js'));
   /* What is behind a click comes as a chunk of its own when it is clicked. */
   const [main, ...chunks] = await bundledInParts('src/main.jsx', {
@@ -136,8 +136,9 @@ export async function build({ wasm, out }) {
   const style = (await readFile(join(out, styleName), 'utf8')).trim();
   const theme = (await readFile(join(out, themeName), 'utf8')).trim();
   const noscript = /** @type {RegExpExecArray} */ (/<noscript>.*<\/noscript>\n/.exec(index))[0];
-  await put('tidemark.html', await single('src/main.jsx', { style, theme, app: html, noscript, modules: { core, models, recordings } }));
-  await put('embed.html', await single('src/embed.jsx', { style, theme, app: '', noscript: '', modules: { core, models } }));
+  const whole = { core: packed(unpacker, core), models };
+  await put('tidemark.html', await single('src/main.jsx', { style, theme, app: html, noscript, parts: { ...whole, recordings } }));
+  await put('embed.html', await single('src/embed.jsx', { style, theme, app: '', noscript: '', parts: whole }));
 
   await put('icon.svg', Buffer.from(decodeURIComponent(ICON.slice(ICON.indexOf(',') + 1))));
   await put('manifest.webmanifest', Buffer.from(JSON.stringify({

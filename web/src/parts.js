@@ -5,15 +5,28 @@ const FETCH_MS = 30000;
 
 const beside = (/** @type {string} */ path) => new URL(path, document.baseURI).href;
 
-/** A part of the single file: base64 of gzip. @param {string} name @returns {Promise<ArrayBuffer>} */
-async function inside(name) {
+/** A part as it is packed: beside the page, or in a single file its base64. @param {string} name @param {string} path @param {AbortSignal} [signal] */
+function packed(name, path, signal) {
+  if (!SINGLE) return compile(beside(path), signal);
   const text = document.getElementById(`part-${name}`)?.textContent ?? '';
-  const bytes = Uint8Array.from(atob(text), (c) => c.charCodeAt(0));
-  return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream('gzip'))).arrayBuffer();
+  return WebAssembly.compile(Uint8Array.from(atob(text), (c) => c.charCodeAt(0)));
 }
 
-/** @param {string} name @param {string} path */
-const moduleOf = (name, path) => (SINGLE ? inside(name).then((bytes) => WebAssembly.compile(bytes)) : compile(beside(path)));
+/** A part, unpacked by a worker: the page goes on. @param {string} name @param {string} path @param {boolean} isModule @param {AbortSignal} [signal] of what is fetched
+ * @returns {Promise<any>} */
+async function part(name, path, isModule, signal) {
+  const worker = spawn();
+  try {
+    const one = await packed(name, path, signal);
+    return await new Promise((done, fail) => {
+      worker.onmessage = ({ data }) => (data.trap === undefined ? done(data.unpacked) : fail(new Error(data.trap)));
+      worker.onerror = (event) => fail(new Error(event.message || 'The worker could not start.'));
+      worker.postMessage({ part: one, isModule });
+    });
+  } finally {
+    worker.terminate();
+  }
+}
 
 /** @type {string | undefined} */
 let workerUrl;
@@ -38,21 +51,21 @@ function trusted(url) {
 /** @type {Promise<import('./tidemark.js').More> | undefined} */
 let rest;
 
-async function fetched() {
-  const [models, code] = await Promise.all([fetch(beside(MODELS_PATH), { signal: AbortSignal.timeout(FETCH_MS) }), compile(beside(REST_PATH))]);
-  if (!models.ok) throw new Error(`models.json: the host answered ${models.status}.`);
-  return { models: await models.arrayBuffer(), rest: code };
+async function unpackedMore() {
+  const signal = AbortSignal.timeout(FETCH_MS);
+  const [models, code] = await Promise.all([part('models', MODELS_PATH, false, signal), SINGLE ? undefined : part('rest', REST_PATH, true, signal)]);
+  return { models, rest: code };
 }
 
 /** What the core needs for other jobs than the example: fetched once it is asked for, or sooner where it will be. */
-export const more = () => rest ??= (SINGLE ? inside('models').then((models) => ({ models })) : fetched()).catch((error) => {
+export const more = () => rest ??= unpackedMore().catch((error) => {
   rest = undefined; /* the next one tries again */
   throw error;
 });
 export const expectMore = () => { more().catch(() => {}); };
 
 /** The core's module; and the one for recordings, when the first is opened. */
-export const core = () => moduleOf('core', WASM_PATH);
-export const recordings = () => moduleOf('recordings', RECORDINGS_PATH);
+export const core = () => part('core', WASM_PATH, true);
+export const recordings = () => part('recordings', RECORDINGS_PATH, true);
 export const spawn = () => new Worker(trusted(worker()), SINGLE ? {} : { type: 'module' }); /* no modules from a file on disk */
 export const serviceWorker = () => navigator.serviceWorker.register(trusted(beside('sw.js')), { updateViaCache: 'none' });
