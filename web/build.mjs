@@ -1,12 +1,12 @@
 /* Builds the static page: node build.mjs --wasm FILE --out FOLDER. FILE is tidemark.wasm; its parts first.wasm and rest.wasm,
- * recordings.wasm, models.json and unpack.wasm lie beside it. */
+ * recordings.wasm, models.json, and unpack.wasm and takeapart.wasm of pack.mjs lie beside it. */
 import { createHash } from 'node:crypto';
 import { mkdir, readdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
 import { parseArgs } from 'node:util';
 import { gzipSync } from 'node:zlib';
 import { build as bundle, transform } from 'esbuild';
-import { packed } from './pack.mjs';
+import { packer } from './pack.mjs';
 import { headerPolicy, metaPolicy, singlePolicy } from './csp.mjs';
 
 const here = import.meta.dirname;
@@ -95,11 +95,12 @@ export async function build({ wasm, out }) {
     return put(`assets/${name}-${hash}.${ext}`, bytes);
   }
 
-  const [core, firstCore, restCore, recordingsCore, modelsText, unpacker] = await Promise.all([basename(wasm), 'first.wasm', 'rest.wasm',
-    'recordings.wasm', 'models.json', 'unpack.wasm'].map((name) => readFile(join(dirname(wasm), name))));
-  const [recordings, models] = [recordingsCore, modelsText].map((bytes) => packed(unpacker, bytes));
-  const wasmName = await asset('tidemark', 'wasm', packed(unpacker, firstCore));
-  const restName = await asset('rest', 'wasm', packed(unpacker, restCore));
+  const [core, firstCore, restCore, recordingsCore, modelsText, unpacker, takeapart] = await Promise.all([basename(wasm), 'first.wasm', 'rest.wasm',
+    'recordings.wasm', 'models.json', 'unpack.wasm', 'takeapart.wasm'].map((name) => readFile(join(dirname(wasm), name))));
+  const packed = packer(unpacker, takeapart);
+  const [recordings, models] = [await packed(recordingsCore), await packed(modelsText, false)];
+  const wasmName = await asset('tidemark', 'wasm', await packed(firstCore));
+  const restName = await asset('rest', 'wasm', await packed(restCore));
   const recordingsName = await asset('recordings', 'wasm', recordings);
   const modelsName = await asset('models', 'wasm', models);
   const workerName = await asset('worker', 'js', await bundled('src/worker.js'));
@@ -136,7 +137,7 @@ export async function build({ wasm, out }) {
   const style = (await readFile(join(out, styleName), 'utf8')).trim();
   const theme = (await readFile(join(out, themeName), 'utf8')).trim();
   const noscript = /** @type {RegExpExecArray} */ (/<noscript>.*<\/noscript>\n/.exec(index))[0];
-  const whole = { core: packed(unpacker, core), models };
+  const whole = { core: await packed(core), models };
   await put('tidemark.html', await single('src/main.jsx', { style, theme, app: html, noscript, parts: { ...whole, recordings } }));
   await put('embed.html', await single('src/embed.jsx', { style, theme, app: '', noscript: '', parts: whole }));
 

@@ -58,6 +58,9 @@ function sectionOf(sections, id, name = '') {
   return found;
 }
 
+/** @param {Uint8Array} bytes a module */
+export const codeOf = (bytes) => sectionOf(sectionsOf(bytes), CODE);
+
 /** @param {WebAssembly.Module} module */
 const importedFunctions = (module) => WebAssembly.Module.imports(module).filter(({ kind }) => kind === 'function').length;
 
