@@ -6,6 +6,7 @@ import { awaited, report } from './state.js';
 /** @typedef {{isSeen: () => boolean, draw: (r: Report) => void}} Part */
 
 const SETTLED_MS = 120; /* after the last answer what is out of sight is drawn too */
+const SHOWN_MS = 16; /* so long a painted frame may take until it is on the screen: two cores do not do more than that at once */
 const MOST_MS = 250; /* so long the charts stay as they are while one answer after the other is awaited */
 
 /** @type {Map<Part, Report | null>} what each of them shows */
@@ -42,7 +43,7 @@ effect(() => {
 function afterFrame() {
   const mine = ++turn;
   clearTimeout(timer);
-  requestAnimationFrame(() => { if (mine === turn) timer = setTimeout(draw); });
+  requestAnimationFrame(() => { if (mine === turn) timer = setTimeout(draw, SHOWN_MS); });
 }
 
 function draw() {

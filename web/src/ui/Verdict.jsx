@@ -76,7 +76,7 @@ export function Verdict({ r }) {
         </dl>
       </div>
       {r.verdict.oom && <OutOfMemory oom={r.verdict.oom} />}
-      {verdict.kind === 'not' && <Lazy load={() => import('./Closest.jsx')} />}
+      {verdict.kind === 'not' && <div class="closest-place"><Lazy load={() => import('./Closest.jsx')} /></div>}
       <CapacityBar r={r} />
     </section>
   );
