@@ -269,6 +269,30 @@ test('pool: held, it ends what is being worked out, and asks it again when it go
   assert.equal(await never, false);
 });
 
+test('pool: what is no longer wanted comes to its end, and its worker goes on; one that stays at it is ended', async () => {
+  /** @type {any[]} */
+  const workers = [];
+  const pool = createPool({
+    module: Promise.resolve(/** @type {any} */ ({})),
+    spawn: () => {
+      workers.push(fakeWorker((text) => (text.includes('endless') ? null : { reply: text })));
+      return workers.at(-1);
+    },
+  });
+  const stop = new AbortController();
+  assert.equal(await pool.all(Array.from({ length: 40 }, (_, n) => ({ n })), () => stop.abort(), stop.signal), false);
+  const started = workers.length;
+  assert.equal(await pool.all(Array.from({ length: 40 }, (_, n) => ({ n })), () => {}), true);
+  assert.equal(workers.length, started);
+  assert.ok(workers.every(({ terminated }) => !terminated));
+  const late = new AbortController();
+  const endless = pool.all([{ endless: true }], () => assert.fail('answered'), late.signal);
+  setTimeout(() => late.abort(), 10);
+  assert.equal(await endless, false);
+  assert.equal(workers.filter(({ terminated }) => terminated).length, 1);
+  assert.equal(await pool.all([{ n: 1 }, { n: 2 }, { n: 3 }], () => {}), true);
+});
+
 test('client: a core that cannot be loaded is said to every caller', async () => {
   const client = createClient({ module: Promise.reject(new Error('blocked')), spawn: () => /** @type {any} */ (fakeWorker(() => null)) });
   await assert.rejects(client.call({}), /blocked/);

@@ -4,6 +4,7 @@ import { createClient } from './client.js';
 /** @typedef {ReturnType<typeof createClient>} Client */
 
 const MOST_WORKERS = 8;
+const LAST_MS = 150; /* what is no longer wanted may come to its end by itself: a new worker takes about as long to start */
 
 /** @typedef {ReturnType<typeof createPool>} Pool */
 
@@ -11,6 +12,9 @@ const MOST_WORKERS = 8;
 export function createPool(options) {
   /** @type {Client[]} */
   const idle = [];
+  /** Requests that wait for one. @type {((client: Client) => void)[]} */
+  const waiting = [];
+  let started = 0;
   /** @type {Set<Client>} */
   const busy = new Set();
   /** Until it is settled nothing is asked. @type {Promise<void> | null} */
@@ -19,37 +23,50 @@ export function createPool(options) {
   let turn = 0; /* how often they were held */
   const size = Math.min(MOST_WORKERS, Math.max(1, globalThis.navigator?.hardwareConcurrency ?? 2));
 
+  /** @returns {Client | Promise<Client>} */
+  function worker() {
+    if (idle.length || started === size) return idle.pop() ?? new Promise((done) => { waiting.push(done); });
+    started++;
+    return createClient(options);
+  }
+  function goBack(/** @type {Client} */ client) {
+    const next = waiting.shift();
+    if (next) next(client);
+    else idle.push(client);
+  }
+
   /** Asks what `take` gives until it gives null, as many at once as there are workers; `got` hears each answer as it comes, null where
    * the core stopped, and how long it took.
    * @template T @param {() => {request: object, about: T} | null} take @param {(reply: any, about: T, ms: number) => void} got
-   * @param {AbortSignal} [signal] ends the workers that are at it @returns {Promise<boolean>} whether all were answered */
+   * @param {AbortSignal} [signal] ends the workers that stay at it @returns {Promise<boolean>} whether all were answered */
   async function each(take, got, signal) {
-    if (signal?.aborted) return false;
-    /** @type {Client[]} */
-    const clients = [];
-    const stop = () => { for (const client of clients) client.end(); };
+    /** @type {Set<Client>} */
+    const running = new Set();
+    const stop = () => setTimeout(() => { for (const client of running) client.end(); }, LAST_MS);
     signal?.addEventListener('abort', stop, { once: true });
     await Promise.all(Array.from({ length: size }, async () => {
-      for (let client = null, next; !signal?.aborted && (next = take());) {
+      for (let next; !signal?.aborted && (next = take());) {
         for (let isDone = false; !isDone && !signal?.aborted;) {
           await held;
-          if (signal?.aborted) break;
-          if (!client) clients.push(client = idle.pop() ?? createClient(options));
+          const client = await worker();
+          if (held || signal?.aborted) {
+            goBack(client);
+            continue;
+          }
           const before = turn;
           busy.add(client);
+          running.add(client);
           const from = performance.now();
           const reply = await client.call(next.request).catch(() => null);
           busy.delete(client);
+          running.delete(client);
+          goBack(client);
           isDone = before === turn;
           if (isDone && !signal?.aborted) got(reply, next.about, performance.now() - from);
         }
       }
     }));
     signal?.removeEventListener('abort', stop);
-    for (const client of clients) {
-      if (idle.length < size) idle.push(client);
-      else client.end();
-    }
     return !signal?.aborted;
   }
 
