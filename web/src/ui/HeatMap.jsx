@@ -21,7 +21,7 @@ addStyle(style);
 /** @typedef {import('../sweep.js').Cell} Cell */
 
 const MOST_CELLS = 4096;
-const DRAW_EVERY_MS = 150;
+const DRAW_EVERY_MS = 250;
 const SETTLED_MS = 250; /* after a setting was changed, which may go on */
 const WALK_FROM = 100; /* cells: fewer are played sooner than walked around */
 const MARKS = { fits: '✓', close: '!', not: '✕', none: '', refused: '–' };
@@ -245,10 +245,11 @@ export default function HeatMap() {
                         const isNow = now[0] === value && now[1] === column && (!panels.name || now[2] === panel);
                         const text = shown(here);
                         const guess = here ? undefined : expected.current[place(p, r, c)];
+                        const word = here ? WORDS[here.kind] : guess === undefined ? 'not played yet' : guess ? 'should fit, not played yet' : 'should not fit, not played yet';
                         return (
-                          <td key={column} class={`${guess === undefined ? shade(here) : guess ? 'wait would' : 'wait would-not'}${edges}${isNow ? ' now' : ''}`} tabIndex={p === p0 && r === r0 && c === c0 ? 0 : -1}
+                          <td key={column} aria-label={`${text} ${word}${isNow ? ', the present job' : ''}`.trim()} class={`${guess === undefined ? shade(here) : guess ? 'wait would' : 'wait would-not'}${edges}${isNow ? ' now' : ''}`} tabIndex={p === p0 && r === r0 && c === c0 ? 0 : -1}
                             onFocus={() => setAt([p, r, c])} onPointerEnter={() => setAt([p, r, c])} onClick={() => use([p, r, c])}>
-                            {(here || guess !== undefined) && <span class="heat-mark" aria-hidden="true">{here ? MARKS[here.kind] : guess ? '✓' : '✕'}</span>}{text && <span class={size[2] > 14 ? 'hidden' : undefined}>{text}</span>}<span class="hidden"> {here ? WORDS[here.kind] : guess === undefined ? 'not played yet' : guess ? 'should fit, not played yet' : 'should not fit, not played yet'}{isNow && ', the present job'}</span>
+                            {(here || guess !== undefined) && <span class="heat-mark">{here ? MARKS[here.kind] : guess ? '✓' : '✕'}</span>}{size[2] > 14 ? '' : text}
                           </td>
                         );
                       })}
