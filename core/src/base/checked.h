@@ -21,6 +21,10 @@ static inline bool tide_sub_i64(int64_t *out, int64_t a, int64_t b) {
 
 static inline bool tide_mul_i64(int64_t *out, int64_t a, int64_t b) {
     int64_t r;
+    if ((uint64_t)(a | b) >> 31 == 0) { /* WebAssembly would look for the overflow in a product of 128 bits */
+        *out = a * b;
+        return true;
+    }
     if (__builtin_mul_overflow(a, b, &r)) return false;
     *out = r;
     return true;
