@@ -2,8 +2,9 @@
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
 import { readdirSync, readFileSync } from 'node:fs';
+import { gunzipSync } from 'node:zlib';
 import { openCore, randomLinks } from './core.mjs';
-import { openContext, ready, say, test } from './harness.mjs';
+import { openContext, ready, say, still, test } from './harness.mjs';
 
 const golden = new URL('../golden/', import.meta.url);
 
@@ -126,22 +127,26 @@ export function answerTests({ folder, browser, server, program }) {
     await page.setInputFiles('#chooser', recorded);
     await page.getByText('With other options').waitFor();
     await page.locator('#segments-title').waitFor();
+    await page.getByRole('button', { name: 'Closer' }).click();
+    await page.locator('.timeline-tools .muted').waitFor();
+    await still(page);
     const heard = /** @type {{request: string, reply?: string}[]} */ (await page.evaluate(() => /** @type {any} */ (window).heard));
     await context.close();
     assert.deepEqual(problems, []);
 
     const answered = new Map(heard.filter(({ reply }) => reply !== undefined).map(({ request, reply }) => [request, reply]));
     const calls = new Set([...answered.keys()].map((request) => JSON.parse(request).call));
-    assert.deepEqual(['advice', 'cards', 'compare', 'describe', 'estimate', 'explain', 'fit', 'link', 'measure', 'read_link', 'recorded_events', 'recorded_state', 'replay', 'timeline'].filter((call) => !calls.has(call)), [], 'asked in this session');
+    assert.deepEqual(['advice', 'cards', 'compare', 'describe', 'estimate', 'explain', 'fit', 'link', 'measure', 'read_link', 'recorded_events', 'recorded_state', 'recorded_timeline', 'replay', 'timeline'].filter((call) => !calls.has(call)), [], 'asked in this session');
     /* What is asked of a recording has options of its own. */
     const lineOf = (/** @type {any} */ { call, settings, at, count, filter }) => {
-      if (!/^re(play|corded_)/.test(call)) return ['call'];
+      if (!/^re(play|corded_)/.test(call) || call === 'recorded_timeline') return ['call'];
       const options = call === 'replay' ? [] : [call === 'recorded_state' ? '--state' : '--events', '--at', String(at), ...(count ? ['--count', String(count)] : []), '--filter', filter];
       return ['replay', recorded, ...settings, ...options, '--json'];
     };
     for (const [request, reply] of answered) {
       const line = lineOf(JSON.parse(request));
-      const said = printed(request, line);
+      const asked = JSON.parse(request);
+      const said = printed(asked.call === 'recorded_timeline' ? JSON.stringify({ ...asked, recording: { base64: gunzipSync(readFileSync(recorded)).toString('base64') } }) : request, line);
       assert.ok(reply === said, `${request.slice(0, 300)}\n${reply?.slice(0, 200)}\n${said.slice(0, 200)}`);
     }
     say(`${answered.size} answers to ${calls.size} kinds of questions`);

@@ -63,6 +63,41 @@ export async function viewTests(folder, browser) {
     await isAt(page, '0');
   }));
 
+  test('events: a part of a recording’s curve is dragged out, walked, moved in the small one, and is the most of its events', () => visit(async (page) => {
+    await open(page, recorded('snapshot-plain.pickle.gz'));
+    const part = page.locator('.timeline-tools .muted');
+    const shown = async () => (await part.innerText()).match(/[\d,]+/g).map((/** @type {string} */ text) => Number(text.replaceAll(',', '')));
+    assert.equal(await part.count(), 0, 'at first all is shown');
+    const plot = page.locator('#timeline .plot');
+    const box = await plot.boundingBox();
+    await page.mouse.move(box.x + 0.4 * box.width, box.y + 50);
+    await page.mouse.down();
+    await page.mouse.move(box.x + 0.6 * box.width, box.y + 50, { steps: 4 });
+    await page.locator('.plot .brush').waitFor();
+    await page.mouse.up();
+    await page.waitForFunction(() => !(document.querySelector('.timeline-tools .muted')?.textContent ?? 'events 0 to 953').startsWith('events 0 to 953'));
+    const [from, to] = await shown();
+    assert.ok(Math.abs(from - 0.4 * 954) < 8 && Math.abs(to - 0.6 * 954) < 8, `${from} to ${to}`);
+    assert.equal(await page.locator('.plot .peak-dot').count(), 1);
+    /* Each event is a column: what the curve says of one is what the allocator holds after it. */
+    await plot.focus();
+    await page.keyboard.press('Home');
+    await isAt(page, from.toLocaleString('en'));
+    assert.equal(await bytesOf(page.locator('#timeline .readout .bytes').first()), await bytesOf(page.locator('.segments-facts .bytes').first()));
+    await page.keyboard.press('ArrowLeft');
+    await page.waitForFunction((/** @type {number} */ before) => Number(document.querySelector('.timeline-tools .muted')?.textContent?.match(/[\d,]+/)?.[0].replaceAll(',', '')) < before, from);
+    await page.getByRole('button', { name: 'Closer' }).click();
+    await page.getByRole('button', { name: 'Peak', exact: true }).click();
+    await isAt(page, '442');
+    await page.locator('#timeline .readout b', { hasText: 'Peak' }).waitFor();
+    const mini = await page.locator('.minimap').boundingBox();
+    await page.mouse.click(mini.x + 0.9 * mini.width, mini.y + 10);
+    await page.waitForFunction(() => document.querySelectorAll('.plot .peak-dot').length === 0);
+    await page.getByRole('button', { name: 'Whole run' }).click();
+    await page.locator('.plot .peak-dot').waitFor();
+    assert.equal(await part.count(), 0);
+  }));
+
   test('events: a filter passes what has its text, and says when nothing has', () => visit(async (page) => {
     await open(page, recorded('snapshot-plain.pickle.gz'));
     await page.getByLabel('Only events with this text').fill('snap.py:11');

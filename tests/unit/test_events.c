@@ -172,6 +172,30 @@ static void filter_passes(const subject *of, const cJSON *const *rows, int count
     cJSON_Delete(some);
 }
 
+/* The columns of a part are the most of its events. */
+static void curve_adds_up(const subject *of, const cJSON *const *rows, int count, int from, int to) {
+    char more[100];
+    snprintf(more, sizeof more, ",\"from\":%d,\"to\":%d", from, to);
+    cJSON *answer = ask(of, "timeline", more);
+    const cJSON *curve = at(answer, "timeline"), *columns = at(curve, "columns"), *column;
+    int row = from, wrong = 0, is_part = from > 0 || to < count;
+    check(number(curve, "events") == count, "events of a part's curve", of->name, number(curve, "events"), count);
+    check(number(curve, "from") == from * is_part && number(curve, "to") == to * is_part, "where a part is", of->name, number(curve, "from"), from);
+    check(cJSON_GetArraySize(columns) == (to - from < 400 ? to - from : 400), "columns of a part", of->name, cJSON_GetArraySize(columns), to - from);
+    cJSON_ArrayForEach(column, columns) {
+        double allocated = 0, reserved = 0;
+        int end = column->next ? (int)number(column->next, "from") : to;
+        wrong += number(column, "from") != row || end <= row;
+        for (; row < end; row++) {
+            if (number(rows[row], "allocated") > allocated) allocated = number(rows[row], "allocated");
+            if (number(rows[row], "reserved") > reserved) reserved = number(rows[row], "reserved");
+        }
+        wrong += number(column, "allocated") != allocated || number(column, "reserved") != reserved;
+    }
+    check(wrong == 0 && row == to, "a column is the most of its events", of->name, wrong, 0);
+    cJSON_Delete(answer);
+}
+
 static void look_at(const subject *of, double peak, const char *const *filters) {
     cJSON *all = all_rows(of, "");
     const cJSON *row;
@@ -180,6 +204,11 @@ static void look_at(const subject *of, double peak, const char *const *filters) 
     if (!rows) exit(2);
     cJSON_ArrayForEach(row, all) rows[i++] = row;
     rows_add_up(of, rows, count, peak);
+    curve_adds_up(of, rows, count, 0, count);
+    if (count > 10) {
+        curve_adds_up(of, rows, count, count / 3, count - 2);
+        curve_adds_up(of, rows, count, count / 2, count / 2 + 4);
+    }
     for (int step = 0; step < 5 && count; step++) {
         row = rows[(int)((long)(count - 1) * step / 4)];
         if (at(row, "allocated")) state_adds_up(of, row);

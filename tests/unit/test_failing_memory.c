@@ -70,6 +70,12 @@ static const struct {
      ",5000192,100,1]\\n[\\\"c\\\",0]\\n[\\\"s\\\",0,20971520,0]\\n[\\\"a\\\",0,30000000,0]\\n[\\\"f\\\",7"
      "]\\n[\\\"o\\\",0,999999999,0]\\n\"}}",
      0},
+    {"a part of a recording",
+     "{\"call\":\"recorded_timeline\",\"from\":2,\"recording\":{\"text\":\"{\\\"case\\\":{\\\"allocator\\\":\\\"expandable_segm"
+     "ents:True\\\"},\\\"device_bytes\\\":100000000}\\n[\\\"a\\\",0,5000000,0]\\n[\\\"f\\\",0]\\n[\\\"a\\\""
+     ",5000192,100,1]\\n[\\\"c\\\",0]\\n[\\\"s\\\",0,20971520,0]\\n[\\\"a\\\",0,30000000,0]\\n[\\\"f\\\",7"
+     "]\\n[\\\"o\\\",0,999999999,0]\\n\"}}",
+     0},
     {"events of a recording",
      "{\"call\":\"recorded_events\",\"filter\":\"a\",\"recording\":{\"text\":\"{\\\"case\\\":{\\\"allocator\\\":\\\"expandable_segm"
      "ents:True\\\"},\\\"device_bytes\\\":100000000}\\n[\\\"a\\\",0,5000000,0]\\n[\\\"f\\\",0]\\n[\\\"a\\\""

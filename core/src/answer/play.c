@@ -24,7 +24,7 @@ typedef struct player {
     uint16_t *wait_streams;               /* by number of wait; 0: not waiting */
     uint16_t free_streams[WAIT_STREAMS];
     uint32_t free_stream_count;
-    uint64_t allocated, reserved;
+    uint64_t allocated;
     uint32_t latest; /* the slot that was taken last */
     bool settles;
     holes holes;        /* of segments of before; blocks NULL: they are not known, or not those of this allocator */
@@ -90,13 +90,13 @@ static bool was_empty_cache(player *p, const uint32_t *event) {
 
 static void note_peaks(player *p, uint32_t event) {
     tide_play *play = p->play;
-    p->reserved = tide_caching_stat(p->allocator, TIDE_STAT_RESERVED_BYTES, TIDE_POOL_ALL).current;
+    uint64_t reserved = tide_caching_reserved(p->allocator);
     if (p->allocated > play->allocated_peak) {
         play->allocated_peak = p->allocated;
         play->peak_event = event;
     }
-    if (p->reserved > play->reserved_peak) {
-        play->reserved_peak = p->reserved;
+    if (reserved > play->reserved_peak) {
+        play->reserved_peak = reserved;
         play->reserved_event = event;
         play->allocated_then = p->allocated;
         play->split_then = tide_caching_stat(p->allocator, TIDE_STAT_INACTIVE_SPLIT_BYTES, TIDE_POOL_ALL).current;
@@ -208,12 +208,12 @@ static tide_caching_status play_before(player *p) {
 
 static void fill_column(player *p, const tide_play_wants *wants, uint32_t event, uint32_t *time) {
     const tide_tape *t = p->tape;
-    uint64_t at = (uint64_t)event * wants->column_count / t->event_count;
-    tide_column *c = &wants->columns[at];
     while (*time + 1 < t->time_count && t->times[*time + 1].event <= event) ++*time;
-    if (!c->from && at > 0) c->from = event;
+    if (event < wants->from || event >= wants->to) return;
+    tide_column *c = &wants->columns[(uint64_t)(event - wants->from) * wants->column_count / (wants->to - wants->from)];
+    uint64_t reserved = tide_caching_reserved(p->allocator);
     if (p->allocated > c->allocated) c->allocated = p->allocated;
-    if (p->reserved > c->reserved) c->reserved = p->reserved;
+    if (reserved > c->reserved) c->reserved = reserved;
     if (t->time_count) c->microseconds = t->times[*time].microseconds;
 }
 
@@ -234,7 +234,7 @@ static tide_caching_status play_row(player *p, const uint32_t *event, tide_play_
     if (kind == TIDE_TAPE_ALLOC && status == TIDE_CACHING_OK) note_block(p, p->latest, row);
     row->is_played = true;
     row->allocated = p->allocated;
-    row->reserved = tide_caching_stat(p->allocator, TIDE_STAT_RESERVED_BYTES, TIDE_POOL_ALL).current;
+    row->reserved = tide_caching_reserved(p->allocator);
     return status;
 }
 

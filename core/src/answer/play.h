@@ -35,8 +35,8 @@ typedef struct tide_play_wants {
     tide_live_fn *on_live; /* may be NULL */
     void *user;
     bool settles;          /* find out which give_backs were empty_cache(), and note it on the tape */
-    tide_column *columns;  /* NULL, or column_count of them */
-    uint32_t column_count;
+    tide_column *columns;  /* NULL, or column_count of them for the events [from, to) */
+    uint32_t column_count, from, to;
 } tide_play_wants;
 
 typedef struct tide_play {

@@ -239,10 +239,24 @@ static void write_figures(tide_writer *w, const tide_play *p) {
     tide_write_close(w, '}');
 }
 
-static void write_timeline(tide_writer *w, const tide_tape *t, const tide_column *columns, uint32_t count) {
+/* Columns for the events [from, to): at most COLUMNS, of equally many events each. */
+static tide_play_wants wants_columns(tide_arena *arena, uint32_t from, uint32_t to) {
+    uint32_t events = to - from, count = events < COLUMNS ? events : COLUMNS;
+    tide_column *columns = TIDE_NEW(arena, tide_column, count + 1);
+    for (uint32_t i = 0; i < count; i++) columns[i].from = from + (uint32_t)(((uint64_t)i * events + count - 1) / count);
+    return (tide_play_wants){.stop = to, .columns = columns, .column_count = count, .from = from, .to = to};
+}
+
+static void write_timeline(tide_writer *w, const tide_tape *t, const tide_play_wants *wants) {
+    const tide_column *columns = wants->columns;
+    uint32_t count = wants->column_count;
     tide_write_key(w, "timeline");
     tide_write_open(w, '{');
     tide_write_int_at(w, "events", t->event_count);
+    if (wants->from > 0 || wants->to < t->event_count) {
+        tide_write_int_at(w, "from", wants->from);
+        tide_write_int_at(w, "to", wants->to);
+    }
     tide_write_key(w, "columns");
     tide_write_open(w, '[');
     for (uint32_t i = 0; i < count; i++) {
@@ -338,10 +352,9 @@ bool tide_write_recorded(tide_writer *w, tide_recording *r, const tide_job *job,
     if (!t) return false;
     tide_alloc_conf recorded = config.conf;
     config = tide_recorded_config(t, r, job, &recorded);
-    uint32_t column_count = t->event_count < COLUMNS ? t->event_count : COLUMNS;
-    tide_column *columns = TIDE_NEW(w->arena, tide_column, column_count);
+    tide_play_wants wants = wants_columns(w->arena, 0, t->event_count);
     tide_play play, again;
-    if (!tide_play_tape(&play, t, &config, &(tide_play_wants){.stop = UINT32_MAX, .columns = columns, .column_count = column_count})) return false;
+    if (!tide_play_tape(&play, t, &config, &wants)) return false;
     live_list live = {.r = r, .groups = TIDE_NEW(w->arena, live_group, t->slot_count + 1)};
     if (!tide_play_tape(&again, t, &config, &(tide_play_wants){.stop = play.peak_event + 1, .on_live = add_live, .user = &live})) return false;
     write_source(w, r, t, number, conf);
@@ -353,8 +366,23 @@ bool tide_write_recorded(tide_writer *w, tide_recording *r, const tide_job *job,
     tide_write_string_at(w, "allocator", played);
     if (!tide_write_options(w, &what, &config, played, runs(&play))) return false;
     write_live(w, r, &live);
-    write_timeline(w, t, columns, column_count);
+    write_timeline(w, t, &wants);
     report_doubts(r, t, &config, diags);
     tide_write_diagnostics(w, diags, false);
+    return true;
+}
+
+bool tide_write_recorded_timeline(tide_writer *w, tide_recording *r, const tide_job *job, int64_t device, uint32_t from, uint32_t to, tide_diagnostics *diags) {
+    uint32_t number;
+    tide_replay_config config;
+    tide_play play;
+    const tide_tape *t = tide_recorded_tape(&config, r, job, device, &number, diags);
+    if (!t) return false;
+    config = tide_recorded_config(t, r, job, &config.conf);
+    if (to > t->event_count) to = t->event_count;
+    if (from > to) from = to;
+    tide_play_wants wants = wants_columns(w->arena, from, to);
+    if (!tide_play_tape(&play, t, &config, &wants)) return false;
+    write_timeline(w, t, &wants);
     return true;
 }

@@ -23,6 +23,9 @@ uint32_t tide_recorded_frame(const tide_recording *r, uint32_t stack);
  * an error, which is reported, or when memory ran out (no error then). */
 bool tide_write_recorded(tide_writer *w, tide_recording *r, const tide_job *job, int64_t device, tide_diagnostics *diags);
 
+/* Members of the answer to "recorded_timeline": memory over the events [from, to), as "timeline" of "replay" has it over all. */
+bool tide_write_recorded_timeline(tide_writer *w, tide_recording *r, const tide_job *job, int64_t device, uint32_t from, uint32_t to, tide_diagnostics *diags);
+
 /* Members of the answer to "recorded_events": a window of them. */
 bool tide_write_recorded_events(tide_writer *w, tide_recording *r, const tide_job *job, int64_t device, const tide_window *window, tide_diagnostics *diags);
 

@@ -79,6 +79,15 @@ static bool answer_replay(call *c) {
            (c->diags.error_count == 0 && call_out_of_memory(c));
 }
 
+static bool answer_recorded_timeline(call *c) {
+    const tide_job *job = job_of_request(c);
+    if (!job) return false;
+    call_open_answer(c);
+    return tide_write_recorded_timeline(&c->writer, c->recording, job, call_recorded_device(c), call_event_at(c, "from", 0),
+                                        call_event_at(c, "to", UINT32_MAX), &c->diags) ||
+           (c->diags.error_count == 0 && call_out_of_memory(c));
+}
+
 static bool answer_recorded_events(call *c) {
     const tide_job *job = job_of_request(c);
     tide_window window = call_window(c);
@@ -98,4 +107,7 @@ static bool answer_recorded_state(call *c) {
            (c->diags.error_count == 0 && call_out_of_memory(c));
 }
 
-const call_table recording_calls = {{{"replay", answer_replay}, {"recorded_events", answer_recorded_events}, {"recorded_state", answer_recorded_state}}};
+const call_table recording_calls = {{{"replay", answer_replay},
+                                     {"recorded_timeline", answer_recorded_timeline},
+                                     {"recorded_events", answer_recorded_events},
+                                     {"recorded_state", answer_recorded_state}}};

@@ -2,7 +2,7 @@
 import './App.jsx'; /* all that is shared stays in one chunk */
 import { scaleLinear } from 'd3-scale';
 import { area, curveStepAfter, line } from 'd3-shape';
-import { useState } from 'preact/hooks';
+import { useEffect, useState } from 'preact/hooks';
 import { exact, fixed, headline, inUnit, natural, tick, ticks } from '../format.js';
 import { askRecording, closeRecording, recording, replay } from '../recordings.js';
 import { addStyle } from '../sheet.js';
@@ -15,6 +15,7 @@ import { fill, Icon } from './marks.jsx';
 import { Diagnostics } from './Notes.jsx';
 import { Picker } from './Picker.jsx';
 import { showTable, Twin } from './Twin.jsx';
+import { Minimap, useBrush, useWindow, Zoom } from './zoom.jsx';
 
 /** @typedef {import('../types.js').Recorded} Recorded */
 /** @typedef {import('../recordings.js').Recording} Opened */
@@ -154,46 +155,58 @@ function Controls({ of, r }) {
 
 /** @param {{r: Recorded, event: number, choose: (event: number) => void}} props event: the one that is looked at */
 function Curve({ r, event: looked, choose }) {
-  const { events, columns } = r.timeline;
+  const { events } = r.timeline;
   const [at, setAt] = useState(-1);
+  const { curve: t, from: first, to: end, window: seen, zoom } = useWindow(r.timeline, async (part) => {
+    const reply = await askRecording('recorded_timeline', part);
+    return reply?.ok && recording.value?.reply === r ? reply.timeline : null;
+  });
+  const { columns } = t;
+  const columnOf = (/** @type {number} */ event) => Math.max(0, columns.findLastIndex(({ from }) => from <= event));
+  const share = (/** @type {number} */ event) => Math.min(1, Math.max(0, (event - first) / (end - first)));
+  const isIn = (/** @type {number} */ event) => event >= first && event < end;
+  const endOf = (/** @type {number} */ column) => columns[column + 1]?.from ?? end;
+  const hasPeak = (/** @type {number} */ column) => r.peak_event >= columns[column].from && r.peak_event < endOf(column);
+  /** @param {number} to a column */
+  const look = (to) => choose(hasPeak(to) ? r.peak_event : columns[to].from);
+  const { brush, handlers } = useBrush({ first, end, zoom, hover: (event) => setAt(event === null ? -1 : columnOf(event)), pick: (event) => look(columnOf(event)) });
+  useEffect(() => { if (!isIn(looked)) zoom(looked - (end - first) / 2, looked + (end - first) / 2); }, [looked]);
   if (columns.length === 0) return null;
-  const peak = columns.reduce((best, column, i) => (column.allocated > columns[best].allocated ? i : best), 0);
-  const shown = at >= 0 && at < columns.length ? at : Math.max(0, columns.findLastIndex(({ from }) => from <= looked));
+  const shown = at >= 0 && at < columns.length ? at : columnOf(Math.min(end - 1, Math.max(first, looked)));
   const column = columns[shown];
+  const isPeak = at >= 0 ? hasPeak(shown) : looked === r.peak_event && isIn(looked);
+  const here = at >= 0 || !isIn(looked) ? column.from : looked;
   const limit = r.verdict.gpu_bytes && r.verdict.gpu_bytes - r.verdict.outside_bytes < 1.45 * r.reserved_peak ? r.verdict.gpu_bytes - r.verdict.outside_bytes : 0;
   const top = Math.max(r.reserved_peak, r.allocated_peak, limit, 1) * 1.04;
-  const x = scaleLinear([0, events], [0, ACROSS]);
+  const x = scaleLinear([first, end], [0, ACROSS]);
   const y = scaleLinear([0, top], [HIGH, 0]);
-  const rows = [...columns, { ...columns[columns.length - 1], from: events }];
+  const rows = [...columns, { ...columns[columns.length - 1], from: end }];
   const allocated = area().curve(curveStepAfter).digits(1).x((_, i) => x(rows[i].from)).y0(HIGH).y1((_, i) => y(rows[i].allocated));
   const reserved = line().curve(curveStepAfter).digits(1).x((_, i) => x(rows[i].from)).y((_, i) => y(rows[i].reserved));
-  const pc = (/** @type {number} */ event) => `${((100 * event) / events).toFixed(3)}%`;
+  const pc = (/** @type {number} */ event) => `${(100 * share(event)).toFixed(3)}%`;
   const marks = ticks(top, shownUnit(), 5);
 
-  /** @param {PointerEvent} event */
-  function point(event) {
-    const box = /** @type {HTMLElement} */ (event.currentTarget).getBoundingClientRect();
-    const wanted = ((event.clientX - box.left) / box.width) * events;
-    const to = Math.max(0, columns.findLastIndex(({ from }) => from <= wanted));
-    setAt(to);
-    if (event.type === 'pointerdown') look(to);
-  }
-  /** @param {number} to a column */
-  const look = (to) => choose(to === peak ? r.peak_event : columns[to].from);
+  /** @param {number} by */
+  const scale = (by) => zoom(here - (seen.to - seen.from) * by / 2, here + (seen.to - seen.from) * by / 2);
   /** @param {KeyboardEvent} event */
   function key(event) {
     const big = Math.max(1, Math.round(columns.length / 20));
-    if (event.key === 't') {
-      event.preventDefault();
-      return showTable(event);
-    }
     const to = { ArrowRight: shown + 1, ArrowUp: shown + 1, ArrowLeft: shown - 1, ArrowDown: shown - 1, PageUp: shown + big, PageDown: shown - big,
-      Home: 0, End: columns.length - 1, p: peak, Escape: peak }[event.key];
-    if (to === undefined) return;
+      Home: 0, End: columns.length - 1 }[event.key];
+    const isWhole = end - first >= events;
+    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    if (to !== undefined) {
+      setAt(-1);
+      if (to < 0) choose(Math.max(0, first - 1));
+      else if (to >= columns.length) choose(Math.min(events - 1, end));
+      else look(to);
+    } else if (event.key === 't') showTable(event);
+    else if (event.key === '+' || event.key === '=') scale(0.25);
+    else if (event.key === '-') scale(4);
+    else if (event.key === 'Escape' && !isWhole) zoom(0, events);
+    else if (event.key === 'Escape' || event.key === 'p') choose(r.peak_event);
+    else return;
     event.preventDefault();
-    const next = Math.min(columns.length - 1, Math.max(0, to));
-    setAt(-1);
-    look(next);
   }
 
   return (
@@ -204,8 +217,8 @@ function Curve({ r, event: looked, choose }) {
           {marks.map((mark) => <text key={mark} x="38" y={y(mark).toFixed(1)} dy={mark === 0 ? '0' : '0.35em'} text-anchor="end">{tick(mark, shownUnit())}</text>)}
         </svg>
         <div class="plot" role="slider" tabIndex={0} aria-label="Memory over the run" aria-valuemin={0} aria-valuemax={columns.length - 1} aria-valuenow={shown}
-          aria-valuetext={`Event ${fixed(column.from)}: ${inUnit(column.allocated, shownUnit())} ${shownUnit()} allocated, ${inUnit(column.reserved, shownUnit())} reserved`}
-          onPointerMove={point} onPointerDown={point} onPointerLeave={() => setAt(-1)} onKeyDown={key} onBlur={() => setAt(-1)}>
+          aria-valuetext={`Event ${fixed(here)}: ${inUnit(column.allocated, shownUnit())} ${shownUnit()} allocated, ${inUnit(column.reserved, shownUnit())} reserved`}
+          {...handlers} onKeyDown={key} onBlur={() => setAt(-1)}>
           <svg width="100%" height={HIGH} aria-hidden="true">
             {marks.map((mark) => <line key={mark} class="grid" x1="0" x2="100%" y1={y(mark).toFixed(1)} y2={y(mark).toFixed(1)} />)}
             <svg width="100%" height={HIGH} viewBox={`0 0 ${ACROSS} ${HIGH}`} preserveAspectRatio="none">
@@ -213,14 +226,19 @@ function Curve({ r, event: looked, choose }) {
               <path class="reserved" d={reserved(/** @type {any} */ (rows)) ?? ''} />
             </svg>
             {limit > 0 && <line class="limit" x1="0" x2="100%" y1={y(limit).toFixed(1)} y2={y(limit).toFixed(1)} />}
-            {r.verdict.oom && <line class="oom-edge" x1={pc(r.verdict.oom.event)} x2={pc(r.verdict.oom.event)} y1="0" y2={HIGH} />}
-            <circle class="peak-dot" cx={pc(columns[peak].from)} cy={y(columns[peak].allocated).toFixed(1)} r="4" />
-            {shown !== peak && <line class="cursor" x1={pc(at >= 0 ? column.from : looked)} x2={pc(at >= 0 ? column.from : looked)} y1="0" y2={HIGH} />}
+            {r.verdict.oom && isIn(r.verdict.oom.event) && <line class="oom-edge" x1={pc(r.verdict.oom.event)} x2={pc(r.verdict.oom.event)} y1="0" y2={HIGH} />}
+            {isIn(r.peak_event) && <circle class="peak-dot" cx={pc(r.peak_event)} cy={y(r.allocated_peak).toFixed(1)} r="4" />}
+            {brush && <rect class="brush" {...brush} y="0" height={HIGH} />}
+            {!isPeak && <line class="cursor" x1={pc(here)} x2={pc(here)} y1="0" y2={HIGH} />}
           </svg>
         </div>
       </div>
+      <Minimap t={r.timeline} top={top} seen={seen} zoom={zoom} />
+      <div class="timeline-tools" role="group" aria-label="Zoom">
+        <Zoom seen={seen} first={first} end={end} events={events} scale={scale} zoom={zoom}>Whole run</Zoom>
+      </div>
       <p class="readout">
-        <b>{shown === peak ? 'Peak' : columns.length === events || at < 0 ? `Event ${fixed(at < 0 ? looked : column.from)}` : `From event ${fixed(column.from)} on`}</b>{' '}
+        <b>{isPeak ? 'Peak' : here === column.from && endOf(shown) > here + 1 ? `From event ${fixed(here)} on` : `Event ${fixed(here)}`}</b>{' '}
         <Bytes n={column.allocated} named /> <span class="muted">allocated,</span> <Bytes n={column.reserved} named /> <span class="muted">reserved</span>
         {column.us !== undefined && column.us > 0 && <span class="muted">after {fixed(column.us / 1e6, 2)} s</span>}
       </p>

@@ -10,6 +10,7 @@ import { phases } from '../phases.js';
 import { ask } from '../asking.js';
 import { baselineReport, details, looking, report, unit, view } from '../state.js';
 import { useWidth } from './hooks.js';
+import { Minimap, useBrush, useWindow, Zoom } from './zoom.jsx';
 import { Lazy } from './lazy.jsx';
 import { Bytes, FactorValues, fill, Icon, Swatch } from './marks.jsx';
 import { showTable, tables, Twin } from './Twin.jsx';
@@ -23,47 +24,18 @@ const ACROSS = 1000; /* units of the drawing, stretched to the width */
 /* Where a phase is too narrow for its name. */
 const SHORT = { forward: 'fwd', backward: 'bwd', optimizer: 'opt' };
 
-/* The fewest events that are zoomed to; up to FINE of them, each is a column. */
-const FEWEST = 40;
-const FINE = 400;
-
-/** @typedef {{from: number, to: number}} Window  events */
-
-/** The part of the job's events that is looked at, and its curve: the whole until the core has sent the part.
- * @param {Report} r */
-function useWindow(r) {
-  const whole = { from: 0, to: r.timeline.events };
-  const [wanted, setWanted] = useState(/** @type {Window | null} */ (null));
-  const [part, setPart] = useState(/** @type {import('../types.js').Curve | null} */ (null));
-  useEffect(() => {
-    setWanted(null);
-    setPart(null);
-  }, [r]);
-  /** @param {number} from @param {number} to */
-  async function zoom(from, to) {
-    const wide = Math.max(FEWEST, Math.min(whole.to, Math.round(to - from)));
-    const start = Math.max(0, Math.min(whole.to - wide, Math.round(from)));
-    if (wide >= whole.to) {
-      setWanted(null);
-      return setPart(null);
-    }
-    const next = { from: start, to: start + wide };
-    setWanted(next);
-    const reply = await ask('timeline', next);
-    if (reply?.ok && report.value === r) setPart(reply.timeline);
-  }
-  const seen = wanted ? part : null;
-  looking.window = wanted ?? undefined;
-  return { curve: seen ?? r.timeline, from: seen?.from ?? 0, to: seen?.to ?? whole.to, window: wanted ?? whole, zoom };
-}
+const FINE = 400; /* up to so many events, each is a column */
 
 /** @param {{r: Report}} props */
 export function Timeline({ r }) {
   const [ref, width] = useWidth('.plot', 1000);
   const [chosen, setChosen] = useState(-1); /* an event */
   const [hover, setHover] = useState(-1);
-  const [drag, setDrag] = useState(/** @type {number[] | null} */ (null)); /* two shares of the width */
-  const { curve: t, from: first, to: end, window: seen, zoom } = useWindow(r);
+  const { curve: t, from: first, to: end, window: seen, zoom } = useWindow(r.timeline, async (part) => {
+    const reply = await ask('timeline', part);
+    return reply?.ok && report.value === r ? reply.timeline : null;
+  });
+  looking.window = seen.to - seen.from < r.timeline.events ? seen : undefined;
   const given = view.value;
   useEffect(() => setChosen(-1), [r]);
   useEffect(() => {
@@ -108,31 +80,7 @@ export function Timeline({ r }) {
     return phase ? (phase.step ? `step ${phase.step}, ${phase.phase}` : phase.phase) : '';
   };
 
-  const shareAt = (/** @type {PointerEvent} */ event) => {
-    const box = /** @type {HTMLElement} */ (event.currentTarget).getBoundingClientRect();
-    return Math.min(1, Math.max(0, (event.clientX - box.left) / box.width));
-  };
-  /** @param {PointerEvent} event */
-  function point(event) {
-    const to = shareAt(event);
-    setHover(columnOf(first + to * (end - first)));
-    if (drag) setDrag([drag[0], to]);
-  }
-  /** @param {PointerEvent} event */
-  function press(event) {
-    if (event.button !== 0) return;
-    /** @type {HTMLElement} */ (event.currentTarget).setPointerCapture(event.pointerId);
-    setDrag([shareAt(event), shareAt(event)]);
-    point(event);
-  }
-  /** @param {PointerEvent} event */
-  function lift(event) {
-    if (!drag) return;
-    const [a, b] = [drag[0], shareAt(event)].sort((m, n) => m - n);
-    setDrag(null);
-    if ((b - a) * width > 8) zoom(first + a * (end - first), first + b * (end - first));
-    else setChosen(columns[columnOf(first + b * (end - first))].peak);
-  }
+  const { brush, handlers } = useBrush({ first, end, zoom, hover: (event) => setHover(event === null ? -1 : columnOf(event)), pick: (event) => setChosen(columns[columnOf(event)].peak) });
   /** Closer (less than 1) or farther, around where one is. @param {number} by */
   const scale = (by) => {
     const wide = (seen.to - seen.from) * by;
@@ -199,7 +147,7 @@ export function Timeline({ r }) {
         </svg>
         <div ref={ref} class="plot" role="slider" tabIndex={0} aria-label="Memory over the job" aria-valuemin={0} aria-valuemax={count - 1} aria-valuenow={at}
           aria-valuetext={`Event ${fixed(column.peak, 0)}, ${phaseWords(column.peak)}: ${inUnit(column.allocated, unit.value)} ${unit.value} allocated`}
-          onPointerMove={point} onPointerLeave={() => setHover(-1)} onPointerDown={press} onPointerUp={lift} onPointerCancel={() => setDrag(null)} onKeyDown={key}>
+          {...handlers} onKeyDown={key}>
           <svg width="100%" height={HIGH} aria-hidden="true">
             {spansSeen.map((phase) => <rect key={phase.from} class={spans.indexOf(phase) % 2 ? 'phase odd' : 'phase'} x={pc(phase.from)} y="0" width={`${(100 * (share(phase.to) - share(phase.from))).toFixed(3)}%`} height={HIGH} />)}
             {marks.map((mark) => <line key={mark} class="grid" x1="0" x2="100%" y1={y(mark).toFixed(1)} y2={y(mark).toFixed(1)} />)}
@@ -218,7 +166,7 @@ export function Timeline({ r }) {
             <circle class="peak-dot" cx={pc(peak.peak)} cy={y(peak.allocated).toFixed(1)} r="4" />
             <text class="peak-text" x={pc(peak.peak)} dx={peakX > 0.5 ? -9 : 9} y={Math.max(12, y(peak.allocated) - 7).toFixed(1)} text-anchor={peakX > 0.5 ? 'end' : 'start'}>peak {inUnit(peak.allocated, unit.value)}</text>
             </>}
-            {drag && <rect class="brush" x={`${100 * Math.min(...drag)}%`} width={`${100 * Math.abs(drag[1] - drag[0])}%`} y="0" height={HIGH} />}
+            {brush && <rect class="brush" {...brush} y="0" height={HIGH} />}
             {!isPeak && <line class="cursor" x1={pc(column.peak)} x2={pc(column.peak)} y1="0" y2={HIGH} />}
           </svg>
         </div>
@@ -242,10 +190,7 @@ export function Timeline({ r }) {
         <button type="button" class="icon-button" onClick={() => step(-1)} aria-label="One event back" data-tip="One event back  ["><Icon name="left" /></button>
         <button type="button" class="icon-button" onClick={() => step(1)} aria-label="One event on" data-tip="One event on  ]"><Icon name="right" /></button>
         <button type="button" class="button small" onClick={toPeak} data-tip="To the peak  p">Peak</button>
-        <button type="button" class="icon-button" onClick={() => scale(0.25)} disabled={seen.to - seen.from <= FEWEST} aria-label="Closer" data-tip="Closer  +">+</button>
-        <button type="button" class="icon-button" onClick={() => scale(4)} disabled={isWhole} aria-label="Farther" data-tip="Farther  −">−</button>
-        {!isWhole && <button type="button" class="button small" onClick={() => zoom(0, t.events)}>Whole job</button>}
-        {!isWhole && <span class="muted">events {fixed(first)} to {fixed(end - 1)}</span>}
+        <Zoom seen={seen} first={first} end={end} events={r.timeline.events} scale={scale} zoom={zoom}>Whole job</Zoom>
         <button type="button" class="button small look" onClick={look}>What is alive here</button>
       </div>
       <p class="readout timeline-readout">
@@ -269,42 +214,3 @@ const Event = ({ column: { change = 0, factor: name = '', op, module, line } }) 
     <code>{op}</code>{module && <code class="muted">{module}</code>}{line && <code class="event-line">{line}</code>}
   </>
 );
-
-const LOW = 30;
-
-/** The whole job, small, with the part that is seen: drag to choose one, drag the part to move it.
- * @param {{t: import('../types.js').Curve, top: number, seen: Window, zoom: (from: number, to: number) => void}} props */
-function Minimap({ t, top, seen, zoom }) {
-  const [drag, setDrag] = useState(/** @type {{from: number, to: number, moves: boolean} | null} */ (null));
-  const rows = [...t.columns, { ...t.columns[t.columns.length - 1], from: t.events }];
-  const shape = area().curve(curveStepAfter).digits(1).x((_, i) => ACROSS * rows[i].from / t.events).y0(LOW).y1((_, i) => LOW * (1 - rows[i].allocated / top));
-  const pc = (/** @type {number} */ event) => `${(100 * event / t.events).toFixed(3)}%`;
-  const eventAt = (/** @type {PointerEvent} */ event) => {
-    const box = /** @type {HTMLElement} */ (event.currentTarget).getBoundingClientRect();
-    return Math.min(1, Math.max(0, (event.clientX - box.left) / box.width)) * t.events;
-  };
-  const isWhole = seen.to - seen.from >= t.events;
-  const wide = seen.to - seen.from;
-  const shown = !drag ? seen : drag.moves ? { from: Math.max(0, Math.min(t.events - wide, seen.from + drag.to - drag.from)), to: 0 }
-    : { from: Math.min(drag.from, drag.to), to: Math.max(drag.from, drag.to) };
-  if (drag?.moves) shown.to = shown.from + wide;
-  return (
-    <div class="minimap" onPointerDown={(event) => {
-      if (event.button !== 0) return;
-      event.currentTarget.setPointerCapture(event.pointerId);
-      const from = eventAt(event);
-      setDrag({ from, to: from, moves: !isWhole && from >= seen.from && from <= seen.to });
-    }} onPointerMove={(event) => { if (drag) setDrag({ ...drag, to: eventAt(event) }); }}
-      onPointerUp={() => {
-        if (!drag) return;
-        setDrag(null);
-        if (drag.moves || Math.abs(drag.to - drag.from) > t.events / 200) zoom(shown.from, shown.to);
-        else if (!isWhole) zoom(drag.from - wide / 2, drag.from + wide / 2);
-      }} onPointerCancel={() => setDrag(null)}>
-      <svg width="100%" height={LOW} aria-hidden="true">
-        <svg width="100%" height={LOW} viewBox={`0 0 ${ACROSS} ${LOW}`} preserveAspectRatio="none"><path class="minimap-area" d={shape(/** @type {any} */ (rows)) ?? ''} /></svg>
-        <rect class={isWhole && !drag ? 'brush whole' : 'brush'} x={pc(shown.from)} width={pc(shown.to - shown.from)} y="0.5" height={LOW - 1} />
-      </svg>
-    </div>
-  );
-}
