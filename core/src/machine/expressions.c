@@ -152,6 +152,15 @@ static tide_value index_list(tide_frame *f, tide_expr *e, tide_list *list) {
     return tide_value_retain(list->items[i]);
 }
 
+/* A letter of a text. */
+static tide_value index_text(tide_frame *f, tide_expr *e, tide_text text) {
+    tide_machine *m = f->model->m;
+    int64_t i = tide_arg_int(m, tide_eval(f, e->items[0]));
+    if (i >= 0 && i < (int64_t)text.length && e->count == 1) return (tide_value){.kind = TIDE_VALUE_TEXT, .text = {text.at + i, 1}};
+    if (!tide_is_winding_down(m)) tide_fail(m, TIDE_ERR_DESCRIPTION, "index %lld into a text of %u letters", (long long)i, (unsigned)text.length);
+    return tide_none();
+}
+
 /* x.shape[i], without a list for x.shape. */
 static tide_value one_size(tide_frame *f, tide_expr *e) {
     tide_machine *m = f->model->m;
@@ -179,6 +188,7 @@ static tide_value eval_index(tide_frame *f, tide_expr *e) {
     tide_value a = tide_eval(f, e->a), made = tide_none();
     if (a.kind == TIDE_VALUE_TENSOR) made = index_tensor(f, e, a.tensor);
     else if (a.kind == TIDE_VALUE_LIST) made = index_list(f, e, a.list);
+    else if (a.kind == TIDE_VALUE_TEXT) made = index_text(f, e, a.text);
     else if (!tide_is_winding_down(m)) tide_fail(m, TIDE_ERR_DESCRIPTION, "an index into %s", tide_kind_name(a));
     tide_value_release(m, a);
     return made;

@@ -164,6 +164,7 @@ tide_value tide_call_builtin(tide_machine *m, uint32_t which, tide_value *a, uin
     if (which == BUILTIN_LEN) {
         if (a[0].kind == TIDE_VALUE_LIST) return tide_of_int(a[0].list->count);
         if (a[0].kind == TIDE_VALUE_CONFIG) return tide_of_int(a[0].config->count);
+        if (a[0].kind == TIDE_VALUE_TEXT) return tide_of_int((int64_t)a[0].text.length);
         return tide_nothing(m, TIDE_ERR_DESCRIPTION, "len of %s", tide_kind_name(a[0]));
     }
     if (which == BUILTIN_CONTAINS) {
