@@ -274,6 +274,14 @@ export async function doorTests(folder, browser) {
     }
   });
 
+  test('recordings: printed, one is verdict, curve, segments and tables, without controls and without a job’s link', () => visit(async (page) => {
+    await choose(page, recorded('snapshot-plain.pickle.gz'));
+    await page.locator('#segments-title').waitFor();
+    await page.emulateMedia({ media: 'print' });
+    for (const part of ['.verdict', '#timeline .plot', '.segments', '.recording-live']) assert.equal(await page.locator(part).first().isVisible(), true, part);
+    assert.deepEqual(await page.evaluate(() => [...document.querySelectorAll('button:not(.link), input, select, .print-only, .minimap')].filter((one) => one.getClientRects().length > 0).map((one) => one.outerHTML.slice(0, 120))), []);
+  }));
+
   /* ---- files that stand alone ---- */
 
   test('single file: it opens from disk, computes, plays a recording, and asks nobody', async () => {

@@ -121,7 +121,7 @@ function Result({ still }) {
 }
 
 /** The link of what is printed. */
-const Address = () => <p class="print-only">{location.href.split('#')[0]}#{link.value}</p>;
+const Address = () => !recording.value && <p class="print-only">{location.href.split('#')[0]}#{link.value}</p>;
 
 const version = computed(() => report.value?.tidemark);
 
