@@ -6,6 +6,7 @@ import { basename, dirname, join } from 'node:path';
 import { parseArgs } from 'node:util';
 import { gzipSync } from 'node:zlib';
 import { build as bundle, transform } from 'esbuild';
+import { minify } from 'terser';
 import { packer } from './pack.mjs';
 import { headerPolicy, metaPolicy, singlePolicy } from './csp.mjs';
 
@@ -36,8 +37,14 @@ async function bundledInParts(entry, more) {
   }
   const outputs = /** @type {any} */ (metafile).outputs;
   const isEntry = (/** @type {string} */ path) => Number(Object.entries(outputs).some(([name, { entryPoint }]) => entryPoint === entry && basename(name) === basename(path)));
-  return /** @type {any[]} */ (outputFiles).sort((a, b) => isEntry(b.path) - isEntry(a.path))
-    .map(({ path, contents }) => ({ name: basename(path), bytes: Buffer.from(contents) }));
+  return Promise.all(/** @type {any[]} */ (outputFiles).sort((a, b) => isEntry(b.path) - isEntry(a.path))
+    .map(async ({ path, contents, text }) => ({ name: basename(path), bytes: entry.endsWith('.css') || more?.platform === 'node' ? Buffer.from(contents) : await smaller(text) })));
+}
+
+/** A bundle once more by terser, which finds what esbuild leaves. @param {string} text */
+async function smaller(text) {
+  const { code } = await minify(text, { module: !text.startsWith('(()=>{'), ecma: 2020, compress: { passes: 3, pure_getters: true, unsafe_arrows: true } });
+  return Buffer.from(/** @type {string} */ (code));
 }
 
 /** @param {string} entry @param {import('esbuild').BuildOptions} [more] */

@@ -1165,7 +1165,7 @@ static void test_describe(void) {
     tide_writer writer;
     tide_writer_init(&writer, &arena);
     tide_write_open(&writer, '{');
-    tide_job_describe(&arena, &writer, true);
+    tide_job_describe(&arena, &writer, false);
     tide_write_close(&writer, '}');
     tide_json *said = tide_json_parse(&arena, (tide_text){writer.bytes, writer.length}, "", &diags);
     CHECK(said);

@@ -1,11 +1,11 @@
 /* The lists of what can be chosen, as the pickers show them. */
 import { signal } from '@preact/signals';
 import { askAsIs } from './asking.js';
-import { models } from './state.js';
+import { helps, models } from './state.js';
 
 /** @typedef {import('./types.js').Describe} Describe */
 
-/* What a form needs at once: the models come when a list of them is wanted. */
+/* What a form needs at once: the models come when a list of them is wanted, and with them what the settings mean. */
 export const FORM = { call: 'describe', of: 'form' };
 
 /** @param {any} entry @param {(string | undefined)[]} said @returns {import('./types.js').Choice} */
@@ -23,13 +23,15 @@ export const readDescribe = (reply) => ({
 /* Why there is no list of models. */
 export const noModels = signal('');
 
-/** Has the models, which are with the rest of the core. */
+/** Has the models and what the settings mean, which are with the rest of the core. */
 export async function wantModels() {
   if (models.value) return;
   noModels.value = 'The models are on their way.';
   const reply = await askAsIs({ call: 'describe' }, 'models').catch(() => null);
   if (reply && !reply.ok) noModels.value = reply.diagnostics[0].message;
-  if (reply?.ok) models.value = reply.models.map((/** @type {any} */ m) => choice(m, m.model_type, billions(m.parameters)));
+  if (!reply?.ok) return;
+  helps.value = Object.fromEntries(reply.settings.map((/** @type {any} */ s) => [s.name, s.help]));
+  models.value = reply.models.map((/** @type {any} */ m) => choice(m, m.model_type, billions(m.parameters)));
 }
 
 /** @param {number | undefined} count */

@@ -18,6 +18,7 @@ export const files = signal(/** @type {import('./files.js').OpenFile[]} */ ([]))
 /* What the core said. `report` is the last good answer; `failure` belongs to the present job. */
 export const describe = signal(/** @type {Describe | null} */ (null));
 export const models = signal(/** @type {import('./types.js').Choice[] | null} */ (null)); /* null: not yet wanted */
+export const helps = signal(/** @type {Record<string, string>} */ ({})); /* what each setting means; comes with the models */
 export const report = signal(/** @type {Report | null} */ (null));
 export const failure = signal(/** @type {Diagnostic[] | null} */ (null));
 /* The present job has no answer yet. */

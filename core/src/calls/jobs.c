@@ -40,7 +40,7 @@ static bool answer_describe(call *c) {
         return true;
     }
     const bool is_form = tide_text_is(call_text_at(c, "of"), "form");
-    tide_job_describe(&c->arena, &c->writer, !is_form);
+    tide_job_describe(&c->arena, &c->writer, is_form);
     if (!is_form) write_vocabulary(c);
     return true;
 }

@@ -29,7 +29,10 @@ static void write_choices(tide_writer *writer, const tide_setting *setting) {
     tide_write_close(writer, ']');
 }
 
-static void write_setting(tide_writer *writer, const tide_setting *setting) {
+static void write_help(tide_writer *writer, tide_setting_id id) { tide_write_string_at(writer, "help", tide_setting_help[id]); }
+
+static void write_setting(tide_writer *writer, tide_setting_id id, bool with_help) {
+    const tide_setting *setting = &tide_settings[id];
     tide_write_open(writer, '{');
     tide_write_string_at(writer, "name", setting->name);
     tide_write_string_at(writer, "type", type_names[setting->type]);
@@ -41,7 +44,7 @@ static void write_setting(tide_writer *writer, const tide_setting *setting) {
     }
     if (setting->unit[0]) tide_write_string_at(writer, "unit", setting->unit);
     tide_write_string_at(writer, "group", setting->group);
-    tide_write_string_at(writer, "help", setting->help);
+    if (with_help) write_help(writer, id);
     write_pieces(writer, "aliases", setting->aliases);
     tide_write_close(writer, '}');
 }
@@ -96,11 +99,11 @@ static void write_gpus(tide_arena *arena, tide_writer *writer) {
     tide_write_close(writer, ']');
 }
 
-void tide_job_describe(tide_arena *arena, tide_writer *writer, bool with_models) {
+void tide_job_describe(tide_arena *arena, tide_writer *writer, bool is_form) {
     tide_write_key(writer, "settings");
     tide_write_open(writer, '[');
-    for (unsigned id = 0; id < TIDE_SET_COUNT; id++) write_setting(writer, &tide_settings[id]);
+    for (unsigned id = 0; id < TIDE_SET_COUNT; id++) write_setting(writer, (tide_setting_id)id, !is_form);
     tide_write_close(writer, ']');
-    if (with_models) write_models(arena, writer);
+    if (!is_form) write_models(arena, writer);
     write_gpus(arena, writer);
 }

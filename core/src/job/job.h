@@ -179,7 +179,7 @@ bool tide_job_words_of_case(tide_arena *arena, const tide_json *of_case, tide_te
 void tide_job_add_files_of_case(tide_arena *arena, const tide_json *of_case, tide_file **files, uint32_t *count);
 
 /* The settings with types, defaults, choices, units and help, the catalogue (which may be in the pack) and the cards, as members
- * of an open object. */
-void tide_job_describe(tide_arena *arena, tide_writer *writer, bool with_models);
+ * of an open object. is_form: without what a form can do without at first, help and catalogue. */
+void tide_job_describe(tide_arena *arena, tide_writer *writer, bool is_form);
 
 #endif

@@ -10,12 +10,22 @@
 const tide_setting tide_settings[TIDE_SET_COUNT] = {
 #define TIDE_SETTING(name, type, value, choices, synonyms, unit, group, aliases, least, most,      \
                      help)                                                                         \
-    {#name, TIDE_SETTING_##type, value, choices, synonyms, unit, group, aliases, least, most, help, ""},
+    {#name, TIDE_SETTING_##type, value, choices, synonyms, unit, group, aliases, least, most, ""},
 #define TIDE_SETTING_IN(object, kinds, key, type, value, choices, synonyms, unit, group, aliases, least,  \
                         most, help)                                                                \
-    {#object "." #key, TIDE_SETTING_##type, value, choices, synonyms, unit, group, aliases, least, most, help, kinds},
+    {#object "." #key, TIDE_SETTING_##type, value, choices, synonyms, unit, group, aliases, least, most, kinds},
 #define TIDE_OPTION(key, kinds, type, value, choices, synonyms, unit, aliases, least, most, help)  \
-    {"parallel." #key, TIDE_SETTING_##type, value, choices, synonyms, unit, "parallel", aliases, least, most, help, kinds},
+    {"parallel." #key, TIDE_SETTING_##type, value, choices, synonyms, unit, "parallel", aliases, least, most, kinds},
+#include "settings.def"
+#undef TIDE_OPTION
+#undef TIDE_SETTING_IN
+#undef TIDE_SETTING
+};
+
+const char *const tide_setting_help[TIDE_SET_COUNT] = {
+#define TIDE_SETTING(name, type, value, choices, synonyms, unit, group, aliases, least, most, help) help,
+#define TIDE_SETTING_IN(object, kinds, key, type, value, choices, synonyms, unit, group, aliases, least, most, help) help,
+#define TIDE_OPTION(key, kinds, type, value, choices, synonyms, unit, aliases, least, most, help) help,
 #include "settings.def"
 #undef TIDE_OPTION
 #undef TIDE_SETTING_IN

@@ -20,7 +20,6 @@ typedef struct tide_setting {
     tide_setting_type type;
     const char *default_value, *choices, *synonyms, *unit, *group, *aliases;
     int64_t least, most;
-    const char *help;
     const char *kinds; /* of OBJECT.KEY: the choices of OBJECT that read it, beginnings joined by `|`; "": all */
 } tide_setting;
 
@@ -41,6 +40,9 @@ typedef enum tide_setting_id {
 } tide_setting_id;
 
 extern const tide_setting tide_settings[TIDE_SET_COUNT];
+
+/* What each means: apart, because the page has them later. */
+extern const char *const tide_setting_help[TIDE_SET_COUNT];
 
 /* training/optimizer.c: the choices of `optimizer`. */
 extern const char *const tide_optimizer_names[];

@@ -1,8 +1,9 @@
 /* One setting as a field, by what describe says of it. */
 import { useState } from 'preact/hooks';
+import { wantModels } from '../catalogue.js';
 import { sentences } from '../format.js';
 import { setWord } from '../changes.js';
-import { errorAt, originOf, valueOf } from '../state.js';
+import { errorAt, helps, originOf, valueOf } from '../state.js';
 import { Icon } from './marks.jsx';
 
 /* What people call a setting where its name alone would not say it. */
@@ -44,9 +45,9 @@ const FROM = { file: 'from file', recipe: 'recipe', link: 'from link' };
 
 /** What hovering the label tells.
  * @param {import('../types.js').Setting} setting @param {string} origin */
-function help({ name, unit, help: text }, origin) {
+function help({ name, unit }, origin) {
   const from = { user: 'Yours', default: 'Default', file: 'From the file', recipe: 'From the recipe', link: 'From the link' }[origin] ?? origin;
-  return `${text} ${unit ? `In ${unit}. ` : ''}${from}: ${name}=${valueOf(name) || 'not set'}`;
+  return [helps.value[name], unit && `In ${unit}.`, `${from}: ${name}=${valueOf(name) || 'not set'}`].filter(Boolean).join(' ');
 }
 
 /** @param {{setting: import('../types.js').Setting}} props */
@@ -61,7 +62,7 @@ export function Field({ setting }) {
   return (<>
     <div class={isFlag(setting) ? 'field flag' : 'field'} data-origin={origin} data-setting={name}>
       <div class="label-row">
-        <label for={id} data-tip={help(setting, origin)}>{titleOf(name)}
+        <label for={id} data-tip={help(setting, origin)} onPointerEnter={wantModels}>{titleOf(name)}
           {setting.unit && <span class={setting.unit.length < 5 ? 'field-unit' : 'hidden'}> {setting.unit}</span>}</label>
         {(origin === 'user' || origin === 'link') && (
           <button type="button" class="undo" onClick={() => setWord(name, null)} aria-label={`${titleOf(name)}: back to the default`}

@@ -6,7 +6,7 @@ import { assignment, find } from '../find.js';
 import { recording } from '../recordings.js';
 import { chooseModel, setWord, setWords } from '../changes.js';
 import { wantModels } from '../catalogue.js';
-import { describe, models, overlay, typedAhead, valueOf } from '../state.js';
+import { describe, helps, models, overlay, typedAhead, valueOf } from '../state.js';
 import { titleOf } from './Field.jsx';
 import { show } from './Notes.jsx';
 import { isIdle } from './Settings.jsx';
@@ -19,11 +19,11 @@ addStyle(style);
 
 /** @param {import('../types.js').Setting} setting @returns {Entry[]} */
 function entriesOf(setting) {
-  const { name, aliases = [], choices, type, help } = setting;
+  const { name, aliases = [], choices, type } = setting;
   const search = `${name} ${titleOf(name)} ${aliases.join(' ')}`;
   const values = choices?.map(String) ?? (/^bool/.test(type) ? ['true', 'false'] : []);
   return [
-    ...(isIdle(name) ? [] : [{ title: titleOf(name), note: `${name}=${valueOf(name)}`, search, help, run: () => show(name) }]),
+    ...(isIdle(name) ? [] : [{ title: titleOf(name), note: `${name}=${valueOf(name)}`, search, help: helps.value[name], run: () => show(name) }]),
     ...values.map((value) => ({
       title: `${titleOf(name)}: ${value}`, note: `${name}=${value}`, search: `${search} ${value}`,
       run: () => (/^parallel\.kind$/.test(name) && value !== 'none' && Number(valueOf('parallel.dp') || 1) < 2

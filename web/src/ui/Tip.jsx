@@ -4,7 +4,7 @@ import { useEffect, useRef, useState } from 'preact/hooks';
 const LEAVE_MS = 120;
 
 export function Tip() {
-  const [tip, setTip] = useState(/** @type {{text: string, box: DOMRect} | null} */ (null));
+  const [tip, setTip] = useState(/** @type {{text: string, source: Element} | null} */ (null));
   const card = useRef(/** @type {HTMLDivElement | null} */ (null));
 
   useEffect(() => {
@@ -16,7 +16,7 @@ export function Tip() {
       const source = target.closest?.('[data-tip]');
       const text = source?.getAttribute('data-tip');
       clearTimeout(leaving);
-      if (source && text) setTip({ text, box: source.getBoundingClientRect() });
+      if (source && text) setTip({ text, source });
       else leaving = setTimeout(() => setTip(null), LEAVE_MS);
     };
     const hide = () => setTip(null);
@@ -38,11 +38,15 @@ export function Tip() {
   useEffect(() => {
     const own = card.current;
     if (!tip || !own) return;
+    const box = tip.source.getBoundingClientRect();
     const { width, height } = own.getBoundingClientRect();
-    const left = Math.min(innerWidth - width - 8, Math.max(8, tip.box.left + tip.box.width / 2 - width / 2));
-    const above = tip.box.top - height - 6;
+    const left = Math.min(innerWidth - width - 8, Math.max(8, box.left + box.width / 2 - width / 2));
+    const above = box.top - height - 6;
     own.style.left = `${left}px`;
-    own.style.top = `${above > 4 ? above : tip.box.bottom + 6}px`;
+    own.style.top = `${above > 4 ? above : box.bottom + 6}px`;
+    const observer = new MutationObserver(() => setTip({ ...tip, text: tip.source.getAttribute('data-tip') ?? '' })); /* more is known meanwhile */
+    observer.observe(tip.source, { attributeFilter: ['data-tip'] });
+    return () => observer.disconnect();
   }, [tip]);
 
   return <div ref={card} class="tip" role="tooltip" hidden={!tip}>{tip?.text}</div>;
