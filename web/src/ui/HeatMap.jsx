@@ -1,7 +1,7 @@
 /* The heat map: one to three settings against each other, every cell played. A real table: coarse cells come first, the heavy
  * line is the edge of fitting, click or Enter applies a cell. */
 import { Component } from 'preact';
-import { useEffect, useRef, useState } from 'preact/hooks';
+import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks';
 import { fixed, headline, inUnit, percent } from '../format.js';
 import { askCells, tileOf } from '../asking.js';
 import { setWords } from '../changes.js';
@@ -113,7 +113,7 @@ export default function HeatMap() {
   const playedFor = useRef(job);
   const key = JSON.stringify(axes) + job;
   const isGood = failure.value === null && !problem;
-  useEffect(() => {
+  useLayoutEffect(() => { /* the workers begin while the empty table is laid out */
     cells.current = [];
     expected.current = [];
     map.current++;
@@ -121,7 +121,7 @@ export default function HeatMap() {
     setWalked(0);
     if (!isGood) return;
     const mine = stop.current = new AbortController();
-    const timer = setTimeout(async () => {
+    const play = async () => {
       if (mine.signal.aborted) return;
       let order = inOrderOfPlay(size[0], size[1], size[2]);
       let drawn = 0;
@@ -157,10 +157,14 @@ export default function HeatMap() {
       if (stop.current !== mine) return;
       setRunning(false);
       if (done) spoken.value = `Heat map: ${cells.current.filter((one) => one?.kind === 'fits' || one?.kind === 'close').length} of ${total} fit.`;
-    }, playedFor.current === job ? 0 : SETTLED_MS);
+    };
+    /** @type {ReturnType<typeof setTimeout> | undefined} */
+    let settles;
+    if (playedFor.current === job) play();
+    else settles = setTimeout(play, SETTLED_MS);
     playedFor.current = job;
     return () => {
-      clearTimeout(timer);
+      clearTimeout(settles);
       mine.abort();
     };
   }, [key, isGood]);
