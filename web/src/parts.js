@@ -12,20 +12,21 @@ function packed(name, path, signal) {
   return WebAssembly.compile(Uint8Array.from(atob(text), (c) => c.charCodeAt(0)));
 }
 
-/** A part, unpacked by a worker: the page goes on. @param {string} name @param {string} path @param {boolean} isModule @param {AbortSignal} [signal] of what is fetched
- * @returns {Promise<any>} */
-async function part(name, path, isModule, signal) {
-  const worker = spawn();
-  try {
-    const one = await packed(name, path, signal);
-    return await new Promise((done, fail) => {
-      worker.onmessage = ({ data }) => (data.trap === undefined ? done(data.unpacked) : fail(new Error(data.trap)));
-      worker.onerror = (event) => fail(new Error(event.message || 'The worker could not start.'));
-      worker.postMessage({ part: one, isModule });
-    });
-  } finally {
-    worker.terminate();
-  }
+/** A part, unpacked by a worker: the page goes on. @param {string} name @param {string} path @param {boolean} isModule
+ * @param {Worker} worker @param {AbortSignal} [signal] of what is fetched @returns {Promise<any>} */
+async function unpacked(name, path, isModule, worker, signal) {
+  const one = await packed(name, path, signal);
+  return new Promise((done, fail) => {
+    worker.addEventListener('message', ({ data }) => (data.trap === undefined ? done(data.unpacked) : fail(new Error(data.trap))), { once: true });
+    worker.addEventListener('error', (event) => fail(new Error(event.message || 'The worker could not start.')), { once: true });
+    worker.postMessage({ part: one, isModule });
+  });
+}
+
+/** The same by a worker of its own. @param {string} name @param {string} path @param {boolean} isModule @param {AbortSignal} [signal] */
+function part(name, path, isModule, signal) {
+  const worker = started();
+  return unpacked(name, path, isModule, worker, signal).finally(() => worker.terminate());
 }
 
 /** @type {string | undefined} */
@@ -48,6 +49,11 @@ function trusted(url) {
   return /** @type {any} */ (policy ? policy.createScriptURL(url) : url);
 }
 
+const started = () => new Worker(trusted(worker()), SINGLE ? {} : { type: 'module' }); /* no modules from a file on disk */
+
+/** It unpacks the core and is the first to run it. @type {Worker | null} */
+let first = null;
+
 /** @type {Promise<import('./tidemark.js').More> | undefined} */
 let rest;
 
@@ -65,7 +71,14 @@ export const more = () => rest ??= unpackedMore().catch((error) => {
 export const expectMore = () => { more().catch(() => {}); };
 
 /** The core's module; and the one for recordings, when the first is opened. */
-export const core = () => part('core', WASM_PATH, true);
+export function core() {
+  first = started();
+  return unpacked('core', WASM_PATH, true, first);
+}
 export const recordings = () => part('recordings', RECORDINGS_PATH, true);
-export const spawn = () => new Worker(trusted(worker()), SINGLE ? {} : { type: 'module' }); /* no modules from a file on disk */
+export function spawn() {
+  const one = first ?? started();
+  first = null;
+  return one;
+}
 export const serviceWorker = () => navigator.serviceWorker.register(trusted(beside('sw.js')), { updateViaCache: 'none' });
