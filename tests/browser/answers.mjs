@@ -33,15 +33,13 @@ function listen() {
   };
 }
 
-/** In the page: the worker that answers keystrokes. */
+/** In the page: the worker that is asked for estimates. */
 function keepWorker() {
-  const Real = Worker;
-  window.Worker = /** @type {any} */ (class extends Real {
-    constructor(/** @type {string | URL} */ url, /** @type {WorkerOptions} */ options) {
-      super(url, options);
-      /** @type {any} */ (window).kept ??= this;
-    }
-  });
+  const post = Worker.prototype.postMessage;
+  Worker.prototype.postMessage = function (/** @type {any} */ data, /** @type {any[]} */ ...rest) {
+    if (typeof data?.request === 'string' && data.request.includes('"call":"estimate"')) Object.assign(window, { kept: this });
+    return post.call(this, data, ...rest);
+  };
 }
 
 /** @param {{folder: string, browser: any, server: {url: string}, program: string | undefined}} site */
