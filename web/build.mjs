@@ -13,7 +13,6 @@ import { headerPolicy, metaPolicy, singlePolicy } from './csp.mjs';
 const here = import.meta.dirname;
 const common = /** @type {import('esbuild').BuildOptions} */ ({
   bundle: true, minify: true, format: 'esm', target: 'es2023', write: false, legalComments: 'none',
-  alias: { 'd3-interpolate': './src/numbers.js', 'd3-format': './src/numbers.js' },
   jsx: 'automatic', jsxImportSource: 'preact', absWorkingDir: here, logLevel: 'warning', charset: 'utf8',
 });
 
@@ -43,7 +42,7 @@ async function bundledInParts(entry, more) {
 
 /** A bundle once more by terser, which finds what esbuild leaves. @param {string} text */
 async function smaller(text) {
-  const { code } = await minify(text, { module: !text.startsWith('(()=>{'), ecma: 2020, compress: { passes: 3, pure_getters: true, unsafe_arrows: true } });
+  const { code } = await minify(text, { module: !text.startsWith('(()=>{'), ecma: 2020, compress: { passes: 3 } });
   return Buffer.from(/** @type {string} */ (code));
 }
 

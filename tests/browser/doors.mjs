@@ -371,7 +371,7 @@ export async function doorTests(folder, browser) {
     const made = list(join(own, 'out'));
     assert.deepEqual(made.map((file) => relative(join(own, 'out'), file)), list(folder).map((file) => relative(folder, file)));
     for (const file of made) assert.ok(readFileSync(file).equals(readFileSync(join(folder, relative(join(own, 'out'), file)))), file);
-    for (const name of ['preact', 'd3-scale', '@preact/signals']) assert.match(readFileSync(join(folder, 'licences.txt'), 'utf8'), new RegExp(`^${name} `, 'm'));
+    for (const name of ['preact', 'd3-shape', '@preact/signals']) assert.match(readFileSync(join(folder, 'licences.txt'), 'utf8'), new RegExp(`^${name} `, 'm'));
     rmSync(own, { recursive: true });
   });
 

@@ -1,6 +1,5 @@
 /* A recorded run: whether it runs on a card, memory over its events, other allocator options, and what was live at the peak. */
 import './App.jsx'; /* all that is shared stays in one chunk */
-import { scaleLinear } from 'd3-scale';
 import { area, curveStepAfter, line } from 'd3-shape';
 import { useEffect, useState } from 'preact/hooks';
 import { exact, fixed, headline, inUnit, natural, tick, ticks } from '../format.js';
@@ -178,8 +177,8 @@ function Curve({ r, event: looked, choose }) {
   const here = at >= 0 || !isIn(looked) ? column.from : looked;
   const limit = r.verdict.gpu_bytes && r.verdict.gpu_bytes - r.verdict.outside_bytes < 1.45 * r.reserved_peak ? r.verdict.gpu_bytes - r.verdict.outside_bytes : 0;
   const top = Math.max(r.reserved_peak, r.allocated_peak, limit, 1) * 1.04;
-  const x = scaleLinear([first, end], [0, ACROSS]);
-  const y = scaleLinear([0, top], [HIGH, 0]);
+  const x = (/** @type {number} */ event) => ACROSS * (event - first) / (end - first);
+  const y = (/** @type {number} */ bytes) => HIGH * (1 - bytes / top);
   const rows = [...columns, { ...columns[columns.length - 1], from: end }];
   const allocated = area().curve(curveStepAfter).digits(1).x((_, i) => x(rows[i].from)).y0(HIGH).y1((_, i) => y(rows[i].allocated));
   const reserved = line().curve(curveStepAfter).digits(1).x((_, i) => x(rows[i].from)).y((_, i) => y(rows[i].reserved));

@@ -1,7 +1,6 @@
 /* Memory over the job's events: the factors stacked, reserved above them, phases below. Every column is the maximum of
  * its interval, so no peak is lost. The plot is a slider: arrows step, p goes to the peak. A part of it is drawn from events
  * that the core is asked for; where they are few, each event is a column. */
-import { scaleLinear } from 'd3-scale';
 import { area, curveStepAfter, line, stack } from 'd3-shape';
 import { useEffect, useState } from 'preact/hooks';
 import { factor, inOrder } from '../factors.js';
@@ -61,8 +60,8 @@ export function Timeline({ r }) {
   const limit = card < 1.45 * highest ? card : 0;
   const top = Math.max(highest, limit) * 1.04;
 
-  const x = scaleLinear([first, end], [0, ACROSS]);
-  const y = scaleLinear([0, top], [HIGH, 0]);
+  const x = (/** @type {number} */ event) => ACROSS * (event - first) / (end - first);
+  const y = (/** @type {number} */ bytes) => HIGH * (1 - bytes / top);
   /* One row more, so that the last column has its width. */
   const rows = [...columns, { ...columns[count - 1], from: end }];
   const layers = stack().keys(present).value((row, name) => /** @type {any} */ (row).factors[names.indexOf(name)])(/** @type {any} */ (rows));
