@@ -13,7 +13,7 @@ import { EXAMPLE } from '../../web/src/example.js';
 import { serve } from '../../web/serve.mjs';
 
 /* Bytes, gzip; none may grow. The aim for the first visit is 160 KiB; what is above it is the core, whose share is in tidemark-*.wasm. */
-const FIRST_VISIT_LIMIT = 175 * 1024;
+const FIRST_VISIT_LIMIT = 173 * 1024;
 const RECORDINGS_LIMIT = 60 * 1024;
 const LATER_LIMIT = 76 * 1024; /* what comes when it is clicked */
 

@@ -21,7 +21,7 @@ addStyle(style);
 /** @typedef {import('../sweep.js').Cell} Cell */
 
 const MOST_CELLS = 4096;
-const DRAW_EVERY_MS = 250;
+const DRAW_EVERY_MS = 500;
 const SETTLED_MS = 250; /* after a setting was changed, which may go on */
 const WALK_FROM = 100; /* cells: fewer are played sooner than walked around */
 const MARKS = { fits: '✓', close: '!', not: '✕', none: '', refused: '–' };
