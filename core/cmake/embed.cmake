@@ -1,4 +1,4 @@
-# models/ to one C file that defines what core/src/model/sources.h declares.
+# models/ to one C file that defines what core/src/lang/embedded_models.h declares.
 #
 #     cmake -DMODELS=DIR -DOUT=FILE -DAT_ONCE=PATH;... [-DPACK=FILE] -P embed.cmake
 #
@@ -170,4 +170,4 @@ endif()
 string(APPEND bodies "const uint32_t tide_pack_length = ${pack_length};\n")
 
 file(WRITE "${OUT}" "/* Made from models/ by core/cmake/embed.cmake. */\n"
-    "#include \"model/sources.h\"\n\n${bodies}")
+    "#include \"lang/embedded_models.h\"\n\n${bodies}")

@@ -12,7 +12,7 @@
 #include <time.h>
 #include <zlib.h>
 
-#include "../../core/src/memory/caching_allocator.h"
+#include "../../core/src/allocator/caching_allocator.h"
 
 static uint64_t host_bytes, host_peak;
 

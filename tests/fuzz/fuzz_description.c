@@ -1,4 +1,4 @@
-/* Model descriptions from bytes. A failure points to core/src/model/ and machine/module.c.
+/* Model descriptions from bytes. A failure points to core/src/lang/ and lang/module.c.
  *
  * The input is a description, the model a small llama. */
 #include "fuzz.h"

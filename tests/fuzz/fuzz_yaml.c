@@ -1,4 +1,4 @@
-/* Files that start training, as YAML. A failure points to native/yaml.c, core/src/job/launch.c and deepspeed.c. */
+/* Files that start training, as YAML. A failure points to native/yaml.c, core/src/job/readers/. */
 #include "fuzz.h"
 
 #include "../../native/cli.h"

@@ -1,4 +1,4 @@
-/* Failures point to core/src/memory/caching_allocator.c and alloc_conf.c.
+/* Failures point to core/src/allocator/caching_allocator.c and alloc_conf.c.
  *
  *     test_allocator tests/oracle
  *
@@ -13,7 +13,7 @@
 #include <string.h>
 #include <zlib.h>
 
-#include "../../core/src/memory/caching_allocator.h"
+#include "../../core/src/allocator/caching_allocator.h"
 
 #define MIB ((uint64_t)1 << 20)
 #define GIB ((uint64_t)1 << 30)

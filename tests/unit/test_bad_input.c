@@ -2,7 +2,7 @@
  * names what is wrong, and never with a number.
  *
  * A failure points to core/src/job/ (words, files, config_check.c), base/json_read.c, the checks of
- * models/architectures/ or the limits of machine/module.c.
+ * models/architectures/ or the limits of lang/module.c.
  */
 #include <stdbool.h>
 #include <stdio.h>

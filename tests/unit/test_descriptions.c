@@ -2,8 +2,8 @@
 #include <setjmp.h>
 #include <stdio.h>
 
-#include "model/description.h"
-#include "model/sources.h"
+#include "lang/description.h"
+#include "lang/embedded_models.h"
 
 static tide_source find(void *user, tide_text name) {
     (void)user;

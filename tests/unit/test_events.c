@@ -1,4 +1,4 @@
-/* Events one by one and the allocator after one, of recordings and of jobs. A failure points to core/src/answer/segments.c, and to
+/* Events one by one and the allocator after one, of recordings and of jobs. A failure points to core/src/report/segments.c, and to
  * recorded_events.c or job_events.c beside it.
  *
  *     test_events ORACLE_FOLDER RECORDINGS_FOLDER */

@@ -8,8 +8,8 @@
 
 #include <tidemark/tidemark.h>
 
-#include "model/sources.h"
-#include "training/step.h"
+#include "lang/embedded_models.h"
+#include "train/step.h"
 
 enum { WORD_LIMIT = 24 };
 

@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "../../core/src/job/job.h"
-#include "../../core/src/model/sources.h"
+#include "../../core/src/lang/embedded_models.h"
 
 /* ---- doubles ---- */
 

@@ -1,4 +1,4 @@
-/* Failures point to core/src/machine/: a rule in ops/ that is not what PyTorch does, or the
+/* Failures point to core/src/tensor/: a rule in ops/ that is not what PyTorch does, or the
  * engine's order.
  *
  *     test_ops tests/oracle [PATTERN]
@@ -12,8 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../../core/src/machine/module.h"
-#include "../../core/src/model/sources.h"
+#include "../../core/src/lang/module.h"
+#include "../../core/src/lang/embedded_models.h"
 
 enum { INPUT_LIMIT = 8, ROOT_LIMIT = 8, EVENT_LIMIT = 4096, NAME_LIMIT = 128 };
 

@@ -10,7 +10,7 @@
 
 #include <tidemark/tidemark.h>
 
-#include "training/step.h"
+#include "train/step.h"
 
 enum { BLOCK = 512, SEGMENT = 2 << 20 };
 

@@ -1,4 +1,4 @@
-/* Recordings: the writer and the readers. A failure points to core/src/recording/.
+/* Recordings: the writer and the readers. A failure points to core/src/trace/.
  *
  *     test_recording ORACLE_FOLDER RECORDINGS_FOLDER */
 #include <inttypes.h>
@@ -11,7 +11,7 @@
 
 #include <cjson/cJSON.h>
 
-#include "recording/format.h"
+#include "trace/format.h"
 #include "tidemark/recorder.h"
 #include "tidemark/tidemark.h"
 

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "training/step.h"
+#include "train/step.h"
 
 static int passed, failed;
 static unsigned repeated, repeated_calls;

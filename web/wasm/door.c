@@ -7,7 +7,7 @@
 #include <tidemark/tidemark.h>
 
 #include "decimal.h"
-#include "model/sources.h"
+#include "lang/embedded_models.h"
 
 uint8_t *tide_wasm_alloc(uint32_t bytes);
 void tide_wasm_free(uint8_t *at);

@@ -8,7 +8,7 @@
  *     tide_recorder_end(&recorder);
  *
  * The file is a magic number and blocks, each with its length and CRC-32; it is only ever appended to, so that a process
- * that dies at any byte loses the block being written and nothing before it. docs: core/src/recording/FORMAT.md.
+ * that dies at any byte loses the block being written and nothing before it. docs: core/src/trace/FORMAT.md.
  * A recorder serves one device and one thread at a time: callers lock. */
 #ifndef TIDEMARK_RECORDER_H
 #define TIDEMARK_RECORDER_H

@@ -1,5 +1,5 @@
 /* The arena: chained blocks for objects, single pieces for arrays that grow. */
-#include "arena.h"
+#include "base/arena.h"
 
 #include <stdlib.h>
 #include <string.h>

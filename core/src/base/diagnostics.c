@@ -1,5 +1,5 @@
 /* The list of diagnostics of one call. */
-#include "diagnostics.h"
+#include "base/diagnostics.h"
 
 enum { DIAGNOSTICS_LIMIT = 100 };
 
@@ -7,7 +7,7 @@ const char *tide_status_name(tide_status status) {
     switch (status) {
 #define TIDE_STATUS(name, value, text) \
     case TIDE_##name: return #name;
-#include "status.def"
+#include "base/status.def"
 #undef TIDE_STATUS
     }
     return "";

@@ -2,11 +2,11 @@
 #ifndef TIDE_DIAGNOSTICS_H
 #define TIDE_DIAGNOSTICS_H
 
-#include "text.h"
+#include "base/text.h"
 
 typedef enum tide_status {
 #define TIDE_STATUS(name, value, text) TIDE_##name = (value),
-#include "status.def"
+#include "base/status.def"
 #undef TIDE_STATUS
 } tide_status;
 

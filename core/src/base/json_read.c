@@ -1,5 +1,5 @@
 /* cJSON's tree, made strict: depth and size limits, no duplicate keys, integers kept exact. */
-#include "json_read.h"
+#include "base/json_read.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -2,7 +2,7 @@
 #ifndef TIDE_JSON_READ_H
 #define TIDE_JSON_READ_H
 
-#include "diagnostics.h"
+#include "base/diagnostics.h"
 
 typedef enum tide_json_kind {
     TIDE_JSON_NULL,

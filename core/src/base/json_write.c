@@ -1,5 +1,5 @@
 /* The JSON writer. */
-#include "json_write.h"
+#include "base/json_write.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -2,7 +2,7 @@
 #ifndef TIDE_JSON_WRITE_H
 #define TIDE_JSON_WRITE_H
 
-#include "text.h"
+#include "base/text.h"
 
 typedef struct tide_writer {
     tide_arena *arena;

@@ -1,5 +1,5 @@
 /* Backtracking over the pattern's text, without a compiled form: patterns are short, names too, and steps are counted. */
-#include "regex.h"
+#include "base/regex.h"
 
 #include <string.h>
 

@@ -2,7 +2,7 @@
 #ifndef TIDE_REGEX_H
 #define TIDE_REGEX_H
 
-#include "text.h"
+#include "base/text.h"
 
 typedef enum tide_match {
     TIDE_MATCH_NO,

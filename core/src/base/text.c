@@ -1,5 +1,5 @@
 /* Text helpers; nothing here depends on the locale. */
-#include "text.h"
+#include "base/text.h"
 
 #include <stdarg.h>
 #include <stdio.h>

@@ -5,7 +5,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "arena.h"
+#include "base/arena.h"
 
 typedef struct tide_text {
     const char *at; /* not terminated */

@@ -1,7 +1,7 @@
 /* The settings, the catalogue and the cards, as forms and completions need them. */
-#include "settings.h"
+#include "job/settings.h"
 
-#include "../model/sources.h"
+#include "lang/embedded_models.h"
 
 static const char *const type_names[] = {
     [TIDE_SETTING_INT] = "int",   [TIDE_SETTING_NUMBER] = "number",

@@ -1,14 +1,14 @@
 /* Words and files merged into a job: the model found, the card found, values checked against one
  * another, defaults reported. */
-#include "links.h"
-#include "settings.h"
+#include "job/links.h"
+#include "job/settings.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "../model/sources.h"
+#include "lang/embedded_models.h"
 
 typedef struct job_builder {
     tide_arena *arena;
@@ -237,7 +237,7 @@ static void read_versions(job_builder *b) {
         const char *before, *what, *source;
     } rows[] = {
 #define TIDE_VERSION(library, major, minor, setting, before, what, source) {TIDE_SET_##library, TIDE_SET_##setting, 1000 * (major) + (minor), before, what, source},
-#include "versions.def"
+#include "job/versions.def"
 #undef TIDE_VERSION
     };
     static const tide_setting_id libraries[] = {TIDE_SET_torch, TIDE_SET_transformers};

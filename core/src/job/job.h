@@ -2,10 +2,10 @@
 #ifndef TIDE_JOB_H
 #define TIDE_JOB_H
 
-#include "../base/json_read.h"
-#include "../base/json_write.h"
-#include "../memory/alloc_conf.h"
-#include "safetensors.h"
+#include "base/json_read.h"
+#include "base/json_write.h"
+#include "allocator/alloc_conf.h"
+#include "job/readers/safetensors.h"
 
 typedef enum tide_origin { TIDE_ORIGIN_DEFAULT, TIDE_ORIGIN_RECIPE, TIDE_ORIGIN_FILE, TIDE_ORIGIN_USER } tide_origin;
 
@@ -53,7 +53,7 @@ typedef struct tide_gpu {
 /* The options of a job over several GPUs, parallel.KEY. */
 typedef enum tide_option {
 #define TIDE_OPTION(key, kinds, type, value, choices, synonyms, unit, aliases, least, most, help) TIDE_OPTION_##key,
-#include "options.def"
+#include "job/options.def"
 #undef TIDE_OPTION
     TIDE_OPTION_COUNT
 } tide_option;

@@ -1,9 +1,9 @@
 /* Links read and written. What a link says is read as far as it can be: whoever opens one lands on a job. */
-#include "links.h"
+#include "job/links.h"
 
 #include <string.h>
 
-#include "settings.h"
+#include "job/settings.h"
 
 enum { WORD_LIMIT = 2048, NAMED_LIMIT = 8, VIEW_LIMIT = 500 };
 

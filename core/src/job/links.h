@@ -2,7 +2,7 @@
 #ifndef TIDE_LINKS_H
 #define TIDE_LINKS_H
 
-#include "job.h"
+#include "job/job.h"
 
 enum {
     TIDE_LINK_VERSION = 1,      /* of the grammar and of the table of defaults */

@@ -1,11 +1,11 @@
 /* The table of settings, and values turned into canonical text. */
-#include "settings.h"
+#include "job/settings.h"
 
 #include <inttypes.h>
 #include <string.h>
 
-#include "../base/checked.h"
-#include "../model/sources.h"
+#include "base/checked.h"
+#include "lang/embedded_models.h"
 
 const tide_setting tide_settings[TIDE_SET_COUNT] = {
 #define TIDE_SETTING(name, type, value, choices, synonyms, unit, group, aliases, least, most,      \
@@ -16,7 +16,7 @@ const tide_setting tide_settings[TIDE_SET_COUNT] = {
     {#object "." #key, TIDE_SETTING_##type, value, choices, synonyms, unit, group, aliases, least, most, kinds},
 #define TIDE_OPTION(key, kinds, type, value, choices, synonyms, unit, aliases, least, most, help)  \
     {"parallel." #key, TIDE_SETTING_##type, value, choices, synonyms, unit, "parallel", aliases, least, most, kinds},
-#include "settings.def"
+#include "job/settings.def"
 #undef TIDE_OPTION
 #undef TIDE_SETTING_IN
 #undef TIDE_SETTING
@@ -26,7 +26,7 @@ const char *const tide_setting_help[TIDE_SET_COUNT] = {
 #define TIDE_SETTING(name, type, value, choices, synonyms, unit, group, aliases, least, most, help) help,
 #define TIDE_SETTING_IN(object, kinds, key, type, value, choices, synonyms, unit, group, aliases, least, most, help) help,
 #define TIDE_OPTION(key, kinds, type, value, choices, synonyms, unit, aliases, least, most, help) help,
-#include "settings.def"
+#include "job/settings.def"
 #undef TIDE_OPTION
 #undef TIDE_SETTING_IN
 #undef TIDE_SETTING

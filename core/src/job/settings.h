@@ -2,7 +2,7 @@
 #ifndef TIDE_SETTINGS_H
 #define TIDE_SETTINGS_H
 
-#include "job.h"
+#include "job/job.h"
 
 typedef enum tide_setting_type {
     TIDE_SETTING_INT,
@@ -32,7 +32,7 @@ typedef enum tide_setting_id {
     TIDE_SET_##object##_##key,
 #define TIDE_OPTION(key, kinds, type, value, choices, synonyms, unit, aliases, least, most, help)  \
     TIDE_SET_parallel_##key,
-#include "settings.def"
+#include "job/settings.def"
 #undef TIDE_OPTION
 #undef TIDE_SETTING_IN
 #undef TIDE_SETTING

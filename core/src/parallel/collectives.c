@@ -1,9 +1,9 @@
 /* What several strategies send, and in which pieces. */
-#include "parallel.h"
+#include "parallel/parallel.h"
 
 #include <string.h>
 
-#include "../machine/ops/ops.h"
+#include "tensor/ops/ops.h"
 
 static const tide_strategy *const strategies[] = {&tide_ddp, &tide_zero0, &tide_zero1, &tide_zero2, &tide_zero3, &tide_fsdp1, &tide_fsdp2};
 

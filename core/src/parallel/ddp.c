@@ -5,7 +5,7 @@
  * which gradients were ready (with static_graph: were in the second). A bucket is reduced in place when its last gradient is there. */
 #include <string.h>
 
-#include "parallel.h"
+#include "parallel/parallel.h"
 
 typedef struct ddp {
     tide_wrapper *w;

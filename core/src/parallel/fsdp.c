@@ -1,9 +1,9 @@
 /* What FullyShardedDataParallel and fully_shard have in common. */
-#include "parallel.h"
+#include "parallel/parallel.h"
 
 #include <string.h>
 
-#include "../machine/ops/ops.h"
+#include "tensor/ops/ops.h"
 
 void tide_unit_hook_add(tide_unit_hooks *hooks, tide_machine *m, tide_node *node, uint32_t unit) {
     TIDE_ROOM(m->arena, hooks->list, hooks->count, hooks->capacity);

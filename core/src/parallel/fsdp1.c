@@ -5,8 +5,8 @@
  * object: it is resized to nothing and back, so what autograd saved finds it. The shard in the type that computes is another such storage. */
 #include <string.h>
 
-#include "../machine/ops/ops.h"
-#include "parallel.h"
+#include "tensor/ops/ops.h"
+#include "parallel/parallel.h"
 
 enum { CAST_STREAM = TIDE_STREAM_SIDE, GATHER_STREAM, REDUCE_STREAM, ALL_REDUCE_STREAM };
 

@@ -5,8 +5,8 @@
  * out, and after it they go. The same storage comes back, so what autograd saved finds it. Gradients are reduced unit after unit. */
 #include <string.h>
 
-#include "../machine/ops/ops.h"
-#include "parallel.h"
+#include "tensor/ops/ops.h"
+#include "parallel/parallel.h"
 
 typedef enum phase { IDLE, FORWARD, BEFORE_BACKWARD, AFTER_BACKWARD } phase;
 typedef enum place { SHARDED, KEPT, GATHERED } place; /* KEPT: on fewer ranks, between forward and backward */

@@ -2,7 +2,7 @@
  *
  * A communicator receives through buffers on each channel, one set for every protocol: src/init.cc computeBuffSizes(), with the sizes of
  * src/include/device.h. A ring receives from one neighbour. */
-#include "parallel.h"
+#include "parallel/parallel.h"
 
 #include <string.h>
 

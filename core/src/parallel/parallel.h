@@ -2,7 +2,7 @@
 #ifndef TIDE_PARALLEL_H
 #define TIDE_PARALLEL_H
 
-#include "../training/strategy.h"
+#include "train/strategy.h"
 
 /* Streams of the allocator: 0 is the one that computes. */
 enum { TIDE_STREAM_SIDE = 1, TIDE_STREAM_SECOND, TIDE_STREAM_THIRD };

@@ -5,7 +5,7 @@
  * part, whole ones at its edges, are copied into one buffer for all groups, which lives while any group has not stepped. */
 #include <string.h>
 
-#include "parallel.h"
+#include "parallel/parallel.h"
 
 typedef struct zero_param {
     tide_tensor *tensor;

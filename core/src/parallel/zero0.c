@@ -1,6 +1,6 @@
 /* DeepSpeed without ZeRO, in half precision: deepspeed/runtime/fp16/unfused_optimizer.py, and engine.py for the reduction. Every
  * parameter has an fp32 copy, whose states are made at once by a step over zeros. */
-#include "parallel.h"
+#include "parallel/parallel.h"
 
 typedef struct zero0 {
     tide_tensor **params, **masters;

@@ -6,8 +6,8 @@
  * again are kept. A step is one fetch; parameters that no hook released go at the end of the backward. */
 #include <string.h>
 
-#include "../machine/ops/ops.h"
-#include "parallel.h"
+#include "tensor/ops/ops.h"
+#include "parallel/parallel.h"
 
 enum { GATHER_STREAM = TIDE_STREAM_SIDE, REDUCE_STREAM = TIDE_STREAM_SECOND, MODULE_LIMIT = 64 /* parameters of one module */, DEPTH_LIMIT = 64 };
 

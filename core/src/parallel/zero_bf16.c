@@ -1,6 +1,6 @@
 /* ZeRO-1 in bf16 with gradients accumulated in fp32: deepspeed/runtime/bf16_optimizer.py, and engine.py for the reduction. Every rank holds
  * fp32 gradients of all parameters, to which those of bf16 are added after each backward; it updates its part of an fp32 copy. */
-#include "parallel.h"
+#include "parallel/parallel.h"
 
 typedef struct group {
     uint32_t first, end; /* of the parameters */

@@ -1,0 +1,999 @@
+/* Plays requests and frees through the rules of PyTorch's CUDA caching allocator.
+ *
+ * In reading order: host memory, blocks, the driver's addresses, expandable ranges, giving memory
+ * back, malloc, free. Every function that can need host memory is called before anything changes
+ * ("prepare"), so a failing memory hook leaves the allocator as it was. Sources: pytorch
+ * c10/cuda/CUDACachingAllocator.cpp; the names in the comments are its functions. */
+#include "allocator/caching_blocks.h"
+
+#include <string.h>
+
+/* c10/core/AllocatorConfig.h: kSmallSize kSmallBuffer kMinLargeAlloc kRoundLarge */
+static const uint64_t caching_small_size = (uint64_t)1 << 20;
+static const uint64_t caching_small_buffer = (uint64_t)2 << 20;
+static const uint64_t caching_min_large_alloc = (uint64_t)10 << 20;
+static const uint64_t caching_round_large = (uint64_t)2 << 20;
+/* "Tried to allocate more than 1EB memory." */
+static const uint64_t caching_one_eb = (uint64_t)1 << 60;
+
+static const uint64_t caching_page_2m = (uint64_t)2 << 20;
+/* Expandable ranges hang from the top of the device's span. */
+static const uint64_t caching_device_span = (uint64_t)4 << 40;
+static const uint64_t caching_lowest_range = (uint64_t)1 << 30;
+/* Of the range of a device of 2 TiB: a device without limit gets several in place of a larger one. */
+static const uint64_t caching_range_limit = (uint64_t)2304 << 30;
+/* Growth of the driver's own pool, estimated. */
+static const uint64_t caching_async_chunk = (uint64_t)32 << 20;
+
+static void caching_tell(const tide_caching_allocator *a, tide_device_call call, uint64_t address,
+                         uint64_t bytes, uint32_t stream) {
+    if (a->on_call) a->on_call(a->on_call_user, call, address, bytes, stream);
+}
+
+/* ---- host memory: all growth happens here, before anything changes ---- */
+
+/* Grows *array to hold at least `wanted` elements; on false it is as before. The new part is
+ * zeroed. */
+static bool caching_grow(tide_caching_allocator *a, void *array, uint32_t *capacity,
+                         uint64_t wanted, size_t element) {
+    void *old;
+    uint64_t grown = *capacity ? *capacity : 64;
+    if (wanted <= *capacity) return true;
+    while (grown < wanted) grown *= 2;
+    if (grown > UINT32_MAX || grown > SIZE_MAX / element) return false;
+    memcpy(&old, array, sizeof old);
+    char *moved =
+        a->memory.resize(a->memory.user, old, *capacity * element, (size_t)grown * element);
+    if (!moved) return false;
+    memset(moved + *capacity * element, 0, ((size_t)grown - *capacity) * element);
+    memcpy(array, &moved, sizeof moved);
+    *capacity = (uint32_t)grown;
+    return true;
+}
+
+/* Makes sure that `count` more block records are there. Record 0 is never handed out. */
+static inline bool caching_prepare_blocks(tide_caching_allocator *a, uint64_t count) {
+    if (a->spare_blocks + (uint64_t)(a->block_capacity - a->block_used) >= count) return true;
+    return caching_grow(a, &a->blocks, &a->block_capacity, a->block_used + count,
+                        sizeof *a->blocks);
+}
+
+static bool caching_prepare_segments(tide_caching_allocator *a, uint32_t count) {
+    uint64_t wanted = (uint64_t)a->segment_used + count;
+    return caching_grow(a, &a->order, &a->order_capacity, wanted, sizeof *a->order) &&
+           caching_grow(a, &a->segments, &a->segment_capacity, wanted, sizeof *a->segments);
+}
+
+static tide_caching_status caching_prepare_stream(tide_caching_allocator *a, uint32_t stream) {
+    if (stream < a->stream_capacity && a->streams[stream]) return TIDE_CACHING_OK;
+    if (stream >= TIDE_CACHING_STREAM_LIMIT) return TIDE_CACHING_BAD_STREAM;
+    if (!caching_grow(a, &a->streams, &a->stream_capacity, (uint64_t)stream + 1,
+                      sizeof *a->streams))
+        return TIDE_CACHING_NO_MEMORY;
+    caching_stream *made = a->memory.resize(a->memory.user, NULL, 0, sizeof *made);
+    if (!made) return TIDE_CACHING_NO_MEMORY;
+    memset(made, 0, sizeof *made);
+    a->streams[stream] = made;
+    return TIDE_CACHING_OK;
+}
+
+/* Unmapping a free block can make two more; `extra` blocks of ranges may become free before that.
+ * Blocks whose events complete become free first, too. */
+static bool caching_prepare_release(tide_caching_allocator *a, uint32_t extra) {
+    uint64_t free =
+        a->conf.expandable_segments ? (uint64_t)a->expandable_free + a->pending_events : 0;
+    return caching_prepare_blocks(a, 2 * (free + extra) + 16);
+}
+
+/* ---- block records ---- */
+
+static inline uint32_t block_new(tide_caching_allocator *a) {
+    uint32_t n = a->spare_block;
+    if (n) {
+        a->spare_block = a->blocks[n].left;
+        a->spare_blocks--;
+    } else {
+        n = a->block_used++;
+    }
+    return n;
+}
+
+static inline void block_delete(tide_caching_allocator *a, uint32_t n) {
+    a->blocks[n].flags = 0;
+    a->blocks[n].left = a->spare_block;
+    a->spare_block = n;
+    a->spare_blocks++;
+}
+
+/* A new block like `like`, free, linked between two neighbours of its segment. */
+static uint32_t block_new_between(tide_caching_allocator *a, const caching_block *like,
+                                  uint64_t address, uint64_t size, uint32_t prev, uint32_t next) {
+    caching_block made = {
+        .address = address,
+        .size = size,
+        .prev = prev,
+        .next = next,
+        .segment = like->segment,
+        .born = like->born,
+        .stream = like->stream,
+        .flags = (uint8_t)(like->flags & (BLOCK_SMALL | BLOCK_EXPANDABLE | BLOCK_USED))};
+    uint32_t n = block_new(a);
+    a->blocks[n] = made;
+    if (prev) a->blocks[prev].next = n;
+    if (next) a->blocks[next].prev = n;
+    if (!prev) a->segments[made.segment].head = n;
+    return n;
+}
+
+static inline void block_put_free(tide_caching_allocator *a, uint32_t n) {
+    caching_block *b = &a->blocks[n];
+    unsigned pool = block_pool(b);
+    b->free_since = (uint32_t)a->lookups[pool];
+    a->expandable_free += (b->flags & BLOCK_EXPANDABLE) != 0;
+    free_insert(&a->streams[b->stream]->free[pool], a->blocks, n);
+}
+
+static inline void block_take_free(tide_caching_allocator *a, uint32_t n) {
+    caching_block *b = &a->blocks[n];
+    a->expandable_free -= (b->flags & BLOCK_EXPANDABLE) != 0;
+    free_remove(&a->streams[b->stream]->free[block_pool(b)], a->blocks, n);
+}
+
+static void block_put_unmapped(tide_caching_allocator *a, uint32_t n) {
+    caching_block *b = &a->blocks[n];
+    b->flags |= BLOCK_UNMAPPED;
+    tree_insert(a->blocks, &a->streams[b->stream]->unmapped[block_pool(b)], n, false);
+}
+
+static void block_take_unmapped(tide_caching_allocator *a, uint32_t n) {
+    caching_block *b = &a->blocks[n];
+    tree_remove(a->blocks, &a->streams[b->stream]->unmapped[block_pool(b)], n, false);
+}
+
+/* try_merge_blocks: swallows the neighbour `from` when it is idle and of the same kind; the bytes
+ * gained. */
+static inline uint64_t block_merge(tide_caching_allocator *a, uint32_t n, uint32_t from) {
+    if (!block_is_idle(a, from)) return 0;
+    caching_block *b = &a->blocks[n], *f = &a->blocks[from];
+    if ((b->flags ^ f->flags) & BLOCK_UNMAPPED) return 0;
+    if (f->flags & BLOCK_UNMAPPED) {
+        block_take_unmapped(a, from);
+    } else {
+        block_take_free(a, from);
+    }
+    if (b->prev == from) {
+        b->address = f->address;
+        b->prev = f->prev;
+        if (b->prev) {
+            a->blocks[b->prev].next = n;
+        } else {
+            a->segments[b->segment].head = n;
+        }
+    } else {
+        b->next = f->next;
+        if (b->next) a->blocks[b->next].prev = n;
+    }
+    b->size += f->size;
+    uint64_t gained = f->size;
+    block_delete(a, from);
+    return gained;
+}
+
+/* ---- the driver: addresses and room ---- */
+
+static bool device_has_room(const tide_caching_allocator *a, uint64_t bytes) {
+    uint64_t used = caching_reserved(a) + a->outside_bytes;
+    return used <= a->device_bytes && bytes <= a->device_bytes - used;
+}
+
+static uint64_t device_free_bytes(const tide_caching_allocator *a) {
+    uint64_t used = caching_reserved(a) + a->outside_bytes;
+    return used < a->device_bytes ? a->device_bytes - used : 0;
+}
+
+/* The first position whose segment lies at `address` or above. */
+static uint32_t segment_position(const tide_caching_allocator *a, uint64_t address) {
+    uint32_t low = 0, high = a->segment_count;
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+        if (segment_at(a, middle)->address < address) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    return low;
+}
+
+/* Enters a segment and its one block; returns the block. */
+static uint32_t segment_new(tide_caching_allocator *a, uint64_t address, uint64_t size,
+                            uint32_t stream, unsigned flags) {
+    uint32_t position = segment_position(a, address), s = a->spare_segment;
+    if (s) {
+        a->spare_segment = a->segments[s].head;
+    } else {
+        s = a->segment_used++;
+    }
+    memmove(a->order + position + 1, a->order + position,
+            (a->segment_count - position) * sizeof *a->order);
+    a->order[position] = s;
+    a->segment_count++;
+    if (position < a->packed) a->packed++;
+    a->segments[s] = (caching_segment){.address = address, .size = size, .flags = flags};
+    caching_block like = {.segment = s,
+                          .born = a->conf.profile == TIDE_ALLOC_TORCH_MAIN ? ++a->births : 0,
+                          .stream = (uint16_t)stream,
+                          .flags = (uint8_t)(flags | BLOCK_USED)};
+    return block_new_between(a, &like, address, size, 0, 0);
+}
+
+static void segment_delete(tide_caching_allocator *a, uint32_t s) {
+    uint32_t position = segment_position(a, a->segments[s].address);
+    a->segment_count--;
+    memmove(a->order + position, a->order + position + 1,
+            (a->segment_count - position) * sizeof *a->order);
+    if (position < a->packed) a->packed = position;
+    a->segments[s].head = a->spare_segment;
+    a->spare_segment = s;
+}
+
+/* The lowest free address with room for `size`, a multiple of 2 MiB. */
+static uint64_t device_lowest(tide_caching_allocator *a, uint64_t size) {
+    uint64_t at = TIDE_DEVICE_BASE + caching_page_2m;
+    if (a->packed) {
+        const caching_segment *s = segment_at(a, a->packed - 1);
+        if (s->address + s->size > at) at = s->address + s->size;
+    }
+    bool is_packed = true;
+    for (uint32_t i = a->packed; i < a->segment_count; i++) {
+        const caching_segment *s = segment_at(a, i);
+        if (s->address >= at && s->address - at >= size) break;
+        if (s->address > at) is_packed = false;
+        if (s->address + s->size > at) at = s->address + s->size;
+        if (is_packed) a->packed = i + 1;
+    }
+    return at;
+}
+
+/* The highest free address with room for `size`, below the top of the device's span; 0: none. */
+static uint64_t device_highest(const tide_caching_allocator *a, uint64_t size) {
+    uint64_t top = TIDE_DEVICE_BASE + caching_device_span;
+    for (uint32_t i = a->segment_count; i > 0; i--) {
+        const caching_segment *s = segment_at(a, i - 1);
+        if (s->address + s->size <= top && top - (s->address + s->size) >= size) break;
+        if (s->address < top) top = s->address;
+    }
+    return top >= caching_lowest_range + size ? top - size : 0;
+}
+
+/* ---- sizes ---- */
+
+/* round_size, roundup_power2_next_division */
+uint64_t tide_caching_round(const tide_alloc_conf *conf, uint64_t bytes) {
+    if (bytes < CACHING_MIN_BLOCK) return CACHING_MIN_BLOCK;
+    unsigned log = 63 - (unsigned)__builtin_clzll(bytes), bucket = log > 20 ? log - 20 : 0;
+    if (bucket > TIDE_ROUNDUP_BUCKETS - 1) bucket = TIDE_ROUNDUP_BUCKETS - 1;
+    uint64_t divisions = conf->roundup_power2_divisions[bucket];
+    if (divisions > 1 && bytes > CACHING_MIN_BLOCK * divisions) {
+        uint64_t power = (uint64_t)1 << log, step = power / divisions;
+        if (bytes == power) return bytes;
+        return (bytes + step - 1) / step * step;
+    }
+    return (bytes + CACHING_MIN_BLOCK - 1) / CACHING_MIN_BLOCK * CACHING_MIN_BLOCK;
+}
+
+/* get_allocation_size */
+uint64_t tide_caching_segment_bytes(const tide_alloc_conf *conf, uint64_t rounded_bytes) {
+    if (rounded_bytes <= caching_small_size) return caching_small_buffer;
+    if (rounded_bytes < caching_min_large_alloc) return conf->large_segment_size_bytes;
+    return (rounded_bytes + caching_round_large - 1) / caching_round_large * caching_round_large;
+}
+
+static uint64_t caching_page(const tide_caching_allocator *a, unsigned pool) {
+    return pool == TIDE_POOL_SMALL ? caching_small_buffer : a->conf.large_segment_size_bytes;
+}
+
+/* A share of a byte count as PyTorch takes it: a double product, cut off. */
+static uint64_t caching_share(double share, uint64_t bytes) {
+    return (uint64_t)(share * (double)bytes);
+}
+
+/* ---- one request ---- */
+
+typedef struct caching_request {
+    uint64_t requested, size; /* as asked, and rounded */
+    uint64_t segment;         /* bytes of a segment for it */
+    uint32_t stream;
+    unsigned pool;
+} caching_request;
+
+/* ---- expandable ranges ---- */
+
+/* map_block: backs the front of an unmapped block with pages for `want` bytes; false when the
+ * device is full. */
+static bool range_map(tide_caching_allocator *a, uint32_t n, uint64_t want) {
+    caching_block *b = &a->blocks[n];
+    unsigned pool = block_pool(b);
+    uint64_t page = caching_page(a, pool), address = b->address;
+    uint64_t bytes = (want + page - 1) / page * page;
+    if (!device_has_room(a, bytes)) return false;
+    block_take_unmapped(a, n);
+    b->flags &= (uint8_t)~BLOCK_UNMAPPED;
+    if (bytes < b->size) {
+        uint32_t rest = block_new_between(a, b, b->address + bytes, b->size - bytes, n, b->next);
+        b->size = bytes;
+        block_put_unmapped(a, rest);
+    }
+    block_merge(a, n, b->prev);
+    block_merge(a, n, b->next);
+    block_put_free(a, n);
+    stat_rise(a, pool, TIDE_STAT_RESERVED_BYTES, bytes);
+    a->device_alloc++;
+    caching_tell(a, TIDE_SEGMENT_MAP, address, bytes, b->stream);
+    return true;
+}
+
+/* find_expandable_block: where a run of free and unmapped blocks covers the request; 0: no address
+ * space. */
+static uint32_t range_find(tide_caching_allocator *a, const caching_request *r) {
+    caching_block *b = a->blocks;
+    uint32_t root = a->streams[r->stream]->unmapped[r->pool];
+    for (uint32_t u = tree_first(b, root); u; u = tree_after(b, root, u, false)) {
+        uint32_t start = block_is_idle(a, b[u].prev) ? b[u].prev : u;
+        uint64_t covered = 0;
+        for (uint32_t n = start; covered < r->size && block_is_idle(a, n); n = b[n].next)
+            covered += b[n].size;
+        if (covered >= r->size) return start;
+    }
+    uint64_t page = caching_page(a, r->pool);
+    uint64_t span = a->device_bytes + a->device_bytes / 8;
+    if (span > caching_range_limit) span = caching_range_limit;
+    uint64_t bytes = (span + page - 1) / page * page;
+    uint64_t address = TIDE_DEVICE_BASE + caching_device_span - a->range_bytes - bytes;
+    a->range_bytes += bytes;
+    if (a->range_bytes > caching_device_span) {
+        /* The driver's order is unknown once the span is used up: the highest hole, from here on.
+         */
+        a->range_bytes = caching_device_span;
+        address = device_highest(a, bytes);
+        if (!address) return 0;
+    }
+    uint32_t n = segment_new(a, address, bytes, r->stream,
+                             BLOCK_EXPANDABLE | (r->pool == TIDE_POOL_SMALL ? BLOCK_SMALL : 0u));
+    a->range_count++;
+    block_put_unmapped(a, n);
+    return n;
+}
+
+static uint64_t caching_smaller(uint64_t x, uint64_t y) { return x < y ? x : y; }
+
+/* try_allocate_expandable_block: a free block of at least the request's size, in its free set;
+ * 0: none. */
+static uint32_t range_grow(tide_caching_allocator *a, const caching_request *r) {
+    uint32_t n = range_find(a, r);
+    if (!n) return 0;
+    if (a->blocks[n].flags & BLOCK_UNMAPPED &&
+        !range_map(a, n, caching_smaller(a->blocks[n].size, r->size)))
+        return 0;
+    while (a->blocks[n].size < r->size) {
+        uint32_t next = a->blocks[n].next;
+        uint64_t want = r->size - a->blocks[n].size;
+        /* A request of more than a whole range runs out of it. */
+        if (!next || !range_map(a, next, caching_smaller(want, a->blocks[next].size))) return 0;
+        n = next;
+    }
+    return n;
+}
+
+/* unmap_block: returns the whole pages inside a free block. Needs two spare records. */
+static void range_unmap(tide_caching_allocator *a, uint32_t n) {
+    caching_block *b = &a->blocks[n];
+    unsigned pool = block_pool(b);
+    uint64_t page = caching_page(a, pool), start = a->segments[b->segment].address;
+    uint64_t low = start + (b->address - start + page - 1) / page * page;
+    uint64_t high = start + (b->address + b->size - start) / page * page;
+    if (low >= high) return;
+    block_take_free(a, n);
+    if (b->address < low) {
+        uint32_t head = block_new_between(a, b, b->address, low - b->address, b->prev, n);
+        block_put_free(a, head);
+    }
+    if (b->address + b->size > high) {
+        uint32_t tail = block_new_between(a, b, high, b->address + b->size - high, n, b->next);
+        block_put_free(a, tail);
+    }
+    b->address = low;
+    b->size = high - low;
+    b->flags |= BLOCK_UNMAPPED;
+    block_merge(a, n, b->prev);
+    block_merge(a, n, b->next);
+    block_put_unmapped(a, n);
+    stat_fall(a, pool, TIDE_STAT_RESERVED_BYTES, high - low);
+    a->device_free++;
+    caching_tell(a, TIDE_SEGMENT_UNMAP, low, high - low, b->stream);
+    if (block_is_split(b)) return;
+    block_take_unmapped(a, n);
+    segment_delete(a, b->segment);
+    block_delete(a, n);
+    a->range_count--;
+}
+
+/* ---- giving memory back ---- */
+
+/* release_block: cudaFree of an unsplit block of a native segment. */
+static void caching_release_block(tide_caching_allocator *a, uint32_t n) {
+    caching_block *b = &a->blocks[n];
+    unsigned pool = block_pool(b);
+    caching_tell(a, TIDE_SEGMENT_FREE, b->address, b->size, b->stream);
+    stat_fall(a, pool, TIDE_STAT_SEGMENT, 1);
+    stat_fall(a, pool, TIDE_STAT_RESERVED_BYTES, b->size);
+    if (b->size >= a->conf.max_split_size_bytes) a->oversize_segments.current--;
+    a->device_free++;
+    block_take_free(a, n);
+    segment_delete(a, b->segment);
+    block_delete(a, n);
+}
+
+static bool block_is_releasable(const caching_block *b) {
+    return !block_is_split(b) && !(b->flags & BLOCK_EXPANDABLE);
+}
+
+/* release_blocks: every unsplit native block, then the whole pages of every range. */
+static void caching_release_pool(tide_caching_allocator *a, unsigned pool) {
+    uint32_t next;
+    for (uint32_t s = 0; s < a->stream_capacity; s++) {
+        if (!a->streams[s]) continue;
+        const free_set *set = &a->streams[s]->free[pool];
+        for (uint32_t n = free_from_bin(set, a->blocks, 0); n; n = next) {
+            next = free_after(set, a->blocks, n);
+            if (block_is_releasable(&a->blocks[n])) caching_release_block(a, n);
+        }
+    }
+    if (!a->range_count) return;
+    for (uint32_t s = 0; s < a->stream_capacity; s++) {
+        if (!a->streams[s]) continue;
+        const free_set *set = &a->streams[s]->free[pool];
+        /* What unmapping leaves free is smaller than the block it came from, so the walk never
+         * meets it. */
+        for (uint32_t n = free_from_bin(set, a->blocks, 0); n; n = next) {
+            next = free_after(set, a->blocks, n);
+            if (a->blocks[n].flags & BLOCK_EXPANDABLE) range_unmap(a, n);
+        }
+    }
+}
+
+static void caching_free_block(tide_caching_allocator *a, uint32_t n);
+
+/* process_events; with `all`, synchronize_and_free_events. */
+static void caching_process_events(tide_caching_allocator *a, bool all) {
+    for (uint32_t s = 0; s < a->stream_capacity && a->pending_events; s++) {
+        caching_stream *stream = a->streams[s];
+        while (stream && stream->first_event) {
+            uint32_t e = stream->first_event, n = a->uses[e].block;
+            if (!all && a->holds_events && a->uses[e].ordinal >= stream->synchronized) break;
+            stream->first_event = a->uses[e].next;
+            if (!stream->first_event) stream->last_event = 0;
+            a->uses[e].next = a->spare_use;
+            a->spare_use = e;
+            a->pending_events--;
+            if (--a->blocks[n].events == 0) caching_free_block(a, n);
+        }
+    }
+}
+
+/* release_cached_blocks; after caching_prepare_release. */
+static void caching_release_all(tide_caching_allocator *a) {
+    a->sync_all_streams++;
+    caching_process_events(a, true);
+    caching_release_pool(a, TIDE_POOL_LARGE);
+    caching_release_pool(a, TIDE_POOL_SMALL);
+}
+
+/* release_available_cached_blocks: oversize blocks, which serve only requests near their size. */
+static bool caching_release_oversize(tide_caching_allocator *a, const caching_request *r) {
+    uint64_t limit = a->conf.max_split_size_bytes;
+    if (limit == UINT64_MAX) return false;
+    uint64_t key = r->size < limit ? limit : r->size, released = 0;
+    const free_set *set = &a->streams[r->stream]->free[r->pool];
+    uint32_t n = key < caching_one_eb ? free_find(set, a->blocks, key) : 0;
+    if (n) {
+        if (!block_is_releasable(&a->blocks[n])) return false;
+        caching_release_block(a, n);
+        return true;
+    }
+    for (n = free_last(set, a->blocks); n && released < key && a->blocks[n].size >= limit;) {
+        uint32_t ahead = free_ahead(set, a->blocks, n);
+        if (block_is_releasable(&a->blocks[n])) {
+            released += a->blocks[n].size;
+            caching_release_block(a, n);
+        }
+        n = ahead;
+    }
+    return released >= key;
+}
+
+/* garbage_collect_cached_blocks: unsplit blocks of the large pool, those of at least the mean age,
+ * until enough. */
+static void caching_collect(tide_caching_allocator *a) {
+    uint64_t reserved = caching_reserved(a), ages = 0, count = 0, reclaimed = 0;
+    if (reserved <= a->collect_bytes) return;
+    uint64_t target = reserved - a->collect_bytes, now = a->lookups[TIDE_POOL_LARGE];
+    for (uint32_t s = 0; s < a->stream_capacity; s++) {
+        if (!a->streams[s]) continue;
+        const free_set *set = &a->streams[s]->free[TIDE_POOL_LARGE];
+        for (uint32_t n = free_from_bin(set, a->blocks, 0); n; n = free_after(set, a->blocks, n)) {
+            if (block_is_split(&a->blocks[n])) continue;
+            ages += (uint32_t)(now - a->blocks[n].free_since);
+            count++;
+        }
+    }
+    for (bool has_freed = true; reclaimed < target && has_freed && count > 0;) {
+        uint64_t mean_of = count, mean_sum = ages; /* age >= sum / count, without the division */
+        has_freed = false;
+        for (uint32_t s = 0; s < a->stream_capacity; s++) {
+            if (!a->streams[s]) continue;
+            const free_set *set = &a->streams[s]->free[TIDE_POOL_LARGE];
+            uint32_t next;
+            for (uint32_t n = free_from_bin(set, a->blocks, 0); n; n = next) {
+                const caching_block *b = &a->blocks[n];
+                uint64_t age = (uint32_t)(now - b->free_since);
+                next = free_after(set, a->blocks, n);
+                if (!block_is_releasable(b) || age * mean_of < mean_sum) continue;
+                has_freed = true;
+                reclaimed += b->size;
+                ages -= age;
+                count--;
+                caching_release_block(a, n);
+            }
+        }
+    }
+}
+
+/* ---- malloc ---- */
+
+static inline uint64_t block_reach(const caching_block *blocks, const caching_block *b) {
+    bool can_grow = b->next && blocks[b->next].flags & BLOCK_UNMAPPED;
+    return b->size + (can_grow ? blocks[b->next].size : 0);
+}
+
+/* get_free_block: the best fit, still in its free set; 0: none that may be used. */
+static inline uint32_t caching_find_free(tide_caching_allocator *a, const caching_request *r) {
+    const caching_block *b = a->blocks;
+    const free_set *set = &a->streams[r->stream]->free[r->pool];
+    uint64_t limit = a->conf.max_split_size_bytes;
+    if (a->collect_bytes != UINT64_MAX) a->lookups[r->pool]++;
+    uint32_t n = free_find(set, b, r->size);
+    if (!n) return 0;
+    if (b[n].flags & BLOCK_EXPANDABLE) {
+        /* Best fit by what the block can grow to. */
+        for (uint32_t next; b[n].flags & BLOCK_EXPANDABLE; n = next) {
+            next = free_after(set, b, n);
+            if (!next || block_reach(b, &b[next]) >= block_reach(b, &b[n])) break;
+        }
+    }
+    if (r->size < limit && b[n].size >= limit) return 0;
+    if (r->size >= limit && b[n].size - r->size >= a->conf.max_non_split_rounding_bytes) return 0;
+    return n;
+}
+
+/* alloc_block: a new segment, or a range grown; 0 when the device or the limit says no. */
+static uint32_t caching_alloc_new(tide_caching_allocator *a, const caching_request *r) {
+    uint64_t reserved = caching_reserved(a);
+    if (a->limit_bytes != UINT64_MAX && reserved + r->segment > a->limit_bytes) return 0;
+    if (a->conf.expandable_segments) return range_grow(a, r);
+    uint64_t take = (r->segment + caching_page_2m - 1) / caching_page_2m * caching_page_2m;
+    if (!device_has_room(a, take)) return 0;
+    uint32_t n = segment_new(a, device_lowest(a, take), r->segment, r->stream,
+                             r->pool == TIDE_POOL_SMALL ? BLOCK_SMALL : 0u);
+    stat_rise(a, r->pool, TIDE_STAT_SEGMENT, 1);
+    stat_rise(a, r->pool, TIDE_STAT_RESERVED_BYTES, r->segment);
+    if (r->segment >= a->conf.max_split_size_bytes) counter_rise(&a->oversize_segments, 1);
+    a->device_alloc++;
+    block_put_free(a, n);
+    caching_tell(a, TIDE_SEGMENT_ALLOC, a->blocks[n].address, r->segment, r->stream);
+    return n;
+}
+
+static inline bool caching_should_split(const tide_caching_allocator *a, const caching_request *r,
+                                        uint64_t size) {
+    uint64_t rest = size - r->size;
+    if (r->pool == TIDE_POOL_SMALL || a->conf.expandable_segments) return rest >= CACHING_MIN_BLOCK;
+    return r->size < a->conf.max_split_size_bytes && rest > caching_small_size;
+}
+
+/* alloc_found_block: cuts the low end off when it may, and hands it out. */
+static inline uint32_t caching_hand_out(tide_caching_allocator *a, const caching_request *r,
+                                        uint32_t n) {
+    caching_block *b = &a->blocks[n];
+    unsigned pool = r->pool;
+    bool was_split = block_is_split(b), is_native = !(b->flags & BLOCK_EXPANDABLE);
+    if (caching_should_split(a, r, b->size)) {
+        uint32_t rest = n;
+        n = block_new_between(a, b, b->address, r->size, b->prev, rest);
+        b->free_since = (uint32_t)a->lookups[pool];
+        free_move(&a->streams[b->stream]->free[pool], a->blocks, rest, b->address + r->size, b->size - r->size);
+        if (was_split && is_native) {
+            stat_fall(a, pool, TIDE_STAT_INACTIVE_SPLIT_BYTES, r->size);
+        } else if (is_native) {
+            stat_rise(a, pool, TIDE_STAT_INACTIVE_SPLIT_BYTES, b->size);
+            stat_rise(a, pool, TIDE_STAT_INACTIVE_SPLIT, 1);
+        }
+        b = &a->blocks[n];
+    } else {
+        block_take_free(a, n);
+        if (was_split && is_native) {
+            stat_fall(a, pool, TIDE_STAT_INACTIVE_SPLIT_BYTES, b->size);
+            stat_fall(a, pool, TIDE_STAT_INACTIVE_SPLIT, 1);
+        }
+    }
+    b->flags |= BLOCK_ALLOCATED;
+    b->requested = r->requested;
+    b->uses = 0;
+    stat_rise(a, pool, TIDE_STAT_ALLOCATION, 1);
+    stat_rise(a, pool, TIDE_STAT_ALLOCATED_BYTES, b->size);
+    stat_rise(a, pool, TIDE_STAT_ACTIVE, 1);
+    stat_rise(a, pool, TIDE_STAT_ACTIVE_BYTES, b->size);
+    stat_rise(a, pool, TIDE_STAT_REQUESTED_BYTES, r->requested);
+    if (b->size >= a->conf.max_split_size_bytes) counter_rise(&a->oversize_allocations, 1);
+    return n;
+}
+
+static void caching_note_oom(tide_caching_allocator *a, const caching_request *r) {
+    uint64_t allocated = a->stat[TIDE_POOL_ALL][TIDE_STAT_ALLOCATED_BYTES].current;
+    a->oom = (tide_caching_oom){.requested_bytes = r->requested,
+                                .rounded_bytes = r->size,
+                                .tried_bytes = r->segment,
+                                .total_bytes = a->device_bytes,
+                                .free_bytes = device_free_bytes(a),
+                                .limit_bytes = a->limit_bytes,
+                                .allocated_bytes = allocated,
+                                .unallocated_bytes = caching_reserved(a) - allocated,
+                                .stream = r->stream};
+}
+
+static tide_caching_status caching_out_of_memory(tide_caching_allocator *a,
+                                                 const caching_request *r) {
+    a->ooms++;
+    caching_note_oom(a, r);
+    caching_tell(a, TIDE_DEVICE_OOM, a->oom.free_bytes, r->size, r->stream);
+    return TIDE_CACHING_OOM;
+}
+
+/* The driver's pool keeps what it took; it grows when the live bytes outgrow it. An estimate. */
+static tide_caching_status caching_async_malloc(tide_caching_allocator *a, caching_request *r,
+                                                tide_block *block) {
+    uint64_t live = a->stat[TIDE_POOL_ALL][TIDE_STAT_ALLOCATED_BYTES].current + r->size;
+    uint64_t reserved = caching_reserved(a);
+    uint64_t want = (live + caching_async_chunk - 1) / caching_async_chunk * caching_async_chunk;
+    r->pool = TIDE_POOL_LARGE;
+    r->segment = r->requested;
+    if (a->limit_bytes != UINT64_MAX && a->async_requested + r->requested > a->limit_bytes)
+        return caching_out_of_memory(a, r);
+    if (want > reserved) {
+        if (!device_has_room(a, want - reserved)) return caching_out_of_memory(a, r);
+        stat_rise(a, r->pool, TIDE_STAT_RESERVED_BYTES, want - reserved);
+    }
+    uint32_t n = block_new(a);
+    a->blocks[n] = (caching_block){.size = r->size,
+                                   .requested = r->requested,
+                                   .stream = (uint16_t)r->stream,
+                                   .flags = BLOCK_ALLOCATED | BLOCK_USED};
+    stat_rise(a, r->pool, TIDE_STAT_ALLOCATED_BYTES, r->size);
+    stat_rise(a, r->pool, TIDE_STAT_ACTIVE_BYTES, r->size);
+    a->async_requested += r->requested;
+    *block = n;
+    return TIDE_CACHING_OK;
+}
+
+/* throw_on_cudamalloc_oom: what the whole device could not hold fails before anything is given back,
+ * and counts as no out-of-memory error. A process with a limit goes the usual way. As measured on
+ * 2.15.0. */
+static bool caching_is_rejected(const tide_caching_allocator *a, const caching_request *r) {
+    return a->conf.throw_on_cudamalloc_oom && a->limit_bytes == UINT64_MAX &&
+           caching_reserved(a) + r->segment > a->device_bytes;
+}
+
+/* Nothing cached fits: collect, ask the driver, give back, ask again. */
+static tide_caching_status caching_malloc_slow(tide_caching_allocator *a, const caching_request *r,
+                                               uint32_t *n) {
+    if (!caching_prepare_segments(a, 2) || !caching_prepare_release(a, 8)) {
+        if (a->collect_bytes != UINT64_MAX) a->lookups[r->pool]--;
+        return TIDE_CACHING_NO_MEMORY;
+    }
+    if (a->collect_bytes != UINT64_MAX) caching_collect(a);
+    if (caching_is_rejected(a, r)) {
+        a->oom_rejections++;
+        caching_note_oom(a, r);
+        a->oom.is_rejected = true;
+        return TIDE_CACHING_OOM;
+    }
+    *n = caching_alloc_new(a, r);
+    if (!*n && caching_release_oversize(a, r)) *n = caching_alloc_new(a, r);
+    if (*n) return TIDE_CACHING_OK;
+    caching_release_all(a);
+    a->alloc_retries++;
+    *n = caching_alloc_new(a, r);
+    return *n ? TIDE_CACHING_OK : caching_out_of_memory(a, r);
+}
+
+tide_caching_status tide_caching_malloc(tide_caching_allocator *a, uint64_t bytes, uint32_t stream,
+                                        tide_block *block) {
+    *block = 0;
+    if (bytes == 0) return TIDE_CACHING_OK;
+    if (bytes >= caching_one_eb) {
+        a->oom = (tide_caching_oom){.requested_bytes = bytes,
+                                    .total_bytes = a->device_bytes,
+                                    .limit_bytes = a->limit_bytes,
+                                    .stream = stream,
+                                    .is_over_1_eb = true};
+        return TIDE_CACHING_OOM;
+    }
+    tide_caching_status status = caching_prepare_stream(a, stream);
+    if (status != TIDE_CACHING_OK) return status;
+    if (!caching_prepare_blocks(a, 16)) return TIDE_CACHING_NO_MEMORY;
+    caching_request r = {.requested = bytes, .stream = stream};
+    if (a->conf.backend == TIDE_ALLOC_CUDA_MALLOC_ASYNC) {
+        r.size = (bytes + CACHING_MIN_BLOCK - 1) / CACHING_MIN_BLOCK * CACHING_MIN_BLOCK;
+        return caching_async_malloc(a, &r, block);
+    }
+    if (a->pending_events) caching_process_events(a, false);
+    r.size = tide_caching_round(&a->conf, bytes);
+    r.pool = r.size <= caching_small_size ? TIDE_POOL_SMALL : TIDE_POOL_LARGE;
+    uint32_t n = caching_find_free(a, &r);
+    if (!n) {
+        r.segment = tide_caching_segment_bytes(&a->conf, r.size);
+        status = caching_malloc_slow(a, &r, &n);
+        if (status != TIDE_CACHING_OK) return status;
+    }
+    *block = caching_hand_out(a, &r, n);
+    return TIDE_CACHING_OK;
+}
+
+/* ---- free ---- */
+
+/* Whether a block that is mapped takes up its neighbour. */
+static inline bool block_joins(const tide_caching_allocator *a, uint32_t neighbour) {
+    return block_is_idle(a, neighbour) && !(a->blocks[neighbour].flags & BLOCK_UNMAPPED);
+}
+
+/* A block of the free set takes up its neighbour n, which is in no set. */
+static inline void block_join(tide_caching_allocator *a, uint32_t into, uint32_t n) {
+    caching_block *b = &a->blocks[into], *f = &a->blocks[n];
+    uint64_t address = b->address;
+    if (f->next == into) {
+        address = f->address;
+        b->prev = f->prev;
+        if (b->prev) {
+            a->blocks[b->prev].next = into;
+        } else {
+            a->segments[b->segment].head = into;
+        }
+    } else {
+        b->next = f->next;
+        if (b->next) a->blocks[b->next].prev = into;
+    }
+    b->requested = f->requested;
+    b->free_since = (uint32_t)a->lookups[block_pool(b)];
+    free_move(&a->streams[b->stream]->free[block_pool(b)], a->blocks, into, address, b->size + f->size);
+    block_delete(a, n);
+}
+
+/* free_block: the block becomes reusable, one with its idle neighbours. A neighbour's place in the free set is most often that of
+ * the whole, too. */
+static inline void caching_give_block(tide_caching_allocator *a, uint32_t n) {
+    caching_block *b = &a->blocks[n];
+    unsigned pool = block_pool(b);
+    uint32_t prev = b->prev, next = b->next, whole = n;
+    uint64_t size = b->size, requested = b->requested;
+    uint64_t gained_before = block_joins(a, prev) ? a->blocks[prev].size : 0;
+    uint64_t gained_after = block_joins(a, next) ? a->blocks[next].size : 0;
+    if (gained_after) {
+        if (gained_before) block_merge(a, n, prev);
+        whole = next;
+    } else if (gained_before) {
+        whole = prev;
+    }
+    if (whole == n) {
+        block_put_free(a, n);
+    } else {
+        block_join(a, whole, n);
+    }
+    b = &a->blocks[whole];
+    if (!(b->flags & BLOCK_EXPANDABLE)) {
+        /* One net change: a merged neighbour leaves, this block joins if it is still split. */
+        int count = -(gained_before > 0) - (gained_after > 0);
+        if (block_is_split(b)) {
+            count++;
+            stat_rise(a, pool, TIDE_STAT_INACTIVE_SPLIT_BYTES, size);
+        } else {
+            stat_fall(a, pool, TIDE_STAT_INACTIVE_SPLIT_BYTES, gained_before + gained_after);
+        }
+        if (count > 0) stat_rise(a, pool, TIDE_STAT_INACTIVE_SPLIT, 1);
+        if (count < 0) stat_fall(a, pool, TIDE_STAT_INACTIVE_SPLIT, (uint64_t)-count);
+    }
+    stat_fall(a, pool, TIDE_STAT_ACTIVE, 1);
+    stat_fall(a, pool, TIDE_STAT_ACTIVE_BYTES, size);
+    stat_fall(a, pool, TIDE_STAT_REQUESTED_BYTES, requested);
+}
+
+static void caching_free_block(tide_caching_allocator *a, uint32_t n) { caching_give_block(a, n); }
+
+/* insert_events: every stream that used the block gets an event; the block waits for all of them.
+ */
+static void caching_insert_events(tide_caching_allocator *a, uint32_t n) {
+    for (uint32_t u = a->blocks[n].uses, next; u; u = next) {
+        caching_stream *stream = a->streams[a->uses[u].stream];
+        next = a->uses[u].next;
+        a->uses[u].next = 0;
+        a->uses[u].ordinal = stream->issued++;
+        if (stream->last_event) {
+            a->uses[stream->last_event].next = u;
+        } else {
+            stream->first_event = u;
+        }
+        stream->last_event = u;
+        a->blocks[n].events++;
+        a->pending_events++;
+    }
+    a->blocks[n].uses = 0;
+}
+
+tide_caching_status tide_caching_free(tide_caching_allocator *a, tide_block block) {
+    if (block == 0) return TIDE_CACHING_OK;
+    if (!caching_is_live(a, block)) return TIDE_CACHING_BAD_BLOCK;
+    caching_block *b = &a->blocks[block];
+    unsigned pool = block_pool(b);
+    b->flags &= (uint8_t)~BLOCK_ALLOCATED;
+    stat_fall(a, pool, TIDE_STAT_ALLOCATED_BYTES, b->size);
+    if (a->conf.backend == TIDE_ALLOC_CUDA_MALLOC_ASYNC) {
+        stat_fall(a, pool, TIDE_STAT_ACTIVE_BYTES, b->size);
+        a->async_requested -= b->requested;
+        block_delete(a, block);
+        return TIDE_CACHING_OK;
+    }
+    stat_fall(a, pool, TIDE_STAT_ALLOCATION, 1);
+    if (b->size >= a->conf.max_split_size_bytes) a->oversize_allocations.current--;
+    if (b->uses) {
+        caching_insert_events(a, block);
+    } else {
+        caching_give_block(a, block);
+    }
+    return TIDE_CACHING_OK;
+}
+
+tide_caching_status tide_caching_touch(tide_caching_allocator *a, uint64_t bytes, uint32_t stream,
+                                       uint64_t *block_bytes) {
+    tide_block block;
+    /* What the cache serves goes back to where it was cut from, and nothing has changed but sums
+     * and ages that are not looked at. */
+    if (a->is_lean && !a->on_call && a->collect_bytes == UINT64_MAX && !a->pending_events && bytes &&
+        bytes < caching_one_eb && a->conf.backend != TIDE_ALLOC_CUDA_MALLOC_ASYNC &&
+        stream < a->stream_capacity && a->streams[stream]) {
+        caching_request r = {.requested = bytes, .stream = stream};
+        r.size = tide_caching_round(&a->conf, bytes);
+        r.pool = r.size <= caching_small_size ? TIDE_POOL_SMALL : TIDE_POOL_LARGE;
+        uint32_t n = caching_find_free(a, &r);
+        if (n) {
+            *block_bytes = caching_should_split(a, &r, a->blocks[n].size) ? r.size : a->blocks[n].size;
+            return TIDE_CACHING_OK;
+        }
+    }
+    tide_caching_status status = tide_caching_malloc(a, bytes, stream, &block);
+    *block_bytes = status == TIDE_CACHING_OK ? tide_caching_block_bytes(a, block) : 0;
+    return status == TIDE_CACHING_OK ? tide_caching_free(a, block) : status;
+}
+
+tide_caching_status tide_caching_record_stream(tide_caching_allocator *a, tide_block block,
+                                               uint32_t stream) {
+    if (block == 0) return TIDE_CACHING_OK;
+    if (!caching_is_live(a, block)) return TIDE_CACHING_BAD_BLOCK;
+    if (a->blocks[block].stream == stream || a->conf.backend == TIDE_ALLOC_CUDA_MALLOC_ASYNC)
+        return TIDE_CACHING_OK;
+    tide_caching_status status = caching_prepare_stream(a, stream);
+    if (status != TIDE_CACHING_OK) return status;
+    for (uint32_t u = a->blocks[block].uses; u; u = a->uses[u].next)
+        if (a->uses[u].stream == stream) return TIDE_CACHING_OK;
+    uint32_t u = a->spare_use;
+    if (u) {
+        a->spare_use = a->uses[u].next;
+    } else {
+        if (!caching_grow(a, &a->uses, &a->use_capacity, (uint64_t)a->use_used + 1,
+                          sizeof *a->uses))
+            return TIDE_CACHING_NO_MEMORY;
+        u = a->use_used++;
+    }
+    a->uses[u] = (caching_use){.block = block, .next = a->blocks[block].uses, .stream = stream};
+    a->blocks[block].uses = u;
+    return TIDE_CACHING_OK;
+}
+
+void tide_caching_hold_events(tide_caching_allocator *a) { a->holds_events = true; }
+
+void tide_caching_resume_events(tide_caching_allocator *a) { a->holds_events = false; }
+
+void tide_caching_synchronize(tide_caching_allocator *a, uint32_t stream) {
+    if (stream < a->stream_capacity && a->streams[stream])
+        a->streams[stream]->synchronized = a->streams[stream]->issued;
+}
+
+tide_caching_status tide_caching_empty_cache(tide_caching_allocator *a) {
+    if (a->conf.backend != TIDE_ALLOC_CUDA_MALLOC_ASYNC) {
+        if (!caching_prepare_release(a, 0)) return TIDE_CACHING_NO_MEMORY;
+        caching_release_all(a);
+        return TIDE_CACHING_OK;
+    }
+    uint64_t live = a->stat[TIDE_POOL_ALL][TIDE_STAT_ALLOCATED_BYTES].current;
+    uint64_t kept = (live + caching_async_chunk - 1) / caching_async_chunk * caching_async_chunk;
+    stat_fall(a, TIDE_POOL_LARGE, TIDE_STAT_RESERVED_BYTES, caching_reserved(a) - kept);
+    return TIDE_CACHING_OK;
+}
+
+/* ---- limits and life ---- */
+
+tide_caching_status tide_caching_set_fraction(tide_caching_allocator *a, double fraction) {
+    if (!(fraction >= 0 && fraction <= 1)) return TIDE_CACHING_BAD_CONFIG;
+    a->limit_bytes = a->collect_bytes = UINT64_MAX;
+    /* Since 2.10 a fraction of 1 is no limit. */
+    if (fraction < 1 || a->conf.profile == TIDE_ALLOC_TORCH_2_4) {
+        a->limit_bytes = caching_share(fraction, a->device_bytes);
+        if (a->conf.garbage_collection_threshold > 0)
+            a->collect_bytes = caching_share(a->conf.garbage_collection_threshold, a->limit_bytes);
+    }
+    return TIDE_CACHING_OK;
+}
+
+void tide_caching_set_outside(tide_caching_allocator *a, uint64_t bytes) {
+    a->outside_bytes = bytes < a->device_bytes ? bytes : a->device_bytes;
+}
+
+tide_caching_status tide_caching_create(tide_caching_allocator **out,
+                                        const tide_caching_config *config) {
+    tide_caching_allocator *a;
+    *out = NULL;
+    if (config->device_bytes >= caching_one_eb / 2 ||
+        config->conf.large_segment_size_bytes >= caching_one_eb / 2)
+        return TIDE_CACHING_BAD_CONFIG;
+    a = config->memory.resize(config->memory.user, NULL, 0, sizeof *a);
+    if (!a) return TIDE_CACHING_NO_MEMORY;
+    memset(a, 0, sizeof *a);
+    a->memory = config->memory;
+    a->conf = config->conf;
+    a->device_bytes = config->device_bytes;
+    a->is_lean = config->is_lean;
+    a->on_call = config->on_call;
+    a->on_call_user = config->on_call_user;
+    a->block_used = a->segment_used = a->use_used = 1;
+    a->limit_bytes = a->collect_bytes = UINT64_MAX;
+    tide_caching_set_outside(a, config->outside_bytes);
+    tide_caching_status status = TIDE_CACHING_OK;
+    if (config->conf.per_process_memory_fraction != 1)
+        status = tide_caching_set_fraction(a, config->conf.per_process_memory_fraction);
+    if (status == TIDE_CACHING_OK &&
+        !caching_grow(a, &a->blocks, &a->block_capacity, 64, sizeof *a->blocks))
+        status = TIDE_CACHING_NO_MEMORY;
+    if (status == TIDE_CACHING_OK) status = caching_prepare_stream(a, 0);
+    if (status != TIDE_CACHING_OK) {
+        tide_caching_destroy(a);
+        return status;
+    }
+    *out = a;
+    return TIDE_CACHING_OK;
+}
+
+static void caching_drop(tide_caching_allocator *a, void *array, uint32_t capacity,
+                         size_t element) {
+    if (array) a->memory.resize(a->memory.user, array, capacity * element, 0);
+}
+
+void tide_caching_destroy(tide_caching_allocator *a) {
+    if (!a) return;
+    for (uint32_t s = 0; s < a->stream_capacity; s++)
+        caching_drop(a, a->streams[s], 1, sizeof **a->streams);
+    caching_drop(a, a->streams, a->stream_capacity, sizeof *a->streams);
+    caching_drop(a, a->blocks, a->block_capacity, sizeof *a->blocks);
+    caching_drop(a, a->segments, a->segment_capacity, sizeof *a->segments);
+    caching_drop(a, a->order, a->order_capacity, sizeof *a->order);
+    caching_drop(a, a->uses, a->use_capacity, sizeof *a->uses);
+    tide_allocator memory = a->memory;
+    memory.resize(memory.user, a, sizeof *a, 0);
+}

@@ -1,0 +1,198 @@
+/* PyTorch's CUDA caching allocator: requests and frees in, blocks, segments and statistics out.
+ *
+ * The rules are those of c10/cuda/CUDACachingAllocator.cpp. Addresses come from a model of the
+ * driver. cudaMalloc takes the lowest free range, at 2 MiB granularity from TIDE_DEVICE_BASE + 2 MiB
+ * upward; virtual ranges of 9/8 of the device are laid downward from TIDE_DEVICE_BASE + 4 TiB.
+ * Addresses decide only between free blocks of one size and one segment (in the 2.4 profile, between
+ * all of one size).
+ *
+ *     tide_caching_config config = {.memory = hook, .conf = conf, .device_bytes = total};
+ *     if (tide_caching_create(&a, &config) != TIDE_CACHING_OK) ...
+ *     tide_caching_malloc(a, bytes, stream, &block);   tide_caching_free(a, block);
+ *     tide_caching_destroy(a);
+ *
+ * Not modelled: CUDA graph capture and private pools (MemPool). */
+#ifndef TIDE_CACHING_ALLOCATOR_H
+#define TIDE_CACHING_ALLOCATOR_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/arena.h"
+#include "allocator/alloc_conf.h"
+
+#define TIDE_DEVICE_BASE UINT64_C(0x6c0000000000)
+
+/* A block that a malloc answered with; the same number until it is freed. 0 is the null pointer. */
+typedef uint32_t tide_block;
+
+enum { TIDE_CACHING_STREAM_LIMIT = 4096 };
+
+typedef enum tide_caching_status {
+    TIDE_CACHING_OK,
+    TIDE_CACHING_OOM,        /* the device has no room; tide_caching_oom_info() has the numbers */
+    TIDE_CACHING_NO_MEMORY,  /* the memory hook returned NULL; nothing changed, the call may be
+                                repeated */
+    TIDE_CACHING_BAD_BLOCK,  /* not a live block */
+    TIDE_CACHING_BAD_STREAM, /* not below TIDE_CACHING_STREAM_LIMIT */
+    TIDE_CACHING_BAD_CONFIG  /* device_bytes of 2^59 and more, or a fraction outside [0, 1] */
+} tide_caching_status;
+
+/* What the allocator asks of the driver, in order. */
+typedef enum tide_device_call {
+    TIDE_SEGMENT_ALLOC,
+    TIDE_SEGMENT_FREE,
+    TIDE_SEGMENT_MAP,
+    TIDE_SEGMENT_UNMAP,
+    TIDE_DEVICE_OOM /* address: free bytes of the device; bytes: the rounded request */
+} tide_device_call;
+
+typedef void tide_device_call_fn(void *user, tide_device_call call, uint64_t address,
+                                 uint64_t bytes, uint32_t stream);
+
+typedef struct tide_caching_config {
+    tide_allocator memory; /* used until destroy */
+    tide_alloc_conf conf;
+    uint64_t device_bytes;        /* what cudaMemGetInfo calls total */
+    uint64_t outside_bytes;       /* device bytes in use outside of the allocator */
+    bool is_lean;                 /* of the statistics only allocated_bytes and reserved_bytes of all pools, now and at most */
+    tide_device_call_fn *on_call; /* may be NULL; must not call the allocator */
+    void *on_call_user;
+} tide_caching_config;
+
+/* X(enumerator, name in torch.cuda.memory_stats) */
+#define TIDE_STATISTICS(X)                                                                         \
+    X(ALLOCATION, "allocation")                                                                    \
+    X(SEGMENT, "segment")                                                                          \
+    X(ACTIVE, "active")                                                                            \
+    X(INACTIVE_SPLIT, "inactive_split")                                                            \
+    X(ALLOCATED_BYTES, "allocated_bytes")                                                          \
+    X(RESERVED_BYTES, "reserved_bytes")                                                            \
+    X(ACTIVE_BYTES, "active_bytes")                                                                \
+    X(INACTIVE_SPLIT_BYTES, "inactive_split_bytes")                                                \
+    X(REQUESTED_BYTES, "requested_bytes")
+
+typedef enum tide_statistic {
+#define TIDE_STATISTIC_ENUM(name, text) TIDE_STAT_##name,
+    TIDE_STATISTICS(TIDE_STATISTIC_ENUM)
+#undef TIDE_STATISTIC_ENUM
+        TIDE_STAT_COUNT
+} tide_statistic;
+
+typedef enum tide_pool_kind { TIDE_POOL_LARGE, TIDE_POOL_SMALL, TIDE_POOL_ALL } tide_pool_kind;
+
+typedef struct tide_stat {
+    uint64_t current, peak;
+    uint64_t allocated, freed; /* sums of the rises and of the falls */
+} tide_stat;
+
+typedef struct tide_caching_counts {
+    uint64_t alloc_retries, ooms, oom_rejections, sync_all_streams, device_alloc, device_free;
+    tide_stat oversize_allocations, oversize_segments;
+    uint64_t max_split_size_bytes; /* UINT64_MAX: unlimited */
+} tide_caching_counts;
+
+/* The last TIDE_CACHING_OOM, as its message gives it:
+ * "Tried to allocate {tried}. GPU 0 has a total capacity of {total} of which {free} is free.
+ * {limit} allowed; Of the allocated memory {allocated} is allocated by PyTorch, and {unallocated}
+ * is reserved by PyTorch but unallocated." */
+typedef struct tide_caching_oom {
+    uint64_t requested_bytes, rounded_bytes;
+    uint64_t tried_bytes; /* the segment that was asked for */
+    uint64_t total_bytes, free_bytes;
+    uint64_t limit_bytes; /* UINT64_MAX: none */
+    uint64_t allocated_bytes, unallocated_bytes;
+    uint32_t stream;
+    bool is_over_1_eb; /* refused before the allocator looked: counted nowhere */
+    bool is_rejected;  /* by throw_on_cudamalloc_oom: no cache was given back, num_oom_rejections */
+} tide_caching_oom;
+
+typedef enum tide_block_state {
+    TIDE_BLOCK_FREE,
+    TIDE_BLOCK_LIVE,
+    TIDE_BLOCK_PENDING /* freed, waiting for another stream's event */
+} tide_block_state;
+
+typedef struct tide_block_info {
+    uint64_t address, bytes;
+    uint64_t requested_bytes; /* of a free block: what its last user asked for */
+    tide_block block;
+    uint32_t stream;
+    tide_block_state state;
+} tide_block_info;
+
+/* A cudaMalloc, or one contiguous mapped run of an expandable range. */
+typedef struct tide_segment_info {
+    uint64_t address, bytes;
+    uint32_t stream;
+    bool is_small, is_expandable;
+} tide_segment_info;
+
+typedef struct tide_caching_allocator tide_caching_allocator;
+
+tide_caching_status tide_caching_create(tide_caching_allocator **out,
+                                        const tide_caching_config *config);
+void tide_caching_destroy(tide_caching_allocator *a);
+
+/* 0 bytes: OK and the null block. On any other status *block is the null block. */
+tide_caching_status tide_caching_malloc(tide_caching_allocator *a, uint64_t bytes, uint32_t stream,
+                                        tide_block *block);
+/* A request that is freed at once: malloc and free, and what the block's size was. */
+tide_caching_status tide_caching_touch(tide_caching_allocator *a, uint64_t bytes, uint32_t stream, uint64_t *block_bytes);
+tide_caching_status tide_caching_free(tide_caching_allocator *a, tide_block block);
+
+/* `stream` uses the block: when freed, the block waits for an event on that stream. */
+tide_caching_status tide_caching_record_stream(tide_caching_allocator *a, tide_block block,
+                                               uint32_t stream);
+
+/* Events complete by the next malloc (the state after create), or stay pending until resumed, until
+ * their stream is synchronized, or until the cache is emptied. */
+void tide_caching_hold_events(tide_caching_allocator *a);
+void tide_caching_resume_events(tide_caching_allocator *a);
+/* The events recorded so far on the stream are complete at the next malloc, held or not. */
+void tide_caching_synchronize(tide_caching_allocator *a, uint32_t stream);
+
+tide_caching_status tide_caching_empty_cache(tide_caching_allocator *a);
+
+/* torch.cuda.set_per_process_memory_fraction. */
+tide_caching_status tide_caching_set_fraction(tide_caching_allocator *a, double fraction);
+/* Device bytes in use outside of the allocator: context, NCCL, other processes. */
+void tide_caching_set_outside(tide_caching_allocator *a, uint64_t bytes);
+
+void tide_caching_reset_peaks(tide_caching_allocator *a);
+void tide_caching_reset_accumulated(tide_caching_allocator *a);
+
+/* Queries of a live block. */
+uint64_t tide_caching_address(const tide_caching_allocator *a, tide_block block);
+uint64_t tide_caching_block_bytes(const tide_caching_allocator *a, tide_block block);
+uint64_t tide_caching_requested_bytes(const tide_caching_allocator *a, tide_block block);
+
+/* The size of the block that a request asks for, and of the segment made when none is cached. */
+uint64_t tide_caching_round(const tide_alloc_conf *conf, uint64_t bytes);
+uint64_t tide_caching_segment_bytes(const tide_alloc_conf *conf, uint64_t rounded_bytes);
+
+tide_stat tide_caching_stat(const tide_caching_allocator *a, tide_statistic statistic,
+                            tide_pool_kind pool);
+uint64_t tide_caching_reserved(const tide_caching_allocator *a); /* bytes, now */
+tide_caching_counts tide_caching_counters(const tide_caching_allocator *a);
+tide_caching_oom tide_caching_oom_info(const tide_caching_allocator *a);
+/* "allocated_bytes.all.peak", "num_alloc_retries" and so on; false when there is no such key. */
+bool tide_caching_stat_named(const tide_caching_allocator *a, const char *key, uint64_t *value);
+const char *tide_statistic_name(tide_statistic statistic);
+
+/* Segments by address, and the blocks of the segment last returned by address. Valid until the
+ * allocator changes. A cursor starts as {0}. Of an expandable range only mapped blocks are seen. */
+typedef struct tide_caching_cursor {
+    uint32_t position, block, end;
+} tide_caching_cursor;
+
+bool tide_caching_next_segment(const tide_caching_allocator *a, tide_caching_cursor *cursor,
+                               tide_segment_info *segment);
+bool tide_caching_next_block(const tide_caching_allocator *a, tide_caching_cursor *cursor,
+                             tide_block_info *block);
+
+/* Walks everything and checks the invariants; NULL when they hold, else the one that does not. */
+const char *tide_caching_check(const tide_caching_allocator *a);
+
+#endif

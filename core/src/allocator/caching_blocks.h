@@ -1,0 +1,342 @@
+/* The caching allocator from inside: block records, the sets of free blocks, the state. Included by
+ * caching_allocator.c, which plays the rules, and caching_report.c, which reads. */
+#ifndef TIDE_CACHING_BLOCKS_H
+#define TIDE_CACHING_BLOCKS_H
+
+#include "allocator/caching_allocator.h"
+
+/* Every block size is a multiple of this many bytes (kMinBlockSize). */
+#define CACHING_MIN_BLOCK ((uint64_t)512)
+
+enum {
+    BLOCK_ALLOCATED = 1,
+    BLOCK_UNMAPPED = 2, /* address space without memory, expandable ranges only */
+    BLOCK_SMALL = 4,
+    BLOCK_EXPANDABLE = 8,
+    BLOCK_USED = 16 /* the record is a block, not a spare */
+};
+
+/* A piece of one segment. Records are numbered from 1; 0 is none. One cache line. */
+typedef struct caching_block {
+    uint64_t address, size, requested;
+    uint32_t free_since; /* the pool's lookup count when the block became free (gc_count_base),
+                            modulo 2^32 */
+    uint32_t born; /* number of the segment in order of creation; 0 where addresses decide alone */
+    uint32_t prev, next;  /* neighbours by address in the segment */
+    uint32_t left, right; /* in a free set or unmapped set; spare records are chained by left */
+    uint32_t segment;
+    uint32_t uses;   /* record_stream: first caching_use, while allocated */
+    uint32_t events; /* outstanding events, after the free */
+    uint16_t stream;
+    uint8_t flags, unused;
+} caching_block;
+
+/* One cudaMalloc, or one expandable range. Numbered from 1. */
+typedef struct caching_segment {
+    uint64_t address, size;
+    uint32_t head; /* the block at the lowest address; spare records are chained by it */
+    uint32_t flags;
+} caching_segment;
+
+/* A stream that uses a block: in the block's list while it is live, in that stream's queue
+ * afterwards. */
+typedef struct caching_use {
+    uint32_t block, next, stream;
+    uint64_t ordinal; /* position among the events of the stream */
+} caching_use;
+
+/* Free blocks of one pool and stream, by (size, age of the segment, address). A bin holds a narrow
+ * range of sizes (one size below 64 KiB, 1/64 of an octave above) as a treap; almost always that
+ * treap has one or two nodes. */
+enum { FREE_WORDS = 47, FREE_BINS = FREE_WORDS * 64 };
+typedef struct free_set {
+    uint64_t summary; /* bit w: words[w] is not 0 */
+    uint64_t words[FREE_WORDS];
+    uint32_t bins[FREE_BINS];
+} free_set;
+
+typedef struct caching_stream {
+    free_set free[2];     /* by tide_pool_kind */
+    uint32_t unmapped[2]; /* treaps by address */
+    uint32_t first_event, last_event;
+    uint64_t issued, synchronized; /* ordinals: the next one, and the first not known complete */
+} caching_stream;
+
+typedef struct caching_counter {
+    uint64_t current, peak, allocated, base; /* freed = allocated + base - current */
+} caching_counter;
+
+struct tide_caching_allocator {
+    caching_block *blocks;
+    uint32_t block_capacity, block_used, spare_block, spare_blocks;
+    caching_segment *segments;
+    uint32_t *order; /* segments by address */
+    uint32_t segment_capacity, order_capacity, segment_used, spare_segment, segment_count;
+    uint32_t births; /* segments ever made */
+    uint32_t packed; /* the first `packed` of order leave no gap for cudaMalloc */
+    uint32_t range_count;
+    uint64_t range_bytes; /* address space ever given to ranges */
+    caching_use *uses;
+    uint32_t use_capacity, use_used, spare_use;
+    uint32_t pending_events;
+    bool holds_events, is_lean;
+    caching_stream **streams; /* NULL until the stream is first used */
+    uint32_t stream_capacity;
+    uint32_t expandable_free; /* blocks in free sets that belong to ranges */
+
+    tide_alloc_conf conf;
+    uint64_t device_bytes, outside_bytes;
+    uint64_t limit_bytes;   /* UINT64_MAX: none */
+    uint64_t collect_bytes; /* reserved bytes above which garbage is collected; UINT64_MAX: never */
+    uint64_t lookups[2];    /* get_free_blocks_call_count, by pool */
+    uint64_t async_requested;
+
+    caching_counter stat[3][TIDE_STAT_COUNT]; /* by tide_pool_kind */
+    caching_counter oversize_allocations, oversize_segments;
+    uint64_t alloc_retries, ooms, oom_rejections, sync_all_streams, device_alloc, device_free;
+    tide_caching_oom oom;
+
+    tide_device_call_fn *on_call;
+    void *on_call_user;
+    tide_allocator memory;
+};
+
+/* ---- treaps over block records ---- */
+
+/* Note [Ties]
+ * Among free blocks of one size PyTorch takes the one in the oldest segment, then the lowest
+ * address: order (stream, size, counter, address), the counter given at cudaMalloc and at a new
+ * expandable range (pytorch/pytorch#183591, 2026). Releases before it, 2.4 among them, take the
+ * lowest address. Unmapped sets are by address. */
+static inline bool tree_before(const caching_block *x, const caching_block *y, bool by_size) {
+    if (by_size && x->size != y->size) return x->size < y->size;
+    if (by_size && x->born != y->born) return x->born < y->born;
+    return x->address < y->address;
+}
+
+static inline uint32_t tree_priority(uint32_t n) {
+    n *= UINT32_C(0x9e3779b1);
+    return n ^ n >> 15;
+}
+
+static inline void tree_insert(caching_block *b, uint32_t *link, uint32_t n, bool by_size) {
+    while (*link && tree_priority(*link) >= tree_priority(n))
+        link = tree_before(&b[n], &b[*link], by_size) ? &b[*link].left : &b[*link].right;
+    uint32_t rest = *link, *below = &b[n].left, *above = &b[n].right;
+    *link = n;
+    while (rest) {
+        if (tree_before(&b[rest], &b[n], by_size)) {
+            *below = rest;
+            below = &b[rest].right;
+            rest = *below;
+        } else {
+            *above = rest;
+            above = &b[rest].left;
+            rest = *above;
+        }
+    }
+    *below = *above = 0;
+}
+
+static inline void tree_remove(caching_block *b, uint32_t *link, uint32_t n, bool by_size) {
+    while (*link != n)
+        link = tree_before(&b[n], &b[*link], by_size) ? &b[*link].left : &b[*link].right;
+    uint32_t x = b[n].left, y = b[n].right;
+    while (x && y) {
+        if (tree_priority(x) >= tree_priority(y)) {
+            *link = x;
+            link = &b[x].right;
+            x = *link;
+        } else {
+            *link = y;
+            link = &b[y].left;
+            y = *link;
+        }
+    }
+    *link = x ? x : y;
+}
+
+static inline uint32_t tree_first(const caching_block *b, uint32_t root) {
+    while (root && b[root].left) root = b[root].left;
+    return root;
+}
+
+static inline uint32_t tree_last(const caching_block *b, uint32_t root) {
+    while (root && b[root].right) root = b[root].right;
+    return root;
+}
+
+/* The first node after n, or the last before it. */
+static inline uint32_t tree_after(const caching_block *b, uint32_t root, uint32_t n, bool by_size) {
+    uint32_t found = 0;
+    while (root) {
+        bool is_after = tree_before(&b[n], &b[root], by_size);
+        if (is_after) found = root;
+        root = is_after ? b[root].left : b[root].right;
+    }
+    return found;
+}
+
+static inline uint32_t tree_ahead(const caching_block *b, uint32_t root, uint32_t n, bool by_size) {
+    uint32_t found = 0;
+    while (root) {
+        bool is_ahead = tree_before(&b[root], &b[n], by_size);
+        if (is_ahead) found = root;
+        root = is_ahead ? b[root].right : b[root].left;
+    }
+    return found;
+}
+
+/* ---- free sets ---- */
+
+static inline unsigned free_bin(uint64_t size) {
+    uint64_t units = size / CACHING_MIN_BLOCK; /* sizes are below 2^61 */
+    if (units < 64) return (unsigned)units;
+    unsigned e = 63 - (unsigned)__builtin_clzll(units);
+    return ((e - 5) << 6) + (unsigned)((units >> (e - 6)) & 63);
+}
+
+static inline void free_insert(free_set *set, caching_block *b, uint32_t n) {
+    unsigned bin = free_bin(b[n].size);
+    if (!set->bins[bin]) {
+        set->bins[bin] = n;
+        b[n].left = b[n].right = 0;
+        set->words[bin / 64] |= (uint64_t)1 << bin % 64;
+        set->summary |= (uint64_t)1 << bin / 64;
+    } else {
+        tree_insert(b, &set->bins[bin], n, true);
+    }
+}
+
+static inline bool free_is_alone(const free_set *set, const caching_block *b, uint32_t n, unsigned bin) {
+    return set->bins[bin] == n && !b[n].left && !b[n].right;
+}
+
+static inline void free_remove(free_set *set, caching_block *b, uint32_t n) {
+    unsigned bin = free_bin(b[n].size);
+    if (free_is_alone(set, b, n, bin)) set->bins[bin] = 0;
+    else tree_remove(b, &set->bins[bin], n, true);
+    if (set->bins[bin]) return;
+    set->words[bin / 64] &= ~((uint64_t)1 << bin % 64);
+    if (!set->words[bin / 64]) set->summary &= ~((uint64_t)1 << bin / 64);
+}
+
+/* Gives a block of the set another place; most stay in their bin. */
+static inline void free_move(free_set *set, caching_block *b, uint32_t n, uint64_t address, uint64_t size) {
+    unsigned bin = free_bin(b[n].size);
+    bool stays = bin == free_bin(size) && free_is_alone(set, b, n, bin);
+    if (!stays) free_remove(set, b, n);
+    b[n].address = address;
+    b[n].size = size;
+    if (!stays) free_insert(set, b, n);
+}
+
+/* The first block of the bins from `bin` on. */
+static inline uint32_t free_from_bin(const free_set *set, const caching_block *b, unsigned bin) {
+    if (bin >= FREE_BINS) return 0;
+    unsigned w = bin / 64;
+    uint64_t word = set->words[w] & ~(uint64_t)0 << bin % 64;
+    if (!word) {
+        uint64_t rest = set->summary & ~(uint64_t)0 << w & ~((uint64_t)1 << w);
+        if (!rest) return 0;
+        w = (unsigned)__builtin_ctzll(rest);
+        word = set->words[w];
+    }
+    return tree_first(b, set->bins[w * 64 + (unsigned)__builtin_ctzll(word)]);
+}
+
+/* The smallest block of at least `size`; among equals, Note [Ties]. */
+static inline uint32_t free_find(const free_set *set, const caching_block *b, uint64_t size) {
+    unsigned bin = free_bin(size);
+    uint32_t found = 0;
+    for (uint32_t n = set->bins[bin]; n;) {
+        bool fits = b[n].size >= size;
+        if (fits) found = n;
+        n = fits ? b[n].left : b[n].right;
+    }
+    return found ? found : free_from_bin(set, b, bin + 1);
+}
+
+static inline uint32_t free_after(const free_set *set, const caching_block *b, uint32_t n) {
+    unsigned bin = free_bin(b[n].size);
+    uint32_t found = tree_after(b, set->bins[bin], n, true);
+    return found ? found : free_from_bin(set, b, bin + 1);
+}
+
+static inline uint32_t free_last(const free_set *set, const caching_block *b) {
+    if (!set->summary) return 0;
+    unsigned w = 63 - (unsigned)__builtin_clzll(set->summary);
+    return tree_last(b, set->bins[w * 64 + 63 - (unsigned)__builtin_clzll(set->words[w])]);
+}
+
+static inline uint32_t free_ahead(const free_set *set, const caching_block *b, uint32_t n) {
+    unsigned bin = free_bin(b[n].size), w = bin / 64;
+    uint32_t found = tree_ahead(b, set->bins[bin], n, true);
+    if (found) return found;
+    uint64_t word = set->words[w] & (((uint64_t)1 << bin % 64) - 1);
+    if (!word) {
+        uint64_t rest = set->summary & (((uint64_t)1 << w) - 1);
+        if (!rest) return 0;
+        w = 63 - (unsigned)__builtin_clzll(rest);
+        word = set->words[w];
+    }
+    return tree_last(b, set->bins[w * 64 + 63 - (unsigned)__builtin_clzll(word)]);
+}
+
+/* ---- statistics ---- */
+
+static inline void counter_rise(caching_counter *c, uint64_t amount) {
+    c->current += amount;
+    c->allocated += amount;
+    if (c->current > c->peak) c->peak = c->current;
+}
+
+static inline bool stat_is_kept(const tide_caching_allocator *a, tide_statistic s) {
+    return !a->is_lean || s == TIDE_STAT_RESERVED_BYTES || s == TIDE_STAT_ALLOCATED_BYTES;
+}
+
+/* The sums of rises of TIDE_POOL_ALL are those of the two pools: tide_caching_stat adds them up. A lean allocator does not look at
+ * the pools. */
+static inline void stat_rise(tide_caching_allocator *a, unsigned pool, tide_statistic s,
+                             uint64_t amount) {
+    if (!stat_is_kept(a, s)) return;
+    caching_counter *all = &a->stat[TIDE_POOL_ALL][s];
+    if (!a->is_lean) counter_rise(&a->stat[pool][s], amount);
+    all->current += amount;
+    if (all->current > all->peak) all->peak = all->current;
+}
+
+static inline void stat_fall(tide_caching_allocator *a, unsigned pool, tide_statistic s,
+                             uint64_t amount) {
+    if (!stat_is_kept(a, s)) return;
+    if (!a->is_lean) a->stat[pool][s].current -= amount;
+    a->stat[TIDE_POOL_ALL][s].current -= amount;
+}
+
+static inline uint64_t caching_reserved(const tide_caching_allocator *a) {
+    return a->stat[TIDE_POOL_ALL][TIDE_STAT_RESERVED_BYTES].current;
+}
+
+/* ---- questions ---- */
+
+static inline unsigned block_pool(const caching_block *b) {
+    return b->flags & BLOCK_SMALL ? TIDE_POOL_SMALL : TIDE_POOL_LARGE;
+}
+
+static inline bool block_is_split(const caching_block *b) { return b->prev || b->next; }
+
+/* Free or unmapped, and no event outstanding. */
+static inline bool block_is_idle(const tide_caching_allocator *a, uint32_t n) {
+    return n && !(a->blocks[n].flags & BLOCK_ALLOCATED) && !a->blocks[n].events;
+}
+
+static inline const caching_segment *segment_at(const tide_caching_allocator *a,
+                                                uint32_t position) {
+    return &a->segments[a->order[position]];
+}
+
+static inline bool caching_is_live(const tide_caching_allocator *a, tide_block block) {
+    return block && block < a->block_used && a->blocks[block].flags & BLOCK_ALLOCATED;
+}
+
+#endif

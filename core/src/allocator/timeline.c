@@ -1,0 +1,95 @@
+/* Appending to the timeline. */
+#include "allocator/timeline.h"
+
+#include <string.h>
+
+const char *const tide_factor_names[TIDE_FACTOR_COUNT] = {
+#define TIDE_FACTOR(name, text, title) text,
+#include "allocator/factor.def"
+#undef TIDE_FACTOR
+};
+
+const char *const tide_phase_names[TIDE_PHASE_COUNT] = {"load", "forward", "backward", "optimizer", "prefill", "decode", "end"};
+
+enum { FIRST_ALLOCATIONS = 4096 }; /* what a small model's step makes */
+
+void tide_timeline_init(tide_timeline *timeline, tide_arena *arena) {
+    *timeline = (tide_timeline){.arena = arena, .allocation_capacity = FIRST_ALLOCATIONS, .event_capacity = 2 * FIRST_ALLOCATIONS};
+    timeline->allocations = tide_arena_grow(arena, NULL, 0, FIRST_ALLOCATIONS * sizeof *timeline->allocations);
+    timeline->events = tide_arena_grow(arena, NULL, 0, 2 * FIRST_ALLOCATIONS * sizeof *timeline->events);
+}
+
+static void add_event(tide_timeline *timeline, uint32_t event) {
+    TIDE_ROOM(timeline->arena, timeline->events, timeline->event_count, timeline->event_capacity);
+    timeline->events[timeline->event_count++] = event;
+}
+
+uint32_t tide_timeline_shape(tide_timeline *timeline, const tide_dim *dims, unsigned count) {
+    uint32_t first = timeline->dim_count;
+    for (unsigned i = 0; i < count; i++) {
+        TIDE_ROOM(timeline->arena, timeline->dims, timeline->dim_count, timeline->dim_capacity);
+        timeline->dims[timeline->dim_count++] = dims[i];
+    }
+    return first;
+}
+
+uint32_t tide_timeline_alloc(tide_timeline *timeline, const tide_allocation *allocation) {
+    TIDE_ROOM(timeline->arena, timeline->allocations, timeline->allocation_count, timeline->allocation_capacity);
+    uint32_t index = timeline->allocation_count++;
+    tide_allocation *made = &timeline->allocations[index];
+    *made = *allocation;
+    made->born = timeline->event_count;
+    made->died = TIDE_NEVER;
+    add_event(timeline, index);
+    return index;
+}
+
+void tide_timeline_free(tide_timeline *timeline, uint32_t allocation) {
+    timeline->allocations[allocation].died = timeline->event_count;
+    add_event(timeline, allocation | TIDE_FREE_BIT);
+}
+
+/* As far as TIDE_ROOM would have come. */
+static uint32_t roomy(uint32_t capacity, uint32_t wanted) {
+    while (capacity < wanted) capacity *= 2;
+    return capacity;
+}
+
+void tide_timeline_reserve(tide_timeline *t, uint32_t events, uint32_t allocations) {
+    uint32_t event_capacity = roomy(t->event_capacity, events), allocation_capacity = roomy(t->allocation_capacity, allocations);
+    if (event_capacity > t->event_capacity)
+        t->events = tide_arena_grow(t->arena, t->events, t->event_count * sizeof *t->events, event_capacity * sizeof *t->events);
+    if (allocation_capacity > t->allocation_capacity)
+        t->allocations = tide_arena_grow(t->arena, t->allocations, t->allocation_count * sizeof *t->allocations, allocation_capacity * sizeof *t->allocations);
+    t->event_capacity = event_capacity;
+    t->allocation_capacity = allocation_capacity;
+}
+
+void tide_timeline_repeat(tide_timeline *t, uint32_t first_event, uint32_t last_event, uint32_t moved, const uint32_t *modules) {
+    uint32_t count = last_event - first_event;
+    tide_timeline_reserve(t, t->event_count + count, t->allocation_count + count);
+    for (uint32_t i = first_event; i < last_event; i++) {
+        uint32_t event = t->events[i], at = t->event_count++;
+        tide_allocation *made = &t->allocations[(event & ~TIDE_FREE_BIT) + moved];
+        t->events[at] = event + moved;
+        if (event & TIDE_FREE_BIT) {
+            made->died = at;
+            continue;
+        }
+        *made = t->allocations[event];
+        made->born = at;
+        made->died = TIDE_NEVER;
+        if (modules) made->module = modules[made->module];
+        t->allocation_count++;
+    }
+}
+
+void tide_timeline_empty_cache(tide_timeline *timeline) {
+    add_event(timeline, TIDE_EMPTY_CACHE);
+}
+
+void tide_timeline_mark(tide_timeline *timeline, unsigned step, tide_phase phase) {
+    TIDE_ROOM(timeline->arena, timeline->marks, timeline->mark_count, timeline->mark_capacity);
+    timeline->marks[timeline->mark_count++] =
+        (tide_mark){timeline->event_count, (uint16_t)step, (uint8_t)phase};
+}

@@ -1,0 +1,90 @@
+/* The timeline: every allocation and free of a run, in order. What is predicted and what is recorded look alike here. */
+#ifndef TIDE_TIMELINE_H
+#define TIDE_TIMELINE_H
+
+#include "base/arena.h"
+
+/* Who holds a storage, and so which row of the report its bytes belong to. */
+typedef enum tide_factor {
+#define TIDE_FACTOR(name, text, title) TIDE_FACTOR_##name,
+#include "allocator/factor.def"
+#undef TIDE_FACTOR
+    TIDE_FACTOR_COUNT
+} tide_factor;
+
+extern const char *const tide_factor_names[TIDE_FACTOR_COUNT];
+
+typedef enum tide_phase {
+    TIDE_PHASE_LOAD,
+    TIDE_PHASE_FORWARD,
+    TIDE_PHASE_BACKWARD,
+    TIDE_PHASE_OPTIMIZER,
+    TIDE_PHASE_PREFILL, /* of inference: the prompt */
+    TIDE_PHASE_DECODE,  /* and token by token */
+    TIDE_PHASE_END,     /* what is left after it */
+    TIDE_PHASE_COUNT
+} tide_phase;
+
+extern const char *const tide_phase_names[TIDE_PHASE_COUNT];
+
+enum { TIDE_NEVER = INT32_MAX };
+
+/* One request to the allocator and where it came from. */
+typedef struct tide_allocation {
+    uint64_t bytes;       /* asked for */
+    uint32_t born, died;  /* indices of its events; died is TIDE_NEVER while it lives */
+    uint32_t module;      /* the module instance that ran, 0: none */
+    uint32_t statement;   /* the line of the description, 0: none */
+    uint32_t shape;       /* index of the first dimension in timeline->dims */
+    uint8_t dims, dtype;
+    uint8_t factor, stream;
+    uint8_t used_by; /* one more than a stream that it waits for when it is freed (record_stream); 0: none */
+    const char *op;
+} tide_allocation;
+
+/* One dimension of a shape: its size and, as an index into the names of dimensions, what it is. */
+typedef struct tide_dim {
+    int64_t n;
+    uint32_t name;
+} tide_dim;
+
+/* A place in the event stream where a phase ends. */
+typedef struct tide_mark {
+    uint32_t event; /* events before it belong to the phase */
+    uint16_t step;  /* from 1; 0 while loading */
+    uint8_t phase;
+} tide_mark;
+
+typedef struct tide_timeline {
+    tide_arena *arena;
+    tide_allocation *allocations;
+    uint32_t allocation_count, allocation_capacity;
+    uint32_t *events; /* an allocation's index; with the top bit: its free */
+    uint32_t event_count, event_capacity;
+    tide_dim *dims;
+    uint32_t dim_count, dim_capacity;
+    tide_mark *marks;
+    uint32_t mark_count, mark_capacity;
+} tide_timeline;
+
+#define TIDE_FREE_BIT UINT32_C(0x80000000)
+/* The event of torch.cuda.empty_cache(), of no allocation. */
+#define TIDE_EMPTY_CACHE UINT32_C(0x7fffffff)
+
+void tide_timeline_init(tide_timeline *timeline, tide_arena *arena);
+
+/* Keeps the dimensions of a shape for any number of allocations; what tide_allocation.shape is. */
+uint32_t tide_timeline_shape(tide_timeline *timeline, const tide_dim *dims, unsigned count);
+
+/* Index of the new allocation, of which `born` and `died` are filled in. */
+uint32_t tide_timeline_alloc(tide_timeline *timeline, const tide_allocation *allocation);
+void tide_timeline_free(tide_timeline *timeline, uint32_t allocation);
+/* Room for so many events and allocations in all. */
+void tide_timeline_reserve(tide_timeline *timeline, uint32_t events, uint32_t allocations);
+/* Appends a stretch of events again, of allocations that are `moved` further on now: the next one is that of its first. What each
+ * module is called then, by its number; NULL: as before. */
+void tide_timeline_repeat(tide_timeline *timeline, uint32_t first_event, uint32_t last_event, uint32_t moved, const uint32_t *modules);
+void tide_timeline_empty_cache(tide_timeline *timeline);
+void tide_timeline_mark(tide_timeline *timeline, unsigned step, tide_phase phase);
+
+#endif

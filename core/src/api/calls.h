@@ -1,0 +1,61 @@
+/* The calls of tide_call(): each reads its request and writes the members of an answer. */
+#ifndef TIDE_CALLS_H
+#define TIDE_CALLS_H
+
+#include "report/ranks.h"
+#include "report/segments.h"
+#include "job/links.h"
+#include "trace/recording.h"
+
+typedef struct call {
+    tide_arena arena, trial; /* trial: for ranks that are tried */
+    tide_shelf shelf;
+    tide_diagnostics diags;
+    tide_writer writer;
+    const tide_json *request;
+    tide_recording *recording; /* NULL: none was given but in the request */
+    tide_link *link;           /* NULL: the request has none */
+} call;
+
+typedef struct call_table {
+    struct {
+        const char *name;
+        bool (*run)(call *c); /* false after an error, which is reported */
+    } calls[16]; /* up to the first without a name */
+} call_table;
+
+/* Those that this library answers; NULL ends them. Jobs and recordings are modules of their own in the page. */
+extern const call_table *const call_tables[];
+extern const call_table job_calls, recording_calls, align_calls;
+
+/* ---- request.c ---- */
+
+/* A text of the request; "" if it has none. */
+tide_text call_text_at(const call *c, const char *key);
+/* "link": the words and files of a link, which those of the request hold over; NULL: there is none. */
+const tide_link *call_link_of(call *c);
+/* An array of words: "settings" with those of the link, or another one as it is. */
+bool call_read_words(call *c, tide_text **words, uint32_t *count);
+bool call_read_words_at(call *c, const char *key, tide_text **words, uint32_t *count);
+/* The files of the request, and those of its link. */
+bool call_read_files(call *c, tide_file **files, uint32_t *count);
+/* The job that words and files describe, and its run; NULL and false after an error. */
+tide_job *call_build_job(call *c);
+bool call_run_job(call *c, tide_run *run, tide_job *job);
+/* An event's number, at most TIDE_NEVER - 1; what stands in no request is `otherwise`. */
+uint32_t call_event_at(const call *c, const char *key, uint32_t otherwise);
+/* "first", "count", "at", "filter"; and "segment" with "from". */
+tide_window call_window(const call *c);
+tide_state_wants call_state_wants(const call *c);
+/* {"ok":true,"tidemark":VERSION */
+void call_open_answer(call *c);
+/* Leaves by the arena. */
+bool call_out_of_memory(call *c);
+
+/* ---- recordings.c ---- */
+
+/* The recording at hand, or in the request; and the device that "device" names, or -1. */
+bool call_find_recording(call *c);
+int64_t call_recorded_device(const call *c);
+
+#endif

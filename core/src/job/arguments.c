@@ -1,0 +1,302 @@
+/* Words (key=value) and job files turned into values of settings; what is given twice, misspelt or
+ * not expressed is named. */
+#include "job/settings.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/checked.h"
+#include "job/links.h"
+
+/* JOINED_LIMIT: longer than any value may be, so a text cut there is refused. */
+enum { OVERRIDE_LIMIT = 256, JOINED_LIMIT = 16384 };
+
+void tide_words_init(tide_words *words, tide_arena *arena, tide_diagnostics *diags) {
+    *words = (tide_words){.arena = arena, .diags = diags};
+    for (unsigned id = 0; id < TIDE_SET_COUNT; id++)
+        words->values[id] = tide_settings[id].default_value;
+}
+
+/* /settings/NAME with the JSON Pointer's escapes. */
+static const char *word_place(tide_arena *arena, tide_text name) {
+    tide_text shown = tide_text_of(tide_shown(arena, name));
+    char *place = tide_arena_alloc(arena, sizeof "/settings/" + shown.length * 2);
+    size_t at = strlen("/settings/");
+    memcpy(place, "/settings/", at);
+    for (size_t i = 0; i < shown.length; i++) {
+        char c = shown.at[i];
+        if (c == '~' || c == '/') {
+            place[at++] = '~';
+            c = c == '~' ? '0' : '1';
+        }
+        place[at++] = c;
+    }
+    return place;
+}
+
+static void word_warn_twice(tide_words *words, const char *place) {
+    tide_report(words->diags, TIDE_WARNING, TIDE_ERR_CONFLICT, place,
+                "is given more than once; the last value holds", "remove the others");
+}
+
+static tide_override *override_find(tide_words *words, tide_text path) {
+    for (uint32_t i = 0; i < words->override_count; i++)
+        if (tide_text_is(path, words->overrides[i].path)) return &words->overrides[i];
+    return NULL;
+}
+
+static void override_add(tide_words *words, tide_text path, tide_json *value, const char *text,
+                         tide_origin origin) {
+    const char *place = word_place(
+        words->arena,
+        tide_text_of(tide_format(words->arena, "overrides.%s", tide_shown(words->arena, path))));
+    if (memchr(path.at, '=', path.length)) {
+        tide_error(words->diags, TIDE_ERR_FIELD_UNKNOWN, place, "has a `=` in its name",
+                   "no configuration has such a key");
+        return;
+    }
+    tide_override *found = override_find(words, path);
+    if (found && found->origin == origin) word_warn_twice(words, place);
+    if (!found) {
+        if (words->override_count == OVERRIDE_LIMIT) {
+            tide_error(words->diags, TIDE_ERR_LIMIT, place, "more than 256 overrides",
+                       "give a configuration file");
+            return;
+        }
+        TIDE_ROOM(words->arena, words->overrides, words->override_count, words->override_capacity);
+        found = &words->overrides[words->override_count++];
+        found->path = tide_text_copy(words->arena, path);
+    }
+    found->value = value;
+    found->text = text;
+    found->origin = origin;
+}
+
+static void override_read(tide_words *words, tide_text path, tide_text value, tide_origin origin) {
+    const char *place = word_place(
+        words->arena,
+        tide_text_of(tide_format(words->arena, "overrides.%s", tide_shown(words->arena, path))));
+    tide_json *json = tide_word_json(words->arena, value, place, words->diags);
+    if (json) override_add(words, path, json, tide_word_json_text(words->arena, json), origin);
+}
+
+/* `v=1` ends a link. */
+static void version_read(tide_words *words, tide_text value) {
+    int64_t version;
+    if (!tide_text_to_i64(&version, tide_trimmed(value)) || version < 1)
+        tide_error(words->diags, TIDE_ERR_FIELD_TYPE, "/settings/v", "is not a version of links",
+                   "v=1 is the one there is");
+    else if (version > TIDE_LINK_VERSION)
+        tide_error(words->diags, TIDE_ERR_UNSUPPORTED, "/settings/v",
+                   tide_format(words->arena,
+                               "is %" PRId64 ": made by a newer tidemark; this one reads v=1",
+                               version),
+                   "update tidemark");
+}
+
+/* Known to the vocabulary, not to this version. */
+static bool is_not_expressed(tide_text name) {
+    static const char *const names[] = {
+        "nodes", "tp", "pp"};
+    tide_text rest = name, first;
+    tide_piece_next(&rest, '.', &first);
+    for (unsigned i = 0; i < sizeof names / sizeof *names; i++)
+        if (tide_text_is(first, names[i])) return true;
+    return false;
+}
+
+static void unknown_read(tide_words *words, tide_text name) {
+    const char *place = word_place(words->arena, name);
+    if (is_not_expressed(name)) {
+        tide_error(words->diags, TIDE_ERR_UNSUPPORTED, place,
+                   "is not expressed by this version: it plays training of whole models, alone or data parallel",
+                   "remove it");
+        return;
+    }
+    tide_text rest = name, first;
+    tide_piece_next(&rest, '.', &first);
+    const char *near = tide_setting_nearest(words->arena, rest.at ? first : name);
+    const char *tail = rest.at && near && strcmp(near, "overrides") == 0 ? ".KEY" : "";
+    tide_error(words->diags, TIDE_ERR_FIELD_UNKNOWN, place,
+               tide_format(words->arena, "\"%s\" is not a setting", tide_shown(words->arena, name)),
+               near ? tide_format(words->arena, "did you mean %s%s?", near, tail)
+                    : "`describe` lists the settings");
+}
+
+/* ---- forms: one word for several settings ---- */
+
+/* n=2x8: nodes x GPUs. */
+static void nodes_read(tide_words *words, tide_text value, tide_origin origin) {
+    tide_text rest = value, nodes, gpus;
+    int64_t of_nodes = 0, of_gpus = 1, all = 0;
+    bool is_pair = tide_piece_next(&rest, 'x', &nodes) && (!rest.at || tide_piece_next(&rest, 'x', &gpus)) && !rest.at;
+    is_pair = is_pair && tide_text_to_i64(&of_nodes, tide_trimmed(nodes)) &&
+              (nodes.length == value.length || tide_text_to_i64(&of_gpus, tide_trimmed(gpus)));
+    if (is_pair && of_nodes > 0 && of_gpus > 0 && tide_mul_i64(&all, of_nodes, of_gpus))
+        tide_setting_put(words, TIDE_TEXT("parallel.dp"), tide_text_of(tide_format(words->arena, "%" PRId64, all)), origin);
+    else
+        tide_error(words->diags, TIDE_ERR_FIELD_TYPE, "/settings/n",
+                   tide_format(words->arena, "is \"%s\"; must be nodes x GPUs, as 2x8", tide_shown(words->arena, value)), NULL);
+}
+
+/* img=4x336x336: images per sample, and their size. */
+static void images_read(tide_words *words, tide_text value, tide_origin origin) {
+    tide_text rest = value, count;
+    if (tide_piece_next(&rest, 'x', &count) && count.length) tide_setting_put(words, TIDE_TEXT("images"), count, origin);
+    if (rest.at) tide_setting_put(words, TIDE_TEXT("image_size"), rest, origin);
+}
+
+static const struct {
+    const char *name;
+    void (*read)(tide_words *words, tide_text value, tide_origin origin);
+} forms[] = {{"n", nodes_read}, {"img", images_read}};
+
+enum { FORMS = sizeof forms / sizeof *forms };
+
+bool tide_setting_is_form(tide_text name) {
+    for (int i = 0; i < FORMS; i++)
+        if (tide_text_is(name, forms[i].name)) return true;
+    return tide_text_starts(name, TIDE_TEXT("overrides."));
+}
+
+void tide_setting_put(tide_words *words, tide_text name, tide_text value, tide_origin origin) {
+    static const char prefix[] = "overrides.";
+    if (name.length == 1 && name.at[0] == 'v') {
+        version_read(words, value);
+        return;
+    }
+    for (int i = 0; i < FORMS; i++)
+        if (tide_text_is(name, forms[i].name)) {
+            forms[i].read(words, value, origin);
+            return;
+        }
+    if (tide_text_starts(name, TIDE_TEXT(prefix))) {
+        override_read(words,
+                      (tide_text){name.at + sizeof prefix - 1, name.length - sizeof prefix + 1},
+                      value, origin);
+        return;
+    }
+    tide_setting_id id = tide_setting_find(name);
+    if (id == TIDE_SET_COUNT) {
+        unknown_read(words, name);
+        return;
+    }
+    if (origin == TIDE_ORIGIN_RECIPE && words->is_given[id]) return;
+    tide_text method = tide_setting_method(name);
+    if (method.length) words->method = tide_text_copy(words->arena, method);
+    const char *text = tide_setting_read(words->arena, id, value, words->diags);
+    if (words->is_given[id] && words->origins[id] == origin)
+        word_warn_twice(words, tide_format(words->arena, "/settings/%s", tide_settings[id].name));
+    words->is_given[id] = true;
+    words->origins[id] = origin;
+    words->values[id] = text ? text : tide_settings[id].default_value;
+}
+
+void tide_word_read(tide_words *words, tide_text word, tide_origin origin, bool is_first) {
+    if (word.length == 0) return;
+    if (memchr(word.at, 0, word.length)) {
+        tide_error(words->diags, TIDE_ERR_FIELD_TYPE, "/settings",
+                   "a word holds a zero byte: this is no text", "write key=value");
+        return;
+    }
+    const char *equals = memchr(word.at, '=', word.length);
+    if (equals) {
+        size_t length = (size_t)(equals - word.at);
+        tide_setting_put(words, tide_trimmed((tide_text){word.at, length}),
+                         (tide_text){equals + 1, word.length - length - 1}, origin);
+    } else if (is_first) {
+        tide_setting_put(words, TIDE_TEXT("model"), word, origin);
+    } else {
+        tide_setting_id id = tide_setting_find(tide_trimmed(word));
+        tide_error(words->diags, TIDE_ERR_FIELD_TYPE, word_place(words->arena, word),
+                   tide_format(words->arena, "\"%s\" has no value", tide_shown(words->arena, word)),
+                   id == TIDE_SET_COUNT
+                       ? "write key=value; only the first word may be a model's name"
+                       : tide_format(words->arena, "write %s=VALUE", tide_settings[id].name));
+    }
+}
+
+/* ---- JSON ---- */
+
+/* Elements joined by `separator`; NULL if one is no word. */
+static const char *words_joined(tide_arena *arena, const tide_json *array, const char *separator) {
+    const char *text = "";
+    for (const tide_json *child = array->first; child && strlen(text) < JOINED_LIMIT;
+         child = child->next) {
+        if (child->kind == TIDE_JSON_ARRAY) return NULL;
+        const char *piece = tide_word_value(arena, child);
+        if (!piece) return NULL;
+        text = child == array->first ? piece : tide_format(arena, "%s%s%s", text, separator, piece);
+    }
+    return text;
+}
+
+const char *tide_word_value(tide_arena *arena, const tide_json *value) {
+    switch (value->kind) {
+    case TIDE_JSON_STRING: return value->text.at;
+    case TIDE_JSON_BOOL: return value->is_true ? "true" : "false";
+    case TIDE_JSON_NUMBER: return tide_word_json_text(arena, value);
+    case TIDE_JSON_ARRAY: {
+        bool is_size = value->count == 2 && value->first->kind == TIDE_JSON_NUMBER;
+        return value->count > 1024 ? NULL : words_joined(arena, value, is_size ? "x" : ",");
+    }
+    default: return NULL;
+    }
+}
+
+static void overrides_of_json(tide_words *words, const tide_json *entries, tide_origin origin) {
+    for (const tide_json *entry = entries->first; entry; entry = entry->next) {
+        tide_json *value = tide_json_clone(words->arena, entry);
+        override_add(words, entry->key, value, tide_word_json_text(words->arena, value), origin);
+    }
+}
+
+/* {"lora": {"r": 8}} is lora.r=8 */
+static void object_of_json(tide_words *words, const tide_json *object, tide_origin origin) {
+    for (const tide_json *entry = object->first; entry; entry = entry->next) {
+        const char *name = tide_format(words->arena, "%s.%s", object->key.at, entry->key.at);
+        const char *text = tide_adapter_value(words->arena, entry);
+        if (entry->kind == TIDE_JSON_NULL) continue;
+        if (text) tide_setting_put(words, tide_text_of(name), tide_text_of(text), origin);
+        else tide_error(words->diags, TIDE_ERR_FIELD_TYPE, word_place(words->arena, tide_text_of(name)), "must be one value or a list of them", NULL);
+    }
+}
+
+void tide_words_of_json(tide_words *words, const tide_json *settings, tide_origin origin) {
+    bool is_first = true;
+    for (const tide_json *child = settings->first; child; child = child->next, is_first = false) {
+        if (settings->kind == TIDE_JSON_ARRAY) {
+            if (child->kind == TIDE_JSON_STRING)
+                tide_word_read(words, child->text, origin, is_first);
+            else
+                tide_error(words->diags, TIDE_ERR_FIELD_TYPE, "/settings",
+                           "holds something that is no word", "write \"key=value\"");
+            continue;
+        }
+        if (child->kind == TIDE_JSON_NULL) continue;
+        if (child->kind == TIDE_JSON_OBJECT && tide_text_is(child->key, "overrides")) {
+            overrides_of_json(words, child, origin);
+            continue;
+        }
+        if (child->kind == TIDE_JSON_OBJECT && tide_setting_is_object(child->key)) {
+            object_of_json(words, child, origin);
+            continue;
+        }
+        if (tide_text_starts(child->key, TIDE_TEXT("overrides."))) {
+            size_t skip = strlen("overrides.");
+            tide_json *value = tide_json_clone(words->arena, child);
+            override_add(words, (tide_text){child->key.at + skip, child->key.length - skip}, value,
+                         tide_word_json_text(words->arena, value), origin);
+            continue;
+        }
+        const char *text = tide_word_value(words->arena, child);
+        if (text) tide_setting_put(words, child->key, tide_text_of(text), origin);
+        else if (tide_setting_find(child->key) == TIDE_SET_COUNT) unknown_read(words, child->key);
+        else
+            tide_error(
+                words->diags, TIDE_ERR_FIELD_TYPE, word_place(words->arena, child->key),
+                tide_format(words->arena, "is %s; must be one value", tide_json_kind_name(child)),
+                NULL);
+    }
+}

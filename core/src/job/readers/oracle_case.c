@@ -1,0 +1,150 @@
+/* A case of the oracle (shared vocabulary, other defaults) as words. */
+#include "job/settings.h"
+
+#include <string.h>
+
+typedef struct case_reader {
+    tide_arena *arena;
+    tide_text *words;
+    uint32_t count, capacity;
+    const char *reason;
+} case_reader;
+
+static bool case_refuse(case_reader *r, const char *reason) {
+    r->reason = reason;
+    return false;
+}
+
+static void case_word(case_reader *r, const char *key, const char *value) {
+    TIDE_ROOM(r->arena, r->words, r->count, r->capacity);
+    r->words[r->count++] = tide_text_of(tide_format(r->arena, "%s=%s", key, value));
+}
+
+/* Keys without a word: taken only where the oracle's training would not read them. */
+static bool is_unset(const tide_json *value) {
+    return value->kind == TIDE_JSON_NULL || (value->kind == TIDE_JSON_BOOL && !value->is_true);
+}
+
+static bool is_one_of(tide_text key, const char *const *names, size_t count) {
+    for (size_t i = 0; i < count; i++)
+        if (tide_text_is(key, names[i])) return true;
+    return false;
+}
+
+static bool is_optimizer(tide_text name) {
+    for (uint32_t i = 0; i < tide_optimizer_name_count; i++)
+        if (tide_text_is(name, tide_optimizer_names[i])) return true;
+    return false;
+}
+
+/* In "parallel" null stands for what the framework chooses; where the choice is another, for none. */
+static const char *case_null(tide_setting_id id) {
+    const tide_setting *setting = &tide_settings[id];
+    bool is_none = setting->default_value[0] && setting->type == TIDE_SETTING_CHOICE && tide_setting_has_choice(setting, TIDE_TEXT("none"));
+    return is_none ? "none" : "";
+}
+
+static bool case_plan(case_reader *r, const tide_json *plan) {
+    if (plan->kind == TIDE_JSON_NULL) return true;
+    for (const tide_json *entry = plan->first; entry; entry = entry->next) {
+        const char *name = tide_format(r->arena, "parallel.%s", tide_shown(r->arena, entry->key));
+        const tide_json *kind = tide_json_at(plan, "kind");
+        tide_setting_id id = tide_setting_find(tide_text_of(name));
+        bool is_kind = entry == kind;
+        const char *text = entry->kind == TIDE_JSON_NULL && id != TIDE_SET_COUNT ? case_null(id) : tide_word_value(r->arena, entry);
+        if (!is_kind && is_unset(entry) && id == TIDE_SET_COUNT) continue;
+        if (id == TIDE_SET_COUNT) return case_refuse(r, name);
+        if (is_kind && text && !tide_setting_has_choice(&tide_settings[id], tide_text_of(text)))
+            return case_refuse(r, tide_format(r->arena, "%s %s", name, text));
+        if (!text) return case_refuse(r, name);
+        if (*text) case_word(r, name, text);
+    }
+    if (!tide_json_at(plan, "rank")) case_word(r, "parallel.rank", "0");
+    return true;
+}
+
+/* "lora": {"r": ...}; with "method": "ia3" it is that. */
+static bool case_adapter(case_reader *r, const tide_json *options) {
+    if (is_unset(options)) return true;
+    const tide_json *method = tide_json_at(options, "method");
+    case_word(r, "adapter", method && method->kind == TIDE_JSON_STRING ? method->text.at : "lora");
+    for (const tide_json *entry = options->first; entry; entry = entry->next) {
+        const char *name = tide_format(r->arena, "adapter.%s", tide_shown(r->arena, entry->key));
+        const char *text = tide_adapter_value(r->arena, entry);
+        if (entry == method || entry->kind == TIDE_JSON_NULL) continue;
+        if (!text || tide_setting_find(tide_text_of(name)) == TIDE_SET_COUNT) return case_refuse(r, name);
+        case_word(r, name, text);
+    }
+    return true;
+}
+
+static bool case_entry(case_reader *r, const tide_json *entry) {
+    static const char *const unread[] = {"id", "note", "seed", "from_pretrained", "config", "preprocessor"};
+    if (is_one_of(entry->key, unread, sizeof unread / sizeof *unread)) return true;
+    if (tide_text_is(entry->key, "parallel")) return case_plan(r, entry);
+    if (tide_text_is(entry->key, "lora")) return case_adapter(r, entry);
+    tide_setting_id id = tide_setting_find(entry->key);
+    if (id == TIDE_SET_COUNT || !tide_text_is(entry->key, tide_settings[id].name) ||
+        id == TIDE_SET_gpu || id == TIDE_SET_title)
+        return case_refuse(r, tide_format(r->arena, "key %s", tide_shown(r->arena, entry->key)));
+    if (entry->kind == TIDE_JSON_NULL) return true;
+    if (id == TIDE_SET_overrides) {
+        if (entry->kind != TIDE_JSON_OBJECT) return case_refuse(r, "overrides");
+        for (const tide_json *value = entry->first; value; value = value->next)
+            case_word(r, tide_format(r->arena, "overrides.%s", value->key.at),
+                      tide_word_json_text(r->arena, value));
+        return true;
+    }
+    const char *text = tide_word_value(r->arena, entry);
+    if (!text) return case_refuse(r, entry->key.at);
+    if (id == TIDE_SET_optimizer && !is_optimizer(tide_text_of(text)))
+        return case_refuse(r, tide_format(r->arena, "optimizer %s", text));
+    case_word(r, tide_settings[id].name, text);
+    return true;
+}
+
+/* Defaults of a case that are not those of people. */
+static const struct {
+    tide_setting_id id;
+    const char *value;
+} case_defaults[] = {
+    {TIDE_SET_sdpa_backend, "flash"}, {TIDE_SET_gpu_gib, "2000"}, {TIDE_SET_capability, "90"}, {TIDE_SET_seq, "512"}, {TIDE_SET_quant, "none"}};
+
+bool tide_job_words_of_case(tide_arena *arena, const tide_json *of_case, tide_text **words,
+                            uint32_t *count, const char **reason) {
+    case_reader r = {.arena = arena};
+    *words = NULL;
+    *count = 0;
+    *reason = NULL;
+    bool is_case = of_case && of_case->kind == TIDE_JSON_OBJECT && tide_json_at(of_case, "model");
+    if (!is_case) case_refuse(&r, "not a case: no model");
+    for (const tide_json *entry = is_case ? of_case->first : NULL; entry && is_case;
+         entry = entry->next)
+        is_case = case_entry(&r, entry);
+    const tide_json *by_hand = is_case ? tide_json_at(tide_json_at(of_case, "lora"), "kbit_layers") : NULL;
+    if (is_case && !by_hand && !tide_json_at(of_case, "from_pretrained")) case_word(&r, "quant.from_pretrained", "false");
+    if (!is_case) {
+        *reason = r.reason;
+        return false;
+    }
+    for (size_t i = 0; i < sizeof case_defaults / sizeof *case_defaults; i++) {
+        const char *name = tide_settings[case_defaults[i].id].name;
+        const tide_json *given = tide_json_at(of_case, name);
+        if (!given || given->kind == TIDE_JSON_NULL) case_word(&r, name, case_defaults[i].value);
+    }
+    *words = r.words;
+    *count = r.count;
+    return true;
+}
+
+void tide_job_add_files_of_case(tide_arena *arena, const tide_json *of_case, tide_file **files, uint32_t *count) {
+    static const char *const keys[] = {"config", "preprocessor"}, *const names[] = {"config.json", "preprocessor_config.json"};
+    tide_file *all = TIDE_NEW(arena, tide_file, *count + 2);
+    for (uint32_t i = 0; i < *count; i++) all[i] = (*files)[i];
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+        const tide_json *value = tide_json_at(of_case, keys[i]);
+        if (value && value->kind == TIDE_JSON_OBJECT)
+            all[(*count)++] = (tide_file){tide_text_of(names[i]), tide_text_of(tide_word_json_text(arena, value))};
+    }
+    *files = all;
+}

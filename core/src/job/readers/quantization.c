@@ -1,0 +1,96 @@
+/* "quantization_config" of a config.json: how the weights of that checkpoint are kept. transformers/utils/quantization_config.py */
+#include "job/settings.h"
+
+#include <string.h>
+
+typedef struct quantization {
+    tide_words *words;
+    const tide_json *from;
+} quantization;
+
+/* What was given holds over what the configuration says. */
+static void put(const quantization *q, tide_setting_id id, const char *value) {
+    if (!q->words->is_given[id]) tide_setting_put(q->words, tide_text_of(tide_settings[id].name), tide_text_of(value), TIDE_ORIGIN_FILE);
+}
+
+static void put_value(const quantization *q, tide_setting_id id, const tide_json *value) {
+    const char *text = value && value->kind != TIDE_JSON_NULL ? tide_word_value(q->words->arena, value) : NULL;
+    if (text && *text) put(q, id, text);
+}
+
+static void put_key(const quantization *q, tide_setting_id id, const char *key) {
+    put_value(q, id, tide_json_at(q->from, key));
+}
+
+static bool is_true(const tide_json *object, const char *key) {
+    const tide_json *value = tide_json_at(object, key);
+    return value && value->kind == TIDE_JSON_BOOL && value->is_true;
+}
+
+static bool is_text(const tide_json *object, const char *key, const char *text) {
+    const tide_json *value = tide_json_at(object, key);
+    return value && value->kind == TIDE_JSON_STRING && tide_text_is(value->text, text);
+}
+
+/* -1 is one scale for a whole row. */
+static void put_group(const quantization *q, const tide_json *value) {
+    bool is_number = value && value->kind == TIDE_JSON_NUMBER && value->is_integer;
+    if (is_number && value->integer <= 0) put(q, TIDE_SET_quant_group_size, "0");
+    else put_value(q, TIDE_SET_quant_group_size, value);
+}
+
+static bool read_bitsandbytes(const quantization *q) {
+    bool is_8bit = is_true(q->from, "load_in_8bit");
+    put(q, TIDE_SET_quant, is_8bit ? "int8" : is_text(q->from, "bnb_4bit_quant_type", "nf4") ? "nf4" : "fp4");
+    put_key(q, TIDE_SET_quant_skip, "llm_int8_skip_modules");
+    if (is_8bit) return true;
+    put(q, TIDE_SET_quant_double, is_true(q->from, "bnb_4bit_use_double_quant") ? "true" : "false");
+    put_key(q, TIDE_SET_quant_compute_dtype, "bnb_4bit_compute_dtype");
+    return true;
+}
+
+static bool read_packed(const quantization *q, const char *method) {
+    put(q, TIDE_SET_quant, method);
+    put_key(q, TIDE_SET_quant_bits, "bits");
+    put_group(q, tide_json_at(q->from, "group_size"));
+    put_key(q, TIDE_SET_quant_zero_point, "zero_point");
+    put_key(q, TIDE_SET_quant_skip, "modules_to_not_convert");
+    return true;
+}
+
+/* A pair of equal sides; null is one scale for the whole weight. */
+static bool read_fp8(const quantization *q) {
+    const tide_json *block = tide_json_at(q->from, "weight_block_size");
+    put(q, TIDE_SET_quant, "fp8");
+    if (block && block->kind == TIDE_JSON_ARRAY && block->first) put_group(q, block->first);
+    else put(q, TIDE_SET_quant_group_size, "0");
+    put_key(q, TIDE_SET_quant_skip, "modules_to_not_convert");
+    return true;
+}
+
+/* One group of layers, which is what published checkpoints have. */
+static bool read_compressed(const quantization *q) {
+    const tide_json *groups = tide_json_at(q->from, "config_groups"), *group = groups && groups->kind == TIDE_JSON_OBJECT ? groups->first : NULL;
+    const tide_json *weights = tide_json_at(group, "weights");
+    if (!weights || weights->kind != TIDE_JSON_OBJECT || groups->count != 1) return false;
+    put(q, TIDE_SET_quant, "compressed_tensors");
+    put_value(q, TIDE_SET_quant_bits, tide_json_at(weights, "num_bits"));
+    put(q, TIDE_SET_quant_type, is_text(weights, "type", "float") ? "float" : "int");
+    put(q, TIDE_SET_quant_zero_point, is_true(weights, "symmetric") ? "false" : "true");
+    const tide_json *size = tide_json_at(weights, "group_size");
+    if (size && size->kind == TIDE_JSON_NUMBER) put_group(q, size);
+    else put(q, TIDE_SET_quant_group_size, "0");
+    put_key(q, TIDE_SET_quant_skip, "ignore");
+    return true;
+}
+
+bool tide_quantization_read(tide_words *words, const tide_json *from) {
+    quantization q = {words, from};
+    if (from->kind != TIDE_JSON_OBJECT) return false;
+    if (is_text(from, "quant_method", "bitsandbytes") || is_true(from, "load_in_4bit") || is_true(from, "load_in_8bit")) return read_bitsandbytes(&q);
+    if (is_text(from, "quant_method", "gptq")) return read_packed(&q, "gptq");
+    if (is_text(from, "quant_method", "awq")) return read_packed(&q, "awq");
+    if (is_text(from, "quant_method", "fp8")) return read_fp8(&q);
+    if (is_text(from, "quant_method", "compressed-tensors")) return read_compressed(&q);
+    return false;
+}

@@ -1,0 +1,117 @@
+/* Model descriptions: one JSON file per architecture, and the library that all share. */
+#ifndef TIDE_DESCRIPTION_H
+#define TIDE_DESCRIPTION_H
+
+#include "lang/language.h"
+
+struct tide_class;
+struct tide_description;
+
+/* A function or a method. Read and bound (its names given meanings) when it is first called. */
+typedef struct tide_function {
+    tide_text name;
+    const tide_json *item; /* what it is read from; NULL: it has been */
+    tide_parameter *parameters;
+    uint32_t parameter_count;
+    tide_statement *body;
+    struct tide_class *of;               /* NULL: a free function */
+    struct tide_description *description;
+    tide_text *locals; /* names of slots: parameters first */
+    uint32_t local_count, local_capacity;
+    bool is_bound;
+    struct tide_function *next;
+} tide_function;
+
+/* What a module holds: modules, parameters, buffers and plain values, in the order of registration. */
+typedef struct tide_member {
+    tide_text name;
+    tide_expr *expr;
+} tide_member;
+
+/* A module, read when it is first looked for. */
+typedef struct tide_class {
+    tide_text name;
+    const tide_json *item; /* as above */
+    tide_text base;        /* "@extends": the class that this one is a kind of, or empty */
+    tide_parameter *parameters; /* of the constructor */
+    uint32_t parameter_count;
+    tide_member *members;
+    uint32_t member_count;
+    tide_function *methods, *forward;
+    bool is_checkpointed;       /* "@checkpoint": a GradientCheckpointingLayer */
+    bool is_never_reentrant;    /* "@checkpoint": "non_reentrant", whatever is asked for (timm/models/_manipulate.py: checkpoint_seq) */
+    bool never_generates;       /* "@generates": false: inference is one forward pass, as the class has no generate() */
+    bool is_zero_leaf;          /* "@zero_leaf": among those that DeepSpeed gathers whole (zero/leaf_module_config.py) */
+    bool loss_is_apart;         /* "@loss_apart": the loop computes the loss from the output, which does not hold it */
+    tide_text input_embeddings; /* "@input_embeddings": path of what get_input_embeddings() returns, or empty */
+    const tide_json *inputs;    /* "@inputs" of a root that takes others than its description's, or NULL */
+    tide_text output_embeddings; /* "@output_embeddings": likewise for get_output_embeddings() */
+    tide_text delegate;         /* "@delegate": the member that answers for what this module lacks */
+    tide_statement *ties;       /* "@tie": a.weight = b.weight */
+    tide_expr *tie_condition;
+    struct tide_description *description;
+    struct tide_function *constructor; /* binds the names of members; no body */
+    uint64_t read; /* a bit for each slot of an instance that some function reads; the last one for all from 63 on */
+    struct tide_class *next;
+} tide_class;
+
+/* A number or word computed from the configuration. */
+typedef struct tide_size {
+    tide_text name;
+    tide_expr *expr;
+    struct tide_size *next;
+} tide_size;
+
+typedef struct tide_description {
+    tide_text name; /* the file's, without .json */
+    const tide_json *json;
+    struct tide_description *parent; /* "extends" */
+    tide_size *sizes;
+    tide_class *classes;
+    tide_function *functions;
+    struct tide_description *next;
+} tide_description;
+
+/* A text with a name: a description that is built in, or one that a user gave. */
+typedef struct tide_source {
+    const char *name;
+    const char *text;
+    uint32_t length;
+    bool is_given; /* by a user: all of it is read, so that all mistakes are found */
+    uint32_t pack_at, pack_length; /* the whole of it in the pack (sources.h); 0: `text` is the whole */
+} tide_source;
+
+/* Finds the text of a description by its name; NULL text if there is none. */
+typedef tide_source (*tide_find_source)(void *user, tide_text name);
+
+typedef struct tide_descriptions {
+    tide_arena *arena;
+    tide_diagnostics *diags;
+    tide_find_source find;
+    void *user;
+    tide_description *first, **last;
+    uint32_t statement_count; /* statements of all files; number 0 is none */
+    tide_statement **statements;
+    uint32_t statement_capacity;
+    uint32_t count;
+} tide_descriptions;
+
+void tide_descriptions_init(tide_descriptions *set, tide_arena *arena, tide_diagnostics *diags, tide_find_source find, void *user);
+
+/* Reads a description and what it extends; NULL after an error. */
+tide_description *tide_description_load(tide_descriptions *set, tide_text name);
+
+/* All functions and modules at once; false after an error. */
+bool tide_description_read(tide_descriptions *set, const tide_description *description);
+/* Before a function's parameters or body are looked at; false after an error. */
+bool tide_function_read(tide_descriptions *set, tide_function *function);
+
+/* In the description, what it extends, and then the library; NULL if nowhere. */
+tide_class *tide_class_find(tide_descriptions *set, const tide_description *from, tide_text name);
+tide_function *tide_function_find(tide_descriptions *set, const tide_description *from, tide_text name);
+tide_function *tide_method_find(const tide_class *of, tide_text name);
+const tide_size *tide_size_find(const tide_description *from, tide_text name);
+/* A key of the description or of what it extends. */
+const tide_json *tide_description_at(const tide_description *from, const char *key);
+
+#endif

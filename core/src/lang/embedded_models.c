@@ -1,0 +1,49 @@
+/* Texts of models/: by name, and those that are in the pack. */
+#include "lang/embedded_models.h"
+
+const char *tide_pack;
+bool tide_pack_is_missed;
+
+tide_source tide_source_whole(tide_arena *arena, const tide_source *source) {
+    tide_source whole = *source;
+    if (!source->pack_length) return whole;
+    if (!tide_pack) {
+        tide_pack_is_missed = true;
+        tide_arena_fail(arena);
+    }
+    whole.text = tide_pack + source->pack_at;
+    whole.length = source->pack_length;
+    return whole;
+}
+
+static const tide_source *find(const tide_source *sources, tide_text name) {
+    for (; sources->name; sources++)
+        if (tide_text_is(name, sources->name)) return sources;
+    return NULL;
+}
+
+static const tide_model_type *find_type(const tide_model_type *types, tide_text model_type) {
+    for (; types->model_type; types++)
+        if (tide_text_is(model_type, types->model_type)) return types;
+    return NULL;
+}
+
+/* In functions of their own, which are not run for what is needed at once. */
+static const tide_source *find_architecture(tide_text name) { return find(tide_architecture_sources, name); }
+static const tide_source *find_entry(tide_text name) { return find(tide_catalogue_sources, name); }
+static const tide_model_type *find_any_type(tide_text model_type) { return find_type(tide_model_types, model_type); }
+
+const tide_source *tide_architecture_source(tide_text name) {
+    const tide_source *found = find(tide_architecture_at_once, name);
+    return found ? found : find_architecture(name);
+}
+
+const tide_source *tide_catalogue_source(const char *name) {
+    const tide_source *found = find(tide_catalogue_at_once, tide_text_of(name));
+    return found ? found : find_entry(tide_text_of(name));
+}
+
+const tide_model_type *tide_model_type_of(tide_text model_type) {
+    const tide_model_type *found = find_type(tide_model_types_at_once, model_type);
+    return found ? found : find_any_type(model_type);
+}

@@ -1,0 +1,63 @@
+/* What a call finds: its function, arguments and module, as a row of facts that are equal where the call does the same. */
+#ifndef TIDE_SCENE_H
+#define TIDE_SCENE_H
+
+#include "lang/interpreter.h"
+
+/* A call of a module's function; all of it is borrowed. */
+typedef struct tide_site {
+    tide_model *model;
+    tide_function *function;
+    uint32_t instance, scope;
+    const tide_value *positional, *named;
+    const tide_text *keywords;
+    uint32_t count, named_count;
+} tide_site;
+
+typedef enum tide_scene_mode {
+    TIDE_SCENE_LISTS,   /* lists what is there, without facts */
+    TIDE_SCENE_WRITES,  /* writes the facts */
+    TIDE_SCENE_COMPARES /* with facts that were written */
+} tide_scene_mode;
+
+/* Tensors, lists and modules in the order in which they are met, each once; the mark of each is its place here. */
+typedef struct tide_scene {
+    tide_arena *arena;
+    tide_scene_mode mode;
+    tide_model *model;
+    tide_tensor **tensors;
+    uint32_t tensor_count, tensor_capacity;
+    tide_list **lists;
+    uint32_t list_count, list_capacity;
+    uint32_t *modules;
+    uint32_t module_count, module_capacity;
+    uint64_t *facts;
+    uint32_t fact_count, fact_capacity, at;
+    const struct tide_scene *before; /* of writing: the lists as they were, */
+    const uint32_t *counts;          /* and how long each was; */
+    uint32_t cast_count;             /* and the entries of the autocast cache */
+} tide_scene;
+
+/* Walks over what a call finds. False where it differs from the facts, or is more than is looked at. */
+bool tide_scene_walk(tide_scene *scene, const tide_site *site);
+
+void tide_scene_drop(tide_scene *scene);
+
+static inline bool tide_scene_has(const tide_scene *s, const tide_tensor *t) {
+    return t->mark < s->tensor_count && s->tensors[t->mark] == t;
+}
+
+static inline bool tide_scene_has_storage(const tide_scene *s, const tide_storage *g) {
+    return g->mark < s->tensor_count && s->tensors[g->mark]->storage == g;
+}
+
+static inline bool tide_scene_has_list(const tide_scene *s, const tide_list *l) {
+    return l->mark < s->list_count && s->lists[l->mark] == l;
+}
+
+static inline bool tide_scene_has_module(const tide_scene *s, uint32_t module) {
+    uint32_t mark = s->model->instances[module].mark;
+    return mark < s->module_count && s->modules[mark] == module;
+}
+
+#endif

@@ -1,0 +1,162 @@
+/* Micro-batches from earlier ones. */
+#include "memo/micro_batch_memo.h"
+
+#include <stdlib.h>
+
+enum { HELD_LIMIT = 256 };
+
+/* ---- the key ---- */
+
+static uint64_t mix(uint64_t hash, uint64_t value) {
+    return (hash ^ value) * UINT64_C(0x9e3779b97f4a7c15) ^ hash >> 29;
+}
+
+static uint64_t mix_pointer(uint64_t hash, const void *pointer) {
+    return mix(hash, (uint64_t)(uintptr_t)pointer);
+}
+
+static uint64_t mix_tensor(uint64_t hash, const tide_tensor *t) {
+    hash = mix(mix_pointer(hash, t), t->storage->is_silent ? 0 : t->storage->allocation);
+    hash = mix(mix_pointer(hash, t->layout), (uint64_t)t->dtype << 1 | t->requires_grad);
+    return t->grad ? mix(mix_pointer(hash, t->grad->layout), t->grad->dtype) : mix(hash, 255);
+}
+
+static uint64_t mix_value(uint64_t hash, tide_value v, int depth) {
+    if (v.kind == TIDE_VALUE_TENSOR) return mix_tensor(hash, v.tensor);
+    if (v.kind != TIDE_VALUE_LIST || depth > 8) return hash;
+    hash = mix(mix_pointer(hash, v.list), v.list->count);
+    for (uint32_t i = 0; i < v.list->count; i++) hash = mix_value(hash, v.list->items[i], depth + 1);
+    return hash;
+}
+
+uint64_t tide_repeat_key(const tide_repeats *repeats, const tide_model *model, const tide_scaler *scaler, const tide_tensor *loss) {
+    uint64_t hash = loss ? 1 + (uint64_t)repeats->with_loss : 0;
+    hash = mix_pointer(mix_pointer(hash, scaler->scale), scaler->growth);
+    hash = mix(mix_pointer(hash, scaler->found_inf), scaler->is_unscaled);
+    for (uint32_t i = 1; i < model->instance_count; i++) {
+        const tide_instance *of = &model->instances[i];
+        uint32_t slots = of->of->parameter_count + of->of->member_count;
+        for (uint32_t k = 0; k < slots; k++) hash = mix_value(hash, of->slots[k], 0);
+    }
+    return hash;
+}
+
+/* ---- playing ---- */
+
+static uint32_t allocation_of(const tide_tensor *t) {
+    return t && !t->storage->is_silent ? t->storage->allocation : UINT32_MAX;
+}
+
+void tide_repeat_begin(tide_repeats *repeats, const tide_model *model, uint64_t key, const tide_tensor *loss) {
+    const tide_machine *m = model->m;
+    repeats->now = (tide_played){.key = key,
+                                 .first_event = m->timeline.event_count,
+                                 .first_allocation = m->timeline.allocation_count,
+                                 .old_loss = allocation_of(loss),
+                                 .op_count = m->op_count};
+}
+
+void tide_repeat_forward_ends(tide_repeats *repeats, const tide_model *model) {
+    repeats->now.forward_end = model->m->timeline.event_count;
+}
+
+/* Every free is of an allocation of its own, but for one run of them in forward: of the loss before it and what died with that. */
+static bool frees_its_own(const tide_repeats *repeats, const tide_timeline *t, tide_played *p) {
+    uint32_t expected = p->old_loss == UINT32_MAX ? 0 : 1 + repeats->with_loss;
+    p->first_other = p->forward_end;
+    for (uint32_t i = p->first_event; i < p->last_event; i++) {
+        uint32_t which = t->events[i] & ~TIDE_FREE_BIT;
+        if (which >= p->last_allocation) return false; /* not of an allocation */
+        if (which >= p->first_allocation) continue;
+        if (p->others == 0) p->first_other = i;
+        if (i != p->first_other + p->others++ || (i == p->first_other && which != p->old_loss)) return false;
+    }
+    return p->others == expected && p->first_other + p->others <= p->forward_end;
+}
+
+static void leave(tide_played *p, tide_tensor *leaf, const tide_tensor *t) {
+    uint32_t allocation = allocation_of(t);
+    if (allocation == UINT32_MAX || allocation < p->first_allocation) return;
+    p->left[p->left_count++] = (tide_left){leaf, t->layout, t->dtype, allocation};
+}
+
+void tide_repeat_end(tide_repeats *repeats, const tide_model *model, const tide_tensor *loss) {
+    tide_machine *m = model->m;
+    const tide_timeline *t = &m->timeline;
+    tide_played *p = &repeats->now;
+    p->last_event = t->event_count;
+    p->last_allocation = t->allocation_count;
+    p->op_count = m->op_count - p->op_count;
+    if (m->has_failed || allocation_of(loss) == UINT32_MAX || allocation_of(loss) < p->first_allocation) return;
+    bool is_kept = repeats->count < TIDE_PLAYED_LIMIT && frees_its_own(repeats, t, p);
+    uint32_t alive = 0;
+    for (uint32_t i = p->first_allocation; i < p->last_allocation; i++) alive += t->allocations[i].died == TIDE_NEVER;
+    p->left = TIDE_NEW(m->arena, tide_left, (size_t)alive + model->parameter_count + 1);
+    leave(p, NULL, loss);
+    for (uint32_t i = 0; i < model->parameter_count; i++) leave(p, model->parameters[i].tensor, model->parameters[i].tensor->grad);
+    if (p->left_count > alive) return; /* gradients that share a storage */
+    uint8_t *is_known = TIDE_NEW(m->arena, uint8_t, (size_t)(p->last_allocation - p->first_allocation) + 1);
+    for (uint32_t i = 0; i < p->left_count; i++) is_known[p->left[i].allocation - p->first_allocation] = 1;
+    p->with_loss = repeats->with_loss = alive - p->left_count;
+    for (uint32_t i = p->first_allocation; i < p->last_allocation; i++)
+        if (t->allocations[i].died == TIDE_NEVER && !is_known[i - p->first_allocation]) p->left[p->left_count++] = (tide_left){.allocation = i};
+    if (is_kept && p->left_count == alive && p->with_loss <= HELD_LIMIT) repeats->played[repeats->count++] = *p;
+}
+
+typedef struct death {
+    uint32_t event, allocation;
+} death;
+
+static int by_event(const void *a, const void *b) {
+    uint32_t x = ((const death *)a)->event, y = ((const death *)b)->event;
+    return x < y ? -1 : x > y;
+}
+
+/* Puts what died with the loss in the order of its deaths. False if something did not die right behind the loss. */
+static bool order_deaths(const tide_timeline *t, tide_played *p) {
+    death deaths[HELD_LIMIT];
+    tide_left *held = p->left + p->left_count - p->with_loss;
+    uint32_t died = t->allocations[p->left[0].allocation].died;
+    for (uint32_t i = 0; i < p->with_loss; i++) deaths[i] = (death){t->allocations[held[i].allocation].died, held[i].allocation};
+    qsort(deaths, p->with_loss, sizeof *deaths, by_event);
+    for (uint32_t i = 0; i < p->with_loss; i++) {
+        if (deaths[i].event != died + 1 + i) return false;
+        held[i].allocation = deaths[i].allocation;
+    }
+    return true;
+}
+
+/* The tensors that a micro-batch leaves behind. */
+static tide_tensor *leave_again(tide_machine *m, const tide_played *p, uint32_t moved) {
+    tide_tensor *held[HELD_LIMIT], *loss = NULL;
+    uint32_t own = p->left_count - p->with_loss;
+    for (uint32_t i = 0; i < own; i++) {
+        const tide_left *left = &p->left[i];
+        tide_tensor *made = tide_tensor_of(m, left->allocation + moved, left->layout, (tide_dtype)left->dtype);
+        if (left->leaf) left->leaf->grad = made;
+        else loss = made;
+    }
+    for (uint32_t i = 0; i < p->with_loss; i++)
+        held[i] = tide_tensor_of(m, p->left[own + i].allocation + moved, loss->layout, (tide_dtype)loss->dtype);
+    tide_hold(m, loss, held, p->with_loss);
+    return loss;
+}
+
+bool tide_repeat(tide_repeats *repeats, tide_model *model, uint64_t key, unsigned step, tide_tensor **loss) {
+    tide_machine *m = model->m;
+    tide_timeline *t = &m->timeline;
+    tide_played *p = repeats->played, *end = p + repeats->count;
+    while (p < end && p->key != key) p++;
+    if (p == end || !order_deaths(t, p)) return false;
+    m->op_count += p->op_count;
+    uint32_t moved = t->allocation_count - p->first_allocation;
+    tide_timeline_repeat(t, p->first_event, p->first_other, moved, NULL);
+    if (p->others) tide_release_at(m, loss); /* what it held dies with it */
+    tide_timeline_repeat(t, p->first_other + p->others, p->forward_end, moved, NULL);
+    tide_timeline_mark(t, step, TIDE_PHASE_FORWARD);
+    tide_timeline_repeat(t, p->forward_end, p->last_event, moved, NULL);
+    *loss = leave_again(m, p, moved);
+    repeats->with_loss = p->with_loss;
+    tide_timeline_mark(t, step, TIDE_PHASE_BACKWARD);
+    return true;
+}

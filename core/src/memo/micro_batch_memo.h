@@ -1,0 +1,50 @@
+/* Micro-batches that begin alike are alike: the later one takes the events of the earlier.
+ *
+ * What forward and backward do depends on the job, which stays, and on what lives on between micro-batches: the tensors
+ * and lists that modules hold, the gradients of parameters (whether there are any, and their layout), the scaler's
+ * tensors and the loss. tide_repeat_key() is a digest of those. */
+#ifndef TIDE_REPEAT_H
+#define TIDE_REPEAT_H
+
+#include "train/optimizer.h"
+
+/* A gradient, or the loss, that a micro-batch made and left behind. */
+typedef struct tide_left {
+    tide_tensor *leaf; /* NULL: the loss, or what its graph holds */
+    tide_layout *layout;
+    uint8_t dtype;
+    uint32_t allocation;
+} tide_left;
+
+/* A micro-batch that was played: a piece of the timeline, and what it left behind. */
+typedef struct tide_played {
+    uint64_t key;
+    uint32_t first_event, forward_end, last_event;
+    uint32_t first_allocation, last_allocation;
+    uint32_t old_loss; /* the allocation of the loss before it, which it freed; UINT32_MAX: none */
+    uint32_t first_other, others; /* events that free it and what its graph held: those of no allocation of its own */
+    uint64_t op_count;
+    tide_left *left; /* the loss, gradients, and last what dies with the loss */
+    uint32_t left_count, with_loss;
+} tide_played;
+
+enum { TIDE_PLAYED_LIMIT = 4 };
+
+typedef struct tide_repeats {
+    tide_played played[TIDE_PLAYED_LIMIT];
+    uint32_t count;
+    uint32_t with_loss; /* tensors that the graph of the loss holds */
+    tide_played now;    /* the one that is being played */
+} tide_repeats;
+
+uint64_t tide_repeat_key(const tide_repeats *repeats, const tide_model *model, const tide_scaler *scaler, const tide_tensor *loss);
+
+/* Before and after a micro-batch that is played; one that left or freed what is not known here is not kept. */
+void tide_repeat_begin(tide_repeats *repeats, const tide_model *model, uint64_t key, const tide_tensor *loss);
+void tide_repeat_forward_ends(tide_repeats *repeats, const tide_model *model);
+void tide_repeat_end(tide_repeats *repeats, const tide_model *model, const tide_tensor *loss);
+
+/* Plays a micro-batch from an earlier one, with its marks; *loss is replaced. False: none began with this key. */
+bool tide_repeat(tide_repeats *repeats, tide_model *model, uint64_t key, unsigned step, tide_tensor **loss);
+
+#endif

@@ -1,0 +1,148 @@
+/* Advice: changes to a job, each played. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "job/settings.h"
+#include "report/trials.h"
+
+enum { WORD_LIMIT = 4 };
+
+/* A change as words, where it is tried, and what else it does. mode and kinds are beginnings of mode and parallel.kind, joined by `|`; "" all.
+ * What a job cannot be played with (a loss that its model has not) is left out. */
+static const struct {
+    const char *mode, *kinds, *words[WORD_LIMIT + 1], *title, *effect;
+} changes[] = {
+    {"train", "", {"checkpointing=full"}, "gradient checkpointing", "a second forward pass in backward, about a third more time"},
+    {"", "", {"attention=sdpa", "sdpa_backend=flash"}, "FlashAttention", "16-bit tensors and the masks that it knows"},
+    {"train", "", {"loss=liger"}, "Liger's fused linear cross entropy", "logits are made in chunks; the output has none"},
+    {"train", "", {"loss=no_upcast"}, "loss without the fp32 copy of the logits", "its sums are rounded as the logits are"},
+    {"train", "", {"optimizer=adamw_fused"}, "fused AdamW", "the same result, without the temporaries of the foreach form"},
+    {"train", "", {"optimizer=adamw8bit"}, "8-bit AdamW of bitsandbytes", "states are rounded, block by block"},
+    {"train", "", {"optimizer=adafactor"}, "Adafactor", "another optimizer: learning rate and results change"},
+    {"train", "", {"dtype=bf16", "autocast=none", "scaler=false"}, "weights in bf16", "updates are rounded to 8 bits of mantissa"},
+    {"train", "", {"adapter=lora"}, "LoRA", "the base is frozen; adapters of the linear layers train"},
+    {"train", "", {"quant=nf4", "adapter=lora"}, "QLoRA", "the base is frozen and rounded to 4 bits; slower steps"},
+    {"infer", "", {"quant=nf4"}, "4-bit weights of bitsandbytes", "weights are rounded to 4 bits; each product dequantises its own"},
+    {"infer", "", {"quant=int8"}, "8-bit weights of bitsandbytes", "weights are rounded to 8 bits; slower steps"},
+    {"", "", {"allocator=expandable_segments:True"}, "expandable segments", "an environment variable; fewer fragments"},
+    {"train", "none", {"parallel.kind=zero2", "parallel.dp=8"}, "ZeRO-2 over 8 cards", "7 more cards; batch counts for each"},
+    {"train", "none", {"parallel.kind=zero3", "parallel.dp=8", "parallel.zero_init=true"}, "ZeRO-3 over 8 cards",
+     "7 more cards, and parameters travel in every pass"},
+    {"train", "none", {"parallel.kind=fsdp2", "parallel.dp=8", "parallel.meta_init=true"}, "FSDP2 over 8 cards", "7 more cards, and parameters travel in every pass"},
+    {"train", "none", {"parallel.kind=zero2", "parallel.offload_optimizer=cpu"}, "optimizer on the host, by ZeRO-2 on one card",
+     "the host holds masters and states; every step crosses its bus"},
+    {"train", "ddp|zero0|zero1", {"parallel.kind=zero2"}, "ZeRO-2", "gradients and states are shared out"},
+    {"train", "ddp|zero0|zero1|zero2", {"parallel.kind=zero3", "parallel.zero_init=true"}, "ZeRO-3", "parameters travel in every pass"},
+    {"train", "ddp|zero0|zero1|zero2|fsdp1", {"parallel.kind=fsdp2", "parallel.meta_init=true"}, "FSDP2", "parameters travel in every pass"},
+    {"train", "fsdp2", {"parallel.meta_init=true"}, "modules made on the meta device", "parts are filled by to_empty() and a checkpoint, not cut from a whole model"},
+    {"train", "zero3", {"parallel.zero_init=true"}, "parameters cut as they are made",
+     "deepspeed.zero.Init; from_pretrained() does so under a file of stage 3"},
+    {"train", "zero", {"parallel.offload_optimizer=cpu"}, "optimizer on the host", "the host holds masters and states; every step crosses its bus"},
+    {"train", "zero3", {"parallel.offload_optimizer=cpu", "parallel.offload_param=cpu"}, "optimizer and parameters on the host",
+     "every pass crosses the host's bus"},
+    {"train", "fsdp", {"parallel.offload=true"}, "shards on the host", "parameters, gradients and states; every pass crosses the host's bus"},
+};
+
+enum { CHANGE_COUNT = sizeof changes / sizeof *changes, SCALED_COUNT = 2 };
+
+typedef struct tried {
+    const char *const *words;
+    uint32_t count;
+    const char *title, *effect;
+    tide_verdict verdict;
+} tried;
+
+typedef struct adviser {
+    const tide_question *question;
+    tide_verdict now;
+    tried list[CHANGE_COUNT + SCALED_COUNT];
+    uint32_t count;
+} adviser;
+
+static int by_need(const void *a, const void *b) {
+    const tried *x = a, *y = b;
+    if (x->verdict.need != y->verdict.need) return x->verdict.need < y->verdict.need ? -1 : 1;
+    return strcmp(x->title, y->title);
+}
+
+/* Whether every word stands already. */
+static bool is_so(const tide_verdict *now, const char *const *words, uint32_t count) {
+    for (uint32_t i = 0; i < count; i++) {
+        size_t head = strcspn(words[i], "=");
+        bool stands = false;
+        for (uint32_t k = 0; k < now->row_count && !stands; k++)
+            stands = strlen(now->rows[k].name) == head && strncmp(now->rows[k].name, words[i], head) == 0 && strcmp(now->rows[k].value, words[i] + head + 1) == 0;
+        if (!stands) return false;
+    }
+    return true;
+}
+
+static void try_change(adviser *a, const char *const *words, uint32_t count, const char *title, const char *effect) {
+    if (is_so(&a->now, words, count)) return;
+    tried change = {words, count, title, effect, tide_try(a->question, words, count)};
+    if (change.verdict.status == TIDE_OK) a->list[a->count++] = change;
+}
+
+static bool read_number(const adviser *a, const char *name, int64_t *value) {
+    return tide_text_to_i64(value, tide_text_of(tide_setting_of(&a->now, name)));
+}
+
+static void try_half_batch(adviser *a) {
+    int64_t batch, accum;
+    if (!read_number(a, "batch", &batch) || batch % 2 != 0 || !read_number(a, "grad_accum", &accum)) return;
+    const char **words = TIDE_NEW(a->question->arena, const char *, 2);
+    words[0] = tide_format(a->question->arena, "batch=%lld", (long long)batch / 2);
+    words[1] = tide_format(a->question->arena, "grad_accum=%lld", (long long)accum * 2);
+    try_change(a, words, 2, "half the batch, accumulated twice", "the same samples in a step");
+}
+
+static void try_twice_the_cards(adviser *a) {
+    int64_t dp;
+    if (!read_number(a, "parallel.dp", &dp)) return;
+    const char **words = TIDE_NEW(a->question->arena, const char *, 1);
+    words[0] = tide_format(a->question->arena, "parallel.dp=%lld", (long long)dp * 2);
+    try_change(a, words, 1, "twice the cards", "batch counts for each");
+}
+
+static void try_table(adviser *a, const char *mode, const char *kind) {
+    for (size_t i = 0; i < CHANGE_COUNT; i++) {
+        if (!tide_beginning_listed(changes[i].mode, mode) || !tide_beginning_listed(changes[i].kinds, kind)) continue;
+        uint32_t words = 0;
+        while (changes[i].words[words]) words++;
+        try_change(a, changes[i].words, words, changes[i].title, changes[i].effect);
+    }
+}
+
+static void write_change(tide_writer *w, const tide_verdict *now, const tried *change) {
+    tide_write_open(w, '{');
+    tide_write_string_at(w, "title", change->title);
+    tide_write_string_at(w, "effect", change->effect);
+    tide_write_key(w, "settings");
+    tide_write_open(w, '[');
+    for (uint32_t k = 0; k < change->count; k++) tide_write_string(w, change->words[k]);
+    tide_write_close(w, ']');
+    tide_write_int_at(w, "saves", (int64_t)(now->need - change->verdict.need));
+    tide_write_trial(w, &change->verdict);
+    tide_write_close(w, '}');
+}
+
+bool tide_write_advice(tide_writer *w, const tide_question *q, tide_diagnostics *diags) {
+    adviser *a = TIDE_NEW(q->arena, adviser, 1);
+    a->question = q;
+    if (!tide_try_first(&a->now, q, diags)) return false;
+    const char *mode = tide_setting_of(&a->now, "mode"), *kind = tide_setting_of(&a->now, "parallel.kind");
+    if (strcmp(mode, "train") == 0) try_half_batch(a);
+    if (strcmp(kind, "none") != 0) try_twice_the_cards(a);
+    try_table(a, mode, kind);
+    qsort(a->list, a->count, sizeof *a->list, by_need);
+    tide_write_key(w, "now");
+    tide_write_open(w, '{');
+    tide_write_trial(w, &a->now);
+    tide_write_close(w, '}');
+    tide_write_key(w, "changes");
+    tide_write_open(w, '[');
+    for (uint32_t i = 0; i < a->count; i++)
+        if (a->list[i].verdict.need != a->now.need) write_change(w, &a->now, &a->list[i]);
+    tide_write_close(w, ']');
+    return true;
+}

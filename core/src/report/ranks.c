@@ -1,0 +1,73 @@
+/* Rank 0 is played first, then those that its strategy names as others that may need more. */
+#include "report/ranks.h"
+
+#include "report/report.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+typedef struct need {
+    uint64_t reserved, allocated;
+} need;
+
+static bool is_more(need a, need b) {
+    return a.reserved != b.reserved ? a.reserved > b.reserved : a.allocated > b.allocated;
+}
+
+static bool measure(need *of, tide_run *run, const tide_replay_config *config) {
+    tide_replay r;
+    if (!tide_replay_timeline(&r, &run->machine.timeline, config, false)) return false;
+    *of = (need){r.reserved_peak, r.allocated_peak};
+    return true;
+}
+
+static void set_rank(tide_job *job, tide_arena *arena, int64_t rank) {
+    job->options[TIDE_OPTION_rank] = tide_format(arena, "%" PRId64, rank);
+}
+
+static bool play(tide_run *run, tide_job *job, int64_t rank, tide_arena *arena) {
+    tide_diagnostics unheard;
+    tide_diagnostics_init(&unheard, arena);
+    *run = (tide_run){.plays_all = run->plays_all, .shelf = run->shelf};
+    set_rank(job, arena, rank);
+    return tide_run_job(run, job, arena, &unheard);
+}
+
+tide_run *tide_run_trial(tide_shelf *shelf, tide_job *job, tide_arena *arena, tide_arena *trial, tide_diagnostics *diags) {
+    if (shelf && tide_option_is(job, TIDE_OPTION_kind, "none")) return tide_run_next(shelf, job, arena, diags);
+    tide_replay_config config = tide_report_config(job);
+    tide_run *run = TIDE_NEW(arena, tide_run, 1);
+    run->shelf = shelf;
+    return tide_run_ranks(run, job, &config, arena, trial, diags) ? run : NULL;
+}
+
+bool tide_run_ranks(tide_run *run, tide_job *job, const tide_replay_config *config, tide_arena *arena, tide_arena *trial, tide_diagnostics *diags) {
+    bool is_free = !job->options[TIDE_OPTION_rank][0] && tide_option_int(job, TIDE_OPTION_dp, 1) > 1;
+    if (!tide_run_job(run, job, arena, diags)) return false;
+    if (!is_free) return true;
+    int64_t greatest = 0, others[TIDE_OTHER_RANKS];
+    uint32_t count = run->other_rank_count;
+    const char *played = "";
+    need most = {0, 0}, other;
+    memcpy(others, run->other_ranks, sizeof others);
+    if (count && !measure(&most, run, config)) return false;
+    for (uint32_t i = 0; i < count; i++) {
+        tide_run *tried = TIDE_NEW(trial, tide_run, 1);
+        tried->shelf = run->shelf;
+        if (!play(tried, job, others[i], trial) || !measure(&other, tried, config)) return false;
+        if (is_more(other, most)) {
+            most = other;
+            greatest = others[i];
+        }
+        played = tide_format(arena, "%s, %" PRId64, played, others[i]);
+        tide_arena_free(trial);
+    }
+    if (greatest && !play(run, job, greatest, arena)) return false;
+    run->machine.diags = diags;
+    set_rank(job, arena, greatest);
+    tide_report(diags, TIDE_ASSUMPTION, TIDE_OK, "/settings/parallel.rank",
+                count ? tide_format(arena, "rank %" PRId64 ", which needs the most of those that differ (0%s)", greatest, played)
+                      : "rank 0: no other one needs more",
+                NULL);
+    return true;
+}

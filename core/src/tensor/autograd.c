@@ -1,0 +1,395 @@
+/* Autograd: nodes, saved tensors, and the engine's order.
+ *
+ * Note [Engine order], torch/csrc/autograd/engine.cpp: ready nodes run by descending sequence number, AccumulateGrad
+ * first of all. A node's incoming gradients live until its outputs are validated (reduced and cast to the shape and
+ * dtype of what they are the gradient of); its saved tensors go right after; then its outputs are handed on. */
+#include "tensor/tensor.h"
+
+#include <string.h>
+
+/* ---- nodes ---- */
+
+static void accumulate_grad_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results);
+static const tide_backward accumulate_grad = {"AccumulateGrad", accumulate_grad_run};
+
+static tide_node *node_take(tide_machine *m, const tide_backward *backward, int edges, int outputs, int saved) {
+    size_t bytes = sizeof(tide_node) + (size_t)edges * sizeof(tide_edge) + (size_t)outputs * sizeof(tide_meta) +
+                   (size_t)saved * sizeof(tide_saved);
+    tide_node *node = tide_take(m, bytes);
+    node->references = 1;
+    node->serial = ++m->serial;
+    node->bytes = bytes;
+    node->backward = backward;
+    node->edge_count = (uint16_t)edges;
+    node->saved_capacity = (uint16_t)saved;
+    node->output_capacity = (uint16_t)outputs;
+    node->edges = (tide_edge *)(node + 1);
+    node->saved = (tide_saved *)(node->edges + edges);
+    node->outputs = (tide_meta *)(node->saved + saved);
+    node->module = m->module;
+    node->statement = m->statement;
+    node->op = m->op;
+    node->stream = m->stream;
+    return node;
+}
+
+bool tide_needs_node(const tide_machine *m, tide_tensor *const *inputs, int count) {
+    if (!m->grad_enabled || m->has_failed) return false;
+    for (int i = 0; i < count; i++)
+        if (inputs[i] && inputs[i]->requires_grad) return true;
+    return false;
+}
+
+tide_node *tide_accumulator_of(tide_machine *m, tide_tensor *leaf) {
+    if (leaf->accumulator) {
+        leaf->accumulator->references++;
+        return leaf->accumulator;
+    }
+    tide_node *node = node_take(m, &accumulate_grad, 0, 1, 0);
+    node->order = UINT32_MAX;
+    node->op = "AccumulateGrad";
+    node->output_count = 1;
+    node->outputs[0] = (tide_meta){leaf->shape, leaf->dtype};
+    node->variable = tide_retain(leaf);
+    leaf->accumulator = node;
+    return node;
+}
+
+bool tide_is_accumulator(const tide_node *node) {
+    return node->backward == &accumulate_grad;
+}
+
+tide_node *tide_node_new(tide_machine *m, const tide_backward *backward, tide_tensor *const *inputs, int count) {
+    return tide_node_with(m, backward, inputs, count, 1, 5);
+}
+
+tide_node *tide_node_with(tide_machine *m, const tide_backward *backward, tide_tensor *const *inputs, int count, int outputs,
+                          int saved) {
+    if (!tide_needs_node(m, inputs, count)) return NULL;
+    if (count > UINT16_MAX || outputs > UINT16_MAX) {
+        tide_fail(m, TIDE_ERR_LIMIT, "%s: more than 65535 tensors in one operation", m->op);
+        return NULL;
+    }
+    tide_node *node = node_take(m, backward, count, outputs, saved);
+    node->order = m->node_order++;
+    for (int i = 0; i < count; i++) {
+        tide_tensor *t = inputs[i];
+        if (!t || !t->requires_grad) continue;
+        if (t->node) {
+            t->node->references++;
+            node->edges[i] = (tide_edge){t->node, t->output};
+        } else {
+            node->edges[i] = (tide_edge){tide_accumulator_of(m, t), 0};
+        }
+    }
+    return node;
+}
+
+bool tide_wants(const tide_node *node, int edge) {
+    return node->edges[edge].node != NULL;
+}
+
+void tide_saved_clear(tide_machine *m, tide_saved *slot) {
+    if (slot->frame) tide_checkpoint_forget(m, slot);
+    tide_release_at(m, &slot->tensor);
+}
+
+static void node_clear_saved(tide_machine *m, tide_node *node) {
+    for (unsigned i = 0; i < node->saved_count; i++) tide_saved_clear(m, &node->saved[i]);
+    node->saved_count = 0;
+    if (node->held && node->held->clear) node->held->clear(m, node->held);
+}
+
+/* Graphs are deep chains: nodes die one after the other, not inside one another. */
+void tide_node_release(tide_machine *m, tide_node *node) {
+    if (!node || --node->references) return;
+    node->next = m->dying;
+    m->dying = node;
+    if (m->is_tearing_down) return;
+    m->is_tearing_down = true;
+    while (m->dying) {
+        tide_node *dead = m->dying;
+        m->dying = dead->next;
+        if (dead->variable) {
+            dead->variable->accumulator = NULL;
+            tide_release(m, dead->variable);
+        }
+        node_clear_saved(m, dead);
+        if (dead->held) dead->held->drop(m, dead->held);
+        for (unsigned i = 0; i < dead->edge_count; i++) {
+            tide_node *to = dead->edges[i].node;
+            if (to && --to->references == 0) {
+                to->next = m->dying;
+                m->dying = to;
+            }
+        }
+        tide_give(m, dead, dead->bytes);
+    }
+    m->is_tearing_down = false;
+}
+
+void tide_save(tide_machine *m, tide_node *node, tide_tensor *t) {
+    if (!node) return;
+    if (node->saved_count == node->saved_capacity) {
+        tide_fail(m, TIDE_ERR_LIMIT, "%s saves more than %u tensors", node->op, node->saved_capacity);
+        return;
+    }
+    tide_saved *slot = &node->saved[node->saved_count++];
+    if (!t) return;
+    if (m->saving_for || m->recomputing) {
+        tide_checkpoint_pack(m, slot, t);
+        return;
+    }
+    /* An output is saved without its node, which would own itself otherwise. */
+    slot->tensor = t->node == node ? tide_alias(m, t) : tide_retain(t);
+}
+
+tide_tensor *tide_saved_at(tide_machine *m, tide_node *node, int slot) {
+    if (slot >= node->saved_count) return NULL;
+    tide_saved *saved = &node->saved[slot];
+    return saved->frame ? tide_checkpoint_unpack(m, saved) : tide_retain(saved->tensor);
+}
+
+tide_tensor *tide_made_by(tide_machine *m, tide_node *node, tide_tensor *t) {
+    if (!node || !t) return t;
+    if (node->output_count == node->output_capacity) {
+        tide_fail(m, TIDE_ERR_LIMIT, "%s makes more than %u tensors", node->op, node->output_capacity);
+        return t;
+    }
+    t->requires_grad = true;
+    t->is_leaf = false;
+    t->node = node;
+    t->output = node->output_count;
+    if (node->output_count) node->references++; /* the first output takes over the maker's reference */
+    node->outputs[node->output_count++] = (tide_meta){t->shape, t->dtype};
+    return t;
+}
+
+void tide_hold(tide_machine *m, tide_tensor *t, tide_tensor *const *held, uint32_t count) {
+    static const tide_backward nothing = {"", NULL};
+    tide_node *node = node_take(m, &nothing, 0, 1, (int)count);
+    for (uint32_t i = 0; i < count; i++) node->saved[node->saved_count++].tensor = held[i];
+    t->node = node;
+    t->is_leaf = false;
+}
+
+/* ---- gradients ---- */
+
+/* A view keeps its base, which holds the storage a second time. */
+static bool is_alone(const tide_tensor *t) {
+    return t->references == 1 && t->storage->references == 1 && !t->is_view;
+}
+
+/* torch/csrc/autograd/input_buffer.cpp: accumulate. Takes both over. */
+static tide_tensor *accumulate(tide_machine *m, tide_tensor *old, tide_tensor *g) {
+    if (!old || !g) return old ? old : g;
+    if (tide_is_dense(old) && is_alone(old)) {
+        tide_release(m, g);
+        return old;
+    }
+    tide_tensor *both[2] = {old, g};
+    tide_tensor *sum = tide_empty_laid_out(m, tide_elementwise_layout(m, old->shape, both, 2), tide_promote(old, g));
+    tide_release(m, old);
+    tide_release(m, g);
+    return sum;
+}
+
+/* torch/csrc/autograd/functions/accumulate_grad.h: accumulateGrad. */
+static void put_grad(tide_machine *m, tide_tensor *leaf, tide_tensor *g) {
+    if (leaf->grad) return; /* added in place */
+    bool same_layout = true;
+    for (int i = 0; i < leaf->shape->dims; i++)
+        same_layout = same_layout && (leaf->shape->size[i] < 2 || leaf->stride[i] == g->stride[i]);
+    if (g->references == 1 && (tide_is_dense(leaf) ? same_layout : tide_is_contiguous(g))) {
+        leaf->grad = tide_alias(m, g); /* detach: shares the storage, and is no view that holds a base */
+        leaf->grad->is_view = false;
+    } else {
+        leaf->grad = tide_is_dense(leaf) ? tide_empty_strided(m, leaf->shape, leaf->stride, leaf->dtype)
+                                         : tide_empty(m, leaf->shape, leaf->dtype);
+    }
+    if (leaf->is_parameter) tide_set_factor(m, leaf->grad, TIDE_FACTOR_GRADIENT);
+}
+
+static void accumulate_grad_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
+    (void)results;
+    tide_tensor *leaf = node->variable;
+    if (!leaf || !grads[0]) return;
+    put_grad(m, leaf, grads[0]);
+    if (m->gradient_ready && leaf->is_parameter) m->gradient_ready(m, leaf);
+}
+
+/* ---- the engine ---- */
+
+/* A node's part in the backward pass that runs; the same AccumulateGrad may take part in nested passes. */
+typedef struct tide_task_state {
+    struct tide_task_state *outer;
+    uint32_t task;
+    uint32_t dependencies;
+    tide_tensor *grads[]; /* one per output */
+} task_state;
+
+typedef struct engine {
+    tide_machine *m;
+    uint32_t task;
+    tide_node **heap; /* ready nodes, the largest order first */
+    uint32_t heap_count, heap_capacity;
+    tide_node **seen; /* every node of the pass */
+    uint32_t seen_count, seen_capacity;
+} engine;
+
+static size_t state_bytes(const tide_node *node) {
+    return sizeof(task_state) + sizeof(tide_tensor *) * (node->output_count ? node->output_count : 1u);
+}
+
+static task_state *state_of(engine *e, tide_node *node) {
+    if (node->state && node->state->task == e->task) return node->state;
+    task_state *state = tide_take(e->m, state_bytes(node));
+    state->outer = node->state;
+    state->task = e->task;
+    node->state = state;
+    node->references++;
+    TIDE_ROOM(e->m->arena, e->seen, e->seen_count, e->seen_capacity);
+    e->seen[e->seen_count++] = node;
+    return state;
+}
+
+static void push_ready(engine *e, tide_node *node) {
+    TIDE_ROOM(e->m->arena, e->heap, e->heap_count, e->heap_capacity);
+    uint32_t at = e->heap_count++;
+    while (at && e->heap[(at - 1) / 2]->order < node->order) {
+        e->heap[at] = e->heap[(at - 1) / 2];
+        at = (at - 1) / 2;
+    }
+    e->heap[at] = node;
+}
+
+/* Nodes of one order (AccumulateGrad all have the highest) leave as std::priority_queue of libstdc++ has it: the hole at
+ * the top sinks along the larger children, the right one if they are equal, and the last node rises from there. */
+static tide_node *pop_ready(engine *e) {
+    tide_node *top = e->heap[0], *last = e->heap[--e->heap_count];
+    uint32_t hole = 0, count = e->heap_count;
+    for (uint32_t child = 1; child < count; child = 2 * hole + 1) {
+        if (child + 1 < count && e->heap[child + 1]->order >= e->heap[child]->order) child++;
+        e->heap[hole] = e->heap[child];
+        hole = child;
+    }
+    for (; hole && e->heap[(hole - 1) / 2]->order < last->order; hole = (hole - 1) / 2) e->heap[hole] = e->heap[(hole - 1) / 2];
+    if (count) e->heap[hole] = last;
+    return top;
+}
+
+/* Counts, for every node that those seen reach, how many edges lead to it. */
+static void count_dependencies(engine *e) {
+    for (uint32_t i = 0; i < e->seen_count; i++) {
+        tide_node *node = e->seen[i];
+        for (unsigned k = 0; k < node->edge_count; k++)
+            if (node->edges[k].node) state_of(e, node->edges[k].node)->dependencies++;
+    }
+}
+
+/* Brings a gradient to the shape and dtype of what it belongs to (engine.cpp: validate_outputs). Takes g over. */
+static tide_tensor *validate(tide_machine *m, tide_tensor *g, const tide_edge *edge) {
+    if (!g) return NULL;
+    const tide_meta *meta = &edge->node->outputs[edge->input];
+    if (!tide_same_shape(g->shape, meta->shape)) g = tide_sum_to(m, g, meta->shape);
+    if (g && g->dtype != meta->dtype) {
+        tide_tensor *cast = tide_empty_like(m, g, meta->dtype);
+        tide_release(m, g);
+        g = cast;
+    }
+    return g;
+}
+
+enum { EDGE_LIMIT = 64, ROOT_LIMIT = 4 };
+
+static void run_node(engine *e, tide_node *node) {
+    tide_machine *m = e->m;
+    task_state *state = node->state;
+    tide_tensor *on_stack[EDGE_LIMIT];
+    tide_tensor **results = node->edge_count <= EDGE_LIMIT ? on_stack
+                                                           : TIDE_NEW(m->arena, tide_tensor *, node->edge_count);
+    for (unsigned i = 0; i < node->edge_count; i++) results[i] = NULL;
+    m->module = node->module;
+    m->statement = node->statement;
+    m->op = node->backward->name;
+    bool has_grad = false;
+    for (unsigned i = 0; i < node->output_count; i++) has_grad = has_grad || state->grads[i];
+    uint8_t outside = m->stream;
+    m->stream = node->stream;
+    if (has_grad && node->hook && m->before_backward) m->before_backward(m, node);
+    if (node->is_spent && !m->has_failed)
+        tide_fail(m, TIDE_ERR_CONFLICT, "%s: \"Trying to backward through the graph a second time\": layers under reentrant checkpoints share what it made", m->op);
+    else if (has_grad) node->backward->run(m, node, state->grads, results);
+    for (unsigned i = 0; i < node->edge_count; i++) {
+        if (node->edges[i].node) results[i] = validate(m, results[i], &node->edges[i]);
+        else tide_release_at(m, &results[i]);
+    }
+    for (unsigned i = 0; i < node->output_count; i++) tide_release_at(m, &state->grads[i]);
+    node->is_spent = node->saved_count > 0;
+    node_clear_saved(m, node);
+    for (unsigned i = 0; i < node->edge_count; i++) {
+        tide_edge *edge = &node->edges[i];
+        if (!edge->node) continue;
+        task_state *next = edge->node->state;
+        m->stream = edge->node->stream; /* InputBuffer::add: what comes from another stream waits for the one that takes it */
+        if (results[i] && m->stream != node->stream) tide_record_stream(m, results[i], m->stream);
+        next->grads[edge->input] = accumulate(m, next->grads[edge->input], results[i]);
+        if (--next->dependencies == 0) push_ready(e, edge->node);
+    }
+    m->stream = outside;
+}
+
+void tide_run_backward_from(tide_machine *m, tide_tensor *const *roots, tide_tensor *const *grads, int count) {
+    if (!roots[0]->node && !roots[0]->requires_grad) {
+        tide_fail(m, TIDE_ERR_CONFLICT, "nothing that trains takes part in the loss: every parameter on its way is frozen");
+        return;
+    }
+    tide_node *nodes[ROOT_LIMIT]; /* of a leaf: what accumulates its gradient */
+    if (!roots[0]->node || count > ROOT_LIMIT || tide_is_winding_down(m)) return;
+    for (int i = 0; i < count; i++) {
+        nodes[i] = roots[i]->node ? roots[i]->node : tide_accumulator_of(m, roots[i]);
+        if (roots[i]->node) nodes[i]->references++;
+    }
+    uint32_t module = m->module, statement = m->statement;
+    const char *op = m->op;
+    bool grad_enabled = m->grad_enabled;
+    m->grad_enabled = false;
+    engine e = {.m = m, .task = ++m->task_count};
+    for (int i = 0; i < count; i++) state_of(&e, nodes[i])->dependencies++; /* the edges of the graph's root */
+    count_dependencies(&e);
+    m->task_depth++;
+    for (int i = 0; i < count; i++) {
+        task_state *state = nodes[i]->state;
+        unsigned output = roots[i]->node ? roots[i]->output : 0;
+        state->grads[output] = accumulate(m, state->grads[output], tide_retain(grads[i]));
+        if (--state->dependencies == 0) push_ready(&e, nodes[i]);
+    }
+    while (e.heap_count && !m->has_failed) run_node(&e, pop_ready(&e));
+    for (uint32_t i = 0; i < e.seen_count; i++) {
+        tide_node *node = e.seen[i];
+        task_state *state = node->state;
+        unsigned outputs = node->output_count ? node->output_count : 1u;
+        for (unsigned k = 0; k < outputs; k++) tide_release_at(m, &state->grads[k]);
+        node->state = state->outer;
+        tide_give(m, state, state_bytes(node));
+    }
+    for (uint32_t i = 0; i < e.seen_count; i++) tide_node_release(m, e.seen[i]);
+    for (int i = 0; i < count; i++) tide_node_release(m, nodes[i]);
+    if (e.seen) tide_arena_drop(m->arena, e.seen);
+    if (e.heap) tide_arena_drop(m->arena, e.heap);
+    m->task_depth--;
+    m->grad_enabled = grad_enabled;
+    m->module = module;
+    m->statement = statement;
+    m->op = op;
+}
+
+void tide_run_backward(tide_machine *m, tide_tensor *root) {
+    if (tide_is_winding_down(m)) return;
+    const char *op = m->op;
+    m->op = "ones_like";
+    tide_tensor *grad = tide_empty_like(m, root, root->dtype);
+    m->op = op;
+    tide_run_backward_from(m, &root, &grad, 1);
+    tide_release(m, grad);
+}

@@ -1,0 +1,489 @@
+/* scaled_dot_product_attention: aten/src/ATen/native/transformers/attention.cpp, cuda/attention.cu,
+ * cuda/attention_backward.cu, cuda/sdp_utils.cpp; cuda/flash_attn/flash_api.cpp; cuda/mem_eff_attention. */
+#include "tensor/ops/ops.h"
+
+typedef struct attention {
+    int64_t batch, heads, kv_heads, queries, keys, width, value_width;
+    double dropout;
+    bool is_causal, repeats; /* repeats: enable_gqa, keys and values are copied for their queries; else they broadcast */
+} attention;
+
+static int64_t round_up(int64_t n, int64_t to) {
+    return (n + to - 1) / to * to;
+}
+
+static tide_tensor *shaped(tide_machine *m, tide_dtype dtype, int dims, const int64_t *sizes) {
+    tide_shape shape = {.dims = dims};
+    for (int i = 0; i < dims; i++) shape.size[i] = sizes[i];
+    return tide_empty(m, &shape, dtype);
+}
+
+#define SHAPED(m, dtype, ...) \
+    shaped((m), (dtype), (int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), (int64_t[]){__VA_ARGS__})
+
+/* A tensor with x's dimensions whose memory is ordered batch, sequence, head, width. */
+static tide_tensor *bshd(tide_machine *m, const tide_shape *shape, tide_dtype dtype) {
+    int64_t stride[TIDE_MAX_DIMS];
+    stride[3] = 1;
+    stride[1] = shape->size[3];
+    stride[2] = shape->size[3] * shape->size[1];
+    stride[0] = stride[2] * shape->size[2];
+    return tide_empty_strided(m, shape, stride, dtype);
+}
+
+static bool is_bshd(tide_machine *m, const tide_tensor *x) {
+    tide_shape shape = *x->shape;
+    int64_t stride[4] = {x->stride[0], x->stride[2], x->stride[1], x->stride[3]};
+    shape.size[1] = x->shape->size[2];
+    shape.size[2] = x->shape->size[1];
+    return tide_layout_of(m, &shape, stride)->is_contiguous;
+}
+
+static void forget(attention *of, const tide_node *node) {
+    const int64_t *a = node->attribute;
+    *of = (attention){.dropout = (double)a[0], .kv_heads = a[1], .keys = a[2]};
+}
+
+static void remember(tide_node *node, const attention *of) {
+    if (!node) return;
+    node->attribute[0] = of->dropout > 0;
+    node->attribute[1] = of->kv_heads;
+    node->attribute[2] = of->keys;
+}
+
+/* Saved as the generated nodes declare it: inputs by name, then results by name; so they are freed. */
+enum { SLOT_BIAS, SLOT_K, SLOT_Q, SLOT_V, SLOT_LSE, SLOT_OUT, SLOT_OFFSET, SLOT_SEED, SLOTS };
+
+static attention of_node(const tide_node *node, const tide_tensor *q) {
+    attention a;
+    forget(&a, node);
+    a.batch = q->shape->size[0];
+    a.heads = q->shape->size[1];
+    a.queries = q->shape->size[2];
+    a.width = q->shape->size[3];
+    return a;
+}
+
+/* A kernel's node, which saves its inputs first; the bias may be NULL. */
+static tide_node *node_of(tide_machine *m, const tide_backward *backward, tide_tensor *q, tide_tensor *k, tide_tensor *v, tide_tensor *bias, bool bias_learns, const attention *a) {
+    tide_tensor *inputs[4] = {q, k, v, bias_learns ? bias : NULL}, *saved[4] = {bias, k, q, v};
+    tide_node *node = tide_node_with(m, backward, inputs, 4, 1, SLOTS);
+    for (int i = 0; i < 4; i++) tide_save(m, node, saved[i]);
+    remember(node, a);
+    return node;
+}
+
+/* What the kernels save after their inputs; takes over all but the output. */
+static tide_tensor *kept(tide_machine *m, tide_node *node, tide_tensor *out, tide_tensor *lse, tide_tensor *seed, tide_tensor *offset) {
+    tide_tensor *all[4] = {lse, out, offset, seed};
+    for (int i = 0; i < 4; i++) tide_save(m, node, all[i]);
+    tide_release(m, lse);
+    tide_release(m, seed);
+    tide_release(m, offset);
+    return out;
+}
+
+/* ---- flash ---- */
+
+/* flash_api.cpp: num_splits_heuristic with twice the SMs; 1 unless few blocks leave the device idle. */
+static int64_t flash_splits(const tide_machine *m, const attention *a) {
+    int64_t key_block = a->width <= 64 ? 256 : a->width <= 128 ? 128 : 64;
+    int64_t key_blocks = (a->keys + key_block - 1) / key_block;
+    int64_t blocks = a->batch * a->heads * ((a->queries + 63) / 64), sms = 2 * (int64_t)m->device.sms;
+    if (a->dropout > 0 || 10 * blocks >= 8 * sms) return 1;
+    int64_t most = key_blocks < sms ? key_blocks : sms, best = 0;
+    most = most < 128 ? most : 128;
+    int64_t efficiency[129] = {0}; /* parts in 2^20 */
+    for (int64_t n = 1; n <= most; n++) {
+        bool is_eligible = n == 1 || (key_blocks + n - 1) / n != (key_blocks + n - 2) / (n - 1);
+        if (!is_eligible) continue;
+        int64_t waves = (blocks * n + sms - 1) / sms;
+        efficiency[n] = (blocks * n << 20) / (waves * sms);
+        if (efficiency[n] > best) best = efficiency[n];
+    }
+    for (int64_t n = 1; n <= most; n++)
+        if (efficiency[n] && 100 * efficiency[n] >= 85 * best) return n;
+    return 1;
+}
+
+static void flash_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
+    tide_tensor *saved[SLOTS];
+    for (int i = 0; i < SLOTS; i++) saved[i] = tide_saved_at(m, node, i);
+    tide_tensor *q = saved[SLOT_Q], *k = saved[SLOT_K], *v = saved[SLOT_V], *out = saved[SLOT_OUT];
+    attention a = of_node(node, q);
+    tide_tensor *g = is_bshd(m, grads[0]) ? NULL : bshd(m, grads[0]->shape, grads[0]->dtype);
+    tide_tensor *copy = is_bshd(m, out) ? NULL : bshd(m, out->shape, out->dtype);
+    results[0] = tide_empty_like(m, q, q->dtype);
+    results[1] = tide_empty_like(m, k, k->dtype);
+    results[2] = tide_empty_like(m, v, v->dtype);
+    int64_t rows = round_up(a.queries, 128), width = round_up(a.width, a.width <= 128 ? 32 : 64);
+    tide_tensor *softmax_d = SHAPED(m, TIDE_FP32, a.batch, a.heads, rows);
+    tide_tensor *dq_accumulator = SHAPED(m, TIDE_FP32, a.batch, rows, a.heads, width);
+    tide_tensor *wide_k = NULL, *wide_v = NULL;
+    if (a.kv_heads != a.heads) {
+        wide_k = SHAPED(m, (tide_dtype)k->dtype, a.batch, a.keys, a.heads, a.width);
+        wide_v = SHAPED(m, (tide_dtype)k->dtype, a.batch, a.keys, a.heads, a.width);
+    }
+    tide_release(m, wide_v);
+    tide_release(m, wide_k);
+    tide_release(m, dq_accumulator);
+    tide_release(m, softmax_d);
+    tide_release(m, copy);
+    tide_release(m, g);
+    for (int i = SLOTS - 1; i >= 0; i--) tide_release(m, saved[i]);
+}
+static const tide_backward flash_backward = {"ScaledDotProductFlashAttentionBackward0", flash_run};
+
+static tide_tensor *flash(tide_machine *m, tide_tensor *q, tide_tensor *k, tide_tensor *v, const attention *a) {
+    tide_node *node = node_of(m, &flash_backward, q, k, v, NULL, false, a);
+    tide_tensor *out = tide_made_by(m, node, tide_empty_like(m, q, q->dtype));
+    tide_tensor *lse = SHAPED(m, TIDE_FP32, a->batch, a->heads, a->queries);
+    tide_tensor *partial_lse = NULL, *partial_out = NULL, *state = NULL;
+    int64_t splits = flash_splits(m, a);
+    if (splits > 1) {
+        partial_lse = SHAPED(m, TIDE_FP32, splits, a->batch, a->heads, a->queries);
+        partial_out = SHAPED(m, TIDE_FP32, splits, a->batch, a->heads, a->queries, round_up(a->width, a->width <= 128 ? 32 : 64));
+    }
+    if (a->dropout > 0) state = SHAPED(m, TIDE_INT64, 2);
+    tide_tensor *seed = a->dropout > 0 ? SHAPED(m, TIDE_INT64, 1) : SHAPED(m, TIDE_INT64, 2);
+    tide_tensor *offset = a->dropout > 0 ? SHAPED(m, TIDE_INT64, 2) : SHAPED(m, TIDE_INT64, 1);
+    tide_release(m, state);
+    tide_release(m, partial_lse);
+    tide_release(m, partial_out);
+    return kept(m, node, out, lse, seed, offset);
+}
+
+/* ---- efficient (memory-efficient attention) ---- */
+
+/* mem_eff_attention/kernel_backward.h, kernels/cutlassB.h: one fp32 accumulator and a 16-byte lock per tile of dq; in
+ * half precision beyond a width of 128, fp32 dk and dv too, one block of 64 keys for each split of the keys; many heads
+ * need few splits (cuda/attention_backward.cu: num_splits_key). */
+static int64_t efficient_workspace(const attention *a, tide_dtype dtype, int capability) {
+    bool is_half = dtype != TIDE_FP32, is_wide = a->width > 64;
+    bool is_sm86 = (capability == 86 || capability == 89) && a->width <= 96 && a->dropout <= 0; /* has its own kernel */
+    int64_t tile_rows = is_wide && (is_half || capability >= 80) ? 128 : 64;
+    int64_t tile_columns = is_wide && is_half && capability >= 80 && a->width <= 128 && !is_sm86 ? 128 : 64;
+    int64_t row_tiles = (a->queries + tile_rows - 1) / tile_rows, column_tiles = (a->width + tile_columns - 1) / tile_columns;
+    int64_t bytes = row_tiles * column_tiles * (16 + tile_rows * tile_columns * 4);
+    if (is_half && a->width > 128) {
+        int64_t splits = (a->keys + 63) / 64, most = 200 / (a->batch * a->heads);
+        if (splits > most) splits = most > 1 ? most : 1;
+        bytes += 64 * splits * (round_up(a->width, 128) + round_up(a->value_width, 128)) * 4;
+    }
+    return a->batch * a->heads * bytes;
+}
+
+static void efficient_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
+    tide_tensor *saved[SLOTS];
+    for (int i = 0; i < SLOTS; i++) saved[i] = tide_saved_at(m, node, i);
+    tide_tensor *q = saved[SLOT_Q], *k = saved[SLOT_K], *v = saved[SLOT_V];
+    attention a = of_node(node, q);
+    a.value_width = v->shape->size[3];
+    tide_tensor *g = is_bshd(m, grads[0]) ? NULL : bshd(m, grads[0]->shape, grads[0]->dtype);
+    results[0] = bshd(m, q->shape, q->dtype);
+    results[1] = bshd(m, k->shape, k->dtype);
+    results[2] = bshd(m, v->shape, v->dtype);
+    if (tide_wants(node, 3)) { /* rows begin at multiples of 16 elements */
+        tide_tensor *full = SHAPED(m, (tide_dtype)q->dtype, a.batch, a.heads, a.queries, round_up(a.keys, 16));
+        results[3] = tide_slice(m, full, -1, (tide_dim){0, 0}, (tide_dim){a.keys, 0});
+        tide_release(m, full);
+    }
+    tide_tensor *wide_k = NULL, *wide_v = NULL, *delta;
+    if (a.kv_heads != a.heads) {
+        wide_k = SHAPED(m, (tide_dtype)k->dtype, a.batch, a.keys, a.heads, a.width);
+        wide_v = SHAPED(m, (tide_dtype)k->dtype, a.batch, a.keys, a.heads, a.width);
+    }
+    if (q->dtype == TIDE_FP32) { /* (grad_out.float() * out.float()).sum(-1), then its contiguous copy */
+        tide_tensor *product = tide_empty(m, q->shape, TIDE_FP32);
+        tide_tensor *sum = SHAPED(m, TIDE_FP32, a.batch, a.queries, a.heads);
+        bool is_copied = a.heads > 1 && a.queries > 1;
+        delta = is_copied ? SHAPED(m, TIDE_FP32, a.batch, a.heads, a.queries) : tide_retain(sum);
+        tide_release(m, sum);
+        tide_release(m, product);
+    } else {
+        delta = SHAPED(m, TIDE_FP32, a.batch, a.heads, a.queries);
+    }
+    tide_tensor *workspace = tide_scratch(m, efficient_workspace(&a, (tide_dtype)q->dtype, m->device.capability));
+    tide_release(m, delta);
+    tide_release(m, workspace);
+    tide_release(m, wide_v);
+    tide_release(m, wide_k);
+    tide_release(m, g);
+    for (int i = SLOTS - 1; i >= 0; i--) tide_release(m, saved[i]);
+}
+static const tide_backward efficient_backward = {"ScaledDotProductEfficientAttentionBackward0", efficient_run};
+
+static tide_tensor *efficient(tide_machine *m, tide_tensor *q, tide_tensor *k, tide_tensor *v, tide_tensor *bias, const attention *a) {
+    tide_node *node = node_of(m, &efficient_backward, q, k, v, bias, true, a);
+    tide_tensor *seed = NULL, *offset = NULL;
+    if (a->dropout <= 0) {
+        seed = SHAPED(m, TIDE_INT64, 1);
+        offset = SHAPED(m, TIDE_INT64, 1);
+    }
+    tide_shape shape = *q->shape;
+    shape.size[3] = v->shape->size[3];
+    shape.name[3] = v->shape->name[3];
+    tide_tensor *out = tide_made_by(m, node, bshd(m, &shape, q->dtype));
+    bool needs_lse = q->requires_grad || k->requires_grad || v->requires_grad;
+    tide_tensor *lse = SHAPED(m, TIDE_FP32, a->batch, a->heads, needs_lse ? round_up(a->queries, 32) : 0);
+    if ((a->value_width > 128 || a->width > 128) && q->dtype != TIDE_FP32)
+        tide_touch(m, tide_count(out) * 4); /* fp32 accumulator of the output */
+    return kept(m, node, out, lse, seed, offset);
+}
+
+/* ---- cuDNN ---- */
+
+static void cudnn_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
+    tide_tensor *saved[SLOTS];
+    for (int i = 0; i < SLOTS; i++) saved[i] = tide_saved_at(m, node, i);
+    tide_tensor *q = saved[SLOT_Q], *k = saved[SLOT_K], *v = saved[SLOT_V];
+    attention a = of_node(node, q);
+    tide_tensor *g = NULL; /* cuDNN wants a contiguous last dimension */
+    if (grads[0]->stride[3] != 1 && grads[0]->shape->size[3] > 1) g = tide_empty_like(m, saved[SLOT_OUT], grads[0]->dtype);
+    results[0] = tide_empty_like(m, q, q->dtype);
+    results[1] = tide_empty_like(m, k, k->dtype);
+    results[2] = tide_empty_like(m, v, v->dtype);
+    tide_touch(m, a.batch * a.heads * a.queries * (a.width + 1) * 4); /* asked for by cuDNN's front end */
+    tide_release(m, g);
+    for (int i = SLOTS - 1; i >= 0; i--) tide_release(m, saved[i]);
+}
+static const tide_backward cudnn_backward = {"ScaledDotProductCudnnAttentionBackward0", cudnn_run};
+
+/* cudnn/MHA.cpp, alloc_with_matching_layout: the dimensions in memory as those of q. */
+static tide_tensor *ordered_like(tide_machine *m, const tide_tensor *q, const tide_shape *shape) {
+    if (tide_same_shape(shape, q->shape)) return tide_empty_like(m, q, q->dtype);
+    int64_t stride[TIDE_MAX_DIMS], next = 1;
+    bool is_done[4] = {false};
+    for (int i = 0; i < 4; i++) {
+        int nearest = -1;
+        for (int k = 3; k >= 0; k--)
+            if (!is_done[k] && (nearest < 0 || q->stride[k] < q->stride[nearest])) nearest = k;
+        is_done[nearest] = true;
+        stride[nearest] = next;
+        next *= shape->size[nearest];
+    }
+    return tide_empty_strided(m, shape, stride, q->dtype);
+}
+
+static tide_tensor *cudnn(tide_machine *m, tide_tensor *q, tide_tensor *k, tide_tensor *v, tide_tensor *bias, const attention *a) {
+    tide_node *node = node_of(m, &cudnn_backward, q, k, v, bias, false, a);
+    tide_tensor *seed = SHAPED(m, TIDE_INT64, 1), *offset = SHAPED(m, TIDE_INT64, 1);
+    tide_shape shape = *q->shape;
+    shape.size[3] = v->shape->size[3];
+    tide_tensor *out = tide_made_by(m, node, ordered_like(m, q, &shape));
+    bool needs_lse = q->requires_grad || k->requires_grad || v->requires_grad;
+    tide_tensor *lse = needs_lse ? SHAPED(m, TIDE_FP32, a->batch, a->heads, a->queries, 1) : NULL;
+    return kept(m, node, out, lse, seed, offset);
+}
+
+/* ---- math: _scaled_dot_product_attention_math, in fp32 for half types ---- */
+
+static tide_tensor *replaced(tide_machine *m, tide_tensor *old, tide_tensor *made) {
+    tide_release(m, old);
+    return made;
+}
+
+/* ones(L, S).tril() as an additive mask in the dtype of the scores. */
+static tide_tensor *causal_bias(tide_machine *m, const attention *a, tide_dtype dtype) {
+    tide_tensor *ones = SHAPED(m, TIDE_BOOL, a->queries, a->keys), *lower = SHAPED(m, TIDE_BOOL, a->queries, a->keys);
+    tide_release(m, ones);
+    tide_shape scalar = {.dims = 0};
+    tide_tensor *zero = tide_empty(m, &scalar, dtype), *least = tide_empty(m, &scalar, dtype);
+    tide_tensor *bias = SHAPED(m, dtype, a->queries, a->keys);
+    tide_release(m, least);
+    tide_release(m, zero);
+    tide_release(m, lower);
+    return bias;
+}
+
+/* _safe_softmax: rows that are masked whole become zero, in place. */
+static tide_tensor *safe_softmax(tide_machine *m, tide_tensor *scores) {
+    tide_tensor *out = tide_softmax(m, scores, -1);
+    tide_tensor *is_masked = tide_empty(m, scores->shape, TIDE_BOOL);
+    tide_shape rows = *scores->shape, scalar = {.dims = 0};
+    rows.size[rows.dims - 1] = 1;
+    tide_tensor *all = tide_empty(m, &rows, TIDE_BOOL), *zero = tide_empty(m, &scalar, out->dtype);
+    tide_release(m, zero);
+    tide_release(m, all);
+    tide_release(m, is_masked);
+    return out;
+}
+
+static tide_tensor *repeat_heads(tide_machine *m, tide_tensor *x, int64_t times) {
+    tide_shape wide = {.dims = 5}, flat = *x->shape;
+    for (int i = 0; i < 5; i++) wide.size[i] = i < 2 ? x->shape->size[i] : i == 2 ? times : x->shape->size[i - 1];
+    flat.size[1] *= times;
+    tide_tensor *split = tide_unsqueeze(m, x, 2), *expanded = tide_expand(m, split, &wide);
+    tide_tensor *copy = tide_contiguous(m, expanded), *made = tide_reshape(m, copy, &flat); /* repeat_interleave copies */
+    tide_release(m, copy);
+    tide_release(m, expanded);
+    tide_release(m, split);
+    return made;
+}
+
+static tide_tensor *math(tide_machine *m, tide_tensor *query, tide_tensor *key, tide_tensor *value, tide_tensor *mask, const attention *a) {
+    tide_dtype dtype = (tide_dtype)query->dtype, wide = dtype == TIDE_FP64 ? TIDE_FP64 : TIDE_FP32;
+    tide_tensor *q = tide_to(m, query, wide), *k = tide_to(m, key, wide), *v = tide_to(m, value, wide);
+    tide_tensor *scaled = tide_scale(m, q);
+    tide_tensor *bias = a->is_causal ? causal_bias(m, a, wide) : tide_retain(mask);
+    tide_tensor *full_k = tide_retain(k), *full_v = tide_retain(v);
+    if (a->kv_heads != a->heads && a->repeats) {
+        full_k = replaced(m, full_k, repeat_heads(m, k, a->heads / a->kv_heads));
+        full_v = replaced(m, full_v, repeat_heads(m, v, a->heads / a->kv_heads));
+    }
+    tide_tensor *k_transposed = tide_transpose(m, full_k, -2, -1), *k_scaled = tide_scale(m, k_transposed);
+    tide_release(m, k_transposed);
+    tide_tensor *scores = tide_matmul(m, scaled, k_scaled);
+    tide_release(m, k_scaled);
+    if (bias && bias->requires_grad) { /* attn.add_(mask) */
+        tide_value both[2] = {tide_of_tensor(scores), tide_of_tensor(bias)};
+        scores = replaced(m, scores, tide_op_find(TIDE_TEXT("add_"))->run(m, both).tensor);
+    }
+    tide_tensor *probabilities = safe_softmax(m, scores);
+    tide_release(m, scores);
+    if (a->dropout > 0) {
+        tide_tensor *dropped = tide_dropout(m, probabilities, a->dropout, true);
+        tide_release(m, probabilities);
+        probabilities = dropped;
+    }
+    bool was_enabled = m->grad_enabled;
+    tide_tensor *weights = tide_to(m, probabilities, dtype); /* the second result, dropped by the caller */
+    m->grad_enabled = was_enabled;
+    tide_tensor *out = tide_matmul(m, probabilities, full_v), *narrow = tide_to(m, out, dtype);
+    tide_release(m, out);
+    tide_release(m, probabilities);
+    tide_release(m, full_v);
+    tide_release(m, full_k);
+    tide_release(m, scaled);
+    tide_release(m, bias);
+    tide_release(m, v);
+    tide_release(m, k);
+    tide_release(m, q);
+    tide_release(m, weights);
+    return narrow;
+}
+
+/* ---- choice: cuda/sdp_utils.cpp select_sdp_backend ---- */
+
+typedef enum kernel { KERNEL_FLASH, KERNEL_EFFICIENT, KERNEL_CUDNN, KERNEL_MATH } kernel;
+
+static bool flash_can(const tide_machine *m, const tide_tensor *q, const tide_tensor *mask, const attention *a) {
+    if (mask || (q->dtype != TIDE_BF16 && q->dtype != TIDE_FP16) || m->device.capability < 80) return false;
+    if (a->width > 256 || a->width != a->value_width || (a->is_causal && a->queries != a->keys)) return false;
+    int capability = m->device.capability;
+    bool is_small = capability == 86 || capability == 89 || capability >= 120;
+    return !(is_small && q->requires_grad && a->width > 192 && a->width <= 224);
+}
+
+/* sdp_utils.cpp: can_use_mem_efficient_attention, minimum_gemm_alignment. */
+static bool efficient_can(const tide_machine *m, const tide_tensor *q, const attention *a) {
+    bool is_half = q->dtype == TIDE_FP16 || q->dtype == TIDE_BF16, has_old_cores = m->device.capability < 80;
+    if (has_old_cores && q->dtype == TIDE_BF16) return false;
+    int64_t multiple = is_half && m->device.capability >= 70 ? 8 : has_old_cores ? 1 : 4;
+    return a->width % multiple == 0 && a->value_width % multiple == 0;
+}
+
+static bool is_hopper_or_blackwell(const tide_machine *m) {
+    return m->device.capability >= 90 && m->device.capability < 120;
+}
+
+/* sdp_utils.cpp: check_cudnn_tensor_shapes. Without gradients every width up to 256 will do. */
+static bool cudnn_can(const tide_machine *m, const tide_tensor *q, bool trains, const attention *a) {
+    if ((q->dtype != TIDE_BF16 && q->dtype != TIDE_FP16) || m->device.capability < 80) return false;
+    bool is_latent = a->width == 192 && a->value_width == 128; /* the widths of latent attention */
+    bool is_width_known = a->width <= 128 || (is_latent && is_hopper_or_blackwell(m)) || ((a->width == 256 || (!trains && a->width < 256)) && is_hopper_or_blackwell(m));
+    return a->width % 8 == 0 && is_width_known && a->value_width % 8 == 0 && a->dropout <= 0 && a->keys > 1;
+}
+
+/* sdp_utils.cpp: priority_order. cuDNN comes first on these cards, and last, after math, on all others. */
+static kernel choose(const tide_machine *m, const tide_tensor *q, const tide_tensor *mask, bool trains, const attention *a) {
+    bool prefers_cudnn = (m->sdpa == TIDE_SDPA_CUDNN || m->sdpa == TIDE_SDPA_DEFAULT) && is_hopper_or_blackwell(m);
+    bool allows_flash = m->sdpa == TIDE_SDPA_FLASH || m->sdpa == TIDE_SDPA_DEFAULT;
+    bool allows_efficient = allows_flash || m->sdpa == TIDE_SDPA_EFFICIENT;
+    if (prefers_cudnn && cudnn_can(m, q, trains, a)) return KERNEL_CUDNN;
+    if (allows_flash && flash_can(m, q, mask, a)) return KERNEL_FLASH;
+    if (allows_efficient && efficient_can(m, q, a)) return KERNEL_EFFICIENT;
+    return KERNEL_MATH;
+}
+
+/* convert_boolean_attn_mask: where(mask, 0, -inf) in the dtype of the query. */
+static tide_tensor *additive(tide_machine *m, tide_tensor *mask, tide_dtype dtype) {
+    if (mask->dtype != TIDE_BOOL) return tide_retain(mask);
+    tide_shape scalar = {.dims = 0};
+    tide_tensor *zero = tide_empty(m, &scalar, dtype), *least = tide_empty(m, &scalar, dtype);
+    tide_tensor *made = tide_elementwise(m, &mask, 1, dtype);
+    tide_release(m, least);
+    tide_release(m, zero);
+    return made;
+}
+
+/* attention.cpp: preprocess_mask. Rows of the bias begin at multiples of 8 elements, or a padded copy is made; then it is
+ * expanded to all scores. */
+static tide_tensor *aligned_bias(tide_machine *m, tide_tensor *bias, const attention *a) {
+    int64_t last = bias->shape->size[bias->shape->dims - 1], multiple = 8;
+    tide_tensor *aligned = tide_retain(bias);
+    if (last % multiple) {
+        tide_tensor *padded = tide_pad(m, bias, &(int64_t){round_up(last, multiple) - last}, 1, bias->shape->dims - 1);
+        aligned = replaced(m, aligned, tide_slice(m, padded, -1, (tide_dim){0, 0}, (tide_dim){last, bias->shape->name[bias->shape->dims - 1]}));
+        tide_release(m, padded);
+    }
+    tide_shape shape = {.size = {a->batch, a->heads, a->queries, a->keys}, .dims = 4};
+    return replaced(m, aligned, tide_expand(m, aligned, &shape));
+}
+
+static tide_tensor *padded_flash(tide_machine *m, tide_tensor *q, tide_tensor *k, tide_tensor *v, const attention *a) {
+    int64_t wide = round_up(a->width, 8);
+    if (wide == a->width) return flash(m, q, k, v, a);
+    attention padded = *a;
+    padded.width = padded.value_width = wide;
+    tide_tensor *all[3] = {q, k, v};
+    for (int i = 0; i < 3; i++) all[i] = tide_pad(m, all[i], &(int64_t){wide - a->width}, 1, all[i]->shape->dims - 1);
+    tide_tensor *out = flash(m, all[0], all[1], all[2], &padded);
+    for (int i = 0; i < 3; i++) tide_release(m, all[i]);
+    tide_tensor *cut = tide_slice(m, out, -1, (tide_dim){0, 0}, (tide_dim){a->width, q->shape->name[3]});
+    tide_release(m, out);
+    return cut;
+}
+
+static tide_value op_sdpa(tide_machine *m, tide_value *arguments) {
+    tide_tensor *q = tide_arg_tensor(m, arguments[0]), *k = tide_arg_tensor(m, arguments[1]), *v = tide_arg_tensor(m, arguments[2]);
+    tide_tensor *mask = tide_arg_tensor_or_none(m, arguments[3]);
+    attention a = {.dropout = tide_arg_number(m, arguments[4]), .is_causal = tide_arg_bool(m, arguments[5]), .repeats = tide_arg_bool(m, arguments[6])};
+    bool ok = q->shape->dims == 4 && k->shape->dims == 4 && v->shape->dims == 4 && q->shape->size[3] == k->shape->size[3] &&
+              k->shape->size[2] == v->shape->size[2] && k->shape->size[1] == v->shape->size[1] &&
+              k->shape->size[1] > 0 && q->shape->size[1] % k->shape->size[1] == 0 && q->dtype == k->dtype && q->dtype == v->dtype;
+    if (!ok) {
+        tide_fail(m, TIDE_ERR_SHAPE, "scaled_dot_product_attention: query %s, key %s, value %s (%s, %s, %s)",
+                  tide_shape_text(m, q->shape), tide_shape_text(m, k->shape), tide_shape_text(m, v->shape),
+                  tide_dtype_names[q->dtype], tide_dtype_names[k->dtype], tide_dtype_names[v->dtype]);
+        return tide_none();
+    }
+    a.batch = q->shape->size[0];
+    a.heads = q->shape->size[1];
+    a.queries = q->shape->size[2];
+    a.width = q->shape->size[3];
+    a.kv_heads = k->shape->size[1];
+    a.keys = k->shape->size[2];
+    a.value_width = v->shape->size[3];
+    tide_tensor *all[3] = {q, k, v};
+    kernel chosen = choose(m, q, mask, tide_needs_node(m, all, 3), &a);
+    if (chosen == KERNEL_FLASH) return tide_of_tensor(padded_flash(m, q, k, v, &a));
+    tide_tensor *bias = mask ? additive(m, mask, (tide_dtype)q->dtype) : NULL, *out;
+    if (chosen == KERNEL_CUDNN) {
+        out = cudnn(m, q, k, v, bias, &a);
+    } else if (chosen == KERNEL_EFFICIENT) {
+        tide_tensor *aligned = bias ? aligned_bias(m, bias, &a) : NULL;
+        tide_release_at(m, &bias);
+        out = efficient(m, q, k, v, aligned, &a);
+        tide_release(m, aligned);
+    } else {
+        out = math(m, q, k, v, bias, &a);
+    }
+    tide_release(m, bias);
+    return tide_of_tensor(out);
+}
+
+static const tide_op attention_ops[] = {
+    {"scaled_dot_product_attention", "query, key, value, attn_mask=none, dropout_p=0, is_causal=false, enable_gqa=true", TIDE_CAST_LOWER, op_sdpa},
+};
+TIDE_OP_TABLE(attention)

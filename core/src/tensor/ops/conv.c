@@ -1,0 +1,227 @@
+/* Convolution by cuDNN: aten/src/ATen/native/Convolution.cpp, cudnn/ConvShared.cpp. Plan workspaces are chosen by the
+ * library on the GPU and not counted. */
+#include "tensor/ops/ops.h"
+
+/* Images whose channels lie closest together; a tensor with one channel or one pixel has both layouts. */
+static bool is_channels_last(const tide_tensor *x) {
+    if (x->shape->dims != 4) return false;
+    int64_t expected = 1;
+    for (int i = 0; i < 4; i++) {
+        int dim = (const int[]){1, 3, 2, 0}[i];
+        if (x->shape->size[dim] == 1) continue;
+        if (x->stride[dim] != expected) return false;
+        expected *= x->shape->size[dim];
+    }
+    return true;
+}
+
+static bool prefers_channels_last(const tide_tensor *x) { return is_channels_last(x) && !tide_is_contiguous(x); }
+
+tide_tensor *tide_image_like(tide_machine *m, const tide_shape *shape, tide_dtype dtype, bool channels_last) {
+    if (!channels_last) return tide_empty(m, shape, dtype);
+    int64_t stride[TIDE_MAX_DIMS] = {shape->size[1] * shape->size[2] * shape->size[3], 1, shape->size[1] * shape->size[3], shape->size[1]};
+    return tide_empty_strided(m, shape, stride, dtype);
+}
+
+/* x in the layout of the call: itself, or a copy. */
+static tide_tensor *in_layout(tide_machine *m, tide_tensor *x, bool channels_last) {
+    if (channels_last ? is_channels_last(x) : tide_is_contiguous(x)) return tide_retain(x);
+    return tide_image_like(m, x->shape, x->dtype, channels_last);
+}
+
+static void conv_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
+    tide_tensor *x = tide_saved_at(m, node, 0), *weight = tide_saved_at(m, node, 1);
+    bool is_last = node->attribute[1], is_depthwise = node->attribute[0] && !is_last; /* a kernel of its own: the weight's gradient first */
+    bool is_line = x->shape->dims == 3; /* its contiguous copy keeps one dimension of space away from channels last */
+    tide_tensor *input = is_line || tide_wants(node, 1) ? in_layout(m, x, is_last) : tide_retain(x);
+    if (is_depthwise) {
+        tide_tensor *g = in_layout(m, grads[0], is_last);
+        if (tide_wants(node, 1)) results[1] = tide_image_like(m, weight->shape, weight->dtype, is_last);
+        if (tide_wants(node, 0)) results[0] = tide_image_like(m, x->shape, x->dtype, is_last);
+        tide_release(m, g);
+    } else if (is_last) {
+        tide_tensor *g = in_layout(m, grads[0], true);
+        if (tide_wants(node, 0)) {
+            results[0] = tide_image_like(m, x->shape, x->dtype, true);
+            tide_release(m, in_layout(m, weight, true));
+        }
+        if (tide_wants(node, 1)) results[1] = tide_image_like(m, weight->shape, weight->dtype, true);
+        tide_release(m, g);
+    } else {
+        for (int i = 0; i < 2; i++) { /* either gradient in a call of its own, with its own copies */
+            tide_tensor *copied = i && tide_wants(node, 1) ? in_layout(m, grads[0], is_last) : NULL;
+            if (tide_wants(node, i)) results[i] = tide_image_like(m, i ? weight->shape : x->shape, x->dtype, is_last);
+            if (!i && tide_wants(node, 0)) {
+                copied = in_layout(m, grads[0], is_last);
+                tide_release(m, in_layout(m, weight, is_last));
+            }
+            tide_release(m, copied);
+        }
+    }
+    if (!is_line) tide_release(m, input);
+    if (tide_wants(node, 2)) {
+        unsigned mask = ((1u << grads[0]->shape->dims) - 1) & ~2u;
+        results[2] = tide_sum_plain(m, grads[0], mask, false, grads[0]->dtype);
+    }
+    if (is_line) tide_release(m, input);
+    tide_release(m, weight);
+    tide_release(m, x);
+}
+static const tide_backward conv_backward = {"ConvolutionBackward0", conv_run};
+
+/* One number for all dimensions of space, or a list with one for each. */
+static int64_t of_space(tide_machine *m, tide_value v, int i) {
+    if (v.kind != TIDE_VALUE_LIST) return tide_arg_int(m, v);
+    return i < (int)v.list->count ? tide_arg_int(m, v.list->items[i]) : 1;
+}
+
+/* Convolution.cpp, use_cudnn_depthwise: of those with a group per channel, in fp16 alone, and how many pixels and channels it takes. */
+static bool is_for_cudnn(const tide_tensor *x, const tide_tensor *weight, int64_t stride) {
+    const int64_t *size = x->shape->size, *filter = weight->shape->size;
+    if (x->dtype != TIDE_FP16 || x->shape->dims > 4 || size[1] < 32) return false;
+    if (x->shape->dims == 3) return stride == 1;
+    if (filter[2] != filter[3] || (filter[3] != 1 && filter[3] != 3 && filter[3] != 5) || size[3] < 7) return false;
+    if (stride != 2) return stride == 1;
+    if (filter[3] == 1) return size[0] == 1 ? size[3] <= 28 : size[0] <= 16 && size[1] >= 128 && size[3] <= 7;
+    return size[0] == 1 || size[1] >= 512 || (size[1] >= 256 && size[3] >= 28);
+}
+
+/* x (N, C, ...), weight (O, C / groups, ...) with 1, 2 or 3 dimensions of space. */
+static tide_value op_conv(tide_machine *m, tide_value *a) {
+    tide_tensor *all[3] = {tide_arg_tensor(m, a[0]), tide_arg_tensor(m, a[1]), tide_arg_tensor_or_none(m, a[2])};
+    tide_tensor *x = all[0], *weight = all[1];
+    int64_t groups = tide_arg_int(m, a[5]);
+    bool ok = x->shape->dims == weight->shape->dims && x->shape->dims >= 3 && groups > 0 &&
+              x->shape->size[1] == weight->shape->size[1] * groups;
+    tide_shape shape = *x->shape;
+    for (int i = 2; ok && i < shape.dims; i++) {
+        int64_t stride = of_space(m, a[3], i - 2), padding = of_space(m, a[4], i - 2);
+        int64_t room = x->shape->size[i] + 2 * padding - weight->shape->size[i];
+        ok = room >= 0 && stride > 0 && padding >= 0 && padding < INT64_C(1) << 40;
+        if (!ok) break;
+        shape.size[i] = room / stride + 1;
+        shape.name[i] = tide_symbol_of(m, '/', (tide_value){.symbol = x->shape->name[i], .integer = x->shape->size[i]},
+                                       tide_of_int(stride));
+    }
+    if (!ok) {
+        tide_fail(m, TIDE_ERR_SHAPE, "conv: an input of %s for a weight of %s", tide_shape_text(m, x->shape),
+                  tide_shape_text(m, weight->shape));
+        return tide_none();
+    }
+    shape.size[1] = weight->shape->size[0];
+    shape.name[1] = weight->shape->name[0];
+    tide_node *node = tide_node_new(m, &conv_backward, all, 3);
+    bool is_last = prefers_channels_last(x) || prefers_channels_last(weight);
+    bool is_depthwise = groups > 1 && groups == x->shape->size[1] && !is_for_cudnn(x, weight, of_space(m, a[3], 0));
+    if (node) node->attribute[0] = is_depthwise, node->attribute[1] = is_last;
+    tide_save(m, node, x);
+    tide_save(m, node, weight);
+    tide_tensor *input = in_layout(m, x, is_last);
+    tide_tensor *out = tide_made_by(m, node, tide_image_like(m, &shape, x->dtype, is_last));
+    tide_release(m, in_layout(m, weight, is_last));
+    tide_release(m, input);
+    return tide_of_tensor(out);
+}
+
+/* ---- interpolate: UpSample*.cu; channels-last inputs stay so ---- */
+
+static tide_tensor *in_format_of(tide_machine *m, const tide_tensor *x, const tide_shape *shape) {
+    return tide_image_like(m, shape, x->dtype, prefers_channels_last(x));
+}
+
+static void interpolate_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
+    results[0] = in_format_of(m, grads[0], node->extra.shape);
+}
+static const tide_backward interpolate_backward = {"UpsampleBackward0", interpolate_run};
+
+/* To a size [height, width]; the kind of interpolation decides nothing. */
+static tide_value op_interpolate(tide_machine *m, tide_value *a) {
+    tide_tensor *x = tide_arg_tensor(m, a[0]);
+    tide_shape shape = *x->shape, size = {.dims = 0};
+    if (shape.dims < 3 || !tide_arg_shape(m, a[1], &size) || size.dims != shape.dims - 2) {
+        tide_fail(m, TIDE_ERR_SHAPE, "interpolate: %s to a size of %d numbers", tide_shape_text(m, &shape), size.dims);
+        return tide_none();
+    }
+    for (int i = 2; i < shape.dims; i++) shape.size[i] = size.size[i - 2], shape.name[i] = size.name[i - 2];
+    tide_node *node = tide_node_new(m, &interpolate_backward, &x, 1);
+    if (node) node->extra.shape = x->shape;
+    return tide_of_tensor(tide_made_by(m, node, in_format_of(m, x, &shape)));
+}
+
+/* ---- pooling: AveragePool2d.cu, DilatedMaxPool2d.cu; adaptive pooling to one value is a mean ---- */
+
+static void pool_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
+    tide_tensor *x = tide_saved_at(m, node, 0), *indices = node->attribute[0] ? tide_saved_at(m, node, 1) : NULL;
+    results[0] = tide_empty_like(m, x, x->dtype);
+    tide_release(m, tide_contiguous(m, grads[0]));
+    tide_release(m, indices);
+    tide_release(m, x);
+}
+static const tide_backward pool_backward = {"Pool2DBackward0", pool_run};
+
+static tide_value pool(tide_machine *m, tide_value *a, bool has_indices) {
+    tide_tensor *x = tide_arg_tensor(m, a[0]);
+    tide_shape shape = *x->shape;
+    bool ok = shape.dims > 2;
+    for (int i = 2; ok && i < shape.dims; i++) {
+        int64_t window = of_space(m, a[1], i - 2), stride = of_space(m, a[2], i - 2), padding = of_space(m, a[3], i - 2);
+        int64_t room = shape.size[i] + 2 * padding - window;
+        ok = room >= 0 && stride > 0 && padding >= 0 && padding < INT64_C(1) << 40;
+        if (!ok) break;
+        if (tide_arg_bool(m, a[4])) room += stride - 1;
+        shape.size[i] = room / stride + 1;
+        if (stride > 1 || window > 1 + 2 * padding) shape.name[i] = 0;
+    }
+    if (!ok) {
+        tide_fail(m, TIDE_ERR_SHAPE, "%s: an input of %s is smaller than the window", m->op, tide_shape_text(m, x->shape));
+        return tide_none();
+    }
+    tide_node *node = tide_node_new(m, &pool_backward, &x, 1);
+    if (node) node->attribute[0] = has_indices;
+    tide_save(m, node, x);
+    tide_tensor *out = tide_made_by(m, node, in_format_of(m, x, &shape));
+    if (has_indices) {
+        tide_tensor *indices = tide_image_like(m, &shape, TIDE_INT64, prefers_channels_last(x));
+        tide_save(m, node, indices);
+        tide_release(m, indices);
+    }
+    return tide_of_tensor(out);
+}
+static tide_value op_avg_pool(tide_machine *m, tide_value *a) { return pool(m, a, false); }
+static tide_value op_max_pool(tide_machine *m, tide_value *a) { return pool(m, a, true); }
+
+/* AdaptiveAveragePooling.cpp: to one value it is a mean, which takes on the layout of its input by as_strided_. */
+static void as_strided_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
+    (void)node;
+    results[0] = tide_empty(m, grads[0]->shape, grads[0]->dtype);
+}
+static const tide_backward as_strided_backward = {"AsStridedBackward0", as_strided_run};
+
+static tide_value op_global_avg_pool(tide_machine *m, tide_value *a) {
+    tide_tensor *x = tide_arg_tensor(m, a[0]);
+    if (x->shape->dims != 4) {
+        tide_fail(m, TIDE_ERR_SHAPE, "global_avg_pool2d of %s", tide_shape_text(m, x->shape));
+        return tide_none();
+    }
+    bool is_last = x->stride[1] == 1 && x->stride[3] >= x->shape->size[1] && x->stride[2] >= x->stride[3] && x->shape->size[1] > 1;
+    tide_value dims = {.kind = TIDE_VALUE_LIST, .list = tide_list_new(m)};
+    for (int i = 2; i < 4; i++) tide_list_push(m, dims.list, tide_of_int(i));
+    tide_value made = tide_op_find(TIDE_TEXT("mean"))->run(m, (tide_value[]){a[0], dims, tide_of_bool(true)});
+    tide_value_release(m, dims);
+    if (!is_last || made.kind != TIDE_VALUE_TENSOR) return made;
+    tide_node *node = tide_node_new(m, &as_strided_backward, &made.tensor, 1);
+    tide_tensor *out = tide_alias(m, made.tensor);
+    tide_release(m, made.tensor);
+    return tide_of_tensor(node ? tide_made_by(m, node, out) : out);
+}
+
+static const tide_op conv_ops[] = {
+    {"conv1d", "x, weight, bias=none, stride=1, padding=0, groups=1", TIDE_CAST_LOWER, op_conv},
+    {"conv2d", "x, weight, bias=none, stride=1, padding=0, groups=1", TIDE_CAST_LOWER, op_conv},
+    {"interpolate", "x, size, mode='nearest'", TIDE_CAST_FP32, op_interpolate},
+    {"avg_pool2d", "x, window, stride, padding=0, ceil=false", TIDE_CAST_NONE, op_avg_pool},
+    {"global_avg_pool2d", "x", TIDE_CAST_NONE, op_global_avg_pool},
+    {"max_pool2d", "x, window, stride, padding=0, ceil=false", TIDE_CAST_NONE, op_max_pool},
+    {"conv3d", "x, weight, bias=none, stride=1, padding=0, groups=1", TIDE_CAST_LOWER, op_conv},
+};
+TIDE_OP_TABLE(conv)

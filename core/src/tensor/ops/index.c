@@ -1,0 +1,481 @@
+/* Making tensors, embeddings, indexing, scattering: aten/src/ATen/native/cuda/{Embedding,Indexing,IndexKernel}.cu.
+ *
+ * Note [Library scratch]: sorts, scans and selections of CUB and Thrust take scratch of sizes that follow from their
+ * tiles; measured with torch 2.15.0 at compute capability 9.0, exact for every size tried. */
+#include "tensor/ops/ops.h"
+
+static int64_t align256(int64_t bytes) {
+    return (bytes + 255) / 256 * 256;
+}
+
+static int64_t tiles(int64_t n, int64_t tile) {
+    return (n + tile - 1) / tile;
+}
+
+enum { SCAN_TILE = 4992, SCAN_TILE_BOOL = 896, SELECT_TILE = 4224, COUNT_TILE = 4096, SORT_TILE = 4608, SORT_ALONE = 2304 };
+
+/* cub::DeviceRadixSort of int64 keys up to `limit` with int64 values: one pass for every 8 bits of the keys; several
+ * passes go back and forth between two buffers. */
+static int64_t sort_scratch(int64_t n, int64_t limit) {
+    int64_t bits = 0;
+    for (; limit > 0; limit >>= 1) bits++;
+    int64_t passes = bits > 8 ? (bits + 7) / 8 : 1;
+    return (passes > 1 ? 2 * align256(8 * n) : 0) + 511 + 2048 * passes + 1024 * tiles(n, SORT_TILE);
+}
+
+/* cub::DeviceScan: a state per tile, twice as wide as what is summed. */
+static int64_t scan_scratch_of(int64_t n, int64_t tile, int64_t bytes) {
+    return 511 + align256(2 * bytes * (32 + tiles(n, tile)));
+}
+
+static int64_t scan_scratch(int64_t n, int64_t tile) {
+    return scan_scratch_of(n, tile, 8);
+}
+
+/* cub::DeviceSelect behind nonzero: one 8-byte state per tile. */
+static int64_t select_scratch(int64_t n) {
+    return 511 + align256(8 * (32 + tiles(n, SELECT_TILE)));
+}
+
+/* ---- making tensors ---- */
+
+static tide_dtype dtype_or(tide_value v, tide_dtype otherwise) {
+    return v.kind == TIDE_VALUE_DTYPE ? v.dtype : otherwise;
+}
+
+static tide_value op_empty(tide_machine *m, tide_value *a) {
+    tide_shape shape = {.dims = 0};
+    if (!tide_arg_shape(m, a[0], &shape)) return tide_none();
+    return tide_of_tensor(tide_empty(m, &shape, dtype_or(a[1], TIDE_FP32)));
+}
+
+static tide_value op_host(tide_machine *m, tide_value *a) {
+    tide_shape shape = {.dims = 0};
+    if (!tide_arg_shape(m, a[0], &shape)) return tide_none();
+    return tide_of_tensor(tide_empty_host(m, &shape, dtype_or(a[1], TIDE_FP32)));
+}
+
+static tide_value op_arange(tide_machine *m, tide_value *a) {
+    tide_shape shape = tide_shape1((tide_dim){tide_arg_int(m, a[0]), a[0].symbol});
+    return tide_of_tensor(tide_empty(m, &shape, dtype_or(a[1], TIDE_INT64)));
+}
+
+static tide_value op_empty_like(tide_machine *m, tide_value *a) {
+    tide_tensor *x = tide_arg_tensor(m, a[0]);
+    return tide_of_tensor(tide_empty_like(m, x, dtype_or(a[1], (tide_dtype)x->dtype)));
+}
+
+/* ---- embedding ---- */
+
+static void embedding_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
+    tide_tensor *indices = tide_saved_at(m, node, 0);
+    int64_t n = tide_count(indices), rows = node->extra.shape->size[0], width = node->extra.shape->size[1];
+    tide_tensor *g = tide_contiguous(m, grads[0]);
+    if (n <= 3072) {
+        results[0] = tide_empty(m, node->extra.shape, grads[0]->dtype);
+        tide_release(m, g);
+        tide_release(m, indices);
+        return;
+    }
+    int64_t segments = n < rows ? n : rows, partials = segments + n / 10; /* NROWS_PER_THREAD 10 */
+    tide_tensor *sorted = tide_scratch(m, 8 * n), *origin = tide_scratch(m, 8 * n), *range = tide_scratch(m, 8 * n);
+    tide_touch(m, sort_scratch(n, rows));
+    tide_release(m, range);
+    results[0] = tide_empty(m, node->extra.shape, grads[0]->dtype);
+    tide_tensor *offsets = tide_scratch(m, 8 * n), *count = tide_scratch(m, 8), *ones = tide_scratch(m, 8 * n);
+    tide_touch(m, scan_scratch(n, SCAN_TILE));
+    tide_release(m, ones);
+    tide_tensor *per_segment = tide_scratch(m, 8 * segments), *segment_offsets = tide_scratch(m, 8 * segments);
+    tide_touch(m, scan_scratch(segments, SCAN_TILE_BOOL));
+    tide_tensor *partial_count = tide_scratch(m, 8), *partial_offsets = tide_scratch(m, 8 * partials);
+    /* Few segments of many rows: partial sums are added to the segments' own at once, which are fp32 where the weight
+     * is not; each partial knows its segment. The bound was measured with 132 multiprocessors. */
+    bool is_crowded = segments < 4 * (int64_t)m->device.sms && partials > 4 * segments;
+    tide_tensor *owner = is_crowded ? tide_scratch(m, 8 * partials) : NULL;
+    if (!is_crowded) tide_touch(m, 4 * width * partials);
+    else if (grads[0]->dtype != TIDE_FP32) tide_touch(m, 4 * width * segments);
+    tide_release(m, owner);
+    tide_tensor *all[] = {partial_offsets, partial_count, segment_offsets, per_segment, count, offsets, origin, sorted, g};
+    for (unsigned i = 0; i < sizeof all / sizeof *all; i++) tide_release(m, all[i]);
+    tide_release(m, indices);
+}
+static const tide_backward embedding_backward = {"EmbeddingBackward0", embedding_run};
+
+static tide_value op_embedding(tide_machine *m, tide_value *a) {
+    tide_tensor *indices = tide_arg_tensor(m, a[0]), *weight = tide_arg_tensor(m, a[1]);
+    if (weight->shape->dims != 2 || indices->shape->dims >= TIDE_MAX_DIMS) {
+        tide_fail(m, TIDE_ERR_SHAPE, "embedding: a weight of %s", tide_shape_text(m, weight->shape));
+        return tide_none();
+    }
+    tide_node *node = tide_node_new(m, &embedding_backward, &weight, 1);
+    if (node) node->extra.shape = weight->shape;
+    tide_save(m, node, indices);
+    tide_shape shape = *indices->shape;
+    shape.size[shape.dims] = weight->shape->size[1];
+    shape.name[shape.dims++] = weight->shape->name[1];
+    return tide_of_tensor(tide_made_by(m, node, tide_empty(m, &shape, weight->dtype)));
+}
+
+/* ---- nonzero and what is built on it ---- */
+
+/* The positions of `found` true elements among n: (found, dims) int64. Their number goes through a 4-byte count. */
+static tide_tensor *nonzero(tide_machine *m, int64_t n, int64_t found, int dims) {
+    tide_tensor *count = tide_scratch(m, 4);
+    tide_touch(m, n <= COUNT_TILE ? 1 : 21503);
+    tide_tensor *positions = tide_scratch(m, 8 * found * dims);
+    tide_touch(m, select_scratch(n));
+    tide_release(m, count);
+    return positions;
+}
+
+/* ---- x[indices]: integer indices of dimensions side by side, from `dim` on ---- */
+
+/* An index on the host is copied for each use. */
+static tide_tensor *on_device(tide_machine *m, const tide_tensor *index) {
+    return index && index->storage->is_silent ? tide_empty(m, index->shape, index->dtype) : NULL;
+}
+
+/* index_put_ of `g` with accumulate (cuda/Indexing.cu): the indices as one linear index, which is sorted. One that came
+ * from the host is wrapped there and is that index; `positions` of a mask are done with once it stands. Both are given up. */
+static void put_accumulated(tide_machine *m, tide_tensor *g, int64_t n, int64_t limit, int indices, tide_tensor *linear, tide_tensor *positions) {
+    if (!linear) {
+        tide_tensor *wrapped = tide_scratch(m, 8 * n);
+        linear = tide_scratch(m, 8 * n);
+        tide_release(m, wrapped);
+    }
+    if (indices > 1) {
+        tide_tensor *second = tide_scratch(m, 8 * n), *sum = tide_scratch(m, 8 * n);
+        tide_release(m, second);
+        tide_release(m, sum);
+    }
+    tide_release(m, positions);
+    tide_tensor *value = tide_contiguous(m, g);
+    tide_tensor *sorted = tide_scratch(m, 8 * n), *range = tide_scratch(m, 8 * n), *origin = tide_scratch(m, 8 * n);
+    tide_touch(m, n <= SORT_ALONE ? 1 : sort_scratch(n, limit - 1)); /* a single block sorts without scratch */
+    tide_release(m, origin);
+    tide_release(m, range);
+    tide_release(m, sorted);
+    tide_release(m, value);
+    tide_release(m, linear);
+}
+
+static void index_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
+    int64_t n = node->attribute[0], indices = node->attribute[1], limit = 1;
+    tide_tensor *moved[TIDE_MAX_DIMS] = {NULL}, *index[TIDE_MAX_DIMS];
+    for (int i = 0; i < indices; i++) limit *= node->extra.shape->size[node->attribute[2] + i];
+    for (int i = 0; i < indices; i++) index[i] = tide_saved_at(m, node, i); /* in a checkpoint, this computes it anew */
+    results[0] = tide_empty(m, node->extra.shape, grads[0]->dtype);
+    for (int i = 0; i < indices; i++) {
+        moved[i] = on_device(m, index[i]);
+        tide_release(m, index[i]);
+    }
+    put_accumulated(m, grads[0], n, limit, (int)indices, moved[0], NULL);
+    for (int i = 1; i < indices; i++) tide_release(m, moved[i]);
+}
+static const tide_backward index_backward = {"IndexBackward0", index_run};
+
+/* Indices are broadcast against each other; where their strides then differ, those that are not contiguous are copied
+ * (aten/src/ATen/native/TensorAdvancedIndexing.cpp, AdvancedIndex). */
+static tide_value op_index(tide_machine *m, tide_value *a) {
+    tide_tensor *x = tide_arg_tensor(m, a[0]);
+    tide_list *list = a[1].kind == TIDE_VALUE_LIST ? a[1].list : NULL;
+    int indices = list && list->count <= TIDE_MAX_DIMS ? (int)list->count : 0;
+    if (tide_is_winding_down(m)) return tide_none();
+    tide_shape wide = {0};
+    int from = tide_wrap_dim(m, tide_arg_int(m, a[2]), x->shape->dims);
+    bool fits = indices > 0 && from + indices <= x->shape->dims;
+    for (int i = 0; fits && i < indices; i++) {
+        tide_tensor *index = tide_arg_tensor(m, list->items[i]);
+        fits = i ? tide_broadcast(m, &wide, &wide, index->shape) : (wide = *index->shape, true);
+    }
+    if (!fits || wide.dims + x->shape->dims - indices > TIDE_MAX_DIMS) {
+        tide_fail(m, TIDE_ERR_SHAPE, "index: %d indices into %s", indices, tide_shape_text(m, x->shape));
+        return tide_none();
+    }
+    tide_tensor *expanded[TIDE_MAX_DIMS];
+    bool alike = true;
+    for (int i = 0; i < indices; i++) {
+        expanded[i] = tide_expand(m, list->items[i].tensor, &wide);
+        for (int d = 0; d < wide.dims; d++)
+            if (expanded[i]->stride[d] != expanded[0]->stride[d]) alike = false;
+    }
+    tide_tensor *copies[TIDE_MAX_DIMS] = {0};
+    for (int i = 0; i < indices; i++)
+        if (!alike && !tide_is_contiguous(expanded[i])) copies[i] = tide_empty(m, &wide, expanded[i]->dtype);
+    tide_shape shape = {.dims = 0};
+    for (int i = 0; i < x->shape->dims + wide.dims - indices; i++) {
+        bool is_kept = i < from || i >= from + wide.dims;
+        const tide_shape *of = is_kept ? x->shape : &wide;
+        int at = i < from ? i : is_kept ? i - wide.dims + indices : i - from;
+        shape.size[shape.dims] = of->size[at];
+        shape.name[shape.dims++] = of->name[at];
+    }
+    tide_node *node = tide_node_new(m, &index_backward, &x, 1);
+    for (int i = 0; i < indices; i++) tide_save(m, node, list->items[i].tensor);
+    if (node) {
+        node->extra.shape = x->shape;
+        node->attribute[0] = tide_count_of(&wide);
+        node->attribute[1] = indices;
+        node->attribute[2] = from;
+    }
+    tide_tensor *moved[TIDE_MAX_DIMS];
+    for (int i = 0; i < indices; i++) moved[i] = on_device(m, list->items[i].tensor);
+    tide_tensor *out = tide_made_by(m, node, tide_empty(m, &shape, x->dtype));
+    for (int i = 0; i < indices; i++) {
+        tide_release(m, expanded[i]);
+        tide_release(m, copies[i]);
+        tide_release(m, moved[i]);
+    }
+    return tide_of_tensor(out);
+}
+
+/* ---- gather, index_select: one output, a gradient of the whole input ---- */
+
+static void gather_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
+    tide_tensor *saved[2] = {tide_saved_at(m, node, 0), tide_saved_at(m, node, 1)};
+    results[0] = tide_empty(m, node->extra.shape, grads[0]->dtype);
+    tide_release(m, saved[1]);
+    tide_release(m, saved[0]);
+}
+static const tide_backward gather_backward = {"GatherBackward0", gather_run};
+
+static tide_value op_gather(tide_machine *m, tide_value *a) {
+    tide_tensor *x = tide_arg_tensor(m, a[0]), *index = tide_arg_tensor(m, a[2]);
+    tide_node *node = tide_node_new(m, &gather_backward, &x, 1);
+    if (node) node->extra.shape = x->shape;
+    tide_save(m, node, index);
+    tide_save(m, node, x);
+    return tide_of_tensor(tide_made_by(m, node, tide_empty(m, index->shape, x->dtype)));
+}
+
+static tide_value op_index_select(tide_machine *m, tide_value *a) {
+    tide_tensor *x = tide_arg_tensor(m, a[0]), *index = tide_arg_tensor(m, a[2]);
+    int dim = tide_wrap_dim(m, tide_arg_int(m, a[1]), x->shape->dims);
+    tide_node *node = tide_node_new(m, &gather_backward, &x, 1);
+    if (node) node->extra.shape = x->shape;
+    tide_save(m, node, index);
+    tide_shape shape = *x->shape;
+    if (shape.dims) shape.size[dim] = tide_count(index), shape.name[dim] = index->shape->name[0];
+    return tide_of_tensor(tide_made_by(m, node, tide_empty(m, &shape, x->dtype)));
+}
+
+/* ---- masked_scatter: aten/src/ATen/native/cuda/IndexKernel.cpp ---- */
+
+static void masked_scatter_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
+    tide_tensor *mask = tide_saved_at(m, node, 0);
+    if (tide_wants(node, 0)) results[0] = tide_elementwise(m, grads, 1, grads[0]->dtype); /* masked_fill */
+    if (tide_wants(node, 1)) { /* masked_select of as many elements as were scattered */
+        tide_tensor *full = tide_empty(m, grads[0]->shape, TIDE_BOOL);
+        int64_t found = tide_count_of(node->extra.shape);
+        tide_tensor *positions = nonzero(m, tide_count(grads[0]), found, grads[0]->shape->dims);
+        tide_release(m, full);
+        results[1] = tide_empty(m, node->extra.shape, grads[0]->dtype);
+        tide_release(m, positions);
+    }
+    tide_release(m, mask);
+}
+static const tide_backward masked_scatter_backward = {"MaskedScatterBackward0", masked_scatter_run};
+
+static tide_value op_masked_scatter(tide_machine *m, tide_value *a) {
+    tide_tensor *x = tide_arg_tensor(m, a[0]), *mask = tide_arg_tensor(m, a[1]), *source = tide_arg_tensor(m, a[2]);
+    tide_tensor *both[2] = {x, source};
+    tide_node *node = tide_node_new(m, &masked_scatter_backward, both, 2);
+    if (node) node->extra.shape = source->shape;
+    tide_tensor *wide = tide_expand(m, mask, x->shape); /* expand_outplace: a view */
+    tide_save(m, node, wide);
+    tide_tensor *out = tide_made_by(m, node, tide_empty(m, x->shape, x->dtype));
+    tide_tensor *prefix = tide_empty(m, x->shape, TIDE_INT64);
+    tide_tensor *full = tide_is_contiguous(wide) ? NULL : tide_empty(m, x->shape, TIDE_BOOL);
+    tide_touch(m, scan_scratch(tide_count(x), SCAN_TILE_BOOL));
+    tide_release(m, full);
+    tide_release(m, prefix);
+    tide_release(m, wide);
+    return tide_of_tensor(out);
+}
+
+/* x[mask] with a mask of x's whole shape, which finds as many elements as `like` has. */
+static tide_value op_masked_select(tide_machine *m, tide_value *a) {
+    tide_tensor *x = tide_arg_tensor(m, a[0]), *mask = tide_arg_tensor(m, a[1]), *like = tide_arg_tensor(m, a[2]);
+    tide_tensor *full = tide_is_contiguous(mask) ? NULL : tide_empty(m, x->shape, TIDE_BOOL);
+    tide_tensor *positions = nonzero(m, tide_count(x), tide_count(like), x->shape->dims);
+    tide_release(m, full);
+    tide_shape shape = tide_shape1((tide_dim){tide_count(like), 0});
+    tide_tensor *out = tide_empty(m, &shape, x->dtype);
+    tide_release(m, positions);
+    return tide_of_tensor(out);
+}
+
+/* ---- x[mask], x[mask] = values: the mask is of x's first dimensions, and found to be true for so many rows ---- */
+
+static tide_shape rows_shape(const tide_shape *x, int mask_dims, tide_dim count) {
+    tide_shape shape = tide_shape1(count);
+    for (int d = mask_dims; d < x->dims; d++) {
+        shape.size[shape.dims] = x->size[d];
+        shape.name[shape.dims++] = x->name[d];
+    }
+    return shape;
+}
+
+static bool is_row_mask(tide_machine *m, const tide_tensor *x, const tide_tensor *mask) {
+    bool fits = mask->shape->dims > 0 && mask->shape->dims <= x->shape->dims;
+    for (int d = 0; fits && d < mask->shape->dims; d++) fits = mask->shape->size[d] == x->shape->size[d];
+    if (!fits) tide_fail(m, TIDE_ERR_SHAPE, "%s: a mask of %s for %s", m->op, tide_shape_text(m, mask->shape), tide_shape_text(m, x->shape));
+    return fits;
+}
+
+static tide_tensor *read_rows(tide_machine *m, const tide_tensor *mask, const tide_shape *shape, tide_dtype dtype) {
+    tide_tensor *positions = nonzero(m, tide_count(mask), shape->size[0], mask->shape->dims);
+    tide_tensor *out = tide_empty(m, shape, dtype);
+    tide_release(m, positions);
+    return out;
+}
+
+static void masked_rows_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
+    tide_tensor *mask = tide_saved_at(m, node, 0);
+    int64_t found = grads[0]->shape->size[0];
+    results[0] = tide_empty(m, node->extra.shape, grads[0]->dtype);
+    tide_tensor *positions = nonzero(m, tide_count(mask), found, mask->shape->dims);
+    put_accumulated(m, grads[0], found, tide_count(mask), mask->shape->dims, NULL, positions);
+    tide_release(m, mask);
+}
+static const tide_backward masked_rows_backward = {"IndexBackward0", masked_rows_run};
+
+static tide_value op_masked_rows(tide_machine *m, tide_value *a) {
+    tide_tensor *x = tide_arg_tensor(m, a[0]), *mask = tide_arg_tensor(m, a[1]);
+    if (!is_row_mask(m, x, mask)) return tide_none();
+    tide_shape shape = rows_shape(x->shape, mask->shape->dims, (tide_dim){tide_arg_int(m, a[2]), a[2].symbol});
+    tide_node *node = tide_node_new(m, &masked_rows_backward, &x, 1);
+    if (node) node->extra.shape = x->shape;
+    tide_save(m, node, mask);
+    return tide_of_tensor(tide_made_by(m, node, read_rows(m, mask, &shape, (tide_dtype)x->dtype)));
+}
+
+/* The gradient of x is a copy with zeros for the rows; that of the values is read from there. */
+static void put_rows_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
+    tide_tensor *mask = tide_saved_at(m, node, 0);
+    const tide_shape *rows = node->extra.shape;
+    if (tide_wants(node, 0)) {
+        tide_tensor *zeros = tide_empty(m, rows, grads[0]->dtype);
+        results[0] = tide_clone(m, grads[0]);
+        tide_release(m, nonzero(m, tide_count(mask), rows->size[0], mask->shape->dims));
+        tide_release(m, zeros);
+    }
+    if (tide_wants(node, 1)) results[1] = read_rows(m, mask, rows, (tide_dtype)grads[0]->dtype);
+    tide_release(m, mask);
+}
+static const tide_backward put_rows_backward = {"IndexPutBackward0", put_rows_run};
+
+static tide_value op_put_rows(tide_machine *m, tide_value *a) {
+    tide_tensor *both[2] = {tide_arg_tensor(m, a[0]), tide_arg_tensor(m, a[2])}, *mask = tide_arg_tensor(m, a[1]);
+    if (!is_row_mask(m, both[0], mask) || both[1]->shape->dims < 1) return tide_none();
+    tide_node *node = tide_node_new(m, &put_rows_backward, both, 2);
+    if (node) node->extra.shape = both[1]->shape;
+    tide_save(m, node, mask);
+    tide_release(m, nonzero(m, tide_count(mask), both[1]->shape->size[0], mask->shape->dims));
+    tide_tensor *t = tide_alias(m, both[0]);
+    return tide_of_tensor(node ? tide_made_by(m, node, t) : t);
+}
+
+/* FunctionsManual.cpp, cumsum_backward: grad.flip(dim).cumsum(dim).flip(dim), in the dtype of the input. */
+static void cumsum_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
+    tide_tensor *grad = tide_to(m, grads[0], (tide_dtype)node->attribute[0]);
+    tide_tensor *flipped = tide_empty_like(m, grad, grad->dtype), *sums = tide_empty(m, grad->shape, grad->dtype);
+    tide_release(m, tide_contiguous(m, flipped));
+    results[0] = tide_empty(m, grad->shape, grad->dtype);
+    tide_release(m, sums);
+    tide_release(m, flipped);
+    tide_release(m, grad);
+}
+static const tide_backward cumsum_backward = {"CumsumBackward0", cumsum_run};
+
+/* Tensor.cumsum; cuda/ScanKernels.cpp scans a contiguous copy. Autocast only sets its dtype. */
+static tide_value op_cumsum(tide_machine *m, tide_value *a) {
+    tide_tensor *x = tide_arg_tensor(m, a[0]);
+    bool is_half = x->dtype == TIDE_BF16 || x->dtype == TIDE_FP16;
+    tide_dtype own = is_half && m->autocast_enabled ? TIDE_FP32 : tide_dtype_is_float(x->dtype) ? (tide_dtype)x->dtype : TIDE_INT64;
+    tide_dtype dtype = dtype_or(a[2], own);
+    tide_node *node = tide_node_new(m, &cumsum_backward, &x, 1);
+    if (node) node->attribute[0] = x->dtype;
+    tide_tensor *out = tide_empty(m, x->shape, dtype), *cast = tide_to(m, x, dtype), *wide = tide_contiguous(m, cast);
+    tide_release(m, cast);
+    int dim = tide_wrap_dim(m, tide_arg_int(m, a[1]), x->shape->dims);
+    if (x->shape->dims && x->shape->size[dim] == tide_count(x))
+        tide_touch(m, scan_scratch_of(tide_count(x), SCAN_TILE_BOOL, tide_dtype_bytes(dtype)));
+    tide_release(m, wide);
+    return tide_of_tensor(tide_made_by(m, node, out));
+}
+
+/* ---- sort, topk: values and indices; the gradient goes back to where the values were (cuda/Sort.cpp, TensorTopK.cu) ---- */
+
+enum { SMALL_SORT = 4096 };
+
+static tide_value pair_of(tide_machine *m, const tide_backward *backward, tide_tensor *x, const tide_shape *shape) {
+    tide_node *node = tide_node_new(m, backward, &x, 1);
+    if (node) node->extra.shape = x->shape;
+    tide_value list = {.kind = TIDE_VALUE_LIST, .list = tide_list_new(m)};
+    tide_list_push(m, list.list, tide_of_tensor(tide_made_by(m, node, tide_empty(m, shape, x->dtype))));
+    tide_tensor *indices = tide_empty(m, shape, TIDE_INT64);
+    tide_save(m, node, indices);
+    tide_list_push(m, list.list, tide_of_tensor(indices));
+    return list;
+}
+
+static const tide_backward sort_backward = {"SortBackward0", gather_run};
+static const tide_backward topk_backward = {"TopkBackward0", gather_run};
+
+/* Along the last dimension. Rows of up to 4,096 are sorted in place beside an arange; a longer row by radix. */
+static tide_value op_sort(tide_machine *m, tide_value *a) {
+    tide_tensor *x = tide_arg_tensor(m, a[0]);
+    int64_t length = x->shape->dims ? x->shape->size[x->shape->dims - 1] : 1;
+    if (length > SMALL_SORT && tide_count(x) != length) {
+        tide_fail(m, TIDE_ERR_UNSUPPORTED, "sort: several rows of more than %d elements are not described", SMALL_SORT);
+        return tide_none();
+    }
+    tide_value made = pair_of(m, &sort_backward, x, x->shape);
+    tide_tensor *range = tide_scratch(m, 8 * length);
+    if (length > SMALL_SORT) tide_touch(m, sort_scratch(length, INT64_MAX));
+    tide_release(m, range);
+    return made;
+}
+
+/* Values and indices of the greatest along the last dimension. */
+static tide_value op_max_along(tide_machine *m, tide_value *a) {
+    tide_tensor *x = tide_arg_tensor(m, a[0]);
+    tide_shape shape = *x->shape;
+    if (shape.dims) shape.dims--;
+    return pair_of(m, &topk_backward, x, &shape);
+}
+
+static tide_value op_topk(tide_machine *m, tide_value *a) {
+    tide_tensor *x = tide_arg_tensor(m, a[0]);
+    tide_shape shape = *x->shape;
+    int last = shape.dims - 1;
+    int64_t k = tide_arg_int(m, a[1]);
+    if (last < 0 || k < 0 || k > shape.size[last]) {
+        tide_fail(m, TIDE_ERR_SHAPE, "topk: %lld of %s", (long long)k, tide_shape_text(m, x->shape));
+        return tide_none();
+    }
+    shape.size[last] = k;
+    shape.name[last] = a[1].symbol;
+    return pair_of(m, &topk_backward, x, &shape);
+}
+
+static const tide_op index_ops[] = {
+    {"empty", "*sizes, dtype=none", TIDE_CAST_NONE, op_empty},
+    {"host_tensor", "*sizes, dtype=none", TIDE_CAST_NONE, op_host},
+    {"arange", "end, dtype=none", TIDE_CAST_NONE, op_arange},
+    {"empty_like", "x, dtype=none", TIDE_CAST_NONE, op_empty_like},
+    {"embedding", "indices, weight", TIDE_CAST_NONE, op_embedding},
+    {"index", "x, indices, dim=0", TIDE_CAST_NONE, op_index},
+    {"gather", "x, dim, index", TIDE_CAST_NONE, op_gather},
+    {"index_select", "x, dim, index", TIDE_CAST_NONE, op_index_select},
+    {"masked_scatter", "x, mask, source", TIDE_CAST_NONE, op_masked_scatter},
+    {"masked_rows", "x, mask, count", TIDE_CAST_NONE, op_masked_rows},
+    {"put_rows_", "x, mask, values", TIDE_CAST_NONE, op_put_rows},
+    {"masked_select", "x, mask, like", TIDE_CAST_NONE, op_masked_select},
+    {"sort", "x", TIDE_CAST_NONE, op_sort},
+    {"max_along_last", "x", TIDE_CAST_NONE, op_max_along},
+    {"topk", "x, k", TIDE_CAST_NONE, op_topk},
+    {"cumsum", "x, dim=0, dtype=none", TIDE_CAST_NONE, op_cumsum},
+};
+TIDE_OP_TABLE(index)

@@ -1,0 +1,629 @@
+/* Matrix products: aten/src/ATen/native/Linear.cpp, LinearAlgebra.cpp, cuda/Blas.cpp.
+ *
+ * Note [GEMM workspace]: torch 2.15 allocates the cuBLAS workspace after the output of every product and frees it at
+ * once; a product with a bias goes through cuBLASLt with 1 MiB. Older versions keep the first one for good: one of the thread
+ * that runs forward and one of that which runs backward. cuda/CublasHandlePool.cpp. */
+#include "tensor/ops/ops.h"
+
+enum { CUBLASLT_WORKSPACE = 1 << 20, CUBLAS_WORKSPACE = 8519680, CUBLAS_WORKSPACE_HOPPER = 32 << 20 };
+
+int64_t tide_cublas_workspace(int capability) {
+    return capability >= 90 ? CUBLAS_WORKSPACE_HOPPER : CUBLAS_WORKSPACE;
+}
+
+int64_t tide_gemm_workspace(const tide_machine *m) {
+    return tide_cublas_workspace(m->device.capability);
+}
+
+static void workspace(tide_machine *m, int64_t bytes) {
+    tide_factor factor = m->factor;
+    m->factor = TIDE_FACTOR_WORKSPACE;
+    tide_tensor **kept = &m->kept_workspaces[m->task_depth > 0];
+    if (!m->keeps_workspaces || bytes == CUBLASLT_WORKSPACE) tide_touch(m, bytes);
+    else if (!*kept) *kept = tide_scratch(m, bytes);
+    m->factor = factor;
+}
+
+/* cuda/Blas.cpp, prepare_matrix_for_cublas: one of the last two dimensions must be contiguous and the other one not
+ * overlap it; anything else is copied for the product. */
+static bool is_ready(const tide_tensor *t) {
+    int row = t->shape->dims - 2, column = row + 1;
+    const int64_t *size = t->shape->size, *stride = t->stride;
+    return (t->shape->dims == 2 && tide_is_dense(t)) || (stride[column] == 1 && stride[row] >= size[column] && stride[row] > 0) ||
+           (stride[row] == 1 && stride[column] >= size[row] && stride[column] > 0);
+}
+
+/* The product of a and b: their copies and the workspace. */
+static void multiply(tide_machine *m, const tide_tensor *a, const tide_tensor *b, int64_t bytes) {
+    tide_tensor *left = is_ready(a) ? NULL : tide_empty(m, a->shape, a->dtype);
+    tide_tensor *right = is_ready(b) ? NULL : tide_empty(m, b->shape, b->dtype);
+    workspace(m, bytes);
+    tide_release(m, right);
+    tide_release(m, left);
+}
+
+/* rows x columns, contiguous, or column-major when is_transposed, with the workspace of the product after it. */
+static tide_tensor *product(tide_machine *m, const tide_tensor *a, const tide_tensor *b, tide_dim rows, tide_dim columns,
+                            bool is_transposed, tide_dtype dtype) {
+    tide_shape shape = {.dims = 2};
+    shape.size[0] = rows.n, shape.name[0] = rows.name;
+    shape.size[1] = columns.n, shape.name[1] = columns.name;
+    tide_tensor *out;
+    if (is_transposed) {
+        int64_t stride[TIDE_MAX_DIMS] = {1, rows.n > 1 ? rows.n : 1};
+        out = tide_empty_strided(m, &shape, stride, dtype);
+    } else {
+        out = tide_empty(m, &shape, dtype);
+    }
+    multiply(m, a, b, tide_gemm_workspace(m));
+    return out;
+}
+
+/* A gradient takes the layout of what it belongs to (FunctionsManual.cpp: mm_mat1_grad, mm_mat2_grad). */
+static bool is_column_major(const tide_meta *meta, const int64_t *stride) {
+    return stride[0] == 1 && stride[1] == meta->shape->size[0];
+}
+
+static void mat1_grad(tide_machine *m, tide_node *node, tide_tensor *g, tide_tensor *mat2, tide_tensor **result) {
+    const tide_meta *meta = &node->extra; /* the shape of mat1 */
+    *result = product(m, g, mat2, (tide_dim){meta->shape->size[0], meta->shape->name[0]}, (tide_dim){meta->shape->size[1], meta->shape->name[1]},
+                      node->attribute[0], g->dtype);
+}
+
+static void mat2_grad(tide_machine *m, tide_node *node, tide_tensor *g, tide_tensor *mat1, tide_tensor **result) {
+    *result = product(m, mat1, g, (tide_dim){node->attribute[2], (uint32_t)node->attribute[4]},
+                      (tide_dim){node->attribute[3], (uint32_t)node->attribute[5]}, node->attribute[1], g->dtype);
+}
+
+static void remember(tide_node *node, const tide_tensor *a, const tide_tensor *b) {
+    if (!node) return;
+    tide_meta of_a = {a->shape, a->dtype}, of_b = {b->shape, b->dtype};
+    node->extra = of_a;
+    node->attribute[0] = is_column_major(&of_a, a->stride) && !tide_is_contiguous(a);
+    node->attribute[1] = is_column_major(&of_b, b->stride) && !tide_is_contiguous(b);
+    node->attribute[2] = b->shape->size[0];
+    node->attribute[3] = b->shape->size[1];
+    node->attribute[4] = b->shape->name[0];
+    node->attribute[5] = b->shape->name[1];
+}
+
+static bool fits(tide_machine *m, const tide_tensor *a, const tide_tensor *b) {
+    if (a->shape->dims == 2 && b->shape->dims == 2 && a->shape->size[1] == b->shape->size[0] && a->dtype == b->dtype) return true;
+    if (a->dtype != b->dtype)
+        tide_fail(m, TIDE_ERR_SHAPE, "%s: %s times %s: the dtypes differ", m->op, tide_dtype_names[a->dtype], tide_dtype_names[b->dtype]);
+    else
+        tide_fail(m, TIDE_ERR_SHAPE, "%s: shapes %s and %s do not multiply", m->op, tide_shape_text(m, a->shape), tide_shape_text(m, b->shape));
+    return false;
+}
+
+/* ---- mm ---- */
+
+static void mm_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
+    tide_tensor *mat2 = tide_saved_at(m, node, 0), *self = tide_saved_at(m, node, 1);
+    if (tide_wants(node, 1)) mat2_grad(m, node, grads[0], self, &results[1]);
+    if (tide_wants(node, 0)) mat1_grad(m, node, grads[0], mat2, &results[0]);
+    tide_release(m, self);
+    tide_release(m, mat2);
+}
+static const tide_backward mm_backward = {"MmBackward0", mm_run};
+
+static tide_tensor *mm(tide_machine *m, tide_tensor *a, tide_tensor *b) {
+    if (!fits(m, a, b)) return tide_retain(a);
+    tide_tensor *both[2] = {a, b};
+    tide_node *node = tide_node_new(m, &mm_backward, both, 2);
+    if (node) {
+        tide_save(m, node, tide_wants(node, 0) ? b : NULL);
+        tide_save(m, node, tide_wants(node, 1) ? a : NULL);
+    }
+    remember(node, a, b);
+    return tide_made_by(m, node, product(m, a, b, tide_dim_of(a, 0), tide_dim_of(b, 1), false, a->dtype));
+}
+
+/* ---- addmm ---- */
+
+static void addmm_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
+    tide_tensor *mat1 = tide_saved_at(m, node, 0), *mat2 = tide_saved_at(m, node, 1);
+    if (tide_wants(node, 1)) mat1_grad(m, node, grads[0], mat2, &results[1]);
+    if (tide_wants(node, 2)) mat2_grad(m, node, grads[0], mat1, &results[2]);
+    if (tide_wants(node, 0)) results[0] = tide_retain(grads[0]); /* summed to the bias by the engine */
+    tide_release(m, mat2);
+    tide_release(m, mat1);
+}
+static const tide_backward addmm_backward = {"AddmmBackward0", addmm_run};
+
+static tide_tensor *addmm(tide_machine *m, tide_tensor *bias, tide_tensor *a, tide_tensor *b) {
+    if (!fits(m, a, b)) return tide_retain(a);
+    tide_tensor *all[3] = {bias, a, b};
+    tide_node *node = tide_node_new(m, &addmm_backward, all, 3);
+    if (node) {
+        tide_save(m, node, tide_wants(node, 2) ? a : NULL);
+        tide_save(m, node, tide_wants(node, 1) ? b : NULL);
+    }
+    remember(node, a, b);
+    tide_shape shape = {.dims = 2};
+    shape.size[0] = a->shape->size[0], shape.name[0] = a->shape->name[0];
+    shape.size[1] = b->shape->size[1], shape.name[1] = b->shape->name[1];
+    tide_tensor *out = tide_empty(m, &shape, a->dtype);
+    /* cuda/Blas.cpp, isInputCompliesAddmmCudaLt: a row, or in half types a matrix */
+    bool is_row = bias->shape->dims == 1, is_matrix = bias->shape->dims == 2 && bias->shape->size[1] == b->shape->size[1] && tide_dtype_bytes(a->dtype) == 2;
+    bool is_lt = (is_row || is_matrix) && tide_is_contiguous(bias) && b->shape->size[0] > 1 && b->shape->size[1] > 1;
+    multiply(m, a, b, is_lt ? CUBLASLT_WORKSPACE : tide_gemm_workspace(m));
+    return tide_made_by(m, node, out);
+}
+
+/* ---- bmm ---- */
+
+static void bmm_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
+    tide_tensor *mat2 = tide_saved_at(m, node, 0), *self = tide_saved_at(m, node, 1);
+    for (int i = 1; i >= 0; i--) {
+        if (!tide_wants(node, i)) continue;
+        const tide_meta *meta = &node->edges[i].node->outputs[node->edges[i].input];
+        results[i] = tide_empty(m, meta->shape, grads[0]->dtype);
+        multiply(m, i ? self : grads[0], i ? grads[0] : mat2, tide_gemm_workspace(m));
+    }
+    tide_release(m, self);
+    tide_release(m, mat2);
+}
+static const tide_backward bmm_backward = {"BmmBackward0", bmm_run};
+
+static tide_tensor *bmm(tide_machine *m, tide_tensor *a, tide_tensor *b) {
+    bool ok = a->shape->dims == 3 && b->shape->dims == 3 && a->shape->size[0] == b->shape->size[0] &&
+              a->shape->size[2] == b->shape->size[1] && a->dtype == b->dtype;
+    if (!ok) {
+        tide_fail(m, TIDE_ERR_SHAPE, "bmm: %s of %s and %s of %s do not multiply", tide_shape_text(m, a->shape),
+                  tide_dtype_names[a->dtype], tide_shape_text(m, b->shape), tide_dtype_names[b->dtype]);
+        return tide_retain(a);
+    }
+    tide_tensor *both[2] = {a, b};
+    tide_node *node = tide_node_new(m, &bmm_backward, both, 2);
+    if (node) {
+        tide_save(m, node, tide_wants(node, 0) ? b : NULL);
+        tide_save(m, node, tide_wants(node, 1) ? a : NULL);
+    }
+    tide_shape shape = *a->shape;
+    shape.size[2] = b->shape->size[2];
+    shape.name[2] = b->shape->name[2];
+    tide_tensor *out = tide_empty(m, &shape, a->dtype);
+    multiply(m, a, b, tide_gemm_workspace(m));
+    return tide_made_by(m, node, out);
+}
+
+/* ---- baddbmm: beta * input + alpha * batch1 @ batch2, the numbers kept by nobody ---- */
+
+static void baddbmm_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
+    tide_tensor *batch2 = tide_saved_at(m, node, 0), *batch1 = tide_saved_at(m, node, 1);
+    for (int i = 1; i <= 2; i++) {
+        if (!tide_wants(node, i)) continue;
+        const tide_meta *meta = &node->edges[i].node->outputs[node->edges[i].input];
+        tide_tensor *plain = tide_empty(m, meta->shape, grads[0]->dtype);
+        multiply(m, i == 1 ? grads[0] : batch1, i == 1 ? batch2 : grads[0], tide_gemm_workspace(m));
+        results[i] = tide_scale(m, plain); /* maybe_multiply(grad, alpha) */
+        tide_release(m, plain);
+    }
+    if (tide_wants(node, 0)) results[0] = tide_retain(grads[0]);
+    tide_release(m, batch1);
+    tide_release(m, batch2);
+}
+static const tide_backward baddbmm_backward = {"BaddbmmBackward0", baddbmm_run};
+
+static tide_value op_baddbmm(tide_machine *m, tide_value *a) {
+    tide_tensor *all[3] = {tide_arg_tensor(m, a[0]), tide_arg_tensor(m, a[1]), tide_arg_tensor(m, a[2])};
+    tide_tensor *batch1 = all[1], *batch2 = all[2];
+    tide_shape shape = *batch1->shape;
+    bool ok = shape.dims == 3 && batch2->shape->dims == 3 && shape.size[0] == batch2->shape->size[0] && shape.size[2] == batch2->shape->size[1];
+    if (!ok) {
+        tide_fail(m, TIDE_ERR_SHAPE, "baddbmm: %s and %s do not multiply", tide_shape_text(m, &shape), tide_shape_text(m, batch2->shape));
+        return tide_none();
+    }
+    tide_node *node = tide_node_new(m, &baddbmm_backward, all, 3);
+    if (node) {
+        tide_save(m, node, tide_wants(node, 1) ? batch2 : NULL);
+        tide_save(m, node, tide_wants(node, 2) ? batch1 : NULL);
+    }
+    shape.size[2] = batch2->shape->size[2];
+    shape.name[2] = batch2->shape->name[2];
+    tide_tensor *out = tide_empty(m, &shape, batch1->dtype);
+    multiply(m, batch1, batch2, tide_gemm_workspace(m));
+    return tide_of_tensor(tide_made_by(m, node, out));
+}
+
+/* ---- grouped_mm: rows of x by the matrix of their group (cuda/GroupedBlas.cpp). bf16 on Hopper and Blackwell goes to
+ * CUTLASS, which keeps 60 bytes per group and 512 per multiprocessor; anything else multiplies group by group ---- */
+
+static void grouped_scratch(tide_machine *m, int64_t groups, tide_dtype dtype) {
+    if (dtype != TIDE_BF16 || m->device.capability < 90 || m->device.capability >= 120) return;
+    tide_tensor *problems = tide_scratch(m, 60 * groups);
+    tide_touch(m, 512 * (int64_t)m->device.sms);
+    tide_release(m, problems);
+}
+
+static void grouped_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
+    tide_tensor *weight = tide_saved_at(m, node, 0), *offsets = tide_saved_at(m, node, 1), *x = tide_saved_at(m, node, 2);
+    int64_t groups = tide_count(offsets);
+    if (tide_wants(node, 1)) {
+        results[1] = tide_empty_like(m, weight, grads[0]->dtype);
+        grouped_scratch(m, groups, grads[0]->dtype);
+    }
+    if (tide_wants(node, 0)) {
+        const tide_meta *meta = &node->edges[0].node->outputs[node->edges[0].input];
+        results[0] = tide_empty(m, meta->shape, grads[0]->dtype);
+        grouped_scratch(m, groups, grads[0]->dtype);
+    }
+    tide_release(m, x);
+    tide_release(m, offsets);
+    tide_release(m, weight);
+}
+static const tide_backward grouped_backward = {"GroupedMmBackward0", grouped_run};
+
+static tide_value op_grouped_mm(tide_machine *m, tide_value *a) {
+    tide_tensor *both[2] = {tide_arg_tensor(m, a[0]), tide_arg_tensor(m, a[1])}, *offsets = tide_arg_tensor(m, a[2]);
+    tide_shape shape = *both[0]->shape;
+    const tide_shape *weight = both[1]->shape;
+    if (shape.dims != 2 || weight->dims != 3 || shape.size[1] != weight->size[1] || weight->size[0] != tide_count(offsets)) {
+        tide_fail(m, TIDE_ERR_SHAPE, "grouped_mm: %s by %s", tide_shape_text(m, &shape), tide_shape_text(m, weight));
+        return tide_none();
+    }
+    tide_node *node = tide_node_new(m, &grouped_backward, both, 2);
+    tide_save(m, node, both[1]);
+    tide_save(m, node, offsets);
+    tide_save(m, node, node && tide_wants(node, 1) ? both[0] : NULL);
+    shape.size[1] = weight->size[2];
+    shape.name[1] = weight->name[2];
+    tide_tensor *out = tide_empty(m, &shape, both[0]->dtype);
+    grouped_scratch(m, weight->size[0], both[0]->dtype);
+    return tide_of_tensor(tide_made_by(m, node, out));
+}
+
+/* ---- matmul: folds, or expands and multiplies in batches ---- */
+
+/* LinearAlgebra.cpp: should_fold, for a larger left side. */
+static bool should_fold(const tide_tensor *a, const tide_tensor *b) {
+    if (a->shape->dims < 3 || b->shape->dims > 2) return false;
+    if (b->requires_grad) return true;
+    for (int i = 0; i < a->shape->dims - 2; i++)
+        if (a->stride[i] != a->stride[i + 1] * a->shape->size[i + 1]) return false;
+    return true;
+}
+
+static void put_dim(tide_shape *shape, tide_dim dim) {
+    shape->size[shape->dims] = dim.n;
+    shape->name[shape->dims++] = dim.name;
+}
+
+/* The product of the dimensions [from, to). */
+static tide_dim joined(tide_machine *m, const tide_shape *shape, int from, int to) {
+    tide_value all = tide_of_int(1);
+    for (int i = from; i < to; i++) {
+        tide_value size = {.kind = TIDE_VALUE_INT, .symbol = shape->name[i], .integer = shape->size[i]};
+        all.symbol = tide_symbol_of(m, '*', all, size);
+        all.integer *= size.integer;
+    }
+    return (tide_dim){all.integer, all.symbol};
+}
+
+static tide_tensor *fold(tide_machine *m, tide_tensor *a, tide_tensor *b) {
+    tide_shape flat = {.dims = 0}, shape = *a->shape;
+    int last = a->shape->dims - 1;
+    put_dim(&flat, joined(m, a->shape, 0, last));
+    put_dim(&flat, tide_dim_of(a, last));
+    tide_tensor *left = tide_reshape(m, a, &flat), *out = mm(m, left, b);
+    shape.size[last] = b->shape->size[1];
+    shape.name[last] = b->shape->name[1];
+    tide_tensor *viewed = m->has_failed ? tide_retain(a) : tide_view(m, out, &shape);
+    viewed->is_view = false; /* _unsafe_view */
+    tide_release(m, left);
+    tide_release(m, out);
+    return viewed;
+}
+
+/* A matrix that trains by batches: the product of both transposed, turned back and copied. */
+static tide_tensor *fold_turned(tide_machine *m, tide_tensor *a, tide_tensor *b) {
+    tide_tensor *left = tide_transpose(m, b, -2, -1), *right = tide_transpose(m, a, 0, 1);
+    tide_tensor *out = fold(m, left, right);
+    tide_release(m, left);
+    tide_release(m, right);
+    tide_tensor *turned = tide_transpose(m, out, -2, -1);
+    tide_release(m, out);
+    tide_tensor *made = tide_contiguous(m, turned);
+    tide_release(m, turned);
+    return made;
+}
+
+static tide_tensor *batches(tide_machine *m, tide_tensor *x, const tide_shape *batch, int64_t count, uint32_t name) {
+    tide_shape full = *batch, flat = {.dims = 3};
+    for (int i = 0; i < 2; i++) {
+        int from = x->shape->dims - 2 + i;
+        full.size[full.dims] = flat.size[1 + i] = x->shape->size[from];
+        full.name[full.dims++] = flat.name[1 + i] = x->shape->name[from];
+    }
+    flat.size[0] = count;
+    flat.name[0] = name;
+    tide_tensor *wide = tide_expand(m, x, &full), *made = tide_reshape(m, wide, &flat);
+    tide_release(m, wide);
+    return made;
+}
+
+tide_tensor *tide_matmul(tide_machine *m, tide_tensor *a, tide_tensor *b) {
+    if (a->shape->dims == 2 && b->shape->dims == 2) return mm(m, a, b);
+    if (a->shape->dims < 2 || b->shape->dims < 2 || a->shape->dims + 1 > TIDE_MAX_DIMS) {
+        tide_fail(m, TIDE_ERR_SHAPE, "matmul of %s and %s", tide_shape_text(m, a->shape), tide_shape_text(m, b->shape));
+        return tide_retain(a);
+    }
+    if (should_fold(a, b)) return fold(m, a, b);
+    if (a->shape->dims == 2 && a->requires_grad && a->shape->size[1] == b->shape->size[b->shape->dims - 2]) return fold_turned(m, a, b);
+    tide_shape batch_a = *a->shape, batch_b = *b->shape, batch;
+    batch_a.dims -= 2;
+    batch_b.dims -= 2;
+    if (!tide_broadcast(m, &batch, &batch_a, &batch_b)) return tide_retain(a);
+    tide_dim count = joined(m, &batch, 0, batch.dims);
+    tide_tensor *left = batches(m, a, &batch, count.n, count.name);
+    tide_tensor *right = batches(m, b, &batch, count.n, count.name);
+    tide_tensor *out = bmm(m, left, right);
+    tide_release(m, left);
+    tide_release(m, right);
+    if (m->has_failed) return out;
+    tide_shape shape = batch;
+    put_dim(&shape, tide_dim_of(a, a->shape->dims - 2));
+    put_dim(&shape, tide_dim_of(b, b->shape->dims - 1));
+    tide_tensor *viewed = tide_view(m, out, &shape);
+    viewed->is_view = false;
+    tide_release(m, out);
+    return viewed;
+}
+
+/* ---- einsum of two tensors: Linear.cpp, einsum and sumproduct_pair ---- */
+
+/* Where each letter of an operand or of the output stands, -1 where it does not, and what ends it. False if a letter is none
+ * or comes twice. */
+static bool read_letters(tide_text *rest, const char *end, int place[26], int *count) {
+    *count = 0;
+    for (int i = 0; i < 26; i++) place[i] = -1;
+    for (; rest->length && *rest->at != *end; rest->at++, rest->length--) {
+        int letter = *rest->at - 'a';
+        if (letter < 0 || letter >= 26 || place[letter] >= 0) return false;
+        place[letter] = (*count)++;
+    }
+    for (; *end && rest->length && *rest->at == *end; end++) rest->at++, rest->length--;
+    return !*end;
+}
+
+/* An operand with its dimensions in the order of `order`, 1 where it has none. */
+static tide_tensor *spread(tide_machine *m, tide_tensor *x, const int place[26], const int order[26], int dims) {
+    tide_tensor *wide = tide_retain(x);
+    int64_t permutation[TIDE_MAX_DIMS] = {0};
+    int given = x->shape->dims;
+    for (int i = 0; i < dims; i++) permutation[i] = place[order[i]] >= 0 ? place[order[i]] : given++;
+    for (int i = x->shape->dims; i < dims; i++) {
+        tide_tensor *next = tide_unsqueeze(m, wide, -1);
+        tide_release(m, wide);
+        wide = next;
+    }
+    tide_tensor *made = tide_permute(m, wide, permutation);
+    tide_release(m, wide);
+    return made;
+}
+
+/* Permuted, then three dimensions: those of groups[0], [1] and [2] as one each. */
+static tide_tensor *grouped(tide_machine *m, tide_tensor *x, const int64_t *permutation, const int groups[3]) {
+    tide_tensor *turned = tide_permute(m, x, permutation);
+    tide_shape flat = {.dims = 0};
+    for (int i = 0, from = 0; i < 3; from += groups[i++]) put_dim(&flat, joined(m, turned->shape, from, from + groups[i]));
+    tide_tensor *made = tide_reshape(m, turned, &flat);
+    tide_release(m, turned);
+    return made;
+}
+
+/* dims dimensions of both, of which those from `kept` on are summed: by their sizes they are batches (of both), rows (of
+ * the left alone), sums, or columns. Where all columns come before the rows, left and right change places. */
+static tide_tensor *sum_product(tide_machine *m, tide_tensor *a, tide_tensor *b, int dims, int kept) {
+    enum { BATCH, ROW, SUM, COLUMN };
+    int64_t of[4][TIDE_MAX_DIMS], left[TIDE_MAX_DIMS], right[TIDE_MAX_DIMS], back[TIDE_MAX_DIMS] = {0};
+    int count[4] = {0};
+    for (int i = 0; i < dims; i++) {
+        bool in_a = a->shape->size[i] != 1, in_b = b->shape->size[i] != 1;
+        int kind = !in_a ? COLUMN : !in_b ? ROW : i < kept ? BATCH : SUM;
+        of[kind][count[kind]++] = i;
+    }
+    static const int of_right[4] = {BATCH, SUM, COLUMN, ROW};
+    if (!count[SUM]) return tide_mul(m, a, b);
+    if (count[ROW] && count[COLUMN] && of[COLUMN][count[COLUMN] - 1] < of[ROW][0]) return sum_product(m, b, a, dims, kept);
+    tide_shape shape = {.dims = 0};
+    for (int k = 0, l = 0, r = 0; k < 4; k++) {
+        for (int i = 0; i < count[of_right[k]]; i++) right[r++] = of[of_right[k]][i];
+        for (int i = 0; i < count[k]; i++) {
+            back[of[k][i]] = l;
+            left[l++] = of[k][i];
+            put_dim(&shape, k == SUM ? (tide_dim){1, 0} : tide_dim_of(k == COLUMN ? b : a, (int)of[k][i]));
+        }
+    }
+    tide_tensor *x = grouped(m, a, left, (int[3]){count[BATCH], count[ROW], count[SUM]});
+    tide_tensor *y = grouped(m, b, right, (int[3]){count[BATCH], count[SUM], count[COLUMN]});
+    tide_tensor *out = m->has_failed ? tide_retain(x) : bmm(m, x, y);
+    tide_release(m, y);
+    tide_release(m, x);
+    if (m->has_failed) return out;
+    tide_tensor *viewed = tide_view(m, out, &shape), *made = tide_permute(m, viewed, back);
+    tide_release(m, viewed);
+    tide_release(m, out);
+    return made;
+}
+
+/* "ab,bc->ac": two operands, lower-case letters, sums over letters that both have. */
+static tide_value op_einsum(tide_machine *m, tide_value *a) {
+    tide_tensor *x = tide_arg_tensor(m, a[1]), *y = tide_arg_tensor(m, a[2]);
+    tide_text rest = a[0].kind == TIDE_VALUE_TEXT ? a[0].text : (tide_text){NULL, 0};
+    int of_x[26], of_y[26], of_out[26], order[26], x_dims, y_dims, kept, dims;
+    bool ok = read_letters(&rest, ",", of_x, &x_dims) && read_letters(&rest, "->", of_y, &y_dims) && read_letters(&rest, "", of_out, &kept) &&
+         x_dims == x->shape->dims && y_dims == y->shape->dims;
+    dims = ok ? kept : 0;
+    for (int i = 0; i < 26 && ok; i++) {
+        if (of_out[i] >= 0) order[of_out[i]] = i;
+        else if (of_x[i] >= 0 && of_y[i] >= 0) order[dims++] = i;
+        ok = (of_out[i] < 0 || of_x[i] >= 0 || of_y[i] >= 0) && ((of_x[i] < 0) == (of_y[i] < 0) || of_out[i] >= 0) &&
+             (of_x[i] < 0 || of_y[i] < 0 || x->shape->size[of_x[i]] == y->shape->size[of_y[i]]);
+    }
+    if (!ok || dims > TIDE_MAX_DIMS) {
+        tide_fail(m, TIDE_ERR_SHAPE, "einsum: %s and %s do not fit the equation", tide_shape_text(m, x->shape), tide_shape_text(m, y->shape));
+        return tide_none();
+    }
+    bool is_cast = m->autocast_enabled; /* of a list, from the left */
+    x = is_cast ? tide_autocast_lower(m, x) : tide_retain(x);
+    y = is_cast ? tide_autocast_lower(m, y) : tide_retain(y);
+    tide_tensor *left = spread(m, x, of_x, order, dims), *right = spread(m, y, of_y, order, dims);
+    tide_tensor *out = sum_product(m, left, right, dims, kept);
+    for (int i = dims - 1; i >= kept && !m->has_failed; i--) {
+        tide_tensor *next = tide_squeeze(m, out, i);
+        tide_release(m, out);
+        out = next;
+    }
+    tide_release(m, right);
+    tide_release(m, left);
+    tide_release(m, x);
+    tide_release(m, y);
+    return tide_of_tensor(out);
+}
+
+/* ---- linear ---- */
+
+static void add_bias_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
+    (void)m;
+    for (int i = 0; i < 2; i++) results[i] = tide_wants(node, i) ? tide_retain(grads[0]) : NULL;
+}
+static const tide_backward add_bias_backward = {"AddBackward0", add_bias_run};
+
+tide_tensor *tide_linear(tide_machine *m, tide_tensor *x, tide_tensor *weight, tide_tensor *bias) {
+    if (weight->shape->dims != 2 || x->shape->dims < 2 || x->shape->size[x->shape->dims - 1] != weight->shape->size[1]) {
+        tide_fail(m, TIDE_ERR_SHAPE, "linear: an input of %s for a weight of %s", tide_shape_text(m, x->shape),
+                  tide_shape_text(m, weight->shape));
+        return tide_retain(x);
+    }
+    bool is_flattened = bias && x->shape->dims > 2 && tide_is_contiguous(x); /* Linear.cpp: _flatten_nd_linear */
+    tide_tensor *transposed = is_flattened ? NULL : tide_transpose(m, weight, 0, 1), *out;
+    if (!bias) {
+        out = tide_matmul(m, x, transposed);
+    } else if (x->shape->dims == 2) {
+        out = addmm(m, bias, x, transposed);
+    } else if (is_flattened) {
+        tide_shape flat = {.dims = 0}, shape = *x->shape;
+        int last = x->shape->dims - 1;
+        put_dim(&flat, joined(m, x->shape, 0, last));
+        put_dim(&flat, tide_dim_of(x, last));
+        tide_tensor *left = tide_view(m, x, &flat);
+        transposed = tide_transpose(m, weight, 0, 1);
+        tide_tensor *sum = addmm(m, bias, left, transposed);
+        shape.size[last] = weight->shape->size[0];
+        shape.name[last] = weight->shape->name[0];
+        out = m->has_failed ? tide_retain(x) : tide_view(m, sum, &shape);
+        tide_release(m, left);
+        tide_release(m, sum);
+    } else { /* output.add_(bias) */
+        tide_tensor *sum = tide_matmul(m, x, transposed);
+        tide_tensor *both[2] = {sum, bias};
+        tide_node *node = tide_node_new(m, &add_bias_backward, both, 2);
+        out = tide_made_by(m, node, tide_alias(m, sum));
+        tide_release(m, sum);
+    }
+    tide_release(m, transposed);
+    return out;
+}
+
+/* ---- linalg.solve_triangular: BatchLinearAlgebra.cpp; cuda/linalg/BatchLinearAlgebra.cpp takes up to 8 large matrices one by
+ * one, others by two arrays of pointers ---- */
+
+static tide_tensor *solved(tide_machine *m, const tide_tensor *a, const tide_tensor *b) {
+    int64_t stride[TIDE_MAX_DIMS], size = a->shape->size[a->shape->dims - 1], batches = size ? tide_count(a) / (size * size) : 0;
+    tide_shape shape = *b->shape;
+    int last = shape.dims - 1;
+    tide_contiguous_strides(&shape, stride);
+    stride[last] = shape.size[last - 1];
+    stride[last - 1] = 1;
+    tide_tensor *out = tide_empty_strided(m, &shape, stride, b->dtype), *pointers[2] = {NULL, NULL};
+    tide_tensor *copy = is_ready(a) ? NULL : tide_empty(m, a->shape, a->dtype);
+    bool is_batched = batches > 8 || size < 64;
+    for (int i = 0; is_batched && i < 2; i++) pointers[i] = tide_flat(m, batches, TIDE_INT64);
+    workspace(m, tide_gemm_workspace(m));
+    tide_release(m, pointers[1]);
+    tide_release(m, pointers[0]);
+    tide_release(m, copy);
+    return out;
+}
+
+/* FunctionsManual.cpp, linalg_solve_triangular_backward: -(G_B X^H).tril() for A. */
+static void solve_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
+    tide_tensor *a = tide_saved_at(m, node, 0), *x = tide_saved_at(m, node, 1);
+    tide_tensor *turned = tide_transpose(m, a, -2, -1), *grad_b = solved(m, turned, grads[0]);
+    tide_release(m, turned);
+    if (tide_wants(node, 0)) {
+        tide_tensor *x_turned = tide_transpose(m, x, -2, -1), *product = tide_matmul(m, grad_b, x_turned);
+        tide_tensor *negative = tide_elementwise(m, &product, 1, product->dtype);
+        tide_release(m, product);
+        results[0] = tide_elementwise(m, &negative, 1, negative->dtype);
+        tide_release(m, negative);
+        tide_release(m, x_turned);
+    }
+    if (tide_wants(node, 1)) results[1] = tide_retain(grad_b);
+    tide_release(m, grad_b);
+    tide_release(m, x);
+    tide_release(m, a);
+}
+static const tide_backward solve_backward = {"LinalgSolveTriangularBackward0", solve_run};
+
+static tide_value op_solve_triangular(tide_machine *m, tide_value *v) {
+    tide_tensor *both[2] = {tide_arg_tensor(m, v[0]), tide_arg_tensor(m, v[1])};
+    const tide_shape *a = both[0]->shape, *b = both[1]->shape;
+    bool ok = a->dims >= 2 && a->dims == b->dims && a->size[a->dims - 1] == a->size[a->dims - 2];
+    for (int i = 0; ok && i < a->dims - 1; i++) ok = a->size[i] == b->size[i];
+    if (!ok) {
+        tide_fail(m, TIDE_ERR_SHAPE, "solve_triangular: %s for %s", tide_shape_text(m, a), tide_shape_text(m, b));
+        return tide_none();
+    }
+    tide_node *node = tide_node_new(m, &solve_backward, both, 2);
+    tide_tensor *x = tide_made_by(m, node, solved(m, both[0], both[1]));
+    if (node) {
+        tide_save(m, node, both[0]);
+        tide_save(m, node, x);
+    }
+    return tide_of_tensor(x);
+}
+
+tide_tensor *tide_linear_eager(tide_machine *m, tide_tensor *x, tide_tensor *weight, tide_tensor *bias) {
+    tide_tensor *transposed = tide_transpose(m, weight, 0, 1);
+    tide_tensor *out = bias && x->shape->dims == 2 ? addmm(m, bias, x, transposed) : tide_matmul(m, x, transposed);
+    tide_release(m, transposed);
+    return out;
+}
+
+static tide_value op_linear(tide_machine *m, tide_value *a) {
+    return tide_of_tensor((m->linear ? m->linear : tide_linear)(m, tide_arg_tensor(m, a[0]), tide_arg_tensor(m, a[1]), tide_arg_tensor_or_none(m, a[2])));
+}
+
+static tide_value op_matmul(tide_machine *m, tide_value *a) {
+    return tide_of_tensor(tide_matmul(m, tide_arg_tensor(m, a[0]), tide_arg_tensor(m, a[1])));
+}
+
+static tide_value op_bmm(tide_machine *m, tide_value *a) {
+    return tide_of_tensor(bmm(m, tide_arg_tensor(m, a[0]), tide_arg_tensor(m, a[1])));
+}
+
+/* torch.mm(a, b, out=...): the result is there already. */
+static tide_value op_mm_out(tide_machine *m, tide_value *a) {
+    multiply(m, tide_arg_tensor(m, a[0]), tide_arg_tensor(m, a[1]), tide_gemm_workspace(m));
+    return tide_none();
+}
+
+static tide_value op_addmm(tide_machine *m, tide_value *a) {
+    return tide_of_tensor(addmm(m, tide_arg_tensor(m, a[0]), tide_arg_tensor(m, a[1]), tide_arg_tensor(m, a[2])));
+}
+
+static const tide_op linear_ops[] = {
+    {"linear", "x, weight, bias=none", TIDE_CAST_LOWER, op_linear},
+    {"matmul", "self, other", TIDE_CAST_LOWER, op_matmul},
+    {"bmm", "self, mat2", TIDE_CAST_LOWER, op_bmm},
+    {"einsum", "equation, a, b", TIDE_CAST_NONE, op_einsum},
+    {"grouped_mm", "x, weight, offsets", TIDE_CAST_NONE, op_grouped_mm},
+    {"solve_triangular", "A, B", TIDE_CAST_NONE, op_solve_triangular},
+    {"baddbmm", "input, batch1, batch2", TIDE_CAST_LOWER, op_baddbmm},
+    {"mm_out", "self, mat2", TIDE_CAST_NONE, op_mm_out},
+    {"addmm", "self, mat1, mat2", TIDE_CAST_LOWER, op_addmm},
+};
+TIDE_OP_TABLE(linear)

@@ -1,0 +1,184 @@
+/* Normalisation with kernels of its own: aten/src/ATen/native/cuda/layer_norm_kernel.cu. */
+#include "tensor/ops/ops.h"
+
+static tide_shape statistics_shape(const tide_tensor *x) {
+    tide_shape shape = *x->shape;
+    shape.size[shape.dims - 1] = 1;
+    shape.name[shape.dims - 1] = 0;
+    return shape;
+}
+
+static void layer_norm_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
+    tide_tensor *x = tide_saved_at(m, node, 0);
+    tide_tensor *statistics[2] = {tide_saved_at(m, node, 3), tide_saved_at(m, node, 4)};
+    tide_tensor *input = tide_is_contiguous(x) ? NULL : tide_empty(m, x->shape, x->dtype);
+    if (tide_wants(node, 0)) results[0] = tide_empty(m, x->shape, x->dtype);
+    for (int i = 1; i < 3; i++) {
+        if (!tide_wants(node, i)) continue;
+        const tide_meta *meta = &node->edges[i].node->outputs[node->edges[i].input];
+        results[i] = tide_empty(m, meta->shape, meta->dtype);
+    }
+    if (!tide_is_contiguous(grads[0])) tide_touch(m, tide_bytes(grads[0])); /* the kernel's contiguous copy */
+    tide_release(m, input);
+    tide_release(m, statistics[1]);
+    tide_release(m, statistics[0]);
+    tide_release(m, x);
+}
+static const tide_backward layer_norm_backward = {"NativeLayerNormBackward0", layer_norm_run};
+
+/* Saves its inputs and the fp32 statistics, whatever of it trains (one formula for all gradients). */
+static tide_value op_layer_norm(tide_machine *m, tide_value *a) {
+    tide_tensor *all[3] = {tide_arg_tensor(m, a[0]), tide_arg_tensor_or_none(m, a[1]), tide_arg_tensor_or_none(m, a[2])};
+    tide_tensor *x = all[0];
+    if (x->shape->dims == 0 || (all[1] && all[1]->shape->size[0] != x->shape->size[x->shape->dims - 1])) {
+        tide_fail(m, TIDE_ERR_SHAPE, "layer_norm: an input of %s for a weight of %s", tide_shape_text(m, x->shape),
+                  all[1] ? tide_shape_text(m, all[1]->shape) : "none");
+        return tide_none();
+    }
+    tide_node *node = tide_node_new(m, &layer_norm_backward, all, 3);
+    for (int i = 0; i < 3; i++) tide_save(m, node, all[i]);
+    tide_tensor *input = tide_is_contiguous(x) ? NULL : tide_empty(m, x->shape, x->dtype);
+    tide_tensor *out = tide_made_by(m, node, tide_empty(m, x->shape, x->dtype));
+    tide_shape shape = statistics_shape(x);
+    tide_tensor *mean = tide_empty(m, &shape, TIDE_FP32), *rstd = tide_empty(m, &shape, TIDE_FP32);
+    tide_save(m, node, mean);
+    tide_save(m, node, rstd);
+    tide_release(m, input); /* the kernel's own, the statistics its caller's */
+    tide_release(m, rstd);
+    tide_release(m, mean);
+    return tide_of_tensor(out);
+}
+
+static void rms_norm_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
+    tide_tensor *x = tide_saved_at(m, node, 0), *rstd = tide_saved_at(m, node, 2);
+    tide_tensor *input = tide_is_contiguous(x) ? NULL : tide_empty(m, x->shape, x->dtype);
+    if (tide_wants(node, 0)) results[0] = tide_empty(m, x->shape, x->dtype);
+    if (tide_wants(node, 1)) {
+        const tide_meta *meta = &node->edges[1].node->outputs[node->edges[1].input];
+        results[1] = tide_empty(m, meta->shape, meta->dtype);
+    }
+    if (!tide_is_contiguous(grads[0])) tide_touch(m, tide_bytes(grads[0]));
+    tide_release(m, input);
+    tide_release(m, rstd);
+    tide_release(m, x);
+}
+static const tide_backward rms_norm_backward = {"FusedRmsNormBackward0", rms_norm_run};
+
+/* torch.nn.functional.rms_norm, 2.9 and later: _fused_rms_norm. */
+static tide_value op_rms_norm(tide_machine *m, tide_value *a) {
+    tide_tensor *both[2] = {tide_arg_tensor(m, a[0]), tide_arg_tensor_or_none(m, a[1])};
+    tide_tensor *x = both[0];
+    tide_node *node = tide_node_new(m, &rms_norm_backward, both, 2);
+    for (int i = 0; i < 2; i++) tide_save(m, node, both[i]);
+    tide_tensor *input = tide_is_contiguous(x) ? NULL : tide_empty(m, x->shape, x->dtype);
+    tide_tensor *out = tide_made_by(m, node, tide_empty(m, x->shape, x->dtype));
+    tide_shape shape = statistics_shape(x);
+    tide_tensor *rstd = tide_empty(m, &shape, TIDE_FP32);
+    tide_save(m, node, rstd);
+    tide_release(m, rstd);
+    tide_release(m, input);
+    return tide_of_tensor(out);
+}
+
+/* ---- batch_norm: Normalization.cu, cudnn/BatchNorm.cpp ---- */
+
+/* The gradient of parameter i as autograd wants it, or nothing. */
+static tide_tensor *of_edge(tide_machine *m, const tide_node *node, int i) {
+    if (!tide_wants(node, i)) return NULL;
+    const tide_meta *meta = &node->edges[i].node->outputs[node->edges[i].input];
+    return tide_empty(m, meta->shape, meta->dtype);
+}
+
+static tide_shape pair_shape(int64_t a, int64_t b) {
+    return (tide_shape){.dims = b ? 2 : 1, .size = {a, b}};
+}
+
+static void batch_norm_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
+    tide_tensor *x = tide_saved_at(m, node, 0), *statistics[2] = {NULL, NULL}, *sums[2] = {NULL, NULL};
+    for (int i = 0; i < 2 && node->attribute[0]; i++) statistics[i] = tide_saved_at(m, node, i + 1);
+    tide_tensor *g = tide_is_contiguous(x) ? tide_contiguous(m, grads[0]) : tide_retain(grads[0]);
+    bool by_rows = x->shape->dims == 2 || (x->dtype != TIDE_FP32 && !tide_is_contiguous(x)); /* channels last: two passes */
+    tide_shape channels = pair_shape(x->shape->size[1], 0);
+    for (int i = 0; i < 2 && by_rows; i++) sums[i] = tide_empty(m, &channels, TIDE_FP32);
+    for (int i = 0; i < 3; i++) { /* x, weight, bias; by rows x comes last */
+        int of = by_rows ? (i + 1) % 3 : i;
+        results[of] = of ? of_edge(m, node, of) : tide_wants(node, 0) ? tide_empty_like(m, x, x->dtype) : NULL;
+    }
+    for (int i = 1; i >= 0; i--) tide_release(m, sums[i]);
+    tide_release(m, g);
+    for (int i = 0; i < 2; i++) tide_release(m, statistics[i]);
+    tide_release(m, x);
+}
+static const tide_backward batch_norm_backward = {"NativeBatchNormBackward0", batch_norm_run};
+
+/* Evaluation in fp32 keeps no statistics of its own. */
+static tide_value op_batch_norm(tide_machine *m, tide_value *a) {
+    tide_tensor *all[3] = {tide_arg_tensor(m, a[0]), tide_arg_tensor_or_none(m, a[1]), tide_arg_tensor_or_none(m, a[2])};
+    tide_tensor *x = all[0], *statistics[2];
+    bool keeps = tide_arg_bool(m, a[3]) || x->dtype != TIDE_FP32;
+    if (x->shape->dims < 2 || (all[1] && all[1]->shape->size[0] != x->shape->size[1])) {
+        tide_fail(m, TIDE_ERR_SHAPE, "batch_norm: an input of %s for a weight of %s", tide_shape_text(m, x->shape),
+                  all[1] ? tide_shape_text(m, all[1]->shape) : "none");
+        return tide_none();
+    }
+    tide_node *node = tide_node_new(m, &batch_norm_backward, all, 3);
+    if (node) node->attribute[0] = keeps;
+    tide_save(m, node, x);
+    tide_tensor *out = tide_made_by(m, node, tide_empty_like(m, x, x->dtype));
+    tide_shape channels = pair_shape(x->shape->size[1], 0);
+    for (int i = 0; i < 2 && keeps; i++) {
+        statistics[i] = tide_empty(m, &channels, TIDE_FP32);
+        tide_save(m, node, statistics[i]);
+    }
+    for (int i = 0; i < 2 && keeps; i++) tide_release(m, statistics[i]);
+    return tide_of_tensor(out);
+}
+
+/* ---- group_norm: group_norm_kernel.cu ---- */
+
+static void group_norm_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
+    tide_tensor *x = tide_saved_at(m, node, 0), *mean = tide_saved_at(m, node, 1), *rstd = tide_saved_at(m, node, 2);
+    tide_tensor *g = tide_contiguous(m, grads[0]), *scratch[5];
+    if (tide_wants(node, 0)) results[0] = tide_empty(m, x->shape, x->dtype);
+    for (int i = 1; i < 3; i++) results[i] = of_edge(m, node, i);
+    tide_shape channels = pair_shape(x->shape->size[0], x->shape->size[1]);
+    for (int i = 0; i < 5; i++)
+        scratch[i] = (i < 2 || results[0]) ? tide_empty(m, i == 2 || i == 3 ? mean->shape : &channels, TIDE_FP32) : NULL;
+    for (int i = 0; i < 5; i++) tide_release(m, scratch[(const int[]){3, 2, 4, 1, 0}[i]]);
+    tide_release(m, g);
+    tide_release(m, x);
+    tide_release(m, mean);
+    tide_release(m, rstd);
+}
+static const tide_backward group_norm_backward = {"NativeGroupNormBackward0", group_norm_run};
+
+static tide_value op_group_norm(tide_machine *m, tide_value *a) {
+    tide_tensor *all[3] = {tide_arg_tensor(m, a[0]), tide_arg_tensor_or_none(m, a[2]), tide_arg_tensor_or_none(m, a[3])};
+    int64_t groups = tide_arg_int(m, a[1]);
+    if (all[0]->shape->dims < 2 || groups < 1 || all[0]->shape->size[1] % groups) {
+        tide_fail(m, TIDE_ERR_SHAPE, "group_norm: %lld groups of %s", (long long)groups, tide_shape_text(m, all[0]->shape));
+        return tide_none();
+    }
+    tide_tensor *x = tide_contiguous(m, all[0]), *scratch[4];
+    tide_node *node = tide_node_new(m, &group_norm_backward, all, 3);
+    tide_save(m, node, x);
+    tide_tensor *out = tide_made_by(m, node, tide_empty(m, x->shape, x->dtype));
+    tide_shape of_groups = pair_shape(x->shape->size[0], groups), channels = pair_shape(x->shape->size[0], x->shape->size[1]);
+    tide_tensor *mean = tide_empty(m, &of_groups, x->dtype), *rstd = tide_empty(m, &of_groups, x->dtype);
+    tide_save(m, node, mean);
+    tide_save(m, node, rstd);
+    for (int i = x->dtype == TIDE_FP32 ? 2 : 0; i < 4; i++) scratch[i] = tide_empty(m, i < 2 ? &of_groups : &channels, TIDE_FP32);
+    for (int i = 3; i >= (x->dtype == TIDE_FP32 ? 2 : 0); i--) tide_release(m, scratch[i]);
+    tide_release(m, rstd);
+    tide_release(m, mean);
+    tide_release(m, x);
+    return tide_of_tensor(out);
+}
+
+static const tide_op norm_ops[] = {
+    {"layer_norm", "x, weight=none, bias=none", TIDE_CAST_FP32, op_layer_norm},
+    {"rms_norm", "x, weight=none", TIDE_CAST_FP32, op_rms_norm},
+    {"batch_norm", "x, weight=none, bias=none, training=true", TIDE_CAST_NONE, op_batch_norm},
+    {"group_norm", "x, groups, weight=none, bias=none", TIDE_CAST_FP32, op_group_norm},
+};
+TIDE_OP_TABLE(norm)

@@ -1,0 +1,84 @@
+/* What the operations offer to one another. Inputs are borrowed, results are owned by the caller. */
+#ifndef TIDE_OPS_H
+#define TIDE_OPS_H
+
+#include "tensor/tensor.h"
+
+/* ---- cast.c, shape.c ---- */
+tide_tensor *tide_to(tide_machine *m, tide_tensor *x, tide_dtype dtype); /* x itself if it has that dtype */
+tide_tensor *tide_clone(tide_machine *m, tide_tensor *x);                /* dense strides kept */
+tide_tensor *tide_contiguous(tide_machine *m, tide_tensor *x);           /* x itself if it is */
+tide_tensor *tide_view(tide_machine *m, tide_tensor *x, const tide_shape *shape);    /* fails if strides forbid it */
+tide_tensor *tide_reshape(tide_machine *m, tide_tensor *x, const tide_shape *shape); /* a view or a copy */
+tide_tensor *tide_transpose(tide_machine *m, tide_tensor *x, int64_t dim0, int64_t dim1);
+tide_tensor *tide_permute(tide_machine *m, tide_tensor *x, const int64_t *order);
+tide_tensor *tide_expand(tide_machine *m, tide_tensor *x, const tide_shape *shape); /* -1 keeps a size */
+tide_tensor *tide_unsqueeze(tide_machine *m, tide_tensor *x, int64_t dim);
+tide_tensor *tide_squeeze(tide_machine *m, tide_tensor *x, int64_t dim);
+tide_tensor *tide_slice(tide_machine *m, tide_tensor *x, int64_t dim, tide_dim start, tide_dim stop);
+tide_tensor *tide_every(tide_machine *m, tide_tensor *x, int64_t dim, int64_t start, int64_t step); /* x[start::step] */
+tide_tensor *tide_select(tide_machine *m, tide_tensor *x, int64_t dim, int64_t index);
+/* Of several views of one tensor, whose shape is the node's extra one: their gradients are joined. */
+extern const tide_backward tide_split_backward;
+tide_tensor *tide_cat(tide_machine *m, tide_tensor **parts, int count, int64_t dim);
+/* constant_pad_nd at the ends of `count` dimensions from `dim` on. */
+tide_tensor *tide_pad(tide_machine *m, tide_tensor *x, const int64_t *after, int count, int dim);
+
+/* ---- conv.c ---- */
+tide_tensor *tide_image_like(tide_machine *m, const tide_shape *shape, tide_dtype dtype, bool channels_last);
+
+/* ---- pointwise.c ---- */
+tide_tensor *tide_mul(tide_machine *m, tide_tensor *a, tide_tensor *b);
+tide_tensor *tide_add(tide_machine *m, tide_tensor *a, tide_tensor *b);
+tide_tensor *tide_scale(tide_machine *m, tide_tensor *a); /* by a Python number: one new tensor */
+tide_tensor *tide_dropout(tide_machine *m, tide_tensor *x, double p, bool training);
+/* An elementwise result on these inputs without a node. */
+tide_tensor *tide_elementwise(tide_machine *m, tide_tensor *const *inputs, int count, tide_dtype dtype);
+
+/* ---- linear.c ---- */
+int64_t tide_gemm_workspace(const tide_machine *m);
+int64_t tide_cublas_workspace(int capability);
+tide_tensor *tide_matmul(tide_machine *m, tide_tensor *a, tide_tensor *b);
+tide_tensor *tide_linear(tide_machine *m, tide_tensor *x, tide_tensor *weight, tide_tensor *bias);
+/* x.matmul(weight.t()), and the bias added in place; addmm for a matrix with a bias. */
+tide_tensor *tide_linear_eager(tide_machine *m, tide_tensor *x, tide_tensor *weight, tide_tensor *bias);
+
+/* ---- reduce.c ---- */
+/* A sum over the dimensions set in `mask`, with its scratch, without a node. */
+tide_tensor *tide_sum_plain(tide_machine *m, const tide_tensor *x, unsigned mask, bool keepdim, tide_dtype dtype);
+
+/* ---- softmax.c ---- */
+tide_tensor *tide_softmax(tide_machine *m, tide_tensor *x, int64_t dim);
+
+/* The table of operations that descriptions can call. */
+typedef struct tide_op {
+    const char *name;
+    const char *signature; /* "x, dim=-1, keepdim=false" */
+    enum { TIDE_CAST_NONE, TIDE_CAST_LOWER, TIDE_CAST_FP32 } cast; /* what autocast does to its tensor arguments */
+    tide_value (*run)(tide_machine *m, tide_value *arguments);
+} tide_op;
+
+/* One table per file of operations. */
+typedef struct tide_op_table {
+    const tide_op *ops;
+    uint32_t count;
+} tide_op_table;
+
+#define TIDE_OP_TABLE(file) \
+    const tide_op_table tide_##file##_ops = {file##_ops, sizeof file##_ops / sizeof *file##_ops};
+
+enum { TIDE_OP_TABLES = 9 };
+extern const tide_op_table *const tide_op_tables[TIDE_OP_TABLES];
+
+/* NULL if there is no such operation. */
+const tide_op *tide_op_find(tide_text name);
+
+/* Argument readers: an error and a harmless value if the kind is wrong. */
+tide_tensor *tide_arg_tensor(tide_machine *m, tide_value v);
+tide_tensor *tide_arg_tensor_or_none(tide_machine *m, tide_value v);
+int64_t tide_arg_int(tide_machine *m, tide_value v);
+bool tide_arg_bool(tide_machine *m, tide_value v);
+double tide_arg_number(tide_machine *m, tide_value v);
+bool tide_arg_shape(tide_machine *m, tide_value v, tide_shape *shape);
+
+#endif

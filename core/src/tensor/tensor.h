@@ -1,0 +1,436 @@
+/* The symbolic machine: tensors without values, what operations allocate and save, and autograd in PyTorch's order.
+ *
+ * A tensor is a dtype, a shape and strides over a storage; a storage's birth and death are the events of the
+ * timeline. Operations (ops/) allocate, save and return; this file and autograd.c know when things die.
+ * Reference counts are those of PyTorch and Python: who calls owns what is returned. */
+#ifndef TIDE_MACHINE_H
+#define TIDE_MACHINE_H
+
+#include <stdbool.h>
+
+#include "base/diagnostics.h"
+#include "allocator/timeline.h"
+
+typedef enum tide_dtype {
+#define TIDE_DTYPE(name, text, torch, bytes) TIDE_##name,
+#include "tensor/dtype.def"
+#undef TIDE_DTYPE
+    TIDE_DTYPE_COUNT
+} tide_dtype;
+
+extern const char *const tide_dtype_names[TIDE_DTYPE_COUNT];
+int64_t tide_dtype_bytes(tide_dtype dtype);
+bool tide_dtype_is_float(tide_dtype dtype);
+bool tide_dtype_named(tide_text name, tide_dtype *dtype); /* "bf16" or "bfloat16" */
+
+enum { TIDE_MAX_DIMS = 8 };
+
+/* Numbers and names of the dimensions; names are indices into machine->symbols. */
+typedef struct tide_shape {
+    int64_t size[TIDE_MAX_DIMS];
+    uint32_t name[TIDE_MAX_DIMS];
+    int dims;
+} tide_shape;
+
+/* A shape with strides, and what follows from them. There is one of each in a machine: equal layouts are one pointer. */
+typedef struct tide_layout {
+    tide_shape shape;
+    int64_t stride[TIDE_MAX_DIMS]; /* elements */
+    int64_t count;                 /* of elements; INT64_MAX if they are more than that */
+    bool is_contiguous;
+    bool is_canonical; /* contiguous, and the strides of dimensions of size 1 as torch.empty sets them */
+    bool is_dense;     /* non-overlapping and dense */
+    uint32_t listed;   /* its dimensions in the timeline, plus 1; 0: not there yet */
+} tide_layout;
+
+typedef struct tide_storage {
+    uint32_t references;
+    uint32_t allocation; /* index in the timeline */
+    uint32_t serial, mark; /* see alike.c */
+    bool is_silent;      /* no event: on the host, of zero bytes, or made while the machine only winds down */
+} tide_storage;
+
+typedef struct tide_node tide_node;
+
+typedef struct tide_tensor {
+    uint32_t references;
+    uint8_t dtype;
+    bool requires_grad;
+    bool is_leaf;      /* has no node */
+    bool is_view;
+    bool is_parameter;
+    bool is_absent; /* a parameter that the checkpoint lacks: without memory */
+    uint16_t output; /* which output of node */
+    uint32_t serial, mark; /* see alike.c */
+    tide_storage *storage;
+    tide_node *node;        /* grad_fn, owned */
+    tide_node *accumulator; /* of a leaf: its AccumulateGrad while a graph holds one, not owned */
+    struct tide_tensor *grad;
+    struct tide_tensor *cast; /* of a weight: its entry in the autocast cache, not owned */
+    int64_t offset; /* elements */
+    tide_layout *layout;
+    const tide_shape *shape; /* of layout */
+    const int64_t *stride;   /* likewise */
+} tide_tensor;
+
+typedef struct tide_machine tide_machine;
+
+/* What a node's backward does: `grads` holds one gradient (or NULL) for each output of the forward and stays
+ * owned by the engine; `results` gets one owned gradient (or NULL) for each edge. */
+typedef struct tide_backward {
+    const char *name;
+    void (*run)(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results);
+} tide_backward;
+
+/* The head of what a node holds besides tensors: a checkpoint's frame, the context of a function of the language. */
+typedef struct tide_held {
+    void (*clear)(tide_machine *m, struct tide_held *held); /* once its backward has run; NULL: nothing goes */
+    void (*drop)(tide_machine *m, struct tide_held *held);  /* the node goes */
+} tide_held;
+
+typedef struct tide_edge {
+    tide_node *node; /* owned; NULL: no gradient is wanted */
+    uint32_t input;
+} tide_edge;
+
+typedef struct tide_checkpoint tide_checkpoint;
+
+/* A saved tensor; under non-reentrant checkpointing only the place in its frame is kept. */
+typedef struct tide_saved {
+    tide_tensor *tensor; /* owned */
+    tide_checkpoint *frame; /* owned */
+    uint32_t holder;
+} tide_saved;
+
+/* Shape and dtype of one output of the forward: what its gradient must look like. */
+typedef struct tide_meta {
+    const tide_shape *shape; /* of a layout */
+    uint8_t dtype;
+} tide_meta;
+
+struct tide_node {
+    uint32_t references;
+    uint32_t order; /* sequence number; AccumulateGrad: UINT32_MAX */
+    uint32_t serial; /* see alike.c */
+    const tide_backward *backward;
+    uint16_t edge_count, output_count, output_capacity, saved_count, saved_capacity;
+    uint8_t stream; /* on which forward ran, and so backward */
+    bool is_spent;  /* its saved tensors were freed: it cannot run again */
+    uint32_t hook; /* of a wrapper, see before_backward; 0: none */
+    uint32_t module, statement;
+    const char *op;
+    size_t bytes;
+    tide_edge *edges;
+    tide_meta *outputs;
+    tide_saved *saved;
+    int64_t attribute[6];
+    tide_meta extra;       /* a shape for the backward that no saved tensor gives */
+    tide_tensor *variable; /* of AccumulateGrad: the leaf, owned */
+    tide_held *held;       /* owned, may be NULL */
+    struct tide_task_state *state; /* in the backward pass that runs, see autograd.c */
+    struct tide_node *next;        /* among those that die */
+};
+
+/* How a dimension's number came about: a name, a literal, or an operation on two others. */
+typedef struct tide_symbol {
+    char operator; /* 'n' a name, '#' a literal, or one of + - * / */
+    uint32_t left, right;
+    tide_text name;
+    int64_t value; /* of a literal */
+} tide_symbol;
+
+/* Values of the description language. */
+typedef enum tide_value_kind {
+    TIDE_VALUE_NONE,
+    TIDE_VALUE_BOOL,
+    TIDE_VALUE_INT,
+    TIDE_VALUE_FLOAT,
+    TIDE_VALUE_TEXT,
+    TIDE_VALUE_DTYPE,
+    TIDE_VALUE_TENSOR,
+    TIDE_VALUE_LIST,   /* tuples too */
+    TIDE_VALUE_MODULE,
+    TIDE_VALUE_CONFIG  /* an object of the configuration */
+} tide_value_kind;
+
+typedef struct tide_list tide_list;
+
+typedef struct tide_value {
+    tide_value_kind kind;
+    uint32_t symbol; /* of an integer: how it came about */
+    union {
+        bool truth;
+        int64_t integer;
+        double number;
+        tide_text text;
+        tide_dtype dtype;
+        tide_tensor *tensor;
+        tide_list *list;
+        uint32_t module; /* instance */
+        const struct tide_json *config;
+    };
+} tide_value;
+
+struct tide_list {
+    uint32_t references;
+    uint32_t count, capacity;
+    uint32_t serial, mark, pops; /* see alike.c */
+    bool is_read;                /* its items or their number have been looked at */
+    bool is_output;              /* "a, b" or "(a, b)": attributes of an object or a ModelOutput, which are a dictionary */
+    tide_value *items;
+};
+
+/* What a device decides. */
+typedef struct tide_device {
+    int capability; /* compute capability times ten */
+    int sms;
+    int threads_per_sm;
+} tide_device;
+
+typedef enum tide_sdpa_choice {
+    TIDE_SDPA_FLASH,     /* flash, else efficient, else math */
+    TIDE_SDPA_EFFICIENT, /* efficient, else math */
+    TIDE_SDPA_MATH,
+    TIDE_SDPA_CUDNN, /* cuDNN, else math */
+    TIDE_SDPA_DEFAULT
+} tide_sdpa_choice;
+
+typedef struct tide_cast {
+    tide_tensor *from, *to; /* both owned */
+} tide_cast;
+
+struct tide_machine {
+    tide_arena *arena;
+    tide_diagnostics *diags;
+    tide_timeline timeline;
+    tide_device device;
+    tide_sdpa_choice sdpa;
+
+    void *free_lists[64]; /* by size in units of 32 bytes */
+    tide_symbol *symbols;
+    uint32_t symbol_count, symbol_capacity;
+    uint32_t *symbol_slots;
+    uint32_t symbol_slot_count;
+    tide_layout **layout_slots; /* open addressing */
+    tide_layout *scratch;       /* that tide_touch had last */
+    uint32_t layout_count, layout_slot_count;
+
+    bool grad_enabled;
+    bool autocast_enabled;
+    tide_dtype autocast_dtype;
+    tide_cast *casts; /* the weight cache */
+    uint32_t cast_count, cast_capacity;
+    tide_checkpoint *saving_for; /* the non-reentrant frame whose forward runs */
+    tide_checkpoint *recomputing; /* the frame that is being recomputed */
+
+    bool is_stopped; /* recomputation has all it needs: wind down without events */
+    bool has_failed; /* a diagnostic says why; likewise */
+    uint32_t node_order;
+    uint32_t serial; /* of the newest tensor, storage, node or list */
+    uint32_t task_count;      /* backward passes begun */
+    uint32_t task_depth;      /* those that have not ended */
+    tide_node *dying;         /* nodes whose turn to be torn down has not come */
+    bool keeps_workspaces;            /* of cuBLAS: see ops/linear.c */
+    tide_tensor *kept_workspaces[2];  /* of the forward thread, and of the backward thread */
+    bool is_tearing_down;
+
+    /* Where allocations come from, for the report. */
+    uint32_t module, statement;
+    const char *op;
+    tide_factor factor; /* of what is made now; TEMPORARY unless somebody says otherwise */
+    uint64_t op_count, op_limit;
+
+    uint64_t host_pinned; /* bytes */
+    uint8_t stream;      /* of what is allocated now */
+
+    /* Called when a leaf has got (more of) a gradient, which the engine still holds: register_post_accumulate_grad_hook. */
+    void (*gradient_ready)(tide_machine *m, tide_tensor *leaf);
+    /* Called before the backward of a node that is hooked: Tensor.register_hook. */
+    void (*before_backward)(tide_machine *m, tide_node *node);
+    /* What torch.nn.functional.linear has been replaced with; NULL: nothing. */
+    tide_tensor *(*linear)(tide_machine *m, tide_tensor *x, tide_tensor *weight, tide_tensor *bias);
+    void *wrapper; /* whose hooks these are */
+
+    /* The interpreter's hooks: how frames of checkpoints run their function again. */
+    void *interpreter;
+    tide_value (*call_again)(tide_machine *m, void *function, tide_value *inputs, uint32_t count);
+    void (*function_free)(tide_machine *m, void *function);
+    const char *(*where)(tide_machine *m); /* module path and line, for errors */
+};
+
+void tide_machine_init(tide_machine *m, tide_arena *arena, tide_diagnostics *diags);
+
+/* Records the first error and makes the machine wind down. Returns NULL. */
+tide_tensor *tide_fail(tide_machine *m, tide_status status, const char *format, ...)
+#if defined(__GNUC__)
+    __attribute__((format(printf, 3, 4)))
+#endif
+    ;
+static inline bool tide_is_winding_down(const tide_machine *m) { return m->is_stopped || m->has_failed; }
+
+/* Small recycled memory; zeroed. */
+void *tide_take(tide_machine *m, size_t bytes);
+void tide_give(tide_machine *m, void *memory, size_t bytes);
+
+/* ---- symbols ---- */
+
+uint32_t tide_symbol_name(tide_machine *m, tide_text name);
+uint32_t tide_symbol_literal(tide_machine *m, int64_t value);
+/* The symbol of `left operator right`; 0 if neither side has a name. */
+uint32_t tide_symbol_of(tide_machine *m, char operator, tide_value left, tide_value right);
+const char *tide_symbol_text(tide_machine *m, uint32_t symbol);
+
+/* ---- tensors (tensor.c) ---- */
+
+/* The layout of a shape with these strides; NULL: contiguous. */
+tide_layout *tide_layout_of(tide_machine *m, const tide_shape *shape, const int64_t *stride);
+
+/* A contiguous tensor over a new storage of its size. */
+tide_tensor *tide_empty(tide_machine *m, const tide_shape *shape, tide_dtype dtype);
+/* The same on the host: no event. */
+/* Pinned memory of the host for so many bytes: a power of two, which the run keeps (c10/core/CachingHostAllocator.h). */
+void tide_pin_host(tide_machine *m, int64_t bytes);
+tide_tensor *tide_empty_host(tide_machine *m, const tide_shape *shape, tide_dtype dtype);
+/* As torch.empty_like with preserve_format: keeps dense strides. */
+tide_tensor *tide_empty_like(tide_machine *m, const tide_tensor *like, tide_dtype dtype);
+/* With the given strides, which must be dense. */
+tide_tensor *tide_empty_strided(tide_machine *m, const tide_shape *shape, const int64_t *stride, tide_dtype dtype);
+tide_tensor *tide_empty_laid_out(tide_machine *m, tide_layout *layout, tide_dtype dtype);
+/* Over a storage for an allocation that is in the timeline already. */
+tide_tensor *tide_tensor_of(tide_machine *m, uint32_t allocation, tide_layout *layout, tide_dtype dtype);
+/* A flat scratch tensor of that many bytes. */
+tide_tensor *tide_scratch(tide_machine *m, int64_t bytes);
+/* Allocates and frees at once. */
+void tide_touch(tide_machine *m, int64_t bytes);
+/* A flat tensor of so many elements. */
+tide_tensor *tide_flat(tide_machine *m, int64_t count, tide_dtype dtype);
+/* t.data = from: t gives up its storage for that of `from`. */
+void tide_set_data(tide_machine *m, tide_tensor *t, const tide_tensor *from);
+/* t.untyped_storage().resize_(): to nothing, and to `count` elements again. Views of it see both. */
+void tide_drop_storage(tide_machine *m, const tide_tensor *t);
+void tide_fill_storage(tide_machine *m, const tide_tensor *t, int64_t count);
+/* t.record_stream(stream): freed, its block waits for that stream. */
+void tide_record_stream(tide_machine *m, const tide_tensor *t, uint8_t stream);
+
+/* Another tensor over the same storage, without a node. */
+tide_tensor *tide_alias(tide_machine *m, const tide_tensor *of);
+/* The same with another layout: a view. */
+tide_tensor *tide_view_as(tide_machine *m, const tide_tensor *of, tide_layout *layout);
+static inline tide_tensor *tide_retain(tide_tensor *t) {
+    if (t) t->references++;
+    return t;
+}
+void tide_tensor_free(tide_machine *m, tide_tensor *t); /* when nobody refers to it */
+static inline void tide_release(tide_machine *m, tide_tensor *t) { /* NULL is allowed */
+    if (t && --t->references == 0) tide_tensor_free(m, t);
+}
+static inline void tide_release_at(tide_machine *m, tide_tensor **t) { /* and sets it to NULL */
+    tide_tensor *old = *t;
+    *t = NULL;
+    tide_release(m, old);
+}
+
+static inline int64_t tide_count(const tide_tensor *t) { return t->layout->count; }
+int64_t tide_count_of(const tide_shape *shape);
+int64_t tide_bytes(const tide_tensor *t);
+static inline bool tide_is_contiguous(const tide_tensor *t) { return t->layout->is_contiguous; }
+static inline bool tide_is_dense(const tide_tensor *t) { return t->layout->is_dense; }
+bool tide_same_shape(const tide_shape *a, const tide_shape *b);
+void tide_contiguous_strides(const tide_shape *shape, int64_t *stride);
+/* The layout that TensorIterator gives the output, of that shape, of an elementwise operation on these inputs. */
+tide_layout *tide_elementwise_layout(tide_machine *m, const tide_shape *shape, tide_tensor *const *inputs, int count);
+bool tide_broadcast(tide_machine *m, tide_shape *out, const tide_shape *a, const tide_shape *b);
+tide_dtype tide_promote(const tide_tensor *a, const tide_tensor *b);
+int tide_wrap_dim(tide_machine *m, int64_t dim, int dims); /* negative counts from the end */
+tide_shape tide_shape1(tide_dim a);
+tide_dim tide_dim_of(const tide_tensor *t, int dim);
+const char *tide_shape_text(tide_machine *m, const tide_shape *shape);
+
+/* Marks the storage's allocation as belonging to a factor. */
+void tide_set_factor(tide_machine *m, tide_tensor *t, tide_factor factor);
+
+/* ---- autograd (autograd.c) ---- */
+
+/* Whether a node must be made for an operation on these inputs. */
+bool tide_needs_node(const tide_machine *m, tide_tensor *const *inputs, int count);
+
+/* A node with one edge per input, for one output and at most five saved tensors; NULL if no gradient is wanted. Entries
+ * of inputs may be NULL. */
+tide_node *tide_node_new(tide_machine *m, const tide_backward *backward, tide_tensor *const *inputs, int count);
+/* The same for so many outputs and saved tensors. */
+tide_node *tide_node_with(tide_machine *m, const tide_backward *backward, tide_tensor *const *inputs, int count, int outputs,
+                          int saved);
+void tide_node_release(tide_machine *m, tide_node *node);
+/* The AccumulateGrad of a leaf, which exists as long as any graph refers to it; owned by the caller. */
+tide_node *tide_accumulator_of(tide_machine *m, tide_tensor *leaf);
+bool tide_is_accumulator(const tide_node *node);
+bool tide_wants(const tide_node *node, int edge); /* should_compute_output */
+
+/* Saves a tensor in the next slot; NULL keeps the slot empty. node may be NULL. Inputs are saved before an
+ * operation allocates, outputs after. */
+void tide_save(tide_machine *m, tide_node *node, tide_tensor *t);
+/* The saved tensor, owned by the caller; runs the recomputation of a checkpoint. NULL if the slot is empty. */
+tide_tensor *tide_saved_at(tide_machine *m, tide_node *node, int slot);
+/* Forgets what a slot holds, or its place in a frame. */
+void tide_saved_clear(tide_machine *m, tide_saved *slot);
+/* Makes t the node's next output: shape and dtype are kept. node may be NULL. Returns t. */
+tide_tensor *tide_made_by(tide_machine *m, tide_node *node, tide_tensor *t);
+
+/* torch.Tensor.backward of a scalar. */
+void tide_run_backward(tide_machine *m, tide_tensor *root);
+/* torch.autograd.backward with a given gradient, which stays the caller's. */
+void tide_run_backward_from(tide_machine *m, tide_tensor *const *roots, tide_tensor *const *grads, int count);
+
+/* Gradient helpers: broadcast dimensions summed away, with the sum's scratch; takes over g. */
+tide_tensor *tide_sum_to(tide_machine *m, tide_tensor *g, const tide_shape *shape);
+
+/* Makes t the last holder of these tensors: they die right after it, in this order. Takes them over. */
+void tide_hold(tide_machine *m, tide_tensor *t, tide_tensor *const *held, uint32_t count);
+
+/* ---- checkpointing (checkpoint.c) ---- */
+
+/* Runs a function of the interpreter under torch.utils.checkpoint. inputs are the positional arguments (borrowed);
+ * function is taken over and released by machine->function_free. */
+tide_value tide_checkpoint_call(tide_machine *m, bool is_reentrant, void *function, tide_value *inputs, uint32_t count);
+void tide_checkpoint_release(tide_machine *m, tide_checkpoint *frame);
+/* Called by tide_save while a frame's forward runs or is repeated. */
+void tide_checkpoint_pack(tide_machine *m, tide_saved *slot, tide_tensor *t);
+tide_tensor *tide_checkpoint_unpack(tide_machine *m, tide_saved *slot);
+void tide_checkpoint_forget(tide_machine *m, tide_saved *slot);
+
+/* ---- autocast (autocast.c) ---- */
+
+void tide_autocast_begin(tide_machine *m, tide_dtype dtype);
+void tide_autocast_end(tide_machine *m); /* drops the weight cache */
+/* The tensor in the autocast dtype or in fp32, cached for weights; owned by the caller. */
+tide_tensor *tide_autocast_lower(tide_machine *m, tide_tensor *t);
+tide_tensor *tide_autocast_fp32(tide_machine *m, tide_tensor *t);
+
+/* ---- values ---- */
+
+static inline tide_value tide_none(void) { return (tide_value){.kind = TIDE_VALUE_NONE}; }
+static inline tide_value tide_of_tensor(tide_tensor *t) {
+    return t ? (tide_value){.kind = TIDE_VALUE_TENSOR, .tensor = t} : tide_none();
+}
+static inline tide_value tide_of_int(int64_t n) { return (tide_value){.kind = TIDE_VALUE_INT, .integer = n}; }
+static inline tide_value tide_of_bool(bool b) { return (tide_value){.kind = TIDE_VALUE_BOOL, .truth = b}; }
+static inline tide_value tide_value_retain(tide_value v) {
+    if (v.kind == TIDE_VALUE_TENSOR) v.tensor->references++;
+    else if (v.kind == TIDE_VALUE_LIST) v.list->references++;
+    return v;
+}
+void tide_list_release(tide_machine *m, tide_list *list);
+static inline void tide_value_release(tide_machine *m, tide_value v) {
+    if (v.kind == TIDE_VALUE_TENSOR) tide_release(m, v.tensor);
+    else if (v.kind == TIDE_VALUE_LIST) tide_list_release(m, v.list);
+}
+tide_list *tide_list_new(tide_machine *m);
+static inline void tide_value_is_read(tide_value v) { /* by more than its identity */
+    if (v.kind != TIDE_VALUE_LIST) return;
+    v.list->is_read = true;
+    for (uint32_t i = 0; i < v.list->count; i++)
+        if (v.list->items[i].kind == TIDE_VALUE_LIST) v.list->items[i].list->is_read = true;
+}
+void tide_list_push(tide_machine *m, tide_list *list, tide_value v); /* takes v over */
+
+#endif

@@ -1,0 +1,410 @@
+/* bitsandbytes and peft: which modules are quantised, which get an adapter. What these modules are and do stands in
+ * models/architectures/library, quantised.json and adapters.json. */
+#include "train/adapters.h"
+
+#include <string.h>
+
+#include "base/regex.h"
+
+bool tide_is_named(const char *name, const char **prefixes, uint32_t count) {
+    tide_text text = tide_text_of(name), inner = text;
+    if (tide_text_starts(text, TIDE_TEXT("model."))) inner = (tide_text){text.at + 6, text.length - 6};
+    for (uint32_t i = 0; i < count; i++) {
+        tide_text prefix = tide_text_of(prefixes[i]);
+        if (tide_text_starts(text, prefix) || tide_text_starts(inner, prefix)) return true;
+    }
+    return false;
+}
+
+/* ---- which modules ---- */
+
+static bool ends_with(tide_text text, tide_text end) {
+    return text.length >= end.length && memcmp(text.at + text.length - end.length, end.at, end.length) == 0;
+}
+
+/* What stands before the next mark, and what is left after it; false at the end. */
+static bool next_before(char mark, tide_text *rest, tide_text *piece) {
+    if (!rest->length) return false;
+    const char *end = memchr(rest->at, mark, rest->length);
+    *piece = (tide_text){rest->at, end ? (size_t)(end - rest->at) : rest->length};
+    size_t skip = piece->length + (end != NULL);
+    *rest = (tide_text){rest->at + skip, rest->length - skip};
+    return true;
+}
+
+static bool next_name(tide_text *rest, tide_text *name) {
+    return next_before(',', rest, name);
+}
+
+static bool next_part(tide_text *rest, tide_text *part) {
+    return next_before('.', rest, part);
+}
+
+static bool is_pattern(const char *targets) {
+    return strpbrk(targets, "*^$|()[]+?\\") != NULL;
+}
+
+/* tuners_utils.py, check_target_module_exists: a regular expression covers the path; a name is the path or its end. */
+static bool is_aimed_at(tide_model *model, const char *setting, const char *targets, tide_text path) {
+    tide_text rest = tide_text_of(targets), name;
+    if (is_pattern(targets)) {
+        tide_match match = tide_regex_covers(rest, path);
+        if (match == TIDE_MATCH_WRONG && !model->m->has_failed) {
+            model->m->has_failed = true;
+            tide_error(model->m->diags, TIDE_ERR_FIELD_TYPE, setting, "is no regular expression that is understood, or one that takes too long",
+                       "give names of modules, as q_proj,v_proj");
+        }
+        return match == TIDE_MATCH_YES;
+    }
+    while (next_name(&rest, &name)) {
+        if (tide_text_equal(name, path)) return true;
+        if (name.length && ends_with(path, name) && path.length > name.length && path.at[path.length - name.length - 1] == '.') return true;
+    }
+    return false;
+}
+
+/* tuners_utils.py, check_target_module_exists: the number of a layer is the last one in a path that has two names or more before it
+ * ("model.layers.3.mlp": 3), below a list of one of these names; empty where there is none. */
+static tide_text layer_number(tide_text path, const tide_name_list *lists) {
+    tide_text rest = path, part, before = {"", 0}, found = {"", 0};
+    for (uint32_t depth = 0; next_part(&rest, &part) && rest.length; depth++, before = part) {
+        bool is_number = part.length > 0, is_listed = lists->count == 0;
+        for (size_t i = 0; i < part.length; i++) is_number = is_number && part.at[i] >= '0' && part.at[i] <= '9';
+        for (uint32_t i = 0; i < lists->count; i++) is_listed = is_listed || tide_text_is(before, lists->names[i]);
+        if (is_number && is_listed && depth > 1) found = part;
+    }
+    return found;
+}
+
+static const char TARGETS[] = "/settings/adapter.target_modules";
+
+static bool is_in_layers(const tide_adapter *a, tide_text path) {
+    tide_text number = layer_number(path, &a->layers_pattern);
+    for (uint32_t i = 0; i < a->layers_to_transform.count; i++)
+        if (number.length && tide_text_is(number, a->layers_to_transform.names[i])) return true;
+    return a->layers_to_transform.count == 0;
+}
+
+/* A module to save, or inside of one: re.match("(^|.*\.)NAME($|\..*)"). */
+static bool is_saved(const tide_adapter *a, tide_text path) {
+    for (uint32_t i = 0; i < a->modules_to_save.count; i++) {
+        tide_text name = tide_text_of(a->modules_to_save.names[i]);
+        for (size_t at = 0; at + name.length <= path.length; at++) {
+            bool begins = !at || path.at[at - 1] == '.', ends = at + name.length == path.length || path.at[at + name.length] == '.';
+            if (begins && ends && memcmp(path.at + at, name.at, name.length) == 0) return true;
+        }
+    }
+    return false;
+}
+
+/* What the "adapters" of a library put in place of a class; NULL: nothing. */
+static const tide_json *class_for(const tide_model *model, const char *method, tide_text class_name) {
+    for (const tide_description *d = model->descriptions->first; d; d = d->next) {
+        const tide_json *found = tide_json_find(tide_json_at(tide_json_at(d->json, "adapters"), method), class_name);
+        if (found && found->kind == TIDE_JSON_STRING) return found;
+    }
+    return NULL;
+}
+
+/* The class of the adapter for a module of this class, or of one that it extends (isinstance()); NULL: none is described. */
+static const tide_json *adapter_class(const tide_model *model, const char *method, const tide_class *of) {
+    enum { DEPTH_LIMIT = 8 };
+    for (int depth = 0; of && depth < DEPTH_LIMIT; depth++) {
+        const tide_json *found = class_for(model, method, of->name);
+        if (found) return found;
+        of = of->base.length ? tide_class_find(model->descriptions, of->description, of->base) : NULL;
+    }
+    return NULL;
+}
+
+/* What get_output_embeddings() returns; 0: nothing. */
+static uint32_t output_head(tide_model *model) {
+    tide_text path = model->instances[model->root].of->output_embeddings;
+    return tide_model_find(model, path.length ? path : TIDE_TEXT("lm_head"));
+}
+
+/* all-linear: every linear layer but the output head; what stands in for one counts by its name (Linear4bit). */
+static bool is_linear(const tide_class *of) {
+    return tide_text_starts(of->name, TIDE_TEXT("Linear")) || tide_text_is(of->name, "Conv1D") || tide_text_is(of->base, "Linear");
+}
+
+static bool is_target(tide_model *model, const tide_adapter *a, uint32_t instance, uint32_t head) {
+    tide_text path = tide_text_of(model->instances[instance].path);
+    if (!path.length || is_saved(a, path)) return false;
+    if (*a->exclude_modules && is_aimed_at(model, "/settings/adapter.exclude_modules", a->exclude_modules, path)) return false;
+    if (strcmp(a->target_modules, "all-linear") == 0) {
+        if (!is_linear(model->instances[instance].of) || instance == head) return false;
+    } else if (!is_aimed_at(model, TARGETS, a->target_modules, path)) {
+        return false;
+    }
+    return is_in_layers(a, path);
+}
+
+/* rank_pattern: re.match("(.*\.)?(PATTERN)$") */
+static int64_t rank_of(tide_model *model, const tide_adapter *a, tide_text path) {
+    for (uint32_t i = 0; i < a->rank_pattern.count; i++) {
+        const char *equals = strrchr(a->rank_pattern.names[i], '=');
+        int64_t rank = 0;
+        if (!equals || !tide_text_to_i64(&rank, tide_text_of(equals + 1)) || rank < 1 || rank > 100000) {
+            model->m->has_failed = true;
+            tide_error(model->m->diags, TIDE_ERR_FIELD_TYPE, "/settings/adapter.rank_pattern", "holds something that is no PATTERN=RANK", "write down_proj=8");
+            return a->r;
+        }
+        const char *pattern = tide_format(model->m->arena, "(.*\\.)?(%.*s)", (int)(equals - a->rank_pattern.names[i]), a->rank_pattern.names[i]);
+        if (tide_regex_covers(tide_text_of(pattern), path) == TIDE_MATCH_YES) return rank;
+    }
+    return a->r;
+}
+
+/* ---- quantised layers ---- */
+
+/* quantizers_utils.py, should_convert_module: a pattern covers the path up to a dot, or the path ends in it. */
+static bool is_kept(tide_text path, tide_text pattern, tide_arena *arena) {
+    if (ends_with(path, pattern)) return true;
+    const char *up_to_dot = tide_format(arena, "(%.*s)(\\..*)?", (int)pattern.length, pattern.at);
+    return tide_regex_covers(tide_text_of(up_to_dot), path) == TIDE_MATCH_YES;
+}
+
+/* quantizers/base.py, get_keys_to_not_convert, where nothing is named: the output head, what shares a weight, and the last module.
+ * By hand, the head alone, besides what is named. */
+static bool is_left(tide_model *model, const tide_job *job, uint32_t instance, uint32_t head) {
+    const tide_instance *of = &model->instances[instance];
+    const tide_name_list *skip = &job->quant_skip;
+    const tide_parameter_row *last = model->parameter_count ? &model->parameters[model->parameter_count - 1] : NULL;
+    bool is_head = instance == head || (!job->quant_loaded && tide_text_is(of->name, "lm_head"));
+    for (uint32_t i = 0; i < skip->count; i++)
+        if (is_kept(tide_text_of(of->path), tide_text_of(skip->names[i]), model->m->arena)) return true;
+    if (!job->quant_loaded || skip->count) return is_head && !job->quant_loaded;
+    return is_head || (last && last->module == instance && ends_with(tide_text_of(last->name), TIDE_TEXT(".weight")));
+}
+
+bool tide_quantise(tide_model *model, const tide_job *job) {
+    uint32_t count, head = output_head(model), *modules = tide_model_modules(model, &count);
+    const char *besides = tide_format(model->m->arena, job->quant_loaded ? "%s_loaded" : "%s_by_hand", job->quant);
+    tide_value shared = {.kind = TIDE_VALUE_LIST, .list = tide_list_new(model->m)};
+    for (uint32_t i = 0; i < count && !model->m->has_failed; i++) {
+        const tide_class *of = model->instances[modules[i]].of;
+        const tide_json *class_name = class_for(model, job->quant, of->name);
+        if (!class_name) class_name = class_for(model, besides, of->name);
+        if (!class_name || is_left(model, job, modules[i], head)) continue;
+        uint32_t made = tide_model_wrap(model, modules[i], class_name->text, &shared, 1);
+        if (!made) break;
+        const tide_instance *quantised = &model->instances[made];
+        for (uint32_t k = 0; k < quantised->of->member_count; k++) {
+            tide_value v = quantised->slots[quantised->of->parameter_count + k];
+            if (v.kind == TIDE_VALUE_TENSOR) v.tensor->requires_grad = false;
+        }
+    }
+    tide_model_list_parameters(model);
+    return !model->m->has_failed;
+}
+
+static void next_parameter(void *user, uint32_t turn, tide_value *arguments) {
+    const tide_parameter_row *p = &((const tide_model *)user)->parameters[turn];
+    ((const tide_model *)user)->m->module = p->module;
+    arguments[0] = tide_of_tensor(tide_retain(p->tensor));
+}
+
+void tide_prepare_kbit(tide_model *model) {
+    tide_function *upcast = tide_function_find(model->descriptions, NULL, TIDE_TEXT("upcast"));
+    for (uint32_t i = 0; i < model->parameter_count; i++) model->parameters[i].tensor->requires_grad = false;
+    if (upcast) tide_model_loop(model, upcast, model->parameter_count, next_parameter, model);
+    model->m->module = 0;
+    tide_timeline_empty_cache(&model->m->timeline);
+}
+
+/* ---- adapters ---- */
+
+static void freeze_all(tide_model *model) {
+    for (uint32_t i = 0; i < model->parameter_count; i++) model->parameters[i].tensor->requires_grad = false;
+}
+
+/* Every path with its class, for a message where nothing is aimed at. */
+static bool refuse_targets(tide_model *model, const char *setting, const char *what, const char *remedy) {
+    model->m->has_failed = true;
+    return tide_error(model->m->diags, TIDE_ERR_FIELD_RANGE, setting, what, remedy);
+}
+
+/* The entry of a library's table for the model_type of the job; NULL: there is none. */
+static const tide_json *of_model_type(const tide_model *model, const tide_job *job, const char *table) {
+    const tide_json *type = tide_json_at(job->config, "model_type"), *found = NULL;
+    for (const tide_description *d = model->descriptions->first; d && type && !found; d = d->next)
+        found = tide_json_find(tide_json_at(d->json, table), type->text);
+    return found;
+}
+
+/* What IA3 aims at where the job does not say: peft's choice by the model_type. */
+static bool choose_ia3(tide_model *model, const tide_job *job, tide_adapter *a) {
+    const tide_json *pair = of_model_type(model, job, "ia3_targets");
+    bool is_known = pair && pair->kind == TIDE_JSON_ARRAY && pair->count == 2;
+    if (!*a->target_modules && !is_known)
+        return refuse_targets(model, TARGETS, "must be given: peft names no modules for IA3 of this model_type", "name linear layers, as target_modules=k_proj,v_proj,down_proj with feedforward_modules=down_proj");
+    if (!*a->target_modules && !*a->feedforward_modules) a->feedforward_modules = pair->first->next->text.at;
+    if (!*a->target_modules) a->target_modules = pair->first->text.at;
+    return true;
+}
+
+/* ia3/model.py, _check_feedforward: by the end of the path, dot or not. */
+static bool is_feedforward(const tide_adapter *a, tide_text path) {
+    tide_text rest = tide_text_of(a->feedforward_modules), name;
+    if (is_pattern(rest.at)) return tide_regex_covers(rest, path) == TIDE_MATCH_YES;
+    while (next_name(&rest, &name))
+        if (name.length && ends_with(path, name)) return true;
+    return false;
+}
+
+/* What an adapter's class takes besides the module: its rank, or for IA3 whether it rescales the input. */
+static tide_value argument_of(tide_model *model, const tide_adapter *a, tide_text path) {
+    if (strcmp(a->method, "ia3") == 0) return tide_of_bool(is_feedforward(a, path));
+    tide_value rank = tide_of_int(rank_of(model, a, path));
+    rank.symbol = tide_symbol_name(model->m, TIDE_TEXT("r"));
+    return rank;
+}
+
+/* ---- experts whose weights are parameters of a module that is no layer ---- */
+
+static tide_text leaf_of(tide_text path) {
+    for (size_t i = path.length; i > 0; i--)
+        if (path.at[i - 1] == '.') return (tide_text){path.at + i, path.length - i};
+    return path;
+}
+
+static bool has_name(tide_text names, tide_text name) {
+    tide_text one;
+    while (next_name(&names, &one))
+        if (tide_text_equal(one, name)) return true;
+    return false;
+}
+
+static const char *with_name(tide_model *model, const char *names, tide_text name) {
+    if (has_name(tide_text_of(names), name)) return names;
+    return tide_format(model->m->arena, "%s%s%.*s", names, *names ? "," : "", (int)name.length, name.at);
+}
+
+/* transformers_weight_conversion.py, _resolve_string_target_modules: of these models a regular expression stands for the last names of
+ * what it covers, modules and parameters, and names of projections that experts had before they were one tensor. */
+static const char *names_covered(tide_model *model, const tide_adapter *a, tide_text projections) {
+    const char *names = "";
+    uint32_t count, *modules = tide_model_modules(model, &count);
+    for (uint32_t i = 0; i < count && !model->m->has_failed; i++) {
+        tide_text path = tide_text_of(model->instances[modules[i]].path);
+        if (path.length && is_aimed_at(model, TARGETS, a->target_modules, path)) names = with_name(model, names, leaf_of(path));
+    }
+    for (uint32_t i = 0; i < model->parameter_count && !model->m->has_failed; i++) {
+        tide_text path = tide_text_of(model->parameters[i].name), leaf = leaf_of(path), rest = projections, name;
+        if (is_aimed_at(model, TARGETS, a->target_modules, path)) names = with_name(model, names, leaf);
+        if (tide_text_is(leaf, "weight") || tide_text_is(leaf, "bias")) continue;
+        while (next_name(&rest, &name)) {
+            const char *was = tide_format(model->m->arena, "%.*s%.*s", (int)(path.length - leaf.length), path.at, (int)name.length, name.at);
+            if (is_aimed_at(model, TARGETS, a->target_modules, tide_text_of(was))) names = with_name(model, names, name);
+        }
+    }
+    return names;
+}
+
+/* _convert_peft_config_moe: targets that peft turns into target_parameters. */
+static bool aims_at_experts(tide_model *model, const tide_job *job, tide_adapter *a) {
+    const tide_json *names = of_model_type(model, job, "fused_experts");
+    if (!names || names->kind != TIDE_JSON_STRING || strcmp(a->method, "lora") != 0) return false;
+    if (strcmp(a->target_modules, "all-linear") == 0) return true;
+    if (is_pattern(a->target_modules)) a->target_modules = names_covered(model, a, names->text);
+    tide_text targets = tide_text_of(a->target_modules), target;
+    while (next_name(&targets, &target))
+        if (has_name(names->text, leaf_of(target))) return true;
+    return false;
+}
+
+static bool add_adapters(tide_model *model, const tide_adapter *a, bool is_loaded) {
+    uint32_t count, head = output_head(model), aimed_at = 0, *modules = tide_model_modules(model, &count);
+    for (uint32_t i = 0; i < count && !model->m->has_failed; i++) {
+        const tide_class *of = model->instances[modules[i]].of;
+        const char *path = model->instances[modules[i]].path;
+        if (!is_target(model, a, modules[i], head)) continue;
+        const tide_json *class_name = is_loaded ? adapter_class(model, tide_format(model->m->arena, "%s_kbit", a->method), of) : NULL;
+        if (!class_name) class_name = adapter_class(model, a->method, of);
+        if (!class_name)
+            return refuse_targets(model, TARGETS,
+                                  tide_format(model->m->arena, "aims at %s, which is a %s: no adapter is described for it", path, tide_text_copy(model->m->arena, of->name)),
+                                  "aim at linear layers, convolutions and embeddings");
+        tide_value argument = argument_of(model, a, tide_text_of(path));
+        uint32_t made = tide_model_wrap(model, modules[i], class_name->text, &argument, 1);
+        if (made) tide_model_call(model, made, TIDE_TEXT("init"), TIDE_FACTOR_PARAMETER);
+        aimed_at++;
+    }
+    if (!aimed_at && !model->m->has_failed)
+        return refuse_targets(model, TARGETS, "aims at no module of this model", "use all-linear, or names as they stand in the model");
+    return !model->m->has_failed;
+}
+
+/* utils/other.py, _set_trainable: by the end of the path, dot or not. */
+static bool save_modules(tide_model *model, const tide_adapter *a) {
+    uint32_t count, *modules = tide_model_modules(model, &count);
+    bool is_found = a->modules_to_save.count == 0;
+    for (uint32_t i = 0; i < count && !model->m->has_failed; i++)
+        for (uint32_t k = 0; k < a->modules_to_save.count; k++)
+            if (model->instances[modules[i]].parent && ends_with(tide_text_of(model->instances[modules[i]].path), tide_text_of(a->modules_to_save.names[k]))) {
+                tide_model_wrap(model, modules[i], TIDE_TEXT("ModulesToSaveWrapper"), NULL, 0);
+                is_found = true;
+                break;
+            }
+    if (!is_found) return refuse_targets(model, "/settings/adapter.modules_to_save", "names no module of this model", "names are ends of paths, as lm_head");
+    return !model->m->has_failed;
+}
+
+static bool is_adapter(const tide_model *model, uint32_t instance) {
+    return instance && tide_method_find(model->instances[instance].of, TIDE_TEXT("cast"));
+}
+
+static void cast_adapters(tide_model *model) {
+    uint32_t count, *modules = tide_model_modules(model, &count);
+    for (uint32_t i = 0; i < count; i++)
+        if (is_adapter(model, modules[i])) tide_model_call(model, modules[i], TIDE_TEXT("cast"), TIDE_FACTOR_PARAMETER);
+}
+
+/* What of the model trains besides its adapters. */
+static void choose_biases(tide_model *model, const tide_adapter *a) {
+    bool is_all = strcmp(a->bias, "all") == 0;
+    for (uint32_t i = 0; i < model->parameter_count; i++) {
+        tide_parameter_row *p = &model->parameters[i];
+        bool is_bias = ends_with(tide_text_of(p->name), TIDE_TEXT(".bias"));
+        bool is_adapted = is_adapter(model, model->instances[p->module].parent);
+        if (is_bias && (is_all || (strcmp(a->bias, "lora_only") == 0 && is_adapted))) p->tensor->requires_grad = true;
+        if (tide_is_named(p->name, a->also_train.names, a->also_train.count)) p->tensor->requires_grad = true;
+    }
+}
+
+/* A copy that trains lies below modules_to_save, what it was made of does not train. */
+static void choose_saved(tide_model *model) {
+    for (uint32_t i = 0; i < model->parameter_count; i++) {
+        tide_parameter_row *p = &model->parameters[i];
+        if (strstr(p->name, ".modules_to_save.") || strncmp(p->name, "modules_to_save.", 16) == 0) p->tensor->requires_grad = true;
+    }
+}
+
+/* PeftModel.merge_and_unload(): module after module. */
+static void merge_and_unload(tide_model *model) {
+    uint32_t count, *modules = tide_model_modules(model, &count);
+    for (uint32_t i = 0; i < count && !model->m->has_failed; i++) {
+        if (!tide_method_find(model->instances[modules[i]].of, TIDE_TEXT("merge"))) continue;
+        tide_model_call(model, modules[i], TIDE_TEXT("merge"), TIDE_FACTOR_PARAMETER);
+        tide_model_unwrap(model, modules[i]);
+    }
+    tide_model_list_parameters(model);
+}
+
+bool tide_adapt(tide_model *model, const tide_job *job) {
+    tide_adapter a = job->adapter;
+    bool is_prompt = tide_is_prompt(job);
+    freeze_all(model);
+    if (aims_at_experts(model, job, &a))
+        return refuse_targets(model, TARGETS, "aims at experts, whose weights are no layers: peft's target_parameters are not expressed",
+                              "name linear layers, as adapter.target_modules=q_proj,k_proj,v_proj,o_proj");
+    if (strcmp(a.method, "ia3") == 0 && !choose_ia3(model, job, &a)) return false;
+    if (!(is_prompt ? tide_add_prompt(model, job) : add_adapters(model, &a, job->quant_loaded) && save_modules(model, &a))) return false;
+    if (a.autocast_adapter_dtype) cast_adapters(model);
+    tide_model_list_parameters(model);
+    choose_saved(model);
+    choose_biases(model, &a);
+    if (a.merged) merge_and_unload(model);
+    return !model->m->has_failed;
+}

@@ -1,0 +1,16 @@
+/* A moving average of the weights: a copy of the model that lives beside it. */
+#ifndef TIDE_EMA_H
+#define TIDE_EMA_H
+
+#include "lang/module.h"
+
+typedef struct tide_ema tide_ema;
+
+/* Makes the copy, each tensor in its own dtype. kind: "swa_utils" for torch.optim.swa_utils.AveragedModel over get_ema_multi_avg_fn(),
+ * which copies buffers too; "diffusers" or "diffusers_foreach" for diffusers' training_utils.EMAModel. NULL for "none". */
+tide_ema *tide_ema_new(tide_model *model, const char *kind);
+
+/* update_parameters(), or step(): after the optimizer's step. ema may be NULL. */
+void tide_ema_update(tide_ema *ema);
+
+#endif

@@ -1,0 +1,161 @@
+/* The greedy loop that people write around a causal language model, call by call; transformers: generation/utils.py. */
+#include "train/infer.h"
+
+#include <string.h>
+
+typedef struct generation {
+    tide_run *run;
+    const tide_job *job;
+    const char *token_name;
+    tide_batch batch; /* what the loop's own dictionary holds; values owned */
+    tide_value output;
+    tide_tensor *logits, *token;
+} generation;
+
+/* What the first pass alone is given. */
+static bool is_of_prompt(const char *name) {
+    static const char *const names[] = {"pixel_values", "image_grid_thw", "image_sizes", "mm_token_type_ids", "token_type_ids",
+                                        "pixel_attention_mask", "aspect_ratio_ids", "aspect_ratio_mask", "position_ids"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strcmp(names[i], name) == 0) return true;
+    return false;
+}
+
+/* An encoder has read the prompt: the decoder starts with a token of its own. */
+static void take_encoded(generation *g, tide_value encoded) {
+    tide_machine *m = &g->run->machine;
+    tide_batch batch = {.count = 0};
+    tide_shape one = {.size = {g->job->batch, 1}, .name = {tide_symbol_name(m, TIDE_TEXT("batch")), 0}, .dims = 2};
+    for (uint32_t i = 0; i < g->batch.count; i++) {
+        if (strcmp(g->batch.names[i], "attention_mask") == 0) {
+            batch.names[batch.count] = g->batch.names[i];
+            batch.values[batch.count++] = tide_value_retain(g->batch.values[i]);
+        }
+    }
+    batch.names[batch.count] = "encoder_outputs";
+    batch.values[batch.count++] = encoded;
+    m->op = "zeros";
+    batch.names[batch.count] = g->token_name = "decoder_input_ids";
+    batch.values[batch.count++] = tide_of_tensor(tide_empty(m, &one, TIDE_INT64));
+    for (uint32_t i = 0; i < g->batch.count; i++) tide_value_release(m, g->batch.values[i]);
+    g->batch = batch;
+}
+
+/* batch["input_ids"] = token */
+static void feed_token(generation *g) {
+    tide_machine *m = &g->run->machine;
+    for (uint32_t i = 0; i < g->batch.count; i++) {
+        if (is_of_prompt(g->batch.names[i])) {
+            tide_value_release(m, g->batch.values[i]);
+            g->batch.count--;
+            g->batch.names[i] = g->batch.names[g->batch.count];
+            g->batch.values[i--] = g->batch.values[g->batch.count];
+        } else if (strcmp(g->batch.names[i], g->token_name) == 0) {
+            tide_value_release(m, g->batch.values[i]);
+            g->batch.values[i] = tide_of_tensor(tide_retain(g->token));
+        }
+    }
+}
+
+static tide_tensor *logits_of(tide_value output) {
+    uint32_t count = output.kind == TIDE_VALUE_LIST ? output.list->count : 0;
+    for (uint32_t i = 0; i < count; i++)
+        if (output.list->items[i].kind == TIDE_VALUE_TENSOR) return output.list->items[i].tensor;
+    return output.kind == TIDE_VALUE_TENSOR ? output.tensor : NULL;
+}
+
+/* out = model(**batch): what the name held before goes afterwards. */
+static bool run_model(generation *g) {
+    tide_machine *m = &g->run->machine;
+    tide_value output = tide_model_forward(&g->run->model, g->batch.names, g->batch.values, g->batch.count), old = g->output;
+    m->module = m->statement = 0;
+    g->output = output;
+    tide_value_release(m, old);
+    return !m->has_failed;
+}
+
+/* logits[:, -1, :].to(copy=True, dtype=float32), and argmax of it. */
+static void choose_token(generation *g) {
+    tide_machine *m = &g->run->machine;
+    const tide_tensor *all = logits_of(g->output);
+    if (!all || all->shape->dims != 3) {
+        tide_fail(m, TIDE_ERR_DESCRIPTION, "forward() returned no logits of (batch, tokens, vocabulary)");
+        return;
+    }
+    tide_shape last = {.size = {all->shape->size[0], all->shape->size[2]}, .name = {all->shape->name[0], all->shape->name[2]}, .dims = 2};
+    m->op = "logits";
+    tide_tensor *logits = tide_empty(m, &last, TIDE_FP32), *old = g->logits;
+    g->logits = logits;
+    tide_release(m, old);
+    m->op = "argmax";
+    tide_value arguments[3] = {tide_of_tensor(logits), tide_of_int(-1), tide_of_bool(true)};
+    tide_value token = tide_op_find(TIDE_TEXT("argmax"))->run(m, arguments);
+    old = g->token;
+    g->token = token.tensor;
+    tide_release(m, old);
+}
+
+static void mark_cache(tide_machine *m, tide_value v) {
+    if (v.kind == TIDE_VALUE_TENSOR) tide_set_factor(m, v.tensor, TIDE_FACTOR_KV_CACHE);
+    for (uint32_t i = 0; v.kind == TIDE_VALUE_LIST && i < v.list->count; i++) mark_cache(m, v.list->items[i]);
+}
+
+static void greedy(generation *g, unsigned step, const tide_batch *batch) {
+    tide_machine *m = &g->run->machine;
+    tide_model *model = &g->run->model;
+    bool generates = strcmp(g->job->cache, "none") != 0 && !model->instances[model->root].of->never_generates;
+    int64_t prompt = tide_model_setting(model, "seq")->integer;
+    tide_value past = {.kind = TIDE_VALUE_LIST, .list = tide_list_new(m)};
+    g->batch = *batch;
+    for (uint32_t i = 0; i < batch->count; i++) tide_value_retain(batch->values[i]);
+    g->token_name = "input_ids";
+    if (!generates) *tide_model_setting(model, "cache") = (tide_value){.kind = TIDE_VALUE_TEXT, .text = TIDE_TEXT("dynamic")};
+    if (generates && tide_method_find(model->instances[model->root].of, TIDE_TEXT("encode"))) {
+        take_encoded(g, tide_model_method(model, TIDE_TEXT("encode"), g->batch.names, g->batch.values, g->batch.count));
+        *tide_model_setting(model, "cache") = (tide_value){.kind = TIDE_VALUE_TEXT, .text = TIDE_TEXT("dynamic")};
+        prompt = 1;
+    }
+    tide_value *kept = tide_model_setting(model, "past_key_values"); /* the model may put something else there */
+    if (generates) *kept = tide_value_retain(past);
+    tide_value *length = tide_model_setting(model, "past_length");
+    length->integer = 0;
+    run_model(g);
+    generates = generates && past.list->count && !m->has_failed;
+    if (generates) {
+        mark_cache(m, past);
+        choose_token(g);
+    }
+    tide_timeline_mark(&m->timeline, step, TIDE_PHASE_PREFILL);
+    for (int64_t i = 0; generates && i < g->job->decode && !m->has_failed; i++) {
+        feed_token(g);
+        length->integer = prompt + i;
+        if (!run_model(g)) break;
+        choose_token(g);
+        mark_cache(m, past);
+    }
+    if (generates) tide_timeline_mark(&m->timeline, step, TIDE_PHASE_DECODE);
+    tide_value_release(m, *kept);
+    *kept = tide_none();
+    for (uint32_t i = 0; i < g->batch.count; i++) tide_value_release(m, g->batch.values[i]);
+    tide_value_release(m, g->output);
+    tide_value_release(m, past);
+    tide_release(m, g->logits);
+    tide_release(m, g->token);
+}
+
+bool tide_infer(tide_run *run, const tide_job *job, const tide_batch *batch) {
+    tide_machine *m = &run->machine;
+    m->grad_enabled = false;
+    for (uint32_t i = 0; i < run->model.parameter_count; i++) run->model.parameters[i].tensor->requires_grad = false;
+    run->trainable = 0;
+    for (unsigned step = 1; step <= (unsigned)job->steps && !m->has_failed; step++) {
+        generation g = {.run = run, .job = job};
+        tide_timeline_mark(&m->timeline, step, TIDE_PHASE_LOAD);
+        tide_dtype autocast;
+        if (job->autocast && tide_dtype_named(tide_text_of(job->autocast), &autocast)) tide_autocast_begin(m, autocast);
+        greedy(&g, step, batch);
+        if (job->autocast) tide_autocast_end(m);
+        tide_timeline_mark(&m->timeline, step, TIDE_PHASE_END);
+    }
+    return !m->has_failed;
+}

@@ -1,0 +1,153 @@
+/* Every expression and function of a description, read and bound to meanings; errors with their line and column. */
+#include "train/lint.h"
+
+#include <string.h>
+
+#include "lang/embedded_models.h"
+#include "train/step.h"
+
+typedef struct linted {
+    tide_arena *arena;
+    tide_text text, name;
+    const tide_json *root;
+} linted;
+
+/* ---- where a node stands in the text: a walk over text that is known to be JSON ---- */
+
+static const char *after_space(const char *at) {
+    while (*at == ' ' || *at == '\t' || *at == '\n' || *at == '\r') at++;
+    return at;
+}
+
+static const char *after_value(const char *at) {
+    int depth = 0;
+    do {
+        if (*at == '"') {
+            for (at++; *at && *at != '"'; at++) at += *at == '\\' && at[1];
+            at += *at == '"';
+        } else if (*at == '{' || *at == '[') {
+            depth++, at++;
+        } else if (*at == '}' || *at == ']') {
+            depth--, at++;
+        } else if (depth == 0) {
+            while (*at && !strchr(",]} \t\r\n", *at)) at++;
+        } else {
+            at++;
+        }
+    } while (*at && depth > 0);
+    return at;
+}
+
+static const char *position(const linted *l, const tide_json *node) {
+    if (!node->parent) return after_space(l->text.at);
+    const char *at = position(l, node->parent) + 1;
+    for (const tide_json *child = node->parent->first; child; child = child->next) {
+        at = after_space(at);
+        if (node->parent->kind == TIDE_JSON_OBJECT) at = after_space(after_space(after_value(at)) + 1);
+        if (child == node) break;
+        at = after_space(after_value(at)) + 1;
+    }
+    return at;
+}
+
+/* The node that a place "/NAME/modules/..." names. */
+static const tide_json *node_at(const linted *l, const tide_json *node, const char *place) {
+    const char *root = tide_format(l->arena, "/%.*s", (int)l->name.length, l->name.at);
+    if (strcmp(node == l->root ? root : tide_json_place(l->arena, node, root), place) == 0) return node;
+    for (const tide_json *child = node->first; child; child = child->next) {
+        const tide_json *found = node_at(l, child, place);
+        if (found) return found;
+    }
+    return NULL;
+}
+
+/* "column 7 of ..." in a message counts within the statement. */
+static uint32_t column_within(const char *message) {
+    uint32_t column = 0;
+    if (strncmp(message, "column ", 7) != 0) return 1;
+    for (const char *at = message + 7; *at >= '0' && *at <= '9'; at++) column = 10 * column + (uint32_t)(*at - '0');
+    return column;
+}
+
+static void write_one(tide_writer *w, const linted *l, const tide_diagnostic *d, const tide_json *otherwise) {
+    const tide_json *node = l->root ? node_at(l, l->root, d->place) : NULL;
+    if (!node) node = otherwise;
+    uint32_t line = 1, column = 1;
+    if (node) {
+        const char *at = position(l, node);
+        for (const char *c = l->text.at; c < at; c++) *c == '\n' ? (line++, column = 1) : column++;
+        if (node->kind == TIDE_JSON_STRING) column += column_within(d->message);
+    }
+    tide_write_open(w, '{');
+    tide_write_string_at(w, "severity", d->severity == TIDE_ERROR ? "error" : "warning");
+    tide_write_string_at(w, "place", d->place);
+    tide_write_int_at(w, "line", line);
+    tide_write_int_at(w, "column", column);
+    tide_write_string_at(w, "message", d->message);
+    if (d->remedy) tide_write_string_at(w, "remedy", d->remedy);
+    tide_write_close(w, '}');
+}
+
+static uint32_t write_found(tide_writer *w, const linted *l, const tide_diagnostics *diags, uint32_t from, const tide_json *otherwise) {
+    uint32_t errors = 0;
+    for (uint32_t i = from; i < diags->count; i++) {
+        if (diags->items[i].severity == TIDE_ASSUMPTION) continue;
+        errors += diags->items[i].severity == TIDE_ERROR;
+        write_one(w, l, &diags->items[i], otherwise);
+    }
+    return errors;
+}
+
+/* One function after the other, so that an error in one hides none in the next. */
+static uint32_t lint_functions(tide_writer *w, const linted *l, tide_run *run, tide_diagnostics *diags, tide_description *d) {
+    uint32_t errors = 0;
+    for (tide_function *f = d->functions; f; f = f->next) {
+        const tide_json *item = f->item;
+        uint32_t from = diags->count;
+        tide_model_lint(&run->model, d, NULL, f);
+        errors += write_found(w, l, diags, from, item);
+    }
+    for (tide_class *c = d->classes; c; c = c->next) {
+        const tide_json *item = c->item;
+        uint32_t from = diags->count;
+        tide_model_lint(&run->model, d, c, NULL);
+        errors += write_found(w, l, diags, from, item);
+        for (tide_function *f = c->methods; f; f = f->next) {
+            const tide_json *method = f->item ? f->item : item;
+            from = diags->count;
+            tide_model_lint(&run->model, d, c, f);
+            errors += write_found(w, l, diags, from, method);
+        }
+    }
+    return errors;
+}
+
+void tide_write_lint(tide_writer *w, tide_arena *arena, tide_text text) {
+    tide_diagnostics diags, scratch;
+    tide_diagnostics_init(&diags, arena);
+    tide_diagnostics_init(&scratch, arena);
+    linted l = {.arena = arena, .text = {tide_text_copy(arena, text), text.length}, .name = TIDE_TEXT("description")};
+    uint32_t errors = 0;
+    tide_write_open(w, '{');
+    tide_write_key(w, "found");
+    tide_write_open(w, '[');
+    tide_json *root = tide_json_parse(arena, text, "/description", &diags);
+    const tide_json *name = tide_json_at(root, "architecture");
+    if (name && name->kind == TIDE_JSON_STRING) l.name = name->text;
+    l.root = root;
+    tide_text model = tide_text_of(tide_format(arena, "model=%s", tide_catalogue_sources[0].name)); /* any job: settings have values */
+    tide_job *job = root ? tide_job_build(arena, &model, 1, NULL, 0, &scratch) : NULL;
+    errors += write_found(w, &l, &diags, 0, NULL);
+    if (job) {
+        tide_run *run = TIDE_NEW(arena, tide_run, 1);
+        uint32_t from = diags.count;
+        job->description = root;
+        job->description_text = text;
+        tide_description *d = tide_run_description(run, job, arena, &diags);
+        errors += write_found(w, &l, &diags, from, root);
+        if (d) errors += lint_functions(w, &l, run, &diags, d);
+    }
+    tide_write_close(w, ']');
+    tide_write_int_at(w, "errors", errors);
+    tide_write_close(w, '}');
+}

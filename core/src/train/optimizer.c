@@ -1,0 +1,405 @@
+/* Optimizer steps, played from the rows of optimizer.def. */
+#include "train/optimizer.h"
+
+#include <string.h>
+
+const char *const tide_optimizer_names[] = {
+#define TIDE_OPTIMIZER(name, title, states, step, made, decays, lists) name,
+#include "train/optimizer.def"
+#undef TIDE_OPTIMIZER
+};
+
+const char *const tide_optimizer_titles[] = {
+#define TIDE_OPTIMIZER(name, title, states, step, made, decays, lists) title,
+#include "train/optimizer.def"
+#undef TIDE_OPTIMIZER
+};
+
+const uint32_t tide_optimizer_name_count = sizeof tide_optimizer_names / sizeof *tide_optimizer_names;
+
+typedef struct row {
+    const char *name;
+    int states;
+    int step; /* 1: fused, with a counter on the device; 2: fused */
+    char made;
+    bool decays;
+    const char *lists;
+} row;
+
+static const row rows[] = {
+#define TIDE_OPTIMIZER(name, title, states, step, made, decays, lists) {name, states, step, made, decays, lists},
+#include "train/optimizer.def"
+#undef TIDE_OPTIMIZER
+};
+
+typedef struct parameter_state {
+    tide_tensor *tensor;
+    uint32_t module, group;
+    tide_list *state; /* tensors; empty until the first step has made them */
+    bool has_state;
+} parameter_state;
+
+struct tide_optimizer {
+    tide_model *model;
+    const row *row, *rest; /* the rest: of the second group, where that has another */
+    parameter_state *parameters; /* the first group, then the second */
+    uint32_t count;
+    bool has_two_groups; /* the first has weight decay, the second has none */
+    tide_list *shared;   /* tensors of the optimizer itself */
+    tide_function *init, *body; /* of library/optimizers.json; NULL: none */
+};
+
+static bool ends_with(const char *text, const char *end) {
+    size_t length = strlen(text), tail = strlen(end);
+    return length >= tail && strcmp(text + length - tail, end) == 0;
+}
+
+/* The HF Trainer's second group: no weight decay for norms and biases. */
+static bool is_plain(const char *name) {
+    return ends_with(name, "bias") || strstr(name, "norm");
+}
+
+static tide_tensor *state_like(tide_model *model, const parameter_state *p) {
+    tide_machine *m = model->m;
+    m->module = p->module;
+    m->factor = TIDE_FACTOR_OPTIMIZER;
+    tide_tensor *state = tide_empty_like(m, p->tensor, p->tensor->dtype);
+    m->factor = TIDE_FACTOR_TEMPORARY;
+    return state;
+}
+
+static const row *row_of(const tide_optimizer *optimizer, const parameter_state *p) {
+    return p->group && optimizer->rest ? optimizer->rest : optimizer->row;
+}
+
+static void make_states(tide_optimizer *optimizer, parameter_state *p) {
+    tide_machine *m = optimizer->model->m;
+    const row *kind = row_of(optimizer, p);
+    if (p->has_state) return;
+    p->has_state = true;
+    if (kind->step == 1) {
+        m->module = p->module;
+        m->factor = TIDE_FACTOR_OPTIMIZER;
+        tide_shape scalar = {.dims = 0};
+        tide_empty(m, &scalar, TIDE_FP32); /* lives as long as the optimizer */
+        m->factor = TIDE_FACTOR_TEMPORARY;
+    }
+    for (int i = 0; i < kind->states; i++) tide_list_push(m, p->state, tide_of_tensor(state_like(optimizer->model, p)));
+}
+
+/* ---- parameter by parameter: functions of the description language ---- */
+
+typedef struct turns {
+    tide_optimizer *optimizer;
+    parameter_state **with;
+    bool decays;
+} turns;
+
+enum { BODY_PARAMETERS = 5 };
+
+/* The arguments (param, grad, state, shared, decays) of one turn. */
+static void next_turn(void *user, uint32_t turn, tide_value *arguments) {
+    const turns *t = user;
+    parameter_state *p = t->with[turn];
+    t->optimizer->model->m->module = p->module;
+    arguments[0] = tide_of_tensor(tide_retain(p->tensor));
+    arguments[1] = tide_of_tensor(tide_retain(p->tensor->grad));
+    arguments[2] = tide_value_retain((tide_value){.kind = TIDE_VALUE_LIST, .list = p->state});
+    arguments[3] = tide_value_retain((tide_value){.kind = TIDE_VALUE_LIST, .list = t->optimizer->shared});
+    arguments[4] = tide_of_bool(t->decays);
+}
+
+static void claim(tide_machine *m, const tide_list *list) {
+    for (uint32_t i = 0; i < list->count; i++)
+        if (list->items[i].kind == TIDE_VALUE_TENSOR) tide_set_factor(m, list->items[i].tensor, TIDE_FACTOR_OPTIMIZER);
+}
+
+static void play_turns(tide_optimizer *optimizer, tide_function *function, parameter_state **with, uint32_t count, bool decays) {
+    tide_machine *m = optimizer->model->m;
+    if (!function || !count) return;
+    if (function->parameter_count != BODY_PARAMETERS) {
+        tide_fail(m, TIDE_ERR_DESCRIPTION, "the function of an optimizer takes (param, grad, state, shared, decays)");
+        return;
+    }
+    turns t = {optimizer, with, decays};
+    bool grad_enabled = m->grad_enabled;
+    m->grad_enabled = false;
+    tide_model_loop(optimizer->model, function, count, next_turn, &t);
+    m->grad_enabled = grad_enabled;
+    for (uint32_t i = 0; i < count; i++) claim(m, with[i]->state);
+    claim(m, optimizer->shared);
+}
+
+static const row *row_named(const char *name) {
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        if (strcmp(rows[i].name, name) == 0) return &rows[i];
+    return &rows[0];
+}
+
+tide_optimizer *tide_optimizer_new(tide_model *model, const char *name, const char *groups) {
+    tide_machine *m = model->m;
+    tide_optimizer *optimizer = TIDE_NEW(m->arena, tide_optimizer, 1);
+    optimizer->model = model;
+    optimizer->row = row_named(name);
+    bool is_of_matrices = optimizer->row->made == 'm';
+    if (is_of_matrices) optimizer->rest = row_named("adamw");
+    optimizer->parameters = TIDE_NEW(m->arena, parameter_state, model->parameter_count + 1);
+    bool has_two = optimizer->has_two_groups = strcmp(groups, "trainer") == 0 && !is_of_matrices;
+    for (int group = 0; group < 2; group++) {
+        for (uint32_t i = 0; i < model->parameter_count; i++) {
+            const tide_parameter_row *p = &model->parameters[i];
+            bool is_second = is_of_matrices ? p->tensor->shape->dims != 2 : has_two && is_plain(p->name);
+            if (!p->tensor->requires_grad || is_second != (group == 1)) continue;
+            optimizer->parameters[optimizer->count++] =
+                (parameter_state){.tensor = p->tensor, .module = p->module, .group = (uint32_t)group, .state = tide_list_new(m)};
+        }
+    }
+    optimizer->shared = tide_list_new(m);
+    optimizer->body = tide_function_find(model->descriptions, NULL, tide_text_of(name));
+    optimizer->init = tide_function_find(model->descriptions, NULL, tide_text_of(tide_format(m->arena, "%s_init", name)));
+    m->op = "optimizer";
+    if (optimizer->row->made == 'c')
+        for (uint32_t i = 0; i < optimizer->count; i++) make_states(optimizer, &optimizer->parameters[i]);
+    return optimizer;
+}
+
+uint32_t tide_optimizer_members(const tide_optimizer *optimizer, tide_optimized *members) {
+    for (uint32_t i = 0; members && i < optimizer->count; i++) {
+        const parameter_state *p = &optimizer->parameters[i];
+        members[i] = (tide_optimized){p->tensor, p->module, p->group};
+    }
+    return optimizer->count;
+}
+
+void tide_optimizer_replace(tide_optimizer *optimizer, const tide_optimized *members, uint32_t count) {
+    optimizer->parameters = TIDE_NEW(optimizer->model->m->arena, parameter_state, count + 1);
+    optimizer->count = count;
+    for (uint32_t i = 0; i < count; i++)
+        optimizer->parameters[i] = (parameter_state){.tensor = members[i].tensor, .module = members[i].module, .group = members[i].group,
+                                                     .state = tide_list_new(optimizer->model->m)};
+}
+
+static tide_tensor *temporary(tide_optimizer *optimizer, const parameter_state *p) {
+    optimizer->model->m->module = p->module;
+    return tide_empty_like(optimizer->model->m, p->tensor, p->tensor->dtype);
+}
+
+/* The lists that a name of Python's holds from one dtype's turn to the next. */
+typedef struct held {
+    tide_tensor **made;
+    uint32_t count, lists;
+} held;
+
+static void let_go(tide_machine *m, held *h) {
+    for (uint32_t list = 0; list < h->lists; list++)
+        for (uint32_t i = h->count; i-- > 0;) tide_release(m, h->made[list * h->count + i]);
+    *h = (held){0};
+}
+
+/* One round of the foreach form: `lists` temporaries per parameter, list after list; `last` keeps them. */
+static void play_round(tide_optimizer *optimizer, parameter_state **with, uint32_t count, int lists, bool makes_states, held *last) {
+    tide_machine *m = optimizer->model->m;
+    tide_tensor **made = TIDE_NEW(m->arena, tide_tensor *, (size_t)count * (size_t)lists + 1);
+    for (int list = 0; list < lists; list++)
+        for (uint32_t i = 0; i < count; i++) made[(uint32_t)list * count + i] = temporary(optimizer, with[i]);
+    if (makes_states)
+        for (uint32_t i = 0; i < count; i++) make_states(optimizer, with[i]);
+    held now = {made, count, (uint32_t)lists};
+    let_go(m, last ? last : &now);
+    if (last) *last = now;
+}
+
+/* What stands before the '|', or after it for a group with weight decay; nothing there: the same for both. */
+static const char *form_of(const char *forms, bool decays, const char **end) {
+    const char *bar = strchr(forms, '|');
+    *end = bar && !decays ? bar : forms + strlen(forms);
+    return bar && decays ? bar + 1 : forms;
+}
+
+/* _group_tensors_by_device_and_dtype: an unordered map, whose newest dtype comes first. */
+static void add_dtype(tide_dtype *dtypes, uint32_t *count, tide_dtype dtype) {
+    for (uint32_t i = 0; i < *count; i++)
+        if (dtypes[i] == dtype) return;
+    dtypes[(*count)++] = dtype;
+}
+
+/* *last: the lists that outlive the step of this group. */
+static void step_range(tide_optimizer *optimizer, uint32_t from, uint32_t to, held *last) {
+    tide_machine *m = optimizer->model->m;
+    if (from == to) return;
+    const row *kind = row_of(optimizer, &optimizer->parameters[from]);
+    bool is_rest = kind != optimizer->row;
+    parameter_state **with = TIDE_NEW(m->arena, parameter_state *, to - from + 1); /* those with a gradient */
+    uint32_t count = 0;
+    m->op = "optimizer.step";
+    for (uint32_t i = from; i < to; i++)
+        if (optimizer->parameters[i].tensor->grad) with[count++] = &optimizer->parameters[i];
+    bool decays = optimizer->parameters[from].group == 0 && (optimizer->has_two_groups || kind->decays);
+    const char *end, *lists = form_of(kind->lists, decays, &end);
+    bool is_late = kind->made == 'l' && lists < end, is_first = count && !with[0]->has_state;
+    if (!is_late)
+        for (uint32_t i = 0; i < count; i++) make_states(optimizer, with[i]);
+    if (is_first && !is_rest) play_turns(optimizer, optimizer->init, with, count, decays);
+    parameter_state **alike = TIDE_NEW(m->arena, parameter_state *, count + 1);
+    tide_dtype dtypes[TIDE_DTYPE_COUNT];
+    uint32_t dtype_count = 0;
+    for (uint32_t i = 0; i < count; i++) add_dtype(dtypes, &dtype_count, (tide_dtype)with[i]->tensor->dtype);
+    while (dtype_count--) {
+        uint32_t alike_count = 0;
+        for (uint32_t i = 0; i < count; i++)
+            if (with[i]->tensor->dtype == dtypes[dtype_count]) alike[alike_count++] = with[i];
+        for (const char *round = lists; round < end && *round != '-'; round++)
+            play_round(optimizer, alike, alike_count, *round - '0', is_late && round == lists, round + 1 == end ? last : NULL);
+    }
+    if (kind->made != 'g') let_go(m, last);
+    if (!is_rest) play_turns(optimizer, optimizer->body, with, count, decays);
+    m->module = 0;
+}
+
+void tide_optimizer_step(tide_optimizer *optimizer) {
+    uint32_t end = 0; /* of the first group */
+    while (end < optimizer->count && (optimizer->parameters[end].group == 0 || optimizer->row->made == 'b')) end++;
+    held last = {0};
+    step_range(optimizer, 0, end, &last);
+    step_range(optimizer, end, optimizer->count, &last);
+    let_go(optimizer->model->m, &last);
+}
+
+void tide_optimizer_step_one(tide_optimizer *optimizer, uint32_t member) {
+    held last = {0};
+    step_range(optimizer, member, member + 1, &last);
+    let_go(optimizer->model->m, &last);
+}
+
+void tide_zero_grad(tide_optimizer *optimizer, bool set_to_none) {
+    if (!set_to_none) return;
+    for (uint32_t i = 0; i < optimizer->count; i++) tide_release_at(optimizer->model->m, &optimizer->parameters[i].tensor->grad);
+}
+
+/* ---- clip_grad_norm_: torch/nn/utils/clip_grad.py over _foreach_norm (cuda/ForeachReduceOp.cu) ---- */
+
+enum { FOREACH_CHUNK = 65536 };
+
+static tide_tensor *scalar(tide_machine *m, tide_dtype dtype) {
+    tide_shape shape = {.dims = 0};
+    return tide_empty(m, &shape, dtype);
+}
+
+void tide_clip_grad_norm(tide_optimizer *optimizer) {
+    tide_machine *m = optimizer->model->m;
+    int64_t count = 0;
+    tide_dtype dtype = TIDE_FP32, dtypes[TIDE_DTYPE_COUNT];
+    uint32_t dtype_count = 0;
+    m->op = "clip_grad_norm_";
+    for (uint32_t i = 0; i < optimizer->count; i++) {
+        const tide_tensor *g = optimizer->parameters[i].tensor->grad;
+        if (g) add_dtype(dtypes, &dtype_count, (tide_dtype)g->dtype);
+    }
+    if (dtype_count == 0) return;
+    if (dtype_count == 1) dtype = dtypes[0]; /* else stack() widens them */
+    tide_tensor **norms = TIDE_NEW(m->arena, tide_tensor *, optimizer->count);
+    while (dtype_count--) {
+        int64_t first = count, chunks = 0;
+        for (uint32_t i = 0; i < optimizer->count; i++) {
+            const tide_tensor *g = optimizer->parameters[i].tensor->grad;
+            if (!g || g->dtype != dtypes[dtype_count]) continue;
+            count++;
+            chunks += (tide_count(g) + FOREACH_CHUNK - 1) / FOREACH_CHUNK;
+        }
+        tide_tensor *offsets = tide_scratch(m, 8 * (count - first + 1)), *partial = tide_scratch(m, 4 * chunks);
+        for (int64_t i = first; i < count; i++) norms[i] = scalar(m, dtypes[dtype_count]);
+        tide_release(m, partial);
+        tide_release(m, offsets);
+    }
+    tide_tensor *stacked = tide_scratch(m, count * tide_dtype_bytes(dtype)), *total = scalar(m, dtype);
+    tide_release(m, stacked);
+    for (int64_t i = count; i-- > 0;) tide_release(m, norms[i]);
+    tide_tensor *sum = scalar(m, dtype), *inverse = scalar(m, dtype), *coefficient = scalar(m, dtype);
+    tide_release(m, inverse);
+    tide_release(m, sum);
+    tide_tensor *clamped = scalar(m, dtype);
+    tide_release(m, coefficient);
+    tide_release(m, clamped);
+    tide_release(m, total);
+}
+
+/* ---- GradScaler: torch/amp/grad_scaler.py ---- */
+
+bool tide_scaler_takes(tide_model *model, const tide_optimizer *optimizer, bool clips) {
+    tide_machine *m = model->m;
+    const char *what = NULL;
+    if (strcmp(optimizer->row->name, "none") == 0) return true;
+    for (uint32_t i = 0; i < optimizer->count && !what; i++) {
+        if (optimizer->parameters[i].tensor->dtype == TIDE_BF16)
+            what = "GradScaler cannot unscale the gradients of bf16 weights; bf16 needs no scaler";
+        else if (optimizer->parameters[i].tensor->dtype == TIDE_FP16 && (!optimizer->row->step || clips))
+            what = "GradScaler refuses fp16 weights that train: \"Attempting to unscale FP16 gradients\"";
+    }
+    if (!what) return true;
+    m->has_failed = true;
+    return tide_error(m->diags, TIDE_ERR_CONFLICT, "/settings/scaler", what, "use dtype=fp32 with autocast=fp16, or scaler=false");
+}
+
+tide_tensor *tide_scaler_scale(tide_model *model, tide_scaler *scaler, tide_tensor *loss) {
+    tide_machine *m = model->m;
+    m->op = "GradScaler.scale";
+    if (!scaler->scale) {
+        m->factor = TIDE_FACTOR_OPTIMIZER;
+        scaler->scale = scalar(m, TIDE_FP32);
+        scaler->growth = scalar(m, TIDE_INT32);
+        m->factor = TIDE_FACTOR_TEMPORARY;
+    }
+    return tide_mul(m, loss, scaler->scale);
+}
+
+void tide_scaler_unscale(tide_model *model, tide_scaler *scaler) {
+    tide_machine *m = model->m;
+    m->op = "GradScaler.unscale_";
+    if (scaler->is_unscaled) return;
+    scaler->is_unscaled = true;
+    tide_tensor *wide = scalar(m, TIDE_FP64), *inverse = scalar(m, TIDE_FP64);
+    tide_release(m, wide);
+    tide_tensor *narrow = scalar(m, TIDE_FP32);
+    tide_release(m, inverse);
+    tide_tensor *found = scalar(m, TIDE_FP32);
+    scaler->found_inf = scalar(m, TIDE_FP32); /* _MultiDeviceReplicator copies both to the gradients' device */
+    tide_tensor *replica = scalar(m, TIDE_FP32);
+    tide_release(m, narrow);
+    tide_release(m, found);
+    tide_release(m, replica);
+}
+
+/* Fused optimizers unscale in their kernel: GradScaler.step() hands them the scale and what _check_inf_per_device found,
+ * or the found_inf of an unscale_() before. */
+static void step_fused(tide_model *model, tide_scaler *scaler, tide_optimizer *optimizer) {
+    tide_machine *m = model->m;
+    tide_tensor *scale = NULL;
+    m->op = "GradScaler.step";
+    if (!scaler->is_unscaled) {
+        tide_tensor *dummy_inv_scale = scalar(m, TIDE_FP32), *found = scalar(m, TIDE_FP32);
+        scaler->found_inf = scalar(m, TIDE_FP32);
+        tide_tensor *replica = scalar(m, TIDE_FP32);
+        tide_release(m, replica);
+        tide_release(m, dummy_inv_scale);
+        tide_release(m, found);
+    }
+    tide_tensor *found_inf = scalar(m, TIDE_FP32); /* the sum over devices */
+    if (!scaler->is_unscaled) scale = scalar(m, TIDE_FP32);
+    tide_optimizer_step(optimizer);
+    tide_release(m, scale);
+    tide_release(m, found_inf);
+}
+
+void tide_scaler_step(tide_model *model, tide_scaler *scaler, tide_optimizer *optimizer) {
+    if (optimizer->row->step) {
+        step_fused(model, scaler, optimizer);
+        return;
+    }
+    tide_scaler_unscale(model, scaler);
+    tide_optimizer_step(optimizer);
+}
+
+void tide_scaler_update(tide_model *model, tide_scaler *scaler) {
+    tide_release_at(model->m, &scaler->found_inf);
+    scaler->is_unscaled = false;
+}

@@ -1,0 +1,56 @@
+/* Optimizers: their states, and what a step makes and frees. */
+#ifndef TIDE_OPTIMIZER_H
+#define TIDE_OPTIMIZER_H
+
+#include "lang/module.h"
+
+extern const char *const tide_optimizer_names[];
+extern const char *const tide_optimizer_titles[];
+extern const uint32_t tide_optimizer_name_count;
+
+typedef struct tide_optimizer tide_optimizer;
+
+/* What an optimizer updates. */
+typedef struct tide_optimized {
+    tide_tensor *tensor;
+    uint32_t module;
+    uint32_t group; /* 0, or 1: the HF Trainer's second group, without weight decay */
+} tide_optimized;
+
+/* Over the parameters that train. groups: "one", or "trainer" for norms and biases in a group of their own. */
+tide_optimizer *tide_optimizer_new(tide_model *model, const char *name, const char *groups);
+
+/* torch.nn.utils.clip_grad_norm_ over what the optimizer updates, in the order of parameters. */
+void tide_clip_grad_norm(tide_optimizer *optimizer);
+
+/* optimizer.step() over the parameters that have a gradient. */
+void tide_optimizer_step(tide_optimizer *optimizer);
+
+/* Copies the parameters out, group after group, and returns how many there are; members may be NULL. */
+uint32_t tide_optimizer_members(const tide_optimizer *optimizer, tide_optimized *members);
+/* Other tensors in their place, group after group: parts or flat copies of the parameters. */
+void tide_optimizer_replace(tide_optimizer *optimizer, const tide_optimized *members, uint32_t count);
+/* A step over one of them alone. */
+void tide_optimizer_step_one(tide_optimizer *optimizer, uint32_t member);
+
+/* optimizer.zero_grad(set_to_none). */
+void tide_zero_grad(tide_optimizer *optimizer, bool set_to_none);
+
+/* Whether GradScaler can unscale the gradients: unscale_ refuses fp16 ones and its kernel has no bf16; a fused optimizer unscales by
+ * itself, and looks for overflow in fp16 gradients too. Reports what is wrong. torch/amp/grad_scaler.py, _unscale_grads_ */
+bool tide_scaler_takes(tide_model *model, const tide_optimizer *optimizer, bool clips);
+
+/* torch.amp.GradScaler */
+typedef struct tide_scaler {
+    tide_tensor *scale, *growth; /* made at the first loss */
+    tide_tensor *found_inf;
+    bool is_unscaled;
+} tide_scaler;
+
+/* scaler.scale(loss): the scaled loss, owned by the caller. */
+tide_tensor *tide_scaler_scale(tide_model *model, tide_scaler *scaler, tide_tensor *loss);
+void tide_scaler_unscale(tide_model *model, tide_scaler *scaler);
+void tide_scaler_step(tide_model *model, tide_scaler *scaler, tide_optimizer *optimizer);
+void tide_scaler_update(tide_model *model, tide_scaler *scaler);
+
+#endif

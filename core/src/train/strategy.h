@@ -1,0 +1,43 @@
+/* What a framework for several GPUs does around and inside of a training step; parallel/ has them. */
+#ifndef TIDE_STRATEGY_H
+#define TIDE_STRATEGY_H
+
+#include "train/optimizer.h"
+#include "job/job.h"
+
+enum { TIDE_OTHER_RANKS = 3 };
+
+typedef struct tide_wrapper {
+    tide_model *model;
+    const tide_job *job;
+    tide_optimizer *optimizer;
+    int64_t ranks, rank;
+    bool is_last;    /* of the micro-batches of a step: gradients are reduced after it */
+    uint32_t micro;  /* the micro-batch, from 0 */
+    void *state;
+} tide_wrapper;
+
+/* Members may be NULL: nothing happens, or what happens on one GPU. */
+typedef struct tide_strategy {
+    const char *kind;
+    /* Before the model comes to the device. */
+    void (*load)(tide_model *model, const tide_job *job);
+    /* The model is on the device; the optimizer, which stands, may be given other tensors. */
+    void (*wrap)(tide_wrapper *w);
+    void (*before_forward)(tide_wrapper *w);
+    void (*after_forward)(tide_wrapper *w, tide_value *output);
+    void (*backward)(tide_wrapper *w, tide_tensor *loss);
+    void (*after_backward)(tide_wrapper *w);
+    void (*update)(tide_wrapper *w);
+    /* After wrap(): ranks that may need more than rank 0, at most TIDE_OTHER_RANKS. NULL: none does. */
+    uint32_t (*other_ranks)(const tide_wrapper *w, int64_t *ranks);
+} tide_strategy;
+
+/* parallel/nccl.c: bytes of NCCL's buffers on the device, which PyTorch's allocator does not know, and for how many communicators;
+ * 0 for one GPU. An estimate. */
+int64_t tide_nccl_bytes(const tide_job *job, int64_t *communicators);
+
+/* parallel/collectives.c: the strategy of parallel.kind; NULL for one GPU. */
+const tide_strategy *tide_strategy_find(const tide_job *job);
+
+#endif
