@@ -31,19 +31,7 @@
 
 enum { DEVICES = 64, FRAMES = 48, LINE = 512 };
 
-typedef enum kind {
-    ALLOC,
-    PITCH,
-    FREE,
-    CREATE,
-    RELEASE,
-    ASYNC,
-    ASYNC_FREE,
-    MANAGED,
-    CONTEXT,
-    MODULE,
-    MARKER
-} kind;
+typedef enum kind { ALLOC, PITCH, FREE, CREATE, RELEASE, ASYNC, ASYNC_FREE, MANAGED, CONTEXT, MODULE, MARKER } kind;
 
 static const struct call {
     const char *name;
@@ -86,8 +74,7 @@ static bool record_open(void) {
     const char *run = getenv("TIDEMARK_RUN");
     char path[4096];
     if (file >= 0 && owner == getpid()) return true;
-    if (!run || snprintf(path, sizeof path, "%s/%d.agent", run, (int)getpid()) >= (int)sizeof path)
-        return false;
+    if (!run || snprintf(path, sizeof path, "%s/%d.agent", run, (int)getpid()) >= (int)sizeof path) return false;
     memset(is_named, 0, sizeof is_named);
     owner = getpid();
     file = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
@@ -95,8 +82,7 @@ static bool record_open(void) {
 }
 
 static void record(const char *line, int length) {
-    if (length > 0 && length < LINE && record_open() &&
-        write(file, line, (size_t)length) != length) {
+    if (length > 0 && length < LINE && record_open() && write(file, line, (size_t)length) != length) {
         close(file);
         file = -1;
     }
@@ -127,8 +113,7 @@ static void caller_find(char *out, size_t size) {
     for (int i = 0; i < count; i++) {
         Dl_info info;
         if (!dladdr(frames[i], &info) || !info.dli_fname) continue;
-        const char *base =
-            strrchr(info.dli_fname, '/') ? strrchr(info.dli_fname, '/') + 1 : info.dli_fname;
+        const char *base = strrchr(info.dli_fname, '/') ? strrchr(info.dli_fname, '/') + 1 : info.dli_fname;
         bool is_inner = false;
         for (size_t k = 0; k < sizeof inner / sizeof *inner; k++)
             is_inner |= strncmp(base, inner[k], strlen(inner[k])) == 0;
@@ -151,8 +136,7 @@ static unsigned long long now_us(void) {
 }
 
 /* Bytes asked for, and the address or handle that came. */
-static void read_parameters(kind is, const void *parameters, unsigned long long *bytes,
-                            unsigned long long *address) {
+static void read_parameters(kind is, const void *parameters, unsigned long long *bytes, unsigned long long *address) {
     const struct {
         const unsigned long long *made;
         size_t a, b, c;
@@ -208,24 +192,21 @@ static void called(const struct call *call, const cupti_callback_data *data) {
     if (record_open()) name_device(device);
     int length = 0;
     if (is_growth)
-        length =
-            snprintf(line, sizeof line, "%c %d %llu %zu %zu %zu %s\n",
-                     call->is == CONTEXT  ? 'K'
-                     : call->is == MODULE ? 'M'
-                                          : 'G',
-                     device, now_us(), used, used_before ? used_before : used, total, call->name);
+        length = snprintf(line, sizeof line, "%c %d %llu %zu %zu %zu %s\n",
+                          call->is == CONTEXT  ? 'K'
+                          : call->is == MODULE ? 'M'
+                                               : 'G',
+                          device, now_us(), used, used_before ? used_before : used, total, call->name);
     else if (result != 0) {
         caller_find(who, sizeof who);
-        length = snprintf(line, sizeof line, "X %d %llu %zu %llu %d %s %s\n", device, now_us(),
-                          used, bytes, result, who, call->name);
+        length = snprintf(line, sizeof line, "X %d %llu %zu %llu %d %s %s\n", device, now_us(), used, bytes, result,
+                          who, call->name);
     } else if (call->is == FREE || call->is == RELEASE || call->is == ASYNC_FREE)
-        length =
-            snprintf(line, sizeof line, "F %d %llu %zu %llu\n", device, now_us(), used, address);
+        length = snprintf(line, sizeof line, "F %d %llu %zu %llu\n", device, now_us(), used, address);
     else {
         caller_find(who, sizeof who);
-        length = snprintf(line, sizeof line, "%c %d %llu %zu %llu %llu %s %s\n",
-                          call->is == MANAGED ? 'P' : 'A', device, now_us(), used, bytes, address,
-                          who, call->name);
+        length = snprintf(line, sizeof line, "%c %d %llu %zu %llu %llu %s %s\n", call->is == MANAGED ? 'P' : 'A',
+                          device, now_us(), used, bytes, address, who, call->name);
     }
     record(line, length);
     pthread_mutex_unlock(&lock);
@@ -279,13 +260,12 @@ EXPORT int InitializeInjection(void) {
     if (get_version) get_version(&version);
     backtrace(&frame, 1); /* loads what it needs now */
     if (subscribe && enable) status = subscribe(&subscriber, on_call, NULL);
-    for (int i = 0; status == CUPTI_OK && i < CALLS; i++)
-        enable(1, subscriber, CUPTI_DOMAIN_DRIVER, calls[i].id);
+    for (int i = 0; status == CUPTI_OK && i < CALLS; i++) enable(1, subscriber, CUPTI_DOMAIN_DRIVER, calls[i].id);
     Dl_info info = {0};
     void *at = NULL;
     memcpy(&at, &subscribe, sizeof at);
     if (at) dladdr(at, &info);
-    record(line, snprintf(line, sizeof line, "I %u %d %.300s\n", version, status,
-                          info.dli_fname ? info.dli_fname : "none"));
+    record(line,
+           snprintf(line, sizeof line, "I %u %d %.300s\n", version, status, info.dli_fname ? info.dli_fname : "none"));
     return 1;
 }

@@ -91,31 +91,29 @@ static void line_read(reader *r, char *line) {
     if (!d) return;
     if (kind == 'D') {
         sscanf(line, "D %d %63s", &device, d->uuid);
-    } else if (kind == 'A' &&
-               sscanf(line + 1, " %d %" SCNu64 " %" SCNd64 " %" SCNd64 " %" SCNu64 " %127s %127s",
-                      &device, &time, &used, &bytes, &address, who, name) == 7) {
+    } else if (kind == 'A' && sscanf(line + 1, " %d %" SCNu64 " %" SCNd64 " %" SCNd64 " %" SCNu64 " %127s %127s",
+                                     &device, &time, &used, &bytes, &address, who, name) == 7) {
         int owner = owner_find(d, who);
         addresses_add(&r->live, (allocation){address, bytes, (short)device, (short)owner, true});
         agent_owner *o = &d->owners[owner];
         o->live += bytes;
         if (o->live > o->peak) o->peak = o->live;
         used_see(d, used, bytes);
-    } else if (kind == 'F' && sscanf(line + 1, " %d %" SCNu64 " %" SCNd64 " %" SCNu64, &device,
-                                     &time, &used, &address) == 4) {
+    } else if (kind == 'F' &&
+               sscanf(line + 1, " %d %" SCNu64 " %" SCNd64 " %" SCNu64, &device, &time, &used, &address) == 4) {
         allocation *gone = r->live.capacity ? &r->live.at[place_of(&r->live, address)] : NULL;
         if (gone && gone->is_used && gone->bytes) {
             p->devices[gone->device].owners[gone->owner].live -= gone->bytes;
             gone->bytes = 0;
         }
         used_see(d, used, 0);
-    } else if (kind == 'P' && sscanf(line + 1, " %d %" SCNu64 " %" SCNd64 " %" SCNd64, &device,
-                                     &time, &used, &bytes) == 4) {
+    } else if (kind == 'P' &&
+               sscanf(line + 1, " %d %" SCNu64 " %" SCNd64 " %" SCNd64, &device, &time, &used, &bytes) == 4) {
         d->managed += bytes;
     } else if (kind == 'X') {
         d->failures++;
-    } else if (strchr("KMG", kind) &&
-               sscanf(line + 1, " %d %" SCNu64 " %" SCNd64 " %" SCNd64 " %" SCNd64, &device, &time,
-                      &used, &before, &total) == 5) {
+    } else if (strchr("KMG", kind) && sscanf(line + 1, " %d %" SCNu64 " %" SCNd64 " %" SCNd64 " %" SCNd64, &device,
+                                             &time, &used, &before, &total) == 5) {
         if (total) d->total = total;
         if (kind == 'M' && used > before && before > 0) d->modules_now += used - before;
         used_see(d, used, 0);

@@ -15,8 +15,7 @@ typedef struct agent_owner { /* a library that asked the driver for memory */
 typedef struct agent_device {
     char uuid[64];
     bool is_used;
-    int64_t
-        first; /* memory in use when it was first seen, with the context, before any allocation */
+    int64_t first;     /* memory in use when it was first seen, with the context, before any allocation */
     int64_t used_peak; /* the most in use, all processes together */
     int64_t modules;   /* growth across the loading of modules, up to the fullest moment */
     int64_t total;     /* as cuMemGetInfo says */

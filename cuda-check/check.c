@@ -35,11 +35,10 @@ static bool option_read(check *c, int argc, char **argv, int *at) {
     if (strcmp(word, "--json") == 0) return c->is_json = true;
     if (strcmp(word, "--bytes") == 0) return c->shows_bytes = true;
     if (strcmp(word, "--allow-shared") == 0) return c->allows_shared = true;
-    for (size_t i = 0; i < sizeof with_value / sizeof *with_value; i++)
-        is_known |= strcmp(name, with_value[i]) == 0;
+    for (size_t i = 0; i < sizeof with_value / sizeof *with_value; i++) is_known |= strcmp(name, with_value[i]) == 0;
     if (!is_known) {
-        cli_complain("`tidemark check --help` lists the options; the command stands after --",
-                     "no option %s here", word);
+        cli_complain("`tidemark check --help` lists the options; the command stands after --", "no option %s here",
+                     word);
         return false;
     }
     const char *value = equals ? equals + 1 : *at + 1 < argc ? argv[++*at] : NULL;
@@ -50,10 +49,8 @@ static bool option_read(check *c, int argc, char **argv, int *at) {
     if (strcmp(name, "--estimate") == 0) c->estimate = value;
     if (strcmp(name, "--out") == 0) c->out = value;
     if (strcmp(name, "--tolerance") == 0) return percent_read(name, value, &c->tolerance);
-    if (strcmp(name, "--tolerance-under") == 0)
-        return percent_read(name, value, &c->tolerance_under);
-    if (strcmp(name, "--steps") == 0)
-        return observed_integer(name, value, 0, STEPS_LIMIT, &c->steps);
+    if (strcmp(name, "--tolerance-under") == 0) return percent_read(name, value, &c->tolerance_under);
+    if (strcmp(name, "--steps") == 0) return observed_integer(name, value, 0, STEPS_LIMIT, &c->steps);
     if (strcmp(name, "--measure") == 0) {
         c->measure = value;
         if (strcmp(value, "auto") != 0 && strcmp(value, "poll") != 0) {
@@ -85,8 +82,7 @@ static int estimate_read(check *c) {
     int count = 0, status;
     if (!c->estimate || answer_read(c)) return OBSERVED_OK;
     if (!(copy = strdup(c->estimate))) return CLI_INTERNAL;
-    for (char *word = strtok_r(copy, " \t\n", &rest); word && count < WORDS;
-         word = strtok_r(NULL, " \t\n", &rest))
+    for (char *word = strtok_r(copy, " \t\n", &rest); word && count < WORDS; word = strtok_r(NULL, " \t\n", &rest))
         words[count++] = word;
     cli_arguments arguments;
     cli_buffer request = {0};
@@ -120,8 +116,7 @@ static void environment_set(const check *c) {
  * agent's lines. */
 static void uuids_fill(check *c) {
     cJSON *seen, *device;
-    cJSON_ArrayForEach(seen, c->processes)
-        cJSON_ArrayForEach(device, cJSON_GetObjectItem(seen, "devices")) {
+    cJSON_ArrayForEach(seen, c->processes) cJSON_ArrayForEach(device, cJSON_GetObjectItem(seen, "devices")) {
         int64_t index = cli_int_at(device, "index");
         const char *uuid = c->nvml.count == 1 ? c->nvml.devices[0].uuid : "";
         if (cli_text_at(device, "uuid")[0]) continue;
@@ -151,18 +146,16 @@ static int report(check *c) {
     if (!saw_anything(c)) {
         bool has_failed = !WIFEXITED(c->launch.status) || WEXITSTATUS(c->launch.status) != 0;
         if (has_failed)
-            cli_complain("what it wrote is above", "%s ended with %s before it used a GPU",
-                         c->launch.command[0], end.at);
+            cli_complain("what it wrote is above", "%s ended with %s before it used a GPU", c->launch.command[0],
+                         end.at);
         else
             cli_complain("does the program run on the GPU at all? sudo, containers and mpirun "
                          "without -x drop the environment that "
                          "it is watched by",
-                         "%s made no CUDA call that could be seen: there is nothing to compare",
-                         c->launch.command[0]);
+                         "%s made no CUDA call that could be seen: there is nothing to compare", c->launch.command[0]);
         const cJSON *warning;
-        cJSON_ArrayForEach(warning, c->warnings)
-            cli_complain(cli_text_at(warning, "hint"), "%s: %s", cli_text_at(warning, "id"),
-                         cli_text_at(warning, "text"));
+        cJSON_ArrayForEach(warning, c->warnings) cli_complain(cli_text_at(warning, "hint"), "%s: %s",
+                                                              cli_text_at(warning, "id"), cli_text_at(warning, "text"));
         status = has_failed ? OBSERVED_FAILED : OBSERVED_CANNOT;
     } else {
         cJSON *answer = check_answer(c, &status);
@@ -175,8 +168,7 @@ static int report(check *c) {
             check_show(answer, c->shows_bytes);
         }
         int64_t total = c->nvml.devices[0].total - c->nvml.devices[0].reserved;
-        if (c->out && recording_write(&c->launch, c->processes, c->out, total, 0) != CLI_OK)
-            status = CLI_NO_FILE;
+        if (c->out && recording_write(&c->launch, c->processes, c->out, total, 0) != CLI_OK) status = CLI_NO_FILE;
         cJSON_Delete(answer);
     }
     cli_buffer_free(&end);

@@ -26,8 +26,7 @@ typedef struct device_rows {
     int count;
 } device_rows;
 
-static row *row_add(device_rows *d, const char *name, int64_t predicted, int64_t at_peak,
-                    int64_t own_peak) {
+static row *row_add(device_rows *d, const char *name, int64_t predicted, int64_t at_peak, int64_t own_peak) {
     row *r = &d->rows[d->count++];
     *r = (row){.predicted = predicted, .at_peak = at_peak, .own_peak = own_peak};
     snprintf(r->name, sizeof r->name, "%s", name);
@@ -51,8 +50,8 @@ static int64_t estimate_of(const check *c, const char *name) {
 static void torch_sums(const check *c, const char *uuid, int64_t *allocated, int64_t *reserved) {
     const cJSON *seen, *device;
     *allocated = *reserved = 0;
-    cJSON_ArrayForEach(seen, c->processes) cJSON_ArrayForEach(
-        device, cli_at(seen, "devices")) if (strcmp(cli_text_at(device, "uuid"), uuid) == 0) {
+    cJSON_ArrayForEach(seen, c->processes)
+        cJSON_ArrayForEach(device, cli_at(seen, "devices")) if (strcmp(cli_text_at(device, "uuid"), uuid) == 0) {
         *allocated += cli_int_at(device, "allocated_peak");
         *reserved += cli_int_at(device, "reserved_peak");
     }
@@ -104,13 +103,12 @@ static void device_fill(check *c, device_rows *d, const nvml_device *n) {
         d->measured = polled; /* growth between calls, which the poll alone saw */
     }
     for (int i = 0; i < d->count; i++) known += d->rows[i].at_peak;
-    if (reserved == 0 && d->rows[0].own_peak == 0 &&
-        d->rows[0].predicted < 0) { /* not a PyTorch program */
+    if (reserved == 0 && d->rows[0].own_peak == 0 && d->rows[0].predicted < 0) { /* not a PyTorch program */
         d->count--;
         memmove(d->rows, d->rows + 1, (size_t)d->count * sizeof *d->rows);
     }
-    row_add(d, d->is_exact ? "unexplained" : "context_and_rest",
-            d->is_exact ? -1 : estimate_of(c, "context"), d->measured - known, -1);
+    row_add(d, d->is_exact ? "unexplained" : "context_and_rest", d->is_exact ? -1 : estimate_of(c, "context"),
+            d->measured - known, -1);
     row *first = &d->rows[0];
     d->predicted = estimate_of(c, "device");
     if (allocated) row_add(d, "allocated", estimate_of(c, "allocated"), -1, allocated);
@@ -118,9 +116,8 @@ static void device_fill(check *c, device_rows *d, const nvml_device *n) {
         check_warn(c, "sources-disagree",
                    "both are shown; a pool beside PyTorch's (graphs, another allocator) is the "
                    "usual cause",
-                   "PyTorch counts %" PRId64
-                   " bytes of segments on %s, its calls to the driver %" PRId64,
-                   reserved, n->uuid, first->own_peak);
+                   "PyTorch counts %" PRId64 " bytes of segments on %s, its calls to the driver %" PRId64, reserved,
+                   n->uuid, first->own_peak);
 }
 
 bool check_is_used(const check *c, const nvml_device *n) {
@@ -129,9 +126,7 @@ bool check_is_used(const check *c, const nvml_device *n) {
     if (reserved || n->peak > n->base) return true;
     for (size_t i = 0; i < c->agent_count; i++)
         for (int k = 0; k < AGENT_DEVICES; k++)
-            if (c->agents[i].devices[k].is_used &&
-                strcmp(c->agents[i].devices[k].uuid, n->uuid) == 0)
-                return true;
+            if (c->agents[i].devices[k].is_used && strcmp(c->agents[i].devices[k].uuid, n->uuid) == 0) return true;
     return false;
 }
 
@@ -148,12 +143,10 @@ static double percent(int64_t predicted, int64_t measured) {
 }
 
 /* Of a prediction that has no card the segments are compared, which do not depend on it. */
-static void compare(const check *c, const device_rows *d, int64_t *predicted, int64_t *measured,
-                    const char **what) {
+static void compare(const check *c, const device_rows *d, int64_t *predicted, int64_t *measured, const char **what) {
     bool has_card = cJSON_IsBool(cli_at(cli_at(c->predicted, "verdict"), "fits"));
     *what = has_card ? "device" : "reserved";
-    *predicted = has_card ? d->predicted
-                          : d->rows[0].predicted; /* with a prediction the first row is PyTorch's */
+    *predicted = has_card ? d->predicted : d->rows[0].predicted; /* with a prediction the first row is PyTorch's */
     *measured = has_card ? d->measured : d->rows[0].own_peak;
 }
 
@@ -168,25 +161,22 @@ static int steps_of(const check *c) {
     int least = -1;
     cJSON_ArrayForEach(seen, c->processes) {
         int steps = cJSON_GetArraySize(cli_at(seen, "steps"));
-        if (cJSON_GetArraySize(cli_at(seen, "devices")) && (least < 0 || steps < least))
-            least = steps;
+        if (cJSON_GetArraySize(cli_at(seen, "devices")) && (least < 0 || steps < least)) least = steps;
     }
     return least;
 }
 
 static bool is_oom(const check *c) {
     const cJSON *seen;
-    cJSON_ArrayForEach(
-        seen, c->processes) if (strstr(cli_text_at(seen, "error"), "out of memory") ||
-                                strstr(cli_text_at(seen, "error"), "OutOfMemory")) return true;
+    cJSON_ArrayForEach(seen, c->processes) if (strstr(cli_text_at(seen, "error"), "out of memory") ||
+                                               strstr(cli_text_at(seen, "error"), "OutOfMemory")) return true;
     return false;
 }
 
 static judgement judge(const check *c, const device_rows *devices, int count) {
     judgement v = {OBSERVED_OK, "observed", {0}};
     const cJSON *fits = cli_at(cli_at(c->predicted, "verdict"), "fits");
-    bool has_failed = !WIFEXITED(c->launch.status) || WEXITSTATUS(c->launch.status) != 0,
-         is_shared = false;
+    bool has_failed = !WIFEXITED(c->launch.status) || WEXITSTATUS(c->launch.status) != 0, is_shared = false;
     cli_number one, two;
     for (int i = 0; i < count; i++)
         for (int k = 0; k < c->nvml.count; k++)
@@ -198,8 +188,7 @@ static judgement judge(const check *c, const device_rows *devices, int count) {
                                        : OBSERVED_FAILED,
                         was_predicted ? "pass" : "out of memory",
                         {0}};
-        cli_append_text(&v.reason, was_predicted ? "out of memory, as predicted"
-                                                 : "the program ran out of memory");
+        cli_append_text(&v.reason, was_predicted ? "out of memory, as predicted" : "the program ran out of memory");
     } else if (has_failed) {
         v = (judgement){OBSERVED_FAILED, "failed", {0}};
         cli_append_text(&v.reason, "the program ended with ");
@@ -208,12 +197,11 @@ static judgement judge(const check *c, const device_rows *devices, int count) {
         cli_append_text(&v.reason, "no --estimate to compare with");
     } else if (is_shared && !c->allows_shared) {
         v = (judgement){OBSERVED_CANNOT, "withheld", {0}};
-        cli_append_text(&v.reason,
-                        "other processes were on the GPU (--allow-shared compares all the same)");
+        cli_append_text(&v.reason, "other processes were on the GPU (--allow-shared compares all the same)");
     } else if (steps_of(c) >= 0 && steps_of(c) < 2) {
         v = (judgement){OBSERVED_INCONCLUSIVE, "inconclusive", {0}};
-        cli_format(&v.reason, "%d step%s seen; optimizer state and kernels settle in the second",
-                   steps_of(c), steps_of(c) == 1 ? " was" : "s were");
+        cli_format(&v.reason, "%d step%s seen; optimizer state and kernels settle in the second", steps_of(c),
+                   steps_of(c) == 1 ? " was" : "s were");
     } else {
         v.name = "pass";
         for (int i = 0; i < count; i++) {
@@ -223,8 +211,7 @@ static judgement judge(const check *c, const device_rows *devices, int count) {
             bool past = is_past(c, predicted, measured);
             if (past) v.code = OBSERVED_NO, v.name = "fail";
             cli_format(&v.reason, "%s%s: predicted %s, measured %s (%+.1f %%)", i ? "; " : "", what,
-                       cli_size(one, predicted), cli_size(two, measured),
-                       percent(predicted, measured));
+                       cli_size(one, predicted), cli_size(two, measured), percent(predicted, measured));
         }
     }
     return v;
@@ -251,8 +238,7 @@ static cJSON *device_json(const device_rows *d) {
         cJSON *one = cJSON_CreateObject();
         cJSON_AddStringToObject(one, "name", strcmp(r->name, pytorch) == 0 ? "reserved" : r->name);
         add_known(one, "predicted", r->predicted);
-        if (strcmp(r->name, "allocated") != 0)
-            cJSON_AddNumberToObject(one, "at_peak", (double)r->at_peak);
+        if (strcmp(r->name, "allocated") != 0) cJSON_AddNumberToObject(one, "at_peak", (double)r->at_peak);
         add_known(one, "own_peak", r->own_peak);
         cJSON_AddItemToArray(list, one);
     }
@@ -281,23 +267,18 @@ cJSON *check_answer(check *c, int *status) {
     cJSON_AddStringToObject(driver, "version", c->nvml.driver);
     cJSON_AddNumberToObject(driver, "cuda", c->nvml.cuda);
     cJSON *child = cJSON_AddObjectToObject(answer, "child");
-    cJSON_AddNumberToObject(child, "exit",
-                            WIFEXITED(c->launch.status) ? WEXITSTATUS(c->launch.status) : -1);
-    cJSON_AddNumberToObject(child, "signal",
-                            WIFSIGNALED(c->launch.status) ? WTERMSIG(c->launch.status) : 0);
+    cJSON_AddNumberToObject(child, "exit", WIFEXITED(c->launch.status) ? WEXITSTATUS(c->launch.status) : -1);
+    cJSON_AddNumberToObject(child, "signal", WIFSIGNALED(c->launch.status) ? WTERMSIG(c->launch.status) : 0);
     cJSON_AddNumberToObject(child, "milliseconds", (double)(int64_t)(c->launch.seconds * 1e3));
     cJSON *list = cJSON_AddArrayToObject(answer, "devices");
     for (int i = 0; i < count; i++) cJSON_AddItemToArray(list, device_json(&devices[i]));
     if (observed_worst(&worst, c->processes)) {
         observed_answer(answer, &worst, c->processes);
-        if (count)
-            cJSON_AddNumberToObject(cJSON_GetObjectItem(answer, "peak"), "device",
-                                    (double)devices[0].measured);
+        if (count) cJSON_AddNumberToObject(cJSON_GetObjectItem(answer, "peak"), "device", (double)devices[0].measured);
     }
     const cJSON *note; /* of the hook */
-    cJSON_ArrayForEach(note, cli_at(answer, "notes"))
-        check_warn(c, cli_text_at(note, "kind"), "peaks of PyTorch may be missing above", "%s",
-                   cli_text_at(note, "text"));
+    cJSON_ArrayForEach(note, cli_at(answer, "notes")) check_warn(
+        c, cli_text_at(note, "kind"), "peaks of PyTorch may be missing above", "%s", cli_text_at(note, "text"));
     cJSON_AddItemToObject(answer, "warnings", cJSON_Duplicate(c->warnings, true));
     *status = v.code;
     return answer;
@@ -341,17 +322,13 @@ static void row_show(cli_table *table, const cJSON *one, cli_unit unit) {
 
 static void device_show(const cJSON *device, bool is_exact) {
     static const char *const heads[] = {"", "Predicted", "At the peak", "Own peak", "Error"};
-    cli_unit unit = is_exact                                   ? CLI_BYTES
-                    : cli_int_at(device, "measured") < 1 << 30 ? CLI_MIB
-                                                               : CLI_GIB;
+    cli_unit unit = is_exact ? CLI_BYTES : cli_int_at(device, "measured") < 1 << 30 ? CLI_MIB : CLI_GIB;
     const cJSON *one;
     cli_buffer head = {0};
     cli_table table;
     cli_number limit;
-    cli_format(&head, "%s (%s), %s; %s usable, %s", cli_text_at(device, "name"),
-               cli_text_at(device, "uuid"),
-               cli_true_at(device, "exact") ? "read at every driver call"
-                                            : "polled every 10 ms: a lower bound",
+    cli_format(&head, "%s (%s), %s; %s usable, %s", cli_text_at(device, "name"), cli_text_at(device, "uuid"),
+               cli_true_at(device, "exact") ? "read at every driver call" : "polled every 10 ms: a lower bound",
                cli_size(limit, cli_int_at(device, "limit")), cli_unit_name(unit));
     cli_heading(head.at);
     cli_buffer_free(&head);
@@ -364,9 +341,8 @@ static void device_show(const cJSON *device, bool is_exact) {
         row_show(&table, one, unit);
         const cJSON *other;
         if (strcmp(cli_text_at(one, "name"), "reserved") == 0)
-            cJSON_ArrayForEach(
-                other, cli_at(device, "components")) if (strcmp(cli_text_at(other, "name"), last) ==
-                                                         0) row_show(&table, other, unit);
+            cJSON_ArrayForEach(other, cli_at(device, "components")) if (strcmp(cli_text_at(other, "name"), last) == 0)
+                row_show(&table, other, unit);
     }
     cli_table_rule(&table);
     cli_table_cell(&table, "Device");
@@ -380,8 +356,8 @@ static void device_show(const cJSON *device, bool is_exact) {
 void check_show(const cJSON *answer, bool is_exact) {
     const cJSON *verdict = cli_at(answer, "verdict"), *device, *warning;
     int64_t code = cli_int_at(verdict, "code");
-    printf("%s%s%s  %s\n", cli_styled(code == 0 ? CLI_GREEN : CLI_RED),
-           cli_text_at(verdict, "name"), cli_styled_end(), cli_text_at(verdict, "reason"));
+    printf("%s%s%s  %s\n", cli_styled(code == 0 ? CLI_GREEN : CLI_RED), cli_text_at(verdict, "name"), cli_styled_end(),
+           cli_text_at(verdict, "reason"));
     cJSON_ArrayForEach(device, cli_at(answer, "devices")) device_show(device, is_exact);
     if (cli_at(answer, "steps")) {
         bool is_small = cli_int_at(cli_at(answer, "peak"), "reserved") < 1 << 30;

@@ -32,29 +32,29 @@ typedef void cupti_callback(void *user, int domain, uint32_t id, const cupti_cal
 
 /* X(name, CUPTI_DRIVER_TRACE_CBID_name, kind): a plain allocation, physical memory, a pool's, a
  * free, or a call at which the driver itself may take memory. */
-#define CUPTI_CALLS(X)                                                                             \
-    X(cuMemAlloc_v2, 243, ALLOC)                                                                   \
-    X(cuMemAllocPitch_v2, 244, PITCH)                                                              \
-    X(cuMemFree_v2, 245, FREE)                                                                     \
-    X(cuMemCreate, 549, CREATE)                                                                    \
-    X(cuMemRelease, 550, RELEASE)                                                                  \
-    X(cuMemAllocAsync, 598, ASYNC)                                                                 \
-    X(cuMemAllocAsync_ptsz, 599, ASYNC)                                                            \
-    X(cuMemAllocFromPoolAsync, 611, ASYNC)                                                         \
-    X(cuMemAllocFromPoolAsync_ptsz, 612, ASYNC)                                                    \
-    X(cuMemFreeAsync, 600, ASYNC_FREE)                                                             \
-    X(cuMemFreeAsync_ptsz, 601, ASYNC_FREE)                                                        \
-    X(cuMemPoolTrimTo, 602, MARKER)                                                                \
-    X(cuMemAllocManaged, 371, MANAGED)                                                             \
-    X(cuArrayCreate_v2, 272, MARKER)                                                               \
-    X(cuArray3DCreate_v2, 274, MARKER)                                                             \
-    X(cuDevicePrimaryCtxRetain, 386, CONTEXT)                                                      \
-    X(cuCtxCreate_v2, 235, CONTEXT)                                                                \
-    X(cuCtxCreate_v4, 757, CONTEXT)                                                                \
-    X(cuCtxSetLimit, 136, MARKER)                                                                  \
-    X(cuLibraryLoadData, 678, MODULE)                                                              \
-    X(cuModuleLoadData, 19, MODULE)                                                                \
-    X(cuModuleLoadDataEx, 20, MODULE)                                                              \
+#define CUPTI_CALLS(X)                                                                                                 \
+    X(cuMemAlloc_v2, 243, ALLOC)                                                                                       \
+    X(cuMemAllocPitch_v2, 244, PITCH)                                                                                  \
+    X(cuMemFree_v2, 245, FREE)                                                                                         \
+    X(cuMemCreate, 549, CREATE)                                                                                        \
+    X(cuMemRelease, 550, RELEASE)                                                                                      \
+    X(cuMemAllocAsync, 598, ASYNC)                                                                                     \
+    X(cuMemAllocAsync_ptsz, 599, ASYNC)                                                                                \
+    X(cuMemAllocFromPoolAsync, 611, ASYNC)                                                                             \
+    X(cuMemAllocFromPoolAsync_ptsz, 612, ASYNC)                                                                        \
+    X(cuMemFreeAsync, 600, ASYNC_FREE)                                                                                 \
+    X(cuMemFreeAsync_ptsz, 601, ASYNC_FREE)                                                                            \
+    X(cuMemPoolTrimTo, 602, MARKER)                                                                                    \
+    X(cuMemAllocManaged, 371, MANAGED)                                                                                 \
+    X(cuArrayCreate_v2, 272, MARKER)                                                                                   \
+    X(cuArray3DCreate_v2, 274, MARKER)                                                                                 \
+    X(cuDevicePrimaryCtxRetain, 386, CONTEXT)                                                                          \
+    X(cuCtxCreate_v2, 235, CONTEXT)                                                                                    \
+    X(cuCtxCreate_v4, 757, CONTEXT)                                                                                    \
+    X(cuCtxSetLimit, 136, MARKER)                                                                                      \
+    X(cuLibraryLoadData, 678, MODULE)                                                                                  \
+    X(cuModuleLoadData, 19, MODULE)                                                                                    \
+    X(cuModuleLoadDataEx, 20, MODULE)                                                                                  \
     X(cuGraphInstantiateWithFlags, 643, MARKER)
 
 #endif

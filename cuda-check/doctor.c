@@ -75,9 +75,7 @@ static bool cuda_show(int status) {
                      "process, or no memory left");
         break;
     default:
-        line("CUDA",
-             "the driver refuses to start with error %d; `nvidia-smi` and `dmesg` may say why",
-             status);
+        line("CUDA", "the driver refuses to start with error %d; `nvidia-smi` and `dmesg` may say why", status);
     }
     return false;
 }
@@ -121,8 +119,8 @@ static void gpus_show(const nvml *n) {
             line(title, "%s: the driver does not tell its memory", d->name);
             continue;
         }
-        line(title, "%s: %s usable, %s in use%s%s", d->name,
-             cli_size(total, d->total - d->reserved), cli_size(used, d->used),
+        line(title, "%s: %s usable, %s in use%s%s", d->name, cli_size(total, d->total - d->reserved),
+             cli_size(used, d->used),
              count > 0   ? " by other processes: a check there is withheld"
              : count < 0 ? "; whose is not told"
                          : "",
@@ -148,8 +146,8 @@ static void context_show(const agent_process *agents, size_t count, const nvml *
             for (int j = 0; j < n->count; j++)
                 if (strcmp(n->devices[j].uuid, d->uuid) == 0) device = &n->devices[j];
             if (device && d->first > device->base)
-                line("Context", "takes %s on %s, before any kernel is loaded",
-                     cli_size(text, d->first - device->base), device->name);
+                line("Context", "takes %s on %s, before any kernel is loaded", cli_size(text, d->first - device->base),
+                     device->name);
         }
 }
 
@@ -168,8 +166,7 @@ int cli_doctor(int argc, char **argv) {
     }
     int status = launch_prepare(&l, "doctor", 1, command);
     if (status != OBSERVED_OK) return status;
-    line("Dry run",
-         "works here; it needs no GPU, and a PyTorch with CUDA in the Python that it runs");
+    line("Dry run", "works here; it needs no GPU, and a PyTorch with CUDA in the Python that it runs");
     nvml_status opened = nvml_open(&n, &why);
     if (opened != NVML_OK) {
         line("Driver", "%s%s%s",

@@ -25,8 +25,7 @@ typedef struct dry_run {
 /* ---- options ---- */
 
 static bool answer_read(dry_run *d, const char *text) {
-    const char *equals = strrchr(text, '='),
-               *colon = equals ? memrchr(text, ':', (size_t)(equals - text)) : NULL;
+    const char *equals = strrchr(text, '='), *colon = equals ? memrchr(text, ':', (size_t)(equals - text)) : NULL;
     char *end;
     if (colon && colon > text && strtol(colon + 1, &end, 10) > 0 && end == equals && equals[1]) {
         strtoll(equals + 1, &end, 10);
@@ -42,8 +41,7 @@ static bool answer_read(dry_run *d, const char *text) {
 
 /* Takes argv[*at] and its value. */
 static bool option_read(dry_run *d, int argc, char **argv, int *at) {
-    static const char *const with_value[] = {"--gpu",  "--gpus",   "--steps", "--world",
-                                             "--rank", "--answer", "--out"};
+    static const char *const with_value[] = {"--gpu", "--gpus", "--steps", "--world", "--rank", "--answer", "--out"};
     const char *word = argv[*at], *equals = strchr(word, '='), *value = NULL;
     size_t length = equals ? (size_t)(equals - word) : strlen(word);
     char name[16] = "";
@@ -52,11 +50,10 @@ static bool option_read(dry_run *d, int argc, char **argv, int *at) {
     if (strcmp(word, "--json") == 0) return d->is_json = true;
     if (strcmp(word, "--bytes") == 0) return d->shows_bytes = true;
     bool is_known = false;
-    for (size_t i = 0; i < sizeof with_value / sizeof *with_value; i++)
-        is_known |= strcmp(name, with_value[i]) == 0;
+    for (size_t i = 0; i < sizeof with_value / sizeof *with_value; i++) is_known |= strcmp(name, with_value[i]) == 0;
     if (!is_known) {
-        cli_complain("`tidemark dry-run --help` lists the options; the command stands after --",
-                     "no option %s here", word);
+        cli_complain("`tidemark dry-run --help` lists the options; the command stands after --", "no option %s here",
+                     word);
         return false;
     }
     value = equals ? equals + 1 : *at + 1 < argc ? argv[++*at] : NULL;
@@ -68,12 +65,9 @@ static bool option_read(dry_run *d, int argc, char **argv, int *at) {
     if (strcmp(name, "--out") == 0) d->out = value;
     if (strcmp(name, "--answer") == 0) return answer_read(d, value);
     if (strcmp(name, "--gpus") == 0) return observed_integer(name, value, 1, GPUS_LIMIT, &d->gpus);
-    if (strcmp(name, "--steps") == 0)
-        return observed_integer(name, value, 0, STEPS_LIMIT, &d->steps);
-    if (strcmp(name, "--world") == 0)
-        return observed_integer(name, value, 1, WORLD_LIMIT, &d->world);
-    if (strcmp(name, "--rank") == 0)
-        return observed_integer(name, value, 0, WORLD_LIMIT - 1, &d->rank);
+    if (strcmp(name, "--steps") == 0) return observed_integer(name, value, 0, STEPS_LIMIT, &d->steps);
+    if (strcmp(name, "--world") == 0) return observed_integer(name, value, 1, WORLD_LIMIT, &d->world);
+    if (strcmp(name, "--rank") == 0) return observed_integer(name, value, 0, WORLD_LIMIT - 1, &d->rank);
     return true;
 }
 
@@ -91,8 +85,7 @@ static int options_read(dry_run *d, int argc, char **argv, int *at) {
         return OBSERVED_USAGE;
     }
     if (d->world && d->rank >= d->world) {
-        cli_complain(NULL, "--rank %" PRId64 " is not one of %" PRId64 " ranks, which count from 0",
-                     d->rank, d->world);
+        cli_complain(NULL, "--rank %" PRId64 " is not one of %" PRId64 " ranks, which count from 0", d->rank, d->world);
         return OBSERVED_USAGE;
     }
     return OBSERVED_OK;
@@ -108,12 +101,10 @@ static int card_find(dry_run *d) {
     int status = cli_ask(&answer, &text);
     const cJSON *card;
     if (status == CLI_OK) {
-        cJSON_ArrayForEach(
-            card, cli_at(answer.json, "gpus")) if (strcmp(cli_text_at(card, "name"), d->gpu) == 0)
+        cJSON_ArrayForEach(card, cli_at(answer.json, "gpus")) if (strcmp(cli_text_at(card, "name"), d->gpu) == 0)
             d->card = cJSON_Duplicate(card, true);
         if (!d->card) {
-            cli_complain("`tidemark describe gpus` lists them; such as --gpu h100-80",
-                         "no card \"%s\"", d->gpu);
+            cli_complain("`tidemark describe gpus` lists them; such as --gpu h100-80", "no card \"%s\"", d->gpu);
             status = OBSERVED_USAGE;
         }
     }
@@ -136,9 +127,8 @@ static void environment_set(const dry_run *d) {
     const launch *l = &d->launch;
     const char *visible = getenv("CUDA_VISIBLE_DEVICES");
     char path[4200], card[160];
-    snprintf(card, sizeof card, "%" PRId64 " %" PRId64 " %" PRId64 " %" PRId64 " %" PRId64,
-             d->bytes, d->context_bytes, cli_int_at(d->card, "capability"),
-             cli_int_at(d->card, "sms"), cli_int_at(d->card, "threads_per_sm"));
+    snprintf(card, sizeof card, "%" PRId64 " %" PRId64 " %" PRId64 " %" PRId64 " %" PRId64, d->bytes, d->context_bytes,
+             cli_int_at(d->card, "capability"), cli_int_at(d->card, "sms"), cli_int_at(d->card, "threads_per_sm"));
     launch_set("TIDEMARK_CARD", card);
     set_number("TIDEMARK_GPUS", d->gpus);
     set_number("TIDEMARK_STEPS", d->steps);
@@ -192,8 +182,8 @@ static const cJSON *last_oom(const cJSON *processes, const cJSON **of) {
     const cJSON *seen;
     cJSON_ArrayForEach(seen, processes) {
         const cJSON *ooms = cli_at(seen, "ooms");
-        bool is_oom = strstr(cli_text_at(seen, "error"), "out of memory") ||
-                      strstr(cli_text_at(seen, "error"), "OutOfMemory");
+        bool is_oom =
+            strstr(cli_text_at(seen, "error"), "out of memory") || strstr(cli_text_at(seen, "error"), "OutOfMemory");
         int count = cJSON_GetArraySize(ooms);
         if (is_oom && count) {
             *of = seen;
@@ -203,20 +193,18 @@ static const cJSON *last_oom(const cJSON *processes, const cJSON **of) {
     return NULL;
 }
 
-static void verdict_add(const dry_run *d, cJSON *answer, const cJSON *processes, int64_t device,
-                        int64_t retries) {
+static void verdict_add(const dry_run *d, cJSON *answer, const cJSON *processes, int64_t device, int64_t retries) {
     cJSON *verdict = cJSON_AddObjectToObject(answer, "verdict");
     const cJSON *of = NULL, *oom = last_oom(processes, &of);
     cli_number used, whole, spare;
     cli_buffer text = {0};
     if (oom)
-        cli_format(&text, "out of memory in step %" PRId64 ", %s: %s asked for, %s of %s free",
-                   cli_int_at(oom, "step"), cli_text_at(oom, "phase"),
-                   cli_size(used, cli_int_at(oom, "bytes")),
+        cli_format(&text, "out of memory in step %" PRId64 ", %s: %s asked for, %s of %s free", cli_int_at(oom, "step"),
+                   cli_text_at(oom, "phase"), cli_size(used, cli_int_at(oom, "bytes")),
                    cli_size(spare, cli_int_at(oom, "free")), cli_size(whole, d->bytes));
     else
-        cli_format(&text, "%s of %s: fits, %s to spare", cli_size(used, device),
-                   cli_size(whole, d->bytes), cli_size(spare, d->bytes - device));
+        cli_format(&text, "%s of %s: fits, %s to spare", cli_size(used, device), cli_size(whole, d->bytes),
+                   cli_size(spare, d->bytes - device));
     cJSON_AddBoolToObject(verdict, "fits", !oom);
     cJSON_AddNumberToObject(verdict, "device_bytes", (double)device);
     cJSON_AddNumberToObject(verdict, "gpu_bytes", (double)d->bytes);
@@ -231,13 +219,10 @@ static void title_add(const dry_run *d, cJSON *answer, const observed_process *w
     int steps = cJSON_GetArraySize(cli_at(worst->seen, "steps"));
     for (char **word = d->launch.command; *word && text.length < 60; word++)
         cli_format(&text, "%s%s", text.length ? " " : "", cli_base_name(*word));
-    cli_format(&text, ": %d step%s on %" PRId64 " phantom GPU%s, PyTorch %s, %.1f s", steps,
-               steps == 1 ? "" : "s", d->gpus, d->gpus == 1 ? "" : "s",
-               cli_text_at(worst->seen, "torch"), d->launch.seconds);
-    if (d->world)
-        cli_format(&text, ", rank %" PRId64 " of %" PRId64, d->rank < 0 ? 0 : d->rank, d->world);
-    if (strcmp(cli_text_at(worst->seen, "ended"), "stopped") == 0)
-        cli_append_text(&text, ", then stopped (--steps)");
+    cli_format(&text, ": %d step%s on %" PRId64 " phantom GPU%s, PyTorch %s, %.1f s", steps, steps == 1 ? "" : "s",
+               d->gpus, d->gpus == 1 ? "" : "s", cli_text_at(worst->seen, "torch"), d->launch.seconds);
+    if (d->world) cli_format(&text, ", rank %" PRId64 " of %" PRId64, d->rank < 0 ? 0 : d->rank, d->world);
+    if (strcmp(cli_text_at(worst->seen, "ended"), "stopped") == 0) cli_append_text(&text, ", then stopped (--steps)");
     cJSON_AddStringToObject(answer, "title", text.at);
     cli_buffer_free(&text);
 }
@@ -255,8 +240,7 @@ static cJSON *answer_make(const dry_run *d, const cJSON *processes, cJSON *notes
     cJSON_AddItemToObject(answer, "notes", notes);
     observed_answer(answer, &worst, processes);
     recording_play(&d->launch, &worst, answer, d->bytes, d->context_bytes);
-    cJSON *peak = cJSON_GetObjectItem(answer, "peak"),
-          *outside = cJSON_GetObjectItem(answer, "outside");
+    cJSON *peak = cJSON_GetObjectItem(answer, "peak"), *outside = cJSON_GetObjectItem(answer, "outside");
     const int64_t others = device - worst.reserved - d->context_bytes;
     const struct {
         const char *name;
@@ -282,28 +266,23 @@ static int explain_nothing(const dry_run *d, const cJSON *processes, const cJSON
     bool has_failed = !WIFEXITED(d->launch.status) || WEXITSTATUS(d->launch.status) != 0;
     int64_t device = device_peak(&d->launch, d->gpus);
     int status = OBSERVED_CANNOT;
-    static const char no_hook[] =
-        "run python without -I, -E and -S, which keep tidemark's hook out";
+    static const char no_hook[] = "run python without -I, -E and -S, which keep tidemark's hook out";
     if (has_note(notes, "phantom-no-hook")) {
-        cli_complain(no_hook,
-                     "%s ran without tidemark's hook: its CUDA calls could not be answered",
+        cli_complain(no_hook, "%s ran without tidemark's hook: its CUDA calls could not be answered",
                      d->launch.command[0]);
     } else if (has_note(notes, "phantom-static-runtime")) {
-        cJSON_ArrayForEach(
-            note, notes) if (strcmp(cli_text_at(note, "kind"), "phantom-static-runtime") == 0)
+        cJSON_ArrayForEach(note, notes) if (strcmp(cli_text_at(note, "kind"), "phantom-static-runtime") == 0)
             cli_complain("install a build that links libcudart.so, or measure on a GPU with "
                          "`tidemark check`",
                          "phantom-static-runtime: %s carries a CUDA runtime of its own, whose "
                          "memory is not seen",
                          cli_text_at(note, "text"));
     } else if (seen && strcmp(cli_text_at(seen, "cuda"), "None") == 0) {
-        cli_complain(
-            "install PyTorch with CUDA (pip's default on Linux); no GPU and no driver are needed",
-            "this PyTorch (%s) is built without CUDA", cli_text_at(seen, "torch"));
+        cli_complain("install PyTorch with CUDA (pip's default on Linux); no GPU and no driver are needed",
+                     "this PyTorch (%s) is built without CUDA", cli_text_at(seen, "torch"));
     } else if (has_failed) {
-        cli_complain(
-            "what it wrote is above; run it again without dry-run to see whether it runs at all",
-            "%s ended with %s before it used a GPU", d->launch.command[0], end.at);
+        cli_complain("what it wrote is above; run it again without dry-run to see whether it runs at all",
+                     "%s ended with %s before it used a GPU", d->launch.command[0], end.at);
         status = OBSERVED_FAILED;
     } else if (device > 0) {
         cli_number text;
@@ -337,17 +316,14 @@ static int report(dry_run *d) {
             observed_show(answer, d->shows_bytes);
         }
         status = fits ? OBSERVED_OK : OBSERVED_NO;
-        if (d->out &&
-            recording_write(&d->launch, processes, d->out, d->bytes, d->context_bytes) != CLI_OK)
+        if (d->out && recording_write(&d->launch, processes, d->out, d->bytes, d->context_bytes) != CLI_OK)
             status = CLI_NO_FILE;
         bool has_failed = !WIFEXITED(d->launch.status) || WEXITSTATUS(d->launch.status) != 0;
         if (fits && has_failed) {
             cli_buffer end = {0};
             launch_end_text(&d->launch, &end);
-            cli_complain("the figures above hold up to there", "%s ended with %s%s%s",
-                         d->launch.command[0], end.at,
-                         cli_text_at(worst.seen, "error")[0] ? ": " : "",
-                         cli_text_at(worst.seen, "error"));
+            cli_complain("the figures above hold up to there", "%s ended with %s%s%s", d->launch.command[0], end.at,
+                         cli_text_at(worst.seen, "error")[0] ? ": " : "", cli_text_at(worst.seen, "error"));
             cli_buffer_free(&end);
             status = OBSERVED_FAILED;
         }
@@ -366,8 +342,7 @@ int cli_dry_run(int argc, char **argv) {
         d.launch.output_to_errors = d.is_json;
         status = card_find(&d);
         if (status == OBSERVED_OK && d.out && !recording_can_write(d.out)) status = CLI_NO_FILE;
-        if (status == OBSERVED_OK)
-            status = launch_prepare(&d.launch, "dry-run", argc - at, argv + at);
+        if (status == OBSERVED_OK) status = launch_prepare(&d.launch, "dry-run", argc - at, argv + at);
         if (status == OBSERVED_OK) {
             environment_set(&d);
             status = launch_start(&d.launch);

@@ -17,8 +17,7 @@
 
 /* ---- options ---- */
 
-bool observed_integer(const char *name, const char *text, int64_t least, int64_t most,
-                      int64_t *out) {
+bool observed_integer(const char *name, const char *text, int64_t least, int64_t most, int64_t *out) {
     char *end;
     errno = 0;
     long long value = strtoll(text, &end, 10);
@@ -26,8 +25,7 @@ bool observed_integer(const char *name, const char *text, int64_t least, int64_t
         *out = value;
         return true;
     }
-    cli_complain(NULL, "%s is \"%s\"; it is a number from %" PRId64 " to %" PRId64, name, text,
-                 least, most);
+    cli_complain(NULL, "%s is \"%s\"; it is a number from %" PRId64 " to %" PRId64, name, text, least, most);
     return false;
 }
 
@@ -64,8 +62,7 @@ static bool command_find(const char *name) {
     for (const char *at = path ? path : "/usr/bin:/bin"; *at;) {
         size_t length = strcspn(at, ":");
         char full[4096];
-        if (snprintf(full, sizeof full, "%.*s/%s", (int)length, length ? at : ".", name) <
-                (int)sizeof full &&
+        if (snprintf(full, sizeof full, "%.*s/%s", (int)length, length ? at : ".", name) < (int)sizeof full &&
             is_executable(full))
             return true;
         at += length + (at[length] == ':');
@@ -73,7 +70,9 @@ static bool command_find(const char *name) {
     return false;
 }
 
-void launch_set(const char *name, const char *value) { setenv(name, value, 1); }
+void launch_set(const char *name, const char *value) {
+    setenv(name, value, 1);
+}
 
 static int folder_make(launch *l) {
     const char *parent = getenv("TMPDIR");
@@ -83,8 +82,7 @@ static int folder_make(launch *l) {
         launch_set("TIDEMARK_RUN", l->folder);
         return OBSERVED_OK;
     }
-    cli_complain("set TMPDIR to a folder that can be written", "%s: %s", l->folder,
-                 strerror(errno));
+    cli_complain("set TMPDIR to a folder that can be written", "%s: %s", l->folder, strerror(errno));
     l->folder[0] = 0;
     return OBSERVED_CANNOT;
 }
@@ -97,8 +95,8 @@ int launch_prepare(launch *l, const char *name, int argc, char **argv) {
     }
     l->command = argv;
     if (!command_find(argv[0])) {
-        cli_complain("what stands after -- is run as it is: is it spelt right, and on the PATH?",
-                     "%s: no such command", argv[0]);
+        cli_complain("what stands after -- is run as it is: is it spelt right, and on the PATH?", "%s: no such command",
+                     argv[0]);
         return OBSERVED_USAGE;
     }
     if (!tools_find(l)) {
@@ -164,8 +162,8 @@ int launch_start(launch *l) {
     close(ends[0]);
     if (why == 0) return OBSERVED_OK;
     child = 0;
-    cli_complain(why == ENOEXEC ? "a script needs a first line such as #!/bin/sh" : NULL,
-                 "%s cannot be run: %s", l->command[0], strerror(why));
+    cli_complain(why == ENOEXEC ? "a script needs a first line such as #!/bin/sh" : NULL, "%s cannot be run: %s",
+                 l->command[0], strerror(why));
     return OBSERVED_CANNOT;
 }
 
@@ -198,8 +196,7 @@ void launch_close(launch *l) {
     DIR *folder = opendir(l->folder);
     char path[4096];
     for (struct dirent *entry; folder && (entry = readdir(folder));)
-        if (entry->d_name[0] != '.' && launch_path(l, path, sizeof path, entry->d_name))
-            unlink(path);
+        if (entry->d_name[0] != '.' && launch_path(l, path, sizeof path, entry->d_name)) unlink(path);
     if (folder) closedir(folder);
     rmdir(l->folder);
     l->folder[0] = 0;

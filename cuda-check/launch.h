@@ -29,8 +29,7 @@ typedef struct launch {
 } launch;
 
 /* A number of an option, within bounds; says what is wrong. */
-bool observed_integer(const char *name, const char *text, int64_t least, int64_t most,
-                      int64_t *out);
+bool observed_integer(const char *name, const char *text, int64_t least, int64_t most, int64_t *out);
 
 /* Finds the command and the tools, and makes the folder. Says what is wrong. */
 int launch_prepare(launch *l, const char *name, int argc, char **argv);
@@ -74,8 +73,8 @@ int recording_write(const launch *l, const cJSON *processes, const char *path, i
                     int64_t outside_bytes);
 /* Plays the worst process's recording, for what an estimate's answer holds too: "timeline",
  * "options", and the smallest device. */
-void recording_play(const launch *l, const observed_process *worst, cJSON *answer,
-                    int64_t device_bytes, int64_t outside_bytes);
+void recording_play(const launch *l, const observed_process *worst, cJSON *answer, int64_t device_bytes,
+                    int64_t outside_bytes);
 /* Whether FILE can be written; says why not. */
 bool recording_can_write(const char *path);
 

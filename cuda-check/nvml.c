@@ -123,8 +123,7 @@ int nvml_processes(const nvml *n, const nvml_device *device, nvml_process out[NV
         unsigned count = NVML_PROCESSES;
         if (!list || list(device->handle, &count, infos) != 0) continue;
         for (unsigned i = 0; i < count; i++)
-            out[i] = (nvml_process){infos[i].pid,
-                                    infos[i].bytes == ~0ull ? -1 : (int64_t)infos[i].bytes};
+            out[i] = (nvml_process){infos[i].pid, infos[i].bytes == ~0ull ? -1 : (int64_t)infos[i].bytes};
         return (int)count;
     }
     return -1;

@@ -54,9 +54,8 @@ cJSON *observed_notes(const launch *l) {
         *space = 0;
         bool is_known = false; /* each process says it once */
         const cJSON *other;
-        cJSON_ArrayForEach(other, notes) is_known |=
-            strcmp(cli_text_at(other, "kind"), lines.line.at) == 0 &&
-            strcmp(cli_text_at(other, "text"), space + 1) == 0;
+        cJSON_ArrayForEach(other, notes) is_known |= strcmp(cli_text_at(other, "kind"), lines.line.at) == 0 &&
+                                                     strcmp(cli_text_at(other, "text"), space + 1) == 0;
         if (is_known) continue;
         cJSON *note = cJSON_CreateObject();
         cJSON_AddStringToObject(note, "kind", lines.line.at);
@@ -115,8 +114,8 @@ static void factors_add(cJSON *answer, const cJSON *groups) {
     for (int i = 0; i < FACTORS; i++) {
         int64_t bytes = 0;
         const cJSON *group;
-        cJSON_ArrayForEach(group, groups) if (strcmp(cli_text_at(group, "factor"), factors[i]) == 0)
-            bytes += cli_int_at(group, "bytes");
+        cJSON_ArrayForEach(group, groups) if (strcmp(cli_text_at(group, "factor"), factors[i]) == 0) bytes +=
+            cli_int_at(group, "bytes");
         if (bytes) add_named(list, factors[i], bytes);
     }
 }
@@ -127,8 +126,7 @@ static void steps_add(cJSON *answer, const cJSON *seen, int64_t device) {
     const cJSON *step, *value;
     cJSON_ArrayForEach(step, cli_at(seen, "steps")) {
         cJSON *out = cJSON_CreateObject();
-        cJSON_ArrayForEach(value, step)
-            add_bytes(out, value->string, cli_int(cJSON_GetArrayItem(value, (int)device)));
+        cJSON_ArrayForEach(value, step) add_bytes(out, value->string, cli_int(cJSON_GetArrayItem(value, (int)device)));
         cJSON_AddItemToArray(list, out);
     }
 }
@@ -152,34 +150,29 @@ static void peak_add(cJSON *answer, const observed_process *p) {
             phase = phases[i];
         }
     }
-    int64_t load =
-        cli_int(cJSON_GetArrayItem(cli_at(cli_at(p->seen, "load"), "allocated_peak"), (int)device));
+    int64_t load = cli_int(cJSON_GetArrayItem(cli_at(cli_at(p->seen, "load"), "allocated_peak"), (int)device));
     if (load > most) at = 0, phase = "load";
     add_bytes(peak, "allocated", p->allocated);
     add_bytes(peak, "reserved", p->reserved);
     add_bytes(peak, "step", at);
     cJSON_AddStringToObject(peak, "phase", phase);
     const char *from = cli_text_at(p->device, "peak_from");
-    cJSON_AddStringToObject(peak, "module",
-                            strcmp(from, phase) == 0 ? "" : from); /* "backward" has no line */
+    cJSON_AddStringToObject(peak, "module", strcmp(from, phase) == 0 ? "" : from); /* "backward" has no line */
     add_bytes(peak, "rank", cli_int_at(p->seen, "rank"));
     add_bytes(peak, "device_index", device);
 }
 
 static void ranks_add(cJSON *answer, const cJSON *processes) {
-    static const char *const copied[] = {"rank",      "world", "pid",  "torch",
-                                         "allocator", "ended", "error"};
-    static const char *const counted[] = {"index",     "allocated_peak", "reserved_peak",
-                                          "allocated", "reserved",       "retries",
-                                          "ooms",      "segments"};
+    static const char *const copied[] = {"rank", "world", "pid", "torch", "allocator", "ended", "error"};
+    static const char *const counted[] = {"index",    "allocated_peak", "reserved_peak", "allocated",
+                                          "reserved", "retries",        "ooms",          "segments"};
     cJSON *list = cJSON_AddArrayToObject(answer, "processes");
     const cJSON *seen, *device;
     cJSON_ArrayForEach(seen, processes) {
         cJSON *out = cJSON_CreateObject(), *devices = cJSON_CreateArray();
         for (size_t i = 0; i < sizeof copied / sizeof *copied; i++)
             if (cli_at(seen, copied[i]))
-                cJSON_AddItemToObject(out, copied[i],
-                                      cJSON_Duplicate(cli_at(seen, copied[i]), true));
+                cJSON_AddItemToObject(out, copied[i], cJSON_Duplicate(cli_at(seen, copied[i]), true));
         cJSON_ArrayForEach(device, cli_at(seen, "devices")) {
             cJSON *one = cJSON_CreateObject();
             for (size_t i = 0; i < sizeof counted / sizeof *counted; i++)
@@ -206,8 +199,7 @@ static void look_for_faults(cJSON *answer, const cJSON *processes) {
         for (const char *at = fault; *at; at++)
             if (*at == '\n' && at[1]) last = at + 1;
         bool is_lost = false;
-        cJSON_ArrayForEach(device, cli_at(seen, "devices")) is_lost |=
-            cli_at(device, "history") != NULL;
+        cJSON_ArrayForEach(device, cli_at(seen, "devices")) is_lost |= cli_at(device, "history") != NULL;
         if (!fault[0] && !is_lost) continue;
         cJSON *note = cJSON_CreateObject();
         cJSON_AddStringToObject(note, "kind", fault[0] ? "hook-failed" : "history-lost");

@@ -29,13 +29,11 @@ static void factors_show(const cJSON *answer, cli_unit unit) {
     cli_table_cell(&table, "Share");
     cli_table_rule(&table);
     cJSON_ArrayForEach(item, cli_at(answer, "factors"))
-        row(&table, cli_factor_title(cli_text_at(item, "name")), cli_int_at(item, "bytes"), device,
-            unit);
+        row(&table, cli_factor_title(cli_text_at(item, "name")), cli_int_at(item, "bytes"), device, unit);
     if (cli_at(answer, "factors")) cli_table_rule(&table);
     row(&table, "Allocated", cli_int_at(peak, "allocated"), device, unit);
     cJSON_ArrayForEach(item, cli_at(answer, "outside"))
-        row(&table, cli_factor_title(cli_text_at(item, "name")), cli_int_at(item, "bytes"), device,
-            unit);
+        row(&table, cli_factor_title(cli_text_at(item, "name")), cli_int_at(item, "bytes"), device, unit);
     cli_table_rule(&table);
     row(&table, "Device", device, device, unit);
     cli_table_print(&table);
@@ -74,8 +72,7 @@ static void processes_show(const cJSON *answer, cli_unit unit) {
     cli_number text;
     cli_table table;
     int users = 0;
-    cJSON_ArrayForEach(process, cli_at(answer, "processes")) users +=
-        cJSON_GetArraySize(cli_at(process, "devices"));
+    cJSON_ArrayForEach(process, cli_at(answer, "processes")) users += cJSON_GetArraySize(cli_at(process, "devices"));
     if (users < 2) return;
     cli_heading("By rank");
     cli_table_init(&table, 5);
@@ -84,8 +81,7 @@ static void processes_show(const cJSON *answer, cli_unit unit) {
     cli_table_cell(&table, "Allocated");
     cli_table_cell(&table, "Reserved");
     cli_table_cell(&table, "Steps");
-    cJSON_ArrayForEach(process, cli_at(answer, "processes"))
-        cJSON_ArrayForEach(device, cli_at(process, "devices")) {
+    cJSON_ArrayForEach(process, cli_at(answer, "processes")) cJSON_ArrayForEach(device, cli_at(process, "devices")) {
         cli_table_cell(&table, cli_count(text, cli_int_at(process, "rank")));
         cli_table_cell(&table, cli_count(text, cli_int_at(device, "index")));
         cli_table_cell(&table, cli_amount(text, cli_int_at(device, "allocated_peak"), unit));
@@ -115,17 +111,15 @@ static void values_show(const cJSON *answer) {
         cJSON_ArrayForEach(item, assumed) item_show("", cli_text_at(item, "what"));
     }
     if (cJSON_GetArraySize(reads) == 0) return;
-    cli_heading(
-        "Lines that read values from the GPU: all were zero; --answer FILE:LINE=N gives one");
+    cli_heading("Lines that read values from the GPU: all were zero; --answer FILE:LINE=N gives one");
     cJSON_ArrayForEach(item, reads) {
         cli_buffer text = {0};
         if (shown++ == READ_ROWS) {
             printf("  and %d more\n", cJSON_GetArraySize(reads) - READ_ROWS);
             break;
         }
-        cli_format(&text, "%s:%" PRId64 " %s, %" PRId64 " times", cli_text_at(item, "file"),
-                   cli_int_at(item, "line"), cli_text_at(item, "function"),
-                   cli_int_at(item, "count"));
+        cli_format(&text, "%s:%" PRId64 " %s, %" PRId64 " times", cli_text_at(item, "file"), cli_int_at(item, "line"),
+                   cli_text_at(item, "function"), cli_int_at(item, "count"));
         printf("  %s\n", text.at);
         cli_buffer_free(&text);
     }
@@ -138,8 +132,7 @@ void observed_show(const cJSON *answer, bool is_exact) {
     cli_verdict_show(answer);
     if (cli_at(answer, "smallest_device_bytes")) {
         cli_number smallest;
-        printf("  runs on a device of %s or more\n",
-               cli_size(smallest, cli_int_at(answer, "smallest_device_bytes")));
+        printf("  runs on a device of %s or more\n", cli_size(smallest, cli_int_at(answer, "smallest_device_bytes")));
     }
     factors_show(answer, unit);
     cli_peak_show(answer);

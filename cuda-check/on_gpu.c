@@ -13,10 +13,8 @@ static const int64_t page = 2 << 20;      /* what the driver hands out at least 
 static const int64_t headroom = 64 << 20; /* never taken, so that the card's other users go on */
 
 typedef struct driver {
-    int (*init)(unsigned), (*get)(int *, int), (*retain)(void **, int), (*release)(int),
-        (*set)(void *);
-    int (*name)(char *, int, int), (*info)(size_t *, size_t *), (*take)(uint64_t *, size_t),
-        (*give)(uint64_t);
+    int (*init)(unsigned), (*get)(int *, int), (*retain)(void **, int), (*release)(int), (*set)(void *);
+    int (*name)(char *, int, int), (*info)(size_t *, size_t *), (*take)(uint64_t *, size_t), (*give)(uint64_t);
 } driver;
 
 typedef struct played {
@@ -27,7 +25,9 @@ typedef struct played {
 } played;
 
 static volatile sig_atomic_t is_over;
-static void end(int signal) { is_over = signal; }
+static void end(int signal) {
+    is_over = signal;
+}
 
 /* ---- the timeline ---- */
 
@@ -56,23 +56,16 @@ static int timeline_make(cli_answer *answer, int argc, char **argv) {
 /* ---- the card ---- */
 
 static bool driver_open(driver *d) {
-    static const char *const names[] = {"cuInit",
-                                        "cuDeviceGet",
-                                        "cuDevicePrimaryCtxRetain",
-                                        "cuDevicePrimaryCtxRelease_v2",
-                                        "cuCtxSetCurrent",
-                                        "cuDeviceGetName",
-                                        "cuMemGetInfo_v2",
-                                        "cuMemAlloc_v2",
-                                        "cuMemFree_v2"};
+    static const char *const names[] = {
+        "cuInit",          "cuDeviceGet",     "cuDevicePrimaryCtxRetain", "cuDevicePrimaryCtxRelease_v2",
+        "cuCtxSetCurrent", "cuDeviceGetName", "cuMemGetInfo_v2",          "cuMemAlloc_v2",
+        "cuMemFree_v2"};
     void *library = dlopen("libcuda.so.1", RTLD_NOW),
-         **into[] = {(void **)&d->init,    (void **)&d->get,  (void **)&d->retain,
-                     (void **)&d->release, (void **)&d->set,  (void **)&d->name,
-                     (void **)&d->info,    (void **)&d->take, (void **)&d->give};
+         **into[] = {(void **)&d->init, (void **)&d->get,  (void **)&d->retain, (void **)&d->release, (void **)&d->set,
+                     (void **)&d->name, (void **)&d->info, (void **)&d->take,   (void **)&d->give};
     if (!library) {
-        cli_complain(
-            "run on a node with a GPU; without one, `tidemark replay` alone plays the allocator",
-            "no CUDA driver here (libcuda.so.1 is not found)");
+        cli_complain("run on a node with a GPU; without one, `tidemark replay` alone plays the allocator",
+                     "no CUDA driver here (libcuda.so.1 is not found)");
         return false;
     }
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
@@ -140,8 +133,7 @@ static int play(const driver *d, const cJSON *answer) {
     void *context;
     cli_number most, held, gap, whole;
     if (d->retain(&context, 0) != 0 || d->set(context) != 0) {
-        cli_complain("another process may hold it exclusively, or no memory is left",
-                     "GPU 0 refuses a context");
+        cli_complain("another process may hold it exclusively, or no memory is left", "GPU 0 refuses a context");
         return OBSERVED_CANNOT;
     }
     d->name(name, sizeof name, 0);
@@ -158,12 +150,10 @@ static int play(const driver *d, const cJSON *answer) {
         printf("does not fit  %s on %s: step %d of %d of the timeline reserves %s, of %s that were "
                "free\n",
                cli_size(whole, total), name, failed + 1, cJSON_GetArraySize(columns),
-               cli_size(most, cli_int_at(cJSON_GetArrayItem(columns, failed), "reserved")),
-               cli_size(held, empty));
+               cli_size(most, cli_int_at(cJSON_GetArrayItem(columns, failed), "reserved")), cli_size(held, empty));
         return OBSERVED_NO;
     }
-    printf("fits  %s on %s: %s reserved at most, in %" PRId64
-           " steps; of %s free with the context made\n",
+    printf("fits  %s on %s: %s reserved at most, in %" PRId64 " steps; of %s free with the context made\n",
            cli_size(whole, total), name, cli_size(most, p.most), p.steps, cli_size(held, empty));
     printf("The card's own count is off by %s at most\n", cli_size(gap, llabs(p.worst_gap)));
     return OBSERVED_OK;
@@ -173,9 +163,8 @@ int cli_on_gpu(int argc, char **argv) {
     driver d;
     cli_answer answer;
     if (argc == 0) {
-        cli_complain(
-            "tidemark replay --on-gpu run.tide, or tidemark replay --on-gpu llama-3.2-1b batch=4",
-            "replay --on-gpu needs a recording or a job");
+        cli_complain("tidemark replay --on-gpu run.tide, or tidemark replay --on-gpu llama-3.2-1b batch=4",
+                     "replay --on-gpu needs a recording or a job");
         return OBSERVED_USAGE;
     }
     int status = timeline_make(&answer, argc, argv);

@@ -12,8 +12,7 @@
 bool recording_can_write(const char *path) {
     FILE *file = fopen(path, "ab");
     if (!file) {
-        cli_complain("name a file in a folder that can be written", "--out %s: %s", path,
-                     strerror(errno));
+        cli_complain("name a file in a folder that can be written", "--out %s: %s", path, strerror(errno));
         return false;
     }
     fclose(file);
@@ -99,10 +98,8 @@ static bool events_copy(FILE *events, FILE *out, const char *facts, const cJSON 
     return is_whole ? tide_recorder_end(&recorder) : tide_recorder_flush(&recorder);
 }
 
-static char *facts_text(const cJSON *seen, int64_t device, int64_t device_bytes,
-                        int64_t outside_bytes) {
-    static const char *const copied[] = {"torch", "python", "allocator",
-                                         "rank",  "world",  "command"};
+static char *facts_text(const cJSON *seen, int64_t device, int64_t device_bytes, int64_t outside_bytes) {
+    static const char *const copied[] = {"torch", "python", "allocator", "rank", "world", "command"};
     cJSON *facts = cJSON_CreateObject();
     cJSON_AddStringToObject(facts, "source", "tidemark dry-run");
     cJSON_AddNumberToObject(facts, "device", (double)device);
@@ -126,8 +123,8 @@ static void name_of(cli_buffer *out, const char *path, int64_t rank, int64_t dev
 }
 
 /* The events of a process on a device, to a file. CLI_OK if there are none. */
-static int one_write(const launch *l, const cJSON *seen, const cJSON *device, const char *path,
-                     int64_t device_bytes, int64_t outside_bytes) {
+static int one_write(const launch *l, const cJSON *seen, const cJSON *device, const char *path, int64_t device_bytes,
+                     int64_t outside_bytes) {
     char name[64], from[4096];
     int64_t index = cli_int_at(device, "index");
     int status = CLI_OK;
@@ -160,23 +157,19 @@ int recording_write(const launch *l, const cJSON *processes, const char *path, i
     return status;
 }
 
-void recording_play(const launch *l, const observed_process *worst, cJSON *answer,
-                    int64_t device_bytes, int64_t outside_bytes) {
+void recording_play(const launch *l, const observed_process *worst, cJSON *answer, int64_t device_bytes,
+                    int64_t outside_bytes) {
     static const char *const copied[] = {"timeline", "options", "advice"};
     char path[4096], *paths[] = {path};
     cli_answer played;
-    if (!cli_at(worst->device, "at_peak") || !launch_path(l, path, sizeof path, "worst.tide"))
-        return;
-    if (one_write(l, worst->seen, worst->device, path, device_bytes, outside_bytes) != CLI_OK)
-        return;
+    if (!cli_at(worst->device, "at_peak") || !launch_path(l, path, sizeof path, "worst.tide")) return;
+    if (one_write(l, worst->seen, worst->device, path, device_bytes, outside_bytes) != CLI_OK) return;
     const cli_arguments arguments = {.paths = paths, .path_count = 1, .is_json = true};
     if (cli_replay_ask(&played, &arguments) != CLI_OK) return;
     for (size_t i = 0; i < sizeof copied / sizeof *copied; i++)
         if (cli_at(played.json, copied[i]))
-            cJSON_AddItemToObject(answer, copied[i],
-                                  cJSON_Duplicate(cli_at(played.json, copied[i]), true));
-    cJSON_AddNumberToObject(
-        answer, "smallest_device_bytes",
-        (double)cli_int_at(cli_at(played.json, "verdict"), "smallest_device_bytes"));
+            cJSON_AddItemToObject(answer, copied[i], cJSON_Duplicate(cli_at(played.json, copied[i]), true));
+    cJSON_AddNumberToObject(answer, "smallest_device_bytes",
+                            (double)cli_int_at(cli_at(played.json, "verdict"), "smallest_device_bytes"));
     cli_answer_free(&played);
 }

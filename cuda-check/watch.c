@@ -19,7 +19,9 @@ typedef struct seen {
 } seen;
 
 static volatile sig_atomic_t is_over;
-static void end(int signal) { is_over = signal; }
+static void end(int signal) {
+    is_over = signal;
+}
 
 /* Whether `pid` is `root` or comes from it. */
 static bool is_of(int64_t pid, int64_t root) {
@@ -72,12 +74,10 @@ static void show(const seen *list, int count) {
     for (int i = 0; i < count; i++) {
         const seen *s = &list[i];
         if (s->bytes < 0)
-            printf("GPU %d  process %" PRId64 "  the driver does not tell its memory\n", s->device,
-                   s->pid);
+            printf("GPU %d  process %" PRId64 "  the driver does not tell its memory\n", s->device, s->pid);
         else
-            printf("GPU %d  process %" PRId64 "  %s%s, %s at most\n", s->device, s->pid,
-                   s->is_there ? "" : "ended; ", cli_size(now, s->is_there ? s->bytes : 0),
-                   cli_size(most, s->peak));
+            printf("GPU %d  process %" PRId64 "  %s%s, %s at most\n", s->device, s->pid, s->is_there ? "" : "ended; ",
+                   cli_size(now, s->is_there ? s->bytes : 0), cli_size(most, s->peak));
     }
     fflush(stdout);
 }
@@ -88,8 +88,7 @@ static int watch(int64_t root, int64_t seconds) {
     const char *why;
     int count = 0, there = 0, status = OBSERVED_OK;
     if (nvml_open(&n, &why) != NVML_OK) {
-        cli_complain("run on a node with a GPU",
-                     "no NVIDIA driver answers here: there is no GPU to watch");
+        cli_complain("run on a node with a GPU", "no NVIDIA driver answers here: there is no GPU to watch");
         nvml_close(&n);
         return OBSERVED_CANNOT;
     }

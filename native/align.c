@@ -9,7 +9,8 @@
 enum { PARTINGS_SHOWN = 5 };
 
 static void peaks_show(const cJSON *answer) {
-    static const char *const keys[] = {"allocated_peak", "reserved_peak"}, *const titles[] = {"Allocated, at most", "Reserved, at most"};
+    static const char *const keys[] = {"allocated_peak", "reserved_peak"}, *const titles[] = {"Allocated, at most",
+                                                                                              "Reserved, at most"};
     const cJSON *predicted = cli_at(answer, "predicted"), *recorded = cli_at(answer, "recorded");
     cli_table table;
     cli_number text;
@@ -32,7 +33,8 @@ static void peaks_show(const cJSON *answer) {
 static void event_show(const char *side, const cJSON *event) {
     int64_t bytes = cli_int_at(event, "bytes");
     cli_number text;
-    const char *module = cli_text_at(event, "module"), *op = cli_text_at(event, "op"), *frame = cli_text_at(event, "frame");
+    const char *module = cli_text_at(event, "module"), *op = cli_text_at(event, "op"),
+               *frame = cli_text_at(event, "frame");
     printf("    %-9s %s %14s", side, bytes < 0 ? "free " : "alloc", cli_count(text, llabs(bytes)));
     if (module[0]) printf("  %s", module);
     if (op[0]) printf("  %s", op);
@@ -43,9 +45,12 @@ static void event_show(const char *side, const cJSON *event) {
 static void parting_show(const cJSON *parting) {
     const cJSON *event;
     int64_t predicted = cli_int_at(parting, "predicted_count"), recorded = cli_int_at(parting, "recorded_count");
-    printf("  event %" PRId64 " of the prediction, %" PRId64 " of the recording: ", cli_int_at(parting, "at"), cli_int_at(parting, "recorded_at"));
-    if (cli_true_at(parting, "is_order")) printf("%" PRId64 " in another order\n", predicted);
-    else printf("%" PRId64 " only predicted, %" PRId64 " only recorded\n", predicted, recorded);
+    printf("  event %" PRId64 " of the prediction, %" PRId64 " of the recording: ", cli_int_at(parting, "at"),
+           cli_int_at(parting, "recorded_at"));
+    if (cli_true_at(parting, "is_order"))
+        printf("%" PRId64 " in another order\n", predicted);
+    else
+        printf("%" PRId64 " only predicted, %" PRId64 " only recorded\n", predicted, recorded);
     cJSON_ArrayForEach(event, cli_at(parting, "predicted")) event_show("predicted", event);
     cJSON_ArrayForEach(event, cli_at(parting, "recorded")) event_show("recorded", event);
 }
@@ -55,7 +60,8 @@ static void factors_show(const cJSON *answer) {
     cli_number text;
     if (!cJSON_GetArraySize(factors) && !cli_int_at(answer, "only_recorded_bytes")) return;
     cli_heading("Requests that only one of them has, bytes in all");
-    cJSON_ArrayForEach(factor, factors) printf("  predicted, %s: %s\n", factor->string, cli_count(text, cli_int(factor)));
+    cJSON_ArrayForEach(factor, factors)
+        printf("  predicted, %s: %s\n", factor->string, cli_count(text, cli_int(factor)));
     printf("  recorded: %s\n", cli_count(text, cli_int_at(answer, "only_recorded_bytes")));
 }
 
@@ -65,14 +71,16 @@ static void alignment_show(const cJSON *answer) {
     int shown = 0;
     cli_number one, other, same;
     peaks_show(answer);
-    printf("\n  %s requests and frees predicted, %s recorded, %s the same in size and order\n", cli_count(one, cli_int_at(answer, "predicted_events")),
+    printf("\n  %s requests and frees predicted, %s recorded, %s the same in size and order\n",
+           cli_count(one, cli_int_at(answer, "predicted_events")),
            cli_count(other, cli_int_at(answer, "recorded_events")), cli_count(same, cli_int_at(answer, "same")));
     if (count) cli_heading("Where they part");
     cJSON_ArrayForEach(parting, cli_at(answer, "partings")) {
         if (shown++ < PARTINGS_SHOWN) parting_show(parting);
     }
     if (count > PARTINGS_SHOWN) printf("  and %" PRId64 " times more\n", count - PARTINGS_SHOWN);
-    if (cli_true_at(answer, "has_lost")) puts("  After the last one they do not meet again: another job, or another program, was recorded.");
+    if (cli_true_at(answer, "has_lost"))
+        puts("  After the last one they do not meet again: another job, or another program, was recorded.");
     factors_show(answer);
     cli_diagnostics_show(stdout, cli_at(answer, "diagnostics"));
 }
@@ -86,8 +94,10 @@ int cli_align(const cli_arguments *a) {
     if (damage) cli_format(&more, ",\"damage\":\"%s\"", damage);
     if (status == CLI_OK) status = cli_request(&request, "align", a, more.at ? more.at : "");
     if (status == CLI_OK) status = cli_ask_recording(&answer, recording, &request, a->is_json);
-    if (status == CLI_OK && a->is_json) printf("%.*s\n", (int)answer.length, answer.text);
-    else if (status == CLI_OK) alignment_show(answer.json);
+    if (status == CLI_OK && a->is_json)
+        printf("%.*s\n", (int)answer.length, answer.text);
+    else if (status == CLI_OK)
+        alignment_show(answer.json);
     cli_answer_free(&answer);
     cli_buffer_free(&request);
     cli_buffer_free(&more);

@@ -1,7 +1,8 @@
 /* The words after a command: options, files, links and settings.
  *
  * A word is a link if it has a fragment of settings (#a=b, a=b&c=d or z=1.TEXT), a setting if it has a "=", a
- * file if there is one of that name, and the model's name otherwise. --NAME VALUE is a setting where it is no option. */
+ * file if there is one of that name, and the model's name otherwise. --NAME VALUE is a setting where it is no option.
+ */
 #include "cli.h"
 
 #include <stdlib.h>
@@ -103,8 +104,10 @@ static void setting_take(cli_arguments *a, int argc, char **argv, int *at) {
         if (word.at[i] == '-') word.at[i] = '_';
     cli_format(&word, "=%s", equals ? equals + 1 : next ? next : "true");
     *at += !equals && next;
-    if (a->with_count) list_add(&a->with, &a->with_count, word.at, word.length);
-    else list_add(&a->words, &a->word_count, word.at, word.length);
+    if (a->with_count)
+        list_add(&a->with, &a->with_count, word.at, word.length);
+    else
+        list_add(&a->words, &a->word_count, word.at, word.length);
     cli_buffer_free(&word);
 }
 
@@ -162,7 +165,8 @@ static void shards_read(cli_arguments *a, const char *path) {
         last = name;
         cli_buffer shard = {0};
         cli_format(&shard, "%.*s%s", (int)(cli_base_name(path) - path), path, name);
-        if (cli_is_file(shard.at) && !has_path(a, shard.at)) list_add(&a->paths, &a->path_count, shard.at, shard.length);
+        if (cli_is_file(shard.at) && !has_path(a, shard.at))
+            list_add(&a->paths, &a->path_count, shard.at, shard.length);
         cli_buffer_free(&shard);
     }
     cJSON_Delete(index);
@@ -170,12 +174,12 @@ static void shards_read(cli_arguments *a, const char *path) {
 }
 
 static void folder_read(cli_arguments *a, const char *path) {
-    static const char *const names[] = {"config.json", "preprocessor_config.json", "model.safetensors", "model.safetensors.index.json"};
+    static const char *const names[] = {"config.json", "preprocessor_config.json", "model.safetensors",
+                                        "model.safetensors.index.json"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         cli_buffer name = {0};
         cli_format(&name, "%s/%s", path, names[i]);
-        if (i == 0 || cli_is_file(name.at))
-            list_add(&a->paths, &a->path_count, name.at, name.length);
+        if (i == 0 || cli_is_file(name.at)) list_add(&a->paths, &a->path_count, name.at, name.length);
         if (i == 3) shards_read(a, name.at);
         cli_buffer_free(&name);
     }

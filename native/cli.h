@@ -43,8 +43,9 @@ enum { CLI_FILE_LIMIT = 64 << 20, CLI_HEADER_LIMIT = 100000000 }; /* bytes; the 
 bool cli_is_file(const char *path);
 bool cli_is_folder(const char *path);
 bool cli_read_stream(cli_buffer *text, FILE *file, const char *name);
-bool cli_read_file(cli_buffer *text,
-                   const char *path); /* "-": standard input; of NAME.safetensors the header alone; says why on failure */
+bool cli_read_file(
+    cli_buffer *text,
+    const char *path); /* "-": standard input; of NAME.safetensors the header alone; says why on failure */
 bool cli_ends_in(const char *text, const char *end);
 const char *cli_base_name(const char *path);
 
@@ -70,27 +71,27 @@ typedef struct cli_arguments {
     char **words; /* key=value, or the model's name first */
     size_t word_count;
     cli_buffer link; /* what stands in a link, or empty; words hold over it */
-    char **paths; /* files, in order */
+    char **paths;    /* files, in order */
     size_t path_count;
     bool is_json, shows_bytes, shows_help;
-    const char *of;        /* explain */
-    const char *stage;     /* explain */
-    const char *base;      /* link, open, badge */
-    bool notes_was;        /* link, open */
-    const char *page;      /* page, report, open: tidemark.html */
-    const char *most, *out; /* badge */
-    bool prints;           /* open */
-    const char *configs;   /* verify */
-    const char *csv;       /* verify, sweep */
-    const char *tolerance; /* verify */
-    const char *device;    /* replay */
-    bool shows_events, shows_state;        /* explain, replay */
-    const char *at, *count, *filter;       /* of --events and --state */
-    const char *recording; /* compare */
-    const char *knob, *by; /* fit */
-    char **with;           /* compare */
+    const char *of;                  /* explain */
+    const char *stage;               /* explain */
+    const char *base;                /* link, open, badge */
+    bool notes_was;                  /* link, open */
+    const char *page;                /* page, report, open: tidemark.html */
+    const char *most, *out;          /* badge */
+    bool prints;                     /* open */
+    const char *configs;             /* verify */
+    const char *csv;                 /* verify, sweep */
+    const char *tolerance;           /* verify */
+    const char *device;              /* replay */
+    bool shows_events, shows_state;  /* explain, replay */
+    const char *at, *count, *filter; /* of --events and --state */
+    const char *recording;           /* compare */
+    const char *knob, *by;           /* fit */
+    char **with;                     /* compare */
     size_t with_count;
-    char **where;          /* verify */
+    char **where; /* verify */
     size_t where_count;
 } cli_arguments;
 
@@ -101,7 +102,7 @@ enum {
     CLI_TAKES_BYTES = 8,
     CLI_TAKES_SETTINGS = 16,
     CLI_TAKES_JSON = 32,
-    CLI_ARE_PATHS = 64,  /* every word is a file */
+    CLI_ARE_PATHS = 64,   /* every word is a file */
     CLI_ARE_TOPICS = 128, /* words are kept as they are */
     CLI_TAKES_DEVICE = 256,
     CLI_TAKES_CSV = 1024,
@@ -132,8 +133,7 @@ void cli_address(cli_buffer *out, const char *base, const char *link);
 /* ---- request.c ---- */
 
 /* {"call":CALL,"settings":[...],"files":[...]MORE}; MORE is members with their comma, or "". */
-int cli_request(cli_buffer *request, const char *call, const cli_arguments *arguments,
-                const char *more);
+int cli_request(cli_buffer *request, const char *call, const cli_arguments *arguments, const char *more);
 
 typedef struct cli_answer {
     char *text; /* owned by the core */
@@ -149,8 +149,7 @@ void cli_answer_free(cli_answer *answer);
 /* Asks and, unless the answer is ok, shows why: as JSON if asked to, else on standard error. */
 int cli_ask_or_explain(cli_answer *answer, const cli_buffer *request, bool is_json);
 /* The same of a recording that has been read. */
-int cli_ask_recording(cli_answer *answer, struct tide_recorded *recording,
-                      const cli_buffer *request, bool is_json);
+int cli_ask_recording(cli_answer *answer, struct tide_recorded *recording, const cli_buffer *request, bool is_json);
 
 /* Reading an answer; a missing member is NULL, "" or 0. */
 const cJSON *cli_at(const cJSON *object, const char *key);
@@ -159,8 +158,8 @@ int64_t cli_int_at(const cJSON *object, const char *key);
 int64_t cli_int(const cJSON *number);
 bool cli_true_at(const cJSON *object, const char *key);
 
-/* "fits", "just fits" (it needs more than there is, and runs because the allocator gives cached memory back), "does not fit",
- * or "" where no card is given. */
+/* "fits", "just fits" (it needs more than there is, and runs because the allocator gives cached memory back), "does not
+ * fit", or "" where no card is given. */
 const char *cli_verdict(const cJSON *verdict);
 
 /* ---- screen.c ---- */
@@ -172,7 +171,7 @@ enum { CLI_WIDTH = 100 }; /* columns */
 /* Decides on colour (a terminal, no NO_COLOR) and on UTF-8 (the locale). */
 void cli_screen_init(void);
 bool cli_is_utf8(void);
-void cli_screen_plain(void); /* no colour from here on, and the marks of UTF-8 */
+void cli_screen_plain(void);                  /* no colour from here on, and the marks of UTF-8 */
 const char *cli_styled(enum cli_style style); /* the escape that starts it, or "" */
 const char *cli_styled_end(void);
 void cli_heading(const char *text);
@@ -188,10 +187,10 @@ void cli_progress_end(void);
 
 typedef char cli_number[40];
 
-const char *cli_gib(cli_number out, int64_t bytes);   /* "12.58": GiB, two digits */
-const char *cli_mib(cli_number out, int64_t bytes);   /* "344.0": MiB, one digit */
-const char *cli_size(cli_number out, int64_t bytes);  /* "12.6 GiB", "344.0 MiB", "512 B" */
-const char *cli_count(cli_number out, int64_t value); /* "7,063,427,072" */
+const char *cli_gib(cli_number out, int64_t bytes);                 /* "12.58": GiB, two digits */
+const char *cli_mib(cli_number out, int64_t bytes);                 /* "344.0": MiB, one digit */
+const char *cli_size(cli_number out, int64_t bytes);                /* "12.6 GiB", "344.0 MiB", "512 B" */
+const char *cli_count(cli_number out, int64_t value);               /* "7,063,427,072" */
 const char *cli_share(cli_number out, int64_t part, int64_t whole); /* "37 %" */
 
 /* A table: columns are as wide as their widest cell. */
@@ -211,8 +210,8 @@ enum { CLI_TABLE_COLUMNS = 16 };
 void cli_table_init(cli_table *table, size_t columns);
 void cli_table_rule(cli_table *table); /* above the row that comes next */
 void cli_table_cell(cli_table *table, const char *text);
-void cli_table_print(cli_table *table); /* and frees; the first row is the heading */
-void cli_table_free(cli_table *table);  /* of one that is not printed */
+void cli_table_print(cli_table *table);         /* and frees; the first row is the heading */
+void cli_table_free(cli_table *table);          /* of one that is not printed */
 void cli_csv_text(FILE *csv, const char *text); /* quoted where RFC 4180 wants it */
 
 /* ---- diagnostics.c ---- */
@@ -249,7 +248,7 @@ int cli_dry_run(int argc, char **argv); /* these are in cuda-check/ */
 int cli_check(int argc, char **argv);
 int cli_doctor(int argc, char **argv);
 int cli_replay_ask(cli_answer *answer, const cli_arguments *arguments); /* replay.c; of paths[0] */
-void cli_options_show(const cJSON *answer, bool is_exact); /* what other allocator settings would change */
+void cli_options_show(const cJSON *answer, bool is_exact);              /* what other allocator settings would change */
 /* events.c: the members of a request for --events or --state (false after a complaint), and its answer as text. */
 bool cli_events_members(cli_buffer *members, const cli_arguments *arguments);
 void cli_events_show(const cJSON *answer, const cli_arguments *arguments);

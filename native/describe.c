@@ -27,8 +27,8 @@ static void setting_show(const cJSON *setting) {
     cli_buffer text = {0};
     printf("  %s%s%s", cli_styled(CLI_BOLD), cli_text_at(setting, "name"), cli_styled_end());
     if (standard[0]) printf("=%s", standard);
-    cJSON_ArrayForEach(alias, aliases) printf("%s%s", alias == aliases->child ? ", or " : ", ",
-                                              cJSON_IsString(alias) ? alias->valuestring : "");
+    cJSON_ArrayForEach(alias, aliases)
+        printf("%s%s", alias == aliases->child ? ", or " : ", ", cJSON_IsString(alias) ? alias->valuestring : "");
     putchar('\n');
     setting_values(&text, setting);
     printf("%*s%s", HELP_INDENT, "", cli_styled(CLI_DIM));
@@ -54,8 +54,7 @@ static void settings_show(const cJSON *settings) {
         cli_append_text(&title, group);
         if (title.length) title.at[0] = (char)toupper((unsigned char)title.at[0]);
         cli_heading(title.at);
-        cJSON_ArrayForEach(other, settings) if (strcmp(cli_text_at(other, "group"), group) == 0)
-            setting_show(other);
+        cJSON_ArrayForEach(other, settings) if (strcmp(cli_text_at(other, "group"), group) == 0) setting_show(other);
         cli_buffer_free(&title);
     }
 }
@@ -63,8 +62,7 @@ static void settings_show(const cJSON *settings) {
 /* ---- models, cards, operations ---- */
 
 /* Of each object the members named; numbers with separators. */
-static void list_show(const cJSON *list, const char *const *keys, const char *const *heads,
-                      size_t count) {
+static void list_show(const cJSON *list, const char *const *keys, const char *const *heads, size_t count) {
     const cJSON *row;
     cli_table table;
     cli_number text;
@@ -114,8 +112,7 @@ static void ops_show(const cJSON *ops) {
 static const struct {
     const char *name;
     void (*show)(const cJSON *list);
-} topics[] = {
-    {"settings", settings_show}, {"models", models_show}, {"gpus", gpus_show}, {"ops", ops_show}};
+} topics[] = {{"settings", settings_show}, {"models", models_show}, {"gpus", gpus_show}, {"ops", ops_show}};
 
 enum { TOPIC_COUNT = sizeof topics / sizeof *topics };
 
@@ -125,8 +122,7 @@ static bool is_named(const cJSON *entry, const char *name) {
     const cJSON *alias;
     if (strcmp(cli_text_at(entry, "name"), name) == 0) return true;
     cJSON_ArrayForEach(alias, cli_at(entry, "aliases")) if (cJSON_IsString(alias) &&
-                                                            strcmp(alias->valuestring, name) ==
-                                                                0) return true;
+                                                            strcmp(alias->valuestring, name) == 0) return true;
     return false;
 }
 
@@ -148,8 +144,7 @@ static void entry_show(const cJSON *entry) {
 
 static int name_show(const cJSON *answer, const char *name) {
     const cJSON *entry;
-    for (int i = 0; i < TOPIC_COUNT; i++)
-        cJSON_ArrayForEach(entry, cli_at(answer, topics[i].name)) {
+    for (int i = 0; i < TOPIC_COUNT; i++) cJSON_ArrayForEach(entry, cli_at(answer, topics[i].name)) {
             if (!is_named(entry, name)) continue;
             if (topics[i].show == settings_show)
                 setting_show(entry);
@@ -163,8 +158,8 @@ static int name_show(const cJSON *answer, const char *name) {
 
 static void summary_show(const cJSON *answer) {
     for (int i = 0; i < TOPIC_COUNT; i++)
-        printf("%-10s%4d   tidemark describe %s\n", topics[i].name,
-               cJSON_GetArraySize(cli_at(answer, topics[i].name)), topics[i].name);
+        printf("%-10s%4d   tidemark describe %s\n", topics[i].name, cJSON_GetArraySize(cli_at(answer, topics[i].name)),
+               topics[i].name);
 }
 
 static int topic_show(const cJSON *answer, const char *name) {
@@ -189,9 +184,8 @@ static int check_show(const cJSON *check, const char *path) {
     const cJSON *found;
     cJSON_ArrayForEach(found, cli_at(check, "found")) {
         const char *remedy = cli_text_at(found, "remedy");
-        printf("%s:%.0f:%.0f: %s: %s\n", path, cli_at(found, "line")->valuedouble,
-               cli_at(found, "column")->valuedouble, cli_text_at(found, "severity"),
-               cli_text_at(found, "message"));
+        printf("%s:%.0f:%.0f: %s: %s\n", path, cli_at(found, "line")->valuedouble, cli_at(found, "column")->valuedouble,
+               cli_text_at(found, "severity"), cli_text_at(found, "message"));
         if (remedy[0]) printf("%*s%s\n", HELP_INDENT, "", remedy);
     }
     if (cli_int(cli_at(check, "errors")) > 0) return CLI_BAD_INPUT;

@@ -14,8 +14,7 @@ static void settings_show(const cJSON *answer) {
     cli_buffer text = {0};
     cJSON_ArrayForEach(setting, cli_at(answer, "settings")) {
         const char *name = cli_text_at(setting, "name");
-        if (strcmp(cli_text_at(setting, "origin"), "default") == 0 || strcmp(name, "model") == 0)
-            continue;
+        if (strcmp(cli_text_at(setting, "origin"), "default") == 0 || strcmp(name, "model") == 0) continue;
         cli_format(&text, "%s%s=%s", text.length ? " " : "", name, cli_text_at(setting, "value"));
     }
     if (text.length) cli_wrapped(text.at, 0, 0);
@@ -31,8 +30,8 @@ static void files_show(const cJSON *answer) {
     const cJSON *file;
     cJSON_ArrayForEach(file, cli_at(answer, "files")) {
         cli_buffer text = {0};
-        cli_format(&text, "%s, %s: %d keys used, %d without effect on memory", cli_text_at(file, "name"), cli_text_at(file, "title"), keys_of(file, "used"),
-                   keys_of(file, "ignored"));
+        cli_format(&text, "%s, %s: %d keys used, %d without effect on memory", cli_text_at(file, "name"),
+                   cli_text_at(file, "title"), keys_of(file, "used"), keys_of(file, "ignored"));
         if (keys_of(file, "unsupported")) cli_format(&text, ", %d not described", keys_of(file, "unsupported"));
         if (keys_of(file, "unknown")) cli_format(&text, ", %d not known", keys_of(file, "unknown"));
         if (keys_of(file, "overruled")) cli_format(&text, ", %d overruled", keys_of(file, "overruled"));
@@ -47,14 +46,12 @@ static void model_show(const cJSON *answer) {
     const char *title = cli_text_at(model, "title");
     printf("%s%s%s  %s parameters, %s of them train\n", cli_styled(CLI_BOLD),
            title[0] ? title : cli_text_at(model, "name"), cli_styled_end(),
-           cli_count(total, cli_int_at(count, "total")),
-           cli_count(trainable, cli_int_at(count, "trainable")));
+           cli_count(total, cli_int_at(count, "total")), cli_count(trainable, cli_int_at(count, "trainable")));
 }
 
 /* used of whole, both bytes; overflow fills the bar. */
 static void bar_show(int64_t used, int64_t whole) {
-    int filled =
-        whole <= 0 || used >= whole ? BAR_COLUMNS : (int)(used / (whole / BAR_COLUMNS + 1));
+    int filled = whole <= 0 || used >= whole ? BAR_COLUMNS : (int)(used / (whole / BAR_COLUMNS + 1));
     fputs("  ", stdout);
     fputs(cli_styled(used > whole ? CLI_RED : CLI_GREEN), stdout);
     for (int i = 0; i < filled; i++) fputs(cli_is_utf8() ? "█" : "#", stdout);
@@ -66,16 +63,13 @@ static void bar_show(int64_t used, int64_t whole) {
 
 void cli_verdict_show(const cJSON *answer) {
     const cJSON *verdict = cli_at(answer, "verdict"), *fits = cli_at(verdict, "fits");
-    enum cli_style style = cJSON_IsTrue(fits)    ? CLI_GREEN
-                           : cJSON_IsFalse(fits) ? CLI_RED
-                                                 : CLI_BOLD;
+    enum cli_style style = cJSON_IsTrue(fits) ? CLI_GREEN : cJSON_IsFalse(fits) ? CLI_RED : CLI_BOLD;
     const char *gpu = cli_text_at(cli_at(answer, "gpu"), "title");
     if (!gpu[0]) gpu = cli_text_at(cli_at(answer, "gpu"), "name");
     printf("\n  %s%s%s", cli_styled(style), cli_text_at(verdict, "sentence"), cli_styled_end());
     if (gpu[0]) printf("  %s(%s)%s", cli_styled(CLI_DIM), gpu, cli_styled_end());
     putchar('\n');
-    if (cJSON_IsBool(fits))
-        bar_show(cli_int_at(verdict, "device_bytes"), cli_int_at(verdict, "gpu_bytes"));
+    if (cJSON_IsBool(fits)) bar_show(cli_int_at(verdict, "device_bytes"), cli_int_at(verdict, "gpu_bytes"));
 }
 
 /* What the card must have at least, and what an option of the allocator would change. */
@@ -94,7 +88,8 @@ static void besides_show(const cJSON *answer) {
     cJSON_ArrayForEach(one, cli_at(answer, "besides")) {
         cli_number bytes;
         bool is_nccl = strcmp(cli_text_at(one, "name"), "nccl") == 0;
-        printf(is_nccl ? "  besides, not counted: about %s of NCCL's buffers, an estimate\n" : "  besides, on the host: %s of pinned memory\n",
+        printf(is_nccl ? "  besides, not counted: about %s of NCCL's buffers, an estimate\n"
+                       : "  besides, on the host: %s of pinned memory\n",
                cli_size(bytes, cli_int_at(one, "bytes")));
     }
 }
@@ -109,8 +104,7 @@ void cli_peak_show(const cJSON *answer) {
     cli_format(&text, "step %" PRId64 ", %s", cli_int_at(peak, "step"), cli_text_at(peak, "phase"));
     if (module[0]) cli_format(&text, ", %s", module);
     if (op[0]) cli_format(&text, ", %s", op);
-    cli_format(&text, ": %s allocated of %s reserved.",
-               cli_size(allocated, cli_int_at(peak, "allocated")),
+    cli_format(&text, ": %s allocated of %s reserved.", cli_size(allocated, cli_int_at(peak, "allocated")),
                cli_size(reserved, cli_int_at(peak, "reserved")));
     cli_heading("Where the peak is");
     fputs("  ", stdout);
@@ -303,8 +297,7 @@ int cli_estimate(int argc, char **argv) {
     cli_arguments arguments;
     cli_buffer request = {0};
     cli_answer answer = {0};
-    int status = cli_arguments_read(&arguments, argc, argv,
-                                    CLI_TAKES_JSON | CLI_TAKES_BYTES | CLI_TAKES_SETTINGS);
+    int status = cli_arguments_read(&arguments, argc, argv, CLI_TAKES_JSON | CLI_TAKES_BYTES | CLI_TAKES_SETTINGS);
     if (status == CLI_OK && arguments.shows_help) {
         cli_help(stdout, "estimate");
     } else if (status == CLI_OK) {

@@ -137,21 +137,19 @@ static void head_row(cli_table *table, const parts *p) {
 }
 
 /* factor "" is the sum of all. */
-static void factor_row(cli_table *table, const parts *p, const char *title, const char *factor,
-                       int64_t total, int64_t device) {
+static void factor_row(cli_table *table, const parts *p, const char *title, const char *factor, int64_t total,
+                       int64_t device) {
     cli_number text;
     cli_table_cell(table, title);
     for (int i = 0; i < p->own_count; i++)
         cli_table_cell(table, cli_amount(text, part_bytes(p, p->own[i], factor), p->unit));
-    if (p->count > p->own_count)
-        cli_table_cell(table, cli_amount(text, others_bytes(p, factor), p->unit));
+    if (p->count > p->own_count) cli_table_cell(table, cli_amount(text, others_bytes(p, factor), p->unit));
     cli_table_cell(table, cli_amount(text, total, p->unit));
     cli_table_cell(table, cli_share(text, total, device));
 }
 
 /* A row of the whole device: no part owns it. */
-static void device_row(cli_table *table, const parts *p, const char *title, int64_t bytes,
-                       int64_t device) {
+static void device_row(cli_table *table, const parts *p, const char *title, int64_t bytes, int64_t device) {
     cli_number text;
     cli_table_cell(table, title);
     for (size_t i = 0; i < part_columns(p); i++) cli_table_cell(table, "");
@@ -180,8 +178,8 @@ void cli_factors_show(const cJSON *answer, cli_unit unit) {
     }
     cli_table_rule(&table);
     factor_row(&table, &p, "Allocated", "", allocated, device);
-    cJSON_ArrayForEach(row, cli_at(answer, "outside")) device_row(
-        &table, &p, cli_factor_title(cli_text_at(row, "name")), cli_int_at(row, "bytes"), device);
+    cJSON_ArrayForEach(row, cli_at(answer, "outside"))
+        device_row(&table, &p, cli_factor_title(cli_text_at(row, "name")), cli_int_at(row, "bytes"), device);
     cli_table_rule(&table);
     device_row(&table, &p, "Device", device, device);
     cli_table_print(&table);

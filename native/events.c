@@ -22,7 +22,8 @@ bool cli_events_members(cli_buffer *members, const cli_arguments *a) {
     int64_t at = 0, count = USUAL_COUNT;
     if (!a->shows_events && !a->shows_state) {
         if (!a->at && !a->count && !a->filter) return true;
-        cli_complain("--events lists them; --state shows the allocator after one", "--at, --count and --filter are of events");
+        cli_complain("--events lists them; --state shows the allocator after one",
+                     "--at, --count and --filter are of events");
         return false;
     }
     if (a->at && !number_of("--at", a->at, INT32_MAX, &at)) return false;
@@ -59,7 +60,8 @@ static void cell(cli_table *table, cli_buffer *text) {
 }
 
 static void rows_show(const cJSON *answer, bool is_exact, int64_t at) {
-    static const char *const heads[] = {"", "Event", "", "Bytes", "Stream", "Block", "Segment", "Allocated", "Reserved", "From"};
+    static const char *const heads[] = {"",      "Event",   "",          "Bytes",    "Stream",
+                                        "Block", "Segment", "Allocated", "Reserved", "From"};
     enum { HEADS = sizeof heads / sizeof *heads };
     const cJSON *row;
     cli_table table;
@@ -76,7 +78,10 @@ static void rows_show(const cJSON *answer, bool is_exact, int64_t at) {
         cli_table_cell(&table, cli_int_at(row, "event") == at ? ">" : "");
         cli_table_cell(&table, cli_count(text, cli_int_at(row, "event")));
         cli_table_cell(&table, cli_text_at(row, "kind"));
-        cli_table_cell(&table, cli_at(row, "requested") ? size_of(text, cli_int_at(row, cli_at(row, "bytes") ? "bytes" : "requested"), is_exact) : "");
+        cli_table_cell(&table,
+                       cli_at(row, "requested")
+                           ? size_of(text, cli_int_at(row, cli_at(row, "bytes") ? "bytes" : "requested"), is_exact)
+                           : "");
         cli_table_cell(&table, cli_at(row, "stream") ? cli_count(text, cli_int_at(row, "stream")) : "");
         cell(&table, &block);
         cell(&table, &segment);
@@ -93,14 +98,16 @@ static void segments_show(const cJSON *answer, bool is_exact) {
     const cJSON *segment, *others = cli_at(answer, "other_segments");
     cli_table table;
     cli_number text;
-    int64_t rest = cli_int_at(others, "count"), rest_bytes = cli_int_at(others, "bytes"), rest_live = cli_int_at(others, "live");
+    int64_t rest = cli_int_at(others, "count"), rest_bytes = cli_int_at(others, "bytes"),
+            rest_live = cli_int_at(others, "live");
     int shown = 0;
     cli_heading("Segments, those with most free memory first");
     cli_table_init(&table, HEADS);
     table.is_left[1] = true;
     for (int i = 0; i < HEADS; i++) cli_table_cell(&table, heads[i]);
     cJSON_ArrayForEach(segment, cli_at(answer, "segments")) {
-        int64_t bytes = cli_int_at(segment, "bytes"), live = cli_int_at(segment, "live"), count = cli_at(segment, "count") ? cli_int_at(segment, "count") : 1;
+        int64_t bytes = cli_int_at(segment, "bytes"), live = cli_int_at(segment, "live"),
+                count = cli_at(segment, "count") ? cli_int_at(segment, "count") : 1;
         cli_buffer address = {0};
         if (shown++ >= SEGMENT_ROWS) {
             rest += count, rest_bytes += bytes * count, rest_live += live * count;
@@ -157,15 +164,22 @@ static void alive_show(const cJSON *answer, bool is_exact) {
 
 static void state_show(const cJSON *answer, bool is_exact) {
     cli_number allocated, reserved, text, count;
-    int64_t free_bytes = cli_int_at(answer, "reserved") - cli_int_at(answer, "allocated") - cli_int_at(answer, "waiting");
-    printf("After event %s of %s: %s allocated, ", cli_count(count, cli_int_at(answer, "event")), cli_count(text, cli_int_at(answer, "events")),
+    int64_t free_bytes =
+        cli_int_at(answer, "reserved") - cli_int_at(answer, "allocated") - cli_int_at(answer, "waiting");
+    printf("After event %s of %s: %s allocated, ", cli_count(count, cli_int_at(answer, "event")),
+           cli_count(text, cli_int_at(answer, "events")),
            size_of(allocated, cli_int_at(answer, "allocated"), is_exact));
     printf("%s reserved\n", size_of(reserved, cli_int_at(answer, "reserved"), is_exact));
-    printf("  %s blocks live in %s segments; ", cli_count(count, cli_int_at(answer, "live_count")), cli_count(text, cli_int_at(answer, "segment_count")));
-    printf("%s free, the largest gap %s", size_of(allocated, free_bytes, is_exact), size_of(reserved, cli_int_at(answer, "largest_free"), is_exact));
+    printf("  %s blocks live in %s segments; ", cli_count(count, cli_int_at(answer, "live_count")),
+           cli_count(text, cli_int_at(answer, "segment_count")));
+    printf("%s free, the largest gap %s", size_of(allocated, free_bytes, is_exact),
+           size_of(reserved, cli_int_at(answer, "largest_free"), is_exact));
     printf("; %s in empty segments\n", size_of(text, cli_int_at(cli_at(answer, "idle"), "bytes"), is_exact));
-    if (cli_int_at(answer, "waiting")) printf("  %s wait for another stream\n", size_of(text, cli_int_at(answer, "waiting"), is_exact));
-    if (cli_at(answer, "failed_at")) printf("  it ran out of memory at event %s: this is the state then\n", cli_count(text, cli_int_at(answer, "failed_at")));
+    if (cli_int_at(answer, "waiting"))
+        printf("  %s wait for another stream\n", size_of(text, cli_int_at(answer, "waiting"), is_exact));
+    if (cli_at(answer, "failed_at"))
+        printf("  it ran out of memory at event %s: this is the state then\n",
+               cli_count(text, cli_int_at(answer, "failed_at")));
     segments_show(answer, is_exact);
     alive_show(answer, is_exact);
 }

@@ -32,8 +32,8 @@ static void sum_show(const cJSON *answer, const char *of) {
     int groups = cJSON_GetArraySize(cli_at(answer, "tensors"));
     cli_number count, share;
     if (of[0])
-        printf("%s: %s bytes of them, %s, in %d groups of tensors that are alike\n", of,
-               cli_count(count, bytes), cli_share(share, bytes, peak), groups);
+        printf("%s: %s bytes of them, %s, in %d groups of tensors that are alike\n", of, cli_count(count, bytes),
+               cli_share(share, bytes, peak), groups);
     else
         printf("%d groups of tensors that are alike\n", groups);
 }
@@ -46,15 +46,12 @@ static void tensor_show(const cJSON *tensor) {
     const char *module = cli_text_at(tensor, "module"), *op = cli_text_at(tensor, "op");
     cli_number bytes, number, block;
     cli_buffer text = {0}, shape = {0};
-    printf("\n%s%s bytes%s  %s", cli_styled(CLI_BOLD),
-           cli_count(bytes, cli_int_at(tensor, "bytes")), cli_styled_end(),
+    printf("\n%s%s bytes%s  %s", cli_styled(CLI_BOLD), cli_count(bytes, cli_int_at(tensor, "bytes")), cli_styled_end(),
            cli_factor_title(cli_text_at(tensor, "factor")));
     cli_shape(&shape, tensor);
     if (shape.length) printf(": %s", shape.at);
     putchar('\n');
-    if (count != 1)
-        cli_format(&text, "%s tensors of %s bytes; ", cli_count(number, count),
-                   cli_count(block, each));
+    if (count != 1) cli_format(&text, "%s tensors of %s bytes; ", cli_count(number, count), cli_count(block, each));
     if (requested && requested != each)
         cli_format(&text, "%s bytes asked for, in a block of %s; ", cli_count(number, requested),
                    cli_count(block, each));
@@ -87,8 +84,10 @@ static void stage_show(const cJSON *answer) {
         cJSON_ArrayForEach(cell, row) {
             if (!is_first) putchar('\t');
             is_first = false;
-            if (cJSON_IsNumber(cell)) printf("%.0f", cell->valuedouble);
-            else fputs(cJSON_GetStringValue(cell), stdout);
+            if (cJSON_IsNumber(cell))
+                printf("%.0f", cell->valuedouble);
+            else
+                fputs(cJSON_GetStringValue(cell), stdout);
         }
         putchar('\n');
     }
@@ -99,7 +98,8 @@ int cli_explain(int argc, char **argv) {
     cli_buffer request = {0}, more = {0};
     cli_answer answer = {0};
     int status =
-        cli_arguments_read(&arguments, argc, argv, CLI_TAKES_JSON | CLI_TAKES_OF | CLI_TAKES_SETTINGS | CLI_TAKES_EVENTS | CLI_TAKES_BYTES);
+        cli_arguments_read(&arguments, argc, argv,
+                           CLI_TAKES_JSON | CLI_TAKES_OF | CLI_TAKES_SETTINGS | CLI_TAKES_EVENTS | CLI_TAKES_BYTES);
     if (status == CLI_OK && arguments.shows_help) {
         cli_help(stdout, "explain");
     } else if (status == CLI_OK) {

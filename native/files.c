@@ -53,7 +53,8 @@ static bool read_header(cli_buffer *text, FILE *file, const char *path) {
     }
     for (int i = 7; i >= 0; i--) bytes = bytes << 8 | length[i];
     if (bytes > CLI_HEADER_LIMIT || bytes < 2) {
-        cli_complain("is it a safetensors file?", "%s: its header would be of %llu bytes, and 100 MB are the most", path, (unsigned long long)bytes);
+        cli_complain("is it a safetensors file?", "%s: its header would be of %llu bytes, and 100 MB are the most",
+                     path, (unsigned long long)bytes);
         return false;
     }
     if (S_ISREG(info.st_mode) && (uint64_t)info.st_size < bytes + sizeof length) {
@@ -81,7 +82,8 @@ bool cli_read_file(cli_buffer *text, const char *path) {
         cli_complain(NULL, "%s: %s", path, strerror(errno));
         return false;
     }
-    bool is_read = cli_ends_in(path, ".safetensors") ? read_header(text, file, path) : cli_read_stream(text, file, path);
+    bool is_read =
+        cli_ends_in(path, ".safetensors") ? read_header(text, file, path) : cli_read_stream(text, file, path);
     fclose(file);
     return is_read;
 }

@@ -30,9 +30,12 @@ int cli_link(int argc, char **argv) {
         if (status == CLI_OK && arguments.is_json) {
             printf("%.*s\n", (int)answer.length, answer.text);
         } else if (status == CLI_OK) {
-            cli_address(&address, arguments.base ? arguments.base : getenv("TIDEMARK_PAGE"), cli_text_at(answer.json, "link"));
-            if (address.length) puts(address.at);
-            else status = CLI_BAD_INPUT;
+            cli_address(&address, arguments.base ? arguments.base : getenv("TIDEMARK_PAGE"),
+                        cli_text_at(answer.json, "link"));
+            if (address.length)
+                puts(address.at);
+            else
+                status = CLI_BAD_INPUT;
         }
     }
     cli_answer_free(&answer);

@@ -1,5 +1,5 @@
-/* Links on the command line: what a word's fragment is, and the compressed form z=1.TEXT: base64url of a zlib stream. The
- * core reads what is inside. */
+/* Links on the command line: what a word's fragment is, and the compressed form z=1.TEXT: base64url of a zlib stream.
+ * The core reads what is inside. */
 #include "cli.h"
 
 #include <stdlib.h>
@@ -21,7 +21,7 @@ const char *cli_link_fragment(const char *word) {
     if (hash && (hash == word || strstr(word, "://") || strchr(hash, '=') || strstr(hash, "%3D")))
         if (!memchr(word, '=', (size_t)(hash - word))) return hash + 1;
     const char *equals = strchr(word, '='), *and = strchr(word, '&');
-    if (equals && and && equals < and && strchr(and, '=')) return word;
+    if (equals && and&&equals < and&&strchr(and, '=')) return word;
     return strncmp(word, "z=1.", 4) == 0 ? word : NULL;
 }
 
@@ -44,7 +44,8 @@ static bool base64_read(cli_buffer *out, const char *text) {
 static void base64_write(cli_buffer *out, const unsigned char *bytes, size_t length) {
     for (size_t i = 0; i < length; i += 3) {
         size_t count = length - i < 3 ? length - i : 3;
-        unsigned bits = (unsigned)bytes[i] << 16 | (count > 1 ? (unsigned)bytes[i + 1] << 8 : 0) | (count > 2 ? bytes[i + 2] : 0);
+        unsigned bits =
+            (unsigned)bytes[i] << 16 | (count > 1 ? (unsigned)bytes[i + 1] << 8 : 0) | (count > 2 ? bytes[i + 2] : 0);
         for (size_t k = 0; k <= count; k++) cli_append(out, &digits[bits >> (18 - 6 * k) & 63], 1);
     }
 }
@@ -57,7 +58,8 @@ static bool inflate_link(cli_buffer *out, const char *text) {
     uLongf length = INFLATED_LIMIT;
     unsigned char *bytes = cli_grow(NULL, INFLATED_LIMIT, 1);
     int state = is_read ? uncompress(bytes, &length, (const unsigned char *)packed.at, packed.length) : Z_DATA_ERROR;
-    if (state == Z_OK) cli_append(out, (const char *)bytes, length);
+    if (state == Z_OK)
+        cli_append(out, (const char *)bytes, length);
     else if (state == Z_BUF_ERROR && length == INFLATED_LIMIT)
         cli_complain(NULL, "the link holds more than 256 KiB");
     else

@@ -10,21 +10,21 @@ typedef struct command {
     const char *usage, *summary, *help;
 } command;
 
-#define JOB_WORDS                                                                                  \
-    "  MODEL             a name of the catalogue (`tidemark describe models`)\n"                   \
-    "  config.json       a model's own configuration; preprocessor_config.json may follow; \"-\" " \
-    "is\n"                                                                                         \
-    "                    standard input, and FOLDER/ is the two files in it\n"                     \
-    "  LINK              what the page's address or `tidemark link` shows, whole or from the # "   \
-    "on\n"                                                                                         \
+#define JOB_WORDS                                                                                                      \
+    "  MODEL             a name of the catalogue (`tidemark describe models`)\n"                                       \
+    "  config.json       a model's own configuration; preprocessor_config.json may follow; \"-\" "                     \
+    "is\n"                                                                                                             \
+    "                    standard input, and FOLDER/ is the two files in it\n"                                         \
+    "  LINK              what the page's address or `tidemark link` shows, whole or from the # "                       \
+    "on\n"                                                                                                             \
     "  key=value         settings (`tidemark describe settings`), also as --key VALUE; the last one of a name holds\n"
 
 #define EVENT_OPTIONS                                                                                                  \
     "  --events          events one by one: what was taken and given back, its block and segment, and what is\n"       \
     "                    allocated and reserved after it\n"                                                            \
-    "  --state           the allocator after an event: segments, free memory in them, and what is alive\n"            \
-    "  --at EVENT        around it; after it (without: from the beginning; at the peak)\n"                            \
-    "  --count N         of events, at most 500; 20 if not given\n"                                                   \
+    "  --state           the allocator after an event: segments, free memory in them, and what is alive\n"             \
+    "  --at EVENT        around it; after it (without: from the beginning; at the peak)\n"                             \
+    "  --count N         of events, at most 500; 20 if not given\n"                                                    \
     "  --filter TEXT     those with TEXT in the kind, or in what asked for them\n"
 
 static const command commands[] = {
@@ -44,15 +44,15 @@ static const command commands[] = {
      "  tidemark estimate '#model=qwen2.5-7b&batch=4&v=1' --json | jq .peak\n\n"
      "exit code: 0 it fits, or no card is given; 1 it does not fit; 2 to 4 as in `tidemark "
      "--help`\n"},
-    {"explain", cli_explain, "explain MODEL|config.json|LINK [key=value ...] [--of WHAT] [--stage STAGE] [--events|--state] [--json]",
+    {"explain", cli_explain,
+     "explain MODEL|config.json|LINK [key=value ...] [--of WHAT] [--stage STAGE] [--events|--state] [--json]",
      "where a number comes from: tensor, shape, operation, line of the description",
      "The same words as `tidemark estimate`.\n\n"
      "  --of WHAT         a factor (activations), a part of a module's name or an operation;\n"
      "                    without it, everything that lives at the peak\n"
      "  --stage STAGE     what one stage made, tab-separated: job, modules, parameters,\n"
      "                    events (every allocation and free) or blocks (the allocator at the\n"
-     "                    peak); --of keeps the rows that contain WHAT\n"
-     EVENT_OPTIONS
+     "                    peak); --of keeps the rows that contain WHAT\n" EVENT_OPTIONS
      "  --json            the whole answer\n\n"
      "examples\n"
      "  tidemark explain llava-1.5-7b batch=16 --of activations\n"
@@ -62,7 +62,8 @@ static const command commands[] = {
     {"sweep", cli_sweep,
      "sweep MODEL|config.json|LINK [key=value,value,... ...] [--gpu NAME] [--csv FILE] [--bytes] [--json]",
      "the peaks of every combination of settings, as a table",
-     "The same words as `tidemark estimate`; a setting with several values, parted by commas, is swept. Values of lists\n"
+     "The same words as `tidemark estimate`; a setting with several values, parted by commas, is swept. Values of "
+     "lists\n"
      "(freeze, train_only) are not parted.\n\n"
      "  --csv FILE        exact bytes as CSV; \"-\" is standard output\n"
      "  --bytes           exact bytes in place of GiB\n"
@@ -106,8 +107,7 @@ static const command commands[] = {
      "examples\n"
      "  tidemark fit llama-3.1-8b --gpu h100-80 seq=2048 checkpointing=full\n"
      "  tidemark fit llama-3.1-8b --gpu h100-80 --by seq=1024,2048,4096,8192\n"},
-    {"cards", cli_cards, "cards MODEL|config.json|LINK [key=value ...] [--json]",
-     "on which cards it runs",
+    {"cards", cli_cards, "cards MODEL|config.json|LINK [key=value ...] [--json]", "on which cards it runs",
      "The same words as `tidemark estimate`; every card is played with its own kernels. With parallel.kind\n"
      "it says how many cards it takes, in powers of two.\n\n"
      "  --json            the whole answer\n\n"
@@ -121,10 +121,12 @@ static const command commands[] = {
      "  --json            the whole answer\n\n"
      "examples\n"
      "  tidemark advice llama-3.1-8b --gpu a100-40\n"},
-    {"compare", cli_compare, "compare MODEL|config.json|LINK [key=value ...] --with key=value ...|--recording FILE [--json]",
+    {"compare", cli_compare,
+     "compare MODEL|config.json|LINK [key=value ...] --with key=value ...|--recording FILE [--json]",
      "two jobs side by side, or a job beside a recorded run",
      "The first job is that of `tidemark estimate`; the settings after --with are what the other one has in\n"
-     "their place. Both are played, and so is every step between them: what each setting changes. With --recording, the prediction is laid beside what a process asked for (`tidemark replay "
+     "their place. Both are played, and so is every step between them: what each setting changes. With --recording, "
+     "the prediction is laid beside what a process asked for (`tidemark replay "
      "--help` lists\n"
      "the kinds of recordings): where they part, by size and order.\n\n"
      "  --json            the whole answer\n\n"
@@ -142,8 +144,7 @@ static const command commands[] = {
      "                    standard input\n"
      "  allocator=...     another PYTORCH_CUDA_ALLOC_CONF\n"
      "  --gpu NAME        another card; gpu_gib=SIZE and memory_fraction=PART as for estimate\n"
-     "  --device N        of several recorded devices, not the busiest one\n"
-     EVENT_OPTIONS
+     "  --device N        of several recorded devices, not the busiest one\n" EVENT_OPTIONS
      "  --bytes           exact bytes\n"
      "  --json            the whole answer\n"
      "  --on-gpu          (first) takes on GPU 0 what the recording, or a job as for estimate, reserves, step by\n"
@@ -179,7 +180,8 @@ static const command commands[] = {
      "exit code: 0 it ran and fits; 1 out of memory; 2 the command line; 3 nothing could be observed;\n"
      "4 the program failed for other reasons\n"},
     {"check", cli_check,
-     "check [--estimate JOB] [--tolerance 5%] [--steps N] [--measure auto|poll] [--out FILE] [--allow-shared] [--json] -- COMMAND ...",
+     "check [--estimate JOB] [--tolerance 5%] [--steps N] [--measure auto|poll] [--out FILE] [--allow-shared] [--json] "
+     "-- COMMAND ...",
      "a program on real GPUs, observed and compared with an estimate",
      "Runs the command as it is and reads, at each call of the CUDA driver that takes memory, what the device holds; "
      "and what\n"
@@ -198,14 +200,12 @@ static const command commands[] = {
      "  tidemark check --steps 3 --out run.tide -- torchrun --nproc-per-node 8 train.py\n\n"
      "exit code: 0 within the tolerance, or nothing to compare; 1 past it; 2 the command line; 3 nothing could be\n"
      "measured, or others were on the GPU; 4 the program failed; 5 fewer than two steps were seen\n"},
-    {"doctor", cli_doctor, "doctor",
-     "what of this machine can be measured, and how",
+    {"doctor", cli_doctor, "doctor", "what of this machine can be measured, and how",
      "Looks at the driver, the GPUs, CUPTI, MIG and MPS, makes one context on GPU 0 for a moment, and says which way "
      "`tidemark\n"
      "check` would go.\n\n"
      "exit code: 0 a check can measure; 3 it cannot\n"},
-    {"watch", cli_watch, "watch PID|--all [--for SECONDS]",
-     "GPU memory of running processes, by the driver's count",
+    {"watch", cli_watch, "watch PID|--all [--for SECONDS]", "GPU memory of running processes, by the driver's count",
      "Looks once a second at what the driver says that a process and its children hold, until it ends or Ctrl-C.\n\n"
      "  --all             every process on every GPU\n"
      "  --for SECONDS     not longer\n\n"
@@ -229,8 +229,7 @@ static const command commands[] = {
      "  --print           print the address only\n\n"
      "examples\n"
      "  tidemark open llava-1.5-7b batch=16\n"},
-    {"page", cli_page, "page [--page FILE] > tidemark.html",
-     "the page as one file that opens from disk",
+    {"page", cli_page, "page [--page FILE] > tidemark.html", "the page as one file that opens from disk",
      "Nothing is fetched: the file works without a network, and can be mailed or put on any host.\n\n"
      "  --page FILE       the tidemark.html that `npm run build` in web/ made, if it is not beside this program\n\n"
      "examples\n"
@@ -243,7 +242,8 @@ static const command commands[] = {
      "examples\n"
      "  tidemark report llava-1.5-7b gpu=h100-80 batch=16 --html > report.html\n\n"
      "exit code: as for estimate\n"},
-    {"badge", cli_badge, "badge MODEL|config.json|LINK [key=value ...] [--gpu NAME] [--max SIZE] [--out FILE.svg] [--base ADDRESS]",
+    {"badge", cli_badge,
+     "badge MODEL|config.json|LINK [key=value ...] [--gpu NAME] [--max SIZE] [--out FILE.svg] [--base ADDRESS]",
      "the answer as a small picture for a README, and a check for CI",
      "Prints the picture; with --out it writes it and prints the Markdown that shows it, with a link to the job.\n\n"
      "  --max SIZE        the most that it may need, as 76GiB\n"
@@ -252,8 +252,7 @@ static const command commands[] = {
      "examples\n"
      "  tidemark badge '#model=llava-1.5-7b&gpu=h100-80&batch=16&v=1' --max 76GiB --out gpu-memory.svg\n\n"
      "exit code: 0 it fits; 1 it does not, or needs more than --max; 2 to 4 as in `tidemark --help`\n"},
-    {"call", cli_call, "call [FILE]",
-     "a request in JSON from FILE or standard input, the answer as it is",
+    {"call", cli_call, "call [FILE]", "a request in JSON from FILE or standard input, the answer as it is",
      "The one door of the library, for scripts and for tests.\n\n"
      "examples\n"
      "  echo '{\"call\":\"version\"}' | tidemark call\n"},
@@ -274,23 +273,21 @@ void cli_help(FILE *out, const char *name) {
         return;
     }
     fputs("tidemark: how much GPU memory a training job needs, before it runs\n\n", out);
-    for (int i = 0; i < COMMAND_COUNT; i++)
-        fprintf(out, "  %-9s %s\n", commands[i].name, commands[i].summary);
-    fputs(
-        "\nstart here\n"
-        "  tidemark estimate llava-1.5-7b --gpu h100-80 batch=16 seq=1024 freeze=vision_tower\n"
-        "  tidemark describe settings          what can be set: batch=16, checkpointing=full, ...\n"
-        "  tidemark estimate --help            each command has help and examples\n\n"
-        "exit codes\n"
-        "  0  done; for estimate: it fits, or no card is given\n"
-        "  1  estimate: it does not fit; verify: an error is past the tolerance\n"
-        "  2  the command line, a setting or a file's content is wrong\n"
-        "  3  no memory, or a fault of tidemark\n"
-        "  4  a file cannot be read or written\n\n"
-        "Colour is used on a terminal only, and not if NO_COLOR is set. No file but those named is "
-        "read,\n"
-        "and nothing is sent anywhere.\n",
-        out);
+    for (int i = 0; i < COMMAND_COUNT; i++) fprintf(out, "  %-9s %s\n", commands[i].name, commands[i].summary);
+    fputs("\nstart here\n"
+          "  tidemark estimate llava-1.5-7b --gpu h100-80 batch=16 seq=1024 freeze=vision_tower\n"
+          "  tidemark describe settings          what can be set: batch=16, checkpointing=full, ...\n"
+          "  tidemark estimate --help            each command has help and examples\n\n"
+          "exit codes\n"
+          "  0  done; for estimate: it fits, or no card is given\n"
+          "  1  estimate: it does not fit; verify: an error is past the tolerance\n"
+          "  2  the command line, a setting or a file's content is wrong\n"
+          "  3  no memory, or a fault of tidemark\n"
+          "  4  a file cannot be read or written\n\n"
+          "Colour is used on a terminal only, and not if NO_COLOR is set. No file but those named is "
+          "read,\n"
+          "and nothing is sent anywhere.\n",
+          out);
 }
 
 static int run(int argc, char **argv) {
@@ -309,9 +306,8 @@ static int run(int argc, char **argv) {
     }
     const command *chosen = command_find(name);
     if (!chosen) {
-        cli_complain(
-            "`tidemark --help` lists the commands; an estimate is `tidemark estimate MODEL`",
-            "no command \"%s\"", name);
+        cli_complain("`tidemark --help` lists the commands; an estimate is `tidemark estimate MODEL`",
+                     "no command \"%s\"", name);
         return CLI_BAD_INPUT;
     }
     return chosen->run(argc - 2, argv + 2);

@@ -1,5 +1,5 @@
-/* The page from the command line: `page` writes it as one file, `report` the same with a job and its answer inside, `open` shows a
- * job in the browser, `badge` draws the answer small. */
+/* The page from the command line: `page` writes it as one file, `report` the same with a job and its answer inside,
+ * `open` shows a job in the browser, `badge` draws the answer small. */
 #define _XOPEN_SOURCE 700
 #include <errno.h>
 #include <fcntl.h>
@@ -24,7 +24,8 @@ static void own_folder(cli_buffer *folder) {
     cli_append(folder, path, (size_t)(strrchr(path, '/') + 1 - path));
 }
 
-/* tidemark.html, as `npm run build` in web/ makes it: named by --page, or beside this program. False after a complaint. */
+/* tidemark.html, as `npm run build` in web/ makes it: named by --page, or beside this program. False after a complaint.
+ */
 static bool find_page(cli_buffer *path, const char *named) {
     static const char *const places[] = {"tidemark.html", "../share/tidemark/tidemark.html", "../page/tidemark.html"};
     cli_buffer folder = {0};
@@ -41,8 +42,10 @@ static bool find_page(cli_buffer *path, const char *named) {
             return true;
         }
     }
-    cli_complain("build it with `npm run build` in web/, put tidemark.html beside the program, or name it with --page FILE",
-                 "the page is not here: no tidemark.html in %s, ../share/tidemark or ../page", folder.length ? folder.at : "this program's folder");
+    cli_complain(
+        "build it with `npm run build` in web/, put tidemark.html beside the program, or name it with --page FILE",
+        "the page is not here: no tidemark.html in %s, ../share/tidemark or ../page",
+        folder.length ? folder.at : "this program's folder");
     cli_buffer_free(&folder);
     return false;
 }
@@ -62,8 +65,10 @@ int cli_page(int argc, char **argv) {
     cli_arguments arguments;
     cli_buffer html = {0};
     int status = cli_arguments_read(&arguments, argc, argv, CLI_TAKES_PAGE);
-    if (status == CLI_OK && arguments.shows_help) cli_help(stdout, "page");
-    else if (status == CLI_OK) status = read_page(&html, arguments.page);
+    if (status == CLI_OK && arguments.shows_help)
+        cli_help(stdout, "page");
+    else if (status == CLI_OK)
+        status = read_page(&html, arguments.page);
     if (html.length) fwrite(html.at, 1, html.length, stdout);
     cli_buffer_free(&html);
     cli_arguments_free(&arguments);
@@ -75,8 +80,10 @@ int cli_page(int argc, char **argv) {
 static void append_escaped(cli_buffer *out, const char *text, size_t length) {
     for (size_t i = 0; i < length; i++) {
         const char *escape = text[i] == '&' ? "&amp;" : text[i] == '<' ? "&lt;" : text[i] == '>' ? "&gt;" : NULL;
-        if (escape) cli_append_text(out, escape);
-        else cli_append(out, text + i, 1);
+        if (escape)
+            cli_append_text(out, escape);
+        else
+            cli_append(out, text + i, 1);
     }
 }
 
@@ -127,7 +134,8 @@ static int put_report(cli_buffer *html, const cJSON *answer) {
     cli_append_text(&job, "<script type=\"text/plain\" id=\"job\">");
     if (cli_link_pack(&link, cli_text_at(answer, "link"))) cli_append_text(&job, link.at);
     cli_append_text(&job, "</script>");
-    bool is_page = replace_between(html, "<!--app-->", "<!--/app-->", &app) && replace_between(html, "<!--job-->", "\n", &job);
+    bool is_page =
+        replace_between(html, "<!--app-->", "<!--/app-->", &app) && replace_between(html, "<!--job-->", "\n", &job);
     if (!is_page) cli_complain("give the tidemark.html of this version", "the file is not the page");
     cli_buffer_free(&text);
     cli_buffer_free(&app);
@@ -198,8 +206,10 @@ static int base_address(cli_buffer *base, const cli_arguments *a) {
     }
     if (!find_page(&path, a->page)) return CLI_NO_FILE;
     char *whole = realpath(path.at, NULL);
-    if (whole) cli_format(base, "file://%s", whole);
-    else cli_complain(NULL, "%s: %s", path.at, strerror(errno)), status = CLI_NO_FILE;
+    if (whole)
+        cli_format(base, "file://%s", whole);
+    else
+        cli_complain(NULL, "%s: %s", path.at, strerror(errno)), status = CLI_NO_FILE;
     free(whole);
     cli_buffer_free(&path);
     return status;
@@ -209,12 +219,14 @@ int cli_open(int argc, char **argv) {
     cli_arguments arguments;
     cli_answer answer = {0};
     cli_buffer request = {0}, base = {0}, address = {0};
-    int status = cli_arguments_read(&arguments, argc, argv, CLI_TAKES_PAGE | CLI_TAKES_BASE | CLI_TAKES_PRINT | CLI_TAKES_SETTINGS);
+    int status = cli_arguments_read(&arguments, argc, argv,
+                                    CLI_TAKES_PAGE | CLI_TAKES_BASE | CLI_TAKES_PRINT | CLI_TAKES_SETTINGS);
     if (status == CLI_OK && arguments.shows_help) {
         cli_help(stdout, "open");
     } else if (status == CLI_OK) {
         status = base_address(&base, &arguments);
-        if (status == CLI_OK) status = cli_request(&request, "link", &arguments, arguments.notes_was ? ",\"was\":true" : "");
+        if (status == CLI_OK)
+            status = cli_request(&request, "link", &arguments, arguments.notes_was ? ",\"was\":true" : "");
         if (status == CLI_OK) status = cli_ask_or_explain(&answer, &request, false);
         if (status == CLI_OK) cli_address(&address, base.at, cli_text_at(answer.json, "link"));
         if (status == CLI_OK && !address.length) status = CLI_BAD_INPUT;
@@ -242,7 +254,8 @@ static int64_t size_of(const char *text) {
     double value = strtod(text, &end);
     while (*end == ' ') end++;
     for (size_t i = 0; end != text && i < sizeof units / sizeof *units; i++)
-        if (strcmp(end, units[i].unit) == 0 && value >= 0 && value * units[i].bytes < 9e15) return (int64_t)(value * units[i].bytes);
+        if (strcmp(end, units[i].unit) == 0 && value >= 0 && value * units[i].bytes < 9e15)
+            return (int64_t)(value * units[i].bytes);
     return -1;
 }
 
@@ -260,23 +273,32 @@ static void badge_say(badge *b, const cJSON *answer, int64_t most, const char *m
     b->is_good = !is_over && !cJSON_IsFalse(fits);
     b->colour = !b->is_good ? "#b42318" : cJSON_IsTrue(fits) || most >= 0 ? "#17753a" : "#1f5fbf";
     cli_gib(need, device);
-    if (is_over) cli_format(&b->text, "%.*s GiB, over %s", (int)strlen(need) - 1, need, most_text);
-    else if (cJSON_IsBool(fits)) cli_format(&b->text, "%.*s of %s, %s", (int)strlen(need) - 1, need, cli_size(whole, gpu), cJSON_IsTrue(fits) ? "fits" : "does not fit");
-    else cli_format(&b->text, "%.*s GiB", (int)strlen(need) - 1, need);
+    if (is_over)
+        cli_format(&b->text, "%.*s GiB, over %s", (int)strlen(need) - 1, need, most_text);
+    else if (cJSON_IsBool(fits))
+        cli_format(&b->text, "%.*s of %s, %s", (int)strlen(need) - 1, need, cli_size(whole, gpu),
+                   cJSON_IsTrue(fits) ? "fits" : "does not fit");
+    else
+        cli_format(&b->text, "%.*s GiB", (int)strlen(need) - 1, need);
 }
 
 /* Both halves with room for their text in 11 px of a common sans-serif. */
 static void badge_draw(cli_buffer *svg, const badge *b) {
     static const char label[] = "GPU memory";
-    int left = 10 + (int)(6.6 * (double)strlen(label)), right = 10 + (int)(6.3 * (double)b->text.length), whole = left + right;
-    cli_format(svg,
-               "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"20\" role=\"img\" aria-label=\"%s: %s\"><title>%s: %s</title>"
-               "<clipPath id=\"r\"><rect width=\"%d\" height=\"20\" rx=\"4\"/></clipPath>"
-               "<g clip-path=\"url(#r)\"><rect width=\"%d\" height=\"20\" fill=\"#39424e\"/><rect x=\"%d\" width=\"%d\" height=\"20\" fill=\"%s\"/></g>"
-               "<g fill=\"#fff\" font-family=\"Verdana,DejaVu Sans,sans-serif\" font-size=\"11\" text-anchor=\"middle\">"
-               "<text x=\"%d\" y=\"14\" textLength=\"%d\">%s</text><text x=\"%d\" y=\"14\" textLength=\"%d\">%s</text></g></svg>\n",
-               whole, label, b->text.at, label, b->text.at, whole, left, left, right, b->colour, left / 2, left - 10, label, left + right / 2,
-               right - 10, b->text.at);
+    int left = 10 + (int)(6.6 * (double)strlen(label)), right = 10 + (int)(6.3 * (double)b->text.length),
+        whole = left + right;
+    cli_format(
+        svg,
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"20\" role=\"img\" aria-label=\"%s: "
+        "%s\"><title>%s: %s</title>"
+        "<clipPath id=\"r\"><rect width=\"%d\" height=\"20\" rx=\"4\"/></clipPath>"
+        "<g clip-path=\"url(#r)\"><rect width=\"%d\" height=\"20\" fill=\"#39424e\"/><rect x=\"%d\" width=\"%d\" "
+        "height=\"20\" fill=\"%s\"/></g>"
+        "<g fill=\"#fff\" font-family=\"Verdana,DejaVu Sans,sans-serif\" font-size=\"11\" text-anchor=\"middle\">"
+        "<text x=\"%d\" y=\"14\" textLength=\"%d\">%s</text><text x=\"%d\" y=\"14\" "
+        "textLength=\"%d\">%s</text></g></svg>\n",
+        whole, label, b->text.at, label, b->text.at, whole, left, left, right, b->colour, left / 2, left - 10, label,
+        left + right / 2, right - 10, b->text.at);
 }
 
 static int badge_write(const cli_arguments *a, const badge *b, const char *link) {
@@ -290,7 +312,8 @@ static int badge_write(const cli_arguments *a, const badge *b, const char *link)
         status = CLI_NO_FILE;
     } else if (a->out) {
         cli_address(&address, base && *base ? base : "tidemark.html", link);
-        printf("[![GPU memory: %s](%s)](%s)\n", b->text.at, cli_base_name(a->out), address.length ? address.at : "tidemark.html");
+        printf("[![GPU memory: %s](%s)](%s)\n", b->text.at, cli_base_name(a->out),
+               address.length ? address.at : "tidemark.html");
     }
     cli_buffer_free(&svg);
     cli_buffer_free(&address);

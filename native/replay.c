@@ -15,7 +15,8 @@ static const uint64_t RECORDING_LIMIT = UINT64_C(64) << 30;
 
 /* ---- bytes ---- */
 
-/* Hands the file's bytes on, decompressed where they are gzip. *damage says what broke off in the middle, or stays NULL. */
+/* Hands the file's bytes on, decompressed where they are gzip. *damage says what broke off in the middle, or stays
+ * NULL. */
 static int file_feed(struct tide_recorded *recording, const char *path, const char **damage) {
     static unsigned char piece[PIECE];
     bool is_stdin = strcmp(path, "-") == 0;
@@ -59,7 +60,10 @@ int cli_recording_read(struct tide_recorded **recording, const char *path, const
 }
 
 static void request_make(cli_buffer *request, const cli_arguments *a, const char *damage) {
-    cli_format(request, "{\"call\":\"%s\",\"settings\":[", a->shows_state ? "recorded_state" : a->shows_events ? "recorded_events" : "replay");
+    cli_format(request, "{\"call\":\"%s\",\"settings\":[",
+               a->shows_state    ? "recorded_state"
+               : a->shows_events ? "recorded_events"
+                                 : "replay");
     for (size_t i = 0; i < a->word_count; i++) {
         if (i) cli_append_text(request, ",");
         cli_append_quoted(request, a->words[i], strlen(a->words[i]));
@@ -90,9 +94,10 @@ static void verdict_show(const cJSON *answer) {
     enum cli_style style = cJSON_IsTrue(fits) ? CLI_GREEN : cJSON_IsFalse(fits) ? CLI_RED : CLI_BOLD;
     printf("  %s", cli_styled(style));
     if (cJSON_IsBool(fits))
-        printf("%s on %s: ", cJSON_IsTrue(fits) ? "runs" : "does not run", cli_size(whole, cli_int_at(verdict, "gpu_bytes")));
-    printf("the smallest device it runs on has %s%s\n", cli_size(smallest, cli_int_at(verdict, "smallest_device_bytes")),
-           cli_styled_end());
+        printf("%s on %s: ", cJSON_IsTrue(fits) ? "runs" : "does not run",
+               cli_size(whole, cli_int_at(verdict, "gpu_bytes")));
+    printf("the smallest device it runs on has %s%s\n",
+           cli_size(smallest, cli_int_at(verdict, "smallest_device_bytes")), cli_styled_end());
     if (oom)
         printf("  out of memory at event %" PRId64 ": %s wanted, %s free\n", cli_int_at(oom, "event"),
                cli_size(tried, cli_int_at(oom, "tried")), cli_size(free_text, cli_int_at(oom, "free")));
@@ -102,17 +107,20 @@ static void figures_show(const cJSON *answer, bool is_exact) {
     static const struct {
         const char *key, *title;
         bool is_count;
-    } rows[] = {{"allocated_peak", "Allocated, at most", false}, {"reserved_peak", "Reserved, at most", false},
-                {"allocated", "Allocated at the end", false},    {"reserved", "Reserved at the end", false},
-                {"retries", "Retries", true},                    {"ooms", "Out of memory", true}};
+    } rows[] = {{"allocated_peak", "Allocated, at most", false},
+                {"reserved_peak", "Reserved, at most", false},
+                {"allocated", "Allocated at the end", false},
+                {"reserved", "Reserved at the end", false},
+                {"retries", "Retries", true},
+                {"ooms", "Out of memory", true}};
     const cJSON *recording = cli_at(answer, "recording"), *said = cli_at(recording, "said");
     if (!said) said = recording; /* its segments say what was reserved at most */
     cli_table table;
     cli_number text;
     bool has_recorded = cli_at(said, "reserved_peak") != NULL;
     cli_heading(cli_at(cli_at(answer, "verdict"), "oom") ? "Played, up to where it fails"
-                : has_recorded                              ? "Played, and as recorded"
-                                                            : "Played");
+                : has_recorded                           ? "Played, and as recorded"
+                                                         : "Played");
     cli_table_init(&table, has_recorded ? 3 : 2);
     cli_table_cell(&table, "");
     cli_table_cell(&table, "Played");
@@ -123,7 +131,9 @@ static void figures_show(const cJSON *answer, bool is_exact) {
         cli_table_cell(&table, rows[i].title);
         cli_table_cell(&table, as_count ? cli_count(text, played) : cli_size(text, played));
         if (has_recorded)
-            cli_table_cell(&table, !cli_at(said, rows[i].key) ? "" : as_count ? cli_count(text, recorded) : cli_size(text, recorded));
+            cli_table_cell(&table, !cli_at(said, rows[i].key) ? ""
+                                   : as_count                 ? cli_count(text, recorded)
+                                                              : cli_size(text, recorded));
     }
     cli_table_print(&table);
     const cJSON *lost = cli_at(answer, "fragmentation");
@@ -148,7 +158,10 @@ void cli_options_show(const cJSON *answer, bool is_exact) {
         const cJSON *fits = cli_at(option, "fits");
         int64_t change = cli_int_at(option, "change"), reserved = cli_int_at(option, "reserved_peak");
         cli_buffer signed_text = {0};
-        cli_format(&signed_text, "%s%s", change > 0 ? "+" : change < 0 ? "-" : "",
+        cli_format(&signed_text, "%s%s",
+                   change > 0   ? "+"
+                   : change < 0 ? "-"
+                                : "",
                    is_exact ? cli_count(text, llabs(change)) : cli_size(text, llabs(change)));
         cli_table_cell(&table, name[0] ? name : "(PyTorch's defaults)");
         cli_table_cell(&table, is_exact ? cli_count(text, reserved) : cli_size(text, reserved));
@@ -264,11 +277,13 @@ static int replay(const cli_arguments *a) {
     cli_answer answer;
     int status = cli_replay_ask(&answer, a);
     if (status == CLI_OK) {
-        if (a->is_json) printf("%.*s\n", (int)answer.length, answer.text);
-        else if (a->shows_events || a->shows_state) cli_events_show(answer.json, a);
-        else replay_show(answer.json, a->paths[0], a->shows_bytes);
-        if (a->word_count && cJSON_IsFalse(cli_at(cli_at(answer.json, "verdict"), "fits")))
-            status = CLI_NO;
+        if (a->is_json)
+            printf("%.*s\n", (int)answer.length, answer.text);
+        else if (a->shows_events || a->shows_state)
+            cli_events_show(answer.json, a);
+        else
+            replay_show(answer.json, a->paths[0], a->shows_bytes);
+        if (a->word_count && cJSON_IsFalse(cli_at(cli_at(answer.json, "verdict"), "fits"))) status = CLI_NO;
     }
     cli_answer_free(&answer);
     return status;
@@ -278,7 +293,8 @@ int cli_replay(int argc, char **argv) {
     if (argc > 0 && strcmp(argv[0], "--on-gpu") == 0) return cli_on_gpu(argc - 1, argv + 1);
     cli_arguments arguments;
     int status = cli_arguments_read(&arguments, argc, argv,
-                                    CLI_TAKES_JSON | CLI_TAKES_BYTES | CLI_TAKES_SETTINGS | CLI_TAKES_DEVICE | CLI_TAKES_EVENTS | CLI_NAMES_ARE_PATHS);
+                                    CLI_TAKES_JSON | CLI_TAKES_BYTES | CLI_TAKES_SETTINGS | CLI_TAKES_DEVICE |
+                                        CLI_TAKES_EVENTS | CLI_NAMES_ARE_PATHS);
     if (status == CLI_OK && arguments.shows_help) {
         cli_help(stdout, "replay");
     } else if (status == CLI_OK && arguments.path_count != 1) {

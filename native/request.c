@@ -69,8 +69,7 @@ int cli_request(cli_buffer *request, const char *call, const cli_arguments *a, c
             cli_buffer_free(&text);
             return CLI_NO_FILE;
         }
-        const char *name =
-            strcmp(a->paths[i], "-") == 0 ? "config.json" : cli_base_name(a->paths[i]);
+        const char *name = strcmp(a->paths[i], "-") == 0 ? "config.json" : cli_base_name(a->paths[i]);
         if (!to_json(&text, name)) {
             cli_buffer_free(&text);
             return CLI_BAD_INPUT;
@@ -94,8 +93,7 @@ static int take_answer(cli_answer *answer, int status) {
     }
     answer->json = cJSON_ParseWithLength(answer->text, answer->length);
     if (!answer->json) {
-        cli_complain("this is a fault of tidemark; please report it",
-                     "the core's answer is not JSON");
+        cli_complain("this is a fault of tidemark; please report it", "the core's answer is not JSON");
         cli_answer_free(answer);
         return CLI_INTERNAL;
     }
@@ -105,8 +103,7 @@ static int take_answer(cli_answer *answer, int status) {
 
 int cli_ask(cli_answer *answer, const cli_buffer *request) {
     *answer = (cli_answer){0};
-    return take_answer(answer, tide_call(request->at, request->length, NULL, &answer->text,
-                                         &answer->length));
+    return take_answer(answer, tide_call(request->at, request->length, NULL, &answer->text, &answer->length));
 }
 
 void cli_answer_free(cli_answer *answer) {
@@ -140,11 +137,9 @@ int cli_ask_or_explain(cli_answer *answer, const cli_buffer *request, bool is_js
     return explain(answer, cli_ask(answer, request), is_json);
 }
 
-int cli_ask_recording(cli_answer *answer, struct tide_recorded *recording,
-                      const cli_buffer *request, bool is_json) {
+int cli_ask_recording(cli_answer *answer, struct tide_recorded *recording, const cli_buffer *request, bool is_json) {
     *answer = (cli_answer){0};
-    int status = tide_recording_call(recording, request->at, request->length, &answer->text,
-                                     &answer->length);
+    int status = tide_recording_call(recording, request->at, request->length, &answer->text, &answer->length);
     return explain(answer, take_answer(answer, status), is_json);
 }
 
@@ -165,9 +160,13 @@ int64_t cli_int(const cJSON *number) {
     return (int64_t)number->valuedouble;
 }
 
-int64_t cli_int_at(const cJSON *object, const char *key) { return cli_int(cli_at(object, key)); }
+int64_t cli_int_at(const cJSON *object, const char *key) {
+    return cli_int(cli_at(object, key));
+}
 
-bool cli_true_at(const cJSON *object, const char *key) { return cJSON_IsTrue(cli_at(object, key)); }
+bool cli_true_at(const cJSON *object, const char *key) {
+    return cJSON_IsTrue(cli_at(object, key));
+}
 
 const char *cli_verdict(const cJSON *verdict) {
     const cJSON *fits = cli_at(verdict, "fits");

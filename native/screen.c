@@ -17,8 +17,7 @@ void cli_screen_init(void) {
     setlocale(LC_CTYPE, "");
     has_utf8 = strcmp(nl_langinfo(CODESET), "UTF-8") == 0;
     setlocale(LC_CTYPE, "C");
-    has_colour = isatty(STDOUT_FILENO) && !(no_colour && no_colour[0]) &&
-                 !(terminal && strcmp(terminal, "dumb") == 0);
+    has_colour = isatty(STDOUT_FILENO) && !(no_colour && no_colour[0]) && !(terminal && strcmp(terminal, "dumb") == 0);
     has_progress = isatty(STDERR_FILENO) != 0;
 }
 
@@ -27,15 +26,18 @@ void cli_screen_plain(void) {
     has_utf8 = true;
 }
 
-bool cli_is_utf8(void) { return has_utf8; }
+bool cli_is_utf8(void) {
+    return has_utf8;
+}
 
 const char *cli_styled(enum cli_style style) {
-    static const char *const escapes[] = {"",           "\033[1m",    "\033[2m",
-                                          "\033[1;32m", "\033[1;31m", "\033[33m"};
+    static const char *const escapes[] = {"", "\033[1m", "\033[2m", "\033[1;32m", "\033[1;31m", "\033[33m"};
     return has_colour ? escapes[style] : "";
 }
 
-const char *cli_styled_end(void) { return has_colour ? "\033[0m" : ""; }
+const char *cli_styled_end(void) {
+    return has_colour ? "\033[0m" : "";
+}
 
 void cli_heading(const char *text) {
     printf("\n%s%s%s\n", cli_styled(CLI_BOLD), text, cli_styled_end());
@@ -136,8 +138,7 @@ static void put_ratio(char *out, size_t size, uint64_t value, uint64_t unit, uns
         snprintf(out, size, "%" PRIu64, whole);
 }
 
-static const char *signed_ratio(char *out, size_t size, int64_t bytes, uint64_t unit,
-                                unsigned digits) {
+static const char *signed_ratio(char *out, size_t size, int64_t bytes, uint64_t unit, unsigned digits) {
     uint64_t value = bytes < 0 ? 0 - (uint64_t)bytes : (uint64_t)bytes;
     size_t at = bytes < 0 ? 1 : 0;
     if (at) out[0] = '-';
@@ -203,7 +204,9 @@ void cli_table_init(cli_table *table, size_t columns) {
     table->is_left[0] = true;
 }
 
-void cli_table_rule(cli_table *table) { table->has_rule_next = true; }
+void cli_table_rule(cli_table *table) {
+    table->has_rule_next = true;
+}
 
 void cli_table_cell(cli_table *table, const char *text) {
     if (table->count % table->columns == 0) {

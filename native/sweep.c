@@ -9,9 +9,9 @@ enum { AXIS_LIMIT = 8, POINT_LIMIT = 100000, FIGURES = 4 };
 
 /* A word whose value is several. */
 typedef struct axis {
-    size_t word;       /* its place among the words */
+    size_t word; /* its place among the words */
     cli_buffer name;
-    char **values;     /* pieces of `text` */
+    char **values; /* pieces of `text` */
     size_t count, at;
     cli_buffer text;
 } axis;
@@ -27,7 +27,8 @@ typedef struct sweep {
 
 /* ---- what is swept ---- */
 
-/* Whether commas in this setting's value part values: not in lists and free text, but names of models, recipes and cards. */
+/* Whether commas in this setting's value part values: not in lists and free text, but names of models, recipes and
+ * cards. */
 static bool is_swept(const cJSON *settings, const char *name, size_t length) {
     const cJSON *setting, *alias;
     cJSON_ArrayForEach(setting, settings) {
@@ -223,7 +224,8 @@ static int play_all(sweep *s) {
 
 int cli_sweep(int argc, char **argv) {
     sweep s = {0};
-    int status = cli_arguments_read(&s.arguments, argc, argv, CLI_TAKES_BYTES | CLI_TAKES_SETTINGS | CLI_TAKES_CSV | CLI_TAKES_JSON);
+    int status = cli_arguments_read(&s.arguments, argc, argv,
+                                    CLI_TAKES_BYTES | CLI_TAKES_SETTINGS | CLI_TAKES_CSV | CLI_TAKES_JSON);
     if (status == CLI_OK && s.arguments.shows_help)
         cli_help(stdout, "sweep");
     else if (status == CLI_OK)

@@ -44,11 +44,15 @@ static void fit_show(const cJSON *answer) {
         cli_number count;
         cli_table_cell(&table, *cli_text_at(row, "with") ? cli_text_at(row, "with") : "the job as it is");
         cli_table_cell(&table, largest ? cli_count(count, largest) : "none");
-        if (largest) number_cell(&table, cli_int_at(row, "device_bytes"));
-        else cli_table_cell(&table, "");
+        if (largest)
+            number_cell(&table, cli_int_at(row, "device_bytes"));
+        else
+            cli_table_cell(&table, "");
         number_cell(&table, cli_int_at(row, "gpu_bytes"));
-        if (cli_at(above, "device_bytes")) number_cell(&table, cli_int_at(above, "device_bytes"));
-        else cli_table_cell(&table, cli_text_at(above, "error"));
+        if (cli_at(above, "device_bytes"))
+            number_cell(&table, cli_int_at(above, "device_bytes"));
+        else
+            cli_table_cell(&table, cli_text_at(above, "error"));
     }
     cli_table_print(&table);
     cJSON_ArrayForEach(row, cli_at(answer, "rows")) {
@@ -69,7 +73,8 @@ static void cards_show(const cJSON *answer) {
     headings(&table, names, 5);
     table.is_left[0] = true;
     cJSON_ArrayForEach(card, cli_at(answer, "cards")) {
-        int64_t count = cli_int_at(card, "cards"), there = cli_int_at(card, "gpu_bytes"), need = cli_int_at(card, "device_bytes");
+        int64_t count = cli_int_at(card, "cards"), there = cli_int_at(card, "gpu_bytes"),
+                need = cli_int_at(card, "device_bytes");
         cli_number text;
         cli_table_cell(&table, cli_text_at(card, "title"));
         if (cli_text_at(card, "error")[0]) {
@@ -152,7 +157,8 @@ static void parts_show(const cJSON *parts) {
     headings(&table, names, 4);
     table.is_left[0] = true;
     table.limit[0] = 40;
-    cJSON_ArrayForEach(part, parts) difference_row(&table, cli_text_at(part, "title"), sum_of(cli_at(part, "one")), sum_of(cli_at(part, "other")));
+    cJSON_ArrayForEach(part, parts)
+        difference_row(&table, cli_text_at(part, "title"), sum_of(cli_at(part, "one")), sum_of(cli_at(part, "other")));
     cli_table_print(&table);
 }
 
@@ -169,11 +175,14 @@ static void settings_differ(const cJSON *settings) {
         cli_table_cell(&table, cli_text_at(setting, "setting"));
         cli_table_cell(&table, cli_text_at(setting, "one"));
         cli_table_cell(&table, cli_text_at(setting, "other"));
-        if (cli_at(setting, "change")) change_cell(&table, cli_int_at(setting, "change"));
-        else cli_table_cell(&table, "with the next");
+        if (cli_at(setting, "change"))
+            change_cell(&table, cli_int_at(setting, "change"));
+        else
+            cli_table_cell(&table, "with the next");
     }
     cli_table_print(&table);
-    if (cJSON_GetArraySize(settings) > 1) puts("Each is played on top of those above it: the changes add up to that of the device.");
+    if (cJSON_GetArraySize(settings) > 1)
+        puts("Each is played on top of those above it: the changes add up to that of the device.");
 }
 
 static void comparison_show(const cJSON *answer) {
@@ -218,8 +227,10 @@ static int ask(const char *call, int argc, char **argv, unsigned takes, show_fn 
         if (arguments.with_count) append_other(&more, &arguments);
         status = cli_request(&request, call, &arguments, more.at ? more.at : "");
         if (status == CLI_OK) status = cli_ask_or_explain(&answer, &request, arguments.is_json);
-        if (status == CLI_OK && arguments.is_json) printf("%.*s\n", (int)answer.length, answer.text);
-        else if (status == CLI_OK) show(answer.json);
+        if (status == CLI_OK && arguments.is_json)
+            printf("%.*s\n", (int)answer.length, answer.text);
+        else if (status == CLI_OK)
+            show(answer.json);
     }
     cli_answer_free(&answer);
     cli_buffer_free(&request);
@@ -228,7 +239,15 @@ static int ask(const char *call, int argc, char **argv, unsigned takes, show_fn 
     return status;
 }
 
-int cli_fit(int argc, char **argv) { return ask("fit", argc, argv, CLI_TAKES_KNOB, fit_show); }
-int cli_cards(int argc, char **argv) { return ask("cards", argc, argv, 0, cards_show); }
-int cli_advice(int argc, char **argv) { return ask("advice", argc, argv, 0, advice_show); }
-int cli_compare(int argc, char **argv) { return ask("compare", argc, argv, CLI_TAKES_WITH, comparison_show); }
+int cli_fit(int argc, char **argv) {
+    return ask("fit", argc, argv, CLI_TAKES_KNOB, fit_show);
+}
+int cli_cards(int argc, char **argv) {
+    return ask("cards", argc, argv, 0, cards_show);
+}
+int cli_advice(int argc, char **argv) {
+    return ask("advice", argc, argv, 0, advice_show);
+}
+int cli_compare(int argc, char **argv) {
+    return ask("compare", argc, argv, CLI_TAKES_WITH, comparison_show);
+}

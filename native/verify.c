@@ -34,8 +34,7 @@ static bool case_value(cli_buffer *text, const cJSON *of_case, const char *key, 
     if (cJSON_IsArray(value)) {
         cJSON_ArrayForEach(child, value) {
             char *piece = cJSON_IsString(child) ? NULL : cJSON_PrintUnformatted(child);
-            cli_format(text, "%s%s", child == value->child ? "" : ",",
-                       piece ? piece : child->valuestring);
+            cli_format(text, "%s%s", child == value->child ? "" : ",", piece ? piece : child->valuestring);
             cJSON_free(piece);
         }
     } else if (cJSON_IsString(value)) {
@@ -56,8 +55,7 @@ static bool is_default(const verifier *v, const char *key, size_t length, const 
     cJSON_ArrayForEach(setting, cli_at(v->described.json, "settings")) {
         const char *name = cli_text_at(setting, "name");
         if (strlen(name) != length || strncmp(name, key, length) != 0) continue;
-        if (cli_text_at(setting, "default")[0])
-            return strcmp(cli_text_at(setting, "default"), value) == 0;
+        if (cli_text_at(setting, "default")[0]) return strcmp(cli_text_at(setting, "default"), value) == 0;
     }
     for (size_t i = 0; i < sizeof none / sizeof *none; i++)
         if (strcmp(none[i], value) == 0) return true;
@@ -70,9 +68,8 @@ static bool is_chosen(const verifier *v, const cJSON *of_case) {
         bool is_not = equals > where && equals[-1] == '!';
         size_t length = (size_t)(equals - where) - (is_not ? 1 : 0);
         cli_buffer value = {0};
-        bool is_equal = case_value(&value, of_case, where, length)
-                            ? strcmp(value.at, equals + 1) == 0
-                            : is_default(v, where, length, equals + 1);
+        bool is_equal = case_value(&value, of_case, where, length) ? strcmp(value.at, equals + 1) == 0
+                                                                   : is_default(v, where, length, equals + 1);
         cli_buffer_free(&value);
         if (is_equal == is_not) return false;
     }
@@ -107,8 +104,7 @@ static void error_reason(cli_buffer *reason, const cJSON *answer) {
         if (strcmp(cli_text_at(first, "severity"), "error") != 0) first = diagnostic;
     }
     const char *place = cli_text_at(first, "place"), *message = cli_text_at(first, "message");
-    cli_format(reason, "%s%s%s", place, place[0] ? ": " : "",
-               message[0] ? message : "no reason given");
+    cli_format(reason, "%s%s%s", place, place[0] ? ": " : "", message[0] ? message : "no reason given");
 }
 
 static int case_run(verifier *v, const cJSON *measured) {
@@ -142,8 +138,7 @@ static int line_run(verifier *v, const cli_lines *lines, const char *path, size_
     cJSON *measured = lines->is_too_long ? NULL : cJSON_ParseWithLength(text, lines->line.length);
     int status = CLI_OK;
     if (!cJSON_IsObject(measured) || !cJSON_IsObject(cli_at(measured, "case"))) {
-        cli_complain("each line is one result with its \"case\"", "%s:%zu: not a result", path,
-                     number);
+        cli_complain("each line is one result with its \"case\"", "%s:%zu: not a result", path, number);
         status = CLI_BAD_INPUT;
     } else if (is_chosen(v, cli_at(measured, "case"))) {
         cli_progress("case %zu, %s", v->results.count + 1, cli_base_name(path));
@@ -177,8 +172,7 @@ static int file_run(verifier *v, const char *path) {
 static bool tolerance_read(uint64_t *ppm, const char *text) {
     char *end;
     double percent = strtod(text, &end);
-    if (end == text || (*end && strcmp(end, "%") != 0) || !(percent >= 0 && percent <= 1e6))
-        return false;
+    if (end == text || (*end && strcmp(end, "%") != 0) || !(percent >= 0 && percent <= 1e6)) return false;
     *ppm = (uint64_t)(percent * 10000 + 0.5);
     return true;
 }
@@ -186,8 +180,7 @@ static bool tolerance_read(uint64_t *ppm, const char *text) {
 static int arguments_check(const cli_arguments *a, uint64_t *tolerance) {
     for (size_t i = 0; i < a->where_count; i++)
         if (strcspn(a->where[i], "=!") == 0 || !strchr(a->where[i], '=')) {
-            cli_complain("as in --where checkpointing=full", "--where %s: not key=value",
-                         a->where[i]);
+            cli_complain("as in --where checkpointing=full", "--where %s: not key=value", a->where[i]);
             return CLI_BAD_INPUT;
         }
     if (a->tolerance && !tolerance_read(tolerance, a->tolerance)) {
@@ -215,8 +208,7 @@ static int run(verifier *v) {
         status = cli_ask(&v->described, &request);
         cli_buffer_free(&request);
     }
-    for (size_t i = 0; status == CLI_OK && i < a->path_count; i++)
-        status = file_run(v, a->paths[i]);
+    for (size_t i = 0; status == CLI_OK && i < a->path_count; i++) status = file_run(v, a->paths[i]);
     cli_progress_end();
     if (status != CLI_OK) return status;
     if (a->csv && !verify_write_csv(&v->results, a->csv)) return CLI_NO_FILE;
@@ -234,8 +226,8 @@ static int run(verifier *v) {
 int cli_verify(int argc, char **argv) {
     cli_arguments arguments;
     verifier v = {.arguments = &arguments};
-    int status = cli_arguments_read(&arguments, argc, argv,
-                                    CLI_TAKES_JSON | CLI_TAKES_VERIFY | CLI_TAKES_CSV | CLI_ARE_PATHS);
+    int status =
+        cli_arguments_read(&arguments, argc, argv, CLI_TAKES_JSON | CLI_TAKES_VERIFY | CLI_TAKES_CSV | CLI_ARE_PATHS);
     if (status == CLI_OK && arguments.shows_help)
         cli_help(stdout, "verify");
     else if (status == CLI_OK)

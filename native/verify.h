@@ -5,19 +5,19 @@
 #include "cli.h"
 
 /* Sizes that are compared. The first two are of the whole run, the others of each step. */
-#define VERIFY_FIGURES(X)                                                                          \
-    X(allocated)                                                                                   \
-    X(reserved)                                                                                    \
-    X(before)                                                                                      \
-    X(peak_forward)                                                                                \
-    X(after_forward)                                                                               \
-    X(peak_backward)                                                                               \
-    X(after_backward)                                                                              \
-    X(peak_optimizer)                                                                              \
-    X(peak_prefill)                                                                                \
-    X(after_prefill)                                                                               \
-    X(peak_decode)                                                                                 \
-    X(after_decode)                                                                                \
+#define VERIFY_FIGURES(X)                                                                                              \
+    X(allocated)                                                                                                       \
+    X(reserved)                                                                                                        \
+    X(before)                                                                                                          \
+    X(peak_forward)                                                                                                    \
+    X(after_forward)                                                                                                   \
+    X(peak_backward)                                                                                                   \
+    X(after_backward)                                                                                                  \
+    X(peak_optimizer)                                                                                                  \
+    X(peak_prefill)                                                                                                    \
+    X(after_prefill)                                                                                                   \
+    X(peak_decode)                                                                                                     \
+    X(after_decode)                                                                                                    \
     X(after_step)
 
 enum verify_figure {
@@ -52,9 +52,8 @@ typedef struct verify_case {
     char *id, *model;
     char *reason; /* why it is not expressed; NULL: it is */
     char *outcome;
-    int64_t predicted[2], measured[2]; /* allocated, reserved */
-    int64_t parameters_predicted,
-        parameters_measured; /* in all; those that train, if only they differ */
+    int64_t predicted[2], measured[2];                 /* allocated, reserved */
+    int64_t parameters_predicted, parameters_measured; /* in all; those that train, if only they differ */
     bool has_other_parameters;
     bool has_other_outcome;
     char *other_outcome;    /* the predicted one, if it is another */

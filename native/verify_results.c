@@ -35,10 +35,9 @@ static void error_add(verify_errors *errors, uint64_t bytes, uint64_t ppm, size_
     errors->items[errors->count++] = (verify_error){bytes, ppm, of_case};
 }
 
-static void figure_add(verify_results *results, enum verify_figure figure, int64_t predicted,
-                       int64_t measured) {
-    error_add(&results->errors[figure], distance(predicted, measured),
-              verify_ppm(predicted, measured), results->count - 1);
+static void figure_add(verify_results *results, enum verify_figure figure, int64_t predicted, int64_t measured) {
+    error_add(&results->errors[figure], distance(predicted, measured), verify_ppm(predicted, measured),
+              results->count - 1);
 }
 
 static verify_case *case_add(verify_results *results, const cJSON *measured) {
@@ -66,17 +65,15 @@ static void compare_steps(verify_results *results, const cJSON *measured, const 
         for (int f = VERIFY_FIRST_PHASE; f < VERIFY_FIGURE_COUNT; f++) {
             const cJSON *value = cli_at(step, verify_figure_names[f]);
             if (cJSON_IsNumber(value))
-                figure_add(results, (enum verify_figure)f,
-                           cli_int_at(predicted, verify_figure_names[f]), cli_int(value));
+                figure_add(results, (enum verify_figure)f, cli_int_at(predicted, verify_figure_names[f]),
+                           cli_int(value));
         }
     }
 }
 
 /* The largest error of a category, as a part of the peak. */
-static void compare_breakdown(verify_results *results, verify_case *c, const cJSON *measured,
-                              const cJSON *answer) {
-    const cJSON *category, *at_peak = cli_at(measured, "at_peak"),
-                           *predicted = cli_at(answer, "at_peak");
+static void compare_breakdown(verify_results *results, verify_case *c, const cJSON *measured, const cJSON *answer) {
+    const cJSON *category, *at_peak = cli_at(measured, "at_peak"), *predicted = cli_at(answer, "at_peak");
     uint64_t worst = 0;
     if (!cJSON_IsObject(at_peak) || !cJSON_IsObject(predicted)) return;
     cJSON_ArrayForEach(category, at_peak) {
@@ -90,16 +87,14 @@ static void compare_breakdown(verify_results *results, verify_case *c, const cJS
     error_add(&results->breakdown, worst, c->breakdown_ppm, results->count - 1);
 }
 
-static void compare_counts(verify_results *results, verify_case *c, const cJSON *measured,
-                           const cJSON *answer) {
+static void compare_counts(verify_results *results, verify_case *c, const cJSON *measured, const cJSON *answer) {
     const cJSON *a = cli_at(answer, "parameters"), *b = cli_at(measured, "parameters");
     const char *outcome = cli_text_at(answer, "outcome");
     bool is_total = cli_int_at(a, "total") != cli_int_at(b, "total");
     const char *which = is_total ? "total" : "trainable";
     c->parameters_predicted = cli_int_at(a, which);
     c->parameters_measured = cli_int_at(b, which);
-    c->has_other_parameters =
-        cJSON_IsObject(b) && c->parameters_predicted != c->parameters_measured;
+    c->has_other_parameters = cJSON_IsObject(b) && c->parameters_predicted != c->parameters_measured;
     c->has_other_outcome = strcmp(outcome, c->outcome) != 0;
     if (c->has_other_outcome) c->other_outcome = copied(outcome);
     if (c->has_other_parameters) results->other_parameters++;

@@ -25,8 +25,7 @@ static void cases_show(const verify_results *results) {
     cli_table table;
     cli_number text;
     size_t shown = 0;
-    static const char *const heads[] = {"Case", "Measured", "Predicted", "Error, bytes",
-                                        "",     "Reserved", "Error",     ""};
+    static const char *const heads[] = {"Case", "Measured", "Predicted", "Error, bytes", "", "Reserved", "Error", ""};
     cli_heading("Predicted against measured, allocated peak and reserved peak, GiB");
     cli_table_init(&table, 8);
     table.limit[0] = 32;
@@ -47,8 +46,7 @@ static void cases_show(const verify_results *results) {
         cli_table_cell(&table, c->has_other_outcome ? c->outcome : "");
     }
     cli_table_print(&table);
-    if (results->expressed > shown)
-        printf("and %zu more; --csv has all\n", results->expressed - shown);
+    if (results->expressed > shown) printf("and %zu more; --csv has all\n", results->expressed - shown);
 }
 
 static void summary_row(cli_table *table, const verify_results *results, const char *name,
@@ -58,8 +56,7 @@ static void summary_row(cli_table *table, const verify_results *results, const c
     if (s.count == 0) return;
     cli_table_cell(table, name);
     cli_table_cell(table, cli_count(text, (int64_t)s.count));
-    snprintf(text, sizeof text, "%" PRIu64 ".%" PRIu64 " %%", s.exact_ppm / 10000,
-             s.exact_ppm / 1000 % 10);
+    snprintf(text, sizeof text, "%" PRIu64 ".%" PRIu64 " %%", s.exact_ppm / 10000, s.exact_ppm / 1000 % 10);
     cli_table_cell(table, text);
     cli_table_cell(table, percent(text, s.median_ppm));
     cli_table_cell(table, percent(text, s.p95_ppm));
@@ -90,23 +87,20 @@ static void counts_show(const verify_results *results) {
     for (size_t i = 0; i < results->count; i++) {
         const verify_case *c = &results->cases[i];
         if (c->has_other_parameters)
-            printf("  %s: %s predicted, %s measured\n", c->id,
-                   cli_count(a, c->parameters_predicted), cli_count(b, c->parameters_measured));
+            printf("  %s: %s predicted, %s measured\n", c->id, cli_count(a, c->parameters_predicted),
+                   cli_count(b, c->parameters_measured));
     }
     if (results->other_outcomes) cli_heading("Other outcomes");
     for (size_t i = 0; i < results->count; i++) {
         const verify_case *c = &results->cases[i];
         if (c->has_other_outcome)
-            printf("  %s: \"%s\" predicted, \"%s\" measured\n", c->id, c->other_outcome,
-                   c->outcome);
+            printf("  %s: \"%s\" predicted, \"%s\" measured\n", c->id, c->other_outcome, c->outcome);
     }
 }
 
 static bool is_first_of_reason(const verify_results *results, size_t at) {
     for (size_t i = 0; i < at; i++)
-        if (results->cases[i].reason &&
-            strcmp(results->cases[i].reason, results->cases[at].reason) == 0)
-            return false;
+        if (results->cases[i].reason && strcmp(results->cases[i].reason, results->cases[at].reason) == 0) return false;
     return true;
 }
 
@@ -190,8 +184,7 @@ void verify_show_json(verify_results *results) {
 static uint64_t phase_ppm(const verify_errors *errors, size_t of_case) {
     uint64_t worst = 0;
     for (size_t i = 0; i < errors->count; i++)
-        if (errors->items[i].of_case == of_case && errors->items[i].ppm > worst)
-            worst = errors->items[i].ppm;
+        if (errors->items[i].of_case == of_case && errors->items[i].ppm > worst) worst = errors->items[i].ppm;
     return worst;
 }
 
@@ -206,8 +199,8 @@ static void csv_row(FILE *file, const verify_results *results, size_t at) {
         if (c->reason)
             fputs(",,,", file);
         else
-            fprintf(file, ",%" PRId64 ",%" PRId64 ",%" PRIu64, c->predicted[i],
-                    c->predicted[i] - c->measured[i], verify_ppm(c->predicted[i], c->measured[i]));
+            fprintf(file, ",%" PRId64 ",%" PRId64 ",%" PRIu64, c->predicted[i], c->predicted[i] - c->measured[i],
+                    verify_ppm(c->predicted[i], c->measured[i]));
     }
     for (int f = VERIFY_FIRST_PHASE; f < VERIFY_FIGURE_COUNT; f++) {
         if (c->reason)
@@ -238,8 +231,7 @@ bool verify_write_csv(const verify_results *results, const char *path) {
     fputs("id,model,outcome,allocated_measured,allocated_predicted,allocated_error,allocated_ppm,"
           "reserved_measured,reserved_predicted,reserved_error,reserved_ppm",
           file);
-    for (int f = VERIFY_FIRST_PHASE; f < VERIFY_FIGURE_COUNT; f++)
-        fprintf(file, ",%s_ppm", verify_figure_names[f]);
+    for (int f = VERIFY_FIRST_PHASE; f < VERIFY_FIGURE_COUNT; f++) fprintf(file, ",%s_ppm", verify_figure_names[f]);
     fputs(",category_ppm,category,parameters_error,other_outcome,range_percent,not_expressed\n", file);
     for (size_t i = 0; i < results->count; i++) csv_row(file, results, i);
     bool is_written = !ferror(file);

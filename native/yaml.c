@@ -1,5 +1,5 @@
-/* YAML to JSON, as json.dumps(yaml.safe_load(text)) of PyYAML reads it: YAML 1.1, scalars by its SafeLoader's rules. Nothing is
- * constructed that has no place in JSON, and aliases are expanded within limits. */
+/* YAML to JSON, as json.dumps(yaml.safe_load(text)) of PyYAML reads it: YAML 1.1, scalars by its SafeLoader's rules.
+ * Nothing is constructed that has no place in JSON, and aliases are expanded within limits. */
 #include <ctype.h>
 #include <inttypes.h>
 #include <stdarg.h>
@@ -15,9 +15,9 @@ typedef enum kind { SCALAR, LIST, MAP } kind;
 
 typedef struct node {
     kind kind;
-    bool is_merge;      /* the key << */
-    char *json;         /* of a scalar: its JSON */
-    struct node **of;   /* of a map: key, value, key, value */
+    bool is_merge;    /* the key << */
+    char *json;       /* of a scalar: its JSON */
+    struct node **of; /* of a map: key, value, key, value */
     size_t count, capacity;
     struct node *older; /* all nodes, to be freed */
 } node;
@@ -45,8 +45,10 @@ static void fail(reader *r, const yaml_mark_t *mark, const char *format, ...) {
     va_end(arguments);
     for (char *c = text; *c; c++)
         if ((unsigned char)*c < 0x20) *c = '.';
-    if (mark) snprintf(r->message, sizeof r->message, "line %zu, column %zu: %s", mark->line + 1, mark->column + 1, text);
-    else snprintf(r->message, sizeof r->message, "%s", text);
+    if (mark)
+        snprintf(r->message, sizeof r->message, "line %zu, column %zu: %s", mark->line + 1, mark->column + 1, text);
+    else
+        snprintf(r->message, sizeof r->message, "%s", text);
 }
 
 static node *node_new(reader *r, kind of, const yaml_mark_t *mark) {
@@ -78,13 +80,18 @@ static bool is_one_of(const char *text, const char *const *words) {
 /* Digits of `base`, with underscores; the end of the run. */
 static const char *digits(const char *at, int base) {
     for (; *at; at++) {
-        bool is_digit = base == 2 ? *at == '0' || *at == '1' : base == 8 ? *at >= '0' && *at <= '7' : base == 16 ? isxdigit((unsigned char)*at) : isdigit((unsigned char)*at);
+        bool is_digit = base == 2    ? *at == '0' || *at == '1'
+                        : base == 8  ? *at >= '0' && *at <= '7'
+                        : base == 16 ? isxdigit((unsigned char)*at)
+                                     : isdigit((unsigned char)*at);
         if (!is_digit && *at != '_') break;
     }
     return at;
 }
 
-static const char *after_sign(const char *text) { return *text == '-' || *text == '+' ? text + 1 : text; }
+static const char *after_sign(const char *text) {
+    return *text == '-' || *text == '+' ? text + 1 : text;
+}
 
 /* Groups of sixty after the first: ":59" again and again; NULL if there is none. */
 static const char *sixties(const char *at) {
@@ -156,7 +163,8 @@ static bool integer_json(cli_buffer *out, const char *text, integer_form form) {
 typedef enum float_form { NOT_FLOAT, POINT, SIXTY_POINT, INFINITE, NOT_A_NUMBER } float_form;
 
 static float_form float_form_of(const char *text) {
-    static const char *const infinite[] = {".inf", ".Inf", ".INF", NULL}, *const none[] = {".nan", ".NaN", ".NAN", NULL};
+    static const char *const infinite[] = {".inf", ".Inf", ".INF", NULL}, *const none[] = {".nan", ".NaN", ".NAN",
+                                                                                           NULL};
     const char *at = after_sign(text), *end;
     if (is_one_of(at, infinite)) return INFINITE;
     if (is_one_of(text, none)) return NOT_A_NUMBER;
@@ -209,19 +217,27 @@ static bool plain_json(cli_buffer *out, const char *text, size_t length) {
     static const char *const nothing[] = {"~", "null", "Null", "NULL", "", NULL};
     integer_form integer = integer_form_of(text);
     float_form real = float_form_of(text);
-    if (strlen(text) != length) cli_append_quoted(out, text, length);
-    else if (is_one_of(text, yes)) cli_append_text(out, "true");
-    else if (is_one_of(text, no)) cli_append_text(out, "false");
-    else if (is_one_of(text, nothing)) cli_append_text(out, "null");
-    else if (integer != NOT_INTEGER) return integer_json(out, text, integer);
-    else if (real != NOT_FLOAT) return float_json(out, text, real);
-    else cli_append_quoted(out, text, length);
+    if (strlen(text) != length)
+        cli_append_quoted(out, text, length);
+    else if (is_one_of(text, yes))
+        cli_append_text(out, "true");
+    else if (is_one_of(text, no))
+        cli_append_text(out, "false");
+    else if (is_one_of(text, nothing))
+        cli_append_text(out, "null");
+    else if (integer != NOT_INTEGER)
+        return integer_json(out, text, integer);
+    else if (real != NOT_FLOAT)
+        return float_json(out, text, real);
+    else
+        cli_append_quoted(out, text, length);
     return true;
 }
 
 static node *read_scalar(reader *r, const yaml_event_t *event) {
     static const char prefix[] = "tag:yaml.org,2002:";
-    static const char *const same[] = {"int", "float", "bool", "null", "timestamp", NULL}; /* where the text is written as they are */
+    static const char *const same[] = {"int",  "float",     "bool",
+                                       "null", "timestamp", NULL}; /* where the text is written as they are */
     const char *text = (const char *)event->data.scalar.value, *tag = (const char *)event->data.scalar.tag;
     size_t length = event->data.scalar.length;
     bool is_open = tag && strcmp(tag, "!") == 0; /* PyYAML then resolves quoted ones too */
@@ -241,8 +257,10 @@ static node *read_scalar(reader *r, const yaml_event_t *event) {
     node *made = node_new(r, SCALAR, &event->start_mark);
     if (!made) return NULL;
     cli_buffer json = {0};
-    if (is_text) cli_append_quoted(&json, text, length);
-    else if (!plain_json(&json, text, length)) fail(r, &event->start_mark, "a number that is too large");
+    if (is_text)
+        cli_append_quoted(&json, text, length);
+    else if (!plain_json(&json, text, length))
+        fail(r, &event->start_mark, "a number that is too large");
     made->json = json.at;
     made->is_merge = is_plain && strcmp(text, "<<") == 0;
     return made;
@@ -299,7 +317,8 @@ static void read_children(reader *r, node *of, yaml_event_type_t end, int depth)
         if (!next_event(r, &event)) return;
         is_end = event.type == end;
         node *child = is_end ? NULL : read_node(r, &event, depth + 1);
-        if (child && of->kind == MAP && of->count % 2 == 0 && child->kind != SCALAR) fail(r, &event.start_mark, "a key that is no single value");
+        if (child && of->kind == MAP && of->count % 2 == 0 && child->kind != SCALAR)
+            fail(r, &event.start_mark, "a key that is no single value");
         if (child) node_add(of, child);
         yaml_event_delete(&event);
     }
@@ -317,8 +336,10 @@ static node *read_node(reader *r, const yaml_event_t *event, int depth) {
     switch (event->type) {
     case YAML_ALIAS_EVENT:
         made = anchor_find(r, (const char *)event->data.alias.anchor, &is_known);
-        if (!is_known) fail(r, mark, "found undefined alias '%.60s'", (const char *)event->data.alias.anchor);
-        else if (!made) fail(r, mark, "the alias '%.60s' stands inside of what it names", (const char *)event->data.alias.anchor);
+        if (!is_known)
+            fail(r, mark, "found undefined alias '%.60s'", (const char *)event->data.alias.anchor);
+        else if (!made)
+            fail(r, mark, "the alias '%.60s' stands inside of what it names", (const char *)event->data.alias.anchor);
         return made;
     case YAML_SCALAR_EVENT:
         slot = anchor_new(r, event->data.scalar.anchor, mark);
@@ -334,7 +355,9 @@ static node *read_node(reader *r, const yaml_event_t *event, int depth) {
         if (has_plain_tag(r, event->data.mapping_start.tag, YAML_MAP_TAG, mark)) made = node_new(r, MAP, mark);
         if (made) read_children(r, made, YAML_MAPPING_END_EVENT, depth);
         break;
-    default: fail(r, mark, "expected a value"); break;
+    default:
+        fail(r, mark, "expected a value");
+        break;
     }
     if (slot != SIZE_MAX) r->anchors[slot].of = made;
     return made;
@@ -362,8 +385,10 @@ static void flatten(writer *w, const node *map, node *into, int depth) {
         if (value->kind == SCALAR) fail(w->r, NULL, "<< expects a mapping or a list of mappings");
         if (value->kind == MAP) flatten(w, value, into, depth + 1);
         for (size_t k = value->kind == LIST ? value->count : 0; k-- > 0;) {
-            if (value->of[k]->kind == MAP) flatten(w, value->of[k], into, depth + 1);
-            else fail(w->r, NULL, "<< expects a mapping or a list of mappings");
+            if (value->of[k]->kind == MAP)
+                flatten(w, value->of[k], into, depth + 1);
+            else
+                fail(w->r, NULL, "<< expects a mapping or a list of mappings");
         }
     }
     for (size_t i = 0; i + 1 < map->count && !w->r->message[0]; i += 2) {
@@ -387,8 +412,10 @@ static void write_map(writer *w, const node *of, int depth) {
     for (size_t i = 0; i + 1 < flat.count && !w->r->message[0]; i += 2) {
         const char *key = flat.of[i]->json;
         cli_append_text(w->out, i ? "," : "");
-        if (*key == '"') cli_append_text(w->out, key);
-        else cli_append_quoted(w->out, key, strlen(key));
+        if (*key == '"')
+            cli_append_text(w->out, key);
+        else
+            cli_append_quoted(w->out, key, strlen(key));
         cli_append_text(w->out, ":");
         write_node(w, flat.of[i + 1], depth + 1);
     }
@@ -397,7 +424,8 @@ static void write_map(writer *w, const node *of, int depth) {
 }
 
 static void write_node(writer *w, const node *of, int depth) {
-    if (++w->written > NODE_LIMIT || w->out->length > OUT_LIMIT || depth > DEPTH_LIMIT) fail(w->r, NULL, "aliases expand to more than %d values", NODE_LIMIT);
+    if (++w->written > NODE_LIMIT || w->out->length > OUT_LIMIT || depth > DEPTH_LIMIT)
+        fail(w->r, NULL, "aliases expand to more than %d values", NODE_LIMIT);
     if (w->r->message[0]) return;
     if (of->kind == SCALAR) {
         if (of->is_merge) fail(w->r, NULL, "<< is no value");
@@ -422,14 +450,18 @@ static void read_stream(reader *r, cli_buffer *out) {
     for (bool is_end = false; !is_end && !r->message[0];) {
         if (!next_event(r, &event)) return;
         is_end = event.type == YAML_STREAM_END_EVENT;
-        if (event.type == YAML_DOCUMENT_START_EVENT && documents++) fail(r, &event.start_mark, "expected a single document in the stream");
-        bool is_frame = is_end || event.type == YAML_STREAM_START_EVENT || event.type == YAML_DOCUMENT_START_EVENT || event.type == YAML_DOCUMENT_END_EVENT;
+        if (event.type == YAML_DOCUMENT_START_EVENT && documents++)
+            fail(r, &event.start_mark, "expected a single document in the stream");
+        bool is_frame = is_end || event.type == YAML_STREAM_START_EVENT || event.type == YAML_DOCUMENT_START_EVENT ||
+                        event.type == YAML_DOCUMENT_END_EVENT;
         if (!is_frame && !r->message[0]) root = read_node(r, &event, 0);
         yaml_event_delete(&event);
     }
     if (r->message[0]) return;
-    if (root) write_node(&w, root, 0);
-    else cli_append_text(out, "null");
+    if (root)
+        write_node(&w, root, 0);
+    else
+        cli_append_text(out, "null");
 }
 
 bool cli_yaml_to_json(cli_buffer *out, const char *text, size_t length, char *message, size_t message_size) {
@@ -473,7 +505,9 @@ bool cli_is_yaml(const char *name, const char *text, size_t length) {
         while (at < length && text[at] != '\n') at++;
         size_t end = at++;
         while (from < end && isspace((unsigned char)text[from])) from++;
-        if (from == end || text[from] == '#' || text[from] == '%' || (end - from >= 3 && memcmp(text + from, "---", 3) == 0)) continue;
+        if (from == end || text[from] == '#' || text[from] == '%' ||
+            (end - from >= 3 && memcmp(text + from, "---", 3) == 0))
+            continue;
         while (from < end && (isalnum((unsigned char)text[from]) || text[from] == '_' || text[from] == '-')) from++;
         return from < end && text[from] == ':' && (from + 1 == end || isspace((unsigned char)text[from + 1]));
     }

@@ -1,7 +1,7 @@
 /* Observers: the driver loads a library that the environment names, and tells it of calls. */
 #define _GNU_SOURCE
-#include "phantom.h"
 #include "../cupti.h"
+#include "phantom.h"
 
 #include <dlfcn.h>
 #include <pthread.h>
@@ -20,8 +20,7 @@ API(int, phantom_subscribe, cupti_callback *callback, void *user) {
 
 static void say(unsigned call, const char *name, int site, const void *parameters, int result) {
     if (!listener) return;
-    cupti_callback_data data = {
-        .site = site, .function = name, .parameters = parameters, .result = &result};
+    cupti_callback_data data = {.site = site, .function = name, .parameters = parameters, .result = &result};
     listener(listener_user, CUPTI_DOMAIN_DRIVER, call, &data);
 }
 
@@ -29,7 +28,9 @@ void announce(unsigned call, const char *name, const void *parameters, int resul
     say(call, name, CUPTI_SITE_EXIT, parameters, result);
 }
 
-void announce_begin(unsigned call, const char *name) { say(call, name, CUPTI_SITE_ENTER, NULL, 0); }
+void announce_begin(unsigned call, const char *name) {
+    say(call, name, CUPTI_SITE_ENTER, NULL, 0);
+}
 
 static void injection_load(void) {
     const char *path = getenv("CUDA_INJECTION64_PATH");

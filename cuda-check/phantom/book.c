@@ -13,8 +13,9 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#define DEVICE_SPAN ((size_t)1 << 40) /* addresses of a device; pages cost nothing until written   \
-                                       */
+#define DEVICE_SPAN                                                                                                    \
+    ((size_t)1 << 40) /* addresses of a device; pages cost nothing until written                                       \
+                       */
 #define SMALL_ALIGN ((size_t)512)
 
 typedef struct block {
@@ -40,7 +41,9 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 _Thread_local int current_device;
 
-void *handle(void) { return calloc(1, 4096); }
+void *handle(void) {
+    return calloc(1, 4096);
+}
 
 static void share_books(void) {
     const char *run = getenv("TIDEMARK_RUN");
@@ -61,8 +64,8 @@ static void book_open(void) {
     for (int i = 0; i < device_count(); i++) {
         /* A fixed place, so that runs repeat; anywhere, if something is there. */
         char *wanted = (char *)0x200000000000 + (size_t)i * DEVICE_SPAN;
-        devices[i].base = mmap(wanted, DEVICE_SPAN, PROT_READ | PROT_WRITE,
-                               MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        devices[i].base =
+            mmap(wanted, DEVICE_SPAN, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         if (devices[i].base == MAP_FAILED) {
             fputs("tidemark: no address space for a phantom GPU; lift `ulimit -v`\n", stderr);
             _exit(3);
@@ -83,7 +86,9 @@ static bool take(int device, size_t size) {
     return true;
 }
 
-static void give(int device, size_t size) { atomic_fetch_sub(&shared[device].in_use, size); }
+static void give(int device, size_t size) {
+    atomic_fetch_sub(&shared[device].in_use, size);
+}
 
 /* The first use of a device makes its context; with the lock not held, so that an observer may ask.
  */
@@ -110,8 +115,7 @@ static void contexts_leave(void) {
 int device_use(int device) {
     if (device < 0 || device >= device_count()) {
         char text[96];
-        snprintf(text, sizeof text, "GPU %d was asked for, of %d; --gpus gives more", device,
-                 device_count());
+        snprintf(text, sizeof text, "GPU %d was asked for, of %d; --gpus gives more", device, device_count());
         note("phantom-device", text);
         return ERROR_INVALID_DEVICE;
     }
@@ -157,8 +161,7 @@ int device_malloc(void **out, size_t size) {
 int device_of(const void *at) {
     pthread_once(&once, book_open);
     for (int i = 0; i < device_count(); i++)
-        if ((const char *)at >= devices[i].base && (const char *)at < devices[i].base + DEVICE_SPAN)
-            return i;
+        if ((const char *)at >= devices[i].base && (const char *)at < devices[i].base + DEVICE_SPAN) return i;
     return -1;
 }
 
@@ -226,8 +229,7 @@ API(int, cuMemGetAllocationGranularity, size_t *bytes, const void *prop, int opt
     return OK;
 }
 
-API(int, cuMemAddressReserve, uintptr_t *at, size_t size, size_t align, uintptr_t wanted,
-    unsigned long long flags) {
+API(int, cuMemAddressReserve, uintptr_t *at, size_t size, size_t align, uintptr_t wanted, unsigned long long flags) {
     pthread_once(&once, book_open);
     size_t span = (size + PAGE - 1) / PAGE * PAGE;
     struct device *d = &devices[current_device];
@@ -241,8 +243,7 @@ API(int, cuMemAddressReserve, uintptr_t *at, size_t size, size_t align, uintptr_
 }
 
 /* CUmemAllocationProp: type, handle types, then the location's type and number. */
-API(int, cuMemCreate, unsigned long long *made, size_t size, const int *prop,
-    unsigned long long flags) {
+API(int, cuMemCreate, unsigned long long *made, size_t size, const int *prop, unsigned long long flags) {
     pthread_once(&once, book_open);
     physical *p = malloc(sizeof *p);
     if (!p) return ERROR_OUT_OF_MEMORY;
@@ -269,16 +270,19 @@ API(int, cuMemRelease, unsigned long long made) {
     return OK;
 }
 
-API(int, cuMemMap, uintptr_t at, size_t size, size_t offset, unsigned long long made,
-    unsigned long long flags) {
+API(int, cuMemMap, uintptr_t at, size_t size, size_t offset, unsigned long long made, unsigned long long flags) {
     return OK;
 }
 API(int, cuMemUnmap, uintptr_t at, size_t size) {
     madvise((void *)at, size, MADV_DONTNEED);
     return OK;
 }
-API(int, cuMemSetAccess, uintptr_t at, size_t size, const void *access, size_t count) { return OK; }
-API(int, cuMemAddressFree, uintptr_t at, size_t size) { return OK; }
+API(int, cuMemSetAccess, uintptr_t at, size_t size, const void *access, size_t count) {
+    return OK;
+}
+API(int, cuMemAddressFree, uintptr_t at, size_t size) {
+    return OK;
+}
 
 /* ---- page-locked host memory ---- */
 
@@ -315,12 +319,16 @@ API(int, cudaHostAlloc, void **out, size_t size, unsigned flags) {
     if (posix_memalign(out, 4096, size ? size : 1)) return ERROR_OUT_OF_MEMORY;
     return pin(*out, size ? size : 1);
 }
-API(int, cudaMallocHost, void **out, size_t size) { return cudaHostAlloc(out, size, 0); }
+API(int, cudaMallocHost, void **out, size_t size) {
+    return cudaHostAlloc(out, size, 0);
+}
 API(int, cudaFreeHost, void *at) {
     if (unpin(at)) free(at);
     return OK;
 }
-API(int, cudaHostRegister, void *at, size_t size, unsigned flags) { return pin(at, size); }
+API(int, cudaHostRegister, void *at, size_t size, unsigned flags) {
+    return pin(at, size);
+}
 API(int, cudaHostUnregister, void *at) {
     unpin(at);
     return OK;
@@ -333,7 +341,9 @@ API(int, cudaHostUnregister, void *at) {
 typedef long long reader(size_t size);
 static reader *reads;
 
-API(void, phantom_on_read, reader *function) { reads = function; }
+API(void, phantom_on_read, reader *function) {
+    reads = function;
+}
 
 void copy(void *to, const void *from, size_t size) {
     bool to_device = device_of(to) >= 0, from_device = device_of(from) >= 0;

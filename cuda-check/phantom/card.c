@@ -27,8 +27,8 @@ static int visible(int count) {
 static void card_read(void) {
     const char *text = getenv("TIDEMARK_CARD"), *gpus = getenv("TIDEMARK_GPUS");
     phantom_card read;
-    if (text && sscanf(text, "%zu %zu %d %d %d", &read.bytes, &read.context, &read.capability,
-                       &read.sms, &read.threads_per_sm) == 5)
+    if (text && sscanf(text, "%zu %zu %d %d %d", &read.bytes, &read.context, &read.capability, &read.sms,
+                       &read.threads_per_sm) == 5)
         the_card = read;
     if (gpus) devices = atoi(gpus);
     if (devices < 1) devices = 1;
@@ -65,9 +65,13 @@ int shared_memory_per_block(void) {
 
 static int major = 13;
 
-int runtime_major(void) { return major; }
+int runtime_major(void) {
+    return major;
+}
 
-API(void, phantom_runtime, int is) { major = is; }
+API(void, phantom_runtime, int is) {
+    major = is;
+}
 
 void note(const char *kind, const char *text) {
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;

@@ -1,8 +1,8 @@
 /* libcupti for phantom GPUs, as far as the agent asks. PHANTOM_CUPTI=NUMBER refuses with that
  * error. */
 #define _GNU_SOURCE
-#include "phantom.h"
 #include "../cupti.h"
+#include "phantom.h"
 
 #include <dlfcn.h>
 #include <stdlib.h>

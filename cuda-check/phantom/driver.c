@@ -7,12 +7,14 @@
 #include <string.h>
 
 PHANTOM_EXPORT int cudaDeviceGetAttribute(int *out, int attribute, int device);
-PHANTOM_EXPORT int cudaOccupancyMaxActiveBlocksPerMultiprocessor(int *out, const void *function,
-                                                                 int threads, size_t shared);
+PHANTOM_EXPORT int cudaOccupancyMaxActiveBlocksPerMultiprocessor(int *out, const void *function, int threads,
+                                                                 size_t shared);
 
 static int context;
 
-API(int, cuInit, unsigned flags) { return OK; }
+API(int, cuInit, unsigned flags) {
+    return OK;
+}
 API(int, cuDriverGetVersion, int *version) {
     *version = 13020;
     return OK;
@@ -64,8 +66,12 @@ API(int, cuMemGetInfo_v2, size_t *free_bytes, size_t *total) {
     device_memory(current_device, free_bytes, total);
     return OK;
 }
-API(int, cuMemAlloc_v2, void **out, size_t size) { return device_malloc(out, size); }
-API(int, cuMemFree_v2, void *at) { return device_free(at); }
+API(int, cuMemAlloc_v2, void **out, size_t size) {
+    return device_malloc(out, size);
+}
+API(int, cuMemFree_v2, void *at) {
+    return device_free(at);
+}
 API(int, cuMemcpyDtoH_v2, void *to, void *from, size_t size) {
     copy(to, from, size);
     return OK;
@@ -111,24 +117,28 @@ API(int, cuPointerGetAttribute, void *out, int attribute, const void *at) {
 /* ---- modules: loaded, never run ---- */
 
 static int module_make(void **out) {
-    note("phantom-compiled",
-         "kernels compiled at run time (torch.compile, Triton) are not timed: where "
-         "tuning chooses among them, a card may choose others");
+    note("phantom-compiled", "kernels compiled at run time (torch.compile, Triton) are not timed: where "
+                             "tuning chooses among them, a card may choose others");
     announce_begin(19, "cuModuleLoadData");
     *out = handle();
     announce(19, "cuModuleLoadData", NULL, OK);
     return *out ? OK : ERROR_OUT_OF_MEMORY;
 }
-API(int, cuModuleLoad, void **out, const char *path) { return module_make(out); }
-API(int, cuModuleLoadData, void **out, const void *image) { return module_make(out); }
-API(int, cuModuleLoadDataEx, void **out, const void *image, unsigned n, int *options,
-    void **values) {
+API(int, cuModuleLoad, void **out, const char *path) {
+    return module_make(out);
+}
+API(int, cuModuleLoadData, void **out, const void *image) {
+    return module_make(out);
+}
+API(int, cuModuleLoadDataEx, void **out, const void *image, unsigned n, int *options, void **values) {
     return module_make(out);
 }
 API(int, cuModuleGetFunction, void **out, void *module, const char *name) {
     return module_make(out);
 }
-API(int, cuLibraryLoadData, void **out, const void *code) { return module_make(out); }
+API(int, cuLibraryLoadData, void **out, const void *code) {
+    return module_make(out);
+}
 API(int, cuLibraryGetKernel, void **out, void *library, const char *name) {
     return module_make(out);
 }
@@ -142,8 +152,7 @@ API(int, cuFuncGetAttribute, int *out, int attribute, void *function) {
     *out = attribute == 0 ? 1024 : attribute == 4 ? 32 : 0;
     return OK;
 }
-API(int, cuOccupancyMaxActiveBlocksPerMultiprocessor, int *out, void *function, int threads,
-    size_t shared) {
+API(int, cuOccupancyMaxActiveBlocksPerMultiprocessor, int *out, void *function, int threads, size_t shared) {
     return cudaOccupancyMaxActiveBlocksPerMultiprocessor(out, function, threads, shared);
 }
 API(int, cuOccupancyMaxActiveClusters, int *out, void *function, const void *config) {
@@ -152,8 +161,10 @@ API(int, cuOccupancyMaxActiveClusters, int *out, void *function, const void *con
 }
 
 /* Looked up in the driver's library by name, by Triton and others. */
-#define SUCCEEDS(name)                                                                             \
-    API(int, name, void) { return OK; }
+#define SUCCEEDS(name)                                                                                                 \
+    API(int, name, void) {                                                                                             \
+        return OK;                                                                                                     \
+    }
 SUCCEEDS(cuCtxGetLimit)
 SUCCEEDS(cuCtxPopCurrent_v2)
 SUCCEEDS(cuCtxPushCurrent_v2)
@@ -184,8 +195,7 @@ API(int, cuStreamIsCapturing, void *stream, int *status) {
 
 /* ---- by name ---- */
 
-API(int, cuGetProcAddress_v2, const char *name, void **out, int version, uint64_t flags,
-    int *status) {
+API(int, cuGetProcAddress_v2, const char *name, void **out, int version, uint64_t flags, int *status) {
     static const char *const suffixes[] = {"_v4", "_v3", "_v2", ""};
     char full[256];
     *out = NULL;
@@ -208,8 +218,7 @@ API(int, cuGetExportTable, const void **out, const void *id) {
     if (dladdr(__builtin_return_address(0), &caller) && caller.dli_fname) file = caller.dli_fname;
     base = strrchr(file, '/') ? strrchr(file, '/') + 1 : file;
     /* The shared runtime comes here only where its functions were not completed: see stubs.c. */
-    note(strncmp(base, "libcudart.so", 12) == 0 ? "phantom-no-hook" : "phantom-static-runtime",
-         file);
+    note(strncmp(base, "libcudart.so", 12) == 0 ? "phantom-no-hook" : "phantom-static-runtime", file);
     *out = NULL;
     return ERROR_NOT_SUPPORTED;
 }

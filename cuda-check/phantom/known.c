@@ -1,6 +1,8 @@
 /* Functions that need no answer but success. */
 #include "phantom.h"
 
-#define STUB(name)                                                                                 \
-    API(int, name, void) { return OK; }
+#define STUB(name)                                                                                                     \
+    API(int, name, void) {                                                                                             \
+        return OK;                                                                                                     \
+    }
 #include "stubs.def"

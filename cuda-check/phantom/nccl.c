@@ -16,7 +16,9 @@ typedef struct unique_id {
 
 /* How many ranks the next split has: only the caller knows. */
 static int split_ranks;
-API(void, phantom_split_ranks, int ranks) { split_ranks = ranks; }
+API(void, phantom_split_ranks, int ranks) {
+    split_ranks = ranks;
+}
 
 static int join(communicator **out, int ranks, int rank) {
     if (!(*out = malloc(sizeof **out))) return 2; /* ncclSystemError */
@@ -32,17 +34,19 @@ API(int, ncclGetUniqueId, unique_id *out) {
     memset(out, 7, sizeof *out);
     return OK;
 }
-API(const char *, ncclGetErrorString, int error) { return error ? "phantom error" : "no error"; }
-API(const char *, ncclGetLastError, void *c) { return ""; }
+API(const char *, ncclGetErrorString, int error) {
+    return error ? "phantom error" : "no error";
+}
+API(const char *, ncclGetLastError, void *c) {
+    return "";
+}
 API(int, ncclCommInitRank, communicator **out, int ranks, unique_id id, int rank) {
     return join(out, ranks, rank);
 }
-API(int, ncclCommInitRankConfig, communicator **out, int ranks, unique_id id, int rank,
-    void *config) {
+API(int, ncclCommInitRankConfig, communicator **out, int ranks, unique_id id, int rank, void *config) {
     return join(out, ranks, rank);
 }
-API(int, ncclCommInitRankScalable, communicator **out, int ranks, int rank, int ids, unique_id *id,
-    void *config) {
+API(int, ncclCommInitRankScalable, communicator **out, int ranks, int rank, int ids, unique_id *id, void *config) {
     return join(out, ranks, rank);
 }
 API(int, ncclCommSplit, communicator *from, int color, int key, communicator **out, void *config) {
@@ -80,29 +84,28 @@ static int answer(void *to, const void *from, size_t size) {
     return OK;
 }
 
-API(int, ncclAllReduce, const void *from, void *to, size_t n, int type, int op, communicator *c,
-    void *stream) {
+API(int, ncclAllReduce, const void *from, void *to, size_t n, int type, int op, communicator *c, void *stream) {
     return answer(to, from, n * size_of(type));
 }
-API(int, ncclReduce, const void *from, void *to, size_t n, int type, int op, int root,
-    communicator *c, void *stream) {
+API(int, ncclReduce, const void *from, void *to, size_t n, int type, int op, int root, communicator *c, void *stream) {
     return c->rank == root ? answer(to, from, n * size_of(type)) : OK;
 }
-API(int, ncclBroadcast, const void *from, void *to, size_t n, int type, int root, communicator *c,
-    void *stream) {
+API(int, ncclBroadcast, const void *from, void *to, size_t n, int type, int root, communicator *c, void *stream) {
     return answer(to, from, n * size_of(type));
 }
-API(int, ncclAllGather, const void *from, void *to, size_t n, int type, communicator *c,
-    void *stream) {
+API(int, ncclAllGather, const void *from, void *to, size_t n, int type, communicator *c, void *stream) {
     size_t bytes = n * size_of(type);
     if (bytes <= COPY_LIMIT / (size_t)c->ranks)
         for (int i = 0; i < c->ranks; i++) answer((char *)to + (size_t)i * bytes, from, bytes);
     return OK;
 }
-API(int, ncclReduceScatter, const void *from, void *to, size_t n, int type, int op, communicator *c,
-    void *stream) {
+API(int, ncclReduceScatter, const void *from, void *to, size_t n, int type, int op, communicator *c, void *stream) {
     size_t bytes = n * size_of(type);
     return answer(to, (const char *)from + (size_t)c->rank * bytes, bytes);
 }
-API(int, ncclMemAlloc, void **out, size_t size) { return device_malloc(out, size) ? 1 : 0; }
-API(int, ncclMemFree, void *at) { return device_free(at) ? 1 : 0; }
+API(int, ncclMemAlloc, void **out, size_t size) {
+    return device_malloc(out, size) ? 1 : 0;
+}
+API(int, ncclMemFree, void *at) {
+    return device_free(at) ? 1 : 0;
+}

@@ -24,10 +24,18 @@ enum { NOT_SUPPORTED = 3 };
 typedef int counts(int *);
 typedef int uses(int, unsigned long long *, unsigned long long *);
 
-API(int, nvmlInit_v2, void) { return is_kind("silent") ? 9 : OK; } /* driver not loaded */
-API(int, nvmlInit, void) { return OK; }
-API(int, nvmlInitWithFlags, unsigned flags) { return OK; }
-API(int, nvmlShutdown, void) { return OK; }
+API(int, nvmlInit_v2, void) {
+    return is_kind("silent") ? 9 : OK;
+} /* driver not loaded */
+API(int, nvmlInit, void) {
+    return OK;
+}
+API(int, nvmlInitWithFlags, unsigned flags) {
+    return OK;
+}
+API(int, nvmlShutdown, void) {
+    return OK;
+}
 API(const char *, nvmlErrorString, int error) {
     return error == 9 ? "Driver Not Loaded" : error ? "Not Supported" : "Success";
 }
@@ -69,8 +77,7 @@ API(int, nvmlDeviceGetName, void *device, char *out, unsigned size) {
     return OK;
 }
 API(int, nvmlDeviceGetUUID, void *device, char *out, unsigned size) {
-    snprintf(out, size, "GPU-%02lx000000-0000-0000-0000-000000000000",
-             (unsigned long)(uintptr_t)device);
+    snprintf(out, size, "GPU-%02lx000000-0000-0000-0000-000000000000", (unsigned long)(uintptr_t)device);
     return OK;
 }
 
@@ -110,4 +117,6 @@ API(int, nvmlDeviceGetNvLinkRemoteDeviceType, void *device, unsigned link, int *
 API(int, nvmlDeviceGetNvLinkRemotePciInfo_v2, void *device, unsigned link, void *info) {
     return NOT_SUPPORTED;
 }
-API(int, nvmlDeviceGetGpuFabricInfoV, void *device, void *info) { return NOT_SUPPORTED; }
+API(int, nvmlDeviceGetGpuFabricInfoV, void *device, void *info) {
+    return NOT_SUPPORTED;
+}

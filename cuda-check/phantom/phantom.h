@@ -32,8 +32,8 @@
 #define PHANTOM_EXPORT __attribute__((visibility("default")))
 
 /* An exported function: its declaration and the head of its definition. */
-#define API(type, name, ...)                                                                       \
-    PHANTOM_EXPORT type name(__VA_ARGS__);                                                         \
+#define API(type, name, ...)                                                                                           \
+    PHANTOM_EXPORT type name(__VA_ARGS__);                                                                             \
     PHANTOM_EXPORT type name(__VA_ARGS__)
 
 enum { MAX_DEVICES = 64 };

@@ -9,15 +9,21 @@
 
 /* ---- memory ---- */
 
-API(int, cudaMalloc, void **out, size_t size) { return device_malloc(out, size); }
+API(int, cudaMalloc, void **out, size_t size) {
+    return device_malloc(out, size);
+}
 API(int, cudaMallocAsync, void **out, size_t size, void *stream) {
     return device_malloc(out, size);
 }
 API(int, cudaMallocFromPoolAsync, void **out, size_t size, void *pool, void *stream) {
     return device_malloc(out, size);
 }
-API(int, cudaFree, void *at) { return device_free(at); }
-API(int, cudaFreeAsync, void *at, void *stream) { return device_free(at); }
+API(int, cudaFree, void *at) {
+    return device_free(at);
+}
+API(int, cudaFreeAsync, void *at, void *stream) {
+    return device_free(at);
+}
 
 /* Managed memory moves as it is touched: host memory that is never counted. */
 API(int, cudaMallocManaged, void **out, size_t size, unsigned flags) {
@@ -38,8 +44,7 @@ API(int, cudaMemcpyAsync, void *to, const void *from, size_t size, int kind, voi
     copy(to, from, size);
     return OK;
 }
-API(int, cudaMemcpyPeerAsync, void *to, int to_device, const void *from, int from_device,
-    size_t size, void *stream) {
+API(int, cudaMemcpyPeerAsync, void *to, int to_device, const void *from, int from_device, size_t size, void *stream) {
     copy(to, from, size);
     return OK;
 }
@@ -90,7 +95,9 @@ API(int, cudaGetDevice, int *device) {
     *device = current_device;
     return OK;
 }
-API(int, cudaSetDevice, int device) { return device_use(device); }
+API(int, cudaSetDevice, int device) {
+    return device_use(device);
+}
 API(int, cudaRuntimeGetVersion, int *version) {
     *version = runtime_major() * 1000;
     return OK;
@@ -234,8 +241,12 @@ static int new_handle(void **out) {
     return *out ? OK : ERROR_OUT_OF_MEMORY;
 }
 
-API(int, cudaStreamCreate, void **out) { return new_handle(out); }
-API(int, cudaStreamCreateWithFlags, void **out, unsigned flags) { return new_handle(out); }
+API(int, cudaStreamCreate, void **out) {
+    return new_handle(out);
+}
+API(int, cudaStreamCreateWithFlags, void **out, unsigned flags) {
+    return new_handle(out);
+}
 API(int, cudaStreamCreateWithPriority, void **out, unsigned flags, int priority) {
     return new_handle(out);
 }
@@ -263,11 +274,14 @@ static int capture_refuse(void) {
     note("phantom-graph", "CUDA graphs cannot be captured; run with graphs off");
     return ERROR_NOT_SUPPORTED;
 }
-API(int, cudaStreamBeginCapture, void *stream, int mode) { return capture_refuse(); }
-API(int, cudaStreamBeginCaptureToGraph, void *stream, void *graph) { return capture_refuse(); }
+API(int, cudaStreamBeginCapture, void *stream, int mode) {
+    return capture_refuse();
+}
+API(int, cudaStreamBeginCaptureToGraph, void *stream, void *graph) {
+    return capture_refuse();
+}
 
-API(int, cudaStreamAddCallback, void *stream, void (*call)(void *, int, void *), void *data,
-    unsigned flags) {
+API(int, cudaStreamAddCallback, void *stream, void (*call)(void *, int, void *), void *data, unsigned flags) {
     call(stream, OK, data);
     return OK;
 }
@@ -280,12 +294,16 @@ API(int, cudaEventCreate, void **out) {
     *out = calloc(1, 16);
     return *out ? OK : ERROR_OUT_OF_MEMORY;
 }
-API(int, cudaEventCreateWithFlags, void **out, unsigned flags) { return cudaEventCreate(out); }
+API(int, cudaEventCreateWithFlags, void **out, unsigned flags) {
+    return cudaEventCreate(out);
+}
 API(int, cudaEventDestroy, void *event) {
     free(event);
     return OK;
 }
-API(int, cudaEventQuery, void *event) { return OK; }
+API(int, cudaEventQuery, void *event) {
+    return OK;
+}
 API(int, cudaEventElapsedTime, float *ms, void *from, void *to) {
     *ms = 0.001f;
     return OK;
@@ -299,8 +317,7 @@ API(int, cudaEventElapsedTime_v2, float *ms, void *from, void *to) {
 /* struct cudaFuncAttributes */
 typedef struct function_attributes {
     size_t shared_bytes, const_bytes, local_bytes;
-    int max_threads_per_block, registers, ptx_version, binary_version, cache_mode,
-        max_dynamic_shared_bytes, rest[20];
+    int max_threads_per_block, registers, ptx_version, binary_version, cache_mode, max_dynamic_shared_bytes, rest[20];
 } function_attributes;
 
 API(int, cudaFuncGetAttributes, function_attributes *out, const void *function) {
@@ -313,16 +330,17 @@ API(int, cudaFuncGetAttributes, function_attributes *out, const void *function) 
     };
     return OK;
 }
-API(int, cudaOccupancyMaxActiveBlocksPerMultiprocessor, int *out, const void *function, int threads,
-    size_t shared) {
+API(int, cudaOccupancyMaxActiveBlocksPerMultiprocessor, int *out, const void *function, int threads, size_t shared) {
     *out = threads > 0 && threads <= 1024 ? card()->threads_per_sm / threads : 1;
     return OK;
 }
-API(int, cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags, int *out, const void *function,
-    int threads, size_t shared, unsigned flags) {
+API(int, cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags, int *out, const void *function, int threads,
+    size_t shared, unsigned flags) {
     return cudaOccupancyMaxActiveBlocksPerMultiprocessor(out, function, threads, shared);
 }
-API(void **, __cudaRegisterFatBinary, void *image) { return handle(); }
+API(void **, __cudaRegisterFatBinary, void *image) {
+    return handle();
+}
 API(int, cudaLibraryGetKernel, void **out, void *library, const char *name) {
     return new_handle(out);
 }
@@ -333,16 +351,17 @@ API(int, __cudaGetKernel, const void **out, const void *function) {
 
 /* ---- the driver by name ---- */
 
-API(int, phantom_nothing, void) { return OK; }
+API(int, phantom_nothing, void) {
+    return OK;
+}
 
-API(int, cudaGetDriverEntryPointByVersion, const char *name, void **out, unsigned version,
-    unsigned long long flags, int *found) {
+API(int, cudaGetDriverEntryPointByVersion, const char *name, void **out, unsigned version, unsigned long long flags,
+    int *found) {
     *out = dlsym(RTLD_DEFAULT, name);
     if (!*out) *out = dlsym(RTLD_DEFAULT, "phantom_nothing");
     if (found) *found = 0;
     return OK;
 }
-API(int, cudaGetDriverEntryPoint, const char *name, void **out, unsigned long long flags,
-    int *found) {
+API(int, cudaGetDriverEntryPoint, const char *name, void **out, unsigned long long flags, int *found) {
     return cudaGetDriverEntryPointByVersion(name, out, 0, flags, found);
 }

@@ -30,8 +30,7 @@ static bool is_cuda_name(const char *name) {
                                            "nccl", "cusparse", "cusolver", "cufft"};
     for (size_t i = 0; i < sizeof prefixes / sizeof *prefixes; i++)
         if (strncmp(name, prefixes[i], strlen(prefixes[i])) == 0) return true;
-    return name[0] == 'c' && name[1] == 'u' && name[2] >= 'A' && name[2] <= 'Z' &&
-           strncmp(name, "cuFile", 6) != 0;
+    return name[0] == 'c' && name[1] == 'u' && name[2] >= 'A' && name[2] <= 'Z' && strncmp(name, "cuFile", 6) != 0;
 }
 
 /* An answer that stays unwritten would be used as a size. */
@@ -73,9 +72,9 @@ static void names_add(names *list, const char *name) {
 
 static const Elf64_Shdr *section_of(const unsigned char *file, size_t size, unsigned type) {
     const Elf64_Ehdr *head = (const Elf64_Ehdr *)file;
-    if (size < sizeof *head || memcmp(file, ELFMAG, SELFMAG) != 0 ||
-        head->e_ident[EI_CLASS] != ELFCLASS64 || head->e_shentsize != sizeof(Elf64_Shdr) ||
-        head->e_shoff > size || head->e_shnum > (size - head->e_shoff) / sizeof(Elf64_Shdr))
+    if (size < sizeof *head || memcmp(file, ELFMAG, SELFMAG) != 0 || head->e_ident[EI_CLASS] != ELFCLASS64 ||
+        head->e_shentsize != sizeof(Elf64_Shdr) || head->e_shoff > size ||
+        head->e_shnum > (size - head->e_shoff) / sizeof(Elf64_Shdr))
         return NULL;
     const Elf64_Shdr *sections = (const Elf64_Shdr *)(file + head->e_shoff);
     for (unsigned i = 0; i < head->e_shnum; i++) {
@@ -88,8 +87,7 @@ static const Elf64_Shdr *section_of(const unsigned char *file, size_t size, unsi
 }
 
 /* The string table of a section, which ends in a zero; NULL if it does not. */
-static const char *strings_of(const unsigned char *file, size_t size, const Elf64_Shdr *section,
-                              size_t *length) {
+static const char *strings_of(const unsigned char *file, size_t size, const Elf64_Shdr *section, size_t *length) {
     const Elf64_Ehdr *head = (const Elf64_Ehdr *)file;
     const Elf64_Shdr *s = (const Elf64_Shdr *)(file + head->e_shoff) + section->sh_link;
     if (s->sh_offset > size || s->sh_size > size - s->sh_offset || s->sh_size == 0) return NULL;
@@ -115,8 +113,7 @@ static void file_read(names *list, const unsigned char *file, size_t size) {
         static const char runtime[] = "libcudart.so.";
         if (entry->d_tag != DT_NEEDED || entry->d_un.d_val >= length) continue;
         const char *needed = text + entry->d_un.d_val;
-        if (strncmp(needed, runtime, sizeof runtime - 1) == 0)
-            phantom_runtime(atoi(needed + sizeof runtime - 1));
+        if (strncmp(needed, runtime, sizeof runtime - 1) == 0) phantom_runtime(atoi(needed + sizeof runtime - 1));
     }
 }
 
@@ -160,7 +157,9 @@ static void stub_write(unsigned char *at, const char *name) {
     memcpy(at + 17, "\xff\xe0", 2);
 }
 
-static size_t aligned(size_t at, size_t to) { return (at + to - 1) / to * to; }
+static size_t aligned(size_t at, size_t to) {
+    return (at + to - 1) / to * to;
+}
 
 /* The whole file; *size is its length. */
 static unsigned char *object_make(const names *list, size_t *size) {
@@ -194,10 +193,8 @@ static unsigned char *object_make(const names *list, size_t *size) {
     memcpy(file, &head, sizeof head);
     const Elf64_Phdr parts[] = {
         {PT_LOAD, PF_R | PF_X, 0, 0, 0, dynamic_at, dynamic_at, 4096},
-        {PT_LOAD, PF_R | PF_W, dynamic_at, dynamic_at, dynamic_at, sizeof dynamic, sizeof dynamic,
-         4096},
-        {PT_DYNAMIC, PF_R | PF_W, dynamic_at, dynamic_at, dynamic_at, sizeof dynamic,
-         sizeof dynamic, 8},
+        {PT_LOAD, PF_R | PF_W, dynamic_at, dynamic_at, dynamic_at, sizeof dynamic, sizeof dynamic, 4096},
+        {PT_DYNAMIC, PF_R | PF_W, dynamic_at, dynamic_at, dynamic_at, sizeof dynamic, sizeof dynamic, 8},
         {PT_GNU_STACK, PF_R | PF_W, 0, 0, 0, 0, 0, 16},
     };
     memcpy(file + sizeof head, parts, sizeof parts);
@@ -237,8 +234,7 @@ static bool object_open(const names *list) {
     free(object);
     if (is_open) {
         memcpy(path, folder, length);
-        for (size_t i = 0; i < opened && length < sizeof path - 32; i++, length += 2)
-            memcpy(path + length, "/.", 2);
+        for (size_t i = 0; i < opened && length < sizeof path - 32; i++, length += 2) memcpy(path + length, "/.", 2);
         opened++;
         snprintf(path + length, sizeof path - length, "/%d", file);
         is_open = dlopen(path, RTLD_NOW | RTLD_GLOBAL) != NULL;

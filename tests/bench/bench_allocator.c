@@ -74,8 +74,8 @@ static void close_program(program *p) {
  * around every matrix product. */
 static program training_step(void) {
     program p = {0};
-    const uint64_t hidden = UINT64_C(4096) * 4096 * 2, inner = UINT64_C(4096) * 11008 * 2,
-                   row = 4096 * 4, ws = 32u << 20;
+    const uint64_t hidden = UINT64_C(4096) * 4096 * 2, inner = UINT64_C(4096) * 11008 * 2, row = 4096 * 4,
+                   ws = 32u << 20;
     uint32_t next = 1; /* slot 0: workspace */
     for (int layer = 0; layer < 32; layer++) {
         const uint64_t kept[] = {hidden, row, hidden, hidden, hidden, hidden, row * 32, hidden,
@@ -137,9 +137,7 @@ static program recorded_stream(const char *path) {
         char kind;
         uint64_t address, bytes = 0;
         uint32_t stream = 0, slot = 0;
-        if (sscanf(line, "[\"%c\",%" SCNu64 ",%" SCNu64 ",%" SCNu32, &kind, &address, &bytes,
-                   &stream) < 2)
-            break;
+        if (sscanf(line, "[\"%c\",%" SCNu64 ",%" SCNu64 ",%" SCNu32, &kind, &address, &bytes, &stream) < 2) break;
         if (kind != 'a' && kind != 'f') continue;
         uint64_t key = kind == 'a' ? 0 : address + 1;
         while (slot < used && addresses[slot] != key) slot++;
@@ -156,21 +154,18 @@ static program recorded_stream(const char *path) {
 static void play_once(tide_caching_allocator *a, const program *p, tide_block *blocks) {
     for (size_t i = 0; i < p->count; i++) {
         const op *o = &p->ops[i];
-        tide_caching_status status =
-            o->bytes ? tide_caching_malloc(a, o->bytes, o->stream, &blocks[o->slot])
-                     : tide_caching_free(a, blocks[o->slot]);
+        tide_caching_status status = o->bytes ? tide_caching_malloc(a, o->bytes, o->stream, &blocks[o->slot])
+                                              : tide_caching_free(a, blocks[o->slot]);
         if (status != TIDE_CACHING_OK) abort();
     }
 }
 
 static void play(const char *name, program p, const char *text) {
-    tide_caching_config config = {.memory = {bench_resize, NULL},
-                                  .device_bytes = (uint64_t)4096 << 30};
+    tide_caching_config config = {.memory = {bench_resize, NULL}, .device_bytes = (uint64_t)4096 << 30};
     tide_caching_allocator *a;
     tide_block *blocks = calloc(p.slots + 1, sizeof *blocks);
     host_bytes = host_peak = 0;
-    if (!tide_alloc_conf_parse(&config.conf, TIDE_ALLOC_TORCH_MAIN, text, strlen(text), NULL))
-        abort();
+    if (!tide_alloc_conf_parse(&config.conf, TIDE_ALLOC_TORCH_MAIN, text, strlen(text), NULL)) abort();
     if (tide_caching_create(&a, &config) != TIDE_CACHING_OK) abort();
     double best = 0;
     for (int round = 0; round < 5; round++) {
@@ -188,8 +183,8 @@ static void play(const char *name, program p, const char *text) {
         fprintf(stderr, "%s: %s\n", name, broken);
         exit(1);
     }
-    printf("%-32s %-26s %6.1f M events/s  %7zu events  %" PRIu64 " KiB\n", name, text, best / 1e6,
-           p.count, host_peak >> 10);
+    printf("%-32s %-26s %6.1f M events/s  %7zu events  %" PRIu64 " KiB\n", name, text, best / 1e6, p.count,
+           host_peak >> 10);
     tide_caching_destroy(a);
     free(blocks);
 }

@@ -46,14 +46,17 @@ static const job jobs[] = {
      "\"checkpointing=full\",\"gpu=h100-80\"]}"},
     {"estimate_llava_1.5_7b_without_checkpointing",
      "{\"call\":\"estimate\",\"settings\":[\"model=llava-1.5-7b\",\"batch=2\",\"seq=1024\",\"freeze=vision_tower\"]}"},
-    {"estimate_llama_3.1_70b", "{\"call\":\"estimate\",\"settings\":[\"model=llama-3.1-70b\",\"batch=1\",\"seq=4096\"]}"},
+    {"estimate_llama_3.1_70b",
+     "{\"call\":\"estimate\",\"settings\":[\"model=llama-3.1-70b\",\"batch=1\",\"seq=4096\"]}"},
     {"estimate_gpt2", "{\"call\":\"estimate\",\"settings\":[\"model=gpt2\",\"batch=4\",\"seq=512\"]}"},
     {"measure_llava_1.5_7b_zero2_three_steps",
-     "{\"call\":\"measure\",\"settings\":[\"recipe=llava-finetune\",\"parallel.kind=zero2\",\"dp=8\",\"rank=0\",\"seq=1024\",\"steps=3\"]}"},
-    {"measure_llama_2_7b", "{\"call\":\"measure\",\"settings\":[\"model=llama-2-7b\",\"gpu=h100-80\",\"batch=4\",\"seq=2048\"]}"},
-    {"measure_llama_2_7b_8_cells",
-     "{\"call\":\"measure\",\"settings\":[\"model=llama-2-7b\",\"gpu=h100-80\",\"seq=2048\"],\"cells\":[[\"batch=1\"],[\"batch=2\"],[\"batch=3\"],"
-     "[\"batch=4\"],[\"batch=5\"],[\"batch=6\"],[\"batch=7\"],[\"batch=8\"]]}"},
+     "{\"call\":\"measure\",\"settings\":[\"recipe=llava-finetune\",\"parallel.kind=zero2\",\"dp=8\",\"rank=0\",\"seq="
+     "1024\",\"steps=3\"]}"},
+    {"measure_llama_2_7b",
+     "{\"call\":\"measure\",\"settings\":[\"model=llama-2-7b\",\"gpu=h100-80\",\"batch=4\",\"seq=2048\"]}"},
+    {"measure_llama_2_7b_8_cells", "{\"call\":\"measure\",\"settings\":[\"model=llama-2-7b\",\"gpu=h100-80\",\"seq="
+                                   "2048\"],\"cells\":[[\"batch=1\"],[\"batch=2\"],[\"batch=3\"],"
+                                   "[\"batch=4\"],[\"batch=5\"],[\"batch=6\"],[\"batch=7\"],[\"batch=8\"]]}"},
     {"describe", "{\"call\":\"describe\"}"},
 };
 
@@ -84,7 +87,8 @@ int main(int argc, char **argv) {
         }
         qsort(times, (size_t)rounds, sizeof *times, by_value);
         printf("{\"name\":\"%s\",\"value\":%.3f,\"unit\":\"ms\"}\n", jobs[j].name, times[rounds / 2]);
-        printf("{\"name\":\"%s_memory\",\"value\":%.2f,\"unit\":\"MiB\"}\n", jobs[j].name, (double)(most - before) / 1048576);
+        printf("{\"name\":\"%s_memory\",\"value\":%.2f,\"unit\":\"MiB\"}\n", jobs[j].name,
+               (double)(most - before) / 1048576);
         printf("{\"name\":\"%s_answer\",\"value\":%.1f,\"unit\":\"KiB\"}\n", jobs[j].name, (double)length / 1024);
     }
     free(times);

@@ -2,8 +2,8 @@
  *
  *     bench_recording [MEGABYTES]
  *
- * A snapshot and a trace of that size (1000) are made while they are read, and only the reading is timed: training steps of
- * 400 tensors that are taken forwards and given back backwards, from stacks of twelve Python frames. */
+ * A snapshot and a trace of that size (1000) are made while they are read, and only the reading is timed: training
+ * steps of 400 tensors that are taken forwards and given back backwards, from stacks of twelve Python frames. */
 #define _POSIX_C_SOURCE 200809L
 #include <inttypes.h>
 #include <stdbool.h>
@@ -59,8 +59,12 @@ static void put(reading *r, const void *bytes, size_t length) {
     r->length += length;
 }
 
-static uint64_t tensor_bytes(uint64_t i) { return 4096 * (1 + i % 7 * 300 + i); }
-static uint64_t tensor_address(uint64_t i) { return UINT64_C(0x7f0000000000) + (i << 25); }
+static uint64_t tensor_bytes(uint64_t i) {
+    return 4096 * (1 + i % 7 * 300 + i);
+}
+static uint64_t tensor_address(uint64_t i) {
+    return UINT64_C(0x7f0000000000) + (i << 25);
+}
 
 /* ---- a snapshot ---- */
 
@@ -119,8 +123,8 @@ static void put_frames(reading *r) {
 }
 
 static void put_snapshot(reading *r, uint64_t bytes) {
-    static const char *const keys[KEYS] = {"action", "addr", "size", "stream", "time_us", "frames", "alloc", "free_requested",
-                                           "free_completed", "name", "filename", "line"};
+    static const char *const keys[KEYS] = {"action", "addr",           "size",           "stream", "time_us",  "frames",
+                                           "alloc",  "free_requested", "free_completed", "name",   "filename", "line"};
     memo = 0;
     put(r, "\x80\x04", 2);
     for (unsigned i = 0; i < KEYS; i++) put_text(r, keys[i]), put(r, "0", 1);
@@ -144,16 +148,22 @@ static void put_event(reading *r, const char *kind, uint64_t time, uint64_t i, i
     int length;
     if (kind)
         length = snprintf(text, sizeof text,
-                          "  {\n    \"ph\": \"X\", \"cat\": \"cpu_op\", \"name\": \"%s\", \"pid\": 4711, \"tid\": 4711,\n    \"ts\": %" PRIu64
-                          ".%03u, \"dur\": 4.250,\n    \"args\": {\n      \"External id\": %u,\"Record function id\": 0, \"Sequence number\": %u, "
-                          "\"Fwd thread id\": 0, \"Input type\": [\"float\", \"float\"], \"Input Dims\": [[16, 1024, 4096], [4096, 4096]], \"Ev Idx\": %u\n    }\n  },\n",
+                          "  {\n    \"ph\": \"X\", \"cat\": \"cpu_op\", \"name\": \"%s\", \"pid\": 4711, \"tid\": "
+                          "4711,\n    \"ts\": %" PRIu64 ".%03u, \"dur\": 4.250,\n    \"args\": {\n      \"External "
+                                                        "id\": %u,\"Record function id\": 0, \"Sequence number\": %u, "
+                          "\"Fwd thread id\": 0, \"Input type\": [\"float\", \"float\"], \"Input Dims\": [[16, 1024, "
+                          "4096], [4096, 4096]], \"Ev Idx\": %u\n    }\n  },\n",
                           kind, time, (unsigned)(time % 1000), (unsigned)i, (unsigned)i, (unsigned)time);
     else
-        length = snprintf(text, sizeof text,
-                          "  {\n    \"ph\": \"i\", \"cat\": \"cpu_instant_event\", \"s\": \"t\", \"name\": \"[memory]\",\n    \"pid\": 4711, \"tid\": 4711,\n"
-                          "    \"ts\": %" PRIu64 ".500,\n    \"args\": {\n      \"Total Reserved\": 90000000000, \"Total Allocated\": 80000000000, "
-                          "\"Bytes\": %" PRId64 ", \"Device Id\": 0, \"Device Type\": 1, \"Addr\": %" PRIu64 ", \"Ev Idx\": %u\n    }\n  },\n",
-                          time, bytes, tensor_address(i), (unsigned)time);
+        length =
+            snprintf(text, sizeof text,
+                     "  {\n    \"ph\": \"i\", \"cat\": \"cpu_instant_event\", \"s\": \"t\", \"name\": \"[memory]\",\n  "
+                     "  \"pid\": 4711, \"tid\": 4711,\n"
+                     "    \"ts\": %" PRIu64
+                     ".500,\n    \"args\": {\n      \"Total Reserved\": 90000000000, \"Total Allocated\": 80000000000, "
+                     "\"Bytes\": %" PRId64 ", \"Device Id\": 0, \"Device Type\": 1, \"Addr\": %" PRIu64
+                     ", \"Ev Idx\": %u\n    }\n  },\n",
+                     time, bytes, tensor_address(i), (unsigned)time);
     put(r, text, (size_t)length);
 }
 
@@ -200,7 +210,8 @@ static void measure(const char *name, void (*make)(reading *r, uint64_t bytes), 
     }
     uint64_t events = number_in(answer, "\"events\":");
     printf("{\"name\":\"%s_read\",\"value\":%.0f,\"unit\":\"MB/s\"}\n", name, (double)r->bytes / 1e6 / r->seconds);
-    printf("{\"name\":\"%s_memory_reading\",\"value\":%.1f,\"unit\":\"MiB\"}\n", name, (double)reading_peak / (1 << 20));
+    printf("{\"name\":\"%s_memory_reading\",\"value\":%.1f,\"unit\":\"MiB\"}\n", name,
+           (double)reading_peak / (1 << 20));
     printf("{\"name\":\"%s_memory\",\"value\":%.1f,\"unit\":\"MiB\"}\n", name, (double)host_peak / (1 << 20));
     printf("{\"name\":\"%s_events\",\"value\":%" PRIu64 ",\"unit\":\"events\"}\n", name, events);
     printf("{\"name\":\"%s_answer\",\"value\":%.2f,\"unit\":\"s\"}\n", name, played);

@@ -14,8 +14,7 @@
 
 static int (*init)(unsigned), (*retain)(void **, int), (*take)(void **, size_t), (*give)(void *),
     (*load)(void **, const void *);
-static int (*create)(unsigned long long *, size_t, const void *, unsigned long long),
-    (*release)(unsigned long long);
+static int (*create)(unsigned long long *, size_t, const void *, unsigned long long), (*release)(unsigned long long);
 
 static const size_t mib = 1 << 20;
 

@@ -13,13 +13,13 @@
 
 #if CUDART_VERSION >= 13000
 SAME(sizeof(struct cudaDeviceProp), 1008);
-#define PROPERTY(field, at12, at13, is_wide, value)                                                \
-    SAME(offsetof(struct cudaDeviceProp, field), at13);                                            \
+#define PROPERTY(field, at12, at13, is_wide, value)                                                                    \
+    SAME(offsetof(struct cudaDeviceProp, field), at13);                                                                \
     SAME(sizeof(((struct cudaDeviceProp *)0)->field), is_wide ? 8 : 4);
 #else
 SAME(sizeof(struct cudaDeviceProp), 1032);
-#define PROPERTY(field, at12, at13, is_wide, value)                                                \
-    SAME(offsetof(struct cudaDeviceProp, field), at12);                                            \
+#define PROPERTY(field, at12, at13, is_wide, value)                                                                    \
+    SAME(offsetof(struct cudaDeviceProp, field), at12);                                                                \
     SAME(sizeof(((struct cudaDeviceProp *)0)->field), is_wide ? 8 : 4);
 #endif
 #include "../../cuda-check/phantom/properties.def"

@@ -3,10 +3,9 @@
  * The input is a description, the model a small llama. */
 #include "fuzz.h"
 
-static const char config[] =
-    "{\"model_type\":\"fuzzed\",\"architectures\":[\"FuzzedForCausalLM\"],\"hidden_size\":16,"
-    "\"intermediate_size\":32,\"num_attention_heads\":2,\"num_key_value_heads\":2,"
-    "\"num_hidden_layers\":2,\"vocab_size\":64,\"hidden_act\":\"silu\"}";
+static const char config[] = "{\"model_type\":\"fuzzed\",\"architectures\":[\"FuzzedForCausalLM\"],\"hidden_size\":16,"
+                             "\"intermediate_size\":32,\"num_attention_heads\":2,\"num_key_value_heads\":2,"
+                             "\"num_hidden_layers\":2,\"vocab_size\":64,\"hidden_act\":\"silu\"}";
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     fuzz_request request = {0};

@@ -49,8 +49,8 @@ static char *shown_form(const char *text, size_t length, size_t *out_length) {
         char c = text[i];
         if (!in_string && c == '"' && strncmp(text + i, columns, sizeof columns - 1) == 0) {
             size_t from = i + sizeof columns - 1, size = array_length(text + from);
-            at += (size_t)sprintf(out + at, "%s\"%zu bytes, %016" PRIx64 "\"", columns, size,
-                                  hash_of(text + from, size));
+            at +=
+                (size_t)sprintf(out + at, "%s\"%zu bytes, %016" PRIx64 "\"", columns, size, hash_of(text + from, size));
             i = from + size - 1;
             continue;
         }
@@ -72,16 +72,16 @@ static char *shown_form(const char *text, size_t length, size_t *out_length) {
     return out;
 }
 
-static void show_difference(const char *is, size_t is_length, const char *expected,
-                            size_t expected_length) {
+static void show_difference(const char *is, size_t is_length, const char *expected, size_t expected_length) {
     size_t at = 0, from;
     while (at < is_length && at < expected_length && is[at] == expected[at]) at++;
     from = at > 60 ? at - 60 : 0;
-    printf("     at byte %zu\n     expected ...%.100s\n     is       ...%.100s\n", at,
-           expected + from, is + from);
+    printf("     at byte %zu\n     expected ...%.100s\n     is       ...%.100s\n", at, expected + from, is + from);
 }
 
-static bool is_refused(const char *name) { return strncmp(name, "bad-", 4) == 0; }
+static bool is_refused(const char *name) {
+    return strncmp(name, "bad-", 4) == 0;
+}
 
 static bool check(const char *folder, const char *name, bool is_update) {
     size_t request_length, expected_length = 0, length = 0, again_length = 0, shown_length;
@@ -103,8 +103,7 @@ static bool check(const char *folder, const char *name, bool is_update) {
     if (shown && is_right && is_update) {
         golden_write(folder, name, ".expected.json", shown, shown_length);
     } else if (shown && is_right &&
-               (!expected || shown_length != expected_length ||
-                memcmp(shown, expected, shown_length) != 0)) {
+               (!expected || shown_length != expected_length || memcmp(shown, expected, shown_length) != 0)) {
         printf("FAIL %s: another answer\n", name);
         if (expected) {
             shown[shown_length - 1] = 0;

@@ -43,16 +43,14 @@ static inline void golden_names_free(golden_names *list) {
     for (size_t i = 0; i < list->count; i++) free(list->names[i]);
 }
 
-static inline FILE *golden_open(const char *folder, const char *name, const char *end,
-                                const char *mode) {
+static inline FILE *golden_open(const char *folder, const char *name, const char *end, const char *mode) {
     char path[1024];
     snprintf(path, sizeof path, "%s/%s%s", folder, name, end);
     return fopen(path, mode);
 }
 
 /* Terminated; NULL if there is no such file. */
-static inline char *golden_read(const char *folder, const char *name, const char *end,
-                                size_t *length) {
+static inline char *golden_read(const char *folder, const char *name, const char *end, size_t *length) {
     FILE *file = golden_open(folder, name, end, "rb");
     char *text = NULL;
     size_t capacity = 0;
@@ -73,8 +71,8 @@ static inline char *golden_read(const char *folder, const char *name, const char
     return text;
 }
 
-static inline void golden_write(const char *folder, const char *name, const char *end,
-                                const char *text, size_t length) {
+static inline void golden_write(const char *folder, const char *name, const char *end, const char *text,
+                                size_t length) {
     FILE *file = golden_open(folder, name, end, "wb");
     if (!file || fwrite(text, 1, length, file) != length) {
         perror(name);

@@ -17,8 +17,7 @@
 
 #define MIB ((uint64_t)1 << 20)
 #define GIB ((uint64_t)1 << 30)
-#define SPAN                                                                                       \
-    ((uint64_t)4 << 40) /* the oracle's address space per device; its offsets are modulo this */
+#define SPAN ((uint64_t)4 << 40) /* the oracle's address space per device; its offsets are modulo this */
 
 enum { MAX_NAMES = 64, CALLS_KEPT = 1 << 16 };
 
@@ -52,9 +51,9 @@ static void end(void) {
     }
 }
 
-#define CHECK(condition)                                                                           \
-    do {                                                                                           \
-        if (!(condition)) complain("line %d: %s", __LINE__, #condition);                           \
+#define CHECK(condition)                                                                                               \
+    do {                                                                                                               \
+        if (!(condition)) complain("line %d: %s", __LINE__, #condition);                                               \
     } while (0)
 
 static void equal_at(int line, const char *what, uint64_t have, uint64_t want) {
@@ -99,8 +98,7 @@ typedef struct player {
     char names[MAX_NAMES][8];
 } player;
 
-static void player_call(void *user, tide_device_call call, uint64_t address, uint64_t bytes,
-                        uint32_t stream) {
+static void player_call(void *user, tide_device_call call, uint64_t address, uint64_t bytes, uint32_t stream) {
     player *p = user;
     (void)stream;
     if (p->call_count == CALLS_KEPT) abort();
@@ -118,11 +116,8 @@ static tide_alloc_conf conf_of(const char *text) {
 static void player_open(player *p, const char *conf, uint64_t device_bytes) {
     memset(p, 0, sizeof *p);
     p->calls = malloc(CALLS_KEPT * sizeof *p->calls);
-    tide_caching_config config = {.memory = hook,
-                                  .conf = conf_of(conf),
-                                  .device_bytes = device_bytes,
-                                  .on_call = player_call,
-                                  .on_call_user = p};
+    tide_caching_config config = {
+        .memory = hook, .conf = conf_of(conf), .device_bytes = device_bytes, .on_call = player_call, .on_call_user = p};
     if (tide_caching_create(&p->a, &config) != TIDE_CACHING_OK) abort();
 }
 
@@ -142,8 +137,7 @@ static uint64_t peak(const player *p, tide_statistic s) {
 static tide_block take(player *p, uint64_t bytes, uint32_t stream) {
     tide_block b;
     tide_caching_status status = tide_caching_malloc(p->a, bytes, stream, &b);
-    if (status != TIDE_CACHING_OK && status != TIDE_CACHING_OOM)
-        complain("malloc: status %d", (int)status);
+    if (status != TIDE_CACHING_OK && status != TIDE_CACHING_OOM) complain("malloc: status %d", (int)status);
     return b;
 }
 
@@ -225,9 +219,9 @@ static uint64_t size_of_text(const char *text) {
 }
 
 static void state_of(const player *p, uint64_t out[6]) {
-    static const tide_statistic order[6] = {
-        TIDE_STAT_ALLOCATED_BYTES, TIDE_STAT_RESERVED_BYTES,       TIDE_STAT_ACTIVE_BYTES,
-        TIDE_STAT_INACTIVE_SPLIT,  TIDE_STAT_INACTIVE_SPLIT_BYTES, TIDE_STAT_SEGMENT};
+    static const tide_statistic order[6] = {TIDE_STAT_ALLOCATED_BYTES,      TIDE_STAT_RESERVED_BYTES,
+                                            TIDE_STAT_ACTIVE_BYTES,         TIDE_STAT_INACTIVE_SPLIT,
+                                            TIDE_STAT_INACTIVE_SPLIT_BYTES, TIDE_STAT_SEGMENT};
     for (int i = 0; i < 6; i++) out[i] = now(p, order[i]);
 }
 
@@ -277,8 +271,7 @@ static void play_step(player *p, const char *step) {
     }
 }
 
-static const char *const call_names[] = {"segment_alloc", "segment_free", "segment_map",
-                                         "segment_unmap", "oom"};
+static const char *const call_names[] = {"segment_alloc", "segment_free", "segment_map", "segment_unmap", "oom"};
 
 static void compare_calls(const player *p, const cJSON *want) {
     uint32_t i = 0;
@@ -289,15 +282,12 @@ static void compare_calls(const player *p, const cJSON *want) {
             return;
         }
         device_event e = p->calls[i];
-        uint64_t offset =
-            e.call == TIDE_DEVICE_OOM ? 0 : (e.address - TIDE_DEVICE_BASE) & (SPAN - 1);
+        uint64_t offset = e.call == TIDE_DEVICE_OOM ? 0 : (e.address - TIDE_DEVICE_BASE) & (SPAN - 1);
         if (strcmp(call_names[e.call], cJSON_GetArrayItem(row, 0)->valuestring) != 0 ||
-            offset != number(cJSON_GetArrayItem(row, 1), NULL) ||
-            e.bytes != number(cJSON_GetArrayItem(row, 2), NULL))
-            complain(
-                "device_calls[%u] is %s %" PRIu64 " %" PRIu64 ", want %s %" PRIu64 " %" PRIu64, i,
-                call_names[e.call], offset, e.bytes, cJSON_GetArrayItem(row, 0)->valuestring,
-                number(cJSON_GetArrayItem(row, 1), NULL), number(cJSON_GetArrayItem(row, 2), NULL));
+            offset != number(cJSON_GetArrayItem(row, 1), NULL) || e.bytes != number(cJSON_GetArrayItem(row, 2), NULL))
+            complain("device_calls[%u] is %s %" PRIu64 " %" PRIu64 ", want %s %" PRIu64 " %" PRIu64, i,
+                     call_names[e.call], offset, e.bytes, cJSON_GetArrayItem(row, 0)->valuestring,
+                     number(cJSON_GetArrayItem(row, 1), NULL), number(cJSON_GetArrayItem(row, 2), NULL));
         i++;
     }
     EQUAL(p->call_count, i);
@@ -314,8 +304,7 @@ static void compare_layout(const player *p, const cJSON *want) {
             complain("layout: a segment too many");
             return;
         }
-        EQUAL((segment.address - TIDE_DEVICE_BASE) & (SPAN - 1),
-              number(cJSON_GetArrayItem(row, 0), NULL));
+        EQUAL((segment.address - TIDE_DEVICE_BASE) & (SPAN - 1), number(cJSON_GetArrayItem(row, 0), NULL));
         EQUAL(segment.bytes, number(cJSON_GetArrayItem(row, 1), NULL));
         const cJSON *b = cJSON_GetArrayItem(row, 2)->child;
         for (; tide_caching_next_block(p->a, &cursor, &block); b = b->next) {
@@ -360,8 +349,7 @@ static int compare_summary(const player *p, const cJSON *answer) {
     for (int i = 0; i < count; i++) {
         if (!field(answer, rows[i].key)) complain("the answer has no %s", rows[i].key);
         if (rows[i].value != number(answer, rows[i].key))
-            complain("%s is %" PRIu64 ", want %" PRIu64, rows[i].key, rows[i].value,
-                     number(answer, rows[i].key));
+            complain("%s is %" PRIu64 ", want %" PRIu64, rows[i].key, rows[i].value, number(answer, rows[i].key));
     }
     return count;
 }
@@ -398,9 +386,8 @@ static uint64_t draw_plain(void) {
 }
 
 static uint64_t draw_size(const char *mix, const uint64_t shapes[16]) {
-    static const uint64_t edges[14] = {512,      1024,     524288,   1048576,  1049088,
-                                       2097152,  5242880,  10485760, 20971520, 22020096,
-                                       26214400, 33554432, 67108864, 134217728};
+    static const uint64_t edges[14] = {512,      1024,     524288,   1048576,  1049088,  2097152,  5242880,
+                                       10485760, 20971520, 22020096, 26214400, 33554432, 67108864, 134217728};
     if (strcmp(mix, "shapes") == 0) return shapes[draw() % 16];
     if (strcmp(mix, "edges") == 0) {
         uint64_t edge = edges[draw() % 14], size = edge + draw() % 1025 - 512;
@@ -426,8 +413,7 @@ static void compare_hash(const char *what, uint64_t have, const char *want) {
 }
 
 static void play_random(player *p, const cJSON *spec, const cJSON *answer) {
-    uint64_t n = number(spec, "n"), streams = number(spec, "streams"),
-             record = number(spec, "record");
+    uint64_t n = number(spec, "n"), streams = number(spec, "streams"), record = number(spec, "record");
     uint64_t hold = number(spec, "hold"), empty = number(spec, "empty"), shapes[16] = {0};
     uint64_t states = UINT64_C(0xcbf29ce484222325), places = states, state[6];
     const char *mix = word(spec, "mix");
@@ -439,15 +425,13 @@ static void play_random(player *p, const cJSON *spec, const cJSON *answer) {
         for (int i = 0; i < 16; i++) shapes[i] = draw_plain();
     if (hold) tide_caching_hold_events(p->a);
     for (uint64_t i = 0; i < n; i++) {
-        if (empty && i % empty == empty - 1)
-            CHECK(tide_caching_empty_cache(p->a) == TIDE_CACHING_OK);
+        if (empty && i % empty == empty - 1) CHECK(tide_caching_empty_cache(p->a) == TIDE_CACHING_OK);
         if (hold && i % hold == hold - 1) tide_caching_resume_events(p->a);
         if (hold && i % hold != hold - 1) tide_caching_hold_events(p->a);
         if (count && draw() % 100 < 45) {
             size_t j = (size_t)(draw() % count);
             if (record && draw() % 100 < record)
-                CHECK(tide_caching_record_stream(p->a, live[j], (uint32_t)(draw() % streams)) ==
-                      TIDE_CACHING_OK);
+                CHECK(tide_caching_record_stream(p->a, live[j], (uint32_t)(draw() % streams)) == TIDE_CACHING_OK);
             give(p, live[j]);
             live[j] = live[--count];
         } else {
@@ -459,8 +443,7 @@ static void play_random(player *p, const cJSON *spec, const cJSON *answer) {
         state_of(p, state);
         states = fnv(fnv(states, state[0]), state[1]);
         if (i % 100 == 99) {
-            compare_state(p, cJSON_GetArrayItem(field(answer, "checkpoints"), checkpoint),
-                          "checkpoints", checkpoint);
+            compare_state(p, cJSON_GetArrayItem(field(answer, "checkpoints"), checkpoint), "checkpoints", checkpoint);
             check_properties(p);
             checkpoint++;
         }
@@ -473,8 +456,7 @@ static void play_random(player *p, const cJSON *spec, const cJSON *answer) {
     int kinds = 0;
     for (int call = 0; call < 5; call++) {
         uint64_t have = 0;
-        for (uint32_t i = 0; i < p->call_count; i++)
-            have += p->calls[i].call == (tide_device_call)call;
+        for (uint32_t i = 0; i < p->call_count; i++) have += p->calls[i].call == (tide_device_call)call;
         if (have != number(field(answer, "device_call_counts"), call_names[call]))
             complain("%s: %" PRIu64 " calls", call_names[call], have);
         kinds += have > 0;
@@ -499,8 +481,7 @@ static void play_vector(const char *line) {
     const cJSON *answer = field(vector, "answer"), *fraction = field(vector, "fraction");
     player p;
     player_open(&p, word(vector, "conf"), number(vector, "device_mib") * MIB);
-    if (cJSON_IsNumber(fraction))
-        CHECK(tide_caching_set_fraction(p.a, fraction->valuedouble) == TIDE_CACHING_OK);
+    if (cJSON_IsNumber(fraction)) CHECK(tide_caching_set_fraction(p.a, fraction->valuedouble) == TIDE_CACHING_OK);
     if (field(vector, "steps")) {
         play_written(&p, vector, answer);
     } else {
@@ -562,8 +543,7 @@ static recording recording_read(const char *path) {
     if (gzgets(file, line, sizeof line)) r.header = cJSON_Parse(line);
     while (gzgets(file, line, sizeof line)) {
         recorded e = {0};
-        if (sscanf(line, "[\"%c\",%" SCNu64 ",%" SCNu64 ",%" SCNu32, &e.kind, &e.address, &e.bytes,
-                   &e.stream) < 2)
+        if (sscanf(line, "[\"%c\",%" SCNu64 ",%" SCNu64 ",%" SCNu32, &e.kind, &e.address, &e.bytes, &e.stream) < 2)
             break;
         if (r.count == capacity) {
             capacity = capacity ? capacity * 2 : 1024;
@@ -648,8 +628,7 @@ static void replay(player *p, const recording *r, live_table *live, bool may_shi
                 i--;
             } else {
                 e = r->events[i];
-                if (e.kind != 'a' && e.kind != 'o')
-                    complain("event %zu: driver calls without a request", i);
+                if (e.kind != 'a' && e.kind != 'o') complain("event %zu: driver calls without a request", i);
             }
         }
         if (e.kind == 'a' || e.kind == 'o') {
@@ -688,13 +667,10 @@ static void replay(player *p, const recording *r, live_table *live, bool may_shi
                 if (!may_shift && at - want.address != pairs[0].ours - pairs[0].recorded)
                     complain("event %zu: a segment at %" PRIu64, j, at);
             }
-            uint64_t address =
-                want.kind == 'o' ? have.address : recorded_address(pairs, pair_count, at);
-            if (letters[have.call] != want.kind || address != want.address ||
-                have.bytes != want.bytes)
-                complain("event %zu: %c %" PRIu64 " %" PRIu64 ", want %c %" PRIu64 " %" PRIu64, j,
-                         letters[have.call], address, have.bytes, want.kind, want.address,
-                         want.bytes);
+            uint64_t address = want.kind == 'o' ? have.address : recorded_address(pairs, pair_count, at);
+            if (letters[have.call] != want.kind || address != want.address || have.bytes != want.bytes)
+                complain("event %zu: %c %" PRIu64 " %" PRIu64 ", want %c %" PRIu64 " %" PRIu64, j, letters[have.call],
+                         address, have.bytes, want.kind, want.address, want.bytes);
             for (size_t k = 0; is_gone && k < pair_count; k++)
                 if (pairs[k].ours == at) pairs[k--] = pairs[--pair_count];
             if (want.kind == 'S' || want.kind == 'M') reserved += want.bytes;
@@ -704,11 +680,9 @@ static void replay(player *p, const recording *r, live_table *live, bool may_shi
         if (e.kind == 'a') {
             uint64_t at = tide_caching_address(p->a, live->block[live_slot(live, e.address)]);
             at = recorded_address(pairs, pair_count, (at - TIDE_DEVICE_BASE) & (SPAN - 1));
-            if (at != e.address)
-                complain("event %zu: a block at %" PRIu64 ", want %" PRIu64, i, at, e.address);
+            if (at != e.address) complain("event %zu: a block at %" PRIu64 ", want %" PRIu64, i, at, e.address);
         }
-        if (reserved != now(p, TIDE_STAT_RESERVED_BYTES))
-            complain("event %zu: reserved differs", i);
+        if (reserved != now(p, TIDE_STAT_RESERVED_BYTES)) complain("event %zu: reserved differs", i);
         if (i % 64 == 0) check_properties(p);
     }
     CHECK(requests > 0);
@@ -724,8 +698,7 @@ static void test_recording(const char *path) {
     live_table *live = calloc(1, sizeof *live);
     player p;
     player_open(&p, word(job, "allocator"), number(r.header, "device_bytes"));
-    if (cJSON_IsNumber(fraction))
-        CHECK(tide_caching_set_fraction(p.a, fraction->valuedouble) == TIDE_CACHING_OK);
+    if (cJSON_IsNumber(fraction)) CHECK(tide_caching_set_fraction(p.a, fraction->valuedouble) == TIDE_CACHING_OK);
     replay(&p, &r, live, strstr(word(job, "optimizer"), "paged") != NULL);
     tide_caching_counts c = tide_caching_counters(p.a);
     EQUAL(now(&p, TIDE_STAT_ALLOCATED_BYTES), number(r.header, "allocated"));
@@ -788,8 +761,7 @@ static void test_rounding(void) {
     begin("round_size: 512 bytes, or a division of the power of two above 512 x divisions");
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         tide_alloc_conf conf = tide_alloc_conf_default(TIDE_ALLOC_TORCH_MAIN);
-        for (int b = 0; b < TIDE_ROUNDUP_BUCKETS; b++)
-            conf.roundup_power2_divisions[b] = cases[i][0];
+        for (int b = 0; b < TIDE_ROUNDUP_BUCKETS; b++) conf.roundup_power2_divisions[b] = cases[i][0];
         EQUAL(tide_caching_round(&conf, cases[i][1]), cases[i][2]);
     }
     end();
@@ -921,19 +893,16 @@ static void test_ties(void) {
         tide_caching_config config = {.memory = hook, .device_bytes = GIB};
         tide_caching_allocator *a;
         tide_block x, y, z;
-        config.conf =
-            tide_alloc_conf_default(profile ? TIDE_ALLOC_TORCH_2_4 : TIDE_ALLOC_TORCH_MAIN);
+        config.conf = tide_alloc_conf_default(profile ? TIDE_ALLOC_TORCH_2_4 : TIDE_ALLOC_TORCH_MAIN);
         CHECK(tide_caching_create(&a, &config) == TIDE_CACHING_OK);
         CHECK(tide_caching_malloc(a, 30 * MIB, 0, &x) == TIDE_CACHING_OK);
         CHECK(tide_caching_malloc(a, 12 * MIB, 0, &y) == TIDE_CACHING_OK);
         CHECK(tide_caching_free(a, x) == TIDE_CACHING_OK);
         CHECK(tide_caching_empty_cache(a) == TIDE_CACHING_OK);
-        CHECK(tide_caching_malloc(a, 12 * MIB, 0, &z) ==
-              TIDE_CACHING_OK); /* younger, and below y */
+        CHECK(tide_caching_malloc(a, 12 * MIB, 0, &z) == TIDE_CACHING_OK); /* younger, and below y */
         uint64_t old = tide_caching_address(a, y), young = tide_caching_address(a, z);
         CHECK(young < old);
-        CHECK(tide_caching_free(a, y) == TIDE_CACHING_OK &&
-              tide_caching_free(a, z) == TIDE_CACHING_OK);
+        CHECK(tide_caching_free(a, y) == TIDE_CACHING_OK && tide_caching_free(a, z) == TIDE_CACHING_OK);
         CHECK(tide_caching_malloc(a, 12 * MIB, 0, &x) == TIDE_CACHING_OK);
         EQUAL(tide_caching_address(a, x), profile ? young : old);
         tide_caching_destroy(a);
@@ -944,8 +913,7 @@ static void test_ties(void) {
 static void test_statistics(void) {
     player p;
     uint64_t v;
-    begin(
-        "statistics have torch.cuda.memory_stats' names, by pool, with peak, allocated and freed");
+    begin("statistics have torch.cuda.memory_stats' names, by pool, with peak, allocated and freed");
     player_open(&p, "max_split_size_mb:32", GIB);
     tide_block a = take(&p, 100, 0), b = take(&p, 50 * MIB, 0);
     give(&p, b);
@@ -979,8 +947,7 @@ static void test_statistics(void) {
                 {"oversize_segments.current", 1}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         if (!tide_caching_stat_named(p.a, rows[i].key, &v)) complain("no %s", rows[i].key);
-        if (v != rows[i].value)
-            complain("%s is %" PRIu64 ", want %" PRIu64, rows[i].key, v, rows[i].value);
+        if (v != rows[i].value) complain("%s is %" PRIu64 ", want %" PRIu64, rows[i].key, v, rows[i].value);
     }
     CHECK(!tide_caching_stat_named(p.a, "allocated_bytes.all.mean", &v));
     CHECK(!tide_caching_stat_named(p.a, "allocated", &v));
@@ -1076,20 +1043,24 @@ static void test_endless(void) {
 
 /* Of two allocators one is asked for a block that it gets back at once, the other told so: what follows is the same. */
 static void test_touches(void) {
-    static const char *const confs[] = {"", "expandable_segments:True", "max_split_size_mb:64", "garbage_collection_threshold:0.5", "backend:cudaMallocAsync"};
+    static const char *const confs[] = {"", "expandable_segments:True", "max_split_size_mb:64",
+                                        "garbage_collection_threshold:0.5", "backend:cudaMallocAsync"};
     begin("touches");
     for (size_t c = 0; c < sizeof confs / sizeof *confs; c++) {
-        tide_caching_config config = {.memory = hook, .conf = conf_of(confs[c]), .device_bytes = (uint64_t)3 << 30, .is_lean = true};
+        tide_caching_config config = {
+            .memory = hook, .conf = conf_of(confs[c]), .device_bytes = (uint64_t)3 << 30, .is_lean = true};
         tide_caching_allocator *a = NULL, *b = NULL;
         tide_block of_a[64] = {0}, of_b[64] = {0};
         uint64_t least = 1, block_bytes = 0;
-        if (tide_caching_create(&a, &config) != TIDE_CACHING_OK || tide_caching_create(&b, &config) != TIDE_CACHING_OK) complain("no allocator");
+        if (tide_caching_create(&a, &config) != TIDE_CACHING_OK || tide_caching_create(&b, &config) != TIDE_CACHING_OK)
+            complain("no allocator");
         draw_state = 7 + c;
         for (int i = 0; a && b && i < 4000; i++) {
             uint64_t bytes = least + draw_plain() % ((uint64_t)1 << (9 + draw_plain() % 19)), at = draw_plain() % 64;
             if (draw_plain() % 2) {
                 tide_block touched;
-                tide_caching_status one = tide_caching_malloc(a, bytes, 0, &touched), other = tide_caching_touch(b, bytes, 0, &block_bytes);
+                tide_caching_status one = tide_caching_malloc(a, bytes, 0, &touched),
+                                    other = tide_caching_touch(b, bytes, 0, &block_bytes);
                 equal_at(i, "status", one, other);
                 if (one == TIDE_CACHING_OK) equal_at(i, "block", tide_caching_block_bytes(a, touched), block_bytes);
                 tide_caching_free(a, touched);
@@ -1098,10 +1069,13 @@ static void test_touches(void) {
                 tide_caching_free(b, of_b[at]);
                 of_a[at] = of_b[at] = 0;
             } else {
-                equal_at(i, "status", tide_caching_malloc(a, bytes, 0, &of_a[at]), tide_caching_malloc(b, bytes, 0, &of_b[at]));
-                if (of_a[at] && of_b[at]) equal_at(i, "address", tide_caching_address(a, of_a[at]), tide_caching_address(b, of_b[at]));
+                equal_at(i, "status", tide_caching_malloc(a, bytes, 0, &of_a[at]),
+                         tide_caching_malloc(b, bytes, 0, &of_b[at]));
+                if (of_a[at] && of_b[at])
+                    equal_at(i, "address", tide_caching_address(a, of_a[at]), tide_caching_address(b, of_b[at]));
             }
-            equal_at(i, "reserved", tide_caching_stat(a, TIDE_STAT_RESERVED_BYTES, TIDE_POOL_ALL).current, tide_caching_stat(b, TIDE_STAT_RESERVED_BYTES, TIDE_POOL_ALL).current);
+            equal_at(i, "reserved", tide_caching_stat(a, TIDE_STAT_RESERVED_BYTES, TIDE_POOL_ALL).current,
+                     tide_caching_stat(b, TIDE_STAT_RESERVED_BYTES, TIDE_POOL_ALL).current);
         }
         tide_caching_destroy(a);
         tide_caching_destroy(b);
@@ -1136,14 +1110,13 @@ static void test_async(void) {
 
 static void test_conf_values(void) {
     begin("options are read as PyTorch reads them");
-    tide_alloc_conf c = conf_of(
-        "max_split_size_mb:128, max_non_split_rounding_mb : 40,garbage_collection_threshold:0.85,"
-        "expandable_segments:True,large_segment_size_mb:64,per_process_memory_fraction:0.5,");
+    tide_alloc_conf c =
+        conf_of("max_split_size_mb:128, max_non_split_rounding_mb : 40,garbage_collection_threshold:0.85,"
+                "expandable_segments:True,large_segment_size_mb:64,per_process_memory_fraction:0.5,");
     EQUAL(c.max_split_size_bytes, 128 * MIB);
     EQUAL(c.max_non_split_rounding_bytes, 40 * MIB);
     EQUAL(c.large_segment_size_bytes, 64 * MIB);
-    CHECK(c.expandable_segments && c.garbage_collection_threshold == 0.85 &&
-          c.per_process_memory_fraction == 0.5);
+    CHECK(c.expandable_segments && c.garbage_collection_threshold == 0.85 && c.per_process_memory_fraction == 0.5);
     EQUAL(c.warnings, 0);
     c = conf_of("");
     EQUAL(c.max_split_size_bytes, UINT64_MAX);
@@ -1153,20 +1126,15 @@ static void test_conf_values(void) {
     EQUAL(conf_of("throw_on_cudamalloc_oom:True").warnings, 0);
     EQUAL(conf_of("throw_on_cudamalloc_oom:False,expandable_segments_reserve:40G").warnings,
           TIDE_ALLOC_CONF_NOT_MODELLED);
-    CHECK(conf_of("garbage_collection_threshold:0.50000000000000000000")
-              .garbage_collection_threshold == 0.5);
-    CHECK(conf_of("garbage_collection_threshold:5000000000000000000000e-22")
-              .garbage_collection_threshold == 0.5);
+    CHECK(conf_of("garbage_collection_threshold:0.50000000000000000000").garbage_collection_threshold == 0.5);
+    CHECK(conf_of("garbage_collection_threshold:5000000000000000000000e-22").garbage_collection_threshold == 0.5);
     CHECK(conf_of("garbage_collection_threshold:.3").garbage_collection_threshold == 0.3);
-    CHECK(conf_of("garbage_collection_threshold:0.123456789012").garbage_collection_threshold ==
-          0.123456789012);
+    CHECK(conf_of("garbage_collection_threshold:0.123456789012").garbage_collection_threshold == 0.123456789012);
     c = conf_of("max_split_size_mb:512MB");
     EQUAL(c.max_split_size_bytes, 512 * MIB);
     EQUAL(c.warnings, TIDE_ALLOC_CONF_TRAILING_TEXT);
-    EQUAL(conf_of("backend:cudaMallocAsync,max_split_size_mb:64").warnings,
-          TIDE_ALLOC_CONF_ASYNC_IGNORES);
-    EQUAL(conf_of("expandable_segments_reserve_by_class:[a:1,b:2],expandable_segments:False")
-              .warnings,
+    EQUAL(conf_of("backend:cudaMallocAsync,max_split_size_mb:64").warnings, TIDE_ALLOC_CONF_ASYNC_IGNORES);
+    EQUAL(conf_of("expandable_segments_reserve_by_class:[a:1,b:2],expandable_segments:False").warnings,
           TIDE_ALLOC_CONF_NOT_MODELLED);
     EQUAL(conf_of("pinned_num_register_threads:8,pinned_use_background_threads:True,backend:native,"
                   "release_lock_on_cudamalloc:False,pinned_use_cuda_host_register:True")
@@ -1204,64 +1172,49 @@ static void test_conf_errors(void) {
     } rows[] = {
         {"max_split_size:20", "Unrecognized key 'max_split_size' in CUDA allocator config.", 0},
         {"expandable_segments:True,,", "Unrecognized key ',' in CUDA allocator config.", 25},
-        {"max_split_size_mb:19",
-         "CachingAllocator option max_split_size_mb too small, must be >= 20", 18},
+        {"max_split_size_mb:19", "CachingAllocator option max_split_size_mb too small, must be >= 20", 18},
         {"large_segment_size_mb:40,max_split_size_mb:39",
          "CachingAllocator option max_split_size_mb too small, must be >= 40", 43},
-        {"large_segment_size_mb:10",
-         "CachingAllocator option large_segment_size_mb must be > 10 MB", 22},
+        {"large_segment_size_mb:10", "CachingAllocator option large_segment_size_mb must be > 10 MB", 22},
         {"max_split_size_mb", "Error parsing CachingAllocator settings, expected :", 17},
-        {"max_split_size_mb=64",
-         "Unrecognized key 'max_split_size_mb=64' in CUDA allocator config.", 0},
+        {"max_split_size_mb=64", "Unrecognized key 'max_split_size_mb=64' in CUDA allocator config.", 0},
         {"max_split_size_mb:", "Error, expecting max_split_size_mb value", 18},
         {"max_split_size_mb:,", "Error, expecting max_split_size_mb value", 18},
         {"max_split_size_mb:x", "max_split_size_mb is not a number: 'x'", 18},
-        {"max_split_size_mb:99999999999999999999",
-         "max_split_size_mb is out of range: '99999999999999999999'", 18},
+        {"max_split_size_mb:99999999999999999999", "max_split_size_mb is out of range: '99999999999999999999'", 18},
         {"max_split_size_mb:64]", "Error parsing CachingAllocator settings, expected ,", 20},
-        {"expandable_segments:true",
-         "Expected 'True' or 'False' at index 2 in ConfigTokenizer but got 'true'", 20},
-        {"garbage_collection_threshold:1",
-         "garbage_collect_threshold is invalid, set it in (0.0, 1.0)", 29},
-        {"garbage_collection_threshold:0",
-         "garbage_collect_threshold is invalid, set it in (0.0, 1.0)", 29},
-        {"garbage_collection_threshold:nan", "garbage_collection_threshold is not a number: 'nan'",
-         29},
-        {"per_process_memory_fraction:1.1",
-         "per_process_memory_fraction is invalid, set it in [0.0, 1.0]", 28},
+        {"expandable_segments:true", "Expected 'True' or 'False' at index 2 in ConfigTokenizer but got 'true'", 20},
+        {"garbage_collection_threshold:1", "garbage_collect_threshold is invalid, set it in (0.0, 1.0)", 29},
+        {"garbage_collection_threshold:0", "garbage_collect_threshold is invalid, set it in (0.0, 1.0)", 29},
+        {"garbage_collection_threshold:nan", "garbage_collection_threshold is not a number: 'nan'", 29},
+        {"per_process_memory_fraction:1.1", "per_process_memory_fraction is invalid, set it in [0.0, 1.0]", 28},
         {"roundup_power2_divisions:3", "For roundups, the divisions has to be power of 2", 25},
         {"roundup_power2_divisions:[3:2]", "For roundups, the intervals have to be power of 2", 26},
-        {"roundup_power2_divisions:[4:3]",
-         "For roundups, the divisions has to be power of 2 or 0 to disable roundup", 28},
+        {"roundup_power2_divisions:[4:3]", "For roundups, the divisions has to be power of 2 or 0 to disable roundup",
+         28},
         {"roundup_power2_divisions:[4:x]", "roundup_power2_divisions is not a number: 'x'", 28},
-        {"roundup_power2_divisions:[4:2:", "Error parsing CachingAllocator settings, expected ,",
-         29},
+        {"roundup_power2_divisions:[4:2:", "Error parsing CachingAllocator settings, expected ,", 29},
         {"roundup_power2_divisions:[4", "Error parsing CachingAllocator settings, expected :", 27},
         {"expandable_segments_reserve_by_class:[a:1", "Expected closing bracket ']'", 41},
-        {"throw_on_cudamalloc_oom:1",
-         "Expected 'True' or 'False' at index 2 in ConfigTokenizer but got '1'", 24},
+        {"throw_on_cudamalloc_oom:1", "Expected 'True' or 'False' at index 2 in ConfigTokenizer but got '1'", 24},
         {"roundup_power2_divisions:[4:2", "Expected closing bracket ']'", 29},
         {"backend:cuda", "Unknown allocator backend, options are native and cudaMallocAsync", 8},
-        {"pinned_num_register_threads:3", "Number of register threads has to be power of 2, got 3",
+        {"pinned_num_register_threads:3", "Number of register threads has to be power of 2, got 3", 28},
+        {"pinned_num_register_threads:256", "Number of register threads should be less than or equal to 128, got 256",
          28},
-        {"pinned_num_register_threads:256",
-         "Number of register threads should be less than or equal to 128, got 256", 28},
-        {"pinned_reserve_segment_size_mb:0", "Pinned reserve segment size has to be greater than 0",
-         31}};
+        {"pinned_reserve_segment_size_mb:0", "Pinned reserve segment size has to be greater than 0", 31}};
     begin("errors of the option text: PyTorch's words and the place");
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         tide_alloc_conf conf;
         tide_alloc_conf_error error;
-        if (tide_alloc_conf_parse(&conf, TIDE_ALLOC_TORCH_MAIN, rows[i].text, strlen(rows[i].text),
-                                  &error))
+        if (tide_alloc_conf_parse(&conf, TIDE_ALLOC_TORCH_MAIN, rows[i].text, strlen(rows[i].text), &error))
             complain("'%s' is accepted", rows[i].text);
         if (strcmp(error.message, rows[i].message) != 0 || error.offset != rows[i].offset)
-            complain("'%s': '%s' at %zu, want '%s' at %zu", rows[i].text, error.message,
-                     error.offset, rows[i].message, rows[i].offset);
+            complain("'%s': '%s' at %zu, want '%s' at %zu", rows[i].text, error.message, error.offset, rows[i].message,
+                     rows[i].offset);
     }
     tide_alloc_conf conf;
-    CHECK(
-        !tide_alloc_conf_parse(&conf, TIDE_ALLOC_TORCH_2_4, "large_segment_size_mb:40", 24, NULL));
+    CHECK(!tide_alloc_conf_parse(&conf, TIDE_ALLOC_TORCH_2_4, "large_segment_size_mb:40", 24, NULL));
     end();
 }
 
@@ -1279,8 +1232,7 @@ static const mix mixes[] = {
     {"", 1 * GIB, 0.7, 3},
     {"expandable_segments:True", 1 * GIB, 1, 2},
     {"expandable_segments:True,roundup_power2_divisions:4", 700 * MIB, 0.8, 3},
-    {"expandable_segments:True,max_split_size_mb:64,garbage_collection_threshold:0.5", 1 * GIB, 0.9,
-     2},
+    {"expandable_segments:True,max_split_size_mb:64,garbage_collection_threshold:0.5", 1 * GIB, 0.9, 2},
     {"max_split_size_mb:32,garbage_collection_threshold:0.6", 1 * GIB, 0.8, 2},
     {"max_split_size_mb:21,large_segment_size_mb:80", 1 * GIB, 1, 2},
     {"max_split_size_mb:-1", 512 * MIB, 1, 1},
@@ -1303,8 +1255,7 @@ static uint64_t play_mix(const mix *m, uint64_t seed, int n, uint64_t fail_every
         tide_caching_status status;
         if (fail_every) hook_fail_at = hook_calls + (uint64_t)i % fail_every;
         if (k < 4) {
-            while ((status = tide_caching_empty_cache(p.a)) == TIDE_CACHING_NO_MEMORY)
-                hook_fail_at = UINT64_MAX;
+            while ((status = tide_caching_empty_cache(p.a)) == TIDE_CACHING_NO_MEMORY) hook_fail_at = UINT64_MAX;
             CHECK(status == TIDE_CACHING_OK);
         } else if (k < 8) {
             tide_caching_hold_events(p.a);
@@ -1316,8 +1267,7 @@ static uint64_t play_mix(const mix *m, uint64_t seed, int n, uint64_t fail_every
             size_t j = (size_t)(draw() % count);
             if (draw() % 4 == 0) {
                 uint32_t stream = (uint32_t)(draw() % (m->streams + 1));
-                while ((status = tide_caching_record_stream(p.a, live[j], stream)) ==
-                       TIDE_CACHING_NO_MEMORY)
+                while ((status = tide_caching_record_stream(p.a, live[j], stream)) == TIDE_CACHING_NO_MEMORY)
                     hook_fail_at = UINT64_MAX;
                 CHECK(status == TIDE_CACHING_OK);
             }
@@ -1371,9 +1321,8 @@ static void test_properties(void) {
 static void test_host_memory(void) {
     begin("create without host memory is a status, at every allocation of it");
     for (uint64_t k = 0;; k++) {
-        tide_caching_config config = {.memory = hook,
-                                      .conf = tide_alloc_conf_default(TIDE_ALLOC_TORCH_MAIN),
-                                      .device_bytes = GIB};
+        tide_caching_config config = {
+            .memory = hook, .conf = tide_alloc_conf_default(TIDE_ALLOC_TORCH_MAIN), .device_bytes = GIB};
         tide_caching_allocator *a;
         hook_fail_at = hook_calls + k;
         tide_caching_status status = tide_caching_create(&a, &config);
@@ -1442,8 +1391,7 @@ static void test_conf_noise(void) {
         char text[600] = "";
         tide_alloc_conf conf;
         tide_alloc_conf_error error;
-        for (uint64_t n = draw() % 20; n > 0; n--)
-            strcat(text, pieces[draw() % (sizeof pieces / sizeof *pieces)]);
+        for (uint64_t n = draw() % 20; n > 0; n--) strcat(text, pieces[draw() % (sizeof pieces / sizeof *pieces)]);
         bool ok = tide_alloc_conf_parse(&conf, TIDE_ALLOC_TORCH_MAIN, text, strlen(text), &error);
         if (ok != (error.message[0] == 0)) complain("'%s': '%s'", text, error.message);
         CHECK(error.offset <= strlen(text));

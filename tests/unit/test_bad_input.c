@@ -28,7 +28,9 @@ static void put(const char *text, size_t length) {
     request_length += length;
 }
 
-static void put_text(const char *text) { put(text, strlen(text)); }
+static void put_text(const char *text) {
+    put(text, strlen(text));
+}
 
 static void put_quoted(const char *text, size_t length) {
     put_text("\"");
@@ -71,15 +73,13 @@ static const char *text_at(const tide_json *object, const char *key) {
 }
 
 static void complain(const char *what, const char *wanted, const char *answer, size_t length) {
-    printf("FAIL %s: wanted %s\n     %.*s\n", what, wanted, (int)(length < 500 ? length : 500),
-           answer);
+    printf("FAIL %s: wanted %s\n     %.*s\n", what, wanted, (int)(length < 500 ? length : 500), answer);
     failed++;
 }
 
 /* The call ends with `status`, and a diagnostic stands at `place` with `word` in its message: an
  * error where the request is refused, else a warning. */
-static void expect_status(const char *what, int wanted_status, const char *code, const char *place,
-                          const char *word) {
+static void expect_status(const char *what, int wanted_status, const char *code, const char *place, const char *word) {
     char *answer = NULL, wanted[300];
     size_t length = 0;
     int status = tide_call(request, request_length, NULL, &answer, &length);
@@ -92,11 +92,9 @@ static void expect_status(const char *what, int wanted_status, const char *code,
     const tide_json *list = tide_json_at(root, "diagnostics");
     bool is_found = false;
     for (const tide_json *item = list ? list->first : NULL; item; item = item->next)
-        is_found =
-            is_found ||
-            (strcmp(text_at(item, "severity"), wanted_status ? "error" : "warning") == 0 &&
-             strcmp(text_at(item, "code"), code) == 0 &&
-             strcmp(text_at(item, "place"), place) == 0 && strstr(text_at(item, "message"), word));
+        is_found = is_found || (strcmp(text_at(item, "severity"), wanted_status ? "error" : "warning") == 0 &&
+                                strcmp(text_at(item, "code"), code) == 0 &&
+                                strcmp(text_at(item, "place"), place) == 0 && strstr(text_at(item, "message"), word));
     if (status != wanted_status || !is_found)
         complain(what, wanted, answer, length);
     else
@@ -123,27 +121,28 @@ static const struct {
     {"model=gtp2", "ERR_MODEL_UNKNOWN", "/settings/model", "gtp2"},
     {"", "ERR_FIELD_MISSING", "/settings/model", "no model"},
     {"model=gpt2 gpu=h1000", "ERR_FIELD_RANGE", "/settings/gpu", "h1000"},
-    {"model=llama-3.1-8b overrides.rope_scaling.rope_type=bogus", "ERR_FIELD_RANGE", "/config.json/rope_scaling", "rope_type"},
+    {"model=llama-3.1-8b overrides.rope_scaling.rope_type=bogus", "ERR_FIELD_RANGE", "/config.json/rope_scaling",
+     "rope_type"},
     {"model=gpt2 seq=5000", "ERR_FIELD_RANGE", "/settings/seq", "n_positions, which is 1024"},
     {"model=gpt2 freeze=transfomer", "ERR_FIELD_RANGE", "/settings/freeze", "transfomer"},
     {"model=gpt2 train_only=nosuch", "ERR_FIELD_RANGE", "/settings/train_only", "nosuch"},
     {"model=gpt2 grad_accum=100000", "ERR_LIMIT", "/settings/grad_accum", "100000"},
-    {"model=clip-vit-b-32 image_size=10x10", "ERR_UNSUPPORTED", "/settings/image_size",
-     "leave it out"},
+    {"model=clip-vit-b-32 image_size=10x10", "ERR_UNSUPPORTED", "/settings/image_size", "leave it out"},
     {"model=llava-1.5-7b seq=100", "ERR_FIELD_RANGE", "/settings/seq", "576"},
     {"model=llava-1.5-7b seq=1024 images=2", "ERR_FIELD_RANGE", "/settings/seq", "2 x 576"},
     {"model=gpt2 dtype=bf16 scaler=true autocast=fp16", "ERR_CONFLICT", "/settings/scaler", "bf16"},
-    {"model=deberta-v3-base checkpointing=full_reentrant", "ERR_CONFLICT", "/model", "backward through the graph a second time"},
+    {"model=deberta-v3-base checkpointing=full_reentrant", "ERR_CONFLICT", "/model",
+     "backward through the graph a second time"},
     {"model=gpt2 torch=new", "ERR_FIELD_TYPE", "/settings/torch", "new"},
     {"model=gpt2 transformers=4", "ERR_FIELD_TYPE", "/settings/transformers", "4"},
     {"model=gpt2 ema=swa_utils quant=nf4", "ERR_UNSUPPORTED", "/settings/ema", "quantised"},
-    {"model=gpt2 main_grads=fp32 parallel.kind=ddp parallel.dp=2", "ERR_UNSUPPORTED", "/settings/main_grads", "parallel.kind"},
+    {"model=gpt2 main_grads=fp32 parallel.kind=ddp parallel.dp=2", "ERR_UNSUPPORTED", "/settings/main_grads",
+     "parallel.kind"},
     {"model=gpt2 dtype=fp16 scaler=true", "ERR_CONFLICT", "/settings/scaler", "Attempting to unscale FP16 gradients"},
     {"model=gpt2 dtype=fp16 scaler=true optimizer=adamw_fused clip=1", "ERR_CONFLICT", "/settings/scaler", "FP16"},
     {"model=gpt2 dtype=fp16 scaler=true lora.autocast_adapter_dtype=false", "ERR_CONFLICT", "/settings/scaler", "FP16"},
-    {"model=gpt2 allocator=max_split_size_mb:x", "ERR_FIELD_RANGE", "/settings/allocator",
-     "PyTorch refuses"},
-#define OVER(assignment, code, word)                                                               \
+    {"model=gpt2 allocator=max_split_size_mb:x", "ERR_FIELD_RANGE", "/settings/allocator", "PyTorch refuses"},
+#define OVER(assignment, code, word)                                                                                   \
     { "model=gpt2 overrides." assignment, code, "/settings/overrides.", word }
     OVER("n_head=7", "ERR_FIELD_RANGE", "768"),
     OVER("n_head=0", "ERR_FIELD_RANGE", "n_head is 0"),
@@ -164,14 +163,13 @@ static const struct {
     OVER("use_cache=5", "ERR_FIELD_TYPE", "true or false"),
     OVER("architectures=3", "ERR_FIELD_TYPE", "an array of class names"),
 #undef OVER
-    {"model=llama-3.2-1b overrides.num_attention_heads=7", "ERR_FIELD_RANGE",
-     "/config.json/num_key_value_heads", "8 do not divide num_attention_heads, which is 7"},
-    {"model=llama-3.2-1b overrides.num_key_value_heads=5", "ERR_FIELD_RANGE",
-     "/settings/overrides.num_key_value_heads", "5 do not divide"},
-    {"model=llama-3.2-1b overrides.head_dim=7", "ERR_FIELD_RANGE", "/settings/overrides.head_dim",
-     "7"},
-    {"model=llama-3.2-1b overrides.intermediate_size=0", "ERR_FIELD_RANGE",
-     "/settings/overrides.intermediate_size", "0"},
+    {"model=llama-3.2-1b overrides.num_attention_heads=7", "ERR_FIELD_RANGE", "/config.json/num_key_value_heads",
+     "8 do not divide num_attention_heads, which is 7"},
+    {"model=llama-3.2-1b overrides.num_key_value_heads=5", "ERR_FIELD_RANGE", "/settings/overrides.num_key_value_heads",
+     "5 do not divide"},
+    {"model=llama-3.2-1b overrides.head_dim=7", "ERR_FIELD_RANGE", "/settings/overrides.head_dim", "7"},
+    {"model=llama-3.2-1b overrides.intermediate_size=0", "ERR_FIELD_RANGE", "/settings/overrides.intermediate_size",
+     "0"},
     {"model=clip-vit-b-32 overrides.vision_config.patch_size=300", "ERR_FIELD_RANGE",
      "/settings/overrides.vision_config.patch_size", "300"},
     {"model=clip-vit-b-32 overrides.vision_config.num_attention_heads=7", "ERR_FIELD_RANGE",
@@ -184,8 +182,7 @@ static const struct {
 static const struct {
     const char *words, *code, *place, *word;
 } doubtful[] = {
-    {"model=gpt2 overrides.n_layers=1", "ERR_FIELD_UNKNOWN", "/settings/overrides.n_layers",
-     "changes nothing"},
+    {"model=gpt2 overrides.n_layers=1", "ERR_FIELD_UNKNOWN", "/settings/overrides.n_layers", "changes nothing"},
     {"model=llama-3.2-1b overrides.text_config.num_hidden_layers=1", "ERR_FIELD_UNKNOWN",
      "/settings/overrides.text_config.num_hidden_layers", "changes nothing"},
     {"model=gpt2 overrides.n_positions=100", "ERR_FIELD_RANGE", "/settings/seq", "100"},
@@ -206,8 +203,8 @@ static const char *place_of_words(size_t i, char *place, size_t size) {
 
 /* ---- files ---- */
 
-#define LLAMA(more)                                                                                \
-    "{\"model_type\":\"llama\",\"hidden_size\":64,\"intermediate_size\":128,"                      \
+#define LLAMA(more)                                                                                                    \
+    "{\"model_type\":\"llama\",\"hidden_size\":64,\"intermediate_size\":128,"                                          \
     "\"num_attention_heads\":4,\"num_hidden_layers\":1,\"vocab_size\":99" more "}"
 
 static const struct {
@@ -220,25 +217,19 @@ static const struct {
     {"null", "null", "ERR_FIELD_TYPE", "/files/0", "null"},
     {"a key twice", LLAMA(",\"vocab_size\":9"), "ERR_JSON_SYNTAX", "/files/0/vocab_size", "twice"},
     {"no type", "{\"hidden_size\":64}", "ERR_MODEL_UNKNOWN", "/files/0", "model_type"},
-    {"an unknown type", "{\"model_type\":\"nosuch\"}", "ERR_MODEL_UNKNOWN",
-     "/config.json/model_type", "nosuch"},
-    {"a key missing", "{\"model_type\":\"llama\"}", "ERR_FIELD_MISSING", "/config.json/hidden_size",
-     "hidden_size"},
-    {"a negative size", LLAMA(",\"head_dim\":-16"), "ERR_FIELD_RANGE", "/config.json/head_dim",
-     "-16"},
-    {"a size beyond doubles", LLAMA(",\"head_dim\":1e400"), "ERR_FIELD_RANGE", "/files/0/head_dim",
-     "too large"},
-    {"a nested size",
-     "{\"model_type\":\"clip\",\"text_config\":{\"hidden_size\":\"wide\"},\"vision_config\":{}}",
+    {"an unknown type", "{\"model_type\":\"nosuch\"}", "ERR_MODEL_UNKNOWN", "/config.json/model_type", "nosuch"},
+    {"a key missing", "{\"model_type\":\"llama\"}", "ERR_FIELD_MISSING", "/config.json/hidden_size", "hidden_size"},
+    {"a negative size", LLAMA(",\"head_dim\":-16"), "ERR_FIELD_RANGE", "/config.json/head_dim", "-16"},
+    {"a size beyond doubles", LLAMA(",\"head_dim\":1e400"), "ERR_FIELD_RANGE", "/files/0/head_dim", "too large"},
+    {"a nested size", "{\"model_type\":\"clip\",\"text_config\":{\"hidden_size\":\"wide\"},\"vision_config\":{}}",
      "ERR_FIELD_TYPE", "/config.json/text_config/hidden_size", "\"wide\""},
-    {"no nested configuration", "{\"model_type\":\"llava\",\"text_config\":3,\"vision_config\":{}}",
-     "ERR_FIELD_TYPE", "/files/0/text_config", "an object"},
-    {"another architecture", LLAMA(",\"architectures\":[\"LlamaForQuestionAnswering\"]"),
-     "ERR_UNSUPPORTED", "/config.json/architectures/0", "LlamaForQuestionAnswering"},
-    {"a needed size that is null", "{\"model_type\":\"llama\",\"hidden_size\":null}",
-     "ERR_FIELD_MISSING", "/config.json/hidden_size", "hidden_size"},
-    {"an unknown activation", LLAMA(",\"hidden_act\":\"nosuch\""), "ERR_UNSUPPORTED", "/model",
-     "nosuch"},
+    {"no nested configuration", "{\"model_type\":\"llava\",\"text_config\":3,\"vision_config\":{}}", "ERR_FIELD_TYPE",
+     "/files/0/text_config", "an object"},
+    {"another architecture", LLAMA(",\"architectures\":[\"LlamaForQuestionAnswering\"]"), "ERR_UNSUPPORTED",
+     "/config.json/architectures/0", "LlamaForQuestionAnswering"},
+    {"a needed size that is null", "{\"model_type\":\"llama\",\"hidden_size\":null}", "ERR_FIELD_MISSING",
+     "/config.json/hidden_size", "hidden_size"},
+    {"an unknown activation", LLAMA(",\"hidden_act\":\"nosuch\""), "ERR_UNSUPPORTED", "/model", "nosuch"},
 };
 
 static void check_depth(void) {
@@ -253,9 +244,9 @@ static void check_depth(void) {
 /* ---- descriptions ---- */
 
 #define CONFIG "{\"model_type\":\"bad\",\"hidden_size\":8}"
-#define DESCRIPTION(sizes, functions, modules)                                                     \
-    "{\"tidemark\":1,\"architecture\":\"bad\",\"model_type\":{\"bad\":\"M\"},"                     \
-    "\"roots\":{\"M\":\"M\"},\"inputs\":{\"x\":\"empty(batch, 8, dtype=bf16)\"},\"sizes\":{" sizes \
+#define DESCRIPTION(sizes, functions, modules)                                                                         \
+    "{\"tidemark\":1,\"architecture\":\"bad\",\"model_type\":{\"bad\":\"M\"},"                                         \
+    "\"roots\":{\"M\":\"M\"},\"inputs\":{\"x\":\"empty(batch, 8, dtype=bf16)\"},\"sizes\":{" sizes                     \
     "},\"functions\":{" functions "},\"modules\":{" modules "}}"
 #define MODULE(line) "\"M\":{\"w\":\"Parameter(8)\",\"forward(x)\":[" line "]}"
 
@@ -263,13 +254,12 @@ static const struct {
     const char *name, *text, *code, *place, *word;
 } descriptions[] = {
     {"a size that depends on itself",
-     DESCRIPTION("\"a\":\"b\",\"b\":\"a\"", "", "\"M\":{\"w\":\"Parameter(a)\",\"forward(x)\":[]}"),
-     "ERR_DESCRIPTION", "/model", "depends on itself"},
-    {"a module inside itself", DESCRIPTION("", "", "\"M\":{\"m\":\"M()\",\"forward(x)\":[]}"),
+     DESCRIPTION("\"a\":\"b\",\"b\":\"a\"", "", "\"M\":{\"w\":\"Parameter(a)\",\"forward(x)\":[]}"), "ERR_DESCRIPTION",
+     "/model", "depends on itself"},
+    {"a module inside itself", DESCRIPTION("", "", "\"M\":{\"m\":\"M()\",\"forward(x)\":[]}"), "ERR_LIMIT", "/model",
+     "deeper"},
+    {"a function that calls itself", DESCRIPTION("", "\"f(x)\":[\"return f(x)\"]", MODULE("\"return f(x)\"")),
      "ERR_LIMIT", "/model", "deeper"},
-    {"a function that calls itself",
-     DESCRIPTION("", "\"f(x)\":[\"return f(x)\"]", MODULE("\"return f(x)\"")), "ERR_LIMIT",
-     "/model", "deeper"},
     {"one that calls itself inside other calls",
      DESCRIPTION("", "\"i(x)\":[\"return x\"],\"f(x)\":[\"return i(i(i(i(i(i(i(f(x))))))))\"]",
                  MODULE("\"return f(x)\"")),
@@ -280,37 +270,28 @@ static const struct {
                         "\"return x\"")),
      "ERR_LIMIT", "/model", "more"},
     {"a list of lists",
-     DESCRIPTION("", "",
-                 MODULE("\"y = range(1000000)\",\"z = [[i for i in y] for j in y]\",\"return x\"")),
+     DESCRIPTION("", "", MODULE("\"y = range(1000000)\",\"z = [[i for i in y] for j in y]\",\"return x\"")),
      "ERR_LIMIT", "/model", "more"},
     {"a list that doubles",
-     DESCRIPTION(
-         "", "",
-         MODULE("\"y = range(1000)\",\"for i in range(1000):\",[\"y = y + y\"],\"return x\"")),
+     DESCRIPTION("", "", MODULE("\"y = range(1000)\",\"for i in range(1000):\",[\"y = y + y\"],\"return x\"")),
      "ERR_LIMIT", "/model", "million"},
-    {"a range of all integers",
-     DESCRIPTION("", "", MODULE("\"y = range(-9223372036854775807, 9223372036854775807)\"")),
+    {"a range of all integers", DESCRIPTION("", "", MODULE("\"y = range(-9223372036854775807, 9223372036854775807)\"")),
      "ERR_LIMIT", "/model", "million"},
     {"a sum that overflows",
-     DESCRIPTION("\"a\":\"9223372036854775807 + hidden_size\"", "",
-                 "\"M\":{\"w\":\"Parameter(a)\",\"forward(x)\":[]}"),
+     DESCRIPTION("\"a\":\"9223372036854775807 + hidden_size\"", "", "\"M\":{\"w\":\"Parameter(a)\",\"forward(x)\":[]}"),
      "ERR_OVERFLOW", "/model", "63 bits"},
     {"a tensor that overflows",
-     DESCRIPTION("", "",
-                 MODULE("\"return empty(1000000000, 1000000000, 1000000000, dtype=bf16)\"")),
-     "ERR_OVERFLOW", "/model", "2^60"},
-    {"a name that is none", DESCRIPTION("", "", MODULE("\"return nosuch(x)\"")), "ERR_DESCRIPTION",
-     "/model", "nosuch"},
+     DESCRIPTION("", "", MODULE("\"return empty(1000000000, 1000000000, 1000000000, dtype=bf16)\"")), "ERR_OVERFLOW",
+     "/model", "2^60"},
+    {"a name that is none", DESCRIPTION("", "", MODULE("\"return nosuch(x)\"")), "ERR_DESCRIPTION", "/model", "nosuch"},
     {"a statement that is cut off", DESCRIPTION("", "", MODULE("\"return (x\"")), "ERR_DESCRIPTION",
      "/bad/modules/M/forward(x)/0", "')'"},
     {"one that extends itself",
-     "{\"architecture\":\"bad\",\"extends\":\"bad\",\"model_type\":{\"bad\":\"M\"},\"modules\":{}}",
-     "ERR_DESCRIPTION", "/bad", "extend"},
-    {"a key that is none",
-     "{\"architecture\":\"bad\",\"model_type\":{\"bad\":\"M\"},\"modules\":{},\"module\":{}}",
+     "{\"architecture\":\"bad\",\"extends\":\"bad\",\"model_type\":{\"bad\":\"M\"},\"modules\":{}}", "ERR_DESCRIPTION",
+     "/bad", "extend"},
+    {"a key that is none", "{\"architecture\":\"bad\",\"model_type\":{\"bad\":\"M\"},\"modules\":{},\"module\":{}}",
      "ERR_DESCRIPTION", "/bad/module", "modules"},
-    {"another model's",
-     "{\"architecture\":\"worse\",\"model_type\":{\"worse\":\"M\"},\"modules\":{}}", "ERR_CONFLICT",
+    {"another model's", "{\"architecture\":\"worse\",\"model_type\":{\"worse\":\"M\"},\"modules\":{}}", "ERR_CONFLICT",
      "/config.json/model_type", "worse"},
 };
 
@@ -320,8 +301,7 @@ int main(void) {
     char place[200];
     for (size_t i = 0; i < COUNT_OF(words); i++) {
         make_request(words[i].words, NULL, NULL);
-        expect(words[i].words, words[i].code, place_of_words(i, place, sizeof place),
-               words[i].word);
+        expect(words[i].words, words[i].code, place_of_words(i, place, sizeof place), words[i].word);
     }
     for (size_t i = 0; i < COUNT_OF(files); i++) {
         make_request("", files[i].text, NULL);
@@ -334,8 +314,7 @@ int main(void) {
     check_depth();
     for (size_t i = 0; i < COUNT_OF(descriptions); i++) {
         make_request("", CONFIG, descriptions[i].text);
-        expect(descriptions[i].name, descriptions[i].code, descriptions[i].place,
-               descriptions[i].word);
+        expect(descriptions[i].name, descriptions[i].code, descriptions[i].place, descriptions[i].word);
     }
     printf("%d passed, %d failed\n", passed, failed);
     return failed != 0;

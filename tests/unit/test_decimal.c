@@ -22,8 +22,8 @@ static void same(const char *text) {
     double is = decimal_read(text, &end_is), expected = strtod(text, &end_expected);
     if (memcmp(&is, &expected, sizeof is) == 0 && end_is == end_expected) return;
     is_right = false;
-    printf("FAIL \"%.60s\": %.17g, %td characters; expected %.17g, %td\n", text, is, end_is - text,
-           expected, end_expected - text);
+    printf("FAIL \"%.60s\": %.17g, %td characters; expected %.17g, %td\n", text, is, end_is - text, expected,
+           end_expected - text);
 }
 
 /* xorshift64 */
@@ -135,8 +135,8 @@ int main(void) {
     for (int i = 0; i < 5000; i++) {
         snprintf(text, sizeof text, "%.*g", 1 + (int)(next() % 20), any_double());
         same(text);
-        snprintf(text, sizeof text, "%" PRIu64 ".%" PRIu64 "e%d", next() >> next() % 64,
-                 next() >> next() % 64, (int)(next() % 60) - 30);
+        snprintf(text, sizeof text, "%" PRIu64 ".%" PRIu64 "e%d", next() >> next() % 64, next() >> next() % 64,
+                 (int)(next() % 60) - 30);
         same(text);
     }
     group("any doubles");

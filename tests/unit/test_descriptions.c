@@ -23,7 +23,8 @@ static bool read_whole(tide_arena *arena, const char *name) {
             ok = ok && tide_description_load(&set, tide_text_of(tide_architecture_sources[i].name));
     const tide_description *d = ok ? tide_description_load(&set, tide_text_of(name)) : NULL;
     ok = d && tide_description_read(&set, d) && diags.count == 0;
-    for (uint32_t i = 0; i < diags.count; i++) printf("%s: %s: %s\n", name, diags.items[i].place, diags.items[i].message);
+    for (uint32_t i = 0; i < diags.count; i++)
+        printf("%s: %s: %s\n", name, diags.items[i].place, diags.items[i].message);
     return ok;
 }
 
@@ -39,8 +40,10 @@ static bool check(const char *name) {
 int main(void) {
     int passed = 0, failed = 0;
     for (uint32_t i = 0; i < tide_architecture_source_count; i++) {
-        if (check(tide_architecture_sources[i].name)) passed++;
-        else failed++;
+        if (check(tide_architecture_sources[i].name))
+            passed++;
+        else
+            failed++;
     }
     printf("%d passed, %d failed\n", passed, failed);
     return failed != 0;

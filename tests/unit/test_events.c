@@ -1,5 +1,5 @@
-/* Events one by one and the allocator after one, of recordings and of jobs. A failure points to core/src/report/segments.c, and to
- * recorded_events.c or job_events.c beside it.
+/* Events one by one and the allocator after one, of recordings and of jobs. A failure points to
+ * core/src/report/segments.c, and to recorded_events.c or job_events.c beside it.
  *
  *     test_events ORACLE_FOLDER RECORDINGS_FOLDER */
 #include <stdbool.h>
@@ -14,12 +14,18 @@
 static int passed, failed;
 
 static void check(bool is_right, const char *what, const char *which, double have, double want) {
-    if (is_right) passed++;
-    else printf("FAIL %s: %s: %.0f, want %.0f\n", which, what, have, want), failed++;
+    if (is_right)
+        passed++;
+    else
+        printf("FAIL %s: %s: %.0f, want %.0f\n", which, what, have, want), failed++;
 }
 
-static const cJSON *at(const cJSON *object, const char *key) { return cJSON_GetObjectItemCaseSensitive(object, key); }
-static double number(const cJSON *object, const char *key) { return cJSON_IsNumber(at(object, key)) ? at(object, key)->valuedouble : 0; }
+static const cJSON *at(const cJSON *object, const char *key) {
+    return cJSON_GetObjectItemCaseSensitive(object, key);
+}
+static double number(const cJSON *object, const char *key) {
+    return cJSON_IsNumber(at(object, key)) ? at(object, key)->valuedouble : 0;
+}
 static const char *text_at(const cJSON *object, const char *key) {
     const char *text = cJSON_GetStringValue(at(object, key));
     return text ? text : "";
@@ -36,8 +42,10 @@ static cJSON *ask(const subject *of, const char *call, const char *more) {
     char request[2048], *text = NULL;
     size_t length = 0;
     snprintf(request, sizeof request, "{\"call\":\"%s%s\",\"settings\":[%s]%s}", of->prefix, call, of->settings, more);
-    if (of->recording) tide_recording_call(of->recording, request, strlen(request), &text, &length);
-    else tide_call(request, strlen(request), NULL, &text, &length);
+    if (of->recording)
+        tide_recording_call(of->recording, request, strlen(request), &text, &length);
+    else
+        tide_call(request, strlen(request), NULL, &text, &length);
     cJSON *answer = text ? cJSON_ParseWithLength(text, length) : NULL;
     check(cJSON_IsTrue(at(answer, "ok")), call, of->name, 0, 1);
     if (text) tide_free(NULL, text, length);
@@ -50,13 +58,17 @@ static cJSON *all_rows(const subject *of, const char *filter) {
     for (int first = 0;;) {
         char more[200];
         snprintf(more, sizeof more, ",\"first\":%d,\"count\":500,\"filter\":\"%s\"", first, filter);
-        cJSON *answer = ask(of, "events", more), *rows = cJSON_DetachItemFromObjectCaseSensitive(answer, "rows"), *stacks = cJSON_DetachItemFromObjectCaseSensitive(answer, "stacks");
+        cJSON *answer = ask(of, "events", more), *rows = cJSON_DetachItemFromObjectCaseSensitive(answer, "rows"),
+              *stacks = cJSON_DetachItemFromObjectCaseSensitive(answer, "stacks");
         int passing = (int)number(answer, "passing");
-        check(number(answer, "first") == (first + 500 > passing ? (passing > 500 ? passing - 500 : 0) : first), "the first of a window", of->name, number(answer, "first"), first);
+        check(number(answer, "first") == (first + 500 > passing ? (passing > 500 ? passing - 500 : 0) : first),
+              "the first of a window", of->name, number(answer, "first"), first);
         for (int skip = first - (int)number(answer, "first"); skip > 0; skip--) cJSON_DeleteItemFromArray(rows, 0);
         while (cJSON_GetArraySize(rows)) {
             cJSON *row = cJSON_DetachItemFromArray(rows, 0);
-            if (at(row, "stack")) cJSON_AddItemToObject(row, "frames", cJSON_Duplicate(cJSON_GetArrayItem(stacks, (int)number(row, "stack")), true));
+            if (at(row, "stack"))
+                cJSON_AddItemToObject(row, "frames",
+                                      cJSON_Duplicate(cJSON_GetArrayItem(stacks, (int)number(row, "stack")), true));
             cJSON_AddItemToArray(all, row);
         }
         cJSON_Delete(rows);
@@ -69,7 +81,9 @@ static cJSON *all_rows(const subject *of, const char *filter) {
 
 /* ---- what must hold ---- */
 
-static bool is_kind(const cJSON *row, const char *kind) { return strcmp(text_at(row, "kind"), kind) == 0; }
+static bool is_kind(const cJSON *row, const char *kind) {
+    return strcmp(text_at(row, "kind"), kind) == 0;
+}
 
 static void rows_add_up(const subject *of, const cJSON *const *rows, int count, double peak) {
     double allocated = 0, highest = 0;
@@ -78,7 +92,9 @@ static void rows_add_up(const subject *of, const cJSON *const *rows, int count, 
         const cJSON *row = rows[i], *other = at(row, "other");
         if (number(row, "event") != i) out_of_place++;
         if (!at(row, "allocated")) continue; /* behind a failure */
-        if (i == 0) allocated = number(row, "allocated") - (is_kind(row, "alloc") ? number(row, "bytes") : 0); /* what was there before */
+        if (i == 0)
+            allocated = number(row, "allocated") -
+                        (is_kind(row, "alloc") ? number(row, "bytes") : 0); /* what was there before */
         if (is_kind(row, "alloc")) allocated += number(row, "bytes");
         if (i > 0 && (is_kind(row, "free") || is_kind(row, "wait"))) allocated -= number(row, "bytes");
         if (allocated != number(row, "allocated")) wrong++, allocated = number(row, "allocated");
@@ -100,7 +116,8 @@ static void state_adds_up(const subject *of, const cJSON *row) {
     snprintf(more, sizeof more, ",\"at\":%.0f", number(row, "event"));
     cJSON *state = ask(of, "state", more);
     const cJSON *segment, *cell, *alive;
-    double bytes = number(at(state, "other_segments"), "bytes"), live = number(at(state, "other_segments"), "live"), held = 0, idle = 0, gap = 0;
+    double bytes = number(at(state, "other_segments"), "bytes"), live = number(at(state, "other_segments"), "live"),
+           held = 0, idle = 0, gap = 0;
     int segments = (int)number(at(state, "other_segments"), "count"), wrong = 0;
     cJSON_ArrayForEach(segment, at(state, "segments")) {
         double count = at(segment, "count") ? number(segment, "count") : 1, end = 0, cells_live = 0, blocks = 0;
@@ -116,20 +133,29 @@ static void state_adds_up(const subject *of, const cJSON *row) {
             blocks += at(cell, "blocks") ? number(cell, "blocks") : 1;
         }
         if (number(segment, "address") < 0) wrong++;
-        if (end != number(segment, "bytes") || cells_live != number(segment, "live") || blocks != number(segment, "blocks")) wrong++;
+        if (end != number(segment, "bytes") || cells_live != number(segment, "live") ||
+            blocks != number(segment, "blocks"))
+            wrong++;
     }
     cJSON_ArrayForEach(alive, at(state, "alive")) {
         held += number(alive, "bytes") + number(alive, "rest");
         if (number(alive, "bytes") != number(alive, "count") * number(alive, "each")) wrong++;
         if (at(alive, "event") && number(alive, "event") > number(row, "event")) wrong++;
     }
-    check(number(state, "allocated") == number(row, "allocated"), "allocated then", of->name, number(state, "allocated"), number(row, "allocated"));
-    check(number(state, "reserved") == number(row, "reserved"), "reserved then", of->name, number(state, "reserved"), number(row, "reserved"));
-    check(bytes == number(state, "reserved"), "segments are what is reserved", of->name, bytes, number(state, "reserved"));
-    check(live == number(state, "allocated"), "live blocks are what is allocated", of->name, live, number(state, "allocated"));
+    check(number(state, "allocated") == number(row, "allocated"), "allocated then", of->name,
+          number(state, "allocated"), number(row, "allocated"));
+    check(number(state, "reserved") == number(row, "reserved"), "reserved then", of->name, number(state, "reserved"),
+          number(row, "reserved"));
+    check(bytes == number(state, "reserved"), "segments are what is reserved", of->name, bytes,
+          number(state, "reserved"));
+    check(live == number(state, "allocated"), "live blocks are what is allocated", of->name, live,
+          number(state, "allocated"));
     check(held == number(state, "allocated"), "each of them is somebody's", of->name, held, number(state, "allocated"));
-    check(segments == (int)number(state, "segment_count"), "all segments are told", of->name, segments, number(state, "segment_count"));
-    check(at(state, "other_segments") || (idle == number(at(state, "idle"), "bytes") && gap == number(state, "largest_free")), "empty segments and the largest gap", of->name, idle, number(at(state, "idle"), "bytes"));
+    check(segments == (int)number(state, "segment_count"), "all segments are told", of->name, segments,
+          number(state, "segment_count"));
+    check(at(state, "other_segments") ||
+              (idle == number(at(state, "idle"), "bytes") && gap == number(state, "largest_free")),
+          "empty segments and the largest gap", of->name, idle, number(at(state, "idle"), "bytes"));
     check(wrong == 0, "cells cover their segment", of->name, wrong, 0);
     /* The blocks of the first segment, each. */
     segment = cJSON_GetArrayItem(at(state, "segments"), 0);
@@ -146,7 +172,8 @@ static void state_adds_up(const subject *of, const cJSON *row) {
 static bool has_text(const cJSON *row, const char *filter) {
     const cJSON *frame;
     cJSON_ArrayForEach(frame, at(row, "frames")) if (strstr(cJSON_GetStringValue(frame), filter)) return true;
-    return strstr(text_at(row, "kind"), filter) || strstr(text_at(row, "module"), filter) || strstr(text_at(row, "op"), filter) || strstr(text_at(row, "factor"), filter);
+    return strstr(text_at(row, "kind"), filter) || strstr(text_at(row, "module"), filter) ||
+           strstr(text_at(row, "op"), filter) || strstr(text_at(row, "factor"), filter);
 }
 
 static void filter_passes(const subject *of, const cJSON *const *rows, int count, const char *filter) {
@@ -166,7 +193,9 @@ static void filter_passes(const subject *of, const cJSON *const *rows, int count
         snprintf(more, sizeof more, ",\"at\":%.0f,\"count\":10,\"filter\":\"%s\"", number(wanted, "event"), filter);
         cJSON *window = ask(of, "events", more);
         cJSON_ArrayForEach(row, at(window, "rows")) is_there |= number(row, "event") == number(wanted, "event");
-        check(is_there && cJSON_GetArraySize(at(window, "rows")) == (cJSON_GetArraySize(some) < 10 ? cJSON_GetArraySize(some) : 10), "a window around an event has it", of->name, is_there, 1);
+        check(is_there && cJSON_GetArraySize(at(window, "rows")) ==
+                              (cJSON_GetArraySize(some) < 10 ? cJSON_GetArraySize(some) : 10),
+              "a window around an event has it", of->name, is_there, 1);
         cJSON_Delete(window);
     }
     cJSON_Delete(some);
@@ -180,8 +209,10 @@ static void curve_adds_up(const subject *of, const cJSON *const *rows, int count
     const cJSON *curve = at(answer, "timeline"), *columns = at(curve, "columns"), *column;
     int row = from, wrong = 0, is_part = from > 0 || to < count;
     check(number(curve, "events") == count, "events of a part's curve", of->name, number(curve, "events"), count);
-    check(number(curve, "from") == from * is_part && number(curve, "to") == to * is_part, "where a part is", of->name, number(curve, "from"), from);
-    check(cJSON_GetArraySize(columns) == (to - from < 400 ? to - from : 400), "columns of a part", of->name, cJSON_GetArraySize(columns), to - from);
+    check(number(curve, "from") == from * is_part && number(curve, "to") == to * is_part, "where a part is", of->name,
+          number(curve, "from"), from);
+    check(cJSON_GetArraySize(columns) == (to - from < 400 ? to - from : 400), "columns of a part", of->name,
+          cJSON_GetArraySize(columns), to - from);
     cJSON_ArrayForEach(column, columns) {
         double allocated = 0, reserved = 0;
         int end = column->next ? (int)number(column->next, "from") : to;
@@ -238,7 +269,8 @@ static void look_at_recording(const char *folder, const char *file, const char *
     of.prefix = "recorded_";
     look_at(&of, number(at(played, "recording"), "before") > 0 ? -1 : number(played, "allocated_peak"), filters);
     cJSON *state = ask(&of, "state", "");
-    check(number(state, "event") == number(played, "peak_event"), "without an event, the peak's", file, number(state, "event"), number(played, "peak_event"));
+    check(number(state, "event") == number(played, "peak_event"), "without an event, the peak's", file,
+          number(state, "event"), number(played, "peak_event"));
     cJSON_Delete(state);
     cJSON_Delete(played);
     tide_recording_free(of.recording);
@@ -250,14 +282,16 @@ static void look_at_job(const char *settings) {
     cJSON *estimate = ask(&of, "estimate", "");
     look_at(&of, number(at(estimate, "peak"), "allocated"), filters);
     cJSON *state = ask(&of, "state", "");
-    check(number(state, "event") == number(at(estimate, "peak"), "event"), "without an event, the peak's", settings, number(state, "event"), number(at(estimate, "peak"), "event"));
+    check(number(state, "event") == number(at(estimate, "peak"), "event"), "without an event, the peak's", settings,
+          number(state, "event"), number(at(estimate, "peak"), "event"));
     cJSON_Delete(state);
     cJSON_Delete(estimate);
 }
 
 int main(int argc, char **argv) {
-    static const char *const snapshots[] = {"snapshot-empty", "snapshot-expand", "snapshot-late", "snapshot-oom", "snapshot-plain",
-                                            "snapshot-ring", "snapshot-streams", "snapshot-streams2"};
+    static const char *const snapshots[] = {"snapshot-empty",   "snapshot-expand",  "snapshot-late",
+                                            "snapshot-oom",     "snapshot-plain",   "snapshot-ring",
+                                            "snapshot-streams", "snapshot-streams2"};
     char name[100];
     if (argc != 3) return 2;
     for (size_t i = 0; i < sizeof snapshots / sizeof *snapshots; i++) {
@@ -272,7 +306,9 @@ int main(int argc, char **argv) {
     look_at_recording(name, "events-oom.jsonl.gz", "");
     look_at_job("\"model=gpt2\",\"overrides.n_layer=2\"");
     look_at_job("\"model=gpt2\",\"overrides.n_layer=1\",\"allocator=expandable_segments:True\"");
-    look_at_job("\"model=smollm2-135m\",\"overrides.num_hidden_layers=2\",\"quant=int8\",\"adapter=lora\""); /* empties the cache */
+    look_at_job(
+        "\"model=smollm2-135m\",\"overrides.num_hidden_layers=2\",\"quant=int8\",\"adapter=lora\""); /* empties the
+                                                                                                        cache */
     printf("%d passed, %d failed\n", passed, failed);
     return failed != 0;
 }

@@ -53,8 +53,8 @@ static void *meter_resize(void *user, void *ptr, size_t old_size, size_t new_siz
 
 /* ---- requests ---- */
 
-#define LLAVA                                                                                      \
-    "\"model=llava-1.5-7b\",\"overrides.text_config.num_hidden_layers=1\","                        \
+#define LLAVA                                                                                                          \
+    "\"model=llava-1.5-7b\",\"overrides.text_config.num_hidden_layers=1\","                                            \
     "\"overrides.vision_config.num_hidden_layers=2\""
 
 static const struct {
@@ -71,19 +71,22 @@ static const struct {
      "]\\n[\\\"o\\\",0,999999999,0]\\n\"}}",
      0},
     {"a part of a recording",
-     "{\"call\":\"recorded_timeline\",\"from\":2,\"recording\":{\"text\":\"{\\\"case\\\":{\\\"allocator\\\":\\\"expandable_segm"
+     "{\"call\":\"recorded_timeline\",\"from\":2,\"recording\":{\"text\":\"{\\\"case\\\":{\\\"allocator\\\":"
+     "\\\"expandable_segm"
      "ents:True\\\"},\\\"device_bytes\\\":100000000}\\n[\\\"a\\\",0,5000000,0]\\n[\\\"f\\\",0]\\n[\\\"a\\\""
      ",5000192,100,1]\\n[\\\"c\\\",0]\\n[\\\"s\\\",0,20971520,0]\\n[\\\"a\\\",0,30000000,0]\\n[\\\"f\\\",7"
      "]\\n[\\\"o\\\",0,999999999,0]\\n\"}}",
      0},
     {"events of a recording",
-     "{\"call\":\"recorded_events\",\"filter\":\"a\",\"recording\":{\"text\":\"{\\\"case\\\":{\\\"allocator\\\":\\\"expandable_segm"
+     "{\"call\":\"recorded_events\",\"filter\":\"a\",\"recording\":{\"text\":\"{\\\"case\\\":{\\\"allocator\\\":"
+     "\\\"expandable_segm"
      "ents:True\\\"},\\\"device_bytes\\\":100000000}\\n[\\\"a\\\",0,5000000,0]\\n[\\\"f\\\",0]\\n[\\\"a\\\""
      ",5000192,100,1]\\n[\\\"c\\\",0]\\n[\\\"s\\\",0,20971520,0]\\n[\\\"a\\\",0,30000000,0]\\n[\\\"f\\\",7"
      "]\\n[\\\"o\\\",0,999999999,0]\\n\"}}",
      0},
     {"the allocator of a recording",
-     "{\"call\":\"recorded_state\",\"segment\":0,\"recording\":{\"text\":\"{\\\"case\\\":{\\\"allocator\\\":\\\"expandable_segm"
+     "{\"call\":\"recorded_state\",\"segment\":0,\"recording\":{\"text\":\"{\\\"case\\\":{\\\"allocator\\\":"
+     "\\\"expandable_segm"
      "ents:True\\\"},\\\"device_bytes\\\":100000000}\\n[\\\"a\\\",0,5000000,0]\\n[\\\"f\\\",0]\\n[\\\"a\\\""
      ",5000192,100,1]\\n[\\\"c\\\",0]\\n[\\\"s\\\",0,20971520,0]\\n[\\\"a\\\",0,30000000,0]\\n[\\\"f\\\",7"
      "]\\n[\\\"o\\\",0,999999999,0]\\n\"}}",
@@ -122,24 +125,24 @@ static const struct {
      "{\"call\":\"estimate\",\"settings\":[\"model=gpt2\",\"overrides.n_layer=1\",\"gpu=h100-80\","
      "\"allocator=expandable_segments:True,roundup_power2_divisions:4\"]}",
      0},
-    {"llava, checkpointed",
-     "{\"call\":\"estimate\",\"settings\":[" LLAVA ",\"checkpointing=full\",\"gpu=h100-80\"]}", 0},
+    {"llava, checkpointed", "{\"call\":\"estimate\",\"settings\":[" LLAVA ",\"checkpointing=full\",\"gpu=h100-80\"]}",
+     0},
     {"llava, reentrant, frozen",
      "{\"call\":\"estimate\",\"settings\":[" LLAVA ",\"checkpointing=full_reentrant\","
      "\"freeze=vision_tower\",\"load=warmup\"]}",
      0},
-    {"llava, explained", "{\"call\":\"explain\",\"settings\":[" LLAVA "],\"of\":\"activations\"}",
-     0},
+    {"llava, explained", "{\"call\":\"explain\",\"settings\":[" LLAVA "],\"of\":\"activations\"}", 0},
     {"compared",
      "{\"call\":\"compare\",\"settings\":[\"model=gpt2\",\"overrides.n_layer=1\"],\"with\":[\"model=gpt2\","
      "\"overrides.n_layer=1\",\"batch=2\"]}",
      0},
-    {"events of a job", "{\"call\":\"events\",\"settings\":[\"model=gpt2\",\"overrides.n_layer=1\"],\"count\":500,\"filter\":\"attn\"}", 0},
-    {"the allocator of a job", "{\"call\":\"state\",\"settings\":[\"model=gpt2\",\"overrides.n_layer=1\"],\"segment\":2097152}", 0},
-    {"blocks",
-     "{\"call\":\"explain\",\"stage\":\"blocks\",\"settings\":[\"model=gpt2\",\"overrides.n_layer=1\"]}", 0},
-    {"events",
-     "{\"call\":\"explain\",\"stage\":\"events\",\"settings\":[\"model=gpt2\",\"overrides.n_layer=1\"]}", 0},
+    {"events of a job",
+     "{\"call\":\"events\",\"settings\":[\"model=gpt2\",\"overrides.n_layer=1\"],\"count\":500,\"filter\":\"attn\"}",
+     0},
+    {"the allocator of a job",
+     "{\"call\":\"state\",\"settings\":[\"model=gpt2\",\"overrides.n_layer=1\"],\"segment\":2097152}", 0},
+    {"blocks", "{\"call\":\"explain\",\"stage\":\"blocks\",\"settings\":[\"model=gpt2\",\"overrides.n_layer=1\"]}", 0},
+    {"events", "{\"call\":\"explain\",\"stage\":\"events\",\"settings\":[\"model=gpt2\",\"overrides.n_layer=1\"]}", 0},
     {"a link", "{\"call\":\"link\",\"settings\":[\"model=gpt2\",\"batch=4\",\"seq=1024\"]}", 0},
     {"a case",
      "{\"call\":\"verify\",\"case\":{\"model\":\"gpt2\",\"overrides\":{\"n_layer\":1},\"batch\":1,"
@@ -166,9 +169,8 @@ static const struct {
 static int passed, failed;
 
 /* One call with requests [from, until] failing; false when something is wrong. */
-static bool call_once(const char *request, const char *expected, size_t expected_length,
-                      int expected_status, long from, long until, long *made,
-                      const char **complaint) {
+static bool call_once(const char *request, const char *expected, size_t expected_length, int expected_status, long from,
+                      long until, long *made, const char **complaint) {
     meter m = {.fail_from = from, .fail_until = until};
     tide_allocator hook = {meter_resize, &m};
     char *response = NULL;
@@ -203,8 +205,8 @@ static void check(const char *name, const char *request, int status) {
     size_t expected_length = 0;
     int got = tide_call(request, strlen(request), &hook, &expected, &expected_length);
     if (got != status || !expected) {
-        printf("FAIL %s: status %d: %.*s\n", name, got,
-               (int)(expected_length < 300 ? expected_length : 300), expected ? expected : "");
+        printf("FAIL %s: status %d: %.*s\n", name, got, (int)(expected_length < 300 ? expected_length : 300),
+               expected ? expected : "");
         failed++;
         tide_free(&hook, expected, expected_length);
         return;
@@ -213,11 +215,10 @@ static void check(const char *name, const char *request, int status) {
     long stride = all > DENSE + SPARSE ? (all - DENSE) / SPARSE : 1;
     for (long k = 1; k <= all; k += k < DENSE || k + stride > all ? 1 : stride)
         for (int lasts = 0; lasts < 2; lasts++) {
-            if (!call_once(request, expected, expected_length, status, k, lasts ? all + 1000 : k,
-                           &made, &complaint) &&
+            if (!call_once(request, expected, expected_length, status, k, lasts ? all + 1000 : k, &made, &complaint) &&
                 fails++ < 5)
-                printf("FAIL %s: request %ld of %ld%s: %s\n", name, k, all,
-                       lasts ? " and all after it" : "", complaint);
+                printf("FAIL %s: request %ld of %ld%s: %s\n", name, k, all, lasts ? " and all after it" : "",
+                       complaint);
             ran_out++;
         }
     if (!call_once(request, expected, expected_length, status, 0, 0, &made, &complaint)) {

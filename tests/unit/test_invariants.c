@@ -58,7 +58,8 @@ static const law laws[] = {
     {"schedule-free SGD", "optimizer=sgd_schedulefree", "optimizer=adamw_schedulefree", ANY},
     {"freezing more", "freeze=EMBEDDING,LAST", "freeze=EMBEDDING", TEXT},
     {"IA3 of fewer modules", "ia3.target_modules=FEW", "ia3.target_modules=all-linear", TEXT},
-    {"fewer virtual tokens", "adapter=prompt prompt.num_virtual_tokens=8", "adapter=prompt prompt.num_virtual_tokens=100", TEXT},
+    {"fewer virtual tokens", "adapter=prompt prompt.num_virtual_tokens=8",
+     "adapter=prompt prompt.num_virtual_tokens=100", TEXT},
     {"LoRA without dropout", "lora.r=8 lora.dropout=0", "lora.r=8 lora.dropout=0.1", TEXT},
     {"LoRA in place of DoRA", "lora.r=8 lora.dora=false", "lora.r=8 lora.dora=true", TEXT},
     {"nothing else saved", "lora.r=8", "lora.r=8 lora.modules_to_save=SAVED", TEXT},
@@ -91,10 +92,11 @@ static uint32_t below(uint32_t count) { /* xorshift64* */
     return (uint32_t)((state * UINT64_C(2685821657736338717)) >> 33) % count;
 }
 
-#define PICK(...) ((const char *const[]){__VA_ARGS__}[below(sizeof((const char *const[]){__VA_ARGS__}) / sizeof(char *))])
+#define PICK(...)                                                                                                      \
+    ((const char *const[]){__VA_ARGS__}[below(sizeof((const char *const[]){__VA_ARGS__}) / sizeof(char *))])
 
-/* What a run needs: live bytes at the most, in forward and backward passes alone as well, at the end of a forward pass, and what is
- * left after each step. */
+/* What a run needs: live bytes at the most, in forward and backward passes alone as well, at the end of a forward pass,
+ * and what is left after each step. */
 typedef struct needs {
     uint64_t peak, passes, kept, left[4];
 } needs;
@@ -130,13 +132,16 @@ static needs needs_said(const words *given, const tide_source *file, bool says) 
     tide_diagnostics diags;
     tide_diagnostics_init(&diags, &arena);
     for (uint32_t i = 0; i < given->count; i++) texts[i] = tide_text_of(given->text[i]);
-    tide_file config = file ? (tide_file){TIDE_TEXT("entry.json"), {file->text, file->length}} : (tide_file){{NULL, 0}, {NULL, 0}};
+    tide_file config =
+        file ? (tide_file){TIDE_TEXT("entry.json"), {file->text, file->length}} : (tide_file){{NULL, 0}, {NULL, 0}};
     tide_job *job = tide_job_build(&arena, texts, given->count, &config, file != NULL, &diags);
     tide_run *run = TIDE_NEW(&arena, tide_run, 1);
     if (job) job->steps = 3;
-    if (job && tide_run_job(run, job, &arena, &diags)) measure(&run->machine.timeline, &n);
+    if (job && tide_run_job(run, job, &arena, &diags))
+        measure(&run->machine.timeline, &n);
     else
-        for (uint32_t i = 0; i < diags.count && says; i++) printf("%s: %s\n", diags.items[i].place, diags.items[i].message);
+        for (uint32_t i = 0; i < diags.count && says; i++)
+            printf("%s: %s\n", diags.items[i].place, diags.items[i].message);
     tide_arena_free(&arena);
     return n;
 }
@@ -160,7 +165,12 @@ static void print_words(const char *title, const words *w, uint64_t peak) {
 /* Words apart at spaces, names of the model in place of the law's. */
 static words with(const words *base, uint32_t model, const char *added, char *buffer, size_t room) {
     words made = *base;
-    const struct { const char *name, *text; } names[] = {{"EMBEDDING", bases[model].embedding}, {"LAST", bases[model].last}, {"FEW", bases[model].few}, {"SAVED", bases[model].saved}};
+    const struct {
+        const char *name, *text;
+    } names[] = {{"EMBEDDING", bases[model].embedding},
+                 {"LAST", bases[model].last},
+                 {"FEW", bases[model].few},
+                 {"SAVED", bases[model].saved}};
     snprintf(buffer, room, "%s", added);
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         char *at = strstr(buffer, names[i].name);
@@ -169,13 +179,15 @@ static words with(const words *base, uint32_t model, const char *added, char *bu
         snprintf(tail, sizeof tail, "%s", at + strlen(names[i].name));
         snprintf(at, room - (size_t)(at - buffer), "%s%s", names[i].text, tail);
     }
-    for (char *word = strtok(buffer, " "); word && made.count < WORD_LIMIT; word = strtok(NULL, " ")) made.text[made.count++] = word;
+    for (char *word = strtok(buffer, " "); word && made.count < WORD_LIMIT; word = strtok(NULL, " "))
+        made.text[made.count++] = word;
     return made;
 }
 
 static void check(const law *l, const words *base, uint32_t model) {
     char less_text[256], more_text[256];
-    words less = with(base, model, l->less, less_text, sizeof less_text), more = with(base, model, l->more, more_text, sizeof more_text);
+    words less = with(base, model, l->less, less_text, sizeof less_text),
+          more = with(base, model, l->more, more_text, sizeof more_text);
     needs x = needs_of(&less, NULL), y = needs_of(&more, NULL);
     bool is_steady = x.left[2] == x.left[3];
     if (x.peak && x.peak <= y.peak && is_steady) {
@@ -220,8 +232,10 @@ typedef struct family {
 
 /* overrides.PATH=3 for every number of layers. */
 static void cut_layers(family *f, const tide_json *config, const char *path) {
-    static const char *const keys[] = {"n_layer", "n_layers", "num_layers", "num_decoder_layers", "num_hidden_layers", "encoder_layers", "decoder_layers", "depth"};
-    static const char *const lists[][2] = {{"intermediate_layers_indices", "[0,1,2,0,1]"}, {"cross_attention_layers", "[1]"}}; /* of those that are left */
+    static const char *const keys[] = {"n_layer",           "n_layers",       "num_layers",     "num_decoder_layers",
+                                       "num_hidden_layers", "encoder_layers", "decoder_layers", "depth"};
+    static const char *const lists[][2] = {{"intermediate_layers_indices", "[0,1,2,0,1]"},
+                                           {"cross_attention_layers", "[1]"}}; /* of those that are left */
     for (const tide_json *entry = config->first; entry; entry = entry->next) {
         char name[64];
         snprintf(name, sizeof name, "%s.%s", path, entry->key.at);
@@ -250,7 +264,8 @@ static words words_of(const family *f, const char *const *more, uint32_t count) 
     return w;
 }
 
-/* What the allocator has allocated at the most, and whether the answer warns that this is more than another job would need; 0: it does not run. */
+/* What the allocator has allocated at the most, and whether the answer warns that this is more than another job would
+ * need; 0: it does not run. */
 static uint64_t estimate(const words *w, bool *warns) {
     char request[4096] = "{\"call\":\"estimate\",\"settings\":[";
     for (uint32_t i = 0; i < w->count; i++) {
@@ -321,9 +336,17 @@ static void check_family(family *f, uint32_t round) {
     }
     snprintf(frozen, sizeof frozen, "freeze=%s", f->first);
     snprintf(more_frozen, sizeof more_frozen, "freeze=%s,%s", f->first, f->second);
-    const char *base[] = {f->has_tokens && round % 2 ? "padding=true" : NULL, PICK("dtype=bf16", "dtype=fp32", "dtype=fp16"), PICK("autocast=none", "autocast=bf16"),
-                          PICK("optimizer=adamw", "optimizer=adamw", "optimizer=sgd", "optimizer=adamw8bit", "optimizer=adafactor"), PICK("grad_accum=1", "grad_accum=2"),
-                          PICK("clip=none", "clip=1.0"), PICK("batch=1", "batch=2"), NULL, NULL, NULL};
+    const char *base[] = {
+        f->has_tokens && round % 2 ? "padding=true" : NULL,
+        PICK("dtype=bf16", "dtype=fp32", "dtype=fp16"),
+        PICK("autocast=none", "autocast=bf16"),
+        PICK("optimizer=adamw", "optimizer=adamw", "optimizer=sgd", "optimizer=adamw8bit", "optimizer=adafactor"),
+        PICK("grad_accum=1", "grad_accum=2"),
+        PICK("clip=none", "clip=1.0"),
+        PICK("batch=1", "batch=2"),
+        NULL,
+        NULL,
+        NULL};
     enum { BASE = 7, MORE = 10 };
     words plain = words_of(f, base, MORE), with = plain;
 #define WITH(...) (memcpy(&base[BASE], (const char *const[3]){__VA_ARGS__}, 3 * sizeof *base), words_of(f, base, MORE))
@@ -332,14 +355,17 @@ static void check_family(family *f, uint32_t round) {
     expect(x.passes && x.passes < y.passes, "a larger micro-batch needs more", &plain, x.passes, &with, y.passes);
     with = WITH(frozen);
     words both = WITH(more_frozen);
-    if (strcmp(base[3], "optimizer=adafactor") != 0) { /* which keeps of one group of parameters while it does the next: recorded */
+    if (strcmp(base[3], "optimizer=adafactor") !=
+        0) { /* which keeps of one group of parameters while it does the next: recorded */
         compare("freezing", &with, &plain);
         compare("freezing more", &both, &with);
     }
     with = WITH("checkpointing=full"); /* the peak may be in one layer's backward pass, which takes as much */
-    if (needs_quietly(&with, &y)) expect(y.kept < x.kept, "checkpointing keeps less of a forward pass", &with, y.kept, &plain, x.kept);
+    if (needs_quietly(&with, &y))
+        expect(y.kept < x.kept, "checkpointing keeps less of a forward pass", &with, y.kept, &plain, x.kept);
     with = WITH("checkpointing=full_reentrant");
-    if (needs_quietly(&with, &y)) expect(y.kept < x.kept, "reentrant checkpointing keeps less", &with, y.kept, &plain, x.kept);
+    if (needs_quietly(&with, &y))
+        expect(y.kept < x.kept, "reentrant checkpointing keeps less", &with, y.kept, &plain, x.kept);
     with = WITH("adapter=lora", PICK("lora.r=4", "lora.r=64"));
     if (!needs_quietly(&with, &y)) return; /* no linear layer, or experts */
     compare_or_warns("LoRA, or a warning", &with, &plain);
@@ -358,7 +384,8 @@ static bool read_family(family *f, const tide_source *source, char *type, size_t
     tide_diagnostics_init(&diags, &arena);
     *f = (family){.source = source, .word_count = 1};
     snprintf(f->words[0], sizeof *f->words, "model=%s", source->name);
-    const tide_json *config = tide_json_at(tide_json_parse(&arena, (tide_text){source->text, source->length}, "", &diags), "config");
+    const tide_json *config =
+        tide_json_at(tide_json_parse(&arena, (tide_text){source->text, source->length}, "", &diags), "config");
     const tide_json *kind = config ? tide_config_type(config) : NULL;
     if (kind) cut_layers(f, config, "overrides");
     snprintf(type, room, "%s", kind ? kind->text.at : "");

@@ -14,11 +14,11 @@
 
 /* ---- doubles ---- */
 
-#define SOURCE(name_, text_)                                                                      \
+#define SOURCE(name_, text_)                                                                                           \
     { .name = name_, .text = text_, .length = sizeof(text_) - 1 }
 
-#define LLAMA                                                                                      \
-    "{\"model_type\": \"llama\", \"architectures\": [\"LlamaForCausalLM\"], \"hidden_size\": 64, " \
+#define LLAMA                                                                                                          \
+    "{\"model_type\": \"llama\", \"architectures\": [\"LlamaForCausalLM\"], \"hidden_size\": 64, "                     \
     "\"vocab_size\": 99}"
 
 const tide_source tide_catalogue_sources[] = {
@@ -31,8 +31,7 @@ const tide_source tide_catalogue_sources[] = {
                    "\"scale\": null, \"deep\": {\"hidden_dropout_prob\": 0.1, \"use_dropout\": "
                    "true, \"drop_path_rate\": 0}}}"),
     SOURCE("gpt2-large", "{\"name\": \"gpt2-large\", \"config\": {\"model_type\": \"gpt2\"}}"),
-    SOURCE("llama-3.1-8b",
-           "{\"name\": \"llama-3.1-8b\", \"title\": \"Llama 3.1 8B\", \"config\": " LLAMA "}"),
+    SOURCE("llama-3.1-8b", "{\"name\": \"llama-3.1-8b\", \"title\": \"Llama 3.1 8B\", \"config\": " LLAMA "}"),
     SOURCE("llava-1.5-7b", "{\"name\": \"llava-1.5-7b\", \"title\": \"LLaVA-1.5 7B\", \"source\": "
                            "\"huggingface.co/llava-hf/llava-1.5-7b-hf\","
                            "\"parameters\": 7063427072, \"config\": {\"architectures\": "
@@ -43,8 +42,7 @@ const tide_source tide_catalogue_sources[] = {
                            "{\"crop_size\": {\"height\": 336, \"width\": 336}}}"),
     {.name = NULL},
 };
-const uint32_t tide_catalogue_source_count =
-    sizeof tide_catalogue_sources / sizeof *tide_catalogue_sources - 1;
+const uint32_t tide_catalogue_source_count = sizeof tide_catalogue_sources / sizeof *tide_catalogue_sources - 1;
 const tide_source tide_catalogue_at_once[] = {{.name = NULL}};
 const tide_source tide_architecture_sources[] = {{.name = NULL}}, tide_architecture_at_once[] = {{.name = NULL}};
 const uint32_t tide_architecture_source_count = 0;
@@ -53,31 +51,29 @@ const uint32_t tide_model_type_count = 0;
 const uint32_t tide_pack_length = 0;
 
 const tide_source tide_recipe_sources[] = {
-    SOURCE("tuned", "{\"settings\": {\"model\": \"gpt2\", \"batch\": 16, \"checkpointing\": \"full\", \"parallel\": {\"kind\": "
-                    "\"zero2\", \"dp\": 8}}}"),
+    SOURCE("tuned",
+           "{\"settings\": {\"model\": \"gpt2\", \"batch\": 16, \"checkpointing\": \"full\", \"parallel\": {\"kind\": "
+           "\"zero2\", \"dp\": 8}}}"),
 };
 const uint32_t tide_recipe_source_count = 1;
 
-const tide_source tide_gpu_source = SOURCE(
-    "gpus",
-    "{\"gpus\": [{\"name\": \"t4\", \"title\": \"T4 16GB\", \"bytes\": 15642329088, "
-    "\"capability\": 75, \"sms\": 40,"
-    "\"threads_per_sm\": 1024, \"context_bytes\": 184549376, \"context_source\": \"estimated\", "
-    "\"source\": \"deviceQuery\"},"
-    "{\"name\": \"h100-80\", \"title\": \"H100 80GB SXM5\", \"bytes\": 85017755648, "
-    "\"capability\": 90, \"sms\": 132,"
-    "\"threads_per_sm\": 2048, \"context_bytes\": 1, \"context_source\": \"\", \"source\": \"\"},"
-    "{\"name\": \"h100-pcie\", \"title\": \"H100 80GB PCIe\", \"bytes\": 84943044608, "
-    "\"capability\": 90, \"sms\": 114,"
-    "\"threads_per_sm\": 2048, \"context_bytes\": 1, \"context_source\": \"\", \"source\": "
-    "\"\"}]}");
+const tide_source tide_gpu_source =
+    SOURCE("gpus", "{\"gpus\": [{\"name\": \"t4\", \"title\": \"T4 16GB\", \"bytes\": 15642329088, "
+                   "\"capability\": 75, \"sms\": 40,"
+                   "\"threads_per_sm\": 1024, \"context_bytes\": 184549376, \"context_source\": \"estimated\", "
+                   "\"source\": \"deviceQuery\"},"
+                   "{\"name\": \"h100-80\", \"title\": \"H100 80GB SXM5\", \"bytes\": 85017755648, "
+                   "\"capability\": 90, \"sms\": 132,"
+                   "\"threads_per_sm\": 2048, \"context_bytes\": 1, \"context_source\": \"\", \"source\": \"\"},"
+                   "{\"name\": \"h100-pcie\", \"title\": \"H100 80GB PCIe\", \"bytes\": 84943044608, "
+                   "\"capability\": 90, \"sms\": 114,"
+                   "\"threads_per_sm\": 2048, \"context_bytes\": 1, \"context_source\": \"\", \"source\": "
+                   "\"\"}]}");
 
 const char *const tide_optimizer_names[] = {
-    "adamw",      "adamw_fused", "adamw_single", "adamw_amsgrad", "adam",
-    "nadam",      "radam",       "adamax",       "sgd",           "sgd_momentum",
-    "sgd_single", "rmsprop",     "adagrad",      "adadelta",      "none"};
-const uint32_t tide_optimizer_name_count =
-    sizeof tide_optimizer_names / sizeof *tide_optimizer_names;
+    "adamw", "adamw_fused",  "adamw_single", "adamw_amsgrad", "adam",    "nadam",    "radam", "adamax",
+    "sgd",   "sgd_momentum", "sgd_single",   "rmsprop",       "adagrad", "adadelta", "none"};
+const uint32_t tide_optimizer_name_count = sizeof tide_optimizer_names / sizeof *tide_optimizer_names;
 
 /* ---- counting ---- */
 
@@ -96,9 +92,9 @@ static void complain(int line, const char *format, ...) {
     va_end(list);
 }
 
-#define CHECK(condition)                                                                           \
-    do {                                                                                           \
-        if (!(condition)) complain(__LINE__, "%s", #condition);                                    \
+#define CHECK(condition)                                                                                               \
+    do {                                                                                                               \
+        if (!(condition)) complain(__LINE__, "%s", #condition);                                                        \
     } while (0)
 
 /* ---- memory that counts, and that can fail ---- */
@@ -131,12 +127,13 @@ static void begin(const char *name) {
 static void end(void) {
     tide_arena_free(&arena);
     if (live_bytes) complain(__LINE__, "%zu bytes left", live_bytes);
-    if (test_ok) passed++;
-    else failed++;
+    if (test_ok)
+        passed++;
+    else
+        failed++;
 }
 
-static tide_job *build_texts(const tide_text *words, uint32_t count, const tide_file *files,
-                             uint32_t file_count) {
+static tide_job *build_texts(const tide_text *words, uint32_t count, const tide_file *files, uint32_t file_count) {
     tide_diagnostics_init(&diags, &arena);
     return tide_job_build(&arena, words, count, files, file_count, &diags);
 }
@@ -166,8 +163,7 @@ static tide_job *build_file(const char *joined, const char *name, const char *te
 
 static const tide_diagnostic *find(tide_severity severity, const char *place) {
     for (uint32_t i = 0; i < diags.count; i++)
-        if (diags.items[i].severity == severity && strcmp(diags.items[i].place, place) == 0)
-            return &diags.items[i];
+        if (diags.items[i].severity == severity && strcmp(diags.items[i].place, place) == 0) return &diags.items[i];
     return NULL;
 }
 
@@ -191,8 +187,7 @@ static void refuse_file_at(int line, const char *text, const char *part) {
     if (build_file(NULL, "given.json", text)) complain(line, "%.60s was taken", text);
     if (diags.error_count != 1 || strncmp(diags.items[0].place, "/files/0", 8) != 0 ||
         !strstr(diags.items[0].message, part))
-        complain(line, "%.60s: %s %s, expected \"%s\"", text,
-                 diags.count ? diags.items[0].place : "",
+        complain(line, "%.60s: %s %s, expected \"%s\"", text, diags.count ? diags.items[0].place : "",
                  diags.count ? diags.items[0].message : "nothing", part);
 }
 #define REFUSE_FILE(text, part) refuse_file_at(__LINE__, text, part)
@@ -212,8 +207,7 @@ static tide_origin origin(const tide_job *job, const char *name) {
 static void row_at(int line, const char *words, const char *name, const char *value) {
     tide_job *job = build(words);
     if (!job)
-        complain(line, "%s was refused: %s %s", words, diags.items[0].place,
-                 diags.items[0].message);
+        complain(line, "%s was refused: %s %s", words, diags.items[0].place, diags.items[0].message);
     else if (strcmp(row(job, name), value) != 0)
         complain(line, "%s: %s is \"%s\"", words, name, row(job, name));
 }
@@ -222,9 +216,9 @@ static void row_at(int line, const char *words, const char *name, const char *va
 static void link_at(int line, const char *words, const char *link) {
     tide_job *job = build(words);
     if (!job)
-        complain(line, "%s was refused: %s %s", words, diags.items[0].place,
-                 diags.items[0].message);
-    else if (strcmp(job->link, link) != 0) complain(line, "%s: link is %s", words, job->link);
+        complain(line, "%s was refused: %s %s", words, diags.items[0].place, diags.items[0].message);
+    else if (strcmp(job->link, link) != 0)
+        complain(line, "%s: link is %s", words, job->link);
 }
 #define LINK(words, link) link_at(__LINE__, words, link)
 
@@ -241,24 +235,20 @@ static void test_defaults(void) {
     tide_job *job = build("model=gpt2");
     CHECK(job);
     if (job) {
-        CHECK(strcmp(job->mode, "train") == 0 && job->batch == 1 && job->seq == 512 &&
-              job->images == 1 && job->image_height == 0);
+        CHECK(strcmp(job->mode, "train") == 0 && job->batch == 1 && job->seq == 512 && job->images == 1 &&
+              job->image_height == 0);
         CHECK(strcmp(job->dtype, "bf16") == 0 && !job->autocast && !job->scaler &&
               strcmp(job->optimizer, "adamw") == 0);
-        CHECK(strcmp(job->param_groups, "one") == 0 && job->freeze.count == 0 &&
-              job->train_only.count == 0);
+        CHECK(strcmp(job->param_groups, "one") == 0 && job->freeze.count == 0 && job->train_only.count == 0);
         CHECK(strcmp(job->checkpointing, "none") == 0 && strcmp(job->attention, "sdpa") == 0);
-        CHECK(strcmp(job->sdpa_backend, "default") == 0 && job->grad_accum == 1 &&
-              strcmp(job->zero_grad, "none") == 0);
-        CHECK(!job->clips && job->labels && !job->padding && job->use_cache == -1 &&
-              !job->hold_outputs);
+        CHECK(strcmp(job->sdpa_backend, "default") == 0 && job->grad_accum == 1 && strcmp(job->zero_grad, "none") == 0);
+        CHECK(!job->clips && job->labels && !job->padding && job->use_cache == -1 && !job->hold_outputs);
         CHECK(strcmp(job->allocator, "") == 0 && strcmp(job->load, "to") == 0 && job->steps == 2);
-        CHECK(!job->has_gpu && job->capability == 90 && job->gpu.sms == 132 &&
-              job->gpu.threads_per_sm == 2048);
+        CHECK(!job->has_gpu && job->capability == 90 && job->gpu.sms == 132 && job->gpu.threads_per_sm == 2048);
         CHECK(job->device_bytes == 0 && job->memory_fraction_ppm == 0 &&
               job->allocator_conf.max_split_size_bytes == UINT64_MAX);
-        CHECK(strcmp(job->model_title, "GPT-2 Small") == 0 &&
-              job->published_parameters == 124439808 && !job->preprocessor);
+        CHECK(strcmp(job->model_title, "GPT-2 Small") == 0 && job->published_parameters == 124439808 &&
+              !job->preprocessor);
         CHECK(strcmp(job->link, "model=gpt2&v=1") == 0);
     }
     end();
@@ -349,18 +339,24 @@ static void test_bad_values(void) {
 
 static void deepspeed_at(int line, const char *text, const char *words, const char *name, const char *value) {
     tide_job *job = build_file(words, "ds.json", text);
-    if (!job || strcmp(row(job, name), value) != 0) complain(line, "%s: %s is \"%s\"", text, name, job ? row(job, name) : diags.items[0].message);
+    if (!job || strcmp(row(job, name), value) != 0)
+        complain(line, "%s: %s is \"%s\"", text, name, job ? row(job, name) : diags.items[0].message);
 }
 #define DEEPSPEED(text, words, name, value) deepspeed_at(__LINE__, text, words, name, value)
 
 static void test_deepspeed(void) {
     begin("a DeepSpeed configuration is settings, with auto as the Trainer fills it in");
-    static const char zero2[] = "{\"bf16\": {\"enabled\": \"auto\"}, \"train_micro_batch_size_per_gpu\": \"auto\", \"train_batch_size\": \"auto\", "
-                                "\"gradient_accumulation_steps\": \"auto\", \"zero_optimization\": {\"stage\": 2, \"overlap_comm\": true, "
-                                "\"contiguous_gradients\": true, \"sub_group_size\": 1e9, \"reduce_bucket_size\": \"auto\"}}",
-                      zero3[] = "{\"fp16\": {\"enabled\": true}, \"train_batch_size\": 64, \"train_micro_batch_size_per_gpu\": 4, \"gradient_accumulation_steps\": 2, "
-                                "\"gradient_clipping\": \"auto\", \"optimizer\": {\"type\": \"AdamW\", \"params\": {\"lr\": 1}}, \"zero_optimization\": {\"stage\": 3, "
-                                "\"stage3_max_live_parameters\": 1000000000, \"offload_param\": {\"device\": \"cpu\", \"pin_memory\": true}}}";
+    static const char zero2
+        [] = "{\"bf16\": {\"enabled\": \"auto\"}, \"train_micro_batch_size_per_gpu\": \"auto\", \"train_batch_size\": "
+             "\"auto\", "
+             "\"gradient_accumulation_steps\": \"auto\", \"zero_optimization\": {\"stage\": 2, \"overlap_comm\": true, "
+             "\"contiguous_gradients\": true, \"sub_group_size\": 1e9, \"reduce_bucket_size\": \"auto\"}}",
+   zero3[] =
+        "{\"fp16\": {\"enabled\": true}, \"train_batch_size\": 64, \"train_micro_batch_size_per_gpu\": 4, "
+        "\"gradient_accumulation_steps\": 2, "
+        "\"gradient_clipping\": \"auto\", \"optimizer\": {\"type\": \"AdamW\", \"params\": {\"lr\": 1}}, "
+        "\"zero_optimization\": {\"stage\": 3, "
+        "\"stage3_max_live_parameters\": 1000000000, \"offload_param\": {\"device\": \"cpu\", \"pin_memory\": true}}}";
     DEEPSPEED(zero2, "gpt2|dp=4", "parallel.kind", "zero2");
     DEEPSPEED(zero2, "gpt2|dp=4", "parallel.overlap_comm", "true");
     DEEPSPEED(zero2, "gpt2|dp=4", "parallel.hf_auto", "true");
@@ -402,7 +398,8 @@ static void test_unknown(void) {
     REFUSE("gpt2|parallel.kind=zer2", "/settings/parallel.kind", "did you mean zero2?");
     REFUSE("gpt2|dp=2", "/settings/parallel.dp", "need a kind");
     REFUSE("gpt2|parallel.kind=ddp|dp=2|rank=2", "/settings/parallel.rank", "go from 0 to 1");
-    REFUSE("gpt2|parallel.kind=ddp|parallel.overlap_comm=true", "/settings/parallel.overlap_comm", "no option of parallel.kind=ddp");
+    REFUSE("gpt2|parallel.kind=ddp|parallel.overlap_comm=true", "/settings/parallel.overlap_comm",
+           "no option of parallel.kind=ddp");
     end();
 }
 
@@ -431,8 +428,7 @@ static void test_duplicates(void) {
     tide_job *job = build("gpt2|batch=2|mbs=3");
     CHECK(job && job->batch == 3 && says(TIDE_WARNING, "/settings/batch", "more than once"));
     job = build("gpt2|overrides.n_layer=2|overrides.n_layer=3");
-    CHECK(job && config_int(job, NULL, "n_layer") == 3 &&
-          find(TIDE_WARNING, "/settings/overrides.n_layer"));
+    CHECK(job && config_int(job, NULL, "n_layer") == 3 && find(TIDE_WARNING, "/settings/overrides.n_layer"));
     job = build("gpt2|model=llama-3.1-8b");
     CHECK(job && strcmp(job->model, "llama-3.1-8b") == 0 && find(TIDE_WARNING, "/settings/model"));
     end();
@@ -459,9 +455,7 @@ static void test_overrides(void) {
     if (job) {
         CHECK(config_int(job, NULL, "n_layer") == 4);
         CHECK(config_int(job, NULL, "vocab_size") == 50257);
-        CHECK(
-            tide_json_at(tide_json_at(tide_json_at(job->config, "deep"), "inner"), "x")->integer ==
-            7);
+        CHECK(tide_json_at(tide_json_at(tide_json_at(job->config, "deep"), "inner"), "x")->integer == 7);
         const tide_json *layers = tide_json_at(job->config, "layers");
         CHECK(layers->count == 2 && layers->first->integer == 5 && layers->first->parent == layers);
         CHECK(tide_json_at(layers->first->next, "a")->integer == 6);
@@ -496,8 +490,7 @@ static void test_bad_overrides(void) {
 }
 
 static double config_number(const tide_job *job, const char *outer, const char *key) {
-    const tide_json *value =
-        tide_json_at(outer ? tide_json_at(job->config, outer) : job->config, key);
+    const tide_json *value = tide_json_at(outer ? tide_json_at(job->config, outer) : job->config, key);
     return value && value->kind == TIDE_JSON_NUMBER ? value->number : -1;
 }
 
@@ -508,14 +501,11 @@ static void test_dropout(void) {
                           "|overrides.many=[{\"dropout\": 1}]");
     CHECK(job);
     if (job) {
-        CHECK(config_number(job, NULL, "attn_pdrop") == 0.25 &&
-              config_number(job, NULL, "embd_pdrop") == 0.25);
+        CHECK(config_number(job, NULL, "attn_pdrop") == 0.25 && config_number(job, NULL, "embd_pdrop") == 0.25);
         CHECK(config_number(job, "deep", "hidden_dropout_prob") == 0.25 &&
               config_number(job, "deep", "drop_path_rate") == 0.25);
-        CHECK(tide_json_at(tide_json_at(job->config, "deep"), "use_dropout")->kind ==
-              TIDE_JSON_BOOL);
-        CHECK(config_number(job, NULL, "my_dropout_x") == 0.25 &&
-              config_number(job, NULL, "head_drop_rate") == 0.25);
+        CHECK(tide_json_at(tide_json_at(job->config, "deep"), "use_dropout")->kind == TIDE_JSON_BOOL);
+        CHECK(config_number(job, NULL, "my_dropout_x") == 0.25 && config_number(job, NULL, "head_drop_rate") == 0.25);
         CHECK(config_number(job, NULL, "pdrop") == 1);
         CHECK(tide_json_at(tide_json_at(job->config, "many")->first, "dropout")->number == 1);
     }
@@ -550,30 +540,27 @@ static void test_config_file(void) {
     begin("a file with model_type or architectures is the configuration");
     tide_job *job = build_file("batch=2", "config.json", LLAMA);
     CHECK(job && strcmp(job->model, "llama") == 0 && config_int(job, NULL, "hidden_size") == 64);
-    CHECK(job && origin(job, "model") == TIDE_ORIGIN_FILE && strncmp(job->link, "batch=2&config=%7B%22model_type%22:", 35) == 0);
+    CHECK(job && origin(job, "model") == TIDE_ORIGIN_FILE &&
+          strncmp(job->link, "batch=2&config=%7B%22model_type%22:", 35) == 0);
     job = build_file("batch=2", "my-model.json", LLAMA);
     CHECK(job && strcmp(job->model, "my-model") == 0);
     job = build_file("batch=2", "a/long/path/my-model.json", LLAMA);
     CHECK(job && strcmp(job->model, "my-model") == 0);
-    job = build_file(NULL, "config.json",
-                     "{\"architectures\": [\"X\"], \"_name_or_path\": \"org/name-7b/\"}");
+    job = build_file(NULL, "config.json", "{\"architectures\": [\"X\"], \"_name_or_path\": \"org/name-7b/\"}");
     CHECK(job && strcmp(job->model, "name-7b") == 0);
     job = build_file("gpt2", "config.json", LLAMA);
-    CHECK(job && strcmp(job->model, "llama") == 0 &&
-          says(TIDE_WARNING, "/settings/model", "gpt2 is not used"));
+    CHECK(job && strcmp(job->model, "llama") == 0 && says(TIDE_WARNING, "/settings/model", "gpt2 is not used"));
     job = build_file("bert-base", "config.json", LLAMA);
     CHECK(job && strcmp(job->model, "bert-base") == 0 && diags.error_count == 0 &&
           !find(TIDE_WARNING, "/settings/model"));
     CHECK(job && config_int(job, NULL, "hidden_size") == 64);
     job = build_file("overrides.hidden_size=8", "config.json", LLAMA);
     CHECK(job && config_int(job, NULL, "hidden_size") == 8);
-    job = build_file(
-        NULL, "c.json",
-        "{\"name\": \"mine\", \"title\": \"Mine\", \"parameters\": 7, \"config\": " LLAMA "}");
+    job = build_file(NULL, "c.json",
+                     "{\"name\": \"mine\", \"title\": \"Mine\", \"parameters\": 7, \"config\": " LLAMA "}");
     CHECK(job && strcmp(job->model, "mine") == 0 && strcmp(job->model_title, "Mine") == 0 &&
           job->published_parameters == 7);
-    job = build_file(NULL, "config.json",
-                     "{\"model_type\": \"llama\", \"quantization_config\": {\"bits\": 4}}");
+    job = build_file(NULL, "config.json", "{\"model_type\": \"llama\", \"quantization_config\": {\"bits\": 4}}");
     CHECK(job && find(TIDE_WARNING, "/model/quantization_config"));
     end();
 }
@@ -582,21 +569,30 @@ static void test_config_file(void) {
 
 static void test_quantization_config(void) {
     begin("quantization_config is followed where a job can have such weights");
-    tide_job *job = build_file("mode=infer", "config.json", QUANTISED("\"quant_method\": \"gptq\", \"bits\": 3, \"group_size\": -1"));
-    CHECK(job && strcmp(job->quant, "gptq") == 0 && job->quant_bits == 3 && job->quant_group_size == 0 && origin(job, "quant") == TIDE_ORIGIN_FILE);
-    job = build_file("mode=infer", "config.json", QUANTISED("\"quant_method\": \"awq\", \"bits\": 4, \"zero_point\": false, \"modules_to_not_convert\": [\"visual\"]"));
-    CHECK(job && strcmp(job->quant, "awq") == 0 && !job->quant_zero_point && job->quant_skip.count == 1 && job->quant_group_size == 128);
+    tide_job *job = build_file("mode=infer", "config.json",
+                               QUANTISED("\"quant_method\": \"gptq\", \"bits\": 3, \"group_size\": -1"));
+    CHECK(job && strcmp(job->quant, "gptq") == 0 && job->quant_bits == 3 && job->quant_group_size == 0 &&
+          origin(job, "quant") == TIDE_ORIGIN_FILE);
+    job = build_file(
+        "mode=infer", "config.json",
+        QUANTISED(
+            "\"quant_method\": \"awq\", \"bits\": 4, \"zero_point\": false, \"modules_to_not_convert\": [\"visual\"]"));
+    CHECK(job && strcmp(job->quant, "awq") == 0 && !job->quant_zero_point && job->quant_skip.count == 1 &&
+          job->quant_group_size == 128);
     job = build_file("mode=infer", "config.json", QUANTISED("\"quant_method\": \"fp8\", \"weight_block_size\": null"));
     CHECK(job && strcmp(job->quant, "fp8") == 0 && job->quant_group_size == 0);
     job = build_file("mode=infer|quant=none", "config.json", QUANTISED("\"quant_method\": \"fp8\""));
     CHECK(job && strcmp(job->quant, "none") == 0 && !find(TIDE_WARNING, "/model/quantization_config"));
-    job = build_file("quant.double=true|lora.r=4", "config.json", QUANTISED("\"load_in_4bit\": true, \"bnb_4bit_quant_type\": \"nf4\", \"bnb_4bit_compute_dtype\": \"float16\""));
+    job = build_file(
+        "quant.double=true|lora.r=4", "config.json",
+        QUANTISED("\"load_in_4bit\": true, \"bnb_4bit_quant_type\": \"nf4\", \"bnb_4bit_compute_dtype\": \"float16\""));
     CHECK(job && strcmp(job->quant, "nf4") == 0 && job->quant_double && strcmp(job->quant_compute_dtype, "fp16") == 0);
     job = build_file("", "config.json", QUANTISED("\"load_in_8bit\": true"));
     CHECK(job && strcmp(job->quant, "none") == 0 && says(TIDE_WARNING, "/model/quantization_config", "adapter=lora"));
     job = build_file("mode=infer", "config.json", QUANTISED("\"quant_method\": \"gptq\", \"bits\": 1000"));
     CHECK(!job && find(TIDE_ERROR, "/settings/quant.bits"));
-    job = build_file("mode=infer", "config.json", QUANTISED("\"quant_method\": \"compressed-tensors\", \"config_groups\": [3]"));
+    job = build_file("mode=infer", "config.json",
+                     QUANTISED("\"quant_method\": \"compressed-tensors\", \"config_groups\": [3]"));
     CHECK(job && strcmp(job->quant, "none") == 0 && find(TIDE_WARNING, "/model/quantization_config"));
     REFUSE("gpt2|quant=awq", "/settings/quant", "mode=infer");
     REFUSE("gpt2|mode=infer|quant=gptq|quant.bits=5", "/settings/quant.bits", "2, 3, 4 or 8");
@@ -606,26 +602,21 @@ static void test_quantization_config(void) {
 
 static void test_two_files(void) {
     begin("two configurations contradict each other; a preprocessor goes with one");
-    tide_file files[] = {{TIDE_TEXT("a.json"), TIDE_TEXT(LLAMA)},
-                         {TIDE_TEXT("b.json"), TIDE_TEXT(LLAMA)}};
+    tide_file files[] = {{TIDE_TEXT("a.json"), TIDE_TEXT(LLAMA)}, {TIDE_TEXT("b.json"), TIDE_TEXT(LLAMA)}};
     CHECK(!build_texts(NULL, 0, files, 2) && says(TIDE_ERROR, "/files/1", "so is a.json") &&
           diags.first_error == TIDE_ERR_CONFLICT);
-    files[1] = (tide_file){TIDE_TEXT("p.json"),
-                           TIDE_TEXT("{\"image_processor_type\": \"X\", \"crop_size\": 336}")};
+    files[1] = (tide_file){TIDE_TEXT("p.json"), TIDE_TEXT("{\"image_processor_type\": \"X\", \"crop_size\": 336}")};
     tide_job *job = build_texts(NULL, 0, files, 2);
     CHECK(job && job->preprocessor && tide_json_at(job->preprocessor, "crop_size")->integer == 336);
-    files[0] =
-        (tide_file){TIDE_TEXT("q.json"), TIDE_TEXT("{\"min_pixels\": 3136, \"max_pixels\": 4000}")};
+    files[0] = (tide_file){TIDE_TEXT("q.json"), TIDE_TEXT("{\"min_pixels\": 3136, \"max_pixels\": 4000}")};
     CHECK(!build_texts(NULL, 0, files, 2) && says(TIDE_ERROR, "/files/1", "second preprocessor"));
     tide_text word = TIDE_TEXT("llava-1.5-7b");
     job = build_texts(&word, 1, files, 1);
-    CHECK(job && tide_json_at(job->preprocessor, "min_pixels") &&
-          !tide_json_at(job->preprocessor, "crop_size"));
+    CHECK(job && tide_json_at(job->preprocessor, "min_pixels") && !tide_json_at(job->preprocessor, "crop_size"));
     files[0].text = TIDE_TEXT("{\"size\": {\"longest_edge\": 512}}");
     job = build_texts(&word, 1, files, 1);
     CHECK(job && tide_json_at(job->preprocessor, "size"));
-    files[0].text = TIDE_TEXT(
-        "{\"processor_class\": \"LlavaProcessor\", \"image_processor\": {\"crop_size\": 224}}");
+    files[0].text = TIDE_TEXT("{\"processor_class\": \"LlavaProcessor\", \"image_processor\": {\"crop_size\": 224}}");
     job = build_texts(&word, 1, files, 1);
     CHECK(job && tide_json_at(job->preprocessor, "crop_size")->integer == 224);
     end();
@@ -633,33 +624,26 @@ static void test_two_files(void) {
 
 static void test_job_file(void) {
     begin("a job file gives words; the user's win over them");
-    tide_job *job =
-        build_file("batch=8", "job.json",
-                   "{\"tidemark\": 1, \"settings\": {\"model\": \"gpt2\", \"batch\": 2, "
-                   "\"padding\": true, \"clip\": 1.0,"
-                   "\"freeze\": [\"a\", \"b\"], \"image_size\": [336, 280], \"gpu_gib\": 8.7, "
-                   "\"dropout\": null,"
-                   "\"overrides\": {\"n_layer\": 3, \"deep.y\": \"4\"}, \"overrides.z\": [1]}}");
+    tide_job *job = build_file("batch=8", "job.json",
+                               "{\"tidemark\": 1, \"settings\": {\"model\": \"gpt2\", \"batch\": 2, "
+                               "\"padding\": true, \"clip\": 1.0,"
+                               "\"freeze\": [\"a\", \"b\"], \"image_size\": [336, 280], \"gpu_gib\": 8.7, "
+                               "\"dropout\": null,"
+                               "\"overrides\": {\"n_layer\": 3, \"deep.y\": \"4\"}, \"overrides.z\": [1]}}");
     CHECK(job);
     if (job) {
-        CHECK(job->batch == 8 && origin(job, "batch") == TIDE_ORIGIN_USER &&
-              !find(TIDE_WARNING, "/settings/batch"));
-        CHECK(job->padding && origin(job, "padding") == TIDE_ORIGIN_FILE && job->clips &&
-              job->freeze.count == 2);
-        CHECK(job->image_height == 336 && job->image_width == 280 &&
-              strcmp(row(job, "gpu_gib"), "8.7") == 0);
-        CHECK(config_int(job, NULL, "n_layer") == 3 &&
-              strcmp(row(job, "overrides.deep.y"), "\"4\"") == 0);
-        CHECK(strcmp(row(job, "overrides.z"), "[1]") == 0 &&
-              origin(job, "overrides.z") == TIDE_ORIGIN_FILE);
+        CHECK(job->batch == 8 && origin(job, "batch") == TIDE_ORIGIN_USER && !find(TIDE_WARNING, "/settings/batch"));
+        CHECK(job->padding && origin(job, "padding") == TIDE_ORIGIN_FILE && job->clips && job->freeze.count == 2);
+        CHECK(job->image_height == 336 && job->image_width == 280 && strcmp(row(job, "gpu_gib"), "8.7") == 0);
+        CHECK(config_int(job, NULL, "n_layer") == 3 && strcmp(row(job, "overrides.deep.y"), "\"4\"") == 0);
+        CHECK(strcmp(row(job, "overrides.z"), "[1]") == 0 && origin(job, "overrides.z") == TIDE_ORIGIN_FILE);
         CHECK(strncmp(job->link, "model=gpt2&batch=8&", 19) == 0);
     }
     job = build_file(NULL, "job.json", "{\"tidemark\": 1, \"settings\": [\"gpt2\", \"batch=2\"]}");
     CHECK(job && job->batch == 2 && origin(job, "batch") == TIDE_ORIGIN_FILE);
     CHECK(!build_file(NULL, "job.json", "{\"tidemark\": 2, \"settings\": {}}") &&
           says(TIDE_ERROR, "/files/0", "newer"));
-    CHECK(!build_file("gpt2", "job.json",
-                      "{\"tidemark\": 1, \"settings\": {\"batch\": {\"x\": 1}, \"bacth\": {}}}"));
+    CHECK(!build_file("gpt2", "job.json", "{\"tidemark\": 1, \"settings\": {\"batch\": {\"x\": 1}, \"bacth\": {}}}"));
     CHECK(says(TIDE_ERROR, "/settings/batch", "an object") &&
           says(TIDE_ERROR, "/settings/bacth", "did you mean batch?"));
     CHECK(!build_file("gpt2", "job.json", "{\"tidemark\": \"x\", \"settings\": {}}"));
@@ -675,30 +659,36 @@ static void test_job_file(void) {
 
 static void test_description_file(void) {
     begin("a file with architecture and modules is a description");
-    tide_job *job = build_file("gpt2", "mine.json",
-                               "{\"tidemark\": 1, \"architecture\": \"mine\", \"modules\": {}}");
+    tide_job *job = build_file("gpt2", "mine.json", "{\"tidemark\": 1, \"architecture\": \"mine\", \"modules\": {}}");
     CHECK(job && job->description && config_int(job, NULL, "n_layer") == 12);
-    job = build_file(NULL, "mine.json",
-                     "{\"tidemark\": 1, \"architecture\": \"mine\", \"modules\": {}}");
-    CHECK(job && job->description && strcmp(job->model, "mine") == 0 &&
-          job->config->kind == TIDE_JSON_OBJECT);
+    job = build_file(NULL, "mine.json", "{\"tidemark\": 1, \"architecture\": \"mine\", \"modules\": {}}");
+    CHECK(job && job->description && strcmp(job->model, "mine") == 0 && job->config->kind == TIDE_JSON_OBJECT);
     end();
 }
 
 static void test_adapter_file(void) {
     begin("an adapter_config.json is read as settings");
-    const char *file = "{\"peft_type\": \"LORA\", \"base_model_name_or_path\": \"x/y\", \"r\": 64, \"lora_alpha\": 16, \"lora_dropout\": 0.1, \"bias\": \"none\","
-                       " \"target_modules\": [\"q_proj\", \"v_proj\"], \"rank_pattern\": {\"^model.layers.0.\": 8, \"up\": 4}, \"modules_to_save\": null,"
-                       " \"layer_replication\": null, \"alpha_pattern\": {}, \"use_rslora\": true, \"use_dora\": false, \"init_lora_weights\": true}";
+    const char *file = "{\"peft_type\": \"LORA\", \"base_model_name_or_path\": \"x/y\", \"r\": 64, \"lora_alpha\": 16, "
+                       "\"lora_dropout\": 0.1, \"bias\": \"none\","
+                       " \"target_modules\": [\"q_proj\", \"v_proj\"], \"rank_pattern\": {\"^model.layers.0.\": 8, "
+                       "\"up\": 4}, \"modules_to_save\": null,"
+                       " \"layer_replication\": null, \"alpha_pattern\": {}, \"use_rslora\": true, \"use_dora\": "
+                       "false, \"init_lora_weights\": true}";
     tide_job *job = build_file("gpt2", "adapter_config.json", file);
-    CHECK(job && strcmp(job->adapter.method, "lora") == 0 && job->adapter.r == 64 && strcmp(job->adapter.target_modules, "q_proj,v_proj") == 0);
-    CHECK(job && !job->adapter.dora && job->adapter.rank_pattern.count == 2 && strcmp(job->adapter.rank_pattern.names[0], "^model.layers.0.=8") == 0);
+    CHECK(job && strcmp(job->adapter.method, "lora") == 0 && job->adapter.r == 64 &&
+          strcmp(job->adapter.target_modules, "q_proj,v_proj") == 0);
+    CHECK(job && !job->adapter.dora && job->adapter.rank_pattern.count == 2 &&
+          strcmp(job->adapter.rank_pattern.names[0], "^model.layers.0.=8") == 0);
     job = build_file("gpt2", "adapter_config.json", "{\"peft_type\": \"LORA\", \"target_modules\": \"all-linear\"}");
     CHECK(job && strcmp(job->adapter.target_modules, "all-linear") == 0);
-    job = build_file("gpt2", "adapter_config.json", "{\"peft_type\": \"IA3\", \"target_modules\": [\"c_attn\"], \"feedforward_modules\": [\"mlp.c_proj\"]}");
-    tide_job *prompt = build_file("gpt2", "adapter_config.json", "{\"peft_type\": \"PROMPT_TUNING\", \"num_virtual_tokens\": 8}");
+    job = build_file(
+        "gpt2", "adapter_config.json",
+        "{\"peft_type\": \"IA3\", \"target_modules\": [\"c_attn\"], \"feedforward_modules\": [\"mlp.c_proj\"]}");
+    tide_job *prompt =
+        build_file("gpt2", "adapter_config.json", "{\"peft_type\": \"PROMPT_TUNING\", \"num_virtual_tokens\": 8}");
     CHECK(prompt && strcmp(prompt->adapter.method, "prompt_tuning") == 0 && prompt->adapter.virtual_tokens == 8);
-    CHECK(job && strcmp(job->adapter.method, "ia3") == 0 && strcmp(job->adapter.target_modules, "c_attn") == 0 && strcmp(job->adapter.feedforward_modules, "mlp.c_proj") == 0);
+    CHECK(job && strcmp(job->adapter.method, "ia3") == 0 && strcmp(job->adapter.target_modules, "c_attn") == 0 &&
+          strcmp(job->adapter.feedforward_modules, "mlp.c_proj") == 0);
     end();
 }
 
@@ -720,7 +710,8 @@ static void test_adapter_words(void) {
                 {"gpt2", "none", 16, 20}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         tide_job *job = build(rows[i].words);
-        CHECK(job && strcmp(job->adapter.method, rows[i].method) == 0 && job->adapter.r == rows[i].r && job->adapter.virtual_tokens == rows[i].tokens);
+        CHECK(job && strcmp(job->adapter.method, rows[i].method) == 0 && job->adapter.r == rows[i].r &&
+              job->adapter.virtual_tokens == rows[i].tokens);
     }
     tide_job *job = build("gpt2|lora.kbit_layers=false|quant=nf4|adapter.r=8|quant.blocksize=128");
     CHECK(job && !job->quant_loaded && diags.error_count == 0);
@@ -732,15 +723,21 @@ static void test_adapter_words(void) {
 }
 
 /* A header of one tensor. */
-#define TENSOR(name, dtype, shape, from, to) "\"" name "\": {\"dtype\": \"" dtype "\", \"shape\": " shape ", \"data_offsets\": [" from ", " to "]}"
+#define TENSOR(name, dtype, shape, from, to)                                                                           \
+    "\"" name "\": {\"dtype\": \"" dtype "\", \"shape\": " shape ", \"data_offsets\": [" from ", " to "]}"
 
 static void test_headers(void) {
     begin("the header of a safetensors file is read, and what does not fit together is refused");
-    tide_job *job = build_file("gpt2", "model.safetensors", "{\"__metadata__\": {\"format\": \"pt\"}, " TENSOR("b", "F32", "[2, 3]", "4", "28") ", " TENSOR("a", "BF16", "[2]", "0", "4") "}");
+    tide_job *job = build_file("gpt2", "model.safetensors",
+                               "{\"__metadata__\": {\"format\": \"pt\"}, " TENSOR(
+                                   "b", "F32", "[2, 3]", "4", "28") ", " TENSOR("a", "BF16", "[2]", "0", "4") "}");
     const tide_checkpoint *c = job ? job->checkpoint : NULL;
-    CHECK(c && c->count == 2 && c->bytes == 28 && tide_text_is(c->tensors[0].name, "a") && c->tensors[1].dims == 2 && c->tensors[1].count == 6);
+    CHECK(c && c->count == 2 && c->bytes == 28 && tide_text_is(c->tensors[0].name, "a") && c->tensors[1].dims == 2 &&
+          c->tensors[1].count == 6);
     CHECK(c && tide_stored_find(c, TIDE_TEXT("b")) == &c->tensors[1] && !tide_stored_find(c, TIDE_TEXT("c")));
-    CHECK(build_file("gpt2", "x", "{" TENSOR("scalar", "F32", "[]", "0", "4") ", " TENSOR("none", "F32", "[0, 9007199254740000]", "4", "4") "}") != NULL);
+    CHECK(build_file("gpt2", "x",
+                     "{" TENSOR("scalar", "F32", "[]", "0", "4") ", " TENSOR("none", "F32", "[0, 9007199254740000]",
+                                                                             "4", "4") "}") != NULL);
     static const struct {
         const char *text, *says;
     } rows[] = {
@@ -762,9 +759,11 @@ static void test_headers(void) {
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) refuse_file_at(__LINE__, rows[i].text, rows[i].says);
     tide_text words[1] = {TIDE_TEXT("gpt2")};
-    tide_file twice[2] = {{TIDE_TEXT("1.safetensors"), TIDE_TEXT("{" TENSOR("a", "BF16", "[2]", "0", "4") "}")}, {TIDE_TEXT("2.safetensors"), TIDE_TEXT("{" TENSOR("a", "BF16", "[2]", "0", "4") "}")}};
+    tide_file twice[2] = {{TIDE_TEXT("1.safetensors"), TIDE_TEXT("{" TENSOR("a", "BF16", "[2]", "0", "4") "}")},
+                          {TIDE_TEXT("2.safetensors"), TIDE_TEXT("{" TENSOR("a", "BF16", "[2]", "0", "4") "}")}};
     CHECK(!build_texts(words, 1, twice, 2) && says(TIDE_ERROR, "/files", "stands twice"));
-    twice[1].text = TIDE_TEXT("{\"metadata\": {\"total_size\": 8}, \"weight_map\": {\"a\": \"1.safetensors\", \"b\": \"2.safetensors\"}}");
+    twice[1].text = TIDE_TEXT(
+        "{\"metadata\": {\"total_size\": 8}, \"weight_map\": {\"a\": \"1.safetensors\", \"b\": \"2.safetensors\"}}");
     CHECK(!build_texts(words, 1, twice, 2) && says(TIDE_ERROR, "/files", "in none of the headers"));
     job = build_texts(words, 1, twice + 1, 1);
     CHECK(job && job->checkpoint && !job->checkpoint->count && job->checkpoint->total_size == 8);
@@ -778,14 +777,14 @@ static void test_other_files(void) {
                 "tokenizer configuration");
     REFUSE_FILE("{\"added_tokens\": [], \"model\": {}}", "is a tokenizer");
     REFUSE_FILE("{\"_from_model_config\": true, \"eos_token_id\": 2}", "generation configuration");
-    REFUSE_FILE(
-        "{\"name\": \"x\", \"version\": \"1\", \"config\": {\"port\": 1}, \"dependencies\": {}}",
-        "package.json");
+    REFUSE_FILE("{\"name\": \"x\", \"version\": \"1\", \"config\": {\"port\": 1}, \"dependencies\": {}}",
+                "package.json");
     REFUSE_FILE("{\"cells\": [], \"nbformat\": 4}", "notebook");
     REFUSE_FILE("{\"zero_optimization\": {\"stage\": 4}}", "must be 0, 1, 2 or 3");
     REFUSE_FILE("{\"zero_optimization\": {\"stage\": 2, \"reduce_bucket\": 5}}", "Extra inputs are not permitted");
     REFUSE_FILE("{\"zero_optimization\": {\"stage\": 3, \"zero_quantized_weights\": true}}", "not described");
-    REFUSE_FILE("{\"train_batch_size\": 30, \"train_micro_batch_size_per_gpu\": 4, \"gradient_accumulation_steps\": 2}", "train_batch_size is not equal");
+    REFUSE_FILE("{\"train_batch_size\": 30, \"train_micro_batch_size_per_gpu\": 4, \"gradient_accumulation_steps\": 2}",
+                "train_batch_size is not equal");
     REFUSE_FILE("{\"zero_optimization\": {}, \"optimizer\": {\"type\": \"Lamb\"}}", "Lamb is not described");
     REFUSE_FILE("{\"per_device_train_batch_size\": 2, \"deepspeed\": \"x/zero2.json\"}", "refers to x/zero2.json");
     REFUSE_FILE("{\"distributed_type\": \"MEGATRON_LM\"}", "MEGATRON_LM is not described");
@@ -795,15 +794,22 @@ static void test_other_files(void) {
     REFUSE_FILE("{\"per_device_train_batch_size\": \"many\"}", "batch");
     REFUSE_FILE("{\"per_device_train_batch_size\": {\"a\": 1}}", "must be one value");
     REFUSE_FILE("{\"base_model\": \"nobody/has-this\", \"micro_batch_size\": 1}", "is not in the catalogue");
-    REFUSE_FILE("{\"zero_optimization\": {}, \"bf16\": {\"enabled\": true}, \"fp16\": {\"enabled\": true}}", "cannot be simultaneously enabled");
-    REFUSE_FILE("{\"zero_optimization\": {\"stage\": 3}, \"gradient_allreduce_op\": \"sum\"}", "is not supported with ZeRO stage 3");
-    REFUSE_FILE("{\"zero_optimization\": {}, \"optimizer\": {\"type\": \"AdamW\", \"params\": {\"max_grad_norm\": 1}}}", "not supported as an optimizer parameter");
-    REFUSE_FILE("{\"zero_optimization\": {\"stage\": 3, \"offload_param\": {\"device\": \"nvme\"}}}", "nvme is not described");
-    REFUSE_FILE("{\"zero_optimization\": {}, \"bf16\": {\"enabled\": true, \"bf16_optimizer_states\": true}}", "is not described");
+    REFUSE_FILE("{\"zero_optimization\": {}, \"bf16\": {\"enabled\": true}, \"fp16\": {\"enabled\": true}}",
+                "cannot be simultaneously enabled");
+    REFUSE_FILE("{\"zero_optimization\": {\"stage\": 3}, \"gradient_allreduce_op\": \"sum\"}",
+                "is not supported with ZeRO stage 3");
+    REFUSE_FILE("{\"zero_optimization\": {}, \"optimizer\": {\"type\": \"AdamW\", \"params\": {\"max_grad_norm\": 1}}}",
+                "not supported as an optimizer parameter");
+    REFUSE_FILE("{\"zero_optimization\": {\"stage\": 3, \"offload_param\": {\"device\": \"nvme\"}}}",
+                "nvme is not described");
+    REFUSE_FILE("{\"zero_optimization\": {}, \"bf16\": {\"enabled\": true, \"bf16_optimizer_states\": true}}",
+                "is not described");
     REFUSE_FILE("{\"peft_type\": \"LORA\"}", "target_modules");
     REFUSE_FILE("{\"peft_type\": \"LOHA\", \"r\": 8}", "LOHA");
-    REFUSE_FILE("{\"peft_type\": \"LORA\", \"target_modules\": [\"q_proj\"], \"layer_replication\": [[0, 4]]}", "layer_replication");
-    REFUSE_FILE("{\"peft_type\": \"LORA\", \"target_modules\": [\"q_proj\"], \"rank_pattern\": {\"a\": \"b\"}}", "rank_pattern");
+    REFUSE_FILE("{\"peft_type\": \"LORA\", \"target_modules\": [\"q_proj\"], \"layer_replication\": [[0, 4]]}",
+                "layer_replication");
+    REFUSE_FILE("{\"peft_type\": \"LORA\", \"target_modules\": [\"q_proj\"], \"rank_pattern\": {\"a\": \"b\"}}",
+                "rank_pattern");
     REFUSE_FILE("{\"dim\": 4096, \"n_layers\": 32}", "params.json");
     REFUSE_FILE("{\"traceEvents\": []}", "trace");
     REFUSE_FILE("{\"hello\": 1}", "no \"model_type\"");
@@ -821,8 +827,7 @@ static void test_other_files(void) {
     REFUSE_FILE("{\"model_type\": \"llava\", \"text_config\": [1]}", "must be an object");
     REFUSE_FILE("{\"name\": \"x\", \"config\": [1]}", "must be an object");
     tide_file file = {TIDE_TEXT("model.safetensors"), TIDE_TEXT("\x40\0\0\0\0\0\0\0{\"a\":1}")};
-    CHECK(!build_texts(NULL, 0, &file, 1) && says(TIDE_ERROR, "/files/0", "safetensors") &&
-          diags.error_count == 1);
+    CHECK(!build_texts(NULL, 0, &file, 1) && says(TIDE_ERROR, "/files/0", "safetensors") && diags.error_count == 1);
     end();
 }
 
@@ -831,13 +836,11 @@ static void test_other_files(void) {
 static void test_gpu(void) {
     begin("gpu sets capability, memory and context");
     tide_job *job = build("gpt2|gpu=t4");
-    CHECK(job && job->has_gpu && job->gpu.bytes == 15642329088 &&
-          job->device_bytes == 15642329088 && job->capability == 75);
-    CHECK(job && job->gpu.sms == 40 && job->gpu.threads_per_sm == 1024 &&
-          job->gpu.context_bytes == 184549376);
+    CHECK(job && job->has_gpu && job->gpu.bytes == 15642329088 && job->device_bytes == 15642329088 &&
+          job->capability == 75);
+    CHECK(job && job->gpu.sms == 40 && job->gpu.threads_per_sm == 1024 && job->gpu.context_bytes == 184549376);
     CHECK(job && strcmp(job->gpu.title, "T4 16GB") == 0 && !find(TIDE_ASSUMPTION, "/settings/gpu"));
-    CHECK(job && strcmp(row(job, "capability"), "75") == 0 &&
-          strcmp(job->link, "model=gpt2&gpu=t4&v=1") == 0);
+    CHECK(job && strcmp(row(job, "capability"), "75") == 0 && strcmp(job->link, "model=gpt2&gpu=t4&v=1") == 0);
     job = build("gpt2|gpu=t4|capability=80");
     CHECK(job && job->capability == 80 && job->gpu.capability == 75);
     LINK("gpt2|gpu=t4|capability=75", "model=gpt2&gpu=t4&v=1");
@@ -863,11 +866,9 @@ static void test_sizes(void) {
     job = build("gpt2|gpu_gib=1000000");
     CHECK(job && job->device_bytes == (uint64_t)1000000 << 30);
     job = build("gpt2|gpu_gib=20|memory_fraction=0.55");
-    CHECK(job && job->memory_fraction_ppm == 550000 &&
-          !find(TIDE_WARNING, "/settings/memory_fraction"));
+    CHECK(job && job->memory_fraction_ppm == 550000 && !find(TIDE_WARNING, "/settings/memory_fraction"));
     job = build("gpt2|memory_fraction=1");
-    CHECK(job && job->memory_fraction_ppm == 1000000 &&
-          find(TIDE_WARNING, "/settings/memory_fraction"));
+    CHECK(job && job->memory_fraction_ppm == 1000000 && find(TIDE_WARNING, "/settings/memory_fraction"));
     end();
 }
 
@@ -882,18 +883,16 @@ static void test_half_types(void) {
 
 static void test_assumptions(void) {
     begin("each default that moves the number is an assumption, once");
-    static const char *const names[] = {"batch",     "seq",          "images",     "image_size",
-                                        "dtype",     "autocast",     "optimizer",  "checkpointing",
-                                        "attention", "sdpa_backend", "grad_accum", "zero_grad",
-                                        "use_cache", "gpu",          "allocator",  "load"};
+    static const char *const names[] = {
+        "batch",     "seq",          "images",     "image_size", "dtype",     "autocast", "optimizer", "checkpointing",
+        "attention", "sdpa_backend", "grad_accum", "zero_grad",  "use_cache", "gpu",      "allocator", "load"};
     CHECK(build("llava-1.5-7b"));
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         char place[64];
         uint32_t count = 0;
         snprintf(place, sizeof place, "/settings/%s", names[i]);
         for (uint32_t k = 0; k < diags.count; k++)
-            count += diags.items[k].severity == TIDE_ASSUMPTION &&
-                     strcmp(diags.items[k].place, place) == 0;
+            count += diags.items[k].severity == TIDE_ASSUMPTION && strcmp(diags.items[k].place, place) == 0;
         if (count != 1) complain(__LINE__, "%s: %u", place, count);
     }
     CHECK(says(TIDE_ASSUMPTION, "/settings/dtype", "float16"));
@@ -909,16 +908,10 @@ static void test_assumptions(void) {
 
 static void test_allocator(void) {
     begin("the allocator's text is PyTorch's");
-    tide_job *job =
-        build("gpt2|allocator=expandable_segments:True,garbage_collection_threshold:0.6");
-    CHECK(job && job->allocator_conf.expandable_segments &&
-          job->allocator_conf.garbage_collection_threshold > 0.59);
-    CHECK(
-        job &&
-        strcmp(
-            job->link,
-            "model=gpt2&allocator=expandable_segments:True,garbage_collection_threshold:0.6&v=1") ==
-            0);
+    tide_job *job = build("gpt2|allocator=expandable_segments:True,garbage_collection_threshold:0.6");
+    CHECK(job && job->allocator_conf.expandable_segments && job->allocator_conf.garbage_collection_threshold > 0.59);
+    CHECK(job &&
+          strcmp(job->link, "model=gpt2&allocator=expandable_segments:True,garbage_collection_threshold:0.6&v=1") == 0);
     job = build("gpt2|allocator=max_split_size_mb:128MB");
     CHECK(job && says(TIDE_WARNING, "/settings/allocator", "drops what follows"));
     job = build("gpt2|allocator=backend:cudaMallocAsync");
@@ -932,14 +925,12 @@ static void test_link(void) {
     begin("the link holds what differs from the defaults, encoded as little as can be");
     LINK("batch=1|seq=512|model=gpt2|dtype=bf16", "model=gpt2&v=1");
     LINK("dtype=fp32|batch=4|model=gpt2|gpu=t4", "model=gpt2&gpu=t4&batch=4&dtype=fp32&v=1");
-    LINK("gpt2|title=50% a+b & #1 \xc3\xa9",
-         "model=gpt2&title=50%25%20a%2Bb%20%26%20%231%20%C3%A9&v=1");
+    LINK("gpt2|title=50% a+b & #1 \xc3\xa9", "model=gpt2&title=50%25%20a%2Bb%20%26%20%231%20%C3%A9&v=1");
     LINK("gpt2|overrides.x={\"a\":[1,\"b\"]}|batch=2",
          "model=gpt2&batch=2&overrides.x=%7B%22a%22:%5B1,%22b%22%5D%7D&v=1");
     LINK("gpt2|overrides.n_layer=12", "model=gpt2&overrides.n_layer=12&v=1");
     tide_job *job = build("gpt2|batch=1");
-    CHECK(job && origin(job, "batch") == TIDE_ORIGIN_USER &&
-          origin(job, "seq") == TIDE_ORIGIN_DEFAULT);
+    CHECK(job && origin(job, "batch") == TIDE_ORIGIN_USER && origin(job, "seq") == TIDE_ORIGIN_DEFAULT);
     CHECK(job && strcmp(job->rows[0].name, "model") == 0 && strcmp(job->rows[1].name, "recipe") == 0);
     end();
 }
@@ -968,17 +959,13 @@ static const char *noise(char *into, uint32_t most) {
 }
 
 static tide_text random_word(const char *name) {
-    static const char *const dtypes[] = {"bf16", "fp16", "fp32", NULL},
-                             *const casts[] = {"none", "bf16", "fp16", NULL},
+    static const char *const dtypes[] = {"bf16", "fp16", "fp32", NULL}, *const casts[] = {"none", "bf16", "fp16", NULL},
                              *const bools[] = {"true", "false", "1", "no", NULL},
-                             *const kernels[] = {"flash", "efficient", "math",
-                                                 "cudnn", "default",   NULL},
+                             *const kernels[] = {"flash", "efficient", "math", "cudnn", "default", NULL},
                              *const checks[] = {"none", "full", "full_reentrant", NULL},
                              *const cards[] = {"t4", "h100-80", "", "H100 80GB PCIe", NULL},
-                             *const numbers[] = {"0.5", "1",   "0.000123", "1e-2",
-                                                 "",    ".25", "0.10",     NULL},
-                             *const confs[] = {"", "expandable_segments:True",
-                                               "max_split_size_mb:128",
+                             *const numbers[] = {"0.5", "1", "0.000123", "1e-2", "", ".25", "0.10", NULL},
+                             *const confs[] = {"", "expandable_segments:True", "max_split_size_mb:128",
                                                "roundup_power2_divisions:[1:8,16:4,>:1]", NULL},
                              *const values[] = {"4",
                                                 "0.1",
@@ -998,32 +985,23 @@ static tide_text random_word(const char *name) {
                                                 "-0.0",
                                                 NULL};
     char text[256], other[256];
-    if (strcmp(name, "dtype") == 0)
-        return tide_text_of(tide_format(&arena, "dtype=%s", pick(dtypes)));
-    if (strcmp(name, "autocast") == 0)
-        return tide_text_of(tide_format(&arena, "autocast=%s", pick(casts)));
-    if (strcmp(name, "sdpa_backend") == 0)
-        return tide_text_of(tide_format(&arena, "sdpa_backend=%s", pick(kernels)));
-    if (strcmp(name, "checkpointing") == 0)
-        return tide_text_of(tide_format(&arena, "checkpointing=%s", pick(checks)));
+    if (strcmp(name, "dtype") == 0) return tide_text_of(tide_format(&arena, "dtype=%s", pick(dtypes)));
+    if (strcmp(name, "autocast") == 0) return tide_text_of(tide_format(&arena, "autocast=%s", pick(casts)));
+    if (strcmp(name, "sdpa_backend") == 0) return tide_text_of(tide_format(&arena, "sdpa_backend=%s", pick(kernels)));
+    if (strcmp(name, "checkpointing") == 0) return tide_text_of(tide_format(&arena, "checkpointing=%s", pick(checks)));
     if (strcmp(name, "optimizer") == 0)
-        return tide_text_of(tide_format(&arena, "optimizer=%s",
-                                        tide_optimizer_names[dice(tide_optimizer_name_count)]));
+        return tide_text_of(tide_format(&arena, "optimizer=%s", tide_optimizer_names[dice(tide_optimizer_name_count)]));
     if (strcmp(name, "gpu") == 0) return tide_text_of(tide_format(&arena, "gpu=%s", pick(cards)));
-    if (strcmp(name, "allocator") == 0)
-        return tide_text_of(tide_format(&arena, "allocator=%s", pick(confs)));
-    if (strcmp(name, "title") == 0 || strcmp(name, "freeze") == 0 ||
-        strcmp(name, "train_only") == 0)
+    if (strcmp(name, "allocator") == 0) return tide_text_of(tide_format(&arena, "allocator=%s", pick(confs)));
+    if (strcmp(name, "title") == 0 || strcmp(name, "freeze") == 0 || strcmp(name, "train_only") == 0)
         return tide_text_of(tide_format(&arena, "%s=%s", name, noise(text, 12)));
     if (strcmp(name, "batch") == 0 || strcmp(name, "seq") == 0 || strcmp(name, "grad_accum") == 0)
         return tide_text_of(tide_format(&arena, "%s=%u", name, 1 + dice(5000)));
     if (strcmp(name, "images") == 0) return tide_text_of(tide_format(&arena, "images=%u", dice(9)));
     if (strcmp(name, "image_size") == 0)
         return tide_text_of(tide_format(&arena, "image_size=%ux%u", 1 + dice(999), 1 + dice(999)));
-    if (strcmp(name, "steps") == 0)
-        return tide_text_of(tide_format(&arena, "steps=%u", 1 + dice(8)));
-    if (strcmp(name, "capability") == 0)
-        return tide_text_of(tide_format(&arena, "capability=%u", 75 + 5 * dice(4)));
+    if (strcmp(name, "steps") == 0) return tide_text_of(tide_format(&arena, "steps=%u", 1 + dice(8)));
+    if (strcmp(name, "capability") == 0) return tide_text_of(tide_format(&arena, "capability=%u", 75 + 5 * dice(4)));
     if (strcmp(name, "clip") == 0 || strcmp(name, "dropout") == 0 || strcmp(name, "gpu_gib") == 0 ||
         strcmp(name, "memory_fraction") == 0) {
         const char *number = pick(numbers);
@@ -1038,8 +1016,8 @@ static tide_text random_word(const char *name) {
             noise(text, 8);
             if (text[0] != '{' && text[0] != '[' && text[0] != '"' && text[0] != ' ') value = text;
         }
-        return tide_text_of(tide_format(&arena, "overrides.k%u%s%s=%s", dice(1u << 30), other,
-                                        dice(2) ? ".sub" : "", value));
+        return tide_text_of(
+            tide_format(&arena, "overrides.k%u%s%s=%s", dice(1u << 30), other, dice(2) ? ".sub" : "", value));
     }
     return tide_text_of(tide_format(&arena, "%s=%s", name, pick(bools)));
 }
@@ -1051,8 +1029,10 @@ static uint32_t words_of_link(tide_text *words, uint32_t limit, const char *link
         char *word = tide_arena_alloc(&arena, length + 1);
         for (size_t i = 0; i < length; i++) {
             unsigned byte;
-            if (link[i] == '%' && sscanf(link + i + 1, "%2x", &byte) == 1) i += 2;
-            else byte = (unsigned char)link[i];
+            if (link[i] == '%' && sscanf(link + i + 1, "%2x", &byte) == 1)
+                i += 2;
+            else
+                byte = (unsigned char)link[i];
             word[at++] = (char)byte;
         }
         words[count++] = (tide_text){word, at};
@@ -1063,11 +1043,10 @@ static uint32_t words_of_link(tide_text *words, uint32_t limit, const char *link
 
 static void test_round_trip(void) {
     static const char *const names[] = {
-        "gpu",        "batch",           "seq",        "images",     "image_size",   "labels",
-        "padding",    "dtype",           "autocast",   "scaler",     "optimizer",    "freeze",
-        "train_only", "checkpointing",   "grad_accum", "clip",       "sdpa_backend", "use_cache",
-        "gpu_gib",    "memory_fraction", "allocator",  "capability", "hold_outputs", "dropout",
-        "steps",      "overrides",       "overrides",  "title"};
+        "gpu",        "batch",        "seq",          "images",    "image_size", "labels",          "padding",
+        "dtype",      "autocast",     "scaler",       "optimizer", "freeze",     "train_only",      "checkpointing",
+        "grad_accum", "clip",         "sdpa_backend", "use_cache", "gpu_gib",    "memory_fraction", "allocator",
+        "capability", "hold_outputs", "dropout",      "steps",     "overrides",  "overrides",       "title"};
     enum { ROUNDS = 2000, NAMES = sizeof names / sizeof *names };
     int built = 0;
     begin("the words of a job's own link give the same rows (2000 random jobs)");
@@ -1089,15 +1068,13 @@ static void test_round_trip(void) {
             for (uint32_t i = 0; same && i < job->row_count && i < same->row_count; i++)
                 if (strcmp(job->rows[i].name, same->rows[i].name) != 0 ||
                     strcmp(job->rows[i].value, same->rows[i].value) != 0)
-                    complain(__LINE__, "%s=%s became %s=%s", job->rows[i].name, job->rows[i].value,
-                             same->rows[i].name, same->rows[i].value);
+                    complain(__LINE__, "%s=%s became %s=%s", job->rows[i].name, job->rows[i].value, same->rows[i].name,
+                             same->rows[i].value);
             if (same)
-                CHECK(same->device_bytes == job->device_bytes &&
-                      same->capability == job->capability &&
+                CHECK(same->device_bytes == job->device_bytes && same->capability == job->capability &&
                       same->freeze.count == job->freeze.count);
             if (!same && diags.count)
-                complain(__LINE__, "%s: %s %s", job->link, diags.items[0].place,
-                         diags.items[0].message);
+                complain(__LINE__, "%s: %s %s", job->link, diags.items[0].place, diags.items[0].message);
         }
         tide_arena_free(&arena);
     }
@@ -1117,8 +1094,10 @@ static void reason_at(int line, const char *text, const char *expected) {
     tide_text *words;
     uint32_t count;
     const char *reason;
-    if (words_of(text, &words, &count, &reason)) complain(line, "%s was taken", text);
-    else if (strcmp(reason, expected) != 0) complain(line, "%s: %s", text, reason);
+    if (words_of(text, &words, &count, &reason))
+        complain(line, "%s was taken", text);
+    else if (strcmp(reason, expected) != 0)
+        complain(line, "%s: %s", text, reason);
 }
 
 static void test_cases(void) {
@@ -1136,21 +1115,18 @@ static void test_cases(void) {
     if (job) {
         CHECK(job->batch == 3 && job->clips && job->use_cache == 0 && job->freeze.count == 2 &&
               job->image_width == 616);
-        CHECK(strcmp(job->sdpa_backend, "flash") == 0 &&
-              job->device_bytes == (uint64_t)2000 << 30 && job->capability == 90);
-        CHECK(config_int(job, "deep", "n") == 4 &&
-              tide_text_is(tide_json_at(job->config, "s")->text, "7"));
+        CHECK(strcmp(job->sdpa_backend, "flash") == 0 && job->device_bytes == (uint64_t)2000 << 30 &&
+              job->capability == 90);
+        CHECK(config_int(job, "deep", "n") == 4 && tide_text_is(tide_json_at(job->config, "s")->text, "7"));
         CHECK(config_int(job, NULL, "attn_pdrop") == 0);
     }
-    CHECK(words_of(
-        "{\"model\": \"gpt2\", \"gpu_gib\": 8.7, \"capability\": 80, \"sdpa_backend\": \"math\"}",
-        &words, &count, &reason));
+    CHECK(words_of("{\"model\": \"gpt2\", \"gpu_gib\": 8.7, \"capability\": 80, \"sdpa_backend\": \"math\"}", &words,
+                   &count, &reason));
     job = build_texts(words, count, NULL, 0);
     CHECK(job && job->device_bytes == (uint64_t)8908 << 20 && job->capability == 80 &&
           strcmp(job->sdpa_backend, "math") == 0);
     reason_at(__LINE__, "{\"model\": \"gpt2\", \"lora\": {\"rank\": 16}}", "adapter.rank");
-    reason_at(__LINE__, "{\"model\": \"gpt2\", \"optimizer\": \"adafactory\"}",
-              "optimizer adafactory");
+    reason_at(__LINE__, "{\"model\": \"gpt2\", \"optimizer\": \"adafactory\"}", "optimizer adafactory");
     reason_at(__LINE__, "{\"model\": \"gpt2\", \"parallel\": {\"kind\": \"pp\"}}", "parallel.kind pp");
     reason_at(__LINE__, "{\"model\": \"gpt2\", \"parallel\": {\"kind\": \"ddp\", \"tp\": 2}}", "parallel.tp");
     reason_at(__LINE__, "{\"model\": \"gpt2\", \"colour\": 4}", "key colour");
@@ -1169,23 +1145,21 @@ static void test_describe(void) {
     tide_write_close(&writer, '}');
     tide_json *said = tide_json_parse(&arena, (tide_text){writer.bytes, writer.length}, "", &diags);
     CHECK(said);
-    const tide_json *settings = tide_json_at(said, "settings"),
-                    *models = tide_json_at(said, "models"), *gpus = tide_json_at(said, "gpus");
-    CHECK(settings && settings->count > 30 && models && models->count == 4 && gpus &&
-          gpus->count == 3);
+    const tide_json *settings = tide_json_at(said, "settings"), *models = tide_json_at(said, "models"),
+                    *gpus = tide_json_at(said, "gpus");
+    CHECK(settings && settings->count > 30 && models && models->count == 4 && gpus && gpus->count == 3);
     for (const tide_json *s = settings ? settings->first : NULL; s; s = s->next) {
         CHECK(tide_json_at(s, "name") && tide_json_at(s, "type") && tide_json_at(s, "default") &&
               tide_json_at(s, "help") && tide_json_at(s, "aliases"));
-        static const char *const groups[] = {"model",     "batch",  "precision", "training",
-                                             "attention", "inference", "memory", "advanced", "parallel", "adapter"};
+        static const char *const groups[] = {"model",     "batch",  "precision", "training", "attention",
+                                             "inference", "memory", "advanced",  "parallel", "adapter"};
         bool is_group = false;
         for (size_t i = 0; i < sizeof groups / sizeof *groups; i++)
             is_group |= tide_text_is(tide_json_at(s, "group")->text, groups[i]);
         CHECK(is_group);
         if (tide_text_is(tide_json_at(s, "name")->text, "optimizer"))
             CHECK(tide_json_at(s, "choices")->count == tide_optimizer_name_count);
-        if (tide_text_is(tide_json_at(s, "name")->text, "dtype"))
-            CHECK(tide_json_at(s, "choices")->count == 4);
+        if (tide_text_is(tide_json_at(s, "name")->text, "dtype")) CHECK(tide_json_at(s, "choices")->count == 4);
     }
     CHECK(models && tide_text_is(tide_json_at(models->first, "model_type")->text, "gpt2"));
     CHECK(gpus && tide_json_at(gpus->first, "bytes")->integer == 15642329088);
@@ -1198,10 +1172,9 @@ static void test_hostile(void) {
     begin("hostile words are refused in one line");
     enum { MANY = 1 << 20 };
     static char big[MANY];
-    static const char *const keys[] = {"",        "model=",        "batch=",         "title=",
-                                       "freeze=", "allocator=",    "overrides.x=",   "gpu=",
-                                       "clip=",   "overrides.",    "image_size=",    "dtype=",
-                                       "v=",      "overrides.x=[", "overrides.x=\"", NULL};
+    static const char *const keys[] = {
+        "",      "model=",     "batch=",      "title=", "freeze=", "allocator=",    "overrides.x=",   "gpu=",
+        "clip=", "overrides.", "image_size=", "dtype=", "v=",      "overrides.x=[", "overrides.x=\"", NULL};
     static const char fills[] = {'a', '9', '=', ',', '[', '.', ' ', '%', 0, '\n', '\xff', '-'};
     for (size_t k = 0; keys[k]; k++)
         for (size_t f = 0; f < sizeof fills; f++) {
@@ -1228,10 +1201,9 @@ static void test_hostile(void) {
 }
 
 static void test_random_bytes(void) {
-    static const char *const heads[] = {
-        "",      "model=",      "batch=",  "overrides.a=", "overrides.layers.",
-        "clip=", "image_size=", "freeze=", "allocator=",   "gpu=",
-        "=",     NULL};
+    static const char *const heads[] = {"",      "model=",      "batch=",  "overrides.a=", "overrides.layers.",
+                                        "clip=", "image_size=", "freeze=", "allocator=",   "gpu=",
+                                        "=",     NULL};
     static const char bytes[] = "0123456789.eE+-x,:[]{}\"'=ab \t%&#~/\\\x80\xff";
     begin("random words and files end in an answer or an error");
     for (int round = 0; round < 20000; round++) {
@@ -1256,7 +1228,7 @@ static void test_memory(void) {
     begin("memory may run out at any request, and nothing is left behind");
     static const char *const jobs[] = {
         ("model=gpt2|batch=4|gpu=t4|overrides.deep.x=[1,2,\"three\"]|overrides.y=\"4\"|freeze=a,b,c|"
-        "dropout=0.1|allocator=expandable_segments:True"),
+         "dropout=0.1|allocator=expandable_segments:True"),
         "model=gtp2|bacth=4|gpu=t5|overrides.x=[1|optimizer=adm", "llava-1.5-7b|title=x"};
     static char wide[100000]; /* more than one block of the arena */
     volatile long failures = 0;
@@ -1280,8 +1252,7 @@ static void test_memory(void) {
             }
             fail_at = 0;
             tide_arena_free(&arena);
-            if (live_bytes)
-                complain(__LINE__, "%zu bytes left after request %ld", live_bytes, (long)at);
+            if (live_bytes) complain(__LINE__, "%zu bytes left after request %ld", live_bytes, (long)at);
             if (is_done) break;
         }
     CHECK(failures > 20);

@@ -2,9 +2,9 @@
  *
  *     test_links FOLDER
  *
- * FOLDER/v1.jsonl holds links with what they came to when they were recorded; a line is never changed. FOLDER/defaults-v1.txt
- * is the table that v=1 names: a setting that a link leaves out has that value for good. A failure points to
- * core/src/job/links.c, or to a default that changed: then v=2 is due, and v=1 keeps its table. */
+ * FOLDER/v1.jsonl holds links with what they came to when they were recorded; a line is never changed.
+ * FOLDER/defaults-v1.txt is the table that v=1 names: a setting that a link leaves out has that value for good. A
+ * failure points to core/src/job/links.c, or to a default that changed: then v=2 is due, and v=1 keeps its table. */
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,8 +16,10 @@
 static int passed, failed;
 
 static void check(bool is_right, const char *what, const char *which) {
-    if (is_right) passed++;
-    else printf("FAIL %s: %.120s\n", what, which), failed++;
+    if (is_right)
+        passed++;
+    else
+        printf("FAIL %s: %.120s\n", what, which), failed++;
 }
 
 static cJSON *ask(cJSON *request) {
@@ -38,7 +40,9 @@ static cJSON *request_of(const char *call, const char *link) {
     return request;
 }
 
-static const cJSON *at(const cJSON *object, const char *key) { return cJSON_GetObjectItemCaseSensitive(object, key); }
+static const cJSON *at(const cJSON *object, const char *key) {
+    return cJSON_GetObjectItemCaseSensitive(object, key);
+}
 static const char *text_at(const cJSON *object, const char *key) {
     const char *text = cJSON_GetStringValue(at(object, key));
     return text ? text : "";
@@ -65,10 +69,15 @@ static void recorded_link(const cJSON *row) {
     cJSON *answer = ask(request_of("estimate", link));
     const cJSON *message;
     check(cJSON_IsTrue(at(answer, "ok")), "a recorded link opens", link);
-    check(at(at(answer, "peak"), "allocated") && cJSON_Compare(at(at(answer, "peak"), "allocated"), at(row, "allocated"), true), "to the same allocated peak", link);
-    check(at(at(answer, "peak"), "reserved") && cJSON_Compare(at(at(answer, "peak"), "reserved"), at(row, "reserved"), true), "to the same reserved peak", link);
+    check(at(at(answer, "peak"), "allocated") &&
+              cJSON_Compare(at(at(answer, "peak"), "allocated"), at(row, "allocated"), true),
+          "to the same allocated peak", link);
+    check(at(at(answer, "peak"), "reserved") &&
+              cJSON_Compare(at(at(answer, "peak"), "reserved"), at(row, "reserved"), true),
+          "to the same reserved peak", link);
     check(strcmp(text_at(answer, "link"), text_at(row, "link_written")) == 0, "and is written in the same way", link);
-    cJSON_ArrayForEach(message, at(row, "says")) check(says(at(answer, "diagnostics"), cJSON_GetStringValue(message)), "it says", cJSON_GetStringValue(message));
+    cJSON_ArrayForEach(message, at(row, "says"))
+        check(says(at(answer, "diagnostics"), cJSON_GetStringValue(message)), "it says", cJSON_GetStringValue(message));
     cJSON *again = ask(request_of("estimate", text_at(answer, "link")));
     check(strcmp(text_at(again, "link"), text_at(answer, "link")) == 0, "its own link says the same", link);
     check(cJSON_Compare(at(again, "peak"), at(answer, "peak"), true), "and comes to the same", link);
@@ -100,7 +109,8 @@ static void table_of_defaults(const char *folder) {
         size_t length = strcspn(line, "=");
         cJSON_ArrayForEach(setting, at(answer, "settings")) {
             const char *name = text_at(setting, "name");
-            if (strlen(name) == length && strncmp(name, line, length) == 0) is_kept = strcmp(text_at(setting, "default"), line + length + 1) == 0;
+            if (strlen(name) == length && strncmp(name, line, length) == 0)
+                is_kept = strcmp(text_at(setting, "default"), line + length + 1) == 0;
         }
         check(is_kept, "v=1 keeps its default", line);
     }
@@ -113,12 +123,14 @@ static void table_of_defaults(const char *folder) {
 /* The first word of an answer's list that begins so. */
 static const char *word(const cJSON *answer, const char *list, const char *start) {
     const cJSON *one;
-    cJSON_ArrayForEach(one, at(answer, list)) if (strncmp(cJSON_GetStringValue(one), start, strlen(start)) == 0) return cJSON_GetStringValue(one);
+    cJSON_ArrayForEach(one, at(answer, list)) if (strncmp(cJSON_GetStringValue(one), start, strlen(start)) ==
+                                                  0) return cJSON_GetStringValue(one);
     return "";
 }
 
 static void members(void) {
-    cJSON *answer = ask(request_of("read_link", "model=gpt2&batch=4&seq=64&title=a%3Cb%3E&was=61.8_0.4.0&view=timeline&b.seq=&b.batch=8&v=1"));
+    cJSON *answer = ask(request_of(
+        "read_link", "model=gpt2&batch=4&seq=64&title=a%3Cb%3E&was=61.8_0.4.0&view=timeline&b.seq=&b.batch=8&v=1"));
     check(strcmp(text_at(answer, "was"), "61.8_0.4.0") == 0, "was= is read", "");
     check(strcmp(text_at(answer, "view"), "timeline") == 0, "view= is read", "");
     check(strcmp(word(answer, "settings", "title="), "title=a<b>") == 0, "a title is text", "");
@@ -132,10 +144,12 @@ static void members(void) {
 }
 
 static void other_words_hold(void) {
-    cJSON *request = request_of("estimate", "model=gpt2&mbs=4&was=1.0_0.0.1&v=1"), *words = cJSON_AddArrayToObject(request, "settings");
+    cJSON *request = request_of("estimate", "model=gpt2&mbs=4&was=1.0_0.0.1&v=1"),
+          *words = cJSON_AddArrayToObject(request, "settings");
     cJSON_AddItemToArray(words, cJSON_CreateString("batch=2"));
     cJSON *answer = ask(request);
-    check(strcmp(text_at(answer, "link"), "model=gpt2&batch=2&v=1") == 0, "a word besides the link holds", text_at(answer, "link"));
+    check(strcmp(text_at(answer, "link"), "model=gpt2&batch=2&v=1") == 0, "a word besides the link holds",
+          text_at(answer, "link"));
     check(cJSON_GetArraySize(at(answer, "diagnostics")) == 0, "without a remark", "");
     cJSON_Delete(answer);
 }
@@ -147,18 +161,23 @@ static void written_with_a_baseline(void) {
     cJSON_AddBoolToObject(request, "was", true);
     cJSON *answer = ask(request);
     cJSON *again = ask(request_of("read_link", text_at(answer, "link")));
-    check(strcmp(word(again, "baseline", "seq="), "seq=128") == 0 && !*word(again, "baseline", "batch="), "a baseline comes back", text_at(answer, "link"));
-    check(strcmp(text_at(again, "was"), "3.1_" TIDEMARK_VERSION) == 0, "was= is what the job comes to", text_at(answer, "link"));
+    check(strcmp(word(again, "baseline", "seq="), "seq=128") == 0 && !*word(again, "baseline", "batch="),
+          "a baseline comes back", text_at(answer, "link"));
+    check(strcmp(text_at(again, "was"), "3.1_" TIDEMARK_VERSION) == 0, "was= is what the job comes to",
+          text_at(answer, "link"));
     cJSON_Delete(again);
     cJSON_Delete(answer);
 }
 
 /* What a page shows has no effect on the answer, and is passed on as long as it may still be there. */
 static void with_a_view(void) {
-    static const char link[] = "model=gpt2&batch=4&b.batch=8&view=sweep&sel=event%3A1304,part%3Ah&sweep=batch:1,2/seq:512,1024&v=1";
-    static const char written[] = "model=gpt2&batch=4&b.batch=8&view=sweep&sel=event:1304,part:h&sweep=batch:1,2/seq:512,1024&v=1";
+    static const char link[] =
+        "model=gpt2&batch=4&b.batch=8&view=sweep&sel=event%3A1304,part%3Ah&sweep=batch:1,2/seq:512,1024&v=1";
+    static const char written[] =
+        "model=gpt2&batch=4&b.batch=8&view=sweep&sel=event:1304,part:h&sweep=batch:1,2/seq:512,1024&v=1";
     cJSON *answer = ask(request_of("read_link", link));
-    check(strcmp(text_at(answer, "view"), "sweep") == 0 && strcmp(text_at(answer, "sel"), "event:1304,part:h") == 0, "view= and sel= are read", "");
+    check(strcmp(text_at(answer, "view"), "sweep") == 0 && strcmp(text_at(answer, "sel"), "event:1304,part:h") == 0,
+          "view= and sel= are read", "");
     check(strcmp(text_at(answer, "sweep"), "batch:1,2/seq:512,1024") == 0, "sweep= is read", "");
     check(cJSON_GetArraySize(at(answer, "diagnostics")) == 0, "without a remark", "");
     cJSON_Delete(answer);
@@ -168,25 +187,31 @@ static void with_a_view(void) {
     cJSON_Delete(plain);
     cJSON_Delete(answer);
     answer = ask(request_of("link", link));
-    check(strcmp(text_at(answer, "link"), written) == 0, "a link is passed on with its view and its baseline", text_at(answer, "link"));
+    check(strcmp(text_at(answer, "link"), written) == 0, "a link is passed on with its view and its baseline",
+          text_at(answer, "link"));
     cJSON_Delete(answer);
     cJSON *request = request_of("link", link);
     cJSON_AddItemToArray(cJSON_AddArrayToObject(request, "settings"), cJSON_CreateString("batch=2"));
     answer = ask(request);
-    check(strcmp(text_at(answer, "link"), "model=gpt2&batch=2&b.batch=8&view=sweep&sweep=batch:1,2/seq:512,1024&v=1") == 0, "what was selected in another job is left out", text_at(answer, "link"));
+    check(strcmp(text_at(answer, "link"), "model=gpt2&batch=2&b.batch=8&view=sweep&sweep=batch:1,2/seq:512,1024&v=1") ==
+              0,
+          "what was selected in another job is left out", text_at(answer, "link"));
     cJSON_Delete(answer);
     request = request_of("link", "model=gpt2&view=sweep&v=1");
     cJSON_AddStringToObject(request, "view", "timeline");
     cJSON_AddStringToObject(request, "sel", "outside:context");
     answer = ask(request);
-    check(strcmp(text_at(answer, "link"), "model=gpt2&view=timeline&sel=outside:context&v=1") == 0, "a view of the request holds over it", text_at(answer, "link"));
+    check(strcmp(text_at(answer, "link"), "model=gpt2&view=timeline&sel=outside:context&v=1") == 0,
+          "a view of the request holds over it", text_at(answer, "link"));
     cJSON_Delete(answer);
 }
 
 /* Nothing in a link is a fault of the program, and each is answered. */
 static void hostile(void) {
     static char text[(256 << 10) + 4096];
-    static const char *const pieces[] = {"__proto__=1&", "%", "%2", "%zz&", "=&", "&&", "b.=1&", "v=", "overrides.=1&", "b.b.b.=&", "\x01=\x02&", "config={&", "%00=%00&"};
+    static const char *const pieces[] = {"__proto__=1&", "%",         "%2",      "%zz&",          "=&",
+                                         "&&",           "b.=1&",     "v=",      "overrides.=1&", "b.b.b.=&",
+                                         "\x01=\x02&",   "config={&", "%00=%00&"};
     for (size_t k = 0; k < sizeof pieces / sizeof *pieces; k++) {
         size_t size = strlen(pieces[k]), length = 0;
         while (length + size < 65536) memcpy(text + length, pieces[k], size), length += size;
@@ -199,7 +224,9 @@ static void hostile(void) {
     memcpy(text, "model=gpt2&batch=4&title=", 25);
     text[sizeof text - 1] = 0;
     cJSON *answer = ask(request_of("estimate", text));
-    check(cJSON_IsTrue(at(answer, "ok")) && says(at(answer, "diagnostics"), "is longer than 256 KiB; the rest was not read"), "an endless link is cut, and says so", "");
+    check(cJSON_IsTrue(at(answer, "ok")) &&
+              says(at(answer, "diagnostics"), "is longer than 256 KiB; the rest was not read"),
+          "an endless link is cut, and says so", "");
     cJSON_Delete(answer);
 }
 

@@ -74,12 +74,14 @@ int main(int count, char **words) {
     uint8_t *out = malloc(CONTENT);
     if (!out) return 2;
 
-    static const char *const names[] = {"lc3-lp0-pb0-known", "lc0-lp4-pb4-known", "lc4-lp0-pb2-known", "lc1-lp2-pb1-known"};
+    static const char *const names[] = {"lc3-lp0-pb0-known", "lc0-lp4-pb4-known", "lc4-lp0-pb2-known",
+                                        "lc1-lp2-pb1-known"};
     uint32_t length;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         size_t size = read_file(words[1], names[i], file);
         memset(out, 0, CONTENT);
-        check(unpack(file, size, out, &length) && length == CONTENT && memcmp(out, expected, CONTENT) == 0, names[i], "is read");
+        check(unpack(file, size, out, &length) && length == CONTENT && memcmp(out, expected, CONTENT) == 0, names[i],
+              "is read");
 
         bool is_refused = true;
         for (size_t cut = 0; cut < size - 16; cut += 1 + cut / 40) is_refused &= !unpack(file, cut, out, &length);
@@ -100,9 +102,11 @@ int main(int count, char **words) {
         file[0] = 225;
         check(lzma_unpacked_length(file, size) == UINT32_MAX, names[i], "properties that do not exist are refused");
         file[0] = 8;
-        check(lzma_unpacked_length(file, size) == UINT32_MAX, names[i], "more context than there is room for is refused");
+        check(lzma_unpacked_length(file, size) == UINT32_MAX, names[i],
+              "more context than there is room for is refused");
     }
-    check(lzma_unpacked_length(file, read_file(words[1], "lc3-lp0-pb0", file)) == UINT32_MAX, "lc3-lp0-pb0", "a length that is not said is refused");
+    check(lzma_unpacked_length(file, read_file(words[1], "lc3-lp0-pb0", file)) == UINT32_MAX, "lc3-lp0-pb0",
+          "a length that is not said is refused");
 
     /* Streams of nothing but chance. */
     for (int round = 0; round < 500; round++) {

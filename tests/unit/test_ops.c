@@ -12,8 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../../core/src/lang/module.h"
 #include "../../core/src/lang/embedded_models.h"
+#include "../../core/src/lang/module.h"
 
 enum { INPUT_LIMIT = 8, ROOT_LIMIT = 8, EVENT_LIMIT = 4096, NAME_LIMIT = 128 };
 
@@ -66,8 +66,7 @@ static char *read_file(const char *folder, const char *name, size_t *length) {
 static tide_source find_source(void *user, tide_text name) {
     (void)user;
     for (uint32_t i = 0; i < tide_architecture_source_count; i++)
-        if (tide_text_is(name, tide_architecture_sources[i].name))
-            return tide_architecture_sources[i];
+        if (tide_text_is(name, tide_architecture_sources[i].name)) return tide_architecture_sources[i];
     return (tide_source){.text = NULL};
 }
 
@@ -81,8 +80,7 @@ static void read_expected(events *list, const tide_json *json) {
     list->count = 0;
     for (const tide_json *e = json ? json->first : NULL; e; e = e->next) {
         const tide_json *id = e->first;
-        event made = {.is_free = e->count == 1,
-                      .id = id->kind == TIDE_JSON_NUMBER ? id->integer : -1};
+        event made = {.is_free = e->count == 1, .id = id->kind == TIDE_JSON_NUMBER ? id->integer : -1};
         if (!made.is_free) made.bytes = (uint64_t)id->next->integer;
         put(list, made);
     }
@@ -96,8 +94,7 @@ static void read_timeline(events *list, row *r, uint32_t from) {
         uint32_t allocation = timeline->events[i] & ~TIDE_FREE_BIT;
         bool is_free = timeline->events[i] & TIDE_FREE_BIT;
         if (!is_free) r->ids[allocation] = r->id_count++;
-        put(list, (event){is_free, r->ids[allocation],
-                          is_free ? 0 : timeline->allocations[allocation].bytes});
+        put(list, (event){is_free, r->ids[allocation], is_free ? 0 : timeline->allocations[allocation].bytes});
     }
 }
 
@@ -166,12 +163,10 @@ static tide_dtype dtype_named(tide_text name) {
 /* name -> [shape, dtype, requires_grad] */
 static void make_inputs(row *r) {
     const tide_json *inputs = tide_json_at(r->json, "inputs");
-    for (const tide_json *spec = inputs->first; spec && r->input_count < INPUT_LIMIT;
-         spec = spec->next) {
+    for (const tide_json *spec = inputs->first; spec && r->input_count < INPUT_LIMIT; spec = spec->next) {
         const tide_json *sizes = spec->first, *dtype = sizes->next, *grad = dtype->next;
         tide_shape shape = {.dims = 0};
-        for (const tide_json *n = sizes->first; n; n = n->next)
-            shape.size[shape.dims++] = n->integer;
+        for (const tide_json *n = sizes->first; n; n = n->next) shape.size[shape.dims++] = n->integer;
         tide_tensor *t = tide_empty(r->m, &shape, dtype_named(dtype->text));
         t->requires_grad = grad->is_true;
         r->specs[r->input_count] = spec;
@@ -191,8 +186,7 @@ static tide_sdpa_choice sdpa_of(const tide_json *expression) {
 /* torch.autograd.backward(roots, grads): the GraphRoot hands every root its gradient. */
 static tide_tensor *seeds[ROOT_LIMIT];
 
-static void graph_root_run(tide_machine *m, tide_node *node, tide_tensor **grads,
-                           tide_tensor **results) {
+static void graph_root_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
     (void)m;
     (void)grads;
     for (unsigned i = 0; i < node->edge_count; i++) results[i] = tide_retain(seeds[i]);
@@ -211,8 +205,7 @@ static void run_backward(row *r, tide_tensor **roots, int count) {
 }
 
 static int find_roots(tide_value v, tide_tensor **roots, int count) {
-    if (v.kind == TIDE_VALUE_TENSOR && v.tensor->requires_grad && count < ROOT_LIMIT)
-        roots[count++] = v.tensor;
+    if (v.kind == TIDE_VALUE_TENSOR && v.tensor->requires_grad && count < ROOT_LIMIT) roots[count++] = v.tensor;
     for (uint32_t i = 0; v.kind == TIDE_VALUE_LIST && i < v.list->count; i++)
         count = find_roots(v.list->items[i], roots, count);
     return count;
@@ -226,8 +219,7 @@ static void compare_grads(row *r) {
         int64_t have = g && !g->storage->is_silent ? r->ids[g->storage->allocation] : -1;
         if (want && want->kind == TIDE_JSON_NUMBER ? want->integer == have : !want == !g) continue;
         differs(r);
-        printf("     the gradient of %s is another allocation: %" PRId64 "\n", r->specs[i]->key.at,
-               have);
+        printf("     the gradient of %s is another allocation: %" PRId64 "\n", r->specs[i]->key.at, have);
     }
 }
 
@@ -301,16 +293,15 @@ static void play(row *r, tide_model *model, tide_function *function) {
     if (!r->is_different) compare_grads(r);
 }
 
-static tide_function *function_of(tide_arena *arena, tide_descriptions *set,
-                                  const tide_json *expression) {
+static tide_function *function_of(tide_arena *arena, tide_descriptions *set, const tide_json *expression) {
     for (const tide_json *item = expression->first; item; item = item->next) {
         if (item->kind != TIDE_JSON_ARRAY) continue;
         tide_function *function = TIDE_NEW(arena, tide_function, 1);
         function->description = tide_description_load(set, TIDE_TEXT("library/layers"));
         if (!function->description || !tide_description_load(set, TIDE_TEXT("library/attention")) ||
             !tide_description_load(set, TIDE_TEXT("library/losses")) ||
-            !tide_parse_head(arena, item->key, "", &function->name, &function->parameters,
-                             &function->parameter_count, set->diags) ||
+            !tide_parse_head(arena, item->key, "", &function->name, &function->parameters, &function->parameter_count,
+                             set->diags) ||
             !tide_parse_block(arena, item, "", &set->statement_count, &function->body, set->diags))
             return NULL;
         return function;
@@ -390,19 +381,16 @@ int main(int argc, char **argv) {
     tide_diagnostics diags;
     tide_arena_init(&arena, tide_default_allocator(), NULL);
     tide_diagnostics_init(&diags, &arena);
-    const tide_json *expressions =
-        tide_json_parse(&arena, (tide_text){text, length}, "/ops_expressions.json", &diags);
+    const tide_json *expressions = tide_json_parse(&arena, (tide_text){text, length}, "/ops_expressions.json", &diags);
     for (size_t at = 0; at < rows_length && expressions;) {
         size_t end = at;
         while (end < rows_length && rows[end] != '\n') end++;
-        const tide_json *json =
-            tide_json_parse(&arena, (tide_text){rows + at, end - at}, "/ops.jsonl", &diags);
+        const tide_json *json = tide_json_parse(&arena, (tide_text){rows + at, end - at}, "/ops.jsonl", &diags);
         at = end + 1;
         if (!json) break;
-        const char *name =
-            tide_format(&arena, "%s / %s / %s / sm_%d", tide_json_at(json, "op")->text.at,
-                        tide_json_at(json, "variant")->text.at, tide_json_at(json, "mode")->text.at,
-                        capability_of(json));
+        const char *name = tide_format(&arena, "%s / %s / %s / sm_%d", tide_json_at(json, "op")->text.at,
+                                       tide_json_at(json, "variant")->text.at, tide_json_at(json, "mode")->text.at,
+                                       capability_of(json));
         if (argc > 2 && !strstr(name, argv[2])) continue;
         const tide_json *expression = expression_of(expressions, json);
         if (expression)
@@ -416,8 +404,7 @@ int main(int argc, char **argv) {
     }
     if (lacking_count) printf("not described:");
     for (int i = 0; i < lacking_count; i++)
-        printf("%s %.*s %d", i ? "," : "", (int)lacking[i].op.length, lacking[i].op.at,
-               lacking[i].count);
+        printf("%s %.*s %d", i ? "," : "", (int)lacking[i].op.length, lacking[i].op.at, lacking[i].count);
     if (lacking_count) printf("\n");
     tide_arena_free(&arena);
     free(rows);

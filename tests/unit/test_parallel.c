@@ -1,5 +1,5 @@
-/* What holds of every data parallel job, whatever its settings: stages never hold more than the ones below, parts add up to the whole,
- * what is offloaded is not on the device.
+/* What holds of every data parallel job, whatever its settings: stages never hold more than the ones below, parts add
+ * up to the whole, what is offloaded is not on the device.
  *
  *     test_parallel [ROUNDS [SEED]] */
 #include <inttypes.h>
@@ -23,8 +23,10 @@ static void complain(const char *what, int64_t is, int64_t most) {
 }
 
 static void check(bool holds, const char *what, int64_t is, int64_t most) {
-    if (holds) passed++;
-    else complain(what, is, most);
+    if (holds)
+        passed++;
+    else
+        complain(what, is, most);
 }
 
 /* Bytes asked for that are live at the end of a phase of the last step, by factor. */
@@ -44,7 +46,8 @@ static void sum(held *h, const tide_run *run, tide_phase phase) {
         const tide_allocation *a = &t->allocations[i];
         if (a->born < end && a->died >= end) h->of[a->factor] += (int64_t)a->bytes;
     }
-    static const tide_factor state[] = {TIDE_FACTOR_PARAMETER, TIDE_FACTOR_GRADIENT, TIDE_FACTOR_OPTIMIZER, TIDE_FACTOR_MASTER, TIDE_FACTOR_GATHERED};
+    static const tide_factor state[] = {TIDE_FACTOR_PARAMETER, TIDE_FACTOR_GRADIENT, TIDE_FACTOR_OPTIMIZER,
+                                        TIDE_FACTOR_MASTER, TIDE_FACTOR_GATHERED};
     for (size_t i = 0; i < sizeof state / sizeof *state; i++) h->state += h->of[state[i]];
     h->trainable = run->trainable;
     h->tensors = run->model.parameter_count;
@@ -73,8 +76,12 @@ static held play(const char *words, tide_phase phase) {
     }
     tide_job *job = tide_job_build(&arena, list, count, NULL, 0, &diags);
     tide_run *run = TIDE_NEW(&arena, tide_run, 1);
-    if (job && tide_run_job(run, job, &arena, &diags)) sum(&h, run, phase);
-    else printf("%s: %s %s\n", words, diags.count ? diags.items[0].place : "", diags.count ? diags.items[0].message : "refused"), failed++;
+    if (job && tide_run_job(run, job, &arena, &diags))
+        sum(&h, run, phase);
+    else
+        printf("%s: %s %s\n", words, diags.count ? diags.items[0].place : "",
+               diags.count ? diags.items[0].message : "refused"),
+            failed++;
     tide_arena_free(&arena);
     return h;
 }
@@ -91,31 +98,52 @@ static const char *one_of(uint64_t *seed, const char *const *words) {
 }
 
 static void check_job(uint64_t *seed) {
-    static const char *const models[] = {"gpt2 overrides.n_layer=3", "llama-3.2-1b overrides.num_hidden_layers=2", "qwen2.5-0.5b overrides.num_hidden_layers=3", "gpt2-medium overrides.n_layer=2", NULL};
-    static const char *const of_training[] = {"", " checkpointing=full", " grad_accum=2", " param_groups=trainer", " optimizer=sgd_momentum", " optimizer=adamw_fused", NULL};
-    static const char *const of_zero[] = {"", " parallel.overlap_comm=true", " parallel.contiguous_gradients=false", " parallel.reduce_bucket_size=1000000",
-                                          " parallel.round_robin_gradients=true", " parallel.reduce_scatter=false", NULL};
+    static const char *const models[] = {"gpt2 overrides.n_layer=3", "llama-3.2-1b overrides.num_hidden_layers=2",
+                                         "qwen2.5-0.5b overrides.num_hidden_layers=3",
+                                         "gpt2-medium overrides.n_layer=2", NULL};
+    static const char *const of_training[] = {"",
+                                              " checkpointing=full",
+                                              " grad_accum=2",
+                                              " param_groups=trainer",
+                                              " optimizer=sgd_momentum",
+                                              " optimizer=adamw_fused",
+                                              NULL};
+    static const char *const of_zero[] = {"",
+                                          " parallel.overlap_comm=true",
+                                          " parallel.contiguous_gradients=false",
+                                          " parallel.reduce_bucket_size=1000000",
+                                          " parallel.round_robin_gradients=true",
+                                          " parallel.reduce_scatter=false",
+                                          NULL};
     static const int sizes[] = {2, 3, 4, 7, 8, 64};
     int dp = sizes[random_below(seed, 6)];
     char base[400], words[600];
-    snprintf(base, sizeof base, "model=%s batch=%u seq=64 steps=2 use_cache=false%s", one_of(seed, models), 1 + random_below(seed, 3), one_of(seed, of_training));
+    snprintf(base, sizeof base, "model=%s batch=%u seq=64 steps=2 use_cache=false%s", one_of(seed, models),
+             1 + random_below(seed, 3), one_of(seed, of_training));
     const char *zero = one_of(seed, of_zero);
     held stages[4], offloaded;
     shown = words;
     int rank = (int)random_below(seed, (uint32_t)dp);
     for (int stage = 0; stage < 4; stage++) {
         bool has_option = stage == 1 || stage == 2;
-        snprintf(words, sizeof words, "%s parallel.kind=zero%d dp=%d rank=%d%s", base, stage, dp, rank, has_option ? zero : "");
+        snprintf(words, sizeof words, "%s parallel.kind=zero%d dp=%d rank=%d%s", base, stage, dp, rank,
+                 has_option ? zero : "");
         stages[stage] = play(words, TIDE_PHASE_BACKWARD);
-        /* Parts are padded: of ZeRO-1 and 2 once for a group, of ZeRO-3 for each parameter, the small of which stay whole too. */
+        /* Parts are padded: of ZeRO-1 and 2 once for a group, of ZeRO-3 for each parameter, the small of which stay
+         * whole too. */
         int64_t padding = stage == 3 ? stages[3].of[TIDE_FACTOR_GATHERED] + 16 * stages[3].tensors : 64 * dp;
-        if (stage) check(stages[stage].state <= stages[stage - 1].state + padding, "holds more than the stage below", stages[stage].state, stages[stage - 1].state);
+        if (stage)
+            check(stages[stage].state <= stages[stage - 1].state + padding, "holds more than the stage below",
+                  stages[stage].state, stages[stage - 1].state);
         if (stage == 0) continue;
-        snprintf(words, sizeof words, "%s parallel.kind=zero%d dp=%d rank=%d parallel.offload_optimizer=cpu%s", base, stage, dp, rank, has_option ? zero : "");
+        snprintf(words, sizeof words, "%s parallel.kind=zero%d dp=%d rank=%d parallel.offload_optimizer=cpu%s", base,
+                 stage, dp, rank, has_option ? zero : "");
         offloaded = play(words, TIDE_PHASE_BACKWARD);
-        check(offloaded.state <= stages[stage].state, "offloading raises what is on the device", offloaded.state, stages[stage].state);
-        check(offloaded.of[TIDE_FACTOR_MASTER] + offloaded.of[TIDE_FACTOR_OPTIMIZER] <= 64 * 16, "offloaded, but on the device",
-              offloaded.of[TIDE_FACTOR_MASTER] + offloaded.of[TIDE_FACTOR_OPTIMIZER], 0);
+        check(offloaded.state <= stages[stage].state, "offloading raises what is on the device", offloaded.state,
+              stages[stage].state);
+        check(offloaded.of[TIDE_FACTOR_MASTER] + offloaded.of[TIDE_FACTOR_OPTIMIZER] <= 64 * 16,
+              "offloaded, but on the device", offloaded.of[TIDE_FACTOR_MASTER] + offloaded.of[TIDE_FACTOR_OPTIMIZER],
+              0);
     }
 }
 
@@ -127,7 +155,8 @@ static void check_besides(const char *words, const char *name, int64_t bytes) {
     size_t at = (size_t)snprintf(request, sizeof request, "{\"call\":\"estimate\",\"settings\":[");
     for (const char *word = words; *word;) {
         size_t end = strcspn(word, " ");
-        at += (size_t)snprintf(request + at, sizeof request - at, "%s\"%.*s\"", word == words ? "" : ",", (int)end, word);
+        at +=
+            (size_t)snprintf(request + at, sizeof request - at, "%s\"%.*s\"", word == words ? "" : ",", (int)end, word);
         word += end + (word[end] == ' ');
     }
     snprintf(request + at, sizeof request - at, "]}");
@@ -142,13 +171,16 @@ static void check_besides(const char *words, const char *name, int64_t bytes) {
 }
 
 static void check_host(void) {
-    static const char llama[] = "model=llama-2-7b overrides.num_hidden_layers=2 batch=1 seq=512 use_cache=false dp=4 rank=1 ";
+    static const char llama[] =
+        "model=llama-2-7b overrides.num_hidden_layers=2 batch=1 seq=512 use_cache=false dp=4 rank=1 ";
     char words[500];
 #define BESIDES(more, name, bytes) (snprintf(words, sizeof words, "%s" more, llama), check_besides(words, name, bytes))
     BESIDES("parallel.kind=zero2 parallel.hf_auto=true parallel.offload_optimizer=cpu", "host_pinned", 2952790016);
-    BESIDES("parallel.kind=zero2 parallel.hf_auto=true parallel.offload_optimizer=cpu param_groups=trainer", "host_pinned", 2952871936);
+    BESIDES("parallel.kind=zero2 parallel.hf_auto=true parallel.offload_optimizer=cpu param_groups=trainer",
+            "host_pinned", 2952871936);
     BESIDES("parallel.kind=zero3 parallel.hf_auto=true parallel.offload_optimizer=cpu", "host_pinned", 1610612736);
-    BESIDES("parallel.kind=zero3 parallel.hf_auto=true parallel.offload_optimizer=cpu parallel.offload_param=cpu", "host_pinned", 2550147072);
+    BESIDES("parallel.kind=zero3 parallel.hf_auto=true parallel.offload_optimizer=cpu parallel.offload_param=cpu",
+            "host_pinned", 2550147072);
     BESIDES("parallel.kind=fsdp1 parallel.offload=true", "host_pinned", 805306368);
     BESIDES("parallel.kind=fsdp2 parallel.offload=true", "host_pinned", 536883200);
     BESIDES("parallel.kind=ddp", "nccl", 24 * 9633792);
@@ -165,14 +197,18 @@ static void check_sums(const char *model, int dp) {
         int64_t all = 0, states = 0, tensors = 0;
         shown = words;
         for (int rank = 0; rank < dp; rank++) {
-            snprintf(words, sizeof words, "model=%s dtype=fp32 batch=1 seq=64 use_cache=false parallel.kind=%s dp=%d rank=%d", model, kinds[k], dp, rank);
+            snprintf(words, sizeof words,
+                     "model=%s dtype=fp32 batch=1 seq=64 use_cache=false parallel.kind=%s dp=%d rank=%d", model,
+                     kinds[k], dp, rank);
             held h = play(words, TIDE_PHASE_OPTIMIZER);
             if (!h.plays) return;
             all += h.of[TIDE_FACTOR_OPTIMIZER];
             states = 8 * h.trainable;
             tensors = h.tensors;
         }
-        int64_t padding = strcmp(kinds[k], "fsdp2") == 0 ? 0 : strcmp(kinds[k], "zero3") == 0 ? 8 * dp * tensors : 8 * 2 * 2 * dp * tensors;
+        int64_t padding = strcmp(kinds[k], "fsdp2") == 0   ? 0
+                          : strcmp(kinds[k], "zero3") == 0 ? 8 * dp * tensors
+                                                           : 8 * 2 * 2 * dp * tensors;
         check(all >= states && all <= states + padding, "parts do not add up", all, states);
     }
 }

@@ -11,9 +11,9 @@
 
 #include <cjson/cJSON.h>
 
-#include "trace/format.h"
 #include "tidemark/recorder.h"
 #include "tidemark/tidemark.h"
+#include "trace/format.h"
 
 static int passed, failed;
 static bool test_ok;
@@ -36,8 +36,10 @@ static void complain(const char *format, ...) {
 }
 
 static void end(void) {
-    if (test_ok) passed++;
-    else failed++;
+    if (test_ok)
+        passed++;
+    else
+        failed++;
 }
 
 #define CHECK(what) ((what) ? (void)0 : complain("line %d: %s", __LINE__, #what))
@@ -122,7 +124,9 @@ static cJSON *replay_pieces(const void *at, size_t length, size_t piece, const c
     return answer;
 }
 
-static cJSON *replay(const bytes *file, const char *settings) { return replay_pieces(file->at, file->length, 1 << 20, settings); }
+static cJSON *replay(const bytes *file, const char *settings) {
+    return replay_pieces(file->at, file->length, 1 << 20, settings);
+}
 
 static uint64_t number(const cJSON *object, const char *key) {
     const cJSON *value = cJSON_GetObjectItemCaseSensitive(object, key);
@@ -130,9 +134,13 @@ static uint64_t number(const cJSON *object, const char *key) {
     return value ? (uint64_t)value->valuedouble : 0;
 }
 
-static const cJSON *at(const cJSON *object, const char *key) { return cJSON_GetObjectItemCaseSensitive(object, key); }
+static const cJSON *at(const cJSON *object, const char *key) {
+    return cJSON_GetObjectItemCaseSensitive(object, key);
+}
 
-static bool is_true(const cJSON *object, const char *key) { return cJSON_IsTrue(at(object, key)); }
+static bool is_true(const cJSON *object, const char *key) {
+    return cJSON_IsTrue(at(object, key));
+}
 
 static bool says(const cJSON *answer, const char *part) {
     const cJSON *diagnostic;
@@ -148,7 +156,8 @@ static const char *const figures[] = {"allocated_peak", "reserved_peak", "alloca
 static void same_figures(const cJSON *have, const cJSON *want) {
     for (size_t i = 0; i < sizeof figures / sizeof *figures; i++)
         if (number(have, figures[i]) != number(want, figures[i]))
-            complain("%s is %.0f, want %.0f", figures[i], (double)number(have, figures[i]), (double)number(want, figures[i]));
+            complain("%s is %.0f, want %.0f", figures[i], (double)number(have, figures[i]),
+                     (double)number(want, figures[i]));
 }
 
 /* ---- event files ---- */
@@ -166,8 +175,21 @@ static bytes read_gz(const char *path) {
     return file;
 }
 
-static const char *const streams[] = {"collect", "convolution",  "decode",  "expandable", "expandable-retry",  "experts", "max-split", "nf4-lora",
-                                      "oom",     "padding",      "plain",   "retry",      "roundup",           "roundup-list", "seq2seq",
+static const char *const streams[] = {"collect",
+                                      "convolution",
+                                      "decode",
+                                      "expandable",
+                                      "expandable-retry",
+                                      "experts",
+                                      "max-split",
+                                      "nf4-lora",
+                                      "oom",
+                                      "padding",
+                                      "plain",
+                                      "retry",
+                                      "roundup",
+                                      "roundup-list",
+                                      "seq2seq",
                                       "scaler-accumulate"};
 
 static bytes read_stream(const char *name) {
@@ -177,7 +199,9 @@ static bytes read_stream(const char *name) {
 }
 
 /* The header line of an event file. */
-static cJSON *header_of(const bytes *file) { return cJSON_ParseWithLength((char *)file->at, file->length); }
+static cJSON *header_of(const bytes *file) {
+    return cJSON_ParseWithLength((char *)file->at, file->length);
+}
 
 static void test_events(void) {
     for (size_t i = 0; i < sizeof streams / sizeof *streams; i++) {
@@ -222,7 +246,8 @@ static void test_smallest(void) {
         for (int below = 0; below < 2; below++) {
             char settings[64];
             uint64_t mib = edge - (below ? 2 : 0);
-            snprintf(settings, sizeof settings, "\"gpu_gib=%" PRIu64 ".%010" PRIu64 "\"", mib / 1024, mib % 1024 * UINT64_C(9765625));
+            snprintf(settings, sizeof settings, "\"gpu_gib=%" PRIu64 ".%010" PRIu64 "\"", mib / 1024,
+                     mib % 1024 * UINT64_C(9765625));
             cJSON *there = replay(&file, settings);
             EQUAL(is_true(at(there, "verdict"), "fits"), !below);
             cJSON_Delete(there);
@@ -248,20 +273,27 @@ static bytes converted(const bytes *events) {
     char *null_fraction = strstr(facts, "nan");
     if (null_fraction) memcpy(null_fraction, "0  ", 3);
     tide_recorder_begin(r, bytes_append, &file, facts);
-    uint32_t stack = tide_recorder_frame(r, tide_recorder_frame(r, 0, "train.py:1 <module>", 19), "train.py:12 step", 16);
+    uint32_t stack =
+        tide_recorder_frame(r, tide_recorder_frame(r, 0, "train.py:1 <module>", 19), "train.py:12 step", 16);
     while ((line = memchr(line, '\n', (size_t)(end - line))) && ++line < end) {
         char kind;
         uint64_t n[3] = {0};
         if (sscanf(line, "[\"%c\",%" SCNu64 ",%" SCNu64 ",%" SCNu64, &kind, &n[0], &n[1], &n[2]) < 2) break;
         uint32_t stream = (uint32_t)n[2];
-        if (kind == 'a') tide_recorder_alloc(r, n[0], n[1], stream, stack);
-        else if (kind == 'f') tide_recorder_free(r, n[0]);
-        else if (kind == 'c') tide_recorder_free_completed(r, n[0]);
-        else if (kind == 'o') tide_recorder_oom(r, n[0], n[1], stream, stack);
-        else tide_recorder_segment(r, (tide_recorder_event)kind, n[0], n[1], stream);
+        if (kind == 'a')
+            tide_recorder_alloc(r, n[0], n[1], stream, stack);
+        else if (kind == 'f')
+            tide_recorder_free(r, n[0]);
+        else if (kind == 'c')
+            tide_recorder_free_completed(r, n[0]);
+        else if (kind == 'o')
+            tide_recorder_oom(r, n[0], n[1], stream, stack);
+        else
+            tide_recorder_segment(r, (tide_recorder_event)kind, n[0], n[1], stream);
     }
-    tide_recorder_statistics(r, number(header, "allocated"), number(header, "reserved"), number(header, "allocated_peak"),
-                             number(header, "reserved_peak"), number(header, "retries"), number(header, "ooms"));
+    tide_recorder_statistics(r, number(header, "allocated"), number(header, "reserved"),
+                             number(header, "allocated_peak"), number(header, "reserved_peak"),
+                             number(header, "retries"), number(header, "ooms"));
     CHECK(tide_recorder_end(r));
     cJSON_Delete(header);
     free(r);
@@ -275,7 +307,8 @@ static void test_tide(void) {
         cJSON *want = header_of(&events), *have = replay(&file, "");
         same_figures(have, want);
         const cJSON *first = cJSON_GetArrayItem(at(have, "live_at_peak"), 0), *frames = at(first, "frames");
-        CHECK(cJSON_GetArraySize(frames) == 2 && strcmp(cJSON_GetArrayItem(frames, 0)->valuestring, "train.py:12 step") == 0);
+        CHECK(cJSON_GetArraySize(frames) == 2 &&
+              strcmp(cJSON_GetArrayItem(frames, 0)->valuestring, "train.py:12 step") == 0);
         cJSON_Delete(want);
         cJSON_Delete(have);
         free(events.at);
@@ -309,11 +342,14 @@ static void test_waits(void) {
     tide_recorder *r = malloc(sizeof *r);
     for (int told = 0; told < 2; told++) {
         bytes file = {0};
-        begin(told ? "a free that turns out to have waited" : "a block that waits for other streams is not reused before it is back");
+        begin(told ? "a free that turns out to have waited"
+                   : "a block that waits for other streams is not reused before it is back");
         tide_recorder_begin(r, bytes_append, &file, NULL);
         tide_recorder_alloc(r, 0x1000000, 12 << 20, 0, 0);
-        if (told) tide_recorder_free(r, 0x1000000);
-        else tide_recorder_free_pending(r, 0x1000000);
+        if (told)
+            tide_recorder_free(r, 0x1000000);
+        else
+            tide_recorder_free_pending(r, 0x1000000);
         tide_recorder_alloc(r, 0x2000000, 12 << 20, 0, 0);
         tide_recorder_free_completed(r, 0x1000000);
         tide_recorder_alloc(r, 0x1000000, 12 << 20, 0, 0);
@@ -454,14 +490,20 @@ static void test_hostile_pickles(void) {
     static const struct {
         const char *name, *bytes, *says;
         size_t length;
-    } rows[] = {{"GLOBAL", "\x80\x04" "cos\nsystem\n", "opcode GLOBAL", 13},
+    } rows[] = {{"GLOBAL",
+                 "\x80\x04"
+                 "cos\nsystem\n",
+                 "opcode GLOBAL", 13},
                 {"STACK_GLOBAL", "\x80\x04\x8c\x02os\x8c\x06system\x93", "opcode STACK_GLOBAL", 15},
                 {"REDUCE", "\x80\x04)R.", "opcode REDUCE", 5},
                 {"BUILD", "\x80\x04}b......", "opcode BUILD", 10},
                 {"NEWOBJ", "\x80\x04)\x81.....", "opcode NEWOBJ", 9},
                 {"INST", "\x80\x04(ios\nx\n", "opcode INST", 9},
                 {"PERSID", "\x80\x04Pxxxxxxx", "opcode PERSID", 10},
-                {"a list that holds itself", "\x80\x04]\x94h\x00" "a.", "no request", 8},
+                {"a list that holds itself",
+                 "\x80\x04]\x94h\x00"
+                 "a.",
+                 "no request", 8},
                 {"a dict that holds itself", "\x80\x04}\x94K\x01h\x00s.", "no request", 10},
                 {"a text of 2^63 bytes", "\x80\x04\x8d\xff\xff\xff\xff\xff\xff\xff\x7f", "512 KiB", 11},
                 {"a number of 2 GiB", "\x80\x04\x8b\xff\xff\xff\x7fxxxx", "512 KiB", 11},
@@ -526,8 +568,11 @@ static void test_traces(void) {
     free(file.at);
     end();
     begin("a trace that is an array, keys in another order, numbers in quotes, blanks and escapes");
-    static const char odd[] = " [ {\"args\":{\"Bytes\":\"1024\",\"Addr\":77,\"Device Type\":1,\"Device Id\":0},\"name\":\"[memory]\",\"ts\":2.5,\"pid\":1,\"tid\":1,"
-                              "\"ph\":\"i\"},\n\t{\"name\":\"a \\\" } ] \\\\\",\"ph\":\"X\",\"cat\":\"cpu_op\",\"ts\":1,\"dur\":9,\"pid\":1,\"tid\":\"1\"} ] \n ";
+    static const char odd[] =
+        " [ {\"args\":{\"Bytes\":\"1024\",\"Addr\":77,\"Device Type\":1,\"Device "
+        "Id\":0},\"name\":\"[memory]\",\"ts\":2.5,\"pid\":1,\"tid\":1,"
+        "\"ph\":\"i\"},\n\t{\"name\":\"a \\\" } ] "
+        "\\\\\",\"ph\":\"X\",\"cat\":\"cpu_op\",\"ts\":1,\"dur\":9,\"pid\":1,\"tid\":\"1\"} ] \n ";
     for (size_t piece = 1; piece < sizeof odd; piece += 50) {
         answer = replay_pieces(odd, sizeof odd - 1, piece, "");
         CHECK(is_true(answer, "ok") && is_true(at(answer, "recording"), "is_whole"));

@@ -1,4 +1,5 @@
-/* Micro-batches and calls of layers that are taken from earlier ones: the timeline is the one that playing each of them makes.
+/* Micro-batches and calls of layers that are taken from earlier ones: the timeline is the one that playing each of them
+ * makes.
  *
  *     test_repeat ORACLE [STRIDE]     every STRIDE-th job of ORACLE/results, over three steps */
 #define _POSIX_C_SOURCE 200809L
@@ -25,8 +26,10 @@ static bool same_dims(const tide_dim *x, const tide_dim *y, unsigned count) {
     return true;
 }
 
-static bool same_allocation(const tide_timeline *t, const tide_allocation *a, const tide_timeline *u, const tide_allocation *b) {
-    return a->bytes == b->bytes && a->born == b->born && a->died == b->died && a->module == b->module && a->stream == b->stream && a->used_by == b->used_by && a->statement == b->statement &&
+static bool same_allocation(const tide_timeline *t, const tide_allocation *a, const tide_timeline *u,
+                            const tide_allocation *b) {
+    return a->bytes == b->bytes && a->born == b->born && a->died == b->died && a->module == b->module &&
+           a->stream == b->stream && a->used_by == b->used_by && a->statement == b->statement &&
            a->factor == b->factor && a->dtype == b->dtype && a->dims == b->dims && strcmp(a->op, b->op) == 0 &&
            same_dims(&t->dims[a->shape], &u->dims[b->shape], a->dims);
 }
@@ -39,7 +42,8 @@ static const char *difference(const tide_run *one, const tide_run *other) {
         if (!same_allocation(t, &t->allocations[i], u, &u->allocations[i])) return "an allocation";
     if (t->mark_count != u->mark_count) return "the number of marks";
     for (uint32_t i = 0; i < t->mark_count; i++)
-        if (t->marks[i].event != u->marks[i].event || t->marks[i].step != u->marks[i].step || t->marks[i].phase != u->marks[i].phase)
+        if (t->marks[i].event != u->marks[i].event || t->marks[i].step != u->marks[i].step ||
+            t->marks[i].phase != u->marks[i].phase)
             return "a mark";
     return one->machine.op_count == other->machine.op_count ? NULL : "the count of operations";
 }
@@ -66,7 +70,8 @@ static void check_line(const char *line) {
     if (measured && tide_job_words_of_case(&arena, tide_json_at(measured, "case"), &words, &count, &reason))
         job = tide_job_build(&arena, words, count, files, file_count, &diags);
     if (job) job->steps = 3;
-    tide_run *one = job ? play(&arena, job, false, &diags) : NULL, *other = job ? play(&arena, job, true, &diags) : NULL;
+    tide_run *one = job ? play(&arena, job, false, &diags) : NULL,
+             *other = job ? play(&arena, job, true, &diags) : NULL;
     const char *differs = one && other ? difference(one, other) : "the job does not run";
     if (differs) {
         printf("%s: %s\n", id ? id->text.at : line, differs);
@@ -79,42 +84,67 @@ static void check_line(const char *line) {
     tide_arena_free(&arena);
 }
 
-/* Layers whose calls look alike, and the modules around them. Those that leave something behind outside of their result, or do
- * something else each time, must be played. */
+/* Layers whose calls look alike, and the modules around them. Those that leave something behind outside of their
+ * result, or do something else each time, must be played. */
 static const struct {
     const char *what;
     bool repeats;
     const char *modules;
 } own[] = {
     {"the same each time", true,
-     "\"L\":{\"w\":\"Linear(64,64)\",\"forward(x,kept)\":[\"return x + w(x)\"]},\"M\":{\"h\":\"L() for i in range(6)\",\"forward(x)\":[\"kept = []\",\"for i in range(6):\",[\"x = h[i](x, kept)\"],\"return x.sum()\"]}"},
+     "\"L\":{\"w\":\"Linear(64,64)\",\"forward(x,kept)\":[\"return x + w(x)\"]},\"M\":{\"h\":\"L() for i in "
+     "range(6)\",\"forward(x)\":[\"kept = []\",\"for i in range(6):\",[\"x = h[i](x, kept)\"],\"return x.sum()\"]}"},
     {"its own number", false,
-     "\"L(n)\":{\"w\":\"Linear(64,64)\",\"forward(x,kept)\":[\"return w(x) if n < 3 else x + w(x)\"]},\"M\":{\"h\":\"L(i) for i in range(6)\",\"forward(x)\":[\"kept = []\",\"for i in range(6):\",[\"x = h[i](x, kept)\"],\"return x.sum()\"]}"},
+     "\"L(n)\":{\"w\":\"Linear(64,64)\",\"forward(x,kept)\":[\"return w(x) if n < 3 else x + "
+     "w(x)\"]},\"M\":{\"h\":\"L(i) for i in range(6)\",\"forward(x)\":[\"kept = []\",\"for i in range(6):\",[\"x = "
+     "h[i](x, kept)\"],\"return x.sum()\"]}"},
     {"appended", true,
-     "\"L\":{\"w\":\"Linear(64,64)\",\"forward(x,kept)\":[\"y = w(x)\",\"kept.append(y)\",\"kept.append([gelu(y), 7])\",\"return x + y\"]},\"M\":{\"h\":\"L() for i in range(6)\",\"forward(x)\":[\"kept = []\",\"for i in range(6):\",[\"x = h[i](x, kept)\"],\"return x.sum() + kept[7][0].sum()\"]}"},
+     "\"L\":{\"w\":\"Linear(64,64)\",\"forward(x,kept)\":[\"y = w(x)\",\"kept.append(y)\",\"kept.append([gelu(y), "
+     "7])\",\"return x + y\"]},\"M\":{\"h\":\"L() for i in range(6)\",\"forward(x)\":[\"kept = []\",\"for i in "
+     "range(6):\",[\"x = h[i](x, kept)\"],\"return x.sum() + kept[7][0].sum()\"]}"},
     {"appended and counted", false,
-     "\"L\":{\"w\":\"Linear(64,64)\",\"forward(x,kept)\":[\"kept.append(x)\",\"return w(x) if len(kept) > 3 else x * w(x)\"]},\"M\":{\"h\":\"L() for i in range(6)\",\"forward(x)\":[\"kept = []\",\"for i in range(6):\",[\"x = h[i](x, kept)\"],\"return x.sum()\"]}"},
+     "\"L\":{\"w\":\"Linear(64,64)\",\"forward(x,kept)\":[\"kept.append(x)\",\"return w(x) if len(kept) > 3 else x * "
+     "w(x)\"]},\"M\":{\"h\":\"L() for i in range(6)\",\"forward(x)\":[\"kept = []\",\"for i in range(6):\",[\"x = "
+     "h[i](x, kept)\"],\"return x.sum()\"]}"},
     {"popped", false,
-     "\"L\":{\"w\":\"Linear(64,64)\",\"forward(x,kept)\":[\"y = kept.pop(0)\",\"kept.append(w(x))\",\"return x + y\"]},\"M\":{\"h\":\"L() for i in range(6)\",\"forward(x)\":[\"kept = [x, x]\",\"for i in range(6):\",[\"x = h[i](x, kept)\"],\"return x.sum()\"]}"},
+     "\"L\":{\"w\":\"Linear(64,64)\",\"forward(x,kept)\":[\"y = kept.pop(0)\",\"kept.append(w(x))\",\"return x + "
+     "y\"]},\"M\":{\"h\":\"L() for i in range(6)\",\"forward(x)\":[\"kept = [x, x]\",\"for i in range(6):\",[\"x = "
+     "h[i](x, kept)\"],\"return x.sum()\"]}"},
     {"a setting", false,
-     "\"L\":{\"w\":\"Linear(64,64)\",\"forward(x,kept)\":[\"y = w(x) * w(x) if past_length > 2 else w(x)\",\"set_setting('past_length', past_length + 1)\",\"return y\"]},\"M\":{\"h\":\"L() for i in range(6)\",\"forward(x)\":[\"for i in range(6):\",[\"x = h[i](x, none)\"],\"set_setting('past_length', 0)\",\"return x.sum()\"]}"},
+     "\"L\":{\"w\":\"Linear(64,64)\",\"forward(x,kept)\":[\"y = w(x) * w(x) if past_length > 2 else "
+     "w(x)\",\"set_setting('past_length', past_length + 1)\",\"return y\"]},\"M\":{\"h\":\"L() for i in "
+     "range(6)\",\"forward(x)\":[\"for i in range(6):\",[\"x = h[i](x, none)\"],\"set_setting('past_length', "
+     "0)\",\"return x.sum()\"]}"},
     {"one module twice", true,
-     "\"L\":{\"w\":\"Linear(64,64)\",\"forward(x,kept)\":[\"return gelu(w(x))\"]},\"M\":{\"h\":\"L() for i in range(3)\",\"forward(x)\":[\"for i in range(6):\",[\"x = h[i // 2](x, none)\"],\"return x.sum()\"]}"},
+     "\"L\":{\"w\":\"Linear(64,64)\",\"forward(x,kept)\":[\"return gelu(w(x))\"]},\"M\":{\"h\":\"L() for i in "
+     "range(3)\",\"forward(x)\":[\"for i in range(6):\",[\"x = h[i // 2](x, none)\"],\"return x.sum()\"]}"},
     {"another layer's input", true,
-     "\"L\":{\"w\":\"Linear(64,64)\",\"forward(x,kept)\":[\"return x * w(kept)\"]},\"M\":{\"h\":\"L() for i in range(6)\",\"forward(x)\":[\"y = x\",\"for i in range(6):\",[\"z = h[i](x, y if i % 3 == 0 else x)\",\"y = x\",\"x = z\"],\"return x.sum()\"]}"},
+     "\"L\":{\"w\":\"Linear(64,64)\",\"forward(x,kept)\":[\"return x * w(kept)\"]},\"M\":{\"h\":\"L() for i in "
+     "range(6)\",\"forward(x)\":[\"y = x\",\"for i in range(6):\",[\"z = h[i](x, y if i % 3 == 0 else x)\",\"y = "
+     "x\",\"x = z\"],\"return x.sum()\"]}"},
     {"an input in place", true,
-     "\"L\":{\"w\":\"Linear(64,64)\",\"forward(x,kept)\":[\"x += w(x)\",\"return x\"]},\"M\":{\"h\":\"L() for i in range(6)\",\"forward(x)\":[\"x = gelu(x)\",\"for i in range(6):\",[\"x = h[i](x, none)\"],\"return x.sum()\"]}"},
+     "\"L\":{\"w\":\"Linear(64,64)\",\"forward(x,kept)\":[\"x += w(x)\",\"return x\"]},\"M\":{\"h\":\"L() for i in "
+     "range(6)\",\"forward(x)\":[\"x = gelu(x)\",\"for i in range(6):\",[\"x = h[i](x, none)\"],\"return x.sum()\"]}"},
     {"a cast that is shared", true,
-     "\"L\":{\"forward(x,w)\":[\"return x + w(x)\"]},\"M\":{\"h\":\"L() for i in range(6)\",\"w\":\"Linear(64,64)\",\"forward(x)\":[\"for i in range(6):\",[\"x = h[i](x, w)\"],\"return x.sum()\"]}"},
+     "\"L\":{\"forward(x,w)\":[\"return x + w(x)\"]},\"M\":{\"h\":\"L() for i in "
+     "range(6)\",\"w\":\"Linear(64,64)\",\"forward(x)\":[\"for i in range(6):\",[\"x = h[i](x, w)\"],\"return "
+     "x.sum()\"]}"},
     {"the list of layers", false,
-     "\"L\":{\"w\":\"Linear(64,64)\",\"forward(x,all)\":[\"return x + w(x) if len(all) > 2 else x\"]},\"M\":{\"h\":\"L() for i in range(6)\",\"forward(x)\":[\"for i in range(6):\",[\"x = h[i](x, h)\"],\"return x.sum()\"]}"},
+     "\"L\":{\"w\":\"Linear(64,64)\",\"forward(x,all)\":[\"return x + w(x) if len(all) > 2 else "
+     "x\"]},\"M\":{\"h\":\"L() for i in range(6)\",\"forward(x)\":[\"for i in range(6):\",[\"x = h[i](x, "
+     "h)\"],\"return x.sum()\"]}"},
     {"tuples", true,
-     "\"L\":{\"w\":\"Linear(64,64)\",\"forward(x,pair)\":[\"a, b = pair\",\"a = w(a)\",\"return a * b, [b, a + b]\"]},\"M\":{\"h\":\"L() for i in range(6)\",\"forward(x)\":[\"pair = [x, gelu(x)]\",\"for i in range(6):\",[\"x, pair = h[i](x, pair)\"],\"return x.sum() + pair[1].sum()\"]}"},
+     "\"L\":{\"w\":\"Linear(64,64)\",\"forward(x,pair)\":[\"a, b = pair\",\"a = w(a)\",\"return a * b, [b, a + "
+     "b]\"]},\"M\":{\"h\":\"L() for i in range(6)\",\"forward(x)\":[\"pair = [x, gelu(x)]\",\"for i in "
+     "range(6):\",[\"x, pair = h[i](x, pair)\"],\"return x.sum() + pair[1].sum()\"]}"},
 };
 
 static void check_own(size_t which, const char *word) {
     static char text[4096];
-    snprintf(text, sizeof text, "{\"tidemark\":1,\"architecture\":\"own\",\"roots\":{\"M\":\"M\"},\"inputs\":{\"x\":\"empty(batch, 64, dtype=float32)\"},\"modules\":{%s}}", own[which].modules);
+    snprintf(text, sizeof text,
+             "{\"tidemark\":1,\"architecture\":\"own\",\"roots\":{\"M\":\"M\"},\"inputs\":{\"x\":\"empty(batch, 64, "
+             "dtype=float32)\"},\"modules\":{%s}}",
+             own[which].modules);
     jmp_buf escape;
     tide_arena arena;
     tide_arena_init(&arena, tide_default_allocator(), &escape);
@@ -124,9 +154,13 @@ static void check_own(size_t which, const char *word) {
     tide_text words[] = {TIDE_TEXT("batch=32"), TIDE_TEXT("dtype=fp32"), tide_text_of(word)};
     tide_file file = {TIDE_TEXT("own.json"), tide_text_of(text)};
     tide_job *job = tide_job_build(&arena, words, *word ? 3 : 2, &file, 1, &diags);
-    tide_run *one = job ? play(&arena, job, false, &diags) : NULL, *other = job ? play(&arena, job, true, &diags) : NULL;
-    const char *differs = one && other ? difference(one, other) : diags.count ? diags.items[diags.count - 1].message : "the job does not run";
-    if (!differs && !*word && own[which].repeats != (one->model.repeated_calls > 0)) differs = own[which].repeats ? "no call was made from another" : "calls were made from others";
+    tide_run *one = job ? play(&arena, job, false, &diags) : NULL,
+             *other = job ? play(&arena, job, true, &diags) : NULL;
+    const char *differs = one && other  ? difference(one, other)
+                          : diags.count ? diags.items[diags.count - 1].message
+                                        : "the job does not run";
+    if (!differs && !*word && own[which].repeats != (one->model.repeated_calls > 0))
+        differs = own[which].repeats ? "no call was made from another" : "calls were made from others";
     if (differs) {
         printf("%s, %s: %s\n", own[which].what, word, differs);
         failed++;

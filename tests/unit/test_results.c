@@ -2,8 +2,8 @@
  *
  *     test_results ORACLE [STRIDE]     every STRIDE-th run of each file of ORACLE/results
  *
- * A run passes where the peaks of allocated and reserved memory, every figure of every step and the numbers of parameters
- * are equal to the byte, and where each category at the peak is within 0.5 % of it. */
+ * A run passes where the peaks of allocated and reserved memory, every figure of every step and the numbers of
+ * parameters are equal to the byte, and where each category at the peak is within 0.5 % of it. */
 #define _POSIX_C_SOURCE 200809L
 #include <cjson/cJSON.h>
 #include <dirent.h>
@@ -63,7 +63,8 @@ static cJSON *predict(const cJSON *measured) {
 static void check(const cJSON *measured) {
     const char *id = cJSON_GetStringValue(cJSON_GetObjectItem(cJSON_GetObjectItem(measured, "case"), "id"));
     cJSON *predicted = predict(measured);
-    const cJSON *peaks[2] = {cJSON_GetObjectItem(measured, "allocated_peak"), cJSON_GetObjectItem(measured, "reserved_peak")};
+    const cJSON *peaks[2] = {cJSON_GetObjectItem(measured, "allocated_peak"),
+                             cJSON_GetObjectItem(measured, "reserved_peak")};
     int wrong = 0;
     if (!cJSON_IsTrue(cJSON_GetObjectItem(predicted, "expressed"))) {
         char *text = cJSON_PrintUnformatted(predicted);
@@ -77,14 +78,19 @@ static void check(const cJSON *measured) {
                        peaks[i]->valuedouble);
                 wrong++;
             }
-        wrong += differs(id, "parameters", cJSON_GetObjectItem(predicted, "parameters"), cJSON_GetObjectItem(measured, "parameters"));
+        wrong += differs(id, "parameters", cJSON_GetObjectItem(predicted, "parameters"),
+                         cJSON_GetObjectItem(measured, "parameters"));
         const cJSON *steps = cJSON_GetObjectItem(measured, "steps");
         for (int i = 0; i < cJSON_GetArraySize(steps); i++)
-            wrong += differs(id, "steps", cJSON_GetArrayItem(cJSON_GetObjectItem(predicted, "steps"), i), cJSON_GetArrayItem(steps, i));
-        if (cJSON_GetObjectItem(measured, "at_peak")) wrong += categories_differ(id, predicted, measured, peaks[0]->valuedouble);
+            wrong += differs(id, "steps", cJSON_GetArrayItem(cJSON_GetObjectItem(predicted, "steps"), i),
+                             cJSON_GetArrayItem(steps, i));
+        if (cJSON_GetObjectItem(measured, "at_peak"))
+            wrong += categories_differ(id, predicted, measured, peaks[0]->valuedouble);
     }
-    if (wrong) failed++;
-    else passed++;
+    if (wrong)
+        failed++;
+    else
+        passed++;
     cJSON_Delete(predicted);
 }
 

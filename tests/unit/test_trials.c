@@ -10,8 +10,10 @@
 static int passed, failed;
 
 static void check(bool holds, const char *what, const char *of) {
-    if (holds) passed++;
-    else printf("FAIL %s: %s\n", of, what), failed++;
+    if (holds)
+        passed++;
+    else
+        printf("FAIL %s: %s\n", of, what), failed++;
 }
 
 /* The answer to {"call": call, "settings": words, "with": other words, more}; NULL if it is refused. */
@@ -71,13 +73,16 @@ static void check_compare(const char *one, const char *other, const char *steps)
     }
     check(number(at(answer, "one"), "device_bytes") == need_of(one), "the first job is not its estimate", one);
     check(number(at(answer, "other"), "device_bytes") == need_of(other), "the second job is not its estimate", other);
-    check(changes == number(at(answer, "other"), "device_bytes") - number(at(answer, "one"), "device_bytes"), "the changes do not add up", other);
+    check(changes == number(at(answer, "other"), "device_bytes") - number(at(answer, "one"), "device_bytes"),
+          "the changes do not add up", other);
     check(strcmp(played, steps) == 0, played, steps);
     const char *const sides[] = {"one", "other"};
     for (int i = 0; i < 2; i++) {
         const cJSON *side = at(answer, sides[i]);
-        check(sum_of_parts(at(answer, "parts"), sides[i]) == number(side, "allocated_peak"), "parts do not sum to the peak", sides[i]);
-        check(sum_of(at(side, "factors")) == number(side, "allocated_peak"), "factors do not sum to the peak", sides[i]);
+        check(sum_of_parts(at(answer, "parts"), sides[i]) == number(side, "allocated_peak"),
+              "parts do not sum to the peak", sides[i]);
+        check(sum_of(at(side, "factors")) == number(side, "allocated_peak"), "factors do not sum to the peak",
+              sides[i]);
     }
     cJSON_Delete(answer);
 }
@@ -94,8 +99,11 @@ static void check_fit(const char *job, const char *knob) {
     for (int i = 0; i < 2; i++) {
         snprintf(words, sizeof words, "%s,\"%s=%.0f\"", job, knob, largest + i);
         cJSON *played = ask("estimate", words, "", "");
-        check(cJSON_IsTrue(at(at(played, "verdict"), "fits")) == (i == 0), i ? "one more fits" : "the largest does not fit", words);
-        if (i == 0) check(number(at(played, "verdict"), "device_bytes") == number(row, "device_bytes"), "needs something else", words);
+        check(cJSON_IsTrue(at(at(played, "verdict"), "fits")) == (i == 0),
+              i ? "one more fits" : "the largest does not fit", words);
+        if (i == 0)
+            check(number(at(played, "verdict"), "device_bytes") == number(row, "device_bytes"), "needs something else",
+                  words);
         cJSON_Delete(played);
     }
     cJSON_Delete(answer);
@@ -106,7 +114,8 @@ static void check_advice(const char *job) {
     double last = 1e18, now = number(at(answer, "now"), "device_bytes");
     int count = 0;
     check(now == need_of(job), "it is not the estimate", job);
-    for (const cJSON *change = at(answer, "changes") ? at(answer, "changes")->child : NULL; change; change = change->next, count++) {
+    for (const cJSON *change = at(answer, "changes") ? at(answer, "changes")->child : NULL; change;
+         change = change->next, count++) {
         char words[1000];
         snprintf(words, sizeof words, "%s", job);
         for (const cJSON *word = at(change, "settings")->child; word; word = word->next)
@@ -120,13 +129,16 @@ static void check_advice(const char *job) {
     cJSON_Delete(answer);
 }
 
-/* Whether a change of exactly these words, or of words that begin so where they end in `=` or `.`, is among those tried. */
+/* Whether a change of exactly these words, or of words that begin so where they end in `=` or `.`, is among those
+ * tried. */
 static bool advises(const cJSON *answer, const char *words) {
     size_t length = strlen(words);
     bool is_beginning = strchr("=.", words[length - 1]) != NULL;
-    for (const cJSON *change = at(answer, "changes") ? at(answer, "changes")->child : NULL; change; change = change->next) {
+    for (const cJSON *change = at(answer, "changes") ? at(answer, "changes")->child : NULL; change;
+         change = change->next) {
         char text[400] = "";
-        for (const cJSON *word = at(change, "settings")->child; word; word = word->next) sprintf(text + strlen(text), "%s%s", *text ? " " : "", word->valuestring);
+        for (const cJSON *word = at(change, "settings")->child; word; word = word->next)
+            sprintf(text + strlen(text), "%s%s", *text ? " " : "", word->valuestring);
         if (is_beginning ? strncmp(text, words, length) == 0 : strcmp(text, words) == 0) return true;
     }
     return false;
@@ -138,7 +150,8 @@ static void check_advises(const char *job, const char *wanted, const char *unwan
     for (int i = 0; i < 2; i++) {
         char list[600];
         snprintf(list, sizeof list, "%s", i ? unwanted : wanted);
-        for (char *words = strtok(list, "|"); words; words = strtok(NULL, "|")) check(advises(answer, words) == (i == 0), i ? "is advised" : "is not advised", words);
+        for (char *words = strtok(list, "|"); words; words = strtok(NULL, "|"))
+            check(advises(answer, words) == (i == 0), i ? "is advised" : "is not advised", words);
     }
     cJSON_Delete(answer);
 }
@@ -152,9 +165,12 @@ static void check_cards(const char *job) {
         cJSON *played = ask("estimate", words, "", "");
         bool fits = cJSON_IsTrue(at(at(played, "verdict"), "fits"));
         check(fits == (number(card, "cards") == 1), "another verdict than the estimate's", words);
-        check(number(card, "device_bytes") == number(at(played, "verdict"), "device_bytes"), "needs something else", words);
-        if (fits) fit++;
-        else not_fit++;
+        check(number(card, "device_bytes") == number(at(played, "verdict"), "device_bytes"), "needs something else",
+              words);
+        if (fits)
+            fit++;
+        else
+            not_fit++;
         cJSON_Delete(played);
     }
     check(fit > 0 && not_fit > 0, "all cards are alike", job);
@@ -172,9 +188,14 @@ static cJSON *measured(const char *words, const char *more) {
     return answer;
 }
 
-/* Each cell is what measure says of the job with its words, whatever stands before it: figures, or why it is refused. */
+/* Each cell is what measure says of the job with its words, whatever stands before it: figures, or why it is refused.
+ */
 static void check_cells(const char *job, const char *const *cells, size_t count) {
-    static const char *const figures[][2] = {{"peak", "allocated"}, {"peak", "reserved"}, {"peak", "rank"}, {"verdict", "device_bytes"}, {"verdict", "margin_bytes"}};
+    static const char *const figures[][2] = {{"peak", "allocated"},
+                                             {"peak", "reserved"},
+                                             {"peak", "rank"},
+                                             {"verdict", "device_bytes"},
+                                             {"verdict", "margin_bytes"}};
     char more[1600] = ",\"cells\":[", words[600];
     for (size_t i = 0; i < count; i++) sprintf(more + strlen(more), "%s[%s]", i ? "," : "", cells[i]);
     strcat(more, "]");
@@ -185,11 +206,16 @@ static void check_cells(const char *job, const char *const *cells, size_t count)
         snprintf(words, sizeof words, "%s,%s", job, cells[i]);
         cJSON *alone = measured(words, "");
         bool is_refused = strstr(cells[i], "none") != NULL || strstr(cells[i], "99999") != NULL;
-        check(cJSON_IsTrue(at(cell, "ok")) != is_refused && cJSON_IsTrue(at(alone, "ok")) != is_refused, "is refused, or is not", words);
+        check(cJSON_IsTrue(at(cell, "ok")) != is_refused && cJSON_IsTrue(at(alone, "ok")) != is_refused,
+              "is refused, or is not", words);
         for (size_t k = 0; k < sizeof figures / sizeof *figures; k++)
-            check(number(at(cell, figures[k][0]), figures[k][1]) == number(at(alone, figures[k][0]), figures[k][1]), figures[k][1], words);
-        check(cJSON_IsTrue(at(at(cell, "verdict"), "fits")) == cJSON_IsTrue(at(at(alone, "verdict"), "fits")), "fits", words);
-        check(!is_refused || (at(cell, "diagnostics") && cJSON_Compare(at(cell, "diagnostics"), at(alone, "diagnostics"), true)), "says something else", words);
+            check(number(at(cell, figures[k][0]), figures[k][1]) == number(at(alone, figures[k][0]), figures[k][1]),
+                  figures[k][1], words);
+        check(cJSON_IsTrue(at(at(cell, "verdict"), "fits")) == cJSON_IsTrue(at(at(alone, "verdict"), "fits")), "fits",
+              words);
+        check(!is_refused ||
+                  (at(cell, "diagnostics") && cJSON_Compare(at(cell, "diagnostics"), at(alone, "diagnostics"), true)),
+              "says something else", words);
         cJSON_Delete(alone);
     }
     cJSON_Delete(answer);
@@ -197,21 +223,45 @@ static void check_cells(const char *job, const char *const *cells, size_t count)
 
 /* Cells of all kinds, and such as differ in the step alone, for which the model is not loaded again. */
 static void check_all_cells(void) {
-    static const char *const of_all_kinds[] = {"\"batch=2\"", "\"batch=64\",\"seq=1024\"", "\"checkpointing=full\"", "\"batch=none\"", "\"batch=3\"", "\"model=qwen2-0.5b\"",
-                                               "\"parallel.kind=zero2\",\"parallel.dp=4\"", "\"adapter=lora\"", "\"seq=77\",\"parallel.kind=fsdp2\",\"parallel.dp=3\"", "\"overrides.n_layer=2\"",
-                                               "\"mode=generate\",\"decode=3\"", "\"batch=2\""};
-    static const char *const of_steps[] = {"\"batch=1\",\"seq=640\"", "\"batch=3\",\"seq=640\"", "\"batch=1\",\"seq=99999999\"", "\"batch=1\",\"seq=650\"", "\"batch=2\",\"seq=640\"", "\"batch=2\"",
-                                           "\"batch=2\",\"steps=1\"", "\"batch=2\",\"grad_accum=3\"", "\"batch=2\",\"allocator=expandable_segments:True\"", "\"batch=2\",\"memory_fraction=0.4\"", "\"batch=1\",\"seq=640\""};
-    static const char *const jobs[] = {"\"model=llava-1.5-7b\",\"gpu=h100-80\",\"freeze=vision_tower\",\"checkpointing=full\"", "\"model=gpt2\",\"gpu=t4\",\"dtype=fp32\",\"autocast=fp16\"",
-                                       "\"model=llama-2-7b\",\"gpu=a100-40\",\"quant=nf4\",\"adapter=lora\"", "\"model=gpt2\",\"mode=generate\",\"decode=2\""};
+    static const char *const of_all_kinds[] = {"\"batch=2\"",
+                                               "\"batch=64\",\"seq=1024\"",
+                                               "\"checkpointing=full\"",
+                                               "\"batch=none\"",
+                                               "\"batch=3\"",
+                                               "\"model=qwen2-0.5b\"",
+                                               "\"parallel.kind=zero2\",\"parallel.dp=4\"",
+                                               "\"adapter=lora\"",
+                                               "\"seq=77\",\"parallel.kind=fsdp2\",\"parallel.dp=3\"",
+                                               "\"overrides.n_layer=2\"",
+                                               "\"mode=generate\",\"decode=3\"",
+                                               "\"batch=2\""};
+    static const char *const of_steps[] = {"\"batch=1\",\"seq=640\"",
+                                           "\"batch=3\",\"seq=640\"",
+                                           "\"batch=1\",\"seq=99999999\"",
+                                           "\"batch=1\",\"seq=650\"",
+                                           "\"batch=2\",\"seq=640\"",
+                                           "\"batch=2\"",
+                                           "\"batch=2\",\"steps=1\"",
+                                           "\"batch=2\",\"grad_accum=3\"",
+                                           "\"batch=2\",\"allocator=expandable_segments:True\"",
+                                           "\"batch=2\",\"memory_fraction=0.4\"",
+                                           "\"batch=1\",\"seq=640\""};
+    static const char *const jobs[] = {
+        "\"model=llava-1.5-7b\",\"gpu=h100-80\",\"freeze=vision_tower\",\"checkpointing=full\"",
+        "\"model=gpt2\",\"gpu=t4\",\"dtype=fp32\",\"autocast=fp16\"",
+        "\"model=llama-2-7b\",\"gpu=a100-40\",\"quant=nf4\",\"adapter=lora\"",
+        "\"model=gpt2\",\"mode=generate\",\"decode=2\""};
     check_cells("\"model=gpt2\",\"gpu=t4\"", of_all_kinds, sizeof of_all_kinds / sizeof *of_all_kinds);
-    for (size_t i = 0; i < sizeof jobs / sizeof *jobs; i++) check_cells(jobs[i], of_steps, sizeof of_steps / sizeof *of_steps);
+    for (size_t i = 0; i < sizeof jobs / sizeof *jobs; i++)
+        check_cells(jobs[i], of_steps, sizeof of_steps / sizeof *of_steps);
 }
 
 int main(void) {
     check_all_cells();
     const char *small = "\"model=gpt2\",\"overrides.n_layer=3\",\"batch=4\",\"seq=256\"";
-    check_compare(small, "\"model=gpt2\",\"overrides.n_layer=3\",\"batch=8\",\"seq=256\",\"optimizer=sgd\",\"parallel.kind=zero2\",\"parallel.dp=2\"",
+    check_compare(small,
+                  "\"model=gpt2\",\"overrides.n_layer=3\",\"batch=8\",\"seq=256\",\"optimizer=sgd\",\"parallel.kind="
+                  "zero2\",\"parallel.dp=2\"",
                   "batch optimizer parallel.dp ");
     check_compare("\"model=gpt2\"", "\"model=qwen2-0.5b\",\"checkpointing=full\"", "model checkpointing ");
     check_compare(small, small, "");
@@ -220,14 +270,21 @@ int main(void) {
     check_fit("\"model=gpt2\",\"gpu=t4\",\"batch=24\"", "seq");
     check_advice("\"model=gpt2\",\"gpu=t4\",\"batch=8\",\"seq=512\"");
     check_advice("\"model=qwen2-0.5b\",\"batch=3\",\"parallel.kind=zero3\",\"parallel.dp=16\"");
-    check_advises("\"model=gpt2\",\"batch=8\"", "batch=4 grad_accum=2|checkpointing=full|loss=no_upcast|parallel.kind=zero2 parallel.offload_optimizer=cpu|parallel.kind=zero3 parallel.dp=8 parallel.zero_init=true",
+    check_advises("\"model=gpt2\",\"batch=8\"",
+                  "batch=4 grad_accum=2|checkpointing=full|loss=no_upcast|parallel.kind=zero2 "
+                  "parallel.offload_optimizer=cpu|parallel.kind=zero3 parallel.dp=8 parallel.zero_init=true",
                   "loss=liger|quant=nf4|parallel.dp=2");
     check_advises("\"model=llama-3.2-1b\"", "loss=liger", "batch=");
     check_advises("\"model=llama-3.1-70b\",\"parallel.kind=zero3\",\"parallel.dp=16\"",
-                  "parallel.dp=32|parallel.zero_init=true|parallel.offload_optimizer=cpu parallel.offload_param=cpu", "parallel.dp=8|parallel.kind=");
-    check_advises("\"model=qwen2-0.5b\",\"parallel.kind=ddp\",\"parallel.dp=4\"", "parallel.kind=zero2|parallel.kind=fsdp2 parallel.meta_init=true", "parallel.kind=zero2 parallel.dp=8|parallel.offload");
-    check_advises("\"model=llama-3.1-70b\",\"parallel.kind=fsdp2\",\"parallel.dp=16\"", "parallel.meta_init=true|parallel.offload=true", "parallel.zero_init=");
-    check_advises("\"model=qwen2-0.5b\",\"mode=infer\"", "quant=nf4|quant=int8", "quant=nf4 adapter=lora|checkpointing=full|optimizer=|parallel.");
+                  "parallel.dp=32|parallel.zero_init=true|parallel.offload_optimizer=cpu parallel.offload_param=cpu",
+                  "parallel.dp=8|parallel.kind=");
+    check_advises("\"model=qwen2-0.5b\",\"parallel.kind=ddp\",\"parallel.dp=4\"",
+                  "parallel.kind=zero2|parallel.kind=fsdp2 parallel.meta_init=true",
+                  "parallel.kind=zero2 parallel.dp=8|parallel.offload");
+    check_advises("\"model=llama-3.1-70b\",\"parallel.kind=fsdp2\",\"parallel.dp=16\"",
+                  "parallel.meta_init=true|parallel.offload=true", "parallel.zero_init=");
+    check_advises("\"model=qwen2-0.5b\",\"mode=infer\"", "quant=nf4|quant=int8",
+                  "quant=nf4 adapter=lora|checkpointing=full|optimizer=|parallel.");
     check_cards("\"model=gpt2\",\"batch=16\",\"seq=512\"");
     printf("%d passed, %d failed\n", passed, failed);
     return failed != 0;

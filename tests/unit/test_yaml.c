@@ -24,8 +24,10 @@ static void play_case(const cJSON *one) {
     char message[256];
     bool is_read = cli_yaml_to_json(&out, text, strlen(text), message, sizeof message);
     cJSON *got = is_read ? cJSON_Parse(out.at) : NULL;
-    if (wanted) check(got && cJSON_Compare(got, wanted, true), text, is_read ? out.at : message);
-    else check(!is_read && message[0], text, is_read ? out.at : message);
+    if (wanted)
+        check(got && cJSON_Compare(got, wanted, true), text, is_read ? out.at : message);
+    else
+        check(!is_read && message[0], text, is_read ? out.at : message);
     cJSON_Delete(got);
     cli_buffer_free(&out);
 }
@@ -69,10 +71,19 @@ static void names(void) {
     static const struct {
         const char *name, *text;
         bool is_yaml;
-    } cases[] = {{"x.yaml", "{}", true}, {"x.yml", "", true}, {"x", "{\"a\": 1}", false}, {"x", "# c\n---\nnum_processes: 8\n", true}, {"x", "a:1\n", false},
-                 {"x", "key:\n  - 1\n", true}, {"x", "import torch\n", false}, {"x", "https://a.b/c", false}, {"x", "", false}, {"config.json", "  \n[1]\n", false}};
+    } cases[] = {{"x.yaml", "{}", true},
+                 {"x.yml", "", true},
+                 {"x", "{\"a\": 1}", false},
+                 {"x", "# c\n---\nnum_processes: 8\n", true},
+                 {"x", "a:1\n", false},
+                 {"x", "key:\n  - 1\n", true},
+                 {"x", "import torch\n", false},
+                 {"x", "https://a.b/c", false},
+                 {"x", "", false},
+                 {"config.json", "  \n[1]\n", false}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
-        check(cli_is_yaml(cases[i].name, cases[i].text, strlen(cases[i].text)) == cases[i].is_yaml, cases[i].text, "the other");
+        check(cli_is_yaml(cases[i].name, cases[i].text, strlen(cases[i].text)) == cases[i].is_yaml, cases[i].text,
+              "the other");
 }
 
 int main(int argc, char **argv) {

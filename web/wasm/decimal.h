@@ -42,8 +42,7 @@ static void decimal_double(decimal_whole *x, int times) {
 }
 
 static void decimal_halve(decimal_whole *x) {
-    for (int i = 0; i + 1 < DECIMAL_LIMBS; i++)
-        x->limbs[i] = x->limbs[i] >> 1 | x->limbs[i + 1] << 31;
+    for (int i = 0; i + 1 < DECIMAL_LIMBS; i++) x->limbs[i] = x->limbs[i] >> 1 | x->limbs[i + 1] << 31;
     x->limbs[DECIMAL_LIMBS - 1] >>= 1;
 }
 
@@ -68,8 +67,7 @@ static uint64_t decimal_round(uint64_t q, int top, bool has_rest) {
     if (top > 1023) return (uint64_t)0x7ff << 52;
     int drop = top >= -1022 ? 11 : 11 - 1022 - top;
     if (drop > 64) return 0;
-    uint64_t kept = drop == 64 ? 0 : q >> drop, half = (uint64_t)1 << (drop - 1),
-             below = q & (half | (half - 1));
+    uint64_t kept = drop == 64 ? 0 : q >> drop, half = (uint64_t)1 << (drop - 1), below = q & (half | (half - 1));
     if (below > half || (below == half && (has_rest || (kept & 1)))) kept++;
     /* A carry out of the fraction goes on into the exponent. */
     return top >= -1022 ? ((uint64_t)(top + 1022) << 52) + kept : kept;
@@ -125,7 +123,9 @@ static double decimal_long(const char *at, int digits, int exponent, bool has_re
     return result;
 }
 
-static bool decimal_is_digit(char c) { return c >= '0' && c <= '9'; }
+static bool decimal_is_digit(char c) {
+    return c >= '0' && c <= '9';
+}
 
 /* As strtod in the "C" locale, for what JSON and the description language write: an optional sign,
  * digits with an optional point, an optional exponent. */

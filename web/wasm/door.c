@@ -1,5 +1,5 @@
-/* The WebAssembly door: five functions around tide_call, named in exports.txt with a sixth that takes models.json; for recordings
- * two more (exports_recordings.txt), which open one and add its bytes. Calls then are about it.
+/* The WebAssembly door: five functions around tide_call, named in exports.txt with a sixth that takes models.json; for
+ * recordings two more (exports_recordings.txt), which open one and add its bytes. Calls then are about it.
  *
  * The page writes a request into memory from tide_wasm_alloc, calls, and reads the answer at
  * tide_wasm_result before the next call, which releases it. */
@@ -42,9 +42,13 @@ static char *response; /* of the last call; NULL: none, or memory ran out */
 static size_t response_len;
 
 /* NULL without memory. */
-uint8_t *tide_wasm_alloc(uint32_t bytes) { return malloc(bytes ? bytes : 1); }
+uint8_t *tide_wasm_alloc(uint32_t bytes) {
+    return malloc(bytes ? bytes : 1);
+}
 
-void tide_wasm_free(uint8_t *at) { free(at); }
+void tide_wasm_free(uint8_t *at) {
+    free(at);
+}
 
 #ifdef TIDEMARK_RECORDINGS
 static struct tide_recorded *recording; /* NULL: none is open */
@@ -57,7 +61,9 @@ uint32_t tide_wasm_open(void) {
 }
 
 /* The next bytes of the recording; 2: no memory. */
-uint32_t tide_wasm_add(const uint8_t *bytes, uint32_t length) { return (uint32_t)tide_recording_add(recording, bytes, length); }
+uint32_t tide_wasm_add(const uint8_t *bytes, uint32_t length) {
+    return (uint32_t)tide_recording_add(recording, bytes, length);
+}
 #else
 /* models.json of the same build, which stays where it is; 1: it is another one. */
 uint32_t tide_wasm_models(const uint8_t *text, uint32_t length) {
@@ -67,37 +73,51 @@ uint32_t tide_wasm_models(const uint8_t *text, uint32_t length) {
 }
 #endif
 
-/* What tide_call returns: 0 a result, 1 an error as JSON, 2 memory ran out (as JSON as well); or 3: models.json is needed
- * (as JSON as well). */
+/* What tide_call returns: 0 a result, 1 an error as JSON, 2 memory ran out (as JSON as well); or 3: models.json is
+ * needed (as JSON as well). */
 uint32_t tide_wasm_call(const uint8_t *request, uint32_t request_len) {
     tide_free(NULL, response, response_len);
     response = NULL;
     response_len = 0;
     tide_pack_is_missed = false;
 #ifdef TIDEMARK_RECORDINGS
-    if (recording) return (uint32_t)tide_recording_call(recording, (const char *)request, request_len, &response, &response_len);
+    if (recording)
+        return (uint32_t)tide_recording_call(recording, (const char *)request, request_len, &response, &response_len);
 #endif
     int result = tide_call((const char *)request, request_len, NULL, &response, &response_len);
     return tide_pack_is_missed ? 3 : (uint32_t)result;
 }
 
-const char *tide_wasm_result(void) { return response ? response : tide_pack_is_missed ? no_models : no_memory; }
+const char *tide_wasm_result(void) {
+    return response ? response : tide_pack_is_missed ? no_models : no_memory;
+}
 
 uint32_t tide_wasm_result_len(void) {
-    return response ? (uint32_t)response_len : (uint32_t)(tide_pack_is_missed ? sizeof no_models : sizeof no_memory) - 1;
+    return response ? (uint32_t)response_len
+                    : (uint32_t)(tide_pack_is_missed ? sizeof no_models : sizeof no_memory) - 1;
 }
 
 /* The second result of a call, which longjmp's code keeps; defined here so that nothing is
  * imported. */
 static int second_result;
-void setTempRet0(int value) { second_result = value; }
-int getTempRet0(void) { return second_result; }
+void setTempRet0(int value) {
+    second_result = value;
+}
+int getTempRet0(void) {
+    return second_result;
+}
 
 /* The loader takes fresh views after every call. */
-void emscripten_notify_memory_growth(int index) { (void)index; }
+void emscripten_notify_memory_growth(int index) {
+    (void)index;
+}
 
 /* The C library's would ask the host to end the process. */
-_Noreturn void __wrap_abort(void) { __builtin_trap(); }
+_Noreturn void __wrap_abort(void) {
+    __builtin_trap();
+}
 
 /* Smaller than the C library's, with the same results. */
-double __wrap_strtod(const char *text, char **end) { return decimal_read(text, end); }
+double __wrap_strtod(const char *text, char **end) {
+    return decimal_read(text, end);
+}

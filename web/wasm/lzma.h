@@ -1,6 +1,6 @@
-/* Reads a .lzma file, as xz --format=lzma writes it: LZMA specification (I. Pavlov), LZMA_Alone. Thirteen bytes say the properties, the
- * size of the dictionary and the length of what is packed; the stream of the range coder follows. What is read stays in reach, so it
- * is its own dictionary. */
+/* Reads a .lzma file, as xz --format=lzma writes it: LZMA specification (I. Pavlov), LZMA_Alone. Thirteen bytes say the
+ * properties, the size of the dictionary and the length of what is packed; the stream of the range coder follows. What
+ * is read stays in reach, so it is its own dictionary. */
 #ifndef TIDE_LZMA_H
 #define TIDE_LZMA_H
 
@@ -10,9 +10,9 @@
 
 enum {
     LZMA_HEADER = 13,
-    LZMA_STATES = 12,    /* of what came last; below LZMA_MATCHED a literal */
+    LZMA_STATES = 12, /* of what came last; below LZMA_MATCHED a literal */
     LZMA_MATCHED = 7,
-    LZMA_POSITIONS = 16, /* the lowest bits of a position, at most 4 */
+    LZMA_POSITIONS = 16,   /* the lowest bits of a position, at most 4 */
     LZMA_LITERAL_BITS = 4, /* lc + lp, at most; xz writes no more */
     LZMA_SLOTS = 64,
     LZMA_EVEN = 1 << 10 /* a probability of a half */
@@ -29,7 +29,7 @@ typedef struct lzma_length_chances {
 typedef struct lzma_chances {
     lzma_chance is_match[LZMA_STATES][LZMA_POSITIONS];
     lzma_chance is_repeated[LZMA_STATES];
-    lzma_chance is_older[3][LZMA_STATES]; /* than the newest, the second, the third of the distances */
+    lzma_chance is_older[3][LZMA_STATES];              /* than the newest, the second, the third of the distances */
     lzma_chance is_whole[LZMA_STATES][LZMA_POSITIONS]; /* not of one byte */
     lzma_chance slot[4][LZMA_SLOTS];
     lzma_chance distance[128];
@@ -117,8 +117,8 @@ static uint32_t lzma_distance(lzma_reader *reader, lzma_chances *chances, uint32
     return base + lzma_reversed_tree(reader, chances->align, 4);
 }
 
-/* before: the byte in front. match: at the last distance, where a match came last; its bits predict those of the literal until
- * one differs. */
+/* before: the byte in front. match: at the last distance, where a match came last; its bits predict those of the
+ * literal until one differs. */
 static uint32_t lzma_literal(lzma_reader *reader, lzma_chance *chances, bool is_behind_match, uint32_t match) {
     uint32_t node = 1;
     if (is_behind_match) {
@@ -134,9 +134,11 @@ static uint32_t lzma_literal(lzma_reader *reader, lzma_chance *chances, bool is_
     return node & 0xff;
 }
 
-/* Length of what a file holds as its header says, in bytes; UINT32_MAX where it is no .lzma file, or one that does not say it. */
+/* Length of what a file holds as its header says, in bytes; UINT32_MAX where it is no .lzma file, or one that does not
+ * say it. */
 static uint32_t lzma_unpacked_length(const uint8_t *packed, size_t size) {
-    if (size < LZMA_HEADER + 5 || packed[0] >= 9 * 5 * 5 || packed[0] % 9 + packed[0] / 9 % 5 > LZMA_LITERAL_BITS) return UINT32_MAX;
+    if (size < LZMA_HEADER + 5 || packed[0] >= 9 * 5 * 5 || packed[0] % 9 + packed[0] / 9 % 5 > LZMA_LITERAL_BITS)
+        return UINT32_MAX;
     uint32_t length = 0, above = 0;
     for (unsigned i = 0; i < 4; i++) {
         length |= (uint32_t)packed[5 + i] << (8 * i);
@@ -145,8 +147,8 @@ static uint32_t lzma_unpacked_length(const uint8_t *packed, size_t size) {
     return above ? UINT32_MAX : length;
 }
 
-/* Writes what a file holds: lzma_unpacked_length() bytes, which must be known. False: cut short, or damaged so that it shows; a stream
- * has no checksum. chances: room to work in. */
+/* Writes what a file holds: lzma_unpacked_length() bytes, which must be known. False: cut short, or damaged so that it
+ * shows; a stream has no checksum. chances: room to work in. */
 static bool lzma_unpack(const uint8_t *packed, size_t size, uint8_t *out, lzma_chances *chances) {
     uint32_t length = lzma_unpacked_length(packed, size);
     unsigned literal_bits = packed[0] % 9;
@@ -167,7 +169,8 @@ static bool lzma_unpack(const uint8_t *packed, size_t size, uint8_t *out, lzma_c
             uint32_t before = at ? out[at - 1] : 0;
             bool is_behind_match = state >= LZMA_MATCHED;
             lzma_chance *literal = chances->literal[(at & literal_mask) << literal_bits | before >> (8 - literal_bits)];
-            out[at] = (uint8_t)lzma_literal(&reader, literal, is_behind_match, is_behind_match ? out[at - distances[0] - 1] : 0);
+            out[at] = (uint8_t)lzma_literal(&reader, literal, is_behind_match,
+                                            is_behind_match ? out[at - distances[0] - 1] : 0);
             at++;
             state = state < 4 ? 0 : state < 10 ? state - 3 : state - 6;
             continue;

@@ -1,7 +1,8 @@
-/* The code of a WebAssembly module as streams of like bytes, which pack better than the same bytes as they are mixed: opcodes, indices of
- * locals, constants, offsets and so on. One walk over the instructions both takes them apart and joins them again: where the next byte
- * belongs follows from those that went before. Sizes of functions are left out; joined ones are written in five bytes each.
- * WebAssembly core specification 2.0, 5.4 Instructions and 5.5.13 Code Section; exceptions as in the legacy proposal. */
+/* The code of a WebAssembly module as streams of like bytes, which pack better than the same bytes as they are mixed:
+ * opcodes, indices of locals, constants, offsets and so on. One walk over the instructions both takes them apart and
+ * joins them again: where the next byte belongs follows from those that went before. Sizes of functions are left out;
+ * joined ones are written in five bytes each. WebAssembly core specification 2.0, 5.4 Instructions and 5.5.13 Code
+ * Section; exceptions as in the legacy proposal. */
 #ifndef TIDE_STREAMS_H
 #define TIDE_STREAMS_H
 
@@ -67,14 +68,20 @@ static int stream_instruction(stream_walk *walk) {
         return 0;
     }
     switch (opcode) {
-    case 0x02: case 0x03: case 0x04: case 0x06: /* block, loop, if, try */
+    case 0x02:
+    case 0x03:
+    case 0x04:
+    case 0x06: /* block, loop, if, try */
         stream_number(walk, STREAM_OPCODES);
         return 1;
-    case 0x0b: return -1; /* end */
-    case 0x18: /* delegate */
+    case 0x0b:
+        return -1; /* end */
+    case 0x18:     /* delegate */
         stream_number(walk, STREAM_LABELS);
         return -1;
-    case 0x09: case 0x0c: case 0x0d: /* rethrow, br, br_if */
+    case 0x09:
+    case 0x0c:
+    case 0x0d: /* rethrow, br, br_if */
         stream_number(walk, STREAM_LABELS);
         return 0;
     case 0x0e: /* br_table */
@@ -84,7 +91,9 @@ static int stream_instruction(stream_walk *walk) {
     case 0x10: /* call */
         stream_number(walk, STREAM_FUNCTIONS);
         return 0;
-    case 0x20: case 0x21: case 0x22: /* local.get, local.set, local.tee */
+    case 0x20:
+    case 0x21:
+    case 0x22: /* local.get, local.set, local.tee */
         stream_number(walk, STREAM_LOCALS);
         return 0;
     case 0x41: /* i32.const */
@@ -93,10 +102,16 @@ static int stream_instruction(stream_walk *walk) {
     case 0x42: /* i64.const */
         stream_number(walk, STREAM_WIDE);
         return 0;
-    case 0x43: case 0x44: /* f32.const, f64.const */
+    case 0x43:
+    case 0x44: /* f32.const, f64.const */
         stream_raw(walk, STREAM_WIDE, opcode == 0x43 ? 4 : 8);
         return 0;
-    case 0x07: case 0x08: case 0x23: case 0x24: case 0x3f: case 0x40: /* catch, throw, global.get, global.set, memory.size, memory.grow */
+    case 0x07:
+    case 0x08:
+    case 0x23:
+    case 0x24:
+    case 0x3f:
+    case 0x40: /* catch, throw, global.get, global.set, memory.size, memory.grow */
         stream_number(walk, STREAM_OPCODES);
         return 0;
     case 0x11: /* call_indirect */
@@ -111,7 +126,8 @@ static int stream_instruction(stream_walk *walk) {
         stream_numbers(walk, STREAM_OPCODES, which < 8 ? 0 : is_of_two ? 2 : 1);
         return 0;
     }
-    default: return 0;
+    default:
+        return 0;
     }
 }
 
@@ -120,8 +136,11 @@ static bool stream_code(stream_walk *walk) {
     for (uint32_t functions = stream_number(walk, STREAM_DECLARED); functions && !walk->is_damaged; functions--) {
         uint8_t *size = walk->code.next;
         if (walk->is_join && walk->code.end - size < 5) return false;
-        if (walk->is_join) walk->code.next += 5;
-        else while (walk->code.next < walk->code.end && *walk->code.next++ & 0x80) {}
+        if (walk->is_join)
+            walk->code.next += 5;
+        else
+            while (walk->code.next < walk->code.end && *walk->code.next++ & 0x80) {
+            }
         for (uint32_t groups = stream_number(walk, STREAM_DECLARED); groups && !walk->is_damaged; groups--)
             stream_numbers(walk, STREAM_DECLARED, 2);
         for (int depth = 1; depth && !walk->is_damaged;) depth += stream_instruction(walk);

@@ -32,5 +32,9 @@ uint32_t take_apart(uint32_t bytes) {
     return stream_code(&walk);
 }
 
-const uint8_t *stream(uint32_t kind) { return starts[kind]; }
-uint32_t stream_size(uint32_t kind) { return (uint32_t)(walk.streams[kind].next - starts[kind]); }
+const uint8_t *stream(uint32_t kind) {
+    return starts[kind];
+}
+uint32_t stream_size(uint32_t kind) {
+    return (uint32_t)(walk.streams[kind].next - starts[kind]);
+}

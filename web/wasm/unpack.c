@@ -1,8 +1,9 @@
-/* A part of the page that unpacks itself: web/pack.mjs writes what is packed into the memory of this module, at PACKED_AT: the number of
- * bytes of a .lzma file, then whether it holds a module in streams, each as four bytes, lowest first; then the file.
+/* A part of the page that unpacks itself: web/pack.mjs writes what is packed into the memory of this module, at
+ * PACKED_AT: the number of bytes of a .lzma file, then whether it holds a module in streams, each as four bytes, lowest
+ * first; then the file.
  *
- * A module in streams: bytes in front of the content of its code section (without the section's size), bytes behind it, bytes of each
- * stream, as such numbers; then all of these in that order. */
+ * A module in streams: bytes in front of the content of its code section (without the section's size), bytes behind it,
+ * bytes of each stream, as such numbers; then all of these in that order. */
 #include "lzma.h"
 #include "streams.h"
 
@@ -15,7 +16,9 @@ const uint8_t *unpacked(void);
 static lzma_chances chances;
 static uint8_t *result;
 
-static uint32_t number(const uint8_t *at) { return (uint32_t)at[0] | (uint32_t)at[1] << 8 | (uint32_t)at[2] << 16 | (uint32_t)at[3] << 24; }
+static uint32_t number(const uint8_t *at) {
+    return (uint32_t)at[0] | (uint32_t)at[1] << 8 | (uint32_t)at[2] << 16 | (uint32_t)at[3] << 24;
+}
 
 /* Whether there are so many bytes of memory from here on, or can be. */
 static bool has_room(const uint8_t *at, uint32_t bytes) {
@@ -68,4 +71,6 @@ uint32_t unpack(void) {
     return is_module ? join(result, length) : length;
 }
 
-const uint8_t *unpacked(void) { return result; }
+const uint8_t *unpacked(void) {
+    return result;
+}

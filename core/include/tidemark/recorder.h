@@ -7,9 +7,9 @@
  *     tide_recorder_flush(&recorder);                         (now and then: what is flushed survives a crash)
  *     tide_recorder_end(&recorder);
  *
- * The file is a magic number and blocks, each with its length and CRC-32; it is only ever appended to, so that a process
- * that dies at any byte loses the block being written and nothing before it. docs: core/src/trace/FORMAT.md.
- * A recorder serves one device and one thread at a time: callers lock. */
+ * The file is a magic number and blocks, each with its length and CRC-32; it is only ever appended to, so that a
+ * process that dies at any byte loses the block being written and nothing before it. docs: core/src/trace/FORMAT.md. A
+ * recorder serves one device and one thread at a time: callers lock. */
 #ifndef TIDEMARK_RECORDER_H
 #define TIDEMARK_RECORDER_H
 
@@ -46,12 +46,13 @@ typedef enum tide_recorder_event {
 } tide_recorder_event;
 
 /* `facts` is a JSON object: "source", "device", "device_bytes", "outside_bytes", "allocator" (PYTORCH_CUDA_ALLOC_CONF),
- * "memory_fraction_ppm", "torch", "rank", ...; keys that no one knows are kept. NULL: none. May be given again later. */
+ * "memory_fraction_ppm", "torch", "rank", ...; keys that no one knows are kept. NULL: none. May be given again later.
+ */
 bool tide_recorder_begin(tide_recorder *r, tide_recorder_sink *sink, void *user, const char *facts);
 void tide_recorder_facts(tide_recorder *r, const char *facts);
 
-/* A frame "file:line function" called from the stack `parent` (0: the outermost). Returns the new stack, from 1. The same
- * frame given twice makes two stacks: the caller remembers. */
+/* A frame "file:line function" called from the stack `parent` (0: the outermost). Returns the new stack, from 1. The
+ * same frame given twice makes two stacks: the caller remembers. */
 uint32_t tide_recorder_frame(tide_recorder *r, uint32_t parent, const char *text, size_t length);
 
 /* A request of `bytes` that was answered with `address`; `stream` is a small number, 0 the default stream. */
@@ -62,7 +63,8 @@ void tide_recorder_free_pending(tide_recorder *r, uint64_t address);
 void tide_recorder_free_completed(tide_recorder *r, uint64_t address);
 /* A request that failed; `free_bytes` of the device. */
 void tide_recorder_oom(tide_recorder *r, uint64_t free_bytes, uint64_t bytes, uint32_t stream, uint32_t stack);
-void tide_recorder_segment(tide_recorder *r, tide_recorder_event what, uint64_t address, uint64_t bytes, uint32_t stream);
+void tide_recorder_segment(tide_recorder *r, tide_recorder_event what, uint64_t address, uint64_t bytes,
+                           uint32_t stream);
 void tide_recorder_empty_cache(tide_recorder *r);
 
 /* Microseconds since the beginning; records that follow happened then. */
@@ -75,7 +77,8 @@ void tide_recorder_outside(tide_recorder *r, uint64_t bytes);
 void tide_recorder_statistics(tide_recorder *r, uint64_t allocated, uint64_t reserved, uint64_t allocated_peak,
                               uint64_t reserved_peak, uint64_t retries, uint64_t ooms);
 
-/* False once the sink has failed. end() says that the process went its way to the end; the recorder may then begin anew. */
+/* False once the sink has failed. end() says that the process went its way to the end; the recorder may then begin
+ * anew. */
 bool tide_recorder_flush(tide_recorder *r);
 bool tide_recorder_end(tide_recorder *r);
 

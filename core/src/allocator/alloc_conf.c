@@ -27,9 +27,13 @@ typedef struct conf_reader {
     bool has_native_option;
 } conf_reader;
 
-static bool conf_is_mark(char c) { return c == ',' || c == ':' || c == '[' || c == ']'; }
+static bool conf_is_mark(char c) {
+    return c == ',' || c == ':' || c == '[' || c == ']';
+}
 
-static bool conf_is_blank(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
+static bool conf_is_blank(char c) {
+    return c == ' ' || (c >= '\t' && c <= '\r');
+}
 
 /* Reads the next token into r->token; false at the end of the text. */
 static bool conf_next(conf_reader *r) {
@@ -101,8 +105,7 @@ static bool conf_number(conf_reader *r, const char *key, uint64_t *out) {
     if (*p < '0' || *p > '9') return conf_fail(r, key, " is not a number: '", r->token.text, "'");
     for (; *p >= '0' && *p <= '9'; p++) {
         uint64_t digit = (uint64_t)(*p - '0');
-        if (v > (UINT64_MAX - digit) / 10)
-            return conf_fail(r, key, " is out of range: '", r->token.text, "'");
+        if (v > (UINT64_MAX - digit) / 10) return conf_fail(r, key, " is out of range: '", r->token.text, "'");
         v = v * 10 + digit;
     }
     if (*p) r->conf->warnings |= TIDE_ALLOC_CONF_TRAILING_TEXT;
@@ -133,8 +136,7 @@ static bool conf_decimal(conf_reader *r, const char *key, double *out) {
     }
     if (!has_digits) return conf_fail(r, key, " is not a number: '", r->token.text, "'");
     if ((*p == 'e' || *p == 'E') &&
-        ((p[1] >= '0' && p[1] <= '9') ||
-         ((p[1] == '-' || p[1] == '+') && p[2] >= '0' && p[2] <= '9'))) {
+        ((p[1] >= '0' && p[1] <= '9') || ((p[1] == '-' || p[1] == '+') && p[2] >= '0' && p[2] <= '9'))) {
         bool is_down = p[1] == '-';
         for (p += p[1] == '-' || p[1] == '+' ? 2 : 1; *p >= '0' && *p <= '9'; p++)
             if (exponent < 1000) exponent = exponent * 10 + (*p - '0');
@@ -149,9 +151,13 @@ static bool conf_decimal(conf_reader *r, const char *key, double *out) {
     return true;
 }
 
-static bool conf_is_power_of_two(uint64_t v) { return v && !(v & (v - 1)); }
+static bool conf_is_power_of_two(uint64_t v) {
+    return v && !(v & (v - 1));
+}
 
-static unsigned conf_log2(uint64_t v) { return 63 - (unsigned)__builtin_clzll(v); }
+static unsigned conf_log2(uint64_t v) {
+    return 63 - (unsigned)__builtin_clzll(v);
+}
 
 /* ---- one function per kind of value; the current token is the value's first ---- */
 
@@ -175,8 +181,7 @@ static bool conf_megabytes(conf_reader *r, const char *key, uint64_t least, uint
     char digits[21];
     if (!conf_number(r, key, &v)) return false;
     if (v < least)
-        return conf_fail(r, "CachingAllocator option ", key,
-                         " too small, must be >= ", conf_digits(digits, least));
+        return conf_fail(r, "CachingAllocator option ", key, " too small, must be >= ", conf_digits(digits, least));
     if (v > UINT64_MAX / conf_mib) v = UINT64_MAX / conf_mib;
     *out = v * conf_mib;
     return true;
@@ -186,8 +191,7 @@ static bool conf_large_segment_size(conf_reader *r) {
     uint64_t v;
     if (!conf_number(r, "large_segment_size_mb", &v)) return false;
     if (v <= conf_min_large_alloc_mb)
-        return conf_fail(r, "CachingAllocator option large_segment_size_mb must be > 10 MB", "", "",
-                         "");
+        return conf_fail(r, "CachingAllocator option large_segment_size_mb must be > 10 MB", "", "", "");
     if (v > UINT64_MAX / conf_mib) v = UINT64_MAX / conf_mib;
     r->conf->large_segment_size_bytes = v * conf_mib;
     return true;
@@ -197,8 +201,7 @@ static bool conf_threshold(conf_reader *r) {
     double v;
     if (!conf_decimal(r, "garbage_collection_threshold", &v)) return false;
     if (!(v > 0 && v < 1))
-        return conf_fail(r, "garbage_collect_threshold is invalid, set it in (0.0, 1.0)", "", "",
-                         "");
+        return conf_fail(r, "garbage_collect_threshold is invalid, set it in (0.0, 1.0)", "", "", "");
     r->conf->garbage_collection_threshold = v;
     return true;
 }
@@ -207,8 +210,7 @@ static bool conf_fraction(conf_reader *r) {
     double v;
     if (!conf_decimal(r, "per_process_memory_fraction", &v)) return false;
     if (!(v >= 0 && v <= 1))
-        return conf_fail(r, "per_process_memory_fraction is invalid, set it in [0.0, 1.0]", "", "",
-                         "");
+        return conf_fail(r, "per_process_memory_fraction is invalid, set it in [0.0, 1.0]", "", "", "");
     r->conf->per_process_memory_fraction = v;
     return true;
 }
@@ -234,9 +236,7 @@ static bool conf_roundup_list(conf_reader *r) {
             !conf_number(r, "roundup_power2_divisions", &v))
             return false;
         if (v && !conf_is_power_of_two(v))
-            return conf_fail(
-                r, "For roundups, the divisions has to be power of 2 or 0 to disable roundup", "",
-                "", "");
+            return conf_fail(r, "For roundups, the divisions has to be power of 2 or 0 to disable roundup", "", "", "");
         if (is_rest) {
             /* Before 2.9 the rest began at the last bucket itself. */
             unsigned from = last + (r->conf->profile == TIDE_ALLOC_TORCH_MAIN);
@@ -251,8 +251,7 @@ static bool conf_roundup_list(conf_reader *r) {
         }
         if (!conf_next(r)) return conf_fail(r, "Expected closing bracket ']'", "", "", "");
         if (conf_is(r, "]")) return true;
-        if (!conf_is(r, ","))
-            return conf_fail(r, "Error parsing CachingAllocator settings, expected ,", "", "", "");
+        if (!conf_is(r, ",")) return conf_fail(r, "Error parsing CachingAllocator settings, expected ,", "", "", "");
         if (!conf_next(r)) return conf_fail(r, "Expected closing bracket ']'", "", "", "");
         if (conf_is(r, "]")) return true;
     }
@@ -262,8 +261,7 @@ static bool conf_roundup(conf_reader *r) {
     uint64_t v;
     if (conf_is(r, "[")) return conf_roundup_list(r);
     if (!conf_number(r, "roundup_power2_divisions", &v)) return false;
-    if (!conf_is_power_of_two(v))
-        return conf_fail(r, "For roundups, the divisions has to be power of 2", "", "", "");
+    if (!conf_is_power_of_two(v)) return conf_fail(r, "For roundups, the divisions has to be power of 2", "", "", "");
     conf_fill(r->conf->roundup_power2_divisions, 0, TIDE_ROUNDUP_BUCKETS, v);
     return true;
 }
@@ -271,8 +269,7 @@ static bool conf_roundup(conf_reader *r) {
 static bool conf_backend(conf_reader *r) {
     bool is_async = conf_is(r, "cudaMallocAsync");
     if (!is_async && !conf_is(r, "native"))
-        return conf_fail(r, "Unknown allocator backend, options are native and cudaMallocAsync", "",
-                         "", "");
+        return conf_fail(r, "Unknown allocator backend, options are native and cudaMallocAsync", "", "", "");
     r->conf->backend = is_async ? TIDE_ALLOC_CUDA_MALLOC_ASYNC : TIDE_ALLOC_NATIVE;
     return true;
 }
@@ -282,19 +279,17 @@ static bool conf_register_threads(conf_reader *r) {
     uint64_t v;
     if (!conf_number(r, "pinned_num_register_threads", &v)) return false;
     if (!conf_is_power_of_two(v))
-        return conf_fail(r, "Number of register threads has to be power of 2, got ", r->token.text,
-                         "", "");
+        return conf_fail(r, "Number of register threads has to be power of 2, got ", r->token.text, "", "");
     if (v > conf_max_register_threads)
-        return conf_fail(r, "Number of register threads should be less than or equal to 128, got ",
-                         r->token.text, "", "");
+        return conf_fail(r, "Number of register threads should be less than or equal to 128, got ", r->token.text, "",
+                         "");
     return true;
 }
 
 static bool conf_pinned_segment(conf_reader *r) {
     uint64_t v;
     if (!conf_number(r, "pinned_reserve_segment_size_mb", &v)) return false;
-    if (v == 0)
-        return conf_fail(r, "Pinned reserve segment size has to be greater than 0", "", "", "");
+    if (v == 0) return conf_fail(r, "Pinned reserve segment size has to be greater than 0", "", "", "");
     return true;
 }
 
@@ -315,11 +310,9 @@ static bool conf_flag(conf_reader *r) {
 /* Keys that only later releases know. */
 static bool conf_is_newer(const char *key) {
     static const char *const keys[] = {
-        "max_non_split_rounding_mb",        "large_segment_size_mb",
-        "per_process_memory_fraction",      "throw_on_cudamalloc_oom",
-        "expandable_segments_reserve",      "expandable_segments_reserve_by_class",
-        "pinned_reserve_segment_size_mb",   "pinned_free_catch_all",
-        "graph_capture_record_stream_reuse"};
+        "max_non_split_rounding_mb",      "large_segment_size_mb",       "per_process_memory_fraction",
+        "throw_on_cudamalloc_oom",        "expandable_segments_reserve", "expandable_segments_reserve_by_class",
+        "pinned_reserve_segment_size_mb", "pinned_free_catch_all",       "graph_capture_record_stream_reuse"};
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
         if (strcmp(key, keys[i]) == 0) return true;
     return false;
@@ -330,8 +323,7 @@ static bool conf_option(conf_reader *r, const char *key) {
     uint64_t least = c->large_segment_size_bytes / conf_mib;
     if (strcmp(key, "backend") == 0) return conf_backend(r);
     r->has_native_option = true;
-    if (strcmp(key, "max_split_size_mb") == 0)
-        return conf_megabytes(r, key, least, &c->max_split_size_bytes);
+    if (strcmp(key, "max_split_size_mb") == 0) return conf_megabytes(r, key, least, &c->max_split_size_bytes);
     if (strcmp(key, "max_non_split_rounding_mb") == 0)
         return conf_megabytes(r, key, least, &c->max_non_split_rounding_bytes);
     if (strcmp(key, "large_segment_size_mb") == 0) return conf_large_segment_size(r);
@@ -339,10 +331,8 @@ static bool conf_option(conf_reader *r, const char *key) {
     if (strcmp(key, "roundup_power2_divisions") == 0) return conf_roundup(r);
     if (strcmp(key, "expandable_segments") == 0) return conf_bool(r, &c->expandable_segments);
     if (strcmp(key, "per_process_memory_fraction") == 0) return conf_fraction(r);
-    if (strcmp(key, "throw_on_cudamalloc_oom") == 0)
-        return conf_bool(r, &c->throw_on_cudamalloc_oom);
-    if (strcmp(key, "expandable_segments_reserve") == 0 ||
-        strcmp(key, "expandable_segments_reserve_by_class") == 0)
+    if (strcmp(key, "throw_on_cudamalloc_oom") == 0) return conf_bool(r, &c->throw_on_cudamalloc_oom);
+    if (strcmp(key, "expandable_segments_reserve") == 0 || strcmp(key, "expandable_segments_reserve_by_class") == 0)
         return conf_skip(r);
     if (strcmp(key, "pinned_num_register_threads") == 0) return conf_register_threads(r);
     if (strcmp(key, "pinned_reserve_segment_size_mb") == 0) return conf_pinned_segment(r);
@@ -381,8 +371,7 @@ static bool conf_read(conf_reader *r) {
         memcpy(key, r->token.text, r->token.length + 1);
         bool is_known = conf_is_key(key);
         if (r->conf->profile == TIDE_ALLOC_TORCH_2_4 && conf_is_newer(key)) is_known = false;
-        if (!is_known)
-            return conf_fail(r, "Unrecognized key '", key, "' in CUDA allocator config.", "");
+        if (!is_known) return conf_fail(r, "Unrecognized key '", key, "' in CUDA allocator config.", "");
         if (!conf_expect(r, ':') || !conf_value(r, key) || !conf_option(r, key)) return false;
         if (conf_next(r) && !conf_is(r, ","))
             return conf_fail(r, "Error parsing CachingAllocator settings, expected ,", "", "", "");
@@ -399,8 +388,8 @@ tide_alloc_conf tide_alloc_conf_default(tide_alloc_profile profile) {
     return c;
 }
 
-bool tide_alloc_conf_parse(tide_alloc_conf *conf, tide_alloc_profile profile, const char *text,
-                           size_t length, tide_alloc_conf_error *error) {
+bool tide_alloc_conf_parse(tide_alloc_conf *conf, tide_alloc_profile profile, const char *text, size_t length,
+                           tide_alloc_conf_error *error) {
     conf_reader r = {.text = text, .length = length, .conf = conf, .error = error};
     *conf = tide_alloc_conf_default(profile);
     if (error) *error = (tide_alloc_conf_error){0};

@@ -25,10 +25,8 @@ typedef enum tide_alloc_backend {
 /* What the parser accepted but a reader should know. */
 enum {
     TIDE_ALLOC_CONF_ASYNC_IGNORES = 1 << 0, /* cudaMallocAsync ignores the native options given */
-    TIDE_ALLOC_CONF_NOT_MODELLED =
-        1 << 1, /* an option that is read and has no effect on the answer */
-    TIDE_ALLOC_CONF_TRAILING_TEXT = 1
-                                    << 2 /* "512MB": PyTorch reads the digits and drops the rest */
+    TIDE_ALLOC_CONF_NOT_MODELLED = 1 << 1,  /* an option that is read and has no effect on the answer */
+    TIDE_ALLOC_CONF_TRAILING_TEXT = 1 << 2  /* "512MB": PyTorch reads the digits and drops the rest */
 };
 
 typedef struct tide_alloc_conf {
@@ -56,7 +54,7 @@ tide_alloc_conf tide_alloc_conf_default(tide_alloc_profile profile);
 
 /* Reads `length` bytes of text into *conf. On false *error says why (NULL: not wanted) and *conf
  * holds defaults. */
-bool tide_alloc_conf_parse(tide_alloc_conf *conf, tide_alloc_profile profile, const char *text,
-                           size_t length, tide_alloc_conf_error *error);
+bool tide_alloc_conf_parse(tide_alloc_conf *conf, tide_alloc_profile profile, const char *text, size_t length,
+                           tide_alloc_conf_error *error);
 
 #endif

@@ -25,8 +25,8 @@ static const uint64_t caching_range_limit = (uint64_t)2304 << 30;
 /* Growth of the driver's own pool, estimated. */
 static const uint64_t caching_async_chunk = (uint64_t)32 << 20;
 
-static void caching_tell(const tide_caching_allocator *a, tide_device_call call, uint64_t address,
-                         uint64_t bytes, uint32_t stream) {
+static void caching_tell(const tide_caching_allocator *a, tide_device_call call, uint64_t address, uint64_t bytes,
+                         uint32_t stream) {
     if (a->on_call) a->on_call(a->on_call_user, call, address, bytes, stream);
 }
 
@@ -34,16 +34,14 @@ static void caching_tell(const tide_caching_allocator *a, tide_device_call call,
 
 /* Grows *array to hold at least `wanted` elements; on false it is as before. The new part is
  * zeroed. */
-static bool caching_grow(tide_caching_allocator *a, void *array, uint32_t *capacity,
-                         uint64_t wanted, size_t element) {
+static bool caching_grow(tide_caching_allocator *a, void *array, uint32_t *capacity, uint64_t wanted, size_t element) {
     void *old;
     uint64_t grown = *capacity ? *capacity : 64;
     if (wanted <= *capacity) return true;
     while (grown < wanted) grown *= 2;
     if (grown > UINT32_MAX || grown > SIZE_MAX / element) return false;
     memcpy(&old, array, sizeof old);
-    char *moved =
-        a->memory.resize(a->memory.user, old, *capacity * element, (size_t)grown * element);
+    char *moved = a->memory.resize(a->memory.user, old, *capacity * element, (size_t)grown * element);
     if (!moved) return false;
     memset(moved + *capacity * element, 0, ((size_t)grown - *capacity) * element);
     memcpy(array, &moved, sizeof moved);
@@ -54,8 +52,7 @@ static bool caching_grow(tide_caching_allocator *a, void *array, uint32_t *capac
 /* Makes sure that `count` more block records are there. Record 0 is never handed out. */
 static inline bool caching_prepare_blocks(tide_caching_allocator *a, uint64_t count) {
     if (a->spare_blocks + (uint64_t)(a->block_capacity - a->block_used) >= count) return true;
-    return caching_grow(a, &a->blocks, &a->block_capacity, a->block_used + count,
-                        sizeof *a->blocks);
+    return caching_grow(a, &a->blocks, &a->block_capacity, a->block_used + count, sizeof *a->blocks);
 }
 
 static bool caching_prepare_segments(tide_caching_allocator *a, uint32_t count) {
@@ -67,8 +64,7 @@ static bool caching_prepare_segments(tide_caching_allocator *a, uint32_t count) 
 static tide_caching_status caching_prepare_stream(tide_caching_allocator *a, uint32_t stream) {
     if (stream < a->stream_capacity && a->streams[stream]) return TIDE_CACHING_OK;
     if (stream >= TIDE_CACHING_STREAM_LIMIT) return TIDE_CACHING_BAD_STREAM;
-    if (!caching_grow(a, &a->streams, &a->stream_capacity, (uint64_t)stream + 1,
-                      sizeof *a->streams))
+    if (!caching_grow(a, &a->streams, &a->stream_capacity, (uint64_t)stream + 1, sizeof *a->streams))
         return TIDE_CACHING_NO_MEMORY;
     caching_stream *made = a->memory.resize(a->memory.user, NULL, 0, sizeof *made);
     if (!made) return TIDE_CACHING_NO_MEMORY;
@@ -80,8 +76,7 @@ static tide_caching_status caching_prepare_stream(tide_caching_allocator *a, uin
 /* Unmapping a free block can make two more; `extra` blocks of ranges may become free before that.
  * Blocks whose events complete become free first, too. */
 static bool caching_prepare_release(tide_caching_allocator *a, uint32_t extra) {
-    uint64_t free =
-        a->conf.expandable_segments ? (uint64_t)a->expandable_free + a->pending_events : 0;
+    uint64_t free = a->conf.expandable_segments ? (uint64_t)a->expandable_free + a->pending_events : 0;
     return caching_prepare_blocks(a, 2 * (free + extra) + 16);
 }
 
@@ -106,17 +101,16 @@ static inline void block_delete(tide_caching_allocator *a, uint32_t n) {
 }
 
 /* A new block like `like`, free, linked between two neighbours of its segment. */
-static uint32_t block_new_between(tide_caching_allocator *a, const caching_block *like,
-                                  uint64_t address, uint64_t size, uint32_t prev, uint32_t next) {
-    caching_block made = {
-        .address = address,
-        .size = size,
-        .prev = prev,
-        .next = next,
-        .segment = like->segment,
-        .born = like->born,
-        .stream = like->stream,
-        .flags = (uint8_t)(like->flags & (BLOCK_SMALL | BLOCK_EXPANDABLE | BLOCK_USED))};
+static uint32_t block_new_between(tide_caching_allocator *a, const caching_block *like, uint64_t address, uint64_t size,
+                                  uint32_t prev, uint32_t next) {
+    caching_block made = {.address = address,
+                          .size = size,
+                          .prev = prev,
+                          .next = next,
+                          .segment = like->segment,
+                          .born = like->born,
+                          .stream = like->stream,
+                          .flags = (uint8_t)(like->flags & (BLOCK_SMALL | BLOCK_EXPANDABLE | BLOCK_USED))};
     uint32_t n = block_new(a);
     a->blocks[n] = made;
     if (prev) a->blocks[prev].next = n;
@@ -206,16 +200,15 @@ static uint32_t segment_position(const tide_caching_allocator *a, uint64_t addre
 }
 
 /* Enters a segment and its one block; returns the block. */
-static uint32_t segment_new(tide_caching_allocator *a, uint64_t address, uint64_t size,
-                            uint32_t stream, unsigned flags) {
+static uint32_t segment_new(tide_caching_allocator *a, uint64_t address, uint64_t size, uint32_t stream,
+                            unsigned flags) {
     uint32_t position = segment_position(a, address), s = a->spare_segment;
     if (s) {
         a->spare_segment = a->segments[s].head;
     } else {
         s = a->segment_used++;
     }
-    memmove(a->order + position + 1, a->order + position,
-            (a->segment_count - position) * sizeof *a->order);
+    memmove(a->order + position + 1, a->order + position, (a->segment_count - position) * sizeof *a->order);
     a->order[position] = s;
     a->segment_count++;
     if (position < a->packed) a->packed++;
@@ -230,8 +223,7 @@ static uint32_t segment_new(tide_caching_allocator *a, uint64_t address, uint64_
 static void segment_delete(tide_caching_allocator *a, uint32_t s) {
     uint32_t position = segment_position(a, a->segments[s].address);
     a->segment_count--;
-    memmove(a->order + position, a->order + position + 1,
-            (a->segment_count - position) * sizeof *a->order);
+    memmove(a->order + position, a->order + position + 1, (a->segment_count - position) * sizeof *a->order);
     if (position < a->packed) a->packed = position;
     a->segments[s].head = a->spare_segment;
     a->spare_segment = s;
@@ -341,8 +333,7 @@ static uint32_t range_find(tide_caching_allocator *a, const caching_request *r) 
     for (uint32_t u = tree_first(b, root); u; u = tree_after(b, root, u, false)) {
         uint32_t start = block_is_idle(a, b[u].prev) ? b[u].prev : u;
         uint64_t covered = 0;
-        for (uint32_t n = start; covered < r->size && block_is_idle(a, n); n = b[n].next)
-            covered += b[n].size;
+        for (uint32_t n = start; covered < r->size && block_is_idle(a, n); n = b[n].next) covered += b[n].size;
         if (covered >= r->size) return start;
     }
     uint64_t page = caching_page(a, r->pool);
@@ -358,23 +349,23 @@ static uint32_t range_find(tide_caching_allocator *a, const caching_request *r) 
         address = device_highest(a, bytes);
         if (!address) return 0;
     }
-    uint32_t n = segment_new(a, address, bytes, r->stream,
-                             BLOCK_EXPANDABLE | (r->pool == TIDE_POOL_SMALL ? BLOCK_SMALL : 0u));
+    uint32_t n =
+        segment_new(a, address, bytes, r->stream, BLOCK_EXPANDABLE | (r->pool == TIDE_POOL_SMALL ? BLOCK_SMALL : 0u));
     a->range_count++;
     block_put_unmapped(a, n);
     return n;
 }
 
-static uint64_t caching_smaller(uint64_t x, uint64_t y) { return x < y ? x : y; }
+static uint64_t caching_smaller(uint64_t x, uint64_t y) {
+    return x < y ? x : y;
+}
 
 /* try_allocate_expandable_block: a free block of at least the request's size, in its free set;
  * 0: none. */
 static uint32_t range_grow(tide_caching_allocator *a, const caching_request *r) {
     uint32_t n = range_find(a, r);
     if (!n) return 0;
-    if (a->blocks[n].flags & BLOCK_UNMAPPED &&
-        !range_map(a, n, caching_smaller(a->blocks[n].size, r->size)))
-        return 0;
+    if (a->blocks[n].flags & BLOCK_UNMAPPED && !range_map(a, n, caching_smaller(a->blocks[n].size, r->size))) return 0;
     while (a->blocks[n].size < r->size) {
         uint32_t next = a->blocks[n].next;
         uint64_t want = r->size - a->blocks[n].size;
@@ -583,8 +574,8 @@ static uint32_t caching_alloc_new(tide_caching_allocator *a, const caching_reque
     if (a->conf.expandable_segments) return range_grow(a, r);
     uint64_t take = (r->segment + caching_page_2m - 1) / caching_page_2m * caching_page_2m;
     if (!device_has_room(a, take)) return 0;
-    uint32_t n = segment_new(a, device_lowest(a, take), r->segment, r->stream,
-                             r->pool == TIDE_POOL_SMALL ? BLOCK_SMALL : 0u);
+    uint32_t n =
+        segment_new(a, device_lowest(a, take), r->segment, r->stream, r->pool == TIDE_POOL_SMALL ? BLOCK_SMALL : 0u);
     stat_rise(a, r->pool, TIDE_STAT_SEGMENT, 1);
     stat_rise(a, r->pool, TIDE_STAT_RESERVED_BYTES, r->segment);
     if (r->segment >= a->conf.max_split_size_bytes) counter_rise(&a->oversize_segments, 1);
@@ -594,16 +585,14 @@ static uint32_t caching_alloc_new(tide_caching_allocator *a, const caching_reque
     return n;
 }
 
-static inline bool caching_should_split(const tide_caching_allocator *a, const caching_request *r,
-                                        uint64_t size) {
+static inline bool caching_should_split(const tide_caching_allocator *a, const caching_request *r, uint64_t size) {
     uint64_t rest = size - r->size;
     if (r->pool == TIDE_POOL_SMALL || a->conf.expandable_segments) return rest >= CACHING_MIN_BLOCK;
     return r->size < a->conf.max_split_size_bytes && rest > caching_small_size;
 }
 
 /* alloc_found_block: cuts the low end off when it may, and hands it out. */
-static inline uint32_t caching_hand_out(tide_caching_allocator *a, const caching_request *r,
-                                        uint32_t n) {
+static inline uint32_t caching_hand_out(tide_caching_allocator *a, const caching_request *r, uint32_t n) {
     caching_block *b = &a->blocks[n];
     unsigned pool = r->pool;
     bool was_split = block_is_split(b), is_native = !(b->flags & BLOCK_EXPANDABLE);
@@ -651,8 +640,7 @@ static void caching_note_oom(tide_caching_allocator *a, const caching_request *r
                                 .stream = r->stream};
 }
 
-static tide_caching_status caching_out_of_memory(tide_caching_allocator *a,
-                                                 const caching_request *r) {
+static tide_caching_status caching_out_of_memory(tide_caching_allocator *a, const caching_request *r) {
     a->ooms++;
     caching_note_oom(a, r);
     caching_tell(a, TIDE_DEVICE_OOM, a->oom.free_bytes, r->size, r->stream);
@@ -660,8 +648,7 @@ static tide_caching_status caching_out_of_memory(tide_caching_allocator *a,
 }
 
 /* The driver's pool keeps what it took; it grows when the live bytes outgrow it. An estimate. */
-static tide_caching_status caching_async_malloc(tide_caching_allocator *a, caching_request *r,
-                                                tide_block *block) {
+static tide_caching_status caching_async_malloc(tide_caching_allocator *a, caching_request *r, tide_block *block) {
     uint64_t live = a->stat[TIDE_POOL_ALL][TIDE_STAT_ALLOCATED_BYTES].current + r->size;
     uint64_t reserved = caching_reserved(a);
     uint64_t want = (live + caching_async_chunk - 1) / caching_async_chunk * caching_async_chunk;
@@ -694,8 +681,7 @@ static bool caching_is_rejected(const tide_caching_allocator *a, const caching_r
 }
 
 /* Nothing cached fits: collect, ask the driver, give back, ask again. */
-static tide_caching_status caching_malloc_slow(tide_caching_allocator *a, const caching_request *r,
-                                               uint32_t *n) {
+static tide_caching_status caching_malloc_slow(tide_caching_allocator *a, const caching_request *r, uint32_t *n) {
     if (!caching_prepare_segments(a, 2) || !caching_prepare_release(a, 8)) {
         if (a->collect_bytes != UINT64_MAX) a->lookups[r->pool]--;
         return TIDE_CACHING_NO_MEMORY;
@@ -716,8 +702,7 @@ static tide_caching_status caching_malloc_slow(tide_caching_allocator *a, const 
     return *n ? TIDE_CACHING_OK : caching_out_of_memory(a, r);
 }
 
-tide_caching_status tide_caching_malloc(tide_caching_allocator *a, uint64_t bytes, uint32_t stream,
-                                        tide_block *block) {
+tide_caching_status tide_caching_malloc(tide_caching_allocator *a, uint64_t bytes, uint32_t stream, tide_block *block) {
     *block = 0;
     if (bytes == 0) return TIDE_CACHING_OK;
     if (bytes >= caching_one_eb) {
@@ -778,8 +763,8 @@ static inline void block_join(tide_caching_allocator *a, uint32_t into, uint32_t
     block_delete(a, n);
 }
 
-/* free_block: the block becomes reusable, one with its idle neighbours. A neighbour's place in the free set is most often that of
- * the whole, too. */
+/* free_block: the block becomes reusable, one with its idle neighbours. A neighbour's place in the free set is most
+ * often that of the whole, too. */
 static inline void caching_give_block(tide_caching_allocator *a, uint32_t n) {
     caching_block *b = &a->blocks[n];
     unsigned pool = block_pool(b);
@@ -816,7 +801,9 @@ static inline void caching_give_block(tide_caching_allocator *a, uint32_t n) {
     stat_fall(a, pool, TIDE_STAT_REQUESTED_BYTES, requested);
 }
 
-static void caching_free_block(tide_caching_allocator *a, uint32_t n) { caching_give_block(a, n); }
+static void caching_free_block(tide_caching_allocator *a, uint32_t n) {
+    caching_give_block(a, n);
+}
 
 /* insert_events: every stream that used the block gets an event; the block waits for all of them.
  */
@@ -867,8 +854,8 @@ tide_caching_status tide_caching_touch(tide_caching_allocator *a, uint64_t bytes
     /* What the cache serves goes back to where it was cut from, and nothing has changed but sums
      * and ages that are not looked at. */
     if (a->is_lean && !a->on_call && a->collect_bytes == UINT64_MAX && !a->pending_events && bytes &&
-        bytes < caching_one_eb && a->conf.backend != TIDE_ALLOC_CUDA_MALLOC_ASYNC &&
-        stream < a->stream_capacity && a->streams[stream]) {
+        bytes < caching_one_eb && a->conf.backend != TIDE_ALLOC_CUDA_MALLOC_ASYNC && stream < a->stream_capacity &&
+        a->streams[stream]) {
         caching_request r = {.requested = bytes, .stream = stream};
         r.size = tide_caching_round(&a->conf, bytes);
         r.pool = r.size <= caching_small_size ? TIDE_POOL_SMALL : TIDE_POOL_LARGE;
@@ -883,12 +870,10 @@ tide_caching_status tide_caching_touch(tide_caching_allocator *a, uint64_t bytes
     return status == TIDE_CACHING_OK ? tide_caching_free(a, block) : status;
 }
 
-tide_caching_status tide_caching_record_stream(tide_caching_allocator *a, tide_block block,
-                                               uint32_t stream) {
+tide_caching_status tide_caching_record_stream(tide_caching_allocator *a, tide_block block, uint32_t stream) {
     if (block == 0) return TIDE_CACHING_OK;
     if (!caching_is_live(a, block)) return TIDE_CACHING_BAD_BLOCK;
-    if (a->blocks[block].stream == stream || a->conf.backend == TIDE_ALLOC_CUDA_MALLOC_ASYNC)
-        return TIDE_CACHING_OK;
+    if (a->blocks[block].stream == stream || a->conf.backend == TIDE_ALLOC_CUDA_MALLOC_ASYNC) return TIDE_CACHING_OK;
     tide_caching_status status = caching_prepare_stream(a, stream);
     if (status != TIDE_CACHING_OK) return status;
     for (uint32_t u = a->blocks[block].uses; u; u = a->uses[u].next)
@@ -897,8 +882,7 @@ tide_caching_status tide_caching_record_stream(tide_caching_allocator *a, tide_b
     if (u) {
         a->spare_use = a->uses[u].next;
     } else {
-        if (!caching_grow(a, &a->uses, &a->use_capacity, (uint64_t)a->use_used + 1,
-                          sizeof *a->uses))
+        if (!caching_grow(a, &a->uses, &a->use_capacity, (uint64_t)a->use_used + 1, sizeof *a->uses))
             return TIDE_CACHING_NO_MEMORY;
         u = a->use_used++;
     }
@@ -907,9 +891,13 @@ tide_caching_status tide_caching_record_stream(tide_caching_allocator *a, tide_b
     return TIDE_CACHING_OK;
 }
 
-void tide_caching_hold_events(tide_caching_allocator *a) { a->holds_events = true; }
+void tide_caching_hold_events(tide_caching_allocator *a) {
+    a->holds_events = true;
+}
 
-void tide_caching_resume_events(tide_caching_allocator *a) { a->holds_events = false; }
+void tide_caching_resume_events(tide_caching_allocator *a) {
+    a->holds_events = false;
+}
 
 void tide_caching_synchronize(tide_caching_allocator *a, uint32_t stream) {
     if (stream < a->stream_capacity && a->streams[stream])
@@ -946,12 +934,10 @@ void tide_caching_set_outside(tide_caching_allocator *a, uint64_t bytes) {
     a->outside_bytes = bytes < a->device_bytes ? bytes : a->device_bytes;
 }
 
-tide_caching_status tide_caching_create(tide_caching_allocator **out,
-                                        const tide_caching_config *config) {
+tide_caching_status tide_caching_create(tide_caching_allocator **out, const tide_caching_config *config) {
     tide_caching_allocator *a;
     *out = NULL;
-    if (config->device_bytes >= caching_one_eb / 2 ||
-        config->conf.large_segment_size_bytes >= caching_one_eb / 2)
+    if (config->device_bytes >= caching_one_eb / 2 || config->conf.large_segment_size_bytes >= caching_one_eb / 2)
         return TIDE_CACHING_BAD_CONFIG;
     a = config->memory.resize(config->memory.user, NULL, 0, sizeof *a);
     if (!a) return TIDE_CACHING_NO_MEMORY;
@@ -968,8 +954,7 @@ tide_caching_status tide_caching_create(tide_caching_allocator **out,
     tide_caching_status status = TIDE_CACHING_OK;
     if (config->conf.per_process_memory_fraction != 1)
         status = tide_caching_set_fraction(a, config->conf.per_process_memory_fraction);
-    if (status == TIDE_CACHING_OK &&
-        !caching_grow(a, &a->blocks, &a->block_capacity, 64, sizeof *a->blocks))
+    if (status == TIDE_CACHING_OK && !caching_grow(a, &a->blocks, &a->block_capacity, 64, sizeof *a->blocks))
         status = TIDE_CACHING_NO_MEMORY;
     if (status == TIDE_CACHING_OK) status = caching_prepare_stream(a, 0);
     if (status != TIDE_CACHING_OK) {
@@ -980,15 +965,13 @@ tide_caching_status tide_caching_create(tide_caching_allocator **out,
     return TIDE_CACHING_OK;
 }
 
-static void caching_drop(tide_caching_allocator *a, void *array, uint32_t capacity,
-                         size_t element) {
+static void caching_drop(tide_caching_allocator *a, void *array, uint32_t capacity, size_t element) {
     if (array) a->memory.resize(a->memory.user, array, capacity * element, 0);
 }
 
 void tide_caching_destroy(tide_caching_allocator *a) {
     if (!a) return;
-    for (uint32_t s = 0; s < a->stream_capacity; s++)
-        caching_drop(a, a->streams[s], 1, sizeof **a->streams);
+    for (uint32_t s = 0; s < a->stream_capacity; s++) caching_drop(a, a->streams[s], 1, sizeof **a->streams);
     caching_drop(a, a->streams, a->stream_capacity, sizeof *a->streams);
     caching_drop(a, a->blocks, a->block_capacity, sizeof *a->blocks);
     caching_drop(a, a->segments, a->segment_capacity, sizeof *a->segments);

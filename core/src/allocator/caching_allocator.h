@@ -19,8 +19,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "base/arena.h"
 #include "allocator/alloc_conf.h"
+#include "base/arena.h"
 
 #define TIDE_DEVICE_BASE UINT64_C(0x6c0000000000)
 
@@ -48,29 +48,28 @@ typedef enum tide_device_call {
     TIDE_DEVICE_OOM /* address: free bytes of the device; bytes: the rounded request */
 } tide_device_call;
 
-typedef void tide_device_call_fn(void *user, tide_device_call call, uint64_t address,
-                                 uint64_t bytes, uint32_t stream);
+typedef void tide_device_call_fn(void *user, tide_device_call call, uint64_t address, uint64_t bytes, uint32_t stream);
 
 typedef struct tide_caching_config {
     tide_allocator memory; /* used until destroy */
     tide_alloc_conf conf;
-    uint64_t device_bytes;        /* what cudaMemGetInfo calls total */
-    uint64_t outside_bytes;       /* device bytes in use outside of the allocator */
-    bool is_lean;                 /* of the statistics only allocated_bytes and reserved_bytes of all pools, now and at most */
+    uint64_t device_bytes;  /* what cudaMemGetInfo calls total */
+    uint64_t outside_bytes; /* device bytes in use outside of the allocator */
+    bool is_lean; /* of the statistics only allocated_bytes and reserved_bytes of all pools, now and at most */
     tide_device_call_fn *on_call; /* may be NULL; must not call the allocator */
     void *on_call_user;
 } tide_caching_config;
 
 /* X(enumerator, name in torch.cuda.memory_stats) */
-#define TIDE_STATISTICS(X)                                                                         \
-    X(ALLOCATION, "allocation")                                                                    \
-    X(SEGMENT, "segment")                                                                          \
-    X(ACTIVE, "active")                                                                            \
-    X(INACTIVE_SPLIT, "inactive_split")                                                            \
-    X(ALLOCATED_BYTES, "allocated_bytes")                                                          \
-    X(RESERVED_BYTES, "reserved_bytes")                                                            \
-    X(ACTIVE_BYTES, "active_bytes")                                                                \
-    X(INACTIVE_SPLIT_BYTES, "inactive_split_bytes")                                                \
+#define TIDE_STATISTICS(X)                                                                                             \
+    X(ALLOCATION, "allocation")                                                                                        \
+    X(SEGMENT, "segment")                                                                                              \
+    X(ACTIVE, "active")                                                                                                \
+    X(INACTIVE_SPLIT, "inactive_split")                                                                                \
+    X(ALLOCATED_BYTES, "allocated_bytes")                                                                              \
+    X(RESERVED_BYTES, "reserved_bytes")                                                                                \
+    X(ACTIVE_BYTES, "active_bytes")                                                                                    \
+    X(INACTIVE_SPLIT_BYTES, "inactive_split_bytes")                                                                    \
     X(REQUESTED_BYTES, "requested_bytes")
 
 typedef enum tide_statistic {
@@ -131,20 +130,18 @@ typedef struct tide_segment_info {
 
 typedef struct tide_caching_allocator tide_caching_allocator;
 
-tide_caching_status tide_caching_create(tide_caching_allocator **out,
-                                        const tide_caching_config *config);
+tide_caching_status tide_caching_create(tide_caching_allocator **out, const tide_caching_config *config);
 void tide_caching_destroy(tide_caching_allocator *a);
 
 /* 0 bytes: OK and the null block. On any other status *block is the null block. */
-tide_caching_status tide_caching_malloc(tide_caching_allocator *a, uint64_t bytes, uint32_t stream,
-                                        tide_block *block);
+tide_caching_status tide_caching_malloc(tide_caching_allocator *a, uint64_t bytes, uint32_t stream, tide_block *block);
 /* A request that is freed at once: malloc and free, and what the block's size was. */
-tide_caching_status tide_caching_touch(tide_caching_allocator *a, uint64_t bytes, uint32_t stream, uint64_t *block_bytes);
+tide_caching_status tide_caching_touch(tide_caching_allocator *a, uint64_t bytes, uint32_t stream,
+                                       uint64_t *block_bytes);
 tide_caching_status tide_caching_free(tide_caching_allocator *a, tide_block block);
 
 /* `stream` uses the block: when freed, the block waits for an event on that stream. */
-tide_caching_status tide_caching_record_stream(tide_caching_allocator *a, tide_block block,
-                                               uint32_t stream);
+tide_caching_status tide_caching_record_stream(tide_caching_allocator *a, tide_block block, uint32_t stream);
 
 /* Events complete by the next malloc (the state after create), or stay pending until resumed, until
  * their stream is synchronized, or until the cache is emptied. */
@@ -172,8 +169,7 @@ uint64_t tide_caching_requested_bytes(const tide_caching_allocator *a, tide_bloc
 uint64_t tide_caching_round(const tide_alloc_conf *conf, uint64_t bytes);
 uint64_t tide_caching_segment_bytes(const tide_alloc_conf *conf, uint64_t rounded_bytes);
 
-tide_stat tide_caching_stat(const tide_caching_allocator *a, tide_statistic statistic,
-                            tide_pool_kind pool);
+tide_stat tide_caching_stat(const tide_caching_allocator *a, tide_statistic statistic, tide_pool_kind pool);
 uint64_t tide_caching_reserved(const tide_caching_allocator *a); /* bytes, now */
 tide_caching_counts tide_caching_counters(const tide_caching_allocator *a);
 tide_caching_oom tide_caching_oom_info(const tide_caching_allocator *a);
@@ -189,8 +185,7 @@ typedef struct tide_caching_cursor {
 
 bool tide_caching_next_segment(const tide_caching_allocator *a, tide_caching_cursor *cursor,
                                tide_segment_info *segment);
-bool tide_caching_next_block(const tide_caching_allocator *a, tide_caching_cursor *cursor,
-                             tide_block_info *block);
+bool tide_caching_next_block(const tide_caching_allocator *a, tide_caching_cursor *cursor, tide_block_info *block);
 
 /* Walks everything and checks the invariants; NULL when they hold, else the one that does not. */
 const char *tide_caching_check(const tide_caching_allocator *a);

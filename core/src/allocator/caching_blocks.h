@@ -19,9 +19,9 @@ enum {
 /* A piece of one segment. Records are numbered from 1; 0 is none. One cache line. */
 typedef struct caching_block {
     uint64_t address, size, requested;
-    uint32_t free_since; /* the pool's lookup count when the block became free (gc_count_base),
-                            modulo 2^32 */
-    uint32_t born; /* number of the segment in order of creation; 0 where addresses decide alone */
+    uint32_t free_since;  /* the pool's lookup count when the block became free (gc_count_base),
+                             modulo 2^32 */
+    uint32_t born;        /* number of the segment in order of creation; 0 where addresses decide alone */
     uint32_t prev, next;  /* neighbours by address in the segment */
     uint32_t left, right; /* in a free set or unmapped set; spare records are chained by left */
     uint32_t segment;
@@ -139,8 +139,7 @@ static inline void tree_insert(caching_block *b, uint32_t *link, uint32_t n, boo
 }
 
 static inline void tree_remove(caching_block *b, uint32_t *link, uint32_t n, bool by_size) {
-    while (*link != n)
-        link = tree_before(&b[n], &b[*link], by_size) ? &b[*link].left : &b[*link].right;
+    while (*link != n) link = tree_before(&b[n], &b[*link], by_size) ? &b[*link].left : &b[*link].right;
     uint32_t x = b[n].left, y = b[n].right;
     while (x && y) {
         if (tree_priority(x) >= tree_priority(y)) {
@@ -214,8 +213,10 @@ static inline bool free_is_alone(const free_set *set, const caching_block *b, ui
 
 static inline void free_remove(free_set *set, caching_block *b, uint32_t n) {
     unsigned bin = free_bin(b[n].size);
-    if (free_is_alone(set, b, n, bin)) set->bins[bin] = 0;
-    else tree_remove(b, &set->bins[bin], n, true);
+    if (free_is_alone(set, b, n, bin))
+        set->bins[bin] = 0;
+    else
+        tree_remove(b, &set->bins[bin], n, true);
     if (set->bins[bin]) return;
     set->words[bin / 64] &= ~((uint64_t)1 << bin % 64);
     if (!set->words[bin / 64]) set->summary &= ~((uint64_t)1 << bin / 64);
@@ -295,10 +296,9 @@ static inline bool stat_is_kept(const tide_caching_allocator *a, tide_statistic 
     return !a->is_lean || s == TIDE_STAT_RESERVED_BYTES || s == TIDE_STAT_ALLOCATED_BYTES;
 }
 
-/* The sums of rises of TIDE_POOL_ALL are those of the two pools: tide_caching_stat adds them up. A lean allocator does not look at
- * the pools. */
-static inline void stat_rise(tide_caching_allocator *a, unsigned pool, tide_statistic s,
-                             uint64_t amount) {
+/* The sums of rises of TIDE_POOL_ALL are those of the two pools: tide_caching_stat adds them up. A lean allocator does
+ * not look at the pools. */
+static inline void stat_rise(tide_caching_allocator *a, unsigned pool, tide_statistic s, uint64_t amount) {
     if (!stat_is_kept(a, s)) return;
     caching_counter *all = &a->stat[TIDE_POOL_ALL][s];
     if (!a->is_lean) counter_rise(&a->stat[pool][s], amount);
@@ -306,8 +306,7 @@ static inline void stat_rise(tide_caching_allocator *a, unsigned pool, tide_stat
     if (all->current > all->peak) all->peak = all->current;
 }
 
-static inline void stat_fall(tide_caching_allocator *a, unsigned pool, tide_statistic s,
-                             uint64_t amount) {
+static inline void stat_fall(tide_caching_allocator *a, unsigned pool, tide_statistic s, uint64_t amount) {
     if (!stat_is_kept(a, s)) return;
     if (!a->is_lean) a->stat[pool][s].current -= amount;
     a->stat[TIDE_POOL_ALL][s].current -= amount;
@@ -323,15 +322,16 @@ static inline unsigned block_pool(const caching_block *b) {
     return b->flags & BLOCK_SMALL ? TIDE_POOL_SMALL : TIDE_POOL_LARGE;
 }
 
-static inline bool block_is_split(const caching_block *b) { return b->prev || b->next; }
+static inline bool block_is_split(const caching_block *b) {
+    return b->prev || b->next;
+}
 
 /* Free or unmapped, and no event outstanding. */
 static inline bool block_is_idle(const tide_caching_allocator *a, uint32_t n) {
     return n && !(a->blocks[n].flags & BLOCK_ALLOCATED) && !a->blocks[n].events;
 }
 
-static inline const caching_segment *segment_at(const tide_caching_allocator *a,
-                                                uint32_t position) {
+static inline const caching_segment *segment_at(const tide_caching_allocator *a, uint32_t position) {
     return &a->segments[a->order[position]];
 }
 

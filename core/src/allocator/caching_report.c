@@ -10,8 +10,7 @@ static tide_stat caching_stat_of(const caching_counter *c) {
     return (tide_stat){c->current, c->peak, c->allocated, c->allocated + c->base - c->current};
 }
 
-tide_stat tide_caching_stat(const tide_caching_allocator *a, tide_statistic statistic,
-                            tide_pool_kind pool) {
+tide_stat tide_caching_stat(const tide_caching_allocator *a, tide_statistic statistic, tide_pool_kind pool) {
     caching_counter c = a->stat[pool][statistic];
     if (pool == TIDE_POOL_ALL) {
         const caching_counter *large = &a->stat[TIDE_POOL_LARGE][statistic];
@@ -22,7 +21,9 @@ tide_stat tide_caching_stat(const tide_caching_allocator *a, tide_statistic stat
     return caching_stat_of(&c);
 }
 
-uint64_t tide_caching_reserved(const tide_caching_allocator *a) { return caching_reserved(a); }
+uint64_t tide_caching_reserved(const tide_caching_allocator *a) {
+    return caching_reserved(a);
+}
 
 static void counter_reset(caching_counter *c, bool peak) {
     if (peak) {
@@ -40,7 +41,9 @@ static void caching_reset(tide_caching_allocator *a, bool peak) {
     counter_reset(&a->oversize_segments, peak);
 }
 
-void tide_caching_reset_peaks(tide_caching_allocator *a) { caching_reset(a, true); }
+void tide_caching_reset_peaks(tide_caching_allocator *a) {
+    caching_reset(a, true);
+}
 
 void tide_caching_reset_accumulated(tide_caching_allocator *a) {
     caching_reset(a, false);
@@ -71,7 +74,9 @@ tide_caching_counts tide_caching_counters(const tide_caching_allocator *a) {
                                  .max_split_size_bytes = a->conf.max_split_size_bytes};
 }
 
-tide_caching_oom tide_caching_oom_info(const tide_caching_allocator *a) { return a->oom; }
+tide_caching_oom tide_caching_oom_info(const tide_caching_allocator *a) {
+    return a->oom;
+}
 
 static const char *const caching_statistic_names[TIDE_STAT_COUNT] = {
 #define TIDE_STATISTIC_NAME(name, text) text,
@@ -105,12 +110,9 @@ bool tide_caching_stat_named(const tide_caching_allocator *a, const char *key, u
     const struct {
         const char *name;
         uint64_t value;
-    } scalars[] = {{"num_alloc_retries", a->alloc_retries},
-                   {"num_ooms", a->ooms},
-                   {"num_oom_rejections", a->oom_rejections},
-                   {"num_sync_all_streams", a->sync_all_streams},
-                   {"num_device_alloc", a->device_alloc},
-                   {"num_device_free", a->device_free},
+    } scalars[] = {{"num_alloc_retries", a->alloc_retries},         {"num_ooms", a->ooms},
+                   {"num_oom_rejections", a->oom_rejections},       {"num_sync_all_streams", a->sync_all_streams},
+                   {"num_device_alloc", a->device_alloc},           {"num_device_free", a->device_free},
                    {"max_split_size", a->conf.max_split_size_bytes}};
     const char *rest;
     for (size_t i = 0; i < sizeof scalars / sizeof *scalars; i++)
@@ -124,10 +126,8 @@ bool tide_caching_stat_named(const tide_caching_allocator *a, const char *key, u
         return caching_stat_field(caching_stat_of(&a->oversize_segments), rest, value);
     for (int s = 0; s < TIDE_STAT_COUNT; s++)
         for (int pool = 0; pool < 3; pool++)
-            if ((rest = caching_after(key, caching_statistic_names[s])) &&
-                (rest = caching_after(rest, pools[pool])))
-                return caching_stat_field(
-                    tide_caching_stat(a, (tide_statistic)s, (tide_pool_kind)pool), rest, value);
+            if ((rest = caching_after(key, caching_statistic_names[s])) && (rest = caching_after(rest, pools[pool])))
+                return caching_stat_field(tide_caching_stat(a, (tide_statistic)s, (tide_pool_kind)pool), rest, value);
     return false;
 }
 
@@ -151,14 +151,12 @@ bool tide_caching_next_segment(const tide_caching_allocator *a, tide_caching_cur
                                    .is_small = (b->flags & BLOCK_SMALL) != 0,
                                    .is_expandable = (b->flags & BLOCK_EXPANDABLE) != 0};
     cursor->block = n;
-    for (; n && !(a->blocks[n].flags & BLOCK_UNMAPPED); n = a->blocks[n].next)
-        segment->bytes += a->blocks[n].size;
+    for (; n && !(a->blocks[n].flags & BLOCK_UNMAPPED); n = a->blocks[n].next) segment->bytes += a->blocks[n].size;
     cursor->end = n;
     return true;
 }
 
-bool tide_caching_next_block(const tide_caching_allocator *a, tide_caching_cursor *cursor,
-                             tide_block_info *block) {
+bool tide_caching_next_block(const tide_caching_allocator *a, tide_caching_cursor *cursor, tide_block_info *block) {
     uint32_t n = cursor->block;
     if (!n || n == cursor->end) return false;
     const caching_block *b = &a->blocks[n];
@@ -181,14 +179,12 @@ typedef struct caching_census {
     uint64_t free, split, split_bytes, unmapped, native_segments;
 } caching_census;
 
-static const char *caching_check_block(const tide_caching_allocator *a, uint32_t n,
-                                       caching_census *c) {
+static const char *caching_check_block(const tide_caching_allocator *a, uint32_t n, caching_census *c) {
     const caching_block *b = &a->blocks[n];
     bool is_live = b->flags & BLOCK_ALLOCATED, is_unmapped = b->flags & BLOCK_UNMAPPED;
     bool is_idle = block_is_idle(a, n);
     if (!(b->flags & BLOCK_USED)) return "a segment holds a spare record";
-    if (b->size == 0 || b->size % CACHING_MIN_BLOCK)
-        return "a block's size is not a multiple of 512";
+    if (b->size == 0 || b->size % CACHING_MIN_BLOCK) return "a block's size is not a multiple of 512";
     if (b->next) {
         const caching_block *next = &a->blocks[b->next];
         if (next->prev != n) return "neighbours disagree";
@@ -224,14 +220,10 @@ static const char *caching_check_sets(const tide_caching_allocator *a, const cac
         for (unsigned pool = 0; a->streams[s] && pool < 2; pool++) {
             const free_set *set = &a->streams[s]->free[pool];
             uint32_t last = 0, root = a->streams[s]->unmapped[pool];
-            for (uint32_t n = free_from_bin(set, b, 0); n;
-                 last = n, n = free_after(set, b, n), free++) {
-                if (b[n].stream != s || block_pool(&b[n]) != pool)
-                    return "a block is in another's free set";
-                if (last && !tree_before(&b[last], &b[n], true))
-                    return "a free set is out of order";
-                if (!block_is_idle(a, n) || b[n].flags & BLOCK_UNMAPPED)
-                    return "a free set holds a used block";
+            for (uint32_t n = free_from_bin(set, b, 0); n; last = n, n = free_after(set, b, n), free++) {
+                if (b[n].stream != s || block_pool(&b[n]) != pool) return "a block is in another's free set";
+                if (last && !tree_before(&b[last], &b[n], true)) return "a free set is out of order";
+                if (!block_is_idle(a, n) || b[n].flags & BLOCK_UNMAPPED) return "a free set holds a used block";
             }
             if (last != free_last(set, b)) return "a free set has two ends";
             for (uint32_t n = tree_first(b, root); n; n = tree_after(b, root, n, false)) unmapped++;
@@ -248,8 +240,7 @@ const char *tide_caching_check(const tide_caching_allocator *a) {
         const caching_segment *s = segment_at(a, i);
         uint64_t size = 0;
         if (s->address < end) return "segments overlap";
-        if (a->blocks[s->head].prev || a->blocks[s->head].address != s->address)
-            return "a segment lost its head";
+        if (a->blocks[s->head].prev || a->blocks[s->head].address != s->address) return "a segment lost its head";
         for (uint32_t n = s->head; n; n = a->blocks[n].next) {
             const char *what = caching_check_block(a, n, &c);
             if (what) return what;
@@ -261,22 +252,18 @@ const char *tide_caching_check(const tide_caching_allocator *a) {
     }
     const caching_counter *all = a->stat[TIDE_POOL_ALL];
     if (c.mapped_bytes != caching_reserved(a)) return "segments do not add up to reserved_bytes";
-    if (c.live != all[TIDE_STAT_ALLOCATION].current ||
-        c.live_bytes != all[TIDE_STAT_ALLOCATED_BYTES].current)
+    if (c.live != all[TIDE_STAT_ALLOCATION].current || c.live_bytes != all[TIDE_STAT_ALLOCATED_BYTES].current)
         return "live blocks do not add up to allocated_bytes";
-    if (c.active != all[TIDE_STAT_ACTIVE].current ||
-        c.active_bytes != all[TIDE_STAT_ACTIVE_BYTES].current)
+    if (c.active != all[TIDE_STAT_ACTIVE].current || c.active_bytes != all[TIDE_STAT_ACTIVE_BYTES].current)
         return "blocks in use do not add up to active_bytes";
     if (c.requested != all[TIDE_STAT_REQUESTED_BYTES].current) return "requests do not add up";
     if (c.split != all[TIDE_STAT_INACTIVE_SPLIT].current ||
         c.split_bytes != all[TIDE_STAT_INACTIVE_SPLIT_BYTES].current)
         return "split free blocks do not add up to inactive_split_bytes";
     if (c.native_segments != all[TIDE_STAT_SEGMENT].current) return "segments do not add up";
-    if (all[TIDE_STAT_ALLOCATED_BYTES].current > caching_reserved(a))
-        return "allocated exceeds reserved";
+    if (all[TIDE_STAT_ALLOCATED_BYTES].current > caching_reserved(a)) return "allocated exceeds reserved";
     for (int s = 0; s < TIDE_STAT_COUNT; s++)
-        if (a->stat[TIDE_POOL_SMALL][s].current + a->stat[TIDE_POOL_LARGE][s].current !=
-            all[s].current)
+        if (a->stat[TIDE_POOL_SMALL][s].current + a->stat[TIDE_POOL_LARGE][s].current != all[s].current)
             return "the pools do not add up to all";
     return caching_check_sets(a, &c);
 }

@@ -9,12 +9,14 @@ const char *const tide_factor_names[TIDE_FACTOR_COUNT] = {
 #undef TIDE_FACTOR
 };
 
-const char *const tide_phase_names[TIDE_PHASE_COUNT] = {"load", "forward", "backward", "optimizer", "prefill", "decode", "end"};
+const char *const tide_phase_names[TIDE_PHASE_COUNT] = {"load",    "forward", "backward", "optimizer",
+                                                        "prefill", "decode",  "end"};
 
 enum { FIRST_ALLOCATIONS = 4096 }; /* what a small model's step makes */
 
 void tide_timeline_init(tide_timeline *timeline, tide_arena *arena) {
-    *timeline = (tide_timeline){.arena = arena, .allocation_capacity = FIRST_ALLOCATIONS, .event_capacity = 2 * FIRST_ALLOCATIONS};
+    *timeline = (tide_timeline){
+        .arena = arena, .allocation_capacity = FIRST_ALLOCATIONS, .event_capacity = 2 * FIRST_ALLOCATIONS};
     timeline->allocations = tide_arena_grow(arena, NULL, 0, FIRST_ALLOCATIONS * sizeof *timeline->allocations);
     timeline->events = tide_arena_grow(arena, NULL, 0, 2 * FIRST_ALLOCATIONS * sizeof *timeline->events);
 }
@@ -56,16 +58,20 @@ static uint32_t roomy(uint32_t capacity, uint32_t wanted) {
 }
 
 void tide_timeline_reserve(tide_timeline *t, uint32_t events, uint32_t allocations) {
-    uint32_t event_capacity = roomy(t->event_capacity, events), allocation_capacity = roomy(t->allocation_capacity, allocations);
+    uint32_t event_capacity = roomy(t->event_capacity, events),
+             allocation_capacity = roomy(t->allocation_capacity, allocations);
     if (event_capacity > t->event_capacity)
-        t->events = tide_arena_grow(t->arena, t->events, t->event_count * sizeof *t->events, event_capacity * sizeof *t->events);
+        t->events = tide_arena_grow(t->arena, t->events, t->event_count * sizeof *t->events,
+                                    event_capacity * sizeof *t->events);
     if (allocation_capacity > t->allocation_capacity)
-        t->allocations = tide_arena_grow(t->arena, t->allocations, t->allocation_count * sizeof *t->allocations, allocation_capacity * sizeof *t->allocations);
+        t->allocations = tide_arena_grow(t->arena, t->allocations, t->allocation_count * sizeof *t->allocations,
+                                         allocation_capacity * sizeof *t->allocations);
     t->event_capacity = event_capacity;
     t->allocation_capacity = allocation_capacity;
 }
 
-void tide_timeline_repeat(tide_timeline *t, uint32_t first_event, uint32_t last_event, uint32_t moved, const uint32_t *modules) {
+void tide_timeline_repeat(tide_timeline *t, uint32_t first_event, uint32_t last_event, uint32_t moved,
+                          const uint32_t *modules) {
     uint32_t count = last_event - first_event;
     tide_timeline_reserve(t, t->event_count + count, t->allocation_count + count);
     for (uint32_t i = first_event; i < last_event; i++) {
@@ -90,6 +96,5 @@ void tide_timeline_empty_cache(tide_timeline *timeline) {
 
 void tide_timeline_mark(tide_timeline *timeline, unsigned step, tide_phase phase) {
     TIDE_ROOM(timeline->arena, timeline->marks, timeline->mark_count, timeline->mark_capacity);
-    timeline->marks[timeline->mark_count++] =
-        (tide_mark){timeline->event_count, (uint16_t)step, (uint8_t)phase};
+    timeline->marks[timeline->mark_count++] = (tide_mark){timeline->event_count, (uint16_t)step, (uint8_t)phase};
 }

@@ -1,4 +1,5 @@
-/* The timeline: every allocation and free of a run, in order. What is predicted and what is recorded look alike here. */
+/* The timeline: every allocation and free of a run, in order. What is predicted and what is recorded look alike here.
+ */
 #ifndef TIDE_TIMELINE_H
 #define TIDE_TIMELINE_H
 
@@ -31,11 +32,11 @@ enum { TIDE_NEVER = INT32_MAX };
 
 /* One request to the allocator and where it came from. */
 typedef struct tide_allocation {
-    uint64_t bytes;       /* asked for */
-    uint32_t born, died;  /* indices of its events; died is TIDE_NEVER while it lives */
-    uint32_t module;      /* the module instance that ran, 0: none */
-    uint32_t statement;   /* the line of the description, 0: none */
-    uint32_t shape;       /* index of the first dimension in timeline->dims */
+    uint64_t bytes;      /* asked for */
+    uint32_t born, died; /* indices of its events; died is TIDE_NEVER while it lives */
+    uint32_t module;     /* the module instance that ran, 0: none */
+    uint32_t statement;  /* the line of the description, 0: none */
+    uint32_t shape;      /* index of the first dimension in timeline->dims */
     uint8_t dims, dtype;
     uint8_t factor, stream;
     uint8_t used_by; /* one more than a stream that it waits for when it is freed (record_stream); 0: none */
@@ -81,9 +82,10 @@ uint32_t tide_timeline_alloc(tide_timeline *timeline, const tide_allocation *all
 void tide_timeline_free(tide_timeline *timeline, uint32_t allocation);
 /* Room for so many events and allocations in all. */
 void tide_timeline_reserve(tide_timeline *timeline, uint32_t events, uint32_t allocations);
-/* Appends a stretch of events again, of allocations that are `moved` further on now: the next one is that of its first. What each
- * module is called then, by its number; NULL: as before. */
-void tide_timeline_repeat(tide_timeline *timeline, uint32_t first_event, uint32_t last_event, uint32_t moved, const uint32_t *modules);
+/* Appends a stretch of events again, of allocations that are `moved` further on now: the next one is that of its first.
+ * What each module is called then, by its number; NULL: as before. */
+void tide_timeline_repeat(tide_timeline *timeline, uint32_t first_event, uint32_t last_event, uint32_t moved,
+                          const uint32_t *modules);
 void tide_timeline_empty_cache(tide_timeline *timeline);
 void tide_timeline_mark(tide_timeline *timeline, unsigned step, tide_phase phase);
 

@@ -1,9 +1,9 @@
 /* A prediction beside a recording. */
 #include "report/align.h"
 
+#include "api/calls.h"
 #include "report/recorded.h"
 #include "report/report.h"
-#include "api/calls.h"
 
 static bool answer_align(call *c) {
     tide_job *job = call_build_job(c);

@@ -3,8 +3,8 @@
 
 #include <string.h>
 
-#include "report/report.h"
 #include "api/calls.h"
+#include "report/report.h"
 
 enum { NAME_LIMIT = 64 };
 
@@ -13,7 +13,8 @@ static bool dispatch(call *c, tide_text request) {
     if (!c->request) return false;
     const tide_json *name = tide_json_at(c->request, "call");
     if (!name || name->kind != TIDE_JSON_STRING)
-        return tide_error(&c->diags, TIDE_ERR_REQUEST, "/call", "a request is an object with \"call\"", "\"version\", \"describe\", \"estimate\", ...");
+        return tide_error(&c->diags, TIDE_ERR_REQUEST, "/call", "a request is an object with \"call\"",
+                          "\"version\", \"describe\", \"estimate\", ...");
     const char *names[NAME_LIMIT] = {"version"};
     uint32_t count = 1;
     if (tide_text_is(name->text, "version")) {
@@ -26,7 +27,8 @@ static bool dispatch(call *c, tide_text request) {
             names[count++] = (*table)->calls[i].name;
         }
     const char *near = tide_nearest(name->text, names, count);
-    return tide_error(&c->diags, TIDE_ERR_REQUEST, "/call", "no such call", near ? tide_format(&c->arena, "did you mean \"%s\"?", near) : NULL);
+    return tide_error(&c->diags, TIDE_ERR_REQUEST, "/call", "no such call",
+                      near ? tide_format(&c->arena, "did you mean \"%s\"?", near) : NULL);
 }
 
 static void write_failure(call *c) {
@@ -71,7 +73,8 @@ static int answer(call *c, tide_text request, const tide_allocator *memory, char
     return !copy ? 2 : ok ? 0 : 1;
 }
 
-int tide_call(const char *request, size_t request_len, const tide_allocator *allocator, char **response, size_t *response_len) {
+int tide_call(const char *request, size_t request_len, const tide_allocator *allocator, char **response,
+              size_t *response_len) {
     tide_allocator memory = allocator ? *allocator : tide_default_allocator();
     call c;
     memset(&c, 0, sizeof c);
@@ -135,7 +138,8 @@ static bool end_recording(struct tide_recorded *r) {
     return true;
 }
 
-int tide_recording_call(struct tide_recorded *r, const char *request, size_t request_len, char **response, size_t *response_len) {
+int tide_recording_call(struct tide_recorded *r, const char *request, size_t request_len, char **response,
+                        size_t *response_len) {
     call c;
     memset(&c, 0, sizeof c);
     *response = NULL;

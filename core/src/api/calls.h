@@ -2,9 +2,9 @@
 #ifndef TIDE_CALLS_H
 #define TIDE_CALLS_H
 
+#include "job/links.h"
 #include "report/ranks.h"
 #include "report/segments.h"
-#include "job/links.h"
 #include "trace/recording.h"
 
 typedef struct call {
@@ -21,7 +21,7 @@ typedef struct call_table {
     struct {
         const char *name;
         bool (*run)(call *c); /* false after an error, which is reported */
-    } calls[16]; /* up to the first without a name */
+    } calls[16];              /* up to the first without a name */
 } call_table;
 
 /* Those that this library answers; NULL ends them. Jobs and recordings are modules of their own in the page. */

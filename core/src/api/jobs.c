@@ -1,14 +1,14 @@
 /* Calls about a job. */
 #include <string.h>
 
+#include "api/calls.h"
+#include "lang/embedded_models.h"
 #include "report/job_events.h"
 #include "report/report.h"
 #include "report/stages.h"
 #include "report/trials.h"
-#include "lang/embedded_models.h"
-#include "train/lint.h"
-#include "api/calls.h"
 #include "tidemark/tidemark.h"
+#include "train/lint.h"
 
 enum { CELL_LIMIT = 4096 };
 
@@ -50,7 +50,9 @@ static bool read_question(call *c, tide_question *q, const char *key) {
     tide_file *files;
     *q = (tide_question){.arena = &c->arena, .shelf = &c->shelf};
     bool is_job = strcmp(key, "settings") == 0;
-    if (!(is_job ? call_read_words(c, &words, &q->word_count) : call_read_words_at(c, key, &words, &q->word_count)) || !call_read_files(c, &files, &q->file_count)) return false;
+    if (!(is_job ? call_read_words(c, &words, &q->word_count) : call_read_words_at(c, key, &words, &q->word_count)) ||
+        !call_read_files(c, &files, &q->file_count))
+        return false;
     q->words = words;
     q->files = files;
     return true;
@@ -65,14 +67,17 @@ static bool answer_estimate(call *c) {
     if (!tide_warn_of_more(&q, run, job, &c->diags)) return call_out_of_memory(c);
     const tide_json *with_options = tide_json_at(c->request, "options");
     call_open_answer(c);
-    return tide_write_estimate(&c->writer, run, job, &c->diags, with_options && with_options->is_true) || call_out_of_memory(c);
+    return tide_write_estimate(&c->writer, run, job, &c->diags, with_options && with_options->is_true) ||
+           call_out_of_memory(c);
 }
 
-/* "cells": the job with other words, several times; {"cells": [what measure answers to each, without the place of the peak and of what does not fit]}. */
+/* "cells": the job with other words, several times; {"cells": [what measure answers to each, without the place of the
+ * peak and of what does not fit]}. */
 static bool answer_cells(call *c, const tide_json *cells) {
     tide_question q;
     if (cells->kind != TIDE_JSON_ARRAY || cells->count > CELL_LIMIT)
-        return tide_error(&c->diags, TIDE_ERR_REQUEST, "/cells", "cells is an array of at most 4096 arrays of words like \"batch=4\"", NULL);
+        return tide_error(&c->diags, TIDE_ERR_REQUEST, "/cells",
+                          "cells is an array of at most 4096 arrays of words like \"batch=4\"", NULL);
     if (!read_question(c, &q, "settings")) return false;
     call_open_answer(c);
     return tide_write_cells(&c->writer, &q, cells, &c->diags);
@@ -106,8 +111,10 @@ static bool answer_explain(call *c) {
     call_open_answer(c);
     if (!stage) return tide_write_explanation(&c->writer, run, job, &look) || call_out_of_memory(c);
     bool is_known = false;
-    if (stage->kind == TIDE_JSON_STRING && !tide_write_stage(&c->writer, run, job, stage->text, look.of, &is_known)) return call_out_of_memory(c);
-    return is_known || tide_error(&c->diags, TIDE_ERR_REQUEST, "/stage", "no such stage", tide_format(&c->arena, "there are %s", tide_stage_names));
+    if (stage->kind == TIDE_JSON_STRING && !tide_write_stage(&c->writer, run, job, stage->text, look.of, &is_known))
+        return call_out_of_memory(c);
+    return is_known || tide_error(&c->diags, TIDE_ERR_REQUEST, "/stage", "no such stage",
+                                  tide_format(&c->arena, "there are %s", tide_stage_names));
 }
 
 static bool answer_timeline(call *c) {
@@ -115,7 +122,8 @@ static bool answer_timeline(call *c) {
     tide_run *run = TIDE_NEW(&c->arena, tide_run, 1);
     if (!call_run_job(c, run, job)) return false;
     call_open_answer(c);
-    return tide_write_events(&c->writer, run, job, call_event_at(c, "from", 0), call_event_at(c, "to", UINT32_MAX)) || call_out_of_memory(c);
+    return tide_write_events(&c->writer, run, job, call_event_at(c, "from", 0), call_event_at(c, "to", UINT32_MAX)) ||
+           call_out_of_memory(c);
 }
 
 static bool answer_events(call *c) {
@@ -133,10 +141,13 @@ static bool answer_state(call *c) {
     tide_state_wants wants = call_state_wants(c);
     if (!call_run_job(c, run, job)) return false;
     call_open_answer(c);
-    return tide_write_job_state(&c->writer, run, job, call_event_at(c, "at", TIDE_NEVER), &wants, call_text_at(c, "filter")) || call_out_of_memory(c);
+    return tide_write_job_state(&c->writer, run, job, call_event_at(c, "at", TIDE_NEVER), &wants,
+                                call_text_at(c, "filter")) ||
+           call_out_of_memory(c);
 }
 
-/* "view", "sel", "sweep"; else those of the link. What is selected in another job than that of the link may not be in this one. */
+/* "view", "sel", "sweep"; else those of the link. What is selected in another job than that of the link may not be in
+ * this one. */
 static tide_link_view view_of(call *c, bool is_other_job) {
     tide_link_view view = c->link ? c->link->view : (tide_link_view){TIDE_TEXT(""), TIDE_TEXT(""), TIDE_TEXT("")};
     if (is_other_job) view.sel = TIDE_TEXT("");
@@ -154,13 +165,15 @@ static bool answer_link(call *c) {
     uint32_t word_count, file_count;
     const tide_json *with_was = tide_json_at(c->request, "was"), *settings = tide_json_at(c->request, "settings");
     uint32_t given = settings ? settings->count : 0;
-    if (!job || !call_read_words_at(c, "with", &words, &word_count) || !call_read_files(c, &files, &file_count)) return false;
+    if (!job || !call_read_words_at(c, "with", &words, &word_count) || !call_read_files(c, &files, &file_count))
+        return false;
     if (!word_count && c->link) words = c->link->baseline, word_count = c->link->baseline_count;
     if (word_count) {
         tide_diagnostics scratch; /* its remarks are those of the job */
         tide_diagnostics_init(&scratch, &c->arena);
         baseline = tide_job_build(&c->arena, words, word_count, files, file_count, &scratch);
-        if (!baseline) return tide_error(&c->diags, TIDE_ERR_REQUEST, "/with", scratch.items[0].message, scratch.items[0].remedy);
+        if (!baseline)
+            return tide_error(&c->diags, TIDE_ERR_REQUEST, "/with", scratch.items[0].message, scratch.items[0].remedy);
     }
     if (with_was && with_was->is_true) {
         tide_run *run = TIDE_NEW(&c->arena, tide_run, 1);
@@ -168,7 +181,8 @@ static bool answer_link(call *c) {
         tide_replay replay;
         tide_replay_config config = tide_report_config(job);
         if (!tide_replay_timeline(&replay, &run->machine.timeline, &config, false)) return call_out_of_memory(c);
-        was = tide_text_of(tide_format(&c->arena, "%s_%s", tide_gib_digits(&c->arena, tide_report_device_bytes(job, &replay)), TIDEMARK_VERSION));
+        was = tide_text_of(tide_format(
+            &c->arena, "%s_%s", tide_gib_digits(&c->arena, tide_report_device_bytes(job, &replay)), TIDEMARK_VERSION));
     }
     call_open_answer(c);
     tide_link_view view = view_of(c, given > 0);
@@ -275,9 +289,11 @@ static bool answer_compare(call *c) {
     tide_question one, other;
     if (!read_question(c, &one, "settings") || !read_question(c, &other, "with")) return false;
     tide_text *words = NULL;
-    if (c->link && other.word_count) other.word_count = tide_link_join(&c->arena, c->link, other.words, other.word_count, &words);
+    if (c->link && other.word_count)
+        other.word_count = tide_link_join(&c->arena, c->link, other.words, other.word_count, &words);
     if (words) other.words = words;
-    if (!other.word_count && c->link && c->link->baseline_count) other.words = c->link->baseline, other.word_count = c->link->baseline_count;
+    if (!other.word_count && c->link && c->link->baseline_count)
+        other.words = c->link->baseline, other.word_count = c->link->baseline_count;
     if (!other.word_count) other = one;
     call_open_answer(c);
     return tide_write_comparison(&c->writer, &one, &other, &c->diags);

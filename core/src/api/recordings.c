@@ -1,8 +1,8 @@
 /* Calls about a recording. */
 #include <string.h>
 
-#include "report/recorded.h"
 #include "api/calls.h"
+#include "report/recorded.h"
 
 static int base64_digit(char c) {
     static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
@@ -83,8 +83,8 @@ static bool answer_recorded_timeline(call *c) {
     const tide_job *job = job_of_request(c);
     if (!job) return false;
     call_open_answer(c);
-    return tide_write_recorded_timeline(&c->writer, c->recording, job, call_recorded_device(c), call_event_at(c, "from", 0),
-                                        call_event_at(c, "to", UINT32_MAX), &c->diags) ||
+    return tide_write_recorded_timeline(&c->writer, c->recording, job, call_recorded_device(c),
+                                        call_event_at(c, "from", 0), call_event_at(c, "to", UINT32_MAX), &c->diags) ||
            (c->diags.error_count == 0 && call_out_of_memory(c));
 }
 
@@ -102,8 +102,9 @@ static bool answer_recorded_state(call *c) {
     tide_state_wants wants = call_state_wants(c);
     if (!job) return false;
     call_open_answer(c);
-    return tide_write_recorded_state(&c->writer, c->recording, job, call_recorded_device(c), call_event_at(c, "at", TIDE_NEVER), &wants,
-                                     call_text_at(c, "filter"), &c->diags) ||
+    return tide_write_recorded_state(&c->writer, c->recording, job, call_recorded_device(c),
+                                     call_event_at(c, "at", TIDE_NEVER), &wants, call_text_at(c, "filter"),
+                                     &c->diags) ||
            (c->diags.error_count == 0 && call_out_of_memory(c));
 }
 

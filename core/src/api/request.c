@@ -26,10 +26,12 @@ bool call_read_words_at(call *c, const char *key, tide_text **words, uint32_t *c
     *words = TIDE_NEW(&c->arena, tide_text, WORD_LIMIT);
     if (!settings) return true;
     if (settings->kind != TIDE_JSON_ARRAY || settings->count > WORD_LIMIT)
-        return tide_error(&c->diags, TIDE_ERR_REQUEST, tide_format(&c->arena, "/%s", key), "settings is an array of at most 4096 words like \"batch=4\"", NULL);
+        return tide_error(&c->diags, TIDE_ERR_REQUEST, tide_format(&c->arena, "/%s", key),
+                          "settings is an array of at most 4096 words like \"batch=4\"", NULL);
     for (const tide_json *word = settings->first; word; word = word->next) {
         if (word->kind != TIDE_JSON_STRING)
-            return tide_error(&c->diags, TIDE_ERR_REQUEST, tide_json_place(&c->arena, word, ""), "a setting is a text like \"batch=4\"", NULL);
+            return tide_error(&c->diags, TIDE_ERR_REQUEST, tide_json_place(&c->arena, word, ""),
+                              "a setting is a text like \"batch=4\"", NULL);
         (*words)[(*count)++] = word->text;
     }
     return true;
@@ -49,11 +51,13 @@ static bool read_given_files(call *c, tide_file **files, uint32_t *count) {
     *files = TIDE_NEW(&c->arena, tide_file, FILE_LIMIT);
     if (!given) return true;
     if (given->kind != TIDE_JSON_ARRAY || given->count > FILE_LIMIT)
-        return tide_error(&c->diags, TIDE_ERR_REQUEST, "/files", "files is an array of at most 512 {\"name\", \"text\"}", NULL);
+        return tide_error(&c->diags, TIDE_ERR_REQUEST, "/files",
+                          "files is an array of at most 512 {\"name\", \"text\"}", NULL);
     for (const tide_json *file = given->first; file; file = file->next) {
         const tide_json *name = tide_json_at(file, "name"), *text = tide_json_at(file, "text");
         if (!name || !text || name->kind != TIDE_JSON_STRING || text->kind != TIDE_JSON_STRING)
-            return tide_error(&c->diags, TIDE_ERR_REQUEST, tide_json_place(&c->arena, file, ""), "a file is {\"name\": ..., \"text\": ...}", NULL);
+            return tide_error(&c->diags, TIDE_ERR_REQUEST, tide_json_place(&c->arena, file, ""),
+                              "a file is {\"name\": ..., \"text\": ...}", NULL);
         (*files)[(*count)++] = (tide_file){name->text, text->text};
     }
     return true;
@@ -63,7 +67,8 @@ static bool read_given_files(call *c, tide_file **files, uint32_t *count) {
 bool call_read_files(call *c, tide_file **files, uint32_t *count) {
     if (!read_given_files(c, files, count)) return false;
     const tide_link *link = call_link_of(c);
-    for (uint32_t i = 0; *count < FILE_LIMIT && link && i < link->file_count; i++) (*files)[(*count)++] = link->files[i];
+    for (uint32_t i = 0; *count < FILE_LIMIT && link && i < link->file_count; i++)
+        (*files)[(*count)++] = link->files[i];
     return true;
 }
 

@@ -103,8 +103,10 @@ void *tide_arena_grow(tide_arena *arena, void *array, size_t old_bytes, size_t n
         piece = arena->memory.resize(arena->memory.user, old, old_size, HEADER + new_bytes);
         if (!piece) tide_arena_fail(arena);
         piece->size = HEADER + new_bytes;
-        if (piece->prev) piece->prev->next = piece;
-        else arena->arrays = piece;
+        if (piece->prev)
+            piece->prev->next = piece;
+        else
+            arena->arrays = piece;
         if (piece->next) piece->next->prev = piece;
         count_bytes(arena, old_size, piece->size);
     }
@@ -116,8 +118,10 @@ void *tide_arena_grow(tide_arena *arena, void *array, size_t old_bytes, size_t n
 void tide_arena_drop(tide_arena *arena, void *array) {
     tide_piece *piece = piece_of(array);
     if (piece->copy) return; /* it is wanted again */
-    if (piece->prev) piece->prev->next = piece->next;
-    else arena->arrays = piece->next;
+    if (piece->prev)
+        piece->prev->next = piece->next;
+    else
+        arena->arrays = piece->next;
     if (piece->next) piece->next->prev = piece->prev;
     count_bytes(arena, piece->size, 0);
     arena->memory.resize(arena->memory.user, piece, piece->size, 0);

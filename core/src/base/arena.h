@@ -19,8 +19,8 @@ tide_allocator tide_default_allocator(void);
 /* A piece of memory that the arena owns; the bytes follow it. */
 typedef struct tide_piece {
     struct tide_piece *prev, *next;
-    size_t size; /* bytes, this header included */
-    size_t used; /* of a block: bytes handed out, this header included */
+    size_t size;             /* bytes, this header included */
+    size_t used;             /* of a block: bytes handed out, this header included */
     struct tide_piece *copy; /* of a piece that was kept: this header and what followed it then */
 } tide_piece;
 
@@ -46,12 +46,14 @@ void *tide_arena_grow(tide_arena *arena, void *array, size_t old_bytes, size_t n
 /* Gives an array made by tide_arena_grow back early. */
 void tide_arena_drop(tide_arena *arena, void *array);
 
-/* A hook whose memory the arena owns: what is not given back goes with it, also where control leaves by arena->escape. */
+/* A hook whose memory the arena owns: what is not given back goes with it, also where control leaves by arena->escape.
+ */
 tide_allocator tide_arena_memory(tide_arena *arena);
 
 /* Note [Keeping an arena]
- * tide_arena_keep copies all that the arena holds; tide_arena_return makes it what it was then, as often as wanted. Every byte is back
- * at its address, so that pointers within the arena hold, and what was made since is gone. A kept array that grows does so elsewhere. */
+ * tide_arena_keep copies all that the arena holds; tide_arena_return makes it what it was then, as often as wanted.
+ * Every byte is back at its address, so that pointers within the arena hold, and what was made since is gone. A kept
+ * array that grows does so elsewhere. */
 void tide_arena_keep(tide_arena *arena);
 void tide_arena_return(tide_arena *arena);
 
@@ -61,14 +63,13 @@ _Noreturn void tide_arena_fail(tide_arena *arena);
 #define TIDE_NEW(arena, type, count) ((type *)tide_arena_alloc((arena), sizeof(type) * (size_t)(count)))
 
 /* Makes room for one more element of a growable array: pointer, count and capacity are lvalues. */
-#define TIDE_ROOM(arena, array, count, capacity)                                                     \
-    do {                                                                                             \
-        if ((count) == (capacity)) {                                                                 \
-            size_t tide_old = (size_t)(capacity), tide_new = tide_old ? tide_old * 2 : 16;           \
-            (array) = tide_arena_grow((arena), (array), tide_old * sizeof *(array),                  \
-                                      tide_new * sizeof *(array));                                   \
-            (capacity) = (uint32_t)tide_new;                                                         \
-        }                                                                                            \
+#define TIDE_ROOM(arena, array, count, capacity)                                                                       \
+    do {                                                                                                               \
+        if ((count) == (capacity)) {                                                                                   \
+            size_t tide_old = (size_t)(capacity), tide_new = tide_old ? tide_old * 2 : 16;                             \
+            (array) = tide_arena_grow((arena), (array), tide_old * sizeof *(array), tide_new * sizeof *(array));       \
+            (capacity) = (uint32_t)tide_new;                                                                           \
+        }                                                                                                              \
     } while (0)
 
 #endif

@@ -5,8 +5,9 @@ enum { DIAGNOSTICS_LIMIT = 100 };
 
 const char *tide_status_name(tide_status status) {
     switch (status) {
-#define TIDE_STATUS(name, value, text) \
-    case TIDE_##name: return #name;
+#define TIDE_STATUS(name, value, text)                                                                                 \
+    case TIDE_##name:                                                                                                  \
+        return #name;
 #include "base/status.def"
 #undef TIDE_STATUS
     }

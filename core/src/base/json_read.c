@@ -18,8 +18,10 @@ static unsigned text_depth(tide_text text) {
     for (size_t i = 0; i < text.length; i++) {
         char c = text.at[i];
         if (in_string) {
-            if (c == '\\') i++;
-            else if (c == '"') in_string = false;
+            if (c == '\\')
+                i++;
+            else if (c == '"')
+                in_string = false;
         } else if (c == '"') {
             in_string = true;
         } else if (c == '[' || c == '{') {
@@ -36,8 +38,10 @@ static void blank_infinity(char *text, size_t length) {
     static const char word[] = "Infinity";
     bool in_string = false;
     for (size_t i = 0; i < length; i++) {
-        if (in_string && text[i] == '\\') i++;
-        else if (text[i] == '"') in_string = !in_string;
+        if (in_string && text[i] == '\\')
+            i++;
+        else if (text[i] == '"')
+            in_string = !in_string;
         else if (!in_string && length - i >= sizeof word - 1 && memcmp(text + i, word, sizeof word - 1) == 0) {
             if (i && text[i - 1] == '-') text[i - 1] = ' ';
             memcpy(text + i, "null    ", sizeof word - 1);
@@ -139,8 +143,8 @@ tide_json *tide_json_parse(tide_arena *arena, tide_text text, const char *place,
     blank_infinity(terminated, text.length);
     cJSON *parsed = cJSON_ParseWithLengthOpts(terminated, text.length + 1, &end, 1);
     if (!parsed) {
-        tide_error(diags, TIDE_ERR_JSON_SYNTAX, place,
-                   syntax_message(arena, (tide_text){terminated, text.length}, end), "mend the text there");
+        tide_error(diags, TIDE_ERR_JSON_SYNTAX, place, syntax_message(arena, (tide_text){terminated, text.length}, end),
+                   "mend the text there");
         return NULL;
     }
     jmp_buf *outer = arena->escape;

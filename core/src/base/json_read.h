@@ -15,13 +15,13 @@ typedef enum tide_json_kind {
 
 typedef struct tide_json {
     tide_json_kind kind;
-    bool is_true;      /* of a bool */
-    bool is_integer;   /* of a number: integral and within 2^53 */
-    int64_t integer;   /* of an integral number */
-    double number;     /* of any number */
-    tide_text text;    /* of a string; terminated as well */
-    tide_text key;     /* inside an object; terminated as well */
-    uint32_t count;    /* of an array or object */
+    bool is_true;    /* of a bool */
+    bool is_integer; /* of a number: integral and within 2^53 */
+    int64_t integer; /* of an integral number */
+    double number;   /* of any number */
+    tide_text text;  /* of a string; terminated as well */
+    tide_text key;   /* inside an object; terminated as well */
+    uint32_t count;  /* of an array or object */
     struct tide_json *first, *next, *parent;
 } tide_json;
 

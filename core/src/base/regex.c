@@ -1,4 +1,5 @@
-/* Backtracking over the pattern's text, without a compiled form: patterns are short, names too, and steps are counted. */
+/* Backtracking over the pattern's text, without a compiled form: patterns are short, names too, and steps are counted.
+ */
 #include "base/regex.h"
 
 #include <string.h>
@@ -37,11 +38,16 @@ static const char *piece_end(matcher *m, const char *at, const char *end) {
     bool in_class = false;
     const char *class_from = at;
     for (; at < end; at++) {
-        if (*at == '\\') at++;
-        else if (in_class) in_class = *at != ']' || at == class_from;
-        else if (*at == '[') in_class = true, class_from = at + 1 + (at + 1 < end && at[1] == '^');
-        else if (*at == '(') depth++;
-        else if (*at == ')') depth--;
+        if (*at == '\\')
+            at++;
+        else if (in_class)
+            in_class = *at != ']' || at == class_from;
+        else if (*at == '[')
+            in_class = true, class_from = at + 1 + (at + 1 < end && at[1] == '^');
+        else if (*at == '(')
+            depth++;
+        else if (*at == ')')
+            depth--;
         if (!in_class && depth <= 0) break;
     }
     if (at < end && depth == 0) return at + 1;
@@ -53,13 +59,20 @@ static bool in_shorthand(char kind, char c) {
     bool is_digit = c >= '0' && c <= '9', is_space = c == ' ' || (c >= '\t' && c <= '\r');
     bool is_word = is_digit || c == '_' || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (unsigned char)c >= 0x80;
     switch (kind) {
-    case 'd': return is_digit;
-    case 'D': return !is_digit;
-    case 'w': return is_word;
-    case 'W': return !is_word;
-    case 's': return is_space;
-    case 'S': return !is_space;
-    default: return c == kind;
+    case 'd':
+        return is_digit;
+    case 'D':
+        return !is_digit;
+    case 'w':
+        return is_word;
+    case 'W':
+        return !is_word;
+    case 's':
+        return is_space;
+    case 'S':
+        return !is_space;
+    default:
+        return c == kind;
     }
 }
 
@@ -83,16 +96,22 @@ static bool in_class(const char *at, const char *end, char c) {
 static const char *read_repeat(matcher *m, const char *at, const char *end, repeat *r) {
     r->least = r->most = 1;
     if (at == end) return at;
-    if (*at == '*') r->least = 0, r->most = REPEAT_LIMIT, at++;
-    else if (*at == '+') r->most = REPEAT_LIMIT, at++;
-    else if (*at == '?') r->least = 0, at++;
+    if (*at == '*')
+        r->least = 0, r->most = REPEAT_LIMIT, at++;
+    else if (*at == '+')
+        r->most = REPEAT_LIMIT, at++;
+    else if (*at == '?')
+        r->least = 0, at++;
     else if (*at == '{') {
-        const char *close = memchr(at, '}', (size_t)(end - at)), *comma = close ? memchr(at, ',', (size_t)(close - at)) : NULL;
+        const char *close = memchr(at, '}', (size_t)(end - at)),
+                   *comma = close ? memchr(at, ',', (size_t)(close - at)) : NULL;
         const char *first_end = comma ? comma : close;
         bool ok = close && tide_text_to_i64(&r->least, (tide_text){at + 1, (size_t)(first_end - at) - 1});
         r->most = r->least;
-        if (ok && comma && comma + 1 < close) ok = tide_text_to_i64(&r->most, (tide_text){comma + 1, (size_t)(close - comma) - 1});
-        else if (ok && comma) r->most = REPEAT_LIMIT;
+        if (ok && comma && comma + 1 < close)
+            ok = tide_text_to_i64(&r->most, (tide_text){comma + 1, (size_t)(close - comma) - 1});
+        else if (ok && comma)
+            r->most = REPEAT_LIMIT;
         if (!ok || r->least < 0 || r->most < r->least || r->most > REPEAT_LIMIT) m->is_wrong = true;
         at = close ? close + 1 : end;
     } else {
@@ -113,8 +132,10 @@ static bool match_piece(matcher *m, const char *at, const char *end, const char 
                 return !m->is_wrong && holds == (kind == '=') && match_rest(m, text, after);
             }
             const char *name_end = kind == 'P' ? memchr(inside, '>', (size_t)(close - inside)) : inside + 1;
-            if ((kind != ':' && kind != 'P') || !name_end) m->is_wrong = true;
-            else inside = name_end + 1;
+            if ((kind != ':' && kind != 'P') || !name_end)
+                m->is_wrong = true;
+            else
+                inside = name_end + 1;
         }
         return !m->is_wrong && match_alternatives(m, inside, close, text, after);
     }

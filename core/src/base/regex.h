@@ -10,8 +10,8 @@ typedef enum tide_match {
     TIDE_MATCH_WRONG, /* no pattern that is understood here, or one that takes too long */
 } tide_match;
 
-/* Whether the pattern covers the whole text. Understood: . [] [^] \d \w \s and escaped characters, * + ? {m,n} with lazy
- * forms, |, (...), (?:...), (?P<name>...), (?=...), (?!...), ^ and $. */
+/* Whether the pattern covers the whole text. Understood: . [] [^] \d \w \s and escaped characters, * + ? {m,n} with
+ * lazy forms, |, (...), (?:...), (?P<name>...), (?=...), (?!...), ^ and $. */
 tide_match tide_regex_covers(tide_text pattern, tide_text text);
 
 #endif

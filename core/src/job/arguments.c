@@ -14,8 +14,7 @@ enum { OVERRIDE_LIMIT = 256, JOINED_LIMIT = 16384 };
 
 void tide_words_init(tide_words *words, tide_arena *arena, tide_diagnostics *diags) {
     *words = (tide_words){.arena = arena, .diags = diags};
-    for (unsigned id = 0; id < TIDE_SET_COUNT; id++)
-        words->values[id] = tide_settings[id].default_value;
+    for (unsigned id = 0; id < TIDE_SET_COUNT; id++) words->values[id] = tide_settings[id].default_value;
 }
 
 /* /settings/NAME with the JSON Pointer's escapes. */
@@ -36,8 +35,8 @@ static const char *word_place(tide_arena *arena, tide_text name) {
 }
 
 static void word_warn_twice(tide_words *words, const char *place) {
-    tide_report(words->diags, TIDE_WARNING, TIDE_ERR_CONFLICT, place,
-                "is given more than once; the last value holds", "remove the others");
+    tide_report(words->diags, TIDE_WARNING, TIDE_ERR_CONFLICT, place, "is given more than once; the last value holds",
+                "remove the others");
 }
 
 static tide_override *override_find(tide_words *words, tide_text path) {
@@ -46,11 +45,9 @@ static tide_override *override_find(tide_words *words, tide_text path) {
     return NULL;
 }
 
-static void override_add(tide_words *words, tide_text path, tide_json *value, const char *text,
-                         tide_origin origin) {
+static void override_add(tide_words *words, tide_text path, tide_json *value, const char *text, tide_origin origin) {
     const char *place = word_place(
-        words->arena,
-        tide_text_of(tide_format(words->arena, "overrides.%s", tide_shown(words->arena, path))));
+        words->arena, tide_text_of(tide_format(words->arena, "overrides.%s", tide_shown(words->arena, path))));
     if (memchr(path.at, '=', path.length)) {
         tide_error(words->diags, TIDE_ERR_FIELD_UNKNOWN, place, "has a `=` in its name",
                    "no configuration has such a key");
@@ -60,8 +57,7 @@ static void override_add(tide_words *words, tide_text path, tide_json *value, co
     if (found && found->origin == origin) word_warn_twice(words, place);
     if (!found) {
         if (words->override_count == OVERRIDE_LIMIT) {
-            tide_error(words->diags, TIDE_ERR_LIMIT, place, "more than 256 overrides",
-                       "give a configuration file");
+            tide_error(words->diags, TIDE_ERR_LIMIT, place, "more than 256 overrides", "give a configuration file");
             return;
         }
         TIDE_ROOM(words->arena, words->overrides, words->override_count, words->override_capacity);
@@ -75,8 +71,7 @@ static void override_add(tide_words *words, tide_text path, tide_json *value, co
 
 static void override_read(tide_words *words, tide_text path, tide_text value, tide_origin origin) {
     const char *place = word_place(
-        words->arena,
-        tide_text_of(tide_format(words->arena, "overrides.%s", tide_shown(words->arena, path))));
+        words->arena, tide_text_of(tide_format(words->arena, "overrides.%s", tide_shown(words->arena, path))));
     tide_json *json = tide_word_json(words->arena, value, place, words->diags);
     if (json) override_add(words, path, json, tide_word_json_text(words->arena, json), origin);
 }
@@ -89,16 +84,13 @@ static void version_read(tide_words *words, tide_text value) {
                    "v=1 is the one there is");
     else if (version > TIDE_LINK_VERSION)
         tide_error(words->diags, TIDE_ERR_UNSUPPORTED, "/settings/v",
-                   tide_format(words->arena,
-                               "is %" PRId64 ": made by a newer tidemark; this one reads v=1",
-                               version),
+                   tide_format(words->arena, "is %" PRId64 ": made by a newer tidemark; this one reads v=1", version),
                    "update tidemark");
 }
 
 /* Known to the vocabulary, not to this version. */
 static bool is_not_expressed(tide_text name) {
-    static const char *const names[] = {
-        "nodes", "tp", "pp"};
+    static const char *const names[] = {"nodes", "tp", "pp"};
     tide_text rest = name, first;
     tide_piece_next(&rest, '.', &first);
     for (unsigned i = 0; i < sizeof names / sizeof *names; i++)
@@ -120,8 +112,7 @@ static void unknown_read(tide_words *words, tide_text name) {
     const char *tail = rest.at && near && strcmp(near, "overrides") == 0 ? ".KEY" : "";
     tide_error(words->diags, TIDE_ERR_FIELD_UNKNOWN, place,
                tide_format(words->arena, "\"%s\" is not a setting", tide_shown(words->arena, name)),
-               near ? tide_format(words->arena, "did you mean %s%s?", near, tail)
-                    : "`describe` lists the settings");
+               near ? tide_format(words->arena, "did you mean %s%s?", near, tail) : "`describe` lists the settings");
 }
 
 /* ---- forms: one word for several settings ---- */
@@ -134,16 +125,20 @@ static void nodes_read(tide_words *words, tide_text value, tide_origin origin) {
     is_pair = is_pair && tide_text_to_i64(&of_nodes, tide_trimmed(nodes)) &&
               (nodes.length == value.length || tide_text_to_i64(&of_gpus, tide_trimmed(gpus)));
     if (is_pair && of_nodes > 0 && of_gpus > 0 && tide_mul_i64(&all, of_nodes, of_gpus))
-        tide_setting_put(words, TIDE_TEXT("parallel.dp"), tide_text_of(tide_format(words->arena, "%" PRId64, all)), origin);
+        tide_setting_put(words, TIDE_TEXT("parallel.dp"), tide_text_of(tide_format(words->arena, "%" PRId64, all)),
+                         origin);
     else
-        tide_error(words->diags, TIDE_ERR_FIELD_TYPE, "/settings/n",
-                   tide_format(words->arena, "is \"%s\"; must be nodes x GPUs, as 2x8", tide_shown(words->arena, value)), NULL);
+        tide_error(
+            words->diags, TIDE_ERR_FIELD_TYPE, "/settings/n",
+            tide_format(words->arena, "is \"%s\"; must be nodes x GPUs, as 2x8", tide_shown(words->arena, value)),
+            NULL);
 }
 
 /* img=4x336x336: images per sample, and their size. */
 static void images_read(tide_words *words, tide_text value, tide_origin origin) {
     tide_text rest = value, count;
-    if (tide_piece_next(&rest, 'x', &count) && count.length) tide_setting_put(words, TIDE_TEXT("images"), count, origin);
+    if (tide_piece_next(&rest, 'x', &count) && count.length)
+        tide_setting_put(words, TIDE_TEXT("images"), count, origin);
     if (rest.at) tide_setting_put(words, TIDE_TEXT("image_size"), rest, origin);
 }
 
@@ -172,9 +167,7 @@ void tide_setting_put(tide_words *words, tide_text name, tide_text value, tide_o
             return;
         }
     if (tide_text_starts(name, TIDE_TEXT(prefix))) {
-        override_read(words,
-                      (tide_text){name.at + sizeof prefix - 1, name.length - sizeof prefix + 1},
-                      value, origin);
+        override_read(words, (tide_text){name.at + sizeof prefix - 1, name.length - sizeof prefix + 1}, value, origin);
         return;
     }
     tide_setting_id id = tide_setting_find(name);
@@ -196,8 +189,8 @@ void tide_setting_put(tide_words *words, tide_text name, tide_text value, tide_o
 void tide_word_read(tide_words *words, tide_text word, tide_origin origin, bool is_first) {
     if (word.length == 0) return;
     if (memchr(word.at, 0, word.length)) {
-        tide_error(words->diags, TIDE_ERR_FIELD_TYPE, "/settings",
-                   "a word holds a zero byte: this is no text", "write key=value");
+        tide_error(words->diags, TIDE_ERR_FIELD_TYPE, "/settings", "a word holds a zero byte: this is no text",
+                   "write key=value");
         return;
     }
     const char *equals = memchr(word.at, '=', word.length);
@@ -211,9 +204,8 @@ void tide_word_read(tide_words *words, tide_text word, tide_origin origin, bool 
         tide_setting_id id = tide_setting_find(tide_trimmed(word));
         tide_error(words->diags, TIDE_ERR_FIELD_TYPE, word_place(words->arena, word),
                    tide_format(words->arena, "\"%s\" has no value", tide_shown(words->arena, word)),
-                   id == TIDE_SET_COUNT
-                       ? "write key=value; only the first word may be a model's name"
-                       : tide_format(words->arena, "write %s=VALUE", tide_settings[id].name));
+                   id == TIDE_SET_COUNT ? "write key=value; only the first word may be a model's name"
+                                        : tide_format(words->arena, "write %s=VALUE", tide_settings[id].name));
     }
 }
 
@@ -222,8 +214,7 @@ void tide_word_read(tide_words *words, tide_text word, tide_origin origin, bool 
 /* Elements joined by `separator`; NULL if one is no word. */
 static const char *words_joined(tide_arena *arena, const tide_json *array, const char *separator) {
     const char *text = "";
-    for (const tide_json *child = array->first; child && strlen(text) < JOINED_LIMIT;
-         child = child->next) {
+    for (const tide_json *child = array->first; child && strlen(text) < JOINED_LIMIT; child = child->next) {
         if (child->kind == TIDE_JSON_ARRAY) return NULL;
         const char *piece = tide_word_value(arena, child);
         if (!piece) return NULL;
@@ -234,14 +225,18 @@ static const char *words_joined(tide_arena *arena, const tide_json *array, const
 
 const char *tide_word_value(tide_arena *arena, const tide_json *value) {
     switch (value->kind) {
-    case TIDE_JSON_STRING: return value->text.at;
-    case TIDE_JSON_BOOL: return value->is_true ? "true" : "false";
-    case TIDE_JSON_NUMBER: return tide_word_json_text(arena, value);
+    case TIDE_JSON_STRING:
+        return value->text.at;
+    case TIDE_JSON_BOOL:
+        return value->is_true ? "true" : "false";
+    case TIDE_JSON_NUMBER:
+        return tide_word_json_text(arena, value);
     case TIDE_JSON_ARRAY: {
         bool is_size = value->count == 2 && value->first->kind == TIDE_JSON_NUMBER;
         return value->count > 1024 ? NULL : words_joined(arena, value, is_size ? "x" : ",");
     }
-    default: return NULL;
+    default:
+        return NULL;
     }
 }
 
@@ -258,8 +253,11 @@ static void object_of_json(tide_words *words, const tide_json *object, tide_orig
         const char *name = tide_format(words->arena, "%s.%s", object->key.at, entry->key.at);
         const char *text = tide_adapter_value(words->arena, entry);
         if (entry->kind == TIDE_JSON_NULL) continue;
-        if (text) tide_setting_put(words, tide_text_of(name), tide_text_of(text), origin);
-        else tide_error(words->diags, TIDE_ERR_FIELD_TYPE, word_place(words->arena, tide_text_of(name)), "must be one value or a list of them", NULL);
+        if (text)
+            tide_setting_put(words, tide_text_of(name), tide_text_of(text), origin);
+        else
+            tide_error(words->diags, TIDE_ERR_FIELD_TYPE, word_place(words->arena, tide_text_of(name)),
+                       "must be one value or a list of them", NULL);
     }
 }
 
@@ -270,8 +268,8 @@ void tide_words_of_json(tide_words *words, const tide_json *settings, tide_origi
             if (child->kind == TIDE_JSON_STRING)
                 tide_word_read(words, child->text, origin, is_first);
             else
-                tide_error(words->diags, TIDE_ERR_FIELD_TYPE, "/settings",
-                           "holds something that is no word", "write \"key=value\"");
+                tide_error(words->diags, TIDE_ERR_FIELD_TYPE, "/settings", "holds something that is no word",
+                           "write \"key=value\"");
             continue;
         }
         if (child->kind == TIDE_JSON_NULL) continue;
@@ -291,12 +289,12 @@ void tide_words_of_json(tide_words *words, const tide_json *settings, tide_origi
             continue;
         }
         const char *text = tide_word_value(words->arena, child);
-        if (text) tide_setting_put(words, child->key, tide_text_of(text), origin);
-        else if (tide_setting_find(child->key) == TIDE_SET_COUNT) unknown_read(words, child->key);
+        if (text)
+            tide_setting_put(words, child->key, tide_text_of(text), origin);
+        else if (tide_setting_find(child->key) == TIDE_SET_COUNT)
+            unknown_read(words, child->key);
         else
-            tide_error(
-                words->diags, TIDE_ERR_FIELD_TYPE, word_place(words->arena, child->key),
-                tide_format(words->arena, "is %s; must be one value", tide_json_kind_name(child)),
-                NULL);
+            tide_error(words->diags, TIDE_ERR_FIELD_TYPE, word_place(words->arena, child->key),
+                       tide_format(words->arena, "is %s; must be one value", tide_json_kind_name(child)), NULL);
     }
 }

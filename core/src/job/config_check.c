@@ -58,10 +58,8 @@ const char *tide_job_config_place(tide_arena *arena, const tide_job *job, const 
 
 /* The value as it stands in the file; a nested one by its kind. */
 static const char *entry_shown(tide_arena *arena, const tide_json *entry) {
-    if (entry->kind == TIDE_JSON_ARRAY || entry->kind == TIDE_JSON_OBJECT)
-        return tide_json_kind_name(entry);
-    if (entry->kind == TIDE_JSON_STRING)
-        return tide_format(arena, "\"%s\"", tide_shown(arena, entry->text));
+    if (entry->kind == TIDE_JSON_ARRAY || entry->kind == TIDE_JSON_OBJECT) return tide_json_kind_name(entry);
+    if (entry->kind == TIDE_JSON_STRING) return tide_format(arena, "\"%s\"", tide_shown(arena, entry->text));
     return tide_word_json_text(arena, entry);
 }
 
@@ -98,20 +96,18 @@ static bool entry_check(tide_arena *arena, const tide_job *job, const tide_json 
         status = TIDE_ERR_FIELD_TYPE;
         break;
     }
-    return tide_error(diags, status, tide_job_config_place(arena, job, entry),
-                      tide_format(arena, "%s is %s; must be %s", tide_shown(arena, entry->key),
-                                  entry_shown(arena, entry), wanted),
-                      "compare with the model's published config.json");
+    return tide_error(
+        diags, status, tide_job_config_place(arena, job, entry),
+        tide_format(arena, "%s is %s; must be %s", tide_shown(arena, entry->key), entry_shown(arena, entry), wanted),
+        "compare with the model's published config.json");
 }
 
-static bool object_check(tide_arena *arena, const tide_job *job, const tide_json *object,
-                         tide_diagnostics *diags) {
+static bool object_check(tide_arena *arena, const tide_job *job, const tide_json *object, tide_diagnostics *diags) {
     bool is_right = true;
     for (const tide_json *entry = object->first; entry; entry = entry->next) {
         if (entry->kind == TIDE_JSON_NULL) continue;
         if (tide_text_matches(entry->key, TIDE_TEXT("*_config"))) {
-            if (entry->kind == TIDE_JSON_OBJECT)
-                is_right = object_check(arena, job, entry, diags) && is_right;
+            if (entry->kind == TIDE_JSON_OBJECT) is_right = object_check(arena, job, entry, diags) && is_right;
             continue;
         }
         for (size_t i = 0; i < sizeof entries / sizeof *entries; i++)

@@ -22,15 +22,12 @@ static bool looks_like_json(tide_text text) {
     return text.length && (text.at[0] == '{' || text.at[0] == '[' || text.at[0] == '"');
 }
 
-tide_json *tide_word_json(tide_arena *arena, tide_text text, const char *place,
-                          tide_diagnostics *diags) {
+tide_json *tide_word_json(tide_arena *arena, tide_text text, const char *place, tide_diagnostics *diags) {
     tide_diagnostics scratch;
     tide_json *value = text.length ? try_parse(arena, text, &scratch) : NULL;
     if (value) return value;
-    if (text.length &&
-        (scratch.first_error != TIDE_ERR_JSON_SYNTAX || looks_like_json(tide_trimmed(text)))) {
-        tide_error(diags, scratch.first_error, place, scratch.items[0].message,
-                   scratch.items[0].remedy);
+    if (text.length && (scratch.first_error != TIDE_ERR_JSON_SYNTAX || looks_like_json(tide_trimmed(text)))) {
+        tide_error(diags, scratch.first_error, place, scratch.items[0].message, scratch.items[0].remedy);
         return NULL;
     }
     value = tide_json_new(arena, TIDE_JSON_STRING);
@@ -81,10 +78,18 @@ static void json_put_number(json_text *out, const tide_json *node) {
 
 static void json_put_value(json_text *out, const tide_json *node) {
     switch (node->kind) {
-    case TIDE_JSON_NULL: json_put(out, TIDE_TEXT("null")); break;
-    case TIDE_JSON_BOOL: json_put(out, tide_text_of(node->is_true ? "true" : "false")); break;
-    case TIDE_JSON_NUMBER: json_put_number(out, node); break;
-    case TIDE_JSON_STRING: json_put_quoted(out, node->text); break;
+    case TIDE_JSON_NULL:
+        json_put(out, TIDE_TEXT("null"));
+        break;
+    case TIDE_JSON_BOOL:
+        json_put(out, tide_text_of(node->is_true ? "true" : "false"));
+        break;
+    case TIDE_JSON_NUMBER:
+        json_put_number(out, node);
+        break;
+    case TIDE_JSON_STRING:
+        json_put_quoted(out, node->text);
+        break;
     case TIDE_JSON_ARRAY:
     case TIDE_JSON_OBJECT: {
         bool is_object = node->kind == TIDE_JSON_OBJECT;
@@ -107,9 +112,9 @@ const char *tide_word_json_text(tide_arena *arena, const tide_json *value) {
     json_text out = {.arena = arena};
     tide_diagnostics scratch;
     if (value->kind == TIDE_JSON_STRING) {
-        bool is_bare = value->text.length == 0 || (!try_parse(arena, value->text, &scratch) &&
-                                                   scratch.first_error == TIDE_ERR_JSON_SYNTAX &&
-                                                   !looks_like_json(tide_trimmed(value->text)));
+        bool is_bare = value->text.length == 0 ||
+                       (!try_parse(arena, value->text, &scratch) && scratch.first_error == TIDE_ERR_JSON_SYNTAX &&
+                        !looks_like_json(tide_trimmed(value->text)));
         if (is_bare) return tide_text_copy(arena, value->text);
     }
     json_put_value(&out, value);
@@ -120,12 +125,11 @@ const char *tide_word_json_text(tide_arena *arena, const tide_json *value) {
 
 /* ---- replacing entries ---- */
 
-static bool override_refuse(tide_arena *arena, tide_diagnostics *diags, const tide_override *o,
-                            tide_status status, const char *message) {
+static bool override_refuse(tide_arena *arena, tide_diagnostics *diags, const tide_override *o, tide_status status,
+                            const char *message) {
     const char *path = tide_shown(arena, tide_text_of(o->path));
-    return tide_error(
-        diags, status, tide_format(arena, "/settings/overrides.%s", path), message,
-        "write a path of the configuration, as overrides.text_config.num_hidden_layers=4");
+    return tide_error(diags, status, tide_format(arena, "/settings/overrides.%s", path), message,
+                      "write a path of the configuration, as overrides.text_config.num_hidden_layers=4");
 }
 
 /* Where the link to a child of an array or object stands; NULL past the end of an array or if part
@@ -142,8 +146,7 @@ static tide_json **child_link(tide_json *node, tide_text part) {
     return link;
 }
 
-static void child_put(tide_arena *arena, tide_json *node, tide_json **link, tide_text part,
-                      tide_json *value) {
+static void child_put(tide_arena *arena, tide_json *node, tide_json **link, tide_text part, tide_json *value) {
     if (node->kind == TIDE_JSON_OBJECT) {
         tide_json_put(arena, node, part, value);
         return;
@@ -154,31 +157,27 @@ static void child_put(tide_arena *arena, tide_json *node, tide_json **link, tide
     *link = value;
 }
 
-bool tide_config_override(tide_arena *arena, tide_json *config, const tide_override *o,
-                          tide_diagnostics *diags) {
+bool tide_config_override(tide_arena *arena, tide_json *config, const tide_override *o, tide_diagnostics *diags) {
     tide_json *at = config;
     tide_text rest = tide_text_of(o->path), part;
     for (unsigned depth = 1; tide_piece_next(&rest, '.', &part); depth++) {
         bool is_last = !rest.at;
         if (depth > PATH_LIMIT)
-            return override_refuse(arena, diags, o, TIDE_ERR_LIMIT,
-                                   "the path has more than 16 parts");
+            return override_refuse(arena, diags, o, TIDE_ERR_LIMIT, "the path has more than 16 parts");
         if (part.length == 0 || part.length > PART_LIMIT)
             return override_refuse(arena, diags, o, TIDE_ERR_FIELD_UNKNOWN,
                                    part.length ? "a part of the path is longer than 128 bytes"
                                                : "a part of the path is empty");
         if (at->kind != TIDE_JSON_OBJECT && at->kind != TIDE_JSON_ARRAY)
             return override_refuse(arena, diags, o, TIDE_ERR_FIELD_TYPE,
-                                   tide_format(arena,
-                                               "\"%s\" cannot be set: what is above it is %s",
+                                   tide_format(arena, "\"%s\" cannot be set: what is above it is %s",
                                                tide_shown(arena, part), tide_json_kind_name(at)));
         tide_json **link = child_link(at, part);
         if (!link)
-            return override_refuse(arena, diags, o, TIDE_ERR_FIELD_RANGE,
-                                   tide_format(arena, "\"%s\" must be an index below %u",
-                                               tide_shown(arena, part), (unsigned)at->count));
-        if (!is_last && !*link)
-            tide_json_put(arena, at, part, tide_json_new(arena, TIDE_JSON_OBJECT));
+            return override_refuse(
+                arena, diags, o, TIDE_ERR_FIELD_RANGE,
+                tide_format(arena, "\"%s\" must be an index below %u", tide_shown(arena, part), (unsigned)at->count));
+        if (!is_last && !*link) tide_json_put(arena, at, part, tide_json_new(arena, TIDE_JSON_OBJECT));
         if (is_last) child_put(arena, at, link, part, o->value);
         at = *link;
     }
@@ -187,8 +186,7 @@ bool tide_config_override(tide_arena *arena, tide_json *config, const tide_overr
 
 /* Keys that hold a probability of dropping. */
 static bool is_dropout(tide_text key) {
-    return tide_text_matches(key, TIDE_TEXT("*dropout*")) ||
-           tide_text_matches(key, TIDE_TEXT("*_pdrop")) ||
+    return tide_text_matches(key, TIDE_TEXT("*dropout*")) || tide_text_matches(key, TIDE_TEXT("*_pdrop")) ||
            tide_text_matches(key, TIDE_TEXT("*drop_rate")) || tide_text_is(key, "drop_path_rate");
 }
 

@@ -4,10 +4,9 @@
 #include "lang/embedded_models.h"
 
 static const char *const type_names[] = {
-    [TIDE_SETTING_INT] = "int",   [TIDE_SETTING_NUMBER] = "number",
-    [TIDE_SETTING_BOOL] = "bool", [TIDE_SETTING_CHOICE] = "choice",
-    [TIDE_SETTING_TEXT] = "text", [TIDE_SETTING_LIST] = "list",
-    [TIDE_SETTING_SIZE] = "size", [TIDE_SETTING_OVERRIDES] = "overrides",
+    [TIDE_SETTING_INT] = "int",       [TIDE_SETTING_NUMBER] = "number",       [TIDE_SETTING_BOOL] = "bool",
+    [TIDE_SETTING_CHOICE] = "choice", [TIDE_SETTING_TEXT] = "text",           [TIDE_SETTING_LIST] = "list",
+    [TIDE_SETTING_SIZE] = "size",     [TIDE_SETTING_OVERRIDES] = "overrides",
 };
 
 static void write_pieces(tide_writer *writer, const char *key, const char *joined) {
@@ -24,12 +23,13 @@ static void write_choices(tide_writer *writer, const tide_setting *setting) {
     if (setting->type != TIDE_SETTING_CHOICE) return;
     tide_write_key(writer, "choices");
     tide_write_open(writer, '[');
-    for (uint32_t i = 0; (choice = tide_setting_choice(setting, i)).length; i++)
-        tide_write_text(writer, choice);
+    for (uint32_t i = 0; (choice = tide_setting_choice(setting, i)).length; i++) tide_write_text(writer, choice);
     tide_write_close(writer, ']');
 }
 
-static void write_help(tide_writer *writer, tide_setting_id id) { tide_write_string_at(writer, "help", tide_setting_help[id]); }
+static void write_help(tide_writer *writer, tide_setting_id id) {
+    tide_write_string_at(writer, "help", tide_setting_help[id]);
+}
 
 static void write_setting(tide_writer *writer, tide_setting_id id, bool with_help) {
     const tide_setting *setting = &tide_settings[id];
@@ -53,12 +53,10 @@ static void write_copied(tide_writer *writer, const tide_json *entry, const char
     const tide_json *value = tide_json_at(entry, key);
     if (!value) return;
     if (value->kind == TIDE_JSON_STRING) tide_write_string_at(writer, key, value->text.at);
-    if (value->kind == TIDE_JSON_NUMBER && value->is_integer)
-        tide_write_int_at(writer, key, value->integer);
+    if (value->kind == TIDE_JSON_NUMBER && value->is_integer) tide_write_int_at(writer, key, value->integer);
 }
 
-static void write_members(tide_writer *writer, const tide_json *entry, const char *const *keys,
-                          size_t count) {
+static void write_members(tide_writer *writer, const tide_json *entry, const char *const *keys, size_t count) {
     for (size_t i = 0; i < count; i++) write_copied(writer, entry, keys[i]);
 }
 
@@ -87,7 +85,8 @@ static void write_models(tide_arena *arena, tide_writer *writer) {
 }
 
 static void write_gpus(tide_arena *arena, tide_writer *writer) {
-    static const char *const keys[] = {"name", "title", "bytes", "capability", "sms", "threads_per_sm", "context_bytes"};
+    static const char *const keys[] = {"name", "title",          "bytes",        "capability",
+                                       "sms",  "threads_per_sm", "context_bytes"};
     const tide_json *list = tide_json_at(parse_source(arena, &tide_gpu_source), "gpus");
     tide_write_key(writer, "gpus");
     tide_write_open(writer, '[');

@@ -83,8 +83,7 @@ static const char *catalogue_near(tide_arena *arena, const char *name) {
     if (!base) base = catalogue_base(arena, last);
     if (base) return base->name;
     const char **names = TIDE_NEW(arena, const char *, tide_catalogue_source_count + 1);
-    for (uint32_t i = 0; i < tide_catalogue_source_count; i++)
-        names[i] = tide_catalogue_sources[i].name;
+    for (uint32_t i = 0; i < tide_catalogue_source_count; i++) names[i] = tide_catalogue_sources[i].name;
     return tide_near_names(arena, tide_text_of(last), names, tide_catalogue_source_count);
 }
 
@@ -92,8 +91,7 @@ static void model_unknown(job_builder *b, const char *name) {
     const char *near = catalogue_near(b->arena, name);
     const char *file = "give its config.json as a file";
     tide_error(b->diags, TIDE_ERR_MODEL_UNKNOWN, "/settings/model",
-               tide_format(b->arena, "\"%s\" is not in the catalogue",
-                           tide_shown(b->arena, tide_text_of(name))),
+               tide_format(b->arena, "\"%s\" is not in the catalogue", tide_shown(b->arena, tide_text_of(name))),
                near ? tide_format(b->arena, "did you mean %s? Otherwise %s", near, file) : file);
 }
 
@@ -121,8 +119,7 @@ static void model_of_file(job_builder *b, const char *name) {
     if (!name[0]) return;
     if (catalogue_find(b->arena, name)) {
         tide_report(b->diags, TIDE_WARNING, TIDE_ERR_CONFLICT, "/settings/model",
-                    tide_format(b->arena, "%s is not used: the configuration in %s is", name,
-                                b->given.config_file),
+                    tide_format(b->arena, "%s is not used: the configuration in %s is", name, b->given.config_file),
                     "give one of the two");
         return;
     }
@@ -135,10 +132,13 @@ static void model_asked(job_builder *b) {
     const char *asked = b->given.asked_model;
     if (!asked || b->given.config || b->given.description || b->words.is_given[TIDE_SET_model]) return;
     const tide_source *source = catalogue_find(b->arena, asked);
-    if (source) tide_setting_put(&b->words, TIDE_TEXT("model"), tide_text_of(source->name), TIDE_ORIGIN_FILE);
+    if (source)
+        tide_setting_put(&b->words, TIDE_TEXT("model"), tide_text_of(source->name), TIDE_ORIGIN_FILE);
     else
         tide_error(b->diags, TIDE_ERR_MODEL_UNKNOWN, b->given.asked_place,
-                   tide_format(b->arena, "\"%s\", which a file names, is not in the catalogue", tide_shown(b->arena, tide_text_of(asked))), "give its config.json too");
+                   tide_format(b->arena, "\"%s\", which a file names, is not in the catalogue",
+                               tide_shown(b->arena, tide_text_of(asked))),
+                   "give its config.json too");
 }
 
 static void find_model(job_builder *b) {
@@ -174,21 +174,27 @@ static void find_model(job_builder *b) {
     job->preprocessor_text = b->given.preprocessor_text;
 }
 
-/* Weights that a checkpoint keeps quantised: followed where the job can have them so. Adapters train over bitsandbytes' alone. */
+/* Weights that a checkpoint keeps quantised: followed where the job can have them so. Adapters train over bitsandbytes'
+ * alone. */
 static void read_quantization(job_builder *b) {
     const tide_json *from = tide_json_at(b->given.config, "quantization_config");
-    bool is_training = value_is(b, TIDE_SET_mode, "train"), adapts = b->words.is_given[TIDE_SET_adapter] || b->words.method;
+    bool is_training = value_is(b, TIDE_SET_mode, "train"),
+         adapts = b->words.is_given[TIDE_SET_adapter] || b->words.method;
     if (!from || from->kind == TIDE_JSON_NULL || b->words.is_given[TIDE_SET_quant]) return;
     tide_words words = b->words;
     bool is_known = tide_quantization_read(&words, from);
-    bool is_of_bitsandbytes = is_known && tide_setting_is_of(&tide_settings[TIDE_SET_quant_double], words.values[TIDE_SET_quant]);
+    bool is_of_bitsandbytes =
+        is_known && tide_setting_is_of(&tide_settings[TIDE_SET_quant_double], words.values[TIDE_SET_quant]);
     is_of_bitsandbytes = is_of_bitsandbytes || (is_known && strcmp(words.values[TIDE_SET_quant], "int8") == 0);
     if (is_known && (!is_training || (adapts && is_of_bitsandbytes))) {
         b->words = words;
         return;
     }
-    tide_report(b->diags, TIDE_WARNING, TIDE_ERR_UNSUPPORTED, "/model/quantization_config", "is not followed: the weights are taken whole, in dtype",
-                !is_known ? NULL : is_of_bitsandbytes ? "add adapter=lora to train over the quantised weights" : "it is followed with mode=infer");
+    tide_report(b->diags, TIDE_WARNING, TIDE_ERR_UNSUPPORTED, "/model/quantization_config",
+                "is not followed: the weights are taken whole, in dtype",
+                !is_known            ? NULL
+                : is_of_bitsandbytes ? "add adapter=lora to train over the quantised weights"
+                                     : "it is followed with mode=infer");
 }
 
 static void change_config(job_builder *b) {
@@ -225,7 +231,9 @@ static int version_number(const char *text) {
     if (rest == text || *rest != '.' || major < 0 || major > 99) return 0;
     const char *from = rest + 1;
     long minor = strtol(from, &rest, 10);
-    if (rest == from || (*rest && *rest != '.' && *rest != '+' && *rest != 'a' && *rest != 'b' && *rest != 'r') || minor < 0 || minor > 999) return 0;
+    if (rest == from || (*rest && *rest != '.' && *rest != '+' && *rest != 'a' && *rest != 'b' && *rest != 'r') ||
+        minor < 0 || minor > 999)
+        return 0;
     return (int)(1000 * major + minor);
 }
 
@@ -236,21 +244,27 @@ static void read_versions(job_builder *b) {
         int since;
         const char *before, *what, *source;
     } rows[] = {
-#define TIDE_VERSION(library, major, minor, setting, before, what, source) {TIDE_SET_##library, TIDE_SET_##setting, 1000 * (major) + (minor), before, what, source},
+#define TIDE_VERSION(library, major, minor, setting, before, what, source)                                             \
+    {TIDE_SET_##library, TIDE_SET_##setting, 1000 * (major) + (minor), before, what, source},
 #include "job/versions.def"
 #undef TIDE_VERSION
     };
     static const tide_setting_id libraries[] = {TIDE_SET_torch, TIDE_SET_transformers};
     for (size_t i = 0; i < sizeof libraries / sizeof *libraries; i++)
         if (!version_number(value_of(b, libraries[i])))
-            tide_error(b->diags, TIDE_ERR_FIELD_TYPE, place_of(b, libraries[i]), tide_format(b->arena, "\"%s\" is no version", tide_shown(b->arena, tide_text_of(value_of(b, libraries[i])))),
+            tide_error(b->diags, TIDE_ERR_FIELD_TYPE, place_of(b, libraries[i]),
+                       tide_format(b->arena, "\"%s\" is no version",
+                                   tide_shown(b->arena, tide_text_of(value_of(b, libraries[i])))),
                        tide_format(b->arena, "write as %s", tide_settings[libraries[i]].default_value));
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         int number = version_number(value_of(b, rows[i].library));
         if (!number || number >= rows[i].since || b->words.is_given[rows[i].setting]) continue;
-        tide_setting_put(&b->words, tide_text_of(tide_settings[rows[i].setting].name), tide_text_of(rows[i].before), TIDE_ORIGIN_RECIPE);
+        tide_setting_put(&b->words, tide_text_of(tide_settings[rows[i].setting].name), tide_text_of(rows[i].before),
+                         TIDE_ORIGIN_RECIPE);
         tide_report(b->diags, TIDE_ASSUMPTION, TIDE_OK, place_of(b, rows[i].setting),
-                    tide_format(b->arena, "%s=%s: %s (%s)", tide_settings[rows[i].library].name, value_of(b, rows[i].library), rows[i].what, rows[i].source), NULL);
+                    tide_format(b->arena, "%s=%s: %s (%s)", tide_settings[rows[i].library].name,
+                                value_of(b, rows[i].library), rows[i].what, rows[i].source),
+                    NULL);
     }
 }
 
@@ -266,9 +280,7 @@ static const char *card_string(const tide_json *object, const char *key) {
 
 static int64_t card_integer(const tide_json *object, const char *key) {
     const tide_json *value = tide_json_at(object, key);
-    return value && value->kind == TIDE_JSON_NUMBER && value->is_integer && value->integer > 0
-               ? value->integer
-               : 0;
+    return value && value->kind == TIDE_JSON_NUMBER && value->is_integer && value->integer > 0 ? value->integer : 0;
 }
 
 /* By name, or by title, in any case. */
@@ -281,7 +293,8 @@ static const tide_json *card_find(tide_arena *arena, const tide_json *list, cons
     return NULL;
 }
 
-/* The object of a card by its name, without reading all of them; empty where that is not simple. The objects are flat. */
+/* The object of a card by its name, without reading all of them; empty where that is not simple. The objects are flat.
+ */
 static tide_text card_text(tide_arena *arena, tide_text all, const char *name) {
     const char *quoted = tide_format(arena, "\"%s\"", name);
     size_t length = strlen(quoted);
@@ -308,8 +321,7 @@ static void card_unknown(job_builder *b, const tide_json *list, const char *name
     const char *near = tide_near_names(b->arena, tide_text_of(name), names, count);
     const char *size = "give its memory as gpu_gib=SIZE";
     tide_error(b->diags, TIDE_ERR_FIELD_RANGE, "/settings/gpu",
-               tide_format(b->arena, "\"%s\" is not a card that is known",
-                           tide_shown(b->arena, tide_text_of(name))),
+               tide_format(b->arena, "\"%s\" is not a card that is known", tide_shown(b->arena, tide_text_of(name))),
                near ? tide_format(b->arena, "did you mean %s? Otherwise %s", near, size) : size);
 }
 
@@ -326,8 +338,8 @@ static void find_card(job_builder *b) {
     if (!name[0]) return;
     const tide_json *card = card_alone(b, name);
     if (!card) {
-        const tide_json *root = tide_json_parse(
-            b->arena, (tide_text){tide_gpu_source.text, tide_gpu_source.length}, "/gpus", b->diags);
+        const tide_json *root =
+            tide_json_parse(b->arena, (tide_text){tide_gpu_source.text, tide_gpu_source.length}, "/gpus", b->diags);
         const tide_json *list = tide_json_at(root, "gpus");
         if (!(card = card_find(b->arena, list, name))) {
             card_unknown(b, list, name);
@@ -349,29 +361,24 @@ static void find_card(job_builder *b) {
 
 /* Whole MiB, as the oracle's device counts them. */
 static uint64_t bytes_of_gib(int64_t pico) {
-    uint64_t mib = (uint64_t)(pico / TIDE_PICO) * 1024 +
-                   (uint64_t)(pico % TIDE_PICO) * 1024 / (uint64_t)TIDE_PICO;
+    uint64_t mib = (uint64_t)(pico / TIDE_PICO) * 1024 + (uint64_t)(pico % TIDE_PICO) * 1024 / (uint64_t)TIDE_PICO;
     return mib << 20;
 }
 
 static void size_device(job_builder *b) {
     tide_job *job = b->job;
-    bool has_size = value_of(b, TIDE_SET_gpu_gib)[0] != 0,
-         has_fraction = value_of(b, TIDE_SET_memory_fraction)[0] != 0;
+    bool has_size = value_of(b, TIDE_SET_gpu_gib)[0] != 0, has_fraction = value_of(b, TIDE_SET_memory_fraction)[0] != 0;
     b->capability_default = tide_format(b->arena, "%d", job->gpu.capability);
-    if (!value_of(b, TIDE_SET_capability)[0])
-        b->words.values[TIDE_SET_capability] = b->capability_default;
+    if (!value_of(b, TIDE_SET_capability)[0]) b->words.values[TIDE_SET_capability] = b->capability_default;
     job->capability = (int)int_of(b, TIDE_SET_capability);
     job->device_bytes = has_size ? bytes_of_gib(pico_of(b, TIDE_SET_gpu_gib)) : job->gpu.bytes;
-    job->memory_fraction_ppm =
-        has_fraction ? pico_of(b, TIDE_SET_memory_fraction) / (TIDE_PICO / 1000000) : 0;
+    job->memory_fraction_ppm = has_fraction ? pico_of(b, TIDE_SET_memory_fraction) / (TIDE_PICO / 1000000) : 0;
 }
 
 static void warn_of_fraction(job_builder *b) {
     if (b->job->memory_fraction_ppm && !b->job->device_bytes)
         tide_report(b->diags, TIDE_WARNING, TIDE_ERR_CONFLICT, "/settings/memory_fraction",
-                    "has no effect: a device without limit has no part",
-                    "give gpu=NAME or gpu_gib=SIZE");
+                    "has no effect: a device without limit has no part", "give gpu=NAME or gpu_gib=SIZE");
 }
 
 /* ---- the other values ---- */
@@ -390,11 +397,10 @@ static void read_allocator(job_builder *b) {
     tide_job *job = b->job;
     tide_alloc_conf_error error;
     job->allocator = value_of(b, TIDE_SET_allocator);
-    if (!tide_alloc_conf_parse(&job->allocator_conf, TIDE_ALLOC_TORCH_MAIN, job->allocator,
-                               strlen(job->allocator), &error)) {
+    if (!tide_alloc_conf_parse(&job->allocator_conf, TIDE_ALLOC_TORCH_MAIN, job->allocator, strlen(job->allocator),
+                               &error)) {
         tide_error(b->diags, TIDE_ERR_FIELD_RANGE, "/settings/allocator",
-                   tide_format(b->arena, "PyTorch refuses it at character %u: %s",
-                               (unsigned)error.offset + 1,
+                   tide_format(b->arena, "PyTorch refuses it at character %u: %s", (unsigned)error.offset + 1,
                                tide_text_copy(b->arena, tide_text_of(error.message))),
                    "write key:value pairs, as expandable_segments:True,max_split_size_mb:128");
         return;
@@ -405,18 +411,14 @@ static void read_allocator(job_builder *b) {
     } warnings[] = {
         {TIDE_ALLOC_CONF_ASYNC_IGNORES, "cudaMallocAsync ignores the native allocator's options"},
         {TIDE_ALLOC_CONF_NOT_MODELLED, "holds an option that has no effect on the answer"},
-        {TIDE_ALLOC_CONF_TRAILING_TEXT,
-         "PyTorch reads the digits of a number and drops what follows them"},
+        {TIDE_ALLOC_CONF_TRAILING_TEXT, "PyTorch reads the digits of a number and drops what follows them"},
     };
     for (size_t i = 0; i < sizeof warnings / sizeof *warnings; i++)
         if (job->allocator_conf.warnings & warnings[i].bit)
-            tide_report(b->diags, TIDE_WARNING, TIDE_ERR_FIELD_RANGE, "/settings/allocator",
-                        warnings[i].message, NULL);
+            tide_report(b->diags, TIDE_WARNING, TIDE_ERR_FIELD_RANGE, "/settings/allocator", warnings[i].message, NULL);
     if (job->allocator_conf.is_approximate)
-        tide_report(
-            b->diags, TIDE_WARNING, TIDE_ERR_UNSUPPORTED, "/settings/allocator",
-            "cudaMallocAsync grows by the driver's own rules: reserved memory is an estimate",
-            NULL);
+        tide_report(b->diags, TIDE_WARNING, TIDE_ERR_UNSUPPORTED, "/settings/allocator",
+                    "cudaMallocAsync grows by the driver's own rules: reserved memory is an estimate", NULL);
 }
 
 static tide_name_list list_of(const job_builder *b, tide_setting_id id) {
@@ -429,8 +431,11 @@ static void choose_dtype(job_builder *b) {
     if (!value_is(b, TIDE_SET_dtype, "auto")) return;
     if (!stated || stated->kind != TIDE_JSON_STRING) stated = tide_json_at(b->given.config, "torch_dtype");
     bool is_text = stated && stated->kind == TIDE_JSON_STRING;
-    b->words.values[TIDE_SET_dtype] = is_text && tide_text_is(stated->text, "bfloat16") ? "bf16" : is_text && tide_text_is(stated->text, "float16") ? "fp16" : "fp32";
-    tide_report(b->diags, TIDE_ASSUMPTION, TIDE_OK, place_of(b, TIDE_SET_dtype), tide_format(b->arena, "%s weights, as the configuration says", value_of(b, TIDE_SET_dtype)), NULL);
+    b->words.values[TIDE_SET_dtype] = is_text && tide_text_is(stated->text, "bfloat16")  ? "bf16"
+                                      : is_text && tide_text_is(stated->text, "float16") ? "fp16"
+                                                                                         : "fp32";
+    tide_report(b->diags, TIDE_ASSUMPTION, TIDE_OK, place_of(b, TIDE_SET_dtype),
+                tide_format(b->arena, "%s weights, as the configuration says", value_of(b, TIDE_SET_dtype)), NULL);
 }
 
 /* "336x448" as numbers; a setting that was read before. */
@@ -468,7 +473,8 @@ static void fill_values(job_builder *b) {
     job->quant_zero_point = value_is(b, TIDE_SET_quant_zero_point, "true");
     job->quant_is_float = value_is(b, TIDE_SET_quant_type, "float");
     job->quant_double = value_is(b, TIDE_SET_quant_double, "true");
-    job->quant_compute_dtype = value_is(b, TIDE_SET_quant_compute_dtype, "default") ? job->dtype : value_of(b, TIDE_SET_quant_compute_dtype);
+    job->quant_compute_dtype =
+        value_is(b, TIDE_SET_quant_compute_dtype, "default") ? job->dtype : value_of(b, TIDE_SET_quant_compute_dtype);
     job->quant_blocksize = int_of(b, TIDE_SET_quant_blocksize);
     job->quant_skip = list_of(b, TIDE_SET_quant_skip);
     job->quant_loaded = value_is(b, TIDE_SET_quant_from_pretrained, "true");
@@ -487,8 +493,7 @@ static void fill_values(job_builder *b) {
     job->loss = value_of(b, TIDE_SET_loss);
     job->padding = value_is(b, TIDE_SET_padding, "true");
     job->packing = value_is(b, TIDE_SET_packing, "true");
-    job->use_cache =
-        value_is(b, TIDE_SET_use_cache, "default") ? -1 : value_is(b, TIDE_SET_use_cache, "true");
+    job->use_cache = value_is(b, TIDE_SET_use_cache, "default") ? -1 : value_is(b, TIDE_SET_use_cache, "true");
     job->hold_outputs = value_is(b, TIDE_SET_hold_outputs, "true");
     job->load = value_of(b, TIDE_SET_load);
     job->keeps_workspaces = value_is(b, TIDE_SET_gemm_workspace, "kept");
@@ -516,7 +521,8 @@ bool tide_option_true(const tide_job *job, tide_option option, bool otherwise) {
 
 /* A file's option of a kind in whose place the user chose another. */
 static bool was_replaced(const job_builder *b, tide_setting_id id) {
-    return b->words.origins[id] != TIDE_ORIGIN_USER && b->words.is_given[TIDE_SET_parallel_kind] && b->words.origins[TIDE_SET_parallel_kind] == TIDE_ORIGIN_USER;
+    return b->words.origins[id] != TIDE_ORIGIN_USER && b->words.is_given[TIDE_SET_parallel_kind] &&
+           b->words.origins[TIDE_SET_parallel_kind] == TIDE_ORIGIN_USER;
 }
 
 static void check_options(job_builder *b) {
@@ -525,39 +531,53 @@ static void check_options(job_builder *b) {
     int64_t dp = tide_option_int(job, TIDE_OPTION_dp, 1), rank = tide_option_int(job, TIDE_OPTION_rank, 0);
     bool is_alone = strcmp(kind, "none") == 0;
     for (unsigned id = TIDE_SET_parallel_kind; id < TIDE_SET_COUNT; id++)
-        if (b->words.is_given[id] && !tide_setting_is_of(&tide_settings[id], kind) && !was_replaced(b, (tide_setting_id)id))
-            tide_error(b->diags, TIDE_ERR_CONFLICT, place_of(b, (tide_setting_id)id),
-                       tide_format(b->arena, "is no option of parallel.kind=%s", kind),
-                       tide_format(b->arena, "leave it out, or choose a kind that has it (%s)", tide_settings[id].kinds));
+        if (b->words.is_given[id] && !tide_setting_is_of(&tide_settings[id], kind) &&
+            !was_replaced(b, (tide_setting_id)id))
+            tide_error(
+                b->diags, TIDE_ERR_CONFLICT, place_of(b, (tide_setting_id)id),
+                tide_format(b->arena, "is no option of parallel.kind=%s", kind),
+                tide_format(b->arena, "leave it out, or choose a kind that has it (%s)", tide_settings[id].kinds));
     if (rank >= dp)
         tide_error(b->diags, TIDE_ERR_FIELD_RANGE, "/settings/parallel.rank",
-                   tide_format(b->arena, "is %lld; ranks of parallel.dp=%lld go from 0 to %lld", (long long)rank, (long long)dp,
-                               (long long)(dp - 1)), NULL);
+                   tide_format(b->arena, "is %lld; ranks of parallel.dp=%lld go from 0 to %lld", (long long)rank,
+                               (long long)dp, (long long)(dp - 1)),
+                   NULL);
     if (is_alone && dp > 1)
         tide_error(b->diags, TIDE_ERR_CONFLICT, "/settings/parallel.dp", "several GPUs need a kind of parallelism",
                    "add parallel.kind=ddp, zero2, ...");
-    if (!is_alone && (strcmp(job->optimizer, "muon") == 0 || tide_text_matches(tide_text_of(job->optimizer), TIDE_TEXT("*schedulefree*"))))
-        tide_error(b->diags, TIDE_ERR_UNSUPPORTED, "/settings/optimizer", tide_format(b->arena, "%s is not described with parallel.kind", job->optimizer),
+    if (!is_alone && (strcmp(job->optimizer, "muon") == 0 ||
+                      tide_text_matches(tide_text_of(job->optimizer), TIDE_TEXT("*schedulefree*"))))
+        tide_error(b->diags, TIDE_ERR_UNSUPPORTED, "/settings/optimizer",
+                   tide_format(b->arena, "%s is not described with parallel.kind", job->optimizer),
                    "use another optimizer, or one GPU");
     if (!is_alone && job->scaler)
-        tide_error(b->diags, TIDE_ERR_UNSUPPORTED, "/settings/scaler", "a GradScaler is not described with parallel.kind", "use bf16");
+        tide_error(b->diags, TIDE_ERR_UNSUPPORTED, "/settings/scaler",
+                   "a GradScaler is not described with parallel.kind", "use bf16");
 }
 
 /* What is described for one GPU alone, or for weights that are not quantised. */
 static void check_copies(job_builder *b) {
     const tide_job *job = b->job;
-    bool is_alone = value_is(b, TIDE_SET_parallel_kind, "none"), is_quantised = strcmp(job->quant, "none") != 0, averages = strcmp(job->ema, "none") != 0;
-    if (!is_alone && averages) tide_error(b->diags, TIDE_ERR_UNSUPPORTED, "/settings/ema", "is not described with parallel.kind", "use one GPU");
+    bool is_alone = value_is(b, TIDE_SET_parallel_kind, "none"), is_quantised = strcmp(job->quant, "none") != 0,
+         averages = strcmp(job->ema, "none") != 0;
+    if (!is_alone && averages)
+        tide_error(b->diags, TIDE_ERR_UNSUPPORTED, "/settings/ema", "is not described with parallel.kind",
+                   "use one GPU");
     if (!is_alone && job->has_main_grads)
         tide_error(b->diags, TIDE_ERR_UNSUPPORTED, "/settings/main_grads", "is not described with parallel.kind",
                    "use parallel.kind=zero1 with parallel.grad_accum_dtype=fp32, or one GPU");
     if (!is_alone && strcmp(job->zero_grad_at, "after_step") != 0)
-        tide_error(b->diags, TIDE_ERR_UNSUPPORTED, "/settings/zero_grad_at", tide_format(b->arena, "%s is not described with parallel.kind", job->zero_grad_at), "leave it out");
-    if (is_quantised && averages) tide_error(b->diags, TIDE_ERR_UNSUPPORTED, "/settings/ema", "of quantised weights is not described", "use quant=none");
+        tide_error(b->diags, TIDE_ERR_UNSUPPORTED, "/settings/zero_grad_at",
+                   tide_format(b->arena, "%s is not described with parallel.kind", job->zero_grad_at), "leave it out");
+    if (is_quantised && averages)
+        tide_error(b->diags, TIDE_ERR_UNSUPPORTED, "/settings/ema", "of quantised weights is not described",
+                   "use quant=none");
     if (job->scaler && job->has_main_grads)
-        tide_error(b->diags, TIDE_ERR_UNSUPPORTED, "/settings/main_grads", "with a torch.amp.GradScaler is not described", "use bf16");
+        tide_error(b->diags, TIDE_ERR_UNSUPPORTED, "/settings/main_grads",
+                   "with a torch.amp.GradScaler is not described", "use bf16");
     if (job->has_main_grads && strcmp(job->optimizer, "none") == 0)
-        tide_error(b->diags, TIDE_ERR_CONFLICT, "/settings/main_grads", "needs an optimizer, which has the fp32 copies", "name one");
+        tide_error(b->diags, TIDE_ERR_CONFLICT, "/settings/main_grads", "needs an optimizer, which has the fp32 copies",
+                   "name one");
 }
 
 /* Settings OBJECT.KEY, from first to last, that are given and that the choice of OBJECT does not read. */
@@ -565,8 +585,10 @@ static void check_unread(job_builder *b, tide_setting_id object, tide_setting_id
     for (unsigned id = first; id <= last; id++)
         if (b->words.is_given[id] && strcmp(value_of(b, id), tide_settings[id].default_value) != 0 &&
             (value_is(b, object, "none") || !tide_setting_is_of(&tide_settings[id], value_of(b, object))))
-            tide_report(b->diags, TIDE_WARNING, TIDE_ERR_CONFLICT, place_of(b, id),
-                        tide_format(b->arena, "changes nothing with %s=%s", tide_settings[object].name, value_of(b, object)), NULL);
+            tide_report(
+                b->diags, TIDE_WARNING, TIDE_ERR_CONFLICT, place_of(b, id),
+                tide_format(b->arena, "changes nothing with %s=%s", tide_settings[object].name, value_of(b, object)),
+                NULL);
 }
 
 static void check_together(job_builder *b) {
@@ -574,55 +596,60 @@ static void check_together(job_builder *b) {
     check_copies(b);
     bool is_training = strcmp(b->job->mode, "train") == 0;
     if (!is_training && tide_setting_is_of(&tide_settings[TIDE_SET_adapter_num_virtual_tokens], b->job->adapter.method))
-        tide_error(b->diags, TIDE_ERR_UNSUPPORTED, "/settings/adapter", tide_format(b->arena, "inference with %s is not expressed", b->job->adapter.method),
+        tide_error(b->diags, TIDE_ERR_UNSUPPORTED, "/settings/adapter",
+                   tide_format(b->arena, "inference with %s is not expressed", b->job->adapter.method),
                    "use mode=train, or leave it out and add its virtual tokens to seq");
     if (b->job->packing && b->job->padding)
-        tide_error(b->diags, TIDE_ERR_CONFLICT, "/settings/packing", "packed rows have no padding", "leave one of packing and padding out");
+        tide_error(b->diags, TIDE_ERR_CONFLICT, "/settings/packing", "packed rows have no padding",
+                   "leave one of packing and padding out");
     if (b->job->packing && !is_training)
-        tide_error(b->diags, TIDE_ERR_CONFLICT, "/settings/packing", "rows are packed for training", "use mode=train, or leave it out");
-    if (b->job->packing && tide_setting_is_of(&tide_settings[TIDE_SET_adapter_num_virtual_tokens], b->job->adapter.method))
-        tide_error(b->diags, TIDE_ERR_UNSUPPORTED, "/settings/packing", tide_format(b->arena, "with %s is not expressed", b->job->adapter.method), "leave one out");
+        tide_error(b->diags, TIDE_ERR_CONFLICT, "/settings/packing", "rows are packed for training",
+                   "use mode=train, or leave it out");
+    if (b->job->packing &&
+        tide_setting_is_of(&tide_settings[TIDE_SET_adapter_num_virtual_tokens], b->job->adapter.method))
+        tide_error(b->diags, TIDE_ERR_UNSUPPORTED, "/settings/packing",
+                   tide_format(b->arena, "with %s is not expressed", b->job->adapter.method), "leave one out");
     bool is_packed = tide_setting_is_of(&tide_settings[TIDE_SET_quant_group_size], b->job->quant);
     if (is_packed && is_training)
-        tide_error(b->diags, TIDE_ERR_UNSUPPORTED, "/settings/quant", tide_format(b->arena, "training over %s is not expressed", b->job->quant),
+        tide_error(b->diags, TIDE_ERR_UNSUPPORTED, "/settings/quant",
+                   tide_format(b->arena, "training over %s is not expressed", b->job->quant),
                    "use mode=infer, or nf4, fp4 or int8");
     if (is_packed && strcmp(b->job->adapter.method, "none") != 0 && !b->job->adapter.merged)
-        tide_error(b->diags, TIDE_ERR_UNSUPPORTED, "/settings/adapter", tide_format(b->arena, "adapters over %s are not expressed", b->job->quant), "leave them out");
-    if (is_packed && strcmp(b->job->quant, "fp8") != 0 && b->job->quant_bits != 2 && b->job->quant_bits != 3 && b->job->quant_bits != 4 && b->job->quant_bits != 8)
+        tide_error(b->diags, TIDE_ERR_UNSUPPORTED, "/settings/adapter",
+                   tide_format(b->arena, "adapters over %s are not expressed", b->job->quant), "leave them out");
+    if (is_packed && strcmp(b->job->quant, "fp8") != 0 && b->job->quant_bits != 2 && b->job->quant_bits != 3 &&
+        b->job->quant_bits != 4 && b->job->quant_bits != 8)
         tide_error(b->diags, TIDE_ERR_FIELD_RANGE, "/settings/quant.bits", "must be 2, 3, 4 or 8", NULL);
     if (is_training && b->job->adapter.merged)
-        tide_error(b->diags, TIDE_ERR_CONFLICT, "/settings/adapter.merged", "merged adapters do not train", "use mode=infer, or adapter.merged=false");
+        tide_error(b->diags, TIDE_ERR_CONFLICT, "/settings/adapter.merged", "merged adapters do not train",
+                   "use mode=infer, or adapter.merged=false");
     check_unread(b, TIDE_SET_quant, TIDE_SET_quant_bits, TIDE_SET_quant_from_pretrained);
     check_unread(b, TIDE_SET_adapter, TIDE_SET_adapter_r, TIDE_SET_adapter_merged);
     if (!is_training && !value_is(b, TIDE_SET_parallel_kind, "none"))
-        tide_error(b->diags, TIDE_ERR_CONFLICT, "/settings/parallel.kind", "inference on several GPUs is not expressed", "use mode=train, or one GPU");
+        tide_error(b->diags, TIDE_ERR_CONFLICT, "/settings/parallel.kind", "inference on several GPUs is not expressed",
+                   "use mode=train, or one GPU");
     if (b->job->steps == 1 && is_training)
         tide_report(b->diags, TIDE_WARNING, TIDE_ERR_FIELD_RANGE, "/settings/steps",
-                    "is 1: optimizer state is made at its end, so later steps may need more",
-                    "use steps=2");
+                    "is 1: optimizer state is made at its end, so later steps may need more", "use steps=2");
 }
 
 /* ---- assumptions ---- */
 
 static void job_assume(job_builder *b, tide_setting_id id, const char *text) {
-    if (!b->words.is_given[id])
-        tide_report(b->diags, TIDE_ASSUMPTION, TIDE_OK, place_of(b, id), text, NULL);
+    if (!b->words.is_given[id]) tide_report(b->diags, TIDE_ASSUMPTION, TIDE_OK, place_of(b, id), text, NULL);
 }
 
 /* What the configuration tells of the model, for assumptions only: which of them concern it. */
 static bool config_has(const job_builder *b, const char *key) {
-    return tide_json_at(b->job->config, key) ||
-           tide_json_at(tide_json_at(b->job->config, "text_config"), key);
+    return tide_json_at(b->job->config, key) || tide_json_at(tide_json_at(b->job->config, "text_config"), key);
 }
 
 static bool config_generates(const job_builder *b) {
     static const char *const heads[] = {"*CausalLM*", "*LMHead*", "*ConditionalGeneration*"};
     const tide_json *names = tide_json_at(b->job->config, "architectures");
-    if (!names || names->kind != TIDE_JSON_ARRAY || !names->first)
-        return config_has(b, "vocab_size");
+    if (!names || names->kind != TIDE_JSON_ARRAY || !names->first) return config_has(b, "vocab_size");
     for (size_t i = 0; i < sizeof heads / sizeof *heads; i++)
-        if (names->first->kind == TIDE_JSON_STRING &&
-            tide_text_matches(names->first->text, tide_text_of(heads[i])))
+        if (names->first->kind == TIDE_JSON_STRING && tide_text_matches(names->first->text, tide_text_of(heads[i])))
             return true;
     return false;
 }
@@ -637,62 +664,64 @@ static void assume_data(job_builder *b) {
     }
     if (tide_json_at(config, "image_token_index") || tide_json_at(config, "image_token_id"))
         job_assume(b, TIDE_SET_images, "1 image per sample");
-    if (sees_images)
-        job_assume(b, TIDE_SET_image_size, "the size that the model's preprocessor makes");
+    if (sees_images) job_assume(b, TIDE_SET_image_size, "the size that the model's preprocessor makes");
 }
 
 static void assume_precision(job_builder *b) {
     const tide_json *stated = tide_json_at(b->job->config, "torch_dtype");
     if (!stated) stated = tide_json_at(b->job->config, "dtype");
-    bool differs =
-        stated && stated->kind == TIDE_JSON_STRING && !tide_text_is(stated->text, "bfloat16");
+    bool differs = stated && stated->kind == TIDE_JSON_STRING && !tide_text_is(stated->text, "bfloat16");
     job_assume(b, TIDE_SET_dtype,
-               differs
-                   ? tide_format(b->arena, "bf16 weights and gradients (the configuration says %s)",
-                                 tide_shown(b->arena, stated->text))
-                   : "bf16 weights and gradients");
+               differs ? tide_format(b->arena, "bf16 weights and gradients (the configuration says %s)",
+                                     tide_shown(b->arena, stated->text))
+                       : "bf16 weights and gradients");
     job_assume(b, TIDE_SET_autocast, "no autocast: operations run in the type of the weights");
 }
 
 static void assume_adapter(job_builder *b) {
     const char *method = b->job->adapter.method;
-    if (strcmp(b->job->quant, "none") != 0) job_assume(b, TIDE_SET_quant_skip, "every linear layer but the output head is quantised");
+    if (strcmp(b->job->quant, "none") != 0)
+        job_assume(b, TIDE_SET_quant_skip, "every linear layer but the output head is quantised");
     if (tide_setting_is_of(&tide_settings[TIDE_SET_quant_group_size], b->job->quant))
         tide_report(b->diags, TIDE_ASSUMPTION, TIDE_OK, place_of(b, TIDE_SET_quant),
-                    tide_format(b->arena, "%s weights of %lld bits by their packing rules; the kernel of a product takes nothing besides its output", b->job->quant,
-                                strcmp(b->job->quant, "fp8") == 0 ? 8LL : (long long)b->job->quant_bits), NULL);
+                    tide_format(b->arena,
+                                "%s weights of %lld bits by their packing rules; the kernel of a product takes nothing "
+                                "besides its output",
+                                b->job->quant, strcmp(b->job->quant, "fp8") == 0 ? 8LL : (long long)b->job->quant_bits),
+                    NULL);
     if (strcmp(b->job->quant, "int8") == 0)
-        tide_report(b->diags, TIDE_ASSUMPTION, TIDE_OK, place_of(b, TIDE_SET_quant), "int8: no activation is beyond the threshold of 6; columns that are (outliers) are copied", NULL);
+        tide_report(b->diags, TIDE_ASSUMPTION, TIDE_OK, place_of(b, TIDE_SET_quant),
+                    "int8: no activation is beyond the threshold of 6; columns that are (outliers) are copied", NULL);
     if (strcmp(method, "none") == 0) return;
     if (tide_setting_is_of(&tide_settings[TIDE_SET_adapter_num_virtual_tokens], method))
         job_assume(b, TIDE_SET_adapter_num_virtual_tokens, "20 trained tokens go before each sample");
     if (strcmp(method, "ia3") == 0)
-        job_assume(b, TIDE_SET_adapter_target_modules, "what peft takes by the model_type is rescaled, and the last layer of the MLP by its input");
+        job_assume(b, TIDE_SET_adapter_target_modules,
+                   "what peft takes by the model_type is rescaled, and the last layer of the MLP by its input");
     if (strcmp(method, "lora") == 0) {
         job_assume(b, TIDE_SET_adapter_target_modules, "adapters on every linear layer but the output head");
         job_assume(b, TIDE_SET_adapter_r, "adapters of rank 16");
         job_assume(b, TIDE_SET_adapter_dropout, "no dropout before adapters");
     }
-    job_assume(b, TIDE_SET_adapter_autocast_adapter_dtype, "adapters in fp32, as peft makes them for a model in half precision");
+    job_assume(b, TIDE_SET_adapter_autocast_adapter_dtype,
+               "adapters in fp32, as peft makes them for a model in half precision");
 }
 
 static void assume_training(job_builder *b) {
     bool has_steps = strcmp(b->job->optimizer, "none") != 0;
-    job_assume(
-        b, TIDE_SET_optimizer,
-        "torch.optim.AdamW as PyTorch makes it: foreach, two states per parameter in its type");
+    job_assume(b, TIDE_SET_optimizer,
+               "torch.optim.AdamW as PyTorch makes it: foreach, two states per parameter in its type");
     bool has_adapter = strcmp(b->job->adapter.method, "none") != 0;
     if (strcmp(b->job->quant, "none") != 0)
-        job_assume(b, TIDE_SET_kbit_prepare, "peft.prepare_model_for_kbit_training: what is not quantised is kept in fp32 and frozen");
+        job_assume(b, TIDE_SET_kbit_prepare,
+                   "peft.prepare_model_for_kbit_training: what is not quantised is kept in fp32 and frozen");
     if (b->job->train_only.count == 0 && !has_adapter)
         job_assume(b, TIDE_SET_freeze, "nothing is frozen: every parameter trains");
     job_assume(b, TIDE_SET_grad_accum, "1: an optimizer step after every micro-batch");
-    if (has_steps)
-        job_assume(b, TIDE_SET_zero_grad, "gradients are freed after every step (set_to_none)");
+    if (has_steps) job_assume(b, TIDE_SET_zero_grad, "gradients are freed after every step (set_to_none)");
     if (has_steps) job_assume(b, TIDE_SET_clip, "gradients are not clipped");
     job_assume(b, TIDE_SET_hold_outputs, "the model's output is dropped before backward");
-    job_assume(b, TIDE_SET_checkpointing,
-               "no checkpointing: what backward needs of every layer is kept");
+    job_assume(b, TIDE_SET_checkpointing, "no checkpointing: what backward needs of every layer is kept");
 }
 
 static void assume_versions(job_builder *b) {
@@ -711,8 +740,7 @@ static void assume_kernels(job_builder *b) {
     job_assume(b, TIDE_SET_attention, "sdpa, as transformers chooses");
     if (strcmp(job->attention, "sdpa") == 0)
         job_assume(b, TIDE_SET_sdpa_backend,
-                   tide_format(b->arena, "the kernel that PyTorch picks at capability %d",
-                               job->capability));
+                   tide_format(b->arena, "the kernel that PyTorch picks at capability %d", job->capability));
     if (config_generates(b))
         job_assume(b, TIDE_SET_use_cache,
                    strcmp(job->checkpointing, "none") == 0
@@ -723,22 +751,19 @@ static void assume_kernels(job_builder *b) {
 static void assume_device(job_builder *b) {
     const tide_job *job = b->job;
     if (!job->has_gpu)
-        job_assume(
-            b, TIDE_SET_gpu,
-            tide_format(
-                b->arena,
-                "no gpu given: kernels as on an H100 of capability %d, %s, no context counted",
-                job->capability,
-                job->device_bytes ? "memory as gpu_gib says" : "memory without limit"));
+        job_assume(b, TIDE_SET_gpu,
+                   tide_format(b->arena, "no gpu given: kernels as on an H100 of capability %d, %s, no context counted",
+                               job->capability, job->device_bytes ? "memory as gpu_gib says" : "memory without limit"));
     job_assume(b, TIDE_SET_allocator, "PyTorch's own defaults: PYTORCH_CUDA_ALLOC_CONF is not set");
-    job_assume(b, TIDE_SET_load,
-               "weights reach the device one by one, as .to(\"cuda\") moves them");
+    job_assume(b, TIDE_SET_load, "weights reach the device one by one, as .to(\"cuda\") moves them");
     if (strcmp(value_of(b, TIDE_SET_parallel_kind), "zero3") == 0)
         job_assume(b, TIDE_SET_parallel_zero_init,
-                   "the whole model reaches the device before it is cut; true: as it is made, as from_pretrained() does under a file of stage 3");
+                   "the whole model reaches the device before it is cut; true: as it is made, as from_pretrained() "
+                   "does under a file of stage 3");
     if (strcmp(value_of(b, TIDE_SET_parallel_kind), "fsdp2") == 0)
-        job_assume(b, TIDE_SET_parallel_meta_init,
-                   "the whole model reaches the device before it is cut; true: made on the meta device, parts alone reach it");
+        job_assume(
+            b, TIDE_SET_parallel_meta_init,
+            "the whole model reaches the device before it is cut; true: made on the meta device, parts alone reach it");
 }
 
 /* ---- rows ---- */
@@ -758,8 +783,7 @@ static void write_rows(job_builder *b) {
     for (unsigned i = 0; i < TIDE_SET_COUNT; i++) {
         tide_setting_id id = (tide_setting_id)i;
         if (id == TIDE_SET_model) {
-            row_add(b, "model", b->job->model,
-                    b->model_is_file ? TIDE_ORIGIN_FILE : b->words.origins[id]);
+            row_add(b, "model", b->job->model, b->model_is_file ? TIDE_ORIGIN_FILE : b->words.origins[id]);
         } else if (id == TIDE_SET_overrides) {
             for (uint32_t k = 0; k < b->words.override_count; k++)
                 row_add(b, tide_format(b->arena, "overrides.%s", b->words.overrides[k].path),
@@ -775,20 +799,18 @@ static void write_rows(job_builder *b) {
 
 enum { WORD_LIMIT = 4096 };
 
-tide_job *tide_job_build(tide_arena *arena, const tide_text *words, uint32_t word_count,
-                         const tide_file *files, uint32_t file_count, tide_diagnostics *diags) {
+tide_job *tide_job_build(tide_arena *arena, const tide_text *words, uint32_t word_count, const tide_file *files,
+                         uint32_t file_count, tide_diagnostics *diags) {
     job_builder b = {.arena = arena, .diags = diags, .job = TIDE_NEW(arena, tide_job, 1)};
     uint32_t errors = diags->error_count;
     tide_words_init(&b.words, arena, diags);
     tide_files_read(&b.given, &b.words, files, file_count);
     b.files_failed = diags->error_count != errors;
     if (word_count > WORD_LIMIT) {
-        tide_error(diags, TIDE_ERR_LIMIT, "/settings", "more than 4096 words",
-                   "a job has a few dozen settings");
+        tide_error(diags, TIDE_ERR_LIMIT, "/settings", "more than 4096 words", "a job has a few dozen settings");
         word_count = WORD_LIMIT;
     }
-    for (uint32_t i = 0; i < word_count; i++)
-        tide_word_read(&b.words, words[i], TIDE_ORIGIN_USER, i == 0);
+    for (uint32_t i = 0; i < word_count; i++) tide_word_read(&b.words, words[i], TIDE_ORIGIN_USER, i == 0);
     read_recipe(&b);
     read_versions(&b);
     find_model(&b);
@@ -804,8 +826,10 @@ tide_job *tide_job_build(tide_arena *arena, const tide_text *words, uint32_t wor
     assume_data(&b);
     assume_precision(&b);
     assume_adapter(&b);
-    if (value_is(&b, TIDE_SET_mode, "train")) assume_training(&b);
-    else assume_inference(&b);
+    if (value_is(&b, TIDE_SET_mode, "train"))
+        assume_training(&b);
+    else
+        assume_inference(&b);
     assume_kernels(&b);
     assume_device(&b);
     assume_versions(&b);
@@ -817,25 +841,21 @@ tide_job *tide_job_build(tide_arena *arena, const tide_text *words, uint32_t wor
 }
 
 static bool is_of_device(unsigned id) {
-    return id == TIDE_SET_gpu || id == TIDE_SET_gpu_gib || id == TIDE_SET_memory_fraction ||
-           id == TIDE_SET_allocator;
+    return id == TIDE_SET_gpu || id == TIDE_SET_gpu_gib || id == TIDE_SET_memory_fraction || id == TIDE_SET_allocator;
 }
 
-tide_job *tide_job_device(tide_arena *arena, const tide_text *words, uint32_t word_count,
-                          tide_diagnostics *diags) {
+tide_job *tide_job_device(tide_arena *arena, const tide_text *words, uint32_t word_count, tide_diagnostics *diags) {
     job_builder b = {.arena = arena, .diags = diags, .job = TIDE_NEW(arena, tide_job, 1)};
     uint32_t errors = diags->error_count;
     tide_words_init(&b.words, arena, diags);
-    for (uint32_t i = 0; i < word_count; i++)
-        tide_word_read(&b.words, words[i], TIDE_ORIGIN_USER, false);
+    for (uint32_t i = 0; i < word_count; i++) tide_word_read(&b.words, words[i], TIDE_ORIGIN_USER, false);
     b.job->rows = TIDE_NEW(arena, tide_setting_row, TIDE_SET_COUNT);
     for (unsigned i = 0; i < TIDE_SET_COUNT; i++) {
         tide_setting_id id = (tide_setting_id)i;
         if (!b.words.is_given[id]) continue;
         row_add(&b, tide_settings[id].name, value_of(&b, id), TIDE_ORIGIN_USER);
         if (!is_of_device(i))
-            tide_error(diags, TIDE_ERR_CONFLICT,
-                       tide_format(arena, "/settings/%s", tide_settings[id].name),
+            tide_error(diags, TIDE_ERR_CONFLICT, tide_format(arena, "/settings/%s", tide_settings[id].name),
                        "a recording has its job in it: this cannot be changed afterwards",
                        "gpu, gpu_gib, memory_fraction and allocator can");
     }

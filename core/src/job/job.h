@@ -2,9 +2,9 @@
 #ifndef TIDE_JOB_H
 #define TIDE_JOB_H
 
+#include "allocator/alloc_conf.h"
 #include "base/json_read.h"
 #include "base/json_write.h"
-#include "allocator/alloc_conf.h"
 #include "job/readers/safetensors.h"
 
 typedef enum tide_origin { TIDE_ORIGIN_DEFAULT, TIDE_ORIGIN_RECIPE, TIDE_ORIGIN_FILE, TIDE_ORIGIN_USER } tide_origin;
@@ -22,15 +22,15 @@ typedef enum tide_key_effect {
     TIDE_KEY_IGNORED,     /* no effect on memory */
     TIDE_KEY_UNSUPPORTED, /* may matter and is not described */
     TIDE_KEY_UNKNOWN,
-    TIDE_KEY_OVERRULED,   /* another file says otherwise */
+    TIDE_KEY_OVERRULED, /* another file says otherwise */
     TIDE_KEY_EFFECT_COUNT
 } tide_key_effect;
 
 typedef struct tide_file_key {
-    const char *key;              /* as fsdp_config/fsdp_version */
-    const char *value;            /* as given; NULL: an object or null */
-    const char *setting, *taken;  /* USED: the setting and its value; NULL where it went into several */
-    const char *note;             /* NULL: none */
+    const char *key;             /* as fsdp_config/fsdp_version */
+    const char *value;           /* as given; NULL: an object or null */
+    const char *setting, *taken; /* USED: the setting and its value; NULL where it went into several */
+    const char *note;            /* NULL: none */
     tide_key_effect effect;
     struct tide_file_key *next;
 } tide_file_key;
@@ -66,82 +66,83 @@ typedef struct tide_name_list {
 
 /* A method of peft and its configuration. */
 typedef struct tide_adapter {
-    const char *method; /* none lora ia3 prompt_tuning prefix_tuning p_tuning */
+    const char *method;                             /* none lora ia3 prompt_tuning prefix_tuning p_tuning */
     int64_t r, virtual_tokens, encoder_hidden_size; /* the last 0: the model's */
     double dropout;
-    const char *target_modules, *feedforward_modules, *exclude_modules; /* names joined by commas, a regular expression, all-linear; "": not set */
+    const char *target_modules, *feedforward_modules,
+        *exclude_modules; /* names joined by commas, a regular expression, all-linear; "": not set */
     tide_name_list layers_to_transform, layers_pattern, rank_pattern, modules_to_save, also_train;
     const char *bias; /* none all lora_only */
     bool lora_bias, dora, prefix_projection, autocast_adapter_dtype, merged;
 } tide_adapter;
 
 typedef struct tide_job {
-    const char *model;               /* name in the catalogue, or of the given configuration */
+    const char *model; /* name in the catalogue, or of the given configuration */
     const char *model_title, *model_source;
-    int64_t published_parameters;    /* 0: unknown */
-    const tide_json *config;         /* with overrides and dropout applied */
-    const tide_json *preprocessor;   /* NULL: none */
-    const tide_json *description;    /* a description that the user gave; NULL: none */
+    int64_t published_parameters;  /* 0: unknown */
+    const tide_json *config;       /* with overrides and dropout applied */
+    const tide_json *preprocessor; /* NULL: none */
+    const tide_json *description;  /* a description that the user gave; NULL: none */
     tide_text description_text;
-    const tide_checkpoint *checkpoint; /* what the headers of safetensors files say; NULL: none was given */
+    const tide_checkpoint *checkpoint;        /* what the headers of safetensors files say; NULL: none was given */
     tide_text config_text, preprocessor_text; /* of files that were given; empty: none was */
-    bool names_itself;               /* the model came as a file, with its name in it */
-    tide_text was;                   /* GiB and version, when the job's link was made; empty: it does not say */
+    bool names_itself;                        /* the model came as a file, with its name in it */
+    tide_text was; /* GiB and version, when the job's link was made; empty: it does not say */
 
-    const char *mode;                /* train infer */
-    int64_t decode, logits_to_keep;  /* of inference: tokens */
-    const char *cache;               /* dynamic static none */
+    const char *mode;               /* train infer */
+    int64_t decode, logits_to_keep; /* of inference: tokens */
+    const char *cache;              /* dynamic static none */
     int64_t batch, seq, images;
-    int64_t target_seq;                /* 0: not set */
-    int64_t image_height, image_width; /* 0: what the preprocessor makes */
+    int64_t target_seq;                              /* 0: not set */
+    int64_t image_height, image_width;               /* 0: what the preprocessor makes */
     int64_t video_frames, video_height, video_width; /* 0: no video */
-    int64_t audio_seconds;             /* 0: not given */
-    const char *dtype;               /* bf16 fp16 fp32 */
-    const char *autocast;            /* NULL bf16 fp16 */
+    int64_t audio_seconds;                           /* 0: not given */
+    const char *dtype;                               /* bf16 fp16 fp32 */
+    const char *autocast;                            /* NULL bf16 fp16 */
     bool scaler;
     const char *optimizer;
-    const char *param_groups;        /* one trainer */
+    const char *param_groups;          /* one trainer */
     tide_name_list freeze, train_only; /* prefixes of parameter names */
-    const char *quant;               /* none; nf4 fp4 int8 of bitsandbytes; gptq awq fp8 compressed_tensors, for inference */
+    const char *quant; /* none; nf4 fp4 int8 of bitsandbytes; gptq awq fp8 compressed_tensors, for inference */
     int64_t quant_bits, quant_group_size;
     bool quant_zero_point, quant_is_float;
     bool quant_double;
     const char *quant_compute_dtype; /* of products */
     int64_t quant_blocksize;
-    tide_name_list quant_skip;       /* of paths */
-    bool quant_loaded;               /* by from_pretrained(), not by hand */
+    tide_name_list quant_skip; /* of paths */
+    bool quant_loaded;         /* by from_pretrained(), not by hand */
     bool kbit_prepare;
     tide_adapter adapter;
-    const char *checkpointing;       /* none full full_reentrant */
-    const char *attention;           /* sdpa eager */
-    const char *sdpa_backend;        /* flash efficient math cudnn default */
+    const char *checkpointing; /* none full full_reentrant */
+    const char *attention;     /* sdpa eager */
+    const char *sdpa_backend;  /* flash efficient math cudnn default */
     int64_t grad_accum;
-    const char *zero_grad;           /* none zero */
-    const char *zero_grad_at;        /* after_step before_forward before_backward */
-    bool has_main_grads;             /* in fp32, with fp32 copies of the weights */
-    const char *ema;                 /* none swa_utils diffusers diffusers_foreach */
-    bool clips;                      /* clip_grad_norm_ */
+    const char *zero_grad;    /* none zero */
+    const char *zero_grad_at; /* after_step before_forward before_backward */
+    bool has_main_grads;      /* in fp32, with fp32 copies of the weights */
+    const char *ema;          /* none swa_utils diffusers diffusers_foreach */
+    bool clips;               /* clip_grad_norm_ */
     bool labels, padding, packing;
-    const char *loss;                /* default shifted no_upcast liger */
-    int use_cache;                   /* -1: the model's default */
+    const char *loss; /* default shifted no_upcast liger */
+    int use_cache;    /* -1: the model's default */
     bool hold_outputs;
-    const char *allocator;           /* PYTORCH_CUDA_ALLOC_CONF, "" for the default */
+    const char *allocator; /* PYTORCH_CUDA_ALLOC_CONF, "" for the default */
     tide_alloc_conf allocator_conf;
-    const char *load;                /* to warmup */
-    bool keeps_workspaces;           /* of cuBLAS */
+    const char *load;      /* to warmup */
+    bool keeps_workspaces; /* of cuBLAS */
     int64_t steps;
     const char *options[TIDE_OPTION_COUNT]; /* canonical; "": not set */
 
     bool has_gpu;
     tide_gpu gpu;
-    int capability;                  /* of the card, or as set */
-    uint64_t device_bytes;           /* 0: without limit */
-    int64_t memory_fraction_ppm;     /* set_per_process_memory_fraction, parts per million; 0: none */
+    int capability;              /* of the card, or as set */
+    uint64_t device_bytes;       /* 0: without limit */
+    int64_t memory_fraction_ppm; /* set_per_process_memory_fraction, parts per million; 0: none */
 
     tide_setting_row *rows;
     uint32_t row_count;
-    const char *link;                /* what differs from the defaults, "v=1" last */
-    const tide_file_card *files;     /* those that start training, in order */
+    const char *link;            /* what differs from the defaults, "v=1" last */
+    const tide_file_card *files; /* those that start training, in order */
 } tide_job;
 
 /* A file that came with the request. */
@@ -149,37 +150,39 @@ typedef struct tide_file {
     tide_text name, text;
 } tide_file;
 
-/* Builds a job. words are "key=value"; every problem is reported, and every default that moves the number is reported as
- * an assumption. NULL after an error. */
-tide_job *tide_job_build(tide_arena *arena, const tide_text *words, uint32_t word_count, const tide_file *files, uint32_t file_count,
-                         tide_diagnostics *diags);
+/* Builds a job. words are "key=value"; every problem is reported, and every default that moves the number is reported
+ * as an assumption. NULL after an error. */
+tide_job *tide_job_build(tide_arena *arena, const tide_text *words, uint32_t word_count, const tide_file *files,
+                         uint32_t file_count, tide_diagnostics *diags);
 
 /* An option, or what the framework takes where it is not set. */
 int64_t tide_option_int(const tide_job *job, tide_option option, int64_t otherwise);
 bool tide_option_true(const tide_job *job, tide_option option, bool otherwise);
 bool tide_option_is(const tide_job *job, tide_option option, const char *value);
 
-/* The device and the allocator alone, for a recording: of the words only gpu, gpu_gib, memory_fraction and allocator may be
- * given. What is not given is in no row. NULL after an error. */
+/* The device and the allocator alone, for a recording: of the words only gpu, gpu_gib, memory_fraction and allocator
+ * may be given. What is not given is in no row. NULL after an error. */
 tide_job *tide_job_device(tide_arena *arena, const tide_text *words, uint32_t word_count, tide_diagnostics *diags);
 
 /* Types and ranges of the configuration's entries that are read as sizes, probabilities or switches. */
 bool tide_job_check_config(tide_arena *arena, const tide_job *job, tide_diagnostics *diags);
 
-/* What names the kind of a configuration: model_type, or _class_name of diffusers, or architecture of timm; NULL: nothing. */
+/* What names the kind of a configuration: model_type, or _class_name of diffusers, or architecture of timm; NULL:
+ * nothing. */
 const tide_json *tide_config_type(const tide_json *config);
 
 /* Where an entry of the configuration was given: "/settings/overrides.n_head" or "/config.json/n_head". */
 const char *tide_job_config_place(tide_arena *arena, const tide_job *job, const tide_json *entry);
 
 /* A case of the oracle (a flat JSON object) as words; false and a reason if a key has no word. */
-bool tide_job_words_of_case(tide_arena *arena, const tide_json *of_case, tide_text **words, uint32_t *count, const char **reason);
+bool tide_job_words_of_case(tide_arena *arena, const tide_json *of_case, tide_text **words, uint32_t *count,
+                            const char **reason);
 
 /* The configurations that a case brings ("config", "preprocessor": objects), as files after those that there are. */
 void tide_job_add_files_of_case(tide_arena *arena, const tide_json *of_case, tide_file **files, uint32_t *count);
 
-/* The settings with types, defaults, choices, units and help, the catalogue (which may be in the pack) and the cards, as members
- * of an open object. is_form: without what a form can do without at first, help and catalogue. */
+/* The settings with types, defaults, choices, units and help, the catalogue (which may be in the pack) and the cards,
+ * as members of an open object. is_form: without what a form can do without at first, help and catalogue. */
 void tide_job_describe(tide_arena *arena, tide_writer *writer, bool is_form);
 
 #endif

@@ -10,7 +10,8 @@ enum { WORD_LIMIT = 2048, NAMED_LIMIT = 8, VIEW_LIMIT = 500 };
 /* What names the content of a file. */
 static const struct {
     const char *key, *name;
-} file_keys[] = {{"config", "config.json"}, {"preprocessor", "preprocessor_config.json"}, {"description", "description.json"}};
+} file_keys[] = {
+    {"config", "config.json"}, {"preprocessor", "preprocessor_config.json"}, {"description", "description.json"}};
 
 enum { FILE_KEYS = sizeof file_keys / sizeof *file_keys };
 
@@ -43,8 +44,10 @@ static void put_encoded(link_text *link, tide_text text) {
     for (size_t i = 0; i < text.length; i++) {
         unsigned char c = (unsigned char)text.at[i];
         char escape[3] = {'%', digits[c >> 4], digits[c & 15]};
-        if (is_plain(text.at[i])) put_bytes(link, &text.at[i], 1);
-        else put_bytes(link, escape, sizeof escape);
+        if (is_plain(text.at[i]))
+            put_bytes(link, &text.at[i], 1);
+        else
+            put_bytes(link, escape, sizeof escape);
     }
 }
 
@@ -95,7 +98,8 @@ static void warn(const link_reader *r, tide_status status, const char *message, 
 
 static void add_unknown(link_reader *r, tide_text name) {
     const char *shown = tide_shown(r->arena, name);
-    if (r->unknown_count++ < NAMED_LIMIT) r->unknown = r->unknown ? tide_format(r->arena, "%s, %s", r->unknown, shown) : shown;
+    if (r->unknown_count++ < NAMED_LIMIT)
+        r->unknown = r->unknown ? tide_format(r->arena, "%s, %s", r->unknown, shown) : shown;
 }
 
 /* Takes a setting, or says why it is not taken: the default then holds. */
@@ -115,7 +119,8 @@ static void read_setting(link_reader *r, tide_words *words, tide_text name, tide
     for (uint32_t i = 0; i < scratch.count; i++)
         if (scratch.items[i].severity == TIDE_ERROR)
             tide_report(r->diags, TIDE_WARNING, scratch.items[i].status, scratch.items[i].place,
-                        tide_format(r->arena, "is not taken from the link: %s", scratch.items[i].message), scratch.items[i].remedy);
+                        tide_format(r->arena, "is not taken from the link: %s", scratch.items[i].message),
+                        scratch.items[i].remedy);
 }
 
 static bool is_was(tide_text text) {
@@ -127,7 +132,10 @@ static bool is_was(tide_text text) {
 
 /* Where a key of a view is kept; NULL: it is none. */
 static tide_text *view_text(tide_link_view *view, tide_text name) {
-    return tide_text_is(name, "view") ? &view->view : tide_text_is(name, "sel") ? &view->sel : tide_text_is(name, "sweep") ? &view->sweep : NULL;
+    return tide_text_is(name, "view")    ? &view->view
+           : tide_text_is(name, "sel")   ? &view->sel
+           : tide_text_is(name, "sweep") ? &view->sweep
+                                         : NULL;
 }
 
 static bool read_file(link_reader *r, tide_text name, tide_text value) {
@@ -146,11 +154,13 @@ static bool read_file(link_reader *r, tide_text name, tide_text value) {
 static void read_version(link_reader *r, tide_text value) {
     int64_t version;
     size_t digits = 0;
-    while (digits < value.length && value.at[digits] >= '0' && value.at[digits] <= '9') digits++; /* "v=1." of a sentence */
+    while (digits < value.length && value.at[digits] >= '0' && value.at[digits] <= '9')
+        digits++; /* "v=1." of a sentence */
     if (!tide_text_to_i64(&version, (tide_text){value.at, digits})) return;
     r->has_version = true;
     if (version > TIDE_LINK_VERSION)
-        warn(r, TIDE_ERR_UNSUPPORTED, "was made with a newer version of tidemark; what is known here was read", "reload the page, or update tidemark");
+        warn(r, TIDE_ERR_UNSUPPORTED, "was made with a newer version of tidemark; what is known here was read",
+             "reload the page, or update tidemark");
 }
 
 static void read_piece(link_reader *r, tide_text piece) {
@@ -169,7 +179,8 @@ static void read_piece(link_reader *r, tide_text piece) {
     } else if (tide_text_is(name, "was")) {
         if (is_was(value)) r->link->was = value;
     } else if (view_text(&r->link->view, name)) {
-        if (value.length <= VIEW_LIMIT) *view_text(&r->link->view, name) = value; /* what cannot be meant is passed over */
+        if (value.length <= VIEW_LIMIT)
+            *view_text(&r->link->view, name) = value; /* what cannot be meant is passed over */
     } else if (is_base && r->pair_count < WORD_LIMIT) {
         r->pairs[r->pair_count][0] = (tide_text){name.at + 2, name.length - 2};
         r->pairs[r->pair_count++][1] = value;
@@ -183,9 +194,11 @@ static void take_words(const link_reader *r, const tide_words *words, tide_text 
     *count = 0;
     for (unsigned id = 0; id < TIDE_SET_COUNT; id++)
         if (words->is_given[id] && words->values[id][0])
-            (*out)[(*count)++] = tide_text_of(tide_format(r->arena, "%s=%s", tide_settings[id].name, words->values[id]));
+            (*out)[(*count)++] =
+                tide_text_of(tide_format(r->arena, "%s=%s", tide_settings[id].name, words->values[id]));
     for (uint32_t i = 0; i < words->override_count; i++)
-        (*out)[(*count)++] = tide_text_of(tide_format(r->arena, "overrides.%s=%s", words->overrides[i].path, words->overrides[i].text));
+        (*out)[(*count)++] =
+            tide_text_of(tide_format(r->arena, "overrides.%s=%s", words->overrides[i].path, words->overrides[i].text));
 }
 
 /* The job's words, with those of b. in place of theirs; an empty one is the default. */
@@ -195,8 +208,10 @@ static void read_baseline(link_reader *r) {
         tide_word_read(&r->baseline, r->link->words[i], TIDE_ORIGIN_FILE, false);
     for (uint32_t i = 0; i < r->pair_count; i++) {
         tide_setting_id id = tide_setting_find(r->pairs[i][0]);
-        if (r->pairs[i][1].length) read_setting(r, &r->baseline, r->pairs[i][0], r->pairs[i][1], TIDE_ORIGIN_USER);
-        else if (id < TIDE_SET_COUNT) r->baseline.is_given[id] = false;
+        if (r->pairs[i][1].length)
+            read_setting(r, &r->baseline, r->pairs[i][0], r->pairs[i][1], TIDE_ORIGIN_USER);
+        else if (id < TIDE_SET_COUNT)
+            r->baseline.is_given[id] = false;
     }
     take_words(r, &r->baseline, &r->link->baseline, &r->link->baseline_count);
 }
@@ -225,9 +240,11 @@ void tide_link_read(tide_arena *arena, tide_text text, tide_link *link, tide_dia
     if (r->unknown_count)
         warn(r, TIDE_ERR_FIELD_UNKNOWN,
              tide_format(arena, "holds %u %s not known to this version: %s%s", (unsigned)r->unknown_count,
-                         r->unknown_count == 1 ? "setting that is" : "settings that are", r->unknown, r->unknown_count > NAMED_LIMIT ? ", ..." : ""),
+                         r->unknown_count == 1 ? "setting that is" : "settings that are", r->unknown,
+                         r->unknown_count > NAMED_LIMIT ? ", ..." : ""),
              NULL);
-    if (!r->has_version) warn(r, TIDE_ERR_FIELD_MISSING, "looks cut short: it does not end in v=1", "check the settings");
+    if (!r->has_version)
+        warn(r, TIDE_ERR_FIELD_MISSING, "looks cut short: it does not end in v=1", "check the settings");
     take_words(r, &r->words, &link->words, &link->word_count);
     if (r->pair_count) read_baseline(r);
 }
@@ -239,12 +256,14 @@ static tide_text name_of(tide_text word) {
     return id == TIDE_SET_COUNT ? name : tide_text_of(tide_settings[id].name);
 }
 
-uint32_t tide_link_join(tide_arena *arena, const tide_link *link, const tide_text *words, uint32_t count, tide_text **joined) {
+uint32_t tide_link_join(tide_arena *arena, const tide_link *link, const tide_text *words, uint32_t count,
+                        tide_text **joined) {
     uint32_t length = 0;
     *joined = TIDE_NEW(arena, tide_text, link->word_count + count);
     for (uint32_t i = 0; i < link->word_count; i++) {
         bool is_given = false;
-        for (uint32_t k = 0; k < count; k++) is_given = is_given || tide_text_equal(name_of(link->words[i]), name_of(words[k]));
+        for (uint32_t k = 0; k < count; k++)
+            is_given = is_given || tide_text_equal(name_of(link->words[i]), name_of(words[k]));
         if (!is_given) (*joined)[length++] = link->words[i];
     }
     for (uint32_t k = 0; k < count; k++) (*joined)[length++] = words[k];
@@ -286,8 +305,10 @@ static tide_text minified(tide_arena *arena, tide_text text) {
     for (size_t i = 0; i < text.length; i++) {
         char c = text.at[i];
         bool is_blank = c == ' ' || c == '\n' || c == '\r' || c == '\t';
-        if (is_inside && c == '\\' && i + 1 < text.length) out[length++] = text.at[i++];
-        else if (c == '"') is_inside = !is_inside;
+        if (is_inside && c == '\\' && i + 1 < text.length)
+            out[length++] = text.at[i++];
+        else if (c == '"')
+            is_inside = !is_inside;
         if (is_inside || !is_blank) out[length++] = text.at[i];
     }
     return (tide_text){out, length};
@@ -304,19 +325,23 @@ static void put_baseline(link_text *link, const tide_job *job, const tide_job *b
     for (uint32_t i = 0; i < baseline->row_count; i++) {
         const tide_setting_row *row = &baseline->rows[i], *own = row_find(job, row->name);
         bool is_said = row_in_link(link->arena, baseline, row), is_own = own && row_in_link(link->arena, job, own);
-        if (is_said && !(is_own && strcmp(own->value, row->value) == 0)) put_word(link, "b.", row->name, tide_text_of(row->value));
+        if (is_said && !(is_own && strcmp(own->value, row->value) == 0))
+            put_word(link, "b.", row->name, tide_text_of(row->value));
     }
     for (uint32_t i = 0; i < job->row_count; i++) {
         const tide_setting_row *row = &job->rows[i], *other = row_find(baseline, row->name);
-        if (row_in_link(link->arena, job, row) && !(other && row_in_link(link->arena, baseline, other))) put_word(link, "b.", row->name, TIDE_TEXT(""));
+        if (row_in_link(link->arena, job, row) && !(other && row_in_link(link->arena, baseline, other)))
+            put_word(link, "b.", row->name, TIDE_TEXT(""));
     }
 }
 
-const char *tide_link_write_more(tide_arena *arena, const tide_job *job, const tide_job *baseline, const tide_link_view *view, tide_text was) {
+const char *tide_link_write_more(tide_arena *arena, const tide_job *job, const tide_job *baseline,
+                                 const tide_link_view *view, tide_text was) {
     link_text link = {.arena = arena};
     const tide_text contents[FILE_KEYS] = {job->config_text, job->preprocessor_text, job->description_text};
     for (uint32_t i = 0; i < job->row_count; i++)
-        if (row_in_link(arena, job, &job->rows[i])) put_word(&link, "", job->rows[i].name, tide_text_of(job->rows[i].value));
+        if (row_in_link(arena, job, &job->rows[i]))
+            put_word(&link, "", job->rows[i].name, tide_text_of(job->rows[i].value));
     for (int k = 0; k < FILE_KEYS; k++)
         if (contents[k].length) put_word(&link, "", file_keys[k].key, minified(arena, contents[k]));
     if (baseline) put_baseline(&link, job, baseline);

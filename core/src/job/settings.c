@@ -8,13 +8,11 @@
 #include "lang/embedded_models.h"
 
 const tide_setting tide_settings[TIDE_SET_COUNT] = {
-#define TIDE_SETTING(name, type, value, choices, synonyms, unit, group, aliases, least, most,      \
-                     help)                                                                         \
+#define TIDE_SETTING(name, type, value, choices, synonyms, unit, group, aliases, least, most, help)                    \
     {#name, TIDE_SETTING_##type, value, choices, synonyms, unit, group, aliases, least, most, ""},
-#define TIDE_SETTING_IN(object, kinds, key, type, value, choices, synonyms, unit, group, aliases, least,  \
-                        most, help)                                                                \
+#define TIDE_SETTING_IN(object, kinds, key, type, value, choices, synonyms, unit, group, aliases, least, most, help)   \
     {#object "." #key, TIDE_SETTING_##type, value, choices, synonyms, unit, group, aliases, least, most, kinds},
-#define TIDE_OPTION(key, kinds, type, value, choices, synonyms, unit, aliases, least, most, help)  \
+#define TIDE_OPTION(key, kinds, type, value, choices, synonyms, unit, aliases, least, most, help)                      \
     {"parallel." #key, TIDE_SETTING_##type, value, choices, synonyms, unit, "parallel", aliases, least, most, kinds},
 #include "job/settings.def"
 #undef TIDE_OPTION
@@ -24,7 +22,8 @@ const tide_setting tide_settings[TIDE_SET_COUNT] = {
 
 const char *const tide_setting_help[TIDE_SET_COUNT] = {
 #define TIDE_SETTING(name, type, value, choices, synonyms, unit, group, aliases, least, most, help) help,
-#define TIDE_SETTING_IN(object, kinds, key, type, value, choices, synonyms, unit, group, aliases, least, most, help) help,
+#define TIDE_SETTING_IN(object, kinds, key, type, value, choices, synonyms, unit, group, aliases, least, most, help)   \
+    help,
 #define TIDE_OPTION(key, kinds, type, value, choices, synonyms, unit, aliases, least, most, help) help,
 #include "job/settings.def"
 #undef TIDE_OPTION
@@ -86,15 +85,13 @@ bool tide_piece_next(tide_text *rest, char separator, tide_text *piece) {
     return true;
 }
 
-const char *tide_near_names(tide_arena *arena, tide_text name, const char **candidates,
-                            uint32_t count) {
+const char *tide_near_names(tide_arena *arena, tide_text name, const char **candidates, uint32_t count) {
     const char *found[NEAR_LIMIT];
     uint32_t found_count = 0;
     tide_text lowered = tide_text_of(tide_lowered(arena, name));
     if (lowered.length == 0) return NULL;
     for (uint32_t i = 0; i < count && found_count < NEAR_LIMIT; i++)
-        if (tide_text_starts(tide_text_of(candidates[i]), lowered))
-            found[found_count++] = candidates[i];
+        if (tide_text_starts(tide_text_of(candidates[i]), lowered)) found[found_count++] = candidates[i];
     const char **rest = TIDE_NEW(arena, const char *, count + 1);
     memcpy(rest, candidates, count * sizeof *rest);
     for (uint32_t had = found_count; found_count < NEAR_LIMIT && had == 0;) {
@@ -119,8 +116,7 @@ tide_decimal tide_decimal_read(int64_t *pico, tide_text text) {
     size_t i = 0;
     bool is_negative = false, has_point = false, has_digit = false;
     int64_t mantissa = 0, exponent = 12, stated = 0;
-    if (i < text.length && (text.at[i] == '-' || text.at[i] == '+'))
-        is_negative = text.at[i++] == '-';
+    if (i < text.length && (text.at[i] == '-' || text.at[i] == '+')) is_negative = text.at[i++] == '-';
     for (; i < text.length; i++) {
         char c = text.at[i];
         if (c == '.' && !has_point) {
@@ -128,8 +124,7 @@ tide_decimal tide_decimal_read(int64_t *pico, tide_text text) {
         } else if (c >= '0' && c <= '9') {
             has_digit = true;
             if (mantissa > (INT64_MAX - 9) / 10) {
-                if (c != '0' || !has_point)
-                    return has_point ? TIDE_DECIMAL_FINE : TIDE_DECIMAL_LARGE;
+                if (c != '0' || !has_point) return has_point ? TIDE_DECIMAL_FINE : TIDE_DECIMAL_LARGE;
                 continue;
             }
             mantissa = mantissa * 10 + (c - '0');
@@ -141,8 +136,7 @@ tide_decimal tide_decimal_read(int64_t *pico, tide_text text) {
     if (!has_digit) return TIDE_DECIMAL_NONE;
     if (i < text.length) {
         if (text.at[i] != 'e' && text.at[i] != 'E') return TIDE_DECIMAL_NONE;
-        if (!tide_text_to_i64(&stated, (tide_text){text.at + i + 1, text.length - i - 1}))
-            return TIDE_DECIMAL_NONE;
+        if (!tide_text_to_i64(&stated, (tide_text){text.at + i + 1, text.length - i - 1})) return TIDE_DECIMAL_NONE;
         if (stated > 100) stated = 100;
         if (stated < -100) stated = -100;
     }
@@ -160,8 +154,8 @@ tide_decimal tide_decimal_read(int64_t *pico, tide_text text) {
 const char *tide_decimal_text(tide_arena *arena, int64_t pico) {
     const char *sign = pico < 0 ? "-" : "";
     uint64_t size = pico < 0 ? 0 - (uint64_t)pico : (uint64_t)pico;
-    char *text = tide_format(arena, "%s%" PRIu64 ".%012" PRIu64, sign, size / (uint64_t)TIDE_PICO,
-                             size % (uint64_t)TIDE_PICO);
+    char *text =
+        tide_format(arena, "%s%" PRIu64 ".%012" PRIu64, sign, size / (uint64_t)TIDE_PICO, size % (uint64_t)TIDE_PICO);
     size_t length = strlen(text);
     while (text[length - 1] == '0') text[--length] = 0;
     if (text[length - 1] == '.') text[--length] = 0;
@@ -276,25 +270,21 @@ typedef struct value_reader {
 } value_reader;
 
 /* Reports `is "...", but rule` at the setting; returns NULL. */
-static const char *value_refuse(const value_reader *r, tide_status status, const char *rule,
-                                const char *remedy) {
+static const char *value_refuse(const value_reader *r, tide_status status, const char *rule, const char *remedy) {
     const char *place = tide_format(r->arena, "/settings/%s", r->setting->name);
-    const char *message = r->given.length ? tide_format(r->arena, "is \"%s\"; %s",
-                                                        tide_shown(r->arena, r->given), rule)
+    const char *message = r->given.length ? tide_format(r->arena, "is \"%s\"; %s", tide_shown(r->arena, r->given), rule)
                                           : tide_format(r->arena, "is empty; %s", rule);
     tide_error(r->diags, status, place, message, remedy);
     return NULL;
 }
 
 static bool value_is_unset(const value_reader *r) {
-    return r->given.length == 0 || text_same(r->given, TIDE_TEXT("none")) ||
-           text_same(r->given, TIDE_TEXT("default"));
+    return r->given.length == 0 || text_same(r->given, TIDE_TEXT("none")) || text_same(r->given, TIDE_TEXT("default"));
 }
 
 static const char *value_int(const value_reader *r) {
     const tide_setting *s = r->setting;
-    const char *rule = tide_format(r->arena, "must be a whole number from %" PRId64 " to %" PRId64,
-                                   s->least, s->most);
+    const char *rule = tide_format(r->arena, "must be a whole number from %" PRId64 " to %" PRId64, s->least, s->most);
     int64_t value;
     if (s->default_value[0] == 0 && value_is_unset(r)) return "";
     if (!tide_text_to_i64(&value, r->given)) {
@@ -303,8 +293,7 @@ static const char *value_int(const value_reader *r) {
             is_digits = is_digits && r->given.at[i] >= '0' && r->given.at[i] <= '9';
         return value_refuse(r, is_digits ? TIDE_ERR_FIELD_RANGE : TIDE_ERR_FIELD_TYPE, rule, NULL);
     }
-    if (value < s->least || value > s->most)
-        return value_refuse(r, TIDE_ERR_FIELD_RANGE, rule, NULL);
+    if (value < s->least || value > s->most) return value_refuse(r, TIDE_ERR_FIELD_RANGE, rule, NULL);
     return tide_format(r->arena, "%" PRId64, value);
 }
 
@@ -313,8 +302,7 @@ static const char *value_capability(const value_reader *r) {
     int64_t pico;
     if (!memchr(r->given.at, '.', r->given.length)) return value_int(r);
     if (tide_decimal_read(&pico, r->given) != TIDE_DECIMAL_OK || pico % (TIDE_PICO / 10))
-        return value_refuse(r, TIDE_ERR_FIELD_TYPE, "must be a compute capability, as 90 or 9.0",
-                            NULL);
+        return value_refuse(r, TIDE_ERR_FIELD_TYPE, "must be a compute capability, as 90 or 9.0", NULL);
     value_reader whole = *r;
     whole.given = tide_text_of(tide_format(r->arena, "%" PRId64, pico / (TIDE_PICO / 10)));
     return value_int(&whole);
@@ -326,26 +314,21 @@ static const char *value_number(const value_reader *r) {
     int64_t pico = 0;
     if (value_is_unset(r) || (is_clip && text_same(r->given, TIDE_TEXT("false")))) return "";
     tide_decimal state = tide_decimal_read(&pico, r->given);
-    const char *rule =
-        tide_format(r->arena, "must be a number from %s to %s",
-                    tide_decimal_text(r->arena, s->least), tide_decimal_text(r->arena, s->most));
+    const char *rule = tide_format(r->arena, "must be a number from %s to %s", tide_decimal_text(r->arena, s->least),
+                                   tide_decimal_text(r->arena, s->most));
     if (state == TIDE_DECIMAL_NONE) return value_refuse(r, TIDE_ERR_FIELD_TYPE, rule, NULL);
-    if (state == TIDE_DECIMAL_LARGE ||
-        (state == TIDE_DECIMAL_OK && (pico < s->least || pico > s->most)))
+    if (state == TIDE_DECIMAL_LARGE || (state == TIDE_DECIMAL_OK && (pico < s->least || pico > s->most)))
         return value_refuse(r, TIDE_ERR_FIELD_RANGE, rule, NULL);
     bool is_fraction = s == &tide_settings[TIDE_SET_memory_fraction];
     if (state == TIDE_DECIMAL_FINE || (is_fraction && pico % (TIDE_PICO / 1000000)))
         return value_refuse(r, TIDE_ERR_FIELD_RANGE,
-                            is_fraction ? "must have at most 6 decimals"
-                                        : "must have at most 12 decimals",
-                            "round it");
+                            is_fraction ? "must have at most 6 decimals" : "must have at most 12 decimals", "round it");
     if (is_clip && pico == 0) return ""; /* a norm of 0 is false in Python: no clipping */
     return tide_decimal_text(r->arena, pico);
 }
 
 static const char *value_bool(const value_reader *r) {
-    static const char *const yes[] = {"true", "1", "yes", "on"}, *const no[] = {"false", "0", "no",
-                                                                                "off"};
+    static const char *const yes[] = {"true", "1", "yes", "on"}, *const no[] = {"false", "0", "no", "off"};
     for (unsigned i = 0; i < 4; i++) {
         if (text_same(r->given, tide_text_of(yes[i]))) return "true";
         if (text_same(r->given, tide_text_of(no[i]))) return "false";
@@ -364,10 +347,9 @@ static const char *value_choice(const value_reader *r) {
         list = list ? tide_format(r->arena, "%s, %s", list, names[count]) : names[count];
     }
     const char *near = tide_nearest(tide_text_of(tide_lowered(r->arena, r->given)), names, count);
-    return value_refuse(
-        r, TIDE_ERR_FIELD_RANGE,
-        tide_format(r->arena, count > 1 ? "must be one of %s" : "must be %s", list ? list : ""),
-        near ? tide_format(r->arena, "did you mean %s?", near) : NULL);
+    return value_refuse(r, TIDE_ERR_FIELD_RANGE,
+                        tide_format(r->arena, count > 1 ? "must be one of %s" : "must be %s", list ? list : ""),
+                        near ? tide_format(r->arena, "did you mean %s?", near) : NULL);
 }
 
 static bool value_is_plain(tide_text text) {
@@ -378,10 +360,8 @@ static bool value_is_plain(tide_text text) {
 
 static bool value_fits(const value_reader *r) {
     if (r->given.length > (size_t)r->setting->most) {
-        value_refuse(
-            r, TIDE_ERR_FIELD_RANGE,
-            tide_format(r->arena, "must be at most %" PRId64 " bytes long", r->setting->most),
-            NULL);
+        value_refuse(r, TIDE_ERR_FIELD_RANGE,
+                     tide_format(r->arena, "must be at most %" PRId64 " bytes long", r->setting->most), NULL);
         return false;
     }
     if (!value_is_plain(r->given)) {
@@ -393,8 +373,7 @@ static bool value_fits(const value_reader *r) {
 
 static const char *value_text(const value_reader *r) {
     if (!value_fits(r)) return NULL;
-    if (r->setting == &tide_settings[TIDE_SET_gpu] && text_same(r->given, TIDE_TEXT("none")))
-        return "";
+    if (r->setting == &tide_settings[TIDE_SET_gpu] && text_same(r->given, TIDE_TEXT("none"))) return "";
     return tide_text_copy(r->arena, r->given);
 }
 
@@ -415,8 +394,7 @@ static const char *value_list(const value_reader *r) {
     while (tide_piece_next(&rest, ',', &piece)) {
         piece = tide_trimmed(piece);
         if (piece.length == 0 || value_list_has((tide_text){out, length}, piece)) continue;
-        if (++count > LIST_LIMIT)
-            return value_refuse(r, TIDE_ERR_FIELD_RANGE, "must hold at most 256 names", NULL);
+        if (++count > LIST_LIMIT) return value_refuse(r, TIDE_ERR_FIELD_RANGE, "must hold at most 256 names", NULL);
         if (length) out[length++] = ',';
         memcpy(out + length, piece.at, piece.length);
         length += piece.length;
@@ -433,41 +411,46 @@ static const char *value_size(const value_reader *r) {
     if (has_frames) {
         if (!tide_piece_next(&rest, 'x', &part) || !rest.at || !tide_text_to_i64(&frames, tide_trimmed(part)))
             return value_refuse(r, TIDE_ERR_FIELD_TYPE, "must be frames x height x width, as 16x336x448", NULL);
-        if (frames < 1 || frames > 100000) return value_refuse(r, TIDE_ERR_FIELD_RANGE, "must have from 1 to 100000 frames", NULL);
+        if (frames < 1 || frames > 100000)
+            return value_refuse(r, TIDE_ERR_FIELD_RANGE, "must have from 1 to 100000 frames", NULL);
     }
     size_t cross = 0;
     while (cross < rest.length && text_lower(rest.at[cross]) != 'x') cross++;
     tide_text high = {rest.at, cross}, wide = high;
     if (cross < rest.length) wide = (tide_text){rest.at + cross + 1, rest.length - cross - 1};
     int64_t height, width;
-    if (!tide_text_to_i64(&height, tide_trimmed(high)) ||
-        !tide_text_to_i64(&width, tide_trimmed(wide)))
-        return value_refuse(r, TIDE_ERR_FIELD_TYPE, "must be height x width in pixels, as 336x336",
-                            NULL);
+    if (!tide_text_to_i64(&height, tide_trimmed(high)) || !tide_text_to_i64(&width, tide_trimmed(wide)))
+        return value_refuse(r, TIDE_ERR_FIELD_TYPE, "must be height x width in pixels, as 336x336", NULL);
     if (height < s->least || height > s->most || width < s->least || width > s->most)
         return value_refuse(r, TIDE_ERR_FIELD_RANGE,
-                            tide_format(r->arena, "must have sides from %" PRId64 " to %" PRId64,
-                                        s->least, s->most),
+                            tide_format(r->arena, "must have sides from %" PRId64 " to %" PRId64, s->least, s->most),
                             NULL);
     if (has_frames) return tide_format(r->arena, "%" PRId64 "x%" PRId64 "x%" PRId64, frames, height, width);
     return tide_format(r->arena, "%" PRId64 "x%" PRId64, height, width);
 }
 
-const char *tide_setting_read(tide_arena *arena, tide_setting_id id, tide_text value,
-                              tide_diagnostics *diags) {
+const char *tide_setting_read(tide_arena *arena, tide_setting_id id, tide_text value, tide_diagnostics *diags) {
     value_reader r = {arena, diags, &tide_settings[id], tide_trimmed(value)};
-    if (strcmp(r.setting->unit, "seconds") == 0 && r.given.length > 1 && r.given.at[r.given.length - 1] == 's') r.given.length--;
+    if (strcmp(r.setting->unit, "seconds") == 0 && r.given.length > 1 && r.given.at[r.given.length - 1] == 's')
+        r.given.length--;
     if (id == TIDE_SET_capability) return value_capability(&r);
     switch (r.setting->type) {
-    case TIDE_SETTING_INT: return value_int(&r);
-    case TIDE_SETTING_NUMBER: return value_number(&r);
-    case TIDE_SETTING_BOOL: return value_bool(&r);
-    case TIDE_SETTING_CHOICE: return value_choice(&r);
-    case TIDE_SETTING_TEXT: return value_text(&r);
-    case TIDE_SETTING_LIST: return value_list(&r);
-    case TIDE_SETTING_SIZE: return value_size(&r);
-    case TIDE_SETTING_OVERRIDES: break;
+    case TIDE_SETTING_INT:
+        return value_int(&r);
+    case TIDE_SETTING_NUMBER:
+        return value_number(&r);
+    case TIDE_SETTING_BOOL:
+        return value_bool(&r);
+    case TIDE_SETTING_CHOICE:
+        return value_choice(&r);
+    case TIDE_SETTING_TEXT:
+        return value_text(&r);
+    case TIDE_SETTING_LIST:
+        return value_list(&r);
+    case TIDE_SETTING_SIZE:
+        return value_size(&r);
+    case TIDE_SETTING_OVERRIDES:
+        break;
     }
-    return value_refuse(&r, TIDE_ERR_FIELD_TYPE, "needs a path",
-                        "write overrides.num_hidden_layers=4");
+    return value_refuse(&r, TIDE_ERR_FIELD_TYPE, "needs a path", "write overrides.num_hidden_layers=4");
 }

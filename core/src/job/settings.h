@@ -24,13 +24,10 @@ typedef struct tide_setting {
 } tide_setting;
 
 typedef enum tide_setting_id {
-#define TIDE_SETTING(name, type, value, choices, synonyms, unit, group, aliases, least, most,      \
-                     help)                                                                         \
-    TIDE_SET_##name,
-#define TIDE_SETTING_IN(object, kinds, key, type, value, choices, synonyms, unit, group, aliases, least,  \
-                        most, help)                                                                \
+#define TIDE_SETTING(name, type, value, choices, synonyms, unit, group, aliases, least, most, help) TIDE_SET_##name,
+#define TIDE_SETTING_IN(object, kinds, key, type, value, choices, synonyms, unit, group, aliases, least, most, help)   \
     TIDE_SET_##object##_##key,
-#define TIDE_OPTION(key, kinds, type, value, choices, synonyms, unit, aliases, least, most, help)  \
+#define TIDE_OPTION(key, kinds, type, value, choices, synonyms, unit, aliases, least, most, help)                      \
     TIDE_SET_parallel_##key,
 #include "job/settings.def"
 #undef TIDE_OPTION
@@ -72,16 +69,10 @@ tide_text tide_setting_choice(const tide_setting *setting, uint32_t index);
 bool tide_setting_has_choice(const tide_setting *setting, tide_text value);
 
 /* A value as canonical text, or NULL after an error at /settings/NAME. */
-const char *tide_setting_read(tide_arena *arena, tide_setting_id id, tide_text value,
-                              tide_diagnostics *diags);
+const char *tide_setting_read(tide_arena *arena, tide_setting_id id, tide_text value, tide_diagnostics *diags);
 
 /* A decimal in units of 10^-12. */
-typedef enum tide_decimal {
-    TIDE_DECIMAL_OK,
-    TIDE_DECIMAL_NONE,
-    TIDE_DECIMAL_FINE,
-    TIDE_DECIMAL_LARGE
-} tide_decimal;
+typedef enum tide_decimal { TIDE_DECIMAL_OK, TIDE_DECIMAL_NONE, TIDE_DECIMAL_FINE, TIDE_DECIMAL_LARGE } tide_decimal;
 #define TIDE_PICO INT64_C(1000000000000)
 tide_decimal tide_decimal_read(int64_t *pico, tide_text text);
 const char *tide_decimal_text(tide_arena *arena, int64_t pico);
@@ -94,8 +85,7 @@ char *tide_lowered(tide_arena *arena, tide_text text);
 
 /* Up to four candidates near to a misspelt name: "a, b or c"; NULL if none is. Those that begin
  * with it come first. */
-const char *tide_near_names(tide_arena *arena, tide_text name, const char **candidates,
-                            uint32_t count);
+const char *tide_near_names(tide_arena *arena, tide_text name, const char **candidates, uint32_t count);
 
 /* Words as they come in. */
 typedef struct tide_override {
@@ -126,11 +116,9 @@ void tide_words_of_json(tide_words *words, const tide_json *settings, tide_origi
 const char *tide_word_value(tide_arena *arena, const tide_json *value);
 
 /* configuration.c: JSON values in words, and what replaces entries of a configuration. */
-tide_json *tide_word_json(tide_arena *arena, tide_text text, const char *place,
-                          tide_diagnostics *diags);
+tide_json *tide_word_json(tide_arena *arena, tide_text text, const char *place, tide_diagnostics *diags);
 const char *tide_word_json_text(tide_arena *arena, const tide_json *value);
-bool tide_config_override(tide_arena *arena, tide_json *config, const tide_override *override,
-                          tide_diagnostics *diags);
+bool tide_config_override(tide_arena *arena, tide_json *config, const tide_override *override, tide_diagnostics *diags);
 void tide_config_dropout(tide_json *config, int64_t pico);
 
 /* Names joined by commas. */
@@ -142,8 +130,8 @@ bool tide_beginning_listed(const char *list, const char *text);
 /* Whether the choice of OBJECT reads a setting OBJECT.KEY. */
 bool tide_setting_is_of(const tide_setting *setting, const char *choice);
 
-/* adapter.c: adapter_config.json, an object with "peft_type"; a value of it as the text of a setting (NULL: it is none); and
- * the settings adapter.KEY of a job. */
+/* adapter.c: adapter_config.json, an object with "peft_type"; a value of it as the text of a setting (NULL: it is
+ * none); and the settings adapter.KEY of a job. */
 void tide_adapter_read(tide_words *words, const tide_json *root, const char *place, const char *name);
 const char *tide_adapter_value(tide_arena *arena, const tide_json *value);
 void tide_adapter_fill(tide_words *words, tide_adapter *adapter);
@@ -170,7 +158,7 @@ typedef struct tide_given {
 /* Words of job files go to *words; the rest to *given. */
 void tide_files_read(tide_given *given, tide_words *words, const tide_file *files, uint32_t count);
 /* The members of a catalogue entry; false after an error. */
-bool tide_entry_read(tide_given *given, tide_arena *arena, const tide_json *entry,
-                     const char *place, tide_diagnostics *diags);
+bool tide_entry_read(tide_given *given, tide_arena *arena, const tide_json *entry, const char *place,
+                     tide_diagnostics *diags);
 
 #endif

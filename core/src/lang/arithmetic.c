@@ -9,33 +9,42 @@
 /* ---- numbers ---- */
 
 const char *tide_kind_name(tide_value v) {
-    static const char *const names[] = {"none", "a boolean", "an integer", "a number", "text", "a dtype", "a tensor", "a list", "a module", "a configuration"};
+    static const char *const names[] = {"none",    "a boolean", "an integer", "a number", "text",
+                                        "a dtype", "a tensor",  "a list",     "a module", "a configuration"};
     return names[v.kind];
 }
 
 tide_value tide_literal(const tide_expr *e) {
     switch (e->kind) {
-    case TIDE_EXPR_BOOL: return tide_of_bool(e->integer != 0);
-    case TIDE_EXPR_INT: return tide_of_int(e->integer);
-    case TIDE_EXPR_FLOAT: return (tide_value){.kind = TIDE_VALUE_FLOAT, .number = e->number};
-    case TIDE_EXPR_TEXT: return (tide_value){.kind = TIDE_VALUE_TEXT, .text = e->text};
-    default: return tide_none();
+    case TIDE_EXPR_BOOL:
+        return tide_of_bool(e->integer != 0);
+    case TIDE_EXPR_INT:
+        return tide_of_int(e->integer);
+    case TIDE_EXPR_FLOAT:
+        return (tide_value){.kind = TIDE_VALUE_FLOAT, .number = e->number};
+    case TIDE_EXPR_TEXT:
+        return (tide_value){.kind = TIDE_VALUE_TEXT, .text = e->text};
+    default:
+        return tide_none();
     }
 }
 
 tide_value tide_arithmetic(tide_machine *m, char op, tide_value a, tide_value b) {
     if (m->has_failed) return tide_none();
     if (a.kind == TIDE_VALUE_LIST && b.kind == TIDE_VALUE_LIST && op == '+') {
-        if (a.list->count + (uint64_t)b.list->count > LOOP_LIMIT) return tide_nothing(m, TIDE_ERR_LIMIT, "a list of more than a million%s", "");
+        if (a.list->count + (uint64_t)b.list->count > LOOP_LIMIT)
+            return tide_nothing(m, TIDE_ERR_LIMIT, "a list of more than a million%s", "");
         tide_value list = {.kind = TIDE_VALUE_LIST, .list = tide_list_new(m)};
         m->op_count += (a.list->count + b.list->count) / 64; /* what is long counts, in lists too */
         for (uint32_t i = 0; i < a.list->count; i++) tide_list_push(m, list.list, tide_value_retain(a.list->items[i]));
         for (uint32_t i = 0; i < b.list->count; i++) tide_list_push(m, list.list, tide_value_retain(b.list->items[i]));
         return list;
     }
-    bool a_number = a.kind == TIDE_VALUE_INT || a.kind == TIDE_VALUE_FLOAT, b_number = b.kind == TIDE_VALUE_INT || b.kind == TIDE_VALUE_FLOAT;
+    bool a_number = a.kind == TIDE_VALUE_INT || a.kind == TIDE_VALUE_FLOAT,
+         b_number = b.kind == TIDE_VALUE_INT || b.kind == TIDE_VALUE_FLOAT;
     if (!a_number || !b_number) {
-        tide_fail(m, TIDE_ERR_DESCRIPTION, "%c between %s and %s", op == '|' ? '/' : op, tide_kind_name(a), tide_kind_name(b));
+        tide_fail(m, TIDE_ERR_DESCRIPTION, "%c between %s and %s", op == '|' ? '/' : op, tide_kind_name(a),
+                  tide_kind_name(b));
         return tide_none();
     }
     if (a.kind == TIDE_VALUE_INT && b.kind == TIDE_VALUE_INT) {
@@ -45,12 +54,15 @@ tide_value tide_arithmetic(tide_machine *m, char op, tide_value a, tide_value b)
         if (op == '-') fits = tide_sub_i64(&made, a.integer, b.integer);
         if (op == '*') fits = tide_mul_i64(&made, a.integer, b.integer);
         if (op == '/' || op == '|' || op == '%') {
-            if (b.integer == 0) return tide_nothing(m, TIDE_ERR_FIELD_RANGE, "a division by zero among the sizes%s", "");
-            if (a.integer == INT64_MIN || b.integer == INT64_MIN) return tide_nothing(m, TIDE_ERR_OVERFLOW, "a size does not fit in 63 bits%s", "");
+            if (b.integer == 0)
+                return tide_nothing(m, TIDE_ERR_FIELD_RANGE, "a division by zero among the sizes%s", "");
+            if (a.integer == INT64_MIN || b.integer == INT64_MIN)
+                return tide_nothing(m, TIDE_ERR_OVERFLOW, "a size does not fit in 63 bits%s", "");
             int64_t quotient = a.integer / b.integer, rest = a.integer % b.integer;
             if (rest && (rest < 0) != (b.integer < 0)) quotient--, rest += b.integer;
             if (op == '/' && rest) {
-                tide_fail(m, TIDE_ERR_FIELD_RANGE, "%lld does not divide by %lld", (long long)a.integer, (long long)b.integer);
+                tide_fail(m, TIDE_ERR_FIELD_RANGE, "%lld does not divide by %lld", (long long)a.integer,
+                          (long long)b.integer);
                 return tide_none();
             }
             made = op == '%' ? rest : quotient;
@@ -60,15 +72,18 @@ tide_value tide_arithmetic(tide_machine *m, char op, tide_value a, tide_value b)
         if (op != '%') value.symbol = tide_symbol_of(m, op == '|' ? '/' : op, a, b);
         return value;
     }
-    double x = a.kind == TIDE_VALUE_INT ? (double)a.integer : a.number, y = b.kind == TIDE_VALUE_INT ? (double)b.integer : b.number, made = 0;
-    if ((op == '/' || op == '|' || op == '%') && y == 0) return tide_nothing(m, TIDE_ERR_FIELD_RANGE, "a division by zero among the sizes%s", "");
+    double x = a.kind == TIDE_VALUE_INT ? (double)a.integer : a.number,
+           y = b.kind == TIDE_VALUE_INT ? (double)b.integer : b.number, made = 0;
+    if ((op == '/' || op == '|' || op == '%') && y == 0)
+        return tide_nothing(m, TIDE_ERR_FIELD_RANGE, "a division by zero among the sizes%s", "");
     if (op == '+') made = x + y;
     if (op == '-') made = x - y;
     if (op == '*') made = x * y;
     if (op == '/') made = x / y;
     if (op == '|' || op == '%') {
         double quotient = x / y;
-        if (quotient > 9e15 || quotient < -9e15) return tide_nothing(m, TIDE_ERR_OVERFLOW, "a size does not fit in 63 bits%s", "");
+        if (quotient > 9e15 || quotient < -9e15)
+            return tide_nothing(m, TIDE_ERR_OVERFLOW, "a size does not fit in 63 bits%s", "");
         int64_t whole = (int64_t)quotient;
         if ((double)whole > quotient) whole--;
         return op == '|' ? tide_of_int(whole) : (tide_value){.kind = TIDE_VALUE_FLOAT, .number = x - (double)whole * y};
@@ -78,16 +93,24 @@ tide_value tide_arithmetic(tide_machine *m, char op, tide_value a, tide_value b)
 
 int tide_compare(tide_machine *m, char op, tide_value a, tide_value b) {
     if (m->has_failed) return 0;
-    bool a_number = a.kind == TIDE_VALUE_INT || a.kind == TIDE_VALUE_FLOAT, b_number = b.kind == TIDE_VALUE_INT || b.kind == TIDE_VALUE_FLOAT;
+    bool a_number = a.kind == TIDE_VALUE_INT || a.kind == TIDE_VALUE_FLOAT,
+         b_number = b.kind == TIDE_VALUE_INT || b.kind == TIDE_VALUE_FLOAT;
     if (a_number && b_number) {
-        double x = a.kind == TIDE_VALUE_INT ? (double)a.integer : a.number, y = b.kind == TIDE_VALUE_INT ? (double)b.integer : b.number;
+        double x = a.kind == TIDE_VALUE_INT ? (double)a.integer : a.number,
+               y = b.kind == TIDE_VALUE_INT ? (double)b.integer : b.number;
         switch (op) {
-        case '=': return x == y;
-        case '!': return x != y;
-        case '<': return x < y;
-        case '>': return x > y;
-        case 'l': return x <= y;
-        default: return x >= y;
+        case '=':
+            return x == y;
+        case '!':
+            return x != y;
+        case '<':
+            return x < y;
+        case '>':
+            return x > y;
+        case 'l':
+            return x <= y;
+        default:
+            return x >= y;
         }
     }
     if (op != '=' && op != '!') {
@@ -107,14 +130,23 @@ int tide_compare(tide_machine *m, char op, tide_value a, tide_value b) {
 bool tide_is_true(tide_machine *m, tide_value v) {
     tide_value_is_read(v);
     switch (v.kind) {
-    case TIDE_VALUE_NONE: return false;
-    case TIDE_VALUE_BOOL: return v.truth;
-    case TIDE_VALUE_INT: return v.integer != 0;
-    case TIDE_VALUE_FLOAT: return v.number != 0;
-    case TIDE_VALUE_TEXT: return v.text.length > 0;
-    case TIDE_VALUE_LIST: return v.list->count > 0;
-    case TIDE_VALUE_TENSOR: tide_fail(m, TIDE_ERR_DESCRIPTION, "a tensor has no truth here: its values are not computed"); return false;
-    default: return true;
+    case TIDE_VALUE_NONE:
+        return false;
+    case TIDE_VALUE_BOOL:
+        return v.truth;
+    case TIDE_VALUE_INT:
+        return v.integer != 0;
+    case TIDE_VALUE_FLOAT:
+        return v.number != 0;
+    case TIDE_VALUE_TEXT:
+        return v.text.length > 0;
+    case TIDE_VALUE_LIST:
+        return v.list->count > 0;
+    case TIDE_VALUE_TENSOR:
+        tide_fail(m, TIDE_ERR_DESCRIPTION, "a tensor has no truth here: its values are not computed");
+        return false;
+    default:
+        return true;
     }
 }
 
@@ -129,7 +161,8 @@ static void say_error(tide_machine *m, const char *text, const char *about) {
         return;
     }
     const char *place = model->find_place(model->user, model->scopes[0].config, (tide_text){text, length}, &is_default);
-    tide_error(m->diags, TIDE_ERR_UNSUPPORTED, place, tide_format(m->arena, "%s%s%s", text + length + 2, *about ? ": " : "", about), NULL);
+    tide_error(m->diags, TIDE_ERR_UNSUPPORTED, place,
+               tide_format(m->arena, "%s%s%s", text + length + 2, *about ? ": " : "", about), NULL);
     m->has_failed = true;
 }
 
@@ -139,9 +172,10 @@ tide_value tide_call_builtin(tide_machine *m, uint32_t which, tide_value *a, uin
         if (which != BUILTIN_IS_LIST && which != BUILTIN_SET_SETTING) tide_value_is_read(a[i]);
     if (which == BUILTIN_ERROR) {
         tide_text text = a[0].kind == TIDE_VALUE_TEXT ? a[0].text : TIDE_TEXT("");
-        const char *about = count > 1 && a[1].kind == TIDE_VALUE_TEXT  ? tide_terminated(m, a[1].text)
-                            : count > 1 && a[1].kind == TIDE_VALUE_INT ? tide_format(m->arena, "%lld", (long long)a[1].integer)
-                                                                       : "";
+        const char *about = count > 1 && a[1].kind == TIDE_VALUE_TEXT ? tide_terminated(m, a[1].text)
+                            : count > 1 && a[1].kind == TIDE_VALUE_INT
+                                ? tide_format(m->arena, "%lld", (long long)a[1].integer)
+                                : "";
         say_error(m, tide_terminated(m, text), about);
         return tide_none();
     }
@@ -151,8 +185,11 @@ tide_value tide_call_builtin(tide_machine *m, uint32_t which, tide_value *a, uin
         return tide_none();
     }
     if (which == BUILTIN_SET_SETTING) { /* what forward() finds under this name from now on; the caller sets it back */
-        tide_value *setting = count == 2 && a[0].kind == TIDE_VALUE_TEXT ? tide_model_setting(m->interpreter, tide_terminated(m, a[0].text)) : NULL;
-        if (!setting) return tide_nothing(m, TIDE_ERR_DESCRIPTION, "set_setting('name', value) of %s", tide_kind_name(a[0]));
+        tide_value *setting = count == 2 && a[0].kind == TIDE_VALUE_TEXT
+                                  ? tide_model_setting(m->interpreter, tide_terminated(m, a[0].text))
+                                  : NULL;
+        if (!setting)
+            return tide_nothing(m, TIDE_ERR_DESCRIPTION, "set_setting('name', value) of %s", tide_kind_name(a[0]));
         tide_value old = *setting;
         *setting = tide_value_retain(a[1]);
         ((tide_model *)m->interpreter)->setting_changes++;
@@ -168,8 +205,10 @@ tide_value tide_call_builtin(tide_machine *m, uint32_t which, tide_value *a, uin
         return tide_nothing(m, TIDE_ERR_DESCRIPTION, "len of %s", tide_kind_name(a[0]));
     }
     if (which == BUILTIN_CONTAINS) {
-        if (count == 2 && a[0].kind == TIDE_VALUE_CONFIG && a[1].kind == TIDE_VALUE_TEXT) return tide_of_bool(tide_json_find(a[0].config, a[1].text) != NULL);
-        if (count != 2 || a[0].kind != TIDE_VALUE_LIST) return tide_nothing(m, TIDE_ERR_DESCRIPTION, "contains(list, item) of %s", tide_kind_name(a[0]));
+        if (count == 2 && a[0].kind == TIDE_VALUE_CONFIG && a[1].kind == TIDE_VALUE_TEXT)
+            return tide_of_bool(tide_json_find(a[0].config, a[1].text) != NULL);
+        if (count != 2 || a[0].kind != TIDE_VALUE_LIST)
+            return tide_nothing(m, TIDE_ERR_DESCRIPTION, "contains(list, item) of %s", tide_kind_name(a[0]));
         for (uint32_t i = 0; i < a[0].list->count; i++)
             if (tide_compare(m, '=', a[0].list->items[i], a[1])) return tide_of_bool(true);
         return tide_of_bool(false);
@@ -185,15 +224,18 @@ tide_value tide_call_builtin(tide_machine *m, uint32_t which, tide_value *a, uin
         return (tide_value){.kind = TIDE_VALUE_FLOAT, .number = x > 0 ? sqrt(x) : 0};
     }
     for (uint32_t i = 0; i < count; i++)
-        if (a[i].kind != TIDE_VALUE_INT) return tide_nothing(m, TIDE_ERR_DESCRIPTION, "an integer is wanted, not %s", tide_kind_name(a[i]));
+        if (a[i].kind != TIDE_VALUE_INT)
+            return tide_nothing(m, TIDE_ERR_DESCRIPTION, "an integer is wanted, not %s", tide_kind_name(a[i]));
     if (which == BUILTIN_SQRT) {
         int64_t root = 0;
-        for (int64_t bit = INT64_C(1) << 31; bit; bit >>= 1) /* (2^32 - 1)^2 does not fit: 3037000499 is the largest root */
+        for (int64_t bit = INT64_C(1) << 31; bit;
+             bit >>= 1) /* (2^32 - 1)^2 does not fit: 3037000499 is the largest root */
             if (root + bit <= 3037000499 && (root + bit) * (root + bit) <= a[0].integer) root += bit;
         return tide_of_int(root);
     }
     int64_t from = count > 1 ? a[0].integer : 0, to = count > 1 ? a[1].integer : a[0].integer;
-    if (to > from && (uint64_t)to - (uint64_t)from > LOOP_LIMIT) return tide_nothing(m, TIDE_ERR_LIMIT, "a range of more than a million%s", "");
+    if (to > from && (uint64_t)to - (uint64_t)from > LOOP_LIMIT)
+        return tide_nothing(m, TIDE_ERR_LIMIT, "a range of more than a million%s", "");
     tide_value list = {.kind = TIDE_VALUE_LIST, .list = tide_list_new(m)};
     if (to > from) m->op_count += (uint64_t)(to - from) / 64;
     for (int64_t i = from; i < to; i++) tide_list_push(m, list.list, tide_of_int(i));

@@ -1,10 +1,12 @@
-/* Names get their meanings, and calls of operations their arguments, when a function is first called. What is made for that lives as
- * long as the descriptions, which may be longer than the model. */
+/* Names get their meanings, and calls of operations their arguments, when a function is first called. What is made for
+ * that lives as long as the descriptions, which may be longer than the model. */
 #include "lang/interpreter.h"
 
 /* ---- binding: what a name means ---- */
 
-const char *const tide_builtin_names[BUILTIN_COUNT] = {"range", "len", "is_list", "min", "max", "isqrt", "root", "contains", "error", "deepcopy", "apply", "save_for_backward", "set_setting", "Parameter", "Buffer", "AutoModel"};
+const char *const tide_builtin_names[BUILTIN_COUNT] = {
+    "range",    "len",   "is_list",           "min",         "max",       "isqrt",  "root",     "contains", "error",
+    "deepcopy", "apply", "save_for_backward", "set_setting", "Parameter", "Buffer", "AutoModel"};
 
 uint32_t tide_add_local(tide_model *model, tide_function *function, tide_text name) {
     for (uint32_t i = 0; i < function->local_count; i++)
@@ -49,7 +51,8 @@ uint32_t tide_attribute_slot(const tide_class *of, tide_text name) {
 }
 
 /* What is called is no number: sizes and settings of the same name do not hide a function. */
-static bool bind_name(tide_model *model, tide_function *function, const tide_description *from, tide_expr *e, bool is_called) {
+static bool bind_name(tide_model *model, tide_function *function, const tide_description *from, tide_expr *e,
+                      bool is_called) {
     for (uint32_t i = 0; i < function->local_count; i++)
         if (tide_text_equal(function->locals[i], e->text)) {
             e->meaning = TIDE_LOCAL;
@@ -101,7 +104,8 @@ static bool bind_name(tide_model *model, tide_function *function, const tide_des
         e->meaning = TIDE_OPERATION;
         return true;
     }
-    if (tide_class_find(model->descriptions, from, e->text)) { /* found anew where it is used: a description may override it */
+    if (tide_class_find(model->descriptions, from,
+                        e->text)) { /* found anew where it is used: a description may override it */
         e->meaning = TIDE_CLASS;
         return true;
     }
@@ -149,7 +153,8 @@ bool tide_bind_operation_call(tide_model *model, tide_expr *e, const tide_op *op
             e->order[i] = next;
             if ((int32_t)next != bound->s.variadic) next++;
             if (e->order[i] >= bound->s.count) {
-                tide_fail(model->m, TIDE_ERR_DESCRIPTION, "%s takes %u arguments (%s)", op->name, bound->s.count, op->signature);
+                tide_fail(model->m, TIDE_ERR_DESCRIPTION, "%s takes %u arguments (%s)", op->name, bound->s.count,
+                          op->signature);
                 return false;
             }
             continue;
@@ -157,7 +162,8 @@ bool tide_bind_operation_call(tide_model *model, tide_expr *e, const tide_op *op
         uint32_t at = 0;
         while (at < bound->s.count && !tide_text_equal(bound->s.names[at], e->keywords[i])) at++;
         if (at == bound->s.count) {
-            tide_fail(model->m, TIDE_ERR_DESCRIPTION, "%s has no argument '%s' (%s)", op->name, tide_terminated(model->m, e->keywords[i]), op->signature);
+            tide_fail(model->m, TIDE_ERR_DESCRIPTION, "%s has no argument '%s' (%s)", op->name,
+                      tide_terminated(model->m, e->keywords[i]), op->signature);
             return false;
         }
         e->order[i] = at;
@@ -172,10 +178,16 @@ static const char *operator_name(const tide_expr *e) {
     if (e->kind == TIDE_EXPR_NEGATE) return "neg";
     if (e->kind == TIDE_EXPR_COMPARE) return "eq";
     if (e->kind != TIDE_EXPR_BINARY) return NULL;
-    return e->op == '+' ? "add" : e->op == '-' ? "sub" : e->op == '*' ? "mul" : e->op == '/' ? "div" : e->op == '|' ? "floor_divide" : NULL;
+    return e->op == '+'   ? "add"
+           : e->op == '-' ? "sub"
+           : e->op == '*' ? "mul"
+           : e->op == '/' ? "div"
+           : e->op == '|' ? "floor_divide"
+                          : NULL;
 }
 
-static bool bind_named(tide_model *model, tide_function *function, const tide_description *from, tide_expr *e, bool is_called) {
+static bool bind_named(tide_model *model, tide_function *function, const tide_description *from, tide_expr *e,
+                       bool is_called) {
     if (e && e->kind == TIDE_EXPR_NAME) {
         if (bind_name(model, function, from, e, is_called)) return true;
         tide_fail(model->m, TIDE_ERR_DESCRIPTION, "'%s' in '%s' is no name, size, setting, function or operation",
@@ -221,7 +233,8 @@ bool tide_bind_function(tide_model *model, tide_function *function, const tide_d
         model->m->has_failed = true;
         return false;
     }
-    for (uint32_t i = 0; i < function->parameter_count; i++) tide_add_local(model, function, function->parameters[i].name);
+    for (uint32_t i = 0; i < function->parameter_count; i++)
+        tide_add_local(model, function, function->parameters[i].name);
     for (uint32_t i = 0; i < function->parameter_count; i++)
         if (!tide_bind_expr(model, function, from, function->parameters[i].otherwise)) return false;
     collect_locals(model, function, function->body);
@@ -240,7 +253,8 @@ bool tide_bind_members(tide_model *model, tide_class *of, const tide_description
     bool ok = true;
     for (uint32_t i = 0; i < of->parameter_count; i++) tide_add_local(model, made, of->parameters[i].name);
     for (uint32_t i = 0; i < of->member_count; i++) tide_collect_expr(model, made, of->members[i].expr);
-    for (uint32_t i = 0; i < of->parameter_count; i++) ok = tide_bind_expr(model, made, from, of->parameters[i].otherwise) && ok;
+    for (uint32_t i = 0; i < of->parameter_count; i++)
+        ok = tide_bind_expr(model, made, from, of->parameters[i].otherwise) && ok;
     uint32_t members = of->member_count;
     for (uint32_t i = 0; i < members; i++) { /* a member sees those before it: its own name is a size */
         of->member_count = i;

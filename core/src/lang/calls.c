@@ -7,14 +7,16 @@
 
 tide_value tide_run_operation(tide_machine *m, const tide_op *op, tide_value *a, uint32_t count) {
     if (tide_is_winding_down(m)) return tide_none();
-    if (++m->op_count > m->op_limit) return tide_nothing(m, TIDE_ERR_LIMIT, "more operations than tidemark plays for one job%s", "");
+    if (++m->op_count > m->op_limit)
+        return tide_nothing(m, TIDE_ERR_LIMIT, "more operations than tidemark plays for one job%s", "");
     m->op = op->name;
     if (op->cast == TIDE_CAST_NONE || !m->autocast_enabled) return op->run(m, a);
     tide_value cast[12];
     memcpy(cast, a, count * sizeof *a);
     for (uint32_t i = count; i-- > 0;) { /* C++ evaluates arguments from the right; the caller holds the uncast ones */
         if (a[i].kind != TIDE_VALUE_TENSOR) continue;
-        cast[i].tensor = op->cast == TIDE_CAST_LOWER ? tide_autocast_lower(m, a[i].tensor) : tide_autocast_fp32(m, a[i].tensor);
+        cast[i].tensor =
+            op->cast == TIDE_CAST_LOWER ? tide_autocast_lower(m, a[i].tensor) : tide_autocast_fp32(m, a[i].tensor);
     }
     bool enabled = m->autocast_enabled;
     m->autocast_enabled = false;
@@ -52,7 +54,8 @@ tide_value tide_call_operation(tide_frame *f, tide_expr *e, const tide_op *op, c
     }
     tide_value made = tide_none();
     for (uint32_t i = 0; i < s->count && !tide_is_winding_down(m); i++)
-        if (!given[i] && !s->has_default[i]) tide_fail(m, TIDE_ERR_DESCRIPTION, "%s lacks an argument (%s)", op->name, op->signature);
+        if (!given[i] && !s->has_default[i])
+            tide_fail(m, TIDE_ERR_DESCRIPTION, "%s lacks an argument (%s)", op->name, op->signature);
     if (!tide_is_winding_down(m)) made = tide_run_operation(m, op, a, s->count);
     for (uint32_t i = 0; i < s->count; i++)
         if (given[i]) tide_value_release(m, a[i]);
@@ -68,7 +71,8 @@ tide_value tide_operate(tide_frame *f, const char *name, tide_value a, tide_valu
 }
 
 /* Runs a bound function; takes the arguments over. */
-static tide_value run_function(tide_model *model, tide_function *function, uint32_t instance, uint32_t scope, tide_value *arguments, uint32_t count) {
+static tide_value run_function(tide_model *model, tide_function *function, uint32_t instance, uint32_t scope,
+                               tide_value *arguments, uint32_t count) {
     tide_machine *m = model->m;
     tide_value result = tide_none();
     if (model->depth >= CALL_DEPTH) tide_fail(m, TIDE_ERR_LIMIT, "calls nested deeper than %d", CALL_DEPTH);
@@ -86,8 +90,9 @@ static tide_value run_function(tide_model *model, tide_function *function, uint3
 }
 
 /* Arranges given arguments by a function's parameters; takes them over. */
-bool tide_arrange(tide_model *model, tide_function *function, uint32_t instance, uint32_t scope, const tide_value *positional, uint32_t count,
-                    const tide_text *keywords, const tide_value *named, uint32_t named_count, tide_value *arranged) {
+bool tide_arrange(tide_model *model, tide_function *function, uint32_t instance, uint32_t scope,
+                  const tide_value *positional, uint32_t count, const tide_text *keywords, const tide_value *named,
+                  uint32_t named_count, tide_value *arranged) {
     tide_machine *m = model->m;
     uint64_t given = 0; /* a bit for each parameter */
     bool ok = true;
@@ -98,7 +103,9 @@ bool tide_arrange(tide_model *model, tide_function *function, uint32_t instance,
             given |= UINT64_C(1) << i;
         } else {
             tide_value_release(m, positional[i]);
-            if (ok) tide_fail(m, TIDE_ERR_DESCRIPTION, "%s takes %u arguments", tide_terminated(m, function->name), function->parameter_count);
+            if (ok)
+                tide_fail(m, TIDE_ERR_DESCRIPTION, "%s takes %u arguments", tide_terminated(m, function->name),
+                          function->parameter_count);
             ok = false;
         }
     }
@@ -107,7 +114,9 @@ bool tide_arrange(tide_model *model, tide_function *function, uint32_t instance,
         while (at < function->parameter_count && !tide_text_equal(function->parameters[at].name, keywords[i])) at++;
         if (at == function->parameter_count || given >> at & 1) {
             tide_value_release(m, named[i]);
-            if (ok) tide_fail(m, TIDE_ERR_DESCRIPTION, "%s has no free parameter '%s'", tide_terminated(m, function->name), tide_terminated(m, keywords[i]));
+            if (ok)
+                tide_fail(m, TIDE_ERR_DESCRIPTION, "%s has no free parameter '%s'", tide_terminated(m, function->name),
+                          tide_terminated(m, keywords[i]));
             ok = false;
             continue;
         }
@@ -118,14 +127,18 @@ bool tide_arrange(tide_model *model, tide_function *function, uint32_t instance,
     for (uint32_t i = 0; i < function->parameter_count; i++) {
         if (given >> i & 1) continue;
         arranged[i] = tide_none();
-        if (function->parameters[i].otherwise) arranged[i] = tide_eval(&f, function->parameters[i].otherwise);
-        else if (ok && !tide_is_winding_down(m)) tide_fail(m, TIDE_ERR_DESCRIPTION, "%s lacks '%s'", tide_terminated(m, function->name), tide_terminated(m, function->parameters[i].name));
+        if (function->parameters[i].otherwise)
+            arranged[i] = tide_eval(&f, function->parameters[i].otherwise);
+        else if (ok && !tide_is_winding_down(m))
+            tide_fail(m, TIDE_ERR_DESCRIPTION, "%s lacks '%s'", tide_terminated(m, function->name),
+                      tide_terminated(m, function->parameters[i].name));
     }
     return ok && !tide_is_winding_down(m);
 }
 
-tide_value tide_call_function(tide_model *model, tide_function *function, uint32_t instance, uint32_t scope, const tide_value *positional,
-                                uint32_t count, const tide_text *keywords, const tide_value *named, uint32_t named_count) {
+tide_value tide_call_function(tide_model *model, tide_function *function, uint32_t instance, uint32_t scope,
+                              const tide_value *positional, uint32_t count, const tide_text *keywords,
+                              const tide_value *named, uint32_t named_count) {
     tide_value arranged[ARGUMENT_LIMIT];
     for (uint32_t i = 0; i < function->parameter_count; i++) arranged[i] = tide_none();
     if (tide_arrange(model, function, instance, scope, positional, count, keywords, named, named_count, arranged))
@@ -135,9 +148,9 @@ tide_value tide_call_function(tide_model *model, tide_function *function, uint32
 }
 /* ---- torch.autograd.Function ---- */
 
-/* apply('Name', inputs...) calls Name_forward(ctx, inputs...) without gradients. Backward calls Name_backward(ctx, grad, what
- * save_for_backward() was given...), which returns the gradient of the first input, or a list with one for each. What ctx
- * holds otherwise lives as long as the node. */
+/* apply('Name', inputs...) calls Name_forward(ctx, inputs...) without gradients. Backward calls Name_backward(ctx,
+ * grad, what save_for_backward() was given...), which returns the gradient of the first input, or a list with one for
+ * each. What ctx holds otherwise lives as long as the node. */
 enum { SAVED_LIMIT = 8 };
 
 static void applied_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
@@ -145,13 +158,17 @@ static void applied_run(tide_machine *m, tide_node *node, tide_tensor **grads, t
     tide_value arguments[2 + SAVED_LIMIT] = {tide_value_retain(f->context), tide_of_tensor(tide_retain(grads[0]))};
     uint32_t count = 2;
     for (int i = 0; i < node->saved_count; i++) arguments[count++] = tide_of_tensor(tide_saved_at(m, node, i));
-    tide_value made = tide_call_function(m->interpreter, f->backward, f->instance, f->scope, arguments, count, NULL, NULL, 0);
+    tide_value made =
+        tide_call_function(m->interpreter, f->backward, f->instance, f->scope, arguments, count, NULL, NULL, 0);
     for (unsigned i = 0; i < node->edge_count; i++) {
-        tide_value v = made.kind == TIDE_VALUE_LIST ? (i < made.list->count ? made.list->items[i] : tide_none()) : i ? tide_none() : made;
+        tide_value v = made.kind == TIDE_VALUE_LIST ? (i < made.list->count ? made.list->items[i] : tide_none())
+                       : i                          ? tide_none()
+                                                    : made;
         if (v.kind == TIDE_VALUE_TENSOR && tide_wants(node, (int)i)) results[i] = tide_retain(v.tensor);
     }
     tide_value_release(m, made);
-    tide_release_at(m, &grads[0]); /* python_function.cpp: PyNode::apply hands them on; those of other nodes outlive the check of their results */
+    tide_release_at(m, &grads[0]); /* python_function.cpp: PyNode::apply hands them on; those of other nodes outlive the
+                                      check of their results */
 }
 
 static void applied_drop(tide_machine *m, tide_held *held) {
@@ -183,14 +200,17 @@ tide_value tide_apply(tide_frame *f, const tide_value *a, uint32_t count) {
     tide_machine *m = model->m;
     tide_text name = count && a[0].kind == TIDE_VALUE_TEXT ? a[0].text : TIDE_TEXT("");
     tide_function *forward = half_of(f, name, "forward"), *backward = half_of(f, name, "backward");
-    if (!forward || !backward) return tide_nothing(m, TIDE_ERR_DESCRIPTION, "there are no functions %s_forward and _backward", tide_terminated(m, name));
+    if (!forward || !backward)
+        return tide_nothing(m, TIDE_ERR_DESCRIPTION, "there are no functions %s_forward and _backward",
+                            tide_terminated(m, name));
     tide_tensor *inputs[ARGUMENT_LIMIT];
     tide_value arguments[ARGUMENT_LIMIT] = {{.kind = TIDE_VALUE_LIST, .list = tide_list_new(m)}};
     for (uint32_t i = 1; i < count; i++) {
         inputs[i - 1] = a[i].kind == TIDE_VALUE_TENSOR ? a[i].tensor : NULL;
         arguments[i] = tide_value_retain(a[i]);
     }
-    tide_node *node = tide_node_with(m, &applied_backward, inputs, (int)count - 1, 1, SAVED_LIMIT), *outer = model->applied;
+    tide_node *node = tide_node_with(m, &applied_backward, inputs, (int)count - 1, 1, SAVED_LIMIT),
+              *outer = model->applied;
     tide_value context = tide_value_retain(arguments[0]);
     bool grad_enabled = m->grad_enabled;
     m->grad_enabled = false;
@@ -227,7 +247,8 @@ tide_value tide_call_again(tide_machine *m, void *function, tide_value *inputs, 
     for (uint32_t i = 0; i < c->named_count; i++) named[i] = tide_value_retain(c->named[i]);
     uint32_t module = m->module;
     m->module = c->instance;
-    tide_value made = tide_call_alike(c->model, c->method, c->instance, c->model->instances[c->instance].scope, positional, count, c->keywords, named, c->named_count);
+    tide_value made = tide_call_alike(c->model, c->method, c->instance, c->model->instances[c->instance].scope,
+                                      positional, count, c->keywords, named, c->named_count);
     m->module = module;
     return made;
 }
@@ -240,8 +261,9 @@ void tide_closure_free(tide_machine *m, void *function) {
     tide_give(m, c, sizeof *c);
 }
 
-static tide_value checkpointed(tide_model *model, uint32_t instance, tide_function *method, const tide_value *positional, uint32_t count,
-                               const tide_text *keywords, const tide_value *named, uint32_t named_count) {
+static tide_value checkpointed(tide_model *model, uint32_t instance, tide_function *method,
+                               const tide_value *positional, uint32_t count, const tide_text *keywords,
+                               const tide_value *named, uint32_t named_count) {
     tide_machine *m = model->m;
     closure *c = tide_take(m, sizeof *c);
     *c = (closure){model, instance, method, named_count, NULL, NULL};
@@ -253,12 +275,14 @@ static tide_value checkpointed(tide_model *model, uint32_t instance, tide_functi
     }
     tide_value inputs[ARGUMENT_LIMIT];
     for (uint32_t i = 0; i < count; i++) inputs[i] = positional[i];
-    return tide_checkpoint_call(m, model->is_reentrant && !model->instances[instance].of->is_never_reentrant, c, inputs, count);
+    return tide_checkpoint_call(m, model->is_reentrant && !model->instances[instance].of->is_never_reentrant, c, inputs,
+                                count);
 }
 
 /* A method, under a checkpoint where the module is one; the arguments are borrowed. */
-static tide_value call_method(tide_model *model, uint32_t instance, tide_function *method, const tide_value *positional, uint32_t count,
-                              const tide_text *keywords, const tide_value *named, uint32_t named_count) {
+static tide_value call_method(tide_model *model, uint32_t instance, tide_function *method, const tide_value *positional,
+                              uint32_t count, const tide_text *keywords, const tide_value *named,
+                              uint32_t named_count) {
     const tide_instance *of = &model->instances[instance];
     tide_value kept[ARGUMENT_LIMIT], kept_named[ARGUMENT_LIMIT];
     if (of->of->is_checkpointed && model->is_checkpointing)
@@ -266,15 +290,17 @@ static tide_value call_method(tide_model *model, uint32_t instance, tide_functio
     for (uint32_t i = 0; i < count; i++) kept[i] = tide_value_retain(positional[i]);
     for (uint32_t i = 0; i < named_count; i++) kept_named[i] = tide_value_retain(named[i]);
     model->m->module = instance;
-    tide_value made = tide_call_alike(model, method, instance, of->scope, kept, count, keywords, kept_named, named_count);
+    tide_value made =
+        tide_call_alike(model, method, instance, of->scope, kept, count, keywords, kept_named, named_count);
     if (of->makes_grad && made.kind == TIDE_VALUE_TENSOR && model->m->grad_enabled)
         made.tensor->requires_grad = true; /* output.requires_grad_(True): a leaf where nothing before it trains */
     return made;
 }
 
 /* nn.Module.__call__ with the hooks of a wrapper, whose replacements of the arguments live as long as the call. */
-static tide_value call_hooked(tide_model *model, uint32_t instance, tide_function *method, const tide_value *positional, uint32_t count,
-                              const tide_text *keywords, const tide_value *named, uint32_t named_count) {
+static tide_value call_hooked(tide_model *model, uint32_t instance, tide_function *method, const tide_value *positional,
+                              uint32_t count, const tide_text *keywords, const tide_value *named,
+                              uint32_t named_count) {
     tide_machine *m = model->m;
     tide_value given[ARGUMENT_LIMIT], given_named[ARGUMENT_LIMIT];
     for (uint32_t i = 0; i < count; i++) given[i] = tide_value_retain(positional[i]);
@@ -288,15 +314,16 @@ static tide_value call_hooked(tide_model *model, uint32_t instance, tide_functio
 }
 
 /* Calls a method of a module, or without one the module; the arguments are borrowed and so outlive the call. */
-tide_value tide_call_module(tide_model *model, uint32_t instance, tide_function *method, const tide_value *positional, uint32_t count,
-                              const tide_text *keywords, const tide_value *named, uint32_t named_count) {
+tide_value tide_call_module(tide_model *model, uint32_t instance, tide_function *method, const tide_value *positional,
+                            uint32_t count, const tide_text *keywords, const tide_value *named, uint32_t named_count) {
     tide_machine *m = model->m;
     const tide_instance *of = &model->instances[instance];
     bool is_hooked = !method && model->before_forward && !tide_is_winding_down(m);
     if (!method) method = of->of->forward;
     if (!method) return tide_nothing(m, TIDE_ERR_DESCRIPTION, "%s has no forward()", tide_terminated(m, of->of->name));
     uint32_t module = m->module, statement = m->statement;
-    tide_value made = (is_hooked ? call_hooked : call_method)(model, instance, method, positional, count, keywords, named, named_count);
+    tide_value made = (is_hooked ? call_hooked : call_method)(model, instance, method, positional, count, keywords,
+                                                              named, named_count);
     m->module = module;
     m->statement = statement;
     return made;

@@ -3,7 +3,8 @@
 
 enum { MEMBER_LIMIT = 4096, EXTENDS_LIMIT = 8, FILE_LIMIT = 64 };
 
-void tide_descriptions_init(tide_descriptions *set, tide_arena *arena, tide_diagnostics *diags, tide_find_source find, void *user) {
+void tide_descriptions_init(tide_descriptions *set, tide_arena *arena, tide_diagnostics *diags, tide_find_source find,
+                            void *user) {
     *set = (tide_descriptions){.arena = arena, .diags = diags, .find = find, .user = user, .statement_count = 1};
     set->last = &set->first;
 }
@@ -17,7 +18,8 @@ static void list_statements(tide_descriptions *set, tide_statement *s) {
     for (; s; s = s->next) {
         while (set->statement_capacity <= s->number) {
             size_t old = set->statement_capacity, wider = old ? old * 2 : 256;
-            set->statements = tide_arena_grow(set->arena, set->statements, old * sizeof *set->statements, wider * sizeof *set->statements);
+            set->statements = tide_arena_grow(set->arena, set->statements, old * sizeof *set->statements,
+                                              wider * sizeof *set->statements);
             set->statement_capacity = (uint32_t)wider;
         }
         set->statements[s->number] = s;
@@ -33,7 +35,8 @@ static tide_text head_name(tide_text key) {
     return (tide_text){key.at, length};
 }
 
-static tide_function *function_new(tide_descriptions *set, tide_description *description, tide_class *of, const tide_json *item) {
+static tide_function *function_new(tide_descriptions *set, tide_description *description, tide_class *of,
+                                   const tide_json *item) {
     tide_function *function = TIDE_NEW(set->arena, tide_function, 1);
     *function = (tide_function){.name = head_name(item->key), .item = item, .of = of, .description = description};
     return function;
@@ -43,8 +46,10 @@ bool tide_function_read(tide_descriptions *set, tide_function *f) {
     const tide_json *item = f->item;
     if (!item) return true;
     f->item = NULL;
-    const char *root = tide_format(set->arena, "/%s", f->description->name.at), *place = tide_json_place(set->arena, item, root);
-    if (!tide_parse_head(set->arena, item->key, place, &f->name, &f->parameters, &f->parameter_count, set->diags)) return false;
+    const char *root = tide_format(set->arena, "/%s", f->description->name.at),
+               *place = tide_json_place(set->arena, item, root);
+    if (!tide_parse_head(set->arena, item->key, place, &f->name, &f->parameters, &f->parameter_count, set->diags))
+        return false;
     if (!tide_parse_block(set->arena, item, root, &set->statement_count, &f->body, set->diags)) return false;
     list_statements(set, f->body);
     return true;
@@ -55,7 +60,8 @@ static bool read_attribute(tide_descriptions *set, tide_class *made, const tide_
         made->is_checkpointed = item->is_true;
         return true;
     }
-    if (tide_text_is(item->key, "@checkpoint") && item->kind == TIDE_JSON_STRING && tide_text_is(item->text, "non_reentrant")) {
+    if (tide_text_is(item->key, "@checkpoint") && item->kind == TIDE_JSON_STRING &&
+        tide_text_is(item->text, "non_reentrant")) {
         made->is_checkpointed = made->is_never_reentrant = true;
         return true;
     }
@@ -91,7 +97,8 @@ static bool read_attribute(tide_descriptions *set, tide_class *made, const tide_
         const tide_json *condition = tide_json_at(item, "if"), *pairs = tide_json_at(item, "names");
         if (condition && condition->kind == TIDE_JSON_STRING)
             made->tie_condition = tide_parse_expr(set->arena, condition->text, place, set->diags);
-        if (!pairs || pairs->kind != TIDE_JSON_OBJECT) return complain(set, place, "\"@tie\" needs \"names\": {\"a.weight\": \"b.weight\"}");
+        if (!pairs || pairs->kind != TIDE_JSON_OBJECT)
+            return complain(set, place, "\"@tie\" needs \"names\": {\"a.weight\": \"b.weight\"}");
         tide_statement **link = &made->ties;
         for (const tide_json *pair = pairs->first; pair; pair = pair->next) {
             if (pair->kind != TIDE_JSON_STRING) return complain(set, place, "a tie names a parameter");
@@ -104,7 +111,11 @@ static bool read_attribute(tide_descriptions *set, tide_class *made, const tide_
         }
         return true;
     }
-    return complain(set, place, "known attributes are \"@extends\": \"Module\", \"@checkpoint\": true, \"@input_embeddings\": \"name\", \"@output_embeddings\": \"name\", \"@delegate\": \"name\", \"@inputs\": {...}, \"@generates\": false, \"@loss_apart\": true, \"@zero_leaf\": true and \"@tie\": {\"if\": ..., \"names\": {...}}");
+    return complain(
+        set, place,
+        "known attributes are \"@extends\": \"Module\", \"@checkpoint\": true, \"@input_embeddings\": \"name\", "
+        "\"@output_embeddings\": \"name\", \"@delegate\": \"name\", \"@inputs\": {...}, \"@generates\": false, "
+        "\"@loss_apart\": true, \"@zero_leaf\": true and \"@tie\": {\"if\": ..., \"names\": {...}}");
 }
 
 static const tide_json *module_in(const tide_description *d, tide_text name, const tide_json *besides) {
@@ -114,8 +125,10 @@ static const tide_json *module_in(const tide_description *d, tide_text name, con
     return NULL;
 }
 
-/* The module that `item` of *owner extends: in *owner, in those that this one extends, or in the library; *owner becomes its. */
-static const tide_json *extended_module(const tide_descriptions *set, const tide_description **owner, tide_text name, const tide_json *item) {
+/* The module that `item` of *owner extends: in *owner, in those that this one extends, or in the library; *owner
+ * becomes its. */
+static const tide_json *extended_module(const tide_descriptions *set, const tide_description **owner, tide_text name,
+                                        const tide_json *item) {
     const tide_json *found = NULL;
     for (const tide_description *d = *owner; d && !found; d = d->parent)
         if ((found = module_in(d, name, item))) *owner = d;
@@ -126,20 +139,23 @@ static const tide_json *extended_module(const tide_descriptions *set, const tide
 
 /* "@extends": "Other": what stands in Other stands here too, in its order; what is given anew takes its place, and null
  * takes it away. Parameters are those of Other unless this module names its own. NULL after an error. */
-static const tide_json *extended(tide_descriptions *set, const tide_description *owner, const tide_json *item, const char *place, int depth) {
+static const tide_json *extended(tide_descriptions *set, const tide_description *owner, const tide_json *item,
+                                 const char *place, int depth) {
     const tide_json *name = tide_json_at(item, "@extends");
     if (!name) return item;
     const tide_json *other = name->kind == TIDE_JSON_STRING ? extended_module(set, &owner, name->text, item) : NULL;
     if (other && depth < EXTENDS_LIMIT) other = extended(set, owner, other, place, depth + 1);
     if (!other || other->kind != TIDE_JSON_OBJECT) {
-        complain(set, place, "\"@extends\" names a module of this description, of one that it extends, or of the library");
+        complain(set, place,
+                 "\"@extends\" names a module of this description, of one that it extends, or of the library");
         return NULL;
     }
     tide_json *made = tide_json_new(set->arena, TIDE_JSON_OBJECT);
     made->parent = item->parent;
     made->key = item->key;
     if (head_name(item->key).length == item->key.length)
-        made->key = tide_text_of(tide_format(set->arena, "%s%s", item->key.at, other->key.at + head_name(other->key).length));
+        made->key =
+            tide_text_of(tide_format(set->arena, "%s%s", item->key.at, other->key.at + head_name(other->key).length));
     const tide_json *sides[2] = {other, item};
     for (int side = 0; side < 2; side++)
         for (const tide_json *member = sides[side]->first; member; member = member->next) {
@@ -149,7 +165,8 @@ static const tide_json *extended(tide_descriptions *set, const tide_description 
                 if (tide_text_equal(head_name(m->key), key)) *(side ? &old : &anew) = m;
             if (old || tide_text_is(key, "@extends")) continue;
             const tide_json *taken = anew ? anew : member;
-            if (taken->kind != TIDE_JSON_NULL) tide_json_put(set->arena, made, taken->key, tide_json_clone(set->arena, taken));
+            if (taken->kind != TIDE_JSON_NULL)
+                tide_json_put(set->arena, made, taken->key, tide_json_clone(set->arena, taken));
         }
     return made;
 }
@@ -159,12 +176,16 @@ static bool class_read(tide_descriptions *set, tide_class *made) {
     const tide_json *item = made->item;
     if (!item) return true;
     made->item = NULL;
-    const char *root = tide_format(set->arena, "/%s", made->description->name.at), *place = tide_json_place(set->arena, item, root);
+    const char *root = tide_format(set->arena, "/%s", made->description->name.at),
+               *place = tide_json_place(set->arena, item, root);
     const tide_json *base = tide_json_at(item, "@extends");
     if (base && base->kind == TIDE_JSON_STRING) made->base = base->text;
     item = extended(set, made->description, item, place, 0);
-    if (!item || !tide_parse_head(set->arena, item->key, place, &made->name, &made->parameters, &made->parameter_count, set->diags)) return false;
-    if (item->kind != TIDE_JSON_OBJECT || item->count > MEMBER_LIMIT) return complain(set, place, "a module is an object of members and functions");
+    if (!item || !tide_parse_head(set->arena, item->key, place, &made->name, &made->parameters, &made->parameter_count,
+                                  set->diags))
+        return false;
+    if (item->kind != TIDE_JSON_OBJECT || item->count > MEMBER_LIMIT)
+        return complain(set, place, "a module is an object of members and functions");
     made->members = TIDE_NEW(set->arena, tide_member, item->count + 1);
     tide_function **link = &made->methods;
     for (const tide_json *member = item->first; member; member = member->next) {
@@ -248,13 +269,17 @@ static tide_description *load(tide_descriptions *set, tide_text name, int depth)
     tide_description *d = TIDE_NEW(set->arena, tide_description, 1);
     d->name = (tide_text){tide_text_copy(set->arena, name), name.length};
     d->json = json;
-    static const char *const keys[] = {"tidemark", "architecture", "note", "extends", "model_type", "roots", "sizes", "checks", "functions", "modules", "inputs", "titles", "adapters", "stand_ins", "unread", "ia3_targets", "fused_experts", "notes", "attention"};
+    static const char *const keys[] = {"tidemark",    "architecture",  "note",     "extends",   "model_type",
+                                       "roots",       "sizes",         "checks",   "functions", "modules",
+                                       "inputs",      "titles",        "adapters", "stand_ins", "unread",
+                                       "ia3_targets", "fused_experts", "notes",    "attention"};
     for (const tide_json *item = json->first; item; item = item->next) {
         bool is_known = false;
         for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) is_known = is_known || tide_text_is(item->key, keys[i]);
         if (!is_known) {
             const char *near = tide_nearest(item->key, keys, sizeof keys / sizeof *keys);
-            complain(set, tide_json_place(set->arena, item, place), near ? tide_format(set->arena, "no such key; did you mean \"%s\"?", near) : "no such key");
+            complain(set, tide_json_place(set->arena, item, place),
+                     near ? tide_format(set->arena, "no such key; did you mean \"%s\"?", near) : "no such key");
             return NULL;
         }
     }

@@ -14,7 +14,7 @@ typedef struct tide_function {
     tide_parameter *parameters;
     uint32_t parameter_count;
     tide_statement *body;
-    struct tide_class *of;               /* NULL: a free function */
+    struct tide_class *of; /* NULL: a free function */
     struct tide_description *description;
     tide_text *locals; /* names of slots: parameters first */
     uint32_t local_count, local_capacity;
@@ -31,23 +31,24 @@ typedef struct tide_member {
 /* A module, read when it is first looked for. */
 typedef struct tide_class {
     tide_text name;
-    const tide_json *item; /* as above */
-    tide_text base;        /* "@extends": the class that this one is a kind of, or empty */
+    const tide_json *item;      /* as above */
+    tide_text base;             /* "@extends": the class that this one is a kind of, or empty */
     tide_parameter *parameters; /* of the constructor */
     uint32_t parameter_count;
     tide_member *members;
     uint32_t member_count;
     tide_function *methods, *forward;
-    bool is_checkpointed;       /* "@checkpoint": a GradientCheckpointingLayer */
-    bool is_never_reentrant;    /* "@checkpoint": "non_reentrant", whatever is asked for (timm/models/_manipulate.py: checkpoint_seq) */
-    bool never_generates;       /* "@generates": false: inference is one forward pass, as the class has no generate() */
-    bool is_zero_leaf;          /* "@zero_leaf": among those that DeepSpeed gathers whole (zero/leaf_module_config.py) */
-    bool loss_is_apart;         /* "@loss_apart": the loop computes the loss from the output, which does not hold it */
-    tide_text input_embeddings; /* "@input_embeddings": path of what get_input_embeddings() returns, or empty */
-    const tide_json *inputs;    /* "@inputs" of a root that takes others than its description's, or NULL */
+    bool is_checkpointed;    /* "@checkpoint": a GradientCheckpointingLayer */
+    bool is_never_reentrant; /* "@checkpoint": "non_reentrant", whatever is asked for (timm/models/_manipulate.py:
+                                checkpoint_seq) */
+    bool never_generates;    /* "@generates": false: inference is one forward pass, as the class has no generate() */
+    bool is_zero_leaf;       /* "@zero_leaf": among those that DeepSpeed gathers whole (zero/leaf_module_config.py) */
+    bool loss_is_apart;      /* "@loss_apart": the loop computes the loss from the output, which does not hold it */
+    tide_text input_embeddings;  /* "@input_embeddings": path of what get_input_embeddings() returns, or empty */
+    const tide_json *inputs;     /* "@inputs" of a root that takes others than its description's, or NULL */
     tide_text output_embeddings; /* "@output_embeddings": likewise for get_output_embeddings() */
-    tide_text delegate;         /* "@delegate": the member that answers for what this module lacks */
-    tide_statement *ties;       /* "@tie": a.weight = b.weight */
+    tide_text delegate;          /* "@delegate": the member that answers for what this module lacks */
+    tide_statement *ties;        /* "@tie": a.weight = b.weight */
     tide_expr *tie_condition;
     struct tide_description *description;
     struct tide_function *constructor; /* binds the names of members; no body */
@@ -77,7 +78,7 @@ typedef struct tide_source {
     const char *name;
     const char *text;
     uint32_t length;
-    bool is_given; /* by a user: all of it is read, so that all mistakes are found */
+    bool is_given;                 /* by a user: all of it is read, so that all mistakes are found */
     uint32_t pack_at, pack_length; /* the whole of it in the pack (sources.h); 0: `text` is the whole */
 } tide_source;
 
@@ -96,7 +97,8 @@ typedef struct tide_descriptions {
     uint32_t count;
 } tide_descriptions;
 
-void tide_descriptions_init(tide_descriptions *set, tide_arena *arena, tide_diagnostics *diags, tide_find_source find, void *user);
+void tide_descriptions_init(tide_descriptions *set, tide_arena *arena, tide_diagnostics *diags, tide_find_source find,
+                            void *user);
 
 /* Reads a description and what it extends; NULL after an error. */
 tide_description *tide_description_load(tide_descriptions *set, tide_text name);

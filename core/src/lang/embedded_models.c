@@ -29,9 +29,15 @@ static const tide_model_type *find_type(const tide_model_type *types, tide_text 
 }
 
 /* In functions of their own, which are not run for what is needed at once. */
-static const tide_source *find_architecture(tide_text name) { return find(tide_architecture_sources, name); }
-static const tide_source *find_entry(tide_text name) { return find(tide_catalogue_sources, name); }
-static const tide_model_type *find_any_type(tide_text model_type) { return find_type(tide_model_types, model_type); }
+static const tide_source *find_architecture(tide_text name) {
+    return find(tide_architecture_sources, name);
+}
+static const tide_source *find_entry(tide_text name) {
+    return find(tide_catalogue_sources, name);
+}
+static const tide_model_type *find_any_type(tide_text model_type) {
+    return find_type(tide_model_types, model_type);
+}
 
 const tide_source *tide_architecture_source(tide_text name) {
     const tide_source *found = find(tide_architecture_at_once, name);

@@ -4,17 +4,17 @@
 
 #include "lang/description.h"
 
-/* A build may keep in its program only what is needed at once, and the rest in a file of its own, the pack, which is given later
- * (web/wasm/door.c). A source of the pack has no text. */
-extern const char *tide_pack;     /* NULL: not there (yet) */
-extern bool tide_pack_is_missed;  /* a call ended because it was not */
+/* A build may keep in its program only what is needed at once, and the rest in a file of its own, the pack, which is
+ * given later (web/wasm/door.c). A source of the pack has no text. */
+extern const char *tide_pack;           /* NULL: not there (yet) */
+extern bool tide_pack_is_missed;        /* a call ended because it was not */
 extern const uint32_t tide_pack_length; /* bytes; 0: everything is in the program */
 
 /* The source with its whole text. Without the pack control leaves by arena->escape. */
 tide_source tide_source_whole(tide_arena *arena, const tide_source *source);
 
-/* By name; NULL: there is none. What is needed at once is looked through first, so that the tables of all can come later too
- * (web/split.mjs). */
+/* By name; NULL: there is none. What is needed at once is looked through first, so that the tables of all can come
+ * later too (web/split.mjs). */
 const tide_source *tide_architecture_source(tide_text name);
 const tide_source *tide_catalogue_source(const char *name);
 

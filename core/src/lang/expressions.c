@@ -8,7 +8,8 @@
 static tide_value shape_value(tide_frame *f, const tide_tensor *t) {
     tide_value list = {.kind = TIDE_VALUE_LIST, .list = tide_list_new(f->model->m)};
     for (int i = 0; i < t->shape->dims; i++)
-        tide_list_push(f->model->m, list.list, (tide_value){.kind = TIDE_VALUE_INT, .symbol = t->shape->name[i], .integer = t->shape->size[i]});
+        tide_list_push(f->model->m, list.list,
+                       (tide_value){.kind = TIDE_VALUE_INT, .symbol = t->shape->name[i], .integer = t->shape->size[i]});
     return list;
 }
 
@@ -16,7 +17,9 @@ static tide_value shape_value(tide_frame *f, const tide_tensor *t) {
 static uint32_t delegated(const tide_model *model, uint32_t module, tide_text name) {
     for (int depth = 0; depth < 4; depth++) {
         const tide_instance *of = &model->instances[module];
-        if (!of->of->delegate.length || tide_attribute_slot(of->of, name) != UINT32_MAX || tide_method_find(of->of, name)) break;
+        if (!of->of->delegate.length || tide_attribute_slot(of->of, name) != UINT32_MAX ||
+            tide_method_find(of->of, name))
+            break;
         uint32_t slot = tide_attribute_slot(of->of, of->of->delegate);
         if (slot == UINT32_MAX || of->slots[slot].kind != TIDE_VALUE_MODULE) break;
         module = of->slots[slot].module;
@@ -28,17 +31,25 @@ static tide_value eval_member(tide_frame *f, tide_expr *e) {
     tide_machine *m = f->model->m;
     tide_value a = tide_eval(f, e->a), made = tide_none();
     if (a.kind == TIDE_VALUE_TENSOR) {
-        if (e->slot == MEMBER_SHAPE) made = shape_value(f, a.tensor);
-        else if (e->slot == MEMBER_DTYPE) made = (tide_value){.kind = TIDE_VALUE_DTYPE, .dtype = (tide_dtype)a.tensor->dtype};
-        else if (e->slot == MEMBER_REQUIRES_GRAD) made = tide_of_bool(a.tensor->requires_grad);
-        else tide_fail(m, TIDE_ERR_DESCRIPTION, "a tensor has no '%s'", tide_terminated(m, e->text));
+        if (e->slot == MEMBER_SHAPE)
+            made = shape_value(f, a.tensor);
+        else if (e->slot == MEMBER_DTYPE)
+            made = (tide_value){.kind = TIDE_VALUE_DTYPE, .dtype = (tide_dtype)a.tensor->dtype};
+        else if (e->slot == MEMBER_REQUIRES_GRAD)
+            made = tide_of_bool(a.tensor->requires_grad);
+        else
+            tide_fail(m, TIDE_ERR_DESCRIPTION, "a tensor has no '%s'", tide_terminated(m, e->text));
     } else if (a.kind == TIDE_VALUE_MODULE) {
         const tide_instance *of = &f->model->instances[delegated(f->model, a.module, e->text)];
         uint32_t slot = tide_attribute_slot(of->of, e->text);
         if (slot != UINT32_MAX) of->of->read |= tide_slot_bit(slot);
-        if (slot == UINT32_MAX) tide_fail(m, TIDE_ERR_DESCRIPTION, "%s has no '%s'", tide_terminated(m, of->of->name), tide_terminated(m, e->text));
-        else made = tide_value_retain(of->slots[slot]);
-        if (f->model->read_parameter && a.module != f->instance && made.kind == TIDE_VALUE_TENSOR && made.tensor->is_parameter)
+        if (slot == UINT32_MAX)
+            tide_fail(m, TIDE_ERR_DESCRIPTION, "%s has no '%s'", tide_terminated(m, of->of->name),
+                      tide_terminated(m, e->text));
+        else
+            made = tide_value_retain(of->slots[slot]);
+        if (f->model->read_parameter && a.module != f->instance && made.kind == TIDE_VALUE_TENSOR &&
+            made.tensor->is_parameter)
             f->model->read_parameter(f->model, f->instance, made.tensor);
     } else if (!tide_is_winding_down(m)) {
         tide_fail(m, TIDE_ERR_DESCRIPTION, "'%s' of %s", tide_terminated(m, e->text), tide_kind_name(a));
@@ -67,7 +78,8 @@ static tide_value index_tensor(tide_frame *f, tide_expr *e, tide_tensor *x) {
         if (item->kind == TIDE_EXPR_NONE) {
             made = tide_unsqueeze(m, at, dim++);
         } else if (item->kind == TIDE_EXPR_SLICE) {
-            tide_value start = item->a ? tide_eval(f, item->a) : tide_of_int(0), stop = item->b ? tide_eval(f, item->b) : tide_of_int(INT64_MAX);
+            tide_value start = item->a ? tide_eval(f, item->a) : tide_of_int(0),
+                       stop = item->b ? tide_eval(f, item->b) : tide_of_int(INT64_MAX);
             if (dim >= at->shape->dims) {
                 tide_fail(m, TIDE_ERR_SHAPE, "more indices than dimensions of %s", tide_shape_text(m, at->shape));
                 break;
@@ -99,8 +111,10 @@ static tide_value index_tensor(tide_frame *f, tide_expr *e, tide_tensor *x) {
                 index = tide_of_tensor(tide_empty(m, &shape, TIDE_INT64));
             }
             if (index.kind == TIDE_VALUE_TENSOR) {
-                if (indices.list->count == 0) from = dim;
-                else if (from + (int)indices.list->count != dim) tide_fail(m, TIDE_ERR_DESCRIPTION, "tensors that index stand side by side");
+                if (indices.list->count == 0)
+                    from = dim;
+                else if (from + (int)indices.list->count != dim)
+                    tide_fail(m, TIDE_ERR_DESCRIPTION, "tensors that index stand side by side");
                 tide_list_push(m, indices.list, index);
                 dim++;
                 continue;
@@ -134,7 +148,8 @@ static tide_value index_list(tide_frame *f, tide_expr *e, tide_list *list) {
     tide_expr *item = e->items[0];
     if (item->kind == TIDE_EXPR_SLICE) {
         int64_t count = list->count;
-        tide_value start = item->a ? tide_eval(f, item->a) : tide_of_int(0), stop = item->b ? tide_eval(f, item->b) : tide_of_int(count);
+        tide_value start = item->a ? tide_eval(f, item->a) : tide_of_int(0),
+                   stop = item->b ? tide_eval(f, item->b) : tide_of_int(count);
         int64_t from = tide_arg_int(m, start), to = tide_arg_int(m, stop);
         from = from < 0 ? (from + count > 0 ? from + count : 0) : from;
         to = to < 0 ? to + count : to > count ? count : to;
@@ -146,7 +161,8 @@ static tide_value index_list(tide_frame *f, tide_expr *e, tide_list *list) {
     int64_t i = tide_arg_int(m, index);
     if (i < 0) i += list->count;
     if (i < 0 || i >= (int64_t)list->count || e->count != 1) {
-        if (!tide_is_winding_down(m)) tide_fail(m, TIDE_ERR_DESCRIPTION, "index %lld into a list of %u", (long long)i, list->count);
+        if (!tide_is_winding_down(m))
+            tide_fail(m, TIDE_ERR_DESCRIPTION, "index %lld into a list of %u", (long long)i, list->count);
         return tide_none();
     }
     return tide_value_retain(list->items[i]);
@@ -156,8 +172,10 @@ static tide_value index_list(tide_frame *f, tide_expr *e, tide_list *list) {
 static tide_value index_text(tide_frame *f, tide_expr *e, tide_text text) {
     tide_machine *m = f->model->m;
     int64_t i = tide_arg_int(m, tide_eval(f, e->items[0]));
-    if (i >= 0 && i < (int64_t)text.length && e->count == 1) return (tide_value){.kind = TIDE_VALUE_TEXT, .text = {text.at + i, 1}};
-    if (!tide_is_winding_down(m)) tide_fail(m, TIDE_ERR_DESCRIPTION, "index %lld into a text of %u letters", (long long)i, (unsigned)text.length);
+    if (i >= 0 && i < (int64_t)text.length && e->count == 1)
+        return (tide_value){.kind = TIDE_VALUE_TEXT, .text = {text.at + i, 1}};
+    if (!tide_is_winding_down(m))
+        tide_fail(m, TIDE_ERR_DESCRIPTION, "index %lld into a text of %u letters", (long long)i, (unsigned)text.length);
     return tide_none();
 }
 
@@ -184,18 +202,24 @@ static bool is_literal(const tide_expr *e) {
 
 static tide_value eval_index(tide_frame *f, tide_expr *e) {
     tide_machine *m = f->model->m;
-    if (e->a->kind == TIDE_EXPR_MEMBER && e->a->slot == MEMBER_SHAPE && e->count == 1 && is_literal(e->items[0])) return one_size(f, e);
+    if (e->a->kind == TIDE_EXPR_MEMBER && e->a->slot == MEMBER_SHAPE && e->count == 1 && is_literal(e->items[0]))
+        return one_size(f, e);
     tide_value a = tide_eval(f, e->a), made = tide_none();
-    if (a.kind == TIDE_VALUE_TENSOR) made = index_tensor(f, e, a.tensor);
-    else if (a.kind == TIDE_VALUE_LIST) made = index_list(f, e, a.list);
-    else if (a.kind == TIDE_VALUE_TEXT) made = index_text(f, e, a.text);
-    else if (!tide_is_winding_down(m)) tide_fail(m, TIDE_ERR_DESCRIPTION, "an index into %s", tide_kind_name(a));
+    if (a.kind == TIDE_VALUE_TENSOR)
+        made = index_tensor(f, e, a.tensor);
+    else if (a.kind == TIDE_VALUE_LIST)
+        made = index_list(f, e, a.list);
+    else if (a.kind == TIDE_VALUE_TEXT)
+        made = index_text(f, e, a.text);
+    else if (!tide_is_winding_down(m))
+        tide_fail(m, TIDE_ERR_DESCRIPTION, "an index into %s", tide_kind_name(a));
     tide_value_release(m, a);
     return made;
 }
 
 /* Evaluates the arguments of a call: positional ones first in `values`, then those with keywords. */
-uint32_t tide_eval_arguments(tide_frame *f, tide_expr *e, tide_value *positional, tide_text *keywords, tide_value *named, uint32_t *named_count) {
+uint32_t tide_eval_arguments(tide_frame *f, tide_expr *e, tide_value *positional, tide_text *keywords,
+                             tide_value *named, uint32_t *named_count) {
     uint32_t count = 0;
     *named_count = 0;
     for (uint32_t i = 0; i < e->count; i++) {
@@ -219,7 +243,8 @@ static tide_value call_value(tide_frame *f, tide_expr *e, tide_value callee, tid
     tide_text keywords[ARGUMENT_LIMIT];
     uint32_t named_count, count = tide_eval_arguments(f, e, positional, keywords, named, &named_count);
     tide_value made = tide_none();
-    if (!tide_is_winding_down(m)) made = tide_call_module(f->model, callee.module, method, positional, count, keywords, named, named_count);
+    if (!tide_is_winding_down(m))
+        made = tide_call_module(f->model, callee.module, method, positional, count, keywords, named, named_count);
     tide_release_all(m, positional, count);
     tide_release_all(m, named, named_count);
     return made;
@@ -242,8 +267,10 @@ static tide_value call_member(tide_frame *f, tide_expr *e) {
     if (object.kind == TIDE_VALUE_TENSOR) {
         if (!e->target || !e->b) {
             const tide_op *op = tide_op_find(e->a->text);
-            if (!op) tide_fail(m, TIDE_ERR_DESCRIPTION, "'%s' is no operation", tide_terminated(m, e->a->text));
-            else tide_bind_operation_call(f->model, e, op, 1);
+            if (!op)
+                tide_fail(m, TIDE_ERR_DESCRIPTION, "'%s' is no operation", tide_terminated(m, e->a->text));
+            else
+                tide_bind_operation_call(f->model, e, op, 1);
         }
         if (!tide_is_winding_down(m)) made = tide_call_operation(f, e, e->target, &object);
     } else if (object.kind == TIDE_VALUE_MODULE) {
@@ -251,9 +278,13 @@ static tide_value call_member(tide_frame *f, tide_expr *e) {
         const tide_instance *of = &f->model->instances[object.module];
         tide_function *method = tide_method_find(of->of, e->a->text);
         uint32_t slot = method ? UINT32_MAX : tide_attribute_slot(of->of, e->a->text);
-        if (method) made = call_value(f, e, object, method);
-        else if (slot != UINT32_MAX && of->slots[slot].kind == TIDE_VALUE_MODULE) made = call_value(f, e, of->slots[slot], NULL);
-        else tide_fail(m, TIDE_ERR_DESCRIPTION, "%s has no function '%s'", tide_terminated(m, of->of->name), tide_terminated(m, e->a->text));
+        if (method)
+            made = call_value(f, e, object, method);
+        else if (slot != UINT32_MAX && of->slots[slot].kind == TIDE_VALUE_MODULE)
+            made = call_value(f, e, of->slots[slot], NULL);
+        else
+            tide_fail(m, TIDE_ERR_DESCRIPTION, "%s has no function '%s'", tide_terminated(m, of->of->name),
+                      tide_terminated(m, e->a->text));
     } else if (object.kind == TIDE_VALUE_LIST && tide_text_is(e->a->text, "append") && e->count == 1) {
         tide_value v = tide_eval(f, e->items[0]);
         if (object.list->count >= LOOP_LIMIT) tide_fail(m, TIDE_ERR_LIMIT, "a list of more than a million");
@@ -273,18 +304,21 @@ static tide_value eval_callee(tide_frame *f, tide_expr *e) {
     if (e->a->kind != TIDE_EXPR_NAME) {
         tide_value callee = tide_eval(f, e->a);
         tide_value made = tide_none();
-        if (callee.kind == TIDE_VALUE_MODULE) made = call_value(f, e, callee, NULL);
-        else if (!tide_is_winding_down(m)) tide_fail(m, TIDE_ERR_DESCRIPTION, "%s cannot be called", tide_kind_name(callee));
+        if (callee.kind == TIDE_VALUE_MODULE)
+            made = call_value(f, e, callee, NULL);
+        else if (!tide_is_winding_down(m))
+            tide_fail(m, TIDE_ERR_DESCRIPTION, "%s cannot be called", tide_kind_name(callee));
         return made;
     }
     tide_expr *name = e->a;
     if (name->meaning == TIDE_OPERATION) return tide_call_operation(f, e, name->target, NULL);
-    if (name->meaning == TIDE_CLASS || (name->meaning == TIDE_BUILTIN && name->slot >= BUILTIN_PARAMETER)) return tide_construct(f, e);
+    if (name->meaning == TIDE_CLASS || (name->meaning == TIDE_BUILTIN && name->slot >= BUILTIN_PARAMETER))
+        return tide_construct(f, e);
     if (name->meaning == TIDE_BUILTIN) {
         tide_value positional[ARGUMENT_LIMIT], named[ARGUMENT_LIMIT];
         tide_text keywords[ARGUMENT_LIMIT];
         uint32_t named_count, count = tide_eval_arguments(f, e, positional, keywords, named, &named_count);
-        tide_value made = m->has_failed                   ? tide_none()
+        tide_value made = m->has_failed                 ? tide_none()
                           : name->slot == BUILTIN_APPLY ? tide_apply(f, positional, count)
                                                         : tide_call_builtin(m, name->slot, positional, count);
         tide_release_all(m, positional, count);
@@ -297,13 +331,16 @@ static tide_value eval_callee(tide_frame *f, tide_expr *e) {
         uint32_t named_count, count = tide_eval_arguments(f, e, positional, keywords, named, &named_count);
         uint32_t statement = m->statement;
         tide_function *function = (tide_function *)name->target;
-        tide_value made = tide_call_function(f->model, function, f->instance, f->scope, positional, count, keywords, named, named_count);
+        tide_value made = tide_call_function(f->model, function, f->instance, f->scope, positional, count, keywords,
+                                             named, named_count);
         m->statement = statement;
         return made;
     }
     tide_value callee = tide_eval(f, name);
     if (callee.kind == TIDE_VALUE_MODULE) return call_value(f, e, callee, NULL);
-    if (!tide_is_winding_down(m)) tide_fail(m, TIDE_ERR_DESCRIPTION, "'%s' is %s and cannot be called", tide_terminated(m, name->text), tide_kind_name(callee));
+    if (!tide_is_winding_down(m))
+        tide_fail(m, TIDE_ERR_DESCRIPTION, "'%s' is %s and cannot be called", tide_terminated(m, name->text),
+                  tide_kind_name(callee));
     tide_value_release(m, callee);
     return tide_none();
 }
@@ -337,7 +374,8 @@ static tide_value eval_binary(tide_frame *f, tide_expr *e) {
             tide_fail(m, TIDE_ERR_DESCRIPTION, "tensors have no %%");
         }
     } else {
-        made = e->kind == TIDE_EXPR_BINARY ? tide_arithmetic(m, e->op, a, b) : tide_of_bool(tide_compare(m, e->op, a, b));
+        made =
+            e->kind == TIDE_EXPR_BINARY ? tide_arithmetic(m, e->op, a, b) : tide_of_bool(tide_compare(m, e->op, a, b));
     }
     tide_value_release(m, a);
     tide_value_release(m, b);
@@ -347,12 +385,14 @@ static tide_value eval_binary(tide_frame *f, tide_expr *e) {
 static tide_value comprehension(tide_frame *f, tide_expr *e) {
     tide_machine *m = f->model->m;
     tide_value over = tide_eval(f, e->b), made = {.kind = TIDE_VALUE_LIST, .list = tide_list_new(m)};
-    if (over.kind != TIDE_VALUE_LIST && !tide_is_winding_down(m)) tide_fail(m, TIDE_ERR_DESCRIPTION, "'for' over %s", tide_kind_name(over));
+    if (over.kind != TIDE_VALUE_LIST && !tide_is_winding_down(m))
+        tide_fail(m, TIDE_ERR_DESCRIPTION, "'for' over %s", tide_kind_name(over));
     tide_value_is_read(over);
     for (uint32_t i = 0; over.kind == TIDE_VALUE_LIST && i < over.list->count && !tide_is_winding_down(m); i++) {
         tide_value_release(m, f->locals[e->slot]);
         f->locals[e->slot] = tide_value_retain(over.list->items[i]);
-        if (++m->op_count > m->op_limit) tide_fail(m, TIDE_ERR_LIMIT, "more statements than tidemark plays for one job");
+        if (++m->op_count > m->op_limit)
+            tide_fail(m, TIDE_ERR_LIMIT, "more statements than tidemark plays for one job");
         tide_list_push(m, made.list, tide_eval(f, e->a));
     }
     tide_value_release(m, f->locals[e->slot]);
@@ -364,15 +404,22 @@ static tide_value comprehension(tide_frame *f, tide_expr *e) {
 static tide_value eval_name(tide_frame *f, tide_expr *e) {
     tide_model *model = f->model;
     switch (e->meaning) {
-    case TIDE_LOCAL: return tide_value_retain(f->locals[e->slot]);
-    case TIDE_ATTRIBUTE: return tide_value_retain(model->instances[f->instance].slots[e->slot]);
-    case TIDE_SIZE: return tide_scope_size(model, f->scope, e->slot);
+    case TIDE_LOCAL:
+        return tide_value_retain(f->locals[e->slot]);
+    case TIDE_ATTRIBUTE:
+        return tide_value_retain(model->instances[f->instance].slots[e->slot]);
+    case TIDE_SIZE:
+        return tide_scope_size(model, f->scope, e->slot);
     case TIDE_SETTING:
         if (model->settings[e->slot].value.kind >= TIDE_VALUE_TENSOR) model->setting_changes++; /* it may */
         return tide_setting(model, e->slot);
-    case TIDE_CONFIGURATION: return (tide_value){.kind = TIDE_VALUE_CONFIG, .config = model->scopes[f->scope].config};
-    case TIDE_DTYPE_NAME: return (tide_value){.kind = TIDE_VALUE_DTYPE, .dtype = (tide_dtype)e->slot};
-    default: return tide_nothing(model->m, TIDE_ERR_DESCRIPTION, "'%s' is a function: it wants arguments", tide_terminated(model->m, e->text));
+    case TIDE_CONFIGURATION:
+        return (tide_value){.kind = TIDE_VALUE_CONFIG, .config = model->scopes[f->scope].config};
+    case TIDE_DTYPE_NAME:
+        return (tide_value){.kind = TIDE_VALUE_DTYPE, .dtype = (tide_dtype)e->slot};
+    default:
+        return tide_nothing(model->m, TIDE_ERR_DESCRIPTION, "'%s' is a function: it wants arguments",
+                            tide_terminated(model->m, e->text));
     }
 }
 
@@ -385,15 +432,22 @@ tide_value tide_eval_any(tide_frame *f, tide_expr *e) {
     case TIDE_EXPR_BOOL:
     case TIDE_EXPR_INT:
     case TIDE_EXPR_FLOAT:
-    case TIDE_EXPR_TEXT: return tide_literal(e);
-    case TIDE_EXPR_NAME: return eval_name(f, e);
-    case TIDE_EXPR_CALL: return eval_call(f, e);
-    case TIDE_EXPR_MEMBER: return eval_member(f, e);
-    case TIDE_EXPR_INDEX: return eval_index(f, e);
+    case TIDE_EXPR_TEXT:
+        return tide_literal(e);
+    case TIDE_EXPR_NAME:
+        return eval_name(f, e);
+    case TIDE_EXPR_CALL:
+        return eval_call(f, e);
+    case TIDE_EXPR_MEMBER:
+        return eval_member(f, e);
+    case TIDE_EXPR_INDEX:
+        return eval_index(f, e);
     case TIDE_EXPR_NEGATE:
         a = tide_eval(f, e->a);
-        if (a.kind == TIDE_VALUE_TENSOR) made = tide_run_operation(m, e->target, &a, 1);
-        else made = tide_arithmetic(m, '-', tide_of_int(0), a);
+        if (a.kind == TIDE_VALUE_TENSOR)
+            made = tide_run_operation(m, e->target, &a, 1);
+        else
+            made = tide_arithmetic(m, '-', tide_of_int(0), a);
         tide_value_release(m, a);
         return made;
     case TIDE_EXPR_NOT:
@@ -416,16 +470,19 @@ tide_value tide_eval_any(tide_frame *f, tide_expr *e) {
         tide_value_release(m, a);
         return made;
     case TIDE_EXPR_BINARY:
-    case TIDE_EXPR_COMPARE: return eval_binary(f, e);
+    case TIDE_EXPR_COMPARE:
+        return eval_binary(f, e);
     case TIDE_EXPR_LIST:
         if (e->count == 1 && e->items[0]->kind == TIDE_EXPR_COMPREHENSION) return comprehension(f, e->items[0]);
         made = (tide_value){.kind = TIDE_VALUE_LIST, .list = tide_list_new(m)};
         made.list->is_output = e->integer;
         for (uint32_t i = 0; i < e->count; i++) tide_list_push(m, made.list, tide_eval(f, e->items[i]));
         return made;
-    case TIDE_EXPR_COMPREHENSION: return comprehension(f, e);
+    case TIDE_EXPR_COMPREHENSION:
+        return comprehension(f, e);
     case TIDE_EXPR_SLICE:
-    case TIDE_EXPR_ELLIPSIS: break;
+    case TIDE_EXPR_ELLIPSIS:
+        break;
     }
     return tide_nothing(m, TIDE_ERR_DESCRIPTION, "'%s' stands only in an index", ":");
 }
@@ -445,9 +502,11 @@ static void assign(tide_frame *f, tide_statement *s, tide_value v) {
     }
     tide_value_is_read(v);
     if (v.kind == TIDE_VALUE_LIST && v.list->count == s->target_count) {
-        for (uint32_t i = 0; i < s->target_count; i++) tide_set_local(f, s->slots[i], tide_value_retain(v.list->items[i]));
+        for (uint32_t i = 0; i < s->target_count; i++)
+            tide_set_local(f, s->slots[i], tide_value_retain(v.list->items[i]));
     } else if (!tide_is_winding_down(m)) {
-        tide_fail(m, TIDE_ERR_DESCRIPTION, "%u names for %s of %u", s->target_count, tide_kind_name(v), v.kind == TIDE_VALUE_LIST ? v.list->count : 0);
+        tide_fail(m, TIDE_ERR_DESCRIPTION, "%u names for %s of %u", s->target_count, tide_kind_name(v),
+                  v.kind == TIDE_VALUE_LIST ? v.list->count : 0);
     }
     tide_value_release(m, v);
 }
@@ -456,9 +515,11 @@ static tide_outcome run_for(tide_frame *f, tide_statement *s, tide_value *result
     tide_machine *m = f->model->m;
     tide_value over = tide_eval(f, s->expr);
     tide_outcome out = GOES_ON;
-    if (over.kind != TIDE_VALUE_LIST && !tide_is_winding_down(m)) tide_fail(m, TIDE_ERR_DESCRIPTION, "'for' over %s", tide_kind_name(over));
+    if (over.kind != TIDE_VALUE_LIST && !tide_is_winding_down(m))
+        tide_fail(m, TIDE_ERR_DESCRIPTION, "'for' over %s", tide_kind_name(over));
     tide_value_is_read(over);
-    for (uint32_t i = 0; over.kind == TIDE_VALUE_LIST && i < over.list->count && out == GOES_ON && !tide_is_winding_down(m); i++) {
+    for (uint32_t i = 0;
+         over.kind == TIDE_VALUE_LIST && i < over.list->count && out == GOES_ON && !tide_is_winding_down(m); i++) {
         assign(f, s, tide_value_retain(over.list->items[i]));
         out = tide_run_block(f, s->body, result);
     }
@@ -471,28 +532,39 @@ tide_outcome tide_run_block(tide_frame *f, tide_statement *s, tide_value *result
     for (; s && !tide_is_winding_down(m); s = s->next) {
         tide_outcome out = GOES_ON;
         m->statement = s->number;
-        if (++m->op_count > m->op_limit) tide_fail(m, TIDE_ERR_LIMIT, "more statements than tidemark plays for one job");
+        if (++m->op_count > m->op_limit)
+            tide_fail(m, TIDE_ERR_LIMIT, "more statements than tidemark plays for one job");
         switch (s->kind) {
-        case TIDE_STATEMENT_ASSIGN: assign(f, s, tide_eval(f, s->expr)); break;
+        case TIDE_STATEMENT_ASSIGN:
+            assign(f, s, tide_eval(f, s->expr));
+            break;
         case TIDE_STATEMENT_ADD: {
             tide_value old = tide_value_retain(f->locals[s->slots[0]]), by = tide_eval(f, s->expr), made = tide_none();
-            if (tide_is_winding_down(m)) made = tide_none();
-            else if (old.kind == TIDE_VALUE_TENSOR) made = tide_operate(f, "add_", old, by);
-            else if (by.kind == TIDE_VALUE_TENSOR) made = tide_operate(f, "add", old, by); /* number += tensor */
-            else made = tide_arithmetic(m, '+', old, by);
+            if (tide_is_winding_down(m))
+                made = tide_none();
+            else if (old.kind == TIDE_VALUE_TENSOR)
+                made = tide_operate(f, "add_", old, by);
+            else if (by.kind == TIDE_VALUE_TENSOR)
+                made = tide_operate(f, "add", old, by); /* number += tensor */
+            else
+                made = tide_arithmetic(m, '+', old, by);
             tide_value_release(m, by);
             tide_value_release(m, old);
             tide_set_local(f, s->slots[0], made);
             break;
         }
-        case TIDE_STATEMENT_EXPR: tide_value_release(m, tide_eval(f, s->expr)); break;
+        case TIDE_STATEMENT_EXPR:
+            tide_value_release(m, tide_eval(f, s->expr));
+            break;
         case TIDE_STATEMENT_RETURN:
             *result = s->expr ? tide_eval(f, s->expr) : tide_none();
             return RETURNED;
         case TIDE_STATEMENT_DELETE:
             for (uint32_t i = 0; i < s->target_count; i++) tide_set_local(f, s->slots[i], tide_none());
             break;
-        case TIDE_STATEMENT_FOR: out = run_for(f, s, result); break;
+        case TIDE_STATEMENT_FOR:
+            out = run_for(f, s, result);
+            break;
         case TIDE_STATEMENT_IF: {
             tide_value condition = tide_eval(f, s->expr);
             bool holds = tide_is_true(m, condition);
@@ -502,7 +574,8 @@ tide_outcome tide_run_block(tide_frame *f, tide_statement *s, tide_value *result
         }
         case TIDE_STATEMENT_NO_GRAD:
         case TIDE_STATEMENT_NO_AUTOCAST: {
-            bool *setting = s->kind == TIDE_STATEMENT_NO_GRAD ? &m->grad_enabled : &m->autocast_enabled, before = *setting;
+            bool *setting = s->kind == TIDE_STATEMENT_NO_GRAD ? &m->grad_enabled : &m->autocast_enabled,
+                 before = *setting;
             *setting = false;
             out = tide_run_block(f, s->body, result);
             *setting = before;

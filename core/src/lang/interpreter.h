@@ -31,8 +31,25 @@ typedef struct tide_applied {
     tide_value context;
 } tide_applied;
 
-typedef enum tide_builtin { BUILTIN_RANGE, BUILTIN_LEN, BUILTIN_IS_LIST, BUILTIN_MIN, BUILTIN_MAX, BUILTIN_SQRT, BUILTIN_ROOT, BUILTIN_CONTAINS, BUILTIN_ERROR, BUILTIN_DEEPCOPY, BUILTIN_APPLY, BUILTIN_SAVE_FOR_BACKWARD, BUILTIN_SET_SETTING, BUILTIN_PARAMETER,
-                       BUILTIN_BUFFER, BUILTIN_AUTO_MODEL, BUILTIN_COUNT } tide_builtin;
+typedef enum tide_builtin {
+    BUILTIN_RANGE,
+    BUILTIN_LEN,
+    BUILTIN_IS_LIST,
+    BUILTIN_MIN,
+    BUILTIN_MAX,
+    BUILTIN_SQRT,
+    BUILTIN_ROOT,
+    BUILTIN_CONTAINS,
+    BUILTIN_ERROR,
+    BUILTIN_DEEPCOPY,
+    BUILTIN_APPLY,
+    BUILTIN_SAVE_FOR_BACKWARD,
+    BUILTIN_SET_SETTING,
+    BUILTIN_PARAMETER,
+    BUILTIN_BUFFER,
+    BUILTIN_AUTO_MODEL,
+    BUILTIN_COUNT
+} tide_builtin;
 extern const char *const tide_builtin_names[BUILTIN_COUNT];
 
 static inline tide_value tide_nothing(tide_machine *m, tide_status status, const char *format, const char *what) {
@@ -95,12 +112,15 @@ tide_value tide_run_operation(tide_machine *m, const tide_op *op, tide_value *a,
 tide_value tide_call_operation(tide_frame *f, tide_expr *e, const tide_op *op, const tide_value *self);
 tide_value tide_operate(tide_frame *f, const char *name, tide_value a, tide_value b);
 bool tide_arrange(tide_model *model, tide_function *function, uint32_t instance, uint32_t scope,
-                    const tide_value *positional, uint32_t count, const tide_text *keywords, const tide_value *named, uint32_t named_count, tide_value *arranged);
+                  const tide_value *positional, uint32_t count, const tide_text *keywords, const tide_value *named,
+                  uint32_t named_count, tide_value *arranged);
 tide_value tide_call_function(tide_model *model, tide_function *function, uint32_t instance, uint32_t scope,
-                    const tide_value *positional, uint32_t count, const tide_text *keywords, const tide_value *named, uint32_t named_count);
+                              const tide_value *positional, uint32_t count, const tide_text *keywords,
+                              const tide_value *named, uint32_t named_count);
 /* The same; of calls that are alike, see alike.c, the first is played and the others are made from it. */
 tide_value tide_call_alike(tide_model *model, tide_function *function, uint32_t instance, uint32_t scope,
-                    const tide_value *positional, uint32_t count, const tide_text *keywords, const tide_value *named, uint32_t named_count);
+                           const tide_value *positional, uint32_t count, const tide_text *keywords,
+                           const tide_value *named, uint32_t named_count);
 /* What a node of apply() holds, NULL if it is of another kind; and the same for another node. */
 tide_applied *tide_applied_of(const tide_node *node);
 void tide_apply_again(tide_machine *m, tide_node *node, tide_applied held);
@@ -108,16 +128,18 @@ tide_value tide_apply(tide_frame *f, const tide_value *a, uint32_t count);
 tide_value tide_call_again(tide_machine *m, void *function, tide_value *inputs, uint32_t count);
 void tide_closure_free(tide_machine *m, void *function);
 tide_value tide_call_module(tide_model *model, uint32_t instance, tide_function *method, const tide_value *positional,
-                    uint32_t count, const tide_text *keywords, const tide_value *named, uint32_t named_count);
+                            uint32_t count, const tide_text *keywords, const tide_value *named, uint32_t named_count);
 
 /* ---- expressions.c ---- */
 tide_value tide_eval_any(tide_frame *f, tide_expr *e);
 /* Most expressions are names of locals. */
 static inline tide_value tide_eval(tide_frame *f, tide_expr *e) {
-    return e->kind == TIDE_EXPR_NAME && e->meaning == TIDE_LOCAL ? tide_value_retain(f->locals[e->slot]) : tide_eval_any(f, e);
+    return e->kind == TIDE_EXPR_NAME && e->meaning == TIDE_LOCAL ? tide_value_retain(f->locals[e->slot])
+                                                                 : tide_eval_any(f, e);
 }
 /* Positional arguments first, then those with keywords. */
-uint32_t tide_eval_arguments(tide_frame *f, tide_expr *e, tide_value *positional, tide_text *keywords, tide_value *named, uint32_t *named_count);
+uint32_t tide_eval_arguments(tide_frame *f, tide_expr *e, tide_value *positional, tide_text *keywords,
+                             tide_value *named, uint32_t *named_count);
 void tide_release_all(tide_machine *m, const tide_value *values, uint32_t count);
 void tide_set_local(tide_frame *f, uint32_t slot, tide_value v);
 tide_outcome tide_run_block(tide_frame *f, tide_statement *s, tide_value *result);

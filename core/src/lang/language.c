@@ -10,7 +10,16 @@ enum { DEPTH_LIMIT = 40, TEXT_LIMIT = 4000, ITEM_LIMIT = 64, STATEMENT_LIMIT = 2
 typedef enum token_kind { TOKEN_END, TOKEN_NAME, TOKEN_INT, TOKEN_FLOAT, TOKEN_TEXT, TOKEN_MARK } token_kind;
 
 /* Marks of one character are their own code. */
-enum { MARK_ELLIPSIS = 256, MARK_COALESCE, MARK_QUOTIENT, MARK_EQUAL, MARK_UNEQUAL, MARK_AT_MOST, MARK_AT_LEAST, MARK_ADD };
+enum {
+    MARK_ELLIPSIS = 256,
+    MARK_COALESCE,
+    MARK_QUOTIENT,
+    MARK_EQUAL,
+    MARK_UNEQUAL,
+    MARK_AT_MOST,
+    MARK_AT_LEAST,
+    MARK_ADD
+};
 
 static const struct {
     char text[4];
@@ -19,20 +28,36 @@ static const struct {
 } long_marks[] = {{"...", 3, MARK_ELLIPSIS}, {"??", 2, MARK_COALESCE}, {"//", 2, MARK_QUOTIENT}, {"==", 2, MARK_EQUAL},
                   {"!=", 2, MARK_UNEQUAL},   {"<=", 2, MARK_AT_MOST},  {">=", 2, MARK_AT_LEAST}, {"+=", 2, MARK_ADD}};
 
-enum { NO_WORD, WORD_IF, WORD_ELSE, WORD_ELIF, WORD_FOR, WORD_IN, WORD_AND, WORD_OR, WORD_NOT, WORD_RETURN, WORD_DEL, WORD_WITH, WORD_IS, WORD_COUNT };
+enum {
+    NO_WORD,
+    WORD_IF,
+    WORD_ELSE,
+    WORD_ELIF,
+    WORD_FOR,
+    WORD_IN,
+    WORD_AND,
+    WORD_OR,
+    WORD_NOT,
+    WORD_RETURN,
+    WORD_DEL,
+    WORD_WITH,
+    WORD_IS,
+    WORD_COUNT
+};
 
-static const tide_text words[WORD_COUNT] = {{"", 0},    {"if", 2},  {"else", 4}, {"elif", 4},   {"for", 3}, {"in", 2},  {"and", 3},
-                                            {"or", 2},  {"not", 3}, {"return", 6}, {"del", 3}, {"with", 4}, {"is", 2}};
+static const tide_text words[WORD_COUNT] = {{"", 0},    {"if", 2},   {"else", 4}, {"elif", 4}, {"for", 3},
+                                            {"in", 2},  {"and", 3},  {"or", 2},   {"not", 3},  {"return", 6},
+                                            {"del", 3}, {"with", 4}, {"is", 2}};
 
 typedef struct parser {
     tide_arena *arena;
     tide_diagnostics *diags;
     const char *place;
     tide_text text;
-    size_t at;           /* behind the current token */
-    size_t start;        /* of the current token */
+    size_t at;    /* behind the current token */
+    size_t start; /* of the current token */
     token_kind kind;
-    int code;            /* of a mark or a keyword */
+    int code; /* of a mark or a keyword */
     tide_text token;
     int64_t integer;
     double number;
@@ -44,8 +69,8 @@ static void *fail(parser *p, const char *message) {
     if (!p->failed) {
         p->failed = true;
         tide_error(p->diags, TIDE_ERR_DESCRIPTION, p->place,
-                   tide_format(p->arena, "column %u of '%.*s': %s", (unsigned)p->start + 1, (int)(p->text.length < 120 ? p->text.length : 120),
-                               p->text.at, message),
+                   tide_format(p->arena, "column %u of '%.*s': %s", (unsigned)p->start + 1,
+                               (int)(p->text.length < 120 ? p->text.length : 120), p->text.at, message),
                    "see the grammar of descriptions in the README");
     }
     p->kind = TOKEN_END;
@@ -105,7 +130,9 @@ static void next(parser *p) {
         p->token = (tide_text){c, length};
         p->at += length;
         for (p->code = WORD_COUNT - 1; p->code != NO_WORD; p->code--)
-            if (words[p->code].length == length && words[p->code].at[0] == *c && tide_text_equal(p->token, words[p->code])) break;
+            if (words[p->code].length == length && words[p->code].at[0] == *c &&
+                tide_text_equal(p->token, words[p->code]))
+                break;
     } else if (is_digit(*c)) {
         read_number(p);
     } else if (*c == '\'' || *c == '"') {
@@ -122,7 +149,9 @@ static void next(parser *p) {
         size_t length = 1;
         p->code = (unsigned char)*c;
         for (size_t i = 0; i < sizeof long_marks / sizeof *long_marks; i++) {
-            if (*c != long_marks[i].text[0] || left < long_marks[i].length || memcmp(c, long_marks[i].text, long_marks[i].length) != 0) continue;
+            if (*c != long_marks[i].text[0] || left < long_marks[i].length ||
+                memcmp(c, long_marks[i].text, long_marks[i].length) != 0)
+                continue;
             length = long_marks[i].length;
             p->code = long_marks[i].code;
             break;
@@ -200,8 +229,11 @@ static tide_expr *atom(parser *p) {
     } else if (p->kind == TOKEN_NAME) {
         if (p->code != NO_WORD) return fail(p, "a value is missing here");
         bool is_true = tide_text_is(p->token, "true");
-        e = make(p, is_true || tide_text_is(p->token, "false") ? TIDE_EXPR_BOOL
-                    : tide_text_is(p->token, "none") ? TIDE_EXPR_NONE : TIDE_EXPR_NAME, NULL, NULL);
+        e = make(p,
+                 is_true || tide_text_is(p->token, "false") ? TIDE_EXPR_BOOL
+                 : tide_text_is(p->token, "none")           ? TIDE_EXPR_NONE
+                                                            : TIDE_EXPR_NAME,
+                 NULL, NULL);
         e->integer = is_true;
         e->text = p->token;
         next(p);
@@ -307,12 +339,18 @@ static const struct {
     uint8_t level, kind;
     uint16_t mark;
     char op;
-} operators[] = {{LEVEL_COMPARE, TIDE_EXPR_COMPARE, MARK_EQUAL, '='},      {LEVEL_COMPARE, TIDE_EXPR_COMPARE, MARK_UNEQUAL, '!'},
-                 {LEVEL_COMPARE, TIDE_EXPR_COMPARE, MARK_AT_MOST, 'l'},    {LEVEL_COMPARE, TIDE_EXPR_COMPARE, MARK_AT_LEAST, 'g'},
-                 {LEVEL_COMPARE, TIDE_EXPR_COMPARE, '<', '<'},             {LEVEL_COMPARE, TIDE_EXPR_COMPARE, '>', '>'},
-                 {LEVEL_COALESCE, TIDE_EXPR_COALESCE, MARK_COALESCE, '?'}, {LEVEL_SUM, TIDE_EXPR_BINARY, '+', '+'},
-                 {LEVEL_SUM, TIDE_EXPR_BINARY, '-', '-'},                  {LEVEL_PRODUCT, TIDE_EXPR_BINARY, '*', '*'},
-                 {LEVEL_PRODUCT, TIDE_EXPR_BINARY, '/', '/'},              {LEVEL_PRODUCT, TIDE_EXPR_BINARY, MARK_QUOTIENT, '|'},
+} operators[] = {{LEVEL_COMPARE, TIDE_EXPR_COMPARE, MARK_EQUAL, '='},
+                 {LEVEL_COMPARE, TIDE_EXPR_COMPARE, MARK_UNEQUAL, '!'},
+                 {LEVEL_COMPARE, TIDE_EXPR_COMPARE, MARK_AT_MOST, 'l'},
+                 {LEVEL_COMPARE, TIDE_EXPR_COMPARE, MARK_AT_LEAST, 'g'},
+                 {LEVEL_COMPARE, TIDE_EXPR_COMPARE, '<', '<'},
+                 {LEVEL_COMPARE, TIDE_EXPR_COMPARE, '>', '>'},
+                 {LEVEL_COALESCE, TIDE_EXPR_COALESCE, MARK_COALESCE, '?'},
+                 {LEVEL_SUM, TIDE_EXPR_BINARY, '+', '+'},
+                 {LEVEL_SUM, TIDE_EXPR_BINARY, '-', '-'},
+                 {LEVEL_PRODUCT, TIDE_EXPR_BINARY, '*', '*'},
+                 {LEVEL_PRODUCT, TIDE_EXPR_BINARY, '/', '/'},
+                 {LEVEL_PRODUCT, TIDE_EXPR_BINARY, MARK_QUOTIENT, '|'},
                  {LEVEL_PRODUCT, TIDE_EXPR_BINARY, '%', '%'}};
 
 static tide_expr *binary(parser *p, int rank) {
@@ -497,7 +535,8 @@ static bool statement(parser *p, tide_statement *s) {
         s->expr = expression(p);
     } else if (take_word(p, WORD_WITH)) {
         bool is_grad = p->kind == TOKEN_NAME && tide_text_is(p->token, "no_grad");
-        if (!is_grad && (p->kind != TOKEN_NAME || !tide_text_is(p->token, "no_autocast"))) return fail(p, "only 'with no_grad:' and 'with no_autocast:' are known") != NULL;
+        if (!is_grad && (p->kind != TOKEN_NAME || !tide_text_is(p->token, "no_autocast")))
+            return fail(p, "only 'with no_grad:' and 'with no_autocast:' are known") != NULL;
         s->kind = is_grad ? TIDE_STATEMENT_NO_GRAD : TIDE_STATEMENT_NO_AUTOCAST;
         next(p);
     } else {
@@ -513,7 +552,8 @@ static bool statement(parser *p, tide_statement *s) {
 static bool parse_block(tide_arena *arena, const tide_json *block, const char *place, uint32_t *number,
                         tide_statement **statements, tide_diagnostics *diags, int depth) {
     if (!block || block->kind != TIDE_JSON_ARRAY || depth > 8)
-        return tide_error(diags, TIDE_ERR_DESCRIPTION, place, "a block is an array of statements, at most 8 deep", NULL);
+        return tide_error(diags, TIDE_ERR_DESCRIPTION, place, "a block is an array of statements, at most 8 deep",
+                          NULL);
     tide_statement **link = statements, *last_if = NULL;
     for (const tide_json *item = block->first; item; item = item->next) {
         const char *at = tide_json_place(arena, item, place);

@@ -58,7 +58,8 @@ static void place_instance(tide_model *model, tide_instance *of) {
         }
         stop = dot + 1;
     }
-    of->layer = intern(model->m->arena, &model->layers, &model->layer_count, &model->layer_capacity, (tide_text){rest.at, stop});
+    of->layer = intern(model->m->arena, &model->layers, &model->layer_count, &model->layer_capacity,
+                       (tide_text){rest.at, stop});
 }
 
 static uint32_t instance_new(tide_model *model, tide_class *of, uint32_t scope) {
@@ -68,13 +69,14 @@ static uint32_t instance_new(tide_model *model, tide_class *of, uint32_t scope) 
     }
     TIDE_ROOM(model->m->arena, model->instances, model->instance_count, model->instance_capacity);
     model->instances[model->instance_count] = (tide_instance){.of = of, .scope = scope, .path = ""};
-    model->instances[model->instance_count].slots = TIDE_NEW(model->m->arena, tide_value, of->parameter_count + of->member_count + 1);
+    model->instances[model->instance_count].slots =
+        TIDE_NEW(model->m->arena, tide_value, of->parameter_count + of->member_count + 1);
     return model->instance_count++;
 }
 
 /* Runs a class's members in order; arguments are taken over. */
-static uint32_t instantiate(tide_model *model, tide_class *of, uint32_t scope, const tide_value *positional, uint32_t count,
-                            const tide_text *keywords, const tide_value *named, uint32_t named_count) {
+static uint32_t instantiate(tide_model *model, tide_class *of, uint32_t scope, const tide_value *positional,
+                            uint32_t count, const tide_text *keywords, const tide_value *named, uint32_t named_count) {
     tide_machine *m = model->m;
     tide_bind_members(model, of, model->scopes[scope].description);
     uint32_t made = instance_new(model, of, scope);
@@ -100,8 +102,8 @@ static uint32_t instantiate(tide_model *model, tide_class *of, uint32_t scope, c
     return made;
 }
 
-static tide_value make_parameter(tide_frame *f, const tide_value *positional, uint32_t count, const tide_text *keywords, const tide_value *named,
-                                 uint32_t named_count, bool is_buffer) {
+static tide_value make_parameter(tide_frame *f, const tide_value *positional, uint32_t count, const tide_text *keywords,
+                                 const tide_value *named, uint32_t named_count, bool is_buffer) {
     tide_model *model = f->model;
     tide_machine *m = model->m;
     tide_shape shape = {.dims = 0};
@@ -110,13 +112,17 @@ static tide_value make_parameter(tide_frame *f, const tide_value *positional, ui
     for (uint32_t i = 0; i < count; i++)
         if (!tide_arg_shape(m, positional[i], &shape)) return tide_none();
     for (uint32_t i = 0; i < named_count; i++) {
-        if (tide_text_is(keywords[i], "dtype") && named[i].kind == TIDE_VALUE_DTYPE) dtype = named[i].dtype;
-        else if (tide_text_is(keywords[i], "requires_grad") && named[i].kind == TIDE_VALUE_BOOL) trains = trains && named[i].truth;
-        else return tide_nothing(m, TIDE_ERR_DESCRIPTION, "Parameter has no '%s'", tide_terminated(m, keywords[i]));
+        if (tide_text_is(keywords[i], "dtype") && named[i].kind == TIDE_VALUE_DTYPE)
+            dtype = named[i].dtype;
+        else if (tide_text_is(keywords[i], "requires_grad") && named[i].kind == TIDE_VALUE_BOOL)
+            trains = trains && named[i].truth;
+        else
+            return tide_nothing(m, TIDE_ERR_DESCRIPTION, "Parameter has no '%s'", tide_terminated(m, keywords[i]));
     }
     for (int i = 0; i < shape.dims; i++)
         if (shape.size[i] <= 0 || shape.size[i] > INT64_C(1) << 40) {
-            tide_fail(m, TIDE_ERR_FIELD_RANGE, "%s has a parameter of %s: every size must be positive", tide_terminated(m, f->function->name), tide_shape_text(m, &shape));
+            tide_fail(m, TIDE_ERR_FIELD_RANGE, "%s has a parameter of %s: every size must be positive",
+                      tide_terminated(m, f->function->name), tide_shape_text(m, &shape));
             return tide_none();
         }
     tide_tensor *t = tide_empty_host(m, &shape, dtype);
@@ -133,19 +139,27 @@ tide_value tide_construct(tide_frame *f, tide_expr *e) {
     uint32_t named_count, count = tide_eval_arguments(f, e, positional, keywords, named, &named_count);
     uint32_t scope = f->scope;
     const tide_json *config = NULL;
-    bool with_head = false; /* AutoModel(config=..., head=true): the first of the description's roots, as AutoModelForCausalLM */
+    bool with_head =
+        false; /* AutoModel(config=..., head=true): the first of the description's roots, as AutoModelForCausalLM */
     tide_text type = {"", 0}; /* AutoModel(config=..., model_type='...'): where the configuration does not say it */
     for (uint32_t i = 0; i < named_count;) {
-        bool is_type = e->a->slot == BUILTIN_AUTO_MODEL && e->a->meaning == TIDE_BUILTIN && tide_text_is(keywords[i], "model_type");
-        bool is_headed = e->a->slot == BUILTIN_AUTO_MODEL && e->a->meaning == TIDE_BUILTIN && tide_text_is(keywords[i], "head");
+        bool is_type = e->a->slot == BUILTIN_AUTO_MODEL && e->a->meaning == TIDE_BUILTIN &&
+                       tide_text_is(keywords[i], "model_type");
+        bool is_headed =
+            e->a->slot == BUILTIN_AUTO_MODEL && e->a->meaning == TIDE_BUILTIN && tide_text_is(keywords[i], "head");
         if (!is_type && !is_headed && !tide_text_is(keywords[i], "config")) {
             i++;
             continue;
         }
-        if (is_headed && named[i].kind == TIDE_VALUE_BOOL) with_head = named[i].truth;
-        else if (is_type && named[i].kind == TIDE_VALUE_TEXT) type = named[i].text;
-        else if (!is_type && !is_headed && named[i].kind == TIDE_VALUE_CONFIG) config = named[i].config;
-        else tide_fail(m, TIDE_ERR_FIELD_MISSING, "%s wants a configuration, not %s", tide_terminated(m, e->a->text), tide_kind_name(named[i]));
+        if (is_headed && named[i].kind == TIDE_VALUE_BOOL)
+            with_head = named[i].truth;
+        else if (is_type && named[i].kind == TIDE_VALUE_TEXT)
+            type = named[i].text;
+        else if (!is_type && !is_headed && named[i].kind == TIDE_VALUE_CONFIG)
+            config = named[i].config;
+        else
+            tide_fail(m, TIDE_ERR_FIELD_MISSING, "%s wants a configuration, not %s", tide_terminated(m, e->a->text),
+                      tide_kind_name(named[i]));
         keywords[i] = keywords[named_count - 1];
         named[i] = named[--named_count];
     }
@@ -167,7 +181,8 @@ tide_value tide_construct(tide_frame *f, tide_expr *e) {
         tide_text found;
         if (!type.length && own && own->kind == TIDE_JSON_STRING) type = own->text;
         bool is_known = type.length && model->find_model(model->user, type, &found, &class_name);
-        if (!is_known && !(config && model->find_stand_in && model->find_stand_in(model->user, config, &found, &class_name))) {
+        if (!is_known &&
+            !(config && model->find_stand_in && model->find_stand_in(model->user, config, &found, &class_name))) {
             tide_fail(m, TIDE_ERR_MODEL_UNKNOWN, "no description covers model_type '%s'", tide_terminated(m, type));
         } else {
             description = tide_description_load(model->descriptions, found);
@@ -195,9 +210,12 @@ tide_value tide_construct(tide_frame *f, tide_expr *e) {
 static const char *where(tide_machine *m) {
     const tide_model *model = m->interpreter;
     const char *path = m->module && m->module < model->instance_count ? model->instances[m->module].path : "";
-    tide_statement *s = m->statement && m->statement < model->descriptions->statement_capacity ? model->descriptions->statements[m->statement] : NULL;
+    tide_statement *s = m->statement && m->statement < model->descriptions->statement_capacity
+                            ? model->descriptions->statements[m->statement]
+                            : NULL;
     if (!s) return path;
-    return tide_format(m->arena, "%s%s'%.*s'", path, *path ? ", " : "", (int)(s->text.length < 160 ? s->text.length : 160), s->text.at);
+    return tide_format(m->arena, "%s%s'%.*s'", path, *path ? ", " : "",
+                       (int)(s->text.length < 160 ? s->text.length : 160), s->text.at);
 }
 
 void tide_model_init(tide_model *model, tide_machine *m, tide_descriptions *descriptions) {
@@ -261,7 +279,8 @@ static void tie_parameters(tide_model *model, uint32_t instance) {
     const tide_class *of = model->instances[instance].of;
     if (!of->ties || m->has_failed) return;
     if (of->tie_condition) {
-        tide_value holds = tide_eval_size(model, model->instances[instance].scope, of->tie_condition, TIDE_TEXT(""), false, 0);
+        tide_value holds =
+            tide_eval_size(model, model->instances[instance].scope, of->tie_condition, TIDE_TEXT(""), false, 0);
         bool ties = tide_is_true(m, holds);
         tide_value_release(m, holds);
         if (!ties) return;
@@ -269,7 +288,8 @@ static void tie_parameters(tide_model *model, uint32_t instance) {
     for (const tide_statement *tie = of->ties; tie; tie = tie->next) {
         tide_value *to = slot_at(model, instance, tie->targets[0]), *from = slot_at(model, instance, tie->targets[1]);
         if (!to || !from || from->kind != TIDE_VALUE_TENSOR) {
-            tide_fail(m, TIDE_ERR_DESCRIPTION, "the tie of '%s' to '%s' names no parameters", tide_terminated(m, tie->targets[0]), tide_terminated(m, tie->targets[1]));
+            tide_fail(m, TIDE_ERR_DESCRIPTION, "the tie of '%s' to '%s' names no parameters",
+                      tide_terminated(m, tie->targets[0]), tide_terminated(m, tie->targets[1]));
             return;
         }
         tide_value_release(m, *to);
@@ -282,7 +302,8 @@ static void list_parameters(tide_model *model, uint32_t instance, int depth);
 /* A module, or a list of modules and lists. */
 static void list_within(tide_model *model, tide_value v, int depth) {
     if (v.kind == TIDE_VALUE_MODULE) list_parameters(model, v.module, depth);
-    for (uint32_t k = 0; v.kind == TIDE_VALUE_LIST && depth <= CALL_DEPTH && k < v.list->count; k++) list_within(model, v.list->items[k], depth + 1);
+    for (uint32_t k = 0; v.kind == TIDE_VALUE_LIST && depth <= CALL_DEPTH && k < v.list->count; k++)
+        list_within(model, v.list->items[k], depth + 1);
 }
 
 static void list_parameters(tide_model *model, uint32_t instance, int depth) {
@@ -304,7 +325,8 @@ static void list_parameters(tide_model *model, uint32_t instance, int depth) {
         model->parameters[model->parameter_count++] = (tide_parameter_row){
             v.tensor, instance, tide_dotted(m->arena, tide_text_of(of->path), of->of->members[i].name)};
     }
-    for (uint32_t i = 0; i < of->of->member_count; i++) list_within(model, of->slots[of->of->parameter_count + i], depth + 1);
+    for (uint32_t i = 0; i < of->of->member_count; i++)
+        list_within(model, of->slots[of->of->parameter_count + i], depth + 1);
 }
 
 /* A sequence that nobody gave holds text; what images and the like take of it ("media_tokens") goes on top. */
@@ -312,14 +334,19 @@ static void make_room(tide_model *model, uint32_t scope) {
     tide_machine *m = model->m;
     tide_value *seq = tide_model_setting(model, "seq"), *cache = tide_model_setting(model, "cache_length");
     bool is_default = false;
-    if (!seq || !model->find_place || !tide_size_find(model->scopes[scope].description, TIDE_TEXT("media_tokens"))) return;
+    if (!seq || !model->find_place || !tide_size_find(model->scopes[scope].description, TIDE_TEXT("media_tokens")))
+        return;
     const char *place = model->find_place(model->user, model->scopes[scope].config, TIDE_TEXT("seq"), &is_default);
     uint32_t reads = model->step_reads;
-    tide_value tokens = is_default ? tide_scope_size(model, scope, tide_name(&model->size_names, TIDE_TEXT("media_tokens"))) : tide_none();
+    tide_value tokens = is_default
+                            ? tide_scope_size(model, scope, tide_name(&model->size_names, TIDE_TEXT("media_tokens")))
+                            : tide_none();
     model->step_reads = reads;
     if (tokens.kind != TIDE_VALUE_INT || tokens.integer < 1 || tokens.integer > INT64_C(1) << 40) return;
     tide_report(m->diags, TIDE_ASSUMPTION, TIDE_OK, place,
-                tide_format(m->arena, "%lld tokens per sample: %lld of text, and %lld of images", (long long)(seq->integer + tokens.integer), (long long)seq->integer, (long long)tokens.integer),
+                tide_format(m->arena, "%lld tokens per sample: %lld of text, and %lld of images",
+                            (long long)(seq->integer + tokens.integer), (long long)seq->integer,
+                            (long long)tokens.integer),
                 NULL);
     seq->integer += tokens.integer;
     if (cache) cache->integer += tokens.integer;
@@ -330,7 +357,8 @@ bool tide_model_build(tide_model *model, tide_description *description, tide_tex
     uint32_t scope = scope_new(model, description, config);
     tide_class *of = tide_class_find(model->descriptions, description, class_name);
     if (!of) {
-        tide_fail(m, TIDE_ERR_MODEL_UNKNOWN, "the description '%s' has no module '%s'", description->name.at, tide_terminated(m, class_name));
+        tide_fail(m, TIDE_ERR_MODEL_UNKNOWN, "the description '%s' has no module '%s'", description->name.at,
+                  tide_terminated(m, class_name));
         return false;
     }
     make_room(model, scope);
@@ -372,7 +400,8 @@ static void list_modules(tide_model *model, tide_value v, uint32_t *list, uint32
     if (of->is_listed) return;
     model->instances[v.module].is_listed = true;
     list[(*count)++] = v.module;
-    for (uint32_t i = 0; i < of->of->member_count; i++) list_modules(model, of->slots[of->of->parameter_count + i], list, count, depth + 1);
+    for (uint32_t i = 0; i < of->of->member_count; i++)
+        list_modules(model, of->slots[of->of->parameter_count + i], list, count, depth + 1);
 }
 
 uint32_t *tide_model_modules(tide_model *model, uint32_t *count) {
@@ -391,10 +420,12 @@ uint32_t tide_model_find(tide_model *model, tide_text path) {
 /* Puts a module where another one is, in a member or a list of their parent. */
 static void take_place(tide_value *v, uint32_t old, uint32_t made) {
     if (v->kind == TIDE_VALUE_MODULE && v->module == old) v->module = made;
-    for (uint32_t i = 0; v->kind == TIDE_VALUE_LIST && i < v->list->count; i++) take_place(&v->list->items[i], old, made);
+    for (uint32_t i = 0; v->kind == TIDE_VALUE_LIST && i < v->list->count; i++)
+        take_place(&v->list->items[i], old, made);
 }
 
-uint32_t tide_model_wrap(tide_model *model, uint32_t instance, tide_text class_name, const tide_value *more, uint32_t more_count) {
+uint32_t tide_model_wrap(tide_model *model, uint32_t instance, tide_text class_name, const tide_value *more,
+                         uint32_t more_count) {
     tide_machine *m = model->m;
     tide_value arguments[ARGUMENT_LIMIT] = {{.kind = TIDE_VALUE_MODULE, .module = instance}};
     tide_instance old = model->instances[instance];
@@ -411,7 +442,8 @@ uint32_t tide_model_wrap(tide_model *model, uint32_t instance, tide_text class_n
         return made;
     }
     tide_instance *parent = &model->instances[old.parent];
-    for (uint32_t i = 0; i < parent->of->member_count; i++) take_place(&parent->slots[parent->of->parameter_count + i], instance, made);
+    for (uint32_t i = 0; i < parent->of->member_count; i++)
+        take_place(&parent->slots[parent->of->parameter_count + i], instance, made);
     name_instance(model, made, old.parent, old.name, 0);
     return made;
 }
@@ -423,10 +455,12 @@ static void drop_tensors(tide_model *model, tide_value *v, uint32_t kept, int de
         tide_value_release(model->m, *v);
         *v = tide_none();
     }
-    for (uint32_t i = 0; v->kind == TIDE_VALUE_LIST && i < v->list->count; i++) drop_tensors(model, &v->list->items[i], kept, depth + 1);
+    for (uint32_t i = 0; v->kind == TIDE_VALUE_LIST && i < v->list->count; i++)
+        drop_tensors(model, &v->list->items[i], kept, depth + 1);
     if (v->kind != TIDE_VALUE_MODULE || v->module == kept) return;
     const tide_instance *of = &model->instances[v->module];
-    for (uint32_t i = 0; i < of->of->member_count; i++) drop_tensors(model, &of->slots[of->of->parameter_count + i], kept, depth + 1);
+    for (uint32_t i = 0; i < of->of->member_count; i++)
+        drop_tensors(model, &of->slots[of->of->parameter_count + i], kept, depth + 1);
 }
 
 void tide_model_unwrap(tide_model *model, uint32_t instance) {
@@ -435,7 +469,8 @@ void tide_model_unwrap(tide_model *model, uint32_t instance) {
     if (!inner || inner->kind != TIDE_VALUE_MODULE || !old.parent) return;
     uint32_t kept = inner->module;
     tide_instance *parent = &model->instances[old.parent];
-    for (uint32_t i = 0; i < parent->of->member_count; i++) take_place(&parent->slots[parent->of->parameter_count + i], instance, kept);
+    for (uint32_t i = 0; i < parent->of->member_count; i++)
+        take_place(&parent->slots[parent->of->parameter_count + i], instance, kept);
     tide_value wrapper = {.kind = TIDE_VALUE_MODULE, .module = instance};
     drop_tensors(model, &wrapper, kept, 0);
     model->instances[kept].path = "";
@@ -463,7 +498,9 @@ void tide_model_call(tide_model *model, uint32_t instance, tide_text method, tid
 }
 
 int64_t tide_model_count(tide_model *model, const tide_parameter_row *parameter) {
-    tide_function *numel = !tide_dtype_is_float((tide_dtype)parameter->tensor->dtype) ? tide_method_find(model->instances[parameter->module].of, TIDE_TEXT("numel")) : NULL;
+    tide_function *numel = !tide_dtype_is_float((tide_dtype)parameter->tensor->dtype)
+                               ? tide_method_find(model->instances[parameter->module].of, TIDE_TEXT("numel"))
+                               : NULL;
     tide_value made = numel ? tide_call_module(model, parameter->module, numel, NULL, 0, NULL, NULL, 0) : tide_none();
     return made.kind == TIDE_VALUE_INT ? made.integer : tide_count(parameter->tensor);
 }
@@ -473,7 +510,8 @@ tide_value tide_deepcopy(tide_model *model, tide_value v, int depth) {
     tide_machine *m = model->m;
     if (v.kind == TIDE_VALUE_TENSOR) {
         bool is_host = v.tensor->storage->is_silent;
-        tide_tensor *made = is_host ? tide_empty_host(m, v.tensor->shape, v.tensor->dtype) : tide_empty_like(m, v.tensor, v.tensor->dtype);
+        tide_tensor *made = is_host ? tide_empty_host(m, v.tensor->shape, v.tensor->dtype)
+                                    : tide_empty_like(m, v.tensor, v.tensor->dtype);
         made->is_parameter = v.tensor->is_parameter;
         made->requires_grad = v.tensor->requires_grad;
         tide_set_factor(m, made, made->is_parameter ? TIDE_FACTOR_PARAMETER : TIDE_FACTOR_BUFFER);
@@ -481,14 +519,16 @@ tide_value tide_deepcopy(tide_model *model, tide_value v, int depth) {
     }
     if (v.kind == TIDE_VALUE_LIST) {
         tide_value made = {.kind = TIDE_VALUE_LIST, .list = tide_list_new(m)};
-        for (uint32_t i = 0; i < v.list->count; i++) tide_list_push(m, made.list, tide_deepcopy(model, v.list->items[i], depth));
+        for (uint32_t i = 0; i < v.list->count; i++)
+            tide_list_push(m, made.list, tide_deepcopy(model, v.list->items[i], depth));
         return made;
     }
     if (v.kind != TIDE_VALUE_MODULE || depth > CALL_DEPTH) return tide_value_retain(v);
     const tide_class *of = model->instances[v.module].of;
     uint32_t made = instance_new(model, model->instances[v.module].of, model->instances[v.module].scope);
     if (!made) return tide_none();
-    for (uint32_t i = 0; i < of->parameter_count; i++) model->instances[made].slots[i] = tide_value_retain(model->instances[v.module].slots[i]);
+    for (uint32_t i = 0; i < of->parameter_count; i++)
+        model->instances[made].slots[i] = tide_value_retain(model->instances[v.module].slots[i]);
     for (uint32_t pass = 0; pass < 2; pass++) /* Module.__dict__: _parameters and _buffers stand before _modules */
         for (uint32_t i = of->parameter_count; i < of->parameter_count + of->member_count; i++) {
             tide_value old = model->instances[v.module].slots[i];
@@ -501,7 +541,8 @@ tide_value tide_deepcopy(tide_model *model, tide_value v, int depth) {
 
 static void give_storage(tide_model *model, uint32_t instance, tide_tensor *t, tide_factor factor) {
     tide_machine *m = model->m;
-    if (!t->storage->is_silent || t->is_absent || tide_count(t) == 0) return; /* shared with one that is there already */
+    if (!t->storage->is_silent || t->is_absent || tide_count(t) == 0)
+        return; /* shared with one that is there already */
     m->module = instance;
     m->factor = factor;
     m->op = "to";
@@ -517,7 +558,8 @@ static void to_device(tide_model *model, uint32_t instance, int depth);
 
 static void move_within(tide_model *model, tide_value v, int depth) {
     if (v.kind == TIDE_VALUE_MODULE) to_device(model, v.module, depth);
-    for (uint32_t k = 0; v.kind == TIDE_VALUE_LIST && depth <= CALL_DEPTH && k < v.list->count; k++) move_within(model, v.list->items[k], depth + 1);
+    for (uint32_t k = 0; v.kind == TIDE_VALUE_LIST && depth <= CALL_DEPTH && k < v.list->count; k++)
+        move_within(model, v.list->items[k], depth + 1);
 }
 
 static void to_device(tide_model *model, uint32_t instance, int depth) {
@@ -531,8 +573,10 @@ static void to_device(tide_model *model, uint32_t instance, int depth) {
     }
     for (uint32_t i = first; i < end; i++)
         if (of->slots[i].kind == TIDE_VALUE_TENSOR && of->slots[i].tensor->is_parameter) {
-            if (model->parameter_empty) model->parameter_empty(model, instance, of->slots[i].tensor);
-            else give_storage(model, instance, of->slots[i].tensor, TIDE_FACTOR_PARAMETER);
+            if (model->parameter_empty)
+                model->parameter_empty(model, instance, of->slots[i].tensor);
+            else
+                give_storage(model, instance, of->slots[i].tensor, TIDE_FACTOR_PARAMETER);
             if (model->parameter_made) model->parameter_made(model, of->slots[i].tensor);
         }
     for (uint32_t i = first; i < end; i++)
@@ -554,7 +598,8 @@ void tide_model_require_input_grads(tide_model *model) {
 void tide_model_to_device(tide_model *model) {
     if (model->is_on_meta) return;
     to_device(model, model->root, 0);
-    for (uint32_t i = 0; i < model->extra_count; i++) give_storage(model, model->extra[i].module, model->extra[i].tensor, TIDE_FACTOR_PARAMETER);
+    for (uint32_t i = 0; i < model->extra_count; i++)
+        give_storage(model, model->extra[i].module, model->extra[i].tensor, TIDE_FACTOR_PARAMETER);
     model->m->module = 0;
 }
 
@@ -565,19 +610,22 @@ tide_value *tide_model_setting(tide_model *model, const char *name) {
 }
 
 /* A root's method of this name, or the call of the root itself if NULL. */
-static tide_value call_root(tide_model *model, tide_function *method, const char *const *names, const tide_value *values, uint32_t count) {
+static tide_value call_root(tide_model *model, tide_function *method, const char *const *names,
+                            const tide_value *values, uint32_t count) {
     tide_text keywords[ARGUMENT_LIMIT];
     for (uint32_t i = 0; i < count && i < ARGUMENT_LIMIT; i++) keywords[i] = tide_text_of(names[i]);
     return tide_call_module(model, model->root, method, NULL, 0, keywords, values, count);
 }
 
-tide_value tide_model_method(tide_model *model, tide_text name, const char *const *names, const tide_value *values, uint32_t count) {
+tide_value tide_model_method(tide_model *model, tide_text name, const char *const *names, const tide_value *values,
+                             uint32_t count) {
     tide_function *method = tide_method_find(model->instances[model->root].of, name);
     return method ? call_root(model, method, names, values, count) : tide_none();
 }
 
 tide_value tide_model_forward(tide_model *model, const char *const *names, const tide_value *values, uint32_t count) {
-    if (!model->instances[model->root].of->forward) return tide_nothing(model->m, TIDE_ERR_DESCRIPTION, "the model has no forward()%s", "");
+    if (!model->instances[model->root].of->forward)
+        return tide_nothing(model->m, TIDE_ERR_DESCRIPTION, "the model has no forward()%s", "");
     return call_root(model, NULL, names, values, count);
 }
 
@@ -596,7 +644,8 @@ void tide_model_loop(tide_model *model, tide_function *function, uint32_t turns,
                      void (*next)(void *user, uint32_t turn, tide_value *arguments), void *user) {
     tide_machine *m = model->m;
     if (tide_is_winding_down(m) || !tide_bind_function(model, function, function->description)) return;
-    tide_value arguments[ARGUMENT_LIMIT], result = tide_none(), *locals = tide_take(m, (function->local_count + 1) * sizeof *locals);
+    tide_value arguments[ARGUMENT_LIMIT], result = tide_none(),
+                                          *locals = tide_take(m, (function->local_count + 1) * sizeof *locals);
     tide_frame f = {model, 0, 0, function, locals};
     for (uint32_t turn = 0; turn < turns && !tide_is_winding_down(m); turn++) {
         next(user, turn, arguments);

@@ -3,33 +3,38 @@
 #define TIDE_MODULE_H
 
 #include "lang/description.h"
-#include "tensor/tensor.h"
 #include "tensor/ops/ops.h"
+#include "tensor/tensor.h"
 
 /* A module of the model that is played. Instance 0 is none. */
 typedef struct tide_instance {
     tide_class *of;
     uint32_t parent;
     uint32_t scope;
-    tide_text name;     /* inside its parent, "layers.3" in a list */
-    const char *path;   /* "model.layers.3.mlp" */
-    uint32_t part;      /* the top-level part it belongs to, see tide_model.parts; 0: the model itself */
-    uint32_t layer;     /* index into tide_model.layers */
-    bool is_item;       /* of a list: "layers.3" */
-    bool is_listed;     /* while modules are listed */
-    uint32_t mark;      /* see alike.c */
-    bool makes_grad;    /* its output is made to require a gradient: enable_input_require_grads() */
-    tide_value *slots;  /* constructor arguments, then members */
+    tide_text name;    /* inside its parent, "layers.3" in a list */
+    const char *path;  /* "model.layers.3.mlp" */
+    uint32_t part;     /* the top-level part it belongs to, see tide_model.parts; 0: the model itself */
+    uint32_t layer;    /* index into tide_model.layers */
+    bool is_item;      /* of a list: "layers.3" */
+    bool is_listed;    /* while modules are listed */
+    uint32_t mark;     /* see alike.c */
+    bool makes_grad;   /* its output is made to require a gradient: enable_input_require_grads() */
+    tide_value *slots; /* constructor arguments, then members */
 } tide_instance;
 
-enum tide_size_state { TIDE_SIZE_UNKNOWN, TIDE_SIZE_COMPUTED, /* just now */ TIDE_SIZE_KNOWN, TIDE_SIZE_OF_STEP /* known, and it follows a setting of the step */ };
+enum tide_size_state {
+    TIDE_SIZE_UNKNOWN,
+    TIDE_SIZE_COMPUTED,
+    /* just now */ TIDE_SIZE_KNOWN,
+    TIDE_SIZE_OF_STEP /* known, and it follows a setting of the step */
+};
 
 /* A configuration, read through the sizes of a description. */
 typedef struct tide_scope {
     tide_description *description;
     const tide_json *config;
-    tide_value *values;  /* by number of the size's name */
-    uint8_t *states;     /* of each value: tide_size_state */
+    tide_value *values; /* by number of the size's name */
+    uint8_t *states;    /* of each value: tide_size_state */
     uint32_t capacity;
 } tide_scope;
 
@@ -43,7 +48,8 @@ typedef struct tide_setting_value {
 typedef bool (*tide_find_model)(void *user, tide_text model_type, tide_text *description, tide_text *class_name);
 
 /* The class and description that stand in for a configuration that none covers, by its keys; false if none does. */
-typedef bool (*tide_find_stand_in)(void *user, const struct tide_json *config, tide_text *description, tide_text *class_name);
+typedef bool (*tide_find_stand_in)(void *user, const struct tide_json *config, tide_text *description,
+                                   tide_text *class_name);
 
 /* Where a setting, or else an entry of a configuration, was given; *is_default: nowhere. */
 typedef const char *(*tide_find_place)(void *user, const struct tide_json *config, tide_text key, bool *is_default);
@@ -63,7 +69,7 @@ typedef struct tide_model {
     void *user;
     tide_setting_value *settings; /* what forward() may ask for: batch, seq, training, ... */
     uint32_t setting_count;
-    tide_dtype dtype;             /* of parameters */
+    tide_dtype dtype; /* of parameters */
     bool is_checkpointing, is_reentrant;
 
     tide_instance *instances;
@@ -78,25 +84,26 @@ typedef struct tide_model {
     uint32_t root;
     bool plays_all; /* calls that are alike, too: for tests */
     struct tide_alikes *alikes;
-    uint32_t repeated_calls; /* that were made from others, see alike.c */
+    uint32_t repeated_calls;  /* that were made from others, see alike.c */
     uint32_t setting_changes; /* that functions have made, or may make by what a setting holds */
     uint32_t step_reads;      /* settings of the step that were read, checks left out */
-    tide_node *applied; /* of the autograd function whose forward runs, or NULL */
-    int depth;   /* calls of functions and constructors that have not returned */
-    int nesting; /* call expressions that are being evaluated */
+    tide_node *applied;       /* of the autograd function whose forward runs, or NULL */
+    int depth;                /* calls of functions and constructors that have not returned */
+    int nesting;              /* call expressions that are being evaluated */
 
-    /* Hooks of nn.Module.__call__, by wrappers; NULL: none. What they are given is owned, and they may put other values there.
-     * As register_forward_pre_hook and register_forward_hook, outside of a checkpoint (transformers/modeling_layers.py). */
-    void (*before_forward)(struct tide_model *model, uint32_t instance, tide_value *positional, uint32_t count, tide_value *named,
-                           uint32_t named_count);
+    /* Hooks of nn.Module.__call__, by wrappers; NULL: none. What they are given is owned, and they may put other values
+     * there. As register_forward_pre_hook and register_forward_hook, outside of a checkpoint
+     * (transformers/modeling_layers.py). */
+    void (*before_forward)(struct tide_model *model, uint32_t instance, tide_value *positional, uint32_t count,
+                           tide_value *named, uint32_t named_count);
     void (*after_forward)(struct tide_model *model, uint32_t instance, tide_value *output);
     /* The forward() of an instance reads a parameter of another module. */
     void (*read_parameter)(struct tide_model *model, uint32_t instance, tide_tensor *parameter);
 
     /* A parameter has come to the device, as the model is made. */
     void (*parameter_made)(struct tide_model *model, tide_tensor *parameter);
-    /* Module.to_empty() of modules that were made on the meta device: what a parameter gets there in place of its storage, and what
-     * follows when a module has been gone through. */
+    /* Module.to_empty() of modules that were made on the meta device: what a parameter gets there in place of its
+     * storage, and what follows when a module has been gone through. */
     void (*parameter_empty)(struct tide_model *model, uint32_t instance, tide_tensor *parameter);
     void (*module_empty)(struct tide_model *model, uint32_t instance);
     bool is_on_meta; /* and stays there for now */
@@ -115,23 +122,24 @@ void tide_model_init(tide_model *model, tide_machine *m, tide_descriptions *desc
 /* Reads and binds one function, or without one the members of a class, and forgets that it failed; false if it did. */
 bool tide_model_lint(tide_model *model, tide_description *from, tide_class *of, tide_function *function);
 
-
 /* Makes the module tree of a class over a configuration; nothing is on the device yet. */
 bool tide_model_build(tide_model *model, tide_description *description, tide_text class_name, const tide_json *config);
 
-/* For a model that was loaded without a look at settings of the step (step_reads is 0), and which have changed now: sizes that follow
- * them are computed anew, and the checks are made again. False where one fails. */
+/* For a model that was loaded without a look at settings of the step (step_reads is 0), and which have changed now:
+ * sizes that follow them are computed anew, and the checks are made again. False where one fails. */
 bool tide_model_resize(tide_model *model);
 
-/* A new instance of a class of the library around a module: its constructor's first argument. It takes the module's place
- * in its parent and its path. 0 after an error. */
-uint32_t tide_model_wrap(tide_model *model, uint32_t instance, tide_text class_name, const tide_value *more, uint32_t more_count);
+/* A new instance of a class of the library around a module: its constructor's first argument. It takes the module's
+ * place in its parent and its path. 0 after an error. */
+uint32_t tide_model_wrap(tide_model *model, uint32_t instance, tide_text class_name, const tide_value *more,
+                         uint32_t more_count);
 
-/* The other way: the module that answers for what the wrapper lacks ("@delegate") takes its place; the rest of it is freed. */
+/* The other way: the module that answers for what the wrapper lacks ("@delegate") takes its place; the rest of it is
+ * freed. */
 void tide_model_unwrap(tide_model *model, uint32_t instance);
 
-/* Runs a method of a module without gradients, if its class has one of that name. What the module's lists hold afterwards
- * is of that factor. */
+/* Runs a method of a module without gradients, if its class has one of that name. What the module's lists hold
+ * afterwards is of that factor. */
 void tide_model_call(tide_model *model, uint32_t instance, tide_text method, tide_factor factor);
 
 /* Modules below an instance as named_modules() has them, itself first; the array is the arena's. */
@@ -149,14 +157,16 @@ uint32_t tide_model_find(tide_model *model, tide_text path);
 /* transformers: PreTrainedModel.enable_input_require_grads(), called when checkpointing is switched on. */
 void tide_model_require_input_grads(tide_model *model);
 
-/* Allocates parameters and buffers in the order of Module.to(): children first, then parameters, then buffers. Not if is_on_meta. */
+/* Allocates parameters and buffers in the order of Module.to(): children first, then parameters, then buffers. Not if
+ * is_on_meta. */
 void tide_model_to_device(tide_model *model);
 
 /* Calls root.forward with the values whose names it takes; borrowed. Owned by the caller. */
 tide_value tide_model_forward(tide_model *model, const char *const *names, const tide_value *values, uint32_t count);
 
 /* The same for another method of the root; none if it has no such method. */
-tide_value tide_model_method(tide_model *model, tide_text method, const char *const *names, const tide_value *values, uint32_t count);
+tide_value tide_model_method(tide_model *model, tide_text method, const char *const *names, const tide_value *values,
+                             uint32_t count);
 
 /* What forward() finds under a setting's name; NULL if there is none. */
 tide_value *tide_model_setting(tide_model *model, const char *name);
@@ -164,8 +174,8 @@ tide_value *tide_model_setting(tide_model *model, const char *name);
 /* Evaluates an expression of a description in the root's scope; owned by the caller. */
 tide_value tide_model_evaluate(tide_model *model, tide_expr *expr);
 
-/* Runs a free function of the library `turns` times as the body of one Python loop, whose names live on from turn to turn;
- * `next` fills in the arguments of a turn, one for each parameter, to be taken over. */
+/* Runs a free function of the library `turns` times as the body of one Python loop, whose names live on from turn to
+ * turn; `next` fills in the arguments of a turn, one for each parameter, to be taken over. */
 void tide_model_loop(tide_model *model, tide_function *function, uint32_t turns,
                      void (*next)(void *user, uint32_t turn, tide_value *arguments), void *user);
 

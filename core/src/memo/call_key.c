@@ -1,4 +1,5 @@
-/* The facts of a call. Tensors, lists and modules stand for themselves by what they are like and by where they were met first. */
+/* The facts of a call. Tensors, lists and modules stand for themselves by what they are like and by where they were met
+ * first. */
 #include "memo/call_key.h"
 
 #include <string.h>
@@ -26,7 +27,8 @@ static bool walk_value(tide_scene *s, tide_value v, int depth);
 static bool was_cast(const tide_scene *s, const tide_tensor *t) {
     const tide_machine *m = s->model->m;
     bool is = t->cast != NULL;
-    for (uint32_t i = s->cast_count; s->mode == TIDE_SCENE_WRITES && is && i < m->cast_count; i++) is = m->casts[i].from != t;
+    for (uint32_t i = s->cast_count; s->mode == TIDE_SCENE_WRITES && is && i < m->cast_count; i++)
+        is = m->casts[i].from != t;
     return is;
 }
 
@@ -41,10 +43,11 @@ static bool walk_tensor(tide_scene *s, tide_tensor *t) {
     if (s->mode == TIDE_SCENE_LISTS) return true;
     for (uint32_t i = 0; t->node && i < place && node == place; i++)
         if (s->tensors[i]->node == t->node) node = i;
-    uint64_t is = (uint64_t)t->requires_grad | (uint64_t)t->is_leaf << 1 | (uint64_t)t->is_view << 2 | (uint64_t)t->is_parameter << 3 |
-                  (uint64_t)t->is_absent << 4 | (uint64_t)t->storage->is_silent << 5 | (uint64_t)was_cast(s, t) << 6 | (uint64_t)(t->node != NULL) << 7;
-    return fact(s, IS_TENSOR | is << 8 | (uint64_t)t->dtype << 16 | (uint64_t)t->output << 24) && pointer(s, t->layout) && fact(s, (uint64_t)t->offset) &&
-           fact(s, (uint64_t)t->storage->mark << 32 | node);
+    uint64_t is = (uint64_t)t->requires_grad | (uint64_t)t->is_leaf << 1 | (uint64_t)t->is_view << 2 |
+                  (uint64_t)t->is_parameter << 3 | (uint64_t)t->is_absent << 4 | (uint64_t)t->storage->is_silent << 5 |
+                  (uint64_t)was_cast(s, t) << 6 | (uint64_t)(t->node != NULL) << 7;
+    return fact(s, IS_TENSOR | is << 8 | (uint64_t)t->dtype << 16 | (uint64_t)t->output << 24) &&
+           pointer(s, t->layout) && fact(s, (uint64_t)t->offset) && fact(s, (uint64_t)t->storage->mark << 32 | node);
 }
 
 /* How many items a list had before the call. */
@@ -84,12 +87,14 @@ static bool walk_module(tide_scene *s, uint32_t module, int depth) {
     TIDE_ROOM(s->arena, s->modules, s->module_count, s->module_capacity);
     of->mark = s->module_count;
     s->modules[s->module_count++] = module;
-    if (!pointer(s, of->of) || !fact(s, IS_MODULE | (uint64_t)of->makes_grad << 8 | (uint64_t)of->scope << 32)) return false;
+    if (!pointer(s, of->of) || !fact(s, IS_MODULE | (uint64_t)of->makes_grad << 8 | (uint64_t)of->scope << 32))
+        return false;
     uint32_t slots = of->of->parameter_count + of->of->member_count;
     for (uint32_t i = 0; i < slots; i++) {
         tide_value v = of->slots[i];
         bool has_identity = v.kind == TIDE_VALUE_TENSOR || v.kind == TIDE_VALUE_LIST || v.kind == TIDE_VALUE_MODULE;
-        if (!has_identity && (s->mode == TIDE_SCENE_LISTS || !(of->of->read & tide_slot_bit(i)))) continue; /* as the number of a layer */
+        if (!has_identity && (s->mode == TIDE_SCENE_LISTS || !(of->of->read & tide_slot_bit(i))))
+            continue; /* as the number of a layer */
         if (!walk_value(s, v, depth + 1)) return false;
     }
     return true;
@@ -98,29 +103,43 @@ static bool walk_module(tide_scene *s, uint32_t module, int depth) {
 static bool walk_value(tide_scene *s, tide_value v, int depth) {
     uint64_t kind = (uint64_t)v.kind | (uint64_t)v.symbol << 8, bits = 0;
     switch (v.kind) {
-    case TIDE_VALUE_TENSOR: return walk_tensor(s, v.tensor);
-    case TIDE_VALUE_LIST: return walk_list(s, v.list, depth);
-    case TIDE_VALUE_MODULE: return walk_module(s, v.module, depth);
-    case TIDE_VALUE_NONE: return fact(s, v.kind);
-    case TIDE_VALUE_BOOL: return fact(s, kind) && fact(s, v.truth);
-    case TIDE_VALUE_INT: return fact(s, kind) && fact(s, (uint64_t)v.integer);
-    case TIDE_VALUE_FLOAT: memcpy(&bits, &v.number, sizeof bits); return fact(s, kind) && fact(s, bits);
-    case TIDE_VALUE_TEXT: return fact(s, kind) && pointer(s, v.text.at) && fact(s, v.text.length);
-    case TIDE_VALUE_DTYPE: return fact(s, kind) && fact(s, v.dtype);
-    case TIDE_VALUE_CONFIG: return fact(s, kind) && pointer(s, v.config);
+    case TIDE_VALUE_TENSOR:
+        return walk_tensor(s, v.tensor);
+    case TIDE_VALUE_LIST:
+        return walk_list(s, v.list, depth);
+    case TIDE_VALUE_MODULE:
+        return walk_module(s, v.module, depth);
+    case TIDE_VALUE_NONE:
+        return fact(s, v.kind);
+    case TIDE_VALUE_BOOL:
+        return fact(s, kind) && fact(s, v.truth);
+    case TIDE_VALUE_INT:
+        return fact(s, kind) && fact(s, (uint64_t)v.integer);
+    case TIDE_VALUE_FLOAT:
+        memcpy(&bits, &v.number, sizeof bits);
+        return fact(s, kind) && fact(s, bits);
+    case TIDE_VALUE_TEXT:
+        return fact(s, kind) && pointer(s, v.text.at) && fact(s, v.text.length);
+    case TIDE_VALUE_DTYPE:
+        return fact(s, kind) && fact(s, v.dtype);
+    case TIDE_VALUE_CONFIG:
+        return fact(s, kind) && pointer(s, v.config);
     }
     return false;
 }
 
-/* All that operations read of the machine, and all that functions read of the model, is a fact: a field that comes to either belongs
- * here, or to what alike.c checks. */
+/* All that operations read of the machine, and all that functions read of the model, is a fact: a field that comes to
+ * either belongs here, or to what alike.c checks. */
 bool tide_scene_walk(tide_scene *s, const tide_site *site) {
     const tide_machine *m = site->model->m;
     s->model = site->model;
     s->tensor_count = s->list_count = s->module_count = s->at = 0;
-    uint64_t is = (uint64_t)m->grad_enabled | (uint64_t)m->autocast_enabled << 1 | (uint64_t)(m->saving_for != NULL) << 2 |
-                  (uint64_t)(m->recomputing != NULL) << 3 | (uint64_t)(m->task_depth > 0) << 4 | (uint64_t)(m->kept_workspaces[m->task_depth > 0] != NULL) << 5 | (uint64_t)m->autocast_dtype << 8 | (uint64_t)m->stream << 16 | (uint64_t)m->factor << 24;
-    if (!pointer(s, site->function) || !fact(s, is) || !fact(s, (uint64_t)site->count << 32 | site->named_count)) return false;
+    uint64_t is = (uint64_t)m->grad_enabled | (uint64_t)m->autocast_enabled << 1 |
+                  (uint64_t)(m->saving_for != NULL) << 2 | (uint64_t)(m->recomputing != NULL) << 3 |
+                  (uint64_t)(m->task_depth > 0) << 4 | (uint64_t)(m->kept_workspaces[m->task_depth > 0] != NULL) << 5 |
+                  (uint64_t)m->autocast_dtype << 8 | (uint64_t)m->stream << 16 | (uint64_t)m->factor << 24;
+    if (!pointer(s, site->function) || !fact(s, is) || !fact(s, (uint64_t)site->count << 32 | site->named_count))
+        return false;
     for (uint32_t i = 0; i < site->named_count; i++)
         if (!pointer(s, site->keywords[i].at)) return false;
     if (!walk_module(s, site->instance, 0)) return false;

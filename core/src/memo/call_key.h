@@ -1,4 +1,5 @@
-/* What a call finds: its function, arguments and module, as a row of facts that are equal where the call does the same. */
+/* What a call finds: its function, arguments and module, as a row of facts that are equal where the call does the same.
+ */
 #ifndef TIDE_SCENE_H
 #define TIDE_SCENE_H
 

@@ -1,18 +1,19 @@
 /* Calls that are alike.
  *
- * Note [Alike]: the layers of a model do the same, one after the other, on other parameters. What a call does follows from what it
- * finds: the form of its arguments, of its module and of everything below it, and the state of the machine (scene.c). Once a layer
- * has run, all that it left behind is kept: the stretch of events, and an image of the tensors, storages, lists and nodes that it
- * made and that live on. A call that finds the same gets the same: the events again, and the image over its own arguments and parameters.
+ * Note [Alike]: the layers of a model do the same, one after the other, on other parameters. What a call does follows
+ * from what it finds: the form of its arguments, of its module and of everything below it, and the state of the machine
+ * (scene.c). Once a layer has run, all that it left behind is kept: the stretch of events, and an image of the tensors,
+ * storages, lists and nodes that it made and that live on. A call that finds the same gets the same: the events again,
+ * and the image over its own arguments and parameters.
  *
- * That nothing is missing from the image is checked, not assumed: each reference to each thing that was made, and each that was
- * gained by a thing that was there before, must come from the image; each allocation that lives must be a storage of it; and nothing
- * that was there may have changed, but for what was appended to lists, noted in the autocast cache or in the frame of a checkpoint.
- * A call for which that does not hold is played, each time. */
+ * That nothing is missing from the image is checked, not assumed: each reference to each thing that was made, and each
+ * that was gained by a thing that was there before, must come from the image; each allocation that lives must be a
+ * storage of it; and nothing that was there may have changed, but for what was appended to lists, noted in the autocast
+ * cache or in the frame of a checkpoint. A call for which that does not hold is played, each time. */
 #include <string.h>
 
-#include "tensor/checkpoint.h"
 #include "memo/call_key.h"
+#include "tensor/checkpoint.h"
 
 enum { IMAGE_LIMIT = 256, TRIES = 4, THINGS_LIMIT = 1 << 18 };
 
@@ -90,7 +91,7 @@ struct tide_alikes {
     uint32_t tried_count;
     uint32_t *modules; /* by number of a module of an image: the one in its place */
     uint32_t module_capacity;
-    tide_scene scene;  /* of the call that is looked at */
+    tide_scene scene; /* of the call that is looked at */
 };
 
 /* ---- keeping ---- */
@@ -114,7 +115,7 @@ typedef struct keeper {
     tide_scene before, after;
     tensor_before *tensors;
     list_before *lists;
-    uint32_t *counts; /* of the items of lists */
+    uint32_t *counts;                                                 /* of the items of lists */
     uint32_t serial, diagnostics, setting_changes, cast_count, alive; /* when the call began */
     tide_checkpoint *frame;
     uint32_t frame_references, first_place;
@@ -125,9 +126,11 @@ typedef struct keeper {
     tide_tensor **made;
     tide_node **nodes;
     tide_list **made_lists;
-    uint32_t storage_count, storage_capacity, made_count, made_capacity, node_count, node_capacity, list_count, list_capacity;
-    uint32_t *references;                                                        /* from the image, by serial number */
-    uint32_t *tensor_references, *storage_references, *node_references, *list_references, frames; /* of what was there */
+    uint32_t storage_count, storage_capacity, made_count, made_capacity, node_count, node_capacity, list_count,
+        list_capacity;
+    uint32_t *references; /* from the image, by serial number */
+    uint32_t *tensor_references, *storage_references, *node_references, *list_references,
+        frames; /* of what was there */
     bool is_whole;
 } keeper;
 
@@ -368,12 +371,16 @@ static bool found_are_whole(const keeper *k) {
         uint32_t gained = tide_scene_has(&k->after, t) ? k->tensor_references[t->mark] : 0;
         gained += (uint32_t)(t->accumulator != NULL) - (uint32_t)(was->is.accumulator != NULL);
         bool is_cast = t->cast != was->is.cast;
-        for (uint32_t c = k->cast_count; c < k->m->cast_count && is_cast; c++) is_cast = k->m->casts[c].from != t || k->m->casts[c].to != t->cast;
-        if (is_cast || t->references != was->references + gained || t->storage->references != was->storage_references + storage_gains(k, t)) return false;
+        for (uint32_t c = k->cast_count; c < k->m->cast_count && is_cast; c++)
+            is_cast = k->m->casts[c].from != t || k->m->casts[c].to != t->cast;
+        if (is_cast || t->references != was->references + gained ||
+            t->storage->references != was->storage_references + storage_gains(k, t))
+            return false;
         if (t->node && t->node->references != was->node_references + node_gains(k, t)) return false;
-        if (t->storage != was->is.storage || t->layout != was->is.layout || t->node != was->is.node || t->grad != was->is.grad || t->dtype != was->is.dtype ||
-            t->offset != was->is.offset || t->requires_grad != was->is.requires_grad || t->is_leaf != was->is.is_leaf || t->is_view != was->is.is_view ||
-            t->output != was->is.output || t->storage->is_silent != was->is_silent)
+        if (t->storage != was->is.storage || t->layout != was->is.layout || t->node != was->is.node ||
+            t->grad != was->is.grad || t->dtype != was->is.dtype || t->offset != was->is.offset ||
+            t->requires_grad != was->is.requires_grad || t->is_leaf != was->is.is_leaf ||
+            t->is_view != was->is.is_view || t->output != was->is.output || t->storage->is_silent != was->is_silent)
             return false;
     }
     for (uint32_t i = 0; i < k->before.list_count; i++) {
@@ -406,7 +413,8 @@ static void note_before(keeper *k, const tide_site *site) {
     k->counts = tide_arena_grow(k->arena, NULL, 0, (lists + 1) * sizeof *k->counts);
     for (uint32_t i = 0; i < tensors; i++) {
         const tide_tensor *t = k->before.tensors[i];
-        k->tensors[i] = (tensor_before){t->references, t->storage->references, t->node ? t->node->references : 0, t->storage->is_silent, *t};
+        k->tensors[i] = (tensor_before){t->references, t->storage->references, t->node ? t->node->references : 0,
+                                        t->storage->is_silent, *t};
     }
     for (uint32_t i = 0; i < lists; i++) {
         tide_list *list = k->before.lists[i];
@@ -421,7 +429,9 @@ static void note_before(keeper *k, const tide_site *site) {
     k->setting_changes = k->model->setting_changes;
     k->cast_count = m->cast_count;
     k->frame = m->recomputing ? m->recomputing : m->saving_for;
-    if (k->frame) k->frame_references = k->frame->references, k->first_place = m->recomputing ? k->frame->counter : k->frame->holder_count;
+    if (k->frame)
+        k->frame_references = k->frame->references,
+        k->first_place = m->recomputing ? k->frame->counter : k->frame->holder_count;
 }
 
 static uint32_t *zeros(tide_arena *arena, uint32_t count) {
@@ -431,10 +441,14 @@ static uint32_t *zeros(tide_arena *arena, uint32_t count) {
 static bool keep_image(keeper *k, const tide_site *site, tide_value result, image *kept) {
     tide_machine *m = k->m;
     const tide_timeline *t = &m->timeline;
-    if (m->serial - k->serial > THINGS_LIMIT || m->diags->count != k->diagnostics || k->model->setting_changes != k->setting_changes ||
-        m->cast_count < k->cast_count || !events_are_own(t, kept))
+    if (m->serial - k->serial > THINGS_LIMIT || m->diags->count != k->diagnostics ||
+        k->model->setting_changes != k->setting_changes || m->cast_count < k->cast_count || !events_are_own(t, kept))
         return false;
-    k->after = (tide_scene){.arena = k->arena, .mode = TIDE_SCENE_WRITES, .before = &k->before, .counts = k->counts, .cast_count = k->cast_count};
+    k->after = (tide_scene){.arena = k->arena,
+                            .mode = TIDE_SCENE_WRITES,
+                            .before = &k->before,
+                            .counts = k->counts,
+                            .cast_count = k->cast_count};
     if (!tide_scene_walk(&k->after, site)) return false;
     for (uint32_t i = kept->first_allocation; i < t->allocation_count; i++) {
         k->alive += t->allocations[i].died == TIDE_NEVER;
@@ -470,8 +484,20 @@ static void finish_image(keeper *k, image *kept) {
 }
 
 static void drop_keeper(keeper *k) {
-    void *arrays[] = {k->tensors, k->lists, k->counts, k->known, k->references, k->tensor_references, k->storage_references, k->node_references,
-                      k->list_references, k->made, k->storages, k->nodes, k->made_lists, k->after.facts};
+    void *arrays[] = {k->tensors,
+                      k->lists,
+                      k->counts,
+                      k->known,
+                      k->references,
+                      k->tensor_references,
+                      k->storage_references,
+                      k->node_references,
+                      k->list_references,
+                      k->made,
+                      k->storages,
+                      k->nodes,
+                      k->made_lists,
+                      k->after.facts};
     for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++)
         if (arrays[i]) tide_arena_drop(k->arena, arrays[i]);
     tide_scene_drop(&k->before);
@@ -495,8 +521,12 @@ static tide_value play(const tide_site *site, bool *is_kept, image *kept) {
     bool can_keep = tide_scene_walk(&k.before, site);
     if (can_keep) note_before(&k, site);
     uint64_t op_count = m->op_count;
-    *kept = (image){.first_event = m->timeline.event_count, .first_allocation = m->timeline.allocation_count, .first_order = m->node_order, .depth = model->depth};
-    tide_value made = tide_call_function(model, site->function, site->instance, site->scope, site->positional, site->count, site->keywords, site->named, site->named_count);
+    *kept = (image){.first_event = m->timeline.event_count,
+                    .first_allocation = m->timeline.allocation_count,
+                    .first_order = m->node_order,
+                    .depth = model->depth};
+    tide_value made = tide_call_function(model, site->function, site->instance, site->scope, site->positional,
+                                         site->count, site->keywords, site->named, site->named_count);
     kept->last_event = m->timeline.event_count;
     kept->orders = m->node_order - kept->first_order;
     kept->op_count = m->op_count - op_count;
@@ -506,7 +536,8 @@ static tide_value play(const tide_site *site, bool *is_kept, image *kept) {
     *is_kept = can_keep && !m->has_failed && keep_image(&k, site, made, kept);
     if (*is_kept) finish_image(&k, kept);
     if (can_keep)
-        for (uint32_t i = 0; i < k.before.list_count; i++) k.before.lists[i]->is_read = k.before.lists[i]->is_read || k.lists[i].is_read;
+        for (uint32_t i = 0; i < k.before.list_count; i++)
+            k.before.lists[i]->is_read = k.before.lists[i]->is_read || k.lists[i].is_read;
     drop_keeper(&k);
     return made;
 }
@@ -611,7 +642,8 @@ static void make_nodes(const maker *k) {
         held.context = value_at(k, held.context);
         tide_apply_again(m, of->new_nodes[i], held);
     }
-    for (uint32_t i = 0; i < of->gathered_count; i++) tide_node_release(m, k->scene->tensors[of->gathered[i].leaf]->accumulator); /* nodes hold them */
+    for (uint32_t i = 0; i < of->gathered_count; i++)
+        tide_node_release(m, k->scene->tensors[of->gathered[i].leaf]->accumulator); /* nodes hold them */
 }
 
 static void make_notes(const maker *k) {
@@ -623,7 +655,8 @@ static void make_notes(const maker *k) {
         cast.from->cast = cast.to;
         m->casts[m->cast_count++] = cast;
     }
-    for (uint32_t i = 0; i < of->appended_count; i++) tide_list_push(m, k->scene->lists[of->appended[i].list], value_at(k, of->appended[i].value));
+    for (uint32_t i = 0; i < of->appended_count; i++)
+        tide_list_push(m, k->scene->lists[of->appended[i].list], value_at(k, of->appended[i].value));
     for (uint32_t i = 0; i < of->place_count; i++) {
         tide_checkpoint *frame = k->frame;
         if (!m->recomputing) {
@@ -649,7 +682,8 @@ static bool has_same_places(const tide_machine *m, const image *of) {
 static tide_value make_again(struct tide_alikes *a, const image *of, const tide_site *site) {
     tide_model *model = site->model;
     tide_machine *m = model->m;
-    maker k = {.alikes = a, .m = m, .of = of, .scene = &a->scene, .frame = m->recomputing ? m->recomputing : m->saving_for};
+    maker k = {
+        .alikes = a, .m = m, .of = of, .scene = &a->scene, .frame = m->recomputing ? m->recomputing : m->saving_for};
     if (k.frame) k.first_place = m->recomputing ? k.frame->counter : k.frame->holder_count;
     if (a->module_capacity < model->instance_count) {
         a->modules = TIDE_NEW(m->arena, uint32_t, model->instance_count);
@@ -665,7 +699,8 @@ static tide_value make_again(struct tide_alikes *a, const image *of, const tide_
     for (uint32_t i = 0; i < of->list_count; i++) {
         of->new_lists[i]->references = of->lists[i].references;
         of->new_lists[i]->is_output = of->lists[i].is_output;
-        for (uint32_t j = 0; j < of->lists[i].count; j++) tide_list_push(m, of->new_lists[i], value_at(&k, of->lists[i].items[j]));
+        for (uint32_t j = 0; j < of->lists[i].count; j++)
+            tide_list_push(m, of->new_lists[i], value_at(&k, of->lists[i].items[j]));
     }
     make_notes(&k);
     tide_value result = value_at(&k, of->result);
@@ -684,7 +719,9 @@ static const image *find_image(struct tide_alikes *a, const tide_site *site) {
     const tide_machine *m = site->model->m;
     for (uint32_t i = a->image_count; i-- > 0;) {
         const image *of = &a->images[i];
-        if (of->facts[0] != (uint64_t)(uintptr_t)site->function || site->model->depth > of->depth || m->op_count + of->op_count > m->op_limit) continue;
+        if (of->facts[0] != (uint64_t)(uintptr_t)site->function || site->model->depth > of->depth ||
+            m->op_count + of->op_count > m->op_limit)
+            continue;
         a->scene.mode = TIDE_SCENE_COMPARES;
         a->scene.facts = of->facts;
         a->scene.fact_count = of->fact_count;
@@ -701,11 +738,13 @@ static bool may_repeat(const tide_model *model, uint32_t instance) {
            !model->read_parameter && !m->linear && !m->before_backward && !tide_is_winding_down(m);
 }
 
-tide_value tide_call_alike(tide_model *model, tide_function *function, uint32_t instance, uint32_t scope, const tide_value *positional, uint32_t count,
-                           const tide_text *keywords, const tide_value *named, uint32_t named_count) {
+tide_value tide_call_alike(tide_model *model, tide_function *function, uint32_t instance, uint32_t scope,
+                           const tide_value *positional, uint32_t count, const tide_text *keywords,
+                           const tide_value *named, uint32_t named_count) {
     tide_machine *m = model->m;
     tide_site site = {model, function, instance, scope, positional, named, keywords, count, named_count};
-    if (!may_repeat(model, instance)) return tide_call_function(model, function, instance, scope, positional, count, keywords, named, named_count);
+    if (!may_repeat(model, instance))
+        return tide_call_function(model, function, instance, scope, positional, count, keywords, named, named_count);
     if (!model->alikes) {
         model->alikes = TIDE_NEW(m->arena, struct tide_alikes, 1);
         model->alikes->scene.arena = m->arena;

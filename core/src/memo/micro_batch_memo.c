@@ -29,7 +29,8 @@ static uint64_t mix_value(uint64_t hash, tide_value v, int depth) {
     return hash;
 }
 
-uint64_t tide_repeat_key(const tide_repeats *repeats, const tide_model *model, const tide_scaler *scaler, const tide_tensor *loss) {
+uint64_t tide_repeat_key(const tide_repeats *repeats, const tide_model *model, const tide_scaler *scaler,
+                         const tide_tensor *loss) {
     uint64_t hash = loss ? 1 + (uint64_t)repeats->with_loss : 0;
     hash = mix_pointer(mix_pointer(hash, scaler->scale), scaler->growth);
     hash = mix(mix_pointer(hash, scaler->found_inf), scaler->is_unscaled);
@@ -60,7 +61,8 @@ void tide_repeat_forward_ends(tide_repeats *repeats, const tide_model *model) {
     repeats->now.forward_end = model->m->timeline.event_count;
 }
 
-/* Every free is of an allocation of its own, but for one run of them in forward: of the loss before it and what died with that. */
+/* Every free is of an allocation of its own, but for one run of them in forward: of the loss before it and what died
+ * with that. */
 static bool frees_its_own(const tide_repeats *repeats, const tide_timeline *t, tide_played *p) {
     uint32_t expected = p->old_loss == UINT32_MAX ? 0 : 1 + repeats->with_loss;
     p->first_other = p->forward_end;
@@ -93,13 +95,15 @@ void tide_repeat_end(tide_repeats *repeats, const tide_model *model, const tide_
     for (uint32_t i = p->first_allocation; i < p->last_allocation; i++) alive += t->allocations[i].died == TIDE_NEVER;
     p->left = TIDE_NEW(m->arena, tide_left, (size_t)alive + model->parameter_count + 1);
     leave(p, NULL, loss);
-    for (uint32_t i = 0; i < model->parameter_count; i++) leave(p, model->parameters[i].tensor, model->parameters[i].tensor->grad);
+    for (uint32_t i = 0; i < model->parameter_count; i++)
+        leave(p, model->parameters[i].tensor, model->parameters[i].tensor->grad);
     if (p->left_count > alive) return; /* gradients that share a storage */
     uint8_t *is_known = TIDE_NEW(m->arena, uint8_t, (size_t)(p->last_allocation - p->first_allocation) + 1);
     for (uint32_t i = 0; i < p->left_count; i++) is_known[p->left[i].allocation - p->first_allocation] = 1;
     p->with_loss = repeats->with_loss = alive - p->left_count;
     for (uint32_t i = p->first_allocation; i < p->last_allocation; i++)
-        if (t->allocations[i].died == TIDE_NEVER && !is_known[i - p->first_allocation]) p->left[p->left_count++] = (tide_left){.allocation = i};
+        if (t->allocations[i].died == TIDE_NEVER && !is_known[i - p->first_allocation])
+            p->left[p->left_count++] = (tide_left){.allocation = i};
     if (is_kept && p->left_count == alive && p->with_loss <= HELD_LIMIT) repeats->played[repeats->count++] = *p;
 }
 
@@ -117,7 +121,8 @@ static bool order_deaths(const tide_timeline *t, tide_played *p) {
     death deaths[HELD_LIMIT];
     tide_left *held = p->left + p->left_count - p->with_loss;
     uint32_t died = t->allocations[p->left[0].allocation].died;
-    for (uint32_t i = 0; i < p->with_loss; i++) deaths[i] = (death){t->allocations[held[i].allocation].died, held[i].allocation};
+    for (uint32_t i = 0; i < p->with_loss; i++)
+        deaths[i] = (death){t->allocations[held[i].allocation].died, held[i].allocation};
     qsort(deaths, p->with_loss, sizeof *deaths, by_event);
     for (uint32_t i = 0; i < p->with_loss; i++) {
         if (deaths[i].event != died + 1 + i) return false;
@@ -133,8 +138,10 @@ static tide_tensor *leave_again(tide_machine *m, const tide_played *p, uint32_t 
     for (uint32_t i = 0; i < own; i++) {
         const tide_left *left = &p->left[i];
         tide_tensor *made = tide_tensor_of(m, left->allocation + moved, left->layout, (tide_dtype)left->dtype);
-        if (left->leaf) left->leaf->grad = made;
-        else loss = made;
+        if (left->leaf)
+            left->leaf->grad = made;
+        else
+            loss = made;
     }
     for (uint32_t i = 0; i < p->with_loss; i++)
         held[i] = tide_tensor_of(m, p->left[own + i].allocation + moved, loss->layout, (tide_dtype)loss->dtype);

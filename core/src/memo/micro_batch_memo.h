@@ -21,7 +21,7 @@ typedef struct tide_played {
     uint64_t key;
     uint32_t first_event, forward_end, last_event;
     uint32_t first_allocation, last_allocation;
-    uint32_t old_loss; /* the allocation of the loss before it, which it freed; UINT32_MAX: none */
+    uint32_t old_loss;            /* the allocation of the loss before it, which it freed; UINT32_MAX: none */
     uint32_t first_other, others; /* events that free it and what its graph held: those of no allocation of its own */
     uint64_t op_count;
     tide_left *left; /* the loss, gradients, and last what dies with the loss */
@@ -37,7 +37,8 @@ typedef struct tide_repeats {
     tide_played now;    /* the one that is being played */
 } tide_repeats;
 
-uint64_t tide_repeat_key(const tide_repeats *repeats, const tide_model *model, const tide_scaler *scaler, const tide_tensor *loss);
+uint64_t tide_repeat_key(const tide_repeats *repeats, const tide_model *model, const tide_scaler *scaler,
+                         const tide_tensor *loss);
 
 /* Before and after a micro-batch that is played; one that left or freed what is not known here is not kept. */
 void tide_repeat_begin(tide_repeats *repeats, const tide_model *model, uint64_t key, const tide_tensor *loss);

@@ -5,13 +5,14 @@
 
 #include "tensor/ops/ops.h"
 
-static const tide_strategy *const strategies[] = {&tide_ddp, &tide_zero0, &tide_zero1, &tide_zero2, &tide_zero3, &tide_fsdp1, &tide_fsdp2};
+static const tide_strategy *const strategies[] = {&tide_ddp,   &tide_zero0, &tide_zero1, &tide_zero2,
+                                                  &tide_zero3, &tide_fsdp1, &tide_fsdp2};
 
 /* engine.py: _configure_optimizer. */
 static bool is_bf16_optimizer(const tide_job *job) {
     return tide_option_is(job, TIDE_OPTION_kind, "zero1") && tide_option_is(job, TIDE_OPTION_half, "bf16") &&
-           tide_option_is(job, TIDE_OPTION_grad_accum_dtype, "fp32") && !tide_option_is(job, TIDE_OPTION_offload_optimizer, "cpu") &&
-           strcmp(job->optimizer, "none") != 0;
+           tide_option_is(job, TIDE_OPTION_grad_accum_dtype, "fp32") &&
+           !tide_option_is(job, TIDE_OPTION_offload_optimizer, "cpu") && strcmp(job->optimizer, "none") != 0;
 }
 
 const tide_strategy *tide_strategy_find(const tide_job *job) {
@@ -58,7 +59,9 @@ void tide_cast_model(tide_wrapper *w, tide_dtype dtype) {
 
 /* transformers/integrations/deepspeed.py: trainer_config_finalize. */
 int64_t tide_hidden_size(const tide_wrapper *w) {
-    static const char *const parts[] = {"text_config", "llm_config", "language_config"}, *const keys[] = {"hidden_size", "n_embd", "d_model"};
+    static const char *const parts[] = {"text_config", "llm_config", "language_config"}, *const keys[] = {"hidden_size",
+                                                                                                          "n_embd",
+                                                                                                          "d_model"};
     const tide_json *config = w->job->config;
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
         if (tide_json_at(w->job->config, parts[i])) config = tide_json_at(w->job->config, parts[i]);
@@ -66,11 +69,13 @@ int64_t tide_hidden_size(const tide_wrapper *w) {
         const tide_json *size = tide_json_at(config, keys[i]);
         if (size && size->is_integer && size->integer > 0 && size->integer < 1 << 20) return size->integer;
     }
-    tide_fail(w->model->m, TIDE_ERR_UNSUPPORTED, "parallel.hf_auto: the configuration has no hidden_size; give the bucket sizes");
+    tide_fail(w->model->m, TIDE_ERR_UNSUPPORTED,
+              "parallel.hf_auto: the configuration has no hidden_size; give the bucket sizes");
     return 1;
 }
 
-int64_t tide_bucket_size(const tide_wrapper *w, tide_option option, int64_t otherwise, int64_t numerator, int64_t denominator) {
+int64_t tide_bucket_size(const tide_wrapper *w, tide_option option, int64_t otherwise, int64_t numerator,
+                         int64_t denominator) {
     bool is_auto = !w->job->options[option][0] && tide_option_true(w->job, TIDE_OPTION_hf_auto, false);
     int64_t hidden = is_auto ? tide_hidden_size(w) : 0;
     return is_auto ? hidden * hidden * numerator / denominator : tide_option_int(w->job, option, otherwise);
@@ -90,7 +95,8 @@ tide_tensor *tide_flat_of(tide_machine *m, const char *op, int64_t count, tide_d
     return made;
 }
 
-tide_tensor *tide_flat_on(tide_machine *m, uint8_t stream, const char *op, int64_t count, tide_dtype dtype, tide_factor factor) {
+tide_tensor *tide_flat_on(tide_machine *m, uint8_t stream, const char *op, int64_t count, tide_dtype dtype,
+                          tide_factor factor) {
     uint8_t outside = m->stream;
     m->stream = stream;
     tide_tensor *made = tide_flat_of(m, op, count, dtype, factor);
@@ -105,8 +111,8 @@ tide_tensor *tide_fp64_norm(tide_machine *m, const char *op, int64_t elements) {
     return norm;
 }
 
-uint32_t tide_cut_buckets(tide_machine *m, tide_tensor *const *tensors, uint32_t count, const int64_t *limits, uint32_t limit_count,
-                          bool is_sorted, uint32_t *bucket_of) {
+uint32_t tide_cut_buckets(tide_machine *m, tide_tensor *const *tensors, uint32_t count, const int64_t *limits,
+                          uint32_t limit_count, bool is_sorted, uint32_t *bucket_of) {
     struct {
         int64_t bytes;
         uint32_t limit, bucket;

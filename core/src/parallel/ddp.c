@@ -1,8 +1,9 @@
 /* DistributedDataParallel: torch/nn/parallel/distributed.py, torch/csrc/distributed/c10d/reducer.cpp.
  *
- * Note [Buckets]: gradients are copied into flat buckets, which live as long as the wrapper. The first step has one bucket for all (of
- * a dtype), or, with find_unused_parameters, those of the registration order; before the next one they are rebuilt in the order in
- * which gradients were ready (with static_graph: were in the second). A bucket is reduced in place when its last gradient is there. */
+ * Note [Buckets]: gradients are copied into flat buckets, which live as long as the wrapper. The first step has one
+ * bucket for all (of a dtype), or, with find_unused_parameters, those of the registration order; before the next one
+ * they are rebuilt in the order in which gradients were ready (with static_graph: were in the second). A bucket is
+ * reduced in place when its last gradient is there. */
 #include <string.h>
 
 #include "parallel/parallel.h"
@@ -80,7 +81,9 @@ static void ddp_wrap(tide_wrapper *w) {
     ddp *d = TIDE_NEW(m->arena, ddp, 1);
     uint32_t all = w->model->parameter_count, states = 0;
     int64_t cap = tide_option_int(w->job, TIDE_OPTION_bucket_cap_mb, 0) << 20, whole = INT64_MAX;
-    *d = (ddp){.w = w, .is_first = true, .syncs_buffers = true,
+    *d = (ddp){.w = w,
+               .is_first = true,
+               .syncs_buffers = true,
                .limits = {cap ? cap : 1 << 20, cap ? cap : 25 << 20},
                .has_views = tide_option_true(w->job, TIDE_OPTION_gradient_as_bucket_view, false),
                .is_static = tide_option_true(w->job, TIDE_OPTION_static_graph, false),
@@ -94,14 +97,17 @@ static void ddp_wrap(tide_wrapper *w) {
         if (p->requires_grad) d->leaves[d->count++] = p;
     }
     if (d->count == 0) {
-        tide_fail(m, TIDE_ERR_CONFLICT, "DistributedDataParallel is not needed when a module doesn't have any parameters that require a gradient");
+        tide_fail(
+            m, TIDE_ERR_CONFLICT,
+            "DistributedDataParallel is not needed when a module doesn't have any parameters that require a gradient");
         return;
     }
     for (uint32_t i = 0; i < w->model->buffer_count; i++) sent[states++] = w->model->buffers[i];
     tide_broadcast_coalesced(m, op_name, sent, states);
     bool is_by_size = d->finds_unused && !d->is_static;
     make_buckets(d, is_by_size ? d->limits : &whole, is_by_size ? 2 : 1, true);
-    if (d->finds_unused || d->is_static) tide_flat_of(m, op_name, d->count, TIDE_INT32, TIDE_FACTOR_COMMUNICATION); /* local_used_map_dev_ */
+    if (d->finds_unused || d->is_static)
+        tide_flat_of(m, op_name, d->count, TIDE_INT32, TIDE_FACTOR_COMMUNICATION); /* local_used_map_dev_ */
     w->state = m->wrapper = d;
     m->gradient_ready = gradient_ready;
 }

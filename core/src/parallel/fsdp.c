@@ -11,7 +11,8 @@ void tide_unit_hook_add(tide_unit_hooks *hooks, tide_machine *m, tide_node *node
     node->hook = hooks->count;
 }
 
-void tide_unit_hooks_run(const tide_unit_hooks *hooks, tide_machine *m, const tide_node *node, void (*run)(void *state, uint32_t unit)) {
+void tide_unit_hooks_run(const tide_unit_hooks *hooks, tide_machine *m, const tide_node *node,
+                         void (*run)(void *state, uint32_t unit)) {
     uint32_t module = m->module, statement = m->statement;
     const char *op = m->op;
     for (uint32_t at = node->hook; at; at = hooks->list[at - 1].next) run(m->wrapper, hooks->list[at - 1].unit);

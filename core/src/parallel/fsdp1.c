@@ -1,33 +1,34 @@
 /* FullyShardedDataParallel, the wrapper class: torch/distributed/fsdp/_runtime_utils.py, _flat_param.py.
  *
- * Note [Flat parameters]: all parameters of a unit are one flat one, of which a rank keeps a part. Modules use views of the gathered whole,
- * cut by split(), whose backward joins the gradients into one flat gradient; that is reduced when it has come. The whole keeps its storage
- * object: it is resized to nothing and back, so what autograd saved finds it. The shard in the type that computes is another such storage. */
+ * Note [Flat parameters]: all parameters of a unit are one flat one, of which a rank keeps a part. Modules use views of
+ * the gathered whole, cut by split(), whose backward joins the gradients into one flat gradient; that is reduced when
+ * it has come. The whole keeps its storage object: it is resized to nothing and back, so what autograd saved finds it.
+ * The shard in the type that computes is another such storage. */
 #include <string.h>
 
-#include "tensor/ops/ops.h"
 #include "parallel/parallel.h"
+#include "tensor/ops/ops.h"
 
 enum { CAST_STREAM = TIDE_STREAM_SIDE, GATHER_STREAM, REDUCE_STREAM, ALL_REDUCE_STREAM };
 
 typedef enum strategy { FULL_SHARD, SHARD_GRAD_OP, NO_SHARD } strategy;
 
 typedef struct piece {
-    tide_tensor *leaf; /* what modules use: a view of the whole */
+    tide_tensor *leaf;      /* what modules use: a view of the whole */
     int64_t count, padding; /* elements of it, and of zeros before it */
     uint32_t module, group;
-    tide_tensor *part;  /* use_orig_params: what of it lies in the rank's part, which the optimizer updates; or NULL */
+    tide_tensor *part; /* use_orig_params: what of it lies in the rank's part, which the optimizer updates; or NULL */
 } piece;
 
 typedef struct unit {
     piece *pieces;
     uint32_t count;
-    int64_t elements, cut;  /* of the whole, without and of a rank's part, with padding */
-    int64_t tail;           /* zeros at the end of the whole, which belong to it */
-    tide_tensor *local;     /* the rank's part, which the optimizer updates */
+    int64_t elements, cut;     /* of the whole, without and of a rank's part, with padding */
+    int64_t tail;              /* zeros at the end of the whole, which belong to it */
+    tide_tensor *local;        /* the rank's part, which the optimizer updates */
     tide_tensor *whole, *cast; /* storages that come and go */
-    tide_tensor *flat;      /* what gradients are accumulated in */
-    tide_tensor *reduced;   /* _saved_grad_shard */
+    tide_tensor *flat;         /* what gradients are accumulated in */
+    tide_tensor *reduced;      /* _saved_grad_shard */
     bool is_there, is_prefetched, needs_backward, has_begun, trains;
     uint32_t forward_index, backward_index; /* places in the orders, from 1 */
 } unit;
@@ -36,13 +37,14 @@ typedef struct fsdp {
     tide_wrapper *w;
     unit *units; /* in the order in which they are wrapped: inner ones first, the root last */
     uint32_t count;
-    uint32_t *unit_of; /* by instance: one more than the unit whose module it is */
-    uint32_t *visits;  /* units in the order of modules() */
+    uint32_t *unit_of;   /* by instance: one more than the unit whose module it is */
+    uint32_t *visits;    /* units in the order of modules() */
     int64_t ranks, rank; /* of a shard group */
     strategy strategy;
     tide_dtype dtype, computed, reduced_as;
     bool casts, is_hybrid, is_offloaded, keeps_names, reduces, is_ready;
-    bool prefetches_forward, before, after; /* when backward fetches the next unit: before a unit's gradients, or after */
+    bool prefetches_forward, before,
+        after; /* when backward fetches the next unit: before a unit's gradients, or after */
     uint32_t *forward_order, forward_count, *backward_order, backward_count;
     bool has_order;
     tide_tensor *zero; /* _zero_scalar */
@@ -84,7 +86,8 @@ static void use_views(fsdp *f, unit *u) {
     m->op = op_name;
     uint8_t outside = m->stream;
     m->stream = GATHER_STREAM;
-    tide_node *node = m->grad_enabled && u->trains ? tide_node_with(m, &tide_split_backward, &u->flat, 1, (int)outputs, 0) : NULL;
+    tide_node *node =
+        m->grad_enabled && u->trains ? tide_node_with(m, &tide_split_backward, &u->flat, 1, (int)outputs, 0) : NULL;
     m->stream = outside;
     if (node) node->extra.shape = u->flat->shape;
     for (uint32_t i = 0; i < u->count; i++) {
@@ -97,7 +100,8 @@ static void use_views(fsdp *f, unit *u) {
         p->leaf->is_view = true;
         if (node && p->padding) {
             tide_shape shape = tide_shape1((tide_dim){p->padding, 0});
-            node->outputs[node->output_count++] = (tide_meta){&tide_layout_of(m, &shape, NULL)->shape, (uint8_t)f->computed};
+            node->outputs[node->output_count++] =
+                (tide_meta){&tide_layout_of(m, &shape, NULL)->shape, (uint8_t)f->computed};
             if (i) node->references++; /* see tide_made_by: the first output that a tensor has takes over the maker's */
         }
         tide_made_by(m, node, p->leaf);
@@ -105,7 +109,8 @@ static void use_views(fsdp *f, unit *u) {
     }
     if (node && u->tail) {
         tide_shape shape = tide_shape1((tide_dim){u->tail, 0});
-        node->outputs[node->output_count++] = (tide_meta){&tide_layout_of(m, &shape, NULL)->shape, (uint8_t)f->computed};
+        node->outputs[node->output_count++] =
+            (tide_meta){&tide_layout_of(m, &shape, NULL)->shape, (uint8_t)f->computed};
     }
 }
 
@@ -114,7 +119,8 @@ static void unshard(fsdp *f, unit *u, bool is_forward) {
     tide_machine *m = machine_of(f);
     bool needs = is_sharded(f) ? !u->is_there : f->casts || f->is_offloaded;
     if (!u->count) return;
-    tide_tensor *upload = needs && f->is_offloaded ? on_stream(f, CAST_STREAM, u->cut, f->dtype, TIDE_FACTOR_GATHERED) : NULL;
+    tide_tensor *upload =
+        needs && f->is_offloaded ? on_stream(f, CAST_STREAM, u->cut, f->dtype, TIDE_FACTOR_GATHERED) : NULL;
     if (needs && f->casts) {
         fill(f, CAST_STREAM, u->cast, u->cut, TIDE_FACTOR_GATHERED);
         tide_release_at(m, &upload);
@@ -185,20 +191,26 @@ static tide_tensor *widened(fsdp *f, tide_tensor *reduced, int64_t count, uint8_
 
 static void reduce(fsdp *f, unit *u, tide_tensor *grad) {
     tide_machine *m = machine_of(f);
-    tide_tensor *cast = f->reduced_as == f->computed ? tide_retain(grad) : on_stream(f, REDUCE_STREAM, u->elements, f->reduced_as, TIDE_FACTOR_GRADIENT);
+    tide_tensor *cast = f->reduced_as == f->computed
+                            ? tide_retain(grad)
+                            : on_stream(f, REDUCE_STREAM, u->elements, f->reduced_as, TIDE_FACTOR_GRADIENT);
     if (!is_sharded(f)) {
         tide_set_factor(m, cast, TIDE_FACTOR_GRADIENT);
         u->reduced = widened(f, cast, u->elements, REDUCE_STREAM);
         return;
     }
-    tide_tensor *padded = u->cut * f->ranks > u->elements ? on_stream(f, REDUCE_STREAM, u->cut * f->ranks, f->reduced_as, TIDE_FACTOR_COMMUNICATION) : NULL;
+    tide_tensor *padded = u->cut * f->ranks > u->elements
+                              ? on_stream(f, REDUCE_STREAM, u->cut * f->ranks, f->reduced_as, TIDE_FACTOR_COMMUNICATION)
+                              : NULL;
     tide_tensor *part = on_stream(f, REDUCE_STREAM, u->cut, f->reduced_as, TIDE_FACTOR_GRADIENT);
     uint8_t stream = f->is_hybrid ? ALL_REDUCE_STREAM : REDUCE_STREAM;
     if (f->is_hybrid) tide_record_stream(m, part, ALL_REDUCE_STREAM);
     part = widened(f, part, u->cut, stream);
     if (f->is_offloaded) tide_record_stream(m, part, REDUCE_STREAM);
-    if (u->reduced) tide_release(m, part);
-    else u->reduced = part;
+    if (u->reduced)
+        tide_release(m, part);
+    else
+        u->reduced = part;
     tide_release(m, cast);
     tide_release(m, padded);
 }
@@ -216,7 +228,8 @@ static void gradient_ready(tide_machine *m, tide_tensor *leaf) {
     if (f->reduces) {
         tide_tensor *grad = leaf->grad;
         leaf->grad = NULL;
-        if (is_sharded(f) || f->reduced_as != f->computed || f->reduced_as != f->dtype) tide_record_stream(m, grad, REDUCE_STREAM);
+        if (is_sharded(f) || f->reduced_as != f->computed || f->reduced_as != f->dtype)
+            tide_record_stream(m, grad, REDUCE_STREAM);
         reduce(f, u, grad);
         tide_release(m, grad);
     }
@@ -249,14 +262,16 @@ static void end_backward(void *state) {
 /* ---- forward ---- */
 
 static void cast_one(tide_machine *m, tide_value *value, tide_dtype dtype) {
-    if (value->kind != TIDE_VALUE_TENSOR || !tide_dtype_is_float(value->tensor->dtype) || value->tensor->dtype == dtype) return;
+    if (value->kind != TIDE_VALUE_TENSOR || !tide_dtype_is_float(value->tensor->dtype) || value->tensor->dtype == dtype)
+        return;
     tide_value arguments[2] = {*value, {.kind = TIDE_VALUE_DTYPE, .dtype = dtype}};
     tide_value cast = tide_op_find(TIDE_TEXT("to"))->run(m, arguments);
     tide_value_release(m, *value);
     *value = cast;
 }
 
-static void before_forward(tide_model *model, uint32_t instance, tide_value *positional, uint32_t count, tide_value *named, uint32_t named_count) {
+static void before_forward(tide_model *model, uint32_t instance, tide_value *positional, uint32_t count,
+                           tide_value *named, uint32_t named_count) {
     tide_machine *m = model->m;
     fsdp *f = m->wrapper;
     uint32_t index = f->unit_of[instance];
@@ -314,7 +329,11 @@ static void make_storages(fsdp *f, unit *u) {
         if (f->casts) tide_release(m, tide_flat_of(m, op_name, u->cut * f->ranks, f->dtype, TIDE_FACTOR_GATHERED));
     }
     tide_shape shape = tide_shape1((tide_dim){u->elements, 0});
-    u->flat = tide_view_as(m, is_sharded(f) ? u->whole : f->casts ? u->cast : u->local, tide_layout_of(m, &shape, NULL));
+    u->flat = tide_view_as(m,
+                           is_sharded(f) ? u->whole
+                           : f->casts    ? u->cast
+                                         : u->local,
+                           tide_layout_of(m, &shape, NULL));
     u->flat->is_view = false;
     u->flat->is_parameter = true;
     u->flat->requires_grad = u->trains;
@@ -383,14 +402,16 @@ static bool choose_units(fsdp *f) {
     const char *wrap = f->w->job->options[TIDE_OPTION_wrap];
     bool is_fine = strcmp(wrap, "fine") == 0, is_root = strcmp(wrap, "root") == 0;
     if (!is_fine && !is_root && strcmp(wrap, "layer") != 0) {
-        tide_error(m->diags, TIDE_ERR_FIELD_RANGE, "/settings/parallel.wrap", "must be layer, fine or root: a policy names classes", NULL);
+        tide_error(m->diags, TIDE_ERR_FIELD_RANGE, "/settings/parallel.wrap",
+                   "must be layer, fine or root: a policy names classes", NULL);
         return !(m->has_failed = true);
     }
     f->unit_of = TIDE_NEW(m->arena, uint32_t, model->instance_count + 1);
     for (uint32_t i = 1; i < model->instance_count && !is_root; i++) {
         if (!model->instances[i].of->is_checkpointed) continue;
         for (uint32_t k = i + 1; k < model->instance_count && is_fine; k++)
-            if (model->instances[k].parent == i && (tide_text_is(model->instances[k].name, "self_attn") || tide_text_is(model->instances[k].name, "mlp")))
+            if (model->instances[k].parent == i &&
+                (tide_text_is(model->instances[k].name, "self_attn") || tide_text_is(model->instances[k].name, "mlp")))
                 add_unit(f, k);
         add_unit(f, i);
     }
@@ -414,7 +435,9 @@ static bool make_unit(fsdp *f, unit *u) {
     for (uint32_t i = 0; i < u->count; i++) {
         piece *p = &u->pieces[i];
         if (p->leaf->requires_grad != u->trains && !f->keeps_names) {
-            tide_error(m->diags, TIDE_ERR_CONFLICT, "/settings/parallel.kind", "FSDP1 refuses frozen and other parameters in one unit: \"Must flatten tensors with uniform `requires_grad`\"",
+            tide_error(m->diags, TIDE_ERR_CONFLICT, "/settings/parallel.kind",
+                       "FSDP1 refuses frozen and other parameters in one unit: \"Must flatten tensors with uniform "
+                       "`requires_grad`\"",
                        "use parallel.use_orig_params=true, or fsdp2");
             return false;
         }
@@ -428,7 +451,9 @@ static bool make_unit(fsdp *f, unit *u) {
     u->cut = u->elements;
     if (is_sharded(f)) {
         u->cut = (u->elements + f->ranks - 1) / f->ranks;
-        int64_t from = f->rank * u->cut, real = from >= u->elements ? 0 : u->elements - from < u->cut ? u->elements - from : u->cut;
+        int64_t from = f->rank * u->cut, real = from >= u->elements           ? 0
+                                                : u->elements - from < u->cut ? u->elements - from
+                                                                              : u->cut;
         u->local = tide_flat_of(m, op_name, real, f->dtype, TIDE_FACTOR_PARAMETER);
         if (real < u->cut) {
             tide_tensor *padded = tide_flat_of(m, op_name, u->cut, f->dtype, TIDE_FACTOR_PARAMETER);
@@ -451,7 +476,8 @@ static bool make_unit(fsdp *f, unit *u) {
         at += p->padding;
         int64_t start = at > from ? at : from, end = at + p->count < from + u->cut ? at + p->count : from + u->cut;
         tide_shape shape = tide_shape1((tide_dim){end - start, 0});
-        if (f->keeps_names && end > start && p->leaf->requires_grad) p->part = tide_view_as(m, u->local, tide_layout_of(m, &shape, NULL));
+        if (f->keeps_names && end > start && p->leaf->requires_grad)
+            p->part = tide_view_as(m, u->local, tide_layout_of(m, &shape, NULL));
         at += p->count;
         tide_set_data(m, p->leaf, u->local);
         p->leaf->dtype = (uint8_t)f->computed;
@@ -462,7 +488,8 @@ static bool make_unit(fsdp *f, unit *u) {
 static void give_members(fsdp *f) {
     tide_machine *m = machine_of(f);
     uint32_t count = tide_optimizer_members(f->w->optimizer, NULL), n = 0;
-    tide_optimized *members = TIDE_NEW(m->arena, tide_optimized, count + 1), *given = TIDE_NEW(m->arena, tide_optimized, count + f->count + 1);
+    tide_optimized *members = TIDE_NEW(m->arena, tide_optimized, count + 1),
+                   *given = TIDE_NEW(m->arena, tide_optimized, count + f->count + 1);
     tide_optimizer_members(f->w->optimizer, members);
     for (uint32_t i = 0; i < f->count && !f->keeps_names; i++) {
         unit *u = &f->units[f->visits[i]];
@@ -472,7 +499,8 @@ static void give_members(fsdp *f) {
         for (uint32_t k = 0; k < f->count; k++)
             for (uint32_t j = 0; j < f->units[k].count; j++) {
                 const piece *p = &f->units[k].pieces[j];
-                if (p->leaf == members[i].tensor && p->part) given[n++] = (tide_optimized){p->part, p->module, members[i].group};
+                if (p->leaf == members[i].tensor && p->part)
+                    given[n++] = (tide_optimized){p->part, p->module, members[i].group};
             }
     tide_optimizer_replace(f->w->optimizer, given, n);
 }
@@ -491,30 +519,48 @@ static void fsdp1_wrap(tide_wrapper *w) {
     const char *kind = job->options[TIDE_OPTION_sharding_strategy];
     bool is_hybrid = strstr(kind, "HYBRID") != NULL, has_group = job->options[TIDE_OPTION_hybrid][0] != 0;
     int64_t group = tide_option_int(job, TIDE_OPTION_hybrid, w->ranks);
-    *f = (fsdp){.w = w, .ranks = group, .rank = w->rank % group, .is_hybrid = is_hybrid, .dtype = model->dtype,
-                .strategy = strcmp(kind, "NO_SHARD") == 0 ? NO_SHARD : strcmp(kind, "SHARD_GRAD_OP") == 0 || strcmp(kind, "_HYBRID_SHARD_ZERO2") == 0 ? SHARD_GRAD_OP : FULL_SHARD,
-                .computed = tide_option_dtype(job, TIDE_OPTION_param_dtype, model->dtype), .is_offloaded = tide_option_true(job, TIDE_OPTION_offload, false),
+    *f = (fsdp){.w = w,
+                .ranks = group,
+                .rank = w->rank % group,
+                .is_hybrid = is_hybrid,
+                .dtype = model->dtype,
+                .strategy = strcmp(kind, "NO_SHARD") == 0 ? NO_SHARD
+                            : strcmp(kind, "SHARD_GRAD_OP") == 0 || strcmp(kind, "_HYBRID_SHARD_ZERO2") == 0
+                                ? SHARD_GRAD_OP
+                                : FULL_SHARD,
+                .computed = tide_option_dtype(job, TIDE_OPTION_param_dtype, model->dtype),
+                .is_offloaded = tide_option_true(job, TIDE_OPTION_offload, false),
                 .keeps_names = tide_option_true(job, TIDE_OPTION_use_orig_params, false),
-                .before = tide_option_is(job, TIDE_OPTION_backward_prefetch, "BACKWARD_PRE"), .after = tide_option_is(job, TIDE_OPTION_backward_prefetch, "BACKWARD_POST"),
+                .before = tide_option_is(job, TIDE_OPTION_backward_prefetch, "BACKWARD_PRE"),
+                .after = tide_option_is(job, TIDE_OPTION_backward_prefetch, "BACKWARD_POST"),
                 .prefetches_forward = tide_option_true(job, TIDE_OPTION_forward_prefetch, false)};
     f->casts = f->computed != f->dtype;
-    f->reduced_as = tide_option_is(job, TIDE_OPTION_param_dtype, "none") ? f->dtype : tide_option_dtype(job, TIDE_OPTION_reduce_dtype, f->computed);
+    f->reduced_as = tide_option_is(job, TIDE_OPTION_param_dtype, "none")
+                        ? f->dtype
+                        : tide_option_dtype(job, TIDE_OPTION_reduce_dtype, f->computed);
     w->state = m->wrapper = f;
     if (w->ranks % group || is_hybrid != has_group) {
-        refuse(f, "hybrid", is_hybrid ? "hybrid strategies want the ranks of a shard group, which divide parallel.dp" : "only a hybrid sharding_strategy has shard groups");
+        refuse(f, "hybrid",
+               is_hybrid ? "hybrid strategies want the ranks of a shard group, which divide parallel.dp"
+                         : "only a hybrid sharding_strategy has shard groups");
         return;
     }
-    if (w->ranks == 1 && f->strategy != NO_SHARD) f->strategy = NO_SHARD; /* _init_core_state: one rank shards nothing */
+    if (w->ranks == 1 && f->strategy != NO_SHARD)
+        f->strategy = NO_SHARD; /* _init_core_state: one rank shards nothing */
     bool sends = tide_option_true(job, TIDE_OPTION_sync_module_states, false);
     if (!choose_units(f)) return;
     uint32_t *of = TIDE_NEW(m->arena, uint32_t, model->parameter_count + 1);
-    for (uint32_t i = 0; i < model->parameter_count; i++) f->units[of[i] = tide_unit_of_module(model, f->unit_of, f->count, model->parameters[i].module)].count++;
+    for (uint32_t i = 0; i < model->parameter_count; i++)
+        f->units[of[i] = tide_unit_of_module(model, f->unit_of, f->count, model->parameters[i].module)].count++;
     for (uint32_t k = 0; k < f->count; k++) {
         unit *u = &f->units[k];
         uint32_t n = 0;
         u->pieces = TIDE_NEW(m->arena, piece, u->count + 1);
         for (uint32_t i = 0; i < model->parameter_count; i++)
-            if (of[i] == k) u->pieces[n++] = (piece){.leaf = model->parameters[i].tensor, .module = model->parameters[i].module, .count = tide_count(model->parameters[i].tensor)};
+            if (of[i] == k)
+                u->pieces[n++] = (piece){.leaf = model->parameters[i].tensor,
+                                         .module = model->parameters[i].module,
+                                         .count = tide_count(model->parameters[i].tensor)};
         if (sends) send_unit(f, u);
         if (!make_unit(f, u)) {
             m->has_failed = true;
@@ -540,9 +586,13 @@ static void fsdp1_backward(tide_wrapper *w, tide_tensor *loss) {
 static void fsdp1_update(tide_wrapper *w) {
     fsdp *f = w->state;
     if (strcmp(w->job->optimizer, "none") == 0 || f->is_offloaded) return;
-    if (w->job->clips && !f->zero) f->zero = tide_flat_of(w->model->m, "clip_grad_norm_", 1, TIDE_FP32, TIDE_FACTOR_TEMPORARY);
+    if (w->job->clips && !f->zero)
+        f->zero = tide_flat_of(w->model->m, "clip_grad_norm_", 1, TIDE_FP32, TIDE_FACTOR_TEMPORARY);
     tide_update_members(w);
 }
 
-const tide_strategy tide_fsdp1 = {.kind = "fsdp1", .wrap = fsdp1_wrap, .before_forward = fsdp1_before_forward, .backward = fsdp1_backward,
+const tide_strategy tide_fsdp1 = {.kind = "fsdp1",
+                                  .wrap = fsdp1_wrap,
+                                  .before_forward = fsdp1_before_forward,
+                                  .backward = fsdp1_backward,
                                   .update = fsdp1_update};

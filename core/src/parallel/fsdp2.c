@@ -1,12 +1,13 @@
 /* FullyShardedDataParallel, fully_shard: torch/distributed/fsdp/_fully_shard/.
  *
- * Note [Units]: a unit is a module, or some that run one after the other, with the parameters below it that no inner unit has. The rank
- * keeps a part of every parameter; before the unit runs, forward and backward, all parts are gathered on a stream of their own and copied
- * out, and after it they go. The same storage comes back, so what autograd saved finds it. Gradients are reduced unit after unit. */
+ * Note [Units]: a unit is a module, or some that run one after the other, with the parameters below it that no inner
+ * unit has. The rank keeps a part of every parameter; before the unit runs, forward and backward, all parts are
+ * gathered on a stream of their own and copied out, and after it they go. The same storage comes back, so what autograd
+ * saved finds it. Gradients are reduced unit after unit. */
 #include <string.h>
 
-#include "tensor/ops/ops.h"
 #include "parallel/parallel.h"
+#include "tensor/ops/ops.h"
 
 typedef enum phase { IDLE, FORWARD, BEFORE_BACKWARD, AFTER_BACKWARD } phase;
 typedef enum place { SHARDED, KEPT, GATHERED } place; /* KEPT: on fewer ranks, between forward and backward */
@@ -34,7 +35,7 @@ typedef struct unit {
     tide_tensor *gathered; /* the all-gather's output */
     int64_t keepers;       /* ranks that keep the parameters after forward: 0 all, 1 none */
     tide_tensor *all_reduced;
-    uint32_t *order;       /* its places in fsdp.order */
+    uint32_t *order; /* its places in fsdp.order */
     uint32_t order_count, order_capacity;
 } unit;
 
@@ -53,7 +54,8 @@ typedef struct fsdp {
     tide_tensor *sending; /* the last reduction's input */
     uint32_t *order;      /* units in the order in which they ran */
     uint32_t order_count, order_capacity;
-    uint32_t forward_root; /* one more than the unit that entered a forward first: the model's, or one of a recomputation; 0: none runs */
+    uint32_t forward_root; /* one more than the unit that entered a forward first: the model's, or one of a
+                              recomputation; 0: none runs */
     tide_unit_hooks hooks;
 } fsdp;
 
@@ -80,8 +82,8 @@ static shard *shard_of(const fsdp *f, const tide_tensor *leaf) {
     return NULL;
 }
 
-/* The part alone, without padding. Module._apply swaps a DTensor with what it made of it (torch.utils.swap_tensors), and holds that until it makes
- * the next one or returns: of a tied parameter, which has its part already, that part. */
+/* The part alone, without padding. Module._apply swaps a DTensor with what it made of it (torch.utils.swap_tensors),
+ * and holds that until it makes the next one or returns: of a tied parameter, which has its part already, that part. */
 static void empty_part(tide_model *model, uint32_t instance, tide_tensor *leaf) {
     tide_machine *m = model->m;
     fsdp *f = m->wrapper;
@@ -99,7 +101,8 @@ static void empty_part(tide_model *model, uint32_t instance, tide_tensor *leaf) 
     s->is_on_meta = false;
 }
 
-/* FSDPModule._apply, FSDPParam.reset_sharded_param: the parts of a unit are padded as soon as one of its modules has them. */
+/* FSDPModule._apply, FSDPParam.reset_sharded_param: the parts of a unit are padded as soon as one of its modules has
+ * them. */
 static void pad_parts(tide_model *model, uint32_t instance) {
     tide_machine *m = model->m;
     fsdp *f = m->wrapper;
@@ -153,7 +156,9 @@ static void unshard(fsdp *f, unit *u) {
             uploads[n - 1] = uploads[n];
         }
     }
-    tide_tensor *staged = f->casts && !f->is_offloaded ? on_stream(f, GATHER_STREAM, parts, f->computed, TIDE_FACTOR_COMMUNICATION) : NULL;
+    tide_tensor *staged = f->casts && !f->is_offloaded
+                              ? on_stream(f, GATHER_STREAM, parts, f->computed, TIDE_FACTOR_COMMUNICATION)
+                              : NULL;
     u->gathered = on_stream(f, GATHER_STREAM, parts * group_ranks(f, u), dtype, TIDE_FACTOR_COMMUNICATION);
     tide_release(m, staged);
     for (uint32_t i = 0; i < n; i++) tide_release(m, uploads[i]);
@@ -168,10 +173,11 @@ static void fill(fsdp *f, const shard *s) {
     m->factor = TIDE_FACTOR_TEMPORARY;
 }
 
-/* Note [Copy kernels], aten/src/ATen/native/cuda/TensorShape.cu: the kernels that spread a gathered buffer over parameters
- * (split_with_sizes_copy) and put gradients into one (_chunk_cat) get a list of blocks and of tensors, 8 bytes an entry. A block of
- * _chunk_cat moves 2048 bytes of a rank's part. One of split_with_sizes_copy moves n times that: with W parts of c blocks, and
- * twice the blocks that the device runs at once, the least n for which n * (n + 1) such sets cover W * c, and n of them c. */
+/* Note [Copy kernels], aten/src/ATen/native/cuda/TensorShape.cu: the kernels that spread a gathered buffer over
+ * parameters (split_with_sizes_copy) and put gradients into one (_chunk_cat) get a list of blocks and of tensors, 8
+ * bytes an entry. A block of _chunk_cat moves 2048 bytes of a rank's part. One of split_with_sizes_copy moves n times
+ * that: with W parts of c blocks, and twice the blocks that the device runs at once, the least n for which n * (n + 1)
+ * such sets cover W * c, and n of them c. */
 enum { BLOCK_BYTES = 2048, BLOCK_THREADS = 128 };
 
 static void touch_list(fsdp *f, int64_t blocks, int64_t entries) {
@@ -231,7 +237,8 @@ static void reshard(fsdp *f, unit *u) {
     if (u->group == FORWARD && u->keepers > 1) {
         for (uint32_t i = 0; i < u->count; i++) {
             shard *s = &u->shards[i];
-            s->kept = on_stream(f, 0, s->padded * f->ranks / u->keepers, (tide_dtype)s->leaf->dtype, TIDE_FACTOR_GATHERED);
+            s->kept =
+                on_stream(f, 0, s->padded * f->ranks / u->keepers, (tide_dtype)s->leaf->dtype, TIDE_FACTOR_GATHERED);
             tide_drop_storage(machine_of(f), s->leaf);
         }
         u->place = KEPT;
@@ -262,7 +269,8 @@ static void reduce(fsdp *f, unit *u, tide_tensor **grads, uint32_t *with, uint32
         u->all_reduced = tide_retain(output);
     }
     if (dtype != u->shards[with[0]].dtype) {
-        tide_tensor *cast = on_stream(f, f->is_hybrid ? ALL_REDUCE_STREAM : REDUCE_STREAM, parts, u->shards[with[0]].dtype, TIDE_FACTOR_GRADIENT);
+        tide_tensor *cast = on_stream(f, f->is_hybrid ? ALL_REDUCE_STREAM : REDUCE_STREAM, parts,
+                                      u->shards[with[0]].dtype, TIDE_FACTOR_GRADIENT);
         tide_release(m, output);
         output = cast;
     }
@@ -307,14 +315,15 @@ static void prefetch(fsdp *f, uint32_t target, phase as) {
     u->group = outside;
 }
 
-/* Note [Wide gradients]: where gradients are reduced in a wider type than they are computed in, they are cast as they come only if they stay
- * for the next micro-batch. FSDPParamGroup._set_unsharded_grad_dtypes. */
+/* Note [Wide gradients]: where gradients are reduced in a wider type than they are computed in, they are cast as they
+ * come only if they stay for the next micro-batch. FSDPParamGroup._set_unsharded_grad_dtypes. */
 static void set_gradient_dtypes(fsdp *f, unit *u) {
     for (uint32_t i = 0; i < u->count; i++) {
         tide_tensor *leaf = u->shards[i].leaf;
         tide_dtype wide = f->has_reduced ? f->reduced : u->shards[i].dtype;
         bool is_wider = tide_dtype_bytes(wide) > tide_dtype_bytes((tide_dtype)leaf->dtype);
-        if (leaf->accumulator && is_wider) leaf->accumulator->outputs[0].dtype = leaf->grad || f->reduces ? leaf->dtype : (uint8_t)wide;
+        if (leaf->accumulator && is_wider)
+            leaf->accumulator->outputs[0].dtype = leaf->grad || f->reduces ? leaf->dtype : (uint8_t)wide;
     }
 }
 
@@ -425,8 +434,8 @@ static void watch_inputs(fsdp *f, uint32_t index, found *inputs) {
     }
 }
 
-static void before_forward(tide_model *model, uint32_t instance, tide_value *positional, uint32_t count, tide_value *named,
-                           uint32_t named_count) {
+static void before_forward(tide_model *model, uint32_t instance, tide_value *positional, uint32_t count,
+                           tide_value *named, uint32_t named_count) {
     tide_machine *m = model->m;
     fsdp *f = m->wrapper;
     uint32_t index = f->unit_of[instance];
@@ -524,11 +533,13 @@ static bool choose_units(fsdp *f) {
     tide_model *model = f->w->model;
     tide_machine *m = model->m;
     const char *wrap = f->w->job->options[TIDE_OPTION_wrap];
-    bool is_pairs = strncmp(wrap, "pairs", 5) == 0, is_fine = strcmp(wrap, "fine") == 0, is_titan = strcmp(wrap, "titan") == 0;
+    bool is_pairs = strncmp(wrap, "pairs", 5) == 0, is_fine = strcmp(wrap, "fine") == 0,
+         is_titan = strcmp(wrap, "titan") == 0;
     int64_t at_once = 2;
     if (is_pairs && wrap[5] && (!tide_text_to_i64(&at_once, tide_text_of(wrap + 5)) || at_once < 1)) is_pairs = false;
     if (!is_pairs && !is_fine && !is_titan && strcmp(wrap, "layer") != 0 && strcmp(wrap, "root") != 0) {
-        tide_error(m->diags, TIDE_ERR_FIELD_RANGE, "/settings/parallel.wrap", "must be layer, pairs, pairs4 and the like, fine, titan or root", NULL);
+        tide_error(m->diags, TIDE_ERR_FIELD_RANGE, "/settings/parallel.wrap",
+                   "must be layer, pairs, pairs4 and the like, fine, titan or root", NULL);
         return !(m->has_failed = true);
     }
     f->units = TIDE_NEW(m->arena, unit, model->instance_count + 4);
@@ -540,7 +551,8 @@ static bool choose_units(fsdp *f) {
     for (uint32_t i = 1; i < model->instance_count && is_fine; i++) {
         if (!model->instances[i].of->is_checkpointed) continue;
         for (uint32_t k = i; k < model->instance_count && is_below(model, k, i); k++)
-            if (model->instances[k].parent == i && (tide_text_is(model->instances[k].name, "self_attn") || tide_text_is(model->instances[k].name, "mlp")))
+            if (model->instances[k].parent == i &&
+                (tide_text_is(model->instances[k].name, "self_attn") || tide_text_is(model->instances[k].name, "mlp")))
                 add_module(f, f->count++, k);
     }
     for (uint32_t i = 1; i < model->instance_count && strcmp(wrap, "root") != 0; i++) {
@@ -549,12 +561,14 @@ static bool choose_units(fsdp *f) {
         add_module(f, f->count - 1, i);
         blocks++;
     }
-    uint32_t norm = embedding ? child_named(model, model->instances[embedding].parent, "norm") : 0, head = child_named(model, model->root, "lm_head");
+    uint32_t norm = embedding ? child_named(model, model->instances[embedding].parent, "norm") : 0,
+             head = child_named(model, model->root, "lm_head");
     if (is_titan && norm && head) {
         add_module(f, f->count, norm);
         add_module(f, f->count++, head);
     } else if (is_titan) {
-        tide_error(m->diags, TIDE_ERR_UNSUPPORTED, "/settings/parallel.wrap", "titan wants modules embed_tokens, norm and lm_head", "use layer");
+        tide_error(m->diags, TIDE_ERR_UNSUPPORTED, "/settings/parallel.wrap",
+                   "titan wants modules embed_tokens, norm and lm_head", "use layer");
         return !(m->has_failed = true);
     }
     add_module(f, f->count++, model->root);
@@ -580,8 +594,13 @@ static void make_shard(fsdp *f, shard *s, const tide_parameter_row *row) {
     padded.size[0] = each;
     local = padded;
     local.size[0] = mine;
-    *s = (shard){.leaf = row->tensor, .module = row->module, .padded = tide_count_of(&padded), .count = tide_count_of(&local),
-                 .layout = tide_layout_of(m, &local, NULL), .dtype = (tide_dtype)row->tensor->dtype, .trains = row->tensor->requires_grad};
+    *s = (shard){.leaf = row->tensor,
+                 .module = row->module,
+                 .padded = tide_count_of(&padded),
+                 .count = tide_count_of(&local),
+                 .layout = tide_layout_of(m, &local, NULL),
+                 .dtype = (tide_dtype)row->tensor->dtype,
+                 .trains = row->tensor->requires_grad};
     m->module = row->module;
     m->op = op_name;
     if (f->w->model->is_on_meta) {
@@ -604,8 +623,11 @@ static int64_t keepers_of(fsdp *f, tide_option option, const char *otherwise) {
     if (!*given) given = otherwise;
     if (strcmp(given, "false") == 0) return 0;
     if (strcmp(given, "true") == 0) return 1;
-    if (tide_text_to_i64(&ranks, tide_text_of(given)) && ranks >= 1 && f->ranks % ranks == 0) return ranks == f->ranks ? 1 : ranks;
-    tide_error(m->diags, TIDE_ERR_FIELD_RANGE, option == TIDE_OPTION_root_reshard ? "/settings/parallel.root_reshard" : "/settings/parallel.reshard_after_forward",
+    if (tide_text_to_i64(&ranks, tide_text_of(given)) && ranks >= 1 && f->ranks % ranks == 0)
+        return ranks == f->ranks ? 1 : ranks;
+    tide_error(m->diags, TIDE_ERR_FIELD_RANGE,
+               option == TIDE_OPTION_root_reshard ? "/settings/parallel.root_reshard"
+                                                  : "/settings/parallel.reshard_after_forward",
                "must be true, false, or a number that divides the ranks of a shard group", NULL);
     m->has_failed = true;
     return 1;
@@ -626,28 +648,40 @@ static void fsdp2_wrap(tide_wrapper *w) {
         m->has_failed = true;
         return;
     }
-    tide_dtype computed = tide_option_dtype(job, TIDE_OPTION_param_dtype, model->dtype), reduced = tide_option_dtype(job, TIDE_OPTION_reduce_dtype, TIDE_DTYPE_COUNT);
-    *f = (fsdp){.w = w, .ranks = hybrid, .rank = w->rank % hybrid, .is_hybrid = tide_option_int(job, TIDE_OPTION_hybrid, 0) > 0,
-                .computed = computed, .casts = computed != model->dtype, .has_reduced = reduced != TIDE_DTYPE_COUNT, .reduced = reduced,
-                .is_offloaded = tide_option_true(job, TIDE_OPTION_offload, false), .prefetch = (uint32_t)tide_option_int(job, TIDE_OPTION_prefetch, 0)};
+    tide_dtype computed = tide_option_dtype(job, TIDE_OPTION_param_dtype, model->dtype),
+               reduced = tide_option_dtype(job, TIDE_OPTION_reduce_dtype, TIDE_DTYPE_COUNT);
+    *f = (fsdp){.w = w,
+                .ranks = hybrid,
+                .rank = w->rank % hybrid,
+                .is_hybrid = tide_option_int(job, TIDE_OPTION_hybrid, 0) > 0,
+                .computed = computed,
+                .casts = computed != model->dtype,
+                .has_reduced = reduced != TIDE_DTYPE_COUNT,
+                .reduced = reduced,
+                .is_offloaded = tide_option_true(job, TIDE_OPTION_offload, false),
+                .prefetch = (uint32_t)tide_option_int(job, TIDE_OPTION_prefetch, 0)};
     if (model->is_on_meta && (f->is_offloaded || strcmp(job->adapter.method, "none") != 0)) {
-        tide_error(m->diags, TIDE_ERR_UNSUPPORTED, "/settings/parallel.meta_init", "is described for whole models on the device alone", "leave it out");
+        tide_error(m->diags, TIDE_ERR_UNSUPPORTED, "/settings/parallel.meta_init",
+                   "is described for whole models on the device alone", "leave it out");
         m->has_failed = true;
         return;
     }
     w->state = m->wrapper = f;
     if (!choose_units(f)) return;
     uint32_t *of = TIDE_NEW(m->arena, uint32_t, model->parameter_count + 1);
-    for (uint32_t i = 0; i < model->parameter_count; i++) f->units[of[i] = tide_unit_of_module(model, f->unit_of, f->count, model->parameters[i].module)].count++;
+    for (uint32_t i = 0; i < model->parameter_count; i++)
+        f->units[of[i] = tide_unit_of_module(model, f->unit_of, f->count, model->parameters[i].module)].count++;
     const uint32_t *order = tide_children_first(model);
-    int64_t keepers = keepers_of(f, TIDE_OPTION_reshard_after_forward, "true"), root = keepers_of(f, TIDE_OPTION_root_reshard, "false");
+    int64_t keepers = keepers_of(f, TIDE_OPTION_reshard_after_forward, "true"),
+            root = keepers_of(f, TIDE_OPTION_root_reshard, "false");
     tide_tensor **local_of = TIDE_NEW(m->arena, tide_tensor *, model->parameter_count + 1);
     for (uint32_t k = 0; k < f->count; k++) {
         unit *u = &f->units[k];
         uint32_t n = 0;
         u->keepers = k + 1 == f->count ? root : keepers;
         u->shards = TIDE_NEW(m->arena, shard, u->count + 1);
-        for (uint32_t at = 0; at < model->parameter_count; at++) { /* _get_managed_modules: children first, as Module.to() goes */
+        for (uint32_t at = 0; at < model->parameter_count;
+             at++) { /* _get_managed_modules: children first, as Module.to() goes */
             uint32_t i = order[at];
             if (of[i] != k) continue;
             make_shard(f, &u->shards[n], &model->parameters[i]);
@@ -656,7 +690,8 @@ static void fsdp2_wrap(tide_wrapper *w) {
             if (f->is_offloaded && is_root) tide_pin_host(m, bytes_of(u->shards[n - 1].padded, u->shards[n - 1].dtype));
         }
         drop(f, u);
-        for (uint32_t i = 0; i < u->count; i++) u->shards[i].leaf->dtype = (uint8_t)(f->casts ? computed : u->shards[i].dtype);
+        for (uint32_t i = 0; i < u->count; i++)
+            u->shards[i].leaf->dtype = (uint8_t)(f->casts ? computed : u->shards[i].dtype);
     }
     if (model->is_on_meta) to_empty(f);
     uint32_t count = tide_optimizer_members(w->optimizer, NULL);
@@ -690,5 +725,9 @@ static void fsdp2_update(tide_wrapper *w) {
     tide_update_members(w);
 }
 
-const tide_strategy tide_fsdp2 = {.kind = "fsdp2", .load = fsdp2_load, .wrap = fsdp2_wrap, .before_forward = fsdp2_before_forward, .backward = fsdp2_backward,
+const tide_strategy tide_fsdp2 = {.kind = "fsdp2",
+                                  .load = fsdp2_load,
+                                  .wrap = fsdp2_wrap,
+                                  .before_forward = fsdp2_before_forward,
+                                  .backward = fsdp2_backward,
                                   .update = fsdp2_update};

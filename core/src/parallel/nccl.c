@@ -1,22 +1,25 @@
-/* What NCCL keeps on the device outside of PyTorch's allocator: an estimate, as its channels and connections follow the machine.
+/* What NCCL keeps on the device outside of PyTorch's allocator: an estimate, as its channels and connections follow the
+ * machine.
  *
- * A communicator receives through buffers on each channel, one set for every protocol: src/init.cc computeBuffSizes(), with the sizes of
- * src/include/device.h. A ring receives from one neighbour. */
+ * A communicator receives through buffers on each channel, one set for every protocol: src/init.cc computeBuffSizes(),
+ * with the sizes of src/include/device.h. A ring receives from one neighbour. */
 #include "parallel/parallel.h"
 
 #include <string.h>
 
 enum {
-    LL_BYTES = 8 * 512 * 8 * 16,    /* NCCL_LL_LINES_PER_THREAD, _LL_MAX_NTHREADS, _STEPS, sizeof(ncclLLFifoLine) */
+    LL_BYTES = 8 * 512 * 8 * 16,     /* NCCL_LL_LINES_PER_THREAD, _LL_MAX_NTHREADS, _STEPS, sizeof(ncclLLFifoLine) */
     LL128_BYTES = 120 * 640 * 8 * 8, /* NCCL_LL128_ELEMS_PER_THREAD, _LL128_MAX_NTHREADS, _STEPS, sizeof(uint64_t) */
-    SIMPLE_BYTES = 1 << 22,         /* NCCL_BUFFSIZE */
-    CHANNELS = 24                   /* of rings between eight GPUs over NVLink, as NCCL's log names them */
+    SIMPLE_BYTES = 1 << 22,          /* NCCL_BUFFSIZE */
+    CHANNELS = 24                    /* of rings between eight GPUs over NVLink, as NCCL's log names them */
 };
 
-/* The world's, and what a framework makes beside: groups of shards and of copies, DeepSpeed's clone of the world, a node's. */
+/* The world's, and what a framework makes beside: groups of shards and of copies, DeepSpeed's clone of the world, a
+ * node's. */
 static int64_t communicators_of(const tide_job *job) {
     bool of_deepspeed = strncmp(job->options[TIDE_OPTION_kind], "zero", 4) == 0;
-    bool is_hybrid = job->options[TIDE_OPTION_hybrid][0] != 0, is_near = tide_option_int(job, TIDE_OPTION_zero_hpz_partition_size, 1) > 1;
+    bool is_hybrid = job->options[TIDE_OPTION_hybrid][0] != 0,
+         is_near = tide_option_int(job, TIDE_OPTION_zero_hpz_partition_size, 1) > 1;
     return 1 + of_deepspeed + is_near + (is_hybrid ? 2 : 0);
 }
 

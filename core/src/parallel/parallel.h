@@ -11,23 +11,26 @@ enum { TIDE_STREAM_SIDE = 1, TIDE_STREAM_SECOND, TIDE_STREAM_THIRD };
 
 /* A flat tensor of a factor, made on the stream that runs, and on another one. */
 tide_tensor *tide_flat_of(tide_machine *m, const char *op, int64_t count, tide_dtype dtype, tide_factor factor);
-tide_tensor *tide_flat_on(tide_machine *m, uint8_t stream, const char *op, int64_t count, tide_dtype dtype, tide_factor factor);
+tide_tensor *tide_flat_on(tide_machine *m, uint8_t stream, const char *op, int64_t count, tide_dtype dtype,
+                          tide_factor factor);
 
 /* g.double().norm(2) of so many elements: the scalar. */
 tide_tensor *tide_fp64_norm(tide_machine *m, const char *op, int64_t elements);
 
-/* Cuts tensors, in order, into buckets of one dtype that close when they reach `limits[k]` bytes, the last of which counts for
- * all later ones; bucket_of[i] is the bucket of tensor i, in the order in which they close. Returns the number of buckets.
- * torch/csrc/distributed/c10d/reducer.cpp: compute_bucket_assignment_by_size. is_sorted: by their first tensor instead. */
-uint32_t tide_cut_buckets(tide_machine *m, tide_tensor *const *tensors, uint32_t count, const int64_t *limits, uint32_t limit_count,
-                          bool is_sorted, uint32_t *bucket_of);
+/* Cuts tensors, in order, into buckets of one dtype that close when they reach `limits[k]` bytes, the last of which
+ * counts for all later ones; bucket_of[i] is the bucket of tensor i, in the order in which they close. Returns the
+ * number of buckets. torch/csrc/distributed/c10d/reducer.cpp: compute_bucket_assignment_by_size. is_sorted: by their
+ * first tensor instead. */
+uint32_t tide_cut_buckets(tide_machine *m, tide_tensor *const *tensors, uint32_t count, const int64_t *limits,
+                          uint32_t limit_count, bool is_sorted, uint32_t *bucket_of);
 
 /* c10d::broadcast_coalesced: flat copies of buckets, two at a time; a bucket of one tensor is sent as it is. */
 void tide_broadcast_coalesced(tide_machine *m, const char *op, tide_tensor *const *tensors, uint32_t count);
 
-/* An option of DeepSpeed that counts elements; where it is not set, with hf_auto, `numerator` / `denominator` of the square of the
- * model's hidden size, which is what the HF Trainer writes for "auto", else `otherwise`. */
-int64_t tide_bucket_size(const tide_wrapper *w, tide_option option, int64_t otherwise, int64_t numerator, int64_t denominator);
+/* An option of DeepSpeed that counts elements; where it is not set, with hf_auto, `numerator` / `denominator` of the
+ * square of the model's hidden size, which is what the HF Trainer writes for "auto", else `otherwise`. */
+int64_t tide_bucket_size(const tide_wrapper *w, tide_option option, int64_t otherwise, int64_t numerator,
+                         int64_t denominator);
 
 /* The hidden size of the (text) model; an error where the configuration has none. */
 int64_t tide_hidden_size(const tide_wrapper *w);
@@ -55,9 +58,11 @@ typedef struct tide_unit_hooks {
 
 void tide_unit_hook_add(tide_unit_hooks *hooks, tide_machine *m, tide_node *node, uint32_t unit);
 /* Calls `run` for each hook of the node; afterwards the machine is where it was in the model. */
-void tide_unit_hooks_run(const tide_unit_hooks *hooks, tide_machine *m, const tide_node *node, void (*run)(void *state, uint32_t unit));
+void tide_unit_hooks_run(const tide_unit_hooks *hooks, tide_machine *m, const tide_node *node,
+                         void (*run)(void *state, uint32_t unit));
 
-/* The unit whose module an instance is or lies in; the last one, the root, where there is none. unit_of: by instance, from 1. */
+/* The unit whose module an instance is or lies in; the last one, the root, where there is none. unit_of: by instance,
+ * from 1. */
 uint32_t tide_unit_of_module(const tide_model *model, const uint32_t *unit_of, uint32_t unit_count, uint32_t instance);
 
 /* (loss / grad_accum).backward(), with what is queued as the engine's callback: what it began with is still there. */
@@ -66,6 +71,7 @@ void tide_backward_with_callback(tide_wrapper *w, tide_tensor *loss, void (*call
 /* Clipping, the step and zero_grad over the optimizer's members. */
 void tide_update_members(tide_wrapper *w);
 
-extern const tide_strategy tide_ddp, tide_zero0, tide_zero_bf16, tide_zero1, tide_zero2, tide_zero3, tide_fsdp1, tide_fsdp2;
+extern const tide_strategy tide_ddp, tide_zero0, tide_zero_bf16, tide_zero1, tide_zero2, tide_zero3, tide_fsdp1,
+    tide_fsdp2;
 
 #endif

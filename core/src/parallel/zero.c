@@ -1,8 +1,9 @@
 /* DeepSpeed ZeRO stages 1 and 2: deepspeed/runtime/zero/stage_1_and_2.py.
  *
- * Note [Partitions]: each group of the optimizer is one flat tensor, cut into as many parts as there are ranks; the parameters are views
- * of it. A rank updates an fp32 copy of its part. Gradients are copied into a bucket (ipg), reduced, and those that lie in the rank's
- * part, whole ones at its edges, are copied into one buffer for all groups, which lives while any group has not stepped. */
+ * Note [Partitions]: each group of the optimizer is one flat tensor, cut into as many parts as there are ranks; the
+ * parameters are views of it. A rank updates an fp32 copy of its part. Gradients are copied into a bucket (ipg),
+ * reduced, and those that lie in the rank's part, whole ones at its edges, are copied into one buffer for all groups,
+ * which lives while any group has not stepped. */
 #include <string.h>
 
 #include "parallel/parallel.h"
@@ -11,7 +12,7 @@ typedef struct zero_param {
     tide_tensor *tensor;
     uint32_t group;
     int64_t start, count; /* elements, in the group's flat tensor */
-    tide_tensor *norm; /* of its gradient, when that has gone to the host */
+    tide_tensor *norm;    /* of its gradient, when that has gone to the host */
     bool is_owned;
 } zero_param;
 
@@ -32,7 +33,7 @@ typedef struct zero {
     uint32_t group_count;
     tide_dtype dtype, reduced_as;
     int64_t bucket_size;
-    bool widens; /* the model's gradients accumulate in fp32 */
+    bool widens;  /* the model's gradients accumulate in fp32 */
     int64_t *own; /* elements of the slices of a chunk that are this rank's */
     uint32_t own_count;
     bool partitions, overlaps, is_contiguous, scatters, reduces_together, is_offloaded;
@@ -117,7 +118,8 @@ static void make_group(zero *z, uint32_t group) {
     if (z->is_offloaded) {
         tide_shape shape = tide_shape1((tide_dim){g->part, 0});
         g->master = tide_empty_host(m, &shape, TIDE_FP32);
-        if (tide_option_true(z->w->job, TIDE_OPTION_pin_memory, true)) { /* master, its gradient, the updated part on its way back */
+        if (tide_option_true(z->w->job, TIDE_OPTION_pin_memory,
+                             true)) { /* master, its gradient, the updated part on its way back */
             tide_pin_host(m, tide_bytes(g->master));
             tide_pin_host(m, tide_bytes(g->master));
             tide_pin_host(m, g->part * tide_dtype_bytes(z->dtype));
@@ -152,7 +154,8 @@ static void setup_buckets(zero *z) {
 static void reduce_slices(zero *z, uint32_t count, int64_t elements) {
     tide_machine *m = machine_of(z);
     tide_tensor *flat = count > 1 ? tide_flat_of(m, op_name, elements, z->dtype, TIDE_FACTOR_COMMUNICATION) : NULL;
-    tide_tensor *sent = z->reduced_as != z->dtype ? tide_flat_of(m, op_name, elements, z->reduced_as, TIDE_FACTOR_COMMUNICATION) : NULL;
+    tide_tensor *sent =
+        z->reduced_as != z->dtype ? tide_flat_of(m, op_name, elements, z->reduced_as, TIDE_FACTOR_COMMUNICATION) : NULL;
     for (uint32_t i = 0; i < z->own_count; i++) /* _add_to_grad_partition_buffer */
         tide_release(m, tide_flat_of(m, op_name, z->own[i], TIDE_FP32, TIDE_FACTOR_TEMPORARY));
     z->own_count = 0;
@@ -197,15 +200,18 @@ static void average(zero *z, const tide_tensor *sent) {
             int64_t first, last, part = z->groups[p->group].part;
             owners_of(z, p, &first, &last);
             for (int64_t r = first; r <= last; r++) {
-                int64_t from = r * part > p->start ? r * part : p->start, to = (r + 1) * part < p->start + p->count ? (r + 1) * part : p->start + p->count;
+                int64_t from = r * part > p->start ? r * part : p->start,
+                        to = (r + 1) * part < p->start + p->count ? (r + 1) * part : p->start + p->count;
                 if (r != owner || (z->widens && r == z->w->rank)) {
-                    if (elements && (z->reduces_together || owner == least + turn)) chunk_add(z, &c, elements, owner == z->w->rank);
+                    if (elements && (z->reduces_together || owner == least + turn))
+                        chunk_add(z, &c, elements, owner == z->w->rank);
                     elements = 0;
                     owner = r;
                 }
                 elements += to - from;
                 if (z->widens && r == z->w->rank && !z->groups[p->group].wide)
-                    z->groups[p->group].wide = tide_flat_of(machine_of(z), op_name, part, TIDE_FP32, TIDE_FACTOR_GRADIENT);
+                    z->groups[p->group].wide =
+                        tide_flat_of(machine_of(z), op_name, part, TIDE_FP32, TIDE_FACTOR_GRADIENT);
                 if (r == z->w->rank && z->overlaps) tide_record_stream(machine_of(z), sent, TIDE_STREAM_SIDE);
             }
         }
@@ -219,9 +225,10 @@ static void average(zero *z, const tide_tensor *sent) {
 static void keep_gradient(zero *z, zero_param *p) {
     tide_machine *m = machine_of(z);
     if (z->is_offloaded) {
-        if (!z->w->is_last) return; /* added up on the host */
+        if (!z->w->is_last) return;                              /* added up on the host */
         p->norm = tide_fp64_norm(m, op_name, owned_count(z, p)); /* norm_for_param_grads */
-        if (z->dtype != TIDE_FP32 && !z->widens) tide_release(m, tide_flat_of(m, op_name, owned_count(z, p), TIDE_FP32, TIDE_FACTOR_TEMPORARY));
+        if (z->dtype != TIDE_FP32 && !z->widens)
+            tide_release(m, tide_flat_of(m, op_name, owned_count(z, p), TIDE_FP32, TIDE_FACTOR_TEMPORARY));
         tide_release_at(m, &p->tensor->grad);
         return;
     }
@@ -241,12 +248,16 @@ static void reduce_bucket(zero *z) {
     if (!z->bucket_count) return;
     m->stream = reduction_stream(z);
     const tide_tensor *sent = z->is_contiguous && !z->bucket_is_large ? z->ipg[z->ipg_index] : z->bucket_grads[0];
-    if (z->is_contiguous) average(z, sent);
-    else reduce_slices(z, z->bucket_count, z->bucket_elements); /* buffered_reduce_fallback */
+    if (z->is_contiguous)
+        average(z, sent);
+    else
+        reduce_slices(z, z->bucket_count, z->bucket_elements); /* buffered_reduce_fallback */
     for (uint32_t i = 0; i < z->bucket_count; i++) {
         zero_param *p = &z->params[z->bucket[i]];
-        if (p->is_owned && z->is_contiguous) keep_gradient(z, p);
-        else if (!p->is_owned && z->partitions) tide_release_at(m, &p->tensor->grad);
+        if (p->is_owned && z->is_contiguous)
+            keep_gradient(z, p);
+        else if (!p->is_owned && z->partitions)
+            tide_release_at(m, &p->tensor->grad);
     }
     m->stream = 0;
     for (uint32_t i = 0; i < z->bucket_count; i++) tide_release(m, z->bucket_grads[i]);
@@ -301,10 +312,14 @@ static void collect_gradients(zero *z, zero_group *g) {
         zero_param *p = &z->params[i];
         if (!p->is_owned) continue;
         tide_tensor *grad = p->tensor->grad;
-        if (!grad) grad = tide_empty_like(m, p->tensor, z->dtype);
-        else tide_retain(grad);
-        if (is_new) g->grads[n++] = grad;
-        else tide_release(m, grad); /* added to the ones that are there */
+        if (!grad)
+            grad = tide_empty_like(m, p->tensor, z->dtype);
+        else
+            tide_retain(grad);
+        if (is_new)
+            g->grads[n++] = grad;
+        else
+            tide_release(m, grad); /* added to the ones that are there */
         elements += owned_count(z, p);
     }
     if (is_new) g->grad_count = n;
@@ -334,7 +349,8 @@ static void epilogue(zero *z) {
 static void zero_backward(tide_wrapper *w, tide_tensor *loss) {
     tide_machine *m = w->model->m;
     m->op = op_name;
-    tide_tensor *scaled = tide_scale(m, loss), *again = tide_scale(m, scaled); /* by the micro-batches, by the loss scaler */
+    tide_tensor *scaled = tide_scale(m, loss),
+                *again = tide_scale(m, scaled); /* by the micro-batches, by the loss scaler */
     tide_run_backward(m, again);
     epilogue(w->state);
     tide_release(m, again);
@@ -352,8 +368,12 @@ static void step_group(zero *z, uint32_t group) {
     if (z->is_offloaded) tide_release_at(m, &g->wide);
     if (!z->is_offloaded) {
         bool is_whole = g->grad_count == 1;
-        tide_tensor *flat = z->widens ? g->wide : is_whole ? tide_retain(g->grads[0]) : tide_flat_of(m, op_name, g->part, z->dtype, TIDE_FACTOR_GRADIENT);
-        tide_tensor *grad = z->dtype == TIDE_FP32 || z->widens ? tide_retain(flat) : tide_flat_of(m, op_name, g->part, TIDE_FP32, TIDE_FACTOR_GRADIENT);
+        tide_tensor *flat = z->widens  ? g->wide
+                            : is_whole ? tide_retain(g->grads[0])
+                                       : tide_flat_of(m, op_name, g->part, z->dtype, TIDE_FACTOR_GRADIENT);
+        tide_tensor *grad = z->dtype == TIDE_FP32 || z->widens
+                                ? tide_retain(flat)
+                                : tide_flat_of(m, op_name, g->part, TIDE_FP32, TIDE_FACTOR_GRADIENT);
         tide_release(m, flat);
         for (uint32_t i = 0; i < g->grad_count; i++) tide_release(m, g->grads[i]);
         g->grad_count = 0;
@@ -377,8 +397,9 @@ static void zero_update(tide_wrapper *w) {
             if (z->params[k].is_owned) norms[n++] = tide_fp64_norm(m, op_name, owned_count(z, &z->params[k]));
         for (uint32_t k = n; k-- > 0;) tide_release(m, norms[k]);
     }
-    for (uint32_t i = 0; i < z->group_count && z->is_offloaded; i++) tide_release(m, scalar(m)); /* it goes to the host */
-    tide_tensor *before = z->norm; /* the engine has it too, until the step is over */
+    for (uint32_t i = 0; i < z->group_count && z->is_offloaded; i++)
+        tide_release(m, scalar(m)); /* it goes to the host */
+    tide_tensor *before = z->norm;  /* the engine has it too, until the step is over */
     if (!z->is_offloaded) {
         norm = scalar(m);
         z->norm = scalar(m);
@@ -396,10 +417,15 @@ static void zero_update_at_boundary(tide_wrapper *w) {
 static void zero_wrap(tide_wrapper *w, bool partitions) {
     tide_machine *m = w->model->m;
     const tide_job *job = w->job;
-    tide_dtype half = tide_option_dtype(job, TIDE_OPTION_half, TIDE_FP32), accumulated = tide_option_dtype(job, TIDE_OPTION_grad_accum_dtype, half);
-    bool widens = accumulated != half, is_plain = partitions && tide_option_true(job, TIDE_OPTION_contiguous_gradients, true) && tide_option_true(job, TIDE_OPTION_reduce_scatter, true);
+    tide_dtype half = tide_option_dtype(job, TIDE_OPTION_half, TIDE_FP32),
+               accumulated = tide_option_dtype(job, TIDE_OPTION_grad_accum_dtype, half);
+    bool widens = accumulated != half, is_plain = partitions &&
+                                                  tide_option_true(job, TIDE_OPTION_contiguous_gradients, true) &&
+                                                  tide_option_true(job, TIDE_OPTION_reduce_scatter, true);
     if (widens && (accumulated != TIDE_FP32 || !is_plain)) {
-        tide_fail(m, TIDE_ERR_UNSUPPORTED, "parallel.grad_accum_dtype other than that of the model is described for fp32 in stage 2 with contiguous_gradients and reduce_scatter, and in stage 1 with bf16 that is not offloaded");
+        tide_fail(m, TIDE_ERR_UNSUPPORTED,
+                  "parallel.grad_accum_dtype other than that of the model is described for fp32 in stage 2 with "
+                  "contiguous_gradients and reduce_scatter, and in stage 1 with bf16 that is not offloaded");
         return;
     }
     tide_cast_model(w, half);
@@ -407,10 +433,15 @@ static void zero_wrap(tide_wrapper *w, bool partitions) {
     uint32_t count = tide_optimizer_members(w->optimizer, NULL);
     tide_optimized *members = TIDE_NEW(m->arena, tide_optimized, count + 1), masters[2];
     tide_optimizer_members(w->optimizer, members);
-    *z = (zero){.w = w, .count = count, .partitions = partitions, .widens = widens, .dtype = w->model->dtype,
+    *z = (zero){.w = w,
+                .count = count,
+                .partitions = partitions,
+                .widens = widens,
+                .dtype = w->model->dtype,
                 .bucket_size = tide_bucket_size(w, TIDE_OPTION_reduce_bucket_size, 500000000, 1, 1),
                 .overlaps = tide_option_true(job, TIDE_OPTION_overlap_comm, false),
-                .is_contiguous = tide_option_true(job, TIDE_OPTION_contiguous_gradients, true) || tide_option_is(job, TIDE_OPTION_offload_optimizer, "cpu"),
+                .is_contiguous = tide_option_true(job, TIDE_OPTION_contiguous_gradients, true) ||
+                                 tide_option_is(job, TIDE_OPTION_offload_optimizer, "cpu"),
                 .scatters = tide_option_true(job, TIDE_OPTION_reduce_scatter, true),
                 .reduces_together = tide_option_true(job, TIDE_OPTION_use_multi_rank_bucket_allreduce, true),
                 .is_offloaded = tide_option_is(job, TIDE_OPTION_offload_optimizer, "cpu")};
@@ -421,7 +452,8 @@ static void zero_wrap(tide_wrapper *w, bool partitions) {
     z->bucket_grads = TIDE_NEW(m->arena, tide_tensor *, count + 1);
     int64_t largest = 0;
     for (uint32_t i = 0; i < count; i++) {
-        z->params[i] = (zero_param){.tensor = members[i].tensor, .group = members[i].group, .count = tide_count(members[i].tensor)};
+        z->params[i] = (zero_param){
+            .tensor = members[i].tensor, .group = members[i].group, .count = tide_count(members[i].tensor)};
         if (z->params[i].count > largest) largest = z->params[i].count;
         zero_group *g = &z->groups[members[i].group];
         if (g->end == 0) g->first = i;
@@ -442,19 +474,21 @@ static void zero_wrap(tide_wrapper *w, bool partitions) {
     tide_optimizer_replace(w->optimizer, masters, z->group_count);
     if (z->is_offloaded) {
         z->staging = tide_flat_of(m, op_name, largest, z->dtype, TIDE_FACTOR_COMMUNICATION);
-        if (tide_option_true(w->job, TIDE_OPTION_pin_memory, true)) tide_pin_host(m, largest * tide_dtype_bytes(z->dtype)); /* temp_grad_buffer_for_cpu_offload */
+        if (tide_option_true(w->job, TIDE_OPTION_pin_memory, true))
+            tide_pin_host(m, largest * tide_dtype_bytes(z->dtype)); /* temp_grad_buffer_for_cpu_offload */
     }
     tide_tensor *zeros[2] = {NULL};
     for (uint32_t i = 0; i < z->group_count && !z->is_offloaded; i++)
-        zeros[i] = tide_flat_of(m, op_name, z->groups[i].part, TIDE_FP32, TIDE_FACTOR_GRADIENT); /* initialize_optimizer_states */
+        zeros[i] = tide_flat_of(m, op_name, z->groups[i].part, TIDE_FP32,
+                                TIDE_FACTOR_GRADIENT); /* initialize_optimizer_states */
     for (uint32_t i = 0; i < z->group_count; i++) tide_release(m, zeros[i]);
     w->state = m->wrapper = z;
     m->gradient_ready = gradient_ready;
 }
 
-/* Note [Ranks of ZeRO-1 and 2]: all parts have one size; what differs is how many gradients a part is made of, each in a block of its
- * own, and when they come. Besides rank 0 these stand for all: the last, which has the padding and the gradients that come first; the
- * one whose pieces take the most blocks; and the one with the most pieces. */
+/* Note [Ranks of ZeRO-1 and 2]: all parts have one size; what differs is how many gradients a part is made of, each in
+ * a block of its own, and when they come. Besides rank 0 these stand for all: the last, which has the padding and the
+ * gradients that come first; the one whose pieces take the most blocks; and the one with the most pieces. */
 typedef struct share {
     int64_t bytes, pieces;
 } share;
@@ -469,7 +503,8 @@ static uint32_t zero_other_ranks(const tide_wrapper *w, int64_t *ranks) {
         const zero_param *p = &z->params[i];
         owners_of(z, p, &first, &end);
         for (int64_t r = first; r <= end && r <= last; r++) {
-            int64_t from = p->start > r * part ? p->start : r * part, to = p->start + p->count < (r + 1) * part ? p->start + p->count : (r + 1) * part;
+            int64_t from = p->start > r * part ? p->start : r * part,
+                    to = p->start + p->count < (r + 1) * part ? p->start + p->count : (r + 1) * part;
             of[r].bytes += ((to - from) * (int64_t)tide_dtype_bytes(z->dtype) + 511) / 512 * 512;
             of[r].pieces++;
         }
@@ -492,7 +527,13 @@ static void zero2_wrap(tide_wrapper *w) {
     zero_wrap(w, true);
 }
 
-const tide_strategy tide_zero1 = {.kind = "zero1", .wrap = zero1_wrap, .backward = zero_backward, .update = zero_update_at_boundary,
-                                   .other_ranks = zero_other_ranks};
-const tide_strategy tide_zero2 = {.kind = "zero2", .wrap = zero2_wrap, .backward = zero_backward, .update = zero_update_at_boundary,
-                                   .other_ranks = zero_other_ranks};
+const tide_strategy tide_zero1 = {.kind = "zero1",
+                                  .wrap = zero1_wrap,
+                                  .backward = zero_backward,
+                                  .update = zero_update_at_boundary,
+                                  .other_ranks = zero_other_ranks};
+const tide_strategy tide_zero2 = {.kind = "zero2",
+                                  .wrap = zero2_wrap,
+                                  .backward = zero_backward,
+                                  .update = zero_update_at_boundary,
+                                  .other_ranks = zero_other_ranks};

@@ -1,5 +1,5 @@
-/* DeepSpeed without ZeRO, in half precision: deepspeed/runtime/fp16/unfused_optimizer.py, and engine.py for the reduction. Every
- * parameter has an fp32 copy, whose states are made at once by a step over zeros. */
+/* DeepSpeed without ZeRO, in half precision: deepspeed/runtime/fp16/unfused_optimizer.py, and engine.py for the
+ * reduction. Every parameter has an fp32 copy, whose states are made at once by a step over zeros. */
 #include "parallel/parallel.h"
 
 typedef struct zero0 {
@@ -53,8 +53,10 @@ static void reduce(tide_wrapper *w, const zero0 *z) {
         const tide_tensor *grad = z->params[i]->grad;
         if (grad) elements += tide_count(grad), count++;
         if (elements <= REDUCED_AT_ONCE && i + 1 < z->count) continue;
-        tide_tensor *flat = count > 1 ? tide_flat_of(m, op_name, elements, w->model->dtype, TIDE_FACTOR_COMMUNICATION) : NULL;
-        tide_tensor *sent = count && as != w->model->dtype ? tide_flat_of(m, op_name, elements, as, TIDE_FACTOR_COMMUNICATION) : NULL;
+        tide_tensor *flat =
+            count > 1 ? tide_flat_of(m, op_name, elements, w->model->dtype, TIDE_FACTOR_COMMUNICATION) : NULL;
+        tide_tensor *sent =
+            count && as != w->model->dtype ? tide_flat_of(m, op_name, elements, as, TIDE_FACTOR_COMMUNICATION) : NULL;
         tide_release(m, flat);
         tide_release(m, sent);
         elements = count = 0;
@@ -82,11 +84,13 @@ static void zero0_update(tide_wrapper *w) {
         tide_release(m, wide);
     }
     m->factor = TIDE_FACTOR_GRADIENT;
-    for (uint32_t i = 0; i < z->count && z->masters; i++) z->masters[i]->grad = tide_empty_like(m, z->masters[i], TIDE_FP32);
+    for (uint32_t i = 0; i < z->count && z->masters; i++)
+        z->masters[i]->grad = tide_empty_like(m, z->masters[i], TIDE_FP32);
     m->factor = TIDE_FACTOR_TEMPORARY;
     tide_optimizer_step(w->optimizer);
     for (uint32_t i = 0; i < z->count && z->masters; i++) tide_release_at(m, &z->masters[i]->grad);
     for (uint32_t i = 0; i < z->count; i++) tide_release_at(m, &z->params[i]->grad);
 }
 
-const tide_strategy tide_zero0 = {.kind = "zero0", .wrap = zero0_wrap, .backward = zero0_backward, .update = zero0_update};
+const tide_strategy tide_zero0 = {
+    .kind = "zero0", .wrap = zero0_wrap, .backward = zero0_backward, .update = zero0_update};

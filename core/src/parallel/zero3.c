@@ -1,15 +1,21 @@
 /* DeepSpeed ZeRO stage 3: deepspeed/runtime/zero/stage3.py, partition_parameters.py, partitioned_param_coordinator.py,
  * parameter_offload.py, linear.py.
  *
- * Note [Trace]: every module fetches its own parameters before its forward and before its backward, and releases them after. The first
- * pass records the order; from then on the next parameters are gathered ahead, up to a bucket each time, and those that are soon used
- * again are kept. A step is one fetch; parameters that no hook released go at the end of the backward. */
+ * Note [Trace]: every module fetches its own parameters before its forward and before its backward, and releases them
+ * after. The first pass records the order; from then on the next parameters are gathered ahead, up to a bucket each
+ * time, and those that are soon used again are kept. A step is one fetch; parameters that no hook released go at the
+ * end of the backward. */
 #include <string.h>
 
-#include "tensor/ops/ops.h"
 #include "parallel/parallel.h"
+#include "tensor/ops/ops.h"
 
-enum { GATHER_STREAM = TIDE_STREAM_SIDE, REDUCE_STREAM = TIDE_STREAM_SECOND, MODULE_LIMIT = 64 /* parameters of one module */, DEPTH_LIMIT = 64 };
+enum {
+    GATHER_STREAM = TIDE_STREAM_SIDE,
+    REDUCE_STREAM = TIDE_STREAM_SECOND,
+    MODULE_LIMIT = 64 /* parameters of one module */,
+    DEPTH_LIMIT = 64
+};
 
 typedef enum status { CUT, IN_FLIGHT, AVAILABLE } status;
 
@@ -22,27 +28,27 @@ typedef struct flight {
 
 typedef struct param {
     tide_tensor *leaf, *part; /* part: this rank's, a view of the buffer of all */
-    tide_tensor *second;      /* hpZ: this rank's part within its node, from the first release to the step; NULL: none */
+    tide_tensor *second; /* hpZ: this rank's part within its node, from the first release to the step; NULL: none */
     uint32_t module, group;
-    int64_t count, cut;       /* elements: all, in a part */
+    int64_t count, cut; /* elements: all, in a part */
     status status;
     bool stays, trains, waits; /* waits: for the backward of the leaf module that it lies in */
-    uint32_t *users;          /* modules that it is fetched for */
+    uint32_t *users;           /* modules that it is fetched for */
     uint32_t user_count, user_capacity;
     flight *flight;
-    int64_t fetched_for;      /* the last step that the queue has handed it out for */
-    tide_tensor *norm;        /* of its gradient, when that has gone to the host */
-    int64_t grad_start;       /* in the gradients' buffer */
+    int64_t fetched_for; /* the last step that the queue has handed it out for */
+    tide_tensor *norm;   /* of its gradient, when that has gone to the host */
+    int64_t grad_start;  /* in the gradients' buffer */
 } param;
 
 typedef struct module {
-    uint32_t *params, count, capacity; /* its own, and those that it reads from other modules */
+    uint32_t *params, count, capacity;            /* its own, and those that it reads from other modules */
     uint32_t *again, again_count, again_capacity; /* frozen ones that a recomputation fetched below it */
-    uint32_t inputs_left;    /* inputs whose gradient has not come */
-    uint32_t watched;        /* outputs that pass through PreBackwardFunction */
-    bool is_leaf, is_inside; /* gathered whole; inside of such a one, without hooks */
-    uint32_t *all, all_count, all_capacity; /* parameters of it and of all below, where there are leaf modules */
-    uint32_t own_count;      /* params that are not below a leaf module: 0 or count */
+    uint32_t inputs_left;                         /* inputs whose gradient has not come */
+    uint32_t watched;                             /* outputs that pass through PreBackwardFunction */
+    bool is_leaf, is_inside;                      /* gathered whole; inside of such a one, without hooks */
+    uint32_t *all, all_count, all_capacity;       /* parameters of it and of all below, where there are leaf modules */
+    uint32_t own_count;                           /* params that are not below a leaf module: 0 or count */
 } module;
 
 typedef struct use {
@@ -61,7 +67,7 @@ typedef struct zero3 {
     tide_dtype dtype, reduced_as, accumulated;
     param *params;
     uint32_t count, persistent_count;
-    module *modules; /* by instance */
+    module *modules;       /* by instance */
     uint32_t *group_order; /* parameters that train, group after group, and sub-group after sub-group */
     uint32_t group_count, *sub_ends, sub_count, *sub_groups;
     tide_tensor **masters, **sub_norms;
@@ -115,7 +121,8 @@ static int64_t second_cut(const zero3 *z, const param *p) {
 }
 
 static void cut_second(zero3 *z, param *p) {
-    if (z->second_ranks > 1 && !p->second) p->second = new_part(machine_of(z), second_cut(z, p), z->dtype, z->params_offloaded);
+    if (z->second_ranks > 1 && !p->second)
+        p->second = new_part(machine_of(z), second_cut(z, p), z->dtype, z->params_offloaded);
 }
 
 /* free_param. */
@@ -130,7 +137,9 @@ static void let_go(zero3 *z, param *p) {
 
 /* The part of an offloaded parameter comes to the device; NULL if it is there. */
 static tide_tensor *upload(zero3 *z, const param *p, uint8_t stream) {
-    return z->params_offloaded ? on_stream(z, stream, p->second ? second_cut(z, p) : p->cut, z->dtype, TIDE_FACTOR_GATHERED) : NULL;
+    return z->params_offloaded
+               ? on_stream(z, stream, p->second ? second_cut(z, p) : p->cut, z->dtype, TIDE_FACTOR_GATHERED)
+               : NULL;
 }
 
 /* What an asynchronous collective sends stays until it is waited for, or the next one is there. */
@@ -150,7 +159,8 @@ static tide_tensor *gather_with(zero3 *z, param *p, uint8_t stream) {
         return NULL;
     }
     m->module = p->module;
-    tide_tensor *all = on_stream(z, stream, p->cut * z->w->ranks, z->dtype, TIDE_FACTOR_GATHERED), *uploaded = upload(z, p, stream);
+    tide_tensor *all = on_stream(z, stream, p->cut * z->w->ranks, z->dtype, TIDE_FACTOR_GATHERED),
+                *uploaded = upload(z, p, stream);
     tide_set_data(m, p->leaf, all);
     tide_release(m, all);
     return uploaded;
@@ -306,11 +316,13 @@ static uint64_t releases_of(zero3 *z, uint32_t instance) {
     *k = (kept){instance, 0, z->kept[z->step]};
     z->kept[z->step] = k;
     for (uint32_t i = 0; i < of->count; i++)
-        if (!z->params[of->params[i]].stays && z->params[of->params[i]].fetched_for <= z->step) k->releases |= UINT64_C(1) << i;
+        if (!z->params[of->params[i]].stays && z->params[of->params[i]].fetched_for <= z->step)
+            k->releases |= UINT64_C(1) << i;
     int64_t passed = 0;
     for (uint32_t at = (uint32_t)z->step; at < z->order_count && passed < z->reuse && k->releases; at++) {
         const module *next = &z->modules[z->order[at]];
-        const uint32_t *params = of->is_leaf ? next->all : next->params; /* what recurses is told by the one that is released */
+        const uint32_t *params =
+            of->is_leaf ? next->all : next->params; /* what recurses is told by the one that is released */
         uint32_t count = of->is_leaf ? next->all_count : next->own_count;
         for (uint32_t i = 0; i < count; i++) {
             for (uint32_t own = 0; own < of->count; own++)
@@ -412,7 +424,8 @@ static void after_leaf(tide_machine *m, tide_node *node, tide_tensor **grads, ti
     const module *of = &z->modules[(uint32_t)node->attribute[0]];
     for (uint32_t i = 0; i < z->group_count; i++)
         for (uint32_t k = 0; k < of->count; k++)
-            if (of->params[k] == z->group_order[i] && z->params[of->params[k]].leaf->grad) reduce_gradient(z, of->params[k]);
+            if (of->params[k] == z->group_order[i] && z->params[of->params[k]].leaf->grad)
+                reduce_gradient(z, of->params[k]);
     results[0] = tide_retain(grads[0]);
 }
 static const tide_backward backward_hook_function = {"BackwardHookFunction", after_leaf};
@@ -429,8 +442,8 @@ static bool pass_through(zero3 *z, uint32_t instance, const tide_backward *funct
     return node != NULL;
 }
 
-static void before_forward(tide_model *model, uint32_t instance, tide_value *positional, uint32_t count, tide_value *named,
-                           uint32_t named_count) {
+static void before_forward(tide_model *model, uint32_t instance, tide_value *positional, uint32_t count,
+                           tide_value *named, uint32_t named_count) {
     zero3 *z = model->m->wrapper;
     module *of = &z->modules[instance];
     const char *op = model->m->op;
@@ -443,7 +456,8 @@ static void before_forward(tide_model *model, uint32_t instance, tide_value *pos
         if (positional[i].kind == TIDE_VALUE_TENSOR && tide_dtype_is_float(positional[i].tensor->dtype))
             of->inputs_left += pass_through(z, instance, &post_backward_function, &positional[i]);
     for (uint32_t i = 0; i < count && of->is_leaf; i++)
-        if (positional[i].kind == TIDE_VALUE_TENSOR && tide_dtype_is_float(positional[i].tensor->dtype)) pass_through(z, instance, &backward_hook_function, &positional[i]);
+        if (positional[i].kind == TIDE_VALUE_TENSOR && tide_dtype_is_float(positional[i].tensor->dtype))
+            pass_through(z, instance, &backward_hook_function, &positional[i]);
     model->m->op = op;
 }
 
@@ -518,7 +532,8 @@ static void keep_part(zero3 *z, param *p) {
         if (z->w->is_last) {
             int64_t most = 250000000; /* _constant_buffered_norm2 */
             p->norm = tide_fp64_norm(m, op_name, p->cut < most ? p->cut : most);
-            if (z->accumulated != TIDE_FP32) tide_release(m, tide_flat_of(m, op_name, p->cut, TIDE_FP32, TIDE_FACTOR_TEMPORARY));
+            if (z->accumulated != TIDE_FP32)
+                tide_release(m, tide_flat_of(m, op_name, p->cut, TIDE_FP32, TIDE_FACTOR_TEMPORARY));
         }
         tide_release(m, on_device);
     }
@@ -535,8 +550,9 @@ static void reduce_bucket(zero3 *z) {
     m->op = op_name;
     int64_t cut = 0;
     uint32_t count = z->bucket_count, *order = z->bucket;
-    bool is_in_place = z->is_contiguous && !z->scatters && z->bucket_elements <= z->bucket_size; /* the bucket itself is sent */
-    for (uint32_t i = 1; i < count && !is_in_place; i++) /* by their numbers */
+    bool is_in_place =
+        z->is_contiguous && !z->scatters && z->bucket_elements <= z->bucket_size; /* the bucket itself is sent */
+    for (uint32_t i = 1; i < count && !is_in_place; i++)                          /* by their numbers */
         for (uint32_t at = i; at && order[at - 1] > order[at]; at--) {
             uint32_t swap = order[at];
             order[at] = order[at - 1];
@@ -547,20 +563,25 @@ static void reduce_bucket(zero3 *z) {
     uint32_t n = 0;
     if (!is_in_place) {
         for (uint32_t i = 0; i < count && z->reduced_as != z->dtype; i++)
-            if (!z->ipg || z->params[order[i]].leaf->grad->storage != z->ipg->storage) /* the bucket has the type of the reduction */
-                casts[n++] = tide_flat_of(m, op_name, z->params[order[i]].count, z->reduced_as, TIDE_FACTOR_COMMUNICATION);
+            if (!z->ipg || z->params[order[i]].leaf->grad->storage !=
+                               z->ipg->storage) /* the bucket has the type of the reduction */
+                casts[n++] =
+                    tide_flat_of(m, op_name, z->params[order[i]].count, z->reduced_as, TIDE_FACTOR_COMMUNICATION);
         if (count > 1 || z->params[order[0]].count % z->w->ranks)
             flat = tide_flat_of(m, op_name, cut * z->w->ranks, z->reduced_as, TIDE_FACTOR_COMMUNICATION);
         uint32_t sent = n;
         for (uint32_t i = 0; i < count && z->reduced_as != z->accumulated; i++)
             casts[n++] = tide_flat_of(m, op_name, z->params[order[i]].cut, z->accumulated, TIDE_FACTOR_COMMUNICATION);
-        for (uint32_t i = 0; i < sent && (n > sent || flat); i++) tide_release_at(m, &casts[i]); /* what is kept is no view of them */
+        for (uint32_t i = 0; i < sent && (n > sent || flat); i++)
+            tide_release_at(m, &casts[i]); /* what is kept is no view of them */
         if (n > sent) tide_release_at(m, &flat);
     } else {
-        if (z->reduced_as != z->accumulated) casts[n++] = tide_flat_of(m, op_name, z->bucket_elements, z->accumulated, TIDE_FACTOR_COMMUNICATION);
+        if (z->reduced_as != z->accumulated)
+            casts[n++] = tide_flat_of(m, op_name, z->bucket_elements, z->accumulated, TIDE_FACTOR_COMMUNICATION);
         for (uint32_t i = 0; i < count; i++)
             if (z->params[order[i]].cut * (z->w->rank + 1) > z->params[order[i]].count)
-                casts[n++] = tide_flat_of(m, op_name, z->params[order[i]].cut, z->accumulated, TIDE_FACTOR_COMMUNICATION);
+                casts[n++] =
+                    tide_flat_of(m, op_name, z->params[order[i]].cut, z->accumulated, TIDE_FACTOR_COMMUNICATION);
     }
     for (uint32_t i = 0; i < count; i++) keep_part(z, &z->params[order[i]]);
     while (n) tide_release(m, casts[--n]);
@@ -631,8 +652,10 @@ static void step_sub_group(zero3 *z, uint32_t sub) {
     int64_t elements = 0;
     for (uint32_t i = from; i < to; i++) elements += z->params[z->group_order[i]].cut;
     tide_tensor *flat = to - from > 1 ? tide_flat_of(m, op_name, elements, z->accumulated, TIDE_FACTOR_GRADIENT) : NULL;
-    z->masters[sub]->grad = z->accumulated != TIDE_FP32 ? tide_flat_of(m, op_name, elements, TIDE_FP32, TIDE_FACTOR_GRADIENT)
-                            : flat ? tide_retain(flat) : tide_view_as(m, z->grads, z->masters[sub]->layout);
+    z->masters[sub]->grad = z->accumulated != TIDE_FP32
+                                ? tide_flat_of(m, op_name, elements, TIDE_FP32, TIDE_FACTOR_GRADIENT)
+                            : flat ? tide_retain(flat)
+                                   : tide_view_as(m, z->grads, z->masters[sub]->layout);
     tide_release(m, flat);
     tide_optimizer_step_one(z->w->optimizer, sub);
     tide_release_at(m, &z->masters[sub]->grad);
@@ -653,7 +676,7 @@ static void zero3_update(tide_wrapper *w) {
         z->params[z->group_order[i]].norm = tide_fp64_norm(m, op_name, z->params[z->group_order[i]].cut);
     for (uint32_t i = 0; i < z->group_count; i++) tide_release_at(m, &z->params[z->group_order[i]].norm);
     tide_tensor *before = z->norm; /* which the engine keeps */
-    tide_tensor *norm = NULL; /* of all, scaled as the loss was; offloaded gradients have theirs on the host */
+    tide_tensor *norm = NULL;      /* of all, scaled as the loss was; offloaded gradients have theirs on the host */
     for (uint32_t i = 0; i < z->sub_count && !z->is_offloaded; i++) z->sub_norms[i] = scalar(m);
     if (!z->is_offloaded) {
         norm = scalar(m);
@@ -666,7 +689,8 @@ static void zero3_update(tide_wrapper *w) {
         z->params[i].status = AVAILABLE;
     }
     m->module = 0;
-    for (uint32_t i = 0; i < z->group_count; i++) tide_release_at(m, &z->params[z->group_order[i]].second); /* invalidate_secondary_tensor */
+    for (uint32_t i = 0; i < z->group_count; i++)
+        tide_release_at(m, &z->params[z->group_order[i]].second); /* invalidate_secondary_tensor */
     tide_release(m, before);
     tide_release(m, norm);
     for (uint32_t i = 0; i < z->sub_count; i++) tide_release_at(m, &z->sub_norms[i]);
@@ -687,10 +711,12 @@ static void add_parameter(zero3 *z, uint32_t instance, const tide_tensor *leaf) 
     uint32_t at = of->count++;
     for (; at && of->params[at - 1] > p; at--) of->params[at] = of->params[at - 1];
     of->params[at] = p;
-    if (of->count > MODULE_LIMIT) tide_fail(m, TIDE_ERR_LIMIT, "more than %d parameters in one module under ZeRO-3", MODULE_LIMIT);
+    if (of->count > MODULE_LIMIT)
+        tide_fail(m, TIDE_ERR_LIMIT, "more than %d parameters in one module under ZeRO-3", MODULE_LIMIT);
 }
 
-/* ZeROOrderedDict.__getitem__: forward() of a module that reads another's parameter gathers it, and has it as its own from then on. */
+/* ZeROOrderedDict.__getitem__: forward() of a module that reads another's parameter gathers it, and has it as its own
+ * from then on. */
 static void read_parameter(tide_model *model, uint32_t instance, tide_tensor *leaf) {
     tide_machine *m = model->m;
     zero3 *z = m->wrapper;
@@ -709,7 +735,8 @@ static void collect(zero3 *z, uint32_t above, uint32_t instance, uint32_t leaf, 
 
 static void collect_value(zero3 *z, uint32_t above, tide_value v, uint32_t leaf, int depth) {
     if (v.kind == TIDE_VALUE_MODULE) collect(z, above, v.module, leaf, depth);
-    for (uint32_t k = 0; v.kind == TIDE_VALUE_LIST && depth < DEPTH_LIMIT && k < v.list->count; k++) collect_value(z, above, v.list->items[k], leaf, depth + 1);
+    for (uint32_t k = 0; v.kind == TIDE_VALUE_LIST && depth < DEPTH_LIMIT && k < v.list->count; k++)
+        collect_value(z, above, v.list->items[k], leaf, depth + 1);
 }
 
 static void collect(zero3 *z, uint32_t above, uint32_t instance, uint32_t leaf, int depth) {
@@ -726,7 +753,8 @@ static void collect(zero3 *z, uint32_t above, uint32_t instance, uint32_t leaf, 
         if (leaf) z->params[p].waits = true;
         if (leaf && instance != leaf) add_parameter(z, leaf, z->params[p].leaf);
     }
-    for (uint32_t k = 0; k < of->of->member_count; k++) collect_value(z, above, of->slots[of->of->parameter_count + k], leaf, depth + 1);
+    for (uint32_t k = 0; k < of->of->member_count; k++)
+        collect_value(z, above, of->slots[of->of->parameter_count + k], leaf, depth + 1);
 }
 
 /* deepspeed/runtime/zero/leaf_module_config.py */
@@ -767,11 +795,13 @@ static void cut_as_made(tide_model *model, tide_tensor *leaf) {
     tide_machine *m = model->m;
     early *e = m->wrapper;
     bool on_host = tide_option_is(e->job, TIDE_OPTION_offload_param, "cpu"), is_tied = false;
-    int64_t ranks = tide_option_int(e->job, TIDE_OPTION_dp, 1), near = tide_option_int(e->job, TIDE_OPTION_zero_hpz_partition_size, 1);
+    int64_t ranks = tide_option_int(e->job, TIDE_OPTION_dp, 1),
+            near = tide_option_int(e->job, TIDE_OPTION_zero_hpz_partition_size, 1);
     int64_t cut = (tide_count(leaf) + ranks - 1) / ranks;
     for (uint32_t i = 0; i < e->count; i++) is_tied = is_tied || e->params[i].leaf == leaf;
     tide_tensor *second = near > 1 ? new_part(m, cut * ranks / near, (tide_dtype)leaf->dtype, on_host) : NULL;
-    tide_tensor *part = new_part(m, cut, (tide_dtype)leaf->dtype, on_host), *nothing = tide_empty_host(m, leaf->shape, (tide_dtype)leaf->dtype);
+    tide_tensor *part = new_part(m, cut, (tide_dtype)leaf->dtype, on_host),
+                *nothing = tide_empty_host(m, leaf->shape, (tide_dtype)leaf->dtype);
     tide_set_data(m, leaf, nothing);
     tide_release(m, nothing);
     if (is_tied) { /* made, cut, and dropped where the other's is taken */
@@ -809,7 +839,8 @@ static void cut_parameters(zero3 *z, const early *e) {
 /* The optimizer's groups cut into sub-groups, and the parts of all that trains put into one buffer. */
 static void make_groups(zero3 *z, const tide_optimized *members, uint32_t count) {
     tide_machine *m = machine_of(z);
-    int64_t size = tide_option_int(z->w->job, TIDE_OPTION_sub_group_size, 1000000000), totals[2] = {0, 0}, run = 0, all = 0;
+    int64_t size = tide_option_int(z->w->job, TIDE_OPTION_sub_group_size, 1000000000), totals[2] = {0, 0}, run = 0,
+            all = 0;
     z->group_order = TIDE_NEW(m->arena, uint32_t, count + 1);
     z->sub_ends = TIDE_NEW(m->arena, uint32_t, count + 1);
     z->sub_groups = TIDE_NEW(m->arena, uint32_t, count + 1);
@@ -845,14 +876,17 @@ static void make_groups(zero3 *z, const tide_optimized *members, uint32_t count)
     tide_optimized *masters = TIDE_NEW(m->arena, tide_optimized, z->sub_count + 1);
     for (uint32_t s = 0; s < z->sub_count; s++) {
         int64_t elements = 0;
-        for (uint32_t i = s ? z->sub_ends[s - 1] : 0; i < z->sub_ends[s]; i++) elements += z->params[z->group_order[i]].cut;
+        for (uint32_t i = s ? z->sub_ends[s - 1] : 0; i < z->sub_ends[s]; i++)
+            elements += z->params[z->group_order[i]].cut;
         if (elements > largest) largest = elements;
         tide_shape shape = tide_shape1((tide_dim){elements, 0});
         if (z->is_offloaded) {
             z->masters[s] = tide_empty_host(m, &shape, TIDE_FP32);
             if (z->is_pinned) tide_pin_host(m, elements * tide_dtype_bytes(TIDE_FP32));
         } else {
-            tide_tensor *next = z->dtype == TIDE_FP32 ? NULL : tide_flat_of(m, op_name, elements, TIDE_FP32, TIDE_FACTOR_TEMPORARY); /* .to(fp32) */
+            tide_tensor *next = z->dtype == TIDE_FP32 ? NULL
+                                                      : tide_flat_of(m, op_name, elements, TIDE_FP32,
+                                                                     TIDE_FACTOR_TEMPORARY); /* .to(fp32) */
             tide_release(m, converted);
             converted = next;
             z->masters[s] = tide_flat_of(m, op_name, elements, TIDE_FP32, TIDE_FACTOR_MASTER);
@@ -863,8 +897,9 @@ static void make_groups(zero3 *z, const tide_optimized *members, uint32_t count)
     tide_optimizer_replace(z->w->optimizer, masters, z->sub_count);
     if (!z->is_offloaded) tide_release(m, tide_flat_of(m, op_name, largest, TIDE_FP32, TIDE_FACTOR_GRADIENT));
     if (z->is_contiguous) z->ipg = tide_flat_of(m, op_name, z->bucket_size, z->reduced_as, TIDE_FACTOR_COMMUNICATION);
-    if (z->is_offloaded && z->is_pinned) tide_pin_host(m, all * tide_dtype_bytes(z->accumulated)); /* grad_partitions_flat_buffer */
-    if (z->params_offloaded && z->is_pinned) { /* the parts, and the buffer of those that train */
+    if (z->is_offloaded && z->is_pinned)
+        tide_pin_host(m, all * tide_dtype_bytes(z->accumulated)); /* grad_partitions_flat_buffer */
+    if (z->params_offloaded && z->is_pinned) {                    /* the parts, and the buffer of those that train */
         for (uint32_t i = 0; i < z->count; i++) tide_pin_host(m, z->params[i].cut * tide_dtype_bytes(z->dtype));
         tide_pin_host(m, all * tide_dtype_bytes(z->dtype));
     }
@@ -892,21 +927,26 @@ static void zero3_wrap(tide_wrapper *w) {
     tide_dtype half = tide_option_dtype(job, TIDE_OPTION_half, TIDE_FP32);
     tide_dtype accumulated = tide_option_dtype(job, TIDE_OPTION_grad_accum_dtype, half);
     if (accumulated != half && accumulated != TIDE_FP32) {
-        tide_fail(m, TIDE_ERR_UNSUPPORTED, "parallel.grad_accum_dtype other than that of the model is described for fp32");
+        tide_fail(m, TIDE_ERR_UNSUPPORTED,
+                  "parallel.grad_accum_dtype other than that of the model is described for fp32");
         return;
     }
     const early *e = model->parameter_made ? m->wrapper : NULL;
     int64_t near = tide_option_int(job, TIDE_OPTION_zero_hpz_partition_size, 1);
     if (near > w->ranks) near = w->ranks;
     if (w->ranks % near) {
-        tide_fail(m, TIDE_ERR_CONFLICT, "parallel.zero_hpz_partition_size: DeepSpeed refuses it: \"%lld is not divisible by %lld\"", (long long)w->ranks, (long long)near);
+        tide_fail(m, TIDE_ERR_CONFLICT,
+                  "parallel.zero_hpz_partition_size: DeepSpeed refuses it: \"%lld is not divisible by %lld\"",
+                  (long long)w->ranks, (long long)near);
         return;
     }
     model->parameter_made = NULL;
     if (!e) tide_cast_model(w, half); /* zero.Init makes them in the type they have */
     zero3 *z = TIDE_NEW(m->arena, zero3, 1);
     bool overlaps = tide_option_true(job, TIDE_OPTION_overlap_comm, true);
-    *z = (zero3){.w = w, .dtype = model->dtype, .count = model->parameter_count,
+    *z = (zero3){.w = w,
+                 .dtype = model->dtype,
+                 .count = model->parameter_count,
                  .bucket_size = tide_bucket_size(w, TIDE_OPTION_reduce_bucket_size, 500000000, 1, 1),
                  .prefetch_size = tide_bucket_size(w, TIDE_OPTION_stage3_prefetch_bucket_size, 50000000, 9, 10),
                  .most_live = tide_option_int(job, TIDE_OPTION_stage3_max_live_parameters, 1000000000),
@@ -924,12 +964,18 @@ static void zero3_wrap(tide_wrapper *w) {
     z->params = TIDE_NEW(m->arena, param, z->count + 1);
     z->bucket = TIDE_NEW(m->arena, uint32_t, z->count + 1);
     z->ahead = TIDE_NEW(m->arena, uint32_t, z->count + 1);
-    int64_t small = tide_option_int(job, TIDE_OPTION_stage3_param_persistence_threshold, tide_option_true(job, TIDE_OPTION_hf_auto, false) ? 10 * tide_hidden_size(w) : 100000);
+    int64_t small =
+        tide_option_int(job, TIDE_OPTION_stage3_param_persistence_threshold,
+                        tide_option_true(job, TIDE_OPTION_hf_auto, false) ? 10 * tide_hidden_size(w) : 100000);
     for (uint32_t i = 0; i < z->count; i++) {
         const tide_parameter_row *row = &model->parameters[i];
         int64_t count = tide_count(row->tensor);
-        z->params[i] = (param){.leaf = row->tensor, .module = row->module, .count = count, .cut = (count + w->ranks - 1) / w->ranks,
-                               .stays = count <= small, .trains = row->tensor->requires_grad};
+        z->params[i] = (param){.leaf = row->tensor,
+                               .module = row->module,
+                               .count = count,
+                               .cut = (count + w->ranks - 1) / w->ranks,
+                               .stays = count <= small,
+                               .trains = row->tensor->requires_grad};
     }
     uint32_t count = tide_optimizer_members(w->optimizer, NULL);
     tide_optimized *members = TIDE_NEW(m->arena, tide_optimized, count + 1);
@@ -937,7 +983,7 @@ static void zero3_wrap(tide_wrapper *w) {
     w->state = m->wrapper = z;
     cut_parameters(z, e);
     if (!z->is_offloaded) tide_flat_of(m, op_name, 1, TIDE_BOOL, TIDE_FACTOR_COMMUNICATION); /* inf_or_nan_tracker */
-    tide_flat_of(m, op_name, 1, TIDE_FP32, TIDE_FACTOR_COMMUNICATION);                        /* of the last barrier */
+    tide_flat_of(m, op_name, 1, TIDE_FP32, TIDE_FACTOR_COMMUNICATION);                       /* of the last barrier */
     make_groups(z, members, count);
     make_modules(z);
     for (uint32_t i = 0; i < count; i++) { /* hooks are set on whole parameters */
@@ -953,5 +999,9 @@ static void zero3_wrap(tide_wrapper *w) {
     model->read_parameter = read_parameter;
 }
 
-const tide_strategy tide_zero3 = {.kind = "zero3", .load = zero3_load, .wrap = zero3_wrap, .backward = zero3_backward, .update = zero3_update,
-                                   .other_ranks = zero3_other_ranks};
+const tide_strategy tide_zero3 = {.kind = "zero3",
+                                  .load = zero3_load,
+                                  .wrap = zero3_wrap,
+                                  .backward = zero3_backward,
+                                  .update = zero3_update,
+                                  .other_ranks = zero3_other_ranks};

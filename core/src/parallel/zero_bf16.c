@@ -1,5 +1,6 @@
-/* ZeRO-1 in bf16 with gradients accumulated in fp32: deepspeed/runtime/bf16_optimizer.py, and engine.py for the reduction. Every rank holds
- * fp32 gradients of all parameters, to which those of bf16 are added after each backward; it updates its part of an fp32 copy. */
+/* ZeRO-1 in bf16 with gradients accumulated in fp32: deepspeed/runtime/bf16_optimizer.py, and engine.py for the
+ * reduction. Every rank holds fp32 gradients of all parameters, to which those of bf16 are added after each backward;
+ * it updates its part of an fp32 copy. */
 #include "parallel/parallel.h"
 
 typedef struct group {
@@ -87,7 +88,9 @@ static void bf16_backward(tide_wrapper *w, tide_tensor *loss) {
     tide_run_backward(m, scaled);
     m->module = m->statement = 0;
     for (uint32_t i = 0; i < z->count; i++) /* update_hp_grads */
-        if (z->members[i].tensor->grad) tide_release(m, tide_flat_of(m, op_name, tide_count(z->members[i].tensor), TIDE_FP32, TIDE_FACTOR_TEMPORARY));
+        if (z->members[i].tensor->grad)
+            tide_release(m,
+                         tide_flat_of(m, op_name, tide_count(z->members[i].tensor), TIDE_FP32, TIDE_FACTOR_TEMPORARY));
     if (w->is_last) reduce(z);
     tide_release(m, scaled);
 }
@@ -103,7 +106,8 @@ static void bf16_update(tide_wrapper *w) {
         const tide_tensor *p = z->members[i].tensor;
         if (!p->grad) continue;
         tide_shape flat = tide_shape1((tide_dim){tide_count(p), 0});
-        tide_tensor *grad = tide_view_as(m, z->groups[z->group_count > 1 && i >= z->groups[1].first].grads, tide_layout_of(m, &flat, NULL));
+        tide_tensor *grad = tide_view_as(m, z->groups[z->group_count > 1 && i >= z->groups[1].first].grads,
+                                         tide_layout_of(m, &flat, NULL));
         norms[n++] = tide_sum_plain(m, grad, 1, false, TIDE_FP32);
         tide_release(m, grad);
     }
@@ -114,4 +118,5 @@ static void bf16_update(tide_wrapper *w) {
     tide_release(m, before);
 }
 
-const tide_strategy tide_zero_bf16 = {.kind = "zero1 in bf16", .wrap = bf16_wrap, .backward = bf16_backward, .update = bf16_update};
+const tide_strategy tide_zero_bf16 = {
+    .kind = "zero1 in bf16", .wrap = bf16_wrap, .backward = bf16_backward, .update = bf16_update};

@@ -1,18 +1,19 @@
 /* Two streams of requests and frees, side by side.
  *
- * What is compared is the size of each request and of each block that is freed, in order. Where they differ, the shortest
- * detour is looked for after which they agree again for a while; what lies on it is only predicted, or only recorded. */
+ * What is compared is the size of each request and of each block that is freed, in order. Where they differ, the
+ * shortest detour is looked for after which they agree again for a while; what lies on it is only predicted, or only
+ * recorded. */
 #include "report/align.h"
 
 #include "report/play.h"
 #include "report/recorded.h"
 
 enum {
-    AGREE = 12,        /* events that must be equal for two streams to have met again */
-    DETOUR = 3000,     /* events of both on the longest detour */
-    PARTINGS = 20,     /* that are told */
-    SHOWN = 6,         /* events of each that are shown */
-    ENOUGH = 200       /* partings: streams that differ so much are not of one program */
+    AGREE = 12,    /* events that must be equal for two streams to have met again */
+    DETOUR = 3000, /* events of both on the longest detour */
+    PARTINGS = 20, /* that are told */
+    SHOWN = 6,     /* events of each that are shown */
+    ENOUGH = 200   /* partings: streams that differ so much are not of one program */
 };
 
 /* One request (bytes > 0) or free, and what made it: an allocation of the timeline, a site of the tape. */
@@ -73,7 +74,8 @@ static bool meet(const stream *a, uint32_t i, const stream *b, uint32_t j) {
 }
 
 /* How far each must go until they meet; false, and to the ends, when they do not on a detour of `most`. */
-static bool find_meeting(const stream *a, uint32_t i, const stream *b, uint32_t j, uint32_t most, uint32_t *skip_a, uint32_t *skip_b) {
+static bool find_meeting(const stream *a, uint32_t i, const stream *b, uint32_t j, uint32_t most, uint32_t *skip_a,
+                         uint32_t *skip_b) {
     for (uint32_t both = 1; both <= most; both++)
         for (uint32_t of_a = 0; of_a <= both; of_a++) {
             if (i + of_a > a->count || j + both - of_a > b->count || !meet(a, i + of_a, b, j + both - of_a)) continue;
@@ -118,14 +120,17 @@ static void write_recorded(tide_writer *w, const tide_recording *r, const tide_t
 
 typedef struct alignment {
     uint32_t same, partings;
-    uint32_t only_predicted, only_recorded;                                   /* events */
-    uint64_t factors[TIDE_FACTOR_COUNT], recorded_bytes;                      /* of requests on detours */
-    bool has_lost; /* they did not meet again */
+    uint32_t only_predicted, only_recorded;              /* events */
+    uint64_t factors[TIDE_FACTOR_COUNT], recorded_bytes; /* of requests on detours */
+    bool has_lost;                                       /* they did not meet again */
 } alignment;
 
-static void count_detour(alignment *a, const tide_run *run, const stream *one, uint32_t i, uint32_t skip, const stream *other, uint32_t j, uint32_t other_skip) {
+static void count_detour(alignment *a, const tide_run *run, const stream *one, uint32_t i, uint32_t skip,
+                         const stream *other, uint32_t j, uint32_t other_skip) {
     for (uint32_t k = 0; k < skip; k++)
-        if (one->events[i + k].bytes > 0) a->factors[run->machine.timeline.allocations[one->events[i + k].of].factor] += (uint64_t)one->events[i + k].bytes;
+        if (one->events[i + k].bytes > 0)
+            a->factors[run->machine.timeline.allocations[one->events[i + k].of].factor] +=
+                (uint64_t)one->events[i + k].bytes;
     for (uint32_t k = 0; k < other_skip; k++)
         if (other->events[j + k].bytes > 0) a->recorded_bytes += (uint64_t)other->events[j + k].bytes;
     a->only_predicted += skip;
@@ -133,7 +138,8 @@ static void count_detour(alignment *a, const tide_run *run, const stream *one, u
 }
 
 /* "partings": each with the events on both sides. */
-static alignment write_partings(tide_writer *w, const tide_run *run, const tide_recording *r, const tide_tape *tape, const stream *one, const stream *other) {
+static alignment write_partings(tide_writer *w, const tide_run *run, const tide_recording *r, const tide_tape *tape,
+                                const stream *one, const stream *other) {
     alignment a = {0};
     uint32_t i = 0, j = 0;
     tide_write_key(w, "partings");
@@ -175,7 +181,9 @@ static alignment write_partings(tide_writer *w, const tide_run *run, const tide_
 static bool write_peaks(tide_writer *w, tide_run *run, const tide_replay_config *config, const tide_tape *tape) {
     tide_replay predicted;
     tide_play recorded;
-    if (!tide_replay_timeline(&predicted, &run->machine.timeline, config, false) || !tide_play_tape(&recorded, tape, config, NULL)) return false;
+    if (!tide_replay_timeline(&predicted, &run->machine.timeline, config, false) ||
+        !tide_play_tape(&recorded, tape, config, NULL))
+        return false;
     tide_write_key(w, "predicted");
     tide_write_open(w, '{');
     tide_write_bytes_at(w, "allocated_peak", predicted.allocated_peak);
@@ -189,7 +197,8 @@ static bool write_peaks(tide_writer *w, tide_run *run, const tide_replay_config 
     return true;
 }
 
-bool tide_write_alignment(tide_writer *w, tide_run *run, const tide_replay_config *config, const tide_recording *r, const tide_tape *tape) {
+bool tide_write_alignment(tide_writer *w, tide_run *run, const tide_replay_config *config, const tide_recording *r,
+                          const tide_tape *tape) {
     tide_arena *arena = w->arena;
     tide_settle_factors(&run->machine.timeline);
     if (!write_peaks(w, run, config, tape)) return false;

@@ -8,8 +8,10 @@ enum { COLUMNS = 400 };
 static void count_event(uint64_t *factors, const tide_timeline *t, const tide_replay *r, uint32_t i) {
     uint32_t event = t->events[i], which = event & ~TIDE_FREE_BIT;
     if (event == TIDE_EMPTY_CACHE) return;
-    if (event & TIDE_FREE_BIT) factors[t->allocations[which].factor] -= r->block_bytes[which];
-    else factors[t->allocations[which].factor] += r->block_bytes[which];
+    if (event & TIDE_FREE_BIT)
+        factors[t->allocations[which].factor] -= r->block_bytes[which];
+    else
+        factors[t->allocations[which].factor] += r->block_bytes[which];
 }
 
 static void write_event(tide_writer *w, const tide_run *run, const tide_replay *r, uint32_t i) {
@@ -21,7 +23,8 @@ static void write_event(tide_writer *w, const tide_run *run, const tide_replay *
     uint32_t which = t->events[i] & ~TIDE_FREE_BIT;
     const tide_allocation *a = &t->allocations[which];
     const char *line = tide_report_line(run, a->statement);
-    tide_write_int_at(w, "change", t->events[i] & TIDE_FREE_BIT ? -(int64_t)r->block_bytes[which] : (int64_t)r->block_bytes[which]);
+    tide_write_int_at(w, "change",
+                      t->events[i] & TIDE_FREE_BIT ? -(int64_t)r->block_bytes[which] : (int64_t)r->block_bytes[which]);
     tide_write_string_at(w, "factor", tide_factor_names[a->factor]);
     tide_write_string_at(w, "op", a->op);
     tide_write_string_at(w, "module", run->model.instances[a->module].path);
@@ -44,7 +47,8 @@ void tide_write_timeline(tide_writer *w, const tide_run *run, const tide_replay 
     tide_write_key(w, "columns");
     tide_write_open(w, '[');
     for (uint32_t c = 0; c < columns; c++) {
-        uint32_t from = first + (uint32_t)((uint64_t)events * c / columns), to = first + (uint32_t)((uint64_t)events * (c + 1) / columns);
+        uint32_t from = first + (uint32_t)((uint64_t)events * c / columns),
+                 to = first + (uint32_t)((uint64_t)events * (c + 1) / columns);
         uint64_t highest = 0, reserved = 0;
         uint32_t at = from;
         for (uint32_t i = from; i < to; i++) {

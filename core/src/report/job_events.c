@@ -29,7 +29,8 @@ static bool allocation_passes(const reader *k, const tide_allocation *a) {
 
 static bool passes(const reader *k, uint32_t event) {
     const tide_allocation *a = allocation_of(k->timeline, event);
-    return !k->filter.length || (a && allocation_passes(k, a)) || tide_text_contains(tide_text_of(kind_of(k->timeline, event)), k->filter);
+    return !k->filter.length || (a && allocation_passes(k, a)) ||
+           tide_text_contains(tide_text_of(kind_of(k->timeline, event)), k->filter);
 }
 
 /* ---- what is said of an allocation ---- */
@@ -61,7 +62,8 @@ static uint32_t find_rows(const reader *k, uint32_t events, uint32_t *rows, uint
 }
 
 /* Plays up to and with an event, and says what it did. */
-static bool play_row(tide_caching_allocator *allocator, const tide_timeline *t, uint32_t from, tide_block *blocks, tide_event_row *row) {
+static bool play_row(tide_caching_allocator *allocator, const tide_timeline *t, uint32_t from, tide_block *blocks,
+                     tide_event_row *row) {
     uint32_t event = row->event, which = t->events[event] & ~TIDE_FREE_BIT;
     bool has_block = t->events[event] != TIDE_EMPTY_CACHE, is_free = has_block && t->events[event] & TIDE_FREE_BIT;
     tide_segment_info segment;
@@ -80,7 +82,8 @@ static bool play_row(tide_caching_allocator *allocator, const tide_timeline *t, 
     return true;
 }
 
-static void write_rows(tide_writer *w, const reader *k, const tide_replay *r, const tide_event_row *rows, uint32_t count) {
+static void write_rows(tide_writer *w, const reader *k, const tide_replay *r, const tide_event_row *rows,
+                       uint32_t count) {
     const tide_timeline *t = k->timeline;
     uint32_t mark = 0;
     tide_write_key(w, "rows");
@@ -111,7 +114,8 @@ bool tide_write_job_events(tide_writer *w, tide_run *run, const tide_job *job, c
     uint32_t passing = 0, before = 0, *found = TIDE_NEW(w->arena, uint32_t, window->count + 1);
     for (uint32_t i = 0; i < r.events; i++)
         if (passes(&k, i)) passing++, before += i < window->at;
-    uint32_t first = tide_window_first(window, passing, before), count = find_rows(&k, r.events, found, first, window->count);
+    uint32_t first = tide_window_first(window, passing, before),
+             count = find_rows(&k, r.events, found, first, window->count);
     tide_event_row *rows = TIDE_NEW(w->arena, tide_event_row, count + 1);
     tide_block *blocks = TIDE_NEW(w->arena, tide_block, t->allocation_count + 1);
     if (!tide_replay_allocator(&allocator, tide_arena_memory(w->arena), &config, true)) return false;
@@ -150,7 +154,9 @@ static uint32_t born_of(const void *of, uint32_t which) {
 static uint64_t kind_of_holder(const void *of, uint32_t which) {
     const reader *k = of;
     const tide_allocation *a = &k->timeline->allocations[which];
-    return (a->bytes * 31 + (a->statement ? a->statement : (uint64_t)tide_text_of(a->op).length << 32)) * TIDE_FACTOR_COUNT + a->factor;
+    return (a->bytes * 31 + (a->statement ? a->statement : (uint64_t)tide_text_of(a->op).length << 32)) *
+               TIDE_FACTOR_COUNT +
+           a->factor;
 }
 
 static bool holder_passes(const void *of, uint32_t which) {
@@ -158,7 +164,8 @@ static bool holder_passes(const void *of, uint32_t which) {
     return allocation_passes(k, &k->timeline->allocations[which]);
 }
 
-bool tide_write_job_state(tide_writer *w, tide_run *run, const tide_job *job, uint32_t at, const tide_state_wants *wants, tide_text filter) {
+bool tide_write_job_state(tide_writer *w, tide_run *run, const tide_job *job, uint32_t at,
+                          const tide_state_wants *wants, tide_text filter) {
     const tide_timeline *t = &run->machine.timeline;
     reader k = {run, t, filter};
     tide_replay r;
@@ -178,7 +185,8 @@ bool tide_write_job_state(tide_writer *w, tide_run *run, const tide_job *job, ui
         if (blocks[i]) by_block[blocks[i]] = i + 1;
     tide_write_int_at(w, "events", r.events);
     tide_write_int_at(w, "event", at);
-    tide_holders holders = {&k, by_block, highest + 1u, requested_of, born_of, kind_of_holder, holder_passes, write_brief, write_all};
+    tide_holders holders = {&k,          by_block, highest + 1u, requested_of, born_of, kind_of_holder, holder_passes,
+                            write_brief, write_all};
     if (ok) tide_write_state(w, allocator, &holders, wants);
     tide_caching_destroy(allocator);
     return ok;

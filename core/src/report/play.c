@@ -17,11 +17,11 @@ typedef struct player {
     tide_play *play;
     const tide_tape *tape;
     tide_caching_allocator *allocator;
-    tide_block *blocks;  /* by slot */
-    uint32_t *sites;     /* by slot */
+    tide_block *blocks; /* by slot */
+    uint32_t *sites;    /* by slot */
     tide_tape_slots slots;
-    uint32_t wait; /* the next one */
-    uint16_t *wait_streams;               /* by number of wait; 0: not waiting */
+    uint32_t wait;          /* the next one */
+    uint16_t *wait_streams; /* by number of wait; 0: not waiting */
     uint16_t free_streams[WAIT_STREAMS];
     uint32_t free_stream_count;
     uint64_t allocated;
@@ -34,7 +34,8 @@ typedef struct player {
 static tide_caching_status take_bytes(player *p, uint32_t slot, uint32_t site, uint64_t bytes) {
     p->sites[slot] = site;
     p->latest = slot;
-    tide_caching_status status = tide_caching_malloc(p->allocator, bytes, p->tape->sites[site].stream, &p->blocks[slot]);
+    tide_caching_status status =
+        tide_caching_malloc(p->allocator, bytes, p->tape->sites[site].stream, &p->blocks[slot]);
     if (status == TIDE_CACHING_OK) p->allocated += tide_caching_block_bytes(p->allocator, p->blocks[slot]);
     return status;
 }
@@ -73,7 +74,8 @@ static void end_wait(player *p, uint32_t number) {
 static bool has_cached(player *p, const uint32_t *event) {
     const tide_site *s;
     tide_block block;
-    if (event + 1 == p->tape->events + p->tape->event_count || event[1] >> TIDE_TAPE_SHIFT != TIDE_TAPE_ALLOC) return false;
+    if (event + 1 == p->tape->events + p->tape->event_count || event[1] >> TIDE_TAPE_SHIFT != TIDE_TAPE_ALLOC)
+        return false;
     s = &p->tape->sites[event[1] & TIDE_TAPE_MASK];
     uint64_t before = tide_caching_stat(p->allocator, TIDE_STAT_RESERVED_BYTES, TIDE_POOL_ALL).allocated;
     if (tide_caching_malloc(p->allocator, s->bytes, s->stream, &block) != TIDE_CACHING_OK) return false;
@@ -109,10 +111,16 @@ static tide_caching_status play_event(player *p, const uint32_t *event) {
     tide_caching_status status = TIDE_CACHING_OK;
     tide_block block;
     switch ((tide_tape_kind)(*event >> TIDE_TAPE_SHIFT)) {
-    case TIDE_TAPE_ALLOC: return take(p, tide_tape_next_slot(&p->slots), index);
-    case TIDE_TAPE_FREE: give(p, index); break;
-    case TIDE_TAPE_WAIT: return start_wait(p, index) ? TIDE_CACHING_OK : TIDE_CACHING_NO_MEMORY;
-    case TIDE_TAPE_BACK: end_wait(p, index); break;
+    case TIDE_TAPE_ALLOC:
+        return take(p, tide_tape_next_slot(&p->slots), index);
+    case TIDE_TAPE_FREE:
+        give(p, index);
+        break;
+    case TIDE_TAPE_WAIT:
+        return start_wait(p, index) ? TIDE_CACHING_OK : TIDE_CACHING_NO_MEMORY;
+    case TIDE_TAPE_BACK:
+        end_wait(p, index);
+        break;
     case TIDE_TAPE_OOM:
         status = tide_caching_malloc(p->allocator, p->tape->sites[index].bytes, p->tape->sites[index].stream, &block);
         tide_caching_free(p->allocator, block);
@@ -125,10 +133,10 @@ static tide_caching_status play_event(player *p, const uint32_t *event) {
 }
 
 /* Note [Holes]
- * Where the segments of before are known, so are the holes between their blocks. All segments are made first, each by one request
- * for the whole of it; then one after another is given back and cut again, from its low end, into holes and blocks; at last the
- * holes are given back. While a segment is cut all others are full, so that every piece comes from it. A hole that the allocator
- * would not have split off belongs to the block before it. */
+ * Where the segments of before are known, so are the holes between their blocks. All segments are made first, each by
+ * one request for the whole of it; then one after another is given back and cut again, from its low end, into holes and
+ * blocks; at last the holes are given back. While a segment is cut all others are full, so that every piece comes from
+ * it. A hole that the allocator would not have split off belongs to the block before it. */
 enum { SMALL_SEGMENT = 2 << 20, SMALL_PIECE = 1 << 20, SPLIT_MOST = 1 << 20, LEAST_BLOCK = 512 };
 
 /* Of a small segment in pieces that the small pool takes. */
@@ -146,14 +154,16 @@ static tide_caching_status take_hole(player *p, holes *h, uint64_t bytes, const 
 static tide_caching_status make_segment(player *p, const tide_older_segment *s, tide_block *whole) {
     uint64_t piece = s->bytes == SMALL_SEGMENT ? SMALL_PIECE : s->bytes;
     tide_caching_status status = tide_caching_malloc(p->allocator, piece, s->stream, &whole[0]);
-    if (status == TIDE_CACHING_OK && s->bytes == SMALL_SEGMENT) status = tide_caching_malloc(p->allocator, piece, s->stream, &whole[1]);
+    if (status == TIDE_CACHING_OK && s->bytes == SMALL_SEGMENT)
+        status = tide_caching_malloc(p->allocator, piece, s->stream, &whole[1]);
     return status;
 }
 
 /* Cuts the segment into the blocks of before that lie in it; *next is the first of them by address, and moves on. */
 static tide_caching_status cut_segment(player *p, const tide_older_segment *s, uint32_t *next, holes *h) {
     const tide_tape *t = p->tape;
-    uint64_t at = s->address, end = s->address + s->bytes, most = s->bytes == SMALL_SEGMENT ? LEAST_BLOCK - 1 : SPLIT_MOST;
+    uint64_t at = s->address, end = s->address + s->bytes,
+             most = s->bytes == SMALL_SEGMENT ? LEAST_BLOCK - 1 : SPLIT_MOST;
     tide_caching_status status = TIDE_CACHING_OK;
     while (status == TIDE_CACHING_OK && *next < t->before_count) {
         const tide_before *b = &t->before[t->by_address[*next]];
@@ -177,9 +187,11 @@ static tide_caching_status play_held(player *p, tide_block *wholes, holes *h) {
     const tide_tape *t = p->tape;
     tide_caching_status status = TIDE_CACHING_OK;
     uint32_t next = 0;
-    for (uint32_t i = 0; i < t->held_count && status == TIDE_CACHING_OK; i++) status = make_segment(p, &t->held[i], &wholes[2 * i]);
+    for (uint32_t i = 0; i < t->held_count && status == TIDE_CACHING_OK; i++)
+        status = make_segment(p, &t->held[i], &wholes[2 * i]);
     for (uint32_t i = 0; i < t->held_count && status == TIDE_CACHING_OK; i++) {
-        while (next < t->before_count && t->before[t->by_address[next]].address < t->held[i].address && status == TIDE_CACHING_OK) {
+        while (next < t->before_count && t->before[t->by_address[next]].address < t->held[i].address &&
+               status == TIDE_CACHING_OK) {
             const tide_before *b = &t->before[t->by_address[next++]]; /* in no segment that is known */
             status = take(p, b->slot, b->site);
         }
@@ -187,7 +199,8 @@ static tide_caching_status play_held(player *p, tide_block *wholes, holes *h) {
         tide_caching_free(p->allocator, wholes[2 * i + 1]);
         if (status == TIDE_CACHING_OK) status = cut_segment(p, &t->held[i], &next, h);
     }
-    for (; next < t->before_count && status == TIDE_CACHING_OK; next++) status = take(p, t->before[t->by_address[next]].slot, t->before[t->by_address[next]].site);
+    for (; next < t->before_count && status == TIDE_CACHING_OK; next++)
+        status = take(p, t->before[t->by_address[next]].slot, t->before[t->by_address[next]].site);
     for (uint32_t i = 0; i < h->count; i++) tide_caching_free(p->allocator, h->blocks[i]);
     tide_caching_reset_peaks(p->allocator);
     note_peaks(p, 0);
@@ -265,14 +278,17 @@ static void finish(player *p, const tide_play_wants *wants) {
     play->ooms = counts.ooms;
     if (wants->on_stop) wants->on_stop(wants->user, p->allocator, p->blocks);
     for (uint32_t i = 0; wants->on_live && i < p->tape->slot_count; i++)
-        if (p->blocks[i]) wants->on_live(wants->user, &p->tape->sites[p->sites[i]], tide_caching_block_bytes(p->allocator, p->blocks[i]));
+        if (p->blocks[i])
+            wants->on_live(wants->user, &p->tape->sites[p->sites[i]],
+                           tide_caching_block_bytes(p->allocator, p->blocks[i]));
 }
 
-/* Segments of before serve an allocator that makes such segments, on a device that has room for all of them: on a smaller one
- * the process would not have come to hold them. */
+/* Segments of before serve an allocator that makes such segments, on a device that has room for all of them: on a
+ * smaller one the process would not have come to hold them. */
 static bool has_holes(const tide_tape *t, const tide_replay_config *config) {
     uint64_t room = config->device_bytes ? config->device_bytes : UINT64_MAX, bytes = config->outside_bytes;
-    if (config->conf.expandable_segments || config->conf.backend != TIDE_ALLOC_NATIVE || config->fraction_ppm) return false;
+    if (config->conf.expandable_segments || config->conf.backend != TIDE_ALLOC_NATIVE || config->fraction_ppm)
+        return false;
     for (uint32_t i = 0; i < t->held_count; i++) {
         if (bytes > room || t->held[i].bytes > room - bytes) return false;
         bytes += t->held[i].bytes;
@@ -280,7 +296,8 @@ static bool has_holes(const tide_tape *t, const tide_replay_config *config) {
     return t->held_count > 0;
 }
 
-bool tide_play_tape(tide_play *play, const tide_tape *tape, const tide_replay_config *config, const tide_play_wants *wants) {
+bool tide_play_tape(tide_play *play, const tide_tape *tape, const tide_replay_config *config,
+                    const tide_play_wants *wants) {
     static const tide_play_wants nothing = {.stop = UINT32_MAX};
     tide_arena *arena = tape->arena;
     size_t slots = (size_t)tape->slot_count + 1, waits = (size_t)tape->wait_count + 1;
@@ -294,10 +311,14 @@ bool tide_play_tape(tide_play *play, const tide_tape *tape, const tide_replay_co
     bool knows_holes = has_holes(tape, config);
     if (knows_holes) {
         p.wholes = tide_arena_grow(arena, NULL, 0, 2 * (size_t)tape->held_count * sizeof *p.wholes);
-        p.holes.blocks = tide_arena_grow(arena, NULL, 0, 2 * ((size_t)tape->held_count + tape->before_count) * sizeof *p.holes.blocks);
+        p.holes.blocks = tide_arena_grow(arena, NULL, 0,
+                                         2 * ((size_t)tape->held_count + tape->before_count) * sizeof *p.holes.blocks);
     }
-    if (!tide_replay_allocator(&p.allocator, wants->arena ? tide_arena_memory(wants->arena) : arena->memory, config, false)) return false;
-    for (uint16_t i = 0; i < WAIT_STREAMS; i++) p.free_streams[p.free_stream_count++] = (uint16_t)(FIRST_WAIT_STREAM + i);
+    if (!tide_replay_allocator(&p.allocator, wants->arena ? tide_arena_memory(wants->arena) : arena->memory, config,
+                               false))
+        return false;
+    for (uint16_t i = 0; i < WAIT_STREAMS; i++)
+        p.free_streams[p.free_stream_count++] = (uint16_t)(FIRST_WAIT_STREAM + i);
     if (tape->wait_count) tide_caching_hold_events(p.allocator);
     tide_caching_status status = play_events(&p, wants);
     play->is_oom = status == TIDE_CACHING_OOM;

@@ -2,8 +2,8 @@
 #ifndef TIDE_PLAY_H
 #define TIDE_PLAY_H
 
-#include "trace/tape.h"
 #include "report/replay.h"
+#include "trace/tape.h"
 
 /* Called for every block that is live where the play stopped. It must not use the tape's arena. */
 typedef void tide_live_fn(void *user, const tide_site *site, uint64_t block_bytes);
@@ -18,8 +18,8 @@ typedef struct tide_column {
 typedef struct tide_play_row {
     uint32_t event;
     bool is_played, has_block;
-    uint64_t address, bytes; /* of the block that it took or gave back */
-    uint64_t segment;        /* the address of what the block lies in */
+    uint64_t address, bytes;      /* of the block that it took or gave back */
+    uint64_t segment;             /* the address of what the block lies in */
     uint64_t allocated, reserved; /* after it */
 } tide_play_row;
 
@@ -27,15 +27,16 @@ typedef struct tide_play_row {
 typedef void tide_stop_fn(void *user, const tide_caching_allocator *allocator, const tide_block *blocks);
 
 typedef struct tide_play_wants {
-    uint32_t stop;         /* events to play; UINT32_MAX: all */
-    tide_arena *arena;     /* owns what the allocator takes, so that on_stop may use it; NULL: the tape's memory hook does */
+    uint32_t stop; /* events to play; UINT32_MAX: all */
+    tide_arena
+        *arena; /* owns what the allocator takes, so that on_stop may use it; NULL: the tape's memory hook does */
     tide_stop_fn *on_stop; /* may be NULL */
     tide_play_row *rows;   /* row_count of them by event, to be filled */
     uint32_t row_count;
     tide_live_fn *on_live; /* may be NULL */
     void *user;
-    bool settles;          /* find out which give_backs were empty_cache(), and note it on the tape */
-    tide_column *columns;  /* NULL, or column_count of them for the events [from, to) */
+    bool settles;         /* find out which give_backs were empty_cache(), and note it on the tape */
+    tide_column *columns; /* NULL, or column_count of them for the events [from, to) */
     uint32_t column_count, from, to;
 } tide_play_wants;
 
@@ -48,10 +49,12 @@ typedef struct tide_play {
     uint64_t retries, ooms;
     uint32_t peak_event, reserved_event;
     /* when the reserved peak was reached first */
-    uint64_t allocated_then, split_then; /* split: cached in segments that are in use, so that no one can give it back */
+    uint64_t allocated_then,
+        split_then; /* split: cached in segments that are in use, so that no one can give it back */
 } tide_play;
 
 /* False when memory ran out. */
-bool tide_play_tape(tide_play *play, const tide_tape *tape, const tide_replay_config *config, const tide_play_wants *wants);
+bool tide_play_tape(tide_play *play, const tide_tape *tape, const tide_replay_config *config,
+                    const tide_play_wants *wants);
 
 #endif

@@ -33,7 +33,8 @@ static bool play(tide_run *run, tide_job *job, int64_t rank, tide_arena *arena) 
     return tide_run_job(run, job, arena, &unheard);
 }
 
-tide_run *tide_run_trial(tide_shelf *shelf, tide_job *job, tide_arena *arena, tide_arena *trial, tide_diagnostics *diags) {
+tide_run *tide_run_trial(tide_shelf *shelf, tide_job *job, tide_arena *arena, tide_arena *trial,
+                         tide_diagnostics *diags) {
     if (shelf && tide_option_is(job, TIDE_OPTION_kind, "none")) return tide_run_next(shelf, job, arena, diags);
     tide_replay_config config = tide_report_config(job);
     tide_run *run = TIDE_NEW(arena, tide_run, 1);
@@ -41,7 +42,8 @@ tide_run *tide_run_trial(tide_shelf *shelf, tide_job *job, tide_arena *arena, ti
     return tide_run_ranks(run, job, &config, arena, trial, diags) ? run : NULL;
 }
 
-bool tide_run_ranks(tide_run *run, tide_job *job, const tide_replay_config *config, tide_arena *arena, tide_arena *trial, tide_diagnostics *diags) {
+bool tide_run_ranks(tide_run *run, tide_job *job, const tide_replay_config *config, tide_arena *arena,
+                    tide_arena *trial, tide_diagnostics *diags) {
     bool is_free = !job->options[TIDE_OPTION_rank][0] && tide_option_int(job, TIDE_OPTION_dp, 1) > 1;
     if (!tide_run_job(run, job, arena, diags)) return false;
     if (!is_free) return true;
@@ -66,7 +68,8 @@ bool tide_run_ranks(tide_run *run, tide_job *job, const tide_replay_config *conf
     run->machine.diags = diags;
     set_rank(job, arena, greatest);
     tide_report(diags, TIDE_ASSUMPTION, TIDE_OK, "/settings/parallel.rank",
-                count ? tide_format(arena, "rank %" PRId64 ", which needs the most of those that differ (0%s)", greatest, played)
+                count ? tide_format(arena, "rank %" PRId64 ", which needs the most of those that differ (0%s)",
+                                    greatest, played)
                       : "rank 0: no other one needs more",
                 NULL);
     return true;

@@ -4,10 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tensor/ops/ops.h"
 #include "report/play.h"
 #include "report/report.h"
 #include "report/whatif.h"
+#include "tensor/ops/ops.h"
 
 enum { COLUMNS = 400, GROUPS = 20, FRAMES = 12 };
 
@@ -16,7 +16,8 @@ enum { COLUMNS = 400, GROUPS = 20, FRAMES = 12 };
 static const tide_tape *choose_tape(tide_recording *r, int64_t device, uint32_t *number) {
     *number = 0;
     for (uint32_t i = 0; i < r->device_count; i++)
-        if (device == (int64_t)i || (device < 0 && r->tapes[i].event_count > r->tapes[*number].event_count)) *number = i;
+        if (device == (int64_t)i || (device < 0 && r->tapes[i].event_count > r->tapes[*number].event_count))
+            *number = i;
     bool has_it = r->device_count && (device < 0 || *number == (uint32_t)device);
     return has_it && (r->tapes[*number].event_count || r->tapes[*number].before_count) ? &r->tapes[*number] : NULL;
 }
@@ -25,10 +26,13 @@ static const tide_tape *choose_tape(tide_recording *r, int64_t device, uint32_t 
 static bool settle_give_backs(const tide_tape *t, const tide_recording *r, const tide_replay_config *recorded) {
     tide_play play;
     for (uint32_t i = 0; i < t->given_count; i++) {
-        if (recorded->conf.garbage_collection_threshold > 0 && t->given[i].need) t->given[i].need = UINT64_MAX;
-        else if (r->never_retried) t->given[i].need = 0;
+        if (recorded->conf.garbage_collection_threshold > 0 && t->given[i].need)
+            t->given[i].need = UINT64_MAX;
+        else if (r->never_retried)
+            t->given[i].need = 0;
     }
-    return !t->given_count || tide_play_tape(&play, t, recorded, &(tide_play_wants){.stop = UINT32_MAX, .settles = true});
+    return !t->given_count ||
+           tide_play_tape(&play, t, recorded, &(tide_play_wants){.stop = UINT32_MAX, .settles = true});
 }
 
 /* The room that the allocator had: as the recording says, or as its failures show. 0: without limit. */
@@ -37,7 +41,8 @@ static uint64_t recorded_device(const tide_tape *t, const tide_recording *r) {
     if (t->is_limited) return (t->reserved_peak ? t->reserved_peak : 1) + r->outside_bytes;
     if (t->oom_room) return t->oom_room + r->outside_bytes;
     for (uint32_t i = 0; i < t->given_count; i++)
-        if (t->given[i].need > t->reserved_peak && t->given[i].need != UINT64_MAX) return t->reserved_peak + r->outside_bytes;
+        if (t->given[i].need > t->reserved_peak && t->given[i].need != UINT64_MAX)
+            return t->reserved_peak + r->outside_bytes;
     return 0;
 }
 
@@ -51,7 +56,8 @@ static bool gives_allocator(const tide_job *job) {
     return false;
 }
 
-tide_replay_config tide_recorded_config(const tide_tape *t, const tide_recording *r, const tide_job *job, const tide_alloc_conf *recorded) {
+tide_replay_config tide_recorded_config(const tide_tape *t, const tide_recording *r, const tide_job *job,
+                                        const tide_alloc_conf *recorded) {
     tide_replay_config config = {.conf = *recorded,
                                  .device_bytes = recorded_device(t, r),
                                  .outside_bytes = r->outside_bytes,
@@ -96,7 +102,8 @@ uint32_t tide_recorded_frame(const tide_recording *r, uint32_t stack) {
         tide_text text = r->names.names[r->stacks[stack].frame];
         bool is_torch = tide_text_contains(text, TIDE_TEXT("/torch/")) || tide_text_starts(text, TIDE_TEXT("torch/"));
         bool is_python = tide_text_contains(text, TIDE_TEXT(".py:")) || tide_text_contains(text, TIDE_TEXT(".py("));
-        if (!tide_text_contains(text, TIDE_TEXT("??"))) outermost = r->stacks[stack].frame; /* else a symbol that was not found */
+        if (!tide_text_contains(text, TIDE_TEXT("??")))
+            outermost = r->stacks[stack].frame; /* else a symbol that was not found */
         if (is_python && !is_torch) break;
     }
     return outermost;
@@ -104,7 +111,8 @@ uint32_t tide_recorded_frame(const tide_recording *r, uint32_t stack) {
 
 static void add_live(void *user, const tide_site *site, uint64_t block_bytes) {
     live_list *list = user;
-    list->groups[list->count++] = (live_group){block_bytes, site->bytes, site->stack, tide_recorded_frame(list->r, site->stack), 1};
+    list->groups[list->count++] =
+        (live_group){block_bytes, site->bytes, site->stack, tide_recorded_frame(list->r, site->stack), 1};
 }
 
 static int by_site(const void *a, const void *b) {
@@ -146,7 +154,8 @@ static void join_groups(live_list *list) {
 static void write_frames(tide_writer *w, const tide_recording *r, uint32_t stack) {
     tide_write_key(w, "frames");
     tide_write_open(w, '[');
-    for (int i = 0; stack && i < FRAMES; i++, stack = r->stacks[stack].parent) tide_write_text(w, r->names.names[r->stacks[stack].frame]);
+    for (int i = 0; stack && i < FRAMES; i++, stack = r->stacks[stack].parent)
+        tide_write_text(w, r->names.names[r->stacks[stack].frame]);
     tide_write_close(w, ']');
 }
 
@@ -180,7 +189,8 @@ static void write_live(tide_writer *w, const tide_recording *r, live_list *list)
 
 /* ---- the parts of the answer ---- */
 
-static void write_source(tide_writer *w, const tide_recording *r, const tide_tape *t, uint32_t device, const char *conf) {
+static void write_source(tide_writer *w, const tide_recording *r, const tide_tape *t, uint32_t device,
+                         const char *conf) {
     tide_write_key(w, "recording");
     tide_write_open(w, '{');
     tide_write_string_at(w, "format", r->reader->format);
@@ -243,7 +253,8 @@ static void write_figures(tide_writer *w, const tide_play *p) {
 static tide_play_wants wants_columns(tide_arena *arena, uint32_t from, uint32_t to) {
     uint32_t events = to - from, count = events < COLUMNS ? events : COLUMNS;
     tide_column *columns = TIDE_NEW(arena, tide_column, count + 1);
-    for (uint32_t i = 0; i < count; i++) columns[i].from = from + (uint32_t)(((uint64_t)i * events + count - 1) / count);
+    for (uint32_t i = 0; i < count; i++)
+        columns[i].from = from + (uint32_t)(((uint64_t)i * events + count - 1) / count);
     return (tide_play_wants){.stop = to, .columns = columns, .column_count = count, .from = from, .to = to};
 }
 
@@ -271,15 +282,18 @@ static void write_timeline(tide_writer *w, const tide_tape *t, const tide_play_w
     tide_write_close(w, '}');
 }
 
-static bool write_verdict(tide_writer *w, const tide_tape *t, const tide_recording *r, const tide_replay_config *config, const tide_play *p) {
+static bool write_verdict(tide_writer *w, const tide_tape *t, const tide_recording *r, const tide_replay_config *config,
+                          const tide_play *p) {
     tide_playable what = {play_tape, t};
     uint64_t smallest;
     if (!tide_smallest_device(&smallest, &what, config)) return false;
     tide_write_key(w, "verdict");
     tide_write_open(w, '{');
     tide_write_key(w, "fits");
-    if (config->device_bytes) tide_write_bool(w, runs(p));
-    else tide_write_null(w);
+    if (config->device_bytes)
+        tide_write_bool(w, runs(p));
+    else
+        tide_write_null(w);
     tide_write_bytes_at(w, "gpu_bytes", config->device_bytes);
     tide_write_bytes_at(w, "outside_bytes", config->outside_bytes);
     tide_write_bytes_at(w, "smallest_device_bytes", smallest);
@@ -300,36 +314,44 @@ static bool write_verdict(tide_writer *w, const tide_tape *t, const tide_recordi
 }
 
 /* What a reader should know of how much this answer is worth. */
-static void report_doubts(const tide_recording *r, const tide_tape *t, const tide_replay_config *config, tide_diagnostics *diags) {
+static void report_doubts(const tide_recording *r, const tide_tape *t, const tide_replay_config *config,
+                          tide_diagnostics *diags) {
     tide_arena *arena = diags->arena;
     if (r->broken)
         tide_report(diags, TIDE_WARNING, TIDE_ERR_RECORDING, "/recording",
-                    tide_format(arena, "%s (at byte %llu); what stands before is played", r->broken, (unsigned long long)r->broken_at),
+                    tide_format(arena, "%s (at byte %llu); what stands before is played", r->broken,
+                                (unsigned long long)r->broken_at),
                     r->remedy);
     if (t->before_count)
-        tide_report(diags, TIDE_WARNING, TIDE_ERR_RECORDING, "/recording",
-                    tide_format(arena,
-                                t->held_count ? "%u blocks are older than the recording: they are where the snapshot shows them, and with other "
-                                                "options one behind the other"
-                                              : "%u blocks are older than the recording: they are taken in one after another at its beginning",
-                                (unsigned)t->before_count),
-                    "record from the start of the process, with more max_entries");
+        tide_report(
+            diags, TIDE_WARNING, TIDE_ERR_RECORDING, "/recording",
+            tide_format(
+                arena,
+                t->held_count
+                    ? "%u blocks are older than the recording: they are where the snapshot shows them, and with other "
+                      "options one behind the other"
+                    : "%u blocks are older than the recording: they are taken in one after another at its beginning",
+                (unsigned)t->before_count),
+            "record from the start of the process, with more max_entries");
     if (t->doubled || t->unknown_frees || r->unreadable)
         tide_report(diags, TIDE_WARNING, TIDE_ERR_RECORDING, "/recording",
-                    tide_format(arena, "%llu frees are missing, %llu are of unknown blocks, %llu records are not readable",
-                                (unsigned long long)t->doubled, (unsigned long long)t->unknown_frees, (unsigned long long)r->unreadable),
+                    tide_format(arena,
+                                "%llu frees are missing, %llu are of unknown blocks, %llu records are not readable",
+                                (unsigned long long)t->doubled, (unsigned long long)t->unknown_frees,
+                                (unsigned long long)r->unreadable),
                     NULL);
     if (!config->device_bytes && t->has_segments && t->given_count)
         tide_report(diags, TIDE_WARNING, TIDE_ERR_RECORDING, "/recording",
                     "segments were released while there was room: taken for calls of empty_cache()", NULL);
 }
 
-const tide_tape *tide_recorded_tape(tide_replay_config *config, tide_recording *r, const tide_job *job, int64_t device, uint32_t *number,
-                                    tide_diagnostics *diags) {
+const tide_tape *tide_recorded_tape(tide_replay_config *config, tide_recording *r, const tide_job *job, int64_t device,
+                                    uint32_t *number, tide_diagnostics *diags) {
     const tide_tape *t = choose_tape(r, device, number);
     if (!t) {
         tide_error(diags, TIDE_ERR_RECORDING, "/recording",
-                   r->broken     ? tide_format(diags->arena, "%s (at byte %llu)", r->broken, (unsigned long long)r->broken_at)
+                   r->broken
+                       ? tide_format(diags->arena, "%s (at byte %llu)", r->broken, (unsigned long long)r->broken_at)
                    : device >= 0 ? "nothing was recorded on this device"
                                  : "holds no request for memory",
                    r->remedy     ? r->remedy
@@ -338,13 +360,16 @@ const tide_tape *tide_recorded_tape(tide_replay_config *config, tide_recording *
         return NULL;
     }
     const char *conf = conf_of(r);
-    *config = (tide_replay_config){.device_bytes = recorded_device(t, r), .outside_bytes = r->outside_bytes, .fraction_ppm = r->memory_fraction_ppm};
+    *config = (tide_replay_config){.device_bytes = recorded_device(t, r),
+                                   .outside_bytes = r->outside_bytes,
+                                   .fraction_ppm = r->memory_fraction_ppm};
     if (!tide_alloc_conf_parse(&config->conf, TIDE_ALLOC_TORCH_MAIN, conf, strlen(conf), NULL)) r->unreadable++;
     settle_workspaces(t, job);
     return settle_give_backs(t, r, config) ? t : NULL;
 }
 
-bool tide_write_recorded(tide_writer *w, tide_recording *r, const tide_job *job, int64_t device, tide_diagnostics *diags) {
+bool tide_write_recorded(tide_writer *w, tide_recording *r, const tide_job *job, int64_t device,
+                         tide_diagnostics *diags) {
     uint32_t number;
     tide_replay_config config;
     const char *conf = conf_of(r);
@@ -356,7 +381,9 @@ bool tide_write_recorded(tide_writer *w, tide_recording *r, const tide_job *job,
     tide_play play, again;
     if (!tide_play_tape(&play, t, &config, &wants)) return false;
     live_list live = {.r = r, .groups = TIDE_NEW(w->arena, live_group, t->slot_count + 1)};
-    if (!tide_play_tape(&again, t, &config, &(tide_play_wants){.stop = play.peak_event + 1, .on_live = add_live, .user = &live})) return false;
+    if (!tide_play_tape(&again, t, &config,
+                        &(tide_play_wants){.stop = play.peak_event + 1, .on_live = add_live, .user = &live}))
+        return false;
     write_source(w, r, t, number, conf);
     write_differences(w, r);
     write_figures(w, &play);
@@ -372,7 +399,8 @@ bool tide_write_recorded(tide_writer *w, tide_recording *r, const tide_job *job,
     return true;
 }
 
-bool tide_write_recorded_timeline(tide_writer *w, tide_recording *r, const tide_job *job, int64_t device, uint32_t from, uint32_t to, tide_diagnostics *diags) {
+bool tide_write_recorded_timeline(tide_writer *w, tide_recording *r, const tide_job *job, int64_t device, uint32_t from,
+                                  uint32_t to, tide_diagnostics *diags) {
     uint32_t number;
     tide_replay_config config;
     tide_play play;

@@ -17,12 +17,12 @@ typedef struct walker {
     const tide_recording *r;
     const tide_tape *tape;
     tide_tape_slots slots;
-    uint32_t *sites, *born; /* by slot */
+    uint32_t *sites, *born;     /* by slot */
     uint32_t *waiting, *waited; /* by number of wait: its site, the event of its free */
     uint32_t wait, event;
-    uint32_t slot;          /* of the event: what it took or freed; NO_SITE: none */
-    uint32_t site, other;   /* of the event */
-    bool *stack_passes;     /* by stack; NULL: all pass */
+    uint32_t slot;        /* of the event: what it took or freed; NO_SITE: none */
+    uint32_t site, other; /* of the event */
+    bool *stack_passes;   /* by stack; NULL: all pass */
     tide_text filter;
 } walker;
 
@@ -31,7 +31,8 @@ static void filter_stacks(walker *k, tide_arena *arena) {
     if (!k->filter.length) return;
     k->stack_passes = TIDE_NEW(arena, bool, k->r->stack_count + 1);
     for (uint32_t i = 1; i < k->r->stack_count; i++)
-        k->stack_passes[i] = k->stack_passes[k->r->stacks[i].parent] || tide_text_contains(k->r->names.names[k->r->stacks[i].frame], k->filter);
+        k->stack_passes[i] = k->stack_passes[k->r->stacks[i].parent] ||
+                             tide_text_contains(k->r->names.names[k->r->stacks[i].frame], k->filter);
 }
 
 static void walker_init(walker *k, tide_arena *arena, const tide_recording *r, const tide_tape *t, tide_text filter) {
@@ -41,7 +42,8 @@ static void walker_init(walker *k, tide_arena *arena, const tide_recording *r, c
     k->waiting = TIDE_NEW(arena, uint32_t, t->wait_count + 1);
     k->waited = TIDE_NEW(arena, uint32_t, t->wait_count + 1);
     tide_tape_slots_init(&k->slots, t, TIDE_NEW(arena, uint32_t, t->slot_count + 1));
-    for (uint32_t i = 0; i < t->before_count; i++) k->sites[t->before[i].slot] = t->before[i].site, k->born[t->before[i].slot] = TIDE_NEVER;
+    for (uint32_t i = 0; i < t->before_count; i++)
+        k->sites[t->before[i].slot] = t->before[i].site, k->born[t->before[i].slot] = TIDE_NEVER;
     filter_stacks(k, arena);
 }
 
@@ -72,8 +74,11 @@ static void walk(walker *k) {
         k->site = k->waiting[index];
         k->other = k->waited[index];
         break;
-    case TIDE_TAPE_OOM: k->site = index; break;
-    case TIDE_TAPE_GAVE_BACK: break;
+    case TIDE_TAPE_OOM:
+        k->site = index;
+        break;
+    case TIDE_TAPE_GAVE_BACK:
+        break;
     }
     k->event++;
 }
@@ -114,12 +119,14 @@ static uint32_t count_passing(walker *k, uint32_t at, uint32_t *before) {
 
 /* The rows `first` to first + count of those that pass. */
 static uint32_t find_rows(walker *k, found_row *rows, uint32_t first, uint32_t count, tide_arena *arena) {
-    uint32_t passed = 0, found = 0, *row_of = TIDE_NEW(arena, uint32_t, k->tape->slot_count + 1); /* by slot: row that took it, plus one */
+    uint32_t passed = 0, found = 0,
+             *row_of = TIDE_NEW(arena, uint32_t, k->tape->slot_count + 1); /* by slot: row that took it, plus one */
     while (k->event < k->tape->event_count) {
         uint32_t event = k->event;
         const char *kind = kind_of(k->tape, event);
         walk(k);
-        bool takes = k->slot != NO_SITE && k->other == TIDE_NEVER && k->tape->events[event] >> TIDE_TAPE_SHIFT == TIDE_TAPE_ALLOC;
+        bool takes = k->slot != NO_SITE && k->other == TIDE_NEVER &&
+                     k->tape->events[event] >> TIDE_TAPE_SHIFT == TIDE_TAPE_ALLOC;
         if (k->slot != NO_SITE && !takes && row_of[k->slot]) rows[row_of[k->slot] - 1].row.other = event;
         if (k->slot != NO_SITE) row_of[k->slot] = 0;
         if (found == count || !passes(k, kind) || passed++ < first) continue;
@@ -141,15 +148,18 @@ static void write_time(tide_writer *w, const tide_tape *t, uint32_t event) {
     uint32_t low = 0, high = t->time_count;
     while (low < high) {
         uint32_t middle = low + (high - low) / 2;
-        if (t->times[middle].event <= event) low = middle + 1;
-        else high = middle;
+        if (t->times[middle].event <= event)
+            low = middle + 1;
+        else
+            high = middle;
     }
     if (low) tide_write_bytes_at(w, "us", t->times[low - 1].microseconds - t->times[0].microseconds);
 }
 
 static void write_frames(tide_writer *w, const tide_recording *r, uint32_t stack) {
     tide_write_open(w, '[');
-    for (int i = 0; stack && i < FRAMES; i++, stack = r->stacks[stack].parent) tide_write_text(w, r->names.names[r->stacks[stack].frame]);
+    for (int i = 0; stack && i < FRAMES; i++, stack = r->stacks[stack].parent)
+        tide_write_text(w, r->names.names[r->stacks[stack].frame]);
     tide_write_close(w, ']');
 }
 
@@ -184,11 +194,13 @@ static void write_rows(tide_writer *w, const walker *k, const found_row *rows, u
 }
 
 /* What the player says of the rows. */
-static bool play_rows(tide_play *play, const tide_tape *t, const tide_replay_config *config, found_row *rows, uint32_t count, tide_arena *arena) {
+static bool play_rows(tide_play *play, const tide_tape *t, const tide_replay_config *config, found_row *rows,
+                      uint32_t count, tide_arena *arena) {
     tide_play_row *played = TIDE_NEW(arena, tide_play_row, count + 1);
     for (uint32_t i = 0; i < count; i++) played[i].event = rows[i].row.event;
     uint32_t stop = count ? rows[count - 1].row.event + 1 : 0;
-    if (!tide_play_tape(play, t, config, &(tide_play_wants){.stop = stop, .rows = played, .row_count = count})) return false;
+    if (!tide_play_tape(play, t, config, &(tide_play_wants){.stop = stop, .rows = played, .row_count = count}))
+        return false;
     for (uint32_t i = 0; i < count; i++) {
         tide_event_row *row = &rows[i].row;
         row->is_played = played[i].is_played;
@@ -203,14 +215,16 @@ static bool play_rows(tide_play *play, const tide_tape *t, const tide_replay_con
 }
 
 /* The tape on what the job says. */
-static const tide_tape *tape_of(tide_replay_config *config, tide_recording *r, const tide_job *job, int64_t device, tide_diagnostics *diags) {
+static const tide_tape *tape_of(tide_replay_config *config, tide_recording *r, const tide_job *job, int64_t device,
+                                tide_diagnostics *diags) {
     uint32_t number;
     const tide_tape *t = tide_recorded_tape(config, r, job, device, &number, diags);
     if (t) *config = tide_recorded_config(t, r, job, &config->conf);
     return t;
 }
 
-bool tide_write_recorded_events(tide_writer *w, tide_recording *r, const tide_job *job, int64_t device, const tide_window *window, tide_diagnostics *diags) {
+bool tide_write_recorded_events(tide_writer *w, tide_recording *r, const tide_job *job, int64_t device,
+                                const tide_window *window, tide_diagnostics *diags) {
     tide_replay_config config;
     tide_play play;
     walker k;
@@ -276,12 +290,13 @@ static void write_stopped(void *user, const tide_caching_allocator *allocator, c
     uint32_t *by_block = TIDE_NEW(s->w->arena, uint32_t, highest + 1u);
     for (uint32_t i = 0; i < slots; i++)
         if (blocks[i]) by_block[blocks[i]] = i + 1;
-    tide_holders holders = {&s->k, by_block, highest + 1u, requested_of, born_of, kind_of_holder, holder_passes, write_brief, write_all};
+    tide_holders holders = {&s->k,          by_block,      highest + 1u, requested_of, born_of,
+                            kind_of_holder, holder_passes, write_brief,  write_all};
     tide_write_state(s->w, allocator, &holders, s->wants);
 }
 
-bool tide_write_recorded_state(tide_writer *w, tide_recording *r, const tide_job *job, int64_t device, uint32_t at, const tide_state_wants *wants,
-                               tide_text filter, tide_diagnostics *diags) {
+bool tide_write_recorded_state(tide_writer *w, tide_recording *r, const tide_job *job, int64_t device, uint32_t at,
+                               const tide_state_wants *wants, tide_text filter, tide_diagnostics *diags) {
     tide_replay_config config;
     tide_play play;
     stopped s = {.w = w, .wants = wants};
@@ -296,7 +311,9 @@ bool tide_write_recorded_state(tide_writer *w, tide_recording *r, const tide_job
     while (s.k.event <= at && s.k.event < t->event_count) walk(&s.k);
     tide_write_int_at(w, "events", t->event_count);
     tide_write_int_at(w, "event", at);
-    if (!tide_play_tape(&play, t, &config, &(tide_play_wants){.stop = at + 1, .arena = w->arena, .on_stop = write_stopped, .user = &s})) return false;
+    if (!tide_play_tape(&play, t, &config,
+                        &(tide_play_wants){.stop = at + 1, .arena = w->arena, .on_stop = write_stopped, .user = &s}))
+        return false;
     if (play.is_oom) tide_write_int_at(w, "failed_at", play.events); /* the state is that before it */
     return true;
 }

@@ -34,7 +34,9 @@ static void pass_mark(phases *p, const tide_mark *mark, uint64_t allocated, uint
     tide_step_figures *s = &r->steps[mark->step - 1];
     if (mark->step > r->step_count) r->step_count = mark->step;
     switch ((tide_phase)mark->phase) {
-    case TIDE_PHASE_LOAD: s->before = allocated; return;
+    case TIDE_PHASE_LOAD:
+        s->before = allocated;
+        return;
     case TIDE_PHASE_FORWARD:
         s->peak_forward = larger(s->peak_forward, peak);
         s->after_forward = allocated;
@@ -55,8 +57,11 @@ static void pass_mark(phases *p, const tide_mark *mark, uint64_t allocated, uint
         s->peak_decode = peak;
         s->after_decode = allocated;
         break;
-    case TIDE_PHASE_END: s->after_step = allocated; break;
-    case TIDE_PHASE_COUNT: return;
+    case TIDE_PHASE_END:
+        s->after_step = allocated;
+        break;
+    case TIDE_PHASE_COUNT:
+        return;
     }
     s->allocated_peak = larger(s->allocated_peak, peak);
     s->reserved_peak = r->reserved_peak;
@@ -72,12 +77,15 @@ static void count_segments(tide_replay *r, const tide_caching_allocator *allocat
     tide_caching_cursor cursor = {0};
     tide_segment_info segment;
     while (tide_caching_next_segment(allocator, &cursor, &segment)) {
-        if (segment.is_small) r->small_segments++, r->small_bytes += segment.bytes;
-        else r->large_segments++, r->large_bytes += segment.bytes;
+        if (segment.is_small)
+            r->small_segments++, r->small_bytes += segment.bytes;
+        else
+            r->large_segments++, r->large_bytes += segment.bytes;
     }
 }
 
-bool tide_replay_allocator(tide_caching_allocator **allocator, tide_allocator memory, const tide_replay_config *config, bool is_lean) {
+bool tide_replay_allocator(tide_caching_allocator **allocator, tide_allocator memory, const tide_replay_config *config,
+                           bool is_lean) {
     tide_caching_config setup = {.memory = memory,
                                  .conf = config->conf,
                                  .device_bytes = config->device_bytes ? config->device_bytes : ENDLESS_DEVICE,
@@ -89,7 +97,8 @@ bool tide_replay_allocator(tide_caching_allocator **allocator, tide_allocator me
 }
 
 /* Plays one event; a block is 0 while it is not held. */
-static inline tide_caching_status play_event(tide_caching_allocator *allocator, const tide_timeline *timeline, uint32_t event, tide_block *blocks) {
+static inline tide_caching_status play_event(tide_caching_allocator *allocator, const tide_timeline *timeline,
+                                             uint32_t event, tide_block *blocks) {
     if (event == TIDE_EMPTY_CACHE) return tide_caching_empty_cache(allocator);
     uint32_t which = event & ~TIDE_FREE_BIT;
     const tide_allocation *a = &timeline->allocations[which];
@@ -108,7 +117,8 @@ typedef struct follower {
 } follower;
 
 /* An allocation got its block. */
-static void rise(follower *f, tide_caching_allocator *allocator, uint32_t event, uint32_t which, uint64_t block_bytes, uint64_t bytes) {
+static void rise(follower *f, tide_caching_allocator *allocator, uint32_t event, uint32_t which, uint64_t block_bytes,
+                 uint64_t bytes) {
     tide_replay *replay = f->replay;
     replay->block_bytes[which] = block_bytes;
     f->allocated += block_bytes;
@@ -135,11 +145,13 @@ static void keep_curve(const follower *f, uint32_t event) {
 /* Whether an allocation is freed by the very next event, before a phase ends. */
 static bool is_touch(const follower *f, uint32_t i) {
     const tide_timeline *t = f->phases.timeline;
-    return i + 1 < t->event_count && t->events[i + 1] == (t->events[i] | TIDE_FREE_BIT) && !t->allocations[t->events[i]].used_by &&
+    return i + 1 < t->event_count && t->events[i + 1] == (t->events[i] | TIDE_FREE_BIT) &&
+           !t->allocations[t->events[i]].used_by &&
            !(f->phases.mark < t->mark_count && t->marks[f->phases.mark].event <= i + 1);
 }
 
-bool tide_replay_timeline(tide_replay *replay, const tide_timeline *timeline, const tide_replay_config *config, bool keeps_curve) {
+bool tide_replay_timeline(tide_replay *replay, const tide_timeline *timeline, const tide_replay_config *config,
+                          bool keeps_curve) {
     tide_arena *arena = timeline->arena;
     *replay = (tide_replay){.block_bytes = TIDE_NEW(arena, uint64_t, timeline->allocation_count + 1)};
     if (keeps_curve) {
@@ -153,12 +165,14 @@ bool tide_replay_timeline(tide_replay *replay, const tide_timeline *timeline, co
     uint32_t i = 0;
     bool has_memory = true;
     for (; i < timeline->event_count; i++) {
-        if (f.phases.mark < timeline->mark_count && timeline->marks[f.phases.mark].event <= i) pass_marks(&f.phases, i, f.allocated, f.reserved);
+        if (f.phases.mark < timeline->mark_count && timeline->marks[f.phases.mark].event <= i)
+            pass_marks(&f.phases, i, f.allocated, f.reserved);
         uint32_t event = timeline->events[i], which = event & ~TIDE_FREE_BIT;
         const tide_allocation *a = event == TIDE_EMPTY_CACHE ? NULL : &timeline->allocations[which];
         bool is_free = event & TIDE_FREE_BIT, is_touched = a && !is_free && is_touch(&f, i);
         uint64_t touched = 0;
-        tide_caching_status status = is_touched ? tide_caching_touch(allocator, a->bytes, a->stream, &touched) : play_event(allocator, timeline, event, blocks);
+        tide_caching_status status = is_touched ? tide_caching_touch(allocator, a->bytes, a->stream, &touched)
+                                                : play_event(allocator, timeline, event, blocks);
         if (a && is_free) {
             f.allocated -= replay->block_bytes[which];
             f.requested -= a->bytes;
@@ -169,7 +183,8 @@ bool tide_replay_timeline(tide_replay *replay, const tide_timeline *timeline, co
             replay->oom = tide_caching_oom_info(allocator);
             break;
         } else if (a) {
-            rise(&f, allocator, i, which, is_touched ? touched : tide_caching_block_bytes(allocator, blocks[which]), a->bytes);
+            rise(&f, allocator, i, which, is_touched ? touched : tide_caching_block_bytes(allocator, blocks[which]),
+                 a->bytes);
         } else {
             f.reserved = tide_caching_reserved(allocator);
         }
@@ -191,7 +206,8 @@ bool tide_replay_timeline(tide_replay *replay, const tide_timeline *timeline, co
     return has_memory;
 }
 
-bool tide_replay_span(tide_caching_allocator *allocator, const tide_timeline *timeline, uint32_t first, uint32_t last, tide_block *blocks) {
+bool tide_replay_span(tide_caching_allocator *allocator, const tide_timeline *timeline, uint32_t first, uint32_t last,
+                      tide_block *blocks) {
     for (uint32_t i = first; i <= last && i < timeline->event_count; i++) {
         tide_caching_status status = play_event(allocator, timeline, timeline->events[i], blocks);
         if (status != TIDE_CACHING_OK) return status == TIDE_CACHING_OOM;

@@ -16,37 +16,42 @@ typedef struct tide_replay_config {
 typedef struct tide_step_figures {
     uint64_t before;
     uint64_t peak_forward, after_forward, peak_backward, after_backward, peak_optimizer, after_step;
-    uint64_t peak_prefill, after_prefill, peak_decode, after_decode; /* of inference, in place of the others; 0: no such phase */
+    uint64_t peak_prefill, after_prefill, peak_decode,
+        after_decode; /* of inference, in place of the others; 0: no such phase */
     uint64_t allocated_peak, reserved_peak, reserved;
 } tide_step_figures;
 
 enum { TIDE_STEP_LIMIT = 16 };
 
 typedef struct tide_replay {
-    uint32_t events;         /* events played: all, or those before the out-of-memory error */
+    uint32_t events; /* events played: all, or those before the out-of-memory error */
     bool is_oom;
     tide_caching_oom oom;
     uint32_t oom_allocation; /* what could not be had */
     uint64_t allocated_peak, reserved_peak, requested_peak;
-    uint32_t peak_event;     /* the first event that reaches allocated_peak */
+    uint32_t peak_event; /* the first event that reaches allocated_peak */
     uint32_t reserved_event;
     uint64_t retries, ooms;
     uint64_t small_segments, small_bytes, large_segments, large_bytes; /* held at the end */
     tide_step_figures steps[TIDE_STEP_LIMIT];
     uint32_t step_count;
-    uint64_t *block_bytes;   /* by allocation: the block it got */
+    uint64_t *block_bytes;          /* by allocation: the block it got */
     uint64_t *allocated, *reserved; /* after each event; NULL unless asked for */
 } tide_replay;
 
-/* An allocator on the device of the configuration; a lean one counts no more than it must. False when memory ran out. */
-bool tide_replay_allocator(tide_caching_allocator **allocator, tide_allocator memory, const tide_replay_config *config, bool is_lean);
+/* An allocator on the device of the configuration; a lean one counts no more than it must. False when memory ran out.
+ */
+bool tide_replay_allocator(tide_caching_allocator **allocator, tide_allocator memory, const tide_replay_config *config,
+                           bool is_lean);
 
 /* Plays the timeline. With `keeps_curve`, the curves are kept. False when memory ran out. */
-bool tide_replay_timeline(tide_replay *replay, const tide_timeline *timeline, const tide_replay_config *config, bool keeps_curve);
+bool tide_replay_timeline(tide_replay *replay, const tide_timeline *timeline, const tide_replay_config *config,
+                          bool keeps_curve);
 
-/* Plays the events from `first` up to and with `last` through an allocator; blocks[i] becomes the block of allocation i while it
- * lives, and 0 when it has died. False when memory ran out. */
-bool tide_replay_span(tide_caching_allocator *allocator, const tide_timeline *timeline, uint32_t first, uint32_t last, tide_block *blocks);
+/* Plays the events from `first` up to and with `last` through an allocator; blocks[i] becomes the block of allocation i
+ * while it lives, and 0 when it has died. False when memory ran out. */
+bool tide_replay_span(tide_caching_allocator *allocator, const tide_timeline *timeline, uint32_t first, uint32_t last,
+                      tide_block *blocks);
 
 /* Gives what nobody claimed its factor: what a forward pass made and left alive is an activation. */
 void tide_settle_factors(tide_timeline *timeline);

@@ -13,7 +13,8 @@ const char *tide_gib_digits(tide_arena *arena, uint64_t bytes) {
 }
 
 const char *tide_gib(tide_arena *arena, uint64_t bytes) {
-    if (bytes < UINT64_C(1) << 26) return tide_format(arena, "%llu MiB", (unsigned long long)((bytes + (1 << 19)) >> 20));
+    if (bytes < UINT64_C(1) << 26)
+        return tide_format(arena, "%llu MiB", (unsigned long long)((bytes + (1 << 19)) >> 20));
     return tide_format(arena, "%s GiB", tide_gib_digits(arena, bytes));
 }
 
@@ -39,7 +40,8 @@ static tide_replay_config config_on_card(const tide_job *job) {
 
 bool tide_report_on_card(tide_replay *on_card, const tide_run *run, const tide_job *job, const tide_replay *r) {
     *on_card = *r;
-    if (!job->device_bytes || (tide_report_device_bytes(job, r) <= job->device_bytes && !job->memory_fraction_ppm)) return true;
+    if (!job->device_bytes || (tide_report_device_bytes(job, r) <= job->device_bytes && !job->memory_fraction_ppm))
+        return true;
     tide_replay_config config = config_on_card(job);
     return tide_replay_timeline(on_card, &run->machine.timeline, &config, false);
 }
@@ -131,7 +133,8 @@ static void write_model(tide_writer *w, const tide_run *run, const tide_job *job
     for (uint32_t i = 0; i < model->parameter_count;) {
         const char *part = part_name(run, &model->parameters[i]);
         bool is_first = true; /* parts are listed where they first appear */
-        for (uint32_t k = 0; k < i && is_first; k++) is_first = strcmp(part_name(run, &model->parameters[k]), part) != 0;
+        for (uint32_t k = 0; k < i && is_first; k++)
+            is_first = strcmp(part_name(run, &model->parameters[k]), part) != 0;
         int64_t total = 0, trainable = 0;
         uint32_t next = i;
         for (uint32_t k = i; is_first && k < model->parameter_count; k++) {
@@ -166,10 +169,12 @@ void tide_report_factors(const tide_timeline *t, const tide_replay *r, uint32_t 
         if (is_live(&t->allocations[i], event)) factors[t->allocations[i].factor] += r->block_bytes[i];
 }
 
-tide_part_bytes *tide_report_parts(uint32_t *count, const tide_run *run, const tide_replay *r, uint32_t event, tide_arena *arena) {
+tide_part_bytes *tide_report_parts(uint32_t *count, const tide_run *run, const tide_replay *r, uint32_t event,
+                                   tide_arena *arena) {
     const tide_timeline *t = &run->machine.timeline;
     const tide_model *model = &run->model;
-    tide_part_bytes *sums = TIDE_NEW(arena, tide_part_bytes, model->part_count + 1), *parts = TIDE_NEW(arena, tide_part_bytes, model->part_count + 1);
+    tide_part_bytes *sums = TIDE_NEW(arena, tide_part_bytes, model->part_count + 1),
+                    *parts = TIDE_NEW(arena, tide_part_bytes, model->part_count + 1);
     for (uint32_t i = 0; i < t->allocation_count; i++) {
         const tide_allocation *a = &t->allocations[i];
         if (!is_live(a, event)) continue;
@@ -296,8 +301,9 @@ static const char *module_pattern(tide_arena *arena, const char *path) {
 
 static bool same_group(const tide_run *run, const tide_timeline *t, const tide_replay *r, uint32_t a, uint32_t b) {
     const tide_allocation *x = &t->allocations[a], *y = &t->allocations[b];
-    return x->bytes == y->bytes && r->block_bytes[a] == r->block_bytes[b] && x->factor == y->factor && x->statement == y->statement &&
-           strcmp(x->op, y->op) == 0 && run->model.instances[x->module].of == run->model.instances[y->module].of &&
+    return x->bytes == y->bytes && r->block_bytes[a] == r->block_bytes[b] && x->factor == y->factor &&
+           x->statement == y->statement && strcmp(x->op, y->op) == 0 &&
+           run->model.instances[x->module].of == run->model.instances[y->module].of &&
            part_of(run, x->module) == part_of(run, y->module);
 }
 
@@ -315,7 +321,8 @@ static bool is_or_any(const char *wanted, const char *there) {
 static bool is_in(const tide_run *run, const tide_allocation *a, const tide_look *look) {
     const tide_model *model = &run->model;
     const tide_instance *of = &model->instances[a->module < model->instance_count ? a->module : 0];
-    return is_or_any(look->factor, tide_factor_names[a->factor]) && is_or_any(look->part, model->parts[a->module ? of->part : 0]) &&
+    return is_or_any(look->factor, tide_factor_names[a->factor]) &&
+           is_or_any(look->part, model->parts[a->module ? of->part : 0]) &&
            is_or_any(look->layer, model->layers[a->module ? of->layer : 0]);
 }
 
@@ -330,7 +337,8 @@ static group *find_groups(const tide_run *run, const tide_replay *r, const tide_
     for (uint32_t i = 0; i < t->allocation_count; i++) {
         const tide_allocation *a = &t->allocations[i];
         if (!is_live(a, look->event) || !is_in(run, a, look)) continue;
-        uint32_t hash = ((uint32_t)a->bytes ^ (uint32_t)(a->bytes >> 32)) * 2654435761u ^ a->statement * 40503u ^ a->factor;
+        uint32_t hash =
+            ((uint32_t)a->bytes ^ (uint32_t)(a->bytes >> 32)) * 2654435761u ^ a->statement * 40503u ^ a->factor;
         uint32_t at = hash & (slot_count - 1);
         while (slots[at] && !same_group(run, t, r, groups[slots[at] - 1].example, i)) at = (at + 1) & (slot_count - 1);
         if (!slots[at]) {
@@ -361,7 +369,8 @@ void tide_report_shape(tide_writer *w, tide_run *run, const tide_allocation *a) 
 }
 
 const char *tide_report_line(const tide_run *run, uint32_t statement) {
-    if (!statement || statement >= run->descriptions.statement_capacity || !run->descriptions.statements[statement]) return NULL;
+    if (!statement || statement >= run->descriptions.statement_capacity || !run->descriptions.statements[statement])
+        return NULL;
     return run->descriptions.statements[statement]->text.at;
 }
 
@@ -390,8 +399,10 @@ static void write_tensors(tide_writer *w, tide_run *run, const tide_replay *r, u
     tide_write_key(w, "tensors");
     tide_write_open(w, '[');
     for (uint32_t i = 0; i < count; i++) {
-        if (i < limit) write_group(w, run, &groups[i]);
-        else rest += groups[i].bytes;
+        if (i < limit)
+            write_group(w, run, &groups[i]);
+        else
+            rest += groups[i].bytes;
     }
     if (rest) {
         tide_write_open(w, '{');
@@ -455,14 +466,19 @@ static void write_place(tide_writer *w, const tide_run *run, uint32_t event) {
 }
 
 /* Of a model without a description of its own: a quarter either way. */
-static uint64_t either_way(const tide_run *run, uint64_t device) { return device / 100 * (uint64_t)run->stand_in_percent; }
+static uint64_t either_way(const tide_run *run, uint64_t device) {
+    return device / 100 * (uint64_t)run->stand_in_percent;
+}
 
 static const char *ranged(tide_arena *arena, const tide_run *run, uint64_t device) {
     if (!run->stand_in_of) return "";
-    return tide_format(arena, ", between %s and %s as the model has no description of its own", tide_gib(arena, device - either_way(run, device)), tide_gib(arena, device + either_way(run, device)));
+    return tide_format(arena, ", between %s and %s as the model has no description of its own",
+                       tide_gib(arena, device - either_way(run, device)),
+                       tide_gib(arena, device + either_way(run, device)));
 }
 
-static void write_verdict(tide_writer *w, tide_run *run, const tide_job *job, const tide_replay *r, const tide_replay *on_card) {
+static void write_verdict(tide_writer *w, tide_run *run, const tide_job *job, const tide_replay *r,
+                          const tide_replay *on_card) {
     tide_arena *arena = w->arena;
     uint64_t device = tide_report_device_bytes(job, r);
     tide_write_key(w, "verdict");
@@ -482,8 +498,9 @@ static void write_verdict(tide_writer *w, tide_run *run, const tide_job *job, co
     if (fits && margin >= 0)
         sentence = tide_format(arena, "%s of %s: fits, %s to spare", need, total, tide_gib(arena, (uint64_t)margin));
     else if (fits)
-        sentence = tide_format(arena, "%s wanted of %s: runs, because the allocator gives cached memory back and retries %llu times", need,
-                               total, (unsigned long long)on_card->retries);
+        sentence = tide_format(
+            arena, "%s wanted of %s: runs, because the allocator gives cached memory back and retries %llu times", need,
+            total, (unsigned long long)on_card->retries);
     else
         sentence = tide_format(arena, "%s needed, %s there: does not fit, %s short", need, total,
                                margin < 0 ? tide_gib(arena, (uint64_t)-margin) : "fragmented");
@@ -574,7 +591,8 @@ static void write_files(tide_writer *w, const tide_job *job) {
         tide_write_open(w, '{');
         tide_write_string_at(w, "name", card->name);
         tide_write_string_at(w, "title", card->title);
-        for (unsigned effect = 0; effect < TIDE_KEY_EFFECT_COUNT; effect++) write_file_keys(w, card, (tide_key_effect)effect, names[effect]);
+        for (unsigned effect = 0; effect < TIDE_KEY_EFFECT_COUNT; effect++)
+            write_file_keys(w, card, (tide_key_effect)effect, names[effect]);
         tide_write_close(w, '}');
     }
     tide_write_close(w, ']');
@@ -591,14 +609,18 @@ static void write_besides(tide_writer *w, const tide_run *run, const tide_job *j
         tide_write_string_at(w, "name", "nccl");
         tide_write_bytes_at(w, "bytes", (uint64_t)nccl);
         tide_write_int_at(w, "communicators", communicators);
-        tide_write_string_at(w, "source", "an estimate: 24 channels of a ring over NVLink, each with NCCL's buffers for its three protocols (nccl src/init.cc, computeBuffSizes)");
+        tide_write_string_at(w, "source",
+                             "an estimate: 24 channels of a ring over NVLink, each with NCCL's buffers for its three "
+                             "protocols (nccl src/init.cc, computeBuffSizes)");
         tide_write_close(w, '}');
     }
     if (run->machine.host_pinned) {
         tide_write_open(w, '{');
         tide_write_string_at(w, "name", "host_pinned");
         tide_write_bytes_at(w, "bytes", run->machine.host_pinned);
-        tide_write_string_at(w, "source", "pinned memory of the host for what is offloaded, of this rank; PyTorch rounds each block up to a power of two");
+        tide_write_string_at(w, "source",
+                             "pinned memory of the host for what is offloaded, of this rank; PyTorch rounds each block "
+                             "up to a power of two");
         tide_write_close(w, '}');
     }
     tide_write_close(w, ']');
@@ -620,14 +642,17 @@ static void write_peak(tide_writer *w, tide_run *run, const tide_job *job, const
         tide_write_close(w, '}');
     }
     write_place(w, run, r->peak_event);
-    if (tide_option_int(job, TIDE_OPTION_dp, 1) > 1) tide_write_int_at(w, "rank", tide_option_int(job, TIDE_OPTION_rank, 0));
+    if (tide_option_int(job, TIDE_OPTION_dp, 1) > 1)
+        tide_write_int_at(w, "rank", tide_option_int(job, TIDE_OPTION_rank, 0));
     tide_write_close(w, '}');
 }
 
 bool tide_write_measure(tide_writer *w, tide_run *run, const tide_job *job) {
     tide_replay r, on_card;
     tide_replay_config config = tide_report_config(job);
-    if (!tide_replay_timeline(&r, &run->machine.timeline, &config, false) || !tide_report_on_card(&on_card, run, job, &r)) return false;
+    if (!tide_replay_timeline(&r, &run->machine.timeline, &config, false) ||
+        !tide_report_on_card(&on_card, run, job, &r))
+        return false;
     write_peak(w, run, job, &r);
     write_verdict(w, run, job, &r, &on_card);
     return true;
@@ -638,21 +663,26 @@ bool tide_write_cell(tide_writer *w, tide_run *run, const tide_job *job) {
     tide_replay_config config = tide_report_config(job);
     if (!tide_replay_timeline(&r, &run->machine.timeline, &config, false)) return false;
     bool is_too_much = job->device_bytes && r.requested_peak > job->device_bytes; /* however it is laid out */
-    if (is_too_much) on_card = (tide_replay){.is_oom = true};
-    else if (!tide_report_on_card(&on_card, run, job, &r)) return false;
+    if (is_too_much)
+        on_card = (tide_replay){.is_oom = true};
+    else if (!tide_report_on_card(&on_card, run, job, &r))
+        return false;
     uint64_t device = tide_report_device_bytes(job, &r);
     tide_write_key(w, "peak");
     tide_write_open(w, '{');
     tide_write_bytes_at(w, "allocated", r.allocated_peak);
     tide_write_bytes_at(w, "reserved", r.reserved_peak);
     tide_write_bytes_at(w, "device", device);
-    if (tide_option_int(job, TIDE_OPTION_dp, 1) > 1) tide_write_int_at(w, "rank", tide_option_int(job, TIDE_OPTION_rank, 0));
+    if (tide_option_int(job, TIDE_OPTION_dp, 1) > 1)
+        tide_write_int_at(w, "rank", tide_option_int(job, TIDE_OPTION_rank, 0));
     tide_write_close(w, '}');
     tide_write_key(w, "verdict");
     tide_write_open(w, '{');
     tide_write_key(w, "fits");
-    if (job->device_bytes) tide_write_bool(w, !on_card.is_oom);
-    else tide_write_null(w);
+    if (job->device_bytes)
+        tide_write_bool(w, !on_card.is_oom);
+    else
+        tide_write_null(w);
     tide_write_bytes_at(w, "device_bytes", device);
     if (job->device_bytes) {
         tide_write_bytes_at(w, "gpu_bytes", job->device_bytes);
@@ -664,7 +694,8 @@ bool tide_write_cell(tide_writer *w, tide_run *run, const tide_job *job) {
 
 /* A link that says what the job came to when it was made. */
 static void warn_of_was(tide_arena *arena, const tide_job *job, uint64_t device, tide_diagnostics *diags) {
-    const char *bar = job->was.length ? memchr(job->was.at, '_', job->was.length) : NULL, *now = tide_gib_digits(arena, device);
+    const char *bar = job->was.length ? memchr(job->was.at, '_', job->was.length) : NULL,
+               *now = tide_gib_digits(arena, device);
     if (!bar) return;
     tide_text gib = {job->was.at, (size_t)(bar - job->was.at)}, version = {bar + 1, job->was.length - gib.length - 1};
     if (tide_text_is(gib, now)) return;
@@ -674,7 +705,8 @@ static void warn_of_was(tide_arena *arena, const tide_job *job, uint64_t device,
                 "a rule or a default has changed since; the assumptions list the defaults");
 }
 
-bool tide_write_estimate(tide_writer *w, tide_run *run, const tide_job *job, tide_diagnostics *diags, bool with_options) {
+bool tide_write_estimate(tide_writer *w, tide_run *run, const tide_job *job, tide_diagnostics *diags,
+                         bool with_options) {
     tide_timeline *t = &run->machine.timeline;
     tide_replay r, on_card;
     tide_replay_config config = tide_report_config(job);
@@ -779,8 +811,8 @@ bool tide_write_explanation(tide_writer *w, tide_run *run, const tide_job *job, 
     for (uint32_t i = 0; i < count; i++) {
         const tide_allocation *a = &t->allocations[groups[i].example];
         const char *path = run->model.instances[a->module].path;
-        if (!tide_text_contains(tide_text_of(tide_factor_names[a->factor]), at.of) && !tide_text_contains(tide_text_of(path), at.of) &&
-            !tide_text_contains(tide_text_of(a->op), at.of))
+        if (!tide_text_contains(tide_text_of(tide_factor_names[a->factor]), at.of) &&
+            !tide_text_contains(tide_text_of(path), at.of) && !tide_text_contains(tide_text_of(a->op), at.of))
             continue;
         write_group(w, run, &groups[i]);
         sum += groups[i].bytes;

@@ -3,12 +3,13 @@
 #define TIDE_REPORT_H
 
 #include "base/json_write.h"
-#include "train/step.h"
 #include "report/replay.h"
+#include "train/step.h"
 
-/* Members of the answer to "estimate", written into the open object; with_options: the smallest device and other options of the
- * allocator too, which play the timeline some twenty times. False when memory ran out. */
-bool tide_write_estimate(tide_writer *w, tide_run *run, const tide_job *job, tide_diagnostics *diags, bool with_options);
+/* Members of the answer to "estimate", written into the open object; with_options: the smallest device and other
+ * options of the allocator too, which play the timeline some twenty times. False when memory ran out. */
+bool tide_write_estimate(tide_writer *w, tide_run *run, const tide_job *job, tide_diagnostics *diags,
+                         bool with_options);
 
 /* Members of the answer to "measure": the peak and the verdict alone. */
 bool tide_write_measure(tide_writer *w, tide_run *run, const tide_job *job);
@@ -22,9 +23,9 @@ bool tide_write_figures(tide_writer *w, tide_run *run, const tide_job *job);
 /* Which allocations an explanation is of. */
 enum { TIDE_AT_PEAK = INT32_MAX };
 typedef struct tide_look {
-    uint32_t event;                   /* those that are live after it; TIDE_AT_PEAK: the peak */
+    uint32_t event;                    /* those that are live after it; TIDE_AT_PEAK: the peak */
     const char *factor, *part, *layer; /* of a cell of the breakdown, by name; NULL: any */
-    tide_text of;                     /* in the factor, module or operation; "": any */
+    tide_text of;                      /* in the factor, module or operation; "": any */
 } tide_look;
 
 /* Members of the answer to "explain": the allocations looked at, alike ones together, the largest first. */
@@ -53,7 +54,8 @@ typedef struct tide_part_bytes {
 } tide_part_bytes;
 
 /* Bytes by part of what is live at an event, in `arena`; parts that hold nothing are left out. */
-tide_part_bytes *tide_report_parts(uint32_t *count, const tide_run *run, const tide_replay *replay, uint32_t event, tide_arena *arena);
+tide_part_bytes *tide_report_parts(uint32_t *count, const tide_run *run, const tide_replay *replay, uint32_t event,
+                                   tide_arena *arena);
 
 void tide_write_diagnostics(tide_writer *w, const tide_diagnostics *diags, bool with_assumptions);
 

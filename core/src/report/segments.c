@@ -5,8 +5,8 @@
 
 #include "allocator/timeline.h"
 
-/* SEGMENTS of each pool are told, alike ones together. The largest is CELLS wide: what is narrower than one is joined with its neighbours;
- * all together are at most about twice ALL_CELLS. */
+/* SEGMENTS of each pool are told, alike ones together. The largest is CELLS wide: what is narrower than one is joined
+ * with its neighbours; all together are at most about twice ALL_CELLS. */
 enum { SEGMENTS = 64, CELLS = 500, ALL_CELLS = 2500, ALIVE = 30, BLOCKS = 500, SHOWN_BITS = 44 };
 
 bool tide_segment_at(const tide_caching_allocator *a, uint64_t address, tide_segment_info *segment) {
@@ -57,7 +57,8 @@ static uint32_t holder_of(const state *s, const tide_block_info *b) {
 static void note_alive(state *s, const tide_block_info *b, uint32_t holder) {
     if (!s->holders->passes(s->holders->of, holder)) return;
     TIDE_ROOM(s->w->arena, s->alive, s->alive_count, s->alive_capacity);
-    s->alive[s->alive_count++] = (seen_blocks){b->address, b->bytes, s->holders->kind(s->holders->of, holder), holder, b->stream, 1};
+    s->alive[s->alive_count++] =
+        (seen_blocks){b->address, b->bytes, s->holders->kind(s->holders->of, holder), holder, b->stream, 1};
 }
 
 static void look_at_segment(state *s, seen_segment *seg) {
@@ -102,8 +103,8 @@ static int by_free(const void *a, const void *b) {
 }
 
 static bool are_alike(const seen_segment *x, const seen_segment *y) {
-    return x->blocks == 1 && y->blocks == 1 && x->of.is_small == y->of.is_small && x->of.stream == y->of.stream && x->of.bytes == y->of.bytes &&
-           x->live == y->live && x->waiting == y->waiting && x->kind == y->kind;
+    return x->blocks == 1 && y->blocks == 1 && x->of.is_small == y->of.is_small && x->of.stream == y->of.stream &&
+           x->of.bytes == y->of.bytes && x->live == y->live && x->waiting == y->waiting && x->kind == y->kind;
 }
 
 static void order_segments(state *s) {
@@ -111,8 +112,10 @@ static void order_segments(state *s) {
     qsort(s->segments, s->segment_count, sizeof *s->segments, by_free);
     for (uint32_t i = 1; i < s->segment_count; i++) {
         seen_segment *last = &s->segments[s->row_count];
-        if (are_alike(last, &s->segments[i])) last->count++;
-        else s->segments[++s->row_count] = s->segments[i];
+        if (are_alike(last, &s->segments[i]))
+            last->count++;
+        else
+            s->segments[++s->row_count] = s->segments[i];
     }
     s->row_count++;
 }
@@ -194,7 +197,8 @@ static void write_pool(const state *s, uint32_t from, uint32_t to, seen_segment 
     uint32_t shown = to - from < SEGMENTS ? to : from + SEGMENTS;
     uint64_t all = 0, widest = 0;
     for (uint32_t i = from; i < shown; i++) all += s->segments[i].of.bytes;
-    for (uint32_t i = from; i < shown; i++) widest = s->segments[i].of.bytes > widest ? s->segments[i].of.bytes : widest;
+    for (uint32_t i = from; i < shown; i++)
+        widest = s->segments[i].of.bytes > widest ? s->segments[i].of.bytes : widest;
     uint64_t least = all / ALL_CELLS > widest / CELLS ? all / ALL_CELLS : widest / CELLS;
     for (uint32_t i = from; i < shown; i++) write_segment(s, &s->segments[i], least);
     for (uint32_t i = shown; i < to; i++) {
@@ -241,8 +245,10 @@ static void join_alike(state *s) {
     qsort(s->alive, s->alive_count, sizeof *s->alive, by_kind);
     for (uint32_t i = 1; i < s->alive_count; i++) {
         seen_blocks *last = &s->alive[joined];
-        if (last->bytes == s->alive[i].bytes && last->kind == s->alive[i].kind) last->count++;
-        else s->alive[++joined] = s->alive[i];
+        if (last->bytes == s->alive[i].bytes && last->kind == s->alive[i].kind)
+            last->count++;
+        else
+            s->alive[++joined] = s->alive[i];
     }
     s->alive_count = joined + 1;
     qsort(s->alive, s->alive_count, sizeof *s->alive, by_total);
@@ -299,7 +305,8 @@ static void write_blocks(const state *s, const tide_state_wants *wants) {
     tide_write_close(s->w, ']');
 }
 
-void tide_write_state(tide_writer *w, const tide_caching_allocator *allocator, const tide_holders *holders, const tide_state_wants *wants) {
+void tide_write_state(tide_writer *w, const tide_caching_allocator *allocator, const tide_holders *holders,
+                      const tide_state_wants *wants) {
     state *s = TIDE_NEW(w->arena, state, 1);
     *s = (state){.w = w, .allocator = allocator, .holders = holders};
     look(s);

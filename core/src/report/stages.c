@@ -60,8 +60,8 @@ static bool write_modules(const table *t) {
 static const char *shape_of(const table *t, const tide_dim *dims, unsigned count) {
     const char *text = "";
     for (unsigned i = 0; i < count; i++)
-        text = tide_format(t->w->arena, "%s%s%lld%s%s", text, i ? " x " : "", (long long)dims[i].n, dims[i].name ? " " : "",
-                           tide_symbol_text(&t->run->machine, dims[i].name));
+        text = tide_format(t->w->arena, "%s%s%lld%s%s", text, i ? " x " : "", (long long)dims[i].n,
+                           dims[i].name ? " " : "", tide_symbol_text(&t->run->machine, dims[i].name));
     return text;
 }
 
@@ -73,7 +73,8 @@ static bool write_parameters(const table *t) {
         const tide_tensor *p = model->parameters[i].tensor;
         tide_dim dims[TIDE_MAX_DIMS];
         for (int d = 0; d < p->shape->dims; d++) dims[d] = tide_dim_of(p, d);
-        if (!row(t, model->parameters[i].name, tide_dtype_names[p->dtype], p->requires_grad ? "trains" : "frozen")) continue;
+        if (!row(t, model->parameters[i].name, tide_dtype_names[p->dtype], p->requires_grad ? "trains" : "frozen"))
+            continue;
         tide_write_string(t->w, model->parameters[i].name);
         tide_write_string(t->w, shape_of(t, dims, (unsigned)p->shape->dims));
         tide_write_string(t->w, tide_dtype_names[p->dtype]);
@@ -88,7 +89,8 @@ static const char *module_of(const table *t, const tide_allocation *a) {
     return a->module < t->run->model.instance_count ? t->run->model.instances[a->module].path : "";
 }
 
-static const char *const event_columns[] = {"event", "step", "phase", "bytes", "allocated", "reserved", "shape", "dtype", "factor", "operation", "module", "line", NULL};
+static const char *const event_columns[] = {"event", "step",   "phase",     "bytes",  "allocated", "reserved", "shape",
+                                            "dtype", "factor", "operation", "module", "line",      NULL};
 
 static bool write_events(const table *t) {
     const tide_timeline *timeline = &t->run->machine.timeline;
@@ -123,13 +125,16 @@ static bool write_events(const table *t) {
 
 /* ---- the allocator at the peak ---- */
 
-static const char *const block_columns[] = {"segment", "offset", "bytes", "requested", "state", "factor", "operation", "module", NULL};
+static const char *const block_columns[] = {"segment", "offset",    "bytes",  "requested", "state",
+                                            "factor",  "operation", "module", NULL};
 
 static void write_block(const table *t, const tide_segment_info *s, const tide_block_info *b, const uint32_t *holder) {
     static const char *const states[] = {"free", "live", "pending"};
-    const tide_allocation *a = b->state == TIDE_BLOCK_LIVE ? &t->run->machine.timeline.allocations[holder[b->block]] : NULL;
+    const tide_allocation *a =
+        b->state == TIDE_BLOCK_LIVE ? &t->run->machine.timeline.allocations[holder[b->block]] : NULL;
     if (!row(t, states[b->state], a ? tide_factor_names[a->factor] : "", a ? module_of(t, a) : "")) return;
-    tide_write_string(t->w, tide_format(t->w->arena, "%s %#llx", s->is_small ? "small" : "large", (unsigned long long)(s->address - TIDE_DEVICE_BASE)));
+    tide_write_string(t->w, tide_format(t->w->arena, "%s %#llx", s->is_small ? "small" : "large",
+                                        (unsigned long long)(s->address - TIDE_DEVICE_BASE)));
     tide_write_int(t->w, (int64_t)(b->address - s->address));
     tide_write_int(t->w, (int64_t)b->bytes);
     tide_write_int(t->w, a ? (int64_t)a->bytes : 0);
@@ -146,7 +151,9 @@ static bool write_blocks(const table *t) {
     tide_replay r;
     tide_replay_config config = tide_report_config(t->job);
     tide_caching_allocator *allocator;
-    if (!tide_replay_timeline(&r, timeline, &config, false) || !tide_replay_allocator(&allocator, tide_arena_memory(arena), &config, true)) return false;
+    if (!tide_replay_timeline(&r, timeline, &config, false) ||
+        !tide_replay_allocator(&allocator, tide_arena_memory(arena), &config, true))
+        return false;
     tide_block *blocks = TIDE_NEW(arena, tide_block, timeline->allocation_count + 1);
     bool ok = tide_replay_span(allocator, timeline, 0, r.peak_event, blocks);
     uint32_t highest = 0;
@@ -172,7 +179,8 @@ static const struct {
               {"events", event_columns, write_events},
               {"blocks", block_columns, write_blocks}};
 
-bool tide_write_stage(tide_writer *w, tide_run *run, const tide_job *job, tide_text stage, tide_text filter, bool *is_known) {
+bool tide_write_stage(tide_writer *w, tide_run *run, const tide_job *job, tide_text stage, tide_text filter,
+                      bool *is_known) {
     table t = {w, run, job, filter};
     size_t i = 0, count = sizeof stages / sizeof *stages;
     while (i < count && !tide_text_is(stage, stages[i].name)) i++;

@@ -8,8 +8,9 @@
 /* "job, modules, parameters, events, blocks" */
 extern const char tide_stage_names[];
 
-/* Members "stage", "columns" and "rows" (arrays of texts and numbers) of the answer to "explain"; `filter` keeps the rows
- * with a text that contains it. *is_known: there is such a stage. False when memory ran out. */
-bool tide_write_stage(tide_writer *w, tide_run *run, const tide_job *job, tide_text stage, tide_text filter, bool *is_known);
+/* Members "stage", "columns" and "rows" (arrays of texts and numbers) of the answer to "explain"; `filter` keeps the
+ * rows with a text that contains it. *is_known: there is such a stage. False when memory ran out. */
+bool tide_write_stage(tide_writer *w, tide_run *run, const tide_job *job, tide_text stage, tide_text filter,
+                      bool *is_known);
 
 #endif

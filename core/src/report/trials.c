@@ -18,7 +18,8 @@ static void keep_rows(tide_verdict *v, tide_arena *arena, const tide_job *job) {
                                         tide_text_copy(arena, tide_text_of(job->rows[i].value)), job->rows[i].origin};
 }
 
-static bool play(tide_verdict *v, const tide_question *q, tide_arena *arena, tide_arena *ranks, const char *const *more, uint32_t count) {
+static bool play(tide_verdict *v, const tide_question *q, tide_arena *arena, tide_arena *ranks, const char *const *more,
+                 uint32_t count) {
     tide_diagnostics diags;
     tide_diagnostics_init(&diags, arena);
     tide_text *words = TIDE_NEW(arena, tide_text, q->word_count + count + 1);
@@ -80,8 +81,11 @@ bool tide_warn_of_more(const tide_question *q, tide_run *run, const tide_job *jo
     static const struct {
         const char *word, *place, *remedy;
     } plain[] = {{"quant=none", "/settings/quant",
-                  "what is not quantised is kept in fp32 (kbit_prepare), and a product needs its weight dequantised: try kbit_prepare=false, or no quant"},
-                 {"adapter=none", "/settings/adapter", "adapt fewer modules or at a lower rank, without copies (modules_to_save) and DoRA, or train the model itself"}};
+                  "what is not quantised is kept in fp32 (kbit_prepare), and a product needs its weight dequantised: "
+                  "try kbit_prepare=false, or no quant"},
+                 {"adapter=none", "/settings/adapter",
+                  "adapt fewer modules or at a lower rank, without copies (modules_to_save) and DoRA, or train the "
+                  "model itself"}};
     bool is_quantised = strcmp(job->quant, "none") != 0, is_training = strcmp(job->mode, "train") == 0;
     if (!is_training || (!is_quantised && strcmp(job->adapter.method, "none") == 0)) return true;
     tide_replay r;
@@ -91,7 +95,8 @@ bool tide_warn_of_more(const tide_question *q, tide_run *run, const tide_job *jo
     tide_verdict v = tide_try(q, &word, 1);
     if (v.status == TIDE_OK && v.allocated < r.allocated_peak)
         tide_report(diags, TIDE_WARNING, TIDE_ERR_CONFLICT, plain[!is_quantised].place,
-                    tide_format(q->arena, "needs more than %s: %s allocated at most, in place of %s", word, tide_gib(q->arena, r.allocated_peak), tide_gib(q->arena, v.allocated)),
+                    tide_format(q->arena, "needs more than %s: %s allocated at most, in place of %s", word,
+                                tide_gib(q->arena, r.allocated_peak), tide_gib(q->arena, v.allocated)),
                     plain[!is_quantised].remedy);
     return true;
 }
@@ -107,7 +112,8 @@ void tide_write_trial(tide_writer *w, const tide_verdict *v) {
 /* ---- cells ---- */
 
 /* False when memory ran out. */
-static bool play_cell(tide_writer *w, const tide_question *q, const tide_json *words, tide_arena *arena, tide_arena *ranks) {
+static bool play_cell(tide_writer *w, const tide_question *q, const tide_json *words, tide_arena *arena,
+                      tide_arena *ranks) {
     tide_diagnostics diags;
     tide_diagnostics_init(&diags, arena);
     tide_text *all = TIDE_NEW(arena, tide_text, q->word_count + words->count + 1);
@@ -139,8 +145,11 @@ static bool write_cell(tide_writer *w, const tide_question *q, const tide_json *
 bool tide_write_cells(tide_writer *w, const tide_question *q, const tide_json *cells, tide_diagnostics *diags) {
     for (const tide_json *cell = cells->first; cell; cell = cell->next) {
         bool is_list = cell->kind == TIDE_JSON_ARRAY;
-        for (const tide_json *word = cell->first; word && is_list; word = word->next) is_list = word->kind == TIDE_JSON_STRING;
-        if (!is_list) return tide_error(diags, TIDE_ERR_REQUEST, tide_json_place(q->arena, cell, ""), "a cell is an array of words like \"batch=4\"", NULL);
+        for (const tide_json *word = cell->first; word && is_list; word = word->next)
+            is_list = word->kind == TIDE_JSON_STRING;
+        if (!is_list)
+            return tide_error(diags, TIDE_ERR_REQUEST, tide_json_place(q->arena, cell, ""),
+                              "a cell is an array of words like \"batch=4\"", NULL);
     }
     tide_write_key(w, "cells");
     tide_write_open(w, '[');
@@ -176,8 +185,8 @@ static bool holds(const tide_verdict *v) {
     return v->status == TIDE_OK && v->fits;
 }
 
-/* Doubles from `start`, whose verdict is `v`, while it fits, or begins below it, and halves what is between. More needs more: what is not monotone
- * (the allocator's remainders) moves the answer by little. */
+/* Doubles from `start`, whose verdict is `v`, while it fits, or begins below it, and halves what is between. More needs
+ * more: what is not monotone (the allocator's remainders) moves the answer by little. */
 static void find_largest(search *s, int64_t start, tide_verdict v) {
     int64_t low = 0, high = start;
     while (holds(&v) && high < HIGHEST) {
@@ -201,17 +210,19 @@ static void find_largest(search *s, int64_t start, tide_verdict v) {
     s->largest = low;
 }
 
-static bool write_largest(tide_writer *w, const tide_question *q, const char *knob, const char *other, tide_diagnostics *diags) {
+static bool write_largest(tide_writer *w, const tide_question *q, const char *knob, const char *other,
+                          tide_diagnostics *diags) {
     search s = {.question = q, .knob = knob};
     if (other) s.more[s.others++] = other;
     tide_verdict now = tide_try(q, s.more, s.others);
     if (now.status != TIDE_OK) return tide_error(diags, now.status, "", now.message, NULL);
     if (!now.there)
-        return tide_error(diags, TIDE_ERR_FIELD_MISSING, "/settings/gpu", "what it is to fit is not said", "give a card, as in gpu=h100-80, or gpu_gib=...");
+        return tide_error(diags, TIDE_ERR_FIELD_MISSING, "/settings/gpu", "what it is to fit is not said",
+                          "give a card, as in gpu=h100-80, or gpu_gib=...");
     int64_t start;
     if (!tide_text_to_i64(&start, tide_text_of(tide_setting_of(&now, knob))) || start < 1)
-        return tide_error(diags, TIDE_ERR_FIELD_TYPE, tide_format(q->arena, "/settings/%s", knob), "is no whole number that could grow",
-                          "try batch, seq, images or grad_accum");
+        return tide_error(diags, TIDE_ERR_FIELD_TYPE, tide_format(q->arena, "/settings/%s", knob),
+                          "is no whole number that could grow", "try batch, seq, images or grad_accum");
     find_largest(&s, start, now);
     tide_write_open(w, '{');
     tide_write_string_at(w, "with", other ? other : "");
@@ -224,8 +235,10 @@ static bool write_largest(tide_writer *w, const tide_question *q, const char *kn
     }
     tide_write_key(w, "above");
     tide_write_open(w, '{');
-    if (s.next.status == TIDE_OK) tide_write_trial(w, &s.next);
-    else tide_write_string_at(w, "error", s.next.message);
+    if (s.next.status == TIDE_OK)
+        tide_write_trial(w, &s.next);
+    else
+        tide_write_string_at(w, "error", s.next.message);
     tide_write_close(w, '}');
     tide_write_close(w, '}');
     return true;
@@ -235,11 +248,13 @@ bool tide_write_fit(tide_writer *w, const tide_question *q, tide_text knob, tide
     const char *name = tide_text_copy(q->arena, knob.length ? knob : TIDE_TEXT("batch"));
     const char *equals = by.length ? memchr(by.at, '=', by.length) : NULL;
     if (by.length && !equals)
-        return tide_error(diags, TIDE_ERR_REQUEST, "/by", "a setting with values is wanted", "write it as seq=1024,2048,4096");
+        return tide_error(diags, TIDE_ERR_REQUEST, "/by", "a setting with values is wanted",
+                          "write it as seq=1024,2048,4096");
     size_t values = 1;
     for (size_t i = 0; i < by.length; i++) values += by.at[i] == ',';
     if (values > MOST_VALUES)
-        return tide_error(diags, TIDE_ERR_LIMIT, "/by", tide_format(q->arena, "more than %d values", MOST_VALUES), "ask for fewer at a time");
+        return tide_error(diags, TIDE_ERR_LIMIT, "/by", tide_format(q->arena, "more than %d values", MOST_VALUES),
+                          "ask for fewer at a time");
     tide_write_string_at(w, "knob", name);
     tide_write_key(w, "rows");
     tide_write_open(w, '[');
@@ -247,7 +262,8 @@ bool tide_write_fit(tide_writer *w, const tide_question *q, tide_text knob, tide
     do {
         const char *comma = by.length ? memchr(by.at + at, ',', by.length - at) : NULL;
         size_t end = comma ? (size_t)(comma - by.at) : by.length;
-        const char *other = by.length ? tide_format(q->arena, "%.*s%.*s", (int)head, by.at, (int)(end - at), by.at + at) : NULL;
+        const char *other =
+            by.length ? tide_format(q->arena, "%.*s%.*s", (int)head, by.at, (int)(end - at), by.at + at) : NULL;
         if (!write_largest(w, q, name, other, diags)) return false;
         at = end + 1;
     } while (at < by.length);
@@ -273,8 +289,10 @@ static void write_card(tide_writer *w, const tide_question *q, const tide_json *
     tide_write_open(w, '{');
     tide_write_string_at(w, "name", name->text.at);
     tide_write_string_at(w, "title", title->text.at);
-    if (v.status != TIDE_OK) tide_write_string_at(w, "error", v.message);
-    else tide_write_trial(w, &v);
+    if (v.status != TIDE_OK)
+        tide_write_string_at(w, "error", v.message);
+    else
+        tide_write_trial(w, &v);
     tide_write_int_at(w, "cards", v.status == TIDE_OK && v.fits ? cards : 0);
     tide_write_close(w, '}');
 }
@@ -284,11 +302,13 @@ bool tide_write_cards(tide_writer *w, const tide_question *q, tide_diagnostics *
     if (!tide_try_first(&now, q, diags)) return false;
     const char *kind = tide_setting_of(&now, "parallel.kind");
     bool is_parallel = *kind && strcmp(kind, "none") != 0;
-    const tide_json *table = tide_json_parse(q->arena, (tide_text){tide_gpu_source.text, tide_gpu_source.length}, "/gpus", diags);
+    const tide_json *table =
+        tide_json_parse(q->arena, (tide_text){tide_gpu_source.text, tide_gpu_source.length}, "/gpus", diags);
     const tide_json *cards = tide_json_at(table, "gpus");
     tide_write_key(w, "cards");
     tide_write_open(w, '[');
-    for (const tide_json *card = cards ? cards->first : NULL; card; card = card->next) write_card(w, q, card, is_parallel);
+    for (const tide_json *card = cards ? cards->first : NULL; card; card = card->next)
+        write_card(w, q, card, is_parallel);
     tide_write_close(w, ']');
     return true;
 }

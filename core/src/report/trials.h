@@ -23,7 +23,7 @@ typedef struct tide_verdict {
     uint64_t there;      /* of the card; 0: without limit */
     uint64_t allocated, reserved;
     uint64_t factors[TIDE_FACTOR_COUNT]; /* at the peak */
-    tide_part_bytes *parts; /* the same by part of the model */
+    tide_part_bytes *parts;              /* the same by part of the model */
     uint32_t part_count;
     tide_setting_row *rows;
     uint32_t row_count;
@@ -41,7 +41,8 @@ void tide_write_trial(tide_writer *w, const tide_verdict *verdict);
 /* The canonical text of a setting of a job that was played; "" if it is not set. */
 const char *tide_setting_of(const tide_verdict *verdict, const char *name);
 
-/* Warns where quantised weights, or adapters, need more than the job without them would, which is played for it. False: out of memory. */
+/* Warns where quantised weights, or adapters, need more than the job without them would, which is played for it. False:
+ * out of memory. */
 bool tide_warn_of_more(const tide_question *question, tide_run *run, const tide_job *job, tide_diagnostics *diags);
 
 /* ---- answers by trials: members of the open object; false after an error, which is reported ---- */
@@ -49,9 +50,10 @@ bool tide_warn_of_more(const tide_question *question, tide_run *run, const tide_
 /* The job with the words of each of an array of arrays: what tide_write_cell() has to say, or the diagnostics. */
 bool tide_write_cells(tide_writer *w, const tide_question *question, const tide_json *cells, tide_diagnostics *diags);
 
-/* The largest value of a whole-numbered setting for which the job fits its card; with `by` ("seq=1024,2048") for each value
- * of another one. */
-bool tide_write_fit(tide_writer *w, const tide_question *question, tide_text knob, tide_text by, tide_diagnostics *diags);
+/* The largest value of a whole-numbered setting for which the job fits its card; with `by` ("seq=1024,2048") for each
+ * value of another one. */
+bool tide_write_fit(tide_writer *w, const tide_question *question, tide_text knob, tide_text by,
+                    tide_diagnostics *diags);
 
 /* Every card: whether the job fits, and with parallel.kind on how many. */
 bool tide_write_cards(tide_writer *w, const tide_question *question, tide_diagnostics *diags);
@@ -59,8 +61,10 @@ bool tide_write_cards(tide_writer *w, const tide_question *question, tide_diagno
 /* Changes to the job, each played: what it saves or costs, the largest saving first. */
 bool tide_write_advice(tide_writer *w, const tide_question *question, tide_diagnostics *diags);
 
-/* Two jobs: figures, factors and parts of the model, and the settings that differ, each with what it changes: they are played
- * one after the other, from the first job to the second one, so that the changes add up to the whole difference. */
-bool tide_write_comparison(tide_writer *w, const tide_question *one, const tide_question *other, tide_diagnostics *diags);
+/* Two jobs: figures, factors and parts of the model, and the settings that differ, each with what it changes: they are
+ * played one after the other, from the first job to the second one, so that the changes add up to the whole difference.
+ */
+bool tide_write_comparison(tide_writer *w, const tide_question *one, const tide_question *other,
+                           tide_diagnostics *diags);
 
 #endif

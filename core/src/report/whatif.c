@@ -23,15 +23,17 @@ bool tide_smallest_device(uint64_t *bytes, const tide_playable *what, const tide
         uint64_t middle = low + (high - low) / 2;
         on.device_bytes = middle * DEVICE_PAGE;
         if (!what->play(&trial, what->of, &on)) return false;
-        if (trial.runs) high = middle;
-        else low = middle + 1;
+        if (trial.runs)
+            high = middle;
+        else
+            low = middle + 1;
     }
     *bytes = high * DEVICE_PAGE;
     return true;
 }
 
-static const char *const options[] = {"", "expandable_segments:True", "max_split_size_mb:128", "roundup_power2_divisions:8",
-                                      "backend:cudaMallocAsync"};
+static const char *const options[] = {"", "expandable_segments:True", "max_split_size_mb:128",
+                                      "roundup_power2_divisions:8", "backend:cudaMallocAsync"};
 
 enum { OPTION_COUNT = sizeof options / sizeof *options };
 
@@ -41,7 +43,9 @@ static bool try_option(tide_trial *trial, const tide_playable *what, const tide_
     tide_trial there;
     on.device_bytes = 0;
     if (!what->play(trial, what->of, &on)) return false;
-    if (!config->device_bytes || (trial->reserved_peak + config->outside_bytes <= config->device_bytes && !config->fraction_ppm)) return true;
+    if (!config->device_bytes ||
+        (trial->reserved_peak + config->outside_bytes <= config->device_bytes && !config->fraction_ppm))
+        return true;
     if (!what->play(&there, what->of, config)) return false;
     trial->runs = there.runs;
     trial->retries = there.retries;
@@ -54,7 +58,8 @@ static const char *amount(tide_arena *arena, uint64_t bytes) {
     return tide_format(arena, "%llu MiB", (unsigned long long)((bytes + (1 << 19)) >> 20));
 }
 
-static void write_advice(tide_writer *w, const char *option, const tide_trial *now, const tide_trial *then, bool fits_now) {
+static void write_advice(tide_writer *w, const char *option, const tide_trial *now, const tide_trial *then,
+                         bool fits_now) {
     uint64_t saves = now->reserved_peak - then->reserved_peak;
     tide_write_key(w, "advice");
     tide_write_open(w, '{');
@@ -68,7 +73,8 @@ static void write_advice(tide_writer *w, const char *option, const tide_trial *n
     tide_write_close(w, '}');
 }
 
-bool tide_write_options(tide_writer *w, const tide_playable *what, const tide_replay_config *config, const char *conf, bool fits_now) {
+bool tide_write_options(tide_writer *w, const tide_playable *what, const tide_replay_config *config, const char *conf,
+                        bool fits_now) {
     tide_trial now, trials[OPTION_COUNT];
     tide_replay_config on = *config;
     int best = -1;
@@ -91,7 +97,8 @@ bool tide_write_options(tide_writer *w, const tide_playable *what, const tide_re
     }
     tide_write_close(w, ']');
     if (best < 0 || trials[best].reserved_peak >= now.reserved_peak) return true;
-    if (now.reserved_peak - trials[best].reserved_peak >= now.reserved_peak / WORTH_A_WORD || trials[best].runs > fits_now)
+    if (now.reserved_peak - trials[best].reserved_peak >= now.reserved_peak / WORTH_A_WORD ||
+        trials[best].runs > fits_now)
         write_advice(w, options[best], &now, &trials[best], fits_now);
     return true;
 }

@@ -17,12 +17,12 @@ typedef struct tide_playable {
     const void *of;
 } tide_playable;
 
-/* The smallest device on which it runs, in bytes, what is in use outside of the allocator included. By bisection in steps of
- * a driver's page of 2 MiB, between what is asked for and what is reserved on a device without limit. */
+/* The smallest device on which it runs, in bytes, what is in use outside of the allocator included. By bisection in
+ * steps of a driver's page of 2 MiB, between what is asked for and what is reserved on a device without limit. */
 bool tide_smallest_device(uint64_t *bytes, const tide_playable *what, const tide_replay_config *config);
 
-/* Members "options", what each of a few allocator options would reserve, and "advice", if one is worth a word. `fits_now`:
- * whether it runs as it is; `conf` is the text of config->conf. */
+/* Members "options", what each of a few allocator options would reserve, and "advice", if one is worth a word.
+ * `fits_now`: whether it runs as it is; `conf` is the text of config->conf. */
 bool tide_write_options(tide_writer *w, const tide_playable *what, const tide_replay_config *config, const char *conf,
                         bool fits_now);
 

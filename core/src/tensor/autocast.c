@@ -1,6 +1,6 @@
 /* Autocast: which inputs are cast, and the weight cache (aten/src/ATen/autocast_mode.cpp: cached_cast). */
-#include "tensor/tensor.h"
 #include "tensor/ops/ops.h"
+#include "tensor/tensor.h"
 
 void tide_autocast_begin(tide_machine *m, tide_dtype dtype) {
     m->autocast_enabled = true;

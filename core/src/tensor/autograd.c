@@ -63,8 +63,8 @@ tide_node *tide_node_new(tide_machine *m, const tide_backward *backward, tide_te
     return tide_node_with(m, backward, inputs, count, 1, 5);
 }
 
-tide_node *tide_node_with(tide_machine *m, const tide_backward *backward, tide_tensor *const *inputs, int count, int outputs,
-                          int saved) {
+tide_node *tide_node_with(tide_machine *m, const tide_backward *backward, tide_tensor *const *inputs, int count,
+                          int outputs, int saved) {
     if (!tide_needs_node(m, inputs, count)) return NULL;
     if (count > UINT16_MAX || outputs > UINT16_MAX) {
         tide_fail(m, TIDE_ERR_LIMIT, "%s: more than 65535 tensors in one operation", m->op);
@@ -263,8 +263,8 @@ static void push_ready(engine *e, tide_node *node) {
     e->heap[at] = node;
 }
 
-/* Nodes of one order (AccumulateGrad all have the highest) leave as std::priority_queue of libstdc++ has it: the hole at
- * the top sinks along the larger children, the right one if they are equal, and the last node rises from there. */
+/* Nodes of one order (AccumulateGrad all have the highest) leave as std::priority_queue of libstdc++ has it: the hole
+ * at the top sinks along the larger children, the right one if they are equal, and the last node rises from there. */
 static tide_node *pop_ready(engine *e) {
     tide_node *top = e->heap[0], *last = e->heap[--e->heap_count];
     uint32_t hole = 0, count = e->heap_count;
@@ -273,7 +273,8 @@ static tide_node *pop_ready(engine *e) {
         e->heap[hole] = e->heap[child];
         hole = child;
     }
-    for (; hole && e->heap[(hole - 1) / 2]->order < last->order; hole = (hole - 1) / 2) e->heap[hole] = e->heap[(hole - 1) / 2];
+    for (; hole && e->heap[(hole - 1) / 2]->order < last->order; hole = (hole - 1) / 2)
+        e->heap[hole] = e->heap[(hole - 1) / 2];
     if (count) e->heap[hole] = last;
     return top;
 }
@@ -306,8 +307,8 @@ static void run_node(engine *e, tide_node *node) {
     tide_machine *m = e->m;
     task_state *state = node->state;
     tide_tensor *on_stack[EDGE_LIMIT];
-    tide_tensor **results = node->edge_count <= EDGE_LIMIT ? on_stack
-                                                           : TIDE_NEW(m->arena, tide_tensor *, node->edge_count);
+    tide_tensor **results =
+        node->edge_count <= EDGE_LIMIT ? on_stack : TIDE_NEW(m->arena, tide_tensor *, node->edge_count);
     for (unsigned i = 0; i < node->edge_count; i++) results[i] = NULL;
     m->module = node->module;
     m->statement = node->statement;
@@ -318,11 +319,17 @@ static void run_node(engine *e, tide_node *node) {
     m->stream = node->stream;
     if (has_grad && node->hook && m->before_backward) m->before_backward(m, node);
     if (node->is_spent && !m->has_failed)
-        tide_fail(m, TIDE_ERR_CONFLICT, "%s: \"Trying to backward through the graph a second time\": layers under reentrant checkpoints share what it made", m->op);
-    else if (has_grad) node->backward->run(m, node, state->grads, results);
+        tide_fail(m, TIDE_ERR_CONFLICT,
+                  "%s: \"Trying to backward through the graph a second time\": layers under reentrant checkpoints "
+                  "share what it made",
+                  m->op);
+    else if (has_grad)
+        node->backward->run(m, node, state->grads, results);
     for (unsigned i = 0; i < node->edge_count; i++) {
-        if (node->edges[i].node) results[i] = validate(m, results[i], &node->edges[i]);
-        else tide_release_at(m, &results[i]);
+        if (node->edges[i].node)
+            results[i] = validate(m, results[i], &node->edges[i]);
+        else
+            tide_release_at(m, &results[i]);
     }
     for (unsigned i = 0; i < node->output_count; i++) tide_release_at(m, &state->grads[i]);
     node->is_spent = node->saved_count > 0;
@@ -331,7 +338,8 @@ static void run_node(engine *e, tide_node *node) {
         tide_edge *edge = &node->edges[i];
         if (!edge->node) continue;
         task_state *next = edge->node->state;
-        m->stream = edge->node->stream; /* InputBuffer::add: what comes from another stream waits for the one that takes it */
+        m->stream =
+            edge->node->stream; /* InputBuffer::add: what comes from another stream waits for the one that takes it */
         if (results[i] && m->stream != node->stream) tide_record_stream(m, results[i], m->stream);
         next->grads[edge->input] = accumulate(m, next->grads[edge->input], results[i]);
         if (--next->dependencies == 0) push_ready(e, edge->node);
@@ -341,7 +349,8 @@ static void run_node(engine *e, tide_node *node) {
 
 void tide_run_backward_from(tide_machine *m, tide_tensor *const *roots, tide_tensor *const *grads, int count) {
     if (!roots[0]->node && !roots[0]->requires_grad) {
-        tide_fail(m, TIDE_ERR_CONFLICT, "nothing that trains takes part in the loss: every parameter on its way is frozen");
+        tide_fail(m, TIDE_ERR_CONFLICT,
+                  "nothing that trains takes part in the loss: every parameter on its way is frozen");
         return;
     }
     tide_node *nodes[ROOT_LIMIT]; /* of a leaf: what accumulates its gradient */

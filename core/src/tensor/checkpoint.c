@@ -12,7 +12,8 @@
 
 #include <string.h>
 
-static tide_checkpoint *frame_new(tide_machine *m, void *function, const tide_value *inputs, uint32_t count, bool is_nested) {
+static tide_checkpoint *frame_new(tide_machine *m, void *function, const tide_value *inputs, uint32_t count,
+                                  bool is_nested) {
     tide_checkpoint *frame = tide_take(m, sizeof *frame);
     frame->references = 1;
     frame->function = function;
@@ -90,8 +91,8 @@ typedef struct surroundings {
 } surroundings;
 
 static surroundings enter(tide_machine *m, const tide_checkpoint *frame) {
-    surroundings outside = {m->saving_for, m->recomputing, m->grad_enabled, m->autocast_enabled,
-                            m->autocast_dtype, m->module, m->statement, m->op};
+    surroundings outside = {m->saving_for,     m->recomputing, m->grad_enabled, m->autocast_enabled,
+                            m->autocast_dtype, m->module,      m->statement,    m->op};
     m->grad_enabled = true;
     m->saving_for = m->recomputing = NULL;
     if (frame->autocast_enabled) tide_autocast_begin(m, frame->autocast_dtype);
@@ -163,7 +164,8 @@ static void detached_inputs(tide_machine *m, const tide_checkpoint *frame, tide_
 static void reentrant_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
     tide_checkpoint *frame = (tide_checkpoint *)node->held;
     tide_value *detached = tide_take(m, (frame->input_count + 1) * sizeof *detached);
-    tide_tensor *zeros[OUTPUT_LIMIT] = {NULL}; /* torch/csrc/autograd/python_function.cpp: PyNode::apply materializes what is undefined */
+    tide_tensor *zeros[OUTPUT_LIMIT] = {
+        NULL}; /* torch/csrc/autograd/python_function.cpp: PyNode::apply materializes what is undefined */
     for (unsigned i = 0; i < node->output_count; i++)
         if (!grads[i]) zeros[i] = tide_empty(m, node->outputs[i].shape, node->outputs[i].dtype);
     detached_inputs(m, frame, detached);
@@ -192,7 +194,8 @@ static void reentrant_run(tide_machine *m, tide_node *node, tide_tensor **grads,
     }
     tide_value_release(m, output);
     for (uint32_t i = 0; i < frame->input_count; i++) tide_value_release(m, detached[i]);
-    for (unsigned i = node->output_count; i-- > 0;) { /* the arguments of backward(): a tuple lets go of its last item first */
+    for (unsigned i = node->output_count;
+         i-- > 0;) { /* the arguments of backward(): a tuple lets go of its last item first */
         tide_release(m, zeros[i]);
         tide_release_at(m, &grads[i]);
     }
@@ -231,7 +234,8 @@ static tide_value call_reentrant(tide_machine *m, tide_checkpoint *frame) {
     return output;
 }
 
-tide_value tide_checkpoint_call(tide_machine *m, bool is_reentrant, void *function, tide_value *inputs, uint32_t count) {
+tide_value tide_checkpoint_call(tide_machine *m, bool is_reentrant, void *function, tide_value *inputs,
+                                uint32_t count) {
     bool saves = !is_reentrant && m->grad_enabled;
     tide_checkpoint *frame = frame_new(m, function, inputs, count, saves && (m->saving_for || m->recomputing));
     tide_value output;

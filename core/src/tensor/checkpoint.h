@@ -18,7 +18,7 @@ struct tide_checkpoint {
     struct holder {
         bool is_alive;
         tide_tensor *tensor;
-    } *holders;
+    } * holders;
     uint32_t counter; /* tensors saved so far by the recomputation */
 };
 

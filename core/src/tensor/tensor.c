@@ -104,8 +104,8 @@ static uint32_t symbol_hash(const tide_symbol *s) {
 }
 
 static bool symbol_equal(const tide_symbol *a, const tide_symbol *b) {
-    return a->operator == b->operator && a->left == b->left && a->right == b->right && a->value == b->value &&
-           tide_text_equal(a->name, b->name);
+    return a->operator== b->operator&& a->left == b->left && a->right == b->right && a->value == b->value &&
+        tide_text_equal(a->name, b->name);
 }
 
 static uint32_t symbol_intern(tide_machine *m, tide_symbol symbol) {
@@ -139,9 +139,9 @@ uint32_t tide_symbol_literal(tide_machine *m, int64_t value) {
 
 uint32_t tide_symbol_of(tide_machine *m, char operator, tide_value left, tide_value right) {
     if (!left.symbol && !right.symbol) return 0;
-    if (operator == '*' && !left.symbol && left.integer == 1) return right.symbol;
-    if ((operator == '*' || operator == '/') && !right.symbol && right.integer == 1) return left.symbol;
-    if ((operator == '+' || operator == '-') && !right.symbol && right.integer == 0) return left.symbol;
+    if (operator== '*' && !left.symbol && left.integer == 1) return right.symbol;
+    if ((operator== '*' || operator== '/') && !right.symbol && right.integer == 1) return left.symbol;
+    if ((operator== '+' || operator== '-') && !right.symbol && right.integer == 0) return left.symbol;
     uint32_t l = left.symbol ? left.symbol : tide_symbol_literal(m, left.integer);
     uint32_t r = right.symbol ? right.symbol : tide_symbol_literal(m, right.integer);
     return symbol_intern(m, (tide_symbol){.operator= operator, .left = l, .right = r});
@@ -153,18 +153,18 @@ static void symbol_print(const tide_machine *m, uint32_t symbol, char outer, cha
     const tide_symbol *s = &m->symbols[symbol];
     size_t left = SYMBOL_TEXT_LIMIT - *length;
     if (left < 32 || depth > 8) return;
-    if (s->operator == 'n' || s->operator == '#') {
-        int n = s->operator == 'n' ? snprintf(text + *length, left, "%.*s", (int)s->name.length, s->name.at)
-                                   : snprintf(text + *length, left, "%lld", (long long)s->value);
+    if (s->operator== 'n' || s->operator== '#') {
+        int n = s->operator== 'n' ? snprintf(text + *length, left, "%.*s", (int)s->name.length, s->name.at)
+                                  : snprintf(text + *length, left, "%lld", (long long)s->value);
         *length += n > 0 ? ((size_t)n < left ? (size_t)n : left - 1) : 0;
         return;
     }
-    bool is_sum = s->operator == '+' || s->operator == '-';
+    bool is_sum = s->operator== '+' || s->operator== '-';
     bool needs_brackets = (is_sum && (outer == '*' || outer == '/')) || outer == '/';
     if (needs_brackets) text[(*length)++] = '(';
-    symbol_print(m, s->left, s->operator == '/' ? '*' : s->operator, text, length, depth + 1);
+    symbol_print(m, s->left, s->operator== '/' ? '*' : s->operator, text, length, depth + 1);
     text[(*length)++] = s->operator;
-    symbol_print(m, s->right, s->operator == '-' ? '/' : s->operator, text, length, depth + 1);
+    symbol_print(m, s->right, s->operator== '-' ? '/' : s->operator, text, length, depth + 1);
     if (needs_brackets) text[(*length)++] = ')';
     text[*length] = 0;
 }
@@ -240,7 +240,8 @@ static uint32_t layout_hash(const tide_shape *shape, const int64_t *stride) {
 static bool layout_is(const tide_layout *l, const tide_shape *shape, const int64_t *stride) {
     if (l->shape.dims != shape->dims) return false;
     for (int i = 0; i < shape->dims; i++)
-        if (l->shape.size[i] != shape->size[i] || l->stride[i] != stride[i] || l->shape.name[i] != shape->name[i]) return false;
+        if (l->shape.size[i] != shape->size[i] || l->stride[i] != stride[i] || l->shape.name[i] != shape->name[i])
+            return false;
     return true;
 }
 
@@ -293,7 +294,8 @@ const char *tide_shape_text(tide_machine *m, const tide_shape *shape) {
     size_t length = 0;
     text[length++] = '[';
     for (int i = 0; i < shape->dims; i++)
-        length += (size_t)snprintf(text + length, sizeof text - length, "%s%lld", i ? ", " : "", (long long)shape->size[i]);
+        length +=
+            (size_t)snprintf(text + length, sizeof text - length, "%s%lld", i ? ", " : "", (long long)shape->size[i]);
     text[length++] = ']';
     return tide_text_copy(m->arena, (tide_text){text, length});
 }
@@ -460,7 +462,8 @@ tide_tensor *tide_empty_strided(tide_machine *m, const tide_shape *shape, const 
 
 tide_tensor *tide_empty_like(tide_machine *m, const tide_tensor *like, tide_dtype dtype) {
     tide_tensor *self = (tide_tensor *)like;
-    return tide_empty_laid_out(m, tide_is_dense(like) ? like->layout : tide_elementwise_layout(m, like->shape, &self, 1), dtype);
+    return tide_empty_laid_out(
+        m, tide_is_dense(like) ? like->layout : tide_elementwise_layout(m, like->shape, &self, 1), dtype);
 }
 
 tide_tensor *tide_scratch(tide_machine *m, int64_t bytes) {
@@ -564,8 +567,10 @@ static int compare_dims(const tide_shape *shape, tide_tensor *const *inputs, int
 tide_layout *tide_elementwise_layout(tide_machine *m, const tide_shape *shape, tide_tensor *const *inputs, int count) {
     bool all_same = true, all_contiguous = true;
     for (int i = 0; i < count; i++) {
-        if (!tide_same_shape(inputs[i]->shape, shape)) all_same = false;
-        else if (!tide_is_contiguous(inputs[i])) all_contiguous = false;
+        if (!tide_same_shape(inputs[i]->shape, shape))
+            all_same = false;
+        else if (!tide_is_contiguous(inputs[i]))
+            all_contiguous = false;
     }
     if (all_same && all_contiguous) return tide_layout_of(m, shape, NULL);
     if (all_same && count > 0) { /* compute_fast_setup_type: equal dense strides are kept */
@@ -601,10 +606,12 @@ tide_layout *tide_elementwise_layout(tide_machine *m, const tide_shape *shape, t
 
 /* ---- values ---- */
 
-/* CPython lets go of a dictionary's values from the first on, of a list's (Objects/listobject.c, list_dealloc) from the last. */
+/* CPython lets go of a dictionary's values from the first on, of a list's (Objects/listobject.c, list_dealloc) from the
+ * last. */
 void tide_list_release(tide_machine *m, tide_list *list) {
     if (--list->references) return;
-    for (uint32_t i = 0; i < list->count; i++) tide_value_release(m, list->items[list->is_output ? i : list->count - 1 - i]);
+    for (uint32_t i = 0; i < list->count; i++)
+        tide_value_release(m, list->items[list->is_output ? i : list->count - 1 - i]);
     if (list->items) tide_give(m, list->items, list->capacity * sizeof *list->items);
     tide_give(m, list, sizeof *list);
 }

@@ -8,8 +8,8 @@
 
 #include <stdbool.h>
 
-#include "base/diagnostics.h"
 #include "allocator/timeline.h"
+#include "base/diagnostics.h"
 
 typedef enum tide_dtype {
 #define TIDE_DTYPE(name, text, torch, bytes) TIDE_##name,
@@ -32,7 +32,8 @@ typedef struct tide_shape {
     int dims;
 } tide_shape;
 
-/* A shape with strides, and what follows from them. There is one of each in a machine: equal layouts are one pointer. */
+/* A shape with strides, and what follows from them. There is one of each in a machine: equal layouts are one pointer.
+ */
 typedef struct tide_layout {
     tide_shape shape;
     int64_t stride[TIDE_MAX_DIMS]; /* elements */
@@ -45,9 +46,9 @@ typedef struct tide_layout {
 
 typedef struct tide_storage {
     uint32_t references;
-    uint32_t allocation; /* index in the timeline */
+    uint32_t allocation;   /* index in the timeline */
     uint32_t serial, mark; /* see alike.c */
-    bool is_silent;      /* no event: on the host, of zero bytes, or made while the machine only winds down */
+    bool is_silent;        /* no event: on the host, of zero bytes, or made while the machine only winds down */
 } tide_storage;
 
 typedef struct tide_node tide_node;
@@ -56,18 +57,18 @@ typedef struct tide_tensor {
     uint32_t references;
     uint8_t dtype;
     bool requires_grad;
-    bool is_leaf;      /* has no node */
+    bool is_leaf; /* has no node */
     bool is_view;
     bool is_parameter;
-    bool is_absent; /* a parameter that the checkpoint lacks: without memory */
-    uint16_t output; /* which output of node */
+    bool is_absent;        /* a parameter that the checkpoint lacks: without memory */
+    uint16_t output;       /* which output of node */
     uint32_t serial, mark; /* see alike.c */
     tide_storage *storage;
     tide_node *node;        /* grad_fn, owned */
     tide_node *accumulator; /* of a leaf: its AccumulateGrad while a graph holds one, not owned */
     struct tide_tensor *grad;
     struct tide_tensor *cast; /* of a weight: its entry in the autocast cache, not owned */
-    int64_t offset; /* elements */
+    int64_t offset;           /* elements */
     tide_layout *layout;
     const tide_shape *shape; /* of layout */
     const int64_t *stride;   /* likewise */
@@ -97,7 +98,7 @@ typedef struct tide_checkpoint tide_checkpoint;
 
 /* A saved tensor; under non-reentrant checkpointing only the place in its frame is kept. */
 typedef struct tide_saved {
-    tide_tensor *tensor; /* owned */
+    tide_tensor *tensor;    /* owned */
     tide_checkpoint *frame; /* owned */
     uint32_t holder;
 } tide_saved;
@@ -110,13 +111,13 @@ typedef struct tide_meta {
 
 struct tide_node {
     uint32_t references;
-    uint32_t order; /* sequence number; AccumulateGrad: UINT32_MAX */
+    uint32_t order;  /* sequence number; AccumulateGrad: UINT32_MAX */
     uint32_t serial; /* see alike.c */
     const tide_backward *backward;
     uint16_t edge_count, output_count, output_capacity, saved_count, saved_capacity;
     uint8_t stream; /* on which forward ran, and so backward */
     bool is_spent;  /* its saved tensors were freed: it cannot run again */
-    uint32_t hook; /* of a wrapper, see before_backward; 0: none */
+    uint32_t hook;  /* of a wrapper, see before_backward; 0: none */
     uint32_t module, statement;
     const char *op;
     size_t bytes;
@@ -124,9 +125,9 @@ struct tide_node {
     tide_meta *outputs;
     tide_saved *saved;
     int64_t attribute[6];
-    tide_meta extra;       /* a shape for the backward that no saved tensor gives */
-    tide_tensor *variable; /* of AccumulateGrad: the leaf, owned */
-    tide_held *held;       /* owned, may be NULL */
+    tide_meta extra;               /* a shape for the backward that no saved tensor gives */
+    tide_tensor *variable;         /* of AccumulateGrad: the leaf, owned */
+    tide_held *held;               /* owned, may be NULL */
     struct tide_task_state *state; /* in the backward pass that runs, see autograd.c */
     struct tide_node *next;        /* among those that die */
 };
@@ -148,9 +149,9 @@ typedef enum tide_value_kind {
     TIDE_VALUE_TEXT,
     TIDE_VALUE_DTYPE,
     TIDE_VALUE_TENSOR,
-    TIDE_VALUE_LIST,   /* tuples too */
+    TIDE_VALUE_LIST, /* tuples too */
     TIDE_VALUE_MODULE,
-    TIDE_VALUE_CONFIG  /* an object of the configuration */
+    TIDE_VALUE_CONFIG /* an object of the configuration */
 } tide_value_kind;
 
 typedef struct tide_list tide_list;
@@ -176,7 +177,7 @@ struct tide_list {
     uint32_t count, capacity;
     uint32_t serial, mark, pops; /* see alike.c */
     bool is_read;                /* its items or their number have been looked at */
-    bool is_output;              /* "a, b" or "(a, b)": attributes of an object or a ModelOutput, which are a dictionary */
+    bool is_output; /* "a, b" or "(a, b)": attributes of an object or a ModelOutput, which are a dictionary */
     tide_value *items;
 };
 
@@ -220,18 +221,18 @@ struct tide_machine {
     tide_dtype autocast_dtype;
     tide_cast *casts; /* the weight cache */
     uint32_t cast_count, cast_capacity;
-    tide_checkpoint *saving_for; /* the non-reentrant frame whose forward runs */
+    tide_checkpoint *saving_for;  /* the non-reentrant frame whose forward runs */
     tide_checkpoint *recomputing; /* the frame that is being recomputed */
 
     bool is_stopped; /* recomputation has all it needs: wind down without events */
     bool has_failed; /* a diagnostic says why; likewise */
     uint32_t node_order;
-    uint32_t serial; /* of the newest tensor, storage, node or list */
-    uint32_t task_count;      /* backward passes begun */
-    uint32_t task_depth;      /* those that have not ended */
-    tide_node *dying;         /* nodes whose turn to be torn down has not come */
-    bool keeps_workspaces;            /* of cuBLAS: see ops/linear.c */
-    tide_tensor *kept_workspaces[2];  /* of the forward thread, and of the backward thread */
+    uint32_t serial;                 /* of the newest tensor, storage, node or list */
+    uint32_t task_count;             /* backward passes begun */
+    uint32_t task_depth;             /* those that have not ended */
+    tide_node *dying;                /* nodes whose turn to be torn down has not come */
+    bool keeps_workspaces;           /* of cuBLAS: see ops/linear.c */
+    tide_tensor *kept_workspaces[2]; /* of the forward thread, and of the backward thread */
     bool is_tearing_down;
 
     /* Where allocations come from, for the report. */
@@ -241,9 +242,10 @@ struct tide_machine {
     uint64_t op_count, op_limit;
 
     uint64_t host_pinned; /* bytes */
-    uint8_t stream;      /* of what is allocated now */
+    uint8_t stream;       /* of what is allocated now */
 
-    /* Called when a leaf has got (more of) a gradient, which the engine still holds: register_post_accumulate_grad_hook. */
+    /* Called when a leaf has got (more of) a gradient, which the engine still holds:
+     * register_post_accumulate_grad_hook. */
     void (*gradient_ready)(tide_machine *m, tide_tensor *leaf);
     /* Called before the backward of a node that is hooked: Tensor.register_hook. */
     void (*before_backward)(tide_machine *m, tide_node *node);
@@ -266,7 +268,9 @@ tide_tensor *tide_fail(tide_machine *m, tide_status status, const char *format, 
     __attribute__((format(printf, 3, 4)))
 #endif
     ;
-static inline bool tide_is_winding_down(const tide_machine *m) { return m->is_stopped || m->has_failed; }
+static inline bool tide_is_winding_down(const tide_machine *m) {
+    return m->is_stopped || m->has_failed;
+}
 
 /* Small recycled memory; zeroed. */
 void *tide_take(tide_machine *m, size_t bytes);
@@ -288,7 +292,8 @@ tide_layout *tide_layout_of(tide_machine *m, const tide_shape *shape, const int6
 /* A contiguous tensor over a new storage of its size. */
 tide_tensor *tide_empty(tide_machine *m, const tide_shape *shape, tide_dtype dtype);
 /* The same on the host: no event. */
-/* Pinned memory of the host for so many bytes: a power of two, which the run keeps (c10/core/CachingHostAllocator.h). */
+/* Pinned memory of the host for so many bytes: a power of two, which the run keeps (c10/core/CachingHostAllocator.h).
+ */
 void tide_pin_host(tide_machine *m, int64_t bytes);
 tide_tensor *tide_empty_host(tide_machine *m, const tide_shape *shape, tide_dtype dtype);
 /* As torch.empty_like with preserve_format: keeps dense strides. */
@@ -320,7 +325,7 @@ static inline tide_tensor *tide_retain(tide_tensor *t) {
     if (t) t->references++;
     return t;
 }
-void tide_tensor_free(tide_machine *m, tide_tensor *t); /* when nobody refers to it */
+void tide_tensor_free(tide_machine *m, tide_tensor *t);            /* when nobody refers to it */
 static inline void tide_release(tide_machine *m, tide_tensor *t) { /* NULL is allowed */
     if (t && --t->references == 0) tide_tensor_free(m, t);
 }
@@ -330,11 +335,17 @@ static inline void tide_release_at(tide_machine *m, tide_tensor **t) { /* and se
     tide_release(m, old);
 }
 
-static inline int64_t tide_count(const tide_tensor *t) { return t->layout->count; }
+static inline int64_t tide_count(const tide_tensor *t) {
+    return t->layout->count;
+}
 int64_t tide_count_of(const tide_shape *shape);
 int64_t tide_bytes(const tide_tensor *t);
-static inline bool tide_is_contiguous(const tide_tensor *t) { return t->layout->is_contiguous; }
-static inline bool tide_is_dense(const tide_tensor *t) { return t->layout->is_dense; }
+static inline bool tide_is_contiguous(const tide_tensor *t) {
+    return t->layout->is_contiguous;
+}
+static inline bool tide_is_dense(const tide_tensor *t) {
+    return t->layout->is_dense;
+}
 bool tide_same_shape(const tide_shape *a, const tide_shape *b);
 void tide_contiguous_strides(const tide_shape *shape, int64_t *stride);
 /* The layout that TensorIterator gives the output, of that shape, of an elementwise operation on these inputs. */
@@ -358,8 +369,8 @@ bool tide_needs_node(const tide_machine *m, tide_tensor *const *inputs, int coun
  * of inputs may be NULL. */
 tide_node *tide_node_new(tide_machine *m, const tide_backward *backward, tide_tensor *const *inputs, int count);
 /* The same for so many outputs and saved tensors. */
-tide_node *tide_node_with(tide_machine *m, const tide_backward *backward, tide_tensor *const *inputs, int count, int outputs,
-                          int saved);
+tide_node *tide_node_with(tide_machine *m, const tide_backward *backward, tide_tensor *const *inputs, int count,
+                          int outputs, int saved);
 void tide_node_release(tide_machine *m, tide_node *node);
 /* The AccumulateGrad of a leaf, which exists as long as any graph refers to it; owned by the caller. */
 tide_node *tide_accumulator_of(tide_machine *m, tide_tensor *leaf);
@@ -408,21 +419,31 @@ tide_tensor *tide_autocast_fp32(tide_machine *m, tide_tensor *t);
 
 /* ---- values ---- */
 
-static inline tide_value tide_none(void) { return (tide_value){.kind = TIDE_VALUE_NONE}; }
+static inline tide_value tide_none(void) {
+    return (tide_value){.kind = TIDE_VALUE_NONE};
+}
 static inline tide_value tide_of_tensor(tide_tensor *t) {
     return t ? (tide_value){.kind = TIDE_VALUE_TENSOR, .tensor = t} : tide_none();
 }
-static inline tide_value tide_of_int(int64_t n) { return (tide_value){.kind = TIDE_VALUE_INT, .integer = n}; }
-static inline tide_value tide_of_bool(bool b) { return (tide_value){.kind = TIDE_VALUE_BOOL, .truth = b}; }
+static inline tide_value tide_of_int(int64_t n) {
+    return (tide_value){.kind = TIDE_VALUE_INT, .integer = n};
+}
+static inline tide_value tide_of_bool(bool b) {
+    return (tide_value){.kind = TIDE_VALUE_BOOL, .truth = b};
+}
 static inline tide_value tide_value_retain(tide_value v) {
-    if (v.kind == TIDE_VALUE_TENSOR) v.tensor->references++;
-    else if (v.kind == TIDE_VALUE_LIST) v.list->references++;
+    if (v.kind == TIDE_VALUE_TENSOR)
+        v.tensor->references++;
+    else if (v.kind == TIDE_VALUE_LIST)
+        v.list->references++;
     return v;
 }
 void tide_list_release(tide_machine *m, tide_list *list);
 static inline void tide_value_release(tide_machine *m, tide_value v) {
-    if (v.kind == TIDE_VALUE_TENSOR) tide_release(m, v.tensor);
-    else if (v.kind == TIDE_VALUE_LIST) tide_list_release(m, v.list);
+    if (v.kind == TIDE_VALUE_TENSOR)
+        tide_release(m, v.tensor);
+    else if (v.kind == TIDE_VALUE_LIST)
+        tide_list_release(m, v.list);
 }
 tide_list *tide_list_new(tide_machine *m);
 static inline void tide_value_is_read(tide_value v) { /* by more than its identity */

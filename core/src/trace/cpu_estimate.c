@@ -1,6 +1,6 @@
 /* A profile of a run without a GPU, as the allocations that the run would make on one (the approach of xMem,
- * arXiv 2510.21048): what the CPU's operators allocate is what the GPU's allocate, but for differences that are put right here
- * where they can be, and told where they cannot. */
+ * arXiv 2510.21048): what the CPU's operators allocate is what the GPU's allocate, but for differences that are put
+ * right here where they can be, and told where they cannot. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -61,11 +61,11 @@ typedef struct estimate {
     uint32_t workspace_stack;
     born *born; /* by slot */
     uint32_t born_capacity;
-    uint64_t made_up; /* blocks */
+    uint64_t made_up;           /* blocks */
     uint64_t roots, first_root; /* the optimizer's, numbers of made-up blocks */
     struct moved {
         uint64_t address;
-    } *moved; /* the CPU's addresses of those */
+    } * moved; /* the CPU's addresses of those */
     uint32_t moved_count, moved_capacity;
     uint64_t found; /* bytes of parameters that the trace does not show being made */
     bool has_matched;
@@ -107,15 +107,18 @@ static int by_size(const void *a, const void *b) {
 static void match_parameters(estimate *e) {
     tide_arena *arena = e->walk.r->arena;
     const tide_tape *t = e->tape;
-    uint64_t *gradients = TIDE_NEW(arena, uint64_t, t->live_count + 1), *held = TIDE_NEW(arena, uint64_t, t->live_count + 1);
+    uint64_t *gradients = TIDE_NEW(arena, uint64_t, t->live_count + 1),
+             *held = TIDE_NEW(arena, uint64_t, t->live_count + 1);
     uint32_t gradient_count = 0, held_count = 0, h = 0;
     if (e->has_matched || !e->seen[ROLE_BACKWARD]) return;
     e->has_matched = true;
     for (uint32_t i = 0; i < t->live_capacity; i++) {
         if (!t->live[i].state || t->live[i].what >= e->born_capacity) continue;
         const born *b = &e->born[t->live[i].what];
-        if (b->in_backward) gradients[gradient_count++] = b->bytes;
-        else if (b->before_backward) held[held_count++] = b->bytes;
+        if (b->in_backward)
+            gradients[gradient_count++] = b->bytes;
+        else if (b->before_backward)
+            held[held_count++] = b->bytes;
     }
     qsort(gradients, gradient_count, sizeof *gradients, by_size);
     qsort(held, held_count, sizeof *held, by_size);
@@ -136,7 +139,8 @@ static void note_birth(estimate *e, uint64_t bytes, bool in_backward) {
     uint32_t slot = e->tape->spare_count ? e->tape->spare[e->tape->spare_count - 1] : e->tape->slot_count;
     while (slot >= e->born_capacity) {
         uint32_t grown = e->born_capacity ? e->born_capacity * 2 : 1024;
-        e->born = tide_arena_grow(e->walk.r->arena, e->born, e->born_capacity * sizeof *e->born, grown * sizeof *e->born);
+        e->born =
+            tide_arena_grow(e->walk.r->arena, e->born, e->born_capacity * sizeof *e->born, grown * sizeof *e->born);
         e->born_capacity = grown;
     }
     e->born[slot] = (born){bytes, in_backward, !in_backward && !e->seen[ROLE_BACKWARD]};
@@ -156,7 +160,8 @@ static void end_span(trace_walk *walk, const trace_span *span) {
     e->moved_count = 0;
 }
 
-/* Roots of second moments: a foreach optimizer makes those of all parameters before it uses the first, and divides in place. */
+/* Roots of second moments: a foreach optimizer makes those of all parameters before it uses the first, and divides in
+ * place. */
 static bool take_root(estimate *e, const trace_row *row, uint32_t stack) {
     TIDE_ROOM(e->walk.r->arena, e->moved, e->moved_count, e->moved_capacity);
     e->moved[e->moved_count++].address = row->extent;
@@ -177,7 +182,8 @@ static void take_memory(estimate *e, const trace_row *row, uint32_t stack) {
     const trace_thread *thread = &e->walk.threads[row->thread];
     bool is_stepping = is_inside(e, thread, ROLE_OPTIMIZER);
     if (row->bytes < 0) {
-        if (!is_moved(e, row->extent) && tide_tape_is_live(e->tape, row->extent)) tide_tape_free(e->tape, row->extent, 0, 0);
+        if (!is_moved(e, row->extent) && tide_tape_is_live(e->tape, row->extent))
+            tide_tape_free(e->tape, row->extent, 0, 0);
         return;
     }
     if (is_inside(e, thread, ROLE_DATA)) return;
@@ -206,12 +212,16 @@ static void tell(estimate *e) {
         role when;
         const char *text;
     } notes[] = {
-        {ROLE_NONE, "sizes are those of the dtypes that ran on the CPU; tensors that the program keeps on the host are counted as on the GPU"},
-        {ROLE_NONE, "other GPU kernels may take scratch memory that the CPU's do not: reductions, sorting, gradients of embeddings"},
+        {ROLE_NONE, "sizes are those of the dtypes that ran on the CPU; tensors that the program keeps on the host are "
+                    "counted as on the GPU"},
+        {ROLE_NONE, "other GPU kernels may take scratch memory that the CPU's do not: reductions, sorting, gradients "
+                    "of embeddings"},
         {ROLE_PRODUCT, "put right: a cuBLAS workspace around every matrix product, as PyTorch 2.15 takes it"},
-        {ROLE_ROOT, "put right: the optimizer runs as foreach, which holds one temporary for every parameter until the step ends"},
+        {ROLE_ROOT,
+         "put right: the optimizer runs as foreach, which holds one temporary for every parameter until the step ends"},
         {ROLE_DATA, "put right: what the data loader makes stays on the host"},
-        {ROLE_ATTENTION, "attention ran with the CPU's kernel: on the GPU its backward pass takes an accumulator in fp32, or eager attention other temporaries"},
+        {ROLE_ATTENTION, "attention ran with the CPU's kernel: on the GPU its backward pass takes an accumulator in "
+                         "fp32, or eager attention other temporaries"},
         {ROLE_DROPOUT, "dropout keeps a mask in the dtype of its input on the CPU, of one byte an element on the GPU"},
         {ROLE_CONVOLUTION, "convolutions: the workspaces of cuDNN are not counted"},
     };
@@ -219,9 +229,13 @@ static void tell(estimate *e) {
     for (size_t i = 0; i < sizeof notes / sizeof *notes; i++)
         if (notes[i].when == ROLE_NONE || e->seen[notes[i].when]) r->notes[r->note_count++] = notes[i].text;
     if (e->found)
-        r->notes[r->note_count++] = tide_format(r->arena, "put right: %llu bytes of parameters are older than the trace, and known by their gradients; optimizer state as old is not known",
+        r->notes[r->note_count++] = tide_format(r->arena,
+                                                "put right: %llu bytes of parameters are older than the trace, and "
+                                                "known by their gradients; optimizer state as old is not known",
                                                 (unsigned long long)e->found);
-    if (!e->seen[ROLE_OPTIMIZER]) r->notes[r->note_count++] = "no Optimizer.step is in the trace: optimizer states and their temporaries are not counted";
+    if (!e->seen[ROLE_OPTIMIZER])
+        r->notes[r->note_count++] =
+            "no Optimizer.step is in the trace: optimizer states and their temporaries are not counted";
 }
 
 void tide_trace_estimate(tide_recording *r, const trace_row *rows, uint32_t count) {
@@ -234,7 +248,8 @@ void tide_trace_estimate(tide_recording *r, const trace_row *rows, uint32_t coun
     for (uint32_t i = 0; i < count; i++) take_row(e, &rows[i]);
     match_parameters(e);
     for (uint32_t i = 0; i < e->tape->site_count; i++)
-        if (e->tape->sites[i].stack == e->workspace_stack && e->tape->sites[i].bytes == CUBLAS_WORKSPACE) e->tape->workspace_site = i + 1;
+        if (e->tape->sites[i].stack == e->workspace_stack && e->tape->sites[i].bytes == CUBLAS_WORKSPACE)
+            e->tape->workspace_site = i + 1;
     tell(e);
     r->is_cpu = true;
 }

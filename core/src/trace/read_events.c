@@ -22,7 +22,8 @@ static char read_line(const char *at, const char *end, uint64_t *numbers) {
     for (int i = 0; at < end && *at == ','; i++) {
         uint64_t value = 0;
         const char *first = ++at;
-        for (; at < end && *at >= '0' && *at <= '9' && value < UINT64_MAX / 10; at++) value = value * 10 + (uint64_t)(*at - '0');
+        for (; at < end && *at >= '0' && *at <= '9' && value < UINT64_MAX / 10; at++)
+            value = value * 10 + (uint64_t)(*at - '0');
         if (at == first || i == 3) return 0;
         numbers[i] = value;
     }
@@ -31,15 +32,26 @@ static char read_line(const char *at, const char *end, uint64_t *numbers) {
 
 static bool take_line(tide_tape *t, char kind, const uint64_t *n) {
     switch (kind) {
-    case 'a': return tide_tape_alloc(t, n[0], n[1], n[2], 0);
-    case 'f': tide_tape_free(t, n[0], 0, 0); return true;
-    case 'c': tide_tape_back(t, n[0]); return true;
+    case 'a':
+        return tide_tape_alloc(t, n[0], n[1], n[2], 0);
+    case 'f':
+        tide_tape_free(t, n[0], 0, 0);
+        return true;
+    case 'c':
+        tide_tape_back(t, n[0]);
+        return true;
     case 'S':
-    case 'M': tide_tape_segment(t, false, n[1]); return true;
+    case 'M':
+        tide_tape_segment(t, false, n[1]);
+        return true;
     case 's':
-    case 'U': tide_tape_segment(t, true, n[1]); return true;
-    case 'o': return tide_tape_oom(t, n[0], n[1], n[2], 0);
-    default: return false;
+    case 'U':
+        tide_tape_segment(t, true, n[1]);
+        return true;
+    case 'o':
+        return tide_tape_oom(t, n[0], n[1], n[2], 0);
+    default:
+        return false;
     }
 }
 
@@ -56,7 +68,8 @@ static size_t read_events(tide_recording *r, const unsigned char *at, size_t len
         if (s->line++ == 0)
             tide_recording_facts(r, (tide_text){line, (size_t)(stop - line)});
         else if (stop > line && !take_line(s->tape, read_line(line, stop, numbers), numbers))
-            return tide_recording_break(r, used, tide_format(r->arena, "line %llu is no event", (unsigned long long)s->line), NULL);
+            return tide_recording_break(
+                r, used, tide_format(r->arena, "line %llu is no event", (unsigned long long)s->line), NULL);
         used += size + (end != NULL);
     }
     return used;

@@ -1,30 +1,29 @@
 /* Memory snapshots of PyTorch: a pickle of plain dicts, lists, tuples, numbers and texts (torch/cuda/memory.py:
  * _dump_snapshot; torch/csrc/cuda/Module.cpp: _cuda_memorySnapshot).
  *
- * Pickle is a language for a machine with a stack, and can call any function. This machine knows plain data alone; an opcode
- * that names or calls something ends the reading. No tree is built: a dict is understood when its items are set, and
- * forgotten. Containers have no contents here, so a reference to one, cyclic or not, costs nothing. */
+ * Pickle is a language for a machine with a stack, and can call any function. This machine knows plain data alone; an
+ * opcode that names or calls something ends the reading. No tree is built: a dict is understood when its items are set,
+ * and forgotten. Containers have no contents here, so a reference to one, cyclic or not, costs nothing. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "trace/recording.h"
 
 /* Names that are compared: their numbers are those of r->names, in this order from 1. */
-#define SNAPSHOT_WORDS(X)                                                                           \
-    X(action) X(addr) X(size) X(stream) X(time_us) X(frames) X(pool_id) X(device_free)             \
-    X(filename) X(line) X(name)                                                                    \
-    X(alloc) X(free_requested) X(free_completed) X(segment_alloc) X(segment_map) X(segment_free)   \
-    X(segment_unmap) X(oom) X(snapshot) X(user_defined)                                            \
-    X(segments) X(device_traces) X(allocator_settings)                                             \
-    X(device) X(segment_pool_id) X(blocks) X(address) X(requested_size) X(state) X(active_allocated) \
-    X(total_size) X(is_expandable) X(PYTORCH_CUDA_ALLOC_CONF) X(expandable_segments) X(max_split_size)
+#define SNAPSHOT_WORDS(X)                                                                                              \
+    X(action)                                                                                                          \
+    X(addr) X(size) X(stream) X(time_us) X(frames) X(pool_id) X(device_free) X(filename) X(line) X(name) X(alloc)      \
+        X(free_requested) X(free_completed) X(segment_alloc) X(segment_map) X(segment_free) X(segment_unmap) X(oom)    \
+            X(snapshot) X(user_defined) X(segments) X(device_traces) X(allocator_settings) X(device)                   \
+                X(segment_pool_id) X(blocks) X(address) X(requested_size) X(state) X(active_allocated) X(total_size)   \
+                    X(is_expandable) X(PYTORCH_CUDA_ALLOC_CONF) X(expandable_segments) X(max_split_size)
 
 typedef enum word {
     WORD_NONE,
 #define WORD(name) WORD_##name,
     SNAPSHOT_WORDS(WORD)
 #undef WORD
-    WORD_COUNT
+        WORD_COUNT
 } word;
 
 typedef enum value_kind {
@@ -68,7 +67,15 @@ typedef struct segment_seen {
     segment_mark what;
 } segment_seen;
 
-enum { VALUES = 1 << 17, MARKS = 1 << 10, RECENT_BITS = 14, LOW = 1 << 12, CHAIN_BITS = 10, KEPT_TEXT = 1 << 12, TEXTS = 1 << 20 };
+enum {
+    VALUES = 1 << 17,
+    MARKS = 1 << 10,
+    RECENT_BITS = 14,
+    LOW = 1 << 12,
+    CHAIN_BITS = 10,
+    KEPT_TEXT = 1 << 12,
+    TEXTS = 1 << 20
+};
 
 typedef struct snapshot {
     tide_recording *r;
@@ -78,18 +85,18 @@ typedef struct snapshot {
     bool has_stopped;
 
     /* Note [The memo]
-     * A pickle may refer back to every text and container in it. Kept are texts that were not seen before and frames, which a
-     * program has few of, and the stacks of blocks that live at the end; of the others (stacks of entries, texts that are
-     * repeated) the latest. What cannot be found is VALUE_OTHER. */
+     * A pickle may refer back to every text and container in it. Kept are texts that were not seen before and frames,
+     * which a program has few of, and the stacks of blocks that live at the end; of the others (stacks of entries,
+     * texts that are repeated) the latest. What cannot be found is VALUE_OTHER. */
     memo_entry *memo;
     uint32_t memo_count, memo_capacity;
     memo_entry low[LOW]; /* the first places: keys and most frames */
     memo_entry *recent;
     uint64_t memo_next;
 
-    value items[WORD_COUNT];   /* of the dict that is set, by key; those of `present` */
-    uint64_t present;          /* a bit for each word */
-    chain_entry *chains;       /* lists of frames seen lately, by hash */
+    value items[WORD_COUNT]; /* of the dict that is set, by key; those of `present` */
+    uint64_t present;        /* a bit for each word */
+    chain_entry *chains;     /* lists of frames seen lately, by hash */
 
     uint32_t section;    /* the key of the top dict that is being filled */
     uint32_t outer;      /* position of the list of devices on the stack */
@@ -105,7 +112,8 @@ typedef struct snapshot {
     unsigned char by_letter[256]; /* index into opcodes, plus one */
 } snapshot;
 
-static const char *const not_data = "a snapshot of torch.cuda.memory holds plain data; of training_args.bin, save training_args.to_json_string() instead";
+static const char *const not_data = "a snapshot of torch.cuda.memory holds plain data; of training_args.bin, save "
+                                    "training_args.to_json_string() instead";
 
 /* ---- the memo ---- */
 
@@ -132,9 +140,12 @@ static void memo_keep(snapshot *s, memo_entry entry) {
 
 static void memo_put(snapshot *s, uint32_t key, const value *v, bool is_kept) {
     memo_entry entry = {key, v->kind, v->id};
-    if (key < LOW) s->low[key] = entry;
-    else if (is_kept && s->memo_count < TEXTS) memo_keep(s, entry);
-    else s->recent[key & ((1u << RECENT_BITS) - 1)] = entry;
+    if (key < LOW)
+        s->low[key] = entry;
+    else if (is_kept && s->memo_count < TEXTS)
+        memo_keep(s, entry);
+    else
+        s->recent[key & ((1u << RECENT_BITS) - 1)] = entry;
 }
 
 /* Puts the top into the memo under `index`. */
@@ -206,15 +217,18 @@ static void set_frame(snapshot *s, value *dict, value file) {
     if (key) memo_put(s, (uint32_t)key, dict, true);
 }
 
-static void see_segment(snapshot *s, uint64_t address, uint64_t bytes, uint64_t stream, uint32_t device, segment_mark what) {
+static void see_segment(snapshot *s, uint64_t address, uint64_t bytes, uint64_t stream, uint32_t device,
+                        segment_mark what) {
     TIDE_ROOM(s->r->arena, s->segments, s->segment_count, s->segment_capacity);
     s->segments[s->segment_count] = (segment_seen){address, bytes, stream, device, s->segment_count, what};
     s->segment_count++;
 }
 
 static void release_held(snapshot *s, tide_tape *tape, bool is_complete) {
-    if (s->has_held && is_complete) tide_tape_free(tape, s->held_address, s->held_bytes, s->held_stream);
-    else if (s->has_held) tide_tape_wait(tape, s->held_address, s->held_bytes, s->held_stream);
+    if (s->has_held && is_complete)
+        tide_tape_free(tape, s->held_address, s->held_bytes, s->held_stream);
+    else if (s->has_held)
+        tide_tape_wait(tape, s->held_address, s->held_bytes, s->held_stream);
     s->has_held = false;
 }
 
@@ -233,22 +247,35 @@ static void take_entry(snapshot *s, uint32_t action) {
     release_held(s, tape, false);
     tide_tape_time_is(tape, int_of(s, WORD_time_us));
     if (action == WORD_segment_alloc || action == WORD_segment_free)
-        see_segment(s, address, bytes, stream, s->device - 1, action == WORD_segment_alloc ? SEGMENT_MADE : SEGMENT_GONE);
+        see_segment(s, address, bytes, stream, s->device - 1,
+                    action == WORD_segment_alloc ? SEGMENT_MADE : SEGMENT_GONE);
     switch (action) {
-    case WORD_alloc: tide_tape_alloc(tape, address, bytes, stream, stack_of(s)); break;
+    case WORD_alloc:
+        tide_tape_alloc(tape, address, bytes, stream, stack_of(s));
+        break;
     case WORD_free_requested:
         s->has_held = true;
         s->held_address = address, s->held_bytes = bytes, s->held_stream = stream;
         break;
-    case WORD_free_completed: tide_tape_back(tape, address); break;
+    case WORD_free_completed:
+        tide_tape_back(tape, address);
+        break;
     case WORD_segment_alloc:
-    case WORD_segment_map: tide_tape_segment(tape, false, bytes); break;
+    case WORD_segment_map:
+        tide_tape_segment(tape, false, bytes);
+        break;
     case WORD_segment_free:
-    case WORD_segment_unmap: tide_tape_segment(tape, true, bytes); break;
-    case WORD_oom: tide_tape_oom(tape, int_of(s, WORD_device_free), bytes, stream, stack_of(s)); break;
+    case WORD_segment_unmap:
+        tide_tape_segment(tape, true, bytes);
+        break;
+    case WORD_oom:
+        tide_tape_oom(tape, int_of(s, WORD_device_free), bytes, stream, stack_of(s));
+        break;
     case WORD_snapshot:
-    case WORD_user_defined: break;
-    default: s->r->unreadable++;
+    case WORD_user_defined:
+        break;
+    default:
+        s->r->unreadable++;
     }
 }
 
@@ -264,7 +291,8 @@ static void take_block(snapshot *s, value state) {
 static void take_segment(snapshot *s) {
     uint64_t bytes = int_of(s, WORD_total_size), device = int_of(s, WORD_device);
     if (bytes && device < TIDE_RECORDING_DEVICES && !int_of(s, WORD_is_expandable))
-        see_segment(s, int_of(s, WORD_address), bytes, stream_of(s, WORD_segment_pool_id), (uint32_t)device, SEGMENT_FINAL);
+        see_segment(s, int_of(s, WORD_address), bytes, stream_of(s, WORD_segment_pool_id), (uint32_t)device,
+                    SEGMENT_FINAL);
     for (; s->first_block < s->block_count; s->first_block++) {
         s->blocks[s->first_block].stream = stream_of(s, WORD_segment_pool_id);
         s->blocks[s->first_block].device = (uint32_t)int_of(s, WORD_device);
@@ -282,24 +310,32 @@ static void take_settings(snapshot *s) {
 static void set_items(snapshot *s, value *dict, uint32_t from) {
     take_items(s, from);
     value action = item_of(s, WORD_action), file = item_of(s, WORD_filename), state = item_of(s, WORD_state);
-    if (file.kind == VALUE_TEXT) set_frame(s, dict, file);
-    else if (s->section == WORD_device_traces && action.kind == VALUE_TEXT) take_entry(s, action.id);
-    else if (s->section == WORD_device_traces && s->mark_count) s->r->unreadable++;
-    else if (s->section == WORD_segments && state.kind != VALUE_OTHER) take_block(s, state);
-    else if (s->section == WORD_segments) take_segment(s);
-    else if (s->section == WORD_allocator_settings) take_settings(s);
+    if (file.kind == VALUE_TEXT)
+        set_frame(s, dict, file);
+    else if (s->section == WORD_device_traces && action.kind == VALUE_TEXT)
+        take_entry(s, action.id);
+    else if (s->section == WORD_device_traces && s->mark_count)
+        s->r->unreadable++;
+    else if (s->section == WORD_segments && state.kind != VALUE_OTHER)
+        take_block(s, state);
+    else if (s->section == WORD_segments)
+        take_segment(s);
+    else if (s->section == WORD_allocator_settings)
+        take_settings(s);
 }
 
 /* Frames come from the innermost out. */
 static void append_items(snapshot *s, value *list, uint32_t from) {
     if (list->kind != VALUE_LIST || from == s->count || s->values[from].kind != VALUE_FRAME) return;
     uint64_t hash = 0, key = list->number;
-    for (uint32_t i = from; i < s->count; i++) hash = (hash ^ s->values[i].id) * UINT64_C(0x9e3779b97f4a7c15), hash ^= hash >> 29;
+    for (uint32_t i = from; i < s->count; i++)
+        hash = (hash ^ s->values[i].id) * UINT64_C(0x9e3779b97f4a7c15), hash ^= hash >> 29;
     chain_entry *chain = &s->chains[hash >> (64 - CHAIN_BITS)];
     if (!chain->stack || chain->hash != hash) {
         *chain = (chain_entry){hash, 0};
         for (uint32_t i = s->count; i-- > from;)
-            if (s->values[i].kind == VALUE_FRAME) chain->stack = tide_recording_stack(s->r, chain->stack, s->values[i].id);
+            if (s->values[i].kind == VALUE_FRAME)
+                chain->stack = tide_recording_stack(s->r, chain->stack, s->values[i].id);
     }
     *list = (value){VALUE_STACK, chain->stack, 0};
     if (key) memo_put(s, (uint32_t)key, list, s->section == WORD_segments);
@@ -396,11 +432,19 @@ static const char *run_top(snapshot *s, uint32_t needs, unsigned char opcode) {
         append_items(s, &s->values[s->count - 2], s->count - 1);
         s->count--;
         return NULL;
-    case '0': s->count--; return NULL;
-    case '2': return push(s, VALUE_OTHER, 0, 0);
-    case '.': s->has_stopped = true; return NULL;
-    case 0x94: memoize(s, s->memo_next); return NULL;
-    default: return make_tuple(s, s->count - needs); /* TUPLE1 to TUPLE3 */
+    case '0':
+        s->count--;
+        return NULL;
+    case '2':
+        return push(s, VALUE_OTHER, 0, 0);
+    case '.':
+        s->has_stopped = true;
+        return NULL;
+    case 0x94:
+        memoize(s, s->memo_next);
+        return NULL;
+    default:
+        return make_tuple(s, s->count - needs); /* TUPLE1 to TUPLE3 */
     }
 }
 
@@ -425,8 +469,8 @@ static const char *get(snapshot *s, uint64_t index) {
     return push(s, (value_kind)v.kind, v.id, 0);
 }
 
-/* Opcodes: the letter, bytes of the number behind it, whether that is the length of what follows, what it is called, what it does.
- * Those without a meaning here name or call something. */
+/* Opcodes: the letter, bytes of the number behind it, whether that is the length of what follows, what it is called,
+ * what it does. Those without a meaning here name or call something. */
 typedef enum meaning {
     NOTHING,
     FORBIDDEN,
@@ -449,64 +493,109 @@ static const struct opcode {
     unsigned char means;
     const char *name;
 } opcodes[] = {
-    {0x80, 1, false, NOTHING, "PROTO"},        {0x95, 8, false, NOTHING, "FRAME"},
-    {'h', 1, false, GET, "BINGET"},            {'j', 4, false, GET, "LONG_BINGET"},
-    {0x94, 0, false, TOP_1, "MEMOIZE"},        {'q', 1, false, PUT, "BINPUT"},
-    {'r', 4, false, PUT, "LONG_BINPUT"},       {'K', 1, false, NUMBER, "BININT1"},
-    {'M', 2, false, NUMBER, "BININT2"},        {'J', 4, false, LONG_NUMBER, "BININT"},
-    {0x8a, 1, true, LONG_NUMBER, "LONG1"},     {0x8b, 4, true, LONG_NUMBER, "LONG4"},
-    {'G', 8, false, PLAIN, "BINFLOAT"},        {'N', 0, false, PLAIN, "NONE"},
-    {0x88, 0, false, PLAIN, "NEWTRUE"},        {0x89, 0, false, PLAIN, "NEWFALSE"},
-    {0x8c, 1, true, TEXT, "SHORT_BINUNICODE"}, {'X', 4, true, TEXT, "BINUNICODE"},
-    {0x8d, 8, true, TEXT, "BINUNICODE8"},      {'U', 1, true, SKIPPED, "SHORT_BINSTRING"},
-    {'T', 4, true, SKIPPED, "BINSTRING"},      {'C', 1, true, SKIPPED, "SHORT_BINBYTES"},
-    {'B', 4, true, SKIPPED, "BINBYTES"},       {0x8e, 8, true, SKIPPED, "BINBYTES8"},
-    {'}', 0, false, PLAIN, "EMPTY_DICT"},      {']', 0, false, PLAIN, "EMPTY_LIST"},
-    {')', 0, false, PLAIN, "EMPTY_TUPLE"},     {'(', 0, false, PLAIN, "MARK"},
-    {'u', 0, false, MARKED, "SETITEMS"},       {'e', 0, false, MARKED, "APPENDS"},
-    {'t', 0, false, MARKED, "TUPLE"},          {'1', 0, false, MARKED, "POP_MARK"},
-    {'s', 0, false, TOP_3, "SETITEM"},         {'a', 0, false, TOP_2, "APPEND"},
-    {0x85, 0, false, TOP_1, "TUPLE1"},         {0x86, 0, false, TOP_2, "TUPLE2"},
-    {0x87, 0, false, TOP_3, "TUPLE3"},         {'0', 0, false, TOP_1, "POP"},
-    {'2', 0, false, TOP_1, "DUP"},             {'.', 0, false, TOP_1, "STOP"},
-    {'c', 0, false, FORBIDDEN, "GLOBAL"},      {0x93, 0, false, FORBIDDEN, "STACK_GLOBAL"},
-    {'R', 0, false, FORBIDDEN, "REDUCE"},      {'b', 0, false, FORBIDDEN, "BUILD"},
-    {'i', 0, false, FORBIDDEN, "INST"},        {'o', 0, false, FORBIDDEN, "OBJ"},
-    {0x81, 0, false, FORBIDDEN, "NEWOBJ"},     {0x92, 0, false, FORBIDDEN, "NEWOBJ_EX"},
-    {0x82, 0, false, FORBIDDEN, "EXT1"},       {0x83, 0, false, FORBIDDEN, "EXT2"},
-    {0x84, 0, false, FORBIDDEN, "EXT4"},       {'P', 0, false, FORBIDDEN, "PERSID"},
+    {0x80, 1, false, NOTHING, "PROTO"},
+    {0x95, 8, false, NOTHING, "FRAME"},
+    {'h', 1, false, GET, "BINGET"},
+    {'j', 4, false, GET, "LONG_BINGET"},
+    {0x94, 0, false, TOP_1, "MEMOIZE"},
+    {'q', 1, false, PUT, "BINPUT"},
+    {'r', 4, false, PUT, "LONG_BINPUT"},
+    {'K', 1, false, NUMBER, "BININT1"},
+    {'M', 2, false, NUMBER, "BININT2"},
+    {'J', 4, false, LONG_NUMBER, "BININT"},
+    {0x8a, 1, true, LONG_NUMBER, "LONG1"},
+    {0x8b, 4, true, LONG_NUMBER, "LONG4"},
+    {'G', 8, false, PLAIN, "BINFLOAT"},
+    {'N', 0, false, PLAIN, "NONE"},
+    {0x88, 0, false, PLAIN, "NEWTRUE"},
+    {0x89, 0, false, PLAIN, "NEWFALSE"},
+    {0x8c, 1, true, TEXT, "SHORT_BINUNICODE"},
+    {'X', 4, true, TEXT, "BINUNICODE"},
+    {0x8d, 8, true, TEXT, "BINUNICODE8"},
+    {'U', 1, true, SKIPPED, "SHORT_BINSTRING"},
+    {'T', 4, true, SKIPPED, "BINSTRING"},
+    {'C', 1, true, SKIPPED, "SHORT_BINBYTES"},
+    {'B', 4, true, SKIPPED, "BINBYTES"},
+    {0x8e, 8, true, SKIPPED, "BINBYTES8"},
+    {'}', 0, false, PLAIN, "EMPTY_DICT"},
+    {']', 0, false, PLAIN, "EMPTY_LIST"},
+    {')', 0, false, PLAIN, "EMPTY_TUPLE"},
+    {'(', 0, false, PLAIN, "MARK"},
+    {'u', 0, false, MARKED, "SETITEMS"},
+    {'e', 0, false, MARKED, "APPENDS"},
+    {'t', 0, false, MARKED, "TUPLE"},
+    {'1', 0, false, MARKED, "POP_MARK"},
+    {'s', 0, false, TOP_3, "SETITEM"},
+    {'a', 0, false, TOP_2, "APPEND"},
+    {0x85, 0, false, TOP_1, "TUPLE1"},
+    {0x86, 0, false, TOP_2, "TUPLE2"},
+    {0x87, 0, false, TOP_3, "TUPLE3"},
+    {'0', 0, false, TOP_1, "POP"},
+    {'2', 0, false, TOP_1, "DUP"},
+    {'.', 0, false, TOP_1, "STOP"},
+    {'c', 0, false, FORBIDDEN, "GLOBAL"},
+    {0x93, 0, false, FORBIDDEN, "STACK_GLOBAL"},
+    {'R', 0, false, FORBIDDEN, "REDUCE"},
+    {'b', 0, false, FORBIDDEN, "BUILD"},
+    {'i', 0, false, FORBIDDEN, "INST"},
+    {'o', 0, false, FORBIDDEN, "OBJ"},
+    {0x81, 0, false, FORBIDDEN, "NEWOBJ"},
+    {0x92, 0, false, FORBIDDEN, "NEWOBJ_EX"},
+    {0x82, 0, false, FORBIDDEN, "EXT1"},
+    {0x83, 0, false, FORBIDDEN, "EXT2"},
+    {0x84, 0, false, FORBIDDEN, "EXT4"},
+    {'P', 0, false, FORBIDDEN, "PERSID"},
     {'Q', 0, false, FORBIDDEN, "BINPERSID"},
 };
 
 static const char *run_plain(snapshot *s, unsigned char letter) {
     switch (letter) {
-    case '}': return push(s, VALUE_DICT, 0, 0);
-    case ']': return push_list(s);
-    case '(': return push_mark(s);
-    case ')': return push(s, VALUE_TUPLE, 0, 0);
-    case 0x88: return push(s, VALUE_INT, 0, 1);
-    case 0x89: return push(s, VALUE_INT, 0, 0);
-    default: return push(s, VALUE_OTHER, 0, 0);
+    case '}':
+        return push(s, VALUE_DICT, 0, 0);
+    case ']':
+        return push_list(s);
+    case '(':
+        return push_mark(s);
+    case ')':
+        return push(s, VALUE_TUPLE, 0, 0);
+    case 0x88:
+        return push(s, VALUE_INT, 0, 1);
+    case 0x89:
+        return push(s, VALUE_INT, 0, 0);
+    default:
+        return push(s, VALUE_OTHER, 0, 0);
     }
 }
 
 /* `at` is what follows the number: `length` bytes. Returns NULL or what is wrong. */
 static const char *run(snapshot *s, const struct opcode *o, uint64_t number, const unsigned char *at, size_t length) {
     switch ((meaning)o->means) {
-    case NOTHING: return NULL;
+    case NOTHING:
+        return NULL;
     case FORBIDDEN:
         return tide_format(s->r->arena, "the pickle wants to run code: opcode %s; nothing was run", o->name);
-    case NUMBER: return push(s, VALUE_INT, 0, number);
-    case LONG_NUMBER: return o->has_length ? push_long(s, at, length) : push_long(s, at - 4, 4);
-    case TEXT: return push_text(s, at, length);
-    case SKIPPED: return push(s, VALUE_OTHER, 0, 0);
-    case PUT: return s->count ? (memoize(s, number), NULL) : too_few;
-    case GET: return get(s, number);
-    case PLAIN: return run_plain(s, o->letter);
-    case MARKED: return run_marked(s, o->letter);
-    case TOP_1: return run_top(s, 1, o->letter);
-    case TOP_2: return run_top(s, 2, o->letter);
-    case TOP_3: return run_top(s, 3, o->letter);
+    case NUMBER:
+        return push(s, VALUE_INT, 0, number);
+    case LONG_NUMBER:
+        return o->has_length ? push_long(s, at, length) : push_long(s, at - 4, 4);
+    case TEXT:
+        return push_text(s, at, length);
+    case SKIPPED:
+        return push(s, VALUE_OTHER, 0, 0);
+    case PUT:
+        return s->count ? (memoize(s, number), NULL) : too_few;
+    case GET:
+        return get(s, number);
+    case PLAIN:
+        return run_plain(s, o->letter);
+    case MARKED:
+        return run_marked(s, o->letter);
+    case TOP_1:
+        return run_top(s, 1, o->letter);
+    case TOP_2:
+        return run_top(s, 2, o->letter);
+    case TOP_3:
+        return run_top(s, 3, o->letter);
     }
     return NULL;
 }
@@ -522,7 +611,8 @@ static void open_snapshot(tide_recording *r) {
     s->chains = TIDE_NEW(r->arena, chain_entry, 1 << CHAIN_BITS);
     s->recent = tide_arena_grow(r->arena, NULL, 0, sizeof *s->recent << RECENT_BITS);
     s->max_split_bytes = UINT64_MAX;
-    for (size_t i = 0; i < sizeof opcodes / sizeof *opcodes; i++) s->by_letter[opcodes[i].letter] = (unsigned char)(i + 1);
+    for (size_t i = 0; i < sizeof opcodes / sizeof *opcodes; i++)
+        s->by_letter[opcodes[i].letter] = (unsigned char)(i + 1);
     for (size_t i = 0; i < sizeof words / sizeof *words; i++) tide_name(&r->names, tide_text_of(words[i]));
 }
 
@@ -532,10 +622,13 @@ static size_t read_snapshot(tide_recording *r, const unsigned char *at, size_t l
     (void)is_last;
     while (used < length && !s->has_stopped) {
         const struct opcode *o = s->by_letter[at[used]] ? &opcodes[s->by_letter[at[used]] - 1] : NULL;
-        if (!o) return tide_recording_break(r, used, tide_format(r->arena, "no opcode of pickle: 0x%02x", at[used]), not_data);
+        if (!o)
+            return tide_recording_break(r, used, tide_format(r->arena, "no opcode of pickle: 0x%02x", at[used]),
+                                        not_data);
         if (length - used < 1u + o->bytes) break;
         uint64_t number = number_at(at + used + 1, o->bytes), follows = o->has_length ? number : 0;
-        if (follows > TIDE_RECORDING_ITEM / 2) return tide_recording_break(r, used, "a value is longer than 512 KiB", not_data);
+        if (follows > TIDE_RECORDING_ITEM / 2)
+            return tide_recording_break(r, used, "a value is longer than 512 KiB", not_data);
         if (length - used - 1 - o->bytes < follows) break;
         const char *error = run(s, o, number, at + used + 1 + o->bytes, (size_t)follows);
         if (error) return tide_recording_break(r, used, error, not_data);
@@ -549,7 +642,8 @@ static void add_older_blocks(snapshot *s) {
     for (uint32_t i = 0; i < s->first_block; i++) {
         const final_block *b = &s->blocks[i];
         tide_tape *tape = tide_recording_tape(s->r, b->device);
-        if (tape && !tide_tape_is_live(tape, b->address)) tide_tape_was_there(tape, b->address, b->bytes, b->stream, b->stack);
+        if (tape && !tide_tape_is_live(tape, b->address))
+            tide_tape_was_there(tape, b->address, b->bytes, b->stream, b->stack);
     }
 }
 
@@ -568,18 +662,22 @@ static void add_older_segments(snapshot *s) {
         const segment_seen *seen = &s->segments[i];
         bool is_first = i == 0 || seen[-1].device != seen->device || seen[-1].address != seen->address;
         tide_tape *tape = tide_recording_tape(s->r, seen->device);
-        if (is_first && seen->what != SEGMENT_MADE && tape) tide_tape_was_held(tape, seen->address, seen->bytes, seen->stream);
+        if (is_first && seen->what != SEGMENT_MADE && tape)
+            tide_tape_was_held(tape, seen->address, seen->bytes, seen->stream);
     }
 }
 
 static void close_snapshot(tide_recording *r) {
     snapshot *s = r->state;
     if (s->device) release_held(s, tide_recording_tape(r, s->device - 1), false);
-    if (!s->has_stopped) tide_recording_break(r, 0, "the pickle ends before its STOP", NULL);
-    else add_older_blocks(s), add_older_segments(s);
+    if (!s->has_stopped)
+        tide_recording_break(r, 0, "the pickle ends before its STOP", NULL);
+    else
+        add_older_blocks(s), add_older_segments(s);
     for (uint32_t i = 0; !s->has_completions && i < r->device_count; i++) tide_tape_waits_are_frees(&r->tapes[i]);
     if (r->allocator && *r->allocator) return;
-    if (s->is_expandable) r->allocator = "expandable_segments:True";
+    if (s->is_expandable)
+        r->allocator = "expandable_segments:True";
     else if (s->max_split_bytes != UINT64_MAX)
         r->allocator = tide_format(r->arena, "max_split_size_mb:%llu", (unsigned long long)(s->max_split_bytes >> 20));
 }

@@ -32,11 +32,13 @@ static bool read_varint(record *c, uint64_t *out) {
 
 static int numbers_of(unsigned char kind) {
     switch (kind) {
-#define COUNT_OF(letter, count) \
-    case letter: return count;
+#define COUNT_OF(letter, count)                                                                                        \
+    case letter:                                                                                                       \
+        return count;
         TIDE_RECORDS(COUNT_OF)
 #undef COUNT_OF
-    default: return -1;
+    default:
+        return -1;
     }
 }
 
@@ -51,27 +53,54 @@ static void take_record(tide_recording *r, tide_state *s, unsigned char kind, co
     uint32_t stack = n[3] && n[3] <= s->stack_count ? s->stacks[n[3] - 1] : 0;
     if (strchr("afpcSsMU", kind)) s->address += n[0] >> 1 ^ (0 - (n[0] & 1));
     switch (kind) {
-    case 'H': tide_recording_facts(r, text); break;
-    case 'F': take_frame(r, s, n[1], text); break;
-    case 'a': tide_tape_alloc(t, s->address, n[1], n[2], stack); break;
-    case 'f': tide_tape_free(t, s->address, 0, 0); break;
-    case 'p': tide_tape_wait(t, s->address, 0, 0); break;
-    case 'c': tide_tape_back(t, s->address); break;
-    case 'o': tide_tape_oom(t, n[0], n[1], n[2], stack); break;
+    case 'H':
+        tide_recording_facts(r, text);
+        break;
+    case 'F':
+        take_frame(r, s, n[1], text);
+        break;
+    case 'a':
+        tide_tape_alloc(t, s->address, n[1], n[2], stack);
+        break;
+    case 'f':
+        tide_tape_free(t, s->address, 0, 0);
+        break;
+    case 'p':
+        tide_tape_wait(t, s->address, 0, 0);
+        break;
+    case 'c':
+        tide_tape_back(t, s->address);
+        break;
+    case 'o':
+        tide_tape_oom(t, n[0], n[1], n[2], stack);
+        break;
     case 'S':
-    case 'M': tide_tape_segment(t, false, n[1]); break;
+    case 'M':
+        tide_tape_segment(t, false, n[1]);
+        break;
     case 's':
-    case 'U': tide_tape_segment(t, true, n[1]); break;
-    case 'e': tide_tape_empty_cache(t); break;
-    case 't': tide_tape_time_is(t, s->time_us += n[0]); break;
-    case 'x': r->outside_bytes = n[0]; break;
+    case 'U':
+        tide_tape_segment(t, true, n[1]);
+        break;
+    case 'e':
+        tide_tape_empty_cache(t);
+        break;
+    case 't':
+        tide_tape_time_is(t, s->time_us += n[0]);
+        break;
+    case 'x':
+        r->outside_bytes = n[0];
+        break;
     case 'q':
         r->has_said = true;
         r->said = (tide_said){n[0], n[1], n[2], n[3], n[4], n[5]};
         r->never_retried = n[4] == 0;
         break;
-    case 'E': s->has_ended = true; break;
-    default: break; /* 'm': phases are not shown yet */
+    case 'E':
+        s->has_ended = true;
+        break;
+    default:
+        break; /* 'm': phases are not shown yet */
     }
 }
 
@@ -114,12 +143,14 @@ static size_t read_tide(tide_recording *r, const unsigned char *at, size_t lengt
     while (length - used >= TIDE_BLOCK_HEADER) {
         uint32_t size = u32_at(at + used);
         const unsigned char *payload = at + used + TIDE_BLOCK_HEADER;
-        if (size == 0 || size > TIDE_BLOCK_LIMIT) return tide_recording_break(r, used, "a block has no possible length", NULL);
+        if (size == 0 || size > TIDE_BLOCK_LIMIT)
+            return tide_recording_break(r, used, "a block has no possible length", NULL);
         if (length - used - TIDE_BLOCK_HEADER < size) break;
         if (tide_crc32(payload, size) != u32_at(at + used + 4))
             return tide_recording_break(r, used, "a block's checksum differs: it is damaged", NULL);
         if (!take_block(r, s, payload, size))
-            return tide_recording_break(r, used, "a block holds a record of a kind that is not known", "a newer tidemark may read it");
+            return tide_recording_break(r, used, "a block holds a record of a kind that is not known",
+                                        "a newer tidemark may read it");
         used += TIDE_BLOCK_HEADER + size;
     }
     return used;

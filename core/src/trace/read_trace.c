@@ -1,8 +1,8 @@
 /* Traces of torch.profiler (export_chrome_trace): an object with "traceEvents", or the array alone.
  *
- * Spans (operators, Python functions, annotations) say where on its stack a thread was; [memory] rows say what was allocated
- * and freed (pytorch torch/csrc/profiler/collection.cpp: OutputJson of libkineto writes them). An event is read when all of it
- * is there; what else is in it is skipped without being looked at. */
+ * Spans (operators, Python functions, annotations) say where on its stack a thread was; [memory] rows say what was
+ * allocated and freed (pytorch torch/csrc/profiler/collection.cpp: OutputJson of libkineto writes them). An event is
+ * read when all of it is there; what else is in it is skipped without being looked at. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -147,14 +147,22 @@ static bool read_event(cursor *c, event *e) {
     *e = (event){0};
     if (!take(c, '{')) return false;
     while (next_member(c, &key, &value)) {
-        if (tide_text_is(key, "ph")) e->phase = unquoted(value);
-        else if (tide_text_is(key, "cat")) e->category = unquoted(value);
-        else if (tide_text_is(key, "name")) e->name = unquoted(value);
-        else if (tide_text_is(key, "pid")) e->pid = value;
-        else if (tide_text_is(key, "tid")) e->tid = value;
-        else if (tide_text_is(key, "ts")) e->time = value;
-        else if (tide_text_is(key, "dur")) e->extent = value;
-        else if (tide_text_is(key, "args")) e->arguments = value;
+        if (tide_text_is(key, "ph"))
+            e->phase = unquoted(value);
+        else if (tide_text_is(key, "cat"))
+            e->category = unquoted(value);
+        else if (tide_text_is(key, "name"))
+            e->name = unquoted(value);
+        else if (tide_text_is(key, "pid"))
+            e->pid = value;
+        else if (tide_text_is(key, "tid"))
+            e->tid = value;
+        else if (tide_text_is(key, "ts"))
+            e->time = value;
+        else if (tide_text_is(key, "dur"))
+            e->extent = value;
+        else if (tide_text_is(key, "args"))
+            e->arguments = value;
     }
     return !c->is_short && !c->is_wrong;
 }
@@ -195,14 +203,22 @@ static bool read_memory(trace *t, tide_text arguments, trace_row *row) {
     cursor c = {.at = arguments.at, .end = arguments.at + arguments.length};
     if (!take(&c, '{')) return false;
     while (next_member(&c, &key, &value)) {
-        if (tide_text_is(key, "Addr")) whole(value, &address);
-        else if (tide_text_is(key, "Bytes")) whole(value, &row->bytes);
-        else if (tide_text_is(key, "Device Type")) whole(value, &type);
-        else if (tide_text_is(key, "Device Id")) whole(value, &id);
-        else if (tide_text_is(key, "Total Allocated")) whole(value, &allocated);
-        else if (tide_text_is(key, "Total Reserved")) whole(value, &reserved);
+        if (tide_text_is(key, "Addr"))
+            whole(value, &address);
+        else if (tide_text_is(key, "Bytes"))
+            whole(value, &row->bytes);
+        else if (tide_text_is(key, "Device Type"))
+            whole(value, &type);
+        else if (tide_text_is(key, "Device Id"))
+            whole(value, &id);
+        else if (tide_text_is(key, "Total Allocated"))
+            whole(value, &allocated);
+        else if (tide_text_is(key, "Total Reserved"))
+            whole(value, &reserved);
     }
-    if (c.is_wrong || row->bytes == 0 || type < 0 || type > 1 || (type == 1 && (id < 0 || id >= TIDE_RECORDING_DEVICES))) return false;
+    if (c.is_wrong || row->bytes == 0 || type < 0 || type > 1 ||
+        (type == 1 && (id < 0 || id >= TIDE_RECORDING_DEVICES)))
+        return false;
     row->extent = (uint64_t)address;
     row->device = type == 1 ? (int8_t)id : -1;
     if (type == 1 && row->kind == TRACE_MEMORY) note_totals(&t->totals[id], row->time, row->bytes, allocated, reserved);
@@ -210,20 +226,28 @@ static bool read_memory(trace *t, tide_text arguments, trace_row *row) {
 }
 
 static bool is_span(const event *e) {
-    return tide_text_is(e->category, "cpu_op") || tide_text_is(e->category, "python_function") || tide_text_is(e->category, "user_annotation");
+    return tide_text_is(e->category, "cpu_op") || tide_text_is(e->category, "python_function") ||
+           tide_text_is(e->category, "user_annotation");
 }
 
 static void take_event(tide_recording *r, trace *t, const event *e) {
     bool is_memory = tide_text_is(e->name, "[memory]"), is_oom = tide_text_is(e->name, "[OutOfMemory]");
     int64_t time, extent = 0;
     if (!is_memory && !is_oom && !(tide_text_is(e->phase, "X") && is_span(e))) return;
-    if (!thousandths(e->time, &time) || time < 0 || (e->extent.length && !thousandths(e->extent, &extent)) || t->row_count == UINT32_MAX / 2) {
+    if (!thousandths(e->time, &time) || time < 0 || (e->extent.length && !thousandths(e->extent, &extent)) ||
+        t->row_count == UINT32_MAX / 2) {
         r->unreadable++;
         return;
     }
-    trace_row row = {.time = (uint64_t)time, .extent = extent > 0 ? (uint64_t)extent : 0, .order = t->row_count, .thread = thread_of(t, e),
-                     .kind = is_memory ? TRACE_MEMORY : is_oom ? TRACE_OOM : TRACE_SPAN};
-    if (row.kind == TRACE_SPAN) row.bytes = tide_name(&r->names, e->name);
+    trace_row row = {.time = (uint64_t)time,
+                     .extent = extent > 0 ? (uint64_t)extent : 0,
+                     .order = t->row_count,
+                     .thread = thread_of(t, e),
+                     .kind = is_memory ? TRACE_MEMORY
+                             : is_oom  ? TRACE_OOM
+                                       : TRACE_SPAN};
+    if (row.kind == TRACE_SPAN)
+        row.bytes = tide_name(&r->names, e->name);
     else if (!read_memory(t, e->arguments, &row)) {
         r->unreadable++;
         return;
@@ -304,7 +328,8 @@ static int in_order(const void *a, const void *b) {
     const trace_row *x = a, *y = b;
     if (x->time != y->time) return x->time < y->time ? -1 : 1;
     if (x->kind != y->kind) return x->kind < y->kind ? -1 : 1;
-    if (x->kind == TRACE_SPAN && x->extent != y->extent) return x->extent > y->extent ? -1 : 1; /* the outer one first */
+    if (x->kind == TRACE_SPAN && x->extent != y->extent)
+        return x->extent > y->extent ? -1 : 1; /* the outer one first */
     return x->order < y->order ? -1 : x->order > y->order;
 }
 
@@ -329,16 +354,20 @@ uint32_t tide_trace_step(trace_walk *walk, const trace_row *row) {
 static void take_memory(tide_recording *r, const trace_row *row, uint32_t stack) {
     tide_tape *tape = tide_recording_tape(r, (uint64_t)row->device);
     tide_tape_time_is(tape, row->time / 1000);
-    if (row->kind == TRACE_OOM) tide_tape_oom(tape, UINT64_MAX, (uint64_t)row->bytes, 0, stack);
-    else if (row->bytes > 0) tide_tape_alloc(tape, row->extent, (uint64_t)row->bytes, 0, stack);
-    else tide_tape_free(tape, row->extent, 0 - (uint64_t)row->bytes, 0);
+    if (row->kind == TRACE_OOM)
+        tide_tape_oom(tape, UINT64_MAX, (uint64_t)row->bytes, 0, stack);
+    else if (row->bytes > 0)
+        tide_tape_alloc(tape, row->extent, (uint64_t)row->bytes, 0, stack);
+    else
+        tide_tape_free(tape, row->extent, 0 - (uint64_t)row->bytes, 0);
 }
 
 /* What the totals count before the first row and no row names lives from before to the end: one block stands for it. */
 static void add_silent(tide_tape *tape, const trace_totals *totals) {
     uint64_t known = 0;
     for (uint32_t i = 0; i < tape->before_count; i++) known += tape->sites[tape->before[i].site].bytes;
-    if (totals->allocated_before > known) tide_tape_was_there(tape, UINT64_MAX - 511, totals->allocated_before - known, 0, 0);
+    if (totals->allocated_before > known)
+        tide_tape_was_there(tape, UINT64_MAX - 511, totals->allocated_before - known, 0, 0);
     if (totals->reserved_peak > tape->reserved_peak) tape->reserved_peak = totals->reserved_peak;
 }
 
@@ -360,7 +389,8 @@ static void close_trace(tide_recording *r) {
     if (t->state != STATE_END) tide_recording_break(r, 0, "the trace ends before its last bracket", NULL);
     if (!t->row_count) return;
     qsort(t->rows, t->row_count, sizeof *t->rows, in_order);
-    for (uint32_t i = 0; i < t->row_count && !has_device; i++) has_device = t->rows[i].kind != TRACE_SPAN && t->rows[i].device >= 0;
+    for (uint32_t i = 0; i < t->row_count && !has_device; i++)
+        has_device = t->rows[i].kind != TRACE_SPAN && t->rows[i].device >= 0;
     if (has_device) {
         trace_walk *walk = TIDE_NEW(r->arena, trace_walk, 1);
         walk->r = r;

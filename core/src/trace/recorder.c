@@ -119,7 +119,8 @@ void tide_recorder_oom(tide_recorder *r, uint64_t free_bytes, uint64_t bytes, ui
     put_record(r, 'o', 4, (const uint64_t[]){free_bytes, bytes, stream, stack});
 }
 
-void tide_recorder_segment(tide_recorder *r, tide_recorder_event what, uint64_t address, uint64_t bytes, uint32_t stream) {
+void tide_recorder_segment(tide_recorder *r, tide_recorder_event what, uint64_t address, uint64_t bytes,
+                           uint32_t stream) {
     put_at(r, (char)what, address, 2, (const uint64_t[]){bytes, stream});
 }
 

@@ -124,7 +124,8 @@ static const tide_reader *kind_of(tide_recording *r, const unsigned char *at, si
     size_t blank = 0;
     if (length < TIDE_RECORDING_MAGIC_BYTES && !is_last) return NULL;
     if (length >= 2 && at[0] == 0x80 && at[1] >= 2 && at[1] <= 5) return &tide_snapshot_reader;
-    if (length >= TIDE_RECORDING_MAGIC_BYTES && !memcmp(at, TIDE_RECORDING_MAGIC, TIDE_RECORDING_MAGIC_BYTES)) return &tide_tide_reader;
+    if (length >= TIDE_RECORDING_MAGIC_BYTES && !memcmp(at, TIDE_RECORDING_MAGIC, TIDE_RECORDING_MAGIC_BYTES))
+        return &tide_tide_reader;
     while (blank < length && is_blank(at[blank])) blank++;
     if (blank < length && at[blank] == '[') return &tide_trace_reader;
     if (blank < length && at[blank] == '{') return kind_of_text(at + blank, length - blank, is_last);
@@ -133,8 +134,9 @@ static const tide_reader *kind_of(tide_recording *r, const unsigned char *at, si
     else if (length == 0)
         tide_recording_break(r, 0, "the recording is empty", NULL);
     else
-        tide_recording_break(r, 0, "no recording that tidemark reads",
-                             "give a snapshot of torch.cuda.memory, a trace of torch.profiler, or a tidemark recording");
+        tide_recording_break(
+            r, 0, "no recording that tidemark reads",
+            "give a snapshot of torch.cuda.memory, a trace of torch.profiler, or a tidemark recording");
     return NULL;
 }
 

@@ -5,8 +5,8 @@
  *     tide_recording_end(&r);
  *
  * Nothing in a recording is run or trusted. A recording that breaks off or goes wrong keeps what was read before, and
- * r.broken says what happened at r.broken_at. Memory: the tapes, the distinct stacks and texts, and TIDE_RECORDING_ITEM for
- * what is cut between two pieces. */
+ * r.broken says what happened at r.broken_at. Memory: the tapes, the distinct stacks and texts, and TIDE_RECORDING_ITEM
+ * for what is cut between two pieces. */
 #ifndef TIDE_RECORDING_H
 #define TIDE_RECORDING_H
 
@@ -48,7 +48,7 @@ struct tide_recording {
     void *state;               /* the reader's */
     unsigned char *carry;
     size_t carry_length, carry_capacity;
-    uint64_t offset; /* of the carry in the whole */
+    uint64_t offset;             /* of the carry in the whole */
     const char *broken, *remedy; /* NULL: all was read */
     uint64_t broken_at;
     bool ends_early; /* it is the end that is missing */
@@ -67,7 +67,7 @@ struct tide_recording {
     bool has_said;
     tide_said said;
     uint64_t unreadable; /* records that were passed over */
-    bool is_cpu; /* an estimate from a run without a GPU; what is known of its differences: */
+    bool is_cpu;         /* an estimate from a run without a GPU; what is known of its differences: */
     const char *notes[TIDE_RECORDING_NOTES];
     uint32_t note_count;
 };

@@ -276,7 +276,8 @@ void tide_tape_give_slot(tide_tape_slots *s, uint32_t slot) {
 
 void tide_tape_waits_are_frees(tide_tape *t) {
     for (uint32_t i = 0; i < t->wait_count; i++)
-        t->events[t->waits[i].event] = (uint32_t)TIDE_TAPE_FREE << TIDE_TAPE_SHIFT | (t->events[t->waits[i].event] & TIDE_TAPE_MASK);
+        t->events[t->waits[i].event] =
+            (uint32_t)TIDE_TAPE_FREE << TIDE_TAPE_SHIFT | (t->events[t->waits[i].event] & TIDE_TAPE_MASK);
     t->wait_count = 0;
 }
 
@@ -312,7 +313,8 @@ static void settle_reserved(tide_tape *t) {
     if (held > before) before = held;
     if (t->has_segments) t->reserved_peak += before;
     if (t->oom_room) t->oom_room += before;
-    for (uint32_t i = 0; i < t->given_count; i++) t->given[i].need = t->given[i].is_followed ? t->given[i].need + before : 0;
+    for (uint32_t i = 0; i < t->given_count; i++)
+        t->given[i].need = t->given[i].is_followed ? t->given[i].need + before : 0;
 }
 
 void tide_tape_close(tide_tape *t) {

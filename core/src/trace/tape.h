@@ -1,8 +1,8 @@
 /* A tape: what one device's allocator was asked, in order, four bytes an event, made to be played many times.
  *
- * Readers put addresses in; the tape holds slots. A block takes the slot that was given back last, or a new one, so a play
- * keeps one block number a slot and the tape needs no table of allocations: its memory is the live set, the distinct sites
- * and four bytes an event. */
+ * Readers put addresses in; the tape holds slots. A block takes the slot that was given back last, or a new one, so a
+ * play keeps one block number a slot and the tape needs no table of allocations: its memory is the live set, the
+ * distinct sites and four bytes an event. */
 #ifndef TIDE_TAPE_H
 #define TIDE_TAPE_H
 
@@ -28,10 +28,11 @@ enum { TIDE_TAPE_SHIFT = 29, TIDE_TAPE_STREAMS = 1024 };
 
 /* Note [Who gave memory back]
  * Recordings show segments that were released, not why: empty_cache() was called, or a request found no room and the
- * allocator emptied its cache by itself. Where no request follows at once it was empty_cache(). Where one does that needed
- * a new segment: reserved memory was then about to become `need`; if it was ever as large as that, there was room, and it
- * was empty_cache() as well; so it was if the cache could have served the request (answer/play.c finds out). Else the
- * device was full, and the allocator does the same again when the tape is played on a device of that size. */
+ * allocator emptied its cache by itself. Where no request follows at once it was empty_cache(). Where one does that
+ * needed a new segment: reserved memory was then about to become `need`; if it was ever as large as that, there was
+ * room, and it was empty_cache() as well; so it was if the cache could have served the request (answer/play.c finds
+ * out). Else the device was full, and the allocator does the same again when the tape is played on a device of that
+ * size. */
 typedef struct tide_give_back {
     uint64_t need; /* 0: nothing followed */
     bool is_followed;
@@ -78,8 +79,8 @@ typedef struct tide_tape {
     uint32_t site_count, site_capacity;
     uint32_t *site_slots, site_slot_count; /* open addressing; site + 1 */
     uint32_t workspace_site; /* plus one: that of cuBLAS's workspace, whose bytes the card decides on; 0: none */
-    tide_before *before;  /* by slot */
-    uint32_t *by_address; /* indices of before; once closed */
+    tide_before *before;     /* by slot */
+    uint32_t *by_address;    /* indices of before; once closed */
     uint32_t before_count, before_capacity;
     tide_older_segment *held; /* by address; all of those there were, or none */
     uint32_t held_count, held_capacity;
@@ -97,21 +98,23 @@ typedef struct tide_tape {
     tide_gone_block *gone;              /* the latest frees, by address */
     uint64_t *streams;                  /* handles by number */
     uint32_t stream_count;
-    int64_t reserved, least_reserved, group_reserved; /* of segments, less what there was before; before a run of segment records */
+    int64_t reserved, least_reserved,
+        group_reserved; /* of segments, less what there was before; before a run of segment records */
     uint64_t group_new;
     bool group_gives;
 
     /* what the recording itself says */
     uint64_t requests, frees, unknown_frees, doubled, ooms;
-    uint64_t reserved_peak;  /* of its segments */
-    uint64_t oom_room;       /* at the first OOM: reserved and free bytes together; 0: there was none */
-    bool is_limited;         /* it failed with room left on the device: the process had a limit */
+    uint64_t reserved_peak; /* of its segments */
+    uint64_t oom_room;      /* at the first OOM: reserved and free bytes together; 0: there was none */
+    bool is_limited;        /* it failed with room left on the device: the process had a limit */
     bool has_segments;
 } tide_tape;
 
 void tide_tape_init(tide_tape *tape, tide_arena *arena);
 
-/* Streams are given by handle, and numbered in order of first use. 0 bytes are no request. False: a limit is reached. */
+/* Streams are given by handle, and numbered in order of first use. 0 bytes are no request. False: a limit is reached.
+ */
 bool tide_tape_alloc(tide_tape *tape, uint64_t address, uint64_t bytes, uint64_t stream, uint32_t stack);
 /* `bytes`: the size, if the record has it, for a block that was there before; 0: none. */
 void tide_tape_free(tide_tape *tape, uint64_t address, uint64_t bytes, uint64_t stream);
@@ -131,8 +134,8 @@ bool tide_tape_is_live(const tide_tape *tape, uint64_t address);
 /* The recording never says when blocks came back: they were back at once. */
 void tide_tape_waits_are_frees(tide_tape *tape);
 
-/* The slots of a tape's requests, as one walks along it: each takes the one that was given back last, else a new one; those of
- * blocks from before the recording are passed over. */
+/* The slots of a tape's requests, as one walks along it: each takes the one that was given back last, else a new one;
+ * those of blocks from before the recording are passed over. */
 typedef struct tide_tape_slots {
     const tide_tape *tape;
     uint32_t *spare, spare_count, fresh, before;

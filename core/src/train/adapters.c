@@ -51,19 +51,23 @@ static bool is_aimed_at(tide_model *model, const char *setting, const char *targ
         tide_match match = tide_regex_covers(rest, path);
         if (match == TIDE_MATCH_WRONG && !model->m->has_failed) {
             model->m->has_failed = true;
-            tide_error(model->m->diags, TIDE_ERR_FIELD_TYPE, setting, "is no regular expression that is understood, or one that takes too long",
+            tide_error(model->m->diags, TIDE_ERR_FIELD_TYPE, setting,
+                       "is no regular expression that is understood, or one that takes too long",
                        "give names of modules, as q_proj,v_proj");
         }
         return match == TIDE_MATCH_YES;
     }
     while (next_name(&rest, &name)) {
         if (tide_text_equal(name, path)) return true;
-        if (name.length && ends_with(path, name) && path.length > name.length && path.at[path.length - name.length - 1] == '.') return true;
+        if (name.length && ends_with(path, name) && path.length > name.length &&
+            path.at[path.length - name.length - 1] == '.')
+            return true;
     }
     return false;
 }
 
-/* tuners_utils.py, check_target_module_exists: the number of a layer is the last one in a path that has two names or more before it
+/* tuners_utils.py, check_target_module_exists: the number of a layer is the last one in a path that has two names or
+ * more before it
  * ("model.layers.3.mlp": 3), below a list of one of these names; empty where there is none. */
 static tide_text layer_number(tide_text path, const tide_name_list *lists) {
     tide_text rest = path, part, before = {"", 0}, found = {"", 0};
@@ -90,7 +94,8 @@ static bool is_saved(const tide_adapter *a, tide_text path) {
     for (uint32_t i = 0; i < a->modules_to_save.count; i++) {
         tide_text name = tide_text_of(a->modules_to_save.names[i]);
         for (size_t at = 0; at + name.length <= path.length; at++) {
-            bool begins = !at || path.at[at - 1] == '.', ends = at + name.length == path.length || path.at[at + name.length] == '.';
+            bool begins = !at || path.at[at - 1] == '.',
+                 ends = at + name.length == path.length || path.at[at + name.length] == '.';
             if (begins && ends && memcmp(path.at + at, name.at, name.length) == 0) return true;
         }
     }
@@ -106,7 +111,8 @@ static const tide_json *class_for(const tide_model *model, const char *method, t
     return NULL;
 }
 
-/* The class of the adapter for a module of this class, or of one that it extends (isinstance()); NULL: none is described. */
+/* The class of the adapter for a module of this class, or of one that it extends (isinstance()); NULL: none is
+ * described. */
 static const tide_json *adapter_class(const tide_model *model, const char *method, const tide_class *of) {
     enum { DEPTH_LIMIT = 8 };
     for (int depth = 0; of && depth < DEPTH_LIMIT; depth++) {
@@ -125,13 +131,15 @@ static uint32_t output_head(tide_model *model) {
 
 /* all-linear: every linear layer but the output head; what stands in for one counts by its name (Linear4bit). */
 static bool is_linear(const tide_class *of) {
-    return tide_text_starts(of->name, TIDE_TEXT("Linear")) || tide_text_is(of->name, "Conv1D") || tide_text_is(of->base, "Linear");
+    return tide_text_starts(of->name, TIDE_TEXT("Linear")) || tide_text_is(of->name, "Conv1D") ||
+           tide_text_is(of->base, "Linear");
 }
 
 static bool is_target(tide_model *model, const tide_adapter *a, uint32_t instance, uint32_t head) {
     tide_text path = tide_text_of(model->instances[instance].path);
     if (!path.length || is_saved(a, path)) return false;
-    if (*a->exclude_modules && is_aimed_at(model, "/settings/adapter.exclude_modules", a->exclude_modules, path)) return false;
+    if (*a->exclude_modules && is_aimed_at(model, "/settings/adapter.exclude_modules", a->exclude_modules, path))
+        return false;
     if (strcmp(a->target_modules, "all-linear") == 0) {
         if (!is_linear(model->instances[instance].of) || instance == head) return false;
     } else if (!is_aimed_at(model, TARGETS, a->target_modules, path)) {
@@ -147,10 +155,12 @@ static int64_t rank_of(tide_model *model, const tide_adapter *a, tide_text path)
         int64_t rank = 0;
         if (!equals || !tide_text_to_i64(&rank, tide_text_of(equals + 1)) || rank < 1 || rank > 100000) {
             model->m->has_failed = true;
-            tide_error(model->m->diags, TIDE_ERR_FIELD_TYPE, "/settings/adapter.rank_pattern", "holds something that is no PATTERN=RANK", "write down_proj=8");
+            tide_error(model->m->diags, TIDE_ERR_FIELD_TYPE, "/settings/adapter.rank_pattern",
+                       "holds something that is no PATTERN=RANK", "write down_proj=8");
             return a->r;
         }
-        const char *pattern = tide_format(model->m->arena, "(.*\\.)?(%.*s)", (int)(equals - a->rank_pattern.names[i]), a->rank_pattern.names[i]);
+        const char *pattern = tide_format(model->m->arena, "(.*\\.)?(%.*s)", (int)(equals - a->rank_pattern.names[i]),
+                                          a->rank_pattern.names[i]);
         if (tide_regex_covers(tide_text_of(pattern), path) == TIDE_MATCH_YES) return rank;
     }
     return a->r;
@@ -165,8 +175,8 @@ static bool is_kept(tide_text path, tide_text pattern, tide_arena *arena) {
     return tide_regex_covers(tide_text_of(up_to_dot), path) == TIDE_MATCH_YES;
 }
 
-/* quantizers/base.py, get_keys_to_not_convert, where nothing is named: the output head, what shares a weight, and the last module.
- * By hand, the head alone, besides what is named. */
+/* quantizers/base.py, get_keys_to_not_convert, where nothing is named: the output head, what shares a weight, and the
+ * last module. By hand, the head alone, besides what is named. */
 static bool is_left(tide_model *model, const tide_job *job, uint32_t instance, uint32_t head) {
     const tide_instance *of = &model->instances[instance];
     const tide_name_list *skip = &job->quant_skip;
@@ -238,7 +248,9 @@ static bool choose_ia3(tide_model *model, const tide_job *job, tide_adapter *a) 
     const tide_json *pair = of_model_type(model, job, "ia3_targets");
     bool is_known = pair && pair->kind == TIDE_JSON_ARRAY && pair->count == 2;
     if (!*a->target_modules && !is_known)
-        return refuse_targets(model, TARGETS, "must be given: peft names no modules for IA3 of this model_type", "name linear layers, as target_modules=k_proj,v_proj,down_proj with feedforward_modules=down_proj");
+        return refuse_targets(
+            model, TARGETS, "must be given: peft names no modules for IA3 of this model_type",
+            "name linear layers, as target_modules=k_proj,v_proj,down_proj with feedforward_modules=down_proj");
     if (!*a->target_modules && !*a->feedforward_modules) a->feedforward_modules = pair->first->next->text.at;
     if (!*a->target_modules) a->target_modules = pair->first->text.at;
     return true;
@@ -281,22 +293,26 @@ static const char *with_name(tide_model *model, const char *names, tide_text nam
     return tide_format(model->m->arena, "%s%s%.*s", names, *names ? "," : "", (int)name.length, name.at);
 }
 
-/* transformers_weight_conversion.py, _resolve_string_target_modules: of these models a regular expression stands for the last names of
- * what it covers, modules and parameters, and names of projections that experts had before they were one tensor. */
+/* transformers_weight_conversion.py, _resolve_string_target_modules: of these models a regular expression stands for
+ * the last names of what it covers, modules and parameters, and names of projections that experts had before they were
+ * one tensor. */
 static const char *names_covered(tide_model *model, const tide_adapter *a, tide_text projections) {
     const char *names = "";
     uint32_t count, *modules = tide_model_modules(model, &count);
     for (uint32_t i = 0; i < count && !model->m->has_failed; i++) {
         tide_text path = tide_text_of(model->instances[modules[i]].path);
-        if (path.length && is_aimed_at(model, TARGETS, a->target_modules, path)) names = with_name(model, names, leaf_of(path));
+        if (path.length && is_aimed_at(model, TARGETS, a->target_modules, path))
+            names = with_name(model, names, leaf_of(path));
     }
     for (uint32_t i = 0; i < model->parameter_count && !model->m->has_failed; i++) {
         tide_text path = tide_text_of(model->parameters[i].name), leaf = leaf_of(path), rest = projections, name;
         if (is_aimed_at(model, TARGETS, a->target_modules, path)) names = with_name(model, names, leaf);
         if (tide_text_is(leaf, "weight") || tide_text_is(leaf, "bias")) continue;
         while (next_name(&rest, &name)) {
-            const char *was = tide_format(model->m->arena, "%.*s%.*s", (int)(path.length - leaf.length), path.at, (int)name.length, name.at);
-            if (is_aimed_at(model, TARGETS, a->target_modules, tide_text_of(was))) names = with_name(model, names, name);
+            const char *was = tide_format(model->m->arena, "%.*s%.*s", (int)(path.length - leaf.length), path.at,
+                                          (int)name.length, name.at);
+            if (is_aimed_at(model, TARGETS, a->target_modules, tide_text_of(was)))
+                names = with_name(model, names, name);
         }
     }
     return names;
@@ -320,11 +336,14 @@ static bool add_adapters(tide_model *model, const tide_adapter *a, bool is_loade
         const tide_class *of = model->instances[modules[i]].of;
         const char *path = model->instances[modules[i]].path;
         if (!is_target(model, a, modules[i], head)) continue;
-        const tide_json *class_name = is_loaded ? adapter_class(model, tide_format(model->m->arena, "%s_kbit", a->method), of) : NULL;
+        const tide_json *class_name =
+            is_loaded ? adapter_class(model, tide_format(model->m->arena, "%s_kbit", a->method), of) : NULL;
         if (!class_name) class_name = adapter_class(model, a->method, of);
         if (!class_name)
             return refuse_targets(model, TARGETS,
-                                  tide_format(model->m->arena, "aims at %s, which is a %s: no adapter is described for it", path, tide_text_copy(model->m->arena, of->name)),
+                                  tide_format(model->m->arena,
+                                              "aims at %s, which is a %s: no adapter is described for it", path,
+                                              tide_text_copy(model->m->arena, of->name)),
                                   "aim at linear layers, convolutions and embeddings");
         tide_value argument = argument_of(model, a, tide_text_of(path));
         uint32_t made = tide_model_wrap(model, modules[i], class_name->text, &argument, 1);
@@ -332,7 +351,8 @@ static bool add_adapters(tide_model *model, const tide_adapter *a, bool is_loade
         aimed_at++;
     }
     if (!aimed_at && !model->m->has_failed)
-        return refuse_targets(model, TARGETS, "aims at no module of this model", "use all-linear, or names as they stand in the model");
+        return refuse_targets(model, TARGETS, "aims at no module of this model",
+                              "use all-linear, or names as they stand in the model");
     return !model->m->has_failed;
 }
 
@@ -342,12 +362,15 @@ static bool save_modules(tide_model *model, const tide_adapter *a) {
     bool is_found = a->modules_to_save.count == 0;
     for (uint32_t i = 0; i < count && !model->m->has_failed; i++)
         for (uint32_t k = 0; k < a->modules_to_save.count; k++)
-            if (model->instances[modules[i]].parent && ends_with(tide_text_of(model->instances[modules[i]].path), tide_text_of(a->modules_to_save.names[k]))) {
+            if (model->instances[modules[i]].parent &&
+                ends_with(tide_text_of(model->instances[modules[i]].path), tide_text_of(a->modules_to_save.names[k]))) {
                 tide_model_wrap(model, modules[i], TIDE_TEXT("ModulesToSaveWrapper"), NULL, 0);
                 is_found = true;
                 break;
             }
-    if (!is_found) return refuse_targets(model, "/settings/adapter.modules_to_save", "names no module of this model", "names are ends of paths, as lm_head");
+    if (!is_found)
+        return refuse_targets(model, "/settings/adapter.modules_to_save", "names no module of this model",
+                              "names are ends of paths, as lm_head");
     return !model->m->has_failed;
 }
 
@@ -377,7 +400,8 @@ static void choose_biases(tide_model *model, const tide_adapter *a) {
 static void choose_saved(tide_model *model) {
     for (uint32_t i = 0; i < model->parameter_count; i++) {
         tide_parameter_row *p = &model->parameters[i];
-        if (strstr(p->name, ".modules_to_save.") || strncmp(p->name, "modules_to_save.", 16) == 0) p->tensor->requires_grad = true;
+        if (strstr(p->name, ".modules_to_save.") || strncmp(p->name, "modules_to_save.", 16) == 0)
+            p->tensor->requires_grad = true;
     }
 }
 
@@ -397,10 +421,13 @@ bool tide_adapt(tide_model *model, const tide_job *job) {
     bool is_prompt = tide_is_prompt(job);
     freeze_all(model);
     if (aims_at_experts(model, job, &a))
-        return refuse_targets(model, TARGETS, "aims at experts, whose weights are no layers: peft's target_parameters are not expressed",
-                              "name linear layers, as adapter.target_modules=q_proj,k_proj,v_proj,o_proj");
+        return refuse_targets(
+            model, TARGETS, "aims at experts, whose weights are no layers: peft's target_parameters are not expressed",
+            "name linear layers, as adapter.target_modules=q_proj,k_proj,v_proj,o_proj");
     if (strcmp(a.method, "ia3") == 0 && !choose_ia3(model, job, &a)) return false;
-    if (!(is_prompt ? tide_add_prompt(model, job) : add_adapters(model, &a, job->quant_loaded) && save_modules(model, &a))) return false;
+    if (!(is_prompt ? tide_add_prompt(model, job)
+                    : add_adapters(model, &a, job->quant_loaded) && save_modules(model, &a)))
+        return false;
     if (a.autocast_adapter_dtype) cast_adapters(model);
     tide_model_list_parameters(model);
     choose_saved(model);

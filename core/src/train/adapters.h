@@ -11,10 +11,12 @@ bool tide_quantise(tide_model *model, const tide_job *job);
 /* peft.prepare_model_for_kbit_training, which empties the allocator's cache. */
 void tide_prepare_kbit(tide_model *model);
 
-/* peft.get_peft_model: the model's parameters are frozen; layers that are aimed at get an adapter around them. False after an error. */
+/* peft.get_peft_model: the model's parameters are frozen; layers that are aimed at get an adapter around them. False
+ * after an error. */
 bool tide_adapt(tide_model *model, const tide_job *job);
 
-/* prompts.c: whether the method puts a prompt or a prefix before the model, and its wrapper around the root. False after an error. */
+/* prompts.c: whether the method puts a prompt or a prefix before the model, and its wrapper around the root. False
+ * after an error. */
 bool tide_is_prompt(const tide_job *job);
 bool tide_add_prompt(tide_model *model, const tide_job *job);
 

@@ -14,8 +14,8 @@ static tide_tensor *copy_of(tide_machine *m, const tide_tensor *t) {
     return tide_empty_like(m, t, t->dtype);
 }
 
-/* copy.deepcopy(model): a module's parameters, then its buffers, then its children. Each Tensor.__deepcopy__ of a buffer makes an empty
- * tensor that takes over the copied storage. */
+/* copy.deepcopy(model): a module's parameters, then its buffers, then its children. Each Tensor.__deepcopy__ of a
+ * buffer makes an empty tensor that takes over the copied storage. */
 static void copy_model(tide_ema *ema) {
     tide_model *model = ema->model;
     tide_machine *m = model->m;
@@ -27,7 +27,8 @@ static void copy_model(tide_ema *ema) {
             ema->averages[next] = copy_of(m, model->parameters[next].tensor);
         for (uint32_t k = of->of->parameter_count; k < of->of->parameter_count + of->of->member_count; k++) {
             const tide_value *v = &of->slots[k];
-            if (v->kind == TIDE_VALUE_TENSOR && !v->tensor->is_parameter && !v->tensor->storage->is_silent) copy_of(m, v->tensor);
+            if (v->kind == TIDE_VALUE_TENSOR && !v->tensor->is_parameter && !v->tensor->storage->is_silent)
+                copy_of(m, v->tensor);
         }
     }
     for (; next < model->parameter_count; next++) ema->averages[next] = copy_of(m, model->parameters[next].tensor);
@@ -92,9 +93,12 @@ static void subtract_all(const tide_ema *ema) {
 void tide_ema_update(tide_ema *ema) {
     if (!ema) return;
     ema->model->m->op = "EMA";
-    if (strcmp(ema->kind, "diffusers") == 0) subtract_each(ema);
-    else if (strcmp(ema->kind, "diffusers_foreach") == 0) subtract_all(ema);
-    else if (ema->is_begun) lerp(ema);
+    if (strcmp(ema->kind, "diffusers") == 0)
+        subtract_each(ema);
+    else if (strcmp(ema->kind, "diffusers_foreach") == 0)
+        subtract_all(ema);
+    else if (ema->is_begun)
+        lerp(ema);
     ema->is_begun = true;
     ema->model->m->module = 0;
 }

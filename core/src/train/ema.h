@@ -6,8 +6,9 @@
 
 typedef struct tide_ema tide_ema;
 
-/* Makes the copy, each tensor in its own dtype. kind: "swa_utils" for torch.optim.swa_utils.AveragedModel over get_ema_multi_avg_fn(),
- * which copies buffers too; "diffusers" or "diffusers_foreach" for diffusers' training_utils.EMAModel. NULL for "none". */
+/* Makes the copy, each tensor in its own dtype. kind: "swa_utils" for torch.optim.swa_utils.AveragedModel over
+ * get_ema_multi_avg_fn(), which copies buffers too; "diffusers" or "diffusers_foreach" for diffusers'
+ * training_utils.EMAModel. NULL for "none". */
 tide_ema *tide_ema_new(tide_model *model, const char *kind);
 
 /* update_parameters(), or step(): after the optimizer's step. ema may be NULL. */

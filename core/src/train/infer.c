@@ -14,8 +14,9 @@ typedef struct generation {
 
 /* What the first pass alone is given. */
 static bool is_of_prompt(const char *name) {
-    static const char *const names[] = {"pixel_values", "image_grid_thw", "image_sizes", "mm_token_type_ids", "token_type_ids",
-                                        "pixel_attention_mask", "aspect_ratio_ids", "aspect_ratio_mask", "position_ids"};
+    static const char *const names[] = {"pixel_values",      "image_grid_thw",    "image_sizes",
+                                        "mm_token_type_ids", "token_type_ids",    "pixel_attention_mask",
+                                        "aspect_ratio_ids",  "aspect_ratio_mask", "position_ids"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (strcmp(names[i], name) == 0) return true;
     return false;
@@ -67,7 +68,8 @@ static tide_tensor *logits_of(tide_value output) {
 /* out = model(**batch): what the name held before goes afterwards. */
 static bool run_model(generation *g) {
     tide_machine *m = &g->run->machine;
-    tide_value output = tide_model_forward(&g->run->model, g->batch.names, g->batch.values, g->batch.count), old = g->output;
+    tide_value output = tide_model_forward(&g->run->model, g->batch.names, g->batch.values, g->batch.count),
+               old = g->output;
     m->module = m->statement = 0;
     g->output = output;
     tide_value_release(m, old);
@@ -82,7 +84,9 @@ static void choose_token(generation *g) {
         tide_fail(m, TIDE_ERR_DESCRIPTION, "forward() returned no logits of (batch, tokens, vocabulary)");
         return;
     }
-    tide_shape last = {.size = {all->shape->size[0], all->shape->size[2]}, .name = {all->shape->name[0], all->shape->name[2]}, .dims = 2};
+    tide_shape last = {.size = {all->shape->size[0], all->shape->size[2]},
+                       .name = {all->shape->name[0], all->shape->name[2]},
+                       .dims = 2};
     m->op = "logits";
     tide_tensor *logits = tide_empty(m, &last, TIDE_FP32), *old = g->logits;
     g->logits = logits;
@@ -109,7 +113,8 @@ static void greedy(generation *g, unsigned step, const tide_batch *batch) {
     g->batch = *batch;
     for (uint32_t i = 0; i < batch->count; i++) tide_value_retain(batch->values[i]);
     g->token_name = "input_ids";
-    if (!generates) *tide_model_setting(model, "cache") = (tide_value){.kind = TIDE_VALUE_TEXT, .text = TIDE_TEXT("dynamic")};
+    if (!generates)
+        *tide_model_setting(model, "cache") = (tide_value){.kind = TIDE_VALUE_TEXT, .text = TIDE_TEXT("dynamic")};
     if (generates && tide_method_find(model->instances[model->root].of, TIDE_TEXT("encode"))) {
         take_encoded(g, tide_model_method(model, TIDE_TEXT("encode"), g->batch.names, g->batch.values, g->batch.count));
         *tide_model_setting(model, "cache") = (tide_value){.kind = TIDE_VALUE_TEXT, .text = TIDE_TEXT("dynamic")};

@@ -88,7 +88,8 @@ static void write_one(tide_writer *w, const linted *l, const tide_diagnostic *d,
     tide_write_close(w, '}');
 }
 
-static uint32_t write_found(tide_writer *w, const linted *l, const tide_diagnostics *diags, uint32_t from, const tide_json *otherwise) {
+static uint32_t write_found(tide_writer *w, const linted *l, const tide_diagnostics *diags, uint32_t from,
+                            const tide_json *otherwise) {
     uint32_t errors = 0;
     for (uint32_t i = from; i < diags->count; i++) {
         if (diags->items[i].severity == TIDE_ASSUMPTION) continue;
@@ -99,7 +100,8 @@ static uint32_t write_found(tide_writer *w, const linted *l, const tide_diagnost
 }
 
 /* One function after the other, so that an error in one hides none in the next. */
-static uint32_t lint_functions(tide_writer *w, const linted *l, tide_run *run, tide_diagnostics *diags, tide_description *d) {
+static uint32_t lint_functions(tide_writer *w, const linted *l, tide_run *run, tide_diagnostics *diags,
+                               tide_description *d) {
     uint32_t errors = 0;
     for (tide_function *f = d->functions; f; f = f->next) {
         const tide_json *item = f->item;
@@ -135,7 +137,8 @@ void tide_write_lint(tide_writer *w, tide_arena *arena, tide_text text) {
     const tide_json *name = tide_json_at(root, "architecture");
     if (name && name->kind == TIDE_JSON_STRING) l.name = name->text;
     l.root = root;
-    tide_text model = tide_text_of(tide_format(arena, "model=%s", tide_catalogue_sources[0].name)); /* any job: settings have values */
+    tide_text model = tide_text_of(
+        tide_format(arena, "model=%s", tide_catalogue_sources[0].name)); /* any job: settings have values */
     tide_job *job = root ? tide_job_build(arena, &model, 1, NULL, 0, &scratch) : NULL;
     errors += write_found(w, &l, &diags, 0, NULL);
     if (job) {

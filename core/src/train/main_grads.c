@@ -27,7 +27,8 @@ tide_main_grads *tide_main_grads_new(tide_model *model, tide_optimizer *optimize
     m->op = "main_grad";
     m->factor = TIDE_FACTOR_GRADIENT;
     main->buffer = tide_empty(m, &flat, TIDE_FP32);
-    for (uint32_t i = 0; i < model->parameter_count; i++) { /* param.detach().clone().float(), in the order of parameters */
+    for (uint32_t i = 0; i < model->parameter_count;
+         i++) { /* param.detach().clone().float(), in the order of parameters */
         tide_tensor *p = model->parameters[i].tensor;
         if (!p->requires_grad || p->dtype == TIDE_FP32) continue;
         m->module = model->parameters[i].module;
@@ -48,7 +49,8 @@ tide_main_grads *tide_main_grads_new(tide_model *model, tide_optimizer *optimize
 
 void tide_main_grads_step(tide_main_grads *main, bool clips) {
     tide_machine *m = main->model->m;
-    for (uint32_t i = 0; i < main->count; i++) main->mains[i].tensor->grad = tide_view_as(m, main->buffer, main->mains[i].tensor->layout);
+    for (uint32_t i = 0; i < main->count; i++)
+        main->mains[i].tensor->grad = tide_view_as(m, main->buffer, main->mains[i].tensor->layout);
     if (clips) tide_clip_grad_norm(main->optimizer);
     tide_optimizer_step(main->optimizer);
     for (uint32_t i = 0; i < main->count; i++) tide_release_at(m, &main->mains[i].tensor->grad);

@@ -41,11 +41,11 @@ typedef struct parameter_state {
 
 struct tide_optimizer {
     tide_model *model;
-    const row *row, *rest; /* the rest: of the second group, where that has another */
+    const row *row, *rest;       /* the rest: of the second group, where that has another */
     parameter_state *parameters; /* the first group, then the second */
     uint32_t count;
-    bool has_two_groups; /* the first has weight decay, the second has none */
-    tide_list *shared;   /* tensors of the optimizer itself */
+    bool has_two_groups;        /* the first has weight decay, the second has none */
+    tide_list *shared;          /* tensors of the optimizer itself */
     tide_function *init, *body; /* of library/optimizers.json; NULL: none */
 };
 
@@ -114,7 +114,8 @@ static void claim(tide_machine *m, const tide_list *list) {
         if (list->items[i].kind == TIDE_VALUE_TENSOR) tide_set_factor(m, list->items[i].tensor, TIDE_FACTOR_OPTIMIZER);
 }
 
-static void play_turns(tide_optimizer *optimizer, tide_function *function, parameter_state **with, uint32_t count, bool decays) {
+static void play_turns(tide_optimizer *optimizer, tide_function *function, parameter_state **with, uint32_t count,
+                       bool decays) {
     tide_machine *m = optimizer->model->m;
     if (!function || !count) return;
     if (function->parameter_count != BODY_PARAMETERS) {
@@ -150,13 +151,14 @@ tide_optimizer *tide_optimizer_new(tide_model *model, const char *name, const ch
             const tide_parameter_row *p = &model->parameters[i];
             bool is_second = is_of_matrices ? p->tensor->shape->dims != 2 : has_two && is_plain(p->name);
             if (!p->tensor->requires_grad || is_second != (group == 1)) continue;
-            optimizer->parameters[optimizer->count++] =
-                (parameter_state){.tensor = p->tensor, .module = p->module, .group = (uint32_t)group, .state = tide_list_new(m)};
+            optimizer->parameters[optimizer->count++] = (parameter_state){
+                .tensor = p->tensor, .module = p->module, .group = (uint32_t)group, .state = tide_list_new(m)};
         }
     }
     optimizer->shared = tide_list_new(m);
     optimizer->body = tide_function_find(model->descriptions, NULL, tide_text_of(name));
-    optimizer->init = tide_function_find(model->descriptions, NULL, tide_text_of(tide_format(m->arena, "%s_init", name)));
+    optimizer->init =
+        tide_function_find(model->descriptions, NULL, tide_text_of(tide_format(m->arena, "%s_init", name)));
     m->op = "optimizer";
     if (optimizer->row->made == 'c')
         for (uint32_t i = 0; i < optimizer->count; i++) make_states(optimizer, &optimizer->parameters[i]);
@@ -175,7 +177,9 @@ void tide_optimizer_replace(tide_optimizer *optimizer, const tide_optimized *mem
     optimizer->parameters = TIDE_NEW(optimizer->model->m->arena, parameter_state, count + 1);
     optimizer->count = count;
     for (uint32_t i = 0; i < count; i++)
-        optimizer->parameters[i] = (parameter_state){.tensor = members[i].tensor, .module = members[i].module, .group = members[i].group,
+        optimizer->parameters[i] = (parameter_state){.tensor = members[i].tensor,
+                                                     .module = members[i].module,
+                                                     .group = members[i].group,
                                                      .state = tide_list_new(optimizer->model->m)};
 }
 
@@ -197,7 +201,8 @@ static void let_go(tide_machine *m, held *h) {
 }
 
 /* One round of the foreach form: `lists` temporaries per parameter, list after list; `last` keeps them. */
-static void play_round(tide_optimizer *optimizer, parameter_state **with, uint32_t count, int lists, bool makes_states, held *last) {
+static void play_round(tide_optimizer *optimizer, parameter_state **with, uint32_t count, int lists, bool makes_states,
+                       held *last) {
     tide_machine *m = optimizer->model->m;
     tide_tensor **made = TIDE_NEW(m->arena, tide_tensor *, (size_t)count * (size_t)lists + 1);
     for (int list = 0; list < lists; list++)
@@ -249,7 +254,8 @@ static void step_range(tide_optimizer *optimizer, uint32_t from, uint32_t to, he
         for (uint32_t i = 0; i < count; i++)
             if (with[i]->tensor->dtype == dtypes[dtype_count]) alike[alike_count++] = with[i];
         for (const char *round = lists; round < end && *round != '-'; round++)
-            play_round(optimizer, alike, alike_count, *round - '0', is_late && round == lists, round + 1 == end ? last : NULL);
+            play_round(optimizer, alike, alike_count, *round - '0', is_late && round == lists,
+                       round + 1 == end ? last : NULL);
     }
     if (kind->made != 'g') let_go(m, last);
     if (!is_rest) play_turns(optimizer, optimizer->body, with, count, decays);
@@ -273,7 +279,8 @@ void tide_optimizer_step_one(tide_optimizer *optimizer, uint32_t member) {
 
 void tide_zero_grad(tide_optimizer *optimizer, bool set_to_none) {
     if (!set_to_none) return;
-    for (uint32_t i = 0; i < optimizer->count; i++) tide_release_at(optimizer->model->m, &optimizer->parameters[i].tensor->grad);
+    for (uint32_t i = 0; i < optimizer->count; i++)
+        tide_release_at(optimizer->model->m, &optimizer->parameters[i].tensor->grad);
 }
 
 /* ---- clip_grad_norm_: torch/nn/utils/clip_grad.py over _foreach_norm (cuda/ForeachReduceOp.cu) ---- */
@@ -337,7 +344,8 @@ bool tide_scaler_takes(tide_model *model, const tide_optimizer *optimizer, bool 
     }
     if (!what) return true;
     m->has_failed = true;
-    return tide_error(m->diags, TIDE_ERR_CONFLICT, "/settings/scaler", what, "use dtype=fp32 with autocast=fp16, or scaler=false");
+    return tide_error(m->diags, TIDE_ERR_CONFLICT, "/settings/scaler", what,
+                      "use dtype=fp32 with autocast=fp16, or scaler=false");
 }
 
 tide_tensor *tide_scaler_scale(tide_model *model, tide_scaler *scaler, tide_tensor *loss) {
@@ -369,8 +377,8 @@ void tide_scaler_unscale(tide_model *model, tide_scaler *scaler) {
     tide_release(m, replica);
 }
 
-/* Fused optimizers unscale in their kernel: GradScaler.step() hands them the scale and what _check_inf_per_device found,
- * or the found_inf of an unscale_() before. */
+/* Fused optimizers unscale in their kernel: GradScaler.step() hands them the scale and what _check_inf_per_device
+ * found, or the found_inf of an unscale_() before. */
 static void step_fused(tide_model *model, tide_scaler *scaler, tide_optimizer *optimizer) {
     tide_machine *m = model->m;
     tide_tensor *scale = NULL;

@@ -36,8 +36,9 @@ void tide_optimizer_step_one(tide_optimizer *optimizer, uint32_t member);
 /* optimizer.zero_grad(set_to_none). */
 void tide_zero_grad(tide_optimizer *optimizer, bool set_to_none);
 
-/* Whether GradScaler can unscale the gradients: unscale_ refuses fp16 ones and its kernel has no bf16; a fused optimizer unscales by
- * itself, and looks for overflow in fp16 gradients too. Reports what is wrong. torch/amp/grad_scaler.py, _unscale_grads_ */
+/* Whether GradScaler can unscale the gradients: unscale_ refuses fp16 ones and its kernel has no bf16; a fused
+ * optimizer unscales by itself, and looks for overflow in fp16 gradients too. Reports what is wrong.
+ * torch/amp/grad_scaler.py, _unscale_grads_ */
 bool tide_scaler_takes(tide_model *model, const tide_optimizer *optimizer, bool clips);
 
 /* torch.amp.GradScaler */

@@ -1,4 +1,5 @@
-/* peft's prompt learning: a wrapper around the whole model. What the wrappers do stands in models/architectures/library/prompts.json. */
+/* peft's prompt learning: a wrapper around the whole model. What the wrappers do stands in
+ * models/architectures/library/prompts.json. */
 #include "train/adapters.h"
 
 #include <string.h>
@@ -17,7 +18,8 @@ static int64_t first_of(const tide_json *config, const char *const *keys, size_t
     return 0;
 }
 
-#define FIRST_OF(config, ...) first_of(config, (const char *const[]){__VA_ARGS__}, sizeof((const char *const[]){__VA_ARGS__}) / sizeof(char *))
+#define FIRST_OF(config, ...)                                                                                          \
+    first_of(config, (const char *const[]){__VA_ARGS__}, sizeof((const char *const[]){__VA_ARGS__}) / sizeof(char *))
 
 /* The configuration of the language model. */
 static const tide_json *text_config(const tide_job *job) {
@@ -44,9 +46,11 @@ static bool takes(tide_model *model, const char *name) {
 /* A decoder that predicts tokens: what peft's PeftModelForCausalLM wraps. */
 static bool is_causal(tide_model *model, const tide_job *job) {
     const tide_json *names = tide_json_at(job->config, "architectures"), *name = names ? names->first : NULL;
-    if (name && name->kind == TIDE_JSON_STRING && tide_text_matches(name->text, TIDE_TEXT("*Classification*"))) return false;
+    if (name && name->kind == TIDE_JSON_STRING && tide_text_matches(name->text, TIDE_TEXT("*Classification*")))
+        return false;
     bool has_encoder = tide_method_find(model->instances[model->root].of, TIDE_TEXT("encode")) != NULL;
-    return !has_encoder && takes(model, "input_ids") && takes(model, "labels") && takes(model, "attention_mask") && !takes(model, "pixel_values");
+    return !has_encoder && takes(model, "input_ids") && takes(model, "labels") && takes(model, "attention_mask") &&
+           !takes(model, "pixel_values");
 }
 
 /* An encoder of text with a decoder, whose inputs may be given as embeddings: what PeftModelForSeq2SeqLM wraps. */
@@ -57,7 +61,9 @@ static bool is_seq2seq(tide_model *model) {
 
 static const struct {
     const char *method, *class_name, *seq2seq; /* NULL: not described */
-} wrappers[] = {{"prompt_tuning", "PromptTuning", "PromptTuningSeq2Seq"}, {"p_tuning", "PTuning", "PTuningSeq2Seq"}, {"prefix_tuning", "PrefixTuning", NULL}};
+} wrappers[] = {{"prompt_tuning", "PromptTuning", "PromptTuningSeq2Seq"},
+                {"p_tuning", "PTuning", "PTuningSeq2Seq"},
+                {"prefix_tuning", "PrefixTuning", NULL}};
 
 enum { WRAPPER_COUNT = sizeof wrappers / sizeof *wrappers };
 
@@ -83,17 +89,25 @@ bool tide_add_prompt(tide_model *model, const tide_job *job) {
     size_t of = wrapper_of(job);
     bool is_prefix = strcmp(job->adapter.method, "prefix_tuning") == 0;
     uint32_t embeddings = word_embeddings(model, job);
-    int64_t layers = FIRST_OF(config, "num_hidden_layers", "num_layers", "n_layer"), width = FIRST_OF(config, "hidden_size", "n_embd", "d_model");
+    int64_t layers = FIRST_OF(config, "num_hidden_layers", "num_layers", "n_layer"),
+            width = FIRST_OF(config, "hidden_size", "n_embd", "d_model");
     int64_t heads = FIRST_OF(config, "num_attention_heads", "n_head", "num_heads", "encoder_attention_heads");
     int64_t kv_heads = FIRST_OF(config, "num_key_value_heads"), head_dim = FIRST_OF(config, "head_dim");
-    const char *class_name = is_causal(model, job) ? wrappers[of].class_name : is_seq2seq(model) ? wrappers[of].seq2seq : NULL;
+    const char *class_name = is_causal(model, job) ? wrappers[of].class_name
+                             : is_seq2seq(model)   ? wrappers[of].seq2seq
+                                                   : NULL;
     if (!embeddings || !layers || !heads || !width || !class_name)
-        return refuse(model, tide_format(model->m->arena, "is %s, which is described for language models that are decoders%s", job->adapter.method,
-                                         wrappers[of].seq2seq ? ", or take embeddings for their encoder" : " alone"), "give lora or ia3");
+        return refuse(model,
+                      tide_format(model->m->arena, "is %s, which is described for language models that are decoders%s",
+                                  job->adapter.method,
+                                  wrappers[of].seq2seq ? ", or take embeddings for their encoder" : " alone"),
+                      "give lora or ia3");
     if (is_prefix && model->is_checkpointing)
-        return refuse(model, "is prefix_tuning, which peft refuses with gradient checkpointing", "give checkpointing=none");
+        return refuse(model, "is prefix_tuning, which peft refuses with gradient checkpointing",
+                      "give checkpointing=none");
     bool takes_embeds = takes(model, "inputs_embeds");
-    if (!is_prefix && !takes_embeds) embeddings = tide_model_wrap(model, embeddings, TIDE_TEXT("GivenEmbedding"), NULL, 0);
+    if (!is_prefix && !takes_embeds)
+        embeddings = tide_model_wrap(model, embeddings, TIDE_TEXT("GivenEmbedding"), NULL, 0);
     if (!head_dim) head_dim = width / heads;
     if (is_prefix && kv_heads) heads = kv_heads;
     int64_t token_dim = is_prefix ? heads * head_dim : width, encoder = job->adapter.encoder_hidden_size;
@@ -105,7 +119,8 @@ bool tide_add_prompt(tide_model *model, const tide_job *job) {
                               size_named(model, encoder ? encoder : token_dim, "encoder"),
                               tide_of_bool(job->adapter.prefix_projection),
                               tide_of_bool(takes_embeds)};
-    uint32_t made = tide_model_wrap(model, model->root, tide_text_of(class_name), arguments, sizeof arguments / sizeof *arguments);
+    uint32_t made =
+        tide_model_wrap(model, model->root, tide_text_of(class_name), arguments, sizeof arguments / sizeof *arguments);
     if (made) tide_model_call(model, made, TIDE_TEXT("init"), TIDE_FACTOR_PARAMETER);
     if (is_prefix) *tide_model_setting(model, "past_length") = tide_of_int(job->adapter.virtual_tokens);
     return made != 0;

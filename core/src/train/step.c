@@ -5,11 +5,11 @@
 
 #include "job/settings.h"
 #include "lang/embedded_models.h"
+#include "memo/micro_batch_memo.h"
 #include "train/adapters.h"
 #include "train/ema.h"
 #include "train/infer.h"
 #include "train/main_grads.h"
-#include "memo/micro_batch_memo.h"
 #include "train/strategy.h"
 #include "train/weights.h"
 
@@ -92,19 +92,26 @@ static bool find_stand_in(void *user, const tide_json *config, tide_text *descri
     for (const tide_description *d = f->run->descriptions.first; d; d = d->next) {
         const tide_json *list = tide_json_at(d->json, "stand_ins");
         for (const tide_json *entry = list ? list->first : NULL; entry; entry = entry->next) {
-            const tide_json *type = tide_json_at(entry, "model_type"), *as = tide_json_at(entry, "as"), *own = tide_config_type(config);
-            const tide_json *percent = tide_json_at(entry, "percent"), *named = tide_json_at(entry, "description"), *of = tide_json_at(entry, "class");
+            const tide_json *type = tide_json_at(entry, "model_type"), *as = tide_json_at(entry, "as"),
+                            *own = tide_config_type(config);
+            const tide_json *percent = tide_json_at(entry, "percent"), *named = tide_json_at(entry, "description"),
+                            *of = tide_json_at(entry, "class");
             if (!has_keys(config, tide_json_at(entry, "needs")) || has_keys(config, tide_json_at(entry, "lacks")) ||
-                !has_task(config, tide_json_at(entry, "tasks")) || !percent || !as || !((named && of) || (type && find_model(user, type->text, description, class_name))))
+                !has_task(config, tide_json_at(entry, "tasks")) || !percent || !as ||
+                !((named && of) || (type && find_model(user, type->text, description, class_name))))
                 continue;
             if (named && of) *description = named->text, *class_name = of->text;
             if (f->run->stand_in_of == config) return true;
             f->run->stand_in_of = config;
             if (percent->integer > f->run->stand_in_percent) f->run->stand_in_percent = percent->integer;
-            tide_report(f->diags, TIDE_ASSUMPTION, TIDE_OK, tide_job_config_place(f->arena, f->job, own ? own : config),
-                        tide_format(f->arena, "no description covers '%s': by its keys it was played as %s; its peak may differ by %lld %%",
-                                    own && own->kind == TIDE_JSON_STRING ? own->text.at : "this configuration", as->text.at, (long long)percent->integer),
-                        "a description makes it exact: see 'How to add a model' in the README");
+            tide_report(
+                f->diags, TIDE_ASSUMPTION, TIDE_OK, tide_job_config_place(f->arena, f->job, own ? own : config),
+                tide_format(
+                    f->arena,
+                    "no description covers '%s': by its keys it was played as %s; its peak may differ by %lld %%",
+                    own && own->kind == TIDE_JSON_STRING ? own->text.at : "this configuration", as->text.at,
+                    (long long)percent->integer),
+                "a description makes it exact: see 'How to add a model' in the README");
             return true;
         }
     }
@@ -117,27 +124,33 @@ static const tide_json *root_of_task(const tide_json *roots, tide_text name) {
         if (strncmp(name.at + i, "For", 3) != 0) continue;
         tide_text task = {name.at + i, name.length - i};
         for (const tide_json *root = roots->first; root; root = root->next)
-            if (root->key.length > task.length && strcmp(root->key.at + root->key.length - task.length, task.at) == 0) return root;
+            if (root->key.length > task.length && strcmp(root->key.at + root->key.length - task.length, task.at) == 0)
+                return root;
     }
     return roots->first;
 }
 
 /* The class that the configuration's architectures[0] names. */
-static bool root_class(const tide_job *job, bool is_stand_in, const tide_description *description, tide_text *class_name, tide_diagnostics *diags, tide_arena *arena) {
-    const tide_json *roots = tide_description_at(description, "roots"), *architectures = tide_json_at(job->config, "architectures");
+static bool root_class(const tide_job *job, bool is_stand_in, const tide_description *description,
+                       tide_text *class_name, tide_diagnostics *diags, tide_arena *arena) {
+    const tide_json *roots = tide_description_at(description, "roots"),
+                    *architectures = tide_json_at(job->config, "architectures");
     const tide_json *named = architectures && architectures->kind == TIDE_JSON_ARRAY ? architectures->first : NULL;
-    if (architectures && architectures->kind != TIDE_JSON_NULL && (architectures->kind != TIDE_JSON_ARRAY || (named && named->kind != TIDE_JSON_STRING)))
+    if (architectures && architectures->kind != TIDE_JSON_NULL &&
+        (architectures->kind != TIDE_JSON_ARRAY || (named && named->kind != TIDE_JSON_STRING)))
         return tide_error(diags, TIDE_ERR_FIELD_TYPE, tide_job_config_place(arena, job, architectures),
-                          tide_format(arena, "architectures is %s; must be an array of class names", tide_json_kind_name(architectures)),
+                          tide_format(arena, "architectures is %s; must be an array of class names",
+                                      tide_json_kind_name(architectures)),
                           "write [\"ClassName\"], or leave it out");
     if (!roots || roots->kind != TIDE_JSON_OBJECT || !roots->first)
         return tide_error(diags, TIDE_ERR_DESCRIPTION, "/model", "the description has no \"roots\"", NULL);
     if (named && named->kind == TIDE_JSON_STRING) {
         const tide_json *found = is_stand_in ? root_of_task(roots, named->text) : tide_json_find(roots, named->text);
         if (!found || found->kind != TIDE_JSON_STRING)
-            return tide_error(diags, TIDE_ERR_UNSUPPORTED, "/config.json/architectures/0",
-                              tide_format(arena, "'%s' is not described; known: %s", named->text.at, roots->first->key.at),
-                              "use the causal language model, or write a description");
+            return tide_error(
+                diags, TIDE_ERR_UNSUPPORTED, "/config.json/architectures/0",
+                tide_format(arena, "'%s' is not described; known: %s", named->text.at, roots->first->key.at),
+                "use the causal language model, or write a description");
         *class_name = found->text;
         return true;
     }
@@ -173,7 +186,8 @@ static tide_dtype dtype_of(const char *name) {
 
 /* Settings that are read when the model is there already. */
 static bool is_of_step(const char *name) {
-    static const char *const names[] = {"batch", "seq", "target_seq", "grad_accum", "steps", "memory_fraction", "allocator"};
+    static const char *const names[] = {"batch",           "seq",      "target_seq", "grad_accum", "steps",
+                                        "memory_fraction", "allocator"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (strcmp(name, names[i]) == 0) return true;
     return false;
@@ -183,12 +197,22 @@ static void set_settings(tide_run *run, const tide_job *job, bool uses_cache) {
     tide_machine *m = &run->machine;
     tide_setting_value *s = TIDE_NEW(m->arena, tide_setting_value, 64);
     uint32_t n = 0;
-#define NUMBER(name_, value_)                                                                              \
-    s[n++] = (tide_setting_value){.name = name_, .value = {.kind = TIDE_VALUE_INT,                                          \
-                                          .symbol = tide_symbol_name(m, tide_text_of(name_)),              \
-                                          .integer = (value_)}}
-#define TRUTH(name_, value_) s[n++] = (tide_setting_value){.name = name_, .value = tide_of_bool(value_)}
-#define WORD(name_, value_) s[n++] = (tide_setting_value){.name = name_, .value = {.kind = TIDE_VALUE_TEXT, .text = tide_text_of(value_)}}
+#define NUMBER(name_, value_)                                                                                          \
+    s[n++] = (tide_setting_value) {                                                                                    \
+        .name = name_, .value = {                                                                                      \
+            .kind = TIDE_VALUE_INT,                                                                                    \
+            .symbol = tide_symbol_name(m, tide_text_of(name_)),                                                        \
+            .integer = (value_)                                                                                        \
+        }                                                                                                              \
+    }
+#define TRUTH(name_, value_)                                                                                           \
+    s[n++] = (tide_setting_value) {                                                                                    \
+        .name = name_, .value = tide_of_bool(value_)                                                                   \
+    }
+#define WORD(name_, value_)                                                                                            \
+    s[n++] = (tide_setting_value) {                                                                                    \
+        .name = name_, .value = {.kind = TIDE_VALUE_TEXT, .text = tide_text_of(value_) }                               \
+    }
     NUMBER("batch", job->batch);
     NUMBER("seq", job->seq);
     NUMBER("target_seq", job->target_seq); /* 0: not set */
@@ -227,14 +251,21 @@ static void set_settings(tide_run *run, const tide_job *job, bool uses_cache) {
     TRUTH("quant_zero_point", job->quant_zero_point);
     TRUTH("quant_is_float", job->quant_is_float);
     TRUTH("quant_double", job->quant_double);
-    s[n++] = (tide_setting_value){.name = "quant_dtype", .value = {.kind = TIDE_VALUE_DTYPE, .dtype = run->model.dtype}};
-    s[n++] = (tide_setting_value){.name = "quant_compute_dtype", .value = {.kind = TIDE_VALUE_DTYPE, .dtype = dtype_of(job->quant_compute_dtype)}};
+    s[n++] =
+        (tide_setting_value){.name = "quant_dtype", .value = {.kind = TIDE_VALUE_DTYPE, .dtype = run->model.dtype}};
+    s[n++] = (tide_setting_value){.name = "quant_compute_dtype",
+                                  .value = {.kind = TIDE_VALUE_DTYPE, .dtype = dtype_of(job->quant_compute_dtype)}};
     TRUTH("lora_is_dora", job->adapter.dora);
     TRUTH("lora_has_bias", job->adapter.lora_bias);
-    s[n++] = (tide_setting_value){.name = "lora_dropout_p", .value = {.kind = TIDE_VALUE_FLOAT, .number = job->adapter.dropout}};
-    s[n++] = (tide_setting_value){.name = "model_dtype", .value = {.kind = TIDE_VALUE_DTYPE, .dtype = run->model.dtype}};
-    if (job->preprocessor) s[n++] = (tide_setting_value){.name = "preprocessor", .value = {.kind = TIDE_VALUE_CONFIG, .config = job->preprocessor}};
-    else s[n++] = (tide_setting_value){.name = "preprocessor", .value = tide_none()};
+    s[n++] = (tide_setting_value){.name = "lora_dropout_p",
+                                  .value = {.kind = TIDE_VALUE_FLOAT, .number = job->adapter.dropout}};
+    s[n++] =
+        (tide_setting_value){.name = "model_dtype", .value = {.kind = TIDE_VALUE_DTYPE, .dtype = run->model.dtype}};
+    if (job->preprocessor)
+        s[n++] = (tide_setting_value){.name = "preprocessor",
+                                      .value = {.kind = TIDE_VALUE_CONFIG, .config = job->preprocessor}};
+    else
+        s[n++] = (tide_setting_value){.name = "preprocessor", .value = tide_none()};
 #undef NUMBER
 #undef TRUTH
 #undef WORD
@@ -243,9 +274,11 @@ static void set_settings(tide_run *run, const tide_job *job, bool uses_cache) {
     run->model.setting_count = n;
 }
 
-/* Half of the library is of adapters and quantised layers, which few jobs have: reading it would take a twentieth of their time. */
+/* Half of the library is of adapters and quantised layers, which few jobs have: reading it would take a twentieth of
+ * their time. */
 static bool needs(const tide_job *job, tide_text name) {
-    if (tide_text_is(name, "library/adapters") || tide_text_is(name, "library/prompts")) return strcmp(job->adapter.method, "none") != 0;
+    if (tide_text_is(name, "library/adapters") || tide_text_is(name, "library/prompts"))
+        return strcmp(job->adapter.method, "none") != 0;
     if (tide_text_is(name, "library/quantised")) return strcmp(job->quant, "none") != 0;
     if (tide_text_is(name, STAND_INS)) return false;
     return true;
@@ -261,13 +294,16 @@ static bool load_library(tide_run *run, const tide_job *job) {
 
 /* modeling_utils.py, _check_and_adjust_attn_implementation: a class with one kind of attention takes it where none was
  * asked for, and refuses another. */
-static bool take_attention(tide_run *run, const tide_job *job, const tide_description *description, tide_arena *arena, tide_diagnostics *diags) {
+static bool take_attention(tide_run *run, const tide_job *job, const tide_description *description, tide_arena *arena,
+                           tide_diagnostics *diags) {
     const tide_json *only = tide_description_at(description, "attention");
     bool is_default = false;
     if (!only || only->kind != TIDE_JSON_STRING || strcmp(job->attention, only->text.at) == 0) return true;
     is_default_setting(job, TIDE_TEXT("attention"), &is_default);
     const char *text = tide_format(arena, "the model's class in transformers has %s attention alone", only->text.at);
-    if (!is_default) return tide_error(diags, TIDE_ERR_CONFLICT, "/settings/attention", text, tide_format(arena, "leave it out, or give %s", only->text.at));
+    if (!is_default)
+        return tide_error(diags, TIDE_ERR_CONFLICT, "/settings/attention", text,
+                          tide_format(arena, "leave it out, or give %s", only->text.at));
     tide_report(diags, TIDE_ASSUMPTION, TIDE_OK, "/settings/attention", text, NULL);
     *tide_model_setting(&run->model, "attention") = (tide_value){.kind = TIDE_VALUE_TEXT, .text = only->text};
     return true;
@@ -282,23 +318,32 @@ static bool make_model(tide_run *run, const tide_job *job, tide_arena *arena, ti
         description_name = given_name(job);
         if (!load_library(run, job)) return false;
         tide_description *alone = tide_description_load(&run->descriptions, description_name);
-        return alone && root_class(job, false, alone, &class_name, diags, arena) && take_attention(run, job, alone, arena, diags) &&
+        return alone && root_class(job, false, alone, &class_name, diags, arena) &&
+               take_attention(run, job, alone, arena, diags) &&
                tide_model_build(&run->model, alone, class_name, job->config);
     }
     if (job->description && has_type && !tide_json_find(own_types, type->text))
         return tide_error(diags, TIDE_ERR_CONFLICT, "/config.json/model_type",
-                          tide_format(arena, "%s is '%s', which the given description '%s' does not cover", type->key.at, type->text.at, given_name(job).at),
+                          tide_format(arena, "%s is '%s', which the given description '%s' does not cover",
+                                      type->key.at, type->text.at, given_name(job).at),
                           "name it in the description's \"model_type\", or leave the description out");
     if (!type || type->kind != TIDE_JSON_STRING)
-        return tide_error(diags, TIDE_ERR_FIELD_MISSING, "/config.json/model_type", "the configuration has no model_type", "give the config.json of a transformers, timm or diffusers model");
+        return tide_error(diags, TIDE_ERR_FIELD_MISSING, "/config.json/model_type",
+                          "the configuration has no model_type",
+                          "give the config.json of a transformers, timm or diffusers model");
     if (!load_library(run, job)) return false;
-    if (!find_model(run->model.user, type->text, &description_name, &class_name) && !find_stand_in(run->model.user, job->config, &description_name, &class_name))
-        return tide_error(diags, TIDE_ERR_MODEL_UNKNOWN, "/config.json/model_type", tide_format(arena, "no description covers %s '%s', and its keys are those of no family", type->key.at, type->text.at),
+    if (!find_model(run->model.user, type->text, &description_name, &class_name) &&
+        !find_stand_in(run->model.user, job->config, &description_name, &class_name))
+        return tide_error(diags, TIDE_ERR_MODEL_UNKNOWN, "/config.json/model_type",
+                          tide_format(arena, "no description covers %s '%s', and its keys are those of no family",
+                                      type->key.at, type->text.at),
                           "see 'How to add a model' in the README");
     if (!tide_job_check_config(arena, job, diags)) return false;
     tide_description *description = tide_description_load(&run->descriptions, description_name);
-    if (!description || !root_class(job, run->stand_in_of != NULL, description, &class_name, diags, arena)) return false;
-    return take_attention(run, job, description, arena, diags) && tide_model_build(&run->model, description, class_name, job->config);
+    if (!description || !root_class(job, run->stand_in_of != NULL, description, &class_name, diags, arena))
+        return false;
+    return take_attention(run, job, description, arena, diags) &&
+           tide_model_build(&run->model, description, class_name, job->config);
 }
 
 /* ---- overrides that nothing reads ---- */
@@ -333,7 +378,9 @@ static bool is_read(const tide_run *run, const tide_json *object, tide_text key)
     for (const tide_json *node = object; node; below = node, node = node->parent)
         for (uint32_t i = 0; i < run->model.scope_count; i++) {
             const tide_scope *s = &run->model.scopes[i];
-            if (s->config == node && description_holds(s->description, key) && (!below || description_holds(s->description, below->key))) return true;
+            if (s->config == node && description_holds(s->description, key) &&
+                (!below || description_holds(s->description, below->key)))
+                return true;
         }
     return false;
 }
@@ -357,18 +404,25 @@ static bool is_one_of(tide_text key, const tide_json *patterns) {
 static void check_unread(tide_run *run, const tide_job *job) {
     tide_machine *m = run->model.m;
     const tide_json *unread = NULL;
-    for (const tide_description *d = run->descriptions.first; d && !unread; d = d->next) unread = tide_json_at(d->json, "unread");
-    const tide_json *percent = unread ? tide_json_at(unread, "percent") : NULL, *besides = unread ? tide_json_at(unread, "besides") : NULL;
+    for (const tide_description *d = run->descriptions.first; d && !unread; d = d->next)
+        unread = tide_json_at(d->json, "unread");
+    const tide_json *percent = unread ? tide_json_at(unread, "percent") : NULL,
+                    *besides = unread ? tide_json_at(unread, "besides") : NULL;
     const char *names = NULL;
     for (const tide_json *entry = percent ? run->stand_in_of->first : NULL; entry; entry = entry->next) {
         bool is_size = entry->kind == TIDE_JSON_NUMBER && entry->is_integer && entry->integer > 1;
         if (!is_size || is_one_of(entry->key, besides) || is_read(run, run->stand_in_of, entry->key)) continue;
-        names = names ? tide_format(m->arena, "%s, %s", names, tide_shown(m->arena, entry->key)) : tide_shown(m->arena, entry->key);
+        names = names ? tide_format(m->arena, "%s, %s", names, tide_shown(m->arena, entry->key))
+                      : tide_shown(m->arena, entry->key);
     }
     if (!names || percent->integer <= run->stand_in_percent) return;
     run->stand_in_percent = percent->integer;
     tide_report(m->diags, TIDE_ASSUMPTION, TIDE_OK, tide_job_config_place(m->arena, job, run->stand_in_of),
-                tide_format(m->arena, "what stands in for it does not read %s, which may be sizes of parts that it lacks; its peak may differ by %lld %%", names, (long long)percent->integer), NULL);
+                tide_format(m->arena,
+                            "what stands in for it does not read %s, which may be sizes of parts that it lacks; its "
+                            "peak may differ by %lld %%",
+                            names, (long long)percent->integer),
+                NULL);
 }
 
 /* Warns of an override that the model's descriptions do not read: a misspelt key, or one without memory. */
@@ -391,18 +445,22 @@ static void check_override(const tide_run *run, const tide_job *job, const char 
     for (const tide_json *child = above->first; child; child = child->next)
         if (!tide_text_equal(child->key, key)) keys[count++] = child->key.at;
     const char *near = tide_nearest(key, keys, count);
-    tide_report(m->diags, TIDE_WARNING, TIDE_ERR_FIELD_UNKNOWN, tide_format(m->arena, "/settings/%s", name), "changes nothing: the model's description does not read it",
+    tide_report(m->diags, TIDE_WARNING, TIDE_ERR_FIELD_UNKNOWN, tide_format(m->arena, "/settings/%s", name),
+                "changes nothing: the model's description does not read it",
                 near ? tide_format(m->arena, "did you mean %s?", near) : NULL);
 }
 
 /* Images given to a model that takes none, or another number of them. */
 static void check_images(const tide_run *run, const tide_job *job) {
-    static const char *const settings[][2] = {{"images", "images"}, {"image_size", "image_height"}, {"video", "video_frames"}, {"audio", "audio_seconds"}};
+    static const char *const settings[][2] = {
+        {"images", "images"}, {"image_size", "image_height"}, {"video", "video_frames"}, {"audio", "audio_seconds"}};
     for (uint32_t i = 0; i < job->row_count; i++)
         for (size_t k = 0; k < sizeof settings / sizeof *settings; k++)
-            if (strcmp(job->rows[i].name, settings[k][0]) == 0 && job->rows[i].origin != TIDE_ORIGIN_DEFAULT && strcmp(job->rows[i].value, "1") != 0 &&
+            if (strcmp(job->rows[i].name, settings[k][0]) == 0 && job->rows[i].origin != TIDE_ORIGIN_DEFAULT &&
+                strcmp(job->rows[i].value, "1") != 0 &&
                 !description_holds(run->model.scopes[0].description, tide_text_of(settings[k][1])))
-                tide_report(run->model.m->diags, TIDE_WARNING, TIDE_ERR_FIELD_UNKNOWN, tide_format(run->model.m->arena, "/settings/%s", settings[k][0]),
+                tide_report(run->model.m->diags, TIDE_WARNING, TIDE_ERR_FIELD_UNKNOWN,
+                            tide_format(run->model.m->arena, "/settings/%s", settings[k][0]),
                             "changes nothing: the model's description does not read it", NULL);
 }
 
@@ -418,8 +476,10 @@ static bool check_prefixes(const tide_run *run, const char *setting, const char 
     tide_machine *m = run->model.m;
     for (uint32_t i = 0; i < count; i++) {
         bool is_found = false;
-        for (uint32_t k = 0; k < run->model.parameter_count && !is_found; k++) is_found = tide_is_named(run->model.parameters[k].name, &prefixes[i], 1);
-        for (uint32_t k = 1; k < run->model.instance_count && !is_found; k++) /* of tied parameters, which have another's name */
+        for (uint32_t k = 0; k < run->model.parameter_count && !is_found; k++)
+            is_found = tide_is_named(run->model.parameters[k].name, &prefixes[i], 1);
+        for (uint32_t k = 1; k < run->model.instance_count && !is_found;
+             k++) /* of tied parameters, which have another's name */
             is_found = tide_is_named(run->model.instances[k].path, &prefixes[i], 1);
         if (is_found) continue;
         const char **parts = TIDE_NEW(m->arena, const char *, run->model.part_count);
@@ -427,9 +487,11 @@ static bool check_prefixes(const tide_run *run, const char *setting, const char 
         const char *near = tide_nearest(tide_text_of(prefixes[i]), parts, run->model.part_count);
         tide_text first = tide_text_of(run->model.parameter_count ? run->model.parameters[0].name : "");
         return tide_error(m->diags, TIDE_ERR_FIELD_RANGE, tide_format(m->arena, "/settings/%s", setting),
-                          tide_format(m->arena, "no parameter's name begins with \"%.*s\"", (int)(strlen(prefixes[i]) < 60 ? strlen(prefixes[i]) : 60), prefixes[i]),
+                          tide_format(m->arena, "no parameter's name begins with \"%.*s\"",
+                                      (int)(strlen(prefixes[i]) < 60 ? strlen(prefixes[i]) : 60), prefixes[i]),
                           near && *near ? tide_format(m->arena, "did you mean %s?", near)
-                                        : tide_format(m->arena, "names are such as %.*s", (int)(first.length < 80 ? first.length : 80), first.at));
+                                        : tide_format(m->arena, "names are such as %.*s",
+                                                      (int)(first.length < 80 ? first.length : 80), first.at));
     }
     return true;
 }
@@ -437,7 +499,8 @@ static bool check_prefixes(const tide_run *run, const char *setting, const char 
 static void choose_trainable(tide_run *run, const tide_job *job) {
     for (uint32_t i = 0; i < run->model.parameter_count; i++) {
         tide_parameter_row *p = &run->model.parameters[i];
-        if (tide_is_named(p->name, job->freeze.names, job->freeze.count) || (job->train_only.count && !tide_is_named(p->name, job->train_only.names, job->train_only.count)))
+        if (tide_is_named(p->name, job->freeze.names, job->freeze.count) ||
+            (job->train_only.count && !tide_is_named(p->name, job->train_only.names, job->train_only.count)))
             p->tensor->requires_grad = false;
     }
 }
@@ -453,16 +516,18 @@ static void count_parameters(tide_run *run) {
 
 /* ---- the batch ---- */
 
-
 static bool make_batch(tide_run *run, const tide_job *job, tide_batch *b, tide_diagnostics *diags) {
     tide_machine *m = &run->machine;
     const tide_json *inputs = run->model.instances[run->model.root].of->inputs;
     if (!inputs) inputs = tide_description_at(run->model.scopes[0].description, "inputs");
     m->factor = TIDE_FACTOR_INPUT;
     m->op = "inputs";
-    for (const tide_json *item = inputs ? inputs->first : NULL; item && b->count < TIDE_INPUT_LIMIT; item = item->next) {
-        if (item->kind != TIDE_JSON_STRING) return tide_error(diags, TIDE_ERR_DESCRIPTION, "/inputs", "an input is an expression in quotes", NULL);
-        tide_expr *expr = tide_parse_expr(m->arena, item->text, tide_format(m->arena, "/inputs/%s", item->key.at), diags);
+    for (const tide_json *item = inputs ? inputs->first : NULL; item && b->count < TIDE_INPUT_LIMIT;
+         item = item->next) {
+        if (item->kind != TIDE_JSON_STRING)
+            return tide_error(diags, TIDE_ERR_DESCRIPTION, "/inputs", "an input is an expression in quotes", NULL);
+        tide_expr *expr =
+            tide_parse_expr(m->arena, item->text, tide_format(m->arena, "/inputs/%s", item->key.at), diags);
         if (!expr) return false;
         tide_value value = tide_model_evaluate(&run->model, expr);
         if (m->has_failed) return false;
@@ -470,7 +535,8 @@ static bool make_batch(tide_run *run, const tide_job *job, tide_batch *b, tide_d
         b->names[b->count] = item->key.at;
         b->values[b->count++] = value;
     }
-    if (job->packing) tide_model_evaluate(&run->model, tide_parse_expr(m->arena, TIDE_TEXT("lay_positions()"), "/inputs", diags));
+    if (job->packing)
+        tide_model_evaluate(&run->model, tide_parse_expr(m->arena, TIDE_TEXT("lay_positions()"), "/inputs", diags));
     m->factor = TIDE_FACTOR_TEMPORARY;
     return true;
 }
@@ -548,7 +614,8 @@ static void backward(loop *l) {
 }
 
 static bool zeroes_at(const loop *l, const char *where) {
-    return l->wrapper.micro == 0 && l->optimizer && !l->main_grads && l->strategy == &alone && strcmp(l->job->zero_grad_at, where) == 0;
+    return l->wrapper.micro == 0 && l->optimizer && !l->main_grads && l->strategy == &alone &&
+           strcmp(l->job->zero_grad_at, where) == 0;
 }
 
 static void zero_grad(loop *l) {
@@ -570,7 +637,8 @@ static void micro_batch(loop *l, unsigned step) {
     if (l->job->autocast) tide_autocast_end(m);
     if (l->job->hold_outputs) {
         tide_value_release(m, l->held);
-        bool is_apart = run->model.instances[run->model.root].of->loss_is_apart && output.kind == TIDE_VALUE_LIST && output.list->count > 1;
+        bool is_apart = run->model.instances[run->model.root].of->loss_is_apart && output.kind == TIDE_VALUE_LIST &&
+                        output.list->count > 1;
         l->held = tide_value_retain(is_apart ? output.list->items[1] : output);
     }
     tide_value_release(m, output);
@@ -635,7 +703,9 @@ static bool is_too_long(const loop *l, uint64_t before) {
     uint64_t each = m->op_count - before, all = each * (uint64_t)l->job->grad_accum * (uint64_t)l->job->steps;
     if (all <= m->op_limit) return false;
     tide_error(m->diags, TIDE_ERR_LIMIT, l->job->grad_accum > 1 ? "/settings/grad_accum" : "/settings/steps",
-               tide_format(m->arena, "%lld micro-batches in each of %lld steps are more than tidemark plays (%llu statements of the model's description)",
+               tide_format(m->arena,
+                           "%lld micro-batches in each of %lld steps are more than tidemark plays (%llu statements of "
+                           "the model's description)",
                            (long long)l->job->grad_accum, (long long)l->job->steps, (unsigned long long)m->op_limit),
                "lower grad_accum: each micro-batch from the second on needs the same memory");
     m->has_failed = true;
@@ -680,9 +750,17 @@ static bool wrap(loop *l) {
         return tide_error(run->machine.diags, TIDE_ERR_UNSUPPORTED, "/settings/parallel.kind",
                           tide_format(run->machine.arena, "%s is not described", job->options[TIDE_OPTION_kind]), NULL);
     l->optimizer = tide_optimizer_new(&run->model, job->optimizer, job->param_groups);
-    l->wrapper = (tide_wrapper){&run->model, job, l->optimizer, tide_option_int(job, TIDE_OPTION_dp, 1), tide_option_int(job, TIDE_OPTION_rank, 0), true, 0, NULL};
+    l->wrapper = (tide_wrapper){&run->model,
+                                job,
+                                l->optimizer,
+                                tide_option_int(job, TIDE_OPTION_dp, 1),
+                                tide_option_int(job, TIDE_OPTION_rank, 0),
+                                true,
+                                0,
+                                NULL};
     l->strategy->wrap(&l->wrapper);
-    if (l->strategy->other_ranks && !run->machine.has_failed) run->other_rank_count = l->strategy->other_ranks(&l->wrapper, run->other_ranks);
+    if (l->strategy->other_ranks && !run->machine.has_failed)
+        run->other_rank_count = l->strategy->other_ranks(&l->wrapper, run->other_ranks);
     run->machine.factor = TIDE_FACTOR_TEMPORARY;
     return !run->machine.has_failed;
 }
@@ -698,7 +776,8 @@ static bool is_of_play(const char *name) {
 }
 
 /* Whether two jobs have the same settings, but for those that `may_differ`. */
-static bool are_alike(const tide_setting_row *rows, uint32_t count, const tide_job *job, bool (*may_differ)(const char *name)) {
+static bool are_alike(const tide_setting_row *rows, uint32_t count, const tide_job *job,
+                      bool (*may_differ)(const char *name)) {
     if (count != job->row_count) return false;
     for (uint32_t i = 0; i < count; i++)
         if (strcmp(rows[i].name, job->rows[i].name) != 0 || rows[i].origin != job->rows[i].origin ||
@@ -707,9 +786,10 @@ static bool are_alike(const tide_setting_row *rows, uint32_t count, const tide_j
     return true;
 }
 
-/* Takes the descriptions from the shelf, or an empty shelf for new ones. Until they are put back it counts as empty: a run that
- * fails may leave a function half read. */
-static void take_descriptions(tide_run *run, const tide_job *job, tide_arena *arena, tide_diagnostics *diags, finder *found) {
+/* Takes the descriptions from the shelf, or an empty shelf for new ones. Until they are put back it counts as empty: a
+ * run that fails may leave a function half read. */
+static void take_descriptions(tide_run *run, const tide_job *job, tide_arena *arena, tide_diagnostics *diags,
+                              finder *found) {
     tide_shelf *shelf = job->description ? NULL : run->shelf;
     if (shelf) shelf->arena.escape = arena->escape;
     if (shelf && shelf->is_filled && are_alike(shelf->rows, shelf->row_count, job, is_of_play)) {
@@ -732,7 +812,8 @@ static void put_descriptions(tide_run *run, const tide_job *job) {
     if (!shelf->row_count) {
         tide_setting_row *rows = TIDE_NEW(&shelf->arena, tide_setting_row, job->row_count + 1);
         for (uint32_t i = 0; i < job->row_count; i++)
-            rows[i] = (tide_setting_row){tide_text_copy(&shelf->arena, tide_text_of(job->rows[i].name)), tide_text_copy(&shelf->arena, tide_text_of(job->rows[i].value)),
+            rows[i] = (tide_setting_row){tide_text_copy(&shelf->arena, tide_text_of(job->rows[i].name)),
+                                         tide_text_copy(&shelf->arena, tide_text_of(job->rows[i].value)),
                                          job->rows[i].origin};
         shelf->rows = rows;
         shelf->row_count = job->row_count;
@@ -743,7 +824,8 @@ static void put_descriptions(tide_run *run, const tide_job *job) {
 static void prepare(tide_run *run, const tide_job *job, tide_arena *arena, tide_diagnostics *diags) {
     tide_machine *m = &run->machine;
     tide_machine_init(m, arena, diags);
-    m->device = (tide_device){job->capability, job->has_gpu ? job->gpu.sms : 132, job->has_gpu ? job->gpu.threads_per_sm : 2048};
+    m->device = (tide_device){job->capability, job->has_gpu ? job->gpu.sms : 132,
+                              job->has_gpu ? job->gpu.threads_per_sm : 2048};
     m->sdpa = sdpa_of(job->sdpa_backend);
     m->keeps_workspaces = job->keeps_workspaces;
     finder *found = TIDE_NEW(arena, finder, 1);
@@ -766,7 +848,9 @@ static void prepare(tide_run *run, const tide_job *job, tide_arena *arena, tide_
     set_settings(run, job, uses_cache);
     if (job->packing && uses_cache)
         tide_report(diags, TIDE_ASSUMPTION, TIDE_OK, "/settings/packing",
-                    "the model makes a cache, with which transformers takes each row for one text: no mask keeps its texts apart", "use_cache=false");
+                    "the model makes a cache, with which transformers takes each row for one text: no mask keeps its "
+                    "texts apart",
+                    "use_cache=false");
 }
 
 tide_description *tide_run_description(tide_run *run, const tide_job *job, tide_arena *arena, tide_diagnostics *diags) {
@@ -793,9 +877,10 @@ static bool check_checkpointing(const tide_run *run, tide_arena *arena, tide_dia
     if (!model->is_checkpointing) return true;
     for (uint32_t i = 1; i < model->instance_count; i++)
         if (model->instances[i].of->is_checkpointed) return true;
-    return tide_error(diags, TIDE_ERR_CONFLICT, "/settings/checkpointing",
-                      tide_format(arena, "%s does not support gradient checkpointing", model->instances[model->root].of->name.at),
-                      "leave it out; in a description of one's own, \"@checkpoint\": true marks the layers");
+    return tide_error(
+        diags, TIDE_ERR_CONFLICT, "/settings/checkpointing",
+        tide_format(arena, "%s does not support gradient checkpointing", model->instances[model->root].of->name.at),
+        "leave it out; in a description of one's own, \"@checkpoint\": true marks the layers");
 }
 
 /* Up to the model on the device, before its optimizer and its batch. */
@@ -812,7 +897,8 @@ static bool load(tide_run *run, const tide_job *job, tide_arena *arena, tide_dia
     if (!job->quant_loaded) warm_up(run, job);
     if (is_quantised && !tide_quantise(&run->model, job)) return false;
     if (job->quant_loaded) warm_up(run, job);
-    if (!check_prefixes(run, "freeze", job->freeze.names, job->freeze.count) || !check_prefixes(run, "train_only", job->train_only.names, job->train_only.count))
+    if (!check_prefixes(run, "freeze", job->freeze.names, job->freeze.count) ||
+        !check_prefixes(run, "train_only", job->train_only.names, job->train_only.count))
         return false;
     const tide_strategy *strategy = tide_strategy_find(job);
     if (strategy && strategy->load) strategy->load(&run->model, job);
@@ -831,7 +917,8 @@ static bool play_steps(tide_run *run, const tide_job *job, tide_diagnostics *dia
     bool is_training = strcmp(job->mode, "train") == 0;
     loop l = {.run = run, .job = job};
     if (!wrap(&l) || !make_batch(run, job, &l.batch, diags)) return false;
-    if (strcmp(job->quant, "none") != 0 && job->kbit_prepare && is_training) tide_model_setting(&run->model, "model_dtype")->dtype = TIDE_FP32; /* self.dtype */
+    if (strcmp(job->quant, "none") != 0 && job->kbit_prepare && is_training)
+        tide_model_setting(&run->model, "model_dtype")->dtype = TIDE_FP32; /* self.dtype */
     if (!is_training) return tide_infer(run, job, &l.batch);
     m->module = m->statement = 0;
     if (!l.optimizer) l.optimizer = tide_optimizer_new(&run->model, job->optimizer, job->param_groups);
@@ -841,10 +928,13 @@ static bool play_steps(tide_run *run, const tide_job *job, tide_diagnostics *dia
     tide_timeline_mark(&m->timeline, 0, TIDE_PHASE_LOAD);
     if (!play(&l)) return false;
     if (job->packing && !tide_model_setting(&run->model, "packing_is_read")->truth)
-        return tide_error(diags, TIDE_ERR_UNSUPPORTED, "/settings/packing", "the model's description does not take position_ids", "leave it out");
-    bool is_liger = strcmp(job->loss, "liger") == 0, is_read = tide_model_setting(&run->model, is_liger ? "loss_is_fused" : "loss_is_read")->truth;
+        return tide_error(diags, TIDE_ERR_UNSUPPORTED, "/settings/packing",
+                          "the model's description does not take position_ids", "leave it out");
+    bool is_liger = strcmp(job->loss, "liger") == 0,
+         is_read = tide_model_setting(&run->model, is_liger ? "loss_is_fused" : "loss_is_read")->truth;
     if (strcmp(job->loss, "default") != 0 && !is_read)
-        tide_report(diags, TIDE_WARNING, TIDE_ERR_UNSUPPORTED, "/settings/loss", "changes nothing: the model's description does not read it", NULL);
+        tide_report(diags, TIDE_WARNING, TIDE_ERR_UNSUPPORTED, "/settings/loss",
+                    "changes nothing: the model's description does not read it", NULL);
     return true;
 }
 
@@ -871,7 +961,8 @@ static bool load_kept(tide_shelf *shelf, const tide_job *job, tide_diagnostics *
 /* Makes the loaded model that of a job which differs from its own in settings of the step. */
 static bool take_kept(tide_shelf *shelf, const tide_job *job, tide_diagnostics *diags) {
     tide_run *run = shelf->run;
-    uint32_t events = run->machine.timeline.event_count, allocations = run->machine.timeline.allocation_count; /* of the run before */
+    uint32_t events = run->machine.timeline.event_count,
+             allocations = run->machine.timeline.allocation_count; /* of the run before */
     tide_arena_return(&shelf->loaded);
     tide_timeline_reserve(&run->machine.timeline, events, allocations);
     tide_setting_value *of_step = run->model.settings;

@@ -6,12 +6,12 @@
 #include "lang/module.h"
 #include "train/strategy.h"
 
-/* What jobs of one model share that are played one after the other: its descriptions, read, and bound where they have been called,
- * and for those of tide_run_next the model as it was loaded. Arenas and zeros before the first; the arenas are freed by whom they
- * belong to, after the last run. */
+/* What jobs of one model share that are played one after the other: its descriptions, read, and bound where they have
+ * been called, and for those of tide_run_next the model as it was loaded. Arenas and zeros before the first; the arenas
+ * are freed by whom they belong to, after the last run. */
 typedef struct tide_shelf {
     tide_arena arena;
-    tide_arena loaded;          /* of `run`, and kept with it where loaded_for is not NULL */
+    tide_arena loaded; /* of `run`, and kept with it where loaded_for is not NULL */
     struct tide_run *run;
     const tide_job *loaded_for;
     tide_descriptions descriptions;
@@ -27,13 +27,14 @@ typedef struct tide_run {
     tide_descriptions descriptions;
     tide_model model;
     int64_t parameters, trainable;
-    tide_shelf *shelf;  /* NULL: nothing is shared */
-    bool plays_all;     /* each micro-batch and each call of a layer, none is taken from another: for tests */
+    tide_shelf *shelf; /* NULL: nothing is shared */
+    bool plays_all;    /* each micro-batch and each call of a layer, none is taken from another: for tests */
     int64_t other_ranks[TIDE_OTHER_RANKS]; /* that may need more memory than this one */
     uint32_t other_rank_count;
-    const tide_json *stand_in_of; /* the last configuration that the nearest family was played for: figures are a range */
-    int64_t stand_in_percent;           /* how far, either way */
-    uint32_t repeated;  /* micro-batches that were taken from others */
+    const tide_json
+        *stand_in_of;         /* the last configuration that the nearest family was played for: figures are a range */
+    int64_t stand_in_percent; /* how far, either way */
+    uint32_t repeated;        /* micro-batches that were taken from others */
 } tide_run;
 
 enum { TIDE_INPUT_LIMIT = 32 };
@@ -45,13 +46,14 @@ typedef struct tide_batch {
     uint32_t count;
 } tide_batch;
 
-/* Plays a job into run->machine.timeline. *run is zero, but for plays_all and shelf. False after an error, which is reported. */
+/* Plays a job into run->machine.timeline. *run is zero, but for plays_all and shelf. False after an error, which is
+ * reported. */
 bool tide_run_job(tide_run *run, const tide_job *job, tide_arena *arena, tide_diagnostics *diags);
 
-/* The same for one job after the other. Where it differs from the one before in settings of the step alone (batch, seq, steps, ...), the
- * model is not loaded again: the arena of that run goes back to where its model stood on the device. A job that fails so is played
- * from the beginning, for what it says. The job is in `arena`, which the shelf may take over, and leave empty; the run lives until
- * the next. NULL after an error. */
+/* The same for one job after the other. Where it differs from the one before in settings of the step alone (batch, seq,
+ * steps, ...), the model is not loaded again: the arena of that run goes back to where its model stood on the device. A
+ * job that fails so is played from the beginning, for what it says. The job is in `arena`, which the shelf may take
+ * over, and leave empty; the run lives until the next. NULL after an error. */
 tide_run *tide_run_next(tide_shelf *shelf, const tide_job *job, tide_arena *arena, tide_diagnostics *diags);
 
 /* Makes a run ready to read the description of a job, without a model; NULL if the description cannot be read. */

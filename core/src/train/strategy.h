@@ -2,8 +2,8 @@
 #ifndef TIDE_STRATEGY_H
 #define TIDE_STRATEGY_H
 
-#include "train/optimizer.h"
 #include "job/job.h"
+#include "train/optimizer.h"
 
 enum { TIDE_OTHER_RANKS = 3 };
 
@@ -12,8 +12,8 @@ typedef struct tide_wrapper {
     const tide_job *job;
     tide_optimizer *optimizer;
     int64_t ranks, rank;
-    bool is_last;    /* of the micro-batches of a step: gradients are reduced after it */
-    uint32_t micro;  /* the micro-batch, from 0 */
+    bool is_last;   /* of the micro-batches of a step: gradients are reduced after it */
+    uint32_t micro; /* the micro-batch, from 0 */
     void *state;
 } tide_wrapper;
 
@@ -33,8 +33,8 @@ typedef struct tide_strategy {
     uint32_t (*other_ranks)(const tide_wrapper *w, int64_t *ranks);
 } tide_strategy;
 
-/* parallel/nccl.c: bytes of NCCL's buffers on the device, which PyTorch's allocator does not know, and for how many communicators;
- * 0 for one GPU. An estimate. */
+/* parallel/nccl.c: bytes of NCCL's buffers on the device, which PyTorch's allocator does not know, and for how many
+ * communicators; 0 for one GPU. An estimate. */
 int64_t tide_nccl_bytes(const tide_job *job, int64_t *communicators);
 
 /* parallel/collectives.c: the strategy of parallel.kind; NULL for one GPU. */

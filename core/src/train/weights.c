@@ -14,9 +14,9 @@ typedef struct matcher {
     tide_model *model;
     const tide_job *job;
     const tide_checkpoint *stored;
-    int32_t *stored_of;  /* by number of the parameter; -1: none */
-    bool *is_taken;      /* by number of the stored tensor */
-    const char *text;    /* a few names */
+    int32_t *stored_of; /* by number of the parameter; -1: none */
+    bool *is_taken;     /* by number of the stored tensor */
+    const char *text;   /* a few names */
     uint32_t named;
 } matcher;
 
@@ -30,13 +30,15 @@ static bool has_shape(const tide_stored *s, const tide_tensor *t) {
 
 static const char *shape_text(tide_arena *arena, const tide_stored *s) {
     const char *text = "";
-    for (uint32_t i = 0; i < s->dims; i++) text = tide_format(arena, "%s%s%lld", text, i ? ", " : "", (long long)s->shape[i]);
+    for (uint32_t i = 0; i < s->dims; i++)
+        text = tide_format(arena, "%s%s%lld", text, i ? ", " : "", (long long)s->shape[i]);
     return text;
 }
 
 static const char *tensor_text(tide_arena *arena, const tide_tensor *t) {
     const char *text = "";
-    for (int i = 0; i < t->shape->dims; i++) text = tide_format(arena, "%s%s%lld", text, i ? ", " : "", (long long)t->shape->size[i]);
+    for (int i = 0; i < t->shape->dims; i++)
+        text = tide_format(arena, "%s%s%lld", text, i ? ", " : "", (long long)t->shape->size[i]);
     return text;
 }
 
@@ -72,12 +74,16 @@ static bool take(matcher *m, uint32_t parameter, const name_end *ends, uint32_t 
     name_end key = {name, 0};
     while (low < high) {
         uint32_t middle = low + (high - low) / 2;
-        if (by_name(&ends[middle], &key) < 0) low = middle + 1;
-        else high = middle;
+        if (by_name(&ends[middle], &key) < 0)
+            low = middle + 1;
+        else
+            high = middle;
     }
     for (; low < count && tide_text_equal(ends[low].name, name); low++) {
         uint32_t id = ends[low].id;
-        if (m->is_taken[id] || (!is_exact && !has_shape(&m->stored->tensors[id], m->model->parameters[parameter].tensor))) continue;
+        if (m->is_taken[id] ||
+            (!is_exact && !has_shape(&m->stored->tensors[id], m->model->parameters[parameter].tensor)))
+            continue;
         m->is_taken[id] = true;
         m->stored_of[parameter] = (int32_t)id;
         return true;
@@ -85,8 +91,8 @@ static bool take(matcher *m, uint32_t parameter, const name_end *ends, uint32_t 
     return false;
 }
 
-/* By whole names first, then by what is left of them without leading parts, as "model.language_model." and "language_model.model.": what both
- * keep longest wins. */
+/* By whole names first, then by what is left of them without leading parts, as "model.language_model." and
+ * "language_model.model.": what both keep longest wins. */
 static void match_names(matcher *m) {
     tide_arena *arena = m->model->m->arena;
     name_end *ends = TIDE_NEW(arena, name_end, m->stored->count + 1);
@@ -119,7 +125,8 @@ static void match_shapes(matcher *m) {
 /* ---- what is said ---- */
 
 static void name_one(matcher *m, const char *text) {
-    if (m->named < NAMES_SHOWN) m->text = tide_format(m->model->m->arena, "%s%s%s", m->text, m->named ? ", " : "", text);
+    if (m->named < NAMES_SHOWN)
+        m->text = tide_format(m->model->m->arena, "%s%s%s", m->text, m->named ? ", " : "", text);
     if (m->named == NAMES_SHOWN) m->text = tide_format(m->model->m->arena, "%s, ...", m->text);
     m->named++;
 }
@@ -137,7 +144,8 @@ static void say(const matcher *m, tide_severity severity, const char *what, cons
 
 /* Numbers of a quantised weight. */
 static bool is_packed(const tide_stored *s) {
-    return tide_text_is(s->dtype, "U8") || tide_text_is(s->dtype, "I8") || tide_text_is(s->dtype, "I32") || tide_text_starts(s->dtype, TIDE_TEXT("F8_"));
+    return tide_text_is(s->dtype, "U8") || tide_text_is(s->dtype, "I8") || tide_text_is(s->dtype, "I32") ||
+           tide_text_starts(s->dtype, TIDE_TEXT("F8_"));
 }
 
 /* from_pretrained refuses weights of another size. */
@@ -149,16 +157,18 @@ static bool check_shapes(matcher *m) {
         if (m->stored_of[i] < 0) continue;
         const tide_stored *s = &m->stored->tensors[m->stored_of[i]];
         if (!is_packed(s) && !has_shape(s, p->tensor))
-            name_one(m, tide_format(machine->arena, "%s is [%s] in the checkpoint and [%s] by the configuration", p->name, shape_text(machine->arena, s), tensor_text(machine->arena, p->tensor)));
+            name_one(m, tide_format(machine->arena, "%s is [%s] in the checkpoint and [%s] by the configuration",
+                                    p->name, shape_text(machine->arena, s), tensor_text(machine->arena, p->tensor)));
     }
     if (!m->named) return true;
     machine->has_failed = true;
-    return tide_error(machine->diags, TIDE_ERR_CONFLICT, "/checkpoint", tide_format(machine->arena, "of another shape (%u): %s", m->named, m->text),
+    return tide_error(machine->diags, TIDE_ERR_CONFLICT, "/checkpoint",
+                      tide_format(machine->arena, "of another shape (%u): %s", m->named, m->text),
                       "give the config.json that lies beside the checkpoint; overrides.KEY=VALUE changes it");
 }
 
-/* Several stored tensors may be one parameter, and the other way round (experts, fused projections): then as many elements are left on
- * both sides. */
+/* Several stored tensors may be one parameter, and the other way round (experts, fused projections): then as many
+ * elements are left on both sides. */
 static bool differs(const matcher *m) {
     int64_t ours = 0, theirs = 0;
     for (uint32_t i = 0; i < m->model->parameter_count; i++)
@@ -193,13 +203,18 @@ static void say_extra(matcher *m) {
     begin_names(m);
     for (uint32_t i = 0; i < m->stored->count; i++) {
         const tide_stored *s = &m->stored->tensors[i];
-        if (!m->is_taken[i] && !is_tied_copy(m, s)) name_one(m, tide_format(m->model->m->arena, "%s [%s]", tide_text_copy(m->model->m->arena, s->name), shape_text(m->model->m->arena, s)));
+        if (!m->is_taken[i] && !is_tied_copy(m, s))
+            name_one(m, tide_format(m->model->m->arena, "%s [%s]", tide_text_copy(m->model->m->arena, s->name),
+                                    shape_text(m->model->m->arena, s)));
     }
     if (m->named) say(m, TIDE_WARNING, "in the checkpoint and not in the model, so not loaded", NULL);
 }
 
 static tide_text dtype_stored(tide_dtype dtype) {
-    return dtype == TIDE_BF16 ? TIDE_TEXT("BF16") : dtype == TIDE_FP16 ? TIDE_TEXT("F16") : dtype == TIDE_FP32 ? TIDE_TEXT("F32") : TIDE_TEXT("");
+    return dtype == TIDE_BF16   ? TIDE_TEXT("BF16")
+           : dtype == TIDE_FP16 ? TIDE_TEXT("F16")
+           : dtype == TIDE_FP32 ? TIDE_TEXT("F32")
+                                : TIDE_TEXT("");
 }
 
 static void say_dtypes(matcher *m) {
@@ -212,8 +227,10 @@ static void say_dtypes(matcher *m) {
     }
     if (others)
         tide_report(m->model->m->diags, TIDE_ASSUMPTION, TIDE_OK, "/checkpoint",
-                    tide_format(m->model->m->arena, "%u of %u tensors are stored in another type than dtype=%s, as %s: loading casts them", others, m->stored->count, m->job->dtype,
-                                tide_text_copy(m->model->m->arena, found)), NULL);
+                    tide_format(m->model->m->arena,
+                                "%u of %u tensors are stored in another type than dtype=%s, as %s: loading casts them",
+                                others, m->stored->count, m->job->dtype, tide_text_copy(m->model->m->arena, found)),
+                    NULL);
 }
 
 /* ---- a stand-in's parameters made those of the checkpoint ---- */
@@ -240,13 +257,19 @@ static void take_over(matcher *m) {
     for (uint32_t i = 0; i < m->stored->count; i++) {
         const tide_stored *s = &m->stored->tensors[i];
         if (m->is_taken[i] || !s->count) continue;
-        model->extra[model->extra_count++] = (tide_parameter_row){stored_tensor(model, s), model->root, tide_text_copy(model->m->arena, s->name)};
+        model->extra[model->extra_count++] =
+            (tide_parameter_row){stored_tensor(model, s), model->root, tide_text_copy(model->m->arena, s->name)};
         extra++;
     }
     tide_model_list_parameters(model);
     if (absent || extra)
-        tide_report(model->m->diags, TIDE_ASSUMPTION, TIDE_OK, "/checkpoint",
-                    tide_format(model->m->arena, "parameters are those of the checkpoint; of the family that was played instead left out: %u, added: %u", absent, extra), NULL);
+        tide_report(
+            model->m->diags, TIDE_ASSUMPTION, TIDE_OK, "/checkpoint",
+            tide_format(
+                model->m->arena,
+                "parameters are those of the checkpoint; of the family that was played instead left out: %u, added: %u",
+                absent, extra),
+            NULL);
 }
 
 /* ---- an index without headers: names alone ---- */
@@ -265,13 +288,18 @@ static void say_index(const tide_checkpoint *c, tide_model *model, const tide_jo
         if (c->index->count <= 4096 && !index_has(c, tide_text_of(model->parameters[i].name))) missing++;
     }
     if (c->total_size && c->total_size != bytes)
-        tide_report(model->m->diags, TIDE_WARNING, TIDE_ERR_CONFLICT, "/checkpoint",
-                    tide_format(model->m->arena, "%s tells of %lld bytes in %u tensors; the model has %lld bytes in %u parameters in dtype=%s", c->index_file, (long long)c->total_size,
-                                c->index->count, (long long)bytes, model->parameter_count, job->dtype),
-                    "give the headers of its files: they have the shapes");
+        tide_report(
+            model->m->diags, TIDE_WARNING, TIDE_ERR_CONFLICT, "/checkpoint",
+            tide_format(model->m->arena,
+                        "%s tells of %lld bytes in %u tensors; the model has %lld bytes in %u parameters in dtype=%s",
+                        c->index_file, (long long)c->total_size, c->index->count, (long long)bytes,
+                        model->parameter_count, job->dtype),
+            "give the headers of its files: they have the shapes");
     else
         tide_report(model->m->diags, TIDE_ASSUMPTION, TIDE_OK, "/checkpoint",
-                    tide_format(model->m->arena, "%s agrees in bytes; %u of %u parameters have another name in it", c->index_file, missing, model->parameter_count), NULL);
+                    tide_format(model->m->arena, "%s agrees in bytes; %u of %u parameters have another name in it",
+                                c->index_file, missing, model->parameter_count),
+                    NULL);
 }
 
 bool tide_compare_weights(tide_model *model, const tide_job *job, bool is_stand_in) {
@@ -295,7 +323,9 @@ bool tide_compare_weights(tide_model *model, const tide_job *job, bool is_stand_
         say_extra(&m);
     } else {
         tide_report(model->m->diags, TIDE_ASSUMPTION, TIDE_OK, "/checkpoint",
-                    tide_format(model->m->arena, "agrees with the model: %u tensors of %lld bytes in %u file%s", c->count, (long long)c->bytes, c->file_count, c->file_count > 1 ? "s" : ""), NULL);
+                    tide_format(model->m->arena, "agrees with the model: %u tensors of %lld bytes in %u file%s",
+                                c->count, (long long)c->bytes, c->file_count, c->file_count > 1 ? "s" : ""),
+                    NULL);
     }
     say_dtypes(&m);
     return true;

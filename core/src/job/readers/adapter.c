@@ -28,7 +28,8 @@ static const char *pattern_text(tide_arena *arena, const tide_json *object) {
     enum { LIMIT = 8000 };
     const char *text = "";
     for (const tide_json *entry = object->first; entry; entry = entry->next) {
-        if (entry->kind != TIDE_JSON_NUMBER || memchr(entry->key.at, ',', entry->key.length) || strlen(text) > LIMIT) return NULL;
+        if (entry->kind != TIDE_JSON_NUMBER || memchr(entry->key.at, ',', entry->key.length) || strlen(text) > LIMIT)
+            return NULL;
         text = tide_format(arena, "%s%s%s=%s", text, *text ? "," : "", entry->key.at, tide_word_value(arena, entry));
     }
     return text;
@@ -39,12 +40,36 @@ const char *tide_adapter_value(tide_arena *arena, const tide_json *value) {
 }
 
 /* Keys that change no memory, for whatever method. */
-static const char *const neutral[] = {
-    "peft_type", "task_type", "auto_mapping", "peft_version", "base_model_name_or_path", "revision", "inference_mode", "fan_in_fan_out",
-    "init_lora_weights", "init_ia3_weights", "init_weights", "loftq_config", "eva_config", "corda_config", "lora_ga_config", "megatron_config",
-    "megatron_core", "runtime_config", "qalora_group_size", "token_dim", "num_attention_heads", "num_layers", "num_transformer_submodules",
-    "prompt_tuning_init", "prompt_tuning_init_text", "tokenizer_name_or_path", "tokenizer_kwargs", "encoder_num_layers", "encoder_dropout",
-    "ensure_weight_tying"};
+static const char *const neutral[] = {"peft_type",
+                                      "task_type",
+                                      "auto_mapping",
+                                      "peft_version",
+                                      "base_model_name_or_path",
+                                      "revision",
+                                      "inference_mode",
+                                      "fan_in_fan_out",
+                                      "init_lora_weights",
+                                      "init_ia3_weights",
+                                      "init_weights",
+                                      "loftq_config",
+                                      "eva_config",
+                                      "corda_config",
+                                      "lora_ga_config",
+                                      "megatron_config",
+                                      "megatron_core",
+                                      "runtime_config",
+                                      "qalora_group_size",
+                                      "token_dim",
+                                      "num_attention_heads",
+                                      "num_layers",
+                                      "num_transformer_submodules",
+                                      "prompt_tuning_init",
+                                      "prompt_tuning_init_text",
+                                      "tokenizer_name_or_path",
+                                      "tokenizer_kwargs",
+                                      "encoder_num_layers",
+                                      "encoder_dropout",
+                                      "ensure_weight_tying"};
 
 /* peft's names of settings that have another here. */
 static const struct {
@@ -65,13 +90,19 @@ static void read_key(const adapter_reader *r, const tide_json *entry) {
     if (is_neutral(entry->key) || !is_set(entry)) return;
     const char *setting = tide_format(r->arena, "adapter.%s", key), *text = tide_adapter_value(r->arena, entry);
     if (tide_setting_find(tide_text_of(setting)) == TIDE_SET_COUNT || !text)
-        refuse(r, TIDE_ERR_UNSUPPORTED, tide_format(r->arena, "has \"%s\", which this version does not express", tide_shown(r->arena, entry->key)), NULL);
-    else tide_setting_put(r->words, tide_text_of(setting), tide_text_of(text), TIDE_ORIGIN_FILE);
+        refuse(
+            r, TIDE_ERR_UNSUPPORTED,
+            tide_format(r->arena, "has \"%s\", which this version does not express", tide_shown(r->arena, entry->key)),
+            NULL);
+    else
+        tide_setting_put(r->words, tide_text_of(setting), tide_text_of(text), TIDE_ORIGIN_FILE);
 }
 
 /* What peft takes where a saved configuration does not say, which is not what people are asked for here. */
-static void put_default(const adapter_reader *r, const tide_json *root, const char *key, tide_setting_id id, const char *value) {
-    if (!tide_json_at(root, key)) tide_setting_put(r->words, tide_text_of(tide_settings[id].name), tide_text_of(value), TIDE_ORIGIN_FILE);
+static void put_default(const adapter_reader *r, const tide_json *root, const char *key, tide_setting_id id,
+                        const char *value) {
+    if (!tide_json_at(root, key))
+        tide_setting_put(r->words, tide_text_of(tide_settings[id].name), tide_text_of(value), TIDE_ORIGIN_FILE);
 }
 
 void tide_adapter_read(tide_words *words, const tide_json *root, const char *place, const char *name) {
@@ -82,7 +113,8 @@ void tide_adapter_read(tide_words *words, const tide_json *root, const char *pla
     const char *method = is_text ? tide_lowered(r.arena, type->text) : "";
     if (!is_text || strcmp(method, "none") == 0 || !tide_setting_has_choice(methods, tide_text_of(method))) {
         refuse(&r, TIDE_ERR_UNSUPPORTED,
-               tide_format(r.arena, "is a PEFT configuration of %s, which this version does not express", is_text ? tide_shown(r.arena, type->text) : "an unknown type"),
+               tide_format(r.arena, "is a PEFT configuration of %s, which this version does not express",
+                           is_text ? tide_shown(r.arena, type->text) : "an unknown type"),
                "LORA, IA3, PROMPT_TUNING, PREFIX_TUNING and P_TUNING are read");
         return;
     }
@@ -90,10 +122,12 @@ void tide_adapter_read(tide_words *words, const tide_json *root, const char *pla
     for (const tide_json *entry = root->first; entry; entry = entry->next) read_key(&r, entry);
     bool is_lora = strcmp(method, "lora") == 0, has_targets = is_lora || strcmp(method, "ia3") == 0;
     if (is_lora) put_default(&r, root, "r", TIDE_SET_adapter_r, "8");
-    if (has_targets && !is_set(tide_json_at(root, "target_modules")) && !is_set(tide_json_at(root, "target_parameters")))
+    if (has_targets && !is_set(tide_json_at(root, "target_modules")) &&
+        !is_set(tide_json_at(root, "target_parameters")))
         refuse(&r, TIDE_ERR_FIELD_MISSING, "has no \"target_modules\"", "peft writes them when it saves an adapter");
     if (!has_targets && !is_set(tide_json_at(root, "num_virtual_tokens")))
-        refuse(&r, TIDE_ERR_FIELD_MISSING, "has no \"num_virtual_tokens\"", "peft writes them when it saves an adapter");
+        refuse(&r, TIDE_ERR_FIELD_MISSING, "has no \"num_virtual_tokens\"",
+               "peft writes them when it saves an adapter");
 }
 
 /* ---- settings ---- */

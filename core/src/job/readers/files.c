@@ -16,10 +16,8 @@ typedef struct file_reader {
     tide_launch *launch;
 } file_reader;
 
-static bool file_refuse(const file_reader *r, tide_status status, const char *message,
-                        const char *remedy) {
-    return tide_error(r->diags, status, r->place, tide_format(r->arena, "%s %s", r->name, message),
-                      remedy);
+static bool file_refuse(const file_reader *r, tide_status status, const char *message, const char *remedy) {
+    return tide_error(r->diags, status, r->place, tide_format(r->arena, "%s %s", r->name, message), remedy);
 }
 
 /* ---- what else a file may be ---- */
@@ -32,10 +30,8 @@ typedef struct file_kind {
 #define GIVE_CONFIG "give the model's config.json"
 
 static const file_kind before_config[] = {
-    {"tokenizer_class", "model_max_length", "is a tokenizer configuration",
-     GIVE_CONFIG ", next to it"},
-    {"tokenizer_class", "added_tokens_decoder", "is a tokenizer configuration",
-     GIVE_CONFIG ", next to it"},
+    {"tokenizer_class", "model_max_length", "is a tokenizer configuration", GIVE_CONFIG ", next to it"},
+    {"tokenizer_class", "added_tokens_decoder", "is a tokenizer configuration", GIVE_CONFIG ", next to it"},
 };
 
 static const file_kind after_config[] = {
@@ -50,8 +46,7 @@ static const file_kind after_config[] = {
     {"do_sample", "", "is a generation configuration", GIVE_CONFIG ", next to it"},
     {"processor_class", "", "is a processor configuration without an image processor",
      GIVE_CONFIG " and its preprocessor_config.json"},
-    {"dim", "n_layers", "is a params.json of Meta's own format",
-     "give the config.json of the transformers version"},
+    {"dim", "n_layers", "is a params.json of Meta's own format", "give the config.json of the transformers version"},
     {"log_history", "", "is the state of a trainer", GIVE_CONFIG},
     {"traceEvents", "", "is a profiler's trace", "open it alone, or play it with `tidemark replay`"},
     {"device_traces", "", "is a memory snapshot", "open it alone, or play it with `tidemark replay`"},
@@ -69,11 +64,9 @@ static bool file_has(const tide_json *object, const char *key) {
 }
 
 /* Reports and returns true if the object is one of the kinds. */
-static bool file_is_other(const file_reader *r, const tide_json *root, const file_kind *kinds,
-                          size_t count) {
+static bool file_is_other(const file_reader *r, const tide_json *root, const file_kind *kinds, size_t count) {
     for (size_t i = 0; i < count; i++)
-        if (file_has(root, kinds[i].key) &&
-            (!kinds[i].other[0] || file_has(root, kinds[i].other))) {
+        if (file_has(root, kinds[i].key) && (!kinds[i].other[0] || file_has(root, kinds[i].other))) {
             file_refuse(r, TIDE_ERR_MODEL_UNKNOWN, kinds[i].what, kinds[i].remedy);
             return true;
         }
@@ -82,7 +75,9 @@ static bool file_is_other(const file_reader *r, const tide_json *root, const fil
 
 /* Requests are JSON, which carries text alone: bytes that are none come as U+FFFD. */
 #define BYTE "\xef\xbf\xbd"
-#define NO_PICKLE "save training_args.bin as JSON: print(training_args.to_json_string()); of a checkpoint, " GIVE_CONFIG ", next to it"
+#define NO_PICKLE                                                                                                      \
+    "save training_args.bin as JSON: print(training_args.to_json_string()); of a checkpoint, " GIVE_CONFIG             \
+    ", next to it"
 #define PICKLE "is a Python pickle; opening it would mean running code", NO_PICKLE
 #define ONNX "is an ONNX model", "give the config.json of the PyTorch model that it was made from"
 
@@ -137,7 +132,8 @@ static bool file_is_no_json(const file_reader *r) {
         }
     /* safetensors: eight bytes of length, then a JSON header. */
     if (r->text.length > 9 && r->text.at[8] == '{' && memchr(r->text.at, 0, 8)) {
-        file_refuse(r, TIDE_ERR_FILE, "is a safetensors file as a whole", "give its header: the JSON that follows the first eight bytes");
+        file_refuse(r, TIDE_ERR_FILE, "is a safetensors file as a whole",
+                    "give its header: the JSON that follows the first eight bytes");
         return true;
     }
     return false;
@@ -176,32 +172,26 @@ const tide_json *tide_config_type(const tide_json *config) {
 }
 
 static bool is_config(const tide_json *root) {
-    return tide_config_type(root) ||
-           is_kind(tide_json_at(root, "architectures"), TIDE_JSON_ARRAY);
+    return tide_config_type(root) || is_kind(tide_json_at(root, "architectures"), TIDE_JSON_ARRAY);
 }
 
 /* Nested configurations must be objects. */
-static bool config_check(tide_arena *arena, const tide_json *config, const char *place,
-                         tide_diagnostics *diags) {
-    static const char *const nested[] = {"text_config", "vision_config", "audio_config",
-                                         "llm_config"};
+static bool config_check(tide_arena *arena, const tide_json *config, const char *place, tide_diagnostics *diags) {
+    static const char *const nested[] = {"text_config", "vision_config", "audio_config", "llm_config"};
     bool is_sane = true;
     if (config->kind != TIDE_JSON_OBJECT)
         return tide_error(diags, TIDE_ERR_FIELD_TYPE, place,
-                          tide_format(arena, "the configuration is %s; must be an object",
-                                      tide_json_kind_name(config)),
+                          tide_format(arena, "the configuration is %s; must be an object", tide_json_kind_name(config)),
                           GIVE_CONFIG);
     const tide_json *type = tide_json_at(config, "model_type");
     if (type && type->kind != TIDE_JSON_STRING && type->kind != TIDE_JSON_NULL)
-        is_sane = tide_error(
-            diags, TIDE_ERR_FIELD_TYPE, tide_format(arena, "%s/model_type", place),
-            tide_format(arena, "is %s; must be a string", tide_json_kind_name(type)), NULL);
+        is_sane = tide_error(diags, TIDE_ERR_FIELD_TYPE, tide_format(arena, "%s/model_type", place),
+                             tide_format(arena, "is %s; must be a string", tide_json_kind_name(type)), NULL);
     for (size_t i = 0; i < sizeof nested / sizeof *nested; i++) {
         const tide_json *part = tide_json_at(config, nested[i]);
         if (part && part->kind != TIDE_JSON_OBJECT && part->kind != TIDE_JSON_NULL)
-            is_sane = tide_error(
-                diags, TIDE_ERR_FIELD_TYPE, tide_format(arena, "%s/%s", place, nested[i]),
-                tide_format(arena, "is %s; must be an object", tide_json_kind_name(part)), NULL);
+            is_sane = tide_error(diags, TIDE_ERR_FIELD_TYPE, tide_format(arena, "%s/%s", place, nested[i]),
+                                 tide_format(arena, "is %s; must be an object", tide_json_kind_name(part)), NULL);
     }
     return is_sane;
 }
@@ -211,28 +201,22 @@ static const char *file_string(const tide_json *object, const char *key) {
     return is_kind(value, TIDE_JSON_STRING) && value->text.length ? value->text.at : NULL;
 }
 
-bool tide_entry_read(tide_given *given, tide_arena *arena, const tide_json *entry,
-                     const char *place, tide_diagnostics *diags) {
-    const tide_json *config = tide_json_at(entry, "config"),
-                    *count = tide_json_at(entry, "parameters");
+bool tide_entry_read(tide_given *given, tide_arena *arena, const tide_json *entry, const char *place,
+                     tide_diagnostics *diags) {
+    const tide_json *config = tide_json_at(entry, "config"), *count = tide_json_at(entry, "parameters");
     const tide_json *preprocessor = tide_json_at(entry, "preprocessor");
     if (!config)
-        return tide_error(diags, TIDE_ERR_FIELD_MISSING, tide_format(arena, "%s/config", place),
-                          "is absent", NULL);
+        return tide_error(diags, TIDE_ERR_FIELD_MISSING, tide_format(arena, "%s/config", place), "is absent", NULL);
     if (!config_check(arena, config, tide_format(arena, "%s/config", place), diags)) return false;
-    if (preprocessor && preprocessor->kind != TIDE_JSON_OBJECT &&
-        preprocessor->kind != TIDE_JSON_NULL)
-        return tide_error(
-            diags, TIDE_ERR_FIELD_TYPE, tide_format(arena, "%s/preprocessor", place),
-            tide_format(arena, "is %s; must be an object", tide_json_kind_name(preprocessor)),
-            NULL);
+    if (preprocessor && preprocessor->kind != TIDE_JSON_OBJECT && preprocessor->kind != TIDE_JSON_NULL)
+        return tide_error(diags, TIDE_ERR_FIELD_TYPE, tide_format(arena, "%s/preprocessor", place),
+                          tide_format(arena, "is %s; must be an object", tide_json_kind_name(preprocessor)), NULL);
     given->config = tide_json_clone(arena, config);
     given->config_name = file_string(entry, "name");
     given->title = file_string(entry, "title");
     given->source = file_string(entry, "source");
     given->published_parameters =
-        is_kind(count, TIDE_JSON_NUMBER) && count->is_integer && count->integer > 0 ? count->integer
-                                                                                    : 0;
+        is_kind(count, TIDE_JSON_NUMBER) && count->is_integer && count->integer > 0 ? count->integer : 0;
     if (is_kind(preprocessor, TIDE_JSON_OBJECT) && !given->preprocessor)
         given->preprocessor = tide_json_clone(arena, preprocessor);
     return true;
@@ -256,18 +240,16 @@ static const char *config_name(const file_reader *r, const tide_json *config) {
     }
     size_t length = strlen(r->name);
     if (length > 5 && strcmp(r->name + length - 5, ".json") == 0) length -= 5;
-    bool is_usual =
-        length == 0 || strncmp(r->name, "config", 6) == 0 || strncmp(r->name, "pasted", 6) == 0;
+    bool is_usual = length == 0 || strncmp(r->name, "config", 6) == 0 || strncmp(r->name, "pasted", 6) == 0;
     if (!is_usual || !type) return tide_text_copy(r->arena, (tide_text){r->name, length});
     return tide_shown(r->arena, tide_text_of(type));
 }
 
 static bool has_config(const file_reader *r) {
     if (!r->given->config) return false;
-    return !file_refuse(
-        r, TIDE_ERR_CONFLICT,
-        tide_format(r->arena, "is a configuration, and so is %s", r->given->config_file),
-        "give one model's config.json");
+    return !file_refuse(r, TIDE_ERR_CONFLICT,
+                        tide_format(r->arena, "is a configuration, and so is %s", r->given->config_file),
+                        "give one model's config.json");
 }
 
 static void read_config(const file_reader *r, tide_json *root) {
@@ -291,7 +273,8 @@ static void read_entry(const file_reader *r, const tide_json *root) {
 static void read_preprocessor(const file_reader *r, tide_json *root) {
     if (r->given->preprocessor)
         file_refuse(r, TIDE_ERR_CONFLICT, "is a second preprocessor configuration", "give one");
-    else r->given->preprocessor = root, r->given->preprocessor_text = r->text;
+    else
+        r->given->preprocessor = root, r->given->preprocessor_text = r->text;
 }
 
 static void read_description(const file_reader *r, const tide_json *root) {
@@ -304,17 +287,16 @@ static void read_description(const file_reader *r, const tide_json *root) {
 }
 
 static void read_job(const file_reader *r, const tide_json *root) {
-    const tide_json *version = tide_json_at(root, "tidemark"),
-                    *settings = tide_json_at(root, "settings");
+    const tide_json *version = tide_json_at(root, "tidemark"), *settings = tide_json_at(root, "settings");
     if (!is_kind(version, TIDE_JSON_NUMBER) || !version->is_integer || version->integer < 1)
-        file_refuse(r, TIDE_ERR_FIELD_TYPE, "has no version that can be read in \"tidemark\"",
-                    "write \"tidemark\": 1");
+        file_refuse(r, TIDE_ERR_FIELD_TYPE, "has no version that can be read in \"tidemark\"", "write \"tidemark\": 1");
     else if (version->integer > JOB_VERSION)
         file_refuse(r, TIDE_ERR_UNSUPPORTED, "was made by a newer tidemark", "update tidemark");
     else if (!settings || (settings->kind != TIDE_JSON_OBJECT && settings->kind != TIDE_JSON_ARRAY))
         file_refuse(r, TIDE_ERR_FIELD_TYPE, "has no \"settings\" that can be read",
                     "write \"settings\": {\"model\": ..., \"batch\": ...}");
-    else tide_words_of_json(r->words, settings, TIDE_ORIGIN_FILE);
+    else
+        tide_words_of_json(r->words, settings, TIDE_ORIGIN_FILE);
 }
 
 #define COUNT_OF(array) (sizeof(array) / sizeof *(array))
@@ -367,8 +349,7 @@ static void read_object(const file_reader *r, tide_json *root) {
         return;
     }
     if (file_is_other(r, root, after_config, COUNT_OF(after_config))) return;
-    file_refuse(r, TIDE_ERR_MODEL_UNKNOWN,
-                "is JSON, but no configuration: it has no \"model_type\"", GIVE_CONFIG);
+    file_refuse(r, TIDE_ERR_MODEL_UNKNOWN, "is JSON, but no configuration: it has no \"model_type\"", GIVE_CONFIG);
 }
 
 void tide_files_read(tide_given *given, tide_words *words, const tide_file *files, uint32_t count) {
@@ -383,8 +364,7 @@ void tide_files_read(tide_given *given, tide_words *words, const tide_file *file
     for (uint32_t i = 0; i < count; i++) {
         r.place = tide_format(r.arena, "/files/%u", (unsigned)i);
         tide_text name = base_name(files[i].name);
-        r.name = name.length ? tide_shown(r.arena, name)
-                             : tide_format(r.arena, "file %u", (unsigned)i + 1);
+        r.name = name.length ? tide_shown(r.arena, name) : tide_format(r.arena, "file %u", (unsigned)i + 1);
         r.text = files[i].text;
         if (file_is_no_json(&r)) continue;
         tide_diagnostics scratch;
@@ -392,13 +372,10 @@ void tide_files_read(tide_given *given, tide_words *words, const tide_file *file
         tide_json *root = tide_json_parse(r.arena, r.text, r.place, &scratch);
         if (!root) {
             const tide_diagnostic *d = &scratch.items[0];
-            tide_error(r.diags, d->status, d->place,
-                       tide_format(r.arena, "%s: %s", r.name, d->message), d->remedy);
+            tide_error(r.diags, d->status, d->place, tide_format(r.arena, "%s: %s", r.name, d->message), d->remedy);
         } else if (root->kind != TIDE_JSON_OBJECT) {
-            file_refuse(
-                &r, TIDE_ERR_FIELD_TYPE,
-                tide_format(r.arena, "holds %s; must be an object", tide_json_kind_name(root)),
-                GIVE_CONFIG);
+            file_refuse(&r, TIDE_ERR_FIELD_TYPE,
+                        tide_format(r.arena, "holds %s; must be an object", tide_json_kind_name(root)), GIVE_CONFIG);
         } else {
             read_object(&r, root);
         }

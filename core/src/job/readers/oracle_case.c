@@ -40,7 +40,8 @@ static bool is_optimizer(tide_text name) {
 /* In "parallel" null stands for what the framework chooses; where the choice is another, for none. */
 static const char *case_null(tide_setting_id id) {
     const tide_setting *setting = &tide_settings[id];
-    bool is_none = setting->default_value[0] && setting->type == TIDE_SETTING_CHOICE && tide_setting_has_choice(setting, TIDE_TEXT("none"));
+    bool is_none = setting->default_value[0] && setting->type == TIDE_SETTING_CHOICE &&
+                   tide_setting_has_choice(setting, TIDE_TEXT("none"));
     return is_none ? "none" : "";
 }
 
@@ -51,7 +52,8 @@ static bool case_plan(case_reader *r, const tide_json *plan) {
         const tide_json *kind = tide_json_at(plan, "kind");
         tide_setting_id id = tide_setting_find(tide_text_of(name));
         bool is_kind = entry == kind;
-        const char *text = entry->kind == TIDE_JSON_NULL && id != TIDE_SET_COUNT ? case_null(id) : tide_word_value(r->arena, entry);
+        const char *text =
+            entry->kind == TIDE_JSON_NULL && id != TIDE_SET_COUNT ? case_null(id) : tide_word_value(r->arena, entry);
         if (!is_kind && is_unset(entry) && id == TIDE_SET_COUNT) continue;
         if (id == TIDE_SET_COUNT) return case_refuse(r, name);
         if (is_kind && text && !tide_setting_has_choice(&tide_settings[id], tide_text_of(text)))
@@ -84,15 +86,14 @@ static bool case_entry(case_reader *r, const tide_json *entry) {
     if (tide_text_is(entry->key, "parallel")) return case_plan(r, entry);
     if (tide_text_is(entry->key, "lora")) return case_adapter(r, entry);
     tide_setting_id id = tide_setting_find(entry->key);
-    if (id == TIDE_SET_COUNT || !tide_text_is(entry->key, tide_settings[id].name) ||
-        id == TIDE_SET_gpu || id == TIDE_SET_title)
+    if (id == TIDE_SET_COUNT || !tide_text_is(entry->key, tide_settings[id].name) || id == TIDE_SET_gpu ||
+        id == TIDE_SET_title)
         return case_refuse(r, tide_format(r->arena, "key %s", tide_shown(r->arena, entry->key)));
     if (entry->kind == TIDE_JSON_NULL) return true;
     if (id == TIDE_SET_overrides) {
         if (entry->kind != TIDE_JSON_OBJECT) return case_refuse(r, "overrides");
         for (const tide_json *value = entry->first; value; value = value->next)
-            case_word(r, tide_format(r->arena, "overrides.%s", value->key.at),
-                      tide_word_json_text(r->arena, value));
+            case_word(r, tide_format(r->arena, "overrides.%s", value->key.at), tide_word_json_text(r->arena, value));
         return true;
     }
     const char *text = tide_word_value(r->arena, entry);
@@ -107,22 +108,25 @@ static bool case_entry(case_reader *r, const tide_json *entry) {
 static const struct {
     tide_setting_id id;
     const char *value;
-} case_defaults[] = {
-    {TIDE_SET_sdpa_backend, "flash"}, {TIDE_SET_gpu_gib, "2000"}, {TIDE_SET_capability, "90"}, {TIDE_SET_seq, "512"}, {TIDE_SET_quant, "none"}};
+} case_defaults[] = {{TIDE_SET_sdpa_backend, "flash"},
+                     {TIDE_SET_gpu_gib, "2000"},
+                     {TIDE_SET_capability, "90"},
+                     {TIDE_SET_seq, "512"},
+                     {TIDE_SET_quant, "none"}};
 
-bool tide_job_words_of_case(tide_arena *arena, const tide_json *of_case, tide_text **words,
-                            uint32_t *count, const char **reason) {
+bool tide_job_words_of_case(tide_arena *arena, const tide_json *of_case, tide_text **words, uint32_t *count,
+                            const char **reason) {
     case_reader r = {.arena = arena};
     *words = NULL;
     *count = 0;
     *reason = NULL;
     bool is_case = of_case && of_case->kind == TIDE_JSON_OBJECT && tide_json_at(of_case, "model");
     if (!is_case) case_refuse(&r, "not a case: no model");
-    for (const tide_json *entry = is_case ? of_case->first : NULL; entry && is_case;
-         entry = entry->next)
+    for (const tide_json *entry = is_case ? of_case->first : NULL; entry && is_case; entry = entry->next)
         is_case = case_entry(&r, entry);
     const tide_json *by_hand = is_case ? tide_json_at(tide_json_at(of_case, "lora"), "kbit_layers") : NULL;
-    if (is_case && !by_hand && !tide_json_at(of_case, "from_pretrained")) case_word(&r, "quant.from_pretrained", "false");
+    if (is_case && !by_hand && !tide_json_at(of_case, "from_pretrained"))
+        case_word(&r, "quant.from_pretrained", "false");
     if (!is_case) {
         *reason = r.reason;
         return false;
@@ -138,7 +142,8 @@ bool tide_job_words_of_case(tide_arena *arena, const tide_json *of_case, tide_te
 }
 
 void tide_job_add_files_of_case(tide_arena *arena, const tide_json *of_case, tide_file **files, uint32_t *count) {
-    static const char *const keys[] = {"config", "preprocessor"}, *const names[] = {"config.json", "preprocessor_config.json"};
+    static const char *const keys[] = {"config", "preprocessor"}, *const names[] = {"config.json",
+                                                                                    "preprocessor_config.json"};
     tide_file *all = TIDE_NEW(arena, tide_file, *count + 2);
     for (uint32_t i = 0; i < *count; i++) all[i] = (*files)[i];
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {

@@ -1,4 +1,5 @@
-/* "quantization_config" of a config.json: how the weights of that checkpoint are kept. transformers/utils/quantization_config.py */
+/* "quantization_config" of a config.json: how the weights of that checkpoint are kept.
+ * transformers/utils/quantization_config.py */
 #include "job/settings.h"
 
 #include <string.h>
@@ -10,7 +11,8 @@ typedef struct quantization {
 
 /* What was given holds over what the configuration says. */
 static void put(const quantization *q, tide_setting_id id, const char *value) {
-    if (!q->words->is_given[id]) tide_setting_put(q->words, tide_text_of(tide_settings[id].name), tide_text_of(value), TIDE_ORIGIN_FILE);
+    if (!q->words->is_given[id])
+        tide_setting_put(q->words, tide_text_of(tide_settings[id].name), tide_text_of(value), TIDE_ORIGIN_FILE);
 }
 
 static void put_value(const quantization *q, tide_setting_id id, const tide_json *value) {
@@ -35,8 +37,10 @@ static bool is_text(const tide_json *object, const char *key, const char *text) 
 /* -1 is one scale for a whole row. */
 static void put_group(const quantization *q, const tide_json *value) {
     bool is_number = value && value->kind == TIDE_JSON_NUMBER && value->is_integer;
-    if (is_number && value->integer <= 0) put(q, TIDE_SET_quant_group_size, "0");
-    else put_value(q, TIDE_SET_quant_group_size, value);
+    if (is_number && value->integer <= 0)
+        put(q, TIDE_SET_quant_group_size, "0");
+    else
+        put_value(q, TIDE_SET_quant_group_size, value);
 }
 
 static bool read_bitsandbytes(const quantization *q) {
@@ -62,15 +66,18 @@ static bool read_packed(const quantization *q, const char *method) {
 static bool read_fp8(const quantization *q) {
     const tide_json *block = tide_json_at(q->from, "weight_block_size");
     put(q, TIDE_SET_quant, "fp8");
-    if (block && block->kind == TIDE_JSON_ARRAY && block->first) put_group(q, block->first);
-    else put(q, TIDE_SET_quant_group_size, "0");
+    if (block && block->kind == TIDE_JSON_ARRAY && block->first)
+        put_group(q, block->first);
+    else
+        put(q, TIDE_SET_quant_group_size, "0");
     put_key(q, TIDE_SET_quant_skip, "modules_to_not_convert");
     return true;
 }
 
 /* One group of layers, which is what published checkpoints have. */
 static bool read_compressed(const quantization *q) {
-    const tide_json *groups = tide_json_at(q->from, "config_groups"), *group = groups && groups->kind == TIDE_JSON_OBJECT ? groups->first : NULL;
+    const tide_json *groups = tide_json_at(q->from, "config_groups"),
+                    *group = groups && groups->kind == TIDE_JSON_OBJECT ? groups->first : NULL;
     const tide_json *weights = tide_json_at(group, "weights");
     if (!weights || weights->kind != TIDE_JSON_OBJECT || groups->count != 1) return false;
     put(q, TIDE_SET_quant, "compressed_tensors");
@@ -78,8 +85,10 @@ static bool read_compressed(const quantization *q) {
     put(q, TIDE_SET_quant_type, is_text(weights, "type", "float") ? "float" : "int");
     put(q, TIDE_SET_quant_zero_point, is_true(weights, "symmetric") ? "false" : "true");
     const tide_json *size = tide_json_at(weights, "group_size");
-    if (size && size->kind == TIDE_JSON_NUMBER) put_group(q, size);
-    else put(q, TIDE_SET_quant_group_size, "0");
+    if (size && size->kind == TIDE_JSON_NUMBER)
+        put_group(q, size);
+    else
+        put(q, TIDE_SET_quant_group_size, "0");
     put_key(q, TIDE_SET_quant_skip, "ignore");
     return true;
 }
@@ -87,7 +96,8 @@ static bool read_compressed(const quantization *q) {
 bool tide_quantization_read(tide_words *words, const tide_json *from) {
     quantization q = {words, from};
     if (from->kind != TIDE_JSON_OBJECT) return false;
-    if (is_text(from, "quant_method", "bitsandbytes") || is_true(from, "load_in_4bit") || is_true(from, "load_in_8bit")) return read_bitsandbytes(&q);
+    if (is_text(from, "quant_method", "bitsandbytes") || is_true(from, "load_in_4bit") || is_true(from, "load_in_8bit"))
+        return read_bitsandbytes(&q);
     if (is_text(from, "quant_method", "gptq")) return read_packed(&q, "gptq");
     if (is_text(from, "quant_method", "awq")) return read_packed(&q, "awq");
     if (is_text(from, "quant_method", "fp8")) return read_fp8(&q);

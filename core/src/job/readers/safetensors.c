@@ -11,8 +11,9 @@
 static const struct {
     const char *name;
     int bits;
-} dtypes[] = {{"BOOL", 8}, {"U8", 8}, {"I8", 8}, {"F8_E4M3", 8}, {"F8_E5M2", 8}, {"F8_E8M0", 8}, {"I16", 16}, {"U16", 16}, {"F16", 16}, {"BF16", 16},
-              {"I32", 32}, {"U32", 32}, {"F32", 32}, {"C64", 64}, {"F64", 64}, {"I64", 64}, {"U64", 64}, {"F4", 4}, {"F6_E2M3", 6}, {"F6_E3M2", 6}};
+} dtypes[] = {{"BOOL", 8}, {"U8", 8},   {"I8", 8},    {"F8_E4M3", 8}, {"F8_E5M2", 8}, {"F8_E8M0", 8}, {"I16", 16},
+              {"U16", 16}, {"F16", 16}, {"BF16", 16}, {"I32", 32},    {"U32", 32},    {"F32", 32},    {"C64", 64},
+              {"F64", 64}, {"I64", 64}, {"U64", 64},  {"F4", 4},      {"F6_E2M3", 6}, {"F6_E3M2", 6}};
 
 static int bits_of(tide_text name) {
     for (size_t i = 0; i < sizeof dtypes / sizeof *dtypes; i++)
@@ -23,7 +24,8 @@ static int bits_of(tide_text name) {
 bool tide_is_safetensors(const tide_json *root) {
     const tide_json *first = root->first;
     while (first && tide_text_is(first->key, "__metadata__")) first = first->next;
-    return first && first->kind == TIDE_JSON_OBJECT && tide_json_at(first, "data_offsets") && tide_json_at(first, "shape");
+    return first && first->kind == TIDE_JSON_OBJECT && tide_json_at(first, "data_offsets") &&
+           tide_json_at(first, "shape");
 }
 
 bool tide_is_safetensors_index(const tide_json *root) {
@@ -39,7 +41,8 @@ typedef struct reader {
 } reader;
 
 static bool refuse(const reader *r, tide_text name, const char *message) {
-    return tide_error(r->diags, TIDE_ERR_FILE, r->place, tide_format(r->arena, "%s: %s %s", r->file, tide_shown(r->arena, name), message),
+    return tide_error(r->diags, TIDE_ERR_FILE, r->place,
+                      tide_format(r->arena, "%s: %s %s", r->file, tide_shown(r->arena, name), message),
                       "is the download complete? Fetch the file anew");
 }
 
@@ -49,24 +52,32 @@ static bool is_count(const tide_json *value) {
 }
 
 static bool read_tensor(const reader *r, const tide_json *entry, tide_stored *t) {
-    const tide_json *dtype = tide_json_at(entry, "dtype"), *shape = tide_json_at(entry, "shape"), *offsets = tide_json_at(entry, "data_offsets");
-    if (entry->kind != TIDE_JSON_OBJECT || !dtype || dtype->kind != TIDE_JSON_STRING || !shape || shape->kind != TIDE_JSON_ARRAY || !offsets || offsets->kind != TIDE_JSON_ARRAY)
+    const tide_json *dtype = tide_json_at(entry, "dtype"), *shape = tide_json_at(entry, "shape"),
+                    *offsets = tide_json_at(entry, "data_offsets");
+    if (entry->kind != TIDE_JSON_OBJECT || !dtype || dtype->kind != TIDE_JSON_STRING || !shape ||
+        shape->kind != TIDE_JSON_ARRAY || !offsets || offsets->kind != TIDE_JSON_ARRAY)
         return refuse(r, entry->key, "is no {\"dtype\", \"shape\", \"data_offsets\"}");
     int bits = bits_of(dtype->text);
-    if (!bits) return refuse(r, entry->key, tide_format(r->arena, "has the dtype \"%s\", which safetensors does not know", tide_shown(r->arena, dtype->text)));
+    if (!bits)
+        return refuse(r, entry->key,
+                      tide_format(r->arena, "has the dtype \"%s\", which safetensors does not know",
+                                  tide_shown(r->arena, dtype->text)));
     if (shape->count > TIDE_STORED_DIMS) return refuse(r, entry->key, "has more than 8 dimensions");
     *t = (tide_stored){.name = entry->key, .dtype = dtype->text, .count = 1, .file = r->file};
     for (const tide_json *size = shape->first; size; size = size->next) {
         if (!is_count(size)) return refuse(r, entry->key, "has a shape that is not of whole numbers");
-        if (!tide_mul_i64(&t->count, t->count, size->integer)) return refuse(r, entry->key, "has more elements than can be counted");
+        if (!tide_mul_i64(&t->count, t->count, size->integer))
+            return refuse(r, entry->key, "has more elements than can be counted");
         t->shape[t->dims++] = size->integer;
     }
     int64_t in_bits;
-    if (offsets->count != 2 || !is_count(offsets->first) || !is_count(offsets->first->next) || offsets->first->integer > offsets->first->next->integer)
+    if (offsets->count != 2 || !is_count(offsets->first) || !is_count(offsets->first->next) ||
+        offsets->first->integer > offsets->first->next->integer)
         return refuse(r, entry->key, "has data_offsets that are no [begin, end]");
     t->begin = offsets->first->integer;
     t->bytes = offsets->first->next->integer - t->begin;
-    if (!tide_mul_i64(&in_bits, t->count, bits) || (in_bits + 7) / 8 != t->bytes) return refuse(r, entry->key, "has data of another size than its shape and dtype");
+    if (!tide_mul_i64(&in_bits, t->count, bits) || (in_bits + 7) / 8 != t->bytes)
+        return refuse(r, entry->key, "has data of another size than its shape and dtype");
     return true;
 }
 
@@ -89,13 +100,17 @@ static bool check_layout(const reader *r, tide_stored *tensors, uint32_t count) 
     int64_t end = 0;
     qsort(tensors, count, sizeof *tensors, by_begin);
     for (uint32_t i = 0; i < count; i++) {
-        if (tensors[i].begin != end) return refuse(r, tensors[i].name, tensors[i].begin < end ? "overlaps another tensor" : "does not begin where the one before it ends");
+        if (tensors[i].begin != end)
+            return refuse(r, tensors[i].name,
+                          tensors[i].begin < end ? "overlaps another tensor"
+                                                 : "does not begin where the one before it ends");
         end += tensors[i].bytes;
     }
     return true;
 }
 
-bool tide_safetensors_read(tide_checkpoint *checkpoint, tide_arena *arena, const tide_json *root, const char *place, const char *file, tide_diagnostics *diags) {
+bool tide_safetensors_read(tide_checkpoint *checkpoint, tide_arena *arena, const tide_json *root, const char *place,
+                           const char *file, tide_diagnostics *diags) {
     reader r = {checkpoint, arena, diags, place, file};
     uint32_t first = checkpoint->count;
     for (const tide_json *entry = root->first; entry; entry = entry->next) {
@@ -103,20 +118,26 @@ bool tide_safetensors_read(tide_checkpoint *checkpoint, tide_arena *arena, const
         TIDE_ROOM(arena, checkpoint->tensors, checkpoint->count, checkpoint->capacity);
         if (!read_tensor(&r, entry, &checkpoint->tensors[checkpoint->count])) return false;
         checkpoint->bytes += checkpoint->tensors[checkpoint->count].bytes;
-        if (checkpoint->bytes < 0 || checkpoint->bytes > INT64_C(1) << 53) return refuse(&r, entry->key, "ends further on than any file");
+        if (checkpoint->bytes < 0 || checkpoint->bytes > INT64_C(1) << 53)
+            return refuse(&r, entry->key, "ends further on than any file");
         checkpoint->count++;
     }
     checkpoint->file_count++;
     return check_layout(&r, checkpoint->tensors + first, checkpoint->count - first);
 }
 
-bool tide_safetensors_read_index(tide_checkpoint *checkpoint, tide_arena *arena, const tide_json *root, const char *place, const char *file, tide_diagnostics *diags) {
-    const tide_json *map = tide_json_at(root, "weight_map"), *total = tide_json_at(tide_json_at(root, "metadata"), "total_size");
+bool tide_safetensors_read_index(tide_checkpoint *checkpoint, tide_arena *arena, const tide_json *root,
+                                 const char *place, const char *file, tide_diagnostics *diags) {
+    const tide_json *map = tide_json_at(root, "weight_map"),
+                    *total = tide_json_at(tide_json_at(root, "metadata"), "total_size");
     if (checkpoint->index)
-        return tide_error(diags, TIDE_ERR_CONFLICT, place, tide_format(arena, "%s is a second index of a checkpoint", file), "give one");
+        return tide_error(diags, TIDE_ERR_CONFLICT, place,
+                          tide_format(arena, "%s is a second index of a checkpoint", file), "give one");
     for (const tide_json *entry = map->first; entry; entry = entry->next)
         if (entry->kind != TIDE_JSON_STRING)
-            return tide_error(diags, TIDE_ERR_FIELD_TYPE, place, tide_format(arena, "%s: \"weight_map\" holds something that is no file's name", file), NULL);
+            return tide_error(diags, TIDE_ERR_FIELD_TYPE, place,
+                              tide_format(arena, "%s: \"weight_map\" holds something that is no file's name", file),
+                              NULL);
     checkpoint->index = map;
     checkpoint->index_file = file;
     checkpoint->total_size = is_count(total) ? total->integer : 0;
@@ -137,8 +158,10 @@ static bool check_index(tide_checkpoint *c, tide_arena *arena, tide_diagnostics 
             if (!missing++) first = entry;
         }
     if (!missing) return true;
-    return tide_error(diags, TIDE_ERR_FIELD_MISSING, "/files", tide_format(arena, "%s names %u tensors that are in none of the headers given, %s of %s first", c->index_file, missing,
-                                                                         tide_shown(arena, first->key), tide_shown(arena, first->text)),
+    return tide_error(diags, TIDE_ERR_FIELD_MISSING, "/files",
+                      tide_format(arena, "%s names %u tensors that are in none of the headers given, %s of %s first",
+                                  c->index_file, missing, tide_shown(arena, first->key),
+                                  tide_shown(arena, first->text)),
                       "give the header of each of its files, or the index alone");
 }
 
@@ -146,7 +169,10 @@ bool tide_checkpoint_settle(tide_checkpoint *c, tide_arena *arena, tide_diagnost
     if (c->count) qsort(c->tensors, c->count, sizeof *c->tensors, by_name);
     for (uint32_t i = 1; i < c->count; i++)
         if (tide_text_equal(c->tensors[i].name, c->tensors[i - 1].name))
-            return tide_error(diags, TIDE_ERR_CONFLICT, "/files", tide_format(arena, "%s stands twice in the checkpoint, in %s and %s", tide_shown(arena, c->tensors[i].name),
-                                                                            c->tensors[i - 1].file, c->tensors[i].file), "give each header once");
+            return tide_error(diags, TIDE_ERR_CONFLICT, "/files",
+                              tide_format(arena, "%s stands twice in the checkpoint, in %s and %s",
+                                          tide_shown(arena, c->tensors[i].name), c->tensors[i - 1].file,
+                                          c->tensors[i].file),
+                              "give each header once");
     return !c->index || !c->count || check_index(c, arena, diags);
 }

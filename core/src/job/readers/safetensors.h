@@ -27,10 +27,12 @@ typedef struct tide_checkpoint {
 bool tide_is_safetensors(const tide_json *root);
 bool tide_is_safetensors_index(const tide_json *root);
 
-/* Adds what a header or an index says. The JSON is the arena's. False after an error: sizes that do not fit together, overlapping
- * offsets, dtypes that are none. */
-bool tide_safetensors_read(tide_checkpoint *checkpoint, tide_arena *arena, const tide_json *root, const char *place, const char *file, tide_diagnostics *diags);
-bool tide_safetensors_read_index(tide_checkpoint *checkpoint, tide_arena *arena, const tide_json *root, const char *place, const char *file, tide_diagnostics *diags);
+/* Adds what a header or an index says. The JSON is the arena's. False after an error: sizes that do not fit together,
+ * overlapping offsets, dtypes that are none. */
+bool tide_safetensors_read(tide_checkpoint *checkpoint, tide_arena *arena, const tide_json *root, const char *place,
+                           const char *file, tide_diagnostics *diags);
+bool tide_safetensors_read_index(tide_checkpoint *checkpoint, tide_arena *arena, const tide_json *root,
+                                 const char *place, const char *file, tide_diagnostics *diags);
 
 /* After the last file: each name once; an index's names are in the headers, if there are any. False after an error. */
 bool tide_checkpoint_settle(tide_checkpoint *checkpoint, tide_arena *arena, tide_diagnostics *diags);

@@ -1,5 +1,6 @@
-/* Files that start training. Each key is looked up in launch_keys.def; what it says is claimed for a setting, or kept as a fact where
- * several keys decide together. Then the facts are settled as the HF Trainer (transformers 5.23) and Accelerate (1.15) do it. */
+/* Files that start training. Each key is looked up in launch_keys.def; what it says is claimed for a setting, or kept
+ * as a fact where several keys decide together. Then the facts are settled as the HF Trainer (transformers 5.23) and
+ * Accelerate (1.15) do it. */
 #include "job/readers/trainer_config.h"
 
 #include <inttypes.h>
@@ -20,8 +21,9 @@ static const key_row rows[] = {
 };
 
 static const char *const fact_names[TIDE_FACT_COUNT] = {
-    "distributed", "processes", "machines", "mixed", "bf16", "fp16", "pure", "checkpointing", "reentrant", "clip", "model", "finetuning",
-    "quant_type", "deepspeed", "zero_stage", "zero_clip", "fsdp", "fsdp_version", "fsdp_strategy", "fsdp_reshard", "fsdp_policy",
+    "distributed",       "processes", "machines", "mixed",        "bf16",          "fp16",         "pure",
+    "checkpointing",     "reentrant", "clip",     "model",        "finetuning",    "quant_type",   "deepspeed",
+    "zero_stage",        "zero_clip", "fsdp",     "fsdp_version", "fsdp_strategy", "fsdp_reshard", "fsdp_policy",
     "fsdp_checkpointing"};
 
 /* Accelerate's section on DeepSpeed. */
@@ -34,7 +36,8 @@ static const char *const fact_names[TIDE_FACT_COUNT] = {
 static const struct {
     const char *key;
     tide_launch_file kind;
-} marks[] = { /* the first that an object has */
+} marks[] = {
+    /* the first that an object has */
     {"zero_optimization", TIDE_LAUNCH_DEEPSPEED},
     {"train_micro_batch_size_per_gpu", TIDE_LAUNCH_DEEPSPEED},
     {"distributed_type", TIDE_LAUNCH_ACCELERATE},
@@ -64,13 +67,20 @@ tide_launch_file tide_launch_kind_of(const tide_json *root) {
 
 const char *tide_launch_title(tide_launch_file kind) {
     switch (kind) {
-    case TIDE_LAUNCH_TRAINER: return "training arguments of transformers";
-    case TIDE_LAUNCH_FACTORY: return "a LLaMA-Factory configuration";
-    case TIDE_LAUNCH_AXOLOTL: return "an axolotl configuration";
-    case TIDE_LAUNCH_ACCELERATE: return "an Accelerate configuration";
-    case TIDE_LAUNCH_FSDP: return "an FSDP configuration";
-    case TIDE_LAUNCH_DEEPSPEED: return "a DeepSpeed configuration";
-    case TIDE_LAUNCH_NONE: break;
+    case TIDE_LAUNCH_TRAINER:
+        return "training arguments of transformers";
+    case TIDE_LAUNCH_FACTORY:
+        return "a LLaMA-Factory configuration";
+    case TIDE_LAUNCH_AXOLOTL:
+        return "an axolotl configuration";
+    case TIDE_LAUNCH_ACCELERATE:
+        return "an Accelerate configuration";
+    case TIDE_LAUNCH_FSDP:
+        return "an FSDP configuration";
+    case TIDE_LAUNCH_DEEPSPEED:
+        return "a DeepSpeed configuration";
+    case TIDE_LAUNCH_NONE:
+        break;
     }
     return "";
 }
@@ -86,17 +96,22 @@ static bool has_kind(const tide_launch *l, tide_launch_file kind) {
 static tide_file_card *card_new(tide_launch *l, tide_launch_file kind, const char *name) {
     tide_file_card *card = TIDE_NEW(l->words->arena, tide_file_card, 1);
     *card = (tide_file_card){.name = name, .title = tide_launch_title(kind)};
-    if (l->given->last_card) l->given->last_card->next = card;
-    else l->given->cards = card;
+    if (l->given->last_card)
+        l->given->last_card->next = card;
+    else
+        l->given->cards = card;
     return l->given->last_card = card;
 }
 
-tide_file_key *tide_launch_note(tide_launch *l, const char *key, tide_key_effect effect, const char *value, const char *note) {
+tide_file_key *tide_launch_note(tide_launch *l, const char *key, tide_key_effect effect, const char *value,
+                                const char *note) {
     tide_file_key *entry = TIDE_NEW(l->words->arena, tide_file_key, 1);
     tide_file_card *card = l->at->card;
     *entry = (tide_file_key){.key = key, .value = value, .note = note, .effect = effect};
-    if (card->last) card->last->next = entry;
-    else card->first = entry;
+    if (card->last)
+        card->last->next = entry;
+    else
+        card->first = entry;
     return card->last = entry;
 }
 
@@ -114,8 +129,9 @@ static void overrule(tide_launch *l, tide_file_key *entry, const tide_file_key *
     entry->effect = TIDE_KEY_OVERRULED;
     entry->note = tide_format(arena, "%s says %s", file, first->value ? first->value : "otherwise");
     tide_report(l->words->diags, TIDE_WARNING, TIDE_ERR_CONFLICT, place_of(l, entry->key),
-                tide_format(arena, "%s says %s, %s says %s=%s: the latter is used", l->at->card->name, entry->value ? entry->value : "otherwise", file,
-                            first->key, first->value ? first->value : "..."),
+                tide_format(arena, "%s says %s, %s says %s=%s: the latter is used", l->at->card->name,
+                            entry->value ? entry->value : "otherwise", file, first->key,
+                            first->value ? first->value : "..."),
                 "make the two agree, or give the setting itself");
 }
 
@@ -126,7 +142,9 @@ void tide_launch_claim(tide_launch *l, const char *key, const char *given, const
     tide_diagnostics_init(&scratch, l->words->arena);
     const char *taken = tide_setting_read(l->words->arena, id, tide_text_of(value), &scratch);
     if (!taken) {
-        refuse(l, scratch.items[0].status, key, tide_format(l->words->arena, "%s, %s: %s", l->at->card->name, setting, scratch.items[0].message), scratch.items[0].remedy);
+        refuse(l, scratch.items[0].status, key,
+               tide_format(l->words->arena, "%s, %s: %s", l->at->card->name, setting, scratch.items[0].message),
+               scratch.items[0].remedy);
         return;
     }
     entry->setting = tide_settings[id].name;
@@ -214,7 +232,8 @@ static void use(tide_launch *l, const key_row *row, const char *key, const tide_
         return;
     }
     if (!text) {
-        refuse(l, TIDE_ERR_FIELD_TYPE, key, tide_format(arena, "%s: is %s; must be one value", l->at->card->name, tide_json_kind_name(value)), NULL);
+        refuse(l, TIDE_ERR_FIELD_TYPE, key,
+               tide_format(arena, "%s: is %s; must be one value", l->at->card->name, tide_json_kind_name(value)), NULL);
         return;
     }
     tide_text taken = tide_text_of(text);
@@ -232,14 +251,18 @@ static void use(tide_launch *l, const key_row *row, const char *key, const tide_
 
 static void matters(tide_launch *l, const key_row *row, const char *key, const tide_json *value) {
     const char *text = tide_word_value(l->words->arena, value);
-    bool is_none = is_off(value) || (text && (among(row->values, tide_lowered(l->words->arena, tide_text_of(text)), NULL) || strcmp(text, "none") == 0));
+    bool is_none =
+        is_off(value) || (text && (among(row->values, tide_lowered(l->words->arena, tide_text_of(text)), NULL) ||
+                                   strcmp(text, "none") == 0));
     if (is_none) {
         tide_launch_note(l, key, TIDE_KEY_IGNORED, text, NULL);
         return;
     }
     tide_launch_note(l, key, TIDE_KEY_UNSUPPORTED, text, row->target);
     tide_report(l->words->diags, TIDE_WARNING, TIDE_ERR_UNSUPPORTED, place_of(l, key),
-                tide_format(l->words->arena, "%s: %s is not described and may matter: it %s", l->at->card->name, key, row->target), NULL);
+                tide_format(l->words->arena, "%s: %s is not described and may matter: it %s", l->at->card->name, key,
+                            row->target),
+                NULL);
 }
 
 static const key_row *row_of(tide_launch_file kind, tide_text key) {
@@ -251,7 +274,8 @@ static const key_row *row_of(tide_launch_file kind, tide_text key) {
 static void read_entry(tide_launch *l, tide_launch_file kind, const tide_json *entry, const char *above) {
     tide_arena *arena = l->words->arena;
     tide_text name = entry->key;
-    if (kind == TIDE_LAUNCH_FSDP && tide_text_starts(name, TIDE_TEXT("fsdp_"))) name = (tide_text){name.at + 5, name.length - 5};
+    if (kind == TIDE_LAUNCH_FSDP && tide_text_starts(name, TIDE_TEXT("fsdp_")))
+        name = (tide_text){name.at + 5, name.length - 5};
     const char *key = tide_format(arena, "%s%s", above, tide_shown(arena, entry->key));
     const key_row *row = row_of(kind, name);
     if (!row) {
@@ -265,8 +289,12 @@ static void read_entry(tide_launch *l, tide_launch_file kind, const tide_json *e
     } else if (entry->kind == TIDE_JSON_OBJECT) {
         read_section(l, (tide_launch_file)row->target[0], entry, tide_format(arena, "%s/", key));
     } else if (entry->kind == TIDE_JSON_STRING && entry->text.length) { /* a path */
-        if (has_kind(l, (tide_launch_file)row->target[0])) tide_launch_note(l, key, TIDE_KEY_USED, entry->text.at, NULL);
-        else refuse(l, TIDE_ERR_FIELD_MISSING, key, tide_format(arena, "%s refers to %s", l->at->card->name, tide_shown(arena, entry->text)), "give that file too");
+        if (has_kind(l, (tide_launch_file)row->target[0]))
+            tide_launch_note(l, key, TIDE_KEY_USED, entry->text.at, NULL);
+        else
+            refuse(l, TIDE_ERR_FIELD_MISSING, key,
+                   tide_format(arena, "%s refers to %s", l->at->card->name, tide_shown(arena, entry->text)),
+                   "give that file too");
     } else {
         tide_launch_note(l, key, TIDE_KEY_IGNORED, NULL, NULL);
     }
@@ -283,12 +311,14 @@ static void overrule_plugin(tide_launch *l, const tide_json *object, const char 
             tide_launch_note(l, key, TIDE_KEY_IGNORED, tide_word_value(arena, entry), NULL);
             continue;
         }
-        tide_launch_note(l, key, TIDE_KEY_OVERRULED, tide_word_value(arena, entry), tide_format(arena, "%s is used", file));
+        tide_launch_note(l, key, TIDE_KEY_OVERRULED, tide_word_value(arena, entry),
+                         tide_format(arena, "%s is used", file));
         list = tide_format(arena, "%s%s%s", list, *list ? ", " : "", tide_shown(arena, entry->key));
     }
     if (*list)
         tide_report(l->words->diags, TIDE_WARNING, TIDE_ERR_CONFLICT, place_of(l, "deepspeed_config"),
-                    tide_format(arena, "%s also configures DeepSpeed (%s): %s is used", l->at->card->name, list, file), "keep these in one file");
+                    tide_format(arena, "%s also configures DeepSpeed (%s): %s is used", l->at->card->name, list, file),
+                    "keep these in one file");
 }
 
 static void read_section(tide_launch *l, tide_launch_file kind, const tide_json *object, const char *above) {
@@ -306,23 +336,33 @@ static void report_unknown(tide_launch *l) {
     const char *list = "";
     unsigned count = 0;
     for (const tide_file_key *entry = l->at->card->first; entry; entry = entry->next)
-        if (entry->effect == TIDE_KEY_UNKNOWN && ++count <= SHOWN) list = tide_format(arena, "%s%s%s", list, count > 1 ? ", " : "", entry->key);
+        if (entry->effect == TIDE_KEY_UNKNOWN && ++count <= SHOWN)
+            list = tide_format(arena, "%s%s%s", list, count > 1 ? ", " : "", entry->key);
     if (!count) return;
     if (count > SHOWN) list = tide_format(arena, "%s and %u more", list, count - SHOWN);
     if (l->at->kind == TIDE_LAUNCH_ACCELERATE)
-        tide_error(l->words->diags, TIDE_ERR_FIELD_UNKNOWN, l->at->place, tide_format(arena, "accelerate refuses it: \"%s had unknown keys (%s)\"", l->at->card->name, list), "remove them");
+        tide_error(l->words->diags, TIDE_ERR_FIELD_UNKNOWN, l->at->place,
+                   tide_format(arena, "accelerate refuses it: \"%s had unknown keys (%s)\"", l->at->card->name, list),
+                   "remove them");
     else
-        tide_report(l->words->diags, TIDE_WARNING, TIDE_ERR_FIELD_UNKNOWN, l->at->place, tide_format(arena, "%s has keys that are not known here: %s", l->at->card->name, list), NULL);
+        tide_report(l->words->diags, TIDE_WARNING, TIDE_ERR_FIELD_UNKNOWN, l->at->place,
+                    tide_format(arena, "%s has keys that are not known here: %s", l->at->card->name, list), NULL);
 }
 
-void tide_launch_add(tide_launch *l, tide_launch_file kind, const tide_json *root, const char *name, const char *place) {
+void tide_launch_add(tide_launch *l, tide_launch_file kind, const tide_json *root, const char *name,
+                     const char *place) {
     tide_launch_source source = {.kind = kind, .root = root, .place = place, .card = card_new(l, kind, name)};
     bool trains = kind == TIDE_LAUNCH_TRAINER || kind == TIDE_LAUNCH_FACTORY || kind == TIDE_LAUNCH_AXOLOTL;
     for (uint32_t i = 0; i < l->count; i++) {
         tide_launch_file other = l->sources[i].kind;
-        bool is_second = other == kind || (trains && (other == TIDE_LAUNCH_TRAINER || other == TIDE_LAUNCH_FACTORY || other == TIDE_LAUNCH_AXOLOTL));
+        bool is_second =
+            other == kind ||
+            (trains && (other == TIDE_LAUNCH_TRAINER || other == TIDE_LAUNCH_FACTORY || other == TIDE_LAUNCH_AXOLOTL));
         if (!is_second) continue;
-        tide_error(l->words->diags, TIDE_ERR_CONFLICT, place, tide_format(l->words->arena, "%s is %s, and %s is %s", name, source.card->title, l->sources[i].card->name, l->sources[i].card->title), "give one of the two");
+        tide_error(l->words->diags, TIDE_ERR_CONFLICT, place,
+                   tide_format(l->words->arena, "%s is %s, and %s is %s", name, source.card->title,
+                               l->sources[i].card->name, l->sources[i].card->title),
+                   "give one of the two");
         return;
     }
     if (l->count == TIDE_LAUNCH_LIMIT) return;
@@ -341,14 +381,17 @@ static int64_t number_of(const tide_launch *l, tide_fact fact, int64_t otherwise
 }
 
 const char *tide_launch_precision(const tide_launch *l) {
-    if (tide_launch_is(l, TIDE_FACT_bf16, "true")) return "bf16"; /* TrainingArguments hold over Accelerate's environment */
+    if (tide_launch_is(l, TIDE_FACT_bf16, "true"))
+        return "bf16"; /* TrainingArguments hold over Accelerate's environment */
     if (tide_launch_is(l, TIDE_FACT_fp16, "true")) return "fp16";
     if (tide_launch_fact(l, TIDE_FACT_mixed)) return tide_launch_fact(l, TIDE_FACT_mixed);
     return l->has_trainer || l->facts[TIDE_FACT_distributed] ? "none" : NULL;
 }
 
 tide_fact tide_launch_precision_fact(const tide_launch *l) {
-    return tide_launch_is(l, TIDE_FACT_bf16, "true") ? TIDE_FACT_bf16 : tide_launch_is(l, TIDE_FACT_fp16, "true") ? TIDE_FACT_fp16 : TIDE_FACT_mixed;
+    return tide_launch_is(l, TIDE_FACT_bf16, "true")   ? TIDE_FACT_bf16
+           : tide_launch_is(l, TIDE_FACT_fp16, "true") ? TIDE_FACT_fp16
+                                                       : TIDE_FACT_mixed;
 }
 
 static void settle_checkpointing(tide_launch *l) {
@@ -356,15 +399,19 @@ static void settle_checkpointing(tide_launch *l) {
     const char *said = tide_launch_fact(l, TIDE_FACT_checkpointing);
     if (of_factory && !said) is_on = true; /* hparams/model_args.py: disable_gradient_checkpointing */
     if (said && !is_on && !tide_launch_is(l, TIDE_FACT_checkpointing, "false"))
-        tide_report(l->words->diags, TIDE_WARNING, TIDE_ERR_UNSUPPORTED, "/settings/checkpointing",
-                    tide_format(l->words->arena, "gradient_checkpointing: %s is not described; it is taken as true", said), NULL);
+        tide_report(
+            l->words->diags, TIDE_WARNING, TIDE_ERR_UNSUPPORTED, "/settings/checkpointing",
+            tide_format(l->words->arena, "gradient_checkpointing: %s is not described; it is taken as true", said),
+            NULL);
     bool is_named = said && !tide_launch_is(l, TIDE_FACT_checkpointing, "false");
     if (tide_launch_is(l, TIDE_FACT_fsdp_checkpointing, "true")) {
         tide_launch_settle(l, TIDE_FACT_fsdp_checkpointing, "checkpointing", "full");
     } else if (is_on || is_named) {
-        bool is_reentrant = tide_launch_is(l, TIDE_FACT_reentrant, "true") || (of_factory && !tide_launch_is(l, TIDE_FACT_reentrant, "false"));
+        bool is_reentrant = tide_launch_is(l, TIDE_FACT_reentrant, "true") ||
+                            (of_factory && !tide_launch_is(l, TIDE_FACT_reentrant, "false"));
         tide_launch_settle(l, TIDE_FACT_checkpointing, "checkpointing", is_reentrant ? "full_reentrant" : "full");
-        if (l->facts[TIDE_FACT_reentrant]) tide_launch_settle(l, TIDE_FACT_reentrant, "checkpointing", is_reentrant ? "full_reentrant" : "full");
+        if (l->facts[TIDE_FACT_reentrant])
+            tide_launch_settle(l, TIDE_FACT_reentrant, "checkpointing", is_reentrant ? "full_reentrant" : "full");
     } else if (said) {
         tide_launch_settle(l, TIDE_FACT_checkpointing, "checkpointing", "none");
     }
@@ -372,9 +419,12 @@ static void settle_checkpointing(tide_launch *l) {
 
 static void settle_finetuning(tide_launch *l) {
     const char *said = tide_launch_fact(l, TIDE_FACT_finetuning);
-    bool is_lora = tide_launch_is(l, TIDE_FACT_finetuning, "lora"), is_qlora = tide_launch_is(l, TIDE_FACT_finetuning, "qlora");
+    bool is_lora = tide_launch_is(l, TIDE_FACT_finetuning, "lora"),
+         is_qlora = tide_launch_is(l, TIDE_FACT_finetuning, "qlora");
     if (said && !is_lora && !is_qlora && !tide_launch_is(l, TIDE_FACT_finetuning, "full")) {
-        tide_error(l->words->diags, TIDE_ERR_UNSUPPORTED, l->fact_places[TIDE_FACT_finetuning], tide_format(l->words->arena, "%s=%s is not described", l->facts[TIDE_FACT_finetuning]->key, said), "lora, qlora and full are");
+        tide_error(l->words->diags, TIDE_ERR_UNSUPPORTED, l->fact_places[TIDE_FACT_finetuning],
+                   tide_format(l->words->arena, "%s=%s is not described", l->facts[TIDE_FACT_finetuning]->key, said),
+                   "lora, qlora and full are");
         return;
     }
     if (is_lora || is_qlora) tide_launch_settle(l, TIDE_FACT_finetuning, "adapter", "lora");
@@ -427,11 +477,15 @@ static void settle_autocast(tide_launch *l) {
         return;
     }
     if (strcmp(mixed, "bf16") != 0 && strcmp(mixed, "fp16") != 0) {
-        tide_error(l->words->diags, TIDE_ERR_UNSUPPORTED, l->fact_places[tide_launch_precision_fact(l)], tide_format(l->words->arena, "mixed precision in %s is not described", mixed), "bf16 and fp16 are");
+        tide_error(l->words->diags, TIDE_ERR_UNSUPPORTED, l->fact_places[tide_launch_precision_fact(l)],
+                   tide_format(l->words->arena, "mixed precision in %s is not described", mixed), "bf16 and fp16 are");
         return;
     }
     tide_launch_settle(l, tide_launch_precision_fact(l), "autocast", mixed);
-    if (has_kind(l, TIDE_LAUNCH_FACTORY)) tide_launch_imply(l, "dtype", l->settings[TIDE_SET_adapter] ? mixed : "fp32"); /* model/adapter.py: cast_trainable_params_to_fp32 */
+    if (has_kind(l, TIDE_LAUNCH_FACTORY))
+        tide_launch_imply(l, "dtype",
+                          l->settings[TIDE_SET_adapter] ? mixed
+                                                        : "fp32"); /* model/adapter.py: cast_trainable_params_to_fp32 */
     bool is_fp16 = strcmp(mixed, "fp16") == 0;
     if (is_fp16) tide_launch_imply(l, "scaler", "true");
     if (is_fp16) tide_launch_imply(l, "dtype", "fp32"); /* the only one that GradScaler takes */
@@ -442,23 +496,31 @@ static void settle_fsdp(tide_launch *l) {
     tide_arena *arena = l->words->arena;
     bool of_trainer = l->facts[TIDE_FACT_fsdp] != NULL;
     int64_t version = number_of(l, TIDE_FACT_fsdp_version, of_trainer ? 2 : 1);
-    const char *mixed = tide_launch_precision(l), *policy = tide_launch_fact(l, TIDE_FACT_fsdp_policy), *legacy = tide_launch_fact(l, TIDE_FACT_fsdp);
+    const char *mixed = tide_launch_precision(l), *policy = tide_launch_fact(l, TIDE_FACT_fsdp_policy),
+               *legacy = tide_launch_fact(l, TIDE_FACT_fsdp);
     bool is_half = mixed && (strcmp(mixed, "bf16") == 0 || strcmp(mixed, "fp16") == 0), is_two = version == 2;
-    const char *strategy = tide_launch_fact(l, TIDE_FACT_fsdp_strategy), *reshard = tide_launch_fact(l, TIDE_FACT_fsdp_reshard);
-    static const char *const numbered[] = {"FULL_SHARD", "SHARD_GRAD_OP", "NO_SHARD", "HYBRID_SHARD", "_HYBRID_SHARD_ZERO2"};
+    const char *strategy = tide_launch_fact(l, TIDE_FACT_fsdp_strategy),
+               *reshard = tide_launch_fact(l, TIDE_FACT_fsdp_reshard);
+    static const char *const numbered[] = {"FULL_SHARD", "SHARD_GRAD_OP", "NO_SHARD", "HYBRID_SHARD",
+                                           "_HYBRID_SHARD_ZERO2"};
     tide_text rest = tide_text_of(legacy && strcmp(legacy, "true") != 0 ? legacy : ""), piece;
     char separator = memchr(rest.at, ',', rest.length) ? ',' : ' ';
     while (tide_piece_next(&rest, separator, &piece)) {
         const char *word = tide_lowered(arena, tide_trimmed(piece));
         if (!word[0] || strcmp(word, "auto_wrap") == 0) continue;
-        if (strcmp(word, "offload") == 0) tide_launch_imply(l, "parallel.offload", "true");
-        else strategy = tide_text_copy(arena, tide_trimmed(piece));
+        if (strcmp(word, "offload") == 0)
+            tide_launch_imply(l, "parallel.offload", "true");
+        else
+            strategy = tide_text_copy(arena, tide_trimmed(piece));
     }
-    tide_launch_settle(l, of_trainer ? TIDE_FACT_fsdp : TIDE_FACT_distributed, "parallel.kind", is_two ? "fsdp2" : "fsdp1");
-    if (l->facts[TIDE_FACT_fsdp_version]) tide_launch_settle(l, TIDE_FACT_fsdp_version, "parallel.kind", is_two ? "fsdp2" : "fsdp1");
+    tide_launch_settle(l, of_trainer ? TIDE_FACT_fsdp : TIDE_FACT_distributed, "parallel.kind",
+                       is_two ? "fsdp2" : "fsdp1");
+    if (l->facts[TIDE_FACT_fsdp_version])
+        tide_launch_settle(l, TIDE_FACT_fsdp_version, "parallel.kind", is_two ? "fsdp2" : "fsdp1");
     if (is_two) {
         bool keeps = strategy && strcmp(tide_lowered(arena, tide_text_of(strategy)), "shard_grad_op") == 0;
-        tide_launch_settle(l, TIDE_FACT_fsdp_reshard, "parallel.reshard_after_forward", tide_launch_is(l, TIDE_FACT_fsdp_reshard, "false") || keeps ? "false" : "true");
+        tide_launch_settle(l, TIDE_FACT_fsdp_reshard, "parallel.reshard_after_forward",
+                           tide_launch_is(l, TIDE_FACT_fsdp_reshard, "false") || keeps ? "false" : "true");
     } else {
         tide_fact said = strategy ? TIDE_FACT_fsdp_strategy : TIDE_FACT_fsdp_reshard;
         if (!strategy) strategy = reshard;
@@ -467,8 +529,10 @@ static void settle_fsdp(tide_launch *l) {
             for (char *c = upper; *c; c++)
                 if (*c >= 'a' && *c <= 'z') *c = (char)(*c - 'a' + 'A');
             int64_t number = 0;
-            if (tide_text_to_i64(&number, tide_text_of(upper)) && number >= 1 && number <= 5) strategy = numbered[number - 1];
-            else strategy = strcmp(upper, "HYBRID_SHARD_ZERO2") == 0 ? numbered[4] : upper;
+            if (tide_text_to_i64(&number, tide_text_of(upper)) && number >= 1 && number <= 5)
+                strategy = numbered[number - 1];
+            else
+                strategy = strcmp(upper, "HYBRID_SHARD_ZERO2") == 0 ? numbered[4] : upper;
             tide_launch_settle(l, said, "parallel.sharding_strategy", strategy);
         }
         tide_launch_imply(l, "parallel.use_orig_params", of_trainer ? "true" : "false");
@@ -476,10 +540,12 @@ static void settle_fsdp(tide_launch *l) {
         bool is_hybrid = strategy && strstr(strategy, "HYBRID");
         int64_t processes = number_of(l, TIDE_FACT_processes, 0), machines = number_of(l, TIDE_FACT_machines, 1);
         if (is_hybrid && machines > 0 && processes > 0 && processes % machines == 0) /* shards within a node */
-            tide_launch_settle(l, TIDE_FACT_machines, "parallel.hybrid", tide_format(arena, "%" PRId64, processes / machines));
+            tide_launch_settle(l, TIDE_FACT_machines, "parallel.hybrid",
+                               tide_format(arena, "%" PRId64, processes / machines));
     }
     if (policy && strcmp(tide_lowered(arena, tide_text_of(policy)), "size_based_wrap") == 0)
-        tide_report(l->words->diags, TIDE_WARNING, TIDE_ERR_UNSUPPORTED, "/settings/parallel.wrap", "units by size are not described: each block is taken as one", NULL);
+        tide_report(l->words->diags, TIDE_WARNING, TIDE_ERR_UNSUPPORTED, "/settings/parallel.wrap",
+                    "units by size are not described: each block is taken as one", NULL);
     bool wraps = policy ? strcmp(tide_lowered(arena, tide_text_of(policy)), "no_wrap") != 0 : of_trainer;
     tide_launch_settle(l, TIDE_FACT_fsdp_policy, "parallel.wrap", wraps ? "layer" : "root");
     if (!is_half) return;
@@ -497,19 +563,29 @@ static void settle_processes(tide_launch *l) {
     int64_t machines = number_of(l, TIDE_FACT_machines, 1);
     if (machines > 1 && processes % machines)
         tide_error(l->words->diags, TIDE_ERR_CONFLICT, l->fact_places[TIDE_FACT_machines],
-                   tide_format(l->words->arena, "num_processes=%" PRId64 " is not a multiple of num_machines=%" PRId64, processes, machines), NULL);
+                   tide_format(l->words->arena, "num_processes=%" PRId64 " is not a multiple of num_machines=%" PRId64,
+                               processes, machines),
+                   NULL);
     else if (machines > 1)
-        tide_launch_settle(l, TIDE_FACT_machines, "parallel.local_world", tide_format(l->words->arena, "%" PRId64, processes / machines));
+        tide_launch_settle(l, TIDE_FACT_machines, "parallel.local_world",
+                           tide_format(l->words->arena, "%" PRId64, processes / machines));
 }
 
 /* DeepSpeedPlugin without a file of DeepSpeed's: the sizes are DeepSpeed's own. */
 static void settle_deepspeed_plugin(tide_launch *l) {
     int64_t stage = number_of(l, TIDE_FACT_zero_stage, 2);
     const char *mixed = tide_launch_precision(l), *clip = tide_launch_fact(l, TIDE_FACT_zero_clip);
-    tide_launch_settle(l, l->facts[TIDE_FACT_zero_stage] ? TIDE_FACT_zero_stage : TIDE_FACT_distributed, "parallel.kind", tide_format(l->words->arena, "zero%" PRId64, stage));
-    if (mixed) tide_launch_settle(l, tide_launch_precision_fact(l), "parallel.half", strcmp(mixed, "no") == 0 ? "none" : mixed);
-    if (clip && strcmp(clip, "none") != 0 && strcmp(clip, "auto") != 0) tide_launch_settle(l, TIDE_FACT_zero_clip, "clip", clip);
-    else if (!clip || strcmp(clip, "auto") == 0) tide_launch_settle(l, TIDE_FACT_clip, "clip", l->has_trainer && tide_launch_fact(l, TIDE_FACT_clip) ? tide_launch_fact(l, TIDE_FACT_clip) : "1.0");
+    tide_launch_settle(l, l->facts[TIDE_FACT_zero_stage] ? TIDE_FACT_zero_stage : TIDE_FACT_distributed,
+                       "parallel.kind", tide_format(l->words->arena, "zero%" PRId64, stage));
+    if (mixed)
+        tide_launch_settle(l, tide_launch_precision_fact(l), "parallel.half",
+                           strcmp(mixed, "no") == 0 ? "none" : mixed);
+    if (clip && strcmp(clip, "none") != 0 && strcmp(clip, "auto") != 0)
+        tide_launch_settle(l, TIDE_FACT_zero_clip, "clip", clip);
+    else if (!clip || strcmp(clip, "auto") == 0)
+        tide_launch_settle(l, TIDE_FACT_clip, "clip",
+                           l->has_trainer && tide_launch_fact(l, TIDE_FACT_clip) ? tide_launch_fact(l, TIDE_FACT_clip)
+                                                                                 : "1.0");
     if (stage == 3) tide_launch_imply(l, "parallel.zero_init", "true");
 }
 
@@ -523,8 +599,10 @@ static bool lacks_deepspeed(tide_launch *l) {
     const char *path = tide_launch_fact(l, TIDE_FACT_deepspeed);
     if (!path || l->of_deepspeed.root) return false;
     const char *name = base_name(path);
-    return !tide_error(l->words->diags, TIDE_ERR_FIELD_MISSING, l->fact_places[TIDE_FACT_deepspeed], tide_format(l->words->arena, "%s refers to %s", l->facts[TIDE_FACT_deepspeed]->key, tide_shown(l->words->arena, tide_text_of(path))),
-                      tide_format(l->words->arena, "give %s too", tide_shown(l->words->arena, tide_text_of(name))));
+    return !tide_error(l->words->diags, TIDE_ERR_FIELD_MISSING, l->fact_places[TIDE_FACT_deepspeed],
+                       tide_format(l->words->arena, "%s refers to %s", l->facts[TIDE_FACT_deepspeed]->key,
+                                   tide_shown(l->words->arena, tide_text_of(path))),
+                       tide_format(l->words->arena, "give %s too", tide_shown(l->words->arena, tide_text_of(name))));
 }
 
 static void settle_strategy(tide_launch *l) {
@@ -541,14 +619,20 @@ static void settle_strategy(tide_launch *l) {
         settle_clip(l);
     } else if (tide_launch_is(l, TIDE_FACT_distributed, "deepspeed")) {
         settle_deepspeed_plugin(l);
-    } else if (type && !tide_launch_is(l, TIDE_FACT_distributed, "no") && !tide_launch_is(l, TIDE_FACT_distributed, "multi_gpu")) {
-        tide_error(words->diags, TIDE_ERR_UNSUPPORTED, l->fact_places[TIDE_FACT_distributed], tide_format(words->arena, "distributed_type: %s is not described", tide_shown(words->arena, tide_text_of(type))),
+    } else if (type && !tide_launch_is(l, TIDE_FACT_distributed, "no") &&
+               !tide_launch_is(l, TIDE_FACT_distributed, "multi_gpu")) {
+        tide_error(words->diags, TIDE_ERR_UNSUPPORTED, l->fact_places[TIDE_FACT_distributed],
+                   tide_format(words->arena, "distributed_type: %s is not described",
+                               tide_shown(words->arena, tide_text_of(type))),
                    "NO, MULTI_GPU, DEEPSPEED and FSDP are");
     } else {
         if (tide_launch_is(l, TIDE_FACT_distributed, "multi_gpu")) {
             tide_launch_settle(l, TIDE_FACT_distributed, "parallel.kind", "ddp");
-            bool recomputes = l->settings[TIDE_SET_checkpointing] && strcmp(l->settings[TIDE_SET_checkpointing]->taken, "none") != 0;
-            if (l->has_trainer) tide_launch_imply(l, "parallel.find_unused_parameters", recomputes ? "false" : "true"); /* Trainer._build_accelerator_args */
+            bool recomputes =
+                l->settings[TIDE_SET_checkpointing] && strcmp(l->settings[TIDE_SET_checkpointing]->taken, "none") != 0;
+            if (l->has_trainer)
+                tide_launch_imply(l, "parallel.find_unused_parameters",
+                                  recomputes ? "false" : "true"); /* Trainer._build_accelerator_args */
         }
         settle_autocast(l);
         settle_clip(l);
@@ -561,13 +645,17 @@ static void put_settings(tide_launch *l) {
     for (unsigned id = 0; id < TIDE_SET_COUNT; id++) {
         tide_file_key *entry = l->settings[id];
         if (!entry) continue;
-        if (id > TIDE_SET_parallel_kind && !tide_setting_is_of(&tide_settings[id], kind ? kind->taken : "none")) entry->effect = TIDE_KEY_IGNORED;
-        else tide_setting_put(l->words, tide_text_of(tide_settings[id].name), tide_text_of(entry->taken), TIDE_ORIGIN_FILE);
+        if (id > TIDE_SET_parallel_kind && !tide_setting_is_of(&tide_settings[id], kind ? kind->taken : "none"))
+            entry->effect = TIDE_KEY_IGNORED;
+        else
+            tide_setting_put(l->words, tide_text_of(tide_settings[id].name), tide_text_of(entry->taken),
+                             TIDE_ORIGIN_FILE);
     }
 }
 
 void tide_launch_resolve(tide_launch *l) {
-    static const tide_launch_file order[] = {TIDE_LAUNCH_TRAINER, TIDE_LAUNCH_FACTORY, TIDE_LAUNCH_AXOLOTL, TIDE_LAUNCH_FSDP, TIDE_LAUNCH_ACCELERATE};
+    static const tide_launch_file order[] = {TIDE_LAUNCH_TRAINER, TIDE_LAUNCH_FACTORY, TIDE_LAUNCH_AXOLOTL,
+                                             TIDE_LAUNCH_FSDP, TIDE_LAUNCH_ACCELERATE};
     if (!l->count) return;
     for (size_t k = 0; k < COUNT_OF(order); k++)
         for (uint32_t i = 0; i < l->count; i++) {

@@ -1,4 +1,5 @@
-/* Files that start training, as settings: TrainingArguments, Accelerate, LLaMA-Factory, axolotl, DeepSpeed; private to job/. */
+/* Files that start training, as settings: TrainingArguments, Accelerate, LLaMA-Factory, axolotl, DeepSpeed; private to
+ * job/. */
 #ifndef TIDE_LAUNCH_H
 #define TIDE_LAUNCH_H
 
@@ -17,11 +18,28 @@ typedef enum tide_launch_file {
 
 /* What several keys decide together. */
 typedef enum tide_fact {
-    TIDE_FACT_distributed, TIDE_FACT_processes, TIDE_FACT_machines,
-    TIDE_FACT_mixed, TIDE_FACT_bf16, TIDE_FACT_fp16, TIDE_FACT_pure,
-    TIDE_FACT_checkpointing, TIDE_FACT_reentrant, TIDE_FACT_clip, TIDE_FACT_model, TIDE_FACT_finetuning, TIDE_FACT_quant_type,
-    TIDE_FACT_deepspeed, TIDE_FACT_zero_stage, TIDE_FACT_zero_clip,
-    TIDE_FACT_fsdp, TIDE_FACT_fsdp_version, TIDE_FACT_fsdp_strategy, TIDE_FACT_fsdp_reshard, TIDE_FACT_fsdp_policy, TIDE_FACT_fsdp_checkpointing,
+    TIDE_FACT_distributed,
+    TIDE_FACT_processes,
+    TIDE_FACT_machines,
+    TIDE_FACT_mixed,
+    TIDE_FACT_bf16,
+    TIDE_FACT_fp16,
+    TIDE_FACT_pure,
+    TIDE_FACT_checkpointing,
+    TIDE_FACT_reentrant,
+    TIDE_FACT_clip,
+    TIDE_FACT_model,
+    TIDE_FACT_finetuning,
+    TIDE_FACT_quant_type,
+    TIDE_FACT_deepspeed,
+    TIDE_FACT_zero_stage,
+    TIDE_FACT_zero_clip,
+    TIDE_FACT_fsdp,
+    TIDE_FACT_fsdp_version,
+    TIDE_FACT_fsdp_strategy,
+    TIDE_FACT_fsdp_reshard,
+    TIDE_FACT_fsdp_policy,
+    TIDE_FACT_fsdp_checkpointing,
     TIDE_FACT_COUNT
 } tide_fact;
 
@@ -39,7 +57,7 @@ typedef struct tide_launch {
     tide_given *given;
     tide_launch_source sources[TIDE_LAUNCH_LIMIT];
     uint32_t count;
-    const tide_launch_source *at; /* the one that is read */
+    const tide_launch_source *at;                                     /* the one that is read */
     tide_file_key *settings[TIDE_SET_COUNT], *facts[TIDE_FACT_COUNT]; /* what said so first */
     const char *setting_files[TIDE_SET_COUNT], *fact_places[TIDE_FACT_COUNT];
     tide_launch_source of_deepspeed; /* root NULL: none */
@@ -58,10 +76,11 @@ void tide_launch_resolve(tide_launch *l);
 /* ---- for readers of one kind of file ---- */
 
 /* Puts a key on the card of the file that is read. */
-tide_file_key *tide_launch_note(tide_launch *l, const char *key, tide_key_effect effect, const char *value, const char *note);
+tide_file_key *tide_launch_note(tide_launch *l, const char *key, tide_key_effect effect, const char *value,
+                                const char *note);
 
-/* `key`, which has the value `given`, says that a setting has this value. The first file that says so holds; a later one that says
- * otherwise is reported. */
+/* `key`, which has the value `given`, says that a setting has this value. The first file that says so holds; a later
+ * one that says otherwise is reported. */
 void tide_launch_claim(tide_launch *l, const char *key, const char *given, const char *setting, const char *value);
 
 /* A default of a framework that no key says; and the same, shown with the key of a fact. */

@@ -5,7 +5,8 @@
 typedef struct attention {
     int64_t batch, heads, kv_heads, queries, keys, width, value_width;
     double dropout;
-    bool is_causal, repeats; /* repeats: enable_gqa, keys and values are copied for their queries; else they broadcast */
+    bool is_causal,
+        repeats; /* repeats: enable_gqa, keys and values are copied for their queries; else they broadcast */
 } attention;
 
 static int64_t round_up(int64_t n, int64_t to) {
@@ -18,7 +19,7 @@ static tide_tensor *shaped(tide_machine *m, tide_dtype dtype, int dims, const in
     return tide_empty(m, &shape, dtype);
 }
 
-#define SHAPED(m, dtype, ...) \
+#define SHAPED(m, dtype, ...)                                                                                          \
     shaped((m), (dtype), (int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), (int64_t[]){__VA_ARGS__})
 
 /* A tensor with x's dimensions whose memory is ordered batch, sequence, head, width. */
@@ -65,7 +66,8 @@ static attention of_node(const tide_node *node, const tide_tensor *q) {
 }
 
 /* A kernel's node, which saves its inputs first; the bias may be NULL. */
-static tide_node *node_of(tide_machine *m, const tide_backward *backward, tide_tensor *q, tide_tensor *k, tide_tensor *v, tide_tensor *bias, bool bias_learns, const attention *a) {
+static tide_node *node_of(tide_machine *m, const tide_backward *backward, tide_tensor *q, tide_tensor *k,
+                          tide_tensor *v, tide_tensor *bias, bool bias_learns, const attention *a) {
     tide_tensor *inputs[4] = {q, k, v, bias_learns ? bias : NULL}, *saved[4] = {bias, k, q, v};
     tide_node *node = tide_node_with(m, backward, inputs, 4, 1, SLOTS);
     for (int i = 0; i < 4; i++) tide_save(m, node, saved[i]);
@@ -74,7 +76,8 @@ static tide_node *node_of(tide_machine *m, const tide_backward *backward, tide_t
 }
 
 /* What the kernels save after their inputs; takes over all but the output. */
-static tide_tensor *kept(tide_machine *m, tide_node *node, tide_tensor *out, tide_tensor *lse, tide_tensor *seed, tide_tensor *offset) {
+static tide_tensor *kept(tide_machine *m, tide_node *node, tide_tensor *out, tide_tensor *lse, tide_tensor *seed,
+                         tide_tensor *offset) {
     tide_tensor *all[4] = {lse, out, offset, seed};
     for (int i = 0; i < 4; i++) tide_save(m, node, all[i]);
     tide_release(m, lse);
@@ -142,7 +145,8 @@ static tide_tensor *flash(tide_machine *m, tide_tensor *q, tide_tensor *k, tide_
     int64_t splits = flash_splits(m, a);
     if (splits > 1) {
         partial_lse = SHAPED(m, TIDE_FP32, splits, a->batch, a->heads, a->queries);
-        partial_out = SHAPED(m, TIDE_FP32, splits, a->batch, a->heads, a->queries, round_up(a->width, a->width <= 128 ? 32 : 64));
+        partial_out =
+            SHAPED(m, TIDE_FP32, splits, a->batch, a->heads, a->queries, round_up(a->width, a->width <= 128 ? 32 : 64));
     }
     if (a->dropout > 0) state = SHAPED(m, TIDE_INT64, 2);
     tide_tensor *seed = a->dropout > 0 ? SHAPED(m, TIDE_INT64, 1) : SHAPED(m, TIDE_INT64, 2);
@@ -163,7 +167,8 @@ static int64_t efficient_workspace(const attention *a, tide_dtype dtype, int cap
     bool is_sm86 = (capability == 86 || capability == 89) && a->width <= 96 && a->dropout <= 0; /* has its own kernel */
     int64_t tile_rows = is_wide && (is_half || capability >= 80) ? 128 : 64;
     int64_t tile_columns = is_wide && is_half && capability >= 80 && a->width <= 128 && !is_sm86 ? 128 : 64;
-    int64_t row_tiles = (a->queries + tile_rows - 1) / tile_rows, column_tiles = (a->width + tile_columns - 1) / tile_columns;
+    int64_t row_tiles = (a->queries + tile_rows - 1) / tile_rows,
+            column_tiles = (a->width + tile_columns - 1) / tile_columns;
     int64_t bytes = row_tiles * column_tiles * (16 + tile_rows * tile_columns * 4);
     if (is_half && a->width > 128) {
         int64_t splits = (a->keys + 63) / 64, most = 200 / (a->batch * a->heads);
@@ -213,7 +218,8 @@ static void efficient_run(tide_machine *m, tide_node *node, tide_tensor **grads,
 }
 static const tide_backward efficient_backward = {"ScaledDotProductEfficientAttentionBackward0", efficient_run};
 
-static tide_tensor *efficient(tide_machine *m, tide_tensor *q, tide_tensor *k, tide_tensor *v, tide_tensor *bias, const attention *a) {
+static tide_tensor *efficient(tide_machine *m, tide_tensor *q, tide_tensor *k, tide_tensor *v, tide_tensor *bias,
+                              const attention *a) {
     tide_node *node = node_of(m, &efficient_backward, q, k, v, bias, true, a);
     tide_tensor *seed = NULL, *offset = NULL;
     if (a->dropout <= 0) {
@@ -239,7 +245,8 @@ static void cudnn_run(tide_machine *m, tide_node *node, tide_tensor **grads, tid
     tide_tensor *q = saved[SLOT_Q], *k = saved[SLOT_K], *v = saved[SLOT_V];
     attention a = of_node(node, q);
     tide_tensor *g = NULL; /* cuDNN wants a contiguous last dimension */
-    if (grads[0]->stride[3] != 1 && grads[0]->shape->size[3] > 1) g = tide_empty_like(m, saved[SLOT_OUT], grads[0]->dtype);
+    if (grads[0]->stride[3] != 1 && grads[0]->shape->size[3] > 1)
+        g = tide_empty_like(m, saved[SLOT_OUT], grads[0]->dtype);
     results[0] = tide_empty_like(m, q, q->dtype);
     results[1] = tide_empty_like(m, k, k->dtype);
     results[2] = tide_empty_like(m, v, v->dtype);
@@ -265,7 +272,8 @@ static tide_tensor *ordered_like(tide_machine *m, const tide_tensor *q, const ti
     return tide_empty_strided(m, shape, stride, q->dtype);
 }
 
-static tide_tensor *cudnn(tide_machine *m, tide_tensor *q, tide_tensor *k, tide_tensor *v, tide_tensor *bias, const attention *a) {
+static tide_tensor *cudnn(tide_machine *m, tide_tensor *q, tide_tensor *k, tide_tensor *v, tide_tensor *bias,
+                          const attention *a) {
     tide_node *node = node_of(m, &cudnn_backward, q, k, v, bias, false, a);
     tide_tensor *seed = SHAPED(m, TIDE_INT64, 1), *offset = SHAPED(m, TIDE_INT64, 1);
     tide_shape shape = *q->shape;
@@ -314,14 +322,16 @@ static tide_tensor *repeat_heads(tide_machine *m, tide_tensor *x, int64_t times)
     for (int i = 0; i < 5; i++) wide.size[i] = i < 2 ? x->shape->size[i] : i == 2 ? times : x->shape->size[i - 1];
     flat.size[1] *= times;
     tide_tensor *split = tide_unsqueeze(m, x, 2), *expanded = tide_expand(m, split, &wide);
-    tide_tensor *copy = tide_contiguous(m, expanded), *made = tide_reshape(m, copy, &flat); /* repeat_interleave copies */
+    tide_tensor *copy = tide_contiguous(m, expanded),
+                *made = tide_reshape(m, copy, &flat); /* repeat_interleave copies */
     tide_release(m, copy);
     tide_release(m, expanded);
     tide_release(m, split);
     return made;
 }
 
-static tide_tensor *math(tide_machine *m, tide_tensor *query, tide_tensor *key, tide_tensor *value, tide_tensor *mask, const attention *a) {
+static tide_tensor *math(tide_machine *m, tide_tensor *query, tide_tensor *key, tide_tensor *value, tide_tensor *mask,
+                         const attention *a) {
     tide_dtype dtype = (tide_dtype)query->dtype, wide = dtype == TIDE_FP64 ? TIDE_FP64 : TIDE_FP32;
     tide_tensor *q = tide_to(m, query, wide), *k = tide_to(m, key, wide), *v = tide_to(m, value, wide);
     tide_tensor *scaled = tide_scale(m, q);
@@ -391,12 +401,14 @@ static bool is_hopper_or_blackwell(const tide_machine *m) {
 static bool cudnn_can(const tide_machine *m, const tide_tensor *q, bool trains, const attention *a) {
     if ((q->dtype != TIDE_BF16 && q->dtype != TIDE_FP16) || m->device.capability < 80) return false;
     bool is_latent = a->width == 192 && a->value_width == 128; /* the widths of latent attention */
-    bool is_width_known = a->width <= 128 || (is_latent && is_hopper_or_blackwell(m)) || ((a->width == 256 || (!trains && a->width < 256)) && is_hopper_or_blackwell(m));
+    bool is_width_known = a->width <= 128 || (is_latent && is_hopper_or_blackwell(m)) ||
+                          ((a->width == 256 || (!trains && a->width < 256)) && is_hopper_or_blackwell(m));
     return a->width % 8 == 0 && is_width_known && a->value_width % 8 == 0 && a->dropout <= 0 && a->keys > 1;
 }
 
 /* sdp_utils.cpp: priority_order. cuDNN comes first on these cards, and last, after math, on all others. */
-static kernel choose(const tide_machine *m, const tide_tensor *q, const tide_tensor *mask, bool trains, const attention *a) {
+static kernel choose(const tide_machine *m, const tide_tensor *q, const tide_tensor *mask, bool trains,
+                     const attention *a) {
     bool prefers_cudnn = (m->sdpa == TIDE_SDPA_CUDNN || m->sdpa == TIDE_SDPA_DEFAULT) && is_hopper_or_blackwell(m);
     bool allows_flash = m->sdpa == TIDE_SDPA_FLASH || m->sdpa == TIDE_SDPA_DEFAULT;
     bool allows_efficient = allows_flash || m->sdpa == TIDE_SDPA_EFFICIENT;
@@ -417,14 +429,16 @@ static tide_tensor *additive(tide_machine *m, tide_tensor *mask, tide_dtype dtyp
     return made;
 }
 
-/* attention.cpp: preprocess_mask. Rows of the bias begin at multiples of 8 elements, or a padded copy is made; then it is
- * expanded to all scores. */
+/* attention.cpp: preprocess_mask. Rows of the bias begin at multiples of 8 elements, or a padded copy is made; then it
+ * is expanded to all scores. */
 static tide_tensor *aligned_bias(tide_machine *m, tide_tensor *bias, const attention *a) {
     int64_t last = bias->shape->size[bias->shape->dims - 1], multiple = 8;
     tide_tensor *aligned = tide_retain(bias);
     if (last % multiple) {
         tide_tensor *padded = tide_pad(m, bias, &(int64_t){round_up(last, multiple) - last}, 1, bias->shape->dims - 1);
-        aligned = replaced(m, aligned, tide_slice(m, padded, -1, (tide_dim){0, 0}, (tide_dim){last, bias->shape->name[bias->shape->dims - 1]}));
+        aligned = replaced(
+            m, aligned,
+            tide_slice(m, padded, -1, (tide_dim){0, 0}, (tide_dim){last, bias->shape->name[bias->shape->dims - 1]}));
         tide_release(m, padded);
     }
     tide_shape shape = {.size = {a->batch, a->heads, a->queries, a->keys}, .dims = 4};
@@ -446,12 +460,16 @@ static tide_tensor *padded_flash(tide_machine *m, tide_tensor *q, tide_tensor *k
 }
 
 static tide_value op_sdpa(tide_machine *m, tide_value *arguments) {
-    tide_tensor *q = tide_arg_tensor(m, arguments[0]), *k = tide_arg_tensor(m, arguments[1]), *v = tide_arg_tensor(m, arguments[2]);
+    tide_tensor *q = tide_arg_tensor(m, arguments[0]), *k = tide_arg_tensor(m, arguments[1]),
+                *v = tide_arg_tensor(m, arguments[2]);
     tide_tensor *mask = tide_arg_tensor_or_none(m, arguments[3]);
-    attention a = {.dropout = tide_arg_number(m, arguments[4]), .is_causal = tide_arg_bool(m, arguments[5]), .repeats = tide_arg_bool(m, arguments[6])};
-    bool ok = q->shape->dims == 4 && k->shape->dims == 4 && v->shape->dims == 4 && q->shape->size[3] == k->shape->size[3] &&
-              k->shape->size[2] == v->shape->size[2] && k->shape->size[1] == v->shape->size[1] &&
-              k->shape->size[1] > 0 && q->shape->size[1] % k->shape->size[1] == 0 && q->dtype == k->dtype && q->dtype == v->dtype;
+    attention a = {.dropout = tide_arg_number(m, arguments[4]),
+                   .is_causal = tide_arg_bool(m, arguments[5]),
+                   .repeats = tide_arg_bool(m, arguments[6])};
+    bool ok = q->shape->dims == 4 && k->shape->dims == 4 && v->shape->dims == 4 &&
+              q->shape->size[3] == k->shape->size[3] && k->shape->size[2] == v->shape->size[2] &&
+              k->shape->size[1] == v->shape->size[1] && k->shape->size[1] > 0 &&
+              q->shape->size[1] % k->shape->size[1] == 0 && q->dtype == k->dtype && q->dtype == v->dtype;
     if (!ok) {
         tide_fail(m, TIDE_ERR_SHAPE, "scaled_dot_product_attention: query %s, key %s, value %s (%s, %s, %s)",
                   tide_shape_text(m, q->shape), tide_shape_text(m, k->shape), tide_shape_text(m, v->shape),
@@ -484,6 +502,7 @@ static tide_value op_sdpa(tide_machine *m, tide_value *arguments) {
 }
 
 static const tide_op attention_ops[] = {
-    {"scaled_dot_product_attention", "query, key, value, attn_mask=none, dropout_p=0, is_causal=false, enable_gqa=true", TIDE_CAST_LOWER, op_sdpa},
+    {"scaled_dot_product_attention", "query, key, value, attn_mask=none, dropout_p=0, is_causal=false, enable_gqa=true",
+     TIDE_CAST_LOWER, op_sdpa},
 };
 TIDE_OP_TABLE(attention)

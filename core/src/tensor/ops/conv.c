@@ -15,11 +15,14 @@ static bool is_channels_last(const tide_tensor *x) {
     return true;
 }
 
-static bool prefers_channels_last(const tide_tensor *x) { return is_channels_last(x) && !tide_is_contiguous(x); }
+static bool prefers_channels_last(const tide_tensor *x) {
+    return is_channels_last(x) && !tide_is_contiguous(x);
+}
 
 tide_tensor *tide_image_like(tide_machine *m, const tide_shape *shape, tide_dtype dtype, bool channels_last) {
     if (!channels_last) return tide_empty(m, shape, dtype);
-    int64_t stride[TIDE_MAX_DIMS] = {shape->size[1] * shape->size[2] * shape->size[3], 1, shape->size[1] * shape->size[3], shape->size[1]};
+    int64_t stride[TIDE_MAX_DIMS] = {shape->size[1] * shape->size[2] * shape->size[3], 1,
+                                     shape->size[1] * shape->size[3], shape->size[1]};
     return tide_empty_strided(m, shape, stride, dtype);
 }
 
@@ -31,7 +34,8 @@ static tide_tensor *in_layout(tide_machine *m, tide_tensor *x, bool channels_las
 
 static void conv_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
     tide_tensor *x = tide_saved_at(m, node, 0), *weight = tide_saved_at(m, node, 1);
-    bool is_last = node->attribute[1], is_depthwise = node->attribute[0] && !is_last; /* a kernel of its own: the weight's gradient first */
+    bool is_last = node->attribute[1],
+         is_depthwise = node->attribute[0] && !is_last; /* a kernel of its own: the weight's gradient first */
     bool is_line = x->shape->dims == 3; /* its contiguous copy keeps one dimension of space away from channels last */
     tide_tensor *input = is_line || tide_wants(node, 1) ? in_layout(m, x, is_last) : tide_retain(x);
     if (is_depthwise) {
@@ -75,7 +79,8 @@ static int64_t of_space(tide_machine *m, tide_value v, int i) {
     return i < (int)v.list->count ? tide_arg_int(m, v.list->items[i]) : 1;
 }
 
-/* Convolution.cpp, use_cudnn_depthwise: of those with a group per channel, in fp16 alone, and how many pixels and channels it takes. */
+/* Convolution.cpp, use_cudnn_depthwise: of those with a group per channel, in fp16 alone, and how many pixels and
+ * channels it takes. */
 static bool is_for_cudnn(const tide_tensor *x, const tide_tensor *weight, int64_t stride) {
     const int64_t *size = x->shape->size, *filter = weight->shape->size;
     if (x->dtype != TIDE_FP16 || x->shape->dims > 4 || size[1] < 32) return false;
@@ -164,7 +169,8 @@ static tide_value pool(tide_machine *m, tide_value *a, bool has_indices) {
     tide_shape shape = *x->shape;
     bool ok = shape.dims > 2;
     for (int i = 2; ok && i < shape.dims; i++) {
-        int64_t window = of_space(m, a[1], i - 2), stride = of_space(m, a[2], i - 2), padding = of_space(m, a[3], i - 2);
+        int64_t window = of_space(m, a[1], i - 2), stride = of_space(m, a[2], i - 2),
+                padding = of_space(m, a[3], i - 2);
         int64_t room = shape.size[i] + 2 * padding - window;
         ok = room >= 0 && stride > 0 && padding >= 0 && padding < INT64_C(1) << 40;
         if (!ok) break;
@@ -173,7 +179,8 @@ static tide_value pool(tide_machine *m, tide_value *a, bool has_indices) {
         if (stride > 1 || window > 1 + 2 * padding) shape.name[i] = 0;
     }
     if (!ok) {
-        tide_fail(m, TIDE_ERR_SHAPE, "%s: an input of %s is smaller than the window", m->op, tide_shape_text(m, x->shape));
+        tide_fail(m, TIDE_ERR_SHAPE, "%s: an input of %s is smaller than the window", m->op,
+                  tide_shape_text(m, x->shape));
         return tide_none();
     }
     tide_node *node = tide_node_new(m, &pool_backward, &x, 1);
@@ -187,8 +194,12 @@ static tide_value pool(tide_machine *m, tide_value *a, bool has_indices) {
     }
     return tide_of_tensor(out);
 }
-static tide_value op_avg_pool(tide_machine *m, tide_value *a) { return pool(m, a, false); }
-static tide_value op_max_pool(tide_machine *m, tide_value *a) { return pool(m, a, true); }
+static tide_value op_avg_pool(tide_machine *m, tide_value *a) {
+    return pool(m, a, false);
+}
+static tide_value op_max_pool(tide_machine *m, tide_value *a) {
+    return pool(m, a, true);
+}
 
 /* AdaptiveAveragePooling.cpp: to one value it is a mean, which takes on the layout of its input by as_strided_. */
 static void as_strided_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
@@ -203,7 +214,8 @@ static tide_value op_global_avg_pool(tide_machine *m, tide_value *a) {
         tide_fail(m, TIDE_ERR_SHAPE, "global_avg_pool2d of %s", tide_shape_text(m, x->shape));
         return tide_none();
     }
-    bool is_last = x->stride[1] == 1 && x->stride[3] >= x->shape->size[1] && x->stride[2] >= x->stride[3] && x->shape->size[1] > 1;
+    bool is_last =
+        x->stride[1] == 1 && x->stride[3] >= x->shape->size[1] && x->stride[2] >= x->stride[3] && x->shape->size[1] > 1;
     tide_value dims = {.kind = TIDE_VALUE_LIST, .list = tide_list_new(m)};
     for (int i = 2; i < 4; i++) tide_list_push(m, dims.list, tide_of_int(i));
     tide_value made = tide_op_find(TIDE_TEXT("mean"))->run(m, (tide_value[]){a[0], dims, tide_of_bool(true)});

@@ -12,7 +12,14 @@ static int64_t tiles(int64_t n, int64_t tile) {
     return (n + tile - 1) / tile;
 }
 
-enum { SCAN_TILE = 4992, SCAN_TILE_BOOL = 896, SELECT_TILE = 4224, COUNT_TILE = 4096, SORT_TILE = 4608, SORT_ALONE = 2304 };
+enum {
+    SCAN_TILE = 4992,
+    SCAN_TILE_BOOL = 896,
+    SELECT_TILE = 4224,
+    COUNT_TILE = 4096,
+    SORT_TILE = 4608,
+    SORT_ALONE = 2304
+};
 
 /* cub::DeviceRadixSort of int64 keys up to `limit` with int64 values: one pass for every 8 bits of the keys; several
  * passes go back and forth between two buffers. */
@@ -92,10 +99,13 @@ static void embedding_run(tide_machine *m, tide_node *node, tide_tensor **grads,
      * is not; each partial knows its segment. The bound was measured with 132 multiprocessors. */
     bool is_crowded = segments < 4 * (int64_t)m->device.sms && partials > 4 * segments;
     tide_tensor *owner = is_crowded ? tide_scratch(m, 8 * partials) : NULL;
-    if (!is_crowded) tide_touch(m, 4 * width * partials);
-    else if (grads[0]->dtype != TIDE_FP32) tide_touch(m, 4 * width * segments);
+    if (!is_crowded)
+        tide_touch(m, 4 * width * partials);
+    else if (grads[0]->dtype != TIDE_FP32)
+        tide_touch(m, 4 * width * segments);
     tide_release(m, owner);
-    tide_tensor *all[] = {partial_offsets, partial_count, segment_offsets, per_segment, count, offsets, origin, sorted, g};
+    tide_tensor *all[] = {
+        partial_offsets, partial_count, segment_offsets, per_segment, count, offsets, origin, sorted, g};
     for (unsigned i = 0; i < sizeof all / sizeof *all; i++) tide_release(m, all[i]);
     tide_release(m, indices);
 }
@@ -136,8 +146,10 @@ static tide_tensor *on_device(tide_machine *m, const tide_tensor *index) {
 }
 
 /* index_put_ of `g` with accumulate (cuda/Indexing.cu): the indices as one linear index, which is sorted. One that came
- * from the host is wrapped there and is that index; `positions` of a mask are done with once it stands. Both are given up. */
-static void put_accumulated(tide_machine *m, tide_tensor *g, int64_t n, int64_t limit, int indices, tide_tensor *linear, tide_tensor *positions) {
+ * from the host is wrapped there and is that index; `positions` of a mask are done with once it stands. Both are given
+ * up. */
+static void put_accumulated(tide_machine *m, tide_tensor *g, int64_t n, int64_t limit, int indices, tide_tensor *linear,
+                            tide_tensor *positions) {
     if (!linear) {
         tide_tensor *wrapped = tide_scratch(m, 8 * n);
         linear = tide_scratch(m, 8 * n);
@@ -319,7 +331,9 @@ static tide_shape rows_shape(const tide_shape *x, int mask_dims, tide_dim count)
 static bool is_row_mask(tide_machine *m, const tide_tensor *x, const tide_tensor *mask) {
     bool fits = mask->shape->dims > 0 && mask->shape->dims <= x->shape->dims;
     for (int d = 0; fits && d < mask->shape->dims; d++) fits = mask->shape->size[d] == x->shape->size[d];
-    if (!fits) tide_fail(m, TIDE_ERR_SHAPE, "%s: a mask of %s for %s", m->op, tide_shape_text(m, mask->shape), tide_shape_text(m, x->shape));
+    if (!fits)
+        tide_fail(m, TIDE_ERR_SHAPE, "%s: a mask of %s for %s", m->op, tide_shape_text(m, mask->shape),
+                  tide_shape_text(m, x->shape));
     return fits;
 }
 
@@ -392,7 +406,9 @@ static const tide_backward cumsum_backward = {"CumsumBackward0", cumsum_run};
 static tide_value op_cumsum(tide_machine *m, tide_value *a) {
     tide_tensor *x = tide_arg_tensor(m, a[0]);
     bool is_half = x->dtype == TIDE_BF16 || x->dtype == TIDE_FP16;
-    tide_dtype own = is_half && m->autocast_enabled ? TIDE_FP32 : tide_dtype_is_float(x->dtype) ? (tide_dtype)x->dtype : TIDE_INT64;
+    tide_dtype own = is_half && m->autocast_enabled  ? TIDE_FP32
+                     : tide_dtype_is_float(x->dtype) ? (tide_dtype)x->dtype
+                                                     : TIDE_INT64;
     tide_dtype dtype = dtype_or(a[2], own);
     tide_node *node = tide_node_new(m, &cumsum_backward, &x, 1);
     if (node) node->attribute[0] = x->dtype;
@@ -405,7 +421,8 @@ static tide_value op_cumsum(tide_machine *m, tide_value *a) {
     return tide_of_tensor(tide_made_by(m, node, out));
 }
 
-/* ---- sort, topk: values and indices; the gradient goes back to where the values were (cuda/Sort.cpp, TensorTopK.cu) ---- */
+/* ---- sort, topk: values and indices; the gradient goes back to where the values were (cuda/Sort.cpp, TensorTopK.cu)
+ * ---- */
 
 enum { SMALL_SORT = 4096 };
 

@@ -1,8 +1,8 @@
 /* Matrix products: aten/src/ATen/native/Linear.cpp, LinearAlgebra.cpp, cuda/Blas.cpp.
  *
  * Note [GEMM workspace]: torch 2.15 allocates the cuBLAS workspace after the output of every product and frees it at
- * once; a product with a bias goes through cuBLASLt with 1 MiB. Older versions keep the first one for good: one of the thread
- * that runs forward and one of that which runs backward. cuda/CublasHandlePool.cpp. */
+ * once; a product with a bias goes through cuBLASLt with 1 MiB. Older versions keep the first one for good: one of the
+ * thread that runs forward and one of that which runs backward. cuda/CublasHandlePool.cpp. */
 #include "tensor/ops/ops.h"
 
 enum { CUBLASLT_WORKSPACE = 1 << 20, CUBLAS_WORKSPACE = 8519680, CUBLAS_WORKSPACE_HOPPER = 32 << 20 };
@@ -19,8 +19,10 @@ static void workspace(tide_machine *m, int64_t bytes) {
     tide_factor factor = m->factor;
     m->factor = TIDE_FACTOR_WORKSPACE;
     tide_tensor **kept = &m->kept_workspaces[m->task_depth > 0];
-    if (!m->keeps_workspaces || bytes == CUBLASLT_WORKSPACE) tide_touch(m, bytes);
-    else if (!*kept) *kept = tide_scratch(m, bytes);
+    if (!m->keeps_workspaces || bytes == CUBLASLT_WORKSPACE)
+        tide_touch(m, bytes);
+    else if (!*kept)
+        *kept = tide_scratch(m, bytes);
     m->factor = factor;
 }
 
@@ -29,7 +31,8 @@ static void workspace(tide_machine *m, int64_t bytes) {
 static bool is_ready(const tide_tensor *t) {
     int row = t->shape->dims - 2, column = row + 1;
     const int64_t *size = t->shape->size, *stride = t->stride;
-    return (t->shape->dims == 2 && tide_is_dense(t)) || (stride[column] == 1 && stride[row] >= size[column] && stride[row] > 0) ||
+    return (t->shape->dims == 2 && tide_is_dense(t)) ||
+           (stride[column] == 1 && stride[row] >= size[column] && stride[row] > 0) ||
            (stride[row] == 1 && stride[column] >= size[row] && stride[column] > 0);
 }
 
@@ -43,8 +46,8 @@ static void multiply(tide_machine *m, const tide_tensor *a, const tide_tensor *b
 }
 
 /* rows x columns, contiguous, or column-major when is_transposed, with the workspace of the product after it. */
-static tide_tensor *product(tide_machine *m, const tide_tensor *a, const tide_tensor *b, tide_dim rows, tide_dim columns,
-                            bool is_transposed, tide_dtype dtype) {
+static tide_tensor *product(tide_machine *m, const tide_tensor *a, const tide_tensor *b, tide_dim rows,
+                            tide_dim columns, bool is_transposed, tide_dtype dtype) {
     tide_shape shape = {.dims = 2};
     shape.size[0] = rows.n, shape.name[0] = rows.name;
     shape.size[1] = columns.n, shape.name[1] = columns.name;
@@ -66,8 +69,8 @@ static bool is_column_major(const tide_meta *meta, const int64_t *stride) {
 
 static void mat1_grad(tide_machine *m, tide_node *node, tide_tensor *g, tide_tensor *mat2, tide_tensor **result) {
     const tide_meta *meta = &node->extra; /* the shape of mat1 */
-    *result = product(m, g, mat2, (tide_dim){meta->shape->size[0], meta->shape->name[0]}, (tide_dim){meta->shape->size[1], meta->shape->name[1]},
-                      node->attribute[0], g->dtype);
+    *result = product(m, g, mat2, (tide_dim){meta->shape->size[0], meta->shape->name[0]},
+                      (tide_dim){meta->shape->size[1], meta->shape->name[1]}, node->attribute[0], g->dtype);
 }
 
 static void mat2_grad(tide_machine *m, tide_node *node, tide_tensor *g, tide_tensor *mat1, tide_tensor **result) {
@@ -88,11 +91,14 @@ static void remember(tide_node *node, const tide_tensor *a, const tide_tensor *b
 }
 
 static bool fits(tide_machine *m, const tide_tensor *a, const tide_tensor *b) {
-    if (a->shape->dims == 2 && b->shape->dims == 2 && a->shape->size[1] == b->shape->size[0] && a->dtype == b->dtype) return true;
+    if (a->shape->dims == 2 && b->shape->dims == 2 && a->shape->size[1] == b->shape->size[0] && a->dtype == b->dtype)
+        return true;
     if (a->dtype != b->dtype)
-        tide_fail(m, TIDE_ERR_SHAPE, "%s: %s times %s: the dtypes differ", m->op, tide_dtype_names[a->dtype], tide_dtype_names[b->dtype]);
+        tide_fail(m, TIDE_ERR_SHAPE, "%s: %s times %s: the dtypes differ", m->op, tide_dtype_names[a->dtype],
+                  tide_dtype_names[b->dtype]);
     else
-        tide_fail(m, TIDE_ERR_SHAPE, "%s: shapes %s and %s do not multiply", m->op, tide_shape_text(m, a->shape), tide_shape_text(m, b->shape));
+        tide_fail(m, TIDE_ERR_SHAPE, "%s: shapes %s and %s do not multiply", m->op, tide_shape_text(m, a->shape),
+                  tide_shape_text(m, b->shape));
     return false;
 }
 
@@ -145,7 +151,9 @@ static tide_tensor *addmm(tide_machine *m, tide_tensor *bias, tide_tensor *a, ti
     shape.size[1] = b->shape->size[1], shape.name[1] = b->shape->name[1];
     tide_tensor *out = tide_empty(m, &shape, a->dtype);
     /* cuda/Blas.cpp, isInputCompliesAddmmCudaLt: a row, or in half types a matrix */
-    bool is_row = bias->shape->dims == 1, is_matrix = bias->shape->dims == 2 && bias->shape->size[1] == b->shape->size[1] && tide_dtype_bytes(a->dtype) == 2;
+    bool is_row = bias->shape->dims == 1, is_matrix = bias->shape->dims == 2 &&
+                                                      bias->shape->size[1] == b->shape->size[1] &&
+                                                      tide_dtype_bytes(a->dtype) == 2;
     bool is_lt = (is_row || is_matrix) && tide_is_contiguous(bias) && b->shape->size[0] > 1 && b->shape->size[1] > 1;
     multiply(m, a, b, is_lt ? CUBLASLT_WORKSPACE : tide_gemm_workspace(m));
     return tide_made_by(m, node, out);
@@ -210,9 +218,11 @@ static tide_value op_baddbmm(tide_machine *m, tide_value *a) {
     tide_tensor *all[3] = {tide_arg_tensor(m, a[0]), tide_arg_tensor(m, a[1]), tide_arg_tensor(m, a[2])};
     tide_tensor *batch1 = all[1], *batch2 = all[2];
     tide_shape shape = *batch1->shape;
-    bool ok = shape.dims == 3 && batch2->shape->dims == 3 && shape.size[0] == batch2->shape->size[0] && shape.size[2] == batch2->shape->size[1];
+    bool ok = shape.dims == 3 && batch2->shape->dims == 3 && shape.size[0] == batch2->shape->size[0] &&
+              shape.size[2] == batch2->shape->size[1];
     if (!ok) {
-        tide_fail(m, TIDE_ERR_SHAPE, "baddbmm: %s and %s do not multiply", tide_shape_text(m, &shape), tide_shape_text(m, batch2->shape));
+        tide_fail(m, TIDE_ERR_SHAPE, "baddbmm: %s and %s do not multiply", tide_shape_text(m, &shape),
+                  tide_shape_text(m, batch2->shape));
         return tide_none();
     }
     tide_node *node = tide_node_new(m, &baddbmm_backward, all, 3);
@@ -238,7 +248,8 @@ static void grouped_scratch(tide_machine *m, int64_t groups, tide_dtype dtype) {
 }
 
 static void grouped_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
-    tide_tensor *weight = tide_saved_at(m, node, 0), *offsets = tide_saved_at(m, node, 1), *x = tide_saved_at(m, node, 2);
+    tide_tensor *weight = tide_saved_at(m, node, 0), *offsets = tide_saved_at(m, node, 1),
+                *x = tide_saved_at(m, node, 2);
     int64_t groups = tide_count(offsets);
     if (tide_wants(node, 1)) {
         results[1] = tide_empty_like(m, weight, grads[0]->dtype);
@@ -259,7 +270,8 @@ static tide_value op_grouped_mm(tide_machine *m, tide_value *a) {
     tide_tensor *both[2] = {tide_arg_tensor(m, a[0]), tide_arg_tensor(m, a[1])}, *offsets = tide_arg_tensor(m, a[2]);
     tide_shape shape = *both[0]->shape;
     const tide_shape *weight = both[1]->shape;
-    if (shape.dims != 2 || weight->dims != 3 || shape.size[1] != weight->size[1] || weight->size[0] != tide_count(offsets)) {
+    if (shape.dims != 2 || weight->dims != 3 || shape.size[1] != weight->size[1] ||
+        weight->size[0] != tide_count(offsets)) {
         tide_fail(m, TIDE_ERR_SHAPE, "grouped_mm: %s by %s", tide_shape_text(m, &shape), tide_shape_text(m, weight));
         return tide_none();
     }
@@ -350,7 +362,8 @@ tide_tensor *tide_matmul(tide_machine *m, tide_tensor *a, tide_tensor *b) {
         return tide_retain(a);
     }
     if (should_fold(a, b)) return fold(m, a, b);
-    if (a->shape->dims == 2 && a->requires_grad && a->shape->size[1] == b->shape->size[b->shape->dims - 2]) return fold_turned(m, a, b);
+    if (a->shape->dims == 2 && a->requires_grad && a->shape->size[1] == b->shape->size[b->shape->dims - 2])
+        return fold_turned(m, a, b);
     tide_shape batch_a = *a->shape, batch_b = *b->shape, batch;
     batch_a.dims -= 2;
     batch_b.dims -= 2;
@@ -373,8 +386,8 @@ tide_tensor *tide_matmul(tide_machine *m, tide_tensor *a, tide_tensor *b) {
 
 /* ---- einsum of two tensors: Linear.cpp, einsum and sumproduct_pair ---- */
 
-/* Where each letter of an operand or of the output stands, -1 where it does not, and what ends it. False if a letter is none
- * or comes twice. */
+/* Where each letter of an operand or of the output stands, -1 where it does not, and what ends it. False if a letter is
+ * none or comes twice. */
 static bool read_letters(tide_text *rest, const char *end, int place[26], int *count) {
     *count = 0;
     for (int i = 0; i < 26; i++) place[i] = -1;
@@ -407,14 +420,15 @@ static tide_tensor *spread(tide_machine *m, tide_tensor *x, const int place[26],
 static tide_tensor *grouped(tide_machine *m, tide_tensor *x, const int64_t *permutation, const int groups[3]) {
     tide_tensor *turned = tide_permute(m, x, permutation);
     tide_shape flat = {.dims = 0};
-    for (int i = 0, from = 0; i < 3; from += groups[i++]) put_dim(&flat, joined(m, turned->shape, from, from + groups[i]));
+    for (int i = 0, from = 0; i < 3; from += groups[i++])
+        put_dim(&flat, joined(m, turned->shape, from, from + groups[i]));
     tide_tensor *made = tide_reshape(m, turned, &flat);
     tide_release(m, turned);
     return made;
 }
 
-/* dims dimensions of both, of which those from `kept` on are summed: by their sizes they are batches (of both), rows (of
- * the left alone), sums, or columns. Where all columns come before the rows, left and right change places. */
+/* dims dimensions of both, of which those from `kept` on are summed: by their sizes they are batches (of both), rows
+ * (of the left alone), sums, or columns. Where all columns come before the rows, left and right change places. */
 static tide_tensor *sum_product(tide_machine *m, tide_tensor *a, tide_tensor *b, int dims, int kept) {
     enum { BATCH, ROW, SUM, COLUMN };
     int64_t of[4][TIDE_MAX_DIMS], left[TIDE_MAX_DIMS], right[TIDE_MAX_DIMS], back[TIDE_MAX_DIMS] = {0};
@@ -426,7 +440,8 @@ static tide_tensor *sum_product(tide_machine *m, tide_tensor *a, tide_tensor *b,
     }
     static const int of_right[4] = {BATCH, SUM, COLUMN, ROW};
     if (!count[SUM]) return tide_mul(m, a, b);
-    if (count[ROW] && count[COLUMN] && of[COLUMN][count[COLUMN] - 1] < of[ROW][0]) return sum_product(m, b, a, dims, kept);
+    if (count[ROW] && count[COLUMN] && of[COLUMN][count[COLUMN] - 1] < of[ROW][0])
+        return sum_product(m, b, a, dims, kept);
     tide_shape shape = {.dims = 0};
     for (int k = 0, l = 0, r = 0; k < 4; k++) {
         for (int i = 0; i < count[of_right[k]]; i++) right[r++] = of[of_right[k]][i];
@@ -453,17 +468,20 @@ static tide_value op_einsum(tide_machine *m, tide_value *a) {
     tide_tensor *x = tide_arg_tensor(m, a[1]), *y = tide_arg_tensor(m, a[2]);
     tide_text rest = a[0].kind == TIDE_VALUE_TEXT ? a[0].text : (tide_text){NULL, 0};
     int of_x[26], of_y[26], of_out[26], order[26], x_dims, y_dims, kept, dims;
-    bool ok = read_letters(&rest, ",", of_x, &x_dims) && read_letters(&rest, "->", of_y, &y_dims) && read_letters(&rest, "", of_out, &kept) &&
-         x_dims == x->shape->dims && y_dims == y->shape->dims;
+    bool ok = read_letters(&rest, ",", of_x, &x_dims) && read_letters(&rest, "->", of_y, &y_dims) &&
+              read_letters(&rest, "", of_out, &kept) && x_dims == x->shape->dims && y_dims == y->shape->dims;
     dims = ok ? kept : 0;
     for (int i = 0; i < 26 && ok; i++) {
-        if (of_out[i] >= 0) order[of_out[i]] = i;
-        else if (of_x[i] >= 0 && of_y[i] >= 0) order[dims++] = i;
+        if (of_out[i] >= 0)
+            order[of_out[i]] = i;
+        else if (of_x[i] >= 0 && of_y[i] >= 0)
+            order[dims++] = i;
         ok = (of_out[i] < 0 || of_x[i] >= 0 || of_y[i] >= 0) && ((of_x[i] < 0) == (of_y[i] < 0) || of_out[i] >= 0) &&
              (of_x[i] < 0 || of_y[i] < 0 || x->shape->size[of_x[i]] == y->shape->size[of_y[i]]);
     }
     if (!ok || dims > TIDE_MAX_DIMS) {
-        tide_fail(m, TIDE_ERR_SHAPE, "einsum: %s and %s do not fit the equation", tide_shape_text(m, x->shape), tide_shape_text(m, y->shape));
+        tide_fail(m, TIDE_ERR_SHAPE, "einsum: %s and %s do not fit the equation", tide_shape_text(m, x->shape),
+                  tide_shape_text(m, y->shape));
         return tide_none();
     }
     bool is_cast = m->autocast_enabled; /* of a list, from the left */
@@ -492,7 +510,8 @@ static void add_bias_run(tide_machine *m, tide_node *node, tide_tensor **grads, 
 static const tide_backward add_bias_backward = {"AddBackward0", add_bias_run};
 
 tide_tensor *tide_linear(tide_machine *m, tide_tensor *x, tide_tensor *weight, tide_tensor *bias) {
-    if (weight->shape->dims != 2 || x->shape->dims < 2 || x->shape->size[x->shape->dims - 1] != weight->shape->size[1]) {
+    if (weight->shape->dims != 2 || x->shape->dims < 2 ||
+        x->shape->size[x->shape->dims - 1] != weight->shape->size[1]) {
         tide_fail(m, TIDE_ERR_SHAPE, "linear: an input of %s for a weight of %s", tide_shape_text(m, x->shape),
                   tide_shape_text(m, weight->shape));
         return tide_retain(x);
@@ -527,11 +546,12 @@ tide_tensor *tide_linear(tide_machine *m, tide_tensor *x, tide_tensor *weight, t
     return out;
 }
 
-/* ---- linalg.solve_triangular: BatchLinearAlgebra.cpp; cuda/linalg/BatchLinearAlgebra.cpp takes up to 8 large matrices one by
- * one, others by two arrays of pointers ---- */
+/* ---- linalg.solve_triangular: BatchLinearAlgebra.cpp; cuda/linalg/BatchLinearAlgebra.cpp takes up to 8 large matrices
+ * one by one, others by two arrays of pointers ---- */
 
 static tide_tensor *solved(tide_machine *m, const tide_tensor *a, const tide_tensor *b) {
-    int64_t stride[TIDE_MAX_DIMS], size = a->shape->size[a->shape->dims - 1], batches = size ? tide_count(a) / (size * size) : 0;
+    int64_t stride[TIDE_MAX_DIMS], size = a->shape->size[a->shape->dims - 1],
+                                   batches = size ? tide_count(a) / (size * size) : 0;
     tide_shape shape = *b->shape;
     int last = shape.dims - 1;
     tide_contiguous_strides(&shape, stride);
@@ -594,7 +614,8 @@ tide_tensor *tide_linear_eager(tide_machine *m, tide_tensor *x, tide_tensor *wei
 }
 
 static tide_value op_linear(tide_machine *m, tide_value *a) {
-    return tide_of_tensor((m->linear ? m->linear : tide_linear)(m, tide_arg_tensor(m, a[0]), tide_arg_tensor(m, a[1]), tide_arg_tensor_or_none(m, a[2])));
+    return tide_of_tensor((m->linear ? m->linear : tide_linear)(m, tide_arg_tensor(m, a[0]), tide_arg_tensor(m, a[1]),
+                                                                tide_arg_tensor_or_none(m, a[2])));
 }
 
 static tide_value op_matmul(tide_machine *m, tide_value *a) {

@@ -28,7 +28,8 @@ static const tide_backward layer_norm_backward = {"NativeLayerNormBackward0", la
 
 /* Saves its inputs and the fp32 statistics, whatever of it trains (one formula for all gradients). */
 static tide_value op_layer_norm(tide_machine *m, tide_value *a) {
-    tide_tensor *all[3] = {tide_arg_tensor(m, a[0]), tide_arg_tensor_or_none(m, a[1]), tide_arg_tensor_or_none(m, a[2])};
+    tide_tensor *all[3] = {tide_arg_tensor(m, a[0]), tide_arg_tensor_or_none(m, a[1]),
+                           tide_arg_tensor_or_none(m, a[2])};
     tide_tensor *x = all[0];
     if (x->shape->dims == 0 || (all[1] && all[1]->shape->size[0] != x->shape->size[x->shape->dims - 1])) {
         tide_fail(m, TIDE_ERR_SHAPE, "layer_norm: an input of %s for a weight of %s", tide_shape_text(m, x->shape),
@@ -97,7 +98,8 @@ static void batch_norm_run(tide_machine *m, tide_node *node, tide_tensor **grads
     tide_tensor *x = tide_saved_at(m, node, 0), *statistics[2] = {NULL, NULL}, *sums[2] = {NULL, NULL};
     for (int i = 0; i < 2 && node->attribute[0]; i++) statistics[i] = tide_saved_at(m, node, i + 1);
     tide_tensor *g = tide_is_contiguous(x) ? tide_contiguous(m, grads[0]) : tide_retain(grads[0]);
-    bool by_rows = x->shape->dims == 2 || (x->dtype != TIDE_FP32 && !tide_is_contiguous(x)); /* channels last: two passes */
+    bool by_rows =
+        x->shape->dims == 2 || (x->dtype != TIDE_FP32 && !tide_is_contiguous(x)); /* channels last: two passes */
     tide_shape channels = pair_shape(x->shape->size[1], 0);
     for (int i = 0; i < 2 && by_rows; i++) sums[i] = tide_empty(m, &channels, TIDE_FP32);
     for (int i = 0; i < 3; i++) { /* x, weight, bias; by rows x comes last */
@@ -113,7 +115,8 @@ static const tide_backward batch_norm_backward = {"NativeBatchNormBackward0", ba
 
 /* Evaluation in fp32 keeps no statistics of its own. */
 static tide_value op_batch_norm(tide_machine *m, tide_value *a) {
-    tide_tensor *all[3] = {tide_arg_tensor(m, a[0]), tide_arg_tensor_or_none(m, a[1]), tide_arg_tensor_or_none(m, a[2])};
+    tide_tensor *all[3] = {tide_arg_tensor(m, a[0]), tide_arg_tensor_or_none(m, a[1]),
+                           tide_arg_tensor_or_none(m, a[2])};
     tide_tensor *x = all[0], *statistics[2];
     bool keeps = tide_arg_bool(m, a[3]) || x->dtype != TIDE_FP32;
     if (x->shape->dims < 2 || (all[1] && all[1]->shape->size[0] != x->shape->size[1])) {
@@ -143,7 +146,8 @@ static void group_norm_run(tide_machine *m, tide_node *node, tide_tensor **grads
     for (int i = 1; i < 3; i++) results[i] = of_edge(m, node, i);
     tide_shape channels = pair_shape(x->shape->size[0], x->shape->size[1]);
     for (int i = 0; i < 5; i++)
-        scratch[i] = (i < 2 || results[0]) ? tide_empty(m, i == 2 || i == 3 ? mean->shape : &channels, TIDE_FP32) : NULL;
+        scratch[i] =
+            (i < 2 || results[0]) ? tide_empty(m, i == 2 || i == 3 ? mean->shape : &channels, TIDE_FP32) : NULL;
     for (int i = 0; i < 5; i++) tide_release(m, scratch[(const int[]){3, 2, 4, 1, 0}[i]]);
     tide_release(m, g);
     tide_release(m, x);
@@ -153,21 +157,25 @@ static void group_norm_run(tide_machine *m, tide_node *node, tide_tensor **grads
 static const tide_backward group_norm_backward = {"NativeGroupNormBackward0", group_norm_run};
 
 static tide_value op_group_norm(tide_machine *m, tide_value *a) {
-    tide_tensor *all[3] = {tide_arg_tensor(m, a[0]), tide_arg_tensor_or_none(m, a[2]), tide_arg_tensor_or_none(m, a[3])};
+    tide_tensor *all[3] = {tide_arg_tensor(m, a[0]), tide_arg_tensor_or_none(m, a[2]),
+                           tide_arg_tensor_or_none(m, a[3])};
     int64_t groups = tide_arg_int(m, a[1]);
     if (all[0]->shape->dims < 2 || groups < 1 || all[0]->shape->size[1] % groups) {
-        tide_fail(m, TIDE_ERR_SHAPE, "group_norm: %lld groups of %s", (long long)groups, tide_shape_text(m, all[0]->shape));
+        tide_fail(m, TIDE_ERR_SHAPE, "group_norm: %lld groups of %s", (long long)groups,
+                  tide_shape_text(m, all[0]->shape));
         return tide_none();
     }
     tide_tensor *x = tide_contiguous(m, all[0]), *scratch[4];
     tide_node *node = tide_node_new(m, &group_norm_backward, all, 3);
     tide_save(m, node, x);
     tide_tensor *out = tide_made_by(m, node, tide_empty(m, x->shape, x->dtype));
-    tide_shape of_groups = pair_shape(x->shape->size[0], groups), channels = pair_shape(x->shape->size[0], x->shape->size[1]);
+    tide_shape of_groups = pair_shape(x->shape->size[0], groups),
+               channels = pair_shape(x->shape->size[0], x->shape->size[1]);
     tide_tensor *mean = tide_empty(m, &of_groups, x->dtype), *rstd = tide_empty(m, &of_groups, x->dtype);
     tide_save(m, node, mean);
     tide_save(m, node, rstd);
-    for (int i = x->dtype == TIDE_FP32 ? 2 : 0; i < 4; i++) scratch[i] = tide_empty(m, i < 2 ? &of_groups : &channels, TIDE_FP32);
+    for (int i = x->dtype == TIDE_FP32 ? 2 : 0; i < 4; i++)
+        scratch[i] = tide_empty(m, i < 2 ? &of_groups : &channels, TIDE_FP32);
     for (int i = 3; i >= (x->dtype == TIDE_FP32 ? 2 : 0); i--) tide_release(m, scratch[i]);
     tide_release(m, rstd);
     tide_release(m, mean);

@@ -4,14 +4,15 @@
 extern const tide_op_table tide_shape_ops, tide_pointwise_ops, tide_reduce_ops, tide_linear_ops, tide_softmax_ops,
     tide_norm_ops, tide_attention_ops, tide_conv_ops, tide_index_ops;
 
-const tide_op_table *const tide_op_tables[TIDE_OP_TABLES] = {
-    &tide_shape_ops, &tide_pointwise_ops, &tide_reduce_ops,    &tide_linear_ops, &tide_softmax_ops,
-    &tide_norm_ops,  &tide_attention_ops, &tide_conv_ops, &tide_index_ops};
+const tide_op_table *const tide_op_tables[TIDE_OP_TABLES] = {&tide_shape_ops,     &tide_pointwise_ops, &tide_reduce_ops,
+                                                             &tide_linear_ops,    &tide_softmax_ops,   &tide_norm_ops,
+                                                             &tide_attention_ops, &tide_conv_ops,      &tide_index_ops};
 
 const tide_op *tide_op_find(tide_text name) {
     for (int t = 0; t < TIDE_OP_TABLES; t++)
         for (uint32_t i = 0; i < tide_op_tables[t]->count; i++)
-            if (name.length && *tide_op_tables[t]->ops[i].name == *name.at && tide_text_is(name, tide_op_tables[t]->ops[i].name))
+            if (name.length && *tide_op_tables[t]->ops[i].name == *name.at &&
+                tide_text_is(name, tide_op_tables[t]->ops[i].name))
                 return &tide_op_tables[t]->ops[i];
     return NULL;
 }

@@ -5,9 +5,9 @@
 #include "tensor/tensor.h"
 
 /* ---- cast.c, shape.c ---- */
-tide_tensor *tide_to(tide_machine *m, tide_tensor *x, tide_dtype dtype); /* x itself if it has that dtype */
-tide_tensor *tide_clone(tide_machine *m, tide_tensor *x);                /* dense strides kept */
-tide_tensor *tide_contiguous(tide_machine *m, tide_tensor *x);           /* x itself if it is */
+tide_tensor *tide_to(tide_machine *m, tide_tensor *x, tide_dtype dtype);             /* x itself if it has that dtype */
+tide_tensor *tide_clone(tide_machine *m, tide_tensor *x);                            /* dense strides kept */
+tide_tensor *tide_contiguous(tide_machine *m, tide_tensor *x);                       /* x itself if it is */
 tide_tensor *tide_view(tide_machine *m, tide_tensor *x, const tide_shape *shape);    /* fails if strides forbid it */
 tide_tensor *tide_reshape(tide_machine *m, tide_tensor *x, const tide_shape *shape); /* a view or a copy */
 tide_tensor *tide_transpose(tide_machine *m, tide_tensor *x, int64_t dim0, int64_t dim1);
@@ -53,7 +53,7 @@ tide_tensor *tide_softmax(tide_machine *m, tide_tensor *x, int64_t dim);
 /* The table of operations that descriptions can call. */
 typedef struct tide_op {
     const char *name;
-    const char *signature; /* "x, dim=-1, keepdim=false" */
+    const char *signature;                                         /* "x, dim=-1, keepdim=false" */
     enum { TIDE_CAST_NONE, TIDE_CAST_LOWER, TIDE_CAST_FP32 } cast; /* what autocast does to its tensor arguments */
     tide_value (*run)(tide_machine *m, tide_value *arguments);
 } tide_op;
@@ -64,7 +64,7 @@ typedef struct tide_op_table {
     uint32_t count;
 } tide_op_table;
 
-#define TIDE_OP_TABLE(file) \
+#define TIDE_OP_TABLE(file)                                                                                            \
     const tide_op_table tide_##file##_ops = {file##_ops, sizeof file##_ops / sizeof *file##_ops};
 
 enum { TIDE_OP_TABLES = 9 };

@@ -33,7 +33,8 @@ static void unary_run(tide_machine *m, tide_node *node, tide_tensor **grads, tid
 
 static void pass_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
     (void)m;
-    for (unsigned i = 0; i < node->edge_count; i++) results[i] = tide_wants(node, (int)i) ? tide_retain(grads[0]) : NULL;
+    for (unsigned i = 0; i < node->edge_count; i++)
+        results[i] = tide_wants(node, (int)i) ? tide_retain(grads[0]) : NULL;
 }
 
 typedef enum saves { SAVES_NOTHING, SAVES_INPUT, SAVES_RESULT } saves;
@@ -48,10 +49,10 @@ static tide_tensor *unary(tide_machine *m, const tide_backward *backward, tide_t
     return out;
 }
 
-#define UNARY(name, backward_name, what, temporaries)                                             \
-    static const tide_backward name##_backward = {backward_name, unary_run};                       \
-    static tide_value op_##name(tide_machine *m, tide_value *a) {                                  \
-        return tide_of_tensor(unary(m, &name##_backward, tide_arg_tensor(m, a[0]), what, temporaries)); \
+#define UNARY(name, backward_name, what, temporaries)                                                                  \
+    static const tide_backward name##_backward = {backward_name, unary_run};                                           \
+    static tide_value op_##name(tide_machine *m, tide_value *a) {                                                      \
+        return tide_of_tensor(unary(m, &name##_backward, tide_arg_tensor(m, a[0]), what, temporaries));                \
     }
 
 /* BinaryOps.cpp, threshold_backward: the result comes before the gradient and so decides the layout. */
@@ -106,7 +107,8 @@ static void clamped(tide_machine *m, tide_node *node, tide_tensor **grads, tide_
     tide_tensor *x = tide_saved_at(m, node, 0);
     tide_shape scalar = {.dims = 0};
     tide_tensor *zero = tide_empty(m, &scalar, grads[0]->dtype);
-    tide_tensor *above = tide_elementwise(m, &x, 1, TIDE_BOOL), *below = has_both ? tide_elementwise(m, &x, 1, TIDE_BOOL) : NULL;
+    tide_tensor *above = tide_elementwise(m, &x, 1, TIDE_BOOL),
+                *below = has_both ? tide_elementwise(m, &x, 1, TIDE_BOOL) : NULL;
     tide_tensor *all[3] = {above, grads[0], zero}; /* where(mask, grad, 0) */
     results[0] = tide_elementwise(m, all, 3, grads[0]->dtype);
     tide_release(m, below);
@@ -114,14 +116,20 @@ static void clamped(tide_machine *m, tide_node *node, tide_tensor **grads, tide_
     tide_release(m, zero);
     tide_release(m, x);
 }
-static void clamp_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) { clamped(m, node, grads, results, true); }
-static void clamp_one_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) { clamped(m, node, grads, results, false); }
-static const tide_backward clamp_backward = {"ClampBackward1", clamp_run}, clamp_one_backward = {"ClampBackward1", clamp_one_run};
+static void clamp_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
+    clamped(m, node, grads, results, true);
+}
+static void clamp_one_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
+    clamped(m, node, grads, results, false);
+}
+static const tide_backward clamp_backward = {"ClampBackward1", clamp_run},
+                           clamp_one_backward = {"ClampBackward1", clamp_one_run};
 
 static tide_value op_clamp(tide_machine *m, tide_value *a) {
     tide_tensor *x = tide_arg_tensor(m, a[0]);
     bool has_both = a[1].kind != TIDE_VALUE_NONE && a[2].kind != TIDE_VALUE_NONE;
-    return tide_of_tensor(unary(m, has_both ? &clamp_backward : &clamp_one_backward, x, tide_dtype_is_float(x->dtype) ? SAVES_INPUT : SAVES_NOTHING, 0));
+    return tide_of_tensor(unary(m, has_both ? &clamp_backward : &clamp_one_backward, x,
+                                tide_dtype_is_float(x->dtype) ? SAVES_INPUT : SAVES_NOTHING, 0));
 }
 
 /* clamp with tensors as bounds, FunctionsManual.cpp clamp_backward: where self lies inside of bounds that do not cross,
@@ -295,7 +303,8 @@ static tide_value op_div_(tide_machine *m, tide_value *a) {
 
 static tide_value op_floor_divide(tide_machine *m, tide_value *a) {
     tide_tensor *x = tide_arg_tensor(m, a[0]);
-    if (x->requires_grad || !is_number(a[1])) tide_fail(m, TIDE_ERR_UNSUPPORTED, "//: of a tensor without gradient by a number");
+    if (x->requires_grad || !is_number(a[1]))
+        tide_fail(m, TIDE_ERR_UNSUPPORTED, "//: of a tensor without gradient by a number");
     return tide_of_tensor(tide_elementwise(m, &x, 1, x->dtype));
 }
 
@@ -348,7 +357,8 @@ static void minimum_run(tide_machine *m, tide_node *node, tide_tensor **grads, t
     tide_tensor *both[2] = {self, other};
     for (int i = 1; i >= 0; i--) {
         if (!tide_wants(node, i)) continue;
-        tide_tensor *farther = tide_elementwise(m, both, 2, TIDE_BOOL), *half = tide_elementwise(m, grads, 1, grads[0]->dtype);
+        tide_tensor *farther = tide_elementwise(m, both, 2, TIDE_BOOL),
+                    *half = tide_elementwise(m, grads, 1, grads[0]->dtype);
         tide_tensor *same = tide_elementwise(m, both, 2, TIDE_BOOL), *all[3] = {same, half, grads[0]};
         results[i] = tide_elementwise(m, all, 3, grads[0]->dtype);
         tide_release(m, same);
@@ -420,7 +430,9 @@ static tide_value op_masked_fill(tide_machine *m, tide_value *a) {
     tide_node *node = tide_node_new(m, &masked_fill_backward, &x, 1);
     tide_save(m, node, mask);
     tide_shape shape;
-    return tide_broadcast(m, &shape, x->shape, mask->shape) ? tide_of_tensor(tide_made_by(m, node, tide_empty(m, &shape, x->dtype))) : tide_none();
+    return tide_broadcast(m, &shape, x->shape, mask->shape)
+               ? tide_of_tensor(tide_made_by(m, node, tide_empty(m, &shape, x->dtype)))
+               : tide_none();
 }
 
 /* ---- dropout: aten/src/ATen/native/Dropout.cpp, cuda/Dropout.cu (native_dropout: a bool mask is kept) ---- */

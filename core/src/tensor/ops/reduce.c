@@ -6,12 +6,12 @@
  * allocated after the output and freed before the operation returns. */
 
 typedef struct reduction {
-    int64_t inputs;        /* elements summed into one output */
+    int64_t inputs; /* elements summed into one output */
     int64_t outputs;
-    bool on_fastest;       /* the summed dimension is the contiguous one */
-    bool is_flat;          /* everything is summed: one dimension after coalescing */
-    int vec;               /* outputs per thread when the contiguous dimension is kept: 4, 2 or 1 */
-    int64_t accumulator;   /* bytes of a partial sum */
+    bool on_fastest;     /* the summed dimension is the contiguous one */
+    bool is_flat;        /* everything is summed: one dimension after coalescing */
+    int vec;             /* outputs per thread when the contiguous dimension is kept: 4, 2 or 1 */
+    int64_t accumulator; /* bytes of a partial sum */
 } reduction;
 
 static int64_t divide_up(int64_t a, int64_t b) {
@@ -41,8 +41,10 @@ static void reduction_scratch(tide_machine *m, const reduction *r) {
     int64_t height = at_most(height_limit, max_threads / width);
     width = at_most(width_limit, max_threads / height);
     int64_t step_input = 1, step_output = 1;
-    if (r->on_fastest) step_input = width;
-    else step_output = width;
+    if (r->on_fastest)
+        step_input = width;
+    else
+        step_output = width;
     int64_t values = divide_up(r->inputs, step_input);
     bool is_split = values >= height * MIN_VALUES || values >= MAX_VALUES;
     if (!is_split) return;
@@ -80,14 +82,17 @@ static int64_t accumulator_bytes(tide_dtype dtype) {
 }
 
 /* A reduction whose partial results take `accumulator` bytes each. */
-static tide_tensor *reduce_plain(tide_machine *m, const tide_tensor *x, unsigned mask, bool keepdim, tide_dtype dtype, int64_t accumulator) {
+static tide_tensor *reduce_plain(tide_machine *m, const tide_tensor *x, unsigned mask, bool keepdim, tide_dtype dtype,
+                                 int64_t accumulator) {
     tide_shape shape = {.dims = 0};
     reduction r = {1, 1, false, true, 4, accumulator};
     int64_t fastest_stride = INT64_MAX, kept_size = 1;
     for (int i = 0; i < x->shape->dims; i++) {
         bool is_summed = mask >> i & 1;
-        if (is_summed) r.inputs *= x->shape->size[i];
-        else r.outputs *= x->shape->size[i];
+        if (is_summed)
+            r.inputs *= x->shape->size[i];
+        else
+            r.outputs *= x->shape->size[i];
         if (x->shape->size[i] > 1) {
             if (!is_summed) r.is_flat = false;
             if (x->stride[i] < fastest_stride) {
@@ -133,7 +138,8 @@ tide_tensor *tide_sum_to(tide_machine *m, tide_tensor *g, const tide_shape *shap
     for (int i = 0; i < g->shape->dims; i++)
         if (i < lead || (shape->size[i - lead] == 1 && g->shape->size[i] != 1)) mask |= 1u << i;
     if (lead < 0) {
-        tide_fail(m, TIDE_ERR_SHAPE, "%s: a gradient of %s for %s", m->op, tide_shape_text(m, g->shape), tide_shape_text(m, shape));
+        tide_fail(m, TIDE_ERR_SHAPE, "%s: a gradient of %s for %s", m->op, tide_shape_text(m, g->shape),
+                  tide_shape_text(m, shape));
         return g;
     }
     tide_tensor *sum = mask ? tide_sum_plain(m, g, mask, true, g->dtype) : tide_retain(g);
@@ -215,7 +221,8 @@ static tide_value op_argmax(tide_machine *m, tide_value *a) {
 static void norm_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
     tide_tensor *x = tide_saved_at(m, node, 0), *norm = tide_saved_at(m, node, 1);
     tide_tensor *both[2] = {x, norm};
-    tide_tensor *direction = tide_elementwise(m, both, 2, tide_promote(x, norm)), *is_zero = tide_empty(m, norm->shape, TIDE_BOOL);
+    tide_tensor *direction = tide_elementwise(m, both, 2, tide_promote(x, norm)),
+                *is_zero = tide_empty(m, norm->shape, TIDE_BOOL);
     tide_tensor *scaled[2] = {grads[0], direction};
     results[0] = tide_elementwise(m, scaled, 2, direction->dtype);
     tide_release(m, is_zero);
@@ -230,7 +237,8 @@ static tide_value op_norm(tide_machine *m, tide_value *a) {
     tide_node *node = tide_node_new(m, &norm_backward, &x, 1);
     tide_save(m, node, x);
     tide_dtype dtype = m->autocast_enabled ? TIDE_FP32 : (tide_dtype)x->dtype; /* autocast appends dtype=float32 */
-    tide_tensor *out = tide_made_by(m, node, tide_sum_plain(m, x, mask_of(m, a[1], x->shape->dims), tide_arg_bool(m, a[2]), dtype));
+    tide_tensor *out =
+        tide_made_by(m, node, tide_sum_plain(m, x, mask_of(m, a[1], x->shape->dims), tide_arg_bool(m, a[2]), dtype));
     tide_save(m, node, out);
     return tide_of_tensor(out);
 }

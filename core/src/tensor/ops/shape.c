@@ -38,10 +38,12 @@ static bool view_strides(const tide_tensor *x, const tide_shape *shape, int64_t 
     return at == -1;
 }
 
-static tide_tensor *view_over(tide_machine *m, tide_tensor *x, const tide_shape *shape, const int64_t *stride, int64_t offset) {
+static tide_tensor *view_over(tide_machine *m, tide_tensor *x, const tide_shape *shape, const int64_t *stride,
+                              int64_t offset) {
     tide_layout *layout = tide_layout_of(m, shape, stride);
     if (layout->count > INT64_C(1) << 60) {
-        tide_fail(m, TIDE_ERR_OVERFLOW, "%s: a view of %s has more than 2^60 elements", m->op, tide_shape_text(m, shape));
+        tide_fail(m, TIDE_ERR_OVERFLOW, "%s: a view of %s has more than 2^60 elements", m->op,
+                  tide_shape_text(m, shape));
         return tide_alias(m, x);
     }
     tide_tensor *t = tide_view_as(m, x, layout);
@@ -71,8 +73,8 @@ tide_tensor *tide_view(tide_machine *m, tide_tensor *x, const tide_shape *shape)
         return tide_empty_host(m, shape, x->dtype);
     }
     if (!view_strides(x, shape, stride)) {
-        tide_fail(m, TIDE_ERR_SHAPE, "view: %s is not contiguous enough for %s; use reshape", tide_shape_text(m, x->shape),
-                  tide_shape_text(m, shape));
+        tide_fail(m, TIDE_ERR_SHAPE, "view: %s is not contiguous enough for %s; use reshape",
+                  tide_shape_text(m, x->shape), tide_shape_text(m, shape));
         return tide_empty_host(m, shape, x->dtype);
     }
     return made_view(m, &view_backward, x, view_over(m, x, shape, stride, 0));
@@ -247,17 +249,21 @@ tide_tensor *tide_slice(tide_machine *m, tide_tensor *x, int64_t dim, tide_dim s
         tide_fail(m, TIDE_ERR_SHAPE, "slice of a scalar");
         return tide_retain(x);
     }
-    int64_t size = x->shape->size[at], from = start.n < 0 ? start.n + size : start.n, to = stop.n < 0 ? stop.n + size : stop.n;
+    int64_t size = x->shape->size[at], from = start.n < 0 ? start.n + size : start.n,
+            to = stop.n < 0 ? stop.n + size : stop.n;
     from = from < 0 ? 0 : from > size ? size : from;
     to = to < from ? from : to > size ? size : to;
     tide_shape shape = *x->shape;
     if (from == 0 && to == size && start.n >= 0) /* a full range is an alias; counted from the end it is a slice */
         return tide_made_by(m, tide_node_new(m, &alias_backward, &x, 1), view_over(m, x, &shape, x->stride, 0));
-    tide_value high = {.kind = TIDE_VALUE_INT, .symbol = stop.n < 0 || to == size ? shape.name[at] : stop.name, .integer = to};
+    tide_value high = {
+        .kind = TIDE_VALUE_INT, .symbol = stop.n < 0 || to == size ? shape.name[at] : stop.name, .integer = to};
     tide_value low = {.kind = TIDE_VALUE_INT, .symbol = start.name, .integer = from};
-    if (stop.n < 0) high = (tide_value){.kind = TIDE_VALUE_INT,
-                                        .symbol = tide_symbol_of(m, '-', (tide_value){.symbol = shape.name[at], .integer = size}, tide_of_int(-stop.n)),
-                                        .integer = to};
+    if (stop.n < 0)
+        high = (tide_value){.kind = TIDE_VALUE_INT,
+                            .symbol = tide_symbol_of(m, '-', (tide_value){.symbol = shape.name[at], .integer = size},
+                                                     tide_of_int(-stop.n)),
+                            .integer = to};
     shape.size[at] = to - from;
     shape.name[at] = tide_symbol_of(m, '-', high, low);
     return made_view(m, &slice_backward, x, view_over(m, x, &shape, x->stride, from * x->stride[at]));
@@ -266,14 +272,16 @@ tide_tensor *tide_slice(tide_machine *m, tide_tensor *x, int64_t dim, tide_dim s
 tide_tensor *tide_every(tide_machine *m, tide_tensor *x, int64_t dim, int64_t start, int64_t step) {
     int at = tide_wrap_dim(m, dim, x->shape->dims);
     if (x->shape->dims == 0 || step < 1 || start < 0 || start > x->shape->size[at]) {
-        tide_fail(m, TIDE_ERR_SHAPE, "every %lld-th from %lld of %s", (long long)step, (long long)start, tide_shape_text(m, x->shape));
+        tide_fail(m, TIDE_ERR_SHAPE, "every %lld-th from %lld of %s", (long long)step, (long long)start,
+                  tide_shape_text(m, x->shape));
         return tide_retain(x);
     }
     tide_shape shape = *x->shape;
     int64_t stride[TIDE_MAX_DIMS];
     memcpy(stride, x->stride, sizeof stride[0] * (size_t)shape.dims);
     shape.size[at] = (x->shape->size[at] - start + step - 1) / step;
-    shape.name[at] = tide_symbol_of(m, '/', (tide_value){.symbol = x->shape->name[at], .integer = x->shape->size[at]}, tide_of_int(step));
+    shape.name[at] = tide_symbol_of(m, '/', (tide_value){.symbol = x->shape->name[at], .integer = x->shape->size[at]},
+                                    tide_of_int(step));
     stride[at] *= step;
     return made_view(m, &slice_backward, x, view_over(m, x, &shape, stride, start * x->stride[at]));
 }
@@ -284,13 +292,16 @@ static tide_value op_unfold(tide_machine *m, tide_value *a) {
     int at = tide_wrap_dim(m, tide_arg_int(m, a[1]), x->shape->dims);
     int64_t size = tide_arg_int(m, a[2]), step = tide_arg_int(m, a[3]), stride[TIDE_MAX_DIMS];
     tide_shape shape = *x->shape;
-    if (x->requires_grad || !shape.dims || shape.dims == TIDE_MAX_DIMS || size < 1 || step < 1 || size > shape.size[at]) {
-        tide_fail(m, TIDE_ERR_UNSUPPORTED, "unfold: windows of %lld in %s, without gradient", (long long)size, tide_shape_text(m, &shape));
+    if (x->requires_grad || !shape.dims || shape.dims == TIDE_MAX_DIMS || size < 1 || step < 1 ||
+        size > shape.size[at]) {
+        tide_fail(m, TIDE_ERR_UNSUPPORTED, "unfold: windows of %lld in %s, without gradient", (long long)size,
+                  tide_shape_text(m, &shape));
         return tide_none();
     }
     memcpy(stride, x->stride, sizeof stride[0] * (size_t)shape.dims);
     shape.size[at] = (shape.size[at] - size) / step + 1;
-    shape.name[at] = tide_symbol_of(m, '/', (tide_value){.symbol = x->shape->name[at], .integer = x->shape->size[at]}, a[3]);
+    shape.name[at] =
+        tide_symbol_of(m, '/', (tide_value){.symbol = x->shape->name[at], .integer = x->shape->size[at]}, a[3]);
     stride[at] *= step;
     shape.size[shape.dims] = size;
     shape.name[shape.dims] = a[2].symbol;
@@ -304,7 +315,8 @@ static tide_tensor *pairs(tide_machine *m, tide_tensor *x, const tide_backward *
     tide_shape shape = *x->shape;
     int64_t stride[TIDE_MAX_DIMS];
     int last = shape.dims - 1;
-    if (is_complex ? last < 0 || x->dtype != TIDE_FP32 || shape.size[last] != 2 || x->stride[last] != 1 : shape.dims == TIDE_MAX_DIMS) {
+    if (is_complex ? last < 0 || x->dtype != TIDE_FP32 || shape.size[last] != 2 || x->stride[last] != 1
+                   : shape.dims == TIDE_MAX_DIMS) {
         tide_fail(m, TIDE_ERR_SHAPE, "%s: %s", m->op, tide_shape_text(m, &shape));
         return tide_retain(x);
     }
@@ -360,7 +372,8 @@ static tide_value op_copy_slice(tide_machine *m, tide_value *a) {
     tide_tensor *both[2] = {tide_arg_tensor(m, a[0]), tide_arg_tensor(m, a[4])};
     bool grad_enabled = m->grad_enabled;
     m->grad_enabled = false;
-    tide_tensor *slice = tide_slice(m, both[0], tide_arg_int(m, a[1]), (tide_dim){tide_arg_int(m, a[2]), a[2].symbol}, (tide_dim){tide_arg_int(m, a[3]), a[3].symbol});
+    tide_tensor *slice = tide_slice(m, both[0], tide_arg_int(m, a[1]), (tide_dim){tide_arg_int(m, a[2]), a[2].symbol},
+                                    (tide_dim){tide_arg_int(m, a[3]), a[3].symbol});
     m->grad_enabled = grad_enabled;
     tide_node *node = tide_node_new(m, &copy_slice_backward, both, 2);
     if (node) node->extra = (tide_meta){slice->shape, both[1]->dtype};
@@ -389,7 +402,8 @@ tide_tensor *tide_select(tide_machine *m, tide_tensor *x, int64_t dim, int64_t i
     int at = tide_wrap_dim(m, dim, x->shape->dims);
     int64_t i = index < 0 ? index + x->shape->size[at] : index;
     if (i < 0 || i >= x->shape->size[at]) {
-        tide_fail(m, TIDE_ERR_SHAPE, "index %lld into a dimension of %lld", (long long)index, (long long)x->shape->size[at]);
+        tide_fail(m, TIDE_ERR_SHAPE, "index %lld into a dimension of %lld", (long long)index,
+                  (long long)x->shape->size[at]);
         i = 0;
     }
     int64_t stride[TIDE_MAX_DIMS];
@@ -435,9 +449,12 @@ tide_tensor *tide_cat(tide_machine *m, tide_tensor **parts, int count, int64_t d
                       tide_shape_text(m, parts[i]->shape), at);
             return tide_retain(model);
         }
-        tide_value part = {.kind = TIDE_VALUE_INT, .symbol = parts[i]->shape->name[at], .integer = parts[i]->shape->size[at]};
-        if (is_first) total.symbol = part.symbol;
-        else total.symbol = tide_symbol_of(m, '+', total, part);
+        tide_value part = {
+            .kind = TIDE_VALUE_INT, .symbol = parts[i]->shape->name[at], .integer = parts[i]->shape->size[at]};
+        if (is_first)
+            total.symbol = part.symbol;
+        else
+            total.symbol = tide_symbol_of(m, '+', total, part);
         total.integer += part.integer;
         is_first = false;
     }
@@ -455,8 +472,8 @@ static tide_value op_cat(tide_machine *m, tide_value *a) {
     }
     tide_tensor **parts = tide_take(m, a[0].list->count * sizeof *parts);
     for (uint32_t i = 0; i < a[0].list->count; i++) parts[i] = tide_arg_tensor(m, a[0].list->items[i]);
-    tide_value made = m->has_failed ? tide_none()
-                                    : tide_of_tensor(tide_cat(m, parts, (int)a[0].list->count, tide_arg_int(m, a[1])));
+    tide_value made =
+        m->has_failed ? tide_none() : tide_of_tensor(tide_cat(m, parts, (int)a[0].list->count, tide_arg_int(m, a[1])));
     tide_give(m, parts, a[0].list->count * sizeof *parts);
     return made;
 }
@@ -481,14 +498,17 @@ static tide_value op_stack(tide_machine *m, tide_value *a) {
     bool grad_enabled = m->grad_enabled;
     m->grad_enabled = false;
     tide_value list = {.kind = TIDE_VALUE_LIST, .list = tide_list_new(m)};
-    for (int i = 0; i < count; i++) tide_list_push(m, list.list, tide_of_tensor(tide_unsqueeze(m, parts[i], tide_arg_int(m, a[1]))));
+    for (int i = 0; i < count; i++)
+        tide_list_push(m, list.list, tide_of_tensor(tide_unsqueeze(m, parts[i], tide_arg_int(m, a[1]))));
     tide_give(m, parts, (size_t)(count + 1) * sizeof *parts);
     tide_value arguments[2] = {list, a[1]};
     tide_value made = op_cat(m, arguments);
     m->grad_enabled = grad_enabled;
     tide_value_release(m, list);
-    if (made.kind == TIDE_VALUE_TENSOR) tide_made_by(m, node, made.tensor);
-    else tide_node_release(m, node);
+    if (made.kind == TIDE_VALUE_TENSOR)
+        tide_made_by(m, node, made.tensor);
+    else
+        tide_node_release(m, node);
     return made;
 }
 
@@ -499,8 +519,10 @@ static void split_run(tide_machine *m, tide_node *node, tide_tensor **grads, tid
     size_t bytes = node->output_count * sizeof(tide_tensor *);
     tide_tensor **zeros = tide_take(m, bytes); /* outputs without a gradient */
     for (unsigned i = 0; i < node->output_count; i++) {
-        if (grads[i]) dtype = grads[i]->dtype;
-        else zeros[i] = tide_empty(m, node->outputs[i].shape, node->outputs[i].dtype);
+        if (grads[i])
+            dtype = grads[i]->dtype;
+        else
+            zeros[i] = tide_empty(m, node->outputs[i].shape, node->outputs[i].dtype);
     }
     results[0] = tide_empty(m, node->extra.shape, dtype);
     for (unsigned i = 0; i < node->output_count; i++) tide_release(m, zeros[i]);
@@ -517,7 +539,8 @@ static tide_value parts_of(tide_machine *m, tide_tensor *x, int at, const tide_d
         tide_shape shape = *x->shape;
         shape.size[at] = sizes[i].n;
         shape.name[at] = sizes[i].name;
-        tide_list_push(m, list.list, tide_of_tensor(tide_made_by(m, node, view_over(m, x, &shape, x->stride, from * x->stride[at]))));
+        tide_list_push(m, list.list,
+                       tide_of_tensor(tide_made_by(m, node, view_over(m, x, &shape, x->stride, from * x->stride[at]))));
         from += sizes[i].n;
     }
     return list;
@@ -548,8 +571,11 @@ static tide_value op_split(tide_machine *m, tide_value *a) {
         left -= n;
     }
     tide_value made = tide_none();
-    if (left != 0 || count == 0) tide_fail(m, TIDE_ERR_SHAPE, "split: the sizes do not add up to dimension %d of %s", at, tide_shape_text(m, x->shape));
-    else made = parts_of(m, x, at, sizes, (int)count);
+    if (left != 0 || count == 0)
+        tide_fail(m, TIDE_ERR_SHAPE, "split: the sizes do not add up to dimension %d of %s", at,
+                  tide_shape_text(m, x->shape));
+    else
+        made = parts_of(m, x, at, sizes, (int)count);
     tide_give(m, sizes, (count + 1) * sizeof *sizes);
     return made;
 }
@@ -563,7 +589,8 @@ static tide_value op_chunk(tide_machine *m, tide_value *a) {
         return tide_none();
     }
     tide_value size = {.kind = TIDE_VALUE_INT, .integer = (x->shape->size[at] + chunks - 1) / chunks};
-    size.symbol = tide_symbol_of(m, '/', (tide_value){.symbol = x->shape->name[at], .integer = x->shape->size[at]}, tide_of_int(chunks));
+    size.symbol = tide_symbol_of(m, '/', (tide_value){.symbol = x->shape->name[at], .integer = x->shape->size[at]},
+                                 tide_of_int(chunks));
     tide_value arguments[3] = {a[0], size, a[2]};
     return op_split(m, arguments);
 }
@@ -597,7 +624,8 @@ static tide_value op_unbind(tide_machine *m, tide_value *a) {
     tide_node *node = tide_node_with(m, &unbind_backward, &x, 1, count, 0);
     if (node) node->extra.shape = x->shape;
     for (int i = 0; i < count; i++)
-        tide_list_push(m, list.list, tide_of_tensor(tide_made_by(m, node, view_over(m, x, &shape, stride, i * x->stride[at]))));
+        tide_list_push(m, list.list,
+                       tide_of_tensor(tide_made_by(m, node, view_over(m, x, &shape, stride, i * x->stride[at]))));
     return list;
 }
 
@@ -634,7 +662,9 @@ tide_tensor *tide_pad(tide_machine *m, tide_tensor *x, const int64_t *after, int
         if (!after[i]) continue;
         grows = true;
         shape.size[dim + i] += after[i];
-        shape.name[dim + i] = tide_symbol_of(m, '+', (tide_value){.symbol = shape.name[dim + i], .integer = x->shape->size[dim + i]}, tide_of_int(after[i]));
+        shape.name[dim + i] =
+            tide_symbol_of(m, '+', (tide_value){.symbol = shape.name[dim + i], .integer = x->shape->size[dim + i]},
+                           tide_of_int(after[i]));
     }
     tide_node *node = tide_node_with(m, &pad_backward, &x, 1, 1, 0);
     if (node) {
@@ -642,7 +672,9 @@ tide_tensor *tide_pad(tide_machine *m, tide_tensor *x, const int64_t *after, int
         node->attribute[0] = dim;
         node->attribute[1] = count;
     }
-    return tide_made_by(m, node, grows ? tide_image_like(m, &shape, x->dtype, suggests_channels_last(x)) : tide_empty_like(m, x, x->dtype));
+    return tide_made_by(m, node,
+                        grows ? tide_image_like(m, &shape, x->dtype, suggests_channels_last(x))
+                              : tide_empty_like(m, x, x->dtype));
 }
 
 /* ---- entries ---- */
@@ -674,7 +706,8 @@ static uint32_t inferred_name(tide_machine *m, const tide_tensor *x, const tide_
         if (i == unknown || shape->size[i] == 1) continue;
         bool is_found = false;
         for (int k = 0; k < x->shape->dims && !is_found; k++)
-            if (!used[k] && x->shape->size[k] == shape->size[i] && x->shape->name[k] == shape->name[i]) used[k] = is_found = true;
+            if (!used[k] && x->shape->size[k] == shape->size[i] && x->shape->name[k] == shape->name[i])
+                used[k] = is_found = true;
         if (!is_found) {
             divisor = shape->name[i];
             unmatched++;
@@ -691,8 +724,8 @@ static uint32_t inferred_name(tide_machine *m, const tide_tensor *x, const tide_
     if (unmatched == 0) return product.symbol;
     if (unmatched > 1 || !product.symbol || !divisor) return 0;
     const tide_symbol *s = &m->symbols[product.symbol];
-    if (s->operator == '*' && s->right == divisor) return s->left;
-    if (s->operator == '*' && s->left == divisor) return s->right;
+    if (s->operator== '*' && s->right == divisor) return s->left;
+    if (s->operator== '*' && s->left == divisor) return s->right;
     return 0;
 }
 
@@ -705,7 +738,8 @@ static bool sizes_for(tide_machine *m, const tide_tensor *x, tide_value v, tide_
         for (int i = 0; i < shape->dims; i++)
             if (i != unknown) known *= shape->size[i];
         if (known <= 0 || tide_count(x) % known) {
-            tide_fail(m, TIDE_ERR_SHAPE, "%s: %s does not divide into %s", m->op, tide_shape_text(m, x->shape), tide_shape_text(m, shape));
+            tide_fail(m, TIDE_ERR_SHAPE, "%s: %s does not divide into %s", m->op, tide_shape_text(m, x->shape),
+                      tide_shape_text(m, shape));
             return false;
         }
         shape->size[unknown] = tide_count(x) / known;
@@ -729,12 +763,14 @@ static tide_value op_reshape(tide_machine *m, tide_value *a) {
 static tide_value op_expand(tide_machine *m, tide_value *a) {
     tide_shape shape = {.dims = 0};
     int unknown = -1;
-    return read_sizes(m, a[1], &shape, &unknown) ? tide_of_tensor(tide_expand(m, tide_arg_tensor(m, a[0]), &shape)) : tide_none();
+    return read_sizes(m, a[1], &shape, &unknown) ? tide_of_tensor(tide_expand(m, tide_arg_tensor(m, a[0]), &shape))
+                                                 : tide_none();
 }
 
 static tide_value op_flatten(tide_machine *m, tide_value *a) {
     tide_tensor *x = tide_arg_tensor(m, a[0]);
-    int from = tide_wrap_dim(m, tide_arg_int(m, a[1]), x->shape->dims), to = tide_wrap_dim(m, tide_arg_int(m, a[2]), x->shape->dims);
+    int from = tide_wrap_dim(m, tide_arg_int(m, a[1]), x->shape->dims),
+        to = tide_wrap_dim(m, tide_arg_int(m, a[2]), x->shape->dims);
     tide_shape shape = {.dims = 0};
     for (int i = 0; i < x->shape->dims; i++) {
         if (i > from && i <= to) {
@@ -814,7 +850,8 @@ static tide_value op_set_data(tide_machine *m, tide_value *a) {
     t->layout = value->layout;
     t->shape = value->shape;
     t->stride = value->stride;
-    if (t->is_parameter && !m->timeline.mark_count) tide_set_factor(m, value, TIDE_FACTOR_TEMPORARY); /* of the loading */
+    if (t->is_parameter && !m->timeline.mark_count)
+        tide_set_factor(m, value, TIDE_FACTOR_TEMPORARY); /* of the loading */
     tide_release(m, value);
     if (t->is_parameter) tide_set_factor(m, t, TIDE_FACTOR_PARAMETER);
     return tide_none();
@@ -891,10 +928,12 @@ static tide_value op_roll(tide_machine *m, tide_value *a) {
     return tide_of_tensor(tide_made_by(m, node, rolled(m, x, count)));
 }
 
-/* Tensor.repeat and repeat_interleave of whole dimensions: one copy, the gradient a sum over the copies where there are several. */
+/* Tensor.repeat and repeat_interleave of whole dimensions: one copy, the gradient a sum over the copies where there are
+ * several. */
 static void repeat_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
     bool is_once = tide_count(grads[0]) == tide_count_of(node->extra.shape);
-    results[0] = is_once ? tide_reshape(m, grads[0], node->extra.shape) : tide_empty(m, node->extra.shape, grads[0]->dtype);
+    results[0] =
+        is_once ? tide_reshape(m, grads[0], node->extra.shape) : tide_empty(m, node->extra.shape, grads[0]->dtype);
 }
 static const tide_backward repeat_backward = {"RepeatBackward0", repeat_run};
 
@@ -930,13 +969,15 @@ static tide_value op_repeat_interleave(tide_machine *m, tide_value *a) {
     tide_tensor *narrow = tide_unsqueeze(m, x, dim + 1);
     tide_shape shape = *narrow->shape, flat = *x->shape;
     if (repeats < 1 || !tide_mul_i64(&flat.size[dim], flat.size[dim], repeats)) {
-        tide_fail(m, TIDE_ERR_SHAPE, "repeat_interleave of %s, %lld times", tide_shape_text(m, x->shape), (long long)repeats);
+        tide_fail(m, TIDE_ERR_SHAPE, "repeat_interleave of %s, %lld times", tide_shape_text(m, x->shape),
+                  (long long)repeats);
         tide_release(m, narrow);
         return tide_none();
     }
     shape.size[dim + 1] = repeats;
     shape.name[dim + 1] = a[1].symbol;
-    flat.name[dim] = tide_symbol_of(m, '*', (tide_value){.symbol = flat.name[dim], .integer = x->shape->size[dim]}, a[1]);
+    flat.name[dim] =
+        tide_symbol_of(m, '*', (tide_value){.symbol = flat.name[dim], .integer = x->shape->size[dim]}, a[1]);
     tide_tensor *wide = tide_expand(m, narrow, &shape);
     tide_tensor *copy = tide_is_contiguous(wide) ? tide_clone(m, wide) : tide_contiguous(m, wide);
     tide_tensor *made = tide_view(m, copy, &flat);

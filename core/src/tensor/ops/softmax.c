@@ -6,7 +6,8 @@ static void softmax_run(tide_machine *m, tide_node *node, tide_tensor **grads, t
     tide_dtype dtype = (tide_dtype)node->extra.dtype;
     results[0] = tide_empty(m, output->shape, dtype);
     tide_tensor *both[2] = {grads[0], output}, *g;
-    g = node->attribute[0] ? tide_elementwise(m, both, 2, tide_promote(grads[0], output)) : tide_retain(grads[0]); /* grad * output */
+    g = node->attribute[0] ? tide_elementwise(m, both, 2, tide_promote(grads[0], output))
+                           : tide_retain(grads[0]);           /* grad * output */
     if (!tide_is_contiguous(g)) tide_touch(m, tide_bytes(g)); /* SoftMax.cu, host_softmax_backward: grad.contiguous() */
     tide_release(m, g);
     tide_release(m, output);
@@ -15,7 +16,8 @@ static const tide_backward softmax_backward = {"SoftmaxBackward0", softmax_run};
 static const tide_backward log_softmax_backward = {"LogSoftmaxBackward0", softmax_run};
 
 /* fp16 is widened inside the kernel, bf16 by a copy before it. */
-static tide_tensor *normalized(tide_machine *m, const tide_backward *backward, tide_tensor *x, tide_dtype dtype, bool needs_product) {
+static tide_tensor *normalized(tide_machine *m, const tide_backward *backward, tide_tensor *x, tide_dtype dtype,
+                               bool needs_product) {
     bool is_fused = x->dtype == TIDE_FP16 && dtype == TIDE_FP32;
     tide_tensor *wide = is_fused ? tide_retain(x) : tide_to(m, x, dtype);
     tide_node *node = tide_node_new(m, backward, &wide, 1);
@@ -54,7 +56,8 @@ static tide_value op_log_softmax(tide_machine *m, tide_value *a) {
 /* ---- nll_loss: the gradient is a zero tensor of the input's size ---- */
 
 static void nll_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
-    tide_tensor *x = tide_saved_at(m, node, 0), *target = tide_saved_at(m, node, 1), *weight = tide_saved_at(m, node, 2);
+    tide_tensor *x = tide_saved_at(m, node, 0), *target = tide_saved_at(m, node, 1),
+                *weight = tide_saved_at(m, node, 2);
     results[0] = tide_empty(m, node->extra.shape, grads[0]->dtype);
     tide_release(m, weight);
     tide_release(m, target);
@@ -84,7 +87,8 @@ static tide_value op_cross_entropy(tide_machine *m, tide_value *a) {
         return tide_none();
     }
     tide_tensor *log_probabilities = normalized(m, &log_softmax_backward, x, (tide_dtype)x->dtype, false);
-    if (m->autocast_enabled && x->dtype != TIDE_FP32) { /* nll_loss is on autocast's fp32 list, log_softmax got its dtype */
+    if (m->autocast_enabled &&
+        x->dtype != TIDE_FP32) { /* nll_loss is on autocast's fp32 list, log_softmax got its dtype */
         tide_tensor *wide = tide_to(m, log_probabilities, TIDE_FP32);
         tide_release(m, log_probabilities);
         log_probabilities = wide;
