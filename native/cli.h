@@ -162,7 +162,7 @@ bool cli_true_at(const cJSON *object, const char *key);
  * fit", or "" where no card is given. */
 const char *cli_verdict(const cJSON *verdict);
 
-/* ---- screen.c ---- */
+/* ---- terminal.c ---- */
 
 enum cli_style { CLI_PLAIN, CLI_BOLD, CLI_DIM, CLI_GREEN, CLI_RED, CLI_YELLOW };
 

@@ -6,7 +6,7 @@
  * autograd, caching allocator) is the real thing.
  *
  *     card.c       the card and the environment
- *     book.c       device memory: blocks, virtual memory, pinned host memory
+ *     device_memory.c  device memory: blocks, virtual memory, pinned host memory
  *     runtime.c    libcudart
  *     driver.c     libcuda
  *     libraries.c  cuBLAS, cuDNN, cuFFT, cuSPARSE, cuSOLVER
@@ -85,7 +85,7 @@ void announce_begin(unsigned call, const char *name);
 /* Loads what CUDA_INJECTION64_PATH names, once. */
 void announce_open(void);
 
-/* ---- book.c ---- */
+/* ---- device_memory.c ---- */
 
 extern _Thread_local int current_device;
 

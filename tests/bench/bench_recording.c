@@ -150,7 +150,7 @@ static void put_event(reading *r, const char *kind, uint64_t time, uint64_t i, i
         length = snprintf(text, sizeof text,
                           "  {\n    \"ph\": \"X\", \"cat\": \"cpu_op\", \"name\": \"%s\", \"pid\": 4711, \"tid\": "
                           "4711,\n    \"ts\": %" PRIu64 ".%03u, \"dur\": 4.250,\n    \"args\": {\n      \"External "
-                                                        "id\": %u,\"Record function id\": 0, \"Sequence number\": %u, "
+                          "id\": %u,\"Record function id\": 0, \"Sequence number\": %u, "
                           "\"Fwd thread id\": 0, \"Input type\": [\"float\", \"float\"], \"Input Dims\": [[16, 1024, "
                           "4096], [4096, 4096]], \"Ev Idx\": %u\n    }\n  },\n",
                           kind, time, (unsigned)(time % 1000), (unsigned)i, (unsigned)i, (unsigned)time);

@@ -1087,7 +1087,7 @@ static void test_round_trip(void) {
 static bool words_of(const char *text, tide_text **words, uint32_t *count, const char **reason) {
     tide_diagnostics_init(&diags, &arena);
     tide_json *value = tide_json_parse(&arena, tide_text_of(text), "", &diags);
-    return tide_job_words_of_case(&arena, value, words, count, reason);
+    return tide_job_arguments_of_case(&arena, value, words, count, reason);
 }
 
 static void reason_at(int line, const char *text, const char *expected) {

@@ -197,7 +197,7 @@ static void run_backward(row *r, tide_tensor **roots, int count) {
     tide_machine *m = r->m;
     tide_shape scalar = {.dims = 0};
     tide_node *node = tide_node_new(m, &graph_root, roots, count);
-    tide_tensor *root = tide_made_by(m, node, tide_empty_host(m, &scalar, TIDE_FP32));
+    tide_tensor *root = tide_set_grad_fn(m, node, tide_empty_host(m, &scalar, TIDE_FP32));
     tide_tensor *one = tide_empty_host(m, &scalar, TIDE_FP32);
     tide_run_backward_from(m, &root, &one, 1);
     tide_release(m, one);
@@ -216,7 +216,7 @@ static void compare_grads(row *r) {
     for (int i = 0; i < r->input_count; i++) {
         const tide_json *want = tide_json_find(grads, r->specs[i]->key);
         const tide_tensor *g = r->inputs[i]->grad;
-        int64_t have = g && !g->storage->is_silent ? r->ids[g->storage->allocation] : -1;
+        int64_t have = g && !g->storage->is_untracked ? r->ids[g->storage->allocation] : -1;
         if (want && want->kind == TIDE_JSON_NUMBER ? want->integer == have : !want == !g) continue;
         differs(r);
         printf("     the gradient of %s is another allocation: %" PRId64 "\n", r->specs[i]->key.at, have);

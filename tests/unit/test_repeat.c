@@ -67,7 +67,7 @@ static void check_line(const char *line) {
     tide_file *files = NULL;
     uint32_t file_count = 0;
     if (measured) tide_job_add_files_of_case(&arena, tide_json_at(measured, "case"), &files, &file_count);
-    if (measured && tide_job_words_of_case(&arena, tide_json_at(measured, "case"), &words, &count, &reason))
+    if (measured && tide_job_arguments_of_case(&arena, tide_json_at(measured, "case"), &words, &count, &reason))
         job = tide_job_build(&arena, words, count, files, file_count, &diags);
     if (job) job->steps = 3;
     tide_run *one = job ? play(&arena, job, false, &diags) : NULL,

@@ -45,10 +45,10 @@ static bool answer_describe(call *c) {
     return true;
 }
 
-static bool read_question(call *c, tide_question *q, const char *key) {
+static bool read_question(call *c, tide_query *q, const char *key) {
     tide_text *words;
     tide_file *files;
-    *q = (tide_question){.arena = &c->arena, .shelf = &c->shelf};
+    *q = (tide_query){.arena = &c->arena, .shelf = &c->shelf};
     bool is_job = strcmp(key, "settings") == 0;
     if (!(is_job ? call_read_words(c, &words, &q->word_count) : call_read_words_at(c, key, &words, &q->word_count)) ||
         !call_read_files(c, &files, &q->file_count))
@@ -61,7 +61,7 @@ static bool read_question(call *c, tide_question *q, const char *key) {
 static bool answer_estimate(call *c) {
     tide_job *job = call_build_job(c);
     tide_run *run = TIDE_NEW(&c->arena, tide_run, 1);
-    tide_question q;
+    tide_query q;
     if (!call_run_job(c, run, job) || !read_question(c, &q, "settings")) return false;
     q.shelf = NULL; /* the run reads its descriptions still */
     if (!tide_warn_of_more(&q, run, job, &c->diags)) return call_out_of_memory(c);
@@ -74,7 +74,7 @@ static bool answer_estimate(call *c) {
 /* "cells": the job with other words, several times; {"cells": [what measure answers to each, without the place of the
  * peak and of what does not fit]}. */
 static bool answer_cells(call *c, const tide_json *cells) {
-    tide_question q;
+    tide_query q;
     if (cells->kind != TIDE_JSON_ARRAY || cells->count > CELL_LIMIT)
         return tide_error(&c->diags, TIDE_ERR_REQUEST, "/cells",
                           "cells is an array of at most 4096 arrays of words like \"batch=4\"", NULL);
@@ -104,7 +104,7 @@ static bool answer_explain(call *c) {
     tide_run *run = TIDE_NEW(&c->arena, tide_run, 1);
     if (!call_run_job(c, run, job)) return false;
     const tide_json *stage = tide_json_at(c->request, "stage");
-    tide_look look = {.event = call_event_at(c, "event", TIDE_AT_PEAK), .of = call_text_at(c, "of")};
+    tide_filter look = {.event = call_event_at(c, "event", TIDE_AT_PEAK), .of = call_text_at(c, "of")};
     look.factor = name_at(c, "factor");
     look.part = name_at(c, "part");
     look.layer = name_at(c, "layer");
@@ -242,7 +242,7 @@ static bool answer_verify(call *c) {
     const char *reason = NULL;
     if (!of_case || of_case->kind != TIDE_JSON_OBJECT)
         return tide_error(&c->diags, TIDE_ERR_REQUEST, "/case", "verify needs a case", NULL);
-    if (!tide_job_words_of_case(&c->arena, of_case, &words, &word_count, &reason)) {
+    if (!tide_job_arguments_of_case(&c->arena, of_case, &words, &word_count, &reason)) {
         not_expressed(c, reason ? reason : "a key of the case");
         return true;
     }
@@ -265,28 +265,28 @@ static bool answer_verify(call *c) {
 }
 
 static bool answer_fit(call *c) {
-    tide_question q;
+    tide_query q;
     if (!read_question(c, &q, "settings")) return false;
     call_open_answer(c);
     return tide_write_fit(&c->writer, &q, call_text_at(c, "knob"), call_text_at(c, "by"), &c->diags);
 }
 
 static bool answer_cards(call *c) {
-    tide_question q;
+    tide_query q;
     if (!read_question(c, &q, "settings")) return false;
     call_open_answer(c);
     return tide_write_cards(&c->writer, &q, &c->diags);
 }
 
 static bool answer_advice(call *c) {
-    tide_question q;
+    tide_query q;
     if (!read_question(c, &q, "settings")) return false;
     call_open_answer(c);
     return tide_write_advice(&c->writer, &q, &c->diags);
 }
 
 static bool answer_compare(call *c) {
-    tide_question one, other;
+    tide_query one, other;
     if (!read_question(c, &one, "settings") || !read_question(c, &other, "with")) return false;
     tide_text *words = NULL;
     if (c->link && other.word_count)

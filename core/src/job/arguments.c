@@ -12,8 +12,8 @@
 /* JOINED_LIMIT: longer than any value may be, so a text cut there is refused. */
 enum { OVERRIDE_LIMIT = 256, JOINED_LIMIT = 16384 };
 
-void tide_words_init(tide_words *words, tide_arena *arena, tide_diagnostics *diags) {
-    *words = (tide_words){.arena = arena, .diags = diags};
+void tide_arguments_init(tide_arguments *words, tide_arena *arena, tide_diagnostics *diags) {
+    *words = (tide_arguments){.arena = arena, .diags = diags};
     for (unsigned id = 0; id < TIDE_SET_COUNT; id++) words->values[id] = tide_settings[id].default_value;
 }
 
@@ -34,18 +34,19 @@ static const char *word_place(tide_arena *arena, tide_text name) {
     return place;
 }
 
-static void word_warn_twice(tide_words *words, const char *place) {
+static void word_warn_twice(tide_arguments *words, const char *place) {
     tide_report(words->diags, TIDE_WARNING, TIDE_ERR_CONFLICT, place, "is given more than once; the last value holds",
                 "remove the others");
 }
 
-static tide_override *override_find(tide_words *words, tide_text path) {
+static tide_override *override_find(tide_arguments *words, tide_text path) {
     for (uint32_t i = 0; i < words->override_count; i++)
         if (tide_text_is(path, words->overrides[i].path)) return &words->overrides[i];
     return NULL;
 }
 
-static void override_add(tide_words *words, tide_text path, tide_json *value, const char *text, tide_origin origin) {
+static void override_add(tide_arguments *words, tide_text path, tide_json *value, const char *text,
+                         tide_origin origin) {
     const char *place = word_place(
         words->arena, tide_text_of(tide_format(words->arena, "overrides.%s", tide_shown(words->arena, path))));
     if (memchr(path.at, '=', path.length)) {
@@ -69,15 +70,15 @@ static void override_add(tide_words *words, tide_text path, tide_json *value, co
     found->origin = origin;
 }
 
-static void override_read(tide_words *words, tide_text path, tide_text value, tide_origin origin) {
+static void override_read(tide_arguments *words, tide_text path, tide_text value, tide_origin origin) {
     const char *place = word_place(
         words->arena, tide_text_of(tide_format(words->arena, "overrides.%s", tide_shown(words->arena, path))));
-    tide_json *json = tide_word_json(words->arena, value, place, words->diags);
-    if (json) override_add(words, path, json, tide_word_json_text(words->arena, json), origin);
+    tide_json *json = tide_argument_json(words->arena, value, place, words->diags);
+    if (json) override_add(words, path, json, tide_argument_json_text(words->arena, json), origin);
 }
 
 /* `v=1` ends a link. */
-static void version_read(tide_words *words, tide_text value) {
+static void version_read(tide_arguments *words, tide_text value) {
     int64_t version;
     if (!tide_text_to_i64(&version, tide_trimmed(value)) || version < 1)
         tide_error(words->diags, TIDE_ERR_FIELD_TYPE, "/settings/v", "is not a version of links",
@@ -98,7 +99,7 @@ static bool is_not_expressed(tide_text name) {
     return false;
 }
 
-static void unknown_read(tide_words *words, tide_text name) {
+static void unknown_read(tide_arguments *words, tide_text name) {
     const char *place = word_place(words->arena, name);
     if (is_not_expressed(name)) {
         tide_error(words->diags, TIDE_ERR_UNSUPPORTED, place,
@@ -118,7 +119,7 @@ static void unknown_read(tide_words *words, tide_text name) {
 /* ---- forms: one word for several settings ---- */
 
 /* n=2x8: nodes x GPUs. */
-static void nodes_read(tide_words *words, tide_text value, tide_origin origin) {
+static void nodes_read(tide_arguments *words, tide_text value, tide_origin origin) {
     tide_text rest = value, nodes, gpus;
     int64_t of_nodes = 0, of_gpus = 1, all = 0;
     bool is_pair = tide_piece_next(&rest, 'x', &nodes) && (!rest.at || tide_piece_next(&rest, 'x', &gpus)) && !rest.at;
@@ -135,7 +136,7 @@ static void nodes_read(tide_words *words, tide_text value, tide_origin origin) {
 }
 
 /* img=4x336x336: images per sample, and their size. */
-static void images_read(tide_words *words, tide_text value, tide_origin origin) {
+static void images_read(tide_arguments *words, tide_text value, tide_origin origin) {
     tide_text rest = value, count;
     if (tide_piece_next(&rest, 'x', &count) && count.length)
         tide_setting_put(words, TIDE_TEXT("images"), count, origin);
@@ -144,7 +145,7 @@ static void images_read(tide_words *words, tide_text value, tide_origin origin) 
 
 static const struct {
     const char *name;
-    void (*read)(tide_words *words, tide_text value, tide_origin origin);
+    void (*read)(tide_arguments *words, tide_text value, tide_origin origin);
 } forms[] = {{"n", nodes_read}, {"img", images_read}};
 
 enum { FORMS = sizeof forms / sizeof *forms };
@@ -155,7 +156,7 @@ bool tide_setting_is_form(tide_text name) {
     return tide_text_starts(name, TIDE_TEXT("overrides."));
 }
 
-void tide_setting_put(tide_words *words, tide_text name, tide_text value, tide_origin origin) {
+void tide_setting_put(tide_arguments *words, tide_text name, tide_text value, tide_origin origin) {
     static const char prefix[] = "overrides.";
     if (name.length == 1 && name.at[0] == 'v') {
         version_read(words, value);
@@ -186,7 +187,7 @@ void tide_setting_put(tide_words *words, tide_text name, tide_text value, tide_o
     words->values[id] = text ? text : tide_settings[id].default_value;
 }
 
-void tide_word_read(tide_words *words, tide_text word, tide_origin origin, bool is_first) {
+void tide_argument_read(tide_arguments *words, tide_text word, tide_origin origin, bool is_first) {
     if (word.length == 0) return;
     if (memchr(word.at, 0, word.length)) {
         tide_error(words->diags, TIDE_ERR_FIELD_TYPE, "/settings", "a word holds a zero byte: this is no text",
@@ -216,21 +217,21 @@ static const char *words_joined(tide_arena *arena, const tide_json *array, const
     const char *text = "";
     for (const tide_json *child = array->first; child && strlen(text) < JOINED_LIMIT; child = child->next) {
         if (child->kind == TIDE_JSON_ARRAY) return NULL;
-        const char *piece = tide_word_value(arena, child);
+        const char *piece = tide_argument_value(arena, child);
         if (!piece) return NULL;
         text = child == array->first ? piece : tide_format(arena, "%s%s%s", text, separator, piece);
     }
     return text;
 }
 
-const char *tide_word_value(tide_arena *arena, const tide_json *value) {
+const char *tide_argument_value(tide_arena *arena, const tide_json *value) {
     switch (value->kind) {
     case TIDE_JSON_STRING:
         return value->text.at;
     case TIDE_JSON_BOOL:
         return value->is_true ? "true" : "false";
     case TIDE_JSON_NUMBER:
-        return tide_word_json_text(arena, value);
+        return tide_argument_json_text(arena, value);
     case TIDE_JSON_ARRAY: {
         bool is_size = value->count == 2 && value->first->kind == TIDE_JSON_NUMBER;
         return value->count > 1024 ? NULL : words_joined(arena, value, is_size ? "x" : ",");
@@ -240,15 +241,15 @@ const char *tide_word_value(tide_arena *arena, const tide_json *value) {
     }
 }
 
-static void overrides_of_json(tide_words *words, const tide_json *entries, tide_origin origin) {
+static void overrides_of_json(tide_arguments *words, const tide_json *entries, tide_origin origin) {
     for (const tide_json *entry = entries->first; entry; entry = entry->next) {
         tide_json *value = tide_json_clone(words->arena, entry);
-        override_add(words, entry->key, value, tide_word_json_text(words->arena, value), origin);
+        override_add(words, entry->key, value, tide_argument_json_text(words->arena, value), origin);
     }
 }
 
 /* {"lora": {"r": 8}} is lora.r=8 */
-static void object_of_json(tide_words *words, const tide_json *object, tide_origin origin) {
+static void object_of_json(tide_arguments *words, const tide_json *object, tide_origin origin) {
     for (const tide_json *entry = object->first; entry; entry = entry->next) {
         const char *name = tide_format(words->arena, "%s.%s", object->key.at, entry->key.at);
         const char *text = tide_adapter_value(words->arena, entry);
@@ -261,12 +262,12 @@ static void object_of_json(tide_words *words, const tide_json *object, tide_orig
     }
 }
 
-void tide_words_of_json(tide_words *words, const tide_json *settings, tide_origin origin) {
+void tide_arguments_of_json(tide_arguments *words, const tide_json *settings, tide_origin origin) {
     bool is_first = true;
     for (const tide_json *child = settings->first; child; child = child->next, is_first = false) {
         if (settings->kind == TIDE_JSON_ARRAY) {
             if (child->kind == TIDE_JSON_STRING)
-                tide_word_read(words, child->text, origin, is_first);
+                tide_argument_read(words, child->text, origin, is_first);
             else
                 tide_error(words->diags, TIDE_ERR_FIELD_TYPE, "/settings", "holds something that is no word",
                            "write \"key=value\"");
@@ -285,10 +286,10 @@ void tide_words_of_json(tide_words *words, const tide_json *settings, tide_origi
             size_t skip = strlen("overrides.");
             tide_json *value = tide_json_clone(words->arena, child);
             override_add(words, (tide_text){child->key.at + skip, child->key.length - skip}, value,
-                         tide_word_json_text(words->arena, value), origin);
+                         tide_argument_json_text(words->arena, value), origin);
             continue;
         }
-        const char *text = tide_word_value(words->arena, child);
+        const char *text = tide_argument_value(words->arena, child);
         if (text)
             tide_setting_put(words, child->key, tide_text_of(text), origin);
         else if (tide_setting_find(child->key) == TIDE_SET_COUNT)

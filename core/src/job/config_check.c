@@ -60,7 +60,7 @@ const char *tide_job_config_place(tide_arena *arena, const tide_job *job, const 
 static const char *entry_shown(tide_arena *arena, const tide_json *entry) {
     if (entry->kind == TIDE_JSON_ARRAY || entry->kind == TIDE_JSON_OBJECT) return tide_json_kind_name(entry);
     if (entry->kind == TIDE_JSON_STRING) return tide_format(arena, "\"%s\"", tide_shown(arena, entry->text));
-    return tide_word_json_text(arena, entry);
+    return tide_argument_json_text(arena, entry);
 }
 
 static bool is_within(const tide_json *value, int64_t least, int64_t most) {

@@ -22,7 +22,7 @@ static bool looks_like_json(tide_text text) {
     return text.length && (text.at[0] == '{' || text.at[0] == '[' || text.at[0] == '"');
 }
 
-tide_json *tide_word_json(tide_arena *arena, tide_text text, const char *place, tide_diagnostics *diags) {
+tide_json *tide_argument_json(tide_arena *arena, tide_text text, const char *place, tide_diagnostics *diags) {
     tide_diagnostics scratch;
     tide_json *value = text.length ? try_parse(arena, text, &scratch) : NULL;
     if (value) return value;
@@ -108,7 +108,7 @@ static void json_put_value(json_text *out, const tide_json *node) {
 }
 
 /* A string stands bare where it would be read back as itself. */
-const char *tide_word_json_text(tide_arena *arena, const tide_json *value) {
+const char *tide_argument_json_text(tide_arena *arena, const tide_json *value) {
     json_text out = {.arena = arena};
     tide_diagnostics scratch;
     if (value->kind == TIDE_JSON_STRING) {

@@ -14,8 +14,8 @@ typedef struct job_builder {
     tide_arena *arena;
     tide_diagnostics *diags;
     tide_job *job;
-    tide_words words;
-    tide_given given;
+    tide_arguments words;
+    tide_inputs given;
     bool model_is_file; /* the configuration came as a file and names itself: no word for it in the
                            link */
     bool files_failed;
@@ -181,7 +181,7 @@ static void read_quantization(job_builder *b) {
     bool is_training = value_is(b, TIDE_SET_mode, "train"),
          adapts = b->words.is_given[TIDE_SET_adapter] || b->words.method;
     if (!from || from->kind == TIDE_JSON_NULL || b->words.is_given[TIDE_SET_quant]) return;
-    tide_words words = b->words;
+    tide_arguments words = b->words;
     bool is_known = tide_quantization_read(&words, from);
     bool is_of_bitsandbytes =
         is_known && tide_setting_is_of(&tide_settings[TIDE_SET_quant_double], words.values[TIDE_SET_quant]);
@@ -218,7 +218,7 @@ static void read_recipe(job_builder *b) {
         tide_source whole = tide_source_whole(b->arena, source);
         const tide_json *recipe = tide_json_parse(b->arena, (tide_text){whole.text, whole.length}, place, b->diags);
         const tide_json *settings = tide_json_at(recipe, "settings");
-        if (settings) tide_words_of_json(&b->words, settings, TIDE_ORIGIN_RECIPE);
+        if (settings) tide_arguments_of_json(&b->words, settings, TIDE_ORIGIN_RECIPE);
     }
 }
 
@@ -803,14 +803,14 @@ tide_job *tide_job_build(tide_arena *arena, const tide_text *words, uint32_t wor
                          uint32_t file_count, tide_diagnostics *diags) {
     job_builder b = {.arena = arena, .diags = diags, .job = TIDE_NEW(arena, tide_job, 1)};
     uint32_t errors = diags->error_count;
-    tide_words_init(&b.words, arena, diags);
+    tide_arguments_init(&b.words, arena, diags);
     tide_files_read(&b.given, &b.words, files, file_count);
     b.files_failed = diags->error_count != errors;
     if (word_count > WORD_LIMIT) {
         tide_error(diags, TIDE_ERR_LIMIT, "/settings", "more than 4096 words", "a job has a few dozen settings");
         word_count = WORD_LIMIT;
     }
-    for (uint32_t i = 0; i < word_count; i++) tide_word_read(&b.words, words[i], TIDE_ORIGIN_USER, i == 0);
+    for (uint32_t i = 0; i < word_count; i++) tide_argument_read(&b.words, words[i], TIDE_ORIGIN_USER, i == 0);
     read_recipe(&b);
     read_versions(&b);
     find_model(&b);
@@ -847,8 +847,8 @@ static bool is_of_device(unsigned id) {
 tide_job *tide_job_device(tide_arena *arena, const tide_text *words, uint32_t word_count, tide_diagnostics *diags) {
     job_builder b = {.arena = arena, .diags = diags, .job = TIDE_NEW(arena, tide_job, 1)};
     uint32_t errors = diags->error_count;
-    tide_words_init(&b.words, arena, diags);
-    for (uint32_t i = 0; i < word_count; i++) tide_word_read(&b.words, words[i], TIDE_ORIGIN_USER, false);
+    tide_arguments_init(&b.words, arena, diags);
+    for (uint32_t i = 0; i < word_count; i++) tide_argument_read(&b.words, words[i], TIDE_ORIGIN_USER, false);
     b.job->rows = TIDE_NEW(arena, tide_setting_row, TIDE_SET_COUNT);
     for (unsigned i = 0; i < TIDE_SET_COUNT; i++) {
         tide_setting_id id = (tide_setting_id)i;

@@ -35,11 +35,11 @@ typedef struct tide_file_key {
     struct tide_file_key *next;
 } tide_file_key;
 
-typedef struct tide_file_card {
+typedef struct tide_file_summary {
     const char *name, *title; /* "an Accelerate configuration" */
     tide_file_key *first, *last;
-    struct tide_file_card *next;
-} tide_file_card;
+    struct tide_file_summary *next;
+} tide_file_summary;
 
 /* A card of models/gpus.json. */
 typedef struct tide_gpu {
@@ -141,8 +141,8 @@ typedef struct tide_job {
 
     tide_setting_row *rows;
     uint32_t row_count;
-    const char *link;            /* what differs from the defaults, "v=1" last */
-    const tide_file_card *files; /* those that start training, in order */
+    const char *link;               /* what differs from the defaults, "v=1" last */
+    const tide_file_summary *files; /* those that start training, in order */
 } tide_job;
 
 /* A file that came with the request. */
@@ -175,8 +175,8 @@ const tide_json *tide_config_type(const tide_json *config);
 const char *tide_job_config_place(tide_arena *arena, const tide_job *job, const tide_json *entry);
 
 /* A case of the oracle (a flat JSON object) as words; false and a reason if a key has no word. */
-bool tide_job_words_of_case(tide_arena *arena, const tide_json *of_case, tide_text **words, uint32_t *count,
-                            const char **reason);
+bool tide_job_arguments_of_case(tide_arena *arena, const tide_json *of_case, tide_text **words, uint32_t *count,
+                                const char **reason);
 
 /* The configurations that a case brings ("config", "preprocessor": objects), as files after those that there are. */
 void tide_job_add_files_of_case(tide_arena *arena, const tide_json *of_case, tide_file **files, uint32_t *count);

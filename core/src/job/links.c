@@ -85,7 +85,7 @@ typedef struct link_reader {
     tide_arena *arena;
     tide_diagnostics *diags;
     tide_link *link;
-    tide_words words, baseline;
+    tide_arguments words, baseline;
     tide_text pairs[WORD_LIMIT][2]; /* b.KEY, for when all other words are known */
     uint32_t pair_count, unknown_count;
     const char *unknown; /* "a, b" */
@@ -103,7 +103,7 @@ static void add_unknown(link_reader *r, tide_text name) {
 }
 
 /* Takes a setting, or says why it is not taken: the default then holds. */
-static void read_setting(link_reader *r, tide_words *words, tide_text name, tide_text value, tide_origin origin) {
+static void read_setting(link_reader *r, tide_arguments *words, tide_text name, tide_text value, tide_origin origin) {
     tide_diagnostics scratch;
     tide_setting_id id = tide_setting_find(name);
     tide_diagnostics_init(&scratch, r->arena);
@@ -112,7 +112,7 @@ static void read_setting(link_reader *r, tide_words *words, tide_text name, tide
         add_unknown(r, name);
         return;
     }
-    tide_words before = *words;
+    tide_arguments before = *words;
     tide_setting_put(words, name, value, origin);
     if (scratch.error_count == 0) return;
     *words = before;
@@ -189,7 +189,7 @@ static void read_piece(link_reader *r, tide_text piece) {
     }
 }
 
-static void take_words(const link_reader *r, const tide_words *words, tide_text **out, uint32_t *count) {
+static void take_words(const link_reader *r, const tide_arguments *words, tide_text **out, uint32_t *count) {
     *out = TIDE_NEW(r->arena, tide_text, TIDE_SET_COUNT + words->override_count);
     *count = 0;
     for (unsigned id = 0; id < TIDE_SET_COUNT; id++)
@@ -203,9 +203,9 @@ static void take_words(const link_reader *r, const tide_words *words, tide_text 
 
 /* The job's words, with those of b. in place of theirs; an empty one is the default. */
 static void read_baseline(link_reader *r) {
-    tide_words_init(&r->baseline, r->arena, r->diags);
+    tide_arguments_init(&r->baseline, r->arena, r->diags);
     for (uint32_t i = 0; i < r->link->word_count; i++)
-        tide_word_read(&r->baseline, r->link->words[i], TIDE_ORIGIN_FILE, false);
+        tide_argument_read(&r->baseline, r->link->words[i], TIDE_ORIGIN_FILE, false);
     for (uint32_t i = 0; i < r->pair_count; i++) {
         tide_setting_id id = tide_setting_find(r->pairs[i][0]);
         if (r->pairs[i][1].length)
@@ -234,7 +234,7 @@ void tide_link_read(tide_arena *arena, tide_text text, tide_link *link, tide_dia
     link_reader *r = TIDE_NEW(arena, link_reader, 1);
     *r = (link_reader){.arena = arena, .diags = diags, .link = link};
     *link = (tide_link){.was = TIDE_TEXT(""), .view = {TIDE_TEXT(""), TIDE_TEXT(""), TIDE_TEXT("")}};
-    tide_words_init(&r->words, arena, diags);
+    tide_arguments_init(&r->words, arena, diags);
     tide_text rest = fragment_of(r, text), piece;
     for (uint32_t i = 0; i < WORD_LIMIT && tide_piece_next(&rest, '&', &piece); i++) read_piece(r, piece);
     if (r->unknown_count)

@@ -95,7 +95,7 @@ typedef struct tide_override {
     tide_origin origin;
 } tide_override;
 
-typedef struct tide_words {
+typedef struct tide_arguments {
     tide_arena *arena;
     tide_diagnostics *diags;
     const char *values[TIDE_SET_COUNT]; /* canonical; the default where nothing was given */
@@ -104,20 +104,20 @@ typedef struct tide_words {
     const char *method; /* of adapter, by a setting METHOD.KEY; NULL: none was given so */
     tide_override *overrides;
     uint32_t override_count, override_capacity;
-} tide_words;
+} tide_arguments;
 
-void tide_words_init(tide_words *words, tide_arena *arena, tide_diagnostics *diags);
-void tide_word_read(tide_words *words, tide_text word, tide_origin origin, bool is_first);
-void tide_setting_put(tide_words *words, tide_text name, tide_text value, tide_origin origin);
+void tide_arguments_init(tide_arguments *words, tide_arena *arena, tide_diagnostics *diags);
+void tide_argument_read(tide_arguments *words, tide_text word, tide_origin origin, bool is_first);
+void tide_setting_put(tide_arguments *words, tide_text name, tide_text value, tide_origin origin);
 /* "settings" of a job file: an object of values, or an array of words. */
-void tide_words_of_json(tide_words *words, const tide_json *settings, tide_origin origin);
+void tide_arguments_of_json(tide_arguments *words, const tide_json *settings, tide_origin origin);
 
 /* A value of a JSON tree as the text of a word; NULL if a word cannot hold it (null, objects). */
-const char *tide_word_value(tide_arena *arena, const tide_json *value);
+const char *tide_argument_value(tide_arena *arena, const tide_json *value);
 
 /* configuration.c: JSON values in words, and what replaces entries of a configuration. */
-tide_json *tide_word_json(tide_arena *arena, tide_text text, const char *place, tide_diagnostics *diags);
-const char *tide_word_json_text(tide_arena *arena, const tide_json *value);
+tide_json *tide_argument_json(tide_arena *arena, tide_text text, const char *place, tide_diagnostics *diags);
+const char *tide_argument_json_text(tide_arena *arena, const tide_json *value);
 bool tide_config_override(tide_arena *arena, tide_json *config, const tide_override *override, tide_diagnostics *diags);
 void tide_config_dropout(tide_json *config, int64_t pico);
 
@@ -132,15 +132,15 @@ bool tide_setting_is_of(const tide_setting *setting, const char *choice);
 
 /* adapter.c: adapter_config.json, an object with "peft_type"; a value of it as the text of a setting (NULL: it is
  * none); and the settings adapter.KEY of a job. */
-void tide_adapter_read(tide_words *words, const tide_json *root, const char *place, const char *name);
+void tide_adapter_read(tide_arguments *words, const tide_json *root, const char *place, const char *name);
 const char *tide_adapter_value(tide_arena *arena, const tide_json *value);
-void tide_adapter_fill(tide_words *words, tide_adapter *adapter);
+void tide_adapter_fill(tide_arguments *words, tide_adapter *adapter);
 
 /* quantization.c: "quantization_config" as settings; false if it is of a kind that is not expressed. */
-bool tide_quantization_read(tide_words *words, const tide_json *from);
+bool tide_quantization_read(tide_arguments *words, const tide_json *from);
 
 /* files.c: what the files are. */
-typedef struct tide_given {
+typedef struct tide_inputs {
     tide_json *config;
     const char *config_name; /* of the model */
     const char *config_file;
@@ -151,14 +151,14 @@ typedef struct tide_given {
     const char *title, *source;
     int64_t published_parameters;
     const char *asked_model, *asked_place; /* that a file which starts training names; NULL: none */
-    tide_file_card *cards, *last_card;
+    tide_file_summary *cards, *last_card;
     tide_checkpoint checkpoint;
-} tide_given;
+} tide_inputs;
 
 /* Words of job files go to *words; the rest to *given. */
-void tide_files_read(tide_given *given, tide_words *words, const tide_file *files, uint32_t count);
+void tide_files_read(tide_inputs *given, tide_arguments *words, const tide_file *files, uint32_t count);
 /* The members of a catalogue entry; false after an error. */
-bool tide_entry_read(tide_given *given, tide_arena *arena, const tide_json *entry, const char *place,
+bool tide_entry_read(tide_inputs *given, tide_arena *arena, const tide_json *entry, const char *place,
                      tide_diagnostics *diags);
 
 #endif

@@ -6,7 +6,7 @@
 /* ---- calls of operations ---- */
 
 tide_value tide_run_operation(tide_machine *m, const tide_op *op, tide_value *a, uint32_t count) {
-    if (tide_is_winding_down(m)) return tide_none();
+    if (tide_is_aborting(m)) return tide_none();
     if (++m->op_count > m->op_limit)
         return tide_nothing(m, TIDE_ERR_LIMIT, "more operations than tidemark plays for one job%s", "");
     m->op = op->name;
@@ -53,10 +53,10 @@ tide_value tide_call_operation(tide_frame *f, tide_expr *e, const tide_op *op, c
         }
     }
     tide_value made = tide_none();
-    for (uint32_t i = 0; i < s->count && !tide_is_winding_down(m); i++)
+    for (uint32_t i = 0; i < s->count && !tide_is_aborting(m); i++)
         if (!given[i] && !s->has_default[i])
             tide_fail(m, TIDE_ERR_DESCRIPTION, "%s lacks an argument (%s)", op->name, op->signature);
-    if (!tide_is_winding_down(m)) made = tide_run_operation(m, op, a, s->count);
+    if (!tide_is_aborting(m)) made = tide_run_operation(m, op, a, s->count);
     for (uint32_t i = 0; i < s->count; i++)
         if (given[i]) tide_value_release(m, a[i]);
     return made;
@@ -76,16 +76,16 @@ static tide_value run_function(tide_model *model, tide_function *function, uint3
     tide_machine *m = model->m;
     tide_value result = tide_none();
     if (model->depth >= CALL_DEPTH) tide_fail(m, TIDE_ERR_LIMIT, "calls nested deeper than %d", CALL_DEPTH);
-    if (!tide_is_winding_down(m)) tide_bind_function(model, function, model->scopes[scope].description);
+    if (!tide_is_aborting(m)) tide_bind_function(model, function, model->scopes[scope].description);
     uint32_t slots = function->local_count > count ? function->local_count : count;
-    tide_value *locals = tide_take(m, (slots + 1) * sizeof *locals);
+    tide_value *locals = tide_pool_alloc(m, (slots + 1) * sizeof *locals);
     for (uint32_t i = 0; i < count; i++) locals[i] = arguments[i];
     tide_frame f = {model, instance, scope, function, locals};
     model->depth++;
-    if (!tide_is_winding_down(m)) tide_run_block(&f, function->body, &result);
+    if (!tide_is_aborting(m)) tide_run_block(&f, function->body, &result);
     model->depth--;
     for (uint32_t i = 0; i < slots; i++) tide_value_release(m, locals[i]);
-    tide_give(m, locals, (slots + 1) * sizeof *locals);
+    tide_pool_free(m, locals, (slots + 1) * sizeof *locals);
     return result;
 }
 
@@ -129,11 +129,11 @@ bool tide_arrange(tide_model *model, tide_function *function, uint32_t instance,
         arranged[i] = tide_none();
         if (function->parameters[i].otherwise)
             arranged[i] = tide_eval(&f, function->parameters[i].otherwise);
-        else if (ok && !tide_is_winding_down(m))
+        else if (ok && !tide_is_aborting(m))
             tide_fail(m, TIDE_ERR_DESCRIPTION, "%s lacks '%s'", tide_terminated(m, function->name),
                       tide_terminated(m, function->parameters[i].name));
     }
-    return ok && !tide_is_winding_down(m);
+    return ok && !tide_is_aborting(m);
 }
 
 tide_value tide_call_function(tide_model *model, tide_function *function, uint32_t instance, uint32_t scope,
@@ -164,7 +164,7 @@ static void applied_run(tide_machine *m, tide_node *node, tide_tensor **grads, t
         tide_value v = made.kind == TIDE_VALUE_LIST ? (i < made.list->count ? made.list->items[i] : tide_none())
                        : i                          ? tide_none()
                                                     : made;
-        if (v.kind == TIDE_VALUE_TENSOR && tide_wants(node, (int)i)) results[i] = tide_retain(v.tensor);
+        if (v.kind == TIDE_VALUE_TENSOR && tide_needs_input_grad(node, (int)i)) results[i] = tide_retain(v.tensor);
     }
     tide_value_release(m, made);
     tide_release_at(m, &grads[0]); /* python_function.cpp: PyNode::apply hands them on; those of other nodes outlive the
@@ -174,7 +174,7 @@ static void applied_run(tide_machine *m, tide_node *node, tide_tensor **grads, t
 static void applied_drop(tide_machine *m, tide_held *held) {
     tide_applied *f = (tide_applied *)held;
     tide_value_release(m, f->context);
-    tide_give(m, f, sizeof *f);
+    tide_pool_free(m, f, sizeof *f);
 }
 
 static const tide_backward applied_backward = {"FunctionBackward", applied_run};
@@ -184,7 +184,7 @@ tide_applied *tide_applied_of(const tide_node *node) {
 }
 
 void tide_apply_again(tide_machine *m, tide_node *node, tide_applied held) {
-    tide_applied *kept = tide_take(m, sizeof *kept);
+    tide_applied *kept = tide_pool_alloc(m, sizeof *kept);
     *kept = held;
     node->held = &kept->held;
 }
@@ -220,7 +220,7 @@ tide_value tide_apply(tide_frame *f, const tide_value *a, uint32_t count) {
     m->grad_enabled = grad_enabled;
     if (node && made.kind == TIDE_VALUE_TENSOR) {
         tide_apply_again(m, node, (tide_applied){{NULL, applied_drop}, backward, f->instance, f->scope, context});
-        tide_made_by(m, node, made.tensor);
+        tide_set_grad_fn(m, node, made.tensor);
         return made;
     }
     tide_value_release(m, context);
@@ -247,8 +247,8 @@ tide_value tide_call_again(tide_machine *m, void *function, tide_value *inputs, 
     for (uint32_t i = 0; i < c->named_count; i++) named[i] = tide_value_retain(c->named[i]);
     uint32_t module = m->module;
     m->module = c->instance;
-    tide_value made = tide_call_alike(c->model, c->method, c->instance, c->model->instances[c->instance].scope,
-                                      positional, count, c->keywords, named, c->named_count);
+    tide_value made = tide_call_memoized(c->model, c->method, c->instance, c->model->instances[c->instance].scope,
+                                         positional, count, c->keywords, named, c->named_count);
     m->module = module;
     return made;
 }
@@ -256,19 +256,19 @@ tide_value tide_call_again(tide_machine *m, void *function, tide_value *inputs, 
 void tide_closure_free(tide_machine *m, void *function) {
     closure *c = function;
     for (uint32_t i = 0; i < c->named_count; i++) tide_value_release(m, c->named[i]);
-    tide_give(m, c->named, (c->named_count + 1) * sizeof *c->named);
-    tide_give(m, c->keywords, (c->named_count + 1) * sizeof *c->keywords);
-    tide_give(m, c, sizeof *c);
+    tide_pool_free(m, c->named, (c->named_count + 1) * sizeof *c->named);
+    tide_pool_free(m, c->keywords, (c->named_count + 1) * sizeof *c->keywords);
+    tide_pool_free(m, c, sizeof *c);
 }
 
 static tide_value checkpointed(tide_model *model, uint32_t instance, tide_function *method,
                                const tide_value *positional, uint32_t count, const tide_text *keywords,
                                const tide_value *named, uint32_t named_count) {
     tide_machine *m = model->m;
-    closure *c = tide_take(m, sizeof *c);
+    closure *c = tide_pool_alloc(m, sizeof *c);
     *c = (closure){model, instance, method, named_count, NULL, NULL};
-    c->keywords = tide_take(m, (named_count + 1) * sizeof *c->keywords);
-    c->named = tide_take(m, (named_count + 1) * sizeof *c->named);
+    c->keywords = tide_pool_alloc(m, (named_count + 1) * sizeof *c->keywords);
+    c->named = tide_pool_alloc(m, (named_count + 1) * sizeof *c->named);
     for (uint32_t i = 0; i < named_count; i++) {
         c->keywords[i] = keywords[i];
         c->named[i] = tide_value_retain(named[i]);
@@ -291,7 +291,7 @@ static tide_value call_method(tide_model *model, uint32_t instance, tide_functio
     for (uint32_t i = 0; i < named_count; i++) kept_named[i] = tide_value_retain(named[i]);
     model->m->module = instance;
     tide_value made =
-        tide_call_alike(model, method, instance, of->scope, kept, count, keywords, kept_named, named_count);
+        tide_call_memoized(model, method, instance, of->scope, kept, count, keywords, kept_named, named_count);
     if (of->makes_grad && made.kind == TIDE_VALUE_TENSOR && model->m->grad_enabled)
         made.tensor->requires_grad = true; /* output.requires_grad_(True): a leaf where nothing before it trains */
     return made;
@@ -307,7 +307,7 @@ static tide_value call_hooked(tide_model *model, uint32_t instance, tide_functio
     for (uint32_t i = 0; i < named_count; i++) given_named[i] = tide_value_retain(named[i]);
     model->before_forward(model, instance, given, count, given_named, named_count);
     tide_value made = call_method(model, instance, method, given, count, keywords, given_named, named_count);
-    if (!tide_is_winding_down(m)) model->after_forward(model, instance, &made);
+    if (!tide_is_aborting(m)) model->after_forward(model, instance, &made);
     for (uint32_t i = 0; i < count; i++) tide_value_release(m, given[i]);
     for (uint32_t i = 0; i < named_count; i++) tide_value_release(m, given_named[i]);
     return made;
@@ -318,7 +318,7 @@ tide_value tide_call_module(tide_model *model, uint32_t instance, tide_function 
                             uint32_t count, const tide_text *keywords, const tide_value *named, uint32_t named_count) {
     tide_machine *m = model->m;
     const tide_instance *of = &model->instances[instance];
-    bool is_hooked = !method && model->before_forward && !tide_is_winding_down(m);
+    bool is_hooked = !method && model->before_forward && !tide_is_aborting(m);
     if (!method) method = of->of->forward;
     if (!method) return tide_nothing(m, TIDE_ERR_DESCRIPTION, "%s has no forward()", tide_terminated(m, of->of->name));
     uint32_t module = m->module, statement = m->statement;

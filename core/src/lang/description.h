@@ -79,7 +79,7 @@ typedef struct tide_source {
     const char *text;
     uint32_t length;
     bool is_given;                 /* by a user: all of it is read, so that all mistakes are found */
-    uint32_t pack_at, pack_length; /* the whole of it in the pack (sources.h); 0: `text` is the whole */
+    uint32_t pack_at, pack_length; /* the whole of it in the pack (embedded_models.h); 0: `text` is the whole */
 } tide_source;
 
 /* Finds the text of a description by its name; NULL text if there is none. */

@@ -5,7 +5,7 @@
 #include "lang/description.h"
 
 /* A build may keep in its program only what is needed at once, and the rest in a file of its own, the pack, which is
- * given later (web/wasm/door.c). A source of the pack has no text. */
+ * given later (web/wasm/wasm_exports.c). A source of the pack has no text. */
 extern const char *tide_pack;           /* NULL: not there (yet) */
 extern bool tide_pack_is_missed;        /* a call ended because it was not */
 extern const uint32_t tide_pack_length; /* bytes; 0: everything is in the program */

@@ -51,7 +51,7 @@ static tide_value eval_member(tide_frame *f, tide_expr *e) {
         if (f->model->read_parameter && a.module != f->instance && made.kind == TIDE_VALUE_TENSOR &&
             made.tensor->is_parameter)
             f->model->read_parameter(f->model, f->instance, made.tensor);
-    } else if (!tide_is_winding_down(m)) {
+    } else if (!tide_is_aborting(m)) {
         tide_fail(m, TIDE_ERR_DESCRIPTION, "'%s' of %s", tide_terminated(m, e->text), tide_kind_name(a));
     }
     tide_value_release(m, a);
@@ -68,7 +68,7 @@ static tide_value index_tensor(tide_frame *f, tide_expr *e, tide_tensor *x) {
     bool has_changed = false;
     int from = 0;
     tide_value indices = {.kind = TIDE_VALUE_LIST, .list = tide_list_new(m)};
-    for (uint32_t i = 0; i < e->count && !tide_is_winding_down(m); i++) {
+    for (uint32_t i = 0; i < e->count && !tide_is_aborting(m); i++) {
         tide_expr *item = e->items[i];
         tide_tensor *made = NULL;
         if (item->kind == TIDE_EXPR_ELLIPSIS) {
@@ -126,7 +126,7 @@ static tide_value index_tensor(tide_frame *f, tide_expr *e, tide_tensor *x) {
         at = made;
         has_changed = true;
     }
-    if (indices.list->count && !tide_is_winding_down(m)) {
+    if (indices.list->count && !tide_is_aborting(m)) {
         tide_value arguments[3] = {tide_of_tensor(at), indices, tide_of_int(from)};
         tide_value made = tide_run_operation(m, tide_op_find(TIDE_TEXT("index")), arguments, 3);
         tide_value_release(m, indices);
@@ -134,7 +134,7 @@ static tide_value index_tensor(tide_frame *f, tide_expr *e, tide_tensor *x) {
         return made;
     }
     tide_value_release(m, indices);
-    if (!has_changed && !tide_is_winding_down(m)) { /* at::alias */
+    if (!has_changed && !tide_is_aborting(m)) { /* at::alias */
         tide_tensor *made = tide_slice(m, at, 0, (tide_dim){0, 0}, (tide_dim){INT64_MAX, 0});
         tide_release(m, at);
         at = made;
@@ -161,7 +161,7 @@ static tide_value index_list(tide_frame *f, tide_expr *e, tide_list *list) {
     int64_t i = tide_arg_int(m, index);
     if (i < 0) i += list->count;
     if (i < 0 || i >= (int64_t)list->count || e->count != 1) {
-        if (!tide_is_winding_down(m))
+        if (!tide_is_aborting(m))
             tide_fail(m, TIDE_ERR_DESCRIPTION, "index %lld into a list of %u", (long long)i, list->count);
         return tide_none();
     }
@@ -174,7 +174,7 @@ static tide_value index_text(tide_frame *f, tide_expr *e, tide_text text) {
     int64_t i = tide_arg_int(m, tide_eval(f, e->items[0]));
     if (i >= 0 && i < (int64_t)text.length && e->count == 1)
         return (tide_value){.kind = TIDE_VALUE_TEXT, .text = {text.at + i, 1}};
-    if (!tide_is_winding_down(m))
+    if (!tide_is_aborting(m))
         tide_fail(m, TIDE_ERR_DESCRIPTION, "index %lld into a text of %u letters", (long long)i, (unsigned)text.length);
     return tide_none();
 }
@@ -185,7 +185,7 @@ static tide_value one_size(tide_frame *f, tide_expr *e) {
     tide_value x = tide_eval(f, e->a->a), made = tide_none();
     int64_t i = e->items[0]->kind == TIDE_EXPR_NEGATE ? -e->items[0]->a->integer : e->items[0]->integer;
     if (x.kind != TIDE_VALUE_TENSOR) {
-        if (!tide_is_winding_down(m)) tide_fail(m, TIDE_ERR_DESCRIPTION, "'shape' of %s", tide_kind_name(x));
+        if (!tide_is_aborting(m)) tide_fail(m, TIDE_ERR_DESCRIPTION, "'shape' of %s", tide_kind_name(x));
     } else if (i >= x.tensor->shape->dims || i < -x.tensor->shape->dims) {
         tide_fail(m, TIDE_ERR_DESCRIPTION, "index %lld into a shape of %d", (long long)i, x.tensor->shape->dims);
     } else {
@@ -211,7 +211,7 @@ static tide_value eval_index(tide_frame *f, tide_expr *e) {
         made = index_list(f, e, a.list);
     else if (a.kind == TIDE_VALUE_TEXT)
         made = index_text(f, e, a.text);
-    else if (!tide_is_winding_down(m))
+    else if (!tide_is_aborting(m))
         tide_fail(m, TIDE_ERR_DESCRIPTION, "an index into %s", tide_kind_name(a));
     tide_value_release(m, a);
     return made;
@@ -243,7 +243,7 @@ static tide_value call_value(tide_frame *f, tide_expr *e, tide_value callee, tid
     tide_text keywords[ARGUMENT_LIMIT];
     uint32_t named_count, count = tide_eval_arguments(f, e, positional, keywords, named, &named_count);
     tide_value made = tide_none();
-    if (!tide_is_winding_down(m))
+    if (!tide_is_aborting(m))
         made = tide_call_module(f->model, callee.module, method, positional, count, keywords, named, named_count);
     tide_release_all(m, positional, count);
     tide_release_all(m, named, named_count);
@@ -272,7 +272,7 @@ static tide_value call_member(tide_frame *f, tide_expr *e) {
             else
                 tide_bind_operation_call(f->model, e, op, 1);
         }
-        if (!tide_is_winding_down(m)) made = tide_call_operation(f, e, e->target, &object);
+        if (!tide_is_aborting(m)) made = tide_call_operation(f, e, e->target, &object);
     } else if (object.kind == TIDE_VALUE_MODULE) {
         object.module = delegated(f->model, object.module, e->a->text);
         const tide_instance *of = &f->model->instances[object.module];
@@ -291,7 +291,7 @@ static tide_value call_member(tide_frame *f, tide_expr *e) {
         tide_list_push(m, object.list, v);
     } else if (object.kind == TIDE_VALUE_LIST && tide_text_is(e->a->text, "pop") && e->count < 2) {
         made = list_pop(m, object.list, e->count == 1); /* pop() or pop(0) */
-    } else if (!tide_is_winding_down(m)) {
+    } else if (!tide_is_aborting(m)) {
         tide_fail(m, TIDE_ERR_DESCRIPTION, "'%s' called on %s", tide_terminated(m, e->a->text), tide_kind_name(object));
     }
     tide_value_release(m, object);
@@ -306,7 +306,7 @@ static tide_value eval_callee(tide_frame *f, tide_expr *e) {
         tide_value made = tide_none();
         if (callee.kind == TIDE_VALUE_MODULE)
             made = call_value(f, e, callee, NULL);
-        else if (!tide_is_winding_down(m))
+        else if (!tide_is_aborting(m))
             tide_fail(m, TIDE_ERR_DESCRIPTION, "%s cannot be called", tide_kind_name(callee));
         return made;
     }
@@ -338,7 +338,7 @@ static tide_value eval_callee(tide_frame *f, tide_expr *e) {
     }
     tide_value callee = tide_eval(f, name);
     if (callee.kind == TIDE_VALUE_MODULE) return call_value(f, e, callee, NULL);
-    if (!tide_is_winding_down(m))
+    if (!tide_is_aborting(m))
         tide_fail(m, TIDE_ERR_DESCRIPTION, "'%s' is %s and cannot be called", tide_terminated(m, name->text),
                   tide_kind_name(callee));
     tide_value_release(m, callee);
@@ -360,7 +360,7 @@ static tide_value eval_call(tide_frame *f, tide_expr *e) {
 static tide_value eval_binary(tide_frame *f, tide_expr *e) {
     tide_machine *m = f->model->m;
     tide_value a = tide_eval(f, e->a), b = tide_eval(f, e->b), made = tide_none();
-    if (tide_is_winding_down(m)) {
+    if (tide_is_aborting(m)) {
         made = tide_none();
     } else if (a.kind == TIDE_VALUE_TENSOR || b.kind == TIDE_VALUE_TENSOR) {
         bool is_none_test = e->kind == TIDE_EXPR_COMPARE && (a.kind == TIDE_VALUE_NONE || b.kind == TIDE_VALUE_NONE);
@@ -385,10 +385,10 @@ static tide_value eval_binary(tide_frame *f, tide_expr *e) {
 static tide_value comprehension(tide_frame *f, tide_expr *e) {
     tide_machine *m = f->model->m;
     tide_value over = tide_eval(f, e->b), made = {.kind = TIDE_VALUE_LIST, .list = tide_list_new(m)};
-    if (over.kind != TIDE_VALUE_LIST && !tide_is_winding_down(m))
+    if (over.kind != TIDE_VALUE_LIST && !tide_is_aborting(m))
         tide_fail(m, TIDE_ERR_DESCRIPTION, "'for' over %s", tide_kind_name(over));
     tide_value_is_read(over);
-    for (uint32_t i = 0; over.kind == TIDE_VALUE_LIST && i < over.list->count && !tide_is_winding_down(m); i++) {
+    for (uint32_t i = 0; over.kind == TIDE_VALUE_LIST && i < over.list->count && !tide_is_aborting(m); i++) {
         tide_value_release(m, f->locals[e->slot]);
         f->locals[e->slot] = tide_value_retain(over.list->items[i]);
         if (++m->op_count > m->op_limit)
@@ -426,7 +426,7 @@ static tide_value eval_name(tide_frame *f, tide_expr *e) {
 tide_value tide_eval_any(tide_frame *f, tide_expr *e) {
     tide_machine *m = f->model->m;
     tide_value a, made;
-    if (tide_is_winding_down(m)) return tide_none();
+    if (tide_is_aborting(m)) return tide_none();
     switch (e->kind) {
     case TIDE_EXPR_NONE:
     case TIDE_EXPR_BOOL:
@@ -504,7 +504,7 @@ static void assign(tide_frame *f, tide_statement *s, tide_value v) {
     if (v.kind == TIDE_VALUE_LIST && v.list->count == s->target_count) {
         for (uint32_t i = 0; i < s->target_count; i++)
             tide_set_local(f, s->slots[i], tide_value_retain(v.list->items[i]));
-    } else if (!tide_is_winding_down(m)) {
+    } else if (!tide_is_aborting(m)) {
         tide_fail(m, TIDE_ERR_DESCRIPTION, "%u names for %s of %u", s->target_count, tide_kind_name(v),
                   v.kind == TIDE_VALUE_LIST ? v.list->count : 0);
     }
@@ -515,11 +515,11 @@ static tide_outcome run_for(tide_frame *f, tide_statement *s, tide_value *result
     tide_machine *m = f->model->m;
     tide_value over = tide_eval(f, s->expr);
     tide_outcome out = GOES_ON;
-    if (over.kind != TIDE_VALUE_LIST && !tide_is_winding_down(m))
+    if (over.kind != TIDE_VALUE_LIST && !tide_is_aborting(m))
         tide_fail(m, TIDE_ERR_DESCRIPTION, "'for' over %s", tide_kind_name(over));
     tide_value_is_read(over);
-    for (uint32_t i = 0;
-         over.kind == TIDE_VALUE_LIST && i < over.list->count && out == GOES_ON && !tide_is_winding_down(m); i++) {
+    for (uint32_t i = 0; over.kind == TIDE_VALUE_LIST && i < over.list->count && out == GOES_ON && !tide_is_aborting(m);
+         i++) {
         assign(f, s, tide_value_retain(over.list->items[i]));
         out = tide_run_block(f, s->body, result);
     }
@@ -529,7 +529,7 @@ static tide_outcome run_for(tide_frame *f, tide_statement *s, tide_value *result
 
 tide_outcome tide_run_block(tide_frame *f, tide_statement *s, tide_value *result) {
     tide_machine *m = f->model->m;
-    for (; s && !tide_is_winding_down(m); s = s->next) {
+    for (; s && !tide_is_aborting(m); s = s->next) {
         tide_outcome out = GOES_ON;
         m->statement = s->number;
         if (++m->op_count > m->op_limit)
@@ -540,7 +540,7 @@ tide_outcome tide_run_block(tide_frame *f, tide_statement *s, tide_value *result
             break;
         case TIDE_STATEMENT_ADD: {
             tide_value old = tide_value_retain(f->locals[s->slots[0]]), by = tide_eval(f, s->expr), made = tide_none();
-            if (tide_is_winding_down(m))
+            if (tide_is_aborting(m))
                 made = tide_none();
             else if (old.kind == TIDE_VALUE_TENSOR)
                 made = tide_operate(f, "add_", old, by);

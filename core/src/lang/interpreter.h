@@ -94,12 +94,12 @@ bool tide_bind_expr(tide_model *model, tide_function *function, const tide_descr
 bool tide_bind_members(tide_model *model, tide_class *of, const tide_description *from);
 bool tide_bind_function(tide_model *model, tide_function *function, const tide_description *from);
 
-/* ---- sizes.c ---- */
+/* ---- config_expressions.c ---- */
 tide_value tide_scope_size(tide_model *model, uint32_t scope, uint32_t number);
 tide_value tide_eval_size(tide_model *model, uint32_t scope, tide_expr *e, tide_text self, bool may_miss, int depth);
 void tide_run_checks(tide_model *model, uint32_t scope);
 
-/* ---- numbers.c ---- */
+/* ---- arithmetic.c ---- */
 const char *tide_kind_name(tide_value v);
 tide_value tide_literal(const tide_expr *e); /* none, a boolean, a number or text */
 tide_value tide_arithmetic(tide_machine *m, char op, tide_value a, tide_value b);
@@ -117,10 +117,10 @@ bool tide_arrange(tide_model *model, tide_function *function, uint32_t instance,
 tide_value tide_call_function(tide_model *model, tide_function *function, uint32_t instance, uint32_t scope,
                               const tide_value *positional, uint32_t count, const tide_text *keywords,
                               const tide_value *named, uint32_t named_count);
-/* The same; of calls that are alike, see alike.c, the first is played and the others are made from it. */
-tide_value tide_call_alike(tide_model *model, tide_function *function, uint32_t instance, uint32_t scope,
-                           const tide_value *positional, uint32_t count, const tide_text *keywords,
-                           const tide_value *named, uint32_t named_count);
+/* The same; of calls with equal keys the first is played and the others are replayed, see memo/layer_memo.c. */
+tide_value tide_call_memoized(tide_model *model, tide_function *function, uint32_t instance, uint32_t scope,
+                              const tide_value *positional, uint32_t count, const tide_text *keywords,
+                              const tide_value *named, uint32_t named_count);
 /* What a node of apply() holds, NULL if it is of another kind; and the same for another node. */
 tide_applied *tide_applied_of(const tide_node *node);
 void tide_apply_again(tide_machine *m, tide_node *node, tide_applied held);

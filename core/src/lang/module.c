@@ -509,7 +509,7 @@ int64_t tide_model_count(tide_model *model, const tide_parameter_row *parameter)
 tide_value tide_deepcopy(tide_model *model, tide_value v, int depth) {
     tide_machine *m = model->m;
     if (v.kind == TIDE_VALUE_TENSOR) {
-        bool is_host = v.tensor->storage->is_silent;
+        bool is_host = v.tensor->storage->is_untracked;
         tide_tensor *made = is_host ? tide_empty_host(m, v.tensor->shape, v.tensor->dtype)
                                     : tide_empty_like(m, v.tensor, v.tensor->dtype);
         made->is_parameter = v.tensor->is_parameter;
@@ -541,7 +541,7 @@ tide_value tide_deepcopy(tide_model *model, tide_value v, int depth) {
 
 static void give_storage(tide_model *model, uint32_t instance, tide_tensor *t, tide_factor factor) {
     tide_machine *m = model->m;
-    if (!t->storage->is_silent || t->is_absent || tide_count(t) == 0)
+    if (!t->storage->is_untracked || t->is_absent || tide_count(t) == 0)
         return; /* shared with one that is there already */
     m->module = instance;
     m->factor = factor;
@@ -643,11 +643,11 @@ tide_value tide_model_evaluate(tide_model *model, tide_expr *expr) {
 void tide_model_loop(tide_model *model, tide_function *function, uint32_t turns,
                      void (*next)(void *user, uint32_t turn, tide_value *arguments), void *user) {
     tide_machine *m = model->m;
-    if (tide_is_winding_down(m) || !tide_bind_function(model, function, function->description)) return;
+    if (tide_is_aborting(m) || !tide_bind_function(model, function, function->description)) return;
     tide_value arguments[ARGUMENT_LIMIT], result = tide_none(),
-                                          *locals = tide_take(m, (function->local_count + 1) * sizeof *locals);
+                                          *locals = tide_pool_alloc(m, (function->local_count + 1) * sizeof *locals);
     tide_frame f = {model, 0, 0, function, locals};
-    for (uint32_t turn = 0; turn < turns && !tide_is_winding_down(m); turn++) {
+    for (uint32_t turn = 0; turn < turns && !tide_is_aborting(m); turn++) {
         next(user, turn, arguments);
         for (uint32_t i = 0; i < function->parameter_count; i++) tide_set_local(&f, i, arguments[i]);
         tide_run_block(&f, function->body, &result);
@@ -655,7 +655,7 @@ void tide_model_loop(tide_model *model, tide_function *function, uint32_t turns,
         result = tide_none();
     }
     for (uint32_t i = 0; i < function->local_count; i++) tide_value_release(m, locals[i]);
-    tide_give(m, locals, (function->local_count + 1) * sizeof *locals);
+    tide_pool_free(m, locals, (function->local_count + 1) * sizeof *locals);
 }
 
 tide_value tide_model_run(tide_model *model, tide_function *function, const tide_value *arguments, uint32_t count) {

@@ -17,7 +17,7 @@ typedef struct tide_instance {
     uint32_t layer;    /* index into tide_model.layers */
     bool is_item;      /* of a list: "layers.3" */
     bool is_listed;    /* while modules are listed */
-    uint32_t mark;     /* see alike.c */
+    uint32_t mark;     /* see memo/layer_memo.c */
     bool makes_grad;   /* its output is made to require a gradient: enable_input_require_grads() */
     tide_value *slots; /* constructor arguments, then members */
 } tide_instance;
@@ -82,9 +82,9 @@ typedef struct tide_model {
     const char **layers; /* names of the layers inside parts; 0 is "" */
     uint32_t layer_count, layer_capacity;
     uint32_t root;
-    bool plays_all; /* calls that are alike, too: for tests */
-    struct tide_alikes *alikes;
-    uint32_t repeated_calls;  /* that were made from others, see alike.c */
+    bool plays_all; /* without memos, for tests */
+    struct tide_layer_memo *layer_memo;
+    uint32_t repeated_calls;  /* that were replayed, see memo/layer_memo.c */
     uint32_t setting_changes; /* that functions have made, or may make by what a setting holds */
     uint32_t step_reads;      /* settings of the step that were read, checks left out */
     tide_node *applied;       /* of the autograd function whose forward runs, or NULL */

@@ -1,4 +1,4 @@
-/* The facts of a call. Tensors, lists and modules stand for themselves by what they are like and by where they were met
+/* The words of a call. Tensors, lists and modules stand for themselves by what they are like and by where they were met
  * first. */
 #include "memo/call_key.h"
 
@@ -6,101 +6,102 @@
 
 enum { PLACES_LIMIT = 4096 };
 
-/* The lowest byte of a fact about a value that has an identity. */
+/* The lowest byte of a word about a value that has an identity. */
 enum { MET_BEFORE = 0x80, LIST_UNREAD, LIST_READ, IS_TENSOR, IS_MODULE };
 
-static bool fact(tide_scene *s, uint64_t value) {
-    if (s->mode == TIDE_SCENE_LISTS) return true;
-    if (s->mode == TIDE_SCENE_COMPARES) return s->at < s->fact_count && s->facts[s->at++] == value;
-    TIDE_ROOM(s->arena, s->facts, s->fact_count, s->fact_capacity);
-    s->facts[s->fact_count++] = value;
+static bool word(tide_call_key *s, uint64_t value) {
+    if (s->mode == TIDE_CALL_KEY_LISTS) return true;
+    if (s->mode == TIDE_CALL_KEY_COMPARES) return s->at < s->word_count && s->words[s->at++] == value;
+    TIDE_ROOM(s->arena, s->words, s->word_count, s->word_capacity);
+    s->words[s->word_count++] = value;
     return true;
 }
 
-static bool pointer(tide_scene *s, const void *at) {
-    return fact(s, (uint64_t)(uintptr_t)at);
+static bool pointer(tide_call_key *s, const void *at) {
+    return word(s, (uint64_t)(uintptr_t)at);
 }
 
-static bool walk_value(tide_scene *s, tide_value v, int depth);
+static bool walk_value(tide_call_key *s, tide_value v, int depth);
 
 /* Whether a weight was in the autocast cache before the call. */
-static bool was_cast(const tide_scene *s, const tide_tensor *t) {
+static bool was_cast(const tide_call_key *s, const tide_tensor *t) {
     const tide_machine *m = s->model->m;
     bool is = t->cast != NULL;
-    for (uint32_t i = s->cast_count; s->mode == TIDE_SCENE_WRITES && is && i < m->cast_count; i++)
+    for (uint32_t i = s->cast_count; s->mode == TIDE_CALL_KEY_WRITES && is && i < m->cast_count; i++)
         is = m->casts[i].from != t;
     return is;
 }
 
-static bool walk_tensor(tide_scene *s, tide_tensor *t) {
+static bool walk_tensor(tide_call_key *s, tide_tensor *t) {
     uint32_t place = s->tensor_count, node = place;
-    if (tide_scene_has(s, t)) return fact(s, MET_BEFORE | (uint64_t)t->mark << 8);
+    if (tide_call_key_has(s, t)) return word(s, MET_BEFORE | (uint64_t)t->mark << 8);
     if (place == PLACES_LIMIT) return false;
     TIDE_ROOM(s->arena, s->tensors, s->tensor_count, s->tensor_capacity);
     s->tensors[s->tensor_count++] = t;
     t->mark = place;
-    if (!tide_scene_has_storage(s, t->storage)) t->storage->mark = place;
-    if (s->mode == TIDE_SCENE_LISTS) return true;
+    if (!tide_call_key_has_storage(s, t->storage)) t->storage->mark = place;
+    if (s->mode == TIDE_CALL_KEY_LISTS) return true;
     for (uint32_t i = 0; t->node && i < place && node == place; i++)
         if (s->tensors[i]->node == t->node) node = i;
     uint64_t is = (uint64_t)t->requires_grad | (uint64_t)t->is_leaf << 1 | (uint64_t)t->is_view << 2 |
-                  (uint64_t)t->is_parameter << 3 | (uint64_t)t->is_absent << 4 | (uint64_t)t->storage->is_silent << 5 |
-                  (uint64_t)was_cast(s, t) << 6 | (uint64_t)(t->node != NULL) << 7;
-    return fact(s, IS_TENSOR | is << 8 | (uint64_t)t->dtype << 16 | (uint64_t)t->output << 24) &&
-           pointer(s, t->layout) && fact(s, (uint64_t)t->offset) && fact(s, (uint64_t)t->storage->mark << 32 | node);
+                  (uint64_t)t->is_parameter << 3 | (uint64_t)t->is_absent << 4 |
+                  (uint64_t)t->storage->is_untracked << 5 | (uint64_t)was_cast(s, t) << 6 |
+                  (uint64_t)(t->node != NULL) << 7;
+    return word(s, IS_TENSOR | is << 8 | (uint64_t)t->dtype << 16 | (uint64_t)t->output << 24) &&
+           pointer(s, t->layout) && word(s, (uint64_t)t->offset) && word(s, (uint64_t)t->storage->mark << 32 | node);
 }
 
 /* How many items a list had before the call. */
-static uint32_t count_before(const tide_scene *s, const tide_list *l) {
+static uint32_t count_before(const tide_call_key *s, const tide_list *l) {
     for (uint32_t i = 0; s->before && i < s->before->list_count; i++)
         if (s->before->lists[i] == l) return s->counts[i];
     return l->count;
 }
 
 /* What is in a list that nobody looked into makes no difference. */
-static bool walk_list(tide_scene *s, tide_list *l, int depth) {
+static bool walk_list(tide_call_key *s, tide_list *l, int depth) {
     uint32_t count = l->count;
-    if (tide_scene_has_list(s, l)) return fact(s, MET_BEFORE | (uint64_t)l->mark << 8);
+    if (tide_call_key_has_list(s, l)) return word(s, MET_BEFORE | (uint64_t)l->mark << 8);
     if (s->list_count == PLACES_LIMIT || depth > CALL_DEPTH) return false;
     TIDE_ROOM(s->arena, s->lists, s->list_count, s->list_capacity);
     l->mark = s->list_count;
     s->lists[s->list_count++] = l;
-    if (s->mode == TIDE_SCENE_COMPARES) {
-        uint64_t known = s->at < s->fact_count ? s->facts[s->at++] : 0;
+    if (s->mode == TIDE_CALL_KEY_COMPARES) {
+        uint64_t known = s->at < s->word_count ? s->words[s->at++] : 0;
         if (known == LIST_UNREAD) return true;
         if (known != (LIST_READ | (uint64_t)count << 8)) return false;
         l->is_read = true;
-    } else if (s->mode == TIDE_SCENE_WRITES) {
+    } else if (s->mode == TIDE_CALL_KEY_WRITES) {
         count = count_before(s, l);
-        if (!l->is_read) return fact(s, LIST_UNREAD);
-        fact(s, LIST_READ | (uint64_t)count << 8);
+        if (!l->is_read) return word(s, LIST_UNREAD);
+        word(s, LIST_READ | (uint64_t)count << 8);
     }
     for (uint32_t i = 0; i < count && i < l->count; i++)
         if (!walk_value(s, l->items[i], depth + 1)) return false;
     return true;
 }
 
-static bool walk_module(tide_scene *s, uint32_t module, int depth) {
+static bool walk_module(tide_call_key *s, uint32_t module, int depth) {
     tide_instance *of = &s->model->instances[module];
-    if (tide_scene_has_module(s, module)) return fact(s, MET_BEFORE | (uint64_t)of->mark << 8);
+    if (tide_call_key_has_module(s, module)) return word(s, MET_BEFORE | (uint64_t)of->mark << 8);
     if (s->module_count == PLACES_LIMIT || depth > CALL_DEPTH) return false;
     TIDE_ROOM(s->arena, s->modules, s->module_count, s->module_capacity);
     of->mark = s->module_count;
     s->modules[s->module_count++] = module;
-    if (!pointer(s, of->of) || !fact(s, IS_MODULE | (uint64_t)of->makes_grad << 8 | (uint64_t)of->scope << 32))
+    if (!pointer(s, of->of) || !word(s, IS_MODULE | (uint64_t)of->makes_grad << 8 | (uint64_t)of->scope << 32))
         return false;
     uint32_t slots = of->of->parameter_count + of->of->member_count;
     for (uint32_t i = 0; i < slots; i++) {
         tide_value v = of->slots[i];
         bool has_identity = v.kind == TIDE_VALUE_TENSOR || v.kind == TIDE_VALUE_LIST || v.kind == TIDE_VALUE_MODULE;
-        if (!has_identity && (s->mode == TIDE_SCENE_LISTS || !(of->of->read & tide_slot_bit(i))))
+        if (!has_identity && (s->mode == TIDE_CALL_KEY_LISTS || !(of->of->read & tide_slot_bit(i))))
             continue; /* as the number of a layer */
         if (!walk_value(s, v, depth + 1)) return false;
     }
     return true;
 }
 
-static bool walk_value(tide_scene *s, tide_value v, int depth) {
+static bool walk_value(tide_call_key *s, tide_value v, int depth) {
     uint64_t kind = (uint64_t)v.kind | (uint64_t)v.symbol << 8, bits = 0;
     switch (v.kind) {
     case TIDE_VALUE_TENSOR:
@@ -110,53 +111,54 @@ static bool walk_value(tide_scene *s, tide_value v, int depth) {
     case TIDE_VALUE_MODULE:
         return walk_module(s, v.module, depth);
     case TIDE_VALUE_NONE:
-        return fact(s, v.kind);
+        return word(s, v.kind);
     case TIDE_VALUE_BOOL:
-        return fact(s, kind) && fact(s, v.truth);
+        return word(s, kind) && word(s, v.truth);
     case TIDE_VALUE_INT:
-        return fact(s, kind) && fact(s, (uint64_t)v.integer);
+        return word(s, kind) && word(s, (uint64_t)v.integer);
     case TIDE_VALUE_FLOAT:
         memcpy(&bits, &v.number, sizeof bits);
-        return fact(s, kind) && fact(s, bits);
+        return word(s, kind) && word(s, bits);
     case TIDE_VALUE_TEXT:
-        return fact(s, kind) && pointer(s, v.text.at) && fact(s, v.text.length);
+        return word(s, kind) && pointer(s, v.text.at) && word(s, v.text.length);
     case TIDE_VALUE_DTYPE:
-        return fact(s, kind) && fact(s, v.dtype);
+        return word(s, kind) && word(s, v.dtype);
     case TIDE_VALUE_CONFIG:
-        return fact(s, kind) && pointer(s, v.config);
+        return word(s, kind) && pointer(s, v.config);
     }
     return false;
 }
 
-/* All that operations read of the machine, and all that functions read of the model, is a fact: a field that comes to
- * either belongs here, or to what alike.c checks. */
-bool tide_scene_walk(tide_scene *s, const tide_site *site) {
-    const tide_machine *m = site->model->m;
-    s->model = site->model;
+/* All that operations read of the machine, and all that functions read of the model, is a word: a field that comes to
+ * either belongs here, or to what layer_memo.c checks. */
+bool tide_call_key_walk(tide_call_key *s, const tide_call_arguments *arguments) {
+    const tide_machine *m = arguments->model->m;
+    s->model = arguments->model;
     s->tensor_count = s->list_count = s->module_count = s->at = 0;
     uint64_t is = (uint64_t)m->grad_enabled | (uint64_t)m->autocast_enabled << 1 |
                   (uint64_t)(m->saving_for != NULL) << 2 | (uint64_t)(m->recomputing != NULL) << 3 |
                   (uint64_t)(m->task_depth > 0) << 4 | (uint64_t)(m->kept_workspaces[m->task_depth > 0] != NULL) << 5 |
                   (uint64_t)m->autocast_dtype << 8 | (uint64_t)m->stream << 16 | (uint64_t)m->factor << 24;
-    if (!pointer(s, site->function) || !fact(s, is) || !fact(s, (uint64_t)site->count << 32 | site->named_count))
+    if (!pointer(s, arguments->function) || !word(s, is) ||
+        !word(s, (uint64_t)arguments->count << 32 | arguments->named_count))
         return false;
-    for (uint32_t i = 0; i < site->named_count; i++)
-        if (!pointer(s, site->keywords[i].at)) return false;
-    if (!walk_module(s, site->instance, 0)) return false;
-    for (uint32_t i = 0; i < site->count; i++)
-        if (!walk_value(s, site->positional[i], 0)) return false;
-    for (uint32_t i = 0; i < site->named_count; i++)
-        if (!walk_value(s, site->named[i], 0)) return false;
-    for (uint32_t i = 0; i < s->model->setting_count && s->mode != TIDE_SCENE_LISTS; i++) {
+    for (uint32_t i = 0; i < arguments->named_count; i++)
+        if (!pointer(s, arguments->keywords[i].at)) return false;
+    if (!walk_module(s, arguments->instance, 0)) return false;
+    for (uint32_t i = 0; i < arguments->count; i++)
+        if (!walk_value(s, arguments->positional[i], 0)) return false;
+    for (uint32_t i = 0; i < arguments->named_count; i++)
+        if (!walk_value(s, arguments->named[i], 0)) return false;
+    for (uint32_t i = 0; i < s->model->setting_count && s->mode != TIDE_CALL_KEY_LISTS; i++) {
         tide_value v = s->model->settings[i].value;
-        if (v.kind >= TIDE_VALUE_TENSOR ? !fact(s, v.kind) : !walk_value(s, v, 0)) return false;
+        if (v.kind >= TIDE_VALUE_TENSOR ? !word(s, v.kind) : !walk_value(s, v, 0)) return false;
     }
-    return s->mode != TIDE_SCENE_COMPARES || s->at == s->fact_count;
+    return s->mode != TIDE_CALL_KEY_COMPARES || s->at == s->word_count;
 }
 
-void tide_scene_drop(tide_scene *s) {
+void tide_call_key_drop(tide_call_key *s) {
     if (s->tensors) tide_arena_drop(s->arena, s->tensors);
     if (s->lists) tide_arena_drop(s->arena, s->lists);
     if (s->modules) tide_arena_drop(s->arena, s->modules);
-    *s = (tide_scene){.arena = s->arena};
+    *s = (tide_call_key){.arena = s->arena};
 }

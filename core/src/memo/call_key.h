@@ -1,4 +1,4 @@
-/* What a call finds: its function, arguments and module, as a row of facts that are equal where the call does the same.
+/* The key of a call: its function, arguments and module as a row of words that are equal where the call does the same.
  */
 #ifndef TIDE_SCENE_H
 #define TIDE_SCENE_H
@@ -6,25 +6,25 @@
 #include "lang/interpreter.h"
 
 /* A call of a module's function; all of it is borrowed. */
-typedef struct tide_site {
+typedef struct tide_call_arguments {
     tide_model *model;
     tide_function *function;
     uint32_t instance, scope;
     const tide_value *positional, *named;
     const tide_text *keywords;
     uint32_t count, named_count;
-} tide_site;
+} tide_call_arguments;
 
-typedef enum tide_scene_mode {
-    TIDE_SCENE_LISTS,   /* lists what is there, without facts */
-    TIDE_SCENE_WRITES,  /* writes the facts */
-    TIDE_SCENE_COMPARES /* with facts that were written */
-} tide_scene_mode;
+typedef enum tide_call_key_mode {
+    TIDE_CALL_KEY_LISTS,   /* lists what is there, without words */
+    TIDE_CALL_KEY_WRITES,  /* writes the words */
+    TIDE_CALL_KEY_COMPARES /* with words that were written */
+} tide_call_key_mode;
 
 /* Tensors, lists and modules in the order in which they are met, each once; the mark of each is its place here. */
-typedef struct tide_scene {
+typedef struct tide_call_key {
     tide_arena *arena;
-    tide_scene_mode mode;
+    tide_call_key_mode mode;
     tide_model *model;
     tide_tensor **tensors;
     uint32_t tensor_count, tensor_capacity;
@@ -32,31 +32,31 @@ typedef struct tide_scene {
     uint32_t list_count, list_capacity;
     uint32_t *modules;
     uint32_t module_count, module_capacity;
-    uint64_t *facts;
-    uint32_t fact_count, fact_capacity, at;
-    const struct tide_scene *before; /* of writing: the lists as they were, */
-    const uint32_t *counts;          /* and how long each was; */
-    uint32_t cast_count;             /* and the entries of the autocast cache */
-} tide_scene;
+    uint64_t *words;
+    uint32_t word_count, word_capacity, at;
+    const struct tide_call_key *before; /* of writing: the lists as they were, */
+    const uint32_t *counts;             /* and how long each was; */
+    uint32_t cast_count;                /* and the entries of the autocast cache */
+} tide_call_key;
 
-/* Walks over what a call finds. False where it differs from the facts, or is more than is looked at. */
-bool tide_scene_walk(tide_scene *scene, const tide_site *site);
+/* Walks over what a call finds. False where it differs from the words, or is more than is looked at. */
+bool tide_call_key_walk(tide_call_key *key, const tide_call_arguments *arguments);
 
-void tide_scene_drop(tide_scene *scene);
+void tide_call_key_drop(tide_call_key *key);
 
-static inline bool tide_scene_has(const tide_scene *s, const tide_tensor *t) {
+static inline bool tide_call_key_has(const tide_call_key *s, const tide_tensor *t) {
     return t->mark < s->tensor_count && s->tensors[t->mark] == t;
 }
 
-static inline bool tide_scene_has_storage(const tide_scene *s, const tide_storage *g) {
+static inline bool tide_call_key_has_storage(const tide_call_key *s, const tide_storage *g) {
     return g->mark < s->tensor_count && s->tensors[g->mark]->storage == g;
 }
 
-static inline bool tide_scene_has_list(const tide_scene *s, const tide_list *l) {
+static inline bool tide_call_key_has_list(const tide_call_key *s, const tide_list *l) {
     return l->mark < s->list_count && s->lists[l->mark] == l;
 }
 
-static inline bool tide_scene_has_module(const tide_scene *s, uint32_t module) {
+static inline bool tide_call_key_has_module(const tide_call_key *s, uint32_t module) {
     uint32_t mark = s->model->instances[module].mark;
     return mark < s->module_count && s->modules[mark] == module;
 }

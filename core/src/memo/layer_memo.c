@@ -1,13 +1,13 @@
-/* Calls that are alike.
+/* Calls that do the same are played once.
  *
- * Note [Alike]: the layers of a model do the same, one after the other, on other parameters. What a call does follows
- * from what it finds: the form of its arguments, of its module and of everything below it, and the state of the machine
- * (scene.c). Once a layer has run, all that it left behind is kept: the stretch of events, and an image of the tensors,
- * storages, lists and nodes that it made and that live on. A call that finds the same gets the same: the events again,
- * and the image over its own arguments and parameters.
+ * Note [Layer memo]: the layers of a model do the same, one after the other, on other parameters. What a call does
+ * follows from what it finds: the form of its arguments, of its module and of everything below it, and the state of the
+ * machine: its call key (call_key.c). Once a layer has run, all that it left behind is captured in a memo entry: the
+ * stretch of events, and the tensors, storages, lists and nodes that it made and that live on. A call with the same key
+ * is replayed from the entry: the events again, and the things made anew over its own arguments and parameters.
  *
- * That nothing is missing from the image is checked, not assumed: each reference to each thing that was made, and each
- * that was gained by a thing that was there before, must come from the image; each allocation that lives must be a
+ * That nothing is missing from the entry is checked, not assumed: each reference to each thing that was made, and each
+ * that was gained by a thing that was there before, must come from the entry; each allocation that lives must be a
  * storage of it; and nothing that was there may have changed, but for what was appended to lists, noted in the autocast
  * cache or in the frame of a checkpoint. A call for which that does not hold is played, each time. */
 #include <string.h>
@@ -15,9 +15,9 @@
 #include "memo/call_key.h"
 #include "tensor/checkpoint.h"
 
-enum { IMAGE_LIMIT = 256, TRIES = 4, THINGS_LIMIT = 1 << 18 };
+enum { ENTRY_LIMIT = 256, TRIES = 4, THINGS_LIMIT = 1 << 18 };
 
-/* In an image a pointer is a number: which of those made, or of those that the scene lists. 0 is NULL. */
+/* In a memo entry a pointer is a number: which of those made, or of those that the key lists. 0 is NULL. */
 enum { MADE = 1, FOUND = 2, ACCUMULATOR = 3, KIND_BITS = 2 };
 
 static void *number(uint32_t at, unsigned kind) {
@@ -33,7 +33,7 @@ static uint32_t place_of(const void *p) {
 }
 
 typedef struct appended {
-    uint32_t list; /* of the scene's */
+    uint32_t list; /* of the key's */
     tide_value value;
 } appended;
 
@@ -47,10 +47,10 @@ typedef struct gathered {
     uint32_t leaf, module, statement;
 } gathered;
 
-typedef struct image {
-    uint64_t *facts;
-    uint32_t fact_count;
-    uint32_t *modules; /* of the scene */
+typedef struct memo_entry {
+    uint64_t *words;
+    uint32_t word_count;
+    uint32_t *modules; /* of the key */
     uint32_t module_count;
     uint32_t first_event, last_event, first_allocation, first_order, orders;
     uint64_t op_count;
@@ -77,29 +77,29 @@ typedef struct image {
     tide_tensor **new_tensors;
     tide_node **new_nodes;
     tide_list **new_lists;
-} image;
+} memo_entry;
 
 typedef struct tried {
     const tide_function *function;
     uint32_t in_vain;
 } tried;
 
-struct tide_alikes {
-    image images[IMAGE_LIMIT];
-    uint32_t image_count;
-    tried tried[IMAGE_LIMIT];
+struct tide_layer_memo {
+    memo_entry entries[ENTRY_LIMIT];
+    uint32_t entry_count;
+    tried tried[ENTRY_LIMIT];
     uint32_t tried_count;
-    uint32_t *modules; /* by number of a module of an image: the one in its place */
+    uint32_t *modules; /* by number of a module of the entry: the one in its place */
     uint32_t module_capacity;
-    tide_scene scene; /* of the call that is looked at */
+    tide_call_key key; /* of the call that is looked at */
 };
 
 /* ---- keeping ---- */
 
-/* A tensor or list of the scene before the call. */
+/* A tensor or list of the key before the call. */
 typedef struct tensor_before {
     uint32_t references, storage_references, node_references;
-    bool is_silent;
+    bool is_untracked;
     tide_tensor is;
 } tensor_before;
 
@@ -108,11 +108,11 @@ typedef struct list_before {
     bool is_read;
 } list_before;
 
-typedef struct keeper {
+typedef struct capture {
     tide_model *model;
     tide_machine *m;
     tide_arena *arena;
-    tide_scene before, after;
+    tide_call_key before, after;
     tensor_before *tensors;
     list_before *lists;
     uint32_t *counts;                                                 /* of the items of lists */
@@ -128,23 +128,23 @@ typedef struct keeper {
     tide_list **made_lists;
     uint32_t storage_count, storage_capacity, made_count, made_capacity, node_count, node_capacity, list_count,
         list_capacity;
-    uint32_t *references; /* from the image, by serial number */
+    uint32_t *references; /* from the entry, by serial number */
     uint32_t *tensor_references, *storage_references, *node_references, *list_references,
         frames; /* of what was there */
     bool is_whole;
-} keeper;
+} capture;
 
-static void *refuse(keeper *k) {
+static void *refuse(capture *k) {
     k->is_whole = false;
     return NULL;
 }
 
-static bool is_made(keeper *k, uint32_t serial) {
+static bool is_made(capture *k, uint32_t serial) {
     return serial - k->serial - 1 < k->known_count;
 }
 
 /* The number of something that was made, and whether it is new; counts the reference. */
-static uint32_t come_upon(keeper *k, uint32_t serial, uint32_t next, bool *is_new) {
+static uint32_t come_upon(capture *k, uint32_t serial, uint32_t next, bool *is_new) {
     uint32_t at = serial - k->serial - 1;
     k->references[at]++;
     *is_new = !k->known[at];
@@ -152,7 +152,7 @@ static uint32_t come_upon(keeper *k, uint32_t serial, uint32_t next, bool *is_ne
     return k->known[at] - 1;
 }
 
-static tide_tensor *tensor_number(keeper *k, tide_tensor *t) {
+static tide_tensor *tensor_number(capture *k, tide_tensor *t) {
     bool is_new;
     if (!t) return NULL;
     if (is_made(k, t->serial)) {
@@ -163,12 +163,12 @@ static tide_tensor *tensor_number(keeper *k, tide_tensor *t) {
         }
         return number(at, MADE);
     }
-    if (!tide_scene_has(&k->after, t)) return refuse(k);
+    if (!tide_call_key_has(&k->after, t)) return refuse(k);
     k->tensor_references[t->mark]++;
     return number(t->mark, FOUND);
 }
 
-static tide_storage *storage_number(keeper *k, tide_storage *g) {
+static tide_storage *storage_number(capture *k, tide_storage *g) {
     bool is_new;
     if (is_made(k, g->serial)) {
         uint32_t at = come_upon(k, g->serial, k->storage_count, &is_new);
@@ -178,16 +178,16 @@ static tide_storage *storage_number(keeper *k, tide_storage *g) {
         }
         return number(at, MADE);
     }
-    if (!tide_scene_has_storage(&k->after, g)) return refuse(k);
+    if (!tide_call_key_has_storage(&k->after, g)) return refuse(k);
     k->storage_references[g->mark]++;
     return number(g->mark, FOUND);
 }
 
-static tide_node *node_number(keeper *k, tide_node *node) {
+static tide_node *node_number(capture *k, tide_node *node) {
     bool is_new;
     if (!node) return NULL;
     if (tide_is_accumulator(node))
-        return tide_scene_has(&k->after, node->variable) ? number(node->variable->mark, ACCUMULATOR) : refuse(k);
+        return tide_call_key_has(&k->after, node->variable) ? number(node->variable->mark, ACCUMULATOR) : refuse(k);
     if (is_made(k, node->serial)) {
         uint32_t at = come_upon(k, node->serial, k->node_count, &is_new);
         if (is_new) {
@@ -204,12 +204,12 @@ static tide_node *node_number(keeper *k, tide_node *node) {
     return refuse(k);
 }
 
-static tide_value value_number(keeper *k, tide_value v) {
+static tide_value value_number(capture *k, tide_value v) {
     bool is_new;
     if (v.kind == TIDE_VALUE_TENSOR) {
         v.tensor = tensor_number(k, v.tensor);
     } else if (v.kind == TIDE_VALUE_MODULE) {
-        if (!tide_scene_has_module(&k->after, v.module)) refuse(k);
+        if (!tide_call_key_has_module(&k->after, v.module)) refuse(k);
     } else if (v.kind == TIDE_VALUE_LIST && is_made(k, v.list->serial)) {
         uint32_t at = come_upon(k, v.list->serial, k->list_count, &is_new);
         if (is_new) {
@@ -218,26 +218,26 @@ static tide_value value_number(keeper *k, tide_value v) {
         }
         v.list = number(at, MADE);
     } else if (v.kind == TIDE_VALUE_LIST) {
-        if (!tide_scene_has_list(&k->after, v.list)) return refuse(k), tide_none();
+        if (!tide_call_key_has_list(&k->after, v.list)) return refuse(k), tide_none();
         k->list_references[v.list->mark]++;
         v.list = number(v.list->mark, FOUND);
     }
     return v;
 }
 
-static void keep_tensor(keeper *k, tide_tensor *t, tide_tensor *kept) {
+static void keep_tensor(capture *k, tide_tensor *t, tide_tensor *kept) {
     if (t->grad || t->accumulator || t->cast) refuse(k);
     *kept = *t;
     kept->storage = storage_number(k, t->storage);
     kept->node = node_number(k, t->node);
 }
 
-static void keep_node(keeper *k, tide_node *node, tide_node **kept_at, tide_applied *applied) {
+static void keep_node(capture *k, tide_node *node, tide_node **kept_at, tide_applied *applied) {
     tide_node *kept = *kept_at = tide_arena_alloc(k->arena, node->bytes);
     memcpy(kept, node, node->bytes);
     kept->edges = (tide_edge *)(kept + 1);
     kept->saved = (tide_saved *)(kept->edges + kept->edge_count);
-    if (node->state || node->hook || node->variable || !tide_scene_has_module(&k->after, node->module)) refuse(k);
+    if (node->state || node->hook || node->variable || !tide_call_key_has_module(&k->after, node->module)) refuse(k);
     for (unsigned i = 0; i < node->edge_count; i++) kept->edges[i].node = node_number(k, node->edges[i].node);
     for (unsigned i = 0; i < node->saved_count; i++) {
         tide_saved *slot = &kept->saved[i];
@@ -249,7 +249,7 @@ static void keep_node(keeper *k, tide_node *node, tide_node **kept_at, tide_appl
     }
     if (!node->held) return;
     tide_applied *held = tide_applied_of(node);
-    if (!held || !tide_scene_has_module(&k->after, held->instance)) {
+    if (!held || !tide_call_key_has_module(&k->after, held->instance)) {
         refuse(k);
         return;
     }
@@ -258,7 +258,7 @@ static void keep_node(keeper *k, tide_node *node, tide_node **kept_at, tide_appl
 }
 
 /* What the call noted outside of itself: in the autocast cache, in lists, in the frame of the checkpoint. */
-static void keep_notes(keeper *k, image *kept) {
+static void keep_notes(capture *k, memo_entry *kept) {
     tide_machine *m = k->m;
     kept->cast_count = m->cast_count - k->cast_count;
     kept->casts = TIDE_NEW(k->arena, tide_cast, kept->cast_count + 1);
@@ -272,7 +272,7 @@ static void keep_notes(keeper *k, image *kept) {
     kept->appended = TIDE_NEW(k->arena, appended, more + 1);
     for (uint32_t i = 0; i < k->before.list_count; i++) {
         tide_list *list = k->before.lists[i];
-        if (list->count > k->counts[i] && !tide_scene_has_list(&k->after, list)) refuse(k);
+        if (list->count > k->counts[i] && !tide_call_key_has_list(&k->after, list)) refuse(k);
         for (uint32_t at = k->counts[i]; at < list->count; at++)
             kept->appended[kept->appended_count++] = (appended){list->mark, value_number(k, list->items[at])};
     }
@@ -280,7 +280,7 @@ static void keep_notes(keeper *k, image *kept) {
     for (uint32_t i = 0; i < k->before.tensor_count; i++) {
         const tide_tensor *t = k->before.tensors[i];
         if (!t->accumulator || k->tensors[i].is.accumulator) continue;
-        if (!tide_scene_has(&k->after, t) || !tide_scene_has_module(&k->after, t->accumulator->module)) refuse(k);
+        if (!tide_call_key_has(&k->after, t) || !tide_call_key_has_module(&k->after, t->accumulator->module)) refuse(k);
         kept->gathered[kept->gathered_count++] = (gathered){t->mark, t->accumulator->module, t->accumulator->statement};
     }
     if (!k->frame) return;
@@ -293,17 +293,17 @@ static void keep_notes(keeper *k, image *kept) {
 }
 
 /* All that is reached from the result and the notes. */
-static void keep_things(keeper *k, image *kept) {
+static void keep_things(capture *k, memo_entry *kept) {
     uint32_t storages = 0, tensors = 0, nodes = 0, lists = 0, limit = k->known_count;
     tide_arena *arena = k->arena;
-    tide_tensor *images = tide_arena_grow(arena, NULL, 0, (limit + 1) * sizeof *images);
+    tide_tensor *entries = tide_arena_grow(arena, NULL, 0, (limit + 1) * sizeof *entries);
     tide_node **of_nodes = tide_arena_grow(arena, NULL, 0, (limit + 1) * sizeof *of_nodes);
     tide_applied *applied = tide_arena_grow(arena, NULL, 0, (limit + 1) * sizeof *applied);
     tide_list *of_lists = tide_arena_grow(arena, NULL, 0, (limit + 1) * sizeof *of_lists);
     bool has_applied = false;
     while (k->is_whole && (tensors < k->made_count || nodes < k->node_count || lists < k->list_count)) {
         if (tensors < k->made_count) {
-            keep_tensor(k, k->made[tensors], &images[tensors]);
+            keep_tensor(k, k->made[tensors], &entries[tensors]);
             tensors++;
         } else if (nodes < k->node_count) {
             keep_node(k, k->nodes[nodes], &of_nodes[nodes], &applied[nodes]);
@@ -320,12 +320,12 @@ static void keep_things(keeper *k, image *kept) {
     kept->storages = TIDE_NEW(arena, tide_storage, k->storage_count + 1);
     for (; storages < k->storage_count; storages++) {
         kept->storages[storages] = *k->storages[storages];
-        if (k->storages[storages]->is_silent) continue;
+        if (k->storages[storages]->is_untracked) continue;
         if (k->storages[storages]->allocation < kept->first_allocation) refuse(k);
         k->alive--;
     }
     kept->tensors = TIDE_NEW(arena, tide_tensor, tensors + 1);
-    memcpy(kept->tensors, images, tensors * sizeof *images);
+    memcpy(kept->tensors, entries, tensors * sizeof *entries);
     kept->nodes = TIDE_NEW(arena, tide_node *, nodes + 1);
     memcpy(kept->nodes, of_nodes, nodes * sizeof *of_nodes);
     kept->lists = TIDE_NEW(arena, tide_list, lists + 1);
@@ -335,13 +335,13 @@ static void keep_things(keeper *k, image *kept) {
         memcpy(kept->applied, applied, nodes * sizeof *applied);
     }
     kept->storage_count = storages, kept->tensor_count = tensors, kept->node_count = nodes, kept->list_count = lists;
-    tide_arena_drop(arena, images);
+    tide_arena_drop(arena, entries);
     tide_arena_drop(arena, of_nodes);
     tide_arena_drop(arena, applied);
     tide_arena_drop(arena, of_lists);
 }
 
-static bool made_are_whole(const keeper *k) {
+static bool made_are_whole(const capture *k) {
     for (uint32_t i = 0; i < k->made_count; i++)
         if (k->references[k->made[i]->serial - k->serial - 1] != k->made[i]->references) return false;
     for (uint32_t i = 0; i < k->storage_count; i++)
@@ -353,22 +353,22 @@ static bool made_are_whole(const keeper *k) {
     return true;
 }
 
-/* How often the image refers to the storage of a tensor of before, and to its node. */
-static uint32_t storage_gains(const keeper *k, const tide_tensor *t) {
-    return tide_scene_has_storage(&k->after, t->storage) ? k->storage_references[t->storage->mark] : 0;
+/* how often the entry refers to the storage of a tensor of before, and to its node. */
+static uint32_t storage_gains(const capture *k, const tide_tensor *t) {
+    return tide_call_key_has_storage(&k->after, t->storage) ? k->storage_references[t->storage->mark] : 0;
 }
 
-static uint32_t node_gains(const keeper *k, const tide_tensor *t) {
+static uint32_t node_gains(const capture *k, const tide_tensor *t) {
     for (uint32_t i = 0; i < k->after.tensor_count; i++)
         if (k->after.tensors[i]->node == t->node) return k->node_references[i];
     return 0;
 }
 
-static bool found_are_whole(const keeper *k) {
+static bool found_are_whole(const capture *k) {
     for (uint32_t i = 0; i < k->before.tensor_count; i++) {
         const tide_tensor *t = k->before.tensors[i];
         const tensor_before *was = &k->tensors[i];
-        uint32_t gained = tide_scene_has(&k->after, t) ? k->tensor_references[t->mark] : 0;
+        uint32_t gained = tide_call_key_has(&k->after, t) ? k->tensor_references[t->mark] : 0;
         gained += (uint32_t)(t->accumulator != NULL) - (uint32_t)(was->is.accumulator != NULL);
         bool is_cast = t->cast != was->is.cast;
         for (uint32_t c = k->cast_count; c < k->m->cast_count && is_cast; c++)
@@ -380,18 +380,19 @@ static bool found_are_whole(const keeper *k) {
         if (t->storage != was->is.storage || t->layout != was->is.layout || t->node != was->is.node ||
             t->grad != was->is.grad || t->dtype != was->is.dtype || t->offset != was->is.offset ||
             t->requires_grad != was->is.requires_grad || t->is_leaf != was->is.is_leaf ||
-            t->is_view != was->is.is_view || t->output != was->is.output || t->storage->is_silent != was->is_silent)
+            t->is_view != was->is.is_view || t->output != was->is.output ||
+            t->storage->is_untracked != was->is_untracked)
             return false;
     }
     for (uint32_t i = 0; i < k->before.list_count; i++) {
         const tide_list *list = k->before.lists[i];
-        uint32_t gained = tide_scene_has_list(&k->after, list) ? k->list_references[list->mark] : 0;
+        uint32_t gained = tide_call_key_has_list(&k->after, list) ? k->list_references[list->mark] : 0;
         if (list->references != k->lists[i].references + gained || list->pops != k->lists[i].pops) return false;
     }
     return !k->frame || k->frame->references == k->frame_references + k->frames;
 }
 
-static bool events_are_own(const tide_timeline *t, const image *kept) {
+static bool events_are_own(const tide_timeline *t, const memo_entry *kept) {
     for (uint32_t i = kept->first_event; i < kept->last_event; i++) {
         uint32_t which = t->events[i] & ~TIDE_FREE_BIT;
         if (which < kept->first_allocation || which >= t->allocation_count) return false;
@@ -400,12 +401,12 @@ static bool events_are_own(const tide_timeline *t, const image *kept) {
 }
 
 /* What an argument has before the call is the caller's; the call gives back what it was given. */
-static void give_argument(keeper *k, tide_value v) {
+static void give_argument(capture *k, tide_value v) {
     if (v.kind == TIDE_VALUE_TENSOR) k->tensors[v.tensor->mark].references--;
     if (v.kind == TIDE_VALUE_LIST) k->lists[v.list->mark].references--;
 }
 
-static void note_before(keeper *k, const tide_site *site) {
+static void note_before(capture *k, const tide_call_arguments *arguments) {
     tide_machine *m = k->m;
     uint32_t tensors = k->before.tensor_count, lists = k->before.list_count;
     k->tensors = tide_arena_grow(k->arena, NULL, 0, (tensors + 1) * sizeof *k->tensors);
@@ -414,7 +415,7 @@ static void note_before(keeper *k, const tide_site *site) {
     for (uint32_t i = 0; i < tensors; i++) {
         const tide_tensor *t = k->before.tensors[i];
         k->tensors[i] = (tensor_before){t->references, t->storage->references, t->node ? t->node->references : 0,
-                                        t->storage->is_silent, *t};
+                                        t->storage->is_untracked, *t};
     }
     for (uint32_t i = 0; i < lists; i++) {
         tide_list *list = k->before.lists[i];
@@ -422,8 +423,8 @@ static void note_before(keeper *k, const tide_site *site) {
         k->counts[i] = list->count;
         list->is_read = false;
     }
-    for (uint32_t i = 0; i < site->count; i++) give_argument(k, site->positional[i]);
-    for (uint32_t i = 0; i < site->named_count; i++) give_argument(k, site->named[i]);
+    for (uint32_t i = 0; i < arguments->count; i++) give_argument(k, arguments->positional[i]);
+    for (uint32_t i = 0; i < arguments->named_count; i++) give_argument(k, arguments->named[i]);
     k->serial = m->serial;
     k->diagnostics = m->diags->count;
     k->setting_changes = k->model->setting_changes;
@@ -438,21 +439,21 @@ static uint32_t *zeros(tide_arena *arena, uint32_t count) {
     return tide_arena_grow(arena, NULL, 0, ((size_t)count + 1) * sizeof(uint32_t));
 }
 
-static bool keep_image(keeper *k, const tide_site *site, tide_value result, image *kept) {
+static bool capture_entry(capture *k, const tide_call_arguments *arguments, tide_value result, memo_entry *kept) {
     tide_machine *m = k->m;
     const tide_timeline *t = &m->timeline;
     if (m->serial - k->serial > THINGS_LIMIT || m->diags->count != k->diagnostics ||
         k->model->setting_changes != k->setting_changes || m->cast_count < k->cast_count || !events_are_own(t, kept))
         return false;
-    k->after = (tide_scene){.arena = k->arena,
-                            .mode = TIDE_SCENE_WRITES,
-                            .before = &k->before,
-                            .counts = k->counts,
-                            .cast_count = k->cast_count};
-    if (!tide_scene_walk(&k->after, site)) return false;
+    k->after = (tide_call_key){.arena = k->arena,
+                               .mode = TIDE_CALL_KEY_WRITES,
+                               .before = &k->before,
+                               .counts = k->counts,
+                               .cast_count = k->cast_count};
+    if (!tide_call_key_walk(&k->after, arguments)) return false;
     for (uint32_t i = kept->first_allocation; i < t->allocation_count; i++) {
         k->alive += t->allocations[i].died == TIDE_NEVER;
-        if (!tide_scene_has_module(&k->after, t->allocations[i].module)) return false;
+        if (!tide_call_key_has_module(&k->after, t->allocations[i].module)) return false;
     }
     uint32_t tensors = k->after.tensor_count;
     k->known_count = m->serial - k->serial;
@@ -469,11 +470,11 @@ static bool keep_image(keeper *k, const tide_site *site, tide_value result, imag
     return k->is_whole && k->alive == 0 && made_are_whole(k) && found_are_whole(k);
 }
 
-static void finish_image(keeper *k, image *kept) {
+static void finish_entry(capture *k, memo_entry *kept) {
     tide_arena *arena = k->arena;
-    kept->fact_count = k->after.fact_count;
-    kept->facts = TIDE_NEW(arena, uint64_t, kept->fact_count + 1);
-    memcpy(kept->facts, k->after.facts, kept->fact_count * sizeof *kept->facts);
+    kept->word_count = k->after.word_count;
+    kept->words = TIDE_NEW(arena, uint64_t, kept->word_count + 1);
+    memcpy(kept->words, k->after.words, kept->word_count * sizeof *kept->words);
     kept->module_count = k->after.module_count;
     kept->modules = TIDE_NEW(arena, uint32_t, kept->module_count + 1);
     memcpy(kept->modules, k->after.modules, kept->module_count * sizeof *kept->modules);
@@ -483,7 +484,7 @@ static void finish_image(keeper *k, image *kept) {
     kept->new_lists = TIDE_NEW(arena, tide_list *, kept->list_count + 1);
 }
 
-static void drop_keeper(keeper *k) {
+static void drop_capture(capture *k) {
     void *arrays[] = {k->tensors,
                       k->lists,
                       k->counts,
@@ -497,107 +498,108 @@ static void drop_keeper(keeper *k) {
                       k->storages,
                       k->nodes,
                       k->made_lists,
-                      k->after.facts};
+                      k->after.words};
     for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++)
         if (arrays[i]) tide_arena_drop(k->arena, arrays[i]);
-    tide_scene_drop(&k->before);
-    tide_scene_drop(&k->after);
+    tide_call_key_drop(&k->before);
+    tide_call_key_drop(&k->after);
 }
 
 /* How often a function has been kept without a use for it, or could not be kept. */
-static uint32_t *tries(struct tide_alikes *a, const tide_function *function) {
+static uint32_t *tries(struct tide_layer_memo *a, const tide_function *function) {
     for (uint32_t i = 0; i < a->tried_count; i++)
         if (a->tried[i].function == function) return &a->tried[i].in_vain;
-    if (a->tried_count == IMAGE_LIMIT) return NULL;
+    if (a->tried_count == ENTRY_LIMIT) return NULL;
     a->tried[a->tried_count].function = function;
     return &a->tried[a->tried_count++].in_vain;
 }
 
-/* Plays the call, and keeps an image of what it left behind. */
-static tide_value play(const tide_site *site, bool *is_kept, image *kept) {
-    tide_model *model = site->model;
+/* Plays the call, and keeps the entry of what it left behind. */
+static tide_value play(const tide_call_arguments *arguments, bool *is_kept, memo_entry *kept) {
+    tide_model *model = arguments->model;
     tide_machine *m = model->m;
-    keeper k = {.model = model, .m = m, .arena = m->arena, .before = {.arena = m->arena, .mode = TIDE_SCENE_LISTS}};
-    bool can_keep = tide_scene_walk(&k.before, site);
-    if (can_keep) note_before(&k, site);
+    capture k = {.model = model, .m = m, .arena = m->arena, .before = {.arena = m->arena, .mode = TIDE_CALL_KEY_LISTS}};
+    bool can_keep = tide_call_key_walk(&k.before, arguments);
+    if (can_keep) note_before(&k, arguments);
     uint64_t op_count = m->op_count;
-    *kept = (image){.first_event = m->timeline.event_count,
-                    .first_allocation = m->timeline.allocation_count,
-                    .first_order = m->node_order,
-                    .depth = model->depth};
-    tide_value made = tide_call_function(model, site->function, site->instance, site->scope, site->positional,
-                                         site->count, site->keywords, site->named, site->named_count);
+    *kept = (memo_entry){.first_event = m->timeline.event_count,
+                         .first_allocation = m->timeline.allocation_count,
+                         .first_order = m->node_order,
+                         .depth = model->depth};
+    tide_value made =
+        tide_call_function(model, arguments->function, arguments->instance, arguments->scope, arguments->positional,
+                           arguments->count, arguments->keywords, arguments->named, arguments->named_count);
     kept->last_event = m->timeline.event_count;
     kept->orders = m->node_order - kept->first_order;
     kept->op_count = m->op_count - op_count;
     kept->op = m->op;
     kept->statement = m->statement;
     kept->is_stopped = m->is_stopped;
-    *is_kept = can_keep && !m->has_failed && keep_image(&k, site, made, kept);
-    if (*is_kept) finish_image(&k, kept);
+    *is_kept = can_keep && !m->has_failed && capture_entry(&k, arguments, made, kept);
+    if (*is_kept) finish_entry(&k, kept);
     if (can_keep)
         for (uint32_t i = 0; i < k.before.list_count; i++)
             k.before.lists[i]->is_read = k.before.lists[i]->is_read || k.lists[i].is_read;
-    drop_keeper(&k);
+    drop_capture(&k);
     return made;
 }
 
 /* ---- again ---- */
 
-typedef struct maker {
-    struct tide_alikes *alikes;
+typedef struct replay {
+    struct tide_layer_memo *memo;
     tide_machine *m;
-    const image *of;
-    const tide_scene *scene;
+    const memo_entry *of;
+    const tide_call_key *key;
     tide_checkpoint *frame;
     uint32_t first_place;
-} maker;
+} replay;
 
-static tide_tensor *tensor_at(const maker *k, const void *at) {
+static tide_tensor *tensor_at(const replay *k, const void *at) {
     if (!at) return NULL;
-    return kind_of(at) == MADE ? k->of->new_tensors[place_of(at)] : tide_retain(k->scene->tensors[place_of(at)]);
+    return kind_of(at) == MADE ? k->of->new_tensors[place_of(at)] : tide_retain(k->key->tensors[place_of(at)]);
 }
 
-static tide_node *node_at(const maker *k, const void *at) {
+static tide_node *node_at(const replay *k, const void *at) {
     if (!at) return NULL;
     if (kind_of(at) == MADE) return k->of->new_nodes[place_of(at)];
-    tide_tensor *t = k->scene->tensors[place_of(at)];
+    tide_tensor *t = k->key->tensors[place_of(at)];
     if (kind_of(at) == ACCUMULATOR) return tide_accumulator_of(k->m, t);
     t->node->references++;
     return t->node;
 }
 
-static tide_storage *storage_at(const maker *k, const void *at) {
+static tide_storage *storage_at(const replay *k, const void *at) {
     if (kind_of(at) == MADE) return k->of->new_storages[place_of(at)];
-    tide_storage *storage = k->scene->tensors[place_of(at)]->storage;
+    tide_storage *storage = k->key->tensors[place_of(at)]->storage;
     storage->references++;
     return storage;
 }
 
-static tide_value value_at(const maker *k, tide_value v) {
+static tide_value value_at(const replay *k, tide_value v) {
     if (v.kind == TIDE_VALUE_TENSOR) {
         v.tensor = tensor_at(k, v.tensor);
     } else if (v.kind == TIDE_VALUE_LIST) {
         bool is_new = kind_of(v.list) == MADE;
-        v.list = is_new ? k->of->new_lists[place_of(v.list)] : k->scene->lists[place_of(v.list)];
+        v.list = is_new ? k->of->new_lists[place_of(v.list)] : k->key->lists[place_of(v.list)];
         if (!is_new) v.list->references++;
     } else if (v.kind == TIDE_VALUE_MODULE) {
-        v.module = k->alikes->modules[v.module];
+        v.module = k->memo->modules[v.module];
     }
     return v;
 }
 
-static void make_tensors(const maker *k, uint32_t moved) {
-    const image *of = k->of;
+static void make_tensors(const replay *k, uint32_t moved) {
+    const memo_entry *of = k->of;
     tide_machine *m = k->m;
     for (uint32_t i = 0; i < of->storage_count; i++) {
-        tide_storage *made = of->new_storages[i] = tide_take(m, sizeof *made);
+        tide_storage *made = of->new_storages[i] = tide_pool_alloc(m, sizeof *made);
         *made = of->storages[i];
         made->allocation += moved;
         made->serial = ++m->serial;
     }
     for (uint32_t i = 0; i < of->tensor_count; i++) {
-        tide_tensor *made = of->new_tensors[i] = tide_take(m, sizeof *made);
+        tide_tensor *made = of->new_tensors[i] = tide_pool_alloc(m, sizeof *made);
         *made = of->tensors[i];
         made->storage = storage_at(k, made->storage);
         made->node = node_at(k, made->node);
@@ -605,14 +607,14 @@ static void make_tensors(const maker *k, uint32_t moved) {
     }
 }
 
-static void make_node(const maker *k, const tide_node *from, tide_node *made) {
+static void make_node(const replay *k, const tide_node *from, tide_node *made) {
     memcpy(made, from, from->bytes);
     made->edges = (tide_edge *)(made + 1);
     made->saved = (tide_saved *)(made->edges + made->edge_count);
     made->outputs = (tide_meta *)(made->saved + made->saved_capacity);
     made->serial = ++k->m->serial;
     made->order += k->m->node_order - k->of->first_order;
-    made->module = k->alikes->modules[made->module];
+    made->module = k->memo->modules[made->module];
     for (unsigned i = 0; i < made->edge_count; i++) made->edges[i].node = node_at(k, made->edges[i].node);
     for (unsigned i = 0; i < made->saved_count; i++) {
         tide_saved *slot = &made->saved[i];
@@ -624,30 +626,30 @@ static void make_node(const maker *k, const tide_node *from, tide_node *made) {
     }
 }
 
-static void make_nodes(const maker *k) {
-    const image *of = k->of;
+static void make_nodes(const replay *k) {
+    const memo_entry *of = k->of;
     tide_machine *m = k->m;
     uint32_t module = m->module;
     for (uint32_t i = 0; i < of->gathered_count; i++) {
-        m->module = k->alikes->modules[of->gathered[i].module];
+        m->module = k->memo->modules[of->gathered[i].module];
         m->statement = of->gathered[i].statement;
-        tide_accumulator_of(m, k->scene->tensors[of->gathered[i].leaf]);
+        tide_accumulator_of(m, k->key->tensors[of->gathered[i].leaf]);
     }
     m->module = module;
     for (uint32_t i = 0; i < of->node_count; i++) make_node(k, of->nodes[i], of->new_nodes[i]);
     for (uint32_t i = 0; of->applied && i < of->node_count; i++) {
         if (!of->nodes[i]->held) continue;
         tide_applied held = of->applied[i];
-        held.instance = k->alikes->modules[held.instance];
+        held.instance = k->memo->modules[held.instance];
         held.context = value_at(k, held.context);
         tide_apply_again(m, of->new_nodes[i], held);
     }
     for (uint32_t i = 0; i < of->gathered_count; i++)
-        tide_node_release(m, k->scene->tensors[of->gathered[i].leaf]->accumulator); /* nodes hold them */
+        tide_node_release(m, k->key->tensors[of->gathered[i].leaf]->accumulator); /* nodes hold them */
 }
 
-static void make_notes(const maker *k) {
-    const image *of = k->of;
+static void make_notes(const replay *k) {
+    const memo_entry *of = k->of;
     tide_machine *m = k->m;
     for (uint32_t i = 0; i < of->cast_count; i++) {
         TIDE_ROOM(m->arena, m->casts, m->cast_count, m->cast_capacity);
@@ -656,7 +658,7 @@ static void make_notes(const maker *k) {
         m->casts[m->cast_count++] = cast;
     }
     for (uint32_t i = 0; i < of->appended_count; i++)
-        tide_list_push(m, k->scene->lists[of->appended[i].list], value_at(k, of->appended[i].value));
+        tide_list_push(m, k->key->lists[of->appended[i].list], value_at(k, of->appended[i].value));
     for (uint32_t i = 0; i < of->place_count; i++) {
         tide_checkpoint *frame = k->frame;
         if (!m->recomputing) {
@@ -668,8 +670,8 @@ static void make_notes(const maker *k) {
     }
 }
 
-/* Whether a recomputation comes to its end where that of the image did, and its places are held alike. */
-static bool has_same_places(const tide_machine *m, const image *of) {
+/* Whether a recomputation comes to its end where that of the entry did, and its places are held as in it. */
+static bool has_same_places(const tide_machine *m, const memo_entry *of) {
     const tide_checkpoint *frame = m->recomputing;
     if (!frame) return true;
     uint32_t left = frame->holder_count - frame->counter;
@@ -679,20 +681,19 @@ static bool has_same_places(const tide_machine *m, const image *of) {
     return true;
 }
 
-static tide_value make_again(struct tide_alikes *a, const image *of, const tide_site *site) {
-    tide_model *model = site->model;
+static tide_value replay_entry(struct tide_layer_memo *a, const memo_entry *of, const tide_call_arguments *arguments) {
+    tide_model *model = arguments->model;
     tide_machine *m = model->m;
-    maker k = {
-        .alikes = a, .m = m, .of = of, .scene = &a->scene, .frame = m->recomputing ? m->recomputing : m->saving_for};
+    replay k = {.memo = a, .m = m, .of = of, .key = &a->key, .frame = m->recomputing ? m->recomputing : m->saving_for};
     if (k.frame) k.first_place = m->recomputing ? k.frame->counter : k.frame->holder_count;
     if (a->module_capacity < model->instance_count) {
         a->modules = TIDE_NEW(m->arena, uint32_t, model->instance_count);
         a->module_capacity = model->instance_count;
     }
-    for (uint32_t i = 0; i < of->module_count; i++) a->modules[of->modules[i]] = a->scene.modules[i];
+    for (uint32_t i = 0; i < of->module_count; i++) a->modules[of->modules[i]] = a->key.modules[i];
     uint32_t moved = m->timeline.allocation_count - of->first_allocation;
     tide_timeline_repeat(&m->timeline, of->first_event, of->last_event, moved, a->modules);
-    for (uint32_t i = 0; i < of->node_count; i++) of->new_nodes[i] = tide_take(m, of->nodes[i]->bytes);
+    for (uint32_t i = 0; i < of->node_count; i++) of->new_nodes[i] = tide_pool_alloc(m, of->nodes[i]->bytes);
     for (uint32_t i = 0; i < of->list_count; i++) of->new_lists[i] = tide_list_new(m);
     make_tensors(&k, moved);
     make_nodes(&k);
@@ -709,23 +710,23 @@ static tide_value make_again(struct tide_alikes *a, const image *of, const tide_
     m->op = of->op;
     m->statement = of->statement;
     m->is_stopped = of->is_stopped;
-    for (uint32_t i = 0; i < site->count; i++) tide_value_release(m, site->positional[i]);
-    for (uint32_t i = 0; i < site->named_count; i++) tide_value_release(m, site->named[i]);
+    for (uint32_t i = 0; i < arguments->count; i++) tide_value_release(m, arguments->positional[i]);
+    for (uint32_t i = 0; i < arguments->named_count; i++) tide_value_release(m, arguments->named[i]);
     return result;
 }
 
-/* The image of a call that found the same. */
-static const image *find_image(struct tide_alikes *a, const tide_site *site) {
-    const tide_machine *m = site->model->m;
-    for (uint32_t i = a->image_count; i-- > 0;) {
-        const image *of = &a->images[i];
-        if (of->facts[0] != (uint64_t)(uintptr_t)site->function || site->model->depth > of->depth ||
+/* The entry of a call with the same key. */
+static const memo_entry *find_entry(struct tide_layer_memo *a, const tide_call_arguments *arguments) {
+    const tide_machine *m = arguments->model->m;
+    for (uint32_t i = a->entry_count; i-- > 0;) {
+        const memo_entry *of = &a->entries[i];
+        if (of->words[0] != (uint64_t)(uintptr_t)arguments->function || arguments->model->depth > of->depth ||
             m->op_count + of->op_count > m->op_limit)
             continue;
-        a->scene.mode = TIDE_SCENE_COMPARES;
-        a->scene.facts = of->facts;
-        a->scene.fact_count = of->fact_count;
-        if (tide_scene_walk(&a->scene, site) && has_same_places(m, of)) return of;
+        a->key.mode = TIDE_CALL_KEY_COMPARES;
+        a->key.words = of->words;
+        a->key.word_count = of->word_count;
+        if (tide_call_key_walk(&a->key, arguments) && has_same_places(m, of)) return of;
     }
     return NULL;
 }
@@ -735,32 +736,32 @@ static bool may_repeat(const tide_model *model, uint32_t instance) {
     const tide_instance *of = &model->instances[instance];
     const tide_machine *m = model->m;
     return of->is_item && !model->plays_all && !model->before_forward && !model->after_forward &&
-           !model->read_parameter && !m->linear && !m->before_backward && !tide_is_winding_down(m);
+           !model->read_parameter && !m->linear && !m->before_backward && !tide_is_aborting(m);
 }
 
-tide_value tide_call_alike(tide_model *model, tide_function *function, uint32_t instance, uint32_t scope,
-                           const tide_value *positional, uint32_t count, const tide_text *keywords,
-                           const tide_value *named, uint32_t named_count) {
+tide_value tide_call_memoized(tide_model *model, tide_function *function, uint32_t instance, uint32_t scope,
+                              const tide_value *positional, uint32_t count, const tide_text *keywords,
+                              const tide_value *named, uint32_t named_count) {
     tide_machine *m = model->m;
-    tide_site site = {model, function, instance, scope, positional, named, keywords, count, named_count};
+    tide_call_arguments arguments = {model, function, instance, scope, positional, named, keywords, count, named_count};
     if (!may_repeat(model, instance))
         return tide_call_function(model, function, instance, scope, positional, count, keywords, named, named_count);
-    if (!model->alikes) {
-        model->alikes = TIDE_NEW(m->arena, struct tide_alikes, 1);
-        model->alikes->scene.arena = m->arena;
+    if (!model->layer_memo) {
+        model->layer_memo = TIDE_NEW(m->arena, struct tide_layer_memo, 1);
+        model->layer_memo->key.arena = m->arena;
     }
-    struct tide_alikes *a = model->alikes;
-    const image *of = find_image(a, &site);
+    struct tide_layer_memo *a = model->layer_memo;
+    const memo_entry *of = find_entry(a, &arguments);
     uint32_t *in_vain = tries(a, function);
     if (of && in_vain) *in_vain = 0;
     if (of) model->repeated_calls++;
-    if (of) return make_again(a, of, &site);
-    if (!in_vain || *in_vain >= TRIES || a->image_count == IMAGE_LIMIT)
+    if (of) return replay_entry(a, of, &arguments);
+    if (!in_vain || *in_vain >= TRIES || a->entry_count == ENTRY_LIMIT)
         return tide_call_function(model, function, instance, scope, positional, count, keywords, named, named_count);
-    image kept;
+    memo_entry kept;
     bool is_kept;
-    tide_value result = play(&site, &is_kept, &kept);
+    tide_value result = play(&arguments, &is_kept, &kept);
     ++*in_vain;
-    if (is_kept && a->image_count < IMAGE_LIMIT) a->images[a->image_count++] = kept;
+    if (is_kept && a->entry_count < ENTRY_LIMIT) a->entries[a->entry_count++] = kept;
     return result;
 }

@@ -16,7 +16,7 @@ static uint64_t mix_pointer(uint64_t hash, const void *pointer) {
 }
 
 static uint64_t mix_tensor(uint64_t hash, const tide_tensor *t) {
-    hash = mix(mix_pointer(hash, t), t->storage->is_silent ? 0 : t->storage->allocation);
+    hash = mix(mix_pointer(hash, t), t->storage->is_untracked ? 0 : t->storage->allocation);
     hash = mix(mix_pointer(hash, t->layout), (uint64_t)t->dtype << 1 | t->requires_grad);
     return t->grad ? mix(mix_pointer(hash, t->grad->layout), t->grad->dtype) : mix(hash, 255);
 }
@@ -29,9 +29,9 @@ static uint64_t mix_value(uint64_t hash, tide_value v, int depth) {
     return hash;
 }
 
-uint64_t tide_repeat_key(const tide_repeats *repeats, const tide_model *model, const tide_scaler *scaler,
-                         const tide_tensor *loss) {
-    uint64_t hash = loss ? 1 + (uint64_t)repeats->with_loss : 0;
+uint64_t tide_micro_batch_key(const tide_micro_batch_memo *memo, const tide_model *model, const tide_scaler *scaler,
+                              const tide_tensor *loss) {
+    uint64_t hash = loss ? 1 + (uint64_t)memo->with_loss : 0;
     hash = mix_pointer(mix_pointer(hash, scaler->scale), scaler->growth);
     hash = mix(mix_pointer(hash, scaler->found_inf), scaler->is_unscaled);
     for (uint32_t i = 1; i < model->instance_count; i++) {
@@ -45,26 +45,27 @@ uint64_t tide_repeat_key(const tide_repeats *repeats, const tide_model *model, c
 /* ---- playing ---- */
 
 static uint32_t allocation_of(const tide_tensor *t) {
-    return t && !t->storage->is_silent ? t->storage->allocation : UINT32_MAX;
+    return t && !t->storage->is_untracked ? t->storage->allocation : UINT32_MAX;
 }
 
-void tide_repeat_begin(tide_repeats *repeats, const tide_model *model, uint64_t key, const tide_tensor *loss) {
+void tide_micro_batch_begin(tide_micro_batch_memo *memo, const tide_model *model, uint64_t key,
+                            const tide_tensor *loss) {
     const tide_machine *m = model->m;
-    repeats->now = (tide_played){.key = key,
-                                 .first_event = m->timeline.event_count,
-                                 .first_allocation = m->timeline.allocation_count,
-                                 .old_loss = allocation_of(loss),
-                                 .op_count = m->op_count};
+    memo->now = (tide_micro_batch_entry){.key = key,
+                                         .first_event = m->timeline.event_count,
+                                         .first_allocation = m->timeline.allocation_count,
+                                         .old_loss = allocation_of(loss),
+                                         .op_count = m->op_count};
 }
 
-void tide_repeat_forward_ends(tide_repeats *repeats, const tide_model *model) {
-    repeats->now.forward_end = model->m->timeline.event_count;
+void tide_micro_batch_forward_ends(tide_micro_batch_memo *memo, const tide_model *model) {
+    memo->now.forward_end = model->m->timeline.event_count;
 }
 
 /* Every free is of an allocation of its own, but for one run of them in forward: of the loss before it and what died
  * with that. */
-static bool frees_its_own(const tide_repeats *repeats, const tide_timeline *t, tide_played *p) {
-    uint32_t expected = p->old_loss == UINT32_MAX ? 0 : 1 + repeats->with_loss;
+static bool frees_its_own(const tide_micro_batch_memo *memo, const tide_timeline *t, tide_micro_batch_entry *p) {
+    uint32_t expected = p->old_loss == UINT32_MAX ? 0 : 1 + memo->with_loss;
     p->first_other = p->forward_end;
     for (uint32_t i = p->first_event; i < p->last_event; i++) {
         uint32_t which = t->events[i] & ~TIDE_FREE_BIT;
@@ -76,21 +77,21 @@ static bool frees_its_own(const tide_repeats *repeats, const tide_timeline *t, t
     return p->others == expected && p->first_other + p->others <= p->forward_end;
 }
 
-static void leave(tide_played *p, tide_tensor *leaf, const tide_tensor *t) {
+static void leave(tide_micro_batch_entry *p, tide_tensor *leaf, const tide_tensor *t) {
     uint32_t allocation = allocation_of(t);
     if (allocation == UINT32_MAX || allocation < p->first_allocation) return;
     p->left[p->left_count++] = (tide_left){leaf, t->layout, t->dtype, allocation};
 }
 
-void tide_repeat_end(tide_repeats *repeats, const tide_model *model, const tide_tensor *loss) {
+void tide_micro_batch_end(tide_micro_batch_memo *memo, const tide_model *model, const tide_tensor *loss) {
     tide_machine *m = model->m;
     const tide_timeline *t = &m->timeline;
-    tide_played *p = &repeats->now;
+    tide_micro_batch_entry *p = &memo->now;
     p->last_event = t->event_count;
     p->last_allocation = t->allocation_count;
     p->op_count = m->op_count - p->op_count;
     if (m->has_failed || allocation_of(loss) == UINT32_MAX || allocation_of(loss) < p->first_allocation) return;
-    bool is_kept = repeats->count < TIDE_PLAYED_LIMIT && frees_its_own(repeats, t, p);
+    bool is_kept = memo->count < TIDE_MICRO_BATCH_LIMIT && frees_its_own(memo, t, p);
     uint32_t alive = 0;
     for (uint32_t i = p->first_allocation; i < p->last_allocation; i++) alive += t->allocations[i].died == TIDE_NEVER;
     p->left = TIDE_NEW(m->arena, tide_left, (size_t)alive + model->parameter_count + 1);
@@ -100,11 +101,11 @@ void tide_repeat_end(tide_repeats *repeats, const tide_model *model, const tide_
     if (p->left_count > alive) return; /* gradients that share a storage */
     uint8_t *is_known = TIDE_NEW(m->arena, uint8_t, (size_t)(p->last_allocation - p->first_allocation) + 1);
     for (uint32_t i = 0; i < p->left_count; i++) is_known[p->left[i].allocation - p->first_allocation] = 1;
-    p->with_loss = repeats->with_loss = alive - p->left_count;
+    p->with_loss = memo->with_loss = alive - p->left_count;
     for (uint32_t i = p->first_allocation; i < p->last_allocation; i++)
         if (t->allocations[i].died == TIDE_NEVER && !is_known[i - p->first_allocation])
             p->left[p->left_count++] = (tide_left){.allocation = i};
-    if (is_kept && p->left_count == alive && p->with_loss <= HELD_LIMIT) repeats->played[repeats->count++] = *p;
+    if (is_kept && p->left_count == alive && p->with_loss <= HELD_LIMIT) memo->played[memo->count++] = *p;
 }
 
 typedef struct death {
@@ -117,7 +118,7 @@ static int by_event(const void *a, const void *b) {
 }
 
 /* Puts what died with the loss in the order of its deaths. False if something did not die right behind the loss. */
-static bool order_deaths(const tide_timeline *t, tide_played *p) {
+static bool order_deaths(const tide_timeline *t, tide_micro_batch_entry *p) {
     death deaths[HELD_LIMIT];
     tide_left *held = p->left + p->left_count - p->with_loss;
     uint32_t died = t->allocations[p->left[0].allocation].died;
@@ -132,7 +133,7 @@ static bool order_deaths(const tide_timeline *t, tide_played *p) {
 }
 
 /* The tensors that a micro-batch leaves behind. */
-static tide_tensor *leave_again(tide_machine *m, const tide_played *p, uint32_t moved) {
+static tide_tensor *leave_again(tide_machine *m, const tide_micro_batch_entry *p, uint32_t moved) {
     tide_tensor *held[HELD_LIMIT], *loss = NULL;
     uint32_t own = p->left_count - p->with_loss;
     for (uint32_t i = 0; i < own; i++) {
@@ -149,10 +150,11 @@ static tide_tensor *leave_again(tide_machine *m, const tide_played *p, uint32_t 
     return loss;
 }
 
-bool tide_repeat(tide_repeats *repeats, tide_model *model, uint64_t key, unsigned step, tide_tensor **loss) {
+bool tide_micro_batch_replay(tide_micro_batch_memo *memo, tide_model *model, uint64_t key, unsigned step,
+                             tide_tensor **loss) {
     tide_machine *m = model->m;
     tide_timeline *t = &m->timeline;
-    tide_played *p = repeats->played, *end = p + repeats->count;
+    tide_micro_batch_entry *p = memo->played, *end = p + memo->count;
     while (p < end && p->key != key) p++;
     if (p == end || !order_deaths(t, p)) return false;
     m->op_count += p->op_count;
@@ -163,7 +165,7 @@ bool tide_repeat(tide_repeats *repeats, tide_model *model, uint64_t key, unsigne
     tide_timeline_mark(t, step, TIDE_PHASE_FORWARD);
     tide_timeline_repeat(t, p->forward_end, p->last_event, moved, NULL);
     *loss = leave_again(m, p, moved);
-    repeats->with_loss = p->with_loss;
+    memo->with_loss = p->with_loss;
     tide_timeline_mark(t, step, TIDE_PHASE_BACKWARD);
     return true;
 }

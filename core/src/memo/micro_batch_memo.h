@@ -1,8 +1,8 @@
-/* Micro-batches that begin alike are alike: the later one takes the events of the earlier.
+/* Micro-batches that begin in the same state are the same: the later one takes the events of the earlier.
  *
  * What forward and backward do depends on the job, which stays, and on what lives on between micro-batches: the tensors
  * and lists that modules hold, the gradients of parameters (whether there are any, and their layout), the scaler's
- * tensors and the loss. tide_repeat_key() is a digest of those. */
+ * tensors and the loss. tide_micro_batch_key() is a digest of those. */
 #ifndef TIDE_REPEAT_H
 #define TIDE_REPEAT_H
 
@@ -17,7 +17,7 @@ typedef struct tide_left {
 } tide_left;
 
 /* A micro-batch that was played: a piece of the timeline, and what it left behind. */
-typedef struct tide_played {
+typedef struct tide_micro_batch_entry {
     uint64_t key;
     uint32_t first_event, forward_end, last_event;
     uint32_t first_allocation, last_allocation;
@@ -26,26 +26,28 @@ typedef struct tide_played {
     uint64_t op_count;
     tide_left *left; /* the loss, gradients, and last what dies with the loss */
     uint32_t left_count, with_loss;
-} tide_played;
+} tide_micro_batch_entry;
 
-enum { TIDE_PLAYED_LIMIT = 4 };
+enum { TIDE_MICRO_BATCH_LIMIT = 4 };
 
-typedef struct tide_repeats {
-    tide_played played[TIDE_PLAYED_LIMIT];
+typedef struct tide_micro_batch_memo {
+    tide_micro_batch_entry played[TIDE_MICRO_BATCH_LIMIT];
     uint32_t count;
-    uint32_t with_loss; /* tensors that the graph of the loss holds */
-    tide_played now;    /* the one that is being played */
-} tide_repeats;
+    uint32_t with_loss;         /* tensors that the graph of the loss holds */
+    tide_micro_batch_entry now; /* the one that is being played */
+} tide_micro_batch_memo;
 
-uint64_t tide_repeat_key(const tide_repeats *repeats, const tide_model *model, const tide_scaler *scaler,
-                         const tide_tensor *loss);
+uint64_t tide_micro_batch_key(const tide_micro_batch_memo *memo, const tide_model *model, const tide_scaler *scaler,
+                              const tide_tensor *loss);
 
 /* Before and after a micro-batch that is played; one that left or freed what is not known here is not kept. */
-void tide_repeat_begin(tide_repeats *repeats, const tide_model *model, uint64_t key, const tide_tensor *loss);
-void tide_repeat_forward_ends(tide_repeats *repeats, const tide_model *model);
-void tide_repeat_end(tide_repeats *repeats, const tide_model *model, const tide_tensor *loss);
+void tide_micro_batch_begin(tide_micro_batch_memo *memo, const tide_model *model, uint64_t key,
+                            const tide_tensor *loss);
+void tide_micro_batch_forward_ends(tide_micro_batch_memo *memo, const tide_model *model);
+void tide_micro_batch_end(tide_micro_batch_memo *memo, const tide_model *model, const tide_tensor *loss);
 
 /* Plays a micro-batch from an earlier one, with its marks; *loss is replaced. False: none began with this key. */
-bool tide_repeat(tide_repeats *repeats, tide_model *model, uint64_t key, unsigned step, tide_tensor **loss);
+bool tide_micro_batch_replay(tide_micro_batch_memo *memo, tide_model *model, uint64_t key, unsigned step,
+                             tide_tensor **loss);
 
 #endif

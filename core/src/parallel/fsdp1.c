@@ -102,9 +102,11 @@ static void use_views(fsdp *f, unit *u) {
             tide_shape shape = tide_shape1((tide_dim){p->padding, 0});
             node->outputs[node->output_count++] =
                 (tide_meta){&tide_layout_of(m, &shape, NULL)->shape, (uint8_t)f->computed};
-            if (i) node->references++; /* see tide_made_by: the first output that a tensor has takes over the maker's */
+            if (i)
+                node->references++; /* see tide_set_grad_fn: the first output that a tensor has takes over the maker's
+                                     */
         }
-        tide_made_by(m, node, p->leaf);
+        tide_set_grad_fn(m, node, p->leaf);
         if (node && p->padding && !i) node->references--;
     }
     if (node && u->tail) {

@@ -182,7 +182,7 @@ enum { BLOCK_BYTES = 2048, BLOCK_THREADS = 128 };
 
 static void touch_list(fsdp *f, int64_t blocks, int64_t entries) {
     machine_of(f)->op = op_name;
-    tide_touch(machine_of(f), 8 * (blocks + entries));
+    tide_alloc_and_free(machine_of(f), 8 * (blocks + entries));
 }
 
 /* Elements of a parameter in one of `ranks` parts, in blocks of so many bytes. */
@@ -429,7 +429,7 @@ static void watch_inputs(fsdp *f, uint32_t index, found *inputs) {
     for (int i = 0; i < inputs->count; i++) {
         tide_tensor *same = tide_alias(m, tensors[i]);
         same->is_view = true;
-        inputs->values[i]->tensor = tide_made_by(m, node, same);
+        inputs->values[i]->tensor = tide_set_grad_fn(m, node, same);
         tide_release(m, tensors[i]);
     }
 }

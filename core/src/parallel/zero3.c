@@ -437,7 +437,7 @@ static bool pass_through(zero3 *z, uint32_t instance, const tide_backward *funct
     tide_node *node = tide_node_with(m, function, &t, 1, 1, 0);
     same->is_view = true;
     if (node) node->attribute[0] = instance;
-    value->tensor = tide_made_by(m, node, same);
+    value->tensor = tide_set_grad_fn(m, node, same);
     tide_release(m, t);
     return node != NULL;
 }
@@ -487,18 +487,18 @@ static tide_tensor *as_matrix(tide_machine *m, tide_tensor *x) {
 
 static void linear_backward(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
     tide_tensor *x = tide_saved_at(m, node, 0), *weight = tide_saved_at(m, node, 1), *g = grads[0];
-    if (tide_wants(node, 0)) {
+    if (tide_needs_input_grad(node, 0)) {
         results[0] = tide_matmul(m, g, weight);
         results[0]->is_view = false; /* _unsafe_view: gradients may be added in place */
     }
-    if (tide_wants(node, 1)) {
+    if (tide_needs_input_grad(node, 1)) {
         tide_tensor *rows = as_matrix(m, g), *columns = tide_transpose(m, rows, 0, 1), *inputs = as_matrix(m, x);
         results[1] = tide_matmul(m, columns, inputs);
         tide_release(m, inputs);
         tide_release(m, columns);
         tide_release(m, rows);
     }
-    if (node->edge_count > 2 && tide_wants(node, 2))
+    if (node->edge_count > 2 && tide_needs_input_grad(node, 2))
         results[2] = tide_sum_plain(m, g, (1u << (g->shape->dims - 1)) - 1, false, (tide_dtype)g->dtype);
     tide_release(m, weight);
     tide_release(m, x);
@@ -518,7 +518,7 @@ static tide_tensor *linear(tide_machine *m, tide_tensor *x, tide_tensor *weight,
         tide_save(m, node, weight);
         tide_save(m, node, bias);
     }
-    return tide_made_by(m, node, out);
+    return tide_set_grad_fn(m, node, out);
 }
 
 /* ---- gradients ---- */

@@ -117,7 +117,7 @@ typedef struct tried {
 } tried;
 
 typedef struct adviser {
-    const tide_question *question;
+    const tide_query *question;
     tide_verdict now;
     tried list[CHANGE_COUNT + SCALED_COUNT];
     uint32_t count;
@@ -191,7 +191,7 @@ static void write_change(tide_writer *w, const tide_verdict *now, const tried *c
     tide_write_close(w, '}');
 }
 
-bool tide_write_advice(tide_writer *w, const tide_question *q, tide_diagnostics *diags) {
+bool tide_write_advice(tide_writer *w, const tide_query *q, tide_diagnostics *diags) {
     adviser *a = TIDE_NEW(q->arena, adviser, 1);
     a->question = q;
     if (!tide_try_first(&a->now, q, diags)) return false;

@@ -83,10 +83,9 @@ static tide_text word_of(tide_arena *arena, const char *name, const char *value)
 }
 
 /* The first job with the settings of the second one up to `count` of those that differ. */
-static tide_verdict try_between(const tide_question *q, const tide_verdict *one, const difference *list,
-                                uint32_t count) {
+static tide_verdict try_between(const tide_query *q, const tide_verdict *one, const difference *list, uint32_t count) {
     tide_text *words = TIDE_NEW(q->arena, tide_text, one->row_count + count + 1);
-    tide_question between = *q;
+    tide_query between = *q;
     between.words = words;
     between.word_count = 0;
     for (uint32_t i = 0; i < one->row_count; i++) {
@@ -105,8 +104,7 @@ static bool goes_with_next(const difference *list, uint32_t i) {
     return list[i].name[head] && strncmp(list[i].name, list[i + 1].name, head + 1) == 0;
 }
 
-static void write_differences(tide_writer *w, const tide_question *q, const tide_verdict *one,
-                              const tide_verdict *other) {
+static void write_differences(tide_writer *w, const tide_query *q, const tide_verdict *one, const tide_verdict *other) {
     uint32_t count;
     const difference *list = find_differences(&count, q->arena, one, other);
     uint64_t need = one->need;
@@ -130,8 +128,7 @@ static void write_differences(tide_writer *w, const tide_question *q, const tide
     tide_write_close(w, ']');
 }
 
-bool tide_write_comparison(tide_writer *w, const tide_question *one, const tide_question *other,
-                           tide_diagnostics *diags) {
+bool tide_write_comparison(tide_writer *w, const tide_query *one, const tide_query *other, tide_diagnostics *diags) {
     tide_verdict a, b;
     if (!tide_try_first(&a, one, diags) || !tide_try_first(&b, other, diags)) return false;
     write_side(w, "one", &a);

@@ -72,7 +72,7 @@ static void end_wait(player *p, uint32_t number) {
 
 /* Whether the cache serves the request that stands behind `event` on the tape. Asks for it, and gives it back. */
 static bool has_cached(player *p, const uint32_t *event) {
-    const tide_site *s;
+    const tide_call_arguments *s;
     tide_block block;
     if (event + 1 == p->tape->events + p->tape->event_count || event[1] >> TIDE_TAPE_SHIFT != TIDE_TAPE_ALLOC)
         return false;

@@ -33,7 +33,7 @@ static bool play(tide_run *run, tide_job *job, int64_t rank, tide_arena *arena) 
     return tide_run_job(run, job, arena, &unheard);
 }
 
-tide_run *tide_run_trial(tide_shelf *shelf, tide_job *job, tide_arena *arena, tide_arena *trial,
+tide_run *tide_run_trial(tide_description_cache *shelf, tide_job *job, tide_arena *arena, tide_arena *trial,
                          tide_diagnostics *diags) {
     if (shelf && tide_option_is(job, TIDE_OPTION_kind, "none")) return tide_run_next(shelf, job, arena, diags);
     tide_replay_config config = tide_report_config(job);

@@ -76,10 +76,10 @@ static bool runs(const tide_play *play) {
     return !play->is_oom && !play->ooms;
 }
 
-static bool play_tape(tide_trial *trial, const void *of, const tide_replay_config *config) {
+static bool play_tape(tide_what_if *trial, const void *of, const tide_replay_config *config) {
     tide_play play;
     if (!tide_play_tape(&play, of, config, NULL)) return false;
-    *trial = (tide_trial){runs(&play), play.allocated_peak, play.reserved_peak, play.requested_peak, play.retries};
+    *trial = (tide_what_if){runs(&play), play.allocated_peak, play.reserved_peak, play.requested_peak, play.retries};
     return true;
 }
 
@@ -109,7 +109,7 @@ uint32_t tide_recorded_frame(const tide_recording *r, uint32_t stack) {
     return outermost;
 }
 
-static void add_live(void *user, const tide_site *site, uint64_t block_bytes) {
+static void add_live(void *user, const tide_call_arguments *site, uint64_t block_bytes) {
     live_list *list = user;
     list->groups[list->count++] =
         (live_group){block_bytes, site->bytes, site->stack, tide_recorded_frame(list->r, site->stack), 1};
@@ -284,7 +284,7 @@ static void write_timeline(tide_writer *w, const tide_tape *t, const tide_play_w
 
 static bool write_verdict(tide_writer *w, const tide_tape *t, const tide_recording *r, const tide_replay_config *config,
                           const tide_play *p) {
-    tide_playable what = {play_tape, t};
+    tide_event_source what = {play_tape, t};
     uint64_t smallest;
     if (!tide_smallest_device(&smallest, &what, config)) return false;
     tide_write_key(w, "verdict");
@@ -389,7 +389,7 @@ bool tide_write_recorded(tide_writer *w, tide_recording *r, const tide_job *job,
     write_figures(w, &play);
     if (!write_verdict(w, t, r, &config, &play)) return false;
     const char *played = gives_allocator(job) ? job->allocator : conf;
-    tide_playable what = {play_tape, t};
+    tide_event_source what = {play_tape, t};
     tide_write_string_at(w, "allocator", played);
     if (!tide_write_options(w, &what, &config, played, runs(&play))) return false;
     write_live(w, r, &live);

@@ -133,7 +133,7 @@ static uint32_t find_rows(walker *k, found_row *rows, uint32_t first, uint32_t c
         found_row *f = &rows[found++];
         f->row = (tide_event_row){.event = event, .other = k->other, .kind = kind, .has_request = k->site != NO_SITE};
         if (f->row.has_request) {
-            const tide_site *site = &k->tape->sites[k->site];
+            const tide_call_arguments *site = &k->tape->sites[k->site];
             f->row.requested = site->bytes;
             f->row.stream = site->stream;
             f->stack = site->stack;

@@ -46,10 +46,10 @@ bool tide_report_on_card(tide_replay *on_card, const tide_run *run, const tide_j
     return tide_replay_timeline(on_card, &run->machine.timeline, &config, false);
 }
 
-static bool play_timeline(tide_trial *trial, const void *timeline, const tide_replay_config *config) {
+static bool play_timeline(tide_what_if *trial, const void *timeline, const tide_replay_config *config) {
     tide_replay r;
     if (!tide_replay_timeline(&r, timeline, config, false)) return false;
-    *trial = (tide_trial){!r.is_oom, r.allocated_peak, r.reserved_peak, r.requested_peak, r.retries};
+    *trial = (tide_what_if){!r.is_oom, r.allocated_peak, r.reserved_peak, r.requested_peak, r.retries};
     return true;
 }
 
@@ -318,7 +318,7 @@ static bool is_or_any(const char *wanted, const char *there) {
 }
 
 /* Whether an allocation is in the cell of the breakdown that is looked at. */
-static bool is_in(const tide_run *run, const tide_allocation *a, const tide_look *look) {
+static bool is_in(const tide_run *run, const tide_allocation *a, const tide_filter *look) {
     const tide_model *model = &run->model;
     const tide_instance *of = &model->instances[a->module < model->instance_count ? a->module : 0];
     return is_or_any(look->factor, tide_factor_names[a->factor]) &&
@@ -326,7 +326,7 @@ static bool is_in(const tide_run *run, const tide_allocation *a, const tide_look
            is_or_any(look->layer, model->layers[a->module ? of->layer : 0]);
 }
 
-static group *find_groups(const tide_run *run, const tide_replay *r, const tide_look *look, uint32_t *count) {
+static group *find_groups(const tide_run *run, const tide_replay *r, const tide_filter *look, uint32_t *count) {
     const tide_timeline *t = &run->machine.timeline;
     uint32_t slot_count = 256, capacity = 0;
     for (uint32_t live = 0, i = 0; i < t->allocation_count; i++)
@@ -394,7 +394,7 @@ static void write_group(tide_writer *w, tide_run *run, const group *g) {
 
 static void write_tensors(tide_writer *w, tide_run *run, const tide_replay *r, uint32_t limit) {
     uint32_t count;
-    group *groups = find_groups(run, r, &(tide_look){.event = r->peak_event}, &count);
+    group *groups = find_groups(run, r, &(tide_filter){.event = r->peak_event}, &count);
     uint64_t rest = 0;
     tide_write_key(w, "tensors");
     tide_write_open(w, '[');
@@ -525,7 +525,7 @@ static void write_verdict(tide_writer *w, tide_run *run, const tide_job *job, co
 
 /* The smallest device, and what other options of the allocator would change. */
 static bool write_options(tide_writer *w, const tide_timeline *t, const tide_job *job, const tide_replay *on_card) {
-    tide_playable what = {play_timeline, t};
+    tide_event_source what = {play_timeline, t};
     tide_replay_config config = config_on_card(job);
     uint64_t smallest;
     if (!tide_smallest_device(&smallest, &what, &config)) return false;
@@ -563,7 +563,7 @@ static void write_settings(tide_writer *w, const tide_job *job) {
     tide_write_close(w, ']');
 }
 
-static void write_file_keys(tide_writer *w, const tide_file_card *card, tide_key_effect effect, const char *name) {
+static void write_file_keys(tide_writer *w, const tide_file_summary *card, tide_key_effect effect, const char *name) {
     tide_write_key(w, name);
     tide_write_open(w, '[');
     for (const tide_file_key *entry = card->first; entry; entry = entry->next) {
@@ -587,7 +587,7 @@ static void write_files(tide_writer *w, const tide_job *job) {
     if (!job->files) return;
     tide_write_key(w, "files");
     tide_write_open(w, '[');
-    for (const tide_file_card *card = job->files; card; card = card->next) {
+    for (const tide_file_summary *card = job->files; card; card = card->next) {
         tide_write_open(w, '{');
         tide_write_string_at(w, "name", card->name);
         tide_write_string_at(w, "title", card->title);
@@ -788,13 +788,13 @@ bool tide_write_figures(tide_writer *w, tide_run *run, const tide_job *job) {
     return true;
 }
 
-bool tide_write_explanation(tide_writer *w, tide_run *run, const tide_job *job, const tide_look *look) {
+bool tide_write_explanation(tide_writer *w, tide_run *run, const tide_job *job, const tide_filter *look) {
     tide_timeline *t = &run->machine.timeline;
     tide_replay r;
     tide_replay_config config = tide_report_config(job);
     tide_settle_factors(t);
     if (!tide_replay_timeline(&r, t, &config, true)) return false;
-    tide_look at = *look;
+    tide_filter at = *look;
     if (at.event == TIDE_AT_PEAK || !r.events) at.event = r.peak_event;
     if (at.event >= r.events && r.events) at.event = r.events - 1;
     uint32_t count;

@@ -22,14 +22,14 @@ bool tide_write_figures(tide_writer *w, tide_run *run, const tide_job *job);
 
 /* Which allocations an explanation is of. */
 enum { TIDE_AT_PEAK = INT32_MAX };
-typedef struct tide_look {
+typedef struct tide_filter {
     uint32_t event;                    /* those that are live after it; TIDE_AT_PEAK: the peak */
     const char *factor, *part, *layer; /* of a cell of the breakdown, by name; NULL: any */
     tide_text of;                      /* in the factor, module or operation; "": any */
-} tide_look;
+} tide_filter;
 
 /* Members of the answer to "explain": the allocations looked at, alike ones together, the largest first. */
-bool tide_write_explanation(tide_writer *w, tide_run *run, const tide_job *job, const tide_look *look);
+bool tide_write_explanation(tide_writer *w, tide_run *run, const tide_job *job, const tide_filter *look);
 
 /* Members of the answer to "timeline": the events from `from` up to `to`, and each of them where they are few. */
 bool tide_write_events(tide_writer *w, tide_run *run, const tide_job *job, uint32_t from, uint32_t to);

@@ -18,7 +18,7 @@ static void keep_rows(tide_verdict *v, tide_arena *arena, const tide_job *job) {
                                         tide_text_copy(arena, tide_text_of(job->rows[i].value)), job->rows[i].origin};
 }
 
-static bool play(tide_verdict *v, const tide_question *q, tide_arena *arena, tide_arena *ranks, const char *const *more,
+static bool play(tide_verdict *v, const tide_query *q, tide_arena *arena, tide_arena *ranks, const char *const *more,
                  uint32_t count) {
     tide_diagnostics diags;
     tide_diagnostics_init(&diags, arena);
@@ -50,7 +50,7 @@ static bool play(tide_verdict *v, const tide_question *q, tide_arena *arena, tid
     return true;
 }
 
-tide_verdict tide_try(const tide_question *q, const char *const *more, uint32_t count) {
+tide_verdict tide_try(const tide_query *q, const char *const *more, uint32_t count) {
     jmp_buf escape;
     tide_arena arena, ranks;
     tide_verdict v = {.status = TIDE_OK, .message = ""};
@@ -72,12 +72,12 @@ const char *tide_setting_of(const tide_verdict *v, const char *name) {
     return "";
 }
 
-bool tide_try_first(tide_verdict *v, const tide_question *q, tide_diagnostics *diags) {
+bool tide_try_first(tide_verdict *v, const tide_query *q, tide_diagnostics *diags) {
     *v = tide_try(q, NULL, 0);
     return v->status == TIDE_OK || tide_error(diags, v->status, "", v->message, NULL);
 }
 
-bool tide_warn_of_more(const tide_question *q, tide_run *run, const tide_job *job, tide_diagnostics *diags) {
+bool tide_warn_of_more(const tide_query *q, tide_run *run, const tide_job *job, tide_diagnostics *diags) {
     static const struct {
         const char *word, *place, *remedy;
     } plain[] = {{"quant=none", "/settings/quant",
@@ -112,7 +112,7 @@ void tide_write_trial(tide_writer *w, const tide_verdict *v) {
 /* ---- cells ---- */
 
 /* False when memory ran out. */
-static bool play_cell(tide_writer *w, const tide_question *q, const tide_json *words, tide_arena *arena,
+static bool play_cell(tide_writer *w, const tide_query *q, const tide_json *words, tide_arena *arena,
                       tide_arena *ranks) {
     tide_diagnostics diags;
     tide_diagnostics_init(&diags, arena);
@@ -128,7 +128,7 @@ static bool play_cell(tide_writer *w, const tide_question *q, const tide_json *w
     return true;
 }
 
-static bool write_cell(tide_writer *w, const tide_question *q, const tide_json *words) {
+static bool write_cell(tide_writer *w, const tide_query *q, const tide_json *words) {
     jmp_buf escape;
     tide_arena arena, ranks;
     tide_arena_init(&arena, q->arena->memory, &escape);
@@ -142,7 +142,7 @@ static bool write_cell(tide_writer *w, const tide_question *q, const tide_json *
     return ok;
 }
 
-bool tide_write_cells(tide_writer *w, const tide_question *q, const tide_json *cells, tide_diagnostics *diags) {
+bool tide_write_cells(tide_writer *w, const tide_query *q, const tide_json *cells, tide_diagnostics *diags) {
     for (const tide_json *cell = cells->first; cell; cell = cell->next) {
         bool is_list = cell->kind == TIDE_JSON_ARRAY;
         for (const tide_json *word = cell->first; word && is_list; word = word->next)
@@ -168,7 +168,7 @@ static const int64_t HIGHEST = INT64_C(1) << 30;
 enum { MOST_VALUES = 64 };
 
 typedef struct search {
-    const tide_question *question;
+    const tide_query *question;
     const char *more[2]; /* the other setting, then the knob */
     uint32_t others;
     const char *knob;
@@ -210,7 +210,7 @@ static void find_largest(search *s, int64_t start, tide_verdict v) {
     s->largest = low;
 }
 
-static bool write_largest(tide_writer *w, const tide_question *q, const char *knob, const char *other,
+static bool write_largest(tide_writer *w, const tide_query *q, const char *knob, const char *other,
                           tide_diagnostics *diags) {
     search s = {.question = q, .knob = knob};
     if (other) s.more[s.others++] = other;
@@ -244,7 +244,7 @@ static bool write_largest(tide_writer *w, const tide_question *q, const char *kn
     return true;
 }
 
-bool tide_write_fit(tide_writer *w, const tide_question *q, tide_text knob, tide_text by, tide_diagnostics *diags) {
+bool tide_write_fit(tide_writer *w, const tide_query *q, tide_text knob, tide_text by, tide_diagnostics *diags) {
     const char *name = tide_text_copy(q->arena, knob.length ? knob : TIDE_TEXT("batch"));
     const char *equals = by.length ? memchr(by.at, '=', by.length) : NULL;
     if (by.length && !equals)
@@ -275,7 +275,7 @@ bool tide_write_fit(tide_writer *w, const tide_question *q, tide_text knob, tide
 
 enum { MOST_CARDS = 1024 };
 
-static void write_card(tide_writer *w, const tide_question *q, const tide_json *card, bool is_parallel) {
+static void write_card(tide_writer *w, const tide_query *q, const tide_json *card, bool is_parallel) {
     const tide_json *name = tide_json_at(card, "name"), *title = tide_json_at(card, "title");
     if (!name || !title || name->kind != TIDE_JSON_STRING || title->kind != TIDE_JSON_STRING) return;
     const char *more[2] = {tide_format(q->arena, "gpu=%s", name->text.at), NULL};
@@ -297,7 +297,7 @@ static void write_card(tide_writer *w, const tide_question *q, const tide_json *
     tide_write_close(w, '}');
 }
 
-bool tide_write_cards(tide_writer *w, const tide_question *q, tide_diagnostics *diags) {
+bool tide_write_cards(tide_writer *w, const tide_query *q, tide_diagnostics *diags) {
     tide_verdict now;
     if (!tide_try_first(&now, q, diags)) return false;
     const char *kind = tide_setting_of(&now, "parallel.kind");

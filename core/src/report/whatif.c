@@ -9,9 +9,9 @@ static const uint64_t DEVICE_PAGE = UINT64_C(2) << 20;
 /* Advice is given for a saving of at least this part of what is reserved. */
 enum { WORTH_A_WORD = 50 };
 
-bool tide_smallest_device(uint64_t *bytes, const tide_playable *what, const tide_replay_config *config) {
+bool tide_smallest_device(uint64_t *bytes, const tide_event_source *what, const tide_replay_config *config) {
     tide_replay_config on = *config;
-    tide_trial trial;
+    tide_what_if trial;
     uint64_t low, high, fraction = config->fraction_ppm ? (uint64_t)config->fraction_ppm : 1000000;
     on.device_bytes = 0;
     if (!what->play(&trial, what->of, &on)) return false;
@@ -38,9 +38,9 @@ static const char *const options[] = {"", "expandable_segments:True", "max_split
 enum { OPTION_COUNT = sizeof options / sizeof *options };
 
 /* Peaks on a device without limit; whether it runs on the one that there is. */
-static bool try_option(tide_trial *trial, const tide_playable *what, const tide_replay_config *config) {
+static bool try_option(tide_what_if *trial, const tide_event_source *what, const tide_replay_config *config) {
     tide_replay_config on = *config;
-    tide_trial there;
+    tide_what_if there;
     on.device_bytes = 0;
     if (!what->play(trial, what->of, &on)) return false;
     if (!config->device_bytes ||
@@ -58,7 +58,7 @@ static const char *amount(tide_arena *arena, uint64_t bytes) {
     return tide_format(arena, "%llu MiB", (unsigned long long)((bytes + (1 << 19)) >> 20));
 }
 
-static void write_advice(tide_writer *w, const char *option, const tide_trial *now, const tide_trial *then,
+static void write_advice(tide_writer *w, const char *option, const tide_what_if *now, const tide_what_if *then,
                          bool fits_now) {
     uint64_t saves = now->reserved_peak - then->reserved_peak;
     tide_write_key(w, "advice");
@@ -73,9 +73,9 @@ static void write_advice(tide_writer *w, const char *option, const tide_trial *n
     tide_write_close(w, '}');
 }
 
-bool tide_write_options(tide_writer *w, const tide_playable *what, const tide_replay_config *config, const char *conf,
-                        bool fits_now) {
-    tide_trial now, trials[OPTION_COUNT];
+bool tide_write_options(tide_writer *w, const tide_event_source *what, const tide_replay_config *config,
+                        const char *conf, bool fits_now) {
+    tide_what_if now, trials[OPTION_COUNT];
     tide_replay_config on = *config;
     int best = -1;
     if (!try_option(&now, what, config)) return false;

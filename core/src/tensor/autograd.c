@@ -15,7 +15,7 @@ static const tide_backward accumulate_grad = {"AccumulateGrad", accumulate_grad_
 static tide_node *node_take(tide_machine *m, const tide_backward *backward, int edges, int outputs, int saved) {
     size_t bytes = sizeof(tide_node) + (size_t)edges * sizeof(tide_edge) + (size_t)outputs * sizeof(tide_meta) +
                    (size_t)saved * sizeof(tide_saved);
-    tide_node *node = tide_take(m, bytes);
+    tide_node *node = tide_pool_alloc(m, bytes);
     node->references = 1;
     node->serial = ++m->serial;
     node->bytes = bytes;
@@ -85,7 +85,7 @@ tide_node *tide_node_with(tide_machine *m, const tide_backward *backward, tide_t
     return node;
 }
 
-bool tide_wants(const tide_node *node, int edge) {
+bool tide_needs_input_grad(const tide_node *node, int edge) {
     return node->edges[edge].node != NULL;
 }
 
@@ -123,7 +123,7 @@ void tide_node_release(tide_machine *m, tide_node *node) {
                 m->dying = to;
             }
         }
-        tide_give(m, dead, dead->bytes);
+        tide_pool_free(m, dead, dead->bytes);
     }
     m->is_tearing_down = false;
 }
@@ -150,7 +150,7 @@ tide_tensor *tide_saved_at(tide_machine *m, tide_node *node, int slot) {
     return saved->frame ? tide_checkpoint_unpack(m, saved) : tide_retain(saved->tensor);
 }
 
-tide_tensor *tide_made_by(tide_machine *m, tide_node *node, tide_tensor *t) {
+tide_tensor *tide_set_grad_fn(tide_machine *m, tide_node *node, tide_tensor *t) {
     if (!node || !t) return t;
     if (node->output_count == node->output_capacity) {
         tide_fail(m, TIDE_ERR_LIMIT, "%s makes more than %u tensors", node->op, node->output_capacity);
@@ -243,7 +243,7 @@ static size_t state_bytes(const tide_node *node) {
 
 static task_state *state_of(engine *e, tide_node *node) {
     if (node->state && node->state->task == e->task) return node->state;
-    task_state *state = tide_take(e->m, state_bytes(node));
+    task_state *state = tide_pool_alloc(e->m, state_bytes(node));
     state->outer = node->state;
     state->task = e->task;
     node->state = state;
@@ -354,7 +354,7 @@ void tide_run_backward_from(tide_machine *m, tide_tensor *const *roots, tide_ten
         return;
     }
     tide_node *nodes[ROOT_LIMIT]; /* of a leaf: what accumulates its gradient */
-    if (!roots[0]->node || count > ROOT_LIMIT || tide_is_winding_down(m)) return;
+    if (!roots[0]->node || count > ROOT_LIMIT || tide_is_aborting(m)) return;
     for (int i = 0; i < count; i++) {
         nodes[i] = roots[i]->node ? roots[i]->node : tide_accumulator_of(m, roots[i]);
         if (roots[i]->node) nodes[i]->references++;
@@ -380,7 +380,7 @@ void tide_run_backward_from(tide_machine *m, tide_tensor *const *roots, tide_ten
         unsigned outputs = node->output_count ? node->output_count : 1u;
         for (unsigned k = 0; k < outputs; k++) tide_release_at(m, &state->grads[k]);
         node->state = state->outer;
-        tide_give(m, state, state_bytes(node));
+        tide_pool_free(m, state, state_bytes(node));
     }
     for (uint32_t i = 0; i < e.seen_count; i++) tide_node_release(m, e.seen[i]);
     for (int i = 0; i < count; i++) tide_node_release(m, nodes[i]);
@@ -394,7 +394,7 @@ void tide_run_backward_from(tide_machine *m, tide_tensor *const *roots, tide_ten
 }
 
 void tide_run_backward(tide_machine *m, tide_tensor *root) {
-    if (tide_is_winding_down(m)) return;
+    if (tide_is_aborting(m)) return;
     const char *op = m->op;
     m->op = "ones_like";
     tide_tensor *grad = tide_empty_like(m, root, root->dtype);

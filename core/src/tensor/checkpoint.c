@@ -14,12 +14,12 @@
 
 static tide_checkpoint *frame_new(tide_machine *m, void *function, const tide_value *inputs, uint32_t count,
                                   bool is_nested) {
-    tide_checkpoint *frame = tide_take(m, sizeof *frame);
+    tide_checkpoint *frame = tide_pool_alloc(m, sizeof *frame);
     frame->references = 1;
     frame->function = function;
     frame->input_count = count;
-    frame->inputs = tide_take(m, (count + 1) * sizeof *inputs);
-    frame->saved = tide_take(m, (count + 1) * sizeof *frame->saved);
+    frame->inputs = tide_pool_alloc(m, (count + 1) * sizeof *inputs);
+    frame->saved = tide_pool_alloc(m, (count + 1) * sizeof *frame->saved);
     for (uint32_t i = 0; i < count; i++) {
         bool is_saved = is_nested && inputs[i].kind == TIDE_VALUE_TENSOR;
         frame->inputs[i] = is_saved ? tide_none() : tide_value_retain(inputs[i]);
@@ -43,12 +43,12 @@ static void drop_inputs(tide_machine *m, tide_held *held) {
 void tide_checkpoint_release(tide_machine *m, tide_checkpoint *frame) {
     if (--frame->references) return;
     drop_inputs(m, &frame->held);
-    tide_give(m, frame->inputs, (frame->input_count + 1) * sizeof *frame->inputs);
-    tide_give(m, frame->saved, (frame->input_count + 1) * sizeof *frame->saved);
+    tide_pool_free(m, frame->inputs, (frame->input_count + 1) * sizeof *frame->inputs);
+    tide_pool_free(m, frame->saved, (frame->input_count + 1) * sizeof *frame->saved);
     for (uint32_t i = 0; i < frame->holder_count; i++) tide_release(m, frame->holders[i].tensor);
     if (frame->holders) tide_arena_drop(m->arena, frame->holders);
     m->function_free(m, frame->function);
-    tide_give(m, frame, sizeof *frame);
+    tide_pool_free(m, frame, sizeof *frame);
 }
 
 void tide_checkpoint_pack(tide_machine *m, tide_saved *slot, tide_tensor *t) {
@@ -62,7 +62,7 @@ void tide_checkpoint_pack(tide_machine *m, tide_saved *slot, tide_tensor *t) {
         frame->references++;
         return;
     }
-    if (tide_is_winding_down(m)) return;
+    if (tide_is_aborting(m)) return;
     uint32_t place = frame->counter++;
     if (place >= frame->holder_count) {
         tide_fail(m, TIDE_ERR_DESCRIPTION, "a checkpointed module saved more the second time than the first");
@@ -119,7 +119,7 @@ static tide_value input_of(tide_machine *m, tide_checkpoint *frame, uint32_t i) 
 }
 
 static void recompute(tide_machine *m, tide_checkpoint *frame) {
-    tide_value *inputs = tide_take(m, (frame->input_count + 1) * sizeof *inputs);
+    tide_value *inputs = tide_pool_alloc(m, (frame->input_count + 1) * sizeof *inputs);
     frame->references++;
     for (uint32_t i = 0; i < frame->input_count; i++) inputs[i] = input_of(m, frame, i);
     surroundings outside = enter(m, frame);
@@ -129,7 +129,7 @@ static void recompute(tide_machine *m, tide_checkpoint *frame) {
     m->is_stopped = false;
     leave(m, frame, outside);
     for (uint32_t i = 0; i < frame->input_count; i++) tide_value_release(m, inputs[i]);
-    tide_give(m, inputs, (frame->input_count + 1) * sizeof *inputs);
+    tide_pool_free(m, inputs, (frame->input_count + 1) * sizeof *inputs);
     frame->is_recomputed = true;
     tide_checkpoint_release(m, frame);
 }
@@ -163,7 +163,7 @@ static void detached_inputs(tide_machine *m, const tide_checkpoint *frame, tide_
 
 static void reentrant_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
     tide_checkpoint *frame = (tide_checkpoint *)node->held;
-    tide_value *detached = tide_take(m, (frame->input_count + 1) * sizeof *detached);
+    tide_value *detached = tide_pool_alloc(m, (frame->input_count + 1) * sizeof *detached);
     tide_tensor *zeros[OUTPUT_LIMIT] = {
         NULL}; /* torch/csrc/autograd/python_function.cpp: PyNode::apply materializes what is undefined */
     for (unsigned i = 0; i < node->output_count; i++)
@@ -199,7 +199,7 @@ static void reentrant_run(tide_machine *m, tide_node *node, tide_tensor **grads,
         tide_release(m, zeros[i]);
         tide_release_at(m, &grads[i]);
     }
-    tide_give(m, detached, (frame->input_count + 1) * sizeof *detached);
+    tide_pool_free(m, detached, (frame->input_count + 1) * sizeof *detached);
 }
 
 static void release_frame(tide_machine *m, tide_held *held) {
@@ -227,7 +227,7 @@ static tide_value call_reentrant(tide_machine *m, tide_checkpoint *frame) {
     bool is_used = false;
     for (uint32_t i = 0; i < item_count && i < OUTPUT_LIMIT; i++) {
         if (items[i].kind != TIDE_VALUE_TENSOR) continue;
-        tide_made_by(m, node, items[i].tensor);
+        tide_set_grad_fn(m, node, items[i].tensor);
         is_used = true;
     }
     if (!is_used) tide_node_release(m, node);

@@ -75,7 +75,7 @@ tide_tensor *tide_fail(tide_machine *m, tide_status status, const char *format, 
 
 enum { UNIT = 32 };
 
-void *tide_take(tide_machine *m, size_t bytes) {
+void *tide_pool_alloc(tide_machine *m, size_t bytes) {
     size_t units = (bytes + UNIT - 1) / UNIT;
     if (units < sizeof m->free_lists / sizeof *m->free_lists && m->free_lists[units]) {
         void *memory = m->free_lists[units];
@@ -85,7 +85,7 @@ void *tide_take(tide_machine *m, size_t bytes) {
     return tide_arena_alloc(m->arena, units * UNIT);
 }
 
-void tide_give(tide_machine *m, void *memory, size_t bytes) {
+void tide_pool_free(tide_machine *m, void *memory, size_t bytes) {
     size_t units = (bytes + UNIT - 1) / UNIT;
     if (units >= sizeof m->free_lists / sizeof *m->free_lists) return; /* rare and large: the arena keeps it */
     memcpy(memory, &m->free_lists[units], sizeof(void *));
@@ -384,18 +384,18 @@ static bool has_room(tide_machine *m) {
 }
 
 static tide_storage *storage_new(tide_machine *m, int64_t bytes, tide_layout *layout, tide_dtype dtype) {
-    tide_storage *storage = tide_take(m, sizeof *storage);
+    tide_storage *storage = tide_pool_alloc(m, sizeof *storage);
     storage->references = 1;
     storage->serial = ++m->serial;
-    storage->is_silent = tide_is_winding_down(m) || bytes == 0 || !has_room(m);
-    if (!storage->is_silent) storage->allocation = allocate(m, bytes, layout, dtype);
+    storage->is_untracked = tide_is_aborting(m) || bytes == 0 || !has_room(m);
+    if (!storage->is_untracked) storage->allocation = allocate(m, bytes, layout, dtype);
     return storage;
 }
 
 static void storage_release(tide_machine *m, tide_storage *storage) {
     if (--storage->references) return;
-    if (!storage->is_silent) tide_timeline_free(&m->timeline, storage->allocation);
-    tide_give(m, storage, sizeof *storage);
+    if (!storage->is_untracked) tide_timeline_free(&m->timeline, storage->allocation);
+    tide_pool_free(m, storage, sizeof *storage);
 }
 
 /* Bytes of a dense tensor of that shape, or 0 after an error. */
@@ -419,7 +419,7 @@ static void lay_out(tide_tensor *t, tide_layout *layout) {
 }
 
 static tide_tensor *tensor_over(tide_machine *m, tide_storage *storage, tide_layout *layout, tide_dtype dtype) {
-    tide_tensor *t = tide_take(m, sizeof *t);
+    tide_tensor *t = tide_pool_alloc(m, sizeof *t);
     t->references = 1;
     t->serial = ++m->serial;
     t->dtype = (uint8_t)dtype;
@@ -430,7 +430,7 @@ static tide_tensor *tensor_over(tide_machine *m, tide_storage *storage, tide_lay
 }
 
 tide_tensor *tide_tensor_of(tide_machine *m, uint32_t allocation, tide_layout *layout, tide_dtype dtype) {
-    tide_storage *storage = tide_take(m, sizeof *storage);
+    tide_storage *storage = tide_pool_alloc(m, sizeof *storage);
     *storage = (tide_storage){.references = 1, .allocation = allocation, .serial = ++m->serial};
     return tensor_over(m, storage, layout, dtype);
 }
@@ -471,13 +471,13 @@ tide_tensor *tide_scratch(tide_machine *m, int64_t bytes) {
     return tide_empty(m, &shape, TIDE_UINT8);
 }
 
-void tide_touch(tide_machine *m, int64_t bytes) {
+void tide_alloc_and_free(tide_machine *m, int64_t bytes) {
     if (!m->scratch || m->scratch->count != bytes) {
         tide_shape shape = tide_shape1((tide_dim){bytes, 0});
         m->scratch = tide_layout_of(m, &shape, NULL);
     }
     bytes = shape_bytes(m, m->scratch, TIDE_UINT8);
-    if (bytes == 0 || tide_is_winding_down(m) || !has_room(m)) return;
+    if (bytes == 0 || tide_is_aborting(m) || !has_room(m)) return;
     tide_timeline_free(&m->timeline, allocate(m, bytes, m->scratch, TIDE_UINT8));
 }
 
@@ -494,9 +494,9 @@ void tide_set_data(tide_machine *m, tide_tensor *t, const tide_tensor *from) {
 }
 
 void tide_drop_storage(tide_machine *m, const tide_tensor *t) {
-    if (t->storage->is_silent) return;
+    if (t->storage->is_untracked) return;
     tide_timeline_free(&m->timeline, t->storage->allocation);
-    t->storage->is_silent = true;
+    t->storage->is_untracked = true;
 }
 
 void tide_fill_storage(tide_machine *m, const tide_tensor *t, int64_t count) {
@@ -505,13 +505,13 @@ void tide_fill_storage(tide_machine *m, const tide_tensor *t, int64_t count) {
     tide_layout *layout = is_whole ? t->layout : tide_layout_of(m, &shape, NULL);
     int64_t bytes = shape_bytes(m, layout, (tide_dtype)t->dtype);
     tide_drop_storage(m, t);
-    if (bytes == 0 || tide_is_winding_down(m) || !has_room(m)) return;
+    if (bytes == 0 || tide_is_aborting(m) || !has_room(m)) return;
     t->storage->allocation = allocate(m, bytes, layout, (tide_dtype)t->dtype);
-    t->storage->is_silent = false;
+    t->storage->is_untracked = false;
 }
 
 void tide_record_stream(tide_machine *m, const tide_tensor *t, uint8_t stream) {
-    if (!t->storage->is_silent) m->timeline.allocations[t->storage->allocation].used_by = (uint8_t)(stream + 1);
+    if (!t->storage->is_untracked) m->timeline.allocations[t->storage->allocation].used_by = (uint8_t)(stream + 1);
 }
 
 tide_tensor *tide_alias(tide_machine *m, const tide_tensor *of) {
@@ -533,13 +533,13 @@ void tide_tensor_free(tide_machine *m, tide_tensor *t) {
     tide_node *node = t->node;
     tide_tensor *grad = t->grad;
     storage_release(m, t->storage);
-    tide_give(m, t, sizeof *t);
+    tide_pool_free(m, t, sizeof *t);
     tide_release(m, grad);
     if (node) tide_node_release(m, node);
 }
 
 void tide_set_factor(tide_machine *m, tide_tensor *t, tide_factor factor) {
-    if (t && !t->storage->is_silent) m->timeline.allocations[t->storage->allocation].factor = (uint8_t)factor;
+    if (t && !t->storage->is_untracked) m->timeline.allocations[t->storage->allocation].factor = (uint8_t)factor;
 }
 
 /* ---- strides of elementwise results: aten/src/ATen/TensorIterator.cpp ---- */
@@ -612,12 +612,12 @@ void tide_list_release(tide_machine *m, tide_list *list) {
     if (--list->references) return;
     for (uint32_t i = 0; i < list->count; i++)
         tide_value_release(m, list->items[list->is_output ? i : list->count - 1 - i]);
-    if (list->items) tide_give(m, list->items, list->capacity * sizeof *list->items);
-    tide_give(m, list, sizeof *list);
+    if (list->items) tide_pool_free(m, list->items, list->capacity * sizeof *list->items);
+    tide_pool_free(m, list, sizeof *list);
 }
 
 tide_list *tide_list_new(tide_machine *m) {
-    tide_list *list = tide_take(m, sizeof *list);
+    tide_list *list = tide_pool_alloc(m, sizeof *list);
     list->references = 1;
     list->serial = ++m->serial;
     return list;
@@ -626,10 +626,10 @@ tide_list *tide_list_new(tide_machine *m) {
 void tide_list_push(tide_machine *m, tide_list *list, tide_value v) {
     if (list->count == list->capacity) {
         uint32_t capacity = list->capacity ? list->capacity * 2 : 4;
-        tide_value *items = tide_take(m, capacity * sizeof *items);
+        tide_value *items = tide_pool_alloc(m, capacity * sizeof *items);
         if (list->items) {
             memcpy(items, list->items, list->count * sizeof *items);
-            tide_give(m, list->items, list->capacity * sizeof *items);
+            tide_pool_free(m, list->items, list->capacity * sizeof *items);
         }
         list->items = items;
         list->capacity = capacity;

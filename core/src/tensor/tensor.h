@@ -47,8 +47,8 @@ typedef struct tide_layout {
 typedef struct tide_storage {
     uint32_t references;
     uint32_t allocation;   /* index in the timeline */
-    uint32_t serial, mark; /* see alike.c */
-    bool is_silent;        /* no event: on the host, of zero bytes, or made while the machine only winds down */
+    uint32_t serial, mark; /* see memo/layer_memo.c */
+    bool is_untracked;     /* no event: on the host, of zero bytes, or made while the machine only winds down */
 } tide_storage;
 
 typedef struct tide_node tide_node;
@@ -62,7 +62,7 @@ typedef struct tide_tensor {
     bool is_parameter;
     bool is_absent;        /* a parameter that the checkpoint lacks: without memory */
     uint16_t output;       /* which output of node */
-    uint32_t serial, mark; /* see alike.c */
+    uint32_t serial, mark; /* see memo/layer_memo.c */
     tide_storage *storage;
     tide_node *node;        /* grad_fn, owned */
     tide_node *accumulator; /* of a leaf: its AccumulateGrad while a graph holds one, not owned */
@@ -112,7 +112,7 @@ typedef struct tide_meta {
 struct tide_node {
     uint32_t references;
     uint32_t order;  /* sequence number; AccumulateGrad: UINT32_MAX */
-    uint32_t serial; /* see alike.c */
+    uint32_t serial; /* see memo/layer_memo.c */
     const tide_backward *backward;
     uint16_t edge_count, output_count, output_capacity, saved_count, saved_capacity;
     uint8_t stream; /* on which forward ran, and so backward */
@@ -175,7 +175,7 @@ typedef struct tide_value {
 struct tide_list {
     uint32_t references;
     uint32_t count, capacity;
-    uint32_t serial, mark, pops; /* see alike.c */
+    uint32_t serial, mark, pops; /* see memo/layer_memo.c */
     bool is_read;                /* its items or their number have been looked at */
     bool is_output; /* "a, b" or "(a, b)": attributes of an object or a ModelOutput, which are a dictionary */
     tide_value *items;
@@ -213,7 +213,7 @@ struct tide_machine {
     uint32_t *symbol_slots;
     uint32_t symbol_slot_count;
     tide_layout **layout_slots; /* open addressing */
-    tide_layout *scratch;       /* that tide_touch had last */
+    tide_layout *scratch;       /* that tide_alloc_and_free had last */
     uint32_t layout_count, layout_slot_count;
 
     bool grad_enabled;
@@ -268,13 +268,13 @@ tide_tensor *tide_fail(tide_machine *m, tide_status status, const char *format, 
     __attribute__((format(printf, 3, 4)))
 #endif
     ;
-static inline bool tide_is_winding_down(const tide_machine *m) {
+static inline bool tide_is_aborting(const tide_machine *m) {
     return m->is_stopped || m->has_failed;
 }
 
 /* Small recycled memory; zeroed. */
-void *tide_take(tide_machine *m, size_t bytes);
-void tide_give(tide_machine *m, void *memory, size_t bytes);
+void *tide_pool_alloc(tide_machine *m, size_t bytes);
+void tide_pool_free(tide_machine *m, void *memory, size_t bytes);
 
 /* ---- symbols ---- */
 
@@ -306,7 +306,7 @@ tide_tensor *tide_tensor_of(tide_machine *m, uint32_t allocation, tide_layout *l
 /* A flat scratch tensor of that many bytes. */
 tide_tensor *tide_scratch(tide_machine *m, int64_t bytes);
 /* Allocates and frees at once. */
-void tide_touch(tide_machine *m, int64_t bytes);
+void tide_alloc_and_free(tide_machine *m, int64_t bytes);
 /* A flat tensor of so many elements. */
 tide_tensor *tide_flat(tide_machine *m, int64_t count, tide_dtype dtype);
 /* t.data = from: t gives up its storage for that of `from`. */
@@ -375,7 +375,7 @@ void tide_node_release(tide_machine *m, tide_node *node);
 /* The AccumulateGrad of a leaf, which exists as long as any graph refers to it; owned by the caller. */
 tide_node *tide_accumulator_of(tide_machine *m, tide_tensor *leaf);
 bool tide_is_accumulator(const tide_node *node);
-bool tide_wants(const tide_node *node, int edge); /* should_compute_output */
+bool tide_needs_input_grad(const tide_node *node, int edge); /* should_compute_output */
 
 /* Saves a tensor in the next slot; NULL keeps the slot empty. node may be NULL. Inputs are saved before an
  * operation allocates, outputs after. */
@@ -385,7 +385,7 @@ tide_tensor *tide_saved_at(tide_machine *m, tide_node *node, int slot);
 /* Forgets what a slot holds, or its place in a frame. */
 void tide_saved_clear(tide_machine *m, tide_saved *slot);
 /* Makes t the node's next output: shape and dtype are kept. node may be NULL. Returns t. */
-tide_tensor *tide_made_by(tide_machine *m, tide_node *node, tide_tensor *t);
+tide_tensor *tide_set_grad_fn(tide_machine *m, tide_node *node, tide_tensor *t);
 
 /* torch.Tensor.backward of a scalar. */
 void tide_run_backward(tide_machine *m, tide_tensor *root);

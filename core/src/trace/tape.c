@@ -28,11 +28,11 @@ static bool add_event(tide_tape *t, tide_tape_kind kind, uint32_t index) {
 
 /* ---- sites and streams ---- */
 
-static bool same_site(const tide_site *a, const tide_site *b) {
+static bool same_site(const tide_call_arguments *a, const tide_call_arguments *b) {
     return a->bytes == b->bytes && a->stream == b->stream && a->stack == b->stack;
 }
 
-static uint32_t *site_place(tide_tape *t, const tide_site *site) {
+static uint32_t *site_place(tide_tape *t, const tide_call_arguments *site) {
     uint32_t mask = t->site_slot_count - 1, at;
     uint64_t key = site->bytes * 31 + site->stack * UINT64_C(0x9e3779b97f4a7c15) + site->stream;
     for (at = hash_of(key << 9) & mask; t->site_slots[at]; at = (at + 1) & mask)
@@ -40,7 +40,7 @@ static uint32_t *site_place(tide_tape *t, const tide_site *site) {
     return &t->site_slots[at];
 }
 
-static uint32_t site_of(tide_tape *t, const tide_site *site) {
+static uint32_t site_of(tide_tape *t, const tide_call_arguments *site) {
     if (t->site_count * 2 >= t->site_slot_count) {
         size_t old = t->site_slot_count;
         t->site_slot_count = old ? (uint32_t)old * 2 : 1024;
@@ -163,7 +163,7 @@ bool tide_tape_alloc(tide_tape *t, uint64_t address, uint64_t bytes, uint64_t st
         t->doubled++;
         tide_tape_free(t, address, 0, stream);
     }
-    tide_site site = {bytes, stream_of(t, stream), stack};
+    tide_call_arguments site = {bytes, stream_of(t, stream), stack};
     uint32_t slot = t->spare_count ? t->spare[--t->spare_count] : t->slot_count++;
     live_put(t, address, slot, LIVE);
     t->requests++;
@@ -172,7 +172,7 @@ bool tide_tape_alloc(tide_tape *t, uint64_t address, uint64_t bytes, uint64_t st
 
 void tide_tape_was_there(tide_tape *t, uint64_t address, uint64_t bytes, uint64_t stream, uint32_t stack) {
     if (!bytes || t->slot_count >= INDEX_LIMIT) return;
-    tide_site site = {bytes, stream_of(t, stream), stack};
+    tide_call_arguments site = {bytes, stream_of(t, stream), stack};
     uint32_t slot = t->slot_count++;
     TIDE_ROOM(t->arena, t->before, t->before_count, t->before_capacity);
     t->before[t->before_count++] = (tide_before){address, slot, site_of(t, &site)};
@@ -250,7 +250,7 @@ bool tide_tape_oom(tide_tape *t, uint64_t free_bytes, uint64_t bytes, uint64_t s
         t->oom_room = (uint64_t)t->reserved + free_bytes;
     }
     if (!bytes) return true;
-    tide_site site = {bytes, stream_of(t, stream), stack};
+    tide_call_arguments site = {bytes, stream_of(t, stream), stack};
     return add_event(t, TIDE_TAPE_OOM, site_of(t, &site));
 }
 

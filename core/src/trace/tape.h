@@ -9,10 +9,10 @@
 #include "base/text.h"
 
 /* What asks: requests of one size from one place in the program. */
-typedef struct tide_site {
+typedef struct tide_call_arguments {
     uint64_t bytes;
     uint32_t stream, stack;
-} tide_site;
+} tide_call_arguments;
 
 typedef enum tide_tape_kind {
     TIDE_TAPE_ALLOC,    /* a site; takes the next slot */
@@ -75,7 +75,7 @@ typedef struct tide_tape {
     tide_arena *arena;
     uint32_t *events;
     uint32_t event_count, event_capacity;
-    tide_site *sites;
+    tide_call_arguments *sites;
     uint32_t site_count, site_capacity;
     uint32_t *site_slots, site_slot_count; /* open addressing; site + 1 */
     uint32_t workspace_site; /* plus one: that of cuBLAS's workspace, whose bytes the card decides on; 0: none */

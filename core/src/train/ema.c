@@ -27,7 +27,7 @@ static void copy_model(tide_ema *ema) {
             ema->averages[next] = copy_of(m, model->parameters[next].tensor);
         for (uint32_t k = of->of->parameter_count; k < of->of->parameter_count + of->of->member_count; k++) {
             const tide_value *v = &of->slots[k];
-            if (v->kind == TIDE_VALUE_TENSOR && !v->tensor->is_parameter && !v->tensor->storage->is_silent)
+            if (v->kind == TIDE_VALUE_TENSOR && !v->tensor->is_parameter && !v->tensor->storage->is_untracked)
                 copy_of(m, v->tensor);
         }
     }

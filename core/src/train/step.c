@@ -572,7 +572,7 @@ typedef struct loop {
     tide_tensor *loss;
     const tide_strategy *strategy;
     tide_wrapper wrapper;
-    tide_repeats repeats;
+    tide_micro_batch_memo repeats;
 } loop;
 
 static const tide_strategy alone;
@@ -648,7 +648,7 @@ static void micro_batch(loop *l, unsigned step) {
         l->loss = loss;
     }
     tide_timeline_mark(&m->timeline, step, TIDE_PHASE_FORWARD);
-    tide_repeat_forward_ends(&l->repeats, &run->model);
+    tide_micro_batch_forward_ends(&l->repeats, &run->model);
     if (!l->loss || m->has_failed) return;
     if (zeroes_at(l, "before_backward")) zero_grad(l);
     backward(l);
@@ -687,14 +687,14 @@ static void next_micro_batch(loop *l, unsigned step) {
         micro_batch(l, step);
         return;
     }
-    uint64_t key = tide_repeat_key(&l->repeats, model, &l->scaler, l->loss);
-    if (tide_repeat(&l->repeats, model, key, step, &l->loss)) {
+    uint64_t key = tide_micro_batch_key(&l->repeats, model, &l->scaler, l->loss);
+    if (tide_micro_batch_replay(&l->repeats, model, key, step, &l->loss)) {
         l->run->repeated++;
         return;
     }
-    tide_repeat_begin(&l->repeats, model, key, l->loss);
+    tide_micro_batch_begin(&l->repeats, model, key, l->loss);
     micro_batch(l, step);
-    tide_repeat_end(&l->repeats, model, l->loss);
+    tide_micro_batch_end(&l->repeats, model, l->loss);
 }
 
 /* After the first micro-batch: whether all of them together stay below what is played. */
@@ -790,7 +790,7 @@ static bool are_alike(const tide_setting_row *rows, uint32_t count, const tide_j
  * run that fails may leave a function half read. */
 static void take_descriptions(tide_run *run, const tide_job *job, tide_arena *arena, tide_diagnostics *diags,
                               finder *found) {
-    tide_shelf *shelf = job->description ? NULL : run->shelf;
+    tide_description_cache *shelf = job->description ? NULL : run->shelf;
     if (shelf) shelf->arena.escape = arena->escape;
     if (shelf && shelf->is_filled && are_alike(shelf->rows, shelf->row_count, job, is_of_play)) {
         run->descriptions = shelf->descriptions;
@@ -805,7 +805,7 @@ static void take_descriptions(tide_run *run, const tide_job *job, tide_arena *ar
 }
 
 static void put_descriptions(tide_run *run, const tide_job *job) {
-    tide_shelf *shelf = job->description ? NULL : run->shelf;
+    tide_description_cache *shelf = job->description ? NULL : run->shelf;
     if (!shelf) return;
     shelf->descriptions = run->descriptions;
     shelf->size_names = run->model.size_names;
@@ -868,7 +868,7 @@ static void warm_up(tide_run *run, const tide_job *job) {
         bytes += t->dtype == TIDE_UINT8 ? tide_bytes(t) / 2 : tide_bytes(t); /* two of 4 bits in a byte */
     }
     run->machine.op = "caching_allocator_warmup";
-    tide_touch(&run->machine, bytes / 2 * 2);
+    tide_alloc_and_free(&run->machine, bytes / 2 * 2);
 }
 
 /* modeling_utils.py, gradient_checkpointing_enable */
@@ -947,7 +947,7 @@ bool tide_run_job(tide_run *run, const tide_job *job, tide_arena *arena, tide_di
 /* ---- jobs that differ in the step alone ---- */
 
 /* Loads the model in the shelf's arena for this, and keeps it if nothing in it follows a setting of the step. */
-static bool load_kept(tide_shelf *shelf, const tide_job *job, tide_diagnostics *diags) {
+static bool load_kept(tide_description_cache *shelf, const tide_job *job, tide_diagnostics *diags) {
     tide_arena *arena = &shelf->loaded;
     tide_run *run = shelf->run = TIDE_NEW(arena, tide_run, 1);
     run->shelf = shelf;
@@ -959,7 +959,7 @@ static bool load_kept(tide_shelf *shelf, const tide_job *job, tide_diagnostics *
 }
 
 /* Makes the loaded model that of a job which differs from its own in settings of the step. */
-static bool take_kept(tide_shelf *shelf, const tide_job *job, tide_diagnostics *diags) {
+static bool take_kept(tide_description_cache *shelf, const tide_job *job, tide_diagnostics *diags) {
     tide_run *run = shelf->run;
     uint32_t events = run->machine.timeline.event_count,
              allocations = run->machine.timeline.allocation_count; /* of the run before */
@@ -981,7 +981,8 @@ static bool take_kept(tide_shelf *shelf, const tide_job *job, tide_diagnostics *
     return tide_model_resize(&run->model);
 }
 
-tide_run *tide_run_next(tide_shelf *shelf, const tide_job *job, tide_arena *arena, tide_diagnostics *diags) {
+tide_run *tide_run_next(tide_description_cache *shelf, const tide_job *job, tide_arena *arena,
+                        tide_diagnostics *diags) {
     const tide_job *before = shelf->loaded_for;
     bool is_kept = before && shelf->is_filled && are_alike(before->rows, before->row_count, job, is_of_step);
     if (is_kept) {

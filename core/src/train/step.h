@@ -9,7 +9,7 @@
 /* What jobs of one model share that are played one after the other: its descriptions, read, and bound where they have
  * been called, and for those of tide_run_next the model as it was loaded. Arenas and zeros before the first; the arenas
  * are freed by whom they belong to, after the last run. */
-typedef struct tide_shelf {
+typedef struct tide_description_cache {
     tide_arena arena;
     tide_arena loaded; /* of `run`, and kept with it where loaded_for is not NULL */
     struct tide_run *run;
@@ -19,7 +19,7 @@ typedef struct tide_shelf {
     const tide_setting_row *rows; /* settings of the job that it was filled for */
     uint32_t row_count;
     bool is_filled;
-} tide_shelf;
+} tide_description_cache;
 
 /* Everything that playing a job leaves behind. */
 typedef struct tide_run {
@@ -27,8 +27,8 @@ typedef struct tide_run {
     tide_descriptions descriptions;
     tide_model model;
     int64_t parameters, trainable;
-    tide_shelf *shelf; /* NULL: nothing is shared */
-    bool plays_all;    /* each micro-batch and each call of a layer, none is taken from another: for tests */
+    tide_description_cache *shelf; /* NULL: nothing is shared */
+    bool plays_all; /* each micro-batch and each call of a layer, none is taken from another: for tests */
     int64_t other_ranks[TIDE_OTHER_RANKS]; /* that may need more memory than this one */
     uint32_t other_rank_count;
     const tide_json
@@ -54,7 +54,7 @@ bool tide_run_job(tide_run *run, const tide_job *job, tide_arena *arena, tide_di
  * steps, ...), the model is not loaded again: the arena of that run goes back to where its model stood on the device. A
  * job that fails so is played from the beginning, for what it says. The job is in `arena`, which the shelf may take
  * over, and leave empty; the run lives until the next. NULL after an error. */
-tide_run *tide_run_next(tide_shelf *shelf, const tide_job *job, tide_arena *arena, tide_diagnostics *diags);
+tide_run *tide_run_next(tide_description_cache *shelf, const tide_job *job, tide_arena *arena, tide_diagnostics *diags);
 
 /* Makes a run ready to read the description of a job, without a model; NULL if the description cannot be read. */
 tide_description *tide_run_description(tide_run *run, const tide_job *job, tide_arena *arena, tide_diagnostics *diags);

@@ -6,7 +6,7 @@
 #define COUNT_OF(array) (sizeof(array) / sizeof *(array))
 
 typedef struct adapter_reader {
-    tide_words *words;
+    tide_arguments *words;
     tide_arena *arena;
     const char *place, *name; /* of the file */
 } adapter_reader;
@@ -30,13 +30,14 @@ static const char *pattern_text(tide_arena *arena, const tide_json *object) {
     for (const tide_json *entry = object->first; entry; entry = entry->next) {
         if (entry->kind != TIDE_JSON_NUMBER || memchr(entry->key.at, ',', entry->key.length) || strlen(text) > LIMIT)
             return NULL;
-        text = tide_format(arena, "%s%s%s=%s", text, *text ? "," : "", entry->key.at, tide_word_value(arena, entry));
+        text =
+            tide_format(arena, "%s%s%s=%s", text, *text ? "," : "", entry->key.at, tide_argument_value(arena, entry));
     }
     return text;
 }
 
 const char *tide_adapter_value(tide_arena *arena, const tide_json *value) {
-    return value->kind == TIDE_JSON_OBJECT ? pattern_text(arena, value) : tide_word_value(arena, value);
+    return value->kind == TIDE_JSON_OBJECT ? pattern_text(arena, value) : tide_argument_value(arena, value);
 }
 
 /* Keys that change no memory, for whatever method. */
@@ -105,7 +106,7 @@ static void put_default(const adapter_reader *r, const tide_json *root, const ch
         tide_setting_put(r->words, tide_text_of(tide_settings[id].name), tide_text_of(value), TIDE_ORIGIN_FILE);
 }
 
-void tide_adapter_read(tide_words *words, const tide_json *root, const char *place, const char *name) {
+void tide_adapter_read(tide_arguments *words, const tide_json *root, const char *place, const char *name) {
     adapter_reader r = {words, words->arena, place, name};
     const tide_json *type = tide_json_at(root, "peft_type");
     const tide_setting *methods = &tide_settings[TIDE_SET_adapter];
@@ -133,7 +134,7 @@ void tide_adapter_read(tide_words *words, const tide_json *root, const char *pla
 /* ---- settings ---- */
 
 /* The method that the settings given need, where none is: the first that reads all of them. */
-static const char *implied_method(const tide_words *words) {
+static const char *implied_method(const tide_arguments *words) {
     if (words->method) return words->method;
     for (unsigned id = TIDE_SET_adapter_r; id <= TIDE_SET_adapter_merged; id++) {
         tide_text kinds = tide_text_of(tide_settings[id].kinds), first, choice;
@@ -144,21 +145,21 @@ static const char *implied_method(const tide_words *words) {
     return "none";
 }
 
-static tide_name_list list_of(const tide_words *words, tide_setting_id id) {
+static tide_name_list list_of(const tide_arguments *words, tide_setting_id id) {
     return tide_names_of(words->arena, words->values[id]);
 }
 
-static bool is_true(const tide_words *words, tide_setting_id id) {
+static bool is_true(const tide_arguments *words, tide_setting_id id) {
     return strcmp(words->values[id], "true") == 0;
 }
 
-static int64_t int_of(const tide_words *words, tide_setting_id id) {
+static int64_t int_of(const tide_arguments *words, tide_setting_id id) {
     int64_t value = 0;
     tide_text_to_i64(&value, tide_text_of(words->values[id]));
     return value;
 }
 
-void tide_adapter_fill(tide_words *words, tide_adapter *a) {
+void tide_adapter_fill(tide_arguments *words, tide_adapter *a) {
     int64_t dropout = 0;
     if (!words->is_given[TIDE_SET_adapter]) words->values[TIDE_SET_adapter] = implied_method(words);
     tide_decimal_read(&dropout, tide_text_of(words->values[TIDE_SET_adapter_dropout]));

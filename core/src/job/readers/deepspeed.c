@@ -6,8 +6,8 @@
 #include <string.h>
 
 typedef struct reader {
-    tide_launch *launch;
-    tide_words *words;
+    tide_trainer_config *launch;
+    tide_arguments *words;
     const char *place; /* of the file */
     bool is_auto;      /* a size is "auto" */
 } reader;
@@ -21,7 +21,8 @@ static bool is_true(const tide_json *value) {
 }
 
 static void put(const reader *r, const char *at, const tide_json *given, const char *setting, const char *value) {
-    tide_launch_claim(r->launch, at, given ? tide_word_value(r->words->arena, given) : NULL, setting, value);
+    tide_trainer_config_claim(r->launch, at, given ? tide_argument_value(r->words->arena, given) : NULL, setting,
+                              value);
 }
 
 static void refuse(const reader *r, tide_status status, const char *at, const char *message, const char *remedy) {
@@ -31,7 +32,7 @@ static void refuse(const reader *r, tide_status status, const char *at, const ch
 /* A number, truth or name under the name of a setting; "auto" and null are the default. */
 static void put_value(const reader *r, const char *at, const char *setting, const tide_json *value) {
     if (!value || is_auto(value) || value->kind == TIDE_JSON_NULL) return;
-    const char *text = tide_word_value(r->words->arena, value);
+    const char *text = tide_argument_value(r->words->arena, value);
     if (text)
         put(r, at, value, setting, text);
     else
@@ -122,19 +123,19 @@ static void read_offload(const reader *r, const char *name, const tide_json *sec
 static void read_zero_key(reader *r, const tide_json *entry, int64_t stage) {
     tide_arena *arena = r->words->arena;
     const char *key = tide_shown(arena, entry->key), *at = tide_format(arena, "zero_optimization/%s", key),
-               *given = tide_word_value(arena, entry);
+               *given = tide_argument_value(arena, entry);
     bool of_all = is_among(entry->key, shared), of_3 = is_among(entry->key, of_stage_3);
     bool is_read = stage > 0 && (of_all || (stage == 3 && of_3));
     bool is_off = tide_text_is(entry->key, "memory_efficient_linear") ? is_true(entry) : is_switched_off(entry);
     if (is_auto(entry) && is_among(entry->key, filled_in)) r->is_auto = true;
     if (is_read && is_auto(entry))
-        tide_launch_note(r->launch, at, TIDE_KEY_USED, given, "as the Trainer fills it in");
+        tide_trainer_config_note(r->launch, at, TIDE_KEY_USED, given, "as the Trainer fills it in");
     else if (is_read)
         put_value(r, at, tide_format(arena, "parallel.%s", key), entry);
     else if (is_among(entry->key, refused) && !is_off)
         refuse(r, TIDE_ERR_UNSUPPORTED, at, "is not described", "remove it");
     else if (of_all || of_3 || is_among(entry->key, without_effect) || is_among(entry->key, refused))
-        tide_launch_note(r->launch, at, TIDE_KEY_IGNORED, given, NULL);
+        tide_trainer_config_note(r->launch, at, TIDE_KEY_IGNORED, given, NULL);
     else if (!is_among(entry->key, elsewhere))
         refuse(r, TIDE_ERR_FIELD_UNKNOWN, at,
                "is no key of zero_optimization; DeepSpeed says \"Extra inputs are not permitted\"", "remove it");
@@ -143,10 +144,10 @@ static void read_zero_key(reader *r, const tide_json *entry, int64_t stage) {
 static void fill_defaults(const reader *r, const tide_json *zero, int64_t stage) {
     static const char *const values[] = {"500000000", "50000000", "100000"};
     if (!r->is_auto || stage < 1) return;
-    tide_launch_imply(r->launch, "parallel.hf_auto", "true");
+    tide_trainer_config_imply(r->launch, "parallel.hf_auto", "true");
     for (unsigned i = 0; filled_in[i] && (i == 0 || stage == 3); i++)
         if (!tide_json_at(zero, filled_in[i]))
-            tide_launch_imply(r->launch, tide_format(r->words->arena, "parallel.%s", filled_in[i]), values[i]);
+            tide_trainer_config_imply(r->launch, tide_format(r->words->arena, "parallel.%s", filled_in[i]), values[i]);
 }
 
 static void read_zero(reader *r, const tide_json *zero) {
@@ -166,10 +167,10 @@ static void read_zero(reader *r, const tide_json *zero) {
     fill_defaults(r, zero, stage);
     if (stage > 0) read_offload(r, "offload_optimizer", tide_json_at(zero, "offload_optimizer"));
     if (stage == 3) read_offload(r, "offload_param", tide_json_at(zero, "offload_param"));
-    bool is_launched = tide_launch_precision(r->launch) != NULL;
+    bool is_launched = tide_trainer_config_precision(r->launch) != NULL;
     if (stage == 3 && is_launched)
-        tide_launch_imply(r->launch, "parallel.zero_init",
-                          "true"); /* HfTrainerDeepSpeedConfig: from_pretrained under zero.Init */
+        tide_trainer_config_imply(r->launch, "parallel.zero_init",
+                                  "true"); /* HfTrainerDeepSpeedConfig: from_pretrained under zero.Init */
 }
 
 static int64_t integer_at(const tide_json *root, const char *key) {
@@ -203,7 +204,7 @@ static void read_sizes(const reader *r, const tide_json *root) {
 static void check_match(const reader *r, const char *at, const tide_json *value, const char *of_trainer,
                         const char *key) {
     if (!value || is_auto(value) || value->kind == TIDE_JSON_NULL || !r->launch->has_trainer || !of_trainer) return;
-    const char *given = tide_word_value(r->words->arena, value);
+    const char *given = tide_argument_value(r->words->arena, value);
     int64_t a = 0, b = 0;
     bool are_numbers = given && tide_decimal_read(&a, tide_text_of(given)) == TIDE_DECIMAL_OK &&
                        tide_decimal_read(&b, tide_text_of(of_trainer)) == TIDE_DECIMAL_OK;
@@ -219,16 +220,16 @@ static void check_match(const reader *r, const char *at, const tide_json *value,
 static void check_matches(const reader *r, const tide_json *root) {
     const tide_file_key *batch = r->launch->settings[TIDE_SET_batch],
                         *accumulated = r->launch->settings[TIDE_SET_grad_accum];
-    const char *clip = tide_launch_fact(r->launch, TIDE_FACT_clip);
+    const char *clip = tide_trainer_config_fact(r->launch, TIDE_FACT_clip);
     check_match(r, "train_micro_batch_size_per_gpu", tide_json_at(root, "train_micro_batch_size_per_gpu"),
                 batch ? batch->taken : NULL, "per_device_train_batch_size");
     check_match(r, "gradient_accumulation_steps", tide_json_at(root, "gradient_accumulation_steps"),
                 accumulated ? accumulated->taken : "1", "gradient_accumulation_steps");
     check_match(r, "gradient_clipping", tide_json_at(root, "gradient_clipping"), clip ? clip : "1.0", "max_grad_norm");
     check_match(r, "bf16/enabled", tide_json_at(tide_json_at(root, "bf16"), "enabled"),
-                tide_launch_is(r->launch, TIDE_FACT_bf16, "true") ? "true" : "false", "bf16|bf16_full_eval");
+                tide_trainer_config_is(r->launch, TIDE_FACT_bf16, "true") ? "true" : "false", "bf16|bf16_full_eval");
     check_match(r, "fp16/enabled", tide_json_at(tide_json_at(root, "fp16"), "enabled"),
-                tide_launch_is(r->launch, TIDE_FACT_fp16, "true") ? "true" : "false", "fp16|fp16_full_eval");
+                tide_trainer_config_is(r->launch, TIDE_FACT_fp16, "true") ? "true" : "false", "fp16|fp16_full_eval");
 }
 
 /* The engine's optimizers; the Trainer's own one is used where none is named. */
@@ -258,7 +259,7 @@ static void read_optimizer(const reader *r, const tide_json *optimizer) {
 static void read_precision(const reader *r, const tide_json *root) {
     const tide_json *bf16 = tide_json_at(tide_json_at(root, "bf16"), "enabled"),
                     *fp16 = tide_json_at(tide_json_at(root, "fp16"), "enabled");
-    const char *launched = tide_launch_precision(r->launch);
+    const char *launched = tide_trainer_config_precision(r->launch);
     static const char *const narrow[] = {"bf16_master_weights_and_grads", "bf16_optimizer_states",
                                          "fp16_master_weights_and_grads", NULL};
     for (unsigned i = 0; i < 2; i++) {
@@ -280,9 +281,9 @@ static void read_precision(const reader *r, const tide_json *root) {
     else if (is_true(fp16))
         put(r, "fp16/enabled", fp16, "parallel.half", "fp16");
     else if (is_open && launched && (strcmp(launched, "bf16") == 0 || strcmp(launched, "fp16") == 0))
-        tide_launch_settle(r->launch, tide_launch_precision_fact(r->launch), "parallel.half", launched);
+        tide_trainer_config_settle(r->launch, tide_trainer_config_precision_fact(r->launch), "parallel.half", launched);
     else if ((!is_auto(bf16) && !is_auto(fp16)) || launched)
-        tide_launch_imply(r->launch, "parallel.half", "none");
+        tide_trainer_config_imply(r->launch, "parallel.half", "none");
 }
 
 /* Other keys at the top. */
@@ -309,21 +310,21 @@ static void note_rest(const reader *r, const tide_json *root) {
                                          "compile",
                                          NULL};
     for (const tide_json *entry = root->first; entry; entry = entry->next) {
-        const char *key = tide_shown(r->words->arena, entry->key), *value = tide_word_value(r->words->arena, entry);
+        const char *key = tide_shown(r->words->arena, entry->key), *value = tide_argument_value(r->words->arena, entry);
         bool may_matter = is_among(entry->key, matter) && !is_switched_off(entry);
         if (is_among(entry->key, read)) continue;
-        tide_launch_note(r->launch, key, may_matter ? TIDE_KEY_UNSUPPORTED : TIDE_KEY_IGNORED, value,
-                         may_matter ? "is not described" : NULL);
+        tide_trainer_config_note(r->launch, key, may_matter ? TIDE_KEY_UNSUPPORTED : TIDE_KEY_IGNORED, value,
+                                 may_matter ? "is not described" : NULL);
         if (may_matter)
             tide_report(r->words->diags, TIDE_WARNING, TIDE_ERR_UNSUPPORTED,
                         tide_format(r->words->arena, "%s/%s", r->place, key), "is not described and may matter", NULL);
     }
 }
 
-void tide_deepspeed_read(tide_launch *launch) {
+void tide_deepspeed_read(tide_trainer_config *launch) {
     const tide_json *root = launch->of_deepspeed.root;
     reader r = {.launch = launch, .words = launch->words, .place = launch->of_deepspeed.place};
-    const char *clipped = tide_launch_fact(launch, TIDE_FACT_clip);
+    const char *clipped = tide_trainer_config_fact(launch, TIDE_FACT_clip);
     const tide_json *clip = tide_json_at(root, "gradient_clipping");
     uint32_t errors = launch->words->diags->error_count;
     launch->at = &launch->of_deepspeed;

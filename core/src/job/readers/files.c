@@ -7,13 +7,13 @@
 enum { FILE_LIMIT = 512, JOB_VERSION = 1 };
 
 typedef struct file_reader {
-    tide_given *given;
-    tide_words *words;
+    tide_inputs *given;
+    tide_arguments *words;
     tide_arena *arena;
     tide_diagnostics *diags;
     const char *place, *name; /* name as shown */
     tide_text text;
-    tide_launch *launch;
+    tide_trainer_config *launch;
 } file_reader;
 
 static bool file_refuse(const file_reader *r, tide_status status, const char *message, const char *remedy) {
@@ -201,7 +201,7 @@ static const char *file_string(const tide_json *object, const char *key) {
     return is_kind(value, TIDE_JSON_STRING) && value->text.length ? value->text.at : NULL;
 }
 
-bool tide_entry_read(tide_given *given, tide_arena *arena, const tide_json *entry, const char *place,
+bool tide_entry_read(tide_inputs *given, tide_arena *arena, const tide_json *entry, const char *place,
                      tide_diagnostics *diags) {
     const tide_json *config = tide_json_at(entry, "config"), *count = tide_json_at(entry, "parameters");
     const tide_json *preprocessor = tide_json_at(entry, "preprocessor");
@@ -296,7 +296,7 @@ static void read_job(const file_reader *r, const tide_json *root) {
         file_refuse(r, TIDE_ERR_FIELD_TYPE, "has no \"settings\" that can be read",
                     "write \"settings\": {\"model\": ..., \"batch\": ...}");
     else
-        tide_words_of_json(r->words, settings, TIDE_ORIGIN_FILE);
+        tide_arguments_of_json(r->words, settings, TIDE_ORIGIN_FILE);
 }
 
 #define COUNT_OF(array) (sizeof(array) / sizeof *(array))
@@ -343,18 +343,18 @@ static void read_object(const file_reader *r, tide_json *root) {
         read_preprocessor(r, root);
         return;
     }
-    tide_launch_file launch = tide_launch_kind_of(root);
+    tide_trainer_config_file launch = tide_trainer_config_kind_of(root);
     if (launch != TIDE_LAUNCH_NONE) {
-        tide_launch_add(r->launch, launch, root, r->name, r->place);
+        tide_trainer_config_add(r->launch, launch, root, r->name, r->place);
         return;
     }
     if (file_is_other(r, root, after_config, COUNT_OF(after_config))) return;
     file_refuse(r, TIDE_ERR_MODEL_UNKNOWN, "is JSON, but no configuration: it has no \"model_type\"", GIVE_CONFIG);
 }
 
-void tide_files_read(tide_given *given, tide_words *words, const tide_file *files, uint32_t count) {
-    tide_launch *launch = TIDE_NEW(words->arena, tide_launch, 1);
-    *launch = (tide_launch){.words = words, .given = given};
+void tide_files_read(tide_inputs *given, tide_arguments *words, const tide_file *files, uint32_t count) {
+    tide_trainer_config *launch = TIDE_NEW(words->arena, tide_trainer_config, 1);
+    *launch = (tide_trainer_config){.words = words, .given = given};
     file_reader r = {.given = given, .words = words, .arena = words->arena, .diags = words->diags, .launch = launch};
     if (count > FILE_LIMIT) {
         tide_error(r.diags, TIDE_ERR_LIMIT, "/files", "more than 512 files",
@@ -380,6 +380,6 @@ void tide_files_read(tide_given *given, tide_words *words, const tide_file *file
             read_object(&r, root);
         }
     }
-    tide_launch_resolve(launch);
+    tide_trainer_config_resolve(launch);
     tide_checkpoint_settle(&given->checkpoint, words->arena, words->diags);
 }

@@ -52,8 +52,8 @@ static bool case_plan(case_reader *r, const tide_json *plan) {
         const tide_json *kind = tide_json_at(plan, "kind");
         tide_setting_id id = tide_setting_find(tide_text_of(name));
         bool is_kind = entry == kind;
-        const char *text =
-            entry->kind == TIDE_JSON_NULL && id != TIDE_SET_COUNT ? case_null(id) : tide_word_value(r->arena, entry);
+        const char *text = entry->kind == TIDE_JSON_NULL && id != TIDE_SET_COUNT ? case_null(id)
+                                                                                 : tide_argument_value(r->arena, entry);
         if (!is_kind && is_unset(entry) && id == TIDE_SET_COUNT) continue;
         if (id == TIDE_SET_COUNT) return case_refuse(r, name);
         if (is_kind && text && !tide_setting_has_choice(&tide_settings[id], tide_text_of(text)))
@@ -93,10 +93,11 @@ static bool case_entry(case_reader *r, const tide_json *entry) {
     if (id == TIDE_SET_overrides) {
         if (entry->kind != TIDE_JSON_OBJECT) return case_refuse(r, "overrides");
         for (const tide_json *value = entry->first; value; value = value->next)
-            case_word(r, tide_format(r->arena, "overrides.%s", value->key.at), tide_word_json_text(r->arena, value));
+            case_word(r, tide_format(r->arena, "overrides.%s", value->key.at),
+                      tide_argument_json_text(r->arena, value));
         return true;
     }
-    const char *text = tide_word_value(r->arena, entry);
+    const char *text = tide_argument_value(r->arena, entry);
     if (!text) return case_refuse(r, entry->key.at);
     if (id == TIDE_SET_optimizer && !is_optimizer(tide_text_of(text)))
         return case_refuse(r, tide_format(r->arena, "optimizer %s", text));
@@ -114,8 +115,8 @@ static const struct {
                      {TIDE_SET_seq, "512"},
                      {TIDE_SET_quant, "none"}};
 
-bool tide_job_words_of_case(tide_arena *arena, const tide_json *of_case, tide_text **words, uint32_t *count,
-                            const char **reason) {
+bool tide_job_arguments_of_case(tide_arena *arena, const tide_json *of_case, tide_text **words, uint32_t *count,
+                                const char **reason) {
     case_reader r = {.arena = arena};
     *words = NULL;
     *count = 0;
@@ -149,7 +150,7 @@ void tide_job_add_files_of_case(tide_arena *arena, const tide_json *of_case, tid
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
         const tide_json *value = tide_json_at(of_case, keys[i]);
         if (value && value->kind == TIDE_JSON_OBJECT)
-            all[(*count)++] = (tide_file){tide_text_of(names[i]), tide_text_of(tide_word_json_text(arena, value))};
+            all[(*count)++] = (tide_file){tide_text_of(names[i]), tide_text_of(tide_argument_json_text(arena, value))};
     }
     *files = all;
 }

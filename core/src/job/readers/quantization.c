@@ -5,7 +5,7 @@
 #include <string.h>
 
 typedef struct quantization {
-    tide_words *words;
+    tide_arguments *words;
     const tide_json *from;
 } quantization;
 
@@ -16,7 +16,7 @@ static void put(const quantization *q, tide_setting_id id, const char *value) {
 }
 
 static void put_value(const quantization *q, tide_setting_id id, const tide_json *value) {
-    const char *text = value && value->kind != TIDE_JSON_NULL ? tide_word_value(q->words->arena, value) : NULL;
+    const char *text = value && value->kind != TIDE_JSON_NULL ? tide_argument_value(q->words->arena, value) : NULL;
     if (text && *text) put(q, id, text);
 }
 
@@ -93,7 +93,7 @@ static bool read_compressed(const quantization *q) {
     return true;
 }
 
-bool tide_quantization_read(tide_words *words, const tide_json *from) {
+bool tide_quantization_read(tide_arguments *words, const tide_json *from) {
     quantization q = {words, from};
     if (from->kind != TIDE_JSON_OBJECT) return false;
     if (is_text(from, "quant_method", "bitsandbytes") || is_true(from, "load_in_4bit") || is_true(from, "load_in_8bit"))

@@ -27,7 +27,7 @@ static const char *const fact_names[TIDE_FACT_COUNT] = {
     "fsdp_checkpointing"};
 
 /* Accelerate's section on DeepSpeed. */
-#define PLUGIN ((tide_launch_file)'D')
+#define PLUGIN ((tide_trainer_config_file)'D')
 
 #define COUNT_OF(array) (sizeof(array) / sizeof *(array))
 
@@ -35,7 +35,7 @@ static const char *const fact_names[TIDE_FACT_COUNT] = {
 
 static const struct {
     const char *key;
-    tide_launch_file kind;
+    tide_trainer_config_file kind;
 } marks[] = {
     /* the first that an object has */
     {"zero_optimization", TIDE_LAUNCH_DEEPSPEED},
@@ -59,13 +59,13 @@ static const struct {
     {"fsdp_sharding_strategy", TIDE_LAUNCH_FSDP},
 };
 
-tide_launch_file tide_launch_kind_of(const tide_json *root) {
+tide_trainer_config_file tide_trainer_config_kind_of(const tide_json *root) {
     for (size_t i = 0; i < COUNT_OF(marks); i++)
         if (tide_json_at(root, marks[i].key)) return marks[i].kind;
     return TIDE_LAUNCH_NONE;
 }
 
-const char *tide_launch_title(tide_launch_file kind) {
+const char *tide_trainer_config_title(tide_trainer_config_file kind) {
     switch (kind) {
     case TIDE_LAUNCH_TRAINER:
         return "training arguments of transformers";
@@ -85,7 +85,7 @@ const char *tide_launch_title(tide_launch_file kind) {
     return "";
 }
 
-static bool has_kind(const tide_launch *l, tide_launch_file kind) {
+static bool has_kind(const tide_trainer_config *l, tide_trainer_config_file kind) {
     for (uint32_t i = 0; i < l->count; i++)
         if (l->sources[i].kind == kind) return true;
     return false;
@@ -93,9 +93,9 @@ static bool has_kind(const tide_launch *l, tide_launch_file kind) {
 
 /* ---- cards and claims ---- */
 
-static tide_file_card *card_new(tide_launch *l, tide_launch_file kind, const char *name) {
-    tide_file_card *card = TIDE_NEW(l->words->arena, tide_file_card, 1);
-    *card = (tide_file_card){.name = name, .title = tide_launch_title(kind)};
+static tide_file_summary *card_new(tide_trainer_config *l, tide_trainer_config_file kind, const char *name) {
+    tide_file_summary *card = TIDE_NEW(l->words->arena, tide_file_summary, 1);
+    *card = (tide_file_summary){.name = name, .title = tide_trainer_config_title(kind)};
     if (l->given->last_card)
         l->given->last_card->next = card;
     else
@@ -103,10 +103,10 @@ static tide_file_card *card_new(tide_launch *l, tide_launch_file kind, const cha
     return l->given->last_card = card;
 }
 
-tide_file_key *tide_launch_note(tide_launch *l, const char *key, tide_key_effect effect, const char *value,
-                                const char *note) {
+tide_file_key *tide_trainer_config_note(tide_trainer_config *l, const char *key, tide_key_effect effect,
+                                        const char *value, const char *note) {
     tide_file_key *entry = TIDE_NEW(l->words->arena, tide_file_key, 1);
-    tide_file_card *card = l->at->card;
+    tide_file_summary *card = l->at->card;
     *entry = (tide_file_key){.key = key, .value = value, .note = note, .effect = effect};
     if (card->last)
         card->last->next = entry;
@@ -115,16 +115,17 @@ tide_file_key *tide_launch_note(tide_launch *l, const char *key, tide_key_effect
     return card->last = entry;
 }
 
-static const char *place_of(const tide_launch *l, const char *key) {
+static const char *place_of(const tide_trainer_config *l, const char *key) {
     return tide_format(l->words->arena, "%s/%s", l->at->place, key);
 }
 
-static bool refuse(tide_launch *l, tide_status status, const char *key, const char *message, const char *remedy) {
+static bool refuse(tide_trainer_config *l, tide_status status, const char *key, const char *message,
+                   const char *remedy) {
     return tide_error(l->words->diags, status, place_of(l, key), message, remedy);
 }
 
 /* What another file said first about the same holds. */
-static void overrule(tide_launch *l, tide_file_key *entry, const tide_file_key *first, const char *file) {
+static void overrule(tide_trainer_config *l, tide_file_key *entry, const tide_file_key *first, const char *file) {
     tide_arena *arena = l->words->arena;
     entry->effect = TIDE_KEY_OVERRULED;
     entry->note = tide_format(arena, "%s says %s", file, first->value ? first->value : "otherwise");
@@ -135,8 +136,9 @@ static void overrule(tide_launch *l, tide_file_key *entry, const tide_file_key *
                 "make the two agree, or give the setting itself");
 }
 
-void tide_launch_claim(tide_launch *l, const char *key, const char *given, const char *setting, const char *value) {
-    tide_file_key *entry = tide_launch_note(l, key, TIDE_KEY_USED, given, NULL);
+void tide_trainer_config_claim(tide_trainer_config *l, const char *key, const char *given, const char *setting,
+                               const char *value) {
+    tide_file_key *entry = tide_trainer_config_note(l, key, TIDE_KEY_USED, given, NULL);
     tide_setting_id id = tide_setting_find(tide_text_of(setting));
     tide_diagnostics scratch;
     tide_diagnostics_init(&scratch, l->words->arena);
@@ -157,7 +159,7 @@ void tide_launch_claim(tide_launch *l, const char *key, const char *given, const
     }
 }
 
-void tide_launch_imply(tide_launch *l, const char *setting, const char *value) {
+void tide_trainer_config_imply(tide_trainer_config *l, const char *setting, const char *value) {
     tide_setting_id id = tide_setting_find(tide_text_of(setting));
     if (l->settings[id]) return;
     tide_file_key *entry = TIDE_NEW(l->words->arena, tide_file_key, 1);
@@ -165,8 +167,8 @@ void tide_launch_imply(tide_launch *l, const char *setting, const char *value) {
     l->settings[id] = entry;
 }
 
-void tide_launch_settle(tide_launch *l, tide_fact fact, const char *setting, const char *value) {
-    tide_launch_imply(l, setting, value);
+void tide_trainer_config_settle(tide_trainer_config *l, tide_fact fact, const char *setting, const char *value) {
+    tide_trainer_config_imply(l, setting, value);
     tide_file_key *entry = l->facts[fact];
     if (!entry) return;
     entry->effect = TIDE_KEY_USED;
@@ -174,8 +176,8 @@ void tide_launch_settle(tide_launch *l, tide_fact fact, const char *setting, con
     if (!entry->setting) entry->setting = setting;
 }
 
-static void keep_fact(tide_launch *l, const char *key, tide_fact fact, const char *value) {
-    tide_file_key *entry = tide_launch_note(l, key, TIDE_KEY_IGNORED, value, NULL);
+static void keep_fact(tide_trainer_config *l, const char *key, tide_fact fact, const char *value) {
+    tide_file_key *entry = tide_trainer_config_note(l, key, TIDE_KEY_IGNORED, value, NULL);
     if (!l->facts[fact]) {
         l->facts[fact] = entry;
         l->fact_places[fact] = place_of(l, key);
@@ -184,12 +186,12 @@ static void keep_fact(tide_launch *l, const char *key, tide_fact fact, const cha
     if (strcmp(l->facts[fact]->value, value) != 0) overrule(l, entry, l->facts[fact], "another file");
 }
 
-const char *tide_launch_fact(const tide_launch *l, tide_fact fact) {
+const char *tide_trainer_config_fact(const tide_trainer_config *l, tide_fact fact) {
     return l->facts[fact] ? l->facts[fact]->value : NULL;
 }
 
-bool tide_launch_is(const tide_launch *l, tide_fact fact, const char *value) {
-    const char *said = tide_launch_fact(l, fact);
+bool tide_trainer_config_is(const tide_trainer_config *l, tide_fact fact, const char *value) {
+    const char *said = tide_trainer_config_fact(l, fact);
     return said && strcmp(tide_lowered(l->words->arena, tide_text_of(said)), value) == 0;
 }
 
@@ -214,21 +216,22 @@ static bool is_off(const tide_json *value) {
     return value->kind == TIDE_JSON_NULL || !value->first;
 }
 
-static void read_section(tide_launch *l, tide_launch_file kind, const tide_json *object, const char *above);
+static void read_section(tide_trainer_config *l, tide_trainer_config_file kind, const tide_json *object,
+                         const char *above);
 
-static void use(tide_launch *l, const key_row *row, const char *key, const tide_json *value) {
+static void use(tide_trainer_config *l, const key_row *row, const char *key, const tide_json *value) {
     tide_arena *arena = l->words->arena;
     if (value->kind == TIDE_JSON_OBJECT && strcmp(row->target, "@deepspeed") == 0) { /* the configuration itself */
         l->of_deepspeed = *l->at;
         l->of_deepspeed.root = value;
         l->of_deepspeed.place = place_of(l, key);
-        tide_launch_note(l, key, TIDE_KEY_USED, NULL, NULL);
+        tide_trainer_config_note(l, key, TIDE_KEY_USED, NULL, NULL);
         return;
     }
     bool is_list = value->kind == TIDE_JSON_ARRAY && !value->first;
-    const char *text = is_list ? "" : tide_word_value(arena, value);
+    const char *text = is_list ? "" : tide_argument_value(arena, value);
     if (value->kind == TIDE_JSON_NULL || (text && !text[0])) {
-        tide_launch_note(l, key, TIDE_KEY_IGNORED, NULL, NULL);
+        tide_trainer_config_note(l, key, TIDE_KEY_IGNORED, NULL, NULL);
         return;
     }
     if (!text) {
@@ -240,38 +243,39 @@ static void use(tide_launch *l, const key_row *row, const char *key, const tide_
     among(row->values, tide_lowered(arena, taken), &taken);
     const char *said = tide_text_copy(arena, taken);
     if (!said[0]) {
-        tide_launch_note(l, key, TIDE_KEY_IGNORED, text, NULL);
+        tide_trainer_config_note(l, key, TIDE_KEY_IGNORED, text, NULL);
     } else if (row->target[0] == '@') {
         for (unsigned f = 0; f < TIDE_FACT_COUNT; f++)
             if (strcmp(fact_names[f], row->target + 1) == 0) keep_fact(l, key, (tide_fact)f, said);
     } else {
-        tide_launch_claim(l, key, text, row->target, said);
+        tide_trainer_config_claim(l, key, text, row->target, said);
     }
 }
 
-static void matters(tide_launch *l, const key_row *row, const char *key, const tide_json *value) {
-    const char *text = tide_word_value(l->words->arena, value);
+static void matters(tide_trainer_config *l, const key_row *row, const char *key, const tide_json *value) {
+    const char *text = tide_argument_value(l->words->arena, value);
     bool is_none =
         is_off(value) || (text && (among(row->values, tide_lowered(l->words->arena, tide_text_of(text)), NULL) ||
                                    strcmp(text, "none") == 0));
     if (is_none) {
-        tide_launch_note(l, key, TIDE_KEY_IGNORED, text, NULL);
+        tide_trainer_config_note(l, key, TIDE_KEY_IGNORED, text, NULL);
         return;
     }
-    tide_launch_note(l, key, TIDE_KEY_UNSUPPORTED, text, row->target);
+    tide_trainer_config_note(l, key, TIDE_KEY_UNSUPPORTED, text, row->target);
     tide_report(l->words->diags, TIDE_WARNING, TIDE_ERR_UNSUPPORTED, place_of(l, key),
                 tide_format(l->words->arena, "%s: %s is not described and may matter: it %s", l->at->card->name, key,
                             row->target),
                 NULL);
 }
 
-static const key_row *row_of(tide_launch_file kind, tide_text key) {
+static const key_row *row_of(tide_trainer_config_file kind, tide_text key) {
     for (size_t i = 0; i < COUNT_OF(rows); i++)
         if (strchr(rows[i].files, (int)kind) && tide_text_matches(key, tide_text_of(rows[i].key))) return &rows[i];
     return NULL;
 }
 
-static void read_entry(tide_launch *l, tide_launch_file kind, const tide_json *entry, const char *above) {
+static void read_entry(tide_trainer_config *l, tide_trainer_config_file kind, const tide_json *entry,
+                       const char *above) {
     tide_arena *arena = l->words->arena;
     tide_text name = entry->key;
     if (kind == TIDE_LAUNCH_FSDP && tide_text_starts(name, TIDE_TEXT("fsdp_")))
@@ -279,40 +283,40 @@ static void read_entry(tide_launch *l, tide_launch_file kind, const tide_json *e
     const char *key = tide_format(arena, "%s%s", above, tide_shown(arena, entry->key));
     const key_row *row = row_of(kind, name);
     if (!row) {
-        tide_launch_note(l, key, TIDE_KEY_UNKNOWN, tide_word_value(arena, entry), NULL);
+        tide_trainer_config_note(l, key, TIDE_KEY_UNKNOWN, tide_argument_value(arena, entry), NULL);
     } else if (row->effect == NONE) {
-        tide_launch_note(l, key, TIDE_KEY_IGNORED, tide_word_value(arena, entry), NULL);
+        tide_trainer_config_note(l, key, TIDE_KEY_IGNORED, tide_argument_value(arena, entry), NULL);
     } else if (row->effect == MATTERS) {
         matters(l, row, key, entry);
     } else if (row->effect == USE) {
         use(l, row, key, entry);
     } else if (entry->kind == TIDE_JSON_OBJECT) {
-        read_section(l, (tide_launch_file)row->target[0], entry, tide_format(arena, "%s/", key));
+        read_section(l, (tide_trainer_config_file)row->target[0], entry, tide_format(arena, "%s/", key));
     } else if (entry->kind == TIDE_JSON_STRING && entry->text.length) { /* a path */
-        if (has_kind(l, (tide_launch_file)row->target[0]))
-            tide_launch_note(l, key, TIDE_KEY_USED, entry->text.at, NULL);
+        if (has_kind(l, (tide_trainer_config_file)row->target[0]))
+            tide_trainer_config_note(l, key, TIDE_KEY_USED, entry->text.at, NULL);
         else
             refuse(l, TIDE_ERR_FIELD_MISSING, key,
                    tide_format(arena, "%s refers to %s", l->at->card->name, tide_shown(arena, entry->text)),
                    "give that file too");
     } else {
-        tide_launch_note(l, key, TIDE_KEY_IGNORED, NULL, NULL);
+        tide_trainer_config_note(l, key, TIDE_KEY_IGNORED, NULL, NULL);
     }
 }
 
 /* DeepSpeedPlugin._deepspeed_config_checks: beside a file of DeepSpeed's, accelerate's own keys say nothing. */
-static void overrule_plugin(tide_launch *l, const tide_json *object, const char *above) {
+static void overrule_plugin(tide_trainer_config *l, const tide_json *object, const char *above) {
     const char *file = l->of_deepspeed.card->name, *list = "";
     tide_arena *arena = l->words->arena;
     for (const tide_json *entry = object->first; entry; entry = entry->next) {
         const key_row *row = row_of(PLUGIN, entry->key);
         const char *key = tide_format(arena, "%s%s", above, tide_shown(arena, entry->key));
         if (!row || row->effect != USE || strcmp(row->target, "@deepspeed") == 0) {
-            tide_launch_note(l, key, TIDE_KEY_IGNORED, tide_word_value(arena, entry), NULL);
+            tide_trainer_config_note(l, key, TIDE_KEY_IGNORED, tide_argument_value(arena, entry), NULL);
             continue;
         }
-        tide_launch_note(l, key, TIDE_KEY_OVERRULED, tide_word_value(arena, entry),
-                         tide_format(arena, "%s is used", file));
+        tide_trainer_config_note(l, key, TIDE_KEY_OVERRULED, tide_argument_value(arena, entry),
+                                 tide_format(arena, "%s is used", file));
         list = tide_format(arena, "%s%s%s", list, *list ? ", " : "", tide_shown(arena, entry->key));
     }
     if (*list)
@@ -321,7 +325,8 @@ static void overrule_plugin(tide_launch *l, const tide_json *object, const char 
                     "keep these in one file");
 }
 
-static void read_section(tide_launch *l, tide_launch_file kind, const tide_json *object, const char *above) {
+static void read_section(tide_trainer_config *l, tide_trainer_config_file kind, const tide_json *object,
+                         const char *above) {
     if (kind == PLUGIN && l->of_deepspeed.root) {
         overrule_plugin(l, object, above);
         return;
@@ -330,7 +335,7 @@ static void read_section(tide_launch *l, tide_launch_file kind, const tide_json 
 }
 
 /* accelerate refuses what it does not know; the others read on. */
-static void report_unknown(tide_launch *l) {
+static void report_unknown(tide_trainer_config *l) {
     enum { SHOWN = 6 };
     tide_arena *arena = l->words->arena;
     const char *list = "";
@@ -349,12 +354,12 @@ static void report_unknown(tide_launch *l) {
                     tide_format(arena, "%s has keys that are not known here: %s", l->at->card->name, list), NULL);
 }
 
-void tide_launch_add(tide_launch *l, tide_launch_file kind, const tide_json *root, const char *name,
-                     const char *place) {
-    tide_launch_source source = {.kind = kind, .root = root, .place = place, .card = card_new(l, kind, name)};
+void tide_trainer_config_add(tide_trainer_config *l, tide_trainer_config_file kind, const tide_json *root,
+                             const char *name, const char *place) {
+    tide_trainer_config_source source = {.kind = kind, .root = root, .place = place, .card = card_new(l, kind, name)};
     bool trains = kind == TIDE_LAUNCH_TRAINER || kind == TIDE_LAUNCH_FACTORY || kind == TIDE_LAUNCH_AXOLOTL;
     for (uint32_t i = 0; i < l->count; i++) {
-        tide_launch_file other = l->sources[i].kind;
+        tide_trainer_config_file other = l->sources[i].kind;
         bool is_second =
             other == kind ||
             (trains && (other == TIDE_LAUNCH_TRAINER || other == TIDE_LAUNCH_FACTORY || other == TIDE_LAUNCH_AXOLOTL));
@@ -373,62 +378,65 @@ void tide_launch_add(tide_launch *l, tide_launch_file kind, const tide_json *roo
 
 /* ---- what facts decide ---- */
 
-static int64_t number_of(const tide_launch *l, tide_fact fact, int64_t otherwise) {
+static int64_t number_of(const tide_trainer_config *l, tide_fact fact, int64_t otherwise) {
     int64_t value = otherwise;
-    const char *said = tide_launch_fact(l, fact);
+    const char *said = tide_trainer_config_fact(l, fact);
     if (said && !tide_text_to_i64(&value, tide_text_of(said))) value = otherwise;
     return value;
 }
 
-const char *tide_launch_precision(const tide_launch *l) {
-    if (tide_launch_is(l, TIDE_FACT_bf16, "true"))
+const char *tide_trainer_config_precision(const tide_trainer_config *l) {
+    if (tide_trainer_config_is(l, TIDE_FACT_bf16, "true"))
         return "bf16"; /* TrainingArguments hold over Accelerate's environment */
-    if (tide_launch_is(l, TIDE_FACT_fp16, "true")) return "fp16";
-    if (tide_launch_fact(l, TIDE_FACT_mixed)) return tide_launch_fact(l, TIDE_FACT_mixed);
+    if (tide_trainer_config_is(l, TIDE_FACT_fp16, "true")) return "fp16";
+    if (tide_trainer_config_fact(l, TIDE_FACT_mixed)) return tide_trainer_config_fact(l, TIDE_FACT_mixed);
     return l->has_trainer || l->facts[TIDE_FACT_distributed] ? "none" : NULL;
 }
 
-tide_fact tide_launch_precision_fact(const tide_launch *l) {
-    return tide_launch_is(l, TIDE_FACT_bf16, "true")   ? TIDE_FACT_bf16
-           : tide_launch_is(l, TIDE_FACT_fp16, "true") ? TIDE_FACT_fp16
-                                                       : TIDE_FACT_mixed;
+tide_fact tide_trainer_config_precision_fact(const tide_trainer_config *l) {
+    return tide_trainer_config_is(l, TIDE_FACT_bf16, "true")   ? TIDE_FACT_bf16
+           : tide_trainer_config_is(l, TIDE_FACT_fp16, "true") ? TIDE_FACT_fp16
+                                                               : TIDE_FACT_mixed;
 }
 
-static void settle_checkpointing(tide_launch *l) {
-    bool of_factory = has_kind(l, TIDE_LAUNCH_FACTORY), is_on = tide_launch_is(l, TIDE_FACT_checkpointing, "true");
-    const char *said = tide_launch_fact(l, TIDE_FACT_checkpointing);
+static void settle_checkpointing(tide_trainer_config *l) {
+    bool of_factory = has_kind(l, TIDE_LAUNCH_FACTORY),
+         is_on = tide_trainer_config_is(l, TIDE_FACT_checkpointing, "true");
+    const char *said = tide_trainer_config_fact(l, TIDE_FACT_checkpointing);
     if (of_factory && !said) is_on = true; /* hparams/model_args.py: disable_gradient_checkpointing */
-    if (said && !is_on && !tide_launch_is(l, TIDE_FACT_checkpointing, "false"))
+    if (said && !is_on && !tide_trainer_config_is(l, TIDE_FACT_checkpointing, "false"))
         tide_report(
             l->words->diags, TIDE_WARNING, TIDE_ERR_UNSUPPORTED, "/settings/checkpointing",
             tide_format(l->words->arena, "gradient_checkpointing: %s is not described; it is taken as true", said),
             NULL);
-    bool is_named = said && !tide_launch_is(l, TIDE_FACT_checkpointing, "false");
-    if (tide_launch_is(l, TIDE_FACT_fsdp_checkpointing, "true")) {
-        tide_launch_settle(l, TIDE_FACT_fsdp_checkpointing, "checkpointing", "full");
+    bool is_named = said && !tide_trainer_config_is(l, TIDE_FACT_checkpointing, "false");
+    if (tide_trainer_config_is(l, TIDE_FACT_fsdp_checkpointing, "true")) {
+        tide_trainer_config_settle(l, TIDE_FACT_fsdp_checkpointing, "checkpointing", "full");
     } else if (is_on || is_named) {
-        bool is_reentrant = tide_launch_is(l, TIDE_FACT_reentrant, "true") ||
-                            (of_factory && !tide_launch_is(l, TIDE_FACT_reentrant, "false"));
-        tide_launch_settle(l, TIDE_FACT_checkpointing, "checkpointing", is_reentrant ? "full_reentrant" : "full");
+        bool is_reentrant = tide_trainer_config_is(l, TIDE_FACT_reentrant, "true") ||
+                            (of_factory && !tide_trainer_config_is(l, TIDE_FACT_reentrant, "false"));
+        tide_trainer_config_settle(l, TIDE_FACT_checkpointing, "checkpointing",
+                                   is_reentrant ? "full_reentrant" : "full");
         if (l->facts[TIDE_FACT_reentrant])
-            tide_launch_settle(l, TIDE_FACT_reentrant, "checkpointing", is_reentrant ? "full_reentrant" : "full");
+            tide_trainer_config_settle(l, TIDE_FACT_reentrant, "checkpointing",
+                                       is_reentrant ? "full_reentrant" : "full");
     } else if (said) {
-        tide_launch_settle(l, TIDE_FACT_checkpointing, "checkpointing", "none");
+        tide_trainer_config_settle(l, TIDE_FACT_checkpointing, "checkpointing", "none");
     }
 }
 
-static void settle_finetuning(tide_launch *l) {
-    const char *said = tide_launch_fact(l, TIDE_FACT_finetuning);
-    bool is_lora = tide_launch_is(l, TIDE_FACT_finetuning, "lora"),
-         is_qlora = tide_launch_is(l, TIDE_FACT_finetuning, "qlora");
-    if (said && !is_lora && !is_qlora && !tide_launch_is(l, TIDE_FACT_finetuning, "full")) {
+static void settle_finetuning(tide_trainer_config *l) {
+    const char *said = tide_trainer_config_fact(l, TIDE_FACT_finetuning);
+    bool is_lora = tide_trainer_config_is(l, TIDE_FACT_finetuning, "lora"),
+         is_qlora = tide_trainer_config_is(l, TIDE_FACT_finetuning, "qlora");
+    if (said && !is_lora && !is_qlora && !tide_trainer_config_is(l, TIDE_FACT_finetuning, "full")) {
         tide_error(l->words->diags, TIDE_ERR_UNSUPPORTED, l->fact_places[TIDE_FACT_finetuning],
                    tide_format(l->words->arena, "%s=%s is not described", l->facts[TIDE_FACT_finetuning]->key, said),
                    "lora, qlora and full are");
         return;
     }
-    if (is_lora || is_qlora) tide_launch_settle(l, TIDE_FACT_finetuning, "adapter", "lora");
-    if (is_qlora) tide_launch_settle(l, TIDE_FACT_finetuning, "quant", "nf4");
+    if (is_lora || is_qlora) tide_trainer_config_settle(l, TIDE_FACT_finetuning, "adapter", "lora");
+    if (is_qlora) tide_trainer_config_settle(l, TIDE_FACT_finetuning, "quant", "nf4");
     if (is_lora || is_qlora) return;
     for (unsigned id = 0; id < TIDE_SET_COUNT; id++) /* ranks of adapters that are not made */
         if (l->settings[id] && !l->settings[TIDE_SET_adapter] && strncmp(tide_settings[id].name, "adapter.", 8) == 0) {
@@ -437,70 +445,70 @@ static void settle_finetuning(tide_launch *l) {
         }
 }
 
-static void settle_quant_type(tide_launch *l) {
+static void settle_quant_type(tide_trainer_config *l) {
     const tide_file_key *quant = l->settings[TIDE_SET_quant];
-    const char *type = tide_launch_fact(l, TIDE_FACT_quant_type);
+    const char *type = tide_trainer_config_fact(l, TIDE_FACT_quant_type);
     if (!type || !quant || strcmp(quant->taken, "nf4") != 0) return;
     l->settings[TIDE_SET_quant] = NULL;
-    tide_launch_settle(l, TIDE_FACT_quant_type, "quant", tide_lowered(l->words->arena, tide_text_of(type)));
+    tide_trainer_config_settle(l, TIDE_FACT_quant_type, "quant", tide_lowered(l->words->arena, tide_text_of(type)));
 }
 
-static void settle_model(tide_launch *l) {
-    l->given->asked_model = tide_launch_fact(l, TIDE_FACT_model);
+static void settle_model(tide_trainer_config *l) {
+    l->given->asked_model = tide_trainer_config_fact(l, TIDE_FACT_model);
     l->given->asked_place = l->fact_places[TIDE_FACT_model];
     if (l->facts[TIDE_FACT_model]) l->facts[TIDE_FACT_model]->effect = TIDE_KEY_USED;
 }
 
 /* TrainingArguments where no key says otherwise. */
-static void settle_trainer(tide_launch *l) {
-    tide_launch_imply(l, "batch", "8");
-    tide_launch_imply(l, "optimizer", "adamw_fused");
-    tide_launch_imply(l, "param_groups", "trainer");
-    tide_launch_imply(l, "use_cache", "false");
+static void settle_trainer(tide_trainer_config *l) {
+    tide_trainer_config_imply(l, "batch", "8");
+    tide_trainer_config_imply(l, "optimizer", "adamw_fused");
+    tide_trainer_config_imply(l, "param_groups", "trainer");
+    tide_trainer_config_imply(l, "use_cache", "false");
 }
 
-static void settle_clip(tide_launch *l) {
-    const char *clip = tide_launch_fact(l, TIDE_FACT_clip);
+static void settle_clip(tide_trainer_config *l) {
+    const char *clip = tide_trainer_config_fact(l, TIDE_FACT_clip);
     int64_t pico = 0;
     if (!clip && !l->has_trainer) return;
     if (!clip) clip = "1.0";
     if (tide_decimal_read(&pico, tide_text_of(clip)) != TIDE_DECIMAL_OK || pico <= 0) return;
-    tide_launch_settle(l, TIDE_FACT_clip, "clip", clip);
+    tide_trainer_config_settle(l, TIDE_FACT_clip, "clip", clip);
 }
 
 /* Without sharding: weights as they are loaded, products in the half type. */
-static void settle_autocast(tide_launch *l) {
-    const char *mixed = tide_launch_precision(l);
+static void settle_autocast(tide_trainer_config *l) {
+    const char *mixed = tide_trainer_config_precision(l);
     if (!mixed || strcmp(mixed, "none") == 0 || strcmp(mixed, "no") == 0) return;
-    if (tide_launch_is(l, TIDE_FACT_pure, "true")) {
-        tide_launch_settle(l, TIDE_FACT_pure, "dtype", "bf16");
+    if (tide_trainer_config_is(l, TIDE_FACT_pure, "true")) {
+        tide_trainer_config_settle(l, TIDE_FACT_pure, "dtype", "bf16");
         return;
     }
     if (strcmp(mixed, "bf16") != 0 && strcmp(mixed, "fp16") != 0) {
-        tide_error(l->words->diags, TIDE_ERR_UNSUPPORTED, l->fact_places[tide_launch_precision_fact(l)],
+        tide_error(l->words->diags, TIDE_ERR_UNSUPPORTED, l->fact_places[tide_trainer_config_precision_fact(l)],
                    tide_format(l->words->arena, "mixed precision in %s is not described", mixed), "bf16 and fp16 are");
         return;
     }
-    tide_launch_settle(l, tide_launch_precision_fact(l), "autocast", mixed);
+    tide_trainer_config_settle(l, tide_trainer_config_precision_fact(l), "autocast", mixed);
     if (has_kind(l, TIDE_LAUNCH_FACTORY))
-        tide_launch_imply(l, "dtype",
-                          l->settings[TIDE_SET_adapter] ? mixed
-                                                        : "fp32"); /* model/adapter.py: cast_trainable_params_to_fp32 */
+        tide_trainer_config_imply(
+            l, "dtype",
+            l->settings[TIDE_SET_adapter] ? mixed : "fp32"); /* model/adapter.py: cast_trainable_params_to_fp32 */
     bool is_fp16 = strcmp(mixed, "fp16") == 0;
-    if (is_fp16) tide_launch_imply(l, "scaler", "true");
-    if (is_fp16) tide_launch_imply(l, "dtype", "fp32"); /* the only one that GradScaler takes */
+    if (is_fp16) tide_trainer_config_imply(l, "scaler", "true");
+    if (is_fp16) tide_trainer_config_imply(l, "dtype", "fp32"); /* the only one that GradScaler takes */
 }
 
 /* Accelerator.prepare_model and fsdp2_prepare_model: what trains is kept in fp32 where mixed precision is on. */
-static void settle_fsdp(tide_launch *l) {
+static void settle_fsdp(tide_trainer_config *l) {
     tide_arena *arena = l->words->arena;
     bool of_trainer = l->facts[TIDE_FACT_fsdp] != NULL;
     int64_t version = number_of(l, TIDE_FACT_fsdp_version, of_trainer ? 2 : 1);
-    const char *mixed = tide_launch_precision(l), *policy = tide_launch_fact(l, TIDE_FACT_fsdp_policy),
-               *legacy = tide_launch_fact(l, TIDE_FACT_fsdp);
+    const char *mixed = tide_trainer_config_precision(l), *policy = tide_trainer_config_fact(l, TIDE_FACT_fsdp_policy),
+               *legacy = tide_trainer_config_fact(l, TIDE_FACT_fsdp);
     bool is_half = mixed && (strcmp(mixed, "bf16") == 0 || strcmp(mixed, "fp16") == 0), is_two = version == 2;
-    const char *strategy = tide_launch_fact(l, TIDE_FACT_fsdp_strategy),
-               *reshard = tide_launch_fact(l, TIDE_FACT_fsdp_reshard);
+    const char *strategy = tide_trainer_config_fact(l, TIDE_FACT_fsdp_strategy),
+               *reshard = tide_trainer_config_fact(l, TIDE_FACT_fsdp_reshard);
     static const char *const numbered[] = {"FULL_SHARD", "SHARD_GRAD_OP", "NO_SHARD", "HYBRID_SHARD",
                                            "_HYBRID_SHARD_ZERO2"};
     tide_text rest = tide_text_of(legacy && strcmp(legacy, "true") != 0 ? legacy : ""), piece;
@@ -509,18 +517,19 @@ static void settle_fsdp(tide_launch *l) {
         const char *word = tide_lowered(arena, tide_trimmed(piece));
         if (!word[0] || strcmp(word, "auto_wrap") == 0) continue;
         if (strcmp(word, "offload") == 0)
-            tide_launch_imply(l, "parallel.offload", "true");
+            tide_trainer_config_imply(l, "parallel.offload", "true");
         else
             strategy = tide_text_copy(arena, tide_trimmed(piece));
     }
-    tide_launch_settle(l, of_trainer ? TIDE_FACT_fsdp : TIDE_FACT_distributed, "parallel.kind",
-                       is_two ? "fsdp2" : "fsdp1");
+    tide_trainer_config_settle(l, of_trainer ? TIDE_FACT_fsdp : TIDE_FACT_distributed, "parallel.kind",
+                               is_two ? "fsdp2" : "fsdp1");
     if (l->facts[TIDE_FACT_fsdp_version])
-        tide_launch_settle(l, TIDE_FACT_fsdp_version, "parallel.kind", is_two ? "fsdp2" : "fsdp1");
+        tide_trainer_config_settle(l, TIDE_FACT_fsdp_version, "parallel.kind", is_two ? "fsdp2" : "fsdp1");
     if (is_two) {
         bool keeps = strategy && strcmp(tide_lowered(arena, tide_text_of(strategy)), "shard_grad_op") == 0;
-        tide_launch_settle(l, TIDE_FACT_fsdp_reshard, "parallel.reshard_after_forward",
-                           tide_launch_is(l, TIDE_FACT_fsdp_reshard, "false") || keeps ? "false" : "true");
+        tide_trainer_config_settle(l, TIDE_FACT_fsdp_reshard, "parallel.reshard_after_forward",
+                                   tide_trainer_config_is(l, TIDE_FACT_fsdp_reshard, "false") || keeps ? "false"
+                                                                                                       : "true");
     } else {
         tide_fact said = strategy ? TIDE_FACT_fsdp_strategy : TIDE_FACT_fsdp_reshard;
         if (!strategy) strategy = reshard;
@@ -533,33 +542,34 @@ static void settle_fsdp(tide_launch *l) {
                 strategy = numbered[number - 1];
             else
                 strategy = strcmp(upper, "HYBRID_SHARD_ZERO2") == 0 ? numbered[4] : upper;
-            tide_launch_settle(l, said, "parallel.sharding_strategy", strategy);
+            tide_trainer_config_settle(l, said, "parallel.sharding_strategy", strategy);
         }
-        tide_launch_imply(l, "parallel.use_orig_params", of_trainer ? "true" : "false");
-        tide_launch_imply(l, "parallel.backward_prefetch", "none");
+        tide_trainer_config_imply(l, "parallel.use_orig_params", of_trainer ? "true" : "false");
+        tide_trainer_config_imply(l, "parallel.backward_prefetch", "none");
         bool is_hybrid = strategy && strstr(strategy, "HYBRID");
         int64_t processes = number_of(l, TIDE_FACT_processes, 0), machines = number_of(l, TIDE_FACT_machines, 1);
         if (is_hybrid && machines > 0 && processes > 0 && processes % machines == 0) /* shards within a node */
-            tide_launch_settle(l, TIDE_FACT_machines, "parallel.hybrid",
-                               tide_format(arena, "%" PRId64, processes / machines));
+            tide_trainer_config_settle(l, TIDE_FACT_machines, "parallel.hybrid",
+                                       tide_format(arena, "%" PRId64, processes / machines));
     }
     if (policy && strcmp(tide_lowered(arena, tide_text_of(policy)), "size_based_wrap") == 0)
         tide_report(l->words->diags, TIDE_WARNING, TIDE_ERR_UNSUPPORTED, "/settings/parallel.wrap",
                     "units by size are not described: each block is taken as one", NULL);
     bool wraps = policy ? strcmp(tide_lowered(arena, tide_text_of(policy)), "no_wrap") != 0 : of_trainer;
-    tide_launch_settle(l, TIDE_FACT_fsdp_policy, "parallel.wrap", wraps ? "layer" : "root");
+    tide_trainer_config_settle(l, TIDE_FACT_fsdp_policy, "parallel.wrap", wraps ? "layer" : "root");
     if (!is_half) return;
-    tide_launch_settle(l, tide_launch_precision_fact(l), "parallel.param_dtype", mixed);
-    tide_launch_imply(l, "parallel.reduce_dtype", mixed);
-    tide_launch_imply(l, is_two ? "parallel.output_dtype" : "parallel.buffer_dtype", mixed);
-    tide_launch_imply(l, "autocast", mixed);
-    tide_launch_imply(l, "dtype", "fp32");
+    tide_trainer_config_settle(l, tide_trainer_config_precision_fact(l), "parallel.param_dtype", mixed);
+    tide_trainer_config_imply(l, "parallel.reduce_dtype", mixed);
+    tide_trainer_config_imply(l, is_two ? "parallel.output_dtype" : "parallel.buffer_dtype", mixed);
+    tide_trainer_config_imply(l, "autocast", mixed);
+    tide_trainer_config_imply(l, "dtype", "fp32");
 }
 
-static void settle_processes(tide_launch *l) {
+static void settle_processes(tide_trainer_config *l) {
     int64_t processes = number_of(l, TIDE_FACT_processes, 0);
     if (processes < 1) return;
-    tide_launch_settle(l, TIDE_FACT_processes, "parallel.dp", tide_format(l->words->arena, "%" PRId64, processes));
+    tide_trainer_config_settle(l, TIDE_FACT_processes, "parallel.dp",
+                               tide_format(l->words->arena, "%" PRId64, processes));
     int64_t machines = number_of(l, TIDE_FACT_machines, 1);
     if (machines > 1 && processes % machines)
         tide_error(l->words->diags, TIDE_ERR_CONFLICT, l->fact_places[TIDE_FACT_machines],
@@ -567,26 +577,27 @@ static void settle_processes(tide_launch *l) {
                                processes, machines),
                    NULL);
     else if (machines > 1)
-        tide_launch_settle(l, TIDE_FACT_machines, "parallel.local_world",
-                           tide_format(l->words->arena, "%" PRId64, processes / machines));
+        tide_trainer_config_settle(l, TIDE_FACT_machines, "parallel.local_world",
+                                   tide_format(l->words->arena, "%" PRId64, processes / machines));
 }
 
 /* DeepSpeedPlugin without a file of DeepSpeed's: the sizes are DeepSpeed's own. */
-static void settle_deepspeed_plugin(tide_launch *l) {
+static void settle_deepspeed_plugin(tide_trainer_config *l) {
     int64_t stage = number_of(l, TIDE_FACT_zero_stage, 2);
-    const char *mixed = tide_launch_precision(l), *clip = tide_launch_fact(l, TIDE_FACT_zero_clip);
-    tide_launch_settle(l, l->facts[TIDE_FACT_zero_stage] ? TIDE_FACT_zero_stage : TIDE_FACT_distributed,
-                       "parallel.kind", tide_format(l->words->arena, "zero%" PRId64, stage));
+    const char *mixed = tide_trainer_config_precision(l), *clip = tide_trainer_config_fact(l, TIDE_FACT_zero_clip);
+    tide_trainer_config_settle(l, l->facts[TIDE_FACT_zero_stage] ? TIDE_FACT_zero_stage : TIDE_FACT_distributed,
+                               "parallel.kind", tide_format(l->words->arena, "zero%" PRId64, stage));
     if (mixed)
-        tide_launch_settle(l, tide_launch_precision_fact(l), "parallel.half",
-                           strcmp(mixed, "no") == 0 ? "none" : mixed);
+        tide_trainer_config_settle(l, tide_trainer_config_precision_fact(l), "parallel.half",
+                                   strcmp(mixed, "no") == 0 ? "none" : mixed);
     if (clip && strcmp(clip, "none") != 0 && strcmp(clip, "auto") != 0)
-        tide_launch_settle(l, TIDE_FACT_zero_clip, "clip", clip);
+        tide_trainer_config_settle(l, TIDE_FACT_zero_clip, "clip", clip);
     else if (!clip || strcmp(clip, "auto") == 0)
-        tide_launch_settle(l, TIDE_FACT_clip, "clip",
-                           l->has_trainer && tide_launch_fact(l, TIDE_FACT_clip) ? tide_launch_fact(l, TIDE_FACT_clip)
-                                                                                 : "1.0");
-    if (stage == 3) tide_launch_imply(l, "parallel.zero_init", "true");
+        tide_trainer_config_settle(l, TIDE_FACT_clip, "clip",
+                                   l->has_trainer && tide_trainer_config_fact(l, TIDE_FACT_clip)
+                                       ? tide_trainer_config_fact(l, TIDE_FACT_clip)
+                                       : "1.0");
+    if (stage == 3) tide_trainer_config_imply(l, "parallel.zero_init", "true");
 }
 
 static const char *base_name(const char *path) {
@@ -595,8 +606,8 @@ static const char *base_name(const char *path) {
 }
 
 /* A path that stands for a file which is not here. */
-static bool lacks_deepspeed(tide_launch *l) {
-    const char *path = tide_launch_fact(l, TIDE_FACT_deepspeed);
+static bool lacks_deepspeed(tide_trainer_config *l) {
+    const char *path = tide_trainer_config_fact(l, TIDE_FACT_deepspeed);
     if (!path || l->of_deepspeed.root) return false;
     const char *name = base_name(path);
     return !tide_error(l->words->diags, TIDE_ERR_FIELD_MISSING, l->fact_places[TIDE_FACT_deepspeed],
@@ -605,34 +616,34 @@ static bool lacks_deepspeed(tide_launch *l) {
                        tide_format(l->words->arena, "give %s too", tide_shown(l->words->arena, tide_text_of(name))));
 }
 
-static void settle_strategy(tide_launch *l) {
-    tide_words *words = l->words;
-    bool with_fsdp = tide_launch_fact(l, TIDE_FACT_fsdp) && !tide_launch_is(l, TIDE_FACT_fsdp, "false");
-    const char *type = tide_launch_fact(l, TIDE_FACT_distributed);
+static void settle_strategy(tide_trainer_config *l) {
+    tide_arguments *words = l->words;
+    bool with_fsdp = tide_trainer_config_fact(l, TIDE_FACT_fsdp) && !tide_trainer_config_is(l, TIDE_FACT_fsdp, "false");
+    const char *type = tide_trainer_config_fact(l, TIDE_FACT_distributed);
     if (lacks_deepspeed(l)) return;
     if (l->facts[TIDE_FACT_deepspeed]) l->facts[TIDE_FACT_deepspeed]->effect = TIDE_KEY_USED;
     settle_processes(l);
     if (l->of_deepspeed.root) {
         tide_deepspeed_read(l);
-    } else if (with_fsdp || tide_launch_is(l, TIDE_FACT_distributed, "fsdp")) {
+    } else if (with_fsdp || tide_trainer_config_is(l, TIDE_FACT_distributed, "fsdp")) {
         settle_fsdp(l);
         settle_clip(l);
-    } else if (tide_launch_is(l, TIDE_FACT_distributed, "deepspeed")) {
+    } else if (tide_trainer_config_is(l, TIDE_FACT_distributed, "deepspeed")) {
         settle_deepspeed_plugin(l);
-    } else if (type && !tide_launch_is(l, TIDE_FACT_distributed, "no") &&
-               !tide_launch_is(l, TIDE_FACT_distributed, "multi_gpu")) {
+    } else if (type && !tide_trainer_config_is(l, TIDE_FACT_distributed, "no") &&
+               !tide_trainer_config_is(l, TIDE_FACT_distributed, "multi_gpu")) {
         tide_error(words->diags, TIDE_ERR_UNSUPPORTED, l->fact_places[TIDE_FACT_distributed],
                    tide_format(words->arena, "distributed_type: %s is not described",
                                tide_shown(words->arena, tide_text_of(type))),
                    "NO, MULTI_GPU, DEEPSPEED and FSDP are");
     } else {
-        if (tide_launch_is(l, TIDE_FACT_distributed, "multi_gpu")) {
-            tide_launch_settle(l, TIDE_FACT_distributed, "parallel.kind", "ddp");
+        if (tide_trainer_config_is(l, TIDE_FACT_distributed, "multi_gpu")) {
+            tide_trainer_config_settle(l, TIDE_FACT_distributed, "parallel.kind", "ddp");
             bool recomputes =
                 l->settings[TIDE_SET_checkpointing] && strcmp(l->settings[TIDE_SET_checkpointing]->taken, "none") != 0;
             if (l->has_trainer)
-                tide_launch_imply(l, "parallel.find_unused_parameters",
-                                  recomputes ? "false" : "true"); /* Trainer._build_accelerator_args */
+                tide_trainer_config_imply(l, "parallel.find_unused_parameters",
+                                          recomputes ? "false" : "true"); /* Trainer._build_accelerator_args */
         }
         settle_autocast(l);
         settle_clip(l);
@@ -640,7 +651,7 @@ static void settle_strategy(tide_launch *l) {
 }
 
 /* Options of another kind than the one that trains say nothing. */
-static void put_settings(tide_launch *l) {
+static void put_settings(tide_trainer_config *l) {
     const tide_file_key *kind = l->settings[TIDE_SET_parallel_kind];
     for (unsigned id = 0; id < TIDE_SET_COUNT; id++) {
         tide_file_key *entry = l->settings[id];
@@ -653,9 +664,9 @@ static void put_settings(tide_launch *l) {
     }
 }
 
-void tide_launch_resolve(tide_launch *l) {
-    static const tide_launch_file order[] = {TIDE_LAUNCH_TRAINER, TIDE_LAUNCH_FACTORY, TIDE_LAUNCH_AXOLOTL,
-                                             TIDE_LAUNCH_FSDP, TIDE_LAUNCH_ACCELERATE};
+void tide_trainer_config_resolve(tide_trainer_config *l) {
+    static const tide_trainer_config_file order[] = {TIDE_LAUNCH_TRAINER, TIDE_LAUNCH_FACTORY, TIDE_LAUNCH_AXOLOTL,
+                                                     TIDE_LAUNCH_FSDP, TIDE_LAUNCH_ACCELERATE};
     if (!l->count) return;
     for (size_t k = 0; k < COUNT_OF(order); k++)
         for (uint32_t i = 0; i < l->count; i++) {

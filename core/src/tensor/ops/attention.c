@@ -139,7 +139,7 @@ static const tide_backward flash_backward = {"ScaledDotProductFlashAttentionBack
 
 static tide_tensor *flash(tide_machine *m, tide_tensor *q, tide_tensor *k, tide_tensor *v, const attention *a) {
     tide_node *node = node_of(m, &flash_backward, q, k, v, NULL, false, a);
-    tide_tensor *out = tide_made_by(m, node, tide_empty_like(m, q, q->dtype));
+    tide_tensor *out = tide_set_grad_fn(m, node, tide_empty_like(m, q, q->dtype));
     tide_tensor *lse = SHAPED(m, TIDE_FP32, a->batch, a->heads, a->queries);
     tide_tensor *partial_lse = NULL, *partial_out = NULL, *state = NULL;
     int64_t splits = flash_splits(m, a);
@@ -188,7 +188,7 @@ static void efficient_run(tide_machine *m, tide_node *node, tide_tensor **grads,
     results[0] = bshd(m, q->shape, q->dtype);
     results[1] = bshd(m, k->shape, k->dtype);
     results[2] = bshd(m, v->shape, v->dtype);
-    if (tide_wants(node, 3)) { /* rows begin at multiples of 16 elements */
+    if (tide_needs_input_grad(node, 3)) { /* rows begin at multiples of 16 elements */
         tide_tensor *full = SHAPED(m, (tide_dtype)q->dtype, a.batch, a.heads, a.queries, round_up(a.keys, 16));
         results[3] = tide_slice(m, full, -1, (tide_dim){0, 0}, (tide_dim){a.keys, 0});
         tide_release(m, full);
@@ -229,11 +229,11 @@ static tide_tensor *efficient(tide_machine *m, tide_tensor *q, tide_tensor *k, t
     tide_shape shape = *q->shape;
     shape.size[3] = v->shape->size[3];
     shape.name[3] = v->shape->name[3];
-    tide_tensor *out = tide_made_by(m, node, bshd(m, &shape, q->dtype));
+    tide_tensor *out = tide_set_grad_fn(m, node, bshd(m, &shape, q->dtype));
     bool needs_lse = q->requires_grad || k->requires_grad || v->requires_grad;
     tide_tensor *lse = SHAPED(m, TIDE_FP32, a->batch, a->heads, needs_lse ? round_up(a->queries, 32) : 0);
     if ((a->value_width > 128 || a->width > 128) && q->dtype != TIDE_FP32)
-        tide_touch(m, tide_count(out) * 4); /* fp32 accumulator of the output */
+        tide_alloc_and_free(m, tide_count(out) * 4); /* fp32 accumulator of the output */
     return kept(m, node, out, lse, seed, offset);
 }
 
@@ -250,7 +250,7 @@ static void cudnn_run(tide_machine *m, tide_node *node, tide_tensor **grads, tid
     results[0] = tide_empty_like(m, q, q->dtype);
     results[1] = tide_empty_like(m, k, k->dtype);
     results[2] = tide_empty_like(m, v, v->dtype);
-    tide_touch(m, a.batch * a.heads * a.queries * (a.width + 1) * 4); /* asked for by cuDNN's front end */
+    tide_alloc_and_free(m, a.batch * a.heads * a.queries * (a.width + 1) * 4); /* asked for by cuDNN's front end */
     tide_release(m, g);
     for (int i = SLOTS - 1; i >= 0; i--) tide_release(m, saved[i]);
 }
@@ -278,7 +278,7 @@ static tide_tensor *cudnn(tide_machine *m, tide_tensor *q, tide_tensor *k, tide_
     tide_tensor *seed = SHAPED(m, TIDE_INT64, 1), *offset = SHAPED(m, TIDE_INT64, 1);
     tide_shape shape = *q->shape;
     shape.size[3] = v->shape->size[3];
-    tide_tensor *out = tide_made_by(m, node, ordered_like(m, q, &shape));
+    tide_tensor *out = tide_set_grad_fn(m, node, ordered_like(m, q, &shape));
     bool needs_lse = q->requires_grad || k->requires_grad || v->requires_grad;
     tide_tensor *lse = needs_lse ? SHAPED(m, TIDE_FP32, a->batch, a->heads, a->queries, 1) : NULL;
     return kept(m, node, out, lse, seed, offset);

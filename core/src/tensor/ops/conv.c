@@ -37,25 +37,26 @@ static void conv_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide
     bool is_last = node->attribute[1],
          is_depthwise = node->attribute[0] && !is_last; /* a kernel of its own: the weight's gradient first */
     bool is_line = x->shape->dims == 3; /* its contiguous copy keeps one dimension of space away from channels last */
-    tide_tensor *input = is_line || tide_wants(node, 1) ? in_layout(m, x, is_last) : tide_retain(x);
+    tide_tensor *input = is_line || tide_needs_input_grad(node, 1) ? in_layout(m, x, is_last) : tide_retain(x);
     if (is_depthwise) {
         tide_tensor *g = in_layout(m, grads[0], is_last);
-        if (tide_wants(node, 1)) results[1] = tide_image_like(m, weight->shape, weight->dtype, is_last);
-        if (tide_wants(node, 0)) results[0] = tide_image_like(m, x->shape, x->dtype, is_last);
+        if (tide_needs_input_grad(node, 1)) results[1] = tide_image_like(m, weight->shape, weight->dtype, is_last);
+        if (tide_needs_input_grad(node, 0)) results[0] = tide_image_like(m, x->shape, x->dtype, is_last);
         tide_release(m, g);
     } else if (is_last) {
         tide_tensor *g = in_layout(m, grads[0], true);
-        if (tide_wants(node, 0)) {
+        if (tide_needs_input_grad(node, 0)) {
             results[0] = tide_image_like(m, x->shape, x->dtype, true);
             tide_release(m, in_layout(m, weight, true));
         }
-        if (tide_wants(node, 1)) results[1] = tide_image_like(m, weight->shape, weight->dtype, true);
+        if (tide_needs_input_grad(node, 1)) results[1] = tide_image_like(m, weight->shape, weight->dtype, true);
         tide_release(m, g);
     } else {
         for (int i = 0; i < 2; i++) { /* either gradient in a call of its own, with its own copies */
-            tide_tensor *copied = i && tide_wants(node, 1) ? in_layout(m, grads[0], is_last) : NULL;
-            if (tide_wants(node, i)) results[i] = tide_image_like(m, i ? weight->shape : x->shape, x->dtype, is_last);
-            if (!i && tide_wants(node, 0)) {
+            tide_tensor *copied = i && tide_needs_input_grad(node, 1) ? in_layout(m, grads[0], is_last) : NULL;
+            if (tide_needs_input_grad(node, i))
+                results[i] = tide_image_like(m, i ? weight->shape : x->shape, x->dtype, is_last);
+            if (!i && tide_needs_input_grad(node, 0)) {
                 copied = in_layout(m, grads[0], is_last);
                 tide_release(m, in_layout(m, weight, is_last));
             }
@@ -63,7 +64,7 @@ static void conv_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide
         }
     }
     if (!is_line) tide_release(m, input);
-    if (tide_wants(node, 2)) {
+    if (tide_needs_input_grad(node, 2)) {
         unsigned mask = ((1u << grads[0]->shape->dims) - 1) & ~2u;
         results[2] = tide_sum_plain(m, grads[0], mask, false, grads[0]->dtype);
     }
@@ -122,7 +123,7 @@ static tide_value op_conv(tide_machine *m, tide_value *a) {
     tide_save(m, node, x);
     tide_save(m, node, weight);
     tide_tensor *input = in_layout(m, x, is_last);
-    tide_tensor *out = tide_made_by(m, node, tide_image_like(m, &shape, x->dtype, is_last));
+    tide_tensor *out = tide_set_grad_fn(m, node, tide_image_like(m, &shape, x->dtype, is_last));
     tide_release(m, in_layout(m, weight, is_last));
     tide_release(m, input);
     return tide_of_tensor(out);
@@ -150,7 +151,7 @@ static tide_value op_interpolate(tide_machine *m, tide_value *a) {
     for (int i = 2; i < shape.dims; i++) shape.size[i] = size.size[i - 2], shape.name[i] = size.name[i - 2];
     tide_node *node = tide_node_new(m, &interpolate_backward, &x, 1);
     if (node) node->extra.shape = x->shape;
-    return tide_of_tensor(tide_made_by(m, node, in_format_of(m, x, &shape)));
+    return tide_of_tensor(tide_set_grad_fn(m, node, in_format_of(m, x, &shape)));
 }
 
 /* ---- pooling: AveragePool2d.cu, DilatedMaxPool2d.cu; adaptive pooling to one value is a mean ---- */
@@ -186,7 +187,7 @@ static tide_value pool(tide_machine *m, tide_value *a, bool has_indices) {
     tide_node *node = tide_node_new(m, &pool_backward, &x, 1);
     if (node) node->attribute[0] = has_indices;
     tide_save(m, node, x);
-    tide_tensor *out = tide_made_by(m, node, in_format_of(m, x, &shape));
+    tide_tensor *out = tide_set_grad_fn(m, node, in_format_of(m, x, &shape));
     if (has_indices) {
         tide_tensor *indices = tide_image_like(m, &shape, TIDE_INT64, prefers_channels_last(x));
         tide_save(m, node, indices);
@@ -224,7 +225,7 @@ static tide_value op_global_avg_pool(tide_machine *m, tide_value *a) {
     tide_node *node = tide_node_new(m, &as_strided_backward, &made.tensor, 1);
     tide_tensor *out = tide_alias(m, made.tensor);
     tide_release(m, made.tensor);
-    return tide_of_tensor(node ? tide_made_by(m, node, out) : out);
+    return tide_of_tensor(node ? tide_set_grad_fn(m, node, out) : out);
 }
 
 static const tide_op conv_ops[] = {

@@ -86,23 +86,23 @@ static void embedding_run(tide_machine *m, tide_node *node, tide_tensor **grads,
     }
     int64_t segments = n < rows ? n : rows, partials = segments + n / 10; /* NROWS_PER_THREAD 10 */
     tide_tensor *sorted = tide_scratch(m, 8 * n), *origin = tide_scratch(m, 8 * n), *range = tide_scratch(m, 8 * n);
-    tide_touch(m, sort_scratch(n, rows));
+    tide_alloc_and_free(m, sort_scratch(n, rows));
     tide_release(m, range);
     results[0] = tide_empty(m, node->extra.shape, grads[0]->dtype);
     tide_tensor *offsets = tide_scratch(m, 8 * n), *count = tide_scratch(m, 8), *ones = tide_scratch(m, 8 * n);
-    tide_touch(m, scan_scratch(n, SCAN_TILE));
+    tide_alloc_and_free(m, scan_scratch(n, SCAN_TILE));
     tide_release(m, ones);
     tide_tensor *per_segment = tide_scratch(m, 8 * segments), *segment_offsets = tide_scratch(m, 8 * segments);
-    tide_touch(m, scan_scratch(segments, SCAN_TILE_BOOL));
+    tide_alloc_and_free(m, scan_scratch(segments, SCAN_TILE_BOOL));
     tide_tensor *partial_count = tide_scratch(m, 8), *partial_offsets = tide_scratch(m, 8 * partials);
     /* Few segments of many rows: partial sums are added to the segments' own at once, which are fp32 where the weight
      * is not; each partial knows its segment. The bound was measured with 132 multiprocessors. */
     bool is_crowded = segments < 4 * (int64_t)m->device.sms && partials > 4 * segments;
     tide_tensor *owner = is_crowded ? tide_scratch(m, 8 * partials) : NULL;
     if (!is_crowded)
-        tide_touch(m, 4 * width * partials);
+        tide_alloc_and_free(m, 4 * width * partials);
     else if (grads[0]->dtype != TIDE_FP32)
-        tide_touch(m, 4 * width * segments);
+        tide_alloc_and_free(m, 4 * width * segments);
     tide_release(m, owner);
     tide_tensor *all[] = {
         partial_offsets, partial_count, segment_offsets, per_segment, count, offsets, origin, sorted, g};
@@ -123,7 +123,7 @@ static tide_value op_embedding(tide_machine *m, tide_value *a) {
     tide_shape shape = *indices->shape;
     shape.size[shape.dims] = weight->shape->size[1];
     shape.name[shape.dims++] = weight->shape->name[1];
-    return tide_of_tensor(tide_made_by(m, node, tide_empty(m, &shape, weight->dtype)));
+    return tide_of_tensor(tide_set_grad_fn(m, node, tide_empty(m, &shape, weight->dtype)));
 }
 
 /* ---- nonzero and what is built on it ---- */
@@ -131,9 +131,9 @@ static tide_value op_embedding(tide_machine *m, tide_value *a) {
 /* The positions of `found` true elements among n: (found, dims) int64. Their number goes through a 4-byte count. */
 static tide_tensor *nonzero(tide_machine *m, int64_t n, int64_t found, int dims) {
     tide_tensor *count = tide_scratch(m, 4);
-    tide_touch(m, n <= COUNT_TILE ? 1 : 21503);
+    tide_alloc_and_free(m, n <= COUNT_TILE ? 1 : 21503);
     tide_tensor *positions = tide_scratch(m, 8 * found * dims);
-    tide_touch(m, select_scratch(n));
+    tide_alloc_and_free(m, select_scratch(n));
     tide_release(m, count);
     return positions;
 }
@@ -142,7 +142,7 @@ static tide_tensor *nonzero(tide_machine *m, int64_t n, int64_t found, int dims)
 
 /* An index on the host is copied for each use. */
 static tide_tensor *on_device(tide_machine *m, const tide_tensor *index) {
-    return index && index->storage->is_silent ? tide_empty(m, index->shape, index->dtype) : NULL;
+    return index && index->storage->is_untracked ? tide_empty(m, index->shape, index->dtype) : NULL;
 }
 
 /* index_put_ of `g` with accumulate (cuda/Indexing.cu): the indices as one linear index, which is sorted. One that came
@@ -163,7 +163,7 @@ static void put_accumulated(tide_machine *m, tide_tensor *g, int64_t n, int64_t 
     tide_release(m, positions);
     tide_tensor *value = tide_contiguous(m, g);
     tide_tensor *sorted = tide_scratch(m, 8 * n), *range = tide_scratch(m, 8 * n), *origin = tide_scratch(m, 8 * n);
-    tide_touch(m, n <= SORT_ALONE ? 1 : sort_scratch(n, limit - 1)); /* a single block sorts without scratch */
+    tide_alloc_and_free(m, n <= SORT_ALONE ? 1 : sort_scratch(n, limit - 1)); /* a single block sorts without scratch */
     tide_release(m, origin);
     tide_release(m, range);
     tide_release(m, sorted);
@@ -192,7 +192,7 @@ static tide_value op_index(tide_machine *m, tide_value *a) {
     tide_tensor *x = tide_arg_tensor(m, a[0]);
     tide_list *list = a[1].kind == TIDE_VALUE_LIST ? a[1].list : NULL;
     int indices = list && list->count <= TIDE_MAX_DIMS ? (int)list->count : 0;
-    if (tide_is_winding_down(m)) return tide_none();
+    if (tide_is_aborting(m)) return tide_none();
     tide_shape wide = {0};
     int from = tide_wrap_dim(m, tide_arg_int(m, a[2]), x->shape->dims);
     bool fits = indices > 0 && from + indices <= x->shape->dims;
@@ -232,7 +232,7 @@ static tide_value op_index(tide_machine *m, tide_value *a) {
     }
     tide_tensor *moved[TIDE_MAX_DIMS];
     for (int i = 0; i < indices; i++) moved[i] = on_device(m, list->items[i].tensor);
-    tide_tensor *out = tide_made_by(m, node, tide_empty(m, &shape, x->dtype));
+    tide_tensor *out = tide_set_grad_fn(m, node, tide_empty(m, &shape, x->dtype));
     for (int i = 0; i < indices; i++) {
         tide_release(m, expanded[i]);
         tide_release(m, copies[i]);
@@ -257,7 +257,7 @@ static tide_value op_gather(tide_machine *m, tide_value *a) {
     if (node) node->extra.shape = x->shape;
     tide_save(m, node, index);
     tide_save(m, node, x);
-    return tide_of_tensor(tide_made_by(m, node, tide_empty(m, index->shape, x->dtype)));
+    return tide_of_tensor(tide_set_grad_fn(m, node, tide_empty(m, index->shape, x->dtype)));
 }
 
 static tide_value op_index_select(tide_machine *m, tide_value *a) {
@@ -268,15 +268,15 @@ static tide_value op_index_select(tide_machine *m, tide_value *a) {
     tide_save(m, node, index);
     tide_shape shape = *x->shape;
     if (shape.dims) shape.size[dim] = tide_count(index), shape.name[dim] = index->shape->name[0];
-    return tide_of_tensor(tide_made_by(m, node, tide_empty(m, &shape, x->dtype)));
+    return tide_of_tensor(tide_set_grad_fn(m, node, tide_empty(m, &shape, x->dtype)));
 }
 
 /* ---- masked_scatter: aten/src/ATen/native/cuda/IndexKernel.cpp ---- */
 
 static void masked_scatter_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
     tide_tensor *mask = tide_saved_at(m, node, 0);
-    if (tide_wants(node, 0)) results[0] = tide_elementwise(m, grads, 1, grads[0]->dtype); /* masked_fill */
-    if (tide_wants(node, 1)) { /* masked_select of as many elements as were scattered */
+    if (tide_needs_input_grad(node, 0)) results[0] = tide_elementwise(m, grads, 1, grads[0]->dtype); /* masked_fill */
+    if (tide_needs_input_grad(node, 1)) { /* masked_select of as many elements as were scattered */
         tide_tensor *full = tide_empty(m, grads[0]->shape, TIDE_BOOL);
         int64_t found = tide_count_of(node->extra.shape);
         tide_tensor *positions = nonzero(m, tide_count(grads[0]), found, grads[0]->shape->dims);
@@ -295,10 +295,10 @@ static tide_value op_masked_scatter(tide_machine *m, tide_value *a) {
     if (node) node->extra.shape = source->shape;
     tide_tensor *wide = tide_expand(m, mask, x->shape); /* expand_outplace: a view */
     tide_save(m, node, wide);
-    tide_tensor *out = tide_made_by(m, node, tide_empty(m, x->shape, x->dtype));
+    tide_tensor *out = tide_set_grad_fn(m, node, tide_empty(m, x->shape, x->dtype));
     tide_tensor *prefix = tide_empty(m, x->shape, TIDE_INT64);
     tide_tensor *full = tide_is_contiguous(wide) ? NULL : tide_empty(m, x->shape, TIDE_BOOL);
-    tide_touch(m, scan_scratch(tide_count(x), SCAN_TILE_BOOL));
+    tide_alloc_and_free(m, scan_scratch(tide_count(x), SCAN_TILE_BOOL));
     tide_release(m, full);
     tide_release(m, prefix);
     tide_release(m, wide);
@@ -361,20 +361,20 @@ static tide_value op_masked_rows(tide_machine *m, tide_value *a) {
     tide_node *node = tide_node_new(m, &masked_rows_backward, &x, 1);
     if (node) node->extra.shape = x->shape;
     tide_save(m, node, mask);
-    return tide_of_tensor(tide_made_by(m, node, read_rows(m, mask, &shape, (tide_dtype)x->dtype)));
+    return tide_of_tensor(tide_set_grad_fn(m, node, read_rows(m, mask, &shape, (tide_dtype)x->dtype)));
 }
 
 /* The gradient of x is a copy with zeros for the rows; that of the values is read from there. */
 static void put_rows_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
     tide_tensor *mask = tide_saved_at(m, node, 0);
     const tide_shape *rows = node->extra.shape;
-    if (tide_wants(node, 0)) {
+    if (tide_needs_input_grad(node, 0)) {
         tide_tensor *zeros = tide_empty(m, rows, grads[0]->dtype);
         results[0] = tide_clone(m, grads[0]);
         tide_release(m, nonzero(m, tide_count(mask), rows->size[0], mask->shape->dims));
         tide_release(m, zeros);
     }
-    if (tide_wants(node, 1)) results[1] = read_rows(m, mask, rows, (tide_dtype)grads[0]->dtype);
+    if (tide_needs_input_grad(node, 1)) results[1] = read_rows(m, mask, rows, (tide_dtype)grads[0]->dtype);
     tide_release(m, mask);
 }
 static const tide_backward put_rows_backward = {"IndexPutBackward0", put_rows_run};
@@ -387,7 +387,7 @@ static tide_value op_put_rows(tide_machine *m, tide_value *a) {
     tide_save(m, node, mask);
     tide_release(m, nonzero(m, tide_count(mask), both[1]->shape->size[0], mask->shape->dims));
     tide_tensor *t = tide_alias(m, both[0]);
-    return tide_of_tensor(node ? tide_made_by(m, node, t) : t);
+    return tide_of_tensor(node ? tide_set_grad_fn(m, node, t) : t);
 }
 
 /* FunctionsManual.cpp, cumsum_backward: grad.flip(dim).cumsum(dim).flip(dim), in the dtype of the input. */
@@ -416,9 +416,9 @@ static tide_value op_cumsum(tide_machine *m, tide_value *a) {
     tide_release(m, cast);
     int dim = tide_wrap_dim(m, tide_arg_int(m, a[1]), x->shape->dims);
     if (x->shape->dims && x->shape->size[dim] == tide_count(x))
-        tide_touch(m, scan_scratch_of(tide_count(x), SCAN_TILE_BOOL, tide_dtype_bytes(dtype)));
+        tide_alloc_and_free(m, scan_scratch_of(tide_count(x), SCAN_TILE_BOOL, tide_dtype_bytes(dtype)));
     tide_release(m, wide);
-    return tide_of_tensor(tide_made_by(m, node, out));
+    return tide_of_tensor(tide_set_grad_fn(m, node, out));
 }
 
 /* ---- sort, topk: values and indices; the gradient goes back to where the values were (cuda/Sort.cpp, TensorTopK.cu)
@@ -430,7 +430,7 @@ static tide_value pair_of(tide_machine *m, const tide_backward *backward, tide_t
     tide_node *node = tide_node_new(m, backward, &x, 1);
     if (node) node->extra.shape = x->shape;
     tide_value list = {.kind = TIDE_VALUE_LIST, .list = tide_list_new(m)};
-    tide_list_push(m, list.list, tide_of_tensor(tide_made_by(m, node, tide_empty(m, shape, x->dtype))));
+    tide_list_push(m, list.list, tide_of_tensor(tide_set_grad_fn(m, node, tide_empty(m, shape, x->dtype))));
     tide_tensor *indices = tide_empty(m, shape, TIDE_INT64);
     tide_save(m, node, indices);
     tide_list_push(m, list.list, tide_of_tensor(indices));
@@ -450,7 +450,7 @@ static tide_value op_sort(tide_machine *m, tide_value *a) {
     }
     tide_value made = pair_of(m, &sort_backward, x, x->shape);
     tide_tensor *range = tide_scratch(m, 8 * length);
-    if (length > SMALL_SORT) tide_touch(m, sort_scratch(length, INT64_MAX));
+    if (length > SMALL_SORT) tide_alloc_and_free(m, sort_scratch(length, INT64_MAX));
     tide_release(m, range);
     return made;
 }

@@ -20,7 +20,7 @@ static void workspace(tide_machine *m, int64_t bytes) {
     m->factor = TIDE_FACTOR_WORKSPACE;
     tide_tensor **kept = &m->kept_workspaces[m->task_depth > 0];
     if (!m->keeps_workspaces || bytes == CUBLASLT_WORKSPACE)
-        tide_touch(m, bytes);
+        tide_alloc_and_free(m, bytes);
     else if (!*kept)
         *kept = tide_scratch(m, bytes);
     m->factor = factor;
@@ -106,8 +106,8 @@ static bool fits(tide_machine *m, const tide_tensor *a, const tide_tensor *b) {
 
 static void mm_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
     tide_tensor *mat2 = tide_saved_at(m, node, 0), *self = tide_saved_at(m, node, 1);
-    if (tide_wants(node, 1)) mat2_grad(m, node, grads[0], self, &results[1]);
-    if (tide_wants(node, 0)) mat1_grad(m, node, grads[0], mat2, &results[0]);
+    if (tide_needs_input_grad(node, 1)) mat2_grad(m, node, grads[0], self, &results[1]);
+    if (tide_needs_input_grad(node, 0)) mat1_grad(m, node, grads[0], mat2, &results[0]);
     tide_release(m, self);
     tide_release(m, mat2);
 }
@@ -118,20 +118,20 @@ static tide_tensor *mm(tide_machine *m, tide_tensor *a, tide_tensor *b) {
     tide_tensor *both[2] = {a, b};
     tide_node *node = tide_node_new(m, &mm_backward, both, 2);
     if (node) {
-        tide_save(m, node, tide_wants(node, 0) ? b : NULL);
-        tide_save(m, node, tide_wants(node, 1) ? a : NULL);
+        tide_save(m, node, tide_needs_input_grad(node, 0) ? b : NULL);
+        tide_save(m, node, tide_needs_input_grad(node, 1) ? a : NULL);
     }
     remember(node, a, b);
-    return tide_made_by(m, node, product(m, a, b, tide_dim_of(a, 0), tide_dim_of(b, 1), false, a->dtype));
+    return tide_set_grad_fn(m, node, product(m, a, b, tide_dim_of(a, 0), tide_dim_of(b, 1), false, a->dtype));
 }
 
 /* ---- addmm ---- */
 
 static void addmm_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
     tide_tensor *mat1 = tide_saved_at(m, node, 0), *mat2 = tide_saved_at(m, node, 1);
-    if (tide_wants(node, 1)) mat1_grad(m, node, grads[0], mat2, &results[1]);
-    if (tide_wants(node, 2)) mat2_grad(m, node, grads[0], mat1, &results[2]);
-    if (tide_wants(node, 0)) results[0] = tide_retain(grads[0]); /* summed to the bias by the engine */
+    if (tide_needs_input_grad(node, 1)) mat1_grad(m, node, grads[0], mat2, &results[1]);
+    if (tide_needs_input_grad(node, 2)) mat2_grad(m, node, grads[0], mat1, &results[2]);
+    if (tide_needs_input_grad(node, 0)) results[0] = tide_retain(grads[0]); /* summed to the bias by the engine */
     tide_release(m, mat2);
     tide_release(m, mat1);
 }
@@ -142,8 +142,8 @@ static tide_tensor *addmm(tide_machine *m, tide_tensor *bias, tide_tensor *a, ti
     tide_tensor *all[3] = {bias, a, b};
     tide_node *node = tide_node_new(m, &addmm_backward, all, 3);
     if (node) {
-        tide_save(m, node, tide_wants(node, 2) ? a : NULL);
-        tide_save(m, node, tide_wants(node, 1) ? b : NULL);
+        tide_save(m, node, tide_needs_input_grad(node, 2) ? a : NULL);
+        tide_save(m, node, tide_needs_input_grad(node, 1) ? b : NULL);
     }
     remember(node, a, b);
     tide_shape shape = {.dims = 2};
@@ -156,7 +156,7 @@ static tide_tensor *addmm(tide_machine *m, tide_tensor *bias, tide_tensor *a, ti
                                                       tide_dtype_bytes(a->dtype) == 2;
     bool is_lt = (is_row || is_matrix) && tide_is_contiguous(bias) && b->shape->size[0] > 1 && b->shape->size[1] > 1;
     multiply(m, a, b, is_lt ? CUBLASLT_WORKSPACE : tide_gemm_workspace(m));
-    return tide_made_by(m, node, out);
+    return tide_set_grad_fn(m, node, out);
 }
 
 /* ---- bmm ---- */
@@ -164,7 +164,7 @@ static tide_tensor *addmm(tide_machine *m, tide_tensor *bias, tide_tensor *a, ti
 static void bmm_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
     tide_tensor *mat2 = tide_saved_at(m, node, 0), *self = tide_saved_at(m, node, 1);
     for (int i = 1; i >= 0; i--) {
-        if (!tide_wants(node, i)) continue;
+        if (!tide_needs_input_grad(node, i)) continue;
         const tide_meta *meta = &node->edges[i].node->outputs[node->edges[i].input];
         results[i] = tide_empty(m, meta->shape, grads[0]->dtype);
         multiply(m, i ? self : grads[0], i ? grads[0] : mat2, tide_gemm_workspace(m));
@@ -185,15 +185,15 @@ static tide_tensor *bmm(tide_machine *m, tide_tensor *a, tide_tensor *b) {
     tide_tensor *both[2] = {a, b};
     tide_node *node = tide_node_new(m, &bmm_backward, both, 2);
     if (node) {
-        tide_save(m, node, tide_wants(node, 0) ? b : NULL);
-        tide_save(m, node, tide_wants(node, 1) ? a : NULL);
+        tide_save(m, node, tide_needs_input_grad(node, 0) ? b : NULL);
+        tide_save(m, node, tide_needs_input_grad(node, 1) ? a : NULL);
     }
     tide_shape shape = *a->shape;
     shape.size[2] = b->shape->size[2];
     shape.name[2] = b->shape->name[2];
     tide_tensor *out = tide_empty(m, &shape, a->dtype);
     multiply(m, a, b, tide_gemm_workspace(m));
-    return tide_made_by(m, node, out);
+    return tide_set_grad_fn(m, node, out);
 }
 
 /* ---- baddbmm: beta * input + alpha * batch1 @ batch2, the numbers kept by nobody ---- */
@@ -201,14 +201,14 @@ static tide_tensor *bmm(tide_machine *m, tide_tensor *a, tide_tensor *b) {
 static void baddbmm_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
     tide_tensor *batch2 = tide_saved_at(m, node, 0), *batch1 = tide_saved_at(m, node, 1);
     for (int i = 1; i <= 2; i++) {
-        if (!tide_wants(node, i)) continue;
+        if (!tide_needs_input_grad(node, i)) continue;
         const tide_meta *meta = &node->edges[i].node->outputs[node->edges[i].input];
         tide_tensor *plain = tide_empty(m, meta->shape, grads[0]->dtype);
         multiply(m, i == 1 ? grads[0] : batch1, i == 1 ? batch2 : grads[0], tide_gemm_workspace(m));
         results[i] = tide_scale(m, plain); /* maybe_multiply(grad, alpha) */
         tide_release(m, plain);
     }
-    if (tide_wants(node, 0)) results[0] = tide_retain(grads[0]);
+    if (tide_needs_input_grad(node, 0)) results[0] = tide_retain(grads[0]);
     tide_release(m, batch1);
     tide_release(m, batch2);
 }
@@ -227,14 +227,14 @@ static tide_value op_baddbmm(tide_machine *m, tide_value *a) {
     }
     tide_node *node = tide_node_new(m, &baddbmm_backward, all, 3);
     if (node) {
-        tide_save(m, node, tide_wants(node, 1) ? batch2 : NULL);
-        tide_save(m, node, tide_wants(node, 2) ? batch1 : NULL);
+        tide_save(m, node, tide_needs_input_grad(node, 1) ? batch2 : NULL);
+        tide_save(m, node, tide_needs_input_grad(node, 2) ? batch1 : NULL);
     }
     shape.size[2] = batch2->shape->size[2];
     shape.name[2] = batch2->shape->name[2];
     tide_tensor *out = tide_empty(m, &shape, batch1->dtype);
     multiply(m, batch1, batch2, tide_gemm_workspace(m));
-    return tide_of_tensor(tide_made_by(m, node, out));
+    return tide_of_tensor(tide_set_grad_fn(m, node, out));
 }
 
 /* ---- grouped_mm: rows of x by the matrix of their group (cuda/GroupedBlas.cpp). bf16 on Hopper and Blackwell goes to
@@ -243,7 +243,7 @@ static tide_value op_baddbmm(tide_machine *m, tide_value *a) {
 static void grouped_scratch(tide_machine *m, int64_t groups, tide_dtype dtype) {
     if (dtype != TIDE_BF16 || m->device.capability < 90 || m->device.capability >= 120) return;
     tide_tensor *problems = tide_scratch(m, 60 * groups);
-    tide_touch(m, 512 * (int64_t)m->device.sms);
+    tide_alloc_and_free(m, 512 * (int64_t)m->device.sms);
     tide_release(m, problems);
 }
 
@@ -251,11 +251,11 @@ static void grouped_run(tide_machine *m, tide_node *node, tide_tensor **grads, t
     tide_tensor *weight = tide_saved_at(m, node, 0), *offsets = tide_saved_at(m, node, 1),
                 *x = tide_saved_at(m, node, 2);
     int64_t groups = tide_count(offsets);
-    if (tide_wants(node, 1)) {
+    if (tide_needs_input_grad(node, 1)) {
         results[1] = tide_empty_like(m, weight, grads[0]->dtype);
         grouped_scratch(m, groups, grads[0]->dtype);
     }
-    if (tide_wants(node, 0)) {
+    if (tide_needs_input_grad(node, 0)) {
         const tide_meta *meta = &node->edges[0].node->outputs[node->edges[0].input];
         results[0] = tide_empty(m, meta->shape, grads[0]->dtype);
         grouped_scratch(m, groups, grads[0]->dtype);
@@ -278,12 +278,12 @@ static tide_value op_grouped_mm(tide_machine *m, tide_value *a) {
     tide_node *node = tide_node_new(m, &grouped_backward, both, 2);
     tide_save(m, node, both[1]);
     tide_save(m, node, offsets);
-    tide_save(m, node, node && tide_wants(node, 1) ? both[0] : NULL);
+    tide_save(m, node, node && tide_needs_input_grad(node, 1) ? both[0] : NULL);
     shape.size[1] = weight->size[2];
     shape.name[1] = weight->name[2];
     tide_tensor *out = tide_empty(m, &shape, both[0]->dtype);
     grouped_scratch(m, weight->size[0], both[0]->dtype);
-    return tide_of_tensor(tide_made_by(m, node, out));
+    return tide_of_tensor(tide_set_grad_fn(m, node, out));
 }
 
 /* ---- matmul: folds, or expands and multiplies in batches ---- */
@@ -505,7 +505,7 @@ static tide_value op_einsum(tide_machine *m, tide_value *a) {
 
 static void add_bias_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
     (void)m;
-    for (int i = 0; i < 2; i++) results[i] = tide_wants(node, i) ? tide_retain(grads[0]) : NULL;
+    for (int i = 0; i < 2; i++) results[i] = tide_needs_input_grad(node, i) ? tide_retain(grads[0]) : NULL;
 }
 static const tide_backward add_bias_backward = {"AddBackward0", add_bias_run};
 
@@ -539,7 +539,7 @@ tide_tensor *tide_linear(tide_machine *m, tide_tensor *x, tide_tensor *weight, t
         tide_tensor *sum = tide_matmul(m, x, transposed);
         tide_tensor *both[2] = {sum, bias};
         tide_node *node = tide_node_new(m, &add_bias_backward, both, 2);
-        out = tide_made_by(m, node, tide_alias(m, sum));
+        out = tide_set_grad_fn(m, node, tide_alias(m, sum));
         tide_release(m, sum);
     }
     tide_release(m, transposed);
@@ -573,7 +573,7 @@ static void solve_run(tide_machine *m, tide_node *node, tide_tensor **grads, tid
     tide_tensor *a = tide_saved_at(m, node, 0), *x = tide_saved_at(m, node, 1);
     tide_tensor *turned = tide_transpose(m, a, -2, -1), *grad_b = solved(m, turned, grads[0]);
     tide_release(m, turned);
-    if (tide_wants(node, 0)) {
+    if (tide_needs_input_grad(node, 0)) {
         tide_tensor *x_turned = tide_transpose(m, x, -2, -1), *product = tide_matmul(m, grad_b, x_turned);
         tide_tensor *negative = tide_elementwise(m, &product, 1, product->dtype);
         tide_release(m, product);
@@ -581,7 +581,7 @@ static void solve_run(tide_machine *m, tide_node *node, tide_tensor **grads, tid
         tide_release(m, negative);
         tide_release(m, x_turned);
     }
-    if (tide_wants(node, 1)) results[1] = tide_retain(grad_b);
+    if (tide_needs_input_grad(node, 1)) results[1] = tide_retain(grad_b);
     tide_release(m, grad_b);
     tide_release(m, x);
     tide_release(m, a);
@@ -598,7 +598,7 @@ static tide_value op_solve_triangular(tide_machine *m, tide_value *v) {
         return tide_none();
     }
     tide_node *node = tide_node_new(m, &solve_backward, both, 2);
-    tide_tensor *x = tide_made_by(m, node, solved(m, both[0], both[1]));
+    tide_tensor *x = tide_set_grad_fn(m, node, solved(m, both[0], both[1]));
     if (node) {
         tide_save(m, node, both[0]);
         tide_save(m, node, x);

@@ -12,13 +12,13 @@ static void layer_norm_run(tide_machine *m, tide_node *node, tide_tensor **grads
     tide_tensor *x = tide_saved_at(m, node, 0);
     tide_tensor *statistics[2] = {tide_saved_at(m, node, 3), tide_saved_at(m, node, 4)};
     tide_tensor *input = tide_is_contiguous(x) ? NULL : tide_empty(m, x->shape, x->dtype);
-    if (tide_wants(node, 0)) results[0] = tide_empty(m, x->shape, x->dtype);
+    if (tide_needs_input_grad(node, 0)) results[0] = tide_empty(m, x->shape, x->dtype);
     for (int i = 1; i < 3; i++) {
-        if (!tide_wants(node, i)) continue;
+        if (!tide_needs_input_grad(node, i)) continue;
         const tide_meta *meta = &node->edges[i].node->outputs[node->edges[i].input];
         results[i] = tide_empty(m, meta->shape, meta->dtype);
     }
-    if (!tide_is_contiguous(grads[0])) tide_touch(m, tide_bytes(grads[0])); /* the kernel's contiguous copy */
+    if (!tide_is_contiguous(grads[0])) tide_alloc_and_free(m, tide_bytes(grads[0])); /* the kernel's contiguous copy */
     tide_release(m, input);
     tide_release(m, statistics[1]);
     tide_release(m, statistics[0]);
@@ -39,7 +39,7 @@ static tide_value op_layer_norm(tide_machine *m, tide_value *a) {
     tide_node *node = tide_node_new(m, &layer_norm_backward, all, 3);
     for (int i = 0; i < 3; i++) tide_save(m, node, all[i]);
     tide_tensor *input = tide_is_contiguous(x) ? NULL : tide_empty(m, x->shape, x->dtype);
-    tide_tensor *out = tide_made_by(m, node, tide_empty(m, x->shape, x->dtype));
+    tide_tensor *out = tide_set_grad_fn(m, node, tide_empty(m, x->shape, x->dtype));
     tide_shape shape = statistics_shape(x);
     tide_tensor *mean = tide_empty(m, &shape, TIDE_FP32), *rstd = tide_empty(m, &shape, TIDE_FP32);
     tide_save(m, node, mean);
@@ -53,12 +53,12 @@ static tide_value op_layer_norm(tide_machine *m, tide_value *a) {
 static void rms_norm_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
     tide_tensor *x = tide_saved_at(m, node, 0), *rstd = tide_saved_at(m, node, 2);
     tide_tensor *input = tide_is_contiguous(x) ? NULL : tide_empty(m, x->shape, x->dtype);
-    if (tide_wants(node, 0)) results[0] = tide_empty(m, x->shape, x->dtype);
-    if (tide_wants(node, 1)) {
+    if (tide_needs_input_grad(node, 0)) results[0] = tide_empty(m, x->shape, x->dtype);
+    if (tide_needs_input_grad(node, 1)) {
         const tide_meta *meta = &node->edges[1].node->outputs[node->edges[1].input];
         results[1] = tide_empty(m, meta->shape, meta->dtype);
     }
-    if (!tide_is_contiguous(grads[0])) tide_touch(m, tide_bytes(grads[0]));
+    if (!tide_is_contiguous(grads[0])) tide_alloc_and_free(m, tide_bytes(grads[0]));
     tide_release(m, input);
     tide_release(m, rstd);
     tide_release(m, x);
@@ -72,7 +72,7 @@ static tide_value op_rms_norm(tide_machine *m, tide_value *a) {
     tide_node *node = tide_node_new(m, &rms_norm_backward, both, 2);
     for (int i = 0; i < 2; i++) tide_save(m, node, both[i]);
     tide_tensor *input = tide_is_contiguous(x) ? NULL : tide_empty(m, x->shape, x->dtype);
-    tide_tensor *out = tide_made_by(m, node, tide_empty(m, x->shape, x->dtype));
+    tide_tensor *out = tide_set_grad_fn(m, node, tide_empty(m, x->shape, x->dtype));
     tide_shape shape = statistics_shape(x);
     tide_tensor *rstd = tide_empty(m, &shape, TIDE_FP32);
     tide_save(m, node, rstd);
@@ -85,7 +85,7 @@ static tide_value op_rms_norm(tide_machine *m, tide_value *a) {
 
 /* The gradient of parameter i as autograd wants it, or nothing. */
 static tide_tensor *of_edge(tide_machine *m, const tide_node *node, int i) {
-    if (!tide_wants(node, i)) return NULL;
+    if (!tide_needs_input_grad(node, i)) return NULL;
     const tide_meta *meta = &node->edges[i].node->outputs[node->edges[i].input];
     return tide_empty(m, meta->shape, meta->dtype);
 }
@@ -104,7 +104,9 @@ static void batch_norm_run(tide_machine *m, tide_node *node, tide_tensor **grads
     for (int i = 0; i < 2 && by_rows; i++) sums[i] = tide_empty(m, &channels, TIDE_FP32);
     for (int i = 0; i < 3; i++) { /* x, weight, bias; by rows x comes last */
         int of = by_rows ? (i + 1) % 3 : i;
-        results[of] = of ? of_edge(m, node, of) : tide_wants(node, 0) ? tide_empty_like(m, x, x->dtype) : NULL;
+        results[of] = of                               ? of_edge(m, node, of)
+                      : tide_needs_input_grad(node, 0) ? tide_empty_like(m, x, x->dtype)
+                                                       : NULL;
     }
     for (int i = 1; i >= 0; i--) tide_release(m, sums[i]);
     tide_release(m, g);
@@ -127,7 +129,7 @@ static tide_value op_batch_norm(tide_machine *m, tide_value *a) {
     tide_node *node = tide_node_new(m, &batch_norm_backward, all, 3);
     if (node) node->attribute[0] = keeps;
     tide_save(m, node, x);
-    tide_tensor *out = tide_made_by(m, node, tide_empty_like(m, x, x->dtype));
+    tide_tensor *out = tide_set_grad_fn(m, node, tide_empty_like(m, x, x->dtype));
     tide_shape channels = pair_shape(x->shape->size[1], 0);
     for (int i = 0; i < 2 && keeps; i++) {
         statistics[i] = tide_empty(m, &channels, TIDE_FP32);
@@ -142,7 +144,7 @@ static tide_value op_batch_norm(tide_machine *m, tide_value *a) {
 static void group_norm_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
     tide_tensor *x = tide_saved_at(m, node, 0), *mean = tide_saved_at(m, node, 1), *rstd = tide_saved_at(m, node, 2);
     tide_tensor *g = tide_contiguous(m, grads[0]), *scratch[5];
-    if (tide_wants(node, 0)) results[0] = tide_empty(m, x->shape, x->dtype);
+    if (tide_needs_input_grad(node, 0)) results[0] = tide_empty(m, x->shape, x->dtype);
     for (int i = 1; i < 3; i++) results[i] = of_edge(m, node, i);
     tide_shape channels = pair_shape(x->shape->size[0], x->shape->size[1]);
     for (int i = 0; i < 5; i++)
@@ -168,7 +170,7 @@ static tide_value op_group_norm(tide_machine *m, tide_value *a) {
     tide_tensor *x = tide_contiguous(m, all[0]), *scratch[4];
     tide_node *node = tide_node_new(m, &group_norm_backward, all, 3);
     tide_save(m, node, x);
-    tide_tensor *out = tide_made_by(m, node, tide_empty(m, x->shape, x->dtype));
+    tide_tensor *out = tide_set_grad_fn(m, node, tide_empty(m, x->shape, x->dtype));
     tide_shape of_groups = pair_shape(x->shape->size[0], groups),
                channels = pair_shape(x->shape->size[0], x->shape->size[1]);
     tide_tensor *mean = tide_empty(m, &of_groups, x->dtype), *rstd = tide_empty(m, &of_groups, x->dtype);

@@ -34,7 +34,7 @@ static void unary_run(tide_machine *m, tide_node *node, tide_tensor **grads, tid
 static void pass_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
     (void)m;
     for (unsigned i = 0; i < node->edge_count; i++)
-        results[i] = tide_wants(node, (int)i) ? tide_retain(grads[0]) : NULL;
+        results[i] = tide_needs_input_grad(node, (int)i) ? tide_retain(grads[0]) : NULL;
 }
 
 typedef enum saves { SAVES_NOTHING, SAVES_INPUT, SAVES_RESULT } saves;
@@ -44,7 +44,7 @@ static tide_tensor *unary(tide_machine *m, const tide_backward *backward, tide_t
     if (node) node->attribute[0] = temporaries;
     if (what == SAVES_INPUT) tide_save(m, node, x);
     tide_dtype dtype = tide_dtype_is_float(x->dtype) || what == SAVES_NOTHING ? (tide_dtype)x->dtype : TIDE_FP32;
-    tide_tensor *out = tide_made_by(m, node, tide_elementwise(m, &x, 1, dtype));
+    tide_tensor *out = tide_set_grad_fn(m, node, tide_elementwise(m, &x, 1, dtype));
     if (what == SAVES_RESULT) tide_save(m, node, out);
     return out;
 }
@@ -154,7 +154,7 @@ static tide_value op_clamp_to(tide_machine *m, tide_value *a) {
     tide_save(m, node, most);
     tide_save(m, node, least);
     tide_save(m, node, x);
-    return tide_of_tensor(tide_made_by(m, node, tide_elementwise(m, &x, 1, x->dtype)));
+    return tide_of_tensor(tide_set_grad_fn(m, node, tide_elementwise(m, &x, 1, x->dtype)));
 }
 
 /* ---- two inputs ---- */
@@ -164,19 +164,19 @@ static const tide_backward add_backward = {"AddBackward0", pass_run};
 tide_tensor *tide_add(tide_machine *m, tide_tensor *a, tide_tensor *b) {
     tide_tensor *both[2] = {a, b};
     tide_node *node = tide_node_new(m, &add_backward, both, 2);
-    return tide_made_by(m, node, on_two(m, a, b));
+    return tide_set_grad_fn(m, node, on_two(m, a, b));
 }
 
 static void sub_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
-    if (tide_wants(node, 1)) results[1] = tide_elementwise(m, grads, 1, grads[0]->dtype);
-    if (tide_wants(node, 0)) results[0] = tide_retain(grads[0]);
+    if (tide_needs_input_grad(node, 1)) results[1] = tide_elementwise(m, grads, 1, grads[0]->dtype);
+    if (tide_needs_input_grad(node, 0)) results[0] = tide_retain(grads[0]);
 }
 static const tide_backward sub_backward = {"SubBackward0", sub_run};
 
 static void mul_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
     tide_tensor *other = tide_saved_at(m, node, 0), *self = tide_saved_at(m, node, 1);
-    if (tide_wants(node, 1) && self) results[1] = on_two(m, grads[0], self);
-    if (tide_wants(node, 0) && other) results[0] = on_two(m, grads[0], other);
+    if (tide_needs_input_grad(node, 1) && self) results[1] = on_two(m, grads[0], self);
+    if (tide_needs_input_grad(node, 0) && other) results[0] = on_two(m, grads[0], other);
     tide_release(m, self);
     tide_release(m, other);
 }
@@ -186,15 +186,15 @@ tide_tensor *tide_mul(tide_machine *m, tide_tensor *a, tide_tensor *b) {
     tide_tensor *both[2] = {a, b};
     tide_node *node = tide_node_new(m, &mul_backward, both, 2);
     if (node) {
-        tide_save(m, node, tide_wants(node, 0) ? b : NULL);
-        tide_save(m, node, tide_wants(node, 1) ? a : NULL);
+        tide_save(m, node, tide_needs_input_grad(node, 0) ? b : NULL);
+        tide_save(m, node, tide_needs_input_grad(node, 1) ? a : NULL);
     }
-    return tide_made_by(m, node, on_two(m, a, b));
+    return tide_set_grad_fn(m, node, on_two(m, a, b));
 }
 
 static void div_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
     tide_tensor *other = tide_saved_at(m, node, 0), *self = tide_saved_at(m, node, 1);
-    if (tide_wants(node, 1) && self) { /* div_tensor_other_grad: -grad * ((self / other) / other) */
+    if (tide_needs_input_grad(node, 1) && self) { /* div_tensor_other_grad: -grad * ((self / other) / other) */
         tide_tensor *quotient = on_two(m, self, other), *again = on_two(m, quotient, other);
         tide_tensor *negative = tide_elementwise(m, grads, 1, grads[0]->dtype);
         results[1] = on_two(m, negative, again);
@@ -202,7 +202,7 @@ static void div_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_
         tide_release(m, again);
         tide_release(m, quotient);
     }
-    if (tide_wants(node, 0) && other) results[0] = on_two(m, grads[0], other);
+    if (tide_needs_input_grad(node, 0) && other) results[0] = on_two(m, grads[0], other);
     tide_release(m, self);
     tide_release(m, other);
 }
@@ -213,9 +213,9 @@ static tide_tensor *divide(tide_machine *m, tide_tensor *a, tide_tensor *b) {
     tide_node *node = tide_node_new(m, &div_backward, both, 2);
     if (node) {
         tide_save(m, node, b);
-        tide_save(m, node, tide_wants(node, 1) ? a : NULL);
+        tide_save(m, node, tide_needs_input_grad(node, 1) ? a : NULL);
     }
-    return tide_made_by(m, node, on_two(m, a, b));
+    return tide_set_grad_fn(m, node, on_two(m, a, b));
 }
 
 static const tide_backward scale_backward = {"MulBackward0", unary_run};
@@ -235,7 +235,7 @@ static tide_tensor *with_number(tide_machine *m, const tide_backward *backward, 
     tide_dtype dtype = (tide_dtype)x->dtype;
     if (!tide_dtype_is_float(dtype) && number.kind == TIDE_VALUE_FLOAT) dtype = TIDE_FP32;
     if (dtype == TIDE_BOOL && number.kind == TIDE_VALUE_INT) dtype = TIDE_INT64;
-    return tide_made_by(m, node, tide_elementwise(m, &x, 1, dtype));
+    return tide_set_grad_fn(m, node, tide_elementwise(m, &x, 1, dtype));
 }
 
 static tide_value op_add(tide_machine *m, tide_value *a) {
@@ -249,7 +249,7 @@ static tide_value op_sub(tide_machine *m, tide_value *a) {
     if (is_number(a[0])) return tide_of_tensor(with_number(m, &scale_backward, tide_arg_tensor(m, a[1]), a[0]));
     tide_tensor *both[2] = {tide_arg_tensor(m, a[0]), tide_arg_tensor(m, a[1])};
     tide_node *node = tide_node_new(m, &sub_backward, both, 2);
-    return tide_of_tensor(tide_made_by(m, node, on_two(m, both[0], both[1])));
+    return tide_of_tensor(tide_set_grad_fn(m, node, on_two(m, both[0], both[1])));
 }
 
 static tide_value op_mul(tide_machine *m, tide_value *a) {
@@ -273,7 +273,7 @@ static tide_value in_place(tide_machine *m, const tide_backward *backward, tide_
     tide_node *node = tide_node_new(m, backward, both, 2);
     tide_tensor *t = tide_alias(m, x);
     if (!node) return tide_of_tensor(t);
-    return tide_of_tensor(tide_made_by(m, node, t));
+    return tide_of_tensor(tide_set_grad_fn(m, node, t));
 }
 
 static tide_value op_add_(tide_machine *m, tide_value *a) {
@@ -285,12 +285,12 @@ static tide_value scaled_in_place(tide_machine *m, const tide_backward *backward
     if (is_number(a[1])) return in_place(m, &scale_backward, a);
     tide_tensor *both[2] = {tide_arg_tensor(m, a[0]), tide_arg_tensor(m, a[1])};
     tide_node *node = tide_node_new(m, backward, both, 2);
-    tide_tensor *old = node && tide_wants(node, 1) ? tide_empty_like(m, both[0], both[0]->dtype) : NULL;
-    tide_save(m, node, node && (keeps_other || tide_wants(node, 0)) ? both[1] : NULL);
+    tide_tensor *old = node && tide_needs_input_grad(node, 1) ? tide_empty_like(m, both[0], both[0]->dtype) : NULL;
+    tide_save(m, node, node && (keeps_other || tide_needs_input_grad(node, 0)) ? both[1] : NULL);
     tide_save(m, node, old);
     tide_release(m, old);
     tide_tensor *t = tide_alias(m, both[0]);
-    return tide_of_tensor(node ? tide_made_by(m, node, t) : t);
+    return tide_of_tensor(node ? tide_set_grad_fn(m, node, t) : t);
 }
 
 static tide_value op_mul_(tide_machine *m, tide_value *a) {
@@ -317,7 +317,7 @@ static tide_value activated_in_place(tide_machine *m, const tide_backward *backw
     tide_release(m, old);
     tide_tensor *t = tide_alias(m, x);
     if (!node) return tide_of_tensor(t);
-    t = tide_made_by(m, node, t);
+    t = tide_set_grad_fn(m, node, t);
     if (!keeps_old) tide_save(m, node, t);
     return tide_of_tensor(t);
 }
@@ -356,7 +356,7 @@ static void minimum_run(tide_machine *m, tide_node *node, tide_tensor **grads, t
     tide_tensor *other = tide_saved_at(m, node, 0), *self = tide_saved_at(m, node, 1);
     tide_tensor *both[2] = {self, other};
     for (int i = 1; i >= 0; i--) {
-        if (!tide_wants(node, i)) continue;
+        if (!tide_needs_input_grad(node, i)) continue;
         tide_tensor *farther = tide_elementwise(m, both, 2, TIDE_BOOL),
                     *half = tide_elementwise(m, grads, 1, grads[0]->dtype);
         tide_tensor *same = tide_elementwise(m, both, 2, TIDE_BOOL), *all[3] = {same, half, grads[0]};
@@ -376,7 +376,7 @@ static tide_value op_minimum(tide_machine *m, tide_value *a) {
     tide_node *node = tide_node_new(m, &minimum_backward, both, 2);
     tide_save(m, node, both[1]);
     tide_save(m, node, both[0]);
-    return tide_of_tensor(tide_made_by(m, node, on_two(m, both[0], both[1])));
+    return tide_of_tensor(tide_set_grad_fn(m, node, on_two(m, both[0], both[1])));
 }
 
 /* ---- where, masked_fill ---- */
@@ -385,7 +385,7 @@ static void where_run(tide_machine *m, tide_node *node, tide_tensor **grads, tid
     tide_tensor *condition = tide_saved_at(m, node, 0);
     tide_shape scalar = {.dims = 0};
     for (int i = 1; i >= 0; i--) {
-        if (!tide_wants(node, i)) continue;
+        if (!tide_needs_input_grad(node, i)) continue;
         tide_tensor *zero = tide_empty(m, &scalar, grads[0]->dtype);
         tide_tensor *both[2] = {condition, grads[0]};
         results[i] = tide_elementwise(m, both, 2, grads[0]->dtype);
@@ -411,7 +411,7 @@ static tide_value op_where(tide_machine *m, tide_value *a) {
     tide_node *node = tide_node_new(m, &where_backward, sides, 2);
     tide_save(m, node, condition);
     tide_tensor *all[3] = {condition, sides[0], sides[1]};
-    tide_tensor *out = tide_made_by(m, node, tide_elementwise(m, all, 3, tide_promote(sides[0], sides[1])));
+    tide_tensor *out = tide_set_grad_fn(m, node, tide_elementwise(m, all, 3, tide_promote(sides[0], sides[1])));
     tide_release(m, made[1]);
     tide_release(m, made[0]);
     return tide_of_tensor(out);
@@ -420,7 +420,7 @@ static tide_value op_where(tide_machine *m, tide_value *a) {
 /* TensorAdvancedIndexing.cpp: both directions clone into a contiguous tensor. */
 static void masked_fill_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
     tide_tensor *mask = tide_saved_at(m, node, 0);
-    if (tide_wants(node, 0)) results[0] = tide_empty(m, grads[0]->shape, grads[0]->dtype);
+    if (tide_needs_input_grad(node, 0)) results[0] = tide_empty(m, grads[0]->shape, grads[0]->dtype);
     tide_release(m, mask);
 }
 static const tide_backward masked_fill_backward = {"MaskedFillBackward0", masked_fill_run};
@@ -431,7 +431,7 @@ static tide_value op_masked_fill(tide_machine *m, tide_value *a) {
     tide_save(m, node, mask);
     tide_shape shape;
     return tide_broadcast(m, &shape, x->shape, mask->shape)
-               ? tide_of_tensor(tide_made_by(m, node, tide_empty(m, &shape, x->dtype)))
+               ? tide_of_tensor(tide_set_grad_fn(m, node, tide_empty(m, &shape, x->dtype)))
                : tide_none();
 }
 
@@ -460,13 +460,13 @@ tide_tensor *tide_dropout(tide_machine *m, tide_tensor *x, double p, bool traini
         tide_shape scalar = {.dims = 0};
         tide_tensor *zero = tide_empty(m, &scalar, x->dtype);
         tide_save(m, node, zero);
-        tide_tensor *out = tide_made_by(m, node, tide_elementwise(m, &x, 1, x->dtype));
+        tide_tensor *out = tide_set_grad_fn(m, node, tide_elementwise(m, &x, 1, x->dtype));
         tide_release(m, zero);
         return out;
     }
     tide_node *node = tide_node_new(m, &dropout_backward, &x, 1);
     tide_tensor *mask = tide_empty_like(m, x, TIDE_BOOL);
-    tide_tensor *out = tide_made_by(m, node, tide_empty_like(m, x, x->dtype));
+    tide_tensor *out = tide_set_grad_fn(m, node, tide_empty_like(m, x, x->dtype));
     tide_save(m, node, mask);
     tide_release(m, mask);
     return out;

@@ -199,7 +199,7 @@ static tide_value reduce(tide_machine *m, tide_value *a, bool is_mean) {
         node->attribute[1] = keepdim;
         node->attribute[2] = is_mean;
     }
-    return tide_of_tensor(tide_made_by(m, node, tide_sum_plain(m, x, mask, keepdim, dtype)));
+    return tide_of_tensor(tide_set_grad_fn(m, node, tide_sum_plain(m, x, mask, keepdim, dtype)));
 }
 
 static tide_value op_sum(tide_machine *m, tide_value *a) {
@@ -237,8 +237,8 @@ static tide_value op_norm(tide_machine *m, tide_value *a) {
     tide_node *node = tide_node_new(m, &norm_backward, &x, 1);
     tide_save(m, node, x);
     tide_dtype dtype = m->autocast_enabled ? TIDE_FP32 : (tide_dtype)x->dtype; /* autocast appends dtype=float32 */
-    tide_tensor *out =
-        tide_made_by(m, node, tide_sum_plain(m, x, mask_of(m, a[1], x->shape->dims), tide_arg_bool(m, a[2]), dtype));
+    tide_tensor *out = tide_set_grad_fn(
+        m, node, tide_sum_plain(m, x, mask_of(m, a[1], x->shape->dims), tide_arg_bool(m, a[2]), dtype));
     tide_save(m, node, out);
     return tide_of_tensor(out);
 }

@@ -62,7 +62,7 @@ static const tide_backward unsafe_view_backward = {"UnsafeViewBackward0", view_r
 static tide_tensor *made_view(tide_machine *m, const tide_backward *backward, tide_tensor *x, tide_tensor *t) {
     tide_node *node = backward ? tide_node_new(m, backward, &x, 1) : NULL;
     if (node) node->extra.shape = x->shape;
-    return tide_made_by(m, node, t);
+    return tide_set_grad_fn(m, node, t);
 }
 
 tide_tensor *tide_view(tide_machine *m, tide_tensor *x, const tide_shape *shape) {
@@ -89,12 +89,12 @@ static const tide_backward clone_backward = {"CloneBackward0", clone_run};
 
 tide_tensor *tide_clone(tide_machine *m, tide_tensor *x) {
     tide_node *node = tide_node_new(m, &clone_backward, &x, 1);
-    return tide_made_by(m, node, tide_empty_like(m, x, x->dtype));
+    return tide_set_grad_fn(m, node, tide_empty_like(m, x, x->dtype));
 }
 
 static tide_tensor *clone_contiguous(tide_machine *m, tide_tensor *x) {
     tide_node *node = tide_node_new(m, &clone_backward, &x, 1);
-    return tide_made_by(m, node, tide_empty(m, x->shape, x->dtype));
+    return tide_set_grad_fn(m, node, tide_empty(m, x->shape, x->dtype));
 }
 
 tide_tensor *tide_contiguous(tide_machine *m, tide_tensor *x) {
@@ -129,7 +129,7 @@ static tide_node *to_node(tide_machine *m, tide_tensor *x, tide_dtype dtype) {
 tide_tensor *tide_to(tide_machine *m, tide_tensor *x, tide_dtype dtype) {
     if (x->dtype == dtype) return tide_retain(x);
     tide_node *node = to_node(m, x, dtype);
-    return tide_made_by(m, node, tide_empty_like(m, x, dtype));
+    return tide_set_grad_fn(m, node, tide_empty_like(m, x, dtype));
 }
 
 /* ---- transpose, permute, expand, squeeze ---- */
@@ -151,7 +151,7 @@ tide_tensor *tide_permute(tide_machine *m, tide_tensor *x, const int64_t *order)
         stride[i] = x->stride[order[i]];
         if (node) node->attribute[0] |= order[i] << 4 * i;
     }
-    return tide_made_by(m, node, view_over(m, x, &shape, stride, 0));
+    return tide_set_grad_fn(m, node, view_over(m, x, &shape, stride, 0));
 }
 
 tide_tensor *tide_transpose(tide_machine *m, tide_tensor *x, int64_t dim0, int64_t dim1) {
@@ -255,7 +255,7 @@ tide_tensor *tide_slice(tide_machine *m, tide_tensor *x, int64_t dim, tide_dim s
     to = to < from ? from : to > size ? size : to;
     tide_shape shape = *x->shape;
     if (from == 0 && to == size && start.n >= 0) /* a full range is an alias; counted from the end it is a slice */
-        return tide_made_by(m, tide_node_new(m, &alias_backward, &x, 1), view_over(m, x, &shape, x->stride, 0));
+        return tide_set_grad_fn(m, tide_node_new(m, &alias_backward, &x, 1), view_over(m, x, &shape, x->stride, 0));
     tide_value high = {
         .kind = TIDE_VALUE_INT, .symbol = stop.n < 0 || to == size ? shape.name[at] : stop.name, .integer = to};
     tide_value low = {.kind = TIDE_VALUE_INT, .symbol = start.name, .integer = from};
@@ -357,11 +357,11 @@ static void copy_slice_run(tide_machine *m, tide_node *node, tide_tensor **grads
     tide_contiguous_strides(grads[0]->shape, stride);
     tide_tensor *base = tide_empty_strided(m, grads[0]->shape, stride, grads[0]->dtype);
     tide_tensor *slice = tide_empty(m, node->extra.shape, grads[0]->dtype), *zeros = NULL;
-    if (tide_wants(node, 0)) {
+    if (tide_needs_input_grad(node, 0)) {
         zeros = tide_empty(m, node->extra.shape, grads[0]->dtype); /* for what was there before */
         results[0] = tide_retain(base);
     }
-    if (tide_wants(node, 1)) results[1] = tide_to(m, slice, node->extra.dtype);
+    if (tide_needs_input_grad(node, 1)) results[1] = tide_to(m, slice, node->extra.dtype);
     tide_release(m, slice);
     tide_release(m, zeros);
     tide_release(m, base);
@@ -379,7 +379,7 @@ static tide_value op_copy_slice(tide_machine *m, tide_value *a) {
     if (node) node->extra = (tide_meta){slice->shape, both[1]->dtype};
     tide_tensor *t = tide_alias(m, both[0]);
     tide_release(m, slice);
-    return tide_of_tensor(node ? tide_made_by(m, node, t) : t);
+    return tide_of_tensor(node ? tide_set_grad_fn(m, node, t) : t);
 }
 
 /* The shape and strides of x without one dimension. */
@@ -462,7 +462,7 @@ tide_tensor *tide_cat(tide_machine *m, tide_tensor **parts, int count, int64_t d
     shape.name[at] = total.symbol;
     tide_node *node = tide_node_new(m, &cat_backward, parts, count);
     if (node) node->attribute[0] = at;
-    return tide_made_by(m, node, tide_empty(m, &shape, dtype));
+    return tide_set_grad_fn(m, node, tide_empty(m, &shape, dtype));
 }
 
 static tide_value op_cat(tide_machine *m, tide_value *a) {
@@ -470,11 +470,11 @@ static tide_value op_cat(tide_machine *m, tide_value *a) {
         tide_fail(m, TIDE_ERR_SHAPE, "cat takes a list of 1 to %d tensors", CAT_LIMIT);
         return tide_none();
     }
-    tide_tensor **parts = tide_take(m, a[0].list->count * sizeof *parts);
+    tide_tensor **parts = tide_pool_alloc(m, a[0].list->count * sizeof *parts);
     for (uint32_t i = 0; i < a[0].list->count; i++) parts[i] = tide_arg_tensor(m, a[0].list->items[i]);
     tide_value made =
         m->has_failed ? tide_none() : tide_of_tensor(tide_cat(m, parts, (int)a[0].list->count, tide_arg_int(m, a[1])));
-    tide_give(m, parts, a[0].list->count * sizeof *parts);
+    tide_pool_free(m, parts, a[0].list->count * sizeof *parts);
     return made;
 }
 
@@ -491,7 +491,7 @@ static tide_value op_stack(tide_machine *m, tide_value *a) {
         return tide_none();
     }
     int count = a[0].list->count <= CAT_LIMIT ? (int)a[0].list->count : 0;
-    tide_tensor **parts = tide_take(m, (size_t)(count + 1) * sizeof *parts);
+    tide_tensor **parts = tide_pool_alloc(m, (size_t)(count + 1) * sizeof *parts);
     for (int i = 0; i < count; i++) parts[i] = tide_arg_tensor(m, a[0].list->items[i]);
     tide_node *node = count && !m->has_failed ? tide_node_new(m, &stack_backward, parts, count) : NULL;
     if (node) node->attribute[0] = tide_wrap_dim(m, tide_arg_int(m, a[1]), parts[0]->shape->dims + 1);
@@ -500,13 +500,13 @@ static tide_value op_stack(tide_machine *m, tide_value *a) {
     tide_value list = {.kind = TIDE_VALUE_LIST, .list = tide_list_new(m)};
     for (int i = 0; i < count; i++)
         tide_list_push(m, list.list, tide_of_tensor(tide_unsqueeze(m, parts[i], tide_arg_int(m, a[1]))));
-    tide_give(m, parts, (size_t)(count + 1) * sizeof *parts);
+    tide_pool_free(m, parts, (size_t)(count + 1) * sizeof *parts);
     tide_value arguments[2] = {list, a[1]};
     tide_value made = op_cat(m, arguments);
     m->grad_enabled = grad_enabled;
     tide_value_release(m, list);
     if (made.kind == TIDE_VALUE_TENSOR)
-        tide_made_by(m, node, made.tensor);
+        tide_set_grad_fn(m, node, made.tensor);
     else
         tide_node_release(m, node);
     return made;
@@ -517,7 +517,7 @@ static tide_value op_stack(tide_machine *m, tide_value *a) {
 static void split_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
     tide_dtype dtype = TIDE_FP32;
     size_t bytes = node->output_count * sizeof(tide_tensor *);
-    tide_tensor **zeros = tide_take(m, bytes); /* outputs without a gradient */
+    tide_tensor **zeros = tide_pool_alloc(m, bytes); /* outputs without a gradient */
     for (unsigned i = 0; i < node->output_count; i++) {
         if (grads[i])
             dtype = grads[i]->dtype;
@@ -526,7 +526,7 @@ static void split_run(tide_machine *m, tide_node *node, tide_tensor **grads, tid
     }
     results[0] = tide_empty(m, node->extra.shape, dtype);
     for (unsigned i = 0; i < node->output_count; i++) tide_release(m, zeros[i]);
-    tide_give(m, zeros, bytes);
+    tide_pool_free(m, zeros, bytes);
 }
 const tide_backward tide_split_backward = {"SplitBackward0", split_run};
 
@@ -539,8 +539,9 @@ static tide_value parts_of(tide_machine *m, tide_tensor *x, int at, const tide_d
         tide_shape shape = *x->shape;
         shape.size[at] = sizes[i].n;
         shape.name[at] = sizes[i].name;
-        tide_list_push(m, list.list,
-                       tide_of_tensor(tide_made_by(m, node, view_over(m, x, &shape, x->stride, from * x->stride[at]))));
+        tide_list_push(
+            m, list.list,
+            tide_of_tensor(tide_set_grad_fn(m, node, view_over(m, x, &shape, x->stride, from * x->stride[at]))));
         from += sizes[i].n;
     }
     return list;
@@ -560,7 +561,7 @@ static tide_value op_split(tide_machine *m, tide_value *a) {
     int at = tide_wrap_dim(m, tide_arg_int(m, a[2]), x->shape->dims);
     int64_t left = x->shape->dims ? x->shape->size[at] : 0;
     uint32_t count = part_count(m, a[1], left);
-    tide_dim *sizes = tide_take(m, (count + 1) * sizeof *sizes);
+    tide_dim *sizes = tide_pool_alloc(m, (count + 1) * sizeof *sizes);
     for (uint32_t i = 0; i < count; i++) {
         tide_value size = a[1].kind == TIDE_VALUE_LIST ? a[1].list->items[i] : a[1];
         int64_t n = tide_arg_int(m, size);
@@ -576,7 +577,7 @@ static tide_value op_split(tide_machine *m, tide_value *a) {
                   tide_shape_text(m, x->shape));
     else
         made = parts_of(m, x, at, sizes, (int)count);
-    tide_give(m, sizes, (count + 1) * sizeof *sizes);
+    tide_pool_free(m, sizes, (count + 1) * sizeof *sizes);
     return made;
 }
 
@@ -602,11 +603,11 @@ static void unbind_run(tide_machine *m, tide_node *node, tide_tensor **grads, ti
     for (unsigned i = 0; i < node->output_count; i++)
         if (grads[i]) dtype = grads[i]->dtype;
     size_t bytes = node->output_count * sizeof(tide_tensor *);
-    tide_tensor **zeros = tide_take(m, bytes);
+    tide_tensor **zeros = tide_pool_alloc(m, bytes);
     for (unsigned i = 0; i < node->output_count; i++) zeros[i] = grads[i] ? NULL : tide_empty(m, &scalar, dtype);
     results[0] = tide_empty(m, node->extra.shape, dtype);
     for (unsigned i = 0; i < node->output_count; i++) tide_release(m, zeros[i]);
-    tide_give(m, zeros, bytes);
+    tide_pool_free(m, zeros, bytes);
 }
 static const tide_backward unbind_backward = {"UnbindBackward0", unbind_run};
 
@@ -625,7 +626,7 @@ static tide_value op_unbind(tide_machine *m, tide_value *a) {
     if (node) node->extra.shape = x->shape;
     for (int i = 0; i < count; i++)
         tide_list_push(m, list.list,
-                       tide_of_tensor(tide_made_by(m, node, view_over(m, x, &shape, stride, i * x->stride[at]))));
+                       tide_of_tensor(tide_set_grad_fn(m, node, view_over(m, x, &shape, stride, i * x->stride[at]))));
     return list;
 }
 
@@ -672,9 +673,9 @@ tide_tensor *tide_pad(tide_machine *m, tide_tensor *x, const int64_t *after, int
         node->attribute[0] = dim;
         node->attribute[1] = count;
     }
-    return tide_made_by(m, node,
-                        grows ? tide_image_like(m, &shape, x->dtype, suggests_channels_last(x))
-                              : tide_empty_like(m, x, x->dtype));
+    return tide_set_grad_fn(m, node,
+                            grows ? tide_image_like(m, &shape, x->dtype, suggests_channels_last(x))
+                                  : tide_empty_like(m, x, x->dtype));
 }
 
 /* ---- entries ---- */
@@ -871,7 +872,7 @@ static tide_value op_to_contiguous(tide_machine *m, tide_value *a) {
     tide_tensor *x = tide_arg_tensor(m, a[0]);
     if (a[1].kind != TIDE_VALUE_DTYPE || x->dtype == a[1].dtype) return op_to(m, a);
     tide_node *node = to_node(m, x, a[1].dtype);
-    return tide_of_tensor(tide_made_by(m, node, tide_empty(m, x->shape, a[1].dtype)));
+    return tide_of_tensor(tide_set_grad_fn(m, node, tide_empty(m, x->shape, a[1].dtype)));
 }
 
 static tide_value op_float(tide_machine *m, tide_value *a) {
@@ -925,7 +926,7 @@ static tide_value op_roll(tide_machine *m, tide_value *a) {
     }
     tide_node *node = tide_node_new(m, &roll_backward, &x, 1);
     if (node) node->attribute[0] = count;
-    return tide_of_tensor(tide_made_by(m, node, rolled(m, x, count)));
+    return tide_of_tensor(tide_set_grad_fn(m, node, rolled(m, x, count)));
 }
 
 /* Tensor.repeat and repeat_interleave of whole dimensions: one copy, the gradient a sum over the copies where there are
@@ -958,7 +959,7 @@ static tide_value op_repeat(tide_machine *m, tide_value *a) {
     }
     tide_node *node = tide_node_new(m, &repeat_backward, &x, 1);
     if (node) node->extra.shape = x->shape;
-    return tide_of_tensor(tide_made_by(m, node, tide_empty(m, &shape, x->dtype)));
+    return tide_of_tensor(tide_set_grad_fn(m, node, tide_empty(m, &shape, x->dtype)));
 }
 
 /* Tensor.repeat_interleave by one number (Repeat.cpp): expanded, cloned and flattened. */

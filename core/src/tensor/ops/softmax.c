@@ -7,8 +7,9 @@ static void softmax_run(tide_machine *m, tide_node *node, tide_tensor **grads, t
     results[0] = tide_empty(m, output->shape, dtype);
     tide_tensor *both[2] = {grads[0], output}, *g;
     g = node->attribute[0] ? tide_elementwise(m, both, 2, tide_promote(grads[0], output))
-                           : tide_retain(grads[0]);           /* grad * output */
-    if (!tide_is_contiguous(g)) tide_touch(m, tide_bytes(g)); /* SoftMax.cu, host_softmax_backward: grad.contiguous() */
+                           : tide_retain(grads[0]); /* grad * output */
+    if (!tide_is_contiguous(g))
+        tide_alloc_and_free(m, tide_bytes(g)); /* SoftMax.cu, host_softmax_backward: grad.contiguous() */
     tide_release(m, g);
     tide_release(m, output);
 }
@@ -25,8 +26,8 @@ static tide_tensor *normalized(tide_machine *m, const tide_backward *backward, t
         node->extra.dtype = wide->dtype;
         node->attribute[0] = needs_product;
     }
-    tide_tensor *out = tide_made_by(m, node, tide_empty(m, x->shape, dtype));
-    if (!tide_is_contiguous(wide)) tide_touch(m, tide_bytes(wide));
+    tide_tensor *out = tide_set_grad_fn(m, node, tide_empty(m, x->shape, dtype));
+    if (!tide_is_contiguous(wide)) tide_alloc_and_free(m, tide_bytes(wide));
     tide_save(m, node, out);
     tide_release(m, wide);
     return out;
@@ -71,7 +72,7 @@ static tide_tensor *nll_loss(tide_machine *m, tide_tensor *x, tide_tensor *targe
     tide_save(m, node, x);
     tide_save(m, node, target);
     tide_shape scalar = {.dims = 0};
-    tide_tensor *loss = tide_made_by(m, node, tide_empty(m, &scalar, x->dtype));
+    tide_tensor *loss = tide_set_grad_fn(m, node, tide_empty(m, &scalar, x->dtype));
     tide_tensor *weight = tide_empty(m, &scalar, x->dtype); /* total_weight */
     tide_save(m, node, weight);
     tide_release(m, weight);
@@ -104,7 +105,7 @@ static tide_value op_cross_entropy(tide_machine *m, tide_value *a) {
 static void mse_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
     tide_tensor *input = tide_saved_at(m, node, 0), *target = tide_saved_at(m, node, 1);
     for (int i = 1; i >= 0; i--)
-        if (tide_wants(node, i)) results[i] = tide_empty_like(m, input, grads[0]->dtype);
+        if (tide_needs_input_grad(node, i)) results[i] = tide_empty_like(m, input, grads[0]->dtype);
     tide_release(m, target);
     tide_release(m, input);
 }
@@ -119,9 +120,9 @@ static tide_value op_mse_loss(tide_machine *m, tide_value *a) {
     tide_shape scalar = {.dims = 0};
     tide_tensor *loss = tide_view_as(m, full, tide_layout_of(m, &scalar, NULL));
     loss->is_view = false; /* it takes the first element's place */
-    tide_touch(m, tide_bytes(full));
+    tide_alloc_and_free(m, tide_bytes(full));
     tide_release(m, full);
-    return tide_of_tensor(tide_made_by(m, node, loss));
+    return tide_of_tensor(tide_set_grad_fn(m, node, loss));
 }
 
 static const tide_op softmax_ops[] = {
