@@ -2,9 +2,9 @@
  *
  *     golden FOLDER [--update]
  *
- * NAME.job.json is a request, NAME.expected.json its answer with line breaks put in for reading and
- * the timeline's columns as a hash. `bad-` names are requests that must be refused. Each is asked
- * twice: the same job, the same bytes. */
+ * NAME.job.json is a request, NAME.expected.json its answer with line breaks put in for reading, the
+ * timeline's columns as a hash, and without the settings that stand at their defaults (describe.expected.json has
+ * those). `bad-` names are requests that must be refused. Each is asked twice: the same job, the same bytes. */
 #define _POSIX_C_SOURCE 200809L
 #include "golden.h"
 
@@ -37,7 +37,23 @@ static size_t array_length(const char *text) {
     return at;
 }
 
-/* The answer as it is kept: lines to read and to compare, five hundred columns as one number. */
+/* The bytes of the object that begins here, if it is a setting at its default, and of the comma behind it; or 0. */
+static size_t default_setting_length(const char *text) {
+    static const char begin[] = "{\"name\":\"", end[] = ",\"origin\":\"default\"}";
+    size_t at = sizeof begin - 1;
+    if (strncmp(text, begin, at) != 0) return 0;
+    for (bool in_string = true; text[at] && (in_string || text[at] != '}'); at++) {
+        if (!in_string && (text[at] == '{' || text[at] == '[')) return 0;
+        if (in_string && text[at] == '\\' && text[at + 1])
+            at++;
+        else if (text[at] == '"')
+            in_string = !in_string;
+    }
+    if (text[at] != '}' || strncmp(text + at + 2 - sizeof end, end, sizeof end - 1) != 0) return 0;
+    return at + (text[at + 1] == ',' ? 2 : 1);
+}
+
+/* The answer as it is kept: lines to read and to compare, five hundred columns as one number, given settings alone. */
 static char *shown_form(const char *text, size_t length, size_t *out_length) {
     static const char columns[] = "\"columns\":";
     char *out = malloc(length * 2 + 64);
@@ -52,6 +68,13 @@ static char *shown_form(const char *text, size_t length, size_t *out_length) {
             at +=
                 (size_t)sprintf(out + at, "%s\"%zu bytes, %016" PRIx64 "\"", columns, size, hash_of(text + from, size));
             i = from + size - 1;
+            continue;
+        }
+        size_t skipped = !in_string && c == '{' ? default_setting_length(text + i) : 0;
+        if (skipped) {
+            bool is_last = text[i + skipped] == ']';
+            if (is_last && at > 1 && out[at - 2] == ',') at -= 2; /* with its line break */
+            i += skipped - 1;
             continue;
         }
         out[at++] = c;
