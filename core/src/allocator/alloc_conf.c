@@ -3,6 +3,8 @@
  */
 #include "allocator/alloc_conf.h"
 
+#include "base/units.h"
+
 #include <string.h>
 
 static const uint64_t conf_mib = (uint64_t)1 << 20;
@@ -313,7 +315,7 @@ static bool conf_is_newer(const char *key) {
         "max_non_split_rounding_mb",      "large_segment_size_mb",       "per_process_memory_fraction",
         "throw_on_cudamalloc_oom",        "expandable_segments_reserve", "expandable_segments_reserve_by_class",
         "pinned_reserve_segment_size_mb", "pinned_free_catch_all",       "graph_capture_record_stream_reuse"};
-    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+    for (size_t i = 0; i < TIDE_COUNT_OF(keys); i++)
         if (strcmp(key, keys[i]) == 0) return true;
     return false;
 }
@@ -360,7 +362,7 @@ static bool conf_is_key(const char *key) {
                                        "pinned_use_background_threads",
                                        "pinned_reserve_segment_size_mb",
                                        "pinned_free_catch_all"};
-    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+    for (size_t i = 0; i < TIDE_COUNT_OF(keys); i++)
         if (strcmp(key, keys[i]) == 0) return true;
     return false;
 }

@@ -6,6 +6,8 @@
  * c10/cuda/CUDACachingAllocator.cpp; the names in the comments are its functions. */
 #include "allocator/caching_blocks.h"
 
+#include "base/units.h"
+
 #include <string.h>
 
 /* c10/core/AllocatorConfig.h: kSmallSize kSmallBuffer kMinLargeAlloc kRoundLarge */
@@ -269,16 +271,16 @@ uint64_t tide_caching_round(const tide_alloc_conf *conf, uint64_t bytes) {
     if (divisions > 1 && bytes > CACHING_MIN_BLOCK * divisions) {
         uint64_t power = (uint64_t)1 << log, step = power / divisions;
         if (bytes == power) return bytes;
-        return (bytes + step - 1) / step * step;
+        return TIDE_ROUND_UP(bytes, step);
     }
-    return (bytes + CACHING_MIN_BLOCK - 1) / CACHING_MIN_BLOCK * CACHING_MIN_BLOCK;
+    return TIDE_ROUND_UP(bytes, CACHING_MIN_BLOCK);
 }
 
 /* get_allocation_size */
 uint64_t tide_caching_segment_bytes(const tide_alloc_conf *conf, uint64_t rounded_bytes) {
     if (rounded_bytes <= caching_small_size) return caching_small_buffer;
     if (rounded_bytes < caching_min_large_alloc) return conf->large_segment_size_bytes;
-    return (rounded_bytes + caching_round_large - 1) / caching_round_large * caching_round_large;
+    return TIDE_ROUND_UP(rounded_bytes, caching_round_large);
 }
 
 static uint64_t caching_page(const tide_caching_allocator *a, unsigned pool) {
@@ -307,7 +309,7 @@ static bool range_map(tide_caching_allocator *a, uint32_t n, uint64_t want) {
     caching_block *b = &a->blocks[n];
     unsigned pool = block_pool(b);
     uint64_t page = caching_page(a, pool), address = b->address;
-    uint64_t bytes = (want + page - 1) / page * page;
+    uint64_t bytes = TIDE_ROUND_UP(want, page);
     if (!device_has_room(a, bytes)) return false;
     block_take_unmapped(a, n);
     b->flags &= (uint8_t)~BLOCK_UNMAPPED;
@@ -339,7 +341,7 @@ static uint32_t range_find(tide_caching_allocator *a, const caching_request *r) 
     uint64_t page = caching_page(a, r->pool);
     uint64_t span = a->device_bytes + a->device_bytes / 8;
     if (span > caching_range_limit) span = caching_range_limit;
-    uint64_t bytes = (span + page - 1) / page * page;
+    uint64_t bytes = TIDE_ROUND_UP(span, page);
     uint64_t address = TIDE_DEVICE_BASE + caching_device_span - a->range_bytes - bytes;
     a->range_bytes += bytes;
     if (a->range_bytes > caching_device_span) {
@@ -381,7 +383,7 @@ static void range_unmap(tide_caching_allocator *a, uint32_t n) {
     caching_block *b = &a->blocks[n];
     unsigned pool = block_pool(b);
     uint64_t page = caching_page(a, pool), start = a->segments[b->segment].address;
-    uint64_t low = start + (b->address - start + page - 1) / page * page;
+    uint64_t low = start + TIDE_ROUND_UP(b->address - start, page);
     uint64_t high = start + (b->address + b->size - start) / page * page;
     if (low >= high) return;
     block_take_free(a, n);
@@ -572,7 +574,7 @@ static uint32_t caching_alloc_new(tide_caching_allocator *a, const caching_reque
     uint64_t reserved = caching_reserved(a);
     if (a->limit_bytes != UINT64_MAX && reserved + r->segment > a->limit_bytes) return 0;
     if (a->conf.expandable_segments) return range_grow(a, r);
-    uint64_t take = (r->segment + caching_page_2m - 1) / caching_page_2m * caching_page_2m;
+    uint64_t take = TIDE_ROUND_UP(r->segment, caching_page_2m);
     if (!device_has_room(a, take)) return 0;
     uint32_t n =
         segment_new(a, device_lowest(a, take), r->segment, r->stream, r->pool == TIDE_POOL_SMALL ? BLOCK_SMALL : 0u);
@@ -651,7 +653,7 @@ static tide_caching_status caching_out_of_memory(tide_caching_allocator *a, cons
 static tide_caching_status caching_async_malloc(tide_caching_allocator *a, caching_request *r, tide_block *block) {
     uint64_t live = a->stat[TIDE_POOL_ALL][TIDE_STAT_ALLOCATED_BYTES].current + r->size;
     uint64_t reserved = caching_reserved(a);
-    uint64_t want = (live + caching_async_chunk - 1) / caching_async_chunk * caching_async_chunk;
+    uint64_t want = TIDE_ROUND_UP(live, caching_async_chunk);
     r->pool = TIDE_POOL_LARGE;
     r->segment = r->requested;
     if (a->limit_bytes != UINT64_MAX && a->async_requested + r->requested > a->limit_bytes)
@@ -718,7 +720,7 @@ tide_caching_status tide_caching_malloc(tide_caching_allocator *a, uint64_t byte
     if (!caching_prepare_blocks(a, 16)) return TIDE_CACHING_NO_MEMORY;
     caching_request r = {.requested = bytes, .stream = stream};
     if (a->conf.backend == TIDE_ALLOC_CUDA_MALLOC_ASYNC) {
-        r.size = (bytes + CACHING_MIN_BLOCK - 1) / CACHING_MIN_BLOCK * CACHING_MIN_BLOCK;
+        r.size = TIDE_ROUND_UP(bytes, CACHING_MIN_BLOCK);
         return caching_async_malloc(a, &r, block);
     }
     if (a->pending_events) caching_process_events(a, false);
@@ -911,7 +913,7 @@ tide_caching_status tide_caching_empty_cache(tide_caching_allocator *a) {
         return TIDE_CACHING_OK;
     }
     uint64_t live = a->stat[TIDE_POOL_ALL][TIDE_STAT_ALLOCATED_BYTES].current;
-    uint64_t kept = (live + caching_async_chunk - 1) / caching_async_chunk * caching_async_chunk;
+    uint64_t kept = TIDE_ROUND_UP(live, caching_async_chunk);
     stat_fall(a, TIDE_POOL_LARGE, TIDE_STAT_RESERVED_BYTES, caching_reserved(a) - kept);
     return TIDE_CACHING_OK;
 }

@@ -2,6 +2,8 @@
  * invariants. */
 #include "allocator/caching_blocks.h"
 
+#include "base/units.h"
+
 #include <string.h>
 
 /* ---- what is read ---- */
@@ -115,7 +117,7 @@ bool tide_caching_stat_named(const tide_caching_allocator *a, const char *key, u
                    {"num_device_alloc", a->device_alloc},           {"num_device_free", a->device_free},
                    {"max_split_size", a->conf.max_split_size_bytes}};
     const char *rest;
-    for (size_t i = 0; i < sizeof scalars / sizeof *scalars; i++)
+    for (size_t i = 0; i < TIDE_COUNT_OF(scalars); i++)
         if (strcmp(key, scalars[i].name) == 0) {
             *value = scalars[i].value;
             return true;

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "api/calls.h"
+#include "base/units.h"
 #include "lang/embedded_models.h"
 #include "report/job_events.h"
 #include "report/report.h"

@@ -1,5 +1,6 @@
 /* The arena: chained blocks for objects, single pieces for arrays that grow. */
 #include "base/arena.h"
+#include "base/units.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -70,7 +71,7 @@ void tide_arena_free(tide_arena *arena) {
 
 void *tide_arena_alloc(tide_arena *arena, size_t bytes) {
     if (bytes > SIZE_MAX / 4) tide_arena_fail(arena);
-    size_t need = (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    size_t need = TIDE_ROUND_UP(bytes, ALIGNMENT);
     if (need == 0) need = ALIGNMENT;
     tide_piece *block = arena->blocks;
     if (!block || block->size - block->used < need) {

@@ -188,6 +188,18 @@ static size_t put_place(const tide_json *node, char *end) {
     return part.length + 1;
 }
 
+bool tide_json_is(const tide_json *node, tide_json_kind kind) {
+    return node && node->kind == kind;
+}
+
+bool tide_json_is_true(const tide_json *node) {
+    return tide_json_is(node, TIDE_JSON_BOOL) && node->is_true;
+}
+
+bool tide_json_is_text(const tide_json *node, const char *text) {
+    return tide_json_is(node, TIDE_JSON_STRING) && tide_text_is(node->text, text);
+}
+
 const char *tide_json_place(tide_arena *arena, const tide_json *node, const char *place) {
     size_t root = strlen(place), length = root;
     for (const tide_json *at = node; at->parent; at = at->parent) length += put_place(at, NULL);

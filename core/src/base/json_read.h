@@ -32,6 +32,11 @@ tide_json *tide_json_parse(tide_arena *arena, tide_text text, const char *place,
 const tide_json *tide_json_at(const tide_json *object, const char *key);
 const tide_json *tide_json_find(const tide_json *object, tide_text key);
 
+/* Whether a node is there and of this kind; true; this string. */
+bool tide_json_is(const tide_json *node, tide_json_kind kind);
+bool tide_json_is_true(const tide_json *node);
+bool tide_json_is_text(const tide_json *node, const char *text);
+
 /* The JSON Pointer of a node, below `place`. */
 const char *tide_json_place(tide_arena *arena, const tide_json *node, const char *place);
 

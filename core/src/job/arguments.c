@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/checked.h"
+#include "base/units.h"
 #include "job/links.h"
 
 /* JOINED_LIMIT: longer than any value may be, so a text cut there is refused. */
@@ -94,7 +95,7 @@ static bool is_not_expressed(tide_text name) {
     static const char *const names[] = {"nodes", "tp", "pp"};
     tide_text rest = name, first;
     tide_piece_next(&rest, '.', &first);
-    for (unsigned i = 0; i < sizeof names / sizeof *names; i++)
+    for (unsigned i = 0; i < TIDE_COUNT_OF(names); i++)
         if (tide_text_is(first, names[i])) return true;
     return false;
 }
@@ -148,7 +149,7 @@ static const struct {
     void (*read)(tide_arguments *words, tide_text value, tide_origin origin);
 } forms[] = {{"n", nodes_read}, {"img", images_read}};
 
-enum { FORMS = sizeof forms / sizeof *forms };
+enum { FORMS = TIDE_COUNT_OF(forms) };
 
 bool tide_setting_is_form(tide_text name) {
     for (int i = 0; i < FORMS; i++)
@@ -241,6 +242,23 @@ const char *tide_argument_value(tide_arena *arena, const tide_json *value) {
     }
 }
 
+/* {"^model.layers.0.": 8} as ^model.layers.0.=8; NULL if it is not to be written so. */
+static const char *map_text(tide_arena *arena, const tide_json *object) {
+    enum { LIMIT = 8000 };
+    const char *text = "";
+    for (const tide_json *entry = object->first; entry; entry = entry->next) {
+        if (entry->kind != TIDE_JSON_NUMBER || memchr(entry->key.at, ',', entry->key.length) || strlen(text) > LIMIT)
+            return NULL;
+        text =
+            tide_format(arena, "%s%s%s=%s", text, *text ? "," : "", entry->key.at, tide_argument_value(arena, entry));
+    }
+    return text;
+}
+
+const char *tide_argument_value_or_map(tide_arena *arena, const tide_json *value) {
+    return value->kind == TIDE_JSON_OBJECT ? map_text(arena, value) : tide_argument_value(arena, value);
+}
+
 static void overrides_of_json(tide_arguments *words, const tide_json *entries, tide_origin origin) {
     for (const tide_json *entry = entries->first; entry; entry = entry->next) {
         tide_json *value = tide_json_clone(words->arena, entry);
@@ -252,7 +270,7 @@ static void overrides_of_json(tide_arguments *words, const tide_json *entries, t
 static void object_of_json(tide_arguments *words, const tide_json *object, tide_origin origin) {
     for (const tide_json *entry = object->first; entry; entry = entry->next) {
         const char *name = tide_format(words->arena, "%s.%s", object->key.at, entry->key.at);
-        const char *text = tide_adapter_value(words->arena, entry);
+        const char *text = tide_argument_value_or_map(words->arena, entry);
         if (entry->kind == TIDE_JSON_NULL) continue;
         if (text)
             tide_setting_put(words, tide_text_of(name), tide_text_of(text), origin);

@@ -3,6 +3,8 @@
  * description. */
 #include "job/settings.h"
 
+#include "base/units.h"
+
 #include <inttypes.h>
 #include <string.h>
 
@@ -110,7 +112,7 @@ static bool object_check(tide_arena *arena, const tide_job *job, const tide_json
             if (entry->kind == TIDE_JSON_OBJECT) is_right = object_check(arena, job, entry, diags) && is_right;
             continue;
         }
-        for (size_t i = 0; i < sizeof entries / sizeof *entries; i++)
+        for (size_t i = 0; i < TIDE_COUNT_OF(entries); i++)
             if (tide_text_matches(entry->key, tide_text_of(entries[i].pattern))) {
                 is_right = entry_check(arena, job, entry, i, diags) && is_right;
                 break;

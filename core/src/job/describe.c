@@ -1,6 +1,7 @@
 /* The settings, the catalogue and the cards, as forms and completions need them. */
 #include "job/settings.h"
 
+#include "base/units.h"
 #include "lang/embedded_models.h"
 
 static const char *const type_names[] = {
@@ -76,7 +77,7 @@ static void write_models(tide_arena *arena, tide_writer *writer) {
         if (!entry) continue;
         tide_write_open(writer, '{');
         tide_write_string_at(writer, "name", tide_catalogue_sources[i].name);
-        write_members(writer, entry, keys, sizeof keys / sizeof *keys);
+        write_members(writer, entry, keys, TIDE_COUNT_OF(keys));
         const tide_json *type = tide_config_type(tide_json_at(entry, "config"));
         if (type && type->kind == TIDE_JSON_STRING) tide_write_string_at(writer, "model_type", type->text.at);
         tide_write_close(writer, '}');
@@ -92,7 +93,7 @@ static void write_gpus(tide_arena *arena, tide_writer *writer) {
     tide_write_open(writer, '[');
     for (const tide_json *entry = list ? list->first : NULL; entry; entry = entry->next) {
         tide_write_open(writer, '{');
-        write_members(writer, entry, keys, sizeof keys / sizeof *keys);
+        write_members(writer, entry, keys, TIDE_COUNT_OF(keys));
         tide_write_close(writer, '}');
     }
     tide_write_close(writer, ']');

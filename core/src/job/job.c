@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/units.h"
 #include "lang/embedded_models.h"
 
 typedef struct job_builder {
@@ -250,13 +251,13 @@ static void read_versions(job_builder *b) {
 #undef TIDE_VERSION
     };
     static const tide_setting_id libraries[] = {TIDE_SET_torch, TIDE_SET_transformers};
-    for (size_t i = 0; i < sizeof libraries / sizeof *libraries; i++)
+    for (size_t i = 0; i < TIDE_COUNT_OF(libraries); i++)
         if (!version_number(value_of(b, libraries[i])))
             tide_error(b->diags, TIDE_ERR_FIELD_TYPE, place_of(b, libraries[i]),
                        tide_format(b->arena, "\"%s\" is no version",
                                    tide_shown(b->arena, tide_text_of(value_of(b, libraries[i])))),
                        tide_format(b->arena, "write as %s", tide_settings[libraries[i]].default_value));
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    for (size_t i = 0; i < TIDE_COUNT_OF(rows); i++) {
         int number = version_number(value_of(b, rows[i].library));
         if (!number || number >= rows[i].since || b->words.is_given[rows[i].setting]) continue;
         tide_setting_put(&b->words, tide_text_of(tide_settings[rows[i].setting].name), tide_text_of(rows[i].before),
@@ -383,16 +384,6 @@ static void warn_of_fraction(job_builder *b) {
 
 /* ---- the other values ---- */
 
-tide_name_list tide_names_of(tide_arena *arena, const char *list) {
-    tide_text rest = tide_text_of(list), piece;
-    uint32_t n = 1;
-    for (const char *c = list; *c; c++) n += *c == ',';
-    tide_name_list names = {TIDE_NEW(arena, const char *, n), 0};
-    while (tide_piece_next(&rest, ',', &piece))
-        if (piece.length) names.names[names.count++] = tide_text_copy(arena, piece);
-    return names;
-}
-
 static void read_allocator(job_builder *b) {
     tide_job *job = b->job;
     tide_alloc_conf_error error;
@@ -413,7 +404,7 @@ static void read_allocator(job_builder *b) {
         {TIDE_ALLOC_CONF_NOT_MODELLED, "holds an option that has no effect on the answer"},
         {TIDE_ALLOC_CONF_TRAILING_TEXT, "PyTorch reads the digits of a number and drops what follows them"},
     };
-    for (size_t i = 0; i < sizeof warnings / sizeof *warnings; i++)
+    for (size_t i = 0; i < TIDE_COUNT_OF(warnings); i++)
         if (job->allocator_conf.warnings & warnings[i].bit)
             tide_report(b->diags, TIDE_WARNING, TIDE_ERR_FIELD_RANGE, "/settings/allocator", warnings[i].message, NULL);
     if (job->allocator_conf.is_approximate)
@@ -648,7 +639,7 @@ static bool config_generates(const job_builder *b) {
     static const char *const heads[] = {"*CausalLM*", "*LMHead*", "*ConditionalGeneration*"};
     const tide_json *names = tide_json_at(b->job->config, "architectures");
     if (!names || names->kind != TIDE_JSON_ARRAY || !names->first) return config_has(b, "vocab_size");
-    for (size_t i = 0; i < sizeof heads / sizeof *heads; i++)
+    for (size_t i = 0; i < TIDE_COUNT_OF(heads); i++)
         if (names->first->kind == TIDE_JSON_STRING && tide_text_matches(names->first->text, tide_text_of(heads[i])))
             return true;
     return false;

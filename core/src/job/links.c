@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "base/units.h"
 #include "job/settings.h"
 
 enum { WORD_LIMIT = 2048, NAMED_LIMIT = 8, VIEW_LIMIT = 500 };
@@ -13,7 +14,7 @@ static const struct {
 } file_keys[] = {
     {"config", "config.json"}, {"preprocessor", "preprocessor_config.json"}, {"description", "description.json"}};
 
-enum { FILE_KEYS = sizeof file_keys / sizeof *file_keys };
+enum { FILE_KEYS = TIDE_COUNT_OF(file_keys) };
 
 /* ---- percent-encoding ---- */
 

@@ -109,6 +109,16 @@ const char *tide_near_names(tide_arena *arena, tide_text name, const char **cand
     return line;
 }
 
+tide_name_list tide_names_of(tide_arena *arena, const char *list) {
+    tide_text rest = tide_text_of(list), piece;
+    uint32_t n = 1;
+    for (const char *c = list; *c; c++) n += *c == ',';
+    tide_name_list names = {TIDE_NEW(arena, const char *, n), 0};
+    while (tide_piece_next(&rest, ',', &piece))
+        if (piece.length) names.names[names.count++] = tide_text_copy(arena, piece);
+    return names;
+}
+
 /* ---- decimals ---- */
 
 /* Digits with one point and an exponent, read exactly; 12 decimals are kept. */

@@ -114,6 +114,8 @@ void tide_arguments_of_json(tide_arguments *words, const tide_json *settings, ti
 
 /* A value of a JSON tree as the text of a word; NULL if a word cannot hold it (null, objects). */
 const char *tide_argument_value(tide_arena *arena, const tide_json *value);
+/* The same, and an object of numbers as a list of KEY=NUMBER. */
+const char *tide_argument_value_or_map(tide_arena *arena, const tide_json *value);
 
 /* configuration.c: JSON values in words, and what replaces entries of a configuration. */
 tide_json *tide_argument_json(tide_arena *arena, tide_text text, const char *place, tide_diagnostics *diags);
@@ -130,10 +132,8 @@ bool tide_beginning_listed(const char *list, const char *text);
 /* Whether the choice of OBJECT reads a setting OBJECT.KEY. */
 bool tide_setting_is_of(const tide_setting *setting, const char *choice);
 
-/* adapter.c: adapter_config.json, an object with "peft_type"; a value of it as the text of a setting (NULL: it is
- * none); and the settings adapter.KEY of a job. */
+/* adapter.c: adapter_config.json, an object with "peft_type"; and the settings adapter.KEY of a job. */
 void tide_adapter_read(tide_arguments *words, const tide_json *root, const char *place, const char *name);
-const char *tide_adapter_value(tide_arena *arena, const tide_json *value);
 void tide_adapter_fill(tide_arguments *words, tide_adapter *adapter);
 
 /* quantization.c: "quantization_config" as settings; false if it is of a kind that is not expressed. */

@@ -1,6 +1,8 @@
 /* Reading descriptions: JSON to classes, functions and sizes. */
 #include "lang/description.h"
 
+#include "base/units.h"
+
 enum { MEMBER_LIMIT = 4096, EXTENDS_LIMIT = 8, FILE_LIMIT = 64 };
 
 void tide_descriptions_init(tide_descriptions *set, tide_arena *arena, tide_diagnostics *diags, tide_find_source find,
@@ -275,9 +277,9 @@ static tide_description *load(tide_descriptions *set, tide_text name, int depth)
                                        "ia3_targets", "fused_experts", "notes",    "attention"};
     for (const tide_json *item = json->first; item; item = item->next) {
         bool is_known = false;
-        for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) is_known = is_known || tide_text_is(item->key, keys[i]);
+        for (size_t i = 0; i < TIDE_COUNT_OF(keys); i++) is_known = is_known || tide_text_is(item->key, keys[i]);
         if (!is_known) {
-            const char *near = tide_nearest(item->key, keys, sizeof keys / sizeof *keys);
+            const char *near = tide_nearest(item->key, keys, TIDE_COUNT_OF(keys));
             complain(set, tide_json_place(set->arena, item, place),
                      near ? tide_format(set->arena, "no such key; did you mean \"%s\"?", near) : "no such key");
             return NULL;

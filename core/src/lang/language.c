@@ -1,6 +1,8 @@
 /* Statements and expressions: a lexer by hand and a parser by precedence. */
 #include "lang/language.h"
 
+#include "base/units.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -148,7 +150,7 @@ static void next(parser *p) {
     } else {
         size_t length = 1;
         p->code = (unsigned char)*c;
-        for (size_t i = 0; i < sizeof long_marks / sizeof *long_marks; i++) {
+        for (size_t i = 0; i < TIDE_COUNT_OF(long_marks); i++) {
             if (*c != long_marks[i].text[0] || left < long_marks[i].length ||
                 memcmp(c, long_marks[i].text, long_marks[i].length) != 0)
                 continue;
@@ -356,7 +358,7 @@ static const struct {
 static tide_expr *binary(parser *p, int rank) {
     if (rank == LEVEL_COUNT) return unary(p);
     tide_expr *e = binary(p, rank + 1);
-    for (size_t i = 0; p->kind == TOKEN_MARK && i < sizeof operators / sizeof *operators; i++) {
+    for (size_t i = 0; p->kind == TOKEN_MARK && i < TIDE_COUNT_OF(operators); i++) {
         if (operators[i].level != rank || operators[i].mark != p->code) continue;
         next(p);
         e = make(p, operators[i].kind, e, binary(p, rank + 1));

@@ -12,6 +12,7 @@
  * cache or in the frame of a checkpoint. A call for which that does not hold is played, each time. */
 #include <string.h>
 
+#include "base/units.h"
 #include "memo/call_key.h"
 #include "tensor/checkpoint.h"
 
@@ -499,7 +500,7 @@ static void drop_capture(capture *k) {
                       k->nodes,
                       k->made_lists,
                       k->after.words};
-    for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++)
+    for (size_t i = 0; i < TIDE_COUNT_OF(arrays); i++)
         if (arrays[i]) tide_arena_drop(k->arena, arrays[i]);
     tide_call_key_drop(&k->before);
     tide_call_key_drop(&k->after);

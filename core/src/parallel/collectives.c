@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "base/units.h"
 #include "tensor/ops/ops.h"
 
 static const tide_strategy *const strategies[] = {&tide_ddp,   &tide_zero0, &tide_zero1, &tide_zero2,
@@ -18,7 +19,7 @@ static bool is_bf16_optimizer(const tide_job *job) {
 const tide_strategy *tide_strategy_find(const tide_job *job) {
     const char *kind = job->options[TIDE_OPTION_kind];
     if (is_bf16_optimizer(job)) return &tide_zero_bf16;
-    for (size_t i = 0; i < sizeof strategies / sizeof *strategies; i++)
+    for (size_t i = 0; i < TIDE_COUNT_OF(strategies); i++)
         if (strcmp(strategies[i]->kind, kind) == 0) return strategies[i];
     return NULL;
 }
@@ -63,9 +64,9 @@ int64_t tide_hidden_size(const tide_wrapper *w) {
                                                                                                           "n_embd",
                                                                                                           "d_model"};
     const tide_json *config = w->job->config;
-    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+    for (size_t i = 0; i < TIDE_COUNT_OF(parts); i++)
         if (tide_json_at(w->job->config, parts[i])) config = tide_json_at(w->job->config, parts[i]);
-    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+    for (size_t i = 0; i < TIDE_COUNT_OF(keys); i++) {
         const tide_json *size = tide_json_at(config, keys[i]);
         if (size && size->is_integer && size->integer > 0 && size->integer < 1 << 20) return size->integer;
     }

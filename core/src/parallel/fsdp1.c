@@ -6,6 +6,7 @@
  * The shard in the type that computes is another such storage. */
 #include <string.h>
 
+#include "base/units.h"
 #include "parallel/parallel.h"
 #include "tensor/ops/ops.h"
 
@@ -452,7 +453,7 @@ static bool make_unit(fsdp *f, unit *u) {
     tide_tensor *flat = tide_flat_of(m, op_name, u->elements, f->dtype, TIDE_FACTOR_PARAMETER);
     u->cut = u->elements;
     if (is_sharded(f)) {
-        u->cut = (u->elements + f->ranks - 1) / f->ranks;
+        u->cut = TIDE_CEIL_DIV(u->elements, f->ranks);
         int64_t from = f->rank * u->cut, real = from >= u->elements           ? 0
                                                 : u->elements - from < u->cut ? u->elements - from
                                                                               : u->cut;

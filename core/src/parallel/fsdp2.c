@@ -6,6 +6,7 @@
  * saved finds it. Gradients are reduced unit after unit. */
 #include <string.h>
 
+#include "base/units.h"
 #include "parallel/parallel.h"
 #include "tensor/ops/ops.h"
 
@@ -195,7 +196,7 @@ static void copy_out_list(fsdp *f, const unit *u, int64_t ranks) {
     int64_t all = 0, blocks = 0, times = 1, few = 2 * (int64_t)device->sms * (device->threads_per_sm / BLOCK_THREADS);
     for (uint32_t i = 0; i < u->count; i++) all += blocks_of(f, &u->shards[i], ranks, BLOCK_BYTES);
     while (times * (times + 1) * few < all * ranks) times++;
-    if (times * few < all) times = (all + few - 1) / few;
+    if (times * few < all) times = TIDE_CEIL_DIV(all, few);
     for (uint32_t i = 0; i < u->count; i++) blocks += blocks_of(f, &u->shards[i], ranks, BLOCK_BYTES * times);
     touch_list(f, blocks, 4 * (int64_t)u->count + 1);
 }
@@ -589,7 +590,7 @@ static void make_shard(fsdp *f, shard *s, const tide_parameter_row *row) {
     tide_machine *m = machine_of(f);
     tide_shape padded = *row->tensor->shape, local;
     if (padded.dims == 0) padded = tide_shape1((tide_dim){1, 0});
-    int64_t rows = padded.size[0], each = (rows + f->ranks - 1) / f->ranks, from = f->rank * each;
+    int64_t rows = padded.size[0], each = TIDE_CEIL_DIV(rows, f->ranks), from = f->rank * each;
     int64_t mine = from >= rows ? 0 : rows - from < each ? rows - from : each;
     padded.size[0] = each;
     local = padded;

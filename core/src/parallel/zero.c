@@ -8,6 +8,8 @@
 
 #include "parallel/parallel.h"
 
+#include "base/units.h"
+
 typedef struct zero_param {
     tide_tensor *tensor;
     uint32_t group;
@@ -357,11 +359,6 @@ static void zero_backward(tide_wrapper *w, tide_tensor *loss) {
     tide_release(m, scaled);
 }
 
-static tide_tensor *scalar(tide_machine *m) {
-    tide_shape shape = {.dims = 0};
-    return tide_empty(m, &shape, TIDE_FP32);
-}
-
 static void step_group(zero *z, uint32_t group) {
     tide_machine *m = machine_of(z);
     zero_group *g = &z->groups[group];
@@ -398,11 +395,11 @@ static void zero_update(tide_wrapper *w) {
         for (uint32_t k = n; k-- > 0;) tide_release(m, norms[k]);
     }
     for (uint32_t i = 0; i < z->group_count && z->is_offloaded; i++)
-        tide_release(m, scalar(m)); /* it goes to the host */
-    tide_tensor *before = z->norm;  /* the engine has it too, until the step is over */
+        tide_release(m, tide_scalar(m, TIDE_FP32)); /* it goes to the host */
+    tide_tensor *before = z->norm;                  /* the engine has it too, until the step is over */
     if (!z->is_offloaded) {
-        norm = scalar(m);
-        z->norm = scalar(m);
+        norm = tide_scalar(m, TIDE_FP32);
+        z->norm = tide_scalar(m, TIDE_FP32);
     }
     for (uint32_t i = 0; i < z->group_count; i++) step_group(z, i);
     for (uint32_t i = 0; i < z->count; i++) tide_release_at(m, &z->params[i].norm);
@@ -505,7 +502,7 @@ static uint32_t zero_other_ranks(const tide_wrapper *w, int64_t *ranks) {
         for (int64_t r = first; r <= end && r <= last; r++) {
             int64_t from = p->start > r * part ? p->start : r * part,
                     to = p->start + p->count < (r + 1) * part ? p->start + p->count : (r + 1) * part;
-            of[r].bytes += ((to - from) * (int64_t)tide_dtype_bytes(z->dtype) + 511) / 512 * 512;
+            of[r].bytes += TIDE_ROUND_UP((to - from) * (int64_t)tide_dtype_bytes(z->dtype), 512);
             of[r].pieces++;
         }
     }

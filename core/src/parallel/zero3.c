@@ -7,6 +7,7 @@
  * end of the backward. */
 #include <string.h>
 
+#include "base/units.h"
 #include "parallel/parallel.h"
 #include "tensor/ops/ops.h"
 
@@ -627,11 +628,6 @@ static void zero3_backward(tide_wrapper *w, tide_tensor *loss) {
     tide_release(m, scaled);
 }
 
-static tide_tensor *scalar(tide_machine *m) {
-    tide_shape shape = {.dims = 0};
-    return tide_empty(m, &shape, TIDE_FP32);
-}
-
 /* fp16 only: isinf and isnan over all gradients. */
 static void check_overflow(zero3 *z) {
     tide_machine *m = machine_of(z);
@@ -677,10 +673,10 @@ static void zero3_update(tide_wrapper *w) {
     for (uint32_t i = 0; i < z->group_count; i++) tide_release_at(m, &z->params[z->group_order[i]].norm);
     tide_tensor *before = z->norm; /* which the engine keeps */
     tide_tensor *norm = NULL;      /* of all, scaled as the loss was; offloaded gradients have theirs on the host */
-    for (uint32_t i = 0; i < z->sub_count && !z->is_offloaded; i++) z->sub_norms[i] = scalar(m);
+    for (uint32_t i = 0; i < z->sub_count && !z->is_offloaded; i++) z->sub_norms[i] = tide_scalar(m, TIDE_FP32);
     if (!z->is_offloaded) {
-        norm = scalar(m);
-        z->norm = scalar(m);
+        norm = tide_scalar(m, TIDE_FP32);
+        z->norm = tide_scalar(m, TIDE_FP32);
     }
     for (uint32_t i = 0; i < z->sub_count && !z->is_offloaded; i++) step_sub_group(z, i);
     for (uint32_t i = 0; i < z->count; i++) { /* persistent parameters come back at once */
@@ -973,7 +969,7 @@ static void zero3_wrap(tide_wrapper *w) {
         z->params[i] = (param){.leaf = row->tensor,
                                .module = row->module,
                                .count = count,
-                               .cut = (count + w->ranks - 1) / w->ranks,
+                               .cut = TIDE_CEIL_DIV(count, w->ranks),
                                .stays = count <= small,
                                .trains = row->tensor->requires_grad};
     }

@@ -98,7 +98,6 @@ static void bf16_backward(tide_wrapper *w, tide_tensor *loss) {
 static void bf16_update(tide_wrapper *w) {
     bf16 *z = w->state;
     tide_machine *m = w->model->m;
-    tide_shape shape = {.dims = 0};
     uint32_t n = 0;
     tide_tensor **norms = TIDE_NEW(m->arena, tide_tensor *, z->count + 1), *before = z->norm;
     m->op = op_name;
@@ -111,7 +110,7 @@ static void bf16_update(tide_wrapper *w) {
         norms[n++] = tide_sum_plain(m, grad, 1, false, TIDE_FP32);
         tide_release(m, grad);
     }
-    z->norm = tide_empty(m, &shape, TIDE_FP32);
+    z->norm = tide_scalar(m, TIDE_FP32);
     for (uint32_t i = n; i-- > 0;) tide_release(m, norms[i]);
     tide_optimizer_step(w->optimizer);
     for (uint32_t i = 0; i < z->count; i++) tide_release_at(m, &z->members[i].tensor->grad);

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/units.h"
 #include "job/settings.h"
 #include "report/trials.h"
 
@@ -107,7 +108,7 @@ static const struct {
      "parameters, gradients and states; every pass crosses the host's bus"},
 };
 
-enum { CHANGE_COUNT = sizeof changes / sizeof *changes, SCALED_COUNT = 2 };
+enum { CHANGE_COUNT = TIDE_COUNT_OF(changes), SCALED_COUNT = 2 };
 
 typedef struct tried {
     const char *const *words;

@@ -5,6 +5,7 @@
  * recorded. */
 #include "report/align.h"
 
+#include "base/units.h"
 #include "report/play.h"
 #include "report/recorded.h"
 
@@ -29,7 +30,7 @@ typedef struct stream {
 
 /* A trace knows blocks, not requests: both are rounded as the allocator does. */
 static void add(tide_arena *arena, stream *s, uint64_t bytes, bool is_free, uint32_t of) {
-    int64_t rounded = (int64_t)((bytes + 511) / 512 * 512);
+    int64_t rounded = (int64_t)TIDE_ROUND_UP(bytes, 512);
     TIDE_ROOM(arena, s->events, s->count, s->capacity);
     s->events[s->count++] = (aligned){is_free ? -rounded : rounded, of};
 }

@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "base/units.h"
 #include "report/segments.h"
 
 /* Waits are told to the allocator as the use of a stream of their own, taken from this many at the top. */
@@ -169,7 +170,7 @@ static tide_caching_status cut_segment(player *p, const tide_older_segment *s, u
         const tide_before *b = &t->before[t->by_address[*next]];
         if (b->address >= end) break;
         uint64_t behind = *next + 1 < t->before_count ? t->before[t->by_address[*next + 1]].address : end;
-        uint64_t bytes = (t->sites[b->site].bytes + LEAST_BLOCK - 1) / LEAST_BLOCK * LEAST_BLOCK;
+        uint64_t bytes = TIDE_ROUND_UP(t->sites[b->site].bytes, LEAST_BLOCK);
         if (behind > end) behind = end;
         ++*next;
         if (b->address < at || bytes > behind - b->address) bytes = 0; /* not as they can lie */

@@ -1,22 +1,12 @@
 /* The report: peak, factors, parts and layers, the largest tensors, the timeline, assumptions. */
 #include "report/report.h"
 
+#include "base/units.h"
 #include "report/curve.h"
 #include "report/whatif.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-const char *tide_gib_digits(tide_arena *arena, uint64_t bytes) {
-    uint64_t tenths = (bytes * 10 + (UINT64_C(1) << 29)) >> 30;
-    return tide_format(arena, "%llu.%llu", (unsigned long long)(tenths / 10), (unsigned long long)(tenths % 10));
-}
-
-const char *tide_gib(tide_arena *arena, uint64_t bytes) {
-    if (bytes < UINT64_C(1) << 26)
-        return tide_format(arena, "%llu MiB", (unsigned long long)((bytes + (1 << 19)) >> 20));
-    return tide_format(arena, "%s GiB", tide_gib_digits(arena, bytes));
-}
 
 tide_replay_config tide_report_config(const tide_job *job) {
     return (tide_replay_config){.conf = job->allocator_conf, .fraction_ppm = job->memory_fraction_ppm};

@@ -59,9 +59,4 @@ tide_part_bytes *tide_report_parts(uint32_t *count, const tide_run *run, const t
 
 void tide_write_diagnostics(tide_writer *w, const tide_diagnostics *diags, bool with_assumptions);
 
-/* "61.8 GiB", from integers alone. */
-const char *tide_gib(tide_arena *arena, uint64_t bytes);
-/* GiB with one digit, without the unit: "69.3". */
-const char *tide_gib_digits(tide_arena *arena, uint64_t bytes);
-
 #endif

@@ -1,6 +1,8 @@
 /* The stages as tables. */
 #include "report/stages.h"
 
+#include "base/units.h"
+
 #include <string.h>
 
 const char tide_stage_names[] = "job, modules, parameters, events, blocks";
@@ -182,7 +184,7 @@ static const struct {
 bool tide_write_stage(tide_writer *w, tide_run *run, const tide_job *job, tide_text stage, tide_text filter,
                       bool *is_known) {
     table t = {w, run, job, filter};
-    size_t i = 0, count = sizeof stages / sizeof *stages;
+    size_t i = 0, count = TIDE_COUNT_OF(stages);
     while (i < count && !tide_text_is(stage, stages[i].name)) i++;
     *is_known = i < count;
     if (!*is_known) return true;

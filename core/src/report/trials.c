@@ -1,6 +1,8 @@
 /* Trials, and what they are for: cells, fit, cards. */
 #include "report/trials.h"
 
+#include "base/units.h"
+
 #include <setjmp.h>
 #include <stdlib.h>
 #include <string.h>

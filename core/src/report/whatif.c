@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "base/units.h"
 #include "report/report.h"
 
 static const uint64_t DEVICE_PAGE = UINT64_C(2) << 20;
@@ -35,7 +36,7 @@ bool tide_smallest_device(uint64_t *bytes, const tide_event_source *what, const 
 static const char *const options[] = {"", "expandable_segments:True", "max_split_size_mb:128",
                                       "roundup_power2_divisions:8", "backend:cudaMallocAsync"};
 
-enum { OPTION_COUNT = sizeof options / sizeof *options };
+enum { OPTION_COUNT = TIDE_COUNT_OF(options) };
 
 /* Peaks on a device without limit; whether it runs on the one that there is. */
 static bool try_option(tide_what_if *trial, const tide_event_source *what, const tide_replay_config *config) {
@@ -55,7 +56,7 @@ static bool try_option(tide_what_if *trial, const tide_event_source *what, const
 /* MiB for what is small: savings are told apart. */
 static const char *amount(tide_arena *arena, uint64_t bytes) {
     if (bytes >= UINT64_C(4) << 30) return tide_gib(arena, bytes);
-    return tide_format(arena, "%llu MiB", (unsigned long long)((bytes + (1 << 19)) >> 20));
+    return tide_mib(arena, bytes);
 }
 
 static void write_advice(tide_writer *w, const char *option, const tide_what_if *now, const tide_what_if *then,

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/checked.h"
+#include "base/units.h"
 
 const char *const tide_dtype_names[TIDE_DTYPE_COUNT] = {
 #define TIDE_DTYPE(name, text, torch, bytes) text,
@@ -76,7 +77,7 @@ tide_tensor *tide_fail(tide_machine *m, tide_status status, const char *format, 
 enum { UNIT = 32 };
 
 void *tide_pool_alloc(tide_machine *m, size_t bytes) {
-    size_t units = (bytes + UNIT - 1) / UNIT;
+    size_t units = TIDE_CEIL_DIV(bytes, UNIT);
     if (units < sizeof m->free_lists / sizeof *m->free_lists && m->free_lists[units]) {
         void *memory = m->free_lists[units];
         memcpy(&m->free_lists[units], memory, sizeof(void *));
@@ -86,7 +87,7 @@ void *tide_pool_alloc(tide_machine *m, size_t bytes) {
 }
 
 void tide_pool_free(tide_machine *m, void *memory, size_t bytes) {
-    size_t units = (bytes + UNIT - 1) / UNIT;
+    size_t units = TIDE_CEIL_DIV(bytes, UNIT);
     if (units >= sizeof m->free_lists / sizeof *m->free_lists) return; /* rare and large: the arena keeps it */
     memcpy(memory, &m->free_lists[units], sizeof(void *));
     m->free_lists[units] = memory;
@@ -483,6 +484,11 @@ void tide_alloc_and_free(tide_machine *m, int64_t bytes) {
 
 tide_tensor *tide_flat(tide_machine *m, int64_t count, tide_dtype dtype) {
     tide_shape shape = tide_shape1((tide_dim){count, 0});
+    return tide_empty(m, &shape, dtype);
+}
+
+tide_tensor *tide_scalar(tide_machine *m, tide_dtype dtype) {
+    tide_shape shape = {.dims = 0};
     return tide_empty(m, &shape, dtype);
 }
 

@@ -309,6 +309,8 @@ tide_tensor *tide_scratch(tide_machine *m, int64_t bytes);
 void tide_alloc_and_free(tide_machine *m, int64_t bytes);
 /* A flat tensor of so many elements. */
 tide_tensor *tide_flat(tide_machine *m, int64_t count, tide_dtype dtype);
+/* A tensor without dimensions. */
+tide_tensor *tide_scalar(tide_machine *m, tide_dtype dtype);
 /* t.data = from: t gives up its storage for that of `from`. */
 void tide_set_data(tide_machine *m, tide_tensor *t, const tide_tensor *from);
 /* t.untyped_storage().resize_(): to nothing, and to `count` elements again. Views of it see both. */

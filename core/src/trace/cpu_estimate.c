@@ -6,6 +6,8 @@
 
 #include "trace/trace.h"
 
+#include "base/units.h"
+
 /* Addresses of what the CPU did not allocate. */
 static const uint64_t MADE_UP = UINT64_C(1) << 62;
 /* Step counters of optimizers: they stay on the host. */
@@ -89,7 +91,7 @@ static void fill_roles(estimate *e) {
     const tide_names *names = &e->walk.r->names;
     e->roles = TIDE_NEW(e->walk.r->arena, unsigned char, names->count + 1);
     for (uint32_t i = 0; i < names->count; i++)
-        for (size_t k = 0; k < sizeof roles / sizeof *roles; k++) {
+        for (size_t k = 0; k < TIDE_COUNT_OF(roles); k++) {
             bool is_it = roles[k].is_prefix ? tide_text_starts(names->names[i], tide_text_of(roles[k].name))
                                             : tide_text_is(names->names[i], roles[k].name);
             if (is_it) e->roles[i] = (unsigned char)roles[k].is;
@@ -226,7 +228,7 @@ static void tell(estimate *e) {
         {ROLE_CONVOLUTION, "convolutions: the workspaces of cuDNN are not counted"},
     };
     tide_recording *r = e->walk.r;
-    for (size_t i = 0; i < sizeof notes / sizeof *notes; i++)
+    for (size_t i = 0; i < TIDE_COUNT_OF(notes); i++)
         if (notes[i].when == ROLE_NONE || e->seen[notes[i].when]) r->notes[r->note_count++] = notes[i].text;
     if (e->found)
         r->notes[r->note_count++] = tide_format(r->arena,

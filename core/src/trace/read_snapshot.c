@@ -9,6 +9,8 @@
 
 #include "trace/recording.h"
 
+#include "base/units.h"
+
 /* Names that are compared: their numbers are those of r->names, in this order from 1. */
 #define SNAPSHOT_WORDS(X)                                                                                              \
     X(action)                                                                                                          \
@@ -612,9 +614,9 @@ static void open_snapshot(tide_recording *r) {
     s->chains = TIDE_NEW(r->arena, chain_entry, 1 << CHAIN_BITS);
     s->recent = tide_arena_grow(r->arena, NULL, 0, sizeof *s->recent << RECENT_BITS);
     s->max_split_bytes = UINT64_MAX;
-    for (size_t i = 0; i < sizeof opcodes / sizeof *opcodes; i++)
+    for (size_t i = 0; i < TIDE_COUNT_OF(opcodes); i++)
         s->by_letter[opcodes[i].letter] = (unsigned char)(i + 1);
-    for (size_t i = 0; i < sizeof words / sizeof *words; i++) tide_name(&r->names, tide_text_of(words[i]));
+    for (size_t i = 0; i < TIDE_COUNT_OF(words); i++) tide_name(&r->names, tide_text_of(words[i]));
 }
 
 static size_t read_snapshot(tide_recording *r, const unsigned char *at, size_t length, bool is_last) {

@@ -1,6 +1,8 @@
 /* The greedy loop that people write around a causal language model, call by call; transformers: generation/utils.py. */
 #include "train/infer.h"
 
+#include "base/units.h"
+
 #include <string.h>
 
 typedef struct generation {
@@ -17,7 +19,7 @@ static bool is_of_prompt(const char *name) {
     static const char *const names[] = {"pixel_values",      "image_grid_thw",    "image_sizes",
                                         "mm_token_type_ids", "token_type_ids",    "pixel_attention_mask",
                                         "aspect_ratio_ids",  "aspect_ratio_mask", "position_ids"};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+    for (size_t i = 0; i < TIDE_COUNT_OF(names); i++)
         if (strcmp(names[i], name) == 0) return true;
     return false;
 }

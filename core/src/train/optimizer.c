@@ -1,6 +1,8 @@
 /* Optimizer steps, played from the rows of optimizer.def. */
 #include "train/optimizer.h"
 
+#include "base/units.h"
+
 #include <string.h>
 
 const char *const tide_optimizer_names[] = {
@@ -15,7 +17,7 @@ const char *const tide_optimizer_titles[] = {
 #undef TIDE_OPTIMIZER
 };
 
-const uint32_t tide_optimizer_name_count = sizeof tide_optimizer_names / sizeof *tide_optimizer_names;
+const uint32_t tide_optimizer_name_count = TIDE_COUNT_OF(tide_optimizer_names);
 
 typedef struct row {
     const char *name;
@@ -132,7 +134,7 @@ static void play_turns(tide_optimizer *optimizer, tide_function *function, param
 }
 
 static const row *row_named(const char *name) {
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+    for (size_t i = 0; i < TIDE_COUNT_OF(rows); i++)
         if (strcmp(rows[i].name, name) == 0) return &rows[i];
     return &rows[0];
 }
@@ -287,11 +289,6 @@ void tide_zero_grad(tide_optimizer *optimizer, bool set_to_none) {
 
 enum { FOREACH_CHUNK = 65536 };
 
-static tide_tensor *scalar(tide_machine *m, tide_dtype dtype) {
-    tide_shape shape = {.dims = 0};
-    return tide_empty(m, &shape, dtype);
-}
-
 void tide_clip_grad_norm(tide_optimizer *optimizer) {
     tide_machine *m = optimizer->model->m;
     int64_t count = 0;
@@ -314,17 +311,17 @@ void tide_clip_grad_norm(tide_optimizer *optimizer) {
             chunks += (tide_count(g) + FOREACH_CHUNK - 1) / FOREACH_CHUNK;
         }
         tide_tensor *offsets = tide_scratch(m, 8 * (count - first + 1)), *partial = tide_scratch(m, 4 * chunks);
-        for (int64_t i = first; i < count; i++) norms[i] = scalar(m, dtypes[dtype_count]);
+        for (int64_t i = first; i < count; i++) norms[i] = tide_scalar(m, dtypes[dtype_count]);
         tide_release(m, partial);
         tide_release(m, offsets);
     }
-    tide_tensor *stacked = tide_scratch(m, count * tide_dtype_bytes(dtype)), *total = scalar(m, dtype);
+    tide_tensor *stacked = tide_scratch(m, count * tide_dtype_bytes(dtype)), *total = tide_scalar(m, dtype);
     tide_release(m, stacked);
     for (int64_t i = count; i-- > 0;) tide_release(m, norms[i]);
-    tide_tensor *sum = scalar(m, dtype), *inverse = scalar(m, dtype), *coefficient = scalar(m, dtype);
+    tide_tensor *sum = tide_scalar(m, dtype), *inverse = tide_scalar(m, dtype), *coefficient = tide_scalar(m, dtype);
     tide_release(m, inverse);
     tide_release(m, sum);
-    tide_tensor *clamped = scalar(m, dtype);
+    tide_tensor *clamped = tide_scalar(m, dtype);
     tide_release(m, coefficient);
     tide_release(m, clamped);
     tide_release(m, total);
@@ -353,8 +350,8 @@ tide_tensor *tide_scaler_scale(tide_model *model, tide_scaler *scaler, tide_tens
     m->op = "GradScaler.scale";
     if (!scaler->scale) {
         m->factor = TIDE_FACTOR_OPTIMIZER;
-        scaler->scale = scalar(m, TIDE_FP32);
-        scaler->growth = scalar(m, TIDE_INT32);
+        scaler->scale = tide_scalar(m, TIDE_FP32);
+        scaler->growth = tide_scalar(m, TIDE_INT32);
         m->factor = TIDE_FACTOR_TEMPORARY;
     }
     return tide_mul(m, loss, scaler->scale);
@@ -365,13 +362,13 @@ void tide_scaler_unscale(tide_model *model, tide_scaler *scaler) {
     m->op = "GradScaler.unscale_";
     if (scaler->is_unscaled) return;
     scaler->is_unscaled = true;
-    tide_tensor *wide = scalar(m, TIDE_FP64), *inverse = scalar(m, TIDE_FP64);
+    tide_tensor *wide = tide_scalar(m, TIDE_FP64), *inverse = tide_scalar(m, TIDE_FP64);
     tide_release(m, wide);
-    tide_tensor *narrow = scalar(m, TIDE_FP32);
+    tide_tensor *narrow = tide_scalar(m, TIDE_FP32);
     tide_release(m, inverse);
-    tide_tensor *found = scalar(m, TIDE_FP32);
-    scaler->found_inf = scalar(m, TIDE_FP32); /* _MultiDeviceReplicator copies both to the gradients' device */
-    tide_tensor *replica = scalar(m, TIDE_FP32);
+    tide_tensor *found = tide_scalar(m, TIDE_FP32);
+    scaler->found_inf = tide_scalar(m, TIDE_FP32); /* _MultiDeviceReplicator copies both to the gradients' device */
+    tide_tensor *replica = tide_scalar(m, TIDE_FP32);
     tide_release(m, narrow);
     tide_release(m, found);
     tide_release(m, replica);
@@ -384,15 +381,15 @@ static void step_fused(tide_model *model, tide_scaler *scaler, tide_optimizer *o
     tide_tensor *scale = NULL;
     m->op = "GradScaler.step";
     if (!scaler->is_unscaled) {
-        tide_tensor *dummy_inv_scale = scalar(m, TIDE_FP32), *found = scalar(m, TIDE_FP32);
-        scaler->found_inf = scalar(m, TIDE_FP32);
-        tide_tensor *replica = scalar(m, TIDE_FP32);
+        tide_tensor *dummy_inv_scale = tide_scalar(m, TIDE_FP32), *found = tide_scalar(m, TIDE_FP32);
+        scaler->found_inf = tide_scalar(m, TIDE_FP32);
+        tide_tensor *replica = tide_scalar(m, TIDE_FP32);
         tide_release(m, replica);
         tide_release(m, dummy_inv_scale);
         tide_release(m, found);
     }
-    tide_tensor *found_inf = scalar(m, TIDE_FP32); /* the sum over devices */
-    if (!scaler->is_unscaled) scale = scalar(m, TIDE_FP32);
+    tide_tensor *found_inf = tide_scalar(m, TIDE_FP32); /* the sum over devices */
+    if (!scaler->is_unscaled) scale = tide_scalar(m, TIDE_FP32);
     tide_optimizer_step(optimizer);
     tide_release(m, scale);
     tide_release(m, found_inf);

@@ -2,6 +2,8 @@
  * models/architectures/library/prompts.json. */
 #include "train/adapters.h"
 
+#include "base/units.h"
+
 #include <string.h>
 
 static bool refuse(tide_model *model, const char *what, const char *remedy) {
@@ -65,7 +67,7 @@ static const struct {
                 {"p_tuning", "PTuning", "PTuningSeq2Seq"},
                 {"prefix_tuning", "PrefixTuning", NULL}};
 
-enum { WRAPPER_COUNT = sizeof wrappers / sizeof *wrappers };
+enum { WRAPPER_COUNT = TIDE_COUNT_OF(wrappers) };
 
 static size_t wrapper_of(const tide_job *job) {
     size_t of = 0;
@@ -119,8 +121,7 @@ bool tide_add_prompt(tide_model *model, const tide_job *job) {
                               size_named(model, encoder ? encoder : token_dim, "encoder"),
                               tide_of_bool(job->adapter.prefix_projection),
                               tide_of_bool(takes_embeds)};
-    uint32_t made =
-        tide_model_wrap(model, model->root, tide_text_of(class_name), arguments, sizeof arguments / sizeof *arguments);
+    uint32_t made = tide_model_wrap(model, model->root, tide_text_of(class_name), arguments, TIDE_COUNT_OF(arguments));
     if (made) tide_model_call(model, made, TIDE_TEXT("init"), TIDE_FACTOR_PARAMETER);
     if (is_prefix) *tide_model_setting(model, "past_length") = tide_of_int(job->adapter.virtual_tokens);
     return made != 0;

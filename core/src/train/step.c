@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "base/units.h"
 #include "job/settings.h"
 #include "lang/embedded_models.h"
 #include "memo/micro_batch_memo.h"
@@ -188,7 +189,7 @@ static tide_dtype dtype_of(const char *name) {
 static bool is_of_step(const char *name) {
     static const char *const names[] = {"batch",           "seq",      "target_seq", "grad_accum", "steps",
                                         "memory_fraction", "allocator"};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+    for (size_t i = 0; i < TIDE_COUNT_OF(names); i++)
         if (strcmp(name, names[i]) == 0) return true;
     return false;
 }
@@ -388,7 +389,7 @@ static bool is_read(const tide_run *run, const tide_json *object, tide_text key)
 /* Keys that the loop itself reads. */
 static bool is_of_loop(tide_text key) {
     static const char *const keys[] = {"model_type", "_class_name", "architecture", "architectures", "use_cache"};
-    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+    for (size_t i = 0; i < TIDE_COUNT_OF(keys); i++)
         if (tide_text_is(key, keys[i])) return true;
     return false;
 }
@@ -455,7 +456,7 @@ static void check_images(const tide_run *run, const tide_job *job) {
     static const char *const settings[][2] = {
         {"images", "images"}, {"image_size", "image_height"}, {"video", "video_frames"}, {"audio", "audio_seconds"}};
     for (uint32_t i = 0; i < job->row_count; i++)
-        for (size_t k = 0; k < sizeof settings / sizeof *settings; k++)
+        for (size_t k = 0; k < TIDE_COUNT_OF(settings); k++)
             if (strcmp(job->rows[i].name, settings[k][0]) == 0 && job->rows[i].origin != TIDE_ORIGIN_DEFAULT &&
                 strcmp(job->rows[i].value, "1") != 0 &&
                 !description_holds(run->model.scopes[0].description, tide_text_of(settings[k][1])))
@@ -770,7 +771,7 @@ static bool wrap(loop *l) {
 /* Settings that change what is played, but not what a name of a description means or which function is called first. */
 static bool is_of_play(const char *name) {
     static const char *const names[] = {"gpu", "gpu_gib", "optimizer"};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+    for (size_t i = 0; i < TIDE_COUNT_OF(names); i++)
         if (strcmp(name, names[i]) == 0) return true;
     return is_of_step(name) || strncmp(name, "parallel.", 9) == 0;
 }

@@ -1,9 +1,9 @@
 /* peft's adapters: adapter_config.json as settings, and the settings adapter.KEY as a job has them. */
 #include "job/settings.h"
 
-#include <string.h>
+#include "base/units.h"
 
-#define COUNT_OF(array) (sizeof(array) / sizeof *(array))
+#include <string.h>
 
 typedef struct adapter_reader {
     tide_arguments *words;
@@ -21,23 +21,6 @@ static bool is_set(const tide_json *value) {
     if (value->kind == TIDE_JSON_BOOL) return value->is_true;
     if (value->kind == TIDE_JSON_STRING) return value->text.length > 0;
     return value->kind == TIDE_JSON_NUMBER ? value->number != 0 : value->first != NULL;
-}
-
-/* {"^model.layers.0.": 8} as ^model.layers.0.=8; NULL if it is not to be written so. */
-static const char *pattern_text(tide_arena *arena, const tide_json *object) {
-    enum { LIMIT = 8000 };
-    const char *text = "";
-    for (const tide_json *entry = object->first; entry; entry = entry->next) {
-        if (entry->kind != TIDE_JSON_NUMBER || memchr(entry->key.at, ',', entry->key.length) || strlen(text) > LIMIT)
-            return NULL;
-        text =
-            tide_format(arena, "%s%s%s=%s", text, *text ? "," : "", entry->key.at, tide_argument_value(arena, entry));
-    }
-    return text;
-}
-
-const char *tide_adapter_value(tide_arena *arena, const tide_json *value) {
-    return value->kind == TIDE_JSON_OBJECT ? pattern_text(arena, value) : tide_argument_value(arena, value);
 }
 
 /* Keys that change no memory, for whatever method. */
@@ -78,7 +61,7 @@ static const struct {
 } renamed[] = {{"lora_alpha", "alpha"}, {"lora_dropout", "dropout"}, {"use_dora", "dora"}, {"use_rslora", "rslora"}};
 
 static bool is_neutral(tide_text key) {
-    for (size_t i = 0; i < COUNT_OF(neutral); i++)
+    for (size_t i = 0; i < TIDE_COUNT_OF(neutral); i++)
         if (tide_text_is(key, neutral[i])) return true;
     return false;
 }
@@ -86,10 +69,10 @@ static bool is_neutral(tide_text key) {
 /* A key as the setting that it is; one that is set and has no setting is named. */
 static void read_key(const adapter_reader *r, const tide_json *entry) {
     const char *key = entry->key.at;
-    for (size_t i = 0; i < COUNT_OF(renamed); i++)
+    for (size_t i = 0; i < TIDE_COUNT_OF(renamed); i++)
         if (tide_text_is(entry->key, renamed[i].key)) key = renamed[i].setting;
     if (is_neutral(entry->key) || !is_set(entry)) return;
-    const char *setting = tide_format(r->arena, "adapter.%s", key), *text = tide_adapter_value(r->arena, entry);
+    const char *setting = tide_format(r->arena, "adapter.%s", key), *text = tide_argument_value_or_map(r->arena, entry);
     if (tide_setting_find(tide_text_of(setting)) == TIDE_SET_COUNT || !text)
         refuse(
             r, TIDE_ERR_UNSUPPORTED,

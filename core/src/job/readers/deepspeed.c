@@ -13,11 +13,7 @@ typedef struct reader {
 } reader;
 
 static bool is_auto(const tide_json *value) {
-    return value && value->kind == TIDE_JSON_STRING && tide_text_is(value->text, "auto");
-}
-
-static bool is_true(const tide_json *value) {
-    return value && value->kind == TIDE_JSON_BOOL && value->is_true;
+    return tide_json_is_text(value, "auto");
 }
 
 static void put(const reader *r, const char *at, const tide_json *given, const char *setting, const char *value) {
@@ -126,7 +122,8 @@ static void read_zero_key(reader *r, const tide_json *entry, int64_t stage) {
                *given = tide_argument_value(arena, entry);
     bool of_all = is_among(entry->key, shared), of_3 = is_among(entry->key, of_stage_3);
     bool is_read = stage > 0 && (of_all || (stage == 3 && of_3));
-    bool is_off = tide_text_is(entry->key, "memory_efficient_linear") ? is_true(entry) : is_switched_off(entry);
+    bool is_off =
+        tide_text_is(entry->key, "memory_efficient_linear") ? tide_json_is_true(entry) : is_switched_off(entry);
     if (is_auto(entry) && is_among(entry->key, filled_in)) r->is_auto = true;
     if (is_read && is_auto(entry))
         tide_trainer_config_note(r->launch, at, TIDE_KEY_USED, given, "as the Trainer fills it in");
@@ -249,7 +246,7 @@ static void read_optimizer(const reader *r, const tide_json *optimizer) {
                "leave the optimizer out, or use AdamW");
         return;
     }
-    bool is_torch = is_true(tide_json_at(parameters, "torch_adam"));
+    bool is_torch = tide_json_is_true(tide_json_at(parameters, "torch_adam"));
     r->launch->settings[TIDE_SET_optimizer] = NULL; /* the Trainer makes a DummyOptim */
     put(r, "optimizer/type", type, "optimizer",
         is_torch ? "adamw" : "adamw_fused"); /* FusedAdam: two states, nothing else */
@@ -265,20 +262,20 @@ static void read_precision(const reader *r, const tide_json *root) {
     for (unsigned i = 0; i < 2; i++) {
         const tide_json *section = tide_json_at(root, i ? "fp16" : "bf16");
         for (const tide_json *entry = section ? section->first : NULL; entry; entry = entry->next)
-            if (is_among(entry->key, narrow) && is_true(entry))
+            if (is_among(entry->key, narrow) && tide_json_is_true(entry))
                 refuse(
                     r, TIDE_ERR_UNSUPPORTED,
                     tide_format(r->words->arena, "%s/%s", i ? "fp16" : "bf16", tide_shown(r->words->arena, entry->key)),
                     "is not described", "remove it");
     }
-    if (is_true(bf16) && is_true(fp16))
+    if (tide_json_is_true(bf16) && tide_json_is_true(fp16))
         refuse(r, TIDE_ERR_CONFLICT, "fp16/enabled",
                "DeepSpeed refuses it: \"bfloat16 and fp16 modes cannot be simultaneously enabled\"",
                "enable one of the two");
     bool is_open = (!bf16 || is_auto(bf16)) && (!fp16 || is_auto(fp16));
-    if (is_true(bf16))
+    if (tide_json_is_true(bf16))
         put(r, "bf16/enabled", bf16, "parallel.half", "bf16");
-    else if (is_true(fp16))
+    else if (tide_json_is_true(fp16))
         put(r, "fp16/enabled", fp16, "parallel.half", "fp16");
     else if (is_open && launched && (strcmp(launched, "bf16") == 0 || strcmp(launched, "fp16") == 0))
         tide_trainer_config_settle(r->launch, tide_trainer_config_precision_fact(r->launch), "parallel.half", launched);

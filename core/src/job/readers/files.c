@@ -2,6 +2,8 @@
  * something else that is named. */
 #include "job/readers/trainer_config.h"
 
+#include "base/units.h"
+
 #include <string.h>
 
 enum { FILE_LIMIT = 512, JOB_VERSION = 1 };
@@ -125,7 +127,7 @@ static bool file_is_no_json(const file_reader *r) {
         file_refuse(r, TIDE_ERR_FILE, "is empty", GIVE_CONFIG);
         return true;
     }
-    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+    for (size_t i = 0; i < TIDE_COUNT_OF(kinds); i++)
         if (tide_text_starts(text, kinds[i].magic)) {
             file_refuse(r, TIDE_ERR_FILE, kinds[i].what, kinds[i].remedy);
             return true;
@@ -141,10 +143,6 @@ static bool file_is_no_json(const file_reader *r) {
 
 /* ---- what a file may be ---- */
 
-static bool is_kind(const tide_json *node, tide_json_kind kind) {
-    return node && node->kind == kind;
-}
-
 static bool is_preprocessor(const tide_json *root) {
     static const char *const keys[] = {"image_processor_type",
                                        "feature_extractor_type",
@@ -159,20 +157,20 @@ static bool is_preprocessor(const tide_json *root) {
                                        "max_image_size",
                                        "max_patches",
                                        "size"};
-    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+    for (size_t i = 0; i < TIDE_COUNT_OF(keys); i++)
         if (file_has(root, keys[i])) return true;
     return false;
 }
 
 const tide_json *tide_config_type(const tide_json *config) {
     static const char *const keys[] = {"model_type", "_class_name", "architecture"};
-    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
-        if (is_kind(tide_json_at(config, keys[i]), TIDE_JSON_STRING)) return tide_json_at(config, keys[i]);
+    for (size_t i = 0; i < TIDE_COUNT_OF(keys); i++)
+        if (tide_json_is(tide_json_at(config, keys[i]), TIDE_JSON_STRING)) return tide_json_at(config, keys[i]);
     return tide_json_at(config, "model_type");
 }
 
 static bool is_config(const tide_json *root) {
-    return tide_config_type(root) || is_kind(tide_json_at(root, "architectures"), TIDE_JSON_ARRAY);
+    return tide_config_type(root) || tide_json_is(tide_json_at(root, "architectures"), TIDE_JSON_ARRAY);
 }
 
 /* Nested configurations must be objects. */
@@ -187,7 +185,7 @@ static bool config_check(tide_arena *arena, const tide_json *config, const char 
     if (type && type->kind != TIDE_JSON_STRING && type->kind != TIDE_JSON_NULL)
         is_sane = tide_error(diags, TIDE_ERR_FIELD_TYPE, tide_format(arena, "%s/model_type", place),
                              tide_format(arena, "is %s; must be a string", tide_json_kind_name(type)), NULL);
-    for (size_t i = 0; i < sizeof nested / sizeof *nested; i++) {
+    for (size_t i = 0; i < TIDE_COUNT_OF(nested); i++) {
         const tide_json *part = tide_json_at(config, nested[i]);
         if (part && part->kind != TIDE_JSON_OBJECT && part->kind != TIDE_JSON_NULL)
             is_sane = tide_error(diags, TIDE_ERR_FIELD_TYPE, tide_format(arena, "%s/%s", place, nested[i]),
@@ -198,7 +196,7 @@ static bool config_check(tide_arena *arena, const tide_json *config, const char 
 
 static const char *file_string(const tide_json *object, const char *key) {
     const tide_json *value = tide_json_at(object, key);
-    return is_kind(value, TIDE_JSON_STRING) && value->text.length ? value->text.at : NULL;
+    return tide_json_is(value, TIDE_JSON_STRING) && value->text.length ? value->text.at : NULL;
 }
 
 bool tide_entry_read(tide_inputs *given, tide_arena *arena, const tide_json *entry, const char *place,
@@ -216,8 +214,8 @@ bool tide_entry_read(tide_inputs *given, tide_arena *arena, const tide_json *ent
     given->title = file_string(entry, "title");
     given->source = file_string(entry, "source");
     given->published_parameters =
-        is_kind(count, TIDE_JSON_NUMBER) && count->is_integer && count->integer > 0 ? count->integer : 0;
-    if (is_kind(preprocessor, TIDE_JSON_OBJECT) && !given->preprocessor)
+        tide_json_is(count, TIDE_JSON_NUMBER) && count->is_integer && count->integer > 0 ? count->integer : 0;
+    if (tide_json_is(preprocessor, TIDE_JSON_OBJECT) && !given->preprocessor)
         given->preprocessor = tide_json_clone(arena, preprocessor);
     return true;
 }
@@ -288,7 +286,7 @@ static void read_description(const file_reader *r, const tide_json *root) {
 
 static void read_job(const file_reader *r, const tide_json *root) {
     const tide_json *version = tide_json_at(root, "tidemark"), *settings = tide_json_at(root, "settings");
-    if (!is_kind(version, TIDE_JSON_NUMBER) || !version->is_integer || version->integer < 1)
+    if (!tide_json_is(version, TIDE_JSON_NUMBER) || !version->is_integer || version->integer < 1)
         file_refuse(r, TIDE_ERR_FIELD_TYPE, "has no version that can be read in \"tidemark\"", "write \"tidemark\": 1");
     else if (version->integer > JOB_VERSION)
         file_refuse(r, TIDE_ERR_UNSUPPORTED, "was made by a newer tidemark", "update tidemark");
@@ -299,11 +297,9 @@ static void read_job(const file_reader *r, const tide_json *root) {
         tide_arguments_of_json(r->words, settings, TIDE_ORIGIN_FILE);
 }
 
-#define COUNT_OF(array) (sizeof(array) / sizeof *(array))
-
 static void read_object(const file_reader *r, tide_json *root) {
-    if (is_kind(tide_json_at(root, "architecture"), TIDE_JSON_STRING) &&
-        is_kind(tide_json_at(root, "modules"), TIDE_JSON_OBJECT)) {
+    if (tide_json_is(tide_json_at(root, "architecture"), TIDE_JSON_STRING) &&
+        tide_json_is(tide_json_at(root, "modules"), TIDE_JSON_OBJECT)) {
         read_description(r, root);
         return;
     }
@@ -324,18 +320,18 @@ static void read_object(const file_reader *r, tide_json *root) {
         return;
     }
     const tide_json *config = tide_json_at(root, "config");
-    if (config && is_kind(tide_json_at(root, "name"), TIDE_JSON_STRING) &&
+    if (config && tide_json_is(tide_json_at(root, "name"), TIDE_JSON_STRING) &&
         (!file_has(root, "version") || is_config(config))) {
         read_entry(r, root);
         return;
     }
-    if (file_is_other(r, root, before_config, COUNT_OF(before_config))) return;
+    if (file_is_other(r, root, before_config, TIDE_COUNT_OF(before_config))) return;
     if (is_config(root)) {
         read_config(r, root);
         return;
     }
     const tide_json *nested = tide_json_at(root, "image_processor");
-    if (is_kind(nested, TIDE_JSON_OBJECT)) {
+    if (tide_json_is(nested, TIDE_JSON_OBJECT)) {
         read_preprocessor(r, tide_json_clone(r->arena, nested));
         return;
     }
@@ -348,7 +344,7 @@ static void read_object(const file_reader *r, tide_json *root) {
         tide_trainer_config_add(r->launch, launch, root, r->name, r->place);
         return;
     }
-    if (file_is_other(r, root, after_config, COUNT_OF(after_config))) return;
+    if (file_is_other(r, root, after_config, TIDE_COUNT_OF(after_config))) return;
     file_refuse(r, TIDE_ERR_MODEL_UNKNOWN, "is JSON, but no configuration: it has no \"model_type\"", GIVE_CONFIG);
 }
 

@@ -1,6 +1,8 @@
 /* A case of the oracle (shared vocabulary, other defaults) as words. */
 #include "job/settings.h"
 
+#include "base/units.h"
+
 #include <string.h>
 
 typedef struct case_reader {
@@ -72,7 +74,7 @@ static bool case_adapter(case_reader *r, const tide_json *options) {
     case_word(r, "adapter", method && method->kind == TIDE_JSON_STRING ? method->text.at : "lora");
     for (const tide_json *entry = options->first; entry; entry = entry->next) {
         const char *name = tide_format(r->arena, "adapter.%s", tide_shown(r->arena, entry->key));
-        const char *text = tide_adapter_value(r->arena, entry);
+        const char *text = tide_argument_value_or_map(r->arena, entry);
         if (entry == method || entry->kind == TIDE_JSON_NULL) continue;
         if (!text || tide_setting_find(tide_text_of(name)) == TIDE_SET_COUNT) return case_refuse(r, name);
         case_word(r, name, text);
@@ -82,7 +84,7 @@ static bool case_adapter(case_reader *r, const tide_json *options) {
 
 static bool case_entry(case_reader *r, const tide_json *entry) {
     static const char *const unread[] = {"id", "note", "seed", "from_pretrained", "config", "preprocessor"};
-    if (is_one_of(entry->key, unread, sizeof unread / sizeof *unread)) return true;
+    if (is_one_of(entry->key, unread, TIDE_COUNT_OF(unread))) return true;
     if (tide_text_is(entry->key, "parallel")) return case_plan(r, entry);
     if (tide_text_is(entry->key, "lora")) return case_adapter(r, entry);
     tide_setting_id id = tide_setting_find(entry->key);
@@ -132,7 +134,7 @@ bool tide_job_arguments_of_case(tide_arena *arena, const tide_json *of_case, tid
         *reason = r.reason;
         return false;
     }
-    for (size_t i = 0; i < sizeof case_defaults / sizeof *case_defaults; i++) {
+    for (size_t i = 0; i < TIDE_COUNT_OF(case_defaults); i++) {
         const char *name = tide_settings[case_defaults[i].id].name;
         const tide_json *given = tide_json_at(of_case, name);
         if (!given || given->kind == TIDE_JSON_NULL) case_word(&r, name, case_defaults[i].value);
@@ -147,7 +149,7 @@ void tide_job_add_files_of_case(tide_arena *arena, const tide_json *of_case, tid
                                                                                     "preprocessor_config.json"};
     tide_file *all = TIDE_NEW(arena, tide_file, *count + 2);
     for (uint32_t i = 0; i < *count; i++) all[i] = (*files)[i];
-    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+    for (size_t i = 0; i < TIDE_COUNT_OF(keys); i++) {
         const tide_json *value = tide_json_at(of_case, keys[i]);
         if (value && value->kind == TIDE_JSON_OBJECT)
             all[(*count)++] = (tide_file){tide_text_of(names[i]), tide_text_of(tide_argument_json_text(arena, value))};

@@ -24,16 +24,6 @@ static void put_key(const quantization *q, tide_setting_id id, const char *key) 
     put_value(q, id, tide_json_at(q->from, key));
 }
 
-static bool is_true(const tide_json *object, const char *key) {
-    const tide_json *value = tide_json_at(object, key);
-    return value && value->kind == TIDE_JSON_BOOL && value->is_true;
-}
-
-static bool is_text(const tide_json *object, const char *key, const char *text) {
-    const tide_json *value = tide_json_at(object, key);
-    return value && value->kind == TIDE_JSON_STRING && tide_text_is(value->text, text);
-}
-
 /* -1 is one scale for a whole row. */
 static void put_group(const quantization *q, const tide_json *value) {
     bool is_number = value && value->kind == TIDE_JSON_NUMBER && value->is_integer;
@@ -44,11 +34,15 @@ static void put_group(const quantization *q, const tide_json *value) {
 }
 
 static bool read_bitsandbytes(const quantization *q) {
-    bool is_8bit = is_true(q->from, "load_in_8bit");
-    put(q, TIDE_SET_quant, is_8bit ? "int8" : is_text(q->from, "bnb_4bit_quant_type", "nf4") ? "nf4" : "fp4");
+    bool is_8bit = tide_json_is_true(tide_json_at(q->from, "load_in_8bit"));
+    put(q, TIDE_SET_quant,
+        is_8bit                                                                  ? "int8"
+        : tide_json_is_text(tide_json_at(q->from, "bnb_4bit_quant_type"), "nf4") ? "nf4"
+                                                                                 : "fp4");
     put_key(q, TIDE_SET_quant_skip, "llm_int8_skip_modules");
     if (is_8bit) return true;
-    put(q, TIDE_SET_quant_double, is_true(q->from, "bnb_4bit_use_double_quant") ? "true" : "false");
+    put(q, TIDE_SET_quant_double,
+        tide_json_is_true(tide_json_at(q->from, "bnb_4bit_use_double_quant")) ? "true" : "false");
     put_key(q, TIDE_SET_quant_compute_dtype, "bnb_4bit_compute_dtype");
     return true;
 }
@@ -82,8 +76,8 @@ static bool read_compressed(const quantization *q) {
     if (!weights || weights->kind != TIDE_JSON_OBJECT || groups->count != 1) return false;
     put(q, TIDE_SET_quant, "compressed_tensors");
     put_value(q, TIDE_SET_quant_bits, tide_json_at(weights, "num_bits"));
-    put(q, TIDE_SET_quant_type, is_text(weights, "type", "float") ? "float" : "int");
-    put(q, TIDE_SET_quant_zero_point, is_true(weights, "symmetric") ? "false" : "true");
+    put(q, TIDE_SET_quant_type, tide_json_is_text(tide_json_at(weights, "type"), "float") ? "float" : "int");
+    put(q, TIDE_SET_quant_zero_point, tide_json_is_true(tide_json_at(weights, "symmetric")) ? "false" : "true");
     const tide_json *size = tide_json_at(weights, "group_size");
     if (size && size->kind == TIDE_JSON_NUMBER)
         put_group(q, size);
@@ -96,11 +90,12 @@ static bool read_compressed(const quantization *q) {
 bool tide_quantization_read(tide_arguments *words, const tide_json *from) {
     quantization q = {words, from};
     if (from->kind != TIDE_JSON_OBJECT) return false;
-    if (is_text(from, "quant_method", "bitsandbytes") || is_true(from, "load_in_4bit") || is_true(from, "load_in_8bit"))
+    if (tide_json_is_text(tide_json_at(from, "quant_method"), "bitsandbytes") ||
+        tide_json_is_true(tide_json_at(from, "load_in_4bit")) || tide_json_is_true(tide_json_at(from, "load_in_8bit")))
         return read_bitsandbytes(&q);
-    if (is_text(from, "quant_method", "gptq")) return read_packed(&q, "gptq");
-    if (is_text(from, "quant_method", "awq")) return read_packed(&q, "awq");
-    if (is_text(from, "quant_method", "fp8")) return read_fp8(&q);
-    if (is_text(from, "quant_method", "compressed-tensors")) return read_compressed(&q);
+    if (tide_json_is_text(tide_json_at(from, "quant_method"), "gptq")) return read_packed(&q, "gptq");
+    if (tide_json_is_text(tide_json_at(from, "quant_method"), "awq")) return read_packed(&q, "awq");
+    if (tide_json_is_text(tide_json_at(from, "quant_method"), "fp8")) return read_fp8(&q);
+    if (tide_json_is_text(tide_json_at(from, "quant_method"), "compressed-tensors")) return read_compressed(&q);
     return false;
 }

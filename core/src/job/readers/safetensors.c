@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/checked.h"
+#include "base/units.h"
 
 /* Bits of an element. */
 static const struct {
@@ -16,7 +17,7 @@ static const struct {
               {"F64", 64}, {"I64", 64}, {"U64", 64},  {"F4", 4},      {"F6_E2M3", 6}, {"F6_E3M2", 6}};
 
 static int bits_of(tide_text name) {
-    for (size_t i = 0; i < sizeof dtypes / sizeof *dtypes; i++)
+    for (size_t i = 0; i < TIDE_COUNT_OF(dtypes); i++)
         if (tide_text_is(name, dtypes[i].name)) return dtypes[i].bits;
     return 0;
 }

@@ -3,6 +3,8 @@
  * Accelerate (1.15) do it. */
 #include "job/readers/trainer_config.h"
 
+#include "base/units.h"
+
 #include <inttypes.h>
 #include <string.h>
 
@@ -28,8 +30,6 @@ static const char *const fact_names[TIDE_FACT_COUNT] = {
 
 /* Accelerate's section on DeepSpeed. */
 #define PLUGIN ((tide_trainer_config_file)'D')
-
-#define COUNT_OF(array) (sizeof(array) / sizeof *(array))
 
 /* ---- what a file is ---- */
 
@@ -60,7 +60,7 @@ static const struct {
 };
 
 tide_trainer_config_file tide_trainer_config_kind_of(const tide_json *root) {
-    for (size_t i = 0; i < COUNT_OF(marks); i++)
+    for (size_t i = 0; i < TIDE_COUNT_OF(marks); i++)
         if (tide_json_at(root, marks[i].key)) return marks[i].kind;
     return TIDE_LAUNCH_NONE;
 }
@@ -269,7 +269,7 @@ static void matters(tide_trainer_config *l, const key_row *row, const char *key,
 }
 
 static const key_row *row_of(tide_trainer_config_file kind, tide_text key) {
-    for (size_t i = 0; i < COUNT_OF(rows); i++)
+    for (size_t i = 0; i < TIDE_COUNT_OF(rows); i++)
         if (strchr(rows[i].files, (int)kind) && tide_text_matches(key, tide_text_of(rows[i].key))) return &rows[i];
     return NULL;
 }
@@ -668,7 +668,7 @@ void tide_trainer_config_resolve(tide_trainer_config *l) {
     static const tide_trainer_config_file order[] = {TIDE_LAUNCH_TRAINER, TIDE_LAUNCH_FACTORY, TIDE_LAUNCH_AXOLOTL,
                                                      TIDE_LAUNCH_FSDP, TIDE_LAUNCH_ACCELERATE};
     if (!l->count) return;
-    for (size_t k = 0; k < COUNT_OF(order); k++)
+    for (size_t k = 0; k < TIDE_COUNT_OF(order); k++)
         for (uint32_t i = 0; i < l->count; i++) {
             if (l->sources[i].kind != order[k]) continue;
             l->at = &l->sources[i];

@@ -2,16 +2,14 @@
  * cuda/attention_backward.cu, cuda/sdp_utils.cpp; cuda/flash_attn/flash_api.cpp; cuda/mem_eff_attention. */
 #include "tensor/ops/ops.h"
 
+#include "base/units.h"
+
 typedef struct attention {
     int64_t batch, heads, kv_heads, queries, keys, width, value_width;
     double dropout;
     bool is_causal,
         repeats; /* repeats: enable_gqa, keys and values are copied for their queries; else they broadcast */
 } attention;
-
-static int64_t round_up(int64_t n, int64_t to) {
-    return (n + to - 1) / to * to;
-}
 
 static tide_tensor *shaped(tide_machine *m, tide_dtype dtype, int dims, const int64_t *sizes) {
     tide_shape shape = {.dims = dims};
@@ -91,16 +89,16 @@ static tide_tensor *kept(tide_machine *m, tide_node *node, tide_tensor *out, tid
 /* flash_api.cpp: num_splits_heuristic with twice the SMs; 1 unless few blocks leave the device idle. */
 static int64_t flash_splits(const tide_machine *m, const attention *a) {
     int64_t key_block = a->width <= 64 ? 256 : a->width <= 128 ? 128 : 64;
-    int64_t key_blocks = (a->keys + key_block - 1) / key_block;
+    int64_t key_blocks = TIDE_CEIL_DIV(a->keys, key_block);
     int64_t blocks = a->batch * a->heads * ((a->queries + 63) / 64), sms = 2 * (int64_t)m->device.sms;
     if (a->dropout > 0 || 10 * blocks >= 8 * sms) return 1;
     int64_t most = key_blocks < sms ? key_blocks : sms, best = 0;
     most = most < 128 ? most : 128;
     int64_t efficiency[129] = {0}; /* parts in 2^20 */
     for (int64_t n = 1; n <= most; n++) {
-        bool is_eligible = n == 1 || (key_blocks + n - 1) / n != (key_blocks + n - 2) / (n - 1);
+        bool is_eligible = n == 1 || TIDE_CEIL_DIV(key_blocks, n) != TIDE_CEIL_DIV(key_blocks, n - 1);
         if (!is_eligible) continue;
-        int64_t waves = (blocks * n + sms - 1) / sms;
+        int64_t waves = TIDE_CEIL_DIV(blocks * n, sms);
         efficiency[n] = (blocks * n << 20) / (waves * sms);
         if (efficiency[n] > best) best = efficiency[n];
     }
@@ -119,7 +117,7 @@ static void flash_run(tide_machine *m, tide_node *node, tide_tensor **grads, tid
     results[0] = tide_empty_like(m, q, q->dtype);
     results[1] = tide_empty_like(m, k, k->dtype);
     results[2] = tide_empty_like(m, v, v->dtype);
-    int64_t rows = round_up(a.queries, 128), width = round_up(a.width, a.width <= 128 ? 32 : 64);
+    int64_t rows = TIDE_ROUND_UP(a.queries, 128), width = TIDE_ROUND_UP(a.width, a.width <= 128 ? 32 : 64);
     tide_tensor *softmax_d = SHAPED(m, TIDE_FP32, a.batch, a.heads, rows);
     tide_tensor *dq_accumulator = SHAPED(m, TIDE_FP32, a.batch, rows, a.heads, width);
     tide_tensor *wide_k = NULL, *wide_v = NULL;
@@ -145,8 +143,8 @@ static tide_tensor *flash(tide_machine *m, tide_tensor *q, tide_tensor *k, tide_
     int64_t splits = flash_splits(m, a);
     if (splits > 1) {
         partial_lse = SHAPED(m, TIDE_FP32, splits, a->batch, a->heads, a->queries);
-        partial_out =
-            SHAPED(m, TIDE_FP32, splits, a->batch, a->heads, a->queries, round_up(a->width, a->width <= 128 ? 32 : 64));
+        partial_out = SHAPED(m, TIDE_FP32, splits, a->batch, a->heads, a->queries,
+                             TIDE_ROUND_UP(a->width, a->width <= 128 ? 32 : 64));
     }
     if (a->dropout > 0) state = SHAPED(m, TIDE_INT64, 2);
     tide_tensor *seed = a->dropout > 0 ? SHAPED(m, TIDE_INT64, 1) : SHAPED(m, TIDE_INT64, 2);
@@ -167,13 +165,12 @@ static int64_t efficient_workspace(const attention *a, tide_dtype dtype, int cap
     bool is_sm86 = (capability == 86 || capability == 89) && a->width <= 96 && a->dropout <= 0; /* has its own kernel */
     int64_t tile_rows = is_wide && (is_half || capability >= 80) ? 128 : 64;
     int64_t tile_columns = is_wide && is_half && capability >= 80 && a->width <= 128 && !is_sm86 ? 128 : 64;
-    int64_t row_tiles = (a->queries + tile_rows - 1) / tile_rows,
-            column_tiles = (a->width + tile_columns - 1) / tile_columns;
+    int64_t row_tiles = TIDE_CEIL_DIV(a->queries, tile_rows), column_tiles = TIDE_CEIL_DIV(a->width, tile_columns);
     int64_t bytes = row_tiles * column_tiles * (16 + tile_rows * tile_columns * 4);
     if (is_half && a->width > 128) {
         int64_t splits = (a->keys + 63) / 64, most = 200 / (a->batch * a->heads);
         if (splits > most) splits = most > 1 ? most : 1;
-        bytes += 64 * splits * (round_up(a->width, 128) + round_up(a->value_width, 128)) * 4;
+        bytes += 64 * splits * (TIDE_ROUND_UP(a->width, 128) + TIDE_ROUND_UP(a->value_width, 128)) * 4;
     }
     return a->batch * a->heads * bytes;
 }
@@ -189,7 +186,7 @@ static void efficient_run(tide_machine *m, tide_node *node, tide_tensor **grads,
     results[1] = bshd(m, k->shape, k->dtype);
     results[2] = bshd(m, v->shape, v->dtype);
     if (tide_needs_input_grad(node, 3)) { /* rows begin at multiples of 16 elements */
-        tide_tensor *full = SHAPED(m, (tide_dtype)q->dtype, a.batch, a.heads, a.queries, round_up(a.keys, 16));
+        tide_tensor *full = SHAPED(m, (tide_dtype)q->dtype, a.batch, a.heads, a.queries, TIDE_ROUND_UP(a.keys, 16));
         results[3] = tide_slice(m, full, -1, (tide_dim){0, 0}, (tide_dim){a.keys, 0});
         tide_release(m, full);
     }
@@ -231,7 +228,7 @@ static tide_tensor *efficient(tide_machine *m, tide_tensor *q, tide_tensor *k, t
     shape.name[3] = v->shape->name[3];
     tide_tensor *out = tide_set_grad_fn(m, node, bshd(m, &shape, q->dtype));
     bool needs_lse = q->requires_grad || k->requires_grad || v->requires_grad;
-    tide_tensor *lse = SHAPED(m, TIDE_FP32, a->batch, a->heads, needs_lse ? round_up(a->queries, 32) : 0);
+    tide_tensor *lse = SHAPED(m, TIDE_FP32, a->batch, a->heads, needs_lse ? TIDE_ROUND_UP(a->queries, 32) : 0);
     if ((a->value_width > 128 || a->width > 128) && q->dtype != TIDE_FP32)
         tide_alloc_and_free(m, tide_count(out) * 4); /* fp32 accumulator of the output */
     return kept(m, node, out, lse, seed, offset);
@@ -435,7 +432,8 @@ static tide_tensor *aligned_bias(tide_machine *m, tide_tensor *bias, const atten
     int64_t last = bias->shape->size[bias->shape->dims - 1], multiple = 8;
     tide_tensor *aligned = tide_retain(bias);
     if (last % multiple) {
-        tide_tensor *padded = tide_pad(m, bias, &(int64_t){round_up(last, multiple) - last}, 1, bias->shape->dims - 1);
+        tide_tensor *padded =
+            tide_pad(m, bias, &(int64_t){TIDE_ROUND_UP(last, multiple) - last}, 1, bias->shape->dims - 1);
         aligned = replaced(
             m, aligned,
             tide_slice(m, padded, -1, (tide_dim){0, 0}, (tide_dim){last, bias->shape->name[bias->shape->dims - 1]}));
@@ -446,7 +444,7 @@ static tide_tensor *aligned_bias(tide_machine *m, tide_tensor *bias, const atten
 }
 
 static tide_tensor *padded_flash(tide_machine *m, tide_tensor *q, tide_tensor *k, tide_tensor *v, const attention *a) {
-    int64_t wide = round_up(a->width, 8);
+    int64_t wide = TIDE_ROUND_UP(a->width, 8);
     if (wide == a->width) return flash(m, q, k, v, a);
     attention padded = *a;
     padded.width = padded.value_width = wide;

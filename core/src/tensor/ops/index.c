@@ -4,13 +4,7 @@
  * tiles; measured with torch 2.15.0 at compute capability 9.0, exact for every size tried. */
 #include "tensor/ops/ops.h"
 
-static int64_t align256(int64_t bytes) {
-    return (bytes + 255) / 256 * 256;
-}
-
-static int64_t tiles(int64_t n, int64_t tile) {
-    return (n + tile - 1) / tile;
-}
+#include "base/units.h"
 
 enum {
     SCAN_TILE = 4992,
@@ -27,12 +21,12 @@ static int64_t sort_scratch(int64_t n, int64_t limit) {
     int64_t bits = 0;
     for (; limit > 0; limit >>= 1) bits++;
     int64_t passes = bits > 8 ? (bits + 7) / 8 : 1;
-    return (passes > 1 ? 2 * align256(8 * n) : 0) + 511 + 2048 * passes + 1024 * tiles(n, SORT_TILE);
+    return (passes > 1 ? 2 * TIDE_ROUND_UP(8 * n, 256) : 0) + 511 + 2048 * passes + 1024 * TIDE_CEIL_DIV(n, SORT_TILE);
 }
 
 /* cub::DeviceScan: a state per tile, twice as wide as what is summed. */
 static int64_t scan_scratch_of(int64_t n, int64_t tile, int64_t bytes) {
-    return 511 + align256(2 * bytes * (32 + tiles(n, tile)));
+    return 511 + TIDE_ROUND_UP(2 * bytes * (32 + TIDE_CEIL_DIV(n, tile)), 256);
 }
 
 static int64_t scan_scratch(int64_t n, int64_t tile) {
@@ -41,7 +35,7 @@ static int64_t scan_scratch(int64_t n, int64_t tile) {
 
 /* cub::DeviceSelect behind nonzero: one 8-byte state per tile. */
 static int64_t select_scratch(int64_t n) {
-    return 511 + align256(8 * (32 + tiles(n, SELECT_TILE)));
+    return 511 + TIDE_ROUND_UP(8 * (32 + TIDE_CEIL_DIV(n, SELECT_TILE)), 256);
 }
 
 /* ---- making tensors ---- */
@@ -106,7 +100,7 @@ static void embedding_run(tide_machine *m, tide_node *node, tide_tensor **grads,
     tide_release(m, owner);
     tide_tensor *all[] = {
         partial_offsets, partial_count, segment_offsets, per_segment, count, offsets, origin, sorted, g};
-    for (unsigned i = 0; i < sizeof all / sizeof *all; i++) tide_release(m, all[i]);
+    for (unsigned i = 0; i < TIDE_COUNT_OF(all); i++) tide_release(m, all[i]);
     tide_release(m, indices);
 }
 static const tide_backward embedding_backward = {"EmbeddingBackward0", embedding_run};

@@ -2,6 +2,8 @@
  * Generated backwards compute the gradients in the alphabetical order of the arguments' names: other before self. */
 #include "tensor/ops/ops.h"
 
+#include "base/units.h"
+
 tide_tensor *tide_elementwise(tide_machine *m, tide_tensor *const *inputs, int count, tide_dtype dtype) {
     tide_layout *layout = inputs[0]->layout;
     bool is_kept = layout->is_contiguous ? layout->is_canonical : layout->is_dense;
@@ -144,7 +146,7 @@ static void clamp_to_run(tide_machine *m, tide_node *node, tide_tensor **grads, 
     tide_tensor *filled = tide_elementwise(m, grads, 1, grads[0]->dtype);
     results[0] = tide_elementwise(m, grads, 1, grads[0]->dtype);
     tide_tensor *made[] = {filled, masks[6], masks[3], is_ordered, most, least, x};
-    for (unsigned i = 0; i < sizeof made / sizeof *made; i++) tide_release(m, made[i]);
+    for (unsigned i = 0; i < TIDE_COUNT_OF(made); i++) tide_release(m, made[i]);
 }
 static const tide_backward clamp_to_backward = {"ClampBackward0", clamp_to_run};
 

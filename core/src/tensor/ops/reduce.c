@@ -1,6 +1,8 @@
 /* Sums and means: aten/src/ATen/native/ReduceOps.cpp, cuda/Reduce.cuh. */
 #include "tensor/ops/ops.h"
 
+#include "base/units.h"
+
 /* Note [Reduction scratch], cuda/Reduce.cuh: setReduceConfig. When one block per output would leave the device idle,
  * several blocks share an output and meet in a buffer of fp32 partial sums and a counter per block column. Both are
  * allocated after the output and freed before the operation returns. */
@@ -13,10 +15,6 @@ typedef struct reduction {
     int vec;             /* outputs per thread when the contiguous dimension is kept: 4, 2 or 1 */
     int64_t accumulator; /* bytes of a partial sum */
 } reduction;
-
-static int64_t divide_up(int64_t a, int64_t b) {
-    return (a + b - 1) / b;
-}
 
 static int64_t last_power_of_two(int64_t n) {
     int64_t power = 1;
@@ -45,16 +43,16 @@ static void reduction_scratch(tide_machine *m, const reduction *r) {
         step_input = width;
     else
         step_output = width;
-    int64_t values = divide_up(r->inputs, step_input);
+    int64_t values = TIDE_CEIL_DIV(r->inputs, step_input);
     bool is_split = values >= height * MIN_VALUES || values >= MAX_VALUES;
     if (!is_split) return;
     step_input *= height;
-    values = divide_up(r->inputs, step_input);
+    values = TIDE_CEIL_DIV(r->inputs, step_input);
     int64_t target = (int64_t)m->device.sms * (m->device.threads_per_sm / (width * height));
-    int64_t grid = divide_up(r->outputs / vec, step_output);
+    int64_t grid = TIDE_CEIL_DIV(r->outputs / vec, step_output);
     if (values < MAX_VALUES || grid > target) return;
-    int64_t blocks = at_most(divide_up(target, grid), divide_up(values, MIN_VALUES));
-    if (blocks < divide_up(values, MAX_VALUES)) blocks = divide_up(values, MAX_VALUES);
+    int64_t blocks = at_most(TIDE_CEIL_DIV(target, grid), TIDE_CEIL_DIV(values, MIN_VALUES));
+    if (blocks < TIDE_CEIL_DIV(values, MAX_VALUES)) blocks = TIDE_CEIL_DIV(values, MAX_VALUES);
     if (blocks <= 1) return;
     int64_t bytes = r->accumulator * r->outputs * blocks;
     if (!r->on_fastest) bytes *= width * vec;

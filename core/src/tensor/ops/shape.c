@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/checked.h"
+#include "base/units.h"
 
 /* ---- view geometry ---- */
 
@@ -279,7 +280,7 @@ tide_tensor *tide_every(tide_machine *m, tide_tensor *x, int64_t dim, int64_t st
     tide_shape shape = *x->shape;
     int64_t stride[TIDE_MAX_DIMS];
     memcpy(stride, x->stride, sizeof stride[0] * (size_t)shape.dims);
-    shape.size[at] = (x->shape->size[at] - start + step - 1) / step;
+    shape.size[at] = TIDE_CEIL_DIV(x->shape->size[at] - start, step);
     shape.name[at] = tide_symbol_of(m, '/', (tide_value){.symbol = x->shape->name[at], .integer = x->shape->size[at]},
                                     tide_of_int(step));
     stride[at] *= step;
@@ -553,7 +554,7 @@ enum { SPLIT_LIMIT = 16384 };
 static uint32_t part_count(tide_machine *m, tide_value sizes, int64_t whole) {
     if (sizes.kind == TIDE_VALUE_LIST) return sizes.list->count <= SPLIT_LIMIT ? sizes.list->count : 0;
     int64_t step = tide_arg_int(m, sizes);
-    return step > 0 && (whole + step - 1) / step <= SPLIT_LIMIT ? (uint32_t)((whole + step - 1) / step) : 0;
+    return step > 0 && TIDE_CEIL_DIV(whole, step) <= SPLIT_LIMIT ? (uint32_t)TIDE_CEIL_DIV(whole, step) : 0;
 }
 
 static tide_value op_split(tide_machine *m, tide_value *a) {
@@ -589,7 +590,7 @@ static tide_value op_chunk(tide_machine *m, tide_value *a) {
         tide_fail(m, TIDE_ERR_SHAPE, "chunk into %lld parts", (long long)chunks);
         return tide_none();
     }
-    tide_value size = {.kind = TIDE_VALUE_INT, .integer = (x->shape->size[at] + chunks - 1) / chunks};
+    tide_value size = {.kind = TIDE_VALUE_INT, .integer = TIDE_CEIL_DIV(x->shape->size[at], chunks)};
     size.symbol = tide_symbol_of(m, '/', (tide_value){.symbol = x->shape->name[at], .integer = x->shape->size[at]},
                                  tide_of_int(chunks));
     tide_value arguments[3] = {a[0], size, a[2]};

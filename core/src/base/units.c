@@ -1,0 +1,20 @@
+/* Sizes as people read them. */
+#include "base/units.h"
+
+#include <inttypes.h>
+
+#include "base/text.h"
+
+const char *tide_gib_digits(tide_arena *arena, uint64_t bytes) {
+    uint64_t tenths = (bytes * 10 + (UINT64_C(1) << 29)) >> 30;
+    return tide_format(arena, "%" PRIu64 ".%" PRIu64, tenths / 10, tenths % 10);
+}
+
+const char *tide_mib(tide_arena *arena, uint64_t bytes) {
+    return tide_format(arena, "%" PRIu64 " MiB", (bytes + (UINT64_C(1) << 19)) >> 20);
+}
+
+const char *tide_gib(tide_arena *arena, uint64_t bytes) {
+    if (bytes < UINT64_C(1) << 26) return tide_mib(arena, bytes);
+    return tide_format(arena, "%s GiB", tide_gib_digits(arena, bytes));
+}

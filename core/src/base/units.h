@@ -1,0 +1,24 @@
+/* Sizes: of arrays, rounded up, and as people read them. */
+#ifndef TIDE_UNITS_H
+#define TIDE_UNITS_H
+
+#include <stdint.h>
+
+#include "base/arena.h"
+
+#define TIDE_COUNT_OF(array) (sizeof(array) / sizeof *(array))
+
+/* ATen/ceil_div.h, for any integers that are not negative; the second argument is read more than once. */
+#define TIDE_CEIL_DIV(n, by) (((n) + (by)-1) / (by))
+#define TIDE_ROUND_UP(n, to) (TIDE_CEIL_DIV(n, to) * (to))
+
+/* "61.8 GiB", or below 64 MiB "12 MiB"; from integers alone. */
+const char *tide_gib(tide_arena *arena, uint64_t bytes);
+
+/* GiB with one digit, without the unit: "69.3". */
+const char *tide_gib_digits(tide_arena *arena, uint64_t bytes);
+
+/* "512 MiB". */
+const char *tide_mib(tide_arena *arena, uint64_t bytes);
+
+#endif
