@@ -5,7 +5,7 @@
 #include "job/links.h"
 #include "report/ranks.h"
 #include "report/segments.h"
-#include "trace/recording.h"
+#include "trace/trace.h"
 
 typedef struct call {
     tide_arena arena, trial; /* trial: for ranks that are tried */

@@ -50,13 +50,13 @@ static stream stream_of_tape(const tide_tape *t, tide_arena *arena) {
     tide_tape_slots slots;
     uint32_t *sites = TIDE_NEW(arena, uint32_t, t->slot_count + 1); /* by slot */
     tide_tape_slots_init(&slots, t, TIDE_NEW(arena, uint32_t, t->slot_count + 1));
-    for (uint32_t i = 0; i < t->before_count; i++) sites[t->before[i].slot] = t->before[i].site;
+    for (uint32_t i = 0; i < t->older_block_count; i++) sites[t->older_blocks[i].slot] = t->older_blocks[i].site;
     for (uint32_t i = 0; i < t->event_count; i++) {
         uint32_t kind = t->events[i] >> TIDE_TAPE_SHIFT, index = t->events[i] & TIDE_TAPE_MASK;
-        if (kind == TIDE_TAPE_ALLOC) {
+        if (kind == TIDE_EVENT_ALLOC) {
             sites[tide_tape_next_slot(&slots)] = index;
             add(arena, &s, t->sites[index].bytes, false, index);
-        } else if (kind == TIDE_TAPE_FREE || kind == TIDE_TAPE_WAIT) {
+        } else if (kind == TIDE_EVENT_FREE || kind == TIDE_EVENT_FREE_PENDING) {
             add(arena, &s, t->sites[sites[index]].bytes, true, sites[index]);
             tide_tape_give_slot(&slots, index);
         }

@@ -4,7 +4,7 @@
 
 #include "base/json_write.h"
 #include "report/replay.h"
-#include "trace/recording.h"
+#include "trace/trace.h"
 #include "train/step.h"
 
 /* Members of the answer to "align", written into the open object: requests and frees in their order, what each has that

@@ -54,7 +54,7 @@ static void give(player *p, uint32_t slot) {
 
 /* With all streams taken, a block is back at once. */
 static bool start_wait(player *p, uint32_t slot) {
-    uint32_t number = p->tape->waits[p->wait++].number;
+    uint32_t number = p->tape->pending[p->wait++].number;
     if (p->free_stream_count && p->blocks[slot]) {
         uint16_t stream = p->free_streams[--p->free_stream_count];
         p->wait_streams[number] = stream;
@@ -73,9 +73,9 @@ static void end_wait(player *p, uint32_t number) {
 
 /* Whether the cache serves the request that stands behind `event` on the tape. Asks for it, and gives it back. */
 static bool has_cached(player *p, const uint32_t *event) {
-    const tide_call_arguments *s;
+    const tide_call_site *s;
     tide_block block;
-    if (event + 1 == p->tape->events + p->tape->event_count || event[1] >> TIDE_TAPE_SHIFT != TIDE_TAPE_ALLOC)
+    if (event + 1 == p->tape->events + p->tape->event_count || event[1] >> TIDE_TAPE_SHIFT != TIDE_EVENT_ALLOC)
         return false;
     s = &p->tape->sites[event[1] & TIDE_TAPE_MASK];
     uint64_t before = tide_caching_stat(p->allocator, TIDE_STAT_RESERVED_BYTES, TIDE_POOL_ALL).allocated;
@@ -84,9 +84,9 @@ static bool has_cached(player *p, const uint32_t *event) {
     return tide_caching_stat(p->allocator, TIDE_STAT_RESERVED_BYTES, TIDE_POOL_ALL).allocated == before;
 }
 
-/* Note [Who gave memory back]: the second half. */
+/* Note [Who released segments]: the second half. */
 static bool was_empty_cache(player *p, const uint32_t *event) {
-    tide_give_back *given = &p->tape->given[*event & TIDE_TAPE_MASK];
+    tide_cache_release *given = &p->tape->releases[*event & TIDE_TAPE_MASK];
     if (p->settles && given->need && given->need != UINT64_MAX && has_cached(p, event)) given->need = 0;
     return given->need <= p->tape->reserved_peak;
 }
@@ -111,22 +111,22 @@ static tide_caching_status play_event(player *p, const uint32_t *event) {
     uint32_t index = *event & TIDE_TAPE_MASK;
     tide_caching_status status = TIDE_CACHING_OK;
     tide_block block;
-    switch ((tide_tape_kind)(*event >> TIDE_TAPE_SHIFT)) {
-    case TIDE_TAPE_ALLOC:
+    switch ((tide_event_kind)(*event >> TIDE_TAPE_SHIFT)) {
+    case TIDE_EVENT_ALLOC:
         return take(p, tide_tape_next_slot(&p->slots), index);
-    case TIDE_TAPE_FREE:
+    case TIDE_EVENT_FREE:
         give(p, index);
         break;
-    case TIDE_TAPE_WAIT:
+    case TIDE_EVENT_FREE_PENDING:
         return start_wait(p, index) ? TIDE_CACHING_OK : TIDE_CACHING_NO_MEMORY;
-    case TIDE_TAPE_BACK:
+    case TIDE_EVENT_FREE_COMPLETED:
         end_wait(p, index);
         break;
-    case TIDE_TAPE_OOM:
+    case TIDE_EVENT_OOM:
         status = tide_caching_malloc(p->allocator, p->tape->sites[index].bytes, p->tape->sites[index].stream, &block);
         tide_caching_free(p->allocator, block);
         return status == TIDE_CACHING_OOM ? TIDE_CACHING_OK : status;
-    case TIDE_TAPE_GAVE_BACK:
+    case TIDE_EVENT_RELEASE:
         if (was_empty_cache(p, event)) return tide_caching_empty_cache(p->allocator);
         break;
     }
@@ -166,10 +166,10 @@ static tide_caching_status cut_segment(player *p, const tide_older_segment *s, u
     uint64_t at = s->address, end = s->address + s->bytes,
              most = s->bytes == SMALL_SEGMENT ? LEAST_BLOCK - 1 : SPLIT_MOST;
     tide_caching_status status = TIDE_CACHING_OK;
-    while (status == TIDE_CACHING_OK && *next < t->before_count) {
-        const tide_before *b = &t->before[t->by_address[*next]];
+    while (status == TIDE_CACHING_OK && *next < t->older_block_count) {
+        const tide_older_block *b = &t->older_blocks[t->by_address[*next]];
         if (b->address >= end) break;
-        uint64_t behind = *next + 1 < t->before_count ? t->before[t->by_address[*next + 1]].address : end;
+        uint64_t behind = *next + 1 < t->older_block_count ? t->older_blocks[t->by_address[*next + 1]].address : end;
         uint64_t bytes = TIDE_ROUND_UP(t->sites[b->site].bytes, LEAST_BLOCK);
         if (behind > end) behind = end;
         ++*next;
@@ -188,20 +188,20 @@ static tide_caching_status play_held(player *p, tide_block *wholes, holes *h) {
     const tide_tape *t = p->tape;
     tide_caching_status status = TIDE_CACHING_OK;
     uint32_t next = 0;
-    for (uint32_t i = 0; i < t->held_count && status == TIDE_CACHING_OK; i++)
-        status = make_segment(p, &t->held[i], &wholes[2 * i]);
-    for (uint32_t i = 0; i < t->held_count && status == TIDE_CACHING_OK; i++) {
-        while (next < t->before_count && t->before[t->by_address[next]].address < t->held[i].address &&
+    for (uint32_t i = 0; i < t->older_segment_count && status == TIDE_CACHING_OK; i++)
+        status = make_segment(p, &t->older_segments[i], &wholes[2 * i]);
+    for (uint32_t i = 0; i < t->older_segment_count && status == TIDE_CACHING_OK; i++) {
+        while (next < t->older_block_count && t->older_blocks[t->by_address[next]].address < t->older_segments[i].address &&
                status == TIDE_CACHING_OK) {
-            const tide_before *b = &t->before[t->by_address[next++]]; /* in no segment that is known */
+            const tide_older_block *b = &t->older_blocks[t->by_address[next++]]; /* in no segment that is known */
             status = take(p, b->slot, b->site);
         }
         tide_caching_free(p->allocator, wholes[2 * i]);
         tide_caching_free(p->allocator, wholes[2 * i + 1]);
-        if (status == TIDE_CACHING_OK) status = cut_segment(p, &t->held[i], &next, h);
+        if (status == TIDE_CACHING_OK) status = cut_segment(p, &t->older_segments[i], &next, h);
     }
-    for (; next < t->before_count && status == TIDE_CACHING_OK; next++)
-        status = take(p, t->before[t->by_address[next]].slot, t->before[t->by_address[next]].site);
+    for (; next < t->older_block_count && status == TIDE_CACHING_OK; next++)
+        status = take(p, t->older_blocks[t->by_address[next]].slot, t->older_blocks[t->by_address[next]].site);
     for (uint32_t i = 0; i < h->count; i++) tide_caching_free(p->allocator, h->blocks[i]);
     tide_caching_reset_peaks(p->allocator);
     note_peaks(p, 0);
@@ -211,8 +211,8 @@ static tide_caching_status play_held(player *p, tide_block *wholes, holes *h) {
 static tide_caching_status play_before(player *p) {
     if (p->holes.blocks) return play_held(p, p->wholes, &p->holes);
     tide_caching_status status = TIDE_CACHING_OK;
-    for (uint32_t i = 0; i < p->tape->before_count && status == TIDE_CACHING_OK; i++) {
-        const tide_before *b = &p->tape->before[p->tape->by_address[i]];
+    for (uint32_t i = 0; i < p->tape->older_block_count && status == TIDE_CACHING_OK; i++) {
+        const tide_older_block *b = &p->tape->older_blocks[p->tape->by_address[i]];
         status = take(p, b->slot, b->site);
         if (status == TIDE_CACHING_OOM) p->play->oom_stack = p->tape->sites[b->site].stack;
     }
@@ -242,10 +242,10 @@ static void note_block(const player *p, uint32_t slot, tide_play_row *row) {
 
 /* Plays an event and fills its row. */
 static tide_caching_status play_row(player *p, const uint32_t *event, tide_play_row *row) {
-    tide_tape_kind kind = (tide_tape_kind)(*event >> TIDE_TAPE_SHIFT);
-    if (kind == TIDE_TAPE_FREE || kind == TIDE_TAPE_WAIT) note_block(p, *event & TIDE_TAPE_MASK, row);
+    tide_event_kind kind = (tide_event_kind)(*event >> TIDE_TAPE_SHIFT);
+    if (kind == TIDE_EVENT_FREE || kind == TIDE_EVENT_FREE_PENDING) note_block(p, *event & TIDE_TAPE_MASK, row);
     tide_caching_status status = play_event(p, event);
-    if (kind == TIDE_TAPE_ALLOC && status == TIDE_CACHING_OK) note_block(p, p->latest, row);
+    if (kind == TIDE_EVENT_ALLOC && status == TIDE_CACHING_OK) note_block(p, p->latest, row);
     row->is_played = true;
     row->allocated = p->allocated;
     row->reserved = tide_caching_reserved(p->allocator);
@@ -261,7 +261,7 @@ static tide_caching_status play_events(player *p, const tide_play_wants *wants) 
         status = has_row ? play_row(p, &t->events[i], &wants->rows[row++]) : play_event(p, &t->events[i]);
         p->play->events = i + (status == TIDE_CACHING_OK);
         if (status == TIDE_CACHING_OOM) p->play->oom_stack = t->sites[t->events[i] & TIDE_TAPE_MASK].stack;
-        if (t->events[i] >> TIDE_TAPE_SHIFT == TIDE_TAPE_ALLOC) note_peaks(p, i);
+        if (t->events[i] >> TIDE_TAPE_SHIFT == TIDE_EVENT_ALLOC) note_peaks(p, i);
         if (wants->columns) fill_column(p, wants, i, &time);
     }
     return status;
@@ -290,18 +290,18 @@ static bool has_holes(const tide_tape *t, const tide_replay_config *config) {
     uint64_t room = config->device_bytes ? config->device_bytes : UINT64_MAX, bytes = config->outside_bytes;
     if (config->conf.expandable_segments || config->conf.backend != TIDE_ALLOC_NATIVE || config->fraction_ppm)
         return false;
-    for (uint32_t i = 0; i < t->held_count; i++) {
-        if (bytes > room || t->held[i].bytes > room - bytes) return false;
-        bytes += t->held[i].bytes;
+    for (uint32_t i = 0; i < t->older_segment_count; i++) {
+        if (bytes > room || t->older_segments[i].bytes > room - bytes) return false;
+        bytes += t->older_segments[i].bytes;
     }
-    return t->held_count > 0;
+    return t->older_segment_count > 0;
 }
 
 bool tide_play_tape(tide_play *play, const tide_tape *tape, const tide_replay_config *config,
                     const tide_play_wants *wants) {
     static const tide_play_wants nothing = {.stop = UINT32_MAX};
     tide_arena *arena = tape->arena;
-    size_t slots = (size_t)tape->slot_count + 1, waits = (size_t)tape->wait_count + 1;
+    size_t slots = (size_t)tape->slot_count + 1, waits = (size_t)tape->pending_count + 1;
     if (!wants) wants = &nothing;
     player p = {.play = play, .tape = tape, .settles = wants->settles};
     *play = (tide_play){0};
@@ -311,16 +311,16 @@ bool tide_play_tape(tide_play *play, const tide_tape *tape, const tide_replay_co
     p.wait_streams = tide_arena_grow(arena, NULL, 0, waits * sizeof *p.wait_streams);
     bool knows_holes = has_holes(tape, config);
     if (knows_holes) {
-        p.wholes = tide_arena_grow(arena, NULL, 0, 2 * (size_t)tape->held_count * sizeof *p.wholes);
+        p.wholes = tide_arena_grow(arena, NULL, 0, 2 * (size_t)tape->older_segment_count * sizeof *p.wholes);
         p.holes.blocks = tide_arena_grow(arena, NULL, 0,
-                                         2 * ((size_t)tape->held_count + tape->before_count) * sizeof *p.holes.blocks);
+                                         2 * ((size_t)tape->older_segment_count + tape->older_block_count) * sizeof *p.holes.blocks);
     }
     if (!tide_replay_allocator(&p.allocator, wants->arena ? tide_arena_memory(wants->arena) : arena->memory, config,
                                false))
         return false;
     for (uint16_t i = 0; i < WAIT_STREAMS; i++)
         p.free_streams[p.free_stream_count++] = (uint16_t)(FIRST_WAIT_STREAM + i);
-    if (tape->wait_count) tide_caching_hold_events(p.allocator);
+    if (tape->pending_count) tide_caching_hold_events(p.allocator);
     tide_caching_status status = play_events(&p, wants);
     play->is_oom = status == TIDE_CACHING_OOM;
     if (play->is_oom) play->oom = tide_caching_oom_info(p.allocator);

@@ -3,10 +3,10 @@
 #define TIDE_PLAY_H
 
 #include "report/replay.h"
-#include "trace/tape.h"
+#include "trace/trace.h"
 
 /* Called for every block that is live where the play stopped. It must not use the tape's arena. */
-typedef void tide_live_fn(void *user, const tide_call_arguments *site, uint64_t block_bytes);
+typedef void tide_live_fn(void *user, const tide_call_site *site, uint64_t block_bytes);
 
 typedef struct tide_column {
     uint32_t from;                /* its first event */

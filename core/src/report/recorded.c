@@ -19,19 +19,19 @@ static const tide_tape *choose_tape(tide_recording *r, int64_t device, uint32_t 
         if (device == (int64_t)i || (device < 0 && r->tapes[i].event_count > r->tapes[*number].event_count))
             *number = i;
     bool has_it = r->device_count && (device < 0 || *number == (uint32_t)device);
-    return has_it && (r->tapes[*number].event_count || r->tapes[*number].before_count) ? &r->tapes[*number] : NULL;
+    return has_it && (r->tapes[*number].event_count || r->tapes[*number].older_block_count) ? &r->tapes[*number] : NULL;
 }
 
-/* Settles who gave memory back, as far as the facts say; see Note [Who gave memory back]. */
+/* Settles who gave memory back, as far as the facts say; see Note [Who released segments]. */
 static bool settle_give_backs(const tide_tape *t, const tide_recording *r, const tide_replay_config *recorded) {
     tide_play play;
-    for (uint32_t i = 0; i < t->given_count; i++) {
-        if (recorded->conf.garbage_collection_threshold > 0 && t->given[i].need)
-            t->given[i].need = UINT64_MAX;
+    for (uint32_t i = 0; i < t->release_count; i++) {
+        if (recorded->conf.garbage_collection_threshold > 0 && t->releases[i].need)
+            t->releases[i].need = UINT64_MAX;
         else if (r->never_retried)
-            t->given[i].need = 0;
+            t->releases[i].need = 0;
     }
-    return !t->given_count ||
+    return !t->release_count ||
            tide_play_tape(&play, t, recorded, &(tide_play_wants){.stop = UINT32_MAX, .settles = true});
 }
 
@@ -40,8 +40,8 @@ static uint64_t recorded_device(const tide_tape *t, const tide_recording *r) {
     if (r->device_bytes) return r->device_bytes;
     if (t->is_limited) return (t->reserved_peak ? t->reserved_peak : 1) + r->outside_bytes;
     if (t->oom_room) return t->oom_room + r->outside_bytes;
-    for (uint32_t i = 0; i < t->given_count; i++)
-        if (t->given[i].need > t->reserved_peak && t->given[i].need != UINT64_MAX)
+    for (uint32_t i = 0; i < t->release_count; i++)
+        if (t->releases[i].need > t->reserved_peak && t->releases[i].need != UINT64_MAX)
             return t->reserved_peak + r->outside_bytes;
     return 0;
 }
@@ -109,7 +109,7 @@ uint32_t tide_recorded_frame(const tide_recording *r, uint32_t stack) {
     return outermost;
 }
 
-static void add_live(void *user, const tide_call_arguments *site, uint64_t block_bytes) {
+static void add_live(void *user, const tide_call_site *site, uint64_t block_bytes) {
     live_list *list = user;
     list->groups[list->count++] =
         (live_group){block_bytes, site->bytes, site->stack, tide_recorded_frame(list->r, site->stack), 1};
@@ -193,7 +193,7 @@ static void write_source(tide_writer *w, const tide_recording *r, const tide_tap
                          const char *conf) {
     tide_write_key(w, "recording");
     tide_write_open(w, '{');
-    tide_write_string_at(w, "format", r->reader->format);
+    tide_write_string_at(w, "format", r->format);
     if (r->source) tide_write_string_at(w, "source", r->source);
     tide_write_bool_at(w, "is_whole", !r->broken);
     tide_write_bool_at(w, "is_estimate", r->is_cpu);
@@ -201,18 +201,18 @@ static void write_source(tide_writer *w, const tide_recording *r, const tide_tap
     tide_write_int_at(w, "device", device);
     tide_write_int_at(w, "requests", (int64_t)t->requests);
     tide_write_int_at(w, "frees", (int64_t)t->frees);
-    tide_write_int_at(w, "before", t->before_count);
+    tide_write_int_at(w, "before", t->older_block_count);
     tide_write_string_at(w, "allocator", conf);
     if (t->has_segments) tide_write_bytes_at(w, "reserved_peak", t->reserved_peak);
-    if (r->has_said) {
+    if (r->has_stats) {
         tide_write_key(w, "said");
         tide_write_open(w, '{');
-        tide_write_bytes_at(w, "allocated_peak", r->said.allocated_peak);
-        tide_write_bytes_at(w, "reserved_peak", r->said.reserved_peak);
-        tide_write_bytes_at(w, "allocated", r->said.allocated);
-        tide_write_bytes_at(w, "reserved", r->said.reserved);
-        tide_write_int_at(w, "retries", (int64_t)r->said.retries);
-        tide_write_int_at(w, "ooms", (int64_t)r->said.ooms);
+        tide_write_bytes_at(w, "allocated_peak", r->stats.allocated_peak);
+        tide_write_bytes_at(w, "reserved_peak", r->stats.reserved_peak);
+        tide_write_bytes_at(w, "allocated", r->stats.allocated);
+        tide_write_bytes_at(w, "reserved", r->stats.reserved);
+        tide_write_int_at(w, "retries", (int64_t)r->stats.retries);
+        tide_write_int_at(w, "ooms", (int64_t)r->stats.ooms);
         tide_write_close(w, '}');
     }
     tide_write_close(w, '}');
@@ -322,16 +322,16 @@ static void report_doubts(const tide_recording *r, const tide_tape *t, const tid
                     tide_format(arena, "%s (at byte %llu); what stands before is played", r->broken,
                                 (unsigned long long)r->broken_at),
                     r->remedy);
-    if (t->before_count)
+    if (t->older_block_count)
         tide_report(
             diags, TIDE_WARNING, TIDE_ERR_RECORDING, "/recording",
             tide_format(
                 arena,
-                t->held_count
+                t->older_segment_count
                     ? "%u blocks are older than the recording: they are where the snapshot shows them, and with other "
                       "options one behind the other"
                     : "%u blocks are older than the recording: they are taken in one after another at its beginning",
-                (unsigned)t->before_count),
+                (unsigned)t->older_block_count),
             "record from the start of the process, with more max_entries");
     if (t->doubled || t->unknown_frees || r->unreadable)
         tide_report(diags, TIDE_WARNING, TIDE_ERR_RECORDING, "/recording",
@@ -340,7 +340,7 @@ static void report_doubts(const tide_recording *r, const tide_tape *t, const tid
                                 (unsigned long long)t->doubled, (unsigned long long)t->unknown_frees,
                                 (unsigned long long)r->unreadable),
                     NULL);
-    if (!config->device_bytes && t->has_segments && t->given_count)
+    if (!config->device_bytes && t->has_segments && t->release_count)
         tide_report(diags, TIDE_WARNING, TIDE_ERR_RECORDING, "/recording",
                     "segments were released while there was room: taken for calls of empty_cache()", NULL);
 }

@@ -5,7 +5,7 @@
 #include "job/job.h"
 #include "report/replay.h"
 #include "report/segments.h"
-#include "trace/recording.h"
+#include "trace/trace.h"
 
 /* The tape of a device, or of the busiest one (-1), ready to be played as it was recorded on *config. NULL after an
  * error, which is reported, or when memory ran out (no error then). */

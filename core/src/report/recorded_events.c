@@ -39,11 +39,11 @@ static void walker_init(walker *k, tide_arena *arena, const tide_recording *r, c
     *k = (walker){.r = r, .tape = t, .filter = filter};
     k->sites = TIDE_NEW(arena, uint32_t, t->slot_count + 1);
     k->born = TIDE_NEW(arena, uint32_t, t->slot_count + 1);
-    k->waiting = TIDE_NEW(arena, uint32_t, t->wait_count + 1);
-    k->waited = TIDE_NEW(arena, uint32_t, t->wait_count + 1);
+    k->waiting = TIDE_NEW(arena, uint32_t, t->pending_count + 1);
+    k->waited = TIDE_NEW(arena, uint32_t, t->pending_count + 1);
     tide_tape_slots_init(&k->slots, t, TIDE_NEW(arena, uint32_t, t->slot_count + 1));
-    for (uint32_t i = 0; i < t->before_count; i++)
-        k->sites[t->before[i].slot] = t->before[i].site, k->born[t->before[i].slot] = TIDE_NEVER;
+    for (uint32_t i = 0; i < t->older_block_count; i++)
+        k->sites[t->older_blocks[i].slot] = t->older_blocks[i].site, k->born[t->older_blocks[i].slot] = TIDE_NEVER;
     filter_stacks(k, arena);
 }
 
@@ -52,16 +52,16 @@ static void walk(walker *k) {
     uint32_t event = k->tape->events[k->event], index = event & TIDE_TAPE_MASK;
     k->slot = k->site = NO_SITE;
     k->other = TIDE_NEVER;
-    switch ((tide_tape_kind)(event >> TIDE_TAPE_SHIFT)) {
-    case TIDE_TAPE_ALLOC:
+    switch ((tide_event_kind)(event >> TIDE_TAPE_SHIFT)) {
+    case TIDE_EVENT_ALLOC:
         k->slot = tide_tape_next_slot(&k->slots);
         k->site = k->sites[k->slot] = index;
         k->born[k->slot] = k->event;
         break;
-    case TIDE_TAPE_WAIT:
-    case TIDE_TAPE_FREE:
-        if (event >> TIDE_TAPE_SHIFT == TIDE_TAPE_WAIT) {
-            uint32_t number = k->tape->waits[k->wait++].number;
+    case TIDE_EVENT_FREE_PENDING:
+    case TIDE_EVENT_FREE:
+        if (event >> TIDE_TAPE_SHIFT == TIDE_EVENT_FREE_PENDING) {
+            uint32_t number = k->tape->pending[k->wait++].number;
             k->waiting[number] = k->sites[index];
             k->waited[number] = k->event;
         }
@@ -70,14 +70,14 @@ static void walk(walker *k) {
         k->other = k->born[index];
         tide_tape_give_slot(&k->slots, index);
         break;
-    case TIDE_TAPE_BACK:
+    case TIDE_EVENT_FREE_COMPLETED:
         k->site = k->waiting[index];
         k->other = k->waited[index];
         break;
-    case TIDE_TAPE_OOM:
+    case TIDE_EVENT_OOM:
         k->site = index;
         break;
-    case TIDE_TAPE_GAVE_BACK:
+    case TIDE_EVENT_RELEASE:
         break;
     }
     k->event++;
@@ -126,14 +126,14 @@ static uint32_t find_rows(walker *k, found_row *rows, uint32_t first, uint32_t c
         const char *kind = kind_of(k->tape, event);
         walk(k);
         bool takes = k->slot != NO_SITE && k->other == TIDE_NEVER &&
-                     k->tape->events[event] >> TIDE_TAPE_SHIFT == TIDE_TAPE_ALLOC;
+                     k->tape->events[event] >> TIDE_TAPE_SHIFT == TIDE_EVENT_ALLOC;
         if (k->slot != NO_SITE && !takes && row_of[k->slot]) rows[row_of[k->slot] - 1].row.other = event;
         if (k->slot != NO_SITE) row_of[k->slot] = 0;
         if (found == count || !passes(k, kind) || passed++ < first) continue;
         found_row *f = &rows[found++];
         f->row = (tide_event_row){.event = event, .other = k->other, .kind = kind, .has_request = k->site != NO_SITE};
         if (f->row.has_request) {
-            const tide_call_arguments *site = &k->tape->sites[k->site];
+            const tide_call_site *site = &k->tape->sites[k->site];
             f->row.requested = site->bytes;
             f->row.stream = site->stream;
             f->stack = site->stack;

@@ -1,10 +1,9 @@
 /* A profile of a run without a GPU, as the allocations that the run would make on one (the approach of xMem,
  * arXiv 2510.21048): what the CPU's operators allocate is what the GPU's allocate, but for differences that are put
  * right here where they can be, and told where they cannot. */
-#include <stdlib.h>
-#include <string.h>
+#include "trace/cpu_estimate.h"
 
-#include "trace/trace.h"
+#include <stdlib.h>
 
 #include "base/units.h"
 
@@ -130,7 +129,7 @@ static void match_parameters(estimate *e) {
             h++;
             continue;
         }
-        tide_tape_was_there(e->tape, MADE_UP + ++e->made_up * 512, gradients[g], 0, 0);
+        tide_tape_older_block(e->tape, MADE_UP + ++e->made_up * 512, gradients[g], 0, 0);
         e->found += gradients[g];
     }
 }
@@ -148,7 +147,7 @@ static void note_birth(estimate *e, uint64_t bytes, bool in_backward) {
     e->born[slot] = (born){bytes, in_backward, !in_backward && !e->seen[ROLE_BACKWARD]};
 }
 
-/* A product's workspace is taken after its output, and given back (Note [GEMM workspace] in machine/ops/linear.c). */
+/* A product's workspace is taken after its output, and given back (Note [GEMM workspace] in tensor/ops/linear.c). */
 static void end_span(trace_walk *walk, const trace_span *span) {
     estimate *e = (estimate *)walk;
     role is = role_of(e, span->name);
@@ -240,14 +239,14 @@ static void tell(estimate *e) {
             "no Optimizer.step is in the trace: optimizer states and their temporaries are not counted";
 }
 
-void tide_trace_estimate(tide_recording *r, const trace_row *rows, uint32_t count) {
+void tide_cpu_estimate(tide_recording *r, const tide_profiler_trace *trace) {
     estimate *e = TIDE_NEW(r->arena, estimate, 1);
     e->walk.r = r;
     e->walk.on_end = end_span;
     e->tape = tide_recording_tape(r, 0);
     e->workspace_stack = tide_recording_stack(r, 0, tide_name(&r->names, TIDE_TEXT("cuBLAS workspace")));
     fill_roles(e);
-    for (uint32_t i = 0; i < count; i++) take_row(e, &rows[i]);
+    for (uint32_t i = 0; i < trace->row_count; i++) take_row(e, &trace->rows[i]);
     match_parameters(e);
     for (uint32_t i = 0; i < e->tape->site_count; i++)
         if (e->tape->sites[i].stack == e->workspace_stack && e->tape->sites[i].bytes == CUBLAS_WORKSPACE)

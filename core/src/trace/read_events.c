@@ -1,7 +1,7 @@
 /* Event files of the oracle: a header line in JSON, then ["a", address, bytes, stream] and the like, a line each. */
 #include <string.h>
 
-#include "trace/recording.h"
+#include "trace/readers.h"
 
 typedef struct events_state {
     tide_tape *tape;
@@ -38,7 +38,7 @@ static bool take_line(tide_tape *t, char kind, const uint64_t *n) {
         tide_tape_free(t, n[0], 0, 0);
         return true;
     case 'c':
-        tide_tape_back(t, n[0]);
+        tide_tape_free_completed(t, n[0]);
         return true;
     case 'S':
     case 'M':

@@ -1,53 +1,21 @@
-/* Rows of a torch.profiler trace, between the reader and what makes tapes of them. */
+/* trace/: what a process asked of its GPU allocators, read from the files that record it. Snapshots of
+ * torch.cuda.memory, traces of torch.profiler, event files and tidemark's own recordings (FORMAT.md) become tapes, one
+ * for each device: requests and frees in order, four bytes an event, that report/ plays through the allocator.
+ *
+ *     tide_recording_init(&r, arena);
+ *     while (bytes come) tide_recording_feed(&r, bytes, length);
+ *     tide_recording_end(&r);
+ *
+ * Bytes come in pieces of any size. Nothing in a recording is run or trusted. One that breaks off or goes wrong keeps
+ * what was read before, and r.broken says what happened at r.broken_at. Memory: the tapes, the distinct stacks and
+ * texts, and TIDE_RECORDING_ITEM for what is cut between two pieces. */
 #ifndef TIDE_TRACE_H
 #define TIDE_TRACE_H
 
 #include "trace/recording.h"
+#include "trace/tape.h"
 
-enum { TRACE_THREADS = 1 << 10, TRACE_DEPTH = 1 << 9 };
-
-typedef enum trace_kind { TRACE_SPAN, TRACE_MEMORY, TRACE_OOM } trace_kind;
-
-/* Rows are not in order of time in the file, so all are held: 32 bytes each. */
-typedef struct trace_row {
-    uint64_t time;   /* nanoseconds */
-    uint64_t extent; /* of a span: its nanoseconds; of a memory row: the address */
-    int64_t bytes;   /* allocated, or freed where below 0; of a span: its name */
-    uint32_t order;  /* in the file */
-    uint16_t thread;
-    uint8_t kind;
-    int8_t device; /* -1: the host */
-} trace_row;
-
-/* The totals that a device's rows carry, at its first and last moment, and at most. */
-typedef struct trace_totals {
-    bool has_any;
-    uint64_t first_time, last_time;
-    uint64_t allocated_before, allocated, reserved, allocated_peak, reserved_peak;
-} trace_totals;
-
-/* The spans that are open on each thread, as rows come in order of time. */
-typedef struct trace_span {
-    uint64_t end;
-    uint32_t name, stack;
-} trace_span;
-
-typedef struct trace_thread {
-    trace_span *spans;
-    uint32_t count, capacity;
-} trace_thread;
-
-typedef struct trace_walk {
-    tide_recording *r;
-    trace_thread threads[TRACE_THREADS];
-    /* Called when a span ends; may be NULL. */
-    void (*on_end)(struct trace_walk *walk, const trace_span *span);
-} trace_walk;
-
-/* Takes a row in: closes what has ended and opens a span. The stack that the row stands on. */
-uint32_t tide_trace_step(trace_walk *walk, const trace_row *row);
-
-/* A run without a GPU, as it would have been on one: cpu_estimate.c. Rows are in order of time. */
-void tide_trace_estimate(tide_recording *r, const trace_row *rows, uint32_t count);
+void tide_recording_feed(tide_recording *r, const void *bytes, size_t length);
+void tide_recording_end(tide_recording *r);
 
 #endif

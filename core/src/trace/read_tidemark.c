@@ -2,14 +2,14 @@
 #include <string.h>
 
 #include "trace/format.h"
-#include "trace/recording.h"
+#include "trace/readers.h"
 
-typedef struct tide_state {
+typedef struct tidemark_file {
     tide_tape *tape;
     uint32_t *stacks, stack_count, stack_capacity; /* ours, by the number in the file less one */
     uint64_t address, time_us, start_us;
     bool has_magic, has_ended;
-} tide_state;
+} tidemark_file;
 
 typedef struct record {
     const unsigned char *at, *end;
@@ -42,13 +42,13 @@ static int numbers_of(unsigned char kind) {
     }
 }
 
-static void take_frame(tide_recording *r, tide_state *s, uint64_t parent, tide_text text) {
+static void take_frame(tide_recording *r, tidemark_file *s, uint64_t parent, tide_text text) {
     uint32_t above = parent && parent <= s->stack_count ? s->stacks[parent - 1] : 0;
     TIDE_ROOM(r->arena, s->stacks, s->stack_count, s->stack_capacity);
     s->stacks[s->stack_count++] = tide_recording_stack(r, above, tide_name(&r->names, text));
 }
 
-static void take_record(tide_recording *r, tide_state *s, unsigned char kind, const uint64_t *n, tide_text text) {
+static void take_record(tide_recording *r, tidemark_file *s, unsigned char kind, const uint64_t *n, tide_text text) {
     tide_tape *t = s->tape;
     uint32_t stack = n[3] && n[3] <= s->stack_count ? s->stacks[n[3] - 1] : 0;
     if (strchr("afpcSsMU", kind)) s->address += n[0] >> 1 ^ (0 - (n[0] & 1));
@@ -66,10 +66,10 @@ static void take_record(tide_recording *r, tide_state *s, unsigned char kind, co
         tide_tape_free(t, s->address, 0, 0);
         break;
     case 'p':
-        tide_tape_wait(t, s->address, 0, 0);
+        tide_tape_free_pending(t, s->address, 0, 0);
         break;
     case 'c':
-        tide_tape_back(t, s->address);
+        tide_tape_free_completed(t, s->address);
         break;
     case 'o':
         tide_tape_oom(t, n[0], n[1], n[2], stack);
@@ -92,8 +92,8 @@ static void take_record(tide_recording *r, tide_state *s, unsigned char kind, co
         r->outside_bytes = n[0];
         break;
     case 'q':
-        r->has_said = true;
-        r->said = (tide_said){n[0], n[1], n[2], n[3], n[4], n[5]};
+        r->has_stats = true;
+        r->stats = (tide_memory_stats){n[0], n[1], n[2], n[3], n[4], n[5]};
         r->never_retried = n[4] == 0;
         break;
     case 'E':
@@ -105,7 +105,7 @@ static void take_record(tide_recording *r, tide_state *s, unsigned char kind, co
 }
 
 /* False: the block holds what is no record. */
-static bool take_block(tide_recording *r, tide_state *s, const unsigned char *at, size_t length) {
+static bool take_block(tide_recording *r, tidemark_file *s, const unsigned char *at, size_t length) {
     record c = {.at = at, .end = at + length};
     s->address = s->time_us = 0;
     while (c.at < c.end) {
@@ -126,8 +126,8 @@ static bool take_block(tide_recording *r, tide_state *s, const unsigned char *at
     return true;
 }
 
-static void open_tide(tide_recording *r) {
-    tide_state *s = r->state = TIDE_NEW(r->arena, tide_state, 1);
+static void open_tidemark(tide_recording *r) {
+    tidemark_file *s = r->state = TIDE_NEW(r->arena, tidemark_file, 1);
     s->tape = tide_recording_tape(r, 0);
 }
 
@@ -135,8 +135,8 @@ static uint32_t u32_at(const unsigned char *at) {
     return (uint32_t)at[0] | (uint32_t)at[1] << 8 | (uint32_t)at[2] << 16 | (uint32_t)at[3] << 24;
 }
 
-static size_t read_tide(tide_recording *r, const unsigned char *at, size_t length, bool is_last) {
-    tide_state *s = r->state;
+static size_t read_tidemark(tide_recording *r, const unsigned char *at, size_t length, bool is_last) {
+    tidemark_file *s = r->state;
     size_t used = 0;
     (void)is_last;
     if (!s->has_magic) used = TIDE_RECORDING_MAGIC_BYTES, s->has_magic = true;
@@ -156,10 +156,10 @@ static size_t read_tide(tide_recording *r, const unsigned char *at, size_t lengt
     return used;
 }
 
-static void close_tide(tide_recording *r) {
-    tide_state *s = r->state;
+static void close_tidemark(tide_recording *r) {
+    tidemark_file *s = r->state;
     if (!s->has_ended)
         tide_recording_break(r, 0, "the recording was broken off: the process did not come to its end", NULL);
 }
 
-const tide_reader tide_tide_reader = {"tidemark recording", open_tide, read_tide, close_tide};
+const tide_reader tide_tidemark_reader = {"tidemark recording", open_tidemark, read_tidemark, close_tidemark};

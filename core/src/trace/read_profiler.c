@@ -3,43 +3,41 @@
  * Spans (operators, Python functions, annotations) say where on its stack a thread was; [memory] rows say what was
  * allocated and freed (pytorch torch/csrc/profiler/collection.cpp: OutputJson of libkineto writes them). An event is
  * read when all of it is there; what else is in it is skipped without being looked at. */
-#include <stdlib.h>
 #include <string.h>
 
-#include "trace/trace.h"
+#include "trace/profiler_trace.h"
+#include "trace/readers.h"
 
 typedef enum trace_state { STATE_START, STATE_KEYS, STATE_EVENTS, STATE_END } trace_state;
 
-typedef struct trace {
+typedef struct trace_file {
     trace_state state;
     bool is_bare; /* the array alone */
-    trace_row *rows;
-    uint32_t row_count, row_capacity;
+    tide_profiler_trace *rows;
     uint64_t threads[TRACE_THREADS]; /* pid and tid */
     uint32_t thread_count;
-    trace_totals totals[TIDE_RECORDING_DEVICES];
-} trace;
+} trace_file;
 
-/* ---- text: a cursor that says when it needs more ---- */
+/* ---- text: a trace_cursor that says when it needs more ---- */
 
-typedef struct cursor {
+typedef struct trace_cursor {
     const char *at, *end;
     bool is_short; /* ran out of bytes */
     bool is_wrong;
-} cursor;
+} trace_cursor;
 
-static bool wrong(cursor *c) {
+static bool wrong(trace_cursor *c) {
     c->is_wrong = true;
     return false;
 }
 
-static bool skip_blank(cursor *c) {
+static bool skip_blank(trace_cursor *c) {
     while (c->at < c->end && (*c->at == ' ' || *c->at == '\n' || *c->at == '\r' || *c->at == '\t')) c->at++;
     if (c->at == c->end) c->is_short = true;
     return !c->is_short;
 }
 
-static bool take(cursor *c, char mark) {
+static bool take(trace_cursor *c, char mark) {
     if (!skip_blank(c)) return false;
     if (*c->at != mark) return wrong(c);
     c->at++;
@@ -47,7 +45,7 @@ static bool take(cursor *c, char mark) {
 }
 
 /* A string without its quotes; escapes stay as they are. */
-static bool take_string(cursor *c, tide_text *out) {
+static bool take_string(trace_cursor *c, tide_text *out) {
     if (!take(c, '"')) return false;
     const char *from = c->at;
     for (;;) {
@@ -66,7 +64,7 @@ static bool take_string(cursor *c, tide_text *out) {
 }
 
 /* Any value. Brackets are counted, not matched: an event that is not JSON inside is passed over all the same. */
-static bool skip_value(cursor *c) {
+static bool skip_value(trace_cursor *c) {
     uint32_t depth = 0;
     tide_text text;
     if (!skip_blank(c)) return false;
@@ -113,8 +111,8 @@ static bool whole(tide_text text, int64_t *out) {
     return tide_text_to_i64(out, text);
 }
 
-/* The members of the object at the cursor, one at a time; false at its end, when short and when wrong. */
-static bool next_member(cursor *c, tide_text *key, tide_text *value) {
+/* The members of the object at the trace_cursor, one at a time; false at its end, when short and when wrong. */
+static bool next_member(trace_cursor *c, tide_text *key, tide_text *value) {
     if (!skip_blank(c)) return false;
     if (*c->at == ',') c->at++;
     if (!skip_blank(c)) return false;
@@ -133,18 +131,18 @@ static bool next_member(cursor *c, tide_text *key, tide_text *value) {
 
 /* ---- events ---- */
 
-typedef struct event {
+typedef struct trace_event {
     tide_text phase, category, name, pid, tid, time, extent, arguments;
-} event;
+} trace_event;
 
 static tide_text unquoted(tide_text value) {
     bool is_string = value.length >= 2 && *value.at == '"';
     return is_string ? (tide_text){value.at + 1, value.length - 2} : (tide_text){"", 0};
 }
 
-static bool read_event(cursor *c, event *e) {
+static bool read_event(trace_cursor *c, trace_event *e) {
     tide_text key, value;
-    *e = (event){0};
+    *e = (trace_event){0};
     if (!take(c, '{')) return false;
     while (next_member(c, &key, &value)) {
         if (tide_text_is(key, "ph"))
@@ -168,7 +166,7 @@ static bool read_event(cursor *c, event *e) {
 }
 
 /* Threads past the limit share the last number. */
-static uint16_t thread_of(trace *t, const event *e) {
+static uint16_t thread_of(trace_file *t, const trace_event *e) {
     int64_t pid = 0, tid = 0;
     whole(e->pid, &pid);
     whole(e->tid, &tid);
@@ -196,11 +194,11 @@ static void note_totals(trace_totals *totals, uint64_t time, int64_t bytes, int6
     totals->has_any = true;
 }
 
-static bool read_memory(trace *t, tide_text arguments, trace_row *row) {
+static bool read_memory(trace_file *t, tide_text arguments, trace_row *row) {
     tide_text key, value;
     int64_t address = 0, type = -1, id = -1, allocated = -1, reserved = -1;
     if (!arguments.length) return false;
-    cursor c = {.at = arguments.at, .end = arguments.at + arguments.length};
+    trace_cursor c = {.at = arguments.at, .end = arguments.at + arguments.length};
     if (!take(&c, '{')) return false;
     while (next_member(&c, &key, &value)) {
         if (tide_text_is(key, "Addr"))
@@ -221,27 +219,28 @@ static bool read_memory(trace *t, tide_text arguments, trace_row *row) {
         return false;
     row->extent = (uint64_t)address;
     row->device = type == 1 ? (int8_t)id : -1;
-    if (type == 1 && row->kind == TRACE_MEMORY) note_totals(&t->totals[id], row->time, row->bytes, allocated, reserved);
+    if (type == 1 && row->kind == TRACE_MEMORY)
+        note_totals(&t->rows->totals[id], row->time, row->bytes, allocated, reserved);
     return true;
 }
 
-static bool is_span(const event *e) {
+static bool is_span(const trace_event *e) {
     return tide_text_is(e->category, "cpu_op") || tide_text_is(e->category, "python_function") ||
            tide_text_is(e->category, "user_annotation");
 }
 
-static void take_event(tide_recording *r, trace *t, const event *e) {
+static void take_event(tide_recording *r, trace_file *t, const trace_event *e) {
     bool is_memory = tide_text_is(e->name, "[memory]"), is_oom = tide_text_is(e->name, "[OutOfMemory]");
     int64_t time, extent = 0;
     if (!is_memory && !is_oom && !(tide_text_is(e->phase, "X") && is_span(e))) return;
     if (!thousandths(e->time, &time) || time < 0 || (e->extent.length && !thousandths(e->extent, &extent)) ||
-        t->row_count == UINT32_MAX / 2) {
+        t->rows->row_count == UINT32_MAX / 2) {
         r->unreadable++;
         return;
     }
     trace_row row = {.time = (uint64_t)time,
                      .extent = extent > 0 ? (uint64_t)extent : 0,
-                     .order = t->row_count,
+                     .order = t->rows->row_count,
                      .thread = thread_of(t, e),
                      .kind = is_memory ? TRACE_MEMORY
                              : is_oom  ? TRACE_OOM
@@ -252,20 +251,22 @@ static void take_event(tide_recording *r, trace *t, const event *e) {
         r->unreadable++;
         return;
     }
-    TIDE_ROOM(r->arena, t->rows, t->row_count, t->row_capacity);
-    t->rows[t->row_count++] = row;
+    tide_profiler_trace *rows = t->rows;
+    TIDE_ROOM(r->arena, rows->rows, rows->row_count, rows->row_capacity);
+    rows->rows[rows->row_count++] = row;
 }
 
 /* ---- the file ---- */
 
 static void open_trace(tide_recording *r) {
-    r->state = TIDE_NEW(r->arena, trace, 1);
+    trace_file *t = r->state = TIDE_NEW(r->arena, trace_file, 1);
+    t->rows = r->profile = TIDE_NEW(r->arena, tide_profiler_trace, 1);
 }
 
 /* One step: a key with its value, or an event. */
-static void read_one(tide_recording *r, trace *t, cursor *c) {
+static void read_one(tide_recording *r, trace_file *t, trace_cursor *c) {
     tide_text key;
-    event e;
+    trace_event e;
     if (t->state == STATE_START) {
         if (!skip_blank(c)) return;
         t->is_bare = *c->at == '[';
@@ -307,104 +308,24 @@ static void read_one(tide_recording *r, trace *t, cursor *c) {
 }
 
 static size_t read_trace(tide_recording *r, const unsigned char *at, size_t length, bool is_last) {
-    trace *t = r->state;
+    trace_file *t = r->state;
     const char *begin = (const char *)at;
     size_t used = 0;
     (void)is_last;
     while (used < length) {
-        cursor c = {.at = begin + used, .end = begin + length};
+        trace_cursor c = {.at = begin + used, .end = begin + length};
         read_one(r, t, &c);
         if (c.is_wrong) return tide_recording_break(r, used, "no JSON stands here", NULL);
         if (c.is_short) break;
         used = (size_t)(c.at - begin);
     }
-    cursor rest = {.at = begin + used, .end = begin + length};
+    trace_cursor rest = {.at = begin + used, .end = begin + length};
     return skip_blank(&rest) ? used : length; /* blanks need nothing behind them */
 }
 
-/* ---- from rows to tapes ---- */
-
-static int in_order(const void *a, const void *b) {
-    const trace_row *x = a, *y = b;
-    if (x->time != y->time) return x->time < y->time ? -1 : 1;
-    if (x->kind != y->kind) return x->kind < y->kind ? -1 : 1;
-    if (x->kind == TRACE_SPAN && x->extent != y->extent)
-        return x->extent > y->extent ? -1 : 1; /* the outer one first */
-    return x->order < y->order ? -1 : x->order > y->order;
-}
-
-static void end_spans(trace_walk *walk, trace_thread *thread, uint64_t time) {
-    while (thread->count && thread->spans[thread->count - 1].end <= time) {
-        trace_span ended = thread->spans[--thread->count];
-        if (walk->on_end) walk->on_end(walk, &ended);
-    }
-}
-
-uint32_t tide_trace_step(trace_walk *walk, const trace_row *row) {
-    trace_thread *thread = &walk->threads[row->thread];
-    end_spans(walk, thread, row->time);
-    uint32_t stack = thread->count ? thread->spans[thread->count - 1].stack : 0;
-    if (row->kind != TRACE_SPAN || thread->count == TRACE_DEPTH) return stack;
-    stack = tide_recording_stack(walk->r, stack, (uint32_t)row->bytes);
-    TIDE_ROOM(walk->r->arena, thread->spans, thread->count, thread->capacity);
-    thread->spans[thread->count++] = (trace_span){row->time + row->extent, (uint32_t)row->bytes, stack};
-    return stack;
-}
-
-static void take_memory(tide_recording *r, const trace_row *row, uint32_t stack) {
-    tide_tape *tape = tide_recording_tape(r, (uint64_t)row->device);
-    tide_tape_time_is(tape, row->time / 1000);
-    if (row->kind == TRACE_OOM)
-        tide_tape_oom(tape, UINT64_MAX, (uint64_t)row->bytes, 0, stack);
-    else if (row->bytes > 0)
-        tide_tape_alloc(tape, row->extent, (uint64_t)row->bytes, 0, stack);
-    else
-        tide_tape_free(tape, row->extent, 0 - (uint64_t)row->bytes, 0);
-}
-
-/* What the totals count before the first row and no row names lives from before to the end: one block stands for it. */
-static void add_silent(tide_tape *tape, const trace_totals *totals) {
-    uint64_t known = 0;
-    for (uint32_t i = 0; i < tape->before_count; i++) known += tape->sites[tape->before[i].site].bytes;
-    if (totals->allocated_before > known)
-        tide_tape_was_there(tape, UINT64_MAX - 511, totals->allocated_before - known, 0, 0);
-    if (totals->reserved_peak > tape->reserved_peak) tape->reserved_peak = totals->reserved_peak;
-}
-
-/* The busiest device's totals are what the recording says. */
-static void take_totals(tide_recording *r, const trace *t) {
-    for (uint32_t i = 0; i < r->device_count; i++) {
-        const trace_totals *totals = &t->totals[i];
-        if (!totals->has_any) continue;
-        add_silent(&r->tapes[i], totals);
-        if (r->has_said && totals->reserved_peak <= r->said.reserved_peak) continue;
-        r->has_said = true;
-        r->said = (tide_said){totals->allocated, totals->reserved, totals->allocated_peak, totals->reserved_peak, 0, 0};
-    }
-}
-
 static void close_trace(tide_recording *r) {
-    trace *t = r->state;
-    bool has_device = false;
+    const trace_file *t = r->state;
     if (t->state != STATE_END) tide_recording_break(r, 0, "the trace ends before its last bracket", NULL);
-    if (!t->row_count) return;
-    qsort(t->rows, t->row_count, sizeof *t->rows, in_order);
-    for (uint32_t i = 0; i < t->row_count && !has_device; i++)
-        has_device = t->rows[i].kind != TRACE_SPAN && t->rows[i].device >= 0;
-    if (has_device) {
-        trace_walk *walk = TIDE_NEW(r->arena, trace_walk, 1);
-        walk->r = r;
-        for (uint32_t i = 0; i < t->row_count; i++) {
-            uint32_t stack = tide_trace_step(walk, &t->rows[i]);
-            if (t->rows[i].kind != TRACE_SPAN && t->rows[i].device >= 0) take_memory(r, &t->rows[i], stack);
-        }
-        take_totals(r, t);
-    } else {
-        tide_trace_estimate(r, t->rows, t->row_count);
-    }
-    tide_arena_drop(r->arena, t->rows);
-    t->rows = NULL;
-    t->row_count = t->row_capacity = 0;
 }
 
-const tide_reader tide_trace_reader = {"torch.profiler trace", open_trace, read_trace, close_trace};
+const tide_reader tide_profiler_reader = {"torch.profiler trace", open_trace, read_trace, close_trace};
