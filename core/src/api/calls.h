@@ -2,7 +2,7 @@
 #ifndef TIDE_CALLS_H
 #define TIDE_CALLS_H
 
-#include "job/links.h"
+#include "job/job.h"
 #include "report/ranks.h"
 #include "report/segments.h"
 #include "trace/trace.h"

@@ -186,3 +186,89 @@ uint32_t tide_name(tide_names *names, tide_text text) {
     names_insert(names, names->count);
     return names->count++;
 }
+
+/* ---- texts of people ---- */
+
+enum { SHOWN_LIMIT = 60, NEAR_LIMIT = 4 };
+
+static bool is_blank(char c) {
+    return c == ' ' || (c >= '\t' && c <= '\r');
+}
+
+tide_text tide_trimmed(tide_text text) {
+    while (text.length && is_blank(text.at[0])) text.at++, text.length--;
+    while (text.length && is_blank(text.at[text.length - 1])) text.length--;
+    return text;
+}
+
+static char lower_of(char c) {
+    return c >= 'A' && c <= 'Z' ? (char)(c - 'A' + 'a') : c;
+}
+
+bool tide_text_same(tide_text a, tide_text b) {
+    if (a.length != b.length) return false;
+    for (size_t i = 0; i < a.length; i++)
+        if (lower_of(a.at[i]) != lower_of(b.at[i])) return false;
+    return true;
+}
+
+char *tide_lowered(tide_arena *arena, tide_text text) {
+    char *copy = tide_text_copy(arena, text);
+    for (size_t i = 0; i < text.length; i++) copy[i] = lower_of(copy[i]);
+    return copy;
+}
+
+const char *tide_shown(tide_arena *arena, tide_text text) {
+    bool is_cut = text.length > SHOWN_LIMIT;
+    if (is_cut) {
+        text.length = SHOWN_LIMIT - 3;
+        while (text.length && ((unsigned char)text.at[text.length] & 0xc0) == 0x80) text.length--;
+    }
+    char *copy = tide_arena_alloc(arena, text.length + 4);
+    for (size_t i = 0; i < text.length; i++) {
+        unsigned char c = (unsigned char)text.at[i];
+        copy[i] = c < 0x20 || c == 0x7f ? '.' : (char)c;
+    }
+    if (is_cut) memcpy(copy + text.length, "...", 3);
+    return copy;
+}
+
+bool tide_piece_next(tide_text *rest, char separator, tide_text *piece) {
+    if (!rest->at) return false;
+    const char *end = rest->length ? memchr(rest->at, separator, rest->length) : NULL;
+    *piece = (tide_text){rest->at, end ? (size_t)(end - rest->at) : rest->length};
+    *rest = end ? (tide_text){end + 1, rest->length - piece->length - 1} : (tide_text){NULL, 0};
+    return true;
+}
+
+const char *tide_near_names(tide_arena *arena, tide_text name, const char **candidates, uint32_t count) {
+    const char *found[NEAR_LIMIT];
+    uint32_t found_count = 0;
+    tide_text lowered = tide_text_of(tide_lowered(arena, name));
+    if (lowered.length == 0) return NULL;
+    for (uint32_t i = 0; i < count && found_count < NEAR_LIMIT; i++)
+        if (tide_text_starts(tide_text_of(candidates[i]), lowered)) found[found_count++] = candidates[i];
+    const char **rest = TIDE_NEW(arena, const char *, count + 1);
+    memcpy(rest, candidates, count * sizeof *rest);
+    for (uint32_t had = found_count; found_count < NEAR_LIMIT && had == 0;) {
+        const char *near = tide_nearest(lowered, rest, count);
+        if (!near) near = tide_nearest_beginning(lowered, rest, count);
+        if (!near) break;
+        found[found_count++] = near;
+        for (uint32_t i = 0; i < count; i++)
+            if (rest[i] == near) rest[i] = "";
+    }
+    if (found_count == 0) return NULL;
+    const char *line = found[0];
+    for (uint32_t i = 1; i < found_count; i++)
+        line = tide_format(arena, "%s%s%s", line, i + 1 == found_count ? " or " : ", ", found[i]);
+    return line;
+}
+
+bool tide_beginning_listed(const char *list, const char *text) {
+    tide_text rest = tide_text_of(list), piece;
+    if (!rest.length) return true;
+    while (tide_piece_next(&rest, '|', &piece))
+        if (tide_text_starts(tide_text_of(text), piece)) return true;
+    return false;
+}

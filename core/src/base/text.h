@@ -48,6 +48,25 @@ const char *tide_nearest(tide_text word, const char *const *candidates, uint32_t
 /* The same for a word that is cut off: what it is nearest to is a candidate's beginning. */
 const char *tide_nearest_beginning(tide_text word, const char *const *candidates, uint32_t count);
 
+/* Takes the next piece off a text joined by `separator`; false at the end. */
+bool tide_piece_next(tide_text *rest, char separator, tide_text *piece);
+
+/* Whether a text begins as one of those in `list`, joined by `|`; always with an empty list. */
+bool tide_beginning_listed(const char *list, const char *text);
+
+/* Whether two texts are the same but for the case of letters A to Z. */
+bool tide_text_same(tide_text a, tide_text b);
+
+/* A terminated copy for a message: at most 60 bytes, control characters as dots, "..." where it was
+ * cut. */
+const char *tide_shown(tide_arena *arena, tide_text text);
+tide_text tide_trimmed(tide_text text);
+char *tide_lowered(tide_arena *arena, tide_text text);
+
+/* Up to four candidates near to a misspelt name: "a, b or c"; NULL if none is. Those that begin
+ * with it come first. */
+const char *tide_near_names(tide_arena *arena, tide_text name, const char **candidates, uint32_t count);
+
 /* Names to small numbers, in order of first use; number 0 is the empty name. */
 typedef struct tide_names {
     tide_arena *arena;

@@ -1,6 +1,6 @@
-/* Words (key=value) and job files turned into values of settings; what is given twice, misspelt or
- * not expressed is named. */
-#include "job/settings.h"
+/* Arguments (key=value) and job files turned into values of settings; what is given twice, misspelt or not expressed
+ * is named. */
+#include "job/arguments.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -8,18 +8,45 @@
 
 #include "base/checked.h"
 #include "base/units.h"
-#include "job/links.h"
 
 /* JOINED_LIMIT: longer than any value may be, so a text cut there is refused. */
 enum { OVERRIDE_LIMIT = 256, JOINED_LIMIT = 16384 };
 
-void tide_arguments_init(tide_arguments *words, tide_arena *arena, tide_diagnostics *diags) {
-    *words = (tide_arguments){.arena = arena, .diags = diags};
-    for (unsigned id = 0; id < TIDE_SET_COUNT; id++) words->values[id] = tide_settings[id].default_value;
+void tide_arguments_init(tide_arguments *arguments, tide_arena *arena, tide_diagnostics *diags) {
+    *arguments = (tide_arguments){.arena = arena, .diags = diags};
+    for (unsigned id = 0; id < TIDE_SET_COUNT; id++) arguments->values[id] = tide_settings[id].default_value;
+}
+
+const char *tide_argument_text(const tide_arguments *arguments, tide_setting_id id) {
+    return arguments->values[id];
+}
+
+bool tide_argument_is(const tide_arguments *arguments, tide_setting_id id, const char *value) {
+    return strcmp(arguments->values[id], value) == 0;
+}
+
+bool tide_argument_is_true(const tide_arguments *arguments, tide_setting_id id) {
+    return tide_argument_is(arguments, id, "true");
+}
+
+int64_t tide_argument_int(const tide_arguments *arguments, tide_setting_id id) {
+    int64_t value = 0;
+    tide_text_to_i64(&value, tide_text_of(arguments->values[id]));
+    return value;
+}
+
+int64_t tide_argument_pico(const tide_arguments *arguments, tide_setting_id id) {
+    int64_t pico = 0;
+    tide_decimal_read(&pico, tide_text_of(arguments->values[id]));
+    return pico;
+}
+
+tide_name_list tide_argument_names(const tide_arguments *arguments, tide_setting_id id) {
+    return tide_names_of(arguments->arena, arguments->values[id]);
 }
 
 /* /settings/NAME with the JSON Pointer's escapes. */
-static const char *word_place(tide_arena *arena, tide_text name) {
+static const char *argument_place(tide_arena *arena, tide_text name) {
     tide_text shown = tide_text_of(tide_shown(arena, name));
     char *place = tide_arena_alloc(arena, sizeof "/settings/" + shown.length * 2);
     size_t at = strlen("/settings/");
@@ -35,59 +62,62 @@ static const char *word_place(tide_arena *arena, tide_text name) {
     return place;
 }
 
-static void word_warn_twice(tide_arguments *words, const char *place) {
-    tide_report(words->diags, TIDE_WARNING, TIDE_ERR_CONFLICT, place, "is given more than once; the last value holds",
-                "remove the others");
+static void warn_twice(tide_arguments *arguments, const char *place) {
+    tide_report(arguments->diags, TIDE_WARNING, TIDE_ERR_CONFLICT, place,
+                "is given more than once; the last value holds", "remove the others");
 }
 
-static tide_override *override_find(tide_arguments *words, tide_text path) {
-    for (uint32_t i = 0; i < words->override_count; i++)
-        if (tide_text_is(path, words->overrides[i].path)) return &words->overrides[i];
+static tide_override *override_find(tide_arguments *arguments, tide_text path) {
+    for (uint32_t i = 0; i < arguments->override_count; i++)
+        if (tide_text_is(path, arguments->overrides[i].path)) return &arguments->overrides[i];
     return NULL;
 }
 
-static void override_add(tide_arguments *words, tide_text path, tide_json *value, const char *text,
+static void override_add(tide_arguments *arguments, tide_text path, tide_json *value, const char *text,
                          tide_origin origin) {
-    const char *place = word_place(
-        words->arena, tide_text_of(tide_format(words->arena, "overrides.%s", tide_shown(words->arena, path))));
+    const char *place =
+        argument_place(arguments->arena,
+                       tide_text_of(tide_format(arguments->arena, "overrides.%s", tide_shown(arguments->arena, path))));
     if (memchr(path.at, '=', path.length)) {
-        tide_error(words->diags, TIDE_ERR_FIELD_UNKNOWN, place, "has a `=` in its name",
+        tide_error(arguments->diags, TIDE_ERR_FIELD_UNKNOWN, place, "has a `=` in its name",
                    "no configuration has such a key");
         return;
     }
-    tide_override *found = override_find(words, path);
-    if (found && found->origin == origin) word_warn_twice(words, place);
+    tide_override *found = override_find(arguments, path);
+    if (found && found->origin == origin) warn_twice(arguments, place);
     if (!found) {
-        if (words->override_count == OVERRIDE_LIMIT) {
-            tide_error(words->diags, TIDE_ERR_LIMIT, place, "more than 256 overrides", "give a configuration file");
+        if (arguments->override_count == OVERRIDE_LIMIT) {
+            tide_error(arguments->diags, TIDE_ERR_LIMIT, place, "more than 256 overrides", "give a configuration file");
             return;
         }
-        TIDE_ROOM(words->arena, words->overrides, words->override_count, words->override_capacity);
-        found = &words->overrides[words->override_count++];
-        found->path = tide_text_copy(words->arena, path);
+        TIDE_ROOM(arguments->arena, arguments->overrides, arguments->override_count, arguments->override_capacity);
+        found = &arguments->overrides[arguments->override_count++];
+        found->path = tide_text_copy(arguments->arena, path);
     }
     found->value = value;
     found->text = text;
     found->origin = origin;
 }
 
-static void override_read(tide_arguments *words, tide_text path, tide_text value, tide_origin origin) {
-    const char *place = word_place(
-        words->arena, tide_text_of(tide_format(words->arena, "overrides.%s", tide_shown(words->arena, path))));
-    tide_json *json = tide_argument_json(words->arena, value, place, words->diags);
-    if (json) override_add(words, path, json, tide_argument_json_text(words->arena, json), origin);
+static void override_read(tide_arguments *arguments, tide_text path, tide_text value, tide_origin origin) {
+    const char *place =
+        argument_place(arguments->arena,
+                       tide_text_of(tide_format(arguments->arena, "overrides.%s", tide_shown(arguments->arena, path))));
+    tide_json *json = tide_argument_json(arguments->arena, value, place, arguments->diags);
+    if (json) override_add(arguments, path, json, tide_argument_json_text(arguments->arena, json), origin);
 }
 
 /* `v=1` ends a link. */
-static void version_read(tide_arguments *words, tide_text value) {
+static void version_read(tide_arguments *arguments, tide_text value) {
     int64_t version;
     if (!tide_text_to_i64(&version, tide_trimmed(value)) || version < 1)
-        tide_error(words->diags, TIDE_ERR_FIELD_TYPE, "/settings/v", "is not a version of links",
+        tide_error(arguments->diags, TIDE_ERR_FIELD_TYPE, "/settings/v", "is not a version of links",
                    "v=1 is the one there is");
     else if (version > TIDE_LINK_VERSION)
-        tide_error(words->diags, TIDE_ERR_UNSUPPORTED, "/settings/v",
-                   tide_format(words->arena, "is %" PRId64 ": made by a newer tidemark; this one reads v=1", version),
-                   "update tidemark");
+        tide_error(
+            arguments->diags, TIDE_ERR_UNSUPPORTED, "/settings/v",
+            tide_format(arguments->arena, "is %" PRId64 ": made by a newer tidemark; this one reads v=1", version),
+            "update tidemark");
 }
 
 /* Known to the vocabulary, not to this version. */
@@ -100,53 +130,54 @@ static bool is_not_expressed(tide_text name) {
     return false;
 }
 
-static void unknown_read(tide_arguments *words, tide_text name) {
-    const char *place = word_place(words->arena, name);
+static void unknown_read(tide_arguments *arguments, tide_text name) {
+    const char *place = argument_place(arguments->arena, name);
     if (is_not_expressed(name)) {
-        tide_error(words->diags, TIDE_ERR_UNSUPPORTED, place,
+        tide_error(arguments->diags, TIDE_ERR_UNSUPPORTED, place,
                    "is not expressed by this version: it plays training of whole models, alone or data parallel",
                    "remove it");
         return;
     }
     tide_text rest = name, first;
     tide_piece_next(&rest, '.', &first);
-    const char *near = tide_setting_nearest(words->arena, rest.at ? first : name);
+    const char *near = tide_setting_nearest(arguments->arena, rest.at ? first : name);
     const char *tail = rest.at && near && strcmp(near, "overrides") == 0 ? ".KEY" : "";
-    tide_error(words->diags, TIDE_ERR_FIELD_UNKNOWN, place,
-               tide_format(words->arena, "\"%s\" is not a setting", tide_shown(words->arena, name)),
-               near ? tide_format(words->arena, "did you mean %s%s?", near, tail) : "`describe` lists the settings");
+    tide_error(arguments->diags, TIDE_ERR_FIELD_UNKNOWN, place,
+               tide_format(arguments->arena, "\"%s\" is not a setting", tide_shown(arguments->arena, name)),
+               near ? tide_format(arguments->arena, "did you mean %s%s?", near, tail)
+                    : "`describe` lists the settings");
 }
 
 /* ---- forms: one word for several settings ---- */
 
 /* n=2x8: nodes x GPUs. */
-static void nodes_read(tide_arguments *words, tide_text value, tide_origin origin) {
+static void nodes_read(tide_arguments *arguments, tide_text value, tide_origin origin) {
     tide_text rest = value, nodes, gpus;
     int64_t of_nodes = 0, of_gpus = 1, all = 0;
     bool is_pair = tide_piece_next(&rest, 'x', &nodes) && (!rest.at || tide_piece_next(&rest, 'x', &gpus)) && !rest.at;
     is_pair = is_pair && tide_text_to_i64(&of_nodes, tide_trimmed(nodes)) &&
               (nodes.length == value.length || tide_text_to_i64(&of_gpus, tide_trimmed(gpus)));
     if (is_pair && of_nodes > 0 && of_gpus > 0 && tide_mul_i64(&all, of_nodes, of_gpus))
-        tide_setting_put(words, TIDE_TEXT("parallel.dp"), tide_text_of(tide_format(words->arena, "%" PRId64, all)),
-                         origin);
+        tide_setting_put(arguments, TIDE_TEXT("parallel.dp"),
+                         tide_text_of(tide_format(arguments->arena, "%" PRId64, all)), origin);
     else
-        tide_error(
-            words->diags, TIDE_ERR_FIELD_TYPE, "/settings/n",
-            tide_format(words->arena, "is \"%s\"; must be nodes x GPUs, as 2x8", tide_shown(words->arena, value)),
-            NULL);
+        tide_error(arguments->diags, TIDE_ERR_FIELD_TYPE, "/settings/n",
+                   tide_format(arguments->arena, "is \"%s\"; must be nodes x GPUs, as 2x8",
+                               tide_shown(arguments->arena, value)),
+                   NULL);
 }
 
 /* img=4x336x336: images per sample, and their size. */
-static void images_read(tide_arguments *words, tide_text value, tide_origin origin) {
+static void images_read(tide_arguments *arguments, tide_text value, tide_origin origin) {
     tide_text rest = value, count;
     if (tide_piece_next(&rest, 'x', &count) && count.length)
-        tide_setting_put(words, TIDE_TEXT("images"), count, origin);
-    if (rest.at) tide_setting_put(words, TIDE_TEXT("image_size"), rest, origin);
+        tide_setting_put(arguments, TIDE_TEXT("images"), count, origin);
+    if (rest.at) tide_setting_put(arguments, TIDE_TEXT("image_size"), rest, origin);
 }
 
 static const struct {
     const char *name;
-    void (*read)(tide_arguments *words, tide_text value, tide_origin origin);
+    void (*read)(tide_arguments *arguments, tide_text value, tide_origin origin);
 } forms[] = {{"n", nodes_read}, {"img", images_read}};
 
 enum { FORMS = TIDE_COUNT_OF(forms) };
@@ -157,64 +188,65 @@ bool tide_setting_is_form(tide_text name) {
     return tide_text_starts(name, TIDE_TEXT("overrides."));
 }
 
-void tide_setting_put(tide_arguments *words, tide_text name, tide_text value, tide_origin origin) {
+void tide_setting_put(tide_arguments *arguments, tide_text name, tide_text value, tide_origin origin) {
     static const char prefix[] = "overrides.";
     if (name.length == 1 && name.at[0] == 'v') {
-        version_read(words, value);
+        version_read(arguments, value);
         return;
     }
     for (int i = 0; i < FORMS; i++)
         if (tide_text_is(name, forms[i].name)) {
-            forms[i].read(words, value, origin);
+            forms[i].read(arguments, value, origin);
             return;
         }
     if (tide_text_starts(name, TIDE_TEXT(prefix))) {
-        override_read(words, (tide_text){name.at + sizeof prefix - 1, name.length - sizeof prefix + 1}, value, origin);
+        override_read(arguments, (tide_text){name.at + sizeof prefix - 1, name.length - sizeof prefix + 1}, value,
+                      origin);
         return;
     }
     tide_setting_id id = tide_setting_find(name);
     if (id == TIDE_SET_COUNT) {
-        unknown_read(words, name);
+        unknown_read(arguments, name);
         return;
     }
-    if (origin == TIDE_ORIGIN_RECIPE && words->is_given[id]) return;
+    if (origin == TIDE_ORIGIN_RECIPE && arguments->is_given[id]) return;
     tide_text method = tide_setting_method(name);
-    if (method.length) words->method = tide_text_copy(words->arena, method);
-    const char *text = tide_setting_read(words->arena, id, value, words->diags);
-    if (words->is_given[id] && words->origins[id] == origin)
-        word_warn_twice(words, tide_format(words->arena, "/settings/%s", tide_settings[id].name));
-    words->is_given[id] = true;
-    words->origins[id] = origin;
-    words->values[id] = text ? text : tide_settings[id].default_value;
+    if (method.length) arguments->method = tide_text_copy(arguments->arena, method);
+    const char *text = tide_setting_read(arguments->arena, id, value, arguments->diags);
+    if (arguments->is_given[id] && arguments->origins[id] == origin)
+        warn_twice(arguments, tide_format(arguments->arena, "/settings/%s", tide_settings[id].name));
+    arguments->is_given[id] = true;
+    arguments->origins[id] = origin;
+    arguments->values[id] = text ? text : tide_settings[id].default_value;
 }
 
-void tide_argument_read(tide_arguments *words, tide_text word, tide_origin origin, bool is_first) {
+void tide_argument_read(tide_arguments *arguments, tide_text word, tide_origin origin, bool is_first) {
     if (word.length == 0) return;
     if (memchr(word.at, 0, word.length)) {
-        tide_error(words->diags, TIDE_ERR_FIELD_TYPE, "/settings", "a word holds a zero byte: this is no text",
+        tide_error(arguments->diags, TIDE_ERR_FIELD_TYPE, "/settings", "a word holds a zero byte: this is no text",
                    "write key=value");
         return;
     }
     const char *equals = memchr(word.at, '=', word.length);
     if (equals) {
         size_t length = (size_t)(equals - word.at);
-        tide_setting_put(words, tide_trimmed((tide_text){word.at, length}),
+        tide_setting_put(arguments, tide_trimmed((tide_text){word.at, length}),
                          (tide_text){equals + 1, word.length - length - 1}, origin);
     } else if (is_first) {
-        tide_setting_put(words, TIDE_TEXT("model"), word, origin);
+        tide_setting_put(arguments, TIDE_TEXT("model"), word, origin);
     } else {
         tide_setting_id id = tide_setting_find(tide_trimmed(word));
-        tide_error(words->diags, TIDE_ERR_FIELD_TYPE, word_place(words->arena, word),
-                   tide_format(words->arena, "\"%s\" has no value", tide_shown(words->arena, word)),
+        tide_error(arguments->diags, TIDE_ERR_FIELD_TYPE, argument_place(arguments->arena, word),
+                   tide_format(arguments->arena, "\"%s\" has no value", tide_shown(arguments->arena, word)),
                    id == TIDE_SET_COUNT ? "write key=value; only the first word may be a model's name"
-                                        : tide_format(words->arena, "write %s=VALUE", tide_settings[id].name));
+                                        : tide_format(arguments->arena, "write %s=VALUE", tide_settings[id].name));
     }
 }
 
 /* ---- JSON ---- */
 
 /* Elements joined by `separator`; NULL if one is no word. */
-static const char *words_joined(tide_arena *arena, const tide_json *array, const char *separator) {
+static const char *joined_text(tide_arena *arena, const tide_json *array, const char *separator) {
     const char *text = "";
     for (const tide_json *child = array->first; child && strlen(text) < JOINED_LIMIT; child = child->next) {
         if (child->kind == TIDE_JSON_ARRAY) return NULL;
@@ -235,7 +267,7 @@ const char *tide_argument_value(tide_arena *arena, const tide_json *value) {
         return tide_argument_json_text(arena, value);
     case TIDE_JSON_ARRAY: {
         bool is_size = value->count == 2 && value->first->kind == TIDE_JSON_NUMBER;
-        return value->count > 1024 ? NULL : words_joined(arena, value, is_size ? "x" : ",");
+        return value->count > 1024 ? NULL : joined_text(arena, value, is_size ? "x" : ",");
     }
     default:
         return NULL;
@@ -259,61 +291,61 @@ const char *tide_argument_value_or_map(tide_arena *arena, const tide_json *value
     return value->kind == TIDE_JSON_OBJECT ? map_text(arena, value) : tide_argument_value(arena, value);
 }
 
-static void overrides_of_json(tide_arguments *words, const tide_json *entries, tide_origin origin) {
+static void overrides_of_json(tide_arguments *arguments, const tide_json *entries, tide_origin origin) {
     for (const tide_json *entry = entries->first; entry; entry = entry->next) {
-        tide_json *value = tide_json_clone(words->arena, entry);
-        override_add(words, entry->key, value, tide_argument_json_text(words->arena, value), origin);
+        tide_json *value = tide_json_clone(arguments->arena, entry);
+        override_add(arguments, entry->key, value, tide_argument_json_text(arguments->arena, value), origin);
     }
 }
 
 /* {"lora": {"r": 8}} is lora.r=8 */
-static void object_of_json(tide_arguments *words, const tide_json *object, tide_origin origin) {
+static void object_of_json(tide_arguments *arguments, const tide_json *object, tide_origin origin) {
     for (const tide_json *entry = object->first; entry; entry = entry->next) {
-        const char *name = tide_format(words->arena, "%s.%s", object->key.at, entry->key.at);
-        const char *text = tide_argument_value_or_map(words->arena, entry);
+        const char *name = tide_format(arguments->arena, "%s.%s", object->key.at, entry->key.at);
+        const char *text = tide_argument_value_or_map(arguments->arena, entry);
         if (entry->kind == TIDE_JSON_NULL) continue;
         if (text)
-            tide_setting_put(words, tide_text_of(name), tide_text_of(text), origin);
+            tide_setting_put(arguments, tide_text_of(name), tide_text_of(text), origin);
         else
-            tide_error(words->diags, TIDE_ERR_FIELD_TYPE, word_place(words->arena, tide_text_of(name)),
+            tide_error(arguments->diags, TIDE_ERR_FIELD_TYPE, argument_place(arguments->arena, tide_text_of(name)),
                        "must be one value or a list of them", NULL);
     }
 }
 
-void tide_arguments_of_json(tide_arguments *words, const tide_json *settings, tide_origin origin) {
+void tide_arguments_of_json(tide_arguments *arguments, const tide_json *settings, tide_origin origin) {
     bool is_first = true;
     for (const tide_json *child = settings->first; child; child = child->next, is_first = false) {
         if (settings->kind == TIDE_JSON_ARRAY) {
             if (child->kind == TIDE_JSON_STRING)
-                tide_argument_read(words, child->text, origin, is_first);
+                tide_argument_read(arguments, child->text, origin, is_first);
             else
-                tide_error(words->diags, TIDE_ERR_FIELD_TYPE, "/settings", "holds something that is no word",
+                tide_error(arguments->diags, TIDE_ERR_FIELD_TYPE, "/settings", "holds something that is no word",
                            "write \"key=value\"");
             continue;
         }
         if (child->kind == TIDE_JSON_NULL) continue;
         if (child->kind == TIDE_JSON_OBJECT && tide_text_is(child->key, "overrides")) {
-            overrides_of_json(words, child, origin);
+            overrides_of_json(arguments, child, origin);
             continue;
         }
         if (child->kind == TIDE_JSON_OBJECT && tide_setting_is_object(child->key)) {
-            object_of_json(words, child, origin);
+            object_of_json(arguments, child, origin);
             continue;
         }
         if (tide_text_starts(child->key, TIDE_TEXT("overrides."))) {
             size_t skip = strlen("overrides.");
-            tide_json *value = tide_json_clone(words->arena, child);
-            override_add(words, (tide_text){child->key.at + skip, child->key.length - skip}, value,
-                         tide_argument_json_text(words->arena, value), origin);
+            tide_json *value = tide_json_clone(arguments->arena, child);
+            override_add(arguments, (tide_text){child->key.at + skip, child->key.length - skip}, value,
+                         tide_argument_json_text(arguments->arena, value), origin);
             continue;
         }
-        const char *text = tide_argument_value(words->arena, child);
+        const char *text = tide_argument_value(arguments->arena, child);
         if (text)
-            tide_setting_put(words, child->key, tide_text_of(text), origin);
+            tide_setting_put(arguments, child->key, tide_text_of(text), origin);
         else if (tide_setting_find(child->key) == TIDE_SET_COUNT)
-            unknown_read(words, child->key);
+            unknown_read(arguments, child->key);
         else
-            tide_error(words->diags, TIDE_ERR_FIELD_TYPE, word_place(words->arena, child->key),
-                       tide_format(words->arena, "is %s; must be one value", tide_json_kind_name(child)), NULL);
+            tide_error(arguments->diags, TIDE_ERR_FIELD_TYPE, argument_place(arguments->arena, child->key),
+                       tide_format(arguments->arena, "is %s; must be one value", tide_json_kind_name(child)), NULL);
     }
 }

@@ -1,7 +1,7 @@
 /* Types and ranges of the entries of a configuration that are read as sizes, probabilities or
  * switches. What no model has is said here, by its place; how entries go together is said by the
  * description. */
-#include "job/settings.h"
+#include "job/arguments.h"
 
 #include "base/units.h"
 

@@ -1,6 +1,6 @@
 /* Values of configuration entries: JSON read from words, written back, and put where a dotted path
  * says. */
-#include "job/settings.h"
+#include "job/arguments.h"
 
 #include <inttypes.h>
 #include <stdio.h>

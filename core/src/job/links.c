@@ -1,11 +1,9 @@
 /* Links read and written. What a link says is read as far as it can be: whoever opens one lands on a job. */
-#include "job/links.h"
+#include "job/arguments.h"
 
 #include <string.h>
 
 #include "base/units.h"
-#include "job/settings.h"
-
 enum { WORD_LIMIT = 2048, NAMED_LIMIT = 8, VIEW_LIMIT = 500 };
 
 /* What names the content of a file. */

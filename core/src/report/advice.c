@@ -3,7 +3,6 @@
 #include <string.h>
 
 #include "base/units.h"
-#include "job/settings.h"
 #include "report/trials.h"
 
 enum { WORD_LIMIT = 4 };

@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "base/units.h"
-#include "job/settings.h"
 #include "lang/embedded_models.h"
 #include "memo/micro_batch_memo.h"
 #include "train/adapters.h"

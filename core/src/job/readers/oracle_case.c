@@ -1,5 +1,5 @@
 /* A case of the oracle (shared vocabulary, other defaults) as words. */
-#include "job/settings.h"
+#include "job/arguments.h"
 
 #include "base/units.h"
 

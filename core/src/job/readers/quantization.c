@@ -1,22 +1,22 @@
 /* "quantization_config" of a config.json: how the weights of that checkpoint are kept.
  * transformers/utils/quantization_config.py */
-#include "job/settings.h"
+#include "job/readers/readers.h"
 
 #include <string.h>
 
 typedef struct quantization {
-    tide_arguments *words;
+    tide_arguments *arguments;
     const tide_json *from;
 } quantization;
 
 /* What was given holds over what the configuration says. */
 static void put(const quantization *q, tide_setting_id id, const char *value) {
-    if (!q->words->is_given[id])
-        tide_setting_put(q->words, tide_text_of(tide_settings[id].name), tide_text_of(value), TIDE_ORIGIN_FILE);
+    if (!q->arguments->is_given[id])
+        tide_setting_put(q->arguments, tide_text_of(tide_settings[id].name), tide_text_of(value), TIDE_ORIGIN_FILE);
 }
 
 static void put_value(const quantization *q, tide_setting_id id, const tide_json *value) {
-    const char *text = value && value->kind != TIDE_JSON_NULL ? tide_argument_value(q->words->arena, value) : NULL;
+    const char *text = value && value->kind != TIDE_JSON_NULL ? tide_argument_value(q->arguments->arena, value) : NULL;
     if (text && *text) put(q, id, text);
 }
 
@@ -87,8 +87,8 @@ static bool read_compressed(const quantization *q) {
     return true;
 }
 
-bool tide_quantization_read(tide_arguments *words, const tide_json *from) {
-    quantization q = {words, from};
+bool tide_quantization_read(tide_arguments *arguments, const tide_json *from) {
+    quantization q = {arguments, from};
     if (from->kind != TIDE_JSON_OBJECT) return false;
     if (tide_json_is_text(tide_json_at(from, "quant_method"), "bitsandbytes") ||
         tide_json_is_true(tide_json_at(from, "load_in_4bit")) || tide_json_is_true(tide_json_at(from, "load_in_8bit")))

@@ -1,6 +1,6 @@
 /* The header of a safetensors file, and the index of several: names, dtypes and shapes of what a checkpoint holds.
  * https://github.com/huggingface/safetensors#format. The data themselves are never looked at. */
-#include "job/settings.h"
+#include "job/readers/readers.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -22,14 +22,14 @@ static int bits_of(tide_text name) {
     return 0;
 }
 
-bool tide_is_safetensors(const tide_json *root) {
+static bool is_safetensors(const tide_json *root) {
     const tide_json *first = root->first;
     while (first && tide_text_is(first->key, "__metadata__")) first = first->next;
     return first && first->kind == TIDE_JSON_OBJECT && tide_json_at(first, "data_offsets") &&
            tide_json_at(first, "shape");
 }
 
-bool tide_is_safetensors_index(const tide_json *root) {
+static bool is_index(const tide_json *root) {
     const tide_json *map = tide_json_at(root, "weight_map");
     return map && map->kind == TIDE_JSON_OBJECT;
 }
@@ -110,40 +110,50 @@ static bool check_layout(const reader *r, tide_stored *tensors, uint32_t count) 
     return true;
 }
 
-bool tide_safetensors_read(tide_checkpoint *checkpoint, tide_arena *arena, const tide_json *root, const char *place,
-                           const char *file, tide_diagnostics *diags) {
-    reader r = {checkpoint, arena, diags, place, file};
+static void read_header(tide_reading *of, tide_json *root) {
+    tide_checkpoint *checkpoint = &of->inputs->checkpoint;
+    reader r = {checkpoint, of->arena, of->diags, of->place, of->name};
     uint32_t first = checkpoint->count;
     for (const tide_json *entry = root->first; entry; entry = entry->next) {
         if (tide_text_is(entry->key, "__metadata__")) continue;
-        TIDE_ROOM(arena, checkpoint->tensors, checkpoint->count, checkpoint->capacity);
-        if (!read_tensor(&r, entry, &checkpoint->tensors[checkpoint->count])) return false;
+        TIDE_ROOM(of->arena, checkpoint->tensors, checkpoint->count, checkpoint->capacity);
+        if (!read_tensor(&r, entry, &checkpoint->tensors[checkpoint->count])) return;
         checkpoint->bytes += checkpoint->tensors[checkpoint->count].bytes;
-        if (checkpoint->bytes < 0 || checkpoint->bytes > INT64_C(1) << 53)
-            return refuse(&r, entry->key, "ends further on than any file");
+        if (checkpoint->bytes < 0 || checkpoint->bytes > INT64_C(1) << 53) {
+            refuse(&r, entry->key, "ends further on than any file");
+            return;
+        }
         checkpoint->count++;
     }
     checkpoint->file_count++;
-    return check_layout(&r, checkpoint->tensors + first, checkpoint->count - first);
+    check_layout(&r, checkpoint->tensors + first, checkpoint->count - first);
 }
 
-bool tide_safetensors_read_index(tide_checkpoint *checkpoint, tide_arena *arena, const tide_json *root,
-                                 const char *place, const char *file, tide_diagnostics *diags) {
+const tide_reader tide_safetensors_reader = {
+    .title = "the header of a safetensors file", .recognises = is_safetensors, .read = read_header};
+
+static void read_index(tide_reading *r, tide_json *root) {
+    tide_checkpoint *checkpoint = &r->inputs->checkpoint;
     const tide_json *map = tide_json_at(root, "weight_map"),
                     *total = tide_json_at(tide_json_at(root, "metadata"), "total_size");
-    if (checkpoint->index)
-        return tide_error(diags, TIDE_ERR_CONFLICT, place,
-                          tide_format(arena, "%s is a second index of a checkpoint", file), "give one");
+    if (checkpoint->index) {
+        tide_file_refuse(r, TIDE_ERR_CONFLICT, "is a second index of a checkpoint", "give one");
+        return;
+    }
     for (const tide_json *entry = map->first; entry; entry = entry->next)
-        if (entry->kind != TIDE_JSON_STRING)
-            return tide_error(diags, TIDE_ERR_FIELD_TYPE, place,
-                              tide_format(arena, "%s: \"weight_map\" holds something that is no file's name", file),
-                              NULL);
+        if (entry->kind != TIDE_JSON_STRING) {
+            tide_error(r->diags, TIDE_ERR_FIELD_TYPE, r->place,
+                       tide_format(r->arena, "%s: \"weight_map\" holds something that is no file's name", r->name),
+                       NULL);
+            return;
+        }
     checkpoint->index = map;
-    checkpoint->index_file = file;
+    checkpoint->index_file = r->name;
     checkpoint->total_size = is_count(total) ? total->integer : 0;
-    return true;
 }
+
+const tide_reader tide_safetensors_index_reader = {
+    .title = "the index of a checkpoint", .recognises = is_index, .read = read_index};
 
 const tide_stored *tide_stored_find(const tide_checkpoint *checkpoint, tide_text name) {
     tide_stored key = {.name = name};

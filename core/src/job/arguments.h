@@ -1,0 +1,59 @@
+/* Settings as they are given: key=value, "settings" of a job file, and what other files say. Private to job/. */
+#ifndef TIDE_ARGUMENTS_H
+#define TIDE_ARGUMENTS_H
+
+#include "job/settings.h"
+
+/* An entry of the configuration in whose place another value stands. */
+typedef struct tide_override {
+    const char *path;
+    const char *text; /* canonical */
+    tide_json *value;
+    tide_origin origin;
+} tide_override;
+
+typedef struct tide_arguments {
+    tide_arena *arena;
+    tide_diagnostics *diags;
+    const char *values[TIDE_SET_COUNT]; /* canonical; the default where nothing was given */
+    tide_origin origins[TIDE_SET_COUNT];
+    bool is_given[TIDE_SET_COUNT];
+    const char *method; /* of adapter, by a setting METHOD.KEY; NULL: none was given so */
+    tide_override *overrides;
+    uint32_t override_count, override_capacity;
+} tide_arguments;
+
+void tide_arguments_init(tide_arguments *arguments, tide_arena *arena, tide_diagnostics *diags);
+
+/* "key=value"; the first may be a model's name alone. */
+void tide_argument_read(tide_arguments *arguments, tide_text word, tide_origin origin, bool is_first);
+
+/* A value under the name of a setting, or one of its other names. What cannot be taken is an error. */
+void tide_setting_put(tide_arguments *arguments, tide_text name, tide_text value, tide_origin origin);
+
+/* "settings" of a job file: an object of values, or an array of "key=value". */
+void tide_arguments_of_json(tide_arguments *arguments, const tide_json *settings, tide_origin origin);
+
+/* Whether the name is no setting of its own, but stands for several (n=2x8, img=4x336x336), or for an override. */
+bool tide_setting_is_form(tide_text name);
+
+/* The value of a setting: canonical text, or read as what it is. */
+const char *tide_argument_text(const tide_arguments *arguments, tide_setting_id id);
+bool tide_argument_is(const tide_arguments *arguments, tide_setting_id id, const char *value);
+bool tide_argument_is_true(const tide_arguments *arguments, tide_setting_id id);
+int64_t tide_argument_int(const tide_arguments *arguments, tide_setting_id id);  /* 0: not set */
+int64_t tide_argument_pico(const tide_arguments *arguments, tide_setting_id id); /* of a decimal; 0: not set */
+tide_name_list tide_argument_names(const tide_arguments *arguments, tide_setting_id id);
+
+/* A value of a JSON tree as the text of an argument; NULL if it cannot be one (null, objects). */
+const char *tide_argument_value(tide_arena *arena, const tide_json *value);
+/* The same, and an object of numbers as a list of KEY=NUMBER. */
+const char *tide_argument_value_or_map(tide_arena *arena, const tide_json *value);
+
+/* config_values.c: JSON values in arguments, and what replaces entries of a configuration. */
+tide_json *tide_argument_json(tide_arena *arena, tide_text text, const char *place, tide_diagnostics *diags);
+const char *tide_argument_json_text(tide_arena *arena, const tide_json *value);
+bool tide_config_override(tide_arena *arena, tide_json *config, const tide_override *override, tide_diagnostics *diags);
+void tide_config_dropout(tide_json *config, int64_t pico);
+
+#endif

@@ -1,0 +1,151 @@
+/* Defaults that move the number, each reported where nothing was given. */
+#include "job/builder.h"
+
+#include <string.h>
+
+#include "base/units.h"
+
+static void assume(tide_job_builder *b, tide_setting_id id, const char *text) {
+    if (!b->arguments.is_given[id])
+        tide_report(b->diags, TIDE_ASSUMPTION, TIDE_OK, tide_builder_place(b, id), text, NULL);
+}
+
+/* What the configuration tells of the model, for assumptions only: which of them concern it. */
+static bool config_has(const tide_job_builder *b, const char *key) {
+    return tide_json_at(b->job->config, key) || tide_json_at(tide_json_at(b->job->config, "text_config"), key);
+}
+
+static bool config_generates(const tide_job_builder *b) {
+    static const char *const heads[] = {"*CausalLM*", "*LMHead*", "*ConditionalGeneration*"};
+    const tide_json *names = tide_json_at(b->job->config, "architectures");
+    if (!names || names->kind != TIDE_JSON_ARRAY || !names->first) return config_has(b, "vocab_size");
+    for (size_t i = 0; i < TIDE_COUNT_OF(heads); i++)
+        if (names->first->kind == TIDE_JSON_STRING && tide_text_matches(names->first->text, tide_text_of(heads[i])))
+            return true;
+    return false;
+}
+
+static void assume_data(tide_job_builder *b) {
+    const tide_json *config = b->job->config;
+    bool sees_images = tide_json_at(config, "vision_config") || tide_json_at(config, "image_size");
+    assume(b, TIDE_SET_batch, "1 sample per micro-batch");
+    if (config_has(b, "vocab_size")) {
+        assume(b, TIDE_SET_seq, "512 tokens of text per sample");
+        assume(b, TIDE_SET_padding, "no mask of padded positions: every sample fills seq");
+    }
+    if (tide_json_at(config, "image_token_index") || tide_json_at(config, "image_token_id"))
+        assume(b, TIDE_SET_images, "1 image per sample");
+    if (sees_images) assume(b, TIDE_SET_image_size, "the size that the model's preprocessor makes");
+}
+
+static void assume_precision(tide_job_builder *b) {
+    const tide_json *stated = tide_json_at(b->job->config, "torch_dtype");
+    if (!stated) stated = tide_json_at(b->job->config, "dtype");
+    bool differs = stated && stated->kind == TIDE_JSON_STRING && !tide_text_is(stated->text, "bfloat16");
+    assume(b, TIDE_SET_dtype,
+           differs ? tide_format(b->arena, "bf16 weights and gradients (the configuration says %s)",
+                                 tide_shown(b->arena, stated->text))
+                   : "bf16 weights and gradients");
+    assume(b, TIDE_SET_autocast, "no autocast: operations run in the type of the weights");
+}
+
+static void assume_adapter(tide_job_builder *b) {
+    const char *method = b->job->adapter.method;
+    if (strcmp(b->job->quant, "none") != 0)
+        assume(b, TIDE_SET_quant_skip, "every linear layer but the output head is quantised");
+    if (tide_setting_is_of(&tide_settings[TIDE_SET_quant_group_size], b->job->quant))
+        tide_report(b->diags, TIDE_ASSUMPTION, TIDE_OK, tide_builder_place(b, TIDE_SET_quant),
+                    tide_format(b->arena,
+                                "%s weights of %lld bits by their packing rules; the kernel of a product takes nothing "
+                                "besides its output",
+                                b->job->quant, strcmp(b->job->quant, "fp8") == 0 ? 8LL : (long long)b->job->quant_bits),
+                    NULL);
+    if (strcmp(b->job->quant, "int8") == 0)
+        tide_report(b->diags, TIDE_ASSUMPTION, TIDE_OK, tide_builder_place(b, TIDE_SET_quant),
+                    "int8: no activation is beyond the threshold of 6; columns that are (outliers) are copied", NULL);
+    if (strcmp(method, "none") == 0) return;
+    if (tide_setting_is_of(&tide_settings[TIDE_SET_adapter_num_virtual_tokens], method))
+        assume(b, TIDE_SET_adapter_num_virtual_tokens, "20 trained tokens go before each sample");
+    if (strcmp(method, "ia3") == 0)
+        assume(b, TIDE_SET_adapter_target_modules,
+               "what peft takes by the model_type is rescaled, and the last layer of the MLP by its input");
+    if (strcmp(method, "lora") == 0) {
+        assume(b, TIDE_SET_adapter_target_modules, "adapters on every linear layer but the output head");
+        assume(b, TIDE_SET_adapter_r, "adapters of rank 16");
+        assume(b, TIDE_SET_adapter_dropout, "no dropout before adapters");
+    }
+    assume(b, TIDE_SET_adapter_autocast_adapter_dtype,
+           "adapters in fp32, as peft makes them for a model in half precision");
+}
+
+static void assume_training(tide_job_builder *b) {
+    bool has_steps = strcmp(b->job->optimizer, "none") != 0;
+    assume(b, TIDE_SET_optimizer,
+           "torch.optim.AdamW as PyTorch makes it: foreach, two states per parameter in its type");
+    bool has_adapter = strcmp(b->job->adapter.method, "none") != 0;
+    if (strcmp(b->job->quant, "none") != 0)
+        assume(b, TIDE_SET_kbit_prepare,
+               "peft.prepare_model_for_kbit_training: what is not quantised is kept in fp32 and frozen");
+    if (b->job->train_only.count == 0 && !has_adapter)
+        assume(b, TIDE_SET_freeze, "nothing is frozen: every parameter trains");
+    assume(b, TIDE_SET_grad_accum, "1: an optimizer step after every micro-batch");
+    if (has_steps) assume(b, TIDE_SET_zero_grad, "gradients are freed after every step (set_to_none)");
+    if (has_steps) assume(b, TIDE_SET_clip, "gradients are not clipped");
+    assume(b, TIDE_SET_hold_outputs, "the model's output is dropped before backward");
+    assume(b, TIDE_SET_checkpointing, "no checkpointing: what backward needs of every layer is kept");
+}
+
+static void assume_versions(tide_job_builder *b) {
+    assume(b, TIDE_SET_torch, "allocations and defaults of PyTorch 2.15; of an older one where it is given");
+    assume(b, TIDE_SET_transformers, "modules and defaults of transformers 5.23");
+}
+
+static void assume_inference(tide_job_builder *b) {
+    assume(b, TIDE_SET_cache, "a DynamicCache, as generate() makes it");
+    assume(b, TIDE_SET_decode, "8 tokens after the prompt; the cache grows with each");
+    assume(b, TIDE_SET_logits_to_keep, "logits of the prompt's last token alone, as generate() asks for them");
+}
+
+static void assume_kernels(tide_job_builder *b) {
+    const tide_job *job = b->job;
+    assume(b, TIDE_SET_attention, "sdpa, as transformers chooses");
+    if (strcmp(job->attention, "sdpa") == 0)
+        assume(b, TIDE_SET_sdpa_backend,
+               tide_format(b->arena, "the kernel that PyTorch picks at capability %d", job->capability));
+    if (config_generates(b))
+        assume(b, TIDE_SET_use_cache,
+               strcmp(job->checkpointing, "none") == 0
+                   ? "the model's default: transformers fills a DynamicCache even when training"
+                   : "the model's default, which checkpointing turns off");
+}
+
+static void assume_device(tide_job_builder *b) {
+    const tide_job *job = b->job;
+    if (!job->has_gpu)
+        assume(b, TIDE_SET_gpu,
+               tide_format(b->arena, "no gpu given: kernels as on an H100 of capability %d, %s, no context counted",
+                           job->capability, job->device_bytes ? "memory as gpu_gib says" : "memory without limit"));
+    assume(b, TIDE_SET_allocator, "PyTorch's own defaults: PYTORCH_CUDA_ALLOC_CONF is not set");
+    assume(b, TIDE_SET_load, "weights reach the device one by one, as .to(\"cuda\") moves them");
+    if (strcmp(tide_argument_text(&b->arguments, TIDE_SET_parallel_kind), "zero3") == 0)
+        assume(b, TIDE_SET_parallel_zero_init,
+               "the whole model reaches the device before it is cut; true: as it is made, as from_pretrained() "
+               "does under a file of stage 3");
+    if (strcmp(tide_argument_text(&b->arguments, TIDE_SET_parallel_kind), "fsdp2") == 0)
+        assume(
+            b, TIDE_SET_parallel_meta_init,
+            "the whole model reaches the device before it is cut; true: made on the meta device, parts alone reach it");
+}
+
+void tide_report_assumptions(tide_job_builder *b) {
+    assume_data(b);
+    assume_precision(b);
+    assume_adapter(b);
+    if (tide_argument_is(&b->arguments, TIDE_SET_mode, "train"))
+        assume_training(b);
+    else
+        assume_inference(b);
+    assume_kernels(b);
+    assume_device(b);
+    assume_versions(b);
+}

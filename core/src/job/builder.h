@@ -1,0 +1,43 @@
+/* The stages of tide_job_build, in the order in which it calls them. Private to job/. */
+#ifndef TIDE_BUILDER_H
+#define TIDE_BUILDER_H
+
+#include "job/readers/readers.h"
+
+typedef struct tide_job_builder {
+    tide_arena *arena;
+    tide_diagnostics *diags;
+    tide_job *job;
+    tide_arguments arguments;
+    tide_inputs inputs;
+    bool model_is_file; /* the configuration came as a file and names itself: no setting for it in the link */
+    bool files_failed;
+    const char *capability_default;
+} tide_job_builder;
+
+/* "/settings/NAME". */
+const char *tide_builder_place(const tide_job_builder *b, tide_setting_id id);
+
+/* versions.c */
+void tide_read_recipe(tide_job_builder *b);
+void tide_read_versions(tide_job_builder *b);
+
+/* model.c */
+void tide_find_model(tide_job_builder *b);
+void tide_change_config(tide_job_builder *b);
+
+/* gpus.c */
+void tide_find_gpu(tide_job_builder *b);
+void tide_size_device(tide_job_builder *b);
+void tide_warn_of_fraction(tide_job_builder *b);
+
+/* fields.c */
+void tide_fill_values(tide_job_builder *b);
+void tide_fill_options(tide_job_builder *b);
+void tide_read_allocator(tide_job_builder *b);
+
+/* conflicts.c, assumptions.c */
+void tide_check_conflicts(tide_job_builder *b);
+void tide_report_assumptions(tide_job_builder *b);
+
+#endif

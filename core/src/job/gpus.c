@@ -1,0 +1,119 @@
+/* The GPU: its row of models/gpus.json, its memory, and how much of it may be taken. */
+#include "job/builder.h"
+
+#include <string.h>
+
+#include "lang/embedded_models.h"
+
+/* Kernels depend on these where no GPU is given: an H100. */
+enum { DEFAULT_CAPABILITY = 90, DEFAULT_SMS = 132, DEFAULT_THREADS_PER_SM = 2048 };
+
+static const char *gpu_string(const tide_json *object, const char *key) {
+    const tide_json *value = tide_json_at(object, key);
+    return tide_json_is(value, TIDE_JSON_STRING) ? value->text.at : "";
+}
+
+static int64_t gpu_integer(const tide_json *object, const char *key) {
+    const tide_json *value = tide_json_at(object, key);
+    return tide_json_is(value, TIDE_JSON_NUMBER) && value->is_integer && value->integer > 0 ? value->integer : 0;
+}
+
+/* By name, or by title, in any case. */
+static const tide_json *gpu_find(tide_arena *arena, const tide_json *list, const char *name) {
+    const char *wanted = tide_lowered(arena, tide_text_of(name));
+    for (const tide_json *row = list ? list->first : NULL; row; row = row->next)
+        if (strcmp(gpu_string(row, "name"), wanted) == 0 ||
+            strcmp(tide_lowered(arena, tide_text_of(gpu_string(row, "title"))), wanted) == 0)
+            return row;
+    return NULL;
+}
+
+/* The object with a name, without reading all of them; empty where that is not simple. The objects are flat. */
+static tide_text gpu_text(tide_arena *arena, tide_text all, const char *name) {
+    const char *quoted = tide_format(arena, "\"%s\"", name);
+    size_t length = strlen(quoted);
+    for (const char *at = all.at; (at = strstr(at, quoted)); at += length) {
+        const char *start = at, *end = at;
+        while (start > all.at && *start != '{' && *start != '}') start--;
+        while (*end && *end != '{' && *end != '}') end++;
+        if (*start == '{' && *end == '}') return (tide_text){start, (size_t)(end - start) + 1};
+    }
+    return TIDE_TEXT("");
+}
+
+static const tide_json *gpu_find_alone(tide_job_builder *b, const char *name) {
+    tide_text text = gpu_text(b->arena, (tide_text){tide_gpu_source.text, tide_gpu_source.length}, name);
+    const tide_json *row = text.length ? tide_json_parse(b->arena, text, "/gpus", b->diags) : NULL;
+    return row && strcmp(gpu_string(row, "name"), name) == 0 ? row : NULL;
+}
+
+static void gpu_refuse(tide_job_builder *b, const tide_json *list, const char *name) {
+    uint32_t count = 0;
+    const char **names = TIDE_NEW(b->arena, const char *, (list ? list->count : 0) + 1);
+    for (const tide_json *row = list ? list->first : NULL; row; row = row->next)
+        names[count++] = gpu_string(row, "name");
+    const char *near = tide_near_names(b->arena, tide_text_of(name), names, count);
+    const char *size = "give its memory as gpu_gib=SIZE";
+    tide_error(b->diags, TIDE_ERR_FIELD_RANGE, "/settings/gpu",
+               tide_format(b->arena, "\"%s\" is not a card that is known", tide_shown(b->arena, tide_text_of(name))),
+               near ? tide_format(b->arena, "did you mean %s? Otherwise %s", near, size) : size);
+}
+
+void tide_find_gpu(tide_job_builder *b) {
+    const char *name = tide_argument_text(&b->arguments, TIDE_SET_gpu);
+    tide_gpu *gpu = &b->job->gpu;
+    *gpu = (tide_gpu){.name = "",
+                      .title = "",
+                      .source = "",
+                      .context_source = "",
+                      .capability = DEFAULT_CAPABILITY,
+                      .sms = DEFAULT_SMS,
+                      .threads_per_sm = DEFAULT_THREADS_PER_SM};
+    if (!name[0]) return;
+    const tide_json *row = gpu_find_alone(b, name);
+    if (!row) {
+        const tide_json *root =
+            tide_json_parse(b->arena, (tide_text){tide_gpu_source.text, tide_gpu_source.length}, "/gpus", b->diags);
+        const tide_json *list = tide_json_at(root, "gpus");
+        if (!(row = gpu_find(b->arena, list, name))) {
+            gpu_refuse(b, list, name);
+            return;
+        }
+    }
+    b->job->has_gpu = true;
+    *gpu = (tide_gpu){.name = gpu_string(row, "name"),
+                      .title = gpu_string(row, "title"),
+                      .source = gpu_string(row, "source"),
+                      .context_source = gpu_string(row, "context_source"),
+                      .bytes = (uint64_t)gpu_integer(row, "bytes"),
+                      .context_bytes = (uint64_t)gpu_integer(row, "context_bytes"),
+                      .capability = (int)gpu_integer(row, "capability"),
+                      .sms = (int)gpu_integer(row, "sms"),
+                      .threads_per_sm = (int)gpu_integer(row, "threads_per_sm")};
+    b->arguments.values[TIDE_SET_gpu] = gpu->name;
+}
+
+/* Whole MiB, as the oracle's device counts them. */
+static uint64_t bytes_of_gib(int64_t pico) {
+    uint64_t mib = (uint64_t)(pico / TIDE_PICO) * 1024 + (uint64_t)(pico % TIDE_PICO) * 1024 / (uint64_t)TIDE_PICO;
+    return mib << 20;
+}
+
+void tide_size_device(tide_job_builder *b) {
+    tide_job *job = b->job;
+    tide_arguments *given = &b->arguments;
+    bool has_size = tide_argument_text(given, TIDE_SET_gpu_gib)[0] != 0,
+         has_fraction = tide_argument_text(given, TIDE_SET_memory_fraction)[0] != 0;
+    if (!tide_argument_text(given, TIDE_SET_capability)[0])
+        given->values[TIDE_SET_capability] = tide_format(b->arena, "%d", job->gpu.capability);
+    job->capability = (int)tide_argument_int(given, TIDE_SET_capability);
+    job->device_bytes = has_size ? bytes_of_gib(tide_argument_pico(given, TIDE_SET_gpu_gib)) : job->gpu.bytes;
+    job->memory_fraction_ppm =
+        has_fraction ? tide_argument_pico(given, TIDE_SET_memory_fraction) / (TIDE_PICO / 1000000) : 0;
+}
+
+void tide_warn_of_fraction(tide_job_builder *b) {
+    if (b->job->memory_fraction_ppm && !b->job->device_bytes)
+        tide_report(b->diags, TIDE_WARNING, TIDE_ERR_CONFLICT, "/settings/memory_fraction",
+                    "has no effect: a device without limit has no part", "give gpu=NAME or gpu_gib=SIZE");
+}

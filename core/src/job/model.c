@@ -1,0 +1,166 @@
+/* The model: a file, an entry of the catalogue, or a description; and what settings change in its configuration. */
+#include "job/builder.h"
+
+#include <string.h>
+
+#include "lang/embedded_models.h"
+
+/* The entry that is published under a path, as llava-hf/llava-1.5-7b-hf. */
+static const tide_source *catalogue_published(tide_arena *arena, const char *path) {
+    tide_text published = tide_text_of(tide_format(arena, "huggingface.co/%s\"", path));
+    for (uint32_t i = 0; i < tide_catalogue_source_count; i++) {
+        const tide_source whole = tide_source_whole(arena, &tide_catalogue_sources[i]);
+        if (tide_text_contains(tide_text_of(tide_lowered(arena, (tide_text){whole.text, whole.length})), published))
+            return &tide_catalogue_sources[i];
+    }
+    return NULL;
+}
+
+/* The entry of a name, or of a path. */
+static const tide_source *catalogue_find(tide_arena *arena, const char *name) {
+    const char *lowered = tide_lowered(arena, tide_text_of(name));
+    return strchr(name, '/') ? catalogue_published(arena, lowered) : tide_catalogue_source(lowered);
+}
+
+/* The entry that the name continues: tuned models are called as their base, a dash and more. */
+static const tide_source *catalogue_base(tide_arena *arena, const char *name) {
+    char *base = tide_text_copy(arena, tide_text_of(name));
+    for (char *dash; (dash = strrchr(base, '-'));) {
+        *dash = 0;
+        const tide_source *source = catalogue_find(arena, base);
+        if (source) return source;
+    }
+    return NULL;
+}
+
+static const char *catalogue_near(tide_arena *arena, const char *name) {
+    const char *slash = strrchr(name, '/'), *last = tide_lowered(arena, tide_text_of(slash ? slash + 1 : name));
+    const tide_source *base = catalogue_base(arena, name);
+    if (!base) base = catalogue_find(arena, last);
+    if (!base) base = catalogue_base(arena, last);
+    if (base) return base->name;
+    const char **names = TIDE_NEW(arena, const char *, tide_catalogue_source_count + 1);
+    for (uint32_t i = 0; i < tide_catalogue_source_count; i++) names[i] = tide_catalogue_sources[i].name;
+    return tide_near_names(arena, tide_text_of(last), names, tide_catalogue_source_count);
+}
+
+static void model_unknown(tide_job_builder *b, const char *name) {
+    const char *near = catalogue_near(b->arena, name);
+    const char *file = "give its config.json as a file";
+    tide_error(b->diags, TIDE_ERR_MODEL_UNKNOWN, "/settings/model",
+               tide_format(b->arena, "\"%s\" is not in the catalogue", tide_shown(b->arena, tide_text_of(name))),
+               near ? tide_format(b->arena, "did you mean %s? Otherwise %s", near, file) : file);
+}
+
+static void model_of_catalogue(tide_job_builder *b, const tide_source *source) {
+    const char *place = tide_format(b->arena, "/models/%s", source->name);
+    tide_source whole = tide_source_whole(b->arena, source);
+    const tide_json *entry = tide_json_parse(b->arena, (tide_text){whole.text, whole.length}, place, b->diags);
+    if (!entry || !tide_entry_read(&b->inputs, b->arena, entry, place, b->diags)) return;
+    b->inputs.config_name = source->name;
+    if (!b->inputs.title) b->inputs.title = source->name;
+}
+
+/* A description without a configuration has all its sizes in it. */
+static void model_of_description(tide_job_builder *b) {
+    const tide_json *name = tide_json_at(b->inputs.description, "architecture");
+    b->inputs.config = tide_json_new(b->arena, TIDE_JSON_OBJECT);
+    b->inputs.config_name = b->inputs.title = tide_shown(b->arena, name->text);
+    b->model_is_file = true;
+}
+
+/* A configuration that came as a file wins over the catalogue; a name that the catalogue lacks is
+ * then a label. */
+static void model_of_file(tide_job_builder *b, const char *name) {
+    b->model_is_file = true;
+    if (!name[0]) return;
+    if (catalogue_find(b->arena, name)) {
+        tide_report(b->diags, TIDE_WARNING, TIDE_ERR_CONFLICT, "/settings/model",
+                    tide_format(b->arena, "%s is not used: the configuration in %s is", name, b->inputs.config_file),
+                    "give one of the two");
+        return;
+    }
+    b->model_is_file = false;
+    b->inputs.config_name = name;
+}
+
+/* A model that a file names by its path is taken from the catalogue where that has it. */
+static void model_asked(tide_job_builder *b) {
+    const char *asked = b->inputs.asked_model;
+    if (!asked || b->inputs.config || b->inputs.description || b->arguments.is_given[TIDE_SET_model]) return;
+    const tide_source *source = catalogue_find(b->arena, asked);
+    if (source)
+        tide_setting_put(&b->arguments, TIDE_TEXT("model"), tide_text_of(source->name), TIDE_ORIGIN_FILE);
+    else
+        tide_error(b->diags, TIDE_ERR_MODEL_UNKNOWN, b->inputs.asked_place,
+                   tide_format(b->arena, "\"%s\", which a file names, is not in the catalogue",
+                               tide_shown(b->arena, tide_text_of(asked))),
+                   "give its config.json too");
+}
+
+void tide_find_model(tide_job_builder *b) {
+    model_asked(b);
+    const char *name = tide_argument_text(&b->arguments, TIDE_SET_model);
+    const tide_source *source = b->inputs.config ? NULL : catalogue_find(b->arena, name);
+    if (b->inputs.config) {
+        model_of_file(b, name);
+    } else if (source) {
+        model_of_catalogue(b, source);
+    } else if (name[0]) {
+        model_unknown(b, name);
+    } else if (b->inputs.description) {
+        model_of_description(b);
+    } else if (!b->files_failed && !b->inputs.asked_model) {
+        tide_error(b->diags, TIDE_ERR_FIELD_MISSING, "/settings/model", "no model is given",
+                   "write model=NAME of the catalogue, or give a config.json");
+    }
+    tide_job *job = b->job;
+    job->model = b->inputs.config_name ? b->inputs.config_name : "";
+    job->model_title = b->inputs.title ? b->inputs.title : job->model;
+    job->model_source = b->inputs.source ? b->inputs.source : "";
+    job->published_parameters = b->inputs.published_parameters;
+    job->preprocessor = b->inputs.preprocessor;
+    job->description = b->inputs.description;
+    job->description_text = b->inputs.description_text;
+    if (b->inputs.checkpoint.count || b->inputs.checkpoint.index) {
+        tide_checkpoint *checkpoint = TIDE_NEW(b->arena, tide_checkpoint, 1);
+        *checkpoint = b->inputs.checkpoint;
+        job->checkpoint = checkpoint;
+    }
+    if (b->inputs.config_file) job->config_text = b->inputs.config_text;
+    job->preprocessor_text = b->inputs.preprocessor_text;
+}
+
+/* Weights that a checkpoint keeps quantised: followed where the job can have them so. Adapters train over bitsandbytes'
+ * alone. */
+static void read_quantization(tide_job_builder *b) {
+    const tide_json *from = tide_json_at(b->inputs.config, "quantization_config");
+    bool is_training = tide_argument_is(&b->arguments, TIDE_SET_mode, "train"),
+         adapts = b->arguments.is_given[TIDE_SET_adapter] || b->arguments.method;
+    if (!from || from->kind == TIDE_JSON_NULL || b->arguments.is_given[TIDE_SET_quant]) return;
+    tide_arguments words = b->arguments;
+    bool is_known = tide_quantization_read(&words, from);
+    bool is_of_bitsandbytes =
+        is_known && tide_setting_is_of(&tide_settings[TIDE_SET_quant_double], words.values[TIDE_SET_quant]);
+    is_of_bitsandbytes = is_of_bitsandbytes || (is_known && strcmp(words.values[TIDE_SET_quant], "int8") == 0);
+    if (is_known && (!is_training || (adapts && is_of_bitsandbytes))) {
+        b->arguments = words;
+        return;
+    }
+    tide_report(b->diags, TIDE_WARNING, TIDE_ERR_UNSUPPORTED, "/model/quantization_config",
+                "is not followed: the weights are taken whole, in dtype",
+                !is_known            ? NULL
+                : is_of_bitsandbytes ? "add adapter=lora to train over the quantised weights"
+                                     : "it is followed with mode=infer");
+}
+
+void tide_change_config(tide_job_builder *b) {
+    tide_json *config = b->inputs.config;
+    if (!config) return;
+    for (uint32_t i = 0; i < b->arguments.override_count; i++)
+        tide_config_override(b->arena, config, &b->arguments.overrides[i], b->diags);
+    if (tide_argument_text(&b->arguments, TIDE_SET_dropout)[0])
+        tide_config_dropout(config, tide_argument_pico(&b->arguments, TIDE_SET_dropout));
+    read_quantization(b);
+    b->job->config = config;
+}

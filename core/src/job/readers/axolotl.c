@@ -1,0 +1,68 @@
+/* axolotl's configuration: utils/schemas/config.py, over TrainingArguments. */
+#include "job/readers/claims.h"
+
+#include "base/units.h"
+
+static const tide_key_row axolotl_rows[] = {
+    KEY_SAYS("base_model", model, ""),
+    KEY_NEUTRAL("base_model_config"),
+    KEY_SETS("sequence_len", seq, ""),
+    KEY_SETS("micro_batch_size", batch, ""),
+    KEY_SAYS("adapter", finetuning, ""),
+    KEY_SETS("lora_target_linear", adapter_target_modules, "true=all-linear|false="),
+    KEY_SETS("lora_modules_to_save", adapter_modules_to_save, ""),
+    KEY_SETS("peft_use_dora", adapter_dora, ""),
+    KEY_SETS("peft_use_rslora", adapter_rslora, ""),
+    KEY_SETS("optimizer", optimizer, ""),
+    KEY_SAYS("bf16", bf16, "auto=true|full=true"),
+    KEY_SETS("flash_attention", attention, "true=sdpa|false="),
+    KEY_SETS("sdp_attention", attention, "true=sdpa|false="),
+    KEY_SETS("eager_attention", attention, "true=eager|false="),
+    KEY_MATTERS("xformers_attention", "replaces attention", ""),
+    KEY_MATTERS("flex_attention", "replaces attention", ""),
+    KEY_SAYS("fsdp_version", fsdp_version, ""),
+    KEY_MATTERS("gptq", "quantises in another way than bitsandbytes", ""),
+    KEY_MATTERS("unfrozen_parameters", "trains some parameters only: say train_only", ""),
+    KEY_MATTERS("freeze_mm_modules", "freezes modules: name them in freeze", ""),
+    KEY_MATTERS("plugins", "changes kernels or losses", ""),
+    KEY_MATTERS("liger_*", "replaces kernels", ""),
+    KEY_MATTERS("unsloth_*", "replaces kernels", ""),
+    KEY_MATTERS("lora_*_kernel", "replaces kernels", ""),
+    KEY_MATTERS("rl", "trains with other models or losses beside", ""),
+    KEY_MATTERS("sequence_parallel_degree", "cuts sequences over ranks", "1"),
+    KEY_MATTERS("context_parallel_size", "cuts sequences over ranks", "1"),
+    KEY_MATTERS("tensor_parallel_size", "cuts layers over ranks", "1"),
+    KEY_MATTERS("relora*", "merges adapters", ""),
+    KEY_MATTERS("lisa_*", "trains some layers only", ""),
+    KEY_NEUTRAL("sample_packing*"),
+    KEY_NEUTRAL("multipack_*"),
+    KEY_NEUTRAL("pad_to_sequence_len"),
+    KEY_NEUTRAL("datasets"),
+    KEY_NEUTRAL("test_datasets"),
+    KEY_NEUTRAL("val_set_size"),
+    KEY_NEUTRAL("chat_template*"),
+    KEY_NEUTRAL("special_tokens"),
+    KEY_NEUTRAL("strict"),
+    KEY_NEUTRAL("group_by_length"),
+    KEY_NEUTRAL("train_on_inputs"),
+    KEY_NEUTRAL("num_epochs"),
+    KEY_NEUTRAL("is_*_derived_model"),
+    KEY_NEUTRAL("tokenizer_*"),
+    KEY_NEUTRAL("wandb_*"),
+    KEY_NEUTRAL("mlflow_*"),
+    KEY_NEUTRAL("evals_per_epoch"),
+    KEY_NEUTRAL("saves_per_epoch"),
+    KEY_NEUTRAL("early_stopping_patience"),
+    KEY_NEUTRAL("debug"),
+    KEY_NEUTRAL("cosine_*"),
+};
+
+static const tide_key_table axolotl_keys = {
+    .rows = axolotl_rows, .count = TIDE_COUNT_OF(axolotl_rows), .more = &tide_trainer_keys};
+
+const tide_reader tide_axolotl_reader = {.title = "an axolotl configuration",
+                                         .marks = "micro_batch_size|sequence_len|base_model",
+                                         .keys = &axolotl_keys,
+                                         .trains = true,
+                                         .precedence = 2,
+                                         .settle = tide_training_settle};

@@ -1,0 +1,144 @@
+/* What files that start something say of settings, one by one and together. Private to job/.
+ *
+ * Each key of a file is looked up in its reader's table. It claims a value for a setting, or says a fact where several
+ * keys decide together; facts are settled when all files are read. The first file that says something holds; a later
+ * one that says otherwise is reported. What became of each key stands in the file's summary. */
+#ifndef TIDE_CLAIMS_H
+#define TIDE_CLAIMS_H
+
+#include "job/readers/readers.h"
+
+/* What several keys decide together. */
+typedef enum tide_fact {
+    TIDE_FACT_NONE,
+#define TIDE_FACT(name) TIDE_FACT_##name,
+#include "job/readers/facts.def"
+#undef TIDE_FACT
+    TIDE_FACT_COUNT
+} tide_fact;
+
+/* ---- tables of keys ---- */
+
+typedef enum tide_key_rule {
+    TIDE_RULE_SETS,
+    TIDE_RULE_SAYS,
+    TIDE_RULE_NEUTRAL,
+    TIDE_RULE_MATTERS,
+    TIDE_RULE_HOLDS
+} tide_key_rule;
+
+typedef struct tide_key_row {
+    const char *key; /* `*` is any run of characters */
+    tide_key_rule rule;
+    tide_setting_id setting;
+    tide_fact fact;
+    const char *values, *matter;
+    const struct tide_key_table *section;
+} tide_key_row;
+
+/* A setting, or a fact. values are `given=taken|...`: given in lower case; taken empty: it says nothing; a value that
+ * is not there is taken as it is. */
+#define KEY_SETS(key_, setting_, values_)                                                                              \
+    { .key = key_, .rule = TIDE_RULE_SETS, .setting = TIDE_SET_##setting_, .values = values_ }
+#define KEY_SAYS(key_, fact_, values_)                                                                                 \
+    { .key = key_, .rule = TIDE_RULE_SAYS, .fact = TIDE_FACT_##fact_, .values = values_ }
+/* No effect on memory. */
+#define KEY_NEUTRAL(key_)                                                                                              \
+    { .key = key_, .rule = TIDE_RULE_NEUTRAL }
+/* Not described where it is switched on; `matter` is what it does ("replaces kernels"), values those that are off,
+ * besides false and none. */
+#define KEY_MATTERS(key_, matter_, values_)                                                                            \
+    { .key = key_, .rule = TIDE_RULE_MATTERS, .matter = matter_, .values = values_ }
+/* An object with keys of its own, or the path of a file with them. */
+#define KEY_HOLDS(key_, section_)                                                                                      \
+    { .key = key_, .rule = TIDE_RULE_HOLDS, .section = &section_ }
+
+/* The first row that matches holds. */
+typedef struct tide_key_table {
+    const tide_key_row *rows;
+    uint32_t count;
+    const char *prefix;                /* that may stand before each key; NULL: none */
+    const struct tide_key_table *more; /* where no row matches; NULL: none */
+    /* Whether another file says all of this section, which is noted then. NULL: never. */
+    bool (*is_overruled)(struct tide_claims *, const tide_json *section, const char *above);
+} tide_key_table;
+
+/* ---- the claims of a job's files ---- */
+
+typedef struct tide_claims_file {
+    const tide_reader *reader;
+    const tide_json *root;
+    const char *place;
+    tide_file_summary *summary;
+    struct tide_claims_file *next;
+} tide_claims_file;
+
+typedef struct tide_claims {
+    tide_arguments *arguments;
+    tide_inputs *inputs;
+    tide_arena *arena;
+    tide_diagnostics *diags;
+    tide_claims_file *first, *last;
+    const tide_claims_file *at;                                       /* the one that is read */
+    tide_file_key *settings[TIDE_SET_COUNT], *facts[TIDE_FACT_COUNT]; /* what said so first */
+    const char *setting_files[TIDE_SET_COUNT], *fact_places[TIDE_FACT_COUNT];
+    tide_claims_file of_deepspeed; /* a file, or a section of another; root NULL: none */
+} tide_claims;
+
+/* Takes a file. One of each reader, and one that trains; a second is an error. */
+void tide_claims_add(tide_claims *c, const tide_reader *reader, const tide_json *root, const char *name,
+                     const char *place);
+
+/* Reads all files, settles what they say together, and puts the settings into the arguments. */
+void tide_claims_resolve(tide_claims *c);
+
+bool tide_claims_have(const tide_claims *c, const tide_reader *reader);
+bool tide_claims_train(const tide_claims *c); /* whether a file says what trains */
+
+/* keys.c: the keys of the file `at`, or of a section of it; `above` is what stands before their names ("fsdp_config/").
+ */
+void tide_claims_read(tide_claims *c, const tide_key_table *table, const tide_json *object, const char *above);
+const tide_key_row *tide_key_find(const tide_key_table *table, tide_text key);
+
+/* An error at a key of the file `at`; false. */
+bool tide_claims_refuse(tide_claims *c, tide_status status, const char *key, const char *message, const char *remedy);
+const char *tide_claims_place(const tide_claims *c, const char *key);
+
+/* Puts a key into the summary of the file `at`. */
+tide_file_key *tide_claims_note(tide_claims *c, const char *key, tide_key_effect effect, const char *value,
+                                const char *note);
+
+/* `key`, which has the value `given`, says that a setting has this value. */
+void tide_claim(tide_claims *c, const char *key, const char *given, tide_setting_id setting, const char *value);
+
+/* `key`, which has the value `given`, says a fact. */
+void tide_claim_fact(tide_claims *c, const char *key, const char *given, tide_fact fact);
+
+/* A default of a framework that no key says. */
+void tide_imply(tide_claims *c, tide_setting_id setting, const char *value);
+
+/* The same, shown with the key of a fact. */
+void tide_settle(tide_claims *c, tide_fact fact, tide_setting_id setting, const char *value);
+
+/* What a fact is; NULL: no file says. */
+const char *tide_fact_of(const tide_claims *c, tide_fact fact);
+bool tide_fact_is(const tide_claims *c, tide_fact fact, const char *value); /* given in any case; value in lower case */
+int64_t tide_fact_int(const tide_claims *c, tide_fact fact, int64_t otherwise);
+
+/* ---- training.c: what TrainingArguments, Accelerate and the programs over them say together ---- */
+
+void tide_training_settle(tide_claims *c);
+
+/* The mixed precision that is asked for: bf16, fp16, none; NULL: no file of the two is there. And the fact that says
+ * so. */
+const char *tide_mixed_precision(const tide_claims *c);
+tide_fact tide_mixed_precision_fact(const tide_claims *c);
+
+/* deepspeed.c: c->of_deepspeed. */
+void tide_deepspeed_read(tide_claims *c);
+
+/* Tables and readers that others refer to. */
+extern const tide_key_table tide_trainer_keys, tide_fsdp_keys, tide_deepspeed_plugin_keys;
+extern const tide_reader tide_deepspeed_reader, tide_llama_factory_reader;
+
+#endif

@@ -1,0 +1,137 @@
+/* The keys of a file, each by its row of a table. */
+#include "job/readers/claims.h"
+
+#include <string.h>
+
+/* Whether a value is one of `list`, and what it is taken as. */
+static bool key_value_listed(const char *list, const char *value, tide_text *taken) {
+    tide_text rest = tide_text_of(list), piece;
+    while (tide_piece_next(&rest, '|', &piece)) {
+        const char *equals = memchr(piece.at, '=', piece.length);
+        size_t length = equals ? (size_t)(equals - piece.at) : piece.length;
+        if (length != strlen(value) || strncmp(piece.at, value, length) != 0) continue;
+        if (taken) *taken = equals ? (tide_text){equals + 1, piece.length - length - 1} : tide_text_of("");
+        return true;
+    }
+    return false;
+}
+
+static bool is_off(const tide_json *value) {
+    if (value->kind == TIDE_JSON_STRING) return value->text.length == 0;
+    if (value->kind == TIDE_JSON_BOOL) return !value->is_true;
+    if (value->kind == TIDE_JSON_NUMBER) return value->number == 0;
+    return value->kind == TIDE_JSON_NULL || !value->first;
+}
+
+/* The configuration itself in place of a path. */
+static void hold_deepspeed(tide_claims *c, const char *key, const tide_json *value) {
+    c->of_deepspeed = *c->at;
+    c->of_deepspeed.root = value;
+    c->of_deepspeed.place = tide_claims_place(c, key);
+    tide_claims_note(c, key, TIDE_KEY_USED, NULL, NULL);
+}
+
+static void say(tide_claims *c, const tide_key_row *row, const char *key, const tide_json *value) {
+    if (value->kind == TIDE_JSON_OBJECT && row->fact == TIDE_FACT_deepspeed) {
+        hold_deepspeed(c, key, value);
+        return;
+    }
+    bool is_empty_list = value->kind == TIDE_JSON_ARRAY && !value->first;
+    const char *text = is_empty_list ? "" : tide_argument_value(c->arena, value);
+    if (value->kind == TIDE_JSON_NULL || (text && !text[0])) {
+        tide_claims_note(c, key, TIDE_KEY_IGNORED, NULL, NULL);
+        return;
+    }
+    if (!text) {
+        tide_claims_refuse(
+            c, TIDE_ERR_FIELD_TYPE, key,
+            tide_format(c->arena, "%s: is %s; must be one value", c->at->summary->name, tide_json_kind_name(value)),
+            NULL);
+        return;
+    }
+    tide_text taken = tide_text_of(text);
+    key_value_listed(row->values, tide_lowered(c->arena, taken), &taken);
+    const char *said = tide_text_copy(c->arena, taken);
+    if (!said[0])
+        tide_claims_note(c, key, TIDE_KEY_IGNORED, text, NULL);
+    else if (row->rule == TIDE_RULE_SAYS)
+        tide_claim_fact(c, key, said, row->fact);
+    else
+        tide_claim(c, key, text, row->setting, said);
+}
+
+static void matter(tide_claims *c, const tide_key_row *row, const char *key, const tide_json *value) {
+    const char *text = tide_argument_value(c->arena, value);
+    bool is_none =
+        is_off(value) || (text && (key_value_listed(row->values, tide_lowered(c->arena, tide_text_of(text)), NULL) ||
+                                   strcmp(text, "none") == 0));
+    if (is_none) {
+        tide_claims_note(c, key, TIDE_KEY_IGNORED, text, NULL);
+        return;
+    }
+    tide_claims_note(c, key, TIDE_KEY_UNSUPPORTED, text, row->matter);
+    tide_report(
+        c->diags, TIDE_WARNING, TIDE_ERR_UNSUPPORTED, tide_claims_place(c, key),
+        tide_format(c->arena, "%s: %s is not described and may matter: it %s", c->at->summary->name, key, row->matter),
+        NULL);
+}
+
+static bool has_file_of(const tide_claims *c, const tide_key_table *keys) {
+    for (const tide_claims_file *file = c->first; file; file = file->next)
+        if (file->reader->keys == keys) return true;
+    return false;
+}
+
+static void hold(tide_claims *c, const tide_key_row *row, const char *key, const tide_json *value) {
+    if (value->kind == TIDE_JSON_OBJECT)
+        tide_claims_read(c, row->section, value, tide_format(c->arena, "%s/", key));
+    else if (value->kind != TIDE_JSON_STRING || !value->text.length)
+        tide_claims_note(c, key, TIDE_KEY_IGNORED, NULL, NULL);
+    else if (has_file_of(c, row->section))
+        tide_claims_note(c, key, TIDE_KEY_USED, value->text.at, NULL);
+    else
+        tide_claims_refuse(
+            c, TIDE_ERR_FIELD_MISSING, key,
+            tide_format(c->arena, "%s refers to %s", c->at->summary->name, tide_shown(c->arena, value->text)),
+            "give that file too");
+}
+
+const tide_key_row *tide_key_find(const tide_key_table *table, tide_text key) {
+    for (; table; table = table->more) {
+        tide_text prefix = tide_text_of(table->prefix), name = key;
+        if (prefix.length && tide_text_starts(name, prefix))
+            name = (tide_text){name.at + prefix.length, name.length - prefix.length};
+        for (uint32_t i = 0; i < table->count; i++)
+            if (tide_text_matches(name, tide_text_of(table->rows[i].key))) return &table->rows[i];
+    }
+    return NULL;
+}
+
+static void read_key(tide_claims *c, const tide_key_table *table, const tide_json *entry, const char *above) {
+    const char *key = tide_format(c->arena, "%s%s", above, tide_shown(c->arena, entry->key));
+    const tide_key_row *row = tide_key_find(table, entry->key);
+    if (!row) {
+        tide_claims_note(c, key, TIDE_KEY_UNKNOWN, tide_argument_value(c->arena, entry), NULL);
+        return;
+    }
+    switch (row->rule) {
+    case TIDE_RULE_NEUTRAL:
+        tide_claims_note(c, key, TIDE_KEY_IGNORED, tide_argument_value(c->arena, entry), NULL);
+        break;
+    case TIDE_RULE_MATTERS:
+        matter(c, row, key, entry);
+        break;
+    case TIDE_RULE_SETS:
+    case TIDE_RULE_SAYS:
+        say(c, row, key, entry);
+        break;
+    case TIDE_RULE_HOLDS:
+        hold(c, row, key, entry);
+        break;
+    }
+}
+
+void tide_claims_read(tide_claims *c, const tide_key_table *table, const tide_json *object, const char *above) {
+    if (table->is_overruled && table->is_overruled(c, object, above)) return;
+    for (const tide_json *entry = object->first; entry; entry = entry->next) read_key(c, table, entry, above);
+}

@@ -1,0 +1,285 @@
+/* What files that start training say together, as the HF Trainer (transformers 5.23) and Accelerate (1.15) take it. */
+#include "job/readers/claims.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+const char *tide_mixed_precision(const tide_claims *c) {
+    if (tide_fact_is(c, TIDE_FACT_bf16, "true"))
+        return "bf16"; /* TrainingArguments hold over Accelerate's environment */
+    if (tide_fact_is(c, TIDE_FACT_fp16, "true")) return "fp16";
+    if (tide_fact_of(c, TIDE_FACT_mixed)) return tide_fact_of(c, TIDE_FACT_mixed);
+    return tide_claims_train(c) || c->facts[TIDE_FACT_distributed] ? "none" : NULL;
+}
+
+tide_fact tide_mixed_precision_fact(const tide_claims *c) {
+    return tide_fact_is(c, TIDE_FACT_bf16, "true")   ? TIDE_FACT_bf16
+           : tide_fact_is(c, TIDE_FACT_fp16, "true") ? TIDE_FACT_fp16
+                                                     : TIDE_FACT_mixed;
+}
+
+static void settle_checkpointing(tide_claims *c) {
+    bool of_factory = tide_claims_have(c, &tide_llama_factory_reader),
+         is_on = tide_fact_is(c, TIDE_FACT_checkpointing, "true");
+    const char *said = tide_fact_of(c, TIDE_FACT_checkpointing);
+    if (of_factory && !said) is_on = true; /* hparams/model_args.py: disable_gradient_checkpointing */
+    if (said && !is_on && !tide_fact_is(c, TIDE_FACT_checkpointing, "false"))
+        tide_report(c->diags, TIDE_WARNING, TIDE_ERR_UNSUPPORTED, "/settings/checkpointing",
+                    tide_format(c->arena, "gradient_checkpointing: %s is not described; it is taken as true", said),
+                    NULL);
+    bool is_named = said && !tide_fact_is(c, TIDE_FACT_checkpointing, "false");
+    if (tide_fact_is(c, TIDE_FACT_fsdp_checkpointing, "true")) {
+        tide_settle(c, TIDE_FACT_fsdp_checkpointing, TIDE_SET_checkpointing, "full");
+    } else if (is_on || is_named) {
+        bool is_reentrant = tide_fact_is(c, TIDE_FACT_reentrant, "true") ||
+                            (of_factory && !tide_fact_is(c, TIDE_FACT_reentrant, "false"));
+        tide_settle(c, TIDE_FACT_checkpointing, TIDE_SET_checkpointing, is_reentrant ? "full_reentrant" : "full");
+        if (c->facts[TIDE_FACT_reentrant])
+            tide_settle(c, TIDE_FACT_reentrant, TIDE_SET_checkpointing, is_reentrant ? "full_reentrant" : "full");
+    } else if (said) {
+        tide_settle(c, TIDE_FACT_checkpointing, TIDE_SET_checkpointing, "none");
+    }
+}
+
+static void settle_finetuning(tide_claims *c) {
+    const char *said = tide_fact_of(c, TIDE_FACT_finetuning);
+    bool is_lora = tide_fact_is(c, TIDE_FACT_finetuning, "lora"),
+         is_qlora = tide_fact_is(c, TIDE_FACT_finetuning, "qlora");
+    if (said && !is_lora && !is_qlora && !tide_fact_is(c, TIDE_FACT_finetuning, "full")) {
+        tide_error(c->diags, TIDE_ERR_UNSUPPORTED, c->fact_places[TIDE_FACT_finetuning],
+                   tide_format(c->arena, "%s=%s is not described", c->facts[TIDE_FACT_finetuning]->key, said),
+                   "lora, qlora and full are");
+        return;
+    }
+    if (is_lora || is_qlora) tide_settle(c, TIDE_FACT_finetuning, TIDE_SET_adapter, "lora");
+    if (is_qlora) tide_settle(c, TIDE_FACT_finetuning, TIDE_SET_quant, "nf4");
+    if (is_lora || is_qlora) return;
+    for (unsigned id = 0; id < TIDE_SET_COUNT; id++) /* ranks of adapters that are not made */
+        if (c->settings[id] && !c->settings[TIDE_SET_adapter] && strncmp(tide_settings[id].name, "adapter.", 8) == 0) {
+            c->settings[id]->effect = TIDE_KEY_IGNORED;
+            c->settings[id] = NULL;
+        }
+}
+
+static void settle_quant_type(tide_claims *c) {
+    const tide_file_key *quant = c->settings[TIDE_SET_quant];
+    const char *type = tide_fact_of(c, TIDE_FACT_quant_type);
+    if (!type || !quant || strcmp(quant->taken, "nf4") != 0) return;
+    c->settings[TIDE_SET_quant] = NULL;
+    tide_settle(c, TIDE_FACT_quant_type, TIDE_SET_quant, tide_lowered(c->arena, tide_text_of(type)));
+}
+
+static void settle_model(tide_claims *c) {
+    c->inputs->asked_model = tide_fact_of(c, TIDE_FACT_model);
+    c->inputs->asked_place = c->fact_places[TIDE_FACT_model];
+    if (c->facts[TIDE_FACT_model]) c->facts[TIDE_FACT_model]->effect = TIDE_KEY_USED;
+}
+
+/* TrainingArguments where no key says otherwise. */
+static void settle_trainer(tide_claims *c) {
+    tide_imply(c, TIDE_SET_batch, "8");
+    tide_imply(c, TIDE_SET_optimizer, "adamw_fused");
+    tide_imply(c, TIDE_SET_param_groups, "trainer");
+    tide_imply(c, TIDE_SET_use_cache, "false");
+}
+
+static void settle_clip(tide_claims *c) {
+    const char *clip = tide_fact_of(c, TIDE_FACT_clip);
+    int64_t pico = 0;
+    if (!clip && !tide_claims_train(c)) return;
+    if (!clip) clip = "1.0";
+    if (tide_decimal_read(&pico, tide_text_of(clip)) != TIDE_DECIMAL_OK || pico <= 0) return;
+    tide_settle(c, TIDE_FACT_clip, TIDE_SET_clip, clip);
+}
+
+/* Without sharding: weights as they are loaded, products in the half type. */
+static void settle_autocast(tide_claims *c) {
+    const char *mixed = tide_mixed_precision(c);
+    if (!mixed || strcmp(mixed, "none") == 0 || strcmp(mixed, "no") == 0) return;
+    if (tide_fact_is(c, TIDE_FACT_pure, "true")) {
+        tide_settle(c, TIDE_FACT_pure, TIDE_SET_dtype, "bf16");
+        return;
+    }
+    if (strcmp(mixed, "bf16") != 0 && strcmp(mixed, "fp16") != 0) {
+        tide_error(c->diags, TIDE_ERR_UNSUPPORTED, c->fact_places[tide_mixed_precision_fact(c)],
+                   tide_format(c->arena, "mixed precision in %s is not described", mixed), "bf16 and fp16 are");
+        return;
+    }
+    tide_settle(c, tide_mixed_precision_fact(c), TIDE_SET_autocast, mixed);
+    if (tide_claims_have(c, &tide_llama_factory_reader))
+        tide_imply(c, TIDE_SET_dtype,
+                   c->settings[TIDE_SET_adapter] ? mixed
+                                                 : "fp32"); /* model/adapter.py: cast_trainable_params_to_fp32 */
+    bool is_fp16 = strcmp(mixed, "fp16") == 0;
+    if (is_fp16) tide_imply(c, TIDE_SET_scaler, "true");
+    if (is_fp16) tide_imply(c, TIDE_SET_dtype, "fp32"); /* the only one that GradScaler takes */
+}
+
+/* The words of TrainingArguments.fsdp besides auto_wrap: offload, and a strategy, which is given back. */
+static const char *settle_fsdp_words(tide_claims *c, const char *strategy) {
+    const char *words = tide_fact_of(c, TIDE_FACT_fsdp);
+    tide_text rest = tide_text_of(words && strcmp(words, "true") != 0 ? words : ""), piece;
+    char separator = memchr(rest.at, ',', rest.length) ? ',' : ' ';
+    while (tide_piece_next(&rest, separator, &piece)) {
+        const char *word = tide_lowered(c->arena, tide_trimmed(piece));
+        if (!word[0] || strcmp(word, "auto_wrap") == 0) continue;
+        if (strcmp(word, "offload") == 0)
+            tide_imply(c, TIDE_SET_parallel_offload, "true");
+        else
+            strategy = tide_text_copy(c->arena, tide_trimmed(piece));
+    }
+    return strategy;
+}
+
+/* A strategy by its name or its number, in torch.distributed.fsdp's spelling. */
+static const char *sharding_strategy(tide_claims *c, const char *given) {
+    static const char *const numbered[] = {"FULL_SHARD", "SHARD_GRAD_OP", "NO_SHARD", "HYBRID_SHARD",
+                                           "_HYBRID_SHARD_ZERO2"};
+    char *upper = tide_text_copy(c->arena, tide_text_of(given));
+    for (char *at = upper; *at; at++)
+        if (*at >= 'a' && *at <= 'z') *at = (char)(*at - 'a' + 'A');
+    int64_t number = 0;
+    if (tide_text_to_i64(&number, tide_text_of(upper)) && number >= 1 && number <= 5) return numbered[number - 1];
+    return strcmp(upper, "HYBRID_SHARD_ZERO2") == 0 ? numbered[4] : upper;
+}
+
+static void settle_fsdp1(tide_claims *c, const char *strategy, bool of_trainer) {
+    tide_fact said = strategy ? TIDE_FACT_fsdp_strategy : TIDE_FACT_fsdp_reshard;
+    if (!strategy) strategy = tide_fact_of(c, TIDE_FACT_fsdp_reshard);
+    if (strategy) {
+        strategy = sharding_strategy(c, strategy);
+        tide_settle(c, said, TIDE_SET_parallel_sharding_strategy, strategy);
+    }
+    tide_imply(c, TIDE_SET_parallel_use_orig_params, of_trainer ? "true" : "false");
+    tide_imply(c, TIDE_SET_parallel_backward_prefetch, "none");
+    bool is_hybrid = strategy && strstr(strategy, "HYBRID");
+    int64_t processes = tide_fact_int(c, TIDE_FACT_processes, 0), machines = tide_fact_int(c, TIDE_FACT_machines, 1);
+    if (is_hybrid && machines > 0 && processes > 0 && processes % machines == 0) /* shards within a node */
+        tide_settle(c, TIDE_FACT_machines, TIDE_SET_parallel_hybrid,
+                    tide_format(c->arena, "%" PRId64, processes / machines));
+}
+
+static void settle_fsdp2(tide_claims *c, const char *strategy) {
+    bool keeps = strategy && tide_text_same(tide_text_of(strategy), TIDE_TEXT("shard_grad_op"));
+    tide_settle(c, TIDE_FACT_fsdp_reshard, TIDE_SET_parallel_reshard_after_forward,
+                tide_fact_is(c, TIDE_FACT_fsdp_reshard, "false") || keeps ? "false" : "true");
+}
+
+static void settle_fsdp_units(tide_claims *c, bool of_trainer) {
+    if (tide_fact_is(c, TIDE_FACT_fsdp_policy, "size_based_wrap"))
+        tide_report(c->diags, TIDE_WARNING, TIDE_ERR_UNSUPPORTED, "/settings/parallel.wrap",
+                    "units by size are not described: each block is taken as one", NULL);
+    bool wraps =
+        tide_fact_of(c, TIDE_FACT_fsdp_policy) ? !tide_fact_is(c, TIDE_FACT_fsdp_policy, "no_wrap") : of_trainer;
+    tide_settle(c, TIDE_FACT_fsdp_policy, TIDE_SET_parallel_wrap, wraps ? "layer" : "root");
+}
+
+/* Accelerator.prepare_model and fsdp2_prepare_model: what trains is kept in fp32 where mixed precision is on. */
+static void settle_fsdp(tide_claims *c) {
+    bool of_trainer = c->facts[TIDE_FACT_fsdp] != NULL;
+    bool is_two = tide_fact_int(c, TIDE_FACT_fsdp_version, of_trainer ? 2 : 1) == 2;
+    const char *mixed = tide_mixed_precision(c), *kind = is_two ? "fsdp2" : "fsdp1";
+    const char *strategy = settle_fsdp_words(c, tide_fact_of(c, TIDE_FACT_fsdp_strategy));
+    tide_settle(c, of_trainer ? TIDE_FACT_fsdp : TIDE_FACT_distributed, TIDE_SET_parallel_kind, kind);
+    if (c->facts[TIDE_FACT_fsdp_version]) tide_settle(c, TIDE_FACT_fsdp_version, TIDE_SET_parallel_kind, kind);
+    if (is_two)
+        settle_fsdp2(c, strategy);
+    else
+        settle_fsdp1(c, strategy, of_trainer);
+    settle_fsdp_units(c, of_trainer);
+    if (!mixed || (strcmp(mixed, "bf16") != 0 && strcmp(mixed, "fp16") != 0)) return;
+    tide_settle(c, tide_mixed_precision_fact(c), TIDE_SET_parallel_param_dtype, mixed);
+    tide_imply(c, TIDE_SET_parallel_reduce_dtype, mixed);
+    tide_imply(c, is_two ? TIDE_SET_parallel_output_dtype : TIDE_SET_parallel_buffer_dtype, mixed);
+    tide_imply(c, TIDE_SET_autocast, mixed);
+    tide_imply(c, TIDE_SET_dtype, "fp32");
+}
+
+static void settle_processes(tide_claims *c) {
+    int64_t processes = tide_fact_int(c, TIDE_FACT_processes, 0);
+    if (processes < 1) return;
+    tide_settle(c, TIDE_FACT_processes, TIDE_SET_parallel_dp, tide_format(c->arena, "%" PRId64, processes));
+    int64_t machines = tide_fact_int(c, TIDE_FACT_machines, 1);
+    if (machines > 1 && processes % machines)
+        tide_error(c->diags, TIDE_ERR_CONFLICT, c->fact_places[TIDE_FACT_machines],
+                   tide_format(c->arena, "num_processes=%" PRId64 " is not a multiple of num_machines=%" PRId64,
+                               processes, machines),
+                   NULL);
+    else if (machines > 1)
+        tide_settle(c, TIDE_FACT_machines, TIDE_SET_parallel_local_world,
+                    tide_format(c->arena, "%" PRId64, processes / machines));
+}
+
+/* DeepSpeedPlugin without a file of DeepSpeed's: the sizes are DeepSpeed's own. */
+static void settle_deepspeed_plugin(tide_claims *c) {
+    int64_t stage = tide_fact_int(c, TIDE_FACT_zero_stage, 2);
+    const char *mixed = tide_mixed_precision(c), *clip = tide_fact_of(c, TIDE_FACT_zero_clip);
+    tide_settle(c, c->facts[TIDE_FACT_zero_stage] ? TIDE_FACT_zero_stage : TIDE_FACT_distributed,
+                TIDE_SET_parallel_kind, tide_format(c->arena, "zero%" PRId64, stage));
+    if (mixed)
+        tide_settle(c, tide_mixed_precision_fact(c), TIDE_SET_parallel_half, strcmp(mixed, "no") == 0 ? "none" : mixed);
+    if (clip && strcmp(clip, "none") != 0 && strcmp(clip, "auto") != 0)
+        tide_settle(c, TIDE_FACT_zero_clip, TIDE_SET_clip, clip);
+    else if (!clip || strcmp(clip, "auto") == 0)
+        tide_settle(c, TIDE_FACT_clip, TIDE_SET_clip,
+                    tide_claims_train(c) && tide_fact_of(c, TIDE_FACT_clip) ? tide_fact_of(c, TIDE_FACT_clip) : "1.0");
+    if (stage == 3) tide_imply(c, TIDE_SET_parallel_zero_init, "true");
+}
+
+static const char *base_name(const char *path) {
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
+
+/* A path that stands for a file which is not here. */
+static bool lacks_deepspeed(tide_claims *c) {
+    const char *path = tide_fact_of(c, TIDE_FACT_deepspeed);
+    if (!path || c->of_deepspeed.root) return false;
+    const char *name = base_name(path);
+    return !tide_error(c->diags, TIDE_ERR_FIELD_MISSING, c->fact_places[TIDE_FACT_deepspeed],
+                       tide_format(c->arena, "%s refers to %s", c->facts[TIDE_FACT_deepspeed]->key,
+                                   tide_shown(c->arena, tide_text_of(path))),
+                       tide_format(c->arena, "give %s too", tide_shown(c->arena, tide_text_of(name))));
+}
+
+static void settle_strategy(tide_claims *c) {
+    bool with_fsdp = tide_fact_of(c, TIDE_FACT_fsdp) && !tide_fact_is(c, TIDE_FACT_fsdp, "false");
+    const char *type = tide_fact_of(c, TIDE_FACT_distributed);
+    if (lacks_deepspeed(c)) return;
+    if (c->facts[TIDE_FACT_deepspeed]) c->facts[TIDE_FACT_deepspeed]->effect = TIDE_KEY_USED;
+    settle_processes(c);
+    if (c->of_deepspeed.root) {
+        tide_deepspeed_read(c);
+    } else if (with_fsdp || tide_fact_is(c, TIDE_FACT_distributed, "fsdp")) {
+        settle_fsdp(c);
+        settle_clip(c);
+    } else if (tide_fact_is(c, TIDE_FACT_distributed, "deepspeed")) {
+        settle_deepspeed_plugin(c);
+    } else if (type && !tide_fact_is(c, TIDE_FACT_distributed, "no") &&
+               !tide_fact_is(c, TIDE_FACT_distributed, "multi_gpu")) {
+        tide_error(
+            c->diags, TIDE_ERR_UNSUPPORTED, c->fact_places[TIDE_FACT_distributed],
+            tide_format(c->arena, "distributed_type: %s is not described", tide_shown(c->arena, tide_text_of(type))),
+            "NO, MULTI_GPU, DEEPSPEED and FSDP are");
+    } else {
+        if (tide_fact_is(c, TIDE_FACT_distributed, "multi_gpu")) {
+            tide_settle(c, TIDE_FACT_distributed, TIDE_SET_parallel_kind, "ddp");
+            bool recomputes =
+                c->settings[TIDE_SET_checkpointing] && strcmp(c->settings[TIDE_SET_checkpointing]->taken, "none") != 0;
+            if (tide_claims_train(c))
+                tide_imply(c, TIDE_SET_parallel_find_unused_parameters,
+                           recomputes ? "false" : "true"); /* Trainer._build_accelerator_args */
+        }
+        settle_autocast(c);
+        settle_clip(c);
+    }
+}
+
+void tide_training_settle(tide_claims *c) {
+    settle_model(c);
+    settle_finetuning(c);
+    settle_quant_type(c);
+    settle_checkpointing(c);
+    if (tide_claims_train(c)) settle_trainer(c);
+    settle_strategy(c);
+}

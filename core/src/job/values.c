@@ -1,0 +1,201 @@
+/* Values of settings turned into canonical text. */
+#include "job/settings.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+enum { LIST_LIMIT = 256 };
+
+typedef struct value_reader {
+    tide_arena *arena;
+    tide_diagnostics *diags;
+    const tide_setting *setting;
+    tide_text given; /* trimmed */
+} value_reader;
+
+/* Reports `is "...", but rule` at the setting; returns NULL. */
+static const char *value_refuse(const value_reader *r, tide_status status, const char *rule, const char *remedy) {
+    const char *place = tide_format(r->arena, "/settings/%s", r->setting->name);
+    const char *message = r->given.length ? tide_format(r->arena, "is \"%s\"; %s", tide_shown(r->arena, r->given), rule)
+                                          : tide_format(r->arena, "is empty; %s", rule);
+    tide_error(r->diags, status, place, message, remedy);
+    return NULL;
+}
+
+static bool value_is_unset(const value_reader *r) {
+    return r->given.length == 0 || tide_text_same(r->given, TIDE_TEXT("none")) ||
+           tide_text_same(r->given, TIDE_TEXT("default"));
+}
+
+static const char *value_int(const value_reader *r) {
+    const tide_setting *s = r->setting;
+    const char *rule = tide_format(r->arena, "must be a whole number from %" PRId64 " to %" PRId64, s->least, s->most);
+    int64_t value;
+    if (s->default_value[0] == 0 && value_is_unset(r)) return "";
+    if (!tide_text_to_i64(&value, r->given)) {
+        bool is_digits = r->given.length > 0;
+        for (size_t i = 0; i < r->given.length; i++)
+            is_digits = is_digits && r->given.at[i] >= '0' && r->given.at[i] <= '9';
+        return value_refuse(r, is_digits ? TIDE_ERR_FIELD_RANGE : TIDE_ERR_FIELD_TYPE, rule, NULL);
+    }
+    if (value < s->least || value > s->most) return value_refuse(r, TIDE_ERR_FIELD_RANGE, rule, NULL);
+    return tide_format(r->arena, "%" PRId64, value);
+}
+
+/* 90, or 9.0 as the vendor writes it. */
+static const char *value_capability(const value_reader *r) {
+    int64_t pico;
+    if (!memchr(r->given.at, '.', r->given.length)) return value_int(r);
+    if (tide_decimal_read(&pico, r->given) != TIDE_DECIMAL_OK || pico % (TIDE_PICO / 10))
+        return value_refuse(r, TIDE_ERR_FIELD_TYPE, "must be a compute capability, as 90 or 9.0", NULL);
+    value_reader whole = *r;
+    whole.given = tide_text_of(tide_format(r->arena, "%" PRId64, pico / (TIDE_PICO / 10)));
+    return value_int(&whole);
+}
+
+static const char *value_number(const value_reader *r) {
+    const tide_setting *s = r->setting;
+    bool is_clip = s == &tide_settings[TIDE_SET_clip];
+    int64_t pico = 0;
+    if (value_is_unset(r) || (is_clip && tide_text_same(r->given, TIDE_TEXT("false")))) return "";
+    tide_decimal state = tide_decimal_read(&pico, r->given);
+    const char *rule = tide_format(r->arena, "must be a number from %s to %s", tide_decimal_text(r->arena, s->least),
+                                   tide_decimal_text(r->arena, s->most));
+    if (state == TIDE_DECIMAL_NONE) return value_refuse(r, TIDE_ERR_FIELD_TYPE, rule, NULL);
+    if (state == TIDE_DECIMAL_LARGE || (state == TIDE_DECIMAL_OK && (pico < s->least || pico > s->most)))
+        return value_refuse(r, TIDE_ERR_FIELD_RANGE, rule, NULL);
+    bool is_fraction = s == &tide_settings[TIDE_SET_memory_fraction];
+    if (state == TIDE_DECIMAL_FINE || (is_fraction && pico % (TIDE_PICO / 1000000)))
+        return value_refuse(r, TIDE_ERR_FIELD_RANGE,
+                            is_fraction ? "must have at most 6 decimals" : "must have at most 12 decimals", "round it");
+    if (is_clip && pico == 0) return ""; /* a norm of 0 is false in Python: no clipping */
+    return tide_decimal_text(r->arena, pico);
+}
+
+static const char *value_bool(const value_reader *r) {
+    static const char *const yes[] = {"true", "1", "yes", "on"}, *const no[] = {"false", "0", "no", "off"};
+    for (unsigned i = 0; i < 4; i++) {
+        if (tide_text_same(r->given, tide_text_of(yes[i]))) return "true";
+        if (tide_text_same(r->given, tide_text_of(no[i]))) return "false";
+    }
+    return value_refuse(r, TIDE_ERR_FIELD_TYPE, "must be true or false", NULL);
+}
+
+static const char *value_choice(const value_reader *r) {
+    enum { CHOICE_LIMIT = 128 };
+    const char *names[CHOICE_LIMIT], *list = NULL;
+    uint32_t count = 0;
+    tide_text choice = tide_setting_choice_of(r->setting, r->given);
+    if (choice.length) return tide_text_copy(r->arena, choice);
+    for (; count < CHOICE_LIMIT && (choice = tide_setting_choice(r->setting, count)).length; count++) {
+        names[count] = tide_text_copy(r->arena, choice);
+        list = list ? tide_format(r->arena, "%s, %s", list, names[count]) : names[count];
+    }
+    const char *near = tide_nearest(tide_text_of(tide_lowered(r->arena, r->given)), names, count);
+    return value_refuse(r, TIDE_ERR_FIELD_RANGE,
+                        tide_format(r->arena, count > 1 ? "must be one of %s" : "must be %s", list ? list : ""),
+                        near ? tide_format(r->arena, "did you mean %s?", near) : NULL);
+}
+
+static bool value_is_plain(tide_text text) {
+    for (size_t i = 0; i < text.length; i++)
+        if ((unsigned char)text.at[i] < 0x20 || text.at[i] == 0x7f) return false;
+    return true;
+}
+
+static bool value_fits(const value_reader *r) {
+    if (r->given.length > (size_t)r->setting->most) {
+        value_refuse(r, TIDE_ERR_FIELD_RANGE,
+                     tide_format(r->arena, "must be at most %" PRId64 " bytes long", r->setting->most), NULL);
+        return false;
+    }
+    if (!value_is_plain(r->given)) {
+        value_refuse(r, TIDE_ERR_FIELD_TYPE, "must hold no control characters", NULL);
+        return false;
+    }
+    return true;
+}
+
+static const char *value_text(const value_reader *r) {
+    if (!value_fits(r)) return NULL;
+    if (r->setting == &tide_settings[TIDE_SET_gpu] && tide_text_same(r->given, TIDE_TEXT("none"))) return "";
+    return tide_text_copy(r->arena, r->given);
+}
+
+static bool value_list_has(tide_text list, tide_text name) {
+    tide_text piece;
+    while (tide_piece_next(&list, ',', &piece))
+        if (tide_text_equal(piece, name)) return true;
+    return false;
+}
+
+/* Names without blanks around them, each once. */
+static const char *value_list(const value_reader *r) {
+    if (!value_fits(r)) return NULL;
+    char *out = tide_arena_alloc(r->arena, r->given.length + 1);
+    size_t length = 0;
+    uint32_t count = 0;
+    tide_text rest = r->given, piece;
+    while (tide_piece_next(&rest, ',', &piece)) {
+        piece = tide_trimmed(piece);
+        if (piece.length == 0 || value_list_has((tide_text){out, length}, piece)) continue;
+        if (++count > LIST_LIMIT) return value_refuse(r, TIDE_ERR_FIELD_RANGE, "must hold at most 256 names", NULL);
+        if (length) out[length++] = ',';
+        memcpy(out + length, piece.at, piece.length);
+        length += piece.length;
+    }
+    return out;
+}
+
+static const char *value_size(const value_reader *r) {
+    const tide_setting *s = r->setting;
+    if (value_is_unset(r)) return "";
+    bool has_frames = strncmp(s->unit, "frames", 6) == 0;
+    tide_text rest = r->given, part;
+    int64_t frames = 0;
+    if (has_frames) {
+        if (!tide_piece_next(&rest, 'x', &part) || !rest.at || !tide_text_to_i64(&frames, tide_trimmed(part)))
+            return value_refuse(r, TIDE_ERR_FIELD_TYPE, "must be frames x height x width, as 16x336x448", NULL);
+        if (frames < 1 || frames > 100000)
+            return value_refuse(r, TIDE_ERR_FIELD_RANGE, "must have from 1 to 100000 frames", NULL);
+    }
+    size_t cross = 0;
+    while (cross < rest.length && (rest.at[cross] | 0x20) != 'x') cross++;
+    tide_text high = {rest.at, cross}, wide = high;
+    if (cross < rest.length) wide = (tide_text){rest.at + cross + 1, rest.length - cross - 1};
+    int64_t height, width;
+    if (!tide_text_to_i64(&height, tide_trimmed(high)) || !tide_text_to_i64(&width, tide_trimmed(wide)))
+        return value_refuse(r, TIDE_ERR_FIELD_TYPE, "must be height x width in pixels, as 336x336", NULL);
+    if (height < s->least || height > s->most || width < s->least || width > s->most)
+        return value_refuse(r, TIDE_ERR_FIELD_RANGE,
+                            tide_format(r->arena, "must have sides from %" PRId64 " to %" PRId64, s->least, s->most),
+                            NULL);
+    if (has_frames) return tide_format(r->arena, "%" PRId64 "x%" PRId64 "x%" PRId64, frames, height, width);
+    return tide_format(r->arena, "%" PRId64 "x%" PRId64, height, width);
+}
+
+const char *tide_setting_read(tide_arena *arena, tide_setting_id id, tide_text value, tide_diagnostics *diags) {
+    value_reader r = {arena, diags, &tide_settings[id], tide_trimmed(value)};
+    if (strcmp(r.setting->unit, "seconds") == 0 && r.given.length > 1 && r.given.at[r.given.length - 1] == 's')
+        r.given.length--;
+    if (id == TIDE_SET_capability) return value_capability(&r);
+    switch (r.setting->type) {
+    case TIDE_SETTING_INT:
+        return value_int(&r);
+    case TIDE_SETTING_NUMBER:
+        return value_number(&r);
+    case TIDE_SETTING_BOOL:
+        return value_bool(&r);
+    case TIDE_SETTING_CHOICE:
+        return value_choice(&r);
+    case TIDE_SETTING_TEXT:
+        return value_text(&r);
+    case TIDE_SETTING_LIST:
+        return value_list(&r);
+    case TIDE_SETTING_SIZE:
+        return value_size(&r);
+    case TIDE_SETTING_OVERRIDES:
+        break;
+    }
+    return value_refuse(&r, TIDE_ERR_FIELD_TYPE, "needs a path", "write overrides.num_hidden_layers=4");
+}
