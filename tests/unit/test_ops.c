@@ -268,7 +268,7 @@ static void play(row *r, tide_model *model, tide_function *function) {
     if (tide_text_starts(mode->text, TIDE_TEXT("amp"))) tide_autocast_begin(m, TIDE_BF16);
     repeated of = {model, function};
     tide_value out = run_forward(r, &of, arguments);
-    if (m->autocast_enabled) tide_autocast_end(m);
+    if (m->state.autocast_enabled) tide_autocast_end(m);
     if (m->has_failed) return;
     read_expected(&expected, tide_json_at(r->json, "forward"));
     read_timeline(&got, r, start);

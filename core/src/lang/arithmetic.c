@@ -181,7 +181,8 @@ tide_value tide_call_builtin(tide_machine *m, uint32_t which, tide_value *a, uin
     }
     if (which == BUILTIN_SAVE_FOR_BACKWARD) {
         for (uint32_t i = 0; i < count; i++)
-            if (a[i].kind == TIDE_VALUE_TENSOR) tide_save(m, ((tide_model *)m->interpreter)->applied, a[i].tensor);
+            if (a[i].kind == TIDE_VALUE_TENSOR)
+                tide_save(m, ((tide_model *)m->interpreter)->state.applied, a[i].tensor);
         return tide_none();
     }
     if (which == BUILTIN_SET_SETTING) { /* what forward() finds under this name from now on; the caller sets it back */

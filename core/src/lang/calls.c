@@ -10,7 +10,7 @@ tide_value tide_run_operation(tide_machine *m, const tide_op *op, tide_value *a,
     if (++m->op_count > m->op_limit)
         return tide_nothing(m, TIDE_ERR_LIMIT, "more operations than tidemark plays for one job%s", "");
     m->op = op->name;
-    if (op->cast == TIDE_CAST_NONE || !m->autocast_enabled) return op->run(m, a);
+    if (op->cast == TIDE_CAST_NONE || !m->state.autocast_enabled) return op->run(m, a);
     tide_value cast[12];
     memcpy(cast, a, count * sizeof *a);
     for (uint32_t i = count; i-- > 0;) { /* C++ evaluates arguments from the right; the caller holds the uncast ones */
@@ -18,10 +18,10 @@ tide_value tide_run_operation(tide_machine *m, const tide_op *op, tide_value *a,
         cast[i].tensor =
             op->cast == TIDE_CAST_LOWER ? tide_autocast_lower(m, a[i].tensor) : tide_autocast_fp32(m, a[i].tensor);
     }
-    bool enabled = m->autocast_enabled;
-    m->autocast_enabled = false;
+    bool enabled = m->state.autocast_enabled;
+    m->state.autocast_enabled = false;
     tide_value made = op->run(m, cast);
-    m->autocast_enabled = enabled;
+    m->state.autocast_enabled = enabled;
     for (uint32_t i = 0; i < count; i++)
         if (a[i].kind == TIDE_VALUE_TENSOR) tide_release(m, cast[i].tensor);
     return made;
@@ -210,14 +210,14 @@ tide_value tide_apply(tide_frame *f, const tide_value *a, uint32_t count) {
         arguments[i] = tide_value_retain(a[i]);
     }
     tide_node *node = tide_node_with(m, &applied_backward, inputs, (int)count - 1, 1, SAVED_LIMIT),
-              *outer = model->applied;
+              *outer = model->state.applied;
     tide_value context = tide_value_retain(arguments[0]);
-    bool grad_enabled = m->grad_enabled;
-    m->grad_enabled = false;
-    model->applied = node;
+    bool grad_enabled = m->state.grad_enabled;
+    m->state.grad_enabled = false;
+    model->state.applied = node;
     tide_value made = tide_call_function(model, forward, f->instance, f->scope, arguments, count, NULL, NULL, 0);
-    model->applied = outer;
-    m->grad_enabled = grad_enabled;
+    model->state.applied = outer;
+    m->state.grad_enabled = grad_enabled;
     if (node && made.kind == TIDE_VALUE_TENSOR) {
         tide_apply_again(m, node, (tide_applied){{NULL, applied_drop}, backward, f->instance, f->scope, context});
         tide_set_grad_fn(m, node, made.tensor);
@@ -275,8 +275,8 @@ static tide_value checkpointed(tide_model *model, uint32_t instance, tide_functi
     }
     tide_value inputs[ARGUMENT_LIMIT];
     for (uint32_t i = 0; i < count; i++) inputs[i] = positional[i];
-    return tide_checkpoint_call(m, model->is_reentrant && !model->instances[instance].of->is_never_reentrant, c, inputs,
-                                count);
+    return tide_checkpoint_call(m, model->state.is_reentrant && !model->instances[instance].of->is_never_reentrant, c,
+                                inputs, count);
 }
 
 /* A method, under a checkpoint where the module is one; the arguments are borrowed. */
@@ -285,14 +285,14 @@ static tide_value call_method(tide_model *model, uint32_t instance, tide_functio
                               uint32_t named_count) {
     const tide_instance *of = &model->instances[instance];
     tide_value kept[ARGUMENT_LIMIT], kept_named[ARGUMENT_LIMIT];
-    if (of->of->is_checkpointed && model->is_checkpointing)
+    if (of->of->is_checkpointed && model->state.is_checkpointing)
         return checkpointed(model, instance, method, positional, count, keywords, named, named_count);
     for (uint32_t i = 0; i < count; i++) kept[i] = tide_value_retain(positional[i]);
     for (uint32_t i = 0; i < named_count; i++) kept_named[i] = tide_value_retain(named[i]);
     model->m->module = instance;
     tide_value made =
         tide_call_memoized(model, method, instance, of->scope, kept, count, keywords, kept_named, named_count);
-    if (of->makes_grad && made.kind == TIDE_VALUE_TENSOR && model->m->grad_enabled)
+    if (of->makes_grad && made.kind == TIDE_VALUE_TENSOR && model->m->state.grad_enabled)
         made.tensor->requires_grad = true; /* output.requires_grad_(True): a leaf where nothing before it trains */
     return made;
 }

@@ -574,7 +574,7 @@ tide_outcome tide_run_block(tide_frame *f, tide_statement *s, tide_value *result
         }
         case TIDE_STATEMENT_NO_GRAD:
         case TIDE_STATEMENT_NO_AUTOCAST: {
-            bool *setting = s->kind == TIDE_STATEMENT_NO_GRAD ? &m->grad_enabled : &m->autocast_enabled,
+            bool *setting = s->kind == TIDE_STATEMENT_NO_GRAD ? &m->state.grad_enabled : &m->state.autocast_enabled,
                  before = *setting;
             *setting = false;
             out = tide_run_block(f, s->body, result);

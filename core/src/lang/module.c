@@ -107,7 +107,7 @@ static tide_value make_parameter(tide_frame *f, const tide_value *positional, ui
     tide_model *model = f->model;
     tide_machine *m = model->m;
     tide_shape shape = {.dims = 0};
-    tide_dtype dtype = model->dtype;
+    tide_dtype dtype = model->state.dtype;
     bool trains = !is_buffer;
     for (uint32_t i = 0; i < count; i++)
         if (!tide_arg_shape(m, positional[i], &shape)) return tide_none();
@@ -486,10 +486,10 @@ void tide_model_call(tide_model *model, uint32_t instance, tide_text method, tid
     tide_machine *m = model->m;
     tide_function *function = tide_method_find(model->instances[instance].of, method);
     if (!function || m->has_failed) return;
-    bool grad_enabled = m->grad_enabled;
-    m->grad_enabled = false;
+    bool grad_enabled = m->state.grad_enabled;
+    m->state.grad_enabled = false;
     tide_value_release(m, tide_call_module(model, instance, function, NULL, 0, NULL, NULL, 0));
-    m->grad_enabled = grad_enabled;
+    m->state.grad_enabled = grad_enabled;
     const tide_instance *of = &model->instances[instance];
     for (uint32_t i = 0; i < of->of->member_count; i++) {
         tide_value v = of->slots[of->of->parameter_count + i];
@@ -544,10 +544,10 @@ static void give_storage(tide_model *model, uint32_t instance, tide_tensor *t, t
     if (!t->storage->is_untracked || t->is_absent || tide_count(t) == 0)
         return; /* shared with one that is there already */
     m->module = instance;
-    m->factor = factor;
+    m->state.factor = factor;
     m->op = "to";
     tide_tensor *made = tide_empty(m, t->shape, t->dtype);
-    m->factor = TIDE_FACTOR_TEMPORARY;
+    m->state.factor = TIDE_FACTOR_TEMPORARY;
     tide_storage *old = t->storage;
     t->storage = made->storage;
     made->storage = old;
@@ -596,7 +596,7 @@ void tide_model_require_input_grads(tide_model *model) {
 }
 
 void tide_model_to_device(tide_model *model) {
-    if (model->is_on_meta) return;
+    if (model->state.is_on_meta) return;
     to_device(model, model->root, 0);
     for (uint32_t i = 0; i < model->extra_count; i++)
         give_storage(model, model->extra[i].module, model->extra[i].tensor, TIDE_FACTOR_PARAMETER);

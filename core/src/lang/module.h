@@ -41,6 +41,7 @@ typedef struct tide_scope {
 typedef struct tide_setting_value {
     const char *name;
     tide_value value;
+    bool is_read;    /* by functions or sizes */
     bool is_of_step; /* another one may hold for the next run of a model that is loaded, see tide_model_resize */
 } tide_setting_value;
 
@@ -60,6 +61,16 @@ typedef struct tide_parameter_row {
     const char *name; /* "model.layers.3.mlp.up_proj.weight" */
 } tide_parameter_row;
 
+/* What functions may read of the model beside its modules and settings; memos compare it as a whole. Without padding.
+ */
+typedef struct tide_model_state {
+    tide_node *applied; /* of the autograd function whose forward runs, or NULL */
+    tide_dtype dtype;   /* of parameters */
+    bool is_checkpointing, is_reentrant;
+    bool is_on_meta; /* and stays there for now */
+    bool plays_all;  /* without memos, for tests */
+} tide_model_state;
+
 typedef struct tide_model {
     tide_machine *m;
     tide_descriptions *descriptions;
@@ -69,8 +80,7 @@ typedef struct tide_model {
     void *user;
     tide_setting_value *settings; /* what forward() may ask for: batch, seq, training, ... */
     uint32_t setting_count;
-    tide_dtype dtype; /* of parameters */
-    bool is_checkpointing, is_reentrant;
+    tide_model_state state;
 
     tide_instance *instances;
     uint32_t instance_count, instance_capacity;
@@ -82,12 +92,10 @@ typedef struct tide_model {
     const char **layers; /* names of the layers inside parts; 0 is "" */
     uint32_t layer_count, layer_capacity;
     uint32_t root;
-    bool plays_all; /* without memos, for tests */
     struct tide_layer_memo *layer_memo;
     uint32_t repeated_calls;  /* that were replayed, see memo/layer_memo.c */
     uint32_t setting_changes; /* that functions have made, or may make by what a setting holds */
     uint32_t step_reads;      /* settings of the step that were read, checks left out */
-    tide_node *applied;       /* of the autograd function whose forward runs, or NULL */
     int depth;                /* calls of functions and constructors that have not returned */
     int nesting;              /* call expressions that are being evaluated */
 
@@ -106,7 +114,6 @@ typedef struct tide_model {
      * storage, and what follows when a module has been gone through. */
     void (*parameter_empty)(struct tide_model *model, uint32_t instance, tide_tensor *parameter);
     void (*module_empty)(struct tide_model *model, uint32_t instance);
-    bool is_on_meta; /* and stays there for now */
 
     tide_parameter_row *parameters; /* in the order of named_parameters(), shared ones once */
     uint32_t parameter_count, parameter_capacity;
@@ -158,7 +165,7 @@ uint32_t tide_model_find(tide_model *model, tide_text path);
 void tide_model_require_input_grads(tide_model *model);
 
 /* Allocates parameters and buffers in the order of Module.to(): children first, then parameters, then buffers. Not if
- * is_on_meta. */
+ * state.is_on_meta. */
 void tide_model_to_device(tide_model *model);
 
 /* Calls root.forward with the values whose names it takes; borrowed. Owned by the caller. */

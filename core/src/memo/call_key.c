@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-enum { PLACES_LIMIT = 4096 };
+enum { PLACES_LIMIT = 4096 }; /* fewer than 2^16: two in a word */
 
 /* The lowest byte of a word about a value that has an identity. */
 enum { MET_BEFORE = 0x80, LIST_UNREAD, LIST_READ, IS_TENSOR, IS_MODULE };
@@ -14,6 +14,19 @@ static bool word(tide_call_key *s, uint64_t value) {
     if (s->mode == TIDE_CALL_KEY_COMPARES) return s->at < s->word_count && s->words[s->at++] == value;
     TIDE_ROOM(s->arena, s->words, s->word_count, s->word_capacity);
     s->words[s->word_count++] = value;
+    return true;
+}
+
+/* As words, the last one filled up with zeros. */
+static bool bytes(tide_call_key *s, const void *from, size_t size) {
+    uint32_t count = (uint32_t)((size + sizeof *s->words - 1) / sizeof *s->words), at = s->at;
+    if (s->mode == TIDE_CALL_KEY_LISTS) return true;
+    if (s->mode == TIDE_CALL_KEY_COMPARES) {
+        s->at += count;
+        return s->at <= s->word_count && memcmp(s->words + at, from, size) == 0;
+    }
+    for (uint32_t i = 0; i < count; i++) word(s, 0);
+    memcpy(s->words + s->word_count - count, from, size);
     return true;
 }
 
@@ -43,12 +56,9 @@ static bool walk_tensor(tide_call_key *s, tide_tensor *t) {
     if (s->mode == TIDE_CALL_KEY_LISTS) return true;
     for (uint32_t i = 0; t->node && i < place && node == place; i++)
         if (s->tensors[i]->node == t->node) node = i;
-    uint64_t is = (uint64_t)t->requires_grad | (uint64_t)t->is_leaf << 1 | (uint64_t)t->is_view << 2 |
-                  (uint64_t)t->is_parameter << 3 | (uint64_t)t->is_absent << 4 |
-                  (uint64_t)t->storage->is_untracked << 5 | (uint64_t)was_cast(s, t) << 6 |
-                  (uint64_t)(t->node != NULL) << 7;
-    return word(s, IS_TENSOR | is << 8 | (uint64_t)t->dtype << 16 | (uint64_t)t->output << 24) &&
-           pointer(s, t->layout) && word(s, (uint64_t)t->offset) && word(s, (uint64_t)t->storage->mark << 32 | node);
+    uint64_t is = (uint64_t)t->storage->is_untracked | (uint64_t)was_cast(s, t) << 1 | (uint64_t)(t->node != NULL) << 2;
+    return word(s, IS_TENSOR | is << 8 | (uint64_t)t->storage->mark << 16 | (uint64_t)node << 32) &&
+           bytes(s, t, TIDE_TENSOR_IS);
 }
 
 /* How many items a list had before the call. */
@@ -102,7 +112,7 @@ static bool walk_module(tide_call_key *s, uint32_t module, int depth) {
 }
 
 static bool walk_value(tide_call_key *s, tide_value v, int depth) {
-    uint64_t kind = (uint64_t)v.kind | (uint64_t)v.symbol << 8, bits = 0;
+    uint64_t kind = (uint64_t)v.kind | (uint64_t)v.symbol << 8;
     switch (v.kind) {
     case TIDE_VALUE_TENSOR:
         return walk_tensor(s, v.tensor);
@@ -112,34 +122,28 @@ static bool walk_value(tide_call_key *s, tide_value v, int depth) {
         return walk_module(s, v.module, depth);
     case TIDE_VALUE_NONE:
         return word(s, v.kind);
-    case TIDE_VALUE_BOOL:
-        return word(s, kind) && word(s, v.truth);
-    case TIDE_VALUE_INT:
-        return word(s, kind) && word(s, (uint64_t)v.integer);
-    case TIDE_VALUE_FLOAT:
-        memcpy(&bits, &v.number, sizeof bits);
-        return word(s, kind) && word(s, bits);
     case TIDE_VALUE_TEXT:
         return word(s, kind) && pointer(s, v.text.at) && word(s, v.text.length);
+    case TIDE_VALUE_BOOL:
+    case TIDE_VALUE_INT:
+    case TIDE_VALUE_FLOAT:
     case TIDE_VALUE_DTYPE:
-        return word(s, kind) && word(s, v.dtype);
     case TIDE_VALUE_CONFIG:
-        return word(s, kind) && pointer(s, v.config);
+        return word(s, kind) && word(s, tide_value_bits(v));
     }
     return false;
 }
 
-/* All that operations read of the machine, and all that functions read of the model, is a word: a field that comes to
- * either belongs here, or to what layer_memo.c checks. */
+/* Bytes are compared. */
+_Static_assert(sizeof(tide_model_state) == sizeof(void *) + sizeof(tide_dtype) + 4 * sizeof(bool),
+               "tide_model_state has padding");
+
 bool tide_call_key_walk(tide_call_key *s, const tide_call_arguments *arguments) {
-    const tide_machine *m = arguments->model->m;
+    tide_machine_state state = tide_machine_state_key(arguments->model->m);
     s->model = arguments->model;
     s->tensor_count = s->list_count = s->module_count = s->at = 0;
-    uint64_t is = (uint64_t)m->grad_enabled | (uint64_t)m->autocast_enabled << 1 |
-                  (uint64_t)(m->saving_for != NULL) << 2 | (uint64_t)(m->recomputing != NULL) << 3 |
-                  (uint64_t)(m->task_depth > 0) << 4 | (uint64_t)(m->kept_workspaces[m->task_depth > 0] != NULL) << 5 |
-                  (uint64_t)m->autocast_dtype << 8 | (uint64_t)m->stream << 16 | (uint64_t)m->factor << 24;
-    if (!pointer(s, arguments->function) || !word(s, is) ||
+    if (!pointer(s, arguments->function) || !bytes(s, &state, sizeof state) ||
+        !bytes(s, &s->model->state, sizeof s->model->state) ||
         !word(s, (uint64_t)arguments->count << 32 | arguments->named_count))
         return false;
     for (uint32_t i = 0; i < arguments->named_count; i++)

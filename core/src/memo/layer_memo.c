@@ -95,6 +95,16 @@ struct tide_layer_memo {
     tide_call_key key; /* of the call that is looked at */
 };
 
+/* The frame of the checkpoint that what is saved takes places in, and how many are taken. */
+static tide_checkpoint *frame_of(const tide_machine *m) {
+    tide_checkpoint *saving = tide_checkpoint_saving(m);
+    return saving ? saving : tide_checkpoint_recomputing(m);
+}
+
+static uint32_t places_of(const tide_machine *m, const tide_checkpoint *frame) {
+    return frame == tide_checkpoint_saving(m) ? frame->holder_count : frame->recomputed_count;
+}
+
 /* ---- keeping ---- */
 
 /* A tensor or list of the key before the call. */
@@ -112,6 +122,7 @@ typedef struct list_before {
 typedef struct capture {
     tide_model *model;
     tide_machine *m;
+    tide_machine_state state; /* when the call began */
     tide_arena *arena;
     tide_call_key before, after;
     tensor_before *tensors;
@@ -243,9 +254,9 @@ static void keep_node(capture *k, tide_node *node, tide_node **kept_at, tide_app
     for (unsigned i = 0; i < node->saved_count; i++) {
         tide_saved *slot = &kept->saved[i];
         slot->tensor = tensor_number(k, slot->tensor);
-        if (!slot->frame) continue;
-        if (slot->frame != k->frame || slot->holder < k->first_place) refuse(k);
-        slot->holder -= k->first_place;
+        if (!slot->packed_by) continue;
+        if (!k->frame || tide_checkpoint_of(slot) != k->frame || slot->packed < k->first_place) refuse(k);
+        slot->packed -= k->first_place;
         k->frames++;
     }
     if (!node->held) return;
@@ -285,10 +296,10 @@ static void keep_notes(capture *k, memo_entry *kept) {
         kept->gathered[kept->gathered_count++] = (gathered){t->mark, t->accumulator->module, t->accumulator->statement};
     }
     if (!k->frame) return;
-    kept->place_count = (m->recomputing ? k->frame->counter : k->frame->holder_count) - k->first_place;
+    kept->place_count = places_of(m, k->frame) - k->first_place;
     kept->places = TIDE_NEW(k->arena, place, kept->place_count + 1);
     for (uint32_t i = 0; i < kept->place_count; i++) {
-        const struct holder *holder = &k->frame->holders[k->first_place + i];
+        const tide_holder *holder = &k->frame->holders[k->first_place + i];
         kept->places[i] = (place){holder->is_alive, tensor_number(k, holder->tensor)};
     }
 }
@@ -365,6 +376,11 @@ static uint32_t node_gains(const capture *k, const tide_tensor *t) {
     return 0;
 }
 
+/* What a tensor refers to is compared one by one: a new reference needs a place below, and in keep_tensor. */
+enum { TENSOR_REFERS = offsetof(tide_tensor, storage) + 7 * sizeof(void *), TENSOR_ALIGN = _Alignof(tide_tensor) };
+_Static_assert(sizeof(tide_tensor) == (TENSOR_REFERS + TENSOR_ALIGN - 1) / TENSOR_ALIGN * TENSOR_ALIGN,
+               "a tensor refers to a storage, a node, an accumulator, a gradient, a cast, and twice to its layout");
+
 static bool found_are_whole(const capture *k) {
     for (uint32_t i = 0; i < k->before.tensor_count; i++) {
         const tide_tensor *t = k->before.tensors[i];
@@ -378,11 +394,8 @@ static bool found_are_whole(const capture *k) {
             t->storage->references != was->storage_references + storage_gains(k, t))
             return false;
         if (t->node && t->node->references != was->node_references + node_gains(k, t)) return false;
-        if (t->storage != was->is.storage || t->layout != was->is.layout || t->node != was->is.node ||
-            t->grad != was->is.grad || t->dtype != was->is.dtype || t->offset != was->is.offset ||
-            t->requires_grad != was->is.requires_grad || t->is_leaf != was->is.is_leaf ||
-            t->is_view != was->is.is_view || t->output != was->is.output ||
-            t->storage->is_untracked != was->is_untracked)
+        if (memcmp(t, &was->is, TIDE_TENSOR_IS) != 0 || t->storage != was->is.storage || t->node != was->is.node ||
+            t->grad != was->is.grad || t->storage->is_untracked != was->is_untracked)
             return false;
     }
     for (uint32_t i = 0; i < k->before.list_count; i++) {
@@ -426,14 +439,13 @@ static void note_before(capture *k, const tide_call_arguments *arguments) {
     }
     for (uint32_t i = 0; i < arguments->count; i++) give_argument(k, arguments->positional[i]);
     for (uint32_t i = 0; i < arguments->named_count; i++) give_argument(k, arguments->named[i]);
+    k->state = m->state;
     k->serial = m->serial;
     k->diagnostics = m->diags->count;
     k->setting_changes = k->model->setting_changes;
     k->cast_count = m->cast_count;
-    k->frame = m->recomputing ? m->recomputing : m->saving_for;
-    if (k->frame)
-        k->frame_references = k->frame->references,
-        k->first_place = m->recomputing ? k->frame->counter : k->frame->holder_count;
+    k->frame = frame_of(m);
+    if (k->frame) k->frame_references = k->frame->references, k->first_place = places_of(m, k->frame);
 }
 
 static uint32_t *zeros(tide_arena *arena, uint32_t count) {
@@ -443,8 +455,9 @@ static uint32_t *zeros(tide_arena *arena, uint32_t count) {
 static bool capture_entry(capture *k, const tide_call_arguments *arguments, tide_value result, memo_entry *kept) {
     tide_machine *m = k->m;
     const tide_timeline *t = &m->timeline;
-    if (m->serial - k->serial > THINGS_LIMIT || m->diags->count != k->diagnostics ||
-        k->model->setting_changes != k->setting_changes || m->cast_count < k->cast_count || !events_are_own(t, kept))
+    if (memcmp(&m->state, &k->state, sizeof k->state) != 0 || m->serial - k->serial > THINGS_LIMIT ||
+        m->diags->count != k->diagnostics || k->model->setting_changes != k->setting_changes ||
+        m->cast_count < k->cast_count || !events_are_own(t, kept))
         return false;
     k->after = (tide_call_key){.arena = k->arena,
                                .mode = TIDE_CALL_KEY_WRITES,
@@ -620,9 +633,9 @@ static void make_node(const replay *k, const tide_node *from, tide_node *made) {
     for (unsigned i = 0; i < made->saved_count; i++) {
         tide_saved *slot = &made->saved[i];
         slot->tensor = tensor_at(k, slot->tensor);
-        if (!slot->frame) continue;
-        slot->frame = k->frame;
-        slot->holder += k->first_place;
+        if (!slot->packed_by) continue;
+        slot->packed_by = &k->frame->checkpoint_hook;
+        slot->packed += k->first_place;
         k->frame->references++;
     }
 }
@@ -662,31 +675,31 @@ static void make_notes(const replay *k) {
         tide_list_push(m, k->key->lists[of->appended[i].list], value_at(k, of->appended[i].value));
     for (uint32_t i = 0; i < of->place_count; i++) {
         tide_checkpoint *frame = k->frame;
-        if (!m->recomputing) {
+        if (frame == tide_checkpoint_saving(m)) {
             TIDE_ROOM(m->arena, frame->holders, frame->holder_count, frame->holder_capacity);
-            frame->holders[frame->holder_count++] = (struct holder){.is_alive = of->places[i].is_alive};
+            frame->holders[frame->holder_count++] = (tide_holder){.is_alive = of->places[i].is_alive};
         } else {
-            frame->holders[frame->counter++].tensor = tensor_at(k, of->places[i].tensor);
+            frame->holders[frame->recomputed_count++].tensor = tensor_at(k, of->places[i].tensor);
         }
     }
 }
 
 /* Whether a recomputation comes to its end where that of the entry did, and its places are held as in it. */
 static bool has_same_places(const tide_machine *m, const memo_entry *of) {
-    const tide_checkpoint *frame = m->recomputing;
+    const tide_checkpoint *frame = tide_checkpoint_recomputing(m);
     if (!frame) return true;
-    uint32_t left = frame->holder_count - frame->counter;
+    uint32_t left = frame->holder_count - frame->recomputed_count;
     if (of->is_stopped ? left != of->place_count : left <= of->place_count) return false;
     for (uint32_t i = 0; i < of->place_count; i++)
-        if (frame->holders[frame->counter + i].is_alive != of->places[i].is_alive) return false;
+        if (frame->holders[frame->recomputed_count + i].is_alive != of->places[i].is_alive) return false;
     return true;
 }
 
 static tide_value replay_entry(struct tide_layer_memo *a, const memo_entry *of, const tide_call_arguments *arguments) {
     tide_model *model = arguments->model;
     tide_machine *m = model->m;
-    replay k = {.memo = a, .m = m, .of = of, .key = &a->key, .frame = m->recomputing ? m->recomputing : m->saving_for};
-    if (k.frame) k.first_place = m->recomputing ? k.frame->counter : k.frame->holder_count;
+    replay k = {.memo = a, .m = m, .of = of, .key = &a->key, .frame = frame_of(m)};
+    if (k.frame) k.first_place = places_of(m, k.frame);
     if (a->module_capacity < model->instance_count) {
         a->modules = TIDE_NEW(m->arena, uint32_t, model->instance_count);
         a->module_capacity = model->instance_count;
@@ -736,7 +749,7 @@ static const memo_entry *find_entry(struct tide_layer_memo *a, const tide_call_a
 static bool may_repeat(const tide_model *model, uint32_t instance) {
     const tide_instance *of = &model->instances[instance];
     const tide_machine *m = model->m;
-    return of->is_item && !model->plays_all && !model->before_forward && !model->after_forward &&
+    return of->is_item && !model->state.plays_all && !model->before_forward && !model->after_forward &&
            !model->read_parameter && !m->linear && !m->before_backward && !tide_is_aborting(m);
 }
 

@@ -2,6 +2,7 @@
 #include "memo/micro_batch_memo.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 enum { HELD_LIMIT = 256 };
 
@@ -15,10 +16,19 @@ static uint64_t mix_pointer(uint64_t hash, const void *pointer) {
     return mix(hash, (uint64_t)(uintptr_t)pointer);
 }
 
+static uint64_t mix_bytes(uint64_t hash, const void *from, size_t size) {
+    for (size_t at = 0; at < size; at += sizeof hash) {
+        uint64_t value = 0;
+        memcpy(&value, (const char *)from + at, size - at < sizeof value ? size - at : sizeof value);
+        hash = mix(hash, value);
+    }
+    return hash;
+}
+
 static uint64_t mix_tensor(uint64_t hash, const tide_tensor *t) {
     hash = mix(mix_pointer(hash, t), t->storage->is_untracked ? 0 : t->storage->allocation);
-    hash = mix(mix_pointer(hash, t->layout), (uint64_t)t->dtype << 1 | t->requires_grad);
-    return t->grad ? mix(mix_pointer(hash, t->grad->layout), t->grad->dtype) : mix(hash, 255);
+    hash = mix_bytes(hash, t, TIDE_TENSOR_IS);
+    return t->grad ? mix_bytes(hash, t->grad, TIDE_TENSOR_IS) : mix(hash, 255);
 }
 
 static uint64_t mix_value(uint64_t hash, tide_value v, int depth) {
@@ -31,7 +41,9 @@ static uint64_t mix_value(uint64_t hash, tide_value v, int depth) {
 
 uint64_t tide_micro_batch_key(const tide_micro_batch_memo *memo, const tide_model *model, const tide_scaler *scaler,
                               const tide_tensor *loss) {
-    uint64_t hash = loss ? 1 + (uint64_t)memo->with_loss : 0;
+    tide_machine_state state = tide_machine_state_key(model->m);
+    uint64_t hash = mix_bytes(loss ? 1 + (uint64_t)memo->with_loss : 0, &state, sizeof state);
+    hash = mix_bytes(hash, &model->state, sizeof model->state);
     hash = mix_pointer(mix_pointer(hash, scaler->scale), scaler->growth);
     hash = mix(mix_pointer(hash, scaler->found_inf), scaler->is_unscaled);
     for (uint32_t i = 1; i < model->instance_count; i++) {
@@ -40,6 +52,29 @@ uint64_t tide_micro_batch_key(const tide_micro_batch_memo *memo, const tide_mode
         for (uint32_t k = 0; k < slots; k++) hash = mix_value(hash, of->slots[k], 0);
     }
     return hash;
+}
+
+/* A digest of the value of each setting. */
+static uint64_t *settings_of(const tide_model *model) {
+    uint64_t *digests = TIDE_NEW(model->m->arena, uint64_t, model->setting_count + 1);
+    for (uint32_t i = 0; i < model->setting_count; i++) {
+        tide_value v = model->settings[i].value;
+        uint64_t hash = mix((uint64_t)v.kind, v.symbol);
+        if (v.kind == TIDE_VALUE_TENSOR || v.kind == TIDE_VALUE_LIST)
+            digests[i] = mix_value(hash, v, 0);
+        else if (v.kind == TIDE_VALUE_TEXT)
+            digests[i] = mix(mix_pointer(hash, v.text.at), v.text.length);
+        else
+            digests[i] = mix(hash, tide_value_bits(v));
+    }
+    return digests;
+}
+
+/* Whether the settings that functions have read are as an entry found them. */
+static bool has_same_settings(const tide_micro_batch_entry *p, const tide_model *model, const uint64_t *digests) {
+    for (uint32_t i = 0; i < model->setting_count; i++)
+        if (model->settings[i].is_read && digests[i] != p->settings[i]) return false;
+    return true;
 }
 
 /* ---- playing ---- */
@@ -55,6 +90,7 @@ void tide_micro_batch_begin(tide_micro_batch_memo *memo, const tide_model *model
                                          .first_event = m->timeline.event_count,
                                          .first_allocation = m->timeline.allocation_count,
                                          .old_loss = allocation_of(loss),
+                                         .settings = settings_of(model),
                                          .op_count = m->op_count};
 }
 
@@ -155,7 +191,8 @@ bool tide_micro_batch_replay(tide_micro_batch_memo *memo, tide_model *model, uin
     tide_machine *m = model->m;
     tide_timeline *t = &m->timeline;
     tide_micro_batch_entry *p = memo->played, *end = p + memo->count;
-    while (p < end && p->key != key) p++;
+    const uint64_t *settings = settings_of(model);
+    while (p < end && (p->key != key || !has_same_settings(p, model, settings))) p++;
     if (p == end || !order_deaths(t, p)) return false;
     m->op_count += p->op_count;
     uint32_t moved = t->allocation_count - p->first_allocation;

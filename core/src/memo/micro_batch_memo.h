@@ -2,7 +2,8 @@
  *
  * What forward and backward do depends on the job, which stays, and on what lives on between micro-batches: the tensors
  * and lists that modules hold, the gradients of parameters (whether there are any, and their layout), the scaler's
- * tensors and the loss. tide_micro_batch_key() is a digest of those. */
+ * tensors and the loss. tide_micro_batch_key() is a digest of those and of the state of the machine; settings that
+ * functions have read, which they may change, are compared beside it. */
 #ifndef TIDE_REPEAT_H
 #define TIDE_REPEAT_H
 
@@ -19,6 +20,7 @@ typedef struct tide_left {
 /* A micro-batch that was played: a piece of the timeline, and what it left behind. */
 typedef struct tide_micro_batch_entry {
     uint64_t key;
+    uint64_t *settings; /* digests of them all */
     uint32_t first_event, forward_end, last_event;
     uint32_t first_allocation, last_allocation;
     uint32_t old_loss;            /* the allocation of the loss before it, which it freed; UINT32_MAX: none */

@@ -43,7 +43,7 @@ void tide_cast_model(tide_wrapper *w, tide_dtype dtype) {
     tide_machine *m = model->m;
     const uint32_t *order = tide_children_first(model);
     m->op = "to";
-    m->factor = TIDE_FACTOR_PARAMETER;
+    m->state.factor = TIDE_FACTOR_PARAMETER;
     for (uint32_t i = 0; i < model->parameter_count; i++) {
         const tide_parameter_row *row = &model->parameters[order[i]];
         m->module = row->module;
@@ -53,9 +53,9 @@ void tide_cast_model(tide_wrapper *w, tide_dtype dtype) {
         row->tensor->dtype = (uint8_t)dtype;
         tide_release(m, cast);
     }
-    m->factor = TIDE_FACTOR_TEMPORARY;
+    m->state.factor = TIDE_FACTOR_TEMPORARY;
     m->module = 0;
-    model->dtype = dtype;
+    model->state.dtype = dtype;
 }
 
 /* transformers/integrations/deepspeed.py: trainer_config_finalize. */
@@ -88,20 +88,20 @@ tide_dtype tide_option_dtype(const tide_job *job, tide_option option, tide_dtype
 }
 
 tide_tensor *tide_flat_of(tide_machine *m, const char *op, int64_t count, tide_dtype dtype, tide_factor factor) {
-    tide_factor outside = m->factor;
-    m->factor = factor;
+    tide_factor outside = m->state.factor;
+    m->state.factor = factor;
     m->op = op;
     tide_tensor *made = tide_flat(m, count, dtype);
-    m->factor = outside;
+    m->state.factor = outside;
     return made;
 }
 
 tide_tensor *tide_flat_on(tide_machine *m, uint8_t stream, const char *op, int64_t count, tide_dtype dtype,
                           tide_factor factor) {
-    uint8_t outside = m->stream;
-    m->stream = stream;
+    uint32_t outside = m->state.stream;
+    m->state.stream = stream;
     tide_tensor *made = tide_flat_of(m, op, count, dtype, factor);
-    m->stream = outside;
+    m->state.stream = outside;
     return made;
 }
 

@@ -64,13 +64,13 @@ static tide_tensor *on_stream(const fsdp *f, uint8_t stream, int64_t count, tide
 
 static void fill(const fsdp *f, uint8_t stream, const tide_tensor *t, int64_t count, tide_factor factor) {
     tide_machine *m = machine_of(f);
-    uint8_t outside = m->stream;
-    m->stream = stream;
+    uint32_t outside = m->state.stream;
+    m->state.stream = stream;
     m->op = op_name;
-    m->factor = factor;
+    m->state.factor = factor;
     tide_fill_storage(m, t, count);
-    m->factor = TIDE_FACTOR_TEMPORARY;
-    m->stream = outside;
+    m->state.factor = TIDE_FACTOR_TEMPORARY;
+    m->state.stream = outside;
 }
 
 static bool is_sharded(const fsdp *f) {
@@ -85,11 +85,12 @@ static void use_views(fsdp *f, unit *u) {
     const tide_tensor *data = is_sharded(f) ? u->whole : f->casts ? u->cast : u->local;
     uint32_t outputs = 2 * u->count + 1;
     m->op = op_name;
-    uint8_t outside = m->stream;
-    m->stream = GATHER_STREAM;
-    tide_node *node =
-        m->grad_enabled && u->trains ? tide_node_with(m, &tide_split_backward, &u->flat, 1, (int)outputs, 0) : NULL;
-    m->stream = outside;
+    uint32_t outside = m->state.stream;
+    m->state.stream = GATHER_STREAM;
+    tide_node *node = m->state.grad_enabled && u->trains
+                          ? tide_node_with(m, &tide_split_backward, &u->flat, 1, (int)outputs, 0)
+                          : NULL;
+    m->state.stream = outside;
     if (node) node->extra.shape = u->flat->shape;
     for (uint32_t i = 0; i < u->count; i++) {
         const piece *p = &u->pieces[i];
@@ -146,7 +147,7 @@ static void reshard(fsdp *f, unit *u, bool frees) {
     tide_machine *m = machine_of(f);
     tide_tensor *goes = is_sharded(f) ? u->whole : f->casts ? u->cast : NULL;
     if (goes && u->is_there && (frees || !is_sharded(f))) {
-        tide_record_stream(m, goes, m->stream);
+        tide_record_stream(m, goes, (uint8_t)m->state.stream);
         tide_drop_storage(m, goes);
         u->is_there = false;
     }
@@ -319,7 +320,7 @@ static void after_forward(tide_model *model, uint32_t instance, tide_value *outp
         reshard(f, u, f->strategy == FULL_SHARD && index + 1 < f->count);
         u->needs_backward = u->has_begun = false;
     }
-    for (uint32_t i = 0; i < count && model->m->grad_enabled; i++) hook_one(f, index, &items[i]);
+    for (uint32_t i = 0; i < count && model->m->state.grad_enabled; i++) hook_one(f, index, &items[i]);
 }
 
 /* _lazy_init: storages are made and resized to nothing. */
@@ -347,7 +348,7 @@ static void cast_buffers(fsdp *f) {
     tide_machine *m = machine_of(f);
     const tide_model *model = f->w->model;
     tide_dtype dtype = tide_option_dtype(f->w->job, TIDE_OPTION_buffer_dtype, TIDE_DTYPE_COUNT);
-    m->factor = TIDE_FACTOR_BUFFER;
+    m->state.factor = TIDE_FACTOR_BUFFER;
     m->op = "to";
     for (uint32_t i = 0; i < model->buffer_count && dtype != TIDE_DTYPE_COUNT; i++) {
         tide_tensor *buffer = model->buffers[i];
@@ -357,7 +358,7 @@ static void cast_buffers(fsdp *f) {
         buffer->dtype = (uint8_t)dtype;
         tide_release(m, cast);
     }
-    m->factor = TIDE_FACTOR_TEMPORARY;
+    m->state.factor = TIDE_FACTOR_TEMPORARY;
 }
 
 /* _sync_module_params_and_buffers, of a unit; buffers go with the root. */
@@ -526,12 +527,12 @@ static void fsdp1_wrap(tide_wrapper *w) {
                 .ranks = group,
                 .rank = w->rank % group,
                 .is_hybrid = is_hybrid,
-                .dtype = model->dtype,
+                .dtype = model->state.dtype,
                 .strategy = strcmp(kind, "NO_SHARD") == 0 ? NO_SHARD
                             : strcmp(kind, "SHARD_GRAD_OP") == 0 || strcmp(kind, "_HYBRID_SHARD_ZERO2") == 0
                                 ? SHARD_GRAD_OP
                                 : FULL_SHARD,
-                .computed = tide_option_dtype(job, TIDE_OPTION_param_dtype, model->dtype),
+                .computed = tide_option_dtype(job, TIDE_OPTION_param_dtype, model->state.dtype),
                 .is_offloaded = tide_option_true(job, TIDE_OPTION_offload, false),
                 .keeps_names = tide_option_true(job, TIDE_OPTION_use_orig_params, false),
                 .before = tide_option_is(job, TIDE_OPTION_backward_prefetch, "BACKWARD_PRE"),

@@ -92,9 +92,9 @@ static void empty_part(tide_model *model, uint32_t instance, tide_tensor *leaf) 
     if (!s) return;
     m->module = instance;
     m->op = "to_empty";
-    m->factor = TIDE_FACTOR_PARAMETER;
+    m->state.factor = TIDE_FACTOR_PARAMETER;
     tide_tensor *part = tide_empty(m, &s->layout->shape, s->dtype);
-    m->factor = TIDE_FACTOR_TEMPORARY;
+    m->state.factor = TIDE_FACTOR_TEMPORARY;
     tide_release_at(m, &f->applied);
     f->applied = tide_alias(m, s->local);
     tide_set_data(m, s->local, part);
@@ -121,7 +121,7 @@ static void pad_parts(tide_model *model, uint32_t instance) {
 
 static void to_empty(fsdp *f) {
     tide_model *model = f->w->model;
-    model->is_on_meta = false;
+    model->state.is_on_meta = false;
     model->parameter_empty = empty_part;
     model->module_empty = pad_parts;
     tide_model_to_device(model);
@@ -167,11 +167,11 @@ static void unshard(fsdp *f, unit *u) {
 
 static void fill(fsdp *f, const shard *s) {
     tide_machine *m = machine_of(f);
-    m->factor = TIDE_FACTOR_GATHERED;
+    m->state.factor = TIDE_FACTOR_GATHERED;
     m->module = s->module;
     m->op = op_name;
     tide_fill_storage(m, s->leaf, s->padded * f->ranks);
-    m->factor = TIDE_FACTOR_TEMPORARY;
+    m->state.factor = TIDE_FACTOR_TEMPORARY;
 }
 
 /* Note [Copy kernels], aten/src/ATen/native/cuda/TensorShape.cu: the kernels that spread a gathered buffer over
@@ -422,7 +422,7 @@ static void watch_inputs(fsdp *f, uint32_t index, found *inputs) {
     tide_machine *m = machine_of(f);
     tide_tensor *tensors[INPUT_LIMIT];
     for (int i = 0; i < inputs->count; i++) tensors[i] = inputs->values[i]->tensor;
-    if (!inputs->count || !m->grad_enabled) return;
+    if (!inputs->count || !m->state.grad_enabled) return;
     m->op = op_name;
     tide_node *node = tide_node_with(m, &post_backward_function, tensors, inputs->count, inputs->count, 0);
     if (!node) return;
@@ -493,7 +493,7 @@ static void after_forward(tide_model *model, uint32_t instance, tide_value *outp
     tide_value *items = output->kind == TIDE_VALUE_LIST ? output->list->items : output;
     uint32_t count = output->kind == TIDE_VALUE_LIST ? output->list->count : 1;
     if (is_last && u->state != BEFORE_BACKWARD) {
-        if (!m->task_depth && u->count) {
+        if (!m->state.is_in_backward && u->count) {
             reshard(f, u);
             TIDE_ROOM(m->arena, f->order, f->order_count, f->order_capacity);
             TIDE_ROOM(m->arena, u->order, u->order_count, u->order_capacity);
@@ -501,7 +501,7 @@ static void after_forward(tide_model *model, uint32_t instance, tide_value *outp
             f->order[f->order_count++] = index;
         }
         u->group = IDLE;
-        if (m->grad_enabled) each_tensor(items, count, hook_one, &(hook_to){f, index});
+        if (m->state.grad_enabled) each_tensor(items, count, hook_one, &(hook_to){f, index});
         u->state = IDLE;
         if (f->forward_root == index + 1) {
             tide_release_at(m, &f->held);
@@ -604,14 +604,14 @@ static void make_shard(fsdp *f, shard *s, const tide_parameter_row *row) {
                  .trains = row->tensor->requires_grad};
     m->module = row->module;
     m->op = op_name;
-    if (f->w->model->is_on_meta) {
+    if (f->w->model->state.is_on_meta) {
         s->is_on_meta = true;
         s->local = tide_empty_host(m, &local, s->dtype);
         return;
     }
-    m->factor = TIDE_FACTOR_PARAMETER;
+    m->state.factor = TIDE_FACTOR_PARAMETER;
     tide_tensor *part = tide_empty(m, &padded, s->dtype);
-    m->factor = TIDE_FACTOR_TEMPORARY;
+    m->state.factor = TIDE_FACTOR_TEMPORARY;
     s->local = f->is_offloaded ? tide_empty_host(m, &local, s->dtype) : tide_view_as(m, part, s->layout);
     if (f->is_offloaded) tide_pin_host(m, bytes_of(s->padded, s->dtype));
     tide_release(m, part);
@@ -635,7 +635,7 @@ static int64_t keepers_of(fsdp *f, tide_option option, const char *otherwise) {
 }
 
 static void fsdp2_load(tide_model *model, const tide_job *job) {
-    model->is_on_meta = tide_option_true(job, TIDE_OPTION_meta_init, false);
+    model->state.is_on_meta = tide_option_true(job, TIDE_OPTION_meta_init, false);
 }
 
 static void fsdp2_wrap(tide_wrapper *w) {
@@ -649,19 +649,19 @@ static void fsdp2_wrap(tide_wrapper *w) {
         m->has_failed = true;
         return;
     }
-    tide_dtype computed = tide_option_dtype(job, TIDE_OPTION_param_dtype, model->dtype),
+    tide_dtype computed = tide_option_dtype(job, TIDE_OPTION_param_dtype, model->state.dtype),
                reduced = tide_option_dtype(job, TIDE_OPTION_reduce_dtype, TIDE_DTYPE_COUNT);
     *f = (fsdp){.w = w,
                 .ranks = hybrid,
                 .rank = w->rank % hybrid,
                 .is_hybrid = tide_option_int(job, TIDE_OPTION_hybrid, 0) > 0,
                 .computed = computed,
-                .casts = computed != model->dtype,
+                .casts = computed != model->state.dtype,
                 .has_reduced = reduced != TIDE_DTYPE_COUNT,
                 .reduced = reduced,
                 .is_offloaded = tide_option_true(job, TIDE_OPTION_offload, false),
                 .prefetch = (uint32_t)tide_option_int(job, TIDE_OPTION_prefetch, 0)};
-    if (model->is_on_meta && (f->is_offloaded || strcmp(job->adapter.method, "none") != 0)) {
+    if (model->state.is_on_meta && (f->is_offloaded || strcmp(job->adapter.method, "none") != 0)) {
         tide_error(m->diags, TIDE_ERR_UNSUPPORTED, "/settings/parallel.meta_init",
                    "is described for whole models on the device alone", "leave it out");
         m->has_failed = true;
@@ -694,7 +694,7 @@ static void fsdp2_wrap(tide_wrapper *w) {
         for (uint32_t i = 0; i < u->count; i++)
             u->shards[i].leaf->dtype = (uint8_t)(f->casts ? computed : u->shards[i].dtype);
     }
-    if (model->is_on_meta) to_empty(f);
+    if (model->state.is_on_meta) to_empty(f);
     uint32_t count = tide_optimizer_members(w->optimizer, NULL);
     tide_optimized *members = TIDE_NEW(m->arena, tide_optimized, count + 1);
     tide_optimizer_members(w->optimizer, members);

@@ -248,7 +248,7 @@ static void keep_gradient(zero *z, zero_param *p) {
 static void reduce_bucket(zero *z) {
     tide_machine *m = machine_of(z);
     if (!z->bucket_count) return;
-    m->stream = reduction_stream(z);
+    m->state.stream = reduction_stream(z);
     const tide_tensor *sent = z->is_contiguous && !z->bucket_is_large ? z->ipg[z->ipg_index] : z->bucket_grads[0];
     if (z->is_contiguous)
         average(z, sent);
@@ -261,7 +261,7 @@ static void reduce_bucket(zero *z) {
         else if (!p->is_owned && z->partitions)
             tide_release_at(m, &p->tensor->grad);
     }
-    m->stream = 0;
+    m->state.stream = 0;
     for (uint32_t i = 0; i < z->bucket_count; i++) tide_release(m, z->bucket_grads[i]);
     z->bucket_count = 0;
     z->bucket_elements = 0;
@@ -434,7 +434,7 @@ static void zero_wrap(tide_wrapper *w, bool partitions) {
                 .count = count,
                 .partitions = partitions,
                 .widens = widens,
-                .dtype = w->model->dtype,
+                .dtype = w->model->state.dtype,
                 .bucket_size = tide_bucket_size(w, TIDE_OPTION_reduce_bucket_size, 500000000, 1, 1),
                 .overlaps = tide_option_true(job, TIDE_OPTION_overlap_comm, false),
                 .is_contiguous = tide_option_true(job, TIDE_OPTION_contiguous_gradients, true) ||

@@ -22,21 +22,22 @@ static void zero0_wrap(tide_wrapper *w) {
     z->masters = TIDE_NEW(m->arena, tide_tensor *, z->count + 1);
     w->state = z;
     for (uint32_t i = 0; i < z->count; i++) z->params[i] = members[i].tensor;
-    if (w->model->dtype == TIDE_FP32) { /* the plain optimizer */
+    if (w->model->state.dtype == TIDE_FP32) { /* the plain optimizer */
         z->masters = NULL;
         return;
     }
     for (uint32_t i = 0; i < z->count; i++) {
         m->op = op_name;
         m->module = members[i].module;
-        tide_tensor *clone = tide_empty_like(m, z->params[i], w->model->dtype);
-        m->factor = TIDE_FACTOR_MASTER;
+        tide_tensor *clone = tide_empty_like(m, z->params[i], w->model->state.dtype);
+        m->state.factor = TIDE_FACTOR_MASTER;
         z->masters[i] = members[i].tensor = tide_empty_like(m, z->params[i], TIDE_FP32);
-        m->factor = TIDE_FACTOR_TEMPORARY;
+        m->state.factor = TIDE_FACTOR_TEMPORARY;
         tide_release(m, clone);
     }
     tide_optimizer_replace(w->optimizer, members, z->count);
-    for (uint32_t i = 0; i < z->count; i++) z->params[i]->grad = tide_empty_like(m, z->params[i], w->model->dtype);
+    for (uint32_t i = 0; i < z->count; i++)
+        z->params[i]->grad = tide_empty_like(m, z->params[i], w->model->state.dtype);
     for (uint32_t i = 0; i < z->count; i++) z->masters[i]->grad = tide_empty_like(m, z->masters[i], TIDE_FP32);
     tide_optimizer_step(w->optimizer);
     for (uint32_t i = 0; i < z->count; i++) tide_release_at(m, &z->params[i]->grad);
@@ -46,7 +47,7 @@ static void zero0_wrap(tide_wrapper *w) {
 /* engine.py: buffered_allreduce_fallback. */
 static void reduce(tide_wrapper *w, const zero0 *z) {
     tide_machine *m = w->model->m;
-    tide_dtype as = tide_option_dtype(w->job, TIDE_OPTION_communication_data_type, w->model->dtype);
+    tide_dtype as = tide_option_dtype(w->job, TIDE_OPTION_communication_data_type, w->model->state.dtype);
     int64_t elements = 0;
     uint32_t count = 0;
     for (uint32_t i = 0; i < z->count; i++) {
@@ -54,9 +55,10 @@ static void reduce(tide_wrapper *w, const zero0 *z) {
         if (grad) elements += tide_count(grad), count++;
         if (elements <= REDUCED_AT_ONCE && i + 1 < z->count) continue;
         tide_tensor *flat =
-            count > 1 ? tide_flat_of(m, op_name, elements, w->model->dtype, TIDE_FACTOR_COMMUNICATION) : NULL;
-        tide_tensor *sent =
-            count && as != w->model->dtype ? tide_flat_of(m, op_name, elements, as, TIDE_FACTOR_COMMUNICATION) : NULL;
+            count > 1 ? tide_flat_of(m, op_name, elements, w->model->state.dtype, TIDE_FACTOR_COMMUNICATION) : NULL;
+        tide_tensor *sent = count && as != w->model->state.dtype
+                                ? tide_flat_of(m, op_name, elements, as, TIDE_FACTOR_COMMUNICATION)
+                                : NULL;
         tide_release(m, flat);
         tide_release(m, sent);
         elements = count = 0;
@@ -83,10 +85,10 @@ static void zero0_update(tide_wrapper *w) {
         tide_release(m, tide_sum_plain(m, wide, 1, false, TIDE_FP32));
         tide_release(m, wide);
     }
-    m->factor = TIDE_FACTOR_GRADIENT;
+    m->state.factor = TIDE_FACTOR_GRADIENT;
     for (uint32_t i = 0; i < z->count && z->masters; i++)
         z->masters[i]->grad = tide_empty_like(m, z->masters[i], TIDE_FP32);
-    m->factor = TIDE_FACTOR_TEMPORARY;
+    m->state.factor = TIDE_FACTOR_TEMPORARY;
     tide_optimizer_step(w->optimizer);
     for (uint32_t i = 0; i < z->count && z->masters; i++) tide_release_at(m, &z->masters[i]->grad);
     for (uint32_t i = 0; i < z->count; i++) tide_release_at(m, &z->params[i]->grad);

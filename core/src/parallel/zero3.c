@@ -287,7 +287,7 @@ static void fetch(zero3 *z, uint32_t instance, bool is_forward) {
     for (uint32_t i = 0; i < of->count; i++) {
         param *p = &z->params[of->params[i]];
         add_user(z, p, instance);
-        if (is_forward && m->task_depth && z->active_count && !p->trains) {
+        if (is_forward && m->state.is_in_backward && z->active_count && !p->trains) {
             module *above = &z->modules[z->active[z->active_count - 1]];
             TIDE_ROOM(m->arena, above->again, above->again_count, above->again_capacity);
             above->again[above->again_count++] = of->params[i];
@@ -450,7 +450,7 @@ static void before_forward(tide_model *model, uint32_t instance, tide_value *pos
     const char *op = model->m->op;
     (void)named, (void)named_count; /* hooks without keywords do not see them */
     if (of->is_inside) return;
-    if (instance == model->root && !model->m->task_depth) reset_trace(z);
+    if (instance == model->root && !model->m->state.is_in_backward) reset_trace(z);
     fetch(z, instance, true);
     of->inputs_left = 0;
     for (uint32_t i = 0; i < count; i++)
@@ -510,10 +510,10 @@ static const tide_backward linear_function = {"LinearFunctionForZeroStage3", lin
 static tide_tensor *linear(tide_machine *m, tide_tensor *x, tide_tensor *weight, tide_tensor *bias) {
     tide_tensor *inputs[3] = {x, weight, bias};
     tide_node *node = tide_node_with(m, &linear_function, inputs, bias ? 3 : 2, 1, 3);
-    bool grad_enabled = m->grad_enabled;
-    m->grad_enabled = false;
+    bool grad_enabled = m->state.grad_enabled;
+    m->state.grad_enabled = false;
     tide_tensor *out = tide_linear_eager(m, x, weight, bias);
-    m->grad_enabled = grad_enabled;
+    m->state.grad_enabled = grad_enabled;
     if (node) {
         tide_save(m, node, x);
         tide_save(m, node, weight);
@@ -546,8 +546,8 @@ static void keep_part(zero3 *z, param *p) {
 static void reduce_bucket(zero3 *z) {
     tide_machine *m = machine_of(z);
     if (!z->bucket_count) return;
-    uint8_t outside = m->stream;
-    m->stream = z->reduce_stream;
+    uint32_t outside = m->state.stream;
+    m->state.stream = z->reduce_stream;
     m->op = op_name;
     int64_t cut = 0;
     uint32_t count = z->bucket_count, *order = z->bucket;
@@ -587,7 +587,7 @@ static void reduce_bucket(zero3 *z) {
     for (uint32_t i = 0; i < count; i++) keep_part(z, &z->params[order[i]]);
     while (n) tide_release(m, casts[--n]);
     tide_release(m, flat);
-    m->stream = outside;
+    m->state.stream = outside;
     z->bucket_count = 0;
     z->bucket_elements = 0;
 }
@@ -633,13 +633,13 @@ static void check_overflow(zero3 *z) {
     tide_machine *m = machine_of(z);
     if (z->dtype != TIDE_FP16 || z->is_offloaded) return;
     int64_t count = tide_count(z->grads);
-    m->stream = z->reduce_stream;
+    m->state.stream = z->reduce_stream;
     tide_tensor *absolute = tide_flat(m, count, z->dtype);
     tide_tensor *is_inf = tide_flat(m, count, TIDE_BOOL);
     tide_release(m, absolute);
     tide_release(m, is_inf);
     tide_release(m, tide_flat(m, count, TIDE_BOOL));
-    m->stream = 0;
+    m->state.stream = 0;
 }
 
 static void step_sub_group(zero3 *z, uint32_t sub) {
@@ -718,7 +718,7 @@ static void read_parameter(tide_model *model, uint32_t instance, tide_tensor *le
     zero3 *z = m->wrapper;
     uint32_t p = 0, outside = m->module;
     while (p < z->count && z->params[p].leaf != leaf) p++;
-    if (p == z->count || z->params[p].status != CUT || m->task_depth) return;
+    if (p == z->count || z->params[p].status != CUT || m->state.is_in_backward) return;
     add_parameter(z, instance, leaf);
     if (!z->modules[instance].is_leaf) z->modules[instance].own_count = z->modules[instance].count;
     gather_one(z, &z->params[p], 0);
@@ -941,7 +941,7 @@ static void zero3_wrap(tide_wrapper *w) {
     zero3 *z = TIDE_NEW(m->arena, zero3, 1);
     bool overlaps = tide_option_true(job, TIDE_OPTION_overlap_comm, true);
     *z = (zero3){.w = w,
-                 .dtype = model->dtype,
+                 .dtype = model->state.dtype,
                  .count = model->parameter_count,
                  .bucket_size = tide_bucket_size(w, TIDE_OPTION_reduce_bucket_size, 500000000, 1, 1),
                  .prefetch_size = tide_bucket_size(w, TIDE_OPTION_stage3_prefetch_bucket_size, 50000000, 9, 10),

@@ -3,12 +3,13 @@
 #include "tensor/tensor.h"
 
 void tide_autocast_begin(tide_machine *m, tide_dtype dtype) {
-    m->autocast_enabled = true;
-    m->autocast_dtype = dtype;
+    m->state.autocast_enabled = true;
+    m->state.autocast_dtype = dtype;
 }
 
 void tide_autocast_end(tide_machine *m) {
-    m->autocast_enabled = false;
+    m->state.autocast_enabled = false;
+    m->state.autocast_dtype = TIDE_AUTOCAST_DTYPE;
     for (uint32_t i = 0; i < m->cast_count; i++) {
         m->casts[i].from->cast = NULL;
         tide_release(m, m->casts[i].to);
@@ -19,9 +20,10 @@ void tide_autocast_end(tide_machine *m) {
 
 tide_tensor *tide_autocast_lower(tide_machine *m, tide_tensor *t) {
     if (!t) return NULL;
-    if (!tide_dtype_is_float(t->dtype) || t->dtype == TIDE_FP64 || t->dtype == m->autocast_dtype) return tide_retain(t);
+    if (!tide_dtype_is_float(t->dtype) || t->dtype == TIDE_FP64 || t->dtype == m->state.autocast_dtype)
+        return tide_retain(t);
     if (t->cast) return tide_retain(t->cast);
-    tide_tensor *cast = tide_to(m, t, m->autocast_dtype);
+    tide_tensor *cast = tide_to(m, t, m->state.autocast_dtype);
     /* Only weights are cached: fp32 leaves that require a gradient and are no views. */
     if (t->dtype == TIDE_FP32 && t->requires_grad && t->is_leaf && !t->is_view) {
         TIDE_ROOM(m->arena, m->casts, m->cast_count, m->cast_capacity);

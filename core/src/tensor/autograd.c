@@ -29,12 +29,12 @@ static tide_node *node_take(tide_machine *m, const tide_backward *backward, int 
     node->module = m->module;
     node->statement = m->statement;
     node->op = m->op;
-    node->stream = m->stream;
+    node->stream = (uint8_t)m->state.stream;
     return node;
 }
 
 bool tide_needs_node(const tide_machine *m, tide_tensor *const *inputs, int count) {
-    if (!m->grad_enabled || m->has_failed) return false;
+    if (!m->state.grad_enabled || m->has_failed) return false;
     for (int i = 0; i < count; i++)
         if (inputs[i] && inputs[i]->requires_grad) return true;
     return false;
@@ -89,13 +89,26 @@ bool tide_needs_input_grad(const tide_node *node, int edge) {
     return node->edges[edge].node != NULL;
 }
 
-void tide_saved_clear(tide_machine *m, tide_saved *slot) {
-    if (slot->frame) tide_checkpoint_forget(m, slot);
+void tide_slot_save(tide_machine *m, tide_saved *slot, tide_tensor *t) {
+    tide_saved_tensors_hooks *hooks = m->state.saved_tensors_hooks;
+    if (hooks)
+        hooks->pair->pack(m, hooks, slot, t);
+    else
+        slot->tensor = tide_retain(t);
+}
+
+tide_tensor *tide_slot_unpack(tide_machine *m, tide_saved *slot) {
+    return slot->packed_by ? slot->packed_by->pair->unpack(m, slot) : tide_retain(slot->tensor);
+}
+
+void tide_slot_clear(tide_machine *m, tide_saved *slot) {
+    if (slot->packed_by) slot->packed_by->pair->drop(m, slot);
+    slot->packed_by = NULL;
     tide_release_at(m, &slot->tensor);
 }
 
 static void node_clear_saved(tide_machine *m, tide_node *node) {
-    for (unsigned i = 0; i < node->saved_count; i++) tide_saved_clear(m, &node->saved[i]);
+    for (unsigned i = 0; i < node->saved_count; i++) tide_slot_clear(m, &node->saved[i]);
     node->saved_count = 0;
     if (node->held && node->held->clear) node->held->clear(m, node->held);
 }
@@ -136,18 +149,14 @@ void tide_save(tide_machine *m, tide_node *node, tide_tensor *t) {
     }
     tide_saved *slot = &node->saved[node->saved_count++];
     if (!t) return;
-    if (m->saving_for || m->recomputing) {
-        tide_checkpoint_pack(m, slot, t);
-        return;
-    }
-    /* An output is saved without its node, which would own itself otherwise. */
-    slot->tensor = t->node == node ? tide_alias(m, t) : tide_retain(t);
+    if (t->node == node && !m->state.saved_tensors_hooks)
+        slot->tensor = tide_alias(m, t); /* an output is saved without its node, which would own itself otherwise */
+    else
+        tide_slot_save(m, slot, t);
 }
 
 tide_tensor *tide_saved_at(tide_machine *m, tide_node *node, int slot) {
-    if (slot >= node->saved_count) return NULL;
-    tide_saved *saved = &node->saved[slot];
-    return saved->frame ? tide_checkpoint_unpack(m, saved) : tide_retain(saved->tensor);
+    return slot < node->saved_count ? tide_slot_unpack(m, &node->saved[slot]) : NULL;
 }
 
 tide_tensor *tide_set_grad_fn(tide_machine *m, tide_node *node, tide_tensor *t) {
@@ -315,8 +324,8 @@ static void run_node(engine *e, tide_node *node) {
     m->op = node->backward->name;
     bool has_grad = false;
     for (unsigned i = 0; i < node->output_count; i++) has_grad = has_grad || state->grads[i];
-    uint8_t outside = m->stream;
-    m->stream = node->stream;
+    uint32_t outside = m->state.stream;
+    m->state.stream = node->stream;
     if (has_grad && node->hook && m->before_backward) m->before_backward(m, node);
     if (node->is_spent && !m->has_failed)
         tide_fail(m, TIDE_ERR_CONFLICT,
@@ -338,13 +347,14 @@ static void run_node(engine *e, tide_node *node) {
         tide_edge *edge = &node->edges[i];
         if (!edge->node) continue;
         task_state *next = edge->node->state;
-        m->stream =
-            edge->node->stream; /* InputBuffer::add: what comes from another stream waits for the one that takes it */
-        if (results[i] && m->stream != node->stream) tide_record_stream(m, results[i], m->stream);
+        uint8_t taken_on = edge->node->stream;
+        m->state.stream =
+            taken_on; /* InputBuffer::add: what comes from another stream waits for the one that takes it */
+        if (results[i] && taken_on != node->stream) tide_record_stream(m, results[i], taken_on);
         next->grads[edge->input] = accumulate(m, next->grads[edge->input], results[i]);
         if (--next->dependencies == 0) push_ready(e, edge->node);
     }
-    m->stream = outside;
+    m->state.stream = outside;
 }
 
 void tide_run_backward_from(tide_machine *m, tide_tensor *const *roots, tide_tensor *const *grads, int count) {
@@ -361,12 +371,12 @@ void tide_run_backward_from(tide_machine *m, tide_tensor *const *roots, tide_ten
     }
     uint32_t module = m->module, statement = m->statement;
     const char *op = m->op;
-    bool grad_enabled = m->grad_enabled;
-    m->grad_enabled = false;
+    tide_machine_state outside = m->state;
+    m->state.grad_enabled = false;
+    m->state.is_in_backward = true;
     engine e = {.m = m, .task = ++m->task_count};
     for (int i = 0; i < count; i++) state_of(&e, nodes[i])->dependencies++; /* the edges of the graph's root */
     count_dependencies(&e);
-    m->task_depth++;
     for (int i = 0; i < count; i++) {
         task_state *state = nodes[i]->state;
         unsigned output = roots[i]->node ? roots[i]->output : 0;
@@ -386,8 +396,7 @@ void tide_run_backward_from(tide_machine *m, tide_tensor *const *roots, tide_ten
     for (int i = 0; i < count; i++) tide_node_release(m, nodes[i]);
     if (e.seen) tide_arena_drop(m->arena, e.seen);
     if (e.heap) tide_arena_drop(m->arena, e.heap);
-    m->task_depth--;
-    m->grad_enabled = grad_enabled;
+    tide_machine_restore(m, &outside);
     m->module = module;
     m->statement = statement;
     m->op = op;

@@ -12,10 +12,79 @@
 
 #include <string.h>
 
+/* ---- hooks ---- */
+
+static void checkpoint_pack(tide_machine *m, tide_saved_tensors_hooks *hooks, tide_saved *slot, tide_tensor *t);
+static tide_tensor *checkpoint_unpack(tide_machine *m, tide_saved *slot);
+static void checkpoint_drop(tide_machine *m, tide_saved *slot);
+static void recomputation_pack(tide_machine *m, tide_saved_tensors_hooks *hooks, tide_saved *slot, tide_tensor *t);
+
+static void frame_release(tide_machine *m, tide_checkpoint *frame);
+
+static const tide_hook_pair checkpoint_hook = {checkpoint_pack, checkpoint_unpack, checkpoint_drop},
+                            recomputation_hook = {recomputation_pack, NULL, NULL};
+
+static tide_checkpoint *frame_of_checkpoint_hook(tide_saved_tensors_hooks *hooks) {
+    return (tide_checkpoint *)(void *)((char *)hooks - offsetof(tide_checkpoint, checkpoint_hook));
+}
+
+static tide_checkpoint *frame_of_recomputation_hook(tide_saved_tensors_hooks *hooks) {
+    return (tide_checkpoint *)(void *)((char *)hooks - offsetof(tide_checkpoint, recomputation_hook));
+}
+
+tide_checkpoint *tide_checkpoint_saving(const tide_machine *m) {
+    tide_saved_tensors_hooks *hooks = m->state.saved_tensors_hooks;
+    return hooks && hooks->pair == &checkpoint_hook ? frame_of_checkpoint_hook(hooks) : NULL;
+}
+
+tide_checkpoint *tide_checkpoint_recomputing(const tide_machine *m) {
+    tide_saved_tensors_hooks *hooks = m->state.saved_tensors_hooks;
+    return hooks && hooks->pair == &recomputation_hook ? frame_of_recomputation_hook(hooks) : NULL;
+}
+
+tide_checkpoint *tide_checkpoint_of(const tide_saved *slot) {
+    bool has_place = slot->packed_by && slot->packed_by->pair == &checkpoint_hook;
+    return has_place ? frame_of_checkpoint_hook(slot->packed_by) : NULL;
+}
+
+static void checkpoint_pack(tide_machine *m, tide_saved_tensors_hooks *hooks, tide_saved *slot, tide_tensor *t) {
+    (void)t;
+    tide_checkpoint *frame = frame_of_checkpoint_hook(hooks);
+    TIDE_ROOM(m->arena, frame->holders, frame->holder_count, frame->holder_capacity);
+    frame->holders[frame->holder_count] = (tide_holder){.is_alive = true};
+    slot->packed_by = hooks;
+    slot->packed = frame->holder_count++;
+    frame->references++;
+}
+
+static void checkpoint_drop(tide_machine *m, tide_saved *slot) {
+    tide_checkpoint *frame = frame_of_checkpoint_hook(slot->packed_by);
+    frame->holders[slot->packed].is_alive = false;
+    tide_release_at(m, &frame->holders[slot->packed].tensor);
+    frame_release(m, frame);
+}
+
+static void recomputation_pack(tide_machine *m, tide_saved_tensors_hooks *hooks, tide_saved *slot, tide_tensor *t) {
+    tide_checkpoint *frame = frame_of_recomputation_hook(hooks);
+    if (tide_is_aborting(m)) return;
+    uint32_t place = frame->recomputed_count++;
+    if (place >= frame->holder_count) {
+        tide_fail(m, TIDE_ERR_DESCRIPTION, "a checkpointed module saved more the second time than the first");
+        return;
+    }
+    slot->tensor = tide_alias(m, t);
+    if (frame->holders[place].is_alive) frame->holders[place].tensor = tide_alias(m, t);
+    if (frame->recomputed_count == frame->holder_count) m->is_stopped = true; /* early stop */
+}
+
+/* ---- frames ---- */
+
 static tide_checkpoint *frame_new(tide_machine *m, void *function, const tide_value *inputs, uint32_t count,
                                   bool is_nested) {
     tide_checkpoint *frame = tide_pool_alloc(m, sizeof *frame);
     frame->references = 1;
+    frame->checkpoint_hook.pair = &checkpoint_hook;
+    frame->recomputation_hook.pair = &recomputation_hook;
     frame->function = function;
     frame->input_count = count;
     frame->inputs = tide_pool_alloc(m, (count + 1) * sizeof *inputs);
@@ -23,10 +92,10 @@ static tide_checkpoint *frame_new(tide_machine *m, void *function, const tide_va
     for (uint32_t i = 0; i < count; i++) {
         bool is_saved = is_nested && inputs[i].kind == TIDE_VALUE_TENSOR;
         frame->inputs[i] = is_saved ? tide_none() : tide_value_retain(inputs[i]);
-        if (is_saved && !m->is_stopped) tide_checkpoint_pack(m, &frame->saved[i], inputs[i].tensor);
+        if (is_saved && !m->is_stopped) tide_slot_save(m, &frame->saved[i], inputs[i].tensor);
     }
-    frame->autocast_enabled = m->autocast_enabled;
-    frame->autocast_dtype = m->autocast_dtype;
+    frame->autocast_enabled = m->state.autocast_enabled;
+    frame->autocast_dtype = m->state.autocast_dtype;
     return frame;
 }
 
@@ -36,11 +105,11 @@ static void drop_inputs(tide_machine *m, tide_held *held) {
     for (uint32_t i = 0; i < frame->input_count; i++) {
         tide_value_release(m, frame->inputs[i]);
         frame->inputs[i] = tide_none();
-        tide_saved_clear(m, &frame->saved[i]);
+        tide_slot_clear(m, &frame->saved[i]);
     }
 }
 
-void tide_checkpoint_release(tide_machine *m, tide_checkpoint *frame) {
+static void frame_release(tide_machine *m, tide_checkpoint *frame) {
     if (--frame->references) return;
     drop_inputs(m, &frame->held);
     tide_pool_free(m, frame->inputs, (frame->input_count + 1) * sizeof *frame->inputs);
@@ -51,94 +120,56 @@ void tide_checkpoint_release(tide_machine *m, tide_checkpoint *frame) {
     tide_pool_free(m, frame, sizeof *frame);
 }
 
-void tide_checkpoint_pack(tide_machine *m, tide_saved *slot, tide_tensor *t) {
-    tide_checkpoint *frame = m->recomputing;
-    if (!frame) {
-        frame = m->saving_for;
-        TIDE_ROOM(m->arena, frame->holders, frame->holder_count, frame->holder_capacity);
-        frame->holders[frame->holder_count] = (struct holder){.is_alive = true};
-        slot->frame = frame;
-        slot->holder = frame->holder_count++;
-        frame->references++;
-        return;
-    }
-    if (tide_is_aborting(m)) return;
-    uint32_t place = frame->counter++;
-    if (place >= frame->holder_count) {
-        tide_fail(m, TIDE_ERR_DESCRIPTION, "a checkpointed module saved more the second time than the first");
-        return;
-    }
-    slot->tensor = tide_alias(m, t);
-    if (frame->holders[place].is_alive) frame->holders[place].tensor = tide_alias(m, t);
-    if (frame->counter == frame->holder_count) m->is_stopped = true; /* early stop */
-}
-
-void tide_checkpoint_forget(tide_machine *m, tide_saved *slot) {
-    tide_checkpoint *frame = slot->frame;
-    frame->holders[slot->holder].is_alive = false;
-    tide_release_at(m, &frame->holders[slot->holder].tensor);
-    slot->frame = NULL;
-    tide_checkpoint_release(m, frame);
-}
-
-/* What a repeated run must find as it was, and leave so. */
-typedef struct surroundings {
-    tide_checkpoint *saving_for, *recomputing;
-    bool grad_enabled, autocast_enabled;
-    tide_dtype autocast_dtype;
+/* Where the machine was, for the report. */
+typedef struct origin {
     uint32_t module, statement;
     const char *op;
-} surroundings;
+} origin;
 
-static surroundings enter(tide_machine *m, const tide_checkpoint *frame) {
-    surroundings outside = {m->saving_for,     m->recomputing, m->grad_enabled, m->autocast_enabled,
-                            m->autocast_dtype, m->module,      m->statement,    m->op};
-    m->grad_enabled = true;
-    m->saving_for = m->recomputing = NULL;
+/* Runs the function again, with gradients and what was autocast then. */
+static tide_value run_again(tide_machine *m, tide_checkpoint *frame, tide_value *inputs,
+                            tide_saved_tensors_hooks *hooks) {
+    tide_machine_state outside = m->state;
+    origin at = {m->module, m->statement, m->op};
+    m->state.grad_enabled = true;
+    m->state.saved_tensors_hooks = hooks;
     if (frame->autocast_enabled) tide_autocast_begin(m, frame->autocast_dtype);
-    return outside;
-}
-
-static void leave(tide_machine *m, const tide_checkpoint *frame, surroundings outside) {
+    tide_value made = m->call_again(m, frame->function, inputs, frame->input_count);
+    if (hooks) { /* what it saved is wanted, not what it made */
+        tide_value_release(m, made);
+        made = tide_none();
+        m->is_stopped = false;
+    }
     if (frame->autocast_enabled) tide_autocast_end(m);
-    m->saving_for = outside.saving_for;
-    m->recomputing = outside.recomputing;
-    m->grad_enabled = outside.grad_enabled;
-    m->autocast_enabled = outside.autocast_enabled;
-    m->autocast_dtype = outside.autocast_dtype;
-    m->module = outside.module;
-    m->statement = outside.statement;
-    m->op = outside.op;
+    tide_machine_restore(m, &outside);
+    m->module = at.module;
+    m->statement = at.statement;
+    m->op = at.op;
+    return made;
 }
 
 static tide_value input_of(tide_machine *m, tide_checkpoint *frame, uint32_t i) {
     tide_saved *saved = &frame->saved[i];
-    if (!saved->frame && !saved->tensor) return tide_value_retain(frame->inputs[i]);
-    tide_tensor *t = saved->frame ? tide_checkpoint_unpack(m, saved) : tide_retain(saved->tensor);
-    return t ? tide_of_tensor(t) : tide_none();
+    if (!saved->packed_by && !saved->tensor) return tide_value_retain(frame->inputs[i]);
+    return tide_of_tensor(tide_slot_unpack(m, saved));
 }
 
 static void recompute(tide_machine *m, tide_checkpoint *frame) {
     tide_value *inputs = tide_pool_alloc(m, (frame->input_count + 1) * sizeof *inputs);
     frame->references++;
     for (uint32_t i = 0; i < frame->input_count; i++) inputs[i] = input_of(m, frame, i);
-    surroundings outside = enter(m, frame);
-    m->recomputing = frame;
-    tide_value result = m->call_again(m, frame->function, inputs, frame->input_count);
-    tide_value_release(m, result);
-    m->is_stopped = false;
-    leave(m, frame, outside);
+    run_again(m, frame, inputs, &frame->recomputation_hook);
     for (uint32_t i = 0; i < frame->input_count; i++) tide_value_release(m, inputs[i]);
     tide_pool_free(m, inputs, (frame->input_count + 1) * sizeof *inputs);
     frame->is_recomputed = true;
-    tide_checkpoint_release(m, frame);
+    frame_release(m, frame);
 }
 
-tide_tensor *tide_checkpoint_unpack(tide_machine *m, tide_saved *slot) {
-    tide_checkpoint *frame = slot->frame;
+static tide_tensor *checkpoint_unpack(tide_machine *m, tide_saved *slot) {
+    tide_checkpoint *frame = frame_of_checkpoint_hook(slot->packed_by);
     if (!frame->is_recomputed) recompute(m, frame);
-    tide_tensor *t = frame->holders[slot->holder].tensor;
-    frame->holders[slot->holder].tensor = NULL;
+    tide_tensor *t = frame->holders[slot->packed].tensor;
+    frame->holders[slot->packed].tensor = NULL;
     return t;
 }
 
@@ -169,9 +200,7 @@ static void reentrant_run(tide_machine *m, tide_node *node, tide_tensor **grads,
     for (unsigned i = 0; i < node->output_count; i++)
         if (!grads[i]) zeros[i] = tide_empty(m, node->outputs[i].shape, node->outputs[i].dtype);
     detached_inputs(m, frame, detached);
-    surroundings outside = enter(m, frame);
-    tide_value output = m->call_again(m, frame->function, detached, frame->input_count);
-    leave(m, frame, outside);
+    tide_value output = run_again(m, frame, detached, NULL);
     const tide_value *items = output.kind == TIDE_VALUE_LIST ? output.list->items : &output;
     uint32_t item_count = output.kind == TIDE_VALUE_LIST ? output.list->count : 1;
     tide_tensor *roots[OUTPUT_LIMIT], *root_grads[OUTPUT_LIMIT];
@@ -203,7 +232,7 @@ static void reentrant_run(tide_machine *m, tide_node *node, tide_tensor **grads,
 }
 
 static void release_frame(tide_machine *m, tide_held *held) {
-    tide_checkpoint_release(m, (tide_checkpoint *)held);
+    frame_release(m, (tide_checkpoint *)held);
 }
 
 static const tide_backward reentrant = {"CheckpointFunction", reentrant_run};
@@ -214,10 +243,10 @@ static tide_value call_reentrant(tide_machine *m, tide_checkpoint *frame) {
     for (uint32_t i = 0; i < frame->input_count && count < INPUT_LIMIT; i++)
         if (frame->inputs[i].kind == TIDE_VALUE_TENSOR) tensors[count++] = frame->inputs[i].tensor;
     tide_node *node = tide_node_with(m, &reentrant, tensors, count, OUTPUT_LIMIT, 0);
-    bool grad_enabled = m->grad_enabled;
-    m->grad_enabled = false;
+    tide_machine_state outside = m->state;
+    m->state.grad_enabled = false;
     tide_value output = m->call_again(m, frame->function, frame->inputs, frame->input_count);
-    m->grad_enabled = grad_enabled;
+    tide_machine_restore(m, &outside);
     if (!node) return output;
     frame->references++;
     frame->held = (tide_held){drop_inputs, release_frame};
@@ -236,18 +265,17 @@ static tide_value call_reentrant(tide_machine *m, tide_checkpoint *frame) {
 
 tide_value tide_checkpoint_call(tide_machine *m, bool is_reentrant, void *function, tide_value *inputs,
                                 uint32_t count) {
-    bool saves = !is_reentrant && m->grad_enabled;
-    tide_checkpoint *frame = frame_new(m, function, inputs, count, saves && (m->saving_for || m->recomputing));
+    bool saves = !is_reentrant && m->state.grad_enabled;
+    tide_checkpoint *frame = frame_new(m, function, inputs, count, saves && m->state.saved_tensors_hooks);
     tide_value output;
     if (is_reentrant) {
         output = call_reentrant(m, frame);
     } else {
-        tide_checkpoint *outer = m->saving_for, *recomputing = m->recomputing;
-        if (saves) m->saving_for = frame, m->recomputing = NULL;
+        tide_machine_state outside = m->state;
+        if (saves) m->state.saved_tensors_hooks = &frame->checkpoint_hook;
         output = m->call_again(m, function, inputs, count);
-        m->saving_for = outer;
-        m->recomputing = recomputing;
+        tide_machine_restore(m, &outside);
     }
-    tide_checkpoint_release(m, frame);
+    frame_release(m, frame);
     return output;
 }

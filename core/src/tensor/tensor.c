@@ -45,9 +45,10 @@ void tide_machine_init(tide_machine *m, tide_arena *arena, tide_diagnostics *dia
     memset(m, 0, sizeof *m);
     m->arena = arena;
     m->diags = diags;
-    m->grad_enabled = true;
+    m->state.grad_enabled = true;
+    m->state.autocast_dtype = TIDE_AUTOCAST_DTYPE;
     m->device = (tide_device){90, 132, 2048};
-    m->factor = TIDE_FACTOR_TEMPORARY;
+    m->state.factor = TIDE_FACTOR_TEMPORARY;
     m->op = "";
     m->op_limit = UINT64_C(10000000); /* about 1 GB of events and what they hold */
     tide_timeline_init(&m->timeline, arena);
@@ -57,6 +58,25 @@ void tide_machine_init(tide_machine *m, tide_arena *arena, tide_diagnostics *dia
     m->symbol_count = 1; /* 0: no name */
     m->layout_slot_count = 1024;
     m->layout_slots = TIDE_NEW(arena, tide_layout *, m->layout_slot_count);
+}
+
+/* -Wpadded in words: memos compare bytes. */
+_Static_assert(sizeof(tide_machine_state) ==
+                   3 * sizeof(void *) + sizeof(tide_dtype) + sizeof(tide_factor) + sizeof(uint32_t) + 4 * sizeof(bool),
+               "tide_machine_state has padding");
+
+void tide_machine_restore(tide_machine *m, const tide_machine_state *before) {
+    tide_tensor *workspaces[2] = {m->state.workspaces[0], m->state.workspaces[1]};
+    m->state = *before;
+    memcpy(m->state.workspaces, workspaces, sizeof workspaces);
+}
+
+tide_machine_state tide_machine_state_key(const tide_machine *m) {
+    tide_machine_state key = m->state;
+    key.workspaces[!key.is_in_backward] = NULL; /* the other thread's */
+    key.saved_tensors_hooks = NULL;             /* their kind, not which ones */
+    if (m->state.saved_tensors_hooks) key.saved_tensors_hooks = (void *)(uintptr_t)m->state.saved_tensors_hooks->pair;
+    return key;
 }
 
 tide_tensor *tide_fail(tide_machine *m, tide_status status, const char *format, ...) {
@@ -373,8 +393,8 @@ static uint32_t allocate(tide_machine *m, int64_t bytes, tide_layout *layout, ti
                                                                 .shape = layout->listed - 1,
                                                                 .dims = (uint8_t)layout->shape.dims,
                                                                 .dtype = (uint8_t)dtype,
-                                                                .factor = (uint8_t)m->factor,
-                                                                .stream = m->stream,
+                                                                .factor = (uint8_t)m->state.factor,
+                                                                .stream = (uint8_t)m->state.stream,
                                                                 .op = m->op});
 }
 

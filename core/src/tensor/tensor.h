@@ -7,6 +7,8 @@
 #define TIDE_MACHINE_H
 
 #include <stdbool.h>
+#include <stddef.h>
+#include <string.h>
 
 #include "allocator/timeline.h"
 #include "base/diagnostics.h"
@@ -54,25 +56,29 @@ typedef struct tide_storage {
 typedef struct tide_node tide_node;
 
 typedef struct tide_tensor {
-    uint32_t references;
+    /* What the tensor is, as plain values: TIDE_TENSOR_IS bytes, which memos compare as a whole. */
+    int64_t offset; /* elements */
+    tide_layout *layout;
+    uint16_t output; /* which output of node */
     uint8_t dtype;
     bool requires_grad;
     bool is_leaf; /* has no node */
     bool is_view;
     bool is_parameter;
-    bool is_absent;        /* a parameter that the checkpoint lacks: without memory */
-    uint16_t output;       /* which output of node */
+    bool is_absent; /* a parameter that the checkpoint lacks: without memory */
+    /* And what it refers to, and is referred to by. */
+    uint32_t references;
     uint32_t serial, mark; /* see memo/layer_memo.c */
     tide_storage *storage;
     tide_node *node;        /* grad_fn, owned */
     tide_node *accumulator; /* of a leaf: its AccumulateGrad while a graph holds one, not owned */
     struct tide_tensor *grad;
     struct tide_tensor *cast; /* of a weight: its entry in the autocast cache, not owned */
-    int64_t offset;           /* elements */
-    tide_layout *layout;
-    const tide_shape *shape; /* of layout */
-    const int64_t *stride;   /* likewise */
+    const tide_shape *shape;  /* of layout */
+    const int64_t *stride;    /* likewise */
 } tide_tensor;
+
+enum { TIDE_TENSOR_IS = offsetof(tide_tensor, references) };
 
 typedef struct tide_machine tide_machine;
 
@@ -94,14 +100,32 @@ typedef struct tide_edge {
     uint32_t input;
 } tide_edge;
 
-typedef struct tide_checkpoint tide_checkpoint;
+typedef struct tide_saved_tensors_hooks tide_saved_tensors_hooks;
 
-/* A saved tensor; under non-reentrant checkpointing only the place in its frame is kept. */
+/* A saved tensor, or what hooks have packed it into. */
 typedef struct tide_saved {
-    tide_tensor *tensor;    /* owned */
-    tide_checkpoint *frame; /* owned */
-    uint32_t holder;
+    tide_tensor *tensor;                 /* owned; of hooks: as they have it */
+    tide_saved_tensors_hooks *packed_by; /* NULL: the tensor is kept as it is */
+    uint32_t packed;                     /* theirs */
 } tide_saved;
+
+/* A pair of hooks of one kind, whatever they are for: a table of constants. */
+typedef struct tide_hook_pair {
+    /* Takes a tensor (borrowed) that is being saved into an empty slot, whose packed_by is the hooks' to set. */
+    void (*pack)(tide_machine *m, tide_saved_tensors_hooks *hooks, tide_saved *slot, tide_tensor *t);
+    /* Of a slot with packed_by: the tensor, owned by the caller; NULL after an error. */
+    tide_tensor *(*unpack)(tide_machine *m, tide_saved *slot);
+    /* The same slot's packed_by lets go of it; a tensor that is in the slot is released by the caller. */
+    void (*drop)(tide_machine *m, tide_saved *slot);
+} tide_hook_pair;
+
+/* torch.autograd.graph.saved_tensors_hooks: those of the machine's state get what is saved. The head of what they need
+ * besides, as the frame of a checkpoint. */
+struct tide_saved_tensors_hooks {
+    const tide_hook_pair *pair;
+};
+
+typedef struct tide_checkpoint tide_checkpoint;
 
 /* Shape and dtype of one output of the forward: what its gradient must look like. */
 typedef struct tide_meta {
@@ -200,6 +224,22 @@ typedef struct tide_cast {
     tide_tensor *from, *to; /* both owned */
 } tide_cast;
 
+/* What operations may read of the machine beside their arguments, and what may change while a job is played: much of it
+ * is what PyTorch keeps for each thread (aten/src/ATen/ThreadLocalState.h). Who changes it for a while takes a copy and
+ * puts that back as a whole (tide_machine_restore); memos compare it as a whole (tide_machine_state_key). Without
+ * padding. */
+typedef struct tide_machine_state {
+    tide_saved_tensors_hooks *saved_tensors_hooks; /* NULL: none */
+    tide_tensor *workspaces[2];                    /* of cuBLAS, that forward and backward keep, see ops/linear.c */
+    tide_dtype autocast_dtype;
+    tide_factor factor; /* of what is made: TEMPORARY unless somebody says otherwise */
+    uint32_t stream;    /* of what is allocated */
+    bool grad_enabled;
+    bool autocast_enabled;
+    bool is_in_backward;
+    bool keeps_workspaces; /* of cuBLAS */
+} tide_machine_state;
+
 struct tide_machine {
     tide_arena *arena;
     tide_diagnostics *diags;
@@ -216,33 +256,24 @@ struct tide_machine {
     tide_layout *scratch;       /* that tide_alloc_and_free had last */
     uint32_t layout_count, layout_slot_count;
 
-    bool grad_enabled;
-    bool autocast_enabled;
-    tide_dtype autocast_dtype;
-    tide_cast *casts; /* the weight cache */
+    tide_machine_state state;
+    tide_cast *casts; /* the weight cache of autocast */
     uint32_t cast_count, cast_capacity;
-    tide_checkpoint *saving_for;  /* the non-reentrant frame whose forward runs */
-    tide_checkpoint *recomputing; /* the frame that is being recomputed */
 
     bool is_stopped; /* recomputation has all it needs: wind down without events */
     bool has_failed; /* a diagnostic says why; likewise */
     uint32_t node_order;
-    uint32_t serial;                 /* of the newest tensor, storage, node or list */
-    uint32_t task_count;             /* backward passes begun */
-    uint32_t task_depth;             /* those that have not ended */
-    tide_node *dying;                /* nodes whose turn to be torn down has not come */
-    bool keeps_workspaces;           /* of cuBLAS: see ops/linear.c */
-    tide_tensor *kept_workspaces[2]; /* of the forward thread, and of the backward thread */
+    uint32_t serial;     /* of the newest tensor, storage, node or list */
+    uint32_t task_count; /* backward passes begun */
+    tide_node *dying;    /* nodes whose turn to be torn down has not come */
     bool is_tearing_down;
 
     /* Where allocations come from, for the report. */
     uint32_t module, statement;
     const char *op;
-    tide_factor factor; /* of what is made now; TEMPORARY unless somebody says otherwise */
     uint64_t op_count, op_limit;
 
     uint64_t host_pinned; /* bytes */
-    uint8_t stream;       /* of what is allocated now */
 
     /* Called when a leaf has got (more of) a gradient, which the engine still holds:
      * register_post_accumulate_grad_hook. */
@@ -261,6 +292,11 @@ struct tide_machine {
 };
 
 void tide_machine_init(tide_machine *m, tide_arena *arena, tide_diagnostics *diags);
+
+/* Puts the state back that was there before; workspaces that have been made since stay. */
+void tide_machine_restore(tide_machine *m, const tide_machine_state *before);
+/* The state as memos compare it: equal bytes where operations do the same. */
+tide_machine_state tide_machine_state_key(const tide_machine *m);
 
 /* Records the first error and makes the machine wind down. Returns NULL. */
 tide_tensor *tide_fail(tide_machine *m, tide_status status, const char *format, ...)
@@ -384,8 +420,10 @@ bool tide_needs_input_grad(const tide_node *node, int edge); /* should_compute_o
 void tide_save(tide_machine *m, tide_node *node, tide_tensor *t);
 /* The saved tensor, owned by the caller; runs the recomputation of a checkpoint. NULL if the slot is empty. */
 tide_tensor *tide_saved_at(tide_machine *m, tide_node *node, int slot);
-/* Forgets what a slot holds, or its place in a frame. */
-void tide_saved_clear(tide_machine *m, tide_saved *slot);
+/* The same for slots of one's own: saves, has again, forgets. */
+void tide_slot_save(tide_machine *m, tide_saved *slot, tide_tensor *t);
+tide_tensor *tide_slot_unpack(tide_machine *m, tide_saved *slot);
+void tide_slot_clear(tide_machine *m, tide_saved *slot);
 /* Makes t the node's next output: shape and dtype are kept. node may be NULL. Returns t. */
 tide_tensor *tide_set_grad_fn(tide_machine *m, tide_node *node, tide_tensor *t);
 
@@ -405,13 +443,10 @@ void tide_hold(tide_machine *m, tide_tensor *t, tide_tensor *const *held, uint32
 /* Runs a function of the interpreter under torch.utils.checkpoint. inputs are the positional arguments (borrowed);
  * function is taken over and released by machine->function_free. */
 tide_value tide_checkpoint_call(tide_machine *m, bool is_reentrant, void *function, tide_value *inputs, uint32_t count);
-void tide_checkpoint_release(tide_machine *m, tide_checkpoint *frame);
-/* Called by tide_save while a frame's forward runs or is repeated. */
-void tide_checkpoint_pack(tide_machine *m, tide_saved *slot, tide_tensor *t);
-tide_tensor *tide_checkpoint_unpack(tide_machine *m, tide_saved *slot);
-void tide_checkpoint_forget(tide_machine *m, tide_saved *slot);
 
 /* ---- autocast (autocast.c) ---- */
+
+#define TIDE_AUTOCAST_DTYPE TIDE_FP16 /* where none is given (aten/src/ATen/autocast_mode.cpp: autocast_dtype) */
 
 void tide_autocast_begin(tide_machine *m, tide_dtype dtype);
 void tide_autocast_end(tide_machine *m); /* drops the weight cache */
@@ -432,6 +467,34 @@ static inline tide_value tide_of_int(int64_t n) {
 }
 static inline tide_value tide_of_bool(bool b) {
     return (tide_value){.kind = TIDE_VALUE_BOOL, .truth = b};
+}
+/* The bits of a value without an identity; of text, a list, a tensor or a configuration those of its address. */
+static inline uint64_t tide_value_bits(tide_value v) {
+    uint64_t bits = 0;
+    switch (v.kind) {
+    case TIDE_VALUE_BOOL:
+        return v.truth;
+    case TIDE_VALUE_INT:
+        return (uint64_t)v.integer;
+    case TIDE_VALUE_FLOAT:
+        memcpy(&bits, &v.number, sizeof bits);
+        return bits;
+    case TIDE_VALUE_DTYPE:
+        return v.dtype;
+    case TIDE_VALUE_MODULE:
+        return v.module;
+    case TIDE_VALUE_TEXT:
+        return (uint64_t)(uintptr_t)v.text.at;
+    case TIDE_VALUE_TENSOR:
+        return (uint64_t)(uintptr_t)v.tensor;
+    case TIDE_VALUE_LIST:
+        return (uint64_t)(uintptr_t)v.list;
+    case TIDE_VALUE_CONFIG:
+        return (uint64_t)(uintptr_t)v.config;
+    case TIDE_VALUE_NONE:
+        break;
+    }
+    return 0;
 }
 static inline tide_value tide_value_retain(tide_value v) {
     if (v.kind == TIDE_VALUE_TENSOR)

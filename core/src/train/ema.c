@@ -40,7 +40,7 @@ tide_ema *tide_ema_new(tide_model *model, const char *kind) {
     tide_ema *ema = TIDE_NEW(m->arena, tide_ema, 1);
     *ema = (tide_ema){model, kind, TIDE_NEW(m->arena, tide_tensor *, model->parameter_count + 1), false};
     m->op = "EMA";
-    m->factor = TIDE_FACTOR_OPTIMIZER;
+    m->state.factor = TIDE_FACTOR_OPTIMIZER;
     if (strcmp(kind, "swa_utils") == 0) {
         copy_model(ema);
     } else {
@@ -49,7 +49,7 @@ tide_ema *tide_ema_new(tide_model *model, const char *kind) {
             ema->averages[i] = copy_of(m, model->parameters[i].tensor);
         }
     }
-    m->factor = TIDE_FACTOR_TEMPORARY;
+    m->state.factor = TIDE_FACTOR_TEMPORARY;
     m->module = 0;
     return ema;
 }

@@ -152,7 +152,7 @@ static void greedy(generation *g, unsigned step, const tide_batch *batch) {
 
 bool tide_infer(tide_run *run, const tide_job *job, const tide_batch *batch) {
     tide_machine *m = &run->machine;
-    m->grad_enabled = false;
+    m->state.grad_enabled = false;
     for (uint32_t i = 0; i < run->model.parameter_count; i++) run->model.parameters[i].tensor->requires_grad = false;
     run->trainable = 0;
     for (unsigned step = 1; step <= (unsigned)job->steps && !m->has_failed; step++) {

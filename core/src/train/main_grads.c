@@ -25,22 +25,22 @@ tide_main_grads *tide_main_grads_new(tide_model *model, tide_optimizer *optimize
     for (uint32_t i = 0; i < main->count; i++) elements += tide_count(main->mains[i].tensor);
     tide_shape flat = tide_shape1((tide_dim){elements, 0});
     m->op = "main_grad";
-    m->factor = TIDE_FACTOR_GRADIENT;
+    m->state.factor = TIDE_FACTOR_GRADIENT;
     main->buffer = tide_empty(m, &flat, TIDE_FP32);
     for (uint32_t i = 0; i < model->parameter_count;
          i++) { /* param.detach().clone().float(), in the order of parameters */
         tide_tensor *p = model->parameters[i].tensor;
         if (!p->requires_grad || p->dtype == TIDE_FP32) continue;
         m->module = model->parameters[i].module;
-        m->factor = TIDE_FACTOR_TEMPORARY;
+        m->state.factor = TIDE_FACTOR_TEMPORARY;
         tide_tensor *clone = tide_empty_like(m, p, p->dtype);
-        m->factor = TIDE_FACTOR_MASTER;
+        m->state.factor = TIDE_FACTOR_MASTER;
         tide_tensor *copy = tide_empty_like(m, p, TIDE_FP32);
         tide_release(m, clone);
         for (uint32_t k = 0; k < main->count; k++)
             if (main->mains[k].tensor == p) main->mains[k].tensor = copy;
     }
-    m->factor = TIDE_FACTOR_TEMPORARY;
+    m->state.factor = TIDE_FACTOR_TEMPORARY;
     m->module = 0;
     tide_optimizer_replace(optimizer, main->mains, main->count);
     m->gradient_ready = gradient_ready;

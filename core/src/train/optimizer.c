@@ -64,9 +64,9 @@ static bool is_plain(const char *name) {
 static tide_tensor *state_like(tide_model *model, const parameter_state *p) {
     tide_machine *m = model->m;
     m->module = p->module;
-    m->factor = TIDE_FACTOR_OPTIMIZER;
+    m->state.factor = TIDE_FACTOR_OPTIMIZER;
     tide_tensor *state = tide_empty_like(m, p->tensor, p->tensor->dtype);
-    m->factor = TIDE_FACTOR_TEMPORARY;
+    m->state.factor = TIDE_FACTOR_TEMPORARY;
     return state;
 }
 
@@ -81,10 +81,10 @@ static void make_states(tide_optimizer *optimizer, parameter_state *p) {
     p->has_state = true;
     if (kind->step == 1) {
         m->module = p->module;
-        m->factor = TIDE_FACTOR_OPTIMIZER;
+        m->state.factor = TIDE_FACTOR_OPTIMIZER;
         tide_shape scalar = {.dims = 0};
         tide_empty(m, &scalar, TIDE_FP32); /* lives as long as the optimizer */
-        m->factor = TIDE_FACTOR_TEMPORARY;
+        m->state.factor = TIDE_FACTOR_TEMPORARY;
     }
     for (int i = 0; i < kind->states; i++) tide_list_push(m, p->state, tide_of_tensor(state_like(optimizer->model, p)));
 }
@@ -125,10 +125,10 @@ static void play_turns(tide_optimizer *optimizer, tide_function *function, param
         return;
     }
     turns t = {optimizer, with, decays};
-    bool grad_enabled = m->grad_enabled;
-    m->grad_enabled = false;
+    bool grad_enabled = m->state.grad_enabled;
+    m->state.grad_enabled = false;
     tide_model_loop(optimizer->model, function, count, next_turn, &t);
-    m->grad_enabled = grad_enabled;
+    m->state.grad_enabled = grad_enabled;
     for (uint32_t i = 0; i < count; i++) claim(m, with[i]->state);
     claim(m, optimizer->shared);
 }
@@ -349,10 +349,10 @@ tide_tensor *tide_scaler_scale(tide_model *model, tide_scaler *scaler, tide_tens
     tide_machine *m = model->m;
     m->op = "GradScaler.scale";
     if (!scaler->scale) {
-        m->factor = TIDE_FACTOR_OPTIMIZER;
+        m->state.factor = TIDE_FACTOR_OPTIMIZER;
         scaler->scale = tide_scalar(m, TIDE_FP32);
         scaler->growth = tide_scalar(m, TIDE_INT32);
-        m->factor = TIDE_FACTOR_TEMPORARY;
+        m->state.factor = TIDE_FACTOR_TEMPORARY;
     }
     return tide_mul(m, loss, scaler->scale);
 }

@@ -104,7 +104,7 @@ bool tide_add_prompt(tide_model *model, const tide_job *job) {
                                   job->adapter.method,
                                   wrappers[of].seq2seq ? ", or take embeddings for their encoder" : " alone"),
                       "give lora or ia3");
-    if (is_prefix && model->is_checkpointing)
+    if (is_prefix && model->state.is_checkpointing)
         return refuse(model, "is prefix_tuning, which peft refuses with gradient checkpointing",
                       "give checkpointing=none");
     bool takes_embeds = takes(model, "inputs_embeds");

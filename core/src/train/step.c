@@ -240,7 +240,7 @@ static void set_settings(tide_run *run, const tide_job *job, bool uses_cache) {
     TRUTH("packing_is_read", false); /* by library/attention.json, where a model's position_ids come from it */
     s[n++] = (tide_setting_value){.name = "given_positions", .value = tide_none()};
     TRUTH("use_cache", uses_cache);
-    TRUTH("checkpointing", run->model.is_checkpointing);
+    TRUTH("checkpointing", run->model.state.is_checkpointing);
     TRUTH("autocast", job->autocast != NULL);
     WORD("attention", job->attention);
     NUMBER("capability", job->capability);
@@ -251,16 +251,16 @@ static void set_settings(tide_run *run, const tide_job *job, bool uses_cache) {
     TRUTH("quant_zero_point", job->quant_zero_point);
     TRUTH("quant_is_float", job->quant_is_float);
     TRUTH("quant_double", job->quant_double);
-    s[n++] =
-        (tide_setting_value){.name = "quant_dtype", .value = {.kind = TIDE_VALUE_DTYPE, .dtype = run->model.dtype}};
+    s[n++] = (tide_setting_value){.name = "quant_dtype",
+                                  .value = {.kind = TIDE_VALUE_DTYPE, .dtype = run->model.state.dtype}};
     s[n++] = (tide_setting_value){.name = "quant_compute_dtype",
                                   .value = {.kind = TIDE_VALUE_DTYPE, .dtype = dtype_of(job->quant_compute_dtype)}};
     TRUTH("lora_is_dora", job->adapter.dora);
     TRUTH("lora_has_bias", job->adapter.lora_bias);
     s[n++] = (tide_setting_value){.name = "lora_dropout_p",
                                   .value = {.kind = TIDE_VALUE_FLOAT, .number = job->adapter.dropout}};
-    s[n++] =
-        (tide_setting_value){.name = "model_dtype", .value = {.kind = TIDE_VALUE_DTYPE, .dtype = run->model.dtype}};
+    s[n++] = (tide_setting_value){.name = "model_dtype",
+                                  .value = {.kind = TIDE_VALUE_DTYPE, .dtype = run->model.state.dtype}};
     if (job->preprocessor)
         s[n++] = (tide_setting_value){.name = "preprocessor",
                                       .value = {.kind = TIDE_VALUE_CONFIG, .config = job->preprocessor}};
@@ -520,7 +520,7 @@ static bool make_batch(tide_run *run, const tide_job *job, tide_batch *b, tide_d
     tide_machine *m = &run->machine;
     const tide_json *inputs = run->model.instances[run->model.root].of->inputs;
     if (!inputs) inputs = tide_description_at(run->model.scopes[0].description, "inputs");
-    m->factor = TIDE_FACTOR_INPUT;
+    m->state.factor = TIDE_FACTOR_INPUT;
     m->op = "inputs";
     for (const tide_json *item = inputs ? inputs->first : NULL; item && b->count < TIDE_INPUT_LIMIT;
          item = item->next) {
@@ -537,7 +537,7 @@ static bool make_batch(tide_run *run, const tide_job *job, tide_batch *b, tide_d
     }
     if (job->packing)
         tide_model_evaluate(&run->model, tide_parse_expr(m->arena, TIDE_TEXT("lay_positions()"), "/inputs", diags));
-    m->factor = TIDE_FACTOR_TEMPORARY;
+    m->state.factor = TIDE_FACTOR_TEMPORARY;
     return true;
 }
 
@@ -587,12 +587,12 @@ static tide_tensor *divided(loop *l) {
 static void make_extra_grads(tide_model *model) {
     tide_machine *m = model->m;
     m->op = "AccumulateGrad";
-    m->factor = TIDE_FACTOR_GRADIENT;
+    m->state.factor = TIDE_FACTOR_GRADIENT;
     for (uint32_t i = 0; i < model->extra_count; i++) {
         tide_tensor *t = model->extra[i].tensor;
         if (t->requires_grad && !t->grad) t->grad = tide_empty_like(m, t, t->dtype);
     }
-    m->factor = TIDE_FACTOR_TEMPORARY;
+    m->state.factor = TIDE_FACTOR_TEMPORARY;
 }
 
 static void backward(loop *l) {
@@ -761,7 +761,7 @@ static bool wrap(loop *l) {
     l->strategy->wrap(&l->wrapper);
     if (l->strategy->other_ranks && !run->machine.has_failed)
         run->other_rank_count = l->strategy->other_ranks(&l->wrapper, run->other_ranks);
-    run->machine.factor = TIDE_FACTOR_TEMPORARY;
+    run->machine.state.factor = TIDE_FACTOR_TEMPORARY;
     return !run->machine.has_failed;
 }
 
@@ -827,7 +827,7 @@ static void prepare(tide_run *run, const tide_job *job, tide_arena *arena, tide_
     m->device = (tide_device){job->capability, job->has_gpu ? job->gpu.sms : 132,
                               job->has_gpu ? job->gpu.threads_per_sm : 2048};
     m->sdpa = sdpa_of(job->sdpa_backend);
-    m->keeps_workspaces = job->keeps_workspaces;
+    m->state.keeps_workspaces = job->keeps_workspaces;
     finder *found = TIDE_NEW(arena, finder, 1);
     *found = (finder){job, arena, run, diags, false};
     take_descriptions(run, job, arena, diags, found);
@@ -837,14 +837,14 @@ static void prepare(tide_run *run, const tide_job *job, tide_arena *arena, tide_
     run->model.find_stand_in = find_stand_in;
     run->model.find_place = find_place;
     run->model.user = found;
-    run->model.plays_all = run->plays_all;
-    run->model.dtype = dtype_of(job->dtype);
-    run->model.is_checkpointing = strcmp(job->checkpointing, "none") != 0;
-    run->model.is_reentrant = strcmp(job->checkpointing, "full_reentrant") == 0;
+    run->model.state.plays_all = run->plays_all;
+    run->model.state.dtype = dtype_of(job->dtype);
+    run->model.state.is_checkpointing = strcmp(job->checkpointing, "none") != 0;
+    run->model.state.is_reentrant = strcmp(job->checkpointing, "full_reentrant") == 0;
     const tide_json *cache = tide_json_at(job->config, "use_cache");
     bool uses_cache = job->use_cache < 0 ? !cache || cache->is_true : job->use_cache;
-    if (strcmp(job->mode, "train") != 0) run->model.is_checkpointing = false;
-    if (run->model.is_checkpointing) uses_cache = false; /* transformers switches the cache off */
+    if (strcmp(job->mode, "train") != 0) run->model.state.is_checkpointing = false;
+    if (run->model.state.is_checkpointing) uses_cache = false; /* transformers switches the cache off */
     set_settings(run, job, uses_cache);
     if (job->packing && uses_cache)
         tide_report(diags, TIDE_ASSUMPTION, TIDE_OK, "/settings/packing",
@@ -874,7 +874,7 @@ static void warm_up(tide_run *run, const tide_job *job) {
 /* modeling_utils.py, gradient_checkpointing_enable */
 static bool check_checkpointing(const tide_run *run, tide_arena *arena, tide_diagnostics *diags) {
     const tide_model *model = &run->model;
-    if (!model->is_checkpointing) return true;
+    if (!model->state.is_checkpointing) return true;
     for (uint32_t i = 1; i < model->instance_count; i++)
         if (model->instances[i].of->is_checkpointed) return true;
     return tide_error(
@@ -905,7 +905,7 @@ static bool load(tide_run *run, const tide_job *job, tide_arena *arena, tide_dia
     tide_model_to_device(&run->model);
     choose_trainable(run, job);
     if (is_quantised && job->kbit_prepare && is_training) tide_prepare_kbit(&run->model);
-    if (run->model.is_checkpointing) tide_model_require_input_grads(&run->model);
+    if (run->model.state.is_checkpointing) tide_model_require_input_grads(&run->model);
     if (strcmp(job->adapter.method, "none") != 0 && !tide_adapt(&run->model, job)) return false;
     count_parameters(run);
     tide_timeline_mark(&m->timeline, 0, TIDE_PHASE_LOAD);

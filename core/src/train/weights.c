@@ -218,7 +218,7 @@ static tide_text dtype_stored(tide_dtype dtype) {
 }
 
 static void say_dtypes(matcher *m) {
-    tide_text wanted = dtype_stored(m->model->dtype), found = {"", 0};
+    tide_text wanted = dtype_stored(m->model->state.dtype), found = {"", 0};
     uint32_t others = 0;
     for (uint32_t i = 0; i < m->stored->count; i++) {
         if (tide_text_equal(m->stored->tensors[i].dtype, wanted)) continue;
@@ -238,7 +238,7 @@ static void say_dtypes(matcher *m) {
 static tide_tensor *stored_tensor(tide_model *model, const tide_stored *s) {
     tide_shape shape = {.dims = (int)s->dims};
     for (uint32_t i = 0; i < s->dims; i++) shape.size[i] = s->shape[i];
-    tide_tensor *t = tide_empty_host(model->m, &shape, model->dtype);
+    tide_tensor *t = tide_empty_host(model->m, &shape, model->state.dtype);
     t->is_parameter = t->requires_grad = true;
     return t;
 }

@@ -353,9 +353,9 @@ static tide_tensor *math(tide_machine *m, tide_tensor *query, tide_tensor *key, 
         tide_release(m, probabilities);
         probabilities = dropped;
     }
-    bool was_enabled = m->grad_enabled;
+    bool was_enabled = m->state.grad_enabled;
     tide_tensor *weights = tide_to(m, probabilities, dtype); /* the second result, dropped by the caller */
-    m->grad_enabled = was_enabled;
+    m->state.grad_enabled = was_enabled;
     tide_tensor *out = tide_matmul(m, probabilities, full_v), *narrow = tide_to(m, out, dtype);
     tide_release(m, out);
     tide_release(m, probabilities);

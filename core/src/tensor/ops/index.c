@@ -400,9 +400,9 @@ static const tide_backward cumsum_backward = {"CumsumBackward0", cumsum_run};
 static tide_value op_cumsum(tide_machine *m, tide_value *a) {
     tide_tensor *x = tide_arg_tensor(m, a[0]);
     bool is_half = x->dtype == TIDE_BF16 || x->dtype == TIDE_FP16;
-    tide_dtype own = is_half && m->autocast_enabled  ? TIDE_FP32
-                     : tide_dtype_is_float(x->dtype) ? (tide_dtype)x->dtype
-                                                     : TIDE_INT64;
+    tide_dtype own = is_half && m->state.autocast_enabled ? TIDE_FP32
+                     : tide_dtype_is_float(x->dtype)      ? (tide_dtype)x->dtype
+                                                          : TIDE_INT64;
     tide_dtype dtype = dtype_or(a[2], own);
     tide_node *node = tide_node_new(m, &cumsum_backward, &x, 1);
     if (node) node->attribute[0] = x->dtype;

@@ -16,14 +16,14 @@ int64_t tide_gemm_workspace(const tide_machine *m) {
 }
 
 static void workspace(tide_machine *m, int64_t bytes) {
-    tide_factor factor = m->factor;
-    m->factor = TIDE_FACTOR_WORKSPACE;
-    tide_tensor **kept = &m->kept_workspaces[m->task_depth > 0];
-    if (!m->keeps_workspaces || bytes == CUBLASLT_WORKSPACE)
+    tide_factor factor = m->state.factor;
+    m->state.factor = TIDE_FACTOR_WORKSPACE;
+    tide_tensor **kept = &m->state.workspaces[m->state.is_in_backward];
+    if (!m->state.keeps_workspaces || bytes == CUBLASLT_WORKSPACE)
         tide_alloc_and_free(m, bytes);
     else if (!*kept)
         *kept = tide_scratch(m, bytes);
-    m->factor = factor;
+    m->state.factor = factor;
 }
 
 /* cuda/Blas.cpp, prepare_matrix_for_cublas: one of the last two dimensions must be contiguous and the other one not
@@ -484,7 +484,7 @@ static tide_value op_einsum(tide_machine *m, tide_value *a) {
                   tide_shape_text(m, y->shape));
         return tide_none();
     }
-    bool is_cast = m->autocast_enabled; /* of a list, from the left */
+    bool is_cast = m->state.autocast_enabled; /* of a list, from the left */
     x = is_cast ? tide_autocast_lower(m, x) : tide_retain(x);
     y = is_cast ? tide_autocast_lower(m, y) : tide_retain(y);
     tide_tensor *left = spread(m, x, of_x, order, dims), *right = spread(m, y, of_y, order, dims);

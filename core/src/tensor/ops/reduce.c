@@ -189,7 +189,7 @@ static tide_value reduce(tide_machine *m, tide_value *a, bool is_mean) {
     tide_dtype dtype = (tide_dtype)x->dtype;
     if (!tide_dtype_is_float(dtype) && !is_mean) dtype = TIDE_INT64;
     /* autocast_mode.h: sum is of the kind fp32_set_opt_dtype, which sets dtype=float32 and copies nothing. */
-    if (m->autocast_enabled && !is_mean && (dtype == TIDE_FP16 || dtype == TIDE_BF16)) dtype = TIDE_FP32;
+    if (m->state.autocast_enabled && !is_mean && (dtype == TIDE_FP16 || dtype == TIDE_BF16)) dtype = TIDE_FP32;
     tide_node *node = tide_node_new(m, is_mean ? &mean_backward : &sum_backward, &x, 1);
     if (node) {
         node->extra.shape = x->shape;
@@ -234,7 +234,8 @@ static tide_value op_norm(tide_machine *m, tide_value *a) {
     tide_tensor *x = tide_arg_tensor(m, a[0]);
     tide_node *node = tide_node_new(m, &norm_backward, &x, 1);
     tide_save(m, node, x);
-    tide_dtype dtype = m->autocast_enabled ? TIDE_FP32 : (tide_dtype)x->dtype; /* autocast appends dtype=float32 */
+    tide_dtype dtype =
+        m->state.autocast_enabled ? TIDE_FP32 : (tide_dtype)x->dtype; /* autocast appends dtype=float32 */
     tide_tensor *out = tide_set_grad_fn(
         m, node, tide_sum_plain(m, x, mask_of(m, a[1], x->shape->dims), tide_arg_bool(m, a[2]), dtype));
     tide_save(m, node, out);

@@ -371,11 +371,11 @@ static const tide_backward copy_slice_backward = {"CopySlices", copy_slice_run};
 
 static tide_value op_copy_slice(tide_machine *m, tide_value *a) {
     tide_tensor *both[2] = {tide_arg_tensor(m, a[0]), tide_arg_tensor(m, a[4])};
-    bool grad_enabled = m->grad_enabled;
-    m->grad_enabled = false;
+    bool grad_enabled = m->state.grad_enabled;
+    m->state.grad_enabled = false;
     tide_tensor *slice = tide_slice(m, both[0], tide_arg_int(m, a[1]), (tide_dim){tide_arg_int(m, a[2]), a[2].symbol},
                                     (tide_dim){tide_arg_int(m, a[3]), a[3].symbol});
-    m->grad_enabled = grad_enabled;
+    m->state.grad_enabled = grad_enabled;
     tide_node *node = tide_node_new(m, &copy_slice_backward, both, 2);
     if (node) node->extra = (tide_meta){slice->shape, both[1]->dtype};
     tide_tensor *t = tide_alias(m, both[0]);
@@ -496,15 +496,15 @@ static tide_value op_stack(tide_machine *m, tide_value *a) {
     for (int i = 0; i < count; i++) parts[i] = tide_arg_tensor(m, a[0].list->items[i]);
     tide_node *node = count && !m->has_failed ? tide_node_new(m, &stack_backward, parts, count) : NULL;
     if (node) node->attribute[0] = tide_wrap_dim(m, tide_arg_int(m, a[1]), parts[0]->shape->dims + 1);
-    bool grad_enabled = m->grad_enabled;
-    m->grad_enabled = false;
+    bool grad_enabled = m->state.grad_enabled;
+    m->state.grad_enabled = false;
     tide_value list = {.kind = TIDE_VALUE_LIST, .list = tide_list_new(m)};
     for (int i = 0; i < count; i++)
         tide_list_push(m, list.list, tide_of_tensor(tide_unsqueeze(m, parts[i], tide_arg_int(m, a[1]))));
     tide_pool_free(m, parts, (size_t)(count + 1) * sizeof *parts);
     tide_value arguments[2] = {list, a[1]};
     tide_value made = op_cat(m, arguments);
-    m->grad_enabled = grad_enabled;
+    m->state.grad_enabled = grad_enabled;
     tide_value_release(m, list);
     if (made.kind == TIDE_VALUE_TENSOR)
         tide_set_grad_fn(m, node, made.tensor);
@@ -838,7 +838,7 @@ static tide_value op_detach(tide_machine *m, tide_value *a) {
 /* A leaf that wants a gradient. */
 static tide_value op_requires_grad(tide_machine *m, tide_value *a) {
     tide_tensor *x = tide_arg_tensor(m, a[0]);
-    if (m->grad_enabled || x->is_leaf) x->requires_grad = true;
+    if (m->state.grad_enabled || x->is_leaf) x->requires_grad = true;
     return tide_of_tensor(tide_retain(x));
 }
 
@@ -883,8 +883,8 @@ static tide_value op_float(tide_machine *m, tide_value *a) {
 /* torch.amp.autocast_mode._cast: to autocast's dtype, past its cache of weights. */
 static tide_value op_autocast_cast(tide_machine *m, tide_value *a) {
     tide_tensor *x = tide_arg_tensor(m, a[0]);
-    bool is_cast = m->autocast_enabled && tide_dtype_is_float(x->dtype) && x->dtype != TIDE_FP64;
-    return tide_of_tensor(tide_to(m, x, is_cast ? m->autocast_dtype : x->dtype));
+    bool is_cast = m->state.autocast_enabled && tide_dtype_is_float(x->dtype) && x->dtype != TIDE_FP64;
+    return tide_of_tensor(tide_to(m, x, is_cast ? m->state.autocast_dtype : x->dtype));
 }
 
 static tide_value op_pad(tide_machine *m, tide_value *a) {

@@ -40,7 +40,8 @@ tide_tensor *tide_softmax(tide_machine *m, tide_tensor *x, int64_t dim) {
 
 static tide_dtype wanted_dtype(const tide_machine *m, const tide_tensor *x, tide_value dtype) {
     if (dtype.kind == TIDE_VALUE_DTYPE) return dtype.dtype;
-    if (m->autocast_enabled && tide_dtype_is_float((tide_dtype)x->dtype)) return TIDE_FP32; /* fp32_set_opt_dtype */
+    if (m->state.autocast_enabled && tide_dtype_is_float((tide_dtype)x->dtype))
+        return TIDE_FP32; /* fp32_set_opt_dtype */
     return (tide_dtype)x->dtype;
 }
 
@@ -88,7 +89,7 @@ static tide_value op_cross_entropy(tide_machine *m, tide_value *a) {
         return tide_none();
     }
     tide_tensor *log_probabilities = normalized(m, &log_softmax_backward, x, (tide_dtype)x->dtype, false);
-    if (m->autocast_enabled &&
+    if (m->state.autocast_enabled &&
         x->dtype != TIDE_FP32) { /* nll_loss is on autocast's fp32 list, log_softmax got its dtype */
         tide_tensor *wide = tide_to(m, log_probabilities, TIDE_FP32);
         tide_release(m, log_probabilities);
