@@ -9,7 +9,7 @@
 #include <tidemark/tidemark.h>
 
 #include "lang/embedded_models.h"
-#include "train/step.h"
+#include "train/train.h"
 
 enum { WORD_LIMIT = 24 };
 

@@ -10,7 +10,7 @@
 
 #include <tidemark/tidemark.h>
 
-#include "train/step.h"
+#include "train/train.h"
 
 enum { BLOCK = 512, SEGMENT = 2 << 20 };
 

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "train/step.h"
+#include "train/train.h"
 
 static int passed, failed;
 static unsigned repeated, repeated_calls;

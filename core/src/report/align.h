@@ -5,7 +5,7 @@
 #include "base/json_write.h"
 #include "report/replay.h"
 #include "trace/trace.h"
-#include "train/step.h"
+#include "train/train.h"
 
 /* Members of the answer to "align", written into the open object: requests and frees in their order, what each has that
  * the other has not, and the peaks of both on the device of the configuration. False when memory ran out. */

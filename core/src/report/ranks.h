@@ -3,7 +3,7 @@
 #define TIDE_RANKS_H
 
 #include "report/replay.h"
-#include "train/step.h"
+#include "train/train.h"
 
 /* Plays the job, on parallel.rank where that is set; otherwise on the rank that needs the most, which it writes into
  * the job's options and reports as an assumption. Ranks that are alike are played once. `trial` is an empty arena for

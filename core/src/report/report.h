@@ -4,7 +4,7 @@
 
 #include "base/json_write.h"
 #include "report/replay.h"
-#include "train/step.h"
+#include "train/train.h"
 
 /* Members of the answer to "estimate", written into the open object; with_options: the smallest device and other
  * options of the allocator too, which play the timeline some twenty times. False when memory ran out. */

@@ -1,5 +1,5 @@
 /* The greedy loop that people write around a causal language model, call by call; transformers: generation/utils.py. */
-#include "train/infer.h"
+#include "train/run.h"
 
 #include "base/units.h"
 

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "lang/embedded_models.h"
-#include "train/step.h"
+#include "train/train.h"
 
 typedef struct linted {
     tide_arena *arena;

@@ -1,9 +1,15 @@
-/* The order of calls of a training job: load, batch, then forward, backward and update of every step. */
-#ifndef TIDE_STEP_H
-#define TIDE_STEP_H
+/* Jobs played: the loop that people write around a model, call by call. It finds the model's architecture, loads it,
+ * puts adapters and quantised layers in it, makes the batch, and then runs forward, backward and the optimizer for
+ * every step, or prompt and tokens of inference. What a framework for several GPUs does around that is a strategy
+ * (strategy.h), which parallel/ has. What it all leaves behind is a timeline: who wants to know what a job needs looks
+ * there. */
+#ifndef TIDE_TRAIN_H
+#define TIDE_TRAIN_H
 
 #include "job/job.h"
 #include "lang/module.h"
+#include "train/lint.h"
+#include "train/optimizer.h"
 #include "train/strategy.h"
 
 /* What jobs of one model share that are played one after the other: its descriptions, read, and bound where they have
@@ -36,15 +42,6 @@ typedef struct tide_run {
     int64_t stand_in_percent; /* how far, either way */
     uint32_t repeated;        /* micro-batches that were taken from others */
 } tide_run;
-
-enum { TIDE_INPUT_LIMIT = 32 };
-
-/* The keyword arguments of the forward pass. */
-typedef struct tide_batch {
-    const char *names[TIDE_INPUT_LIMIT];
-    tide_value values[TIDE_INPUT_LIMIT]; /* owned */
-    uint32_t count;
-} tide_batch;
 
 /* Plays a job into run->machine.timeline. *run is zero, but for plays_all and shelf. False after an error, which is
  * reported. */

@@ -1,0 +1,252 @@
+/* Finding the architecture of a job's model: the description that came with it, the one that covers its model_type, or
+ * what stands in for it by its keys; and its class. */
+#include "train/run.h"
+
+#include <string.h>
+
+#include "lang/embedded_models.h"
+
+/* ---- descriptions ---- */
+
+/* The name of the description that came with the job; it goes before one that is built in. */
+static tide_text given_name(const tide_job *job) {
+    const tide_json *name = tide_json_at(job->description, "architecture");
+    return name && name->kind == TIDE_JSON_STRING ? name->text : TIDE_TEXT("");
+}
+
+tide_source tide_job_source(void *user, tide_text name) {
+    const tide_job *job = ((const tide_finder *)user)->job;
+    if (job->description && tide_text_equal(name, given_name(job)))
+        return (tide_source){.name = given_name(job).at,
+                             .text = job->description_text.at,
+                             .length = (uint32_t)job->description_text.length,
+                             .is_given = !((const tide_finder *)user)->reads_lazily};
+    const tide_source *source = tide_architecture_source(name);
+    return source ? tide_source_whole(((const tide_finder *)user)->arena, source) : (tide_source){.text = NULL};
+}
+
+static bool find_model(void *user, tide_text model_type, tide_text *description, tide_text *class_name) {
+    const tide_job *job = ((const tide_finder *)user)->job;
+    const tide_json *given = tide_json_find(tide_json_at(job->description, "model_type"), model_type);
+    if (given && given->kind == TIDE_JSON_STRING) {
+        *description = given_name(job);
+        *class_name = given->text;
+        return true;
+    }
+    const tide_model_type *known = tide_model_type_of(model_type);
+    if (!known) return false;
+    *description = tide_text_of(known->description);
+    *class_name = tide_text_of(known->class_name);
+    return true;
+}
+
+/* Whether a configuration has every key of a list. */
+static bool has_key(const tide_json *config, const tide_json *key) {
+    const tide_json *value = key->kind == TIDE_JSON_STRING ? tide_json_find(config, key->text) : NULL;
+    return value && value->kind != TIDE_JSON_NULL;
+}
+
+/* Every key, or of those in an array any. */
+static bool has_keys(const tide_json *config, const tide_json *keys) {
+    for (const tide_json *key = keys ? keys->first : NULL; key; key = key->next) {
+        bool is_there = has_key(config, key);
+        for (const tide_json *one = key->first; one && !is_there; one = one->next) is_there = has_key(config, one);
+        if (!is_there) return false;
+    }
+    return keys && keys->first;
+}
+
+/* Whether the class that architectures[0] names ends in one of the tasks; true where there are none. */
+static bool has_task(const tide_json *config, const tide_json *tasks) {
+    const tide_json *architectures = tide_json_at(config, "architectures");
+    const tide_json *named = architectures && architectures->kind == TIDE_JSON_ARRAY ? architectures->first : NULL;
+    for (const tide_json *task = tasks ? tasks->first : NULL; task; task = task->next)
+        if (named && named->kind == TIDE_JSON_STRING && named->text.length >= task->text.length &&
+            memcmp(named->text.at + named->text.length - task->text.length, task->text.at, task->text.length) == 0)
+            return true;
+    return !tasks;
+}
+
+#define STAND_INS "library/stand_ins" /* read where no description covers a configuration */
+
+/* The first entry of a library's "stand_ins" that fits: it has the keys of "needs" and not all of those of "lacks", and
+ * is for one of "tasks". */
+static bool find_stand_in(void *user, const tide_json *config, tide_text *description, tide_text *class_name) {
+    const tide_finder *f = user;
+    if (!tide_description_load(&f->run->descriptions, TIDE_TEXT(STAND_INS))) return false;
+    for (const tide_description *d = f->run->descriptions.first; d; d = d->next) {
+        const tide_json *list = tide_json_at(d->json, "stand_ins");
+        for (const tide_json *entry = list ? list->first : NULL; entry; entry = entry->next) {
+            const tide_json *type = tide_json_at(entry, "model_type"), *as = tide_json_at(entry, "as"),
+                            *own = tide_config_type(config);
+            const tide_json *percent = tide_json_at(entry, "percent"), *named = tide_json_at(entry, "description"),
+                            *of = tide_json_at(entry, "class");
+            if (!has_keys(config, tide_json_at(entry, "needs")) || has_keys(config, tide_json_at(entry, "lacks")) ||
+                !has_task(config, tide_json_at(entry, "tasks")) || !percent || !as ||
+                !((named && of) || (type && find_model(user, type->text, description, class_name))))
+                continue;
+            if (named && of) *description = named->text, *class_name = of->text;
+            if (f->run->stand_in_of == config) return true;
+            f->run->stand_in_of = config;
+            if (percent->integer > f->run->stand_in_percent) f->run->stand_in_percent = percent->integer;
+            tide_report(
+                f->diags, TIDE_ASSUMPTION, TIDE_OK, tide_job_config_place(f->arena, f->job, own ? own : config),
+                tide_format(
+                    f->arena,
+                    "no description covers '%s': by its keys it was played as %s; its peak may differ by %lld %%",
+                    own && own->kind == TIDE_JSON_STRING ? own->text.at : "this configuration", as->text.at,
+                    (long long)percent->integer),
+                "a description makes it exact: see 'How to add a model' in the README");
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Of a class that no root is named after, the root whose name ends in the same "ForTask". */
+static const tide_json *root_of_task(const tide_json *roots, tide_text name) {
+    for (size_t i = 0; i + 3 < name.length; i++) {
+        if (strncmp(name.at + i, "For", 3) != 0) continue;
+        tide_text task = {name.at + i, name.length - i};
+        for (const tide_json *root = roots->first; root; root = root->next)
+            if (root->key.length > task.length && strcmp(root->key.at + root->key.length - task.length, task.at) == 0)
+                return root;
+    }
+    return roots->first;
+}
+
+/* The class that the configuration's architectures[0] names. */
+static bool root_class(const tide_job *job, bool is_stand_in, const tide_description *description,
+                       tide_text *class_name, tide_diagnostics *diags, tide_arena *arena) {
+    const tide_json *roots = tide_description_at(description, "roots"),
+                    *architectures = tide_json_at(job->config, "architectures");
+    const tide_json *named = architectures && architectures->kind == TIDE_JSON_ARRAY ? architectures->first : NULL;
+    if (architectures && architectures->kind != TIDE_JSON_NULL &&
+        (architectures->kind != TIDE_JSON_ARRAY || (named && named->kind != TIDE_JSON_STRING)))
+        return tide_error(diags, TIDE_ERR_FIELD_TYPE, tide_job_config_place(arena, job, architectures),
+                          tide_format(arena, "architectures is %s; must be an array of class names",
+                                      tide_json_kind_name(architectures)),
+                          "write [\"ClassName\"], or leave it out");
+    if (!roots || roots->kind != TIDE_JSON_OBJECT || !roots->first)
+        return tide_error(diags, TIDE_ERR_DESCRIPTION, "/model", "the description has no \"roots\"", NULL);
+    if (named && named->kind == TIDE_JSON_STRING) {
+        const tide_json *found = is_stand_in ? root_of_task(roots, named->text) : tide_json_find(roots, named->text);
+        if (!found || found->kind != TIDE_JSON_STRING)
+            return tide_error(
+                diags, TIDE_ERR_UNSUPPORTED, "/config.json/architectures/0",
+                tide_format(arena, "'%s' is not described; known: %s", named->text.at, roots->first->key.at),
+                "use the causal language model, or write a description");
+        *class_name = found->text;
+        return true;
+    }
+    if (roots->first->kind != TIDE_JSON_STRING)
+        return tide_error(diags, TIDE_ERR_DESCRIPTION, "/roots", "a root is \"ClassOfTransformers\": \"Module\"", NULL);
+    *class_name = roots->first->text;
+    return true;
+}
+
+static bool is_default_setting(const tide_job *job, tide_text name, bool *is_default) {
+    for (uint32_t i = 0; i < job->row_count; i++)
+        if (tide_text_is(name, job->rows[i].name)) {
+            *is_default = job->rows[i].origin == TIDE_ORIGIN_DEFAULT;
+            return true;
+        }
+    return false;
+}
+
+static const char *find_place(void *user, const tide_json *config, tide_text key, bool *is_default) {
+    const tide_finder *f = user;
+    const char *name = tide_text_copy(f->arena, key);
+    if (is_default_setting(f->job, key, is_default)) return tide_format(f->arena, "/settings/%s", name);
+    *is_default = false;
+    const tide_json *entry = tide_json_find(config, key);
+    if (entry) return tide_job_config_place(f->arena, f->job, entry);
+    return tide_format(f->arena, "%s/%s", tide_job_config_place(f->arena, f->job, config), name);
+}
+
+void tide_set_finder(tide_model *model, tide_finder *finder) {
+    model->find_model = find_model;
+    model->find_stand_in = find_stand_in;
+    model->find_place = find_place;
+    model->user = finder;
+}
+
+/* ---- the library, and the model ---- */
+
+/* Half of the library is of adapters and quantised layers, which few jobs have: reading it would take a twentieth of
+ * their time. */
+static bool needs(const tide_job *job, tide_text name) {
+    if (tide_text_is(name, "library/adapters") || tide_text_is(name, "library/prompts"))
+        return strcmp(job->adapter.method, "none") != 0;
+    if (tide_text_is(name, "library/quantised")) return strcmp(job->quant, "none") != 0;
+    if (tide_text_is(name, STAND_INS)) return false;
+    return true;
+}
+
+static bool load_library(tide_run *run, const tide_job *job) {
+    for (const char *const *library = tide_libraries; *library; library++) {
+        tide_text name = tide_text_of(*library);
+        if (needs(job, name) && !tide_description_load(&run->descriptions, name)) return false;
+    }
+    return true;
+}
+
+/* modeling_utils.py, _check_and_adjust_attn_implementation: a class with one kind of attention takes it where none was
+ * asked for, and refuses another. */
+static bool take_attention(tide_run *run, const tide_job *job, const tide_description *description, tide_arena *arena,
+                           tide_diagnostics *diags) {
+    const tide_json *only = tide_description_at(description, "attention");
+    bool is_default = false;
+    if (!only || only->kind != TIDE_JSON_STRING || strcmp(job->attention, only->text.at) == 0) return true;
+    is_default_setting(job, TIDE_TEXT("attention"), &is_default);
+    const char *text = tide_format(arena, "the model's class in transformers has %s attention alone", only->text.at);
+    if (!is_default)
+        return tide_error(diags, TIDE_ERR_CONFLICT, "/settings/attention", text,
+                          tide_format(arena, "leave it out, or give %s", only->text.at));
+    tide_report(diags, TIDE_ASSUMPTION, TIDE_OK, "/settings/attention", text, NULL);
+    *tide_model_setting(&run->model, "attention") = (tide_value){.kind = TIDE_VALUE_TEXT, .text = only->text};
+    return true;
+}
+
+tide_description *tide_load_given_description(tide_run *run, const tide_job *job) {
+    return load_library(run, job) ? tide_description_load(&run->descriptions, given_name(job)) : NULL;
+}
+
+bool tide_make_model(tide_run *run, const tide_job *job) {
+    tide_arena *arena = run->machine.arena;
+    tide_diagnostics *diags = run->machine.diags;
+    const tide_json *type = tide_config_type(job->config);
+    tide_text description_name, class_name;
+    const tide_json *own_types = tide_json_at(job->description, "model_type");
+    bool has_type = type && type->kind == TIDE_JSON_STRING;
+    if (job->description && !job->config->first) { /* all sizes are in the description */
+        description_name = given_name(job);
+        if (!load_library(run, job)) return false;
+        tide_description *alone = tide_description_load(&run->descriptions, description_name);
+        return alone && root_class(job, false, alone, &class_name, diags, arena) &&
+               take_attention(run, job, alone, arena, diags) &&
+               tide_model_build(&run->model, alone, class_name, job->config);
+    }
+    if (job->description && has_type && !tide_json_find(own_types, type->text))
+        return tide_error(diags, TIDE_ERR_CONFLICT, "/config.json/model_type",
+                          tide_format(arena, "%s is '%s', which the given description '%s' does not cover",
+                                      type->key.at, type->text.at, given_name(job).at),
+                          "name it in the description's \"model_type\", or leave the description out");
+    if (!type || type->kind != TIDE_JSON_STRING)
+        return tide_error(diags, TIDE_ERR_FIELD_MISSING, "/config.json/model_type",
+                          "the configuration has no model_type",
+                          "give the config.json of a transformers, timm or diffusers model");
+    if (!load_library(run, job)) return false;
+    if (!find_model(run->model.user, type->text, &description_name, &class_name) &&
+        !find_stand_in(run->model.user, job->config, &description_name, &class_name))
+        return tide_error(diags, TIDE_ERR_MODEL_UNKNOWN, "/config.json/model_type",
+                          tide_format(arena, "no description covers %s '%s', and its keys are those of no family",
+                                      type->key.at, type->text.at),
+                          "see 'How to add a model' in the README");
+    if (!tide_job_check_config(arena, job, diags)) return false;
+    tide_description *description = tide_description_load(&run->descriptions, description_name);
+    if (!description || !root_class(job, run->stand_in_of != NULL, description, &class_name, diags, arena))
+        return false;
+    return take_attention(run, job, description, arena, diags) &&
+           tide_model_build(&run->model, description, class_name, job->config);
+}

@@ -1,0 +1,268 @@
+/* The training loop that people write, call by call. */
+#include "train/run.h"
+
+#include <string.h>
+
+#include "memo/micro_batch_memo.h"
+#include "train/ema.h"
+#include "train/main_grads.h"
+
+/* ---- the batch ---- */
+
+static bool make_batch(tide_run *run, const tide_job *job, tide_batch *b, tide_diagnostics *diags) {
+    tide_machine *m = &run->machine;
+    const tide_json *inputs = run->model.instances[run->model.root].of->inputs;
+    if (!inputs) inputs = tide_description_at(run->model.scopes[0].description, "inputs");
+    m->state.factor = TIDE_FACTOR_INPUT;
+    m->op = "inputs";
+    for (const tide_json *item = inputs ? inputs->first : NULL; item && b->count < TIDE_INPUT_LIMIT;
+         item = item->next) {
+        if (item->kind != TIDE_JSON_STRING)
+            return tide_error(diags, TIDE_ERR_DESCRIPTION, "/inputs", "an input is an expression in quotes", NULL);
+        tide_expr *expr =
+            tide_parse_expr(m->arena, item->text, tide_format(m->arena, "/inputs/%s", item->key.at), diags);
+        if (!expr) return false;
+        tide_value value = tide_model_evaluate(&run->model, expr);
+        if (m->has_failed) return false;
+        if (value.kind == TIDE_VALUE_NONE) continue;
+        b->names[b->count] = item->key.at;
+        b->values[b->count++] = value;
+    }
+    if (job->packing)
+        tide_model_evaluate(&run->model, tide_parse_expr(m->arena, TIDE_TEXT("lay_positions()"), "/inputs", diags));
+    m->state.factor = TIDE_FACTOR_TEMPORARY;
+    return true;
+}
+
+/* ---- one step ---- */
+
+/* The loss that the model computed, or the mean of its first tensor. Owned by the caller. */
+static tide_tensor *loss_of(tide_machine *m, tide_value output) {
+    tide_value *items = output.kind == TIDE_VALUE_LIST ? output.list->items : &output;
+    uint32_t count = output.kind == TIDE_VALUE_LIST ? output.list->count : 1;
+    for (uint32_t i = 0; i < count; i++) {
+        if (items[i].kind != TIDE_VALUE_TENSOR) continue;
+        tide_tensor *t = items[i].tensor;
+        if (t->shape->dims == 0) return tide_retain(t);
+        tide_value arguments[3] = {tide_of_tensor(t), tide_none(), tide_of_bool(false)};
+        m->op = "mean";
+        tide_value mean = tide_op_find(TIDE_TEXT("mean"))->run(m, arguments);
+        return mean.kind == TIDE_VALUE_TENSOR ? mean.tensor : NULL;
+    }
+    tide_fail(m, TIDE_ERR_DESCRIPTION, "forward() returned no tensor");
+    return NULL;
+}
+
+typedef struct loop {
+    tide_run *run;
+    const tide_job *job;
+    tide_batch batch;
+    tide_optimizer *optimizer;
+    tide_scaler scaler;
+    tide_main_grads *main_grads; /* NULL: gradients are the weights' own */
+    tide_ema *ema;               /* NULL: none */
+    tide_value held;
+    tide_tensor *loss;
+    const tide_strategy *strategy;
+    tide_wrapper wrapper;
+    tide_micro_batch_memo repeats;
+} loop;
+
+static const tide_strategy alone;
+
+/* Owned by the caller. */
+static tide_tensor *divided(loop *l) {
+    l->run->machine.op = "div";
+    return l->job->grad_accum > 1 ? tide_scale(&l->run->machine, l->loss) : tide_retain(l->loss);
+}
+
+/* What trains and is in no module that is played: its gradient is there once backward has run. */
+static void make_extra_grads(tide_model *model) {
+    tide_machine *m = model->m;
+    m->op = "AccumulateGrad";
+    m->state.factor = TIDE_FACTOR_GRADIENT;
+    for (uint32_t i = 0; i < model->extra_count; i++) {
+        tide_tensor *t = model->extra[i].tensor;
+        if (t->requires_grad && !t->grad) t->grad = tide_empty_like(m, t, t->dtype);
+    }
+    m->state.factor = TIDE_FACTOR_TEMPORARY;
+}
+
+static void backward(loop *l) {
+    tide_machine *m = &l->run->machine;
+    if (l->strategy->backward) {
+        l->strategy->backward(&l->wrapper, l->loss);
+    } else if (l->strategy != &alone) {
+        tide_tensor *loss = divided(l); /* the whole one lives on */
+        tide_run_backward(m, loss);
+        tide_release(m, loss);
+    } else if (l->job->scaler) {
+        tide_tensor *scaled = tide_scaler_scale(&l->run->model, &l->scaler, l->loss);
+        tide_run_backward(m, scaled);
+        tide_release(m, scaled);
+    } else {
+        tide_run_backward(m, l->loss);
+    }
+    if (l->strategy == &alone) make_extra_grads(&l->run->model);
+}
+
+static bool zeroes_at(const loop *l, const char *where) {
+    return l->wrapper.micro == 0 && l->optimizer && !l->main_grads && l->strategy == &alone &&
+           strcmp(l->job->zero_grad_at, where) == 0;
+}
+
+static void zero_grad(loop *l) {
+    tide_zero_grad(l->optimizer, strcmp(l->job->zero_grad, "none") == 0);
+}
+
+static void micro_batch(loop *l, unsigned step) {
+    tide_run *run = l->run;
+    tide_machine *m = &run->machine;
+    if (l->strategy->before_forward) l->strategy->before_forward(&l->wrapper);
+    if (l->job->autocast) tide_autocast_begin(m, tide_dtype_or_bf16(l->job->autocast));
+    tide_value output = tide_model_forward(&run->model, l->batch.names, l->batch.values, l->batch.count);
+    if (m->has_failed) return;
+    m->module = m->statement = 0; /* what follows is the loop's */
+    if (l->strategy->after_forward) l->strategy->after_forward(&l->wrapper, &output);
+    tide_tensor *loss = loss_of(m, output);
+    tide_release_at(m, &l->loss);
+    l->loss = loss;
+    if (l->job->autocast) tide_autocast_end(m);
+    if (l->job->hold_outputs) {
+        tide_value_release(m, l->held);
+        bool is_apart = run->model.instances[run->model.root].of->loss_is_apart && output.kind == TIDE_VALUE_LIST &&
+                        output.list->count > 1;
+        l->held = tide_value_retain(is_apart ? output.list->items[1] : output);
+    }
+    tide_value_release(m, output);
+    if (l->strategy == &alone && l->loss) {
+        loss = divided(l);
+        tide_release(m, l->loss);
+        l->loss = loss;
+    }
+    tide_timeline_mark(&m->timeline, step, TIDE_PHASE_FORWARD);
+    tide_micro_batch_forward_ends(&l->repeats, &run->model);
+    if (!l->loss || m->has_failed) return;
+    if (zeroes_at(l, "before_backward")) zero_grad(l);
+    backward(l);
+    if (l->strategy != &alone) tide_release_at(m, &l->loss); /* del loss */
+    tide_timeline_mark(&m->timeline, step, TIDE_PHASE_BACKWARD);
+    if (l->strategy->after_backward) l->strategy->after_backward(&l->wrapper);
+}
+
+static void update(loop *l, unsigned step) {
+    tide_run *run = l->run;
+    tide_machine *m = &run->machine;
+    m->module = m->statement = 0;
+    if (l->strategy->update) {
+        l->strategy->update(&l->wrapper);
+    } else if (l->main_grads) {
+        tide_main_grads_step(l->main_grads, l->job->clips);
+    } else if (strcmp(l->job->optimizer, "none") != 0 && run->trainable > 0) {
+        if (l->job->scaler && l->job->clips) tide_scaler_unscale(&run->model, &l->scaler);
+        if (l->job->clips) tide_clip_grad_norm(l->optimizer);
+        if (l->job->scaler) {
+            tide_scaler_step(&run->model, &l->scaler, l->optimizer);
+            tide_scaler_update(&run->model, &l->scaler);
+        } else {
+            tide_optimizer_step(l->optimizer);
+        }
+        if (strcmp(l->job->zero_grad_at, "after_step") == 0) zero_grad(l);
+    }
+    tide_ema_update(l->ema);
+    tide_timeline_mark(&m->timeline, step, TIDE_PHASE_OPTIMIZER);
+}
+
+/* Played, or taken from one that began alike. What strategies and held outputs keep is not looked at. */
+static void next_micro_batch(loop *l, unsigned step) {
+    tide_model *model = &l->run->model;
+    if (l->strategy != &alone || l->job->hold_outputs || l->run->plays_all || zeroes_at(l, "before_backward")) {
+        micro_batch(l, step);
+        return;
+    }
+    uint64_t key = tide_micro_batch_key(&l->repeats, model, &l->scaler, l->loss);
+    if (tide_micro_batch_replay(&l->repeats, model, key, step, &l->loss)) {
+        l->run->repeated++;
+        return;
+    }
+    tide_micro_batch_begin(&l->repeats, model, key, l->loss);
+    micro_batch(l, step);
+    tide_micro_batch_end(&l->repeats, model, l->loss);
+}
+
+/* After the first micro-batch: whether all of them together stay below what is played. */
+static bool is_too_long(const loop *l, uint64_t before) {
+    tide_machine *m = &l->run->machine;
+    uint64_t each = m->op_count - before, all = each * (uint64_t)l->job->grad_accum * (uint64_t)l->job->steps;
+    if (all <= m->op_limit) return false;
+    tide_error(m->diags, TIDE_ERR_LIMIT, l->job->grad_accum > 1 ? "/settings/grad_accum" : "/settings/steps",
+               tide_format(m->arena,
+                           "%lld micro-batches in each of %lld steps are more than tidemark plays (%llu statements of "
+                           "the model's description)",
+                           (long long)l->job->grad_accum, (long long)l->job->steps, (unsigned long long)m->op_limit),
+               "lower grad_accum: each micro-batch from the second on needs the same memory");
+    m->has_failed = true;
+    return true;
+}
+
+static bool play(loop *l) {
+    tide_machine *m = &l->run->machine;
+    uint64_t before = m->op_count;
+    for (unsigned step = 1; step <= (unsigned)l->job->steps && !m->has_failed; step++) {
+        tide_timeline_mark(&m->timeline, step, TIDE_PHASE_LOAD); /* where the step begins */
+        for (int64_t i = 0; i < l->job->grad_accum && !m->has_failed; i++) {
+            l->wrapper.micro = (uint32_t)i;
+            l->wrapper.is_last = i == l->job->grad_accum - 1;
+            if (zeroes_at(l, "before_forward")) zero_grad(l);
+            next_micro_batch(l, step);
+            if (step == 1 && i == 0 && !m->has_failed && is_too_long(l, before)) return false;
+        }
+        if (m->has_failed) break;
+        update(l, step);
+        tide_release_at(m, &l->loss); /* del loss */
+    }
+    return !m->has_failed;
+}
+
+/* The order of calls of a job over several GPUs: the wrapper and its optimizer stand before the batch is there. */
+static bool wrap(loop *l) {
+    tide_run *run = l->run;
+    const tide_job *job = l->job;
+    l->strategy = tide_strategy_find(job);
+    if (!l->strategy) l->strategy = &alone;
+    if (tide_option_is(job, TIDE_OPTION_kind, "none")) return true;
+    if (l->strategy == &alone)
+        return tide_error(run->machine.diags, TIDE_ERR_UNSUPPORTED, "/settings/parallel.kind",
+                          tide_format(run->machine.arena, "%s is not described", job->options[TIDE_OPTION_kind]), NULL);
+    l->optimizer = tide_optimizer_new(&run->model, job->optimizer, job->param_groups);
+    l->wrapper = (tide_wrapper){&run->model,
+                                job,
+                                l->optimizer,
+                                tide_option_int(job, TIDE_OPTION_dp, 1),
+                                tide_option_int(job, TIDE_OPTION_rank, 0),
+                                true,
+                                0,
+                                NULL};
+    l->strategy->wrap(&l->wrapper);
+    if (l->strategy->other_ranks && !run->machine.has_failed)
+        run->other_rank_count = l->strategy->other_ranks(&l->wrapper, run->other_ranks);
+    run->machine.state.factor = TIDE_FACTOR_TEMPORARY;
+    return !run->machine.has_failed;
+}
+
+bool tide_play_loop(tide_run *run, const tide_job *job) {
+    tide_machine *m = &run->machine;
+    bool is_training = strcmp(job->mode, "train") == 0;
+    loop l = {.run = run, .job = job};
+    if (!wrap(&l) || !make_batch(run, job, &l.batch, m->diags)) return false;
+    if (strcmp(job->quant, "none") != 0 && job->kbit_prepare && is_training)
+        tide_model_setting(&run->model, "model_dtype")->dtype = TIDE_FP32; /* self.dtype */
+    if (!is_training) return tide_infer(run, job, &l.batch);
+    m->module = m->statement = 0;
+    if (!l.optimizer) l.optimizer = tide_optimizer_new(&run->model, job->optimizer, job->param_groups);
+    if (job->has_main_grads && run->trainable > 0) l.main_grads = tide_main_grads_new(&run->model, l.optimizer);
+    l.ema = tide_ema_new(&run->model, job->ema);
+    if (job->scaler && !tide_scaler_takes(&run->model, l.optimizer, job->clips)) return false;
+    tide_timeline_mark(&m->timeline, 0, TIDE_PHASE_LOAD);
+    return play(&l);
+}

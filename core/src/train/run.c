@@ -1,0 +1,119 @@
+/* A run: the model loaded as from_pretrained() and .to("cuda") do it, then the loop. */
+#include "train/run.h"
+
+#include <string.h>
+
+#include "train/adapters.h"
+#include "train/weights.h"
+
+static tide_sdpa_choice sdpa_of(const char *name) {
+    if (strcmp(name, "flash") == 0) return TIDE_SDPA_FLASH;
+    if (strcmp(name, "efficient") == 0) return TIDE_SDPA_EFFICIENT;
+    if (strcmp(name, "math") == 0) return TIDE_SDPA_MATH;
+    if (strcmp(name, "cudnn") == 0) return TIDE_SDPA_CUDNN;
+    return TIDE_SDPA_DEFAULT;
+}
+
+static void prepare(tide_run *run, const tide_job *job, tide_arena *arena, tide_diagnostics *diags) {
+    tide_machine *m = &run->machine;
+    tide_machine_init(m, arena, diags);
+    m->device = (tide_device){job->capability, job->has_gpu ? job->gpu.sms : 132,
+                              job->has_gpu ? job->gpu.threads_per_sm : 2048};
+    m->sdpa = sdpa_of(job->sdpa_backend);
+    m->state.keeps_workspaces = job->keeps_workspaces;
+    tide_finder *found = TIDE_NEW(arena, tide_finder, 1);
+    *found = (tide_finder){job, arena, run, diags, false};
+    tide_take_descriptions(run, job, found);
+    tide_model_init(&run->model, m, &run->descriptions);
+    if (run->descriptions.first) run->model.size_names = run->shelf->size_names;
+    tide_set_finder(&run->model, found);
+    run->model.state.plays_all = run->plays_all;
+    run->model.state.dtype = tide_dtype_or_bf16(job->dtype);
+    run->model.state.is_checkpointing = strcmp(job->checkpointing, "none") != 0;
+    run->model.state.is_reentrant = strcmp(job->checkpointing, "full_reentrant") == 0;
+    const tide_json *cache = tide_json_at(job->config, "use_cache");
+    bool uses_cache = job->use_cache < 0 ? !cache || cache->is_true : job->use_cache;
+    if (strcmp(job->mode, "train") != 0) run->model.state.is_checkpointing = false;
+    if (run->model.state.is_checkpointing) uses_cache = false; /* transformers switches the cache off */
+    tide_set_model_settings(run, job, uses_cache);
+    if (job->packing && uses_cache)
+        tide_report(diags, TIDE_ASSUMPTION, TIDE_OK, "/settings/packing",
+                    "the model makes a cache, with which transformers takes each row for one text: no mask keeps its "
+                    "texts apart",
+                    "use_cache=false");
+}
+
+tide_description *tide_run_description(tide_run *run, const tide_job *job, tide_arena *arena, tide_diagnostics *diags) {
+    prepare(run, job, arena, diags);
+    ((tide_finder *)run->model.user)->reads_lazily = true;
+    return tide_load_given_description(run, job);
+}
+
+/* modeling_utils.py, caching_allocator_warmup: one block of the size of the weights, as they will be kept. */
+static void warm_up(tide_run *run, const tide_job *job) {
+    int64_t bytes = 0;
+    if (strcmp(job->load, "warmup") != 0) return;
+    for (uint32_t i = 0; i < run->model.parameter_count; i++) {
+        const tide_tensor *t = run->model.parameters[i].tensor;
+        bytes += t->dtype == TIDE_UINT8 ? tide_bytes(t) / 2 : tide_bytes(t); /* two of 4 bits in a byte */
+    }
+    run->machine.op = "caching_allocator_warmup";
+    tide_alloc_and_free(&run->machine, bytes / 2 * 2);
+}
+
+/* modeling_utils.py, gradient_checkpointing_enable */
+static bool check_checkpointing(const tide_run *run, tide_arena *arena, tide_diagnostics *diags) {
+    const tide_model *model = &run->model;
+    if (!model->state.is_checkpointing) return true;
+    for (uint32_t i = 1; i < model->instance_count; i++)
+        if (model->instances[i].of->is_checkpointed) return true;
+    return tide_error(
+        diags, TIDE_ERR_CONFLICT, "/settings/checkpointing",
+        tide_format(arena, "%s does not support gradient checkpointing", model->instances[model->root].of->name.at),
+        "leave it out; in a description of one's own, \"@checkpoint\": true marks the layers");
+}
+
+bool tide_load(tide_run *run, const tide_job *job, tide_arena *arena, tide_diagnostics *diags) {
+    prepare(run, job, arena, diags);
+    tide_machine *m = &run->machine;
+    if (!tide_make_model(run, job) || !check_checkpointing(run, arena, diags)) return false;
+    tide_check_unread(run, job);
+    if (!tide_compare_weights(&run->model, job, run->stand_in_of != NULL)) return false;
+    bool is_training = strcmp(job->mode, "train") == 0;
+    bool is_quantised = strcmp(job->quant, "none") != 0;
+    if (!job->quant_loaded) warm_up(run, job);
+    if (is_quantised && !tide_quantise(&run->model, job)) return false;
+    if (job->quant_loaded) warm_up(run, job);
+    if (!tide_check_prefixes(run, job)) return false;
+    const tide_strategy *strategy = tide_strategy_find(job);
+    if (strategy && strategy->load) strategy->load(&run->model, job);
+    tide_model_to_device(&run->model);
+    tide_choose_trainable(run, job);
+    if (is_quantised && job->kbit_prepare && is_training) tide_prepare_kbit(&run->model);
+    if (run->model.state.is_checkpointing) tide_model_require_input_grads(&run->model);
+    if (strcmp(job->adapter.method, "none") != 0 && !tide_adapt(&run->model, job)) return false;
+    tide_count_parameters(run);
+    tide_timeline_mark(&m->timeline, 0, TIDE_PHASE_LOAD);
+    return !m->has_failed;
+}
+
+bool tide_play(tide_run *run, const tide_job *job) {
+    tide_diagnostics *diags = run->machine.diags;
+    if (!tide_play_loop(run, job)) return false;
+    if (strcmp(job->mode, "train") != 0) return true;
+    if (job->packing && !tide_model_setting(&run->model, "packing_is_read")->truth)
+        return tide_error(diags, TIDE_ERR_UNSUPPORTED, "/settings/packing",
+                          "the model's description does not take position_ids", "leave it out");
+    bool is_liger = strcmp(job->loss, "liger") == 0,
+         is_read = tide_model_setting(&run->model, is_liger ? "loss_is_fused" : "loss_is_read")->truth;
+    if (strcmp(job->loss, "default") != 0 && !is_read)
+        tide_report(diags, TIDE_WARNING, TIDE_ERR_UNSUPPORTED, "/settings/loss",
+                    "changes nothing: the model's description does not read it", NULL);
+    return true;
+}
+
+bool tide_run_job(tide_run *run, const tide_job *job, tide_arena *arena, tide_diagnostics *diags) {
+    if (!tide_load(run, job, arena, diags) || !tide_play(run, job)) return false;
+    tide_put_descriptions(run, job);
+    return true;
+}

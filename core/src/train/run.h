@@ -1,0 +1,80 @@
+/* A run from inside: what the files of train/ offer to one another. */
+#ifndef TIDE_RUN_H
+#define TIDE_RUN_H
+
+#include "train/train.h"
+
+/* ---- architecture.c ---- */
+
+/* Whose descriptions are looked for; the model's `user`. */
+typedef struct tide_finder {
+    const tide_job *job;
+    tide_arena *arena;
+    tide_run *run;
+    tide_diagnostics *diags;
+    bool reads_lazily; /* the given description's functions: when they are first called, not when it is loaded */
+} tide_finder;
+
+/* Where descriptions come from, for tide_descriptions_init; user is a tide_finder. */
+tide_source tide_job_source(void *user, tide_text name);
+/* The model's own questions go to the finder. */
+void tide_set_finder(tide_model *model, tide_finder *finder);
+/* Reads the library, and then the description that came with the job; NULL if one cannot be read. */
+tide_description *tide_load_given_description(tide_run *run, const tide_job *job);
+/* The module tree of the job's configuration, or of what stands in for it. False after an error. */
+bool tide_make_model(tide_run *run, const tide_job *job);
+
+/* ---- model_settings.c ---- */
+
+tide_dtype tide_dtype_or_bf16(const char *name);
+/* Settings that are read when the model is there already. */
+bool tide_is_of_step(const char *name);
+/* What forward() may ask for. */
+void tide_set_model_settings(tide_run *run, const tide_job *job, bool uses_cache);
+
+/* ---- unread.c ---- */
+
+/* Says what was given and changes nothing, and widens the range of a stand-in that leaves sizes unread. */
+void tide_check_unread(tide_run *run, const tide_job *job);
+
+/* ---- trainable.c ---- */
+
+/* Whether the prefixes of "freeze" and "train_only" name parameters; an error if not. */
+bool tide_check_prefixes(const tide_run *run, const tide_job *job);
+void tide_choose_trainable(tide_run *run, const tide_job *job);
+void tide_count_parameters(tide_run *run);
+
+/* ---- description_cache.c ---- */
+
+/* Takes the descriptions from the cache, or an empty cache for new ones. Until they are put back it counts as empty: a
+ * run that fails may leave a function half read. */
+void tide_take_descriptions(tide_run *run, const tide_job *job, tide_finder *finder);
+void tide_put_descriptions(tide_run *run, const tide_job *job);
+
+/* ---- run.c ---- */
+
+/* Up to the model on the device, before its optimizer and its batch. */
+bool tide_load(tide_run *run, const tide_job *job, tide_arena *arena, tide_diagnostics *diags);
+/* From there to the end. */
+bool tide_play(tide_run *run, const tide_job *job);
+
+/* ---- loop.c, infer.c ---- */
+
+enum { TIDE_INPUT_LIMIT = 32 };
+
+/* The keyword arguments of the forward pass. */
+typedef struct tide_batch {
+    const char *names[TIDE_INPUT_LIMIT];
+    tide_value values[TIDE_INPUT_LIMIT]; /* owned */
+    uint32_t count;
+} tide_batch;
+
+/* The strategy and its optimizer, the batch, and then every step; for inference, once the batch is there, tide_infer.
+ * False after an error. */
+bool tide_play_loop(tide_run *run, const tide_job *job);
+
+/* Plays job->steps runs of a greedy loop over the batch: the prompt (phase prefill), and job->decode tokens (phase
+ * decode). A model that keeps no keys and values only runs forward. False after an error. */
+bool tide_infer(tide_run *run, const tide_job *job, const tide_batch *batch);
+
+#endif

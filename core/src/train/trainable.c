@@ -1,0 +1,54 @@
+/* Which parameters train, and how many there are. */
+#include "train/run.h"
+
+#include <string.h>
+
+#include "train/adapters.h"
+
+/* Each prefix is the beginning of some parameter's name. */
+static bool check_prefixes(const tide_run *run, const char *setting, const char **prefixes, uint32_t count) {
+    tide_machine *m = run->model.m;
+    for (uint32_t i = 0; i < count; i++) {
+        bool is_found = false;
+        for (uint32_t k = 0; k < run->model.parameter_count && !is_found; k++)
+            is_found = tide_is_named(run->model.parameters[k].name, &prefixes[i], 1);
+        for (uint32_t k = 1; k < run->model.instance_count && !is_found;
+             k++) /* of tied parameters, which have another's name */
+            is_found = tide_is_named(run->model.instances[k].path, &prefixes[i], 1);
+        if (is_found) continue;
+        const char **parts = TIDE_NEW(m->arena, const char *, run->model.part_count);
+        for (uint32_t k = 0; k < run->model.part_count; k++) parts[k] = run->model.parts[k];
+        const char *near = tide_nearest(tide_text_of(prefixes[i]), parts, run->model.part_count);
+        tide_text first = tide_text_of(run->model.parameter_count ? run->model.parameters[0].name : "");
+        return tide_error(m->diags, TIDE_ERR_FIELD_RANGE, tide_format(m->arena, "/settings/%s", setting),
+                          tide_format(m->arena, "no parameter's name begins with \"%.*s\"",
+                                      (int)(strlen(prefixes[i]) < 60 ? strlen(prefixes[i]) : 60), prefixes[i]),
+                          near && *near ? tide_format(m->arena, "did you mean %s?", near)
+                                        : tide_format(m->arena, "names are such as %.*s",
+                                                      (int)(first.length < 80 ? first.length : 80), first.at));
+    }
+    return true;
+}
+
+bool tide_check_prefixes(const tide_run *run, const tide_job *job) {
+    return check_prefixes(run, "freeze", job->freeze.names, job->freeze.count) &&
+           check_prefixes(run, "train_only", job->train_only.names, job->train_only.count);
+}
+
+void tide_choose_trainable(tide_run *run, const tide_job *job) {
+    for (uint32_t i = 0; i < run->model.parameter_count; i++) {
+        tide_parameter_row *p = &run->model.parameters[i];
+        if (tide_is_named(p->name, job->freeze.names, job->freeze.count) ||
+            (job->train_only.count && !tide_is_named(p->name, job->train_only.names, job->train_only.count)))
+            p->tensor->requires_grad = false;
+    }
+}
+
+void tide_count_parameters(tide_run *run) {
+    for (uint32_t i = 0; i < run->model.parameter_count; i++) {
+        const tide_parameter_row *p = &run->model.parameters[i];
+        int64_t count = tide_model_count(&run->model, p);
+        run->parameters += count;
+        if (p->tensor->requires_grad) run->trainable += count;
+    }
+}

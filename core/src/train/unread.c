@@ -1,0 +1,129 @@
+/* What was given and nothing reads: overrides, images, and sizes of a configuration that something stands in for. */
+#include "train/run.h"
+
+#include <string.h>
+
+#include "base/units.h"
+
+static bool is_word_part(char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
+}
+
+/* Whether a name stands in a text of the description, outside of quotes. */
+static bool holds_word(const tide_json *node, tide_text word) {
+    for (const tide_json *child = node->first; child; child = child->next)
+        if (holds_word(child, word)) return true;
+    if (node->kind != TIDE_JSON_STRING) return false;
+    bool is_quoted = false;
+    for (const char *at = node->text.at; *at; at++) {
+        if (*at == '\'') is_quoted = !is_quoted;
+        if (is_quoted || strncmp(at, word.at, word.length) != 0 || is_word_part(at[word.length])) continue;
+        if (at == node->text.at || !is_word_part(at[-1])) return true;
+    }
+    return false;
+}
+
+static bool description_holds(const tide_description *d, tide_text word) {
+    for (; d; d = d->parent)
+        if (holds_word(d->json, word)) return true;
+    return false;
+}
+
+/* Whether a description reads a key of this object: the one played over it, or over an object that holds it. */
+static bool is_read(const tide_run *run, const tide_json *object, tide_text key) {
+    const tide_json *below = NULL;
+    for (const tide_json *node = object; node; below = node, node = node->parent)
+        for (uint32_t i = 0; i < run->model.scope_count; i++) {
+            const tide_scope *s = &run->model.scopes[i];
+            if (s->config == node && description_holds(s->description, key) &&
+                (!below || description_holds(s->description, below->key)))
+                return true;
+        }
+    return false;
+}
+
+/* Keys that the loop itself reads. */
+static bool is_of_loop(tide_text key) {
+    static const char *const keys[] = {"model_type", "_class_name", "architecture", "architectures", "use_cache"};
+    for (size_t i = 0; i < TIDE_COUNT_OF(keys); i++)
+        if (tide_text_is(key, keys[i])) return true;
+    return false;
+}
+
+static bool is_one_of(tide_text key, const tide_json *patterns) {
+    for (const tide_json *p = patterns ? patterns->first : NULL; p; p = p->next)
+        if (p->kind == TIDE_JSON_STRING && tide_text_matches(key, p->text)) return true;
+    return false;
+}
+
+/* Numbers of a configuration that its stand-in does not read may be sizes of parts that it does not have: the range is
+ * that of a library's "unread", but for the keys of its "besides". */
+static void check_stand_in(tide_run *run, const tide_job *job) {
+    tide_machine *m = run->model.m;
+    const tide_json *unread = NULL;
+    for (const tide_description *d = run->descriptions.first; d && !unread; d = d->next)
+        unread = tide_json_at(d->json, "unread");
+    const tide_json *percent = unread ? tide_json_at(unread, "percent") : NULL,
+                    *besides = unread ? tide_json_at(unread, "besides") : NULL;
+    const char *names = NULL;
+    for (const tide_json *entry = percent ? run->stand_in_of->first : NULL; entry; entry = entry->next) {
+        bool is_size = entry->kind == TIDE_JSON_NUMBER && entry->is_integer && entry->integer > 1;
+        if (!is_size || is_one_of(entry->key, besides) || is_read(run, run->stand_in_of, entry->key)) continue;
+        names = names ? tide_format(m->arena, "%s, %s", names, tide_shown(m->arena, entry->key))
+                      : tide_shown(m->arena, entry->key);
+    }
+    if (!names || percent->integer <= run->stand_in_percent) return;
+    run->stand_in_percent = percent->integer;
+    tide_report(m->diags, TIDE_ASSUMPTION, TIDE_OK, tide_job_config_place(m->arena, job, run->stand_in_of),
+                tide_format(m->arena,
+                            "what stands in for it does not read %s, which may be sizes of parts that it lacks; its "
+                            "peak may differ by %lld %%",
+                            names, (long long)percent->integer),
+                NULL);
+}
+
+/* Warns of an override that the model's descriptions do not read: a misspelt key, or one without memory. */
+static void check_override(const tide_run *run, const tide_job *job, const char *name) {
+    tide_machine *m = run->model.m;
+    const tide_json *above = job->config, *at = job->config;
+    tide_text key = {"", 0};
+    for (const char *part = name + strlen("overrides"); *part == '.';) { /* the last part that is a key */
+        tide_text text = {part + 1, strcspn(part + 1, ".")};
+        part += 1 + text.length;
+        if (!at || at->kind != TIDE_JSON_OBJECT) break;
+        above = at;
+        key = (tide_text){tide_text_copy(m->arena, text), text.length};
+        at = tide_json_find(at, key);
+    }
+    if (!key.length || is_of_loop(key)) return;
+    if (is_read(run, above, key)) return;
+    const char **keys = TIDE_NEW(m->arena, const char *, above->count + 1);
+    uint32_t count = 0;
+    for (const tide_json *child = above->first; child; child = child->next)
+        if (!tide_text_equal(child->key, key)) keys[count++] = child->key.at;
+    const char *near = tide_nearest(key, keys, count);
+    tide_report(m->diags, TIDE_WARNING, TIDE_ERR_FIELD_UNKNOWN, tide_format(m->arena, "/settings/%s", name),
+                "changes nothing: the model's description does not read it",
+                near ? tide_format(m->arena, "did you mean %s?", near) : NULL);
+}
+
+/* Images given to a model that takes none, or another number of them. */
+static void check_images(const tide_run *run, const tide_job *job) {
+    static const char *const settings[][2] = {
+        {"images", "images"}, {"image_size", "image_height"}, {"video", "video_frames"}, {"audio", "audio_seconds"}};
+    for (uint32_t i = 0; i < job->row_count; i++)
+        for (size_t k = 0; k < TIDE_COUNT_OF(settings); k++)
+            if (strcmp(job->rows[i].name, settings[k][0]) == 0 && job->rows[i].origin != TIDE_ORIGIN_DEFAULT &&
+                strcmp(job->rows[i].value, "1") != 0 &&
+                !description_holds(run->model.scopes[0].description, tide_text_of(settings[k][1])))
+                tide_report(run->model.m->diags, TIDE_WARNING, TIDE_ERR_FIELD_UNKNOWN,
+                            tide_format(run->model.m->arena, "/settings/%s", settings[k][0]),
+                            "changes nothing: the model's description does not read it", NULL);
+}
+
+void tide_check_unread(tide_run *run, const tide_job *job) {
+    for (uint32_t i = 0; i < job->row_count; i++)
+        if (strncmp(job->rows[i].name, "overrides.", 10) == 0) check_override(run, job, job->rows[i].name);
+    check_images(run, job);
+    if (run->stand_in_of) check_stand_in(run, job);
+}
