@@ -144,7 +144,7 @@ need_cjson_source() {
 }
 
 need_page() {
-    need emcc:emscripten wasm-split:binaryen xz:xz-utils
+    need emcc:emscripten wasm-split:binaryen
     need_node
     need_cjson_source
 }

@@ -1,10 +1,17 @@
 /* The page's Content-Security-Policy: in a <meta> for any static host, as a header where the host sends headers.
- * A header also binds the worker, which a <meta> does not. */
+ * A header also binds the worker, which a <meta> does not. Scripts and styles that stand in the page itself are allowed by their hashes. */
+import { createHash } from 'node:crypto';
 
-const rules = [
+/** A source expression that allows this text inline. @param {string} text */
+export const hashOf = (text) => `'sha256-${createHash('sha256').update(text).digest('base64')}'`;
+
+/** @typedef {{scripts: string[], styles: string[]}} Inline  what stands in the page itself */
+
+/** Of the page whose parts are files beside it. @param {Inline} inline */
+export const pagePolicy = ({ scripts, styles }) => [
   "default-src 'none'",
-  "script-src 'self' 'wasm-unsafe-eval'",
-  "style-src 'self'",
+  `script-src 'self' ${scripts.map(hashOf).join(' ')} 'wasm-unsafe-eval'`,
+  `style-src ${styles.map(hashOf).join(' ')}`,
   "img-src 'self' blob: data:",
   "connect-src 'self'",
   "worker-src 'self'",
@@ -13,14 +20,13 @@ const rules = [
   "form-action 'none'",
   "require-trusted-types-for 'script'",
   'trusted-types tidemark',
-];
+].join('; ');
 
-/** For a single file: its own scripts and style by their hashes, a worker from inside it, and no request at all.
- * @param {string[]} scripts @param {string[]} styles hashes, as 'sha256-...' */
-export const singlePolicy = (scripts, styles) => [
+/** Of a single file: a worker from inside it, and no request at all. @param {Inline} inline */
+export const singlePolicy = ({ scripts, styles }) => [
   "default-src 'none'",
-  `script-src ${scripts.join(' ')} 'wasm-unsafe-eval'`,
-  `style-src ${styles.join(' ')}`,
+  `script-src ${scripts.map(hashOf).join(' ')} 'wasm-unsafe-eval'`,
+  `style-src ${styles.map(hashOf).join(' ')}`,
   'img-src blob: data:',
   'worker-src blob:',
   "base-uri 'none'",
@@ -29,8 +35,5 @@ export const singlePolicy = (scripts, styles) => [
   'trusted-types tidemark',
 ].join('; ');
 
-/** For the <meta> element, where frame-ancestors is not allowed. */
-export const metaPolicy = rules.join('; ');
-
-/** For the response header. */
-export const headerPolicy = [...rules, "frame-ancestors 'none'"].join('; ');
+/** As a response header, where frame-ancestors is allowed. @param {string} policy */
+export const asHeader = (policy) => `${policy}; frame-ancestors 'none'`;

@@ -5,19 +5,19 @@ import { join } from 'node:path';
 import { test } from './harness.mjs';
 import { EXAMPLE } from '../../web/src/example.js';
 import { pack, unpack } from '../../web/src/links.js';
-import { start, unpackPart } from '../../web/src/tidemark.js';
+import { start } from '../../web/src/tidemark.js';
 
-/** What a packed part is. @param {string} folder the built page @param {string} part */
-export async function part(folder, part) {
+/** A file of the built page by the beginning of its name. @param {string} folder the built page @param {string} part */
+export function part(folder, part) {
   const name = readdirSync(join(folder, 'assets')).find((file) => file.startsWith(`${part}-`));
   if (!name) throw new Error(`no ${part} in ${folder}/assets`);
-  return unpackPart(new WebAssembly.Module(readFileSync(join(folder, 'assets', name))));
+  return readFileSync(join(folder, 'assets', name));
 }
 
 /** @param {string} folder the built page */
-export async function openCore(folder) {
-  const [first, rest, models] = await Promise.all(['tidemark', 'rest', 'models'].map((name) => part(folder, name)));
-  return start(new WebAssembly.Module(first), { models, rest: new WebAssembly.Module(rest) });
+export function openCore(folder) {
+  const [first, rest] = ['tidemark', 'rest'].map((name) => new WebAssembly.Module(part(folder, name)));
+  return start(first, { models: part(folder, 'models'), rest });
 }
 
 const sum = (/** @type {number[]} */ list) => list.reduce((a, b) => a + b, 0);

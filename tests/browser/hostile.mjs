@@ -5,12 +5,12 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { deflateSync } from 'node:zlib';
 import { openContext, ready, still, test } from './harness.mjs';
-import { headerPolicy } from '../../web/csp.mjs';
+import { serve } from '../../web/serve.mjs';
 
 const corpora = new URL('../fuzz/corpus/', import.meta.url);
 
-/** @param {{browser: any, server: {url: string}, visit: any}} site */
-export function hostileTests({ browser, server, visit }) {
+/** @param {{folder: string, browser: any, server: {url: string}, visit: any}} site */
+export function hostileTests({ folder, browser, server, visit }) {
   let turn = 0;
   /** Whether the page still takes a link and answers what is typed. @param {any} page @param {string} after */
   async function alive(page, after) {
@@ -103,17 +103,15 @@ export function hostileTests({ browser, server, visit }) {
   }, { at: `${server.url}#model=gpt2&gpu=t4&v=1` }));
 
   test('hostile: where the host forbids WebAssembly, the page says so and how to allow it', async () => {
+    const forbidding = await serve(folder, { policy: (text) => text.replace(" 'wasm-unsafe-eval'", '') });
     const { context, page } = await openContext(browser);
-    await page.route(/\/(index\.html)?(\?.*)?$/, async (/** @type {any} */ route) => {
-      const response = await route.fetch();
-      await route.fulfill({ response, headers: { ...response.headers(), 'content-security-policy': headerPolicy.replace(" 'wasm-unsafe-eval'", '') } });
-    });
-    await page.goto(server.url);
+    await page.goto(forbidding.url);
     await page.locator('.diagnostic.is-error').waitFor();
     assert.match(await page.locator('.diagnostic.is-error').innerText(), /could not start[^]*'wasm-unsafe-eval' in its Content-Security-Policy[^]*tidemark command/);
     assert.equal(await page.locator('.factor-table').count(), 1, 'the example stays');
     await page.getByRole('button', { name: 'Reload' }).waitFor();
     await context.close();
+    forbidding.close();
   });
 
   test('hostile: a core of another version is refused, with the way out', async () => {

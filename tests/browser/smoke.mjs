@@ -9,7 +9,6 @@ import { openCore, randomLinks } from './core.mjs';
 import { firefox } from './firefox.mjs';
 import { skipped, test } from './harness.mjs';
 import { webkit } from './webkit.mjs';
-import { headerPolicy } from '../../web/csp.mjs';
 import { EXAMPLE } from '../../web/src/example.js';
 import { pack } from '../../web/src/links.js';
 import { serve } from '../../web/serve.mjs';
@@ -89,7 +88,7 @@ export async function smokeTests(folder) {
 
     smoke('the core loads where the host names wasm wrongly; where it forbids it or lacks it that is said, and the example stays', async () => {
       const wrongly = await serve(folder, { types: { '.wasm': 'text/plain' } });
-      const forbidden = await serve(folder, { policy: headerPolicy.replace(" 'wasm-unsafe-eval'", '') });
+      const forbidden = await serve(folder, { policy: (text) => text.replace(" 'wasm-unsafe-eval'", '') });
       const own = mkdtempSync(join(tmpdir(), 'tidemark-lacking-'));
       cpSync(folder, own, { recursive: true });
       for (const name of readdirSync(join(own, 'assets'))) if (/^tidemark-.*wasm$/.test(name)) rmSync(join(own, 'assets', name));

@@ -105,27 +105,8 @@ export function wrap(core) {
   return { callText, give, open, add, call: (request) => JSON.parse(callText(JSON.stringify(request))) };
 }
 
-/** What a packed part of the page is (web/pack.mjs). @param {WebAssembly.Module} part @returns {Promise<Uint8Array<ArrayBuffer>>} */
-export async function unpackPart(part) {
-  const { exports } = await WebAssembly.instantiate(part);
-  const { memory, unpack: run, unpacked } = /** @type {any} */ (exports);
-  if (!run) throw new Error('Page and core are from different versions. Reload the page.');
-  const length = run() >>> 0;
-  if (length === 0xffffffff) throw new Error('A part of the page is damaged. Reload the page.');
-  return new Uint8Array(memory.buffer, unpacked() >>> 0, length).slice();
-}
-
-/** Compiles while it downloads; from the bytes where the host sends another MIME type.
- * @param {string | URL} url @param {AbortSignal} [signal]
- * @returns {Promise<WebAssembly.Module>} */
-export async function compile(url, signal) {
-  const response = await fetch(url, { signal });
-  if (!response.ok) throw new Error(`${new URL(url).pathname.split('/').at(-1)}: the host answered ${response.status}.`);
-  const spare = response.clone();
-  try {
-    return await WebAssembly.compileStreaming(response);
-  } catch (error) {
-    if (!(error instanceof TypeError)) throw error;
-    return WebAssembly.compile(await spare.arrayBuffer());
-  }
+/** Compiles while it downloads; from the bytes where the host sends another MIME type. @param {Response} response @returns {Promise<WebAssembly.Module>} */
+export async function compile(response) {
+  if (response.headers.get('Content-Type') === 'application/wasm') return WebAssembly.compileStreaming(response);
+  return WebAssembly.compile(await response.arrayBuffer());
 }

@@ -1,8 +1,8 @@
 /* The core's worker. First message: the compiled module, and what more there is of it. Then one request a message:
  * {id, request} -> {id, reply, ms}, or {id, lacking} where the core needs more, which begins anew with the module; with the module for
- * recordings also {id, open} and {id, bytes} -> {id}. Or it unpacks a part of the page: {part, isModule} -> {unpacked}. */
+ * recordings also {id, open} and {id, bytes} -> {id}. */
 import { lockdown } from './lockdown.js';
-import { Lacking, start, unpackPart } from './tidemark.js';
+import { Lacking, start } from './tidemark.js';
 
 lockdown(globalThis);
 
@@ -10,15 +10,6 @@ lockdown(globalThis);
 let core = null;
 
 onmessage = async ({ data }) => {
-  if (data.part) {
-    try {
-      const bytes = await unpackPart(data.part);
-      postMessage({ unpacked: data.isModule ? await WebAssembly.compile(bytes) : bytes });
-    } catch (error) {
-      postMessage({ trap: String(error instanceof Error ? error.message : error) });
-    }
-    return;
-  }
   if (data.module) {
     core = start(data.module, data.more);
     core.catch(() => {});

@@ -1,12 +1,12 @@
-/* The WebAssembly door: five functions around tide_call, named in exports.txt with a sixth that takes models.json; for
- * recordings two more (exports_recordings.txt), which open one and add its bytes. Calls then are about it.
+/* What the WebAssembly modules export: five functions around tide_call, named in exports.txt with a sixth that takes
+ * models.json; for recordings two more (exports_recordings.txt), which open one and add its bytes. Calls then are about
+ * it.
  *
- * The page writes a request into memory from tide_wasm_alloc, calls, and reads the answer at
- * tide_wasm_result before the next call, which releases it. */
+ * The page writes a request into memory from tide_wasm_alloc, calls, and reads the answer at tide_wasm_result before
+ * the next call, which releases it. */
 #include <stdlib.h>
 #include <tidemark/tidemark.h>
 
-#include "decimal.h"
 #include "lang/embedded_models.h"
 
 uint8_t *tide_wasm_alloc(uint32_t bytes);
@@ -23,7 +23,6 @@ uint32_t tide_wasm_models(const uint8_t *text, uint32_t length);
 void setTempRet0(int value);
 int getTempRet0(void);
 _Noreturn void __wrap_abort(void);
-double __wrap_strtod(const char *text, char **end);
 void emscripten_notify_memory_growth(int index);
 
 static const char no_memory[] =
@@ -115,9 +114,4 @@ void emscripten_notify_memory_growth(int index) {
 /* The C library's would ask the host to end the process. */
 _Noreturn void __wrap_abort(void) {
     __builtin_trap();
-}
-
-/* Smaller than the C library's, with the same results. */
-double __wrap_strtod(const char *text, char **end) {
-    return decimal_read(text, end);
 }
