@@ -32,24 +32,28 @@ static uint64_t mix_tensor(uint64_t hash, const tide_tensor *t) {
 }
 
 static uint64_t mix_value(uint64_t hash, tide_value v, int depth) {
+    hash = mix(hash, (uint64_t)v.kind | (uint64_t)v.symbol << 8);
     if (v.kind == TIDE_VALUE_TENSOR) return mix_tensor(hash, v.tensor);
+    hash = mix(hash, tide_value_bits(v));
+    if (v.kind == TIDE_VALUE_TEXT) return mix(hash, v.text.length);
     if (v.kind != TIDE_VALUE_LIST || depth > 8) return hash;
-    hash = mix(mix_pointer(hash, v.list), v.list->count);
+    hash = mix(hash, v.list->count);
     for (uint32_t i = 0; i < v.list->count; i++) hash = mix_value(hash, v.list->items[i], depth + 1);
     return hash;
 }
 
-uint64_t tide_micro_batch_key(const tide_micro_batch_memo *memo, const tide_model *model, const tide_scaler *scaler,
-                              const tide_tensor *loss) {
+uint64_t tide_micro_batch_key(const tide_micro_batch_memo *memo, const tide_model *model, const tide_value *others,
+                              uint32_t other_count, const tide_tensor *loss) {
     tide_machine_state state = tide_machine_state_key(model->m);
     uint64_t hash = mix_bytes(loss ? 1 + (uint64_t)memo->with_loss : 0, &state, sizeof state);
     hash = mix_bytes(hash, &model->state, sizeof model->state);
-    hash = mix_pointer(mix_pointer(hash, scaler->scale), scaler->growth);
-    hash = mix(mix_pointer(hash, scaler->found_inf), scaler->is_unscaled);
+    for (uint32_t i = 0; i < other_count; i++) hash = mix_value(hash, others[i], 0);
     for (uint32_t i = 1; i < model->instance_count; i++) {
         const tide_instance *of = &model->instances[i];
         uint32_t slots = of->of->parameter_count + of->of->member_count;
-        for (uint32_t k = 0; k < slots; k++) hash = mix_value(hash, of->slots[k], 0);
+        for (uint32_t k = 0; k < slots; k++)
+            if (of->slots[k].kind == TIDE_VALUE_TENSOR || of->slots[k].kind == TIDE_VALUE_LIST)
+                hash = mix_value(hash, of->slots[k], 0);
     }
     return hash;
 }
@@ -57,16 +61,7 @@ uint64_t tide_micro_batch_key(const tide_micro_batch_memo *memo, const tide_mode
 /* A digest of the value of each setting. */
 static uint64_t *settings_of(const tide_model *model) {
     uint64_t *digests = TIDE_NEW(model->m->arena, uint64_t, model->setting_count + 1);
-    for (uint32_t i = 0; i < model->setting_count; i++) {
-        tide_value v = model->settings[i].value;
-        uint64_t hash = mix((uint64_t)v.kind, v.symbol);
-        if (v.kind == TIDE_VALUE_TENSOR || v.kind == TIDE_VALUE_LIST)
-            digests[i] = mix_value(hash, v, 0);
-        else if (v.kind == TIDE_VALUE_TEXT)
-            digests[i] = mix(mix_pointer(hash, v.text.at), v.text.length);
-        else
-            digests[i] = mix(hash, tide_value_bits(v));
-    }
+    for (uint32_t i = 0; i < model->setting_count; i++) digests[i] = mix_value(0, model->settings[i].value, 0);
     return digests;
 }
 

@@ -7,7 +7,7 @@
 #ifndef TIDE_REPEAT_H
 #define TIDE_REPEAT_H
 
-#include "train/optimizer.h"
+#include "lang/module.h"
 
 /* A gradient, or the loss, that a micro-batch made and left behind. */
 typedef struct tide_left {
@@ -39,8 +39,9 @@ typedef struct tide_micro_batch_memo {
     tide_micro_batch_entry now; /* the one that is being played */
 } tide_micro_batch_memo;
 
-uint64_t tide_micro_batch_key(const tide_micro_batch_memo *memo, const tide_model *model, const tide_scaler *scaler,
-                              const tide_tensor *loss);
+/* others: what lives on outside of the model and its machine. */
+uint64_t tide_micro_batch_key(const tide_micro_batch_memo *memo, const tide_model *model, const tide_value *others,
+                              uint32_t other_count, const tide_tensor *loss);
 
 /* Before and after a micro-batch that is played; one that left or freed what is not known here is not kept. */
 void tide_micro_batch_begin(tide_micro_batch_memo *memo, const tide_model *model, uint64_t key,

@@ -180,7 +180,9 @@ static void next_micro_batch(loop *l, unsigned step) {
         micro_batch(l, step);
         return;
     }
-    uint64_t key = tide_micro_batch_key(&l->repeats, model, &l->scaler, l->loss);
+    tide_value of_scaler[TIDE_SCALER_VALUES];
+    tide_scaler_values(&l->scaler, of_scaler);
+    uint64_t key = tide_micro_batch_key(&l->repeats, model, of_scaler, TIDE_SCALER_VALUES, l->loss);
     if (tide_micro_batch_replay(&l->repeats, model, key, step, &l->loss)) {
         l->run->repeated++;
         return;

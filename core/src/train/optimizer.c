@@ -345,6 +345,13 @@ bool tide_scaler_takes(tide_model *model, const tide_optimizer *optimizer, bool 
                       "use dtype=fp32 with autocast=fp16, or scaler=false");
 }
 
+void tide_scaler_values(const tide_scaler *scaler, tide_value values[TIDE_SCALER_VALUES]) {
+    values[0] = tide_of_tensor(scaler->scale);
+    values[1] = tide_of_tensor(scaler->growth);
+    values[2] = tide_of_tensor(scaler->found_inf);
+    values[3] = tide_of_bool(scaler->is_unscaled);
+}
+
 tide_tensor *tide_scaler_scale(tide_model *model, tide_scaler *scaler, tide_tensor *loss) {
     tide_machine *m = model->m;
     m->op = "GradScaler.scale";

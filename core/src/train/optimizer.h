@@ -48,6 +48,10 @@ typedef struct tide_scaler {
     bool is_unscaled;
 } tide_scaler;
 
+/* All of it, borrowed. */
+enum { TIDE_SCALER_VALUES = 4 };
+void tide_scaler_values(const tide_scaler *scaler, tide_value values[TIDE_SCALER_VALUES]);
+
 /* scaler.scale(loss): the scaled loss, owned by the caller. */
 tide_tensor *tide_scaler_scale(tide_model *model, tide_scaler *scaler, tide_tensor *loss);
 void tide_scaler_unscale(tide_model *model, tide_scaler *scaler);

@@ -1,0 +1,92 @@
+/* What a call of a layer left behind, and how it is captured and replayed; private to memo/. */
+#ifndef TIDE_MEMO_ENTRY_H
+#define TIDE_MEMO_ENTRY_H
+
+#include "memo/call_key.h"
+#include "tensor/checkpoint.h"
+
+/* In a memo entry a pointer is a number: which of those made, or of those that the key lists. 0 is NULL. */
+enum { MEMO_MADE = 1, MEMO_FOUND = 2, MEMO_ACCUMULATOR = 3, MEMO_KIND_BITS = 2 };
+
+static inline void *tide_memo_number(uint32_t at, unsigned kind) {
+    return (void *)((uintptr_t)at << MEMO_KIND_BITS | kind);
+}
+
+static inline unsigned tide_memo_kind(const void *p) {
+    return (unsigned)((uintptr_t)p & 3);
+}
+
+static inline uint32_t tide_memo_place(const void *p) {
+    return (uint32_t)((uintptr_t)p >> MEMO_KIND_BITS);
+}
+
+typedef struct appended {
+    uint32_t list; /* of the key's */
+    tide_value value;
+} appended;
+
+typedef struct place {
+    bool is_alive;
+    tide_tensor *tensor; /* of a recomputation */
+} place;
+
+/* A leaf that got its AccumulateGrad, and where. */
+typedef struct gathered {
+    uint32_t leaf, module, statement;
+} gathered;
+
+typedef struct memo_entry {
+    uint64_t *words;
+    uint32_t word_count;
+    uint32_t *modules; /* of the key */
+    uint32_t module_count;
+    uint32_t first_event, last_event, first_allocation, first_order, orders;
+    uint64_t op_count;
+    int depth;
+    uint32_t statement;
+    const char *op;
+    tide_storage *storages;
+    tide_tensor *tensors;
+    tide_node **nodes;
+    tide_applied *applied; /* beside nodes, where any hold a context */
+    tide_list *lists;
+    uint32_t storage_count, tensor_count, node_count, list_count;
+    tide_cast *casts;
+    uint32_t cast_count;
+    appended *appended;
+    uint32_t appended_count;
+    gathered *gathered;
+    uint32_t gathered_count;
+    place *places; /* of the frame of a checkpoint */
+    uint32_t place_count;
+    bool is_stopped;
+    tide_value result;
+    tide_storage **new_storages; /* while it is made */
+    tide_tensor **new_tensors;
+    tide_node **new_nodes;
+    tide_list **new_lists;
+} memo_entry;
+
+/* The frame of the checkpoint that what is saved takes places in, and how many are taken. */
+static inline tide_checkpoint *tide_memo_frame(const tide_machine *m) {
+    tide_checkpoint *saving = tide_checkpoint_saving(m);
+    return saving ? saving : tide_checkpoint_recomputing(m);
+}
+
+static inline uint32_t tide_memo_places(const tide_machine *m, const tide_checkpoint *frame) {
+    return frame == tide_checkpoint_saving(m) ? frame->holder_count : frame->recomputed_count;
+}
+
+/* Plays the call, and captures what it left behind. (capture.c) */
+tide_value tide_capture_call(const tide_call_arguments *arguments, bool *is_kept, memo_entry *kept);
+
+/* ---- replay.c ---- */
+
+/* Whether a recomputation comes to its end where that of the entry did, and its places are held as in it. */
+bool tide_has_same_places(const tide_machine *m, const memo_entry *of);
+
+/* The call that has this key from the entry; `modules` has room for the number of every instance. */
+tide_value tide_replay_call(const memo_entry *of, const tide_call_key *key, const tide_call_arguments *arguments,
+                            uint32_t *modules);
+
+#endif
