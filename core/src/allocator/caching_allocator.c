@@ -932,6 +932,10 @@ tide_caching_status tide_caching_set_fraction(tide_caching_allocator *a, double 
     return TIDE_CACHING_OK;
 }
 
+void tide_caching_set_max_split(tide_caching_allocator *a, uint64_t bytes) {
+    a->conf.max_split_size_bytes = bytes;
+}
+
 void tide_caching_set_outside(tide_caching_allocator *a, uint64_t bytes) {
     a->outside_bytes = bytes < a->device_bytes ? bytes : a->device_bytes;
 }

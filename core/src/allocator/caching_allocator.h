@@ -154,6 +154,8 @@ tide_caching_status tide_caching_empty_cache(tide_caching_allocator *a);
 
 /* torch.cuda.set_per_process_memory_fraction. */
 tide_caching_status tide_caching_set_fraction(tide_caching_allocator *a, double fraction);
+/* max_split_size_mb, set while the allocator is in use; bytes, UINT64_MAX: every block may be split. */
+void tide_caching_set_max_split(tide_caching_allocator *a, uint64_t bytes);
 /* Device bytes in use outside of the allocator: context, NCCL, other processes. */
 void tide_caching_set_outside(tide_caching_allocator *a, uint64_t bytes);
 

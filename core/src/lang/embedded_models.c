@@ -1,6 +1,8 @@
 /* Texts of models/: by name, and those that are in the pack. */
 #include "lang/embedded_models.h"
 
+#include <string.h>
+
 const char *tide_pack;
 bool tide_pack_is_missed;
 
@@ -52,4 +54,12 @@ const tide_source *tide_catalogue_source(const char *name) {
 const tide_model_type *tide_model_type_of(tide_text model_type) {
     const tide_model_type *found = find_type(tide_model_types_at_once, model_type);
     return found ? found : find_any_type(model_type);
+}
+
+const tide_engine_root *tide_engine_root_of(const char *engine, tide_text architecture) {
+    for (uint32_t i = 0; i < tide_engine_root_count; i++)
+        if (strcmp(tide_engine_roots[i].engine, engine) == 0 &&
+            tide_text_is(architecture, tide_engine_roots[i].architecture))
+            return &tide_engine_roots[i];
+    return NULL;
 }

@@ -45,6 +45,17 @@ extern const tide_model_type tide_model_types[];
 extern const uint32_t tide_model_type_count;
 extern const tide_model_type tide_model_types_at_once[];
 
+/* Which description of an engine covers a class that config.json's "architectures" names. */
+typedef struct tide_engine_root {
+    const char *engine, *architecture, *description, *class_name;
+} tide_engine_root;
+
+extern const tide_engine_root tide_engine_roots[];
+extern const uint32_t tide_engine_root_count;
+
+/* NULL: no description of that engine covers it. */
+const tide_engine_root *tide_engine_root_of(const char *engine, tide_text architecture);
+
 /* NULL: no description covers it. */
 const tide_model_type *tide_model_type_of(tide_text model_type);
 

@@ -92,6 +92,7 @@ static uint32_t instantiate(tide_model *model, tide_class *of, uint32_t scope, c
     for (uint32_t i = 0; i < of->parameter_count; i++) model->instances[made].slots[i] = tide_value_retain(locals[i]);
     tide_frame f = {model, made, scope, of->constructor, locals};
     for (uint32_t i = 0; i < of->member_count && !m->has_failed; i++) {
+        if (model->is_made_on_device) m->module = made;
         if (model->depth >= CALL_DEPTH) tide_fail(m, TIDE_ERR_LIMIT, "modules nested deeper than %d", CALL_DEPTH);
         model->depth++;
         tide_value v = tide_eval(&f, of->members[i].expr);
@@ -125,7 +126,11 @@ static tide_value make_parameter(tide_frame *f, const tide_value *positional, ui
                       tide_terminated(m, f->function->name), tide_shape_text(m, &shape));
             return tide_none();
         }
-    tide_tensor *t = tide_empty_host(m, &shape, dtype);
+    tide_factor factor = m->state.factor;
+    m->state.factor = is_buffer ? TIDE_FACTOR_BUFFER : TIDE_FACTOR_PARAMETER;
+    if (model->is_made_on_device) m->module = f->instance;
+    tide_tensor *t = model->is_made_on_device ? tide_empty(m, &shape, dtype) : tide_empty_host(m, &shape, dtype);
+    m->state.factor = factor;
     t->is_parameter = !is_buffer;
     t->requires_grad = trains && tide_dtype_is_float(dtype);
     return tide_of_tensor(t);

@@ -114,6 +114,7 @@ typedef struct tide_model {
      * storage, and what follows when a module has been gone through. */
     void (*parameter_empty)(struct tide_model *model, uint32_t instance, tide_tensor *parameter);
     void (*module_empty)(struct tide_model *model, uint32_t instance);
+    bool is_made_on_device; /* a parameter or buffer is allocated as its module is made: with torch.device(...) */
 
     tide_parameter_row *parameters; /* in the order of named_parameters(), shared ones once */
     uint32_t parameter_count, parameter_capacity;

@@ -246,6 +246,7 @@ struct tide_machine {
     tide_timeline timeline;
     tide_device device;
     tide_sdpa_choice sdpa;
+    bool unifies_workspaces; /* cuBLASLt takes the workspace of cuBLAS: see ops/linear.c */
 
     void *free_lists[64]; /* by size in units of 32 bytes */
     tide_symbol *symbols;

@@ -471,7 +471,15 @@ static tide_value op_topk(tide_machine *m, tide_value *a) {
     return pair_of(m, &topk_backward, x, &shape);
 }
 
+/* torch.cuda.empty_cache() */
+static tide_value op_empty_cache(tide_machine *m, tide_value *a) {
+    (void)a;
+    if (!tide_is_aborting(m)) tide_timeline_empty_cache(&m->timeline);
+    return tide_none();
+}
+
 static const tide_op index_ops[] = {
+    {"empty_cache", "", TIDE_CAST_NONE, op_empty_cache},
     {"empty", "*sizes, dtype=none", TIDE_CAST_NONE, op_empty},
     {"host_tensor", "*sizes, dtype=none", TIDE_CAST_NONE, op_host},
     {"arange", "end, dtype=none", TIDE_CAST_NONE, op_arange},

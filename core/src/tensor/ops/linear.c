@@ -17,6 +17,7 @@ int64_t tide_gemm_workspace(const tide_machine *m) {
 
 static void workspace(tide_machine *m, int64_t bytes) {
     tide_factor factor = m->state.factor;
+    if (m->unifies_workspaces) bytes = tide_gemm_workspace(m);
     m->state.factor = TIDE_FACTOR_WORKSPACE;
     tide_tensor **kept = &m->state.workspaces[m->state.is_in_backward];
     if (!m->state.keeps_workspaces || bytes == CUBLASLT_WORKSPACE)

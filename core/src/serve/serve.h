@@ -1,0 +1,121 @@
+/* Inference servers: what the engine puts on the device, measures and leaves for its cache.
+ *
+ * The engine is a program on the symbolic machine, as a training step is: its runner's buffers, the model in the
+ * engine's own layers (models/architectures/vllm), the profile run. The caching allocator plays its events with the
+ * options that the engine sets; from the allocator's figures follow the budget, the cache groups, the blocks and how
+ * many requests fit. vLLM 0.32.0 on PyTorch 2.13: v1/worker/gpu_worker.py, v1/worker/gpu/model_runner.py,
+ * v1/core/kv_cache_utils.py. */
+#ifndef TIDE_SERVE_H
+#define TIDE_SERVE_H
+
+#include "base/json_read.h"
+#include "lang/module.h"
+
+/* The card as the driver tells it. */
+typedef struct tide_serve_device {
+    const char *name;      /* "NVIDIA H100 80GB HBM3": defaults of the engine follow from it */
+    uint64_t total_bytes;  /* cudaMemGetInfo */
+    uint64_t used_bytes;   /* context, communicators and other processes, before the engine's first snapshot */
+    int capability, sms;   /* compute capability times ten; multiprocessors */
+} tide_serve_device;
+
+enum { TIDE_SERVE_AUTO = -1 }; /* max_model_len: the longest that fits */
+
+/* The engine's settings under its own names; 0 and NULL: not given, the engine's default. */
+typedef struct tide_serve_settings {
+    const tide_json *config;      /* config.json of the model */
+    const char *dtype;            /* bfloat16 float16 float32; NULL: auto */
+    const char *kv_cache_dtype;   /* auto fp8 ... */
+    const char *quantization;     /* of weights as they are loaded: fp8 */
+    int64_t utilization_ppm;      /* gpu_memory_utilization, parts per million */
+    int64_t max_model_len, max_num_seqs, max_num_batched_tokens, block_size;
+    int64_t tensor_parallel_size, pipeline_parallel_size, data_parallel_size;
+    int64_t rank;                 /* of tensor and pipeline parallelism: tensor ranks are next to one another */
+    int64_t max_loras, max_lora_rank;
+    int64_t num_gpu_blocks_override, kv_cache_memory_bytes;
+    int64_t num_speculative_tokens;
+    bool enforce_eager, first_start, is_offline; /* is_offline: LLM() in place of vllm serve */
+    bool enable_expert_parallel, no_async_scheduling, disable_hybrid_kv_cache_manager, no_prefix_caching;
+    bool enable_lora, speculates_ngrams;
+    const tide_json *limit_mm_per_prompt; /* {"image": 1, "video": 0}; NULL: the engine's */
+} tide_serve_settings;
+
+enum { TIDE_CACHE_GROUP_LIMIT = 64 };
+
+typedef enum tide_cache_kind {
+    TIDE_CACHE_FULL,
+    TIDE_CACHE_SLIDING,
+    TIDE_CACHE_CHUNKED,
+    TIDE_CACHE_LATENT,
+    TIDE_CACHE_STATE,
+    TIDE_CACHE_CROSS
+} tide_cache_kind;
+
+/* What one layer keeps for a block of tokens: v1/kv_cache_interface.py, KVCacheSpec. */
+typedef struct tide_cache_spec {
+    tide_cache_kind kind;
+    int64_t block_size;  /* tokens */
+    int64_t page_bytes;  /* of a block, padding included */
+    int64_t token_bytes; /* of one token; 0: a state */
+    int64_t window;      /* of SLIDING and CHUNKED: tokens */
+} tide_cache_spec;
+
+/* Layers that share a block table. */
+typedef struct tide_cache_group {
+    tide_cache_spec spec;
+    int64_t layers;
+    int64_t blocks_per_request; /* that a request of max_model_len tokens holds at most */
+} tide_cache_group;
+
+/* Everything that starting the engine leaves behind; bytes unless a unit stands there. */
+typedef struct tide_serve_figures {
+    const char *dtype;
+    int64_t max_model_len, max_num_seqs, max_num_batched_tokens, tokens_in_flight;
+    uint64_t weight_bytes, buffer_bytes; /* of parameters; of buffers */
+    uint64_t model_bytes;                /* "Model loading took" */
+    uint64_t before_load, after_load;    /* allocated */
+    uint64_t requested;                  /* total * gpu_memory_utilization, rounded up */
+    uint64_t consumed, transient;        /* of the profile run: segments kept, and the peak above what is kept */
+    uint64_t graph_bytes;                /* estimate of CUDA graph memory */
+    int64_t available;                   /* "Available KV cache memory" */
+    int64_t block_bytes, num_blocks;
+    int64_t blocks_per_request;          /* over all groups */
+    int64_t one_request_bytes, longest;  /* that one request of max_model_len needs; tokens that would fit */
+    int64_t capacity_tokens;             /* "GPU KV cache size: ... tokens" */
+    tide_cache_group groups[TIDE_CACHE_GROUP_LIMIT];
+    uint32_t group_count;
+    const char *refusal; /* the engine's own words; NULL: it starts */
+} tide_serve_figures;
+
+typedef struct tide_serve_run {
+    tide_machine machine;
+    tide_descriptions descriptions;
+    tide_model model;
+    tide_serve_settings settings; /* with the defaults of this card and model */
+    tide_serve_device device;
+    tide_cache_spec *specs; /* of the layers of this rank, in order */
+    uint32_t spec_count;
+    uint32_t load_event, loaded_event, profile_event; /* where loading begins and ends, and where profiling begins */
+    tide_serve_figures figures;
+} tide_serve_run;
+
+/* Starts the engine: plays it on the machine and fills run->figures. *run is zero. False after an error. */
+bool tide_serve_start(tide_serve_run *run, const tide_serve_settings *settings, const tide_serve_device *device,
+                      tide_arena *arena, tide_diagnostics *diags);
+
+/* ---- kv_cache.c ---- */
+
+/* Groups, block bytes and blocks per request from the specs of a model's layers. */
+bool tide_cache_groups(tide_serve_run *run);
+/* Blocks that a request of `length` tokens holds at most, over all groups. */
+int64_t tide_cache_blocks_of(const tide_serve_run *run, int64_t length);
+/* The number of blocks, and refusals, from run->figures.available. */
+void tide_cache_blocks(tide_serve_run *run);
+
+/* ---- budget.c ---- */
+
+/* Plays the timeline through the allocator; weights, consumed, transient and available. False: out of memory, and
+ * figures.refusal says so. */
+bool tide_serve_budget(tide_serve_run *run);
+
+#endif

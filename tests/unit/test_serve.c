@@ -1,0 +1,200 @@
+/* Recorded starts of inference servers, predicted.
+ *
+ *     test_serve FILE [-v]     a result of the serving oracle per line
+ *
+ * A start passes where its weights, what it keeps and takes for a moment, its blocks and its refusals are equal to what
+ * was recorded. -v: a line for each. */
+#define _POSIX_C_SOURCE 200809L
+#include <cjson/cJSON.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lang/embedded_models.h"
+#include "serve/serve.h"
+
+static int passed, failed;
+static bool is_verbose;
+
+typedef struct card {
+    const char *key, *name;
+    int mib, capability, sms;
+} card;
+
+static const card cards[] = {{"h100", "NVIDIA H100 80GB HBM3", 81080, 90, 132},
+                             {"h200", "NVIDIA H200", 143155, 90, 132},
+                             {"a100-80", "NVIDIA A100-SXM4-80GB", 81152, 80, 108},
+                             {"a100-40", "NVIDIA A100-SXM4-40GB", 40448, 80, 108},
+                             {"l40s", "NVIDIA L40S", 45465, 89, 142},
+                             {"l4", "NVIDIA L4", 22579, 89, 58},
+                             {"a10", "NVIDIA A10G", 22579, 86, 80},
+                             {"rtx4090", "NVIDIA GeForce RTX 4090", 24094, 89, 128},
+                             {"rtx3090", "NVIDIA GeForce RTX 3090", 24135, 86, 82},
+                             {"b200", "NVIDIA B200", 182630, 100, 148}};
+
+static double number_at(const cJSON *object, const char *key, double otherwise) {
+    const cJSON *value = cJSON_GetObjectItemCaseSensitive(object, key);
+    return cJSON_IsNumber(value) ? value->valuedouble : otherwise;
+}
+
+static bool true_at(const cJSON *object, const char *key, bool otherwise) {
+    const cJSON *value = cJSON_GetObjectItemCaseSensitive(object, key);
+    return cJSON_IsBool(value) ? cJSON_IsTrue(value) : otherwise;
+}
+
+static const char *text_at(const cJSON *object, const char *key) {
+    return cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(object, key));
+}
+
+static const tide_json *parse(tide_arena *arena, const cJSON *value, tide_diagnostics *diags) {
+    char *text = value ? cJSON_PrintUnformatted(value) : NULL;
+    const tide_json *made =
+        text ? tide_json_parse(arena, tide_text_of(tide_text_copy(arena, tide_text_of(text))), "/test", diags) : NULL;
+    cJSON_free(text);
+    return made;
+}
+
+/* The configuration of the catalogue with the overrides of the case. */
+static const tide_json *config_of(tide_arena *arena, const cJSON *of_case, tide_diagnostics *diags) {
+    const tide_source *source = tide_catalogue_source(text_at(of_case, "model"));
+    const cJSON *given = cJSON_GetObjectItem(of_case, "config");
+    cJSON *entry = source ? cJSON_ParseWithLength(source->text, source->length) : NULL;
+    cJSON *config = given ? cJSON_Duplicate(given, true) : cJSON_DetachItemFromObject(entry, "config");
+    const cJSON *overrides = cJSON_GetObjectItem(of_case, "overrides");
+    for (const cJSON *o = overrides ? overrides->child : NULL; o; o = o->next) {
+        cJSON *at = config;
+        char key[200], *part = key, *dot;
+        snprintf(key, sizeof key, "%s", o->string);
+        while (at && (dot = strchr(part, '.'))) {
+            *dot = '\0';
+            at = cJSON_GetObjectItem(at, part);
+            part = dot + 1;
+        }
+        cJSON_DeleteItemFromObject(at, part);
+        if (at && !cJSON_IsNull(o)) cJSON_AddItemToObject(at, part, cJSON_Duplicate(o, true));
+    }
+    const tide_json *made = parse(arena, config, diags);
+    cJSON_Delete(config);
+    cJSON_Delete(entry);
+    return made;
+}
+
+static bool read_case(tide_arena *arena, const cJSON *of_case, tide_serve_settings *s, tide_serve_device *d,
+                      tide_diagnostics *diags) {
+    const char *gpu = text_at(of_case, "gpu"), *usage = text_at(of_case, "usage"), *note = text_at(of_case, "note");
+    const card *c = &cards[0];
+    for (size_t i = 0; gpu && i < sizeof cards / sizeof *cards; i++)
+        if (strcmp(cards[i].key, gpu) == 0) c = &cards[i];
+    *d = (tide_serve_device){.name = c->name,
+                             .total_bytes = (uint64_t)c->mib << 20,
+                             .used_bytes = (uint64_t)number_at(of_case, "context_mib", 0) << 20,
+                             .capability = (int)number_at(of_case, "capability", c->capability),
+                             .sms = (int)number_at(of_case, "sms", c->sms)};
+    const cJSON *spec = cJSON_GetObjectItem(of_case, "speculative_config");
+    *s = (tide_serve_settings){
+        .config = config_of(arena, of_case, diags),
+        .dtype = text_at(of_case, "dtype"),
+        .kv_cache_dtype = text_at(of_case, "kv_cache_dtype"),
+        .quantization = text_at(of_case, "quantization"),
+        .utilization_ppm = (int64_t)(number_at(of_case, "gpu_memory_utilization", 0.92) * 1e6 + 0.5),
+        .max_model_len = (int64_t)number_at(of_case, "max_model_len", 0),
+        .max_num_seqs = (int64_t)number_at(of_case, "max_num_seqs", 0),
+        .max_num_batched_tokens = (int64_t)number_at(of_case, "max_num_batched_tokens", 0),
+        .block_size = (int64_t)number_at(of_case, "block_size", 0),
+        .tensor_parallel_size = (int64_t)number_at(of_case, "tensor_parallel_size", 1),
+        .pipeline_parallel_size = (int64_t)number_at(of_case, "pipeline_parallel_size", 1),
+        .data_parallel_size = (int64_t)number_at(of_case, "data_parallel_size", 1),
+        .rank = (int64_t)number_at(of_case, "rank", 0),
+        .max_loras = (int64_t)number_at(of_case, "max_loras", 1),
+        .max_lora_rank = (int64_t)number_at(of_case, "max_lora_rank", 16),
+        .num_gpu_blocks_override = (int64_t)number_at(of_case, "num_gpu_blocks_override", 0),
+        .kv_cache_memory_bytes = (int64_t)number_at(of_case, "kv_cache_memory_bytes", 0),
+        .num_speculative_tokens = (int64_t)number_at(spec, "num_speculative_tokens", 0),
+        .speculates_ngrams = text_at(spec, "method") && strcmp(text_at(spec, "method"), "ngram") == 0,
+        .enforce_eager = true_at(of_case, "enforce_eager", false),
+        .first_start = note && strstr(note, "first"),
+        .is_offline = usage && strcmp(usage, "llm") == 0,
+        .enable_expert_parallel = true_at(of_case, "enable_expert_parallel", false),
+        .no_async_scheduling = !true_at(of_case, "async_scheduling", true),
+        .disable_hybrid_kv_cache_manager = true_at(of_case, "disable_hybrid_kv_cache_manager", false),
+        .no_prefix_caching = !true_at(of_case, "enable_prefix_caching", true),
+        .enable_lora = true_at(of_case, "enable_lora", false),
+        .limit_mm_per_prompt = parse(arena, cJSON_GetObjectItem(of_case, "limit_mm_per_prompt"), diags)};
+    return s->config != NULL;
+}
+
+static int differs(const char *id, const char *what, double got, double recorded) {
+    if (recorded < 0 || got == recorded) return 0;
+    printf("%s: %s is %.0f, recorded %.0f (%+.0f)\n", id, what, got, recorded, got - recorded);
+    return 1;
+}
+
+static void check(const cJSON *measured) {
+    const cJSON *of_case = cJSON_GetObjectItem(measured, "case"), *memory = cJSON_GetObjectItem(measured, "memory"),
+                *kv = cJSON_GetObjectItem(measured, "kv"), *profile = cJSON_GetObjectItem(memory, "profile"),
+                *weights = cJSON_GetObjectItem(measured, "weights");
+    const char *id = text_at(of_case, "id"), *outcome = text_at(measured, "outcome");
+    tide_arena arena;
+    tide_diagnostics diags;
+    jmp_buf escape;
+    if (setjmp(escape)) exit(2);
+    tide_arena_init(&arena, tide_default_allocator(), &escape);
+    tide_diagnostics_init(&diags, &arena);
+    tide_serve_settings settings;
+    tide_serve_device device;
+    tide_serve_run *run = TIDE_NEW(&arena, tide_serve_run, 1);
+    int wrong = 0;
+    if (!read_case(&arena, of_case, &settings, &device, &diags) ||
+        !tide_serve_start(run, &settings, &device, &arena, &diags)) {
+        printf("%s: not expressed: %s: %s\n", id, diags.count ? diags.items[0].place : "",
+               diags.count ? diags.items[0].message : "");
+        wrong++;
+    } else {
+        const tide_serve_figures *f = &run->figures;
+        wrong += differs(id, "weights", (double)f->weight_bytes, number_at(weights, "bytes", -1));
+        wrong += differs(id, "buffers", (double)f->buffer_bytes, number_at(weights, "buffers", -1));
+        if (number_at(memory, "model_bytes", -1) > 0)
+            wrong += differs(id, "model_bytes", (double)f->model_bytes, number_at(memory, "model_bytes", -1));
+        wrong += differs(id, "consumed", (double)f->consumed, number_at(profile, "total_consumed", -1));
+        wrong += differs(id, "transient", (double)f->transient, number_at(profile, "transient_peak", -1));
+        if (strcmp(outcome, "ok") == 0) {
+            wrong += differs(id, "block_bytes", (double)f->block_bytes, number_at(kv, "block_bytes", -1));
+            wrong += differs(id, "num_blocks", (double)f->num_blocks, number_at(kv, "num_blocks", -1));
+            wrong += differs(id, "capacity", (double)f->capacity_tokens, number_at(kv, "capacity_tokens", -1));
+        }
+        const char *message = text_at(measured, "message");
+        if ((f->refusal != NULL) != (strcmp(outcome, "refused") == 0)) {
+            printf("%s: %s, recorded %s: %s\n", id, f->refusal ? f->refusal : "starts", outcome,
+                   message ? message : "");
+            wrong++;
+        } else if (f->refusal && is_verbose) {
+            printf("%s:\n   %s\n   %s\n", id, f->refusal, message);
+        }
+    }
+    if (is_verbose && !wrong) printf("%s: equal\n", id);
+    if (wrong)
+        failed++;
+    else
+        passed++;
+    tide_arena_free(&arena);
+}
+
+int main(int argc, char **argv) {
+    if (argc < 2) return 2;
+    is_verbose = argc > 2 && strcmp(argv[argc - 1], "-v") == 0;
+    for (int i = 1; i < argc - is_verbose; i++) {
+        FILE *file = fopen(argv[i], "rb");
+        char *line = NULL;
+        size_t size = 0;
+        while (file && getline(&line, &size, file) > 0) {
+            cJSON *measured = cJSON_Parse(line);
+            if (cJSON_IsObject(measured)) check(measured);
+            cJSON_Delete(measured);
+        }
+        free(line);
+        if (file) fclose(file);
+    }
+    printf("%d passed, %d failed\n", passed, failed);
+    return failed > 0;
+}
