@@ -153,7 +153,6 @@ static void check(const cJSON *measured) {
     } else {
         const tide_serve_figures *f = &run->figures;
         wrong += differs(id, "weights", (double)f->weight_bytes, number_at(weights, "bytes", -1));
-        wrong += differs(id, "buffers", (double)f->buffer_bytes, number_at(weights, "buffers", -1));
         if (number_at(memory, "model_bytes", -1) > 0)
             wrong += differs(id, "model_bytes", (double)f->model_bytes, number_at(memory, "model_bytes", -1));
         wrong += differs(id, "consumed", (double)f->consumed, number_at(profile, "total_consumed", -1));

@@ -18,8 +18,8 @@ static int64_t blocks_of_spec(const tide_serve_run *run, const tide_cache_spec *
         return ceil_div(least(s->window - 1 + run->figures.tokens_in_flight, length), s->block_size) + 1;
     case TIDE_CACHE_CHUNKED:
         return ceil_div(least(s->window + run->figures.tokens_in_flight, length), s->block_size);
-    case TIDE_CACHE_STATE:
-        return 1 + run->settings.num_speculative_tokens;
+    case TIDE_CACHE_STATE: /* mamba_cache_mode "align": the state, the one before it and a checkpoint */
+        return (s->window ? 2 + s->window : 1) + run->settings.num_speculative_tokens;
     case TIDE_CACHE_CROSS:
         return ceil_div(s->window, s->block_size);
     case TIDE_CACHE_FULL:
@@ -107,8 +107,35 @@ static bool split_groups(tide_serve_run *run) {
     return true;
 }
 
+/* platforms/interface.py, update_block_size_for_backend: a block of attention becomes as large as a state, which is
+ * padded to it. Models of states alone have one block for a request. */
+static void align_states(tide_serve_run *run) {
+    int64_t state = 0, token = 0;
+    for (uint32_t i = 0; i < run->spec_count; i++) {
+        const tide_cache_spec *s = &run->specs[i];
+        if (s->kind == TIDE_CACHE_STATE && s->page_bytes > state) state = s->page_bytes;
+        if (s->kind != TIDE_CACHE_STATE && s->token_bytes > token) token = s->token_bytes;
+    }
+    if (!state) return;
+    int64_t step = run->settings.block_size > 16 ? run->settings.block_size : 16;
+    int64_t block = token ? step * ceil_div(state, step * token) : run->figures.max_model_len;
+    for (uint32_t i = 0; i < run->spec_count; i++) {
+        tide_cache_spec *s = &run->specs[i];
+        if (s->kind != TIDE_CACHE_STATE) {
+            s->block_size = block;
+            s->page_bytes = block * s->token_bytes;
+            continue;
+        }
+        bool is_aligned = token && !run->settings.no_prefix_caching;
+        if (!is_aligned) s->window = 0;
+        s->block_size = is_aligned ? block : run->figures.max_model_len;
+        if (token) s->page_bytes = block * token;
+    }
+}
+
 bool tide_cache_groups(tide_serve_run *run) {
     tide_serve_figures *f = &run->figures;
+    align_states(run);
     f->group_count = 0;
     f->block_bytes = 0;
     if (run->settings.disable_hybrid_kv_cache_manager) promote_windows(run);

@@ -148,7 +148,9 @@ static void take_defaults(tide_serve_run *run) {
     if (!s->tensor_parallel_size) s->tensor_parallel_size = 1;
     if (!s->pipeline_parallel_size) s->pipeline_parallel_size = 1;
     if (!s->data_parallel_size) s->data_parallel_size = 1;
-    if (!s->block_size) s->block_size = 16;
+    bool is_latent = tide_json_at(s->config, "kv_lora_rank") != NULL;
+    bool is_fp8 = s->kv_cache_dtype && strncmp(s->kv_cache_dtype, "fp8", 3) == 0;
+    if (!s->block_size) s->block_size = is_latent && is_fp8 && run->device.capability == 90 ? 64 : 16; /* FlashMLA */
     run->figures.max_model_len = s->max_model_len > 0 ? s->max_model_len : derived_length(s->config);
     batch_defaults(run);
     run->figures.max_num_seqs = s->max_num_seqs;
@@ -209,6 +211,7 @@ static void set_settings(tide_serve_run *run) {
     set_int(run, "max_lora_rank", s->max_lora_rank);
     set_int(run, "capability", run->device.capability);
     set_int(run, "cache_block_size", s->block_size);
+    set_truth(run, "has_attention", false); /* once the model is there */
     set_truth(run, "enable_expert_parallel", s->enable_expert_parallel);
     set_value(run, "model_dtype", (tide_value){.kind = TIDE_VALUE_DTYPE, .dtype = run->model.state.dtype});
     set_int(run, "pp_size", s->pipeline_parallel_size);
@@ -270,6 +273,7 @@ static void add_spec(tide_serve_run *run, const tide_list *said) {
     spec.window = n[4];
     if (spec.kind == TIDE_CACHE_STATE) {
         spec.page_bytes = n[1];
+        spec.window = n[2]; /* checkpoints of a prompt */
     } else {
         spec.token_bytes = spec.kind == TIDE_CACHE_LATENT ? n[2] * cache_value_bytes(run)
                                                           : n[1] * (n[2] + n[3]) * cache_value_bytes(run);
@@ -310,6 +314,8 @@ static bool load_model(tide_serve_run *run, tide_description *runner, uint32_t *
     if (!description || !(*model_root = build(run, description, root->class_name, config))) return false;
     count_weights(run, first_buffer);
     collect_specs(run);
+    for (uint32_t i = 0; i < run->spec_count; i++)
+        if (run->specs[i].kind != TIDE_CACHE_STATE) tide_model_setting(&run->model, "has_attention")->truth = true;
     if (!build(run, runner, "ImportedModules", config)) return false;
     tide_timeline_empty_cache(&m->timeline);
     run->loaded_event = m->timeline.event_count;
