@@ -49,6 +49,8 @@ const uint32_t tide_architecture_source_count = 0;
 const tide_model_type tide_model_types[] = {{.model_type = NULL}}, tide_model_types_at_once[] = {{.model_type = NULL}};
 const uint32_t tide_model_type_count = 0;
 const uint32_t tide_pack_length = 0;
+const tide_engine_root tide_engine_roots[] = {{0}};
+const uint32_t tide_engine_root_count = 0;
 
 const tide_source tide_recipe_sources[] = {
     SOURCE("tuned",
