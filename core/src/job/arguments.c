@@ -14,7 +14,7 @@ enum { OVERRIDE_LIMIT = 256, JOINED_LIMIT = 16384 };
 
 void tide_arguments_init(tide_arguments *arguments, tide_arena *arena, tide_diagnostics *diags) {
     *arguments = (tide_arguments){.arena = arena, .diags = diags};
-    for (unsigned id = 0; id < TIDE_SET_COUNT; id++) arguments->values[id] = tide_settings[id].default_value;
+    for (unsigned id = 0; id < TIDE_SET_COUNT; id++) arguments->values[id] = tide_setting_default(id);
 }
 
 const char *tide_argument_text(const tide_arguments *arguments, tide_setting_id id) {
@@ -217,7 +217,7 @@ void tide_setting_put(tide_arguments *arguments, tide_text name, tide_text value
         warn_twice(arguments, tide_format(arguments->arena, "/settings/%s", tide_settings[id].name));
     arguments->is_given[id] = true;
     arguments->origins[id] = origin;
-    arguments->values[id] = text ? text : tide_settings[id].default_value;
+    arguments->values[id] = text ? text : tide_setting_default(id);
 }
 
 void tide_argument_read(tide_arguments *arguments, tide_text word, tide_origin origin, bool is_first) {

@@ -15,12 +15,12 @@ static void check_options(tide_job_builder *b) {
     int64_t dp = tide_option_int(job, TIDE_OPTION_dp, 1), rank = tide_option_int(job, TIDE_OPTION_rank, 0);
     bool is_alone = strcmp(kind, "none") == 0;
     for (unsigned id = TIDE_SET_parallel_kind; id < TIDE_SET_COUNT; id++)
-        if (b->arguments.is_given[id] && !tide_setting_is_of(&tide_settings[id], kind) &&
+        if (b->arguments.is_given[id] && !tide_beginning_listed(tide_setting_wants(&tide_settings[id]), kind) &&
             !was_replaced(b, (tide_setting_id)id))
-            tide_error(
-                b->diags, TIDE_ERR_CONFLICT, tide_builder_place(b, (tide_setting_id)id),
-                tide_format(b->arena, "is no option of parallel.kind=%s", kind),
-                tide_format(b->arena, "leave it out, or choose a kind that has it (%s)", tide_settings[id].kinds));
+            tide_error(b->diags, TIDE_ERR_CONFLICT, tide_builder_place(b, (tide_setting_id)id),
+                       tide_format(b->arena, "is no option of parallel.kind=%s", kind),
+                       tide_format(b->arena, "leave it out, or choose a kind that has it (%s)",
+                                   tide_setting_wants(&tide_settings[id])));
     if (rank >= dp)
         tide_error(b->diags, TIDE_ERR_FIELD_RANGE, "/settings/parallel.rank",
                    tide_format(b->arena, "is %lld; ranks of parallel.dp=%lld go from 0 to %lld", (long long)rank,
@@ -67,10 +67,8 @@ static void check_copies(tide_job_builder *b) {
 /* Settings OBJECT.KEY, from first to last, that are given and that the choice of OBJECT does not read. */
 static void check_unread(tide_job_builder *b, tide_setting_id object, tide_setting_id first, tide_setting_id last) {
     for (unsigned id = first; id <= last; id++)
-        if (b->arguments.is_given[id] &&
-            strcmp(tide_argument_text(&b->arguments, id), tide_settings[id].default_value) != 0 &&
-            (tide_argument_is(&b->arguments, object, "none") ||
-             !tide_setting_is_of(&tide_settings[id], tide_argument_text(&b->arguments, object))))
+        if (b->arguments.is_given[id] && strcmp(tide_argument_text(&b->arguments, id), tide_setting_default(id)) != 0 &&
+            !tide_setting_is_of(&tide_settings[id], tide_argument_text(&b->arguments, object)))
             tide_report(b->diags, TIDE_WARNING, TIDE_ERR_CONFLICT, tide_builder_place(b, id),
                         tide_format(b->arena, "changes nothing with %s=%s", tide_settings[object].name,
                                     tide_argument_text(&b->arguments, object)),

@@ -16,7 +16,7 @@ static void row_add(tide_job_builder *b, const char *name, const char *value, ti
 /* Options of a kind that is not played would only be noise. */
 static bool is_option_read(const tide_job_builder *b, tide_setting_id id) {
     const char *kind = tide_argument_text(&b->arguments, TIDE_SET_parallel_kind);
-    return id <= TIDE_SET_parallel_kind || (strcmp(kind, "none") != 0 && tide_setting_is_of(&tide_settings[id], kind));
+    return id <= TIDE_SET_parallel_kind || tide_setting_is_of(&tide_settings[id], kind);
 }
 
 static void write_rows(tide_job_builder *b) {

@@ -5,6 +5,7 @@
 #include "allocator/alloc_conf.h"
 #include "base/json_read.h"
 #include "base/json_write.h"
+#include "job/settings_types.h"
 
 typedef enum tide_origin { TIDE_ORIGIN_DEFAULT, TIDE_ORIGIN_RECIPE, TIDE_ORIGIN_FILE, TIDE_ORIGIN_USER } tide_origin;
 
@@ -72,19 +73,26 @@ typedef struct tide_gpu {
     int sms, threads_per_sm;
 } tide_gpu;
 
-/* The options of a job over several GPUs, parallel.KEY. */
+/* When a setting is read: when the model is loaded (or before), when a loaded model is built into what is played, or by
+ * the step alone. What is not read again may be kept from one job to the next. */
+typedef enum tide_read { TIDE_READ_LOAD, TIDE_READ_PLAY, TIDE_READ_STEP } tide_read;
+
+typedef enum tide_setting_id {
+#define TIDE_SETTING(name, ...) TIDE_SET_##name,
+#include "job/settings.def"
+    TIDE_SET_COUNT
+} tide_setting_id;
+
+/* The settings parallel.KEY. */
 typedef enum tide_option {
-#define TIDE_OPTION(key, kinds, type, value, choices, synonyms, unit, aliases, least, most, help) TIDE_OPTION_##key,
-#include "job/options.def"
-#undef TIDE_OPTION
+#define TIDE_SETTING(name, ...)
+#define TIDE_SETTING_OF(object, key, ...) TIDE_OPTION_##object(key)
+#define TIDE_OPTION_quant(key)
+#define TIDE_OPTION_adapter(key)
+#define TIDE_OPTION_parallel(key) TIDE_OPTION_##key,
+#include "job/settings.def"
     TIDE_OPTION_COUNT
 } tide_option;
-
-/* A list of names, or prefixes or ends of them. */
-typedef struct tide_name_list {
-    const char **names;
-    uint32_t count;
-} tide_name_list;
 
 /* A method of peft and its configuration. */
 typedef struct tide_adapter {

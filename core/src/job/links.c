@@ -272,7 +272,7 @@ uint32_t tide_link_join(tide_arena *arena, const tide_link *link, const tide_tex
 /* ---- writing ---- */
 
 static const char *default_of(tide_arena *arena, const tide_job *job, tide_setting_id id) {
-    return id == TIDE_SET_capability ? tide_format(arena, "%d", job->gpu.capability) : tide_settings[id].default_value;
+    return id == TIDE_SET_capability ? tide_format(arena, "%d", job->gpu.capability) : tide_setting_default(id);
 }
 
 /* An option of adapters asks for one, unless the job says that it has none. */
@@ -280,7 +280,7 @@ static bool has_adapter_option(const tide_job *job) {
     for (uint32_t i = 0; i < job->row_count; i++) {
         tide_setting_id id = tide_setting_find(tide_text_of(job->rows[i].name));
         if (id < TIDE_SET_COUNT && strncmp(job->rows[i].name, "adapter.", strlen("adapter.")) == 0 &&
-            strcmp(job->rows[i].value, tide_settings[id].default_value) != 0)
+            strcmp(job->rows[i].value, tide_setting_default(id)) != 0)
             return true;
     }
     return false;

@@ -3,31 +3,65 @@
 
 #include <string.h>
 
+#include "base/units.h"
 #include "lang/embedded_models.h"
 
-const tide_setting tide_settings[TIDE_SET_COUNT] = {
-#define TIDE_SETTING(name, type, value, choices, synonyms, unit, group, aliases, least, most, help)                    \
-    {#name, TIDE_SETTING_##type, value, choices, synonyms, unit, group, aliases, least, most, ""},
-#define TIDE_SETTING_IN(object, kinds, key, type, value, choices, synonyms, unit, group, aliases, least, most, help)   \
-    {#object "." #key, TIDE_SETTING_##type, value, choices, synonyms, unit, group, aliases, least, most, kinds},
-#define TIDE_OPTION(key, kinds, type, value, choices, synonyms, unit, aliases, least, most, help)                      \
-    {"parallel." #key, TIDE_SETTING_##type, value, choices, synonyms, unit, "parallel", aliases, least, most, kinds},
+/* ---- choices ---- */
+
+/* `_` at the end of a choice is not part of the word: see tide_setting_choice. */
+#define TIDE_CHOICE_NAMES_NOTHING(name, ...)
+#define TIDE_CHOICE_NAMES_ENUM(name, ...)                                                                              \
+    static const char *const choices_of_##name[] = {TIDE_EACH(TIDE_CHOICE_NAME, name, __VA_ARGS__)};
+#define TIDE_CHOICE_NAMES_WORDS TIDE_CHOICE_NAMES_ENUM
+#define TIDE_CHOICE_NAME(name, choice) #choice,
+
+#define TIDE_SETTING(name, type, ...) TIDE_CHOICES(TIDE_CHOICE_NAMES, name, TIDE_CHOICES_##type)
 #include "job/settings.def"
-#undef TIDE_OPTION
-#undef TIDE_SETTING_IN
-#undef TIDE_SETTING
+
+static const char *const choices_of_optimizer[] = {
+#define TIDE_OPTIMIZER(name, ...) #name,
+#include "job/optimizers.def"
+#undef TIDE_OPTIMIZER
+};
+
+/* ---- the table ---- */
+
+#define TIDE_TYPE_INT TIDE_SETTING_INT
+#define TIDE_TYPE_NUMBER TIDE_SETTING_NUMBER
+#define TIDE_TYPE_BOOL TIDE_SETTING_BOOL
+#define TIDE_TYPE_CHOICE(...) TIDE_SETTING_CHOICE
+#define TIDE_TYPE_DTYPE(...) TIDE_SETTING_DTYPE
+#define TIDE_TYPE_OPTIMIZER TIDE_SETTING_OPTIMIZER, TIDE_ROW_CHOICES(optimizer)
+#define TIDE_TYPE_TEXT TIDE_SETTING_TEXT
+#define TIDE_TYPE_LIST TIDE_SETTING_LIST
+#define TIDE_TYPE_SIZE TIDE_SETTING_SIZE
+#define TIDE_TYPE_NAME TIDE_SETTING_NAME
+#define TIDE_TYPE_RECIPE TIDE_SETTING_RECIPE
+#define TIDE_TYPE_OVERRIDES TIDE_SETTING_OVERRIDES
+
+#define TIDE_ROW_CHOICES(id) .choices = choices_of_##id, .choice_count = TIDE_COUNT_OF(choices_of_##id)
+#define TIDE_ROW_CHOICES_NOTHING(id, ...)
+#define TIDE_ROW_CHOICES_ENUM(id, ...) TIDE_ROW_CHOICES(id),
+#define TIDE_ROW_CHOICES_WORDS TIDE_ROW_CHOICES_ENUM
+
+#define TIDE_ROW(name_, id, type_, ...)                                                                                \
+    {.name = name_, .type = TIDE_TYPE_##type_, TIDE_CHOICES(TIDE_ROW_CHOICES, id, TIDE_CHOICES_##type_) __VA_ARGS__},
+
+const tide_setting tide_settings[TIDE_SET_COUNT] = {
+#define TIDE_SETTING(name, type, help, ...) TIDE_ROW(#name, name, type, __VA_ARGS__)
+#define TIDE_SETTING_OF(object, key, type, help, ...) TIDE_ROW(#object "." #key, object##_##key, type, __VA_ARGS__)
+#include "job/settings.def"
 };
 
 const char *const tide_setting_help[TIDE_SET_COUNT] = {
-#define TIDE_SETTING(name, type, value, choices, synonyms, unit, group, aliases, least, most, help) help,
-#define TIDE_SETTING_IN(object, kinds, key, type, value, choices, synonyms, unit, group, aliases, least, most, help)   \
-    help,
-#define TIDE_OPTION(key, kinds, type, value, choices, synonyms, unit, aliases, least, most, help) help,
+#define TIDE_SETTING(name, type, help, ...) help,
 #include "job/settings.def"
-#undef TIDE_OPTION
-#undef TIDE_SETTING_IN
-#undef TIDE_SETTING
 };
+
+const char *tide_setting_default(tide_setting_id id) {
+    const char *text = tide_settings[id].default_value;
+    return text ? text : "";
+}
 
 tide_name_list tide_names_of(tide_arena *arena, const char *list) {
     tide_text rest = tide_text_of(list), piece;
@@ -38,6 +72,8 @@ tide_name_list tide_names_of(tide_arena *arena, const char *list) {
         if (piece.length) names.names[names.count++] = tide_text_copy(arena, piece);
     return names;
 }
+
+/* ---- names ---- */
 
 static bool is_alias(const tide_setting *setting, tide_text name) {
     tide_text rest = tide_text_of(setting->aliases), alias;
@@ -84,8 +120,24 @@ tide_setting_id tide_setting_find(tide_text name) {
     return TIDE_SET_COUNT;
 }
 
+tide_setting_id tide_setting_needs(const tide_setting *setting, tide_text *choices, bool *is_excluded) {
+    tide_text rest = tide_text_of(setting->when), name;
+    if (!rest.length) return TIDE_SET_COUNT;
+    tide_piece_next(&rest, '=', &name);
+    *choices = rest;
+    *is_excluded = name.at[name.length - 1] == '!';
+    if (*is_excluded) name.length--;
+    return tide_setting_find(name);
+}
+
 bool tide_setting_is_of(const tide_setting *setting, const char *choice) {
-    return tide_beginning_listed(setting->kinds, choice);
+    const char *equals = setting->when ? strchr(setting->when, '=') : NULL;
+    return !equals || tide_beginning_listed(equals + 1, choice) == (equals[-1] != '!');
+}
+
+const char *tide_setting_wants(const tide_setting *setting) {
+    const char *equals = setting->when ? strchr(setting->when, '=') : NULL;
+    return equals && equals[-1] != '!' ? equals + 1 : "";
 }
 
 bool tide_setting_is_object(tide_text name) {
@@ -109,15 +161,19 @@ const char *tide_setting_nearest(tide_arena *arena, tide_text name) {
     return tide_nearest(tide_text_of(tide_lowered(arena, name)), names, count);
 }
 
+bool tide_setting_chooses(const tide_setting *setting) {
+    return setting->choices || setting->type == TIDE_SETTING_RECIPE;
+}
+
 tide_text tide_setting_choice(const tide_setting *setting, uint32_t index) {
-    if (setting == &tide_settings[TIDE_SET_optimizer])
-        return tide_text_of(index < tide_optimizer_name_count ? tide_optimizer_names[index] : NULL);
-    if (setting == &tide_settings[TIDE_SET_recipe] && index)
+    if (setting->type == TIDE_SETTING_RECIPE) {
+        if (index == 0) return TIDE_TEXT("none");
         return tide_text_of(index <= tide_recipe_source_count ? tide_recipe_sources[index - 1].name : NULL);
-    tide_text rest = tide_text_of(setting->choices), choice;
-    for (uint32_t i = 0; tide_piece_next(&rest, '|', &choice); i++)
-        if (i == index) return choice;
-    return (tide_text){"", 0};
+    }
+    if (index >= setting->choice_count) return TIDE_TEXT("");
+    tide_text choice = tide_text_of(setting->choices[index]);
+    if (choice.at[choice.length - 1] == '_') choice.length--;
+    return choice;
 }
 
 bool tide_setting_has_choice(const tide_setting *setting, tide_text value) {

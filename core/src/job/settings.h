@@ -1,4 +1,4 @@
-/* Settings as a table, their values as canonical text; private to job/. */
+/* Settings as a table, their values as canonical text. Private to job/. */
 #ifndef TIDE_SETTINGS_H
 #define TIDE_SETTINGS_H
 
@@ -7,47 +7,40 @@
 
 typedef enum tide_setting_type {
     TIDE_SETTING_INT,
-    TIDE_SETTING_NUMBER, /* a decimal, not set when empty */
+    TIDE_SETTING_NUMBER,
     TIDE_SETTING_BOOL,
     TIDE_SETTING_CHOICE,
+    TIDE_SETTING_DTYPE,
+    TIDE_SETTING_OPTIMIZER,
     TIDE_SETTING_TEXT,
-    TIDE_SETTING_LIST, /* comma */
-    TIDE_SETTING_SIZE, /* HxW */
+    TIDE_SETTING_LIST,
+    TIDE_SETTING_SIZE,
+    TIDE_SETTING_NAME,
+    TIDE_SETTING_RECIPE,
     TIDE_SETTING_OVERRIDES
 } tide_setting_type;
 
+/* A row of settings.def, which says what the fields are. */
 typedef struct tide_setting {
     const char *name;
     tide_setting_type type;
-    const char *default_value, *choices, *synonyms, *unit, *group, *aliases;
-    int64_t least, most;
-    const char *kinds; /* of OBJECT.KEY: the choices of OBJECT that read it, beginnings joined by `|`; "": all */
+    const char *const *choices; /* NULL: it has none, or they stand elsewhere */
+    uint32_t choice_count;
+    const char *title, *group, *unit, *default_value, *aliases, *synonyms, *when, *variable; /* NULL: nothing is said */
+    int64_t least, most, otherwise;
+    tide_read read;
 } tide_setting;
-
-typedef enum tide_setting_id {
-#define TIDE_SETTING(name, type, value, choices, synonyms, unit, group, aliases, least, most, help) TIDE_SET_##name,
-#define TIDE_SETTING_IN(object, kinds, key, type, value, choices, synonyms, unit, group, aliases, least, most, help)   \
-    TIDE_SET_##object##_##key,
-#define TIDE_OPTION(key, kinds, type, value, choices, synonyms, unit, aliases, least, most, help)                      \
-    TIDE_SET_parallel_##key,
-#include "job/settings.def"
-#undef TIDE_OPTION
-#undef TIDE_SETTING_IN
-#undef TIDE_SETTING
-    TIDE_SET_COUNT
-} tide_setting_id;
 
 extern const tide_setting tide_settings[TIDE_SET_COUNT];
 
 /* What each means: apart, because the page has them later. */
 extern const char *const tide_setting_help[TIDE_SET_COUNT];
 
-/* training/optimizer.c: the choices of `optimizer`. */
-extern const char *const tide_optimizer_names[];
-extern const uint32_t tide_optimizer_name_count;
-
 /* The number of the setting of this name or alias; TIDE_SET_COUNT if there is none. METHOD.KEY is adapter.KEY. */
 tide_setting_id tide_setting_find(tide_text name);
+
+/* The text of the default; "": it is not set. */
+const char *tide_setting_default(tide_setting_id id);
 
 /* The method of peft that a name METHOD.KEY begins with, canonical; empty if it is no such name. */
 tide_text tide_setting_method(tide_text name);
@@ -58,7 +51,8 @@ bool tide_setting_is_object(tide_text name);
 /* The known name nearest to a misspelt one, or NULL. */
 const char *tide_setting_nearest(tide_arena *arena, tide_text name);
 
-/* The choice number `index`, or an empty text past the last. */
+/* Whether its value is one of a list, and the choice number `index`, empty past the last. */
+bool tide_setting_chooses(const tide_setting *setting);
 tide_text tide_setting_choice(const tide_setting *setting, uint32_t index);
 
 /* The choice that a value is, or is a synonym of, in any case; empty if it is neither. */
@@ -72,7 +66,14 @@ const char *tide_setting_read(tide_arena *arena, tide_setting_id id, tide_text v
 /* Names joined by commas. */
 tide_name_list tide_names_of(tide_arena *arena, const char *list);
 
-/* Whether the choice of OBJECT reads a setting OBJECT.KEY. */
+/* The setting that .when names, and the beginnings of its choices joined by `|`, or of those that are excluded;
+ * TIDE_SET_COUNT where a row has no .when. */
+tide_setting_id tide_setting_needs(const tide_setting *setting, tide_text *choices, bool *is_excluded);
+
+/* The beginnings of choices that .when asks for, joined by `|`; "": any, or all but one. */
+const char *tide_setting_wants(const tide_setting *setting);
+
+/* Whether it is read where the setting that .when names has this value; true without .when. */
 bool tide_setting_is_of(const tide_setting *setting, const char *choice);
 
 #endif

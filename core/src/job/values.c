@@ -31,7 +31,7 @@ static const char *value_int(const value_reader *r) {
     const tide_setting *s = r->setting;
     const char *rule = tide_format(r->arena, "must be a whole number from %" PRId64 " to %" PRId64, s->least, s->most);
     int64_t value;
-    if (s->default_value[0] == 0 && value_is_unset(r)) return "";
+    if (!s->default_value && value_is_unset(r)) return "";
     if (!tide_text_to_i64(&value, r->given)) {
         bool is_digits = r->given.length > 0;
         for (size_t i = 0; i < r->given.length; i++)
@@ -150,7 +150,7 @@ static const char *value_list(const value_reader *r) {
 static const char *value_size(const value_reader *r) {
     const tide_setting *s = r->setting;
     if (value_is_unset(r)) return "";
-    bool has_frames = strncmp(s->unit, "frames", 6) == 0;
+    bool has_frames = tide_text_starts(tide_text_of(s->unit), TIDE_TEXT("frames"));
     tide_text rest = r->given, part;
     int64_t frames = 0;
     if (has_frames) {
@@ -176,8 +176,8 @@ static const char *value_size(const value_reader *r) {
 
 const char *tide_setting_read(tide_arena *arena, tide_setting_id id, tide_text value, tide_diagnostics *diags) {
     value_reader r = {arena, diags, &tide_settings[id], tide_trimmed(value)};
-    if (strcmp(r.setting->unit, "seconds") == 0 && r.given.length > 1 && r.given.at[r.given.length - 1] == 's')
-        r.given.length--;
+    bool is_time = tide_text_is(tide_text_of(r.setting->unit), "seconds");
+    if (is_time && r.given.length > 1 && r.given.at[r.given.length - 1] == 's') r.given.length--;
     if (id == TIDE_SET_capability) return value_capability(&r);
     switch (r.setting->type) {
     case TIDE_SETTING_INT:
@@ -187,7 +187,11 @@ const char *tide_setting_read(tide_arena *arena, tide_setting_id id, tide_text v
     case TIDE_SETTING_BOOL:
         return value_bool(&r);
     case TIDE_SETTING_CHOICE:
+    case TIDE_SETTING_DTYPE:
+    case TIDE_SETTING_OPTIMIZER:
+    case TIDE_SETTING_RECIPE:
         return value_choice(&r);
+    case TIDE_SETTING_NAME:
     case TIDE_SETTING_TEXT:
         return value_text(&r);
     case TIDE_SETTING_LIST:

@@ -51,7 +51,7 @@ void tide_read_versions(tide_job_builder *b) {
             tide_error(b->diags, TIDE_ERR_FIELD_TYPE, tide_builder_place(b, libraries[i]),
                        tide_format(b->arena, "\"%s\" is no version",
                                    tide_shown(b->arena, tide_text_of(tide_argument_text(&b->arguments, libraries[i])))),
-                       tide_format(b->arena, "write as %s", tide_settings[libraries[i]].default_value));
+                       tide_format(b->arena, "write as %s", tide_setting_default(libraries[i])));
     for (size_t i = 0; i < TIDE_COUNT_OF(rows); i++) {
         int number = version_number(tide_argument_text(&b->arguments, rows[i].library));
         if (!number || number >= rows[i].since || b->arguments.is_given[rows[i].setting]) continue;

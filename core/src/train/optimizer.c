@@ -1,23 +1,9 @@
-/* Optimizer steps, played from the rows of optimizer.def. */
+/* Optimizer steps, played from the rows of optimizers.def. */
 #include "train/optimizer.h"
 
 #include "base/units.h"
 
 #include <string.h>
-
-const char *const tide_optimizer_names[] = {
-#define TIDE_OPTIMIZER(name, title, states, step, made, decays, lists) name,
-#include "train/optimizer.def"
-#undef TIDE_OPTIMIZER
-};
-
-const char *const tide_optimizer_titles[] = {
-#define TIDE_OPTIMIZER(name, title, states, step, made, decays, lists) title,
-#include "train/optimizer.def"
-#undef TIDE_OPTIMIZER
-};
-
-const uint32_t tide_optimizer_name_count = TIDE_COUNT_OF(tide_optimizer_names);
 
 typedef struct row {
     const char *name;
@@ -29,8 +15,8 @@ typedef struct row {
 } row;
 
 static const row rows[] = {
-#define TIDE_OPTIMIZER(name, title, states, step, made, decays, lists) {name, states, step, made, decays, lists},
-#include "train/optimizer.def"
+#define TIDE_OPTIMIZER(name, title, states, step, made, decays, lists) {#name, states, step, made, decays, lists},
+#include "job/optimizers.def"
 #undef TIDE_OPTIMIZER
 };
 

@@ -4,10 +4,6 @@
 
 #include "lang/module.h"
 
-extern const char *const tide_optimizer_names[];
-extern const char *const tide_optimizer_titles[];
-extern const uint32_t tide_optimizer_name_count;
-
 typedef struct tide_optimizer tide_optimizer;
 
 /* What an optimizer updates. */

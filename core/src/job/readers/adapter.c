@@ -112,7 +112,7 @@ const tide_reader tide_adapter_reader = {.title = "a PEFT configuration", .marks
 static const char *implied_method(const tide_arguments *arguments) {
     if (arguments->method) return arguments->method;
     for (unsigned id = TIDE_SET_adapter_r; id <= TIDE_SET_adapter_merged; id++) {
-        tide_text kinds = tide_text_of(tide_settings[id].kinds), first, choice;
+        tide_text kinds = tide_text_of(tide_setting_wants(&tide_settings[id])), first, choice;
         if (!arguments->is_given[id] || !tide_piece_next(&kinds, '|', &first)) continue;
         for (uint32_t i = 0; (choice = tide_setting_choice(&tide_settings[TIDE_SET_adapter], i)).length; i++)
             if (tide_text_starts(choice, first)) return tide_text_copy(arguments->arena, choice);

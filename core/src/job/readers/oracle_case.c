@@ -33,16 +33,10 @@ static bool is_one_of(tide_text key, const char *const *names, size_t count) {
     return false;
 }
 
-static bool is_optimizer(tide_text name) {
-    for (uint32_t i = 0; i < tide_optimizer_name_count; i++)
-        if (tide_text_is(name, tide_optimizer_names[i])) return true;
-    return false;
-}
-
 /* In "parallel" null stands for what the framework chooses; where the choice is another, for none. */
 static const char *case_null(tide_setting_id id) {
     const tide_setting *setting = &tide_settings[id];
-    bool is_none = setting->default_value[0] && setting->type == TIDE_SETTING_CHOICE &&
+    bool is_none = setting->default_value && tide_setting_chooses(setting) &&
                    tide_setting_has_choice(setting, TIDE_TEXT("none"));
     return is_none ? "none" : "";
 }
@@ -101,7 +95,7 @@ static bool case_entry(case_reader *r, const tide_json *entry) {
     }
     const char *text = tide_argument_value(r->arena, entry);
     if (!text) return case_refuse(r, entry->key.at);
-    if (id == TIDE_SET_optimizer && !is_optimizer(tide_text_of(text)))
+    if (id == TIDE_SET_optimizer && !tide_setting_has_choice(&tide_settings[id], tide_text_of(text)))
         return case_refuse(r, tide_format(r->arena, "optimizer %s", text));
     case_word(r, tide_settings[id].name, text);
     return true;

@@ -1,0 +1,38 @@
+/* Lists of the preprocessor: TIDE_EACH(F, with, a, b, ...) is F(with, a) F(with, b) ..., up to 24 elements. */
+#ifndef TIDE_EACH_H
+#define TIDE_EACH_H
+
+#define TIDE_EACH(F, with, ...)                                                                                        \
+    TIDE_EACH_PICK(__VA_ARGS__, TIDE_EACH_24, TIDE_EACH_23, TIDE_EACH_22, TIDE_EACH_21, TIDE_EACH_20, TIDE_EACH_19,    \
+                   TIDE_EACH_18, TIDE_EACH_17, TIDE_EACH_16, TIDE_EACH_15, TIDE_EACH_14, TIDE_EACH_13, TIDE_EACH_12,   \
+                   TIDE_EACH_11, TIDE_EACH_10, TIDE_EACH_9, TIDE_EACH_8, TIDE_EACH_7, TIDE_EACH_6, TIDE_EACH_5,        \
+                   TIDE_EACH_4, TIDE_EACH_3, TIDE_EACH_2, TIDE_EACH_1, )                                               \
+    (F, with, __VA_ARGS__)
+
+#define TIDE_EACH_PICK(a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w, x, picked, ...) picked
+#define TIDE_EACH_1(F, with, a) F(with, a)
+#define TIDE_EACH_2(F, with, a, ...) F(with, a) TIDE_EACH_1(F, with, __VA_ARGS__)
+#define TIDE_EACH_3(F, with, a, ...) F(with, a) TIDE_EACH_2(F, with, __VA_ARGS__)
+#define TIDE_EACH_4(F, with, a, ...) F(with, a) TIDE_EACH_3(F, with, __VA_ARGS__)
+#define TIDE_EACH_5(F, with, a, ...) F(with, a) TIDE_EACH_4(F, with, __VA_ARGS__)
+#define TIDE_EACH_6(F, with, a, ...) F(with, a) TIDE_EACH_5(F, with, __VA_ARGS__)
+#define TIDE_EACH_7(F, with, a, ...) F(with, a) TIDE_EACH_6(F, with, __VA_ARGS__)
+#define TIDE_EACH_8(F, with, a, ...) F(with, a) TIDE_EACH_7(F, with, __VA_ARGS__)
+#define TIDE_EACH_9(F, with, a, ...) F(with, a) TIDE_EACH_8(F, with, __VA_ARGS__)
+#define TIDE_EACH_10(F, with, a, ...) F(with, a) TIDE_EACH_9(F, with, __VA_ARGS__)
+#define TIDE_EACH_11(F, with, a, ...) F(with, a) TIDE_EACH_10(F, with, __VA_ARGS__)
+#define TIDE_EACH_12(F, with, a, ...) F(with, a) TIDE_EACH_11(F, with, __VA_ARGS__)
+#define TIDE_EACH_13(F, with, a, ...) F(with, a) TIDE_EACH_12(F, with, __VA_ARGS__)
+#define TIDE_EACH_14(F, with, a, ...) F(with, a) TIDE_EACH_13(F, with, __VA_ARGS__)
+#define TIDE_EACH_15(F, with, a, ...) F(with, a) TIDE_EACH_14(F, with, __VA_ARGS__)
+#define TIDE_EACH_16(F, with, a, ...) F(with, a) TIDE_EACH_15(F, with, __VA_ARGS__)
+#define TIDE_EACH_17(F, with, a, ...) F(with, a) TIDE_EACH_16(F, with, __VA_ARGS__)
+#define TIDE_EACH_18(F, with, a, ...) F(with, a) TIDE_EACH_17(F, with, __VA_ARGS__)
+#define TIDE_EACH_19(F, with, a, ...) F(with, a) TIDE_EACH_18(F, with, __VA_ARGS__)
+#define TIDE_EACH_20(F, with, a, ...) F(with, a) TIDE_EACH_19(F, with, __VA_ARGS__)
+#define TIDE_EACH_21(F, with, a, ...) F(with, a) TIDE_EACH_20(F, with, __VA_ARGS__)
+#define TIDE_EACH_22(F, with, a, ...) F(with, a) TIDE_EACH_21(F, with, __VA_ARGS__)
+#define TIDE_EACH_23(F, with, a, ...) F(with, a) TIDE_EACH_22(F, with, __VA_ARGS__)
+#define TIDE_EACH_24(F, with, a, ...) F(with, a) TIDE_EACH_23(F, with, __VA_ARGS__)
+
+#endif

@@ -1,0 +1,74 @@
+/* What the types of settings.def are: the choices of a row, its field of tide_job, and how the table names them. */
+#ifndef TIDE_SETTINGS_TYPES_H
+#define TIDE_SETTINGS_TYPES_H
+
+#include "base/each.h"
+
+/* A list of names, or prefixes or ends of them. */
+typedef struct tide_name_list {
+    const char **names;
+    uint32_t count;
+} tide_name_list;
+
+typedef struct tide_pixels {
+    int64_t frames, height, width; /* 0: not set */
+} tide_pixels;
+
+/* A tide_dtype, or TIDE_NO_DTYPE where the setting is not set, none or default. */
+typedef int tide_optional_dtype;
+enum { TIDE_NO_DTYPE = -1 };
+
+/* The names of optimizers.def. */
+typedef enum tide_optimizer_choice {
+#define TIDE_OPTIMIZER(name, ...) TIDE_optimizer_##name,
+#include "job/optimizers.def"
+#undef TIDE_OPTIMIZER
+    TIDE_optimizer_COUNT
+} tide_optimizer_choice;
+
+/* ---- choices: TIDE_CHOICES_TYPE is `what to make of them, the list` ---- */
+
+#define TIDE_CHOICES_INT NOTHING, none
+#define TIDE_CHOICES_NUMBER NOTHING, none
+#define TIDE_CHOICES_BOOL NOTHING, none
+#define TIDE_CHOICES_CHOICE(...) ENUM, __VA_ARGS__
+#define TIDE_CHOICES_DTYPE(...) WORDS, __VA_ARGS__
+#define TIDE_CHOICES_OPTIMIZER NOTHING, none
+#define TIDE_CHOICES_TEXT NOTHING, none
+#define TIDE_CHOICES_LIST NOTHING, none
+#define TIDE_CHOICES_SIZE NOTHING, none
+#define TIDE_CHOICES_NAME NOTHING, none
+#define TIDE_CHOICES_RECIPE NOTHING, none
+#define TIDE_CHOICES_OVERRIDES NOTHING, none
+
+/* F_NOTHING, F_ENUM or F_WORDS of a row's name and its choices. */
+#define TIDE_CHOICES(F, name, ...) TIDE_CHOICES_OF(F, name, __VA_ARGS__)
+#define TIDE_CHOICES_OF(F, name, what, ...) F##_##what(name, __VA_ARGS__)
+
+#define TIDE_ENUM_NOTHING(name, ...)
+#define TIDE_ENUM_WORDS(name, ...)
+#define TIDE_ENUM_ENUM(name, ...)                                                                                      \
+    typedef enum tide_##name##_choice{TIDE_EACH(TIDE_ENUMERATOR, name, __VA_ARGS__)} tide_##name##_choice;
+#define TIDE_ENUMERATOR(name, choice) TIDE_##name##_##choice,
+
+#define TIDE_SETTING(name, type, ...) TIDE_CHOICES(TIDE_ENUM, name, TIDE_CHOICES_##type)
+#include "job/settings.def"
+
+/* ---- fields of tide_job: TIDE_FIELD_TYPE(name) ---- */
+
+#define TIDE_FIELD_INT(name) int64_t name;
+#define TIDE_FIELD_NUMBER(name) int64_t name;
+#define TIDE_FIELD_BOOL(name) bool name;
+#define TIDE_FIELD_CHOICE(...) TIDE_FIELD_CHOICE_OF
+#define TIDE_FIELD_CHOICE_OF(name) tide_##name##_choice name;
+#define TIDE_FIELD_DTYPE(...) TIDE_FIELD_DTYPE_OF
+#define TIDE_FIELD_DTYPE_OF(name) tide_optional_dtype name;
+#define TIDE_FIELD_OPTIMIZER(name) tide_optimizer_choice name;
+#define TIDE_FIELD_TEXT(name) const char *name;
+#define TIDE_FIELD_LIST(name) tide_name_list name;
+#define TIDE_FIELD_SIZE(name) tide_pixels name;
+#define TIDE_FIELD_NAME(name)
+#define TIDE_FIELD_RECIPE(name)
+#define TIDE_FIELD_OVERRIDES(name)
+
+#endif
