@@ -1,0 +1,159 @@
+/* DeepSpeed ZeRO stage 3, deepspeed/runtime/zero/: a file here for a file there, and their names. Private to parallel/.
+ *
+ * Note [Trace]: every module fetches its own parameters before its forward and before its backward, and releases them
+ * after. The first pass records the order; from then on the next parameters are gathered ahead, up to a bucket each
+ * time, and those that are soon used again are kept. A step of the trace is one fetch; parameters that no hook released
+ * go at the end of the backward. */
+#ifndef TIDE_ZERO3_H
+#define TIDE_ZERO3_H
+
+#include "parallel/parallel.h"
+
+enum { ZERO_MODULE_PARAMS = 64 /* of one module */, ZERO_MODULE_DEPTH = 64 };
+
+typedef enum zero_param_status { ZERO_NOT_AVAILABLE, ZERO_INFLIGHT, ZERO_AVAILABLE } zero_param_status;
+
+/* Parameters gathered together, until each of them has been waited for. */
+typedef struct all_gather_coalesced_handle {
+    tide_tensor *partitions; /* of all ranks; NULL: there is one parameter, which has it as its data */
+    uint32_t *params, count;
+    uint32_t waiting; /* parameters whose wait has not come */
+    bool complete;
+} all_gather_coalesced_handle;
+
+/* A parameter with what DeepSpeed sets on it. */
+typedef struct zero_param {
+    tide_tensor *tensor;
+    tide_tensor *ds_tensor;           /* this rank's partition: a view of the buffer of all */
+    tide_tensor *ds_secondary_tensor; /* hpZ: this rank's partition within its node, from the first release to the step;
+                                         NULL: none */
+    uint32_t module, group;
+    int64_t ds_numel, partition_numel; /* elements: all, in a partition */
+    zero_param_status ds_status;
+    bool ds_persist, requires_grad;
+    bool is_in_z3_leaf;              /* waits for the backward of the leaf module that it lies in */
+    uint32_t *ds_active_sub_modules; /* that it is fetched for */
+    uint32_t active_sub_module_count, active_sub_module_capacity;
+    all_gather_coalesced_handle *inflight; /* of the InflightParamRegistry */
+    int64_t most_recent_step_id_fetched_for;
+    tide_tensor *norm; /* of its gradient, when that has gone to the host */
+} zero_param;
+
+typedef struct zero_module {
+    uint32_t *params, count, capacity; /* its own, and those that it reads from other modules: ds_external_parameters */
+    uint32_t *ds_recompute_parameters, recompute_count,
+        recompute_capacity;                 /* frozen, fetched below it by a recomputation */
+    uint32_t ds_grads_remaining;            /* inputs whose gradient has not come */
+    uint32_t applied_pre_backward_ref_cnt;  /* outputs that pass through PreBackwardFunction */
+    bool is_z3_leaf, is_in_z3_leaf;         /* gathered whole; inside of such a one, without hooks */
+    uint32_t *all, all_count, all_capacity; /* parameters of it and of all below, where there are leaf modules */
+    uint32_t own_count;                     /* params that are not below a leaf module: 0 or count */
+} zero_module;
+
+typedef struct param_in_trace {
+    uint32_t param;
+    int64_t step_id_last_used_at;
+} param_in_trace;
+
+/* What __params_to_release, an lru_cache, has computed for a module at a step. */
+typedef struct released_params {
+    uint32_t module;
+    uint64_t params; /* bits of zero_module.params */
+    struct released_params *next;
+} released_params;
+
+typedef struct zero3 {
+    tide_wrapper *w;
+    tide_dtype dtype, communication_data_type, gradient_accumulation_dtype;
+    zero_param *params;
+    uint32_t count;
+    zero_module *modules; /* by instance */
+
+    /* partition_parameters.py */
+    tide_tensor *sent; /* what an asynchronous collective sends */
+    const all_gather_coalesced_handle *sent_by;
+    int64_t zero_hpz_partition_size;
+    bool offload_param;
+    uint8_t allgather_stream;
+
+    /* partitioned_param_coordinator.py */
+    enum { ZERO_TRACE_RECORD, ZERO_TRACE_COMPLETE } trace_mode;
+    bool has_run;
+    uint32_t *submodule_order; /* modules in the order of fetches */
+    uint32_t submodule_order_count, submodule_order_capacity;
+    param_in_trace *param_order;
+    uint32_t param_order_count, param_order_capacity;
+    uint32_t param_queue_at;           /* where param_queue begins in param_order */
+    released_params **released_params; /* by step */
+    int64_t step_id, n_available_params;
+    int64_t prefetch_bucket_sz, max_n_available_params, max_reuse_dist_in_numel;
+    uint32_t *params_to_prefetch;         /* room */
+    uint32_t *active_backward_submodules; /* in the order of their fetches */
+    uint32_t active_backward_count, active_backward_capacity;
+
+    /* stage3.py */
+    uint32_t *trainable; /* parameters, group after group, and sub-group after sub-group */
+    uint32_t trainable_count;
+    uint32_t *sub_group_ends, *sub_group_to_group_id, sub_group_count;
+    tide_tensor **fp32_partitioned_groups_flat, **norm_groups;
+    tide_tensor *lp_param_buffer, *grad_partitions_flat_buffer, *ipg_buffer, *global_grad_norm;
+    bool reduce_scatter, contiguous_gradients, offload_optimizer, pin_memory;
+    int64_t reduce_bucket_size;
+    uint32_t *params_in_ipg_bucket, ipg_bucket_count;
+    int64_t elements_in_ipg_bucket;
+    uint8_t reduce_and_partition_stream;
+    uint32_t hint; /* the parameter whose gradient came last */
+} zero3;
+
+extern const char tide_zero3_name[];
+
+static inline tide_machine *zero3_machine(const zero3 *z) {
+    return z->w->model->m;
+}
+
+/* The number of a parameter; z->count: it is none of them. */
+uint32_t tide_zero3_param_of(const zero3 *z, const tide_tensor *tensor);
+
+/* ---- zero3_partition.c ---- */
+
+tide_tensor *tide_zero3_flat_on(zero3 *z, uint8_t stream, int64_t count, tide_dtype dtype, tide_factor factor);
+tide_tensor *tide_zero3_new_partition(tide_machine *m, int64_t count, tide_dtype dtype, bool on_host);
+/* param.data = torch.empty(0) */
+void tide_zero3_empty_data(tide_machine *m, tide_tensor *tensor);
+void tide_zero3_partition_param_sec(zero3 *z, zero_param *p);
+/* __release_param: partitions it again, if it is available and no module has it. */
+void tide_zero3_release_param(zero3 *z, zero_param *p);
+/* _allgather_param: alone, and at once. */
+void tide_zero3_allgather_param(zero3 *z, zero_param *p, uint8_t stream);
+/* __all_gather_params, of those that are not available. */
+void tide_zero3_all_gather_params(zero3 *z, const uint32_t *which, uint32_t count);
+/* AllGatherCoalescedHandle.wait of a parameter in flight, or of all. */
+void tide_zero3_wait(zero3 *z, zero_param *p);
+void tide_zero3_wait_all(zero3 *z);
+
+/* ---- zero3_coordinator.c ---- */
+
+void tide_zero3_fetch_sub_module(zero3 *z, uint32_t instance, bool is_forward);
+void tide_zero3_release_sub_module(zero3 *z, uint32_t instance, bool is_forward);
+void tide_zero3_release_backward_leftovers(zero3 *z);
+void tide_zero3_reset_step(zero3 *z);
+
+/* ---- zero3_offload.c ---- */
+
+/* _register_deepspeed_module: which module has which parameters, and the hooks. */
+void tide_zero3_register_modules(zero3 *z);
+
+/* ---- zero3_linear.c ---- */
+
+/* What torch.nn.functional.linear is replaced with. */
+tide_tensor *tide_zero3_linear(tide_machine *m, tide_tensor *x, tide_tensor *weight, tide_tensor *bias);
+
+/* ---- zero3_reduce.c: gradients, of stage3.py ---- */
+
+/* reduce_independent_p_g_buckets_and_remove_grads. */
+void tide_zero3_reduce_gradient(zero3 *z, uint32_t which);
+void tide_zero3_reduce_and_partition_ipg_grads(zero3 *z);
+/* The hook behind AccumulateGrad. */
+void tide_zero3_gradient_ready(tide_machine *m, tide_tensor *leaf);
+
+#endif

@@ -1,0 +1,170 @@
+/* deepspeed/runtime/zero/partitioned_param_coordinator.py: which module has which parameters when. */
+#include "parallel/zero3.h"
+
+#include <string.h>
+
+static bool is_active_sub_module(const zero_param *p, uint32_t user) {
+    for (uint32_t i = 0; i < p->active_sub_module_count; i++)
+        if (p->ds_active_sub_modules[i] == user) return true;
+    return false;
+}
+
+static void add_active_sub_module(zero3 *z, zero_param *p, uint32_t user) {
+    if (is_active_sub_module(p, user)) return;
+    TIDE_ROOM(zero3_machine(z)->arena, p->ds_active_sub_modules, p->active_sub_module_count,
+              p->active_sub_module_capacity);
+    p->ds_active_sub_modules[p->active_sub_module_count++] = user;
+}
+
+static void discard_active_sub_module(zero_param *p, uint32_t user) {
+    for (uint32_t i = 0; i < p->active_sub_module_count; i++)
+        if (p->ds_active_sub_modules[i] == user)
+            p->ds_active_sub_modules[i--] = p->ds_active_sub_modules[--p->active_sub_module_count];
+}
+
+static void prefetch_params(zero3 *z) {
+    int64_t room = z->max_n_available_params - z->n_available_params < z->prefetch_bucket_sz
+                       ? z->max_n_available_params - z->n_available_params
+                       : z->prefetch_bucket_sz,
+            elements = 0;
+    uint32_t *ahead = z->params_to_prefetch, count = 0;
+    while (z->param_queue_at < z->param_order_count && elements < room) {
+        const param_in_trace *next = &z->param_order[z->param_queue_at++];
+        zero_param *p = &z->params[next->param];
+        if (next->step_id_last_used_at > p->most_recent_step_id_fetched_for)
+            p->most_recent_step_id_fetched_for = next->step_id_last_used_at;
+        bool is_wanted = p->ds_status == ZERO_NOT_AVAILABLE;
+        for (uint32_t i = 0; i < count && is_wanted; i++) is_wanted = ahead[i] != next->param;
+        if (!is_wanted) continue;
+        ahead[count++] = next->param;
+        elements += p->ds_numel;
+    }
+    if (count) tide_zero3_all_gather_params(z, ahead, count);
+}
+
+/* fetch_sub_module. */
+void tide_zero3_fetch_sub_module(zero3 *z, uint32_t instance, bool is_forward) {
+    tide_machine *m = zero3_machine(z);
+    const zero_module *of = &z->modules[instance];
+    uint32_t missing[ZERO_MODULE_PARAMS], count = 0, outside = m->module;
+    if (z->trace_mode == ZERO_TRACE_RECORD) {
+        TIDE_ROOM(m->arena, z->submodule_order, z->submodule_order_count, z->submodule_order_capacity);
+        z->submodule_order[z->submodule_order_count++] = instance;
+    }
+    if (!is_forward) {
+        TIDE_ROOM(m->arena, z->active_backward_submodules, z->active_backward_count, z->active_backward_capacity);
+        z->active_backward_submodules[z->active_backward_count++] = instance;
+    }
+    for (uint32_t i = 0; i < of->count; i++)
+        if (z->params[of->params[i]].ds_status == ZERO_NOT_AVAILABLE) missing[count++] = of->params[i];
+    if (count) tide_zero3_all_gather_params(z, missing, count);
+    for (uint32_t i = 0; i < of->count; i++) {
+        zero_param *p = &z->params[of->params[i]];
+        add_active_sub_module(z, p, instance);
+        if (is_forward && m->state.is_in_backward && z->active_backward_count && !p->requires_grad) {
+            zero_module *above = &z->modules[z->active_backward_submodules[z->active_backward_count - 1]];
+            TIDE_ROOM(m->arena, above->ds_recompute_parameters, above->recompute_count, above->recompute_capacity);
+            above->ds_recompute_parameters[above->recompute_count++] = of->params[i];
+        }
+        tide_zero3_wait(z, p);
+    }
+    if (z->trace_mode == ZERO_TRACE_COMPLETE) {
+        uint32_t fresh = 0;
+        for (uint32_t i = 0; i < of->count; i++)
+            fresh += z->params[of->params[i]].most_recent_step_id_fetched_for < z->step_id;
+        for (; fresh && z->param_queue_at < z->param_order_count; fresh--) {
+            const param_in_trace *next = &z->param_order[z->param_queue_at++];
+            z->params[next->param].most_recent_step_id_fetched_for = next->step_id_last_used_at;
+        }
+        if (z->prefetch_bucket_sz > 0) prefetch_params(z);
+    }
+    z->step_id++;
+    m->module = outside;
+}
+
+/* __params_to_release, an lru_cache: bits of the module's parameters. */
+static uint64_t params_to_release(zero3 *z, uint32_t instance) {
+    const zero_module *of = &z->modules[instance];
+    if (z->trace_mode == ZERO_TRACE_RECORD) return UINT64_MAX;
+    for (released_params *k = z->released_params[z->step_id]; k; k = k->next)
+        if (k->module == instance) return k->params;
+    released_params *k = TIDE_NEW(zero3_machine(z)->arena, released_params, 1);
+    *k = (released_params){instance, 0, z->released_params[z->step_id]};
+    z->released_params[z->step_id] = k;
+    for (uint32_t i = 0; i < of->count; i++) {
+        const zero_param *p = &z->params[of->params[i]];
+        if (!p->ds_persist && p->most_recent_step_id_fetched_for <= z->step_id) k->params |= UINT64_C(1) << i;
+    }
+    int64_t params_traversed = 0;
+    for (uint32_t at = (uint32_t)z->step_id;
+         at < z->submodule_order_count && params_traversed < z->max_reuse_dist_in_numel && k->params; at++) {
+        const zero_module *next = &z->modules[z->submodule_order[at]];
+        /* what recurses is told by the one that is released */
+        const uint32_t *params = of->is_z3_leaf ? next->all : next->params;
+        uint32_t count = of->is_z3_leaf ? next->all_count : next->own_count;
+        for (uint32_t i = 0; i < count; i++) {
+            for (uint32_t own = 0; own < of->count; own++)
+                if (of->params[own] == params[i]) k->params &= ~(UINT64_C(1) << own);
+            params_traversed += z->params[params[i]].ds_numel;
+        }
+    }
+    return k->params;
+}
+
+void tide_zero3_release_sub_module(zero3 *z, uint32_t instance, bool is_forward) {
+    zero_module *of = &z->modules[instance];
+    uint64_t releases = params_to_release(z, instance);
+    for (uint32_t i = 0; i < of->count; i++) {
+        discard_active_sub_module(&z->params[of->params[i]], instance);
+        if (releases >> i & 1) tide_zero3_release_param(z, &z->params[of->params[i]]);
+    }
+    if (is_forward) return;
+    for (uint32_t i = 0; i < of->recompute_count; i++) {
+        zero_param *p = &z->params[of->ds_recompute_parameters[i]];
+        discard_active_sub_module(p, instance);
+        if (!p->ds_persist) tide_zero3_release_param(z, p);
+    }
+    of->recompute_count = 0;
+    for (uint32_t i = 0; i < z->active_backward_count; i++)
+        if (z->active_backward_submodules[i] == instance) {
+            memmove(z->active_backward_submodules + i, z->active_backward_submodules + i + 1,
+                    (z->active_backward_count - i - 1) * sizeof *z->active_backward_submodules);
+            z->active_backward_count--;
+            break;
+        }
+}
+
+/* release_backward_leftovers: modules whose post-backward hook did not run, the last one first. */
+void tide_zero3_release_backward_leftovers(zero3 *z) {
+    while (z->active_backward_count) {
+        uint32_t instance = z->active_backward_submodules[--z->active_backward_count];
+        zero_module *of = &z->modules[instance];
+        for (uint32_t i = 0; i < of->count + of->recompute_count; i++) {
+            zero_param *p = &z->params[i < of->count ? of->params[i] : of->ds_recompute_parameters[i - of->count]];
+            discard_active_sub_module(p, instance);
+            if (!p->ds_persist) tide_zero3_release_param(z, p);
+        }
+        of->recompute_count = 0;
+    }
+}
+
+/* reset_step, at the beginning of every forward. */
+void tide_zero3_reset_step(zero3 *z) {
+    tide_machine *m = zero3_machine(z);
+    tide_zero3_wait_all(z);
+    if (z->trace_mode == ZERO_TRACE_RECORD && z->has_run) {
+        for (uint32_t at = 0; at < z->submodule_order_count; at++) {
+            const zero_module *of = &z->modules[z->submodule_order[at]];
+            for (uint32_t i = 0; i < of->count; i++) {
+                TIDE_ROOM(m->arena, z->param_order, z->param_order_count, z->param_order_capacity);
+                z->param_order[z->param_order_count++] = (param_in_trace){of->params[i], at};
+            }
+        }
+        z->released_params = TIDE_NEW(m->arena, released_params *, z->submodule_order_count + 2);
+        z->trace_mode = ZERO_TRACE_COMPLETE;
+    }
+    z->has_run = true;
+    z->param_queue_at = 0;
+    z->step_id = z->n_available_params = 0;
+    for (uint32_t i = 0; i < z->count; i++) z->params[i].most_recent_step_id_fetched_for = INT64_MIN;
+}

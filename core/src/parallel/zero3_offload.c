@@ -1,0 +1,166 @@
+/* deepspeed/runtime/zero/parameter_offload.py: the hooks of modules. */
+#include "parallel/zero3.h"
+
+static void pre_backward_module_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
+    zero3 *z = m->wrapper;
+    uint32_t instance = (uint32_t)node->attribute[0];
+    if (z->modules[instance].applied_pre_backward_ref_cnt) {
+        tide_zero3_fetch_sub_module(z, instance, false);
+        z->modules[instance].applied_pre_backward_ref_cnt--;
+    }
+    results[0] = tide_retain(grads[0]);
+}
+static const tide_backward pre_backward_function = {"PreBackwardFunctionForModule", pre_backward_module_run};
+
+static void post_backward_module_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
+    zero3 *z = m->wrapper;
+    uint32_t instance = (uint32_t)node->attribute[0];
+    if (--z->modules[instance].ds_grads_remaining == 0) tide_zero3_release_sub_module(z, instance, false);
+    results[0] = tide_retain(grads[0]);
+}
+static const tide_backward post_backward_function = {"PostBackwardFunctionModule", post_backward_module_run};
+
+/* register_full_backward_hook of a leaf module: its gradients are reduced when all are there. */
+static void leaf_backward_hook_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
+    zero3 *z = m->wrapper;
+    const zero_module *of = &z->modules[(uint32_t)node->attribute[0]];
+    for (uint32_t i = 0; i < z->trainable_count; i++)
+        for (uint32_t k = 0; k < of->count; k++)
+            if (of->params[k] == z->trainable[i] && z->params[of->params[k]].tensor->grad)
+                tide_zero3_reduce_gradient(z, of->params[k]);
+    results[0] = tide_retain(grads[0]);
+}
+static const tide_backward backward_hook_function = {"BackwardHookFunction", leaf_backward_hook_run};
+
+/* A Function whose output is its input, detached. */
+static bool apply_function(zero3 *z, uint32_t instance, const tide_backward *function, tide_value *value) {
+    tide_machine *m = zero3_machine(z);
+    tide_tensor *t = value->tensor, *same = tide_alias(m, t);
+    tide_node *node = tide_node_with(m, function, &t, 1, 1, 0);
+    same->is_view = true;
+    if (node) node->attribute[0] = instance;
+    value->tensor = tide_set_grad_fn(m, node, same);
+    tide_release(m, t);
+    return node != NULL;
+}
+
+static void pre_forward_module_hook(tide_model *model, uint32_t instance, tide_value *positional, uint32_t count,
+                                    tide_value *named, uint32_t named_count) {
+    zero3 *z = model->m->wrapper;
+    zero_module *of = &z->modules[instance];
+    const char *op = model->m->op;
+    (void)named, (void)named_count; /* hooks without keywords do not see them */
+    if (of->is_in_z3_leaf) return;
+    if (instance == model->root && !model->m->state.is_in_backward) tide_zero3_reset_step(z);
+    tide_zero3_fetch_sub_module(z, instance, true);
+    of->ds_grads_remaining = 0;
+    for (uint32_t i = 0; i < count; i++)
+        if (positional[i].kind == TIDE_VALUE_TENSOR && tide_dtype_is_float(positional[i].tensor->dtype))
+            of->ds_grads_remaining += apply_function(z, instance, &post_backward_function, &positional[i]);
+    for (uint32_t i = 0; i < count && of->is_z3_leaf; i++)
+        if (positional[i].kind == TIDE_VALUE_TENSOR && tide_dtype_is_float(positional[i].tensor->dtype))
+            apply_function(z, instance, &backward_hook_function, &positional[i]);
+    model->m->op = op;
+}
+
+static void post_forward_module_hook(tide_model *model, uint32_t instance, tide_value *output) {
+    zero3 *z = model->m->wrapper;
+    tide_value *items = output->kind == TIDE_VALUE_LIST ? output->list->items : output;
+    uint32_t count = output->kind == TIDE_VALUE_LIST ? output->list->count : 1;
+    if (z->modules[instance].is_in_z3_leaf) return;
+    tide_zero3_release_sub_module(z, instance, true);
+    for (uint32_t i = 0; i < count; i++) {
+        if (items[i].kind != TIDE_VALUE_TENSOR) continue;
+        z->modules[instance].applied_pre_backward_ref_cnt++;
+        apply_function(z, instance, &pre_backward_function, &items[i]);
+    }
+}
+
+/* ---- modules and their parameters ---- */
+
+/* Puts a parameter among those of a module, in the order of their numbers. */
+static void add_param(zero3 *z, uint32_t instance, const tide_tensor *leaf) {
+    tide_machine *m = zero3_machine(z);
+    zero_module *of = &z->modules[instance];
+    uint32_t p = tide_zero3_param_of(z, leaf);
+    for (uint32_t i = 0; i < of->count; i++)
+        if (of->params[i] == p) return;
+    if (p == z->count) return;
+    TIDE_ROOM(m->arena, of->params, of->count, of->capacity);
+    uint32_t at = of->count++;
+    for (; at && of->params[at - 1] > p; at--) of->params[at] = of->params[at - 1];
+    of->params[at] = p;
+    if (of->count > ZERO_MODULE_PARAMS)
+        tide_fail(m, TIDE_ERR_LIMIT, "more than %d parameters in one module under ZeRO-3", ZERO_MODULE_PARAMS);
+}
+
+/* ZeROOrderedDict.__getitem__: forward() of a module that reads another's parameter gathers it, and has it as its own
+ * from then on. */
+static void zero3_read_parameter(tide_model *model, uint32_t instance, tide_tensor *leaf) {
+    tide_machine *m = model->m;
+    zero3 *z = m->wrapper;
+    uint32_t p = tide_zero3_param_of(z, leaf), outside = m->module;
+    if (p == z->count || z->params[p].ds_status != ZERO_NOT_AVAILABLE || m->state.is_in_backward) return;
+    add_param(z, instance, leaf);
+    if (!z->modules[instance].is_z3_leaf) z->modules[instance].own_count = z->modules[instance].count;
+    tide_zero3_allgather_param(z, &z->params[p], 0);
+    z->params[p].ds_status = ZERO_AVAILABLE;
+    m->module = outside;
+}
+
+/* Parameters of an instance and of all below; `leaf`: they lie in that module, which is gathered whole. */
+static void collect_params(zero3 *z, uint32_t above, uint32_t instance, uint32_t leaf, int depth);
+
+static void collect_value(zero3 *z, uint32_t above, tide_value v, uint32_t leaf, int depth) {
+    if (v.kind == TIDE_VALUE_MODULE) collect_params(z, above, v.module, leaf, depth);
+    for (uint32_t k = 0; v.kind == TIDE_VALUE_LIST && depth < ZERO_MODULE_DEPTH && k < v.list->count; k++)
+        collect_value(z, above, v.list->items[k], leaf, depth + 1);
+}
+
+static void collect_params(zero3 *z, uint32_t above, uint32_t instance, uint32_t leaf, int depth) {
+    tide_model *model = z->w->model;
+    tide_machine *m = model->m;
+    const tide_instance *of = &model->instances[instance];
+    zero_module *to = &z->modules[above];
+    if (depth > ZERO_MODULE_DEPTH) return;
+    if (leaf && instance != leaf) z->modules[instance].is_in_z3_leaf = true;
+    for (uint32_t i = 0; i < z->modules[instance].own_count; i++) {
+        uint32_t p = z->modules[instance].params[i];
+        TIDE_ROOM(m->arena, to->all, to->all_count, to->all_capacity);
+        to->all[to->all_count++] = p;
+        if (leaf) z->params[p].is_in_z3_leaf = true;
+        if (leaf && instance != leaf) add_param(z, leaf, z->params[p].tensor);
+    }
+    for (uint32_t k = 0; k < of->of->member_count; k++)
+        collect_value(z, above, of->slots[of->of->parameter_count + k], leaf, depth + 1);
+}
+
+/* deepspeed/runtime/zero/leaf_module_config.py */
+static void set_z3_leaf_modules(zero3 *z) {
+    const tide_model *model = z->w->model;
+    bool has_any = false;
+    for (uint32_t i = 1; i < model->instance_count; i++) {
+        z->modules[i].own_count = z->modules[i].count;
+        has_any = has_any || model->instances[i].of->is_zero_leaf;
+    }
+    for (uint32_t i = 1; i < model->instance_count && has_any; i++) {
+        z->modules[i].is_z3_leaf = model->instances[i].of->is_zero_leaf;
+        collect_params(z, i, i, z->modules[i].is_z3_leaf ? i : 0, 0);
+    }
+}
+
+void tide_zero3_register_modules(zero3 *z) {
+    tide_model *model = z->w->model;
+    z->modules = TIDE_NEW(model->m->arena, zero_module, model->instance_count + 1);
+    for (uint32_t i = 1; i < model->instance_count; i++) { /* tied parameters belong to every module that has them */
+        const tide_instance *of = &model->instances[i];
+        for (uint32_t k = 0; k < of->of->member_count; k++) {
+            tide_value v = of->slots[of->of->parameter_count + k];
+            if (v.kind == TIDE_VALUE_TENSOR && v.tensor->is_parameter) add_param(z, i, v.tensor);
+        }
+    }
+    set_z3_leaf_modules(z);
+    model->before_forward = pre_forward_module_hook;
+    model->after_forward = post_forward_module_hook;
+    model->read_parameter = zero3_read_parameter;
+}

@@ -1,0 +1,95 @@
+/* deepspeed/runtime/zero/stage3.py: gradients put into a bucket, reduced and partitioned. */
+#include "parallel/zero3.h"
+
+/* partition_grads: a rank without real elements of a parameter keeps nothing of it. */
+static void partition_grads(zero3 *z, zero_param *p) {
+    tide_machine *m = zero3_machine(z);
+    bool is_real = p->partition_numel * z->w->rank < p->ds_numel;
+    if (z->offload_optimizer && is_real) {
+        tide_tensor *on_device = tide_zero3_flat_on(z, z->reduce_and_partition_stream, p->partition_numel,
+                                                    z->gradient_accumulation_dtype, TIDE_FACTOR_GRADIENT);
+        if (z->w->is_last) {
+            int64_t most = 250000000; /* _constant_buffered_norm2 */
+            p->norm = tide_fp64_norm(m, tide_zero3_name, p->partition_numel < most ? p->partition_numel : most);
+            if (z->gradient_accumulation_dtype != TIDE_FP32)
+                tide_release(m, tide_flat_of(m, tide_zero3_name, p->partition_numel, TIDE_FP32, TIDE_FACTOR_TEMPORARY));
+        }
+        tide_release(m, on_device);
+    }
+    if (p->tensor->grad && is_real) tide_record_stream(m, p->tensor->grad, z->reduce_and_partition_stream);
+    tide_release_at(m, &p->tensor->grad);
+}
+
+/* __reduce_and_partition_ipg_grads, with runtime/comm/coalesced_collectives.py: reduce_scatter_coalesced. */
+void tide_zero3_reduce_and_partition_ipg_grads(zero3 *z) {
+    tide_machine *m = zero3_machine(z);
+    if (!z->ipg_bucket_count) return;
+    uint32_t outside = m->state.stream;
+    m->state.stream = z->reduce_and_partition_stream;
+    m->op = tide_zero3_name;
+    int64_t cut = 0;
+    uint32_t count = z->ipg_bucket_count, *order = z->params_in_ipg_bucket;
+    bool is_in_place = z->contiguous_gradients && !z->reduce_scatter &&
+                       z->elements_in_ipg_bucket <= z->reduce_bucket_size; /* the bucket itself is sent */
+    for (uint32_t i = 1; i < count && !is_in_place; i++)                   /* by their numbers */
+        for (uint32_t at = i; at && order[at - 1] > order[at]; at--) {
+            uint32_t swap = order[at];
+            order[at] = order[at - 1];
+            order[at - 1] = swap;
+        }
+    for (uint32_t i = 0; i < count; i++) cut += z->params[order[i]].partition_numel;
+    tide_tensor **casts = TIDE_NEW(m->arena, tide_tensor *, 2 * count + 2), *flat = NULL;
+    uint32_t n = 0;
+    if (!is_in_place) {
+        for (uint32_t i = 0; i < count && z->communication_data_type != z->dtype; i++)
+            if (!z->ipg_buffer || z->params[order[i]].tensor->grad->storage !=
+                                      z->ipg_buffer->storage) /* the bucket has the type of the reduction */
+                casts[n++] = tide_flat_of(m, tide_zero3_name, z->params[order[i]].ds_numel, z->communication_data_type,
+                                          TIDE_FACTOR_COMMUNICATION);
+        if (count > 1 || z->params[order[0]].ds_numel % z->w->ranks)
+            flat = tide_flat_of(m, tide_zero3_name, cut * z->w->ranks, z->communication_data_type,
+                                TIDE_FACTOR_COMMUNICATION);
+        uint32_t sent = n;
+        for (uint32_t i = 0; i < count && z->communication_data_type != z->gradient_accumulation_dtype; i++)
+            casts[n++] = tide_flat_of(m, tide_zero3_name, z->params[order[i]].partition_numel,
+                                      z->gradient_accumulation_dtype, TIDE_FACTOR_COMMUNICATION);
+        for (uint32_t i = 0; i < sent && (n > sent || flat); i++)
+            tide_release_at(m, &casts[i]); /* what is kept is no view of them */
+        if (n > sent) tide_release_at(m, &flat);
+    } else {
+        if (z->communication_data_type != z->gradient_accumulation_dtype)
+            casts[n++] = tide_flat_of(m, tide_zero3_name, z->elements_in_ipg_bucket, z->gradient_accumulation_dtype,
+                                      TIDE_FACTOR_COMMUNICATION);
+        for (uint32_t i = 0; i < count; i++)
+            if (z->params[order[i]].partition_numel * (z->w->rank + 1) > z->params[order[i]].ds_numel)
+                casts[n++] = tide_flat_of(m, tide_zero3_name, z->params[order[i]].partition_numel,
+                                          z->gradient_accumulation_dtype, TIDE_FACTOR_COMMUNICATION);
+    }
+    for (uint32_t i = 0; i < count; i++) partition_grads(z, &z->params[order[i]]);
+    while (n) tide_release(m, casts[--n]);
+    tide_release(m, flat);
+    m->state.stream = outside;
+    z->ipg_bucket_count = 0;
+    z->elements_in_ipg_bucket = 0;
+}
+
+void tide_zero3_gradient_ready(tide_machine *m, tide_tensor *leaf) {
+    zero3 *z = m->wrapper;
+    uint32_t n = 0;
+    for (; n < z->count && z->params[z->hint].tensor != leaf; n++) z->hint = z->hint ? z->hint - 1 : z->count - 1;
+    if (n < z->count && !z->params[z->hint].is_in_z3_leaf) tide_zero3_reduce_gradient(z, z->hint);
+}
+
+void tide_zero3_reduce_gradient(zero3 *z, uint32_t which) {
+    zero_param *p = &z->params[which];
+    tide_machine *m = zero3_machine(z);
+    tide_tensor *leaf = p->tensor;
+    if (z->elements_in_ipg_bucket + p->ds_numel > z->reduce_bucket_size && z->elements_in_ipg_bucket)
+        tide_zero3_reduce_and_partition_ipg_grads(z);
+    if (z->contiguous_gradients && z->elements_in_ipg_bucket + p->ds_numel <= z->reduce_bucket_size) {
+        tide_record_stream(m, leaf->grad, z->reduce_and_partition_stream);
+        tide_set_data(m, leaf->grad, z->ipg_buffer);
+    }
+    z->params_in_ipg_bucket[z->ipg_bucket_count++] = which;
+    z->elements_in_ipg_bucket += p->ds_numel;
+}
