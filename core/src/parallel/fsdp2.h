@@ -1,0 +1,94 @@
+/* fully_shard, torch/distributed/fsdp/_fully_shard/, with its names. Private to parallel/.
+ *
+ * Note [Parameter groups]: a group has a module, or some that run one after the other, and the parameters below it that
+ * no inner group has. The rank keeps a part of every parameter; before the modules run, forward and backward, all parts
+ * are gathered on a stream of their own and copied out, and after it they go. The same storage comes back, so what
+ * autograd saved finds it. Gradients are reduced group after group. */
+#ifndef TIDE_FSDP2_H
+#define TIDE_FSDP2_H
+
+#include "parallel/parallel.h"
+
+typedef enum fsdp_training_state { FSDP_IDLE, FSDP_FORWARD, FSDP_PRE_BACKWARD, FSDP_POST_BACKWARD } fsdp_training_state;
+
+typedef enum fsdp_sharded_state {
+    FSDP_SHARDED,
+    FSDP_SHARDED_POST_FORWARD, /* on fewer ranks, between forward and backward */
+    FSDP_UNSHARDED
+} fsdp_sharded_state;
+
+typedef struct fsdp_param {
+    tide_tensor *unsharded_param; /* what modules use: gathered, or without storage */
+    tide_tensor *sharded_param;   /* what the optimizer updates */
+    tide_tensor *sharded_post_forward;
+    uint32_t module;
+    int64_t padded_sharded_numel, sharded_numel;
+    tide_layout *sharded_layout; /* without padding */
+    tide_dtype orig_dtype;
+    bool is_on_meta, is_padded;
+} fsdp_param;
+
+/* FSDPParamGroup, and the FSDPState of its modules. */
+typedef struct fsdp_param_group {
+    fsdp_param *fsdp_params;
+    uint32_t count;
+    uint32_t module_count, modules_to_run_forward;
+    fsdp_training_state state_training_state, training_state; /* of FSDPState, of FSDPParamGroup */
+    fsdp_sharded_state sharded_state;
+    bool has_all_gather_result;
+    tide_tensor *all_gather_output;
+    int64_t post_forward_mesh_size; /* ranks that keep the parameters after forward: 0 all, 1 none */
+    tide_tensor *all_reduce_input;
+    uint32_t *post_forward_indices; /* in fsdp2.post_forward_order, one more */
+    uint32_t post_forward_index_count, post_forward_index_capacity;
+} fsdp_param_group;
+
+typedef struct fsdp2 {
+    tide_wrapper *w;
+    fsdp_param_group *groups; /* the root is the last; the others in the order in which they are wrapped */
+    uint32_t count;
+    uint32_t *group_of;            /* by instance: one more than the group whose module it is */
+    uint32_t *named_modules_order; /* groups in the order of named_modules() */
+    uint32_t prefetch;             /* groups ahead, set_modules_to_forward_prefetch and _backward_prefetch; 0: none */
+    int64_t shard_ranks, shard_rank;
+    tide_dtype param_dtype, reduce_dtype;
+    bool casts, has_reduce_dtype, is_hsdp, offload_to_cpu, reduce_grads;
+    tide_tensor *applied;              /* by Module._apply */
+    tide_tensor *all_gather_state;     /* gathered parameters that wait for the next copy-out */
+    tide_tensor *reduce_scatter_input; /* of the last ReduceScatterState */
+    uint32_t *post_forward_order;      /* groups in the order in which they ran */
+    uint32_t post_forward_count, post_forward_capacity;
+    uint32_t iter_forward_root; /* one more than the group that entered a forward first: the model's, or one of a
+                                   recomputation; 0: none runs */
+    tide_unit_hooks hooks;
+} fsdp2;
+
+extern const char tide_fsdp2_name[];
+
+static inline tide_machine *fsdp2_machine(const fsdp2 *f) {
+    return f->w->model->m;
+}
+
+static inline int64_t numel_bytes(int64_t count, tide_dtype dtype) {
+    return count * tide_dtype_bytes(dtype);
+}
+
+/* ---- fsdp2_param_group.c ---- */
+
+void tide_fsdp2_unshard(fsdp2 *f, fsdp_param_group *u);
+void tide_fsdp2_wait_for_unshard(fsdp2 *f, fsdp_param_group *u);
+void tide_fsdp2_reshard(fsdp2 *f, fsdp_param_group *u);
+void tide_fsdp2_free_unsharded_params(fsdp2 *f, fsdp_param_group *u);
+void tide_fsdp2_post_backward(fsdp2 *f, fsdp_param_group *u);
+/* What pre_backward does of a group: False where it has been done. */
+void tide_fsdp2_group_pre_backward(fsdp2 *f, uint32_t index);
+/* _prefetch_unshard */
+void tide_fsdp2_prefetch_unshard(fsdp2 *f, uint32_t target, fsdp_training_state as);
+
+/* ---- fsdp2_state.c ---- */
+
+/* The hooks of modules and of what they return. */
+void tide_fsdp2_set_hooks(fsdp2 *f);
+void tide_fsdp2_root_post_backward_final_callback(void *state);
+
+#endif

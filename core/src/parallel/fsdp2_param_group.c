@@ -1,0 +1,227 @@
+/* torch/distributed/fsdp/_fully_shard/: _fsdp_param_group.py, _fsdp_collectives.py. */
+#include "base/units.h"
+#include "parallel/fsdp2.h"
+
+enum {
+    ALL_GATHER_STREAM = TIDE_STREAM_SIDE,
+    REDUCE_SCATTER_STREAM = TIDE_STREAM_SECOND,
+    ALL_REDUCE_STREAM = TIDE_STREAM_THIRD
+};
+
+static tide_tensor *flat_on_stream(fsdp2 *f, uint8_t stream, int64_t count, tide_dtype dtype, tide_factor factor) {
+    return tide_flat_on(fsdp2_machine(f), stream, tide_fsdp2_name, count, dtype, factor);
+}
+
+static int64_t all_gather_ranks(const fsdp2 *f, const fsdp_param_group *u) {
+    return u->sharded_state == FSDP_SHARDED_POST_FORWARD ? u->post_forward_mesh_size : f->shard_ranks;
+}
+
+/* foreach_all_gather. */
+void tide_fsdp2_unshard(fsdp2 *f, fsdp_param_group *u) {
+    tide_machine *m = fsdp2_machine(f);
+    if (u->has_all_gather_result || u->sharded_state == FSDP_UNSHARDED) return;
+    u->has_all_gather_result = true;
+    if (f->shard_ranks == 1) return;
+    int64_t parts = 0;
+    tide_dtype dtype = f->param_dtype;
+    tide_tensor **uploads = TIDE_NEW(m->arena, tide_tensor *, 2 * u->count + 1);
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < u->count; i++) {
+        const fsdp_param *s = &u->fsdp_params[i];
+        parts += u->sharded_state == FSDP_SHARDED_POST_FORWARD
+                     ? s->padded_sharded_numel * f->shard_ranks / u->post_forward_mesh_size
+                     : s->padded_sharded_numel;
+        if (!f->casts) dtype = s->orig_dtype;
+        if (!f->offload_to_cpu) continue;
+        uploads[n++] =
+            flat_on_stream(f, ALL_GATHER_STREAM, s->padded_sharded_numel, s->orig_dtype, TIDE_FACTOR_GATHERED);
+        if (f->casts) {
+            uploads[n] =
+                flat_on_stream(f, ALL_GATHER_STREAM, s->padded_sharded_numel, f->param_dtype, TIDE_FACTOR_GATHERED);
+            tide_release(m, uploads[n - 1]);
+            uploads[n - 1] = uploads[n];
+        }
+    }
+    tide_tensor *staged = f->casts && !f->offload_to_cpu
+                              ? flat_on_stream(f, ALL_GATHER_STREAM, parts, f->param_dtype, TIDE_FACTOR_COMMUNICATION)
+                              : NULL;
+    u->all_gather_output =
+        flat_on_stream(f, ALL_GATHER_STREAM, parts * all_gather_ranks(f, u), dtype, TIDE_FACTOR_COMMUNICATION);
+    tide_release(m, staged);
+    for (uint32_t i = 0; i < n; i++) tide_release(m, uploads[i]);
+}
+
+static void alloc_all_gather_outputs(fsdp2 *f, const fsdp_param *s) {
+    tide_machine *m = fsdp2_machine(f);
+    m->state.factor = TIDE_FACTOR_GATHERED;
+    m->module = s->module;
+    m->op = tide_fsdp2_name;
+    tide_fill_storage(m, s->unsharded_param, s->padded_sharded_numel * f->shard_ranks);
+    m->state.factor = TIDE_FACTOR_TEMPORARY;
+}
+
+/* Note [Copy kernels], aten/src/ATen/native/cuda/TensorShape.cu: the kernels that spread a gathered buffer over
+ * parameters (split_with_sizes_copy) and put gradients into one (_chunk_cat) get a list of blocks and of tensors, 8
+ * bytes an entry. A block of _chunk_cat moves 2048 bytes of a rank's part. One of split_with_sizes_copy moves n times
+ * that: with W parts of c blocks, and twice the blocks that the device runs at once, the least n for which n * (n + 1)
+ * such sets cover W * c, and n of them c. */
+enum { BLOCK_BYTES = 2048, BLOCK_THREADS = 128 };
+
+static void alloc_copy_metadata(fsdp2 *f, int64_t blocks, int64_t entries) {
+    fsdp2_machine(f)->op = tide_fsdp2_name;
+    tide_alloc_and_free(fsdp2_machine(f), 8 * (blocks + entries));
+}
+
+/* Elements of a parameter in one of `ranks` parts, in blocks of so many bytes. */
+static int64_t copy_blocks(const fsdp2 *f, const fsdp_param *s, int64_t ranks, int64_t bytes) {
+    return (numel_bytes(s->padded_sharded_numel * f->shard_ranks / ranks, (tide_dtype)s->unsharded_param->dtype) +
+            bytes - 1) /
+           bytes;
+}
+
+static void split_with_sizes_copy(fsdp2 *f, const fsdp_param_group *u, int64_t ranks) {
+    const tide_device *device = &fsdp2_machine(f)->device;
+    int64_t all = 0, blocks = 0, times = 1, few = 2 * (int64_t)device->sms * (device->threads_per_sm / BLOCK_THREADS);
+    for (uint32_t i = 0; i < u->count; i++) all += copy_blocks(f, &u->fsdp_params[i], ranks, BLOCK_BYTES);
+    while (times * (times + 1) * few < all * ranks) times++;
+    if (times * few < all) times = TIDE_CEIL_DIV(all, few);
+    for (uint32_t i = 0; i < u->count; i++) blocks += copy_blocks(f, &u->fsdp_params[i], ranks, BLOCK_BYTES * times);
+    alloc_copy_metadata(f, blocks, 4 * (int64_t)u->count + 1);
+}
+
+void tide_fsdp2_wait_for_unshard(fsdp2 *f, fsdp_param_group *u) {
+    tide_machine *m = fsdp2_machine(f);
+    uint32_t module = m->module;
+    if (!u->has_all_gather_result) return;
+    if (u->training_state == FSDP_FORWARD) tide_release_at(m, &f->all_gather_state);
+    tide_tensor *cast = NULL;
+    for (uint32_t i = 0; i < u->count; i++) {
+        if (f->shard_ranks == 1 && f->casts) {
+            tide_tensor *next =
+                flat_on_stream(f, 0, u->fsdp_params[i].padded_sharded_numel, f->param_dtype, TIDE_FACTOR_GATHERED);
+            tide_release(m, cast);
+            cast = next;
+        }
+        alloc_all_gather_outputs(f, &u->fsdp_params[i]);
+    }
+    tide_release(m, cast);
+    if (f->shard_ranks > 1) split_with_sizes_copy(f, u, all_gather_ranks(f, u));
+    for (uint32_t i = 0; i < u->count; i++) tide_release_at(m, &u->fsdp_params[i].sharded_post_forward);
+    u->sharded_state = FSDP_UNSHARDED;
+    u->has_all_gather_result = false;
+    if (u->training_state == FSDP_FORWARD && f->shard_ranks > 1) {
+        f->all_gather_state = u->all_gather_output;
+        u->all_gather_output = NULL;
+    } else {
+        tide_release_at(m, &u->all_gather_output);
+    }
+    m->module = module;
+}
+
+void tide_fsdp2_free_unsharded_params(fsdp2 *f, fsdp_param_group *u) {
+    for (uint32_t i = 0; i < u->count; i++) tide_drop_storage(fsdp2_machine(f), u->fsdp_params[i].unsharded_param);
+}
+
+void tide_fsdp2_reshard(fsdp2 *f, fsdp_param_group *u) {
+    if (u->training_state == FSDP_FORWARD && u->post_forward_mesh_size == 0) return;
+    if (u->training_state == FSDP_FORWARD && u->post_forward_mesh_size > 1) {
+        for (uint32_t i = 0; i < u->count; i++) {
+            fsdp_param *s = &u->fsdp_params[i];
+            s->sharded_post_forward =
+                flat_on_stream(f, 0, s->padded_sharded_numel * f->shard_ranks / u->post_forward_mesh_size,
+                               (tide_dtype)s->unsharded_param->dtype, TIDE_FACTOR_GATHERED);
+            tide_drop_storage(fsdp2_machine(f), s->unsharded_param);
+        }
+        u->sharded_state = FSDP_SHARDED_POST_FORWARD;
+        return;
+    }
+    if (u->sharded_state == FSDP_SHARDED) return;
+    tide_fsdp2_free_unsharded_params(f, u);
+    u->sharded_state = FSDP_SHARDED;
+}
+
+/* foreach_reduce. Takes the gradients over. */
+static void foreach_reduce(fsdp2 *f, fsdp_param_group *u, tide_tensor **grads, uint32_t *with, uint32_t count) {
+    tide_machine *m = fsdp2_machine(f);
+    int64_t parts = 0, blocks = 0;
+    tide_dtype dtype = f->has_reduce_dtype ? f->reduce_dtype : u->fsdp_params[with[0]].orig_dtype;
+    for (uint32_t i = 0; i < count; i++) {
+        parts += u->fsdp_params[with[i]].padded_sharded_numel;
+        blocks += (numel_bytes(u->fsdp_params[with[i]].padded_sharded_numel, dtype) + BLOCK_BYTES - 1) / BLOCK_BYTES;
+    }
+    tide_tensor *input = flat_on_stream(f, 0, parts * f->shard_ranks, dtype, TIDE_FACTOR_COMMUNICATION);
+    alloc_copy_metadata(f, blocks, 6 * (int64_t)count + 2);
+    for (uint32_t i = 0; i < count; i++) tide_release(m, grads[i]);
+    tide_tensor *output = flat_on_stream(f, REDUCE_SCATTER_STREAM, parts, dtype, TIDE_FACTOR_GRADIENT);
+    if (f->is_hsdp) {
+        tide_release(m, u->all_reduce_input);
+        u->all_reduce_input = tide_retain(output);
+    }
+    if (dtype != u->fsdp_params[with[0]].orig_dtype) {
+        tide_tensor *cast = flat_on_stream(f, f->is_hsdp ? ALL_REDUCE_STREAM : REDUCE_SCATTER_STREAM, parts,
+                                           u->fsdp_params[with[0]].orig_dtype, TIDE_FACTOR_GRADIENT);
+        tide_release(m, output);
+        output = cast;
+    }
+    for (uint32_t i = 0; i < count && !f->offload_to_cpu; i++) {
+        fsdp_param *s = &u->fsdp_params[with[i]];
+        if (!s->sharded_param->grad) s->sharded_param->grad = tide_view_as(m, output, s->sharded_layout);
+    }
+    tide_release(m, output);
+    f->reduce_scatter_input = input;
+}
+
+/* FSDPParamGroup.post_backward. */
+void tide_fsdp2_post_backward(fsdp2 *f, fsdp_param_group *u) {
+    tide_machine *m = fsdp2_machine(f);
+    u->training_state = FSDP_POST_BACKWARD;
+    m->op = tide_fsdp2_name;
+    if (!f->reduce_grads) { /* whole gradients stay */
+        tide_fsdp2_reshard(f, u);
+        return;
+    }
+    tide_tensor **grads = TIDE_NEW(m->arena, tide_tensor *, u->count + 1);
+    uint32_t *with = TIDE_NEW(m->arena, uint32_t, u->count + 1), count = 0;
+    for (uint32_t i = 0; i < u->count; i++) {
+        tide_tensor *leaf = u->fsdp_params[i].unsharded_param;
+        if (!leaf->grad) continue;
+        with[count] = i;
+        grads[count++] = leaf->grad;
+        leaf->grad = NULL;
+    }
+    tide_fsdp2_reshard(f, u);
+    tide_release_at(m, &f->reduce_scatter_input);
+    if (count) foreach_reduce(f, u, grads, with, count);
+}
+
+void tide_fsdp2_prefetch_unshard(fsdp2 *f, uint32_t target, fsdp_training_state as) {
+    fsdp_param_group *u = &f->groups[target];
+    fsdp_training_state outside = u->training_state;
+    u->training_state = as;
+    tide_fsdp2_unshard(f, u);
+    u->training_state = outside;
+}
+
+/* Note [Wide gradients]: where gradients are reduced in a wider type than they are computed in, they are cast as they
+ * come only if they stay for the next micro-batch. FSDPParamGroup._set_unsharded_grad_dtypes. */
+static void set_unsharded_grad_dtypes(fsdp2 *f, fsdp_param_group *u) {
+    for (uint32_t i = 0; i < u->count; i++) {
+        tide_tensor *leaf = u->fsdp_params[i].unsharded_param;
+        tide_dtype wide = f->has_reduce_dtype ? f->reduce_dtype : u->fsdp_params[i].orig_dtype;
+        bool is_wider = tide_dtype_bytes(wide) > tide_dtype_bytes((tide_dtype)leaf->dtype);
+        if (leaf->accumulator && is_wider)
+            leaf->accumulator->outputs[0].dtype = leaf->grad || f->reduce_grads ? leaf->dtype : (uint8_t)wide;
+    }
+}
+
+/* FSDPParamGroup.pre_backward, and _backward_prefetch of the group that ran before. */
+void tide_fsdp2_group_pre_backward(fsdp2 *f, uint32_t index) {
+    fsdp_param_group *u = &f->groups[index];
+    u->training_state = FSDP_PRE_BACKWARD;
+    tide_fsdp2_unshard(f, u);
+    tide_fsdp2_wait_for_unshard(f, u);
+    set_unsharded_grad_dtypes(f, u);
+    if ((f->prefetch && index + 1 < f->count) || !u->post_forward_index_count) return;
+    uint32_t at = u->post_forward_indices[--u->post_forward_index_count];
+    if (at) tide_fsdp2_prefetch_unshard(f, f->post_forward_order[at - 1], FSDP_PRE_BACKWARD);
+}

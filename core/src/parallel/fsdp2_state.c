@@ -1,0 +1,187 @@
+/* torch/distributed/fsdp/_fully_shard/_fsdp_state.py: the hooks. */
+#include "parallel/fsdp2.h"
+#include "tensor/ops/ops.h"
+
+/* ---- backward ---- */
+
+/* FSDPState._pre_backward. */
+static void fsdp2_pre_backward(void *state, uint32_t index) {
+    fsdp2 *f = state;
+    fsdp_param_group *u = &f->groups[index];
+    u->state_training_state = FSDP_PRE_BACKWARD;
+    if (u->training_state != FSDP_PRE_BACKWARD && u->count) /* a root whose parameters are all in groups has no group */
+        tide_fsdp2_group_pre_backward(f, index);
+    if (!f->prefetch || index + 1 == f->count) return;
+    for (uint32_t i = index; i-- > 0 && index - i <= f->prefetch;) tide_fsdp2_prefetch_unshard(f, i, FSDP_PRE_BACKWARD);
+}
+
+static void fsdp2_before_backward(tide_machine *m, tide_node *node) {
+    tide_unit_hooks_run(&((fsdp2 *)m->wrapper)->hooks, m, node, fsdp2_pre_backward);
+}
+
+static void register_post_backward_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
+    fsdp2 *f = m->wrapper;
+    const char *op = m->op;
+    tide_fsdp2_post_backward(f, &f->groups[node->attribute[0]]);
+    m->op = op;
+    for (unsigned i = 0; i < node->edge_count; i++) results[i] = tide_retain(grads[i]);
+}
+static const tide_backward post_backward_function = {"RegisterPostBackwardFunction", register_post_backward_run};
+
+/* _root_post_backward_final_callback. */
+void tide_fsdp2_root_post_backward_final_callback(void *state) {
+    fsdp2 *f = state;
+    tide_machine *m = fsdp2_machine(f);
+    for (uint32_t i = 0; i < f->count; i++) {
+        fsdp_param_group *u = &f->groups[f->named_modules_order[i]];
+        if (u->training_state != FSDP_POST_BACKWARD && u->count) tide_fsdp2_post_backward(f, u);
+        u->training_state = u->state_training_state = FSDP_IDLE;
+    }
+    for (uint32_t i = 0; i < f->count; i++) {
+        fsdp_param_group *u = &f->groups[f->named_modules_order[i]];
+        tide_release_at(m, &u->all_reduce_input);
+        tide_release_at(m, &u->all_gather_output);
+        u->has_all_gather_result = false;
+        u->post_forward_index_count = 0;
+        u->modules_to_run_forward = 0;
+    }
+    tide_release_at(m, &f->all_gather_state);
+    tide_release_at(m, &f->reduce_scatter_input);
+    f->post_forward_count = f->iter_forward_root = 0;
+    f->hooks.count = 0;
+}
+
+/* ---- forward ---- */
+
+/* Lists among the arguments are objects, as the cache of keys and values, into which the hooks do not look. */
+static void each_tensor(tide_value *values, uint32_t count, void (*visit)(void *user, tide_value *value), void *user) {
+    for (uint32_t i = 0; i < count; i++)
+        if (values[i].kind == TIDE_VALUE_TENSOR) visit(user, &values[i]);
+}
+
+typedef struct cast_to {
+    tide_machine *m;
+    tide_dtype dtype;
+} cast_to;
+
+static void cast_one(void *user, tide_value *value) {
+    const cast_to *c = user;
+    if (!tide_dtype_is_float(value->tensor->dtype) || value->tensor->dtype == c->dtype) return;
+    tide_value arguments[2] = {*value, {.kind = TIDE_VALUE_DTYPE, .dtype = c->dtype}};
+    tide_value cast = tide_op_find(TIDE_TEXT("to"))->run(c->m, arguments);
+    tide_value_release(c->m, *value);
+    *value = cast;
+}
+
+enum { FSDP2_INPUT_LIMIT = 32 };
+
+typedef struct input_tensors {
+    tide_value *values[FSDP2_INPUT_LIMIT];
+    int count;
+} input_tensors;
+
+static void find_input(void *user, tide_value *value) {
+    input_tensors *f = user;
+    if (value->tensor->requires_grad && f->count < FSDP2_INPUT_LIMIT) f->values[f->count++] = value;
+}
+
+/* RegisterPostBackwardFunction over all inputs that want a gradient. */
+static void register_post_backward_hook(fsdp2 *f, uint32_t index, input_tensors *inputs) {
+    tide_machine *m = fsdp2_machine(f);
+    tide_tensor *tensors[FSDP2_INPUT_LIMIT];
+    for (int i = 0; i < inputs->count; i++) tensors[i] = inputs->values[i]->tensor;
+    if (!inputs->count || !m->state.grad_enabled) return;
+    m->op = tide_fsdp2_name;
+    tide_node *node = tide_node_with(m, &post_backward_function, tensors, inputs->count, inputs->count, 0);
+    if (!node) return;
+    node->attribute[0] = index;
+    for (int i = 0; i < inputs->count; i++) {
+        tide_tensor *same = tide_alias(m, tensors[i]);
+        same->is_view = true;
+        inputs->values[i]->tensor = tide_set_grad_fn(m, node, same);
+        tide_release(m, tensors[i]);
+    }
+}
+
+static void fsdp2_pre_forward(tide_model *model, uint32_t instance, tide_value *positional, uint32_t count,
+                              tide_value *named, uint32_t named_count) {
+    tide_machine *m = model->m;
+    fsdp2 *f = m->wrapper;
+    uint32_t index = f->group_of[instance];
+    if (!index--) return;
+    fsdp_param_group *u = &f->groups[index];
+    bool is_again = u->state_training_state == FSDP_PRE_BACKWARD, is_first = u->state_training_state != FSDP_FORWARD;
+    if (!u->modules_to_run_forward) u->modules_to_run_forward = u->module_count;
+    if (is_again && u->sharded_state != FSDP_UNSHARDED) {
+        tide_fsdp2_unshard(f, u);
+        tide_fsdp2_wait_for_unshard(f, u);
+    }
+    if (f->casts) {
+        cast_to cast = {m, f->param_dtype};
+        each_tensor(positional, count, cast_one, &cast);
+        each_tensor(named, named_count, cast_one, &cast);
+    }
+    if (is_again) return;
+    u->state_training_state = FSDP_FORWARD;
+    if (!f->iter_forward_root) f->iter_forward_root = index + 1;
+    bool is_entering = u->training_state != FSDP_FORWARD;
+    u->training_state = FSDP_FORWARD;
+    tide_fsdp2_unshard(f, u);
+    tide_fsdp2_wait_for_unshard(f, u);
+    if (is_entering) {
+        input_tensors inputs = {.count = 0};
+        each_tensor(positional, count, find_input, &inputs);
+        each_tensor(named, named_count, find_input, &inputs);
+        register_post_backward_hook(f, index, &inputs);
+    }
+    if (!is_first || index + 1 == f->count) return;
+    for (uint32_t i = index + 1; i < f->count - 1 && i - index <= f->prefetch; i++)
+        tide_fsdp2_prefetch_unshard(f, i, FSDP_FORWARD);
+}
+
+typedef struct hook_to {
+    fsdp2 *f;
+    uint32_t group;
+} hook_to;
+
+static void register_pre_backward_hook(void *user, tide_value *value) {
+    const hook_to *h = user;
+    tide_node *node = value->tensor->node;
+    if (!node) return;
+    tide_unit_hook_add(&h->f->hooks, fsdp2_machine(h->f), node, h->group);
+}
+
+static void fsdp2_post_forward(tide_model *model, uint32_t instance, tide_value *output) {
+    tide_machine *m = model->m;
+    fsdp2 *f = m->wrapper;
+    uint32_t index = f->group_of[instance];
+    if (!index--) return;
+    fsdp_param_group *u = &f->groups[index];
+    tide_dtype out = tide_option_dtype(f->w->job, TIDE_OPTION_output_dtype, TIDE_DTYPE_COUNT);
+    bool is_last = !u->modules_to_run_forward || --u->modules_to_run_forward == 0;
+    tide_value *items = output->kind == TIDE_VALUE_LIST ? output->list->items : output;
+    uint32_t count = output->kind == TIDE_VALUE_LIST ? output->list->count : 1;
+    if (is_last && u->state_training_state != FSDP_PRE_BACKWARD) {
+        if (!m->state.is_in_backward && u->count) {
+            tide_fsdp2_reshard(f, u);
+            TIDE_ROOM(m->arena, f->post_forward_order, f->post_forward_count, f->post_forward_capacity);
+            TIDE_ROOM(m->arena, u->post_forward_indices, u->post_forward_index_count, u->post_forward_index_capacity);
+            u->post_forward_indices[u->post_forward_index_count++] = f->post_forward_count;
+            f->post_forward_order[f->post_forward_count++] = index;
+        }
+        u->training_state = FSDP_IDLE;
+        if (m->state.grad_enabled) each_tensor(items, count, register_pre_backward_hook, &(hook_to){f, index});
+        u->state_training_state = FSDP_IDLE;
+        if (f->iter_forward_root == index + 1) {
+            tide_release_at(m, &f->all_gather_state);
+            f->iter_forward_root = 0;
+        }
+    }
+    if (out != TIDE_DTYPE_COUNT) each_tensor(items, count, cast_one, &(cast_to){m, out});
+}
+
+void tide_fsdp2_set_hooks(fsdp2 *f) {
+    f->w->model->before_forward = fsdp2_pre_forward;
+    f->w->model->after_forward = fsdp2_post_forward;
+    fsdp2_machine(f)->before_backward = fsdp2_before_backward;
+}
