@@ -32,6 +32,9 @@ void tide_broadcast_coalesced(tide_machine *m, const char *op, tide_tensor *cons
 int64_t tide_bucket_size(const tide_wrapper *w, tide_option option, int64_t otherwise, int64_t numerator,
                          int64_t denominator);
 
+/* Elements that DeepSpeed's engine reduces at once without ZeRO: deepspeed/runtime/engine.py. */
+enum { TIDE_MEMORY_OPT_ALLREDUCE_SIZE = 500000000 };
+
 /* The hidden size of the (text) model; an error where the configuration has none. */
 int64_t tide_hidden_size(const tide_wrapper *w);
 

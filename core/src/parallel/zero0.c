@@ -7,9 +7,7 @@ typedef struct zero0 {
     uint32_t count;
 } zero0;
 
-static const char op_name[] = "DeepSpeed";
-
-enum { REDUCED_AT_ONCE = 500000000 }; /* engine.py: MEMORY_OPT_ALLREDUCE_SIZE, elements */
+static const char zero0_name[] = "DeepSpeed";
 
 static void zero0_wrap(tide_wrapper *w) {
     tide_machine *m = w->model->m;
@@ -27,7 +25,7 @@ static void zero0_wrap(tide_wrapper *w) {
         return;
     }
     for (uint32_t i = 0; i < z->count; i++) {
-        m->op = op_name;
+        m->op = zero0_name;
         m->module = members[i].module;
         tide_tensor *clone = tide_empty_like(m, z->params[i], w->model->state.dtype);
         m->state.factor = TIDE_FACTOR_MASTER;
@@ -45,7 +43,7 @@ static void zero0_wrap(tide_wrapper *w) {
 }
 
 /* engine.py: buffered_allreduce_fallback. */
-static void reduce(tide_wrapper *w, const zero0 *z) {
+static void zero0_allreduce_fallback(tide_wrapper *w, const zero0 *z) {
     tide_machine *m = w->model->m;
     tide_dtype as = tide_option_dtype(w->job, TIDE_OPTION_communication_data_type, w->model->state.dtype);
     int64_t elements = 0;
@@ -53,11 +51,11 @@ static void reduce(tide_wrapper *w, const zero0 *z) {
     for (uint32_t i = 0; i < z->count; i++) {
         const tide_tensor *grad = z->params[i]->grad;
         if (grad) elements += tide_count(grad), count++;
-        if (elements <= REDUCED_AT_ONCE && i + 1 < z->count) continue;
+        if (elements <= TIDE_MEMORY_OPT_ALLREDUCE_SIZE && i + 1 < z->count) continue;
         tide_tensor *flat =
-            count > 1 ? tide_flat_of(m, op_name, elements, w->model->state.dtype, TIDE_FACTOR_COMMUNICATION) : NULL;
+            count > 1 ? tide_flat_of(m, zero0_name, elements, w->model->state.dtype, TIDE_FACTOR_COMMUNICATION) : NULL;
         tide_tensor *sent = count && as != w->model->state.dtype
-                                ? tide_flat_of(m, op_name, elements, as, TIDE_FACTOR_COMMUNICATION)
+                                ? tide_flat_of(m, zero0_name, elements, as, TIDE_FACTOR_COMMUNICATION)
                                 : NULL;
         tide_release(m, flat);
         tide_release(m, sent);
@@ -67,18 +65,18 @@ static void reduce(tide_wrapper *w, const zero0 *z) {
 
 static void zero0_backward(tide_wrapper *w, tide_tensor *loss) {
     tide_machine *m = w->model->m;
-    m->op = op_name;
+    m->op = zero0_name;
     tide_tensor *scaled = tide_scale(m, loss); /* by the micro-batches */
     tide_run_backward(m, scaled);
     m->module = m->statement = 0;
-    if (w->is_last) reduce(w, w->state);
+    if (w->is_last) zero0_allreduce_fallback(w, w->state);
     tide_release(m, scaled);
 }
 
 static void zero0_update(tide_wrapper *w) {
     zero0 *z = w->state;
     tide_machine *m = w->model->m;
-    m->op = op_name;
+    m->op = zero0_name;
     for (uint32_t i = 0; i < z->count && z->masters; i++) { /* get_weight_norm */
         if (!z->params[i]->grad) continue;
         tide_tensor *wide = tide_flat(m, tide_count(z->params[i]), TIDE_FP32);

@@ -3,51 +3,51 @@
  * it updates its part of an fp32 copy. */
 #include "parallel/parallel.h"
 
-typedef struct group {
+typedef struct bf16_group {
     uint32_t first, end; /* of the parameters */
     int64_t elements;    /* with padding */
     tide_tensor *flat, *master, *grads;
-} group;
+} bf16_group;
 
-typedef struct bf16 {
+typedef struct bf16_optimizer {
     tide_wrapper *w;
     tide_optimized *members;
     uint32_t count, group_count;
-    group groups[2];
+    bf16_group groups[2];
     tide_tensor *norm;
-} bf16;
+} bf16_optimizer;
 
-static const char op_name[] = "DeepSpeed";
+static const char bf16_optimizer_name[] = "DeepSpeed";
 
-enum { REDUCED_AT_ONCE = 500000000 }; /* engine.py: MEMORY_OPT_ALLREDUCE_SIZE, elements */
-
-static void make_group(bf16 *z, group *g) {
+static void setup_bf16_group(bf16_optimizer *z, bf16_group *g) {
     tide_machine *m = z->w->model->m;
     int64_t aligned = 2 * z->w->ranks, elements = 0; /* nccl_start_alignment_factor */
     for (uint32_t i = g->first; i < g->end; i++) elements += tide_count(z->members[i].tensor);
     int64_t padding = (aligned - elements % aligned) % aligned;
     g->elements = elements + padding;
     if (padding || g->end - g->first > 1) {
-        tide_tensor *pad = padding ? tide_flat_of(m, op_name, padding, TIDE_BF16, TIDE_FACTOR_TEMPORARY) : NULL;
-        g->flat = tide_flat_of(m, op_name, g->elements, TIDE_BF16, TIDE_FACTOR_PARAMETER);
+        tide_tensor *pad =
+            padding ? tide_flat_of(m, bf16_optimizer_name, padding, TIDE_BF16, TIDE_FACTOR_TEMPORARY) : NULL;
+        g->flat = tide_flat_of(m, bf16_optimizer_name, g->elements, TIDE_BF16, TIDE_FACTOR_PARAMETER);
         tide_release(m, pad);
     } else {
         g->flat = tide_alias(m, z->members[g->first].tensor);
     }
     for (uint32_t i = g->first; i < g->end; i++) tide_set_data(m, z->members[i].tensor, g->flat);
-    tide_tensor *clone = tide_flat_of(m, op_name, g->elements / z->w->ranks, TIDE_BF16, TIDE_FACTOR_TEMPORARY);
-    g->master = tide_flat_of(m, op_name, g->elements / z->w->ranks, TIDE_FP32, TIDE_FACTOR_MASTER);
+    tide_tensor *clone =
+        tide_flat_of(m, bf16_optimizer_name, g->elements / z->w->ranks, TIDE_BF16, TIDE_FACTOR_TEMPORARY);
+    g->master = tide_flat_of(m, bf16_optimizer_name, g->elements / z->w->ranks, TIDE_FP32, TIDE_FACTOR_MASTER);
     tide_release(m, clone);
-    g->grads = tide_flat_of(m, op_name, g->elements, TIDE_FP32, TIDE_FACTOR_GRADIENT);
+    g->grads = tide_flat_of(m, bf16_optimizer_name, g->elements, TIDE_FP32, TIDE_FACTOR_GRADIENT);
     g->master->grad = tide_view_as(m, g->grads, g->master->layout);
 }
 
-static void bf16_wrap(tide_wrapper *w) {
+static void bf16_optimizer_wrap(tide_wrapper *w) {
     tide_machine *m = w->model->m;
     tide_optimized masters[2];
     tide_cast_model(w, TIDE_BF16);
-    bf16 *z = TIDE_NEW(m->arena, bf16, 1);
-    *z = (bf16){.w = w, .count = tide_optimizer_members(w->optimizer, NULL)};
+    bf16_optimizer *z = TIDE_NEW(m->arena, bf16_optimizer, 1);
+    *z = (bf16_optimizer){.w = w, .count = tide_optimizer_members(w->optimizer, NULL)};
     z->members = TIDE_NEW(m->arena, tide_optimized, z->count + 1);
     tide_optimizer_members(w->optimizer, z->members);
     for (uint32_t i = 0; i < z->count; i++) {
@@ -55,7 +55,7 @@ static void bf16_wrap(tide_wrapper *w) {
         z->groups[z->group_count - 1].end = i + 1;
     }
     for (uint32_t i = 0; i < z->group_count; i++) {
-        make_group(z, &z->groups[i]);
+        setup_bf16_group(z, &z->groups[i]);
         masters[i] = (tide_optimized){z->groups[i].master, 0, z->members[z->groups[i].first].group};
     }
     tide_optimizer_replace(w->optimizer, masters, z->group_count);
@@ -63,7 +63,7 @@ static void bf16_wrap(tide_wrapper *w) {
 }
 
 /* engine.py: buffered_allreduce_fallback. */
-static void reduce(const bf16 *z) {
+static void bf16_optimizer_allreduce_fallback(const bf16_optimizer *z) {
     tide_machine *m = z->w->model->m;
     tide_dtype as = tide_option_dtype(z->w->job, TIDE_OPTION_communication_data_type, TIDE_BF16);
     int64_t elements = 0;
@@ -71,36 +71,38 @@ static void reduce(const bf16 *z) {
     for (uint32_t i = 0; i < z->group_count; i++) {
         elements += z->groups[i].elements;
         count++;
-        if (elements <= REDUCED_AT_ONCE && i + 1 < z->group_count) continue;
-        tide_tensor *flat = count > 1 ? tide_flat_of(m, op_name, elements, TIDE_FP32, TIDE_FACTOR_COMMUNICATION) : NULL;
-        tide_tensor *sent = as != TIDE_FP32 ? tide_flat_of(m, op_name, elements, as, TIDE_FACTOR_COMMUNICATION) : NULL;
+        if (elements <= TIDE_MEMORY_OPT_ALLREDUCE_SIZE && i + 1 < z->group_count) continue;
+        tide_tensor *flat =
+            count > 1 ? tide_flat_of(m, bf16_optimizer_name, elements, TIDE_FP32, TIDE_FACTOR_COMMUNICATION) : NULL;
+        tide_tensor *sent =
+            as != TIDE_FP32 ? tide_flat_of(m, bf16_optimizer_name, elements, as, TIDE_FACTOR_COMMUNICATION) : NULL;
         tide_release(m, flat);
         tide_release(m, sent);
         elements = count = 0;
     }
 }
 
-static void bf16_backward(tide_wrapper *w, tide_tensor *loss) {
-    const bf16 *z = w->state;
+static void bf16_optimizer_backward(tide_wrapper *w, tide_tensor *loss) {
+    const bf16_optimizer *z = w->state;
     tide_machine *m = w->model->m;
-    m->op = op_name;
+    m->op = bf16_optimizer_name;
     tide_tensor *scaled = tide_scale(m, loss); /* by the micro-batches */
     tide_run_backward(m, scaled);
     m->module = m->statement = 0;
     for (uint32_t i = 0; i < z->count; i++) /* update_hp_grads */
         if (z->members[i].tensor->grad)
-            tide_release(m,
-                         tide_flat_of(m, op_name, tide_count(z->members[i].tensor), TIDE_FP32, TIDE_FACTOR_TEMPORARY));
-    if (w->is_last) reduce(z);
+            tide_release(m, tide_flat_of(m, bf16_optimizer_name, tide_count(z->members[i].tensor), TIDE_FP32,
+                                         TIDE_FACTOR_TEMPORARY));
+    if (w->is_last) bf16_optimizer_allreduce_fallback(z);
     tide_release(m, scaled);
 }
 
-static void bf16_update(tide_wrapper *w) {
-    bf16 *z = w->state;
+static void bf16_optimizer_step(tide_wrapper *w) {
+    bf16_optimizer *z = w->state;
     tide_machine *m = w->model->m;
     uint32_t n = 0;
     tide_tensor **norms = TIDE_NEW(m->arena, tide_tensor *, z->count + 1), *before = z->norm;
-    m->op = op_name;
+    m->op = bf16_optimizer_name;
     for (uint32_t i = 0; i < z->count; i++) { /* get_global_norm_of_tensors */
         const tide_tensor *p = z->members[i].tensor;
         if (!p->grad) continue;
@@ -117,5 +119,7 @@ static void bf16_update(tide_wrapper *w) {
     tide_release(m, before);
 }
 
-const tide_strategy tide_zero_bf16 = {
-    .kind = "zero1 in bf16", .wrap = bf16_wrap, .backward = bf16_backward, .update = bf16_update};
+const tide_strategy tide_zero_bf16 = {.kind = "zero1 in bf16",
+                                      .wrap = bf16_optimizer_wrap,
+                                      .backward = bf16_optimizer_backward,
+                                      .update = bf16_optimizer_step};
