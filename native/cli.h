@@ -227,6 +227,7 @@ void cli_complain(const char *remedy, const char *format, ...)
 
 int cli_estimate(int argc, char **argv);
 int cli_explain(int argc, char **argv);
+int cli_serve(int argc, char **argv);
 int cli_sweep(int argc, char **argv);
 int cli_describe(int argc, char **argv);
 int cli_verify(int argc, char **argv);

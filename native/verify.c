@@ -114,6 +114,9 @@ static int case_run(verifier *v, const cJSON *measured) {
     char *text = cJSON_PrintUnformatted(of_case);
     cli_format(&request, "{\"call\":\"verify\",\"case\":%s", text ? text : "{}");
     cJSON_free(text);
+    if (verify_is_serving(measured))
+        cli_format(&request, ",\"of\":\"serving\",\"device\":{\"total\":%" PRId64 "}",
+                   cli_int_at(cli_at(measured, "memory"), "total"));
     append_configuration(&request, v, cli_text_at(of_case, "model"));
     int status = cli_ask(&answer, &request);
     if (status == CLI_OK && !answer.is_ok) {
@@ -121,6 +124,8 @@ static int case_run(verifier *v, const cJSON *measured) {
         verify_refuse(&v->results, measured, reason.at);
     } else if (status == CLI_OK && !cli_true_at(answer.json, "expressed")) {
         verify_refuse(&v->results, measured, cli_text_at(answer.json, "reason"));
+    } else if (status == CLI_OK && verify_is_serving(measured)) {
+        verify_compare_serving(&v->results, measured, answer.json);
     } else if (status == CLI_OK) {
         verify_compare(&v->results, measured, answer.json);
     }

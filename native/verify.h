@@ -56,17 +56,32 @@ typedef struct verify_case {
     int64_t parameters_predicted, parameters_measured; /* in all; those that train, if only they differ */
     bool has_other_parameters;
     bool has_other_outcome;
+    bool is_served; /* a start of a server: predicted[0] and measured[0] are blocks */
     char *other_outcome;    /* the predicted one, if it is another */
     int64_t range_percent;  /* said of a model without a description; 0: it has one */
     uint64_t breakdown_ppm; /* largest error of a category, of the peak */
     char *breakdown_name;   /* which category; NULL: no error */
 } verify_case;
 
+/* What is compared of a start of an inference server. */
+#define VERIFY_SERVING(X) X(blocks) X(weights) X(consumed) X(transient) X(available) X(block_bytes) X(tokens)
+
+enum verify_serving_figure {
+#define VERIFY_ENUM(name) VERIFY_SERVING_##name,
+    VERIFY_SERVING(VERIFY_ENUM)
+#undef VERIFY_ENUM
+        VERIFY_SERVING_COUNT
+};
+
+extern const char *const verify_serving_names[VERIFY_SERVING_COUNT];
+
 typedef struct verify_results {
     verify_case *cases;
     size_t count, expressed;
     verify_errors errors[VERIFY_FIGURE_COUNT];
     verify_errors breakdown;
+    size_t served; /* of the expressed ones, starts of a server */
+    verify_errors serving[VERIFY_SERVING_COUNT];
     size_t other_parameters, other_outcomes;
 } verify_results;
 
@@ -76,6 +91,13 @@ void verify_compare(verify_results *results, const cJSON *measured, const cJSON 
 void verify_refuse(verify_results *results, const cJSON *measured, const char *reason);
 verify_summary verify_summarize(const verify_errors *errors); /* sorts them */
 void verify_results_free(verify_results *results);
+
+verify_case *verify_case_add(verify_results *results, const cJSON *measured);
+void verify_error_add(verify_errors *errors, int64_t predicted, int64_t measured, size_t of_case);
+
+/* verify_serving.c */
+bool verify_is_serving(const cJSON *measured);
+void verify_compare_serving(verify_results *results, const cJSON *measured, const cJSON *answer);
 
 /* verify_show.c */
 void verify_show(verify_results *results);

@@ -40,7 +40,11 @@ static void figure_add(verify_results *results, enum verify_figure figure, int64
               results->count - 1);
 }
 
-static verify_case *case_add(verify_results *results, const cJSON *measured) {
+void verify_error_add(verify_errors *errors, int64_t predicted, int64_t measured, size_t of_case) {
+    error_add(errors, distance(predicted, measured), verify_ppm(predicted, measured), of_case);
+}
+
+verify_case *verify_case_add(verify_results *results, const cJSON *measured) {
     const cJSON *of_case = cli_at(measured, "case");
     results->cases = cli_grow(results->cases, results->count, sizeof *results->cases);
     verify_case *c = &results->cases[results->count++];
@@ -53,7 +57,7 @@ static verify_case *case_add(verify_results *results, const cJSON *measured) {
 }
 
 void verify_refuse(verify_results *results, const cJSON *measured, const char *reason) {
-    case_add(results, measured)->reason = copied(reason[0] ? reason : "no reason given");
+    verify_case_add(results, measured)->reason = copied(reason[0] ? reason : "no reason given");
 }
 
 /* Every phase of every step that was measured. A step that was not predicted counts as 0 bytes. */
@@ -102,7 +106,7 @@ static void compare_counts(verify_results *results, verify_case *c, const cJSON 
 }
 
 void verify_compare(verify_results *results, const cJSON *measured, const cJSON *answer) {
-    verify_case *c = case_add(results, measured);
+    verify_case *c = verify_case_add(results, measured);
     results->expressed++;
     c->range_percent = cli_int_at(answer, "range_percent");
     c->predicted[0] = cli_int_at(answer, "allocated_peak");
@@ -150,6 +154,7 @@ void verify_results_free(verify_results *results) {
         free(c->breakdown_name);
     }
     for (int f = 0; f < VERIFY_FIGURE_COUNT; f++) free(results->errors[f].items);
+    for (int f = 0; f < VERIFY_SERVING_COUNT; f++) free(results->serving[f].items);
     free(results->breakdown.items);
     free(results->cases);
     *results = (verify_results){0};

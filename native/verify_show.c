@@ -32,7 +32,7 @@ static void cases_show(const verify_results *results) {
     for (size_t i = 0; i < 8; i++) cli_table_cell(&table, heads[i]);
     for (size_t i = 0; i < results->count && shown < LONG_LIST; i++) {
         const verify_case *c = &results->cases[i];
-        if (c->reason) continue;
+        if (c->reason || c->is_served) continue;
         shown++;
         cli_table_cell(&table, c->id);
         cli_table_cell(&table, cli_gib(text, c->measured[0]));
@@ -46,7 +46,7 @@ static void cases_show(const verify_results *results) {
         cli_table_cell(&table, c->has_other_outcome ? c->outcome : "");
     }
     cli_table_print(&table);
-    if (results->expressed > shown) printf("and %zu more; --csv has all\n", results->expressed - shown);
+    if (results->expressed - results->served > shown) printf("and %zu more; --csv has all\n", results->expressed - results->served - shown);
 }
 
 static void summary_row(cli_table *table, const verify_results *results, const char *name,
@@ -79,6 +79,25 @@ static void summaries_show(const verify_results *results) {
     cli_table_rule(&table);
     summary_row(&table, results, "categories, of peak", &results->breakdown);
     cli_table_print(&table);
+}
+
+static void serving_show(const verify_results *results) {
+    static const char *const heads[] = {"", "Figures", "Exact", "Median", "95th", "Worst", "Case"};
+    cli_table table;
+    cli_number text;
+    cli_heading("Starts of an inference server: absolute errors, of the measured value");
+    cli_table_init(&table, 7);
+    table.is_left[6] = true;
+    table.limit[6] = 48;
+    for (size_t i = 0; i < 7; i++) cli_table_cell(&table, heads[i]);
+    for (int f = 0; f < VERIFY_SERVING_COUNT; f++)
+        summary_row(&table, results, verify_serving_names[f], &results->serving[f]);
+    cli_table_print(&table);
+    for (size_t i = 0; i < results->count; i++) {
+        const verify_case *c = &results->cases[i];
+        if (!c->is_served || c->reason || c->predicted[0] == c->measured[0]) continue;
+        printf("  %s: %s blocks off\n", c->id, signed_bytes(text, c->predicted[0] - c->measured[0]));
+    }
 }
 
 static void counts_show(const verify_results *results) {
@@ -126,10 +145,11 @@ static void not_expressed_show(const verify_results *results) {
 }
 
 void verify_show(verify_results *results) {
-    if (results->expressed) {
+    if (results->expressed > results->served) {
         cases_show(results);
         summaries_show(results);
     }
+    if (results->served) serving_show(results);
     counts_show(results);
     not_expressed_show(results);
     printf("\n%zu cases, %zu expressed\n", results->count, results->expressed);
@@ -173,7 +193,16 @@ void verify_show_json(verify_results *results) {
         if (f > VERIFY_FIRST_PHASE) cli_append_text(&out, ",");
         summary_json(&out, results, verify_figure_names[f], &results->errors[f]);
     }
-    cli_append_text(&out, "}}");
+    cli_append_text(&out, "}");
+    if (results->served) {
+        cli_append_text(&out, ",\"serving\":{");
+        for (int f = 0; f < VERIFY_SERVING_COUNT; f++) {
+            if (f) cli_append_text(&out, ",");
+            summary_json(&out, results, verify_serving_names[f], &results->serving[f]);
+        }
+        cli_append_text(&out, "}");
+    }
+    cli_append_text(&out, "}");
     puts(out.at);
     cli_buffer_free(&out);
 }

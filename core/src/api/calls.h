@@ -26,7 +26,12 @@ typedef struct call_table {
 
 /* Those that this library answers; NULL ends them. Jobs and recordings are modules of their own in the page. */
 extern const call_table *const call_tables[];
-extern const call_table job_calls, recording_calls, align_calls;
+extern const call_table job_calls, recording_calls, align_calls, serve_calls;
+
+/* ---- serve.c ---- */
+
+/* A recorded start of an engine, and what tidemark says of it. */
+bool call_verify_serving(call *c, const tide_json *of_case);
 
 /* ---- request.c ---- */
 

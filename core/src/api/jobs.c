@@ -243,6 +243,7 @@ static bool answer_verify(call *c) {
     const char *reason = NULL;
     if (!of_case || of_case->kind != TIDE_JSON_OBJECT)
         return tide_error(&c->diags, TIDE_ERR_REQUEST, "/case", "verify needs a case", NULL);
+    if (tide_text_is(call_text_at(c, "of"), "serving")) return call_verify_serving(c, of_case);
     if (!tide_job_arguments_of_case(&c->arena, of_case, &words, &word_count, &reason)) {
         not_expressed(c, reason ? reason : "a key of the case");
         return true;

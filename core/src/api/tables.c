@@ -4,6 +4,7 @@
 const call_table *const call_tables[] = {
 #if TIDEMARK_JOBS
     &job_calls,
+    &serve_calls,
 #endif
 #if TIDEMARK_RECORDINGS
     &recording_calls,

@@ -36,7 +36,8 @@ typedef struct tide_serve_settings {
     int64_t num_speculative_tokens;
     bool enforce_eager, first_start, is_offline; /* is_offline: LLM() in place of vllm serve */
     bool enable_expert_parallel, no_async_scheduling, disable_hybrid_kv_cache_manager, no_prefix_caching;
-    bool enable_lora, speculates_ngrams;
+    bool enable_lora, speculates_ngrams, enable_sleep_mode;
+    int64_t cpu_offload_gib;
     const tide_json *limit_mm_per_prompt; /* {"image": 1, "video": 0}; NULL: the engine's */
 } tide_serve_settings;
 
@@ -102,6 +103,9 @@ typedef struct tide_serve_run {
 /* Starts the engine: plays it on the machine and fills run->figures. *run is zero. False after an error. */
 bool tide_serve_start(tide_serve_run *run, const tide_serve_settings *settings, const tide_serve_device *device,
                       tide_arena *arena, tide_diagnostics *diags);
+
+/* Entries of the vocabulary, as config.json has them; 0: it does not say. */
+int64_t tide_serve_vocabulary(const tide_json *config);
 
 /* ---- kv_cache.c ---- */
 

@@ -70,6 +70,10 @@ static int64_t number_of(const tide_json *config, const char *const *keys, int64
 
 #define NUMBER_OF(config, otherwise, ...) number_of(config, (const char *const[]){__VA_ARGS__, NULL}, otherwise)
 
+int64_t tide_serve_vocabulary(const tide_json *config) {
+    return NUMBER_OF(config, 0, "vocab_size");
+}
+
 static int64_t layer_count(const tide_json *config) {
     return NUMBER_OF(config, 0, "num_hidden_layers", "n_layer", "num_layers", "n_layers", "decoder_layers");
 }

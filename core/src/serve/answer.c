@@ -1,0 +1,196 @@
+/* The answer to `serve`: what the engine prints, how many requests fit, what the card holds, and what changes buy. */
+#include "serve/answer.h"
+
+#include <string.h>
+
+#include "report/report.h"
+
+static const char *const kind_names[] = {"full", "sliding", "chunked", "latent", "state", "cross"};
+
+void tide_write_serving_figures(tide_writer *w, const tide_serve_run *run) {
+    const tide_serve_figures *f = &run->figures;
+    tide_write_string_at(w, "outcome", f->refusal ? "refused" : "ok");
+    if (f->refusal) tide_write_string_at(w, "message", f->refusal);
+    tide_write_int_at(w, "weights", (int64_t)f->weight_bytes);
+    tide_write_int_at(w, "model_bytes", (int64_t)f->model_bytes);
+    tide_write_int_at(w, "requested", (int64_t)f->requested);
+    tide_write_int_at(w, "consumed", (int64_t)f->consumed);
+    tide_write_int_at(w, "transient", (int64_t)f->transient);
+    tide_write_int_at(w, "graphs", (int64_t)f->graph_bytes);
+    tide_write_int_at(w, "available", f->available);
+    tide_write_int_at(w, "block_bytes", f->block_bytes);
+    tide_write_int_at(w, "blocks", f->num_blocks);
+    tide_write_int_at(w, "blocks_per_request", f->blocks_per_request);
+    tide_write_int_at(w, "tokens", f->capacity_tokens);
+    /* "Maximum concurrency for M tokens per request", in hundredths */
+    tide_write_int_at(w, "concurrency_percent",
+                      f->blocks_per_request ? (f->num_blocks * 100 + f->blocks_per_request / 2) / f->blocks_per_request
+                                            : 0);
+}
+
+/* Requests of `length` tokens that are admitted at once for sure: one block is the null block. */
+static int64_t requests_of(const tide_serve_run *run, int64_t length) {
+    int64_t each = tide_cache_blocks_of(run, length), usable = run->figures.num_blocks - 1;
+    int64_t fit = each > 0 && usable > 0 ? usable / each : 0;
+    if (fit > run->figures.max_num_seqs) fit = run->figures.max_num_seqs;
+    return fit * run->settings.data_parallel_size;
+}
+
+/* Block tables and slots, made once the cache is there: v1/worker/gpu/block_table.py. */
+static int64_t tables_of(const tide_serve_run *run) {
+    int64_t bytes = 0, slots = run->figures.max_num_seqs;
+    for (uint32_t i = 0; i < run->figures.group_count; i++) {
+        const tide_cache_group *g = &run->figures.groups[i];
+        int64_t width = g->spec.kind == TIDE_CACHE_STATE
+                            ? g->blocks_per_request
+                            : (run->figures.max_model_len + g->spec.block_size - 1) / g->spec.block_size;
+        bytes += 2 * 4 * slots * width;
+    }
+    return bytes + 8 * (int64_t)run->figures.group_count * run->figures.max_num_batched_tokens;
+}
+
+static bool start(tide_serve_run **run, const tide_serve_settings *s, const tide_serve_device *d, tide_arena *arena,
+                  tide_diagnostics *diags) {
+    *run = TIDE_NEW(arena, tide_serve_run, 1);
+    return tide_serve_start(*run, s, d, arena, diags);
+}
+
+/* The stage of the pipeline with the fewest blocks decides for all. */
+static bool start_all(tide_serve_run **run, const tide_serve_settings *s, const tide_serve_device *d,
+                      tide_arena *arena, tide_diagnostics *diags) {
+    tide_serve_settings of_stage = *s;
+    int64_t tensor = s->tensor_parallel_size ? s->tensor_parallel_size : 1;
+    int64_t stages = s->pipeline_parallel_size ? s->pipeline_parallel_size : 1;
+    tide_serve_run *fewest = NULL;
+    for (int64_t stage = 0; stage < stages; stage++) {
+        of_stage.rank = s->rank ? s->rank : stage * tensor;
+        if (!start(run, &of_stage, d, arena, diags)) return false;
+        if (!fewest || (*run)->figures.refusal || (*run)->figures.num_blocks < fewest->figures.num_blocks)
+            fewest = *run;
+        if (s->rank || fewest->figures.refusal) break;
+    }
+    *run = fewest;
+    return true;
+}
+
+static void write_groups(tide_writer *w, const tide_serve_run *run) {
+    tide_write_key(w, "groups");
+    tide_write_open(w, '[');
+    for (uint32_t i = 0; i < run->figures.group_count; i++) {
+        const tide_cache_group *g = &run->figures.groups[i];
+        tide_write_open(w, '{');
+        tide_write_string_at(w, "kind", kind_names[g->spec.kind]);
+        tide_write_int_at(w, "layers", g->layers);
+        tide_write_int_at(w, "block_size", g->spec.block_size);
+        tide_write_int_at(w, "page_bytes", g->spec.page_bytes);
+        if (g->spec.window && g->spec.kind != TIDE_CACHE_STATE) tide_write_int_at(w, "window", g->spec.window);
+        tide_write_int_at(w, "blocks_per_request", g->blocks_per_request);
+        tide_write_close(w, '}');
+    }
+    tide_write_close(w, ']');
+}
+
+static void write_settings(tide_writer *w, const tide_serve_run *run) {
+    const tide_serve_settings *s = &run->settings;
+    tide_write_key(w, "settings");
+    tide_write_open(w, '{');
+    tide_write_string_at(w, "dtype", run->figures.dtype);
+    tide_write_int_at(w, "max_model_len", run->figures.max_model_len);
+    tide_write_int_at(w, "max_num_seqs", run->figures.max_num_seqs);
+    tide_write_int_at(w, "max_num_batched_tokens", run->figures.max_num_batched_tokens);
+    tide_write_int_at(w, "gpu_memory_utilization_ppm", s->utilization_ppm);
+    tide_write_int_at(w, "tensor_parallel_size", s->tensor_parallel_size);
+    tide_write_int_at(w, "pipeline_parallel_size", s->pipeline_parallel_size);
+    tide_write_int_at(w, "data_parallel_size", s->data_parallel_size);
+    tide_write_bool_at(w, "enforce_eager", s->enforce_eager);
+    tide_write_close(w, '}');
+}
+
+/* What requests of the asked lengths come to; without lengths, of a ladder of them. */
+static void write_requests(tide_writer *w, const tide_serve_run *run, const tide_serve_words *words) {
+    int64_t ladder[16], count = 0, asked = words->input_len + words->output_len;
+    if (asked) {
+        ladder[count++] = asked;
+    } else {
+        for (int64_t length = 1024; length < run->figures.max_model_len && count < 12; length *= 2)
+            ladder[count++] = length;
+        ladder[count++] = run->figures.max_model_len;
+    }
+    tide_write_key(w, "requests");
+    tide_write_open(w, '[');
+    for (int64_t i = 0; i < count; i++) {
+        tide_write_open(w, '{');
+        tide_write_int_at(w, "tokens", ladder[i]);
+        tide_write_int_at(w, "fit", ladder[i] <= run->figures.max_model_len ? requests_of(run, ladder[i]) : 0);
+        tide_write_close(w, '}');
+    }
+    tide_write_close(w, ']');
+}
+
+typedef struct lever {
+    const char *flag;
+    size_t offset;
+    int64_t value;
+} lever;
+
+/* Each is played; what changes nothing or is refused is left out. */
+static void write_levers(tide_writer *w, const tide_serve_run *run, const tide_serve_words *words,
+                         const tide_serve_device *device, tide_arena *arena) {
+    static const lever levers[] = {
+        {"--max-num-seqs 128", offsetof(tide_serve_settings, max_num_seqs), 128},
+        {"--max-num-batched-tokens 2048", offsetof(tide_serve_settings, max_num_batched_tokens), 2048},
+        {"--gpu-memory-utilization 0.95", offsetof(tide_serve_settings, utilization_ppm), 950000}};
+    int64_t length = words->input_len + words->output_len;
+    if (!length) length = run->figures.max_model_len;
+    tide_write_key(w, "levers");
+    tide_write_open(w, '[');
+    for (size_t i = 0; i < 5; i++) {
+        tide_serve_settings changed = *words->settings;
+        tide_serve_run *other = NULL;
+        tide_diagnostics unheard;
+        tide_diagnostics_init(&unheard, arena);
+        const char *flag = i < 3 ? levers[i].flag : i == 3 ? "--kv-cache-dtype fp8" : NULL;
+        if (i < 3) *(int64_t *)(void *)((char *)&changed + levers[i].offset) = levers[i].value;
+        if (i == 3) changed.kv_cache_dtype = "fp8";
+        if (i == 4) {
+            changed.tensor_parallel_size = 2 * (changed.tensor_parallel_size ? changed.tensor_parallel_size : 1);
+            flag = tide_format(arena, "--tensor-parallel-size %lld", (long long)changed.tensor_parallel_size);
+        }
+        if (!start_all(&other, &changed, device, arena, &unheard) || other->figures.refusal) continue;
+        int64_t gained = other->figures.num_blocks * other->figures.block_bytes -
+                         run->figures.num_blocks * run->figures.block_bytes;
+        int64_t fit = requests_of(other, length);
+        if (!run->figures.refusal && gained == 0 && fit == requests_of(run, length)) continue;
+        tide_write_open(w, '{');
+        tide_write_string_at(w, "flag", flag);
+        tide_write_int_at(w, "cache_bytes", gained);
+        tide_write_int_at(w, "tokens", other->figures.capacity_tokens);
+        tide_write_int_at(w, "fit", fit);
+        tide_write_close(w, '}');
+    }
+    tide_write_close(w, ']');
+}
+
+bool tide_write_serving(tide_writer *w, const tide_serve_words *words, const tide_serve_device *device,
+                        const tide_job *job, tide_arena *arena, tide_diagnostics *diags) {
+    tide_serve_run *run = NULL;
+    if (!start_all(&run, words->settings, device, arena, diags)) return false;
+    const tide_serve_figures *f = &run->figures;
+    tide_write_string_at(w, "engine", "vLLM 0.32.0 on PyTorch 2.13");
+    tide_write_string_at(w, "model", job->model_title && *job->model_title ? job->model_title : job->model);
+    tide_write_string_at(w, "gpu", job->has_gpu ? job->gpu.title : device->name);
+    write_settings(w, run);
+    tide_write_serving_figures(w, run);
+    write_groups(w, run);
+    write_requests(w, run, words);
+    tide_write_key(w, "card");
+    tide_write_open(w, '{');
+    tide_write_int_at(w, "total", (int64_t)device->total_bytes);
+    tide_write_int_at(w, "context", (int64_t)device->used_bytes);
+    tide_write_int_at(w, "block_tables", tables_of(run));
+    tide_write_int_at(w, "logits_fp32", 4 * f->max_num_seqs * tide_serve_vocabulary(words->settings->config));
+    tide_write_close(w, '}');
+    write_levers(w, run, words, device, arena);
+    tide_write_diagnostics(w, diags, false);
+    return true;
+}

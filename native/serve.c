@@ -1,0 +1,148 @@
+/* `tidemark serve`: what an inference server leaves for requests, and how many fit. */
+#include "cli.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void budget_row(cli_table *table, const char *name, int64_t bytes) {
+    cli_number text;
+    cli_table_cell(table, name);
+    cli_table_cell(table, cli_gib(text, bytes));
+}
+
+static void budget_show(const cJSON *answer) {
+    cli_table table;
+    cli_heading("The engine's budget, GiB");
+    cli_table_init(&table, 2);
+    cli_table_cell(&table, "");
+    cli_table_cell(&table, "GiB");
+    budget_row(&table, "requested: the card times gpu_memory_utilization", cli_int_at(answer, "requested"));
+    budget_row(&table, "weights and what stays after the profile run", -cli_int_at(answer, "consumed"));
+    budget_row(&table, "peak of the profile run above that", -cli_int_at(answer, "transient"));
+    if (cli_int_at(answer, "graphs")) budget_row(&table, "CUDA graphs, estimated", -cli_int_at(answer, "graphs"));
+    cli_table_rule(&table);
+    budget_row(&table, "available for the cache", cli_int_at(answer, "available"));
+    cli_table_print(&table);
+}
+
+static void groups_show(const cJSON *answer) {
+    static const char *const heads[] = {"Cache", "Layers", "Tokens a block", "Page, bytes", "Blocks of the longest"};
+    const cJSON *group;
+    cli_table table;
+    cli_number text;
+    cli_heading("Cache groups");
+    cli_table_init(&table, 5);
+    for (size_t i = 0; i < 5; i++) cli_table_cell(&table, heads[i]);
+    cJSON_ArrayForEach(group, cli_at(answer, "groups")) {
+        cli_table_cell(&table, cli_text_at(group, "kind"));
+        cli_table_cell(&table, cli_count(text, cli_int_at(group, "layers")));
+        cli_table_cell(&table, cli_count(text, cli_int_at(group, "block_size")));
+        cli_table_cell(&table, cli_count(text, cli_int_at(group, "page_bytes")));
+        cli_table_cell(&table, cli_count(text, cli_int_at(group, "blocks_per_request")));
+    }
+    cli_table_print(&table);
+}
+
+static void requests_show(const cJSON *answer) {
+    const cJSON *row;
+    cli_table table;
+    cli_number text;
+    cli_heading("Requests that surely fit at once");
+    cli_table_init(&table, 2);
+    cli_table_cell(&table, "Tokens, in and out");
+    cli_table_cell(&table, "Requests");
+    cJSON_ArrayForEach(row, cli_at(answer, "requests")) {
+        cli_table_cell(&table, cli_count(text, cli_int_at(row, "tokens")));
+        cli_table_cell(&table, cli_count(text, cli_int_at(row, "fit")));
+    }
+    cli_table_print(&table);
+}
+
+static void levers_show(const cJSON *answer) {
+    static const char *const heads[] = {"Flag", "Cache, GiB more", "Tokens", "Requests"};
+    const cJSON *row;
+    cli_table table;
+    cli_number text;
+    if (!cJSON_GetArraySize(cli_at(answer, "levers"))) return;
+    cli_heading("What flags buy");
+    cli_table_init(&table, 4);
+    for (size_t i = 0; i < 4; i++) cli_table_cell(&table, heads[i]);
+    cJSON_ArrayForEach(row, cli_at(answer, "levers")) {
+        cli_table_cell(&table, cli_text_at(row, "flag"));
+        cli_table_cell(&table, cli_gib(text, cli_int_at(row, "cache_bytes")));
+        cli_table_cell(&table, cli_count(text, cli_int_at(row, "tokens")));
+        cli_table_cell(&table, cli_count(text, cli_int_at(row, "fit")));
+    }
+    cli_table_print(&table);
+}
+
+static void verdict_show(const cJSON *answer) {
+    const cJSON *settings = cli_at(answer, "settings");
+    cli_number tokens, length;
+    int64_t percent = cli_int_at(answer, "concurrency_percent");
+    if (cli_text_at(answer, "message")[0]) {
+        printf("\n  %sThe engine refuses:%s ", cli_styled(CLI_RED), cli_styled_end());
+        cli_wrapped(cli_text_at(answer, "message"), 2, 22);
+        return;
+    }
+    printf("\n  %sGPU KV cache size: %s tokens, Maximum concurrency for %s tokens per request: %" PRId64 ".%02" PRId64
+           "x%s\n",
+           cli_styled(CLI_GREEN), cli_count(tokens, cli_int_at(answer, "tokens")),
+           cli_count(length, cli_int_at(settings, "max_model_len")), percent / 100, percent % 100, cli_styled_end());
+    printf("  %s blocks of %s bytes\n", cli_count(tokens, cli_int_at(answer, "blocks")),
+           cli_count(length, cli_int_at(answer, "block_bytes")));
+}
+
+static void card_show(const cJSON *answer) {
+    const cJSON *card = cli_at(answer, "card");
+    cli_number context, tables, logits;
+    cli_heading("Outside of the budget");
+    printf("  %s of context and kernels, %s of block tables, up to %s of fp32 logits with penalties or logprobs\n",
+           cli_size(context, cli_int_at(card, "context")), cli_size(tables, cli_int_at(card, "block_tables")),
+           cli_size(logits, cli_int_at(card, "logits_fp32")));
+}
+
+static void answer_show(const cJSON *answer) {
+    const cJSON *settings = cli_at(answer, "settings");
+    cli_number length, requests, batched;
+    printf("%s%s%s on %s, %s\n", cli_styled(CLI_BOLD), cli_text_at(answer, "model"), cli_styled_end(),
+           cli_text_at(answer, "gpu"), cli_text_at(answer, "engine"));
+    printf("%s, max_model_len %s, max_num_seqs %s, max_num_batched_tokens %s\n", cli_text_at(settings, "dtype"),
+           cli_count(length, cli_int_at(settings, "max_model_len")),
+           cli_count(requests, cli_int_at(settings, "max_num_seqs")),
+           cli_count(batched, cli_int_at(settings, "max_num_batched_tokens")));
+    verdict_show(answer);
+    if (cli_int_at(answer, "consumed")) budget_show(answer);
+    if (cli_int_at(answer, "blocks")) {
+        groups_show(answer);
+        requests_show(answer);
+        card_show(answer);
+    }
+    levers_show(answer);
+    cli_diagnostics_show(stdout, cli_at(answer, "diagnostics"));
+}
+
+int cli_serve(int argc, char **argv) {
+    cli_arguments arguments;
+    cli_buffer request = {0};
+    cli_answer answer = {0};
+    int status = cli_arguments_read(&arguments, argc, argv, CLI_TAKES_SETTINGS | CLI_TAKES_JSON);
+    if (status == CLI_OK && arguments.shows_help) {
+        cli_help(stdout, "serve");
+    } else if (status == CLI_OK) {
+        status = cli_request(&request, "serve", &arguments, "");
+        if (status == CLI_OK) status = cli_ask_or_explain(&answer, &request, arguments.is_json);
+        if (status == CLI_OK && arguments.is_json) {
+            fwrite(answer.text, 1, answer.length, stdout);
+            putchar('\n');
+        } else if (status == CLI_OK) {
+            answer_show(answer.json);
+        }
+        if (status == CLI_OK && strcmp(cli_text_at(answer.json, "outcome"), "refused") == 0) status = 1;
+    }
+    cli_answer_free(&answer);
+    cli_buffer_free(&request);
+    cli_arguments_free(&arguments);
+    return status;
+}
