@@ -15,7 +15,8 @@ bool verify_is_serving(const cJSON *measured) {
 
 /* Where a figure stands in a result of the serving oracle; NULL: it was not measured. */
 static const cJSON *measured_at(const cJSON *measured, enum verify_serving_figure figure) {
-    const cJSON *memory = cli_at(measured, "memory"), *profile = cli_at(memory, "profile"), *kv = cli_at(measured, "kv");
+    const cJSON *memory = cli_at(measured, "memory"), *profile = cli_at(memory, "profile"),
+                *kv = cli_at(measured, "kv");
     switch (figure) {
     case VERIFY_SERVING_blocks:
         return cli_at(kv, "num_blocks");

@@ -9,11 +9,16 @@
 static const struct {
     const char *key, *name;
     int mib, capability, sms;
-} cards[] = {{"h100", "NVIDIA H100 80GB HBM3", 81080, 90, 132},     {"h200", "NVIDIA H200", 143155, 90, 132},
-             {"a100-80", "NVIDIA A100-SXM4-80GB", 81152, 80, 108},  {"a100-40", "NVIDIA A100-SXM4-40GB", 40448, 80, 108},
-             {"l40s", "NVIDIA L40S", 45465, 89, 142},               {"l4", "NVIDIA L4", 22579, 89, 58},
-             {"a10", "NVIDIA A10G", 22579, 86, 80},                 {"rtx4090", "NVIDIA GeForce RTX 4090", 24094, 89, 128},
-             {"rtx3090", "NVIDIA GeForce RTX 3090", 24135, 86, 82}, {"b200", "NVIDIA B200", 182630, 100, 148}};
+} cards[] = {{"h100", "NVIDIA H100 80GB HBM3", 81080, 90, 132},
+             {"h200", "NVIDIA H200", 143155, 90, 132},
+             {"a100-80", "NVIDIA A100-SXM4-80GB", 81152, 80, 108},
+             {"a100-40", "NVIDIA A100-SXM4-40GB", 40448, 80, 108},
+             {"l40s", "NVIDIA L40S", 45465, 89, 142},
+             {"l4", "NVIDIA L4", 22579, 89, 58},
+             {"a10", "NVIDIA A10G", 22579, 86, 80},
+             {"rtx4090", "NVIDIA GeForce RTX 4090", 24094, 89, 128},
+             {"rtx3090", "NVIDIA GeForce RTX 3090", 24135, 86, 82},
+             {"b200", "NVIDIA B200", 182630, 100, 148}};
 
 static int64_t int_at(const tide_json *object, const char *key, int64_t otherwise) {
     const tide_json *found = tide_json_at(object, key);
@@ -62,8 +67,9 @@ static tide_job *job_of_case(call *c, const tide_json *of_case) {
 }
 
 static bool read_case(call *c, const tide_json *of_case, tide_serve_words *words) {
-    static const char *const known[] = {"id", "model", "overrides", "gpu", "gpu_gib", "gpu_bytes", "capability",
-                                        "sms", "context_mib", "top", "env", "config", "warm_up", "preprocessor"};
+    static const char *const known[] = {"id",        "model",      "overrides", "gpu",         "gpu_gib",
+                                        "gpu_bytes", "capability", "sms",       "context_mib", "top",
+                                        "env",       "config",     "warm_up",   "preprocessor"};
     for (const tide_json *key = of_case->first; key; key = key->next) {
         bool is_taken = false;
         for (size_t i = 0; i < sizeof known / sizeof *known; i++)

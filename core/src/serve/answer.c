@@ -56,8 +56,8 @@ static bool start(tide_serve_run **run, const tide_serve_settings *s, const tide
 }
 
 /* The stage of the pipeline with the fewest blocks decides for all. */
-static bool start_all(tide_serve_run **run, const tide_serve_settings *s, const tide_serve_device *d,
-                      tide_arena *arena, tide_diagnostics *diags) {
+static bool start_all(tide_serve_run **run, const tide_serve_settings *s, const tide_serve_device *d, tide_arena *arena,
+                      tide_diagnostics *diags) {
     tide_serve_settings of_stage = *s;
     int64_t tensor = s->tensor_parallel_size ? s->tensor_parallel_size : 1;
     int64_t stages = s->pipeline_parallel_size ? s->pipeline_parallel_size : 1;
@@ -157,8 +157,8 @@ static void write_levers(tide_writer *w, const tide_serve_run *run, const tide_s
             flag = tide_format(arena, "--tensor-parallel-size %lld", (long long)changed.tensor_parallel_size);
         }
         if (!start_all(&other, &changed, device, arena, &unheard) || other->figures.refusal) continue;
-        int64_t gained = other->figures.num_blocks * other->figures.block_bytes -
-                         run->figures.num_blocks * run->figures.block_bytes;
+        int64_t gained =
+            other->figures.num_blocks * other->figures.block_bytes - run->figures.num_blocks * run->figures.block_bytes;
         int64_t fit = requests_of(other, length);
         if (!run->figures.refusal && gained == 0 && fit == requests_of(run, length)) continue;
         tide_write_open(w, '{');

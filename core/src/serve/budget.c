@@ -43,8 +43,7 @@ static bool play_to(player *p, uint32_t end) {
             p->blocks[which] = 0;
         } else {
             const tide_allocation *a = &p->timeline->allocations[which];
-            tide_caching_status status =
-                tide_caching_malloc(p->allocator, a->bytes, a->stream, &p->blocks[which]);
+            tide_caching_status status = tide_caching_malloc(p->allocator, a->bytes, a->stream, &p->blocks[which]);
             if (status == TIDE_CACHING_OK) continue;
             p->is_oom = status == TIDE_CACHING_OOM;
             return false;

@@ -205,13 +205,13 @@ static void check_enough(tide_serve_run *run, int64_t checked, bool is_auto) {
                                                         "length is %lld. ",
                                                         (long long)f->longest)
                                           : "";
-    f->refusal = tide_format(arena,
-                             "To serve at least one request with the model's max seq len (%lld), (%s GiB KV cache is "
-                             "needed, which is larger than the available KV cache memory (%s GiB). %sTry increasing "
-                             "`gpu_memory_utilization` (which also controls CPU memory on the CPU backend) or "
-                             "decreasing `max_model_len` when initializing the engine.",
-                             (long long)f->max_model_len, gib(arena, f->one_request_bytes), gib(arena, checked),
-                             estimate);
+    f->refusal =
+        tide_format(arena,
+                    "To serve at least one request with the model's max seq len (%lld), (%s GiB KV cache is "
+                    "needed, which is larger than the available KV cache memory (%s GiB). %sTry increasing "
+                    "`gpu_memory_utilization` (which also controls CPU memory on the CPU backend) or "
+                    "decreasing `max_model_len` when initializing the engine.",
+                    (long long)f->max_model_len, gib(arena, f->one_request_bytes), gib(arena, checked), estimate);
 }
 
 void tide_cache_blocks(tide_serve_run *run) {

@@ -13,24 +13,24 @@
 
 /* The card as the driver tells it. */
 typedef struct tide_serve_device {
-    const char *name;      /* "NVIDIA H100 80GB HBM3": defaults of the engine follow from it */
-    uint64_t total_bytes;  /* cudaMemGetInfo */
-    uint64_t used_bytes;   /* context, communicators and other processes, before the engine's first snapshot */
-    int capability, sms;   /* compute capability times ten; multiprocessors */
+    const char *name;     /* "NVIDIA H100 80GB HBM3": defaults of the engine follow from it */
+    uint64_t total_bytes; /* cudaMemGetInfo */
+    uint64_t used_bytes;  /* context, communicators and other processes, before the engine's first snapshot */
+    int capability, sms;  /* compute capability times ten; multiprocessors */
 } tide_serve_device;
 
 enum { TIDE_SERVE_AUTO = -1 }; /* max_model_len: the longest that fits */
 
 /* The engine's settings under its own names; 0 and NULL: not given, the engine's default. */
 typedef struct tide_serve_settings {
-    const tide_json *config;      /* config.json of the model */
-    const char *dtype;            /* bfloat16 float16 float32; NULL: auto */
-    const char *kv_cache_dtype;   /* auto fp8 ... */
-    const char *quantization;     /* of weights as they are loaded: fp8 */
-    int64_t utilization_ppm;      /* gpu_memory_utilization, parts per million */
+    const tide_json *config;    /* config.json of the model */
+    const char *dtype;          /* bfloat16 float16 float32; NULL: auto */
+    const char *kv_cache_dtype; /* auto fp8 ... */
+    const char *quantization;   /* of weights as they are loaded: fp8 */
+    int64_t utilization_ppm;    /* gpu_memory_utilization, parts per million */
     int64_t max_model_len, max_num_seqs, max_num_batched_tokens, block_size;
     int64_t tensor_parallel_size, pipeline_parallel_size, data_parallel_size;
-    int64_t rank;                 /* of tensor and pipeline parallelism: tensor ranks are next to one another */
+    int64_t rank; /* of tensor and pipeline parallelism: tensor ranks are next to one another */
     int64_t max_loras, max_lora_rank;
     int64_t num_gpu_blocks_override, kv_cache_memory_bytes;
     int64_t num_speculative_tokens;
@@ -80,9 +80,9 @@ typedef struct tide_serve_figures {
     uint64_t graph_bytes;                /* estimate of CUDA graph memory */
     int64_t available;                   /* "Available KV cache memory" */
     int64_t block_bytes, num_blocks;
-    int64_t blocks_per_request;          /* over all groups */
-    int64_t one_request_bytes, longest;  /* that one request of max_model_len needs; tokens that would fit */
-    int64_t capacity_tokens;             /* "GPU KV cache size: ... tokens" */
+    int64_t blocks_per_request;         /* over all groups */
+    int64_t one_request_bytes, longest; /* that one request of max_model_len needs; tokens that would fit */
+    int64_t capacity_tokens;            /* "GPU KV cache size: ... tokens" */
     tide_cache_group groups[TIDE_CACHE_GROUP_LIMIT];
     uint32_t group_count;
     const char *refusal; /* the engine's own words; NULL: it starts */

@@ -18,9 +18,12 @@ static const struct {
 enum { COUNT = sizeof table / sizeof *table };
 
 /* Short forms that people know. */
-static const char *const aliases[][2] = {{"tp", "tensor_parallel_size"},    {"pp", "pipeline_parallel_size"},
-                                         {"dp", "data_parallel_size"},      {"ep", "enable_expert_parallel"},
-                                         {"gpus", "tensor_parallel_size"},  {"utilization", "gpu_memory_utilization"},
+static const char *const aliases[][2] = {{"tp", "tensor_parallel_size"},
+                                         {"pp", "pipeline_parallel_size"},
+                                         {"dp", "data_parallel_size"},
+                                         {"ep", "enable_expert_parallel"},
+                                         {"gpus", "tensor_parallel_size"},
+                                         {"utilization", "gpu_memory_utilization"},
                                          {"speculative_config.num_speculative_tokens", "num_speculative_tokens"}};
 
 static const char *full_name(tide_arena *arena, tide_text name) {
@@ -77,8 +80,7 @@ static bool set(tide_serve_words *w, size_t row, tide_text value) {
             return refuse(w, table[row].name, "a whole number from 0 to 2^50");
         return true;
     case KIND_PPM:
-        if (!read_ppm(value, (int64_t *)(void *)at) || *(int64_t *)(void *)at < 1 ||
-            *(int64_t *)(void *)at > 1000000)
+        if (!read_ppm(value, (int64_t *)(void *)at) || *(int64_t *)(void *)at < 1 || *(int64_t *)(void *)at > 1000000)
             return refuse(w, table[row].name, "above 0 and at most 1");
         return true;
     case KIND_TRUE:
@@ -158,8 +160,8 @@ bool tide_serve_read_case(tide_serve_words *w, const tide_json *key, bool *is_ta
     if (strcmp(name, "speculative_config") == 0) {
         const tide_json *method = tide_json_at(key, "method"), *count = tide_json_at(key, "num_speculative_tokens");
         w->settings->num_speculative_tokens = count && count->is_integer ? count->integer : 0;
-        w->settings->speculates_ngrams = method && method->kind == TIDE_JSON_STRING &&
-                                         tide_text_is(method->text, "ngram");
+        w->settings->speculates_ngrams =
+            method && method->kind == TIDE_JSON_STRING && tide_text_is(method->text, "ngram");
         return true;
     }
     for (size_t i = 0; i < COUNT; i++)

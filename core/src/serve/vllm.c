@@ -81,9 +81,9 @@ static int64_t layer_count(const tide_json *config) {
 /* config/model.py, _get_and_verify_max_len: the keys and their scaling. */
 static int64_t derived_length(const tide_json *config) {
     int64_t least = INT64_MAX;
-    static const char *const keys[] = {"max_position_embeddings", "n_positions",         "max_seq_len",
-                                       "seq_length",              "model_max_length",    "max_target_positions",
-                                       "max_sequence_length",     "max_seq_length",      "seq_len"};
+    static const char *const keys[] = {
+        "max_position_embeddings", "n_positions",         "max_seq_len",    "seq_length", "model_max_length",
+        "max_target_positions",    "max_sequence_length", "max_seq_length", "seq_len"};
     const tide_json *text = text_config(config);
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
         const tide_json *found = tide_json_at(text, keys[i]);
@@ -159,24 +159,21 @@ static void take_defaults(tide_serve_run *run) {
     batch_defaults(run);
     run->figures.max_num_seqs = s->max_num_seqs;
     run->figures.max_num_batched_tokens = s->max_num_batched_tokens;
-    run->figures.tokens_in_flight =
-        s->max_num_batched_tokens * (s->pipeline_parallel_size + !s->no_async_scheduling);
+    run->figures.tokens_in_flight = s->max_num_batched_tokens * (s->pipeline_parallel_size + !s->no_async_scheduling);
 }
 
 /* ---- what descriptions may ask for ---- */
 
 static void set_int(tide_serve_run *run, const char *name, int64_t value) {
     tide_model *model = &run->model;
-    model->settings[model->setting_count++] =
-        (tide_setting_value){.name = name,
-                             .value = {.kind = TIDE_VALUE_INT,
-                                       .symbol = tide_symbol_name(&run->machine, tide_text_of(name)),
-                                       .integer = value}};
+    model->settings[model->setting_count++] = (tide_setting_value){
+        .name = name,
+        .value = {
+            .kind = TIDE_VALUE_INT, .symbol = tide_symbol_name(&run->machine, tide_text_of(name)), .integer = value}};
 }
 
 static void set_truth(tide_serve_run *run, const char *name, bool value) {
-    run->model.settings[run->model.setting_count++] =
-        (tide_setting_value){.name = name, .value = tide_of_bool(value)};
+    run->model.settings[run->model.setting_count++] = (tide_setting_value){.name = name, .value = tide_of_bool(value)};
 }
 
 static void set_value(tide_serve_run *run, const char *name, tide_value value) {
@@ -307,10 +304,10 @@ static bool load_model(tide_serve_run *run, tide_description *runner, uint32_t *
     tide_text architecture = architecture_of(run, config);
     const tide_engine_root *root = tide_engine_root_of("vllm", architecture);
     if (!root)
-        return tide_error(m->diags, TIDE_ERR_UNSUPPORTED, "/config.json/architectures/0",
-                          tide_format(m->arena, "no description of vLLM 0.32.0's '%.*s'", (int)architecture.length,
-                                      architecture.at),
-                          "start the engine by `tidemark dry-run -- vllm serve ...`, which needs no description");
+        return tide_error(
+            m->diags, TIDE_ERR_UNSUPPORTED, "/config.json/architectures/0",
+            tide_format(m->arena, "no description of vLLM 0.32.0's '%.*s'", (int)architecture.length, architecture.at),
+            "start the engine by `tidemark dry-run -- vllm serve ...`, which needs no description");
     tide_description *description = tide_description_load(&run->descriptions, tide_text_of(root->description));
     uint32_t first_buffer = run->model.buffer_count; /* after those of the runner */
     run->load_event = m->timeline.event_count;
@@ -366,6 +363,23 @@ static void profile_run(tide_serve_run *run, tide_description *runner, uint32_t 
     tide_value_release(m, taken);
 }
 
+/* What the engine can do and this description of it cannot: refused, never guessed. */
+static bool is_described(tide_serve_run *run) {
+    const tide_serve_settings *s = &run->settings;
+    tide_machine *m = &run->machine;
+    const char *what = NULL;
+    if (tide_json_at(s->config, "quantization_config") || tide_json_at(text_config(s->config), "quantization_config"))
+        what = "/config.json/quantization_config";
+    if (s->quantization && strcmp(s->quantization, "none") != 0) what = "/settings/quantization";
+    if (s->enable_lora) what = "/settings/enable_lora";
+    if (s->cpu_offload_gib) what = "/settings/cpu_offload_gb";
+    if (s->enable_sleep_mode) what = "/settings/enable_sleep_mode";
+    if (s->num_speculative_tokens) what = "/settings/speculative_config";
+    if (!what) return true;
+    return tide_error(m->diags, TIDE_ERR_UNSUPPORTED, what, "vLLM 0.32.0 with this is not described",
+                      "start the engine by `tidemark dry-run -- vllm serve ...`, which needs no description");
+}
+
 static void prepare(tide_serve_run *run, const tide_serve_settings *settings, const tide_serve_device *device,
                     tide_arena *arena, tide_diagnostics *diags) {
     tide_machine *m = &run->machine;
@@ -390,6 +404,11 @@ bool tide_serve_start(tide_serve_run *run, const tide_serve_settings *settings, 
                       tide_arena *arena, tide_diagnostics *diags) {
     prepare(run, settings, device, arena, diags);
     tide_machine *m = &run->machine;
+    if (!is_described(run)) return false;
+    if (!settings->enforce_eager)
+        tide_report(diags, TIDE_WARNING, TIDE_OK, "/settings/enforce_eager",
+                    "played without compiled code and CUDA graphs: with them, vLLM leaves 0.2 to 0.8 GiB less",
+                    "give enforce_eager=true, or num_gpu_blocks_override from the engine's log");
     tide_description *runner = tide_description_load(&run->descriptions, TIDE_TEXT("vllm/runner"));
     uint32_t input_root = runner ? build(run, runner, "InputState", run->settings.config) : 0, model_root = 0;
     if (!input_root || !load_model(run, runner, &model_root)) return false;
