@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "base/units.h"
+
 /* A file's option of a kind in whose place the user chose another. */
 static bool was_replaced(const tide_job_builder *b, tide_setting_id id) {
     return b->arguments.origins[id] != TIDE_ORIGIN_USER && b->arguments.is_given[TIDE_SET_parallel_kind] &&
@@ -12,7 +14,9 @@ static bool was_replaced(const tide_job_builder *b, tide_setting_id id) {
 static void check_options(tide_job_builder *b) {
     const tide_job *job = b->job;
     const char *kind = job->options[TIDE_OPTION_kind];
-    int64_t dp = tide_option_int(job, TIDE_OPTION_dp, 1), rank = tide_option_int(job, TIDE_OPTION_rank, 0);
+    static const tide_option sizes[] = {TIDE_OPTION_tp, TIDE_OPTION_cp, TIDE_OPTION_pp};
+    int64_t dp = tide_option_int(job, TIDE_OPTION_dp, 1), rank = tide_option_int(job, TIDE_OPTION_rank, 0), ranks = dp;
+    for (size_t i = 0; i < TIDE_COUNT_OF(sizes); i++) ranks *= tide_option_int(job, sizes[i], 1);
     bool is_alone = strcmp(kind, "none") == 0;
     for (unsigned id = TIDE_SET_parallel_kind; id < TIDE_SET_COUNT; id++)
         if (b->arguments.is_given[id] && !tide_beginning_listed(tide_setting_wants(&tide_settings[id]), kind) &&
@@ -21,10 +25,12 @@ static void check_options(tide_job_builder *b) {
                        tide_format(b->arena, "is no option of parallel.kind=%s", kind),
                        tide_format(b->arena, "leave it out, or choose a kind that has it (%s)",
                                    tide_setting_wants(&tide_settings[id])));
-    if (rank >= dp)
+    if (rank >= ranks)
         tide_error(b->diags, TIDE_ERR_FIELD_RANGE, "/settings/parallel.rank",
-                   tide_format(b->arena, "is %lld; ranks of parallel.dp=%lld go from 0 to %lld", (long long)rank,
-                               (long long)dp, (long long)(dp - 1)),
+                   ranks == dp ? tide_format(b->arena, "is %lld; ranks of parallel.dp=%lld go from 0 to %lld",
+                                             (long long)rank, (long long)dp, (long long)(dp - 1))
+                               : tide_format(b->arena, "is %lld; %lld ranks go from 0 to %lld", (long long)rank,
+                                             (long long)ranks, (long long)(ranks - 1)),
                    NULL);
     if (is_alone && dp > 1)
         tide_error(b->diags, TIDE_ERR_CONFLICT, "/settings/parallel.dp", "several GPUs need a kind of parallelism",

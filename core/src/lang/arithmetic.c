@@ -199,6 +199,7 @@ tide_value tide_call_builtin(tide_machine *m, uint32_t which, tide_value *a, uin
     }
     if (which == BUILTIN_DEEPCOPY) return tide_deepcopy(m->interpreter, a[0], 0);
     if (which == BUILTIN_IS_LIST) return tide_of_bool(a[0].kind == TIDE_VALUE_LIST);
+    if (which == BUILTIN_IS_VIEW) return tide_of_bool(a[0].kind == TIDE_VALUE_TENSOR && a[0].tensor->is_view);
     if (which == BUILTIN_LEN) {
         if (a[0].kind == TIDE_VALUE_LIST) return tide_of_int(a[0].list->count);
         if (a[0].kind == TIDE_VALUE_CONFIG) return tide_of_int(a[0].config->count);

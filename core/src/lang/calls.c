@@ -148,15 +148,19 @@ tide_value tide_call_function(tide_model *model, tide_function *function, uint32
 }
 /* ---- torch.autograd.Function ---- */
 
-/* apply('Name', inputs...) calls Name_forward(ctx, inputs...) without gradients. Backward calls Name_backward(ctx,
- * grad, what save_for_backward() was given...), which returns the gradient of the first input, or a list with one for
- * each. What ctx holds otherwise lives as long as the node. */
-enum { SAVED_LIMIT = 8 };
+/* apply('Name', inputs...) calls Name_forward(ctx, inputs...) without gradients; what it returns, a tensor or a list of
+ * them, are the node's outputs. Backward calls Name_backward(ctx, grads..., what save_for_backward() was given...),
+ * which returns the gradient of the first input, or a list with one for each. What ctx holds otherwise lives as long as the node. */
+enum { SAVED_LIMIT = 16, OUTPUT_LIMIT = 4 };
 
 static void applied_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
     tide_applied *f = (tide_applied *)node->held;
-    tide_value arguments[2 + SAVED_LIMIT] = {tide_value_retain(f->context), tide_of_tensor(tide_retain(grads[0]))};
-    uint32_t count = 2;
+    tide_value arguments[1 + OUTPUT_LIMIT + SAVED_LIMIT] = {tide_value_retain(f->context)};
+    uint32_t count = 1;
+    for (unsigned i = 0; i < node->output_count; i++) { /* python_function.cpp: PyNode::apply makes zeros of nothing */
+        if (!grads[i]) grads[i] = tide_empty(m, node->outputs[i].shape, (tide_dtype)node->outputs[i].dtype);
+        arguments[count++] = tide_of_tensor(tide_retain(grads[i]));
+    }
     for (int i = 0; i < node->saved_count; i++) arguments[count++] = tide_of_tensor(tide_saved_at(m, node, i));
     tide_value made =
         tide_call_function(m->interpreter, f->backward, f->instance, f->scope, arguments, count, NULL, NULL, 0);
@@ -167,8 +171,9 @@ static void applied_run(tide_machine *m, tide_node *node, tide_tensor **grads, t
         if (v.kind == TIDE_VALUE_TENSOR && tide_needs_input_grad(node, (int)i)) results[i] = tide_retain(v.tensor);
     }
     tide_value_release(m, made);
-    tide_release_at(m, &grads[0]); /* python_function.cpp: PyNode::apply hands them on; those of other nodes outlive the
-                                      check of their results */
+    for (unsigned i = 0; i < node->output_count; i++)
+        tide_release_at(m, &grads[i]); /* python_function.cpp: PyNode::apply hands them on; those of other nodes outlive
+                                          the check of their results */
 }
 
 static void applied_drop(tide_machine *m, tide_held *held) {
@@ -195,7 +200,21 @@ static tide_function *half_of(tide_frame *f, tide_text name, const char *half) {
     return tide_function_find(model->descriptions, model->scopes[f->scope].description, tide_text_of(text));
 }
 
-tide_value tide_apply(tide_frame *f, const tide_value *a, uint32_t count) {
+/* custom_function.cpp: _process_backward_mode_ad: an input that is returned becomes a view of itself. */
+static void give_output(tide_machine *m, tide_node *node, tide_value *output, tide_tensor *const *inputs,
+                        uint32_t count) {
+    if (output->kind != TIDE_VALUE_TENSOR) return;
+    for (uint32_t i = 0; i < count; i++) {
+        if (inputs[i] != output->tensor) continue;
+        tide_tensor *view = tide_view_as(m, output->tensor, output->tensor->layout);
+        tide_release(m, output->tensor);
+        output->tensor = view;
+        break;
+    }
+    if (tide_dtype_is_float((tide_dtype)output->tensor->dtype)) tide_set_grad_fn(m, node, output->tensor);
+}
+
+static tide_value apply(tide_frame *f, const tide_value *a, uint32_t count) {
     tide_model *model = f->model;
     tide_machine *m = model->m;
     tide_text name = count && a[0].kind == TIDE_VALUE_TEXT ? a[0].text : TIDE_TEXT("");
@@ -209,7 +228,7 @@ tide_value tide_apply(tide_frame *f, const tide_value *a, uint32_t count) {
         inputs[i - 1] = a[i].kind == TIDE_VALUE_TENSOR ? a[i].tensor : NULL;
         arguments[i] = tide_value_retain(a[i]);
     }
-    tide_node *node = tide_node_with(m, &applied_backward, inputs, (int)count - 1, 1, SAVED_LIMIT),
+    tide_node *node = tide_node_with(m, &applied_backward, inputs, (int)count - 1, OUTPUT_LIMIT, SAVED_LIMIT),
               *outer = model->state.applied;
     tide_value context = tide_value_retain(arguments[0]);
     bool grad_enabled = m->state.grad_enabled;
@@ -218,17 +237,16 @@ tide_value tide_apply(tide_frame *f, const tide_value *a, uint32_t count) {
     tide_value made = tide_call_function(model, forward, f->instance, f->scope, arguments, count, NULL, NULL, 0);
     model->state.applied = outer;
     m->state.grad_enabled = grad_enabled;
-    if (node && made.kind == TIDE_VALUE_TENSOR) {
-        tide_apply_again(m, node, (tide_applied){{NULL, applied_drop}, backward, f->instance, f->scope, context});
-        tide_set_grad_fn(m, node, made.tensor);
-        return made;
-    }
-    tide_value_release(m, context);
-    if (node) tide_node_release(m, node);
+    tide_value *outputs = made.kind == TIDE_VALUE_LIST ? made.list->items : &made;
+    uint32_t output_count = made.kind == TIDE_VALUE_LIST ? made.list->count : 1;
+    if (node) tide_apply_again(m, node, (tide_applied){{NULL, applied_drop}, backward, f->instance, f->scope, context});
+    for (uint32_t i = 0; i < output_count; i++) give_output(m, node, &outputs[i], inputs, count - 1);
+    if (!node) tide_value_release(m, context);
+    if (node && !node->output_count) tide_node_release(m, node);
     return made;
 }
 
-/* ---- modules ---- */
+/* ---- checkpoints ---- */
 
 /* What a checkpoint calls again: a module with its keyword arguments. */
 typedef struct closure {
@@ -278,6 +296,57 @@ static tide_value checkpointed(tide_model *model, uint32_t instance, tide_functi
     return tide_checkpoint_call(m, model->state.is_reentrant && !model->instances[instance].of->is_never_reentrant, c,
                                 inputs, count);
 }
+
+/* A method of this module, or else a function, as what a checkpoint calls again. */
+static closure *closure_named(tide_frame *f, tide_text name) {
+    tide_model *model = f->model;
+    const tide_class *of = model->instances[f->instance].of;
+    tide_function *method = of ? tide_method_find(of, name) : NULL;
+    if (!method)
+        method = tide_function_find(model->descriptions, model->scopes[f->scope].description, name);
+    if (!method) {
+        tide_fail(model->m, TIDE_ERR_DESCRIPTION, "a checkpoint of '%s', which is no function",
+                  tide_terminated(model->m, name));
+        return NULL;
+    }
+    closure *c = tide_pool_alloc(model->m, sizeof *c);
+    *c = (closure){model, f->instance, method, 0, NULL, NULL};
+    c->keywords = tide_pool_alloc(model->m, sizeof *c->keywords);
+    c->named = tide_pool_alloc(model->m, sizeof *c->named);
+    return c;
+}
+
+/* checkpoint('function', parts, inputs...): Megatron-Core's; checkpoint_without_output('function', inputs...), whose
+ * output discard_output(output, hook) lets go of until the gradient of `hook` is there. */
+static tide_value call_checkpoint(tide_frame *f, uint32_t builtin, const tide_value *a, uint32_t count) {
+    tide_machine *m = f->model->m;
+    uint32_t first = builtin == BUILTIN_CHECKPOINT ? 2 : 1;
+    bool is_right = count >= first && a[0].kind == TIDE_VALUE_TEXT && (first == 1 || a[1].kind == TIDE_VALUE_INT);
+    if (!is_right) return tide_nothing(m, TIDE_ERR_DESCRIPTION, "%s wants a function's name", "a checkpoint");
+    closure *c = closure_named(f, a[0].text);
+    if (!c) return tide_none();
+    f->model->setting_changes++; /* no memo: frames are not captured */
+    tide_value inputs[ARGUMENT_LIMIT];
+    for (uint32_t i = first; i < count; i++) inputs[i - first] = a[i];
+    return builtin == BUILTIN_CHECKPOINT ? tide_checkpoint_distributed(m, a[1].integer, c, inputs, count - first)
+                                         : tide_checkpoint_without_output(m, c, inputs, count - first);
+}
+
+bool tide_calls_others(uint32_t builtin) {
+    return builtin >= BUILTIN_APPLY && builtin <= BUILTIN_DISCARD_OUTPUT;
+}
+
+tide_value tide_call_others(tide_frame *f, uint32_t builtin, const tide_value *a, uint32_t count) {
+    if (builtin == BUILTIN_APPLY) return apply(f, a, count);
+    if (builtin != BUILTIN_DISCARD_OUTPUT) return call_checkpoint(f, builtin, a, count);
+    if (count == 2 && a[0].kind == TIDE_VALUE_TENSOR && a[1].kind == TIDE_VALUE_TENSOR)
+        tide_checkpoint_discard(f->model->m, a[0].tensor, a[1].tensor);
+    else
+        tide_fail(f->model->m, TIDE_ERR_DESCRIPTION, "discard_output(output, hook) wants two tensors");
+    return tide_none();
+}
+
+/* ---- modules ---- */
 
 /* A method, under a checkpoint where the module is one; the arguments are borrowed. */
 static tide_value call_method(tide_model *model, uint32_t instance, tide_function *method, const tide_value *positional,

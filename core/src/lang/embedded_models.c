@@ -63,3 +63,22 @@ const tide_engine_root *tide_engine_root_of(const char *engine, tide_text archit
             return &tide_engine_roots[i];
     return NULL;
 }
+
+static tide_text architecture_of_type(tide_arena *arena, tide_diagnostics *diags, tide_text description) {
+    const tide_source *source = tide_architecture_source(description);
+    if (!source) return TIDE_TEXT("");
+    tide_source whole = tide_source_whole(arena, source);
+    const tide_json *json = tide_json_parse(arena, (tide_text){whole.text, whole.length}, "/roots", diags),
+                    *roots = tide_json_at(json, "roots"), *extends = tide_json_at(json, "extends");
+    if (roots && roots->first) return roots->first->key;
+    bool is_more = extends && extends->kind == TIDE_JSON_STRING;
+    return is_more ? architecture_of_type(arena, diags, extends->text) : TIDE_TEXT("");
+}
+
+tide_text tide_config_architecture(tide_arena *arena, tide_diagnostics *diags, const tide_json *config) {
+    const tide_json *given = tide_json_at(config, "architectures"), *type = tide_json_at(config, "model_type");
+    if (given && given->kind == TIDE_JSON_ARRAY && given->first && given->first->kind == TIDE_JSON_STRING)
+        return given->first->text;
+    const tide_model_type *known = type && type->kind == TIDE_JSON_STRING ? tide_model_type_of(type->text) : NULL;
+    return known ? architecture_of_type(arena, diags, tide_text_of(known->description)) : TIDE_TEXT("");
+}

@@ -35,6 +35,7 @@ typedef enum tide_builtin {
     BUILTIN_RANGE,
     BUILTIN_LEN,
     BUILTIN_IS_LIST,
+    BUILTIN_IS_VIEW,
     BUILTIN_MIN,
     BUILTIN_MAX,
     BUILTIN_SQRT,
@@ -43,6 +44,9 @@ typedef enum tide_builtin {
     BUILTIN_ERROR,
     BUILTIN_DEEPCOPY,
     BUILTIN_APPLY,
+    BUILTIN_CHECKPOINT,
+    BUILTIN_CHECKPOINT_WITHOUT_OUTPUT,
+    BUILTIN_DISCARD_OUTPUT,
     BUILTIN_SAVE_FOR_BACKWARD,
     BUILTIN_SET_SETTING,
     BUILTIN_PARAMETER,
@@ -125,7 +129,9 @@ tide_value tide_call_memoized(tide_model *model, tide_function *function, uint32
 /* What a node of apply() holds, NULL if it is of another kind; and the same for another node. */
 tide_applied *tide_applied_of(const tide_node *node);
 void tide_apply_again(tide_machine *m, tide_node *node, tide_applied held);
-tide_value tide_apply(tide_frame *f, const tide_value *a, uint32_t count);
+/* Functions of the language that call others: apply() and those of checkpoints. False: it is none of them. */
+bool tide_calls_others(uint32_t builtin);
+tide_value tide_call_others(tide_frame *f, uint32_t builtin, const tide_value *a, uint32_t count);
 tide_value tide_call_again(tide_machine *m, void *function, tide_value *inputs, uint32_t count);
 void tide_closure_free(tide_machine *m, void *function);
 tide_value tide_call_module(tide_model *model, uint32_t instance, tide_function *method, const tide_value *positional,

@@ -7,7 +7,7 @@
 #include "tensor/ops/ops.h"
 
 static const tide_strategy *const strategies[] = {&tide_ddp,   &tide_zero0, &tide_zero1, &tide_zero2,
-                                                  &tide_zero3, &tide_fsdp1, &tide_fsdp2};
+                                                  &tide_zero3, &tide_fsdp1, &tide_fsdp2, &tide_megatron_core};
 
 /* engine.py: _configure_optimizer. */
 static bool is_bf16_optimizer(const tide_job *job) {

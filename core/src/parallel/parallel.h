@@ -75,6 +75,6 @@ void tide_backward_with_callback(tide_wrapper *w, tide_tensor *loss, void (*call
 void tide_update_members(tide_wrapper *w);
 
 extern const tide_strategy tide_ddp, tide_zero0, tide_zero_bf16, tide_zero1, tide_zero2, tide_zero3, tide_fsdp1,
-    tide_fsdp2;
+    tide_fsdp2, tide_megatron_core;
 
 #endif

@@ -3,7 +3,7 @@
  * Note [Engine order], torch/csrc/autograd/engine.cpp: ready nodes run by descending sequence number, AccumulateGrad
  * first of all. A node's incoming gradients live until its outputs are validated (reduced and cast to the shape and
  * dtype of what they are the gradient of); its saved tensors go right after; then its outputs are handed on. */
-#include "tensor/tensor.h"
+#include "tensor/checkpoint.h"
 
 #include <string.h>
 
@@ -129,6 +129,11 @@ void tide_node_release(tide_machine *m, tide_node *node) {
         }
         node_clear_saved(m, dead);
         if (dead->held) dead->held->drop(m, dead->held);
+        while (dead->recomputes) {
+            tide_checkpoint *frame = dead->recomputes;
+            dead->recomputes = frame->next;
+            tide_checkpoint_release(m, frame);
+        }
         for (unsigned i = 0; i < dead->edge_count; i++) {
             tide_node *to = dead->edges[i].node;
             if (to && --to->references == 0) {
@@ -327,6 +332,7 @@ static void run_node(engine *e, tide_node *node) {
     uint32_t outside = m->state.stream;
     m->state.stream = node->stream;
     if (has_grad && node->hook && m->before_backward) m->before_backward(m, node);
+    if (has_grad && node->recomputes) tide_checkpoint_recompute(m, node);
     if (node->is_spent && !m->has_failed)
         tide_fail(m, TIDE_ERR_CONFLICT,
                   "%s: \"Trying to backward through the graph a second time\": layers under reentrant checkpoints "

@@ -19,8 +19,6 @@ static tide_tensor *checkpoint_unpack(tide_machine *m, tide_saved *slot);
 static void checkpoint_drop(tide_machine *m, tide_saved *slot);
 static void recomputation_pack(tide_machine *m, tide_saved_tensors_hooks *hooks, tide_saved *slot, tide_tensor *t);
 
-static void frame_release(tide_machine *m, tide_checkpoint *frame);
-
 static const tide_hook_pair checkpoint_hook = {checkpoint_pack, checkpoint_unpack, checkpoint_drop},
                             recomputation_hook = {recomputation_pack, NULL, NULL};
 
@@ -61,7 +59,7 @@ static void checkpoint_drop(tide_machine *m, tide_saved *slot) {
     tide_checkpoint *frame = frame_of_checkpoint_hook(slot->packed_by);
     frame->holders[slot->packed].is_alive = false;
     tide_release_at(m, &frame->holders[slot->packed].tensor);
-    frame_release(m, frame);
+    tide_checkpoint_release(m, frame);
 }
 
 static void recomputation_pack(tide_machine *m, tide_saved_tensors_hooks *hooks, tide_saved *slot, tide_tensor *t) {
@@ -109,9 +107,19 @@ static void drop_inputs(tide_machine *m, tide_held *held) {
     }
 }
 
-static void frame_release(tide_machine *m, tide_checkpoint *frame) {
+static void forget_remade(tide_machine *m, tide_checkpoint *frame) {
+    tide_value_release(m, frame->outputs);
+    frame->outputs = tide_none();
+    for (uint32_t i = 0; frame->remade && i < frame->input_count; i++) tide_value_release(m, frame->remade[i]);
+    if (frame->remade) tide_pool_free(m, frame->remade, (frame->input_count + 1) * sizeof *frame->remade);
+    frame->remade = NULL;
+}
+
+void tide_checkpoint_release(tide_machine *m, tide_checkpoint *frame) {
     if (--frame->references) return;
     drop_inputs(m, &frame->held);
+    tide_release(m, frame->output);
+    forget_remade(m, frame);
     tide_pool_free(m, frame->inputs, (frame->input_count + 1) * sizeof *frame->inputs);
     tide_pool_free(m, frame->saved, (frame->input_count + 1) * sizeof *frame->saved);
     for (uint32_t i = 0; i < frame->holder_count; i++) tide_release(m, frame->holders[i].tensor);
@@ -162,7 +170,7 @@ static void recompute(tide_machine *m, tide_checkpoint *frame) {
     for (uint32_t i = 0; i < frame->input_count; i++) tide_value_release(m, inputs[i]);
     tide_pool_free(m, inputs, (frame->input_count + 1) * sizeof *inputs);
     frame->is_recomputed = true;
-    frame_release(m, frame);
+    tide_checkpoint_release(m, frame);
 }
 
 static tide_tensor *checkpoint_unpack(tide_machine *m, tide_saved *slot) {
@@ -192,6 +200,30 @@ static void detached_inputs(tide_machine *m, const tide_checkpoint *frame, tide_
     }
 }
 
+/* tensor_parallel/utils.py: gather_split_1d_tensor. */
+static void gather_input(tide_machine *m, const tide_checkpoint *frame) {
+    if (!frame->gathered || frame->inputs[0].kind != TIDE_VALUE_TENSOR) return;
+    tide_tensor *input = frame->inputs[0].tensor;
+    tide_tensor *whole = tide_empty(m, &frame->gathered->shape, (tide_dtype)input->dtype);
+    tide_set_data(m, input, whole);
+    input->layout = whole->layout;
+    input->shape = whole->shape;
+    input->stride = whole->stride;
+    tide_release(m, whole);
+}
+
+/* tensor_parallel/utils.py: split_tensor_into_1d_equal_chunks, with a new buffer that takes the input's place. */
+static void split_input(tide_machine *m, tide_checkpoint *frame, int64_t parts) {
+    if (parts < 2 || !frame->input_count || frame->inputs[0].kind != TIDE_VALUE_TENSOR) return;
+    tide_tensor *input = frame->inputs[0].tensor, *part = tide_flat(m, tide_count(input) / parts, input->dtype);
+    frame->gathered = input->layout;
+    tide_set_data(m, input, part);
+    input->layout = part->layout;
+    input->shape = part->shape;
+    input->stride = part->stride;
+    tide_release(m, part);
+}
+
 static void reentrant_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
     tide_checkpoint *frame = (tide_checkpoint *)node->held;
     tide_value *detached = tide_pool_alloc(m, (frame->input_count + 1) * sizeof *detached);
@@ -199,6 +231,7 @@ static void reentrant_run(tide_machine *m, tide_node *node, tide_tensor **grads,
         NULL}; /* torch/csrc/autograd/python_function.cpp: PyNode::apply materializes what is undefined */
     for (unsigned i = 0; i < node->output_count; i++)
         if (!grads[i]) zeros[i] = tide_empty(m, node->outputs[i].shape, node->outputs[i].dtype);
+    gather_input(m, frame);
     detached_inputs(m, frame, detached);
     tide_value output = run_again(m, frame, detached, NULL);
     const tide_value *items = output.kind == TIDE_VALUE_LIST ? output.list->items : &output;
@@ -232,7 +265,7 @@ static void reentrant_run(tide_machine *m, tide_node *node, tide_tensor **grads,
 }
 
 static void release_frame(tide_machine *m, tide_held *held) {
-    frame_release(m, (tide_checkpoint *)held);
+    tide_checkpoint_release(m, (tide_checkpoint *)held);
 }
 
 static const tide_backward reentrant = {"CheckpointFunction", reentrant_run};
@@ -276,6 +309,109 @@ tide_value tide_checkpoint_call(tide_machine *m, bool is_reentrant, void *functi
         output = m->call_again(m, function, inputs, count);
         tide_machine_restore(m, &outside);
     }
-    frame_release(m, frame);
+    tide_checkpoint_release(m, frame);
     return output;
+}
+
+tide_value tide_checkpoint_distributed(tide_machine *m, int64_t parts, void *function, tide_value *inputs,
+                                       uint32_t count) {
+    tide_checkpoint *frame = frame_new(m, function, inputs, count, false);
+    tide_value output = call_reentrant(m, frame);
+    if (m->state.grad_enabled && !tide_is_aborting(m)) split_input(m, frame, parts);
+    tide_checkpoint_release(m, frame);
+    return output;
+}
+
+/* ---- without output ---- */
+
+/* The output's storage goes when its consumer has run in forward; a hook on what that made runs the function again with
+ * gradients, and copies what it makes back. Both stay until the node's own backward, which differentiates the second.
+ * megatron/core/tensor_parallel/random.py: CheckpointWithoutOutputFunction, CheckpointWithoutOutput. */
+
+static void without_output_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
+    tide_checkpoint *frame = (tide_checkpoint *)node->held;
+    if (frame->outputs.kind != TIDE_VALUE_TENSOR || !frame->remade) {
+        tide_fail(m, TIDE_ERR_DESCRIPTION, "what a checkpoint without output made is not made again before it is used");
+        return;
+    }
+    tide_run_backward_from(m, &frame->outputs.tensor, grads, 1);
+    unsigned edge = 0;
+    for (uint32_t i = 0; i < frame->input_count; i++)
+        if (frame->remade[i].kind == TIDE_VALUE_TENSOR) results[edge++] = tide_retain(frame->remade[i].tensor->grad);
+    forget_remade(m, frame);
+}
+static const tide_backward without_output = {"CheckpointWithoutOutputFunction", without_output_run};
+
+tide_value tide_checkpoint_without_output(tide_machine *m, void *function, tide_value *inputs, uint32_t count) {
+    tide_tensor *tensors[INPUT_LIMIT] = {NULL};
+    tide_value detached[INPUT_LIMIT] = {{.kind = TIDE_VALUE_NONE}};
+    int tensor_count = 0;
+    if (count > INPUT_LIMIT) {
+        tide_fail(m, TIDE_ERR_LIMIT, "a checkpoint of more than %d arguments", INPUT_LIMIT);
+        m->function_free(m, function);
+        return tide_none();
+    }
+    for (uint32_t i = 0; i < count; i++)
+        if (inputs[i].kind == TIDE_VALUE_TENSOR) tensors[tensor_count++] = inputs[i].tensor;
+    tide_node *node = tide_node_with(m, &without_output, tensors, tensor_count, 1, 0);
+    bool grad_enabled = m->state.grad_enabled;
+    m->state.grad_enabled = false;
+    tide_value output = m->call_again(m, function, inputs, count);
+    m->state.grad_enabled = grad_enabled;
+    for (uint32_t i = 0; i < count; i++) {
+        detached[i] = inputs[i];
+        if (inputs[i].kind != TIDE_VALUE_TENSOR) continue;
+        detached[i].tensor = tide_alias(m, inputs[i].tensor);
+        detached[i].tensor->is_view = false;
+        detached[i].tensor->requires_grad = inputs[i].tensor->requires_grad;
+    }
+    tide_checkpoint *frame = frame_new(m, function, detached, count, false);
+    for (uint32_t i = 0; i < count; i++)
+        if (inputs[i].kind == TIDE_VALUE_TENSOR) tide_release(m, detached[i].tensor);
+    if (node && output.kind == TIDE_VALUE_TENSOR && !tide_is_aborting(m)) {
+        frame->references++;
+        frame->held = (tide_held){drop_inputs, release_frame};
+        node->held = &frame->held;
+        tide_set_grad_fn(m, node, output.tensor);
+        frame->output = tide_retain(output.tensor);
+    } else if (node) {
+        tide_node_release(m, node);
+    }
+    tide_checkpoint_release(m, frame);
+    return output;
+}
+
+void tide_checkpoint_discard(tide_machine *m, tide_tensor *output, tide_tensor *hook) {
+    bool is_ours = output->node && output->node->backward == &without_output;
+    if (!is_ours || tide_is_aborting(m)) return;
+    tide_checkpoint *frame = (tide_checkpoint *)output->node->held;
+    tide_drop_storage(m, output);
+    if (!hook->node || !frame->output) return;
+    frame->references++;
+    tide_checkpoint **last = &hook->node->recomputes; /* hooks run in the order in which they were registered */
+    while (*last) last = &(*last)->next;
+    *last = frame;
+}
+
+static void remake(tide_machine *m, tide_checkpoint *frame) {
+    if (!frame->output) return;
+    frame->remade = tide_pool_alloc(m, (frame->input_count + 1) * sizeof *frame->remade);
+    detached_inputs(m, frame, frame->remade);
+    frame->outputs = run_again(m, frame, frame->remade, NULL);
+    tide_factor factor = m->state.factor;
+    m->state.factor = TIDE_FACTOR_ACTIVATION;
+    if (frame->outputs.kind == TIDE_VALUE_TENSOR && !tide_is_aborting(m))
+        tide_fill_storage(m, frame->output, tide_count(frame->output));
+    m->state.factor = factor;
+    tide_release_at(m, &frame->output);
+}
+
+void tide_checkpoint_recompute(tide_machine *m, tide_node *node) {
+    while (node->recomputes) {
+        tide_checkpoint *frame = node->recomputes;
+        node->recomputes = frame->next;
+        frame->next = NULL;
+        remake(m, frame);
+        tide_checkpoint_release(m, frame);
+    }
 }

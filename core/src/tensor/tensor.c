@@ -558,10 +558,11 @@ tide_tensor *tide_view_as(tide_machine *m, const tide_tensor *of, tide_layout *l
 void tide_tensor_free(tide_machine *m, tide_tensor *t) {
     tide_node *node = t->node;
     tide_tensor *grad = t->grad;
-    storage_release(m, t->storage);
+    tide_storage *storage = t->storage;
     tide_pool_free(m, t, sizeof *t);
-    tide_release(m, grad);
+    tide_release(m, grad); /* c10/core/TensorImpl.cpp: release_resources(): autograd_meta_, then storage_ */
     if (node) tide_node_release(m, node);
+    storage_release(m, storage);
 }
 
 void tide_set_factor(tide_machine *m, tide_tensor *t, tide_factor factor) {

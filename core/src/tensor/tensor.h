@@ -152,6 +152,7 @@ struct tide_node {
     tide_meta extra;               /* a shape for the backward that no saved tensor gives */
     tide_tensor *variable;         /* of AccumulateGrad: the leaf, owned */
     tide_held *held;               /* owned, may be NULL */
+    tide_checkpoint *recomputes;   /* run again before its backward: CheckpointWithoutOutput; owned, may be NULL */
     struct tide_task_state *state; /* in the backward pass that runs, see autograd.c */
     struct tide_node *next;        /* among those that die */
 };
@@ -268,6 +269,7 @@ struct tide_machine {
     uint32_t task_count; /* backward passes begun */
     tide_node *dying;    /* nodes whose turn to be torn down has not come */
     bool is_tearing_down;
+    struct tide_cached *cached; /* tensors that live as long as the process, see ops/cached.c */
 
     /* Where allocations come from, for the report. */
     uint32_t module, statement;
@@ -444,6 +446,17 @@ void tide_hold(tide_machine *m, tide_tensor *t, tide_tensor *const *held, uint32
 /* Runs a function of the interpreter under torch.utils.checkpoint. inputs are the positional arguments (borrowed);
  * function is taken over and released by machine->function_free. */
 tide_value tide_checkpoint_call(tide_machine *m, bool is_reentrant, void *function, tide_value *inputs, uint32_t count);
+/* The same under Megatron-Core's tensor_parallel.checkpoint (tensor_parallel/random.py: CheckpointFunction).
+ * parts: of the first input only this rank's one is kept, and gathered again; 1: all of it. */
+tide_value tide_checkpoint_distributed(tide_machine *m, int64_t parts, void *function, tide_value *inputs,
+                                       uint32_t count);
+/* tensor_parallel/random.py: CheckpointWithoutOutput.checkpoint; the function returns one tensor. */
+tide_value tide_checkpoint_without_output(tide_machine *m, void *function, tide_value *inputs, uint32_t count);
+/* discard_output_and_register_recompute(): `output` is made again when the gradient of `hook` is there. */
+void tide_checkpoint_discard(tide_machine *m, tide_tensor *output, tide_tensor *hook);
+/* Before the backward of a node that something was registered with. */
+void tide_checkpoint_recompute(tide_machine *m, tide_node *node);
+void tide_checkpoint_release(tide_machine *m, tide_checkpoint *frame);
 
 /* ---- autocast (autocast.c) ---- */
 

@@ -212,6 +212,21 @@ tide_description *tide_load_given_description(tide_run *run, const tide_job *job
     return load_library(run, job) ? tide_description_load(&run->descriptions, given_name(job)) : NULL;
 }
 
+/* The model as a framework writes it anew, over the same configuration. */
+static bool make_dialect(tide_run *run, const tide_job *job, const char *dialect) {
+    tide_diagnostics *diags = run->machine.diags;
+    tide_arena *arena = run->machine.arena;
+    tide_text architecture = tide_config_architecture(arena, diags, job->config);
+    const tide_engine_root *root = tide_engine_root_of(dialect, architecture);
+    if (!root)
+        return tide_error(diags, TIDE_ERR_MODEL_UNKNOWN, "/config.json/architectures",
+                          tide_format(arena, "no description of '%s' in %s", tide_shown(arena, architecture), dialect),
+                          "the README lists those that there are");
+    if (!load_library(run, job) || !tide_job_check_config(arena, job, diags)) return false;
+    tide_description *description = tide_description_load(&run->descriptions, tide_text_of(root->description));
+    return description && tide_model_build(&run->model, description, tide_text_of(root->class_name), job->config);
+}
+
 bool tide_make_model(tide_run *run, const tide_job *job) {
     tide_arena *arena = run->machine.arena;
     tide_diagnostics *diags = run->machine.diags;
@@ -236,6 +251,8 @@ bool tide_make_model(tide_run *run, const tide_job *job) {
         return tide_error(diags, TIDE_ERR_FIELD_MISSING, "/config.json/model_type",
                           "the configuration has no model_type",
                           "give the config.json of a transformers, timm or diffusers model");
+    const tide_strategy *strategy = tide_strategy_find(job);
+    if (strategy && strategy->dialect) return make_dialect(run, job, strategy->dialect);
     if (!load_library(run, job)) return false;
     if (!find_model(run->model.user, type->text, &description_name, &class_name) &&
         !find_stand_in(run->model.user, job->config, &description_name, &class_name))

@@ -212,6 +212,10 @@ static bool play(loop *l) {
     uint64_t before = m->op_count;
     for (unsigned step = 1; step <= (unsigned)l->job->steps && !m->has_failed; step++) {
         tide_timeline_mark(&m->timeline, step, TIDE_PHASE_LOAD); /* where the step begins */
+        if (l->strategy->step) {
+            l->strategy->step(&l->wrapper, step);
+            continue;
+        }
         for (int64_t i = 0; i < l->job->grad_accum && !m->has_failed; i++) {
             l->wrapper.micro = (uint32_t)i;
             l->wrapper.is_last = i == l->job->grad_accum - 1;

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/units.h"
+#include "job/settings.h"
 
 tide_dtype tide_dtype_or_bf16(const char *name) {
     tide_dtype dtype;
@@ -16,6 +17,46 @@ bool tide_is_of_step(const char *name) {
     for (size_t i = 0; i < TIDE_COUNT_OF(names); i++)
         if (strcmp(name, names[i]) == 0) return true;
     return false;
+}
+
+/* The options parallel.KEY as an object, for sizes of descriptions: parallel.tp. What is not set, or none, is null. */
+static const tide_json *options_of(const tide_job *job, tide_arena *arena) {
+    tide_json *object = TIDE_NEW(arena, tide_json, 1), **last = &object->first;
+    object->kind = TIDE_JSON_OBJECT;
+    for (size_t i = 0; i < TIDE_OPTION_COUNT; i++) {
+        const tide_setting *setting = &tide_settings[TIDE_SET_parallel_kind + i];
+        tide_json *entry = *last = TIDE_NEW(arena, tide_json, 1);
+        tide_text text = tide_text_of(job->options[i] ? job->options[i] : "");
+        entry->key = tide_text_of(setting->name + strlen("parallel."));
+        entry->parent = object;
+        object->count++;
+        last = &entry->next;
+        entry->kind = TIDE_JSON_NULL;
+        if (!text.length || tide_text_is(text, "none")) continue;
+        entry->text = text;
+        entry->kind = TIDE_JSON_STRING;
+        int64_t pico;
+        if (setting->type == TIDE_SETTING_INT && tide_text_to_i64(&entry->integer, text)) {
+            entry->kind = TIDE_JSON_NUMBER;
+            entry->is_integer = true;
+            entry->number = (double)entry->integer;
+        } else if (setting->type == TIDE_SETTING_NUMBER && tide_decimal_read(&pico, text) == TIDE_DECIMAL_OK) {
+            entry->kind = TIDE_JSON_NUMBER;
+            entry->number = (double)pico / (double)TIDE_PICO;
+        } else if (setting->type == TIDE_SETTING_BOOL) {
+            entry->kind = TIDE_JSON_BOOL;
+            entry->is_true = tide_text_is(text, "true");
+        } else if (setting->type == TIDE_SETTING_LIST) {
+            tide_json **item = &entry->first;
+            tide_text piece;
+            for (entry->kind = TIDE_JSON_ARRAY; tide_piece_next(&text, ',', &piece); item = &(*item)->next) {
+                *item = TIDE_NEW(arena, tide_json, 1);
+                **item = (tide_json){.kind = TIDE_JSON_STRING, .text = piece, .parent = entry};
+                entry->count++;
+            }
+        }
+    }
+    return object;
 }
 
 void tide_set_model_settings(tide_run *run, const tide_job *job, bool uses_cache) {
@@ -87,6 +128,8 @@ void tide_set_model_settings(tide_run *run, const tide_job *job, bool uses_cache
                                   .value = {.kind = TIDE_VALUE_FLOAT, .number = job->adapter.dropout}};
     s[n++] = (tide_setting_value){.name = "model_dtype",
                                   .value = {.kind = TIDE_VALUE_DTYPE, .dtype = run->model.state.dtype}};
+    s[n++] = (tide_setting_value){.name = "parallel",
+                                  .value = {.kind = TIDE_VALUE_CONFIG, .config = options_of(job, m->arena)}};
     if (job->preprocessor)
         s[n++] = (tide_setting_value){.name = "preprocessor",
                                       .value = {.kind = TIDE_VALUE_CONFIG, .config = job->preprocessor}};

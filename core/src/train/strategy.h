@@ -20,6 +20,7 @@ typedef struct tide_wrapper {
 /* Members may be NULL: nothing happens, or what happens on one GPU. */
 typedef struct tide_strategy {
     const char *kind;
+    const char *dialect; /* of descriptions: models are written anew for this framework; NULL: Hugging Face's */
     /* Before the model comes to the device. */
     void (*load)(tide_model *model, const tide_job *job);
     /* The model is on the device; the optimizer, which stands, may be given other tensors. */
@@ -29,6 +30,8 @@ typedef struct tide_strategy {
     void (*backward)(tide_wrapper *w, tide_tensor *loss);
     void (*after_backward)(tide_wrapper *w);
     void (*update)(tide_wrapper *w);
+    /* All of a step in place of the above: micro-batches, update and the marks of its phases. */
+    void (*step)(tide_wrapper *w, unsigned step);
     /* After wrap(): ranks that may need more than rank 0, at most TIDE_OTHER_RANKS. NULL: none does. */
     uint32_t (*other_ranks)(const tide_wrapper *w, int64_t *ranks);
 } tide_strategy;

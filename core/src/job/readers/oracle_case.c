@@ -58,6 +58,10 @@ static bool case_plan(case_reader *r, const tide_json *plan) {
         if (*text) case_word(r, name, text);
     }
     if (!tide_json_at(plan, "rank")) case_word(r, "parallel.rank", "0");
+    const tide_json *kind_of = tide_json_at(plan, "kind");
+    if (kind_of && kind_of->kind == TIDE_JSON_STRING && tide_text_is(kind_of->text, "megatron") &&
+        !tide_json_at(plan, "jit"))
+        case_word(r, "parallel.jit", "false");
     return true;
 }
 

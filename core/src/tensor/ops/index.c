@@ -454,7 +454,9 @@ static tide_value op_max_along(tide_machine *m, tide_value *a) {
     tide_tensor *x = tide_arg_tensor(m, a[0]);
     tide_shape shape = *x->shape;
     if (shape.dims) shape.dims--;
-    return pair_of(m, &topk_backward, x, &shape);
+    tide_value made = pair_of(m, &topk_backward, x, &shape);
+    if (shape.dims) tide_reduction_scratch(m, x, 1u << shape.dims, 16); /* a value and an index */
+    return made;
 }
 
 static tide_value op_topk(tide_machine *m, tide_value *a) {

@@ -46,6 +46,8 @@ tide_tensor *tide_linear_eager(tide_machine *m, tide_tensor *x, tide_tensor *wei
 /* ---- reduce.c ---- */
 /* A sum over the dimensions set in `mask`, with its scratch, without a node. */
 tide_tensor *tide_sum_plain(tide_machine *m, const tide_tensor *x, unsigned mask, bool keepdim, tide_dtype dtype);
+/* The scratch alone of a reduction over those dimensions, of partial results of so many bytes. */
+void tide_reduction_scratch(tide_machine *m, const tide_tensor *x, unsigned mask, int64_t accumulator);
 
 /* ---- softmax.c ---- */
 tide_tensor *tide_softmax(tide_machine *m, tide_tensor *x, int64_t dim);
@@ -67,7 +69,7 @@ typedef struct tide_op_table {
 #define TIDE_OP_TABLE(file)                                                                                            \
     const tide_op_table tide_##file##_ops = {file##_ops, sizeof file##_ops / sizeof *file##_ops};
 
-enum { TIDE_OP_TABLES = 9 };
+enum { TIDE_OP_TABLES = 10 };
 extern const tide_op_table *const tide_op_tables[TIDE_OP_TABLES];
 
 /* NULL if there is no such operation. */

@@ -427,6 +427,13 @@ static void masked_fill_run(tide_machine *m, tide_node *node, tide_tensor **grad
 }
 static const tide_backward masked_fill_backward = {"MaskedFillBackward0", masked_fill_run};
 
+static tide_value op_masked_fill_(tide_machine *m, tide_value *a) {
+    tide_tensor *x = tide_arg_tensor(m, a[0]), *mask = tide_arg_tensor(m, a[1]);
+    tide_node *node = tide_node_new(m, &masked_fill_backward, &x, 1);
+    tide_save(m, node, mask);
+    return tide_of_tensor(tide_set_grad_fn(m, node, tide_alias(m, x)));
+}
+
 static tide_value op_masked_fill(tide_machine *m, tide_value *a) {
     tide_tensor *x = tide_arg_tensor(m, a[0]), *mask = tide_arg_tensor(m, a[1]);
     tide_node *node = tide_node_new(m, &masked_fill_backward, &x, 1);
@@ -530,6 +537,7 @@ static const tide_op pointwise_ops[] = {
     {"logical_or", "self, other", TIDE_CAST_NONE, op_compare},
     {"logical_not", "x", TIDE_CAST_NONE, op_logical_not},
     {"where", "condition, self, other, dtype=none", TIDE_CAST_NONE, op_where},
+    {"masked_fill_", "x, mask, value", TIDE_CAST_NONE, op_masked_fill_},
     {"masked_fill", "x, mask, value", TIDE_CAST_NONE, op_masked_fill},
     {"dropout", "x, p, training", TIDE_CAST_NONE, op_dropout},
 };

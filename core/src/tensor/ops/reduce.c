@@ -80,8 +80,8 @@ static int64_t accumulator_bytes(tide_dtype dtype) {
 }
 
 /* A reduction whose partial results take `accumulator` bytes each. */
-static tide_tensor *reduce_plain(tide_machine *m, const tide_tensor *x, unsigned mask, bool keepdim, tide_dtype dtype,
-                                 int64_t accumulator) {
+/* How a reduction over the dimensions in `mask` goes; *out is the shape of its result. */
+static reduction plan(const tide_tensor *x, unsigned mask, bool keepdim, int64_t accumulator, tide_shape *out) {
     tide_shape shape = {.dims = 0};
     reduction r = {1, 1, false, true, 4, accumulator};
     int64_t fastest_stride = INT64_MAX, kept_size = 1;
@@ -117,6 +117,20 @@ static tide_tensor *reduce_plain(tide_machine *m, const tide_tensor *x, unsigned
         }
         while (r.vec > 1 && run % r.vec) r.vec /= 2;
     }
+    *out = shape;
+    return r;
+}
+
+void tide_reduction_scratch(tide_machine *m, const tide_tensor *x, unsigned mask, int64_t accumulator) {
+    tide_shape shape;
+    reduction r = plan(x, mask, false, accumulator, &shape);
+    if (r.inputs > 0 && r.outputs > 0) reduce_in_pieces(m, r, tide_bytes(x));
+}
+
+static tide_tensor *reduce_plain(tide_machine *m, const tide_tensor *x, unsigned mask, bool keepdim, tide_dtype dtype,
+                                 int64_t accumulator) {
+    tide_shape shape;
+    reduction r = plan(x, mask, keepdim, accumulator, &shape);
     tide_tensor *out = tide_empty(m, &shape, dtype);
     /* Bools and narrow integers are summed from an int64 copy. */
     bool is_widened = accumulator == 8 && dtype == TIDE_INT64 && x->dtype != TIDE_INT64;

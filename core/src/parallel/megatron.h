@@ -1,0 +1,83 @@
+/* Megatron-Core: what its files share. Names are the framework's. */
+#ifndef TIDE_MEGATRON_H
+#define TIDE_MEGATRON_H
+
+#include "parallel/parallel.h"
+#include "parallel/topology.h"
+
+/* A stretch of a buffer that a parameter lies in; the bucket that it belongs to. */
+typedef struct tide_megatron_param {
+    uint32_t row;       /* of model->parameters */
+    int64_t start, end; /* elements in the buffer */
+    uint32_t bucket;
+    bool has_decay; /* of the optimizer's first group: matrices */
+    bool is_expert;
+} tide_megatron_param;
+
+typedef struct tide_megatron_bucket {
+    int64_t start, end;
+} tide_megatron_bucket;
+
+/* distributed/param_and_grad_buffer.py: _ParamAndGradBuffer. One for the dense parameters of a chunk, one for its
+ * experts; params in the order in which they lie in it. */
+typedef struct tide_megatron_buffer {
+    tide_megatron_param *params;
+    uint32_t count;
+    tide_megatron_bucket *buckets;
+    uint32_t bucket_count;
+    int64_t numel;
+    int64_t ranks, rank; /* of its data parallel group */
+    bool is_expert;
+    tide_tensor *param_data, *grad_data; /* param_data: NULL without the distributed optimizer */
+} tide_megatron_buffer;
+
+/* A parameter, or this rank's shard of it, as an optimizer has it. */
+typedef struct tide_megatron_main {
+    uint32_t row;
+    int64_t count;
+    tide_tensor *param; /* the fp32 copy, or with a precision-aware optimizer the shard itself */
+    tide_tensor *exp_avg, *exp_avg_sq, *master_param;
+    tide_tensor *scales[3];
+    bool is_on_host;
+} tide_megatron_main;
+
+/* One of the chained optimizers: of dense parameters, or of experts. */
+typedef struct tide_megatron_optimizer {
+    tide_megatron_main *mains; /* group after group */
+    uint32_t count, first_group;
+    tide_tensor *scale_one;
+    bool is_stub;
+} tide_megatron_optimizer;
+
+typedef struct tide_megatron {
+    tide_wrapper *w;
+    tide_topology topology;
+    int64_t chunk_count, microbatches;
+    bool is_te, is_distributed, is_precision_aware, has_fp32_grads, has_jit;
+    tide_megatron_buffer *buffers;
+    uint32_t buffer_count;
+    tide_megatron_optimizer optimizers[2];
+    uint32_t optimizer_count;
+    tide_tensor **input_tensors; /* by chunk: what decoder.set_input_tensor() was given last */
+    tide_value forward_data_store;
+    tide_shape stage_shape; /* of the hidden states between stages */
+} tide_megatron;
+
+/* ---- megatron_buffers.c ---- */
+
+/* DistributedDataParallel over all chunks: gradient buffers, and with the distributed optimizer parameter buffers. */
+void tide_megatron_wrap_ddp(tide_megatron *g);
+
+/* ---- megatron_optimizer.c ---- */
+
+void tide_megatron_make_optimizer(tide_megatron *g);
+void tide_megatron_optimizer_step(tide_megatron *g);
+/* optimizer.zero_grad(): at the beginning of the next step. */
+void tide_megatron_zero_grad(tide_megatron *g);
+
+/* ---- megatron_schedules.c ---- */
+
+/* get_forward_backward_func(): all micro-batches of a step. */
+void tide_megatron_forward_backward(tide_megatron *g);
+
+#endif

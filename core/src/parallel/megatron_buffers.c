@@ -1,0 +1,139 @@
+/* megatron/core/distributed: distributed_data_parallel.py, param_and_grad_buffer.py.
+ *
+ * Note [Buffers]: the parameters of a chunk lie in one flat buffer in the reverse of their order, and their gradients in
+ * another, each parameter from a multiple of 64 elements on, each bucket up to a multiple of its ranks and 128. Without
+ * the distributed optimizer there are gradients alone, without gaps. Both live as long as the job. */
+#include <string.h>
+
+#include "parallel/megatron.h"
+
+static int64_t padded(int64_t n, int64_t divisor) {
+    return (n + divisor - 1) / divisor * divisor;
+}
+
+static int64_t lcm(int64_t a, int64_t b) {
+    int64_t x = a, y = b;
+    while (y) {
+        int64_t rest = x % y;
+        x = y;
+        y = rest;
+    }
+    return a / x * b;
+}
+
+/* Whether a list of patterns in the description names a parameter. */
+static bool is_named(const tide_megatron *g, const char *key, const char *name) {
+    const tide_json *patterns = tide_description_at(g->w->model->scopes[0].description, key);
+    for (const tide_json *p = patterns ? patterns->first : NULL; p; p = p->next)
+        if (p->kind == TIDE_JSON_STRING && tide_text_matches(tide_text_of(name), p->text)) return true;
+    return false;
+}
+
+/* Chunks are the items of the root's first list; a parameter's name says which one it is of. */
+static int64_t chunk_of(const char *name) {
+    const char *dot = strchr(name, '.');
+    int64_t chunk = 0;
+    for (const char *at = dot ? dot + 1 : ""; *at >= '0' && *at <= '9'; at++) chunk = 10 * chunk + (*at - '0');
+    return chunk;
+}
+
+typedef struct layout {
+    const tide_megatron *g;
+    tide_megatron_buffer *buffer;
+    int64_t bucket_size; /* elements; 0: one bucket */
+    int64_t bucket_start;
+    bool bucket_is_empty;
+} layout;
+
+/* _update_bucket_metadata */
+static int64_t close_bucket(layout *l, int64_t param_end) {
+    tide_megatron_buffer *b = l->buffer;
+    int64_t end = l->g->is_distributed ? padded(param_end, lcm(b->ranks, 128)) : param_end;
+    b->buckets[b->bucket_count++] = (tide_megatron_bucket){l->bucket_start, end};
+    l->bucket_start = end;
+    l->bucket_is_empty = true;
+    return end;
+}
+
+static void lay_out(layout *l) {
+    tide_megatron_buffer *b = l->buffer;
+    const tide_model *model = l->g->w->model;
+    int64_t start = 0, end = 0;
+    for (uint32_t i = 0; i < b->count; i++) {
+        tide_megatron_param *p = &b->params[i];
+        const tide_parameter_row *row = &model->parameters[p->row];
+        bool is_apart = l->g->is_distributed && l->g->topology.pp > 1 && is_named(l->g, "shared_embedding", row->name);
+        if (l->g->is_distributed) start = padded(start, 64);
+        if (is_apart && !l->bucket_is_empty) start = close_bucket(l, start);
+        end = start + tide_count(row->tensor);
+        p->start = start;
+        p->end = end;
+        p->bucket = b->bucket_count;
+        l->bucket_is_empty = false;
+        bool is_full = l->bucket_size && end - l->bucket_start >= l->bucket_size;
+        start = is_full || is_apart ? close_bucket(l, end) : end;
+    }
+    if (!l->bucket_is_empty) close_bucket(l, end);
+    b->numel = l->bucket_start;
+}
+
+static tide_tensor *zeros(const tide_megatron *g, int64_t count, tide_dtype dtype, tide_factor factor) {
+    bool is_aside = tide_option_true(g->w->job, TIDE_OPTION_wrap_on_side_stream, true);
+    return tide_flat_on(g->w->model->m, is_aside ? TIDE_STREAM_SIDE : 0, "_ParamAndGradBuffer", count, dtype, factor);
+}
+
+static void make_buffer(tide_megatron *g, tide_megatron_buffer *b, int64_t bucket_size) {
+    tide_machine *m = g->w->model->m;
+    layout l = {g, b, bucket_size, 0, true};
+    lay_out(&l);
+    if (g->is_distributed) b->param_data = zeros(g, b->numel, g->w->model->state.dtype, TIDE_FACTOR_PARAMETER);
+    b->grad_data = zeros(g, b->numel, g->has_fp32_grads ? TIDE_FP32 : g->w->model->state.dtype, TIDE_FACTOR_GRADIENT);
+    for (uint32_t i = 0; i < b->count && b->param_data; i++)
+        tide_set_data(m, g->w->model->parameters[b->params[i].row].tensor, b->param_data);
+}
+
+/* The parameters of a chunk that train, in reverse; is_expert: those of its experts. */
+static uint32_t params_of(const tide_megatron *g, int64_t chunk, bool is_expert, tide_megatron_param *params) {
+    const tide_model *model = g->w->model;
+    uint32_t count = 0;
+    for (uint32_t i = model->parameter_count; i-- > 0;) {
+        const tide_parameter_row *row = &model->parameters[i];
+        bool of_expert = g->topology.ep > 1 && is_named(g, "expert_parallel", row->name);
+        if (!row->tensor->requires_grad || chunk_of(row->name) != chunk || of_expert != is_expert) continue;
+        /* optimizer/__init__.py: get_standard_config_overrides: no weight decay for biases and vectors */
+        bool has_decay = row->tensor->shape->dims > 1;
+        params[count++] = (tide_megatron_param){.row = i, .has_decay = has_decay, .is_expert = is_expert};
+    }
+    return count;
+}
+
+/* distributed_data_parallel.py: _make_backward_post_hook: what was not added by the product is added here. */
+static void backward_post_hook(tide_machine *m, tide_tensor *leaf) {
+    if (!leaf->grad) return;
+    tide_release_at(m, &leaf->grad);
+}
+
+void tide_megatron_wrap_ddp(tide_megatron *g) {
+    const tide_job *job = g->w->job;
+    const tide_topology *t = &g->topology;
+    tide_machine *m = g->w->model->m;
+    uint32_t all = g->w->model->parameter_count;
+    g->buffers = TIDE_NEW(m->arena, tide_megatron_buffer, 2 * (size_t)g->chunk_count + 1);
+    bool has_buckets = tide_option_true(job, TIDE_OPTION_overlap_grad_reduce, false) && t->pp_rank == 0;
+    int64_t usual = t->dp_cp * INT64_C(1000000) > 40000000 ? t->dp_cp * INT64_C(1000000) : 40000000;
+    int64_t bucket_size = has_buckets ? tide_option_int(job, TIDE_OPTION_bucket_size, usual) : 0;
+    for (int64_t chunk = 0; chunk < g->chunk_count; chunk++)
+        for (int kind = 0; kind < 2; kind++) {
+            tide_megatron_buffer *b = &g->buffers[g->buffer_count];
+            *b = (tide_megatron_buffer){.is_expert = kind,
+                                        .ranks = kind ? t->expert_dp : t->dp_cp,
+                                        .rank = kind ? t->expert_dp_rank : t->dp_cp_rank};
+            b->params = TIDE_NEW(m->arena, tide_megatron_param, all + 1);
+            b->buckets = TIDE_NEW(m->arena, tide_megatron_bucket, all + 2);
+            b->count = params_of(g, chunk, kind, b->params);
+            if (!b->count) continue;
+            g->buffer_count++;
+            make_buffer(g, b, chunk == 0 ? bucket_size : 0);
+        }
+    m->gradient_ready = backward_post_hook;
+}

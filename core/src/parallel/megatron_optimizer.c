@@ -1,0 +1,137 @@
+/* megatron/core/optimizer: distrib_optimizer.py, optimizer.py, clip_grads.py; Transformer Engine's
+ * pytorch/optimizers/fused_adam.py.
+ *
+ * Note [Shards]: with the distributed optimizer each rank updates its part of every bucket, cut without regard to
+ * parameters: those that straddle the cut are shared. The fp32 copies are made when the optimizer is, moments at the
+ * first step. */
+#include <string.h>
+
+#include "parallel/megatron.h"
+
+static const char op_name[] = "optimizer";
+
+/* The part of a parameter that this rank updates; 0: none. */
+static int64_t shard_of(const tide_megatron *g, const tide_megatron_buffer *b, const tide_megatron_param *p) {
+    if (!g->is_distributed) return p->end - p->start;
+    const tide_megatron_bucket *bucket = &b->buckets[p->bucket];
+    int64_t size = (bucket->end - bucket->start) / b->ranks, from = bucket->start + size * b->rank, to = from + size;
+    int64_t first = p->start > from ? p->start : from, last = p->end < to ? p->end : to;
+    return last > first ? last - first : 0;
+}
+
+/* Adds the parameters of a group in the order of the buffers, or without the distributed optimizer in their own. */
+static void add_group(tide_megatron *g, tide_megatron_optimizer *o, bool is_expert, bool has_decay) {
+    for (uint32_t i = 0; i < g->buffer_count; i++) {
+        const tide_megatron_buffer *b = &g->buffers[i];
+        if (b->is_expert != is_expert) continue;
+        for (uint32_t k = 0; k < b->count; k++) {
+            const tide_megatron_param *p = &b->params[g->is_distributed ? k : b->count - 1 - k];
+            int64_t count = shard_of(g, b, p);
+            if (p->has_decay == has_decay && count)
+                o->mains[o->count++] = (tide_megatron_main){.row = p->row, .count = count};
+        }
+    }
+}
+
+static tide_tensor *flat(const tide_megatron *g, const tide_megatron_main *p, tide_dtype dtype, tide_factor factor) {
+    tide_machine *m = g->w->model->m;
+    m->module = g->w->model->parameters[p->row].module;
+    return tide_flat_of(m, op_name, p->count, dtype, factor);
+}
+
+/* _build_model_and_main_param_groups: shard.clone().float() */
+static void make_main(tide_megatron *g, tide_megatron_main *p) {
+    tide_machine *m = g->w->model->m;
+    if (g->w->model->state.dtype == TIDE_FP32 || g->is_precision_aware) { /* a view of the parameter */
+        tide_shape shape = tide_shape1((tide_dim){p->count, 0});
+        p->param = tide_view_as(m, g->w->model->parameters[p->row].tensor, tide_layout_of(m, &shape, NULL));
+        return;
+    }
+    tide_tensor *clone = flat(g, p, g->w->model->state.dtype, TIDE_FACTOR_TEMPORARY);
+    p->param = flat(g, p, TIDE_FP32, TIDE_FACTOR_MASTER);
+    tide_release(m, clone);
+}
+
+static void make_one(tide_megatron *g, tide_megatron_optimizer *o, bool is_expert) {
+    tide_machine *m = g->w->model->m;
+    uint32_t all = 0;
+    for (uint32_t i = 0; i < g->buffer_count; i++) all += g->buffers[i].count;
+    o->mains = TIDE_NEW(m->arena, tide_megatron_main, all + 1);
+    add_group(g, o, is_expert, true);
+    o->first_group = o->count;
+    add_group(g, o, is_expert, false);
+    if (g->is_te) tide_flat_of(m, "FusedAdam", 1, TIDE_INT32, TIDE_FACTOR_OPTIMIZER); /* _dummy_overflow_buf */
+    o->scale_one = tide_flat_of(m, op_name, 1, TIDE_FP32, TIDE_FACTOR_OPTIMIZER);
+    for (uint32_t i = 0; i < o->count; i++) make_main(g, &o->mains[i]);
+    m->module = 0;
+}
+
+void tide_megatron_make_optimizer(tide_megatron *g) {
+    make_one(g, &g->optimizers[g->optimizer_count++], false);
+    for (uint32_t i = 0; i < g->buffer_count; i++)
+        if (g->buffers[i].is_expert) {
+            make_one(g, &g->optimizers[g->optimizer_count++], true);
+            break;
+        }
+    if (g->is_te) return;
+    /* without Transformer Engine: torch.optim.AdamW over the fp32 copies */
+    tide_optimized *members = TIDE_NEW(g->w->model->m->arena, tide_optimized, g->optimizers[0].count + 1);
+    for (uint32_t i = 0; i < g->optimizers[0].count; i++) {
+        const tide_megatron_main *p = &g->optimizers[0].mains[i];
+        const tide_parameter_row *row = &g->w->model->parameters[p->row];
+        members[i] = (tide_optimized){p->param, row->module, i >= g->optimizers[0].first_group};
+    }
+    tide_optimizer_replace(g->w->optimizer, members, g->optimizers[0].count);
+}
+
+/* clip_grads.py: get_grad_norm_fp32 */
+static void grad_norm(const tide_megatron *g) {
+    tide_machine *m = g->w->model->m;
+    tide_tensor *overflow = tide_flat_of(m, "clip_grad_norm", 1, TIDE_INT32, TIDE_FACTOR_TEMPORARY);
+    if (g->is_te) { /* multi_tensor_l2norm */
+        tide_tensor *output = tide_flat_of(m, "multi_tensor_l2norm", 320, TIDE_FP32, TIDE_FACTOR_TEMPORARY);
+        tide_tensor *ret = tide_flat_of(m, "multi_tensor_l2norm", 1, TIDE_FP32, TIDE_FACTOR_TEMPORARY);
+        tide_release(m, output);
+        tide_alloc_and_free(m, 4);
+        tide_release(m, ret);
+    }
+    tide_release(m, overflow);
+}
+
+/* FusedAdam.step: moments at the first one, the update in place. */
+static void fused_adam(tide_megatron *g, tide_megatron_optimizer *o) {
+    for (uint32_t i = 0; i < o->count; i++) {
+        tide_megatron_main *p = &o->mains[i];
+        if (p->exp_avg) continue;
+        p->exp_avg = flat(g, p, TIDE_FP32, TIDE_FACTOR_OPTIMIZER);
+        p->exp_avg_sq = flat(g, p, TIDE_FP32, TIDE_FACTOR_OPTIMIZER);
+    }
+}
+
+/* _copy_model_grads_to_main_grads: main_grad.float(), which is a view where gradients are summed in fp32. */
+static void copy_grads(tide_megatron *g, const tide_megatron_optimizer *o) {
+    tide_machine *m = g->w->model->m;
+    const tide_tensor *grads = g->buffer_count ? g->buffers[0].grad_data : NULL;
+    for (uint32_t i = 0; i < o->count; i++) {
+        const tide_megatron_main *p = &o->mains[i];
+        bool is_view = grads->dtype == TIDE_FP32 || g->is_precision_aware;
+        p->param->grad = is_view ? tide_view_as(m, grads, p->param->layout)
+                                 : flat(g, p, TIDE_FP32, TIDE_FACTOR_GRADIENT);
+    }
+}
+
+void tide_megatron_zero_grad(tide_megatron *g) {
+    for (uint32_t i = 0; i < g->optimizer_count; i++)
+        for (uint32_t k = 0; k < g->optimizers[i].count; k++)
+            tide_release_at(g->w->model->m, &g->optimizers[i].mains[k].param->grad);
+}
+
+void tide_megatron_optimizer_step(tide_megatron *g) {
+    tide_machine *m = g->w->model->m;
+    m->op = op_name;
+    for (uint32_t i = 0; i < g->optimizer_count; i++) copy_grads(g, &g->optimizers[i]);
+    grad_norm(g);
+    if (!g->is_te) tide_optimizer_step(g->w->optimizer);
+    for (uint32_t i = 0; i < g->optimizer_count && g->is_te; i++) fused_adam(g, &g->optimizers[i]);
+    m->module = 0;
+}

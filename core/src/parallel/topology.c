@@ -1,0 +1,40 @@
+/* Ranks and their groups. */
+#include "parallel/topology.h"
+
+bool tide_topology_of(tide_topology *t, const tide_job *job, int64_t rank, const char **why, tide_arena *arena) {
+    *t = (tide_topology){.tp = tide_option_int(job, TIDE_OPTION_tp, 1),
+                         .cp = tide_option_int(job, TIDE_OPTION_cp, 1),
+                         .dp = tide_option_int(job, TIDE_OPTION_dp, 1),
+                         .pp = tide_option_int(job, TIDE_OPTION_pp, 1),
+                         .ep = tide_option_int(job, TIDE_OPTION_ep, 1),
+                         .rank = rank};
+    t->etp = tide_option_int(job, TIDE_OPTION_etp, t->tp);
+    int64_t stage = t->tp * t->cp * t->dp;
+    t->world = stage * t->pp;
+    if (t->world > 65536) {
+        *why = tide_format(arena, "a world of %lld ranks is more than tidemark plays (65536)", (long long)t->world);
+        return false;
+    }
+    if (stage % (t->ep * t->etp)) {
+        *why = tide_format(arena,
+                           "decoder world_size (%lld) is not divisible by expert_tensor_model_pipeline_parallel size "
+                           "(%lld)",
+                           (long long)t->world, (long long)(t->ep * t->etp * t->pp));
+        return false;
+    }
+    if (rank >= t->world) {
+        *why = tide_format(arena, "rank %lld of a world of %lld", (long long)rank, (long long)t->world);
+        return false;
+    }
+    int64_t in_stage = rank % stage;
+    t->tp_rank = rank % t->tp;
+    t->cp_rank = rank / t->tp % t->cp;
+    t->dp_rank = rank / (t->tp * t->cp) % t->dp;
+    t->pp_rank = rank / stage;
+    t->dp_cp = t->dp * t->cp;
+    t->dp_cp_rank = t->cp_rank + t->cp * t->dp_rank;
+    t->expert_dp = stage / (t->ep * t->etp);
+    t->ep_rank = in_stage / t->etp % t->ep;
+    t->expert_dp_rank = in_stage / (t->etp * t->ep);
+    return true;
+}
