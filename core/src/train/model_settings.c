@@ -19,7 +19,7 @@ bool tide_is_of_step(const char *name) {
     return false;
 }
 
-/* The options parallel.KEY as an object, for sizes of descriptions: parallel.tp. What is not set, or none, is null. */
+/* The options parallel.KEY as an object, for sizes of descriptions: parallel_config.tp. What is not set, or none, is null. */
 static const tide_json *options_of(const tide_job *job, tide_arena *arena) {
     tide_json *object = TIDE_NEW(arena, tide_json, 1), **last = &object->first;
     object->kind = TIDE_JSON_OBJECT;
@@ -128,7 +128,7 @@ void tide_set_model_settings(tide_run *run, const tide_job *job, bool uses_cache
                                   .value = {.kind = TIDE_VALUE_FLOAT, .number = job->adapter.dropout}};
     s[n++] = (tide_setting_value){.name = "model_dtype",
                                   .value = {.kind = TIDE_VALUE_DTYPE, .dtype = run->model.state.dtype}};
-    s[n++] = (tide_setting_value){.name = "parallel",
+    s[n++] = (tide_setting_value){.name = "parallel_config",
                                   .value = {.kind = TIDE_VALUE_CONFIG, .config = options_of(job, m->arena)}};
     if (job->preprocessor)
         s[n++] = (tide_setting_value){.name = "preprocessor",
