@@ -4,9 +4,26 @@
 
 /* ---- binding: what a name means ---- */
 
-const char *const tide_builtin_names[BUILTIN_COUNT] = {
-    "range",    "len",   "is_list", "is_view",           "min",         "max",       "isqrt",  "root",     "contains", "error",
-    "deepcopy", "apply", "checkpoint", "checkpoint_without_output", "discard_output", "save_for_backward", "set_setting", "Parameter", "Buffer", "AutoModel"};
+const char *const tide_builtin_names[BUILTIN_COUNT] = {"range",
+                                                       "len",
+                                                       "is_list",
+                                                       "is_view",
+                                                       "min",
+                                                       "max",
+                                                       "isqrt",
+                                                       "root",
+                                                       "contains",
+                                                       "error",
+                                                       "deepcopy",
+                                                       "apply",
+                                                       "checkpoint",
+                                                       "checkpoint_without_output",
+                                                       "discard_output",
+                                                       "save_for_backward",
+                                                       "set_setting",
+                                                       "Parameter",
+                                                       "Buffer",
+                                                       "AutoModel"};
 
 uint32_t tide_add_local(tide_model *model, tide_function *function, tide_text name) {
     for (uint32_t i = 0; i < function->local_count; i++)

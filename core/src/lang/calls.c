@@ -150,7 +150,8 @@ tide_value tide_call_function(tide_model *model, tide_function *function, uint32
 
 /* apply('Name', inputs...) calls Name_forward(ctx, inputs...) without gradients; what it returns, a tensor or a list of
  * them, are the node's outputs. Backward calls Name_backward(ctx, grads..., what save_for_backward() was given...),
- * which returns the gradient of the first input, or a list with one for each. What ctx holds otherwise lives as long as the node. */
+ * which returns the gradient of the first input, or a list with one for each. What ctx holds otherwise lives as long as
+ * the node. */
 enum { SAVED_LIMIT = 16, OUTPUT_LIMIT = 4 };
 
 static void applied_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
@@ -302,8 +303,7 @@ static closure *closure_named(tide_frame *f, tide_text name) {
     tide_model *model = f->model;
     const tide_class *of = model->instances[f->instance].of;
     tide_function *method = of ? tide_method_find(of, name) : NULL;
-    if (!method)
-        method = tide_function_find(model->descriptions, model->scopes[f->scope].description, name);
+    if (!method) method = tide_function_find(model->descriptions, model->scopes[f->scope].description, name);
     if (!method) {
         tide_fail(model->m, TIDE_ERR_DESCRIPTION, "a checkpoint of '%s', which is no function",
                   tide_terminated(model->m, name));

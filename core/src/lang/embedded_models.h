@@ -56,8 +56,8 @@ extern const uint32_t tide_engine_root_count;
 /* NULL: no description of that engine covers it. */
 const tide_engine_root *tide_engine_root_of(const char *engine, tide_text architecture);
 
-/* The class that a configuration's "architectures" names, or else the one that transformers makes of its model_type: the
- * first root of the description that covers it. Empty: neither is there. */
+/* The class that a configuration's "architectures" names, or else the one that transformers makes of its model_type:
+ * the first root of the description that covers it. Empty: neither is there. */
 tide_text tide_config_architecture(tide_arena *arena, tide_diagnostics *diags, const tide_json *config);
 
 /* NULL: no description covers it. */

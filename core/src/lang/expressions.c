@@ -318,7 +318,7 @@ static tide_value eval_callee(tide_frame *f, tide_expr *e) {
         tide_value positional[ARGUMENT_LIMIT], named[ARGUMENT_LIMIT];
         tide_text keywords[ARGUMENT_LIMIT];
         uint32_t named_count, count = tide_eval_arguments(f, e, positional, keywords, named, &named_count);
-        tide_value made = m->has_failed                    ? tide_none()
+        tide_value made = m->has_failed                   ? tide_none()
                           : tide_calls_others(name->slot) ? tide_call_others(f, name->slot, positional, count)
                                                           : tide_call_builtin(m, name->slot, positional, count);
         tide_release_all(m, positional, count);

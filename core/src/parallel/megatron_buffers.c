@@ -1,8 +1,8 @@
 /* megatron/core/distributed: distributed_data_parallel.py, param_and_grad_buffer.py.
  *
- * Note [Buffers]: the parameters of a chunk lie in one flat buffer in the reverse of their order, and their gradients in
- * another, each parameter from a multiple of 64 elements on, each bucket up to a multiple of its ranks and 128. Without
- * the distributed optimizer there are gradients alone, without gaps. Both live as long as the job. */
+ * Note [Buffers]: the parameters of a chunk lie in one flat buffer in the reverse of their order, and their gradients
+ * in another, each parameter from a multiple of 64 elements on, each bucket up to a multiple of its ranks and 128.
+ * Without the distributed optimizer there are gradients alone, without gaps. Both live as long as the job. */
 #include <string.h>
 
 #include "parallel/megatron.h"

@@ -115,8 +115,8 @@ static void copy_grads(tide_megatron *g, const tide_megatron_optimizer *o) {
     for (uint32_t i = 0; i < o->count; i++) {
         const tide_megatron_main *p = &o->mains[i];
         bool is_view = grads->dtype == TIDE_FP32 || g->is_precision_aware;
-        p->param->grad = is_view ? tide_view_as(m, grads, p->param->layout)
-                                 : flat(g, p, TIDE_FP32, TIDE_FACTOR_GRADIENT);
+        p->param->grad =
+            is_view ? tide_view_as(m, grads, p->param->layout) : flat(g, p, TIDE_FP32, TIDE_FACTOR_GRADIENT);
     }
 }
 

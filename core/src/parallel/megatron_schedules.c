@@ -1,12 +1,13 @@
-/* megatron/core/pipeline_parallel/schedules.py and p2p_communication.py: the three schedules, with Python's lifetimes: a
- * name holds what it was given until it is given something else.
+/* megatron/core/pipeline_parallel/schedules.py and p2p_communication.py: the three schedules, with Python's lifetimes:
+ * a name holds what it was given until it is given something else.
  *
  * Note [Interleaving]: each rank has several chunks of the model. The order of micro-batches and chunks is that of
- * get_schedule_table(), forward in it, backward with the chunks reversed; warm-up, one forward one backward, the rest. */
+ * get_schedule_table(), forward in it, backward with the chunks reversed; warm-up, one forward one backward, the rest.
+ */
 #include <string.h>
 
-#include "parallel/megatron.h"
 #include "base/units.h"
+#include "parallel/megatron.h"
 #include "parallel/schedule.h"
 #include "tensor/ops/ops.h"
 
@@ -262,7 +263,8 @@ static void warm_up(interleaved *s, bool overlaps) {
     }
 }
 
-/* One forward and one backward pass, with what is sent and received after each: pp_post_forward(), pp_post_backward(). */
+/* One forward and one backward pass, with what is sent and received after each: pp_post_forward(), pp_post_backward().
+ */
 static void steady_overlapped(interleaved *s, uint32_t k, uint32_t remaining) {
     tide_megatron *g = s->g;
     uint32_t forward_k = k + s->warmup, next = 0;
@@ -299,8 +301,7 @@ static void steady(interleaved *s, uint32_t k, uint32_t remaining) {
 
 static void cool_down(interleaved *s, uint32_t remaining) {
     tide_megatron *g = s->g;
-    if (s->warmup == s->total)
-        push(g, &s->grads[s->chunks - 1], is_last_stage(g, s->chunks - 1) ? NULL : received(g));
+    if (s->warmup == s->total) push(g, &s->grads[s->chunks - 1], is_last_stage(g, s->chunks - 1) ? NULL : received(g));
     for (uint32_t k = remaining; k < s->total && !tide_is_aborting(g->w->model->m); k++) {
         uint32_t next = 0;
         bool recv_next = receives(s, k, false, &next) && k != s->total - 1;

@@ -4,8 +4,8 @@
 
 #include "job/job.h"
 
-/* Sizes of groups, and this rank's place in each. Dense ranks are laid out as tensor, context, data, pipeline, from next
- * to one another to farthest apart: Megatron-Core's order "tp-cp-ep-dp-pp" (parallel_state.py: RankGenerator) and
+/* Sizes of groups, and this rank's place in each. Dense ranks are laid out as tensor, context, data, pipeline, from
+ * next to one another to farthest apart: Megatron-Core's order "tp-cp-ep-dp-pp" (parallel_state.py: RankGenerator) and
  * torchtitan's. Experts are laid over the ranks of one pipeline stage: expert tensor, expert, expert data. */
 typedef struct tide_topology {
     int64_t tp, cp, dp, pp, ep, etp;

@@ -23,10 +23,10 @@ struct tide_checkpoint {
     tide_dtype autocast_dtype;
     tide_holder *holders;
     uint32_t holder_count, holder_capacity;
-    uint32_t recomputed_count; /* tensors saved so far by the recomputation */
-    const tide_layout *gathered;  /* Megatron-Core's distribute_saved_activations: what the first input is gathered to */
-    tide_tensor *output;          /* CheckpointWithoutOutput: until it is recomputed */
-    tide_value outputs, *remade;  /* and what was, with the inputs it was made of, until backward */
+    uint32_t recomputed_count;   /* tensors saved so far by the recomputation */
+    const tide_layout *gathered; /* Megatron-Core's distribute_saved_activations: what the first input is gathered to */
+    tide_tensor *output;         /* CheckpointWithoutOutput: until it is recomputed */
+    tide_value outputs, *remade; /* and what was, with the inputs it was made of, until backward */
     struct tide_checkpoint *next; /* of those that a node's hook runs again */
 };
 

@@ -19,7 +19,8 @@ bool tide_is_of_step(const char *name) {
     return false;
 }
 
-/* The options parallel.KEY as an object, for sizes of descriptions: parallel_config.tp. What is not set, or none, is null. */
+/* The options parallel.KEY as an object, for sizes of descriptions: parallel_config.tp. What is not set, or none, is
+ * null. */
 static const tide_json *options_of(const tide_job *job, tide_arena *arena) {
     tide_json *object = TIDE_NEW(arena, tide_json, 1), **last = &object->first;
     object->kind = TIDE_JSON_OBJECT;

@@ -36,8 +36,8 @@ static bool is_one_of(tide_text key, const char *const *names, size_t count) {
 /* In "parallel" null stands for what the framework chooses; where the choice is another, for none. */
 static const char *case_null(tide_setting_id id) {
     const tide_setting *setting = &tide_settings[id];
-    bool is_none = setting->default_value && tide_setting_chooses(setting) &&
-                   tide_setting_has_choice(setting, TIDE_TEXT("none"));
+    bool is_none =
+        setting->default_value && tide_setting_chooses(setting) && tide_setting_has_choice(setting, TIDE_TEXT("none"));
     return is_none ? "none" : "";
 }
 
