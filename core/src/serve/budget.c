@@ -90,6 +90,7 @@ bool tide_serve_budget(tide_serve_run *run) {
     uint64_t peak = tide_caching_stat(p.allocator, TIDE_STAT_ALLOCATED_BYTES, TIDE_POOL_ALL).peak;
     f->consumed = tide_caching_reserved(p.allocator);
     f->transient = peak - allocated(p.allocator);
+    if (f->transient < f->compiling_bytes) f->transient = f->compiling_bytes;
     if (p.is_oom) {
         tide_caching_oom oom = tide_caching_oom_info(p.allocator);
         f->refusal = oom_text(arena, &oom);

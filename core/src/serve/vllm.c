@@ -109,6 +109,62 @@ static int64_t derived_length(const tide_json *config) {
     return least;
 }
 
+/* ---- compiled code and CUDA graphs ---- */
+
+enum { MIB = 1 << 20, FLASH_SPLITS = 32 }; /* flash_attn_max_num_splits_for_cuda_graph */
+
+/* What the allocator takes for a block of a graph's pool: blocks below 10 MiB share segments of 20. */
+static int64_t segment_of(int64_t bytes) {
+    return bytes < 10 * MIB ? 20 * MIB : (bytes + 2 * MIB - 1) / (2 * MIB) * (2 * MIB);
+}
+
+/* config/vllm.py: 1, 2, 4, then steps of 8 below 256 and of 16 up to twice the requests, at most 512. */
+static int64_t graph_sizes(const tide_serve_settings *s, int64_t *largest, int64_t *second) {
+    int64_t limit = 2 * s->max_num_seqs < 512 ? 2 * s->max_num_seqs : 512, count = 0;
+    if (limit > s->max_num_batched_tokens) limit = s->max_num_batched_tokens;
+    *largest = *second = 0;
+    for (int64_t size = 1; size <= limit; size = size < 8 ? 2 * size : size < 256 ? size + 8 : size + 16) {
+        *second = *largest;
+        *largest = size;
+        count++;
+    }
+    return count;
+}
+
+/* v1/worker/gpu/cudagraph_utils.py, profile_cudagraph_memory: what a capture of all piecewise graphs and of the two
+ * largest full ones leaves, and at least 1 MiB for each full graph that is not captured. */
+static void graph_memory(tide_serve_run *run) {
+    const tide_serve_settings *s = &run->settings;
+    const tide_json *config = s->config;
+    int64_t largest, second, count = graph_sizes(s, &largest, &second), tp = s->tensor_parallel_size;
+    int64_t width = tide_dtype_bytes(run->model.state.dtype), hidden = NUMBER_OF(config, 0, "hidden_size", "n_embd");
+    int64_t heads = NUMBER_OF(config, 1, "num_attention_heads", "n_head");
+    int64_t row = heads / tp * NUMBER_OF(config, hidden / heads, "head_dim");
+    int64_t inner = NUMBER_OF(config, 4 * hidden, "intermediate_size", "ffn_dim", "n_inner") / tp;
+    int64_t flash = run->device.capability == 90 ? FLASH_SPLITS * 4 * row : 0; /* partial sums of FlashAttention 3 */
+    if (!count) return;
+    run->figures.graph_bytes =
+        (uint64_t)((count - 1) * MIB + flash * (largest + second) + s->max_num_batched_tokens * row * width +
+                   segment_of(largest * 2 * inner * width) + segment_of(largest * inner * width) + 52 * MIB);
+}
+
+/* Compiling in the profile run: the embedding's weight and two activations as example arguments, before cuBLAS has its
+ * workspace. */
+static uint64_t compiling_bytes(const tide_serve_run *run) {
+    const tide_serve_settings *s = &run->settings;
+    int64_t width = tide_dtype_bytes(run->model.state.dtype), hidden = NUMBER_OF(s->config, 0, "hidden_size", "n_embd");
+    int64_t rows = (tide_serve_vocabulary(s->config) + 63) / 64 * 64 / s->tensor_parallel_size;
+    int64_t bytes = rows * hidden * width + 2 * s->max_num_batched_tokens * hidden * width +
+                    4 * s->max_num_batched_tokens - 32 * MIB + 29184;
+    return bytes > 0 ? (uint64_t)bytes : 0;
+}
+
+static void add_compiled(tide_serve_run *run) {
+    if (run->settings.enforce_eager) return;
+    run->figures.compiling_bytes = run->settings.first_start ? compiling_bytes(run) : 0;
+    graph_memory(run);
+}
+
 /* ---- settings and their defaults ---- */
 
 /* arg_utils.py, get_batch_defaults: by memory and name of the card. */
@@ -213,6 +269,8 @@ static void set_settings(tide_serve_run *run) {
     set_int(run, "capability", run->device.capability);
     set_int(run, "cache_block_size", s->block_size);
     set_truth(run, "has_attention", false); /* once the model is there */
+    set_truth(run, "is_compiled", !s->enforce_eager);
+    set_truth(run, "speculates_ngrams", s->speculates_ngrams);
     set_truth(run, "enable_expert_parallel", s->enable_expert_parallel);
     set_value(run, "model_dtype", (tide_value){.kind = TIDE_VALUE_DTYPE, .dtype = run->model.state.dtype});
     set_int(run, "pp_size", s->pipeline_parallel_size);
@@ -374,7 +432,7 @@ static bool is_described(tide_serve_run *run) {
     if (s->enable_lora) what = "/settings/enable_lora";
     if (s->cpu_offload_gib) what = "/settings/cpu_offload_gb";
     if (s->enable_sleep_mode) what = "/settings/enable_sleep_mode";
-    if (s->num_speculative_tokens) what = "/settings/speculative_config";
+    if (s->num_speculative_tokens && !s->speculates_ngrams) what = "/settings/speculative_config";
     if (!what) return true;
     return tide_error(m->diags, TIDE_ERR_UNSUPPORTED, what, "vLLM 0.32.0 with this is not described",
                       "start the engine by `tidemark dry-run -- vllm serve ...`, which needs no description");
@@ -406,9 +464,9 @@ bool tide_serve_start(tide_serve_run *run, const tide_serve_settings *settings, 
     tide_machine *m = &run->machine;
     if (!is_described(run)) return false;
     if (!settings->enforce_eager)
-        tide_report(diags, TIDE_WARNING, TIDE_OK, "/settings/enforce_eager",
-                    "played without compiled code and CUDA graphs: with them, vLLM leaves 0.2 to 0.8 GiB less",
-                    "give enforce_eager=true, or num_gpu_blocks_override from the engine's log");
+        tide_report(diags, TIDE_ASSUMPTION, TIDE_OK, "/settings/enforce_eager",
+                    "CUDA graphs and compiled code are estimated, by the rule of dense decoders on FlashAttention",
+                    "enforce_eager=true is played to the byte");
     tide_description *runner = tide_description_load(&run->descriptions, TIDE_TEXT("vllm/runner"));
     uint32_t input_root = runner ? build(run, runner, "InputState", run->settings.config) : 0, model_root = 0;
     if (!input_root || !load_model(run, runner, &model_root)) return false;
@@ -418,6 +476,7 @@ bool tide_serve_start(tide_serve_run *run, const tide_serve_settings *settings, 
     profile_run(run, runner, input_root, loaded_root, model_root);
     if (m->has_failed) return false;
     if (!tide_cache_groups(run)) return false;
+    add_compiled(run);
     if (tide_serve_budget(run)) tide_cache_blocks(run);
     return !m->has_failed;
 }
