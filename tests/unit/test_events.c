@@ -1,5 +1,5 @@
 /* Events one by one and the allocator after one, of recordings and of jobs. A failure points to
- * core/src/report/segments.c, and to recorded_events.c or job_events.c beside it.
+ * core/src/report/: event_rows.c, allocator_state.c and player.c, timeline_events.c or tape_events.c below them.
  *
  *     test_events ORACLE_FOLDER RECORDINGS_FOLDER */
 #include <stdbool.h>
@@ -208,6 +208,7 @@ static void curve_adds_up(const subject *of, const cJSON *const *rows, int count
     cJSON *answer = ask(of, "timeline", more);
     const cJSON *curve = at(answer, "timeline"), *columns = at(curve, "columns"), *column;
     int row = from, wrong = 0, is_part = from > 0 || to < count;
+    double time = 0;
     check(number(curve, "events") == count, "events of a part's curve", of->name, number(curve, "events"), count);
     check(number(curve, "from") == from * is_part && number(curve, "to") == to * is_part, "where a part is", of->name,
           number(curve, "from"), from);
@@ -222,9 +223,29 @@ static void curve_adds_up(const subject *of, const cJSON *const *rows, int count
             if (number(rows[row], "reserved") > reserved) reserved = number(rows[row], "reserved");
         }
         wrong += number(column, "allocated") != allocated || number(column, "reserved") != reserved;
+        wrong += number(column, "us") < 0 || (at(column, "us") && number(column, "us") < time);
+        time = number(column, "us");
     }
     check(wrong == 0 && row == to, "a column is the most of its events", of->name, wrong, 0);
     cJSON_Delete(answer);
+}
+
+/* Where the play failed, what is alive is older than that, and fills its blocks. */
+static void failure_adds_up(const subject *of, const cJSON *oom, int events) {
+    char more[100];
+    snprintf(more, sizeof more, ",\"at\":%d", events - 1);
+    cJSON *state = ask(of, "state", more);
+    const cJSON *alive;
+    double at_event = number(oom, "event");
+    int wrong = 0;
+    check(number(state, "failed_at") == at_event, "where it failed", of->name, number(state, "failed_at"), at_event);
+    cJSON_ArrayForEach(alive, at(state, "alive")) {
+        if (number(alive, "event") >= at_event) wrong++;
+        if (number(alive, "requested") > number(alive, "each")) wrong++;
+        if (number(alive, "each") >= 4 << 20 && number(alive, "requested") * 2 < number(alive, "each")) wrong++;
+    }
+    check(wrong == 0, "what was alive then", of->name, wrong, 0);
+    cJSON_Delete(state);
 }
 
 static void look_at(const subject *of, double peak, const char *const *filters) {
@@ -251,23 +272,30 @@ static void look_at(const subject *of, double peak, const char *const *filters) 
 
 /* ---- subjects ---- */
 
-static void look_at_recording(const char *folder, const char *file, const char *settings) {
+static struct tide_recorded *read_recording(const char *folder, const char *file) {
     static unsigned char piece[1 << 16];
-    static const char *const filters[] = {"alloc", ".py", "no such text", NULL};
     char path[1024];
-    subject of = {file, "", settings, NULL};
+    struct tide_recorded *recording;
     int length;
     snprintf(path, sizeof path, "%s/%s", folder, file);
     gzFile from = gzopen(path, "rb");
-    if (!from || tide_recording_open(NULL, &of.recording) != 0) {
+    if (!from || tide_recording_open(NULL, &recording) != 0) {
         perror(path);
         exit(2);
     }
-    while ((length = gzread(from, piece, sizeof piece)) > 0) tide_recording_add(of.recording, piece, (size_t)length);
+    while ((length = gzread(from, piece, sizeof piece)) > 0) tide_recording_add(recording, piece, (size_t)length);
     gzclose(from);
+    return recording;
+}
+
+static void look_at_recording(const char *folder, const char *file, const char *settings) {
+    static const char *const filters[] = {"alloc", ".py", "no such text", NULL};
+    subject of = {file, "", settings, read_recording(folder, file)};
     cJSON *played = ask(&of, "replay", "");
     of.prefix = "recorded_";
     look_at(&of, number(at(played, "recording"), "before") > 0 ? -1 : number(played, "allocated_peak"), filters);
+    const cJSON *oom = at(at(played, "verdict"), "oom");
+    if (oom) failure_adds_up(&of, oom, (int)number(at(played, "timeline"), "events"));
     cJSON *state = ask(&of, "state", "");
     check(number(state, "event") == number(played, "peak_event"), "without an event, the peak's", file,
           number(state, "event"), number(played, "peak_event"));
@@ -288,6 +316,19 @@ static void look_at_job(const char *settings) {
     cJSON_Delete(estimate);
 }
 
+/* A recording that released segments by empty_cache() shows no limit of its device: none holds for the prediction. */
+static void align_without_limit(const char *folder, const char *file) {
+    static const char settings[] = "\"model=gpt2\",\"overrides.n_layer=1\"";
+    subject job = {file, "", settings, NULL}, both = {file, "", settings, read_recording(folder, file)};
+    cJSON *measure = ask(&job, "measure", ""), *align = ask(&both, "align", "");
+    double peak = number(at(measure, "peak"), "allocated"),
+           predicted = number(at(align, "predicted"), "allocated_peak");
+    check(predicted == peak, "a prediction beside a recording without limit", file, predicted, peak);
+    cJSON_Delete(align);
+    cJSON_Delete(measure);
+    tide_recording_free(both.recording);
+}
+
 int main(int argc, char **argv) {
     static const char *const snapshots[] = {"snapshot-empty",   "snapshot-expand",  "snapshot-late",
                                             "snapshot-oom",     "snapshot-plain",   "snapshot-ring",
@@ -300,7 +341,9 @@ int main(int argc, char **argv) {
     }
     look_at_recording(argv[2], "snapshot-plain.pickle.gz", "\"allocator=expandable_segments:True\"");
     look_at_recording(argv[2], "snapshot-plain.pickle.gz", "\"gpu_gib=0.03\"");
+    look_at_recording(argv[2], "snapshot-streams.pickle.gz", "\"gpu_gib=0.03\"");
     look_at_recording(argv[2], "trace-cuda.json.gz", "");
+    align_without_limit(argv[2], "snapshot-empty.pickle.gz");
     snprintf(name, sizeof name, "%s/events", argv[1]);
     look_at_recording(name, "events-retry.jsonl.gz", "");
     look_at_recording(name, "events-oom.jsonl.gz", "");

@@ -3,8 +3,7 @@
 #define TIDE_CALLS_H
 
 #include "job/job.h"
-#include "report/ranks.h"
-#include "report/segments.h"
+#include "report/report.h"
 #include "trace/trace.h"
 
 typedef struct call {
@@ -51,7 +50,7 @@ bool call_run_job(call *c, tide_run *run, tide_job *job);
 uint32_t call_event_at(const call *c, const char *key, uint32_t otherwise);
 /* "first", "count", "at", "filter"; and "segment" with "from". */
 tide_window call_window(const call *c);
-tide_state_wants call_state_wants(const call *c);
+tide_state_query call_state_query(const call *c);
 /* {"ok":true,"tidemark":VERSION */
 void call_open_answer(call *c);
 /* Leaves by the arena. */

@@ -2,12 +2,7 @@
 #include <string.h>
 
 #include "api/calls.h"
-#include "base/units.h"
 #include "lang/embedded_models.h"
-#include "report/job_events.h"
-#include "report/report.h"
-#include "report/stages.h"
-#include "report/trials.h"
 #include "tidemark/tidemark.h"
 #include "train/lint.h"
 
@@ -49,12 +44,13 @@ static bool answer_describe(call *c) {
 static bool read_question(call *c, tide_query *q, const char *key) {
     tide_text *words;
     tide_file *files;
-    *q = (tide_query){.arena = &c->arena, .shelf = &c->shelf};
+    *q = (tide_query){.arena = &c->arena, .cache = &c->shelf};
     bool is_job = strcmp(key, "settings") == 0;
-    if (!(is_job ? call_read_words(c, &words, &q->word_count) : call_read_words_at(c, key, &words, &q->word_count)) ||
+    if (!(is_job ? call_read_words(c, &words, &q->argument_count)
+                 : call_read_words_at(c, key, &words, &q->argument_count)) ||
         !call_read_files(c, &files, &q->file_count))
         return false;
-    q->words = words;
+    q->arguments = words;
     q->files = files;
     return true;
 }
@@ -64,7 +60,7 @@ static bool answer_estimate(call *c) {
     tide_run *run = TIDE_NEW(&c->arena, tide_run, 1);
     tide_query q;
     if (!call_run_job(c, run, job) || !read_question(c, &q, "settings")) return false;
-    q.shelf = NULL; /* the run reads its descriptions still */
+    q.cache = NULL; /* the run reads its descriptions still */
     if (!tide_warn_of_more(&q, run, job, &c->diags)) return call_out_of_memory(c);
     const tide_json *with_options = tide_json_at(c->request, "options");
     call_open_answer(c);
@@ -139,12 +135,10 @@ static bool answer_events(call *c) {
 static bool answer_state(call *c) {
     tide_job *job = call_build_job(c);
     tide_run *run = TIDE_NEW(&c->arena, tide_run, 1);
-    tide_state_wants wants = call_state_wants(c);
+    tide_state_query query = call_state_query(c);
     if (!call_run_job(c, run, job)) return false;
     call_open_answer(c);
-    return tide_write_job_state(&c->writer, run, job, call_event_at(c, "at", TIDE_NEVER), &wants,
-                                call_text_at(c, "filter")) ||
-           call_out_of_memory(c);
+    return tide_write_job_state(&c->writer, run, job, &query) || call_out_of_memory(c);
 }
 
 /* "view", "sel", "sweep"; else those of the link. What is selected in another job than that of the link may not be in
@@ -179,11 +173,9 @@ static bool answer_link(call *c) {
     if (with_was && with_was->is_true) {
         tide_run *run = TIDE_NEW(&c->arena, tide_run, 1);
         if (!call_run_job(c, run, job)) return false;
-        tide_replay replay;
-        tide_replay_config config = tide_report_config(job);
-        if (!tide_replay_timeline(&replay, &run->machine.timeline, &config, false)) return call_out_of_memory(c);
-        was = tide_text_of(tide_format(
-            &c->arena, "%s_%s", tide_gib_digits(&c->arena, tide_report_device_bytes(job, &replay)), TIDEMARK_VERSION));
+        const char *note = tide_peak_note(&c->arena, run, job);
+        if (!note) return call_out_of_memory(c);
+        was = tide_text_of(note);
     }
     call_open_answer(c);
     tide_link_view view = view_of(c, given > 0);
@@ -291,12 +283,12 @@ static bool answer_compare(call *c) {
     tide_query one, other;
     if (!read_question(c, &one, "settings") || !read_question(c, &other, "with")) return false;
     tide_text *words = NULL;
-    if (c->link && other.word_count)
-        other.word_count = tide_link_join(&c->arena, c->link, other.words, other.word_count, &words);
-    if (words) other.words = words;
-    if (!other.word_count && c->link && c->link->baseline_count)
-        other.words = c->link->baseline, other.word_count = c->link->baseline_count;
-    if (!other.word_count) other = one;
+    if (c->link && other.argument_count)
+        other.argument_count = tide_link_join(&c->arena, c->link, other.arguments, other.argument_count, &words);
+    if (words) other.arguments = words;
+    if (!other.argument_count && c->link && c->link->baseline_count)
+        other.arguments = c->link->baseline, other.argument_count = c->link->baseline_count;
+    if (!other.argument_count) other = one;
     call_open_answer(c);
     return tide_write_comparison(&c->writer, &one, &other, &c->diags);
 }

@@ -2,7 +2,6 @@
 #include <string.h>
 
 #include "api/calls.h"
-#include "report/recorded.h"
 
 static int base64_digit(char c) {
     static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
@@ -99,12 +98,10 @@ static bool answer_recorded_events(call *c) {
 
 static bool answer_recorded_state(call *c) {
     const tide_job *job = job_of_request(c);
-    tide_state_wants wants = call_state_wants(c);
+    tide_state_query query = call_state_query(c);
     if (!job) return false;
     call_open_answer(c);
-    return tide_write_recorded_state(&c->writer, c->recording, job, call_recorded_device(c),
-                                     call_event_at(c, "at", TIDE_NEVER), &wants, call_text_at(c, "filter"),
-                                     &c->diags) ||
+    return tide_write_recorded_state(&c->writer, c->recording, job, call_recorded_device(c), &query, &c->diags) ||
            (c->diags.error_count == 0 && call_out_of_memory(c));
 }
 

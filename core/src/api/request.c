@@ -97,9 +97,11 @@ tide_window call_window(const call *c) {
                          .at = at};
 }
 
-tide_state_wants call_state_wants(const call *c) {
+tide_state_query call_state_query(const call *c) {
     const tide_json *segment = tide_json_at(c->request, "segment");
-    return (tide_state_wants){.has_segment = segment && segment->is_integer,
+    return (tide_state_query){.at = call_event_at(c, "at", TIDE_NEVER),
+                              .filter = call_text_at(c, "filter"),
+                              .has_segment = segment && segment->is_integer,
                               .segment = segment && segment->is_integer ? segment->integer : 0,
                               .first_block = call_event_at(c, "from", 0)};
 }
@@ -118,7 +120,6 @@ bool call_out_of_memory(call *c) {
 
 bool call_run_job(call *c, tide_run *run, tide_job *job) {
     if (!job) return false;
-    tide_replay_config config = tide_report_config(job);
     run->shelf = &c->shelf;
-    return tide_run_ranks(run, job, &config, &c->arena, &c->trial, &c->diags);
+    return tide_run_ranks(run, job, &c->arena, &c->trial, &c->diags);
 }

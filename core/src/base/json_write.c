@@ -125,6 +125,11 @@ void tide_write_null(tide_writer *writer) {
     put_bytes(writer, "null", 4);
 }
 
+void tide_write_open_at(tide_writer *writer, const char *key, char bracket) {
+    tide_write_key(writer, key);
+    tide_write_open(writer, bracket);
+}
+
 void tide_write_string_at(tide_writer *writer, const char *key, const char *terminated) {
     tide_write_key(writer, key);
     tide_write_string(writer, terminated);

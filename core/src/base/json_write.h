@@ -23,6 +23,7 @@ void tide_write_bool(tide_writer *writer, bool value);
 void tide_write_null(tide_writer *writer);
 
 /* Key and value in one. */
+void tide_write_open_at(tide_writer *writer, const char *key, char bracket);
 void tide_write_string_at(tide_writer *writer, const char *key, const char *terminated);
 void tide_write_int_at(tide_writer *writer, const char *key, int64_t value);
 void tide_write_bytes_at(tide_writer *writer, const char *key, uint64_t value);

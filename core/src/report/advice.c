@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "base/units.h"
-#include "report/trials.h"
+#include "report/queries.h"
 
 enum { WORD_LIMIT = 4 };
 
@@ -113,12 +113,12 @@ typedef struct tried {
     const char *const *words;
     uint32_t count;
     const char *title, *effect;
-    tide_verdict verdict;
+    tide_what_if verdict;
 } tried;
 
 typedef struct adviser {
-    const tide_query *question;
-    tide_verdict now;
+    const tide_query *query;
+    tide_what_if now;
     tried list[CHANGE_COUNT + SCALED_COUNT];
     uint32_t count;
 } adviser;
@@ -130,7 +130,7 @@ static int by_need(const void *a, const void *b) {
 }
 
 /* Whether every word stands already. */
-static bool is_so(const tide_verdict *now, const char *const *words, uint32_t count) {
+static bool is_so(const tide_what_if *now, const char *const *words, uint32_t count) {
     for (uint32_t i = 0; i < count; i++) {
         size_t head = strcspn(words[i], "=");
         bool stands = false;
@@ -144,28 +144,28 @@ static bool is_so(const tide_verdict *now, const char *const *words, uint32_t co
 
 static void try_change(adviser *a, const char *const *words, uint32_t count, const char *title, const char *effect) {
     if (is_so(&a->now, words, count)) return;
-    tried change = {words, count, title, effect, tide_try(a->question, words, count)};
+    tried change = {words, count, title, effect, tide_what_if_play(a->query, words, count)};
     if (change.verdict.status == TIDE_OK) a->list[a->count++] = change;
 }
 
 static bool read_number(const adviser *a, const char *name, int64_t *value) {
-    return tide_text_to_i64(value, tide_text_of(tide_setting_of(&a->now, name)));
+    return tide_text_to_i64(value, tide_text_of(tide_what_if_setting(&a->now, name)));
 }
 
 static void try_half_batch(adviser *a) {
     int64_t batch, accum;
     if (!read_number(a, "batch", &batch) || batch % 2 != 0 || !read_number(a, "grad_accum", &accum)) return;
-    const char **words = TIDE_NEW(a->question->arena, const char *, 2);
-    words[0] = tide_format(a->question->arena, "batch=%lld", (long long)batch / 2);
-    words[1] = tide_format(a->question->arena, "grad_accum=%lld", (long long)accum * 2);
+    const char **words = TIDE_NEW(a->query->arena, const char *, 2);
+    words[0] = tide_format(a->query->arena, "batch=%lld", (long long)batch / 2);
+    words[1] = tide_format(a->query->arena, "grad_accum=%lld", (long long)accum * 2);
     try_change(a, words, 2, "half the batch, accumulated twice", "the same samples in a step");
 }
 
 static void try_twice_the_cards(adviser *a) {
     int64_t dp;
     if (!read_number(a, "parallel.dp", &dp)) return;
-    const char **words = TIDE_NEW(a->question->arena, const char *, 1);
-    words[0] = tide_format(a->question->arena, "parallel.dp=%lld", (long long)dp * 2);
+    const char **words = TIDE_NEW(a->query->arena, const char *, 1);
+    words[0] = tide_format(a->query->arena, "parallel.dp=%lld", (long long)dp * 2);
     try_change(a, words, 1, "twice the cards", "batch counts for each");
 }
 
@@ -178,34 +178,31 @@ static void try_table(adviser *a, const char *mode, const char *kind) {
     }
 }
 
-static void write_change(tide_writer *w, const tide_verdict *now, const tried *change) {
+static void write_change(tide_writer *w, const tide_what_if *now, const tried *change) {
     tide_write_open(w, '{');
     tide_write_string_at(w, "title", change->title);
     tide_write_string_at(w, "effect", change->effect);
-    tide_write_key(w, "settings");
-    tide_write_open(w, '[');
+    tide_write_open_at(w, "settings", '[');
     for (uint32_t k = 0; k < change->count; k++) tide_write_string(w, change->words[k]);
     tide_write_close(w, ']');
     tide_write_int_at(w, "saves", (int64_t)(now->need - change->verdict.need));
-    tide_write_trial(w, &change->verdict);
+    tide_write_what_if(w, &change->verdict);
     tide_write_close(w, '}');
 }
 
 bool tide_write_advice(tide_writer *w, const tide_query *q, tide_diagnostics *diags) {
     adviser *a = TIDE_NEW(q->arena, adviser, 1);
-    a->question = q;
-    if (!tide_try_first(&a->now, q, diags)) return false;
-    const char *mode = tide_setting_of(&a->now, "mode"), *kind = tide_setting_of(&a->now, "parallel.kind");
+    a->query = q;
+    if (!tide_what_if_now(&a->now, q, diags)) return false;
+    const char *mode = tide_what_if_setting(&a->now, "mode"), *kind = tide_what_if_setting(&a->now, "parallel.kind");
     if (strcmp(mode, "train") == 0) try_half_batch(a);
     if (strcmp(kind, "none") != 0) try_twice_the_cards(a);
     try_table(a, mode, kind);
     qsort(a->list, a->count, sizeof *a->list, by_need);
-    tide_write_key(w, "now");
-    tide_write_open(w, '{');
-    tide_write_trial(w, &a->now);
+    tide_write_open_at(w, "now", '{');
+    tide_write_what_if(w, &a->now);
     tide_write_close(w, '}');
-    tide_write_key(w, "changes");
-    tide_write_open(w, '[');
+    tide_write_open_at(w, "changes", '[');
     for (uint32_t i = 0; i < a->count; i++)
         if (a->list[i].verdict.need != a->now.need) write_change(w, &a->now, &a->list[i]);
     tide_write_close(w, ']');

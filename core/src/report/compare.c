@@ -1,7 +1,7 @@
 /* Two jobs side by side: what differs, and which setting makes it. */
 #include <string.h>
 
-#include "report/trials.h"
+#include "report/queries.h"
 
 static void write_factors(tide_writer *w, const char *key, const uint64_t *factors) {
     tide_write_key(w, key);
@@ -10,17 +10,17 @@ static void write_factors(tide_writer *w, const char *key, const uint64_t *facto
     tide_write_close(w, '}');
 }
 
-static void write_side(tide_writer *w, const char *key, const tide_verdict *v) {
+static void write_side(tide_writer *w, const char *key, const tide_what_if *v) {
     tide_write_key(w, key);
     tide_write_open(w, '{');
-    tide_write_trial(w, v);
+    tide_write_what_if(w, v);
     write_factors(w, "factors", v->factors);
     tide_write_close(w, '}');
 }
 
 /* ---- parts of the model ---- */
 
-static const tide_part_bytes *part_named(const tide_verdict *v, const char *part) {
+static const tide_part_bytes *part_named(const tide_what_if *v, const char *part) {
     for (uint32_t i = 0; i < v->part_count; i++)
         if (strcmp(v->parts[i].part, part) == 0) return &v->parts[i];
     return NULL;
@@ -35,9 +35,8 @@ static void write_part(tide_writer *w, const tide_part_bytes *one, const tide_pa
     tide_write_close(w, '}');
 }
 
-static void write_parts(tide_writer *w, const tide_verdict *one, const tide_verdict *other) {
-    tide_write_key(w, "parts");
-    tide_write_open(w, '[');
+static void write_parts(tide_writer *w, const tide_what_if *one, const tide_what_if *other) {
+    tide_write_open_at(w, "parts", '[');
     for (uint32_t i = 0; i < one->part_count; i++) write_part(w, &one->parts[i], part_named(other, one->parts[i].part));
     for (uint32_t i = 0; i < other->part_count; i++)
         if (!part_named(one, other->parts[i].part)) write_part(w, NULL, &other->parts[i]);
@@ -53,21 +52,21 @@ typedef struct difference {
 } difference;
 
 /* What a recipe, a file or another setting brings along is no cause of its own. */
-static const tide_setting_row *given_row(const tide_verdict *v, const char *name) {
+static const tide_setting_row *given_row(const tide_what_if *v, const char *name) {
     for (uint32_t i = 0; i < v->row_count; i++)
         if (strcmp(v->rows[i].name, name) == 0) return v->rows[i].origin == TIDE_ORIGIN_USER ? &v->rows[i] : NULL;
     return NULL;
 }
 
-static difference *find_differences(uint32_t *count, tide_arena *arena, const tide_verdict *one,
-                                    const tide_verdict *other) {
+static difference *find_differences(uint32_t *count, tide_arena *arena, const tide_what_if *one,
+                                    const tide_what_if *other) {
     difference *list = TIDE_NEW(arena, difference, one->row_count + other->row_count + 1);
     *count = 0;
     for (uint32_t i = 0; i < one->row_count; i++) {
         const tide_setting_row *row = &one->rows[i];
         bool is_given = given_row(one, row->name) || given_row(other, row->name);
-        if (is_given && strcmp(row->value, tide_setting_of(other, row->name)) != 0)
-            list[(*count)++] = (difference){row->name, row->value, tide_setting_of(other, row->name)};
+        if (is_given && strcmp(row->value, tide_what_if_setting(other, row->name)) != 0)
+            list[(*count)++] = (difference){row->name, row->value, tide_what_if_setting(other, row->name)};
     }
     for (uint32_t i = 0; i < other->row_count; i++) {
         const tide_setting_row *row = &other->rows[i];
@@ -83,19 +82,19 @@ static tide_text word_of(tide_arena *arena, const char *name, const char *value)
 }
 
 /* The first job with the settings of the second one up to `count` of those that differ. */
-static tide_verdict try_between(const tide_query *q, const tide_verdict *one, const difference *list, uint32_t count) {
+static tide_what_if try_between(const tide_query *q, const tide_what_if *one, const difference *list, uint32_t count) {
     tide_text *words = TIDE_NEW(q->arena, tide_text, one->row_count + count + 1);
     tide_query between = *q;
-    between.words = words;
-    between.word_count = 0;
+    between.arguments = words;
+    between.argument_count = 0;
     for (uint32_t i = 0; i < one->row_count; i++) {
         bool differs = one->rows[i].origin != TIDE_ORIGIN_USER;
         for (uint32_t k = 0; k < count && !differs; k++) differs = strcmp(list[k].name, one->rows[i].name) == 0;
-        if (!differs) words[between.word_count++] = word_of(q->arena, one->rows[i].name, one->rows[i].value);
+        if (!differs) words[between.argument_count++] = word_of(q->arena, one->rows[i].name, one->rows[i].value);
     }
     for (uint32_t k = 0; k < count; k++)
-        if (*list[k].other) words[between.word_count++] = word_of(q->arena, list[k].name, list[k].other);
-    return tide_try(&between, NULL, 0);
+        if (*list[k].other) words[between.argument_count++] = word_of(q->arena, list[k].name, list[k].other);
+    return tide_what_if_play(&between, NULL, 0);
 }
 
 /* Settings of one kind, as parallel.kind and parallel.dp, mean something together. */
@@ -104,17 +103,16 @@ static bool goes_with_next(const difference *list, uint32_t i) {
     return list[i].name[head] && strncmp(list[i].name, list[i + 1].name, head + 1) == 0;
 }
 
-static void write_differences(tide_writer *w, const tide_query *q, const tide_verdict *one, const tide_verdict *other) {
+static void write_differences(tide_writer *w, const tide_query *q, const tide_what_if *one, const tide_what_if *other) {
     uint32_t count;
     const difference *list = find_differences(&count, q->arena, one, other);
     uint64_t need = one->need;
-    tide_write_key(w, "settings");
-    tide_write_open(w, '[');
+    tide_write_open_at(w, "settings", '[');
     for (uint32_t i = 0; i < count; i++) {
         bool is_last = i + 1 == count, is_step = is_last || (i < STEP_LIMIT && !goes_with_next(list, i));
-        tide_verdict between = {.status = TIDE_OK};
+        tide_what_if between = {.status = TIDE_OK};
         if (is_step && !is_last) between = try_between(q, one, list, i + 1);
-        const tide_verdict *then = is_last ? other : &between;
+        const tide_what_if *then = is_last ? other : &between;
         tide_write_open(w, '{');
         tide_write_string_at(w, "setting", list[i].name);
         tide_write_string_at(w, "one", list[i].one);
@@ -129,8 +127,8 @@ static void write_differences(tide_writer *w, const tide_query *q, const tide_ve
 }
 
 bool tide_write_comparison(tide_writer *w, const tide_query *one, const tide_query *other, tide_diagnostics *diags) {
-    tide_verdict a, b;
-    if (!tide_try_first(&a, one, diags) || !tide_try_first(&b, other, diags)) return false;
+    tide_what_if a, b;
+    if (!tide_what_if_now(&a, one, diags) || !tide_what_if_now(&b, other, diags)) return false;
     write_side(w, "one", &a);
     write_side(w, "other", &b);
     write_parts(w, &a, &b);

@@ -1,23 +1,26 @@
 /* Rank 0 is played first, then those that its strategy names as others that may need more. */
 #include "report/ranks.h"
 
-#include "report/report.h"
-
 #include <inttypes.h>
 #include <string.h>
 
-typedef struct need {
-    uint64_t reserved, allocated;
-} need;
+#include "report/job_events.h"
+#include "report/job_report.h"
 
-static bool is_more(need a, need b) {
+typedef struct rank_need {
+    uint64_t reserved, allocated;
+} rank_need;
+
+static bool is_more(rank_need a, rank_need b) {
     return a.reserved != b.reserved ? a.reserved > b.reserved : a.allocated > b.allocated;
 }
 
-static bool measure(need *of, tide_run *run, const tide_replay_config *config) {
+static bool measure(rank_need *of, tide_run *run, const tide_job *job) {
+    tide_event_source source = tide_job_events(run).source;
+    tide_replay_config config = tide_job_config(job);
     tide_replay r;
-    if (!tide_replay_timeline(&r, &run->machine.timeline, config, false)) return false;
-    *of = (need){r.reserved_peak, r.allocated_peak};
+    if (!tide_replay_peaks(&r, &source, &config, run->machine.timeline.arena)) return false;
+    *of = (rank_need){r.reserved_peak, r.allocated_peak};
     return true;
 }
 
@@ -25,7 +28,7 @@ static void set_rank(tide_job *job, tide_arena *arena, int64_t rank) {
     job->options[TIDE_OPTION_rank] = tide_format(arena, "%" PRId64, rank);
 }
 
-static bool play(tide_run *run, tide_job *job, int64_t rank, tide_arena *arena) {
+static bool play_rank(tide_run *run, tide_job *job, int64_t rank, tide_arena *arena) {
     tide_diagnostics unheard;
     tide_diagnostics_init(&unheard, arena);
     *run = (tide_run){.plays_all = run->plays_all, .shelf = run->shelf};
@@ -33,38 +36,36 @@ static bool play(tide_run *run, tide_job *job, int64_t rank, tide_arena *arena) 
     return tide_run_job(run, job, arena, &unheard);
 }
 
-tide_run *tide_run_trial(tide_description_cache *shelf, tide_job *job, tide_arena *arena, tide_arena *trial,
-                         tide_diagnostics *diags) {
+tide_run *tide_run_what_if(tide_description_cache *shelf, tide_job *job, tide_arena *arena, tide_arena *scratch,
+                           tide_diagnostics *diags) {
     if (shelf && tide_option_is(job, TIDE_OPTION_kind, "none")) return tide_run_next(shelf, job, arena, diags);
-    tide_replay_config config = tide_report_config(job);
     tide_run *run = TIDE_NEW(arena, tide_run, 1);
     run->shelf = shelf;
-    return tide_run_ranks(run, job, &config, arena, trial, diags) ? run : NULL;
+    return tide_run_ranks(run, job, arena, scratch, diags) ? run : NULL;
 }
 
-bool tide_run_ranks(tide_run *run, tide_job *job, const tide_replay_config *config, tide_arena *arena,
-                    tide_arena *trial, tide_diagnostics *diags) {
+bool tide_run_ranks(tide_run *run, tide_job *job, tide_arena *arena, tide_arena *scratch, tide_diagnostics *diags) {
     bool is_free = !job->options[TIDE_OPTION_rank][0] && tide_option_int(job, TIDE_OPTION_dp, 1) > 1;
     if (!tide_run_job(run, job, arena, diags)) return false;
     if (!is_free) return true;
     int64_t greatest = 0, others[TIDE_OTHER_RANKS];
     uint32_t count = run->other_rank_count;
     const char *played = "";
-    need most = {0, 0}, other;
+    rank_need most = {0, 0}, other;
     memcpy(others, run->other_ranks, sizeof others);
-    if (count && !measure(&most, run, config)) return false;
+    if (count && !measure(&most, run, job)) return false;
     for (uint32_t i = 0; i < count; i++) {
-        tide_run *tried = TIDE_NEW(trial, tide_run, 1);
+        tide_run *tried = TIDE_NEW(scratch, tide_run, 1);
         tried->shelf = run->shelf;
-        if (!play(tried, job, others[i], trial) || !measure(&other, tried, config)) return false;
+        if (!play_rank(tried, job, others[i], scratch) || !measure(&other, tried, job)) return false;
         if (is_more(other, most)) {
             most = other;
             greatest = others[i];
         }
         played = tide_format(arena, "%s, %" PRId64, played, others[i]);
-        tide_arena_free(trial);
+        tide_arena_free(scratch);
     }
-    if (greatest && !play(run, job, greatest, arena)) return false;
+    if (greatest && !play_rank(run, job, greatest, arena)) return false;
     run->machine.diags = diags;
     set_rank(job, arena, greatest);
     tide_report(diags, TIDE_ASSUMPTION, TIDE_OK, "/settings/parallel.rank",

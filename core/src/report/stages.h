@@ -3,7 +3,8 @@
 #ifndef TIDE_STAGES_H
 #define TIDE_STAGES_H
 
-#include "report/report.h"
+#include "base/json_write.h"
+#include "train/train.h"
 
 /* "job, modules, parameters, events, blocks" */
 extern const char tide_stage_names[];

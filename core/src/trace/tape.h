@@ -6,23 +6,13 @@
 #ifndef TIDE_TAPE_H
 #define TIDE_TAPE_H
 
-#include "base/text.h"
+#include "allocator/events.h"
 
 /* What asks: requests of one size from one place in the program. */
 typedef struct tide_call_site {
     uint64_t bytes;
     uint32_t stream, stack;
 } tide_call_site;
-
-/* What an event is, and what its index means. */
-typedef enum tide_event_kind {
-    TIDE_EVENT_ALLOC,          /* a site; takes the next slot */
-    TIDE_EVENT_FREE,           /* a slot */
-    TIDE_EVENT_FREE_PENDING,   /* a slot: freed, its block waits for other streams */
-    TIDE_EVENT_FREE_COMPLETED, /* a pending free's number: its block came back */
-    TIDE_EVENT_OOM,            /* a site that could not be had */
-    TIDE_EVENT_RELEASE         /* a release's number: cached segments went to the driver */
-} tide_event_kind;
 
 enum { TIDE_TAPE_SHIFT = 29, TIDE_TAPE_STREAMS = 1024 };
 #define TIDE_TAPE_MASK ((UINT32_C(1) << TIDE_TAPE_SHIFT) - 1)
@@ -74,7 +64,9 @@ typedef struct tide_freed_block {
 
 typedef struct tide_tape {
     tide_arena *arena;
-    uint32_t *events; /* kind << TIDE_TAPE_SHIFT | index */
+    /* kind << TIDE_TAPE_SHIFT | index. Of ALLOC and OOM a site (ALLOC takes the next slot), of FREE and FREE_PENDING a
+     * slot, of FREE_COMPLETED the number of the pending free, of RELEASE that of the release. */
+    uint32_t *events;
     uint32_t event_count, event_capacity;
     tide_call_site *sites;
     uint32_t site_count, site_capacity;

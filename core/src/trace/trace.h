@@ -13,7 +13,7 @@
 #define TIDE_TRACE_H
 
 #include "trace/recording.h"
-#include "trace/tape.h"
+#include "trace/tape_events.h"
 
 void tide_recording_feed(tide_recording *r, const void *bytes, size_t length);
 void tide_recording_end(tide_recording *r);

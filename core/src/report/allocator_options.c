@@ -1,30 +1,34 @@
-/* Plays again: smaller devices, other options. */
-#include "report/whatif.h"
+/* Played again: smaller devices, other options. */
+#include "report/allocator_options.h"
 
 #include <string.h>
 
 #include "base/units.h"
-#include "report/report.h"
 
 static const uint64_t DEVICE_PAGE = UINT64_C(2) << 20;
 /* Advice is given for a saving of at least this part of what is reserved. */
 enum { WORTH_A_WORD = 50 };
 
-bool tide_smallest_device(uint64_t *bytes, const tide_event_source *what, const tide_replay_config *config) {
+bool tide_replay_runs(const tide_replay *r) {
+    return !r->is_oom && !r->ooms;
+}
+
+bool tide_smallest_device(uint64_t *bytes, const tide_event_source *source, const tide_replay_config *config,
+                          tide_arena *arena) {
     tide_replay_config on = *config;
-    tide_what_if trial;
+    tide_replay replay;
     uint64_t low, high, fraction = config->fraction_ppm ? (uint64_t)config->fraction_ppm : 1000000;
     on.device_bytes = 0;
-    if (!what->play(&trial, what->of, &on)) return false;
-    low = (trial.requested_peak + config->outside_bytes) / DEVICE_PAGE;
-    high = (trial.reserved_peak / fraction * 1000000 + config->outside_bytes) / DEVICE_PAGE + 1;
+    if (!tide_replay_peaks(&replay, source, &on, arena)) return false;
+    low = (replay.requested_peak + config->outside_bytes) / DEVICE_PAGE;
+    high = (replay.reserved_peak / fraction * 1000000 + config->outside_bytes) / DEVICE_PAGE + 1;
     if (fraction < 1000000) high += 2000000 / DEVICE_PAGE; /* the division's rest */
     /* On `high` pages it runs; on fewer than `low` it cannot. */
     while (low < high) {
         uint64_t middle = low + (high - low) / 2;
         on.device_bytes = middle * DEVICE_PAGE;
-        if (!what->play(&trial, what->of, &on)) return false;
-        if (trial.runs)
+        if (!tide_replay_peaks(&replay, source, &on, arena)) return false;
+        if (tide_replay_runs(&replay))
             high = middle;
         else
             low = middle + 1;
@@ -38,18 +42,24 @@ static const char *const options[] = {"", "expandable_segments:True", "max_split
 
 enum { OPTION_COUNT = TIDE_COUNT_OF(options) };
 
-/* Peaks on a device without limit; whether it runs on the one that there is. */
-static bool try_option(tide_what_if *trial, const tide_event_source *what, const tide_replay_config *config) {
+/* What an option comes to. */
+typedef struct tried_option {
+    uint64_t reserved_peak; /* on a device without limit */
+    bool runs;              /* on the one that there is */
+} tried_option;
+
+static bool try_option(tried_option *tried, const tide_event_source *source, const tide_replay_config *config,
+                       tide_arena *arena) {
     tide_replay_config on = *config;
-    tide_what_if there;
+    tide_replay replay;
     on.device_bytes = 0;
-    if (!what->play(trial, what->of, &on)) return false;
+    if (!tide_replay_peaks(&replay, source, &on, arena)) return false;
+    *tried = (tried_option){replay.reserved_peak, tide_replay_runs(&replay)};
     if (!config->device_bytes ||
-        (trial->reserved_peak + config->outside_bytes <= config->device_bytes && !config->fraction_ppm))
+        (replay.reserved_peak + config->outside_bytes <= config->device_bytes && !config->fraction_ppm))
         return true;
-    if (!what->play(&there, what->of, config)) return false;
-    trial->runs = there.runs;
-    trial->retries = there.retries;
+    if (!tide_replay_peaks(&replay, source, config, arena)) return false;
+    tried->runs = tide_replay_runs(&replay);
     return true;
 }
 
@@ -59,8 +69,8 @@ static const char *amount(tide_arena *arena, uint64_t bytes) {
     return tide_mib(arena, bytes);
 }
 
-static void write_advice(tide_writer *w, const char *option, const tide_what_if *now, const tide_what_if *then,
-                         bool fits_now) {
+static void write_option_advice(tide_writer *w, const char *option, const tried_option *now, const tried_option *then,
+                                bool fits_now) {
     uint64_t saves = now->reserved_peak - then->reserved_peak;
     tide_write_key(w, "advice");
     tide_write_open(w, '{');
@@ -74,32 +84,32 @@ static void write_advice(tide_writer *w, const char *option, const tide_what_if 
     tide_write_close(w, '}');
 }
 
-bool tide_write_options(tide_writer *w, const tide_event_source *what, const tide_replay_config *config,
+bool tide_write_options(tide_writer *w, const tide_event_source *source, const tide_replay_config *config,
                         const char *conf, bool fits_now) {
-    tide_what_if now, trials[OPTION_COUNT];
+    tried_option now, tried[OPTION_COUNT];
     tide_replay_config on = *config;
     int best = -1;
-    if (!try_option(&now, what, config)) return false;
+    if (!try_option(&now, source, config, w->arena)) return false;
     tide_write_key(w, "options");
     tide_write_open(w, '[');
     for (int i = 0; i < OPTION_COUNT; i++) {
         if (strcmp(options[i], conf) == 0) continue;
         tide_alloc_conf_parse(&on.conf, TIDE_ALLOC_TORCH_MAIN, options[i], strlen(options[i]), NULL);
-        if (!try_option(&trials[i], what, &on)) return false;
+        if (!try_option(&tried[i], source, &on, w->arena)) return false;
         tide_write_open(w, '{');
         tide_write_string_at(w, "allocator", options[i]);
-        tide_write_bytes_at(w, "reserved_peak", trials[i].reserved_peak);
-        tide_write_int_at(w, "change", (int64_t)(trials[i].reserved_peak - now.reserved_peak));
-        if (config->device_bytes) tide_write_bool_at(w, "fits", trials[i].runs);
+        tide_write_bytes_at(w, "reserved_peak", tried[i].reserved_peak);
+        tide_write_int_at(w, "change", (int64_t)(tried[i].reserved_peak - now.reserved_peak));
+        if (config->device_bytes) tide_write_bool_at(w, "fits", tried[i].runs);
         if (on.conf.is_approximate) tide_write_bool_at(w, "is_approximate", true);
         tide_write_close(w, '}');
-        if (on.conf.is_approximate || trials[i].runs < fits_now) continue;
-        if (best < 0 || trials[i].reserved_peak < trials[best].reserved_peak) best = i;
+        if (on.conf.is_approximate || tried[i].runs < fits_now) continue;
+        if (best < 0 || tried[i].reserved_peak < tried[best].reserved_peak) best = i;
     }
     tide_write_close(w, ']');
-    if (best < 0 || trials[best].reserved_peak >= now.reserved_peak) return true;
-    if (now.reserved_peak - trials[best].reserved_peak >= now.reserved_peak / WORTH_A_WORD ||
-        trials[best].runs > fits_now)
-        write_advice(w, options[best], &now, &trials[best], fits_now);
+    if (best < 0 || tried[best].reserved_peak >= now.reserved_peak) return true;
+    if (now.reserved_peak - tried[best].reserved_peak >= now.reserved_peak / WORTH_A_WORD ||
+        tried[best].runs > fits_now)
+        write_option_advice(w, options[best], &now, &tried[best], fits_now);
     return true;
 }

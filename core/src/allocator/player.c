@@ -1,0 +1,330 @@
+/* Playing events. */
+#include "allocator/player.h"
+
+static const uint64_t ENDLESS_DEVICE = UINT64_C(1) << 52;
+
+/* Pending frees are told to the allocator as the use of a stream of their own, taken from this many at the top. */
+enum { PENDING_STREAMS = 256, FIRST_PENDING_STREAM = TIDE_CACHING_STREAM_LIMIT - PENDING_STREAMS };
+enum { BATCH = 64 };
+
+static uint64_t larger(uint64_t a, uint64_t b) {
+    return a > b ? a : b;
+}
+
+/* ---- phases: the peak since the last mark goes to its phase ---- */
+
+static void pass_mark(tide_player *p, const tide_mark *mark) {
+    tide_replay *r = &p->figures;
+    uint64_t peak = larger(p->phase_peak, r->allocated);
+    p->phase_peak = r->allocated;
+    if (mark->step == 0 || mark->step > TIDE_STEP_LIMIT) return;
+    tide_step_figures *s = &r->steps[mark->step - 1];
+    if (mark->step > r->step_count) r->step_count = mark->step;
+    switch ((tide_phase)mark->phase) {
+    case TIDE_PHASE_LOAD:
+        s->before = r->allocated;
+        return;
+    case TIDE_PHASE_FORWARD:
+        s->peak_forward = larger(s->peak_forward, peak);
+        s->after_forward = r->allocated;
+        break;
+    case TIDE_PHASE_BACKWARD:
+        s->peak_backward = larger(s->peak_backward, peak);
+        s->after_backward = r->allocated;
+        break;
+    case TIDE_PHASE_OPTIMIZER:
+        s->peak_optimizer = peak;
+        s->after_step = r->allocated;
+        break;
+    case TIDE_PHASE_PREFILL:
+        s->peak_prefill = peak;
+        s->after_prefill = r->allocated;
+        break;
+    case TIDE_PHASE_DECODE:
+        s->peak_decode = peak;
+        s->after_decode = r->allocated;
+        break;
+    case TIDE_PHASE_END:
+        s->after_step = r->allocated;
+        break;
+    case TIDE_PHASE_COUNT:
+        return;
+    }
+    s->allocated_peak = larger(s->allocated_peak, peak);
+    s->reserved_peak = r->reserved_peak;
+    s->reserved = r->reserved;
+}
+
+/* Marks up to where the player stands. */
+static void pass_marks(tide_player *p) {
+    const tide_event_source *s = p->source;
+    while (p->mark < s->mark_count && s->marks[p->mark].event <= p->figures.events) pass_mark(p, &s->marks[p->mark++]);
+}
+
+/* ---- one event ---- */
+
+/* A slot got its block. */
+static inline void rise(tide_player *p, uint32_t slot, uint64_t block_bytes, uint64_t bytes) {
+    tide_replay *r = &p->figures;
+    r->block_bytes[slot] = block_bytes;
+    r->allocated += block_bytes;
+    r->requested += bytes;
+    r->reserved = tide_caching_reserved(p->allocator);
+    if (r->requested > r->requested_peak) r->requested_peak = r->requested;
+    if (r->allocated > r->allocated_peak) {
+        r->allocated_peak = r->allocated;
+        r->peak_event = r->events;
+    }
+    if (r->reserved > r->reserved_peak) {
+        r->reserved_peak = r->reserved;
+        r->reserved_event = r->events;
+        r->allocated_then = r->allocated;
+        r->split_then = tide_caching_stat(p->allocator, TIDE_STAT_INACTIVE_SPLIT_BYTES, TIDE_POOL_ALL).current;
+    }
+}
+
+tide_caching_status tide_player_take(tide_player *p, uint32_t slot, uint32_t stream, uint64_t bytes) {
+    tide_caching_status status = tide_caching_malloc(p->allocator, bytes, stream, &p->blocks[slot]);
+    if (status == TIDE_CACHING_OK) rise(p, slot, tide_caching_block_bytes(p->allocator, p->blocks[slot]), bytes);
+    return status;
+}
+
+static inline void give(tide_player *p, uint32_t slot) {
+    tide_block block = p->blocks[slot];
+    if (!block) return;
+    p->blocks[slot] = 0;
+    p->figures.allocated -= p->figures.block_bytes[slot];
+    p->figures.requested -= tide_caching_requested_bytes(p->allocator, block);
+    tide_caching_free(p->allocator, block);
+}
+
+/* With all streams taken, a block is back at once. */
+static tide_caching_status free_pending(tide_player *p, const tide_event *e) {
+    tide_caching_status status = TIDE_CACHING_OK;
+    if (p->free_stream_count && p->blocks[e->slot]) {
+        uint16_t stream = p->free_streams[--p->free_stream_count];
+        p->pending_streams[e->pending] = stream;
+        status = tide_caching_record_stream(p->allocator, p->blocks[e->slot], stream);
+    }
+    if (status == TIDE_CACHING_OK) give(p, e->slot);
+    return status == TIDE_CACHING_OK ? status : TIDE_CACHING_NO_MEMORY;
+}
+
+static void free_completed(tide_player *p, uint32_t pending) {
+    if (!p->pending_streams[pending]) return;
+    tide_caching_synchronize(p->allocator, p->pending_streams[pending]);
+    p->free_streams[p->free_stream_count++] = p->pending_streams[pending];
+    p->pending_streams[pending] = 0;
+}
+
+/* A request that failed when it was recorded: the program went on without it. */
+static tide_caching_status fail(tide_player *p, const tide_event *e) {
+    tide_block block;
+    tide_caching_status status = tide_caching_malloc(p->allocator, e->bytes, e->stream, &block);
+    tide_caching_free(p->allocator, block);
+    p->figures.reserved = tide_caching_reserved(p->allocator);
+    return status == TIDE_CACHING_OOM ? TIDE_CACHING_OK : status;
+}
+
+static tide_caching_status release(tide_player *p, const tide_event *e) {
+    tide_caching_status status = e->is_retry ? TIDE_CACHING_OK : tide_caching_empty_cache(p->allocator);
+    p->figures.reserved = tide_caching_reserved(p->allocator);
+    return status;
+}
+
+static inline tide_caching_status play_event(tide_player *p, const tide_event *e) {
+    switch ((tide_event_kind)e->kind) {
+    case TIDE_EVENT_ALLOC:
+        return tide_player_take(p, e->slot, e->stream, e->bytes);
+    case TIDE_EVENT_FREE:
+        if (e->used_by) tide_caching_record_stream(p->allocator, p->blocks[e->slot], e->used_by - 1u);
+        give(p, e->slot);
+        return TIDE_CACHING_OK;
+    case TIDE_EVENT_FREE_PENDING:
+        return free_pending(p, e);
+    case TIDE_EVENT_FREE_COMPLETED:
+        free_completed(p, e->pending);
+        return TIDE_CACHING_OK;
+    case TIDE_EVENT_OOM:
+        return fail(p, e);
+    case TIDE_EVENT_RELEASE:
+        return release(p, e);
+    }
+    return TIDE_CACHING_OK;
+}
+
+static inline void note_column(tide_player *p) {
+    tide_replay *r = &p->figures;
+    if (r->allocated > p->column.allocated) {
+        p->column.allocated = r->allocated;
+        p->column.peak = r->events;
+    }
+    if (r->reserved > p->column.reserved) p->column.reserved = r->reserved;
+}
+
+/* A request that the next event frees. */
+static inline bool is_touch(const tide_event *e) {
+    return e[0].kind == TIDE_EVENT_ALLOC && e[1].kind == TIDE_EVENT_FREE && e[0].slot == e[1].slot && !e[1].used_by;
+}
+
+static inline tide_caching_status touch(tide_player *p, const tide_event *e) {
+    uint64_t block_bytes = 0;
+    tide_caching_status status = tide_caching_touch(p->allocator, e->bytes, e->stream, &block_bytes);
+    if (status != TIDE_CACHING_OK) return status;
+    rise(p, e->slot, block_bytes, e->bytes);
+    if (p->figures.allocated > p->phase_peak) p->phase_peak = p->figures.allocated;
+    note_column(p);
+    p->figures.events++;
+    p->figures.allocated -= block_bytes;
+    p->figures.requested -= e->bytes;
+    return TIDE_CACHING_OK;
+}
+
+/* Events without a mark between them. */
+static tide_caching_status play_stretch(tide_player *p, uint32_t until) {
+    tide_event events[BATCH];
+    tide_replay *r = &p->figures;
+    while (r->events < until) {
+        uint32_t count = until - r->events < BATCH ? until - r->events : BATCH;
+        p->source->reader->read(&p->cursor, events, count);
+        for (uint32_t i = 0; i < count; i++) {
+            bool is_touched = p->may_touch && i + 1 < count && is_touch(&events[i]);
+            tide_caching_status status = is_touched ? touch(p, &events[i]) : play_event(p, &events[i]);
+            if (status != TIDE_CACHING_OK) {
+                r->oom_request = events[i].request;
+                r->reserved = tide_caching_reserved(p->allocator);
+                note_column(p);
+                return status;
+            }
+            if (r->allocated > p->phase_peak) p->phase_peak = r->allocated;
+            note_column(p);
+            r->events++;
+            i += is_touched;
+        }
+    }
+    return TIDE_CACHING_OK;
+}
+
+/* False when memory ran out. */
+static bool note_status(tide_player *p, tide_caching_status status) {
+    if (status == TIDE_CACHING_OK) return true;
+    p->figures.is_oom = status == TIDE_CACHING_OOM;
+    p->figures.oom = tide_caching_oom_info(p->allocator);
+    return p->figures.is_oom;
+}
+
+/* ---- a play ---- */
+
+bool tide_player_run(tide_player *p, uint32_t until) {
+    const tide_event_source *s = p->source;
+    while (p->figures.events < until && !p->figures.is_oom) {
+        pass_marks(p);
+        uint32_t stop = p->mark < s->mark_count && s->marks[p->mark].event < until ? s->marks[p->mark].event : until;
+        if (!note_status(p, play_stretch(p, stop))) return false;
+    }
+    if (p->figures.events == s->event_count && !p->figures.is_oom) pass_marks(p);
+    return true;
+}
+
+bool tide_player_columns(tide_player *p, tide_column *columns, uint32_t count, uint32_t until) {
+    for (uint32_t i = 0; i < count; i++) {
+        if (!tide_player_run(p, columns[i].from)) return false;
+        p->column = (tide_column){.from = columns[i].from, .peak = columns[i].from};
+        if (!tide_player_run(p, i + 1 < count ? columns[i + 1].from : until)) return false;
+        columns[i] = p->column;
+    }
+    return true;
+}
+
+void tide_player_catch_up(tide_player *p) {
+    if (p->cursor.event == p->figures.events) return;
+    tide_cursor_close(&p->cursor, p->arena);
+    tide_cursor_open(&p->cursor, p->source, p->arena);
+    while (p->cursor.event < p->figures.events) tide_cursor_next(&p->cursor);
+}
+
+uint32_t *tide_player_slots(const tide_player *p, uint32_t *block_count, tide_arena *arena) {
+    uint32_t slots = p->source->slot_count, highest = 0;
+    for (uint32_t i = 0; i < slots; i++) highest = p->blocks[i] > highest ? p->blocks[i] : highest;
+    uint32_t *by_block = TIDE_NEW(arena, uint32_t, highest + 1u);
+    for (uint32_t i = 0; i < slots; i++)
+        if (p->blocks[i]) by_block[p->blocks[i]] = i + 1;
+    *block_count = highest + 1;
+    return by_block;
+}
+
+static bool make_allocator(tide_player *p, const tide_replay_config *config) {
+    tide_caching_config setup = {.memory = tide_arena_memory(p->arena),
+                                 .conf = config->conf,
+                                 .device_bytes = config->device_bytes ? config->device_bytes : ENDLESS_DEVICE,
+                                 .outside_bytes = config->outside_bytes,
+                                 .is_lean = !config->keeps_statistics};
+    if (tide_caching_create(&p->allocator, &setup) != TIDE_CACHING_OK) return false;
+    if (config->fraction_ppm) tide_caching_set_fraction(p->allocator, (double)config->fraction_ppm / 1e6);
+    return true;
+}
+
+bool tide_player_open(tide_player *p, const tide_event_source *source, const tide_replay_config *config,
+                      tide_arena *arena) {
+    size_t slots = (size_t)source->slot_count + 1;
+    *p = (tide_player){.source = source, .arena = arena, .may_touch = !config->keeps_statistics};
+    p->figures.block_bytes = tide_arena_grow(arena, NULL, 0, slots * sizeof *p->figures.block_bytes);
+    p->blocks = tide_arena_grow(arena, NULL, 0, slots * sizeof *p->blocks);
+    tide_cursor_open(&p->cursor, source, arena);
+    if (!make_allocator(p, config)) return false;
+    if (source->pending_count) {
+        p->pending_streams = tide_arena_grow(arena, NULL, 0, source->pending_count * sizeof *p->pending_streams);
+        p->free_streams = tide_arena_grow(arena, NULL, 0, PENDING_STREAMS * sizeof *p->free_streams);
+        for (uint16_t i = 0; i < PENDING_STREAMS; i++)
+            p->free_streams[p->free_stream_count++] = (uint16_t)(FIRST_PENDING_STREAM + i);
+        tide_caching_hold_events(p->allocator);
+    }
+    return !source->reader->take_older || note_status(p, source->reader->take_older(p, config));
+}
+
+static void count_segments(tide_replay *r, const tide_caching_allocator *allocator) {
+    tide_caching_cursor cursor = {0};
+    tide_segment_info segment;
+    r->small_segments = r->small_bytes = r->large_segments = r->large_bytes = 0;
+    while (tide_caching_next_segment(allocator, &cursor, &segment)) {
+        if (segment.is_small)
+            r->small_segments++, r->small_bytes += segment.bytes;
+        else
+            r->large_segments++, r->large_bytes += segment.bytes;
+    }
+}
+
+void tide_player_finish(tide_player *p) {
+    tide_replay *r = &p->figures;
+    tide_caching_counts counts = tide_caching_counters(p->allocator);
+    r->reserved_peak =
+        larger(r->reserved_peak, tide_caching_stat(p->allocator, TIDE_STAT_RESERVED_BYTES, TIDE_POOL_ALL).peak);
+    r->retries = counts.alloc_retries;
+    r->ooms = counts.ooms;
+    count_segments(r, p->allocator);
+}
+
+void tide_player_close(tide_player *p) {
+    tide_player_finish(p);
+    tide_caching_destroy(p->allocator);
+    if (p->pending_streams) tide_arena_drop(p->arena, p->pending_streams), tide_arena_drop(p->arena, p->free_streams);
+    tide_cursor_close(&p->cursor, p->arena);
+    tide_arena_drop(p->arena, p->blocks);
+}
+
+bool tide_replay_all(tide_replay *replay, const tide_event_source *source, const tide_replay_config *config,
+                     tide_arena *arena) {
+    tide_player p;
+    if (!tide_player_open(&p, source, config, arena) || !tide_player_run(&p, source->event_count)) return false;
+    tide_player_close(&p);
+    *replay = p.figures;
+    return true;
+}
+
+bool tide_replay_peaks(tide_replay *replay, const tide_event_source *source, const tide_replay_config *config,
+                       tide_arena *arena) {
+    if (!tide_replay_all(replay, source, config, arena)) return false;
+    tide_arena_drop(arena, replay->block_bytes);
+    replay->block_bytes = NULL;
+    return true;
+}

@@ -1,0 +1,101 @@
+/* The player: events of any source through the caching allocator, and the figures that they come to.
+ *
+ *     tide_event_source source = tide_timeline_events(timeline);
+ *     tide_player player;
+ *     tide_player_open(&player, &source, &config, arena);
+ *     tide_player_run(&player, source.event_count);
+ *     tide_player_close(&player);                         (player.figures stay) */
+#ifndef TIDE_PLAYER_H
+#define TIDE_PLAYER_H
+
+#include "allocator/events.h"
+
+/* What events are played on. */
+typedef struct tide_replay_config {
+    tide_alloc_conf conf;
+    uint64_t device_bytes;  /* 0: more than anything needs */
+    uint64_t outside_bytes; /* in use outside of the allocator: the context */
+    int64_t fraction_ppm;   /* set_per_process_memory_fraction, parts per million; 0: none */
+    bool keeps_statistics;  /* all of the allocator's; else those alone that figures need */
+} tide_replay_config;
+
+/* The figures of one step, as a training script would read them from torch.cuda. Bytes. */
+typedef struct tide_step_figures {
+    uint64_t before;
+    uint64_t peak_forward, after_forward, peak_backward, after_backward, peak_optimizer, after_step;
+    uint64_t peak_prefill, after_prefill, peak_decode,
+        after_decode; /* of inference, in place of the others; 0: no such phase */
+    uint64_t allocated_peak, reserved_peak, reserved;
+} tide_step_figures;
+
+enum { TIDE_STEP_LIMIT = 16 };
+
+typedef struct tide_replay {
+    uint32_t events; /* played: all, or those before the request that could not be had */
+    bool is_oom;     /* the replay ends there */
+    tide_caching_oom oom;
+    uint32_t oom_request; /* what could not be had */
+    uint64_t allocated_peak, reserved_peak, requested_peak;
+    uint32_t peak_event; /* the first event that reaches allocated_peak */
+    uint32_t reserved_event;
+    /* when the reserved peak was reached first */
+    uint64_t allocated_then, split_then; /* split: cached in segments that are in use, so that no one can release it;
+                                            with keeps_statistics */
+    uint64_t allocated, reserved, requested; /* at the end */
+    uint64_t retries, ooms;
+    uint64_t small_segments, small_bytes, large_segments, large_bytes; /* held at the end */
+    tide_step_figures steps[TIDE_STEP_LIMIT];
+    uint32_t step_count;
+    uint64_t *block_bytes; /* by slot: the block that it holds, or held last */
+} tide_replay;
+
+/* A stretch of events, and the most in it. */
+typedef struct tide_column {
+    uint32_t from;                /* its first event */
+    uint32_t peak;                /* the first of those with most allocated */
+    uint64_t allocated, reserved; /* 0: it was not played */
+} tide_column;
+
+typedef struct tide_player {
+    const tide_event_source *source;
+    tide_arena *arena;
+    tide_caching_allocator *allocator;
+    tide_event_cursor cursor;
+    tide_replay figures;
+    tide_block *blocks; /* by slot; 0: none */
+    tide_column column; /* since tide_player_columns began it */
+    bool may_touch;     /* a request and its free are one step: not where statistics are looked at between them */
+    uint32_t mark;      /* the next one */
+    uint64_t phase_peak;
+    uint16_t *pending_streams; /* by number of a pending free; 0: its block is back */
+    uint16_t *free_streams;
+    uint32_t free_stream_count;
+} tide_player;
+
+/* False when memory ran out, here and below. Arrays are the arena's, and so is what the allocator takes: control may
+ * leave by the arena while a player is open. */
+bool tide_player_open(tide_player *p, const tide_event_source *source, const tide_replay_config *config,
+                      tide_arena *arena);
+/* Plays on up to event `until`, or to the request that cannot be had. */
+bool tide_player_run(tide_player *p, uint32_t until);
+/* Plays on through columns, of which `from` is given, up to event `until`, and fills them. */
+bool tide_player_columns(tide_player *p, tide_column *columns, uint32_t count, uint32_t until);
+/* Moves the cursor to where the player stands, also where a request could not be had: it is asked what slots hold. */
+void tide_player_catch_up(tide_player *p);
+/* The slot that holds each live block, by block, plus one; 0: none is known. */
+uint32_t *tide_player_slots(const tide_player *p, uint32_t *block_count, tide_arena *arena);
+/* Takes bytes into a slot: for what is older than the events. */
+tide_caching_status tide_player_take(tide_player *p, uint32_t slot, uint32_t stream, uint64_t bytes);
+/* Completes the figures, but leaves the allocator as it is. */
+void tide_player_finish(tide_player *p);
+/* Finishes, and gives back all but figures.block_bytes. */
+void tide_player_close(tide_player *p);
+
+/* Plays all events. */
+bool tide_replay_all(tide_replay *replay, const tide_event_source *source, const tide_replay_config *config,
+                     tide_arena *arena);
+/* The same without block_bytes. */
+bool tide_replay_peaks(tide_replay *replay, const tide_event_source *source, const tide_replay_config *config,
+                       tide_arena *arena);
+
+#endif

@@ -1,0 +1,45 @@
+/* A timeline as a source of events. */
+#include "allocator/events.h"
+
+static void read_timeline(tide_event_cursor *cursor, tide_event *events, uint32_t count) {
+    const tide_timeline *t = cursor->source->of;
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t event = t->events[cursor->event++], which = event & ~TIDE_FREE_BIT;
+        if (event == TIDE_EMPTY_CACHE) {
+            events[i] = (tide_event){
+                .kind = TIDE_EVENT_RELEASE, .slot = TIDE_NO_SLOT, .request = TIDE_NO_REQUEST, .other = TIDE_NEVER};
+            continue;
+        }
+        const tide_allocation *a = &t->allocations[which];
+        bool is_free = event & TIDE_FREE_BIT;
+        events[i] = (tide_event){.kind = is_free ? TIDE_EVENT_FREE : TIDE_EVENT_ALLOC,
+                                 .bytes = a->bytes,
+                                 .slot = which,
+                                 .request = which,
+                                 .other = is_free ? a->born : TIDE_NEVER,
+                                 .stream = a->stream,
+                                 .used_by = a->used_by};
+    }
+}
+
+static uint32_t allocation_of(const tide_event_cursor *cursor, uint32_t slot) {
+    (void)cursor;
+    return slot;
+}
+
+static uint32_t allocation_born(const tide_event_cursor *cursor, uint32_t slot) {
+    const tide_timeline *t = cursor->source->of;
+    return t->allocations[slot].born;
+}
+
+static const tide_event_reader timeline_reader = {
+    .read = read_timeline, .request_of = allocation_of, .born = allocation_born};
+
+tide_event_source tide_timeline_events(const tide_timeline *t) {
+    return (tide_event_source){.reader = &timeline_reader,
+                               .of = t,
+                               .event_count = t->event_count,
+                               .slot_count = t->allocation_count,
+                               .marks = t->marks,
+                               .mark_count = t->mark_count};
+}

@@ -1,0 +1,59 @@
+/* What is told of an allocation. */
+#include "report/allocations.h"
+
+const char *tide_module_path(const tide_run *run, const tide_allocation *a) {
+    return a->module < run->model.instance_count ? run->model.instances[a->module].path : "";
+}
+
+uint32_t tide_part_of(const tide_run *run, uint32_t module) {
+    return module < run->model.instance_count ? run->model.instances[module].part : 0;
+}
+
+const char *tide_statement_line(const tide_run *run, uint32_t statement) {
+    const tide_descriptions *d = &run->descriptions;
+    return statement && statement < d->statement_capacity && d->statements[statement]
+               ? d->statements[statement]->text.at
+               : NULL;
+}
+
+void tide_write_line(tide_writer *w, const tide_run *run, uint32_t statement) {
+    const char *line = tide_statement_line(run, statement);
+    if (line) tide_write_string_at(w, "line", line);
+}
+
+const tide_mark *tide_phase_end(const tide_timeline *t, uint32_t event) {
+    uint32_t low = 0, high = t->mark_count;
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+        if (t->marks[middle].event <= event)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low < t->mark_count ? &t->marks[low] : NULL;
+}
+
+void tide_write_shape(tide_writer *w, tide_run *run, const tide_allocation *a) {
+    const tide_timeline *t = &run->machine.timeline;
+    tide_write_string_at(w, "dtype", tide_dtype_names[a->dtype]);
+    tide_write_open_at(w, "shape", '[');
+    for (unsigned i = 0; i < a->dims; i++) {
+        const tide_dim *d = &t->dims[a->shape + i];
+        tide_write_open(w, '{');
+        tide_write_int_at(w, "n", d->n);
+        if (d->name) tide_write_string_at(w, "name", tide_symbol_text(&run->machine, d->name));
+        tide_write_close(w, '}');
+    }
+    tide_write_close(w, ']');
+}
+
+void tide_settle_factors(tide_timeline *t) {
+    uint32_t mark = 0;
+    for (uint32_t i = 0; i < t->allocation_count; i++) {
+        tide_allocation *a = &t->allocations[i];
+        while (mark < t->mark_count && t->marks[mark].event <= a->born) mark++;
+        if (a->factor != TIDE_FACTOR_TEMPORARY || mark == t->mark_count) continue;
+        const tide_mark *end = &t->marks[mark];
+        if (end->phase == TIDE_PHASE_FORWARD && a->died > end->event) a->factor = TIDE_FACTOR_ACTIVATION;
+    }
+}

@@ -1,0 +1,58 @@
+/* The job with other settings, many times: for a table of them. */
+#include <setjmp.h>
+#include <string.h>
+
+#include "report/estimate.h"
+#include "report/members.h"
+#include "report/queries.h"
+#include "report/ranks.h"
+
+/* False when memory ran out. */
+static bool play_cell(tide_writer *w, const tide_query *q, const tide_json *cell, tide_arena *arena,
+                      tide_arena *scratch) {
+    tide_diagnostics diags;
+    tide_diagnostics_init(&diags, arena);
+    tide_text *all = TIDE_NEW(arena, tide_text, q->argument_count + cell->count + 1);
+    uint32_t count = q->argument_count;
+    memcpy(all, q->arguments, count * sizeof *all);
+    for (const tide_json *argument = cell->first; argument; argument = argument->next) all[count++] = argument->text;
+    tide_job *job = tide_job_build(arena, all, count, q->files, q->file_count, &diags);
+    tide_run *run = job ? tide_run_what_if(q->cache, job, arena, scratch, &diags) : NULL;
+    tide_write_bool_at(w, "ok", run != NULL);
+    if (run) return tide_write_cell(w, run, job);
+    tide_write_diagnostics(w, &diags, false);
+    return true;
+}
+
+static bool write_cell(tide_writer *w, const tide_query *q, const tide_json *cell) {
+    jmp_buf escape;
+    tide_arena arena, scratch;
+    tide_arena_init(&arena, q->arena->memory, &escape);
+    tide_arena_init(&scratch, q->arena->memory, &escape);
+    jmp_buf *outside = q->arena->escape;
+    q->arena->escape = &escape; /* the answer grows there */
+    bool ok = setjmp(escape) == 0 && play_cell(w, q, cell, &arena, &scratch);
+    q->arena->escape = outside;
+    tide_arena_free(&scratch);
+    tide_arena_free(&arena);
+    return ok;
+}
+
+bool tide_write_cells(tide_writer *w, const tide_query *q, const tide_json *cells, tide_diagnostics *diags) {
+    for (const tide_json *cell = cells->first; cell; cell = cell->next) {
+        bool is_list = cell->kind == TIDE_JSON_ARRAY;
+        for (const tide_json *argument = cell->first; argument && is_list; argument = argument->next)
+            is_list = argument->kind == TIDE_JSON_STRING;
+        if (!is_list)
+            return tide_error(diags, TIDE_ERR_REQUEST, tide_json_place(q->arena, cell, ""),
+                              "a cell is an array of words like \"batch=4\"", NULL);
+    }
+    tide_write_open_at(w, "cells", '[');
+    for (const tide_json *cell = cells->first; cell; cell = cell->next) {
+        tide_write_open(w, '{');
+        if (!write_cell(w, q, cell)) tide_arena_fail(q->arena);
+        tide_write_close(w, '}');
+    }
+    tide_write_close(w, ']');
+    return true;
+}

@@ -1,0 +1,139 @@
+/* Estimate, measure, cell, figures. */
+#include "report/estimate.h"
+
+#include <string.h>
+
+#include "base/units.h"
+#include "report/job_events.h"
+#include "report/job_inputs.h"
+#include "report/members.h"
+#include "report/model_parts.h"
+#include "report/tensors.h"
+#include "report/timeline_columns.h"
+#include "report/verdict.h"
+#include "tidemark/tidemark.h"
+
+enum { TENSOR_GROUPS = 20 };
+
+bool tide_write_measure(tide_writer *w, tide_run *run, const tide_job *job) {
+    tide_job_report r;
+    if (!tide_job_report_open(&r, w, run, job) || !tide_job_report_on_card(&r)) return false;
+    tide_write_peak(&r, false);
+    tide_write_verdict(&r, false);
+    return true;
+}
+
+bool tide_write_cell(tide_writer *w, tide_run *run, const tide_job *job) {
+    tide_job_report r;
+    if (!tide_job_report_open(&r, w, run, job)) return false;
+    bool is_too_much = job->device_bytes && r.replay.requested_peak > job->device_bytes; /* however it is laid out */
+    if (is_too_much)
+        r.on_card.is_oom = true;
+    else if (!tide_job_report_on_card(&r))
+        return false;
+    tide_write_peak(&r, true);
+    tide_write_verdict(&r, true);
+    return true;
+}
+
+/* A link that says what the job came to when it was made. */
+static void warn_of_was(const tide_job_report *r, tide_diagnostics *diags) {
+    tide_arena *arena = r->w->arena;
+    tide_text was = r->job->was;
+    const char *bar = was.length ? memchr(was.at, '_', was.length) : NULL,
+               *now = tide_gib_digits(arena, tide_job_device_bytes(r->job, &r->replay));
+    if (!bar) return;
+    tide_text gib = {was.at, (size_t)(bar - was.at)}, version = {bar + 1, was.length - gib.length - 1};
+    if (tide_text_is(gib, now)) return;
+    tide_report(diags, TIDE_WARNING, TIDE_ERR_CONFLICT, "/link",
+                tide_format(arena, "said %s GiB when it was made with %s; it is %s GiB now", tide_text_copy(arena, gib),
+                            tide_text_copy(arena, version), now),
+                "a rule or a default has changed since; the assumptions list the defaults");
+}
+
+const char *tide_peak_note(tide_arena *arena, tide_run *run, const tide_job *job) {
+    tide_event_source source = tide_job_events(run).source;
+    tide_replay_config config = tide_job_config(job);
+    tide_replay replay;
+    if (!tide_replay_peaks(&replay, &source, &config, arena)) return NULL;
+    return tide_format(arena, "%s_%s", tide_gib_digits(arena, tide_job_device_bytes(job, &replay)), TIDEMARK_VERSION);
+}
+
+static void write_factors(tide_job_report *r) {
+    uint64_t factors[TIDE_FACTOR_COUNT];
+    tide_factors_at_peak(r, factors);
+    tide_write_open_at(r->w, "factors", '[');
+    for (int i = 0; i < TIDE_FACTOR_COUNT; i++) {
+        tide_write_open(r->w, '{');
+        tide_write_string_at(r->w, "name", tide_factor_names[i]);
+        tide_write_bytes_at(r->w, "bytes", factors[i]);
+        tide_write_close(r->w, '}');
+    }
+    tide_write_close(r->w, ']');
+}
+
+static void write_allocator(tide_job_report *r) {
+    const tide_replay *replay = &r->replay;
+    tide_write_open_at(r->w, "allocator", '{');
+    tide_write_int_at(r->w, "segments", (int64_t)(replay->small_segments + replay->large_segments));
+    tide_write_int_at(r->w, "retries", (int64_t)replay->retries);
+    tide_write_int_at(r->w, "ooms", (int64_t)replay->ooms);
+    tide_write_string_at(r->w, "conf", r->job->allocator);
+    tide_write_close(r->w, '}');
+}
+
+bool tide_write_estimate(tide_writer *w, tide_run *run, const tide_job *job, tide_diagnostics *diags,
+                         bool with_options) {
+    tide_job_report r;
+    tide_timeline_columns columns;
+    tide_job_report_init(&r, w, run, job);
+    if (!tide_timeline_play(&columns, &r, 0, r.source.event_count) || !tide_job_report_on_card(&r)) return false;
+    warn_of_was(&r, diags);
+    tide_write_settings(w, job);
+    tide_write_files(w, job);
+    tide_write_model(&r);
+    tide_write_gpu(w, job);
+    tide_write_verdict(&r, false);
+    if (with_options && !tide_write_card_options(&r)) return false;
+    tide_write_peak(&r, false);
+    write_factors(&r);
+    tide_write_outside(&r);
+    tide_write_besides(&r);
+    tide_write_breakdown(&r);
+    tide_write_tensors(&r, TENSOR_GROUPS);
+    tide_write_timeline(&r, &columns);
+    tide_write_steps(w, &r.replay);
+    write_allocator(&r);
+    tide_write_assumptions(w, job, diags);
+    tide_write_diagnostics(w, diags, false);
+    return true;
+}
+
+bool tide_write_figures(tide_writer *w, tide_run *run, const tide_job *job) {
+    tide_job_report r;
+    tide_replay_config config = tide_job_config(job);
+    config.device_bytes = job->device_bytes;
+    tide_job_report_init(&r, w, run, job);
+    if (!tide_replay_all(&r.replay, &r.source, &config, w->arena)) return false;
+    tide_write_open_at(w, "parameters", '{');
+    tide_write_int_at(w, "total", run->parameters);
+    tide_write_int_at(w, "trainable", run->trainable);
+    tide_write_close(w, '}');
+    tide_write_string_at(w, "outcome", r.replay.is_oom ? "oom" : "ok");
+    tide_write_int_at(w, "range_percent", run->stand_in_percent);
+    tide_write_bytes_at(w, "allocated_peak", r.replay.allocated_peak);
+    tide_write_bytes_at(w, "reserved_peak", r.replay.reserved_peak);
+    tide_write_steps(w, &r.replay);
+    uint64_t factors[TIDE_FACTOR_COUNT];
+    tide_factors_at_peak(&r, factors);
+    tide_write_open_at(w, "at_peak", '{');
+    for (int i = 0; i < TIDE_FACTOR_COUNT; i++) tide_write_bytes_at(w, tide_factor_names[i], factors[i]);
+    tide_write_close(w, '}');
+    tide_write_open_at(w, "segments", '{');
+    tide_write_int_at(w, "small", (int64_t)r.replay.small_segments);
+    tide_write_int_at(w, "large", (int64_t)r.replay.large_segments);
+    tide_write_close(w, '}');
+    tide_write_int_at(w, "retries", (int64_t)r.replay.retries);
+    tide_write_int_at(w, "ooms", (int64_t)r.replay.ooms);
+    return true;
+}

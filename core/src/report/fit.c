@@ -1,0 +1,109 @@
+/* The largest value of a setting that fits the card. */
+#include <string.h>
+
+#include "report/queries.h"
+
+static const int64_t HIGHEST = INT64_C(1) << 30;
+enum { MOST_VALUES = 64 };
+
+typedef struct fit_search {
+    const tide_query *query;
+    const char *more[2]; /* the other setting, then the knob */
+    uint32_t others;
+    const char *knob;
+    tide_what_if best, next; /* of the largest that fits, and of the one above it */
+    int64_t largest;
+} fit_search;
+
+static tide_what_if try_value(fit_search *s, int64_t value) {
+    s->more[s->others] = tide_format(s->query->arena, "%s=%lld", s->knob, (long long)value);
+    return tide_what_if_play(s->query, s->more, s->others + 1);
+}
+
+static bool holds(const tide_what_if *v) {
+    return v->status == TIDE_OK && v->fits;
+}
+
+/* Doubles from `start`, whose verdict is `v`, while it fits, or begins below it, and halves what is between. More needs
+ * more: what is not monotone (the allocator's remainders) moves the answer by little. */
+static void find_largest(fit_search *s, int64_t start, tide_what_if v) {
+    int64_t low = 0, high = start;
+    while (holds(&v) && high < HIGHEST) {
+        low = high;
+        s->best = v;
+        high *= 2;
+        v = try_value(s, high);
+    }
+    s->next = v;
+    while (high - low > 1) {
+        int64_t middle = low + (high - low) / 2;
+        v = try_value(s, middle);
+        if (holds(&v)) {
+            low = middle;
+            s->best = v;
+        } else {
+            high = middle;
+            s->next = v;
+        }
+    }
+    s->largest = low;
+}
+
+static bool write_largest(tide_writer *w, const tide_query *q, const char *knob, const char *other,
+                          tide_diagnostics *diags) {
+    fit_search s = {.query = q, .knob = knob};
+    if (other) s.more[s.others++] = other;
+    tide_what_if now = tide_what_if_play(q, s.more, s.others);
+    if (now.status != TIDE_OK) return tide_error(diags, now.status, "", now.message, NULL);
+    if (!now.there)
+        return tide_error(diags, TIDE_ERR_FIELD_MISSING, "/settings/gpu", "what it is to fit is not said",
+                          "give a card, as in gpu=h100-80, or gpu_gib=...");
+    int64_t start;
+    if (!tide_text_to_i64(&start, tide_text_of(tide_what_if_setting(&now, knob))) || start < 1)
+        return tide_error(diags, TIDE_ERR_FIELD_TYPE, tide_format(q->arena, "/settings/%s", knob),
+                          "is no whole number that could grow", "try batch, seq, images or grad_accum");
+    find_largest(&s, start, now);
+    tide_write_open(w, '{');
+    tide_write_string_at(w, "with", other ? other : "");
+    tide_write_int_at(w, "largest", s.largest);
+    if (s.largest) {
+        tide_write_what_if(w, &s.best);
+    } else {
+        tide_write_bool_at(w, "fits", false);
+        tide_write_bytes_at(w, "gpu_bytes", now.there);
+    }
+    tide_write_open_at(w, "above", '{');
+    if (s.next.status == TIDE_OK)
+        tide_write_what_if(w, &s.next);
+    else
+        tide_write_string_at(w, "error", s.next.message);
+    tide_write_close(w, '}');
+    tide_write_close(w, '}');
+    return true;
+}
+
+bool tide_write_fit(tide_writer *w, const tide_query *q, tide_text knob, tide_text by, tide_diagnostics *diags) {
+    const char *name = tide_text_copy(q->arena, knob.length ? knob : TIDE_TEXT("batch"));
+    const char *equals = by.length ? memchr(by.at, '=', by.length) : NULL;
+    if (by.length && !equals)
+        return tide_error(diags, TIDE_ERR_REQUEST, "/by", "a setting with values is wanted",
+                          "write it as seq=1024,2048,4096");
+    size_t values = 1;
+    for (size_t i = 0; i < by.length; i++) values += by.at[i] == ',';
+    if (values > MOST_VALUES)
+        return tide_error(diags, TIDE_ERR_LIMIT, "/by", tide_format(q->arena, "more than %d values", MOST_VALUES),
+                          "ask for fewer at a time");
+    tide_write_string_at(w, "knob", name);
+    tide_write_open_at(w, "rows", '[');
+    size_t head = equals ? (size_t)(equals - by.at) + 1 : 0, at = head;
+    do {
+        const char *comma = by.length ? memchr(by.at + at, ',', by.length - at) : NULL;
+        size_t end = comma ? (size_t)(comma - by.at) : by.length;
+        const char *other =
+            by.length ? tide_format(q->arena, "%.*s%.*s", (int)head, by.at, (int)(end - at), by.at + at) : NULL;
+        if (!write_largest(w, q, name, other, diags)) return false;
+        at = end + 1;
+    } while (at < by.length);
+    tide_write_close(w, ']');
+    return true;
+}

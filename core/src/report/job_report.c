@@ -1,0 +1,79 @@
+/* Playing a job's run. */
+#include "report/job_report.h"
+
+#include "report/allocations.h"
+#include "report/job_events.h"
+
+tide_replay_config tide_job_config(const tide_job *job) {
+    return (tide_replay_config){.conf = job->allocator_conf, .fraction_ppm = job->memory_fraction_ppm};
+}
+
+tide_replay_config tide_job_config_on_card(const tide_job *job) {
+    tide_replay_config config = tide_job_config(job);
+    config.device_bytes = job->device_bytes;
+    config.outside_bytes = tide_job_context(job);
+    return config;
+}
+
+uint64_t tide_job_context(const tide_job *job) {
+    return job->has_gpu ? job->gpu.context_bytes : 0;
+}
+
+uint64_t tide_job_device_bytes(const tide_job *job, const tide_replay *replay) {
+    return replay->reserved_peak + tide_job_context(job);
+}
+
+void tide_job_report_init(tide_job_report *r, tide_writer *w, tide_run *run, const tide_job *job) {
+    *r = (tide_job_report){.w = w, .run = run, .job = job, .source = tide_job_events(run).source};
+}
+
+bool tide_job_report_play(tide_job_report *r, tide_column *columns, uint32_t count, uint32_t until) {
+    tide_replay_config config = tide_job_config(r->job);
+    tide_player p;
+    if (!tide_player_open(&p, &r->source, &config, r->run->machine.timeline.arena) ||
+        !tide_player_columns(&p, columns, count, until) || !tide_player_run(&p, r->source.event_count))
+        return false;
+    tide_player_close(&p);
+    r->replay = p.figures;
+    return true;
+}
+
+bool tide_job_report_open(tide_job_report *r, tide_writer *w, tide_run *run, const tide_job *job) {
+    tide_job_report_init(r, w, run, job);
+    return tide_job_report_play(r, NULL, 0, 0);
+}
+
+bool tide_job_report_on_card(tide_job_report *r) {
+    const tide_job *job = r->job;
+    r->on_card = r->replay;
+    if (!job->device_bytes ||
+        (tide_job_device_bytes(job, &r->replay) <= job->device_bytes && !job->memory_fraction_ppm))
+        return true;
+    tide_replay_config config = tide_job_config_on_card(job);
+    return tide_replay_peaks(&r->on_card, &r->source, &config, r->run->machine.timeline.arena);
+}
+
+void tide_write_event_place(tide_job_report *r, uint32_t event) {
+    const tide_timeline *t = &r->run->machine.timeline;
+    const tide_mark *end = tide_phase_end(t, event);
+    bool is_of_none = !t->event_count || t->events[event] == TIDE_EMPTY_CACHE;
+    const tide_allocation *a = is_of_none ? NULL : &t->allocations[t->events[event] & ~TIDE_FREE_BIT];
+    tide_write_int_at(r->w, "step", end ? end->step : 0);
+    tide_write_string_at(r->w, "phase", tide_phase_names[end ? end->phase : TIDE_PHASE_LOAD]);
+    tide_write_string_at(r->w, "module", a ? tide_module_path(r->run, a) : "");
+    tide_write_string_at(r->w, "op", a ? a->op : "");
+    if (a) tide_write_line(r->w, r->run, a->statement);
+    tide_write_int_at(r->w, "event", event);
+}
+
+bool tide_write_job_events(tide_writer *w, tide_run *run, const tide_job *job, const tide_window *window) {
+    tide_described_events events = tide_job_events(run);
+    tide_replay_config config = tide_job_config(job);
+    return tide_write_event_rows(w, &events, &config, window);
+}
+
+bool tide_write_job_state(tide_writer *w, tide_run *run, const tide_job *job, const tide_state_query *query) {
+    tide_described_events events = tide_job_events(run);
+    tide_replay_config config = tide_job_config(job);
+    return tide_write_state(w, &events, &config, query);
+}

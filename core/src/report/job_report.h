@@ -1,0 +1,48 @@
+/* A job's run, played: what the parts of an answer about it read. */
+#ifndef TIDE_JOB_REPORT_H
+#define TIDE_JOB_REPORT_H
+
+#include "allocator/player.h"
+#include "report/allocator_state.h"
+#include "report/event_rows.h"
+#include "train/train.h"
+
+typedef struct tide_job_report {
+    tide_writer *w;
+    tide_run *run;
+    const tide_job *job;
+    tide_event_source source;
+    tide_replay replay;  /* without the card's limits */
+    tide_replay on_card; /* another one where these come into play */
+} tide_job_report;
+
+/* How a job's events are played for its figures: without the card's limits. */
+tide_replay_config tide_job_config(const tide_job *job);
+/* The same on the card. */
+tide_replay_config tide_job_config_on_card(const tide_job *job);
+
+/* Device bytes in use outside of the allocator. */
+uint64_t tide_job_context(const tide_job *job);
+/* What the device holds at the most: reserved, and what is outside of the allocator. */
+uint64_t tide_job_device_bytes(const tide_job *job, const tide_replay *replay);
+
+/* Plays the run. False when memory ran out, here and below. */
+bool tide_job_report_open(tide_job_report *r, tide_writer *w, tide_run *run, const tide_job *job);
+/* The same in two: what it is of, and the play, which fills columns up to event `until`, of which `from` is given. */
+void tide_job_report_init(tide_job_report *r, tide_writer *w, tide_run *run, const tide_job *job);
+bool tide_job_report_play(tide_job_report *r, tide_column *columns, uint32_t count, uint32_t until);
+/* Fills on_card. */
+bool tide_job_report_on_card(tide_job_report *r);
+
+/* Members that say where an event is: step, phase, module, operation, line, event. */
+void tide_write_event_place(tide_job_report *r, uint32_t event);
+
+/* Members of the answers to "events", a window of them, and to "state". */
+bool tide_write_job_events(tide_writer *w, tide_run *run, const tide_job *job, const tide_window *window);
+bool tide_write_job_state(tide_writer *w, tide_run *run, const tide_job *job, const tide_state_query *query);
+
+static inline bool tide_is_live(const tide_allocation *a, uint32_t event) {
+    return a->born <= event && event < a->died;
+}
+
+#endif

@@ -1,0 +1,22 @@
+/* Tensors that are live at an event. */
+#ifndef TIDE_TENSORS_H
+#define TIDE_TENSORS_H
+
+#include "report/job_report.h"
+
+/* Which tensors are told of. */
+enum { TIDE_AT_PEAK = INT32_MAX };
+typedef struct tide_filter {
+    uint32_t event;                    /* those that are live after it; TIDE_AT_PEAK: the peak */
+    const char *factor, *part, *layer; /* of a cell of the breakdown, by name; NULL: any */
+    tide_text of;                      /* in the factor, module or operation; "": any */
+} tide_filter;
+
+/* "tensors": those live at the peak, alike ones together, the `limit` largest groups. */
+void tide_write_tensors(tide_job_report *r, uint32_t limit);
+
+/* Members of the answer to "explain": the tensors asked for, alike ones together, the largest first. False when memory
+ * ran out. */
+bool tide_write_explanation(tide_writer *w, tide_run *run, const tide_job *job, const tide_filter *filter);
+
+#endif

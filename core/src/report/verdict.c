@@ -1,0 +1,181 @@
+/* Peak, verdict, figures of steps, and what lies beside them. */
+#include "report/verdict.h"
+
+#include "base/units.h"
+#include "report/allocator_options.h"
+#include "report/members.h"
+
+void tide_write_steps(tide_writer *w, const tide_replay *r) {
+    tide_write_open_at(w, "steps", '[');
+    for (uint32_t i = 0; i < r->step_count; i++) {
+        const tide_step_figures *s = &r->steps[i];
+        tide_write_open(w, '{');
+        tide_write_bytes_at(w, "before", s->before);
+        if (s->peak_prefill) {
+            tide_write_bytes_at(w, "peak_prefill", s->peak_prefill);
+            tide_write_bytes_at(w, "after_prefill", s->after_prefill);
+            if (s->peak_decode) {
+                tide_write_bytes_at(w, "peak_decode", s->peak_decode);
+                tide_write_bytes_at(w, "after_decode", s->after_decode);
+            }
+        } else {
+            tide_write_bytes_at(w, "peak_forward", s->peak_forward);
+            tide_write_bytes_at(w, "after_forward", s->after_forward);
+            tide_write_bytes_at(w, "peak_backward", s->peak_backward);
+            tide_write_bytes_at(w, "after_backward", s->after_backward);
+            tide_write_bytes_at(w, "peak_optimizer", s->peak_optimizer);
+        }
+        tide_write_bytes_at(w, "after_step", s->after_step);
+        tide_write_bytes_at(w, "allocated_peak", s->allocated_peak);
+        tide_write_bytes_at(w, "reserved_peak", s->reserved_peak);
+        tide_write_bytes_at(w, "reserved", s->reserved);
+        tide_write_close(w, '}');
+    }
+    tide_write_close(w, ']');
+}
+
+/* Of a model without a description of its own: how far its figures may be off, either way. */
+static uint64_t either_way(const tide_run *run, uint64_t device) {
+    return device / 100 * (uint64_t)run->stand_in_percent;
+}
+
+static const char *ranged(tide_arena *arena, const tide_run *run, uint64_t device) {
+    if (!run->stand_in_of) return "";
+    return tide_format(arena, ", between %s and %s as the model has no description of its own",
+                       tide_gib(arena, device - either_way(run, device)),
+                       tide_gib(arena, device + either_way(run, device)));
+}
+
+static void write_rank(tide_writer *w, const tide_job *job) {
+    if (tide_option_int(job, TIDE_OPTION_dp, 1) > 1)
+        tide_write_int_at(w, "rank", tide_option_int(job, TIDE_OPTION_rank, 0));
+}
+
+void tide_write_peak(tide_job_report *r, bool is_brief) {
+    tide_writer *w = r->w;
+    uint64_t device = tide_job_device_bytes(r->job, &r->replay);
+    tide_write_open_at(w, "peak", '{');
+    tide_write_bytes_at(w, "allocated", r->replay.allocated_peak);
+    tide_write_bytes_at(w, "reserved", r->replay.reserved_peak);
+    tide_write_bytes_at(w, "device", device);
+    if (!is_brief) {
+        tide_write_bytes_at(w, "context", tide_job_context(r->job));
+        if (r->run->stand_in_of) { /* no description of its own */
+            tide_write_open_at(w, "range", '{');
+            tide_write_bytes_at(w, "low", device - either_way(r->run, device));
+            tide_write_bytes_at(w, "high", device + either_way(r->run, device));
+            tide_write_close(w, '}');
+        }
+        tide_write_event_place(r, r->replay.peak_event);
+    }
+    write_rank(w, r->job);
+    tide_write_close(w, '}');
+}
+
+/* ---- the verdict ---- */
+
+static const char *sentence_of(const tide_job_report *r, uint64_t device) {
+    tide_arena *arena = r->w->arena;
+    const tide_job *job = r->job;
+    int64_t margin = (int64_t)job->device_bytes - (int64_t)device;
+    const char *total = tide_gib(arena, job->device_bytes), *need = tide_gib(arena, device);
+    if (!job->device_bytes)
+        return tide_format(arena, "%s at the peak%s; choose a card to see whether it fits", need,
+                           ranged(arena, r->run, device));
+    if (r->on_card.is_oom)
+        return tide_format(arena, "%s needed, %s there: does not fit, %s short%s", need, total,
+                           margin < 0 ? tide_gib(arena, (uint64_t)-margin) : "fragmented",
+                           ranged(arena, r->run, device));
+    if (margin >= 0)
+        return tide_format(arena, "%s of %s: fits, %s to spare%s", need, total, tide_gib(arena, (uint64_t)margin),
+                           ranged(arena, r->run, device));
+    return tide_format(arena,
+                       "%s wanted of %s: runs, because the allocator gives cached memory back and retries %llu times%s",
+                       need, total, (unsigned long long)r->on_card.retries, ranged(arena, r->run, device));
+}
+
+void tide_write_verdict(tide_job_report *r, bool is_brief) {
+    tide_writer *w = r->w;
+    const tide_job *job = r->job;
+    uint64_t device = tide_job_device_bytes(job, &r->replay);
+    bool has_card = job->device_bytes > 0, fits = !r->on_card.is_oom;
+    tide_write_open_at(w, "verdict", '{');
+    tide_write_key(w, "fits");
+    if (has_card)
+        tide_write_bool(w, fits);
+    else
+        tide_write_null(w);
+    tide_write_bytes_at(w, "device_bytes", device);
+    if (has_card) {
+        tide_write_bytes_at(w, "gpu_bytes", job->device_bytes);
+        tide_write_int_at(w, "margin_bytes", (int64_t)job->device_bytes - (int64_t)device);
+    }
+    if (!is_brief) {
+        if (has_card) tide_write_int_at(w, "retries", (int64_t)r->on_card.retries);
+        tide_write_string_at(w, "sentence", sentence_of(r, device));
+    }
+    if (!is_brief && has_card && !fits) {
+        tide_write_open_at(w, "oom", '{');
+        tide_write_event_place(r, r->on_card.events);
+        tide_write_oom(w, &r->on_card.oom);
+        tide_write_close(w, '}');
+    }
+    tide_write_close(w, '}');
+}
+
+bool tide_write_card_options(tide_job_report *r) {
+    tide_replay_config config = tide_job_config_on_card(r->job);
+    uint64_t smallest;
+    if (!tide_smallest_device(&smallest, &r->source, &config, r->w->arena)) return false;
+    tide_write_bytes_at(r->w, "smallest_device_bytes", smallest);
+    return tide_write_options(r->w, &r->source, &config, r->job->allocator, !r->on_card.is_oom);
+}
+
+/* ---- outside of the peak ---- */
+
+void tide_write_outside(tide_job_report *r) {
+    tide_writer *w = r->w;
+    tide_write_open_at(w, "outside", '[');
+    tide_write_open(w, '{');
+    tide_write_string_at(w, "name", "fragmentation");
+    tide_write_bytes_at(w, "bytes", r->replay.reserved_peak - r->replay.allocated_peak);
+    tide_write_string_at(w, "source", "reserved peak less allocated peak: cached blocks and the rounding of segments");
+    tide_write_close(w, '}');
+    if (r->job->has_gpu) {
+        tide_write_open(w, '{');
+        tide_write_string_at(w, "name", "context");
+        tide_write_bytes_at(w, "bytes", tide_job_context(r->job));
+        tide_write_string_at(w, "source", r->job->gpu.context_source);
+        tide_write_close(w, '}');
+    }
+    tide_write_close(w, ']');
+}
+
+/* What no verdict counts: NCCL's buffers, and what is offloaded to pinned memory of the host. */
+void tide_write_besides(tide_job_report *r) {
+    const tide_run *run = r->run;
+    tide_writer *w = r->w;
+    int64_t communicators = 0, nccl = tide_nccl_bytes(r->job, &communicators);
+    if (!nccl && !run->machine.host_pinned) return;
+    tide_write_open_at(w, "besides", '[');
+    if (nccl) {
+        tide_write_open(w, '{');
+        tide_write_string_at(w, "name", "nccl");
+        tide_write_bytes_at(w, "bytes", (uint64_t)nccl);
+        tide_write_int_at(w, "communicators", communicators);
+        tide_write_string_at(w, "source",
+                             "an estimate: 24 channels of a ring over NVLink, each with NCCL's buffers for its three "
+                             "protocols (nccl src/init.cc, computeBuffSizes)");
+        tide_write_close(w, '}');
+    }
+    if (run->machine.host_pinned) {
+        tide_write_open(w, '{');
+        tide_write_string_at(w, "name", "host_pinned");
+        tide_write_bytes_at(w, "bytes", run->machine.host_pinned);
+        tide_write_string_at(w, "source",
+                             "pinned memory of the host for what is offloaded, of this rank; PyTorch rounds each block "
+                             "up to a power of two");
+        tide_write_close(w, '}');
+    }
+    tide_write_close(w, ']');
+}

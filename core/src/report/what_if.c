@@ -1,0 +1,107 @@
+/* A job asked for with other settings. */
+#include "report/what_if.h"
+
+#include <setjmp.h>
+#include <string.h>
+
+#include "base/units.h"
+#include "report/job_events.h"
+#include "report/members.h"
+#include "report/ranks.h"
+
+static void keep_rows(tide_what_if *v, tide_arena *arena, const tide_job *job) {
+    v->rows = TIDE_NEW(arena, tide_setting_row, job->row_count + 1);
+    v->row_count = job->row_count;
+    for (uint32_t i = 0; i < job->row_count; i++)
+        v->rows[i] = (tide_setting_row){tide_text_copy(arena, tide_text_of(job->rows[i].name)),
+                                        tide_text_copy(arena, tide_text_of(job->rows[i].value)), job->rows[i].origin};
+}
+
+static bool play_query(tide_what_if *v, const tide_query *q, tide_arena *arena, tide_arena *scratch,
+                       const char *const *more, uint32_t count) {
+    tide_diagnostics diags;
+    tide_diagnostics_init(&diags, arena);
+    tide_text *arguments = TIDE_NEW(arena, tide_text, q->argument_count + count + 1);
+    memcpy(arguments, q->arguments, q->argument_count * sizeof *arguments);
+    for (uint32_t i = 0; i < count; i++) arguments[q->argument_count + i] = tide_text_of(more[i]);
+    tide_job *job = tide_job_build(arena, arguments, q->argument_count + count, q->files, q->file_count, &diags);
+    tide_run *run = job ? tide_run_what_if(q->cache, job, arena, scratch, &diags) : NULL;
+    if (!run) {
+        v->status = diags.first_error;
+        for (uint32_t i = diags.count; i-- > 0;)
+            if (diags.items[i].severity == TIDE_ERROR)
+                v->message = tide_format(q->arena, "%s: %s", diags.items[i].place, diags.items[i].message);
+        return true;
+    }
+    tide_job_report r;
+    if (!tide_job_report_open(&r, NULL, run, job) || !tide_job_report_on_card(&r)) return false;
+    v->fits = !r.on_card.is_oom;
+    v->need = tide_job_device_bytes(job, &r.replay);
+    v->there = job->device_bytes;
+    v->allocated = r.replay.allocated_peak;
+    v->reserved = r.replay.reserved_peak;
+    tide_factors_at_peak(&r, v->factors);
+    v->parts = tide_parts_at_peak(&r, &v->part_count, q->arena);
+    keep_rows(v, q->arena, job);
+    return true;
+}
+
+tide_what_if tide_what_if_play(const tide_query *q, const char *const *more, uint32_t count) {
+    jmp_buf escape;
+    tide_arena arena, scratch;
+    tide_what_if v = {.status = TIDE_OK, .message = ""};
+    tide_arena_init(&arena, q->arena->memory, &escape);
+    tide_arena_init(&scratch, q->arena->memory, &escape);
+    jmp_buf *outside = q->arena->escape;
+    q->arena->escape = &escape; /* what is kept of the trial is made there */
+    bool ok = setjmp(escape) == 0 && play_query(&v, q, &arena, &scratch, more, count);
+    q->arena->escape = outside;
+    tide_arena_free(&scratch);
+    tide_arena_free(&arena);
+    if (!ok) tide_arena_fail(q->arena);
+    return v;
+}
+
+const char *tide_what_if_setting(const tide_what_if *v, const char *name) {
+    for (uint32_t i = 0; i < v->row_count; i++)
+        if (strcmp(v->rows[i].name, name) == 0) return v->rows[i].value;
+    return "";
+}
+
+bool tide_what_if_now(tide_what_if *v, const tide_query *q, tide_diagnostics *diags) {
+    *v = tide_what_if_play(q, NULL, 0);
+    return v->status == TIDE_OK || tide_error(diags, v->status, "", v->message, NULL);
+}
+
+bool tide_warn_of_more(const tide_query *q, tide_run *run, const tide_job *job, tide_diagnostics *diags) {
+    static const struct {
+        const char *word, *place, *remedy;
+    } plain[] = {{"quant=none", "/settings/quant",
+                  "what is not quantised is kept in fp32 (kbit_prepare), and a product needs its weight dequantised: "
+                  "try kbit_prepare=false, or no quant"},
+                 {"adapter=none", "/settings/adapter",
+                  "adapt fewer modules or at a lower rank, without copies (modules_to_save) and DoRA, or train the "
+                  "model itself"}};
+    bool is_quantised = strcmp(job->quant, "none") != 0, is_training = strcmp(job->mode, "train") == 0;
+    if (!is_training || (!is_quantised && strcmp(job->adapter.method, "none") == 0)) return true;
+    tide_event_source source = tide_job_events(run).source;
+    tide_replay_config config = tide_job_config(job);
+    tide_replay r;
+    if (!tide_replay_peaks(&r, &source, &config, q->arena)) return false;
+    const char *word = plain[!is_quantised].word;
+    tide_what_if v = tide_what_if_play(q, &word, 1);
+    if (v.status == TIDE_OK && v.allocated < r.allocated_peak)
+        tide_report(diags, TIDE_WARNING, TIDE_ERR_CONFLICT, plain[!is_quantised].place,
+                    tide_format(q->arena, "needs more than %s: %s allocated at most, in place of %s", word,
+                                tide_gib(q->arena, r.allocated_peak), tide_gib(q->arena, v.allocated)),
+                    plain[!is_quantised].remedy);
+    return true;
+}
+
+void tide_write_what_if(tide_writer *w, const tide_what_if *v) {
+    if (v->there) tide_write_bool_at(w, "fits", v->fits);
+    tide_write_bytes_at(w, "device_bytes", v->need);
+    if (v->there) tide_write_bytes_at(w, "gpu_bytes", v->there);
+    tide_write_bytes_at(w, "allocated_peak", v->allocated);
+    tide_write_bytes_at(w, "reserved_peak", v->reserved);
+}

@@ -1,0 +1,48 @@
+/* A job asked for with other settings: each query is played whole, in memory of its own. */
+#ifndef TIDE_WHAT_IF_H
+#define TIDE_WHAT_IF_H
+
+#include "report/model_parts.h"
+
+/* The job that is asked for. */
+typedef struct tide_query {
+    tide_arena *arena; /* what outlives a play */
+    const tide_text *arguments;
+    uint32_t argument_count;
+    const tide_file *files;
+    uint32_t file_count;
+    tide_description_cache *cache; /* NULL: none */
+} tide_query;
+
+/* What it came to. Bytes. */
+typedef struct tide_what_if {
+    tide_status status;  /* TIDE_OK: it was played */
+    const char *message; /* of the first error */
+    bool fits;           /* the card, or what gpu_gib says; true without either */
+    uint64_t need;       /* reserved, and what is outside of the allocator */
+    uint64_t there;      /* of the card; 0: without limit */
+    uint64_t allocated, reserved;
+    uint64_t factors[TIDE_FACTOR_COUNT]; /* at the peak */
+    tide_part_bytes *parts;              /* the same by part of the model */
+    uint32_t part_count;
+    tide_setting_row *rows;
+    uint32_t row_count;
+} tide_what_if;
+
+/* Plays the job with more arguments, which hold against those of the query. Leaves by the arena when memory ran out. */
+tide_what_if tide_what_if_play(const tide_query *q, const char *const *more, uint32_t count);
+
+/* Plays the job as it is. False: it cannot be, and its error is among the diagnostics. */
+bool tide_what_if_now(tide_what_if *now, const tide_query *q, tide_diagnostics *diags);
+
+/* Members of the open object: whether it fits, and what it needs. */
+void tide_write_what_if(tide_writer *w, const tide_what_if *what_if);
+
+/* The canonical text of a setting of a job that was played; "" if it is not set. */
+const char *tide_what_if_setting(const tide_what_if *what_if, const char *name);
+
+/* Warns where quantised weights, or adapters, need more than the job without them would, which is played for it. False:
+ * out of memory. */
+bool tide_warn_of_more(const tide_query *q, tide_run *run, const tide_job *job, tide_diagnostics *diags);
+
+#endif

@@ -1,0 +1,10 @@
+/* A tape as a source of events for the player. */
+#ifndef TIDE_TAPE_EVENTS_H
+#define TIDE_TAPE_EVENTS_H
+
+#include "trace/tape.h"
+
+/* Slots are the tape's, a request is a call site. */
+tide_event_source tide_tape_events(const tide_tape *tape);
+
+#endif
