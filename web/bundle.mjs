@@ -5,6 +5,7 @@ import { build, transform } from 'esbuild';
 import { minify } from 'terser';
 
 const here = import.meta.dirname;
+const PAGE = join(here, 'src/ui/App.jsx');
 const common = /** @type {import('esbuild').BuildOptions} */ ({
   bundle: true, minify: true, format: 'esm', target: 'es2023', write: false, legalComments: 'none', metafile: true,
   jsx: 'automatic', jsxImportSource: 'preact', absWorkingDir: here, logLevel: 'warning', charset: 'utf8',
@@ -21,6 +22,23 @@ const styleOfChunk = /** @type {import('esbuild').Plugin} */ ({
   },
 });
 
+/* What is behind a click runs after the page does. Said by an import, so that esbuild keeps all that both use in one chunk: else each set of
+ * chunks that share something has one of its own. */
+const afterPage = /** @type {import('esbuild').Plugin} */ ({
+  name: 'after the page',
+  setup(of) {
+    const isLater = new Set();
+    of.onResolve({ filter: /^\.{1,2}\// }, async ({ kind, path, ...where }) => {
+      if (kind !== 'dynamic-import' || where.pluginData === afterPage) return null;
+      const found = await of.resolve(path, { kind, ...where, pluginData: afterPage });
+      isLater.add(found.path);
+      return found;
+    });
+    of.onLoad({ filter: /\/src\/.*\.jsx?$/ }, async ({ path }) => (isLater.has(path)
+      ? { loader: 'jsx', contents: `import '${PAGE}';${await readFile(path, 'utf8')}` } : null));
+  },
+});
+
 /* Packages that a bundle for the page took code from. */
 const shipped = new Set();
 
@@ -33,7 +51,8 @@ async function smaller(text) {
 /** A script for the page. @param {string} entry @param {import('esbuild').BuildOptions} [more]
  * @returns {Promise<{name: string, bytes: Buffer}[]>} the entry first, then its chunks */
 export async function scripts(entry, more) {
-  const { outputFiles, metafile } = await build({ ...common, plugins: [styleOfChunk], entryPoints: [entry], ...more });
+  const plugins = [styleOfChunk, ...(more?.splitting ? [afterPage] : [])];
+  const { outputFiles, metafile } = await build({ ...common, plugins, entryPoints: [entry], ...more });
   const { inputs, outputs } = /** @type {import('esbuild').Metafile} */ (metafile);
   for (const input of Object.keys(inputs)) {
     const found = /node_modules\/((?:@[^/]+\/)?[^/]+)/.exec(input);

@@ -2,6 +2,7 @@
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
+import { createRequire } from 'node:module';
 import { deflateSync } from 'node:zlib';
 import { test } from './harness.mjs';
 import { narrow } from '../../web/src/catalogue.js';
@@ -12,11 +13,14 @@ import { fromFile, isYaml, ofDrop, readText } from '../../web/src/files.js';
 import { inUnit, natural, params, percent, sentences, ticks } from '../../web/src/format.js';
 import { toJson } from '../../web/src/yaml.js';
 import { lockdown } from '../../web/src/lockdown.js';
+import { PANELS } from '../../web/src/panels.js';
 import { aligned, phases } from '../../web/src/phases.js';
 import { pack, unpack } from '../../web/src/links.js';
 import { start } from '../../web/src/tidemark.js';
 import { readView, toSel, toSweep } from '../../web/src/viewtext.js';
 import { toCommand } from '../../web/src/words.js';
+
+const fromWeb = createRequire(new URL('../../web/package.json', import.meta.url));
 
 /** Small repeatable random numbers. */
 let seed = 7;
@@ -121,6 +125,33 @@ test('files: of safetensors the header alone is read; a header that cannot be is
   const length = new Uint8Array(new BigUint64Array([BigInt(header.length)]).buffer);
   assert.equal((await fromFile(new File([length, header, new Uint8Array(64)], 'model.safetensors'))).file?.text, header);
   assert.match((await fromFile(new File([length, '{"a'], 'model.safetensors'))).problem ?? '', /cut or damaged/);
+});
+
+test('sources: no file of the page imports one that imports it back, behind a click neither', async () => {
+  const { build } = fromWeb('esbuild');
+  const web = new URL('../../web/', import.meta.url).pathname;
+  const { metafile } = await build({ entryPoints: ['main.jsx', 'embed.jsx', 'prerender.jsx', 'worker.js', 'sw.js'].map((name) => `src/${name}`), absWorkingDir: web,
+    bundle: true, splitting: true, format: 'esm', platform: 'node', outdir: 'none', write: false, metafile: true, packages: 'external', jsx: 'automatic', loader: { '.css': 'text' } });
+  /** @type {Map<string, string>} files that have been followed, and those on the way with what follows them */
+  const state = new Map();
+  /** @param {string} file @param {string[]} way */
+  function follow(file, way) {
+    assert.notEqual(state.get(file), 'on the way', [...way.slice(way.indexOf(file)), file].join(' imports '));
+    if (state.has(file)) return;
+    state.set(file, 'on the way');
+    for (const { path, external } of metafile.inputs[file].imports) if (!external && path.startsWith('src/')) follow(path, [...way, file]);
+    state.set(file, 'followed');
+  }
+  for (const file of Object.keys(metafile.inputs)) follow(file, []);
+  assert.ok(state.size > 60 && state.has('src/ui/HeatMap.jsx'), [...state.keys()].join(' '));
+});
+
+test('panels: each has a name of its own, what holds it is there, and letters are taken once', () => {
+  const names = PANELS.map(({ name }) => name);
+  assert.equal(new Set(names).size, names.length);
+  for (const { name, title, help, inside } of PANELS) assert.ok(/^[a-z]+$/.test(name) && title && help && (!inside || names.includes(inside)), name);
+  const keys = PANELS.flatMap(({ key = [] }) => key);
+  assert.equal(new Set(keys).size, keys.length);
 });
 
 test('sources: they pass the type checker; the lock file holds no download address', () => {
@@ -374,7 +405,7 @@ test('links to a view: what is written comes back, field by field, and what is n
     details: { title: 'Activations, Language model, layers.3', factor: 'activations', part: 'language_model', layer: 'layers.3' } });
   const sweep = toSweep([{ name: 'batch', text: '1, 2,4' }, { name: 'seq', text: '512-8192:512' }, { name: '', text: '' }]);
   assert.equal(sweep, 'batch:1,2,4/seq:512-8192:512');
-  assert.deepEqual(read({ view: 'map', sweep }), { panel: 'map', view: { axes: [{ name: 'batch', text: '1,2,4' }, { name: 'seq', text: '512-8192:512' }], tab: 'map' }, details: null });
+  assert.deepEqual(read({ view: 'map', sweep }), { panel: 'map', view: { axes: [{ name: 'batch', text: '1,2,4' }, { name: 'seq', text: '512-8192:512' }], inside: 'map' }, details: null });
   assert.deepEqual(read({ view: 'timeline', sel: 'event:99999,part:gone,factor:nothing,from:9,to:3,zoom:gone,%:%,constructor:1' }), { panel: 'timeline', view: {}, details: null });
   assert.deepEqual(read({ view: '__proto__', sel: 'x'.repeat(70000), sweep: 'colour:red/batch:/batch:1,2' }), { panel: '', view: {}, details: null });
   assert.deepEqual(read({ view: 'details', sel: 'outside:context' }).details, { title: 'CUDA context', outside: 'context' });

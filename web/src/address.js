@@ -48,6 +48,9 @@ export async function linkOf(view) {
   return (reply?.ok && await pack(reply.link)) || fragment.value;
 }
 
+/** The address of the page with the job in it, to pass on. @param {object} [view] what is looked at */
+export const address = async (view) => `${location.href.split('#')[0]}#${await linkOf(view)}`;
+
 /* In a frame the address is not ours to write. */
 export const keepsAddress = signal(false);
 

@@ -1,6 +1,5 @@
 /* The result as files: tidemark's own, CSV, Markdown, pictures. */
-import './ui/App.jsx'; /* all that is shared stays in one chunk */
-import { address } from './actions.js';
+import { address } from './address.js';
 import { csv } from './csv.js';
 import { factor, inOrder } from './factors.js';
 import { exact, inUnit, natural, percent } from './format.js';

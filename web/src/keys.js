@@ -1,9 +1,9 @@
 /* The page's keys: combinations everywhere, single letters only where nothing is typed, and only if they are wanted. */
 import { available } from './actions.js';
-import { recording } from './recordings.js';
-import { redo, undo } from './changes.js';
 import { letterKeys, overlay, typedAhead } from './state.js';
 
+/* A text being edited has them itself. */
+const OF_TEXTS = /^Ctrl (Shift )?Z$/;
 const TYPED_IN = 'input:not([type="checkbox"], [type="radio"]), select, textarea, [contenteditable], dialog';
 
 /** @param {KeyboardEvent} event */
@@ -12,10 +12,11 @@ export function onKey(event) {
   const target = /** @type {Element} */ (event.target);
   const letter = event.key.toLowerCase();
   if (event.ctrlKey || event.metaKey) {
-    if (letter === 'k' && !event.shiftKey) overlay.value = overlay.value === 'palette' ? '' : 'palette';
-    else if (letter === 'z' && !recording.value && !target.closest?.('textarea, dialog')) (event.shiftKey ? redo : undo)();
-    else return;
-    return event.preventDefault();
+    const keys = ['Ctrl', event.shiftKey && 'Shift', letter.toUpperCase()].filter(Boolean).join(' ');
+    const action = available().find(({ combination }) => combination === keys);
+    if (!action || (OF_TEXTS.test(keys) && target.closest?.('textarea, dialog'))) return;
+    event.preventDefault();
+    return action.run();
   }
   if (overlay.value === 'palette' && !document.querySelector('dialog[open]') && event.key.length === 1) {
     typedAhead.value += event.key;

@@ -107,6 +107,11 @@ function keepUp() {
   effect(() => keep('unit', state.unit.value));
   effect(() => keep('letters', state.letterKeys.value ? 'on' : 'off'));
 
+  effect(() => {
+    const written = state.linkedView.value;
+    if (written) import('./view.js').then(({ show }) => show(written)).catch(() => {}); /* the job is what counts */
+  });
+
   /** @type {ReturnType<typeof setTimeout> | undefined} */
   let speaking;
   let silent = true; /* the first answer is not news */

@@ -4,7 +4,7 @@ import { opened, writeFragment } from './address.js';
 import { ask, askAsIs, cancelled, giveWay } from './asking.js';
 import { CoreStopped } from './client.js';
 import { sentences } from './format.js';
-import { awaited, baseline, baselineReport, core, coreProblem, failure, notices, placed, report, request, slow, verySlow, words } from './state.js';
+import { awaited, baseline, baselineReport, core, coreProblem, failure, linkedView, notices, placed, report, request, slow, verySlow, words } from './state.js';
 
 /** @typedef {import('./types.js').Diagnostic} Diagnostic */
 
@@ -30,9 +30,8 @@ export async function recompute() {
       if (reply.ok) report.value = reply;
       failure.value = reply.ok ? null : reply.diagnostics ?? [];
     });
-    const written = opened.view;
+    linkedView.value = opened.view;
     opened.view = null;
-    if (written) import('./view.js').then(({ show }) => show(written)).catch(() => {}); /* the job is what counts */
   } catch (error) {
     batch(() => {
       answered();

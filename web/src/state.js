@@ -62,9 +62,12 @@ export const baseline = signal(/** @type {Job | null} */ (null));
 export const baselineReport = signal(/** @type {Report | null} */ (null));
 
 /* Where one is in the page, for a link to it (view.js): parts of it write here where they are, and go where a link says. */
-/** @typedef {{event?: number, window?: {from: number, to: number}, zoom?: string, axes?: {name: string, text: string}[], tab?: string}} View */
+/** @typedef {{event?: number, window?: {from: number, to: number}, zoom?: string, axes?: {name: string, text: string}[], inside?: string}} View
+ *   inside: a panel that another one holds */
 export const looking = /** @type {View} */ ({});
 export const view = signal(/** @type {View} */ ({}));
+/* What a link says of it, once its job has its answer. */
+export const linkedView = signal(/** @type {any} */ (null));
 
 export const stale = computed(() => failure.value !== null);
 /* The job in words, as the core writes them; and as the address bar has it. */

@@ -33,12 +33,12 @@ export function usualValues({ name, type, choices, least = 1, most = Infinity },
 }
 
 /** Places of a table, coarse ones first: the picture is there early and becomes finer.
- * @param {number} panels @param {number} rows @param {number} columns @returns {[panel: number, row: number, column: number][]} */
-export function inOrderOfPlay(panels, rows, columns) {
+ * @param {number} slices @param {number} rows @param {number} columns @returns {[slice: number, row: number, column: number][]} */
+export function inOrderOfPlay(slices, rows, columns) {
   /** @type {[number, number, number][]} */
   const out = [];
   for (let stride = 8; stride >= 1; stride /= 2) {
-    for (let p = 0; p < panels; p++) for (let r = 0; r < rows; r += stride) for (let c = 0; c < columns; c += stride) {
+    for (let p = 0; p < slices; p++) for (let r = 0; r < rows; r += stride) for (let c = 0; c < columns; c += stride) {
       const isNew = stride === 8 || r % (2 * stride) !== 0 || c % (2 * stride) !== 0;
       if (isNew) out.push([p, r, c]);
     }

@@ -1,30 +1,33 @@
 /* A link to a view: beside the job, what is open and looked at (viewtext.js says how that is written). */
-import './ui/App.jsx'; /* all that is shared stays in one chunk */
-import { linkOf } from './address.js';
+import { address } from './address.js';
 import { isDrawn } from './later.js';
 import { describe, details, failure, looking, report, view } from './state.js';
-import { PANELS, readView, toSel, toSweep } from './viewtext.js';
+import { PANELS, panelNamed, sectionOf } from './panels.js';
+import { readView, toSel, toSweep } from './viewtext.js';
 
 /** @typedef {import('./viewtext.js').Written} Written */
 
 /** What is seen now. @returns {Written} */
 export function seen() {
   const open = details.value;
-  const { event = -1, window, zoom = '', axes, tab } = looking;
+  const { event = -1, window, zoom = '', axes } = looking;
   const { title: _, ...cell } = open ?? { title: '' };
   const panel = open ? 'details' : mostSeen();
   return {
-    view: panel === 'whatif' ? tab ?? '' : panel === 'timeline' && document.querySelector('#timeline .events') ? 'events' : panel,
+    view: (panel && openIn(panel)) || panel,
     sel: toSel({ ...(event >= 0 && { event }), ...(window && { from: window.from, to: window.to }), zoom, ...cell }),
     sweep: axes ? toSweep(axes) : '',
   };
 }
 
+/** The panel that is open inside of a section. @param {string} section */
+const openIn = (section) => /** @type {HTMLElement | null} */ (document.querySelector(`#${section} :is(details[open], [aria-selected="true"])[data-panel]`))?.dataset.panel;
+
 /** The section of which most is in sight; '' at the top of the page. */
 function mostSeen() {
   if (scrollY < 60) return looking.zoom ? 'layers' : '';
   const head = 60;
-  const inSight = [...new Set(Object.values(PANELS))].map((id) => {
+  const inSight = PANELS.filter((panel) => !panel.inside).map(({ name: id }) => {
     const box = document.getElementById(id)?.getBoundingClientRect();
     return { id, high: box ? Math.min(box.bottom, innerHeight) - Math.max(box.top, head) : 0 };
   });
@@ -33,7 +36,7 @@ function mostSeen() {
 }
 
 /** The link to this view, as short as links are. */
-export const viewLink = () => linkOf(seen());
+export const viewLink = () => address(seen());
 
 /** Waits for something of the page. @template T @param {() => T} look @returns {Promise<T | null>} */
 async function until(look) {
@@ -53,15 +56,18 @@ export async function show(written) {
   const read = readView(written, of, (name) => name === 'gpu' || all.some((one) => one.name === name));
   view.value = read.view;
   details.value = read.details;
-  const section = read.panel && document.getElementById(PANELS[read.panel]);
+  const panel = panelNamed(read.panel);
+  const section = panel && await until(() => document.getElementById(sectionOf(panel)));
   if (!section) return;
-  if (read.panel === 'events') {
-    const panel = await until(() => /** @type {HTMLDetailsElement | null} */ (section.querySelector('details.twin:last-of-type')));
-    if (panel) panel.open = true;
-  }
   section.scrollIntoView({ block: 'start' });
-  /* What comes late moves it. */
-  if (PANELS[read.panel] === 'whatif') await until(() => document.getElementById(`tab-${read.panel}`));
-  if (read.panel === 'events') await until(() => document.getElementById('segments-title'));
-  if (Math.abs(section.getBoundingClientRect().top) > 200) section.scrollIntoView({ block: 'start' });
+  if (panel.inside) await openPanel(section.id, panel.name);
+  if (Math.abs(section.getBoundingClientRect().top) > 200) section.scrollIntoView({ block: 'start' }); /* what came late moved it */
+}
+
+/** Opens a panel inside of a section and waits for what is in it: behind a tab, view.inside has done the first. @param {string} section @param {string} name */
+async function openPanel(section, name) {
+  const one = await until(() => document.querySelector(`#${section} [data-panel="${name}"]`));
+  if (one instanceof HTMLDetailsElement) one.open = true;
+  const content = one?.getAttribute('aria-controls');
+  await until(() => (content ? document.getElementById(content)?.firstElementChild : one?.children[1]));
 }

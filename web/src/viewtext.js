@@ -1,15 +1,12 @@
 /* What a link says of a view, as text and back. `view` names a panel, `sel` what is chosen ("event:1304,part:lm"), `sweep` the axes of
  * the heat map ("batch:1,2,4/seq:512-8192:512"). Read field by field: what is not here any more is passed over. */
 import { FACTORS, OUTSIDE } from './factors.js';
+import { panelNamed } from './panels.js';
 import { readValues } from './sweep.js';
 
 /** @typedef {{view: string, sel: string, sweep: string}} Written
  * @typedef {import('./state.js').View} View
  * @typedef {{view: View, panel: string, details: import('./types.js').Details | null}} Read */
-
-/* Panels by name, with the section that each is in; those of the fourth are its tabs. */
-export const PANELS = /** @type {Record<string, string>} */ ({ factors: 'factors', layers: 'layers', timeline: 'timeline', events: 'timeline', tensors: 'tensors',
-  advice: 'whatif', fit: 'whatif', cards: 'whatif', map: 'whatif' });
 
 const KEYS = /** @type {const} */ (['factor', 'part', 'layer', 'outside', 'event', 'from', 'to', 'zoom']);
 const MOST = 500; /* characters of each, as the core reads them */
@@ -47,12 +44,13 @@ export function readView({ view: panel = '', sel = '', sweep = '' }, r, isSettin
     .filter(({ name, text }) => name && isSetting(name) && readValues(text).length > 0).slice(0, 3);
   const cell = { ...(factor && { factor: factor.name }), ...(part && { part: part.part }), ...(layer && { layer: layer.name }), ...(outside && { outside: outside.name }) };
   const title = outside?.title ?? ([factor?.title, part?.title, layer?.name].filter(Boolean).join(', ') || (event === undefined ? 'On the device' : `Alive at event ${event}`));
+  const shown = panelNamed(panel);
   return {
-    panel: Object.hasOwn(PANELS, panel) ? panel : '',
+    panel: shown?.name ?? '',
     view: {
       ...(event !== undefined && { event: Math.min(event, r.timeline.events - 1) }), ...(from !== undefined && to !== undefined && from < to && { window: { from, to } }),
       ...(r.breakdown.some((one) => (one.part || one.title) === given.zoom) && { zoom: given.zoom }),
-      ...(axes.length > 1 && { axes }), ...(PANELS[panel] === 'whatif' && { tab: panel }),
+      ...(axes.length > 1 && { axes }), ...(shown?.inside && { inside: panel }),
     },
     details: panel === 'details' ? { title, ...cell, ...(!outside && !factor && !part && event !== undefined && { event }) } : null,
   };

@@ -2,7 +2,7 @@ import { computed } from '@preact/signals';
 import { Component } from 'preact';
 import { useEffect } from 'preact/hooks';
 import { cancel } from '../asking.js';
-import { baselineReport, core, coreProblem, failure, isExample, notices, report, link, settingsOpen, slow, spoken, stale, valueOf,
+import { core, coreProblem, failure, isExample, notices, report, link, settingsOpen, slow, spoken, stale, valueOf,
   verySlow } from '../state.js';
 import { fixed, params } from '../format.js';
 import { CopyDialog, Said } from './CopyDialog.jsx';
@@ -12,7 +12,8 @@ import { Header } from './Header.jsx';
 import { Icicle } from './Icicle.jsx';
 import { inSight, later } from '../later.js';
 import { isOffline, update, waiting } from '../offline.js';
-import { Lazy } from './lazy.jsx';
+import { inside, PANELS } from '../panels.js';
+import { Lazy, Near } from './lazy.jsx';
 import { Icon, Patterns } from './marks.jsx';
 import { Assumptions, CoreLost, Diagnostics } from './Notes.jsx';
 import { Overlays } from './Overlays.jsx';
@@ -22,7 +23,6 @@ import { Tensors } from './Tensors.jsx';
 import { Timeline } from './Timeline.jsx';
 import { Tip } from './Tip.jsx';
 import { StickyVerdict, Verdict } from './Verdict.jsx';
-import { WhatIf } from './WhatIf.jsx';
 
 /** The job in one line. @param {{r: import('../types.js').Report}} props */
 function JobLine({ r }) {
@@ -49,27 +49,41 @@ function JobLine({ r }) {
 /** The live region: one sentence for each settled change. */
 const Spoken = () => <output class="hidden" aria-live="polite" id="spoken">{spoken.value}</output>;
 
-/* The charts' places in the static page: drawing them twice would hold up the first answer. */
-const Places = () => (
-  <>
-    <section class="card place-timeline"><h2>Over the job</h2><div class="timeline"><span /><div class="plot" /></div></section>
-    <section class="card place-tensors"><h2>Largest tensors</h2></section>
-  </>
-);
-
 /** @typedef {import('../types.js').Report} Report */
+/** @typedef {import('../panels.js').Panel} Row */
 
-/** What is drawn with the answer. @param {{of: (props: {r: Report}) => any}} props */
-function Now({ of: Part }) {
-  const r = report.value;
-  return r && <Part r={r} />;
+/* Panels that come with the page. */
+const AT_ONCE = /** @type {Record<string, (props: {r: Report, panel: Row, inside: Row[]}) => any>} */ ({
+  factors: FactorTable, layers: Icicle, timeline: Timeline, tensors: Tensors, assumptions: Assumptions,
+});
+
+/* What stands in their places in the static page: drawing charts twice would hold up the first answer. */
+const PLACES = /** @type {Record<string, any>} */ ({
+  layers: <div class="icicle" />,
+  timeline: <div class="timeline"><span /><div class="plot" /></div>,
+  tensors: null,
+});
+
+/** @param {{panel: Row, r: Report}} props */
+function Panel({ panel, r }) {
+  if (panel.isOffered && !panel.isOffered(r)) return null;
+  const Part = AT_ONCE[panel.name];
+  const props = { panel, r, inside: inside(panel) };
+  return Part ? <Part {...props} /> : panel.isNear ? <Near {...props} /> : <Lazy load={panel.load} {...props} />;
 }
 
-/** What is drawn once the numbers are, with the id of its section. @extends {Component<{of: (props: {r: Report}) => any, id: string}, {r: Report | null}>} */
+/** What is drawn with the answer. @param {{of: (props: any) => any, [name: string]: any}} props */
+function Now({ of: Part, ...more }) {
+  const r = report.value;
+  return r && <Part r={r} {...more} />;
+}
+
+/** A panel that is drawn once the numbers are. @extends {Component<{panel: Row}, {r: Report | null}>} */
 class Late extends Component {
   state = { r: report.peek() };
   componentDidMount() {
-    this.leave = later({ isSeen: () => inSight(this.props.id), draw: (r) => this.setState({ r }) }, this.state.r);
+    const { name } = this.props.panel;
+    this.leave = later({ isSeen: () => inSight(name), draw: (r) => this.setState({ r }) }, this.state.r);
   }
   componentWillUnmount() {
     this.leave?.();
@@ -79,10 +93,24 @@ class Late extends Component {
     return next.r !== this.state.r;
   }
   render() {
-    const { of: Part } = this.props;
-    return this.state.r && <Part r={this.state.r} />;
+    return this.state.r && <Panel panel={this.props.panel} r={this.state.r} />;
   }
 }
+
+/** @param {Row} panel */
+const drawn = (panel) => (panel.isWithAnswer ? <Now key={panel.name} of={Panel} panel={panel} /> : <Late key={panel.name} panel={panel} />);
+
+/** The same before any script. @param {Row} panel */
+const drawnStill = (panel) => (panel.name in PLACES
+  ? <section key={panel.name} class={`card place-${panel.name}`}><h2>{panel.title}</h2>{PLACES[panel.name]}</section>
+  : panel.isWithAnswer && drawn(panel));
+
+/** Panels of one place, the same for every answer. @param {Row['at']} at */
+const placed = (at) => {
+  const panels = PANELS.filter((panel) => panel.at === at && !panel.inside);
+  return { live: panels.map(drawn), still: panels.map(drawnStill) };
+};
+const [above, halves, below] = [placed('top'), placed('half'), placed(undefined)];
 
 const hasReport = computed(() => report.value !== null);
 
@@ -92,6 +120,7 @@ const Remarks = () => <Diagnostics title="Remarks" list={failure.value ? [] : re
 /** @param {{still: boolean}} props */
 function Result({ still }) {
   const has = hasReport.value;
+  const form = still ? 'still' : 'live';
   return (
     <main id="result" class={`result${stale.value ? ' is-stale' : ''}${slow.value ? ' is-slow' : ''}${lit.value ? ` lit lit-${lit.value}` : ''}`} tabIndex={-1}>
       {core.value === 'lost' && <CoreLost problem={coreProblem.value} />}
@@ -107,13 +136,10 @@ function Result({ still }) {
         <div class="answer">
           <Now of={JobLine} />
           <Now of={Verdict} />
-          {!still && baselineReport.value && <Lazy load={() => import('./Compare.jsx')} />}
+          {above[form]}
           <Remarks />
-          <div class="pair">
-            <Now of={FactorTable} />
-            {still ? <section class="card place-icicle"><h2>By module and layer</h2><div class="icicle" /></section> : <Late of={Icicle} id="layers" />}
-          </div>
-          {still ? <Places /> : <><Late of={Timeline} id="timeline" />{whatIf}<Late of={Tensors} id="tensors" /><Late of={Assumptions} id="assumptions" /></>}
+          <div class="pair">{halves[form]}</div>
+          {below[form]}
         </div>
       ) : <p class="card empty">{failure.value ? 'Pick a model, or drop its config.json anywhere on this page.' : 'Working it out…'}</p>}
     </main>
@@ -127,7 +153,6 @@ const version = computed(() => report.value?.tidemark);
 
 /* The same for every answer. */
 const patterns = <Patterns />;
-const whatIf = <WhatIf />;
 
 /** @param {{still?: boolean}} props still: the static form, before any script */
 export function App({ still = false }) {

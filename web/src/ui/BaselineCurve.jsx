@@ -1,5 +1,4 @@
 /* The baseline's memory as a line over the present job's, phase by phase beside it; with its highest point named. */
-import './App.jsx'; /* all that is shared stays in one chunk */
 import { curveStepAfter, line } from 'd3-shape';
 import { inUnit } from '../format.js';
 import { aligned, phases } from '../phases.js';

@@ -1,5 +1,4 @@
 /* Of a job that does not fit: the change that fits and changes least. */
-import './App.jsx'; /* all that is shared stays in one chunk */
 import { useEffect, useState } from 'preact/hooks';
 import { closest, smaller } from '../nearest.js';
 import { askMany } from '../asking.js';

@@ -1,5 +1,4 @@
 /* The present job against the baseline: what each factor and module gained or lost, and which setting made it. */
-import './App.jsx'; /* all that is shared stays in one chunk */
 import { useEffect, useState } from 'preact/hooks';
 import { factor, inOrder } from '../factors.js';
 import { exact, fixed, inUnit } from '../format.js';
@@ -8,6 +7,7 @@ import { unpin } from '../changes.js';
 import { baseline, baselineReport, link, report, request, unit } from '../state.js';
 import { titleOf } from './Field.jsx';
 import { Bytes, Delta, Swatch } from './marks.jsx';
+import { Section } from './Section.jsx';
 import { addStyle } from '../sheet.js';
 import style from './compare.css';
 
@@ -63,7 +63,8 @@ function Causes() {
   );
 }
 
-export default function Compare() {
+/** @param {{panel: import('../panels.js').Panel}} props */
+export default function Compare({ panel }) {
   const [one, other] = [baselineReport.value, report.value];
   if (!one || !other) return null;
   const named = (/** @type {{name: string, bytes: number}[]} */ list) => list.map(({ name, bytes }) => ({ name, title: factor(name).title, bytes }));
@@ -73,10 +74,8 @@ export default function Compare() {
     .concat(joined(named(one.outside), named(other.outside))).map((line) => ({ ...line, swatch: true }));
   const change = other.verdict.device_bytes - one.verdict.device_bytes;
   return (
-    <section class="card" id="compare" aria-labelledby="compare-title">
-      <h2 id="compare-title">Against the baseline
-        <small>{one.model.title}: {inUnit(one.verdict.device_bytes, unit.value)} {unit.value}; now <b data-tip={exact(Math.abs(change))}>{change === 0 ? 'the same' : `${inUnit(Math.abs(change), unit.value)} ${unit.value} ${change < 0 ? 'less' : 'more'}`}</b></small>
-        <button type="button" class="button small" onClick={unpin}>Unpin</button></h2>
+    <Section panel={panel} r={other} tools={<button type="button" class="button small" onClick={unpin}>Unpin</button>}
+      note={<>{one.model.title}: {inUnit(one.verdict.device_bytes, unit.value)} {unit.value}; now <b data-tip={exact(Math.abs(change))}>{change === 0 ? 'the same' : `${inUnit(Math.abs(change), unit.value)} ${unit.value} ${change < 0 ? 'less' : 'more'}`}</b></>}>
       <Causes />
       <div class="compare-tables">
         <Deltas title="Change by factor" head="Factor" lines={factors}
@@ -85,6 +84,6 @@ export default function Compare() {
           foot={{ name: '', title: 'Allocated', one: one.peak.allocated, other: other.peak.allocated }} />
       </div>
       <p class="muted compare-peak">Peak then: event {fixed(one.peak.event)}, {one.peak.phase} of step {one.peak.step}. Now: event {fixed(other.peak.event)}, {other.peak.phase} of step {other.peak.step}.</p>
-    </section>
+    </Section>
   );
 }

@@ -1,6 +1,5 @@
 /* What one number is made of: the tensors behind it, each as a product of named dimensions, with its operation and the line
  * of the description that made it. */
-import './App.jsx'; /* all that is shared stays in one chunk */
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { factor } from '../factors.js';
 import { exact, fixed, inUnit, natural, percent } from '../format.js';

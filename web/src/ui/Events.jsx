@@ -1,5 +1,4 @@
 /* Events one by one, of a job or a recording: what each took or gave back, who asked for it, and the allocator after it. */
-import './App.jsx'; /* all that is shared stays in one chunk */
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { ASKED, hex, KIND_HELP, kindOf, SEEN, seenRows, sizeOf, sourceOf, wholeSource } from '../events.js';
 import { exact, fixed, inUnit, natural } from '../format.js';
@@ -9,6 +8,7 @@ import { spoken } from '../state.js';
 import style from './events.css';
 import { Icon, Swatch } from './marks.jsx';
 import { Segments } from './Segments.jsx';
+import { Frames, Size } from './frames.jsx';
 
 /** @typedef {import('../events.js').Source} Source */
 /** @typedef {import('../events.js').EventRow} EventRow */
@@ -44,9 +44,6 @@ function useRows(source, at, filter) {
   }, [key, wants, wants && at]);
   return { window, isBusy: isOther, problem };
 }
-
-/** A size with its exact bytes. @param {{n: number, unit: import('../format.js').Unit}} props */
-export const Size = ({ n, unit }) => <span class="bytes" data-tip={exact(n)}>{natural(n, unit)}</span>;
 
 /** @param {{source: Source, at: number, choose: (event: number) => void, level?: 2 | 3}} props at: the event that is looked at */
 export default function Events({ source, at, choose, level = 3 }) {
@@ -174,8 +171,3 @@ function One({ row, frames, unit, choose, peak, Heading }) {
     </>
   );
 }
-
-/** A stack, the innermost frame first. @param {{list: string[]}} props */
-export const Frames = ({ list }) => (
-  <div class="scroll event-frames" tabIndex={0} role="group" aria-label="Stack, the innermost frame first"><ol class="frames">{list.map((frame, i) => <li key={i}><code>{frame}</code></li>)}</ol></div>
-);

@@ -5,6 +5,7 @@ import { exact, inUnit, percent } from '../format.js';
 import { details, unit } from '../state.js';
 import { CopyTable } from './CopyDialog.jsx';
 import { Bytes, Swatch } from './marks.jsx';
+import { Section } from './Section.jsx';
 
 /* The factor under the pointer or focus, lit in every chart. */
 export const lit = signal('');
@@ -53,8 +54,8 @@ function columnsOf(parts) {
   return [...large, { part: '*', title: `${small.length} others`, help: small.map((part) => part.title).join(', '), bytes, factors }];
 }
 
-/** @param {{r: import('../types.js').Report}} props */
-export function FactorTable({ r }) {
+/** @param {{r: import('../types.js').Report, panel: import('../panels.js').Panel}} props */
+export function FactorTable({ r, panel }) {
   const parts = columnsOf(r.breakdown.filter((part) => part.bytes > 0));
   const byName = new Map(r.factors.map((f) => [f.name, f.bytes]));
   const names = inOrder([...byName.keys()].filter((name) => byName.get(name)));
@@ -64,8 +65,7 @@ export function FactorTable({ r }) {
     onPointerLeave: () => { lit.value = ''; },
   });
   return (
-    <section class="card" id="factors" aria-labelledby="factors-title">
-      <h2 id="factors-title">By factor and module <small>{unit.value} at the peak</small><CopyTable /></h2>
+    <Section panel={panel} r={r} tools={<CopyTable />}>
       <div class="scroll" role="group" aria-label="Table of factors and modules. Arrows move, Enter opens a number." onKeyDown={move}>
         <table class="numbers factor-table">
           <thead>
@@ -110,6 +110,6 @@ export function FactorTable({ r }) {
           </tfoot>
         </table>
       </div>
-    </section>
+    </Section>
   );
 }

@@ -85,18 +85,18 @@ export default function HeatMap() {
   const stop = useRef(/** @type {AbortController | null} */ (null));
   const box = useRef(/** @type {HTMLDivElement | null} */ (null));
 
-  /** @type {Axis[]} rows, columns, panels */
+  /** @type {Axis[]} rows, columns, slices */
   const axes = chosen.filter(({ name }) => name).map(({ name, text }) => ({ name, values: readValues(text) }));
-  const [rows, columns, panels = { name: '', values: [''] }] = axes;
-  const size = [panels.values.length, rows.values.length, columns.values.length];
+  const [rows, columns, slices = { name: '', values: [''] }] = axes;
+  const size = [slices.values.length, rows.values.length, columns.values.length];
   const total = size[0] * size[1] * size[2];
   const isDoubled = new Set(axes.map(({ name }) => name)).size < axes.length;
   const problem = isDoubled ? 'Choose different settings.' : total === 0 ? 'Give values, as in 1,2,4 or 1-32.' : total > MOST_CELLS ? `${fixed(total)} cells are too many: give fewer values.` : '';
   const place = (/** @type {number} */ p, /** @type {number} */ r, /** @type {number} */ c) => (p * size[1] + r) * size[2] + c;
   const cell = (/** @type {number} */ p, /** @type {number} */ r, /** @type {number} */ c) => cells.current[place(p, r, c)] ?? null;
   /* At first on the present job. */
-  const at = moved ?? [panels, rows, columns].map((axis) => Math.max(0, axis ? axis.values.indexOf(valueOf(axis.name)) : 0));
-  const settingsOf = (/** @type {number[]} */ [p, r, c]) => [`${rows.name}=${rows.values[r]}`, `${columns.name}=${columns.values[c]}`, ...(panels.name ? [`${panels.name}=${panels.values[p]}`] : [])];
+  const at = moved ?? [slices, rows, columns].map((axis) => Math.max(0, axis ? axis.values.indexOf(valueOf(axis.name)) : 0));
+  const settingsOf = (/** @type {number[]} */ [p, r, c]) => [`${rows.name}=${rows.values[r]}`, `${columns.name}=${columns.values[c]}`, ...(slices.name ? [`${slices.name}=${slices.values[p]}`] : [])];
 
   /* Rows are drawn again where something in them has changed, or in the row below, whose edge they show. */
   const changes = useRef(/** @type {number[]} */ ([]));
@@ -232,11 +232,11 @@ export default function HeatMap() {
           : <span class="muted">{fixed(played)} cells played</span>)}</p>
       </div>
       {!problem && (
-        <div ref={box} class="panels" onKeyDown={move}>
-          {panels.values.map((panel, p) => (
-            <div key={panel} class="scroll panel">
-              <table class={`heat${size[2] > 14 || shows === 'marks' ? ' dense' : ''}`} role="grid" aria-label={`${panels.name ? `${titleOf(panels.name)} ${panel}: ` : ''}${titleOf(rows.name)} down, ${titleOf(columns.name)} across. Arrows move, Enter applies.`}>
-                {panels.name && <caption>{titleOf(panels.name)}: <b>{spell(panels.name, panel)}</b></caption>}
+        <div ref={box} class="slices" onKeyDown={move}>
+          {slices.values.map((slice, p) => (
+            <div key={slice} class="scroll slice">
+              <table class={`heat${size[2] > 14 || shows === 'marks' ? ' dense' : ''}`} role="grid" aria-label={`${slices.name ? `${titleOf(slices.name)} ${slice}: ` : ''}${titleOf(rows.name)} down, ${titleOf(columns.name)} across. Arrows move, Enter applies.`}>
+                {slices.name && <caption>{titleOf(slices.name)}: <b>{spell(slices.name, slice)}</b></caption>}
                 <thead><tr><th scope="col" class="corner"><span>{titleOf(rows.name)}</span><span>{titleOf(columns.name)}</span></th>{columns.values.map((value) => <th key={value} scope="col">{spell(columns.name, value)}</th>)}</tr></thead>
                 <tbody>
                   {rows.values.map((value, r) => (
@@ -246,7 +246,7 @@ export default function HeatMap() {
                         const here = cell(p, r, c);
                         const fits = holds(p, r, c);
                         const edges = `${parts(fits, holds(p, r, c + 1)) ? ' edge-right' : ''}${parts(fits, holds(p, r + 1, c)) ? ' edge-below' : ''}`;
-                        const isNow = now[0] === value && now[1] === column && (!panels.name || now[2] === panel);
+                        const isNow = now[0] === value && now[1] === column && (!slices.name || now[2] === slice);
                         const text = shown(here);
                         const guess = here ? undefined : expected.current[place(p, r, c)];
                         const word = here ? WORDS[here.kind] : guess === undefined ? 'not played yet' : guess ? 'should fit, not played yet' : 'should not fit, not played yet';

@@ -1,7 +1,7 @@
 /* The help sheet: every key, and the switch for single letters. */
-import './App.jsx'; /* all that is shared stays in one chunk */
 import { useEffect, useRef } from 'preact/hooks';
 import { ACTIONS } from '../actions.js';
+import { PANELS } from '../panels.js';
 import { letterKeys, overlay } from '../state.js';
 import { addStyle } from '../sheet.js';
 import style from './help.css';
@@ -29,7 +29,7 @@ export default function Help() {
   return (
     <dialog ref={dialog} class="dialog wide" aria-labelledby="help-title" onClose={() => { overlay.value = ''; }}>
       <form method="dialog">
-        <h2 id="help-title">Keys and help</h2>
+        <h2 id="help-title" tabIndex={-1} autofocus>Keys and help</h2>
         <p>tidemark plays a training job through PyTorch’s rules of memory, with shapes in place of numbers. Every figure here can be opened:
           click it to see the tensors it is the sum of. Nothing leaves this page; the address after # holds the whole job.</p>
         <div class="keys">
@@ -43,6 +43,10 @@ export default function Help() {
           <section>
             <h3>In fields and charts</h3>
             <dl>{CHARTS.map(([keys, what]) => <div key={keys + what}><Keys keys={keys} /><dd>{what}</dd></div>)}</dl>
+          </section>
+          <section class="panels">
+            <h3>On the page</h3>
+            <dl>{PANELS.map(({ name, title, help }) => <div key={name}><dt>{title}</dt><dd>{help}</dd></div>)}</dl>
           </section>
         </div>
         <label class="switch"><input type="checkbox" checked={letterKeys.value} onChange={(event) => { letterKeys.value = event.currentTarget.checked; }} />

@@ -9,6 +9,7 @@ import { useWidth } from './hooks.js';
 import { Lazy } from './lazy.jsx';
 import { Bytes, FactorValues, fill, Icon } from './marks.jsx';
 import { showTable, tables, Twin } from './Twin.jsx';
+import { Section } from './Section.jsx';
 
 /** @typedef {{key: string, title: string, bytes: number, factors: Record<string, number>, cell?: {part: string, layer?: string}, children?: Datum[]}} Datum */
 /** @typedef {import('d3-hierarchy').HierarchyRectangularNode<Datum>} Node */
@@ -54,8 +55,8 @@ function shown(node, wide) {
   return every && Number(name) % every === 0 && (every > 1 || wide > name.length * LETTER + 2) ? name : '';
 }
 
-/** @param {{r: import('../types.js').Report}} props */
-export function Icicle({ r }) {
+/** @param {{r: import('../types.js').Report, panel: import('../panels.js').Panel}} props */
+export function Icicle({ r, panel }) {
   const [ref, width] = useWidth('.icicle', 470);
   const svg = useRef(/** @type {SVGSVGElement | null} */ (null));
   const [zoom, setZoom] = useState('');
@@ -118,10 +119,7 @@ export function Icicle({ r }) {
   });
 
   return (
-    <section class="card" id="layers" aria-labelledby="modules-title">
-      <h2 id="modules-title">By module and layer <small>width is bytes</small>
-        {zoom && <button type="button" class="button small" onClick={() => setZoom('')}><Icon name="up" />Everything</button>}
-      </h2>
+    <Section panel={panel} r={r} tools={zoom && <button type="button" class="button small" onClick={() => setZoom('')}><Icon name="up" />Everything</button>}>
       <div ref={ref} class="icicle" role="group" aria-label={`${r.breakdown.length} parts. Arrows move, Enter opens a part, Escape goes back.`}
         onKeyDown={key} onPointerLeave={() => setHover('')}>
         <svg ref={svg} width="100%" height={HEIGHT}>
@@ -166,6 +164,6 @@ export function Icicle({ r }) {
         <FactorValues names={inOrder(Object.keys(root.data.factors).filter((kind) => root.data.factors[kind]))} of={(kind) => read.data.factors[kind]} />
       </p>
       <Twin title="Table of layers" tall>{() => <Lazy load={async () => ({ default: (await tables()).Layers })} r={r} />}</Twin>
-    </section>
+    </Section>
   );
 }

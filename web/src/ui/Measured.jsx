@@ -1,5 +1,4 @@
 /* How exact the numbers are; and a measured run beside them: the difference, and the term that is nearest to it. */
-import './App.jsx'; /* all that is shared stays in one chunk */
 import { useState } from 'preact/hooks';
 import { factor } from '../factors.js';
 import { inUnit, percent, UNITS } from '../format.js';

@@ -1,5 +1,4 @@
 /* Beside an error at a setting: values near it with which the job runs, each tried. */
-import './App.jsx'; /* all that is shared stays in one chunk */
 import { useEffect, useState } from 'preact/hooks';
 import { nearValues } from '../nearest.js';
 import { askMany } from '../asking.js';

@@ -7,6 +7,7 @@ import { copy } from './CopyDialog.jsx';
 import { Lazy } from './lazy.jsx';
 import { Icon } from './marks.jsx';
 import { Twin } from './Twin.jsx';
+import { Section } from './Section.jsx';
 
 /** What a person may pass on when the core stopped; nothing is sent. @param {import('../types.js').Diagnostic} d */
 const problemReport = (d) => `tidemark ${report.value?.tidemark ?? ''}\n${d.message}\n${command.value}\n${navigator.userAgent}\n`;
@@ -32,11 +33,10 @@ export function show(name) {
   });
 }
 
-/** @param {{r: import('../types.js').Report}} props */
-export function Assumptions({ r }) {
+/** @param {{r: import('../types.js').Report, panel: import('../panels.js').Panel}} props */
+export function Assumptions({ r, panel }) {
   return (
-    <section class="card" id="assumptions" aria-labelledby="assumptions-title">
-      <h2 id="assumptions-title">Assumptions <small>defaults that move the number</small></h2>
+    <Section panel={panel} r={r}>
       <ul class="assumptions">
         {r.assumptions.map(({ setting, value, text }, i) => (
           <li key={i}>
@@ -46,7 +46,7 @@ export function Assumptions({ r }) {
         ))}
       </ul>
       <Twin title="How exact is this? Compare a measured run" noTable>{() => <Lazy load={() => import('./Measured.jsx')} />}</Twin>
-    </section>
+    </Section>
   );
 }
 

@@ -1,5 +1,4 @@
 /* The command palette: every action and every setting by name. */
-import './App.jsx'; /* all that is shared stays in one chunk */
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
 import { available } from '../actions.js';
 import { assignment, find } from '../find.js';

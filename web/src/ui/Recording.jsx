@@ -1,5 +1,4 @@
 /* A recorded run: whether it runs on a card, memory over its events, other allocator options, and what was live at the peak. */
-import './App.jsx'; /* all that is shared stays in one chunk */
 import { area, curveStepAfter, line } from 'd3-shape';
 import { useEffect, useState } from 'preact/hooks';
 import { exact, fixed, headline, inUnit, natural, tick, ticks } from '../format.js';

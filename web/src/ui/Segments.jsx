@@ -3,7 +3,7 @@ import { useEffect, useRef, useState } from 'preact/hooks';
 import { cellAt, cellPaths, cellWords, freeOf, hex, sourceOf } from '../events.js';
 import { exact, fixed, natural, percent } from '../format.js';
 import { factor, inOrder } from '../factors.js';
-import { Frames, Size } from './Events.jsx';
+import { Frames, Size } from './frames.jsx';
 import { fill, Swatch } from './marks.jsx';
 import { showTable, Twin } from './Twin.jsx';
 

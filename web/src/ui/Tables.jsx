@@ -1,5 +1,4 @@
 /* What the charts draw, as tables: events, steps, layers. */
-import './App.jsx'; /* all that is shared stays in one chunk */
 import { factor, inOrder } from '../factors.js';
 import { fixed } from '../format.js';
 import { unit } from '../state.js';

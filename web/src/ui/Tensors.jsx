@@ -4,6 +4,7 @@ import { factor } from '../factors.js';
 import { exact, fixed, percent } from '../format.js';
 import { CopyTable } from './CopyDialog.jsx';
 import { Bytes, Swatch } from './marks.jsx';
+import { Section } from './Section.jsx';
 
 /** @param {{tensor: import('../types.js').Tensor}} props */
 function Shape({ tensor }) {
@@ -27,15 +28,14 @@ function moduleOf({ part, module }) {
   return at < 0 ? module : path.slice(at + part.length + 2, -1);
 }
 
-/** @param {{r: import('../types.js').Report}} props */
-export function Tensors({ r }) {
+/** @param {{r: import('../types.js').Report, panel: import('../panels.js').Panel}} props */
+export function Tensors({ r, panel }) {
   const [all, setAll] = useState(false);
   const groups = r.tensors.filter((t) => t.rest === undefined);
   const rest = r.tensors.find((t) => t.rest !== undefined)?.rest ?? 0;
   const part = (/** @type {string} */ name) => r.breakdown.find((p) => p.part === name)?.title ?? name;
   return (
-    <section class="card" id="tensors" aria-labelledby="tensors-title">
-      <h2 id="tensors-title">Largest tensors <small>alive at the peak</small><CopyTable /></h2>
+    <Section panel={panel} r={r} tools={<CopyTable />}>
       <div class="scroll" tabIndex={0} role="group" aria-label="Table of the largest tensors">
         <table class="numbers tensors">
           <thead><tr><th scope="col">Total</th><th scope="col" class="share">%</th><th scope="col">Count × each</th><th scope="col" class="left">Shape</th><th scope="col" class="left">From</th></tr></thead>
@@ -60,6 +60,6 @@ export function Tensors({ r }) {
       {groups.length > SHORT && (
         <button type="button" class="button small more-rows" aria-expanded={all} onClick={() => setAll(!all)}>{all ? 'Show fewer' : `Show all ${groups.length}`}</button>
       )}
-    </section>
+    </Section>
   );
 }

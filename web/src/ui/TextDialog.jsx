@@ -1,5 +1,4 @@
 /* A file as text: pasted, or changed where it is open. An error's place is selected in it. */
-import './App.jsx'; /* all that is shared stays in one chunk */
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { editing } from '../state.js';
 import { takeText } from './Settings.jsx';

@@ -14,6 +14,7 @@ import { Lazy } from './lazy.jsx';
 import { Bytes, FactorValues, fill, Icon, Swatch } from './marks.jsx';
 import { showTable, tables, Twin } from './Twin.jsx';
 import { cardOf } from './Verdict.jsx';
+import { Section } from './Section.jsx';
 
 const HIGH = 190;
 const ACROSS = 1000; /* units of the drawing, stretched to the width */
@@ -25,8 +26,8 @@ const SHORT = { forward: 'fwd', backward: 'bwd', optimizer: 'opt' };
 
 const FINE = 400; /* up to so many events, each is a column */
 
-/** @param {{r: Report}} props */
-export function Timeline({ r }) {
+/** @param {{r: import('../types.js').Report, panel: import('../panels.js').Panel, inside: import('../panels.js').Panel[]}} props */
+export function Timeline({ r, panel, inside }) {
   const [ref, width] = useWidth('.plot', 1000);
   const [chosen, setChosen] = useState(-1); /* an event */
   const [hover, setHover] = useState(-1);
@@ -133,13 +134,14 @@ export function Timeline({ r }) {
     event.preventDefault();
   }
 
+  /** @type {import('../events.js').Source} */
+  const source = { ask: (call, more, lane) => ask(call, more, undefined, lane), events: t.events, peak: peak.peak, key: r, name: () => unit.value };
   const { oom } = r.verdict;
   const peakX = share(peak.peak);
   /* The card's label stands where the error's or, where it is narrow, the peak's does not. */
   const limitRight = oom ? share(oom.event) < 0.35 : width < 700 && peakX > 0.5;
   return (
-    <section class="card" id="timeline" aria-labelledby="timeline-title">
-      <h2 id="timeline-title">Over the job <small>{fixed(t.events, 0)} allocator events, {r.steps.length} optimizer steps</small></h2>
+    <Section panel={panel} r={r}>
       <div class="timeline">
         <svg class="axis timeline-y" width="44" height={HIGH} aria-hidden="true">
           {marks.map((mark) => <text key={mark} x="38" y={y(mark).toFixed(1)} dy={mark === 0 ? '0' : '0.35em'} text-anchor="end">{tick(mark, unit.value)}</text>)}
@@ -200,9 +202,9 @@ export function Timeline({ r }) {
       {isFine && <p class="readout event-readout"><Event column={column} /></p>}
       {isFine && <Twin title={`Table of these ${count} events`} tall>{() => <Lazy load={async () => ({ default: (await tables()).Events })} columns={columns} />}</Twin>}
       <Twin title="Table of steps">{() => <Lazy load={async () => ({ default: (await tables()).Steps })} r={r} />}</Twin>
-      <Twin title="Event by event, and the allocator’s blocks" noTable>{() => <Lazy load={() => import('./Events.jsx')} at={resting} choose={choose}
-        source={{ ask: (/** @type {string} */ call, /** @type {object} */ more, /** @type {string} */ lane) => ask(call, more, undefined, lane), events: t.events, peak: peak.peak, key: r, name: () => unit.value }} />}</Twin>
-    </section>
+      {inside.map(({ name, title, load }) => (
+        <Twin key={name} name={name} title={title} noTable>{() => <Lazy load={load} at={resting} choose={choose} source={source} />}</Twin>))}
+    </Section>
   );
 }
 

@@ -2,11 +2,11 @@ import { useState } from 'preact/hooks';
 import { CopyTable } from './CopyDialog.jsx';
 
 /** The table of a picture, closed at first; its rows are made when it opens.
- * @param {{title: string, tall?: boolean, noTable?: boolean, children: () => any}} props */
-export function Twin({ title, tall, noTable, children }) {
+ * @param {{title: string, name?: string, tall?: boolean, noTable?: boolean, children: () => any}} props name: of the panel that it holds */
+export function Twin({ title, name, tall, noTable, children }) {
   const [open, setOpen] = useState(false);
   return (
-    <details class="twin" onToggle={(event) => setOpen(event.currentTarget.open)}>
+    <details class="twin" data-panel={name} onToggle={(event) => setOpen(event.currentTarget.open)}>
       <summary>{title}</summary>
       {open && (noTable ? children()
         : <><CopyTable /><div class={tall ? 'scroll tall' : 'scroll'} tabIndex={0} role="group" aria-label={title}>{children()}</div></>)}

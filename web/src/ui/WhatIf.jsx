@@ -1,19 +1,38 @@
-/* What would change the answer. Its content comes when it is scrolled to. */
-import { useEffect, useRef, useState } from 'preact/hooks';
+/* What would change the answer: a tab for each of the panels inside. What is shown is asked for by itself, in workers of its own. */
+import { useEffect, useMemo, useState } from 'preact/hooks';
+import { describe, view } from '../state.js';
 import { Lazy } from './lazy.jsx';
+import { Section } from './Section.jsx';
+import './whatif.js';
 
-export function WhatIf() {
-  const [near, setNear] = useState(false);
-  const box = useRef(/** @type {HTMLElement | null} */ (null));
-  useEffect(() => {
-    const observer = new IntersectionObserver((entries) => { if (entries.some((entry) => entry.isIntersecting)) setNear(true); }, { rootMargin: '200px' });
-    observer.observe(/** @type {HTMLElement} */ (box.current));
-    return () => observer.disconnect();
-  }, []);
+/** @param {{panel: import('../panels.js').Panel, r: import('../types.js').Report, inside: import('../panels.js').Panel[]}} props */
+export default function WhatIf({ panel, r, inside: tabs }) {
+  const given = view.value.inside;
+  const [at, setAt] = useState(0);
+  useEffect(() => { if (given) setAt(Math.max(0, tabs.findIndex((tab) => tab.name === given))); }, [view.value]);
+  const { name, title, load } = tabs[at];
+  /* The panels hear of answers themselves. */
+  const content = useMemo(() => <Lazy key={name} load={load} />, [name]);
+  /** @param {KeyboardEvent} event */
+  function key(event) {
+    const to = { ArrowRight: at + 1, ArrowLeft: at - 1, Home: 0, End: tabs.length - 1 }[event.key];
+    if (to === undefined) return;
+    event.preventDefault();
+    const next = (to + tabs.length) % tabs.length;
+    setAt(next);
+    document.getElementById(`tab-${tabs[next].name}`)?.focus();
+  }
   return (
-    <section ref={box} class="card whatif-card" id="whatif" aria-labelledby="whatif-title">
-      <h2 id="whatif-title">What if <small>every line is played, not guessed</small></h2>
-      {near && <Lazy load={() => import('./WhatIfTabs.jsx')} />}
-    </section>
+    <Section panel={panel} r={r}>
+      <div class="tabs" role="tablist" aria-label={panel.title} onKeyDown={key}>
+        {tabs.map((tab, i) => (
+          <button key={tab.name} id={`tab-${tab.name}`} type="button" role="tab" aria-selected={i === at} aria-controls="whatif-panel" data-panel={tab.name}
+            data-tip={tab.help} tabIndex={i === at ? 0 : -1} onClick={() => setAt(i)}>{tab.title}</button>
+        ))}
+      </div>
+      <div id="whatif-panel" class="scroll whatif-panel" role="tabpanel" tabIndex={0} aria-labelledby={`tab-${name}`} data-title={title}>
+        {describe.value && content}
+      </div>
+    </Section>
   );
 }

@@ -1,0 +1,53 @@
+/* The panels of an answer, in order: one table for the page, links to a view, keys, the palette and the help sheet. What is not drawn with
+ * the page is loaded by its row when it comes near; README.md says how to add one. */
+import { fixed } from './format.js';
+import { baselineReport, unit } from './state.js';
+
+/** @typedef {import('./types.js').Report} Report
+ * @typedef {{
+ *   name: string, title: string, help: string,
+ *   note?: string | ((r: Report) => any),
+ *   load?: () => Promise<{default: any}>,
+ *   inside?: string,
+ *   at?: 'top' | 'half',
+ *   isWithAnswer?: boolean, isNear?: boolean,
+ *   isOffered?: (r: Report) => boolean, isRecorded?: boolean,
+ *   go?: string, key?: string, stop?: string,
+ * }} Panel
+ *   name: of its section and in links (view=NAME). help: what it shows, a line of the help sheet. note: small, behind the title. load: its module, of
+ *   which the default is drawn with {r, panel, inside}; without, App.jsx has it. inside: the panel that holds it. at: above the remarks, or two side
+ *   by side. isWithAnswer: drawn with the answer, else once the numbers are. isNear: loaded when it is scrolled to, else when it is offered. isRecorded: a recording has a section of this name
+ *   too. go, key, stop: the action that goes there, its letter, and what
+ *   gets the focus */
+
+/** @type {Panel[]} */
+export const PANELS = [
+  { name: 'compare', title: 'Against the baseline', help: 'What changed since a job was pinned, and which setting did it.',
+    at: 'top', isWithAnswer: true, isOffered: () => baselineReport.value !== null, load: () => import('./ui/Compare.jsx'), go: 'Show the comparison', stop: '.scroll' },
+  { name: 'factors', title: 'By factor and module', help: 'What the peak is made of. Rows and columns sum to it, to the byte.', note: () => `${unit.value} at the peak`,
+    at: 'half', isWithAnswer: true, go: 'Go to factors', key: '1', stop: '[tabindex="0"]' },
+  { name: 'layers', title: 'By module and layer', help: 'Where in the model the bytes are. Widths are bytes.', note: 'width is bytes',
+    at: 'half', go: 'Go to layers', key: '2', stop: '.icicle [tabindex="0"]' },
+  { name: 'timeline', title: 'Over the job', help: 'Memory at every event of the allocator, by factor.',
+    note: (r) => `${fixed(r.timeline.events, 0)} allocator events, ${r.steps.length} optimizer steps`, isRecorded: true, go: 'Go to the timeline', key: '3', stop: '.plot' },
+  { name: 'events', title: 'Event by event, and the allocator’s blocks', help: 'Each request and free, and the segments after it.',
+    inside: 'timeline', load: () => import('./ui/Events.jsx') },
+  { name: 'whatif', title: 'What if', help: 'Other settings, each played.', note: 'every line is played, not guessed',
+    isNear: true, load: () => import('./ui/WhatIf.jsx'), go: 'Go to what if', key: '4', stop: '[role="tab"][tabindex="0"]' },
+  { name: 'advice', title: 'To free memory', help: 'Changes by what they save.', inside: 'whatif', load: () => import('./ui/Advice.jsx') },
+  { name: 'fit', title: 'Largest that fits', help: 'The largest batch, sequence and so on that the card holds.', inside: 'whatif', load: () => import('./ui/Largest.jsx') },
+  { name: 'cards', title: 'On which cards', help: 'The job on every card that is known.', inside: 'whatif', load: () => import('./ui/Cards.jsx') },
+  { name: 'map', title: 'Heat map', help: 'Two or three settings against each other.', inside: 'whatif', load: () => import('./ui/HeatMap.jsx') },
+  { name: 'tensors', title: 'Largest tensors', help: 'The largest groups that live at the peak, with where their shapes come from.', note: 'alive at the peak',
+    go: 'Go to the largest tensors', stop: '.scroll' },
+  { name: 'assumptions', title: 'Assumptions', help: 'Defaults that move the number.', note: 'defaults that move the number', go: 'Go to the assumptions', stop: 'button' },
+];
+
+/** @param {string} name */
+export const panelNamed = (name) => PANELS.find((panel) => panel.name === name);
+
+/** The section that a panel is in. @param {Panel} panel */
+export const sectionOf = ({ name, inside = name }) => inside;
+
+/** Panels inside of another one. @param {Panel} panel */
+export const inside = ({ name }) => PANELS.filter((panel) => panel.inside === name);
