@@ -2,8 +2,7 @@
 #include <setjmp.h>
 #include <stdio.h>
 
-#include "lang/description.h"
-#include "lang/embedded_models.h"
+#include "lang/lang.h"
 
 static tide_source find(void *user, tide_text name) {
     (void)user;
@@ -21,7 +20,7 @@ static bool read_whole(tide_arena *arena, const char *name) {
     for (uint32_t i = 0; i < tide_architecture_source_count; i++) /* what modules extend may be in the library */
         if (tide_text_starts(tide_text_of(tide_architecture_sources[i].name), TIDE_TEXT("library/")))
             ok = ok && tide_description_load(&set, tide_text_of(tide_architecture_sources[i].name));
-    const tide_description *d = ok ? tide_description_load(&set, tide_text_of(name)) : NULL;
+    tide_description *d = ok ? tide_description_load(&set, tide_text_of(name)) : NULL;
     ok = d && tide_description_read(&set, d) && diags.count == 0;
     for (uint32_t i = 0; i < diags.count; i++)
         printf("%s: %s: %s\n", name, diags.items[i].place, diags.items[i].message);

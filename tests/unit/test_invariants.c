@@ -8,7 +8,7 @@
 
 #include <tidemark/tidemark.h>
 
-#include "lang/embedded_models.h"
+#include "lang/lang.h"
 #include "train/train.h"
 
 enum { WORD_LIMIT = 24 };

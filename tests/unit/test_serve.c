@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lang/embedded_models.h"
+#include "lang/lang.h"
 #include "serve/serve.h"
 
 static int passed, failed;

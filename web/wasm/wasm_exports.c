@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <tidemark/tidemark.h>
 
-#include "lang/embedded_models.h"
+#include "lang/lang.h"
 
 uint8_t *tide_wasm_alloc(uint32_t bytes);
 void tide_wasm_free(uint8_t *at);

@@ -2,7 +2,7 @@
 #include <string.h>
 
 #include "api/calls.h"
-#include "lang/embedded_models.h"
+#include "lang/lang.h"
 #include "tidemark/tidemark.h"
 #include "train/lint.h"
 

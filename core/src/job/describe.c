@@ -2,7 +2,7 @@
 #include "job/settings.h"
 
 #include "base/units.h"
-#include "lang/embedded_models.h"
+#include "lang/lang.h"
 
 static const char *const type_names[] = {
     [TIDE_SETTING_INT] = "int",       [TIDE_SETTING_NUMBER] = "number",       [TIDE_SETTING_BOOL] = "bool",

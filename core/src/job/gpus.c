@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "lang/embedded_models.h"
+#include "lang/lang.h"
 
 /* Kernels depend on these where no GPU is given: an H100. */
 enum { DEFAULT_CAPABILITY = 90, DEFAULT_SMS = 132, DEFAULT_THREADS_PER_SM = 2048 };

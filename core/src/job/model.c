@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "lang/embedded_models.h"
+#include "lang/lang.h"
 
 /* The entry that is published under a path, as llava-hf/llava-1.5-7b-hf. */
 static const tide_source *catalogue_published(tide_arena *arena, const char *path) {

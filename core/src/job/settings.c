@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/units.h"
-#include "lang/embedded_models.h"
+#include "lang/lang.h"
 
 /* ---- choices ---- */
 

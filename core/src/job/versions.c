@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/units.h"
-#include "lang/embedded_models.h"
+#include "lang/lang.h"
 
 void tide_read_recipe(tide_job_builder *b) {
     const char *name = tide_argument_text(&b->arguments, TIDE_SET_recipe);

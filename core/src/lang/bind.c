@@ -1,31 +1,13 @@
 /* Names get their meanings, and calls of operations their arguments, when a function is first called. What is made for
  * that lives as long as the descriptions, which may be longer than the model. */
+#include <assert.h>
+
+#include "lang/inherit.h"
 #include "lang/interpreter.h"
 
-/* ---- binding: what a name means ---- */
+/* ---- locals ---- */
 
-const char *const tide_builtin_names[BUILTIN_COUNT] = {"range",
-                                                       "len",
-                                                       "is_list",
-                                                       "is_view",
-                                                       "min",
-                                                       "max",
-                                                       "isqrt",
-                                                       "root",
-                                                       "contains",
-                                                       "error",
-                                                       "deepcopy",
-                                                       "apply",
-                                                       "checkpoint",
-                                                       "checkpoint_without_output",
-                                                       "discard_output",
-                                                       "save_for_backward",
-                                                       "set_setting",
-                                                       "Parameter",
-                                                       "Buffer",
-                                                       "AutoModel"};
-
-uint32_t tide_add_local(tide_model *model, tide_function *function, tide_text name) {
+static uint32_t add_local(tide_model *model, tide_function *function, tide_text name) {
     for (uint32_t i = 0; i < function->local_count; i++)
         if (tide_text_equal(function->locals[i], name)) return i;
     TIDE_ROOM(model->descriptions->arena, function->locals, function->local_count, function->local_capacity);
@@ -33,32 +15,26 @@ uint32_t tide_add_local(tide_model *model, tide_function *function, tide_text na
     return function->local_count++;
 }
 
-void tide_collect_expr(tide_model *model, tide_function *function, const tide_expr *e) {
+static void collect_expr_locals(tide_model *model, tide_function *function, const tide_expr *e) {
     if (!e) return;
-    if (e->kind == TIDE_EXPR_COMPREHENSION) tide_add_local(model, function, e->text);
-    tide_collect_expr(model, function, e->a);
-    tide_collect_expr(model, function, e->b);
-    tide_collect_expr(model, function, e->c);
-    for (uint32_t i = 0; i < e->count; i++) tide_collect_expr(model, function, e->items[i]);
+    if (e->kind == TIDE_EXPR_COMPREHENSION) add_local(model, function, e->text);
+    collect_expr_locals(model, function, e->a);
+    collect_expr_locals(model, function, e->b);
+    collect_expr_locals(model, function, e->c);
+    for (uint32_t i = 0; i < e->count; i++) collect_expr_locals(model, function, e->items[i]);
 }
 
 static void collect_locals(tide_model *model, tide_function *function, tide_statement *s) {
     for (; s; s = s->next) {
-        for (uint32_t i = 0; i < s->target_count; i++) s->slots[i] = tide_add_local(model, function, s->targets[i]);
-        tide_collect_expr(model, function, s->expr);
+        for (uint32_t i = 0; i < s->target_count; i++) s->slots[i] = add_local(model, function, s->targets[i]);
+        collect_expr_locals(model, function, s->expr);
         collect_locals(model, function, s->body);
         collect_locals(model, function, s->otherwise);
     }
 }
 
-static bool size_is_defined(const tide_model *model, tide_text name) {
-    for (const tide_description *d = model->descriptions->first; d; d = d->next)
-        for (const tide_size *s = d->sizes; s; s = s->next)
-            if (tide_text_equal(s->name, name)) return true;
-    return false;
-}
+/* ---- what a name means ---- */
 
-/* The slot of a member, or else of a constructor argument. */
 uint32_t tide_attribute_slot(const tide_class *of, tide_text name) {
     for (uint32_t i = 0; i < of->member_count; i++)
         if (tide_text_equal(of->members[i].name, name)) return of->parameter_count + i;
@@ -67,67 +43,101 @@ uint32_t tide_attribute_slot(const tide_class *of, tide_text name) {
     return UINT32_MAX;
 }
 
-/* What is called is no number: sizes and settings of the same name do not hide a function. */
-static bool bind_name(tide_model *model, tide_function *function, const tide_description *from, tide_expr *e,
-                      bool is_called) {
+static bool mean(tide_expr *e, tide_meaning meaning, uint32_t slot, const void *target) {
+    e->meaning = meaning;
+    e->slot = slot;
+    e->target = target;
+    return true;
+}
+
+/* Of the function itself, or of its module. */
+static bool bind_inner_name(tide_function *function, tide_expr *e) {
     for (uint32_t i = 0; i < function->local_count; i++)
-        if (tide_text_equal(function->locals[i], e->text)) {
-            e->meaning = TIDE_LOCAL;
-            e->slot = i;
-            return true;
-        }
+        if (tide_text_equal(function->locals[i], e->text)) return mean(e, TIDE_LOCAL, i, NULL);
     tide_class *of = function->of;
-    if (of && (e->slot = tide_attribute_slot(of, e->text)) != UINT32_MAX) {
-        e->meaning = TIDE_ATTRIBUTE;
-        if (function != of->constructor) of->read |= tide_slot_bit(e->slot);
-        return true;
+    uint32_t slot = of ? tide_attribute_slot(of, e->text) : UINT32_MAX;
+    if (slot != UINT32_MAX) {
+        if (function != of->constructor) of->read |= tide_slot_bit(slot);
+        return mean(e, TIDE_ATTRIBUTE, slot, NULL);
     }
-    if (tide_text_is(e->text, "config")) {
-        e->meaning = TIDE_CONFIGURATION;
-        return true;
-    }
-    if (of && (e->target = tide_method_find(of, e->text))) {
-        e->meaning = TIDE_METHOD;
-        return true;
-    }
+    if (tide_text_is(e->text, "config")) return mean(e, TIDE_CONFIGURATION, 0, NULL);
+    const tide_function *method = of ? tide_method_find(of, e->text) : NULL;
+    return method && mean(e, TIDE_METHOD, 0, method);
+}
+
+static bool bind_number(tide_model *model, const tide_function *function, tide_expr *e) {
+    for (uint32_t i = 0; i < model->setting_count; i++)
+        if (tide_text_is(e->text, model->settings[i].name)) return mean(e, TIDE_SETTING, i, NULL);
+    return tide_size_is_defined(function->description, e->text) &&
+           mean(e, TIDE_SIZE, tide_name(&model->size_names, e->text), NULL);
+}
+
+/* What is called is no number: sizes and settings of the same name do not hide a function, but a size may be the name
+ * of a module. */
+static bool bind_name(tide_model *model, tide_function *function, tide_expr *e, bool is_called) {
     tide_dtype dtype;
-    if (tide_dtype_named(e->text, &dtype)) {
-        e->meaning = TIDE_DTYPE_NAME;
-        e->slot = dtype;
-        return true;
+    const void *target;
+    if (bind_inner_name(function, e)) return true;
+    if (tide_dtype_named(e->text, &dtype)) return mean(e, TIDE_DTYPE_NAME, dtype, NULL);
+    if (!is_called && bind_number(model, function, e)) return true;
+    if ((target = tide_function_find(model->descriptions, function->description, e->text)))
+        return mean(e, TIDE_FUNCTION, 0, target);
+    if ((target = tide_builtin_find(e->text))) return mean(e, TIDE_BUILTIN, 0, target);
+    if ((target = tide_op_find(e->text))) return mean(e, TIDE_OPERATION, 0, target);
+    if (tide_class_find(model->descriptions, function->description, e->text)) return mean(e, TIDE_CLASS, 0, NULL);
+    return is_called && bind_number(model, function, e);
+}
+
+/* ---- "did you mean" ---- */
+
+typedef struct candidates {
+    tide_arena *arena;
+    const char **names;
+    uint32_t count, capacity;
+} candidates;
+
+static void add_candidate(candidates *c, tide_text name) {
+    TIDE_ROOM(c->arena, c->names, c->count, c->capacity);
+    c->names[c->count++] = tide_text_copy(c->arena, name);
+}
+
+static void add_of_class(candidates *c, const tide_class *of) {
+    for (uint32_t i = 0; i < of->member_count; i++) add_candidate(c, of->members[i].name);
+    for (uint32_t i = 0; i < of->parameter_count; i++) add_candidate(c, of->parameters[i].name);
+    for (const tide_function *f = of->methods; f; f = f->next) add_candidate(c, f->name);
+}
+
+/* The nearest of all that a name could mean; NULL: none is near. */
+static const char *near_name(const tide_model *model, const tide_function *function, tide_text name) {
+    candidates c = {.arena = model->m->arena};
+    for (uint32_t i = 0; i < function->local_count; i++)
+        if (!tide_text_equal(function->locals[i], name)) add_candidate(&c, function->locals[i]);
+    if (function->of) add_of_class(&c, function->of);
+    for (uint32_t i = 0; i < model->setting_count; i++) add_candidate(&c, tide_text_of(model->settings[i].name));
+    const tide_description *d;
+    for (uint32_t at = 0; (d = tide_description_in_order(model->descriptions, function->description, at)); at++) {
+        for (uint32_t i = 0; i < d->size_count; i++) add_candidate(&c, d->sizes[i].name);
+        for (uint32_t i = 0; i < d->function_count; i++) add_candidate(&c, d->functions[i].name);
+        for (uint32_t i = 0; i < d->module_count; i++) add_candidate(&c, d->modules[i].name);
     }
-    for (uint32_t i = 0; i < model->setting_count && !is_called; i++)
-        if (tide_text_is(e->text, model->settings[i].name)) {
-            e->meaning = TIDE_SETTING;
-            e->slot = i;
-            return true;
-        }
-    if (!is_called && size_is_defined(model, e->text)) {
-        e->meaning = TIDE_SIZE;
-        e->slot = tide_name(&model->size_names, e->text);
-        return true;
-    }
-    if ((e->target = tide_function_find(model->descriptions, from, e->text))) {
-        e->meaning = TIDE_FUNCTION;
-        return true;
-    }
-    for (uint32_t i = 0; i < BUILTIN_COUNT; i++)
-        if (tide_text_is(e->text, tide_builtin_names[i])) {
-            e->meaning = TIDE_BUILTIN;
-            e->slot = i;
-            return true;
-        }
-    if ((e->target = tide_op_find(e->text))) {
-        e->meaning = TIDE_OPERATION;
-        return true;
-    }
-    if (tide_class_find(model->descriptions, from,
-                        e->text)) { /* found anew where it is used: a description may override it */
-        e->meaning = TIDE_CLASS;
-        return true;
-    }
+    for (uint32_t i = 0; i < tide_builtin_count; i++) add_candidate(&c, tide_text_of(tide_builtins[i].name));
+    for (uint32_t i = 0; i < TIDE_OP_TABLES; i++)
+        for (uint32_t k = 0; k < tide_op_tables[i]->count; k++)
+            add_candidate(&c, tide_text_of(tide_op_tables[i]->ops[k].name));
+    return tide_nearest(name, c.names, c.count);
+}
+
+static bool unknown_name(tide_model *model, const tide_function *function, const tide_expr *e) {
+    tide_machine *m = model->m;
+    if (tide_is_aborting(m)) return false;
+    const char *near = near_name(model, function, e->text);
+    tide_fail(m, TIDE_ERR_DESCRIPTION, "'%s' in '%s' is no name, size, setting, function or operation%s%s%s",
+              tide_terminated(m, e->text), tide_terminated(m, function->name), near ? "; did you mean '" : "",
+              near ? near : "", near ? "'?" : "");
     return false;
 }
+
+/* ---- calls of operations ---- */
 
 static tide_value default_value(tide_text text) {
     int64_t integer;
@@ -140,7 +150,8 @@ static tide_value default_value(tide_text text) {
 
 static void read_signature(tide_signature *s, const char *text) {
     *s = (tide_signature){.variadic = -1};
-    while (*text && s->count < 12) {
+    while (*text) {
+        assert(s->count < OPERATION_ARGUMENTS);
         while (*text == ' ' || *text == ',') text++;
         if (*text == '*') {
             s->variadic = (int32_t)s->count;
@@ -162,31 +173,29 @@ static void read_signature(tide_signature *s, const char *text) {
 
 bool tide_bind_operation_call(tide_model *model, tide_expr *e, const tide_op *op, uint32_t given) {
     tide_bound_call *bound = TIDE_NEW(model->descriptions->arena, tide_bound_call, 1);
-    read_signature(&bound->s, op->signature);
-    e->order = TIDE_NEW(model->descriptions->arena, uint32_t, e->count + 1);
+    const tide_signature *s = &bound->signature;
+    read_signature(&bound->signature, op->signature);
+    bound->order = TIDE_NEW(model->descriptions->arena, uint32_t, e->count + 1);
     uint32_t next = given;
     for (uint32_t i = 0; i < e->count; i++) {
         if (e->keywords[i].length == 0) {
-            e->order[i] = next;
-            if ((int32_t)next != bound->s.variadic) next++;
-            if (e->order[i] >= bound->s.count) {
-                tide_fail(model->m, TIDE_ERR_DESCRIPTION, "%s takes %u arguments (%s)", op->name, bound->s.count,
-                          op->signature);
-                return false;
-            }
-            continue;
+            bound->order[i] = next;
+            if ((int32_t)next != s->variadic) next++;
+            if (bound->order[i] < s->count) continue;
+            tide_fail(model->m, TIDE_ERR_DESCRIPTION, "%s takes %u arguments (%s)", op->name, s->count, op->signature);
+            return false;
         }
         uint32_t at = 0;
-        while (at < bound->s.count && !tide_text_equal(bound->s.names[at], e->keywords[i])) at++;
-        if (at == bound->s.count) {
+        while (at < s->count && !tide_text_equal(s->names[at], e->keywords[i])) at++;
+        if (at == s->count) {
             tide_fail(model->m, TIDE_ERR_DESCRIPTION, "%s has no argument '%s' (%s)", op->name,
                       tide_terminated(model->m, e->keywords[i]), op->signature);
             return false;
         }
-        e->order[i] = at;
+        bound->order[i] = at;
     }
     e->target = op;
-    e->b = (tide_expr *)(void *)bound; /* free in a call */
+    e->bound = bound;
     return true;
 }
 
@@ -203,26 +212,24 @@ static const char *operator_name(const tide_expr *e) {
                           : NULL;
 }
 
-static bool bind_named(tide_model *model, tide_function *function, const tide_description *from, tide_expr *e,
-                       bool is_called) {
-    if (e && e->kind == TIDE_EXPR_NAME) {
-        if (bind_name(model, function, from, e, is_called)) return true;
-        tide_fail(model->m, TIDE_ERR_DESCRIPTION, "'%s' in '%s' is no name, size, setting, function or operation",
-                  tide_terminated(model->m, e->text), tide_terminated(model->m, function->name));
-        return false;
-    }
-    return tide_bind_expr(model, function, from, e);
+/* ---- expressions and functions ---- */
+
+static bool bind_expr(tide_model *model, tide_function *function, tide_expr *e);
+
+static bool bind_named(tide_model *model, tide_function *function, tide_expr *e, bool is_called) {
+    if (!e || e->kind != TIDE_EXPR_NAME) return bind_expr(model, function, e);
+    return bind_name(model, function, e, is_called) || unknown_name(model, function, e);
 }
 
-bool tide_bind_expr(tide_model *model, tide_function *function, const tide_description *from, tide_expr *e) {
+static bool bind_expr(tide_model *model, tide_function *function, tide_expr *e) {
     if (!e) return true;
-    if (e->kind == TIDE_EXPR_NAME) return bind_named(model, function, from, e, false);
-    if (!bind_named(model, function, from, e->a, e->kind == TIDE_EXPR_CALL)) return false;
-    if (e->kind != TIDE_EXPR_CALL && !tide_bind_expr(model, function, from, e->b)) return false;
-    if (!tide_bind_expr(model, function, from, e->c)) return false;
+    if (e->kind == TIDE_EXPR_NAME) return bind_named(model, function, e, false);
+    if (!bind_named(model, function, e->a, e->kind == TIDE_EXPR_CALL) || !bind_expr(model, function, e->b) ||
+        !bind_expr(model, function, e->c))
+        return false;
     for (uint32_t i = 0; i < e->count; i++)
-        if (!tide_bind_expr(model, function, from, e->items[i])) return false;
-    if (e->kind == TIDE_EXPR_COMPREHENSION) e->slot = tide_add_local(model, function, e->text);
+        if (!bind_expr(model, function, e->items[i])) return false;
+    if (e->kind == TIDE_EXPR_COMPREHENSION) e->slot = add_local(model, function, e->text);
     if (e->kind == TIDE_EXPR_MEMBER)
         e->slot = tide_text_is(e->text, "shape")           ? MEMBER_SHAPE
                   : tide_text_is(e->text, "dtype")         ? MEMBER_DTYPE
@@ -235,31 +242,34 @@ bool tide_bind_expr(tide_model *model, tide_function *function, const tide_descr
     return true;
 }
 
-static bool bind_block(tide_model *model, tide_function *function, const tide_description *from, tide_statement *s) {
+static bool bind_block(tide_model *model, tide_function *function, tide_statement *s) {
     for (; s; s = s->next)
-        if (!tide_bind_expr(model, function, from, s->expr) || !bind_block(model, function, from, s->body) ||
-            !bind_block(model, function, from, s->otherwise))
+        if (!bind_expr(model, function, s->expr) || !bind_block(model, function, s->body) ||
+            !bind_block(model, function, s->otherwise))
             return false;
     return true;
 }
 
-bool tide_bind_function(tide_model *model, tide_function *function, const tide_description *from) {
+bool tide_bind_function(tide_model *model, tide_function *function) {
     if (function->is_bound) return true;
     function->is_bound = true;
     if (!tide_function_read(model->descriptions, function)) {
         model->m->has_failed = true;
         return false;
     }
+    for (uint32_t i = 0; i < function->parameter_count; i++) add_local(model, function, function->parameters[i].name);
     for (uint32_t i = 0; i < function->parameter_count; i++)
-        tide_add_local(model, function, function->parameters[i].name);
-    for (uint32_t i = 0; i < function->parameter_count; i++)
-        if (!tide_bind_expr(model, function, from, function->parameters[i].otherwise)) return false;
+        if (!bind_expr(model, function, function->parameters[i].otherwise)) return false;
+    if (function->local_count != function->parameter_count) { /* a slot for each, and no other: tide_call_function */
+        tide_fail(model->m, TIDE_ERR_DESCRIPTION, "%s has two parameters of one name, or a default with 'for'",
+                  tide_terminated(model->m, function->name));
+        return false;
+    }
     collect_locals(model, function, function->body);
-    return bind_block(model, function, from, function->body);
+    return bind_block(model, function, function->body);
 }
 
-/* Gives the names in a class's members their meanings, once. */
-bool tide_bind_members(tide_model *model, tide_class *of, const tide_description *from) {
+bool tide_bind_members(tide_model *model, tide_class *of) {
     if (of->constructor) return true;
     tide_function *made = of->constructor = TIDE_NEW(model->descriptions->arena, tide_function, 1);
     made->name = of->name;
@@ -267,25 +277,28 @@ bool tide_bind_members(tide_model *model, tide_class *of, const tide_description
     made->parameter_count = of->parameter_count;
     made->of = of;
     made->description = of->description;
+    made->home = of->home;
     bool ok = true;
-    for (uint32_t i = 0; i < of->parameter_count; i++) tide_add_local(model, made, of->parameters[i].name);
-    for (uint32_t i = 0; i < of->member_count; i++) tide_collect_expr(model, made, of->members[i].expr);
-    for (uint32_t i = 0; i < of->parameter_count; i++)
-        ok = tide_bind_expr(model, made, from, of->parameters[i].otherwise) && ok;
+    for (uint32_t i = 0; i < of->parameter_count; i++) add_local(model, made, of->parameters[i].name);
+    for (uint32_t i = 0; i < of->member_count; i++) collect_expr_locals(model, made, of->members[i].expr);
+    for (uint32_t i = 0; i < of->parameter_count; i++) ok = bind_expr(model, made, of->parameters[i].otherwise) && ok;
     uint32_t members = of->member_count;
     for (uint32_t i = 0; i < members; i++) { /* a member sees those before it: its own name is a size */
         of->member_count = i;
-        ok = tide_bind_expr(model, made, from, of->members[i].expr) && ok;
+        ok = bind_expr(model, made, of->members[i].expr) && ok;
     }
     of->member_count = members;
     made->is_bound = true;
     return ok;
 }
 
-bool tide_model_lint(tide_model *model, tide_description *from, tide_class *of, tide_function *function) {
-    tide_machine *m = model->m;
-    bool ok = function ? tide_bind_function(model, function, from)
-                       : tide_class_find(model->descriptions, from, of->name) && tide_bind_members(model, of, from);
-    m->has_failed = false;
+bool tide_bind_alone(tide_model *model, tide_function *function, tide_expr *e) {
+    collect_expr_locals(model, function, e);
+    return bind_expr(model, function, e);
+}
+
+bool tide_model_check(tide_model *model, tide_class *of, tide_function *function) {
+    bool ok = function ? tide_bind_function(model, function) : tide_bind_members(model, of);
+    model->m->has_failed = false;
     return ok;
 }

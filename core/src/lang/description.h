@@ -1,8 +1,15 @@
-/* Model descriptions: one JSON file per architecture, and the library that all share. */
+/* Model descriptions: one JSON file per architecture, and the libraries that all share. models/README.md says what
+ * stands in them.
+ *
+ * Note [Order of resolution]: modules, functions, sizes and keys are looked for in the description that is played, then
+ * in those that it extends, in the order in which Python resolves methods, and then in the libraries. A name inside of
+ * an inherited function is looked for from the front again, as Python does with methods: what a description replaces is
+ * replaced for all that it inherits. So each description has classes and functions of its own, made from the JSON when
+ * they are first looked for. */
 #ifndef TIDE_DESCRIPTION_H
 #define TIDE_DESCRIPTION_H
 
-#include "lang/language.h"
+#include "lang/syntax.h"
 
 struct tide_class;
 struct tide_description;
@@ -14,9 +21,10 @@ typedef struct tide_function {
     tide_parameter *parameters;
     uint32_t parameter_count;
     tide_statement *body;
-    struct tide_class *of; /* NULL: a free function */
-    struct tide_description *description;
-    tide_text *locals; /* names of slots: parameters first */
+    struct tide_class *of;                /* NULL: a free function */
+    struct tide_description *description; /* that it is played for */
+    const struct tide_description *home;  /* where it is written */
+    tide_text *locals;                    /* names of slots: parameters first */
     uint32_t local_count, local_capacity;
     bool is_bound;
     struct tide_function *next;
@@ -28,10 +36,9 @@ typedef struct tide_member {
     tide_expr *expr;
 } tide_member;
 
-/* A module, read when it is first looked for. */
+/* A module. */
 typedef struct tide_class {
     tide_text name;
-    const tide_json *item;      /* as above */
     tide_text base;             /* "@extends": the class that this one is a kind of, or empty */
     tide_parameter *parameters; /* of the constructor */
     uint32_t parameter_count;
@@ -45,31 +52,44 @@ typedef struct tide_class {
     bool is_zero_leaf;       /* "@zero_leaf": among those that DeepSpeed gathers whole (zero/leaf_module_config.py) */
     bool loss_is_apart;      /* "@loss_apart": the loop computes the loss from the output, which does not hold it */
     tide_text input_embeddings;  /* "@input_embeddings": path of what get_input_embeddings() returns, or empty */
-    const tide_json *inputs;     /* "@inputs" of a root that takes others than its description's, or NULL */
     tide_text output_embeddings; /* "@output_embeddings": likewise for get_output_embeddings() */
     tide_text delegate;          /* "@delegate": the member that answers for what this module lacks */
+    const tide_json *inputs;     /* "@inputs" of a root that takes others than its description's, or NULL */
     tide_statement *ties;        /* "@tie": a.weight = b.weight */
     tide_expr *tie_condition;
-    struct tide_description *description;
-    struct tide_function *constructor; /* binds the names of members; no body */
-    uint64_t read; /* a bit for each slot of an instance that some function reads; the last one for all from 63 on */
+    struct tide_description *description; /* that it is played for */
+    const struct tide_description *home;  /* where it is written */
+    struct tide_function *constructor;    /* binds the names of members; no body */
+    uint64_t read;  /* a bit for each slot of an instance that some function reads; the last one for all from 63 on */
+    bool is_broken; /* an error in it has been reported */
     struct tide_class *next;
 } tide_class;
 
 /* A number or word computed from the configuration. */
 typedef struct tide_size {
     tide_text name;
-    tide_expr *expr;
-    struct tide_size *next;
+    tide_expr *expr; /* NULL: not read yet, or broken */
+    const tide_json *item;
 } tide_size;
+
+/* A function or module as it is written. */
+typedef struct tide_entry {
+    tide_text name; /* without parameters */
+    const tide_json *item;
+} tide_entry;
 
 typedef struct tide_description {
     tide_text name; /* the file's, without .json */
     const tide_json *json;
-    struct tide_description *parent; /* "extends" */
+    struct tide_description **order; /* itself and what it extends, see Note [Order of resolution] */
+    uint32_t order_count;
+    bool is_library;
     tide_size *sizes;
-    tide_class *classes;
-    tide_function *functions;
+    uint32_t size_count;
+    tide_entry *modules, *functions;
+    uint32_t module_count, function_count;
+    tide_class *classes;           /* that have been looked for, its own and inherited ones */
+    tide_function *free_functions; /* likewise */
     struct tide_description *next;
 } tide_description;
 
@@ -91,7 +111,8 @@ typedef struct tide_descriptions {
     tide_find_source find;
     void *user;
     tide_description *first, **last;
-    uint32_t statement_count; /* statements of all files; number 0 is none */
+    tide_description *libraries; /* stands for no description: names are looked for in the libraries alone */
+    uint32_t statement_count;    /* statements of all files; number 0 is none */
     tide_statement **statements;
     uint32_t statement_capacity;
     uint32_t count;
@@ -103,17 +124,21 @@ void tide_descriptions_init(tide_descriptions *set, tide_arena *arena, tide_diag
 /* Reads a description and what it extends; NULL after an error. */
 tide_description *tide_description_load(tide_descriptions *set, tide_text name);
 
-/* All functions and modules at once; false after an error. */
-bool tide_description_read(tide_descriptions *set, const tide_description *description);
+/* All functions and modules that a description writes at once; false after an error. */
+bool tide_description_read(tide_descriptions *set, tide_description *description);
 /* Before a function's parameters or body are looked at; false after an error. */
 bool tide_function_read(tide_descriptions *set, tide_function *function);
 
-/* In the description, what it extends, and then the library; NULL if nowhere. */
-tide_class *tide_class_find(tide_descriptions *set, const tide_description *from, tide_text name);
-tide_function *tide_function_find(tide_descriptions *set, const tide_description *from, tide_text name);
+/* In the order of resolution of `from` (NULL: in the libraries); NULL if nowhere, or broken. */
+tide_class *tide_class_find(tide_descriptions *set, tide_description *from, tide_text name);
+tide_function *tide_function_find(tide_descriptions *set, tide_description *from, tide_text name);
 tide_function *tide_method_find(const tide_class *of, tide_text name);
-const tide_size *tide_size_find(const tide_description *from, tide_text name);
+/* The size and its expression; NULL if there is none, or after an error. */
+const tide_size *tide_size_find(tide_descriptions *set, const tide_description *from, tide_text name);
+bool tide_size_is_defined(const tide_description *from, tide_text name);
 /* A key of the description or of what it extends. */
 const tide_json *tide_description_at(const tide_description *from, const char *key);
+/* Whether a name stands in a text of the description or of what it extends, outside of quotes. */
+bool tide_description_has_word(const tide_description *from, tide_text word);
 
 #endif

@@ -69,8 +69,12 @@ static tide_text architecture_of_type(tide_arena *arena, tide_diagnostics *diags
     if (!source) return TIDE_TEXT("");
     tide_source whole = tide_source_whole(arena, source);
     const tide_json *json = tide_json_parse(arena, (tide_text){whole.text, whole.length}, "/roots", diags),
-                    *roots = tide_json_at(json, "roots"), *extends = tide_json_at(json, "extends");
-    if (roots && roots->first) return roots->first->key;
+                    *roots = tide_json_at(json, "roots"), *first = roots ? roots->first : NULL,
+                    *extends = tide_json_at(json, "extends");
+    if (first && first->first) /* "Llama": ["ForCausalLM", ...] */
+        return tide_text_of(tide_format(arena, "%s%s", first->key.at, first->first->text.at));
+    if (first) return first->key;
+    if (extends && extends->kind == TIDE_JSON_ARRAY) extends = extends->first;
     bool is_more = extends && extends->kind == TIDE_JSON_STRING;
     return is_more ? architecture_of_type(arena, diags, extends->text) : TIDE_TEXT("");
 }

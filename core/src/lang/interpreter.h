@@ -1,4 +1,4 @@
-/* The interpreter from inside: frames, and what its files offer to one another. module.h is its outside.
+/* The interpreter from inside: frames, and what its files offer to one another. lang.h is its outside.
  *
  * Note [Lifetimes]: a name lives until it is rebound or its function returns; the value of an expression until the
  * operation that takes it has returned. The arguments of a module stay alive until its call returns, because
@@ -6,55 +6,27 @@
 #ifndef TIDE_INTERPRETER_H
 #define TIDE_INTERPRETER_H
 
-#include "lang/module.h"
+#include "lang/lang.h"
 
 /* Depths keep the host's stack below 512 KiB, which is what the WebAssembly module has. */
-enum { CALL_DEPTH = 32, NESTING_LIMIT = 64, ARGUMENT_LIMIT = 64, INSTANCE_LIMIT = 1 << 20, LOOP_LIMIT = 1 << 20 };
+enum { NESTING_LIMIT = 64, ARGUMENT_LIMIT = 64, INSTANCE_LIMIT = 1 << 20, LOOP_LIMIT = 1 << 20 };
 
+/* Where names have their values. A frame without a function is that of a size, a check or a note: its names are keys of
+ * the configuration, and other sizes. */
 typedef struct tide_frame {
     tide_model *model;
     uint32_t instance, scope;
     tide_function *function;
     tide_value *locals;
+    tide_text self; /* of a size: its own name, which is the configuration's there */
 } tide_frame;
 
-/* In tide_class.read. */
-static inline uint64_t tide_slot_bit(uint32_t slot) {
-    return UINT64_C(1) << (slot < 63 ? slot : 63);
-}
-
-/* The context of a torch.autograd.Function, see calls.c. */
-typedef struct tide_applied {
-    tide_held held;
-    tide_function *backward;
-    uint32_t instance, scope;
-    tide_value context;
-} tide_applied;
-
-typedef enum tide_builtin {
-    BUILTIN_RANGE,
-    BUILTIN_LEN,
-    BUILTIN_IS_LIST,
-    BUILTIN_IS_VIEW,
-    BUILTIN_MIN,
-    BUILTIN_MAX,
-    BUILTIN_SQRT,
-    BUILTIN_ROOT,
-    BUILTIN_CONTAINS,
-    BUILTIN_ERROR,
-    BUILTIN_DEEPCOPY,
-    BUILTIN_APPLY,
-    BUILTIN_CHECKPOINT,
-    BUILTIN_CHECKPOINT_WITHOUT_OUTPUT,
-    BUILTIN_DISCARD_OUTPUT,
-    BUILTIN_SAVE_FOR_BACKWARD,
-    BUILTIN_SET_SETTING,
-    BUILTIN_PARAMETER,
-    BUILTIN_BUFFER,
-    BUILTIN_AUTO_MODEL,
-    BUILTIN_COUNT
-} tide_builtin;
-extern const char *const tide_builtin_names[BUILTIN_COUNT];
+/* The arguments of a call as they stand in the source, evaluated; owned. */
+typedef struct tide_arguments {
+    tide_value positional[ARGUMENT_LIMIT], named[ARGUMENT_LIMIT];
+    tide_text keywords[ARGUMENT_LIMIT];
+    uint32_t count, named_count;
+} tide_arguments;
 
 static inline tide_value tide_nothing(tide_machine *m, tide_status status, const char *format, const char *what) {
     tide_fail(m, status, format, what);
@@ -69,73 +41,100 @@ static inline const char *tide_terminated(tide_machine *m, tide_text text) {
 static inline tide_value tide_setting(tide_model *model, uint32_t index) {
     model->step_reads += model->settings[index].is_of_step;
     model->settings[index].is_read = true;
+    model->settings[index].is_read = true;
     return tide_value_retain(model->settings[index].value);
 }
 
-/* What a tensor answers to, see tide_bind_expr. */
+/* What a tensor answers to, see tide_bind_function. */
 enum { MEMBER_NONE, MEMBER_SHAPE, MEMBER_DTYPE, MEMBER_REQUIRES_GRAD };
 
+/* No operation of the table has more parameters. */
+enum { OPERATION_ARGUMENTS = 12 };
+
 typedef struct tide_signature {
-    tide_text names[12];
-    tide_value defaults[12];
-    bool has_default[12];
+    tide_text names[OPERATION_ARGUMENTS];
+    tide_value defaults[OPERATION_ARGUMENTS];
+    bool has_default[OPERATION_ARGUMENTS];
     uint32_t count;
-    int32_t variadic;
+    int32_t variadic; /* the parameter that takes all that follows, or -1 */
 } tide_signature;
 
-/* An operation's signature is read once per call in the source; `order` says where each argument goes. */
+/* A call of an operation in the source: the signature, and for each argument its parameter. */
 typedef struct tide_bound_call {
-    tide_signature s;
+    tide_signature signature;
+    uint32_t *order;
 } tide_bound_call;
 
 typedef enum tide_outcome { GOES_ON, RETURNED } tide_outcome;
 
 /* ---- bind.c ---- */
-uint32_t tide_add_local(tide_model *model, tide_function *function, tide_text name);
-void tide_collect_expr(tide_model *model, tide_function *function, const tide_expr *e);
-uint32_t tide_attribute_slot(const tide_class *of, tide_text name);
+/* `given`: arguments before those in the source. */
 bool tide_bind_operation_call(tide_model *model, tide_expr *e, const tide_op *op, uint32_t given);
-bool tide_bind_expr(tide_model *model, tide_function *function, const tide_description *from, tide_expr *e);
-bool tide_bind_members(tide_model *model, tide_class *of, const tide_description *from);
-bool tide_bind_function(tide_model *model, tide_function *function, const tide_description *from);
+bool tide_bind_members(tide_model *model, tide_class *of);
+bool tide_bind_function(tide_model *model, tide_function *function);
+/* An expression by itself; its names are added to those of the function. */
+bool tide_bind_alone(tide_model *model, tide_function *function, tide_expr *e);
 
 /* ---- config_expressions.c ---- */
+/* The value of a size, by its number among model->size_names. */
 tide_value tide_scope_size(tide_model *model, uint32_t scope, uint32_t number);
-tide_value tide_eval_size(tide_model *model, uint32_t scope, tide_expr *e, tide_text self, bool may_miss, int depth);
+/* An expression of a check, note or tie. */
+tide_value tide_eval_config(tide_model *model, uint32_t scope, tide_expr *e);
+/* A name that is not bound. */
+tide_value tide_config_name(tide_frame *f, const tide_expr *e);
+/* An entry of a part of the configuration. */
+tide_value tide_config_member(tide_frame *f, const tide_expr *e, const tide_json *config);
+
+/* ---- checks.c ---- */
+/* The checks of a description and of what it extends, over one configuration; the notes of the first that has any. */
 void tide_run_checks(tide_model *model, uint32_t scope);
 
 /* ---- arithmetic.c ---- */
 const char *tide_kind_name(tide_value v);
 tide_value tide_literal(const tide_expr *e); /* none, a boolean, a number or text */
 tide_value tide_arithmetic(tide_machine *m, char op, tide_value a, tide_value b);
-int tide_compare(tide_machine *m, char op, tide_value a, tide_value b);
+bool tide_compare(tide_machine *m, char op, tide_value a, tide_value b);
 bool tide_is_true(tide_machine *m, tide_value v);
-tide_value tide_call_builtin(tide_machine *m, uint32_t which, tide_value *a, uint32_t count);
+
+/* ---- builtins.c ---- */
+typedef struct tide_builtin {
+    const char *name;
+    uint8_t least, most; /* arguments */
+    bool keeps_unread;   /* does not look into the lists that it is given, see tide_list.is_read */
+    /* The arguments are borrowed. */
+    tide_value (*run)(tide_frame *f, const tide_value *a, uint32_t count);
+    /* In place of `run`: takes keywords, and makes a module, a parameter or a buffer. */
+    tide_value (*construct)(tide_frame *f, tide_arguments *given);
+} tide_builtin;
+
+extern const tide_builtin tide_builtins[];
+extern const uint32_t tide_builtin_count;
+const tide_builtin *tide_builtin_find(tide_text name); /* NULL: there is none */
+tide_value tide_run_builtin(tide_frame *f, const tide_builtin *builtin, tide_arguments *given);
 
 /* ---- calls.c ---- */
 tide_value tide_run_operation(tide_machine *m, const tide_op *op, tide_value *a, uint32_t count);
 tide_value tide_call_operation(tide_frame *f, tide_expr *e, const tide_op *op, const tide_value *self);
-tide_value tide_operate(tide_frame *f, const char *name, tide_value a, tide_value b);
-bool tide_arrange(tide_model *model, tide_function *function, uint32_t instance, uint32_t scope,
-                  const tide_value *positional, uint32_t count, const tide_text *keywords, const tide_value *named,
-                  uint32_t named_count, tide_value *arranged);
-tide_value tide_call_function(tide_model *model, tide_function *function, uint32_t instance, uint32_t scope,
-                              const tide_value *positional, uint32_t count, const tide_text *keywords,
-                              const tide_value *named, uint32_t named_count);
-/* The same; of calls with equal keys the first is played and the others are replayed, see memo/layer_memo.c. */
-tide_value tide_call_memoized(tide_model *model, tide_function *function, uint32_t instance, uint32_t scope,
-                              const tide_value *positional, uint32_t count, const tide_text *keywords,
-                              const tide_value *named, uint32_t named_count);
-/* What a node of apply() holds, NULL if it is of another kind; and the same for another node. */
-tide_applied *tide_applied_of(const tide_node *node);
-void tide_apply_again(tide_machine *m, tide_node *node, tide_applied held);
-/* Functions of the language that call others: apply() and those of checkpoints. False: it is none of them. */
-bool tide_calls_others(uint32_t builtin);
-tide_value tide_call_others(tide_frame *f, uint32_t builtin, const tide_value *a, uint32_t count);
-tide_value tide_call_again(tide_machine *m, void *function, tide_value *inputs, uint32_t count);
-void tide_closure_free(tide_machine *m, void *function);
+/* Arranges arguments by the parameters of the function, which it binds; takes them over. */
+bool tide_arrange(const tide_call_arguments *call, tide_value *arranged);
+/* By the model's hook, or else tide_call_function. */
+tide_value tide_call_by_hook(const tide_call_arguments *call);
+/* Calls a method of a module, or without one the module; the arguments are borrowed and so outlive the call. */
 tide_value tide_call_module(tide_model *model, uint32_t instance, tide_function *method, const tide_value *positional,
                             uint32_t count, const tide_text *keywords, const tide_value *named, uint32_t named_count);
+
+/* ---- checkpointed_calls.c ---- */
+tide_value tide_call_checkpointed(tide_model *model, uint32_t instance, tide_function *method,
+                                  const tide_value *positional, uint32_t count, const tide_text *keywords,
+                                  const tide_value *named, uint32_t named_count);
+tide_value tide_call_again(tide_machine *m, void *function, tide_value *inputs, uint32_t count);
+void tide_closure_free(tide_machine *m, void *function);
+tide_value tide_builtin_checkpoint(tide_frame *f, const tide_value *a, uint32_t count);
+tide_value tide_builtin_checkpoint_without_output(tide_frame *f, const tide_value *a, uint32_t count);
+tide_value tide_builtin_discard_output(tide_frame *f, const tide_value *a, uint32_t count);
+
+/* ---- autograd_function.c ---- */
+tide_value tide_apply(tide_frame *f, const tide_value *a, uint32_t count);
 
 /* ---- expressions.c ---- */
 tide_value tide_eval_any(tide_frame *f, tide_expr *e);
@@ -144,15 +143,40 @@ static inline tide_value tide_eval(tide_frame *f, tide_expr *e) {
     return e->kind == TIDE_EXPR_NAME && e->meaning == TIDE_LOCAL ? tide_value_retain(f->locals[e->slot])
                                                                  : tide_eval_any(f, e);
 }
-/* Positional arguments first, then those with keywords. */
-uint32_t tide_eval_arguments(tide_frame *f, tide_expr *e, tide_value *positional, tide_text *keywords,
-                             tide_value *named, uint32_t *named_count);
 void tide_release_all(tide_machine *m, const tide_value *values, uint32_t count);
+
+/* ---- call_expressions.c ---- */
+tide_value tide_eval_call(tide_frame *f, tide_expr *e);
+void tide_eval_arguments(tide_frame *f, tide_expr *e, tide_arguments *given);
+void tide_release_arguments(tide_machine *m, const tide_arguments *given);
+/* The module that answers for a name: itself, or what it delegates to (peft: BaseTunerLayer's properties). */
+uint32_t tide_delegated(const tide_model *model, uint32_t module, tide_text name);
+
+/* ---- index.c ---- */
+tide_value tide_eval_index(tide_frame *f, tide_expr *e);
+
+/* ---- statements.c ---- */
 void tide_set_local(tide_frame *f, uint32_t slot, tide_value v);
 tide_outcome tide_run_block(tide_frame *f, tide_statement *s, tide_value *result);
 
-/* ---- module.c ---- */
-tide_value tide_construct(tide_frame *f, tide_expr *e);
+/* ---- construct.c ---- */
+uint32_t tide_scope_new(tide_model *model, tide_description *description, const tide_json *config);
+uint32_t tide_instance_new(tide_model *model, tide_class *of, uint32_t scope);
+/* Runs a class's members in order; arguments are taken over. 0 after an error. */
+uint32_t tide_instantiate(tide_model *model, tide_class *of, uint32_t scope, const tide_arguments *given);
+/* A module of this name, as its constructor is called. Takes the arguments over. */
+tide_value tide_construct(tide_frame *f, tide_text class_name, tide_arguments *given);
+tide_value tide_construct_parameter(tide_frame *f, tide_arguments *given);
+tide_value tide_construct_buffer(tide_frame *f, tide_arguments *given);
+tide_value tide_construct_auto_model(tide_frame *f, tide_arguments *given);
 tide_value tide_deepcopy(tide_model *model, tide_value v, int depth);
+
+/* ---- names.c ---- */
+/* Gives a module its name and path, and all below it theirs. */
+void tide_name_instance(tide_model *model, uint32_t instance, uint32_t parent, tide_text name);
+/* The number of a text in a list of texts, which grows. */
+uint32_t tide_intern(tide_arena *arena, const char ***list, uint32_t *count, uint32_t *capacity, tide_text text);
+/* The slot that a dotted path names, below an instance; NULL if there is none. */
+tide_value *tide_slot_at(tide_model *model, uint32_t instance, tide_text path);
 
 #endif

@@ -1,218 +1,11 @@
-/* Modules made over a configuration, put on the device, and run. */
-#include "lang/interpreter.h"
-
+/* The model: built over a configuration, changed by wrappers, put on the device, and run. */
 #include <string.h>
 
-/* ---- construction ---- */
+#include "lang/interpreter.h"
 
-static uint32_t scope_new(tide_model *model, tide_description *description, const tide_json *config) {
-    TIDE_ROOM(model->m->arena, model->scopes, model->scope_count, model->scope_capacity);
-    model->scopes[model->scope_count] = (tide_scope){.description = description, .config = config};
-    return model->scope_count++;
-}
-
-static uint32_t intern(tide_arena *arena, const char ***list, uint32_t *count, uint32_t *capacity, tide_text text) {
-    for (uint32_t i = *count; i-- > 0;) /* siblings share theirs: most often it is the newest */
-        if (tide_text_is(text, (*list)[i])) return i;
-    if (*count == *capacity) {
-        size_t wider = *capacity ? *capacity * 2u : 16u;
-        *list = tide_arena_grow(arena, *list, *capacity * sizeof **list, wider * sizeof **list);
-        *capacity = (uint32_t)wider;
-    }
-    (*list)[*count] = tide_text_copy(arena, text);
-    return (*count)++;
-}
-
-static bool is_number(tide_text text) {
-    for (size_t i = 0; i < text.length; i++)
-        if (text.at[i] < '0' || text.at[i] > '9') return false;
-    return text.length > 0;
-}
-
-/* The part is the first component of the path, base models left out; the layer is what follows up to a number. */
-static void place_instance(tide_model *model, tide_instance *of) {
-    tide_text path = tide_text_of(of->path);
-    while (tide_text_starts(path, TIDE_TEXT("model.")) || tide_text_starts(path, TIDE_TEXT("base_model."))) {
-        size_t skip = path.at[0] == 'm' ? 6 : 11;
-        path = (tide_text){path.at + skip, path.length - skip};
-    }
-    size_t end = 0;
-    while (end < path.length && path.at[end] != '.') end++;
-    tide_text part = {path.at, end}, rest = {path.at + end, path.length - end};
-    if (tide_text_is(part, "model") || tide_text_is(part, "base_model")) part.length = 0;
-    of->part = intern(model->m->arena, &model->parts, &model->part_count, &model->part_capacity, part);
-    if (rest.length) rest = (tide_text){rest.at + 1, rest.length - 1};
-    size_t stop = 0;
-    while (stop < rest.length) {
-        size_t dot = stop;
-        while (dot < rest.length && rest.at[dot] != '.') dot++;
-        if (is_number((tide_text){rest.at + stop, dot - stop})) {
-            stop = dot;
-            break;
-        }
-        if (dot == rest.length) {
-            size_t first = 0; /* no number: the first component */
-            while (first < rest.length && rest.at[first] != '.') first++;
-            stop = first;
-            break;
-        }
-        stop = dot + 1;
-    }
-    of->layer = intern(model->m->arena, &model->layers, &model->layer_count, &model->layer_capacity,
-                       (tide_text){rest.at, stop});
-}
-
-static uint32_t instance_new(tide_model *model, tide_class *of, uint32_t scope) {
-    if (model->instance_count >= INSTANCE_LIMIT) {
-        tide_fail(model->m, TIDE_ERR_LIMIT, "more than a million modules");
-        return 0;
-    }
-    TIDE_ROOM(model->m->arena, model->instances, model->instance_count, model->instance_capacity);
-    model->instances[model->instance_count] = (tide_instance){.of = of, .scope = scope, .path = ""};
-    model->instances[model->instance_count].slots =
-        TIDE_NEW(model->m->arena, tide_value, of->parameter_count + of->member_count + 1);
-    return model->instance_count++;
-}
-
-/* Runs a class's members in order; arguments are taken over. */
-static uint32_t instantiate(tide_model *model, tide_class *of, uint32_t scope, const tide_value *positional,
-                            uint32_t count, const tide_text *keywords, const tide_value *named, uint32_t named_count) {
-    tide_machine *m = model->m;
-    tide_bind_members(model, of, model->scopes[scope].description);
-    uint32_t made = instance_new(model, of, scope);
-    if (!made || m->has_failed) return 0;
-    uint32_t slots = of->constructor->local_count;
-    tide_value locals[ARGUMENT_LIMIT];
-    if (slots > ARGUMENT_LIMIT) {
-        tide_fail(m, TIDE_ERR_LIMIT, "more than %d names in a constructor", ARGUMENT_LIMIT);
-        return 0;
-    }
-    for (uint32_t i = 0; i < slots; i++) locals[i] = tide_none();
-    tide_arrange(model, of->constructor, made, scope, positional, count, keywords, named, named_count, locals);
-    for (uint32_t i = 0; i < of->parameter_count; i++) model->instances[made].slots[i] = tide_value_retain(locals[i]);
-    tide_frame f = {model, made, scope, of->constructor, locals};
-    for (uint32_t i = 0; i < of->member_count && !m->has_failed; i++) {
-        if (model->is_made_on_device) m->module = made;
-        if (model->depth >= CALL_DEPTH) tide_fail(m, TIDE_ERR_LIMIT, "modules nested deeper than %d", CALL_DEPTH);
-        model->depth++;
-        tide_value v = tide_eval(&f, of->members[i].expr);
-        model->depth--;
-        model->instances[made].slots[of->parameter_count + i] = v;
-    }
-    for (uint32_t i = 0; i < slots; i++) tide_value_release(m, locals[i]);
-    return made;
-}
-
-static tide_value make_parameter(tide_frame *f, const tide_value *positional, uint32_t count, const tide_text *keywords,
-                                 const tide_value *named, uint32_t named_count, bool is_buffer) {
-    tide_model *model = f->model;
-    tide_machine *m = model->m;
-    tide_shape shape = {.dims = 0};
-    tide_dtype dtype = model->state.dtype;
-    bool trains = !is_buffer;
-    for (uint32_t i = 0; i < count; i++)
-        if (!tide_arg_shape(m, positional[i], &shape)) return tide_none();
-    for (uint32_t i = 0; i < named_count; i++) {
-        if (tide_text_is(keywords[i], "dtype") && named[i].kind == TIDE_VALUE_DTYPE)
-            dtype = named[i].dtype;
-        else if (tide_text_is(keywords[i], "requires_grad") && named[i].kind == TIDE_VALUE_BOOL)
-            trains = trains && named[i].truth;
-        else
-            return tide_nothing(m, TIDE_ERR_DESCRIPTION, "Parameter has no '%s'", tide_terminated(m, keywords[i]));
-    }
-    for (int i = 0; i < shape.dims; i++)
-        if (shape.size[i] <= 0 || shape.size[i] > INT64_C(1) << 40) {
-            tide_fail(m, TIDE_ERR_FIELD_RANGE, "%s has a parameter of %s: every size must be positive",
-                      tide_terminated(m, f->function->name), tide_shape_text(m, &shape));
-            return tide_none();
-        }
-    tide_factor factor = m->state.factor;
-    m->state.factor = is_buffer ? TIDE_FACTOR_BUFFER : TIDE_FACTOR_PARAMETER;
-    if (model->is_made_on_device) m->module = f->instance;
-    tide_tensor *t = model->is_made_on_device ? tide_empty(m, &shape, dtype) : tide_empty_host(m, &shape, dtype);
-    m->state.factor = factor;
-    t->is_parameter = !is_buffer;
-    t->requires_grad = trains && tide_dtype_is_float(dtype);
-    return tide_of_tensor(t);
-}
-
-tide_value tide_construct(tide_frame *f, tide_expr *e) {
-    tide_model *model = f->model;
-    tide_machine *m = model->m;
-    tide_value positional[ARGUMENT_LIMIT], named[ARGUMENT_LIMIT], made = tide_none();
-    tide_text keywords[ARGUMENT_LIMIT];
-    uint32_t named_count, count = tide_eval_arguments(f, e, positional, keywords, named, &named_count);
-    uint32_t scope = f->scope;
-    const tide_json *config = NULL;
-    bool with_head =
-        false; /* AutoModel(config=..., head=true): the first of the description's roots, as AutoModelForCausalLM */
-    tide_text type = {"", 0}; /* AutoModel(config=..., model_type='...'): where the configuration does not say it */
-    for (uint32_t i = 0; i < named_count;) {
-        bool is_type = e->a->slot == BUILTIN_AUTO_MODEL && e->a->meaning == TIDE_BUILTIN &&
-                       tide_text_is(keywords[i], "model_type");
-        bool is_headed =
-            e->a->slot == BUILTIN_AUTO_MODEL && e->a->meaning == TIDE_BUILTIN && tide_text_is(keywords[i], "head");
-        if (!is_type && !is_headed && !tide_text_is(keywords[i], "config")) {
-            i++;
-            continue;
-        }
-        if (is_headed && named[i].kind == TIDE_VALUE_BOOL)
-            with_head = named[i].truth;
-        else if (is_type && named[i].kind == TIDE_VALUE_TEXT)
-            type = named[i].text;
-        else if (!is_type && !is_headed && named[i].kind == TIDE_VALUE_CONFIG)
-            config = named[i].config;
-        else
-            tide_fail(m, TIDE_ERR_FIELD_MISSING, "%s wants a configuration, not %s", tide_terminated(m, e->a->text),
-                      tide_kind_name(named[i]));
-        keywords[i] = keywords[named_count - 1];
-        named[i] = named[--named_count];
-    }
-    if (m->has_failed) {
-        tide_release_all(m, positional, count);
-        tide_release_all(m, named, named_count);
-        return made;
-    }
-    if (e->a->meaning == TIDE_BUILTIN && e->a->slot != BUILTIN_AUTO_MODEL) {
-        made = make_parameter(f, positional, count, keywords, named, named_count, e->a->slot == BUILTIN_BUFFER);
-        tide_release_all(m, positional, count);
-        tide_release_all(m, named, named_count);
-        return made;
-    }
-    tide_text class_name = e->a->text;
-    tide_description *description = model->scopes[scope].description;
-    if (e->a->meaning == TIDE_BUILTIN) {
-        const tide_json *own = tide_json_at(config, "model_type");
-        tide_text found;
-        if (!type.length && own && own->kind == TIDE_JSON_STRING) type = own->text;
-        bool is_known = type.length && model->find_model(model->user, type, &found, &class_name);
-        if (!is_known &&
-            !(config && model->find_stand_in && model->find_stand_in(model->user, config, &found, &class_name))) {
-            tide_fail(m, TIDE_ERR_MODEL_UNKNOWN, "no description covers model_type '%s'", tide_terminated(m, type));
-        } else {
-            description = tide_description_load(model->descriptions, found);
-            if (!description) m->has_failed = true;
-            const tide_json *roots = description && with_head ? tide_description_at(description, "roots") : NULL;
-            if (roots && roots->first && roots->first->kind == TIDE_JSON_STRING) class_name = roots->first->text;
-        }
-    }
-    if (config && !m->has_failed) {
-        scope = scope_new(model, description, config);
-        tide_run_checks(model, scope);
-    }
-    tide_class *of = m->has_failed ? NULL : tide_class_find(model->descriptions, description, class_name);
-    if (!of && !m->has_failed) tide_fail(m, TIDE_ERR_DESCRIPTION, "no module '%s'", tide_terminated(m, class_name));
-    if (!of) {
-        tide_release_all(m, positional, count);
-        tide_release_all(m, named, named_count);
-        return made;
-    }
-    uint32_t instance = instantiate(model, of, scope, positional, count, keywords, named, named_count);
-    return instance ? (tide_value){.kind = TIDE_VALUE_MODULE, .module = instance} : tide_none();
-}
 /* ---- the whole model ---- */
 
-static const char *where(tide_machine *m) {
+static const char *where_it_stands(tide_machine *m) {
     const tide_model *model = m->interpreter;
     const char *path = m->module && m->module < model->instance_count ? model->instances[m->module].path : "";
     tide_statement *s = m->statement && m->statement < model->descriptions->statement_capacity
@@ -229,54 +22,12 @@ void tide_model_init(tide_model *model, tide_machine *m, tide_descriptions *desc
     m->interpreter = model;
     m->call_again = tide_call_again;
     m->function_free = tide_closure_free;
-    m->where = where;
+    m->where = where_it_stands;
     TIDE_ROOM(m->arena, model->instances, model->instance_count, model->instance_capacity);
     model->instance_count = 1;
     model->instances[0].path = "";
-    intern(m->arena, &model->parts, &model->part_count, &model->part_capacity, TIDE_TEXT(""));
-    intern(m->arena, &model->layers, &model->layer_count, &model->layer_capacity, TIDE_TEXT(""));
-}
-
-static void name_instance(tide_model *model, uint32_t instance, uint32_t parent, tide_text name, int depth);
-
-static void name_value(tide_model *model, tide_value v, uint32_t parent, tide_text name, int depth) {
-    if (v.kind == TIDE_VALUE_MODULE) name_instance(model, v.module, parent, name, depth);
-    if (v.kind != TIDE_VALUE_LIST) return;
-    for (uint32_t i = 0; i < v.list->count && depth <= CALL_DEPTH; i++) {
-        char digits[TIDE_DIGITS];
-        const char *item = tide_dotted(model->m->arena, name, (tide_text){digits, tide_digits(digits, i)});
-        name_value(model, v.list->items[i], parent, tide_text_of(item), depth + 1);
-    }
-}
-
-static void name_instance(tide_model *model, uint32_t instance, uint32_t parent, tide_text name, int depth) {
-    tide_instance *of = &model->instances[instance];
-    if (depth > CALL_DEPTH || (parent && *of->path)) return;
-    const char *above = model->instances[parent].path;
-    of->parent = parent;
-    of->name = name;
-    size_t digits = name.length;
-    while (digits && name.at[digits - 1] != '.') digits--;
-    of->is_item = digits && is_number((tide_text){name.at + digits, name.length - digits});
-    of->path = parent ? tide_dotted(model->m->arena, tide_text_of(above), name) : "";
-    place_instance(model, of);
-    for (uint32_t i = 0; i < of->of->member_count; i++)
-        name_value(model, of->slots[of->of->parameter_count + i], instance, of->of->members[i].name, depth + 1);
-}
-
-/* The slot that a dotted path names, below an instance. */
-static tide_value *slot_at(tide_model *model, uint32_t instance, tide_text path) {
-    for (;;) {
-        size_t dot = 0;
-        while (dot < path.length && path.at[dot] != '.') dot++;
-        const tide_instance *of = &model->instances[instance];
-        uint32_t slot = tide_attribute_slot(of->of, (tide_text){path.at, dot});
-        if (slot == UINT32_MAX) return NULL;
-        if (dot == path.length) return &of->slots[slot];
-        if (of->slots[slot].kind != TIDE_VALUE_MODULE) return NULL;
-        instance = of->slots[slot].module;
-        path = (tide_text){path.at + dot + 1, path.length - dot - 1};
-    }
+    tide_intern(m->arena, &model->parts, &model->part_count, &model->part_capacity, TIDE_TEXT(""));
+    tide_intern(m->arena, &model->layers, &model->layer_count, &model->layer_capacity, TIDE_TEXT(""));
 }
 
 static void tie_parameters(tide_model *model, uint32_t instance) {
@@ -284,14 +35,14 @@ static void tie_parameters(tide_model *model, uint32_t instance) {
     const tide_class *of = model->instances[instance].of;
     if (!of->ties || m->has_failed) return;
     if (of->tie_condition) {
-        tide_value holds =
-            tide_eval_size(model, model->instances[instance].scope, of->tie_condition, TIDE_TEXT(""), false, 0);
+        tide_value holds = tide_eval_config(model, model->instances[instance].scope, of->tie_condition);
         bool ties = tide_is_true(m, holds);
         tide_value_release(m, holds);
         if (!ties) return;
     }
     for (const tide_statement *tie = of->ties; tie; tie = tie->next) {
-        tide_value *to = slot_at(model, instance, tie->targets[0]), *from = slot_at(model, instance, tie->targets[1]);
+        tide_value *to = tide_slot_at(model, instance, tie->targets[0]),
+                   *from = tide_slot_at(model, instance, tie->targets[1]);
         if (!to || !from || from->kind != TIDE_VALUE_TENSOR) {
             tide_fail(m, TIDE_ERR_DESCRIPTION, "the tie of '%s' to '%s' names no parameters",
                       tide_terminated(m, tie->targets[0]), tide_terminated(m, tie->targets[1]));
@@ -339,7 +90,8 @@ static void make_room(tide_model *model, uint32_t scope) {
     tide_machine *m = model->m;
     tide_value *seq = tide_model_setting(model, "seq"), *cache = tide_model_setting(model, "cache_length");
     bool is_default = false;
-    if (!seq || !model->find_place || !tide_size_find(model->scopes[scope].description, TIDE_TEXT("media_tokens")))
+    if (!seq || !model->find_place ||
+        !tide_size_is_defined(model->scopes[scope].description, TIDE_TEXT("media_tokens")))
         return;
     const char *place = model->find_place(model->user, model->scopes[scope].config, TIDE_TEXT("seq"), &is_default);
     uint32_t reads = model->step_reads;
@@ -359,7 +111,7 @@ static void make_room(tide_model *model, uint32_t scope) {
 
 bool tide_model_build(tide_model *model, tide_description *description, tide_text class_name, const tide_json *config) {
     tide_machine *m = model->m;
-    uint32_t scope = scope_new(model, description, config);
+    uint32_t scope = tide_scope_new(model, description, config);
     tide_class *of = tide_class_find(model->descriptions, description, class_name);
     if (!of) {
         tide_fail(m, TIDE_ERR_MODEL_UNKNOWN, "the description '%s' has no module '%s'", description->name.at,
@@ -369,9 +121,10 @@ bool tide_model_build(tide_model *model, tide_description *description, tide_tex
     make_room(model, scope);
     tide_run_checks(model, scope);
     if (m->has_failed) return false;
-    model->root = instantiate(model, of, scope, NULL, 0, NULL, NULL, 0);
+    const tide_arguments none = {.count = 0};
+    model->root = tide_instantiate(model, of, scope, &none);
     if (!model->root || m->has_failed) return false;
-    name_instance(model, model->root, 0, TIDE_TEXT(""), 0);
+    tide_name_instance(model, model->root, 0, TIDE_TEXT(""));
     for (uint32_t i = 1; i < model->instance_count; i++) tie_parameters(model, i);
     tide_model_list_parameters(model);
     return !m->has_failed;
@@ -418,7 +171,7 @@ uint32_t *tide_model_modules(tide_model *model, uint32_t *count) {
 }
 
 uint32_t tide_model_find(tide_model *model, tide_text path) {
-    const tide_value *found = path.length ? slot_at(model, model->root, path) : NULL;
+    const tide_value *found = path.length ? tide_slot_at(model, model->root, path) : NULL;
     return found && found->kind == TIDE_VALUE_MODULE ? found->module : 0;
 }
 
@@ -432,24 +185,24 @@ static void take_place(tide_value *v, uint32_t old, uint32_t made) {
 uint32_t tide_model_wrap(tide_model *model, uint32_t instance, tide_text class_name, const tide_value *more,
                          uint32_t more_count) {
     tide_machine *m = model->m;
-    tide_value arguments[ARGUMENT_LIMIT] = {{.kind = TIDE_VALUE_MODULE, .module = instance}};
+    tide_arguments given = {.positional = {{.kind = TIDE_VALUE_MODULE, .module = instance}}, .count = more_count + 1};
     tide_instance old = model->instances[instance];
     tide_class *of = tide_class_find(model->descriptions, model->scopes[old.scope].description, class_name);
     if (!of) tide_fail(m, TIDE_ERR_DESCRIPTION, "no module '%s'", tide_terminated(m, class_name));
     if (!of) return 0;
-    for (uint32_t i = 0; i < more_count; i++) arguments[i + 1] = tide_value_retain(more[i]);
+    for (uint32_t i = 0; i < more_count; i++) given.positional[i + 1] = tide_value_retain(more[i]);
     model->instances[instance].path = ""; /* named anew, below what is made */
-    uint32_t made = instantiate(model, of, old.scope, arguments, more_count + 1, NULL, NULL, 0);
+    uint32_t made = tide_instantiate(model, of, old.scope, &given);
     if (!made || m->has_failed) return 0;
     if (instance == model->root) { /* names below it stay */
         model->root = made;
-        name_instance(model, made, 0, TIDE_TEXT(""), 0);
+        tide_name_instance(model, made, 0, TIDE_TEXT(""));
         return made;
     }
     tide_instance *parent = &model->instances[old.parent];
     for (uint32_t i = 0; i < parent->of->member_count; i++)
         take_place(&parent->slots[parent->of->parameter_count + i], instance, made);
-    name_instance(model, made, old.parent, old.name, 0);
+    tide_name_instance(model, made, old.parent, old.name);
     return made;
 }
 
@@ -470,7 +223,7 @@ static void drop_tensors(tide_model *model, tide_value *v, uint32_t kept, int de
 
 void tide_model_unwrap(tide_model *model, uint32_t instance) {
     tide_instance old = model->instances[instance];
-    tide_value *inner = old.of->delegate.length ? slot_at(model, instance, old.of->delegate) : NULL;
+    tide_value *inner = old.of->delegate.length ? tide_slot_at(model, instance, old.of->delegate) : NULL;
     if (!inner || inner->kind != TIDE_VALUE_MODULE || !old.parent) return;
     uint32_t kept = inner->module;
     tide_instance *parent = &model->instances[old.parent];
@@ -479,7 +232,7 @@ void tide_model_unwrap(tide_model *model, uint32_t instance) {
     tide_value wrapper = {.kind = TIDE_VALUE_MODULE, .module = instance};
     drop_tensors(model, &wrapper, kept, 0);
     model->instances[kept].path = "";
-    name_instance(model, kept, old.parent, old.name, 0);
+    tide_name_instance(model, kept, old.parent, old.name);
 }
 
 static void claim(tide_machine *m, tide_value v, tide_factor factor) {
@@ -508,40 +261,6 @@ int64_t tide_model_count(tide_model *model, const tide_parameter_row *parameter)
                                : NULL;
     tide_value made = numel ? tide_call_module(model, parameter->module, numel, NULL, 0, NULL, NULL, 0) : tide_none();
     return made.kind == TIDE_VALUE_INT ? made.integer : tide_count(parameter->tensor);
-}
-
-/* copy.deepcopy: a module's parameters and buffers are cloned, in the order of its attributes. */
-tide_value tide_deepcopy(tide_model *model, tide_value v, int depth) {
-    tide_machine *m = model->m;
-    if (v.kind == TIDE_VALUE_TENSOR) {
-        bool is_host = v.tensor->storage->is_untracked;
-        tide_tensor *made = is_host ? tide_empty_host(m, v.tensor->shape, v.tensor->dtype)
-                                    : tide_empty_like(m, v.tensor, v.tensor->dtype);
-        made->is_parameter = v.tensor->is_parameter;
-        made->requires_grad = v.tensor->requires_grad;
-        tide_set_factor(m, made, made->is_parameter ? TIDE_FACTOR_PARAMETER : TIDE_FACTOR_BUFFER);
-        return tide_of_tensor(made);
-    }
-    if (v.kind == TIDE_VALUE_LIST) {
-        tide_value made = {.kind = TIDE_VALUE_LIST, .list = tide_list_new(m)};
-        for (uint32_t i = 0; i < v.list->count; i++)
-            tide_list_push(m, made.list, tide_deepcopy(model, v.list->items[i], depth));
-        return made;
-    }
-    if (v.kind != TIDE_VALUE_MODULE || depth > CALL_DEPTH) return tide_value_retain(v);
-    const tide_class *of = model->instances[v.module].of;
-    uint32_t made = instance_new(model, model->instances[v.module].of, model->instances[v.module].scope);
-    if (!made) return tide_none();
-    for (uint32_t i = 0; i < of->parameter_count; i++)
-        model->instances[made].slots[i] = tide_value_retain(model->instances[v.module].slots[i]);
-    for (uint32_t pass = 0; pass < 2; pass++) /* Module.__dict__: _parameters and _buffers stand before _modules */
-        for (uint32_t i = of->parameter_count; i < of->parameter_count + of->member_count; i++) {
-            tide_value old = model->instances[v.module].slots[i];
-            if ((old.kind != TIDE_VALUE_TENSOR) != pass) continue;
-            tide_value copied = tide_deepcopy(model, old, depth + 1);
-            model->instances[made].slots[i] = copied;
-        }
-    return (tide_value){.kind = TIDE_VALUE_MODULE, .module = made};
 }
 
 static void give_storage(tide_model *model, uint32_t instance, tide_tensor *t, tide_factor factor) {
@@ -595,7 +314,7 @@ static void to_device(tide_model *model, uint32_t instance, int depth) {
 void tide_model_require_input_grads(tide_model *model) {
     for (uint32_t i = 1; i < model->instance_count; i++) {
         tide_text path = model->instances[i].of->input_embeddings;
-        tide_value *found = path.length ? slot_at(model, i, path) : NULL;
+        tide_value *found = path.length ? tide_slot_at(model, i, path) : NULL;
         if (found && found->kind == TIDE_VALUE_MODULE) model->instances[found->module].makes_grad = true;
     }
 }
@@ -634,24 +353,31 @@ tide_value tide_model_forward(tide_model *model, const char *const *names, const
     return call_root(model, NULL, names, values, count);
 }
 
-tide_value tide_model_evaluate(tide_model *model, tide_expr *expr) {
+tide_value tide_model_size(tide_model *model, const char *name) {
+    return tide_scope_size(model, 0, tide_name(&model->size_names, tide_text_of(name)));
+}
+
+tide_value tide_model_evaluate(tide_model *model, tide_text expression, const char *place) {
+    tide_machine *m = model->m;
+    tide_expr *expr = tide_parse_expr(m->arena, expression, place, m->diags);
+    if (!expr) m->has_failed = true;
+    if (!expr) return tide_none();
     tide_function function = {.name = TIDE_TEXT("inputs"), .description = model->scopes[0].description};
     tide_value locals[ARGUMENT_LIMIT];
     for (uint32_t i = 0; i < ARGUMENT_LIMIT; i++) locals[i] = tide_none();
-    tide_collect_expr(model, &function, expr);
-    if (!tide_bind_expr(model, &function, model->scopes[0].description, expr)) return tide_none();
-    if (function.local_count > ARGUMENT_LIMIT) return tide_nothing(model->m, TIDE_ERR_LIMIT, "too many names%s", "");
-    tide_frame f = {model, model->root, 0, &function, locals};
+    if (!tide_bind_alone(model, &function, expr)) return tide_none();
+    if (function.local_count > ARGUMENT_LIMIT) return tide_nothing(m, TIDE_ERR_LIMIT, "too many names%s", "");
+    tide_frame f = {.model = model, .instance = model->root, .function = &function, .locals = locals};
     return tide_eval(&f, expr);
 }
 
 void tide_model_loop(tide_model *model, tide_function *function, uint32_t turns,
                      void (*next)(void *user, uint32_t turn, tide_value *arguments), void *user) {
     tide_machine *m = model->m;
-    if (tide_is_aborting(m) || !tide_bind_function(model, function, function->description)) return;
+    if (tide_is_aborting(m) || !tide_bind_function(model, function)) return;
     tide_value arguments[ARGUMENT_LIMIT], result = tide_none(),
                                           *locals = tide_pool_alloc(m, (function->local_count + 1) * sizeof *locals);
-    tide_frame f = {model, 0, 0, function, locals};
+    tide_frame f = {.model = model, .function = function, .locals = locals};
     for (uint32_t turn = 0; turn < turns && !tide_is_aborting(m); turn++) {
         next(user, turn, arguments);
         for (uint32_t i = 0; i < function->parameter_count; i++) tide_set_local(&f, i, arguments[i]);
@@ -664,8 +390,9 @@ void tide_model_loop(tide_model *model, tide_function *function, uint32_t turns,
 }
 
 tide_value tide_model_run(tide_model *model, tide_function *function, const tide_value *arguments, uint32_t count) {
-    if (!model->scope_count) scope_new(model, function->description, NULL);
+    if (!model->scope_count) tide_scope_new(model, function->description, NULL);
     tide_value kept[ARGUMENT_LIMIT];
     for (uint32_t i = 0; i < count && i < ARGUMENT_LIMIT; i++) kept[i] = tide_value_retain(arguments[i]);
-    return tide_call_function(model, function, 0, 0, kept, count, NULL, NULL, 0);
+    const tide_call_arguments call = {.model = model, .function = function, .positional = kept, .count = count};
+    return tide_call_function(&call);
 }

@@ -6,6 +6,8 @@
 #include "tensor/ops/ops.h"
 #include "tensor/tensor.h"
 
+enum { CALL_DEPTH = 32 }; /* functions and modules that are in one another */
+
 /* A module of the model that is played. Instance 0 is none. */
 typedef struct tide_instance {
     tide_class *of;
@@ -21,6 +23,11 @@ typedef struct tide_instance {
     bool makes_grad;   /* its output is made to require a gradient: enable_input_require_grads() */
     tide_value *slots; /* constructor arguments, then members */
 } tide_instance;
+
+/* In tide_class.read. */
+static inline uint64_t tide_slot_bit(uint32_t slot) {
+    return UINT64_C(1) << (slot < 63 ? slot : 63);
+}
 
 enum tide_size_state {
     TIDE_SIZE_UNKNOWN,
@@ -45,22 +52,6 @@ typedef struct tide_setting_value {
     bool is_of_step; /* another one may hold for the next run of a model that is loaded, see tide_model_resize */
 } tide_setting_value;
 
-/* The class and description that a model_type stands for; false if none does. */
-typedef bool (*tide_find_model)(void *user, tide_text model_type, tide_text *description, tide_text *class_name);
-
-/* The class and description that stand in for a configuration that none covers, by its keys; false if none does. */
-typedef bool (*tide_find_stand_in)(void *user, const struct tide_json *config, tide_text *description,
-                                   tide_text *class_name);
-
-/* Where a setting, or else an entry of a configuration, was given; *is_default: nowhere. */
-typedef const char *(*tide_find_place)(void *user, const struct tide_json *config, tide_text key, bool *is_default);
-
-typedef struct tide_parameter_row {
-    tide_tensor *tensor;
-    uint32_t module;
-    const char *name; /* "model.layers.3.mlp.up_proj.weight" */
-} tide_parameter_row;
-
 /* What functions may read of the model beside its modules and settings; memos compare it as a whole. Without padding.
  */
 typedef struct tide_model_state {
@@ -68,16 +59,39 @@ typedef struct tide_model_state {
     tide_dtype dtype;   /* of parameters */
     bool is_checkpointing, is_reentrant;
     bool is_on_meta; /* and stays there for now */
-    bool plays_all;  /* without memos, for tests */
 } tide_model_state;
 
-typedef struct tide_model {
+typedef struct tide_model tide_model;
+
+/* A call of a module's function. Values are taken over by what runs it. */
+typedef struct tide_call_arguments {
+    tide_model *model;
+    tide_function *function;
+    uint32_t instance, scope;
+    const tide_value *positional, *named;
+    const tide_text *keywords; /* of `named` */
+    uint32_t count, named_count;
+} tide_call_arguments;
+
+typedef struct tide_parameter_row {
+    tide_tensor *tensor;
+    uint32_t module;
+    const char *name; /* "model.layers.3.mlp.up_proj.weight" */
+} tide_parameter_row;
+
+struct tide_model {
     tide_machine *m;
     tide_descriptions *descriptions;
-    tide_find_model find_model;
-    tide_find_stand_in find_stand_in;
-    tide_find_place find_place; /* for the "checks" of descriptions; NULL: they are left out */
+
+    /* By the caller, who gets `user`. The class and description that a model_type stands for; false if none does. */
+    bool (*find_model)(void *user, tide_text model_type, tide_text *description, tide_text *class_name);
+    /* Those that stand in for a configuration that none covers, by its keys; false if none does. */
+    bool (*find_stand_in)(void *user, const tide_json *config, tide_text *description, tide_text *class_name);
+    /* Where a setting, or else an entry of a configuration, was given; *is_default: nowhere. NULL: the "checks" of
+     * descriptions are left out. */
+    const char *(*find_place)(void *user, const tide_json *config, tide_text key, bool *is_default);
     void *user;
+
     tide_setting_value *settings; /* what forward() may ask for: batch, seq, training, ... */
     uint32_t setting_count;
     tide_model_state state;
@@ -92,28 +106,32 @@ typedef struct tide_model {
     const char **layers; /* names of the layers inside parts; 0 is "" */
     uint32_t layer_count, layer_capacity;
     uint32_t root;
-    struct tide_layer_memo *layer_memo;
-    uint32_t repeated_calls;  /* that were replayed, see memo/layer_memo.c */
+
+    /* Runs a call of a module in place of tide_call_function; NULL: nothing does. memo/layer_memo.c */
+    tide_value (*call)(const tide_call_arguments *call);
+    struct tide_layer_memo *layer_memo; /* its own */
+    uint32_t repeated_calls;            /* that it has not played */
+
     uint32_t setting_changes; /* that functions have made, or may make by what a setting holds */
     uint32_t step_reads;      /* settings of the step that were read, checks left out */
     int depth;                /* calls of functions and constructors that have not returned */
-    int nesting;              /* call expressions that are being evaluated */
+    int nesting;              /* call expressions and sizes that are being evaluated */
 
     /* Hooks of nn.Module.__call__, by wrappers; NULL: none. What they are given is owned, and they may put other values
      * there. As register_forward_pre_hook and register_forward_hook, outside of a checkpoint
      * (transformers/modeling_layers.py). */
-    void (*before_forward)(struct tide_model *model, uint32_t instance, tide_value *positional, uint32_t count,
+    void (*before_forward)(tide_model *model, uint32_t instance, tide_value *positional, uint32_t count,
                            tide_value *named, uint32_t named_count);
-    void (*after_forward)(struct tide_model *model, uint32_t instance, tide_value *output);
+    void (*after_forward)(tide_model *model, uint32_t instance, tide_value *output);
     /* The forward() of an instance reads a parameter of another module. */
-    void (*read_parameter)(struct tide_model *model, uint32_t instance, tide_tensor *parameter);
+    void (*read_parameter)(tide_model *model, uint32_t instance, tide_tensor *parameter);
 
     /* A parameter has come to the device, as the model is made. */
-    void (*parameter_made)(struct tide_model *model, tide_tensor *parameter);
+    void (*parameter_made)(tide_model *model, tide_tensor *parameter);
     /* Module.to_empty() of modules that were made on the meta device: what a parameter gets there in place of its
      * storage, and what follows when a module has been gone through. */
-    void (*parameter_empty)(struct tide_model *model, uint32_t instance, tide_tensor *parameter);
-    void (*module_empty)(struct tide_model *model, uint32_t instance);
+    void (*parameter_empty)(tide_model *model, uint32_t instance, tide_tensor *parameter);
+    void (*module_empty)(tide_model *model, uint32_t instance);
     bool is_made_on_device; /* a parameter or buffer is allocated as its module is made: with torch.device(...) */
 
     tide_parameter_row *parameters; /* in the order of named_parameters(), shared ones once */
@@ -123,12 +141,12 @@ typedef struct tide_model {
     tide_tensor **buffers; /* in the order of named_buffers() */
     uint32_t buffer_count, buffer_capacity;
     uint64_t buffer_bytes;
-} tide_model;
+};
 
 void tide_model_init(tide_model *model, tide_machine *m, tide_descriptions *descriptions);
 
 /* Reads and binds one function, or without one the members of a class, and forgets that it failed; false if it did. */
-bool tide_model_lint(tide_model *model, tide_description *from, tide_class *of, tide_function *function);
+bool tide_model_check(tide_model *model, tide_class *of, tide_function *function);
 
 /* Makes the module tree of a class over a configuration; nothing is on the device yet. */
 bool tide_model_build(tide_model *model, tide_description *description, tide_text class_name, const tide_json *config);
@@ -159,6 +177,9 @@ void tide_model_list_parameters(tide_model *model);
 /* Numbers in a parameter; packed ones count as what they stand for, which a method numel() of their module says. */
 int64_t tide_model_count(tide_model *model, const tide_parameter_row *parameter);
 
+/* The slot of a member, or else of a constructor argument; UINT32_MAX: neither. */
+uint32_t tide_attribute_slot(const tide_class *of, tide_text name);
+
 /* The module at a dotted path below the root; 0 if there is none. */
 uint32_t tide_model_find(tide_model *model, tide_text path);
 
@@ -179,8 +200,11 @@ tide_value tide_model_method(tide_model *model, tide_text method, const char *co
 /* What forward() finds under a setting's name; NULL if there is none. */
 tide_value *tide_model_setting(tide_model *model, const char *name);
 
-/* Evaluates an expression of a description in the root's scope; owned by the caller. */
-tide_value tide_model_evaluate(tide_model *model, tide_expr *expr);
+/* A size of the root's description; owned by the caller. */
+tide_value tide_model_size(tide_model *model, const char *name);
+
+/* Evaluates an expression in the root's scope; owned by the caller. */
+tide_value tide_model_evaluate(tide_model *model, tide_text expression, const char *place);
 
 /* Runs a free function of the library `turns` times as the body of one Python loop, whose names live on from turn to
  * turn; `next` fills in the arguments of a turn, one for each parameter, to be taken over. */
@@ -189,5 +213,22 @@ void tide_model_loop(tide_model *model, tide_function *function, uint32_t turns,
 
 /* Runs a free function of the library or the root's description on values (borrowed); for tests of operations. */
 tide_value tide_model_run(tide_model *model, tide_function *function, const tide_value *arguments, uint32_t count);
+
+/* ---- for model->call ---- */
+
+/* Runs a function; takes the values over. */
+tide_value tide_call_function(const tide_call_arguments *call);
+
+/* The context of a torch.autograd.Function, see autograd_function.c. */
+typedef struct tide_applied {
+    tide_held held;
+    tide_function *backward;
+    uint32_t instance, scope;
+    tide_value context;
+} tide_applied;
+
+/* What a node of apply() holds, NULL if it is of another kind; and the same for another node. */
+tide_applied *tide_applied_of(const tide_node *node);
+void tide_apply_again(tide_machine *m, tide_node *node, tide_applied held);
 
 #endif

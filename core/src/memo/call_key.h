@@ -3,17 +3,7 @@
 #ifndef TIDE_SCENE_H
 #define TIDE_SCENE_H
 
-#include "lang/interpreter.h"
-
-/* A call of a module's function; all of it is borrowed. */
-typedef struct tide_call_arguments {
-    tide_model *model;
-    tide_function *function;
-    uint32_t instance, scope;
-    const tide_value *positional, *named;
-    const tide_text *keywords;
-    uint32_t count, named_count;
-} tide_call_arguments;
+#include "lang/lang.h"
 
 typedef enum tide_call_key_mode {
     TIDE_CALL_KEY_LISTS,   /* lists what is there, without words */

@@ -432,9 +432,7 @@ tide_value tide_capture_call(const tide_call_arguments *arguments, bool *is_kept
                          .first_allocation = m->timeline.allocation_count,
                          .first_order = m->node_order,
                          .depth = model->depth};
-    tide_value made =
-        tide_call_function(model, arguments->function, arguments->instance, arguments->scope, arguments->positional,
-                           arguments->count, arguments->keywords, arguments->named, arguments->named_count);
+    tide_value made = tide_call_function(arguments);
     kept->last_event = m->timeline.event_count;
     kept->orders = m->node_order - kept->first_order;
     kept->op_count = m->op_count - op_count;

@@ -10,6 +10,8 @@
  * that was gained by a thing that was there before, must come from the entry; each allocation that lives must be a
  * storage of it; and nothing that was there may have changed, but for what was appended to lists, noted in the autocast
  * cache or in the frame of a checkpoint. A call for which that does not hold is played, each time. */
+#include "memo/layer_memo.h"
+
 #include "memo/memo_entry.h"
 
 enum { ENTRY_LIMIT = 256, TRIES = 4 };
@@ -67,32 +69,27 @@ static uint32_t *modules_of(struct tide_layer_memo *a, const tide_model *model) 
 static bool may_repeat(const tide_model *model, uint32_t instance) {
     const tide_instance *of = &model->instances[instance];
     const tide_machine *m = model->m;
-    return of->is_item && !model->state.plays_all && !model->before_forward && !model->after_forward &&
-           !model->read_parameter && !m->linear && !m->before_backward && !tide_is_aborting(m);
+    return of->is_item && !model->before_forward && !model->after_forward && !model->read_parameter && !m->linear &&
+           !m->before_backward && !tide_is_aborting(m);
 }
 
-tide_value tide_call_memoized(tide_model *model, tide_function *function, uint32_t instance, uint32_t scope,
-                              const tide_value *positional, uint32_t count, const tide_text *keywords,
-                              const tide_value *named, uint32_t named_count) {
-    tide_machine *m = model->m;
-    tide_call_arguments arguments = {model, function, instance, scope, positional, named, keywords, count, named_count};
-    if (!may_repeat(model, instance))
-        return tide_call_function(model, function, instance, scope, positional, count, keywords, named, named_count);
+tide_value tide_call_memoized(const tide_call_arguments *arguments) {
+    tide_model *model = arguments->model;
+    if (!may_repeat(model, arguments->instance)) return tide_call_function(arguments);
     if (!model->layer_memo) {
-        model->layer_memo = TIDE_NEW(m->arena, struct tide_layer_memo, 1);
-        model->layer_memo->key.arena = m->arena;
+        model->layer_memo = TIDE_NEW(model->m->arena, struct tide_layer_memo, 1);
+        model->layer_memo->key.arena = model->m->arena;
     }
     struct tide_layer_memo *a = model->layer_memo;
-    const memo_entry *of = find_entry(a, &arguments);
-    uint32_t *in_vain = tries(a, function);
+    const memo_entry *of = find_entry(a, arguments);
+    uint32_t *in_vain = tries(a, arguments->function);
     if (of && in_vain) *in_vain = 0;
     if (of) model->repeated_calls++;
-    if (of) return tide_replay_call(of, &a->key, &arguments, modules_of(a, model));
-    if (!in_vain || *in_vain >= TRIES || a->entry_count == ENTRY_LIMIT)
-        return tide_call_function(model, function, instance, scope, positional, count, keywords, named, named_count);
+    if (of) return tide_replay_call(of, &a->key, arguments, modules_of(a, model));
+    if (!in_vain || *in_vain >= TRIES || a->entry_count == ENTRY_LIMIT) return tide_call_function(arguments);
     memo_entry kept;
     bool is_kept;
-    tide_value result = tide_capture_call(&arguments, &is_kept, &kept);
+    tide_value result = tide_capture_call(arguments, &is_kept, &kept);
     ++*in_vain;
     if (is_kept && a->entry_count < ENTRY_LIMIT) a->entries[a->entry_count++] = kept;
     return result;

@@ -7,7 +7,7 @@
 #ifndef TIDE_REPEAT_H
 #define TIDE_REPEAT_H
 
-#include "lang/module.h"
+#include "lang/lang.h"
 
 /* A gradient, or the loss, that a micro-batch made and left behind. */
 typedef struct tide_left {

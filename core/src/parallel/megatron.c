@@ -4,7 +4,7 @@
  * optimizer and schedule are in the files beside this one. The order of calls is that of Megatron-LM's training.py. */
 #include "parallel/megatron.h"
 
-#include "lang/interpreter.h"
+#include "lang/lang.h"
 
 /* Parameters are made on the device, in the order of the constructors, but for those of torch.nn, which come with
  * Module.cuda() in fp32. */
@@ -26,8 +26,7 @@ static void megatron_load(tide_model *model, const tide_job *job) {
 }
 
 static int64_t int_of(const tide_megatron *g, const char *size) {
-    tide_model *model = g->w->model;
-    tide_value v = tide_scope_size(model, 0, tide_name(&model->size_names, tide_text_of(size)));
+    tide_value v = tide_model_size(g->w->model, size);
     return v.kind == TIDE_VALUE_INT ? v.integer : 0;
 }
 

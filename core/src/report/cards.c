@@ -1,7 +1,7 @@
 /* Every card, and on how many of it the job fits. */
 #include <string.h>
 
-#include "lang/embedded_models.h"
+#include "lang/lang.h"
 #include "report/queries.h"
 
 enum { MOST_CARDS = 1024 };

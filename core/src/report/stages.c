@@ -53,7 +53,7 @@ static bool write_modules(const stage_table *t) {
         if (!row(t, of->path, name, model->parts[of->part])) continue;
         tide_write_string(t->w, of->path);
         tide_write_string(t->w, name);
-        tide_write_string(t->w, of->of->description->name.at);
+        tide_write_string(t->w, of->of->home->name.at);
         tide_write_string(t->w, model->parts[of->part]);
         tide_write_string(t->w, model->layers[of->layer]);
         tide_write_close(t->w, ']');

@@ -9,7 +9,7 @@
 #define TIDE_SERVE_H
 
 #include "base/json_read.h"
-#include "lang/module.h"
+#include "lang/lang.h"
 
 /* The card as the driver tells it. */
 typedef struct tide_serve_device {

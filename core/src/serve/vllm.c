@@ -4,8 +4,7 @@
 
 #include <string.h>
 
-#include "lang/embedded_models.h"
-#include "lang/interpreter.h"
+#include "lang/lang.h"
 
 enum { SETTING_LIMIT = 64 };
 

@@ -3,7 +3,7 @@
 #define TIDE_ADAPTERS_H
 
 #include "job/job.h"
-#include "lang/module.h"
+#include "lang/lang.h"
 
 /* Linear layers become bitsandbytes' ones, nothing being on the device yet. False after an error. */
 bool tide_quantise(tide_model *model, const tide_job *job);

@@ -2,7 +2,7 @@
 #ifndef TIDE_EMA_H
 #define TIDE_EMA_H
 
-#include "lang/module.h"
+#include "lang/lang.h"
 
 typedef struct tide_ema tide_ema;
 

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "lang/embedded_models.h"
+#include "lang/lang.h"
 #include "train/train.h"
 
 typedef struct linted {
@@ -102,22 +102,24 @@ static uint32_t write_found(tide_writer *w, const linted *l, const tide_diagnost
 /* One function after the other, so that an error in one hides none in the next. */
 static uint32_t lint_functions(tide_writer *w, const linted *l, tide_run *run, tide_diagnostics *diags,
                                tide_description *d) {
-    uint32_t errors = 0;
-    for (tide_function *f = d->functions; f; f = f->next) {
-        const tide_json *item = f->item;
-        uint32_t from = diags->count;
-        tide_model_lint(&run->model, d, NULL, f);
-        errors += write_found(w, l, diags, from, item);
+    tide_descriptions *set = &run->descriptions;
+    uint32_t errors = 0, from;
+    for (uint32_t i = 0; i < d->function_count; i++) {
+        from = diags->count;
+        tide_function *f = tide_function_find(set, d, d->functions[i].name);
+        if (f) tide_model_check(&run->model, NULL, f);
+        errors += write_found(w, l, diags, from, d->functions[i].item);
     }
-    for (tide_class *c = d->classes; c; c = c->next) {
-        const tide_json *item = c->item;
-        uint32_t from = diags->count;
-        tide_model_lint(&run->model, d, c, NULL);
+    for (uint32_t i = 0; i < d->module_count; i++) {
+        const tide_json *item = d->modules[i].item;
+        from = diags->count;
+        tide_class *c = tide_class_find(set, d, d->modules[i].name);
+        if (c) tide_model_check(&run->model, c, NULL);
         errors += write_found(w, l, diags, from, item);
-        for (tide_function *f = c->methods; f; f = f->next) {
+        for (tide_function *f = c ? c->methods : NULL; f; f = f->next) {
             const tide_json *method = f->item ? f->item : item;
             from = diags->count;
-            tide_model_lint(&run->model, d, c, f);
+            tide_model_check(&run->model, c, f);
             errors += write_found(w, l, diags, from, method);
         }
     }

@@ -19,17 +19,14 @@ static bool make_batch(tide_run *run, const tide_job *job, tide_batch *b, tide_d
          item = item->next) {
         if (item->kind != TIDE_JSON_STRING)
             return tide_error(diags, TIDE_ERR_DESCRIPTION, "/inputs", "an input is an expression in quotes", NULL);
-        tide_expr *expr =
-            tide_parse_expr(m->arena, item->text, tide_format(m->arena, "/inputs/%s", item->key.at), diags);
-        if (!expr) return false;
-        tide_value value = tide_model_evaluate(&run->model, expr);
+        tide_value value =
+            tide_model_evaluate(&run->model, item->text, tide_format(m->arena, "/inputs/%s", item->key.at));
         if (m->has_failed) return false;
         if (value.kind == TIDE_VALUE_NONE) continue;
         b->names[b->count] = item->key.at;
         b->values[b->count++] = value;
     }
-    if (job->packing)
-        tide_model_evaluate(&run->model, tide_parse_expr(m->arena, TIDE_TEXT("lay_positions()"), "/inputs", diags));
+    if (job->packing) tide_value_release(m, tide_model_evaluate(&run->model, TIDE_TEXT("lay_positions()"), "/inputs"));
     m->state.factor = TIDE_FACTOR_TEMPORARY;
     return true;
 }

@@ -2,7 +2,7 @@
 #ifndef TIDE_OPTIMIZER_H
 #define TIDE_OPTIMIZER_H
 
-#include "lang/module.h"
+#include "lang/lang.h"
 
 typedef struct tide_optimizer tide_optimizer;
 

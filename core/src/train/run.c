@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "memo/layer_memo.h"
 #include "train/adapters.h"
 #include "train/weights.h"
 
@@ -27,7 +28,7 @@ static void prepare(tide_run *run, const tide_job *job, tide_arena *arena, tide_
     tide_model_init(&run->model, m, &run->descriptions);
     if (run->descriptions.first) run->model.size_names = run->shelf->size_names;
     tide_set_finder(&run->model, found);
-    run->model.state.plays_all = run->plays_all;
+    if (!run->plays_all) run->model.call = tide_call_memoized;
     run->model.state.dtype = tide_dtype_or_bf16(job->dtype);
     run->model.state.is_checkpointing = strcmp(job->checkpointing, "none") != 0;
     run->model.state.is_reentrant = strcmp(job->checkpointing, "full_reentrant") == 0;

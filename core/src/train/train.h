@@ -7,7 +7,7 @@
 #define TIDE_TRAIN_H
 
 #include "job/job.h"
-#include "lang/module.h"
+#include "lang/lang.h"
 #include "train/lint.h"
 #include "train/optimizer.h"
 #include "train/strategy.h"

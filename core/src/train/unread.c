@@ -5,38 +5,14 @@
 
 #include "base/units.h"
 
-static bool is_word_part(char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
-}
-
-/* Whether a name stands in a text of the description, outside of quotes. */
-static bool holds_word(const tide_json *node, tide_text word) {
-    for (const tide_json *child = node->first; child; child = child->next)
-        if (holds_word(child, word)) return true;
-    if (node->kind != TIDE_JSON_STRING) return false;
-    bool is_quoted = false;
-    for (const char *at = node->text.at; *at; at++) {
-        if (*at == '\'') is_quoted = !is_quoted;
-        if (is_quoted || strncmp(at, word.at, word.length) != 0 || is_word_part(at[word.length])) continue;
-        if (at == node->text.at || !is_word_part(at[-1])) return true;
-    }
-    return false;
-}
-
-static bool description_holds(const tide_description *d, tide_text word) {
-    for (; d; d = d->parent)
-        if (holds_word(d->json, word)) return true;
-    return false;
-}
-
 /* Whether a description reads a key of this object: the one played over it, or over an object that holds it. */
 static bool is_read(const tide_run *run, const tide_json *object, tide_text key) {
     const tide_json *below = NULL;
     for (const tide_json *node = object; node; below = node, node = node->parent)
         for (uint32_t i = 0; i < run->model.scope_count; i++) {
             const tide_scope *s = &run->model.scopes[i];
-            if (s->config == node && description_holds(s->description, key) &&
-                (!below || description_holds(s->description, below->key)))
+            if (s->config == node && tide_description_has_word(s->description, key) &&
+                (!below || tide_description_has_word(s->description, below->key)))
                 return true;
         }
     return false;
@@ -115,7 +91,7 @@ static void check_images(const tide_run *run, const tide_job *job) {
         for (size_t k = 0; k < TIDE_COUNT_OF(settings); k++)
             if (strcmp(job->rows[i].name, settings[k][0]) == 0 && job->rows[i].origin != TIDE_ORIGIN_DEFAULT &&
                 strcmp(job->rows[i].value, "1") != 0 &&
-                !description_holds(run->model.scopes[0].description, tide_text_of(settings[k][1])))
+                !tide_description_has_word(run->model.scopes[0].description, tide_text_of(settings[k][1])))
                 tide_report(run->model.m->diags, TIDE_WARNING, TIDE_ERR_FIELD_UNKNOWN,
                             tide_format(run->model.m->arena, "/settings/%s", settings[k][0]),
                             "changes nothing: the model's description does not read it", NULL);

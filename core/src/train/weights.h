@@ -3,7 +3,7 @@
 #define TIDE_WEIGHTS_H
 
 #include "job/job.h"
-#include "lang/module.h"
+#include "lang/lang.h"
 
 /* With nothing on the device yet: what is missing, in addition, or of another dtype is reported; another shape is an
  * error, as from_pretrained refuses it. The parameters of a stand-in become those of the checkpoint. False after an

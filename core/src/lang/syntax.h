@@ -1,16 +1,10 @@
-/* The statements of model descriptions: Python's spelling, without recursion, unbounded loops or access to the host.
- *
- *   statement   name = e | a, b = e | name += e | e | return e | del name
- *             | for x in e: BLOCK | if e: BLOCK [elif e: BLOCK]* [else: BLOCK] | with no_grad: BLOCK
- *             | with no_autocast: BLOCK
- *   expression  e if e else e | or, and, not | == != < <= > >= | ?? | + - * / // % | -e | e(args) | e.name | e[index]
- *             | (e, ...) | [e, ...] | e for x in e | number | 'text' | name | true | false | none
- *
- * A statement is a string; a block is the array of statements that follows it. */
-#ifndef TIDE_LANGUAGE_H
-#define TIDE_LANGUAGE_H
+/* Statements and expressions of descriptions as trees. Their grammar is in models/README.md. */
+#ifndef TIDE_SYNTAX_H
+#define TIDE_SYNTAX_H
 
 #include "base/json_read.h"
+
+#define TIDE_GRAMMAR_REMEDY "see the grammar of descriptions in models/README.md"
 
 typedef enum tide_expr_kind {
     TIDE_EXPR_NONE,
@@ -38,7 +32,7 @@ typedef enum tide_expr_kind {
 
 /* What a name means; filled in when a function is bound. */
 typedef enum tide_meaning {
-    TIDE_UNBOUND,
+    TIDE_UNBOUND,   /* in a size, check or note: it is looked for in the configuration when it is read */
     TIDE_LOCAL,     /* slot of the frame */
     TIDE_ATTRIBUTE, /* slot of the module instance */
     TIDE_SIZE,      /* number of the size */
@@ -52,12 +46,15 @@ typedef enum tide_meaning {
     TIDE_BUILTIN
 } tide_meaning;
 
+struct tide_bound_call;
+
 typedef struct tide_expr {
     tide_expr_kind kind;
     char op;
+    bool may_miss; /* left of ??: a key that the configuration lacks is none */
     tide_meaning meaning;
     uint32_t slot;
-    const void *target; /* operation, function or class */
+    const void *target; /* operation, function or builtin */
     tide_text text;     /* name, member or text */
     int64_t integer;
     double number;
@@ -66,7 +63,7 @@ typedef struct tide_expr {
     struct tide_expr **items;
     tide_text *keywords; /* of a call, beside items; length 0: positional */
     uint32_t count;
-    uint32_t *order; /* of a call of an operation: where each argument goes */
+    struct tide_bound_call *bound; /* of a call of an operation: where its arguments go */
 } tide_expr;
 
 typedef enum tide_statement_kind {
@@ -104,6 +101,9 @@ bool tide_parse_head(tide_arena *arena, tide_text text, const char *place, tide_
 
 /* NULL after an error. */
 tide_expr *tide_parse_expr(tide_arena *arena, tide_text text, const char *place, tide_diagnostics *diags);
+
+/* Marks the value of an expression as one that may be missing in the configuration, as the left side of ??. */
+void tide_expr_may_miss(tide_expr *e);
 
 /* An array of statements; *number counts them. False after an error. */
 bool tide_parse_block(tide_arena *arena, const tide_json *block, const char *place, uint32_t *number,

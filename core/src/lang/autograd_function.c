@@ -1,0 +1,112 @@
+/* torch.autograd.Function: apply(). */
+#include "lang/interpreter.h"
+
+/* apply('Name', inputs...) calls Name_forward(ctx, inputs...) without gradients; what it returns, a tensor or a list of
+ * them, are the node's outputs. Backward calls Name_backward(ctx, grads..., what save_for_backward() was given...),
+ * which returns the gradient of the first input, or a list with one for each. What ctx holds otherwise lives as long as
+ * the node. */
+enum { SAVED_LIMIT = 16, OUTPUT_LIMIT = 4 };
+
+static void applied_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
+    tide_applied *f = (tide_applied *)node->held;
+    tide_value arguments[1 + OUTPUT_LIMIT + SAVED_LIMIT] = {tide_value_retain(f->context)};
+    uint32_t count = 1;
+    for (unsigned i = 0; i < node->output_count; i++) { /* python_function.cpp: PyNode::apply makes zeros of nothing */
+        if (!grads[i]) grads[i] = tide_empty(m, node->outputs[i].shape, (tide_dtype)node->outputs[i].dtype);
+        arguments[count++] = tide_of_tensor(tide_retain(grads[i]));
+    }
+    for (int i = 0; i < node->saved_count; i++) arguments[count++] = tide_of_tensor(tide_saved_at(m, node, i));
+    const tide_call_arguments call = {.model = m->interpreter,
+                                      .function = f->backward,
+                                      .instance = f->instance,
+                                      .scope = f->scope,
+                                      .positional = arguments,
+                                      .count = count};
+    tide_value made = tide_call_function(&call);
+    for (unsigned i = 0; i < node->edge_count; i++) {
+        tide_value v = made.kind == TIDE_VALUE_LIST ? (i < made.list->count ? made.list->items[i] : tide_none())
+                       : i                          ? tide_none()
+                                                    : made;
+        if (v.kind == TIDE_VALUE_TENSOR && tide_needs_input_grad(node, (int)i)) results[i] = tide_retain(v.tensor);
+    }
+    tide_value_release(m, made);
+    for (unsigned i = 0; i < node->output_count; i++)
+        tide_release_at(m, &grads[i]); /* python_function.cpp: PyNode::apply hands them on; those of other nodes outlive
+                                          the check of their results */
+}
+
+static void applied_drop(tide_machine *m, tide_held *held) {
+    tide_applied *f = (tide_applied *)held;
+    tide_value_release(m, f->context);
+    tide_pool_free(m, f, sizeof *f);
+}
+
+static const tide_backward applied_backward = {"FunctionBackward", applied_run};
+
+tide_applied *tide_applied_of(const tide_node *node) {
+    return node->backward == &applied_backward ? (tide_applied *)node->held : NULL;
+}
+
+void tide_apply_again(tide_machine *m, tide_node *node, tide_applied held) {
+    tide_applied *kept = tide_pool_alloc(m, sizeof *kept);
+    *kept = held;
+    node->held = &kept->held;
+}
+
+static tide_function *half_of(tide_frame *f, tide_text name, const char *half) {
+    tide_model *model = f->model;
+    const char *text = tide_format(model->m->arena, "%.*s_%s", (int)name.length, name.at, half);
+    return tide_function_find(model->descriptions, model->scopes[f->scope].description, tide_text_of(text));
+}
+
+/* custom_function.cpp: _process_backward_mode_ad: an input that is returned becomes a view of itself. */
+static void give_output(tide_machine *m, tide_node *node, tide_value *output, tide_tensor *const *inputs,
+                        uint32_t count) {
+    if (output->kind != TIDE_VALUE_TENSOR) return;
+    for (uint32_t i = 0; i < count; i++) {
+        if (inputs[i] != output->tensor) continue;
+        tide_tensor *view = tide_view_as(m, output->tensor, output->tensor->layout);
+        tide_release(m, output->tensor);
+        output->tensor = view;
+        break;
+    }
+    if (tide_dtype_is_float((tide_dtype)output->tensor->dtype)) tide_set_grad_fn(m, node, output->tensor);
+}
+
+tide_value tide_apply(tide_frame *f, const tide_value *a, uint32_t count) {
+    tide_model *model = f->model;
+    tide_machine *m = model->m;
+    tide_text name = count && a[0].kind == TIDE_VALUE_TEXT ? a[0].text : TIDE_TEXT("");
+    tide_function *forward = half_of(f, name, "forward"), *backward = half_of(f, name, "backward");
+    if (!forward || !backward)
+        return tide_nothing(m, TIDE_ERR_DESCRIPTION, "there are no functions %s_forward and _backward",
+                            tide_terminated(m, name));
+    tide_tensor *inputs[ARGUMENT_LIMIT];
+    tide_value arguments[ARGUMENT_LIMIT] = {{.kind = TIDE_VALUE_LIST, .list = tide_list_new(m)}};
+    for (uint32_t i = 1; i < count; i++) {
+        inputs[i - 1] = a[i].kind == TIDE_VALUE_TENSOR ? a[i].tensor : NULL;
+        arguments[i] = tide_value_retain(a[i]);
+    }
+    tide_node *node = tide_node_with(m, &applied_backward, inputs, (int)count - 1, OUTPUT_LIMIT, SAVED_LIMIT),
+              *outer = model->state.applied;
+    tide_value context = tide_value_retain(arguments[0]);
+    bool grad_enabled = m->state.grad_enabled;
+    m->state.grad_enabled = false;
+    model->state.applied = node;
+    const tide_call_arguments call = {.model = model,
+                                      .function = forward,
+                                      .instance = f->instance,
+                                      .scope = f->scope,
+                                      .positional = arguments,
+                                      .count = count};
+    tide_value made = tide_call_function(&call);
+    model->state.applied = outer;
+    m->state.grad_enabled = grad_enabled;
+    tide_value *outputs = made.kind == TIDE_VALUE_LIST ? made.list->items : &made;
+    uint32_t output_count = made.kind == TIDE_VALUE_LIST ? made.list->count : 1;
+    if (node) tide_apply_again(m, node, (tide_applied){{NULL, applied_drop}, backward, f->instance, f->scope, context});
+    for (uint32_t i = 0; i < output_count; i++) give_output(m, node, &outputs[i], inputs, count - 1);
+    if (!node) tide_value_release(m, context);
+    if (node && !node->output_count) tide_node_release(m, node);
+    return made;
+}

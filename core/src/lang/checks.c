@@ -1,0 +1,92 @@
+/* Checks: what sizes and settings must keep to, and what is to be known of them. */
+#include <string.h>
+
+#include "lang/interpreter.h"
+
+/* A text of a check with {expression} as its value. */
+static const char *check_text(tide_model *model, uint32_t scope, tide_text text, const char *place) {
+    tide_machine *m = model->m;
+    const char *out = "";
+    while (text.length) {
+        const char *open = memchr(text.at, '{', text.length), *end = text.at + text.length;
+        const char *close = open ? memchr(open, '}', (size_t)(end - open)) : NULL;
+        size_t plain = close ? (size_t)(open - text.at) : text.length;
+        out = tide_format(m->arena, "%s%.*s", out, (int)plain, text.at);
+        text = (tide_text){text.at + plain, text.length - plain};
+        if (!close) break;
+        tide_expr *expr = tide_parse_expr(m->arena, (tide_text){open + 1, (size_t)(close - open) - 1}, place, m->diags);
+        tide_expr_may_miss(expr);
+        tide_value value = expr ? tide_eval_config(model, scope, expr) : tide_none();
+        if (value.kind == TIDE_VALUE_INT) out = tide_format(m->arena, "%s%lld", out, (long long)value.integer);
+        if (value.kind == TIDE_VALUE_FLOAT) out = tide_format(m->arena, "%s%g", out, value.number);
+        tide_value_release(m, value);
+        text = (tide_text){close + 1, (size_t)(end - close) - 1};
+    }
+    return out;
+}
+
+/* One pair of "checks": an expression that must hold, and "key: what is wrong; what to do". A setting that nobody gave
+ * is warned of, so that a model can be asked for by its name alone. */
+static bool run_check(tide_model *model, uint32_t scope, const tide_json *check, const char *place) {
+    tide_machine *m = model->m;
+    const char *colon = check->kind == TIDE_JSON_STRING ? strstr(check->text.at, ": ") : NULL;
+    if (!colon) {
+        tide_error(m->diags, TIDE_ERR_DESCRIPTION, place,
+                   "a check is \"expression\": \"key: what is wrong; what to do\"", NULL);
+        return false;
+    }
+    tide_expr *expr = tide_parse_expr(m->arena, check->key, place, m->diags);
+    if (!expr) return false;
+    tide_value holds = tide_eval_config(model, scope, expr);
+    bool is_kept = tide_is_true(m, holds), is_default = false;
+    tide_value_release(m, holds);
+    if (m->has_failed) return false;
+    if (is_kept) return true;
+    tide_text key = {check->text.at, (size_t)(colon - check->text.at)};
+    const char *at = model->find_place(model->user, model->scopes[scope].config, key, &is_default);
+    const char *wrong = check_text(model, scope, (tide_text){colon + 2, check->text.length - key.length - 2}, place);
+    const char *semicolon = strstr(wrong, "; ");
+    for (uint32_t i = 0; i < m->diags->count; i++) /* two modules may share a configuration */
+        if (is_default && m->diags->items[i].severity == TIDE_WARNING && strcmp(m->diags->items[i].place, at) == 0)
+            return true;
+    tide_report(m->diags, is_default ? TIDE_WARNING : TIDE_ERROR, TIDE_ERR_FIELD_RANGE, at,
+                semicolon ? tide_text_copy(m->arena, (tide_text){wrong, (size_t)(semicolon - wrong)}) : wrong,
+                semicolon ? semicolon + 2 : NULL);
+    return is_default;
+}
+
+/* One pair of "notes": where an expression holds, what is to be known of a key. */
+static void run_note(tide_model *model, uint32_t scope, const tide_json *note, const char *place) {
+    tide_machine *m = model->m;
+    const char *colon = note->kind == TIDE_JSON_STRING ? strstr(note->text.at, ": ") : NULL;
+    tide_expr *expr = colon ? tide_parse_expr(m->arena, note->key, place, m->diags) : NULL;
+    if (!colon) tide_fail(m, TIDE_ERR_DESCRIPTION, "a note is \"expression\": \"key: what is to be known\"");
+    tide_value holds = expr ? tide_eval_config(model, scope, expr) : tide_none();
+    bool is_kept = expr && tide_is_true(m, holds), is_default = false;
+    tide_value_release(m, holds);
+    if (!is_kept || m->has_failed) return;
+    tide_text key = {note->text.at, (size_t)(colon - note->text.at)};
+    const char *at = model->find_place(model->user, model->scopes[scope].config, key, &is_default);
+    tide_report(m->diags, TIDE_ASSUMPTION, TIDE_OK, at,
+                check_text(model, scope, (tide_text){colon + 2, note->text.length - key.length - 2}, place), NULL);
+}
+
+void tide_run_checks(tide_model *model, uint32_t scope) {
+    tide_machine *m = model->m;
+    uint32_t reads = model->step_reads;
+    const tide_description *from = model->scopes[scope].description;
+    if (!model->find_place) return;
+    bool has_notes = false;
+    for (uint32_t i = 0; i < from->order_count && !m->has_failed; i++) {
+        const tide_description *d = from->order[i];
+        const tide_json *checks = tide_json_at(d->json, "checks"),
+                        *notes = has_notes ? NULL : tide_json_at(d->json, "notes");
+        for (const tide_json *check = checks ? checks->first : NULL; check; check = check->next)
+            if (!run_check(model, scope, check, tide_format(m->arena, "/%s/checks", d->name.at))) m->has_failed = true;
+        has_notes = has_notes || notes;
+        bool is_root = model->instance_count <= 1; /* a nested part with the same configuration has said it already */
+        for (const tide_json *note = notes && is_root && !m->has_failed ? notes->first : NULL; note; note = note->next)
+            run_note(model, scope, note, tide_format(m->arena, "/%s/notes", d->name.at));
+    }
+    model->step_reads = reads;
+}

@@ -1,0 +1,10 @@
+/* Calls of modules with equal keys: the first is played and the others are replayed. */
+#ifndef TIDE_LAYER_MEMO_H
+#define TIDE_LAYER_MEMO_H
+
+#include "lang/lang.h"
+
+/* For tide_model.call. */
+tide_value tide_call_memoized(const tide_call_arguments *arguments);
+
+#endif
