@@ -1,36 +1,19 @@
 /* Plays requests and frees through the rules of PyTorch's CUDA caching allocator.
  *
- * In reading order: host memory, blocks, the driver's addresses, expandable ranges, giving memory
- * back, malloc, free. Every function that can need host memory is called before anything changes
- * ("prepare"), so a failing memory hook leaves the allocator as it was. Sources: pytorch
- * c10/cuda/CUDACachingAllocator.cpp; the names in the comments are its functions. */
-#include "allocator/caching_blocks.h"
-
-#include "base/units.h"
-
+ * In reading order: caching_blocks.h and caching_state.h, caching_segments.c, caching_release.c, and here host memory,
+ * malloc and free. Every function that can need host memory is called before anything changes ("prepare"), so a failing
+ * memory hook leaves the allocator as it was. Sources: pytorch c10/cuda/CUDACachingAllocator.cpp; the names in the
+ * comments are its functions. */
 #include <string.h>
 
-/* c10/core/AllocatorConfig.h: kSmallSize kSmallBuffer kMinLargeAlloc kRoundLarge */
-static const uint64_t caching_small_size = (uint64_t)1 << 20;
-static const uint64_t caching_small_buffer = (uint64_t)2 << 20;
+#include "allocator/caching_state.h"
+#include "base/units.h"
+
+/* c10/core/AllocatorConfig.h: kMinLargeAlloc, kRoundLarge */
 static const uint64_t caching_min_large_alloc = (uint64_t)10 << 20;
 static const uint64_t caching_round_large = (uint64_t)2 << 20;
-/* "Tried to allocate more than 1EB memory." */
-static const uint64_t caching_one_eb = (uint64_t)1 << 60;
-
-static const uint64_t caching_page_2m = (uint64_t)2 << 20;
-/* Expandable ranges hang from the top of the device's span. */
-static const uint64_t caching_device_span = (uint64_t)4 << 40;
-static const uint64_t caching_lowest_range = (uint64_t)1 << 30;
-/* Of the range of a device of 2 TiB: a device without limit gets several in place of a larger one. */
-static const uint64_t caching_range_limit = (uint64_t)2304 << 30;
 /* Growth of the driver's own pool, estimated. */
 static const uint64_t caching_async_chunk = (uint64_t)32 << 20;
-
-static void caching_tell(const tide_caching_allocator *a, tide_device_call call, uint64_t address, uint64_t bytes,
-                         uint32_t stream) {
-    if (a->on_call) a->on_call(a->on_call_user, call, address, bytes, stream);
-}
 
 /* ---- host memory: all growth happens here, before anything changes ---- */
 
@@ -82,184 +65,6 @@ static bool caching_prepare_release(tide_caching_allocator *a, uint32_t extra) {
     return caching_prepare_blocks(a, 2 * (free + extra) + 16);
 }
 
-/* ---- block records ---- */
-
-static inline uint32_t block_new(tide_caching_allocator *a) {
-    uint32_t n = a->spare_block;
-    if (n) {
-        a->spare_block = a->blocks[n].left;
-        a->spare_blocks--;
-    } else {
-        n = a->block_used++;
-    }
-    return n;
-}
-
-static inline void block_delete(tide_caching_allocator *a, uint32_t n) {
-    a->blocks[n].flags = 0;
-    a->blocks[n].left = a->spare_block;
-    a->spare_block = n;
-    a->spare_blocks++;
-}
-
-/* A new block like `like`, free, linked between two neighbours of its segment. */
-static uint32_t block_new_between(tide_caching_allocator *a, const caching_block *like, uint64_t address, uint64_t size,
-                                  uint32_t prev, uint32_t next) {
-    caching_block made = {.address = address,
-                          .size = size,
-                          .prev = prev,
-                          .next = next,
-                          .segment = like->segment,
-                          .born = like->born,
-                          .stream = like->stream,
-                          .flags = (uint8_t)(like->flags & (BLOCK_SMALL | BLOCK_EXPANDABLE | BLOCK_USED))};
-    uint32_t n = block_new(a);
-    a->blocks[n] = made;
-    if (prev) a->blocks[prev].next = n;
-    if (next) a->blocks[next].prev = n;
-    if (!prev) a->segments[made.segment].head = n;
-    return n;
-}
-
-static inline void block_put_free(tide_caching_allocator *a, uint32_t n) {
-    caching_block *b = &a->blocks[n];
-    unsigned pool = block_pool(b);
-    b->free_since = (uint32_t)a->lookups[pool];
-    a->expandable_free += (b->flags & BLOCK_EXPANDABLE) != 0;
-    free_insert(&a->streams[b->stream]->free[pool], a->blocks, n);
-}
-
-static inline void block_take_free(tide_caching_allocator *a, uint32_t n) {
-    caching_block *b = &a->blocks[n];
-    a->expandable_free -= (b->flags & BLOCK_EXPANDABLE) != 0;
-    free_remove(&a->streams[b->stream]->free[block_pool(b)], a->blocks, n);
-}
-
-static void block_put_unmapped(tide_caching_allocator *a, uint32_t n) {
-    caching_block *b = &a->blocks[n];
-    b->flags |= BLOCK_UNMAPPED;
-    tree_insert(a->blocks, &a->streams[b->stream]->unmapped[block_pool(b)], n, false);
-}
-
-static void block_take_unmapped(tide_caching_allocator *a, uint32_t n) {
-    caching_block *b = &a->blocks[n];
-    tree_remove(a->blocks, &a->streams[b->stream]->unmapped[block_pool(b)], n, false);
-}
-
-/* try_merge_blocks: swallows the neighbour `from` when it is idle and of the same kind; the bytes
- * gained. */
-static inline uint64_t block_merge(tide_caching_allocator *a, uint32_t n, uint32_t from) {
-    if (!block_is_idle(a, from)) return 0;
-    caching_block *b = &a->blocks[n], *f = &a->blocks[from];
-    if ((b->flags ^ f->flags) & BLOCK_UNMAPPED) return 0;
-    if (f->flags & BLOCK_UNMAPPED) {
-        block_take_unmapped(a, from);
-    } else {
-        block_take_free(a, from);
-    }
-    if (b->prev == from) {
-        b->address = f->address;
-        b->prev = f->prev;
-        if (b->prev) {
-            a->blocks[b->prev].next = n;
-        } else {
-            a->segments[b->segment].head = n;
-        }
-    } else {
-        b->next = f->next;
-        if (b->next) a->blocks[b->next].prev = n;
-    }
-    b->size += f->size;
-    uint64_t gained = f->size;
-    block_delete(a, from);
-    return gained;
-}
-
-/* ---- the driver: addresses and room ---- */
-
-static bool device_has_room(const tide_caching_allocator *a, uint64_t bytes) {
-    uint64_t used = caching_reserved(a) + a->outside_bytes;
-    return used <= a->device_bytes && bytes <= a->device_bytes - used;
-}
-
-static uint64_t device_free_bytes(const tide_caching_allocator *a) {
-    uint64_t used = caching_reserved(a) + a->outside_bytes;
-    return used < a->device_bytes ? a->device_bytes - used : 0;
-}
-
-/* The first position whose segment lies at `address` or above. */
-static uint32_t segment_position(const tide_caching_allocator *a, uint64_t address) {
-    uint32_t low = 0, high = a->segment_count;
-    while (low < high) {
-        uint32_t middle = low + (high - low) / 2;
-        if (segment_at(a, middle)->address < address) {
-            low = middle + 1;
-        } else {
-            high = middle;
-        }
-    }
-    return low;
-}
-
-/* Enters a segment and its one block; returns the block. */
-static uint32_t segment_new(tide_caching_allocator *a, uint64_t address, uint64_t size, uint32_t stream,
-                            unsigned flags) {
-    uint32_t position = segment_position(a, address), s = a->spare_segment;
-    if (s) {
-        a->spare_segment = a->segments[s].head;
-    } else {
-        s = a->segment_used++;
-    }
-    memmove(a->order + position + 1, a->order + position, (a->segment_count - position) * sizeof *a->order);
-    a->order[position] = s;
-    a->segment_count++;
-    if (position < a->packed) a->packed++;
-    a->segments[s] = (caching_segment){.address = address, .size = size, .flags = flags};
-    caching_block like = {.segment = s,
-                          .born = a->conf.profile == TIDE_ALLOC_TORCH_MAIN ? ++a->births : 0,
-                          .stream = (uint16_t)stream,
-                          .flags = (uint8_t)(flags | BLOCK_USED)};
-    return block_new_between(a, &like, address, size, 0, 0);
-}
-
-static void segment_delete(tide_caching_allocator *a, uint32_t s) {
-    uint32_t position = segment_position(a, a->segments[s].address);
-    a->segment_count--;
-    memmove(a->order + position, a->order + position + 1, (a->segment_count - position) * sizeof *a->order);
-    if (position < a->packed) a->packed = position;
-    a->segments[s].head = a->spare_segment;
-    a->spare_segment = s;
-}
-
-/* The lowest free address with room for `size`, a multiple of 2 MiB. */
-static uint64_t device_lowest(tide_caching_allocator *a, uint64_t size) {
-    uint64_t at = TIDE_DEVICE_BASE + caching_page_2m;
-    if (a->packed) {
-        const caching_segment *s = segment_at(a, a->packed - 1);
-        if (s->address + s->size > at) at = s->address + s->size;
-    }
-    bool is_packed = true;
-    for (uint32_t i = a->packed; i < a->segment_count; i++) {
-        const caching_segment *s = segment_at(a, i);
-        if (s->address >= at && s->address - at >= size) break;
-        if (s->address > at) is_packed = false;
-        if (s->address + s->size > at) at = s->address + s->size;
-        if (is_packed) a->packed = i + 1;
-    }
-    return at;
-}
-
-/* The highest free address with room for `size`, below the top of the device's span; 0: none. */
-static uint64_t device_highest(const tide_caching_allocator *a, uint64_t size) {
-    uint64_t top = TIDE_DEVICE_BASE + caching_device_span;
-    for (uint32_t i = a->segment_count; i > 0; i--) {
-        const caching_segment *s = segment_at(a, i - 1);
-        if (s->address + s->size <= top && top - (s->address + s->size) >= size) break;
-        if (s->address < top) top = s->address;
-    }
-    return top >= caching_lowest_range + size ? top - size : 0;
-}
-
 /* ---- sizes ---- */
 
 /* round_size, roundup_power2_next_division */
@@ -278,268 +83,14 @@ uint64_t tide_caching_round(const tide_alloc_conf *conf, uint64_t bytes) {
 
 /* get_allocation_size */
 uint64_t tide_caching_segment_bytes(const tide_alloc_conf *conf, uint64_t rounded_bytes) {
-    if (rounded_bytes <= caching_small_size) return caching_small_buffer;
+    if (rounded_bytes <= CACHING_SMALL_SIZE) return CACHING_SMALL_BUFFER;
     if (rounded_bytes < caching_min_large_alloc) return conf->large_segment_size_bytes;
     return TIDE_ROUND_UP(rounded_bytes, caching_round_large);
-}
-
-static uint64_t caching_page(const tide_caching_allocator *a, unsigned pool) {
-    return pool == TIDE_POOL_SMALL ? caching_small_buffer : a->conf.large_segment_size_bytes;
 }
 
 /* A share of a byte count as PyTorch takes it: a double product, cut off. */
 static uint64_t caching_share(double share, uint64_t bytes) {
     return (uint64_t)(share * (double)bytes);
-}
-
-/* ---- one request ---- */
-
-typedef struct caching_request {
-    uint64_t requested, size; /* as asked, and rounded */
-    uint64_t segment;         /* bytes of a segment for it */
-    uint32_t stream;
-    unsigned pool;
-} caching_request;
-
-/* ---- expandable ranges ---- */
-
-/* map_block: backs the front of an unmapped block with pages for `want` bytes; false when the
- * device is full. */
-static bool range_map(tide_caching_allocator *a, uint32_t n, uint64_t want) {
-    caching_block *b = &a->blocks[n];
-    unsigned pool = block_pool(b);
-    uint64_t page = caching_page(a, pool), address = b->address;
-    uint64_t bytes = TIDE_ROUND_UP(want, page);
-    if (!device_has_room(a, bytes)) return false;
-    block_take_unmapped(a, n);
-    b->flags &= (uint8_t)~BLOCK_UNMAPPED;
-    if (bytes < b->size) {
-        uint32_t rest = block_new_between(a, b, b->address + bytes, b->size - bytes, n, b->next);
-        b->size = bytes;
-        block_put_unmapped(a, rest);
-    }
-    block_merge(a, n, b->prev);
-    block_merge(a, n, b->next);
-    block_put_free(a, n);
-    stat_rise(a, pool, TIDE_STAT_RESERVED_BYTES, bytes);
-    a->device_alloc++;
-    caching_tell(a, TIDE_SEGMENT_MAP, address, bytes, b->stream);
-    return true;
-}
-
-/* find_expandable_block: where a run of free and unmapped blocks covers the request; 0: no address
- * space. */
-static uint32_t range_find(tide_caching_allocator *a, const caching_request *r) {
-    caching_block *b = a->blocks;
-    uint32_t root = a->streams[r->stream]->unmapped[r->pool];
-    for (uint32_t u = tree_first(b, root); u; u = tree_after(b, root, u, false)) {
-        uint32_t start = block_is_idle(a, b[u].prev) ? b[u].prev : u;
-        uint64_t covered = 0;
-        for (uint32_t n = start; covered < r->size && block_is_idle(a, n); n = b[n].next) covered += b[n].size;
-        if (covered >= r->size) return start;
-    }
-    uint64_t page = caching_page(a, r->pool);
-    uint64_t span = a->device_bytes + a->device_bytes / 8;
-    if (span > caching_range_limit) span = caching_range_limit;
-    uint64_t bytes = TIDE_ROUND_UP(span, page);
-    uint64_t address = TIDE_DEVICE_BASE + caching_device_span - a->range_bytes - bytes;
-    a->range_bytes += bytes;
-    if (a->range_bytes > caching_device_span) {
-        /* The driver's order is unknown once the span is used up: the highest hole, from here on.
-         */
-        a->range_bytes = caching_device_span;
-        address = device_highest(a, bytes);
-        if (!address) return 0;
-    }
-    uint32_t n =
-        segment_new(a, address, bytes, r->stream, BLOCK_EXPANDABLE | (r->pool == TIDE_POOL_SMALL ? BLOCK_SMALL : 0u));
-    a->range_count++;
-    block_put_unmapped(a, n);
-    return n;
-}
-
-static uint64_t caching_smaller(uint64_t x, uint64_t y) {
-    return x < y ? x : y;
-}
-
-/* try_allocate_expandable_block: a free block of at least the request's size, in its free set;
- * 0: none. */
-static uint32_t range_grow(tide_caching_allocator *a, const caching_request *r) {
-    uint32_t n = range_find(a, r);
-    if (!n) return 0;
-    if (a->blocks[n].flags & BLOCK_UNMAPPED && !range_map(a, n, caching_smaller(a->blocks[n].size, r->size))) return 0;
-    while (a->blocks[n].size < r->size) {
-        uint32_t next = a->blocks[n].next;
-        uint64_t want = r->size - a->blocks[n].size;
-        /* A request of more than a whole range runs out of it. */
-        if (!next || !range_map(a, next, caching_smaller(want, a->blocks[next].size))) return 0;
-        n = next;
-    }
-    return n;
-}
-
-/* unmap_block: returns the whole pages inside a free block. Needs two spare records. */
-static void range_unmap(tide_caching_allocator *a, uint32_t n) {
-    caching_block *b = &a->blocks[n];
-    unsigned pool = block_pool(b);
-    uint64_t page = caching_page(a, pool), start = a->segments[b->segment].address;
-    uint64_t low = start + TIDE_ROUND_UP(b->address - start, page);
-    uint64_t high = start + (b->address + b->size - start) / page * page;
-    if (low >= high) return;
-    block_take_free(a, n);
-    if (b->address < low) {
-        uint32_t head = block_new_between(a, b, b->address, low - b->address, b->prev, n);
-        block_put_free(a, head);
-    }
-    if (b->address + b->size > high) {
-        uint32_t tail = block_new_between(a, b, high, b->address + b->size - high, n, b->next);
-        block_put_free(a, tail);
-    }
-    b->address = low;
-    b->size = high - low;
-    b->flags |= BLOCK_UNMAPPED;
-    block_merge(a, n, b->prev);
-    block_merge(a, n, b->next);
-    block_put_unmapped(a, n);
-    stat_fall(a, pool, TIDE_STAT_RESERVED_BYTES, high - low);
-    a->device_free++;
-    caching_tell(a, TIDE_SEGMENT_UNMAP, low, high - low, b->stream);
-    if (block_is_split(b)) return;
-    block_take_unmapped(a, n);
-    segment_delete(a, b->segment);
-    block_delete(a, n);
-    a->range_count--;
-}
-
-/* ---- giving memory back ---- */
-
-/* release_block: cudaFree of an unsplit block of a native segment. */
-static void caching_release_block(tide_caching_allocator *a, uint32_t n) {
-    caching_block *b = &a->blocks[n];
-    unsigned pool = block_pool(b);
-    caching_tell(a, TIDE_SEGMENT_FREE, b->address, b->size, b->stream);
-    stat_fall(a, pool, TIDE_STAT_SEGMENT, 1);
-    stat_fall(a, pool, TIDE_STAT_RESERVED_BYTES, b->size);
-    if (b->size >= a->conf.max_split_size_bytes) a->oversize_segments.current--;
-    a->device_free++;
-    block_take_free(a, n);
-    segment_delete(a, b->segment);
-    block_delete(a, n);
-}
-
-static bool block_is_releasable(const caching_block *b) {
-    return !block_is_split(b) && !(b->flags & BLOCK_EXPANDABLE);
-}
-
-/* release_blocks: every unsplit native block, then the whole pages of every range. */
-static void caching_release_pool(tide_caching_allocator *a, unsigned pool) {
-    uint32_t next;
-    for (uint32_t s = 0; s < a->stream_capacity; s++) {
-        if (!a->streams[s]) continue;
-        const free_set *set = &a->streams[s]->free[pool];
-        for (uint32_t n = free_from_bin(set, a->blocks, 0); n; n = next) {
-            next = free_after(set, a->blocks, n);
-            if (block_is_releasable(&a->blocks[n])) caching_release_block(a, n);
-        }
-    }
-    if (!a->range_count) return;
-    for (uint32_t s = 0; s < a->stream_capacity; s++) {
-        if (!a->streams[s]) continue;
-        const free_set *set = &a->streams[s]->free[pool];
-        /* What unmapping leaves free is smaller than the block it came from, so the walk never
-         * meets it. */
-        for (uint32_t n = free_from_bin(set, a->blocks, 0); n; n = next) {
-            next = free_after(set, a->blocks, n);
-            if (a->blocks[n].flags & BLOCK_EXPANDABLE) range_unmap(a, n);
-        }
-    }
-}
-
-static void caching_free_block(tide_caching_allocator *a, uint32_t n);
-
-/* process_events; with `all`, synchronize_and_free_events. */
-static void caching_process_events(tide_caching_allocator *a, bool all) {
-    for (uint32_t s = 0; s < a->stream_capacity && a->pending_events; s++) {
-        caching_stream *stream = a->streams[s];
-        while (stream && stream->first_event) {
-            uint32_t e = stream->first_event, n = a->uses[e].block;
-            if (!all && a->holds_events && a->uses[e].ordinal >= stream->synchronized) break;
-            stream->first_event = a->uses[e].next;
-            if (!stream->first_event) stream->last_event = 0;
-            a->uses[e].next = a->spare_use;
-            a->spare_use = e;
-            a->pending_events--;
-            if (--a->blocks[n].events == 0) caching_free_block(a, n);
-        }
-    }
-}
-
-/* release_cached_blocks; after caching_prepare_release. */
-static void caching_release_all(tide_caching_allocator *a) {
-    a->sync_all_streams++;
-    caching_process_events(a, true);
-    caching_release_pool(a, TIDE_POOL_LARGE);
-    caching_release_pool(a, TIDE_POOL_SMALL);
-}
-
-/* release_available_cached_blocks: oversize blocks, which serve only requests near their size. */
-static bool caching_release_oversize(tide_caching_allocator *a, const caching_request *r) {
-    uint64_t limit = a->conf.max_split_size_bytes;
-    if (limit == UINT64_MAX) return false;
-    uint64_t key = r->size < limit ? limit : r->size, released = 0;
-    const free_set *set = &a->streams[r->stream]->free[r->pool];
-    uint32_t n = key < caching_one_eb ? free_find(set, a->blocks, key) : 0;
-    if (n) {
-        if (!block_is_releasable(&a->blocks[n])) return false;
-        caching_release_block(a, n);
-        return true;
-    }
-    for (n = free_last(set, a->blocks); n && released < key && a->blocks[n].size >= limit;) {
-        uint32_t ahead = free_ahead(set, a->blocks, n);
-        if (block_is_releasable(&a->blocks[n])) {
-            released += a->blocks[n].size;
-            caching_release_block(a, n);
-        }
-        n = ahead;
-    }
-    return released >= key;
-}
-
-/* garbage_collect_cached_blocks: unsplit blocks of the large pool, those of at least the mean age,
- * until enough. */
-static void caching_collect(tide_caching_allocator *a) {
-    uint64_t reserved = caching_reserved(a), ages = 0, count = 0, reclaimed = 0;
-    if (reserved <= a->collect_bytes) return;
-    uint64_t target = reserved - a->collect_bytes, now = a->lookups[TIDE_POOL_LARGE];
-    for (uint32_t s = 0; s < a->stream_capacity; s++) {
-        if (!a->streams[s]) continue;
-        const free_set *set = &a->streams[s]->free[TIDE_POOL_LARGE];
-        for (uint32_t n = free_from_bin(set, a->blocks, 0); n; n = free_after(set, a->blocks, n)) {
-            if (block_is_split(&a->blocks[n])) continue;
-            ages += (uint32_t)(now - a->blocks[n].free_since);
-            count++;
-        }
-    }
-    for (bool has_freed = true; reclaimed < target && has_freed && count > 0;) {
-        uint64_t mean_of = count, mean_sum = ages; /* age >= sum / count, without the division */
-        has_freed = false;
-        for (uint32_t s = 0; s < a->stream_capacity; s++) {
-            if (!a->streams[s]) continue;
-            const free_set *set = &a->streams[s]->free[TIDE_POOL_LARGE];
-            uint32_t next;
-            for (uint32_t n = free_from_bin(set, a->blocks, 0); n; n = next) {
-                const caching_block *b = &a->blocks[n];
-                uint64_t age = (uint32_t)(now - b->free_since);
-                next = free_after(set, a->blocks, n);
-                if (!block_is_releasable(b) || age * mean_of < mean_sum) continue;
-                has_freed = true;
-                reclaimed += b->size;
-                ages -= age;
-                count--;
-                caching_release_block(a, n);
-            }
-        }
-    }
 }
 
 /* ---- malloc ---- */
@@ -573,11 +124,11 @@ static inline uint32_t caching_find_free(tide_caching_allocator *a, const cachin
 static uint32_t caching_alloc_new(tide_caching_allocator *a, const caching_request *r) {
     uint64_t reserved = caching_reserved(a);
     if (a->limit_bytes != UINT64_MAX && reserved + r->segment > a->limit_bytes) return 0;
-    if (a->conf.expandable_segments) return range_grow(a, r);
-    uint64_t take = TIDE_ROUND_UP(r->segment, caching_page_2m);
-    if (!device_has_room(a, take)) return 0;
-    uint32_t n =
-        segment_new(a, device_lowest(a, take), r->segment, r->stream, r->pool == TIDE_POOL_SMALL ? BLOCK_SMALL : 0u);
+    if (a->conf.expandable_segments) return tide_caching_range_grow(a, r);
+    uint64_t take = TIDE_ROUND_UP(r->segment, CACHING_PAGE_2M);
+    if (!tide_caching_device_has_room(a, take)) return 0;
+    uint32_t n = tide_caching_segment_new(a, tide_caching_lowest_address(a, take), r->segment, r->stream,
+                                          r->pool == TIDE_POOL_SMALL ? BLOCK_SMALL : 0u);
     stat_rise(a, r->pool, TIDE_STAT_SEGMENT, 1);
     stat_rise(a, r->pool, TIDE_STAT_RESERVED_BYTES, r->segment);
     if (r->segment >= a->conf.max_split_size_bytes) counter_rise(&a->oversize_segments, 1);
@@ -590,7 +141,7 @@ static uint32_t caching_alloc_new(tide_caching_allocator *a, const caching_reque
 static inline bool caching_should_split(const tide_caching_allocator *a, const caching_request *r, uint64_t size) {
     uint64_t rest = size - r->size;
     if (r->pool == TIDE_POOL_SMALL || a->conf.expandable_segments) return rest >= CACHING_MIN_BLOCK;
-    return r->size < a->conf.max_split_size_bytes && rest > caching_small_size;
+    return r->size < a->conf.max_split_size_bytes && rest > CACHING_SMALL_SIZE;
 }
 
 /* alloc_found_block: cuts the low end off when it may, and hands it out. */
@@ -635,7 +186,7 @@ static void caching_note_oom(tide_caching_allocator *a, const caching_request *r
                                 .rounded_bytes = r->size,
                                 .tried_bytes = r->segment,
                                 .total_bytes = a->device_bytes,
-                                .free_bytes = device_free_bytes(a),
+                                .free_bytes = tide_caching_device_free_bytes(a),
                                 .limit_bytes = a->limit_bytes,
                                 .allocated_bytes = allocated,
                                 .unallocated_bytes = caching_reserved(a) - allocated,
@@ -659,7 +210,7 @@ static tide_caching_status caching_async_malloc(tide_caching_allocator *a, cachi
     if (a->limit_bytes != UINT64_MAX && a->async_requested + r->requested > a->limit_bytes)
         return caching_out_of_memory(a, r);
     if (want > reserved) {
-        if (!device_has_room(a, want - reserved)) return caching_out_of_memory(a, r);
+        if (!tide_caching_device_has_room(a, want - reserved)) return caching_out_of_memory(a, r);
         stat_rise(a, r->pool, TIDE_STAT_RESERVED_BYTES, want - reserved);
     }
     uint32_t n = block_new(a);
@@ -688,7 +239,7 @@ static tide_caching_status caching_malloc_slow(tide_caching_allocator *a, const 
         if (a->collect_bytes != UINT64_MAX) a->lookups[r->pool]--;
         return TIDE_CACHING_NO_MEMORY;
     }
-    if (a->collect_bytes != UINT64_MAX) caching_collect(a);
+    if (a->collect_bytes != UINT64_MAX) tide_caching_collect_garbage(a);
     if (caching_is_rejected(a, r)) {
         a->oom_rejections++;
         caching_note_oom(a, r);
@@ -696,9 +247,9 @@ static tide_caching_status caching_malloc_slow(tide_caching_allocator *a, const 
         return TIDE_CACHING_OOM;
     }
     *n = caching_alloc_new(a, r);
-    if (!*n && caching_release_oversize(a, r)) *n = caching_alloc_new(a, r);
+    if (!*n && tide_caching_release_oversize(a, r)) *n = caching_alloc_new(a, r);
     if (*n) return TIDE_CACHING_OK;
-    caching_release_all(a);
+    tide_caching_release_all(a);
     a->alloc_retries++;
     *n = caching_alloc_new(a, r);
     return *n ? TIDE_CACHING_OK : caching_out_of_memory(a, r);
@@ -707,7 +258,7 @@ static tide_caching_status caching_malloc_slow(tide_caching_allocator *a, const 
 tide_caching_status tide_caching_malloc(tide_caching_allocator *a, uint64_t bytes, uint32_t stream, tide_block *block) {
     *block = 0;
     if (bytes == 0) return TIDE_CACHING_OK;
-    if (bytes >= caching_one_eb) {
+    if (bytes >= CACHING_ONE_EB) {
         a->oom = (tide_caching_oom){.requested_bytes = bytes,
                                     .total_bytes = a->device_bytes,
                                     .limit_bytes = a->limit_bytes,
@@ -723,9 +274,9 @@ tide_caching_status tide_caching_malloc(tide_caching_allocator *a, uint64_t byte
         r.size = TIDE_ROUND_UP(bytes, CACHING_MIN_BLOCK);
         return caching_async_malloc(a, &r, block);
     }
-    if (a->pending_events) caching_process_events(a, false);
+    if (a->pending_events) tide_caching_process_events(a, false);
     r.size = tide_caching_round(&a->conf, bytes);
-    r.pool = r.size <= caching_small_size ? TIDE_POOL_SMALL : TIDE_POOL_LARGE;
+    r.pool = r.size <= CACHING_SMALL_SIZE ? TIDE_POOL_SMALL : TIDE_POOL_LARGE;
     uint32_t n = caching_find_free(a, &r);
     if (!n) {
         r.segment = tide_caching_segment_bytes(&a->conf, r.size);
@@ -803,7 +354,7 @@ static inline void caching_give_block(tide_caching_allocator *a, uint32_t n) {
     stat_fall(a, pool, TIDE_STAT_REQUESTED_BYTES, requested);
 }
 
-static void caching_free_block(tide_caching_allocator *a, uint32_t n) {
+void tide_caching_free_block(tide_caching_allocator *a, uint32_t n) {
     caching_give_block(a, n);
 }
 
@@ -856,11 +407,11 @@ tide_caching_status tide_caching_touch(tide_caching_allocator *a, uint64_t bytes
     /* What the cache serves goes back to where it was cut from, and nothing has changed but sums
      * and ages that are not looked at. */
     if (a->is_lean && !a->on_call && a->collect_bytes == UINT64_MAX && !a->pending_events && bytes &&
-        bytes < caching_one_eb && a->conf.backend != TIDE_ALLOC_CUDA_MALLOC_ASYNC && stream < a->stream_capacity &&
+        bytes < CACHING_ONE_EB && a->conf.backend != TIDE_ALLOC_CUDA_MALLOC_ASYNC && stream < a->stream_capacity &&
         a->streams[stream]) {
         caching_request r = {.requested = bytes, .stream = stream};
         r.size = tide_caching_round(&a->conf, bytes);
-        r.pool = r.size <= caching_small_size ? TIDE_POOL_SMALL : TIDE_POOL_LARGE;
+        r.pool = r.size <= CACHING_SMALL_SIZE ? TIDE_POOL_SMALL : TIDE_POOL_LARGE;
         uint32_t n = caching_find_free(a, &r);
         if (n) {
             *block_bytes = caching_should_split(a, &r, a->blocks[n].size) ? r.size : a->blocks[n].size;
@@ -909,7 +460,7 @@ void tide_caching_synchronize(tide_caching_allocator *a, uint32_t stream) {
 tide_caching_status tide_caching_empty_cache(tide_caching_allocator *a) {
     if (a->conf.backend != TIDE_ALLOC_CUDA_MALLOC_ASYNC) {
         if (!caching_prepare_release(a, 0)) return TIDE_CACHING_NO_MEMORY;
-        caching_release_all(a);
+        tide_caching_release_all(a);
         return TIDE_CACHING_OK;
     }
     uint64_t live = a->stat[TIDE_POOL_ALL][TIDE_STAT_ALLOCATED_BYTES].current;
@@ -943,7 +494,7 @@ void tide_caching_set_outside(tide_caching_allocator *a, uint64_t bytes) {
 tide_caching_status tide_caching_create(tide_caching_allocator **out, const tide_caching_config *config) {
     tide_caching_allocator *a;
     *out = NULL;
-    if (config->device_bytes >= caching_one_eb / 2 || config->conf.large_segment_size_bytes >= caching_one_eb / 2)
+    if (config->device_bytes >= CACHING_ONE_EB / 2 || config->conf.large_segment_size_bytes >= CACHING_ONE_EB / 2)
         return TIDE_CACHING_BAD_CONFIG;
     a = config->memory.resize(config->memory.user, NULL, 0, sizeof *a);
     if (!a) return TIDE_CACHING_NO_MEMORY;

@@ -1,5 +1,4 @@
-/* The caching allocator from inside: block records, the sets of free blocks, the state. Included by
- * caching_allocator.c, which plays the rules, and caching_report.c, which reads. */
+/* Block records of the caching allocator, and the sets of free ones. Private to allocator/. */
 #ifndef TIDE_CACHING_BLOCKS_H
 #define TIDE_CACHING_BLOCKS_H
 
@@ -31,20 +30,6 @@ typedef struct caching_block {
     uint8_t flags, unused;
 } caching_block;
 
-/* One cudaMalloc, or one expandable range. Numbered from 1. */
-typedef struct caching_segment {
-    uint64_t address, size;
-    uint32_t head; /* the block at the lowest address; spare records are chained by it */
-    uint32_t flags;
-} caching_segment;
-
-/* A stream that uses a block: in the block's list while it is live, in that stream's queue
- * afterwards. */
-typedef struct caching_use {
-    uint32_t block, next, stream;
-    uint64_t ordinal; /* position among the events of the stream */
-} caching_use;
-
 /* Free blocks of one pool and stream, by (size, age of the segment, address). A bin holds a narrow
  * range of sizes (one size below 64 KiB, 1/64 of an octave above) as a treap; almost always that
  * treap has one or two nodes. */
@@ -54,52 +39,6 @@ typedef struct free_set {
     uint64_t words[FREE_WORDS];
     uint32_t bins[FREE_BINS];
 } free_set;
-
-typedef struct caching_stream {
-    free_set free[2];     /* by tide_pool_kind */
-    uint32_t unmapped[2]; /* treaps by address */
-    uint32_t first_event, last_event;
-    uint64_t issued, synchronized; /* ordinals: the next one, and the first not known complete */
-} caching_stream;
-
-typedef struct caching_counter {
-    uint64_t current, peak, allocated, base; /* freed = allocated + base - current */
-} caching_counter;
-
-struct tide_caching_allocator {
-    caching_block *blocks;
-    uint32_t block_capacity, block_used, spare_block, spare_blocks;
-    caching_segment *segments;
-    uint32_t *order; /* segments by address */
-    uint32_t segment_capacity, order_capacity, segment_used, spare_segment, segment_count;
-    uint32_t births; /* segments ever made */
-    uint32_t packed; /* the first `packed` of order leave no gap for cudaMalloc */
-    uint32_t range_count;
-    uint64_t range_bytes; /* address space ever given to ranges */
-    caching_use *uses;
-    uint32_t use_capacity, use_used, spare_use;
-    uint32_t pending_events;
-    bool holds_events, is_lean;
-    caching_stream **streams; /* NULL until the stream is first used */
-    uint32_t stream_capacity;
-    uint32_t expandable_free; /* blocks in free sets that belong to ranges */
-
-    tide_alloc_conf conf;
-    uint64_t device_bytes, outside_bytes;
-    uint64_t limit_bytes;   /* UINT64_MAX: none */
-    uint64_t collect_bytes; /* reserved bytes above which garbage is collected; UINT64_MAX: never */
-    uint64_t lookups[2];    /* get_free_blocks_call_count, by pool */
-    uint64_t async_requested;
-
-    caching_counter stat[3][TIDE_STAT_COUNT]; /* by tide_pool_kind */
-    caching_counter oversize_allocations, oversize_segments;
-    uint64_t alloc_retries, ooms, oom_rejections, sync_all_streams, device_alloc, device_free;
-    tide_caching_oom oom;
-
-    tide_device_call_fn *on_call;
-    void *on_call_user;
-    tide_allocator memory;
-};
 
 /* ---- treaps over block records ---- */
 
@@ -282,61 +221,6 @@ static inline uint32_t free_ahead(const free_set *set, const caching_block *b, u
         word = set->words[w];
     }
     return tree_last(b, set->bins[w * 64 + 63 - (unsigned)__builtin_clzll(word)]);
-}
-
-/* ---- statistics ---- */
-
-static inline void counter_rise(caching_counter *c, uint64_t amount) {
-    c->current += amount;
-    c->allocated += amount;
-    if (c->current > c->peak) c->peak = c->current;
-}
-
-static inline bool stat_is_kept(const tide_caching_allocator *a, tide_statistic s) {
-    return !a->is_lean || s == TIDE_STAT_RESERVED_BYTES || s == TIDE_STAT_ALLOCATED_BYTES;
-}
-
-/* The sums of rises of TIDE_POOL_ALL are those of the two pools: tide_caching_stat adds them up. A lean allocator does
- * not look at the pools. */
-static inline void stat_rise(tide_caching_allocator *a, unsigned pool, tide_statistic s, uint64_t amount) {
-    if (!stat_is_kept(a, s)) return;
-    caching_counter *all = &a->stat[TIDE_POOL_ALL][s];
-    if (!a->is_lean) counter_rise(&a->stat[pool][s], amount);
-    all->current += amount;
-    if (all->current > all->peak) all->peak = all->current;
-}
-
-static inline void stat_fall(tide_caching_allocator *a, unsigned pool, tide_statistic s, uint64_t amount) {
-    if (!stat_is_kept(a, s)) return;
-    if (!a->is_lean) a->stat[pool][s].current -= amount;
-    a->stat[TIDE_POOL_ALL][s].current -= amount;
-}
-
-static inline uint64_t caching_reserved(const tide_caching_allocator *a) {
-    return a->stat[TIDE_POOL_ALL][TIDE_STAT_RESERVED_BYTES].current;
-}
-
-/* ---- questions ---- */
-
-static inline unsigned block_pool(const caching_block *b) {
-    return b->flags & BLOCK_SMALL ? TIDE_POOL_SMALL : TIDE_POOL_LARGE;
-}
-
-static inline bool block_is_split(const caching_block *b) {
-    return b->prev || b->next;
-}
-
-/* Free or unmapped, and no event outstanding. */
-static inline bool block_is_idle(const tide_caching_allocator *a, uint32_t n) {
-    return n && !(a->blocks[n].flags & BLOCK_ALLOCATED) && !a->blocks[n].events;
-}
-
-static inline const caching_segment *segment_at(const tide_caching_allocator *a, uint32_t position) {
-    return &a->segments[a->order[position]];
-}
-
-static inline bool caching_is_live(const tide_caching_allocator *a, tide_block block) {
-    return block && block < a->block_used && a->blocks[block].flags & BLOCK_ALLOCATED;
 }
 
 #endif

@@ -1,10 +1,9 @@
 /* Reads the caching allocator: statistics by name, segments and blocks by address, and the
  * invariants. */
-#include "allocator/caching_blocks.h"
-
-#include "base/units.h"
-
 #include <string.h>
+
+#include "allocator/caching_state.h"
+#include "base/units.h"
 
 /* ---- what is read ---- */
 
