@@ -101,7 +101,7 @@ static inline uint64_t block_reach(const caching_block *blocks, const caching_bl
 }
 
 /* get_free_block: the best fit, still in its free set; 0: none that may be used. */
-static inline uint32_t caching_find_free(tide_caching_allocator *a, const caching_request *r) {
+CACHING_HOT uint32_t caching_find_free(tide_caching_allocator *a, const caching_request *r) {
     const caching_block *b = a->blocks;
     const free_set *set = &a->streams[r->stream]->free[r->pool];
     uint64_t limit = a->conf.max_split_size_bytes;

@@ -7,6 +7,13 @@
 /* Every block size is a multiple of this many bytes (kMinBlockSize). */
 #define CACHING_MIN_BLOCK ((uint64_t)512)
 
+/* What every malloc and free does: inlined whatever the compiler's estimate. */
+#if defined(__GNUC__)
+#define CACHING_HOT static inline __attribute__((always_inline))
+#else
+#define CACHING_HOT static inline
+#endif
+
 enum {
     BLOCK_ALLOCATED = 1,
     BLOCK_UNMAPPED = 2, /* address space without memory, expandable ranges only */
@@ -162,7 +169,7 @@ static inline void free_remove(free_set *set, caching_block *b, uint32_t n) {
 }
 
 /* Gives a block of the set another place; most stay in their bin. */
-static inline void free_move(free_set *set, caching_block *b, uint32_t n, uint64_t address, uint64_t size) {
+CACHING_HOT void free_move(free_set *set, caching_block *b, uint32_t n, uint64_t address, uint64_t size) {
     unsigned bin = free_bin(b[n].size);
     bool stays = bin == free_bin(size) && free_is_alone(set, b, n, bin);
     if (!stays) free_remove(set, b, n);
@@ -186,7 +193,7 @@ static inline uint32_t free_from_bin(const free_set *set, const caching_block *b
 }
 
 /* The smallest block of at least `size`; among equals, Note [Ties]. */
-static inline uint32_t free_find(const free_set *set, const caching_block *b, uint64_t size) {
+CACHING_HOT uint32_t free_find(const free_set *set, const caching_block *b, uint64_t size) {
     unsigned bin = free_bin(size);
     uint32_t found = 0;
     for (uint32_t n = set->bins[bin]; n;) {
