@@ -154,6 +154,7 @@ static void check_own(size_t which, const char *word) {
     tide_text words[] = {TIDE_TEXT("batch=32"), TIDE_TEXT("dtype=fp32"), tide_text_of(word)};
     tide_file file = {TIDE_TEXT("own.json"), tide_text_of(text)};
     tide_job *job = tide_job_build(&arena, words, *word ? 3 : 2, &file, 1, &diags);
+    if (job) job->steps = 3;
     tide_run *one = job ? play(&arena, job, false, &diags) : NULL,
              *other = job ? play(&arena, job, true, &diags) : NULL;
     const char *differs = one && other  ? difference(one, other)
@@ -161,6 +162,7 @@ static void check_own(size_t which, const char *word) {
                                         : "the job does not run";
     if (!differs && !*word && own[which].repeats != (one->model.repeated_calls > 0))
         differs = own[which].repeats ? "no call was made from another" : "calls were made from others";
+    if (!differs && !one->repeated) differs = "the third step was not taken from one before it";
     if (differs) {
         printf("%s, %s: %s\n", own[which].what, word, differs);
         failed++;

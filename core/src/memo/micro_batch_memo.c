@@ -93,17 +93,17 @@ void tide_micro_batch_forward_ends(tide_micro_batch_memo *memo, const tide_model
     memo->now.forward_end = model->m->timeline.event_count;
 }
 
-/* Every free is of an allocation of its own, but for one run of them in forward: of the loss before it and what died
- * with that. */
+/* Every free is of an allocation of its own, but for one run of them in forward: of what died with the loss before it,
+ * and of that loss. */
 static bool frees_its_own(const tide_micro_batch_memo *memo, const tide_timeline *t, tide_micro_batch_entry *p) {
-    uint32_t expected = p->old_loss == UINT32_MAX ? 0 : 1 + memo->with_loss;
+    uint32_t expected = p->old_loss == UINT32_MAX ? 0 : memo->with_loss + 1;
     p->first_other = p->forward_end;
     for (uint32_t i = p->first_event; i < p->last_event; i++) {
         uint32_t which = t->events[i] & ~TIDE_FREE_BIT;
         if (which >= p->last_allocation) return false; /* not of an allocation */
         if (which >= p->first_allocation) continue;
         if (p->others == 0) p->first_other = i;
-        if (i != p->first_other + p->others++ || (i == p->first_other && which != p->old_loss)) return false;
+        if (i != p->first_other + p->others++ || (which == p->old_loss) != (p->others == expected)) return false;
     }
     return p->others == expected && p->first_other + p->others <= p->forward_end;
 }
@@ -148,7 +148,7 @@ static int by_event(const void *a, const void *b) {
     return x < y ? -1 : x > y;
 }
 
-/* Puts what died with the loss in the order of its deaths. False if something did not die right behind the loss. */
+/* Puts what died with the loss in the order of its deaths. False if something did not die right before the loss. */
 static bool order_deaths(const tide_timeline *t, tide_micro_batch_entry *p) {
     death deaths[HELD_LIMIT];
     tide_left *held = p->left + p->left_count - p->with_loss;
@@ -157,7 +157,7 @@ static bool order_deaths(const tide_timeline *t, tide_micro_batch_entry *p) {
         deaths[i] = (death){t->allocations[held[i].allocation].died, held[i].allocation};
     qsort(deaths, p->with_loss, sizeof *deaths, by_event);
     for (uint32_t i = 0; i < p->with_loss; i++) {
-        if (deaths[i].event != died + 1 + i) return false;
+        if (deaths[i].event != died - p->with_loss + i) return false;
         held[i].allocation = deaths[i].allocation;
     }
     return true;

@@ -438,7 +438,7 @@ void tide_run_backward_from(tide_machine *m, tide_tensor *const *roots, tide_ten
 /* Gradient helpers: broadcast dimensions summed away, with the sum's scratch; takes over g. */
 tide_tensor *tide_sum_to(tide_machine *m, tide_tensor *g, const tide_shape *shape);
 
-/* Makes t the last holder of these tensors: they die right after it, in this order. Takes them over. */
+/* Makes t the last holder of these tensors: they die right before it, in this order. Takes them over. */
 void tide_hold(tide_machine *m, tide_tensor *t, tide_tensor *const *held, uint32_t count);
 
 /* ---- checkpointing (checkpoint.c) ---- */
