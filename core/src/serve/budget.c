@@ -3,7 +3,7 @@
 #include "serve/serve.h"
 
 /* gpu_worker.py, _scoped_allocator_max_split: loading and profiling split no block above 20 MiB. */
-enum { MAX_SPLIT = 20 << 20 };
+enum { MAX_SPLIT = 20 << 20, SMALL_SEGMENT = 2 << 20 };
 
 static const char *gib(tide_arena *arena, uint64_t bytes) {
     return bytes >= 1 << 30 ? tide_format(arena, "%.2f GiB", (double)bytes / (1 << 30))
@@ -58,6 +58,7 @@ bool tide_serve_budget(tide_serve_run *run) {
     tide_caching_empty_cache(p.allocator);
     uint64_t peak = tide_caching_stat(p.allocator, TIDE_STAT_ALLOCATED_BYTES, TIDE_POOL_ALL).peak;
     f->consumed = tide_caching_reserved(p.allocator);
+    if (run->settings.enable_sleep_mode) f->consumed += SMALL_SEGMENT; /* weights in a pool of their own */
     f->transient = peak - p.figures.allocated;
     if (f->transient < f->compiling_bytes) f->transient = f->compiling_bytes;
     if (p.figures.is_oom) f->refusal = oom_text(arena, &p.figures.oom);

@@ -95,6 +95,7 @@ typedef struct tide_serve_run {
     tide_model model;
     tide_serve_settings settings; /* with the defaults of this card and model */
     tide_serve_device device;
+    tide_text architecture; /* of config.json */
     tide_cache_spec *specs; /* of the layers of this rank, in order */
     uint32_t spec_count;
     uint32_t load_event, loaded_event, profile_event; /* where loading begins and ends, and where profiling begins */
