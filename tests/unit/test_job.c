@@ -231,15 +231,17 @@ static void test_defaults(void) {
     tide_job *job = build("model=gpt2");
     CHECK(job);
     if (job) {
-        CHECK(strcmp(job->mode, "train") == 0 && job->batch == 1 && job->seq == 512 && job->images == 1 &&
-              job->image_height == 0);
-        CHECK(strcmp(job->dtype, "bf16") == 0 && !job->autocast && !job->scaler &&
-              strcmp(job->optimizer, "adamw") == 0);
-        CHECK(strcmp(job->param_groups, "one") == 0 && job->freeze.count == 0 && job->train_only.count == 0);
-        CHECK(strcmp(job->checkpointing, "none") == 0 && strcmp(job->attention, "sdpa") == 0);
-        CHECK(strcmp(job->sdpa_backend, "default") == 0 && job->grad_accum == 1 && strcmp(job->zero_grad, "none") == 0);
-        CHECK(!job->clips && job->labels && !job->padding && job->use_cache == -1 && !job->hold_outputs);
-        CHECK(strcmp(job->allocator, "") == 0 && strcmp(job->load, "to") == 0 && job->steps == 2);
+        CHECK(job->mode == TIDE_mode_train && job->batch == 1 && job->seq == 512 && job->images == 1 &&
+              job->image_size.height == 0);
+        CHECK(job->dtype.dtype == TIDE_BF16 && !job->autocast.is_set && !job->scaler &&
+              job->optimizer == TIDE_optimizer_adamw);
+        CHECK(job->param_groups == TIDE_param_groups_one && job->freeze.count == 0 && job->train_only.count == 0);
+        CHECK(job->checkpointing == TIDE_checkpointing_none && job->attention == TIDE_attention_sdpa);
+        CHECK(job->sdpa_backend == TIDE_sdpa_backend_default && job->grad_accum == 1 &&
+              job->zero_grad == TIDE_zero_grad_none);
+        CHECK(!job->clip && job->labels && !job->padding && job->use_cache == TIDE_use_cache_default &&
+              !job->hold_outputs);
+        CHECK(strcmp(job->allocator, "") == 0 && job->load == TIDE_load_to && job->steps == 2);
         CHECK(!job->has_gpu && job->capability == 90 && job->gpu.sms == 132 && job->gpu.threads_per_sm == 2048);
         CHECK(job->device_bytes == 0 && job->memory_fraction_ppm == 0 &&
               job->allocator_conf.max_split_size_bytes == UINT64_MAX);
@@ -567,29 +569,29 @@ static void test_quantization_config(void) {
     begin("quantization_config is followed where a job can have such weights");
     tide_job *job = build_file("mode=infer", "config.json",
                                QUANTISED("\"quant_method\": \"gptq\", \"bits\": 3, \"group_size\": -1"));
-    CHECK(job && strcmp(job->quant, "gptq") == 0 && job->quant_bits == 3 && job->quant_group_size == 0 &&
+    CHECK(job && job->quant == TIDE_quant_gptq && job->quant_bits == 3 && job->quant_group_size == 0 &&
           origin(job, "quant") == TIDE_ORIGIN_FILE);
     job = build_file(
         "mode=infer", "config.json",
         QUANTISED(
             "\"quant_method\": \"awq\", \"bits\": 4, \"zero_point\": false, \"modules_to_not_convert\": [\"visual\"]"));
-    CHECK(job && strcmp(job->quant, "awq") == 0 && !job->quant_zero_point && job->quant_skip.count == 1 &&
+    CHECK(job && job->quant == TIDE_quant_awq && !job->quant_zero_point && job->quant_skip.count == 1 &&
           job->quant_group_size == 128);
     job = build_file("mode=infer", "config.json", QUANTISED("\"quant_method\": \"fp8\", \"weight_block_size\": null"));
-    CHECK(job && strcmp(job->quant, "fp8") == 0 && job->quant_group_size == 0);
+    CHECK(job && job->quant == TIDE_quant_fp8 && job->quant_group_size == 0);
     job = build_file("mode=infer|quant=none", "config.json", QUANTISED("\"quant_method\": \"fp8\""));
-    CHECK(job && strcmp(job->quant, "none") == 0 && !find(TIDE_WARNING, "/model/quantization_config"));
+    CHECK(job && job->quant == TIDE_quant_none && !find(TIDE_WARNING, "/model/quantization_config"));
     job = build_file(
         "quant.double=true|lora.r=4", "config.json",
         QUANTISED("\"load_in_4bit\": true, \"bnb_4bit_quant_type\": \"nf4\", \"bnb_4bit_compute_dtype\": \"float16\""));
-    CHECK(job && strcmp(job->quant, "nf4") == 0 && job->quant_double && strcmp(job->quant_compute_dtype, "fp16") == 0);
+    CHECK(job && job->quant == TIDE_quant_nf4 && job->quant_double && job->quant_compute_dtype.dtype == TIDE_FP16);
     job = build_file("", "config.json", QUANTISED("\"load_in_8bit\": true"));
-    CHECK(job && strcmp(job->quant, "none") == 0 && says(TIDE_WARNING, "/model/quantization_config", "adapter=lora"));
+    CHECK(job && job->quant == TIDE_quant_none && says(TIDE_WARNING, "/model/quantization_config", "adapter=lora"));
     job = build_file("mode=infer", "config.json", QUANTISED("\"quant_method\": \"gptq\", \"bits\": 1000"));
     CHECK(!job && find(TIDE_ERROR, "/settings/quant.bits"));
     job = build_file("mode=infer", "config.json",
                      QUANTISED("\"quant_method\": \"compressed-tensors\", \"config_groups\": [3]"));
-    CHECK(job && strcmp(job->quant, "none") == 0 && find(TIDE_WARNING, "/model/quantization_config"));
+    CHECK(job && job->quant == TIDE_quant_none && find(TIDE_WARNING, "/model/quantization_config"));
     REFUSE("gpt2|quant=awq", "/settings/quant", "mode=infer");
     REFUSE("gpt2|mode=infer|quant=gptq|quant.bits=5", "/settings/quant.bits", "2, 3, 4 or 8");
     REFUSE("gpt2|mode=infer|quant=gptq|lora.r=4", "/settings/adapter", "leave them out");
@@ -629,8 +631,8 @@ static void test_job_file(void) {
     CHECK(job);
     if (job) {
         CHECK(job->batch == 8 && origin(job, "batch") == TIDE_ORIGIN_USER && !find(TIDE_WARNING, "/settings/batch"));
-        CHECK(job->padding && origin(job, "padding") == TIDE_ORIGIN_FILE && job->clips && job->freeze.count == 2);
-        CHECK(job->image_height == 336 && job->image_width == 280 && strcmp(row(job, "gpu_gib"), "8.7") == 0);
+        CHECK(job->padding && origin(job, "padding") == TIDE_ORIGIN_FILE && job->clip && job->freeze.count == 2);
+        CHECK(job->image_size.height == 336 && job->image_size.width == 280 && strcmp(row(job, "gpu_gib"), "8.7") == 0);
         CHECK(config_int(job, NULL, "n_layer") == 3 && strcmp(row(job, "overrides.deep.y"), "\"4\"") == 0);
         CHECK(strcmp(row(job, "overrides.z"), "[1]") == 0 && origin(job, "overrides.z") == TIDE_ORIGIN_FILE);
         CHECK(strncmp(job->link, "model=gpt2&batch=8&", 19) == 0);
@@ -671,20 +673,20 @@ static void test_adapter_file(void) {
                        " \"layer_replication\": null, \"alpha_pattern\": {}, \"use_rslora\": true, \"use_dora\": "
                        "false, \"init_lora_weights\": true}";
     tide_job *job = build_file("gpt2", "adapter_config.json", file);
-    CHECK(job && strcmp(job->adapter.method, "lora") == 0 && job->adapter.r == 64 &&
-          strcmp(job->adapter.target_modules, "q_proj,v_proj") == 0);
-    CHECK(job && !job->adapter.dora && job->adapter.rank_pattern.count == 2 &&
-          strcmp(job->adapter.rank_pattern.names[0], "^model.layers.0.=8") == 0);
+    CHECK(job && job->adapter == TIDE_adapter_lora && job->adapter_r == 64 &&
+          strcmp(job->adapter_target_modules, "q_proj,v_proj") == 0);
+    CHECK(job && !job->adapter_dora && job->adapter_rank_pattern.count == 2 &&
+          strcmp(job->adapter_rank_pattern.names[0], "^model.layers.0.=8") == 0);
     job = build_file("gpt2", "adapter_config.json", "{\"peft_type\": \"LORA\", \"target_modules\": \"all-linear\"}");
-    CHECK(job && strcmp(job->adapter.target_modules, "all-linear") == 0);
+    CHECK(job && strcmp(job->adapter_target_modules, "all-linear") == 0);
     job = build_file(
         "gpt2", "adapter_config.json",
         "{\"peft_type\": \"IA3\", \"target_modules\": [\"c_attn\"], \"feedforward_modules\": [\"mlp.c_proj\"]}");
     tide_job *prompt =
         build_file("gpt2", "adapter_config.json", "{\"peft_type\": \"PROMPT_TUNING\", \"num_virtual_tokens\": 8}");
-    CHECK(prompt && strcmp(prompt->adapter.method, "prompt_tuning") == 0 && prompt->adapter.virtual_tokens == 8);
-    CHECK(job && strcmp(job->adapter.method, "ia3") == 0 && strcmp(job->adapter.target_modules, "c_attn") == 0 &&
-          strcmp(job->adapter.feedforward_modules, "mlp.c_proj") == 0);
+    CHECK(prompt && prompt->adapter == TIDE_adapter_prompt_tuning && prompt->adapter_num_virtual_tokens == 8);
+    CHECK(job && job->adapter == TIDE_adapter_ia3 && strcmp(job->adapter_target_modules, "c_attn") == 0 &&
+          strcmp(job->adapter_feedforward_modules, "mlp.c_proj") == 0);
     end();
 }
 
@@ -706,11 +708,11 @@ static void test_adapter_words(void) {
                 {"gpt2", "none", 16, 20}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         tide_job *job = build(rows[i].words);
-        CHECK(job && strcmp(job->adapter.method, rows[i].method) == 0 && job->adapter.r == rows[i].r &&
-              job->adapter.virtual_tokens == rows[i].tokens);
+        CHECK(job && strcmp(job->values[TIDE_SET_adapter], rows[i].method) == 0 && job->adapter_r == rows[i].r &&
+              job->adapter_num_virtual_tokens == rows[i].tokens);
     }
     tide_job *job = build("gpt2|lora.kbit_layers=false|quant=nf4|adapter.r=8|quant.blocksize=128");
-    CHECK(job && !job->quant_loaded && diags.error_count == 0);
+    CHECK(job && !job->quant_from_pretrained && diags.error_count == 0);
     CHECK(build("gpt2|adapter=ia3|adapter.r=8") && find(TIDE_WARNING, "/settings/adapter.r"));
     CHECK(build("gpt2|quant=int8|quant.blocksize=128") && find(TIDE_WARNING, "/settings/quant.blocksize"));
     REFUSE("gpt2|none.r=8", "/settings/none.r", "not a setting");
@@ -1110,9 +1112,9 @@ static void test_cases(void) {
     tide_job *job = build_texts(words, count, NULL, 0);
     CHECK(job);
     if (job) {
-        CHECK(job->batch == 3 && job->clips && job->use_cache == 0 && job->freeze.count == 2 &&
-              job->image_width == 616);
-        CHECK(strcmp(job->sdpa_backend, "flash") == 0 && job->device_bytes == (uint64_t)2000 << 30 &&
+        CHECK(job->batch == 3 && job->clip && job->use_cache == TIDE_use_cache_false_ && job->freeze.count == 2 &&
+              job->image_size.width == 616);
+        CHECK(job->sdpa_backend == TIDE_sdpa_backend_flash && job->device_bytes == (uint64_t)2000 << 30 &&
               job->capability == 90);
         CHECK(config_int(job, "deep", "n") == 4 && tide_text_is(tide_json_at(job->config, "s")->text, "7"));
         CHECK(config_int(job, NULL, "attn_pdrop") == 0);
@@ -1121,7 +1123,7 @@ static void test_cases(void) {
                    &count, &reason));
     job = build_texts(words, count, NULL, 0);
     CHECK(job && job->device_bytes == (uint64_t)8908 << 20 && job->capability == 80 &&
-          strcmp(job->sdpa_backend, "math") == 0);
+          job->sdpa_backend == TIDE_sdpa_backend_math);
     reason_at(__LINE__, "{\"model\": \"gpt2\", \"lora\": {\"rank\": 16}}", "adapter.rank");
     reason_at(__LINE__, "{\"model\": \"gpt2\", \"optimizer\": \"adafactory\"}", "optimizer adafactory");
     reason_at(__LINE__, "{\"model\": \"gpt2\", \"parallel\": {\"kind\": \"pp\"}}", "parallel.kind pp");

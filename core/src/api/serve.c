@@ -142,8 +142,7 @@ static bool answer_serve(call *c) {
                           "give gpu=NAME, as gpu=l40s, or gpu_gib=SIZE");
     settings.config = job->config;
     uint64_t used = words.context_mib ? (uint64_t)words.context_mib << 20 : job->gpu.context_bytes;
-    tide_serve_device device = {driver_name(c, &job->gpu), job->device_bytes, used, job->capability,
-                                job->has_gpu ? job->gpu.sms : 132};
+    tide_serve_device device = {driver_name(c, &job->gpu), job->device_bytes, used, (int)job->capability, job->gpu.sms};
     call_open_answer(c);
     return tide_write_serving(&c->writer, &words, &device, job, &c->arena, &c->diags);
 }

@@ -49,27 +49,32 @@ static void assume_precision(tide_job_builder *b) {
     assume(b, TIDE_SET_autocast, "no autocast: operations run in the type of the weights");
 }
 
-static void assume_adapter(tide_job_builder *b) {
-    const char *method = b->job->adapter.method;
-    if (strcmp(b->job->quant, "none") != 0)
-        assume(b, TIDE_SET_quant_skip, "every linear layer but the output head is quantised");
-    if (tide_setting_is_of(&tide_settings[TIDE_SET_quant_group_size], b->job->quant))
+static void assume_quant(tide_job_builder *b) {
+    const tide_job *job = b->job;
+    if (job->quant == TIDE_quant_none) return;
+    assume(b, TIDE_SET_quant_skip, "every linear layer but the output head is quantised");
+    if (tide_job_packs_weights(job))
         tide_report(b->diags, TIDE_ASSUMPTION, TIDE_OK, tide_builder_place(b, TIDE_SET_quant),
                     tide_format(b->arena,
                                 "%s weights of %lld bits by their packing rules; the kernel of a product takes nothing "
                                 "besides its output",
-                                b->job->quant, strcmp(b->job->quant, "fp8") == 0 ? 8LL : (long long)b->job->quant_bits),
+                                job->values[TIDE_SET_quant],
+                                job->quant == TIDE_quant_fp8 ? 8LL : (long long)job->quant_bits),
                     NULL);
-    if (strcmp(b->job->quant, "int8") == 0)
+    if (job->quant == TIDE_quant_int8)
         tide_report(b->diags, TIDE_ASSUMPTION, TIDE_OK, tide_builder_place(b, TIDE_SET_quant),
                     "int8: no activation is beyond the threshold of 6; columns that are (outliers) are copied", NULL);
-    if (strcmp(method, "none") == 0) return;
-    if (tide_setting_is_of(&tide_settings[TIDE_SET_adapter_num_virtual_tokens], method))
+}
+
+static void assume_adapter(tide_job_builder *b) {
+    const tide_job *job = b->job;
+    if (job->adapter == TIDE_adapter_none) return;
+    if (tide_job_prompts(job))
         assume(b, TIDE_SET_adapter_num_virtual_tokens, "20 trained tokens go before each sample");
-    if (strcmp(method, "ia3") == 0)
+    if (job->adapter == TIDE_adapter_ia3)
         assume(b, TIDE_SET_adapter_target_modules,
                "what peft takes by the model_type is rescaled, and the last layer of the MLP by its input");
-    if (strcmp(method, "lora") == 0) {
+    if (job->adapter == TIDE_adapter_lora) {
         assume(b, TIDE_SET_adapter_target_modules, "adapters on every linear layer but the output head");
         assume(b, TIDE_SET_adapter_r, "adapters of rank 16");
         assume(b, TIDE_SET_adapter_dropout, "no dropout before adapters");
@@ -79,14 +84,14 @@ static void assume_adapter(tide_job_builder *b) {
 }
 
 static void assume_training(tide_job_builder *b) {
-    bool has_steps = strcmp(b->job->optimizer, "none") != 0;
+    const tide_job *job = b->job;
+    bool has_steps = job->optimizer != TIDE_optimizer_none;
     assume(b, TIDE_SET_optimizer,
            "torch.optim.AdamW as PyTorch makes it: foreach, two states per parameter in its type");
-    bool has_adapter = strcmp(b->job->adapter.method, "none") != 0;
-    if (strcmp(b->job->quant, "none") != 0)
+    if (job->quant != TIDE_quant_none)
         assume(b, TIDE_SET_kbit_prepare,
                "peft.prepare_model_for_kbit_training: what is not quantised is kept in fp32 and frozen");
-    if (b->job->train_only.count == 0 && !has_adapter)
+    if (job->train_only.count == 0 && job->adapter == TIDE_adapter_none)
         assume(b, TIDE_SET_freeze, "nothing is frozen: every parameter trains");
     assume(b, TIDE_SET_grad_accum, "1: an optimizer step after every micro-batch");
     if (has_steps) assume(b, TIDE_SET_zero_grad, "gradients are freed after every step (set_to_none)");
@@ -109,12 +114,12 @@ static void assume_inference(tide_job_builder *b) {
 static void assume_kernels(tide_job_builder *b) {
     const tide_job *job = b->job;
     assume(b, TIDE_SET_attention, "sdpa, as transformers chooses");
-    if (strcmp(job->attention, "sdpa") == 0)
+    if (job->attention == TIDE_attention_sdpa)
         assume(b, TIDE_SET_sdpa_backend,
-               tide_format(b->arena, "the kernel that PyTorch picks at capability %d", job->capability));
+               tide_format(b->arena, "the kernel that PyTorch picks at capability %lld", (long long)job->capability));
     if (config_generates(b))
         assume(b, TIDE_SET_use_cache,
-               strcmp(job->checkpointing, "none") == 0
+               job->checkpointing == TIDE_checkpointing_none
                    ? "the model's default: transformers fills a DynamicCache even when training"
                    : "the model's default, which checkpointing turns off");
 }
@@ -123,15 +128,16 @@ static void assume_device(tide_job_builder *b) {
     const tide_job *job = b->job;
     if (!job->has_gpu)
         assume(b, TIDE_SET_gpu,
-               tide_format(b->arena, "no gpu given: kernels as on an H100 of capability %d, %s, no context counted",
-                           job->capability, job->device_bytes ? "memory as gpu_gib says" : "memory without limit"));
+               tide_format(b->arena, "no gpu given: kernels as on an H100 of capability %lld, %s, no context counted",
+                           (long long)job->capability,
+                           job->device_bytes ? "memory as gpu_gib says" : "memory without limit"));
     assume(b, TIDE_SET_allocator, "PyTorch's own defaults: PYTORCH_CUDA_ALLOC_CONF is not set");
     assume(b, TIDE_SET_load, "weights reach the device one by one, as .to(\"cuda\") moves them");
-    if (strcmp(tide_argument_text(&b->arguments, TIDE_SET_parallel_kind), "zero3") == 0)
+    if (job->parallel_kind == TIDE_parallel_kind_zero3)
         assume(b, TIDE_SET_parallel_zero_init,
                "the whole model reaches the device before it is cut; true: as it is made, as from_pretrained() "
                "does under a file of stage 3");
-    if (strcmp(tide_argument_text(&b->arguments, TIDE_SET_parallel_kind), "fsdp2") == 0)
+    if (job->parallel_kind == TIDE_parallel_kind_fsdp2)
         assume(
             b, TIDE_SET_parallel_meta_init,
             "the whole model reaches the device before it is cut; true: made on the meta device, parts alone reach it");
@@ -140,8 +146,9 @@ static void assume_device(tide_job_builder *b) {
 void tide_report_assumptions(tide_job_builder *b) {
     assume_data(b);
     assume_precision(b);
+    assume_quant(b);
     assume_adapter(b);
-    if (tide_argument_is(&b->arguments, TIDE_SET_mode, "train"))
+    if (b->job->mode == TIDE_mode_train)
         assume_training(b);
     else
         assume_inference(b);

@@ -32,8 +32,7 @@ void tide_size_device(tide_job_builder *b);
 void tide_warn_of_fraction(tide_job_builder *b);
 
 /* fields.c */
-void tide_fill_values(tide_job_builder *b);
-void tide_fill_options(tide_job_builder *b);
+void tide_fill_fields(tide_job_builder *b);
 void tide_read_allocator(tide_job_builder *b);
 
 /* conflicts.c, assumptions.c */

@@ -8,7 +8,6 @@
 void tide_read_allocator(tide_job_builder *b) {
     tide_job *job = b->job;
     tide_alloc_conf_error error;
-    job->allocator = tide_argument_text(&b->arguments, TIDE_SET_allocator);
     if (!tide_alloc_conf_parse(&job->allocator_conf, TIDE_ALLOC_TORCH_MAIN, job->allocator, strlen(job->allocator),
                                &error)) {
         tide_error(b->diags, TIDE_ERR_FIELD_RANGE, "/settings/allocator",
@@ -48,88 +47,101 @@ static void choose_dtype(tide_job_builder *b) {
                 NULL);
 }
 
-/* "336x448" as numbers; a setting that was read before. */
-static void read_sides(const char *text, int64_t *const *sides, int count) {
+/* The method that the settings given need, where none is: the first that reads all of them. */
+static const char *implied_method(const tide_arguments *arguments) {
+    if (arguments->method) return arguments->method;
+    for (unsigned id = TIDE_SET_adapter_r; id <= TIDE_SET_adapter_merged; id++) {
+        tide_text kinds = tide_text_of(tide_setting_wants(&tide_settings[id])), first, choice;
+        if (!arguments->is_given[id] || !tide_piece_next(&kinds, '|', &first)) continue;
+        for (uint32_t i = 0; (choice = tide_setting_choice(&tide_settings[TIDE_SET_adapter], i)).length; i++)
+            if (tide_text_starts(choice, first)) return tide_text_copy(arguments->arena, choice);
+    }
+    return "none";
+}
+
+static void choose_adapter(tide_job_builder *b) {
+    if (!b->arguments.is_given[TIDE_SET_adapter]) b->arguments.values[TIDE_SET_adapter] = implied_method(&b->arguments);
+}
+
+/* "336x448", or "16x336x448" with frames before it. */
+static tide_pixels pixels_of(const char *text) {
+    int64_t numbers[3] = {0};
+    int count = 0;
     tide_text rest = tide_text_of(text), part;
-    for (int i = 0; i < count && tide_piece_next(&rest, 'x', &part); i++) tide_text_to_i64(sides[i], part);
+    while (*text && count < 3 && tide_piece_next(&rest, 'x', &part)) tide_text_to_i64(&numbers[count++], part);
+    if (count == 3) return (tide_pixels){numbers[0], numbers[1], numbers[2]};
+    return (tide_pixels){0, numbers[0], numbers[1]};
 }
 
-void tide_fill_values(tide_job_builder *b) {
-    tide_job *job = b->job;
+/* Enums are written as what they are to the compiler. */
+_Static_assert(sizeof(tide_mode_choice) == sizeof(unsigned), "an enum has the size of an int");
+
+static unsigned choice_index(const tide_setting *setting, const char *text) {
+    for (uint32_t i = 0; i < setting->choice_count; i++)
+        if (tide_text_is(tide_setting_choice(setting, i), text)) return i;
+    return 0;
+}
+
+static void fill(tide_job_builder *b, tide_setting_id id) {
+    const tide_setting *setting = &tide_settings[id];
+    void *field = (char *)b->job + setting->offset;
+    const char *text = tide_argument_text(&b->arguments, id);
+    b->job->values[id] = text;
+    switch (setting->type) {
+    case TIDE_SETTING_INT:
+        *(int64_t *)field = *text ? tide_argument_int(&b->arguments, id) : setting->otherwise;
+        break;
+    case TIDE_SETTING_NUMBER:
+        *(int64_t *)field = *text ? tide_argument_pico(&b->arguments, id) : setting->otherwise;
+        break;
+    case TIDE_SETTING_BOOL:
+        *(bool *)field = *text ? strcmp(text, "true") == 0 : setting->otherwise != 0;
+        break;
+    case TIDE_SETTING_CHOICE:
+    case TIDE_SETTING_OPTIMIZER:
+        memcpy(field, &(unsigned){choice_index(setting, text)}, sizeof(unsigned));
+        break;
+    case TIDE_SETTING_DTYPE: {
+        tide_optional_dtype *dtype = field;
+        dtype->is_set = tide_dtype_named(tide_text_of(text), &dtype->dtype);
+        break;
+    }
+    case TIDE_SETTING_TEXT:
+        *(const char **)field = text;
+        break;
+    case TIDE_SETTING_LIST:
+        *(tide_name_list *)field = tide_argument_names(&b->arguments, id);
+        break;
+    case TIDE_SETTING_SIZE:
+        *(tide_pixels *)field = pixels_of(text);
+        break;
+    case TIDE_SETTING_NAME:
+    case TIDE_SETTING_RECIPE:
+    case TIDE_SETTING_OVERRIDES:
+        break;
+    }
+}
+
+void tide_fill_fields(tide_job_builder *b) {
     choose_dtype(b);
-    job->mode = tide_argument_text(&b->arguments, TIDE_SET_mode);
-    job->decode = tide_argument_int(&b->arguments, TIDE_SET_decode);
-    job->logits_to_keep = tide_argument_int(&b->arguments, TIDE_SET_logits_to_keep);
-    job->cache = tide_argument_text(&b->arguments, TIDE_SET_cache);
-    job->batch = tide_argument_int(&b->arguments, TIDE_SET_batch);
-    job->seq = tide_argument_int(&b->arguments, TIDE_SET_seq);
-    job->target_seq = tide_argument_int(&b->arguments, TIDE_SET_target_seq);
-    job->images = tide_argument_int(&b->arguments, TIDE_SET_images);
-    int64_t *const image[] = {&job->image_height, &job->image_width};
-    int64_t *const video[] = {&job->video_frames, &job->video_height, &job->video_width};
-    job->audio_seconds = tide_argument_int(&b->arguments, TIDE_SET_audio);
-    read_sides(tide_argument_text(&b->arguments, TIDE_SET_image_size), image, 2);
-    read_sides(tide_argument_text(&b->arguments, TIDE_SET_video), video, 3);
-    job->dtype = tide_argument_text(&b->arguments, TIDE_SET_dtype);
-    job->autocast = tide_argument_is(&b->arguments, TIDE_SET_autocast, "none")
-                        ? NULL
-                        : tide_argument_text(&b->arguments, TIDE_SET_autocast);
-    job->scaler = tide_argument_is(&b->arguments, TIDE_SET_scaler, "true");
-    job->optimizer = tide_argument_text(&b->arguments, TIDE_SET_optimizer);
-    job->param_groups = tide_argument_text(&b->arguments, TIDE_SET_param_groups);
-    job->freeze = tide_argument_names(&b->arguments, TIDE_SET_freeze);
-    job->train_only = tide_argument_names(&b->arguments, TIDE_SET_train_only);
-    job->quant = tide_argument_text(&b->arguments, TIDE_SET_quant);
-    job->quant_bits = tide_argument_int(&b->arguments, TIDE_SET_quant_bits);
-    job->quant_group_size = tide_argument_int(&b->arguments, TIDE_SET_quant_group_size);
-    job->quant_zero_point = tide_argument_is(&b->arguments, TIDE_SET_quant_zero_point, "true");
-    job->quant_is_float = tide_argument_is(&b->arguments, TIDE_SET_quant_type, "float");
-    job->quant_double = tide_argument_is(&b->arguments, TIDE_SET_quant_double, "true");
-    job->quant_compute_dtype = tide_argument_is(&b->arguments, TIDE_SET_quant_compute_dtype, "default")
-                                   ? job->dtype
-                                   : tide_argument_text(&b->arguments, TIDE_SET_quant_compute_dtype);
-    job->quant_blocksize = tide_argument_int(&b->arguments, TIDE_SET_quant_blocksize);
-    job->quant_skip = tide_argument_names(&b->arguments, TIDE_SET_quant_skip);
-    job->quant_loaded = tide_argument_is(&b->arguments, TIDE_SET_quant_from_pretrained, "true");
-    job->kbit_prepare = tide_argument_is(&b->arguments, TIDE_SET_kbit_prepare, "true");
-    tide_adapter_fill(&b->arguments, &job->adapter);
-    job->checkpointing = tide_argument_text(&b->arguments, TIDE_SET_checkpointing);
-    job->attention = tide_argument_text(&b->arguments, TIDE_SET_attention);
-    job->sdpa_backend = tide_argument_text(&b->arguments, TIDE_SET_sdpa_backend);
-    job->grad_accum = tide_argument_int(&b->arguments, TIDE_SET_grad_accum);
-    job->zero_grad = tide_argument_text(&b->arguments, TIDE_SET_zero_grad);
-    job->zero_grad_at = tide_argument_text(&b->arguments, TIDE_SET_zero_grad_at);
-    job->has_main_grads = tide_argument_is(&b->arguments, TIDE_SET_main_grads, "fp32");
-    job->ema = tide_argument_text(&b->arguments, TIDE_SET_ema);
-    job->clips = tide_argument_text(&b->arguments, TIDE_SET_clip)[0] != 0;
-    job->labels = tide_argument_is(&b->arguments, TIDE_SET_labels, "true");
-    job->loss = tide_argument_text(&b->arguments, TIDE_SET_loss);
-    job->padding = tide_argument_is(&b->arguments, TIDE_SET_padding, "true");
-    job->packing = tide_argument_is(&b->arguments, TIDE_SET_packing, "true");
-    job->use_cache = tide_argument_is(&b->arguments, TIDE_SET_use_cache, "default")
-                         ? -1
-                         : tide_argument_is(&b->arguments, TIDE_SET_use_cache, "true");
-    job->hold_outputs = tide_argument_is(&b->arguments, TIDE_SET_hold_outputs, "true");
-    job->load = tide_argument_text(&b->arguments, TIDE_SET_load);
-    job->keeps_workspaces = tide_argument_is(&b->arguments, TIDE_SET_gemm_workspace, "kept");
-    job->steps = tide_argument_int(&b->arguments, TIDE_SET_steps);
+    choose_adapter(b);
+    for (unsigned id = 0; id < TIDE_SET_COUNT; id++) fill(b, (tide_setting_id)id);
 }
 
-void tide_fill_options(tide_job_builder *b) {
-    for (unsigned i = 0; i < TIDE_OPTION_COUNT; i++)
-        b->job->options[i] = tide_argument_text(&b->arguments, (tide_setting_id)(TIDE_SET_parallel_kind + i));
+bool tide_job_sets(const tide_job *job, tide_setting_id id) {
+    return job->values[id][0] != 0;
 }
 
-int64_t tide_option_int(const tide_job *job, tide_option option, int64_t otherwise) {
-    int64_t value = otherwise;
-    if (job->options[option][0]) tide_text_to_i64(&value, tide_text_of(job->options[option]));
-    return value;
+bool tide_job_prompts(const tide_job *job) {
+    return job->adapter == TIDE_adapter_prompt_tuning || job->adapter == TIDE_adapter_prefix_tuning ||
+           job->adapter == TIDE_adapter_p_tuning;
 }
 
-bool tide_option_is(const tide_job *job, tide_option option, const char *value) {
-    return strcmp(job->options[option], value) == 0;
+bool tide_job_packs_weights(const tide_job *job) {
+    return job->quant == TIDE_quant_gptq || job->quant == TIDE_quant_awq || job->quant == TIDE_quant_fp8 ||
+           job->quant == TIDE_quant_compressed_tensors;
 }
 
-bool tide_option_true(const tide_job *job, tide_option option, bool otherwise) {
-    return job->options[option][0] ? tide_option_is(job, option, "true") : otherwise;
+bool tide_job_has_deepspeed(const tide_job *job) {
+    return job->parallel_kind >= TIDE_parallel_kind_zero0 && job->parallel_kind <= TIDE_parallel_kind_zero3;
 }

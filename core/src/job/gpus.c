@@ -106,7 +106,7 @@ void tide_size_device(tide_job_builder *b) {
          has_fraction = tide_argument_text(given, TIDE_SET_memory_fraction)[0] != 0;
     if (!tide_argument_text(given, TIDE_SET_capability)[0])
         given->values[TIDE_SET_capability] = tide_format(b->arena, "%d", job->gpu.capability);
-    job->capability = (int)tide_argument_int(given, TIDE_SET_capability);
+    job->capability = tide_argument_int(given, TIDE_SET_capability);
     job->device_bytes = has_size ? bytes_of_gib(tide_argument_pico(given, TIDE_SET_gpu_gib)) : job->gpu.bytes;
     job->memory_fraction_ppm =
         has_fraction ? tide_argument_pico(given, TIDE_SET_memory_fraction) / (TIDE_PICO / 1000000) : 0;

@@ -9,8 +9,13 @@ const char *tide_builder_place(const tide_job_builder *b, tide_setting_id id) {
 
 /* ---- rows ---- */
 
-static void row_add(tide_job_builder *b, const char *name, const char *value, tide_origin origin) {
-    b->job->rows[b->job->row_count++] = (tide_setting_row){name, value, origin};
+static void row_add(tide_job_builder *b, tide_setting_id id, const char *value, tide_origin origin) {
+    b->job->rows[b->job->row_count++] = (tide_setting_row){id, tide_settings[id].name, value, origin};
+}
+
+static void override_row_add(tide_job_builder *b, const tide_override *override) {
+    b->job->rows[b->job->row_count++] = (tide_setting_row){
+        TIDE_SET_COUNT, tide_format(b->arena, "overrides.%s", override->path), override->text, override->origin};
 }
 
 /* Options of a kind that is not played would only be noise. */
@@ -24,13 +29,11 @@ static void write_rows(tide_job_builder *b) {
     for (unsigned i = 0; i < TIDE_SET_COUNT; i++) {
         tide_setting_id id = (tide_setting_id)i;
         if (id == TIDE_SET_model) {
-            row_add(b, "model", b->job->model, b->model_is_file ? TIDE_ORIGIN_FILE : b->arguments.origins[id]);
+            row_add(b, id, b->job->model, b->model_is_file ? TIDE_ORIGIN_FILE : b->arguments.origins[id]);
         } else if (id == TIDE_SET_overrides) {
-            for (uint32_t k = 0; k < b->arguments.override_count; k++)
-                row_add(b, tide_format(b->arena, "overrides.%s", b->arguments.overrides[k].path),
-                        b->arguments.overrides[k].text, b->arguments.overrides[k].origin);
+            for (uint32_t k = 0; k < b->arguments.override_count; k++) override_row_add(b, &b->arguments.overrides[k]);
         } else if (is_option_read(b, id)) {
-            row_add(b, tide_settings[id].name, tide_argument_text(&b->arguments, id),
+            row_add(b, id, tide_argument_text(&b->arguments, id),
                     b->arguments.is_given[id] ? b->arguments.origins[id] : TIDE_ORIGIN_DEFAULT);
         }
     }
@@ -59,8 +62,7 @@ tide_job *tide_job_build(tide_arena *arena, const tide_text *words, uint32_t wor
     tide_find_gpu(&b);
     tide_size_device(&b);
     tide_warn_of_fraction(&b);
-    tide_fill_values(&b);
-    tide_fill_options(&b);
+    tide_fill_fields(&b);
     tide_read_allocator(&b);
     tide_check_conflicts(&b);
     if (diags->error_count != errors) return NULL;
@@ -85,7 +87,7 @@ tide_job *tide_job_device(tide_arena *arena, const tide_text *words, uint32_t wo
     for (unsigned i = 0; i < TIDE_SET_COUNT; i++) {
         tide_setting_id id = (tide_setting_id)i;
         if (!b.arguments.is_given[id]) continue;
-        row_add(&b, tide_settings[id].name, tide_argument_text(&b.arguments, id), TIDE_ORIGIN_USER);
+        row_add(&b, id, tide_argument_text(&b.arguments, id), TIDE_ORIGIN_USER);
         if (!is_of_device(i))
             tide_error(diags, TIDE_ERR_CONFLICT, tide_format(arena, "/settings/%s", tide_settings[id].name),
                        "a recording has its job in it: this cannot be changed afterwards",
@@ -93,6 +95,7 @@ tide_job *tide_job_device(tide_arena *arena, const tide_text *words, uint32_t wo
     }
     tide_find_gpu(&b);
     tide_size_device(&b);
+    tide_fill_fields(&b);
     tide_read_allocator(&b);
     return diags->error_count == errors ? b.job : NULL;
 }

@@ -9,13 +9,6 @@
 
 typedef enum tide_origin { TIDE_ORIGIN_DEFAULT, TIDE_ORIGIN_RECIPE, TIDE_ORIGIN_FILE, TIDE_ORIGIN_USER } tide_origin;
 
-/* One setting as it stands: for the report, the link and the form. */
-typedef struct tide_setting_row {
-    const char *name;
-    const char *value; /* canonical text */
-    tide_origin origin;
-} tide_setting_row;
-
 /* What became of a key of a file that starts training. */
 typedef enum tide_key_effect {
     TIDE_KEY_USED,
@@ -83,28 +76,13 @@ typedef enum tide_setting_id {
     TIDE_SET_COUNT
 } tide_setting_id;
 
-/* The settings parallel.KEY. */
-typedef enum tide_option {
-#define TIDE_SETTING(name, ...)
-#define TIDE_SETTING_OF(object, key, ...) TIDE_OPTION_##object(key)
-#define TIDE_OPTION_quant(key)
-#define TIDE_OPTION_adapter(key)
-#define TIDE_OPTION_parallel(key) TIDE_OPTION_##key,
-#include "job/settings.def"
-    TIDE_OPTION_COUNT
-} tide_option;
-
-/* A method of peft and its configuration. */
-typedef struct tide_adapter {
-    const char *method;                             /* none lora ia3 prompt_tuning prefix_tuning p_tuning */
-    int64_t r, virtual_tokens, encoder_hidden_size; /* the last 0: the model's */
-    double dropout;
-    const char *target_modules, *feedforward_modules,
-        *exclude_modules; /* names joined by commas, a regular expression, all-linear; "": not set */
-    tide_name_list layers_to_transform, layers_pattern, rank_pattern, modules_to_save, also_train;
-    const char *bias; /* none all lora_only */
-    bool lora_bias, dora, prefix_projection, autocast_adapter_dtype, merged;
-} tide_adapter;
+/* One setting as it stands: for the report, the link and the form. */
+typedef struct tide_setting_row {
+    tide_setting_id id; /* TIDE_SET_COUNT: of an override */
+    const char *name;
+    const char *value; /* canonical text */
+    tide_origin origin;
+} tide_setting_row;
 
 typedef struct tide_job {
     const char *model; /* name in the catalogue, or of the given configuration */
@@ -119,53 +97,14 @@ typedef struct tide_job {
     bool names_itself;                        /* the model came as a file, with its name in it */
     tide_text was; /* GiB and version, when the job's link was made; empty: it does not say */
 
-    const char *mode;               /* train infer */
-    int64_t decode, logits_to_keep; /* of inference: tokens */
-    const char *cache;              /* dynamic static none */
-    int64_t batch, seq, images;
-    int64_t target_seq;                              /* 0: not set */
-    int64_t image_height, image_width;               /* 0: what the preprocessor makes */
-    int64_t video_frames, video_height, video_width; /* 0: no video */
-    int64_t audio_seconds;                           /* 0: not given */
-    const char *dtype;                               /* bf16 fp16 fp32 */
-    const char *autocast;                            /* NULL bf16 fp16 */
-    bool scaler;
-    const char *optimizer;
-    const char *param_groups;          /* one trainer */
-    tide_name_list freeze, train_only; /* prefixes of parameter names */
-    const char *quant; /* none; nf4 fp4 int8 of bitsandbytes; gptq awq fp8 compressed_tensors, for inference */
-    int64_t quant_bits, quant_group_size;
-    bool quant_zero_point, quant_is_float;
-    bool quant_double;
-    const char *quant_compute_dtype; /* of products */
-    int64_t quant_blocksize;
-    tide_name_list quant_skip; /* of paths */
-    bool quant_loaded;         /* by from_pretrained(), not by hand */
-    bool kbit_prepare;
-    tide_adapter adapter;
-    const char *checkpointing; /* none full full_reentrant */
-    const char *attention;     /* sdpa eager */
-    const char *sdpa_backend;  /* flash efficient math cudnn default */
-    int64_t grad_accum;
-    const char *zero_grad;    /* none zero */
-    const char *zero_grad_at; /* after_step before_forward before_backward */
-    bool has_main_grads;      /* in fp32, with fp32 copies of the weights */
-    const char *ema;          /* none swa_utils diffusers diffusers_foreach */
-    bool clips;               /* clip_grad_norm_ */
-    bool labels, padding, packing;
-    const char *loss; /* default shifted no_upcast liger */
-    int use_cache;    /* -1: the model's default */
-    bool hold_outputs;
-    const char *allocator; /* PYTORCH_CUDA_ALLOC_CONF, "" for the default */
-    tide_alloc_conf allocator_conf;
-    const char *load;      /* to warmup */
-    bool keeps_workspaces; /* of cuBLAS */
-    int64_t steps;
-    const char *options[TIDE_OPTION_COUNT]; /* canonical; "": not set */
+    /* The settings, each under its name; a dot is `_`. */
+#define TIDE_SETTING(name, type, ...) TIDE_FIELD_##type(name)
+#include "job/settings.def"
+    const char *values[TIDE_SET_COUNT]; /* the same as canonical text; "": not set */
 
+    tide_alloc_conf allocator_conf; /* of `allocator` */
     bool has_gpu;
     tide_gpu gpu;
-    int capability;              /* of the card, or as set */
     uint64_t device_bytes;       /* 0: without limit */
     int64_t memory_fraction_ppm; /* set_per_process_memory_fraction, parts per million; 0: none */
 
@@ -185,10 +124,37 @@ typedef struct tide_file {
 tide_job *tide_job_build(tide_arena *arena, const tide_text *words, uint32_t word_count, const tide_file *files,
                          uint32_t file_count, tide_diagnostics *diags);
 
-/* An option, or what the framework takes where it is not set. */
-int64_t tide_option_int(const tide_job *job, tide_option option, int64_t otherwise);
-bool tide_option_true(const tide_job *job, tide_option option, bool otherwise);
-bool tide_option_is(const tide_job *job, tide_option option, const char *value);
+/* Whether the adapter is trained tokens before the sample: prompt, prefix and p tuning. */
+bool tide_job_prompts(const tide_job *job);
+/* Whether weights are kept as GPTQ, AWQ, fp8 or compressed-tensors pack them. */
+bool tide_job_packs_weights(const tide_job *job);
+
+/* Whether it trains with one of DeepSpeed's stages. */
+bool tide_job_has_deepspeed(const tide_job *job);
+
+/* Whether a setting without a default is set. */
+bool tide_job_sets(const tide_job *job, tide_setting_id id);
+
+/* What descriptions of models see of a job under the names that settings.def gives (.variable). */
+typedef struct tide_variable {
+    const char *name;
+    enum { TIDE_VARIABLE_INT, TIDE_VARIABLE_BOOL, TIDE_VARIABLE_NUMBER, TIDE_VARIABLE_TEXT } kind;
+    int64_t integer;
+    bool is_true;
+    double number;
+    const char *text; /* the value as canonical text */
+    tide_read read;
+} tide_variable;
+
+/* Returns how many there are; variables has room for so many. */
+enum { TIDE_VARIABLES_MOST = 128 };
+uint32_t tide_job_variables(tide_arena *arena, const tide_job *job, tide_variable *variables);
+
+/* The settings OBJECT.KEY as a configuration: {"tp": 2, ...}; what is not set, or none, is null. */
+const tide_json *tide_job_object(tide_arena *arena, const tide_job *job, const char *object);
+
+/* When a setting is read; of TIDE_SET_COUNT, which overrides have, TIDE_READ_LOAD. */
+tide_read tide_setting_read_at(tide_setting_id id);
 
 /* The device and the allocator alone, for a recording: of the words only gpu, gpu_gib, memory_fraction and allocator
  * may be given. What is not given is in no row. NULL after an error. */

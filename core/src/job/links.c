@@ -278,7 +278,7 @@ static const char *default_of(tide_arena *arena, const tide_job *job, tide_setti
 /* An option of adapters asks for one, unless the job says that it has none. */
 static bool has_adapter_option(const tide_job *job) {
     for (uint32_t i = 0; i < job->row_count; i++) {
-        tide_setting_id id = tide_setting_find(tide_text_of(job->rows[i].name));
+        tide_setting_id id = job->rows[i].id;
         if (id < TIDE_SET_COUNT && strncmp(job->rows[i].name, "adapter.", strlen("adapter.")) == 0 &&
             strcmp(job->rows[i].value, tide_setting_default(id)) != 0)
             return true;
@@ -288,7 +288,7 @@ static bool has_adapter_option(const tide_job *job) {
 
 /* Whether a row must stand in the link: it differs from the default, and a word can say it. */
 static bool row_in_link(tide_arena *arena, const tide_job *job, const tide_setting_row *row) {
-    tide_setting_id id = tide_setting_find(tide_text_of(row->name));
+    tide_setting_id id = row->id;
     if (id == TIDE_SET_COUNT) return true; /* overrides.KEY */
     if (id == TIDE_SET_model) return !job->names_itself;
     if (id == TIDE_SET_recipe) return false; /* its settings are there */

@@ -138,13 +138,13 @@ static void read_quantization(tide_job_builder *b) {
     bool is_training = tide_argument_is(&b->arguments, TIDE_SET_mode, "train"),
          adapts = b->arguments.is_given[TIDE_SET_adapter] || b->arguments.method;
     if (!from || from->kind == TIDE_JSON_NULL || b->arguments.is_given[TIDE_SET_quant]) return;
-    tide_arguments words = b->arguments;
-    bool is_known = tide_quantization_read(&words, from);
-    bool is_of_bitsandbytes =
-        is_known && tide_setting_is_of(&tide_settings[TIDE_SET_quant_double], words.values[TIDE_SET_quant]);
-    is_of_bitsandbytes = is_of_bitsandbytes || (is_known && strcmp(words.values[TIDE_SET_quant], "int8") == 0);
+    tide_arguments with_quant = b->arguments;
+    bool is_known = tide_quantization_read(&with_quant, from);
+    bool is_of_bitsandbytes = is_known && (tide_argument_is(&with_quant, TIDE_SET_quant, "nf4") ||
+                                           tide_argument_is(&with_quant, TIDE_SET_quant, "fp4") ||
+                                           tide_argument_is(&with_quant, TIDE_SET_quant, "int8"));
     if (is_known && (!is_training || (adapts && is_of_bitsandbytes))) {
-        b->arguments = words;
+        b->arguments = with_quant;
         return;
     }
     tide_report(b->diags, TIDE_WARNING, TIDE_ERR_UNSUPPORTED, "/model/quantization_config",

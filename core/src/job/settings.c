@@ -1,6 +1,7 @@
 /* The table of settings, and its names. */
 #include "job/settings.h"
 
+#include <stddef.h>
 #include <string.h>
 
 #include "base/units.h"
@@ -39,13 +40,29 @@ static const char *const choices_of_optimizer[] = {
 #define TIDE_TYPE_RECIPE TIDE_SETTING_RECIPE
 #define TIDE_TYPE_OVERRIDES TIDE_SETTING_OVERRIDES
 
+#define TIDE_OFFSET_INT(id) offsetof(tide_job, id)
+#define TIDE_OFFSET_NUMBER TIDE_OFFSET_INT
+#define TIDE_OFFSET_BOOL TIDE_OFFSET_INT
+#define TIDE_OFFSET_CHOICE(...) TIDE_OFFSET_INT
+#define TIDE_OFFSET_DTYPE(...) TIDE_OFFSET_INT
+#define TIDE_OFFSET_OPTIMIZER TIDE_OFFSET_INT
+#define TIDE_OFFSET_TEXT TIDE_OFFSET_INT
+#define TIDE_OFFSET_LIST TIDE_OFFSET_INT
+#define TIDE_OFFSET_SIZE TIDE_OFFSET_INT
+#define TIDE_OFFSET_NAME(id) 0
+#define TIDE_OFFSET_RECIPE(id) 0
+#define TIDE_OFFSET_OVERRIDES(id) 0
+
 #define TIDE_ROW_CHOICES(id) .choices = choices_of_##id, .choice_count = TIDE_COUNT_OF(choices_of_##id)
 #define TIDE_ROW_CHOICES_NOTHING(id, ...)
 #define TIDE_ROW_CHOICES_ENUM(id, ...) TIDE_ROW_CHOICES(id),
 #define TIDE_ROW_CHOICES_WORDS TIDE_ROW_CHOICES_ENUM
 
 #define TIDE_ROW(name_, id, type_, ...)                                                                                \
-    {.name = name_, .type = TIDE_TYPE_##type_, TIDE_CHOICES(TIDE_ROW_CHOICES, id, TIDE_CHOICES_##type_) __VA_ARGS__},
+    {.name = name_,                                                                                                    \
+     .type = TIDE_TYPE_##type_,                                                                                        \
+     .offset = TIDE_OFFSET_##type_(id),                                                                                \
+     TIDE_CHOICES(TIDE_ROW_CHOICES, id, TIDE_CHOICES_##type_) __VA_ARGS__},
 
 const tide_setting tide_settings[TIDE_SET_COUNT] = {
 #define TIDE_SETTING(name, type, help, ...) TIDE_ROW(#name, name, type, __VA_ARGS__)
@@ -61,6 +78,10 @@ const char *const tide_setting_help[TIDE_SET_COUNT] = {
 const char *tide_setting_default(tide_setting_id id) {
     const char *text = tide_settings[id].default_value;
     return text ? text : "";
+}
+
+tide_read tide_setting_read_at(tide_setting_id id) {
+    return id < TIDE_SET_COUNT ? tide_settings[id].read : TIDE_READ_LOAD;
 }
 
 tide_name_list tide_names_of(tide_arena *arena, const char *list) {

@@ -29,6 +29,7 @@ typedef struct tide_setting {
     const char *title, *group, *unit, *default_value, *aliases, *synonyms, *when, *variable; /* NULL: nothing is said */
     int64_t least, most, otherwise;
     tide_read read;
+    size_t offset; /* of its field in tide_job; 0: it has none */
 } tide_setting;
 
 extern const tide_setting tide_settings[TIDE_SET_COUNT];

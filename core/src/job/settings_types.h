@@ -3,6 +3,7 @@
 #define TIDE_SETTINGS_TYPES_H
 
 #include "base/each.h"
+#include "tensor/tensor.h"
 
 /* A list of names, or prefixes or ends of them. */
 typedef struct tide_name_list {
@@ -14,9 +15,14 @@ typedef struct tide_pixels {
     int64_t frames, height, width; /* 0: not set */
 } tide_pixels;
 
-/* A tide_dtype, or TIDE_NO_DTYPE where the setting is not set, none or default. */
-typedef int tide_optional_dtype;
-enum { TIDE_NO_DTYPE = -1 };
+typedef struct tide_optional_dtype {
+    bool is_set; /* false: not set, none, default */
+    tide_dtype dtype;
+} tide_optional_dtype;
+
+static inline tide_dtype tide_dtype_or(tide_optional_dtype of, tide_dtype otherwise) {
+    return of.is_set ? of.dtype : otherwise;
+}
 
 /* The names of optimizers.def. */
 typedef enum tide_optimizer_choice {
@@ -48,7 +54,9 @@ typedef enum tide_optimizer_choice {
 #define TIDE_ENUM_NOTHING(name, ...)
 #define TIDE_ENUM_WORDS(name, ...)
 #define TIDE_ENUM_ENUM(name, ...)                                                                                      \
-    typedef enum tide_##name##_choice{TIDE_EACH(TIDE_ENUMERATOR, name, __VA_ARGS__)} tide_##name##_choice;
+    typedef enum tide_##name##_choice{TIDE_EACH(TIDE_ENUMERATOR, name, __VA_ARGS__)} tide_##name##_choice;             \
+    enum { TIDE_##name##_COUNT = 0 TIDE_EACH(TIDE_ONE_MORE, name, __VA_ARGS__) };
+#define TIDE_ONE_MORE(name, choice) +1
 #define TIDE_ENUMERATOR(name, choice) TIDE_##name##_##choice,
 
 #define TIDE_SETTING(name, type, ...) TIDE_CHOICES(TIDE_ENUM, name, TIDE_CHOICES_##type)

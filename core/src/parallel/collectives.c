@@ -6,22 +6,27 @@
 #include "base/units.h"
 #include "tensor/ops/ops.h"
 
-static const tide_strategy *const strategies[] = {&tide_ddp,   &tide_zero0, &tide_zero1, &tide_zero2,
-                                                  &tide_zero3, &tide_fsdp1, &tide_fsdp2, &tide_megatron_core};
+static const tide_strategy *const strategies[TIDE_parallel_kind_COUNT] = {
+    [TIDE_parallel_kind_ddp] = &tide_ddp,     [TIDE_parallel_kind_zero0] = &tide_zero0,
+    [TIDE_parallel_kind_zero1] = &tide_zero1, [TIDE_parallel_kind_zero2] = &tide_zero2,
+    [TIDE_parallel_kind_zero3] = &tide_zero3, [TIDE_parallel_kind_fsdp1] = &tide_fsdp1,
+    [TIDE_parallel_kind_fsdp2] = &tide_fsdp2, [TIDE_parallel_kind_megatron] = &tide_megatron_core,
+};
+
+static bool is_dtype(tide_optional_dtype chosen, tide_dtype dtype) {
+    return chosen.is_set && chosen.dtype == dtype;
+}
 
 /* engine.py: _configure_optimizer. */
 static bool is_bf16_optimizer(const tide_job *job) {
-    return tide_option_is(job, TIDE_OPTION_kind, "zero1") && tide_option_is(job, TIDE_OPTION_half, "bf16") &&
-           tide_option_is(job, TIDE_OPTION_grad_accum_dtype, "fp32") &&
-           !tide_option_is(job, TIDE_OPTION_offload_optimizer, "cpu") && strcmp(job->optimizer, "none") != 0;
+    return job->parallel_kind == TIDE_parallel_kind_zero1 && is_dtype(job->parallel_half, TIDE_BF16) &&
+           is_dtype(job->parallel_grad_accum_dtype, TIDE_FP32) &&
+           job->parallel_offload_optimizer != TIDE_parallel_offload_optimizer_cpu &&
+           job->optimizer != TIDE_optimizer_none;
 }
 
 const tide_strategy *tide_strategy_find(const tide_job *job) {
-    const char *kind = job->options[TIDE_OPTION_kind];
-    if (is_bf16_optimizer(job)) return &tide_zero_bf16;
-    for (size_t i = 0; i < TIDE_COUNT_OF(strategies); i++)
-        if (strcmp(strategies[i]->kind, kind) == 0) return strategies[i];
-    return NULL;
+    return is_bf16_optimizer(job) ? &tide_zero_bf16 : strategies[job->parallel_kind];
 }
 
 static uint32_t born(const tide_model *model, uint32_t parameter) {
@@ -75,16 +80,11 @@ int64_t tide_hidden_size(const tide_wrapper *w) {
     return 1;
 }
 
-int64_t tide_bucket_size(const tide_wrapper *w, tide_option option, int64_t otherwise, int64_t numerator,
+int64_t tide_bucket_size(const tide_wrapper *w, tide_setting_id setting, int64_t size, int64_t numerator,
                          int64_t denominator) {
-    bool is_auto = !w->job->options[option][0] && tide_option_true(w->job, TIDE_OPTION_hf_auto, false);
+    bool is_auto = !tide_job_sets(w->job, setting) && w->job->parallel_hf_auto;
     int64_t hidden = is_auto ? tide_hidden_size(w) : 0;
-    return is_auto ? hidden * hidden * numerator / denominator : tide_option_int(w->job, option, otherwise);
-}
-
-tide_dtype tide_option_dtype(const tide_job *job, tide_option option, tide_dtype otherwise) {
-    tide_dtype dtype;
-    return tide_dtype_named(tide_text_of(job->options[option]), &dtype) ? dtype : otherwise;
+    return is_auto ? hidden * hidden * numerator / denominator : size;
 }
 
 tide_tensor *tide_flat_of(tide_machine *m, const char *op, int64_t count, tide_dtype dtype, tide_factor factor) {

@@ -50,10 +50,9 @@ static void make_buckets(ddp *d, const int64_t *limits, uint32_t limit_count, bo
 /* default_hooks.py: _compress_hook. */
 static void compress(ddp *d, const tide_tensor *bucket) {
     tide_machine *m = d->w->model->m;
-    const char *hook = d->w->job->options[TIDE_OPTION_hook];
-    tide_dtype to = strcmp(hook, "bf16") == 0 ? TIDE_BF16 : TIDE_FP16;
-    if (strcmp(hook, "none") == 0 || bucket->dtype == to) return;
-    tide_release(m, tide_flat_of(m, "compress_hook", tide_count(bucket), to, TIDE_FACTOR_COMMUNICATION));
+    tide_optional_dtype to = d->w->job->parallel_hook;
+    if (!to.is_set || bucket->dtype == to.dtype) return;
+    tide_release(m, tide_flat_of(m, "compress_hook", tide_count(bucket), to.dtype, TIDE_FACTOR_COMMUNICATION));
 }
 
 /* mark_variable_ready_dense, and with the last one mark_bucket_ready. */
@@ -80,14 +79,14 @@ static void ddp_wrap(tide_wrapper *w) {
     tide_machine *m = w->model->m;
     ddp *d = TIDE_NEW(m->arena, ddp, 1);
     uint32_t all = w->model->parameter_count, states = 0;
-    int64_t cap = tide_option_int(w->job, TIDE_OPTION_bucket_cap_mb, 0) << 20, whole = INT64_MAX;
+    int64_t cap = w->job->parallel_bucket_cap_mb << 20, whole = INT64_MAX;
     *d = (ddp){.w = w,
                .is_first = true,
                .syncs_buffers = true,
                .limits = {cap ? cap : 1 << 20, cap ? cap : 25 << 20},
-               .has_views = tide_option_true(w->job, TIDE_OPTION_gradient_as_bucket_view, false),
-               .is_static = tide_option_true(w->job, TIDE_OPTION_static_graph, false),
-               .finds_unused = tide_option_true(w->job, TIDE_OPTION_find_unused_parameters, false)};
+               .has_views = w->job->parallel_gradient_as_bucket_view,
+               .is_static = w->job->parallel_static_graph,
+               .finds_unused = w->job->parallel_find_unused_parameters};
     d->leaves = TIDE_NEW(m->arena, tide_tensor *, all + 1);
     d->order = TIDE_NEW(m->arena, tide_tensor *, all + 1);
     d->bucket_of = TIDE_NEW(m->arena, uint32_t, all + 1);
@@ -126,11 +125,11 @@ static void rebuild(ddp *d) {
 
 static void ddp_before_forward(tide_wrapper *w) {
     ddp *d = w->state;
-    bool reduces = w->is_last || tide_option_true(w->job, TIDE_OPTION_sync_each, false);
+    bool reduces = w->is_last || w->job->parallel_sync_each;
     w->is_last = reduces;
     if (!d->is_rebuilt && d->ready == d->count && (d->is_static || !d->finds_unused)) rebuild(d);
     /* _sync_buffers: at the first forward, and after one that reduced */
-    if (d->syncs_buffers && tide_option_true(w->job, TIDE_OPTION_broadcast_buffers, true))
+    if (d->syncs_buffers && w->job->parallel_broadcast_buffers)
         tide_broadcast_coalesced(w->model->m, op_name, w->model->buffers, w->model->buffer_count);
     d->syncs_buffers = reduces;
     d->ready = 0;
@@ -167,8 +166,7 @@ static void ddp_after_backward(tide_wrapper *w) {
     d->is_first = false;
 }
 
-const tide_strategy tide_ddp = {.kind = "ddp",
-                                .wrap = ddp_wrap,
+const tide_strategy tide_ddp = {.wrap = ddp_wrap,
                                 .before_forward = ddp_before_forward,
                                 .after_forward = ddp_after_forward,
                                 .after_backward = ddp_after_backward};

@@ -25,7 +25,7 @@ static void add_handle(fsdp1 *f, uint32_t instance) {
 static bool choose_modules(fsdp1 *f) {
     tide_model *model = f->w->model;
     tide_machine *m = model->m;
-    const char *wrap = f->w->job->options[TIDE_OPTION_wrap];
+    const char *wrap = f->w->job->parallel_wrap;
     bool is_fine = strcmp(wrap, "fine") == 0, is_root = strcmp(wrap, "root") == 0;
     if (!is_fine && !is_root && strcmp(wrap, "layer") != 0) {
         tide_error(m->diags, TIDE_ERR_FIELD_RANGE, "/settings/parallel.wrap",
@@ -145,28 +145,28 @@ static fsdp1 *fsdp1_new(tide_wrapper *w) {
     tide_machine *m = model->m;
     const tide_job *job = w->job;
     fsdp1 *f = TIDE_NEW(m->arena, fsdp1, 1);
-    const char *kind = job->options[TIDE_OPTION_sharding_strategy];
-    bool is_hybrid = strstr(kind, "HYBRID") != NULL, has_group = job->options[TIDE_OPTION_hybrid][0] != 0;
-    int64_t group = tide_option_int(job, TIDE_OPTION_hybrid, w->ranks);
+    tide_parallel_sharding_strategy_choice kind = job->parallel_sharding_strategy;
+    bool is_zero2 = kind == TIDE_parallel_sharding_strategy__HYBRID_SHARD_ZERO2, has_group = job->parallel_hybrid > 0,
+         is_hybrid = is_zero2 || kind == TIDE_parallel_sharding_strategy_HYBRID_SHARD;
+    int64_t group = has_group ? job->parallel_hybrid : w->ranks;
     *f = (fsdp1){.w = w,
                  .shard_ranks = group,
                  .shard_rank = w->rank % group,
                  .is_hsdp = is_hybrid,
                  .dtype = model->state.dtype,
-                 .sharding_strategy = strcmp(kind, "NO_SHARD") == 0 ? FSDP_NO_SHARD
-                                      : strcmp(kind, "SHARD_GRAD_OP") == 0 || strcmp(kind, "_HYBRID_SHARD_ZERO2") == 0
+                 .sharding_strategy = kind == TIDE_parallel_sharding_strategy_NO_SHARD ? FSDP_NO_SHARD
+                                      : is_zero2 || kind == TIDE_parallel_sharding_strategy_SHARD_GRAD_OP
                                           ? FSDP_SHARD_GRAD_OP
                                           : FSDP_FULL_SHARD,
-                 .param_dtype = tide_option_dtype(job, TIDE_OPTION_param_dtype, model->state.dtype),
-                 .offload_params = tide_option_true(job, TIDE_OPTION_offload, false),
-                 .use_orig_params = tide_option_true(job, TIDE_OPTION_use_orig_params, false),
-                 .backward_pre = tide_option_is(job, TIDE_OPTION_backward_prefetch, "BACKWARD_PRE"),
-                 .backward_post = tide_option_is(job, TIDE_OPTION_backward_prefetch, "BACKWARD_POST"),
-                 .forward_prefetch = tide_option_true(job, TIDE_OPTION_forward_prefetch, false)};
+                 .param_dtype = tide_dtype_or(job->parallel_param_dtype, model->state.dtype),
+                 .offload_params = job->parallel_offload,
+                 .use_orig_params = job->parallel_use_orig_params,
+                 .backward_pre = job->parallel_backward_prefetch == TIDE_parallel_backward_prefetch_BACKWARD_PRE,
+                 .backward_post = job->parallel_backward_prefetch == TIDE_parallel_backward_prefetch_BACKWARD_POST,
+                 .forward_prefetch = job->parallel_forward_prefetch};
     f->casts = f->param_dtype != f->dtype;
-    f->reduce_dtype = tide_option_is(job, TIDE_OPTION_param_dtype, "none")
-                          ? f->dtype
-                          : tide_option_dtype(job, TIDE_OPTION_reduce_dtype, f->param_dtype);
+    f->reduce_dtype =
+        !job->parallel_param_dtype.is_set ? f->dtype : tide_dtype_or(job->parallel_reduce_dtype, f->param_dtype);
     w->state = m->wrapper = f;
     if (w->ranks % group || is_hybrid != has_group) {
         fsdp1_refuse(f, "hybrid",
@@ -189,7 +189,7 @@ static bool init_handle(fsdp1 *f, uint32_t handle, const uint32_t *handle_of_par
             u->param_infos[n++] = (flat_param_info){.param = model->parameters[i].tensor,
                                                     .module = model->parameters[i].module,
                                                     .numel = tide_count(model->parameters[i].tensor)};
-    if (tide_option_true(f->w->job, TIDE_OPTION_sync_module_states, false)) sync_module_params_and_buffers(f, u);
+    if (f->w->job->parallel_sync_module_states) sync_module_params_and_buffers(f, u);
     if (!init_flat_param_and_metadata(f, u)) return !(model->m->has_failed = true);
     if (u->count && !u->requires_grad)
         return fsdp1_refuse(f, "kind", "units of frozen parameters are not described for fsdp1; use fsdp2");
@@ -216,14 +216,13 @@ static void fsdp1_backward(tide_wrapper *w, tide_tensor *loss) {
 
 static void fsdp1_update(tide_wrapper *w) {
     fsdp1 *f = w->state;
-    if (strcmp(w->job->optimizer, "none") == 0 || f->offload_params) return;
-    if (w->job->clips && !f->zero_scalar)
+    if (w->job->optimizer == TIDE_optimizer_none || f->offload_params) return;
+    if (w->job->clip > 0 && !f->zero_scalar)
         f->zero_scalar = tide_flat_of(w->model->m, "clip_grad_norm_", 1, TIDE_FP32, TIDE_FACTOR_TEMPORARY);
     tide_update_members(w);
 }
 
-const tide_strategy tide_fsdp1 = {.kind = "fsdp1",
-                                  .wrap = fsdp1_wrap,
+const tide_strategy tide_fsdp1 = {.wrap = fsdp1_wrap,
                                   .before_forward = tide_fsdp1_before_forward,
                                   .backward = fsdp1_backward,
                                   .update = fsdp1_update};

@@ -301,7 +301,7 @@ static void init_flat_param_attributes(fsdp1 *f, flat_param_handle *u) {
 static void cast_buffers(fsdp1 *f) {
     tide_machine *m = fsdp1_machine(f);
     const tide_model *model = f->w->model;
-    tide_dtype dtype = tide_option_dtype(f->w->job, TIDE_OPTION_buffer_dtype, TIDE_DTYPE_COUNT);
+    tide_dtype dtype = tide_dtype_or(f->w->job->parallel_buffer_dtype, TIDE_DTYPE_COUNT);
     m->state.factor = TIDE_FACTOR_BUFFER;
     m->op = "to";
     for (uint32_t i = 0; i < model->buffer_count && dtype != TIDE_DTYPE_COUNT; i++) {
@@ -318,7 +318,7 @@ static void cast_buffers(fsdp1 *f) {
 void tide_fsdp1_before_forward(tide_wrapper *w) {
     fsdp1 *f = w->state;
     tide_machine *m = w->model->m;
-    f->sync_gradients = w->is_last || tide_option_true(w->job, TIDE_OPTION_sync_each, false);
+    f->sync_gradients = w->is_last || w->job->parallel_sync_each;
     m->module = 0;
     if (!f->is_lazily_initialized) {
         cast_buffers(f);

@@ -85,7 +85,7 @@ static void add_module(fsdp2 *f, uint32_t group_index, uint32_t instance) {
 static bool choose_groups(fsdp2 *f) {
     tide_model *model = f->w->model;
     tide_machine *m = model->m;
-    const char *wrap = f->w->job->options[TIDE_OPTION_wrap];
+    const char *wrap = f->w->job->parallel_wrap;
     bool is_pairs = strncmp(wrap, "pairs", 5) == 0, is_fine = strcmp(wrap, "fine") == 0,
          is_titan = strcmp(wrap, "titan") == 0;
     int64_t at_once = 2;
@@ -169,25 +169,21 @@ static void init_sharded_param(fsdp2 *f, fsdp_param *s, const tide_parameter_row
     tide_release(m, part);
 }
 
-static int64_t post_forward_mesh_size(fsdp2 *f, tide_option option, const char *otherwise) {
+static int64_t post_forward_mesh_size(fsdp2 *f, const char *setting, const char *given) {
     tide_machine *m = fsdp2_machine(f);
-    const char *given = f->w->job->options[option];
     int64_t ranks = 0;
-    if (!*given) given = otherwise;
     if (strcmp(given, "false") == 0) return 0;
     if (strcmp(given, "true") == 0) return 1;
     if (tide_text_to_i64(&ranks, tide_text_of(given)) && ranks >= 1 && f->shard_ranks % ranks == 0)
         return ranks == f->shard_ranks ? 1 : ranks;
-    tide_error(m->diags, TIDE_ERR_FIELD_RANGE,
-               option == TIDE_OPTION_root_reshard ? "/settings/parallel.root_reshard"
-                                                  : "/settings/parallel.reshard_after_forward",
+    tide_error(m->diags, TIDE_ERR_FIELD_RANGE, setting,
                "must be true, false, or a number that divides the ranks of a shard group", NULL);
     m->has_failed = true;
     return 1;
 }
 
 static void fsdp2_load(tide_model *model, const tide_job *job) {
-    model->state.is_on_meta = tide_option_true(job, TIDE_OPTION_meta_init, false);
+    model->state.is_on_meta = job->parallel_meta_init;
 }
 
 /* False after an error. */
@@ -196,14 +192,14 @@ static fsdp2 *fsdp2_new(tide_wrapper *w) {
     tide_machine *m = model->m;
     const tide_job *job = w->job;
     fsdp2 *f = TIDE_NEW(m->arena, fsdp2, 1);
-    int64_t shard_ranks = tide_option_int(job, TIDE_OPTION_hybrid, w->ranks);
-    tide_dtype param_dtype = tide_option_dtype(job, TIDE_OPTION_param_dtype, model->state.dtype),
-               reduce_dtype = tide_option_dtype(job, TIDE_OPTION_reduce_dtype, TIDE_DTYPE_COUNT);
-    bool offloads = tide_option_true(job, TIDE_OPTION_offload, false);
+    int64_t shard_ranks = job->parallel_hybrid ? job->parallel_hybrid : w->ranks;
+    tide_dtype param_dtype = tide_dtype_or(job->parallel_param_dtype, model->state.dtype),
+               reduce_dtype = tide_dtype_or(job->parallel_reduce_dtype, TIDE_DTYPE_COUNT);
+    bool offloads = job->parallel_offload;
     bool is_refused = w->ranks % shard_ranks != 0;
     if (is_refused) {
         tide_error(m->diags, TIDE_ERR_FIELD_RANGE, "/settings/parallel.hybrid", "must divide parallel.dp", NULL);
-    } else if (model->state.is_on_meta && (offloads || strcmp(job->adapter.method, "none") != 0)) {
+    } else if (model->state.is_on_meta && (offloads || job->adapter != TIDE_adapter_none)) {
         is_refused = true;
         tide_error(m->diags, TIDE_ERR_UNSUPPORTED, "/settings/parallel.meta_init",
                    "is described for whole models on the device alone", "leave it out");
@@ -213,13 +209,13 @@ static fsdp2 *fsdp2_new(tide_wrapper *w) {
     *f = (fsdp2){.w = w,
                  .shard_ranks = shard_ranks,
                  .shard_rank = w->rank % shard_ranks,
-                 .is_hsdp = tide_option_int(job, TIDE_OPTION_hybrid, 0) > 0,
+                 .is_hsdp = job->parallel_hybrid > 0,
                  .param_dtype = param_dtype,
                  .casts = param_dtype != model->state.dtype,
                  .has_reduce_dtype = reduce_dtype != TIDE_DTYPE_COUNT,
                  .reduce_dtype = reduce_dtype,
                  .offload_to_cpu = offloads,
-                 .prefetch = (uint32_t)tide_option_int(job, TIDE_OPTION_prefetch, 0)};
+                 .prefetch = (uint32_t)job->parallel_prefetch};
     w->state = m->wrapper = f;
     return f;
 }
@@ -271,8 +267,10 @@ static void fsdp2_wrap(tide_wrapper *w) {
     uint32_t *of = TIDE_NEW(m->arena, uint32_t, model->parameter_count + 1);
     for (uint32_t i = 0; i < model->parameter_count; i++)
         f->groups[of[i] = tide_unit_of_module(model, f->group_of, f->count, model->parameters[i].module)].count++;
-    int64_t size = post_forward_mesh_size(f, TIDE_OPTION_reshard_after_forward, "true"),
-            root = post_forward_mesh_size(f, TIDE_OPTION_root_reshard, "false");
+    const char *of_root = *w->job->parallel_root_reshard ? w->job->parallel_root_reshard : "false";
+    int64_t size = post_forward_mesh_size(f, "/settings/parallel.reshard_after_forward",
+                                          w->job->parallel_reshard_after_forward),
+            root = post_forward_mesh_size(f, "/settings/parallel.root_reshard", of_root);
     tide_tensor **sharded_params = TIDE_NEW(m->arena, tide_tensor *, model->parameter_count + 1);
     for (uint32_t k = 0; k < f->count; k++) {
         f->groups[k].post_forward_mesh_size = k + 1 == f->count ? root : size;
@@ -286,7 +284,7 @@ static void fsdp2_wrap(tide_wrapper *w) {
 
 static void fsdp2_before_forward(tide_wrapper *w) {
     fsdp2 *f = w->state;
-    f->reduce_grads = w->is_last || tide_option_true(w->job, TIDE_OPTION_sync_each, false);
+    f->reduce_grads = w->is_last || w->job->parallel_sync_each;
 }
 
 static void fsdp2_backward(tide_wrapper *w, tide_tensor *loss) {
@@ -295,12 +293,11 @@ static void fsdp2_backward(tide_wrapper *w, tide_tensor *loss) {
 
 static void fsdp2_update(tide_wrapper *w) {
     fsdp2 *f = w->state;
-    if (strcmp(w->job->optimizer, "none") == 0 || f->offload_to_cpu) return;
+    if (w->job->optimizer == TIDE_optimizer_none || f->offload_to_cpu) return;
     tide_update_members(w);
 }
 
-const tide_strategy tide_fsdp2 = {.kind = "fsdp2",
-                                  .load = fsdp2_load,
+const tide_strategy tide_fsdp2 = {.load = fsdp2_load,
                                   .wrap = fsdp2_wrap,
                                   .before_forward = fsdp2_before_forward,
                                   .backward = fsdp2_backward,

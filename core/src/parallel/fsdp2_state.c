@@ -157,7 +157,7 @@ static void fsdp2_post_forward(tide_model *model, uint32_t instance, tide_value 
     uint32_t index = f->group_of[instance];
     if (!index--) return;
     fsdp_param_group *u = &f->groups[index];
-    tide_dtype out = tide_option_dtype(f->w->job, TIDE_OPTION_output_dtype, TIDE_DTYPE_COUNT);
+    tide_dtype out = tide_dtype_or(f->w->job->parallel_output_dtype, TIDE_DTYPE_COUNT);
     bool is_last = !u->modules_to_run_forward || --u->modules_to_run_forward == 0;
     tide_value *items = output->kind == TIDE_VALUE_LIST ? output->list->items : output;
     uint32_t count = output->kind == TIDE_VALUE_LIST ? output->list->count : 1;

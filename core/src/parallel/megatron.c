@@ -35,20 +35,20 @@ static void megatron_wrap(tide_wrapper *w) {
     tide_megatron *g = TIDE_NEW(m->arena, tide_megatron, 1);
     const char *why = "";
     *g = (tide_megatron){.w = w,
-                         .is_te = tide_option_is(w->job, TIDE_OPTION_impl, "te"),
-                         .is_distributed = tide_option_true(w->job, TIDE_OPTION_distributed_optimizer, true),
-                         .is_precision_aware = tide_option_true(w->job, TIDE_OPTION_precision_aware, false),
-                         .has_fp32_grads = tide_option_true(w->job, TIDE_OPTION_grad_reduce_in_fp32, true)};
+                         .is_te = w->job->parallel_impl == TIDE_parallel_impl_te,
+                         .is_distributed = w->job->parallel_distributed_optimizer,
+                         .is_precision_aware = w->job->parallel_precision_aware,
+                         .has_fp32_grads = w->job->parallel_grad_reduce_in_fp32};
     w->state = m->wrapper = g;
     if (!tide_topology_of(&g->topology, w->job, w->rank, &why, m->arena)) {
         tide_fail(m, TIDE_ERR_CONFLICT, "%s", why);
         return;
     }
-    g->chunk_count = tide_option_int(w->job, TIDE_OPTION_virtual_stages, 1);
-    g->microbatches = tide_option_int(w->job, TIDE_OPTION_microbatches, 2 * g->topology.pp);
+    g->chunk_count = w->job->parallel_virtual_stages;
+    g->microbatches = w->job->parallel_microbatches ? w->job->parallel_microbatches : 2 * g->topology.pp;
     g->input_tensors = TIDE_NEW(m->arena, tide_tensor *, (size_t)g->chunk_count);
     int64_t rows = w->job->seq / g->topology.cp;
-    if (tide_option_true(w->job, TIDE_OPTION_sequence_parallel, false)) rows /= g->topology.tp;
+    if (w->job->parallel_sequence_parallel) rows /= g->topology.tp;
     g->stage_shape = (tide_shape){.dims = 3, .size = {rows, w->job->batch, int_of(g, "hidden_size")}};
     tide_cast_model(w, w->model->state.dtype); /* Float16Module */
     tide_megatron_wrap_ddp(g);
@@ -66,4 +66,4 @@ static void megatron_step(tide_wrapper *w, unsigned step) {
 }
 
 const tide_strategy tide_megatron_core = {
-    .kind = "megatron", .dialect = "megatron", .load = megatron_load, .wrap = megatron_wrap, .step = megatron_step};
+    .dialect = "megatron", .load = megatron_load, .wrap = megatron_wrap, .step = megatron_step};

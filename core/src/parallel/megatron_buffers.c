@@ -78,7 +78,7 @@ static void lay_out(layout *l) {
 }
 
 static tide_tensor *zeros(const tide_megatron *g, int64_t count, tide_dtype dtype, tide_factor factor) {
-    bool is_aside = tide_option_true(g->w->job, TIDE_OPTION_wrap_on_side_stream, true);
+    bool is_aside = g->w->job->parallel_wrap_on_side_stream;
     return tide_flat_on(g->w->model->m, is_aside ? TIDE_STREAM_SIDE : 0, "_ParamAndGradBuffer", count, dtype, factor);
 }
 
@@ -119,9 +119,9 @@ void tide_megatron_wrap_ddp(tide_megatron *g) {
     tide_machine *m = g->w->model->m;
     uint32_t all = g->w->model->parameter_count;
     g->buffers = TIDE_NEW(m->arena, tide_megatron_buffer, 2 * (size_t)g->chunk_count + 1);
-    bool has_buckets = tide_option_true(job, TIDE_OPTION_overlap_grad_reduce, false) && t->pp_rank == 0;
+    bool has_buckets = job->parallel_overlap_grad_reduce && t->pp_rank == 0;
     int64_t usual = t->dp_cp * INT64_C(1000000) > 40000000 ? t->dp_cp * INT64_C(1000000) : 40000000;
-    int64_t bucket_size = has_buckets ? tide_option_int(job, TIDE_OPTION_bucket_size, usual) : 0;
+    int64_t bucket_size = !has_buckets ? 0 : job->parallel_bucket_size ? job->parallel_bucket_size : usual;
     for (int64_t chunk = 0; chunk < g->chunk_count; chunk++)
         for (int kind = 0; kind < 2; kind++) {
             tide_megatron_buffer *b = &g->buffers[g->buffer_count];

@@ -314,7 +314,7 @@ static void cool_down(interleaved *s, uint32_t remaining) {
 
 static void with_interleaving(tide_megatron *g) {
     tide_arena *arena = g->w->model->m->arena;
-    bool overlaps = tide_option_true(g->w->job, TIDE_OPTION_overlap_p2p, true);
+    bool overlaps = g->w->job->parallel_overlap_p2p;
     interleaved s = {.g = g,
                      .pp = (uint32_t)g->topology.pp,
                      .pp_rank = (uint32_t)g->topology.pp_rank,

@@ -17,14 +17,13 @@ enum {
 /* The world's, and what a framework makes beside: groups of shards and of copies, DeepSpeed's clone of the world, a
  * node's. */
 static int64_t communicators_of(const tide_job *job) {
-    bool of_deepspeed = strncmp(job->options[TIDE_OPTION_kind], "zero", 4) == 0;
-    bool is_hybrid = job->options[TIDE_OPTION_hybrid][0] != 0,
-         is_near = tide_option_int(job, TIDE_OPTION_zero_hpz_partition_size, 1) > 1;
+    bool of_deepspeed = tide_job_has_deepspeed(job);
+    bool is_hybrid = job->parallel_hybrid > 0, is_near = job->parallel_zero_hpz_partition_size > 1;
     return 1 + of_deepspeed + is_near + (is_hybrid ? 2 : 0);
 }
 
 int64_t tide_nccl_bytes(const tide_job *job, int64_t *communicators) {
-    bool is_alone = tide_option_is(job, TIDE_OPTION_kind, "none") || tide_option_int(job, TIDE_OPTION_dp, 1) < 2;
+    bool is_alone = job->parallel_kind == TIDE_parallel_kind_none || job->parallel_dp < 2;
     *communicators = is_alone ? 0 : communicators_of(job);
     return *communicators * CHANNELS * (LL_BYTES + LL128_BYTES + SIMPLE_BYTES);
 }

@@ -28,8 +28,8 @@ uint32_t tide_cut_buckets(tide_machine *m, tide_tensor *const *tensors, uint32_t
 void tide_broadcast_coalesced(tide_machine *m, const char *op, tide_tensor *const *tensors, uint32_t count);
 
 /* An option of DeepSpeed that counts elements; where it is not set, with hf_auto, `numerator` / `denominator` of the
- * square of the model's hidden size, which is what the HF Trainer writes for "auto", else `otherwise`. */
-int64_t tide_bucket_size(const tide_wrapper *w, tide_option option, int64_t otherwise, int64_t numerator,
+ * square of the model's hidden size, which is what the HF Trainer writes for "auto", else `size`, its value. */
+int64_t tide_bucket_size(const tide_wrapper *w, tide_setting_id setting, int64_t size, int64_t numerator,
                          int64_t denominator);
 
 /* Elements that DeepSpeed's engine reduces at once without ZeRO: deepspeed/runtime/engine.py. */
@@ -37,9 +37,6 @@ enum { TIDE_MEMORY_OPT_ALLREDUCE_SIZE = 500000000 };
 
 /* The hidden size of the (text) model; an error where the configuration has none. */
 int64_t tide_hidden_size(const tide_wrapper *w);
-
-/* A dtype by its name. */
-tide_dtype tide_option_dtype(const tide_job *job, tide_option option, tide_dtype otherwise);
 
 /* Numbers of the parameters in the order in which Module.to() has put them on the device: children first. */
 const uint32_t *tide_children_first(const tide_model *model);

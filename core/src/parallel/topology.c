@@ -2,13 +2,13 @@
 #include "parallel/topology.h"
 
 bool tide_topology_of(tide_topology *t, const tide_job *job, int64_t rank, const char **why, tide_arena *arena) {
-    *t = (tide_topology){.tp = tide_option_int(job, TIDE_OPTION_tp, 1),
-                         .cp = tide_option_int(job, TIDE_OPTION_cp, 1),
-                         .dp = tide_option_int(job, TIDE_OPTION_dp, 1),
-                         .pp = tide_option_int(job, TIDE_OPTION_pp, 1),
-                         .ep = tide_option_int(job, TIDE_OPTION_ep, 1),
+    *t = (tide_topology){.tp = job->parallel_tp,
+                         .cp = job->parallel_cp,
+                         .dp = job->parallel_dp,
+                         .pp = job->parallel_pp,
+                         .ep = job->parallel_ep,
                          .rank = rank};
-    t->etp = tide_option_int(job, TIDE_OPTION_etp, t->tp);
+    t->etp = job->parallel_etp ? job->parallel_etp : t->tp;
     int64_t stage = t->tp * t->cp * t->dp;
     t->world = stage * t->pp;
     if (t->world > 65536) {

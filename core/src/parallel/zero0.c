@@ -11,7 +11,7 @@ static const char zero0_name[] = "DeepSpeed";
 
 static void zero0_wrap(tide_wrapper *w) {
     tide_machine *m = w->model->m;
-    tide_cast_model(w, tide_option_dtype(w->job, TIDE_OPTION_half, TIDE_FP32));
+    tide_cast_model(w, tide_dtype_or(w->job->parallel_half, TIDE_FP32));
     zero0 *z = TIDE_NEW(m->arena, zero0, 1);
     z->count = tide_optimizer_members(w->optimizer, NULL);
     tide_optimized *members = TIDE_NEW(m->arena, tide_optimized, z->count + 1);
@@ -45,7 +45,7 @@ static void zero0_wrap(tide_wrapper *w) {
 /* engine.py: buffered_allreduce_fallback. */
 static void zero0_allreduce_fallback(tide_wrapper *w, const zero0 *z) {
     tide_machine *m = w->model->m;
-    tide_dtype as = tide_option_dtype(w->job, TIDE_OPTION_communication_data_type, w->model->state.dtype);
+    tide_dtype as = tide_dtype_or(w->job->parallel_communication_data_type, w->model->state.dtype);
     int64_t elements = 0;
     uint32_t count = 0;
     for (uint32_t i = 0; i < z->count; i++) {
@@ -92,5 +92,4 @@ static void zero0_update(tide_wrapper *w) {
     for (uint32_t i = 0; i < z->count; i++) tide_release_at(m, &z->params[i]->grad);
 }
 
-const tide_strategy tide_zero0 = {
-    .kind = "zero0", .wrap = zero0_wrap, .backward = zero0_backward, .update = zero0_update};
+const tide_strategy tide_zero0 = {.wrap = zero0_wrap, .backward = zero0_backward, .update = zero0_update};

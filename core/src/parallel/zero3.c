@@ -76,7 +76,7 @@ static void zero3_optimizer_step(zero3 *z, uint32_t sub) {
 static void zero3_update(tide_wrapper *w) {
     zero3 *z = w->state;
     tide_machine *m = w->model->m;
-    if (strcmp(w->job->optimizer, "none") == 0) return;
+    if (w->job->optimizer == TIDE_optimizer_none) return;
     m->op = tide_zero3_name;
     tide_zero3_wait_all(z);
     for (uint32_t i = 0; i < z->count; i++) { /* _partition_all_parameters */
@@ -120,9 +120,8 @@ typedef struct zero_init {
 static void zero_init_param(tide_model *model, tide_tensor *leaf) {
     tide_machine *m = model->m;
     zero_init *e = m->wrapper;
-    bool on_host = tide_option_is(e->job, TIDE_OPTION_offload_param, "cpu"), is_tied = false;
-    int64_t ranks = tide_option_int(e->job, TIDE_OPTION_dp, 1),
-            near = tide_option_int(e->job, TIDE_OPTION_zero_hpz_partition_size, 1);
+    bool on_host = e->job->parallel_offload_param == TIDE_parallel_offload_param_cpu, is_tied = false;
+    int64_t ranks = e->job->parallel_dp, near = e->job->parallel_zero_hpz_partition_size;
     int64_t cut = TIDE_CEIL_DIV(tide_count(leaf), ranks);
     for (uint32_t i = 0; i < e->count; i++) is_tied = is_tied || e->params[i].tensor == leaf;
     tide_tensor *second =
@@ -139,7 +138,7 @@ static void zero_init_param(tide_model *model, tide_tensor *leaf) {
 }
 
 static void zero3_load(tide_model *model, const tide_job *job) {
-    if (!tide_option_true(job, TIDE_OPTION_zero_init, false)) return;
+    if (!job->parallel_zero_init) return;
     zero_init *e = TIDE_NEW(model->m->arena, zero_init, 1);
     e->job = job;
     model->m->wrapper = e;
@@ -165,7 +164,7 @@ static void convert_to_zero_parameters(zero3 *z, const zero_init *e) {
 /* _create_fp16_sub_groups: what trains, in the order of the optimizer's groups, cut into sub-groups. */
 static void create_fp16_sub_groups(zero3 *z, const tide_optimized *members, uint32_t count) {
     tide_arena *arena = zero3_machine(z)->arena;
-    int64_t size = tide_option_int(z->w->job, TIDE_OPTION_sub_group_size, 1000000000), totals[2] = {0, 0}, run = 0;
+    int64_t size = z->w->job->parallel_sub_group_size, totals[2] = {0, 0}, run = 0;
     z->trainable = TIDE_NEW(arena, uint32_t, count + 1);
     z->sub_group_ends = TIDE_NEW(arena, uint32_t, count + 1);
     z->sub_group_to_group_id = TIDE_NEW(arena, uint32_t, count + 1);
@@ -267,8 +266,8 @@ static uint32_t zero3_other_ranks(const tide_wrapper *w, int64_t *ranks) {
 
 /* What DeepSpeed refuses, and what is not described. */
 static bool zero3_is_refused(const tide_wrapper *w, int64_t hpz_ranks) {
-    tide_dtype half = tide_option_dtype(w->job, TIDE_OPTION_half, TIDE_FP32);
-    tide_dtype accumulated = tide_option_dtype(w->job, TIDE_OPTION_grad_accum_dtype, half);
+    tide_dtype half = tide_dtype_or(w->job->parallel_half, TIDE_FP32);
+    tide_dtype accumulated = tide_dtype_or(w->job->parallel_grad_accum_dtype, half);
     if (accumulated != half && accumulated != TIDE_FP32)
         tide_fail(w->model->m, TIDE_ERR_UNSUPPORTED,
                   "parallel.grad_accum_dtype other than that of the model is described for fp32");
@@ -285,32 +284,34 @@ static zero3 *zero3_new(tide_wrapper *w, int64_t hpz_ranks) {
     tide_model *model = w->model;
     tide_arena *arena = model->m->arena;
     const tide_job *job = w->job;
-    bool overlaps = tide_option_true(job, TIDE_OPTION_overlap_comm, true);
+    bool overlaps = job->parallel_overlap_comm || !tide_job_sets(job, TIDE_SET_parallel_overlap_comm);
     zero3 *z = TIDE_NEW(arena, zero3, 1);
     *z = (zero3){.w = w,
                  .dtype = model->state.dtype,
                  .count = model->parameter_count,
-                 .reduce_bucket_size = tide_bucket_size(w, TIDE_OPTION_reduce_bucket_size, 500000000, 1, 1),
-                 .prefetch_bucket_sz = tide_bucket_size(w, TIDE_OPTION_stage3_prefetch_bucket_size, 50000000, 9, 10),
-                 .max_n_available_params = tide_option_int(job, TIDE_OPTION_stage3_max_live_parameters, 1000000000),
-                 .max_reuse_dist_in_numel = tide_option_int(job, TIDE_OPTION_stage3_max_reuse_distance, 1000000000),
-                 .reduce_scatter = tide_option_true(job, TIDE_OPTION_reduce_scatter, true),
-                 .contiguous_gradients = tide_option_true(job, TIDE_OPTION_contiguous_gradients, true),
+                 .reduce_bucket_size =
+                     tide_bucket_size(w, TIDE_SET_parallel_reduce_bucket_size, job->parallel_reduce_bucket_size, 1, 1),
+                 .prefetch_bucket_sz = tide_bucket_size(w, TIDE_SET_parallel_stage3_prefetch_bucket_size,
+                                                        job->parallel_stage3_prefetch_bucket_size, 9, 10),
+                 .max_n_available_params = job->parallel_stage3_max_live_parameters,
+                 .max_reuse_dist_in_numel = job->parallel_stage3_max_reuse_distance,
+                 .reduce_scatter = job->parallel_reduce_scatter,
+                 .contiguous_gradients = job->parallel_contiguous_gradients,
                  .zero_hpz_partition_size = hpz_ranks,
-                 .pin_memory = tide_option_true(job, TIDE_OPTION_pin_memory, true),
-                 .offload_optimizer = tide_option_is(job, TIDE_OPTION_offload_optimizer, "cpu"),
-                 .offload_param = tide_option_is(job, TIDE_OPTION_offload_param, "cpu"),
+                 .pin_memory = job->parallel_pin_memory,
+                 .offload_optimizer = job->parallel_offload_optimizer == TIDE_parallel_offload_optimizer_cpu,
+                 .offload_param = job->parallel_offload_param == TIDE_parallel_offload_param_cpu,
                  .allgather_stream = overlaps ? TIDE_STREAM_SIDE : 0,
                  .reduce_and_partition_stream = overlaps ? TIDE_STREAM_SECOND : 0};
     z->gradient_accumulation_dtype =
-        tide_option_dtype(job, TIDE_OPTION_grad_accum_dtype, tide_option_dtype(job, TIDE_OPTION_half, TIDE_FP32));
-    z->communication_data_type = tide_option_dtype(job, TIDE_OPTION_communication_data_type, z->dtype);
+        tide_dtype_or(job->parallel_grad_accum_dtype, tide_dtype_or(job->parallel_half, TIDE_FP32));
+    z->communication_data_type = tide_dtype_or(job->parallel_communication_data_type, z->dtype);
     z->params = TIDE_NEW(arena, zero_param, z->count + 1);
     z->params_in_ipg_bucket = TIDE_NEW(arena, uint32_t, z->count + 1);
     z->params_to_prefetch = TIDE_NEW(arena, uint32_t, z->count + 1);
+    bool is_auto = job->parallel_hf_auto && !tide_job_sets(job, TIDE_SET_parallel_stage3_param_persistence_threshold);
     int64_t param_persistence_threshold =
-        tide_option_int(job, TIDE_OPTION_stage3_param_persistence_threshold,
-                        tide_option_true(job, TIDE_OPTION_hf_auto, false) ? 10 * tide_hidden_size(w) : 100000);
+        is_auto ? 10 * tide_hidden_size(w) : job->parallel_stage3_param_persistence_threshold;
     for (uint32_t i = 0; i < z->count; i++) {
         const tide_parameter_row *row = &model->parameters[i];
         int64_t numel = tide_count(row->tensor);
@@ -328,12 +329,12 @@ static void zero3_wrap(tide_wrapper *w) {
     tide_model *model = w->model;
     tide_machine *m = model->m;
     const zero_init *made = model->parameter_made ? m->wrapper : NULL;
-    int64_t hpz_ranks = tide_option_int(w->job, TIDE_OPTION_zero_hpz_partition_size, 1);
+    int64_t hpz_ranks = w->job->parallel_zero_hpz_partition_size;
     if (hpz_ranks > w->ranks) hpz_ranks = w->ranks;
     if (zero3_is_refused(w, hpz_ranks)) return;
     model->parameter_made = NULL;
     if (!made) /* zero.Init makes them in the type they have */
-        tide_cast_model(w, tide_option_dtype(w->job, TIDE_OPTION_half, TIDE_FP32));
+        tide_cast_model(w, tide_dtype_or(w->job->parallel_half, TIDE_FP32));
     zero3 *z = zero3_new(w, hpz_ranks);
     uint32_t count = tide_optimizer_members(w->optimizer, NULL);
     tide_optimized *members = TIDE_NEW(m->arena, tide_optimized, count + 1);
@@ -357,8 +358,7 @@ static void zero3_wrap(tide_wrapper *w) {
     m->gradient_ready = tide_zero3_gradient_ready;
 }
 
-const tide_strategy tide_zero3 = {.kind = "zero3",
-                                  .load = zero3_load,
+const tide_strategy tide_zero3 = {.load = zero3_load,
                                   .wrap = zero3_wrap,
                                   .backward = zero3_backward,
                                   .update = zero3_update,

@@ -98,7 +98,7 @@ static void init_bit16_group(zero12 *z, uint32_t group) {
     tide_machine *m = zero12_machine(z);
     zero12_group *g = &z->groups[group];
     int64_t elements = 0, alignment = 2 * z->w->ranks; /* nccl_start_alignment_factor */
-    if (tide_option_true(z->w->job, TIDE_OPTION_round_robin_gradients, false)) round_robin_reorder(z, g);
+    if (z->w->job->parallel_round_robin_gradients) round_robin_reorder(z, g);
     for (uint32_t i = g->first; i < g->end; i++) {
         z->params[i].first_element = elements;
         elements += z->params[i].numel;
@@ -121,8 +121,7 @@ static void init_bit16_group(zero12 *z, uint32_t group) {
     if (z->cpu_offload) {
         tide_shape shape = tide_shape1((tide_dim){g->partition_size, 0});
         g->single_partition_of_fp32 = tide_empty_host(m, &shape, TIDE_FP32);
-        if (tide_option_true(z->w->job, TIDE_OPTION_pin_memory,
-                             true)) { /* master, its gradient, the updated part on its way back */
+        if (z->w->job->parallel_pin_memory) { /* master, its gradient, the updated part on its way back */
             tide_pin_host(m, tide_bytes(g->single_partition_of_fp32));
             tide_pin_host(m, tide_bytes(g->single_partition_of_fp32));
             tide_pin_host(m, g->partition_size * tide_dtype_bytes(z->dtype));
@@ -419,15 +418,14 @@ static void zero_update(tide_wrapper *w) {
 }
 
 static void zero_update_at_boundary(tide_wrapper *w) {
-    if (strcmp(w->job->optimizer, "none") != 0) zero_update(w);
+    if (w->job->optimizer != TIDE_optimizer_none) zero_update(w);
 }
 
 static bool zero12_is_refused(const tide_wrapper *w, bool partition_gradients) {
     const tide_job *job = w->job;
-    tide_dtype half = tide_option_dtype(job, TIDE_OPTION_half, TIDE_FP32),
-               accumulated = tide_option_dtype(job, TIDE_OPTION_grad_accum_dtype, half);
-    bool is_plain = partition_gradients && tide_option_true(job, TIDE_OPTION_contiguous_gradients, true) &&
-                    tide_option_true(job, TIDE_OPTION_reduce_scatter, true);
+    tide_dtype half = tide_dtype_or(job->parallel_half, TIDE_FP32),
+               accumulated = tide_dtype_or(job->parallel_grad_accum_dtype, half);
+    bool is_plain = partition_gradients && job->parallel_contiguous_gradients && job->parallel_reduce_scatter;
     if (accumulated == half || (accumulated == TIDE_FP32 && is_plain)) return false;
     tide_fail(w->model->m, TIDE_ERR_UNSUPPORTED,
               "parallel.grad_accum_dtype other than that of the model is described for fp32 in stage 2 with "
@@ -438,22 +436,22 @@ static bool zero12_is_refused(const tide_wrapper *w, bool partition_gradients) {
 static zero12 *zero12_new(tide_wrapper *w, bool partition_gradients) {
     tide_arena *arena = w->model->m->arena;
     const tide_job *job = w->job;
-    tide_dtype half = tide_option_dtype(job, TIDE_OPTION_half, TIDE_FP32);
-    bool cpu_offload = tide_option_is(job, TIDE_OPTION_offload_optimizer, "cpu");
+    tide_dtype half = tide_dtype_or(job->parallel_half, TIDE_FP32);
+    bool cpu_offload = job->parallel_offload_optimizer == TIDE_parallel_offload_optimizer_cpu;
     zero12 *z = TIDE_NEW(arena, zero12, 1);
     *z = (zero12){.w = w,
                   .count = tide_optimizer_members(w->optimizer, NULL),
                   .partition_gradients = partition_gradients,
-                  .use_grad_accum_attribute = tide_option_dtype(job, TIDE_OPTION_grad_accum_dtype, half) != half,
+                  .use_grad_accum_attribute = tide_dtype_or(job->parallel_grad_accum_dtype, half) != half,
                   .dtype = w->model->state.dtype,
-                  .reduce_bucket_size = tide_bucket_size(w, TIDE_OPTION_reduce_bucket_size, 500000000, 1, 1),
-                  .overlap_comm = tide_option_true(job, TIDE_OPTION_overlap_comm, false),
-                  .contiguous_gradients = tide_option_true(job, TIDE_OPTION_contiguous_gradients, true) || cpu_offload,
-                  .reduce_scatter = tide_option_true(job, TIDE_OPTION_reduce_scatter, true),
-                  .use_multi_rank_bucket_allreduce =
-                      tide_option_true(job, TIDE_OPTION_use_multi_rank_bucket_allreduce, true),
+                  .reduce_bucket_size =
+                      tide_bucket_size(w, TIDE_SET_parallel_reduce_bucket_size, job->parallel_reduce_bucket_size, 1, 1),
+                  .overlap_comm = job->parallel_overlap_comm,
+                  .contiguous_gradients = job->parallel_contiguous_gradients || cpu_offload,
+                  .reduce_scatter = job->parallel_reduce_scatter,
+                  .use_multi_rank_bucket_allreduce = job->parallel_use_multi_rank_bucket_allreduce,
                   .cpu_offload = cpu_offload};
-    z->communication_data_type = tide_option_dtype(job, TIDE_OPTION_communication_data_type, z->dtype);
+    z->communication_data_type = tide_dtype_or(job->parallel_communication_data_type, z->dtype);
     z->params = TIDE_NEW(arena, zero12_param, z->count + 1);
     z->own = TIDE_NEW(arena, int64_t, z->count + 1);
     z->ipg_params = TIDE_NEW(arena, uint32_t, z->count + 1);
@@ -491,7 +489,7 @@ static void init_groups(zero12 *z) {
 static void zero_wrap(tide_wrapper *w, bool partition_gradients) {
     tide_machine *m = w->model->m;
     if (zero12_is_refused(w, partition_gradients)) return;
-    tide_cast_model(w, tide_option_dtype(w->job, TIDE_OPTION_half, TIDE_FP32));
+    tide_cast_model(w, tide_dtype_or(w->job->parallel_half, TIDE_FP32));
     zero12 *z = zero12_new(w, partition_gradients);
     init_groups(z);
     int64_t largest = 0;
@@ -500,7 +498,7 @@ static void zero_wrap(tide_wrapper *w, bool partition_gradients) {
     if (z->cpu_offload) {
         z->temp_grad_buffer_for_gpu_offload =
             tide_flat_of(m, zero12_name, largest, z->dtype, TIDE_FACTOR_COMMUNICATION);
-        if (tide_option_true(w->job, TIDE_OPTION_pin_memory, true))
+        if (w->job->parallel_pin_memory)
             tide_pin_host(m, largest * tide_dtype_bytes(z->dtype)); /* temp_grad_buffer_for_cpu_offload */
     }
     tide_tensor *zeros[2] = {NULL};
@@ -552,13 +550,7 @@ static void zero2_wrap(tide_wrapper *w) {
     zero_wrap(w, true);
 }
 
-const tide_strategy tide_zero1 = {.kind = "zero1",
-                                  .wrap = zero1_wrap,
-                                  .backward = zero_backward,
-                                  .update = zero_update_at_boundary,
-                                  .other_ranks = zero_other_ranks};
-const tide_strategy tide_zero2 = {.kind = "zero2",
-                                  .wrap = zero2_wrap,
-                                  .backward = zero_backward,
-                                  .update = zero_update_at_boundary,
-                                  .other_ranks = zero_other_ranks};
+const tide_strategy tide_zero1 = {
+    .wrap = zero1_wrap, .backward = zero_backward, .update = zero_update_at_boundary, .other_ranks = zero_other_ranks};
+const tide_strategy tide_zero2 = {
+    .wrap = zero2_wrap, .backward = zero_backward, .update = zero_update_at_boundary, .other_ranks = zero_other_ranks};

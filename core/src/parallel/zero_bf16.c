@@ -65,7 +65,7 @@ static void bf16_optimizer_wrap(tide_wrapper *w) {
 /* engine.py: buffered_allreduce_fallback. */
 static void bf16_optimizer_allreduce_fallback(const bf16_optimizer *z) {
     tide_machine *m = z->w->model->m;
-    tide_dtype as = tide_option_dtype(z->w->job, TIDE_OPTION_communication_data_type, TIDE_BF16);
+    tide_dtype as = tide_dtype_or(z->w->job->parallel_communication_data_type, TIDE_BF16);
     int64_t elements = 0;
     uint32_t count = 0;
     for (uint32_t i = 0; i < z->group_count; i++) {
@@ -119,7 +119,5 @@ static void bf16_optimizer_step(tide_wrapper *w) {
     tide_release(m, before);
 }
 
-const tide_strategy tide_zero_bf16 = {.kind = "zero1 in bf16",
-                                      .wrap = bf16_optimizer_wrap,
-                                      .backward = bf16_optimizer_backward,
-                                      .update = bf16_optimizer_step};
+const tide_strategy tide_zero_bf16 = {
+    .wrap = bf16_optimizer_wrap, .backward = bf16_optimizer_backward, .update = bf16_optimizer_step};

@@ -25,7 +25,8 @@ static bool measure(rank_need *of, tide_run *run, const tide_job *job) {
 }
 
 static void set_rank(tide_job *job, tide_arena *arena, int64_t rank) {
-    job->options[TIDE_OPTION_rank] = tide_format(arena, "%" PRId64, rank);
+    job->parallel_rank = rank;
+    job->values[TIDE_SET_parallel_rank] = tide_format(arena, "%" PRId64, rank);
 }
 
 static bool play_rank(tide_run *run, tide_job *job, int64_t rank, tide_arena *arena) {
@@ -38,14 +39,14 @@ static bool play_rank(tide_run *run, tide_job *job, int64_t rank, tide_arena *ar
 
 tide_run *tide_run_what_if(tide_description_cache *shelf, tide_job *job, tide_arena *arena, tide_arena *scratch,
                            tide_diagnostics *diags) {
-    if (shelf && tide_option_is(job, TIDE_OPTION_kind, "none")) return tide_run_next(shelf, job, arena, diags);
+    if (shelf && job->parallel_kind == TIDE_parallel_kind_none) return tide_run_next(shelf, job, arena, diags);
     tide_run *run = TIDE_NEW(arena, tide_run, 1);
     run->shelf = shelf;
     return tide_run_ranks(run, job, arena, scratch, diags) ? run : NULL;
 }
 
 bool tide_run_ranks(tide_run *run, tide_job *job, tide_arena *arena, tide_arena *scratch, tide_diagnostics *diags) {
-    bool is_free = !job->options[TIDE_OPTION_rank][0] && tide_option_int(job, TIDE_OPTION_dp, 1) > 1;
+    bool is_free = !tide_job_sets(job, TIDE_SET_parallel_rank) && job->parallel_dp > 1;
     if (!tide_run_job(run, job, arena, diags)) return false;
     if (!is_free) return true;
     int64_t greatest = 0, others[TIDE_OTHER_RANKS];

@@ -97,7 +97,8 @@ static tide_replay_config config_of(const tide_recorded_play *e, const tide_job 
 
 /* The card's own size of cuBLAS's workspace. */
 static void settle_workspaces(const tide_tape *t, const tide_job *job) {
-    if (t->workspace_site) t->sites[t->workspace_site - 1].bytes = (uint64_t)tide_cublas_workspace(job->capability);
+    if (t->workspace_site)
+        t->sites[t->workspace_site - 1].bytes = (uint64_t)tide_cublas_workspace((int)job->capability);
 }
 
 static bool report_nothing(const tide_recording *r, int64_t device, tide_diagnostics *diags) {

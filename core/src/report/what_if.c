@@ -13,7 +13,7 @@ static void keep_rows(tide_what_if *v, tide_arena *arena, const tide_job *job) {
     v->rows = TIDE_NEW(arena, tide_setting_row, job->row_count + 1);
     v->row_count = job->row_count;
     for (uint32_t i = 0; i < job->row_count; i++)
-        v->rows[i] = (tide_setting_row){tide_text_copy(arena, tide_text_of(job->rows[i].name)),
+        v->rows[i] = (tide_setting_row){job->rows[i].id, tide_text_copy(arena, tide_text_of(job->rows[i].name)),
                                         tide_text_copy(arena, tide_text_of(job->rows[i].value)), job->rows[i].origin};
 }
 
@@ -82,8 +82,8 @@ bool tide_warn_of_more(const tide_query *q, tide_run *run, const tide_job *job, 
                  {"adapter=none", "/settings/adapter",
                   "adapt fewer modules or at a lower rank, without copies (modules_to_save) and DoRA, or train the "
                   "model itself"}};
-    bool is_quantised = strcmp(job->quant, "none") != 0, is_training = strcmp(job->mode, "train") == 0;
-    if (!is_training || (!is_quantised && strcmp(job->adapter.method, "none") == 0)) return true;
+    bool is_quantised = job->quant != TIDE_quant_none, is_training = job->mode == TIDE_mode_train;
+    if (!is_training || (!is_quantised && job->adapter == TIDE_adapter_none)) return true;
     tide_event_source source = tide_job_events(run).source;
     tide_replay_config config = tide_job_config(job);
     tide_replay r;

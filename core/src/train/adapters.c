@@ -80,19 +80,25 @@ static tide_text layer_number(tide_text path, const tide_name_list *lists) {
     return found;
 }
 
+/* What a job's adapters are aimed at, once peft has chosen where the job does not say. */
+typedef struct aim {
+    const tide_job *job;
+    const char *target_modules, *feedforward_modules;
+} aim;
+
 static const char TARGETS[] = "/settings/adapter.target_modules";
 
-static bool is_in_layers(const tide_adapter *a, tide_text path) {
-    tide_text number = layer_number(path, &a->layers_pattern);
-    for (uint32_t i = 0; i < a->layers_to_transform.count; i++)
-        if (number.length && tide_text_is(number, a->layers_to_transform.names[i])) return true;
-    return a->layers_to_transform.count == 0;
+static bool is_in_layers(const aim *a, tide_text path) {
+    tide_text number = layer_number(path, &a->job->adapter_layers_pattern);
+    for (uint32_t i = 0; i < a->job->adapter_layers_to_transform.count; i++)
+        if (number.length && tide_text_is(number, a->job->adapter_layers_to_transform.names[i])) return true;
+    return a->job->adapter_layers_to_transform.count == 0;
 }
 
 /* A module to save, or inside of one: re.match("(^|.*\.)NAME($|\..*)"). */
-static bool is_saved(const tide_adapter *a, tide_text path) {
-    for (uint32_t i = 0; i < a->modules_to_save.count; i++) {
-        tide_text name = tide_text_of(a->modules_to_save.names[i]);
+static bool is_saved(const aim *a, tide_text path) {
+    for (uint32_t i = 0; i < a->job->adapter_modules_to_save.count; i++) {
+        tide_text name = tide_text_of(a->job->adapter_modules_to_save.names[i]);
         for (size_t at = 0; at + name.length <= path.length; at++) {
             bool begins = !at || path.at[at - 1] == '.',
                  ends = at + name.length == path.length || path.at[at + name.length] == '.';
@@ -135,10 +141,11 @@ static bool is_linear(const tide_class *of) {
            tide_text_is(of->base, "Linear");
 }
 
-static bool is_target(tide_model *model, const tide_adapter *a, uint32_t instance, uint32_t head) {
+static bool is_target(tide_model *model, const aim *a, uint32_t instance, uint32_t head) {
     tide_text path = tide_text_of(model->instances[instance].path);
     if (!path.length || is_saved(a, path)) return false;
-    if (*a->exclude_modules && is_aimed_at(model, "/settings/adapter.exclude_modules", a->exclude_modules, path))
+    if (*a->job->adapter_exclude_modules &&
+        is_aimed_at(model, "/settings/adapter.exclude_modules", a->job->adapter_exclude_modules, path))
         return false;
     if (strcmp(a->target_modules, "all-linear") == 0) {
         if (!is_linear(model->instances[instance].of) || instance == head) return false;
@@ -149,21 +156,22 @@ static bool is_target(tide_model *model, const tide_adapter *a, uint32_t instanc
 }
 
 /* rank_pattern: re.match("(.*\.)?(PATTERN)$") */
-static int64_t rank_of(tide_model *model, const tide_adapter *a, tide_text path) {
-    for (uint32_t i = 0; i < a->rank_pattern.count; i++) {
-        const char *equals = strrchr(a->rank_pattern.names[i], '=');
+static int64_t rank_of(tide_model *model, const aim *a, tide_text path) {
+    for (uint32_t i = 0; i < a->job->adapter_rank_pattern.count; i++) {
+        const char *equals = strrchr(a->job->adapter_rank_pattern.names[i], '=');
         int64_t rank = 0;
         if (!equals || !tide_text_to_i64(&rank, tide_text_of(equals + 1)) || rank < 1 || rank > 100000) {
             model->m->has_failed = true;
             tide_error(model->m->diags, TIDE_ERR_FIELD_TYPE, "/settings/adapter.rank_pattern",
                        "holds something that is no PATTERN=RANK", "write down_proj=8");
-            return a->r;
+            return a->job->adapter_r;
         }
-        const char *pattern = tide_format(model->m->arena, "(.*\\.)?(%.*s)", (int)(equals - a->rank_pattern.names[i]),
-                                          a->rank_pattern.names[i]);
+        const char *pattern =
+            tide_format(model->m->arena, "(.*\\.)?(%.*s)", (int)(equals - a->job->adapter_rank_pattern.names[i]),
+                        a->job->adapter_rank_pattern.names[i]);
         if (tide_regex_covers(tide_text_of(pattern), path) == TIDE_MATCH_YES) return rank;
     }
-    return a->r;
+    return a->job->adapter_r;
 }
 
 /* ---- quantised layers ---- */
@@ -181,20 +189,21 @@ static bool is_left(tide_model *model, const tide_job *job, uint32_t instance, u
     const tide_instance *of = &model->instances[instance];
     const tide_name_list *skip = &job->quant_skip;
     const tide_parameter_row *last = model->parameter_count ? &model->parameters[model->parameter_count - 1] : NULL;
-    bool is_head = instance == head || (!job->quant_loaded && tide_text_is(of->name, "lm_head"));
+    bool is_head = instance == head || (!job->quant_from_pretrained && tide_text_is(of->name, "lm_head"));
     for (uint32_t i = 0; i < skip->count; i++)
         if (is_kept(tide_text_of(of->path), tide_text_of(skip->names[i]), model->m->arena)) return true;
-    if (!job->quant_loaded || skip->count) return is_head && !job->quant_loaded;
+    if (!job->quant_from_pretrained || skip->count) return is_head && !job->quant_from_pretrained;
     return is_head || (last && last->module == instance && ends_with(tide_text_of(last->name), TIDE_TEXT(".weight")));
 }
 
 bool tide_quantise(tide_model *model, const tide_job *job) {
     uint32_t count, head = output_head(model), *modules = tide_model_modules(model, &count);
-    const char *besides = tide_format(model->m->arena, job->quant_loaded ? "%s_loaded" : "%s_by_hand", job->quant);
+    const char *besides = tide_format(model->m->arena, job->quant_from_pretrained ? "%s_loaded" : "%s_by_hand",
+                                      job->values[TIDE_SET_quant]);
     tide_value shared = {.kind = TIDE_VALUE_LIST, .list = tide_list_new(model->m)};
     for (uint32_t i = 0; i < count && !model->m->has_failed; i++) {
         const tide_class *of = model->instances[modules[i]].of;
-        const tide_json *class_name = class_for(model, job->quant, of->name);
+        const tide_json *class_name = class_for(model, job->values[TIDE_SET_quant], of->name);
         if (!class_name) class_name = class_for(model, besides, of->name);
         if (!class_name || is_left(model, job, modules[i], head)) continue;
         uint32_t made = tide_model_wrap(model, modules[i], class_name->text, &shared, 1);
@@ -244,8 +253,8 @@ static const tide_json *of_model_type(const tide_model *model, const tide_job *j
 }
 
 /* What IA3 aims at where the job does not say: peft's choice by the model_type. */
-static bool choose_ia3(tide_model *model, const tide_job *job, tide_adapter *a) {
-    const tide_json *pair = of_model_type(model, job, "ia3_targets");
+static bool choose_ia3(tide_model *model, aim *a) {
+    const tide_json *pair = of_model_type(model, a->job, "ia3_targets");
     bool is_known = pair && pair->kind == TIDE_JSON_ARRAY && pair->count == 2;
     if (!*a->target_modules && !is_known)
         return refuse_targets(
@@ -257,7 +266,7 @@ static bool choose_ia3(tide_model *model, const tide_job *job, tide_adapter *a) 
 }
 
 /* ia3/model.py, _check_feedforward: by the end of the path, dot or not. */
-static bool is_feedforward(const tide_adapter *a, tide_text path) {
+static bool is_feedforward(const aim *a, tide_text path) {
     tide_text rest = tide_text_of(a->feedforward_modules), name;
     if (is_pattern(rest.at)) return tide_regex_covers(rest, path) == TIDE_MATCH_YES;
     while (next_name(&rest, &name))
@@ -266,8 +275,8 @@ static bool is_feedforward(const tide_adapter *a, tide_text path) {
 }
 
 /* What an adapter's class takes besides the module: its rank, or for IA3 whether it rescales the input. */
-static tide_value argument_of(tide_model *model, const tide_adapter *a, tide_text path) {
-    if (strcmp(a->method, "ia3") == 0) return tide_of_bool(is_feedforward(a, path));
+static tide_value argument_of(tide_model *model, const aim *a, tide_text path) {
+    if (a->job->adapter == TIDE_adapter_ia3) return tide_of_bool(is_feedforward(a, path));
     tide_value rank = tide_of_int(rank_of(model, a, path));
     rank.symbol = tide_symbol_name(model->m, TIDE_TEXT("r"));
     return rank;
@@ -296,7 +305,7 @@ static const char *with_name(tide_model *model, const char *names, tide_text nam
 /* transformers_weight_conversion.py, _resolve_string_target_modules: of these models a regular expression stands for
  * the last names of what it covers, modules and parameters, and names of projections that experts had before they were
  * one tensor. */
-static const char *names_covered(tide_model *model, const tide_adapter *a, tide_text projections) {
+static const char *names_covered(tide_model *model, const aim *a, tide_text projections) {
     const char *names = "";
     uint32_t count, *modules = tide_model_modules(model, &count);
     for (uint32_t i = 0; i < count && !model->m->has_failed; i++) {
@@ -319,9 +328,9 @@ static const char *names_covered(tide_model *model, const tide_adapter *a, tide_
 }
 
 /* _convert_peft_config_moe: targets that peft turns into target_parameters. */
-static bool aims_at_experts(tide_model *model, const tide_job *job, tide_adapter *a) {
-    const tide_json *names = of_model_type(model, job, "fused_experts");
-    if (!names || names->kind != TIDE_JSON_STRING || strcmp(a->method, "lora") != 0) return false;
+static bool aims_at_experts(tide_model *model, aim *a) {
+    const tide_json *names = of_model_type(model, a->job, "fused_experts");
+    if (!names || names->kind != TIDE_JSON_STRING || a->job->adapter != TIDE_adapter_lora) return false;
     if (strcmp(a->target_modules, "all-linear") == 0) return true;
     if (is_pattern(a->target_modules)) a->target_modules = names_covered(model, a, names->text);
     tide_text targets = tide_text_of(a->target_modules), target;
@@ -330,15 +339,17 @@ static bool aims_at_experts(tide_model *model, const tide_job *job, tide_adapter
     return false;
 }
 
-static bool add_adapters(tide_model *model, const tide_adapter *a, bool is_loaded) {
+static bool add_adapters(tide_model *model, const aim *a, bool is_loaded) {
     uint32_t count, head = output_head(model), aimed_at = 0, *modules = tide_model_modules(model, &count);
     for (uint32_t i = 0; i < count && !model->m->has_failed; i++) {
         const tide_class *of = model->instances[modules[i]].of;
         const char *path = model->instances[modules[i]].path;
         if (!is_target(model, a, modules[i], head)) continue;
         const tide_json *class_name =
-            is_loaded ? adapter_class(model, tide_format(model->m->arena, "%s_kbit", a->method), of) : NULL;
-        if (!class_name) class_name = adapter_class(model, a->method, of);
+            is_loaded
+                ? adapter_class(model, tide_format(model->m->arena, "%s_kbit", a->job->values[TIDE_SET_adapter]), of)
+                : NULL;
+        if (!class_name) class_name = adapter_class(model, a->job->values[TIDE_SET_adapter], of);
         if (!class_name)
             return refuse_targets(model, TARGETS,
                                   tide_format(model->m->arena,
@@ -357,13 +368,14 @@ static bool add_adapters(tide_model *model, const tide_adapter *a, bool is_loade
 }
 
 /* utils/other.py, _set_trainable: by the end of the path, dot or not. */
-static bool save_modules(tide_model *model, const tide_adapter *a) {
+static bool save_modules(tide_model *model, const aim *a) {
     uint32_t count, *modules = tide_model_modules(model, &count);
-    bool is_found = a->modules_to_save.count == 0;
+    bool is_found = a->job->adapter_modules_to_save.count == 0;
     for (uint32_t i = 0; i < count && !model->m->has_failed; i++)
-        for (uint32_t k = 0; k < a->modules_to_save.count; k++)
+        for (uint32_t k = 0; k < a->job->adapter_modules_to_save.count; k++)
             if (model->instances[modules[i]].parent &&
-                ends_with(tide_text_of(model->instances[modules[i]].path), tide_text_of(a->modules_to_save.names[k]))) {
+                ends_with(tide_text_of(model->instances[modules[i]].path),
+                          tide_text_of(a->job->adapter_modules_to_save.names[k]))) {
                 tide_model_wrap(model, modules[i], TIDE_TEXT("ModulesToSaveWrapper"), NULL, 0);
                 is_found = true;
                 break;
@@ -385,14 +397,16 @@ static void cast_adapters(tide_model *model) {
 }
 
 /* What of the model trains besides its adapters. */
-static void choose_biases(tide_model *model, const tide_adapter *a) {
-    bool is_all = strcmp(a->bias, "all") == 0;
+static void choose_biases(tide_model *model, const aim *a) {
+    bool is_all = a->job->adapter_bias == TIDE_adapter_bias_all;
     for (uint32_t i = 0; i < model->parameter_count; i++) {
         tide_parameter_row *p = &model->parameters[i];
         bool is_bias = ends_with(tide_text_of(p->name), TIDE_TEXT(".bias"));
         bool is_adapted = is_adapter(model, model->instances[p->module].parent);
-        if (is_bias && (is_all || (strcmp(a->bias, "lora_only") == 0 && is_adapted))) p->tensor->requires_grad = true;
-        if (tide_is_named(p->name, a->also_train.names, a->also_train.count)) p->tensor->requires_grad = true;
+        if (is_bias && (is_all || (a->job->adapter_bias == TIDE_adapter_bias_lora_only && is_adapted)))
+            p->tensor->requires_grad = true;
+        if (tide_is_named(p->name, a->job->adapter_also_train.names, a->job->adapter_also_train.count))
+            p->tensor->requires_grad = true;
     }
 }
 
@@ -417,21 +431,22 @@ static void merge_and_unload(tide_model *model) {
 }
 
 bool tide_adapt(tide_model *model, const tide_job *job) {
-    tide_adapter a = job->adapter;
-    bool is_prompt = tide_is_prompt(job);
+    const char *targets = job->adapter_target_modules;
+    bool is_prompt = tide_job_prompts(job), is_lora = job->adapter == TIDE_adapter_lora;
+    aim a = {job, is_lora && !*targets ? "all-linear" : targets, job->adapter_feedforward_modules};
     freeze_all(model);
-    if (aims_at_experts(model, job, &a))
+    if (aims_at_experts(model, &a))
         return refuse_targets(
             model, TARGETS, "aims at experts, whose weights are no layers: peft's target_parameters are not expressed",
             "name linear layers, as adapter.target_modules=q_proj,k_proj,v_proj,o_proj");
-    if (strcmp(a.method, "ia3") == 0 && !choose_ia3(model, job, &a)) return false;
+    if (job->adapter == TIDE_adapter_ia3 && !choose_ia3(model, &a)) return false;
     if (!(is_prompt ? tide_add_prompt(model, job)
-                    : add_adapters(model, &a, job->quant_loaded) && save_modules(model, &a)))
+                    : add_adapters(model, &a, job->quant_from_pretrained) && save_modules(model, &a)))
         return false;
-    if (a.autocast_adapter_dtype) cast_adapters(model);
+    if (job->adapter_autocast_adapter_dtype) cast_adapters(model);
     tide_model_list_parameters(model);
     choose_saved(model);
     choose_biases(model, &a);
-    if (a.merged) merge_and_unload(model);
+    if (job->adapter_merged) merge_and_unload(model);
     return !model->m->has_failed;
 }

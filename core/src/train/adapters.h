@@ -15,9 +15,8 @@ void tide_prepare_kbit(tide_model *model);
  * after an error. */
 bool tide_adapt(tide_model *model, const tide_job *job);
 
-/* prompts.c: whether the method puts a prompt or a prefix before the model, and its wrapper around the root. False
- * after an error. */
-bool tide_is_prompt(const tide_job *job);
+/* prompts.c: of a method that puts a prompt or a prefix before the model, its wrapper around the root. False after an
+ * error. */
 bool tide_add_prompt(tide_model *model, const tide_job *job);
 
 /* Whether a parameter's name, with or without its leading "model.", starts with one of the prefixes. */

@@ -177,8 +177,8 @@ void tide_set_finder(tide_model *model, tide_finder *finder) {
  * their time. */
 static bool needs(const tide_job *job, tide_text name) {
     if (tide_text_is(name, "library/adapters") || tide_text_is(name, "library/prompts"))
-        return strcmp(job->adapter.method, "none") != 0;
-    if (tide_text_is(name, "library/quantised")) return strcmp(job->quant, "none") != 0;
+        return job->adapter != TIDE_adapter_none;
+    if (tide_text_is(name, "library/quantised")) return job->quant != TIDE_quant_none;
     if (tide_text_is(name, STAND_INS)) return false;
     return true;
 }
@@ -197,7 +197,8 @@ static bool take_attention(tide_run *run, const tide_job *job, const tide_descri
                            tide_diagnostics *diags) {
     const tide_json *only = tide_description_at(description, "attention");
     bool is_default = false;
-    if (!only || only->kind != TIDE_JSON_STRING || strcmp(job->attention, only->text.at) == 0) return true;
+    if (!only || only->kind != TIDE_JSON_STRING || tide_text_is(only->text, job->values[TIDE_SET_attention]))
+        return true;
     is_default_setting(job, TIDE_TEXT("attention"), &is_default);
     const char *text = tide_format(arena, "the model's class in transformers has %s attention alone", only->text.at);
     if (!is_default)

@@ -4,26 +4,18 @@
 
 #include <string.h>
 
-#include "base/units.h"
-
 /* ---- descriptions ---- */
 
-/* Settings that change what is played, but not what a name of a description means or which function is called first. */
-static bool is_of_play(const char *name) {
-    static const char *const names[] = {"gpu", "gpu_gib", "optimizer"};
-    for (size_t i = 0; i < TIDE_COUNT_OF(names); i++)
-        if (strcmp(name, names[i]) == 0) return true;
-    return tide_is_of_step(name) || strncmp(name, "parallel.", 9) == 0;
-}
-
-/* Whether two jobs have the same settings, but for those that `may_differ`. */
-static bool are_alike(const tide_setting_row *rows, uint32_t count, const tide_job *job,
-                      bool (*may_differ)(const char *name)) {
+/* Whether two jobs have the same settings, but for those that are read at `read` or later. */
+static bool are_alike(const tide_setting_row *rows, uint32_t count, const tide_job *job, tide_read read) {
     if (count != job->row_count) return false;
-    for (uint32_t i = 0; i < count; i++)
-        if (strcmp(rows[i].name, job->rows[i].name) != 0 || rows[i].origin != job->rows[i].origin ||
-            (strcmp(rows[i].value, job->rows[i].value) != 0 && !may_differ(job->rows[i].name)))
+    for (uint32_t i = 0; i < count; i++) {
+        const tide_setting_row *row = &job->rows[i];
+        bool may_differ = tide_setting_read_at(row->id) >= read;
+        if (rows[i].id != row->id || rows[i].origin != row->origin || strcmp(rows[i].name, row->name) != 0 ||
+            (!may_differ && strcmp(rows[i].value, row->value) != 0))
             return false;
+    }
     return true;
 }
 
@@ -32,7 +24,7 @@ void tide_take_descriptions(tide_run *run, const tide_job *job, tide_finder *fou
     tide_diagnostics *diags = run->machine.diags;
     tide_description_cache *shelf = job->description ? NULL : run->shelf;
     if (shelf) shelf->arena.escape = arena->escape;
-    if (shelf && shelf->is_filled && are_alike(shelf->rows, shelf->row_count, job, is_of_play)) {
+    if (shelf && shelf->is_filled && are_alike(shelf->rows, shelf->row_count, job, TIDE_READ_PLAY)) {
         run->descriptions = shelf->descriptions;
         run->descriptions.diags = diags;
         run->descriptions.user = found;
@@ -52,9 +44,9 @@ void tide_put_descriptions(tide_run *run, const tide_job *job) {
     if (!shelf->row_count) {
         tide_setting_row *rows = TIDE_NEW(&shelf->arena, tide_setting_row, job->row_count + 1);
         for (uint32_t i = 0; i < job->row_count; i++)
-            rows[i] = (tide_setting_row){tide_text_copy(&shelf->arena, tide_text_of(job->rows[i].name)),
-                                         tide_text_copy(&shelf->arena, tide_text_of(job->rows[i].value)),
-                                         job->rows[i].origin};
+            rows[i] = (tide_setting_row){
+                job->rows[i].id, tide_text_copy(&shelf->arena, tide_text_of(job->rows[i].name)),
+                tide_text_copy(&shelf->arena, tide_text_of(job->rows[i].value)), job->rows[i].origin};
         shelf->rows = rows;
         shelf->row_count = job->row_count;
     }
@@ -101,7 +93,7 @@ static bool take_kept(tide_description_cache *shelf, const tide_job *job, tide_d
 tide_run *tide_run_next(tide_description_cache *shelf, const tide_job *job, tide_arena *arena,
                         tide_diagnostics *diags) {
     const tide_job *before = shelf->loaded_for;
-    bool is_kept = before && shelf->is_filled && are_alike(before->rows, before->row_count, job, tide_is_of_step);
+    bool is_kept = before && shelf->is_filled && are_alike(before->rows, before->row_count, job, TIDE_READ_STEP);
     if (is_kept) {
         tide_diagnostics unheard;
         tide_diagnostics_init(&unheard, arena);

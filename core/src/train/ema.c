@@ -5,7 +5,7 @@
 
 struct tide_ema {
     tide_model *model;
-    const char *kind;
+    tide_ema_choice kind;
     tide_tensor **averages; /* one per parameter */
     bool is_begun;          /* AveragedModel copies the weights the first time */
 };
@@ -34,14 +34,14 @@ static void copy_model(tide_ema *ema) {
     for (; next < model->parameter_count; next++) ema->averages[next] = copy_of(m, model->parameters[next].tensor);
 }
 
-tide_ema *tide_ema_new(tide_model *model, const char *kind) {
+tide_ema *tide_ema_new(tide_model *model, tide_ema_choice kind) {
     tide_machine *m = model->m;
-    if (strcmp(kind, "none") == 0) return NULL;
+    if (kind == TIDE_ema_none) return NULL;
     tide_ema *ema = TIDE_NEW(m->arena, tide_ema, 1);
     *ema = (tide_ema){model, kind, TIDE_NEW(m->arena, tide_tensor *, model->parameter_count + 1), false};
     m->op = "EMA";
     m->state.factor = TIDE_FACTOR_OPTIMIZER;
-    if (strcmp(kind, "swa_utils") == 0) {
+    if (kind == TIDE_ema_swa_utils) {
         copy_model(ema);
     } else {
         for (uint32_t i = 0; i < model->parameter_count; i++) {
@@ -93,9 +93,9 @@ static void subtract_all(const tide_ema *ema) {
 void tide_ema_update(tide_ema *ema) {
     if (!ema) return;
     ema->model->m->op = "EMA";
-    if (strcmp(ema->kind, "diffusers") == 0)
+    if (ema->kind == TIDE_ema_diffusers)
         subtract_each(ema);
-    else if (strcmp(ema->kind, "diffusers_foreach") == 0)
+    else if (ema->kind == TIDE_ema_diffusers_foreach)
         subtract_all(ema);
     else if (ema->is_begun)
         lerp(ema);

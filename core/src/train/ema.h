@@ -2,14 +2,15 @@
 #ifndef TIDE_EMA_H
 #define TIDE_EMA_H
 
+#include "job/job.h"
 #include "lang/lang.h"
 
 typedef struct tide_ema tide_ema;
 
-/* Makes the copy, each tensor in its own dtype. kind: "swa_utils" for torch.optim.swa_utils.AveragedModel over
- * get_ema_multi_avg_fn(), which copies buffers too; "diffusers" or "diffusers_foreach" for diffusers'
- * training_utils.EMAModel. NULL for "none". */
-tide_ema *tide_ema_new(tide_model *model, const char *kind);
+/* Makes the copy, each tensor in its own dtype. swa_utils: torch.optim.swa_utils.AveragedModel over
+ * get_ema_multi_avg_fn(), which copies buffers too; diffusers and diffusers_foreach: diffusers'
+ * training_utils.EMAModel. NULL for none. */
+tide_ema *tide_ema_new(tide_model *model, tide_ema_choice kind);
 
 /* update_parameters(), or step(): after the optimizer's step. ema may be NULL. */
 void tide_ema_update(tide_ema *ema);

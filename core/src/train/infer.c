@@ -109,7 +109,7 @@ static void mark_cache(tide_machine *m, tide_value v) {
 static void greedy(generation *g, unsigned step, const tide_batch *batch) {
     tide_machine *m = &g->run->machine;
     tide_model *model = &g->run->model;
-    bool generates = strcmp(g->job->cache, "none") != 0 && !model->instances[model->root].of->never_generates;
+    bool generates = g->job->cache != TIDE_cache_none && !model->instances[model->root].of->never_generates;
     int64_t prompt = tide_model_setting(model, "seq")->integer;
     tide_value past = {.kind = TIDE_VALUE_LIST, .list = tide_list_new(m)};
     g->batch = *batch;
@@ -158,10 +158,9 @@ bool tide_infer(tide_run *run, const tide_job *job, const tide_batch *batch) {
     for (unsigned step = 1; step <= (unsigned)job->steps && !m->has_failed; step++) {
         generation g = {.run = run, .job = job};
         tide_timeline_mark(&m->timeline, step, TIDE_PHASE_LOAD);
-        tide_dtype autocast;
-        if (job->autocast && tide_dtype_named(tide_text_of(job->autocast), &autocast)) tide_autocast_begin(m, autocast);
+        if (job->autocast.is_set) tide_autocast_begin(m, job->autocast.dtype);
         greedy(&g, step, batch);
-        if (job->autocast) tide_autocast_end(m);
+        if (job->autocast.is_set) tide_autocast_end(m);
         tide_timeline_mark(&m->timeline, step, TIDE_PHASE_END);
     }
     return !m->has_failed;

@@ -103,20 +103,20 @@ static void backward(loop *l) {
     if (l->strategy == &alone) make_extra_grads(&l->run->model);
 }
 
-static bool zeroes_at(const loop *l, const char *where) {
+static bool zeroes_at(const loop *l, tide_zero_grad_at_choice where) {
     return l->wrapper.micro == 0 && l->optimizer && !l->main_grads && l->strategy == &alone &&
-           strcmp(l->job->zero_grad_at, where) == 0;
+           l->job->zero_grad_at == where;
 }
 
 static void zero_grad(loop *l) {
-    tide_zero_grad(l->optimizer, strcmp(l->job->zero_grad, "none") == 0);
+    tide_zero_grad(l->optimizer, l->job->zero_grad == TIDE_zero_grad_none);
 }
 
 static void micro_batch(loop *l, unsigned step) {
     tide_run *run = l->run;
     tide_machine *m = &run->machine;
     if (l->strategy->before_forward) l->strategy->before_forward(&l->wrapper);
-    if (l->job->autocast) tide_autocast_begin(m, tide_dtype_or_bf16(l->job->autocast));
+    if (l->job->autocast.is_set) tide_autocast_begin(m, l->job->autocast.dtype);
     tide_value output = tide_model_forward(&run->model, l->batch.names, l->batch.values, l->batch.count);
     if (m->has_failed) return;
     m->module = m->statement = 0; /* what follows is the loop's */
@@ -124,7 +124,7 @@ static void micro_batch(loop *l, unsigned step) {
     tide_tensor *loss = loss_of(m, output);
     tide_release_at(m, &l->loss);
     l->loss = loss;
-    if (l->job->autocast) tide_autocast_end(m);
+    if (l->job->autocast.is_set) tide_autocast_end(m);
     if (l->job->hold_outputs) {
         tide_value_release(m, l->held);
         bool is_apart = run->model.instances[run->model.root].of->loss_is_apart && output.kind == TIDE_VALUE_LIST &&
@@ -140,7 +140,7 @@ static void micro_batch(loop *l, unsigned step) {
     tide_timeline_mark(&m->timeline, step, TIDE_PHASE_FORWARD);
     tide_micro_batch_forward_ends(&l->repeats, &run->model);
     if (!l->loss || m->has_failed) return;
-    if (zeroes_at(l, "before_backward")) zero_grad(l);
+    if (zeroes_at(l, TIDE_zero_grad_at_before_backward)) zero_grad(l);
     backward(l);
     if (l->strategy != &alone) tide_release_at(m, &l->loss); /* del loss */
     tide_timeline_mark(&m->timeline, step, TIDE_PHASE_BACKWARD);
@@ -154,17 +154,17 @@ static void update(loop *l, unsigned step) {
     if (l->strategy->update) {
         l->strategy->update(&l->wrapper);
     } else if (l->main_grads) {
-        tide_main_grads_step(l->main_grads, l->job->clips);
-    } else if (strcmp(l->job->optimizer, "none") != 0 && run->trainable > 0) {
-        if (l->job->scaler && l->job->clips) tide_scaler_unscale(&run->model, &l->scaler);
-        if (l->job->clips) tide_clip_grad_norm(l->optimizer);
+        tide_main_grads_step(l->main_grads, l->job->clip > 0);
+    } else if (l->job->optimizer != TIDE_optimizer_none && run->trainable > 0) {
+        if (l->job->scaler && l->job->clip > 0) tide_scaler_unscale(&run->model, &l->scaler);
+        if (l->job->clip > 0) tide_clip_grad_norm(l->optimizer);
         if (l->job->scaler) {
             tide_scaler_step(&run->model, &l->scaler, l->optimizer);
             tide_scaler_update(&run->model, &l->scaler);
         } else {
             tide_optimizer_step(l->optimizer);
         }
-        if (strcmp(l->job->zero_grad_at, "after_step") == 0) zero_grad(l);
+        if (l->job->zero_grad_at == TIDE_zero_grad_at_after_step) zero_grad(l);
     }
     tide_ema_update(l->ema);
     tide_timeline_mark(&m->timeline, step, TIDE_PHASE_OPTIMIZER);
@@ -173,7 +173,8 @@ static void update(loop *l, unsigned step) {
 /* Played, or taken from one that began alike. What strategies and held outputs keep is not looked at. */
 static void next_micro_batch(loop *l, unsigned step) {
     tide_model *model = &l->run->model;
-    if (l->strategy != &alone || l->job->hold_outputs || l->run->plays_all || zeroes_at(l, "before_backward")) {
+    if (l->strategy != &alone || l->job->hold_outputs || l->run->plays_all ||
+        zeroes_at(l, TIDE_zero_grad_at_before_backward)) {
         micro_batch(l, step);
         return;
     }
@@ -216,7 +217,7 @@ static bool play(loop *l) {
         for (int64_t i = 0; i < l->job->grad_accum && !m->has_failed; i++) {
             l->wrapper.micro = (uint32_t)i;
             l->wrapper.is_last = i == l->job->grad_accum - 1;
-            if (zeroes_at(l, "before_forward")) zero_grad(l);
+            if (zeroes_at(l, TIDE_zero_grad_at_before_forward)) zero_grad(l);
             next_micro_batch(l, step);
             if (step == 1 && i == 0 && !m->has_failed && is_too_long(l, before)) return false;
         }
@@ -233,19 +234,13 @@ static bool wrap(loop *l) {
     const tide_job *job = l->job;
     l->strategy = tide_strategy_find(job);
     if (!l->strategy) l->strategy = &alone;
-    if (tide_option_is(job, TIDE_OPTION_kind, "none")) return true;
+    if (job->parallel_kind == TIDE_parallel_kind_none) return true;
     if (l->strategy == &alone)
         return tide_error(run->machine.diags, TIDE_ERR_UNSUPPORTED, "/settings/parallel.kind",
-                          tide_format(run->machine.arena, "%s is not described", job->options[TIDE_OPTION_kind]), NULL);
+                          tide_format(run->machine.arena, "%s is not described", job->values[TIDE_SET_parallel_kind]),
+                          NULL);
     l->optimizer = tide_optimizer_new(&run->model, job->optimizer, job->param_groups);
-    l->wrapper = (tide_wrapper){&run->model,
-                                job,
-                                l->optimizer,
-                                tide_option_int(job, TIDE_OPTION_dp, 1),
-                                tide_option_int(job, TIDE_OPTION_rank, 0),
-                                true,
-                                0,
-                                NULL};
+    l->wrapper = (tide_wrapper){&run->model, job, l->optimizer, job->parallel_dp, job->parallel_rank, true, 0, NULL};
     l->strategy->wrap(&l->wrapper);
     if (l->strategy->other_ranks && !run->machine.has_failed)
         run->other_rank_count = l->strategy->other_ranks(&l->wrapper, run->other_ranks);
@@ -255,17 +250,18 @@ static bool wrap(loop *l) {
 
 bool tide_play_loop(tide_run *run, const tide_job *job) {
     tide_machine *m = &run->machine;
-    bool is_training = strcmp(job->mode, "train") == 0;
+    bool is_training = job->mode == TIDE_mode_train;
     loop l = {.run = run, .job = job};
     if (!wrap(&l) || !make_batch(run, job, &l.batch, m->diags)) return false;
-    if (strcmp(job->quant, "none") != 0 && job->kbit_prepare && is_training)
+    if (job->quant != TIDE_quant_none && job->kbit_prepare && is_training)
         tide_model_setting(&run->model, "model_dtype")->dtype = TIDE_FP32; /* self.dtype */
     if (!is_training) return tide_infer(run, job, &l.batch);
     m->module = m->statement = 0;
     if (!l.optimizer) l.optimizer = tide_optimizer_new(&run->model, job->optimizer, job->param_groups);
-    if (job->has_main_grads && run->trainable > 0) l.main_grads = tide_main_grads_new(&run->model, l.optimizer);
+    if (job->main_grads != TIDE_main_grads_none && run->trainable > 0)
+        l.main_grads = tide_main_grads_new(&run->model, l.optimizer);
     l.ema = tide_ema_new(&run->model, job->ema);
-    if (job->scaler && !tide_scaler_takes(&run->model, l.optimizer, job->clips)) return false;
+    if (job->scaler && !tide_scaler_takes(&run->model, l.optimizer, job->clip > 0)) return false;
     tide_timeline_mark(&m->timeline, 0, TIDE_PHASE_LOAD);
     return play(&l);
 }

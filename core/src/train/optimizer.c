@@ -119,21 +119,16 @@ static void play_turns(tide_optimizer *optimizer, tide_function *function, param
     claim(m, optimizer->shared);
 }
 
-static const row *row_named(const char *name) {
-    for (size_t i = 0; i < TIDE_COUNT_OF(rows); i++)
-        if (strcmp(rows[i].name, name) == 0) return &rows[i];
-    return &rows[0];
-}
-
-tide_optimizer *tide_optimizer_new(tide_model *model, const char *name, const char *groups) {
+tide_optimizer *tide_optimizer_new(tide_model *model, tide_optimizer_choice choice, tide_param_groups_choice groups) {
     tide_machine *m = model->m;
     tide_optimizer *optimizer = TIDE_NEW(m->arena, tide_optimizer, 1);
     optimizer->model = model;
-    optimizer->row = row_named(name);
+    optimizer->row = &rows[choice];
+    const char *name = optimizer->row->name;
     bool is_of_matrices = optimizer->row->made == 'm';
-    if (is_of_matrices) optimizer->rest = row_named("adamw");
+    if (is_of_matrices) optimizer->rest = &rows[TIDE_optimizer_adamw];
     optimizer->parameters = TIDE_NEW(m->arena, parameter_state, model->parameter_count + 1);
-    bool has_two = optimizer->has_two_groups = strcmp(groups, "trainer") == 0 && !is_of_matrices;
+    bool has_two = optimizer->has_two_groups = groups == TIDE_param_groups_trainer && !is_of_matrices;
     for (int group = 0; group < 2; group++) {
         for (uint32_t i = 0; i < model->parameter_count; i++) {
             const tide_parameter_row *p = &model->parameters[i];
@@ -318,7 +313,7 @@ void tide_clip_grad_norm(tide_optimizer *optimizer) {
 bool tide_scaler_takes(tide_model *model, const tide_optimizer *optimizer, bool clips) {
     tide_machine *m = model->m;
     const char *what = NULL;
-    if (strcmp(optimizer->row->name, "none") == 0) return true;
+    if (optimizer->row == &rows[TIDE_optimizer_none]) return true;
     for (uint32_t i = 0; i < optimizer->count && !what; i++) {
         if (optimizer->parameters[i].tensor->dtype == TIDE_BF16)
             what = "GradScaler cannot unscale the gradients of bf16 weights; bf16 needs no scaler";

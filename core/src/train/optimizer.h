@@ -2,6 +2,7 @@
 #ifndef TIDE_OPTIMIZER_H
 #define TIDE_OPTIMIZER_H
 
+#include "job/job.h"
 #include "lang/lang.h"
 
 typedef struct tide_optimizer tide_optimizer;
@@ -13,8 +14,8 @@ typedef struct tide_optimized {
     uint32_t group; /* 0, or 1: the HF Trainer's second group, without weight decay */
 } tide_optimized;
 
-/* Over the parameters that train. groups: "one", or "trainer" for norms and biases in a group of their own. */
-tide_optimizer *tide_optimizer_new(tide_model *model, const char *name, const char *groups);
+/* Over the parameters that train, in one group, or with norms and biases in a group of their own. */
+tide_optimizer *tide_optimizer_new(tide_model *model, tide_optimizer_choice choice, tide_param_groups_choice groups);
 
 /* torch.nn.utils.clip_grad_norm_ over what the optimizer updates, in the order of parameters. */
 void tide_clip_grad_norm(tide_optimizer *optimizer);

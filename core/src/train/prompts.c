@@ -62,22 +62,10 @@ static bool is_seq2seq(tide_model *model) {
 }
 
 static const struct {
-    const char *method, *class_name, *seq2seq; /* NULL: not described */
-} wrappers[] = {{"prompt_tuning", "PromptTuning", "PromptTuningSeq2Seq"},
-                {"p_tuning", "PTuning", "PTuningSeq2Seq"},
-                {"prefix_tuning", "PrefixTuning", NULL}};
-
-enum { WRAPPER_COUNT = TIDE_COUNT_OF(wrappers) };
-
-static size_t wrapper_of(const tide_job *job) {
-    size_t of = 0;
-    while (of < WRAPPER_COUNT && strcmp(wrappers[of].method, job->adapter.method) != 0) of++;
-    return of;
-}
-
-bool tide_is_prompt(const tide_job *job) {
-    return wrapper_of(job) < WRAPPER_COUNT;
-}
+    const char *class_name, *seq2seq; /* NULL: not described */
+} wrappers[] = {[TIDE_adapter_prompt_tuning] = {"PromptTuning", "PromptTuningSeq2Seq"},
+                [TIDE_adapter_p_tuning] = {"PTuning", "PTuningSeq2Seq"},
+                [TIDE_adapter_prefix_tuning] = {"PrefixTuning", NULL}};
 
 static tide_value size_named(tide_model *model, int64_t n, const char *name) {
     tide_value v = tide_of_int(n);
@@ -88,21 +76,20 @@ static tide_value size_named(tide_model *model, int64_t n, const char *name) {
 /* utils/other.py, _prepare_prompt_learning_config */
 bool tide_add_prompt(tide_model *model, const tide_job *job) {
     const tide_json *config = text_config(job);
-    size_t of = wrapper_of(job);
-    bool is_prefix = strcmp(job->adapter.method, "prefix_tuning") == 0;
+    bool is_prefix = job->adapter == TIDE_adapter_prefix_tuning;
     uint32_t embeddings = word_embeddings(model, job);
     int64_t layers = FIRST_OF(config, "num_hidden_layers", "num_layers", "n_layer"),
             width = FIRST_OF(config, "hidden_size", "n_embd", "d_model");
     int64_t heads = FIRST_OF(config, "num_attention_heads", "n_head", "num_heads", "encoder_attention_heads");
     int64_t kv_heads = FIRST_OF(config, "num_key_value_heads"), head_dim = FIRST_OF(config, "head_dim");
-    const char *class_name = is_causal(model, job) ? wrappers[of].class_name
-                             : is_seq2seq(model)   ? wrappers[of].seq2seq
+    const char *class_name = is_causal(model, job) ? wrappers[job->adapter].class_name
+                             : is_seq2seq(model)   ? wrappers[job->adapter].seq2seq
                                                    : NULL;
     if (!embeddings || !layers || !heads || !width || !class_name)
         return refuse(model,
                       tide_format(model->m->arena, "is %s, which is described for language models that are decoders%s",
-                                  job->adapter.method,
-                                  wrappers[of].seq2seq ? ", or take embeddings for their encoder" : " alone"),
+                                  job->values[TIDE_SET_adapter],
+                                  wrappers[job->adapter].seq2seq ? ", or take embeddings for their encoder" : " alone"),
                       "give lora or ia3");
     if (is_prefix && model->state.is_checkpointing)
         return refuse(model, "is prefix_tuning, which peft refuses with gradient checkpointing",
@@ -112,17 +99,17 @@ bool tide_add_prompt(tide_model *model, const tide_job *job) {
         embeddings = tide_model_wrap(model, embeddings, TIDE_TEXT("GivenEmbedding"), NULL, 0);
     if (!head_dim) head_dim = width / heads;
     if (is_prefix && kv_heads) heads = kv_heads;
-    int64_t token_dim = is_prefix ? heads * head_dim : width, encoder = job->adapter.encoder_hidden_size;
+    int64_t token_dim = is_prefix ? heads * head_dim : width, encoder = job->adapter_encoder_hidden_size;
     tide_value arguments[] = {{.kind = TIDE_VALUE_MODULE, .module = embeddings},
-                              size_named(model, job->adapter.virtual_tokens, "virtual"),
+                              size_named(model, job->adapter_num_virtual_tokens, "virtual"),
                               size_named(model, token_dim, "token_dim"),
                               size_named(model, layers, "layers"),
                               size_named(model, heads, "heads"),
                               size_named(model, encoder ? encoder : token_dim, "encoder"),
-                              tide_of_bool(job->adapter.prefix_projection),
+                              tide_of_bool(job->adapter_prefix_projection),
                               tide_of_bool(takes_embeds)};
     uint32_t made = tide_model_wrap(model, model->root, tide_text_of(class_name), arguments, TIDE_COUNT_OF(arguments));
     if (made) tide_model_call(model, made, TIDE_TEXT("init"), TIDE_FACTOR_PARAMETER);
-    if (is_prefix) *tide_model_setting(model, "past_length") = tide_of_int(job->adapter.virtual_tokens);
+    if (is_prefix) *tide_model_setting(model, "past_length") = tide_of_int(job->adapter_num_virtual_tokens);
     return made != 0;
 }

@@ -1,27 +1,22 @@
 /* A run: the model loaded as from_pretrained() and .to("cuda") do it, then the loop. */
 #include "train/run.h"
 
-#include <string.h>
-
 #include "memo/layer_memo.h"
 #include "train/adapters.h"
 #include "train/weights.h"
 
-static tide_sdpa_choice sdpa_of(const char *name) {
-    if (strcmp(name, "flash") == 0) return TIDE_SDPA_FLASH;
-    if (strcmp(name, "efficient") == 0) return TIDE_SDPA_EFFICIENT;
-    if (strcmp(name, "math") == 0) return TIDE_SDPA_MATH;
-    if (strcmp(name, "cudnn") == 0) return TIDE_SDPA_CUDNN;
-    return TIDE_SDPA_DEFAULT;
-}
+static const tide_sdpa_choice sdpa_of[] = {[TIDE_sdpa_backend_default] = TIDE_SDPA_DEFAULT,
+                                           [TIDE_sdpa_backend_flash] = TIDE_SDPA_FLASH,
+                                           [TIDE_sdpa_backend_efficient] = TIDE_SDPA_EFFICIENT,
+                                           [TIDE_sdpa_backend_math] = TIDE_SDPA_MATH,
+                                           [TIDE_sdpa_backend_cudnn] = TIDE_SDPA_CUDNN};
 
 static void prepare(tide_run *run, const tide_job *job, tide_arena *arena, tide_diagnostics *diags) {
     tide_machine *m = &run->machine;
     tide_machine_init(m, arena, diags);
-    m->device = (tide_device){job->capability, job->has_gpu ? job->gpu.sms : 132,
-                              job->has_gpu ? job->gpu.threads_per_sm : 2048};
-    m->sdpa = sdpa_of(job->sdpa_backend);
-    m->state.keeps_workspaces = job->keeps_workspaces;
+    m->device = (tide_device){(int)job->capability, job->gpu.sms, job->gpu.threads_per_sm};
+    m->sdpa = sdpa_of[job->sdpa_backend];
+    m->state.keeps_workspaces = job->gemm_workspace == TIDE_gemm_workspace_kept;
     tide_finder *found = TIDE_NEW(arena, tide_finder, 1);
     *found = (tide_finder){job, arena, run, diags, false};
     tide_take_descriptions(run, job, found);
@@ -29,12 +24,13 @@ static void prepare(tide_run *run, const tide_job *job, tide_arena *arena, tide_
     if (run->descriptions.first) run->model.size_names = run->shelf->size_names;
     tide_set_finder(&run->model, found);
     if (!run->plays_all) run->model.call = tide_call_memoized;
-    run->model.state.dtype = tide_dtype_or_bf16(job->dtype);
-    run->model.state.is_checkpointing = strcmp(job->checkpointing, "none") != 0;
-    run->model.state.is_reentrant = strcmp(job->checkpointing, "full_reentrant") == 0;
+    run->model.state.dtype = tide_dtype_or(job->dtype, TIDE_BF16);
+    run->model.state.is_checkpointing = job->checkpointing != TIDE_checkpointing_none;
+    run->model.state.is_reentrant = job->checkpointing == TIDE_checkpointing_full_reentrant;
     const tide_json *cache = tide_json_at(job->config, "use_cache");
-    bool uses_cache = job->use_cache < 0 ? !cache || cache->is_true : job->use_cache;
-    if (strcmp(job->mode, "train") != 0) run->model.state.is_checkpointing = false;
+    bool uses_cache =
+        job->use_cache == TIDE_use_cache_default ? !cache || cache->is_true : job->use_cache == TIDE_use_cache_true_;
+    if (job->mode != TIDE_mode_train) run->model.state.is_checkpointing = false;
     if (run->model.state.is_checkpointing) uses_cache = false; /* transformers switches the cache off */
     tide_set_model_settings(run, job, uses_cache);
     if (job->packing && uses_cache)
@@ -53,7 +49,7 @@ tide_description *tide_run_description(tide_run *run, const tide_job *job, tide_
 /* modeling_utils.py, caching_allocator_warmup: one block of the size of the weights, as they will be kept. */
 static void warm_up(tide_run *run, const tide_job *job) {
     int64_t bytes = 0;
-    if (strcmp(job->load, "warmup") != 0) return;
+    if (job->load != TIDE_load_warmup) return;
     for (uint32_t i = 0; i < run->model.parameter_count; i++) {
         const tide_tensor *t = run->model.parameters[i].tensor;
         bytes += t->dtype == TIDE_UINT8 ? tide_bytes(t) / 2 : tide_bytes(t); /* two of 4 bits in a byte */
@@ -80,11 +76,11 @@ bool tide_load(tide_run *run, const tide_job *job, tide_arena *arena, tide_diagn
     if (!tide_make_model(run, job) || !check_checkpointing(run, arena, diags)) return false;
     tide_check_unread(run, job);
     if (!tide_compare_weights(&run->model, job, run->stand_in_of != NULL)) return false;
-    bool is_training = strcmp(job->mode, "train") == 0;
-    bool is_quantised = strcmp(job->quant, "none") != 0;
-    if (!job->quant_loaded) warm_up(run, job);
+    bool is_training = job->mode == TIDE_mode_train;
+    bool is_quantised = job->quant != TIDE_quant_none;
+    if (!job->quant_from_pretrained) warm_up(run, job);
     if (is_quantised && !tide_quantise(&run->model, job)) return false;
-    if (job->quant_loaded) warm_up(run, job);
+    if (job->quant_from_pretrained) warm_up(run, job);
     if (!tide_check_prefixes(run, job)) return false;
     const tide_strategy *strategy = tide_strategy_find(job);
     if (strategy && strategy->load) strategy->load(&run->model, job);
@@ -92,7 +88,7 @@ bool tide_load(tide_run *run, const tide_job *job, tide_arena *arena, tide_diagn
     tide_choose_trainable(run, job);
     if (is_quantised && job->kbit_prepare && is_training) tide_prepare_kbit(&run->model);
     if (run->model.state.is_checkpointing) tide_model_require_input_grads(&run->model);
-    if (strcmp(job->adapter.method, "none") != 0 && !tide_adapt(&run->model, job)) return false;
+    if (job->adapter != TIDE_adapter_none && !tide_adapt(&run->model, job)) return false;
     tide_count_parameters(run);
     tide_timeline_mark(&m->timeline, 0, TIDE_PHASE_LOAD);
     return !m->has_failed;
@@ -101,13 +97,13 @@ bool tide_load(tide_run *run, const tide_job *job, tide_arena *arena, tide_diagn
 bool tide_play(tide_run *run, const tide_job *job) {
     tide_diagnostics *diags = run->machine.diags;
     if (!tide_play_loop(run, job)) return false;
-    if (strcmp(job->mode, "train") != 0) return true;
+    if (job->mode != TIDE_mode_train) return true;
     if (job->packing && !tide_model_setting(&run->model, "packing_is_read")->truth)
         return tide_error(diags, TIDE_ERR_UNSUPPORTED, "/settings/packing",
                           "the model's description does not take position_ids", "leave it out");
-    bool is_liger = strcmp(job->loss, "liger") == 0,
+    bool is_liger = job->loss == TIDE_loss_liger,
          is_read = tide_model_setting(&run->model, is_liger ? "loss_is_fused" : "loss_is_read")->truth;
-    if (strcmp(job->loss, "default") != 0 && !is_read)
+    if (job->loss != TIDE_loss_default && !is_read)
         tide_report(diags, TIDE_WARNING, TIDE_ERR_UNSUPPORTED, "/settings/loss",
                     "changes nothing: the model's description does not read it", NULL);
     return true;

@@ -26,9 +26,6 @@ bool tide_make_model(tide_run *run, const tide_job *job);
 
 /* ---- model_settings.c ---- */
 
-tide_dtype tide_dtype_or_bf16(const char *name);
-/* Settings that are read when the model is there already. */
-bool tide_is_of_step(const char *name);
 /* What forward() may ask for. */
 void tide_set_model_settings(tide_run *run, const tide_job *job, bool uses_cache);
 

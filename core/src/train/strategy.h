@@ -19,7 +19,6 @@ typedef struct tide_wrapper {
 
 /* Members may be NULL: nothing happens, or what happens on one GPU. */
 typedef struct tide_strategy {
-    const char *kind;
     const char *dialect; /* of descriptions: models are written anew for this framework; NULL: Hugging Face's */
     /* Before the model comes to the device. */
     void (*load)(tide_model *model, const tide_job *job);

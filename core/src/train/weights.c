@@ -229,7 +229,8 @@ static void say_dtypes(matcher *m) {
         tide_report(m->model->m->diags, TIDE_ASSUMPTION, TIDE_OK, "/checkpoint",
                     tide_format(m->model->m->arena,
                                 "%u of %u tensors are stored in another type than dtype=%s, as %s: loading casts them",
-                                others, m->stored->count, m->job->dtype, tide_text_copy(m->model->m->arena, found)),
+                                others, m->stored->count, m->job->values[TIDE_SET_dtype],
+                                tide_text_copy(m->model->m->arena, found)),
                     NULL);
 }
 
@@ -293,7 +294,7 @@ static void say_index(const tide_checkpoint *c, tide_model *model, const tide_jo
             tide_format(model->m->arena,
                         "%s tells of %lld bytes in %u tensors; the model has %lld bytes in %u parameters in dtype=%s",
                         c->index_file, (long long)c->total_size, c->index->count, (long long)bytes,
-                        model->parameter_count, job->dtype),
+                        model->parameter_count, job->values[TIDE_SET_dtype]),
             "give the headers of its files: they have the shapes");
     else
         tide_report(model->m->diags, TIDE_ASSUMPTION, TIDE_OK, "/checkpoint",
@@ -318,7 +319,7 @@ bool tide_compare_weights(tide_model *model, const tide_job *job, bool is_stand_
     if (is_stand_in) {
         match_shapes(&m);
         take_over(&m);
-    } else if (strcmp(job->quant, "none") == 0 && differs(&m)) {
+    } else if (job->quant == TIDE_quant_none && differs(&m)) {
         say_missing(&m);
         say_extra(&m);
     } else {

@@ -1,4 +1,4 @@
-/* peft's adapters: adapter_config.json as settings, and the settings adapter.KEY as a job has them. */
+/* adapter_config.json: peft's adapters as settings. */
 #include "job/readers/readers.h"
 
 #include "base/units.h"
@@ -105,44 +105,3 @@ static void read_adapter(tide_reading *r, tide_json *root) {
 }
 
 const tide_reader tide_adapter_reader = {.title = "a PEFT configuration", .marks = "peft_type", .read = read_adapter};
-
-/* ---- settings ---- */
-
-/* The method that the settings given need, where none is: the first that reads all of them. */
-static const char *implied_method(const tide_arguments *arguments) {
-    if (arguments->method) return arguments->method;
-    for (unsigned id = TIDE_SET_adapter_r; id <= TIDE_SET_adapter_merged; id++) {
-        tide_text kinds = tide_text_of(tide_setting_wants(&tide_settings[id])), first, choice;
-        if (!arguments->is_given[id] || !tide_piece_next(&kinds, '|', &first)) continue;
-        for (uint32_t i = 0; (choice = tide_setting_choice(&tide_settings[TIDE_SET_adapter], i)).length; i++)
-            if (tide_text_starts(choice, first)) return tide_text_copy(arguments->arena, choice);
-    }
-    return "none";
-}
-
-void tide_adapter_fill(tide_arguments *arguments, tide_adapter *a) {
-    int64_t dropout = 0;
-    if (!arguments->is_given[TIDE_SET_adapter]) arguments->values[TIDE_SET_adapter] = implied_method(arguments);
-    tide_decimal_read(&dropout, tide_text_of(arguments->values[TIDE_SET_adapter_dropout]));
-    *a = (tide_adapter){.method = arguments->values[TIDE_SET_adapter],
-                        .r = tide_argument_int(arguments, TIDE_SET_adapter_r),
-                        .virtual_tokens = tide_argument_int(arguments, TIDE_SET_adapter_num_virtual_tokens),
-                        .encoder_hidden_size = tide_argument_int(arguments, TIDE_SET_adapter_encoder_hidden_size),
-                        .dropout = (double)dropout / (double)TIDE_PICO,
-                        .target_modules = arguments->values[TIDE_SET_adapter_target_modules],
-                        .feedforward_modules = arguments->values[TIDE_SET_adapter_feedforward_modules],
-                        .exclude_modules = arguments->values[TIDE_SET_adapter_exclude_modules],
-                        .layers_to_transform = tide_argument_names(arguments, TIDE_SET_adapter_layers_to_transform),
-                        .layers_pattern = tide_argument_names(arguments, TIDE_SET_adapter_layers_pattern),
-                        .rank_pattern = tide_argument_names(arguments, TIDE_SET_adapter_rank_pattern),
-                        .modules_to_save = tide_argument_names(arguments, TIDE_SET_adapter_modules_to_save),
-                        .also_train = tide_argument_names(arguments, TIDE_SET_adapter_also_train),
-                        .bias = arguments->values[TIDE_SET_adapter_bias],
-                        .lora_bias = tide_argument_is_true(arguments, TIDE_SET_adapter_lora_bias),
-                        .dora = tide_argument_is_true(arguments, TIDE_SET_adapter_dora),
-                        .prefix_projection = tide_argument_is_true(arguments, TIDE_SET_adapter_prefix_projection),
-                        .autocast_adapter_dtype =
-                            tide_argument_is_true(arguments, TIDE_SET_adapter_autocast_adapter_dtype),
-                        .merged = tide_argument_is_true(arguments, TIDE_SET_adapter_merged)};
-    if (strcmp(a->method, "lora") == 0 && !*a->target_modules) a->target_modules = "all-linear";
-}

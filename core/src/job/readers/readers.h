@@ -68,9 +68,6 @@ tide_text tide_base_name(tide_text path);
 bool tide_entry_read(tide_inputs *inputs, tide_arena *arena, const tide_json *entry, const char *place,
                      tide_diagnostics *diags);
 
-/* adapter.c: the settings adapter.KEY of a job. */
-void tide_adapter_fill(tide_arguments *arguments, tide_adapter *adapter);
-
 /* quantization.c: "quantization_config" as settings; false if it is of a kind that is not expressed. */
 bool tide_quantization_read(tide_arguments *arguments, const tide_json *from);
 

@@ -1,0 +1,100 @@
+/* What descriptions of models see of a job: the settings with a .variable, and objects of settings. */
+#include "job/settings.h"
+
+#include <string.h>
+
+static void add(tide_variable *variables, uint32_t *count, tide_variable variable) {
+    if (*count < TIDE_VARIABLES_MOST) variables[(*count)++] = variable;
+}
+
+static void add_int(tide_variable *variables, uint32_t *count, const tide_setting *setting, const char *name,
+                    int64_t value) {
+    add(variables, count,
+        (tide_variable){.name = name, .kind = TIDE_VARIABLE_INT, .integer = value, .read = setting->read});
+}
+
+/* NAME_frames, NAME_height, NAME_width. */
+static void add_pixels(tide_arena *arena, tide_variable *variables, uint32_t *count, const tide_setting *setting,
+                       const tide_pixels *pixels) {
+    bool has_frames = tide_text_starts(tide_text_of(setting->unit), TIDE_TEXT("frames"));
+    const char *name = setting->variable;
+    if (has_frames) add_int(variables, count, setting, tide_format(arena, "%s_frames", name), pixels->frames);
+    add_int(variables, count, setting, tide_format(arena, "%s_height", name), pixels->height);
+    add_int(variables, count, setting, tide_format(arena, "%s_width", name), pixels->width);
+}
+
+uint32_t tide_job_variables(tide_arena *arena, const tide_job *job, tide_variable *variables) {
+    uint32_t count = 0;
+    for (unsigned id = 0; id < TIDE_SET_COUNT; id++) {
+        const tide_setting *setting = &tide_settings[id];
+        const void *field = (const char *)job + setting->offset;
+        tide_variable v = {.name = setting->variable, .read = setting->read, .text = job->values[id]};
+        if (!setting->variable) continue;
+        if (setting->type == TIDE_SETTING_SIZE) {
+            add_pixels(arena, variables, &count, setting, field);
+        } else if (setting->type == TIDE_SETTING_INT) {
+            add_int(variables, &count, setting, v.name, *(const int64_t *)field);
+        } else if (setting->type == TIDE_SETTING_BOOL) {
+            v.kind = TIDE_VARIABLE_BOOL, v.is_true = *(const bool *)field;
+            add(variables, &count, v);
+        } else if (setting->type == TIDE_SETTING_NUMBER) {
+            v.kind = TIDE_VARIABLE_NUMBER, v.number = (double)*(const int64_t *)field / (double)TIDE_PICO;
+            add(variables, &count, v);
+        } else {
+            v.kind = TIDE_VARIABLE_TEXT;
+            add(variables, &count, v);
+        }
+    }
+    return count;
+}
+
+/* ---- objects ---- */
+
+/* A new last child; `last` is where the link to it stands, and then where that to the next one does. */
+static tide_json *append(tide_arena *arena, tide_json *parent, tide_json ***last, tide_json_kind kind) {
+    tide_json *child = **last = tide_json_new(arena, kind);
+    child->parent = parent;
+    parent->count++;
+    *last = &child->next;
+    return child;
+}
+
+static void put_names(tide_arena *arena, tide_json *array, tide_text names) {
+    tide_text name;
+    tide_json **last = &array->first;
+    array->kind = TIDE_JSON_ARRAY;
+    while (tide_piece_next(&names, ',', &name)) append(arena, array, &last, TIDE_JSON_STRING)->text = name;
+}
+
+static void put_value(tide_arena *arena, tide_json *item, const tide_setting *setting, tide_text text) {
+    int64_t pico;
+    item->kind = TIDE_JSON_STRING;
+    item->text = text;
+    if (setting->type == TIDE_SETTING_INT && tide_text_to_i64(&item->integer, text)) {
+        item->kind = TIDE_JSON_NUMBER;
+        item->is_integer = true;
+        item->number = (double)item->integer;
+    } else if (setting->type == TIDE_SETTING_NUMBER && tide_decimal_read(&pico, text) == TIDE_DECIMAL_OK) {
+        item->kind = TIDE_JSON_NUMBER;
+        item->number = (double)pico / (double)TIDE_PICO;
+    } else if (setting->type == TIDE_SETTING_BOOL) {
+        item->kind = TIDE_JSON_BOOL;
+        item->is_true = tide_text_is(text, "true");
+    } else if (setting->type == TIDE_SETTING_LIST) {
+        put_names(arena, item, text);
+    }
+}
+
+const tide_json *tide_job_object(tide_arena *arena, const tide_job *job, const char *object) {
+    tide_json *root = tide_json_new(arena, TIDE_JSON_OBJECT), **last = &root->first;
+    size_t length = strlen(object);
+    for (unsigned id = 0; id < TIDE_SET_COUNT; id++) {
+        const tide_setting *setting = &tide_settings[id];
+        if (strncmp(setting->name, object, length) != 0 || setting->name[length] != '.') continue;
+        tide_json *item = append(arena, root, &last, TIDE_JSON_NULL);
+        item->key = tide_text_of(setting->name + length + 1);
+        tide_text text = tide_text_of(job->values[id]);
+        if (text.length && !tide_text_is(text, "none")) put_value(arena, item, setting, text);
+    }
+    return root;
+}
