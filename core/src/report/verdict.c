@@ -47,8 +47,7 @@ static const char *ranged(tide_arena *arena, const tide_run *run, uint64_t devic
 }
 
 static void write_rank(tide_writer *w, const tide_job *job) {
-    if (job->parallel_dp > 1)
-        tide_write_int_at(w, "rank", job->parallel_rank);
+    if (job->parallel_dp > 1) tide_write_int_at(w, "rank", job->parallel_rank);
 }
 
 void tide_write_peak(tide_job_report *r, bool is_brief) {
