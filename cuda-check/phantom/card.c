@@ -1,4 +1,4 @@
-/* Which card the phantom stands for, from TIDEMARK_CARD="BYTES CONTEXT CAPABILITY SMS THREADS" and
+/* Which card the phantom stands for, from TIDEMARK_CARD="BYTES CONTEXT CAPABILITY SMS THREADS", TIDEMARK_CARD_NAME and
  * TIDEMARK_GPUS; notes go to TIDEMARK_RUN/notes. */
 #define _GNU_SOURCE
 #include "phantom.h"
@@ -24,21 +24,53 @@ static int visible(int count) {
     return entries < count ? entries : count;
 }
 
-static void card_read(void) {
-    const char *text = getenv("TIDEMARK_CARD"), *gpus = getenv("TIDEMARK_GPUS");
+static bool card_parse(const char *text) {
     phantom_card read;
-    if (text && sscanf(text, "%zu %zu %d %d %d", &read.bytes, &read.context, &read.capability, &read.sms,
-                       &read.threads_per_sm) == 5)
-        the_card = read;
-    if (gpus) devices = atoi(gpus);
-    if (devices < 1) devices = 1;
-    if (devices > MAX_DEVICES) devices = MAX_DEVICES;
+    if (!text || sscanf(text, "%zu %zu %d %d %d", &read.bytes, &read.context, &read.capability, &read.sms,
+                        &read.threads_per_sm) != 5)
+        return false;
+    the_card = read;
+    return true;
+}
+
+static void devices_set(int count) {
+    devices = count < 1 ? 1 : count > MAX_DEVICES ? MAX_DEVICES : count;
+}
+
+static char name[256];
+
+static void card_read(void) {
+    const char *gpus = getenv("TIDEMARK_GPUS"), *called = getenv("TIDEMARK_CARD_NAME");
+    card_parse(getenv("TIDEMARK_CARD"));
+    if (gpus) devices_set(atoi(gpus));
     devices = visible(devices);
+    snprintf(name, sizeof name, "%s", called ? called : "");
+}
+
+/* Another card, for a process that was forked from one that has asked about the first and used none.
+ * card: as TIDEMARK_CARD.  named: NULL for the name by its capability.  0, or an error. */
+API(int, phantom_be, const char *card, int gpus, const char *named) {
+    pthread_once(&once, card_read);
+    if (!card_parse(card)) return ERROR_INVALID_VALUE;
+    devices_set(gpus);
+    snprintf(name, sizeof name, "%s", named ? named : "");
+    return OK;
 }
 
 const phantom_card *card(void) {
     pthread_once(&once, card_read);
     return &the_card;
+}
+
+/* The name that was given, if one was. */
+API(bool, phantom_name, char *out, size_t size) {
+    pthread_once(&once, card_read);
+    if (name[0]) snprintf(out, size, "%s", name);
+    return name[0] != 0;
+}
+
+void card_name(char *out, size_t size) {
+    if (!phantom_name(out, size)) snprintf(out, size, "Phantom sm_%d", card()->capability);
 }
 
 int device_count(void) {

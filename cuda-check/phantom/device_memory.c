@@ -13,9 +13,11 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#define DEVICE_SPAN                                                                                                    \
-    ((size_t)1 << 40) /* addresses of a device; pages cost nothing until written                                       \
-                       */
+/* Addresses of all devices, of which each has a part; pages cost nothing until they are written.  They lie below those
+ * of programs and libraries.  A device's part is far larger than its memory: expandable segments reserve 9/8 of it for
+ * each stream and pool (CUDACachingAllocator.cpp, ExpandableSegment). */
+#define SPAN_FROM ((uintptr_t)0x100000000000)
+#define SPAN_OF_ALL ((size_t)64 << 40)
 #define SMALL_ALIGN ((size_t)512)
 
 typedef struct block {
@@ -35,6 +37,7 @@ static struct device {
     bool has_context;
 } devices[MAX_DEVICES];
 
+static size_t span; /* bytes of addresses of one device */
 static usage own[MAX_DEVICES], *shared = own;
 static pid_t owner; /* a fork's end is not this process's */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -61,16 +64,18 @@ static void share_books(void) {
 static void book_open(void) {
     owner = getpid();
     share_books();
+    span = SPAN_OF_ALL;
+    while (span * (size_t)device_count() > SPAN_OF_ALL) span /= 2;
     for (int i = 0; i < device_count(); i++) {
         /* A fixed place, so that runs repeat; anywhere, if something is there. */
-        char *wanted = (char *)0x200000000000 + (size_t)i * DEVICE_SPAN;
+        char *wanted = (char *)SPAN_FROM + (size_t)i * span;
         devices[i].base =
-            mmap(wanted, DEVICE_SPAN, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+            mmap(wanted, span, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         if (devices[i].base == MAP_FAILED) {
             fputs("tidemark: no address space for a phantom GPU; lift `ulimit -v`\n", stderr);
             _exit(3);
         }
-        madvise(devices[i].base, DEVICE_SPAN, MADV_DONTDUMP);
+        madvise(devices[i].base, span, MADV_DONTDUMP);
     }
 }
 
@@ -128,7 +133,7 @@ int device_malloc(void **out, size_t size) {
     if (!out) return ERROR_INVALID_VALUE;
     *out = NULL;
     if (size == 0) return OK;
-    if (size > DEVICE_SPAN / 2) return ERROR_OUT_OF_MEMORY;
+    if (size > span / 2) return ERROR_OUT_OF_MEMORY;
     struct device *d = &devices[current_device];
     size_t align = size >= MIB ? PAGE : SMALL_ALIGN, bytes = (size + align - 1) / align * align;
     int status = ERROR_OUT_OF_MEMORY;
@@ -161,7 +166,7 @@ int device_malloc(void **out, size_t size) {
 int device_of(const void *at) {
     pthread_once(&once, book_open);
     for (int i = 0; i < device_count(); i++)
-        if ((const char *)at >= devices[i].base && (const char *)at < devices[i].base + DEVICE_SPAN) return i;
+        if ((const char *)at >= devices[i].base && (const char *)at < devices[i].base + span) return i;
     return -1;
 }
 
@@ -231,13 +236,13 @@ API(int, cuMemGetAllocationGranularity, size_t *bytes, const void *prop, int opt
 
 API(int, cuMemAddressReserve, uintptr_t *at, size_t size, size_t align, uintptr_t wanted, unsigned long long flags) {
     pthread_once(&once, book_open);
-    size_t span = (size + PAGE - 1) / PAGE * PAGE;
+    size_t taken = (size + PAGE - 1) / PAGE * PAGE;
     struct device *d = &devices[current_device];
     pthread_mutex_lock(&lock);
-    bool fits = span < DEVICE_SPAN / 2;
+    bool fits = taken < span / 2;
     /* Addresses come round again: nothing is kept behind them. */
-    if (fits && span > DEVICE_SPAN / 2 - d->reserved) d->reserved = 0;
-    if (fits) *at = (uintptr_t)d->base + DEVICE_SPAN - (d->reserved += span);
+    if (fits && taken > span / 2 - d->reserved) d->reserved = 0;
+    if (fits) *at = (uintptr_t)d->base + span - (d->reserved += taken);
     pthread_mutex_unlock(&lock);
     return fits ? OK : ERROR_OUT_OF_MEMORY;
 }

@@ -28,7 +28,7 @@ API(int, cuDeviceGetCount, int *count) {
     return OK;
 }
 API(int, cuDeviceGetName, char *out, int size, int device) {
-    snprintf(out, (size_t)size, "Phantom sm_%d", card()->capability);
+    card_name(out, (size_t)size);
     return OK;
 }
 API(int, cuDeviceTotalMem_v2, size_t *bytes, int device) {
@@ -187,11 +187,6 @@ SUCCEEDS(cuStreamSynchronize)
 SUCCEEDS(cuStreamWaitEvent)
 SUCCEEDS(cuTensorMapEncodeTiled)
 #undef SUCCEEDS
-
-API(int, cuStreamIsCapturing, void *stream, int *status) {
-    *status = 0;
-    return OK;
-}
 
 /* ---- by name ---- */
 

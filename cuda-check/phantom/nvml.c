@@ -22,6 +22,8 @@ enum { NOT_SUPPORTED = 3 };
 #define ASK(type, name) (*(type *)&(void *){dlsym(RTLD_DEFAULT, name)})
 
 typedef int counts(int *);
+typedef int attributes(int *, int, int);
+typedef bool names(char *, size_t);
 typedef int uses(int, unsigned long long *, unsigned long long *);
 
 API(int, nvmlInit_v2, void) {
@@ -72,8 +74,25 @@ API(int, nvmlDeviceGetIndex, void *device, unsigned *out) {
     *out = (unsigned)(uintptr_t)device - 1;
     return OK;
 }
+API(int, nvmlDeviceGetHandleByUUID, const char *uuid, void **out) {
+    unsigned device = 1;
+    sscanf(uuid, "GPU-%2x", &device);
+    *out = (void *)(uintptr_t)device;
+    return OK;
+}
+API(int, nvmlDeviceGetCudaComputeCapability, void *device, int *major, int *minor) {
+    attributes *attribute = ASK(attributes *, "cudaDeviceGetAttribute");
+    int index = (int)(uintptr_t)device - 1;
+    if (!attribute || attribute(major, 75, index) || attribute(minor, 76, index)) return NOT_SUPPORTED;
+    return OK;
+}
+API(int, nvmlDeviceGetP2PStatus, void *device, void *peer, int capability, int *status) {
+    *status = 0; /* NVML_P2P_STATUS_OK */
+    return OK;
+}
 API(int, nvmlDeviceGetName, void *device, char *out, unsigned size) {
-    snprintf(out, size, "Phantom");
+    names *name = ASK(names *, "phantom_name");
+    if (!name || !name(out, size)) snprintf(out, size, "Phantom");
     return OK;
 }
 API(int, nvmlDeviceGetUUID, void *device, char *out, unsigned size) {

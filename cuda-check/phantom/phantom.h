@@ -8,6 +8,7 @@
  *     card.c       the card and the environment
  *     device_memory.c  device memory: blocks, virtual memory, pinned host memory
  *     runtime.c    libcudart
+ *     capture.c    stream capture: events and graphs
  *     driver.c     libcuda
  *     libraries.c  cuBLAS, cuDNN, cuFFT, cuSPARSE, cuSOLVER
  *     nccl.c       NCCL
@@ -65,6 +66,7 @@ typedef struct phantom_card {
 } phantom_card;
 
 const phantom_card *card(void);
+void card_name(char *out, size_t size);
 int device_count(void);
 int shared_memory_per_sm(void);    /* bytes */
 int shared_memory_per_block(void); /* bytes, opted in */

@@ -123,7 +123,7 @@ static void properties_fill(char *out, bool is13, int device) {
 #undef PROPERTY
     };
     memset(out, 0, is13 ? PROPERTIES_13 : PROPERTIES_12);
-    snprintf(out, 256, "Phantom sm_%d", card()->capability);
+    card_name(out, 256);
     out[256] = (char)(device + 1); /* uuid */
     for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) {
         const property *f = &fields[i];
@@ -147,56 +147,43 @@ API(int, cudaGetDeviceProperties_v2, void *out, int device) { /* CUDA 12 */
     return OK;
 }
 
-/* enum cudaDeviceAttr, the same numbers as CUdevice_attribute. */
+/* enum cudaDeviceAttr, the same numbers as CUdevice_attribute.  What is not here is a feature: there. */
 API(int, cudaDeviceGetAttribute, int *out, int attribute, int device) {
     if (device < 0 || device >= device_count()) return ERROR_INVALID_DEVICE;
-    switch (attribute) {
-    case 1:
-        *out = 1024;
-        break; /* MaxThreadsPerBlock */
-    case 5:
-        *out = 2147483647;
-        break; /* MaxGridDimX */
-    case 6:
-    case 7:
-        *out = 65535;
-        break; /* MaxGridDimY, Z */
-    case 8:
-        *out = 48 << 10;
-        break; /* MaxSharedMemoryPerBlock */
-    case 10:
-        *out = 32;
-        break; /* WarpSize */
-    case 12:
-        *out = 65536;
-        break; /* MaxRegistersPerBlock */
-    case 16:
-        *out = card()->sms;
-        break; /* MultiProcessorCount */
-    case 38:
-        *out = 50 << 20;
-        break; /* L2CacheSize */
-    case 39:
-        *out = card()->threads_per_sm;
-        break; /* MaxThreadsPerMultiProcessor */
-    case 75:
-        *out = card()->capability / 10;
-        break; /* ComputeCapabilityMajor */
-    case 76:
-        *out = card()->capability % 10;
-        break; /* ComputeCapabilityMinor */
-    case 81:
-        *out = shared_memory_per_sm();
-        break; /* MaxSharedMemoryPerMultiprocessor */
-    case 97:
-        *out = shared_memory_per_block();
-        break; /* MaxSharedMemoryPerBlockOptin */
-    case 106:
-        *out = card()->threads_per_sm / 64;
-        break; /* MaxBlocksPerMultiprocessor */
-    default:
-        *out = 1; /* a feature: there */
-    }
+    const phantom_card *is = card();
+    const struct {
+        int attribute, value;
+    } known[] = {
+        {1, 1024},                              /* MaxThreadsPerBlock */
+        {2, 1024},                              /* MaxBlockDimX */
+        {3, 1024},                              /* MaxBlockDimY */
+        {4, 64},                                /* MaxBlockDimZ */
+        {5, 2147483647},                        /* MaxGridDimX */
+        {6, 65535},                             /* MaxGridDimY */
+        {7, 65535},                             /* MaxGridDimZ */
+        {8, 48 << 10},                          /* MaxSharedMemoryPerBlock */
+        {10, 32},                               /* WarpSize */
+        {12, 65536},                            /* MaxRegistersPerBlock */
+        {13, 1980000},                          /* ClockRate, kHz */
+        {16, is->sms},                          /* MultiProcessorCount */
+        {18, 0},                                /* Integrated */
+        {36, 2619000},                          /* MemoryClockRate, kHz */
+        {37, 5120},                             /* GlobalMemoryBusWidth, bits */
+        {38, 50 << 20},                         /* L2CacheSize */
+        {39, is->threads_per_sm},               /* MaxThreadsPerMultiProcessor */
+        {75, is->capability / 10},              /* ComputeCapabilityMajor */
+        {76, is->capability % 10},              /* ComputeCapabilityMinor */
+        {81, shared_memory_per_sm()},           /* MaxSharedMemoryPerMultiprocessor */
+        {82, 65536},                            /* MaxRegistersPerMultiprocessor */
+        {84, 0},                                /* IsMultiGpuBoard */
+        {85, 0},                                /* MultiGpuBoardGroupID */
+        {97, shared_memory_per_block()},        /* MaxSharedMemoryPerBlockOptin */
+        {106, is->threads_per_sm / 64},         /* MaxBlocksPerMultiprocessor */
+        {111, is->capability >= 80 ? 1024 : 0}, /* ReservedSharedMemoryPerBlock */
+    };
+    *out = 1;
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (known[i].attribute == attribute) *out = known[i].value;
     return OK;
 }
 
@@ -234,7 +221,7 @@ API(const char *, cudaGetErrorName, int error) {
                                           : "cudaSuccess";
 }
 
-/* ---- streams, events, graphs ---- */
+/* ---- streams; capture.c has events and graphs ---- */
 
 static int new_handle(void **out) {
     *out = handle();
@@ -254,33 +241,6 @@ API(int, cudaStreamGetPriority, void *stream, int *priority) {
     *priority = 0;
     return OK;
 }
-API(int, cudaStreamIsCapturing, void *stream, int *status) {
-    *status = 0;
-    return OK;
-}
-/* The arguments after the number differ between versions; none is read when nothing is captured. */
-API(int, cudaStreamGetCaptureInfo, void *stream, int *status, unsigned long long *id) {
-    if (status) *status = 0;
-    if (id) *id = 0;
-    return OK;
-}
-API(int, cudaStreamGetCaptureInfo_v2, void *stream, int *status, unsigned long long *id) {
-    return cudaStreamGetCaptureInfo(stream, status, id);
-}
-API(int, cudaStreamGetCaptureInfo_v3, void *stream, int *status, unsigned long long *id) {
-    return cudaStreamGetCaptureInfo(stream, status, id);
-}
-static int capture_refuse(void) {
-    note("phantom-graph", "CUDA graphs cannot be captured; run with graphs off");
-    return ERROR_NOT_SUPPORTED;
-}
-API(int, cudaStreamBeginCapture, void *stream, int mode) {
-    return capture_refuse();
-}
-API(int, cudaStreamBeginCaptureToGraph, void *stream, void *graph) {
-    return capture_refuse();
-}
-
 API(int, cudaStreamAddCallback, void *stream, void (*call)(void *, int, void *), void *data, unsigned flags) {
     call(stream, OK, data);
     return OK;
@@ -288,28 +248,6 @@ API(int, cudaStreamAddCallback, void *stream, void (*call)(void *, int, void *),
 API(int, cudaLaunchHostFunc, void *stream, void (*call)(void *), void *data) {
     call(data);
     return OK;
-}
-
-API(int, cudaEventCreate, void **out) {
-    *out = calloc(1, 16);
-    return *out ? OK : ERROR_OUT_OF_MEMORY;
-}
-API(int, cudaEventCreateWithFlags, void **out, unsigned flags) {
-    return cudaEventCreate(out);
-}
-API(int, cudaEventDestroy, void *event) {
-    free(event);
-    return OK;
-}
-API(int, cudaEventQuery, void *event) {
-    return OK;
-}
-API(int, cudaEventElapsedTime, float *ms, void *from, void *to) {
-    *ms = 0.001f;
-    return OK;
-}
-API(int, cudaEventElapsedTime_v2, float *ms, void *from, void *to) {
-    return cudaEventElapsedTime(ms, from, to);
 }
 
 /* ---- kernels ---- */
@@ -320,12 +258,21 @@ typedef struct function_attributes {
     int max_threads_per_block, registers, ptx_version, binary_version, cache_mode, max_dynamic_shared_bytes, rest[20];
 } function_attributes;
 
+/* The newest code that PyTorch is built with and the card can run (TORCH_CUDA_ARCH_LIST of its wheels for CUDA 12 and
+ * 13): CUB chooses its tile sizes, and so its temporary memory, by it. */
+static int code_version(void) {
+    static const int built[] = {120, 100, 90, 86, 80, 75, 70, 60, 50};
+    for (size_t i = 0; i < sizeof built / sizeof *built; i++)
+        if (built[i] <= card()->capability) return built[i];
+    return card()->capability;
+}
+
 API(int, cudaFuncGetAttributes, function_attributes *out, const void *function) {
     *out = (function_attributes){
         .max_threads_per_block = 1024,
         .registers = 32,
-        .ptx_version = card()->capability,
-        .binary_version = card()->capability,
+        .ptx_version = code_version(),
+        .binary_version = code_version(),
         .max_dynamic_shared_bytes = shared_memory_per_block(),
     };
     return OK;
