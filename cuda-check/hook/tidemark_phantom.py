@@ -7,6 +7,8 @@ import os
 import sys
 from typing import Any
 
+import tidemark_ranks
+
 # Reads by library code whose answer decides what is allocated: (end of the file's name, function) -> answer, and what
 # that answer means.
 ANSWERS: dict[tuple[str, str], tuple[int, str]] = {
@@ -29,6 +31,7 @@ def ranks_agree(module: Any) -> None:
 # What is changed in modules as they are imported.
 STAND_INS = {"deepspeed.runtime.zero.utils": ranks_agree}
 
+_here = os.path.dirname(os.path.abspath(__file__)) + os.sep
 _scanned: set[str] = set()
 _library: Any = None
 _keep: list[Any] = []
@@ -93,7 +96,7 @@ def attach(torch: Any, watch: Any) -> None:
             if frame is None:
                 break
             name = frame.f_code.co_filename
-            if name == __file__:
+            if name.startswith(_here):
                 continue
             short = "/".join(name.rsplit("/", 2)[-2:])
             known = answers.get((short, frame.f_code.co_name))
@@ -117,109 +120,4 @@ def attach(torch: Any, watch: Any) -> None:
     reader = ctypes.CFUNCTYPE(ctypes.c_longlong, ctypes.c_size_t)(read)
     _keep.append(reader)
     _library.phantom_on_read(reader)
-    stand_in_for_ranks(torch)
-
-
-# ---- ranks ----
-
-def stand_in_for_ranks(torch: Any) -> None:
-    """The other ranks of a job, where they are imagined, and what collectives cannot compute."""
-    if not torch.distributed.is_available():
-        return
-    import torch.nn.parallel.distributed as ddp
-    # The list form of all_gather unpacks with a kernel: shapes of other ranks cannot be compared.
-    ddp._verify_param_shape_across_processes = lambda *args, **kwargs: True
-    tell_split_sizes(torch)
-    if os.environ.get("TIDEMARK_ALONE"):
-        be_alone(torch)
-
-
-def tell_split_sizes(torch: Any) -> None:
-    """A split communicator has as many ranks as its group: NCCL counts them, the phantom is told."""
-    import torch.distributed.distributed_c10d as c10d
-
-    def told(call: Any, size: Any) -> Any:
-        def inner(*args: Any, **kwargs: Any) -> Any:
-            _library.phantom_split_ranks(size(args, kwargs))
-            return call(*args, **kwargs)
-        return inner
-
-    if hasattr(c10d, "split_group"):
-        split = told(c10d.split_group, lambda a, k: len((k.get("split_ranks") or a[1])[0]))
-        c10d.split_group = torch.distributed.split_group = split
-    c10d._new_process_group_helper = told(c10d._new_process_group_helper,
-                                          lambda a, k: a[0] if a else k["group_size"])
-
-
-def be_alone(torch: Any) -> None:
-    """One rank of a world whose others are imagined: every rendezvous finds a store that answers for them."""
-    import torch.distributed as dist
-    import torch.distributed.distributed_c10d as c10d
-    rendezvous = sys.modules["torch.distributed.rendezvous"]      # the package has a function of that name
-
-    class Store(dist.Store):
-        """What others would have written is there, what they wait for has come."""
-
-        def __init__(self) -> None:
-            super().__init__()
-            self.entries: dict[str, bytes] = {}
-
-        def set(self, key: str, value: Any) -> None:
-            self.entries[key] = value if isinstance(value, bytes) else str(value).encode()
-
-        def get(self, key: str) -> bytes:
-            return self.entries.get(key, b"\7" * 128)             # a NCCL id, if anything
-
-        def add(self, key: str, amount: int) -> int:
-            if "barrier" in key:
-                return int(os.environ["WORLD_SIZE"])
-            value = int(self.entries.get(key, b"0")) + amount
-            self.entries[key] = str(value).encode()
-            return value
-
-        def compare_set(self, key: str, expected: Any, desired: Any) -> bytes:
-            self.entries.setdefault(key, desired if isinstance(desired, bytes) else str(desired).encode())
-            return self.entries[key]
-
-        def check(self, keys: list[str]) -> bool:
-            return all(key in self.entries for key in keys)
-
-        def wait(self, keys: list[str], timeout: Any = None) -> None:
-            return
-
-        def multi_get(self, keys: list[str]) -> list[bytes]:
-            return [self.get(key) for key in keys]
-
-        def multi_set(self, keys: list[str], values: list[Any]) -> None:
-            for key, value in zip(keys, values):
-                self.set(key, value)
-
-        def append(self, key: str, value: Any) -> None:
-            self.entries[key] = self.entries.get(key, b"") + (value if isinstance(value, bytes) else value.encode())
-
-        def delete_key(self, key: str) -> bool:
-            return self.entries.pop(key, None) is not None
-
-        def num_keys(self) -> int:
-            return len(self.entries)
-
-        def has_extended_api(self) -> bool:
-            return True
-
-        def clone(self) -> "Store":
-            return self
-
-    store = Store()
-
-    def meet(url: str, *args: Any, **kwargs: Any) -> Any:
-        yield store, int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
-
-    for scheme in ("env", "tcp", "file"):
-        rendezvous._rendezvous_handlers[scheme] = meet
-    init = c10d.init_process_group
-
-    def init_process_group(backend: Any = None, *args: Any, **kwargs: Any) -> Any:
-        """Without its CPU half, which would look for the other ranks' sockets."""
-        return init("nccl" if backend in (None, "cpu:gloo,cuda:nccl") else backend, *args, **kwargs)
-
-    c10d.init_process_group = dist.init_process_group = init_process_group
+    tidemark_ranks.stand_in(torch, _library.phantom_split_ranks)
