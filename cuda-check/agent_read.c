@@ -125,12 +125,11 @@ static bool process_read(const launch *l, const char *name, agent_process *out) 
     reader r = {.process = out};
     *out = (agent_process){.pid = strtoll(name, NULL, 10), .subscribed = -1, .has_record = true};
     if (!launch_path(l, path, sizeof path, name)) return false;
-    cli_lines lines = {.file = fopen(path, "r")};
-    if (!lines.file) return false;
+    cli_lines lines;
+    if (!cli_lines_open(&lines, path)) return false;
     while (cli_next_line(&lines))
         if (lines.line.at) line_read(&r, lines.line.at);
-    fclose(lines.file);
-    cli_buffer_free(&lines.line);
+    cli_lines_close(&lines);
     free(r.live.at);
     return true;
 }

@@ -46,8 +46,8 @@ cJSON *observed_notes(const launch *l) {
     cJSON *notes = cJSON_CreateArray();
     char path[4096];
     if (!launch_path(l, path, sizeof path, "notes")) return notes;
-    cli_lines lines = {.file = fopen(path, "r")};
-    if (!lines.file) return notes;
+    cli_lines lines;
+    if (!cli_lines_open(&lines, path)) return notes;
     while (cli_next_line(&lines)) {
         char *space = lines.line.at ? strchr(lines.line.at, ' ') : NULL;
         if (!space) continue;
@@ -62,8 +62,7 @@ cJSON *observed_notes(const launch *l) {
         cJSON_AddStringToObject(note, "text", space + 1);
         cJSON_AddItemToArray(notes, note);
     }
-    fclose(lines.file);
-    cli_buffer_free(&lines.line);
+    cli_lines_close(&lines);
     return notes;
 }
 

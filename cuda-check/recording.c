@@ -79,17 +79,14 @@ static void event_write(tide_recorder *r, const char *line) {
     }
 }
 
-static bool events_copy(FILE *events, FILE *out, const char *facts, const cJSON *device) {
+static bool events_copy(cli_lines *lines, FILE *out, const char *facts, const cJSON *device) {
     static tide_recorder recorder;
-    cli_lines lines = {.file = events};
     bool is_whole = false;
     tide_recorder_begin(&recorder, to_file, out, facts);
-    while (cli_next_line(&lines)) {
-        if (!lines.line.at) continue;
-        is_whole = lines.line.at[0] == 'E';
-        event_write(&recorder, lines.line.at);
+    while (cli_next_line(lines)) {
+        is_whole = lines->line.at[0] == 'E';
+        event_write(&recorder, lines->line.at);
     }
-    cli_buffer_free(&lines.line);
     static const char *const counters[] = {"allocated",     "reserved", "allocated_peak",
                                            "reserved_peak", "retries",  "ooms"};
     uint64_t n[6];
@@ -129,14 +126,14 @@ static int one_write(const launch *l, const cJSON *seen, const cJSON *device, co
     int64_t index = cli_int_at(device, "index");
     int status = CLI_OK;
     snprintf(name, sizeof name, "%" PRId64 ".%" PRId64, cli_int_at(seen, "pid"), index);
-    FILE *events = launch_path(l, from, sizeof from, name) ? fopen(from, "r") : NULL;
-    if (!events) return CLI_OK;
+    cli_lines events;
+    if (!launch_path(l, from, sizeof from, name) || !cli_lines_open(&events, from)) return CLI_OK;
     FILE *out = fopen(path, "wb");
     char *facts = facts_text(seen, index, device_bytes, outside_bytes);
-    if (!out || !events_copy(events, out, facts, device)) status = CLI_NO_FILE;
+    if (!out || !events_copy(&events, out, facts, device)) status = CLI_NO_FILE;
     if (out && fclose(out) != 0) status = CLI_NO_FILE;
     if (status != CLI_OK) cli_complain(NULL, "%s: %s", path, strerror(errno));
-    fclose(events);
+    cli_lines_close(&events);
     free(facts);
     return status;
 }

@@ -49,13 +49,34 @@ bool cli_read_file(
 bool cli_ends_in(const char *text, const char *end);
 const char *cli_base_name(const char *path);
 
+/* ---- source.c ---- */
+
+/* A file's bytes, decompressed where it is gzip. */
+typedef struct cli_source {
+    const char *path;
+    struct gzFile_s *file;
+    uint64_t total, limit;  /* bytes after decompression: a small file may be meant to be a large one */
+    const char *limit_text; /* what is said beyond it */
+    const char *damage;     /* what broke off in the middle; NULL: nothing */
+    int error;              /* of errno; 0: none */
+} cli_source;
+
+bool cli_source_open(cli_source *source,
+                     const char *path); /* without a limit; "-": standard input; errno says why not */
+size_t cli_source_read(cli_source *source, void *into, size_t size); /* 0: the end, damage or an error */
+void cli_source_close(cli_source *source);                           /* may find damage */
+
 typedef struct cli_lines {
-    FILE *file;
+    cli_source source;
     cli_buffer line;
     bool is_too_long; /* the last line was, and is skipped */
+    char *piece;
+    size_t at, length; /* of what is read and not yet a line */
 } cli_lines;
 
-bool cli_next_line(cli_lines *lines); /* without its line break */
+bool cli_lines_open(cli_lines *lines, const char *path); /* as cli_source_open */
+bool cli_next_line(cli_lines *lines);                    /* without its line break; a line that breaks off is none */
+void cli_lines_close(cli_lines *lines);
 
 /* ---- yaml.c ---- */
 

@@ -87,20 +87,3 @@ bool cli_read_file(cli_buffer *text, const char *path) {
     fclose(file);
     return is_read;
 }
-
-bool cli_next_line(cli_lines *lines) {
-    cli_buffer *line = &lines->line;
-    line->length = 0;
-    lines->is_too_long = false;
-    char piece[16384];
-    bool is_any = false;
-    while (fgets(piece, sizeof piece, lines->file)) {
-        size_t length = strlen(piece);
-        is_any = true;
-        bool is_end = length > 0 && piece[length - 1] == '\n';
-        if (line->length + length > CLI_FILE_LIMIT) lines->is_too_long = true;
-        if (!lines->is_too_long) cli_append(line, piece, is_end ? length - 1 : length);
-        if (is_end) break;
-    }
-    return is_any;
-}

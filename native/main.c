@@ -98,7 +98,7 @@ static const command commands[] = {
      "predicted against measured memory, for recorded runs",
      "Reads measured runs, one JSON object a line (\"case\" holds the settings; sizes are bytes), "
      "predicts\n"
-     "each, and shows the errors.\n\n"
+     "each, and shows the errors. Files may be gzip; \"-\" is standard input.\n\n"
      "  --configs DIR     take configurations from DIR/MODEL/config.json, not from the catalogue\n"
      "  --where KEY=VALUE only cases with this setting (KEY!=VALUE: without it); may be repeated; "
      "a\n"

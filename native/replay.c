@@ -6,8 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <tidemark/tidemark.h>
-#include <unistd.h>
-#include <zlib.h>
 
 enum { PIECE = 256 << 10, LIVE_ROWS = 10, CURVE_COLUMNS = 76 };
 /* Bytes of a recording after decompression: beyond, a small file is meant to be a large one. */
@@ -19,35 +17,23 @@ static const uint64_t RECORDING_LIMIT = UINT64_C(64) << 30;
  * NULL. */
 static int file_feed(struct tide_recorded *recording, const char *path, const char **damage) {
     static unsigned char piece[PIECE];
-    bool is_stdin = strcmp(path, "-") == 0;
-    gzFile file = is_stdin ? gzdopen(dup(0), "rb") : gzopen(path, "rb");
-    uint64_t total = 0;
-    int length = 0, status = CLI_OK;
-    if (!file || (!is_stdin && cli_is_folder(path))) {
-        cli_complain(NULL, "%s: %s", path, file ? "is a folder" : strerror(errno));
-        if (file) gzclose(file);
+    cli_source source;
+    size_t length;
+    int status = CLI_OK;
+    if (!cli_source_open(&source, path)) {
+        cli_complain(NULL, "%s: %s", path, strerror(errno));
         return CLI_NO_FILE;
     }
-    gzbuffer(file, PIECE);
-    while (status == CLI_OK && (length = gzread(file, piece, PIECE)) > 0) {
-        total += (uint64_t)length;
-        if (tide_recording_add(recording, piece, (size_t)length) != 0) status = CLI_INTERNAL;
-        if (total > RECORDING_LIMIT) {
-            *damage = "more than 64 GiB";
-            break;
-        }
+    source.limit = RECORDING_LIMIT;
+    source.limit_text = "more than 64 GiB";
+    while (status == CLI_OK && (length = cli_source_read(&source, piece, PIECE)) > 0)
+        if (tide_recording_add(recording, piece, length) != 0) status = CLI_INTERNAL;
+    cli_source_close(&source);
+    *damage = source.damage;
+    if (source.error) {
+        cli_complain(NULL, "%s: %s", path, strerror(source.error));
+        status = CLI_NO_FILE;
     }
-    if (length < 0) {
-        int code;
-        gzerror(file, &code);
-        if (code == Z_ERRNO) {
-            cli_complain(NULL, "%s: %s", path, strerror(errno));
-            status = CLI_NO_FILE;
-        } else {
-            *damage = code == Z_BUF_ERROR ? "the gzip file is cut short" : "the gzip file is damaged";
-        }
-    }
-    if (gzclose(file) == Z_BUF_ERROR && !*damage) *damage = "the gzip file is cut short";
     if (status == CLI_INTERNAL) cli_complain(NULL, "out of memory");
     return status;
 }

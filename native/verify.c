@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { RESULTS_LIMIT = 256 << 20 }; /* bytes of a file after decompression */
+
 typedef struct verifier {
     const cli_arguments *arguments;
     cli_answer described; /* for the settings' defaults */
@@ -153,21 +155,30 @@ static int line_run(verifier *v, const cli_lines *lines, const char *path, size_
     return status;
 }
 
+/* What a file's end says of the whole. */
+static int file_end(const cli_source *source) {
+    if (source->error)
+        cli_complain(NULL, "%s: %s", source->path, strerror(source->error));
+    else if (source->damage)
+        cli_complain(source->damage == source->limit_text ? "give it in parts" : "write it again", "%s: %s",
+                     strcmp(source->path, "-") == 0 ? "standard input" : source->path, source->damage);
+    return source->error ? CLI_NO_FILE : source->damage ? CLI_BAD_INPUT : CLI_OK;
+}
+
 static int file_run(verifier *v, const char *path) {
-    cli_lines lines = {.file = strcmp(path, "-") == 0 ? stdin : fopen(path, "rb")};
+    cli_lines lines;
     int status = CLI_OK;
-    if (!lines.file) {
+    if (!cli_lines_open(&lines, path)) {
         cli_complain(NULL, "%s: %s", path, strerror(errno));
         return CLI_NO_FILE;
     }
+    lines.source.limit = RESULTS_LIMIT;
+    lines.source.limit_text = "more than 256 MiB of results";
     for (size_t number = 1; status == CLI_OK && cli_next_line(&lines); number++)
         status = line_run(v, &lines, path, number);
-    if (status == CLI_OK && ferror(lines.file)) {
-        cli_complain(NULL, "%s: %s", path, strerror(errno));
-        status = CLI_NO_FILE;
-    }
-    if (lines.file != stdin) fclose(lines.file);
-    cli_buffer_free(&lines.line);
+    cli_source_close(&lines.source);
+    if (status == CLI_OK) status = file_end(&lines.source);
+    cli_lines_close(&lines);
     return status;
 }
 

@@ -87,19 +87,19 @@ static void names(void) {
 }
 
 int main(int argc, char **argv) {
-    cli_lines lines = {.file = argc > 1 ? fopen(argv[1], "r") : NULL};
-    while (lines.file && cli_next_line(&lines)) {
+    cli_lines lines;
+    bool is_open = argc > 1 && cli_lines_open(&lines, argv[1]);
+    while (is_open && cli_next_line(&lines)) {
         cJSON *one = cJSON_Parse(lines.line.at);
         play_case(one);
         cJSON_Delete(one);
     }
+    if (is_open) cli_lines_close(&lines);
     check(passed + failed > 100, "cases", "too few");
     refuse_laughs();
     refuse_depth();
     refused("\xff\xfe\x00", 3, "");
     names();
     printf("%u passed, %u failed\n", passed, failed);
-    if (lines.file) fclose(lines.file);
-    cli_buffer_free(&lines.line);
     return failed != 0;
 }
