@@ -1,7 +1,7 @@
 /* Micro-batches and calls of layers that are taken from earlier ones: the timeline is the one that playing each of them
  * makes.
  *
- *     test_repeat ORACLE [STRIDE]     every STRIDE-th job of ORACLE/results, over three steps */
+ *     test_repeat STRIDE FOLDER...     every STRIDE-th job of the folders' *.jsonl, over three steps */
 #define _POSIX_C_SOURCE 200809L
 #include <dirent.h>
 #include <setjmp.h>
@@ -177,23 +177,35 @@ static int is_results(const struct dirent *entry) {
     return length > 6 && strcmp(entry->d_name + length - 6, ".jsonl") == 0;
 }
 
-int main(int argc, char **argv) {
+static void check_file(const char *path, int stride) {
     static char line[1 << 20];
+    static long number; /* of the line, through all files */
+    FILE *file = fopen(path, "rb");
+    for (; file && fgets(line, sizeof line, file); number++)
+        if (number % stride == 0) check_line(line);
+    if (file) fclose(file);
+}
+
+static void check_folder(const char *folder, int stride) {
     char path[4096];
     struct dirent **names = NULL;
-    if (argc < 2) return 2;
-    int stride = argc > 2 ? atoi(argv[2]) : 1;
-    snprintf(path, sizeof path, "%s/results", argv[1]);
-    int files = scandir(path, &names, is_results, alphasort);
-    for (int f = 0; f < files; f++) {
-        snprintf(path, sizeof path, "%s/results/%s", argv[1], names[f]->d_name);
-        free(names[f]);
-        FILE *file = fopen(path, "rb");
-        for (int i = 0; file && fgets(line, sizeof line, file); i++)
-            if (stride > 0 && i % stride == 0) check_line(line);
-        if (file) fclose(file);
+    int count = scandir(folder, &names, is_results, alphasort);
+    if (count <= 0) {
+        printf("%s has no results\n", folder);
+        failed++;
+    }
+    for (int i = 0; i < count; i++) {
+        snprintf(path, sizeof path, "%s/%s", folder, names[i]->d_name);
+        check_file(path, stride);
+        free(names[i]);
     }
     free(names);
+}
+
+int main(int argc, char **argv) {
+    int stride = argc > 2 ? atoi(argv[1]) : 0;
+    if (stride < 1) return 2;
+    for (int i = 2; i < argc; i++) check_folder(argv[i], stride);
     if (repeated < (unsigned)passed) { /* two of three steps, for most jobs */
         printf("only %u micro-batches were taken from others\n", repeated);
         failed++;
