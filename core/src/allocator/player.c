@@ -217,6 +217,7 @@ static bool note_status(tide_player *p, tide_caching_status status) {
 
 bool tide_player_run(tide_player *p, uint32_t until) {
     const tide_event_source *s = p->source;
+    if (until > s->event_count) until = s->event_count;
     while (p->figures.events < until && !p->figures.is_oom) {
         pass_marks(p);
         uint32_t stop = p->mark < s->mark_count && s->marks[p->mark].event < until ? s->marks[p->mark].event : until;

@@ -76,7 +76,7 @@ typedef struct tide_player {
  * leave by the arena while a player is open. */
 bool tide_player_open(tide_player *p, const tide_event_source *source, const tide_replay_config *config,
                       tide_arena *arena);
-/* Plays on up to event `until`, or to the request that cannot be had. */
+/* Plays on up to event `until` or the last one, or to the request that cannot be had. */
 bool tide_player_run(tide_player *p, uint32_t until);
 /* Plays on through columns, of which `from` is given, up to event `until`, and fills them. */
 bool tide_player_columns(tide_player *p, tide_column *columns, uint32_t count, uint32_t until);
