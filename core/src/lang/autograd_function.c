@@ -15,7 +15,10 @@ static void applied_run(tide_machine *m, tide_node *node, tide_tensor **grads, t
         if (!grads[i]) grads[i] = tide_empty(m, node->outputs[i].shape, (tide_dtype)node->outputs[i].dtype);
         arguments[count++] = tide_of_tensor(tide_retain(grads[i]));
     }
-    for (int i = 0; i < node->saved_count; i++) arguments[count++] = tide_of_tensor(tide_saved_at(m, node, i));
+    for (int i = 0; i < node->saved_count; i++) {
+        bool is_saved = node->saved[i].tensor || node->saved[i].packed_by;
+        arguments[count++] = is_saved ? tide_of_tensor(tide_saved_at(m, node, i)) : tide_none();
+    }
     const tide_call_arguments call = {.model = m->interpreter,
                                       .function = f->backward,
                                       .instance = f->instance,

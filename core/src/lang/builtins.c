@@ -127,7 +127,7 @@ static tide_value builtin_deepcopy(tide_frame *f, const tide_value *a, uint32_t 
 
 static tide_value builtin_save_for_backward(tide_frame *f, const tide_value *a, uint32_t count) {
     for (uint32_t i = 0; i < count; i++)
-        if (a[i].kind == TIDE_VALUE_TENSOR) tide_save(f->model->m, f->model->state.applied, a[i].tensor);
+        tide_save(f->model->m, f->model->state.applied, a[i].kind == TIDE_VALUE_TENSOR ? a[i].tensor : NULL);
     return tide_none();
 }
 

@@ -6,6 +6,15 @@
 
 #include "lang/lang.h"
 
+/* TransformerEngineBaseModule.reset_parameters, once a module has its parameters. */
+static void reset_parameters(tide_model *model, uint32_t module) {
+    const tide_class *of = model->instances[module].of;
+    if (of && tide_method_find(of, TIDE_TEXT("reset_parameters")))
+        tide_model_call(model, module, TIDE_TEXT("reset_parameters"), TIDE_FACTOR_TEMPORARY);
+    model->m->op = "Parameter";
+    model->m->state.factor = TIDE_FACTOR_PARAMETER;
+}
+
 /* Parameters are made on the device, in the order of the constructors, but for those of torch.nn, which come with
  * Module.cuda() in fp32. */
 static void megatron_load(tide_model *model, const tide_job *job) {
@@ -15,12 +24,14 @@ static void megatron_load(tide_model *model, const tide_job *job) {
     m->state.factor = TIDE_FACTOR_PARAMETER;
     for (uint32_t i = 0; i < model->parameter_count; i++) {
         const tide_parameter_row *row = &model->parameters[i];
+        if (i && row->module != row[-1].module) reset_parameters(model, row[-1].module);
         if (row->tensor->dtype != model->state.dtype || !row->tensor->storage->is_untracked) continue;
         m->module = row->module;
         tide_tensor *made = tide_empty(m, row->tensor->shape, (tide_dtype)row->tensor->dtype);
         tide_set_data(m, row->tensor, made);
         tide_release(m, made);
     }
+    if (model->parameter_count) reset_parameters(model, model->parameters[model->parameter_count - 1].module);
     m->module = 0;
     m->state.factor = TIDE_FACTOR_TEMPORARY;
 }

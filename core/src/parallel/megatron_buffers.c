@@ -21,12 +21,24 @@ static int64_t lcm(int64_t a, int64_t b) {
     return a / x * b;
 }
 
-/* Whether a list of patterns in the description names a parameter. */
-static bool is_named(const tide_megatron *g, const char *key, const char *name) {
-    const tide_json *patterns = tide_description_at(g->w->model->scopes[0].description, key);
-    for (const tide_json *p = patterns ? patterns->first : NULL; p; p = p->next)
-        if (p->kind == TIDE_JSON_STRING && tide_text_matches(tide_text_of(name), p->text)) return true;
-    return false;
+/* What a module says of its parameters: a member, or an argument of its constructor; none where it has no such. */
+tide_value tide_megatron_attribute(const tide_megatron *g, uint32_t row, const char *name) {
+    const tide_model *model = g->w->model;
+    const tide_instance *module = &model->instances[model->parameters[row].module];
+    const tide_class *of = module->of;
+    for (uint32_t i = 0; of && i < of->parameter_count; i++)
+        if (tide_text_is(of->parameters[i].name, name)) return module->slots[i];
+    for (uint32_t i = 0; of && i < of->member_count; i++)
+        if (tide_text_is(of->members[i].name, name)) return module->slots[of->parameter_count + i];
+    return tide_none();
+}
+
+static bool is_false(tide_value v) {
+    return v.kind == TIDE_VALUE_BOOL && !v.truth;
+}
+
+static bool is_true(tide_value v) {
+    return v.kind == TIDE_VALUE_BOOL && v.truth;
 }
 
 /* Chunks are the items of the root's first list; a parameter's name says which one it is of. */
@@ -62,7 +74,7 @@ static void lay_out(layout *l) {
     for (uint32_t i = 0; i < b->count; i++) {
         tide_megatron_param *p = &b->params[i];
         const tide_parameter_row *row = &model->parameters[p->row];
-        bool is_apart = l->g->is_distributed && l->g->topology.pp > 1 && is_named(l->g, "shared_embedding", row->name);
+        bool is_apart = l->g->is_distributed && is_true(tide_megatron_attribute(l->g, p->row, "shared_embedding"));
         if (l->g->is_distributed) start = padded(start, 64);
         if (is_apart && !l->bucket_is_empty) start = close_bucket(l, start);
         end = start + tide_count(row->tensor);
@@ -98,7 +110,7 @@ static uint32_t params_of(const tide_megatron *g, int64_t chunk, bool is_expert,
     uint32_t count = 0;
     for (uint32_t i = model->parameter_count; i-- > 0;) {
         const tide_parameter_row *row = &model->parameters[i];
-        bool of_expert = g->topology.ep > 1 && is_named(g, "expert_parallel", row->name);
+        bool of_expert = is_false(tide_megatron_attribute(g, i, "allreduce"));
         if (!row->tensor->requires_grad || chunk_of(row->name) != chunk || of_expert != is_expert) continue;
         /* optimizer/__init__.py: get_standard_config_overrides: no weight decay for biases and vectors */
         bool has_decay = row->tensor->shape->dims > 1;

@@ -11,14 +11,11 @@ typedef struct attention {
         repeats; /* repeats: enable_gqa, keys and values are copied for their queries; else they broadcast */
 } attention;
 
-static tide_tensor *shaped(tide_machine *m, tide_dtype dtype, int dims, const int64_t *sizes) {
+tide_tensor *tide_empty_of(tide_machine *m, tide_dtype dtype, int dims, const int64_t *sizes) {
     tide_shape shape = {.dims = dims};
     for (int i = 0; i < dims; i++) shape.size[i] = sizes[i];
     return tide_empty(m, &shape, dtype);
 }
-
-#define SHAPED(m, dtype, ...)                                                                                          \
-    shaped((m), (dtype), (int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), (int64_t[]){__VA_ARGS__})
 
 /* A tensor with x's dimensions whose memory is ordered batch, sequence, head, width. */
 static tide_tensor *bshd(tide_machine *m, const tide_shape *shape, tide_dtype dtype) {
@@ -87,11 +84,11 @@ static tide_tensor *kept(tide_machine *m, tide_node *node, tide_tensor *out, tid
 /* ---- flash ---- */
 
 /* flash_api.cpp: num_splits_heuristic with twice the SMs; 1 unless few blocks leave the device idle. */
-static int64_t flash_splits(const tide_machine *m, const attention *a) {
-    int64_t key_block = a->width <= 64 ? 256 : a->width <= 128 ? 128 : 64;
-    int64_t key_blocks = TIDE_CEIL_DIV(a->keys, key_block);
-    int64_t blocks = a->batch * a->heads * ((a->queries + 63) / 64), sms = 2 * (int64_t)m->device.sms;
-    if (a->dropout > 0 || 10 * blocks >= 8 * sms) return 1;
+int64_t tide_flash_splits(const tide_machine *m, int64_t heads, int64_t queries, int64_t keys, int64_t width) {
+    int64_t key_block = width <= 64 ? 256 : width <= 128 ? 128 : 64;
+    int64_t key_blocks = TIDE_CEIL_DIV(keys, key_block);
+    int64_t blocks = heads * ((queries + 63) / 64), sms = 2 * (int64_t)m->device.sms;
+    if (10 * blocks >= 8 * sms) return 1;
     int64_t most = key_blocks < sms ? key_blocks : sms, best = 0;
     most = most < 128 ? most : 128;
     int64_t efficiency[129] = {0}; /* parts in 2^20 */
@@ -118,12 +115,12 @@ static void flash_run(tide_machine *m, tide_node *node, tide_tensor **grads, tid
     results[1] = tide_empty_like(m, k, k->dtype);
     results[2] = tide_empty_like(m, v, v->dtype);
     int64_t rows = TIDE_ROUND_UP(a.queries, 128), width = TIDE_ROUND_UP(a.width, a.width <= 128 ? 32 : 64);
-    tide_tensor *softmax_d = SHAPED(m, TIDE_FP32, a.batch, a.heads, rows);
-    tide_tensor *dq_accumulator = SHAPED(m, TIDE_FP32, a.batch, rows, a.heads, width);
+    tide_tensor *softmax_d = TIDE_EMPTY(m, TIDE_FP32, a.batch, a.heads, rows);
+    tide_tensor *dq_accumulator = TIDE_EMPTY(m, TIDE_FP32, a.batch, rows, a.heads, width);
     tide_tensor *wide_k = NULL, *wide_v = NULL;
     if (a.kv_heads != a.heads) {
-        wide_k = SHAPED(m, (tide_dtype)k->dtype, a.batch, a.keys, a.heads, a.width);
-        wide_v = SHAPED(m, (tide_dtype)k->dtype, a.batch, a.keys, a.heads, a.width);
+        wide_k = TIDE_EMPTY(m, (tide_dtype)k->dtype, a.batch, a.keys, a.heads, a.width);
+        wide_v = TIDE_EMPTY(m, (tide_dtype)k->dtype, a.batch, a.keys, a.heads, a.width);
     }
     tide_release(m, wide_v);
     tide_release(m, wide_k);
@@ -138,17 +135,17 @@ static const tide_backward flash_backward = {"ScaledDotProductFlashAttentionBack
 static tide_tensor *flash(tide_machine *m, tide_tensor *q, tide_tensor *k, tide_tensor *v, const attention *a) {
     tide_node *node = node_of(m, &flash_backward, q, k, v, NULL, false, a);
     tide_tensor *out = tide_set_grad_fn(m, node, tide_empty_like(m, q, q->dtype));
-    tide_tensor *lse = SHAPED(m, TIDE_FP32, a->batch, a->heads, a->queries);
+    tide_tensor *lse = TIDE_EMPTY(m, TIDE_FP32, a->batch, a->heads, a->queries);
     tide_tensor *partial_lse = NULL, *partial_out = NULL, *state = NULL;
-    int64_t splits = flash_splits(m, a);
+    int64_t splits = a->dropout > 0 ? 1 : tide_flash_splits(m, a->batch * a->heads, a->queries, a->keys, a->width);
     if (splits > 1) {
-        partial_lse = SHAPED(m, TIDE_FP32, splits, a->batch, a->heads, a->queries);
-        partial_out = SHAPED(m, TIDE_FP32, splits, a->batch, a->heads, a->queries,
-                             TIDE_ROUND_UP(a->width, a->width <= 128 ? 32 : 64));
+        partial_lse = TIDE_EMPTY(m, TIDE_FP32, splits, a->batch, a->heads, a->queries);
+        partial_out = TIDE_EMPTY(m, TIDE_FP32, splits, a->batch, a->heads, a->queries,
+                                 TIDE_ROUND_UP(a->width, a->width <= 128 ? 32 : 64));
     }
-    if (a->dropout > 0) state = SHAPED(m, TIDE_INT64, 2);
-    tide_tensor *seed = a->dropout > 0 ? SHAPED(m, TIDE_INT64, 1) : SHAPED(m, TIDE_INT64, 2);
-    tide_tensor *offset = a->dropout > 0 ? SHAPED(m, TIDE_INT64, 2) : SHAPED(m, TIDE_INT64, 1);
+    if (a->dropout > 0) state = TIDE_EMPTY(m, TIDE_INT64, 2);
+    tide_tensor *seed = a->dropout > 0 ? TIDE_EMPTY(m, TIDE_INT64, 1) : TIDE_EMPTY(m, TIDE_INT64, 2);
+    tide_tensor *offset = a->dropout > 0 ? TIDE_EMPTY(m, TIDE_INT64, 2) : TIDE_EMPTY(m, TIDE_INT64, 1);
     tide_release(m, state);
     tide_release(m, partial_lse);
     tide_release(m, partial_out);
@@ -186,24 +183,24 @@ static void efficient_run(tide_machine *m, tide_node *node, tide_tensor **grads,
     results[1] = bshd(m, k->shape, k->dtype);
     results[2] = bshd(m, v->shape, v->dtype);
     if (tide_needs_input_grad(node, 3)) { /* rows begin at multiples of 16 elements */
-        tide_tensor *full = SHAPED(m, (tide_dtype)q->dtype, a.batch, a.heads, a.queries, TIDE_ROUND_UP(a.keys, 16));
+        tide_tensor *full = TIDE_EMPTY(m, (tide_dtype)q->dtype, a.batch, a.heads, a.queries, TIDE_ROUND_UP(a.keys, 16));
         results[3] = tide_slice(m, full, -1, (tide_dim){0, 0}, (tide_dim){a.keys, 0});
         tide_release(m, full);
     }
     tide_tensor *wide_k = NULL, *wide_v = NULL, *delta;
     if (a.kv_heads != a.heads) {
-        wide_k = SHAPED(m, (tide_dtype)k->dtype, a.batch, a.keys, a.heads, a.width);
-        wide_v = SHAPED(m, (tide_dtype)k->dtype, a.batch, a.keys, a.heads, a.width);
+        wide_k = TIDE_EMPTY(m, (tide_dtype)k->dtype, a.batch, a.keys, a.heads, a.width);
+        wide_v = TIDE_EMPTY(m, (tide_dtype)k->dtype, a.batch, a.keys, a.heads, a.width);
     }
     if (q->dtype == TIDE_FP32) { /* (grad_out.float() * out.float()).sum(-1), then its contiguous copy */
         tide_tensor *product = tide_empty(m, q->shape, TIDE_FP32);
-        tide_tensor *sum = SHAPED(m, TIDE_FP32, a.batch, a.queries, a.heads);
+        tide_tensor *sum = TIDE_EMPTY(m, TIDE_FP32, a.batch, a.queries, a.heads);
         bool is_copied = a.heads > 1 && a.queries > 1;
-        delta = is_copied ? SHAPED(m, TIDE_FP32, a.batch, a.heads, a.queries) : tide_retain(sum);
+        delta = is_copied ? TIDE_EMPTY(m, TIDE_FP32, a.batch, a.heads, a.queries) : tide_retain(sum);
         tide_release(m, sum);
         tide_release(m, product);
     } else {
-        delta = SHAPED(m, TIDE_FP32, a.batch, a.heads, a.queries);
+        delta = TIDE_EMPTY(m, TIDE_FP32, a.batch, a.heads, a.queries);
     }
     tide_tensor *workspace = tide_scratch(m, efficient_workspace(&a, (tide_dtype)q->dtype, m->device.capability));
     tide_release(m, delta);
@@ -220,15 +217,15 @@ static tide_tensor *efficient(tide_machine *m, tide_tensor *q, tide_tensor *k, t
     tide_node *node = node_of(m, &efficient_backward, q, k, v, bias, true, a);
     tide_tensor *seed = NULL, *offset = NULL;
     if (a->dropout <= 0) {
-        seed = SHAPED(m, TIDE_INT64, 1);
-        offset = SHAPED(m, TIDE_INT64, 1);
+        seed = TIDE_EMPTY(m, TIDE_INT64, 1);
+        offset = TIDE_EMPTY(m, TIDE_INT64, 1);
     }
     tide_shape shape = *q->shape;
     shape.size[3] = v->shape->size[3];
     shape.name[3] = v->shape->name[3];
     tide_tensor *out = tide_set_grad_fn(m, node, bshd(m, &shape, q->dtype));
     bool needs_lse = q->requires_grad || k->requires_grad || v->requires_grad;
-    tide_tensor *lse = SHAPED(m, TIDE_FP32, a->batch, a->heads, needs_lse ? TIDE_ROUND_UP(a->queries, 32) : 0);
+    tide_tensor *lse = TIDE_EMPTY(m, TIDE_FP32, a->batch, a->heads, needs_lse ? TIDE_ROUND_UP(a->queries, 32) : 0);
     if ((a->value_width > 128 || a->width > 128) && q->dtype != TIDE_FP32)
         tide_alloc_and_free(m, tide_count(out) * 4); /* fp32 accumulator of the output */
     return kept(m, node, out, lse, seed, offset);
@@ -272,12 +269,12 @@ static tide_tensor *ordered_like(tide_machine *m, const tide_tensor *q, const ti
 static tide_tensor *cudnn(tide_machine *m, tide_tensor *q, tide_tensor *k, tide_tensor *v, tide_tensor *bias,
                           const attention *a) {
     tide_node *node = node_of(m, &cudnn_backward, q, k, v, bias, false, a);
-    tide_tensor *seed = SHAPED(m, TIDE_INT64, 1), *offset = SHAPED(m, TIDE_INT64, 1);
+    tide_tensor *seed = TIDE_EMPTY(m, TIDE_INT64, 1), *offset = TIDE_EMPTY(m, TIDE_INT64, 1);
     tide_shape shape = *q->shape;
     shape.size[3] = v->shape->size[3];
     tide_tensor *out = tide_set_grad_fn(m, node, ordered_like(m, q, &shape));
     bool needs_lse = q->requires_grad || k->requires_grad || v->requires_grad;
-    tide_tensor *lse = needs_lse ? SHAPED(m, TIDE_FP32, a->batch, a->heads, a->queries, 1) : NULL;
+    tide_tensor *lse = needs_lse ? TIDE_EMPTY(m, TIDE_FP32, a->batch, a->heads, a->queries, 1) : NULL;
     return kept(m, node, out, lse, seed, offset);
 }
 
@@ -290,11 +287,12 @@ static tide_tensor *replaced(tide_machine *m, tide_tensor *old, tide_tensor *mad
 
 /* ones(L, S).tril() as an additive mask in the dtype of the scores. */
 static tide_tensor *causal_bias(tide_machine *m, const attention *a, tide_dtype dtype) {
-    tide_tensor *ones = SHAPED(m, TIDE_BOOL, a->queries, a->keys), *lower = SHAPED(m, TIDE_BOOL, a->queries, a->keys);
+    tide_tensor *ones = TIDE_EMPTY(m, TIDE_BOOL, a->queries, a->keys),
+                *lower = TIDE_EMPTY(m, TIDE_BOOL, a->queries, a->keys);
     tide_release(m, ones);
     tide_shape scalar = {.dims = 0};
     tide_tensor *zero = tide_empty(m, &scalar, dtype), *least = tide_empty(m, &scalar, dtype);
-    tide_tensor *bias = SHAPED(m, dtype, a->queries, a->keys);
+    tide_tensor *bias = TIDE_EMPTY(m, dtype, a->queries, a->keys);
     tide_release(m, least);
     tide_release(m, zero);
     tide_release(m, lower);

@@ -49,6 +49,13 @@ tide_tensor *tide_sum_plain(tide_machine *m, const tide_tensor *x, unsigned mask
 /* The scratch alone of a reduction over those dimensions, of partial results of so many bytes. */
 void tide_reduction_scratch(tide_machine *m, const tide_tensor *x, unsigned mask, int64_t accumulator);
 
+/* ---- attention.c ---- */
+tide_tensor *tide_empty_of(tide_machine *m, tide_dtype dtype, int dims, const int64_t *sizes);
+#define TIDE_EMPTY(m, dtype, ...)                                                                                      \
+    tide_empty_of((m), (dtype), (int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), (int64_t[]){__VA_ARGS__})
+/* Parts along the keys in which flash attention without dropout computes; heads: of the whole batch. */
+int64_t tide_flash_splits(const tide_machine *m, int64_t heads, int64_t queries, int64_t keys, int64_t width);
+
 /* ---- softmax.c ---- */
 tide_tensor *tide_softmax(tide_machine *m, tide_tensor *x, int64_t dim);
 
@@ -69,7 +76,7 @@ typedef struct tide_op_table {
 #define TIDE_OP_TABLE(file)                                                                                            \
     const tide_op_table tide_##file##_ops = {file##_ops, sizeof file##_ops / sizeof *file##_ops};
 
-enum { TIDE_OP_TABLES = 10 };
+enum { TIDE_OP_TABLES = 11 };
 extern const tide_op_table *const tide_op_tables[TIDE_OP_TABLES];
 
 /* NULL if there is no such operation. */
