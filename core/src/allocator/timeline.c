@@ -98,3 +98,10 @@ void tide_timeline_mark(tide_timeline *timeline, unsigned step, tide_phase phase
     TIDE_ROOM(timeline->arena, timeline->marks, timeline->mark_count, timeline->mark_capacity);
     timeline->marks[timeline->mark_count++] = (tide_mark){timeline->event_count, (uint16_t)step, (uint8_t)phase};
 }
+
+void tide_timeline_end_forward(tide_timeline *timeline, uint32_t from) {
+    for (uint32_t i = from; i < timeline->allocation_count; i++) {
+        tide_allocation *a = &timeline->allocations[i];
+        if (a->factor == TIDE_FACTOR_TEMPORARY && a->died == TIDE_NEVER) a->factor = TIDE_FACTOR_ACTIVATION;
+    }
+}

@@ -88,5 +88,8 @@ void tide_timeline_repeat(tide_timeline *timeline, uint32_t first_event, uint32_
                           const uint32_t *modules);
 void tide_timeline_empty_cache(tide_timeline *timeline);
 void tide_timeline_mark(tide_timeline *timeline, unsigned step, tide_phase phase);
+/* Temporaries since allocation `from` that still live are activations: where forward passes lie within another phase.
+ */
+void tide_timeline_end_forward(tide_timeline *timeline, uint32_t from);
 
 #endif

@@ -60,6 +60,7 @@ static void forward_step(tide_megatron *g, int64_t chunk, tide_tensor *input, ti
                          tide_tensor **num_tokens) {
     static const char *const names[] = {"chunk", "input_tensor", "forward_data_store"};
     tide_machine *m = g->w->model->m;
+    uint32_t from = m->timeline.allocation_count;
     set(g, &g->input_tensors[chunk], tide_retain(input)); /* decoder.set_input_tensor() */
     tide_value values[] = {tide_of_int(chunk), tide_of_tensor(input), g->forward_data_store};
     tide_value made = tide_model_method(g->w->model, TIDE_TEXT("forward_step"), names, values, 3);
@@ -72,6 +73,7 @@ static void forward_step(tide_megatron *g, int64_t chunk, tide_tensor *input, ti
         tide_fail(m, TIDE_ERR_DESCRIPTION, "forward_step() returns [output_tensor, num_tokens]");
     }
     tide_value_release(m, made);
+    tide_timeline_end_forward(&m->timeline, from);
 }
 
 /* deallocate_output_tensor(): its graph is all that is needed of it. */
