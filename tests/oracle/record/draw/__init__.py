@@ -1,0 +1,1 @@
+"""Random cases: what a person could have chosen."""

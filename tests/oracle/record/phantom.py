@@ -1,0 +1,110 @@
+"""The phantom GPU of this process: cuda-check/phantom of the product, preloaded, with its functions for tests.
+
+Without it the process is on a real GPU: nothing is answered, and nothing is resized.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import sys
+from pathlib import Path
+from typing import Any, Iterator, Mapping
+
+GIB = 1 << 30
+MULTIPROCESSORS, THREADS = 132, 2048  # of an H100 SXM5
+_answer = -1
+_keep: list[Any] = []  # callbacks that the phantom calls
+
+
+def environment(tools: Path, devices: int = 1) -> dict[str, str]:
+    """What a process needs to run on the phantom of `tools` (the folder cuda-check beside the program)."""
+    return {
+        "LD_PRELOAD": str(tools / "libcuda.so.1"),
+        "LD_LIBRARY_PATH": joined(str(tools), os.environ.get("LD_LIBRARY_PATH")),
+        "TRITON_LIBCUDA_PATH": str(tools),
+        "TIDEMARK_PHANTOM_HOOK": str(tools / "hook"),
+        "TIDEMARK_CARD": card(2000 * GIB, 90),
+        "TIDEMARK_GPUS": str(devices),
+        "TORCH_NCCL_ENABLE_MONITORING": "0",
+        "TORCH_NCCL_DUMP_ON_TIMEOUT": "0",
+        "TORCH_NCCL_CUDA_EVENT_CACHE": "0",
+    }
+
+
+def joined(first: str, rest: str | None) -> str:
+    return f"{first}:{rest}" if rest else first
+
+
+def card(size: int, capability: int, context: int = 0, multiprocessors: int = MULTIPROCESSORS) -> str:
+    """TIDEMARK_CARD: bytes, bytes of a context, capability times ten, multiprocessors, threads of each."""
+    return f"{size} {context} {capability} {multiprocessors} {THREADS if capability not in (86, 89, 120) else 1536}"
+
+
+def is_here() -> bool:
+    return hasattr(ctypes.CDLL(None), "phantom_be")
+
+
+def start() -> None:
+    """Before the first import of a CUDA library: from here on they get the functions that they lack."""
+    if is_here():
+        hook()
+        import tidemark_phantom
+
+        tidemark_phantom.start()
+
+
+def hook() -> None:
+    """Makes the modules of cuda-check/hook importable."""
+    folder = os.environ["TIDEMARK_PHANTOM_HOOK"]
+    if folder not in sys.path:
+        sys.path.append(folder)
+
+
+def become(
+    size: int,
+    capability: int,
+    devices: int = 1,
+    context: int = 0,
+    multiprocessors: int = MULTIPROCESSORS,
+    name: str | None = None,
+) -> None:
+    """Another card, in a process that has not used the first; sizes in bytes."""
+    if is_here():
+        be = ctypes.CDLL(None).phantom_be
+        be.argtypes = [ctypes.c_char_p, ctypes.c_int, ctypes.c_char_p]
+        if be(card(size, capability, context, multiprocessors).encode(), devices, name.encode() if name else None):
+            raise RuntimeError("the phantom refused its card")
+
+
+@contextlib.contextmanager
+def counts(count: int) -> Iterator[None]:
+    """Inside, small reads from the device (the count behind nonzero) find `count`."""
+    global _answer
+    before, _answer = _answer, count
+    if is_here() and not _keep:
+        listen()
+    try:
+        yield
+    finally:
+        _answer = before
+
+
+def listen() -> None:
+    def read(size: int) -> int:
+        return _answer if size in (4, 8) else -1
+
+    reader = ctypes.CFUNCTYPE(ctypes.c_longlong, ctypes.c_size_t)(read)
+    _keep.append(reader)
+    ctypes.CDLL(None).phantom_on_read(reader)
+
+
+def hold_events(held: bool) -> None:
+    """Until they are let go, no CUDA event is complete: what other streams use is not free."""
+    ctypes.CDLL(None).phantom_hold_events(int(held))
+
+
+def says(variables: Mapping[str, str]) -> dict[str, str]:
+    """The environment of a child on the phantom."""
+    return {**os.environ, **variables}

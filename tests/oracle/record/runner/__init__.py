@@ -1,0 +1,1 @@
+"""What runs a case under PyTorch.  Everything outside of this folder does without PyTorch."""

@@ -1,0 +1,179 @@
+"""One batch for a model, shaped as its processor would shape it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Callable
+
+import torch
+
+from ..case import Case
+from ..catalogue import Config, Model
+from .models import DTYPES
+
+Batch = dict[str, Any]
+TOKENS_FROM, TOKENS_TO = 10, 30000  # ids that are drawn: no special ones
+
+# Read on the host and never computed with on the device.
+HOST_ARGUMENTS = {"image_grid_thw", "video_grid_thw", "image_sizes"}
+
+
+@dataclass(frozen=True)
+class Maker:
+    """What a batch is made for."""
+
+    case: Case
+    model: Model
+
+    @property
+    def config(self) -> Config:
+        return self.model.config
+
+    def tokens(self, vocabulary: int, length: int | None = None) -> Any:
+        return torch.randint(TOKENS_FROM, min(vocabulary, TOKENS_TO), (self.case.batch, length or self.case.seq))
+
+    def attention_mask(self, length: int | None = None) -> Any:
+        """All ones but for the last quarter of every sample except the first."""
+        length = length or self.case.seq
+        mask = torch.ones(self.case.batch, length, dtype=torch.long)
+        mask[1 if self.case.batch > 1 else 0 :, length - max(1, length // 4) :] = 0
+        return mask
+
+    def floats(self, *shape: int, cast: bool = True) -> Any:
+        """Pixels or features: fp32 as processors make them; cast to the weights where the model would not cast
+        itself."""
+        dtype = DTYPES[self.case.dtype] if cast and not self.case.autocast else torch.float32
+        return torch.empty(shape, dtype=dtype, device="cuda")
+
+    def image_side(self, config: Config) -> tuple[int, int]:
+        """Height and width in pixels."""
+        if self.case.image_size:
+            return self.case.image_size[0], self.case.image_size[1]
+        side = config.get("image_size", 224)
+        return (side[0], side[1]) if isinstance(side, list) else (side, side)
+
+
+def make(case: Case, model: Model) -> Batch:
+    """The keyword arguments of the forward pass.  Token ids are made on the host, so that small ones are real."""
+    torch.manual_seed(case.seed)
+    batch = maker_of(model)(Maker(case, model))
+    if case.mode == "infer" or not case.labels:
+        batch = {k: v for k, v in batch.items() if k not in ("labels", "target", "return_loss")}
+    return {k: v.to("cuda") if isinstance(v, torch.Tensor) and k not in HOST_ARGUMENTS else v for k, v in batch.items()}
+
+
+def maker_of(model: Model) -> Callable[[Maker], Batch]:
+    """By what the configuration is of: diffusers and timm, then the type and the class of transformers."""
+    from . import multimodal
+
+    config = model.config
+    if "_class_name" in config:
+        return diffusion_batch
+    if "architecture" in config:
+        return timm_batch
+    if model.type in multimodal.MAKERS:
+        return multimodal.MAKERS[model.type]
+    architecture = config["architectures"][0]
+    if model.type == "whisper":
+        return whisper_batch
+    if model.type in CONTRASTIVE:
+        return contrastive_batch
+    if architecture.endswith("ForImageClassification"):
+        return image_batch
+    import transformers
+
+    return seq2seq_batch if transformers.AutoConfig.for_model(**config).is_encoder_decoder else text_batch
+
+
+CONTRASTIVE = ("clip", "siglip", "siglip2")
+
+
+def text_batch(make: Maker) -> Batch:
+    ids = make.tokens(make.config["vocab_size"])
+    batch: Batch = {"input_ids": ids}
+    if make.case.padding:
+        batch["attention_mask"] = make.attention_mask()
+    if make.case.packing:
+        batch["position_ids"] = packed_positions(make.case)
+    if make.config["architectures"][0].endswith("SequenceClassification"):
+        batch["labels"] = torch.zeros(make.case.batch, dtype=torch.long)
+    else:
+        batch["labels"] = ids.clone()
+    return batch
+
+
+def packed_positions(case: Case) -> Any:
+    """Two texts in each row: positions begin anew."""
+    first = case.seq // 2
+    row = torch.cat([torch.arange(first), torch.arange(case.seq - first)])
+    return row.repeat(case.batch, 1)
+
+
+def seq2seq_batch(make: Maker) -> Batch:
+    case, vocabulary = make.case, make.config["vocab_size"]
+    target = make.tokens(vocabulary, case.target_seq or case.seq)
+    batch = {"input_ids": make.tokens(vocabulary), "labels": target}
+    if case.padding:
+        batch["attention_mask"] = make.attention_mask()
+    if not case.labels and case.mode == "train":
+        batch["decoder_input_ids"] = target.clone()
+    return batch
+
+
+def whisper_batch(make: Maker) -> Batch:
+    case, config = make.case, make.config
+    length = min(case.target_seq or 448, config["max_target_positions"])
+    batch = {"input_features": make.floats(case.batch, config["num_mel_bins"], 2 * config["max_source_positions"])}
+    name = "labels" if case.labels or case.mode == "infer" else "decoder_input_ids"
+    return {**batch, name: make.tokens(config["vocab_size"], length)}
+
+
+def image_batch(make: Maker) -> Batch:
+    height, width = make.image_side(make.config)
+    return {
+        "pixel_values": make.floats(make.case.batch, 3, height, width),
+        "labels": torch.zeros(make.case.batch, dtype=torch.long),
+    }
+
+
+def timm_batch(make: Maker) -> Batch:
+    case = make.case
+    height, width = case.image_size or make.config["pretrained_cfg"]["input_size"][1:]
+    return {"x": make.floats(case.batch, 3, height, width), "target": torch.zeros(case.batch, dtype=torch.long)}
+
+
+def contrastive_batch(make: Maker) -> Batch:
+    text, vision = make.config["text_config"], make.config["vision_config"]
+    length = min(make.case.seq, text.get("max_position_embeddings", 64))
+    height, width = make.image_side(vision)
+    return {
+        "input_ids": make.tokens(text.get("vocab_size", 32000), length),
+        "pixel_values": make.floats(make.case.batch, 3, height, width),
+        "return_loss": True,
+    }
+
+
+LATENT_SCALE = 8  # pixels of a side of one latent: AutoencoderKL
+PROMPT_TOKENS = 77  # of CLIP's text encoder
+
+
+def diffusion_batch(make: Maker) -> Batch:
+    case, config = make.case, make.config
+    side = config["sample_size"]
+    height, width = (s // LATENT_SCALE for s in case.image_size) if case.image_size else (side, side)
+    latent = make.floats(case.batch, config["in_channels"], height, width)
+    timestep = torch.zeros(case.batch, dtype=torch.long)
+    if config["_class_name"].startswith("UNet"):
+        return {
+            "sample": latent,
+            "timestep": timestep,
+            "target": torch.empty_like(latent),
+            "encoder_hidden_states": make.floats(case.batch, PROMPT_TOKENS, config["cross_attention_dim"]),
+        }
+    target = torch.empty(case.batch, config["out_channels"], height, width, dtype=latent.dtype, device="cuda")
+    return {
+        "hidden_states": latent,
+        "timestep": timestep,
+        "class_labels": torch.zeros(case.batch, dtype=torch.long),
+        "target": target,
+    }

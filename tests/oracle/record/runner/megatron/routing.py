@@ -1,0 +1,89 @@
+"""Tokens per expert cannot be computed here: every expert gets the same share; the experts of this rank `imbalance`
+times as much."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import torch
+
+from ... import phantom
+from ...plans import Megatron
+
+
+def install(settings: Any, plan: Megatron) -> None:
+    from megatron.core.transformer.moe import moe_utils, token_dispatcher
+
+    if not settings.moe_pad_expert_input_to_capacity:
+        tell_sizes(token_dispatcher.MoEAlltoAllTokenDispatcher, plan.imbalance)
+    select, permute = torch.Tensor.masked_select, moe_utils.permute
+
+    @functools.wraps(permute)
+    def counted(tokens: Any, routing_map: Any, *args: Any, **kwargs: Any) -> Any:
+        given = kwargs.get("num_out_tokens")
+        count = int(given) if given is not None else tokens.shape[0] * settings.moe_router_topk
+
+        def selected(self: Any, mask: Any) -> Any:
+            if not self.is_cuda:
+                return select(self, mask)
+            with phantom.counts(count):
+                return select(self, mask)
+
+        torch.Tensor.masked_select = selected
+        try:
+            return permute(tokens, routing_map, *args, **kwargs)
+        finally:
+            torch.Tensor.masked_select = select
+
+    token_dispatcher.permute = counted
+
+
+def tell_sizes(dispatcher: Any, imbalance: float) -> None:
+    """Where the all-to-all dispatcher copies its sizes to the host, it finds ours."""
+    original = dispatcher._maybe_dtoh_and_synchronize
+
+    @functools.wraps(original)
+    def known(self: Any, point: str, tokens_per_expert: Any = None) -> Any:
+        sizes = shares(self, imbalance) if point == self.cuda_dtoh_point else None
+        found = original(self, point, tokens_per_expert)
+        if sizes is None:
+            return found
+        for name, value in sizes.items():
+            now = getattr(self, name, None)
+            if now is not None and name != "tokens_per_expert":
+                setattr(self, name, value if not isinstance(now, torch.Tensor) else torch.as_tensor(value))
+        return torch.as_tensor(sizes["tokens_per_expert"])
+
+    dispatcher._maybe_dtoh_and_synchronize = known
+
+
+def shares(dispatcher: Any, imbalance: float) -> dict[str, Any]:
+    """Host values of the all-to-all dispatcher's sizes: t tokens per rank, each sent to k experts."""
+    import numpy
+
+    tokens = dispatcher.routing_map.shape[0] * dispatcher.config.moe_router_topk
+    experts, local, ep, tp = (
+        dispatcher.num_experts,
+        dispatcher.num_local_experts,
+        dispatcher.ep_size,
+        dispatcher.tp_size,
+    )
+    mine = min(round(tokens * local / experts * imbalance), tokens)  # what each rank sends to this rank's experts
+    others = divided(tokens - mine, ep - 1) if ep > 1 else []
+    rank = dispatcher.ep_rank if hasattr(dispatcher, "ep_rank") else dispatcher.ep_group.rank()
+    sent = others[:rank] + [mine] + others[rank:] if ep > 1 else [tokens]
+    mine = sent[rank]
+    per_expert = divided(mine, local)
+    return {
+        "tokens_per_expert": numpy.array(per_expert) * ep * tp,
+        "input_splits": numpy.array(sent),
+        "output_splits": numpy.array([mine] * ep),
+        "output_splits_tp": numpy.array([mine * ep] * tp),
+        "num_out_tokens": tokens,
+        "num_global_tokens_per_local_expert": numpy.tile(numpy.array(per_expert), (tp * ep, 1)),
+    }
+
+
+def divided(total: int, parts: int) -> list[int]:
+    return [total // parts + (i < total % parts) for i in range(parts)]

@@ -1,0 +1,190 @@
+"""From a configuration to the model on the device, as from_pretrained(...).to("cuda") would leave it."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, ContextManager, Iterable
+
+import torch
+from torch import nn
+
+from ..case import Case
+from ..catalogue import Config
+from . import adapters, quantize
+
+DTYPES: dict[str, Any] = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
+
+
+def build(case: Case, config: Config, partition: Any = None) -> Any:
+    """The model of a case on the device: weights in the case's dtype, adapters and quantised layers in place.
+    partition: a context that cuts parameters and puts them on the device as they are made."""
+    dtype = DTYPES[case.dtype]
+    model = construct(config, dtype, case.attention, partition or torch.device("meta"))
+    keep_in_fp32(model, dtype)
+    if case.load == "warmup" and not case.from_pretrained:
+        warm_up(model)
+    if case.quant in quantize.BITSANDBYTES:
+        quantize.replace_layers(model, case, dtype)
+    if case.load == "warmup" and case.from_pretrained:
+        warm_up(model)
+    if is_on_meta(case):
+        return prepared(model, case)
+    materialise(model, {})
+    if case.quant in quantize.TORCHAO:
+        quantize.convert_weights(model, case.quant)
+    return prepared(model, case)
+
+
+def warm_up(model: Any) -> None:
+    """caching_allocator_warmup (transformers/modeling_utils.py): one block of the size of the weights, as they will
+    lie on the device, taken and let go of."""
+    size = sum(quantize.bytes_on_device(p) for p in unique(model.parameters()))
+    torch.empty(int(size) // 2, dtype=torch.float16, device="cuda")
+
+
+def is_on_meta(case: Case) -> bool:
+    """Whether the framework puts the model's parts on the device, once it has cut them."""
+    return bool(getattr(case.parallel, "meta_init", False))
+
+
+def prepared(model: Any, case: Case) -> Any:
+    """For training: frozen parts, checkpoints and adapters; for inference: adapters, and no gradients."""
+    if case.mode == "infer":
+        if case.lora:
+            model = adapters.add(model, case)
+            if case.adapter_merged:
+                model = model.merge_and_unload()
+        model.eval()
+        model.requires_grad_(False)
+        return model
+    model.train()
+    choose_trainable(model, case)
+    if case.quant in quantize.BITSANDBYTES and case.kbit_prepare:
+        from peft import prepare_model_for_kbit_training
+
+        model = prepare_model_for_kbit_training(model, use_gradient_checkpointing=False)
+    if case.checkpointing != "none":
+        enable_checkpointing(model, case)
+    return adapters.add(model, case) if case.lora else model
+
+
+def construct(config: Config, dtype: Any, attention: str, where: ContextManager[Any]) -> Any:
+    """The module tree, made inside the context `where`: the meta device, usually."""
+    before = torch.get_default_dtype()
+    if "_class_name" in config:
+        import diffusers
+
+        with where:
+            torch.set_default_dtype(dtype)
+            try:
+                return getattr(diffusers, config["_class_name"]).from_config(config)
+            finally:
+                torch.set_default_dtype(before)
+    if "architecture" in config:
+        import timm
+
+        return timm.create_model(config["architecture"], num_classes=config["num_classes"]).to(dtype)
+    import transformers
+
+    settings = transformers.AutoConfig.for_model(**config)
+    with where:
+        return model_class(config)._from_config(settings, dtype=dtype, attn_implementation=attention)
+
+
+def model_class(config: Config) -> Any:
+    """The class that a configuration of transformers names first."""
+    import transformers
+
+    return getattr(transformers, config["architectures"][0])
+
+
+def keep_in_fp32(model: Any, dtype: Any) -> None:
+    """What from_pretrained leaves in fp32: the plain list for fp16 only, the strict list for bf16 too."""
+    names = set(getattr(model, "_keep_in_fp32_modules_strict", None) or ()) if dtype != torch.float32 else set()
+    if dtype == torch.float16:
+        names |= set(getattr(model, "_keep_in_fp32_modules", None) or ())
+    if not names:
+        return
+    wanted = re.compile("|".join(rf"(^|\.){re.escape(name)}($|\.)" for name in names))
+    for name, parameter in model.named_parameters():
+        if wanted.search(name):
+            parameter.data = parameter.data.float()
+
+
+def materialise(module: Any, made: dict[int, Any]) -> None:
+    """Gives every meta (or host) tensor storage on the device, in the order in which module.to("cuda") does."""
+    for child in module.children():
+        materialise(child, made)
+    for name, p in module._parameters.items():
+        if p is None or p.is_cuda:
+            continue
+        if id(p) not in made:
+            made[id(p)] = move_parameter(p)
+        module._parameters[name] = made[id(p)]
+    for name, b in module._buffers.items():
+        if b is not None and not b.is_cuda:
+            module._buffers[name] = torch.empty_like(b, device="cuda") if b.is_meta else b.to("cuda")
+
+
+def move_parameter(p: Any) -> Any:
+    if type(p) is not nn.Parameter:  # bitsandbytes quantises as it moves
+        return p.to("cuda")
+    if p.is_meta:
+        return nn.Parameter(torch.empty_like(p, device="cuda"), requires_grad=p.requires_grad)
+    p.data = p.data.to("cuda")
+    return p
+
+
+def named(name: str, prefixes: Iterable[str]) -> bool:
+    """Whether a parameter's name, with or without its leading "model.", starts with one of the prefixes."""
+    return any(name.startswith(p) or name.removeprefix("model.").startswith(p) for p in prefixes)
+
+
+def choose_trainable(model: Any, case: Case) -> None:
+    for name, p in model.named_parameters():
+        if named(name, case.freeze) or (case.train_only and not named(name, case.train_only)):
+            p.requires_grad_(False)
+
+
+def enable_checkpointing(model: Any, case: Case) -> None:
+    reentrant = case.checkpointing == "full_reentrant"
+    if case.checkpointing.startswith("selective"):
+        from . import kernels
+
+        keep = case.checkpointing.partition("_")[2] or "attention"
+        model.gradient_checkpointing_enable(
+            gradient_checkpointing_kwargs={"use_reentrant": False, "context_fn": kernels.selective_contexts(keep)}
+        )
+    elif hasattr(model, "gradient_checkpointing_enable"):
+        model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": reentrant})
+        if reentrant and (case.lora or case.freeze or case.train_only):
+            model.enable_input_require_grads()
+    elif hasattr(model, "set_grad_checkpointing"):
+        model.set_grad_checkpointing()
+    else:
+        model.enable_gradient_checkpointing()
+
+
+def unique(tensors: Iterable[Any]) -> Iterable[Any]:
+    return {id(t): t for t in tensors}.values()
+
+
+def modality(name: str) -> str:
+    """The top-level part of a model that a parameter belongs to: vision_tower, language_model, lm_head, ..."""
+    parts = name.split(".")
+    while len(parts) > 1 and parts[0] in ("base_model", "model"):
+        parts = parts[1:]
+    return parts[0]
+
+
+def count_parameters(model: Any) -> dict[str, Any]:
+    """Numbers (not bytes) of parameters; quantised ones count as the weights they stand for."""
+    total = trainable = 0
+    parts: dict[str, int] = {}
+    for name, p in model.named_parameters():
+        state = getattr(p, "quant_state", None)
+        n = state.shape.numel() if state is not None else getattr(p, "ds_numel", p.numel())
+        total += n
+        trainable += n if p.requires_grad else 0
+        parts[modality(name)] = parts.get(modality(name), 0) + n
+    return {"total": total, "trainable": trainable, "by_module": parts}

@@ -1,0 +1,190 @@
+"""Batches of models that see and read: one run of image tokens per image near the start of each text."""
+
+from __future__ import annotations
+
+import math
+from typing import Callable
+
+import torch
+
+from ..catalogue import Config
+from ..schema import CaseError
+from .batches import Batch, Maker
+
+
+def with_images(make: Maker, vocabulary: int, token: int, per_image: list[int]) -> Batch:
+    """Token ids and labels; image positions carry no label.  per_image: tokens of each image of a sample."""
+    case = make.case
+    if sum(per_image) > case.seq:
+        raise CaseError(f"{sum(per_image)} image tokens do not fit into seq {case.seq}")
+    ids = make.tokens(min(vocabulary, token) if token > 20 else vocabulary)
+    room = case.seq - sum(per_image)
+    gap = 2 if room > 2 * len(per_image) else 0  # as the markers around an image: runs stay apart
+    at = min(1, room)
+    for count in per_image:
+        ids[:, at : at + count] = token
+        at += count + gap
+    labels = ids.clone()
+    labels[ids == token] = -100
+    batch: Batch = {"input_ids": ids, "labels": labels}
+    if case.padding:
+        batch["attention_mask"] = make.attention_mask()
+    return batch
+
+
+def text_vocabulary(config: Config) -> int:
+    return int(config["text_config"].get("vocab_size", 32000))
+
+
+def image_token(config: Config) -> int:
+    return int(config["image_token_index"] if "image_token_index" in config else config["image_token_id"])
+
+
+def images_of(make: Maker, per_image: int) -> Batch:
+    return with_images(make, text_vocabulary(make.config), image_token(make.config), [per_image] * make.case.images)
+
+
+def llava_batch(make: Maker) -> Batch:
+    case, config, vision = make.case, make.config, make.config["vision_config"]
+    n = (vision["image_size"] // vision["patch_size"]) ** 2
+    if config.get("vision_feature_select_strategy") == "full":
+        n += 1
+    batch = images_of(make, n)
+    if case.images:
+        batch["pixel_values"] = make.floats(case.batch * case.images, 3, *make.image_side(vision), cast=False)
+    return batch
+
+
+def llava_next_batch(make: Maker) -> Batch:
+    case, config, vision = make.case, make.config, make.config["vision_config"]
+    side, grid = vision["image_size"], vision["image_size"] // vision["patch_size"]
+    height, width = case.image_size or (672, 672)
+    best_h, best_w = best_resolution(height, width, config["image_grid_pinpoints"])
+    tiles = 1 + (best_h // side) * (best_w // side)
+    rows, columns = unpadded(height, width, best_h // side * grid, best_w // side * grid)
+    batch = images_of(make, grid * grid + rows * columns + rows)
+    if case.images:
+        count = case.batch * case.images
+        batch["pixel_values"] = make.floats(count, tiles, 3, side, side, cast=False)
+        batch["image_sizes"] = torch.tensor([[height, width]] * count)
+    return batch
+
+
+def best_resolution(height: int, width: int, possible: list[list[int]]) -> tuple[int, int]:
+    """The tile grid that keeps most of the image and wastes least: select_best_resolution()."""
+
+    def score(size: list[int]) -> tuple[int, int]:
+        h, w = size
+        scale = min(w / width, h / height)
+        kept = min(int(width * scale) * int(height * scale), width * height)
+        return kept, -(w * h - kept)
+
+    h, w = max(possible, key=score)
+    return h, w
+
+
+def unpadded(height: int, width: int, rows: int, columns: int) -> tuple[int, int]:
+    """Rows and columns of features left when the padding that kept the aspect ratio is cut away: unpad_image()."""
+    if width / height > columns / rows:
+        cut = (rows - int(round(height * (columns / width), 7))) // 2
+        return rows - 2 * cut, columns
+    cut = (columns - int(round(width * (rows / height), 7))) // 2
+    return rows, columns - 2 * cut
+
+
+def qwen_vl_batch(make: Maker) -> Batch:
+    case, config, vision = make.case, make.config, make.config["vision_config"]
+    patch, merge = vision["patch_size"], vision.get("spatial_merge_size", 2)
+    limits = make.model.preprocessor
+    height, width = case.image_size or (448, 448)
+    height, width = smart_resize(height, width, patch * merge, limits["min_pixels"], limits["max_pixels"])
+    rows, columns = height // patch, width // patch
+    batch = images_of(make, rows * columns // merge**2)
+    if case.images:
+        count = case.batch * case.images
+        values = 3 * vision.get("temporal_patch_size", 2) * patch * patch
+        batch["pixel_values"] = make.floats(count * rows * columns, values, cast=False)
+        batch["image_grid_thw"] = torch.tensor([[1, rows, columns]] * count)
+        batch["mm_token_type_ids"] = (batch["input_ids"] == image_token(config)).int()
+    if case.padding:  # which tokens are padding is only known on the device: ids are given
+        batch["position_ids"] = torch.arange(case.seq).expand(3, case.batch, -1).contiguous()
+    return batch
+
+
+def smart_resize(height: int, width: int, factor: int, least: int, most: int) -> tuple[int, int]:
+    """Both sides to multiples of factor, the area to between least and most pixels: smart_resize()."""
+    h, w = (max(factor, round(side / factor) * factor) for side in (height, width))
+    if h * w > most:
+        shrink = math.sqrt(height * width / most)
+        h, w = (max(factor, math.floor(side / shrink / factor) * factor) for side in (height, width))
+    elif h * w < least:
+        grow = math.sqrt(least / (height * width))
+        h, w = (math.ceil(side * grow / factor) * factor for side in (height, width))
+    return h, w
+
+
+def gemma3_batch(make: Maker) -> Batch:
+    case, config = make.case, make.config
+    batch = images_of(make, config["mm_tokens_per_image"])
+    batch["token_type_ids"] = (batch["input_ids"] == image_token(config)).long()
+    if case.images:
+        side = config["vision_config"]["image_size"]
+        batch["pixel_values"] = make.floats(case.batch * case.images, 3, side, side, cast=False)
+    return batch
+
+
+def paligemma_batch(make: Maker) -> Batch:
+    case, vision = make.case, make.config["vision_config"]
+    n = (vision["image_size"] // vision["patch_size"]) ** 2
+    batch = images_of(make, n)
+    batch["attention_mask"] = torch.ones_like(batch["input_ids"])
+    types = torch.ones_like(batch["input_ids"])
+    types[:, : n * case.images + 1] = 0
+    batch["token_type_ids"] = types
+    if case.images:
+        side = vision["image_size"]
+        batch["pixel_values"] = make.floats(case.batch * case.images, 3, side, side, cast=False)
+    return batch
+
+
+def idefics3_batch(make: Maker) -> Batch:
+    """images counts tiles: a split image has rows * columns tiles and one of the whole."""
+    case, vision = make.case, make.config["vision_config"]
+    side = vision["image_size"]
+    batch = images_of(make, (side // vision["patch_size"]) ** 2 // make.config["scale_factor"] ** 2)
+    if case.images:
+        batch["pixel_values"] = make.floats(case.batch, case.images, 3, side, side, cast=False)
+        batch["pixel_attention_mask"] = torch.ones(case.batch, case.images, side, side, dtype=torch.long)
+    return batch
+
+
+def internvl_batch(make: Maker) -> Batch:
+    """images counts tiles."""
+    case, vision = make.case, make.config["vision_config"]
+    side = vision["image_size"][0]
+    batch = images_of(make, int((side // vision["patch_size"][0]) ** 2 * make.config["downsample_ratio"] ** 2))
+    if case.images:
+        batch["pixel_values"] = make.floats(case.batch * case.images, 3, side, side)
+    return batch
+
+
+def blip2_batch(make: Maker) -> Batch:
+    side = make.config["vision_config"]["image_size"]
+    config = make.config
+    batch = with_images(make, text_vocabulary(config), image_token(config), [config["num_query_tokens"]])
+    batch["pixel_values"] = make.floats(make.case.batch, 3, side, side)
+    return batch
+
+
+MAKERS: dict[str, Callable[[Maker], Batch]] = {
+    "llava": llava_batch,
+    "llava_next": llava_next_batch,
+    "qwen2_vl": qwen_vl_batch,
+    "qwen2_5_vl": qwen_vl_batch,
+    "gemma3": gemma3_batch,
+    "paligemma": paligemma_batch,
+    "idefics3": idefics3_batch,
+    "smolvlm": idefics3_batch,
+    "internvl": internvl_batch,
+    "blip-2": blip2_batch,
+}

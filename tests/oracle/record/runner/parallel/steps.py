@@ -1,0 +1,84 @@
+"""The optimizer step of one rank, in the order of calls of the Hugging Face Trainer."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any, Callable, Iterable, Iterator
+
+import torch
+
+from ...case import Case
+from .. import meter
+from ..batches import Batch
+from ..forward import autocast, loss_of
+
+
+class Step:
+    """Forward, backward and update.
+
+    `mark(name)` is called with "forward" and "backward" as each phase of a micro-batch ends and with "step" at the
+    end; a pipeline, whose passes interleave, says "chunk" before and "chunk forward" after every forward pass of a
+    stage and "backward" when the schedule is through. Replace it to measure.
+    """
+
+    def __init__(self, model: Any, optimizer: Any, case: Case) -> None:
+        self.model, self.optimizer, self.case = model, optimizer, case
+        self.plan: Any = case.parallel
+        self.mark: Callable[[str], None] = lambda name: None
+        self.held: Any = None
+
+    def sync(self, last: bool) -> Any:
+        """The context of a micro-batch; gradients are reduced after the last."""
+        return contextlib.nullcontext()
+
+    def forward(self, batch: Batch) -> Any:
+        with autocast(self.case):
+            out, loss = loss_of(self.model, batch)
+        if self.case.hold_outputs:
+            self.held = out
+        return loss
+
+    def backward(self, loss: Any) -> None:
+        loss.backward()
+
+    def clip_gradients(self) -> None:
+        if self.case.clip:
+            torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.case.clip)
+
+    def update(self) -> None:
+        if self.optimizer is not None:
+            self.clip_gradients()
+            self.optimizer.step()
+            self.optimizer.zero_grad(set_to_none=self.case.zero_grad == "none")
+
+    def __call__(self, batch: Batch) -> None:
+        count = self.case.grad_accum
+        for i in range(count):
+            with self.sync(i == count - 1):
+                loss = self.forward(batch)
+                self.mark("forward")
+                self.backward(loss / count if count > 1 else loss)
+                del loss
+                self.mark("backward")
+        self.update()
+        self.mark("step")
+
+    # -- who owns what --
+
+    def leaves(self) -> list[Any]:
+        """Where autograd puts gradients: parameters, and fully_shard's gathered forms of them."""
+        found = list(self.model.parameters())
+        for module in self.model.modules():
+            state = getattr(module, "_get_fsdp_state", lambda: None)()
+            for group in getattr(state, "_fsdp_param_groups", ()):
+                found += [p._unsharded_param for p in group.fsdp_params if hasattr(p, "_unsharded_param")]
+        return found
+
+    def parameters(self) -> list[Any]:
+        """Parameters as they lie on the rank between steps: whole, cut or flat."""
+        return list(self.model.parameters())
+
+    def owners(self) -> Iterator[tuple[str, Iterable[Any]]]:
+        """(category, tensors) of all that lives from one phase to the next but parameters."""
+        yield "gradients", [p.grad for p in self.leaves()]
+        yield "optimizer", meter.state_tensors(self.optimizer)

@@ -1,0 +1,125 @@
+"""DTensor tensor parallelism of Llama-shaped models, as PyTorch's own tutorial does it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import nn
+
+from ...case import Case
+from ...plans import Tp
+from .. import optimizers
+from ..batches import Batch
+from ..forward import autocast
+from .fsdp import dtype_of, units_of
+from .group import mesh_of
+from .steps import Step
+
+COLUMNS = ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "mlp.gate_proj", "mlp.up_proj")
+ROWS = ("self_attn.o_proj", "mlp.down_proj")
+
+
+def layer_styles(prefix: str, count: int, sequence_parallel: bool) -> dict[str, Any]:
+    """How the blocks are cut; between them hidden states are whole or cut along the sequence."""
+    from torch.distributed.tensor import Replicate, Shard
+    from torch.distributed.tensor.parallel import ColwiseParallel, PrepareModuleInput, RowwiseParallel, SequenceParallel
+
+    between = Shard(1) if sequence_parallel else Replicate()
+    styles: dict[str, Any] = {}
+    for i in range(count):
+        at = f"{prefix}layers.{i}."
+        styles |= {at + name: ColwiseParallel() for name in COLUMNS}
+        styles |= {at + name: RowwiseParallel(output_layouts=between) for name in ROWS}
+        if sequence_parallel:
+            styles[at + "input_layernorm"] = styles[at + "post_attention_layernorm"] = SequenceParallel()
+            styles[at + "self_attn"] = PrepareModuleInput(
+                input_kwarg_layouts={"hidden_states": between},
+                desired_input_kwarg_layouts={"hidden_states": Replicate()},
+            )
+            styles[at + "mlp"] = PrepareModuleInput(input_layouts=(between,), desired_input_layouts=(Replicate(),))
+    return styles
+
+
+def head_style(sequence_parallel: bool, loss_parallel: bool) -> Any:
+    from torch.distributed.tensor import Replicate, Shard
+    from torch.distributed.tensor.parallel import ColwiseParallel
+
+    return ColwiseParallel(
+        input_layouts=Shard(1) if sequence_parallel else Replicate(),
+        use_local_output=not loss_parallel,
+        output_layouts=Shard(-1) if loss_parallel else Replicate(),
+    )
+
+
+class TpStep(Step):
+    def forward(self, batch: Batch) -> Any:
+        if not self.plan.loss_parallel:
+            return super().forward(batch)
+        from torch.distributed.tensor.parallel import loss_parallel
+
+        with autocast(self.case):
+            logits = self.model(**{k: v for k, v in batch.items() if k != "labels"}).logits
+            with loss_parallel():
+                return nn.functional.cross_entropy(logits.flatten(0, 1).float(), batch["labels"].flatten())
+
+    def backward(self, loss: Any) -> None:
+        if not self.plan.loss_parallel:
+            return super().backward(loss)
+        from torch.distributed.tensor.parallel import loss_parallel
+
+        with loss_parallel():
+            loss.backward()
+
+
+def wrap(model: Any, case: Case) -> Step:
+    from torch.distributed.tensor import Replicate
+    from torch.distributed.tensor.parallel import RowwiseParallel, SequenceParallel, parallelize_module
+
+    plan = case.parallel
+    assert isinstance(plan, Tp)
+    mesh = mesh_of(("dp", "tp"), (plan.dp, plan.tp))
+    styles = {
+        "model.embed_tokens": RowwiseParallel(input_layouts=Replicate(), output_layouts=Replicate()),
+        "lm_head": head_style(plan.sequence_parallel, plan.loss_parallel),
+    }
+    if plan.sequence_parallel:
+        styles["model.norm"] = SequenceParallel()
+    parallelize_module(
+        model, mesh["tp"], styles | layer_styles("model.", len(model.model.layers), plan.sequence_parallel)
+    )
+    if plan.sequence_parallel:
+        cut_before_first_block(model, mesh["tp"])
+    if plan.dp > 1:
+        from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+
+        policy = MixedPrecisionPolicy(dtype_of(plan.param_dtype), dtype_of(plan.reduce_dtype))
+        for unit in [*units_of(model, plan.wrap), model]:
+            fully_shard(unit, mesh=mesh["dp"], mp_policy=policy)
+    optimizer = optimizers.make(case, model)
+    separate_kinds(optimizer)
+    return TpStep(model, optimizer, case)
+
+
+def cut_before_first_block(model: Any, mesh: Any) -> None:
+    """Positions and mask need the whole sequence: hidden states are cut where the first block begins."""
+    from torch.distributed.tensor import DTensor, Replicate, Shard
+
+    def cut(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        hidden = args[0] if args else kwargs.pop("hidden_states")
+        local = DTensor.from_local(hidden, mesh, [Replicate()]).redistribute(placements=[Shard(1)]).to_local()
+        return (local,) + args[1:], kwargs
+
+    model.model.layers[0].register_forward_pre_hook(cut, with_kwargs=True)
+
+
+def separate_kinds(optimizer: Any) -> None:
+    """Groups of distributed tensors and of plain ones: the multi-tensor optimizers refuse a mix."""
+    from torch.distributed.tensor import DTensor
+
+    groups = []
+    for group in optimizer.param_groups:
+        for kind in (True, False):
+            params = [p for p in group["params"] if isinstance(p, DTensor) == kind]
+            if params:
+                groups.append(dict(group, params=params))
+    optimizer.param_groups[:] = groups

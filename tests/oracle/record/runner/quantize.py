@@ -1,0 +1,126 @@
+"""Quantised linear layers: bitsandbytes' modules in place of nn.Linear, torchao's weights on the device."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Any, Callable
+
+import torch
+from torch import nn
+
+from ..case import Case
+
+BITSANDBYTES = ("nf4", "fp4", "int8")
+TORCHAO = {"int8wo": "Int8WeightOnlyConfig", "int4wo": "Int4WeightOnlyConfig", "float8wo": "Float8WeightOnlyConfig"}
+
+
+# ---- bitsandbytes ----
+
+
+def replace_layers(model: Any, case: Case, dtype: Any) -> None:
+    """Replaces linear layers by bitsandbytes' ones, weights still on the host.  By hand: all but the output head;
+    from_pretrained: what transformers' quantizer chooses."""
+    kept = kept_by_transformers(model) if case.from_pretrained else kept_by_hand(model)
+    for parent in list(model.modules()):
+        for name, child in list(parent.named_children()):
+            if type(child) is nn.Linear and child not in kept:
+                parent._modules[name] = layer(child, case, dtype)
+    if case.from_pretrained or (case.lora and case.lora.kbit_layers):
+        model.is_loaded_in_4bit = case.quant != "int8"  # what peft looks at for its classes over bitsandbytes
+        model.is_loaded_in_8bit = case.quant == "int8"
+
+
+def kept_by_hand(model: Any) -> set[Any]:
+    head = model.get_output_embeddings() if hasattr(model, "get_output_embeddings") else None
+    return {head} | {m for name, m in model.named_modules() if name.rpartition(".")[2] == "lm_head"}
+
+
+def kept_by_transformers(model: Any) -> set[Any]:
+    """HfQuantizer.get_modules_to_not_convert, as replace_with_bnb_linear uses it."""
+    from transformers.quantizers.base import HfQuantizer
+    from transformers.quantizers.quantizers_utils import should_convert_module
+
+    names = HfQuantizer.get_modules_to_not_convert(model, None, model._keep_in_fp32_modules)
+    return {m for name, m in model.named_modules() if not should_convert_module(name, names)}
+
+
+def layer(linear: Any, case: Case, dtype: Any) -> Any:
+    """The bitsandbytes layer that stands for an nn.Linear of the meta device."""
+    import bitsandbytes as bnb
+
+    has_bias = linear.bias is not None
+    if case.quant == "int8":
+        made = bnb.nn.Linear8bitLt(1, 1, bias=has_bias, has_fp16_weights=False, threshold=6.0, device="meta")
+        made.weight = bnb.nn.Int8Params(
+            torch.empty(linear.weight.shape, dtype=torch.float16), requires_grad=False, has_fp16_weights=False
+        )
+    else:
+        from .models import DTYPES
+
+        compute = DTYPES[case.quant_compute_dtype] if case.quant_compute_dtype else dtype
+        how: dict[str, Any] = {"quant_type": case.quant, "compress_statistics": case.quant_double}
+        made = bnb.nn.Linear4bit(1, 1, bias=has_bias, compute_dtype=compute, device="meta", **how)
+        if case.quant_blocksize != 64:
+            how["blocksize"] = case.quant_blocksize
+        made.weight = bnb.nn.Params4bit(
+            torch.empty(linear.weight.shape, dtype=dtype), requires_grad=False, module=made, **how
+        )
+    made.in_features, made.out_features = linear.in_features, linear.out_features
+    if has_bias:
+        made.bias = nn.Parameter(torch.empty_like(linear.bias), requires_grad=False)
+    return made
+
+
+def bytes_on_device(p: Any) -> float:
+    """Of a parameter that may still be on the host, in its type: HfQuantizer.param_element_size."""
+    per_weight = {"Params4bit": 0.5, "Int8Params": 1.0}.get(type(p).__name__, p.element_size())
+    return float(p.numel() * per_weight)
+
+
+# ---- torchao ----
+
+
+def use_torchao() -> Any:
+    """The library touches the device when it is imported, and peft imports what it finds: it lives in a folder of its
+    own, TORCHAO_PATH, that only the process of a case that needs it looks into."""
+    at = os.environ.get("TORCHAO_PATH")
+    if at and at not in sys.path:
+        sys.path.insert(0, at)
+    import torchao
+
+    return torchao
+
+
+def linear_layers(model: Any) -> Callable[[Any, str], bool]:
+    """Which modules torchao converts: linear layers whose sides are multiples of 16, but neither head nor adapters."""
+    head = model.get_output_embeddings() if hasattr(model, "get_output_embeddings") else None
+
+    def wanted(module: Any, name: str) -> bool:
+        return (
+            type(module) is nn.Linear
+            and module is not head
+            and "lm_head" not in name
+            and "lora_" not in name
+            and module.in_features % 16 == 0
+            and module.out_features % 16 == 0
+        )
+
+    return wanted
+
+
+def convert_weights(model: Any, kind: str) -> None:
+    """Weight-only formats, on the device, in place: weights of the case's dtype come and go one by one."""
+    use_torchao()
+    from torchao import quantization
+
+    quantization.quantize_(model, getattr(quantization, TORCHAO[kind])(), filter_fn=linear_layers(model))
+
+
+def convert_to_float8(model: Any, recipe: str) -> None:
+    use_torchao()
+    from torchao.float8 import Float8LinearConfig, convert_to_float8_training
+
+    convert_to_float8_training(
+        model, config=Float8LinearConfig.from_recipe_name(recipe), module_filter_fn=linear_layers(model)
+    )

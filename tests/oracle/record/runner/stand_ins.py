@@ -1,0 +1,241 @@
+"""Answers that the phantom cannot compute, so that data-dependent code takes the path that real data would take.
+
+Every stand-in changes a value that was read back from the device, never what is allocated.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import sys
+from typing import Any, Callable
+
+import torch
+
+from .. import phantom
+from ..case import Case
+from ..catalogue import Model
+
+FINITE_IN_FP16 = ("bart", "plbart", "marian", "mbart", "pegasus", "m2m_100", "blenderbot")
+
+
+def install(case: Case, model: Model) -> None:
+    """In the process of a case, before its model is made."""
+    os.environ["TRANSFORMERS_DISABLE_TORCH_CHECK"] = "1"  # counts of image tokens are compared on the device
+    if not case.packing:
+        unpacked_sequences()
+    empty_static_caches()
+    masks_are_as_made(bool(case.padding))
+    every_step_is_taken()
+    masked_scatter_counts()
+    if (
+        case.compile
+        or case.kernels
+        or case.float8
+        or case.trainer
+        or case.loss == "liger"
+        or case.optimizer.endswith("_ao")
+    ):
+        no_machine_code()
+    if case.attention == "flash_attention_2":
+        from . import flash_attention
+
+        flash_attention.install(bool(case.padding))
+    if model.type in ("idefics3", "smolvlm"):
+        all_images_are_real()
+    if model.type in ("qwen2_vl", "qwen2_5_vl"):
+        vision_grid_on_the_host()
+    if model.type == "deberta-v2":
+        labels_are_valid()
+    if model.type in FINITE_IN_FP16:
+        activations_are_finite()
+    if case.quant == "int8":
+        no_outliers()
+
+
+def no_machine_code() -> None:
+    """Triton kernels that never run need no assembler."""
+    if phantom.is_here():
+        from triton.backends.nvidia.compiler import CUDABackend
+
+        CUDABackend.make_cubin = lambda self, source, metadata, options, capability: b"phantom"
+
+
+# ---- masks and caches of transformers ----
+
+
+def unpacked_sequences() -> None:
+    """Position ids 0, 1, 2, ... hold one sequence per sample: no packed mask."""
+    from transformers import masking_utils
+
+    find = masking_utils.find_packed_sequence_indices
+
+    @functools.wraps(find)
+    def found(position_ids: Any) -> None:
+        find(position_ids)
+
+    masking_utils.find_packed_sequence_indices = found
+
+
+def empty_static_caches() -> None:
+    """A static cache holds its length on the device: nothing yet when a prompt comes, something when one token does."""
+    from transformers import masking_utils
+
+    ignore = masking_utils._ignore_causal_mask_sdpa
+
+    @functools.wraps(ignore)
+    def ignored(padding_mask: Any, q_length: int, kv_length: int, q_offset: Any, *args: Any, **kwargs: Any) -> bool:
+        if isinstance(q_offset, torch.Tensor):
+            q_offset = 0 if q_length > 1 else 1
+        return bool(ignore(padding_mask, q_length, kv_length, q_offset, *args, **kwargs))
+
+    masking_utils._ignore_causal_mask_sdpa = ignored
+
+
+def masks_are_as_made(padding: bool) -> None:
+    """Whether a mask masks nothing is read from the device: with padding it masks something."""
+    from transformers import masking_utils
+
+    every = masking_utils.fast_all
+
+    @functools.wraps(every)
+    def fast_all(mask: Any) -> bool:
+        every(mask)
+        return not padding
+
+    masking_utils.fast_all = fast_all
+
+
+# ---- values ----
+
+
+def every_step_is_taken() -> None:
+    """Gradients are finite, whatever their memory held before: GradScaler steps."""
+
+    def step(self: Any, optimizer: Any, state: dict[str, Any], *args: Any, **kwargs: Any) -> Any:
+        for found in state["found_inf_per_device"].values():
+            found.item()
+        return optimizer.step(*args, **kwargs)
+
+    torch.amp.GradScaler._maybe_opt_step = step
+
+
+def masked_scatter_counts() -> None:
+    """masked_scatter's backward selects by the mask: as many elements as were scattered."""
+    scatter = torch.Tensor.masked_scatter
+
+    @functools.wraps(scatter)
+    def masked_scatter(self: Any, mask: Any, source: Any) -> Any:
+        out = scatter(self, mask, source)
+        if out.grad_fn is not None and source.requires_grad:
+            during_backward(out, source.numel())
+        return out
+
+    torch.Tensor.masked_scatter = masked_scatter
+
+
+def during_backward(out: Any, count: int) -> None:
+    """While the node that made `out` runs backward, small reads from the device find `count`."""
+    answer = contextlib.ExitStack()
+
+    def begin(grads: Any) -> None:
+        answer.enter_context(phantom.counts(count))
+
+    def end(inputs: Any, grads: Any) -> None:
+        answer.close()
+
+    out.grad_fn.register_prehook(begin)
+    out.grad_fn.register_hook(end)
+
+
+def labels_are_valid() -> None:
+    """DeBERTa's classifier looks for labels >= 0: all of them are."""
+    nonzero = torch.Tensor.nonzero
+
+    @functools.wraps(nonzero)
+    def all_of(self: Any, *args: Any, **kwargs: Any) -> Any:
+        with phantom.counts(self.numel()):
+            return nonzero(self, *args, **kwargs)
+
+    torch.Tensor.nonzero = all_of
+
+
+def activations_are_finite() -> None:
+    """BART in fp16 clamps its activations where one of them is not finite."""
+    every = torch.Tensor.all
+
+    @functools.wraps(every)
+    def all_(self: Any, *args: Any, **kwargs: Any) -> Any:
+        found = every(self, *args, **kwargs)
+        return torch.tensor(True) if self.dim() == 3 and not args and not kwargs else found
+
+    torch.Tensor.all = all_
+
+
+def no_outliers() -> None:
+    """bitsandbytes looks for activations of 6 and more: there are none."""
+    some = torch.Tensor.any
+
+    @functools.wraps(some)
+    def any_(self: Any, *args: Any, **kwargs: Any) -> Any:
+        found = some(self, *args, **kwargs)
+        is_question = not args and sys._getframe(1).f_globals.get("__name__") == "bitsandbytes.backends.cuda.ops"
+        return False if is_question else found
+
+    torch.Tensor.any = any_
+
+
+# ---- images ----
+
+
+def all_images_are_real() -> None:
+    """Idefics3 drops images whose pixels are all zero, which they are on a device that computes nothing, and skips the
+    mask of tiles that are full, which they are."""
+    from transformers.models.idefics3.modeling_idefics3 import Idefics3Model
+    from transformers.models.smolvlm.modeling_smolvlm import SmolVLMModel
+
+    for cls in (Idefics3Model, SmolVLMModel):
+        cls.get_image_features = with_real_images(cls.get_image_features)
+
+
+def with_real_images(get: Callable[..., Any]) -> Callable[..., Any]:
+    from transformers import masking_utils
+
+    @functools.wraps(get)
+    def get_image_features(self: Any, pixel_values: Any, *args: Any, **kwargs: Any) -> Any:
+        samples, images = pixel_values.shape[:2]
+        tolist, ignore = torch.Tensor.tolist, masking_utils._ignore_bidirectional_mask_sdpa
+        torch.Tensor.tolist = lambda t: [images] * samples if t.is_cuda and t.shape == (samples,) else tolist(t)
+        masking_utils._ignore_bidirectional_mask_sdpa = lambda *a, **k: ignore(*a, **k) or True
+        try:
+            with phantom.counts(samples * images):
+                return get(self, pixel_values, *args, **kwargs)
+        finally:
+            torch.Tensor.tolist, masking_utils._ignore_bidirectional_mask_sdpa = tolist, ignore
+
+    return get_image_features
+
+
+def vision_grid_on_the_host() -> None:
+    """Qwen's image_grid_thw stays on the host, where sequence lengths come out of it; position ids go to the device."""
+    from transformers.models.qwen2_5_vl import modeling_qwen2_5_vl
+    from transformers.models.qwen2_vl import modeling_qwen2_vl
+
+    for module in (modeling_qwen2_vl, modeling_qwen2_5_vl):
+        get = module.get_vision_position_ids
+        module.get_vision_position_ids = functools.wraps(get)(lambda *a, get=get, **k: get(*a, **k).to("cuda"))
+
+
+# ---- ranks ----
+
+
+def deepspeed_finds_no_overflow() -> None:
+    from deepspeed.runtime.zero import stage3, stage_1_and_2
+
+    for cls in (stage_1_and_2.DeepSpeedZeroOptimizer, stage3.DeepSpeedZeroOptimizer_Stage3):
+        find = cls.has_overflow
+        cls.has_overflow = functools.wraps(find)(lambda self, *a, find=find, **k: bool(find(self, *a, **k)) and False)
+    for module in (stage_1_and_2, stage3):
+        judge = module.is_invalid_grad_norm
+        module.is_invalid_grad_norm = functools.wraps(judge)(lambda norm, judge=judge: bool(judge(norm)) and False)

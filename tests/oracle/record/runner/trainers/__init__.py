@@ -1,0 +1,118 @@
+"""The step as a training library runs it: transformers' Trainer and TRL's trainers, unchanged, on data made in memory.
+
+The library decides about autocast, checkpointing, adapters, reference models, generation and the order of calls. Here
+are the tokenizer and the data set that it is given (data.py), the arguments that a case stands for (arguments.py),
+values that the phantom cannot compute (stand_ins.py), and the places in its loop at which a phase ends (phases.py).
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from typing import Any, Iterable
+
+import torch
+
+from ...case import Case
+from ...catalogue import Config, Model
+from .. import models
+from ..meter import Meter
+from . import arguments, data, stand_ins
+from .arguments import CLASSES, GENERATE
+from .phases import Phases, callback
+
+HAVE_A_REFERENCE = ("dpo", "kto", "grpo", "rloo")
+PAD = 3  # of the tokenizer that data.py makes
+
+
+def import_libraries(kinds: Iterable[str]) -> None:
+    """Before the fork; nothing here may touch the device."""
+    os.environ |= {
+        "HF_HUB_OFFLINE": "1",
+        "CI": "1",
+        "TRL_EXPERIMENTAL_SILENCE": "1",
+        "HF_DATASETS_DISABLE_PROGRESS_BARS": "1",
+        "TOKENIZERS_PARALLELISM": "false",
+        "WANDB_DISABLED": "true",
+    }
+    import datasets
+
+    datasets.disable_progress_bars()
+    datasets.disable_caching()
+    for kind in sorted(set(kinds)):
+        module, name, settings = CLASSES[kind]
+        getattr(importlib.import_module(module), name)
+        getattr(importlib.import_module(module), settings)
+
+
+def prepare_config(config: Config, case: Case) -> None:
+    assert case.trainer
+    if case.trainer.kind == "reward":
+        name = config["architectures"][0]
+        for ending in ("ForCausalLM", "LMHeadModel"):
+            name = name.replace(ending, "ForSequenceClassification")
+        config["architectures"] = [name]
+        config["num_labels"] = 1
+    config["pad_token_id"] = PAD
+
+
+def play(case: Case, model: Model, meter: Meter, state: dict[str, Any]) -> None:
+    from .. import run
+
+    plan = case.trainer
+    assert plan
+    prepare_config(model.config, case)
+    net = models.build(arguments.bare(case), model.config)
+    run.loaded(net, meter, state)
+    module, name, _ = CLASSES[plan.kind]
+    trainer_class = getattr(importlib.import_module(module), name)
+    settings = arguments.settings(case)
+    if not case.padding:
+        stand_ins.nothing_is_padded()
+    if plan.kind == "hf" and settings.gradient_checkpointing:
+        net.config.use_cache = False
+    if case.quant:
+        net.is_loaded_in_4bit = case.quant == "nf4"
+        net.is_loaded_in_8bit = case.quant == "int8"
+    home = sys.modules[trainer_class.__module__]
+    reference: list[Any] = []
+
+    def second_model(*args: Any, **kwargs: Any) -> Any:
+        made = models.build(arguments.untouched(case), model.config)
+        reference.append(made)
+        return made
+
+    if plan.kind in HAVE_A_REFERENCE:
+        home.create_model_from_path = second_model  # type: ignore[attr-defined]
+    if plan.reference == "precomputed":  # reads every weight back to the host: nothing on the device
+        home.hash_module = lambda m: case.id  # type: ignore[attr-defined]
+    phases: list[Phases] = []
+
+    def selected(shape: Any) -> int:
+        """Rows that TRL's head selects: as many as labels are valid."""
+        return phases[0].valid(shape) if phases else early(case, shape)
+
+    with stand_ins.counted_selections(selected):
+        meter.phase(None)
+        trainer = trainer_class(model=net, args=settings, train_dataset=data.dataset(case), **arguments.given(case))
+        if trainer.train_dataset is not None and plan.reference == "precomputed":
+            meter.phase(None)
+        for made in reference:
+            meter.mark("reference", made.parameters())
+        if plan.kind in GENERATE:
+            stand_ins.completions_reach_their_length(trainer, plan.completion)
+        phases.append(Phases(trainer, meter, case))
+        trainer.add_callback(callback(phases[0]))
+        state["after_setup"] = torch.cuda.memory_allocated()
+        state["parameters"] = models.count_parameters(trainer.model)
+        meter.owners(trainer.model, None)
+        state["peak_setup"] = meter.phase(None)
+        trainer.train()
+    state["inputs"] = {}
+
+
+def early(case: Case, shape: Any) -> int:
+    """While log-probabilities are computed ahead of the training."""
+    assert case.trainer
+    return int(min(shape.numel(), shape[0] * (case.seq - case.trainer.prompt)))

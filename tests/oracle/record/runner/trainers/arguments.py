@@ -1,0 +1,142 @@
+"""The arguments that a case stands for."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import tempfile
+from typing import Any
+
+from ...case import Case
+from .. import adapters
+
+# kind -> module, trainer, its configuration
+CLASSES = {
+    "sft": ("trl", "SFTTrainer", "SFTConfig"),
+    "dpo": ("trl", "DPOTrainer", "DPOConfig"),
+    "grpo": ("trl", "GRPOTrainer", "GRPOConfig"),
+    "rloo": ("trl", "RLOOTrainer", "RLOOConfig"),
+    "reward": ("trl", "RewardTrainer", "RewardConfig"),
+    "kto": ("trl", "KTOTrainer", "KTOConfig"),
+    "orpo": ("trl.experimental.orpo", "ORPOTrainer", "ORPOConfig"),
+    "cpo": ("trl.experimental.cpo", "CPOTrainer", "CPOConfig"),
+    "hf": ("transformers", "Trainer", "TrainingArguments"),
+}
+GENERATE = ("grpo", "rloo")
+OPTIMIZERS = {
+    "adamw": "adamw_torch",
+    "adamw_fused": "adamw_torch_fused",
+    "adamw8bit": "adamw_bnb_8bit",
+    "paged_adamw8bit": "paged_adamw_8bit",
+    "paged_adamw": "paged_adamw_32bit",
+    "adafactor_hf": "adafactor",
+    "sgd": "sgd",
+    "lion": "lion_32bit",
+    "lion8bit": "lion_8bit",
+    "adagrad": "adagrad",
+    "rmsprop": "rmsprop",
+    "adamw4bit": "adamw_torch_4bit",
+    "adamw8bit_ao": "adamw_torch_8bit",
+}
+
+
+def bare(case: Case) -> Case:
+    """The case of the model that the trainer is given: adapters and checkpointing are the trainer's business."""
+    assert case.trainer
+    return dataclasses.replace(case, lora=case.lora if case.trainer.kind == "hf" else None, checkpointing="none")
+
+
+def untouched(case: Case) -> Case:
+    """The case of a reference model."""
+    return dataclasses.replace(bare(case), freeze=[], train_only=[])
+
+
+def settings(case: Case) -> Any:
+    """The trainer's configuration."""
+    plan = case.trainer
+    assert plan
+    module, _, name = CLASSES[plan.kind]
+    arguments = common(case) | of_kind(case)
+    return getattr(importlib.import_module(module), name)(**arguments, **plan.args)
+
+
+def common(case: Case) -> dict[str, Any]:
+    assert case.trainer
+    full = case.checkpointing != "none"
+    made: dict[str, Any] = {
+        "output_dir": tempfile.mkdtemp(),
+        "max_steps": case.steps,
+        "per_device_train_batch_size": case.batch,
+        "gradient_accumulation_steps": case.grad_accum,
+        "optim": OPTIMIZERS[case.optimizer],
+        "bf16": case.autocast == "bf16",
+        "fp16": case.autocast == "fp16",
+        "save_strategy": "no",
+        "report_to": "none",
+        "disable_tqdm": True,
+        "log_level": "error",
+        "gradient_checkpointing": full,
+        "max_grad_norm": case.clip or 0.0,
+        "logging_steps": case.trainer.logging_steps,
+        "use_liger_kernel": case.kernels == "liger",
+        "seed": case.seed,
+    }
+    if full:
+        made["gradient_checkpointing_kwargs"] = (
+            {"selective": True}
+            if case.checkpointing == "selective"
+            else {"use_reentrant": case.checkpointing == "full_reentrant"}
+        )
+    if case.offload_activations:
+        made["activation_offloading"] = True
+    if case.compile:
+        made |= {"torch_compile": True, "torch_compile_mode": case.compile.mode}
+    return made
+
+
+def of_kind(case: Case) -> dict[str, Any]:
+    plan = case.trainer
+    assert plan
+    made: dict[str, Any] = {}
+    if plan.kind == "sft":
+        made |= {
+            "packing": plan.packing,
+            "padding_free": plan.padding_free,
+            "max_length": None if plan.padding_free and not plan.packing else case.seq,
+        }
+        if plan.prompt:
+            made["completion_only_loss"] = True
+    elif plan.kind != "hf" and plan.kind not in GENERATE:
+        made["max_length"] = case.seq + 1
+    if plan.kind in ("dpo", "kto"):
+        made["precompute_ref_log_probs"] = plan.reference == "precomputed"
+    if plan.kind in GENERATE:
+        made |= {
+            "num_generations": plan.generations,
+            "max_completion_length": plan.completion,
+            "beta": plan.beta,
+            "num_iterations": plan.iterations,
+            "steps_per_generation": plan.steps_per_generation,
+            "temperature": plan.temperature,
+        }
+    if plan.loss_type and plan.kind in ("dpo", "kto", "grpo"):
+        made["loss_type"] = plan.loss_type
+    return made
+
+
+def given(case: Case) -> dict[str, Any]:
+    """What a trainer is given besides model, configuration and data."""
+    from . import data
+
+    plan = case.trainer
+    assert plan
+    if plan.kind == "hf":
+        from transformers import DataCollatorForTokenClassification
+
+        return {"data_collator": DataCollatorForTokenClassification(data.tokenizer())}
+    made: dict[str, Any] = {"processing_class": data.tokenizer()}
+    if case.lora:
+        made["peft_config"] = adapters.settings(case.lora, task="SEQ_CLS" if plan.kind == "reward" else "CAUSAL_LM")
+    if plan.kind in GENERATE:
+        made["reward_funcs"] = lambda completions, **rest: [float(i % 3) for i in range(len(completions))]
+    return made

@@ -1,0 +1,68 @@
+"""What a trainer is given: a tokenizer of one token per word, and rows of which every one fills the case's lengths."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...case import Case
+from .arguments import GENERATE
+
+WORDS = 2000  # size of the made-up vocabulary
+SPECIAL = ("<unk>", "<s>", "</s>", "<pad>")
+FIRST_WORD = len(SPECIAL)
+
+
+def tokenizer() -> Any:
+    """One token per word: w0, w1, ..."""
+    from tokenizers import Tokenizer, models as kinds, pre_tokenizers
+    from transformers import PreTrainedTokenizerFast
+
+    vocabulary = {word: i for i, word in enumerate((*SPECIAL, *(f"w{i}" for i in range(WORDS))))}
+    made = Tokenizer(kinds.WordLevel(vocabulary, unk_token="<unk>"))
+    made.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    return PreTrainedTokenizerFast(
+        tokenizer_object=made, unk_token="<unk>", bos_token="<s>", eos_token="</s>", pad_token="<pad>"
+    )
+
+
+def lengths(case: Case, count: int, length: int) -> list[int]:
+    """Tokens of each sample: all alike, or with padding every second one a quarter shorter."""
+    return [length - (length // 4 if case.padding is True and i % 2 else 0) for i in range(count)]
+
+
+def text(count: int, start: int) -> str:
+    return " ".join(f"w{(start + i) % WORDS}" for i in range(count))
+
+
+def dataset(case: Case) -> Any:
+    """The end token that a trainer adds counts."""
+    from datasets import Dataset
+
+    plan = case.trainer
+    assert plan
+    count = case.batch * case.grad_accum * (case.steps + 1)
+    if plan.kind in GENERATE:
+        return Dataset.from_dict({"prompt": [text(n, i) for i, n in enumerate(lengths(case, 4 * count, plan.prompt))]})
+    if plan.kind in ("sft", "hf"):
+        return Dataset.from_dict(token_rows(case, count))
+    sizes = lengths(case, count, case.seq - plan.prompt)
+    rows: dict[str, Any] = {"prompt": [text(plan.prompt, i) for i in range(count)]}
+    answers = [" " + text(n - 1, 3 * i) for i, n in enumerate(sizes)]
+    if plan.kind == "kto":
+        return Dataset.from_dict(rows | {"completion": answers, "label": [i % 2 == 0 for i in range(count)]})
+    return Dataset.from_dict(
+        rows | {"chosen": answers, "rejected": [" " + text(n - 1, 7 * i) for i, n in enumerate(sizes)]}
+    )
+
+
+def token_rows(case: Case, count: int) -> dict[str, Any]:
+    plan = case.trainer
+    assert plan
+    sizes = lengths(case, count * plan.documents, case.seq // plan.documents)
+    ids = [[FIRST_WORD + (i + k) % WORDS for k in range(n)] for i, n in enumerate(sizes)]
+    if plan.kind == "hf":
+        return {"input_ids": ids, "labels": ids}
+    rows: dict[str, Any] = {"input_ids": ids}
+    if plan.prompt:
+        rows["completion_mask"] = [[0] * plan.prompt + [1] * (n - plan.prompt) for n in sizes]
+    return rows

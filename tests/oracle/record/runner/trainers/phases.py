@@ -1,0 +1,95 @@
+"""Cuts a trainer's loop into the meter's phases."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, Callable
+
+from ...case import Case
+from ..meter import Meter
+from .arguments import GENERATE
+
+
+class Phases:
+    def __init__(self, trainer: Any, meter: Meter, case: Case) -> None:
+        assert case.trainer
+        self.trainer, self.meter, self.kind = trainer, meter, case.trainer.kind
+        self.valid: Callable[[Any], int] = lambda shape: int(shape.numel())  # labels of this batch that count
+        wrap(trainer, "compute_loss", self.loss)
+        wrap(trainer, "training_step", self.micro)
+        wrap(trainer.accelerator, "backward", self.backward)
+        if hasattr(trainer, "compute_ref_log_probs"):
+            wrap(trainer, "compute_ref_log_probs", self.reference)
+        if hasattr(trainer, "_generate_and_score_completions"):
+            wrap(trainer, "_generate_and_score_completions", self.generate)
+            wrap(trainer, "_generate_single_turn", self.sample)
+        if hasattr(trainer, "_get_per_token_logps_and_entropies"):
+            completion = case.trainer.completion
+            self.valid = lambda shape: int(shape[0]) * completion
+
+    def micro(self, step: Callable[..., Any], model: Any, batch: Any, *args: Any, **kwargs: Any) -> Any:
+        if isinstance(batch, dict):
+            self.meter.mark("inputs", batch.values())
+        self.meter.begin_forward()
+        return step(model, batch, *args, **kwargs)
+
+    def loss(self, compute: Callable[..., Any], model: Any, batch: Any, *args: Any, **kwargs: Any) -> Any:
+        self.count(batch)
+        self.meter.mark("inputs", batch.values())
+        self.meter.begin_forward()
+        found = compute(model, batch, *args, **kwargs)
+        self.meter.end_forward()
+        self.meter.phase("forward", "after_forward")
+        return found
+
+    def reference(self, compute: Callable[..., Any], model: Any, batch: Any) -> Any:
+        self.count(batch)
+        return compute(model, batch)
+
+    def sample(self, turn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        found = turn(*args, **kwargs)
+        self.meter.phase("generate", "after_generate")
+        return found
+
+    def generate(self, score: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        found = score(*args, **kwargs)
+        self.meter.phase("score", "after_score")
+        return found
+
+    def count(self, batch: dict[str, Any]) -> None:
+        """How many labels of this batch are valid, once shifted; from what the collator made on the host."""
+        if "completion_mask" in batch and self.kind not in GENERATE:
+            n = int(batch["completion_mask"].cpu()[:, 1:].sum())
+        elif "labels" in batch:
+            n = int((batch["labels"].cpu()[:, 1:] != -100).sum())
+        else:
+            return
+        self.valid = lambda shape: min(n, int(shape.numel()))
+
+    def backward(self, run: Callable[..., Any], loss: Any, **kwargs: Any) -> None:
+        run(loss, **kwargs)
+        self.meter.phase("backward", "after_backward")
+        self.owners()
+
+    def owners(self) -> None:
+        optimizer = self.trainer.optimizer
+        self.meter.owners(self.trainer.model, getattr(optimizer, "optimizer", optimizer))
+
+
+def wrap(owner: Any, name: str, around: Callable[..., Any]) -> None:
+    setattr(owner, name, functools.partial(around, getattr(owner, name)))
+
+
+def callback(phases: Phases) -> Any:
+    from transformers import TrainerCallback
+
+    class Steps(TrainerCallback):
+        def on_step_begin(self, *args: Any, **kwargs: Any) -> None:
+            phases.meter.begin_step()
+
+        def on_step_end(self, *args: Any, **kwargs: Any) -> None:
+            phases.meter.phase("optimizer")
+            phases.meter.end_step()
+            phases.owners()
+
+    return Steps()

@@ -1,0 +1,83 @@
+"""Values of a trainer's loop that the phantom cannot compute."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import sys
+from typing import Any, Callable, Iterator
+
+import torch
+
+from ... import phantom
+from ..stand_ins import during_backward
+
+
+@contextlib.contextmanager
+def counted_selections(count: Callable[[Any], int]) -> Iterator[None]:
+    """hidden_states[mask] in TRL's head selects as many rows as labels are valid, which the host knows; nothing is NaN;
+    KTO's batches are half wanted."""
+    take, find = torch.Tensor.__getitem__, torch.nonzero
+
+    def getitem(self: Any, index: Any) -> Any:
+        if not (isinstance(index, torch.Tensor) and index.dtype == torch.bool and index.is_cuda):
+            return take(self, index)
+        caller = sys._getframe(1).f_code.co_name
+        if caller == "_fused_forward":
+            selected = count(index.shape)
+            with phantom.counts(selected):
+                out = take(self, index)
+            if out.grad_fn is not None:  # its backward counts again
+                during_backward(out, selected)
+            return out
+        if caller in ("nanmin", "nanmax"):
+            with phantom.counts(index.numel()):
+                return take(self, index)
+        return take(self, index)
+
+    def half(values: Any, **kwargs: Any) -> Any:
+        if values.is_cuda and values.dim() == 1 and sys._getframe(1).f_globals["__name__"].endswith("kto_trainer"):
+            with phantom.counts(values.numel() // 2):
+                return find(values, **kwargs)
+        return find(values, **kwargs)
+
+    torch.Tensor.__getitem__, torch.nonzero = getitem, half
+    try:
+        yield
+    finally:
+        torch.Tensor.__getitem__, torch.nonzero = take, find
+
+
+def nothing_is_padded() -> None:
+    """Collators give a mask of ones, which the model drops once it has looked at it."""
+    from transformers import masking_utils
+
+    ignore = masking_utils._ignore_causal_mask_sdpa
+
+    @functools.wraps(ignore)
+    def ignored(padding_mask: Any, *args: Any, **kwargs: Any) -> bool:
+        return bool(ignore(None, *args, **kwargs))
+
+    masking_utils._ignore_causal_mask_sdpa = ignored
+
+
+def completions_reach_their_length(trainer: Any, completion: int) -> None:
+    """No end token is ever drawn: generation runs to its longest, and the tokens are made up on the host."""
+    from transformers import GenerationMixin
+
+    def unfinished(self: Any, *args: Any, **kwargs: Any) -> bool:
+        at = sys._getframe(1).f_locals
+        return bool(at["input_ids"].shape[1] < at["stopping_criteria"].max_length)
+
+    GenerationMixin._has_unfinished_sequences = unfinished
+    generate = trainer._generate_single_turn
+
+    @functools.wraps(generate)
+    def single_turn(*args: Any, **kwargs: Any) -> Any:
+        with phantom.counts(0):
+            made = generate(*args, **kwargs)
+        ids = made[0] if isinstance(made, tuple) else made
+        ids = [[5 + k % 100 for k in range(completion)] for _ in ids]
+        return (ids, *made[1:]) if isinstance(made, tuple) else ids
+
+    trainer._generate_single_turn = single_turn

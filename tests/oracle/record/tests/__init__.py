@@ -1,0 +1,1 @@
+"""Tests of the recorder that need no PyTorch: python3 -m record.tests, in the folder above the package."""
