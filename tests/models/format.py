@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Formats descriptions: one statement a line, and whatever else fits in 120 columns on one line.
+"""Formats descriptions: a line of 120 columns holds what fits, and a block begins a line of its own.
 
     tests/models/format.py           says which of models/architectures are not formatted; exit code 1 if any
     tests/models/format.py --write   formats them
@@ -13,6 +13,10 @@ COLUMNS = 120
 FOLDER = pathlib.Path(__file__).resolve().parents[2] / "models" / "architectures"
 
 
+def text(value):
+    return json.dumps(value, ensure_ascii=False)
+
+
 def inline(value):
     if isinstance(value, dict):
         return "{ " + ", ".join(f"{text(key)}: {inline(item)}" for key, item in value.items()) + " }" if value else "{}"
@@ -21,66 +25,71 @@ def inline(value):
     return text(value)
 
 
-def text(value):
-    return json.dumps(value, ensure_ascii=False)
+def is_one_text(value):
+    """What no line break can shorten: a text, or what holds only one."""
+    if isinstance(value, dict):
+        return len(value) == 1 and is_one_text(next(iter(value.values())))
+    if isinstance(value, list):
+        return len(value) == 1 and is_one_text(value[0])
+    return True
 
 
-def is_one_statement(block):
-    """A statement alone, or with a block of which the same holds."""
-    rest = block[1:]
-    return isinstance(block[0], str) and (not rest or (len(rest) == 1 and isinstance(rest[0], list) and is_one_statement(rest[0])))
-
-
-def block_lines(block, indent):
-    """The lines of an array of statements, without those of its brackets."""
-    lines = []
-    at = 0
-    while at < len(block):
-        line = indent + text(block[at])
-        at += 1
-        if at < len(block) and isinstance(block[at], list):
-            body = block[at]
-            at += 1
-            comma = "," if at < len(block) else ""
-            whole = f"{line}, {inline(body)}{comma}"
-            if body and is_one_statement(body) and len(whole) <= COLUMNS:
-                lines.append(whole)
-                continue
-            lines.append(line + ", [")
-            lines += block_lines(body, indent + "  ")
-            lines.append(f"{indent}]{comma}")
+def filled(units, indent):
+    """The lines of units, each a list of lines without its comma; those of one line that `flow` share lines."""
+    lines, current = [], ""
+    for at, (unit, flows) in enumerate(units):
+        comma = "," if at + 1 < len(units) else ""
+        if flows and len(unit) == 1 and current and len(current) + 1 + len(unit[0] + comma) <= COLUMNS:
+            current += " " + unit[0] + comma
             continue
-        lines.append(line + ("," if at < len(block) else ""))
-    return lines
+        lines += [current] if current else []
+        current = indent + unit[0] + comma if flows and len(unit) == 1 else ""
+        if not current:
+            lines += [indent + unit[0], *unit[1:]]
+            lines[-1] += comma
+    return lines + ([current] if current else [])
 
 
-def lines_of(key, value, indent, comma, depth, is_code):
-    """The lines of "key": value. Code are the arrays of modules and functions."""
-    opening = indent + (text(key) + ": " if key is not None else "")
-    is_block = is_code and isinstance(value, list)
-    whole = opening + inline(value) + comma
-    is_open = depth == 0 or (depth == 1 and key in ("modules", "functions"))
-    if not isinstance(value, (dict, list)) or not value:
-        return [whole]
-    if len(whole) <= COLUMNS and not is_open and (not is_block or is_one_statement(value)):
-        return [whole]
+def fits(whole, indent, value):
+    return len(indent) + len(whole) + 1 <= COLUMNS or is_one_text(value)
+
+
+def block_lines(opening, block, indent):
+    """An array of statements; a statement with a block has a line of its own."""
+    if fits(opening + inline(block), indent, block):
+        return [opening + inline(block)]
     inner = indent + "  "
-    if is_block:
-        body = block_lines(value, inner)
-    elif isinstance(value, list):
-        body = [line for at, item in enumerate(value) for line in
-                lines_of(None, item, inner, "," if at + 1 < len(value) else "", depth + 1, False)]
-    else:
-        last = list(value)[-1]
-        body = [line for name, item in value.items() for line in
-                lines_of(name, item, inner, "" if name == last else ",", depth + 1,
-                         not name.startswith("@") and (is_code or (depth == 0 and name in ("modules", "functions"))))]
-    brackets = "[]" if isinstance(value, list) else "{}"
-    return [opening + brackets[0], *body, indent + brackets[1] + comma]
+    units, at = [], 0
+    while at < len(block):
+        head = text(block[at])
+        has_block = at + 1 < len(block) and isinstance(block[at + 1], list)
+        units.append((block_lines(head + ", ", block[at + 1], inner) if has_block else [head], not has_block))
+        at += 2 if has_block else 1
+    return [opening + "[", *filled(units, inner), indent + "]"]
+
+
+def entry_lines(key, value, indent, depth, is_code):
+    """The lines of "key": value. Code is what modules and functions hold."""
+    opening = text(key) + ": " if key is not None else ""
+    is_open = depth == 0 or (depth == 1 and key in ("modules", "functions"))
+    if not isinstance(value, (dict, list)) or not value or (not is_open and fits(opening + inline(value), indent, value)):
+        return [opening + inline(value)]
+    if is_code and isinstance(value, list):
+        return block_lines(opening, value, indent)
+    inner = indent + "  "
+    if isinstance(value, list):
+        return [opening + "[", *filled([(entry_lines(None, item, inner, depth + 1, False), True) for item in value], inner),
+                indent + "]"]
+    units = []
+    for name, item in value.items():
+        is_inner_code = not name.startswith("@") and (is_code or (depth == 0 and name in ("modules", "functions")))
+        flows = not (is_inner_code and isinstance(item, (dict, list))) and key != "checks"
+        units.append((entry_lines(name, item, inner, depth + 1, is_inner_code), flows))
+    return [opening + "{", *filled(units, inner), indent + "}"]
 
 
 def formatted(source):
-    return "\n".join(lines_of(None, json.loads(source), "", "", 0, False)) + "\n"
+    return "\n".join(entry_lines(None, json.loads(source), "", 0, False)) + "\n"
 
 
 def main():

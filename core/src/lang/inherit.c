@@ -179,14 +179,14 @@ static void append_member(tide_descriptions *set, tide_json *made, tide_text key
 static bool put_in_place(tide_descriptions *set, tide_json *made, const tide_json *old, const tide_json *anew,
                          const char *root) {
     if (anew->kind == TIDE_JSON_NULL) return true;
+    tide_text key = anew->key;
     bool is_function = old->kind == TIDE_JSON_ARRAY && !is_attribute(old->key);
-    bool has_head = tide_head_name(anew->key).length != anew->key.length;
     if (is_function && anew->kind == TIDE_JSON_OBJECT) {
         anew = patched(set, old, anew, root);
         if (!anew) return false;
     }
-    bool takes_head = is_function && anew->kind == TIDE_JSON_ARRAY && !has_head;
-    append_member(set, made, takes_head ? old->key : anew->key, anew);
+    bool takes_head = is_function && anew->kind == TIDE_JSON_ARRAY && tide_head_name(key).length == key.length;
+    append_member(set, made, takes_head ? old->key : key, anew);
     return true;
 }
 
