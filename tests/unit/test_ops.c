@@ -166,7 +166,7 @@ static void make_inputs(row *r) {
     for (const tide_json *spec = inputs->first; spec && r->input_count < INPUT_LIMIT; spec = spec->next) {
         const tide_json *sizes = spec->first, *dtype = sizes->next, *grad = dtype->next;
         tide_shape shape = {.dims = 0};
-        for (const tide_json *n = sizes->first; n; n = n->next) shape.size[shape.dims++] = n->integer;
+        for (const tide_json *n = sizes->first; n; n = n->next) shape.dim[shape.dims++].size = n->integer;
         tide_tensor *t = tide_empty(r->m, &shape, dtype_named(dtype->text));
         t->requires_grad = grad->is_true;
         r->specs[r->input_count] = spec;

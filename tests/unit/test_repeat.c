@@ -22,7 +22,7 @@ static tide_run *play(tide_arena *arena, const tide_job *job, bool plays_all, ti
 
 static bool same_dims(const tide_dim *x, const tide_dim *y, unsigned count) {
     for (unsigned i = 0; i < count; i++)
-        if (x[i].n != y[i].n || x[i].name != y[i].name) return false;
+        if (x[i].size != y[i].size || x[i].name != y[i].name) return false;
     return true;
 }
 

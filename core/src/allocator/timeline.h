@@ -45,7 +45,7 @@ typedef struct tide_allocation {
 
 /* One dimension of a shape: its size and, as an index into the names of dimensions, what it is. */
 typedef struct tide_dim {
-    int64_t n;
+    int64_t size;
     uint32_t name;
 } tide_dim;
 

@@ -156,7 +156,7 @@ static bool read_shape(tide_frame *f, const tide_arguments *given, tide_shape *s
     for (uint32_t i = 0; i < given->count; i++)
         if (!tide_arg_shape(m, given->positional[i], shape)) return false;
     for (int i = 0; i < shape->dims; i++) {
-        if (shape->size[i] > 0 && shape->size[i] <= INT64_C(1) << DIMENSION_BITS) continue;
+        if (shape->dim[i].size > 0 && shape->dim[i].size <= INT64_C(1) << DIMENSION_BITS) continue;
         tide_fail(m, TIDE_ERR_FIELD_RANGE, "%s has a parameter of %s: every size must be positive",
                   tide_terminated(m, f->function->name), tide_shape_text(m, shape));
         return false;

@@ -11,8 +11,9 @@ void tide_release_all(tide_machine *m, const tide_value *values, uint32_t count)
 static tide_value shape_value(tide_frame *f, const tide_tensor *t) {
     tide_value list = {.kind = TIDE_VALUE_LIST, .list = tide_list_new(f->model->m)};
     for (int i = 0; i < t->shape->dims; i++)
-        tide_list_push(f->model->m, list.list,
-                       (tide_value){.kind = TIDE_VALUE_INT, .symbol = t->shape->name[i], .integer = t->shape->size[i]});
+        tide_list_push(
+            f->model->m, list.list,
+            (tide_value){.kind = TIDE_VALUE_INT, .symbol = t->shape->dim[i].name, .integer = t->shape->dim[i].size});
     return list;
 }
 

@@ -38,7 +38,7 @@ static void index_by_slice(indexing *x, const tide_expr *item) {
         take_made(x, tide_every(m, x->at, x->dim++, tide_arg_int(m, start), tide_arg_int(m, step)));
         return;
     }
-    int64_t size = x->at->shape->size[x->dim], first = tide_arg_int(m, start), last = tide_arg_int(m, stop);
+    int64_t size = x->at->shape->dim[x->dim].size, first = tide_arg_int(m, start), last = tide_arg_int(m, stop);
     bool is_full = first == 0 && last >= size;
     if (is_full && x->items > 1) { /* a full range changes nothing */
         x->dim++;
@@ -119,7 +119,7 @@ static tide_value one_size(tide_frame *f, tide_expr *e) {
         tide_fail(m, TIDE_ERR_DESCRIPTION, "index %lld into a shape of %d", (long long)i, x.tensor->shape->dims);
     } else {
         tide_dim dim = tide_dim_of(x.tensor, (int)(i < 0 ? i + x.tensor->shape->dims : i));
-        made = (tide_value){.kind = TIDE_VALUE_INT, .symbol = dim.name, .integer = dim.n};
+        made = (tide_value){.kind = TIDE_VALUE_INT, .symbol = dim.name, .integer = dim.size};
     }
     tide_value_release(m, x);
     return made;

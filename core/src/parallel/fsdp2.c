@@ -142,11 +142,11 @@ static void init_sharded_param(fsdp2 *f, fsdp_param *s, const tide_parameter_row
     tide_machine *m = fsdp2_machine(f);
     tide_shape padded = *row->tensor->shape, local;
     if (padded.dims == 0) padded = tide_shape1((tide_dim){1, 0});
-    int64_t rows = padded.size[0], each = TIDE_CEIL_DIV(rows, f->shard_ranks), from = f->shard_rank * each;
+    int64_t rows = padded.dim[0].size, each = TIDE_CEIL_DIV(rows, f->shard_ranks), from = f->shard_rank * each;
     int64_t mine = from >= rows ? 0 : rows - from < each ? rows - from : each;
-    padded.size[0] = each;
+    padded.dim[0].size = each;
     local = padded;
-    local.size[0] = mine;
+    local.dim[0].size = mine;
     *s = (fsdp_param){.unsharded_param = row->tensor,
                       .module = row->module,
                       .padded_sharded_numel = tide_count_of(&padded),

@@ -60,7 +60,7 @@ static void megatron_wrap(tide_wrapper *w) {
     g->input_tensors = TIDE_NEW(m->arena, tide_tensor *, (size_t)g->chunk_count);
     int64_t rows = w->job->seq / g->topology.cp;
     if (w->job->parallel_sequence_parallel) rows /= g->topology.tp;
-    g->stage_shape = (tide_shape){.dims = 3, .size = {rows, w->job->batch, int_of(g, "hidden_size")}};
+    g->stage_shape = (tide_shape){.dims = 3, .dim = {{rows, 0}, {w->job->batch, 0}, {int_of(g, "hidden_size"), 0}}};
     tide_cast_model(w, w->model->state.dtype); /* Float16Module */
     tide_megatron_wrap_ddp(g);
     tide_megatron_make_optimizer(g);

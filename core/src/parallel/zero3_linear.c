@@ -6,8 +6,8 @@
 static tide_tensor *rows_of(tide_machine *m, tide_tensor *x) {
     int last = x->shape->dims - 1;
     tide_shape shape = {.dims = 2};
-    shape.size[1] = x->shape->size[last], shape.name[1] = x->shape->name[last];
-    shape.size[0] = shape.size[1] ? tide_count(x) / shape.size[1] : 0;
+    shape.dim[1] = x->shape->dim[last];
+    shape.dim[0].size = shape.dim[1].size ? tide_count(x) / shape.dim[1].size : 0;
     return tide_reshape(m, x, &shape);
 }
 

@@ -40,7 +40,7 @@ void tide_write_shape(tide_writer *w, tide_run *run, const tide_allocation *a) {
     for (unsigned i = 0; i < a->dims; i++) {
         const tide_dim *d = &t->dims[a->shape + i];
         tide_write_open(w, '{');
-        tide_write_int_at(w, "n", d->n);
+        tide_write_int_at(w, "n", d->size);
         if (d->name) tide_write_string_at(w, "name", tide_symbol_text(&run->machine, d->name));
         tide_write_close(w, '}');
     }

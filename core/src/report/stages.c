@@ -65,7 +65,7 @@ static bool write_modules(const stage_table *t) {
 static const char *shape_of(const stage_table *t, const tide_dim *dims, unsigned count) {
     const char *text = "";
     for (unsigned i = 0; i < count; i++)
-        text = tide_format(t->w->arena, "%s%s%lld%s%s", text, i ? " x " : "", (long long)dims[i].n,
+        text = tide_format(t->w->arena, "%s%s%lld%s%s", text, i ? " x " : "", (long long)dims[i].size,
                            dims[i].name ? " " : "", tide_symbol_text(&t->run->machine, dims[i].name));
     return text;
 }
@@ -76,12 +76,10 @@ static bool write_parameters(const stage_table *t) {
     const tide_model *model = &t->run->model;
     for (uint32_t i = 0; i < model->parameter_count; i++) {
         const tide_tensor *p = model->parameters[i].tensor;
-        tide_dim dims[TIDE_MAX_DIMS];
-        for (int d = 0; d < p->shape->dims; d++) dims[d] = tide_dim_of(p, d);
         if (!row(t, model->parameters[i].name, tide_dtype_names[p->dtype], p->requires_grad ? "trains" : "frozen"))
             continue;
         tide_write_string(t->w, model->parameters[i].name);
-        tide_write_string(t->w, shape_of(t, dims, (unsigned)p->shape->dims));
+        tide_write_string(t->w, shape_of(t, p->shape->dim, (unsigned)p->shape->dims));
         tide_write_string(t->w, tide_dtype_names[p->dtype]);
         tide_write_int(t->w, tide_bytes(p));
         tide_write_string(t->w, p->requires_grad ? "trains" : "frozen");

@@ -213,7 +213,7 @@ static void put_grad(tide_machine *m, tide_tensor *leaf, tide_tensor *g) {
     if (leaf->grad) return; /* added in place */
     bool same_layout = true;
     for (int i = 0; i < leaf->shape->dims; i++)
-        same_layout = same_layout && (leaf->shape->size[i] < 2 || leaf->stride[i] == g->stride[i]);
+        same_layout = same_layout && (leaf->shape->dim[i].size < 2 || leaf->stride[i] == g->stride[i]);
     if (g->references == 1 && (tide_is_dense(leaf) ? same_layout : tide_is_contiguous(g))) {
         leaf->grad = tide_alias(m, g); /* detach: shares the storage, and is no view that holds a base */
         leaf->grad->is_view = false;

@@ -207,7 +207,7 @@ static int64_t times(int64_t a, int64_t b) {
 
 int64_t tide_count_of(const tide_shape *shape) {
     int64_t count = 1;
-    for (int i = 0; i < shape->dims; i++) count = times(count, shape->size[i]);
+    for (int i = 0; i < shape->dims; i++) count = times(count, shape->dim[i].size);
     return count;
 }
 
@@ -219,16 +219,16 @@ void tide_contiguous_strides(const tide_shape *shape, int64_t *stride) {
     int64_t next = 1;
     for (int i = shape->dims; i-- > 0;) {
         stride[i] = next;
-        next = times(next, shape->size[i] > 1 ? shape->size[i] : 1);
+        next = times(next, shape->dim[i].size > 1 ? shape->dim[i].size : 1);
     }
 }
 
 static bool is_contiguous(const tide_layout *l) {
     int64_t next = 1;
     for (int i = l->shape.dims; i-- > 0;) {
-        if (l->shape.size[i] == 1) continue;
+        if (l->shape.dim[i].size == 1) continue;
         if (l->stride[i] != next) return false;
-        next = times(next, l->shape.size[i]);
+        next = times(next, l->shape.dim[i].size);
     }
     return true;
 }
@@ -237,7 +237,7 @@ static bool is_contiguous(const tide_layout *l) {
 static bool is_dense(const tide_layout *l) {
     int order[TIDE_MAX_DIMS], n = 0; /* dimensions above 1 by stride */
     for (int i = 0; i < l->shape.dims; i++) {
-        if (l->shape.size[i] < 2) continue;
+        if (l->shape.dim[i].size < 2) continue;
         int at = n++;
         for (; at > 0 && l->stride[order[at - 1]] > l->stride[i]; at--) order[at] = order[at - 1];
         order[at] = i;
@@ -245,7 +245,7 @@ static bool is_dense(const tide_layout *l) {
     int64_t next = 1;
     for (int k = 0; k < n; k++) {
         if (l->stride[order[k]] != next) return false;
-        next = times(next, l->shape.size[order[k]]);
+        next = times(next, l->shape.dim[order[k]].size);
     }
     return true;
 }
@@ -253,7 +253,8 @@ static bool is_dense(const tide_layout *l) {
 static uint32_t layout_hash(const tide_shape *shape, const int64_t *stride) {
     uint64_t hash = (uint64_t)shape->dims;
     for (int i = 0; i < shape->dims; i++)
-        hash = (hash ^ ((uint64_t)shape->size[i] + ((uint64_t)shape->name[i] << 40) + ((uint64_t)stride[i] << 20))) *
+        hash = (hash ^
+                ((uint64_t)shape->dim[i].size + ((uint64_t)shape->dim[i].name << 40) + ((uint64_t)stride[i] << 20))) *
                UINT64_C(0x9e3779b97f4a7c15);
     return (uint32_t)(hash >> 32);
 }
@@ -261,7 +262,8 @@ static uint32_t layout_hash(const tide_shape *shape, const int64_t *stride) {
 static bool layout_is(const tide_layout *l, const tide_shape *shape, const int64_t *stride) {
     if (l->shape.dims != shape->dims) return false;
     for (int i = 0; i < shape->dims; i++)
-        if (l->shape.size[i] != shape->size[i] || l->stride[i] != stride[i] || l->shape.name[i] != shape->name[i])
+        if (l->shape.dim[i].size != shape->dim[i].size || l->stride[i] != stride[i] ||
+            l->shape.dim[i].name != shape->dim[i].name)
             return false;
     return true;
 }
@@ -281,8 +283,7 @@ tide_layout *tide_layout_of(tide_machine *m, const tide_shape *shape, const int6
     tide_layout *made = TIDE_NEW(m->arena, tide_layout, 1);
     made->shape.dims = shape->dims;
     for (int i = 0; i < shape->dims; i++) {
-        made->shape.size[i] = shape->size[i];
-        made->shape.name[i] = shape->name[i];
+        made->shape.dim[i] = shape->dim[i];
         made->stride[i] = wanted[i];
     }
     made->count = tide_count_of(shape);
@@ -306,7 +307,7 @@ bool tide_same_shape(const tide_shape *a, const tide_shape *b) {
     if (a == b) return true;
     if (a->dims != b->dims) return false;
     for (int i = 0; i < a->dims; i++)
-        if (a->size[i] != b->size[i]) return false;
+        if (a->dim[i].size != b->dim[i].size) return false;
     return true;
 }
 
@@ -315,21 +316,20 @@ const char *tide_shape_text(tide_machine *m, const tide_shape *shape) {
     size_t length = 0;
     text[length++] = '[';
     for (int i = 0; i < shape->dims; i++)
-        length +=
-            (size_t)snprintf(text + length, sizeof text - length, "%s%lld", i ? ", " : "", (long long)shape->size[i]);
+        length += (size_t)snprintf(text + length, sizeof text - length, "%s%lld", i ? ", " : "",
+                                   (long long)shape->dim[i].size);
     text[length++] = ']';
     return tide_text_copy(m->arena, (tide_text){text, length});
 }
 
 tide_shape tide_shape1(tide_dim a) {
     tide_shape shape = {.dims = 1};
-    shape.size[0] = a.n;
-    shape.name[0] = a.name;
+    shape.dim[0] = a;
     return shape;
 }
 
 tide_dim tide_dim_of(const tide_tensor *t, int dim) {
-    return (tide_dim){t->shape->size[dim], t->shape->name[dim]};
+    return t->shape->dim[dim];
 }
 
 int tide_wrap_dim(tide_machine *m, int64_t dim, int dims) {
@@ -346,15 +346,14 @@ bool tide_broadcast(tide_machine *m, tide_shape *out, const tide_shape *a, const
     const tide_shape *shorter = a->dims >= b->dims ? b : a;
     for (int i = 0; i < shorter->dims; i++) {
         int at = made.dims - shorter->dims + i;
-        if (made.size[at] == 1) {
-            made.size[at] = shorter->size[i];
-            made.name[at] = shorter->name[i];
-        } else if (shorter->size[i] != 1 && shorter->size[i] != made.size[at]) {
+        if (made.dim[at].size == 1) {
+            made.dim[at] = shorter->dim[i];
+        } else if (shorter->dim[i].size != 1 && shorter->dim[i].size != made.dim[at].size) {
             tide_fail(m, TIDE_ERR_SHAPE, "%s: shapes %s and %s do not broadcast", m->op, tide_shape_text(m, a),
                       tide_shape_text(m, b));
             return false;
-        } else if (!made.name[at]) {
-            made.name[at] = shorter->name[i];
+        } else if (!made.dim[at].name) {
+            made.dim[at].name = shorter->dim[i].name;
         }
     }
     *out = made;
@@ -383,9 +382,7 @@ tide_dtype tide_promote(const tide_tensor *a, const tide_tensor *b) {
 /* The allocation of a storage; its index in the timeline. */
 static uint32_t allocate(tide_machine *m, int64_t bytes, tide_layout *layout, tide_dtype dtype) {
     if (!layout->listed) {
-        tide_dim dims[TIDE_MAX_DIMS];
-        for (int i = 0; i < layout->shape.dims; i++) dims[i] = (tide_dim){layout->shape.size[i], layout->shape.name[i]};
-        layout->listed = 1 + tide_timeline_shape(&m->timeline, dims, (unsigned)layout->shape.dims);
+        layout->listed = 1 + tide_timeline_shape(&m->timeline, layout->shape.dim, (unsigned)layout->shape.dims);
     }
     return tide_timeline_alloc(&m->timeline, &(tide_allocation){.bytes = (uint64_t)bytes,
                                                                 .module = m->module,
@@ -423,8 +420,8 @@ static void storage_release(tide_machine *m, tide_storage *storage) {
 static int64_t shape_bytes(tide_machine *m, const tide_layout *layout, tide_dtype dtype) {
     const tide_shape *shape = &layout->shape;
     for (int i = 0; i < shape->dims; i++)
-        if (shape->size[i] < 0) {
-            tide_fail(m, TIDE_ERR_SHAPE, "%s: a dimension of %lld", m->op, (long long)shape->size[i]);
+        if (shape->dim[i].size < 0) {
+            tide_fail(m, TIDE_ERR_SHAPE, "%s: a dimension of %lld", m->op, (long long)shape->dim[i].size);
             return 0;
         }
     int64_t bytes;
@@ -574,7 +571,7 @@ void tide_set_factor(tide_machine *m, tide_tensor *t, tide_factor factor) {
 /* The stride of an input in dimension `dim` of the broadcast shape, 0 where it is broadcast. */
 static int64_t broadcast_stride(const tide_tensor *t, const tide_shape *shape, int dim) {
     int at = dim - (shape->dims - t->shape->dims);
-    if (at < 0 || (t->shape->size[at] == 1 && shape->size[dim] != 1)) return 0;
+    if (at < 0 || (t->shape->dim[at].size == 1 && shape->dim[dim].size != 1)) return 0;
     return t->stride[at];
 }
 
@@ -586,7 +583,7 @@ static int compare_dims(const tide_shape *shape, tide_tensor *const *inputs, int
         if (s0 == 0 || s1 == 0) continue;
         if (s0 < s1) return -1;
         if (s0 > s1) return 1;
-        if (shape->size[dim0] > shape->size[dim1]) return 1;
+        if (shape->dim[dim0].size > shape->dim[dim1].size) return 1;
     }
     return 0;
 }
@@ -626,7 +623,7 @@ tide_layout *tide_elementwise_layout(tide_machine *m, const tide_shape *shape, t
     int64_t next = 1;
     for (int i = 0; i < shape->dims; i++) {
         stride[order[i]] = next;
-        next = times(next, shape->size[order[i]] > 1 ? shape->size[order[i]] : 1);
+        next = times(next, shape->dim[order[i]].size > 1 ? shape->dim[order[i]].size : 1);
     }
     return tide_layout_of(m, shape, stride);
 }

@@ -27,10 +27,9 @@ bool tide_dtype_named(tide_text name, tide_dtype *dtype); /* "bf16" or "bfloat16
 
 enum { TIDE_MAX_DIMS = 8 };
 
-/* Numbers and names of the dimensions; names are indices into machine->symbols. */
+/* Names of dimensions are indices into machine->symbols. */
 typedef struct tide_shape {
-    int64_t size[TIDE_MAX_DIMS];
-    uint32_t name[TIDE_MAX_DIMS];
+    tide_dim dim[TIDE_MAX_DIMS];
     int dims;
 } tide_shape;
 

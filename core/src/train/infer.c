@@ -28,7 +28,7 @@ static bool is_of_prompt(const char *name) {
 static void take_encoded(generation *g, tide_value encoded) {
     tide_machine *m = &g->run->machine;
     tide_batch batch = {.count = 0};
-    tide_shape one = {.size = {g->job->batch, 1}, .name = {tide_symbol_name(m, TIDE_TEXT("batch")), 0}, .dims = 2};
+    tide_shape one = {.dim = {{g->job->batch, tide_symbol_name(m, TIDE_TEXT("batch"))}, {1, 0}}, .dims = 2};
     for (uint32_t i = 0; i < g->batch.count; i++) {
         if (strcmp(g->batch.names[i], "attention_mask") == 0) {
             batch.names[batch.count] = g->batch.names[i];
@@ -86,9 +86,7 @@ static void choose_token(generation *g) {
         tide_fail(m, TIDE_ERR_DESCRIPTION, "forward() returned no logits of (batch, tokens, vocabulary)");
         return;
     }
-    tide_shape last = {.size = {all->shape->size[0], all->shape->size[2]},
-                       .name = {all->shape->name[0], all->shape->name[2]},
-                       .dims = 2};
+    tide_shape last = {.dim = {all->shape->dim[0], all->shape->dim[2]}, .dims = 2};
     m->op = "logits";
     tide_tensor *logits = tide_empty(m, &last, TIDE_FP32), *old = g->logits;
     g->logits = logits;

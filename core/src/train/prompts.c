@@ -33,7 +33,7 @@ static const tide_json *text_config(const tide_job *job) {
 static uint32_t word_embeddings(const tide_model *model, const tide_job *job) {
     int64_t vocab = FIRST_OF(text_config(job), "vocab_size");
     for (uint32_t i = 0; i < model->parameter_count && vocab; i++)
-        if (model->parameters[i].tensor->shape->size[0] == vocab) return model->parameters[i].module;
+        if (model->parameters[i].tensor->shape->dim[0].size == vocab) return model->parameters[i].module;
     return 0;
 }
 

@@ -24,7 +24,7 @@ enum { NAMES_SHOWN = 3, CUT_LIMIT = 3 };
 
 static bool has_shape(const tide_stored *s, const tide_tensor *t) {
     bool is_same = (int)s->dims == t->shape->dims;
-    for (int i = 0; is_same && i < t->shape->dims; i++) is_same = s->shape[i] == t->shape->size[i];
+    for (int i = 0; is_same && i < t->shape->dims; i++) is_same = s->shape[i] == t->shape->dim[i].size;
     return is_same;
 }
 
@@ -38,7 +38,7 @@ static const char *shape_text(tide_arena *arena, const tide_stored *s) {
 static const char *tensor_text(tide_arena *arena, const tide_tensor *t) {
     const char *text = "";
     for (int i = 0; i < t->shape->dims; i++)
-        text = tide_format(arena, "%s%s%lld", text, i ? ", " : "", (long long)t->shape->size[i]);
+        text = tide_format(arena, "%s%s%lld", text, i ? ", " : "", (long long)t->shape->dim[i].size);
     return text;
 }
 
@@ -238,7 +238,7 @@ static void say_dtypes(matcher *m) {
 
 static tide_tensor *stored_tensor(tide_model *model, const tide_stored *s) {
     tide_shape shape = {.dims = (int)s->dims};
-    for (uint32_t i = 0; i < s->dims; i++) shape.size[i] = s->shape[i];
+    for (uint32_t i = 0; i < s->dims; i++) shape.dim[i].size = s->shape[i];
     tide_tensor *t = tide_empty_host(model->m, &shape, model->state.dtype);
     t->is_parameter = t->requires_grad = true;
     return t;

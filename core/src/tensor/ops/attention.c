@@ -13,7 +13,7 @@ typedef struct attention {
 
 tide_tensor *tide_empty_of(tide_machine *m, tide_dtype dtype, int dims, const int64_t *sizes) {
     tide_shape shape = {.dims = dims};
-    for (int i = 0; i < dims; i++) shape.size[i] = sizes[i];
+    for (int i = 0; i < dims; i++) shape.dim[i].size = sizes[i];
     return tide_empty(m, &shape, dtype);
 }
 
@@ -21,17 +21,17 @@ tide_tensor *tide_empty_of(tide_machine *m, tide_dtype dtype, int dims, const in
 static tide_tensor *bshd(tide_machine *m, const tide_shape *shape, tide_dtype dtype) {
     int64_t stride[TIDE_MAX_DIMS];
     stride[3] = 1;
-    stride[1] = shape->size[3];
-    stride[2] = shape->size[3] * shape->size[1];
-    stride[0] = stride[2] * shape->size[2];
+    stride[1] = shape->dim[3].size;
+    stride[2] = shape->dim[3].size * shape->dim[1].size;
+    stride[0] = stride[2] * shape->dim[2].size;
     return tide_empty_strided(m, shape, stride, dtype);
 }
 
 static bool is_bshd(tide_machine *m, const tide_tensor *x) {
     tide_shape shape = *x->shape;
     int64_t stride[4] = {x->stride[0], x->stride[2], x->stride[1], x->stride[3]};
-    shape.size[1] = x->shape->size[2];
-    shape.size[2] = x->shape->size[1];
+    shape.dim[1].size = x->shape->dim[2].size;
+    shape.dim[2].size = x->shape->dim[1].size;
     return tide_layout_of(m, &shape, stride)->is_contiguous;
 }
 
@@ -53,10 +53,10 @@ enum { SLOT_BIAS, SLOT_K, SLOT_Q, SLOT_V, SLOT_LSE, SLOT_OUT, SLOT_OFFSET, SLOT_
 static attention of_node(const tide_node *node, const tide_tensor *q) {
     attention a;
     forget(&a, node);
-    a.batch = q->shape->size[0];
-    a.heads = q->shape->size[1];
-    a.queries = q->shape->size[2];
-    a.width = q->shape->size[3];
+    a.batch = q->shape->dim[0].size;
+    a.heads = q->shape->dim[1].size;
+    a.queries = q->shape->dim[2].size;
+    a.width = q->shape->dim[3].size;
     return a;
 }
 
@@ -177,7 +177,7 @@ static void efficient_run(tide_machine *m, tide_node *node, tide_tensor **grads,
     for (int i = 0; i < SLOTS; i++) saved[i] = tide_saved_at(m, node, i);
     tide_tensor *q = saved[SLOT_Q], *k = saved[SLOT_K], *v = saved[SLOT_V];
     attention a = of_node(node, q);
-    a.value_width = v->shape->size[3];
+    a.value_width = v->shape->dim[3].size;
     tide_tensor *g = is_bshd(m, grads[0]) ? NULL : bshd(m, grads[0]->shape, grads[0]->dtype);
     results[0] = bshd(m, q->shape, q->dtype);
     results[1] = bshd(m, k->shape, k->dtype);
@@ -221,8 +221,7 @@ static tide_tensor *efficient(tide_machine *m, tide_tensor *q, tide_tensor *k, t
         offset = TIDE_EMPTY(m, TIDE_INT64, 1);
     }
     tide_shape shape = *q->shape;
-    shape.size[3] = v->shape->size[3];
-    shape.name[3] = v->shape->name[3];
+    shape.dim[3] = v->shape->dim[3];
     tide_tensor *out = tide_set_grad_fn(m, node, bshd(m, &shape, q->dtype));
     bool needs_lse = q->requires_grad || k->requires_grad || v->requires_grad;
     tide_tensor *lse = TIDE_EMPTY(m, TIDE_FP32, a->batch, a->heads, needs_lse ? TIDE_ROUND_UP(a->queries, 32) : 0);
@@ -239,7 +238,7 @@ static void cudnn_run(tide_machine *m, tide_node *node, tide_tensor **grads, tid
     tide_tensor *q = saved[SLOT_Q], *k = saved[SLOT_K], *v = saved[SLOT_V];
     attention a = of_node(node, q);
     tide_tensor *g = NULL; /* cuDNN wants a contiguous last dimension */
-    if (grads[0]->stride[3] != 1 && grads[0]->shape->size[3] > 1)
+    if (grads[0]->stride[3] != 1 && grads[0]->shape->dim[3].size > 1)
         g = tide_empty_like(m, saved[SLOT_OUT], grads[0]->dtype);
     results[0] = tide_empty_like(m, q, q->dtype);
     results[1] = tide_empty_like(m, k, k->dtype);
@@ -261,7 +260,7 @@ static tide_tensor *ordered_like(tide_machine *m, const tide_tensor *q, const ti
             if (!is_done[k] && (nearest < 0 || q->stride[k] < q->stride[nearest])) nearest = k;
         is_done[nearest] = true;
         stride[nearest] = next;
-        next *= shape->size[nearest];
+        next *= shape->dim[nearest].size;
     }
     return tide_empty_strided(m, shape, stride, q->dtype);
 }
@@ -271,7 +270,7 @@ static tide_tensor *cudnn(tide_machine *m, tide_tensor *q, tide_tensor *k, tide_
     tide_node *node = node_of(m, &cudnn_backward, q, k, v, bias, false, a);
     tide_tensor *seed = TIDE_EMPTY(m, TIDE_INT64, 1), *offset = TIDE_EMPTY(m, TIDE_INT64, 1);
     tide_shape shape = *q->shape;
-    shape.size[3] = v->shape->size[3];
+    shape.dim[3].size = v->shape->dim[3].size;
     tide_tensor *out = tide_set_grad_fn(m, node, ordered_like(m, q, &shape));
     bool needs_lse = q->requires_grad || k->requires_grad || v->requires_grad;
     tide_tensor *lse = needs_lse ? TIDE_EMPTY(m, TIDE_FP32, a->batch, a->heads, a->queries, 1) : NULL;
@@ -304,7 +303,7 @@ static tide_tensor *safe_softmax(tide_machine *m, tide_tensor *scores) {
     tide_tensor *out = tide_softmax(m, scores, -1);
     tide_tensor *is_masked = tide_empty(m, scores->shape, TIDE_BOOL);
     tide_shape rows = *scores->shape, scalar = {.dims = 0};
-    rows.size[rows.dims - 1] = 1;
+    rows.dim[rows.dims - 1].size = 1;
     tide_tensor *all = tide_empty(m, &rows, TIDE_BOOL), *zero = tide_empty(m, &scalar, out->dtype);
     tide_release(m, zero);
     tide_release(m, all);
@@ -314,8 +313,9 @@ static tide_tensor *safe_softmax(tide_machine *m, tide_tensor *scores) {
 
 static tide_tensor *repeat_heads(tide_machine *m, tide_tensor *x, int64_t times) {
     tide_shape wide = {.dims = 5}, flat = *x->shape;
-    for (int i = 0; i < 5; i++) wide.size[i] = i < 2 ? x->shape->size[i] : i == 2 ? times : x->shape->size[i - 1];
-    flat.size[1] *= times;
+    for (int i = 0; i < 5; i++)
+        wide.dim[i].size = i < 2 ? x->shape->dim[i].size : i == 2 ? times : x->shape->dim[i - 1].size;
+    flat.dim[1].size *= times;
     tide_tensor *split = tide_unsqueeze(m, x, 2), *expanded = tide_expand(m, split, &wide);
     tide_tensor *copy = tide_contiguous(m, expanded),
                 *made = tide_reshape(m, copy, &flat); /* repeat_interleave copies */
@@ -427,17 +427,17 @@ static tide_tensor *additive(tide_machine *m, tide_tensor *mask, tide_dtype dtyp
 /* attention.cpp: preprocess_mask. Rows of the bias begin at multiples of 8 elements, or a padded copy is made; then it
  * is expanded to all scores. */
 static tide_tensor *aligned_bias(tide_machine *m, tide_tensor *bias, const attention *a) {
-    int64_t last = bias->shape->size[bias->shape->dims - 1], multiple = 8;
+    int64_t last = bias->shape->dim[bias->shape->dims - 1].size, multiple = 8;
     tide_tensor *aligned = tide_retain(bias);
     if (last % multiple) {
         tide_tensor *padded =
             tide_pad(m, bias, &(int64_t){TIDE_ROUND_UP(last, multiple) - last}, 1, bias->shape->dims - 1);
-        aligned = replaced(
-            m, aligned,
-            tide_slice(m, padded, -1, (tide_dim){0, 0}, (tide_dim){last, bias->shape->name[bias->shape->dims - 1]}));
+        aligned = replaced(m, aligned,
+                           tide_slice(m, padded, -1, (tide_dim){0, 0},
+                                      (tide_dim){last, bias->shape->dim[bias->shape->dims - 1].name}));
         tide_release(m, padded);
     }
-    tide_shape shape = {.size = {a->batch, a->heads, a->queries, a->keys}, .dims = 4};
+    tide_shape shape = {.dim = {{a->batch, 0}, {a->heads, 0}, {a->queries, 0}, {a->keys, 0}}, .dims = 4};
     return replaced(m, aligned, tide_expand(m, aligned, &shape));
 }
 
@@ -450,7 +450,7 @@ static tide_tensor *padded_flash(tide_machine *m, tide_tensor *q, tide_tensor *k
     for (int i = 0; i < 3; i++) all[i] = tide_pad(m, all[i], &(int64_t){wide - a->width}, 1, all[i]->shape->dims - 1);
     tide_tensor *out = flash(m, all[0], all[1], all[2], &padded);
     for (int i = 0; i < 3; i++) tide_release(m, all[i]);
-    tide_tensor *cut = tide_slice(m, out, -1, (tide_dim){0, 0}, (tide_dim){a->width, q->shape->name[3]});
+    tide_tensor *cut = tide_slice(m, out, -1, (tide_dim){0, 0}, (tide_dim){a->width, q->shape->dim[3].name});
     tide_release(m, out);
     return cut;
 }
@@ -463,22 +463,22 @@ static tide_value op_sdpa(tide_machine *m, tide_value *arguments) {
                    .is_causal = tide_arg_bool(m, arguments[5]),
                    .repeats = tide_arg_bool(m, arguments[6])};
     bool ok = q->shape->dims == 4 && k->shape->dims == 4 && v->shape->dims == 4 &&
-              q->shape->size[3] == k->shape->size[3] && k->shape->size[2] == v->shape->size[2] &&
-              k->shape->size[1] == v->shape->size[1] && k->shape->size[1] > 0 &&
-              q->shape->size[1] % k->shape->size[1] == 0 && q->dtype == k->dtype && q->dtype == v->dtype;
+              q->shape->dim[3].size == k->shape->dim[3].size && k->shape->dim[2].size == v->shape->dim[2].size &&
+              k->shape->dim[1].size == v->shape->dim[1].size && k->shape->dim[1].size > 0 &&
+              q->shape->dim[1].size % k->shape->dim[1].size == 0 && q->dtype == k->dtype && q->dtype == v->dtype;
     if (!ok) {
         tide_fail(m, TIDE_ERR_SHAPE, "scaled_dot_product_attention: query %s, key %s, value %s (%s, %s, %s)",
                   tide_shape_text(m, q->shape), tide_shape_text(m, k->shape), tide_shape_text(m, v->shape),
                   tide_dtype_names[q->dtype], tide_dtype_names[k->dtype], tide_dtype_names[v->dtype]);
         return tide_none();
     }
-    a.batch = q->shape->size[0];
-    a.heads = q->shape->size[1];
-    a.queries = q->shape->size[2];
-    a.width = q->shape->size[3];
-    a.kv_heads = k->shape->size[1];
-    a.keys = k->shape->size[2];
-    a.value_width = v->shape->size[3];
+    a.batch = q->shape->dim[0].size;
+    a.heads = q->shape->dim[1].size;
+    a.queries = q->shape->dim[2].size;
+    a.width = q->shape->dim[3].size;
+    a.kv_heads = k->shape->dim[1].size;
+    a.keys = k->shape->dim[2].size;
+    a.value_width = v->shape->dim[3].size;
     tide_tensor *all[3] = {q, k, v};
     kernel chosen = choose(m, q, mask, tide_needs_node(m, all, 3), &a);
     if (chosen == KERNEL_FLASH) return tide_of_tensor(padded_flash(m, q, k, v, &a));

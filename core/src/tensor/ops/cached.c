@@ -68,7 +68,7 @@ static tide_value op_memory_buffer(tide_machine *m, tide_value *a) {
     struct tide_cached *c = find(m, a[0].text, dtype, NULL);
     if (!c)
         c = add(m, a[0].text, make(m, a, &flat, dtype));
-    else if (tide_count(c->tensor) < flat.size[0]) {
+    else if (tide_count(c->tensor) < flat.dim[0].size) {
         tide_tensor *old = c->tensor;
         c->tensor = make(m, a, &flat, dtype);
         tide_release(m, old);

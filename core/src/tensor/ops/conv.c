@@ -8,9 +8,9 @@ static bool is_channels_last(const tide_tensor *x) {
     int64_t expected = 1;
     for (int i = 0; i < 4; i++) {
         int dim = (const int[]){1, 3, 2, 0}[i];
-        if (x->shape->size[dim] == 1) continue;
+        if (x->shape->dim[dim].size == 1) continue;
         if (x->stride[dim] != expected) return false;
-        expected *= x->shape->size[dim];
+        expected *= x->shape->dim[dim].size;
     }
     return true;
 }
@@ -21,8 +21,8 @@ static bool prefers_channels_last(const tide_tensor *x) {
 
 tide_tensor *tide_image_like(tide_machine *m, const tide_shape *shape, tide_dtype dtype, bool channels_last) {
     if (!channels_last) return tide_empty(m, shape, dtype);
-    int64_t stride[TIDE_MAX_DIMS] = {shape->size[1] * shape->size[2] * shape->size[3], 1,
-                                     shape->size[1] * shape->size[3], shape->size[1]};
+    int64_t stride[TIDE_MAX_DIMS] = {shape->dim[1].size * shape->dim[2].size * shape->dim[3].size, 1,
+                                     shape->dim[1].size * shape->dim[3].size, shape->dim[1].size};
     return tide_empty_strided(m, shape, stride, dtype);
 }
 
@@ -83,13 +83,16 @@ static int64_t of_space(tide_machine *m, tide_value v, int i) {
 /* Convolution.cpp, use_cudnn_depthwise: of those with a group per channel, in fp16 alone, and how many pixels and
  * channels it takes. */
 static bool is_for_cudnn(const tide_tensor *x, const tide_tensor *weight, int64_t stride) {
-    const int64_t *size = x->shape->size, *filter = weight->shape->size;
-    if (x->dtype != TIDE_FP16 || x->shape->dims > 4 || size[1] < 32) return false;
+    const tide_dim *size = x->shape->dim, *filter = weight->shape->dim;
+    if (x->dtype != TIDE_FP16 || x->shape->dims > 4 || size[1].size < 32) return false;
     if (x->shape->dims == 3) return stride == 1;
-    if (filter[2] != filter[3] || (filter[3] != 1 && filter[3] != 3 && filter[3] != 5) || size[3] < 7) return false;
+    if (filter[2].size != filter[3].size || (filter[3].size != 1 && filter[3].size != 3 && filter[3].size != 5) ||
+        size[3].size < 7)
+        return false;
     if (stride != 2) return stride == 1;
-    if (filter[3] == 1) return size[0] == 1 ? size[3] <= 28 : size[0] <= 16 && size[1] >= 128 && size[3] <= 7;
-    return size[0] == 1 || size[1] >= 512 || (size[1] >= 256 && size[3] >= 28);
+    if (filter[3].size == 1)
+        return size[0].size == 1 ? size[3].size <= 28 : size[0].size <= 16 && size[1].size >= 128 && size[3].size <= 7;
+    return size[0].size == 1 || size[1].size >= 512 || (size[1].size >= 256 && size[3].size >= 28);
 }
 
 /* x (N, C, ...), weight (O, C / groups, ...) with 1, 2 or 3 dimensions of space. */
@@ -98,27 +101,27 @@ static tide_value op_conv(tide_machine *m, tide_value *a) {
     tide_tensor *x = all[0], *weight = all[1];
     int64_t groups = tide_arg_int(m, a[5]);
     bool ok = x->shape->dims == weight->shape->dims && x->shape->dims >= 3 && groups > 0 &&
-              x->shape->size[1] == weight->shape->size[1] * groups;
+              x->shape->dim[1].size == weight->shape->dim[1].size * groups;
     tide_shape shape = *x->shape;
     for (int i = 2; ok && i < shape.dims; i++) {
         int64_t stride = of_space(m, a[3], i - 2), padding = of_space(m, a[4], i - 2);
-        int64_t room = x->shape->size[i] + 2 * padding - weight->shape->size[i];
+        int64_t room = x->shape->dim[i].size + 2 * padding - weight->shape->dim[i].size;
         ok = room >= 0 && stride > 0 && padding >= 0 && padding < INT64_C(1) << 40;
         if (!ok) break;
-        shape.size[i] = room / stride + 1;
-        shape.name[i] = tide_symbol_of(m, '/', (tide_value){.symbol = x->shape->name[i], .integer = x->shape->size[i]},
-                                       tide_of_int(stride));
+        shape.dim[i].size = room / stride + 1;
+        shape.dim[i].name =
+            tide_symbol_of(m, '/', (tide_value){.symbol = x->shape->dim[i].name, .integer = x->shape->dim[i].size},
+                           tide_of_int(stride));
     }
     if (!ok) {
         tide_fail(m, TIDE_ERR_SHAPE, "conv: an input of %s for a weight of %s", tide_shape_text(m, x->shape),
                   tide_shape_text(m, weight->shape));
         return tide_none();
     }
-    shape.size[1] = weight->shape->size[0];
-    shape.name[1] = weight->shape->name[0];
+    shape.dim[1] = weight->shape->dim[0];
     tide_node *node = tide_node_new(m, &conv_backward, all, 3);
     bool is_last = prefers_channels_last(x) || prefers_channels_last(weight);
-    bool is_depthwise = groups > 1 && groups == x->shape->size[1] && !is_for_cudnn(x, weight, of_space(m, a[3], 0));
+    bool is_depthwise = groups > 1 && groups == x->shape->dim[1].size && !is_for_cudnn(x, weight, of_space(m, a[3], 0));
     if (node) node->attribute[0] = is_depthwise, node->attribute[1] = is_last;
     tide_save(m, node, x);
     tide_save(m, node, weight);
@@ -148,7 +151,8 @@ static tide_value op_interpolate(tide_machine *m, tide_value *a) {
         tide_fail(m, TIDE_ERR_SHAPE, "interpolate: %s to a size of %d numbers", tide_shape_text(m, &shape), size.dims);
         return tide_none();
     }
-    for (int i = 2; i < shape.dims; i++) shape.size[i] = size.size[i - 2], shape.name[i] = size.name[i - 2];
+    for (int i = 2; i < shape.dims; i++)
+        shape.dim[i].size = size.dim[i - 2].size, shape.dim[i].name = size.dim[i - 2].name;
     tide_node *node = tide_node_new(m, &interpolate_backward, &x, 1);
     if (node) node->extra.shape = x->shape;
     return tide_of_tensor(tide_set_grad_fn(m, node, in_format_of(m, x, &shape)));
@@ -172,12 +176,12 @@ static tide_value pool(tide_machine *m, tide_value *a, bool has_indices) {
     for (int i = 2; ok && i < shape.dims; i++) {
         int64_t window = of_space(m, a[1], i - 2), stride = of_space(m, a[2], i - 2),
                 padding = of_space(m, a[3], i - 2);
-        int64_t room = shape.size[i] + 2 * padding - window;
+        int64_t room = shape.dim[i].size + 2 * padding - window;
         ok = room >= 0 && stride > 0 && padding >= 0 && padding < INT64_C(1) << 40;
         if (!ok) break;
         if (tide_arg_bool(m, a[4])) room += stride - 1;
-        shape.size[i] = room / stride + 1;
-        if (stride > 1 || window > 1 + 2 * padding) shape.name[i] = 0;
+        shape.dim[i].size = room / stride + 1;
+        if (stride > 1 || window > 1 + 2 * padding) shape.dim[i].name = 0;
     }
     if (!ok) {
         tide_fail(m, TIDE_ERR_SHAPE, "%s: an input of %s is smaller than the window", m->op,
@@ -215,8 +219,8 @@ static tide_value op_global_avg_pool(tide_machine *m, tide_value *a) {
         tide_fail(m, TIDE_ERR_SHAPE, "global_avg_pool2d of %s", tide_shape_text(m, x->shape));
         return tide_none();
     }
-    bool is_last =
-        x->stride[1] == 1 && x->stride[3] >= x->shape->size[1] && x->stride[2] >= x->stride[3] && x->shape->size[1] > 1;
+    bool is_last = x->stride[1] == 1 && x->stride[3] >= x->shape->dim[1].size && x->stride[2] >= x->stride[3] &&
+                   x->shape->dim[1].size > 1;
     tide_value dims = {.kind = TIDE_VALUE_LIST, .list = tide_list_new(m)};
     for (int i = 2; i < 4; i++) tide_list_push(m, dims.list, tide_of_int(i));
     tide_value made = tide_op_find(TIDE_TEXT("mean"))->run(m, (tide_value[]){a[0], dims, tide_of_bool(true)});

@@ -70,7 +70,7 @@ static tide_value op_empty_like(tide_machine *m, tide_value *a) {
 
 static void embedding_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
     tide_tensor *indices = tide_saved_at(m, node, 0);
-    int64_t n = tide_count(indices), rows = node->extra.shape->size[0], width = node->extra.shape->size[1];
+    int64_t n = tide_count(indices), rows = node->extra.shape->dim[0].size, width = node->extra.shape->dim[1].size;
     tide_tensor *g = tide_contiguous(m, grads[0]);
     if (n <= 3072) {
         results[0] = tide_empty(m, node->extra.shape, grads[0]->dtype);
@@ -115,8 +115,8 @@ static tide_value op_embedding(tide_machine *m, tide_value *a) {
     if (node) node->extra.shape = weight->shape;
     tide_save(m, node, indices);
     tide_shape shape = *indices->shape;
-    shape.size[shape.dims] = weight->shape->size[1];
-    shape.name[shape.dims++] = weight->shape->name[1];
+    shape.dim[shape.dims].size = weight->shape->dim[1].size;
+    shape.dim[shape.dims++].name = weight->shape->dim[1].name;
     return tide_of_tensor(tide_set_grad_fn(m, node, tide_empty(m, &shape, weight->dtype)));
 }
 
@@ -168,7 +168,7 @@ static void put_accumulated(tide_machine *m, tide_tensor *g, int64_t n, int64_t 
 static void index_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
     int64_t n = node->attribute[0], indices = node->attribute[1], limit = 1;
     tide_tensor *moved[TIDE_MAX_DIMS] = {NULL}, *index[TIDE_MAX_DIMS];
-    for (int i = 0; i < indices; i++) limit *= node->extra.shape->size[node->attribute[2] + i];
+    for (int i = 0; i < indices; i++) limit *= node->extra.shape->dim[node->attribute[2] + i].size;
     for (int i = 0; i < indices; i++) index[i] = tide_saved_at(m, node, i); /* in a checkpoint, this computes it anew */
     results[0] = tide_empty(m, node->extra.shape, grads[0]->dtype);
     for (int i = 0; i < indices; i++) {
@@ -213,8 +213,8 @@ static tide_value op_index(tide_machine *m, tide_value *a) {
         bool is_kept = i < from || i >= from + wide.dims;
         const tide_shape *of = is_kept ? x->shape : &wide;
         int at = i < from ? i : is_kept ? i - wide.dims + indices : i - from;
-        shape.size[shape.dims] = of->size[at];
-        shape.name[shape.dims++] = of->name[at];
+        shape.dim[shape.dims].size = of->dim[at].size;
+        shape.dim[shape.dims++].name = of->dim[at].name;
     }
     tide_node *node = tide_node_new(m, &index_backward, &x, 1);
     for (int i = 0; i < indices; i++) tide_save(m, node, list->items[i].tensor);
@@ -261,7 +261,7 @@ static tide_value op_index_select(tide_machine *m, tide_value *a) {
     if (node) node->extra.shape = x->shape;
     tide_save(m, node, index);
     tide_shape shape = *x->shape;
-    if (shape.dims) shape.size[dim] = tide_count(index), shape.name[dim] = index->shape->name[0];
+    if (shape.dims) shape.dim[dim].size = tide_count(index), shape.dim[dim].name = index->shape->dim[0].name;
     return tide_of_tensor(tide_set_grad_fn(m, node, tide_empty(m, &shape, x->dtype)));
 }
 
@@ -316,15 +316,14 @@ static tide_value op_masked_select(tide_machine *m, tide_value *a) {
 static tide_shape rows_shape(const tide_shape *x, int mask_dims, tide_dim count) {
     tide_shape shape = tide_shape1(count);
     for (int d = mask_dims; d < x->dims; d++) {
-        shape.size[shape.dims] = x->size[d];
-        shape.name[shape.dims++] = x->name[d];
+        shape.dim[shape.dims++] = x->dim[d];
     }
     return shape;
 }
 
 static bool is_row_mask(tide_machine *m, const tide_tensor *x, const tide_tensor *mask) {
     bool fits = mask->shape->dims > 0 && mask->shape->dims <= x->shape->dims;
-    for (int d = 0; fits && d < mask->shape->dims; d++) fits = mask->shape->size[d] == x->shape->size[d];
+    for (int d = 0; fits && d < mask->shape->dims; d++) fits = mask->shape->dim[d].size == x->shape->dim[d].size;
     if (!fits)
         tide_fail(m, TIDE_ERR_SHAPE, "%s: a mask of %s for %s", m->op, tide_shape_text(m, mask->shape),
                   tide_shape_text(m, x->shape));
@@ -332,7 +331,7 @@ static bool is_row_mask(tide_machine *m, const tide_tensor *x, const tide_tensor
 }
 
 static tide_tensor *read_rows(tide_machine *m, const tide_tensor *mask, const tide_shape *shape, tide_dtype dtype) {
-    tide_tensor *positions = nonzero(m, tide_count(mask), shape->size[0], mask->shape->dims);
+    tide_tensor *positions = nonzero(m, tide_count(mask), shape->dim[0].size, mask->shape->dims);
     tide_tensor *out = tide_empty(m, shape, dtype);
     tide_release(m, positions);
     return out;
@@ -340,7 +339,7 @@ static tide_tensor *read_rows(tide_machine *m, const tide_tensor *mask, const ti
 
 static void masked_rows_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
     tide_tensor *mask = tide_saved_at(m, node, 0);
-    int64_t found = grads[0]->shape->size[0];
+    int64_t found = grads[0]->shape->dim[0].size;
     results[0] = tide_empty(m, node->extra.shape, grads[0]->dtype);
     tide_tensor *positions = nonzero(m, tide_count(mask), found, mask->shape->dims);
     put_accumulated(m, grads[0], found, tide_count(mask), mask->shape->dims, NULL, positions);
@@ -365,7 +364,7 @@ static void put_rows_run(tide_machine *m, tide_node *node, tide_tensor **grads, 
     if (tide_needs_input_grad(node, 0)) {
         tide_tensor *zeros = tide_empty(m, rows, grads[0]->dtype);
         results[0] = tide_clone(m, grads[0]);
-        tide_release(m, nonzero(m, tide_count(mask), rows->size[0], mask->shape->dims));
+        tide_release(m, nonzero(m, tide_count(mask), rows->dim[0].size, mask->shape->dims));
         tide_release(m, zeros);
     }
     if (tide_needs_input_grad(node, 1)) results[1] = read_rows(m, mask, rows, (tide_dtype)grads[0]->dtype);
@@ -379,7 +378,7 @@ static tide_value op_put_rows(tide_machine *m, tide_value *a) {
     tide_node *node = tide_node_new(m, &put_rows_backward, both, 2);
     if (node) node->extra.shape = both[1]->shape;
     tide_save(m, node, mask);
-    tide_release(m, nonzero(m, tide_count(mask), both[1]->shape->size[0], mask->shape->dims));
+    tide_release(m, nonzero(m, tide_count(mask), both[1]->shape->dim[0].size, mask->shape->dims));
     tide_tensor *t = tide_alias(m, both[0]);
     return tide_of_tensor(node ? tide_set_grad_fn(m, node, t) : t);
 }
@@ -409,7 +408,7 @@ static tide_value op_cumsum(tide_machine *m, tide_value *a) {
     tide_tensor *out = tide_empty(m, x->shape, dtype), *cast = tide_to(m, x, dtype), *wide = tide_contiguous(m, cast);
     tide_release(m, cast);
     int dim = tide_wrap_dim(m, tide_arg_int(m, a[1]), x->shape->dims);
-    if (x->shape->dims && x->shape->size[dim] == tide_count(x))
+    if (x->shape->dims && x->shape->dim[dim].size == tide_count(x))
         tide_alloc_and_free(m, scan_scratch_of(tide_count(x), SCAN_TILE_BOOL, tide_dtype_bytes(dtype)));
     tide_release(m, wide);
     return tide_of_tensor(tide_set_grad_fn(m, node, out));
@@ -437,7 +436,7 @@ static const tide_backward topk_backward = {"TopkBackward0", gather_run};
 /* Along the last dimension. Rows of up to 4,096 are sorted in place beside an arange; a longer row by radix. */
 static tide_value op_sort(tide_machine *m, tide_value *a) {
     tide_tensor *x = tide_arg_tensor(m, a[0]);
-    int64_t length = x->shape->dims ? x->shape->size[x->shape->dims - 1] : 1;
+    int64_t length = x->shape->dims ? x->shape->dim[x->shape->dims - 1].size : 1;
     if (length > SMALL_SORT && tide_count(x) != length) {
         tide_fail(m, TIDE_ERR_UNSUPPORTED, "sort: several rows of more than %d elements are not described", SMALL_SORT);
         return tide_none();
@@ -464,12 +463,12 @@ static tide_value op_topk(tide_machine *m, tide_value *a) {
     tide_shape shape = *x->shape;
     int last = shape.dims - 1;
     int64_t k = tide_arg_int(m, a[1]);
-    if (last < 0 || k < 0 || k > shape.size[last]) {
+    if (last < 0 || k < 0 || k > shape.dim[last].size) {
         tide_fail(m, TIDE_ERR_SHAPE, "topk: %lld of %s", (long long)k, tide_shape_text(m, x->shape));
         return tide_none();
     }
-    shape.size[last] = k;
-    shape.name[last] = a[1].symbol;
+    shape.dim[last].size = k;
+    shape.dim[last].name = a[1].symbol;
     return pair_of(m, &topk_backward, x, &shape);
 }
 

@@ -31,10 +31,11 @@ static void workspace(tide_machine *m, int64_t bytes) {
  * overlap it; anything else is copied for the product. */
 static bool is_ready(const tide_tensor *t) {
     int row = t->shape->dims - 2, column = row + 1;
-    const int64_t *size = t->shape->size, *stride = t->stride;
+    const tide_dim *dim = t->shape->dim;
+    const int64_t *stride = t->stride;
     return (t->shape->dims == 2 && tide_is_dense(t)) ||
-           (stride[column] == 1 && stride[row] >= size[column] && stride[row] > 0) ||
-           (stride[row] == 1 && stride[column] >= size[row] && stride[column] > 0);
+           (stride[column] == 1 && stride[row] >= dim[column].size && stride[row] > 0) ||
+           (stride[row] == 1 && stride[column] >= dim[row].size && stride[column] > 0);
 }
 
 /* The product of a and b: their copies and the workspace. */
@@ -49,12 +50,10 @@ static void multiply(tide_machine *m, const tide_tensor *a, const tide_tensor *b
 /* rows x columns, contiguous, or column-major when is_transposed, with the workspace of the product after it. */
 static tide_tensor *product(tide_machine *m, const tide_tensor *a, const tide_tensor *b, tide_dim rows,
                             tide_dim columns, bool is_transposed, tide_dtype dtype) {
-    tide_shape shape = {.dims = 2};
-    shape.size[0] = rows.n, shape.name[0] = rows.name;
-    shape.size[1] = columns.n, shape.name[1] = columns.name;
+    tide_shape shape = {.dim = {rows, columns}, .dims = 2};
     tide_tensor *out;
     if (is_transposed) {
-        int64_t stride[TIDE_MAX_DIMS] = {1, rows.n > 1 ? rows.n : 1};
+        int64_t stride[TIDE_MAX_DIMS] = {1, rows.size > 1 ? rows.size : 1};
         out = tide_empty_strided(m, &shape, stride, dtype);
     } else {
         out = tide_empty(m, &shape, dtype);
@@ -65,13 +64,12 @@ static tide_tensor *product(tide_machine *m, const tide_tensor *a, const tide_te
 
 /* A gradient takes the layout of what it belongs to (FunctionsManual.cpp: mm_mat1_grad, mm_mat2_grad). */
 static bool is_column_major(const tide_meta *meta, const int64_t *stride) {
-    return stride[0] == 1 && stride[1] == meta->shape->size[0];
+    return stride[0] == 1 && stride[1] == meta->shape->dim[0].size;
 }
 
 static void mat1_grad(tide_machine *m, tide_node *node, tide_tensor *g, tide_tensor *mat2, tide_tensor **result) {
     const tide_meta *meta = &node->extra; /* the shape of mat1 */
-    *result = product(m, g, mat2, (tide_dim){meta->shape->size[0], meta->shape->name[0]},
-                      (tide_dim){meta->shape->size[1], meta->shape->name[1]}, node->attribute[0], g->dtype);
+    *result = product(m, g, mat2, meta->shape->dim[0], meta->shape->dim[1], node->attribute[0], g->dtype);
 }
 
 static void mat2_grad(tide_machine *m, tide_node *node, tide_tensor *g, tide_tensor *mat1, tide_tensor **result) {
@@ -85,14 +83,15 @@ static void remember(tide_node *node, const tide_tensor *a, const tide_tensor *b
     node->extra = of_a;
     node->attribute[0] = is_column_major(&of_a, a->stride) && !tide_is_contiguous(a);
     node->attribute[1] = is_column_major(&of_b, b->stride) && !tide_is_contiguous(b);
-    node->attribute[2] = b->shape->size[0];
-    node->attribute[3] = b->shape->size[1];
-    node->attribute[4] = b->shape->name[0];
-    node->attribute[5] = b->shape->name[1];
+    node->attribute[2] = b->shape->dim[0].size;
+    node->attribute[3] = b->shape->dim[1].size;
+    node->attribute[4] = b->shape->dim[0].name;
+    node->attribute[5] = b->shape->dim[1].name;
 }
 
 static bool fits(tide_machine *m, const tide_tensor *a, const tide_tensor *b) {
-    if (a->shape->dims == 2 && b->shape->dims == 2 && a->shape->size[1] == b->shape->size[0] && a->dtype == b->dtype)
+    if (a->shape->dims == 2 && b->shape->dims == 2 && a->shape->dim[1].size == b->shape->dim[0].size &&
+        a->dtype == b->dtype)
         return true;
     if (a->dtype != b->dtype)
         tide_fail(m, TIDE_ERR_SHAPE, "%s: %s times %s: the dtypes differ", m->op, tide_dtype_names[a->dtype],
@@ -148,14 +147,15 @@ static tide_tensor *addmm(tide_machine *m, tide_tensor *bias, tide_tensor *a, ti
     }
     remember(node, a, b);
     tide_shape shape = {.dims = 2};
-    shape.size[0] = a->shape->size[0], shape.name[0] = a->shape->name[0];
-    shape.size[1] = b->shape->size[1], shape.name[1] = b->shape->name[1];
+    shape.dim[0] = a->shape->dim[0];
+    shape.dim[1] = b->shape->dim[1];
     tide_tensor *out = tide_empty(m, &shape, a->dtype);
     /* cuda/Blas.cpp, isInputCompliesAddmmCudaLt: a row, or in half types a matrix */
     bool is_row = bias->shape->dims == 1, is_matrix = bias->shape->dims == 2 &&
-                                                      bias->shape->size[1] == b->shape->size[1] &&
+                                                      bias->shape->dim[1].size == b->shape->dim[1].size &&
                                                       tide_dtype_bytes(a->dtype) == 2;
-    bool is_lt = (is_row || is_matrix) && tide_is_contiguous(bias) && b->shape->size[0] > 1 && b->shape->size[1] > 1;
+    bool is_lt =
+        (is_row || is_matrix) && tide_is_contiguous(bias) && b->shape->dim[0].size > 1 && b->shape->dim[1].size > 1;
     multiply(m, a, b, is_lt ? CUBLASLT_WORKSPACE : tide_gemm_workspace(m));
     return tide_set_grad_fn(m, node, out);
 }
@@ -176,8 +176,8 @@ static void bmm_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_
 static const tide_backward bmm_backward = {"BmmBackward0", bmm_run};
 
 static tide_tensor *bmm(tide_machine *m, tide_tensor *a, tide_tensor *b) {
-    bool ok = a->shape->dims == 3 && b->shape->dims == 3 && a->shape->size[0] == b->shape->size[0] &&
-              a->shape->size[2] == b->shape->size[1] && a->dtype == b->dtype;
+    bool ok = a->shape->dims == 3 && b->shape->dims == 3 && a->shape->dim[0].size == b->shape->dim[0].size &&
+              a->shape->dim[2].size == b->shape->dim[1].size && a->dtype == b->dtype;
     if (!ok) {
         tide_fail(m, TIDE_ERR_SHAPE, "bmm: %s of %s and %s of %s do not multiply", tide_shape_text(m, a->shape),
                   tide_dtype_names[a->dtype], tide_shape_text(m, b->shape), tide_dtype_names[b->dtype]);
@@ -190,8 +190,7 @@ static tide_tensor *bmm(tide_machine *m, tide_tensor *a, tide_tensor *b) {
         tide_save(m, node, tide_needs_input_grad(node, 1) ? a : NULL);
     }
     tide_shape shape = *a->shape;
-    shape.size[2] = b->shape->size[2];
-    shape.name[2] = b->shape->name[2];
+    shape.dim[2] = b->shape->dim[2];
     tide_tensor *out = tide_empty(m, &shape, a->dtype);
     multiply(m, a, b, tide_gemm_workspace(m));
     return tide_set_grad_fn(m, node, out);
@@ -219,8 +218,8 @@ static tide_value op_baddbmm(tide_machine *m, tide_value *a) {
     tide_tensor *all[3] = {tide_arg_tensor(m, a[0]), tide_arg_tensor(m, a[1]), tide_arg_tensor(m, a[2])};
     tide_tensor *batch1 = all[1], *batch2 = all[2];
     tide_shape shape = *batch1->shape;
-    bool ok = shape.dims == 3 && batch2->shape->dims == 3 && shape.size[0] == batch2->shape->size[0] &&
-              shape.size[2] == batch2->shape->size[1];
+    bool ok = shape.dims == 3 && batch2->shape->dims == 3 && shape.dim[0].size == batch2->shape->dim[0].size &&
+              shape.dim[2].size == batch2->shape->dim[1].size;
     if (!ok) {
         tide_fail(m, TIDE_ERR_SHAPE, "baddbmm: %s and %s do not multiply", tide_shape_text(m, &shape),
                   tide_shape_text(m, batch2->shape));
@@ -231,8 +230,7 @@ static tide_value op_baddbmm(tide_machine *m, tide_value *a) {
         tide_save(m, node, tide_needs_input_grad(node, 1) ? batch2 : NULL);
         tide_save(m, node, tide_needs_input_grad(node, 2) ? batch1 : NULL);
     }
-    shape.size[2] = batch2->shape->size[2];
-    shape.name[2] = batch2->shape->name[2];
+    shape.dim[2] = batch2->shape->dim[2];
     tide_tensor *out = tide_empty(m, &shape, batch1->dtype);
     multiply(m, batch1, batch2, tide_gemm_workspace(m));
     return tide_of_tensor(tide_set_grad_fn(m, node, out));
@@ -271,8 +269,8 @@ static tide_value op_grouped_mm(tide_machine *m, tide_value *a) {
     tide_tensor *both[2] = {tide_arg_tensor(m, a[0]), tide_arg_tensor(m, a[1])}, *offsets = tide_arg_tensor(m, a[2]);
     tide_shape shape = *both[0]->shape;
     const tide_shape *weight = both[1]->shape;
-    if (shape.dims != 2 || weight->dims != 3 || shape.size[1] != weight->size[1] ||
-        weight->size[0] != tide_count(offsets)) {
+    if (shape.dims != 2 || weight->dims != 3 || shape.dim[1].size != weight->dim[1].size ||
+        weight->dim[0].size != tide_count(offsets)) {
         tide_fail(m, TIDE_ERR_SHAPE, "grouped_mm: %s by %s", tide_shape_text(m, &shape), tide_shape_text(m, weight));
         return tide_none();
     }
@@ -280,10 +278,9 @@ static tide_value op_grouped_mm(tide_machine *m, tide_value *a) {
     tide_save(m, node, both[1]);
     tide_save(m, node, offsets);
     tide_save(m, node, node && tide_needs_input_grad(node, 1) ? both[0] : NULL);
-    shape.size[1] = weight->size[2];
-    shape.name[1] = weight->name[2];
+    shape.dim[1] = weight->dim[2];
     tide_tensor *out = tide_empty(m, &shape, both[0]->dtype);
-    grouped_scratch(m, weight->size[0], both[0]->dtype);
+    grouped_scratch(m, weight->dim[0].size, both[0]->dtype);
     return tide_of_tensor(tide_set_grad_fn(m, node, out));
 }
 
@@ -294,20 +291,19 @@ static bool should_fold(const tide_tensor *a, const tide_tensor *b) {
     if (a->shape->dims < 3 || b->shape->dims > 2) return false;
     if (b->requires_grad) return true;
     for (int i = 0; i < a->shape->dims - 2; i++)
-        if (a->stride[i] != a->stride[i + 1] * a->shape->size[i + 1]) return false;
+        if (a->stride[i] != a->stride[i + 1] * a->shape->dim[i + 1].size) return false;
     return true;
 }
 
 static void put_dim(tide_shape *shape, tide_dim dim) {
-    shape->size[shape->dims] = dim.n;
-    shape->name[shape->dims++] = dim.name;
+    shape->dim[shape->dims++] = dim;
 }
 
 /* The product of the dimensions [from, to). */
 static tide_dim joined(tide_machine *m, const tide_shape *shape, int from, int to) {
     tide_value all = tide_of_int(1);
     for (int i = from; i < to; i++) {
-        tide_value size = {.kind = TIDE_VALUE_INT, .symbol = shape->name[i], .integer = shape->size[i]};
+        tide_value size = {.kind = TIDE_VALUE_INT, .symbol = shape->dim[i].name, .integer = shape->dim[i].size};
         all.symbol = tide_symbol_of(m, '*', all, size);
         all.integer *= size.integer;
     }
@@ -320,8 +316,7 @@ static tide_tensor *fold(tide_machine *m, tide_tensor *a, tide_tensor *b) {
     put_dim(&flat, joined(m, a->shape, 0, last));
     put_dim(&flat, tide_dim_of(a, last));
     tide_tensor *left = tide_reshape(m, a, &flat), *out = mm(m, left, b);
-    shape.size[last] = b->shape->size[1];
-    shape.name[last] = b->shape->name[1];
+    shape.dim[last] = b->shape->dim[1];
     tide_tensor *viewed = m->has_failed ? tide_retain(a) : tide_view(m, out, &shape);
     viewed->is_view = false; /* _unsafe_view */
     tide_release(m, left);
@@ -342,15 +337,13 @@ static tide_tensor *fold_turned(tide_machine *m, tide_tensor *a, tide_tensor *b)
     return made;
 }
 
-static tide_tensor *batches(tide_machine *m, tide_tensor *x, const tide_shape *batch, int64_t count, uint32_t name) {
+static tide_tensor *batches(tide_machine *m, tide_tensor *x, const tide_shape *batch, tide_dim count) {
     tide_shape full = *batch, flat = {.dims = 3};
     for (int i = 0; i < 2; i++) {
         int from = x->shape->dims - 2 + i;
-        full.size[full.dims] = flat.size[1 + i] = x->shape->size[from];
-        full.name[full.dims++] = flat.name[1 + i] = x->shape->name[from];
+        full.dim[full.dims++] = flat.dim[1 + i] = x->shape->dim[from];
     }
-    flat.size[0] = count;
-    flat.name[0] = name;
+    flat.dim[0] = count;
     tide_tensor *wide = tide_expand(m, x, &full), *made = tide_reshape(m, wide, &flat);
     tide_release(m, wide);
     return made;
@@ -363,15 +356,15 @@ tide_tensor *tide_matmul(tide_machine *m, tide_tensor *a, tide_tensor *b) {
         return tide_retain(a);
     }
     if (should_fold(a, b)) return fold(m, a, b);
-    if (a->shape->dims == 2 && a->requires_grad && a->shape->size[1] == b->shape->size[b->shape->dims - 2])
+    if (a->shape->dims == 2 && a->requires_grad && a->shape->dim[1].size == b->shape->dim[b->shape->dims - 2].size)
         return fold_turned(m, a, b);
     tide_shape batch_a = *a->shape, batch_b = *b->shape, batch;
     batch_a.dims -= 2;
     batch_b.dims -= 2;
     if (!tide_broadcast(m, &batch, &batch_a, &batch_b)) return tide_retain(a);
     tide_dim count = joined(m, &batch, 0, batch.dims);
-    tide_tensor *left = batches(m, a, &batch, count.n, count.name);
-    tide_tensor *right = batches(m, b, &batch, count.n, count.name);
+    tide_tensor *left = batches(m, a, &batch, count);
+    tide_tensor *right = batches(m, b, &batch, count);
     tide_tensor *out = bmm(m, left, right);
     tide_release(m, left);
     tide_release(m, right);
@@ -435,7 +428,7 @@ static tide_tensor *sum_product(tide_machine *m, tide_tensor *a, tide_tensor *b,
     int64_t of[4][TIDE_MAX_DIMS], left[TIDE_MAX_DIMS], right[TIDE_MAX_DIMS], back[TIDE_MAX_DIMS] = {0};
     int count[4] = {0};
     for (int i = 0; i < dims; i++) {
-        bool in_a = a->shape->size[i] != 1, in_b = b->shape->size[i] != 1;
+        bool in_a = a->shape->dim[i].size != 1, in_b = b->shape->dim[i].size != 1;
         int kind = !in_a ? COLUMN : !in_b ? ROW : i < kept ? BATCH : SUM;
         of[kind][count[kind]++] = i;
     }
@@ -478,7 +471,7 @@ static tide_value op_einsum(tide_machine *m, tide_value *a) {
         else if (of_x[i] >= 0 && of_y[i] >= 0)
             order[dims++] = i;
         ok = (of_out[i] < 0 || of_x[i] >= 0 || of_y[i] >= 0) && ((of_x[i] < 0) == (of_y[i] < 0) || of_out[i] >= 0) &&
-             (of_x[i] < 0 || of_y[i] < 0 || x->shape->size[of_x[i]] == y->shape->size[of_y[i]]);
+             (of_x[i] < 0 || of_y[i] < 0 || x->shape->dim[of_x[i]].size == y->shape->dim[of_y[i]].size);
     }
     if (!ok || dims > TIDE_MAX_DIMS) {
         tide_fail(m, TIDE_ERR_SHAPE, "einsum: %s and %s do not fit the equation", tide_shape_text(m, x->shape),
@@ -512,7 +505,7 @@ static const tide_backward add_bias_backward = {"AddBackward0", add_bias_run};
 
 tide_tensor *tide_linear(tide_machine *m, tide_tensor *x, tide_tensor *weight, tide_tensor *bias) {
     if (weight->shape->dims != 2 || x->shape->dims < 2 ||
-        x->shape->size[x->shape->dims - 1] != weight->shape->size[1]) {
+        x->shape->dim[x->shape->dims - 1].size != weight->shape->dim[1].size) {
         tide_fail(m, TIDE_ERR_SHAPE, "linear: an input of %s for a weight of %s", tide_shape_text(m, x->shape),
                   tide_shape_text(m, weight->shape));
         return tide_retain(x);
@@ -531,8 +524,7 @@ tide_tensor *tide_linear(tide_machine *m, tide_tensor *x, tide_tensor *weight, t
         tide_tensor *left = tide_view(m, x, &flat);
         transposed = tide_transpose(m, weight, 0, 1);
         tide_tensor *sum = addmm(m, bias, left, transposed);
-        shape.size[last] = weight->shape->size[0];
-        shape.name[last] = weight->shape->name[0];
+        shape.dim[last] = weight->shape->dim[0];
         out = m->has_failed ? tide_retain(x) : tide_view(m, sum, &shape);
         tide_release(m, left);
         tide_release(m, sum);
@@ -551,12 +543,12 @@ tide_tensor *tide_linear(tide_machine *m, tide_tensor *x, tide_tensor *weight, t
  * one by one, others by two arrays of pointers ---- */
 
 static tide_tensor *solved(tide_machine *m, const tide_tensor *a, const tide_tensor *b) {
-    int64_t stride[TIDE_MAX_DIMS], size = a->shape->size[a->shape->dims - 1],
+    int64_t stride[TIDE_MAX_DIMS], size = a->shape->dim[a->shape->dims - 1].size,
                                    batches = size ? tide_count(a) / (size * size) : 0;
     tide_shape shape = *b->shape;
     int last = shape.dims - 1;
     tide_contiguous_strides(&shape, stride);
-    stride[last] = shape.size[last - 1];
+    stride[last] = shape.dim[last - 1].size;
     stride[last - 1] = 1;
     tide_tensor *out = tide_empty_strided(m, &shape, stride, b->dtype), *pointers[2] = {NULL, NULL};
     tide_tensor *copy = is_ready(a) ? NULL : tide_empty(m, a->shape, a->dtype);
@@ -592,8 +584,8 @@ static const tide_backward solve_backward = {"LinalgSolveTriangularBackward0", s
 static tide_value op_solve_triangular(tide_machine *m, tide_value *v) {
     tide_tensor *both[2] = {tide_arg_tensor(m, v[0]), tide_arg_tensor(m, v[1])};
     const tide_shape *a = both[0]->shape, *b = both[1]->shape;
-    bool ok = a->dims >= 2 && a->dims == b->dims && a->size[a->dims - 1] == a->size[a->dims - 2];
-    for (int i = 0; ok && i < a->dims - 1; i++) ok = a->size[i] == b->size[i];
+    bool ok = a->dims >= 2 && a->dims == b->dims && a->dim[a->dims - 1].size == a->dim[a->dims - 2].size;
+    for (int i = 0; ok && i < a->dims - 1; i++) ok = a->dim[i].size == b->dim[i].size;
     if (!ok) {
         tide_fail(m, TIDE_ERR_SHAPE, "solve_triangular: %s for %s", tide_shape_text(m, a), tide_shape_text(m, b));
         return tide_none();

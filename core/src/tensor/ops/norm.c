@@ -3,8 +3,8 @@
 
 static tide_shape statistics_shape(const tide_tensor *x) {
     tide_shape shape = *x->shape;
-    shape.size[shape.dims - 1] = 1;
-    shape.name[shape.dims - 1] = 0;
+    shape.dim[shape.dims - 1].size = 1;
+    shape.dim[shape.dims - 1].name = 0;
     return shape;
 }
 
@@ -31,7 +31,7 @@ static tide_value op_layer_norm(tide_machine *m, tide_value *a) {
     tide_tensor *all[3] = {tide_arg_tensor(m, a[0]), tide_arg_tensor_or_none(m, a[1]),
                            tide_arg_tensor_or_none(m, a[2])};
     tide_tensor *x = all[0];
-    if (x->shape->dims == 0 || (all[1] && all[1]->shape->size[0] != x->shape->size[x->shape->dims - 1])) {
+    if (x->shape->dims == 0 || (all[1] && all[1]->shape->dim[0].size != x->shape->dim[x->shape->dims - 1].size)) {
         tide_fail(m, TIDE_ERR_SHAPE, "layer_norm: an input of %s for a weight of %s", tide_shape_text(m, x->shape),
                   all[1] ? tide_shape_text(m, all[1]->shape) : "none");
         return tide_none();
@@ -91,7 +91,7 @@ static tide_tensor *of_edge(tide_machine *m, const tide_node *node, int i) {
 }
 
 static tide_shape pair_shape(int64_t a, int64_t b) {
-    return (tide_shape){.dims = b ? 2 : 1, .size = {a, b}};
+    return (tide_shape){.dims = b ? 2 : 1, .dim = {{a, 0}, {b, 0}}};
 }
 
 static void batch_norm_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
@@ -100,7 +100,7 @@ static void batch_norm_run(tide_machine *m, tide_node *node, tide_tensor **grads
     tide_tensor *g = tide_is_contiguous(x) ? tide_contiguous(m, grads[0]) : tide_retain(grads[0]);
     bool by_rows =
         x->shape->dims == 2 || (x->dtype != TIDE_FP32 && !tide_is_contiguous(x)); /* channels last: two passes */
-    tide_shape channels = pair_shape(x->shape->size[1], 0);
+    tide_shape channels = pair_shape(x->shape->dim[1].size, 0);
     for (int i = 0; i < 2 && by_rows; i++) sums[i] = tide_empty(m, &channels, TIDE_FP32);
     for (int i = 0; i < 3; i++) { /* x, weight, bias; by rows x comes last */
         int of = by_rows ? (i + 1) % 3 : i;
@@ -121,7 +121,7 @@ static tide_value op_batch_norm(tide_machine *m, tide_value *a) {
                            tide_arg_tensor_or_none(m, a[2])};
     tide_tensor *x = all[0], *statistics[2];
     bool keeps = tide_arg_bool(m, a[3]) || x->dtype != TIDE_FP32;
-    if (x->shape->dims < 2 || (all[1] && all[1]->shape->size[0] != x->shape->size[1])) {
+    if (x->shape->dims < 2 || (all[1] && all[1]->shape->dim[0].size != x->shape->dim[1].size)) {
         tide_fail(m, TIDE_ERR_SHAPE, "batch_norm: an input of %s for a weight of %s", tide_shape_text(m, x->shape),
                   all[1] ? tide_shape_text(m, all[1]->shape) : "none");
         return tide_none();
@@ -130,7 +130,7 @@ static tide_value op_batch_norm(tide_machine *m, tide_value *a) {
     if (node) node->attribute[0] = keeps;
     tide_save(m, node, x);
     tide_tensor *out = tide_set_grad_fn(m, node, tide_empty_like(m, x, x->dtype));
-    tide_shape channels = pair_shape(x->shape->size[1], 0);
+    tide_shape channels = pair_shape(x->shape->dim[1].size, 0);
     for (int i = 0; i < 2 && keeps; i++) {
         statistics[i] = tide_empty(m, &channels, TIDE_FP32);
         tide_save(m, node, statistics[i]);
@@ -146,7 +146,7 @@ static void group_norm_run(tide_machine *m, tide_node *node, tide_tensor **grads
     tide_tensor *g = tide_contiguous(m, grads[0]), *scratch[5];
     if (tide_needs_input_grad(node, 0)) results[0] = tide_empty(m, x->shape, x->dtype);
     for (int i = 1; i < 3; i++) results[i] = of_edge(m, node, i);
-    tide_shape channels = pair_shape(x->shape->size[0], x->shape->size[1]);
+    tide_shape channels = pair_shape(x->shape->dim[0].size, x->shape->dim[1].size);
     for (int i = 0; i < 5; i++)
         scratch[i] =
             (i < 2 || results[0]) ? tide_empty(m, i == 2 || i == 3 ? mean->shape : &channels, TIDE_FP32) : NULL;
@@ -162,7 +162,7 @@ static tide_value op_group_norm(tide_machine *m, tide_value *a) {
     tide_tensor *all[3] = {tide_arg_tensor(m, a[0]), tide_arg_tensor_or_none(m, a[2]),
                            tide_arg_tensor_or_none(m, a[3])};
     int64_t groups = tide_arg_int(m, a[1]);
-    if (all[0]->shape->dims < 2 || groups < 1 || all[0]->shape->size[1] % groups) {
+    if (all[0]->shape->dims < 2 || groups < 1 || all[0]->shape->dim[1].size % groups) {
         tide_fail(m, TIDE_ERR_SHAPE, "group_norm: %lld groups of %s", (long long)groups,
                   tide_shape_text(m, all[0]->shape));
         return tide_none();
@@ -171,8 +171,8 @@ static tide_value op_group_norm(tide_machine *m, tide_value *a) {
     tide_node *node = tide_node_new(m, &group_norm_backward, all, 3);
     tide_save(m, node, x);
     tide_tensor *out = tide_set_grad_fn(m, node, tide_empty(m, x->shape, x->dtype));
-    tide_shape of_groups = pair_shape(x->shape->size[0], groups),
-               channels = pair_shape(x->shape->size[0], x->shape->size[1]);
+    tide_shape of_groups = pair_shape(x->shape->dim[0].size, groups),
+               channels = pair_shape(x->shape->dim[0].size, x->shape->dim[1].size);
     tide_tensor *mean = tide_empty(m, &of_groups, x->dtype), *rstd = tide_empty(m, &of_groups, x->dtype);
     tide_save(m, node, mean);
     tide_save(m, node, rstd);

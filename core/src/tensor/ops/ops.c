@@ -73,7 +73,7 @@ bool tide_arg_shape(tide_machine *m, tide_value v, tide_shape *shape) {
         tide_fail(m, TIDE_ERR_OVERFLOW, "%s: a dimension of %lld is above 2^60", m->op, (long long)size);
         return false;
     }
-    shape->size[shape->dims] = size;
-    shape->name[shape->dims++] = v.symbol;
+    shape->dim[shape->dims].size = size;
+    shape->dim[shape->dims++].name = v.symbol;
     return !m->has_failed;
 }

@@ -88,20 +88,20 @@ static reduction plan(const tide_tensor *x, unsigned mask, bool keepdim, int64_t
     for (int i = 0; i < x->shape->dims; i++) {
         bool is_summed = mask >> i & 1;
         if (is_summed)
-            r.inputs *= x->shape->size[i];
+            r.inputs *= x->shape->dim[i].size;
         else
-            r.outputs *= x->shape->size[i];
-        if (x->shape->size[i] > 1) {
+            r.outputs *= x->shape->dim[i].size;
+        if (x->shape->dim[i].size > 1) {
             if (!is_summed) r.is_flat = false;
             if (x->stride[i] < fastest_stride) {
                 fastest_stride = x->stride[i];
                 r.on_fastest = is_summed;
-                kept_size = is_summed ? 1 : x->shape->size[i];
+                kept_size = is_summed ? 1 : x->shape->dim[i].size;
             }
         }
         if (is_summed && !keepdim) continue;
-        shape.size[shape.dims] = is_summed ? 1 : x->shape->size[i];
-        shape.name[shape.dims++] = is_summed ? 0 : x->shape->name[i];
+        shape.dim[shape.dims].size = is_summed ? 1 : x->shape->dim[i].size;
+        shape.dim[shape.dims++].name = is_summed ? 0 : x->shape->dim[i].name;
     }
     /* The contiguous run of kept elements decides how many a thread takes: neighbours coalesce. */
     if (!r.on_fastest && fastest_stride != 1) r.vec = 1; /* expanded, or with gaps */
@@ -110,8 +110,8 @@ static reduction plan(const tide_tensor *x, unsigned mask, bool keepdim, int64_t
         for (bool grew = true; grew;) {
             grew = false;
             for (int i = 0; i < x->shape->dims; i++)
-                if (!(mask >> i & 1) && x->shape->size[i] > 1 && x->stride[i] == run && run > 1) {
-                    run *= x->shape->size[i];
+                if (!(mask >> i & 1) && x->shape->dim[i].size > 1 && x->stride[i] == run && run > 1) {
+                    run *= x->shape->dim[i].size;
                     grew = true;
                 }
         }
@@ -148,7 +148,7 @@ tide_tensor *tide_sum_to(tide_machine *m, tide_tensor *g, const tide_shape *shap
     int lead = g->shape->dims - shape->dims;
     unsigned mask = 0;
     for (int i = 0; i < g->shape->dims; i++)
-        if (i < lead || (shape->size[i - lead] == 1 && g->shape->size[i] != 1)) mask |= 1u << i;
+        if (i < lead || (shape->dim[i - lead].size == 1 && g->shape->dim[i].size != 1)) mask |= 1u << i;
     if (lead < 0) {
         tide_fail(m, TIDE_ERR_SHAPE, "%s: a gradient of %s for %s", m->op, tide_shape_text(m, g->shape),
                   tide_shape_text(m, shape));

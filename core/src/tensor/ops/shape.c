@@ -22,12 +22,12 @@ static bool view_strides(const tide_tensor *x, const tide_shape *shape, int64_t 
     }
     int64_t chunk_stride = x->stride[x->shape->dims - 1], tensor_count = 1, view_count = 1;
     for (int i = x->shape->dims - 1; i >= 0; i--) {
-        tensor_count *= x->shape->size[i];
-        bool chunk_ends = i == 0 || (x->shape->size[i - 1] != 1 && x->stride[i - 1] != tensor_count * chunk_stride);
+        tensor_count *= x->shape->dim[i].size;
+        bool chunk_ends = i == 0 || (x->shape->dim[i - 1].size != 1 && x->stride[i - 1] != tensor_count * chunk_stride);
         if (!chunk_ends) continue;
-        while (at >= 0 && (view_count < tensor_count || shape->size[at] == 1)) {
+        while (at >= 0 && (view_count < tensor_count || shape->dim[at].size == 1)) {
             stride[at] = view_count * chunk_stride;
-            view_count *= shape->size[at];
+            view_count *= shape->dim[at].size;
             at--;
         }
         if (view_count != tensor_count) return false;
@@ -147,8 +147,7 @@ tide_tensor *tide_permute(tide_machine *m, tide_tensor *x, const int64_t *order)
     int64_t stride[TIDE_MAX_DIMS];
     tide_node *node = tide_node_new(m, &permute_backward, &x, 1);
     for (int i = 0; i < shape.dims; i++) {
-        shape.size[i] = x->shape->size[order[i]];
-        shape.name[i] = x->shape->name[order[i]];
+        shape.dim[i] = x->shape->dim[order[i]];
         stride[i] = x->stride[order[i]];
         if (node) node->attribute[0] |= order[i] << 4 * i;
     }
@@ -184,10 +183,10 @@ tide_tensor *tide_expand(tide_machine *m, tide_tensor *x, const tide_shape *want
             stride[i] = 0;
             continue;
         }
-        int64_t size = x->shape->size[i - lead];
-        if (shape.size[i] == -1 || shape.size[i] == size) {
-            shape.size[i] = size;
-            if (!shape.name[i]) shape.name[i] = x->shape->name[i - lead];
+        int64_t size = x->shape->dim[i - lead].size;
+        if (shape.dim[i].size == -1 || shape.dim[i].size == size) {
+            shape.dim[i].size = size;
+            if (!shape.dim[i].name) shape.dim[i].name = x->shape->dim[i - lead].name;
             stride[i] = x->stride[i - lead];
         } else if (size == 1) {
             stride[i] = 0;
@@ -211,12 +210,11 @@ tide_tensor *tide_unsqueeze(tide_machine *m, tide_tensor *x, int64_t dim) {
     for (int i = 0; i < shape.dims; i++) {
         int from = i < at ? i : i - 1;
         if (i == at) {
-            shape.size[i] = 1;
-            stride[i] = at < x->shape->dims ? x->shape->size[at] * x->stride[at] : 1;
+            shape.dim[i].size = 1;
+            stride[i] = at < x->shape->dims ? x->shape->dim[at].size * x->stride[at] : 1;
             continue;
         }
-        shape.size[i] = x->shape->size[from];
-        shape.name[i] = x->shape->name[from];
+        shape.dim[i] = x->shape->dim[from];
         stride[i] = x->stride[from];
     }
     return made_view(m, &view_backward, x, view_over(m, x, &shape, stride, 0));
@@ -227,9 +225,8 @@ tide_tensor *tide_squeeze(tide_machine *m, tide_tensor *x, int64_t dim) {
     tide_shape shape = {.dims = 0};
     int64_t stride[TIDE_MAX_DIMS];
     for (int i = 0; i < x->shape->dims; i++) {
-        if (i == at && x->shape->size[i] == 1) continue;
-        shape.size[shape.dims] = x->shape->size[i];
-        shape.name[shape.dims] = x->shape->name[i];
+        if (i == at && x->shape->dim[i].size == 1) continue;
+        shape.dim[shape.dims] = x->shape->dim[i];
         stride[shape.dims++] = x->stride[i];
     }
     return made_view(m, &view_backward, x, view_over(m, x, &shape, stride, 0));
@@ -250,29 +247,30 @@ tide_tensor *tide_slice(tide_machine *m, tide_tensor *x, int64_t dim, tide_dim s
         tide_fail(m, TIDE_ERR_SHAPE, "slice of a scalar");
         return tide_retain(x);
     }
-    int64_t size = x->shape->size[at], from = start.n < 0 ? start.n + size : start.n,
-            to = stop.n < 0 ? stop.n + size : stop.n;
+    int64_t size = x->shape->dim[at].size, from = start.size < 0 ? start.size + size : start.size,
+            to = stop.size < 0 ? stop.size + size : stop.size;
     from = from < 0 ? 0 : from > size ? size : from;
     to = to < from ? from : to > size ? size : to;
     tide_shape shape = *x->shape;
-    if (from == 0 && to == size && start.n >= 0) /* a full range is an alias; counted from the end it is a slice */
+    if (from == 0 && to == size && start.size >= 0) /* a full range is an alias; counted from the end it is a slice */
         return tide_set_grad_fn(m, tide_node_new(m, &alias_backward, &x, 1), view_over(m, x, &shape, x->stride, 0));
     tide_value high = {
-        .kind = TIDE_VALUE_INT, .symbol = stop.n < 0 || to == size ? shape.name[at] : stop.name, .integer = to};
+        .kind = TIDE_VALUE_INT, .symbol = stop.size < 0 || to == size ? shape.dim[at].name : stop.name, .integer = to};
     tide_value low = {.kind = TIDE_VALUE_INT, .symbol = start.name, .integer = from};
-    if (stop.n < 0)
-        high = (tide_value){.kind = TIDE_VALUE_INT,
-                            .symbol = tide_symbol_of(m, '-', (tide_value){.symbol = shape.name[at], .integer = size},
-                                                     tide_of_int(-stop.n)),
-                            .integer = to};
-    shape.size[at] = to - from;
-    shape.name[at] = tide_symbol_of(m, '-', high, low);
+    if (stop.size < 0)
+        high =
+            (tide_value){.kind = TIDE_VALUE_INT,
+                         .symbol = tide_symbol_of(m, '-', (tide_value){.symbol = shape.dim[at].name, .integer = size},
+                                                  tide_of_int(-stop.size)),
+                         .integer = to};
+    shape.dim[at].size = to - from;
+    shape.dim[at].name = tide_symbol_of(m, '-', high, low);
     return made_view(m, &slice_backward, x, view_over(m, x, &shape, x->stride, from * x->stride[at]));
 }
 
 tide_tensor *tide_every(tide_machine *m, tide_tensor *x, int64_t dim, int64_t start, int64_t step) {
     int at = tide_wrap_dim(m, dim, x->shape->dims);
-    if (x->shape->dims == 0 || step < 1 || start < 0 || start > x->shape->size[at]) {
+    if (x->shape->dims == 0 || step < 1 || start < 0 || start > x->shape->dim[at].size) {
         tide_fail(m, TIDE_ERR_SHAPE, "every %lld-th from %lld of %s", (long long)step, (long long)start,
                   tide_shape_text(m, x->shape));
         return tide_retain(x);
@@ -280,9 +278,9 @@ tide_tensor *tide_every(tide_machine *m, tide_tensor *x, int64_t dim, int64_t st
     tide_shape shape = *x->shape;
     int64_t stride[TIDE_MAX_DIMS];
     memcpy(stride, x->stride, sizeof stride[0] * (size_t)shape.dims);
-    shape.size[at] = TIDE_CEIL_DIV(x->shape->size[at] - start, step);
-    shape.name[at] = tide_symbol_of(m, '/', (tide_value){.symbol = x->shape->name[at], .integer = x->shape->size[at]},
-                                    tide_of_int(step));
+    shape.dim[at].size = TIDE_CEIL_DIV(x->shape->dim[at].size - start, step);
+    shape.dim[at].name = tide_symbol_of(
+        m, '/', (tide_value){.symbol = x->shape->dim[at].name, .integer = x->shape->dim[at].size}, tide_of_int(step));
     stride[at] *= step;
     return made_view(m, &slice_backward, x, view_over(m, x, &shape, stride, start * x->stride[at]));
 }
@@ -294,18 +292,18 @@ static tide_value op_unfold(tide_machine *m, tide_value *a) {
     int64_t size = tide_arg_int(m, a[2]), step = tide_arg_int(m, a[3]), stride[TIDE_MAX_DIMS];
     tide_shape shape = *x->shape;
     if (x->requires_grad || !shape.dims || shape.dims == TIDE_MAX_DIMS || size < 1 || step < 1 ||
-        size > shape.size[at]) {
+        size > shape.dim[at].size) {
         tide_fail(m, TIDE_ERR_UNSUPPORTED, "unfold: windows of %lld in %s, without gradient", (long long)size,
                   tide_shape_text(m, &shape));
         return tide_none();
     }
     memcpy(stride, x->stride, sizeof stride[0] * (size_t)shape.dims);
-    shape.size[at] = (shape.size[at] - size) / step + 1;
-    shape.name[at] =
-        tide_symbol_of(m, '/', (tide_value){.symbol = x->shape->name[at], .integer = x->shape->size[at]}, a[3]);
+    shape.dim[at].size = (shape.dim[at].size - size) / step + 1;
+    shape.dim[at].name =
+        tide_symbol_of(m, '/', (tide_value){.symbol = x->shape->dim[at].name, .integer = x->shape->dim[at].size}, a[3]);
     stride[at] *= step;
-    shape.size[shape.dims] = size;
-    shape.name[shape.dims] = a[2].symbol;
+    shape.dim[shape.dims].size = size;
+    shape.dim[shape.dims].name = a[2].symbol;
     stride[shape.dims++] = x->stride[at];
     return tide_of_tensor(view_over(m, x, &shape, stride, 0));
 }
@@ -316,14 +314,14 @@ static tide_tensor *pairs(tide_machine *m, tide_tensor *x, const tide_backward *
     tide_shape shape = *x->shape;
     int64_t stride[TIDE_MAX_DIMS];
     int last = shape.dims - 1;
-    if (is_complex ? last < 0 || x->dtype != TIDE_FP32 || shape.size[last] != 2 || x->stride[last] != 1
+    if (is_complex ? last < 0 || x->dtype != TIDE_FP32 || shape.dim[last].size != 2 || x->stride[last] != 1
                    : shape.dims == TIDE_MAX_DIMS) {
         tide_fail(m, TIDE_ERR_SHAPE, "%s: %s", m->op, tide_shape_text(m, &shape));
         return tide_retain(x);
     }
     for (int i = 0; i < shape.dims; i++) stride[i] = is_complex ? x->stride[i] / 2 : x->stride[i] * 2;
     shape.dims += is_complex ? -1 : 1;
-    if (!is_complex) shape.size[shape.dims - 1] = 2, shape.name[shape.dims - 1] = 0, stride[shape.dims - 1] = 1;
+    if (!is_complex) shape.dim[shape.dims - 1].size = 2, shape.dim[shape.dims - 1].name = 0, stride[shape.dims - 1] = 1;
     tide_tensor *t = view_over(m, x, &shape, stride, 0);
     t->dtype = is_complex ? TIDE_COMPLEX64 : TIDE_FP32;
     return made_view(m, backward, x, t);
@@ -388,8 +386,7 @@ static tide_shape without(const tide_tensor *x, int dim, int64_t *stride) {
     tide_shape shape = {.dims = 0};
     for (int d = 0; d < x->shape->dims; d++) {
         if (d == dim) continue;
-        shape.size[shape.dims] = x->shape->size[d];
-        shape.name[shape.dims] = x->shape->name[d];
+        shape.dim[shape.dims] = x->shape->dim[d];
         stride[shape.dims++] = x->stride[d];
     }
     return shape;
@@ -401,10 +398,10 @@ tide_tensor *tide_select(tide_machine *m, tide_tensor *x, int64_t dim, int64_t i
         return tide_retain(x);
     }
     int at = tide_wrap_dim(m, dim, x->shape->dims);
-    int64_t i = index < 0 ? index + x->shape->size[at] : index;
-    if (i < 0 || i >= x->shape->size[at]) {
+    int64_t i = index < 0 ? index + x->shape->dim[at].size : index;
+    if (i < 0 || i >= x->shape->dim[at].size) {
         tide_fail(m, TIDE_ERR_SHAPE, "index %lld into a dimension of %lld", (long long)index,
-                  (long long)x->shape->size[at]);
+                  (long long)x->shape->dim[at].size);
         i = 0;
     }
     int64_t stride[TIDE_MAX_DIMS];
@@ -419,7 +416,7 @@ static void cat_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_
     int dim = (int)node->attribute[0];
     for (unsigned i = 0; i < node->edge_count; i++) {
         if (!node->edges[i].node) continue;
-        int64_t size = node->edges[i].node->outputs[node->edges[i].input].shape->size[dim];
+        int64_t size = node->edges[i].node->outputs[node->edges[i].input].shape->dim[dim].size;
         results[i] = tide_slice(m, grads[0], dim, (tide_dim){0, 0}, (tide_dim){size, 0});
     }
 }
@@ -430,7 +427,7 @@ enum { CAT_LIMIT = 16384 };
 tide_tensor *tide_cat(tide_machine *m, tide_tensor **parts, int count, int64_t dim) {
     tide_tensor *model = NULL; /* the first that is not a legacy empty tensor */
     for (int i = 0; i < count && !model; i++)
-        if (parts[i]->shape->dims != 1 || parts[i]->shape->size[0] != 0) model = parts[i];
+        if (parts[i]->shape->dims != 1 || parts[i]->shape->dim[0].size != 0) model = parts[i];
     if (!model || count > CAT_LIMIT) {
         tide_fail(m, TIDE_ERR_SHAPE, "cat of %d tensors", count);
         tide_shape nothing = tide_shape1((tide_dim){0, 0});
@@ -443,15 +440,16 @@ tide_tensor *tide_cat(tide_machine *m, tide_tensor **parts, int count, int64_t d
     bool is_first = true;
     for (int i = 0; i < count; i++) { /* an empty tensor counts for the dtype alone */
         dtype = tide_promote(&(tide_tensor){.dtype = (uint8_t)dtype, .shape = model->shape}, parts[i]);
-        if (parts[i]->shape->dims == 1 && parts[i]->shape->size[0] == 0 && model->shape->dims != 1) continue;
+        if (parts[i]->shape->dims == 1 && parts[i]->shape->dim[0].size == 0 && model->shape->dims != 1) continue;
         for (int d = 0; d < shape.dims; d++) {
-            if (parts[i]->shape->dims == shape.dims && (d == at || parts[i]->shape->size[d] == shape.size[d])) continue;
+            if (parts[i]->shape->dims == shape.dims && (d == at || parts[i]->shape->dim[d].size == shape.dim[d].size))
+                continue;
             tide_fail(m, TIDE_ERR_SHAPE, "cat: %s and %s differ beside dimension %d", tide_shape_text(m, model->shape),
                       tide_shape_text(m, parts[i]->shape), at);
             return tide_retain(model);
         }
         tide_value part = {
-            .kind = TIDE_VALUE_INT, .symbol = parts[i]->shape->name[at], .integer = parts[i]->shape->size[at]};
+            .kind = TIDE_VALUE_INT, .symbol = parts[i]->shape->dim[at].name, .integer = parts[i]->shape->dim[at].size};
         if (is_first)
             total.symbol = part.symbol;
         else
@@ -459,8 +457,8 @@ tide_tensor *tide_cat(tide_machine *m, tide_tensor **parts, int count, int64_t d
         total.integer += part.integer;
         is_first = false;
     }
-    shape.size[at] = total.integer;
-    shape.name[at] = total.symbol;
+    shape.dim[at].size = total.integer;
+    shape.dim[at].name = total.symbol;
     tide_node *node = tide_node_new(m, &cat_backward, parts, count);
     if (node) node->attribute[0] = at;
     return tide_set_grad_fn(m, node, tide_empty(m, &shape, dtype));
@@ -538,12 +536,12 @@ static tide_value parts_of(tide_machine *m, tide_tensor *x, int at, const tide_d
     int64_t from = 0;
     for (int i = 0; i < count; i++) {
         tide_shape shape = *x->shape;
-        shape.size[at] = sizes[i].n;
-        shape.name[at] = sizes[i].name;
+        shape.dim[at].size = sizes[i].size;
+        shape.dim[at].name = sizes[i].name;
         tide_list_push(
             m, list.list,
             tide_of_tensor(tide_set_grad_fn(m, node, view_over(m, x, &shape, x->stride, from * x->stride[at]))));
-        from += sizes[i].n;
+        from += sizes[i].size;
     }
     return list;
 }
@@ -560,7 +558,7 @@ static uint32_t part_count(tide_machine *m, tide_value sizes, int64_t whole) {
 static tide_value op_split(tide_machine *m, tide_value *a) {
     tide_tensor *x = tide_arg_tensor(m, a[0]);
     int at = tide_wrap_dim(m, tide_arg_int(m, a[2]), x->shape->dims);
-    int64_t left = x->shape->dims ? x->shape->size[at] : 0;
+    int64_t left = x->shape->dims ? x->shape->dim[at].size : 0;
     uint32_t count = part_count(m, a[1], left);
     tide_dim *sizes = tide_pool_alloc(m, (count + 1) * sizeof *sizes);
     for (uint32_t i = 0; i < count; i++) {
@@ -590,9 +588,9 @@ static tide_value op_chunk(tide_machine *m, tide_value *a) {
         tide_fail(m, TIDE_ERR_SHAPE, "chunk into %lld parts", (long long)chunks);
         return tide_none();
     }
-    tide_value size = {.kind = TIDE_VALUE_INT, .integer = TIDE_CEIL_DIV(x->shape->size[at], chunks)};
-    size.symbol = tide_symbol_of(m, '/', (tide_value){.symbol = x->shape->name[at], .integer = x->shape->size[at]},
-                                 tide_of_int(chunks));
+    tide_value size = {.kind = TIDE_VALUE_INT, .integer = TIDE_CEIL_DIV(x->shape->dim[at].size, chunks)};
+    size.symbol = tide_symbol_of(
+        m, '/', (tide_value){.symbol = x->shape->dim[at].name, .integer = x->shape->dim[at].size}, tide_of_int(chunks));
     tide_value arguments[3] = {a[0], size, a[2]};
     return op_split(m, arguments);
 }
@@ -615,13 +613,13 @@ static const tide_backward unbind_backward = {"UnbindBackward0", unbind_run};
 static tide_value op_unbind(tide_machine *m, tide_value *a) {
     tide_tensor *x = tide_arg_tensor(m, a[0]);
     int at = tide_wrap_dim(m, tide_arg_int(m, a[1]), x->shape->dims);
-    if (x->shape->dims == 0 || x->shape->size[at] > SPLIT_LIMIT) {
+    if (x->shape->dims == 0 || x->shape->dim[at].size > SPLIT_LIMIT) {
         tide_fail(m, TIDE_ERR_LIMIT, "unbind of %s", tide_shape_text(m, x->shape));
         return tide_none();
     }
     int64_t stride[TIDE_MAX_DIMS];
     tide_shape shape = without(x, at, stride);
-    int count = (int)x->shape->size[at];
+    int count = (int)x->shape->dim[at].size;
     tide_value list = {.kind = TIDE_VALUE_LIST, .list = tide_list_new(m)};
     tide_node *node = tide_node_with(m, &unbind_backward, &x, 1, count, 0);
     if (node) node->extra.shape = x->shape;
@@ -637,7 +635,7 @@ static void pad_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_
     tide_tensor *inner = tide_retain(grads[0]);
     for (int dim = (int)node->attribute[0], i = 0; i < node->attribute[1]; i++, dim++) {
         tide_tensor *whole = inner;
-        inner = tide_slice(m, whole, dim, (tide_dim){0, 0}, (tide_dim){node->extra.shape->size[dim], 0});
+        inner = tide_slice(m, whole, dim, (tide_dim){0, 0}, (tide_dim){node->extra.shape->dim[dim].size, 0});
         tide_release(m, whole);
     }
     results[0] = tide_clone(m, inner);
@@ -652,7 +650,7 @@ static bool suggests_channels_last(const tide_tensor *x) {
     for (int i = 0; i < 4; i++) {
         int dim = (const int[]){1, 3, 2, 0}[i];
         if (x->stride[dim] < least || (dim == 0 && least == x->stride[1])) return false;
-        least = x->stride[dim] * (x->shape->size[dim] > 1 ? x->shape->size[dim] : 1);
+        least = x->stride[dim] * (x->shape->dim[dim].size > 1 ? x->shape->dim[dim].size : 1);
     }
     return true;
 }
@@ -663,10 +661,10 @@ tide_tensor *tide_pad(tide_machine *m, tide_tensor *x, const int64_t *after, int
     for (int i = 0; i < count; i++) {
         if (!after[i]) continue;
         grows = true;
-        shape.size[dim + i] += after[i];
-        shape.name[dim + i] =
-            tide_symbol_of(m, '+', (tide_value){.symbol = shape.name[dim + i], .integer = x->shape->size[dim + i]},
-                           tide_of_int(after[i]));
+        shape.dim[dim + i].size += after[i];
+        shape.dim[dim + i].name = tide_symbol_of(
+            m, '+', (tide_value){.symbol = shape.dim[dim + i].name, .integer = x->shape->dim[dim + i].size},
+            tide_of_int(after[i]));
     }
     tide_node *node = tide_node_with(m, &pad_backward, &x, 1, 1, 0);
     if (node) {
@@ -694,8 +692,8 @@ static bool read_sizes(tide_machine *m, tide_value v, tide_shape *shape, int *un
     }
     int64_t size = tide_arg_int(m, v);
     if (size == -1 && *unknown < 0) *unknown = shape->dims;
-    shape->name[shape->dims] = size == 1 || size == -1 ? 0 : v.symbol;
-    shape->size[shape->dims++] = size;
+    shape->dim[shape->dims].name = size == 1 || size == -1 ? 0 : v.symbol;
+    shape->dim[shape->dims++].size = size;
     return !m->has_failed;
 }
 
@@ -705,21 +703,21 @@ static uint32_t inferred_name(tide_machine *m, const tide_tensor *x, const tide_
     uint32_t divisor = 0;
     int unmatched = 0;
     for (int i = 0; i < shape->dims; i++) {
-        if (i == unknown || shape->size[i] == 1) continue;
+        if (i == unknown || shape->dim[i].size == 1) continue;
         bool is_found = false;
         for (int k = 0; k < x->shape->dims && !is_found; k++)
-            if (!used[k] && x->shape->size[k] == shape->size[i] && x->shape->name[k] == shape->name[i])
+            if (!used[k] && x->shape->dim[k].size == shape->dim[i].size && x->shape->dim[k].name == shape->dim[i].name)
                 used[k] = is_found = true;
         if (!is_found) {
-            divisor = shape->name[i];
+            divisor = shape->dim[i].name;
             unmatched++;
         }
     }
     tide_value product = tide_of_int(1);
     for (int k = 0; k < x->shape->dims; k++) {
-        if (used[k] || x->shape->size[k] == 1) continue;
-        if (!x->shape->name[k]) return 0;
-        tide_value factor = {.kind = TIDE_VALUE_INT, .symbol = x->shape->name[k], .integer = x->shape->size[k]};
+        if (used[k] || x->shape->dim[k].size == 1) continue;
+        if (!x->shape->dim[k].name) return 0;
+        tide_value factor = {.kind = TIDE_VALUE_INT, .symbol = x->shape->dim[k].name, .integer = x->shape->dim[k].size};
         product.symbol = tide_symbol_of(m, '*', product, factor);
         product.integer *= factor.integer;
     }
@@ -738,14 +736,14 @@ static bool sizes_for(tide_machine *m, const tide_tensor *x, tide_value v, tide_
     if (unknown >= 0) {
         int64_t known = 1;
         for (int i = 0; i < shape->dims; i++)
-            if (i != unknown) known *= shape->size[i];
+            if (i != unknown) known *= shape->dim[i].size;
         if (known <= 0 || tide_count(x) % known) {
             tide_fail(m, TIDE_ERR_SHAPE, "%s: %s does not divide into %s", m->op, tide_shape_text(m, x->shape),
                       tide_shape_text(m, shape));
             return false;
         }
-        shape->size[unknown] = tide_count(x) / known;
-        shape->name[unknown] = shape->size[unknown] == 1 ? 0 : inferred_name(m, x, shape, unknown);
+        shape->dim[unknown].size = tide_count(x) / known;
+        shape->dim[unknown].name = shape->dim[unknown].size == 1 ? 0 : inferred_name(m, x, shape, unknown);
     }
     return true;
 }
@@ -776,14 +774,14 @@ static tide_value op_flatten(tide_machine *m, tide_value *a) {
     tide_shape shape = {.dims = 0};
     for (int i = 0; i < x->shape->dims; i++) {
         if (i > from && i <= to) {
-            tide_value left = {.symbol = shape.name[shape.dims - 1], .integer = shape.size[shape.dims - 1]};
-            tide_value right = {.symbol = x->shape->name[i], .integer = x->shape->size[i]};
-            shape.name[shape.dims - 1] = tide_symbol_of(m, '*', left, right);
-            shape.size[shape.dims - 1] *= x->shape->size[i];
+            tide_value left = {.symbol = shape.dim[shape.dims - 1].name, .integer = shape.dim[shape.dims - 1].size};
+            tide_value right = {.symbol = x->shape->dim[i].name, .integer = x->shape->dim[i].size};
+            shape.dim[shape.dims - 1].name = tide_symbol_of(m, '*', left, right);
+            shape.dim[shape.dims - 1].size *= x->shape->dim[i].size;
             continue;
         }
-        shape.name[shape.dims] = x->shape->name[i];
-        shape.size[shape.dims++] = x->shape->size[i];
+        shape.dim[shape.dims].name = x->shape->dim[i].name;
+        shape.dim[shape.dims++].size = x->shape->dim[i].size;
     }
     return tide_of_tensor(tide_reshape(m, x, &shape));
 }
@@ -798,19 +796,20 @@ static tide_value op_t(tide_machine *m, tide_value *a) {
 
 static tide_value op_permute(tide_machine *m, tide_value *a) {
     tide_tensor *x = tide_arg_tensor(m, a[0]);
-    tide_shape order = {.dims = 0};
+    tide_shape given = {.dims = 0};
+    int64_t order[TIDE_MAX_DIMS];
     int unknown = -1;
     unsigned seen = 0;
-    if (!read_sizes(m, a[1], &order, &unknown)) return tide_none();
-    for (int i = 0; i < order.dims && order.dims == x->shape->dims; i++) {
-        order.size[i] = tide_wrap_dim(m, order.size[i], x->shape->dims);
-        seen |= 1u << order.size[i];
+    if (!read_sizes(m, a[1], &given, &unknown)) return tide_none();
+    for (int i = 0; i < given.dims && given.dims == x->shape->dims; i++) {
+        order[i] = tide_wrap_dim(m, given.dim[i].size, x->shape->dims);
+        seen |= 1u << order[i];
     }
-    if (order.dims != x->shape->dims || seen != (1u << x->shape->dims) - 1) {
+    if (given.dims != x->shape->dims || seen != (1u << x->shape->dims) - 1) {
         tide_fail(m, TIDE_ERR_SHAPE, "permute: no order of the dimensions of %s", tide_shape_text(m, x->shape));
         return tide_none();
     }
-    return tide_of_tensor(tide_permute(m, x, order.size));
+    return tide_of_tensor(tide_permute(m, x, order));
 }
 
 static tide_value op_unsqueeze(tide_machine *m, tide_value *a) {
@@ -950,10 +949,10 @@ static tide_value op_repeat(tide_machine *m, tide_value *a) {
     tide_shape shape = times;
     for (int i = 0; i < x->shape->dims; i++) {
         int at = times.dims - x->shape->dims + i;
-        tide_value left = {.symbol = times.name[at], .integer = times.size[at]};
-        tide_value right = {.symbol = x->shape->name[i], .integer = x->shape->size[i]};
-        shape.name[at] = tide_symbol_of(m, '*', left, right);
-        if (!tide_mul_i64(&shape.size[at], times.size[at], x->shape->size[i])) {
+        tide_value left = {.symbol = times.dim[at].name, .integer = times.dim[at].size};
+        tide_value right = {.symbol = x->shape->dim[i].name, .integer = x->shape->dim[i].size};
+        shape.dim[at].name = tide_symbol_of(m, '*', left, right);
+        if (!tide_mul_i64(&shape.dim[at].size, times.dim[at].size, x->shape->dim[i].size)) {
             tide_fail(m, TIDE_ERR_OVERFLOW, "repeat: a dimension does not fit in 63 bits");
             return tide_none();
         }
@@ -970,16 +969,16 @@ static tide_value op_repeat_interleave(tide_machine *m, tide_value *a) {
     int dim = tide_wrap_dim(m, tide_arg_int(m, a[2]), x->shape->dims);
     tide_tensor *narrow = tide_unsqueeze(m, x, dim + 1);
     tide_shape shape = *narrow->shape, flat = *x->shape;
-    if (repeats < 1 || !tide_mul_i64(&flat.size[dim], flat.size[dim], repeats)) {
+    if (repeats < 1 || !tide_mul_i64(&flat.dim[dim].size, flat.dim[dim].size, repeats)) {
         tide_fail(m, TIDE_ERR_SHAPE, "repeat_interleave of %s, %lld times", tide_shape_text(m, x->shape),
                   (long long)repeats);
         tide_release(m, narrow);
         return tide_none();
     }
-    shape.size[dim + 1] = repeats;
-    shape.name[dim + 1] = a[1].symbol;
-    flat.name[dim] =
-        tide_symbol_of(m, '*', (tide_value){.symbol = flat.name[dim], .integer = x->shape->size[dim]}, a[1]);
+    shape.dim[dim + 1].size = repeats;
+    shape.dim[dim + 1].name = a[1].symbol;
+    flat.dim[dim].name =
+        tide_symbol_of(m, '*', (tide_value){.symbol = flat.dim[dim].name, .integer = x->shape->dim[dim].size}, a[1]);
     tide_tensor *wide = tide_expand(m, narrow, &shape);
     tide_tensor *copy = tide_is_contiguous(wide) ? tide_clone(m, wide) : tide_contiguous(m, wide);
     tide_tensor *made = tide_view(m, copy, &flat);

@@ -83,7 +83,7 @@ static tide_tensor *nll_loss(tide_machine *m, tide_tensor *x, tide_tensor *targe
 /* F.cross_entropy with class indices: log_softmax, then nll_loss. */
 static tide_value op_cross_entropy(tide_machine *m, tide_value *a) {
     tide_tensor *x = tide_arg_tensor(m, a[0]), *target = tide_arg_tensor(m, a[1]);
-    if (x->shape->dims != 2 || tide_count(target) != x->shape->size[0]) {
+    if (x->shape->dims != 2 || tide_count(target) != x->shape->dim[0].size) {
         tide_fail(m, TIDE_ERR_SHAPE, "cross_entropy: logits of %s for targets of %s", tide_shape_text(m, x->shape),
                   tide_shape_text(m, target->shape));
         return tide_none();
