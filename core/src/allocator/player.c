@@ -153,8 +153,10 @@ static inline tide_caching_status play_event(tide_player *p, const tide_event *e
     return TIDE_CACHING_OK;
 }
 
-static inline void note_column(tide_player *p) {
+/* The most of the phase and of the column. A free can only lower it: one needs no look, but where a stretch begins. */
+static inline void note_most(tide_player *p) {
     tide_replay *r = &p->figures;
+    if (r->allocated > p->phase_peak) p->phase_peak = r->allocated;
     if (r->allocated > p->column.allocated) {
         p->column.allocated = r->allocated;
         p->column.peak = r->events;
@@ -172,8 +174,7 @@ static inline tide_caching_status touch(tide_player *p, const tide_event *e) {
     tide_caching_status status = tide_caching_touch(p->allocator, e->bytes, e->stream, &block_bytes);
     if (status != TIDE_CACHING_OK) return status;
     rise(p, e->slot, block_bytes, e->bytes);
-    if (p->figures.allocated > p->phase_peak) p->phase_peak = p->figures.allocated;
-    note_column(p);
+    note_most(p);
     p->figures.events++;
     p->figures.allocated -= block_bytes;
     p->figures.requested -= e->bytes;
@@ -193,11 +194,10 @@ static tide_caching_status play_stretch(tide_player *p, uint32_t until) {
             if (status != TIDE_CACHING_OK) {
                 r->oom_request = events[i].request;
                 r->reserved = tide_caching_reserved(p->allocator);
-                note_column(p);
+                note_most(p);
                 return status;
             }
-            if (r->allocated > p->phase_peak) p->phase_peak = r->allocated;
-            note_column(p);
+            if (i == 0 || events[i].kind != TIDE_EVENT_FREE) note_most(p);
             r->events++;
             i += is_touched;
         }

@@ -1,16 +1,19 @@
 /* A timeline as a source of events. */
 #include "allocator/events.h"
 
-static void read_timeline(tide_event_cursor *cursor, tide_event *events, uint32_t count) {
+static void read_timeline(tide_event_cursor *cursor, tide_event *restrict events, uint32_t count) {
     const tide_timeline *t = cursor->source->of;
+    const uint32_t *from = t->events + cursor->event;
+    const tide_allocation *allocations = t->allocations;
+    cursor->event += count;
     for (uint32_t i = 0; i < count; i++) {
-        uint32_t event = t->events[cursor->event++], which = event & ~TIDE_FREE_BIT;
+        uint32_t event = from[i], which = event & ~TIDE_FREE_BIT;
         if (event == TIDE_EMPTY_CACHE) {
             events[i] = (tide_event){
                 .kind = TIDE_EVENT_RELEASE, .slot = TIDE_NO_SLOT, .request = TIDE_NO_REQUEST, .other = TIDE_NEVER};
             continue;
         }
-        const tide_allocation *a = &t->allocations[which];
+        const tide_allocation *a = &allocations[which];
         bool is_free = event & TIDE_FREE_BIT;
         events[i] = (tide_event){.kind = is_free ? TIDE_EVENT_FREE : TIDE_EVENT_ALLOC,
                                  .bytes = a->bytes,
