@@ -22,7 +22,7 @@ static void fsdp2_before_backward(tide_machine *m, tide_node *node) {
 static void register_post_backward_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
     fsdp2 *f = m->wrapper;
     const char *op = m->op;
-    tide_fsdp2_post_backward(f, &f->groups[node->attribute[0]]);
+    tide_fsdp2_post_backward(f, &f->groups[node->of.wrapped.index]);
     m->op = op;
     for (unsigned i = 0; i < node->edge_count; i++) results[i] = tide_retain(grads[i]);
 }
@@ -94,7 +94,7 @@ static void register_post_backward_hook(fsdp2 *f, uint32_t index, input_tensors 
     m->op = tide_fsdp2_name;
     tide_node *node = tide_node_with(m, &post_backward_function, tensors, inputs->count, inputs->count, 0);
     if (!node) return;
-    node->attribute[0] = index;
+    node->of.wrapped.index = index;
     for (int i = 0; i < inputs->count; i++) {
         tide_tensor *same = tide_alias(m, tensors[i]);
         same->is_view = true;

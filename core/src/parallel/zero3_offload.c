@@ -3,7 +3,7 @@
 
 static void pre_backward_module_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
     zero3 *z = m->wrapper;
-    uint32_t instance = (uint32_t)node->attribute[0];
+    uint32_t instance = node->of.wrapped.index;
     if (z->modules[instance].applied_pre_backward_ref_cnt) {
         tide_zero3_fetch_sub_module(z, instance, false);
         z->modules[instance].applied_pre_backward_ref_cnt--;
@@ -14,7 +14,7 @@ static const tide_backward pre_backward_function = {"PreBackwardFunctionForModul
 
 static void post_backward_module_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
     zero3 *z = m->wrapper;
-    uint32_t instance = (uint32_t)node->attribute[0];
+    uint32_t instance = node->of.wrapped.index;
     if (--z->modules[instance].ds_grads_remaining == 0) tide_zero3_release_sub_module(z, instance, false);
     results[0] = tide_retain(grads[0]);
 }
@@ -23,7 +23,7 @@ static const tide_backward post_backward_function = {"PostBackwardFunctionModule
 /* register_full_backward_hook of a leaf module: its gradients are reduced when all are there. */
 static void leaf_backward_hook_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
     zero3 *z = m->wrapper;
-    const zero_module *of = &z->modules[(uint32_t)node->attribute[0]];
+    const zero_module *of = &z->modules[node->of.wrapped.index];
     for (uint32_t i = 0; i < z->trainable_count; i++)
         for (uint32_t k = 0; k < of->count; k++)
             if (of->params[k] == z->trainable[i] && z->params[of->params[k]].tensor->grad)
@@ -38,7 +38,7 @@ static bool apply_function(zero3 *z, uint32_t instance, const tide_backward *fun
     tide_tensor *t = value->tensor, *same = tide_alias(m, t);
     tide_node *node = tide_node_with(m, function, &t, 1, 1, 0);
     same->is_view = true;
-    if (node) node->attribute[0] = instance;
+    if (node) node->of.wrapped.index = instance;
     value->tensor = tide_set_grad_fn(m, node, same);
     tide_release(m, t);
     return node != NULL;

@@ -132,6 +132,56 @@ typedef struct tide_meta {
     uint8_t dtype;
 } tide_meta;
 
+/* What a backward knows besides tensors and edges: the members of its kind, as torch/csrc/autograd/generated/Functions.h
+ * declares them for each node, or as somebody's autograd.Function keeps on ctx. Zero where nobody has set them. */
+typedef union tide_node_members {
+    struct {
+        tide_dim mat2[2];
+        bool is_mat1_column_major, is_mat2_column_major;
+    } mm;
+    struct {
+        bool has_dropout;
+        int64_t kv_heads, keys;
+    } attention;
+    struct {
+        uint32_t dims; /* those that are summed: a bit each */
+        bool keepdim, is_mean;
+    } reduction;
+    struct {
+        int64_t count, indices, first_dim; /* of elements; of index tensors; the dimension of the first */
+    } index;
+    struct {
+        bool is_depthwise, is_channels_last;
+    } convolution;
+    struct {
+        bool has_indices;
+    } max_pool;
+    struct {
+        bool keeps_statistics;
+    } batch_norm;
+    struct {
+        bool needs_product; /* softmax: grad * output before the sum */
+    } softmax;
+    struct {
+        int temporaries; /* that backward makes before the gradient */
+    } pointwise;
+    struct {
+        uint8_t from[TIDE_MAX_DIMS]; /* which dimension each was */
+    } permute;
+    struct {
+        int dim, count; /* cat, stack: along it; pad: `count` dimensions from it on */
+    } along;
+    struct {
+        int64_t dims; /* how many are rolled */
+    } roll;
+    struct {
+        uint32_t index; /* of a sharded model's wrapper: its group or module */
+    } wrapped;
+    struct {
+        tide_dtype dtype; /* of what the gradient is cast to */
+    } cast;
+} tide_node_members;
+
 struct tide_node {
     uint32_t references;
     uint32_t order;  /* sequence number; AccumulateGrad: UINT32_MAX */
@@ -147,7 +197,7 @@ struct tide_node {
     tide_edge *edges;
     tide_meta *outputs;
     tide_saved *saved;
-    int64_t attribute[6];
+    tide_node_members of;
     tide_meta extra;               /* a shape for the backward that no saved tensor gives */
     tide_tensor *variable;         /* of AccumulateGrad: the leaf, owned */
     tide_held *held;               /* owned, may be NULL */

@@ -36,15 +36,16 @@ static bool is_bshd(tide_machine *m, const tide_tensor *x) {
 }
 
 static void forget(attention *of, const tide_node *node) {
-    const int64_t *a = node->attribute;
-    *of = (attention){.dropout = (double)a[0], .kv_heads = a[1], .keys = a[2]};
+    *of = (attention){.dropout = node->of.attention.has_dropout,
+                      .kv_heads = node->of.attention.kv_heads,
+                      .keys = node->of.attention.keys};
 }
 
 static void remember(tide_node *node, const attention *of) {
     if (!node) return;
-    node->attribute[0] = of->dropout > 0;
-    node->attribute[1] = of->kv_heads;
-    node->attribute[2] = of->keys;
+    node->of.attention.has_dropout = of->dropout > 0;
+    node->of.attention.kv_heads = of->kv_heads;
+    node->of.attention.keys = of->keys;
 }
 
 /* Saved as the generated nodes declare it: inputs by name, then results by name; so they are freed. */

@@ -34,8 +34,8 @@ static tide_tensor *in_layout(tide_machine *m, tide_tensor *x, bool channels_las
 
 static void conv_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
     tide_tensor *x = tide_saved_at(m, node, 0), *weight = tide_saved_at(m, node, 1);
-    bool is_last = node->attribute[1],
-         is_depthwise = node->attribute[0] && !is_last; /* a kernel of its own: the weight's gradient first */
+    bool is_last = node->of.convolution.is_channels_last,
+         is_depthwise = node->of.convolution.is_depthwise && !is_last; /* a kernel of its own: the weight's gradient first */
     bool is_line = x->shape->dims == 3; /* its contiguous copy keeps one dimension of space away from channels last */
     tide_tensor *input = is_line || tide_needs_input_grad(node, 1) ? in_layout(m, x, is_last) : tide_retain(x);
     if (is_depthwise) {
@@ -122,7 +122,10 @@ static tide_value op_conv(tide_machine *m, tide_value *a) {
     tide_node *node = tide_node_new(m, &conv_backward, all, 3);
     bool is_last = prefers_channels_last(x) || prefers_channels_last(weight);
     bool is_depthwise = groups > 1 && groups == x->shape->dim[1].size && !is_for_cudnn(x, weight, of_space(m, a[3], 0));
-    if (node) node->attribute[0] = is_depthwise, node->attribute[1] = is_last;
+    if (node) {
+        node->of.convolution.is_depthwise = is_depthwise;
+        node->of.convolution.is_channels_last = is_last;
+    }
     tide_save(m, node, x);
     tide_save(m, node, weight);
     tide_tensor *input = in_layout(m, x, is_last);
@@ -161,7 +164,7 @@ static tide_value op_interpolate(tide_machine *m, tide_value *a) {
 /* ---- pooling: AveragePool2d.cu, DilatedMaxPool2d.cu; adaptive pooling to one value is a mean ---- */
 
 static void pool_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
-    tide_tensor *x = tide_saved_at(m, node, 0), *indices = node->attribute[0] ? tide_saved_at(m, node, 1) : NULL;
+    tide_tensor *x = tide_saved_at(m, node, 0), *indices = node->of.max_pool.has_indices ? tide_saved_at(m, node, 1) : NULL;
     results[0] = tide_empty_like(m, x, x->dtype);
     tide_release(m, tide_contiguous(m, grads[0]));
     tide_release(m, indices);
@@ -189,7 +192,7 @@ static tide_value pool(tide_machine *m, tide_value *a, bool has_indices) {
         return tide_none();
     }
     tide_node *node = tide_node_new(m, &pool_backward, &x, 1);
-    if (node) node->attribute[0] = has_indices;
+    if (node) node->of.max_pool.has_indices = has_indices;
     tide_save(m, node, x);
     tide_tensor *out = tide_set_grad_fn(m, node, in_format_of(m, x, &shape));
     if (has_indices) {

@@ -166,9 +166,9 @@ static void put_accumulated(tide_machine *m, tide_tensor *g, int64_t n, int64_t 
 }
 
 static void index_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
-    int64_t n = node->attribute[0], indices = node->attribute[1], limit = 1;
+    int64_t n = node->of.index.count, indices = node->of.index.indices, limit = 1;
     tide_tensor *moved[TIDE_MAX_DIMS] = {NULL}, *index[TIDE_MAX_DIMS];
-    for (int i = 0; i < indices; i++) limit *= node->extra.shape->dim[node->attribute[2] + i].size;
+    for (int i = 0; i < indices; i++) limit *= node->extra.shape->dim[node->of.index.first_dim + i].size;
     for (int i = 0; i < indices; i++) index[i] = tide_saved_at(m, node, i); /* in a checkpoint, this computes it anew */
     results[0] = tide_empty(m, node->extra.shape, grads[0]->dtype);
     for (int i = 0; i < indices; i++) {
@@ -220,9 +220,9 @@ static tide_value op_index(tide_machine *m, tide_value *a) {
     for (int i = 0; i < indices; i++) tide_save(m, node, list->items[i].tensor);
     if (node) {
         node->extra.shape = x->shape;
-        node->attribute[0] = tide_count_of(&wide);
-        node->attribute[1] = indices;
-        node->attribute[2] = from;
+        node->of.index.count = tide_count_of(&wide);
+        node->of.index.indices = indices;
+        node->of.index.first_dim = from;
     }
     tide_tensor *moved[TIDE_MAX_DIMS];
     for (int i = 0; i < indices; i++) moved[i] = on_device(m, list->items[i].tensor);
@@ -385,7 +385,7 @@ static tide_value op_put_rows(tide_machine *m, tide_value *a) {
 
 /* FunctionsManual.cpp, cumsum_backward: grad.flip(dim).cumsum(dim).flip(dim), in the dtype of the input. */
 static void cumsum_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
-    tide_tensor *grad = tide_to(m, grads[0], (tide_dtype)node->attribute[0]);
+    tide_tensor *grad = tide_to(m, grads[0], node->of.cast.dtype);
     tide_tensor *flipped = tide_empty_like(m, grad, grad->dtype), *sums = tide_empty(m, grad->shape, grad->dtype);
     tide_release(m, tide_contiguous(m, flipped));
     results[0] = tide_empty(m, grad->shape, grad->dtype);
@@ -404,7 +404,7 @@ static tide_value op_cumsum(tide_machine *m, tide_value *a) {
                                                           : TIDE_INT64;
     tide_dtype dtype = dtype_or(a[2], own);
     tide_node *node = tide_node_new(m, &cumsum_backward, &x, 1);
-    if (node) node->attribute[0] = x->dtype;
+    if (node) node->of.cast.dtype = (tide_dtype)x->dtype;
     tide_tensor *out = tide_empty(m, x->shape, dtype), *cast = tide_to(m, x, dtype), *wide = tide_contiguous(m, cast);
     tide_release(m, cast);
     int dim = tide_wrap_dim(m, tide_arg_int(m, a[1]), x->shape->dims);

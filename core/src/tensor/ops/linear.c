@@ -69,24 +69,20 @@ static bool is_column_major(const tide_meta *meta, const int64_t *stride) {
 
 static void mat1_grad(tide_machine *m, tide_node *node, tide_tensor *g, tide_tensor *mat2, tide_tensor **result) {
     const tide_meta *meta = &node->extra; /* the shape of mat1 */
-    *result = product(m, g, mat2, meta->shape->dim[0], meta->shape->dim[1], node->attribute[0], g->dtype);
+    *result = product(m, g, mat2, meta->shape->dim[0], meta->shape->dim[1], node->of.mm.is_mat1_column_major, g->dtype);
 }
 
 static void mat2_grad(tide_machine *m, tide_node *node, tide_tensor *g, tide_tensor *mat1, tide_tensor **result) {
-    *result = product(m, mat1, g, (tide_dim){node->attribute[2], (uint32_t)node->attribute[4]},
-                      (tide_dim){node->attribute[3], (uint32_t)node->attribute[5]}, node->attribute[1], g->dtype);
+    *result = product(m, mat1, g, node->of.mm.mat2[0], node->of.mm.mat2[1], node->of.mm.is_mat2_column_major, g->dtype);
 }
 
 static void remember(tide_node *node, const tide_tensor *a, const tide_tensor *b) {
     if (!node) return;
     tide_meta of_a = {a->shape, a->dtype}, of_b = {b->shape, b->dtype};
     node->extra = of_a;
-    node->attribute[0] = is_column_major(&of_a, a->stride) && !tide_is_contiguous(a);
-    node->attribute[1] = is_column_major(&of_b, b->stride) && !tide_is_contiguous(b);
-    node->attribute[2] = b->shape->dim[0].size;
-    node->attribute[3] = b->shape->dim[1].size;
-    node->attribute[4] = b->shape->dim[0].name;
-    node->attribute[5] = b->shape->dim[1].name;
+    node->of.mm.is_mat1_column_major = is_column_major(&of_a, a->stride) && !tide_is_contiguous(a);
+    node->of.mm.is_mat2_column_major = is_column_major(&of_b, b->stride) && !tide_is_contiguous(b);
+    memcpy(node->of.mm.mat2, b->shape->dim, sizeof node->of.mm.mat2);
 }
 
 static bool fits(tide_machine *m, const tide_tensor *a, const tide_tensor *b) {

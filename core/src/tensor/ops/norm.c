@@ -96,7 +96,7 @@ static tide_shape pair_shape(int64_t a, int64_t b) {
 
 static void batch_norm_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
     tide_tensor *x = tide_saved_at(m, node, 0), *statistics[2] = {NULL, NULL}, *sums[2] = {NULL, NULL};
-    for (int i = 0; i < 2 && node->attribute[0]; i++) statistics[i] = tide_saved_at(m, node, i + 1);
+    for (int i = 0; i < 2 && node->of.batch_norm.keeps_statistics; i++) statistics[i] = tide_saved_at(m, node, i + 1);
     tide_tensor *g = tide_is_contiguous(x) ? tide_contiguous(m, grads[0]) : tide_retain(grads[0]);
     bool by_rows =
         x->shape->dims == 2 || (x->dtype != TIDE_FP32 && !tide_is_contiguous(x)); /* channels last: two passes */
@@ -127,7 +127,7 @@ static tide_value op_batch_norm(tide_machine *m, tide_value *a) {
         return tide_none();
     }
     tide_node *node = tide_node_new(m, &batch_norm_backward, all, 3);
-    if (node) node->attribute[0] = keeps;
+    if (node) node->of.batch_norm.keeps_statistics = keeps;
     tide_save(m, node, x);
     tide_tensor *out = tide_set_grad_fn(m, node, tide_empty_like(m, x, x->dtype));
     tide_shape channels = pair_shape(x->shape->dim[1].size, 0);

@@ -22,10 +22,10 @@ static tide_tensor *on_two(tide_machine *m, tide_tensor *a, tide_tensor *b) {
 
 /* ---- one input ---- */
 
-/* What backward makes besides the gradient: temporaries before it, freed after it in reverse. attribute[0]. */
+/* What backward makes besides the gradient: temporaries before it, freed after it in reverse. */
 static void unary_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
     tide_tensor *saved = tide_saved_at(m, node, 0), *temporaries[4] = {NULL};
-    int count = (int)node->attribute[0];
+    int count = node->of.pointwise.temporaries;
     tide_tensor *from = saved ? saved : grads[0];
     for (int i = 0; i < count; i++) temporaries[i] = tide_elementwise(m, &from, 1, from->dtype);
     results[0] = saved ? on_two(m, grads[0], saved) : tide_elementwise(m, grads, 1, grads[0]->dtype);
@@ -43,7 +43,7 @@ typedef enum saves { SAVES_NOTHING, SAVES_INPUT, SAVES_RESULT } saves;
 
 static tide_tensor *unary(tide_machine *m, const tide_backward *backward, tide_tensor *x, saves what, int temporaries) {
     tide_node *node = tide_node_new(m, backward, &x, 1);
-    if (node) node->attribute[0] = temporaries;
+    if (node) node->of.pointwise.temporaries = temporaries;
     if (what == SAVES_INPUT) tide_save(m, node, x);
     tide_dtype dtype = tide_dtype_is_float(x->dtype) || what == SAVES_NOTHING ? (tide_dtype)x->dtype : TIDE_FP32;
     tide_tensor *out = tide_set_grad_fn(m, node, tide_elementwise(m, &x, 1, dtype));

@@ -169,16 +169,16 @@ tide_tensor *tide_sum_to(tide_machine *m, tide_tensor *g, const tide_shape *shap
 /* The gradient of a sum is its expansion; that of a mean is divided by the count: one full tensor. */
 static void sum_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
     tide_tensor *g = tide_retain(grads[0]);
-    bool keepdim = node->attribute[1];
+    bool keepdim = node->of.reduction.keepdim;
     for (int i = 0; i < node->extra.shape->dims && !keepdim; i++) {
-        if (!(node->attribute[0] >> i & 1)) continue;
+        if (!(node->of.reduction.dims >> i & 1)) continue;
         tide_tensor *wider = tide_unsqueeze(m, g, i);
         tide_release(m, g);
         g = wider;
     }
     tide_tensor *full = tide_expand(m, g, node->extra.shape);
     tide_release(m, g);
-    if (node->attribute[2]) {
+    if (node->of.reduction.is_mean) {
         results[0] = tide_elementwise(m, &full, 1, full->dtype);
         tide_release(m, full);
     } else {
@@ -207,9 +207,9 @@ static tide_value reduce(tide_machine *m, tide_value *a, bool is_mean) {
     tide_node *node = tide_node_new(m, is_mean ? &mean_backward : &sum_backward, &x, 1);
     if (node) {
         node->extra.shape = x->shape;
-        node->attribute[0] = mask;
-        node->attribute[1] = keepdim;
-        node->attribute[2] = is_mean;
+        node->of.reduction.dims = mask;
+        node->of.reduction.keepdim = keepdim;
+        node->of.reduction.is_mean = is_mean;
     }
     return tide_of_tensor(tide_set_grad_fn(m, node, tide_sum_plain(m, x, mask, keepdim, dtype)));
 }

@@ -137,7 +137,7 @@ tide_tensor *tide_to(tide_machine *m, tide_tensor *x, tide_dtype dtype) {
 
 static void permute_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
     int64_t inverse[TIDE_MAX_DIMS];
-    for (int i = 0; i < grads[0]->shape->dims; i++) inverse[node->attribute[0] >> 4 * i & 15] = i;
+    for (int i = 0; i < grads[0]->shape->dims; i++) inverse[node->of.permute.from[i]] = i;
     results[0] = tide_permute(m, grads[0], inverse);
 }
 static const tide_backward permute_backward = {"PermuteBackward0", permute_run};
@@ -149,7 +149,7 @@ tide_tensor *tide_permute(tide_machine *m, tide_tensor *x, const int64_t *order)
     for (int i = 0; i < shape.dims; i++) {
         shape.dim[i] = x->shape->dim[order[i]];
         stride[i] = x->stride[order[i]];
-        if (node) node->attribute[0] |= order[i] << 4 * i;
+        if (node) node->of.permute.from[i] = (uint8_t)order[i];
     }
     return tide_set_grad_fn(m, node, view_over(m, x, &shape, stride, 0));
 }
@@ -413,7 +413,7 @@ tide_tensor *tide_select(tide_machine *m, tide_tensor *x, int64_t dim, int64_t i
 
 static void cat_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
     /* Narrow views. Where each begins does not matter here: views allocate nothing. */
-    int dim = (int)node->attribute[0];
+    int dim = node->of.along.dim;
     for (unsigned i = 0; i < node->edge_count; i++) {
         if (!node->edges[i].node) continue;
         int64_t size = node->edges[i].node->outputs[node->edges[i].input].shape->dim[dim].size;
@@ -460,7 +460,7 @@ tide_tensor *tide_cat(tide_machine *m, tide_tensor **parts, int count, int64_t d
     shape.dim[at].size = total.integer;
     shape.dim[at].name = total.symbol;
     tide_node *node = tide_node_new(m, &cat_backward, parts, count);
-    if (node) node->attribute[0] = at;
+    if (node) node->of.along.dim = at;
     return tide_set_grad_fn(m, node, tide_empty(m, &shape, dtype));
 }
 
@@ -480,7 +480,7 @@ static tide_value op_cat(tide_machine *m, tide_value *a) {
 /* torch.stack: one copy; its gradient is views, made by one node (grad.unbind). */
 static void stack_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
     for (unsigned i = 0; i < node->edge_count; i++)
-        if (node->edges[i].node) results[i] = tide_select(m, grads[0], node->attribute[0], i);
+        if (node->edges[i].node) results[i] = tide_select(m, grads[0], node->of.along.dim, i);
 }
 static const tide_backward stack_backward = {"StackBackward0", stack_run};
 
@@ -493,7 +493,7 @@ static tide_value op_stack(tide_machine *m, tide_value *a) {
     tide_tensor **parts = tide_pool_alloc(m, (size_t)(count + 1) * sizeof *parts);
     for (int i = 0; i < count; i++) parts[i] = tide_arg_tensor(m, a[0].list->items[i]);
     tide_node *node = count && !m->has_failed ? tide_node_new(m, &stack_backward, parts, count) : NULL;
-    if (node) node->attribute[0] = tide_wrap_dim(m, tide_arg_int(m, a[1]), parts[0]->shape->dims + 1);
+    if (node) node->of.along.dim = tide_wrap_dim(m, tide_arg_int(m, a[1]), parts[0]->shape->dims + 1);
     bool grad_enabled = m->state.grad_enabled;
     m->state.grad_enabled = false;
     tide_value list = {.kind = TIDE_VALUE_LIST, .list = tide_list_new(m)};
@@ -633,7 +633,7 @@ static tide_value op_unbind(tide_machine *m, tide_value *a) {
 
 static void pad_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
     tide_tensor *inner = tide_retain(grads[0]);
-    for (int dim = (int)node->attribute[0], i = 0; i < node->attribute[1]; i++, dim++) {
+    for (int dim = node->of.along.dim, i = 0; i < node->of.along.count; i++, dim++) {
         tide_tensor *whole = inner;
         inner = tide_slice(m, whole, dim, (tide_dim){0, 0}, (tide_dim){node->extra.shape->dim[dim].size, 0});
         tide_release(m, whole);
@@ -669,8 +669,8 @@ tide_tensor *tide_pad(tide_machine *m, tide_tensor *x, const int64_t *after, int
     tide_node *node = tide_node_with(m, &pad_backward, &x, 1, 1, 0);
     if (node) {
         node->extra.shape = x->shape;
-        node->attribute[0] = dim;
-        node->attribute[1] = count;
+        node->of.along.dim = dim;
+        node->of.along.count = count;
     }
     return tide_set_grad_fn(m, node,
                             grows ? tide_image_like(m, &shape, x->dtype, suggests_channels_last(x))
@@ -913,7 +913,7 @@ static tide_tensor *rolled(tide_machine *m, const tide_tensor *x, int64_t count)
 }
 
 static void roll_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
-    results[0] = rolled(m, grads[0], node->attribute[0]);
+    results[0] = rolled(m, grads[0], node->of.roll.dims);
 }
 static const tide_backward roll_backward = {"RollBackward0", roll_run};
 
@@ -925,7 +925,7 @@ static tide_value op_roll(tide_machine *m, tide_value *a) {
         return tide_none();
     }
     tide_node *node = tide_node_new(m, &roll_backward, &x, 1);
-    if (node) node->attribute[0] = count;
+    if (node) node->of.roll.dims = count;
     return tide_of_tensor(tide_set_grad_fn(m, node, rolled(m, x, count)));
 }
 

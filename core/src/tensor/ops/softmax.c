@@ -6,7 +6,7 @@ static void softmax_run(tide_machine *m, tide_node *node, tide_tensor **grads, t
     tide_dtype dtype = (tide_dtype)node->extra.dtype;
     results[0] = tide_empty(m, output->shape, dtype);
     tide_tensor *both[2] = {grads[0], output}, *g;
-    g = node->attribute[0] ? tide_elementwise(m, both, 2, tide_promote(grads[0], output))
+    g = node->of.softmax.needs_product ? tide_elementwise(m, both, 2, tide_promote(grads[0], output))
                            : tide_retain(grads[0]); /* grad * output */
     if (!tide_is_contiguous(g))
         tide_alloc_and_free(m, tide_bytes(g)); /* SoftMax.cu, host_softmax_backward: grad.contiguous() */
@@ -24,7 +24,7 @@ static tide_tensor *normalized(tide_machine *m, const tide_backward *backward, t
     tide_node *node = tide_node_new(m, backward, &wide, 1);
     if (node) {
         node->extra.dtype = wide->dtype;
-        node->attribute[0] = needs_product;
+        node->of.softmax.needs_product = needs_product;
     }
     tide_tensor *out = tide_set_grad_fn(m, node, tide_empty(m, x->shape, dtype));
     if (!tide_is_contiguous(wide)) tide_alloc_and_free(m, tide_bytes(wide));

@@ -14,7 +14,7 @@ static int64_t rounded_width(int64_t width) {
 }
 
 static bool are_attended(tide_machine *m, const tide_tensor *q, const tide_tensor *k) {
-    bool ok = q->shape->dims == 4 && k->shape->dims == 4 && q->shape->size[3] == k->shape->size[3];
+    bool ok = q->shape->dims == 4 && k->shape->dims == 4 && q->shape->dim[3].size == k->shape->dim[3].size;
     if (!ok)
         tide_fail(m, TIDE_ERR_SHAPE, "flash_attn: query %s, key %s", tide_shape_text(m, q->shape),
                   tide_shape_text(m, k->shape));
@@ -25,13 +25,13 @@ static bool are_attended(tide_machine *m, const tide_tensor *q, const tide_tenso
 static tide_value op_flash_attn_forward(tide_machine *m, tide_value *a) {
     tide_tensor *q = tide_arg_tensor(m, a[0]), *k = tide_arg_tensor(m, a[1]);
     if (m->has_failed || !are_attended(m, q, k)) return tide_none();
-    int64_t batch = q->shape->size[0], queries = q->shape->size[1], heads = q->shape->size[2],
-            width = q->shape->size[3];
+    int64_t batch = q->shape->dim[0].size, queries = q->shape->dim[1].size, heads = q->shape->dim[2].size,
+            width = q->shape->dim[3].size;
     tide_list *made = tide_list_new(m);
     tide_list_push(m, made, tide_of_tensor(tide_empty_like(m, q, q->dtype)));
     tide_list_push(m, made, tide_of_tensor(TIDE_EMPTY(m, TIDE_FP32, batch, heads, queries)));
     bool drops = tide_arg_number(m, a[2]) > 0;
-    int64_t splits = drops ? 1 : tide_flash_splits(m, batch * heads, queries, k->shape->size[1], width);
+    int64_t splits = drops ? 1 : tide_flash_splits(m, batch * heads, queries, k->shape->dim[1].size, width);
     if (splits > 1) {
         tide_tensor *lse = TIDE_EMPTY(m, TIDE_FP32, splits, batch, heads, queries);
         tide_tensor *out = TIDE_EMPTY(m, TIDE_FP32, splits, batch, heads, queries, rounded_width(width));
@@ -46,11 +46,11 @@ static tide_value op_flash_attn_forward(tide_machine *m, tide_value *a) {
 static tide_value op_flash_attn_backward(tide_machine *m, tide_value *a) {
     tide_tensor *q = tide_arg_tensor(m, a[0]), *k = tide_arg_tensor(m, a[1]);
     if (m->has_failed || !are_attended(m, q, k)) return tide_none();
-    int64_t batch = q->shape->size[0], heads = q->shape->size[2], width = q->shape->size[3], keys = k->shape->size[1],
-            rows = TIDE_ROUND_UP(q->shape->size[1], 128);
+    int64_t batch = q->shape->dim[0].size, heads = q->shape->dim[2].size, width = q->shape->dim[3].size,
+            keys = k->shape->dim[1].size, rows = TIDE_ROUND_UP(q->shape->dim[1].size, 128);
     tide_tensor *softmax_d = TIDE_EMPTY(m, TIDE_FP32, batch, heads, rows);
     tide_tensor *dq = TIDE_EMPTY(m, TIDE_FP32, batch, rows, heads, rounded_width(width)), *dk = NULL, *dv = NULL;
-    if (k->shape->size[2] != heads) {
+    if (k->shape->dim[2].size != heads) {
         dk = TIDE_EMPTY(m, (tide_dtype)q->dtype, batch, keys, heads, width);
         dv = TIDE_EMPTY(m, (tide_dtype)q->dtype, batch, keys, heads, width);
     }
@@ -72,7 +72,7 @@ static bool has_strides(const tide_tensor *a, const tide_tensor *b) {
 /* Equal but for the last dimension: stride by stride, over the width. */
 static bool has_strides_of(const tide_tensor *k, const tide_tensor *v) {
     for (int i = 0; i + 1 < k->shape->dims; i++)
-        if (k->stride[i] * v->shape->size[3] != v->stride[i] * k->shape->size[3]) return false;
+        if (k->stride[i] * v->shape->dim[3].size != v->stride[i] * k->shape->dim[3].size) return false;
     return true;
 }
 
@@ -92,18 +92,18 @@ static tide_value op_get_qkv_layout(tide_machine *m, tide_value *a) {
     if (m->has_failed || q->shape->dims != 4 || k->shape->dims != 4 || v->shape->dims != 4) return tide_none();
     bool share_qk = q->storage == k->storage, share_kv = k->storage == v->storage, share_all = share_qk && share_kv;
     bool alike = tide_same_shape(q->shape, k->shape) && tide_same_shape(q->shape, v->shape);
-    bool alike_kv = k->shape->size[0] == v->shape->size[0] && k->shape->size[1] == v->shape->size[1] &&
-                    k->shape->size[2] == v->shape->size[2];
-    int64_t q_width = q->shape->size[3], k_width = k->shape->size[3], of_q = share_all ? tide_count(q) : 0;
+    bool alike_kv = k->shape->dim[0].size == v->shape->dim[0].size && k->shape->dim[1].size == v->shape->dim[1].size &&
+                    k->shape->dim[2].size == v->shape->dim[2].size;
+    int64_t q_width = q->shape->dim[3].size, k_width = k->shape->dim[3].size, of_q = share_all ? tide_count(q) : 0;
     bool is_packed = share_all && alike && has_strides(q, k) && has_strides(q, v);
     bool is_kv = share_kv && alike_kv && has_strides_of(k, v);
     int64_t at_k = share_qk ? tide_count(q) : 0, at_v = share_all ? at_k + tide_count(k) : share_kv ? tide_count(k) : 0;
     bool starts = q->offset == 0 && k->offset == at_k && v->offset == at_v;
-    if (is_packed && lie_at(parts, 3, 0, q_width * q->shape->size[2]))
+    if (is_packed && lie_at(parts, 3, 0, q_width * q->shape->dim[2].size))
         layout = "sb3hd";
     else if (is_packed && lie_at(parts, 3, 0, q_width))
         layout = "sbh3d";
-    else if (is_kv && lie_at(parts + 1, 2, of_q, k_width * k->shape->size[2]))
+    else if (is_kv && lie_at(parts + 1, 2, of_q, k_width * k->shape->dim[2].size))
         layout = "sbhd_sb2hd";
     else if (is_kv && lie_at(parts + 1, 2, of_q, k_width))
         layout = "sbhd_sbh2d";
@@ -168,7 +168,7 @@ static int64_t norm_workspace(const tide_machine *m, int64_t rows, int64_t colum
 static tide_value op_norm_workspace(tide_machine *m, tide_value *a) {
     tide_tensor *x = tide_arg_tensor(m, a[0]);
     if (m->has_failed || x->shape->dims < 1) return tide_none();
-    int64_t columns = x->shape->size[x->shape->dims - 1], rows = columns ? tide_count(x) / columns : 0;
+    int64_t columns = x->shape->dim[x->shape->dims - 1].size, rows = columns ? tide_count(x) / columns : 0;
     if (rows) tide_alloc_and_free(m, norm_workspace(m, rows, columns, tide_arg_bool(m, a[1]), tide_arg_bool(m, a[2])));
     return tide_none();
 }
