@@ -98,14 +98,38 @@ static void grad_norm(const tide_megatron *g) {
     tide_release(m, overflow);
 }
 
-/* FusedAdam.step: moments at the first one, the update in place. */
-static void fused_adam(tide_megatron *g, tide_megatron_optimizer *o) {
-    for (uint32_t i = 0; i < o->count; i++) {
+/* FusedAdam._initialize_state: what is not fp32 has a scale. */
+static tide_tensor *state_of(const tide_megatron *g, tide_megatron_main *p, tide_dtype dtype, tide_tensor **scale) {
+    tide_tensor *made = flat(g, p, dtype, TIDE_FACTOR_OPTIMIZER);
+    if (dtype == TIDE_BF16) *scale = tide_flat_of(g->w->model->m, op_name, 1, TIDE_FP32, TIDE_FACTOR_OPTIMIZER);
+    return made;
+}
+
+/* FusedAdam.initialize_state: of a precision-aware optimizer with fp32 parameters the 16 bits that bf16 lacks. */
+static void initialize_state(const tide_megatron *g, tide_megatron_main *p) {
+    const tide_job *job = g->w->job;
+    bool is_aware = g->is_precision_aware;
+    p->exp_avg =
+        state_of(g, p, is_aware ? tide_dtype_or(job->parallel_exp_avg_dtype, TIDE_FP32) : TIDE_FP32, &p->scales[0]);
+    p->exp_avg_sq =
+        state_of(g, p, is_aware ? tide_dtype_or(job->parallel_exp_avg_sq_dtype, TIDE_FP32) : TIDE_FP32, &p->scales[1]);
+    if (is_aware && g->w->model->state.dtype == TIDE_BF16)
+        p->master_param = flat(g, p, TIDE_INT16, TIDE_FACTOR_OPTIMIZER);
+}
+
+/* FusedAdam.step of one group: states at the first one, the update in place. Where one moment alone is bf16, it is
+ * widened for the kernel; its copies live until the next group. */
+static void fused_adam(tide_megatron *g, tide_megatron_optimizer *o, uint32_t from, uint32_t to) {
+    tide_machine *m = g->w->model->m;
+    tide_tensor **wide = TIDE_NEW(m->arena, tide_tensor *, to - from + 1);
+    for (uint32_t i = from; i < to; i++) {
         tide_megatron_main *p = &o->mains[i];
-        if (p->exp_avg) continue;
-        p->exp_avg = flat(g, p, TIDE_FP32, TIDE_FACTOR_OPTIMIZER);
-        p->exp_avg_sq = flat(g, p, TIDE_FP32, TIDE_FACTOR_OPTIMIZER);
+        if (!p->exp_avg) initialize_state(g, p);
+        if (p->exp_avg->dtype != p->exp_avg_sq->dtype) wide[i - from] = flat(g, p, TIDE_FP32, TIDE_FACTOR_TEMPORARY);
     }
+    for (uint32_t i = from; i < to; i++)
+        if (wide[i - from]) tide_release(m, flat(g, &o->mains[i], TIDE_BF16, TIDE_FACTOR_TEMPORARY));
+    for (uint32_t i = from; i < to; i++) tide_release(m, wide[i - from]);
 }
 
 /* _copy_model_grads_to_main_grads: main_grad.float(), which is a view where gradients are summed in fp32. */
@@ -132,6 +156,10 @@ void tide_megatron_optimizer_step(tide_megatron *g) {
     for (uint32_t i = 0; i < g->optimizer_count; i++) copy_grads(g, &g->optimizers[i]);
     grad_norm(g);
     if (!g->is_te) tide_optimizer_step(g->w->optimizer);
-    for (uint32_t i = 0; i < g->optimizer_count && g->is_te; i++) fused_adam(g, &g->optimizers[i]);
+    for (uint32_t i = 0; i < g->optimizer_count && g->is_te; i++) {
+        tide_megatron_optimizer *o = &g->optimizers[i];
+        fused_adam(g, o, 0, o->first_group);
+        fused_adam(g, o, o->first_group, o->count);
+    }
     m->module = 0;
 }

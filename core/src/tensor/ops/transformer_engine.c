@@ -173,10 +173,21 @@ static tide_value op_norm_workspace(tide_machine *m, tide_value *a) {
     return tide_none();
 }
 
+/* with torch.cuda.stream(): what is made from here on is of that stream, 0 the usual one. */
+static tide_value op_use_stream(tide_machine *m, tide_value *a) {
+    int64_t stream = tide_arg_int(m, a[0]);
+    if (stream < 0 || stream > 3)
+        tide_fail(m, TIDE_ERR_DESCRIPTION, "use_stream(%lld): 0 to 3", (long long)stream);
+    else
+        m->state.stream = (uint32_t)stream;
+    return tide_none();
+}
+
 static const tide_op transformer_engine_ops[] = {
     {"flash_attn_forward", "q, k, dropout_p", TIDE_CAST_NONE, op_flash_attn_forward},
     {"flash_attn_backward", "q, k", TIDE_CAST_NONE, op_flash_attn_backward},
     {"get_qkv_layout", "q, k, v", TIDE_CAST_NONE, op_get_qkv_layout},
+    {"use_stream", "stream", TIDE_CAST_NONE, op_use_stream},
     {"norm_workspace", "x, is_layer_norm, is_backward", TIDE_CAST_NONE, op_norm_workspace},
 };
 TIDE_OP_TABLE(transformer_engine)
