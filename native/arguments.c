@@ -214,6 +214,12 @@ static int word_read(cli_arguments *a, const char *word, unsigned takes) {
     return CLI_OK;
 }
 
+void cli_arguments_add(cli_arguments *a, const char *word) {
+    for (size_t i = 0; i < a->word_count; i++)
+        if (strcmp(a->words[i], word) == 0) return;
+    list_add(&a->words, &a->word_count, word, strlen(word));
+}
+
 int cli_arguments_read(cli_arguments *a, int argc, char **argv, unsigned takes) {
     *a = (cli_arguments){0};
     bool are_words = false; /* after "--" */

@@ -138,6 +138,7 @@ enum {
 };
 
 int cli_arguments_read(cli_arguments *arguments, int argc, char **argv, unsigned takes);
+void cli_arguments_add(cli_arguments *arguments, const char *word); /* unless it is there */
 void cli_arguments_free(cli_arguments *arguments);
 
 /* ---- links.c ---- */

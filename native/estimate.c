@@ -273,6 +273,14 @@ static void warnings_show(const cJSON *answer) {
 }
 
 void cli_report_show(const cJSON *answer, bool is_exact) {
+    if (cli_at(answer, "serving")) {
+        cli_server_show(answer);
+        settings_show(answer);
+        files_show(answer);
+        assumptions_show(answer);
+        warnings_show(answer);
+        return;
+    }
     bool is_small = cli_int_at(cli_at(answer, "peak"), "device") < 1 << 30;
     cli_unit unit = is_exact ? CLI_BYTES : is_small ? CLI_MIB : CLI_GIB;
     model_show(answer);
@@ -294,13 +302,18 @@ void cli_report_show(const cJSON *answer, bool is_exact) {
 }
 
 int cli_estimate(int argc, char **argv) {
+    return cli_estimate_of(argc, argv, "estimate", NULL);
+}
+
+int cli_estimate_of(int argc, char **argv, const char *command, const char *word) {
     cli_arguments arguments;
     cli_buffer request = {0};
     cli_answer answer = {0};
     int status = cli_arguments_read(&arguments, argc, argv, CLI_TAKES_JSON | CLI_TAKES_BYTES | CLI_TAKES_SETTINGS);
     if (status == CLI_OK && arguments.shows_help) {
-        cli_help(stdout, "estimate");
+        cli_help(stdout, command);
     } else if (status == CLI_OK) {
+        if (word) cli_arguments_add(&arguments, word);
         status = cli_request(&request, "estimate", &arguments, ",\"options\":true");
         if (status == CLI_OK) status = cli_ask_or_explain(&answer, &request, arguments.is_json);
         if (status == CLI_OK) {

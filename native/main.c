@@ -47,7 +47,8 @@ static const command commands[] = {
     {"serve", cli_serve, "serve MODEL|config.json|LINK --gpu NAME [key=value ...] [--json]",
      "an inference server: what is left for the cache, and how many requests fit",
      "Starts vLLM 0.32.0 with shapes in place of numbers: its buffers, the weights in its own layers, the run that it\n"
-     "measures, its budget, its cache groups and blocks. Settings have vLLM's names, as key=value or as its options.\n\n"
+     "measures, its budget, its cache groups and blocks. Settings have vLLM's names, as key=value or as its "
+     "options.\n\n"
      "  --gpu NAME        the card (`tidemark describe gpus`)\n"
      "  input_len=N output_len=N   tokens of a request; without them, a ladder of lengths\n"
      "  --json            the whole answer\n\n"

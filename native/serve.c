@@ -1,9 +1,5 @@
-/* `tidemark serve`: what an inference server leaves for requests, and how many fit. */
-#include "cli.h"
-
-#include <inttypes.h>
-#include <stdlib.h>
-#include <string.h>
+/* `tidemark serve`, and what is shown of mode=serve: what an inference server leaves for requests, and how many fit. */
+#include "estimate.h"
 
 static void budget_row(cli_table *table, const char *name, int64_t bytes) {
     cli_number text;
@@ -77,21 +73,16 @@ static void levers_show(const cJSON *answer) {
     cli_table_print(&table);
 }
 
-static void verdict_show(const cJSON *answer) {
-    const cJSON *settings = cli_at(answer, "settings");
-    cli_number tokens, length;
-    int64_t percent = cli_int_at(answer, "concurrency_percent");
-    if (cli_text_at(answer, "message")[0]) {
-        printf("\n  %sThe engine refuses:%s ", cli_styled(CLI_RED), cli_styled_end());
-        cli_wrapped(cli_text_at(answer, "message"), 2, 22);
-        return;
-    }
-    printf("\n  %sGPU KV cache size: %s tokens, Maximum concurrency for %s tokens per request: %" PRId64 ".%02" PRId64
-           "x%s\n",
-           cli_styled(CLI_GREEN), cli_count(tokens, cli_int_at(answer, "tokens")),
-           cli_count(length, cli_int_at(settings, "max_model_len")), percent / 100, percent % 100, cli_styled_end());
-    printf("  %s blocks of %s bytes\n", cli_count(tokens, cli_int_at(answer, "blocks")),
-           cli_count(length, cli_int_at(answer, "block_bytes")));
+static void verdict_show(const cJSON *report) {
+    const cJSON *answer = cli_at(report, "serving"), *verdict = cli_at(report, "verdict");
+    bool fits = cli_true_at(verdict, "fits");
+    cli_number blocks, bytes;
+    printf("\n  %s", cli_styled(fits ? CLI_GREEN : CLI_RED));
+    cli_wrapped(cli_text_at(verdict, "sentence"), 2, 2);
+    fputs(cli_styled_end(), stdout);
+    if (cli_int_at(answer, "blocks"))
+        printf("  %s blocks of %s bytes\n", cli_count(blocks, cli_int_at(answer, "blocks")),
+               cli_count(bytes, cli_int_at(answer, "block_bytes")));
 }
 
 static void card_show(const cJSON *answer) {
@@ -103,16 +94,18 @@ static void card_show(const cJSON *answer) {
            cli_size(logits, cli_int_at(card, "logits_fp32")));
 }
 
-static void answer_show(const cJSON *answer) {
-    const cJSON *settings = cli_at(answer, "settings");
+void cli_server_show(const cJSON *report) {
+    const cJSON *answer = cli_at(report, "serving"), *settings = cli_at(answer, "engine_args");
+    const char *gpu = cli_text_at(cli_at(report, "gpu"), "title");
     cli_number length, requests, batched;
-    printf("%s%s%s on %s, %s\n", cli_styled(CLI_BOLD), cli_text_at(answer, "model"), cli_styled_end(),
-           cli_text_at(answer, "gpu"), cli_text_at(answer, "engine"));
+    cli_number memory;
+    printf("%s%s%s on %s, %s\n", cli_styled(CLI_BOLD), cli_text_at(cli_at(report, "model"), "title"), cli_styled_end(),
+           gpu[0] ? gpu : cli_size(memory, cli_int_at(cli_at(answer, "card"), "total")), cli_text_at(answer, "engine"));
     printf("%s, max_model_len %s, max_num_seqs %s, max_num_batched_tokens %s\n", cli_text_at(settings, "dtype"),
            cli_count(length, cli_int_at(settings, "max_model_len")),
            cli_count(requests, cli_int_at(settings, "max_num_seqs")),
            cli_count(batched, cli_int_at(settings, "max_num_batched_tokens")));
-    verdict_show(answer);
+    verdict_show(report);
     if (cli_int_at(answer, "consumed")) budget_show(answer);
     if (cli_int_at(answer, "blocks")) {
         groups_show(answer);
@@ -120,29 +113,8 @@ static void answer_show(const cJSON *answer) {
         card_show(answer);
     }
     levers_show(answer);
-    cli_diagnostics_show(stdout, cli_at(answer, "diagnostics"));
 }
 
 int cli_serve(int argc, char **argv) {
-    cli_arguments arguments;
-    cli_buffer request = {0};
-    cli_answer answer = {0};
-    int status = cli_arguments_read(&arguments, argc, argv, CLI_TAKES_SETTINGS | CLI_TAKES_JSON);
-    if (status == CLI_OK && arguments.shows_help) {
-        cli_help(stdout, "serve");
-    } else if (status == CLI_OK) {
-        status = cli_request(&request, "serve", &arguments, "");
-        if (status == CLI_OK) status = cli_ask_or_explain(&answer, &request, arguments.is_json);
-        if (status == CLI_OK && arguments.is_json) {
-            fwrite(answer.text, 1, answer.length, stdout);
-            putchar('\n');
-        } else if (status == CLI_OK) {
-            answer_show(answer.json);
-        }
-        if (status == CLI_OK && strcmp(cli_text_at(answer.json, "outcome"), "refused") == 0) status = 1;
-    }
-    cli_answer_free(&answer);
-    cli_buffer_free(&request);
-    cli_arguments_free(&arguments);
-    return status;
+    return cli_estimate_of(argc, argv, "serve", "mode=serve");
 }

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { AXIS_LIMIT = 8, POINT_LIMIT = 100000, FIGURES = 4 };
+enum { AXIS_LIMIT = 8, POINT_LIMIT = 100000, FIGURES = 4, SERVED = 3 };
 
 /* A word whose value is several. */
 typedef struct axis {
@@ -20,6 +20,7 @@ typedef struct sweep {
     cli_arguments arguments;
     axis axes[AXIS_LIMIT];
     size_t axis_count, points, refused, not_fitting;
+    bool serves;
     cli_unit unit;
     cli_table table;
     FILE *csv;
@@ -99,10 +100,23 @@ static const struct {
     {"verdict", "margin_bytes", "To spare", "margin_bytes"},
 };
 
+/* Of an inference server, besides: counts of "serving". */
+static const struct {
+    const char *key, *title, *column;
+} served[SERVED] = {
+    {"tokens", "Tokens", "tokens"}, {"blocks", "Blocks", "blocks"}, {"requests", "Requests", "requests"}};
+
+static bool asks_server(const sweep *s) {
+    for (size_t i = 0; i < s->arguments.word_count; i++)
+        if (strcmp(s->arguments.words[i], "mode=serve") == 0) return true;
+    return s->arguments.link.at && strstr(s->arguments.link.at, "mode=serve");
+}
+
 static void head_show(sweep *s) {
-    cli_table_init(&s->table, s->axis_count + FIGURES + 2);
-    s->table.is_left[s->axis_count + FIGURES + 1] = true;
-    s->table.limit[s->axis_count + FIGURES + 1] = 48;
+    size_t columns = s->axis_count + FIGURES + 2 + (s->serves ? SERVED : 0);
+    cli_table_init(&s->table, columns);
+    s->table.is_left[columns - 1] = true;
+    s->table.limit[columns - 1] = 48;
     for (size_t i = 0; i < s->axis_count; i++) {
         cli_table_cell(&s->table, s->axes[i].name.at);
         if (s->csv) fprintf(s->csv, "%s,", s->axes[i].name.at);
@@ -110,6 +124,10 @@ static void head_show(sweep *s) {
     for (int f = 0; f < FIGURES; f++) {
         cli_table_cell(&s->table, figures[f].title);
         if (s->csv) fprintf(s->csv, "%s,", figures[f].column);
+    }
+    for (int f = 0; f < SERVED && s->serves; f++) {
+        cli_table_cell(&s->table, served[f].title);
+        if (s->csv) fprintf(s->csv, "%s,", served[f].column);
     }
     cli_table_cell(&s->table, "Rank");
     cli_table_cell(&s->table, "");
@@ -138,6 +156,12 @@ static void row_show(sweep *s, const cli_answer *answer) {
     for (int f = 0; f < FIGURES; f++) {
         const cJSON *figure = cli_at(cli_at(answer->json, figures[f].object), figures[f].key);
         cli_table_cell(&s->table, figure ? cli_amount(number, cli_int(figure), s->unit) : "");
+        if (s->csv && figure) fprintf(s->csv, "%" PRId64, cli_int(figure));
+        if (s->csv) fputc(',', s->csv);
+    }
+    for (int f = 0; f < SERVED && s->serves; f++) {
+        const cJSON *figure = cli_at(cli_at(answer->json, "serving"), served[f].key);
+        cli_table_cell(&s->table, figure ? cli_count(number, cli_int(figure)) : "");
         if (s->csv && figure) fprintf(s->csv, "%" PRId64, cli_int(figure));
         if (s->csv) fputc(',', s->csv);
     }
@@ -202,6 +226,7 @@ static int play_all(sweep *s) {
         return CLI_NO_FILE;
     }
     s->unit = s->arguments.shows_bytes ? CLI_BYTES : CLI_GIB;
+    s->serves = asks_server(s);
     head_show(s);
     size_t played = 0;
     do {

@@ -34,7 +34,10 @@ static void fit_show(const cJSON *answer) {
     static const char *const names[] = {"With", "Largest", "Needs, GiB", "of", "One more needs"};
     const cJSON *row;
     cli_table table;
-    printf("The largest %s that fits\n\n", cli_text_at(answer, "knob"));
+    bool serves = cli_at(cJSON_GetArrayItem(cli_at(answer, "rows"), 0), "serves") != NULL;
+    printf(serves ? "The largest %s with which the server starts and takes what is asked for\n\n"
+                  : "The largest %s that fits\n\n",
+           cli_text_at(answer, "knob"));
     headings(&table, names, 5);
     table.is_left[0] = true;
     table.limit[4] = 48;
@@ -66,11 +69,12 @@ static void fit_show(const cJSON *answer) {
 /* ---- cards ---- */
 
 static void cards_show(const cJSON *answer) {
-    static const char *const names[] = {"Card", "GiB", "Needs", "To spare", "Cards"};
+    static const char *const names[] = {"Card", "GiB", "Needs", "To spare", "Cards", "Requests"};
     const cJSON *card;
     cli_table table;
-    bool is_close = false;
-    headings(&table, names, 5);
+    bool is_close = false, serves = false;
+    cJSON_ArrayForEach(card, cli_at(answer, "cards")) serves = serves || cli_at(card, "requests");
+    headings(&table, names, serves ? 6 : 5);
     table.is_left[0] = true;
     cJSON_ArrayForEach(card, cli_at(answer, "cards")) {
         int64_t count = cli_int_at(card, "cards"), there = cli_int_at(card, "gpu_bytes"),
@@ -80,12 +84,14 @@ static void cards_show(const cJSON *answer) {
         if (cli_text_at(card, "error")[0]) {
             for (int i = 0; i < 3; i++) cli_table_cell(&table, "");
             cli_table_cell(&table, cli_text_at(card, "error"));
+            if (serves) cli_table_cell(&table, "");
             continue;
         }
         number_cell(&table, there);
         number_cell(&table, need);
         change_cell(&table, there - need);
         cli_table_cell(&table, count ? cli_count(text, count) : "no");
+        if (serves) cli_table_cell(&table, cli_count(text, cli_int_at(card, "requests")));
         is_close = is_close || (count && need > there);
     }
     cli_table_print(&table);
@@ -105,12 +111,19 @@ static void advice_show(const cJSON *answer) {
     cli_number need, there, saves;
     printf("Now %s", cli_size(need, cli_int_at(now, "device_bytes")));
     if (has_card) printf(" of %s: %s", cli_size(there, cli_int_at(now, "gpu_bytes")), cli_verdict(now));
+    if (cli_at(now, "requests"))
+        printf("; %s tokens of cache, %s requests at once", cli_count(need, cli_int_at(now, "tokens")),
+               cli_count(there, cli_int_at(now, "requests")));
     putchar('\n');
     cJSON_ArrayForEach(change, cli_at(answer, "changes")) {
         int64_t saved = cli_int_at(change, "saves");
         printf("\n%s%s%s: ", cli_styled(CLI_BOLD), cli_text_at(change, "title"), cli_styled_end());
-        printf("%s %s, then %s%s%s\n", saved < 0 ? "costs" : "saves", cli_size(saves, saved < 0 ? -saved : saved),
-               cli_size(need, cli_int_at(change, "device_bytes")), has_card ? ": " : "", cli_verdict(change));
+        if (cli_at(change, "requests"))
+            printf("%s tokens of cache, %s requests at once\n", cli_count(need, cli_int_at(change, "tokens")),
+                   cli_count(there, cli_int_at(change, "requests")));
+        else
+            printf("%s %s, then %s%s%s\n", saved < 0 ? "costs" : "saves", cli_size(saves, saved < 0 ? -saved : saved),
+                   cli_size(need, cli_int_at(change, "device_bytes")), has_card ? ": " : "", cli_verdict(change));
         fputs("     ", stdout);
         settings_show(change);
         printf("\n      %s%s%s\n", cli_styled(CLI_DIM), cli_text_at(change, "effect"), cli_styled_end());
@@ -148,6 +161,13 @@ static void factors_show(const cJSON *one, const cJSON *other) {
     difference_row(&table, "reserved", cli_int_at(one, "reserved_peak"), cli_int_at(other, "reserved_peak"));
     difference_row(&table, "device", cli_int_at(one, "device_bytes"), cli_int_at(other, "device_bytes"));
     cli_table_print(&table);
+    if (cli_at(one, "requests") && cli_at(other, "requests")) {
+        cli_number tokens, requests, tokens_then, requests_then;
+        printf("\n%s tokens of cache, %s requests at once; then %s and %s\n",
+               cli_count(tokens, cli_int_at(one, "tokens")), cli_count(requests, cli_int_at(one, "requests")),
+               cli_count(tokens_then, cli_int_at(other, "tokens")),
+               cli_count(requests_then, cli_int_at(other, "requests")));
+    }
 }
 
 static void parts_show(const cJSON *parts) {

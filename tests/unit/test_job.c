@@ -312,7 +312,12 @@ static void test_bad_values(void) {
     REFUSE("gpt2|dtype=int8", "/settings/dtype", "bf16, fp16, fp32");
     REFUSE("gpt2|optimizer=adamw_fusd", "/settings/optimizer", "did you mean adamw_fused?");
     REFUSE("gpt2|optimizer=adafctr", "/settings/optimizer", "sgd_momentum");
-    REFUSE("gpt2|mode=serve", "/settings/mode", "must be one of train, infer");
+    REFUSE("gpt2|mode=tune", "/settings/mode", "must be one of train, infer, serve");
+    REFUSE("gpt2|mode=serve", "/settings/gpu", "a server runs on a card");
+    REFUSE("gpt2|max_num_seqs=4", "/settings/max_num_seqs", "choose mode=serve");
+    REFUSE("gpt2|mode=serve|gpu=t4|max_num_seqs=0", "/settings/max_num_seqs", "from 1");
+    REFUSE("gpt2|mode=serve|gpu=t4|gpu_memory_utilization=1.5", "/settings/gpu_memory_utilization", "to 1");
+    REFUSE("gpt2|mode=serve|gpu=t4|quantization=int3", "/settings/quantization", "must be one of none, fp8");
     REFUSE("gpt2|mode=infer|adapter=prefix", "/settings/adapter", "virtual tokens");
     REFUSE("gpt2|adapter.merged=true", "/settings/adapter.merged", "do not train");
     REFUSE("gpt2|padding=maybe", "/settings/padding", "true or false");
@@ -1150,8 +1155,8 @@ static void test_describe(void) {
     for (const tide_json *s = settings ? settings->first : NULL; s; s = s->next) {
         CHECK(tide_json_at(s, "name") && tide_json_at(s, "type") && tide_json_at(s, "default") &&
               tide_json_at(s, "help") && tide_json_at(s, "aliases"));
-        static const char *const groups[] = {"model",     "batch",  "precision", "training", "attention",
-                                             "inference", "memory", "advanced",  "parallel", "adapter"};
+        static const char *const groups[] = {"model",  "batch",    "precision", "training", "attention", "inference",
+                                             "memory", "advanced", "parallel",  "adapter",  "serving"};
         CHECK(tide_json_at(s, "title") && tide_json_at(s, "read"));
         bool is_group = false;
         for (size_t i = 0; i < sizeof groups / sizeof *groups; i++)
@@ -1167,6 +1172,19 @@ static void test_describe(void) {
     }
     CHECK(models && tide_text_is(tide_json_at(models->first, "model_type")->text, "gpt2"));
     CHECK(gpus && tide_json_at(gpus->first, "bytes")->integer == 15642329088);
+    end();
+}
+
+static void test_server(void) {
+    begin("mode=serve has the engine's settings, and the short names that it shares");
+    tide_job *job = build("gpt2|tp=2|gpus=4|mode=serve|gpu=t4|max-model-len=auto|rank=1|batch=4");
+    CHECK(job && job->tensor_parallel_size == 4 && job->parallel_tp == 1 && job->parallel_dp == 1 &&
+          job->max_model_len == -1 && job->worker_rank == 1 && !job->dtype.is_set);
+    CHECK(job && strcmp(row(job, "dtype"), "auto") == 0 && find(TIDE_WARNING, "/settings/batch"));
+    CHECK(job && strcmp(job->link, "model=gpt2&gpu=t4&mode=serve&max_model_len=-1&tensor_parallel_size=4&worker_rank=1"
+                                   "&v=1") == 0);
+    job = build("gpt2|parallel.kind=ddp|gpus=4");
+    CHECK(job && job->parallel_dp == 4 && job->tensor_parallel_size == 1);
     end();
 }
 
@@ -1296,6 +1314,7 @@ int main(void) {
     test_round_trip();
     test_cases();
     test_describe();
+    test_server();
     test_hostile();
     test_random_bytes();
     test_memory();

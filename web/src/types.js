@@ -3,7 +3,7 @@
 /**
  * @typedef {{severity: 'error' | 'warning' | 'note', code: string, place?: string, message: string, remedy?: string}} Diagnostic
  * @typedef {{name: string, type: string, default: any, choices?: any[], least?: number, most?: number, unit?: string, group: string,
- *   aliases?: string[]}} Setting
+ *   aliases?: string[], when?: {setting: string, choices: string[]}}} Setting
  * @typedef {{name: string, title: string, note: string, search: string}} Choice  one row of a picker
  * @typedef {{settings: Setting[], gpus: Choice[]}} Describe  the answer to describe, made uniform
  * @typedef {Record<string, number>} Factors  bytes by factor name

@@ -25,7 +25,7 @@ typedef struct call_table {
 
 /* Those that this library answers; NULL ends them. Jobs and recordings are modules of their own in the page. */
 extern const call_table *const call_tables[];
-extern const call_table job_calls, recording_calls, align_calls, serve_calls;
+extern const call_table job_calls, recording_calls, align_calls;
 
 /* ---- serve.c ---- */
 

@@ -1,8 +1,8 @@
-/* Calls about an inference server. */
+/* Recorded starts of an inference server. */
 #include <string.h>
 
 #include "api/calls.h"
-#include "serve/answer.h"
+#include "report/serving.h"
 
 /* The cards of the serving oracle (serve_oracle.py, GPUS): name in a case, as the driver tells it, whole MiB, compute
  * capability, multiprocessors. */
@@ -43,45 +43,6 @@ static bool device_of_case(call *c, const tide_json *of_case, tide_serve_device 
     return true;
 }
 
-/* The configuration of a case: model and overrides alone, as a job. */
-static tide_job *job_of_case(call *c, const tide_json *of_case) {
-    static const char *const keys[] = {"model", "overrides"};
-    tide_json *part = tide_json_new(&c->arena, TIDE_JSON_OBJECT), *mode = tide_json_new(&c->arena, TIDE_JSON_STRING);
-    mode->text = TIDE_TEXT("infer");
-    tide_json_put(&c->arena, part, TIDE_TEXT("mode"), mode);
-    for (size_t i = 0; i < 2; i++) {
-        const tide_json *found = tide_json_at(of_case, keys[i]);
-        if (found) tide_json_put(&c->arena, part, tide_text_of(keys[i]), tide_json_clone(&c->arena, found));
-    }
-    tide_text *words;
-    tide_file *files;
-    uint32_t word_count, file_count;
-    const char *reason = NULL;
-    if (!tide_job_arguments_of_case(&c->arena, part, &words, &word_count, &reason)) {
-        tide_error(&c->diags, TIDE_ERR_UNSUPPORTED, "/case", reason ? reason : "a key of the case", NULL);
-        return NULL;
-    }
-    if (!call_read_files(c, &files, &file_count)) return NULL;
-    tide_job_add_files_of_case(&c->arena, of_case, &files, &file_count);
-    return tide_job_build(&c->arena, words, word_count, files, file_count, &c->diags);
-}
-
-static bool read_case(call *c, const tide_json *of_case, tide_serve_words *words) {
-    static const char *const known[] = {"id",        "model",      "overrides", "gpu",         "gpu_gib",
-                                        "gpu_bytes", "capability", "sms",       "context_mib", "top",
-                                        "env",       "config",     "warm_up",   "preprocessor"};
-    for (const tide_json *key = of_case->first; key; key = key->next) {
-        bool is_taken = false;
-        for (size_t i = 0; i < sizeof known / sizeof *known; i++)
-            is_taken = is_taken || tide_text_is(key->key, known[i]);
-        if (!is_taken && !tide_serve_read_case(words, key, &is_taken)) return false;
-        if (!is_taken)
-            return tide_error(&c->diags, TIDE_ERR_UNSUPPORTED, "/case",
-                              tide_format(&c->arena, "the engine's setting %s is not described", key->key.at), NULL);
-    }
-    return true;
-}
-
 static void not_expressed(call *c) {
     const char *message = "no reason given";
     for (uint32_t i = c->diags.count; i-- > 0;)
@@ -92,15 +53,20 @@ static void not_expressed(call *c) {
 }
 
 bool call_verify_serving(call *c, const tide_json *of_case) {
-    tide_serve_settings settings = {0};
-    tide_serve_words words = {&c->arena, &c->diags, &settings, 0, 0, 0, 0};
+    tide_text *words;
+    tide_file *files;
+    uint32_t word_count, file_count;
+    tide_serve_settings settings;
     tide_serve_device device;
     tide_serve_run *run = TIDE_NEW(&c->arena, tide_serve_run, 1);
-    tide_job *job = job_of_case(c, of_case);
-    bool ok = job && read_case(c, of_case, &words) && device_of_case(c, of_case, &device);
-    if (ok) settings.config = job->config;
-    ok = ok && tide_serve_start(run, &settings, &device, &c->arena, &c->diags);
-    if (!ok) {
+    if (!call_read_files(c, &files, &file_count)) return false;
+    tide_job_arguments_of_start(&c->arena, of_case, &words, &word_count);
+    tide_job_add_files_of_case(&c->arena, of_case, &files, &file_count);
+    tide_job *job = device_of_case(c, of_case, &device)
+                        ? tide_job_build(&c->arena, words, word_count, files, file_count, &c->diags)
+                        : NULL;
+    if (!job || !tide_serve_settings_of(&settings, job, &c->arena, &c->diags) ||
+        !tide_serve_start(run, &settings, &device, &c->arena, &c->diags)) {
         not_expressed(c);
         return true;
     }
@@ -109,42 +75,3 @@ bool call_verify_serving(call *c, const tide_json *of_case) {
     tide_write_serving_figures(&c->writer, run);
     return true;
 }
-
-/* As the driver calls the card: the engine's defaults look for names in it. */
-static const char *driver_name(call *c, const tide_gpu *gpu) {
-    return tide_format(&c->arena, "NVIDIA %s", gpu->title);
-}
-
-static bool answer_serve(call *c) {
-    tide_text *given, *rest;
-    tide_file *files;
-    uint32_t given_count, file_count, count = 0;
-    tide_serve_settings settings = {0};
-    tide_serve_words words = {&c->arena, &c->diags, &settings, 0, 0, 0, 0};
-    if (!call_read_words(c, &given, &given_count) || !call_read_files(c, &files, &file_count)) return false;
-    rest = TIDE_NEW(&c->arena, tide_text, given_count + 1);
-    rest[count++] = TIDE_TEXT("mode=infer");
-    for (uint32_t i = 0; i < given_count; i++) {
-        bool is_taken = false;
-        if (!tide_serve_read_word(&words, given[i], &is_taken)) return false;
-        if (!is_taken && !tide_text_is(given[i], "mode=serve")) rest[count++] = given[i];
-    }
-    tide_diagnostics scratch; /* what the job of one pass assumes is not the engine's */
-    tide_diagnostics_init(&scratch, &c->arena);
-    tide_job *job = tide_job_build(&c->arena, rest, count, files, file_count, &scratch);
-    for (uint32_t i = 0; i < scratch.count; i++)
-        if (scratch.items[i].severity == TIDE_ERROR)
-            tide_error(&c->diags, scratch.items[i].status, scratch.items[i].place, scratch.items[i].message,
-                       scratch.items[i].remedy);
-    if (!job) return false;
-    if (!job->device_bytes)
-        return tide_error(&c->diags, TIDE_ERR_FIELD_MISSING, "/settings/gpu", "a server runs on a card",
-                          "give gpu=NAME, as gpu=l40s, or gpu_gib=SIZE");
-    settings.config = job->config;
-    uint64_t used = words.context_mib ? (uint64_t)words.context_mib << 20 : job->gpu.context_bytes;
-    tide_serve_device device = {driver_name(c, &job->gpu), job->device_bytes, used, (int)job->capability, job->gpu.sms};
-    call_open_answer(c);
-    return tide_write_serving(&c->writer, &words, &device, job, &c->arena, &c->diags);
-}
-
-const call_table serve_calls = {{{"serve", answer_serve}}};

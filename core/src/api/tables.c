@@ -4,7 +4,6 @@
 const call_table *const call_tables[] = {
 #if TIDEMARK_JOBS
     &job_calls,
-    &serve_calls,
 #endif
 #if TIDEMARK_RECORDINGS
     &recording_calls,

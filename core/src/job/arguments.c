@@ -188,6 +188,14 @@ bool tide_setting_is_form(tide_text name) {
     return tide_text_starts(name, TIDE_TEXT("overrides."));
 }
 
+/* max-model-len is max_model_len. */
+static tide_text with_underscores(tide_arena *arena, tide_text name) {
+    char *made = tide_text_copy(arena, name);
+    for (char *c = made; *c; c++)
+        if (*c == '-') *c = '_';
+    return (tide_text){made, name.length};
+}
+
 void tide_setting_put(tide_arguments *arguments, tide_text name, tide_text value, tide_origin origin) {
     static const char prefix[] = "overrides.";
     if (name.length == 1 && name.at[0] == 'v') {
@@ -204,7 +212,8 @@ void tide_setting_put(tide_arguments *arguments, tide_text name, tide_text value
                       origin);
         return;
     }
-    tide_setting_id id = tide_setting_find(name);
+    tide_setting_id id = tide_setting_find_for(name, arguments->serves);
+    if (id == TIDE_SET_COUNT) id = tide_setting_find_for(with_underscores(arguments->arena, name), arguments->serves);
     if (id == TIDE_SET_COUNT) {
         unknown_read(arguments, name);
         return;
@@ -218,6 +227,16 @@ void tide_setting_put(tide_arguments *arguments, tide_text name, tide_text value
     arguments->is_given[id] = true;
     arguments->origins[id] = origin;
     arguments->values[id] = text ? text : tide_setting_default(id);
+    if (id == TIDE_SET_mode) arguments->serves = tide_argument_is(arguments, id, "serve");
+}
+
+void tide_argument_read_mode(tide_arguments *arguments, const tide_text *words, uint32_t count) {
+    for (uint32_t i = 0; i < count; i++) {
+        tide_text value = words[i], name;
+        if (tide_piece_next(&value, '=', &name) && value.at && tide_text_is(tide_trimmed(name), "mode"))
+            arguments->serves =
+                tide_text_is(tide_setting_choice_of(&tide_settings[TIDE_SET_mode], tide_trimmed(value)), "serve");
+    }
 }
 
 void tide_argument_read(tide_arguments *arguments, tide_text word, tide_origin origin, bool is_first) {

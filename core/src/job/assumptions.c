@@ -143,7 +143,19 @@ static void assume_device(tide_job_builder *b) {
             "the whole model reaches the device before it is cut; true: made on the meta device, parts alone reach it");
 }
 
+static void assume_server(tide_job_builder *b) {
+    assume(b, TIDE_SET_engine, "vLLM 0.32.0 on PyTorch 2.13, with its own defaults on this card");
+    if (!b->job->has_gpu)
+        assume(b, TIDE_SET_gpu,
+               tide_format(b->arena, "no gpu given: kernels as on an H100 of capability %lld, no context counted",
+                           (long long)b->job->capability));
+}
+
 void tide_report_assumptions(tide_job_builder *b) {
+    if (b->job->mode == TIDE_mode_serve) {
+        assume_server(b);
+        return;
+    }
     assume_data(b);
     assume_precision(b);
     assume_quant(b);

@@ -46,6 +46,30 @@ static void check_unread(tide_job_builder *b, tide_setting_id first, tide_settin
     }
 }
 
+/* What an engine does not read. */
+static void check_server(tide_job_builder *b) {
+    for (unsigned i = 0; i < TIDE_SET_COUNT; i++) {
+        tide_setting_id id = (tide_setting_id)i;
+        if (b->arguments.is_given[id] && !tide_setting_serves(id) &&
+            strcmp(b->arguments.values[id], tide_setting_default(id)) != 0)
+            tide_report(b->diags, TIDE_WARNING, TIDE_ERR_CONFLICT, tide_builder_place(b, id),
+                        "changes nothing with mode=serve", "`describe settings` has the engine's own under Serving");
+    }
+    if (!b->job->device_bytes)
+        tide_error(b->diags, TIDE_ERR_FIELD_MISSING, "/settings/gpu", "a server runs on a card",
+                   "give gpu=NAME, as gpu=l40s, or gpu_gib=SIZE");
+}
+
+static void check_no_server(tide_job_builder *b) {
+    for (unsigned i = 0; i < TIDE_SET_COUNT; i++) {
+        tide_setting_id id = (tide_setting_id)i;
+        if (b->arguments.is_given[id] && tide_setting_is_of_server(id))
+            refuse(b, TIDE_ERR_CONFLICT, id,
+                   tide_format(b->arena, "is no setting of mode=%s", b->job->values[TIDE_SET_mode]),
+                   "leave it out, or choose mode=serve, which starts an inference server");
+    }
+}
+
 /* ---- several GPUs ---- */
 
 static bool is_of_one_gpu(tide_optimizer_choice optimizer) {
@@ -144,6 +168,11 @@ static void check_quant(tide_job_builder *b) {
 void tide_check_conflicts(tide_job_builder *b) {
     const tide_job *job = b->job;
     bool is_training = job->mode == TIDE_mode_train;
+    if (job->mode == TIDE_mode_serve) {
+        check_server(b);
+        return;
+    }
+    check_no_server(b);
     check_options(b);
     check_ranks(b);
     check_copies(b);

@@ -18,10 +18,9 @@ static const char *const read_names[] = {
 static const struct {
     const char *name, *title;
 } groups[] = {
-    {"model", "Model"},         {"memory", "Memory"},
-    {"training", "Training"},   {"batch", "Data"},
-    {"precision", "Precision"}, {"adapter", "Adapters and quantised weights"},
-    {"attention", "Attention"}, {"inference", "Inference"},
+    {"model", "Model"},         {"memory", "Memory"},         {"training", "Training"},
+    {"batch", "Data"},          {"precision", "Precision"},   {"adapter", "Adapters and quantised weights"},
+    {"attention", "Attention"}, {"inference", "Inference"},   {"serving", "Serving"},
     {"advanced", "Advanced"},   {"parallel", "Several GPUs"},
 };
 

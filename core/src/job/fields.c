@@ -35,6 +35,10 @@ void tide_read_allocator(tide_job_builder *b) {
 /* dtype=auto: what the configuration says, or else fp32; modeling_utils.py. */
 static void choose_dtype(tide_job_builder *b) {
     const tide_json *stated = tide_json_at(b->inputs.config, "dtype");
+    if (b->arguments.serves) { /* the engine chooses */
+        if (!b->arguments.is_given[TIDE_SET_dtype]) b->arguments.values[TIDE_SET_dtype] = "auto";
+        return;
+    }
     if (!tide_argument_is(&b->arguments, TIDE_SET_dtype, "auto")) return;
     if (!stated || stated->kind != TIDE_JSON_STRING) stated = tide_json_at(b->inputs.config, "torch_dtype");
     bool is_text = stated && stated->kind == TIDE_JSON_STRING;

@@ -18,9 +18,11 @@ static void override_row_add(tide_job_builder *b, const tide_override *override)
         TIDE_SET_COUNT, tide_format(b->arena, "overrides.%s", override->path), override->text, override->origin};
 }
 
-/* Options of a kind that is not played would only be noise. */
+/* Options of a mode or a kind that is not played would only be noise. */
 static bool is_option_read(const tide_job_builder *b, tide_setting_id id) {
     const char *kind = tide_argument_text(&b->arguments, TIDE_SET_parallel_kind);
+    if (b->job->mode == TIDE_mode_serve) return tide_setting_serves(id);
+    if (tide_setting_is_of_server(id)) return false;
     return id <= TIDE_SET_parallel_kind || tide_setting_is_of(&tide_settings[id], kind);
 }
 
@@ -48,6 +50,7 @@ tide_job *tide_job_build(tide_arena *arena, const tide_text *words, uint32_t wor
     tide_job_builder b = {.arena = arena, .diags = diags, .job = TIDE_NEW(arena, tide_job, 1)};
     uint32_t errors = diags->error_count;
     tide_arguments_init(&b.arguments, arena, diags);
+    tide_argument_read_mode(&b.arguments, words, word_count);
     tide_files_read(&b.inputs, &b.arguments, files, file_count);
     b.files_failed = diags->error_count != errors;
     if (word_count > WORD_LIMIT) {

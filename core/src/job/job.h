@@ -174,6 +174,9 @@ const char *tide_job_config_place(tide_arena *arena, const tide_job *job, const 
 bool tide_job_arguments_of_case(tide_arena *arena, const tide_json *of_case, tide_text **words, uint32_t *count,
                                 const char **reason);
 
+/* A recorded start of an engine as words of mode=serve, but for its card. */
+void tide_job_arguments_of_start(tide_arena *arena, const tide_json *of_case, tide_text **words, uint32_t *count);
+
 /* The configurations that a case brings ("config", "preprocessor": objects), as files after those that there are. */
 void tide_job_add_files_of_case(tide_arena *arena, const tide_json *of_case, tide_file **files, uint32_t *count);
 

@@ -272,6 +272,7 @@ uint32_t tide_link_join(tide_arena *arena, const tide_link *link, const tide_tex
 /* ---- writing ---- */
 
 static const char *default_of(tide_arena *arena, const tide_job *job, tide_setting_id id) {
+    if (id == TIDE_SET_dtype && job->mode == TIDE_mode_serve) return "auto";
     return id == TIDE_SET_capability ? tide_format(arena, "%d", job->gpu.capability) : tide_setting_default(id);
 }
 

@@ -137,6 +137,7 @@ static void read_quantization(tide_job_builder *b) {
     const tide_json *from = tide_json_at(b->inputs.config, "quantization_config");
     bool is_training = tide_argument_is(&b->arguments, TIDE_SET_mode, "train"),
          adapts = b->arguments.is_given[TIDE_SET_adapter] || b->arguments.method;
+    if (b->arguments.serves) return; /* the engine reads it */
     if (!from || from->kind == TIDE_JSON_NULL || b->arguments.is_given[TIDE_SET_quant]) return;
     tide_arguments with_quant = b->arguments;
     bool is_known = tide_quantization_read(&with_quant, from);

@@ -130,15 +130,39 @@ static tide_setting_id find_of_adapter(tide_text key) {
     return TIDE_SET_COUNT;
 }
 
-tide_setting_id tide_setting_find(tide_text name) {
+bool tide_setting_is_of_server(tide_setting_id id) {
+    return id >= TIDE_SET_engine && id <= TIDE_SET_worker_rank;
+}
+
+bool tide_setting_serves(tide_setting_id id) {
+    static const tide_setting_id others[] = {TIDE_SET_model,   TIDE_SET_gpu,        TIDE_SET_mode,      TIDE_SET_dtype,
+                                             TIDE_SET_gpu_gib, TIDE_SET_capability, TIDE_SET_overrides, TIDE_SET_title};
+    for (size_t i = 0; i < TIDE_COUNT_OF(others); i++)
+        if (others[i] == id) return true;
+    return tide_setting_is_of_server(id);
+}
+
+static tide_setting_id find_alias(tide_text name, bool of_server) {
+    for (unsigned id = 0; id < TIDE_SET_COUNT; id++)
+        if (tide_setting_is_of_server((tide_setting_id)id) == of_server && is_alias(&tide_settings[id], name))
+            return (tide_setting_id)id;
+    return TIDE_SET_COUNT;
+}
+
+tide_setting_id tide_setting_find_for(tide_text name, bool serves) {
     for (unsigned id = 0; id < TIDE_SET_COUNT; id++)
         if (tide_text_is(name, tide_settings[id].name)) return (tide_setting_id)id;
-    for (unsigned id = 0; id < TIDE_SET_COUNT; id++)
-        if (is_alias(&tide_settings[id], name)) return (tide_setting_id)id;
+    tide_setting_id id = find_alias(name, serves);
+    if (id == TIDE_SET_COUNT) id = find_alias(name, !serves);
+    if (id < TIDE_SET_COUNT) return id;
     tide_text key = name, first;
     tide_piece_next(&key, '.', &first);
     if (key.at && (tide_text_is(first, "adapter") || tide_setting_method(name).length)) return find_of_adapter(key);
     return TIDE_SET_COUNT;
+}
+
+tide_setting_id tide_setting_find(tide_text name) {
+    return tide_setting_find_for(name, false);
 }
 
 tide_setting_id tide_setting_needs(const tide_setting *setting, tide_text *choices, bool *is_excluded) {
@@ -170,9 +194,10 @@ bool tide_setting_is_object(tide_text name) {
 }
 
 const char *tide_setting_nearest(tide_arena *arena, tide_text name) {
-    enum { NAMES_LIMIT = 256 };
+    enum { NAMES_LIMIT = 512 };
     const char *names[NAMES_LIMIT];
     uint32_t count = 0;
+    _Static_assert((int)TIDE_SET_COUNT < (int)NAMES_LIMIT, "all settings are among the names");
     for (unsigned id = 0; id < TIDE_SET_COUNT; id++) names[count++] = tide_settings[id].name;
     for (unsigned id = 0; id < TIDE_SET_COUNT; id++) {
         tide_text rest = tide_text_of(tide_settings[id].aliases), alias;

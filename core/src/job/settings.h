@@ -40,6 +40,15 @@ extern const char *const tide_setting_help[TIDE_SET_COUNT];
 /* The number of the setting of this name or alias; TIDE_SET_COUNT if there is none. METHOD.KEY is adapter.KEY. */
 tide_setting_id tide_setting_find(tide_text name);
 
+/* The same; an alias that several settings have is that of a server's where it serves: tp, gpus, rank. */
+tide_setting_id tide_setting_find_for(tide_text name, bool serves);
+
+/* Whether it is of an inference server alone: a row of settings/serve.def. */
+bool tide_setting_is_of_server(tide_setting_id id);
+
+/* Whether an inference server reads it. */
+bool tide_setting_serves(tide_setting_id id);
+
 /* The text of the default; "": it is not set. */
 const char *tide_setting_default(tide_setting_id id);
 

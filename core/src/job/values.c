@@ -32,6 +32,8 @@ static const char *value_int(const value_reader *r) {
     const char *rule = tide_format(r->arena, "must be a whole number from %" PRId64 " to %" PRId64, s->least, s->most);
     int64_t value;
     if (!s->default_value && value_is_unset(r)) return "";
+    tide_text synonym = tide_setting_choice_of(s, r->given);
+    if (synonym.length) return tide_text_copy(r->arena, synonym);
     if (!tide_text_to_i64(&value, r->given)) {
         bool is_digits = r->given.length > 0;
         for (size_t i = 0; i < r->given.length; i++)

@@ -17,7 +17,11 @@ static const struct {
      {"checkpointing=full"},
      "gradient checkpointing",
      "a second forward pass in backward, about a third more time"},
-    {"", "", {"attention=sdpa", "sdpa_backend=flash"}, "FlashAttention", "16-bit tensors and the masks that it knows"},
+    {"train|infer",
+     "",
+     {"attention=sdpa", "sdpa_backend=flash"},
+     "FlashAttention",
+     "16-bit tensors and the masks that it knows"},
     {"train",
      "",
      {"loss=liger"},
@@ -48,7 +52,18 @@ static const struct {
      "4-bit weights of bitsandbytes",
      "weights are rounded to 4 bits; each product dequantises its own"},
     {"infer", "", {"quant=int8"}, "8-bit weights of bitsandbytes", "weights are rounded to 8 bits; slower steps"},
-    {"", "", {"allocator=expandable_segments:True"}, "expandable segments", "an environment variable; fewer fragments"},
+    {"train|infer",
+     "",
+     {"allocator=expandable_segments:True"},
+     "expandable segments",
+     "an environment variable; fewer fragments"},
+    {"serve", "", {"kv_cache_dtype=fp8"}, "cache in fp8", "keys and values are rounded to 8 bits"},
+    {"serve", "", {"gpu_memory_utilization=0.95"}, "more of the card", "less is left for anything beside the engine"},
+    {"serve", "", {"max_num_seqs=64"}, "fewer requests in a batch", "the rest waits"},
+    {"serve", "", {"max_num_batched_tokens=2048"}, "fewer tokens in a batch", "long prompts take more steps"},
+    {"serve", "", {"enforce_eager=true"}, "no CUDA graphs", "slower steps"},
+    {"serve", "", {"tensor_parallel_size=2"}, "layers cut over 2 cards", "two cards"},
+    {"serve", "", {"tensor_parallel_size=4"}, "layers cut over 4 cards", "four cards"},
     {"train",
      "none",
      {"parallel.kind=zero2", "parallel.dp=8"},
@@ -125,6 +140,7 @@ typedef struct adviser {
 
 static int by_need(const void *a, const void *b) {
     const tried *x = a, *y = b;
+    if (x->verdict.tokens != y->verdict.tokens) return x->verdict.tokens > y->verdict.tokens ? -1 : 1;
     if (x->verdict.need != y->verdict.need) return x->verdict.need < y->verdict.need ? -1 : 1;
     return strcmp(x->title, y->title);
 }
@@ -204,7 +220,8 @@ bool tide_write_advice(tide_writer *w, const tide_query *q, tide_diagnostics *di
     tide_write_close(w, '}');
     tide_write_open_at(w, "changes", '[');
     for (uint32_t i = 0; i < a->count; i++)
-        if (a->list[i].verdict.need != a->now.need) write_change(w, &a->now, &a->list[i]);
+        if (a->list[i].verdict.need != a->now.need || a->list[i].verdict.tokens != a->now.tokens)
+            write_change(w, &a->now, &a->list[i]);
     tide_write_close(w, ']');
     return true;
 }

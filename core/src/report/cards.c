@@ -4,18 +4,19 @@
 #include "lang/lang.h"
 #include "report/queries.h"
 
-enum { MOST_CARDS = 1024 };
+enum { MOST_CARDS = 1024, MOST_TENSOR_PARALLEL = 16 };
 
-static void write_card(tide_writer *w, const tide_query *q, const tide_json *card, bool is_parallel) {
+/* How the number of cards is said; NULL: it is one card. */
+static void write_card(tide_writer *w, const tide_query *q, const tide_json *card, const char *ranks, int64_t cards,
+                       int64_t most) {
     const tide_json *name = tide_json_at(card, "name"), *title = tide_json_at(card, "title");
     if (!name || !title || name->kind != TIDE_JSON_STRING || title->kind != TIDE_JSON_STRING) return;
     const char *more[2] = {tide_format(q->arena, "gpu=%s", name->text.at), NULL};
-    int64_t cards = is_parallel ? 2 : 1;
     tide_what_if v;
     for (;; cards *= 2) {
-        if (is_parallel) more[1] = tide_format(q->arena, "parallel.dp=%lld", (long long)cards);
-        v = tide_what_if_play(q, more, is_parallel ? 2 : 1);
-        if (!is_parallel || v.status != TIDE_OK || v.fits || cards >= MOST_CARDS) break;
+        if (ranks) more[1] = tide_format(q->arena, "%s=%lld", ranks, (long long)cards);
+        v = tide_what_if_play(q, more, ranks ? 2 : 1);
+        if (!ranks || v.status != TIDE_OK || v.fits || cards >= most) break;
     }
     tide_write_open(w, '{');
     tide_write_string_at(w, "name", name->text.at);
@@ -33,12 +34,14 @@ bool tide_write_cards(tide_writer *w, const tide_query *q, tide_diagnostics *dia
     if (!tide_what_if_now(&now, q, diags)) return false;
     const char *kind = tide_what_if_setting(&now, "parallel.kind");
     bool is_parallel = *kind && strcmp(kind, "none") != 0;
+    const char *ranks = now.serves ? "tensor_parallel_size" : is_parallel ? "parallel.dp" : NULL;
+    int64_t first = is_parallel ? 2 : 1, most = now.serves ? MOST_TENSOR_PARALLEL : MOST_CARDS;
     const tide_json *table =
         tide_json_parse(q->arena, (tide_text){tide_gpu_source.text, tide_gpu_source.length}, "/gpus", diags);
     const tide_json *cards = tide_json_at(table, "gpus");
     tide_write_open_at(w, "cards", '[');
     for (const tide_json *card = cards ? cards->first : NULL; card; card = card->next)
-        write_card(w, q, card, is_parallel);
+        write_card(w, q, card, ranks, first, most);
     tide_write_close(w, ']');
     return true;
 }

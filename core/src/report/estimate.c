@@ -8,6 +8,7 @@
 #include "report/job_inputs.h"
 #include "report/members.h"
 #include "report/model_parts.h"
+#include "report/serving.h"
 #include "report/tensors.h"
 #include "report/timeline_columns.h"
 #include "report/verdict.h"
@@ -20,19 +21,22 @@ bool tide_write_measure(tide_writer *w, tide_run *run, const tide_job *job) {
     if (!tide_job_report_open(&r, w, run, job) || !tide_job_report_on_card(&r)) return false;
     tide_write_peak(&r, false);
     tide_write_verdict(&r, false);
+    if (run->serving) tide_write_serving_brief(w, run->serving);
     return true;
 }
 
 bool tide_write_cell(tide_writer *w, tide_run *run, const tide_job *job) {
     tide_job_report r;
     if (!tide_job_report_open(&r, w, run, job)) return false;
-    bool is_too_much = job->device_bytes && r.replay.requested_peak > job->device_bytes; /* however it is laid out */
+    bool is_too_much =
+        !run->serving && job->device_bytes && r.replay.requested_peak > job->device_bytes; /* however it is laid out */
     if (is_too_much)
         r.on_card.is_oom = true;
     else if (!tide_job_report_on_card(&r))
         return false;
     tide_write_peak(&r, true);
     tide_write_verdict(&r, true);
+    if (run->serving) tide_write_serving_brief(w, run->serving);
     return true;
 }
 
@@ -94,7 +98,8 @@ bool tide_write_estimate(tide_writer *w, tide_run *run, const tide_job *job, tid
     tide_write_model(&r);
     tide_write_gpu(w, job);
     tide_write_verdict(&r, false);
-    if (with_options && !tide_write_card_options(&r)) return false;
+    if (run->serving) tide_write_serving(w, run->serving, job, w->arena);
+    if (with_options && !run->serving && !tide_write_card_options(&r)) return false;
     tide_write_peak(&r, false);
     write_factors(&r);
     tide_write_outside(&r);

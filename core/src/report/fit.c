@@ -58,12 +58,16 @@ static bool write_largest(tide_writer *w, const tide_query *q, const char *knob,
     if (!now.there)
         return tide_error(diags, TIDE_ERR_FIELD_MISSING, "/settings/gpu", "what it is to fit is not said",
                           "give a card, as in gpu=h100-80, or gpu_gib=...");
-    int64_t start;
-    if (!tide_text_to_i64(&start, tide_text_of(tide_what_if_setting(&now, knob))) || start < 1)
+    int64_t start = 1;
+    const char *given = tide_what_if_setting(&now, knob);
+    bool is_open = now.serves && !*given; /* the engine's own: it is looked for from below */
+    if (!is_open && (!tide_text_to_i64(&start, tide_text_of(given)) || start < 1))
         return tide_error(diags, TIDE_ERR_FIELD_TYPE, tide_format(q->arena, "/settings/%s", knob),
                           "is no whole number that could grow", "try batch, seq, images or grad_accum");
+    if (is_open) now = try_value(&s, start);
     find_largest(&s, start, now);
     tide_write_open(w, '{');
+    if (now.serves) tide_write_bool_at(w, "serves", true);
     tide_write_string_at(w, "with", other ? other : "");
     tide_write_int_at(w, "largest", s.largest);
     if (s.largest) {

@@ -46,7 +46,7 @@ bool tide_job_report_open(tide_job_report *r, tide_writer *w, tide_run *run, con
 bool tide_job_report_on_card(tide_job_report *r) {
     const tide_job *job = r->job;
     r->on_card = r->replay;
-    if (!job->device_bytes ||
+    if (r->run->serving || !job->device_bytes ||
         (tide_job_device_bytes(job, &r->replay) <= job->device_bytes && !job->memory_fraction_ppm))
         return true;
     tide_replay_config config = tide_job_config_on_card(job);

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "report/allocations.h"
+#include "report/serving.h"
 
 static const char *title_of(const tide_run *run, const char *part) {
     const tide_json *titles = tide_description_at(run->model.scopes[0].description, "titles");
@@ -61,7 +62,9 @@ void tide_write_model(tide_job_report *r) {
     tide_write_open_at(w, "model", '{');
     tide_write_string_at(w, "name", job->model);
     if (job->model_title) tide_write_string_at(w, "title", job->model_title);
-    tide_write_string_at(w, "architecture", r->run->model.scopes[0].description->name.at);
+    tide_write_string_at(w, "architecture",
+                         r->run->serving ? tide_text_copy(w->arena, r->run->serving->run->architecture)
+                                         : r->run->model.scopes[0].description->name.at);
     if (job->model_source) tide_write_string_at(w, "source", job->model_source);
     tide_write_open_at(w, "parameters", '{');
     tide_write_int_at(w, "total", r->run->parameters);

@@ -6,6 +6,7 @@
 
 #include "report/job_events.h"
 #include "report/job_report.h"
+#include "report/serving.h"
 
 typedef struct rank_need {
     uint64_t reserved, allocated;
@@ -39,13 +40,15 @@ static bool play_rank(tide_run *run, tide_job *job, int64_t rank, tide_arena *ar
 
 tide_run *tide_run_what_if(tide_description_cache *shelf, tide_job *job, tide_arena *arena, tide_arena *scratch,
                            tide_diagnostics *diags) {
-    if (shelf && job->parallel_kind == TIDE_parallel_kind_none) return tide_run_next(shelf, job, arena, diags);
+    if (shelf && job->mode != TIDE_mode_serve && job->parallel_kind == TIDE_parallel_kind_none)
+        return tide_run_next(shelf, job, arena, diags);
     tide_run *run = TIDE_NEW(arena, tide_run, 1);
     run->shelf = shelf;
     return tide_run_ranks(run, job, arena, scratch, diags) ? run : NULL;
 }
 
 bool tide_run_ranks(tide_run *run, tide_job *job, tide_arena *arena, tide_arena *scratch, tide_diagnostics *diags) {
+    if (job->mode == TIDE_mode_serve) return tide_run_serving(run, job, arena, diags);
     bool is_free = !tide_job_sets(job, TIDE_SET_parallel_rank) && job->parallel_dp > 1;
     if (!tide_run_job(run, job, arena, diags)) return false;
     if (!is_free) return true;

@@ -4,6 +4,7 @@
 #include "base/units.h"
 #include "report/allocator_options.h"
 #include "report/members.h"
+#include "report/serving.h"
 
 void tide_write_steps(tide_writer *w, const tide_replay *r) {
     tide_write_open_at(w, "steps", '[');
@@ -93,8 +94,26 @@ static const char *sentence_of(const tide_job_report *r, uint64_t device) {
                        need, total, (unsigned long long)r->on_card.retries, ranged(arena, r->run, device));
 }
 
+/* Of an inference server: it takes what it may, so that what it holds says little. */
+static void write_server_verdict(tide_job_report *r, bool is_brief) {
+    tide_writer *w = r->w;
+    const tide_serving *serving = r->run->serving;
+    uint64_t held = tide_serving_bytes(serving), there = serving->device.total_bytes;
+    tide_write_open_at(w, "verdict", '{');
+    tide_write_bool_at(w, "fits", tide_serving_fits(serving));
+    tide_write_bytes_at(w, "device_bytes", held);
+    tide_write_bytes_at(w, "gpu_bytes", there);
+    tide_write_int_at(w, "margin_bytes", (int64_t)there - (int64_t)held);
+    if (!is_brief) tide_write_string_at(w, "sentence", tide_serving_sentence(serving, w->arena));
+    tide_write_close(w, '}');
+}
+
 void tide_write_verdict(tide_job_report *r, bool is_brief) {
     tide_writer *w = r->w;
+    if (r->run->serving) {
+        write_server_verdict(r, is_brief);
+        return;
+    }
     const tide_job *job = r->job;
     uint64_t device = tide_job_device_bytes(job, &r->replay);
     bool has_card = job->device_bytes > 0, fits = !r->on_card.is_oom;

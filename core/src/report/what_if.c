@@ -8,6 +8,7 @@
 #include "report/job_events.h"
 #include "report/members.h"
 #include "report/ranks.h"
+#include "report/serving.h"
 
 static void keep_rows(tide_what_if *v, tide_arena *arena, const tide_job *job) {
     v->rows = TIDE_NEW(arena, tide_setting_row, job->row_count + 1);
@@ -35,8 +36,12 @@ static bool play_query(tide_what_if *v, const tide_query *q, tide_arena *arena, 
     }
     tide_job_report r;
     if (!tide_job_report_open(&r, NULL, run, job) || !tide_job_report_on_card(&r)) return false;
-    v->fits = !r.on_card.is_oom;
-    v->need = tide_job_device_bytes(job, &r.replay);
+    const tide_serving *serving = run->serving;
+    v->fits = serving ? tide_serving_fits(serving) : !r.on_card.is_oom;
+    v->need = serving ? tide_serving_bytes(serving) : tide_job_device_bytes(job, &r.replay);
+    v->serves = serving != NULL;
+    v->requests = serving ? tide_serving_requests(serving) : 0;
+    v->tokens = serving ? serving->run->figures.capacity_tokens : 0;
     v->there = job->device_bytes;
     v->allocated = r.replay.allocated_peak;
     v->reserved = r.replay.reserved_peak;
@@ -104,4 +109,8 @@ void tide_write_what_if(tide_writer *w, const tide_what_if *v) {
     if (v->there) tide_write_bytes_at(w, "gpu_bytes", v->there);
     tide_write_bytes_at(w, "allocated_peak", v->allocated);
     tide_write_bytes_at(w, "reserved_peak", v->reserved);
+    if (v->serves) {
+        tide_write_int_at(w, "requests", v->requests);
+        tide_write_int_at(w, "tokens", v->tokens);
+    }
 }

@@ -22,6 +22,8 @@ typedef struct tide_what_if {
     uint64_t need;       /* reserved, and what is outside of the allocator */
     uint64_t there;      /* of the card; 0: without limit */
     uint64_t allocated, reserved;
+    bool serves;                         /* an inference server: */
+    int64_t requests, tokens;            /* that fit at once; of its cache */
     uint64_t factors[TIDE_FACTOR_COUNT]; /* at the peak */
     tide_part_bytes *parts;              /* the same by part of the model */
     uint32_t part_count;

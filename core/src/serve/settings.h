@@ -1,24 +1,15 @@
-/* Settings of an engine: words like "tensor_parallel_size=2", and keys of a recorded case. */
+/* An engine's settings and its card, from the job that serves. */
 #ifndef TIDE_SERVE_SETTINGS_H
 #define TIDE_SERVE_SETTINGS_H
 
-#include "base/json_write.h"
+#include "job/job.h"
 #include "serve/serve.h"
 
-typedef struct tide_serve_words {
-    tide_arena *arena;
-    tide_diagnostics *diags;
-    tide_serve_settings *settings; /* filled */
-    int64_t input_len, output_len; /* tokens of a request; 0: not given */
-    int64_t target;                /* max_concurrency: requests that are to fit at once; 0: not given */
-    int64_t context_mib;           /* in use on the card before the engine starts */
-} tide_serve_words;
+/* False after an error: a value that is to be JSON is none. */
+bool tide_serve_settings_of(tide_serve_settings *settings, const tide_job *job, tide_arena *arena,
+                            tide_diagnostics *diags);
 
-/* *is_taken: it is a setting of the engine. False after an error. */
-bool tide_serve_read_word(tide_serve_words *w, tide_text word, bool *is_taken);
-/* The same for a key of a recorded case. */
-bool tide_serve_read_case(tide_serve_words *w, const tide_json *key, bool *is_taken);
-/* An array of names and what they mean. */
-void tide_serve_describe(tide_writer *writer);
+/* The card as the driver calls it: the engine's defaults look for names in it. */
+tide_serve_device tide_serve_device_of(const tide_job *job, tide_arena *arena);
 
 #endif

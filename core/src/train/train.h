@@ -41,6 +41,7 @@ typedef struct tide_run {
         *stand_in_of;         /* the last configuration that the nearest family was played for: figures are a range */
     int64_t stand_in_percent; /* how far, either way */
     uint32_t repeated;        /* micro-batches that were taken from others */
+    struct tide_serving *serving; /* of a server's start (report/serving.h); NULL: of a training or inference job */
 } tide_run;
 
 /* Plays a job into run->machine.timeline. *run is zero, but for plays_all and shelf. False after an error, which is

@@ -9,7 +9,7 @@ import { Files } from './Files.jsx';
 import { noModels, wantModels } from '../catalogue.js';
 import { closeRecording, isRecording, openRecording, recording } from '../recordings.js';
 import { chooseModel, openFiles, past, reset, setWord, setWords, undo } from '../changes.js';
-import { describe, editing, errorAt, files, linked, models, moreOpen, notices, report, settingsOpen, unit, valueOf, wordOf } from '../state.js';
+import { describe, editing, errorAt, files, isOfOtherMode, linked, models, moreOpen, notices, report, settingsOpen, unit, valueOf, wordOf } from '../state.js';
 import { Field } from './Field.jsx';
 import { Looks } from './Header.jsx';
 import { Icon } from './marks.jsx';
@@ -27,11 +27,11 @@ const MAIN = [
 ];
 /* Settings that mean nothing until another one is set. */
 const NEEDS = [[/^adapter\./, 'adapter'], [/^(quant\.|kbit_)/, 'quant'], [/^parallel\.(?!kind)/, 'parallel.kind']];
-export const isIdle = (/** @type {string} */ name) => NEEDS.some(([names, other]) => /** @type {RegExp} */ (names).test(name)
+export const isIdle = (/** @type {string} */ name) => isOfOtherMode(name) || NEEDS.some(([names, other]) => /** @type {RegExp} */ (names).test(name)
   && valueOf(/** @type {string} */ (other)) === 'none') && wordOf(name) === undefined;
 const OF_IMAGES = ['images', 'image_size'];
 const GROUPS = { batch: 'Data', memory: 'Memory', training: 'Training', precision: 'Precision', attention: 'Attention', advanced: 'Advanced',
-  model: 'Recipe', adapter: 'Adapters and quantised weights', parallel: 'Several GPUs' };
+  model: 'Recipe', adapter: 'Adapters and quantised weights', serving: 'Serving', parallel: 'Several GPUs' };
 /* Shown by fields of their own. */
 const APART = ['model', 'gpu', 'freeze', 'overrides'];
 

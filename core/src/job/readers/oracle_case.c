@@ -142,6 +142,33 @@ bool tide_job_arguments_of_case(tide_arena *arena, const tide_json *of_case, tid
     return true;
 }
 
+/* Keys of a recorded start that are not the engine's: the card is told apart. */
+static bool is_of_recorder(const tide_json *entry) {
+    static const char *const names[] = {"id",  "gpu", "gpu_gib", "gpu_bytes", "sms",
+                                        "top", "env", "config",  "warm_up",   "preprocessor"};
+    return is_one_of(entry->key, names, TIDE_COUNT_OF(names)) || entry->kind == TIDE_JSON_NULL;
+}
+
+void tide_job_arguments_of_start(tide_arena *arena, const tide_json *of_case, tide_text **words, uint32_t *count) {
+    case_reader r = {.arena = arena};
+    case_word(&r, "mode", "serve");
+    case_word(&r, "gpu_gib", "1"); /* in whose place the recorded card is taken */
+    for (const tide_json *entry = of_case->first; entry; entry = entry->next) {
+        const char *name = tide_shown(arena, entry->key), *text = tide_argument_value(arena, entry);
+        if (is_of_recorder(entry)) continue;
+        if (tide_text_is(entry->key, "note")) {
+            if (text && strstr(text, "first")) case_word(&r, "first_start", "true");
+        } else if (tide_text_is(entry->key, "overrides")) {
+            for (const tide_json *value = entry->first; value; value = value->next)
+                case_word(&r, tide_format(arena, "overrides.%s", value->key.at), tide_argument_json_text(arena, value));
+        } else {
+            case_word(&r, name, text ? text : tide_argument_json_text(arena, entry));
+        }
+    }
+    *words = r.words;
+    *count = r.count;
+}
+
 void tide_job_add_files_of_case(tide_arena *arena, const tide_json *of_case, tide_file **files, uint32_t *count) {
     static const char *const keys[] = {"config", "preprocessor"}, *const names[] = {"config.json",
                                                                                     "preprocessor_config.json"};

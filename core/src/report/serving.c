@@ -1,9 +1,9 @@
-/* The answer to `serve`: what the engine prints, how many requests fit, what the card holds, and what changes buy. */
-#include "serve/answer.h"
+/* A server's start: what the engine prints, how many requests fit, what the card holds, and what changes buy. */
+#include "report/serving.h"
 
+#include <inttypes.h>
+#include <stddef.h>
 #include <string.h>
-
-#include "report/report.h"
 
 static const char *const kind_names[] = {"full", "sliding", "chunked", "latent", "state", "cross"};
 
@@ -59,11 +59,9 @@ static bool start(tide_serve_run **run, const tide_serve_settings *s, const tide
 static bool start_all(tide_serve_run **run, const tide_serve_settings *s, const tide_serve_device *d, tide_arena *arena,
                       tide_diagnostics *diags) {
     tide_serve_settings of_stage = *s;
-    int64_t tensor = s->tensor_parallel_size ? s->tensor_parallel_size : 1;
-    int64_t stages = s->pipeline_parallel_size ? s->pipeline_parallel_size : 1;
     tide_serve_run *fewest = NULL;
-    for (int64_t stage = 0; stage < stages; stage++) {
-        of_stage.rank = s->rank ? s->rank : stage * tensor;
+    for (int64_t stage = 0; stage < s->pipeline_parallel_size; stage++) {
+        of_stage.rank = s->rank ? s->rank : stage * s->tensor_parallel_size;
         if (!start(run, &of_stage, d, arena, diags)) return false;
         if (!fewest || (*run)->figures.refusal || (*run)->figures.num_blocks < fewest->figures.num_blocks)
             fewest = *run;
@@ -71,6 +69,78 @@ static bool start_all(tide_serve_run **run, const tide_serve_settings *s, const 
     }
     *run = fewest;
     return true;
+}
+
+bool tide_run_serving(tide_run *run, const tide_job *job, tide_arena *arena, tide_diagnostics *diags) {
+    tide_serving *serving = TIDE_NEW(arena, tide_serving, 1);
+    serving->device = tide_serve_device_of(job, arena);
+    serving->asked_len = job->input_len + job->output_len;
+    serving->max_concurrency = job->max_concurrency;
+    if (!tide_serve_settings_of(&serving->settings, job, arena, diags) ||
+        !start_all(&serving->run, &serving->settings, &serving->device, arena, diags))
+        return false;
+    run->serving = serving;
+    run->machine = serving->run->machine;
+    run->model = serving->run->model;
+    run->descriptions = serving->run->descriptions;
+    tide_model_list_parameters(&run->model); /* of the model, not of the runner's state */
+    for (uint32_t i = 0; i < run->model.parameter_count; i++)
+        run->parameters += tide_model_count(&run->model, &run->model.parameters[i]);
+    return true;
+}
+
+/* Tokens of the requests that are asked for. */
+static int64_t request_length(const tide_serving *serving) {
+    return serving->asked_len ? serving->asked_len : serving->run->figures.max_model_len;
+}
+
+int64_t tide_serving_requests(const tide_serving *serving) {
+    int64_t length = request_length(serving);
+    return length <= serving->run->figures.max_model_len ? requests_of(serving->run, length) : 0;
+}
+
+bool tide_serving_fits(const tide_serving *serving) {
+    if (serving->run->figures.refusal) return false;
+    int64_t least = serving->max_concurrency ? serving->max_concurrency : serving->asked_len ? 1 : 0;
+    return tide_serving_requests(serving) >= least;
+}
+
+uint64_t tide_serving_bytes(const tide_serving *serving) {
+    const tide_serve_figures *f = &serving->run->figures;
+    uint64_t cache = f->refusal ? 0 : (uint64_t)(f->num_blocks * f->block_bytes);
+    return serving->device.used_bytes + f->consumed + f->transient + f->graph_bytes + cache;
+}
+
+/* 131,072 */
+static const char *count_text(tide_arena *arena, int64_t n) {
+    const char *text = tide_format(arena, "%" PRId64, n % 1000);
+    for (int64_t left = n; left >= 1000;) {
+        text = tide_format(arena, "%03d%s", (int)(left % 1000), strchr(text, ',') ? strchr(text, ',') : "");
+        left /= 1000;
+        text = tide_format(arena, "%" PRId64 ",%s", left % 1000, text);
+    }
+    return text;
+}
+
+const char *tide_serving_sentence(const tide_serving *serving, tide_arena *arena) {
+    const tide_serve_figures *f = &serving->run->figures;
+    int64_t percent =
+        f->blocks_per_request ? (f->num_blocks * 100 + f->blocks_per_request / 2) / f->blocks_per_request : 0;
+    if (f->refusal) return tide_format(arena, "The engine refuses: %s", f->refusal);
+    const char *cache = tide_format(arena,
+                                    "GPU KV cache size: %s tokens, Maximum concurrency for %s tokens per request: "
+                                    "%" PRId64 ".%02" PRId64 "x",
+                                    count_text(arena, f->capacity_tokens), count_text(arena, f->max_model_len),
+                                    percent / 100, percent % 100);
+    if (!serving->asked_len && !serving->max_concurrency) return cache;
+    return tide_format(
+        arena, "%s requests of %s tokens fit at once%s. %s", count_text(arena, tide_serving_requests(serving)),
+        count_text(arena, request_length(serving)),
+        !serving->max_concurrency ? ""
+        : tide_serving_fits(serving)
+            ? tide_format(arena, ", %s are asked for", count_text(arena, serving->max_concurrency))
+            : tide_format(arena, ": not the %s that are asked for", count_text(arena, serving->max_concurrency)),
+        cache);
 }
 
 static void write_groups(tide_writer *w, const tide_serve_run *run) {
@@ -92,8 +162,7 @@ static void write_groups(tide_writer *w, const tide_serve_run *run) {
 
 static void write_settings(tide_writer *w, const tide_serve_run *run) {
     const tide_serve_settings *s = &run->settings;
-    tide_write_key(w, "settings");
-    tide_write_open(w, '{');
+    tide_write_open_at(w, "engine_args", '{');
     tide_write_string_at(w, "dtype", run->figures.dtype);
     tide_write_int_at(w, "max_model_len", run->figures.max_model_len);
     tide_write_int_at(w, "max_num_seqs", run->figures.max_num_seqs);
@@ -107,8 +176,9 @@ static void write_settings(tide_writer *w, const tide_serve_run *run) {
 }
 
 /* What requests of the asked lengths come to; without lengths, of a ladder of them. */
-static void write_requests(tide_writer *w, const tide_serve_run *run, const tide_serve_words *words) {
-    int64_t ladder[16], count = 0, asked = words->input_len + words->output_len;
+static void write_requests(tide_writer *w, const tide_serving *serving) {
+    const tide_serve_run *run = serving->run;
+    int64_t ladder[16], count = 0, asked = serving->asked_len;
     if (asked) {
         ladder[count++] = asked;
     } else {
@@ -134,18 +204,16 @@ typedef struct lever {
 } lever;
 
 /* Each is played; what changes nothing or is refused is left out. */
-static void write_levers(tide_writer *w, const tide_serve_run *run, const tide_serve_words *words,
-                         const tide_serve_device *device, tide_arena *arena) {
+static void write_levers(tide_writer *w, const tide_serving *serving, tide_arena *arena) {
     static const lever levers[] = {
         {"--max-num-seqs 128", offsetof(tide_serve_settings, max_num_seqs), 128},
         {"--max-num-batched-tokens 2048", offsetof(tide_serve_settings, max_num_batched_tokens), 2048},
         {"--gpu-memory-utilization 0.95", offsetof(tide_serve_settings, utilization_ppm), 950000}};
-    int64_t length = words->input_len + words->output_len;
-    if (!length) length = run->figures.max_model_len;
-    tide_write_key(w, "levers");
-    tide_write_open(w, '[');
+    const tide_serve_run *run = serving->run;
+    int64_t length = request_length(serving);
+    tide_write_open_at(w, "levers", '[');
     for (size_t i = 0; i < 5; i++) {
-        tide_serve_settings changed = *words->settings;
+        tide_serve_settings changed = serving->settings;
         tide_serve_run *other = NULL;
         tide_diagnostics unheard;
         tide_diagnostics_init(&unheard, arena);
@@ -153,10 +221,10 @@ static void write_levers(tide_writer *w, const tide_serve_run *run, const tide_s
         if (i < 3) *(int64_t *)(void *)((char *)&changed + levers[i].offset) = levers[i].value;
         if (i == 3) changed.kv_cache_dtype = "fp8";
         if (i == 4) {
-            changed.tensor_parallel_size = 2 * (changed.tensor_parallel_size ? changed.tensor_parallel_size : 1);
+            changed.tensor_parallel_size *= 2;
             flag = tide_format(arena, "--tensor-parallel-size %lld", (long long)changed.tensor_parallel_size);
         }
-        if (!start_all(&other, &changed, device, arena, &unheard) || other->figures.refusal) continue;
+        if (!start_all(&other, &changed, &serving->device, arena, &unheard) || other->figures.refusal) continue;
         int64_t gained =
             other->figures.num_blocks * other->figures.block_bytes - run->figures.num_blocks * run->figures.block_bytes;
         int64_t fit = requests_of(other, length);
@@ -171,26 +239,33 @@ static void write_levers(tide_writer *w, const tide_serve_run *run, const tide_s
     tide_write_close(w, ']');
 }
 
-bool tide_write_serving(tide_writer *w, const tide_serve_words *words, const tide_serve_device *device,
-                        const tide_job *job, tide_arena *arena, tide_diagnostics *diags) {
-    tide_serve_run *run = NULL;
-    if (!start_all(&run, words->settings, device, arena, diags)) return false;
-    const tide_serve_figures *f = &run->figures;
+void tide_write_serving_brief(tide_writer *w, const tide_serving *serving) {
+    const tide_serve_figures *f = &serving->run->figures;
+    tide_write_open_at(w, "serving", '{');
+    tide_write_int_at(w, "tokens", f->capacity_tokens);
+    tide_write_int_at(w, "blocks", f->num_blocks);
+    tide_write_int_at(w, "available", f->available);
+    tide_write_int_at(w, "requests", tide_serving_requests(serving));
+    tide_write_int_at(w, "request_tokens", request_length(serving));
+    if (f->refusal) tide_write_string_at(w, "message", f->refusal);
+    tide_write_close(w, '}');
+}
+
+void tide_write_serving(tide_writer *w, const tide_serving *serving, const tide_job *job, tide_arena *arena) {
+    const tide_serve_run *run = serving->run;
+    const tide_serve_device *device = &serving->device;
+    tide_write_open_at(w, "serving", '{');
     tide_write_string_at(w, "engine", "vLLM 0.32.0 on PyTorch 2.13");
-    tide_write_string_at(w, "model", job->model_title && *job->model_title ? job->model_title : job->model);
-    tide_write_string_at(w, "gpu", job->has_gpu ? job->gpu.title : device->name);
     write_settings(w, run);
     tide_write_serving_figures(w, run);
     write_groups(w, run);
-    write_requests(w, run, words);
-    tide_write_key(w, "card");
-    tide_write_open(w, '{');
+    write_requests(w, serving);
+    tide_write_open_at(w, "card", '{');
     tide_write_int_at(w, "total", (int64_t)device->total_bytes);
     tide_write_int_at(w, "context", (int64_t)device->used_bytes);
     tide_write_int_at(w, "block_tables", tables_of(run));
-    tide_write_int_at(w, "logits_fp32", 4 * f->max_num_seqs * tide_serve_vocabulary(words->settings->config));
+    tide_write_int_at(w, "logits_fp32", 4 * run->figures.max_num_seqs * tide_serve_vocabulary(job->config));
     tide_write_close(w, '}');
-    write_levers(w, run, words, device, arena);
-    tide_write_diagnostics(w, diags, false);
-    return true;
+    write_levers(w, serving, arena);
+    tide_write_close(w, '}');
 }
