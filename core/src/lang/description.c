@@ -35,6 +35,11 @@ static bool check_keys(tide_descriptions *set, const tide_json *json, const char
     return true;
 }
 
+static bool check_content(tide_descriptions *set, const tide_description *d, const char *place) {
+    return d->is_library || tide_json_at(d->json, "modules") || tide_json_at(d->json, "extends") ||
+           tide_description_fails(set, place, "describes nothing: give \"modules\", or what it \"extends\"", NULL);
+}
+
 /* The entries of "modules" or "functions". */
 static tide_entry *list_entries(tide_descriptions *set, const tide_json *object, uint32_t *count) {
     if (!object || object->kind != TIDE_JSON_OBJECT) return NULL;
@@ -145,8 +150,8 @@ static tide_description *load_description(tide_descriptions *set, tide_text name
     d->name = (tide_text){tide_text_copy(set->arena, name), name.length};
     d->json = json;
     d->is_library = tide_text_starts(name, TIDE_TEXT("library/"));
-    if (!check_keys(set, json, place) || !spread_roots(set, json, place) || !load_bases(set, d, place, depth) ||
-        !list_parts(set, d))
+    if (!check_keys(set, json, place) || !check_content(set, d, place) || !spread_roots(set, json, place) ||
+        !load_bases(set, d, place, depth) || !list_parts(set, d))
         return NULL;
     *set->last = d;
     set->last = &d->next;
@@ -205,27 +210,4 @@ const tide_json *tide_description_at(const tide_description *from, const char *k
         if (found) return found;
     }
     return NULL;
-}
-
-static bool is_word_part(char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
-}
-
-static bool holds_word(const tide_json *node, tide_text word) {
-    for (const tide_json *child = node->first; child; child = child->next)
-        if (holds_word(child, word)) return true;
-    if (node->kind != TIDE_JSON_STRING) return false;
-    bool is_quoted = false;
-    for (const char *at = node->text.at; *at; at++) {
-        if (*at == '\'') is_quoted = !is_quoted;
-        if (is_quoted || strncmp(at, word.at, word.length) != 0 || is_word_part(at[word.length])) continue;
-        if (at == node->text.at || !is_word_part(at[-1])) return true;
-    }
-    return false;
-}
-
-bool tide_description_has_word(const tide_description *from, tide_text word) {
-    for (uint32_t i = 0; i < from->order_count; i++)
-        if (holds_word(from->order[i]->json, word)) return true;
-    return false;
 }

@@ -140,5 +140,7 @@ bool tide_size_is_defined(const tide_description *from, tide_text name);
 const tide_json *tide_description_at(const tide_description *from, const char *key);
 /* Whether a name stands in a text of the description or of what it extends, outside of quotes. */
 bool tide_description_has_word(const tide_description *from, tide_text word);
+/* Reports the modules and sizes of a description with "roots" that nothing uses; false if there are any. */
+bool tide_description_all_used(tide_descriptions *set, const tide_description *description);
 
 #endif

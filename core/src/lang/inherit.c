@@ -71,19 +71,22 @@ static void find_anchor(anchor *a, tide_json *block) {
     }
 }
 
-static void collect_statements(const tide_json *block, const char **texts, uint32_t *count, uint32_t limit) {
+/* How the statements of a block begin, as far as `length`. */
+static void collect_beginnings(tide_arena *arena, const tide_json *block, size_t length, const char **texts,
+                               uint32_t *count, uint32_t limit) {
     for (const tide_json *item = block->first; item && *count < limit; item = item->next) {
-        if (item->kind == TIDE_JSON_STRING) texts[(*count)++] = item->text.at;
-        collect_statements(item, texts, count, limit);
+        size_t most = item->text.length < length ? item->text.length : length;
+        if (item->kind == TIDE_JSON_STRING) texts[(*count)++] = tide_text_copy(arena, (tide_text){item->text.at, most});
+        collect_beginnings(arena, item, length, texts, count, limit);
     }
 }
 
-static const char *near_statement(const tide_json *body, tide_text text) {
+static const char *near_statement(tide_arena *arena, const tide_json *body, tide_text text) {
     enum { STATEMENT_COUNT = 256 };
     const char *texts[STATEMENT_COUNT];
     uint32_t count = 0;
-    collect_statements(body, texts, &count, STATEMENT_COUNT);
-    return tide_nearest_beginning(text, texts, count);
+    collect_beginnings(arena, body, text.length, texts, &count, STATEMENT_COUNT);
+    return tide_nearest(text, texts, count);
 }
 
 /* One entry of a patch. */
@@ -98,7 +101,7 @@ static bool patch_statement(tide_descriptions *set, tide_json *body, const tide_
     anchor a = {.text = {change->key.at + skip, change->key.length - skip}};
     if (a.text.length) find_anchor(&a, body);
     if (a.found != 1) {
-        const char *near = a.found ? NULL : near_statement(body, a.text);
+        const char *near = a.found ? NULL : near_statement(set->arena, body, a.text);
         return tide_description_fails(set, place,
                                       tide_format(set->arena, "%s of the inherited function begins with '%.*s'",
                                                   a.found ? "more than one statement" : "no statement",

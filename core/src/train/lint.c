@@ -151,6 +151,9 @@ void tide_write_lint(tide_writer *w, tide_arena *arena, tide_text text) {
         tide_description *d = tide_run_description(run, job, arena, &diags);
         errors += write_found(w, &l, &diags, from, root);
         if (d) errors += lint_functions(w, &l, run, &diags, d);
+        from = diags.count;
+        if (d) tide_description_all_used(&run->descriptions, d);
+        errors += write_found(w, &l, &diags, from, root);
     }
     tide_write_close(w, ']');
     tide_write_int_at(w, "errors", errors);

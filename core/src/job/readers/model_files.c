@@ -164,9 +164,10 @@ const tide_reader tide_processor_reader = {
 
 /* ---- descriptions and jobs ---- */
 
+/* Not a configuration of timm, which has an "architecture" too. */
 static bool is_description(const tide_json *root) {
-    return tide_json_is(tide_json_at(root, "architecture"), TIDE_JSON_STRING) &&
-           tide_json_is(tide_json_at(root, "modules"), TIDE_JSON_OBJECT);
+    return tide_json_is(tide_json_at(root, "architecture"), TIDE_JSON_STRING) && !tide_json_at(root, "settings") &&
+           (tide_json_at(root, "tidemark") || tide_json_is(tide_json_at(root, "modules"), TIDE_JSON_OBJECT));
 }
 
 static void read_description(tide_reading *r, tide_json *root) {
