@@ -16,7 +16,8 @@ static void budget_show(const cJSON *answer) {
     budget_row(&table, "requested: the card times gpu_memory_utilization", cli_int_at(answer, "requested"));
     budget_row(&table, "weights and what stays after the profile run", -cli_int_at(answer, "consumed"));
     budget_row(&table, "peak of the profile run above that", -cli_int_at(answer, "transient"));
-    if (cli_int_at(answer, "graphs")) budget_row(&table, "CUDA graphs, estimated", -cli_int_at(answer, "graphs"));
+    if (cli_int_at(answer, "graphs"))
+        budget_row(&table, "CUDA graphs, as the engine estimates them", -cli_int_at(answer, "graphs"));
     cli_table_rule(&table);
     budget_row(&table, "available for the cache", cli_int_at(answer, "available"));
     cli_table_print(&table);
@@ -76,13 +77,17 @@ static void levers_show(const cJSON *answer) {
 static void verdict_show(const cJSON *report) {
     const cJSON *answer = cli_at(report, "serving"), *verdict = cli_at(report, "verdict");
     bool fits = cli_true_at(verdict, "fits");
-    cli_number blocks, bytes;
+    cli_number blocks, bytes, most;
     printf("\n  %s", cli_styled(fits ? CLI_GREEN : CLI_RED));
     cli_wrapped(cli_text_at(verdict, "sentence"), 2, 2);
     fputs(cli_styled_end(), stdout);
     if (cli_int_at(answer, "blocks"))
         printf("  %s blocks of %s bytes\n", cli_count(blocks, cli_int_at(answer, "blocks")),
                cli_count(bytes, cli_int_at(answer, "block_bytes")));
+    if (cli_int_at(answer, "blocks_at_least"))
+        printf("  between %s and %s: buffers of compiled code are Inductor's choice\n",
+               cli_count(blocks, cli_int_at(answer, "blocks_at_least")),
+               cli_count(most, cli_int_at(answer, "blocks_at_most")));
 }
 
 static void card_show(const cJSON *answer) {

@@ -56,9 +56,9 @@ typedef struct verify_case {
     int64_t parameters_predicted, parameters_measured; /* in all; those that train, if only they differ */
     bool has_other_parameters;
     bool has_other_outcome;
-    bool is_served; /* a start of a server: predicted[0] and measured[0] are blocks */
+    bool is_served;         /* a start of a server: predicted[0] and measured[0] are blocks */
     char *other_outcome;    /* the predicted one, if it is another */
-    int64_t range_percent;  /* said of a model without a description; 0: it has one */
+    int64_t range_percent;  /* said of a model without a description, and of blocks that are within it; 0: none is */
     uint64_t breakdown_ppm; /* largest error of a category, of the peak */
     char *breakdown_name;   /* which category; NULL: no error */
 } verify_case;

@@ -59,6 +59,9 @@ void verify_compare_serving(verify_results *results, const cJSON *measured, cons
         if (f == VERIFY_SERVING_blocks) {
             c->predicted[0] = predicted;
             c->measured[0] = cli_int(value);
+            int64_t least = cli_int_at(answer, "blocks_at_least"), most = cli_int_at(answer, "blocks_at_most");
+            if (least && cli_int(value) >= least && cli_int(value) <= most)
+                c->range_percent = (100 * (most - least) + most - 1) / most;
         }
     }
 }

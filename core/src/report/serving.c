@@ -20,6 +20,10 @@ void tide_write_serving_figures(tide_writer *w, const tide_serve_run *run) {
     tide_write_int_at(w, "available", f->available);
     tide_write_int_at(w, "block_bytes", f->block_bytes);
     tide_write_int_at(w, "blocks", f->num_blocks);
+    if (f->blocks_at_least != f->blocks_at_most) {
+        tide_write_int_at(w, "blocks_at_least", f->blocks_at_least);
+        tide_write_int_at(w, "blocks_at_most", f->blocks_at_most);
+    }
     tide_write_int_at(w, "blocks_per_request", f->blocks_per_request);
     tide_write_int_at(w, "tokens", f->capacity_tokens);
     /* "Maximum concurrency for M tokens per request", in hundredths */
@@ -30,7 +34,7 @@ void tide_write_serving_figures(tide_writer *w, const tide_serve_run *run) {
 
 /* Requests of `length` tokens that are admitted at once for sure: one block is the null block. */
 static int64_t requests_of(const tide_serve_run *run, int64_t length) {
-    int64_t each = tide_cache_blocks_of(run, length), usable = run->figures.num_blocks - 1;
+    int64_t each = tide_cache_blocks_of(run, length), usable = run->figures.blocks_at_least - 1;
     int64_t fit = each > 0 && usable > 0 ? usable / each : 0;
     if (fit > run->figures.max_num_seqs) fit = run->figures.max_num_seqs;
     return fit * run->settings.data_parallel_size;

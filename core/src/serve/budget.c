@@ -3,7 +3,7 @@
 #include "serve/serve.h"
 
 /* gpu_worker.py, _scoped_allocator_max_split: loading and profiling split no block above 20 MiB. */
-enum { MAX_SPLIT = 20 << 20, SMALL_SEGMENT = 2 << 20 };
+enum { MAX_SPLIT = 20 << 20, SLEEPING_POOL = 1 };
 
 static const char *gib(tide_arena *arena, uint64_t bytes) {
     return bytes >= 1 << 30 ? tide_format(arena, "%.2f GiB", (double)bytes / (1 << 30))
@@ -23,6 +23,27 @@ static const char *oom_text(tide_arena *arena, const tide_caching_oom *oom) {
 static uint64_t requested_bytes(const tide_serve_run *run) {
     uint64_t ppm = (uint64_t)run->settings.utilization_ppm, total = run->device.total_bytes;
     return total / 1000000 * ppm + (total % 1000000 * ppm + 999999) / 1000000;
+}
+
+/* CUDAGraph::capture_begin: the seed and the offset of the generator, of each graph. */
+static void register_graphs(tide_serve_run *run, tide_caching_allocator *a) {
+    uint64_t reserved = tide_caching_reserved(a);
+    int64_t pieces = 1 + run->spec_count, count = 0;
+    for (uint32_t i = 0; i < run->capture_count; i++)
+        count += run->captures[i].kind == TIDE_CAPTURE_PIECEWISE ? pieces : run->captures[i].kind == TIDE_CAPTURE_FULL;
+    for (int64_t i = 0; i < 2 * count; i++) {
+        tide_block block;
+        if (tide_caching_malloc(a, sizeof(int64_t), 0, &block) != TIDE_CACHING_OK) return;
+    }
+    run->figures.graph_bytes += tide_caching_reserved(a) - reserved;
+}
+
+/* device_allocator/cumem.py, use_memory_pool("weights"): weights are in a pool of their own, as on another stream. */
+static void pool_weights(tide_serve_run *run) {
+    const tide_timeline *t = &run->machine.timeline;
+    for (uint32_t i = 0; i < t->allocation_count; i++)
+        if (t->allocations[i].born >= run->load_event && t->allocations[i].born < run->profile_event)
+            t->allocations[i].stream = SLEEPING_POOL;
 }
 
 bool tide_serve_budget(tide_serve_run *run) {
@@ -46,6 +67,7 @@ bool tide_serve_budget(tide_serve_run *run) {
                                  (double)run->settings.utilization_ppm / 1e6, (double)f->requested / (1 << 30));
         return false;
     }
+    if (run->settings.enable_sleep_mode) pool_weights(run);
     if (!tide_player_open(&p, &source, &config, arena) || !tide_player_run(&p, run->load_event)) return false;
     f->before_load = p.figures.allocated;
     tide_caching_set_max_split(p.allocator, MAX_SPLIT);
@@ -54,13 +76,12 @@ bool tide_serve_budget(tide_serve_run *run) {
     if (!tide_player_run(&p, run->profile_event)) return false;
     f->after_load = p.figures.allocated;
     tide_caching_reset_peaks(p.allocator);
-    if (!tide_player_run(&p, source.event_count)) return false;
+    if (!tide_player_run(&p, run->profiled_event)) return false;
     tide_caching_empty_cache(p.allocator);
     uint64_t peak = tide_caching_stat(p.allocator, TIDE_STAT_ALLOCATED_BYTES, TIDE_POOL_ALL).peak;
     f->consumed = tide_caching_reserved(p.allocator);
-    if (run->settings.enable_sleep_mode) f->consumed += SMALL_SEGMENT; /* weights in a pool of their own */
     f->transient = peak - p.figures.allocated;
-    if (f->transient < f->compiling_bytes) f->transient = f->compiling_bytes;
+    register_graphs(run, p.allocator);
     if (p.figures.is_oom) f->refusal = oom_text(arena, &p.figures.oom);
     tide_player_close(&p);
     f->available = run->settings.kv_cache_memory_bytes

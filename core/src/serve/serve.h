@@ -78,16 +78,30 @@ typedef struct tide_serve_figures {
     uint64_t requested;                  /* total * gpu_memory_utilization, rounded up */
     uint64_t consumed, transient;        /* of the profile run: segments kept, and the peak above what is kept */
     uint64_t graph_bytes;                /* estimate of CUDA graph memory */
-    uint64_t compiling_bytes;            /* held at once while code is compiled; 0: it is in the cache */
+    uint64_t uncertain;                  /* what is not played may take or leave as much */
     int64_t available;                   /* "Available KV cache memory" */
     int64_t block_bytes, num_blocks;
-    int64_t blocks_per_request;         /* over all groups */
-    int64_t one_request_bytes, longest; /* that one request of max_model_len needs; tokens that would fit */
-    int64_t capacity_tokens;            /* "GPU KV cache size: ... tokens" */
+    int64_t blocks_at_least, blocks_at_most; /* with `uncertain` */
+    int64_t blocks_per_request;              /* over all groups */
+    int64_t one_request_bytes, longest;      /* that one request of max_model_len needs; tokens that would fit */
+    int64_t capacity_tokens;                 /* "GPU KV cache size: ... tokens" */
     tide_cache_group groups[TIDE_CACHE_GROUP_LIMIT];
     uint32_t group_count;
     const char *refusal; /* the engine's own words; NULL: it starts */
 } tide_serve_figures;
+
+/* How a forward pass of the capture of CUDA graphs runs. */
+typedef enum tide_capture_kind {
+    TIDE_CAPTURE_FIRST_RUN, /* before any graph: what the stream keeps is made */
+    TIDE_CAPTURE_RUN,       /* before a full graph */
+    TIDE_CAPTURE_PIECEWISE, /* in the pool; attention runs outside of it */
+    TIDE_CAPTURE_FULL       /* in the pool */
+} tide_capture_kind;
+
+typedef struct tide_serve_capture {
+    uint32_t from, to; /* events */
+    tide_capture_kind kind;
+} tide_serve_capture;
 
 typedef struct tide_serve_run {
     tide_machine machine;
@@ -99,6 +113,12 @@ typedef struct tide_serve_run {
     tide_cache_spec *specs; /* of the layers of this rank, in order */
     uint32_t spec_count;
     uint32_t load_event, loaded_event, profile_event; /* where loading begins and ends, and where profiling begins */
+    uint32_t profiled_event;                          /* where profiling ends */
+    uint32_t input_root, loaded_root;                 /* the runner's instances */
+    tide_description *runner;
+    tide_serve_capture *captures;
+    uint32_t capture_count;
+    int64_t full_graphs; /* that the engine will capture: one for each size of a batch of single tokens */
     tide_serve_figures figures;
 } tide_serve_run;
 
@@ -117,6 +137,16 @@ bool tide_cache_groups(tide_serve_run *run);
 int64_t tide_cache_blocks_of(const tide_serve_run *run, int64_t length);
 /* The number of blocks, and refusals, from run->figures.available. */
 void tide_cache_blocks(tide_serve_run *run);
+
+/* ---- cuda_graphs.c ---- */
+
+/* A forward pass of so many tokens; is_first: the capture's stream gets what it keeps. */
+typedef void tide_serve_forward(tide_serve_run *run, int64_t tokens, bool is_first);
+
+/* Plays the capture of CUDA graphs on the machine, as far as the engine does it to measure. */
+void tide_serve_capture_graphs(tide_serve_run *run, tide_serve_forward *forward);
+/* figures.graph_bytes, from the events of the capture. False: out of memory. */
+bool tide_serve_graphs(tide_serve_run *run);
 
 /* ---- budget.c ---- */
 

@@ -108,62 +108,6 @@ static int64_t derived_length(const tide_json *config) {
     return least;
 }
 
-/* ---- compiled code and CUDA graphs ---- */
-
-enum { MIB = 1 << 20, FLASH_SPLITS = 32 }; /* flash_attn_max_num_splits_for_cuda_graph */
-
-/* What the allocator takes for a block of a graph's pool: blocks below 10 MiB share segments of 20. */
-static int64_t segment_of(int64_t bytes) {
-    return bytes < 10 * MIB ? 20 * MIB : (bytes + 2 * MIB - 1) / (2 * MIB) * (2 * MIB);
-}
-
-/* config/vllm.py: 1, 2, 4, then steps of 8 below 256 and of 16 up to twice the requests, at most 512. */
-static int64_t graph_sizes(const tide_serve_settings *s, int64_t *largest, int64_t *second) {
-    int64_t limit = 2 * s->max_num_seqs < 512 ? 2 * s->max_num_seqs : 512, count = 0;
-    if (limit > s->max_num_batched_tokens) limit = s->max_num_batched_tokens;
-    *largest = *second = 0;
-    for (int64_t size = 1; size <= limit; size = size < 8 ? 2 * size : size < 256 ? size + 8 : size + 16) {
-        *second = *largest;
-        *largest = size;
-        count++;
-    }
-    return count;
-}
-
-/* v1/worker/gpu/cudagraph_utils.py, profile_cudagraph_memory: what a capture of all piecewise graphs and of the two
- * largest full ones leaves, and at least 1 MiB for each full graph that is not captured. */
-static void graph_memory(tide_serve_run *run) {
-    const tide_serve_settings *s = &run->settings;
-    const tide_json *config = s->config;
-    int64_t largest, second, count = graph_sizes(s, &largest, &second), tp = s->tensor_parallel_size;
-    int64_t width = tide_dtype_bytes(run->model.state.dtype), hidden = NUMBER_OF(config, 0, "hidden_size", "n_embd");
-    int64_t heads = NUMBER_OF(config, 1, "num_attention_heads", "n_head");
-    int64_t row = heads / tp * NUMBER_OF(config, hidden / heads, "head_dim");
-    int64_t inner = NUMBER_OF(config, 4 * hidden, "intermediate_size", "ffn_dim", "n_inner") / tp;
-    int64_t flash = run->device.capability == 90 ? FLASH_SPLITS * 4 * row : 0; /* partial sums of FlashAttention 3 */
-    if (!count) return;
-    run->figures.graph_bytes =
-        (uint64_t)((count - 1) * MIB + flash * (largest + second) + s->max_num_batched_tokens * row * width +
-                   segment_of(largest * 2 * inner * width) + segment_of(largest * inner * width) + 52 * MIB);
-}
-
-/* Compiling in the profile run: the embedding's weight and two activations as example arguments, before cuBLAS has its
- * workspace. */
-static uint64_t compiling_bytes(const tide_serve_run *run) {
-    const tide_serve_settings *s = &run->settings;
-    int64_t width = tide_dtype_bytes(run->model.state.dtype), hidden = NUMBER_OF(s->config, 0, "hidden_size", "n_embd");
-    int64_t rows = (tide_serve_vocabulary(s->config) + 63) / 64 * 64 / s->tensor_parallel_size;
-    int64_t bytes = rows * hidden * width + 2 * s->max_num_batched_tokens * hidden * width +
-                    4 * s->max_num_batched_tokens - 32 * MIB + 29184;
-    return bytes > 0 ? (uint64_t)bytes : 0;
-}
-
-static void add_compiled(tide_serve_run *run) {
-    if (run->settings.enforce_eager) return;
-    run->figures.compiling_bytes = run->settings.first_start ? compiling_bytes(run) : 0;
-    graph_memory(run);
-}
-
 /* ---- settings and their defaults ---- */
 
 /* arg_utils.py, get_batch_defaults: by memory and name of the card. */
@@ -304,12 +248,15 @@ static void set_settings(tide_serve_run *run) {
               (tide_value){.kind = TIDE_VALUE_TEXT, .text = tide_text_of(format ? format : "none")});
     set_int(run, "group_size", 128);
     set_truth(run, "is_compiled", !s->enforce_eager);
+    set_truth(run, "attention_runs", false); /* in the profile run it does not: there is no cache */
     set_truth(run, "speculates_ngrams", s->speculates_ngrams);
     set_truth(run, "enable_expert_parallel", s->enable_expert_parallel);
     set_value(run, "model_dtype", (tide_value){.kind = TIDE_VALUE_DTYPE, .dtype = run->model.state.dtype});
     set_int(run, "pp_size", s->pipeline_parallel_size);
     set_value(run, "workspace", tide_none()); /* v1/worker/workspace.py */
     set_int(run, "workspace_bytes", 0);
+    set_value(run, "capture_workspace", tide_none());
+    set_value(run, "capture_output", tide_none());
     set_value(run, "rope_keys", (tide_value){.kind = TIDE_VALUE_LIST, .list = tide_list_new(m)});
 }
 
@@ -437,6 +384,8 @@ static void profile_run(tide_serve_run *run, tide_description *runner, uint32_t 
                             input->slots[tide_attribute_slot(input->of, TIDE_TEXT("positions"))],
                             loaded->slots[tide_attribute_slot(loaded->of, TIDE_TEXT("intermediate_tensors"))],
                             loaded->slots[tide_attribute_slot(loaded->of, TIDE_TEXT("inputs_embeds"))]};
+    if (s->first_start && !s->enforce_eager)
+        tide_value_release(m, call(run, runner, "generate_and_run_autotune_block", NULL, 0));
     tide_value hidden = tide_model_forward(model, names, values, 4), taken = tide_none();
     m->module = m->statement = 0;
     if (is_last) {
@@ -453,6 +402,28 @@ static void profile_run(tide_serve_run *run, tide_description *runner, uint32_t 
     }
     tide_value_release(m, hidden);
     tide_value_release(m, taken);
+}
+
+/* cudagraph_utils.py, capture: a forward pass on a stream of its own. */
+static void capture_forward(tide_serve_run *run, int64_t tokens, bool is_first) {
+    tide_machine *m = &run->machine;
+    const tide_instance *input = &run->model.instances[run->input_root],
+                        *loaded = &run->model.instances[run->loaded_root];
+    tide_description *runner = run->runner;
+    tide_value made[4] = {input->slots[tide_attribute_slot(input->of, TIDE_TEXT("input_ids"))],
+                          input->slots[tide_attribute_slot(input->of, TIDE_TEXT("positions"))],
+                          loaded->slots[tide_attribute_slot(loaded->of, TIDE_TEXT("intermediate_tensors"))],
+                          tide_of_int(tokens)};
+    if (is_first) call(run, runner, "begin_capture", NULL, 0);
+    tide_value inputs = call(run, runner, "capture_inputs", made, 4);
+    const char *names[3] = {"input_ids", "positions", "intermediate_tensors"};
+    tide_value values[3] = {item(inputs, 0), item(inputs, 1), item(inputs, 2)};
+    if (m->has_failed) return;
+    tide_value hidden = tide_model_forward(&run->model, names, values, 3);
+    m->module = m->statement = 0;
+    if (is_first) call(run, runner, "store_capture_output", &hidden, 1);
+    tide_value_release(m, hidden);
+    tide_value_release(m, inputs);
 }
 
 /* What the engine can do and this description of it cannot: refused, never guessed. */
@@ -503,18 +474,22 @@ bool tide_serve_start(tide_serve_run *run, const tide_serve_settings *settings, 
     if (!is_described(run)) return false;
     if (!settings->enforce_eager)
         tide_report(diags, TIDE_ASSUMPTION, TIDE_OK, "/settings/enforce_eager",
-                    "CUDA graphs and compiled code are estimated, by the rule of dense decoders on FlashAttention",
+                    "buffers of compiled code are Inductor's choice: the number of blocks is within a range",
                     "enforce_eager=true is played to the byte");
     tide_description *runner = tide_description_load(&run->descriptions, TIDE_TEXT("vllm/runner"));
     uint32_t input_root = runner ? build(run, runner, "InputState", run->settings.config) : 0, model_root = 0;
     if (!input_root || !load_model(run, runner, &model_root)) return false;
-    uint32_t loaded_root = run->model.root;
+    run->runner = runner;
+    run->input_root = input_root;
+    run->loaded_root = run->model.root;
     run->profile_event = m->timeline.event_count;
     tide_timeline_empty_cache(&m->timeline);
-    profile_run(run, runner, input_root, loaded_root, model_root);
+    profile_run(run, runner, input_root, run->loaded_root, model_root);
+    run->profiled_event = m->timeline.event_count;
     if (m->has_failed) return false;
     if (!tide_cache_groups(run)) return false;
-    add_compiled(run);
+    if (!settings->enforce_eager) tide_serve_capture_graphs(run, capture_forward);
+    if (m->has_failed || !tide_serve_graphs(run)) return false;
     if (tide_serve_budget(run)) tide_cache_blocks(run);
     return !m->has_failed;
 }

@@ -1,0 +1,111 @@
+/* CUDA graphs: v1/worker/gpu/cudagraph_utils.py, profile_cudagraph_memory. Every piecewise graph and the two largest
+ * full ones are captured; what that leaves in the allocator is measured, and the other full graphs are extrapolated.
+ *
+ * A capture has a private pool, whose segments stay while a graph lives, and a stream of its own, whose cache is
+ * emptied before each graph. Two allocators play them. */
+#include "allocator/caching_allocator.h"
+#include "serve/serve.h"
+
+enum {
+    FULL_SAMPLES = 2,          /* _FULL_GRAPH_PROFILING_SAMPLES */
+    MIN_GRAPH_BYTES = 1 << 20, /* _MIN_PER_GRAPH_BYTES */
+    SIZE_LIMIT = 128,          /* of sizes that are captured */
+    BLACKWELL_SIZES = 1024,    /* max_cudagraph_capture_size of capability 10.x */
+    SIZES = 512,               /* of others */
+    SEGMENT_BYTES = 20 << 20   /* of the allocator, for blocks below 10 MiB */
+};
+
+/* config/vllm.py, _set_cudagraph_sizes: from the smallest to the largest. */
+static uint32_t capture_sizes(const tide_serve_run *run, int64_t *sizes) {
+    const tide_serve_settings *s = &run->settings;
+    int64_t most = run->device.capability / 10 == 10 ? BLACKWELL_SIZES : SIZES, tokens = s->max_num_batched_tokens;
+    uint32_t count = 0;
+    if (2 * s->max_num_seqs < most) most = 2 * s->max_num_seqs;
+    if (tokens < most) most = tokens;
+    for (int64_t n = 1; n <= most; n = n < 8 ? 2 * n : n < 256 ? n + 8 : n + 16) sizes[count++] = n;
+    if (count && tokens == most && sizes[count - 1] != tokens) sizes[count++] = tokens;
+    return count;
+}
+
+static void capture(tide_serve_run *run, tide_serve_forward *forward, int64_t tokens, tide_capture_kind kind) {
+    tide_serve_capture *c = &run->captures[run->capture_count++];
+    tide_timeline *t = &run->machine.timeline;
+    *c = (tide_serve_capture){.from = t->event_count, .kind = kind};
+    tide_model_setting(&run->model, "attention_runs")->truth = kind != TIDE_CAPTURE_PIECEWISE;
+    forward(run, tokens, kind == TIDE_CAPTURE_FIRST_RUN);
+    c->to = t->event_count;
+}
+
+void tide_serve_capture_graphs(tide_serve_run *run, tide_serve_forward *forward) {
+    int64_t sizes[SIZE_LIMIT];
+    uint32_t count = capture_sizes(run, sizes), full = 0;
+    run->captures = TIDE_NEW(run->machine.arena, tide_serve_capture, count + 2 * FULL_SAMPLES + 1);
+    if (!count) return;
+    capture(run, forward, sizes[count - 1], TIDE_CAPTURE_FIRST_RUN);
+    for (uint32_t i = count; i-- > 0;) capture(run, forward, sizes[i], TIDE_CAPTURE_PIECEWISE);
+    for (uint32_t i = count; i-- > 0;) {
+        if (sizes[i] > run->settings.max_num_seqs) continue;
+        if (full++ >= FULL_SAMPLES) continue;
+        capture(run, forward, sizes[i], TIDE_CAPTURE_RUN);
+        capture(run, forward, sizes[i], TIDE_CAPTURE_FULL);
+    }
+    run->full_graphs = full;
+}
+
+/* The events of a capture; false: out of memory. */
+static bool play(tide_serve_run *run, const tide_serve_capture *c, tide_caching_allocator *a, tide_block *blocks) {
+    const tide_timeline *t = &run->machine.timeline;
+    for (uint32_t i = c->from; i < c->to; i++) {
+        uint32_t event = t->events[i], allocation = event & ~TIDE_FREE_BIT;
+        if (event == TIDE_EMPTY_CACHE || t->allocations[allocation].born < run->profiled_event) continue;
+        if (event & TIDE_FREE_BIT)
+            tide_caching_free(a, blocks[allocation]);
+        else if (tide_caching_malloc(a, t->allocations[allocation].bytes, 0, &blocks[allocation]) != TIDE_CACHING_OK)
+            return false;
+    }
+    return true;
+}
+
+/* What a full graph took of the device: its pool's growth, less what emptying the cache before it gave back. */
+static int64_t sample(tide_caching_allocator *stream, uint64_t cached_before, uint64_t pool_before,
+                      uint64_t pool_after) {
+    return (int64_t)(pool_after - pool_before) - (int64_t)(cached_before - tide_caching_reserved(stream));
+}
+
+static bool play_all(tide_serve_run *run, tide_caching_allocator *stream, tide_caching_allocator *pool) {
+    tide_block *blocks = TIDE_NEW(run->machine.arena, tide_block, run->machine.timeline.allocation_count + 1);
+    int64_t samples[FULL_SAMPLES] = {0}, sampled = 0;
+    uint32_t taken = 0;
+    for (uint32_t i = 0; i < run->capture_count; i++) {
+        const tide_serve_capture *c = &run->captures[i];
+        bool is_captured = c->kind == TIDE_CAPTURE_PIECEWISE || c->kind == TIDE_CAPTURE_FULL;
+        uint64_t cached = tide_caching_reserved(stream), before = tide_caching_reserved(pool);
+        if (is_captured) tide_caching_empty_cache(stream);
+        if (!play(run, c, is_captured ? pool : stream, blocks)) return false;
+        if (c->kind == TIDE_CAPTURE_FULL)
+            sampled += samples[taken++] = sample(stream, cached, before, tide_caching_reserved(pool));
+    }
+    int64_t measured = (int64_t)(tide_caching_reserved(stream) + tide_caching_reserved(pool));
+    int64_t each = samples[1] > MIN_GRAPH_BYTES ? samples[1] : MIN_GRAPH_BYTES;
+    int64_t full = taken ? samples[0] + (taken > 1 ? (int64_t)(run->full_graphs - 1) * each : 0) : 0;
+    int64_t estimate = measured - sampled + full;
+    /* Inductor chooses its buffers: a segment more or less in the pool, on the stream and at the profile run's peak,
+     * and one that compiling leaves. */
+    run->figures.uncertain += UINT64_C(4) * SEGMENT_BYTES;
+    run->figures.graph_bytes = estimate > 0 ? (uint64_t)estimate : 0;
+    return true;
+}
+
+bool tide_serve_graphs(tide_serve_run *run) {
+    const tide_caching_config config = {.memory = tide_default_allocator(),
+                                        .conf = tide_alloc_conf_default(TIDE_ALLOC_TORCH_MAIN),
+                                        .device_bytes = run->device.total_bytes};
+    tide_caching_allocator *stream = NULL, *pool = NULL;
+    if (!run->capture_count) return true;
+    bool ok = tide_caching_create(&stream, &config) == TIDE_CACHING_OK &&
+              tide_caching_create(&pool, &config) == TIDE_CACHING_OK && play_all(run, stream, pool);
+    tide_caching_destroy(stream);
+    tide_caching_destroy(pool);
+    return ok ||
+           tide_error(run->machine.diags, TIDE_ERR_NO_MEMORY, "/model", "no memory for the capture of graphs", NULL);
+}
