@@ -24,11 +24,23 @@ static bool is_of_prompt(const char *name) {
     return false;
 }
 
-/* An encoder has read the prompt: the decoder starts with a token of its own. */
-static void take_encoded(generation *g, tide_value encoded) {
+/* What the decoder begins with where an encoder has read the prompt: the description's decoder_start(), or one token. */
+static tide_tensor *decoder_start(generation *g) {
+    tide_machine *m = &g->run->machine;
+    tide_value start = tide_model_method(&g->run->model, TIDE_TEXT("decoder_start"), NULL, NULL, 0);
+    if (start.kind == TIDE_VALUE_TENSOR && start.tensor->shape->dims == 2) return start.tensor;
+    if (start.kind != TIDE_VALUE_NONE)
+        tide_fail(m, TIDE_ERR_DESCRIPTION, "decoder_start() returned no ids of (batch, tokens)");
+    tide_value_release(m, start);
+    tide_shape one = {.dim = {{g->job->batch, tide_symbol_name(m, TIDE_TEXT("batch"))}, {1, 0}}, .dims = 2};
+    m->op = "zeros";
+    return tide_empty(m, &one, TIDE_INT64);
+}
+
+/* Releases the prompt, which the encoder has read. Returns how many tokens the decoder begins with. */
+static int64_t take_encoded(generation *g, tide_value encoded) {
     tide_machine *m = &g->run->machine;
     tide_batch batch = {.count = 0};
-    tide_shape one = {.dim = {{g->job->batch, tide_symbol_name(m, TIDE_TEXT("batch"))}, {1, 0}}, .dims = 2};
     for (uint32_t i = 0; i < g->batch.count; i++) {
         if (strcmp(g->batch.names[i], "attention_mask") == 0) {
             batch.names[batch.count] = g->batch.names[i];
@@ -37,11 +49,12 @@ static void take_encoded(generation *g, tide_value encoded) {
     }
     batch.names[batch.count] = "encoder_outputs";
     batch.values[batch.count++] = encoded;
-    m->op = "zeros";
+    tide_tensor *start = decoder_start(g);
     batch.names[batch.count] = g->token_name = "decoder_input_ids";
-    batch.values[batch.count++] = tide_of_tensor(tide_empty(m, &one, TIDE_INT64));
+    batch.values[batch.count++] = tide_of_tensor(start);
     for (uint32_t i = 0; i < g->batch.count; i++) tide_value_release(m, g->batch.values[i]);
     g->batch = batch;
+    return start->shape->dim[1].size;
 }
 
 /* batch["input_ids"] = token */
@@ -116,9 +129,9 @@ static void greedy(generation *g, unsigned step, const tide_batch *batch) {
     if (!generates)
         *tide_model_setting(model, "cache") = (tide_value){.kind = TIDE_VALUE_TEXT, .text = TIDE_TEXT("dynamic")};
     if (generates && tide_method_find(model->instances[model->root].of, TIDE_TEXT("encode"))) {
-        take_encoded(g, tide_model_method(model, TIDE_TEXT("encode"), g->batch.names, g->batch.values, g->batch.count));
+        prompt = take_encoded(g, tide_model_method(model, TIDE_TEXT("encode"), g->batch.names, g->batch.values,
+                                                   g->batch.count));
         *tide_model_setting(model, "cache") = (tide_value){.kind = TIDE_VALUE_TEXT, .text = TIDE_TEXT("dynamic")};
-        prompt = 1;
     }
     tide_value *kept = tide_model_setting(model, "past_key_values"); /* the model may put something else there */
     if (generates) *kept = tide_value_retain(past);
