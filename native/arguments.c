@@ -48,6 +48,7 @@ static const option options[] = {
     {"--page", CLI_TAKES_PAGE, true},
     {"--html", CLI_TAKES_HTML, false},
     {"--print", CLI_TAKES_PRINT, false},
+    {"--lines", CLI_TAKES_LINES, false},
     {"--max", CLI_TAKES_BADGE, true},
     {"--out", CLI_TAKES_BADGE, true},
     {"--configs", CLI_TAKES_VERIFY, true},
@@ -76,6 +77,7 @@ static void option_take(cli_arguments *a, const char *name, const char *value) {
     if (strcmp(name, "--was") == 0) a->notes_was = true;
     if (strcmp(name, "--page") == 0) a->page = value;
     if (strcmp(name, "--print") == 0) a->prints = true;
+    if (strcmp(name, "--lines") == 0) a->are_lines = true;
     if (strcmp(name, "--max") == 0) a->most = value;
     if (strcmp(name, "--out") == 0) a->out = value;
     if (strcmp(name, "--configs") == 0) a->configs = value;

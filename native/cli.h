@@ -102,6 +102,7 @@ typedef struct cli_arguments {
     const char *page;                /* page, report, open: tidemark.html */
     const char *most, *out;          /* badge */
     bool prints;                     /* open */
+    bool are_lines;                  /* call */
     const char *configs;             /* verify */
     const char *csv;                 /* verify, sweep */
     const char *tolerance;           /* verify */
@@ -134,6 +135,7 @@ enum {
     CLI_TAKES_PRINT = 32768,
     CLI_TAKES_BADGE = 65536,
     CLI_TAKES_EVENTS = 131072,
+    CLI_TAKES_LINES = 262144,
     CLI_NAMES_ARE_PATHS = 512 /* a word that is no setting is a file, there or not */
 };
 

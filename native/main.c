@@ -265,8 +265,9 @@ static const command commands[] = {
      "examples\n"
      "  tidemark badge '#model=llava-1.5-7b&gpu=h100-80&batch=16&v=1' --max 76GiB --out gpu-memory.svg\n\n"
      "exit code: 0 it fits; 1 it does not, or needs more than --max; 2 to 4 as in `tidemark --help`\n"},
-    {"call", cli_call, "call [FILE]", "a request in JSON from FILE or standard input, the answer as it is",
+    {"call", cli_call, "call [FILE] [--lines]", "a request in JSON from FILE or standard input, the answer as it is",
      "The one door of the library, for scripts and for tests.\n\n"
+     "  --lines           each line is a request, and is answered by a line\n\n"
      "examples\n"
      "  echo '{\"call\":\"version\"}' | tidemark call\n"},
 };

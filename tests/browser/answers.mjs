@@ -3,8 +3,8 @@ import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
 import { readdirSync, readFileSync } from 'node:fs';
 import { gunzipSync } from 'node:zlib';
-import { openCore, randomLinks } from './core.mjs';
-import { openContext, ready, say, still, test } from './harness.mjs';
+import { randomLinks } from './core.mjs';
+import { isNightly, openContext, ready, say, still, test } from './harness.mjs';
 
 const golden = new URL('../golden/', import.meta.url);
 
@@ -42,14 +42,14 @@ function keepWorker() {
   };
 }
 
-/** @param {{folder: string, browser: any, server: {url: string}, program: string | undefined}} site */
-export function answerTests({ folder, browser, server, program }) {
+/** @param {import('./site.mjs').Site} site */
+export default function ({ browser, core, program, server, toWhatIf }) {
   /** @param {string} request @param {string[]} [line] */
   const printed = (request, line = ['call']) => spawnSync(/** @type {string} */ (program), line, { input: request, maxBuffer: 64 << 20, encoding: 'utf8' }).stdout.replace(/\n$/, '');
 
-  test('answers: every golden question, put to the page’s own worker, is what the program answers, byte for byte', async () => {
+  test('every golden question, put to the page’s own worker, is what the program answers, byte for byte', async () => {
     if (!program) return say('skipped: the native program is not built');
-    const { context, page, problems } = await openContext(browser);
+    const { context, page, problems } = await openContext(browser, { serviceWorkers: 'block' });
     await page.addInitScript(keepWorker);
     await page.goto(`${server.url}#model=gpt2&gpu=t4&v=1`); /* what the first module lacks has come */
     await ready(page);
@@ -73,27 +73,27 @@ export function answerTests({ folder, browser, server, program }) {
     assert.ok(count > 20, `${count} questions`);
   });
 
-  test('answers: 500 random jobs are what the program answers, byte for byte', async () => {
+  test('random jobs are what the program answers, byte for byte', async () => {
     if (!program) return say('skipped: the native program is not built');
-    const core = await openCore(folder);
+    const opened = await core();
     let tooLarge = 0;
-    for (const link of randomLinks(core, 500)) {
+    for (const link of randomLinks(opened, isNightly ? 500 : 40)) {
       const request = JSON.stringify({ call: 'measure', link });
-      const reply = core.callText(request);
+      const reply = opened.callText(request);
       if (reply.includes('ERR_NO_MEMORY')) tooLarge++;
       else assert.equal(reply, printed(request), link);
     }
     assert.ok(tooLarge < 10, `${tooLarge} do not fit the module's memory`);
   });
 
-  test('answers: all that the page asks in a session is what the program answers, byte for byte', async () => {
+  test('all that the page asks in a session is what the program answers, byte for byte', async () => {
     if (!program) return say('skipped: the native program is not built');
-    const { context, page, problems } = await openContext(browser);
+    const { context, page, problems } = await openContext(browser, { serviceWorkers: 'block' });
     await page.addInitScript(listen);
     await page.goto(`${server.url}#model=gpt2&gpu=t4&batch=64&b.checkpointing=full&v=1`);
     await ready(page);
     await page.locator('#compare .causes').waitFor();
-    await page.locator('.closest .button').waitFor({ timeout: 30000 });
+    await page.locator('.closest .button').waitFor();
     await page.locator('#set-batch').fill('2');
     await page.locator('.verdict.is-fits').waitFor();
     await page.locator('.factor-table .opens').first().click();
@@ -102,10 +102,10 @@ export function answerTests({ folder, browser, server, program }) {
     await page.locator('.plot').focus();
     await page.keyboard.press(']');
     await page.locator('.event-readout').waitFor();
-    await page.locator('#whatif').scrollIntoViewIfNeeded();
+    await toWhatIf(page);
     for (const name of ['To free memory', 'Largest that fits', 'On which cards']) {
       await page.getByRole('tab', { name }).click();
-      await page.locator('.whatif tbody tr').first().waitFor({ timeout: 30000 });
+      await page.locator('.whatif tbody tr').first().waitFor();
     }
     await page.getByRole('tab', { name: 'Heat map' }).click();
     const values = page.locator('.axis-field input');
@@ -113,7 +113,7 @@ export function answerTests({ folder, browser, server, program }) {
       await values.nth(/** @type {number} */ (i)).fill(text);
       await values.nth(/** @type {number} */ (i)).blur();
     }
-    await page.locator('.heat-state', { hasText: '4 cells played' }).waitFor({ timeout: 30000 });
+    await page.locator('.heat-state', { hasText: '4 cells played' }).waitFor();
     await page.setInputFiles('#chooser', [new URL('../cli/files/tiny/config.json', import.meta.url).pathname, new URL('../cli/files/launch/zero2.json', import.meta.url).pathname]);
     await page.locator('.file-kind', { hasText: 'DeepSpeed' }).waitFor();
     await page.locator('#set-batch').fill('0');

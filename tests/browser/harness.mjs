@@ -1,4 +1,4 @@
-/* What the page's tests share: the list of them, Chromium, and a context that records every request. */
+/* What the page's tests share: the list of them, Chromium, and pages that record every request. */
 import assert from 'node:assert/strict';
 import { existsSync, readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
@@ -7,16 +7,31 @@ const fromWeb = createRequire(new URL('../../web/package.json', import.meta.url)
 const { chromium } = fromWeb('playwright-core');
 const axe = readFileSync(fromWeb.resolve('axe-core/axe.min.js'), 'utf8');
 
-/** @type {{name: string, run: () => any}[]} */
-export const tests = [];
+/* Whether all is run: every engine, state and picture, long walks and whole corpora. */
+export const isNightly = process.argv.includes('--nightly');
 
-/** What cannot be tested here, and why. @type {string[]} */
-export const skipped = [];
+/** @typedef {{file: string, name: string, run: () => any}} Test */
+
+/** @type {Test[]} */
+export const tests = [];
+let file = '';
+
+/** What is added from here on is of this file. @param {string} name */
+export const beginFile = (name) => { file = name; };
 
 /** @param {string} name @param {() => any} run */
 export function test(name, run) {
-  tests.push({ name, run });
+  tests.push({ file, name, run });
 }
+
+/** A test that takes long, or repeats another one in other colours, sizes or engines. @param {string} name @param {() => any} run */
+test.nightly = (name, run) => { if (isNightly) test(name, run); };
+
+/** All of a list at night, else every nth and the last. @template T @param {T[]} list @param {number} nth @returns {T[]} */
+export const some = (list, nth) => list.filter((_, i) => isNightly || i % nth === 0 || i === list.length - 1);
+
+/** What cannot be tested here, and why. @type {string[]} */
+export const skipped = [];
 
 /** @type {string[]} */
 let lines = [];
@@ -24,8 +39,8 @@ let lines = [];
 /** A line below the test's name. @param {string} text */
 export const say = (text) => { lines.push(text); };
 
-/** Runs one. @param {typeof tests[0]} one @returns {Promise<{name: string, ms: number, error?: string, lines: string[]}>} */
-export async function run({ name, run: act }) {
+/** Runs one. @param {Test} one @returns {Promise<{ms: number, error?: string, lines: string[]}>} */
+export async function run({ run: act }) {
   lines = [];
   const from = performance.now();
   let error;
@@ -34,30 +49,40 @@ export async function run({ name, run: act }) {
   } catch (caught) {
     error = String(/** @type {any} */ (caught)?.stack ?? caught).split('\n').slice(0, 8).join('\n');
   }
-  return { name, ms: performance.now() - from, error, lines };
+  return { ms: performance.now() - from, error, lines };
 }
+
+/* ---- Chromium ---- */
 
 const QUIET = ['--disable-background-networking', '--disable-component-update', '--disable-domain-reliability',
   '--disable-sync', '--disable-default-apps', '--no-first-run', '--no-pings', '--metrics-recording-only',
   '--disable-features=OptimizationHints,MediaRouter,Translate,InterestFeedContentSuggestions'];
 
-export function startChromium() {
-  const executablePath = [process.env.CHROMIUM, '/usr/bin/chromium', '/usr/bin/chromium-browser', '/usr/bin/google-chrome']
-    .find((path) => path && existsSync(path));
+/* The headless shell is Chromium without its window, and opens a page in half the time. At night and in benchmarks it is the whole browser. */
+const SHELL = '/usr/bin/chromium-headless-shell';
+const WHOLE = ['/usr/bin/chromium', '/usr/bin/chromium-browser', '/usr/bin/google-chrome'];
+
+/** @param {boolean} [isWhole] with its window, where nobody sees it */
+export function startChromium(isWhole = true) {
+  const executablePath = [process.env.CHROMIUM, ...(isWhole ? [...WHOLE, SHELL] : [SHELL, ...WHOLE])].find((path) => path && existsSync(path));
   if (!executablePath) throw new Error('Chromium is not installed (Debian: apt-get install chromium), and CHROMIUM does not name one.');
   return chromium.launch({ executablePath, args: [...QUIET, ...(process.getuid?.() === 0 ? ['--no-sandbox'] : [])] });
 }
 
 export const DESKTOP = { width: 1440, height: 900 };
 export const PHONE = { width: 390, height: 844 };
+const WAIT_MS = 120000; /* for what is waited for: a machine may have other things to do */
+
+/** @typedef {{viewport?: {width: number, height: number}, scheme?: 'light' | 'dark', javaScript?: boolean, scale?: number, serviceWorkers?: 'allow' | 'block'}} Look */
 
 /** A fresh context with one page; every request and every policy violation or script error of it is recorded.
- * @param {any} browser @param {{viewport?: object, scheme?: 'light' | 'dark', javaScript?: boolean, scale?: number}} [options] */
-export async function openContext(browser, { viewport = DESKTOP, scheme = 'light', javaScript = true, scale = 1 } = {}) {
+ * @param {any} browser @param {Look} [look] */
+export async function openContext(browser, { viewport = DESKTOP, scheme = 'light', javaScript = true, scale = 1, serviceWorkers = 'allow' } = {}) {
   const context = await browser.newContext({
-    viewport, colorScheme: scheme, javaScriptEnabled: javaScript, deviceScaleFactor: scale, reducedMotion: 'reduce',
+    viewport, colorScheme: scheme, javaScriptEnabled: javaScript, deviceScaleFactor: scale, reducedMotion: 'reduce', serviceWorkers,
     permissions: ['clipboard-read', 'clipboard-write'],
   });
+  context.setDefaultTimeout(WAIT_MS);
   /** @type {string[]} */
   const requests = [];
   /** @type {string[]} */
@@ -71,28 +96,75 @@ export async function openContext(browser, { viewport = DESKTOP, scheme = 'light
   return { context, page, requests, problems };
 }
 
-/** Opens the page in a context of its own, and uses it; script errors, policy violations and requests to elsewhere fail the test.
- * @typedef {(use: (page: any, more: Awaited<ReturnType<typeof openContext>>) => any,
- *   options?: Parameters<typeof openContext>[1] & {at?: string, expected?: RegExp}) => Promise<void>} Visit expected: such problems are
- * @param {any} browser @param {string} url of the page @returns {Visit} */
-export const visitor = (browser, url) => async (use, { at = url, expected, ...options } = {}) => {
-  const opened = await openContext(browser, options);
-  const { page, problems, requests } = opened;
-  try {
-    await page.goto(at);
-    if (options.javaScript !== false) await ready(page);
-    await use(page, opened);
-    assert.deepEqual(problems.filter((text) => !expected?.test(text)), []);
-    assert.deepEqual(requests.filter((one) => !/^(data|blob):/.test(one) && new URL(one).origin !== new URL(at).origin), []);
-  } catch (error) {
-    const seen = new URL(`../../build/browser/${new Date().toISOString().replaceAll(':', '')}.png`, import.meta.url).pathname;
-    const isSeen = await page.screenshot({ path: seen, timeout: 5000 }).then(() => true, () => false);
-    say(`at ${page.url().slice(0, 200)}${isSeen ? `, seen in build/browser/${seen.split('/').at(-1)}` : ''}${problems.length ? `, said: ${problems.join(' | ').slice(0, 500)}` : ''}`);
-    throw error;
-  } finally {
-    await opened.context.close();
+/** @typedef {Awaited<ReturnType<typeof openContext>>} Opened */
+
+const MOST_IDLE = 4;
+
+/** Pages that one test after the other uses, each in a tab that has nothing of the last. What must have a context of its own opens one.
+ * @param {any} browser */
+function tabs(browser) {
+  /** Those that wait, the last used last. @type {{key: string, opened: Opened}[]} */
+  let idle = [];
+
+  /** @param {Look} look @returns {Promise<Opened>} */
+  async function take(look) {
+    const key = JSON.stringify(look);
+    const at = idle.findLastIndex((one) => one.key === key);
+    if (at < 0) return openContext(browser, { ...look, serviceWorkers: 'block' });
+    return idle.splice(at, 1)[0].opened;
   }
-};
+
+  /** @param {Opened} opened @param {Look} look */
+  async function giveBack(opened, look) {
+    const { context, page, requests, problems } = opened;
+    const { viewport = DESKTOP, scheme = 'light' } = look;
+    for (const other of context.pages()) if (other !== page) await other.close();
+    await page.unrouteAll();
+    await context.unrouteAll();
+    if (look.javaScript !== false) {
+      await page.evaluate(() => {
+        localStorage.clear();
+        return navigator.clipboard.writeText('').catch(() => {}); /* without the focus */
+      });
+    }
+    await page.goto('about:blank');
+    await page.setViewportSize(viewport);
+    await page.emulateMedia({ media: null, forcedColors: null, contrast: null, colorScheme: scheme, reducedMotion: 'reduce' });
+    requests.length = problems.length = 0;
+    idle.push({ key: JSON.stringify(look), opened });
+    if (idle.length > MOST_IDLE) await idle.shift()?.opened.context.close();
+  }
+  return { take, giveBack };
+}
+
+/** Opens the page and uses it; script errors, policy violations and requests to elsewhere fail the test.
+ * @typedef {(use: (page: any, more: Opened) => any, options?: Look & {at?: string, expected?: RegExp}) => Promise<void>} Visit at: where it
+ *   is, or the end of the address; expected: such problems are
+ * @param {any} browser @param {string} url of the page @returns {Visit} */
+export function visitor(browser, url) {
+  const { take, giveBack } = tabs(browser);
+  return async (use, { at = '', expected, ...look } = {}) => {
+    const address = new URL(at, url).href;
+    const opened = await take(look);
+    const { page, problems, requests } = opened;
+    try {
+      await page.goto(address);
+      if (look.javaScript !== false) await ready(page);
+      await use(page, opened);
+      assert.deepEqual(problems.filter((text) => !expected?.test(text)), []);
+      assert.deepEqual(requests.filter((one) => !/^(data|blob|about):/.test(one) && new URL(one).origin !== new URL(address).origin), []);
+    } catch (error) {
+      const seen = new URL(`../../build/browser/${new Date().toISOString().replaceAll(':', '')}.png`, import.meta.url).pathname;
+      const isSeen = await page.screenshot({ path: seen, timeout: 5000 }).then(() => true, () => false);
+      say(`at ${page.url().slice(0, 200)}${isSeen ? `, seen in build/browser/${seen.split('/').at(-1)}` : ''}${problems.length ? `, said: ${problems.join(' | ').slice(0, 500)}` : ''}`);
+      await opened.context.close().catch(() => {});
+      throw error;
+    }
+    await giveBack(opened, look);
+  };
+}
+
+/* ---- waiting ---- */
 
 /** Waits for the live page. @param {any} page */
 export const ready = (page) => page.waitForSelector('[data-core="ready"]');
@@ -145,7 +217,7 @@ export async function changed(page, act) {
 /** Waits until the clipboard holds a text. @param {any} page @param {string} part of it */
 export async function copied(page, part) {
   /* waitForFunction takes a promise for true. */
-  for (const end = Date.now() + 30000; Date.now() < end; await page.waitForTimeout(50)) {
+  for (const end = Date.now() + WAIT_MS; Date.now() < end; await page.waitForTimeout(50)) {
     if ((await page.evaluate(() => navigator.clipboard.readText())).includes(part)) return;
   }
   throw new Error(`The clipboard never held ${part}`);

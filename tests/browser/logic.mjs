@@ -1,4 +1,4 @@
-/* The page's modules without a browser: words and links, files, the worker's client, the lock-down. */
+/* The page's modules without a browser: words and links, files, formats, tables, what the palette finds. */
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
@@ -6,19 +6,19 @@ import { createRequire } from 'node:module';
 import { deflateSync } from 'node:zlib';
 import { test } from './harness.mjs';
 import { narrow } from '../../web/src/catalogue.js';
-import { CoreStopped, createClient } from '../../web/src/client.js';
+import { cell, csv } from '../../web/src/csv.js';
 import { ASKED, cellAt, cellPaths, cellWords, freeOf, SEEN, seenRows, sourceOf } from '../../web/src/events.js';
-import { createPool } from '../../web/src/pool.js';
 import { fromFile, isYaml, ofDrop, readText } from '../../web/src/files.js';
+import { assignment, find } from '../../web/src/find.js';
 import { inUnit, natural, params, percent, sentences, ticks } from '../../web/src/format.js';
-import { toJson } from '../../web/src/yaml.js';
-import { lockdown } from '../../web/src/lockdown.js';
+import { pack, unpack } from '../../web/src/links.js';
+import { closest, nearValues } from '../../web/src/nearest.js';
 import { PANELS } from '../../web/src/panels.js';
 import { aligned, phases } from '../../web/src/phases.js';
-import { pack, unpack } from '../../web/src/links.js';
-import { start } from '../../web/src/tidemark.js';
+import { grows, inOrderOfPlay, readValues, usualValues, walkEdge } from '../../web/src/sweep.js';
 import { readView, toSel, toSweep } from '../../web/src/viewtext.js';
 import { toCommand } from '../../web/src/words.js';
+import { toJson } from '../../web/src/yaml.js';
 
 const fromWeb = createRequire(new URL('../../web/package.json', import.meta.url));
 
@@ -28,6 +28,31 @@ const random = (/** @type {number} */ below) => {
   seed = (Math.imul(seed, 1103515245) + 12345) >>> 0;
   return Math.floor((seed / 2 ** 32) * below);
 };
+
+test('sources: no file of the page imports one that imports it back, behind a click neither', async () => {
+  const { build } = fromWeb('esbuild');
+  const web = new URL('../../web/', import.meta.url).pathname;
+  const { metafile } = await build({ entryPoints: ['main.jsx', 'embed.jsx', 'prerender.jsx', 'worker.js', 'sw.js'].map((name) => `src/${name}`), absWorkingDir: web,
+    bundle: true, splitting: true, format: 'esm', platform: 'node', outdir: 'none', write: false, metafile: true, packages: 'external', jsx: 'automatic', loader: { '.css': 'text' } });
+  /** @type {Map<string, string>} files that have been followed, and those on the way with what follows them */
+  const state = new Map();
+  /** @param {string} file @param {string[]} way */
+  function follow(file, way) {
+    assert.notEqual(state.get(file), 'on the way', [...way.slice(way.indexOf(file)), file].join(' imports '));
+    if (state.has(file)) return;
+    state.set(file, 'on the way');
+    for (const { path, external } of metafile.inputs[file].imports) if (!external && path.startsWith('src/')) follow(path, [...way, file]);
+    state.set(file, 'followed');
+  }
+  for (const file of Object.keys(metafile.inputs)) follow(file, []);
+  assert.ok(state.size > 60 && state.has('src/ui/HeatMap.jsx'), [...state.keys()].join(' '));
+});
+
+test('sources: they pass the type checker; the lock file holds no download address', () => {
+  const web = new URL('../../web/', import.meta.url);
+  execFileSync(process.execPath, ['node_modules/typescript/bin/tsc', '-p', 'jsconfig.json'], { cwd: web, encoding: 'utf8' });
+  assert.doesNotMatch(readFileSync(new URL('package-lock.json', web), 'utf8'), /"resolved"/);
+});
 
 test('links: packed and unpacked they are the same; damaged ones, bombs and endless ones are named', async () => {
   const letters = 'abcxyz019-_.,:/ =&%#+\'"<>é漢';
@@ -48,6 +73,25 @@ test('links: packed and unpacked they are the same; damaged ones, bombs and endl
   const bomb = `z=1.${deflateSync(Buffer.alloc(40 << 20)).toString('base64url')}`;
   assert.ok(bomb.length < 65536);
   await assert.rejects(unpack(bomb), /more than 256 KiB/);
+});
+
+test('links to a view: what is written comes back, field by field, and what is not here is passed over', () => {
+  /** @type {any} */
+  const r = { timeline: { events: 5000 }, factors: [{ name: 'activations', bytes: 1 }],
+    breakdown: [{ part: 'language_model', title: 'Language model', layers: [{ name: 'layers.3' }] }, { part: '', title: 'Outside of the model', layers: [] }] };
+  const isSetting = (/** @type {string} */ name) => ['batch', 'seq', 'gpu'].includes(name);
+  const read = (/** @type {any} */ written) => readView(written, r, isSetting);
+  const sel = toSel({ factor: 'activations', part: 'language_model', layer: 'layers.3', event: 1304, from: 1000, to: 2000, zoom: 'language_model', title: 'x' });
+  assert.equal(sel, 'factor:activations,part:language_model,layer:layers.3,event:1304,from:1000,to:2000,zoom:language_model');
+  assert.deepEqual(read({ view: 'details', sel }), { panel: '', view: { event: 1304, window: { from: 1000, to: 2000 }, zoom: 'language_model' },
+    details: { title: 'Activations, Language model, layers.3', factor: 'activations', part: 'language_model', layer: 'layers.3' } });
+  const sweep = toSweep([{ name: 'batch', text: '1, 2,4' }, { name: 'seq', text: '512-8192:512' }, { name: '', text: '' }]);
+  assert.equal(sweep, 'batch:1,2,4/seq:512-8192:512');
+  assert.deepEqual(read({ view: 'map', sweep }), { panel: 'map', view: { axes: [{ name: 'batch', text: '1,2,4' }, { name: 'seq', text: '512-8192:512' }], inside: 'map' }, details: null });
+  assert.deepEqual(read({ view: 'timeline', sel: 'event:99999,part:gone,factor:nothing,from:9,to:3,zoom:gone,%:%,constructor:1' }), { panel: 'timeline', view: {}, details: null });
+  assert.deepEqual(read({ view: '__proto__', sel: 'x'.repeat(70000), sweep: 'colour:red/batch:/batch:1,2' }), { panel: '', view: {}, details: null });
+  assert.deepEqual(read({ view: 'details', sel: 'outside:context' }).details, { title: 'CUDA context', outside: 'context' });
+  assert.deepEqual(read({ view: 'details', sel: 'event:12' }).details, { title: 'Alive at event 12', event: 12 });
 });
 
 test('words: the command is safe in a shell', () => {
@@ -106,7 +150,7 @@ test('phases: an event of one job is found in the same part of the same phase of
   assert.deepEqual([10, 25, 40, 100].map(aligned(one, other.filter(({ phase }) => phase !== 'forward'))), [6, 6, 16, 30], 'a phase that is not there takes no room');
 });
 
-test('files: of a dropped folder what can say something of a job, and no more than there may be', async () => {
+test('of a dropped folder what can say something of a job, and no more than there may be', async () => {
   const file = (/** @type {string} */ name) => ({ isFile: true, name, file: (/** @type {any} */ done) => done(new File(['{}'], name)) });
   const folder = (/** @type {string} */ name, /** @type {any[]} */ entries) => ({ isDirectory: true, name, createReader: () => {
     let left = [entries, []];
@@ -120,234 +164,67 @@ test('files: of a dropped folder what can say something of a job, and no more th
   assert.deepEqual(await names([folder('a', [folder('b', [folder('c', [folder('d', [file('config.json')])])])])]), [], 'not deeper than three');
 });
 
-test('files: of safetensors the header alone is read; a header that cannot be is named', async () => {
+test('of safetensors the header alone is read; a header that cannot be is named', async () => {
   const header = JSON.stringify({ a: { dtype: 'BF16', shape: [2, 2], data_offsets: [0, 8] } });
   const length = new Uint8Array(new BigUint64Array([BigInt(header.length)]).buffer);
   assert.equal((await fromFile(new File([length, header, new Uint8Array(64)], 'model.safetensors'))).file?.text, header);
   assert.match((await fromFile(new File([length, '{"a'], 'model.safetensors'))).problem ?? '', /cut or damaged/);
 });
 
-test('sources: no file of the page imports one that imports it back, behind a click neither', async () => {
-  const { build } = fromWeb('esbuild');
-  const web = new URL('../../web/', import.meta.url).pathname;
-  const { metafile } = await build({ entryPoints: ['main.jsx', 'embed.jsx', 'prerender.jsx', 'worker.js', 'sw.js'].map((name) => `src/${name}`), absWorkingDir: web,
-    bundle: true, splitting: true, format: 'esm', platform: 'node', outdir: 'none', write: false, metafile: true, packages: 'external', jsx: 'automatic', loader: { '.css': 'text' } });
-  /** @type {Map<string, string>} files that have been followed, and those on the way with what follows them */
-  const state = new Map();
-  /** @param {string} file @param {string[]} way */
-  function follow(file, way) {
-    assert.notEqual(state.get(file), 'on the way', [...way.slice(way.indexOf(file)), file].join(' imports '));
-    if (state.has(file)) return;
-    state.set(file, 'on the way');
-    for (const { path, external } of metafile.inputs[file].imports) if (!external && path.startsWith('src/')) follow(path, [...way, file]);
-    state.set(file, 'followed');
+test('csv: formulas become text, numbers stay numbers', () => {
+  assert.equal(cell('=1+1'), "'=1+1");
+  for (const text of ['+x', '-x', '@x', '\tx', '\rx']) assert.match(cell(text), /^"?'/, text);
+  assert.equal(cell(-5), '-5');
+  assert.equal(csv([['a', 'b,"c"'], [1, null]]), 'a,"b,""c"""\n1,\n');
+});
+
+test('palette: words find their entries, the best first', () => {
+  const entries = ['parallel.kind Strategy zero zero2', 'parallel.kind Strategy zero zero3', 'gpu b200 B200 180GB', 'gpu h100-80 H100 80GB', 'optimizer adamw8bit']
+    .map((search) => ({ title: search, note: '', search, run: () => {} }));
+  assert.equal(find(entries, 'zero 3')[0].title, 'parallel.kind Strategy zero zero3');
+  assert.equal(find(entries, 'gpu b200')[0].title, 'gpu b200 B200 180GB');
+  assert.equal(find(entries, 'optmzr')[0].title, 'optimizer adamw8bit');
+  assert.deepEqual(find([{ ...entries[0], title: 'told', search: 'x', help: 'every micro batch' }, { ...entries[0], title: 'named', search: 'Micro-batch batch mbs' }], 'micro batch')[0].title, 'named');
+  assert.deepEqual(find(entries, 'nonsense'), []);
+  assert.deepEqual(assignment('batch 32'), { name: 'batch', value: '32' });
+  assert.deepEqual(assignment('data parallel = 8'), { name: 'data parallel', value: '8' });
+});
+
+test('closest: the least change that fits on the cards that are there, before one with more cards', () => {
+  const change = (/** @type {string} */ title, /** @type {boolean} */ fits, /** @type {string[]} */ ...settings) => ({ title, effect: '', fits, settings });
+  const list = [change('QLoRA', true, 'quant=nf4'), change('LoRA', true, 'adapter=lora'), change('ZeRO-2', true, 'parallel.kind=zero2', 'parallel.dp=8'), change('fused', false, 'optimizer=adamw_fused')];
+  assert.equal(closest(list)?.title, 'LoRA');
+  assert.equal(closest(list.slice(2))?.title, 'ZeRO-2');
+  assert.equal(closest(list.slice(3)), null);
+});
+
+test('sweep: values, their order of play, and what is offered', () => {
+  assert.deepEqual(readValues('1,2, 8-10 ,512-1024:256,2'), ['1', '2', '8', '9', '10', '512', '768', '1024']);
+  assert.equal(readValues('1-100000').length, 32);
+  const setting = /** @type {any} */ ({ name: 'batch', type: 'int', least: 1 });
+  assert.ok(usualValues(setting, '12').includes('12') && usualValues(setting, '12').includes('64'));
+  for (const [p, r, c] of [[1, 32, 32], [3, 5, 7], [1, 1, 1]]) {
+    const order = inOrderOfPlay(p, r, c);
+    assert.equal(order.length, p * r * c);
+    assert.equal(new Set(order.map(String)).size, p * r * c);
   }
-  for (const file of Object.keys(metafile.inputs)) follow(file, []);
-  assert.ok(state.size > 60 && state.has('src/ui/HeatMap.jsx'), [...state.keys()].join(' '));
+  assert.deepEqual(inOrderOfPlay(1, 32, 32).slice(0, 16).every(([, r, c]) => r % 8 === 0 && c % 8 === 0), true);
+  assert.deepEqual(nearValues(/** @type {any} */ ({ name: 'seq', type: 'int', default: '512' }), '100', 'room for 576').includes('576'), true);
+  assert.ok(!nearValues(setting, '3').includes('3'));
 });
 
-test('panels: each has a name of its own, what holds it is there, and letters are taken once', () => {
-  const names = PANELS.map(({ name }) => name);
-  assert.equal(new Set(names).size, names.length);
-  for (const { name, title, help, inside } of PANELS) assert.ok(/^[a-z]+$/.test(name) && title && help && (!inside || names.includes(inside)), name);
-  const keys = PANELS.flatMap(({ key = [] }) => key);
-  assert.equal(new Set(keys).size, keys.length);
-});
-
-test('sources: they pass the type checker; the lock file holds no download address', () => {
-  const web = new URL('../../web/', import.meta.url);
-  execFileSync(process.execPath, ['node_modules/typescript/bin/tsc', '-p', 'jsconfig.json'], { cwd: web, encoding: 'utf8' });
-  assert.doesNotMatch(readFileSync(new URL('package-lock.json', web), 'utf8'), /"resolved"/);
-});
-
-/** A worker that answers as told. @param {(text: string) => object | null} answer */
-function fakeWorker(answer) {
-  const worker = {
-    terminated: false, seen: /** @type {string[]} */ ([]), onmessage: /** @type {any} */ (null), onerror: null,
-    more: /** @type {any} */ (undefined),
-    postMessage(/** @type {any} */ data) {
-      if (data.module) {
-        worker.more = data.more;
-        return;
-      }
-      worker.seen.push(data.request);
-      const reply = answer(data.request);
-      if (reply) setTimeout(() => worker.onmessage({ data: { id: data.id, ...reply } }), 5);
-    },
-    terminate() { worker.terminated = true; },
-  };
-  return worker;
-}
-
-test('client: of waiting requests the newest runs, older ones get null', async () => {
-  const worker = fakeWorker((text) => ({ reply: text }));
-  const client = createClient({ module: Promise.resolve(/** @type {any} */ ({})), spawn: () => /** @type {any} */ (worker) });
-  const replies = await Promise.all([1, 2, 3, 4].map((n) => client.call({ n }, 'estimate')));
-  assert.deepEqual(replies, [{ n: 1 }, null, null, { n: 4 }]);
-  assert.equal(worker.seen.length, 2);
-});
-
-test('client: a trap and a silent worker are survived by a new worker', async () => {
-  /** @type {any[]} */
-  const workers = [];
-  const client = createClient({
-    module: Promise.resolve(/** @type {any} */ ({})), limitMs: 40,
-    spawn: () => {
-      workers.push(fakeWorker((text) => (text.includes('bad') ? { trap: 'unreachable' } : text.includes('silent') ? null : { reply: text })));
-      return workers.at(-1);
-    },
-  });
-  await assert.rejects(client.call({ bad: 1 }), CoreStopped);
-  assert.deepEqual(await client.call({ good: 1 }), { good: 1 });
-  await assert.rejects(client.call({ silent: 1 }), /No answer/);
-  assert.deepEqual(await client.call({ good: 2 }), { good: 2 });
-  assert.equal(workers.length, 3);
-  assert.deepEqual(workers.map((w) => w.terminated), [true, true, false]);
-});
-
-test('client: a core that lacks something is given it and asked again; what cannot be had is said, and tried again', async () => {
-  /** @type {any[]} */
-  const workers = [];
-  let fetches = 0;
-  const client = createClient({
-    module: Promise.resolve(/** @type {any} */ ({})),
-    more: () => (++fetches === 1 ? Promise.reject(new Error('no network')) : Promise.resolve({ models: new ArrayBuffer(7) })),
-    spawn: () => {
-      const worker = fakeWorker((text) => (text.includes('bad') ? { trap: 'unreachable' } : text.includes('other') && !worker.more ? { lacking: true } : { reply: text }));
-      workers.push(worker);
-      return /** @type {any} */ (worker);
-    },
-  });
-  assert.deepEqual(await client.call({ first: 1 }), { first: 1 });
-  assert.equal(fetches, 0);
-  const refused = await client.call({ other: 1 });
-  assert.deepEqual([refused.ok, refused.diagnostics[0].code], [false, 'ERR_NOT_LOADED']);
-  assert.match(refused.diagnostics[0].message, /no network/);
-  assert.deepEqual(await client.call({ first: 2 }), { first: 2 });
-  assert.deepEqual(await client.call({ other: 2 }), { other: 2 });
-  await assert.rejects(client.call({ bad: 1 }), CoreStopped);
-  assert.deepEqual(await client.call({ other: 3 }), { other: 3 });
-  assert.deepEqual([fetches, workers.length, workers[1].seen.length], [2, 2, 1], 'the next worker has it from the start');
-  const ended = createClient({ module: Promise.resolve(/** @type {any} */ ({})), more: () => new Promise(() => {}), spawn: () => /** @type {any} */ (fakeWorker(() => ({ lacking: true }))) });
-  const waiting = ended.call({ other: 1 });
-  setTimeout(() => ended.end(), 30);
-  await assert.rejects(waiting, /Cancelled/);
-});
-
-test('client: one that is ended while more is fetched gives it to the next worker', async () => {
-  /** @type {(more: any) => void} */
-  let arrive = () => {};
-  const fetched = new Promise((resolve) => { arrive = resolve; });
-  const client = createClient({
-    module: Promise.resolve(/** @type {any} */ ({})), more: () => fetched,
-    spawn: () => {
-      const worker = fakeWorker((text) => (text.includes('other') && !worker.more ? { lacking: true } : { reply: text }));
-      return /** @type {any} */ (worker);
-    },
-  });
-  const first = client.call({ other: 1 });
-  setTimeout(() => client.end(), 20);
-  await assert.rejects(first, /Cancelled/);
-  const second = client.call({ other: 2 });
-  arrive({ models: new ArrayBuffer(7) });
-  assert.deepEqual(await second, { other: 2 });
-});
-
-test('client: once the module is there a request is posted at once, after it', async () => {
-  /** @type {string[]} */
-  const posted = [];
-  const module = Promise.resolve(/** @type {any} */ ({}));
-  const client = createClient({ module, spawn: () => /** @type {any} */ ({ terminate() {}, postMessage: (/** @type {any} */ data) => posted.push(data.module ? 'module' : data.request) }) });
-  await module;
-  client.call({ n: 1 }).catch(() => {});
-  assert.deepEqual(posted, ['module', '{"n":1}']);
-  client.end();
-  client.call({ n: 2 }).catch(() => {});
-  assert.deepEqual(posted.slice(2), ['module', '{"n":2}']);
-  client.end();
-});
-
-test('pool: held, it ends what is being worked out, and asks it again when it goes on', async () => {
-  /** @type {any[]} */
-  const workers = [];
-  const pool = createPool({
-    module: Promise.resolve(/** @type {any} */ ({})),
-    spawn: () => {
-      workers.push(fakeWorker((text) => ({ reply: text })));
-      return workers.at(-1);
-    },
-  });
-  const requests = Array.from({ length: 9 }, (_, n) => ({ n }));
-  /** @type {any[]} */
-  const got = [];
-  let isHeld = false;
-  const done = pool.all(requests, (reply, i) => {
-    assert.ok(!isHeld);
-    got[i] = reply;
-    if (i !== 3) return;
-    pool.hold();
-    isHeld = true;
-    setTimeout(() => { isHeld = false; pool.goOn(); }, 30);
-  });
-  assert.equal(await done, true);
-  assert.deepEqual(got, requests);
-  const running = workers.filter(({ terminated }) => terminated);
-  assert.ok(running.length >= 1, 'ended');
-  pool.hold();
-  const stop = new AbortController();
-  const never = pool.all(requests, () => assert.fail('asked while held'), stop.signal);
-  setTimeout(() => { stop.abort(); pool.goOn(); }, 20);
-  assert.equal(await never, false);
-});
-
-test('pool: what is no longer wanted comes to its end, and its worker goes on; one that stays at it is ended', async () => {
-  /** @type {any[]} */
-  const workers = [];
-  const pool = createPool({
-    module: Promise.resolve(/** @type {any} */ ({})),
-    spawn: () => {
-      workers.push(fakeWorker((text) => (text.includes('endless') ? null : { reply: text })));
-      return workers.at(-1);
-    },
-  });
-  const stop = new AbortController();
-  assert.equal(await pool.all(Array.from({ length: 40 }, (_, n) => ({ n })), () => stop.abort(), stop.signal), false);
-  const started = workers.length;
-  assert.equal(await pool.all(Array.from({ length: 40 }, (_, n) => ({ n })), () => {}), true);
-  assert.equal(workers.length, started);
-  assert.ok(workers.every(({ terminated }) => !terminated));
-  const late = new AbortController();
-  const endless = pool.all([{ endless: true }], () => assert.fail('answered'), late.signal);
-  setTimeout(() => late.abort(), 10);
-  assert.equal(await endless, false);
-  assert.equal(workers.filter(({ terminated }) => terminated).length, 1);
-  assert.equal(await pool.all([{ n: 1 }, { n: 2 }, { n: 3 }], () => {}), true);
-});
-
-test('client: a core that cannot be loaded is said to every caller', async () => {
-  const client = createClient({ module: Promise.reject(new Error('blocked')), spawn: () => /** @type {any} */ (fakeWorker(() => null)) });
-  await assert.rejects(client.call({}), /blocked/);
-  await assert.rejects(client.call({}, 'estimate'), /blocked/);
-});
-
-test('loader: a core of another version, and one that asks for more than notices, are refused by name', async () => {
-  const empty = new WebAssembly.Module(Uint8Array.of(0, 97, 115, 109, 1, 0, 0, 0));
-  await assert.rejects(start(empty), /different versions: memory, tide_wasm_alloc.*Reload the page/);
-  /* (import "env" "memory" (memory 1)) */
-  const asking = new WebAssembly.Module(Uint8Array.of(0, 97, 115, 109, 1, 0, 0, 0, 2, 15, 1, 3, 101, 110, 118, 6, 109, 101, 109, 111, 114, 121, 2, 0, 1));
-  await assert.rejects(start(asking), /asks for env\.memory/);
-});
-
-test('lock-down: no way to a network is left, own or inherited', () => {
-  class Scope { fetch() {} }
-  Object.assign(Scope.prototype, { WebSocket: class {} });
-  const scope = Object.assign(new Scope(), { caches: {} });
-  lockdown(scope);
-  for (const name of ['fetch', 'WebSocket', 'caches']) {
-    assert.equal(/** @type {any} */ (scope)[name], undefined);
-    assert.throws(() => { 'use strict'; /** @type {any} */ (scope)[name] = 1; }, TypeError);
-  }
-  assert.equal('fetch' in Scope.prototype, false);
+test('sweep: the edge of fitting is found by few plays', async () => {
+  const [rows, columns] = [32, 32];
+  const truth = (/** @type {number} */ r, /** @type {number} */ c) => (r + 1) * (c + 3) < 200;
+  let plays = 0;
+  /** @type {number[]} */
+  const edges = [];
+  await walkEdge(rows, columns, async (r, c) => { plays++; return truth(r, c); }, (r, edge) => { edges[r] = edge; });
+  assert.ok(plays <= rows + columns, `${plays} plays`);
+  for (let r = 0; r < rows; r++) for (let c = 0; c < columns; c++) assert.equal(c < edges[r], truth(r, c), `${r}, ${c}`);
+  assert.equal(grows({ name: 'x', values: ['1', '2', '8'] }), true);
+  assert.equal(grows({ name: 'x', values: ['1', '8', '2'] }), false);
+  assert.equal(grows({ name: 'x', values: ['none', 'full'] }), false);
 });
 
 test('a picker finds by words, and the base of a name that goes on', () => {
@@ -393,21 +270,10 @@ test('events: the rows around one, when more are asked for, and cells in words a
   assert.equal(cellWords({ at: 0, bytes: 5, state: 'live' }, size), '5 B live, from before the recording');
 });
 
-test('links to a view: what is written comes back, field by field, and what is not here is passed over', () => {
-  /** @type {any} */
-  const r = { timeline: { events: 5000 }, factors: [{ name: 'activations', bytes: 1 }],
-    breakdown: [{ part: 'language_model', title: 'Language model', layers: [{ name: 'layers.3' }] }, { part: '', title: 'Outside of the model', layers: [] }] };
-  const isSetting = (/** @type {string} */ name) => ['batch', 'seq', 'gpu'].includes(name);
-  const read = (/** @type {any} */ written) => readView(written, r, isSetting);
-  const sel = toSel({ factor: 'activations', part: 'language_model', layer: 'layers.3', event: 1304, from: 1000, to: 2000, zoom: 'language_model', title: 'x' });
-  assert.equal(sel, 'factor:activations,part:language_model,layer:layers.3,event:1304,from:1000,to:2000,zoom:language_model');
-  assert.deepEqual(read({ view: 'details', sel }), { panel: '', view: { event: 1304, window: { from: 1000, to: 2000 }, zoom: 'language_model' },
-    details: { title: 'Activations, Language model, layers.3', factor: 'activations', part: 'language_model', layer: 'layers.3' } });
-  const sweep = toSweep([{ name: 'batch', text: '1, 2,4' }, { name: 'seq', text: '512-8192:512' }, { name: '', text: '' }]);
-  assert.equal(sweep, 'batch:1,2,4/seq:512-8192:512');
-  assert.deepEqual(read({ view: 'map', sweep }), { panel: 'map', view: { axes: [{ name: 'batch', text: '1,2,4' }, { name: 'seq', text: '512-8192:512' }], inside: 'map' }, details: null });
-  assert.deepEqual(read({ view: 'timeline', sel: 'event:99999,part:gone,factor:nothing,from:9,to:3,zoom:gone,%:%,constructor:1' }), { panel: 'timeline', view: {}, details: null });
-  assert.deepEqual(read({ view: '__proto__', sel: 'x'.repeat(70000), sweep: 'colour:red/batch:/batch:1,2' }), { panel: '', view: {}, details: null });
-  assert.deepEqual(read({ view: 'details', sel: 'outside:context' }).details, { title: 'CUDA context', outside: 'context' });
-  assert.deepEqual(read({ view: 'details', sel: 'event:12' }).details, { title: 'Alive at event 12', event: 12 });
+test('panels: each has a name of its own, what holds it is there, and letters are taken once', () => {
+  const names = PANELS.map(({ name }) => name);
+  assert.equal(new Set(names).size, names.length);
+  for (const { name, title, help, inside } of PANELS) assert.ok(/^[a-z]+$/.test(name) && title && help && (!inside || names.includes(inside)), name);
+  const keys = PANELS.flatMap(({ key = [] }) => key);
+  assert.equal(new Set(keys).size, keys.length);
 });

@@ -3,6 +3,7 @@
 import assert from 'node:assert/strict';
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { DESKTOP, PHONE, still, test } from './harness.mjs';
+import { toWhatIf } from './site.mjs';
 
 const folder = new URL('reference/', import.meta.url);
 const inReadme = new URL('../../web/page.png', import.meta.url);
@@ -16,8 +17,8 @@ const STATES = {
   example: async () => {},
   'does-not-fit': async (/** @type {any} */ page) => {
     await page.evaluate(() => { location.hash = '#model=llava-1.5-7b&gpu=h100-80&batch=32&seq=1024&freeze=vision_tower&b.checkpointing=full&v=1'; });
-    await page.locator('#compare .causes').waitFor({ timeout: 30000 });
-    await page.locator('.closest').waitFor({ timeout: 30000 });
+    await page.locator('#compare .causes').waitFor();
+    await page.locator('.closest').waitFor();
   },
   error: async (/** @type {any} */ page) => {
     await page.evaluate(() => { location.hash = '#model=llama-2-7b&gpu=h100-80&batch=4&v=1'; });
@@ -27,17 +28,17 @@ const STATES = {
       input.value = '0';
       input.dispatchEvent(new InputEvent('input', { bubbles: true }));
     });
-    await page.locator('.nearest .button').first().waitFor({ timeout: 30000 });
+    await page.locator('.nearest .button').first().waitFor();
   },
   details: async (/** @type {any} */ page) => {
     await page.locator('.factor-table tbody tr').nth(2).locator('.total .opens').click();
     await page.locator('.drawer .formula').first().waitFor();
   },
   map: async (/** @type {any} */ page) => {
-    await page.locator('#whatif').scrollIntoViewIfNeeded();
+    await toWhatIf(page);
     await page.getByRole('tab', { name: 'Heat map' }).click();
     await page.locator('.heat-state', { hasText: 'cells played' }).waitFor();
-    await page.waitForFunction(() => !document.querySelector('.heat td.wait') && document.querySelector('.heat td'), null, { timeout: 60000 });
+    await page.waitForFunction(() => !document.querySelector('.heat td.wait') && document.querySelector('.heat td'));
     await page.locator('#whatif').evaluate((/** @type {Element} */ one) => one.scrollIntoView({ block: 'start' }));
   },
 };
@@ -60,8 +61,11 @@ const difference = (page, one, other) => page.evaluate(async ([a, b, far]) => {
   return off / (x.data.length / 4);
 }, [one.toString('base64'), other.toString('base64'), FAR]);
 
-/** @param {{visit: any}} site @param {boolean} isUpdate */
-export function pictureTests({ visit }, isUpdate) {
+/* What is looked at every day; at night it is every state in both themes on desk and phone. */
+const DAILY = ['example-light-desk', 'example-dark-phone', 'does-not-fit-dark-desk', 'error-light-phone', 'details-light-desk', 'map-dark-phone'];
+
+/** @param {import('./site.mjs').Site} site @param {boolean} isUpdate */
+export default function ({ visit }, isUpdate) {
   const compare = async (/** @type {any} */ page, /** @type {URL} */ file, isLive = true) => {
     await page.evaluate(() => /** @type {HTMLElement | null} */ (document.activeElement)?.blur());
     await page.mouse.move(0, 0);
@@ -77,7 +81,7 @@ export function pictureTests({ visit }, isUpdate) {
     assert.ok(off <= PART, `${(100 * off).toFixed(1)} % of ${file.pathname.split('/').at(-1)} differ; what is seen now is in build/`);
   };
 
-  test('pictures: a moved part is seen', () => visit(async (page) => {
+  test('a moved part is seen', () => visit(async (page) => {
     const before = await page.screenshot();
     assert.equal(await difference(page, before, before), 0);
     await page.evaluate(() => { /** @type {HTMLElement} */ (document.querySelector('.pair')).hidden = true; });
@@ -88,7 +92,8 @@ export function pictureTests({ visit }, isUpdate) {
     for (const scheme of ['light', 'dark']) {
       for (const [where, viewport] of /** @type {[string, any][]} */ ([['desk', DESKTOP], ['phone', PHONE]])) {
         const readme = state === 'example' && scheme === 'light' && where === 'desk';
-        test(`pictures: ${state}, ${scheme}, ${where}`, () => visit(async (page) => {
+        const add = DAILY.includes(`${state}-${scheme}-${where}`) ? test : test.nightly;
+        add(`${state}, ${scheme}, ${where}`, () => visit(async (page) => {
           await act(page);
           await compare(page, readme ? inReadme : new URL(`${state}-${scheme}-${where}.png`, folder));
         }, { scheme, viewport, scale: readme ? 1 : 0.5 }));
@@ -99,7 +104,7 @@ export function pictureTests({ visit }, isUpdate) {
   /* High contrast: forced by the system, and asked for. */
   for (const scheme of /** @type {('light' | 'dark')[]} */ (['light', 'dark'])) {
     for (const [name, media] of Object.entries({ 'forced-colours': { forcedColors: 'active' }, contrast: { contrast: 'more' } })) {
-      test(`pictures: ${name}, ${scheme}`, () => visit(async (page) => {
+      test.nightly(`${name}, ${scheme}`, () => visit(async (page) => {
         await page.emulateMedia({ ...media, colorScheme: scheme });
         await STATES['does-not-fit'](page);
         await compare(page, new URL(`${name}-${scheme}.png`, folder));
@@ -107,7 +112,7 @@ export function pictureTests({ visit }, isUpdate) {
     }
   }
 
-  test('pictures: a baseline in the timeline, and a heat map, in forced colours', () => visit(async (page) => {
+  test.nightly('a baseline in the timeline, and a heat map, in forced colours', () => visit(async (page) => {
     await page.emulateMedia({ forcedColors: 'active' });
     await STATES['does-not-fit'](page);
     await page.locator('#timeline').evaluate((/** @type {Element} */ one) => one.scrollIntoView({ block: 'start' }));
@@ -117,16 +122,16 @@ export function pictureTests({ visit }, isUpdate) {
     await compare(page, new URL('map-forced-colours.png', folder));
   }, { scale: 0.5 }));
 
-  test('pictures: the baseline in the timeline', () => visit(async (page) => {
+  test.nightly('the baseline in the timeline', () => visit(async (page) => {
     await STATES['does-not-fit'](page);
     await page.locator('#timeline').evaluate((/** @type {Element} */ one) => one.scrollIntoView({ block: 'start' }));
     await page.locator('.baseline').waitFor({ state: 'attached' });
     await compare(page, new URL('baseline.png', folder));
   }, { scale: 0.5 }));
 
-  test('pictures: without scripts', () => visit((page) => compare(page, new URL('no-scripts.png', folder), false), { javaScript: false, scale: 0.5 }));
+  test('without scripts', () => visit((page) => compare(page, new URL('no-scripts.png', folder), false), { javaScript: false, scale: 0.5 }));
 
-  test('pictures: printed', () => visit(async (page) => {
+  test('printed', () => visit(async (page) => {
     await page.emulateMedia({ media: 'print' });
     await compare(page, new URL('print.png', folder));
   }, { scale: 0.5, viewport: { width: 794, height: 1123 } }));

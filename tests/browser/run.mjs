@@ -1,20 +1,23 @@
-/* Tests of the built page: node tests/browser/run.mjs FOLDER [--update] [--only PART-OF-A-NAME]... [--jobs N].
+/* Tests of the built page: node tests/browser/run.mjs FOLDER [--nightly] [--only PART]... [--list] [--update] [--jobs N].
  *
- * N processes of this program, each with browsers and servers of its own, take the tests one after the other from one list. What
+ * N processes of this program, each with a browser and a server of its own, take the tests one after the other from one list. What
  * failed runs once more, alone: browsers that share few cores can keep each other waiting. Both outcomes are printed. */
 import { fork } from 'node:child_process';
 import { availableParallelism } from 'node:os';
 import { parseArgs } from 'node:util';
 
-const LIMIT_S = 300; /* of one test: what hangs is a failure */
+const LIMIT_S = 900; /* of one test: what hangs is a failure */
+const FILES = ['logic', 'workers', 'core', 'built', 'answers', 'people', 'safety', 'files', 'links', 'recordings', 'use', 'whatif', 'page', 'alone', 'pictures', 'smoke'];
 
 const { values, positionals } = parseArgs({
-  options: { update: { type: 'boolean' }, only: { type: 'string', multiple: true }, jobs: { type: 'string' } }, allowPositionals: true,
+  options: { nightly: { type: 'boolean' }, only: { type: 'string', multiple: true }, list: { type: 'boolean' }, update: { type: 'boolean' }, jobs: { type: 'string' } },
+  allowPositionals: true,
 });
 const [folder] = positionals;
-const jobs = Number(values.jobs ?? Math.min(4, availableParallelism()));
+/* A third one works while two wait for a frame or a timer. */
+const jobs = values.list ? 1 : Number(values.jobs ?? Math.min(4, availableParallelism() + 1));
 if (positionals.length !== 1 || !(jobs >= 1)) {
-  console.error('usage: node tests/browser/run.mjs FOLDER [--update] [--only PART-OF-A-NAME]... [--jobs N]');
+  console.error('usage: node tests/browser/run.mjs FOLDER [--nightly] [--only PART]... [--list] [--update] [--jobs N]');
   process.exit(2);
 }
 
@@ -23,22 +26,24 @@ if (positionals.length !== 1 || !(jobs >= 1)) {
 async function work() {
   for (const end of /** @type {const} */ (['disconnect', 'SIGTERM'])) process.on(end, () => process.exit(1));
   const tell = /** @type {(message: object) => void} */ (/** @type {any} */ (process).send.bind(process));
-  const { run, skipped, startChromium, tests } = await import('./harness.mjs');
-  const browser = await startChromium();
-  await import('./logic.mjs');
-  (await import('./core.mjs')).coreTests(folder);
-  const close = [
-    await (await import('./page.mjs')).pageTests(folder, browser, values.update ?? false),
-    await (await import('./doors.mjs')).doorTests(folder, browser),
-    await (await import('./views.mjs')).viewTests(folder, browser),
-    await (await import('./smoke.mjs')).smokeTests(folder),
-  ];
+  const { beginFile, run, skipped, startChromium, tests } = await import('./harness.mjs');
+  const { openSite } = await import('./site.mjs');
+  const browser = await startChromium(values.nightly ?? false);
+  const site = await openSite(folder, browser);
+  /** @type {(() => any)[]} */
+  const ends = [site.close, () => browser.close()];
+  for (const file of FILES) {
+    beginFile(file);
+    const { default: add } = await import(`./${file}.mjs`);
+    const end = await add?.(site, values.update ?? false);
+    if (end) ends.push(end);
+  }
   process.on('message', async (/** @type {number | 'end'} */ message) => {
     if (message !== 'end') return tell(await run(tests[message]));
-    await Promise.all([browser.close(), ...close.map((one) => one())]);
+    await Promise.all(ends.map((end) => end()));
     process.exit();
   });
-  tell({ names: tests.map(({ name }) => name), skipped });
+  tell({ names: tests.map(({ file, name }) => `${file}: ${name}`), skipped });
 }
 
 /* ---- the one that hands them out ---- */
@@ -55,8 +60,9 @@ async function lead() {
   let isAgain = false;
   const from = Date.now();
 
-  /** @param {number} index @param {{name: string, ms: number, error?: string, lines: string[]}} result */
-  function print(index, { name, ms, error, lines }) {
+  /** @param {number} index @param {{ms: number, error?: string, lines: string[]}} result */
+  function print(index, { ms, error, lines }) {
+    const name = names[index] ?? 'start';
     const isLast = error === undefined || isAgain || index < 0;
     if (error === undefined) passed++;
     else if (isLast) failed++;
@@ -88,6 +94,7 @@ async function lead() {
         names = message.names;
         if (!left) for (const text of message.skipped) console.log(text);
         left ??= names.map((_, i) => i).filter((i) => !values.only || values.only.some((part) => names[i].includes(part)));
+        if (values.list) console.log(left.splice(0).map((i) => names[i]).join('\n'));
       } else {
         print(current, message);
       }
@@ -95,8 +102,8 @@ async function lead() {
     });
     child.on('exit', (code, signal) => {
       clearTimeout(limit);
-      if (current >= 0) print(current, { name: names[current], ms: 0, error: isLate ? `not done after ${LIMIT_S} s` : `the process ended with ${code ?? signal}`, lines: [] });
-      else if (names.length === 0) print(-1, { name: 'start', ms: 0, error: `ended with ${code ?? signal} before any test`, lines: [] });
+      if (current >= 0) print(current, { ms: 0, error: isLate ? `not done after ${LIMIT_S} s` : `the process ended with ${code ?? signal}`, lines: [] });
+      else if (names.length === 0) print(-1, { ms: 0, error: `ended with ${code ?? signal} before any test`, lines: [] });
       done(current >= 0 && left?.length ? one() : null);
     });
   });
@@ -104,7 +111,8 @@ async function lead() {
   isAgain = true;
   left = [...again, .../** @type {number[]} */ (left ?? [])];
   if (left.length > 0) await one();
-  for (const index of left) print(index, { name: names[index], ms: 0, error: 'no process ran it', lines: [] });
+  for (const index of left) print(index, { ms: 0, error: 'no process ran it', lines: [] });
+  if (values.list) return;
   console.log(`${Math.round((Date.now() - from) / 1000)} s`);
   console.log(`${passed} passed, ${failed} failed`);
   process.exit(failed ? 1 : 0);

@@ -5,9 +5,10 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { deflateSync } from 'node:zlib';
-import { openCore, randomLinks } from './core.mjs';
+import { randomLinks } from './core.mjs';
 import { firefox } from './firefox.mjs';
-import { skipped, test } from './harness.mjs';
+import { isNightly, skipped, test } from './harness.mjs';
+import { recorded } from './site.mjs';
 import { webkit } from './webkit.mjs';
 import { EXAMPLE } from '../../web/src/example.js';
 import { pack } from '../../web/src/links.js';
@@ -20,9 +21,8 @@ import { serve } from '../../web/serve.mjs';
  *   choose: (path: string) => Promise<any>, close: () => Promise<any>}} Page
  * @typedef {{name: string, open: () => Promise<Page>, close: () => any}} Engine */
 
-const WAIT_MS = 60000;
+const WAIT_MS = 120000;
 const TYPING_MS = 32000; /* WebKit refuses more than 100 writes of the address in 30 s */
-const recorded = (/** @type {string} */ name) => new URL(`../recordings/${name}`, import.meta.url).pathname;
 
 /** Waits until a function in the page says something true. @param {Page} page @param {Function} act @param {any[]} args @returns {Promise<any>} */
 async function until(page, act, ...args) {
@@ -41,12 +41,12 @@ const focusIs = (/** @type {Page} */ page, /** @type {string} */ selector) => un
 const device = (/** @type {Page} */ page) => page.run(() => Number(document.querySelector('.big .bytes')?.getAttribute('data-tip')?.replaceAll(/[^0-9]/g, '')));
 const addressHas = (/** @type {Page} */ page, /** @type {string} */ text) => until(page, (/** @type {string} */ t) => location.hash.includes(t), text);
 
-/** @param {string} folder the built page @returns {Promise<() => Promise<void>>} closes what was opened */
-export async function smokeTests(folder) {
-  const server = await serve(folder);
-  const core = await openCore(folder);
-  const ends = [() => server.close()];
-  for (const engine of [firefox(), webkit()]) {
+/** @param {import('./site.mjs').Site} site @returns {Promise<() => Promise<void>>} closes what was opened */
+export default async function ({ folder, server, core: opened }) {
+  /** @type {(() => any)[]} */
+  const ends = [];
+  const core = await opened();
+  for (const engine of isNightly ? [firefox(), webkit()] : []) {
     if (typeof engine === 'string') skipped.push(`skipped: ${engine}`);
     else {
       ends.push(engine.close);

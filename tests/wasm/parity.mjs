@@ -5,10 +5,11 @@
  * Beside tidemark.wasm lies what else its build makes. Requests are those of tests/golden, broken ones, and the case of every line of
  * the results given.
  * A failure points to web/wasm and to what the compilers do differently. */
-import { spawnSync } from 'node:child_process';
+import { spawn, spawnSync } from 'node:child_process';
 import { copyFileSync, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { basename, dirname, join } from 'node:path';
+import { text } from 'node:stream/consumers';
 import { gunzipSync } from 'node:zlib';
 import { EXAMPLE } from '../../web/src/example.js';
 import { segmentsOf } from '../../web/object.mjs';
@@ -53,10 +54,13 @@ const core = await start(module, { models });
 
 /** @param {string} name @param {string} request */
 function compare(name, request) {
-  const native = spawnSync(program, ['call'], { input: request, maxBuffer: 64 << 20, encoding: 'utf8' });
   const answer = core.callText(request);
   check(`${name}, by both modules`, both.callText(request) === answer);
-  const expected = native.stdout.replace(/\n$/, '');
+  same(name, answer, spawnSync(program, ['call'], { input: request, maxBuffer: 64 << 20, encoding: 'utf8' }).stdout.replace(/\n$/, ''));
+}
+
+/** @param {string} name @param {string} answer of the module @param {string} expected of the program */
+function same(name, answer, expected) {
   if (answer === expected) {
     check(name, expected !== '');
     return;
@@ -185,11 +189,22 @@ compare('no JSON', '{"call":');
 compare('a large file', JSON.stringify({
   call: 'estimate', settings: [], files: [{ name: 'config.json', text: ' '.repeat(4 << 20) }],
 }));
-for (const file of results) {
-  for (const line of readFileSync(file, 'utf8').split('\n').filter((text) => text !== '')) {
-    const of = JSON.parse(line).case;
-    compare(of.id, JSON.stringify({ call: 'verify', case: of }));
+
+/* The program answers all recorded cases in one process, beside the module; the page's two modules answer some of them. */
+{
+  const cases = results.flatMap((file) => readFileSync(file, 'utf8').split('\n').filter((line) => line !== '').map((line) => JSON.parse(line).case));
+  const requests = cases.map((of) => JSON.stringify({ call: 'verify', case: of }));
+  const native = spawn(program, ['call', '--lines'], { stdio: ['pipe', 'pipe', 'inherit'] });
+  native.stdin.end(`${requests.join('\n')}\n`);
+  const printed = text(native.stdout);
+  const answers = [];
+  for (const [i, request] of requests.entries()) {
+    answers.push(core.callText(request));
+    if (i % 8 === 0) check(`${cases[i].id}, by both modules`, both.callText(request) === answers[i]);
+    await new Promise((done) => setImmediate(done)); /* what the program has printed is read */
   }
+  const expected = (await printed).split('\n');
+  for (const [i, answer] of answers.entries()) same(cases[i].id, answer, expected[i] ?? '');
 }
 
 /* Recordings, in pieces of odd sizes: the module of the page against `tidemark replay --json`. */

@@ -1,0 +1,126 @@
+/* What if: changes, the largest that fits, cards and the heat map, in Chromium. */
+import assert from 'node:assert/strict';
+import { changed, copied, deviceBytes, still, test } from './harness.mjs';
+
+/** @param {import('./site.mjs').Site} site */
+export default function ({ visit, field, fromCore, exampleWords, tab, toWhatIf }) {
+  test('changes are played, and one is used', () => visit(async (page) => {
+    await tab(page, 'To free memory');
+    const first = page.locator('.whatif tbody tr').first();
+    await first.waitFor();
+    const words = (await first.getByRole('button').getAttribute('aria-label')).split(': ')[1].split(' ');
+    const before = await deviceBytes(page);
+    await changed(page, () => first.getByRole('button').click());
+    const after = await deviceBytes(page);
+    assert.ok(after < before, `${after} of ${before}`);
+    const changedSettings = words.map((/** @type {string} */ word) => word.split('=')[0]);
+    const kept = exampleWords.filter((word) => !changedSettings.includes(word.split('=')[0]));
+    assert.equal(after, (await fromCore([...kept, ...words])).verdict.device_bytes);
+    await page.waitForFunction((/** @type {string} */ used) => !document.querySelector('.whatif')?.textContent?.includes(used),
+      (await first.locator('th').innerText()).split('\n')[0]).catch(() => {});
+    assert.equal(await page.locator('.whatif tbody tr', { hasText: words.join(' ') }).count(), 0, 'the change that was used is no longer offered');
+  }));
+
+  test('on which cards it runs', () => visit(async (page) => {
+    await tab(page, 'On which cards');
+    const row = page.locator('.whatif tbody tr', { hasText: 'T4 16GB' });
+    await row.waitFor();
+    assert.match(await row.innerText(), /does not fit/);
+    await changed(page, () => row.getByRole('button').click());
+    await page.waitForFunction(() => location.hash.includes('gpu=t4'));
+  }));
+
+  test('of the cards those that it runs on come first, the smallest first', () => visit(async (page) => {
+    await toWhatIf(page);
+    await page.getByRole('tab', { name: 'On which cards' }).click();
+    await page.locator('.whatif tbody tr').first().waitFor();
+    const rows = await page.locator('.whatif tbody tr').evaluateAll((/** @type {any[]} */ list) => list.map((row) => ({ runs: !row.querySelector('.bad'), has: Number(row.querySelector('.bytes').dataset.tip.replaceAll(/[^0-9]/g, '')) })));
+    assert.ok(rows.some(({ runs }) => runs) && rows.some(({ runs }) => !runs));
+    assert.deepEqual(rows, [...rows].sort((a, b) => Number(b.runs) - Number(a.runs) || a.has - b.has));
+  }));
+
+  test('the largest that fits: one more does not', () => visit(async (page) => {
+    await tab(page, 'Largest that fits');
+    const row = page.locator('.whatif tbody tr', { hasText: 'Micro-batch' });
+    await row.waitFor();
+    const [, largest] = /batch=(\d+)/.exec(await row.getByRole('button').getAttribute('aria-label')) ?? [];
+    const at = async (/** @type {number} */ batch) => (await fromCore([...exampleWords, `batch=${batch}`])).verdict.fits;
+    assert.equal(await at(Number(largest)), true);
+    assert.equal(await at(Number(largest) + 1), false);
+    await changed(page, () => row.getByRole('button').click());
+    assert.equal(await field(page, 'batch').inputValue(), largest);
+  }));
+
+  test('the largest LoRA rank that fits', () => visit(async (page) => {
+    await toWhatIf(page);
+    await page.getByRole('tab', { name: 'Largest that fits' }).click();
+    const row = page.locator('.whatif tbody tr', { hasText: 'LoRA rank' });
+    await row.waitFor();
+    const [, largest] = /adapter\.r=(\d+)/.exec(await row.getByRole('button').getAttribute('aria-label')) ?? [];
+    const fits = async (/** @type {number} */ rank) => (await fromCore(['model=gpt2', 'gpu_gib=4', 'adapter=lora', `adapter.r=${rank}`])).verdict.fits;
+    assert.deepEqual([await fits(Number(largest)), await fits(Number(largest) + 1)], [true, false]);
+  }, { at: `#model=gpt2&gpu_gib=4&adapter=lora&v=1` }));
+
+  test('the heat map is single estimates, cell by cell; its edge is the edge; a cell is applied', () => visit(async (page) => {
+    await tab(page, 'Heat map');
+    const values = page.locator('.axis-field input');
+    await values.nth(0).fill('8,16,24');
+    await values.nth(0).blur();
+    await values.nth(1).fill('1024-2048:512');
+    await values.nth(1).blur();
+    await page.locator('.heat-state', { hasText: '9 cells played' }).waitFor();
+    await page.getByRole('button', { name: 'Copy CSV' }).click();
+    await copied(page, 'batch,seq');
+    const rows = (await page.evaluate(() => navigator.clipboard.readText())).trim().split('\n');
+    assert.equal(rows[0], 'batch,seq,allocated_peak,reserved_peak,device_bytes,margin_bytes,rank,fits,refused');
+    assert.equal(rows.length, 10);
+    for (const row of rows.slice(1)) {
+      const [batch, seq, allocated, reserved, device, margin, , fits] = row.split(',');
+      const r = await fromCore([...exampleWords, `batch=${batch}`, `seq=${seq}`]);
+      assert.deepEqual([allocated, reserved, device, margin, fits].map(String),
+        [r.peak.allocated, r.peak.reserved, r.verdict.device_bytes, r.verdict.margin_bytes, r.verdict.fits ? 'yes' : 'no'].map(String), row);
+    }
+    const grid = await page.locator('.heat tbody tr').evaluateAll((/** @type {any[]} */ list) => list.map((row) => [...row.querySelectorAll('td')].map((cell) => ({
+      fits: /\b(fits|close)\b/.test(cell.className), right: cell.classList.contains('edge-right'), below: cell.classList.contains('edge-below') }))));
+    for (let r = 0; r < 3; r++) for (let c = 0; c < 3; c++) {
+      if (c < 2) assert.equal(grid[r][c].right, grid[r][c].fits !== grid[r][c + 1].fits, `right of ${r}, ${c}`);
+      if (r < 2) assert.equal(grid[r][c].below, grid[r][c].fits !== grid[r + 1][c].fits, `below ${r}, ${c}`);
+    }
+    await page.getByRole('button', { name: 'Copy command' }).click();
+    await copied(page, 'tidemark sweep');
+    assert.match(await page.evaluate(() => navigator.clipboard.readText()), /batch=8,16,24 seq=1024,1536,2048$/);
+    assert.match(await page.locator('.heat td[tabindex="0"]').getAttribute('aria-label') ?? '', /^[\d.]+ (fits|just fits|does not fit), the present job$/);
+    await page.locator('.heat td[tabindex="0"]').focus();
+    await page.keyboard.press('ArrowDown');
+    await page.locator('.heat-box .readout b', { hasText: 'batch=24 seq=1024' }).waitFor();
+    await page.keyboard.press('ArrowRight');
+    await page.locator('.heat-box .readout b', { hasText: 'batch=24 seq=1536' }).waitFor();
+    assert.equal(await page.evaluate(() => document.activeElement?.getAttribute('role') ?? document.activeElement?.tagName), 'TD');
+    await changed(page, () => page.keyboard.press('Enter'));
+    assert.equal(await field(page, 'seq').inputValue(), '1536');
+  }));
+
+  test('a heat map is cancelled, and the newest one wins; the page answers meanwhile', () => visit(async (page) => {
+    await tab(page, 'Heat map');
+    const values = page.locator('.axis-field input');
+    await values.nth(0).fill('1-32');
+    await values.nth(0).blur();
+    await values.nth(1).fill('1024-8960:256');
+    await values.nth(1).blur();
+    await page.locator('.heat-state', { hasText: 'of 1,024' }).waitFor();
+    await page.waitForFunction(() => document.querySelectorAll('.heat td:not(.wait)').length > 4);
+    await changed(page, () => field(page, 'batch').fill('2'));
+    await page.locator('.heat-state', { hasText: 'of 1,024' }).waitFor();
+    await page.getByRole('button', { name: 'Cancel' }).click();
+    await page.locator('.heat-state', { hasText: 'cells played' }).waitFor();
+    const before = await page.locator('.heat td.wait').count();
+    await still(page);
+    assert.equal(await page.locator('.heat td.wait').count(), before, 'nothing is played after Cancel');
+    await values.nth(0).fill('1,2');
+    await values.nth(0).blur();
+    await values.nth(1).fill('1024,2048');
+    await values.nth(1).blur();
+    await page.locator('.heat-state', { hasText: '4 cells played' }).waitFor();
+    assert.equal(await page.locator('.heat td').count(), 4);
+  }));
+}
