@@ -76,6 +76,7 @@ void cli_verdict_show(const cJSON *answer) {
 static void smallest_show(const cJSON *answer) {
     cli_number reserved, smallest;
     const char *advice = cli_text_at(cli_at(answer, "advice"), "sentence");
+    if (cli_at(cli_at(answer, "peak"), "range")) return; /* the figures are those of another family */
     printf("  %s reserved at most; runs on a device of %s or more\n",
            cli_size(reserved, cli_int_at(cli_at(answer, "peak"), "reserved")),
            cli_size(smallest, cli_int_at(answer, "smallest_device_bytes")));
@@ -321,7 +322,7 @@ int cli_estimate_of(int argc, char **argv, const char *command, const char *word
                 printf("%.*s\n", (int)answer.length, answer.text);
             else
                 cli_report_show(answer.json, arguments.shows_bytes);
-            if (cJSON_IsFalse(cli_at(cli_at(answer.json, "verdict"), "fits"))) status = CLI_NO;
+            if (!cli_may_fit(answer.json)) status = CLI_NO;
         }
     }
     cli_answer_free(&answer);

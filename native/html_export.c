@@ -154,7 +154,7 @@ static int ask_estimate(cli_answer *answer, const cli_arguments *arguments) {
 }
 
 static int exit_of(const cJSON *answer) {
-    return cJSON_IsFalse(cli_at(cli_at(answer, "verdict"), "fits")) ? CLI_NO : CLI_OK;
+    return cli_may_fit(answer) ? CLI_OK : CLI_NO;
 }
 
 int cli_report(int argc, char **argv) {
@@ -270,14 +270,16 @@ static void badge_say(badge *b, const cJSON *answer, int64_t most, const char *m
     int64_t device = cli_int_at(verdict, "device_bytes"), gpu = cli_int_at(verdict, "gpu_bytes");
     cli_number need, whole;
     bool is_over = most >= 0 && device > most;
-    b->is_good = !is_over && !cJSON_IsFalse(fits);
+    b->is_good = !is_over && cli_may_fit(answer);
     b->colour = !b->is_good ? "#b42318" : cJSON_IsTrue(fits) || most >= 0 ? "#17753a" : "#1f5fbf";
     cli_gib(need, device);
     if (is_over)
         cli_format(&b->text, "%.*s GiB, over %s", (int)strlen(need) - 1, need, most_text);
-    else if (cJSON_IsBool(fits))
+    else if (gpu)
         cli_format(&b->text, "%.*s of %s, %s", (int)strlen(need) - 1, need, cli_size(whole, gpu),
-                   cJSON_IsTrue(fits) ? "fits" : "does not fit");
+                   cJSON_IsTrue(fits)    ? "fits"
+                   : cJSON_IsFalse(fits) ? "does not fit"
+                                         : "cannot tell");
     else
         cli_format(&b->text, "%.*s GiB", (int)strlen(need) - 1, need);
 }

@@ -42,7 +42,7 @@ static const command commands[] = {
      "  tidemark estimate llama-3.1-8b checkpointing=full optimizer=adamw_fused dtype=bf16\n"
      "  tidemark estimate ./my-model/config.json batch=2 overrides.num_hidden_layers=8\n"
      "  tidemark estimate '#model=qwen2.5-7b&batch=4&v=1' --json | jq .peak\n\n"
-     "exit code: 0 it fits, or no card is given; 1 it does not fit; 2 to 4 as in `tidemark "
+     "exit code: 0 it fits, or no card is given; 1 it does not fit, or that cannot be told; 2 to 4 as in `tidemark "
      "--help`\n"},
     {"serve", cli_serve, "serve MODEL|config.json|LINK --gpu NAME [key=value ...] [--json]",
      "an inference server: what is left for the cache, and how many requests fit",

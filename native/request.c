@@ -168,8 +168,14 @@ bool cli_true_at(const cJSON *object, const char *key) {
     return cJSON_IsTrue(cli_at(object, key));
 }
 
+bool cli_may_fit(const cJSON *answer) {
+    const cJSON *verdict = cli_at(answer, "verdict");
+    return !cli_at(verdict, "gpu_bytes") || cli_true_at(verdict, "fits");
+}
+
 const char *cli_verdict(const cJSON *verdict) {
     const cJSON *fits = cli_at(verdict, "fits");
+    if (cJSON_IsNull(fits) && cli_at(verdict, "gpu_bytes")) return "cannot tell";
     if (!cJSON_IsBool(fits)) return "";
     if (!cJSON_IsTrue(fits)) return "does not fit";
     return cli_int_at(verdict, "device_bytes") > cli_int_at(verdict, "gpu_bytes") ? "just fits" : "fits";

@@ -3,6 +3,7 @@
 
 #include "report/allocations.h"
 #include "report/job_events.h"
+#include "report/serving.h"
 
 tide_replay_config tide_job_config(const tide_job *job) {
     return (tide_replay_config){.conf = job->allocator_conf, .fraction_ppm = job->memory_fraction_ppm};
@@ -51,6 +52,26 @@ bool tide_job_report_on_card(tide_job_report *r) {
         return true;
     tide_replay_config config = tide_job_config_on_card(job);
     return tide_replay_peaks(&r->on_card, &r->source, &config, r->run->machine.timeline.arena);
+}
+
+uint64_t tide_either_way(const tide_run *run, uint64_t device) {
+    return run->stand_in_of ? device / 100 * (uint64_t)run->stand_in_percent : 0;
+}
+
+tide_fit tide_job_report_fit(const tide_job_report *r) {
+    if (r->run->serving) return tide_serving_fits(r->run->serving) ? TIDE_FITS : TIDE_FITS_NOT;
+    uint64_t device = tide_job_device_bytes(r->job, &r->replay), off = tide_either_way(r->run, device);
+    if (r->on_card.is_oom) return !off || device - off > r->job->device_bytes ? TIDE_FITS_NOT : TIDE_CANNOT_TELL;
+    return r->job->device_bytes && off && device + off > r->job->device_bytes ? TIDE_CANNOT_TELL : TIDE_FITS;
+}
+
+void tide_write_fit_at(tide_writer *w, tide_fit fit) {
+    if (fit == TIDE_CANNOT_TELL) {
+        tide_write_key(w, "fits");
+        tide_write_null(w);
+    } else {
+        tide_write_bool_at(w, "fits", fit == TIDE_FITS);
+    }
 }
 
 void tide_write_event_place(tide_job_report *r, uint32_t event) {

@@ -35,16 +35,11 @@ void tide_write_steps(tide_writer *w, const tide_replay *r) {
     tide_write_close(w, ']');
 }
 
-/* Of a model without a description of its own: how far its figures may be off, either way. */
-static uint64_t either_way(const tide_run *run, uint64_t device) {
-    return device / 100 * (uint64_t)run->stand_in_percent;
-}
-
 static const char *ranged(tide_arena *arena, const tide_run *run, uint64_t device) {
     if (!run->stand_in_of) return "";
     return tide_format(arena, ", between %s and %s as the model has no description of its own",
-                       tide_gib(arena, device - either_way(run, device)),
-                       tide_gib(arena, device + either_way(run, device)));
+                       tide_gib(arena, device - tide_either_way(run, device)),
+                       tide_gib(arena, device + tide_either_way(run, device)));
 }
 
 static void write_rank(tide_writer *w, const tide_job *job) {
@@ -62,8 +57,8 @@ void tide_write_peak(tide_job_report *r, bool is_brief) {
         tide_write_bytes_at(w, "context", tide_job_context(r->job));
         if (r->run->stand_in_of) { /* no description of its own */
             tide_write_open_at(w, "range", '{');
-            tide_write_bytes_at(w, "low", device - either_way(r->run, device));
-            tide_write_bytes_at(w, "high", device + either_way(r->run, device));
+            tide_write_bytes_at(w, "low", device - tide_either_way(r->run, device));
+            tide_write_bytes_at(w, "high", device + tide_either_way(r->run, device));
             tide_write_close(w, '}');
         }
         tide_write_event_place(r, r->replay.peak_event);
@@ -82,6 +77,13 @@ static const char *sentence_of(const tide_job_report *r, uint64_t device) {
     if (!job->device_bytes)
         return tide_format(arena, "%s at the peak%s; choose a card to see whether it fits", need,
                            ranged(arena, r->run, device));
+    if (tide_job_report_fit(r) == TIDE_CANNOT_TELL) {
+        uint64_t off = tide_either_way(r->run, device);
+        return tide_format(arena,
+                           "between %s and %s of %s: cannot tell whether it fits, as the model has no description of "
+                           "its own",
+                           tide_gib(arena, device - off), tide_gib(arena, device + off), total);
+    }
     if (r->on_card.is_oom)
         return tide_format(arena, "%s needed, %s there: does not fit, %s short%s", need, total,
                            margin < 0 ? tide_gib(arena, (uint64_t)-margin) : "fragmented",
@@ -116,13 +118,10 @@ void tide_write_verdict(tide_job_report *r, bool is_brief) {
     }
     const tide_job *job = r->job;
     uint64_t device = tide_job_device_bytes(job, &r->replay);
-    bool has_card = job->device_bytes > 0, fits = !r->on_card.is_oom;
+    bool has_card = job->device_bytes > 0;
+    tide_fit fit = tide_job_report_fit(r);
     tide_write_open_at(w, "verdict", '{');
-    tide_write_key(w, "fits");
-    if (has_card)
-        tide_write_bool(w, fits);
-    else
-        tide_write_null(w);
+    tide_write_fit_at(w, has_card ? fit : TIDE_CANNOT_TELL);
     tide_write_bytes_at(w, "device_bytes", device);
     if (has_card) {
         tide_write_bytes_at(w, "gpu_bytes", job->device_bytes);
@@ -132,7 +131,7 @@ void tide_write_verdict(tide_job_report *r, bool is_brief) {
         if (has_card) tide_write_int_at(w, "retries", (int64_t)r->on_card.retries);
         tide_write_string_at(w, "sentence", sentence_of(r, device));
     }
-    if (!is_brief && has_card && !fits) {
+    if (!is_brief && has_card && r->on_card.is_oom) {
         tide_write_open_at(w, "oom", '{');
         tide_write_event_place(r, r->on_card.events);
         tide_write_oom(w, &r->on_card.oom);

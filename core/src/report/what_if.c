@@ -37,7 +37,8 @@ static bool play_query(tide_what_if *v, const tide_query *q, tide_arena *arena, 
     tide_job_report r;
     if (!tide_job_report_open(&r, NULL, run, job) || !tide_job_report_on_card(&r)) return false;
     const tide_serving *serving = run->serving;
-    v->fits = serving ? tide_serving_fits(serving) : !r.on_card.is_oom;
+    v->fit = tide_job_report_fit(&r);
+    v->fits = v->fit == TIDE_FITS;
     v->need = serving ? tide_serving_bytes(serving) : tide_job_device_bytes(job, &r.replay);
     v->serves = serving != NULL;
     v->requests = serving ? tide_serving_requests(serving) : 0;
@@ -104,7 +105,7 @@ bool tide_warn_of_more(const tide_query *q, tide_run *run, const tide_job *job, 
 }
 
 void tide_write_what_if(tide_writer *w, const tide_what_if *v) {
-    if (v->there) tide_write_bool_at(w, "fits", v->fits);
+    if (v->there) tide_write_fit_at(w, v->fit);
     tide_write_bytes_at(w, "device_bytes", v->need);
     if (v->there) tide_write_bytes_at(w, "gpu_bytes", v->there);
     tide_write_bytes_at(w, "allocated_peak", v->allocated);

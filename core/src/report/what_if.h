@@ -18,7 +18,8 @@ typedef struct tide_query {
 typedef struct tide_what_if {
     tide_status status;  /* TIDE_OK: it was played */
     const char *message; /* of the first error */
-    bool fits;           /* the card, or what gpu_gib says; true without either */
+    tide_fit fit;        /* the card, or what gpu_gib says */
+    bool fits;           /* surely; true without a card */
     uint64_t need;       /* reserved, and what is outside of the allocator */
     uint64_t there;      /* of the card; 0: without limit */
     uint64_t allocated, reserved;

@@ -23,6 +23,11 @@ export function cardOf(r) {
 export function verdictOf(r) {
   const { fits, margin_bytes: margin = 0, retries = 0 } = r.verdict;
   const { title, bytes: whole } = cardOf(r);
+  if (r.serving) {
+    return fits ? { kind: 'fits', icon: 'check', text: `Starts on ${title}`, detail: r.verdict.sentence }
+      : { kind: 'not', icon: 'cross', text: `Not on ${title}`, detail: r.verdict.sentence };
+  }
+  if (fits === null && r.verdict.gpu_bytes) return { kind: 'close', icon: 'warn', text: 'Cannot tell', detail: r.verdict.sentence };
   if (fits === null) return { kind: 'none', icon: 'info', text: 'No card chosen', detail: 'Choose a GPU to see whether it fits.' };
   const size = `${headline(Math.abs(margin), unit.value)} ${unit.value}`;
   if (!fits) return { kind: 'not', icon: 'cross', text: `Does not fit ${title}`, detail: `${size} too much` };

@@ -24,6 +24,7 @@ typedef enum tide_key_rule {
     TIDE_RULE_SAYS,
     TIDE_RULE_NEUTRAL,
     TIDE_RULE_MATTERS,
+    TIDE_RULE_REFUSED,
     TIDE_RULE_HOLDS
 } tide_key_rule;
 
@@ -49,6 +50,9 @@ typedef struct tide_key_row {
  * besides false and none. */
 #define KEY_MATTERS(key_, matter_, values_)                                                                            \
     { .key = key_, .rule = TIDE_RULE_MATTERS, .matter = matter_, .values = values_ }
+/* The same, where no figure would be right: the file is refused. */
+#define KEY_REFUSED(key_, matter_, values_)                                                                            \
+    { .key = key_, .rule = TIDE_RULE_REFUSED, .matter = matter_, .values = values_ }
 /* An object with keys of its own, or the path of a file with them. */
 #define KEY_HOLDS(key_, section_)                                                                                      \
     { .key = key_, .rule = TIDE_RULE_HOLDS, .section = &section_ }

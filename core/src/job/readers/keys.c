@@ -70,6 +70,13 @@ static void matter(tide_claims *c, const tide_key_row *row, const char *key, con
         return;
     }
     tide_claims_note(c, key, TIDE_KEY_UNSUPPORTED, text, row->matter);
+    if (row->rule == TIDE_RULE_REFUSED) {
+        tide_claims_refuse(c, TIDE_ERR_UNSUPPORTED, key,
+                           tide_format(c->arena, "%s: %s%s%s: it %s, which is not described", c->at->summary->name, key,
+                                       text ? " is " : "", text ? text : "", row->matter),
+                           "run the program by `tidemark dry-run`, which needs no description");
+        return;
+    }
     tide_report(
         c->diags, TIDE_WARNING, TIDE_ERR_UNSUPPORTED, tide_claims_place(c, key),
         tide_format(c->arena, "%s: %s is not described and may matter: it %s", c->at->summary->name, key, row->matter),
@@ -119,6 +126,7 @@ static void read_key(tide_claims *c, const tide_key_table *table, const tide_jso
         tide_claims_note(c, key, TIDE_KEY_IGNORED, tide_argument_value(c->arena, entry), NULL);
         break;
     case TIDE_RULE_MATTERS:
+    case TIDE_RULE_REFUSED:
         matter(c, row, key, entry);
         break;
     case TIDE_RULE_SETS:

@@ -4,7 +4,7 @@
 #include "base/units.h"
 
 static const tide_key_row llama_factory_rows[] = {
-    KEY_MATTERS("stage", "trains with other models or losses beside", "sft|pt"),
+    KEY_REFUSED("stage", "trains by preferences or rewards, with other models and losses beside", "sft|pt"),
     KEY_SAYS("finetuning_type", finetuning, ""),
     KEY_SETS("cutoff_len", seq, ""),
     KEY_SETS("lora_rank", adapter_r, ""),
@@ -34,8 +34,8 @@ static const tide_key_row llama_factory_rows[] = {
     KEY_MATTERS("resize_vocab", "makes embeddings larger", ""),
     KEY_MATTERS("image_*_pixels", "resizes images: say image_size", ""),
     KEY_MATTERS("video_*", "resizes videos", ""),
-    KEY_MATTERS("ref_model*", "loads another model", ""),
-    KEY_MATTERS("reward_model*", "loads another model", ""),
+    KEY_REFUSED("ref_model*", "loads another model", ""),
+    KEY_REFUSED("reward_model*", "loads another model", ""),
     KEY_SETS("use_dora", adapter_dora, ""),
     KEY_SETS("use_rslora", adapter_rslora, ""),
     KEY_NEUTRAL("template"),
