@@ -5,9 +5,6 @@
 
 #include "lang/lang.h"
 
-/* Kernels depend on these where no GPU is given: an H100. */
-enum { DEFAULT_CAPABILITY = 90, DEFAULT_SMS = 132, DEFAULT_THREADS_PER_SM = 2048 };
-
 static const char *gpu_string(const tide_json *object, const char *key) {
     const tide_json *value = tide_json_at(object, key);
     return tide_json_is(value, TIDE_JSON_STRING) ? value->text.at : "";
@@ -66,9 +63,9 @@ void tide_find_gpu(tide_job_builder *b) {
                       .title = "",
                       .source = "",
                       .context_source = "",
-                      .capability = DEFAULT_CAPABILITY,
-                      .sms = DEFAULT_SMS,
-                      .threads_per_sm = DEFAULT_THREADS_PER_SM};
+                      .capability = TIDE_DEVICE_DEFAULT.capability,
+                      .sms = TIDE_DEVICE_DEFAULT.sms,
+                      .threads_per_sm = TIDE_DEVICE_DEFAULT.threads_per_sm};
     if (!name[0]) return;
     const tide_json *row = gpu_find_alone(b, name);
     if (!row) {

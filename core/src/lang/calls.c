@@ -13,10 +13,11 @@ tide_value tide_run_operation(tide_machine *m, const tide_op *op, tide_value *a,
     if (op->cast == TIDE_CAST_NONE || !m->state.autocast_enabled) return op->run(m, a);
     tide_value cast[OPERATION_ARGUMENTS];
     memcpy(cast, a, count * sizeof *a);
-    for (uint32_t i = count; i-- > 0;) { /* C++ evaluates arguments from the right; the caller holds the uncast ones */
+    for (uint32_t k = 0; k < count; k++) { /* the caller holds the uncast ones */
+        uint32_t i = op->cast == TIDE_CAST_LOWER_LIST ? k : count - 1 - k; /* C++ evaluates arguments from the right */
         if (a[i].kind != TIDE_VALUE_TENSOR) continue;
         cast[i].tensor =
-            op->cast == TIDE_CAST_LOWER ? tide_autocast_lower(m, a[i].tensor) : tide_autocast_fp32(m, a[i].tensor);
+            op->cast == TIDE_CAST_FP32 ? tide_autocast_fp32(m, a[i].tensor) : tide_autocast_lower(m, a[i].tensor);
     }
     bool enabled = m->state.autocast_enabled;
     m->state.autocast_enabled = false;

@@ -452,7 +452,7 @@ static void prepare(tide_serve_run *run, const tide_serve_settings *settings, co
     run->settings = *settings;
     run->device = *device;
     tide_machine_init(m, arena, diags);
-    m->device = (tide_device){device->capability, device->sms, 2048};
+    m->device = (tide_device){device->capability, device->sms, TIDE_DEVICE_DEFAULT.threads_per_sm};
     m->state.keeps_workspaces = m->unifies_workspaces = true; /* PyTorch 2.13 */
     m->state.grad_enabled = false;
     tide_descriptions_init(&run->descriptions, arena, diags, find_source, run);

@@ -132,8 +132,9 @@ typedef struct tide_meta {
     uint8_t dtype;
 } tide_meta;
 
-/* What a backward knows besides tensors and edges: the members of its kind, as torch/csrc/autograd/generated/Functions.h
- * declares them for each node, or as somebody's autograd.Function keeps on ctx. Zero where nobody has set them. */
+/* What a backward knows besides tensors and edges: the members of its kind, as
+ * torch/csrc/autograd/generated/Functions.h declares them for each node, or as somebody's autograd.Function keeps on
+ * ctx. Zero where nobody has set them. */
 typedef union tide_node_members {
     struct {
         tide_dim mat2[2];
@@ -261,6 +262,9 @@ typedef struct tide_device {
     int sms;
     int threads_per_sm;
 } tide_device;
+
+/* Where no card is given: H100 SXM (NVIDIA H100 Tensor Core GPU Architecture, tables 4 and 5). */
+#define TIDE_DEVICE_DEFAULT ((tide_device){.capability = 90, .sms = 132, .threads_per_sm = 2048})
 
 typedef enum tide_sdpa_choice {
     TIDE_SDPA_FLASH,     /* flash, else efficient, else math */

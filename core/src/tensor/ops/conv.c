@@ -35,7 +35,8 @@ static tide_tensor *in_layout(tide_machine *m, tide_tensor *x, bool channels_las
 static void conv_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
     tide_tensor *x = tide_saved_at(m, node, 0), *weight = tide_saved_at(m, node, 1);
     bool is_last = node->of.convolution.is_channels_last,
-         is_depthwise = node->of.convolution.is_depthwise && !is_last; /* a kernel of its own: the weight's gradient first */
+         is_depthwise =
+             node->of.convolution.is_depthwise && !is_last; /* a kernel of its own: the weight's gradient first */
     bool is_line = x->shape->dims == 3; /* its contiguous copy keeps one dimension of space away from channels last */
     tide_tensor *input = is_line || tide_needs_input_grad(node, 1) ? in_layout(m, x, is_last) : tide_retain(x);
     if (is_depthwise) {
@@ -164,7 +165,8 @@ static tide_value op_interpolate(tide_machine *m, tide_value *a) {
 /* ---- pooling: AveragePool2d.cu, DilatedMaxPool2d.cu; adaptive pooling to one value is a mean ---- */
 
 static void pool_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
-    tide_tensor *x = tide_saved_at(m, node, 0), *indices = node->of.max_pool.has_indices ? tide_saved_at(m, node, 1) : NULL;
+    tide_tensor *x = tide_saved_at(m, node, 0),
+                *indices = node->of.max_pool.has_indices ? tide_saved_at(m, node, 1) : NULL;
     results[0] = tide_empty_like(m, x, x->dtype);
     tide_release(m, tide_contiguous(m, grads[0]));
     tide_release(m, indices);

@@ -15,18 +15,30 @@ enum {
     SORT_ALONE = 2304
 };
 
+/* How CUB lays out its scratch (cub/util_temporary_storage.cuh, AliasTemporaries): each part takes a multiple of 256
+ * bytes, and 255 more align the first. A part of a few counters is one such multiple. */
+enum { PART = 256, ALIGNING = PART - 1, COUNTERS = PART };
+/* cub/device/dispatch/dispatch_radix_sort.cuh, InvokeOnesweep: for each of 256 digits a 64-bit count a pass, and 32
+ * bits of look-back a tile. */
+enum { RADIX_DIGITS = 256, DIGIT_COUNTS = 8 * RADIX_DIGITS, DIGIT_LOOKBACK = 4 * RADIX_DIGITS };
+/* cub/agent/single_pass_scan_operators.cuh, ScanTileState: TILE_STATUS_PADDING. */
+enum { TILE_PADDING = 32 };
+/* cuda/Embedding.cu, embedding_dense_backward_cuda: up to so many indices a kernel needs no sorting. */
+enum { UNSORTED_INDICES = 3072 };
+
 /* cub::DeviceRadixSort of int64 keys up to `limit` with int64 values: one pass for every 8 bits of the keys; several
  * passes go back and forth between two buffers. */
 static int64_t sort_scratch(int64_t n, int64_t limit) {
     int64_t bits = 0;
     for (; limit > 0; limit >>= 1) bits++;
     int64_t passes = bits > 8 ? (bits + 7) / 8 : 1;
-    return (passes > 1 ? 2 * TIDE_ROUND_UP(8 * n, 256) : 0) + 511 + 2048 * passes + 1024 * TIDE_CEIL_DIV(n, SORT_TILE);
+    return (passes > 1 ? 2 * TIDE_ROUND_UP(8 * n, PART) : 0) + ALIGNING + COUNTERS + DIGIT_COUNTS * passes +
+           DIGIT_LOOKBACK * TIDE_CEIL_DIV(n, SORT_TILE);
 }
 
 /* cub::DeviceScan: a state per tile, twice as wide as what is summed. */
 static int64_t scan_scratch_of(int64_t n, int64_t tile, int64_t bytes) {
-    return 511 + TIDE_ROUND_UP(2 * bytes * (32 + TIDE_CEIL_DIV(n, tile)), 256);
+    return ALIGNING + COUNTERS + TIDE_ROUND_UP(2 * bytes * (TILE_PADDING + TIDE_CEIL_DIV(n, tile)), PART);
 }
 
 static int64_t scan_scratch(int64_t n, int64_t tile) {
@@ -35,7 +47,15 @@ static int64_t scan_scratch(int64_t n, int64_t tile) {
 
 /* cub::DeviceSelect behind nonzero: one 8-byte state per tile. */
 static int64_t select_scratch(int64_t n) {
-    return 511 + TIDE_ROUND_UP(8 * (32 + TIDE_CEIL_DIV(n, SELECT_TILE)), 256);
+    return ALIGNING + COUNTERS + TIDE_ROUND_UP(8 * (TILE_PADDING + TIDE_CEIL_DIV(n, SELECT_TILE)), PART);
+}
+
+/* cub::DeviceReduce behind the count of nonzero (cub/device/dispatch/dispatch_reduce.cuh, InvokePasses): a 32-bit sum a
+ * block, of CUB_SUBSCRIPTION_FACTOR (5) times as many blocks of 256 threads as the device holds; one tile needs none.
+ */
+static int64_t count_scratch(const tide_device *device, int64_t n) {
+    int64_t blocks = 5 * (int64_t)device->sms * (device->threads_per_sm / 256);
+    return n <= COUNT_TILE ? 1 : ALIGNING + TIDE_ROUND_UP(4 * blocks, PART);
 }
 
 /* ---- making tensors ---- */
@@ -72,7 +92,7 @@ static void embedding_run(tide_machine *m, tide_node *node, tide_tensor **grads,
     tide_tensor *indices = tide_saved_at(m, node, 0);
     int64_t n = tide_count(indices), rows = node->extra.shape->dim[0].size, width = node->extra.shape->dim[1].size;
     tide_tensor *g = tide_contiguous(m, grads[0]);
-    if (n <= 3072) {
+    if (n <= UNSORTED_INDICES) {
         results[0] = tide_empty(m, node->extra.shape, grads[0]->dtype);
         tide_release(m, g);
         tide_release(m, indices);
@@ -125,7 +145,7 @@ static tide_value op_embedding(tide_machine *m, tide_value *a) {
 /* The positions of `found` true elements among n: (found, dims) int64. Their number goes through a 4-byte count. */
 static tide_tensor *nonzero(tide_machine *m, int64_t n, int64_t found, int dims) {
     tide_tensor *count = tide_scratch(m, 4);
-    tide_alloc_and_free(m, n <= COUNT_TILE ? 1 : 21503);
+    tide_alloc_and_free(m, count_scratch(&m->device, n));
     tide_tensor *positions = tide_scratch(m, 8 * found * dims);
     tide_alloc_and_free(m, select_scratch(n));
     tide_release(m, count);

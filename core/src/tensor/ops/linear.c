@@ -5,7 +5,13 @@
  * thread that runs forward and one of that which runs backward. cuda/CublasHandlePool.cpp. */
 #include "tensor/ops/ops.h"
 
-enum { CUBLASLT_WORKSPACE = 1 << 20, CUBLAS_WORKSPACE = 8519680, CUBLAS_WORKSPACE_HOPPER = 32 << 20 };
+/* cuda/CublasHandlePool.cpp: parseChosenWorkspaceSize has ":4096:2:16:8", pairs of KiB and a number of buffers, and 32
+ * MiB on Hopper; _parseChosenCublasLtWorkspaceSize has 1 MiB. */
+enum {
+    CUBLASLT_WORKSPACE = 1 << 20,
+    CUBLAS_WORKSPACE = (4096 * 2 + 16 * 8) * 1024,
+    CUBLAS_WORKSPACE_HOPPER = 32 << 20
+};
 
 int64_t tide_cublas_workspace(int capability) {
     return capability >= 90 ? CUBLAS_WORKSPACE_HOPPER : CUBLAS_WORKSPACE;
@@ -171,7 +177,7 @@ static void bmm_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_
 }
 static const tide_backward bmm_backward = {"BmmBackward0", bmm_run};
 
-static tide_tensor *bmm(tide_machine *m, tide_tensor *a, tide_tensor *b) {
+tide_tensor *tide_bmm(tide_machine *m, tide_tensor *a, tide_tensor *b) {
     bool ok = a->shape->dims == 3 && b->shape->dims == 3 && a->shape->dim[0].size == b->shape->dim[0].size &&
               a->shape->dim[2].size == b->shape->dim[1].size && a->dtype == b->dtype;
     if (!ok) {
@@ -291,12 +297,11 @@ static bool should_fold(const tide_tensor *a, const tide_tensor *b) {
     return true;
 }
 
-static void put_dim(tide_shape *shape, tide_dim dim) {
+void tide_push_dim(tide_shape *shape, tide_dim dim) {
     shape->dim[shape->dims++] = dim;
 }
 
-/* The product of the dimensions [from, to). */
-static tide_dim joined(tide_machine *m, const tide_shape *shape, int from, int to) {
+tide_dim tide_joined_dims(tide_machine *m, const tide_shape *shape, int from, int to) {
     tide_value all = tide_of_int(1);
     for (int i = from; i < to; i++) {
         tide_value size = {.kind = TIDE_VALUE_INT, .symbol = shape->dim[i].name, .integer = shape->dim[i].size};
@@ -309,8 +314,8 @@ static tide_dim joined(tide_machine *m, const tide_shape *shape, int from, int t
 static tide_tensor *fold(tide_machine *m, tide_tensor *a, tide_tensor *b) {
     tide_shape flat = {.dims = 0}, shape = *a->shape;
     int last = a->shape->dims - 1;
-    put_dim(&flat, joined(m, a->shape, 0, last));
-    put_dim(&flat, tide_dim_of(a, last));
+    tide_push_dim(&flat, tide_joined_dims(m, a->shape, 0, last));
+    tide_push_dim(&flat, tide_dim_of(a, last));
     tide_tensor *left = tide_reshape(m, a, &flat), *out = mm(m, left, b);
     shape.dim[last] = b->shape->dim[1];
     tide_tensor *viewed = m->has_failed ? tide_retain(a) : tide_view(m, out, &shape);
@@ -358,137 +363,20 @@ tide_tensor *tide_matmul(tide_machine *m, tide_tensor *a, tide_tensor *b) {
     batch_a.dims -= 2;
     batch_b.dims -= 2;
     if (!tide_broadcast(m, &batch, &batch_a, &batch_b)) return tide_retain(a);
-    tide_dim count = joined(m, &batch, 0, batch.dims);
+    tide_dim count = tide_joined_dims(m, &batch, 0, batch.dims);
     tide_tensor *left = batches(m, a, &batch, count);
     tide_tensor *right = batches(m, b, &batch, count);
-    tide_tensor *out = bmm(m, left, right);
+    tide_tensor *out = tide_bmm(m, left, right);
     tide_release(m, left);
     tide_release(m, right);
     if (m->has_failed) return out;
     tide_shape shape = batch;
-    put_dim(&shape, tide_dim_of(a, a->shape->dims - 2));
-    put_dim(&shape, tide_dim_of(b, b->shape->dims - 1));
+    tide_push_dim(&shape, tide_dim_of(a, a->shape->dims - 2));
+    tide_push_dim(&shape, tide_dim_of(b, b->shape->dims - 1));
     tide_tensor *viewed = tide_view(m, out, &shape);
     viewed->is_view = false;
     tide_release(m, out);
     return viewed;
-}
-
-/* ---- einsum of two tensors: Linear.cpp, einsum and sumproduct_pair ---- */
-
-/* Where each letter of an operand or of the output stands, -1 where it does not, and what ends it. False if a letter is
- * none or comes twice. */
-static bool read_letters(tide_text *rest, const char *end, int place[26], int *count) {
-    *count = 0;
-    for (int i = 0; i < 26; i++) place[i] = -1;
-    for (; rest->length && *rest->at != *end; rest->at++, rest->length--) {
-        int letter = *rest->at - 'a';
-        if (letter < 0 || letter >= 26 || place[letter] >= 0) return false;
-        place[letter] = (*count)++;
-    }
-    for (; *end && rest->length && *rest->at == *end; end++) rest->at++, rest->length--;
-    return !*end;
-}
-
-/* An operand with its dimensions in the order of `order`, 1 where it has none. */
-static tide_tensor *spread(tide_machine *m, tide_tensor *x, const int place[26], const int order[26], int dims) {
-    tide_tensor *wide = tide_retain(x);
-    int64_t permutation[TIDE_MAX_DIMS] = {0};
-    int given = x->shape->dims;
-    for (int i = 0; i < dims; i++) permutation[i] = place[order[i]] >= 0 ? place[order[i]] : given++;
-    for (int i = x->shape->dims; i < dims; i++) {
-        tide_tensor *next = tide_unsqueeze(m, wide, -1);
-        tide_release(m, wide);
-        wide = next;
-    }
-    tide_tensor *made = tide_permute(m, wide, permutation);
-    tide_release(m, wide);
-    return made;
-}
-
-/* Permuted, then three dimensions: those of groups[0], [1] and [2] as one each. */
-static tide_tensor *grouped(tide_machine *m, tide_tensor *x, const int64_t *permutation, const int groups[3]) {
-    tide_tensor *turned = tide_permute(m, x, permutation);
-    tide_shape flat = {.dims = 0};
-    for (int i = 0, from = 0; i < 3; from += groups[i++])
-        put_dim(&flat, joined(m, turned->shape, from, from + groups[i]));
-    tide_tensor *made = tide_reshape(m, turned, &flat);
-    tide_release(m, turned);
-    return made;
-}
-
-/* dims dimensions of both, of which those from `kept` on are summed: by their sizes they are batches (of both), rows
- * (of the left alone), sums, or columns. Where all columns come before the rows, left and right change places. */
-static tide_tensor *sum_product(tide_machine *m, tide_tensor *a, tide_tensor *b, int dims, int kept) {
-    enum { BATCH, ROW, SUM, COLUMN };
-    int64_t of[4][TIDE_MAX_DIMS], left[TIDE_MAX_DIMS], right[TIDE_MAX_DIMS], back[TIDE_MAX_DIMS] = {0};
-    int count[4] = {0};
-    for (int i = 0; i < dims; i++) {
-        bool in_a = a->shape->dim[i].size != 1, in_b = b->shape->dim[i].size != 1;
-        int kind = !in_a ? COLUMN : !in_b ? ROW : i < kept ? BATCH : SUM;
-        of[kind][count[kind]++] = i;
-    }
-    static const int of_right[4] = {BATCH, SUM, COLUMN, ROW};
-    if (!count[SUM]) return tide_mul(m, a, b);
-    if (count[ROW] && count[COLUMN] && of[COLUMN][count[COLUMN] - 1] < of[ROW][0])
-        return sum_product(m, b, a, dims, kept);
-    tide_shape shape = {.dims = 0};
-    for (int k = 0, l = 0, r = 0; k < 4; k++) {
-        for (int i = 0; i < count[of_right[k]]; i++) right[r++] = of[of_right[k]][i];
-        for (int i = 0; i < count[k]; i++) {
-            back[of[k][i]] = l;
-            left[l++] = of[k][i];
-            put_dim(&shape, k == SUM ? (tide_dim){1, 0} : tide_dim_of(k == COLUMN ? b : a, (int)of[k][i]));
-        }
-    }
-    tide_tensor *x = grouped(m, a, left, (int[3]){count[BATCH], count[ROW], count[SUM]});
-    tide_tensor *y = grouped(m, b, right, (int[3]){count[BATCH], count[SUM], count[COLUMN]});
-    tide_tensor *out = m->has_failed ? tide_retain(x) : bmm(m, x, y);
-    tide_release(m, y);
-    tide_release(m, x);
-    if (m->has_failed) return out;
-    tide_tensor *viewed = tide_view(m, out, &shape), *made = tide_permute(m, viewed, back);
-    tide_release(m, viewed);
-    tide_release(m, out);
-    return made;
-}
-
-/* "ab,bc->ac": two operands, lower-case letters, sums over letters that both have. */
-static tide_value op_einsum(tide_machine *m, tide_value *a) {
-    tide_tensor *x = tide_arg_tensor(m, a[1]), *y = tide_arg_tensor(m, a[2]);
-    tide_text rest = a[0].kind == TIDE_VALUE_TEXT ? a[0].text : (tide_text){NULL, 0};
-    int of_x[26], of_y[26], of_out[26], order[26], x_dims, y_dims, kept, dims;
-    bool ok = read_letters(&rest, ",", of_x, &x_dims) && read_letters(&rest, "->", of_y, &y_dims) &&
-              read_letters(&rest, "", of_out, &kept) && x_dims == x->shape->dims && y_dims == y->shape->dims;
-    dims = ok ? kept : 0;
-    for (int i = 0; i < 26 && ok; i++) {
-        if (of_out[i] >= 0)
-            order[of_out[i]] = i;
-        else if (of_x[i] >= 0 && of_y[i] >= 0)
-            order[dims++] = i;
-        ok = (of_out[i] < 0 || of_x[i] >= 0 || of_y[i] >= 0) && ((of_x[i] < 0) == (of_y[i] < 0) || of_out[i] >= 0) &&
-             (of_x[i] < 0 || of_y[i] < 0 || x->shape->dim[of_x[i]].size == y->shape->dim[of_y[i]].size);
-    }
-    if (!ok || dims > TIDE_MAX_DIMS) {
-        tide_fail(m, TIDE_ERR_SHAPE, "einsum: %s and %s do not fit the equation", tide_shape_text(m, x->shape),
-                  tide_shape_text(m, y->shape));
-        return tide_none();
-    }
-    bool is_cast = m->state.autocast_enabled; /* of a list, from the left */
-    x = is_cast ? tide_autocast_lower(m, x) : tide_retain(x);
-    y = is_cast ? tide_autocast_lower(m, y) : tide_retain(y);
-    tide_tensor *left = spread(m, x, of_x, order, dims), *right = spread(m, y, of_y, order, dims);
-    tide_tensor *out = sum_product(m, left, right, dims, kept);
-    for (int i = dims - 1; i >= kept && !m->has_failed; i--) {
-        tide_tensor *next = tide_squeeze(m, out, i);
-        tide_release(m, out);
-        out = next;
-    }
-    tide_release(m, right);
-    tide_release(m, left);
-    tide_release(m, x);
-    tide_release(m, y);
-    return tide_of_tensor(out);
 }
 
 /* ---- linear ---- */
@@ -515,8 +403,8 @@ tide_tensor *tide_linear(tide_machine *m, tide_tensor *x, tide_tensor *weight, t
     } else if (is_flattened) {
         tide_shape flat = {.dims = 0}, shape = *x->shape;
         int last = x->shape->dims - 1;
-        put_dim(&flat, joined(m, x->shape, 0, last));
-        put_dim(&flat, tide_dim_of(x, last));
+        tide_push_dim(&flat, tide_joined_dims(m, x->shape, 0, last));
+        tide_push_dim(&flat, tide_dim_of(x, last));
         tide_tensor *left = tide_view(m, x, &flat);
         transposed = tide_transpose(m, weight, 0, 1);
         tide_tensor *sum = addmm(m, bias, left, transposed);
@@ -612,7 +500,7 @@ static tide_value op_matmul(tide_machine *m, tide_value *a) {
 }
 
 static tide_value op_bmm(tide_machine *m, tide_value *a) {
-    return tide_of_tensor(bmm(m, tide_arg_tensor(m, a[0]), tide_arg_tensor(m, a[1])));
+    return tide_of_tensor(tide_bmm(m, tide_arg_tensor(m, a[0]), tide_arg_tensor(m, a[1])));
 }
 
 /* torch.mm(a, b, out=...): the result is there already. */
@@ -629,7 +517,7 @@ static const tide_op linear_ops[] = {
     {"linear", "x, weight, bias=none", TIDE_CAST_LOWER, op_linear},
     {"matmul", "self, other", TIDE_CAST_LOWER, op_matmul},
     {"bmm", "self, mat2", TIDE_CAST_LOWER, op_bmm},
-    {"einsum", "equation, a, b", TIDE_CAST_NONE, op_einsum},
+    {"einsum", "equation, a, b", TIDE_CAST_LOWER_LIST, tide_op_einsum},
     {"grouped_mm", "x, weight, offsets", TIDE_CAST_NONE, op_grouped_mm},
     {"solve_triangular", "A, B", TIDE_CAST_NONE, op_solve_triangular},
     {"baddbmm", "input, batch1, batch2", TIDE_CAST_LOWER, op_baddbmm},

@@ -4,7 +4,7 @@
 
 #include "tensor/tensor.h"
 
-/* ---- cast.c, shape.c ---- */
+/* ---- copy.c, view.c, cat.c ---- */
 tide_tensor *tide_to(tide_machine *m, tide_tensor *x, tide_dtype dtype);             /* x itself if it has that dtype */
 tide_tensor *tide_clone(tide_machine *m, tide_tensor *x);                            /* dense strides kept */
 tide_tensor *tide_contiguous(tide_machine *m, tide_tensor *x);                       /* x itself if it is */
@@ -24,6 +24,18 @@ tide_tensor *tide_cat(tide_machine *m, tide_tensor **parts, int count, int64_t d
 /* constant_pad_nd at the ends of `count` dimensions from `dim` on. */
 tide_tensor *tide_pad(tide_machine *m, tide_tensor *x, const int64_t *after, int count, int dim);
 
+/* A view of x with that shape and those strides, `offset` elements further, without a node. */
+tide_tensor *tide_view_over(tide_machine *m, tide_tensor *x, const tide_shape *shape, const int64_t *stride,
+                            int64_t offset);
+/* x's shape and strides without a dimension. */
+tide_shape tide_shape_without(const tide_tensor *x, int dim, int64_t *stride);
+/* Sizes of a view: numbers and lists of numbers in a row; one may be -1: `unknown`. */
+bool tide_read_sizes(tide_machine *m, tide_value v, tide_shape *shape, int *unknown);
+/* A copy that is contiguous. */
+tide_tensor *tide_clone_contiguous(tide_machine *m, tide_tensor *x);
+/* The backward of what passes its gradient on. */
+void tide_pass_grad(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results);
+
 /* ---- conv.c ---- */
 tide_tensor *tide_image_like(tide_machine *m, const tide_shape *shape, tide_dtype dtype, bool channels_last);
 
@@ -39,9 +51,18 @@ tide_tensor *tide_elementwise(tide_machine *m, tide_tensor *const *inputs, int c
 int64_t tide_gemm_workspace(const tide_machine *m);
 int64_t tide_cublas_workspace(int capability);
 tide_tensor *tide_matmul(tide_machine *m, tide_tensor *a, tide_tensor *b);
+tide_tensor *tide_bmm(tide_machine *m, tide_tensor *a, tide_tensor *b);
 tide_tensor *tide_linear(tide_machine *m, tide_tensor *x, tide_tensor *weight, tide_tensor *bias);
 /* x.matmul(weight.t()), and the bias added in place; addmm for a matrix with a bias. */
 tide_tensor *tide_linear_eager(tide_machine *m, tide_tensor *x, tide_tensor *weight, tide_tensor *bias);
+
+/* Appends a dimension. */
+void tide_push_dim(tide_shape *shape, tide_dim dim);
+/* The product of the dimensions [from, to). */
+tide_dim tide_joined_dims(tide_machine *m, const tide_shape *shape, int from, int to);
+
+/* ---- einsum.c ---- */
+tide_value tide_op_einsum(tide_machine *m, tide_value *arguments);
 
 /* ---- reduce.c ---- */
 /* A sum over the dimensions set in `mask`, with its scratch, without a node. */
@@ -59,11 +80,15 @@ int64_t tide_flash_splits(const tide_machine *m, int64_t heads, int64_t queries,
 /* ---- softmax.c ---- */
 tide_tensor *tide_softmax(tide_machine *m, tide_tensor *x, int64_t dim);
 
+/* What autocast does to an operation's tensors (aten/src/ATen/autocast_mode.h); of a list, as einsum's, the first one
+ * is cast first, of arguments the last one. */
+typedef enum tide_cast_kind { TIDE_CAST_NONE, TIDE_CAST_LOWER, TIDE_CAST_LOWER_LIST, TIDE_CAST_FP32 } tide_cast_kind;
+
 /* The table of operations that descriptions can call. */
 typedef struct tide_op {
     const char *name;
-    const char *signature;                                         /* "x, dim=-1, keepdim=false" */
-    enum { TIDE_CAST_NONE, TIDE_CAST_LOWER, TIDE_CAST_FP32 } cast; /* what autocast does to its tensor arguments */
+    const char *signature; /* "x, dim=-1, keepdim=false" */
+    tide_cast_kind cast;
     tide_value (*run)(tide_machine *m, tide_value *arguments);
 } tide_op;
 
@@ -76,7 +101,7 @@ typedef struct tide_op_table {
 #define TIDE_OP_TABLE(file)                                                                                            \
     const tide_op_table tide_##file##_ops = {file##_ops, sizeof file##_ops / sizeof *file##_ops};
 
-enum { TIDE_OP_TABLES = 11 };
+enum { TIDE_OP_TABLES = 13 };
 extern const tide_op_table *const tide_op_tables[TIDE_OP_TABLES];
 
 /* NULL if there is no such operation. */

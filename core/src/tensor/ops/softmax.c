@@ -7,7 +7,7 @@ static void softmax_run(tide_machine *m, tide_node *node, tide_tensor **grads, t
     results[0] = tide_empty(m, output->shape, dtype);
     tide_tensor *both[2] = {grads[0], output}, *g;
     g = node->of.softmax.needs_product ? tide_elementwise(m, both, 2, tide_promote(grads[0], output))
-                           : tide_retain(grads[0]); /* grad * output */
+                                       : tide_retain(grads[0]); /* grad * output */
     if (!tide_is_contiguous(g))
         tide_alloc_and_free(m, tide_bytes(g)); /* SoftMax.cu, host_softmax_backward: grad.contiguous() */
     tide_release(m, g);

@@ -1,0 +1,152 @@
+/* Copies, dtypes, and what a tensor is made to be in place: aten/src/ATen/native/TensorFactories.cpp (clone),
+ * TensorConversions.cpp; torch/csrc/autograd/functions/tensor.cpp (CopySlices). */
+#include "tensor/ops/ops.h"
+
+void tide_pass_grad(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
+    (void)m;
+    (void)node;
+    results[0] = tide_retain(grads[0]);
+}
+static const tide_backward clone_backward = {"CloneBackward0", tide_pass_grad};
+
+tide_tensor *tide_clone(tide_machine *m, tide_tensor *x) {
+    tide_node *node = tide_node_new(m, &clone_backward, &x, 1);
+    return tide_set_grad_fn(m, node, tide_empty_like(m, x, x->dtype));
+}
+
+tide_tensor *tide_clone_contiguous(tide_machine *m, tide_tensor *x) {
+    tide_node *node = tide_node_new(m, &clone_backward, &x, 1);
+    return tide_set_grad_fn(m, node, tide_empty(m, x->shape, x->dtype));
+}
+
+tide_tensor *tide_contiguous(tide_machine *m, tide_tensor *x) {
+    return tide_is_contiguous(x) ? tide_retain(x) : tide_clone_contiguous(m, x);
+}
+
+static void to_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
+    results[0] = tide_to(m, grads[0], node->extra.dtype);
+}
+static const tide_backward to_backward = {"ToCopyBackward0", to_run};
+
+static tide_node *to_node(tide_machine *m, tide_tensor *x, tide_dtype dtype) {
+    tide_node *node = NULL;
+    if (tide_dtype_is_float(dtype)) node = tide_node_new(m, &to_backward, &x, 1);
+    if (node) node->extra.dtype = x->dtype;
+    return node;
+}
+
+tide_tensor *tide_to(tide_machine *m, tide_tensor *x, tide_dtype dtype) {
+    if (x->dtype == dtype) return tide_retain(x);
+    tide_node *node = to_node(m, x, dtype);
+    return tide_set_grad_fn(m, node, tide_empty_like(m, x, dtype));
+}
+
+static void copy_slice_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
+    int64_t stride[TIDE_MAX_DIMS];
+    tide_contiguous_strides(grads[0]->shape, stride);
+    tide_tensor *base = tide_empty_strided(m, grads[0]->shape, stride, grads[0]->dtype);
+    tide_tensor *slice = tide_empty(m, node->extra.shape, grads[0]->dtype), *zeros = NULL;
+    if (tide_needs_input_grad(node, 0)) {
+        zeros = tide_empty(m, node->extra.shape, grads[0]->dtype); /* for what was there before */
+        results[0] = tide_retain(base);
+    }
+    if (tide_needs_input_grad(node, 1)) results[1] = tide_to(m, slice, node->extra.dtype);
+    tide_release(m, slice);
+    tide_release(m, zeros);
+    tide_release(m, base);
+}
+static const tide_backward copy_slice_backward = {"CopySlices", copy_slice_run};
+
+static tide_value op_copy_slice(tide_machine *m, tide_value *a) {
+    tide_tensor *both[2] = {tide_arg_tensor(m, a[0]), tide_arg_tensor(m, a[4])};
+    bool grad_enabled = m->state.grad_enabled;
+    m->state.grad_enabled = false;
+    tide_tensor *slice = tide_slice(m, both[0], tide_arg_int(m, a[1]), (tide_dim){tide_arg_int(m, a[2]), a[2].symbol},
+                                    (tide_dim){tide_arg_int(m, a[3]), a[3].symbol});
+    m->state.grad_enabled = grad_enabled;
+    tide_node *node = tide_node_new(m, &copy_slice_backward, both, 2);
+    if (node) node->extra = (tide_meta){slice->shape, both[1]->dtype};
+    tide_tensor *t = tide_alias(m, both[0]);
+    tide_release(m, slice);
+    return tide_of_tensor(node ? tide_set_grad_fn(m, node, t) : t);
+}
+
+static tide_value op_contiguous(tide_machine *m, tide_value *a) {
+    return tide_of_tensor(tide_contiguous(m, tide_arg_tensor(m, a[0])));
+}
+
+static tide_value op_clone(tide_machine *m, tide_value *a) {
+    return tide_of_tensor(tide_clone(m, tide_arg_tensor(m, a[0])));
+}
+
+static tide_value op_detach(tide_machine *m, tide_value *a) {
+    tide_tensor *t = tide_alias(m, tide_arg_tensor(m, a[0]));
+    t->is_view = false; /* it keeps no base */
+    return tide_of_tensor(t);
+}
+
+/* A leaf that wants a gradient. */
+static tide_value op_requires_grad(tide_machine *m, tide_value *a) {
+    tide_tensor *x = tide_arg_tensor(m, a[0]);
+    if (m->state.grad_enabled || x->is_leaf) x->requires_grad = true;
+    return tide_of_tensor(tide_retain(x));
+}
+
+/* tensor.data = value: the tensor stays who it is and takes the storage, shape and dtype of another one. */
+static tide_value op_set_data(tide_machine *m, tide_value *a) {
+    tide_tensor *t = tide_arg_tensor(m, a[0]), *value = tide_alias(m, tide_arg_tensor(m, a[1]));
+    tide_storage *old = t->storage;
+    t->storage = value->storage;
+    value->storage = old;
+    t->dtype = value->dtype;
+    t->layout = value->layout;
+    t->shape = value->shape;
+    t->stride = value->stride;
+    if (t->is_parameter && !m->timeline.mark_count)
+        tide_set_factor(m, value, TIDE_FACTOR_TEMPORARY); /* of the loading */
+    tide_release(m, value);
+    if (t->is_parameter) tide_set_factor(m, t, TIDE_FACTOR_PARAMETER);
+    return tide_none();
+}
+
+static tide_value op_to(tide_machine *m, tide_value *a) {
+    tide_tensor *x = tide_arg_tensor(m, a[0]);
+    if (a[1].kind != TIDE_VALUE_DTYPE) {
+        tide_fail(m, TIDE_ERR_SHAPE, "to takes a dtype");
+        return tide_none();
+    }
+    return tide_of_tensor(tide_to(m, x, a[1].dtype));
+}
+
+/* to(dtype, memory_format=torch.contiguous_format): x itself, whatever its strides, where it has that dtype. */
+static tide_value op_to_contiguous(tide_machine *m, tide_value *a) {
+    tide_tensor *x = tide_arg_tensor(m, a[0]);
+    if (a[1].kind != TIDE_VALUE_DTYPE || x->dtype == a[1].dtype) return op_to(m, a);
+    tide_node *node = to_node(m, x, a[1].dtype);
+    return tide_of_tensor(tide_set_grad_fn(m, node, tide_empty(m, x->shape, a[1].dtype)));
+}
+
+static tide_value op_float(tide_machine *m, tide_value *a) {
+    return tide_of_tensor(tide_to(m, tide_arg_tensor(m, a[0]), TIDE_FP32));
+}
+
+/* torch.amp.autocast_mode._cast: to autocast's dtype, past its cache of weights. */
+static tide_value op_autocast_cast(tide_machine *m, tide_value *a) {
+    tide_tensor *x = tide_arg_tensor(m, a[0]);
+    bool is_cast = m->state.autocast_enabled && tide_dtype_is_float(x->dtype) && x->dtype != TIDE_FP64;
+    return tide_of_tensor(tide_to(m, x, is_cast ? m->state.autocast_dtype : x->dtype));
+}
+
+static const tide_op copy_ops[] = {
+    {"copy_slice_", "x, dim, start, stop, source", TIDE_CAST_NONE, op_copy_slice},
+    {"contiguous", "x", TIDE_CAST_NONE, op_contiguous},
+    {"clone", "x", TIDE_CAST_NONE, op_clone},
+    {"detach", "x", TIDE_CAST_NONE, op_detach},
+    {"requires_grad_", "x", TIDE_CAST_NONE, op_requires_grad},
+    {"set_data", "x, value", TIDE_CAST_NONE, op_set_data},
+    {"to", "x, dtype", TIDE_CAST_NONE, op_to},
+    {"to_contiguous", "x, dtype", TIDE_CAST_NONE, op_to_contiguous},
+    {"float", "x", TIDE_CAST_NONE, op_float},
+    {"autocast_cast", "x", TIDE_CAST_NONE, op_autocast_cast},
+};
+TIDE_OP_TABLE(copy)
