@@ -38,6 +38,37 @@ static void sum_show(const cJSON *answer, const char *of) {
         printf("%d groups of tensors that are alike\n", groups);
 }
 
+/* Adds "kept until MulBackward0 of layers.*.mlp", of what let go of it. */
+static void kept_add(cli_buffer *text, const cJSON *freed) {
+    const char *by = cli_text_at(freed, "by"), *op = cli_text_at(freed, "op"), *module = cli_text_at(freed, "module"),
+               *line = cli_text_at(freed, "line"), *of = module[0] ? module : "the model";
+    if (strcmp(by, "end") == 0)
+        cli_append_text(text, "kept to the end of the run");
+    else if (strcmp(by, "assignment") == 0)
+        cli_format(text, "kept until %s assigns another: %s", of, line);
+    else if (strcmp(by, "return") == 0)
+        cli_format(text, "kept until %s returns: %s", of, line);
+    else if (strcmp(by, "other") == 0)
+        cli_append_text(text, "kept until others");
+    else
+        cli_format(text, "kept until %s%s%s", op, module[0] ? " of " : "", module);
+}
+
+/* What lets go of the tensors; how many by each, where that differs. */
+static void kept_show(const cJSON *tensor) {
+    const cJSON *freed = cli_at(tensor, "freed"), *one;
+    bool is_one = cJSON_GetArraySize(freed) == 1;
+    cJSON_ArrayForEach(one, freed) {
+        cli_buffer text = {0};
+        cli_number count;
+        if (!is_one) cli_format(&text, "%s ", cli_count(count, cli_int_at(one, "count")));
+        kept_add(&text, one);
+        printf("%*s", TEXT_INDENT, "");
+        cli_wrapped(text.at, TEXT_INDENT, TEXT_INDENT);
+        cli_buffer_free(&text);
+    }
+}
+
 /* "3 x 4,096 = 12,288 bytes": the count, one tensor's block, and what was asked for if it is less.
  */
 static void tensor_show(const cJSON *tensor) {
@@ -59,6 +90,7 @@ static void tensor_show(const cJSON *tensor) {
     printf("%*s", TEXT_INDENT, "");
     cli_wrapped(text.at, TEXT_INDENT, TEXT_INDENT);
     if (cli_text_at(tensor, "line")[0]) line_show(cli_text_at(tensor, "line"));
+    kept_show(tensor);
     cli_buffer_free(&text);
     cli_buffer_free(&shape);
 }

@@ -26,12 +26,19 @@ static bool same_dims(const tide_dim *x, const tide_dim *y, unsigned count) {
     return true;
 }
 
+/* What let go of it; a name and a return are not of an operation. */
+static bool same_end(const tide_allocation *a, const tide_allocation *b) {
+    bool has_op = a->freed_by != TIDE_FREED_BY_ASSIGNMENT && a->freed_by != TIDE_FREED_BY_RETURN && a->freed_by;
+    return a->freed_by == b->freed_by && a->freed_module == b->freed_module &&
+           a->freed_statement == b->freed_statement && (!has_op || strcmp(a->freed_op, b->freed_op) == 0);
+}
+
 static bool same_allocation(const tide_timeline *t, const tide_allocation *a, const tide_timeline *u,
                             const tide_allocation *b) {
     return a->bytes == b->bytes && a->born == b->born && a->died == b->died && a->module == b->module &&
            a->stream == b->stream && a->used_by == b->used_by && a->statement == b->statement &&
            a->factor == b->factor && a->dtype == b->dtype && a->dims == b->dims && strcmp(a->op, b->op) == 0 &&
-           same_dims(&t->dims[a->shape], &u->dims[b->shape], a->dims);
+           same_dims(&t->dims[a->shape], &u->dims[b->shape], a->dims) && same_end(a, b);
 }
 
 static const char *difference(const tide_run *one, const tide_run *other) {

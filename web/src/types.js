@@ -10,7 +10,8 @@
  * @typedef {{name: string, bytes: number, factors: Factors}} Layer
  * @typedef {{part: string, title: string, bytes: number, factors: Factors, layers: Layer[]}} Part
  * @typedef {{bytes: number, count: number, each: number, factor: string, part: string, module: string, op: string,
- *   line?: string, dtype: string, shape: {n: number, name: string}[], rest?: undefined}} Tensor
+ *   line?: string, dtype: string, shape: {n: number, name: string}[],
+ *   freed: import('./kept.js').Freed[], rest?: undefined}} Tensor
  * @typedef {{from: number, peak: number, allocated: number, reserved: number, factors: number[],
  *   change?: number, factor?: string, op?: string, module?: string, line?: string}} Column  change ff.: of a single event
  * @typedef {{title: string, factor?: string, part?: string, layer?: string, event?: number, outside?: string}} Details

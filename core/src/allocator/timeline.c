@@ -12,6 +12,9 @@ const char *const tide_factor_names[TIDE_FACTOR_COUNT] = {
 const char *const tide_phase_names[TIDE_PHASE_COUNT] = {"load",    "forward", "backward", "optimizer",
                                                         "prefill", "decode",  "end"};
 
+const char *const tide_freed_by_names[TIDE_FREED_BY_COUNT] = {"end",        "operation", "backward",
+                                                              "assignment", "return",    "loop"};
+
 enum { FIRST_ALLOCATIONS = 4096 }; /* what a small model's step makes */
 
 void tide_timeline_init(tide_timeline *timeline, tide_arena *arena) {
@@ -46,8 +49,13 @@ uint32_t tide_timeline_alloc(tide_timeline *timeline, const tide_allocation *all
     return index;
 }
 
-void tide_timeline_free(tide_timeline *timeline, uint32_t allocation) {
-    timeline->allocations[allocation].died = timeline->event_count;
+void tide_timeline_free(tide_timeline *timeline, uint32_t allocation, const tide_freeing *freeing) {
+    tide_allocation *a = &timeline->allocations[allocation];
+    a->died = timeline->event_count;
+    a->freed_by = (uint8_t)freeing->by;
+    a->freed_op = freeing->op;
+    a->freed_module = freeing->module;
+    a->freed_statement = freeing->statement;
     add_event(timeline, allocation | TIDE_FREE_BIT);
 }
 
@@ -78,13 +86,21 @@ void tide_timeline_repeat(tide_timeline *t, uint32_t first_event, uint32_t last_
         uint32_t event = t->events[i], at = t->event_count++;
         tide_allocation *made = &t->allocations[(event & ~TIDE_FREE_BIT) + moved];
         t->events[at] = event + moved;
+        const tide_allocation *of = &t->allocations[event & ~TIDE_FREE_BIT];
         if (event & TIDE_FREE_BIT) {
             made->died = at;
+            made->freed_by = of->freed_by;
+            made->freed_op = of->freed_op;
+            made->freed_module = modules ? modules[of->freed_module] : of->freed_module;
+            made->freed_statement = of->freed_statement;
             continue;
         }
-        *made = t->allocations[event];
+        *made = *of;
         made->born = at;
         made->died = TIDE_NEVER;
+        made->freed_by = TIDE_FREED_BY_NONE;
+        made->freed_op = NULL;
+        made->freed_module = made->freed_statement = 0;
         if (modules) made->module = modules[made->module];
         t->allocation_count++;
     }

@@ -30,6 +30,26 @@ extern const char *const tide_phase_names[TIDE_PHASE_COUNT];
 
 enum { TIDE_NEVER = INT32_MAX };
 
+/* What let go of an allocation at last. */
+typedef enum tide_freed_by {
+    TIDE_FREED_BY_NONE,       /* it lives at the end of the run */
+    TIDE_FREED_BY_OPERATION,  /* the operation that used it last */
+    TIDE_FREED_BY_BACKWARD,   /* a node of autograd that has run: what it saved, and the gradients that came to it */
+    TIDE_FREED_BY_ASSIGNMENT, /* a name was bound to something else, or deleted */
+    TIDE_FREED_BY_RETURN,     /* a function returned: its names */
+    TIDE_FREED_BY_LOOP,       /* the loop around the model, or a framework's: zero_grad(), del */
+    TIDE_FREED_BY_COUNT
+} tide_freed_by;
+
+extern const char *const tide_freed_by_names[TIDE_FREED_BY_COUNT];
+
+/* How an allocation came to be freed. */
+typedef struct tide_freeing {
+    const char *op;             /* the operation, or the node: "MulBackward0" */
+    uint32_t module, statement; /* as of tide_allocation */
+    tide_freed_by by;
+} tide_freeing;
+
 /* One request to the allocator and where it came from. */
 typedef struct tide_allocation {
     uint64_t bytes;      /* asked for */
@@ -39,8 +59,10 @@ typedef struct tide_allocation {
     uint32_t shape;      /* index of the first dimension in timeline->dims */
     uint8_t dims, dtype;
     uint8_t factor, stream;
-    uint8_t used_by; /* one more than a stream that it waits for when it is freed (record_stream); 0: none */
-    const char *op;
+    uint8_t used_by;  /* one more than a stream that it waits for when it is freed (record_stream); 0: none */
+    uint8_t freed_by; /* tide_freed_by; with it what tide_freeing has: */
+    uint32_t freed_module, freed_statement;
+    const char *op, *freed_op;
 } tide_allocation;
 
 /* One dimension of a shape: its size and, as an index into the names of dimensions, what it is. */
@@ -77,9 +99,9 @@ void tide_timeline_init(tide_timeline *timeline, tide_arena *arena);
 /* Keeps the dimensions of a shape for any number of allocations; what tide_allocation.shape is. */
 uint32_t tide_timeline_shape(tide_timeline *timeline, const tide_dim *dims, unsigned count);
 
-/* Index of the new allocation, of which `born` and `died` are filled in. */
+/* Index of the new allocation, of which `born` and `died` are filled in; it is not freed yet. */
 uint32_t tide_timeline_alloc(tide_timeline *timeline, const tide_allocation *allocation);
-void tide_timeline_free(tide_timeline *timeline, uint32_t allocation);
+void tide_timeline_free(tide_timeline *timeline, uint32_t allocation, const tide_freeing *freeing);
 /* Room for so many events and allocations in all. */
 void tide_timeline_reserve(tide_timeline *timeline, uint32_t events, uint32_t allocations);
 /* Appends a stretch of events again, of allocations that are `moved` further on now: the next one is that of its first.

@@ -78,10 +78,14 @@ static tide_value run_function(const tide_call_arguments *call, const tide_value
     for (uint32_t i = 0; i < count; i++) locals[i] = arguments[i];
     tide_frame f = {
         .model = model, .instance = call->instance, .scope = call->scope, .function = function, .locals = locals};
+    tide_freed_by freeing = m->freeing;
     model->depth++;
+    m->freeing = TIDE_FREED_BY_OPERATION;
     if (!tide_is_aborting(m)) tide_run_block(&f, function->body, &result);
     model->depth--;
+    m->freeing = TIDE_FREED_BY_RETURN;
     for (uint32_t i = 0; i < slots; i++) tide_value_release(m, locals[i]);
+    m->freeing = freeing;
     tide_pool_free(m, locals, (slots + 1) * sizeof *locals);
     return result;
 }

@@ -2,9 +2,13 @@
 #include "lang/interpreter.h"
 
 void tide_set_local(tide_frame *f, uint32_t slot, tide_value v) {
+    tide_machine *m = f->model->m;
     tide_value old = f->locals[slot];
     f->locals[slot] = v;
-    tide_value_release(f->model->m, old);
+    tide_freed_by freeing = m->freeing;
+    m->freeing = TIDE_FREED_BY_ASSIGNMENT;
+    tide_value_release(m, old);
+    m->freeing = freeing;
 }
 
 static void assign(tide_frame *f, tide_statement *s, tide_value v) {

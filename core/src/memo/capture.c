@@ -193,8 +193,11 @@ static void keep_notes(capture *k, memo_entry *kept) {
     kept->gathered = TIDE_NEW(k->arena, gathered, k->before.tensor_count + 1);
     for (uint32_t i = 0; i < k->before.tensor_count; i++) {
         const tide_tensor *t = k->before.tensors[i];
-        if (!t->accumulator || k->tensors[i].is.accumulator) continue;
-        if (!tide_call_key_has(&k->after, t) || !tide_call_key_has_module(&k->after, t->accumulator->module)) refuse(k);
+        if (!t->accumulator) continue;
+        if (!tide_call_key_has(&k->after, t) || !tide_call_key_has_module(&k->after, t->accumulator->module)) {
+            if (!k->tensors[i].is.accumulator) refuse(k);
+            continue; /* an earlier graph's, which another call has made */
+        }
         kept->gathered[kept->gathered_count++] = (gathered){t->mark, t->accumulator->module, t->accumulator->statement};
     }
     if (!k->frame) return;
@@ -369,7 +372,9 @@ static bool capture_entry(capture *k, const tide_call_arguments *arguments, tide
     if (!tide_call_key_walk(&k->after, arguments)) return false;
     for (uint32_t i = kept->first_allocation; i < t->allocation_count; i++) {
         k->alive += t->allocations[i].died == TIDE_NEVER;
-        if (!tide_call_key_has_module(&k->after, t->allocations[i].module)) return false;
+        if (!tide_call_key_has_module(&k->after, t->allocations[i].module) ||
+            (t->allocations[i].freed_by && !tide_call_key_has_module(&k->after, t->allocations[i].freed_module)))
+            return false;
     }
     uint32_t tensors = k->after.tensor_count;
     k->known_count = m->serial - k->serial;

@@ -30,7 +30,7 @@ typedef struct place {
     tide_tensor *tensor; /* of a recomputation */
 } place;
 
-/* A leaf that got its AccumulateGrad, and where. */
+/* A leaf that has its AccumulateGrad, and where it got that: in this call, or in the same one of an earlier graph. */
 typedef struct gathered {
     uint32_t leaf, module, statement;
 } gathered;

@@ -192,7 +192,7 @@ bool tide_micro_batch_replay(tide_micro_batch_memo *memo, tide_model *model, uin
     m->op_count += p->op_count;
     uint32_t moved = t->allocation_count - p->first_allocation;
     tide_timeline_repeat(t, p->first_event, p->first_other, moved, NULL);
-    if (p->others) tide_release_at(m, loss); /* what it held dies with it */
+    if (p->others) tide_del(m, "del loss", *loss); /* what it held dies with it */
     tide_timeline_repeat(t, p->first_other + p->others, p->forward_end, moved, NULL);
     tide_timeline_mark(t, step, TIDE_PHASE_FORWARD);
     tide_timeline_repeat(t, p->forward_end, p->last_event, moved, NULL);

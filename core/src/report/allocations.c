@@ -1,8 +1,45 @@
 /* What is told of an allocation. */
 #include "report/allocations.h"
 
+#include <string.h>
+
+const char *tide_path_of(const tide_run *run, uint32_t module) {
+    return module < run->model.instance_count ? run->model.instances[module].path : "";
+}
+
 const char *tide_module_path(const tide_run *run, const tide_allocation *a) {
-    return a->module < run->model.instance_count ? run->model.instances[a->module].path : "";
+    return tide_path_of(run, a->module);
+}
+
+/* The end of a number that is a whole step of a path; NULL: none stands here. */
+static const char *skip_number(const char *path, const char *at) {
+    const char *end = at;
+    if (at > path && at[-1] != '.') return NULL;
+    while (*end >= '0' && *end <= '9') end++;
+    return end > at && (*end == '.' || !*end) ? end : NULL;
+}
+
+const char *tide_path_pattern(tide_arena *arena, const char *path) {
+    char *out = TIDE_NEW(arena, char, strlen(path) + 1), *at = out;
+    for (const char *c = path; *c;) {
+        const char *end = skip_number(path, c);
+        *at++ = end ? '*' : *c;
+        c = end ? end : c + 1;
+    }
+    *at = 0;
+    return out;
+}
+
+bool tide_same_pattern(const char *one, const char *other) {
+    const char *x = one, *y = other;
+    if (one == other) return true;
+    while (*x && *y) {
+        const char *end = skip_number(one, x), *other_end = skip_number(other, y);
+        if (!end != !other_end || (!end && *x != *y)) return false;
+        x = end ? end : x + 1;
+        y = other_end ? other_end : y + 1;
+    }
+    return *x == *y;
 }
 
 uint32_t tide_part_of(const tide_run *run, uint32_t module) {

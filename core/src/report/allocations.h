@@ -5,6 +5,12 @@
 #include "base/json_write.h"
 #include "train/train.h"
 
+/* The path of a module; "": none. */
+const char *tide_path_of(const tide_run *run, uint32_t module);
+/* "model.layers.*.mlp" of "model.layers.3.mlp". */
+const char *tide_path_pattern(tide_arena *arena, const char *path);
+/* Whether two paths have one pattern. */
+bool tide_same_pattern(const char *one, const char *other);
 /* The path of the module that made an allocation; "": none. */
 const char *tide_module_path(const tide_run *run, const tide_allocation *allocation);
 /* The part of the model that a module is of, by number; 0: of none. */

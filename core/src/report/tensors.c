@@ -5,30 +5,14 @@
 #include <string.h>
 
 #include "report/allocations.h"
+#include "report/freeing.h"
 #include "report/members.h"
 
 typedef struct tensor_group {
     uint64_t bytes, each;
     uint32_t count, example;
+    tide_freeings freed;
 } tensor_group;
-
-/* "model.layers.3.mlp" is "model.layers.*.mlp". */
-static const char *module_pattern(tide_arena *arena, const char *path) {
-    char *out = TIDE_NEW(arena, char, strlen(path) + 1), *at = out;
-    for (const char *c = path; *c;) {
-        bool starts = c == path || c[-1] == '.';
-        const char *end = c;
-        while (*end >= '0' && *end <= '9') end++;
-        if (starts && end > c && (*end == '.' || !*end)) {
-            *at++ = '*';
-            c = end;
-        } else {
-            *at++ = *c++;
-        }
-    }
-    *at = 0;
-    return out;
-}
 
 static bool same_group(const tide_job_report *r, uint32_t a, uint32_t b) {
     const tide_run *run = r->run;
@@ -81,12 +65,13 @@ static tensor_group *find_groups(const tide_job_report *r, const tide_filter *fi
         }
         groups[slots[at] - 1].bytes += r->replay.block_bytes[i];
         groups[slots[at] - 1].count++;
+        tide_freeings_add(&groups[slots[at] - 1].freed, run, i);
     }
     if (*count) qsort(groups, *count, sizeof *groups, by_group_bytes);
     return groups;
 }
 
-static void write_group(tide_job_report *r, const tensor_group *g) {
+static void write_group(tide_job_report *r, tensor_group *g) {
     tide_run *run = r->run;
     tide_writer *w = r->w;
     const tide_allocation *a = &run->machine.timeline.allocations[g->example];
@@ -98,10 +83,11 @@ static void write_group(tide_job_report *r, const tensor_group *g) {
     tide_write_string_at(w, "factor", tide_factor_names[a->factor]);
     tide_write_string_at(w, "part", run->model.parts[tide_part_of(run, a->module)]);
     const char *path = tide_module_path(run, a);
-    tide_write_string_at(w, "module", g->count > 1 ? module_pattern(w->arena, path) : path);
+    tide_write_string_at(w, "module", g->count > 1 ? tide_path_pattern(w->arena, path) : path);
     tide_write_string_at(w, "op", a->op);
     tide_write_line(w, run, a->statement);
     tide_write_shape(w, run, a);
+    tide_write_freed(w, run, &g->freed);
     tide_write_close(w, '}');
 }
 
@@ -137,7 +123,7 @@ bool tide_write_explanation(tide_writer *w, tide_run *run, const tide_job *job, 
     tide_column column = {.from = at.event};
     if (!tide_job_report_play(&r, &column, !is_at_peak, at.event + 1)) return false;
     if (is_at_peak) at.event = r.replay.peak_event, column.allocated = r.replay.allocated_peak;
-    const tensor_group *groups = find_groups(&r, &at, &count);
+    tensor_group *groups = find_groups(&r, &at, &count);
     tide_write_bytes_at(w, "allocated_peak", r.replay.allocated_peak);
     tide_write_open_at(w, "at", '{');
     tide_write_event_place(&r, at.event);

@@ -8,6 +8,7 @@ void tide_autocast_begin(tide_machine *m, tide_dtype dtype) {
 }
 
 void tide_autocast_end(tide_machine *m) {
+    tide_freeing before = tide_freeing_begins(m, TIDE_FREED_BY_LOOP, "autocast.__exit__");
     m->state.autocast_enabled = false;
     m->state.autocast_dtype = TIDE_AUTOCAST_DTYPE;
     for (uint32_t i = 0; i < m->cast_count; i++) {
@@ -16,6 +17,7 @@ void tide_autocast_end(tide_machine *m) {
         tide_release(m, m->casts[i].from);
     }
     m->cast_count = 0;
+    tide_freeing_ends(m, before);
 }
 
 tide_tensor *tide_autocast_lower(tide_machine *m, tide_tensor *t) {

@@ -324,9 +324,11 @@ static void run_node(engine *e, tide_node *node) {
     tide_tensor **results =
         node->edge_count <= EDGE_LIMIT ? on_stack : TIDE_NEW(m->arena, tide_tensor *, node->edge_count);
     for (unsigned i = 0; i < node->edge_count; i++) results[i] = NULL;
+    tide_freed_by freeing = m->freeing;
     m->module = node->module;
     m->statement = node->statement;
     m->op = node->backward->name;
+    m->freeing = TIDE_FREED_BY_BACKWARD;
     bool has_grad = false;
     for (unsigned i = 0; i < node->output_count; i++) has_grad = has_grad || state->grads[i];
     uint32_t outside = m->state.stream;
@@ -346,9 +348,13 @@ static void run_node(engine *e, tide_node *node) {
         else
             tide_release_at(m, &results[i]);
     }
+    tide_freeing before = tide_freeing_begins(m, TIDE_FREED_BY_BACKWARD, node->backward->name);
+    m->module = node->module;
+    m->statement = node->statement;
     for (unsigned i = 0; i < node->output_count; i++) tide_release_at(m, &state->grads[i]);
     node->is_spent = node->saved_count > 0;
     node_clear_saved(m, node);
+    tide_freeing_ends(m, before);
     for (unsigned i = 0; i < node->edge_count; i++) {
         tide_edge *edge = &node->edges[i];
         if (!edge->node) continue;
@@ -361,6 +367,7 @@ static void run_node(engine *e, tide_node *node) {
         if (--next->dependencies == 0) push_ready(e, edge->node);
     }
     m->state.stream = outside;
+    m->freeing = freeing;
 }
 
 void tide_run_backward_from(tide_machine *m, tide_tensor *const *roots, tide_tensor *const *grads, int count) {

@@ -104,6 +104,11 @@ static bool has_room(tide_machine *m) {
     return false;
 }
 
+static void free_allocation(tide_machine *m, uint32_t allocation) {
+    tide_freed_by by = m->freeing ? m->freeing : TIDE_FREED_BY_LOOP;
+    tide_timeline_free(&m->timeline, allocation, &(tide_freeing){m->op, m->module, m->statement, by});
+}
+
 static tide_storage *storage_new(tide_machine *m, int64_t bytes, tide_layout *layout, tide_dtype dtype) {
     tide_storage *storage = tide_pool_alloc(m, sizeof *storage);
     storage->references = 1;
@@ -115,7 +120,7 @@ static tide_storage *storage_new(tide_machine *m, int64_t bytes, tide_layout *la
 
 static void storage_release(tide_machine *m, tide_storage *storage) {
     if (--storage->references) return;
-    if (!storage->is_untracked) tide_timeline_free(&m->timeline, storage->allocation);
+    if (!storage->is_untracked) free_allocation(m, storage->allocation);
     tide_pool_free(m, storage, sizeof *storage);
 }
 
@@ -199,7 +204,7 @@ void tide_alloc_and_free(tide_machine *m, int64_t bytes) {
     }
     bytes = shape_bytes(m, m->scratch, TIDE_UINT8);
     if (bytes == 0 || tide_is_aborting(m) || !has_room(m)) return;
-    tide_timeline_free(&m->timeline, allocate(m, bytes, m->scratch, TIDE_UINT8));
+    free_allocation(m, allocate(m, bytes, m->scratch, TIDE_UINT8));
 }
 
 tide_tensor *tide_flat(tide_machine *m, int64_t count, tide_dtype dtype) {
@@ -221,7 +226,7 @@ void tide_set_data(tide_machine *m, tide_tensor *t, const tide_tensor *from) {
 
 void tide_drop_storage(tide_machine *m, const tide_tensor *t) {
     if (t->storage->is_untracked) return;
-    tide_timeline_free(&m->timeline, t->storage->allocation);
+    free_allocation(m, t->storage->allocation);
     t->storage->is_untracked = true;
 }
 
@@ -263,6 +268,13 @@ void tide_tensor_free(tide_machine *m, tide_tensor *t) {
     tide_release(m, grad); /* c10/core/TensorImpl.cpp: release_resources(): autograd_meta_, then storage_ */
     if (node) tide_node_release(m, node);
     storage_release(m, storage);
+}
+
+void tide_del(tide_machine *m, const char *what, tide_tensor *t) {
+    tide_freeing before = tide_freeing_begins(m, TIDE_FREED_BY_LOOP, what);
+    m->module = m->statement = 0;
+    tide_release(m, t);
+    tide_freeing_ends(m, before);
 }
 
 void tide_set_factor(tide_machine *m, tide_tensor *t, tide_factor factor) {

@@ -324,9 +324,10 @@ struct tide_machine {
     bool is_tearing_down;
     struct tide_cached *cached; /* tensors that live as long as the process, see ops/cached.c */
 
-    /* Where allocations come from, for the report. */
+    /* Where allocations come from, and where they go, for the report. */
     uint32_t module, statement;
     const char *op;
+    tide_freed_by freeing; /* what lets go of tensors; NONE: the loop around the model, or a framework's */
     uint64_t op_count, op_limit;
 
     uint64_t host_pinned; /* bytes */
@@ -362,6 +363,21 @@ tide_tensor *tide_fail(tide_machine *m, tide_status status, const char *format, 
     ;
 static inline bool tide_is_aborting(const tide_machine *m) {
     return m->is_stopped || m->has_failed;
+}
+
+/* Says what lets go of tensors from here on, until tide_freeing_ends() is given what this returns. `op` NULL: the
+ * operation that runs. */
+static inline tide_freeing tide_freeing_begins(tide_machine *m, tide_freed_by by, const char *op) {
+    tide_freeing before = {m->op, m->module, m->statement, m->freeing};
+    m->freeing = by;
+    if (op) m->op = op;
+    return before;
+}
+static inline void tide_freeing_ends(tide_machine *m, tide_freeing before) {
+    m->op = before.op;
+    m->module = before.module;
+    m->statement = before.statement;
+    m->freeing = before.by;
 }
 
 /* Small recycled memory; zeroed. */
@@ -428,6 +444,8 @@ static inline void tide_release_at(tide_machine *m, tide_tensor **t) { /* and se
     *t = NULL;
     tide_release(m, old);
 }
+/* A name of the loop around the model is bound to something else, or deleted: `what` says so. NULL is allowed. */
+void tide_del(tide_machine *m, const char *what, tide_tensor *t);
 
 static inline int64_t tide_count(const tide_tensor *t) {
     return t->layout->count;

@@ -87,7 +87,9 @@ static bool run_model(generation *g) {
                old = g->output;
     m->module = m->statement = 0;
     g->output = output;
+    tide_freeing before = tide_freeing_begins(m, TIDE_FREED_BY_LOOP, "del outputs");
     tide_value_release(m, old);
+    tide_freeing_ends(m, before);
     return !m->has_failed;
 }
 
@@ -103,13 +105,13 @@ static void choose_token(generation *g) {
     m->op = "logits";
     tide_tensor *logits = tide_empty(m, &last, TIDE_FP32), *old = g->logits;
     g->logits = logits;
-    tide_release(m, old);
+    tide_del(m, "del logits", old);
     m->op = "argmax";
     tide_value arguments[3] = {tide_of_tensor(logits), tide_of_int(-1), tide_of_bool(true)};
     tide_value token = tide_op_find(TIDE_TEXT("argmax"))->run(m, arguments);
     old = g->token;
     g->token = token.tensor;
-    tide_release(m, old);
+    tide_del(m, "del token", old);
 }
 
 static void mark_cache(tide_machine *m, tide_value v) {

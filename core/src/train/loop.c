@@ -92,11 +92,11 @@ static void backward(loop *l) {
     } else if (l->strategy != &alone) {
         tide_tensor *loss = divided(l); /* the whole one lives on */
         tide_run_backward(m, loss);
-        tide_release(m, loss);
+        tide_del(m, "del loss", loss);
     } else if (l->job->scaler) {
         tide_tensor *scaled = tide_scaler_scale(&l->run->model, &l->scaler, l->loss);
         tide_run_backward(m, scaled);
-        tide_release(m, scaled);
+        tide_del(m, "del scaled loss", scaled);
     } else {
         tide_run_backward(m, l->loss);
     }
@@ -112,6 +112,18 @@ static void zero_grad(loop *l) {
     tide_zero_grad(l->optimizer, l->job->zero_grad == TIDE_zero_grad_none);
 }
 
+static void del_loss(loop *l) {
+    tide_tensor *loss = l->loss;
+    l->loss = NULL;
+    tide_del(&l->run->machine, "del loss", loss);
+}
+
+static void del_outputs(tide_machine *m, tide_value outputs) {
+    tide_freeing before = tide_freeing_begins(m, TIDE_FREED_BY_LOOP, "del outputs");
+    tide_value_release(m, outputs);
+    tide_freeing_ends(m, before);
+}
+
 static void micro_batch(loop *l, unsigned step) {
     tide_run *run = l->run;
     tide_machine *m = &run->machine;
@@ -122,19 +134,19 @@ static void micro_batch(loop *l, unsigned step) {
     m->module = m->statement = 0; /* what follows is the loop's */
     if (l->strategy->after_forward) l->strategy->after_forward(&l->wrapper, &output);
     tide_tensor *loss = loss_of(m, output);
-    tide_release_at(m, &l->loss);
+    tide_del(m, "del loss", l->loss);
     l->loss = loss;
     if (l->job->autocast.is_set) tide_autocast_end(m);
     if (l->job->hold_outputs) {
-        tide_value_release(m, l->held);
+        del_outputs(m, l->held);
         bool is_apart = run->model.instances[run->model.root].of->loss_is_apart && output.kind == TIDE_VALUE_LIST &&
                         output.list->count > 1;
         l->held = tide_value_retain(is_apart ? output.list->items[1] : output);
     }
-    tide_value_release(m, output);
+    del_outputs(m, output);
     if (l->strategy == &alone && l->loss) {
         loss = divided(l);
-        tide_release(m, l->loss);
+        tide_del(m, "del loss", l->loss);
         l->loss = loss;
     }
     tide_timeline_mark(&m->timeline, step, TIDE_PHASE_FORWARD);
@@ -142,7 +154,7 @@ static void micro_batch(loop *l, unsigned step) {
     if (!l->loss || m->has_failed) return;
     if (zeroes_at(l, TIDE_zero_grad_at_before_backward)) zero_grad(l);
     backward(l);
-    if (l->strategy != &alone) tide_release_at(m, &l->loss); /* del loss */
+    if (l->strategy != &alone) del_loss(l);
     tide_timeline_mark(&m->timeline, step, TIDE_PHASE_BACKWARD);
     if (l->strategy->after_backward) l->strategy->after_backward(&l->wrapper);
 }
@@ -223,7 +235,7 @@ static bool play(loop *l) {
         }
         if (m->has_failed) break;
         update(l, step);
-        tide_release_at(m, &l->loss); /* del loss */
+        del_loss(l);
     }
     return !m->has_failed;
 }

@@ -178,9 +178,12 @@ typedef struct held {
 } held;
 
 static void let_go(tide_machine *m, held *h) {
+    tide_freeing before = tide_freeing_begins(m, TIDE_FREED_BY_LOOP, "optimizer.step");
+    m->module = m->statement = 0;
     for (uint32_t list = 0; list < h->lists; list++)
         for (uint32_t i = h->count; i-- > 0;) tide_release(m, h->made[list * h->count + i]);
     *h = (held){0};
+    tide_freeing_ends(m, before);
 }
 
 /* One round of the foreach form: `lists` temporaries per parameter, list after list; `last` keeps them. */
@@ -261,9 +264,12 @@ void tide_optimizer_step_one(tide_optimizer *optimizer, uint32_t member) {
 }
 
 void tide_zero_grad(tide_optimizer *optimizer, bool set_to_none) {
+    tide_machine *m = optimizer->model->m;
     if (!set_to_none) return;
-    for (uint32_t i = 0; i < optimizer->count; i++)
-        tide_release_at(optimizer->model->m, &optimizer->parameters[i].tensor->grad);
+    tide_freeing before = tide_freeing_begins(m, TIDE_FREED_BY_LOOP, "zero_grad");
+    m->module = m->statement = 0;
+    for (uint32_t i = 0; i < optimizer->count; i++) tide_release_at(m, &optimizer->parameters[i].tensor->grad);
+    tide_freeing_ends(m, before);
 }
 
 /* ---- clip_grad_norm_: torch/nn/utils/clip_grad.py over _foreach_norm (cuda/ForeachReduceOp.cu) ---- */

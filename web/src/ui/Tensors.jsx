@@ -2,6 +2,7 @@
 import { useState } from 'preact/hooks';
 import { factor } from '../factors.js';
 import { exact, fixed, percent } from '../format.js';
+import { keptUntil } from '../kept.js';
 import { CopyTable } from './CopyDialog.jsx';
 import { Bytes, Swatch } from './marks.jsx';
 import { Section } from './Section.jsx';
@@ -48,7 +49,7 @@ export function Tensors({ r, panel }) {
                   <td class="share">{percent(t.bytes, r.peak.allocated)}</td>
                   <td>{fixed(t.count)} × <Bytes n={t.each} style="natural" /></td>
                   <td class="left"><Shape tensor={t} /></td>
-                  <td class="left from"><span class="from-head" data-tip={factor(t.factor).title}><Swatch name={t.factor} />{part(t.part)} <span class="muted">{moduleOf(t)}</span> <code>{t.op}</code></span>
+                  <td class="left from"><span class="from-head" data-tip={factor(t.factor).title}><Swatch name={t.factor} />{part(t.part)} <span class="muted">{moduleOf(t)}</span> <code data-tip={`kept until ${keptUntil(t.freed[0])}`}>{t.op}</code></span>
                     {t.line && <code class="line">{t.line}</code>}</td>
                 </tr>
               );
