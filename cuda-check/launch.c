@@ -39,15 +39,20 @@ bool launch_path(const launch *l, char *out, size_t size, const char *name) {
     return path_join(out, size, l->folder, name);
 }
 
-/* Beside the program, as it is built. */
+static bool tools_are_at(launch *l, const char *folder, const char *name) {
+    char hook[4096];
+    return path_join(l->tools, sizeof l->tools, folder, name) &&
+           path_join(hook, sizeof hook, l->tools, "hook/tidemark_hook.py") && cli_is_file(hook);
+}
+
+/* Beside the program, as it is built, or where it is installed. */
 static bool tools_find(launch *l) {
-    char self[3072], hook[4096];
+    char self[3072];
     ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
     if (length <= 0) return false;
     self[length] = 0;
     *strrchr(self, '/') = 0;
-    return path_join(l->tools, sizeof l->tools, self, "cuda-check") &&
-           path_join(hook, sizeof hook, l->tools, "hook/tidemark_hook.py") && cli_is_file(hook);
+    return tools_are_at(l, self, "cuda-check") || tools_are_at(l, self, INSTALLED_TOOLS);
 }
 
 static bool is_executable(const char *path) {

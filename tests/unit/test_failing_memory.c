@@ -4,13 +4,12 @@
  * gives back every byte that it took.
  */
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <tidemark/tidemark.h>
-
-#include "base/arena.h"
+#include <tidemark/tidemark.h> /* and nothing else of the library: what a caller has */
 
 /* ---- memory that counts, and that fails ---- */
 
@@ -172,7 +171,7 @@ static int passed, failed;
 static bool call_once(const char *request, const char *expected, size_t expected_length, int expected_status, long from,
                       long until, long *made, const char **complaint) {
     meter m = {.fail_from = from, .fail_until = until};
-    tide_allocator hook = {meter_resize, &m};
+    struct tide_allocator hook = {meter_resize, &m};
     char *response = NULL;
     size_t length = 1;
     int status = tide_call(request, strlen(request), &hook, &response, &length);
@@ -199,7 +198,7 @@ enum { DENSE = 120, SPARSE = 60 };
 
 static void check(const char *name, const char *request, int status) {
     meter m = {0};
-    tide_allocator hook = {meter_resize, &m};
+    struct tide_allocator hook = {meter_resize, &m};
     char *expected = NULL;
     const char *complaint;
     size_t expected_length = 0;

@@ -6,12 +6,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Memory hook. resize(user, NULL, 0, n) allocates, (user, p, old, n) resizes, (user, p, old, 0) frees.
- * Returns NULL only when it cannot provide n bytes. */
-typedef struct tide_allocator {
-    void *(*resize)(void *user, void *ptr, size_t old_size, size_t new_size);
-    void *user;
-} tide_allocator;
+#include "tidemark/tidemark.h"
+
+typedef struct tide_allocator tide_allocator;
 
 /* realloc and free. */
 tide_allocator tide_default_allocator(void);
