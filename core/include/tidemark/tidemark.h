@@ -41,10 +41,10 @@ struct tide_allocator {
 /* One request in, one answer out, both JSON; core/README.md, "Requests and answers".
  *
  *   request    UTF-8, request_len bytes, borrowed for the call.
- *              "files" is a list of {"name", "text"}: config.json and what else belongs to a job, told by their content.
- *              Of a safetensors file the text is its header alone, the JSON of the n bytes (100 MB at the most) after
- *              the first eight, which are n, little-endian; of one in several files every header, with or without its
- *              index, or the index alone.
+ *              "files" is a list of {"name", "text"}: config.json and what else belongs to a job, told by their
+ *              content. Of a safetensors file the text is its header alone, the JSON of the n bytes (100 MB at the
+ *              most) after the first eight, which are n, little-endian; of one in several files every header, with or
+ *              without its index, or the index alone.
  *   allocator  NULL: realloc and free. Borrowed for the call.
  *   response   receives the answer, with a zero byte after its response_len bytes. It is the caller's, who releases it
  *              with tide_free() and the same allocator. Never NULL after a return of 0 or 1.
