@@ -24,7 +24,8 @@ static bool is_of_prompt(const char *name) {
     return false;
 }
 
-/* What the decoder begins with where an encoder has read the prompt: the description's decoder_start(), or one token. */
+/* What the decoder begins with where an encoder has read the prompt: the description's decoder_start(), or one token.
+ */
 static tide_tensor *decoder_start(generation *g) {
     tide_machine *m = &g->run->machine;
     tide_value start = tide_model_method(&g->run->model, TIDE_TEXT("decoder_start"), NULL, NULL, 0);
@@ -131,8 +132,8 @@ static void greedy(generation *g, unsigned step, const tide_batch *batch) {
     if (!generates)
         *tide_model_setting(model, "cache") = (tide_value){.kind = TIDE_VALUE_TEXT, .text = TIDE_TEXT("dynamic")};
     if (generates && tide_method_find(model->instances[model->root].of, TIDE_TEXT("encode"))) {
-        prompt = take_encoded(g, tide_model_method(model, TIDE_TEXT("encode"), g->batch.names, g->batch.values,
-                                                   g->batch.count));
+        prompt = take_encoded(
+            g, tide_model_method(model, TIDE_TEXT("encode"), g->batch.names, g->batch.values, g->batch.count));
         *tide_model_setting(model, "cache") = (tide_value){.kind = TIDE_VALUE_TEXT, .text = TIDE_TEXT("dynamic")};
     }
     tide_value *kept = tide_model_setting(model, "past_key_values"); /* the model may put something else there */
