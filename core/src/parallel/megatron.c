@@ -76,5 +76,18 @@ static void megatron_step(tide_wrapper *w, unsigned step) {
     tide_timeline_mark(timeline, step, TIDE_PHASE_OPTIMIZER);
 }
 
-const tide_strategy tide_megatron_core = {
-    .dialect = "megatron", .load = megatron_load, .wrap = megatron_wrap, .step = megatron_step};
+/* Ranks of a stage differ by a batch at most, and the first of them has it. Stages hold ever fewer micro-batches: the
+ * most have the first, the second, which has no embedding, and the last with the loss. */
+static uint32_t megatron_other_ranks(const tide_wrapper *w, int64_t *ranks) {
+    const tide_topology *t = &((const tide_megatron *)w->state)->topology;
+    uint32_t count = 0;
+    if (t->pp > 2) ranks[count++] = t->world / t->pp;
+    if (t->pp > 1) ranks[count++] = t->world / t->pp * (t->pp - 1);
+    return count;
+}
+
+const tide_strategy tide_megatron_core = {.dialect = "megatron",
+                                          .load = megatron_load,
+                                          .wrap = megatron_wrap,
+                                          .step = megatron_step,
+                                          .other_ranks = megatron_other_ranks};

@@ -14,16 +14,26 @@ enum {
     CHANNELS = 24                    /* of rings between eight GPUs over NVLink, as NCCL's log names them */
 };
 
+/* Groups of Megatron-Core that have more than one rank: tensor, pipeline, context, data with context, and for experts
+ * expert and expert data (parallel_state.py: initialize_model_parallel). */
+static int64_t communicators_of_megatron(const tide_job *job) {
+    int64_t of_experts = job->parallel_ep > 1 ? 2 : 0;
+    return (job->parallel_tp > 1) + (job->parallel_pp > 1) + (job->parallel_cp > 1) +
+           (job->parallel_dp * job->parallel_cp > 1) + of_experts;
+}
+
 /* The world's, and what a framework makes beside: groups of shards and of copies, DeepSpeed's clone of the world, a
  * node's. */
 static int64_t communicators_of(const tide_job *job) {
+    if (job->parallel_kind == TIDE_parallel_kind_megatron) return communicators_of_megatron(job);
     bool of_deepspeed = tide_job_has_deepspeed(job);
     bool is_hybrid = job->parallel_hybrid > 0, is_near = job->parallel_zero_hpz_partition_size > 1;
     return 1 + of_deepspeed + is_near + (is_hybrid ? 2 : 0);
 }
 
 int64_t tide_nccl_bytes(const tide_job *job, int64_t *communicators) {
-    bool is_alone = job->parallel_kind == TIDE_parallel_kind_none || job->parallel_dp < 2;
+    int64_t ranks = job->parallel_dp * job->parallel_tp * job->parallel_pp * job->parallel_cp;
+    bool is_alone = job->parallel_kind == TIDE_parallel_kind_none || ranks < 2;
     *communicators = is_alone ? 0 : communicators_of(job);
     return *communicators * CHANNELS * (LL_BYTES + LL128_BYTES + SIMPLE_BYTES);
 }

@@ -49,7 +49,8 @@ tide_run *tide_run_what_if(tide_description_cache *shelf, tide_job *job, tide_ar
 
 bool tide_run_ranks(tide_run *run, tide_job *job, tide_arena *arena, tide_arena *scratch, tide_diagnostics *diags) {
     if (job->mode == TIDE_mode_serve) return tide_run_serving(run, job, arena, diags);
-    bool is_free = !tide_job_sets(job, TIDE_SET_parallel_rank) && job->parallel_dp > 1;
+    bool is_alone = job->parallel_dp * job->parallel_tp * job->parallel_pp * job->parallel_cp < 2;
+    bool is_free = !tide_job_sets(job, TIDE_SET_parallel_rank) && !is_alone;
     if (!tide_run_job(run, job, arena, diags)) return false;
     if (!is_free) return true;
     int64_t greatest = 0, others[TIDE_OTHER_RANKS];
