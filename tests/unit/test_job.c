@@ -1188,6 +1188,33 @@ static void test_server(void) {
     end();
 }
 
+static void test_server_command(void) {
+    begin("`vllm serve` in a script, whatever the shell is written like");
+    tide_job *job = build_file("gpu=t4", "a.sh", "FOO=1 vllm serve --enforce-eager gpt2 -tp 2 2>&1 | tee log\n");
+    CHECK(job && job->mode == TIDE_mode_serve && job->enforce_eager && job->tensor_parallel_size == 2 &&
+          strcmp(job->model, "gpt2") == 0);
+    job = build_file("gpu=t4|max_num_seqs=8", "a.sh",
+                     "# vllm serve llama\npython -m vllm.entrypoints.openai.api_server \\\n --model 'gpt2' "
+                     "--max-num-seqs=64 --max-model-len 0.5k");
+    CHECK(job && job->max_num_seqs == 8 && job->max_model_len == 500);
+    CHECK(!build_file("gpu=t4", "a.sh", "echo vllm serve") && diags.error_count);
+    CHECK(!build_file("gpu=t4", "a.sh", "vllm serve \"gpt2 --x 'y\\") && find(TIDE_ERROR, "/files/0/model"));
+    CHECK(!build_file("gpu=t4", "a.sh", "vllm serve gpt2 --max-model-len 99999999999999999999k") &&
+          find(TIDE_ERROR, "/files/0/max_model_len"));
+    CHECK(build_file("gpu=t4", "a.sh", "vllm serve gpt2 -- --=3 - --tp=") && find(TIDE_WARNING, "/files/0"));
+    enum { MANY = 1 << 19 };
+    static char script[MANY];
+    memcpy(script, "vllm serve gpt2 ", 16);
+    for (int i = 16; i < MANY - 1; i++) script[i] = i % 2 ? ' ' : 'x';
+    CHECK(build_file("gpu=t4", "a.sh", script));
+    job = build_file("gpu=t4", "c.json",
+                     "{\"services\": {\"a\": {\"image\": \"vllm/vllm-openai\", \"command\": [\"--model\", \"gpt2\", "
+                     "\"--enable-lora\", \"--lora-modules\", null, {}]}}}");
+    CHECK(job && job->enable_lora);
+    CHECK(!build_file("gpu=t4", "c.json", "{\"apiVersion\": 1, \"kind\": [{\"command\": [\"vllm\", \"serve\"]}]}"));
+    end();
+}
+
 /* ---- hostile ---- */
 
 static void test_hostile(void) {
@@ -1315,6 +1342,7 @@ int main(void) {
     test_cases();
     test_describe();
     test_server();
+    test_server_command();
     test_hostile();
     test_random_bytes();
     test_memory();

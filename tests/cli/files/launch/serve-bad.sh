@@ -1,0 +1,1 @@
+vllm serve $MODEL --max-model-len lots --tensor-parallel-size 0

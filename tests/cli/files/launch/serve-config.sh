@@ -1,0 +1,1 @@
+vllm serve --config vllm.yaml --max-num-seqs 64
