@@ -25,7 +25,11 @@ static tide_text root_of_type(tide_serve_run *run, tide_text model_type) {
     const tide_json *json = tide_json_parse(run->machine.arena, (tide_text){whole.text, whole.length}, "/roots",
                                             run->machine.diags),
                     *roots = tide_json_at(json, "roots"), *extends = tide_json_at(json, "extends");
-    if (roots && roots->first) return roots->first->key;
+    const tide_json *root = roots ? roots->first : NULL, *suffix = root ? root->first : NULL;
+    if (root && root->kind == TIDE_JSON_ARRAY && suffix && suffix->kind == TIDE_JSON_STRING)
+        return tide_text_of(tide_format(run->machine.arena, "%.*s%.*s", (int)root->key.length, root->key.at,
+                                        (int)suffix->text.length, suffix->text.at));
+    if (root) return root->key;
     return extends && extends->kind == TIDE_JSON_STRING ? root_of_type(run, extends->text) : TIDE_TEXT("");
 }
 
@@ -221,6 +225,20 @@ static void layers_of_stage(int64_t layers, int64_t stage, int64_t stages, int64
     }
 }
 
+enum { DEFAULT_ITEM_LIMIT = 999 }; /* config/multimodal.py */
+
+/* limit_mm_per_prompt, of images: a number, or an object with a count. */
+static int64_t image_limit(const tide_serve_settings *s) {
+    const tide_json *given = tide_json_at(s->limit_mm_per_prompt, "image"), *count = tide_json_at(given, "count");
+    if (count) given = count;
+    return given && given->kind == TIDE_JSON_NUMBER && given->is_integer && given->integer >= 0 ? given->integer
+                                                                                               : DEFAULT_ITEM_LIMIT;
+}
+
+static bool supports_images(const tide_serve_settings *s) {
+    return tide_json_at(s->config, "vision_config") && image_limit(s) > 0;
+}
+
 static void set_settings(tide_serve_run *run) {
     const tide_serve_settings *s = &run->settings;
     tide_machine *m = &run->machine;
@@ -249,6 +267,8 @@ static void set_settings(tide_serve_run *run) {
     set_int(run, "group_size", 128);
     set_truth(run, "is_compiled", !s->enforce_eager);
     set_truth(run, "attention_runs", false); /* in the profile run it does not: there is no cache */
+    set_int(run, "image_limit", image_limit(s));
+    set_truth(run, "supports_mm_inputs", supports_images(s));
     set_truth(run, "speculates_ngrams", s->speculates_ngrams);
     set_truth(run, "enable_expert_parallel", s->enable_expert_parallel);
     set_value(run, "model_dtype", (tide_value){.kind = TIDE_VALUE_DTYPE, .dtype = run->model.state.dtype});
@@ -356,11 +376,11 @@ static bool load_model(tide_serve_run *run, tide_description *runner, uint32_t *
     collect_specs(run);
     for (uint32_t i = 0; i < run->spec_count; i++)
         if (run->specs[i].kind != TIDE_CACHE_STATE) tide_model_setting(&run->model, "has_attention")->truth = true;
-    if (!build(run, runner, "ImportedModules", config)) return false;
+    if (!build(run, runner, "ImportedModules", text_config(config))) return false;
     tide_timeline_empty_cache(&m->timeline);
     run->loaded_event = m->timeline.event_count;
     *tide_model_setting(&run->model, "rope_keys") = (tide_value){.kind = TIDE_VALUE_LIST, .list = tide_list_new(m)};
-    return build(run, runner, "LoadedState", config) != 0;
+    return build(run, runner, "LoadedState", text_config(config)) != 0;
 }
 
 static tide_value item(tide_value list, uint32_t at) {
@@ -377,6 +397,9 @@ static void profile_run(tide_serve_run *run, tide_description *runner, uint32_t 
     const tide_instance *input = &model->instances[input_root], *loaded = &model->instances[loaded_root];
     bool is_last = tide_model_setting(model, "is_last_rank")->truth;
     model->root = model_root;
+    tide_value encoder_outputs = tide_none();
+    if (tide_model_setting(model, "supports_mm_inputs")->truth)
+        encoder_outputs = tide_model_method(model, TIDE_TEXT("embed_multimodal"), NULL, NULL, 0);
     tide_value count = tide_of_int(requests);
     tide_value batch = call(run, runner, "make_dummy", &count, 1);
     const char *names[4] = {"input_ids", "positions", "intermediate_tensors", "inputs_embeds"};
@@ -402,6 +425,7 @@ static void profile_run(tide_serve_run *run, tide_description *runner, uint32_t 
     }
     tide_value_release(m, hidden);
     tide_value_release(m, taken);
+    tide_value_release(m, encoder_outputs);
 }
 
 /* cudagraph_utils.py, capture: a forward pass on a stream of its own. */
@@ -477,7 +501,7 @@ bool tide_serve_start(tide_serve_run *run, const tide_serve_settings *settings, 
                     "buffers of compiled code are Inductor's choice: the number of blocks is within a range",
                     "enforce_eager=true is played to the byte");
     tide_description *runner = tide_description_load(&run->descriptions, TIDE_TEXT("vllm/runner"));
-    uint32_t input_root = runner ? build(run, runner, "InputState", run->settings.config) : 0, model_root = 0;
+    uint32_t input_root = runner ? build(run, runner, "InputState", text_config(run->settings.config)) : 0, model_root = 0;
     if (!input_root || !load_model(run, runner, &model_root)) return false;
     run->runner = runner;
     run->input_root = input_root;
