@@ -85,8 +85,7 @@ static void verdict_show(const cJSON *report) {
         printf("  %s blocks of %s bytes\n", cli_count(blocks, cli_int_at(answer, "blocks")),
                cli_count(bytes, cli_int_at(answer, "block_bytes")));
     if (cli_int_at(answer, "blocks_at_least"))
-        printf("  between %s and %s: buffers of compiled code are Inductor's choice\n",
-               cli_count(blocks, cli_int_at(answer, "blocks_at_least")),
+        printf("  between %s and %s, as said below\n", cli_count(blocks, cli_int_at(answer, "blocks_at_least")),
                cli_count(most, cli_int_at(answer, "blocks_at_most")));
 }
 

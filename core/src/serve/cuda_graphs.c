@@ -11,8 +11,7 @@ enum {
     MIN_GRAPH_BYTES = 1 << 20, /* _MIN_PER_GRAPH_BYTES */
     SIZE_LIMIT = 128,          /* of sizes that are captured */
     BLACKWELL_SIZES = 1024,    /* max_cudagraph_capture_size of capability 10.x */
-    SIZES = 512,               /* of others */
-    SEGMENT_BYTES = 20 << 20   /* of the allocator, for blocks below 10 MiB */
+    SIZES = 512                /* of others */
 };
 
 /* config/vllm.py, _set_cudagraph_sizes: from the smallest to the largest. */
@@ -91,7 +90,7 @@ static bool play_all(tide_serve_run *run, tide_caching_allocator *stream, tide_c
     int64_t estimate = measured - sampled + full;
     /* Inductor chooses its buffers: a segment more or less in the pool, on the stream and at the profile run's peak,
      * and one that compiling leaves. */
-    run->figures.uncertain += UINT64_C(4) * SEGMENT_BYTES;
+    run->figures.uncertain += UINT64_C(4) * TIDE_SERVE_SEGMENT;
     run->figures.graph_bytes = estimate > 0 ? (uint64_t)estimate : 0;
     return true;
 }

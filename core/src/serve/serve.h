@@ -41,7 +41,7 @@ typedef struct tide_serve_settings {
     const tide_json *limit_mm_per_prompt; /* {"image": 1, "video": 0}; NULL: the engine's */
 } tide_serve_settings;
 
-enum { TIDE_CACHE_GROUP_LIMIT = 64 };
+enum { TIDE_CACHE_GROUP_LIMIT = 64, TIDE_SERVE_SEGMENT = 20 << 20 }; /* the allocator's, for blocks below 10 MiB */
 
 typedef enum tide_cache_kind {
     TIDE_CACHE_FULL,

@@ -232,7 +232,7 @@ static int64_t image_limit(const tide_serve_settings *s) {
     const tide_json *given = tide_json_at(s->limit_mm_per_prompt, "image"), *count = tide_json_at(given, "count");
     if (count) given = count;
     return given && given->kind == TIDE_JSON_NUMBER && given->is_integer && given->integer >= 0 ? given->integer
-                                                                                               : DEFAULT_ITEM_LIMIT;
+                                                                                                : DEFAULT_ITEM_LIMIT;
 }
 
 static bool supports_images(const tide_serve_settings *s) {
@@ -460,10 +460,14 @@ static bool is_described(tide_serve_run *run) {
     if (s->cpu_offload_gib) what = "/settings/cpu_offload_gb";
     if (s->num_speculative_tokens && !s->speculates_ngrams) what = "/settings/speculative_config";
     if (!what) {
-        if (strcmp(weight_format(run), "gptq") == 0 || strcmp(weight_format(run), "awq") == 0)
-            tide_report(m->diags, TIDE_ASSUMPTION, TIDE_OK, "/config.json/quantization_config",
-                        "weights are repacked for Machete; what that leaves in the allocator's segments is not played",
-                        "recorded starts are within 0.1 % of the blocks");
+        if (strcmp(weight_format(run), "gptq") == 0 || strcmp(weight_format(run), "awq") == 0) {
+            run->figures.uncertain += UINT64_C(4) * TIDE_SERVE_SEGMENT;
+            tide_report(
+                m->diags, TIDE_ASSUMPTION, TIDE_OK, "/config.json/quantization_config",
+                "what repacking weights for Machete leaves in the allocator's segments is not played: the number "
+                "of blocks is within a range",
+                NULL);
+        }
         return true;
     }
     return tide_error(m->diags, TIDE_ERR_UNSUPPORTED, what, "vLLM 0.32.0 with this is not described",
@@ -501,7 +505,8 @@ bool tide_serve_start(tide_serve_run *run, const tide_serve_settings *settings, 
                     "buffers of compiled code are Inductor's choice: the number of blocks is within a range",
                     "enforce_eager=true is played to the byte");
     tide_description *runner = tide_description_load(&run->descriptions, TIDE_TEXT("vllm/runner"));
-    uint32_t input_root = runner ? build(run, runner, "InputState", text_config(run->settings.config)) : 0, model_root = 0;
+    uint32_t input_root = runner ? build(run, runner, "InputState", text_config(run->settings.config)) : 0,
+             model_root = 0;
     if (!input_root || !load_model(run, runner, &model_root)) return false;
     run->runner = runner;
     run->input_root = input_root;
