@@ -188,7 +188,7 @@ static int run(check *c, int argc, char **argv) {
     return report(c);
 }
 
-int cli_check(int argc, char **argv) {
+static int cli_check(int argc, char **argv) {
     check c = {.measure = "auto", .tolerance = 5, .tolerance_under = 2, .floor = 256 << 20};
     int at = 0, status = OBSERVED_OK;
     for (; at < argc && argv[at][0] == '-' && status == OBSERVED_OK; at++) {
@@ -212,3 +212,26 @@ int cli_check(int argc, char **argv) {
     free(c.agents);
     return status;
 }
+
+const cli_command cli_check_command = {
+    "check", cli_check,
+    "check [--estimate JOB] [--tolerance 5%] [--steps N] [--measure auto|poll] [--out FILE] [--allow-shared] [--json] "
+    "-- COMMAND ...",
+    "a program on real GPUs, observed and compared with an estimate",
+    "Runs the command as it is and reads, at each call of the CUDA driver that takes memory, what the device holds; "
+    "and what\n"
+    "PyTorch itself counts.\n\n"
+    "  --estimate JOB    the words of `tidemark estimate` in one, or a file of its --json (or that of dry-run)\n"
+    "  --tolerance P     error allowed, 5% if not given; differences below 256 MiB are never too large\n"
+    "  --tolerance-under P  error allowed where the estimate is below, 2% if not given\n"
+    "  --steps N         end the program after N optimizer steps; it runs to its end if not given\n"
+    "  --measure poll    without the agent in the driver: sampled every 10 ms, a lower bound\n"
+    "  --out FILE        a recording for `tidemark replay`: costs some microseconds for each allocation\n"
+    "  --allow-shared    compare although other processes are on the GPU\n"
+    "  --bytes           exact bytes in place of GiB\n"
+    "  --json            the answer as an object; what the program prints goes to standard error\n\n"
+    "examples\n"
+    "  tidemark check --estimate 'llama-3.2-1b --gpu h200 batch=4' -- python train.py\n"
+    "  tidemark check --steps 3 --out run.tide -- torchrun --nproc-per-node 8 train.py\n\n"
+    "exit code: 0 within the tolerance, or nothing to compare; 1 past it; 2 the command line; 3 nothing could be\n"
+    "measured, or others were on the GPU; 4 the program failed; 5 fewer than two steps were seen\n"};

@@ -151,7 +151,7 @@ static void context_show(const agent_process *agents, size_t count, const nvml *
         }
 }
 
-int cli_doctor(int argc, char **argv) {
+static int cli_doctor(int argc, char **argv) {
     nvml n;
     const char *why;
     char self[] = "sh", *command[] = {self, NULL};
@@ -197,3 +197,10 @@ int cli_doctor(int argc, char **argv) {
     launch_close(&l);
     return status;
 }
+
+const cli_command cli_doctor_command = {
+    "doctor", cli_doctor, "doctor", "what of this machine can be measured, and how",
+    "Looks at the driver, the GPUs, CUPTI, MIG and MPS, makes one context on GPU 0 for a moment, and says which way "
+    "`tidemark\n"
+    "check` would go.\n\n"
+    "exit code: 0 a check can measure; 3 it cannot\n"};

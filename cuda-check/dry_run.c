@@ -333,7 +333,7 @@ static int report(dry_run *d) {
     return status;
 }
 
-int cli_dry_run(int argc, char **argv) {
+static int cli_dry_run(int argc, char **argv) {
     dry_run d = {.gpu = "h100-80", .gpus = 1, .steps = STANDARD_STEPS, .rank = -1};
     int at = 0, status = options_read(&d, argc, argv, &at);
     if (status == OBSERVED_OK && d.shows_help) {
@@ -357,3 +357,27 @@ int cli_dry_run(int argc, char **argv) {
     cli_buffer_free(&d.answers);
     return status;
 }
+
+const cli_command cli_dry_run_command = {
+    "dry-run", cli_dry_run,
+    "dry-run [--gpu NAME] [--gpus N] [--steps N] [--world N [--rank R]] [--answer FILE:LINE=N] "
+    "[--out FILE] [--bytes] [--json] -- COMMAND ...",
+    "the memory of a program that runs on phantom GPUs: exact, on any Linux machine",
+    "Runs the command as it is, with its own PyTorch, on GPUs that keep the books of their memory and compute "
+    "nothing;\n"
+    "all values there are zero. What PyTorch allocates and reserves is what it would on the card.\n\n"
+    "  --gpu NAME        the card (`tidemark describe gpus`); h100-80 if not given\n"
+    "  --gpus N          how many of them; 1 if not given\n"
+    "  --steps N         end the program after N optimizer steps; 3 if not given, 0: let it run\n"
+    "  --world N         the program is one rank of N, the others are imagined; without it, use torchrun\n"
+    "  --rank R          which one; 0 if not given\n"
+    "  --answer F:L=N    what line L of file F reads from the GPU; may be repeated\n"
+    "  --out FILE        a recording for `tidemark replay` (of several ranks, one for each)\n"
+    "  --bytes           exact bytes in place of GiB\n"
+    "  --json            the answer as an object; what the program prints goes to standard error\n\n"
+    "examples\n"
+    "  tidemark dry-run -- python train.py\n"
+    "  tidemark dry-run --gpu a100-40 --gpus 2 -- torchrun --nproc-per-node 2 train.py\n"
+    "  tidemark dry-run --world 64 -- python train_fsdp.py\n\n"
+    "exit code: 0 it ran and fits; 1 out of memory; 2 the command line; 3 nothing could be observed;\n"
+    "4 the program failed for other reasons\n"};

@@ -117,7 +117,7 @@ static int watch(int64_t root, int64_t seconds) {
     return status;
 }
 
-int cli_watch(int argc, char **argv) {
+static int cli_watch(int argc, char **argv) {
     int64_t root = -1, seconds = -1;
     for (int i = 0; i < argc; i++) {
         const char *word = argv[i];
@@ -145,3 +145,10 @@ int cli_watch(int argc, char **argv) {
     }
     return watch(root, seconds);
 }
+
+const cli_command cli_watch_command = {
+    "watch", cli_watch, "watch PID|--all [--for SECONDS]", "GPU memory of running processes, by the driver's count",
+    "Looks once a second at what the driver says that a process and its children hold, until it ends or Ctrl-C.\n\n"
+    "  --all             every process on every GPU\n"
+    "  --for SECONDS     not longer\n\n"
+    "exit code: 0 something was seen; 2 the command line; 3 nothing was\n"};

@@ -30,7 +30,7 @@ static int answer_lines(const char *text, size_t length) {
     return status;
 }
 
-int cli_call(int argc, char **argv) {
+static int cli_call(int argc, char **argv) {
     cli_arguments arguments;
     cli_buffer requests = {0};
     int status = cli_arguments_read(&arguments, argc, argv, CLI_ARE_PATHS | CLI_TAKES_LINES);
@@ -48,3 +48,10 @@ int cli_call(int argc, char **argv) {
     cli_arguments_free(&arguments);
     return status;
 }
+
+const cli_command cli_call_command = {"call", cli_call, "call [FILE] [--lines]",
+                                      "a request in JSON from FILE or standard input, the answer as it is",
+                                      "The one door of the library, for scripts and for tests.\n\n"
+                                      "  --lines           each line is a request, and is answered by a line\n\n"
+                                      "examples\n"
+                                      "  echo '{\"call\":\"version\"}' | tidemark call\n"};

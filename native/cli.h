@@ -18,6 +18,36 @@ enum cli_exit {
     CLI_NO_FILE = 4    /* a file cannot be read or written */
 };
 
+/* ---- commands: commands.def lists them, and each is in the file that has its work ---- */
+
+typedef struct cli_command {
+    const char *name;
+    int (*run)(int argc, char **argv); /* the words after the command */
+    const char *usage, *summary, *help;
+} cli_command;
+
+#define COMMAND(name) extern const cli_command cli_##name##_command;
+#include "commands.def"
+#undef COMMAND
+
+/* What several say of their words. */
+#define CLI_JOB_WORDS                                                                                                  \
+    "  MODEL             a name of the catalogue (`tidemark describe models`)\n"                                       \
+    "  config.json       a model's own configuration; preprocessor_config.json may follow; \"-\" "                     \
+    "is\n"                                                                                                             \
+    "                    standard input, and FOLDER/ is the two files in it\n"                                         \
+    "  LINK              what the page's address or `tidemark link` shows, whole or from the # "                       \
+    "on\n"                                                                                                             \
+    "  key=value         settings (`tidemark describe settings`), also as --key VALUE; the last one of a name holds\n"
+
+#define CLI_EVENT_OPTIONS                                                                                              \
+    "  --events          events one by one: what was taken and given back, its block and segment, and what is\n"       \
+    "                    allocated and reserved after it\n"                                                            \
+    "  --state           the allocator after an event: segments, free memory in them, and what is alive\n"             \
+    "  --at EVENT        around it; after it (without: from the beginning; at the peak)\n"                             \
+    "  --count N         of events, at most 500; 20 if not given\n"                                                    \
+    "  --filter TEXT     those with TEXT in the kind, or in what asked for them\n"
+
 /* ---- buffer.c: growing text; without memory the process ends with CLI_INTERNAL ---- */
 
 typedef struct cli_buffer {
@@ -251,36 +281,15 @@ void cli_complain(const char *remedy, const char *format, ...)
 
 /* ---- commands ---- */
 
-int cli_estimate(int argc, char **argv);
-int cli_explain(int argc, char **argv);
-int cli_serve(int argc, char **argv);
-int cli_sweep(int argc, char **argv);
-int cli_describe(int argc, char **argv);
-int cli_verify(int argc, char **argv);
 /* Opens a recording and reads all of the file into it; *damage says what broke off in the middle, or is NULL. */
 int cli_recording_read(struct tide_recorded **recording, const char *path, const char **damage);
 int cli_align(const cli_arguments *arguments);
-int cli_replay(int argc, char **argv);
-int cli_fit(int argc, char **argv);
-int cli_cards(int argc, char **argv);
-int cli_advice(int argc, char **argv);
-int cli_compare(int argc, char **argv);
-int cli_link(int argc, char **argv);
-int cli_page(int argc, char **argv);
-int cli_report(int argc, char **argv);
-int cli_open(int argc, char **argv);
-int cli_badge(int argc, char **argv);
-int cli_call(int argc, char **argv);
-int cli_dry_run(int argc, char **argv); /* these are in cuda-check/ */
-int cli_check(int argc, char **argv);
-int cli_doctor(int argc, char **argv);
 int cli_replay_ask(cli_answer *answer, const cli_arguments *arguments); /* replay.c; of paths[0] */
 void cli_options_show(const cJSON *answer, bool is_exact);              /* what other allocator settings would change */
 /* events.c: the members of a request for --events or --state (false after a complaint), and its answer as text. */
 bool cli_events_members(cli_buffer *members, const cli_arguments *arguments);
 void cli_events_show(const cJSON *answer, const cli_arguments *arguments);
-int cli_on_gpu(int argc, char **argv); /* replay --on-gpu */
-int cli_watch(int argc, char **argv);
+int cli_on_gpu(int argc, char **argv);         /* replay --on-gpu */
 void cli_help(FILE *out, const char *command); /* NULL: of all */
 
 #endif

@@ -215,7 +215,7 @@ static int check_description(const char *path, bool is_json) {
     return status;
 }
 
-int cli_describe(int argc, char **argv) {
+static int cli_describe(int argc, char **argv) {
     if (argc >= 2 && strcmp(argv[0], "--check") == 0)
         return check_description(argv[1], argc > 2 && strcmp(argv[2], "--json") == 0);
     cli_arguments arguments;
@@ -245,3 +245,13 @@ int cli_describe(int argc, char **argv) {
     cli_arguments_free(&arguments);
     return status;
 }
+
+const cli_command cli_describe_command = {
+    "describe", cli_describe, "describe [settings|models|gpus|ops|NAME | --check FILE] [--json]",
+    "settings, models, cards and operations that tidemark knows",
+    "Without a topic, how many of each there are. NAME shows one setting, model or card.\n\n"
+    "examples\n"
+    "  tidemark describe settings\n"
+    "  tidemark describe checkpointing\n"
+    "  tidemark describe --json | jq '.models[].name'\n"
+    "  tidemark describe --check my-model.json   what is wrong with a description, by line and column\n"};

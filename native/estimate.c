@@ -302,9 +302,26 @@ void cli_report_show(const cJSON *answer, bool is_exact) {
     cli_buffer_free(&address);
 }
 
-int cli_estimate(int argc, char **argv) {
+static int cli_estimate(int argc, char **argv) {
     return cli_estimate_of(argc, argv, "estimate", NULL);
 }
+
+const cli_command cli_estimate_command = {
+    "estimate", cli_estimate, "estimate MODEL|config.json|LINK [files] [key=value ...] [--gpu NAME] [--bytes] [--json]",
+    "the memory of a training step: does it fit, and where every byte is",
+    "Plays the job's training steps as PyTorch would run them, with shapes in place of numbers, "
+    "and\n"
+    "shows the moment at which most memory is in use.\n\n" CLI_JOB_WORDS
+    "  --gpu NAME        the card (`tidemark describe gpus`): its memory and its kernels\n"
+    "  --bytes           exact bytes in place of GiB\n"
+    "  --json            the whole answer: tensors, timeline and phases too\n\n"
+    "examples\n"
+    "  tidemark estimate llava-1.5-7b --gpu h100-80 batch=16 seq=1024 freeze=vision_tower\n"
+    "  tidemark estimate llama-3.1-8b checkpointing=full optimizer=adamw_fused dtype=bf16\n"
+    "  tidemark estimate ./my-model/config.json batch=2 overrides.num_hidden_layers=8\n"
+    "  tidemark estimate '#model=qwen2.5-7b&batch=4&v=1' --json | jq .peak\n\n"
+    "exit code: 0 it fits, or no card is given; 1 it does not fit, or that cannot be told; 2 to 4 as in `tidemark "
+    "--help`\n"};
 
 int cli_estimate_of(int argc, char **argv, const char *command, const char *word) {
     cli_arguments arguments;

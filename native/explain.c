@@ -125,7 +125,7 @@ static void stage_show(const cJSON *answer) {
     }
 }
 
-int cli_explain(int argc, char **argv) {
+static int cli_explain(int argc, char **argv) {
     cli_arguments arguments;
     cli_buffer request = {0}, more = {0};
     cli_answer answer = {0};
@@ -164,3 +164,20 @@ int cli_explain(int argc, char **argv) {
     cli_arguments_free(&arguments);
     return status;
 }
+
+const cli_command cli_explain_command = {
+    "explain", cli_explain,
+    "explain MODEL|config.json|LINK [key=value ...] [--of WHAT] [--stage STAGE] [--events|--state] [--json]",
+    "where a number comes from: tensor, shape, operation, line of the description",
+    "The same words as `tidemark estimate`.\n\n"
+    "  --of WHAT         a factor (activations), a part of a module's name or an operation;\n"
+    "                    without it, everything that lives at the peak\n"
+    "  --stage STAGE     what one stage made, tab-separated: job, modules, parameters,\n"
+    "                    events (every allocation and free) or blocks (the allocator at the\n"
+    "                    peak); --of keeps the rows that contain WHAT\n" CLI_EVENT_OPTIONS
+    "  --json            the whole answer\n\n"
+    "examples\n"
+    "  tidemark explain llava-1.5-7b batch=16 --of activations\n"
+    "  tidemark explain llama-2-7b --of mlp\n"
+    "  tidemark explain gpt2 --stage events --of attn\n"
+    "  tidemark explain gpt2 --state --at 1200\n"};

@@ -61,7 +61,7 @@ static int read_page(cli_buffer *html, const char *named) {
 
 /* ---- page ---- */
 
-int cli_page(int argc, char **argv) {
+static int cli_page(int argc, char **argv) {
     cli_arguments arguments;
     cli_buffer html = {0};
     int status = cli_arguments_read(&arguments, argc, argv, CLI_TAKES_PAGE);
@@ -74,6 +74,13 @@ int cli_page(int argc, char **argv) {
     cli_arguments_free(&arguments);
     return status;
 }
+
+const cli_command cli_page_command = {
+    "page", cli_page, "page [--page FILE] > tidemark.html", "the page as one file that opens from disk",
+    "Nothing is fetched: the file works without a network, and can be mailed or put on any host.\n\n"
+    "  --page FILE       the tidemark.html that `npm run build` in web/ made, if it is not beside this program\n\n"
+    "examples\n"
+    "  tidemark page > tidemark.html\n"};
 
 /* ---- report ---- */
 
@@ -157,7 +164,7 @@ static int exit_of(const cJSON *answer) {
     return cli_may_fit(answer) ? CLI_OK : CLI_NO;
 }
 
-int cli_report(int argc, char **argv) {
+static int cli_report(int argc, char **argv) {
     cli_arguments arguments;
     cli_answer answer = {0};
     cli_buffer html = {0};
@@ -178,6 +185,16 @@ int cli_report(int argc, char **argv) {
     cli_arguments_free(&arguments);
     return status;
 }
+
+const cli_command cli_report_command = {
+    "report", cli_report, "report MODEL|config.json|LINK [key=value ...] [--gpu NAME] --html > report.html",
+    "the page as one file, with a job and its answer inside",
+    "What `tidemark estimate` prints can be read without scripts; with them it is the page, open on this job.\n\n"
+    "  --html            the form, and the only one so far\n"
+    "  --page FILE       as for `tidemark page`\n\n"
+    "examples\n"
+    "  tidemark report llava-1.5-7b gpu=h100-80 batch=16 --html > report.html\n\n"
+    "exit code: as for estimate\n"};
 
 /* ---- open ---- */
 
@@ -215,7 +232,7 @@ static int base_address(cli_buffer *base, const cli_arguments *a) {
     return status;
 }
 
-int cli_open(int argc, char **argv) {
+static int cli_open(int argc, char **argv) {
     cli_arguments arguments;
     cli_answer answer = {0};
     cli_buffer request = {0}, base = {0}, address = {0};
@@ -241,6 +258,17 @@ int cli_open(int argc, char **argv) {
     cli_arguments_free(&arguments);
     return status;
 }
+
+const cli_command cli_open_command = {
+    "open", cli_open, "open MODEL|config.json|LINK [key=value ...] [--base ADDRESS] [--was] [--print]",
+    "the job in the page, in the browser",
+    "Prints the job's address and has the desktop open it.\n\n"
+    "  --base ADDRESS    where the page is; without it TIDEMARK_PAGE, or the tidemark.html beside this program\n"
+    "  --page FILE       that tidemark.html\n"
+    "  --was             note what the job comes to now\n"
+    "  --print           print the address only\n\n"
+    "examples\n"
+    "  tidemark open llava-1.5-7b batch=16\n"};
 
 /* ---- badge ---- */
 
@@ -322,7 +350,7 @@ static int badge_write(const cli_arguments *a, const badge *b, const char *link)
     return status;
 }
 
-int cli_badge(int argc, char **argv) {
+static int cli_badge(int argc, char **argv) {
     cli_arguments arguments;
     cli_answer answer = {0};
     badge b = {0};
@@ -349,3 +377,15 @@ int cli_badge(int argc, char **argv) {
     cli_arguments_free(&arguments);
     return status;
 }
+
+const cli_command cli_badge_command = {
+    "badge", cli_badge,
+    "badge MODEL|config.json|LINK [key=value ...] [--gpu NAME] [--max SIZE] [--out FILE.svg] [--base ADDRESS]",
+    "the answer as a small picture for a README, and a check for CI",
+    "Prints the picture; with --out it writes it and prints the Markdown that shows it, with a link to the job.\n\n"
+    "  --max SIZE        the most that it may need, as 76GiB\n"
+    "  --out FILE        where the SVG goes\n"
+    "  --base ADDRESS    where the page is; without it TIDEMARK_PAGE\n\n"
+    "examples\n"
+    "  tidemark badge '#model=llava-1.5-7b&gpu=h100-80&batch=16&v=1' --max 76GiB --out gpu-memory.svg\n\n"
+    "exit code: 0 it fits; 1 it does not, or needs more than --max; 2 to 4 as in `tidemark --help`\n"};

@@ -17,7 +17,7 @@ void cli_address(cli_buffer *out, const char *base, const char *link) {
     cli_buffer_free(&packed);
 }
 
-int cli_link(int argc, char **argv) {
+static int cli_link(int argc, char **argv) {
     cli_arguments arguments;
     cli_buffer request = {0}, address = {0};
     cli_answer answer = {0};
@@ -44,3 +44,15 @@ int cli_link(int argc, char **argv) {
     cli_arguments_free(&arguments);
     return status;
 }
+
+const cli_command cli_link_command = {
+    "link", cli_link, "link MODEL|config.json|LINK [key=value ...] [--base ADDRESS] [--was] [--json]",
+    "the job as a link that the page opens",
+    "Checks the settings and prints them in their shortest form, with the configuration where that is a file. A long\n"
+    "link is compressed (#z=1.TEXT); every command that takes a job takes a LINK, with or without its address.\n\n"
+    "  --base ADDRESS    where the page is; without it TIDEMARK_PAGE, or only the part from the # on\n"
+    "  --was             note what the job comes to now, so that a later version can say what changed\n"
+    "  --json            the readable link as an answer\n\n"
+    "examples\n"
+    "  tidemark link llava-1.5-7b batch=16 freeze=vision_tower --base http://127.0.0.1:8000/\n"
+    "  tidemark compare '#model=gpt2&batch=4&b.batch=2&v=1'      # b.KEY is a baseline\n"};

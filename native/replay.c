@@ -275,7 +275,7 @@ static int replay(const cli_arguments *a) {
     return status;
 }
 
-int cli_replay(int argc, char **argv) {
+static int cli_replay(int argc, char **argv) {
     if (argc > 0 && strcmp(argv[0], "--on-gpu") == 0) return cli_on_gpu(argc - 1, argv + 1);
     cli_arguments arguments;
     int status = cli_arguments_read(&arguments, argc, argv,
@@ -295,3 +295,29 @@ int cli_replay(int argc, char **argv) {
     cli_arguments_free(&arguments);
     return status;
 }
+
+const cli_command cli_replay_command = {
+    "replay", cli_replay,
+    "replay RECORDING [key=value ...] [--gpu NAME] [--device N] [--events|--state] [--bytes] [--json]",
+    "a recorded run through the allocator: peaks, what lived at the peak, other options",
+    "Plays what a process asked of the allocator, as it did or on another device.\n\n"
+    "  RECORDING         a snapshot of torch.cuda.memory._dump_snapshot(), a trace of "
+    "torch.profiler with\n"
+    "                    profile_memory=True, an event file or a tidemark recording; .gz as it "
+    "is; \"-\" is\n"
+    "                    standard input\n"
+    "  allocator=...     another PYTORCH_CUDA_ALLOC_CONF\n"
+    "  --gpu NAME        another card; gpu_gib=SIZE and memory_fraction=PART as for estimate\n"
+    "  --device N        of several recorded devices, not the busiest one\n" CLI_EVENT_OPTIONS
+    "  --bytes           exact bytes\n"
+    "  --json            the whole answer\n"
+    "  --on-gpu          (first) takes on GPU 0 what the recording, or a job as for estimate, reserves, step by\n"
+    "                    step: does the card have it?\n\n"
+    "examples\n"
+    "  tidemark replay snapshot.pickle\n"
+    "  tidemark replay snapshot.pickle --gpu a100-40 allocator=expandable_segments:True\n"
+    "  tidemark replay snapshot.pickle --events --filter attention\n"
+    "  tidemark replay snapshot.pickle --state --at 1200\n"
+    "  tidemark replay trace.json.gz --json | jq .reserved_peak\n\n"
+    "exit code: 0 played; 1 it does not run on the device or with the option that was given; 2 to 4 as in `tidemark "
+    "--help`\n"};

@@ -119,6 +119,21 @@ void cli_server_show(const cJSON *report) {
     levers_show(answer);
 }
 
-int cli_serve(int argc, char **argv) {
+static int cli_serve(int argc, char **argv) {
     return cli_estimate_of(argc, argv, "serve", "mode=serve");
 }
+
+const cli_command cli_serve_command = {
+    "serve", cli_serve, "serve MODEL|config.json|LINK --gpu NAME [key=value ...] [--json]",
+    "an inference server: what is left for the cache, and how many requests fit",
+    "Starts vLLM 0.32.0 with shapes in place of numbers: its buffers, the weights in its own layers, the run that it\n"
+    "measures, its budget, its cache groups and blocks. Settings have vLLM's names, as key=value or as its "
+    "options.\n\n"
+    "  --gpu NAME        the card (`tidemark describe gpus`)\n"
+    "  input_len=N output_len=N   tokens of a request; without them, a ladder of lengths\n"
+    "  --json            the whole answer\n\n"
+    "examples\n"
+    "  tidemark serve llama-3.1-8b --gpu l40s max_model_len=8192\n"
+    "  tidemark serve qwen3-30b-a3b --gpu h100-80 tensor_parallel_size=2 enable_expert_parallel=true\n"
+    "  tidemark serve gemma-2-9b --gpu a100-40 enforce_eager=true input_len=3000 output_len=500\n\n"
+    "exit code: 0 the engine starts; 1 it refuses; 2 to 4 as in `tidemark --help`\n"};

@@ -247,7 +247,7 @@ static int play_all(sweep *s) {
     return s->refused == s->points ? CLI_BAD_INPUT : s->not_fitting == s->points ? CLI_NO : CLI_OK;
 }
 
-int cli_sweep(int argc, char **argv) {
+static int cli_sweep(int argc, char **argv) {
     sweep s = {0};
     int status = cli_arguments_read(&s.arguments, argc, argv,
                                     CLI_TAKES_BYTES | CLI_TAKES_SETTINGS | CLI_TAKES_CSV | CLI_TAKES_JSON);
@@ -264,3 +264,18 @@ int cli_sweep(int argc, char **argv) {
     cli_arguments_free(&s.arguments);
     return status;
 }
+
+const cli_command cli_sweep_command = {
+    "sweep", cli_sweep,
+    "sweep MODEL|config.json|LINK [key=value,value,... ...] [--gpu NAME] [--csv FILE] [--bytes] [--json]",
+    "the peaks of every combination of settings, as a table",
+    "The same words as `tidemark estimate`; a setting with several values, parted by commas, is swept. Values of "
+    "lists\n"
+    "(freeze, train_only) are not parted.\n\n"
+    "  --csv FILE        exact bytes as CSV; \"-\" is standard output\n"
+    "  --bytes           exact bytes in place of GiB\n"
+    "  --json            the answer of each combination, one a line\n\n"
+    "examples\n"
+    "  tidemark sweep llava-1.5-7b recipe=llava-finetune dp=1,2,4,8 parallel.kind=zero1,zero2,zero3\n"
+    "  tidemark sweep llama-3.1-8b,llama-2-7b --gpu a100-80 batch=1,2,4,8 checkpointing=none,full --csv sizes.csv\n\n"
+    "exit code: 0 done; 1 no combination fits; 2 all are refused; 3 and 4 as in `tidemark --help`\n"};

@@ -259,15 +259,58 @@ static int ask(const char *call, int argc, char **argv, unsigned takes, show_fn 
     return status;
 }
 
-int cli_fit(int argc, char **argv) {
+static int cli_fit(int argc, char **argv) {
     return ask("fit", argc, argv, CLI_TAKES_KNOB, fit_show);
 }
-int cli_cards(int argc, char **argv) {
+
+const cli_command cli_fit_command = {
+    "fit", cli_fit, "fit MODEL|config.json|LINK [key=value ...] [--knob NAME] [--by NAME=A,B,...] [--json]",
+    "the largest batch, sequence, ... that fits the card",
+    "The same words as `tidemark estimate`, a card among them. Every size that is tried is played.\n\n"
+    "  --knob NAME       a whole-numbered setting: batch (the default), seq, images, grad_accum, adapter.r ...\n"
+    "  --by NAME=A,B     for each of these values of another setting\n"
+    "  --json            the whole answer\n\n"
+    "examples\n"
+    "  tidemark fit llama-3.1-8b --gpu h100-80 seq=2048 checkpointing=full\n"
+    "  tidemark fit llama-3.1-8b --gpu h100-80 --by seq=1024,2048,4096,8192\n"};
+static int cli_cards(int argc, char **argv) {
     return ask("cards", argc, argv, 0, cards_show);
 }
-int cli_advice(int argc, char **argv) {
+
+const cli_command cli_cards_command = {
+    "cards", cli_cards, "cards MODEL|config.json|LINK [key=value ...] [--json]", "on which cards it runs",
+    "The same words as `tidemark estimate`; every card is played with its own kernels. With parallel.kind\n"
+    "it says how many cards it takes, in powers of two.\n\n"
+    "  --json            the whole answer\n\n"
+    "examples\n"
+    "  tidemark cards llama-3.1-8b adapter=lora\n"
+    "  tidemark cards llama-3.1-8b parallel.kind=zero3\n"};
+static int cli_advice(int argc, char **argv) {
     return ask("advice", argc, argv, 0, advice_show);
 }
-int cli_compare(int argc, char **argv) {
+
+const cli_command cli_advice_command = {
+    "advice", cli_advice, "advice MODEL|config.json|LINK [key=value ...] [--gpu NAME] [--json]",
+    "what to change so that it fits: each change is played",
+    "The same words as `tidemark estimate`. Changes are listed by what is left; one that costs memory\n"
+    "says so.\n\n"
+    "  --json            the whole answer\n\n"
+    "examples\n"
+    "  tidemark advice llama-3.1-8b --gpu a100-40\n"};
+static int cli_compare(int argc, char **argv) {
     return ask("compare", argc, argv, CLI_TAKES_WITH, comparison_show);
 }
+
+const cli_command cli_compare_command = {
+    "compare", cli_compare,
+    "compare MODEL|config.json|LINK [key=value ...] --with key=value ...|--recording FILE [--json]",
+    "two jobs side by side, or a job beside a recorded run",
+    "The first job is that of `tidemark estimate`; the settings after --with are what the other one has in\n"
+    "their place. Both are played, and so is every step between them: what each setting changes. With --recording, "
+    "the prediction is laid beside what a process asked for (`tidemark replay "
+    "--help` lists\n"
+    "the kinds of recordings): where they part, by size and order.\n\n"
+    "  --json            the whole answer\n\n"
+    "examples\n"
+    "  tidemark compare llama-2-7b batch=4 --with batch=16 checkpointing=full\n"
+    "  tidemark compare llama-2-7b batch=4 --recording snapshot.pickle\n"};

@@ -239,7 +239,7 @@ static int run(verifier *v) {
     return summary.worst_ppm > tolerance ? CLI_NO : CLI_OK;
 }
 
-int cli_verify(int argc, char **argv) {
+static int cli_verify(int argc, char **argv) {
     cli_arguments arguments;
     verifier v = {.arguments = &arguments};
     int status =
@@ -253,3 +253,23 @@ int cli_verify(int argc, char **argv) {
     cli_arguments_free(&arguments);
     return status;
 }
+
+const cli_command cli_verify_command = {
+    "verify", cli_verify,
+    "verify FILE.jsonl... [--configs DIR] [--where key=value] [--csv FILE] [--tolerance PERCENT] "
+    "[--json]",
+    "predicted against measured memory, for recorded runs",
+    "Reads measured runs, one JSON object a line (\"case\" holds the settings; sizes are bytes), "
+    "predicts\n"
+    "each, and shows the errors. Files may be gzip; \"-\" is standard input.\n\n"
+    "  --configs DIR     take configurations from DIR/MODEL/config.json, not from the catalogue\n"
+    "  --where KEY=VALUE only cases with this setting (KEY!=VALUE: without it); may be repeated; "
+    "a\n"
+    "                    setting that a case does not state has its default\n"
+    "  --csv FILE        a row for each case; \"-\" prints them in place of the summary\n"
+    "  --tolerance P     exit code 1 if an allocated peak is off by more than P percent\n"
+    "  --json            the summary as an object; errors in parts per million of the measured "
+    "value\n\n"
+    "examples\n"
+    "  tidemark verify results/*.jsonl --configs configs --tolerance 1\n"
+    "  tidemark verify results/llava-1.5-7b.jsonl --where checkpointing=full --csv errors.csv\n"};
