@@ -3,23 +3,55 @@
 
 #include <string.h>
 
+#include "job/hub_names.h"
 #include "lang/lang.h"
 
-/* The entry that is published under a path, as llava-hf/llava-1.5-7b-hf. */
-static const tide_source *catalogue_published(tide_arena *arena, const char *path) {
-    tide_text published = tide_text_of(tide_format(arena, "huggingface.co/%s\"", path));
+/* The entry whose text has this in it, in lower case. */
+static const tide_source *catalogue_with(tide_arena *arena, const char *part) {
     for (uint32_t i = 0; i < tide_catalogue_source_count; i++) {
         const tide_source whole = tide_source_whole(arena, &tide_catalogue_sources[i]);
-        if (tide_text_contains(tide_text_of(tide_lowered(arena, (tide_text){whole.text, whole.length})), published))
+        if (tide_text_contains(tide_text_of(tide_lowered(arena, (tide_text){whole.text, whole.length})),
+                               tide_text_of(part)))
             return &tide_catalogue_sources[i];
     }
     return NULL;
+}
+
+/* The entry that is published under a path, as llava-hf/llava-1.5-7b-hf. */
+static const tide_source *catalogue_published(tide_arena *arena, const char *path) {
+    return catalogue_with(arena, tide_format(arena, "huggingface.co/%s\"", path));
 }
 
 /* The entry of a name, or of a path. */
 static const tide_source *catalogue_find(tide_arena *arena, const char *name) {
     const char *lowered = tide_lowered(arena, tide_text_of(name));
     return strchr(name, '/') ? catalogue_published(arena, lowered) : tide_catalogue_source(lowered);
+}
+
+/* The entry that a name of the Hub is a variant of; NULL: none, or one whose configuration is not known. */
+static const tide_source *catalogue_variant(tide_arena *arena, const char *name, tide_hub_name *read) {
+    *read = tide_hub_name_read(arena, name);
+    if (!read->base[0] || (read->is_quantised && !read->quantization)) return NULL;
+    const tide_source *source = tide_catalogue_source(read->base);
+    return source ? source : catalogue_with(arena, tide_format(arena, "/%s\"", read->base));
+}
+
+/* What a variant has of its base, and what it may have otherwise. */
+static void model_of_variant(tide_job_builder *b, const char *name, const tide_source *source,
+                             const tide_hub_name *read) {
+    const char *shown = tide_shown(b->arena, tide_text_of(name));
+    tide_report(b->diags, read->is_dated ? TIDE_WARNING : TIDE_ASSUMPTION, TIDE_OK, "/settings/model",
+                tide_format(b->arena, "\"%s\" is taken as %s%s%s", shown, source->name,
+                            read->is_quantised ? ", with the quantization_config that such checkpoints have"
+                            : read->is_tuned   ? ": tuned and converted variants have the configuration of their base"
+                                               : "",
+                            read->is_dated ? "; of another date it may have another context length" : ""),
+                "give its config.json where it differs");
+    if (!read->is_quantised || !b->inputs.config) return;
+    tide_json *config = tide_json_parse(b->arena, tide_text_of(read->quantization), "/model", b->diags);
+    if (config && !tide_json_at(b->inputs.config, "quantization_config"))
+        tide_json_put(b->arena, b->inputs.config, TIDE_TEXT("quantization_config"), config);
+    b->inputs.config_name = name; /* which a link must say */
 }
 
 /* The entry that the name continues: tuned models are called as their base, a dash and more. */
@@ -35,7 +67,8 @@ static const tide_source *catalogue_base(tide_arena *arena, const char *name) {
 
 static const char *catalogue_near(tide_arena *arena, const char *name) {
     const char *slash = strrchr(name, '/'), *last = tide_lowered(arena, tide_text_of(slash ? slash + 1 : name));
-    const tide_source *base = catalogue_base(arena, name);
+    const tide_source *base = tide_catalogue_source(tide_hub_name_read(arena, name).base);
+    if (!base) base = catalogue_base(arena, name);
     if (!base) base = catalogue_find(arena, last);
     if (!base) base = catalogue_base(arena, last);
     if (base) return base->name;
@@ -89,23 +122,32 @@ static void model_asked(tide_job_builder *b) {
     const char *asked = b->inputs.asked_model;
     if (!asked || b->inputs.config || b->inputs.description || b->arguments.is_given[TIDE_SET_model]) return;
     const tide_source *source = catalogue_find(b->arena, asked);
-    if (source)
+    tide_hub_name read;
+    if (source) {
         tide_setting_put(&b->arguments, TIDE_TEXT("model"), tide_text_of(source->name), TIDE_ORIGIN_FILE);
-    else
+    } else if (catalogue_variant(b->arena, asked, &read)) {
+        tide_setting_put(&b->arguments, TIDE_TEXT("model"), tide_text_of(asked), TIDE_ORIGIN_FILE);
+    } else {
+        const char *near = asked[0] == '$' ? NULL : catalogue_near(b->arena, asked), *file = "give its config.json too";
         tide_error(b->diags, TIDE_ERR_MODEL_UNKNOWN, b->inputs.asked_place,
                    tide_format(b->arena, "\"%s\", which a file names, is not in the catalogue",
                                tide_shown(b->arena, tide_text_of(asked))),
-                   "give its config.json too");
+                   near ? tide_format(b->arena, "add model=%s if that is it; otherwise %s", near, file) : file);
+    }
 }
 
 void tide_find_model(tide_job_builder *b) {
     model_asked(b);
     const char *name = tide_argument_text(&b->arguments, TIDE_SET_model);
-    const tide_source *source = b->inputs.config ? NULL : catalogue_find(b->arena, name);
+    const tide_source *source = b->inputs.config ? NULL : catalogue_find(b->arena, name), *variant = NULL;
+    tide_hub_name read;
     if (b->inputs.config) {
         model_of_file(b, name);
     } else if (source) {
         model_of_catalogue(b, source);
+    } else if (name[0] && (variant = catalogue_variant(b->arena, name, &read))) {
+        model_of_catalogue(b, variant);
+        model_of_variant(b, name, variant, &read);
     } else if (name[0]) {
         model_unknown(b, name);
     } else if (b->inputs.description) {

@@ -1,0 +1,17 @@
+/* Names of models as the Hub has them: what of one says how its base was tuned, converted or quantised. Private to
+ * job/. */
+#ifndef TIDE_HUB_NAMES_H
+#define TIDE_HUB_NAMES_H
+
+#include "base/text.h"
+
+typedef struct tide_hub_name {
+    const char *base;         /* in lower case, without organisation and the words below: "llama-3.1-8b" */
+    bool is_tuned, is_dated;  /* -Instruct, -it, -Chat, -hf ...; -2407 */
+    bool is_quantised;        /* -AWQ, -GPTQ, -bnb-4bit, -FP8, -GGUF ... */
+    const char *quantization; /* "quantization_config" as such a checkpoint has it; NULL: there are several */
+} tide_hub_name;
+
+tide_hub_name tide_hub_name_read(tide_arena *arena, const char *name);
+
+#endif
