@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Formats descriptions: a line of 120 columns holds what fits, and a block begins a line of its own.
+"""Formats descriptions: a line of 120 columns holds what fits; modules, functions and blocks have their own.
 
     tests/models/format.py           says which of models/architectures are not formatted; exit code 1 if any
     tests/models/format.py --write   formats them
@@ -68,18 +68,31 @@ def block_lines(opening, block, indent):
     return [opening + "[", *filled(units, inner), indent + "]"]
 
 
+def data_lines(opening, value, indent):
+    """Names and texts, between the lines of their brackets."""
+    lines = filled([([f"{text(name)}: {text(item)}"], True) for name, item in value.items()], indent + "  ")
+    first = indent + opening + "{ " + lines[0].lstrip()
+    lines = [first, *lines[1:]] if len(first) <= COLUMNS else [indent + opening + "{", *lines]
+    lines[0] = lines[0][len(indent):]
+    lines[-1] += " }"
+    return lines
+
+
 def entry_lines(key, value, indent, depth, is_code):
     """The lines of "key": value. Code is what modules and functions hold."""
     opening = text(key) + ": " if key is not None else ""
     is_open = depth == 0 or (depth == 1 and key in ("modules", "functions"))
-    if not isinstance(value, (dict, list)) or not value or (not is_open and fits(opening + inline(value), indent, value)):
-        return [opening + inline(value)]
+    whole = opening + inline(value)
+    if not isinstance(value, (dict, list)) or not value or (not is_open and fits(whole, indent, value)):
+        return [whole]
     if is_code and isinstance(value, list):
         return block_lines(opening, value, indent)
     inner = indent + "  "
     if isinstance(value, list):
-        return [opening + "[", *filled([(entry_lines(None, item, inner, depth + 1, False), True) for item in value], inner),
-                indent + "]"]
+        units = [(entry_lines(None, item, inner, depth + 1, False), True) for item in value]
+        return [opening + "[", *filled(units, inner), indent + "]"]
+    if depth == 1 and not is_open and key != "checks" and all(isinstance(item, str) for item in value.values()):
+        return data_lines(opening, value, indent)
     units = []
     for name, item in value.items():
         is_inner_code = not name.startswith("@") and (is_code or (depth == 0 and name in ("modules", "functions")))

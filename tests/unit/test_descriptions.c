@@ -167,6 +167,17 @@ static const struct {
      MODULES("\"Attention\":{" ATTENTION ",\"forward(hidden_states, position_embeddings, attention_mask, position_ids, "
              "past, slides, more=none)\":{\"replace if past != none:\":[]}}"),
      MODULES("\"Attention\":{" ATTENTION ",\"forward\":{\"replace if past != none:\":[]}}")},
+    {"statements from one to another replaced, and one behind another of those that are alike",
+     MODULES("\"DecoderLayer\":{\"@extends\":\"DecoderLayer\",\"forward\":{"
+             "\"replace hidden_states = post_attention_layernorm( ... hidden_states = mlp(\":["
+             "\"hidden_states = mlp(post_attention_layernorm(hidden_states))\"],"
+             "\"before hidden_states, weights = ... residual =\":[\"hidden_states = hidden_states * 2\"],"
+             "\"after hidden_states = mlp( ... hidden_states = residual\":[\"hidden_states = hidden_states * 3\"]}}"),
+     MODULES("\"DecoderLayer\":{\"@extends\":\"DecoderLayer\"," FORWARD(
+         BEGIN "\"hidden_states = residual + hidden_states\",\"hidden_states = hidden_states * 2\","
+               "\"residual = hidden_states\",\"hidden_states = mlp(post_attention_layernorm(hidden_states))\","
+               "\"hidden_states = residual + hidden_states\",\"hidden_states = hidden_states * 3\","
+               "\"return hidden_states\"") "}")},
     {"a module that is removed from another",
      MODULES("\"DecoderLayer\":{\"@extends\":\"DecoderLayer\",\"post_attention_layernorm\":null,\"forward\":{"
              "\"replace hidden_states = post_attention_layernorm\":[]}}"),
@@ -206,6 +217,12 @@ static const struct {
     {"two such statements",
      MODULES("\"DecoderLayer\":{\"@extends\":\"DecoderLayer\",\"forward\":{\"after residual =\":[]}}"),
      "more than one statement of the inherited function begins with 'residual ='"},
+    {"a range without its end",
+     MODULES("\"Attention\":{" ATTENTION ",\"forward\":{\"replace cos, sin = ... sin =\":[]}}"),
+     "no statement of the inherited function begins with 'cos, sin = ... sin ='"},
+    {"a range that ends before it begins",
+     MODULES("\"Attention\":{" ATTENTION ",\"forward\":{\"replace return ... cos, sin\":[]}}"), "no statement of"},
+    {"a range of nothing", MODULES("\"Attention\":{" ATTENTION ",\"forward\":{\"replace  ... \":[]}}"), "statement"},
     {"an empty statement", MODULES("\"Attention\":{" ATTENTION ",\"forward\":{\"after \":[]}}"), "no statement of"},
     {"a change without a verb", MODULES("\"Attention\":{" ATTENTION ",\"forward\":{\"cos, sin =\":[]}}"),
      "a change is"},

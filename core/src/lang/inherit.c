@@ -39,10 +39,10 @@ const tide_entry *tide_module_entry(const tide_descriptions *set, const tide_des
 static const char *const patch_verbs[] = {"after ", "before ", "replace "};
 enum { PATCH_AFTER, PATCH_BEFORE, PATCH_REPLACE, PATCH_VERBS };
 
-/* A statement of a block, and what is on both sides of it. */
+/* Statements of a block, from one to another or one alone, and what is behind them. */
 typedef struct anchor {
-    tide_text text; /* how it begins */
-    tide_json **link, *after;
+    tide_text text, last; /* how the first begins, and the last if it is another */
+    tide_json **link, **last_link, *after;
     uint32_t found;
 } anchor;
 
@@ -61,14 +61,32 @@ static tide_json *behind_statement(tide_json *item) {
     return item;
 }
 
+static bool begins_with(const tide_json *item, tide_text text) {
+    return item->kind == TIDE_JSON_STRING && tide_text_starts(item->text, text);
+}
+
 static void find_anchor(anchor *a, tide_json *block) {
     for (tide_json **link = &block->first; *link; link = &(*link)->next) {
-        tide_json *item = *link;
-        if (item->kind == TIDE_JSON_ARRAY) find_anchor(a, item);
-        if (item->kind != TIDE_JSON_STRING || !tide_text_starts(item->text, a->text) || a->found++) continue;
+        if ((*link)->kind == TIDE_JSON_ARRAY) find_anchor(a, *link);
+        if (!begins_with(*link, a->text)) continue;
+        tide_json **last = link;
+        if (a->last.length) do
+                last = &(*last)->next;
+            while (*last && !begins_with(*last, a->last));
+        if (!*last || a->found++) continue;
         a->link = link;
-        a->after = behind_statement(item);
+        a->last_link = last;
+        a->after = behind_statement(*last);
     }
+}
+
+/* "FIRST ... LAST" */
+static anchor anchor_of(tide_text text) {
+    static const char dots[] = " ... ";
+    const char *at = strstr(text.at, dots);
+    if (!at) return (anchor){.text = text};
+    size_t length = (size_t)(at - text.at), skip = length + sizeof dots - 1;
+    return (anchor){.text = {text.at, length}, .last = {text.at + skip, text.length - skip}};
 }
 
 /* How the statements of a block begin, as far as `length`. */
@@ -98,14 +116,15 @@ static bool patch_statement(tide_descriptions *set, tide_json *body, const tide_
             set, place, "a change is \"after STATEMENT\", \"before STATEMENT\" or \"replace STATEMENT\": [statements]",
             NULL);
     size_t skip = strlen(patch_verbs[verb]);
-    anchor a = {.text = {change->key.at + skip, change->key.length - skip}};
+    tide_text range = {change->key.at + skip, change->key.length - skip};
+    anchor a = anchor_of(range);
     if (a.text.length) find_anchor(&a, body);
     if (a.found != 1) {
-        const char *near = a.found ? NULL : near_statement(set->arena, body, a.text);
+        const char *near = a.found || a.last.length ? NULL : near_statement(set->arena, body, a.text);
         return tide_description_fails(set, place,
                                       tide_format(set->arena, "%s of the inherited function begins with '%.*s'",
                                                   a.found ? "more than one statement" : "no statement",
-                                                  (int)a.text.length, a.text.at),
+                                                  (int)range.length, range.at),
                                       near);
     }
     const tide_json *added = tide_json_clone(set->arena, change);
@@ -114,7 +133,7 @@ static bool patch_statement(tide_descriptions *set, tide_json *body, const tide_
         item->parent = body;
         last = item;
     }
-    tide_json **link = a.link;
+    tide_json **link = verb == PATCH_REPLACE ? a.link : a.last_link;
     if (verb == PATCH_AFTER)
         while (*link != a.after) link = &(*link)->next;
     tide_json *rest = verb == PATCH_REPLACE ? a.after : *link;
