@@ -51,7 +51,7 @@ export function randomLinks(core, count) {
     return Math.floor((seed / 2 ** 32) * below);
   };
   const plain = settings.filter((/** @type {any} */ s) => !['model', 'gpu', 'recipe', 'allocator', 'overrides', 'mode', 'quant', 'capability'].includes(s.name) &&
-    !/^(parallel|lora|ia3|prompt|quant)\./.test(s.name) && ['int', 'bool', 'choice', 'text', 'size', 'number'].includes(s.type));
+    !/^(parallel|lora|ia3|prompt|quant)\./.test(s.name) && s.when?.setting !== 'mode' && ['int', 'bool', 'choice', 'text', 'size', 'number'].includes(s.type));
   const value = (/** @type {any} */ s) => ({
     int: () => String(s.least + random(Math.min(s.most - s.least, 5000) + 1)), bool: () => ['true', 'false'][random(2)],
     choice: () => s.choices[random(s.choices.length)], size: () => `${1 + random(900)}x${1 + random(900)}`, number: () => `0.${1 + random(9)}`,
