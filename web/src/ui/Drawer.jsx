@@ -4,6 +4,7 @@ import { useEffect, useRef, useState } from 'preact/hooks';
 import { factor } from '../factors.js';
 import { exact, fixed, inUnit, natural, percent } from '../format.js';
 import { askApart } from '../asking.js';
+import { keptUntil } from '../kept.js';
 import { details, job, link, report, unit } from '../state.js';
 import { copy } from './CopyDialog.jsx';
 import { Bytes, Icon, Swatch } from './marks.jsx';
@@ -48,6 +49,9 @@ const Item = ({ tensor, whole, shows }) => (
     <Formula tensor={tensor} />
     <p class="item-from"><code>{tensor.module || 'outside of the model'}</code> <span class="muted">by</span> <code>{tensor.op}</code></p>
     {tensor.line && <code class="line">{tensor.line}</code>}
+    {tensor.freed.map((freed, i) => (
+      <p key={i} class="item-from"><span class="muted">{tensor.freed.length > 1 && `${fixed(freed.count)} `}kept until</span> {keptUntil(freed)}</p>
+    ))}
     {tensor.requested !== undefined && tensor.requested !== tensor.each
       && <p class="item-from muted">{exact(tensor.requested)} asked for, a block of {exact(tensor.each)}</p>}
   </li>
