@@ -46,7 +46,8 @@ static void cases_show(const verify_results *results) {
         cli_table_cell(&table, c->has_other_outcome ? c->outcome : "");
     }
     cli_table_print(&table);
-    if (results->expressed - results->served > shown) printf("and %zu more; --csv has all\n", results->expressed - results->served - shown);
+    if (results->expressed - results->served > shown)
+        printf("and %zu more; --csv has all\n", results->expressed - results->served - shown);
 }
 
 static void summary_row(cli_table *table, const verify_results *results, const char *name,

@@ -2,11 +2,11 @@
 #
 #     cmake -DMODELS=DIR -DOUT=FILE -DAT_ONCE=PATH;... [-DPACK=FILE] -P embed.cmake
 #
-# The files AT_ONCE (paths under models/ without .json) have tables of their own. With PACK only they and the list of cards are in
-# the C file; the others go to the pack, an array of JSON.
+# The files AT_ONCE (paths under models/ without .json) have tables of their own. With PACK only they and the list of
+# cards are in the C file; the others go to the pack, an array of JSON.
 #
-# Line breaks and indentation go, JSON strings cannot hold them, and so do notes, which nothing reads. A file that is not
-# JSON stops the build.
+# Line breaks and indentation go, JSON strings cannot hold them, and so do notes, which nothing reads. A file
+# that is not JSON stops the build.
 cmake_minimum_required(VERSION 3.25)
 
 set(bodies "")

@@ -292,7 +292,8 @@ class Watch:
         for device in range(self.peaks.count):
             stats, (allocated, reserved) = self.peaks.take(device)
             now.append(current(stats, "allocated_bytes"))
-            for key, value in ((f"peak_{phase}", allocated), ("allocated_peak", allocated), ("reserved_peak", reserved)):
+            peaks = {f"peak_{phase}": allocated, "allocated_peak": allocated, "reserved_peak": reserved}
+            for key, value in peaks.items():
                 values = step.setdefault(key, [0] * self.peaks.count)
                 values[device] = max(values[device], value)
             self.phases[device].append((position(stats), len(self.steps), phase))
@@ -377,7 +378,8 @@ class Watch:
             allocated, reserved = self.peaks.whole[device]
             if reserved:
                 seen["devices"].append({
-                    "index": device, "uuid": uuid_of(torch, device), "allocated_peak": allocated, "reserved_peak": reserved,
+                    "index": device, "uuid": uuid_of(torch, device), "allocated_peak": allocated,
+                    "reserved_peak": reserved,
                     "allocated": current(stats, "allocated_bytes"), "reserved": current(stats, "reserved_bytes"),
                     "retries": stats["num_alloc_retries"], "ooms": stats["num_ooms"],
                     "segments": stats["segment"]["all"]["current"]})

@@ -41,8 +41,8 @@ def tell_split_sizes(torch: Any, split_ranks: Callable[[int], Any]) -> None:
 
 
 def lone_store(torch: Any) -> Any:
-    """A store of a rendezvous that answers for the others: what they would have written is there, what they wait for has
-    come."""
+    """A store of a rendezvous that answers for the others: what they would have written is there, what they wait
+    for has come."""
     class Store(torch.distributed.Store):
         def __init__(self) -> None:
             super().__init__()

@@ -1,5 +1,5 @@
 /* Memory given back to the driver. Sources as in caching_allocator.c. */
-#include "allocator/caching_state.h"
+#include "allocator/caching_free.h"
 
 /* release_block: cudaFree of an unsplit block of a native segment. */
 static void caching_release_block(tide_caching_allocator *a, uint32_t n) {
@@ -54,7 +54,7 @@ void tide_caching_process_events(tide_caching_allocator *a, bool all) {
             a->uses[e].next = a->spare_use;
             a->spare_use = e;
             a->pending_events--;
-            if (--a->blocks[n].events == 0) tide_caching_free_block(a, n);
+            if (--a->blocks[n].events == 0) caching_give_block(a, n);
         }
     }
 }

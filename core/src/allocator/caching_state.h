@@ -268,6 +268,4 @@ void tide_caching_collect_garbage(tide_caching_allocator *a);
 
 /* ---- caching_allocator.c ---- */
 
-void tide_caching_free_block(tide_caching_allocator *a, uint32_t n);
-
 #endif

@@ -1,4 +1,8 @@
-/* Memory of one call: everything is allocated from an arena and released at once. */
+/* base/: what every folder uses, each header for itself: arenas, text, JSON, diagnostics, regular expressions, decimal
+ * and checked arithmetic, units. Nothing in it knows of memory on GPUs. Where memory ends or a call is broken off, an
+ * arena's escape is jumped to, and so no function here returns an error for that.
+ *
+ * Memory of one call: everything is allocated from an arena and released at once. */
 #ifndef TIDE_ARENA_H
 #define TIDE_ARENA_H
 

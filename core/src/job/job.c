@@ -3,10 +3,6 @@
 
 #include <string.h>
 
-const char *tide_builder_place(const tide_job_builder *b, tide_setting_id id) {
-    return tide_format(b->arena, "/settings/%s", tide_settings[id].name);
-}
-
 /* ---- rows ---- */
 
 static void row_add(tide_job_builder *b, tide_setting_id id, const char *value, tide_origin origin) {

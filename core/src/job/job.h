@@ -1,8 +1,13 @@
-/* The job: what is to be run, with where each value came from. Built from words (key=value) and files. */
+/* job/: what is to be run.
+ *
+ * Arguments (key=value), links and files become a job: every setting with its value and where that came from. A setting
+ * is a row of settings.def, from which its field, its readers, its help and its description come. Files of models and
+ * of trainers are read in readers/, one each. What is missing is taken from the model, the recipe or the default and
+ * named; what contradicts itself is refused with a way out. A job is finished here: who plays it only reads. */
 #ifndef TIDE_JOB_H
 #define TIDE_JOB_H
 
-#include "allocator/alloc_conf.h"
+#include "allocator/allocator.h"
 #include "base/json_read.h"
 #include "base/json_write.h"
 #include "job/settings_types.h"

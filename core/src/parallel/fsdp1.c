@@ -5,8 +5,6 @@
 
 #include "base/units.h"
 
-const char tide_fsdp1_name[] = "FSDP";
-
 /* _sync_module_params_and_buffers, of a unit; buffers go with the root. */
 static void sync_module_params_and_buffers(fsdp1 *f, const flat_param_handle *u) {
     const tide_model *model = f->w->model;

@@ -2,6 +2,8 @@
 #include "parallel/fsdp1.h"
 #include "tensor/ops/ops.h"
 
+const char tide_fsdp1_name[] = "FSDP";
+
 enum { CAST_STREAM = TIDE_STREAM_SIDE, GATHER_STREAM, REDUCE_STREAM, ALL_REDUCE_STREAM };
 
 static tide_tensor *flat_on(const fsdp1 *f, uint8_t stream, int64_t count, tide_dtype dtype, tide_factor factor) {

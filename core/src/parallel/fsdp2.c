@@ -5,8 +5,6 @@
 
 #include "base/units.h"
 
-const char tide_fsdp2_name[] = "fully_shard";
-
 /* ---- modules made on the meta device ---- */
 
 static fsdp_param *fsdp_param_of(const fsdp2 *f, const tide_tensor *leaf) {

@@ -2,6 +2,8 @@
 #include "base/units.h"
 #include "parallel/fsdp2.h"
 
+const char tide_fsdp2_name[] = "fully_shard";
+
 enum {
     ALL_GATHER_STREAM = TIDE_STREAM_SIDE,
     REDUCE_SCATTER_STREAM = TIDE_STREAM_SECOND,

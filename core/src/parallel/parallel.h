@@ -1,4 +1,10 @@
-/* Frameworks for several GPUs, one file each; private to parallel/. */
+/* parallel/: what frameworks for several GPUs do around a model, and so allocate.
+ *
+ * DistributedDataParallel, FSDP 1 and 2, DeepSpeed's ZeRO and Megatron-Core are a strategy each (train/strategy.h):
+ * hooks that the training loop calls when the model is loaded, before and after modules run, when a gradient is ready
+ * and at the step. One rank is played. Files and names are those of the framework, so that its next release is a diff
+ * that can be read; what several of them send is collectives.c, what NCCL holds besides is nccl.c, and strategies.c
+ * says which one a job has. Nobody outside includes a header of this folder. */
 #ifndef TIDE_PARALLEL_H
 #define TIDE_PARALLEL_H
 

@@ -6,14 +6,6 @@
 #include "base/units.h"
 #include "tensor/ops/ops.h"
 
-const char tide_zero3_name[] = "DeepSpeed";
-
-uint32_t tide_zero3_param_of(const zero3 *z, const tide_tensor *tensor) {
-    uint32_t p = 0;
-    while (p < z->count && z->params[p].tensor != tensor) p++;
-    return p;
-}
-
 /* fp16_partitioned_groups_flat_numel */
 static int64_t sub_group_numel(const zero3 *z, uint32_t sub_group) {
     int64_t numel = 0;

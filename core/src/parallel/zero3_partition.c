@@ -1,6 +1,14 @@
 /* deepspeed/runtime/zero/partition_parameters.py: parameters partitioned, and gathered. */
 #include "parallel/zero3.h"
 
+const char tide_zero3_name[] = "DeepSpeed";
+
+uint32_t tide_zero3_param_of(const zero3 *z, const tide_tensor *tensor) {
+    uint32_t p = 0;
+    while (p < z->count && z->params[p].tensor != tensor) p++;
+    return p;
+}
+
 tide_tensor *tide_zero3_flat_on(zero3 *z, uint8_t stream, int64_t count, tide_dtype dtype, tide_factor factor) {
     return tide_flat_on(zero3_machine(z), stream, tide_zero3_name, count, dtype, factor);
 }

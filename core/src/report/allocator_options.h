@@ -2,7 +2,7 @@
 #ifndef TIDE_ALLOCATOR_OPTIONS_H
 #define TIDE_ALLOCATOR_OPTIONS_H
 
-#include "allocator/player.h"
+#include "allocator/allocator.h"
 #include "base/json_write.h"
 
 /* Whether all of it runs: no request fails, whether or not the program survived it. */

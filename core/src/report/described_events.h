@@ -2,7 +2,7 @@
 #ifndef TIDE_DESCRIBED_EVENTS_H
 #define TIDE_DESCRIBED_EVENTS_H
 
-#include "allocator/player.h"
+#include "allocator/allocator.h"
 #include "base/json_write.h"
 
 /* What a request asked for. */

@@ -2,7 +2,7 @@
 #ifndef TIDE_JOB_REPORT_H
 #define TIDE_JOB_REPORT_H
 
-#include "allocator/player.h"
+#include "allocator/allocator.h"
 #include "report/allocator_state.h"
 #include "report/event_rows.h"
 #include "train/train.h"

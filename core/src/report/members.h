@@ -2,7 +2,7 @@
 #ifndef TIDE_MEMBERS_H
 #define TIDE_MEMBERS_H
 
-#include "allocator/caching_allocator.h"
+#include "allocator/allocator.h"
 #include "base/diagnostics.h"
 #include "base/json_write.h"
 

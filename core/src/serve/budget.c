@@ -1,5 +1,5 @@
 /* The engine's events through the caching allocator, and what is left for the cache. */
-#include "allocator/player.h"
+#include "allocator/allocator.h"
 #include "serve/serve.h"
 
 /* gpu_worker.py, _scoped_allocator_max_split: loading and profiling split no block above 20 MiB. */

@@ -3,7 +3,7 @@
  *
  * A capture has a private pool, whose segments stay while a graph lives, and a stream of its own, whose cache is
  * emptied before each graph. Two allocators play them. */
-#include "allocator/caching_allocator.h"
+#include "allocator/allocator.h"
 #include "serve/serve.h"
 
 enum {

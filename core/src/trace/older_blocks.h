@@ -2,7 +2,7 @@
 #ifndef TIDE_OLDER_BLOCKS_H
 #define TIDE_OLDER_BLOCKS_H
 
-#include "allocator/player.h"
+#include "allocator/allocator.h"
 
 /* Takes the older blocks of the player's tape into their slots. The request that could not be had is the player's
  * oom_request. */

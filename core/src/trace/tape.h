@@ -6,7 +6,7 @@
 #ifndef TIDE_TAPE_H
 #define TIDE_TAPE_H
 
-#include "allocator/events.h"
+#include "allocator/allocator.h"
 
 /* What asks: requests of one size from one place in the program. */
 typedef struct tide_call_site {

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "memo/micro_batch_memo.h"
+#include "memo/memo.h"
 #include "train/ema.h"
 #include "train/main_grads.h"
 

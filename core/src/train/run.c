@@ -1,7 +1,7 @@
 /* A run: the model loaded as from_pretrained() and .to("cuda") do it, then the loop. */
 #include "train/run.h"
 
-#include "memo/layer_memo.h"
+#include "memo/memo.h"
 #include "train/adapters.h"
 #include "train/weights.h"
 

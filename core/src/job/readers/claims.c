@@ -174,7 +174,8 @@ static void put_settings(tide_claims *c) {
     for (unsigned id = 0; id < TIDE_SET_COUNT; id++) {
         tide_file_key *entry = c->settings[id];
         if (!entry) continue;
-        if (id > TIDE_SET_parallel_kind && !tide_beginning_listed(tide_setting_wants(&tide_settings[id]), kind ? kind->taken : "none"))
+        if (id > TIDE_SET_parallel_kind &&
+            !tide_beginning_listed(tide_setting_wants(&tide_settings[id]), kind ? kind->taken : "none"))
             entry->effect = TIDE_KEY_IGNORED;
         else
             tide_setting_put(c->arguments, tide_text_of(tide_settings[id].name), tide_text_of(entry->taken),

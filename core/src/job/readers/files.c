@@ -23,10 +23,6 @@ static const struct {
 #undef TIDE_READER
 };
 
-bool tide_file_refuse(const tide_reading *r, tide_status status, const char *message, const char *remedy) {
-    return tide_error(r->diags, status, r->place, tide_format(r->arena, "%s %s", r->name, message), remedy);
-}
-
 /* Requests are JSON, which carries text alone: bytes that are none come as U+FFFD. */
 #define BYTE "\xef\xbf\xbd"
 #define NO_PICKLE                                                                                                      \

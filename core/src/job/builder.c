@@ -1,0 +1,6 @@
+/* What every stage of the builder uses. */
+#include "job/builder.h"
+
+const char *tide_builder_place(const tide_job_builder *b, tide_setting_id id) {
+    return tide_format(b->arena, "/settings/%s", tide_settings[id].name);
+}
