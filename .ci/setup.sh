@@ -1,3 +1,4 @@
+# shellcheck shell=bash disable=SC2154 # sourced: program is set there
 # Shared by ./run and ./test: what they install, and how a step is shown. Sourced by bash in the root.
 #
 # Everything that is built or fetched goes to build/; the system is changed by apt-get alone, and only
@@ -125,7 +126,7 @@ cjson_fetch() {
     apt-get "${options[@]}" update || return 1
     (cd "$top" && apt-get "${options[@]}" source cjson) || return 1
     local archive hash
-    archive=$(cd "$top" && ls cjson_*.orig.tar.*z* | head -n 1)
+    archive=$(basename "$(compgen -G "$top/cjson_*.orig.tar.*z*" | head -n 1)")
     hash=$(awk -v name="$archive" '$2 == name { print $1 }' <<<"$cjson_hashes")
     if [ -n "$hash" ]; then
         (cd "$top" && sha256sum --check --strict <<<"$hash  $archive") || return 1

@@ -241,7 +241,7 @@ void cli_table_print(cli_table *table) {
         *end -= total - CLI_WIDTH;
         total = CLI_WIDTH;
     }
-    for (size_t r = 0; r < table->count / table->columns; r++) {
+    for (size_t r = 0; table->columns && r < table->count / table->columns; r++) {
         if (table->rules[r]) {
             fputs(cli_styled(CLI_DIM), stdout);
             for (size_t i = 0; i < total; i++) fputs(has_utf8 ? "─" : "-", stdout);

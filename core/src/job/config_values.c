@@ -42,7 +42,7 @@ typedef struct json_text {
 } json_text;
 
 static void json_put(json_text *out, tide_text text) {
-    if (out->capacity - out->length < text.length + 1) {
+    if (!out->bytes || out->capacity - out->length < text.length + 1) {
         size_t capacity = out->capacity ? out->capacity : 64;
         while (capacity - out->length < text.length + 1) capacity *= 2;
         out->bytes = tide_arena_grow(out->arena, out->bytes, out->capacity, capacity);
@@ -160,7 +160,7 @@ static void child_put(tide_arena *arena, tide_json *node, tide_json **link, tide
 bool tide_config_override(tide_arena *arena, tide_json *config, const tide_override *o, tide_diagnostics *diags) {
     tide_json *at = config;
     tide_text rest = tide_text_of(o->path), part;
-    for (unsigned depth = 1; tide_piece_next(&rest, '.', &part); depth++) {
+    for (unsigned depth = 1; at && tide_piece_next(&rest, '.', &part); depth++) {
         bool is_last = !rest.at;
         if (depth > PATH_LIMIT)
             return override_refuse(arena, diags, o, TIDE_ERR_LIMIT, "the path has more than 16 parts");

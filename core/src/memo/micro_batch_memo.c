@@ -175,7 +175,7 @@ static tide_tensor *leave_again(tide_machine *m, const tide_micro_batch_entry *p
         else
             loss = made;
     }
-    for (uint32_t i = 0; i < p->with_loss; i++)
+    for (uint32_t i = 0; loss && i < p->with_loss; i++)
         held[i] = tide_tensor_of(m, p->left[own + i].allocation + moved, loss->layout, (tide_dtype)loss->dtype);
     tide_hold(m, loss, held, p->with_loss);
     return loss;

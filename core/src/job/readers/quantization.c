@@ -73,7 +73,7 @@ static bool read_compressed(const quantization *q) {
     const tide_json *groups = tide_json_at(q->from, "config_groups"),
                     *group = groups && groups->kind == TIDE_JSON_OBJECT ? groups->first : NULL;
     const tide_json *weights = tide_json_at(group, "weights");
-    if (!weights || weights->kind != TIDE_JSON_OBJECT || groups->count != 1) return false;
+    if (!groups || !weights || weights->kind != TIDE_JSON_OBJECT || groups->count != 1) return false;
     put(q, TIDE_SET_quant, "compressed_tensors");
     put_value(q, TIDE_SET_quant_bits, tide_json_at(weights, "num_bits"));
     put(q, TIDE_SET_quant_type, tide_json_is_text(tide_json_at(weights, "type"), "float") ? "float" : "int");
