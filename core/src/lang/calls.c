@@ -13,7 +13,7 @@ tide_value tide_run_operation(tide_machine *m, const tide_op *op, tide_value *a,
     if (op->cast == TIDE_CAST_NONE || !m->state.autocast_enabled) return op->run(m, a);
     tide_value cast[OPERATION_ARGUMENTS];
     memcpy(cast, a, count * sizeof *a);
-    for (uint32_t k = 0; k < count; k++) { /* the caller holds the uncast ones */
+    for (uint32_t k = 0; k < count; k++) {                                 /* the caller holds the uncast ones */
         uint32_t i = op->cast == TIDE_CAST_LOWER_LIST ? k : count - 1 - k; /* C++ evaluates arguments from the right */
         if (a[i].kind != TIDE_VALUE_TENSOR) continue;
         cast[i].tensor =

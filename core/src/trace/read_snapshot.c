@@ -8,16 +8,14 @@
 #include "trace/readers.h"
 
 /* Names that are compared: their numbers are those of r->names, in this order from 1. */
-#define SNAPSHOT_WORDS(X)                                                                                              \
-    X(action)                                                                                                          \
-    X(addr)                                                                                                            \
-    X(size)                                                                                                            \
-    X(stream)                                                                                                          \
-    X(time_us) X(frames) X(pool_id) X(device_free) X(filename) X(line) X(name) X(alloc) X(free_requested)              \
-        X(free_completed) X(segment_alloc) X(segment_map) X(segment_free) X(segment_unmap) X(oom) X(snapshot)          \
-            X(user_defined) X(segments) X(device_traces) X(allocator_settings) X(device) X(segment_pool_id) X(blocks)  \
-                X(address) X(requested_size) X(state) X(active_allocated) X(total_size) X(is_expandable)               \
-                    X(PYTORCH_CUDA_ALLOC_CONF) X(expandable_segments) X(max_split_size)
+/* clang-format off */
+#define SNAPSHOT_WORDS(X) \
+    X(action) X(addr) X(size) X(stream) X(time_us) X(frames) X(pool_id) X(device_free) X(filename) X(line) X(name) \
+    X(alloc) X(free_requested) X(free_completed) X(segment_alloc) X(segment_map) X(segment_free) X(segment_unmap) \
+    X(oom) X(snapshot) X(user_defined) X(segments) X(device_traces) X(allocator_settings) X(device) \
+    X(segment_pool_id) X(blocks) X(address) X(requested_size) X(state) X(active_allocated) X(total_size) \
+    X(is_expandable) X(PYTORCH_CUDA_ALLOC_CONF) X(expandable_segments) X(max_split_size)
+/* clang-format on */
 
 typedef enum word {
     WORD_NONE,
