@@ -18,6 +18,21 @@ static const cli_command *command_find(const char *name) {
     return NULL;
 }
 
+static const char general_help[] =
+    "\nstart here\n"
+    "  tidemark estimate llava-1.5-7b --gpu h100-80 batch=16 seq=1024 freeze=vision_tower\n"
+    "  tidemark describe settings          what can be set: batch=16, checkpointing=full, ...\n"
+    "  tidemark estimate --help            each command has help and examples\n\n"
+    "exit codes\n"
+    "  0  done; for estimate: it fits, or no card is given\n"
+    "  1  estimate: it does not fit; verify: an error is past the tolerance\n"
+    "  2  the command line, a setting or a file's content is wrong\n"
+    "  3  no memory, or a fault of tidemark\n"
+    "  4  a file cannot be read or written\n\n"
+    "Colour is used on a terminal only, and not if NO_COLOR is set. No file but those named is "
+    "read,\n"
+    "and nothing is sent anywhere.\n";
+
 void cli_help(FILE *out, const char *name) {
     const cli_command *one = name ? command_find(name) : NULL;
     if (one) {
@@ -26,20 +41,46 @@ void cli_help(FILE *out, const char *name) {
     }
     fputs("tidemark: how much GPU memory a training job needs, before it runs\n\n", out);
     for (int i = 0; i < COMMAND_COUNT; i++) fprintf(out, "  %-9s %s\n", commands[i]->name, commands[i]->summary);
-    fputs("\nstart here\n"
-          "  tidemark estimate llava-1.5-7b --gpu h100-80 batch=16 seq=1024 freeze=vision_tower\n"
-          "  tidemark describe settings          what can be set: batch=16, checkpointing=full, ...\n"
-          "  tidemark estimate --help            each command has help and examples\n\n"
-          "exit codes\n"
-          "  0  done; for estimate: it fits, or no card is given\n"
-          "  1  estimate: it does not fit; verify: an error is past the tolerance\n"
-          "  2  the command line, a setting or a file's content is wrong\n"
-          "  3  no memory, or a fault of tidemark\n"
-          "  4  a file cannot be read or written\n\n"
-          "Colour is used on a terminal only, and not if NO_COLOR is set. No file but those named is "
-          "read,\n"
-          "and nothing is sent anywhere.\n",
-          out);
+    fputs(general_help, out);
+}
+
+/* ---- the manual page: what --help says, as roff for man(7) ---- */
+
+/* As it stands: backslashes and hyphens are those of the terminal, and no line is taken for a request. */
+static void roff_text(const char *text) {
+    for (const char *c = text; *c; c++) {
+        if ((c == text || c[-1] == '\n') && (*c == '.' || *c == '\'')) fputs("\\&", stdout);
+        if (*c == '\\')
+            fputs("\\e", stdout);
+        else if (*c == '-')
+            fputs("\\-", stdout);
+        else
+            putchar(*c);
+    }
+}
+
+static void roff_lines(const char *text) {
+    puts(".nf");
+    roff_text(text);
+    puts("\n.fi");
+}
+
+static void manual_page(void) {
+    puts(".TH TIDEMARK 1 \"\" \"tidemark " TIDEMARK_VERSION "\"\n.SH NAME\n"
+         "tidemark \\- how much GPU memory a training or inference job needs, before it runs\n.SH SYNOPSIS\n"
+         ".B tidemark\n.I command\n[words and options]\n.SH COMMANDS");
+    for (int i = 0; i < COMMAND_COUNT; i++) {
+        printf(".SS ");
+        roff_text(commands[i]->name);
+        printf("\n.B tidemark ");
+        roff_text(commands[i]->usage);
+        puts("\n.PP");
+        roff_text(commands[i]->summary);
+        puts("\n.PP");
+        roff_lines(commands[i]->help);
+    }
+    puts(".SH GENERAL");
+    roff_lines(general_help);
 }
 
 static int run(int argc, char **argv) {
@@ -54,6 +95,10 @@ static int run(int argc, char **argv) {
     }
     if (strcmp(name, "--version") == 0) {
         puts("tidemark " TIDEMARK_VERSION);
+        return CLI_OK;
+    }
+    if (strcmp(name, "--man") == 0) {
+        manual_page();
         return CLI_OK;
     }
     const cli_command *chosen = command_find(name);
