@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "base/units.h"
+
 static void refuse(tide_job_builder *b, tide_status status, tide_setting_id id, const char *message,
                    const char *remedy) {
     tide_error(b->diags, status, tide_builder_place(b, id), message, remedy);
@@ -101,6 +103,38 @@ static void check_ranks(tide_job_builder *b) {
                "use bf16");
 }
 
+/* What Megatron-Core's training does not take, or takes by another name. */
+static void check_megatron(tide_job_builder *b) {
+    static const struct {
+        tide_setting_id id;
+        const char *remedy;
+    } refused[] = {{TIDE_SET_optimizer, "use adamw, which is its FusedAdam"},
+                   {TIDE_SET_dtype, "use bf16"},
+                   {TIDE_SET_autocast, "leave it out"},
+                   {TIDE_SET_grad_accum, "give parallel.microbatches"},
+                   {TIDE_SET_checkpointing, "give parallel.recompute"},
+                   {TIDE_SET_attention, "give parallel.attention_backend"},
+                   {TIDE_SET_dropout, "give overrides.hidden_dropout and overrides.attention_dropout"},
+                   {TIDE_SET_padding, "leave it out"},
+                   {TIDE_SET_packing, "leave it out"},
+                   {TIDE_SET_loss, "leave it out"},
+                   {TIDE_SET_labels, "leave it out"},
+                   {TIDE_SET_param_groups, "leave it out"},
+                   {TIDE_SET_freeze, "train all of it"},
+                   {TIDE_SET_train_only, "train all of it"},
+                   {TIDE_SET_quant, "leave it out"},
+                   {TIDE_SET_adapter, "leave it out, or use parallel.kind=fsdp2"},
+                   {TIDE_SET_load, "leave it out"}};
+    if (b->job->parallel_kind != TIDE_parallel_kind_megatron) return;
+    for (unsigned i = 0; i < TIDE_COUNT_OF(refused); i++) {
+        tide_setting_id id = refused[i].id;
+        if (b->arguments.is_given[id] && strcmp(b->job->values[id], tide_setting_default(id)) != 0)
+            refuse(b, TIDE_ERR_UNSUPPORTED, id,
+                   tide_format(b->arena, "%s is not described with parallel.kind=megatron", b->job->values[id]),
+                   refused[i].remedy);
+    }
+}
+
 /* ---- copies of the weights ---- */
 
 static void check_copies(tide_job_builder *b) {
@@ -175,6 +209,7 @@ void tide_check_conflicts(tide_job_builder *b) {
     check_no_server(b);
     check_options(b);
     check_ranks(b);
+    check_megatron(b);
     check_copies(b);
     check_adapter(b);
     check_quant(b);
