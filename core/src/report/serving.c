@@ -75,12 +75,25 @@ static bool start_all(tide_serve_run **run, const tide_serve_settings *s, const 
     return true;
 }
 
+enum { STAGE_LIMIT = 32 }; /* each is played */
+
+static bool check_ranks(const tide_serve_settings *s, tide_arena *arena, tide_diagnostics *diags) {
+    int64_t ranks = s->tensor_parallel_size * s->pipeline_parallel_size;
+    if (s->pipeline_parallel_size > STAGE_LIMIT)
+        return tide_error(diags, TIDE_ERR_LIMIT, "/settings/pipeline_parallel_size",
+                          tide_format(arena, "more than %d stages are not played", STAGE_LIMIT), NULL);
+    return s->rank < ranks ||
+           tide_error(diags, TIDE_ERR_FIELD_RANGE, "/settings/worker_rank",
+                      tide_format(arena, "is %" PRId64 "; ranks go from 0 to %" PRId64, s->rank, ranks - 1), NULL);
+}
+
 bool tide_run_serving(tide_run *run, const tide_job *job, tide_arena *arena, tide_diagnostics *diags) {
     tide_serving *serving = TIDE_NEW(arena, tide_serving, 1);
     serving->device = tide_serve_device_of(job, arena);
     serving->asked_len = job->input_len + job->output_len;
     serving->max_concurrency = job->max_concurrency;
     if (!tide_serve_settings_of(&serving->settings, job, arena, diags) ||
+        !check_ranks(&serving->settings, arena, diags) ||
         !start_all(&serving->run, &serving->settings, &serving->device, arena, diags))
         return false;
     run->serving = serving;
