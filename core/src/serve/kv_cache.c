@@ -230,8 +230,9 @@ void tide_cache_blocks(tide_serve_run *run) {
     f->one_request_bytes = f->blocks_per_request * f->block_bytes;
     if (f->refusal) return;
     f->num_blocks = available / f->block_bytes;
-    int64_t doubt = s->num_gpu_blocks_override || s->kv_cache_memory_bytes ? 0 : (int64_t)f->uncertain;
-    f->blocks_at_least = available > doubt ? (available - doubt) / f->block_bytes : 0;
+    bool is_given = s->num_gpu_blocks_override || s->kv_cache_memory_bytes;
+    int64_t doubt = is_given ? 0 : (int64_t)f->uncertain, most = is_given ? 0 : doubt + (int64_t)f->may_take;
+    f->blocks_at_least = available > most ? (available - most) / f->block_bytes : 0;
     f->blocks_at_most = (available + doubt) / f->block_bytes;
     /* int(num_blocks / blocks_per_request * max_model_len) */
     f->capacity_tokens = (int64_t)((double)f->num_blocks / (double)f->blocks_per_request * (double)f->max_model_len);

@@ -78,6 +78,7 @@ typedef struct tide_serve_figures {
     uint64_t requested;                  /* total * gpu_memory_utilization, rounded up */
     uint64_t consumed, transient;        /* of the profile run: segments kept, and the peak above what is kept */
     uint64_t graph_bytes;                /* estimate of CUDA graph memory */
+    uint64_t may_take;                   /* what is not played takes at most, beside `uncertain` */
     uint64_t uncertain;                  /* what is not played may take or leave as much */
     int64_t available;                   /* "Available KV cache memory" */
     int64_t block_bytes, num_blocks;

@@ -450,6 +450,21 @@ static void capture_forward(tide_serve_run *run, int64_t tokens, bool is_first) 
     tide_value_release(m, inputs);
 }
 
+enum { MAX_SPLITS = 128, SPLIT_TOKENS = 128, FULL_GRAPH_TOKENS = 512 };
+
+/* FlashAttention 2 splits the keys of full graphs as occupancy asks for, num_splits_heuristic in csrc/flash_attn:
+ * partial outputs in fp32 of at most one split for a block of keys, in the two graphs that are captured. */
+static uint64_t split_bytes(tide_serve_run *run) {
+    const tide_serve_settings *s = &run->settings;
+    if (run->device.capability == 90 || !tide_model_setting(&run->model, "has_attention")->truth) return 0;
+    int64_t hidden = NUMBER_OF(s->config, 0, "hidden_size", "n_embd");
+    int64_t heads = NUMBER_OF(s->config, 1, "num_attention_heads", "n_head");
+    int64_t width = heads / s->tensor_parallel_size * NUMBER_OF(s->config, heads > 0 ? hidden / heads : 0, "head_dim");
+    int64_t splits = (run->figures.max_model_len + SPLIT_TOKENS - 1) / SPLIT_TOKENS;
+    int64_t tokens = s->max_num_seqs < FULL_GRAPH_TOKENS ? s->max_num_seqs : FULL_GRAPH_TOKENS;
+    return (uint64_t)((splits < MAX_SPLITS ? splits : MAX_SPLITS) * 2 * tokens * width * (int64_t)sizeof(float));
+}
+
 /* What the engine can do and this description of it cannot: refused, never guessed. */
 static bool is_described(tide_serve_run *run) {
     const tide_serve_settings *s = &run->settings;
@@ -517,7 +532,10 @@ bool tide_serve_start(tide_serve_run *run, const tide_serve_settings *settings, 
     run->profiled_event = m->timeline.event_count;
     if (m->has_failed) return false;
     if (!tide_cache_groups(run)) return false;
-    if (!settings->enforce_eager) tide_serve_capture_graphs(run, capture_forward);
+    if (!settings->enforce_eager) {
+        run->figures.may_take = split_bytes(run);
+        tide_serve_capture_graphs(run, capture_forward);
+    }
     if (m->has_failed || !tide_serve_graphs(run)) return false;
     if (tide_serve_budget(run)) tide_cache_blocks(run);
     return !m->has_failed;
