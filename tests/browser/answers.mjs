@@ -103,7 +103,7 @@ export default function ({ browser, core, program, server, toWhatIf }) {
     await page.keyboard.press(']');
     await page.locator('.event-readout').waitFor();
     await toWhatIf(page);
-    for (const name of ['To free memory', 'Largest that fits', 'On which cards']) {
+    for (const name of ['Reduce memory', 'Largest that fits', 'GPUs that fit']) {
       await page.getByRole('tab', { name }).click();
       await page.locator('.whatif tbody tr').first().waitFor();
     }

@@ -196,6 +196,9 @@ test('closest: the least change that fits on the cards that are there, before on
   assert.equal(closest(list)?.title, 'LoRA');
   assert.equal(closest(list.slice(2))?.title, 'ZeRO-2');
   assert.equal(closest(list.slice(3)), null);
+  const of = (/** @type {string} */ title, /** @type {number} */ needs) => ({ ...change(title, true, 'x=1'), device_bytes: needs, gpu_bytes: 100 });
+  assert.equal(closest([of('lasts', 80), of('lasts too', 97), of('barely', 99), of('by retries', 104)])?.title, 'lasts too');
+  assert.equal(closest([of('barely', 99), of('by retries', 104)])?.title, 'by retries', 'what does not last is better than nothing');
 });
 
 test('sweep: values, their order of play, and what is offered', () => {
@@ -228,16 +231,33 @@ test('sweep: the edge of fitting is found by few plays', async () => {
 });
 
 test('a picker finds by words, and the base of a name that goes on', () => {
-  const choices = ['qwen2.5-7b', 'qwen2.5-7b-coder', 'llama-3.1-8b', 'gpt2'].map((name) => ({ name, search: `${name} of some kind` }));
+  const choices = ['qwen2.5-7b', 'qwen2.5-7b-coder', 'llama-3.1-8b', 'gpt2'].map((name) => ({ name, title: name, note: '', search: `${name} of some kind` }));
   const names = (/** @type {string} */ typed) => narrow(choices, typed).map(({ name }) => name);
   assert.deepEqual(names('qwen KIND'), ['qwen2.5-7b', 'qwen2.5-7b-coder']);
-  assert.deepEqual(narrow(['distilgpt2', 'gpt2-medium', 'gpt2'].map((name) => ({ name, search: name })), 'GPT2').map(({ name }) => name), ['gpt2', 'gpt2-medium', 'distilgpt2']);
+  assert.deepEqual(narrow(['distilgpt2', 'gpt2-medium', 'gpt2'].map((name) => ({ name, title: name, note: '', search: name })), 'GPT2').map(({ name }) => name), ['gpt2', 'gpt2-medium', 'distilgpt2']);
   assert.deepEqual(names('Qwen/Qwen2.5-7B-Instruct'), ['qwen2.5-7b']);
   assert.deepEqual(names('Qwen/Qwen2.5-7B-Coder-v2'), ['qwen2.5-7b-coder']);
   assert.deepEqual(names('openai/gpt2'), ['gpt2']);
   assert.deepEqual(names('gpt22'), []);
   assert.deepEqual(names('nobody/llama-3.1-80b'), []);
   assert.deepEqual(names(''), choices.map(({ name }) => name));
+});
+
+test('a picker takes published names for what they mean, and no other for it', () => {
+  const choices = [['mistral-7b', 'mistralai/Mistral-7B-v0.1'], ['mistral-7b-v0.3', 'mistralai/Mistral-7B-v0.3'], ['llama-3-8b', 'meta-llama/Meta-Llama-3-8B'],
+    ['llama-3.1-8b', 'meta-llama/Llama-3.1-8B'], ['falcon-7b', 'tiiuae/falcon-7b'], ['qwen2.5-7b', 'Qwen/Qwen2.5-7B']]
+    .map(([name, id]) => ({ name, title: name, note: '', search: name, ids: [id] }));
+  const first = (/** @type {string} */ typed) => {
+    const [choice] = narrow(choices, typed);
+    return choice && [choice.name, ...(choice.words ?? []).map((word) => word.join('='))].join(' ');
+  };
+  for (const [typed, meant] of [
+    ['mistralai/Mistral-7B-Instruct-v0.3', 'mistral-7b-v0.3'], ['mistralai/Mistral-7B-Instruct-v0.2', 'mistral-7b'],
+    ['meta-llama/Meta-Llama-3-8B', 'llama-3-8b'], ['Meta-Llama-3.1-8B-Instruct', 'llama-3.1-8b'], ['llama3', 'llama-3-8b'], ['llama3.1', 'llama-3.1-8b'], ['Llama 3 8B', 'llama-3-8b'],
+    ['Qwen/Qwen2.5-7B-Instruct-AWQ', 'qwen2.5-7b quant=awq'], ['unsloth/Llama-3.1-8B-bnb-4bit', 'llama-3.1-8b quant=nf4'],
+    ['Qwen/Qwen2.5-7B-Instruct-GPTQ-Int4', 'qwen2.5-7b quant=gptq'], ['somebody/falcon-4-7b', undefined], ['Qwen/Qwen2.5-Omni-7B', undefined],
+  ]) assert.equal(first(/** @type {string} */ (typed)), meant, typed);
+  assert.equal(narrow(choices, 'Meta-Llama-3-8B')[0].taken, 'Meta-Llama-3-8B');
 });
 
 test('events: the rows around one, when more are asked for, and cells in words and paths', () => {

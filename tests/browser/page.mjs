@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { changed, copied, deviceBytes, ready, say, test } from './harness.mjs';
 
 /** @param {import('./site.mjs').Site} site */
-export default function ({ visit, field, fragmentOf, fromCore, exampleWords, server, clipboard }) {
+export default function ({ visit, field, fragmentOf, fromCore, exampleWords, server, clipboard, drop, LLAMA }) {
   /* ---- the first answer ---- */
 
   test('without scripts the example’s numbers and the command can be read', () => visit(async (page) => {
@@ -88,7 +88,7 @@ export default function ({ visit, field, fragmentOf, fromCore, exampleWords, ser
     await changed(page, () => page.keyboard.press('Enter')).catch(() => {});
     await page.locator('.verdict.is-not').waitFor();
     assert.match(await page.locator('.pill').innerText(), /Does not fit/);
-    assert.match(await page.locator('.verdict-words').innerText(), /GiB too much/);
+    assert.match(await page.locator('.verdict-words').innerText(), /GiB over/);
   }));
 
   test('freeze and train parts', () => visit(async (page) => {
@@ -137,15 +137,15 @@ export default function ({ visit, field, fragmentOf, fromCore, exampleWords, ser
   }, { at: `#model=llama-2-7b&gpu=h100-80&batch=8&v=1` }));
 
   test('over several GPUs the number is that of each', () => visit(async (page) => {
-    assert.match(await page.locator('.verdict-head').innerText(), /on each of 8 GPUs at the peak[^]*besides, not counted: about .* for NCCL/);
+    assert.match(await page.locator('.verdict-head').innerText(), /on each of 8 GPUs at the peak[^]*plus about .* for NCCL/);
   }, { at: `#model=gpt2&gpu=t4&parallel.kind=zero2&parallel.dp=8&v=1` }));
 
   test('a job that runs only because cached memory is given back says so', () => visit(async (page) => {
     const r = await fromCore(exampleWords.map((word) => (word.startsWith('batch=') ? 'batch=44' : word)));
     assert.ok(r.verdict.fits && r.verdict.margin_bytes < 0 && r.verdict.retries > 0);
     const said = await page.locator('.verdict-head').innerText();
-    assert.match(said, /wanted on the device at the peak/);
-    assert.match(said, new RegExp(`Just fits[^]*${(-r.verdict.margin_bytes / 2 ** 30).toFixed(1)} GiB of it are cached blocks, which the allocator gives back in ${r.verdict.retries} retries`));
+    assert.match(said, /would be reserved on the device at the peak/);
+    assert.match(said, new RegExp(`Barely fits[^]*would reserve ${(-r.verdict.margin_bytes / 2 ** 30).toFixed(1)} GiB more than there is; the allocator frees cached memory in ${r.verdict.retries} retries`));
   }, { at: `#${exampleWords.join('&').replace(/batch=\d+/, 'batch=44')}&v=1` }));
 
   test('a value that cannot be is answered with near ones that run', () => visit(async (page) => {
@@ -251,5 +251,67 @@ export default function ({ visit, field, fragmentOf, fromCore, exampleWords, ser
     await page.locator('label[for="set-batch"]').hover();
     await page.locator('.tip', { hasText: 'Samples in one forward pass on one GPU' }).waitFor();
     assert.match(await page.locator('.tip').innerText(), /in proportion\. In samples\. [A-Z][a-z ]+: batch=16$/);
+  }));
+
+  /* ---- what the job is ---- */
+
+  const kind = (/** @type {any} */ page, /** @type {string} */ name) => page.locator(`.kind-row input[value="${name}"]`).check({ force: true });
+
+  test('what the job is sets its words and shows its settings', () => visit(async (page) => {
+    assert.equal(await page.locator('.kind-row input:checked').getAttribute('value'), 'full');
+    await changed(page, () => kind(page, 'qlora'));
+    const number = await deviceBytes(page);
+    assert.equal(number, (await fromCore(['model=gpt2', 'gpu=t4', 'adapter=lora', 'quant=nf4'])).verdict.device_bytes);
+    assert.equal(await field(page, 'quant').inputValue(), 'nf4');
+    await changed(page, () => kind(page, 'lora'));
+    assert.equal(await deviceBytes(page), (await fromCore(['model=gpt2', 'gpu=t4', 'adapter=lora'])).verdict.device_bytes);
+    await changed(page, () => kind(page, 'generate'));
+    assert.equal(await deviceBytes(page), (await fromCore(['model=gpt2', 'gpu=t4', 'mode=infer'])).verdict.device_bytes);
+    assert.equal(await page.locator('#set-optimizer, #set-checkpointing').count(), 0);
+    assert.doesNotMatch(await page.locator('.job-words').innerText(), /trained|adamw|checkpointing/);
+    await field(page, 'decode').waitFor();
+    await changed(page, () => kind(page, 'full'));
+    assert.equal(await deviceBytes(page), (await fromCore(['model=gpt2', 'gpu=t4'])).verdict.device_bytes);
+  }, { at: '#model=gpt2&gpu=t4&v=1' }));
+
+  test('several GPUs share the job, beside the GPU', () => visit(async (page) => {
+    await changed(page, () => field(page, 'parallel.dp').fill('8'));
+    await page.waitForFunction(() => location.hash.includes('parallel.kind=fsdp2'));
+    assert.equal(await deviceBytes(page), (await fromCore(['model=gpt2', 'gpu=t4', 'parallel.kind=fsdp2', 'parallel.dp=8'])).verdict.device_bytes);
+    await changed(page, () => field(page, 'parallel.kind').selectOption('none'));
+    assert.doesNotMatch(await fragmentOf(page), /parallel/);
+    await changed(page, () => field(page, 'parallel.kind').selectOption('zero2'));
+    assert.match(await fragmentOf(page), /parallel\.kind=zero2&parallel\.dp=8/);
+  }, { at: '#model=gpt2&gpu=t4&v=1' }));
+
+  test('a model picked after the example starts from its own defaults, and that is said', () => visit(async (page) => {
+    await page.locator('#model').click();
+    await page.keyboard.type('Meta-Llama-3.1-8B-Instruct'); /* over what stood there */
+    await page.locator('.picker-list li', { hasText: 'Llama 3.1' }).waitFor();
+    await page.keyboard.press('Enter');
+    await page.waitForFunction(() => location.hash.startsWith('#model=llama-3.1-8b&gpu=h100-80&v=1'));
+    await page.getByText('Meta-Llama-3.1-8B-Instruct is taken as').waitFor();
+    await page.getByText('start from the defaults').waitFor();
+    await page.waitForFunction(() => document.querySelector('.job-name')?.textContent?.includes('Llama 3.1'));
+    assert.equal(await deviceBytes(page), (await fromCore(['model=llama-3.1-8b', 'gpu=h100-80'])).verdict.device_bytes);
+  }));
+
+  test('a range that reaches past the GPU is neither a yes nor a no, and is drawn', () => visit(async (page) => {
+    const config = JSON.stringify({ ...JSON.parse(LLAMA), architectures: ['SomethingForCausalLM'], model_type: 'something' });
+    await changed(page, () => drop(page, [{ name: 'config.json', text: config }]));
+    const bytes = async (/** @type {string} */ gib) => (await fromCore([`gpu_gib=${gib}`], [{ name: 'config.json', text: config }])).peak.range;
+    const { low, high } = await bytes('24');
+    assert.ok(low < high);
+    const between = ((low + high) / 2 / 2 ** 30).toFixed(1);
+    await page.evaluate((/** @type {string} */ gib) => { location.hash = location.hash.replace('gpu=h100-80', `gpu_gib=${gib}`).replace(/&batch[^&]*|&seq[^&]*|&checkpointing[^&]*/g, ''); }, between);
+    await page.locator('.verdict.is-close').waitFor();
+    assert.match(await page.locator('.verdict-words').innerText(), /May fit[^]*between .* and .* GiB/);
+    assert.equal(await page.locator('.whisker line').count(), 3);
+  }));
+
+  test('labels are ink, and red is for what grew', () => visit(async (page) => {
+    await page.locator('#more-settings > summary').click();
+    const colour = (/** @type {string} */ selector) => page.locator(selector).first().evaluate((/** @type {Element} */ one) => getComputedStyle(one).color);
+    assert.equal(await colour('#more-settings label'), await colour('.settings .group label'));
   }));
 }

@@ -42,7 +42,7 @@ export default function ({ browser, server, visit, field, choose, tab, focusIs, 
     await page.getByRole('button', { name: 'Everything' }).waitFor({ state: 'detached' });
     assert.equal(await page.locator('.icicle [tabindex="0"]').count(), 1);
 
-    const slider = page.getByRole('slider', { name: 'Memory over the job' });
+    const slider = page.getByRole('slider', { name: 'Memory timeline' });
     await slider.focus();
     const peak = await slider.getAttribute('aria-valuenow');
     await page.keyboard.press('Home');
@@ -146,7 +146,7 @@ export default function ({ browser, server, visit, field, choose, tab, focusIs, 
 
   test('what a screen reader is told of the result', () => visit(async (page) => {
     const said = await page.locator('main').ariaSnapshot();
-    for (const line of [/heading "By factor and module/, /rowheader "Parameters"/, /columnheader "Total"/, /img ".*gibibytes used of .* on H100/, /slider "Memory over the job"/,
+    for (const line of [/heading "By factor and module/, /rowheader "Parameters"/, /columnheader "Total"/, /img ".*gibibytes used of .* on H100/, /slider "Memory timeline"/,
       /group "\d+ parts\. Arrows move/, /heading "Assumptions/]) assert.match(said, line);
   }));
 
@@ -217,7 +217,7 @@ export default function ({ browser, server, visit, field, choose, tab, focusIs, 
     await narrow('details');
     await page.keyboard.press('Escape');
     await toWhatIf(page);
-    for (const name of ['To free memory', 'Largest that fits', 'On which cards']) {
+    for (const name of ['Reduce memory', 'Largest that fits', 'GPUs that fit']) {
       await page.getByRole('tab', { name }).click();
       await page.locator('.whatif tbody tr').first().waitFor();
       await narrow(name);

@@ -16,7 +16,7 @@ export default function ({ folder, browser, server, bare, visit, field, fromCore
   test('no request leaves the page during a whole session', () => visit(async (page, { requests }) => {
     await changed(page, () => field(page, 'batch').fill('2'));
     await changed(page, () => drop(page, [{ name: 'config.json', text: LLAMA }]));
-    for (const name of ['To free memory', 'Heat map']) await tab(page, name);
+    for (const name of ['Reduce memory', 'Heat map']) await tab(page, name);
     await page.keyboard.press('Control+k');
     await page.locator('.palette').waitFor();
     await page.keyboard.press('Escape');

@@ -5,7 +5,7 @@ import { changed, copied, deviceBytes, still, test } from './harness.mjs';
 /** @param {import('./site.mjs').Site} site */
 export default function ({ visit, field, fromCore, exampleWords, tab, toWhatIf }) {
   test('changes are played, and one is used', () => visit(async (page) => {
-    await tab(page, 'To free memory');
+    await tab(page, 'Reduce memory');
     const first = page.locator('.whatif tbody tr').first();
     await first.waitFor();
     const words = (await first.getByRole('button').getAttribute('aria-label')).split(': ')[1].split(' ');
@@ -22,7 +22,7 @@ export default function ({ visit, field, fromCore, exampleWords, tab, toWhatIf }
   }));
 
   test('on which cards it runs', () => visit(async (page) => {
-    await tab(page, 'On which cards');
+    await tab(page, 'GPUs that fit');
     const row = page.locator('.whatif tbody tr', { hasText: 'T4 16GB' });
     await row.waitFor();
     assert.match(await row.innerText(), /does not fit/);
@@ -32,12 +32,27 @@ export default function ({ visit, field, fromCore, exampleWords, tab, toWhatIf }
 
   test('of the cards those that it runs on come first, the smallest first', () => visit(async (page) => {
     await toWhatIf(page);
-    await page.getByRole('tab', { name: 'On which cards' }).click();
+    await page.getByRole('tab', { name: 'GPUs that fit' }).click();
     await page.locator('.whatif tbody tr').first().waitFor();
     const rows = await page.locator('.whatif tbody tr').evaluateAll((/** @type {any[]} */ list) => list.map((row) => ({ runs: !row.querySelector('.bad'), has: Number(row.querySelector('.bytes').dataset.tip.replaceAll(/[^0-9]/g, '')) })));
     assert.ok(rows.some(({ runs }) => runs) && rows.some(({ runs }) => !runs));
     assert.deepEqual(rows, [...rows].sort((a, b) => Number(b.runs) - Number(a.runs) || a.has - b.has));
   }));
+
+  test('of the GPUs what fits by retries or with little to spare is marked, and has its verdict over several too', () => visit(async (page) => {
+    await tab(page, 'GPUs that fit');
+    await page.locator('.whatif tbody tr').first().waitFor();
+    const rows = await page.locator('.whatif tbody tr:has(.bytes)').evaluateAll((/** @type {any[]} */ list) => list.map((row) => {
+      const [has, needs] = [...row.querySelectorAll('.bytes')].map((one) => Number(one.dataset.tip.replaceAll(/[^0-9]/g, '')));
+      return { has, needs, text: row.innerText, isClose: !!row.querySelector('.barely'), isGood: !!row.querySelector('.good') };
+    }));
+    for (const { has, needs, text, isClose, isGood } of rows) {
+      assert.match(text, /fits|does not fit/);
+      if (isGood) assert.ok(needs <= has * 0.97, text);
+      if (isClose) assert.match(text, /barely fits/);
+    }
+    assert.ok(rows.some(({ isClose }) => isClose) && rows.some(({ isGood }) => isGood));
+  }, { at: `#${exampleWords.join('&').replace(/batch=\d+/, 'batch=44')}&v=1` }));
 
   test('the largest that fits: one more does not', () => visit(async (page) => {
     await tab(page, 'Largest that fits');
@@ -89,7 +104,7 @@ export default function ({ visit, field, fromCore, exampleWords, tab, toWhatIf }
     await page.getByRole('button', { name: 'Copy command' }).click();
     await copied(page, 'tidemark sweep');
     assert.match(await page.evaluate(() => navigator.clipboard.readText()), /batch=8,16,24 seq=1024,1536,2048$/);
-    assert.match(await page.locator('.heat td[tabindex="0"]').getAttribute('aria-label') ?? '', /^[\d.]+ (fits|just fits|does not fit), the present job$/);
+    assert.match(await page.locator('.heat td[tabindex="0"]').getAttribute('aria-label') ?? '', /^[\d.]+ (fits|barely fits|does not fit), the present job$/);
     await page.locator('.heat td[tabindex="0"]').focus();
     await page.keyboard.press('ArrowDown');
     await page.locator('.heat-box .readout b', { hasText: 'batch=24 seq=1024' }).waitFor();

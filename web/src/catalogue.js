@@ -20,6 +20,8 @@ export const readDescribe = (reply) => ({
   gpus: reply.gpus.map((/** @type {any} */ g) => choice(g, g.bytes && `${(g.bytes / 2 ** 30).toFixed(1)} GiB`)),
 });
 
+const HUB = 'huggingface.co/';
+
 /* Why there is no list of models. */
 export const noModels = signal('');
 
@@ -31,19 +33,52 @@ export async function wantModels() {
   if (reply && !reply.ok) noModels.value = reply.diagnostics[0].message;
   if (!reply?.ok) return;
   helps.value = Object.fromEntries(reply.settings.map((/** @type {any} */ s) => [s.name, s.help]));
-  models.value = reply.models.map((/** @type {any} */ m) => choice(m, m.model_type, billions(m.parameters)));
+  models.value = reply.models.map((/** @type {any} */ m) => ({ ...choice(m, m.model_type, billions(m.parameters)), ids: m.source?.startsWith(HUB) ? [m.source.slice(HUB.length)] : [] }));
 }
 
 /** @param {number | undefined} count */
 const billions = (count) => (!count ? '' : count >= 1e9 ? `${(count / 1e9).toFixed(1)} B` : `${Math.round(count / 1e6)} M`);
 
-/** The choices that hold every typed word; a name that is typed whole comes first, then those that begin so. Where none does, the one that a name continues: "Qwen/Qwen2.5-7B-Instruct" finds qwen2.5-7b.
- * @template {{name: string, search: string}} T @param {T[]} choices @param {string} typed @returns {T[]} */
+/* Parts of a published name that say how its weights were trained on or packed, and nothing of its architecture. */
+const ASIDE = /^(meta|hf|base|instruct|chat|it|v\d+(\.\d+)*|\d{4,}|bnb|\d+bit|awq|gptq|int\d+|fp\d+|quantized|pretrained)$/;
+/* How weights are packed, by the end of such a name. */
+const PACKED = /** @type {[RegExp, string][]} */ ([[/awq/, 'awq'], [/gptq/, 'gptq'], [/fp8/, 'fp8'], [/8-?bit|int8/, 'int8'], [/4-?bit/, 'nf4']]);
+
+/** "meta-llama/Meta-Llama-3.1-8B-Instruct": meta, llama, 3.1, 8b, instruct. @param {string} text */
+const piecesOf = (text) => text.toLowerCase().split('/').at(-1)?.match(/(v|int|fp)\d+(\.\d+)*|\d+(\.\d+)*[a-z]*|[a-z]+/g) ?? [];
+
+/** What is left of a list when the pieces of another one are taken out in order; null where they are not all there.
+ * @param {string[]} list @param {string[]} out */
+function without(list, out) {
+  let at = 0;
+  const left = list.filter((piece) => piece !== out[at] || !++at);
+  return at === out.length ? left : null;
+}
+
+/** The choice that a published name means, where what the name says more is aside; and what it says of the weights.
+ * @param {import('./types.js').Choice[]} choices @param {string} typed @returns {import('./types.js').Choice[]} */
+function taken(choices, typed) {
+  const pieces = piecesOf(typed);
+  const found = choices.flatMap((choice) => [choice.name, ...choice.ids ?? []].flatMap((id) => {
+    const left = without(pieces, piecesOf(id));
+    return left?.every((piece) => ASIDE.test(piece)) ? [{ choice, left: left.length }] : [];
+  })).sort((a, b) => a.left - b.left);
+  if (!found.length || !pieces.length) return [];
+  const quant = PACKED.find(([end]) => end.test(typed.toLowerCase()))?.[1];
+  const [{ choice }] = found;
+  return [{ ...choice, taken: typed.trim(), ...(quant && { words: [['quant', quant]] }), note: [quant && `quant=${quant}`, choice.note].filter(Boolean).join(' · ') }];
+}
+
+/** The choices that hold every typed word; a name that is typed whole comes first, then those that begin so. Where none does, the one that a
+ * published name means: "Qwen/Qwen2.5-7B-Instruct" finds qwen2.5-7b. Else those that hold every piece of it: "llama3" finds llama-3-8b.
+ * @param {import('./types.js').Choice[]} choices @param {string} typed @returns {import('./types.js').Choice[]} */
 export function narrow(choices, typed) {
   const words = typed.toLowerCase().split(/\s+/).filter(Boolean);
   const rank = (/** @type {string} */ name) => (words.length !== 1 || !name.startsWith(words[0]) ? 2 : Number(name !== words[0]));
   const found = choices.filter((choice) => words.every((word) => choice.search.includes(word))).sort((a, b) => rank(a.name) - rank(b.name));
-  const base = words[0]?.slice(words[0].lastIndexOf('/') + 1);
-  return found.length || words.length !== 1 ? found
-    : choices.filter(({ name }) => `${base}-`.startsWith(`${name}-`)).sort((a, b) => b.name.length - a.name.length).slice(0, 1);
+  if (found.length || !words.length) return found;
+  const meant = taken(choices, typed);
+  if (meant.length || typed.includes('/')) return meant;
+  const pieces = piecesOf(typed);
+  return pieces.length ? choices.filter(({ name }) => without(piecesOf(name), pieces)) : [];
 }

@@ -6,7 +6,7 @@ import { EXAMPLE } from './example.js';
 import { MOST_FILES } from './files.js';
 import { sentences } from './format.js';
 import { playBaseline, recompute } from './play.js';
-import { baseline, baselineReport, files, isExample, job, notices, spoken, words } from './state.js';
+import { baseline, baselineReport, files, isExample, job, linked, notices, spoken, valueOf, words } from './state.js';
 
 /** @typedef {import('./types.js').Diagnostic} Diagnostic */
 /** @typedef {import('./state.js').Job} Job */
@@ -19,9 +19,22 @@ const OF_THE_MODEL = ['freeze', 'train_only', 'image_size'];
 const withoutModel = (list) => list.filter(([name]) =>
   name !== 'model' && !OF_THE_MODEL.includes(name) && !name.startsWith('overrides.'));
 
+/** Several GPUs share a job by a strategy, and a strategy is of several GPUs: the word that goes with one of the two where the other is not set.
+ * @param {string} name @param {string | null} value @returns {[string, string | null] | null} */
+function sharing(name, value) {
+  const has = (/** @type {string} */ other) => words.value.find(([key]) => key === other)?.[1];
+  const isNone = (/** @type {string | null | undefined} */ kind) => !kind || kind === 'none';
+  if (name === 'parallel.dp' && Number(value) > 1 && isNone(valueOf('parallel.kind'))) return ['parallel.kind', 'fsdp2'];
+  if (name === 'parallel.kind' && !isNone(value) && value !== 'megatron' && Number(valueOf('parallel.dp') || 1) < 2) return ['parallel.dp', '8'];
+  if (name === 'parallel.kind' && isNone(value) && has('parallel.dp')) return ['parallel.dp', null];
+  return null;
+}
+
 /** Sets a word; null or '' takes it out, so that the default holds.
  * @param {string} name @param {string | null} value */
 export function setWord(name, value) {
+  const more = sharing(name, value);
+  if (more) return setWords([[name, value], more]);
   const rest = words.value.filter(([key]) => key !== name);
   const at = words.value.findIndex(([key]) => key === name);
   if (value !== null && value !== '') rest.splice(at < 0 ? rest.length : at, 0, [name, value]);
@@ -38,10 +51,23 @@ export function setWords(changes) {
   change(list, files.value, 'replace');
 }
 
-/** @param {string} name */
-export function chooseModel(name) {
-  change([['model', name], ...withoutModel(words.value)], files.value.filter((f) => f.kind === 'other'), 'push');
+/** A model of the catalogue. From the opening example on it starts from its own defaults: what the example set is for the example.
+ * @param {string} name @param {import('./types.js').Choice} [choice] as it was found: what its name was taken for, and words that come with that */
+export function chooseModel(name, choice) {
+  const isFresh = isExampleModel() && name !== EXAMPLE[0][1];
+  const own = (/** @type {Words[0]} */ [key, value]) => key === 'gpu' || !isFresh || !EXAMPLE.some((word) => word[0] === key && word[1] === value);
+  const more = choice?.words ?? [];
+  const kept = withoutModel(words.value).filter((word) => own(word) && !more.some(([key]) => key === word[0]));
+  const dropped = isFresh && words.value.some((word) => word[0] !== 'model' && !own(word));
+  change([['model', name], ...kept, ...more], files.value.filter((f) => f.kind === 'other'), 'push');
+  notices.value = [
+    ...(choice?.taken ? [`${choice.taken} is taken as ${choice.title}${more.length ? ` with ${more.map((word) => word.join('=')).join(' ')}` : ''}.`] : []),
+    ...(dropped ? ['The settings of the example are gone; those of this model start from the defaults.'] : []),
+  ];
 }
+
+/** Whether the model is that of the opening example. */
+export const isExampleModel = () => files.value.length === 0 && linked.value.length === 0 && words.value.some(([key, value]) => key === EXAMPLE[0][0] && value === EXAMPLE[0][1]);
 
 /* The files that the last change brought: they can be taken back at once. */
 export const justOpened = signal(/** @type {string[]} */ ([]));

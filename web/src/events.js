@@ -37,7 +37,7 @@ export function seenRows({ rows, first, passing }, event) {
   return { rows: rows.slice(start, start + SEEN), at: rows.length ? at - start : -1, wantsMore };
 }
 
-const KINDS = { alloc: 'takes', free: 'frees', wait: 'frees later', back: 'is back', oom: 'out of memory', empty_cache: 'empties the cache' };
+const KINDS = { alloc: 'allocates', free: 'frees', wait: 'frees later', back: 'is back', oom: 'out of memory', empty_cache: 'empties the cache' };
 export const KIND_HELP = { wait: 'Freed, but another stream still uses it: it waits for that stream.', back: 'The other stream is done: the block can be used again.',
   empty_cache: 'Segments that nobody uses go back to the driver.', oom: 'The request could not be had.' };
 

@@ -239,7 +239,7 @@ export function picture() {
   y += place(bar, 24, y) + 34;
   text(y - 8, 'By module and layer', { 'font-size': 14, 'font-weight': 620 });
   y += place(icicle, 24, y) + 34;
-  text(y - 8, 'Over the job', { 'font-size': 14, 'font-weight': 620 });
+  text(y - 8, 'Memory timeline', { 'font-size': 14, 'font-weight': 620 });
   place(axis, 16, y);
   y += place(plot, 62, y);
   y += place(phases, 62, y) + 30;

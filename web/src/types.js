@@ -2,9 +2,10 @@
 
 /**
  * @typedef {{severity: 'error' | 'warning' | 'note', code: string, place?: string, message: string, remedy?: string}} Diagnostic
- * @typedef {{name: string, type: string, default: any, choices?: any[], least?: number, most?: number, unit?: string, group: string,
+ * @typedef {{name: string, title: string, type: string, default: any, choices?: any[], least?: number, most?: number, unit?: string, group: string,
  *   aliases?: string[], when?: {setting: string, choices: string[]}}} Setting
- * @typedef {{name: string, title: string, note: string, search: string}} Choice  one row of a picker
+ * @typedef {{name: string, title: string, note: string, search: string, ids?: string[], taken?: string, words?: [string, string][]}} Choice
+ *   one row of a picker; ids: other names of it; taken: what was typed, where it is the nearest; words: what comes with it then
  * @typedef {{settings: Setting[], gpus: Choice[]}} Describe  the answer to describe, made uniform
  * @typedef {Record<string, number>} Factors  bytes by factor name
  * @typedef {{name: string, bytes: number, factors: Factors}} Layer

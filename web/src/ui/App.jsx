@@ -28,15 +28,16 @@ import { StickyVerdict, Verdict } from './Verdict.jsx';
 function JobLine({ r }) {
   const used = (/** @type {string} */ name) => r.settings.find((s) => s.name === name)?.value ?? '';
   const { total, trainable } = r.model.parameters;
+  const trains = used('mode') !== 'infer';
   const words = [
-    `${params(total)} parameters${trainable < total ? `, ${params(trainable)} trained` : ''}`,
+    `${params(total)} parameters${trains && trainable < total ? `, ${params(trainable)} trained` : ''}`,
     `${used('batch')} × ${fixed(Number(used('seq')))} tokens`,
     used('dtype') + (/^(|none)$/.test(used('autocast')) ? '' : `, autocast ${used('autocast')}`),
-    used('optimizer'),
+    trains ? used('optimizer') : `${used('decode')} tokens generated`,
     used('quant') && used('quant') !== 'none' && `base in ${used('quant')}`,
     used('adapter') && used('adapter') !== 'none' && used('adapter'),
     used('parallel.kind') && used('parallel.kind') !== 'none' && `${used('parallel.kind')} over ${Number(used('parallel.dp')) > 1 ? `${used('parallel.dp')} GPUs` : 'one GPU'}`,
-    used('checkpointing') === 'none' ? 'no checkpointing' : `checkpointing ${used('checkpointing')}`,
+    !trains ? '' : used('checkpointing') === 'none' ? 'no checkpointing' : `checkpointing ${used('checkpointing')}`,
   ];
   return (
     <div class="job">

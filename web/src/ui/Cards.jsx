@@ -11,7 +11,7 @@ export default function Cards() {
   const list = [...reply.cards].sort((a, b) => Number(b.fits ?? false) - Number(a.fits ?? false) || (a.gpu_bytes ?? 0) - (b.gpu_bytes ?? 0)); /* the smallest that it runs on first */
   return (
     <table class="numbers whatif">
-      <thead><tr><th scope="col" class="left">Card</th><th scope="col">Has</th><th scope="col">Needs</th><th scope="col" class="left"><span class="hidden">Verdict</span></th><th scope="col"><span class="hidden">Use</span></th></tr></thead>
+      <thead><tr><th scope="col" class="left">GPU</th><th scope="col">Has</th><th scope="col">Needs</th><th scope="col" class="left"><span class="hidden">Verdict</span></th><th scope="col"><span class="hidden">Use</span></th></tr></thead>
       <tbody>
         {list.map((card) => (
           <tr key={card.name}>
@@ -20,7 +20,7 @@ export default function Cards() {
               <>
                 <td data-label="has"><Bytes n={card.gpu_bytes ?? 0} style="natural" /></td>
                 <td data-label="needs"><Bytes n={card.device_bytes} style="natural" /></td>
-                <td class="left"><Fits of={card}>{card.cards > 1 ? `on ${card.cards}` : undefined}</Fits></td>
+                <td class="left"><Fits of={card}>{card.cards > 1 && ` on ${card.cards}`}</Fits></td>
                 <td><button type="button" class="button small" aria-label={`Apply ${card.title}`}
                   onClick={() => apply([`gpu=${card.name}`, ...(card.cards > 1 ? [`parallel.dp=${card.cards}`] : [])])}>Apply</button></td>
               </>

@@ -54,7 +54,7 @@ function Causes() {
   if (causes.length === 0) return <p class="muted compare-none">No setting differs yet. Change one, and what it does is shown here.</p>;
   return (
     <table class="numbers causes">
-      <thead><tr><th scope="col">Because of</th><th scope="col" class="left">Was</th><th scope="col" class="left">Is</th><th scope="col">Change, {unit.value}</th></tr></thead>
+      <thead><tr><th scope="col">Setting</th><th scope="col" class="left">Baseline</th><th scope="col" class="left">Now</th><th scope="col">Change, {unit.value}</th></tr></thead>
       <tbody>{causes.map(({ setting, one, other, change }) => (
         <tr key={setting}><th scope="row">{titleOf(setting)}</th><td class="left"><code>{one || 'default'}</code></td><td class="left"><code>{other || 'default'}</code></td>
           <td class="total">{change === undefined ? <span class="muted" data-tip="Played together with the next one">with the next</span> : <Delta n={change} />}</td></tr>

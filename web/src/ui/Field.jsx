@@ -3,24 +3,11 @@ import { useState } from 'preact/hooks';
 import { wantModels } from '../catalogue.js';
 import { sentences } from '../format.js';
 import { setWord } from '../changes.js';
-import { errorAt, helps, originOf, valueOf } from '../state.js';
+import { describe, errorAt, helps, originOf, valueOf } from '../state.js';
 import { Icon } from './marks.jsx';
 
-/* What people call a setting where its name alone would not say it. */
-const TITLES = {
-  batch: 'Micro-batch', seq: 'Sequence', images: 'Images', image_size: 'Image size', dtype: 'Weights', autocast: 'Autocast',
-  scaler: 'Gradient scaler', optimizer: 'Optimizer', param_groups: 'Parameter groups', checkpointing: 'Checkpointing',
-  grad_accum: 'Accumulation', zero_grad: 'After zero_grad', clip: 'Clip norm', attention: 'Attention', sdpa_backend: 'SDPA kernel',
-  use_cache: 'KV cache', hold_outputs: 'Hold outputs', gpu_gib: 'Device memory', memory_fraction: 'Memory fraction',
-  capability: 'Capability', train_only: 'Train only', load: 'Loading', labels: 'Loss in the model', padding: 'Padding mask',
-  adapter: 'Adapter', 'adapter.r': 'LoRA rank', quant: 'Quantised base', 'parallel.kind': 'Strategy', 'parallel.dp': 'Data parallel',
-};
-
 /** @param {string} name */
-export const titleOf = (name) => {
-  const text = TITLES[/** @type {keyof typeof TITLES} */ (name)] ?? name.replaceAll('_', ' ').replaceAll('.', ' ');
-  return text[0].toUpperCase() + text.slice(1);
-};
+export const titleOf = (name) => describe.value?.settings.find((setting) => setting.name === name)?.title ?? name;
 
 const YES = new Set(['true', '1', 'yes', 'on']);
 

@@ -12,7 +12,7 @@ const THEMES = [{ value: 'system', icon: 'system' }, { value: 'light', icon: 'su
 /** One of a few, as a row of buttons.
  * @param {{legend: string, name: string, options: {value: string, label: any, title: string}[], value: string,
  *   choose: (value: any) => void}} props */
-function Segmented({ legend, name, options, value, choose }) {
+export function Segmented({ legend, name, options, value, choose }) {
   return (
     <fieldset class="segmented">
       <legend class="hidden">{legend}</legend>
@@ -61,7 +61,7 @@ export const Header = () => (
         <Icon name="search" /><span class="button-long">Find</span><span class="hidden"> an action or a setting </span><kbd>Ctrl K</kbd></button>
       <Looks where="top" />
       <button type="button" class="button compare-button" aria-pressed={baseline.value !== null} onClick={togglePin}
-        data-tip={baseline.value ? 'Let the baseline go' : 'Keep this job to compare the next ones with'}>
+        data-tip={baseline.value ? 'Clear the baseline' : 'Keep this job to compare the next ones with'}>
         <Icon name="pin" /><span>{baseline.value ? 'Unpin' : 'Compare'}</span></button>
       <Menu title="Export" icon="download" items={inGroup('export')} />
       <Menu title="Share" icon="link" primary items={inGroup('share')}>

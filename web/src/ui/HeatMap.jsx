@@ -25,7 +25,7 @@ const DRAW_EVERY_MS = 500;
 const SETTLED_MS = 250; /* after a setting was changed, which may go on */
 const WALK_FROM = 100; /* cells: fewer are played sooner than walked around */
 const MARKS = { fits: '✓', close: '!', not: '✕', none: '', refused: '–' };
-const WORDS = { fits: 'fits', close: 'just fits', not: 'does not fit', none: '', refused: 'not possible' };
+const WORDS = { fits: 'fits', close: 'barely fits', not: 'does not fit', none: '', refused: 'not possible' };
 
 /** Settings that can be swept. */
 function sweepable() {
@@ -268,8 +268,8 @@ export default function HeatMap() {
       {!problem && (
         <p class="readout">
           <b>{settingsOf([p0, r0, c0]).join(' ')}</b>{' '}
-          {read && (read.kind === 'refused' ? <span>{read.said}</span> : <span>{inUnit(read.bytes, unit.value)} {unit.value}{read.card > 0 && ` of ${headline(read.card, unit.value)}, ${WORDS[read.kind]}${read.margin !== null ? `: ${inUnit(Math.abs(read.margin), unit.value)} ${read.margin >= 0 ? 'to spare' : read.kind === 'not' ? 'too much' : 'of it given back from the cache'}` : ''}`}</span>)}
-          <span class="readout-factors muted"><span>✓ fits</span><span>! just fits</span><span>✕ does not</span><span>– not possible</span><span class="edge-key">edge of fitting</span></span>
+          {read && (read.kind === 'refused' ? <span>{read.said}</span> : <span>{inUnit(read.bytes, unit.value)} {unit.value}{read.card > 0 && ` of ${headline(read.card, unit.value)}, ${WORDS[read.kind]}${read.margin !== null ? `: ${inUnit(Math.abs(read.margin), unit.value)} ${read.margin >= 0 ? 'to spare' : read.kind === 'not' ? 'over' : 'more than there is, freed from the cache'}` : ''}`}</span>)}
+          <span class="readout-factors muted"><span>✓ fits</span><span>! barely fits</span><span>✕ does not</span><span>– not possible</span><span class="edge-key">edge of fitting</span></span>
         </p>
       )}
     </div>

@@ -48,7 +48,7 @@ export default function Measured() {
     <div class="measured">
       <label>Peak of the run <input type="text" inputMode="decimal" autocomplete="off" value={text} aria-describedby="measured-result"
         onInput={(event) => setText(event.currentTarget.value)} /> <span>{unit.value}</span></label>
-      <label>as said by <select value={counter} onChange={(event) => setCounter(event.currentTarget.value)}>
+      <label>measured with <select value={counter} onChange={(event) => setCounter(event.currentTarget.value)}>
         {COUNTERS.map(({ name, title }) => <option key={name} value={name} selected={name === counter}>{title}</option>)}</select></label>
       <output id="measured-result">{measured === null ? (text.trim() ? <span class="bad">Write a size, as 68.2 GiB or 70012 MiB.</span> : '')
         : by === 0 ? <>Predicted is the same, to the byte.</>

@@ -2,6 +2,7 @@
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
 import { available } from '../actions.js';
 import { assignment, find } from '../find.js';
+import { KINDS } from '../kinds.js';
 import { recording } from '../recordings.js';
 import { chooseModel, setWord, setWords } from '../changes.js';
 import { wantModels } from '../catalogue.js';
@@ -25,8 +26,7 @@ function entriesOf(setting) {
     ...(isIdle(name) ? [] : [{ title: titleOf(name), note: `${name}=${valueOf(name)}`, search, help: helps.value[name], run: () => show(name) }]),
     ...values.map((value) => ({
       title: `${titleOf(name)}: ${value}`, note: `${name}=${value}`, search: `${search} ${value}`,
-      run: () => (/^parallel\.kind$/.test(name) && value !== 'none' && Number(valueOf('parallel.dp') || 1) < 2
-        ? setWords([[name, value], ['parallel.dp', '8']]) : setWord(name, value)),
+      run: () => setWord(name, value),
     })),
   ];
 }
@@ -39,6 +39,7 @@ function allEntries() {
       title: action.title, note: action.combination ?? action.key ?? '', search: `${action.title} ${action.name}`, run: action.run,
     })),
     ...settings.filter(({ name }) => !/^(model|gpu|overrides)$/.test(name)).flatMap(entriesOf),
+    ...(recording.value ? [] : KINDS.map((kind) => ({ title: `Job: ${kind.title}`, note: kind.help, search: `job ${kind.title} ${kind.name}`, run: () => setWords(kind.words) }))),
     ...gpus.map((gpu) => ({ title: `GPU: ${gpu.title}`, note: gpu.note, search: `gpu ${gpu.search}`, run: () => setWord('gpu', gpu.name) })),
     ...(recording.value ? [] : models.value ?? []).map((model) => ({ title: `Model: ${model.title}`, note: model.note, search: `model ${model.search}`, run: () => chooseModel(model.name) })),
   ];
@@ -96,7 +97,7 @@ export default function Palette() {
             <span>{entry.title}</span><code>{entry.note}</code>
           </li>
         ))}
-        {found.length === 0 && <li class="picker-none" role="option" aria-selected="false" aria-disabled="true">Nothing is called that.</li>}
+        {found.length === 0 && <li class="picker-none" role="option" aria-selected="false" aria-disabled="true">No match.</li>}
       </ul>
     </dialog>
   );

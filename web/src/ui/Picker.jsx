@@ -4,7 +4,7 @@ import { narrow } from '../catalogue.js';
 import { Icon } from './marks.jsx';
 
 /** @param {{id: string, label: string, word: string, choices: import('../types.js').Choice[], value: string, shown: string,
- *   empty: string, offer?: (typed: string) => {title: string, run: () => void} | null, error?: string, opens?: () => void, choose: (name: string) => void}} props offer: where there is none; opens: when the list does, or soon may */
+ *   empty: string, offer?: (typed: string) => {title: string, run: () => void} | null, error?: string, opens?: () => void, choose: (name: string, choice: import('../types.js').Choice) => void}} props offer: where there is none; opens: when the list does, or soon may */
 export function Picker({ id, label, word, choices, value, shown, empty, offer, error, opens, choose }) {
   const [open, setOpen] = useState(false);
   const [typed, setTyped] = useState(/** @type {string | null} */ (null));
@@ -39,7 +39,7 @@ export function Picker({ id, label, word, choices, value, shown, empty, offer, e
   function take(choice) {
     if (!choice) return;
     close();
-    choose(choice.name);
+    choose(choice.name, choice);
     requestAnimationFrame(() => { if (document.activeElement === input.current) input.current?.select(); }); /* the next word replaces it */
   }
   /** @param {KeyboardEvent} event */
@@ -71,7 +71,13 @@ export function Picker({ id, label, word, choices, value, shown, empty, offer, e
           aria-invalid={!!error} aria-describedby={error ? `${id}-error` : undefined}
           value={typed ?? shown}
           onPointerEnter={opens} onFocus={(event) => { opens?.(); event.currentTarget.select(); }}
-          onMouseDown={() => { if (!open) show(); }}
+          onMouseDown={(event) => {
+            if (open) return;
+            event.preventDefault(); /* the press would put a cursor where the whole text is selected */
+            show();
+            input.current?.focus();
+            input.current?.select();
+          }}
           onInput={(event) => { setTyped(event.currentTarget.value); setAt(0); setOpen(true); }}
           onKeyDown={key} onBlur={close} />
         <Icon name="down" />

@@ -70,7 +70,7 @@ function Verdict({ of, r }) {
         </div>
         <div class="verdict-words">
           <p class="pill"><Icon name={kind === 'none' ? 'info' : fits ? 'check' : 'cross'} />
-            {kind === 'none' ? 'No card chosen' : `${fits ? 'Runs' : 'Does not run'} on ${card}`}</p>
+            {kind === 'none' ? 'No GPU chosen' : `${fits ? 'Runs' : 'Does not run'} on ${card}`}</p>
           <p class="sub strong">The smallest device it runs on has <Bytes n={smallest} style="natural" /></p>
         </div>
         <dl class="facts">
@@ -260,7 +260,7 @@ function Figures({ r }) {
   const counts = /** @type {[string, 'retries' | 'ooms'][]} */ ([['Retries', 'retries'], ['Out of memory', 'ooms']]);
   return (
     <section class="card" aria-labelledby="recorded-figures">
-      <h2 id="recorded-figures">{said ? 'Played, and as recorded' : 'Played'}</h2>
+      <h2 id="recorded-figures">{said ? 'Replayed against recorded' : 'Replayed'}</h2>
       <div class="scroll" tabIndex={0} role="region" aria-labelledby="recorded-figures">
         <table class="numbers">
           <thead><tr><th scope="col">{shownUnit()}</th><th scope="col">Played</th>{said && <th scope="col">Recorded</th>}</tr></thead>

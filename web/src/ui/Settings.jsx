@@ -2,38 +2,29 @@
 import { computed } from '@preact/signals';
 import { useRef, useState } from 'preact/hooks';
 import { openSaved } from '../address.js';
-import { EXAMPLE } from '../example.js';
 import { fixed, headline, params, sentences } from '../format.js';
 import { fromFile, MOST_FILES, readText } from '../files.js';
 import { Files } from './Files.jsx';
 import { noModels, wantModels } from '../catalogue.js';
 import { closeRecording, isRecording, openRecording, recording } from '../recordings.js';
-import { chooseModel, openFiles, past, reset, setWord, setWords, undo } from '../changes.js';
-import { describe, editing, errorAt, files, isOfOtherMode, linked, models, moreOpen, notices, report, settingsOpen, unit, valueOf, wordOf } from '../state.js';
+import { chooseModel, isExampleModel, openFiles, past, reset, setWord, setWords, undo } from '../changes.js';
+import { describe, editing, errorAt, files, isOfOtherMode, models, moreOpen, notices, report, settingsOpen, unit, valueOf, wordOf } from '../state.js';
+import { kindOf, KINDS } from '../kinds.js';
 import { Field } from './Field.jsx';
-import { Looks } from './Header.jsx';
+import { Looks, Segmented } from './Header.jsx';
 import { Icon } from './marks.jsx';
 import { Picker } from './Picker.jsx';
 import { verdictOf } from './Verdict.jsx';
 
-/* The settings that most jobs touch, in the order people think of them. The others are under More settings, in the
- * groups that describe gives. */
-const MAIN = [
-  { title: 'Data', names: ['batch', 'seq', 'images', 'image_size'] },
-  { title: 'Training', names: ['dtype', 'autocast', 'optimizer', 'checkpointing', 'grad_accum', 'clip'] },
-  { title: 'Fine-tuning', names: ['adapter', 'adapter.r', 'quant'] },
-  { title: 'Several GPUs', names: ['parallel.kind', 'parallel.dp'] },
-  { title: 'Kernels', names: ['attention', 'sdpa_backend'] },
-];
 /* Settings that mean nothing until another one is set. */
-const NEEDS = [[/^adapter\./, 'adapter'], [/^(quant\.|kbit_)/, 'quant'], [/^parallel\.(?!kind)/, 'parallel.kind']];
+const NEEDS = [[/^adapter\./, 'adapter'], [/^(quant\.|kbit_)/, 'quant'], [/^parallel\.(?!kind|dp)/, 'parallel.kind']];
 export const isIdle = (/** @type {string} */ name) => isOfOtherMode(name) || NEEDS.some(([names, other]) => /** @type {RegExp} */ (names).test(name)
   && valueOf(/** @type {string} */ (other)) === 'none') && wordOf(name) === undefined;
 const OF_IMAGES = ['images', 'image_size'];
 const GROUPS = { batch: 'Data', memory: 'Memory', training: 'Training', precision: 'Precision', attention: 'Attention', advanced: 'Advanced',
   model: 'Recipe', adapter: 'Adapters and quantised weights', serving: 'Serving', parallel: 'Several GPUs' };
 /* Shown by fields of their own. */
-const APART = ['model', 'gpu', 'freeze', 'overrides'];
+const APART = ['model', 'gpu', 'freeze', 'overrides', 'mode', 'parallel.kind', 'parallel.dp'];
 
 export async function take(/** @type {Iterable<File>} */ list) {
   const given = [...list];
@@ -80,9 +71,9 @@ function ModelField() {
   return (
     <fieldset class="group">
       <legend>Model</legend>
-      <Picker id="model" label="Model" word="model" choices={models.value ?? []} value={value} shown={shown} opens={wantModels} choose={chooseModel}
+      <Picker id="model" label="Model" word="model" choices={models.value ?? []} value={value} shown={shown} opens={wantModels} choose={(name, choice) => chooseModel(name, choice)}
         error={error && Object.values(sentences(error)).join(' ')}
-        empty={models.value ? 'Not in the catalogue. Drop its config.json anywhere on the page.' : noModels.value} offer={onHub} />
+        empty={models.value ? 'No match in the catalogue. Drop its config.json anywhere on the page.' : noModels.value} offer={onHub} />
       <div class="open-row">
         <button type="button" class="button" onClick={() => chooser.current?.click()}><Icon name="file" />Open files</button>
         <button type="button" class="button" onClick={() => { editing.value = { name: 'config.json', text: '', isNew: true }; }}><Icon name="paste" />Paste</button>
@@ -97,6 +88,14 @@ function ModelField() {
     </fieldset>
   );
 }
+
+/** What the job is. */
+const KindField = () => (
+  <div class="kind-row">
+    <Segmented legend="What is the job?" name="kind" value={kindOf(valueOf).name} choose={(name) => setWords(KINDS.find((kind) => kind.name === name)?.words ?? [])}
+      options={KINDS.map(({ name, title, help }) => ({ value: name, label: title, title: `${title}: ${help}` }))} />
+  </div>
+);
 
 /** The parts with their parameters; a tick trains, an empty box freezes. */
 function Parts() {
@@ -130,9 +129,13 @@ function Parts() {
   );
 }
 
-const NO_CARD = { name: '', title: 'No card', note: 'only the need', search: 'no card none' };
+const NO_CARD = { name: '', title: 'No GPU', note: 'only the need', search: 'no gpu card none' };
+
+/* Beside the GPU: how many, and what they share. */
+const OF_GPUS = ['parallel.dp', 'parallel.kind'];
 
 function GpuField() {
+  const all = (describe.value?.settings ?? []).filter(({ name }) => OF_GPUS.includes(name));
   const choices = [...describe.value?.gpus ?? [], NO_CARD];
   const value = valueOf('gpu');
   const shown = choices.find((choice) => choice.name === value)?.title ?? value;
@@ -143,12 +146,10 @@ function GpuField() {
       <Picker id="gpu" label="GPU" word="gpu" choices={choices} value={value} shown={shown}
         error={error && Object.values(sentences(error)).join(' ')}
         empty="Not in the list. Give its memory under More settings." choose={(name) => setWord('gpu', name)} />
+      {all.length > 0 && <div class="fields">{all.map((setting) => <Field key={setting.name} setting={setting} />)}</div>}
     </fieldset>
   );
 }
-
-/** The note of the example stays while its model does: it must not vanish under the hands of who types in a field below it. */
-const isExampleModel = () => files.value.length === 0 && linked.value.length === 0 && wordOf(EXAMPLE[0][0]) === EXAMPLE[0][1];
 
 const seesImages = computed(() => report.value?.model.parameters.parts.some((part) => /vision|image|visual/i.test(part.name)) ?? true);
 
@@ -164,11 +165,12 @@ const UndoButton = () => <button type="button" class="button" onClick={undo} dis
 
 export function Settings() {
   const all = (describe.value?.settings ?? []).filter((s) => !isIdle(s.name));
-  const main = MAIN.map(({ title, names }) => ({
+  const { groups: shown } = kindOf(valueOf);
+  const main = shown.map(({ title, settings: names }) => ({
     title,
     settings: names.flatMap((name) => all.find((s) => s.name === name && (seesImages.value || !OF_IMAGES.includes(name))) ?? []),
   }));
-  const inMain = new Set(MAIN.flatMap(({ names }) => names));
+  const inMain = new Set(shown.flatMap(({ settings }) => settings));
   const rest = all.filter((s) => !inMain.has(s.name) && !APART.includes(s.name) && (s.choices?.length ?? 2) !== 1);
   const groups = [...new Set(rest.map((s) => s.group))];
   const changed = rest.filter((s) => wordOf(s.name) !== undefined).length;
@@ -179,7 +181,9 @@ export function Settings() {
         <SheetVerdict />
         <button type="button" class="button primary" onClick={() => { settingsOpen.value = false; }}>Done</button>
       </div>
+      {/* The note of the example stays while its model does: it must not vanish under the hands of who types in a field below it. */}
       {isExampleModel() && <p class="example-note"><Icon name="info" /><span>An example. Pick your model or drop your <code>config.json</code> anywhere.</span></p>}
+      <KindField />
       <ModelField />
       <GpuField />
       {main.map(({ title, settings }) => settings.length > 0 && (

@@ -1,4 +1,4 @@
-/* Memory over the job's events: the factors stacked, reserved above them, phases below. Every column is the maximum of
+/* Memory timeline's events: the factors stacked, reserved above them, phases below. Every column is the maximum of
  * its interval, so no peak is lost. The plot is a slider: arrows step, p goes to the peak. A part of it is drawn from events
  * that the core is asked for; where they are few, each event is a column. */
 import { area, curveStepAfter, line, stack } from 'd3-shape';
@@ -146,7 +146,7 @@ export function Timeline({ r, panel, inside }) {
         <svg class="axis timeline-y" width="44" height={HIGH} aria-hidden="true">
           {marks.map((mark) => <text key={mark} x="38" y={y(mark).toFixed(1)} dy={mark === 0 ? '0' : '0.35em'} text-anchor="end">{tick(mark, unit.value)}</text>)}
         </svg>
-        <div ref={ref} class="plot" role="slider" tabIndex={0} aria-label="Memory over the job" aria-valuemin={0} aria-valuemax={count - 1} aria-valuenow={at}
+        <div ref={ref} class="plot" role="slider" tabIndex={0} aria-label="Memory timeline" aria-valuemin={0} aria-valuemax={count - 1} aria-valuenow={at}
           aria-valuetext={`Event ${fixed(column.peak, 0)}, ${phaseWords(column.peak)}: ${inUnit(column.allocated, unit.value)} ${unit.value} allocated`}
           {...handlers} onKeyDown={key}>
           <svg width="100%" height={HIGH} aria-hidden="true">
@@ -211,7 +211,7 @@ export function Timeline({ r, panel, inside }) {
 /** What a single event is. @param {{column: import('../types.js').Column}} props */
 const Event = ({ column: { change = 0, factor: name = '', op, module, line } }) => (
   <>
-    <b>{change < 0 ? 'frees' : 'takes'} <Bytes n={Math.abs(change)} style="natural" /></b> {name && <span><Swatch name={name} />{factor(name).title.toLowerCase()}</span>}
+    <b>{change < 0 ? 'frees' : 'allocates'} <Bytes n={Math.abs(change)} style="natural" /></b> {name && <span><Swatch name={name} />{factor(name).title.toLowerCase()}</span>}
     <code>{op}</code>{module && <code class="muted">{module}</code>}{line && <code class="event-line">{line}</code>}
   </>
 );

@@ -28,23 +28,27 @@ export function verdictOf(r) {
       : { kind: 'not', icon: 'cross', text: `Not on ${title}`, detail: r.verdict.sentence };
   }
   if (fits === null && r.verdict.gpu_bytes) return { kind: 'close', icon: 'warn', text: 'Cannot tell', detail: r.verdict.sentence };
-  if (fits === null) return { kind: 'none', icon: 'info', text: 'No card chosen', detail: 'Choose a GPU to see whether it fits.' };
+  if (fits === null) return { kind: 'none', icon: 'info', text: 'No GPU chosen', detail: 'Choose a GPU to see whether it fits.' };
+  const { range } = r.peak;
   const size = `${headline(Math.abs(margin), unit.value)} ${unit.value}`;
-  if (!fits) return { kind: 'not', icon: 'cross', text: `Does not fit ${title}`, detail: `${size} too much` };
+  if (range && range.low <= whole && range.high > whole) {
+    return { kind: 'close', icon: 'warn', text: 'Cannot tell', detail: r.verdict.sentence };
+  }
+  if (!fits) return { kind: 'not', icon: 'cross', text: `Does not fit ${title}`, detail: `${size} over` };
   if (margin < 0) {
-    return { kind: 'close', icon: 'warn', text: `Just fits ${title}`,
-      detail: `${size} of it are cached blocks, which the allocator gives back in ${retries === 1 ? 'one retry' : `${retries} retries`}` };
+    return { kind: 'close', icon: 'warn', text: `Barely fits ${title}`,
+      detail: `would reserve ${size} more than there is; the allocator frees cached memory in ${retries === 1 ? 'one retry' : `${retries} retries`}` };
   }
   const detail = `${size} to spare (${percent(margin, whole)})`;
   return margin < CLOSE * whole
-    ? { kind: 'close', icon: 'warn', text: `Just fits ${title}`, detail }
+    ? { kind: 'close', icon: 'warn', text: `Barely fits ${title}`, detail }
     : { kind: 'fits', icon: 'check', text: `Fits ${title}`, detail };
 }
 
 /** Of which device the number is. @param {Report} r */
 function subjectOf(r) {
   const used = (/** @type {string} */ name) => r.settings.find((setting) => setting.name === name)?.value ?? '';
-  const wanted = r.verdict.fits && (r.verdict.margin_bytes ?? 0) < 0 ? 'wanted' : '';
+  const wanted = r.verdict.fits && (r.verdict.margin_bytes ?? 0) < 0 ? 'would be reserved' : '';
   const gpus = /^(|none)$/.test(used('parallel.kind')) ? 1 : Number(used('parallel.dp') || 1);
   const where = gpus > 1 ? `on each of ${fixed(gpus)} GPUs` : 'on the device';
   return `${wanted} ${where} at the peak`.trim();
@@ -71,8 +75,9 @@ export function Verdict({ r }) {
         <div class="verdict-words">
           <p class="pill"><Icon name={verdict.icon} />{verdict.text}</p>
           <p class="sub strong">{verdict.detail}</p>
-          {r.besides?.map(({ name, bytes, source }) => <p key={name} class="sub" data-tip={source}>besides, not counted: about <Bytes n={bytes} style="natural" /> for {name.toUpperCase()}</p>)}
-          {r.peak.range && <p class="sub">likely {headline(r.peak.range.low, unit.value)}–{headline(r.peak.range.high, unit.value)} {unit.value}: this model has no description of its own</p>}
+          {r.besides?.map(({ name, bytes, source }) => <p key={name} class="sub" data-tip={source}>plus about <Bytes n={bytes} style="natural" /> for {name.toUpperCase()}, not included</p>)}
+          {r.peak.range && <p class="sub">between {headline(r.peak.range.low, unit.value)} and {headline(r.peak.range.high, unit.value)} {unit.value}: tidemark has no description of this architecture.
+            Describe it, or run it with <code>tidemark dry-run</code></p>}
         </div>
         <dl class="facts">
           <div><dt>Allocated</dt><dd><Bytes n={peak.allocated} named /></dd></div>
@@ -104,7 +109,8 @@ function CapacityBar({ r }) {
   const [ref, width] = useWidth('.bar', 1020);
   const { bytes: gpu, title: card } = cardOf(r);
   const used = r.verdict.device_bytes;
-  const top = Math.max(gpu, used, 1);
+  const { range } = r.peak;
+  const top = Math.max(gpu, used, range?.high ?? 0, 1);
   const share = (/** @type {number} */ bytes) => `${((100 * bytes) / top).toFixed(3)}%`;
   const byName = new Map(r.factors.map((f) => [f.name, f.bytes]));
   const parts = [
@@ -120,7 +126,8 @@ function CapacityBar({ r }) {
   });
   const marks = ticks(top, unit.value, Math.max(3, Math.min(9, Math.round(width / 90))));
   const summary = `${headline(used, unit.value)} ${UNITS[unit.value].spoken} used` +
-    (gpu ? ` of ${headline(gpu, unit.value)} on ${card}` : '') + ': ' +
+    (gpu ? ` of ${headline(gpu, unit.value)} on ${card}` : '') +
+    (range ? `, between ${headline(range.low, unit.value)} and ${headline(range.high, unit.value)}` : '') + ': ' +
     parts.map((p) => `${factor(p.name).title.toLowerCase()} ${inUnit(p.bytes, unit.value)}`).join(', ');
 
   return (
@@ -142,6 +149,12 @@ function CapacityBar({ r }) {
             </g>
           );
         })}
+        {range && (
+          <g class="whisker" data-tip={`The answer is between ${inUnit(range.low, unit.value)} and ${inUnit(range.high, unit.value)} ${unit.value}`}>
+            <line x1={share(range.low)} x2={share(range.high)} y1={BAR / 2} y2={BAR / 2} />
+            {[range.low, range.high].map((end) => <line key={end} x1={share(end)} x2={share(end)} y1={BAR / 2 - 7} y2={BAR / 2 + 7} />)}
+          </g>
+        )}
         {gpu > 0 && used > gpu && <rect class="bar-over" x={share(gpu)} y={BAR + 2} width={share(used - gpu)} height="3" />}
         {gpu > 0 && <line class="bar-limit" x1={share(gpu)} x2={share(gpu)} y1="-2" y2={BAR + 6} />}
         {marks.map((mark) => {

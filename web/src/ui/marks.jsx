@@ -93,4 +93,4 @@ export const FactorValues = ({ names, of }) => (
 
 /** A change of size: its sign is a word for those who hear it. @param {{n: number}} props */
 export const Delta = ({ n }) => (n === 0 ? <span class="nothing">–</span>
-  : <span class={`bytes ${n < 0 ? 'less' : 'more'}`} data-tip={`${exact(Math.abs(n))} ${n < 0 ? 'less' : 'more'}`}>{n < 0 ? '−' : '+'}{inUnit(Math.abs(n), unit.value)}</span>);
+  : <span class={`bytes ${n < 0 ? 'fell' : 'rose'}`} data-tip={`${exact(Math.abs(n))} ${n < 0 ? 'less' : 'more'}`}>{n < 0 ? '−' : '+'}{inUnit(Math.abs(n), unit.value)}</span>);

@@ -6,18 +6,24 @@ import { shown as report } from '../shown.js';
 import { failure } from '../state.js';
 import { toWord } from '../words.js';
 import { Icon } from './marks.jsx';
+import { CLOSE } from './Verdict.jsx';
 import './whatif.js';
 
 /** @typedef {{device_bytes: number, gpu_bytes?: number, fits?: boolean}} Figures */
 
 const SETTLED_MS = 350;
 
-export const RETRIES = 'It wants more than there is, and runs because the allocator gives cached memory back.';
+export const RETRIES = 'It would reserve more than there is, and runs because the allocator frees cached memory and tries again.';
 
 /** @param {{of: Figures, children?: any}} props */
-export const Fits = ({ of: { fits, device_bytes: needs, gpu_bytes: has = 0 }, children }) => (fits === undefined ? null
-  : <span class={fits ? 'good' : 'bad'} data-tip={fits && needs > has ? RETRIES : undefined}><Icon name={fits ? 'check' : 'cross'} />
-    {children ?? (!fits ? 'does not fit' : needs > has ? 'just fits' : 'fits')}</span>);
+export function Fits({ of: { fits, device_bytes: needs, gpu_bytes: has = 0 }, children }) {
+  if (fits === undefined) return null;
+  const isClose = fits && needs > has * (1 - CLOSE);
+  return (
+    <span class={!fits ? 'bad' : isClose ? 'barely' : 'good'} data-tip={fits && needs > has ? RETRIES : undefined}>
+      <Icon name={!fits ? 'cross' : isClose ? 'warn' : 'check'} />{!fits ? 'does not fit' : isClose ? 'barely fits' : 'fits'}{children}</span>
+  );
+}
 
 /** @param {string[]} words */
 export const apply = (words) => setWords(words.map(toWord));
