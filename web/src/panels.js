@@ -24,6 +24,8 @@ import { baselineReport, unit } from './state.js';
 export const PANELS = [
   { name: 'compare', title: 'Against the baseline', help: 'What changed since a job was pinned, and which setting did it.',
     at: 'top', isWithAnswer: true, isOffered: () => baselineReport.value !== null, load: () => import('./ui/Compare.jsx'), go: 'Show the comparison', stop: '.scroll' },
+  { name: 'serving', title: 'Requests', help: 'How many requests the server holds at once, and the flags that start it.',
+    at: 'top', isOffered: (r) => r.serving !== undefined, load: () => import('./ui/Serving.jsx'), go: 'Go to requests' },
   { name: 'factors', title: 'By factor and module', help: 'What the peak is made of. Rows and columns sum to it, to the byte.', note: () => `${unit.value} at the peak`,
     at: 'half', isWithAnswer: true, go: 'Go to factors', key: '1', stop: '[tabindex="0"]' },
   { name: 'layers', title: 'By module and layer', help: 'Where in the model the bytes are. Widths are bytes.', note: 'width is bytes',

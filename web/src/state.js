@@ -96,10 +96,10 @@ const used = (name) => report.value?.settings.find((setting) => setting.name ===
 /** The value a field shows: the user's word, else what the job came to, else the default. */
 export const valueOf = byName((name) => wordOf(name) ?? used(name)?.value ?? String(describe.value?.settings.find((s) => s.name === name)?.default ?? ''));
 
-/** A setting of another mode, as an inference server's are. */
-export const isOfOtherMode = byName((name) => {
+/** Whether a setting means nothing as the job is: it is read where another one has other values. */
+export const isIdle = byName((name) => {
   const when = describe.value?.settings.find((s) => s.name === name)?.when;
-  return when?.setting === 'mode' && !when.choices.includes(valueOf('mode')) && wordOf(name) === undefined;
+  return when !== undefined && !when.choices.includes(valueOf(when.setting)) && wordOf(name) === undefined;
 });
 
 /* The words as the last link gave them. */

@@ -28,12 +28,13 @@ import { StickyVerdict, Verdict } from './Verdict.jsx';
 function JobLine({ r }) {
   const used = (/** @type {string} */ name) => r.settings.find((s) => s.name === name)?.value ?? '';
   const { total, trainable } = r.model.parameters;
-  const trains = used('mode') !== 'infer';
+  const mode = used('mode') || 'train';
+  const trains = mode === 'train';
   const words = [
     `${params(total)} parameters${trains && trainable < total ? `, ${params(trainable)} trained` : ''}`,
-    `${used('batch')} × ${fixed(Number(used('seq')))} tokens`,
+    mode !== 'serve' && `${used('batch')} × ${fixed(Number(used('seq')))} tokens`,
     used('dtype') + (/^(|none)$/.test(used('autocast')) ? '' : `, autocast ${used('autocast')}`),
-    trains ? used('optimizer') : `${used('decode')} tokens generated`,
+    trains ? used('optimizer') : mode === 'serve' ? r.serving?.engine : `${used('decode')} tokens generated`,
     used('quant') && used('quant') !== 'none' && `base in ${used('quant')}`,
     used('adapter') && used('adapter') !== 'none' && used('adapter'),
     used('parallel.kind') && used('parallel.kind') !== 'none' && `${used('parallel.kind')} over ${Number(used('parallel.dp')) > 1 ? `${used('parallel.dp')} GPUs` : 'one GPU'}`,

@@ -6,7 +6,7 @@ import { fixed, headline, inUnit, percent } from '../format.js';
 import { askCells, tileOf } from '../asking.js';
 import { setWords } from '../changes.js';
 import { shown as report, shownValue as valueOf } from '../shown.js';
-import { describe, failure, files, isOfOtherMode, looking, spoken, unit, view, words } from '../state.js';
+import { describe, failure, files, isIdle, looking, spoken, unit, view, words } from '../state.js';
 import { cellOf, grows, inOrderOfPlay, MOST_VALUES, readValues, sweepCommand, sweepCsv, usualValues, walkEdge } from '../sweep.js';
 import { copy } from './CopyDialog.jsx';
 import { titleOf } from './Field.jsx';
@@ -30,7 +30,7 @@ const WORDS = { fits: 'fits', close: 'barely fits', not: 'does not fit', none: '
 /** Settings that can be swept. */
 function sweepable() {
   const all = describe.value?.settings ?? [];
-  return [...all.filter(({ type, choices }) => /^(int|bool)/.test(type) || (choices?.length ?? 0) > 1).map(({ name }) => name).filter((name) => name !== 'mode' && !isOfOtherMode(name)), 'gpu'];
+  return [...all.filter(({ type, choices }) => /^(int|bool)/.test(type) || (choices?.length ?? 0) > 1).filter(({ name, when }) => name !== 'mode' && !(when?.setting === 'mode' && isIdle(name))).map(({ name }) => name), 'gpu'];
 }
 
 /** @param {string} name @returns {string} values as text */

@@ -2,14 +2,13 @@
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
 import { available } from '../actions.js';
 import { assignment, find } from '../find.js';
-import { KINDS } from '../kinds.js';
+import { KINDS, wordsFor } from '../kinds.js';
 import { recording } from '../recordings.js';
 import { chooseModel, setWord, setWords } from '../changes.js';
 import { wantModels } from '../catalogue.js';
-import { describe, helps, models, overlay, typedAhead, valueOf } from '../state.js';
+import { describe, helps, isIdle, models, overlay, typedAhead, valueOf } from '../state.js';
 import { titleOf } from './Field.jsx';
 import { show } from './Notes.jsx';
-import { isIdle } from './Settings.jsx';
 import { addStyle } from '../sheet.js';
 import style from './palette.css';
 
@@ -39,7 +38,7 @@ function allEntries() {
       title: action.title, note: action.combination ?? action.key ?? '', search: `${action.title} ${action.name}`, run: action.run,
     })),
     ...settings.filter(({ name }) => !/^(model|gpu|overrides)$/.test(name)).flatMap(entriesOf),
-    ...(recording.value ? [] : KINDS.map((kind) => ({ title: `Job: ${kind.title}`, note: kind.help, search: `job ${kind.title} ${kind.name}`, run: () => setWords(kind.words) }))),
+    ...(recording.value ? [] : KINDS.map((kind) => ({ title: `Job: ${kind.title}`, note: kind.help, search: `job ${kind.title} ${kind.name}`, run: () => setWords(wordsFor(kind, settings)) }))),
     ...gpus.map((gpu) => ({ title: `GPU: ${gpu.title}`, note: gpu.note, search: `gpu ${gpu.search}`, run: () => setWord('gpu', gpu.name) })),
     ...(recording.value ? [] : models.value ?? []).map((model) => ({ title: `Model: ${model.title}`, note: model.note, search: `model ${model.search}`, run: () => chooseModel(model.name) })),
   ];

@@ -8,23 +8,19 @@ import { Files } from './Files.jsx';
 import { noModels, wantModels } from '../catalogue.js';
 import { closeRecording, isRecording, openRecording, recording } from '../recordings.js';
 import { chooseModel, isExampleModel, openFiles, past, reset, setWord, setWords, undo } from '../changes.js';
-import { describe, editing, errorAt, files, isOfOtherMode, models, moreOpen, notices, report, settingsOpen, unit, valueOf, wordOf } from '../state.js';
-import { kindOf, KINDS } from '../kinds.js';
+import { describe, editing, errorAt, files, isIdle, models, moreOpen, notices, report, settingsOpen, unit, valueOf, wordOf } from '../state.js';
+import { kindOf, KINDS, wordsFor } from '../kinds.js';
 import { Field } from './Field.jsx';
 import { Looks, Segmented } from './Header.jsx';
 import { Icon } from './marks.jsx';
 import { Picker } from './Picker.jsx';
 import { verdictOf } from './Verdict.jsx';
 
-/* Settings that mean nothing until another one is set. */
-const NEEDS = [[/^adapter\./, 'adapter'], [/^(quant\.|kbit_)/, 'quant'], [/^parallel\.(?!kind|dp)/, 'parallel.kind']];
-export const isIdle = (/** @type {string} */ name) => isOfOtherMode(name) || NEEDS.some(([names, other]) => /** @type {RegExp} */ (names).test(name)
-  && valueOf(/** @type {string} */ (other)) === 'none') && wordOf(name) === undefined;
 const OF_IMAGES = ['images', 'image_size'];
 const GROUPS = { batch: 'Data', memory: 'Memory', training: 'Training', precision: 'Precision', attention: 'Attention', advanced: 'Advanced',
   model: 'Recipe', adapter: 'Adapters and quantised weights', serving: 'Serving', parallel: 'Several GPUs' };
 /* Shown by fields of their own. */
-const APART = ['model', 'gpu', 'freeze', 'overrides', 'mode', 'parallel.kind', 'parallel.dp'];
+const APART = ['model', 'gpu', 'freeze', 'overrides', 'mode'];
 
 export async function take(/** @type {Iterable<File>} */ list) {
   const given = [...list];
@@ -92,7 +88,7 @@ function ModelField() {
 /** What the job is. */
 const KindField = () => (
   <div class="kind-row">
-    <Segmented legend="What is the job?" name="kind" value={kindOf(valueOf).name} choose={(name) => setWords(KINDS.find((kind) => kind.name === name)?.words ?? [])}
+    <Segmented legend="What is the job?" name="kind" value={kindOf(valueOf).name} choose={(name) => setWords(wordsFor(/** @type {import('../kinds.js').Kind} */ (KINDS.find((kind) => kind.name === name)), describe.value?.settings ?? []))}
       options={KINDS.map(({ name, title, help }) => ({ value: name, label: title, title: `${title}: ${help}` }))} />
   </div>
 );
@@ -131,11 +127,8 @@ function Parts() {
 
 const NO_CARD = { name: '', title: 'No GPU', note: 'only the need', search: 'no gpu card none' };
 
-/* Beside the GPU: how many, and what they share. */
-const OF_GPUS = ['parallel.dp', 'parallel.kind'];
-
 function GpuField() {
-  const all = (describe.value?.settings ?? []).filter(({ name }) => OF_GPUS.includes(name));
+  const all = (describe.value?.settings ?? []).filter(({ name }) => kindOf(valueOf).gpus.includes(name));
   const choices = [...describe.value?.gpus ?? [], NO_CARD];
   const value = valueOf('gpu');
   const shown = choices.find((choice) => choice.name === value)?.title ?? value;
@@ -165,13 +158,13 @@ const UndoButton = () => <button type="button" class="button" onClick={undo} dis
 
 export function Settings() {
   const all = (describe.value?.settings ?? []).filter((s) => !isIdle(s.name));
-  const { groups: shown } = kindOf(valueOf);
+  const { groups: shown, gpus, more } = kindOf(valueOf);
   const main = shown.map(({ title, settings: names }) => ({
     title,
     settings: names.flatMap((name) => all.find((s) => s.name === name && (seesImages.value || !OF_IMAGES.includes(name))) ?? []),
   }));
-  const inMain = new Set(shown.flatMap(({ settings }) => settings));
-  const rest = all.filter((s) => !inMain.has(s.name) && !APART.includes(s.name) && (s.choices?.length ?? 2) !== 1);
+  const inMain = new Set([...gpus, ...shown.flatMap(({ settings }) => settings)]);
+  const rest = all.filter((s) => !inMain.has(s.name) && !APART.includes(s.name) && (!more || more.includes(s.group)) && (s.choices?.length ?? 2) !== 1);
   const groups = [...new Set(rest.map((s) => s.group))];
   const changed = rest.filter((s) => wordOf(s.name) !== undefined).length;
   return (

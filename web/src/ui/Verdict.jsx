@@ -104,6 +104,16 @@ const OutOfMemory = ({ oom }) => (
 
 const BAR = 30;
 
+/** What an inference server holds, by the factor whose fill it has. @param {NonNullable<Report['serving']>} serving */
+const heldBy = ({ weights, consumed, transient, graphs, blocks, block_bytes: block, card }) => [
+  { name: 'parameters', title: 'Weights', bytes: weights },
+  { name: 'buffers', title: 'Buffers of the model', bytes: consumed - weights },
+  { name: 'temporary', title: 'Largest batch', bytes: transient },
+  { name: 'workspace', title: 'CUDA graphs', bytes: graphs },
+  { name: 'activations', title: 'KV cache', bytes: blocks * block },
+  { name: 'context', title: factor('context').title, bytes: card.context },
+].filter(({ bytes }) => bytes > 0);
+
 /** @param {{r: Report}} props */
 function CapacityBar({ r }) {
   const [ref, width] = useWidth('.bar', 1020);
@@ -113,10 +123,10 @@ function CapacityBar({ r }) {
   const top = Math.max(gpu, used, range?.high ?? 0, 1);
   const share = (/** @type {number} */ bytes) => `${((100 * bytes) / top).toFixed(3)}%`;
   const byName = new Map(r.factors.map((f) => [f.name, f.bytes]));
-  const parts = [
+  const parts = r.serving ? heldBy(r.serving) : [
     ...inOrder([...byName.keys()]).map((name) => ({ name, bytes: byName.get(name) ?? 0 })),
     ...r.outside.map(({ name, bytes }) => ({ name, bytes })),
-  ].filter(({ bytes }) => bytes > 0);
+  ].map((part) => ({ ...part, title: factor(part.name).title })).filter(({ bytes }) => bytes > 0);
 
   let at = 0;
   const segments = parts.map((part) => {
@@ -128,15 +138,14 @@ function CapacityBar({ r }) {
   const summary = `${headline(used, unit.value)} ${UNITS[unit.value].spoken} used` +
     (gpu ? ` of ${headline(gpu, unit.value)} on ${card}` : '') +
     (range ? `, between ${headline(range.low, unit.value)} and ${headline(range.high, unit.value)}` : '') + ': ' +
-    parts.map((p) => `${factor(p.name).title.toLowerCase()} ${inUnit(p.bytes, unit.value)}`).join(', ');
+    parts.map((p) => `${p.title.toLowerCase()} ${inUnit(p.bytes, unit.value)}`).join(', ');
 
   return (
     <div ref={ref} class="bar">
       <svg width="100%" height={BAR + 26} role="img" aria-label={summary}>
         <rect class="bar-track" x="0" y="0" width={share(gpu || used)} height={BAR} rx="4" />
-        {segments.map(({ name, bytes, from }) => {
+        {segments.map(({ name, title, bytes, from }) => {
           const pixels = (bytes / top) * width;
-          const { title } = factor(name);
           const value = inUnit(bytes, unit.value, unit.value === 'MiB' ? 0 : 1);
           const patterned = !!factor(name).pattern;
           const label = patterned ? '' : pixels > (title.length + value.length + 1) * 6.9 + 14 ? `${title} ${value}`

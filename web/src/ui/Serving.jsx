@@ -1,0 +1,106 @@
+/* An inference server: how many requests of which length its cache holds, what other flags would give, and the command that starts it. */
+import { fixed, inUnit } from '../format.js';
+import { addStyle } from '../sheet.js';
+import { unit } from '../state.js';
+import { copy } from './CopyDialog.jsx';
+import { useWidth } from './hooks.js';
+import { Bytes } from './marks.jsx';
+import { Section } from './Section.jsx';
+import style from './serving.css';
+
+addStyle(style);
+
+/** @typedef {import('../types.js').Report} Report
+ * @typedef {NonNullable<Report['serving']>} ServingReport */
+
+const HUB = 'huggingface.co/';
+/* Settings of the page that are no flags of the server. */
+const NOT_FLAGS = ['engine', 'input_len', 'output_len', 'max_concurrency', 'usage', 'context_mib', 'first_start', 'worker_rank'];
+
+/** The command that starts it, with what the job sets. @param {Report} r */
+export function commandOf(r) {
+  const model = r.model.source.startsWith(HUB) ? r.model.source.slice(HUB.length) : 'MODEL';
+  const args = r.serving?.engine_args ?? {};
+  const set = r.settings.filter(({ name, origin, value }) => /user|link|file/.test(origin) && value !== '' && (name in args || name === 'kv_cache_dtype' || /^(quantization|block_size|enable_|enforce_)/.test(name))
+    && !NOT_FLAGS.includes(name));
+  return ['vllm serve', model, ...set.map(({ name, value }) => (value === 'false' ? '' : `--${name.replaceAll('_', '-')}${value === 'true' ? '' : ` ${value}`}`))].filter(Boolean).join(' ');
+}
+
+const HEIGHT = 168;
+const LEFT = 58;
+const BOTTOM = 30;
+
+/** Requests that fit at once, by their length: both axes by powers of two. Above the line is the card's edge.
+ * @param {{serving: ServingReport}} props */
+function Lengths({ serving }) {
+  const [ref, width] = useWidth('.lengths', 640);
+  const points = serving.requests.filter(({ fit }) => fit > 0);
+  if (points.length < 2) return null;
+  const wide = Math.max(width, 300);
+  const log = Math.log2;
+  const first = log(points[0].tokens);
+  const span = log(points[points.length - 1].tokens) - first;
+  const top = Math.ceil(log(Math.max(...points.map(({ fit }) => fit)) + 1));
+  const x = (/** @type {number} */ tokens) => LEFT + ((log(tokens) - first) / span) * (wide - LEFT - 24);
+  const y = (/** @type {number} */ fit) => 10 + (1 - log(fit) / top) * (HEIGHT - BOTTOM - 10);
+  const line = points.map(({ tokens, fit }) => `${x(tokens).toFixed(1)},${y(fit).toFixed(1)}`).join(' ');
+  const floor = HEIGHT - BOTTOM;
+  const labels = points.filter((_, i) => i % Math.ceil(points.length / Math.max(2, Math.floor(wide / 80))) === 0);
+  const said = points.map(({ tokens, fit }) => `${fixed(fit)} of ${fixed(tokens)} tokens`).join(', ');
+  return (
+    <div ref={ref} class="lengths">
+      <svg width="100%" height={HEIGHT} viewBox={`0 0 ${wide} ${HEIGHT}`} role="img" aria-label={`Requests that fit at once: ${said}`}>
+        {Array.from({ length: Math.floor(top / 2) + 1 }, (_, i) => 2 ** (i * 2)).map((fit) => (
+          <g key={fit} class="axis"><line x1={LEFT} x2={wide - 24} y1={y(fit)} y2={y(fit)} /><text x={LEFT - 8} y={y(fit)} dy="0.35em" text-anchor="end">{fixed(fit)}</text></g>
+        ))}
+        <polygon class="lengths-fit" points={`${x(points[0].tokens)},${floor} ${line} ${x(points[points.length - 1].tokens)},${floor}`} />
+        <polyline class="lengths-edge" points={line} />
+        {points.map(({ tokens, fit }) => (
+          <circle key={tokens} class="lengths-point" cx={x(tokens)} cy={y(fit)} r="4" data-tip={`${fixed(fit)} requests of ${fixed(tokens)} tokens fit at once`} />
+        ))}
+        {labels.map(({ tokens }) => <g key={tokens} class="axis"><text x={x(tokens)} y={floor + 16} text-anchor="middle">{fixed(tokens)}</text></g>)}
+        <text class="axis-title" x={wide - 24} y={HEIGHT - 1} text-anchor="end">tokens a request</text>
+        <text class="axis-title" x={LEFT + 8} y={20}>does not fit</text>
+        <text class="axis-title" x={LEFT + 8} y={floor - 8}>requests at once: fits</text>
+      </svg>
+    </div>
+  );
+}
+
+/** @param {{r: Report, panel: import('../panels.js').Panel}} props */
+export default function Serving({ r, panel }) {
+  const serving = /** @type {ServingReport} */ (r.serving);
+  const command = commandOf(r);
+  return (
+    <Section panel={panel} r={r} note={`${serving.engine}: ${fixed(serving.tokens)} tokens of KV cache in ${fixed(serving.blocks)} blocks`}>
+      <div class="serving">
+        <div>
+          <h3>Requests that fit at once, by length</h3>
+          <Lengths serving={serving} />
+          <table class="numbers serving-requests">
+            <thead><tr><th scope="col">Tokens a request</th><th scope="col">Fit at once</th></tr></thead>
+            <tbody>{serving.requests.map(({ tokens, fit }) => <tr key={tokens}><th scope="row">{fixed(tokens)}</th><td>{fit ? fixed(fit) : 'none'}</td></tr>)}</tbody>
+          </table>
+        </div>
+        <div>
+          <h3>Flags to paste</h3>
+          <p class="serving-command"><code>{command}</code>
+            <button type="button" class="button small" onClick={() => copy('Command', command)}>Copy</button></p>
+          {serving.levers.length > 0 && (
+            <table class="numbers">
+              <thead><tr><th scope="col" class="left">With</th><th scope="col">Cache, {unit.value}</th><th scope="col">Tokens</th></tr></thead>
+              <tbody>
+                {serving.levers.map(({ flag, cache_bytes: bytes, tokens }) => (
+                  <tr key={flag}><th scope="row" class="left"><code>{flag}</code></th>
+                    <td>{bytes < 0 ? '−' : '+'}{inUnit(Math.abs(bytes), unit.value)}</td><td>{fixed(tokens)}</td></tr>
+                ))}
+              </tbody>
+            </table>
+          )}
+          <p class="sub">A block is {fixed(serving.groups[0]?.block_size ?? 0)} tokens, <Bytes n={serving.block_bytes} style="natural" />.
+            {serving.blocks_at_least < serving.blocks_at_most && ` Between ${fixed(serving.blocks_at_least)} and ${fixed(serving.blocks_at_most)} blocks, as the compiler chooses buffers.`}</p>
+        </div>
+      </div>
+    </Section>
+  );
+}
