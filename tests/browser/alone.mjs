@@ -64,12 +64,13 @@ export default function ({ folder, browser, server, choose, core }) {
   test('frame: a job in another page, in a sandbox', async () => {
     const { context, page, problems } = await openContext(browser);
     await page.route(`${server.url}host.html`, (/** @type {any} */ route) => route.fulfill({ contentType: 'text/html',
-      body: '<!doctype html><iframe sandbox="allow-scripts allow-popups" width="760" height="230" src="embed.html#model=gpt2&gpu=t4&batch=4&title=Our%20run&v=1"></iframe>' }));
+      body: '<!doctype html><iframe sandbox="allow-scripts allow-popups" width="760" height="320" src="embed.html#model=gpt2&gpu=t4&batch=4&title=Our%20run&v=1"></iframe>' }));
     await page.goto(`${server.url}host.html`);
     const frame = page.frameLocator('iframe');
     await frame.locator('.big').waitFor();
     assert.match(await frame.locator('main').innerText(), /Our run · GPT-2[^]*4\.7\s*GiB[^]*Fits T4/);
     assert.match(await frame.getByRole('link', { name: 'Open in tidemark' }).getAttribute('href'), /^\.\/#model=gpt2/);
+    assert.ok(await frame.locator('html').evaluate((/** @type {Element} */ one) => one.scrollHeight <= 320), 'nothing is cut');
     assert.deepEqual(problems, []);
     await context.close();
   });

@@ -56,6 +56,15 @@ export default function ({ visit, field, fromCore, exampleWords, drop, choose, s
     assert.equal(await deviceBytes(page), before);
   }));
 
+  test('a text that is neither JSON nor YAML is named with what can be opened, and not kept', () => visit(async (page) => {
+    const before = await deviceBytes(page);
+    await choose(page, text('notes.txt', 'Dear diary, today the job ran out of memory.'));
+    await page.getByText('notes.txt is neither JSON nor YAML').waitFor();
+    assert.equal(await page.locator('.file').count(), 0);
+    assert.equal(await deviceBytes(page), before);
+    assert.equal(await page.locator('.result.is-stale').count(), 0);
+  }));
+
   test('a YAML file becomes settings, read by a chunk that comes with it', () => visit(async (page) => {
     const chunks = () => page.evaluate(() => performance.getEntriesByType('resource').filter(({ name }) => name.includes('/yaml-')).length);
     assert.equal(await chunks(), 0);

@@ -1,9 +1,9 @@
 /* The answer and the job, in Chromium: what is there before anything runs, what is chosen, what is said of it. */
 import assert from 'node:assert/strict';
-import { changed, copied, deviceBytes, ready, say, test } from './harness.mjs';
+import { changed, copied, deviceBytes, openContext, ready, say, test } from './harness.mjs';
 
 /** @param {import('./site.mjs').Site} site */
-export default function ({ visit, field, fragmentOf, fromCore, exampleWords, server, clipboard, drop, LLAMA }) {
+export default function ({ visit, field, fragmentOf, fromCore, exampleWords, server, clipboard, drop, LLAMA, browser }) {
   /* ---- the first answer ---- */
 
   test('without scripts the example’s numbers and the command can be read', () => visit(async (page) => {
@@ -253,6 +253,20 @@ export default function ({ visit, field, fragmentOf, fromCore, exampleWords, ser
     assert.match(await page.locator('.tip').innerText(), /in proportion\. In samples\. [A-Z][a-z ]+: batch=16$/);
   }));
 
+  test('a link says its own number before the core is there, and never the example’s', async () => {
+    const { context, page } = await openContext(browser, { serviceWorkers: 'block' });
+    await page.route('**/*.wasm', () => {}); /* never answered */
+    await page.goto(`${server.url}#model=gpt2&gpu=t4&was=12.3_0.1.0&v=1`);
+    await page.locator('.result').waitFor();
+    const seen = await page.evaluate(() => ({
+      said: getComputedStyle(/** @type {Element} */ (document.querySelector('.result')), '::before').content,
+      example: getComputedStyle(/** @type {Element} */ (document.querySelector('.big'))).visibility }));
+    assert.match(seen.said, /gpt2 on t4: 12\.3 GiB when the link was made/);
+    assert.equal(seen.example, 'hidden');
+    await page.unrouteAll();
+    await context.close();
+  });
+
   /* ---- what the job is ---- */
 
   const kind = (/** @type {any} */ page, /** @type {string} */ name) => page.locator(`.kind-row input[value="${name}"]`).check({ force: true });
@@ -273,6 +287,24 @@ export default function ({ visit, field, fragmentOf, fromCore, exampleWords, ser
     await changed(page, () => kind(page, 'full'));
     assert.equal(await deviceBytes(page), (await fromCore(['model=gpt2', 'gpu=t4'])).verdict.device_bytes);
   }, { at: '#model=gpt2&gpu=t4&v=1' }));
+
+  test('a server: what it holds, requests by length, the command, and back', () => visit(async (page) => {
+    await changed(page, () => kind(page, 'serve'));
+    const r = await fromCore(['model=llama-3.1-8b', 'gpu=l40s', 'mode=serve']);
+    assert.equal(await deviceBytes(page), r.verdict.device_bytes);
+    assert.match(await page.locator('.bar svg').getAttribute('aria-label') ?? '', /weights .*KV cache/i);
+    const rows = page.locator('.serving-requests tbody tr');
+    await rows.first().waitFor();
+    assert.deepEqual(await rows.evaluateAll((/** @type {any[]} */ list) => list.map((row) => [...row.children].map((cell) => Number(cell.textContent.replace(',', '').replace('none', '0'))))),
+      r.serving.requests.map((/** @type {any} */ { tokens, fit }) => [tokens, fit]));
+    assert.equal(await page.locator('.lengths-point').count(), r.serving.requests.filter((/** @type {any} */ { fit }) => fit > 0).length);
+    assert.equal(await page.locator('#set-optimizer, #set-checkpointing, #set-batch').count(), 0);
+    await changed(page, () => field(page, 'kv_cache_dtype').selectOption('fp8'));
+    await page.locator('.serving-command code', { hasText: 'vllm serve meta-llama/Llama-3.1-8B --kv-cache-dtype fp8' }).waitFor();
+    await changed(page, () => kind(page, 'full'));
+    assert.equal(await fragmentOf(page), 'model=llama-3.1-8b&gpu=l40s&v=1');
+    assert.equal(await page.locator('#serving').count(), 0);
+  }, { at: '#model=llama-3.1-8b&gpu=l40s&v=1' }));
 
   test('several GPUs share the job, beside the GPU', () => visit(async (page) => {
     await changed(page, () => field(page, 'parallel.dp').fill('8'));

@@ -227,6 +227,8 @@ export default function ({ visit, field, fromCore, exampleWords, tab, bytesIn, c
     assert.equal(sum, r.peak.allocated);
     assert.match((await saved(page, 'timeline as CSV')).bytes.toString(), new RegExp(`\\n\\d+,${r.peak.allocated},`));
     const svg = (await saved(page, 'SVG')).bytes.toString();
+    assert.match(svg, /At the peak, GiB/);
+    for (const name of await page.locator('.factor-table tbody tr th').allInnerTexts()) assert.ok(svg.includes(name.trim()), `${name} in the legend`);
     assert.match(svg, /<title>LLaVA.*GiB/);
     assert.match(svg, /<desc>Made by tidemark/);
     assert.doesNotMatch(svg, /<script|onload|class=|href=|style=/);

@@ -136,7 +136,7 @@ export async function markdown() {
 export async function frame() {
   const at = await address();
   const of = at.replace(/[^/]*#/, 'embed.html#');
-  return `<iframe src="${of.replaceAll('&', '&amp;')}" sandbox="allow-scripts allow-popups" width="760" height="230" title="GPU memory"></iframe>`;
+  return `<iframe src="${of.replaceAll('&', '&amp;')}" sandbox="allow-scripts allow-popups" width="760" height="320" title="GPU memory"></iframe>`;
 }
 
 /* ---- badge: as `tidemark badge` draws it ---- */
@@ -237,9 +237,20 @@ export function picture() {
   };
   const [bar, icicle, axis, plot, phases] = drawn;
   y += place(bar, 24, y) + 34;
-  text(y - 8, 'By module and layer', { 'font-size': 14, 'font-weight': 620 });
-  y += place(icicle, 24, y) + 34;
-  text(y - 8, 'Memory timeline', { 'font-size': 14, 'font-weight': 620 });
+  const heading = { 'font-size': 14, 'font-weight': 620 };
+  const right = 24 + icicle.getBoundingClientRect().width + 36;
+  text(y - 8, 'By module and layer: width is bytes', heading);
+  text(y - 8, `At the peak, ${unit.value}`, { ...heading, x: right });
+  let row = y;
+  for (const line of document.querySelectorAll('.factor-table tbody tr')) {
+    const swatch = /** @type {SVGSVGElement | null} */ (line.querySelector('.swatch'));
+    if (swatch) place(swatch, right, row + 2);
+    text(row + 13, line.querySelector('th')?.textContent ?? '', { 'font-size': 13, x: right + 20 });
+    text(row + 13, line.querySelector('.total')?.textContent ?? '', { 'font-size': 13, x: right + 290, 'text-anchor': 'end' });
+    row += 20;
+  }
+  y = Math.max(y + place(icicle, 24, y), row) + 34;
+  text(y - 8, `Memory timeline, ${unit.value}`, heading);
   place(axis, 16, y);
   y += place(plot, 62, y);
   y += place(phases, 62, y) + 30;

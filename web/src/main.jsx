@@ -93,6 +93,7 @@ function lost(problem) {
   const place = document.querySelector('main') ?? document.body;
   const box = document.createElement('div');
   place.classList.remove('is-slow');
+  delete document.documentElement.dataset.linked;
   place.prepend(box);
   render(<CoreLost problem={problem} />, box);
 }
