@@ -104,7 +104,7 @@ async function serviceWorker({ written, put }, html) {
 }
 
 const MANIFEST = {
-  name: 'tidemark', description: 'GPU memory of a training job, before it runs', start_url: './', scope: './', display: 'standalone',
+  name: 'tidemark', description: 'GPU memory of a training or inference job, before it runs', start_url: './', scope: './', display: 'standalone',
   background_color: '#f3f5f8', theme_color: '#10233f', icons: [{ src: 'icon.svg', sizes: 'any', type: 'image/svg+xml' }],
 };
 

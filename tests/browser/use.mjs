@@ -256,7 +256,7 @@ export default function ({ visit, field, fromCore, exampleWords, tab, bytesIn, c
       await page.getByRole('button', { name: 'Share' }).click();
       await page.getByRole('button', { name }).click();
     };
-    await share('Copy frame');
+    await share('Copy embed code');
     await copied(page, '<iframe');
     assert.match(await clipboard(page), /embed\.html#model=llava-1\.5-7b&amp;gpu/);
     const download = page.waitForEvent('download');

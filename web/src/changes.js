@@ -72,6 +72,11 @@ export const isExampleModel = () => files.value.length === 0 && linked.value.len
 /* The files that the last change brought: they can be taken back at once. */
 export const justOpened = signal(/** @type {string[]} */ ([]));
 
+/** Text that does not even begin as JSON: there is nothing in it to mend. @param {string} [text] */
+const isProse = (text) => !/^\s*[{["]/.test(text ?? '');
+
+const TAKEN = 'What can be opened: config.json, adapter_config.json, TrainingArguments, a file of DeepSpeed, Accelerate or Axolotl, a safetensors file, a memory snapshot or a profiler trace.';
+
 /** Takes files into the job. What the core does not take for one that says something is named instead, and a setting that a file
  * gives is no longer that of the form.
  * @param {import('./files.js').OpenFile[]} opened @returns {Promise<string[]>} what was not taken, and why */
@@ -86,9 +91,10 @@ export async function openFiles(opened) {
   let all = together();
   let reply = await ask('estimate', {}, { words: left(), files: all }, 'open');
   const wrong = (reply?.ok === false ? reply.diagnostics : []).filter((/** @type {Diagnostic} */ d) =>
-    d.severity === 'error' && /^\/files\/\d+$/.test(d.place ?? '') && ['ERR_FILE', 'ERR_MODEL_UNKNOWN'].includes(d.code));
+    d.severity === 'error' && /^\/files\/\d+$/.test(d.place ?? '') && (['ERR_FILE', 'ERR_MODEL_UNKNOWN'].includes(d.code) || (d.code === 'ERR_JSON_SYNTAX' && isProse(all[Number(d.place?.split('/')[2])]?.text))));
   const names = wrong.map((/** @type {Diagnostic} */ d) => all[Number(d.place?.split('/')[2])]?.name);
-  const said = wrong.map((/** @type {Diagnostic} */ d) => Object.values(sentences({ ...d, place: '' })).join(' ').trim());
+  const said = wrong.map((/** @type {Diagnostic} */ d, /** @type {number} */ i) => (d.code === 'ERR_JSON_SYNTAX' ? `${names[i]} is neither JSON nor YAML. ${TAKEN}`
+    : Object.values(sentences({ ...d, place: '' })).join(' ').trim()));
   if (wrong.length) {
     taken = taken.filter(({ name }) => !names.includes(name));
     all = together();

@@ -26,15 +26,10 @@ export function isYaml(name, text) {
   return /\.ya?ml$/.test(name) || /^[\w-]*:(\s|$)/.test(first ?? '');
 }
 
-const TAKEN = 'What can be opened: config.json, adapter_config.json, a DeepSpeed or Accelerate file, TrainingArguments, a safetensors header, a memory snapshot or profiler trace.';
-
-/** Text that begins as no JSON does; what is no text is the core's to name. @param {string} text */
-const isProse = (text) => /^[^\s{["]/.test(text.trim()) && !/[\x00-\x08\x0e-\x1f\ufffd]/.test(text);
-
 /** The core takes JSON: YAML is turned into it. @param {string} name @param {string} text
  * @returns {Promise<{file?: OpenFile, problem?: string}>} */
 export async function readText(name, text) {
-  if (!isYaml(name, text)) return isProse(text) ? { problem: `${name} is neither JSON nor YAML. ${TAKEN}` } : { file: textFile(name, text) };
+  if (!isYaml(name, text)) return { file: textFile(name, text) };
   const { toJson } = await import('./yaml.js');
   try {
     return { file: textFile(name, toJson(text.replace(/^\ufeff/, ''))) };

@@ -33,7 +33,7 @@ function JobLine({ r }) {
   const words = [
     `${params(total)} parameters${trains && trainable < total ? `, ${params(trainable)} trained` : ''}`,
     mode !== 'serve' && `${used('batch')} × ${fixed(Number(used('seq')))} tokens`,
-    used('dtype') + (/^(|none)$/.test(used('autocast')) ? '' : `, autocast ${used('autocast')}`),
+    used('dtype') !== 'auto' && used('dtype') + (/^(|none)$/.test(used('autocast')) ? '' : `, autocast ${used('autocast')}`),
     trains ? used('optimizer') : mode === 'serve' ? r.serving?.engine : `${used('decode')} tokens generated`,
     used('quant') && used('quant') !== 'none' && `base in ${used('quant')}`,
     used('adapter') && used('adapter') !== 'none' && used('adapter'),

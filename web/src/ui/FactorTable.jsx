@@ -38,13 +38,17 @@ function move(event) {
 }
 
 const MOST_COLUMNS = 5;
+const LEAST = 1000; /* times smaller than the largest: among the others */
 
 /** The parts as columns: all, or where there are many, the largest and one for the others.
  * @param {import('../types.js').Part[]} parts @returns {{part: string, title: string, help?: string, bytes: number, factors: Record<string, number>}[]} */
 function columnsOf(parts) {
   const named = parts.map((part) => (part.part === '' ? { ...part, title: 'Rest', help: part.title } : part));
-  if (parts.length <= MOST_COLUMNS) return named;
-  const least = parts.map((part) => part.bytes).sort((a, b) => b - a)[MOST_COLUMNS - 2];
+  const sizes = parts.map((part) => part.bytes).sort((a, b) => b - a);
+  const shown = Math.max(1, sizes.filter((bytes) => bytes >= sizes[0] / LEAST).length);
+  const most = parts.some(({ title }) => /\S{10}/.test(title)) ? MOST_COLUMNS - 1 : MOST_COLUMNS; /* long names are wide */
+  if (parts.length <= most && shown >= parts.length - 1) return named;
+  const least = sizes[Math.min(most - 1, shown) - 1];
   const large = named.filter((part) => part.bytes >= least);
   const small = parts.filter((part) => part.bytes < least);
   /** @type {Record<string, number>} */

@@ -55,7 +55,7 @@ export const Header = () => (
     <a class="brand" href="./" aria-label="tidemark, start again with the example">
       <Logo /><h1>tidemark</h1>
     </a>
-    <p class="tagline">GPU memory of a training job, before it runs</p>
+    <p class="tagline">GPU memory of a training or inference job, before it runs</p>
     <div class="top-actions">
       <button type="button" class="button find" onClick={() => { overlay.value = 'palette'; }} data-tip="Any action or setting by its name">
         <Icon name="search" /><span class="button-long">Find</span><span class="hidden"> an action or a setting </span><kbd>Ctrl K</kbd></button>

@@ -28,9 +28,9 @@ export function commandOf(r) {
 
 const HEIGHT = 168;
 const LEFT = 58;
-const BOTTOM = 30;
+const BOTTOM = 36;
 
-/** Requests that fit at once, by their length: both axes by powers of two. Above the line is the card's edge.
+/** Requests that fit at once, by their length: both axes by powers of two. The line is the card's edge.
  * @param {{serving: ServingReport}} props */
 function Lengths({ serving }) {
   const [ref, width] = useWidth('.lengths', 640);
@@ -60,8 +60,8 @@ function Lengths({ serving }) {
         ))}
         {labels.map(({ tokens }) => <g key={tokens} class="axis"><text x={x(tokens)} y={floor + 16} text-anchor="middle">{fixed(tokens)}</text></g>)}
         <text class="axis-title" x={wide - 24} y={HEIGHT - 1} text-anchor="end">tokens a request</text>
-        <text class="axis-title" x={LEFT + 8} y={20}>does not fit</text>
-        <text class="axis-title" x={LEFT + 8} y={floor - 8}>requests at once: fits</text>
+        <text class="axis-title" x={wide - 32} y={26} text-anchor="end">more than the GPU holds</text>
+        <text class="axis-title" x={LEFT + 8} y={floor - 8}>requests at once that fit</text>
       </svg>
     </div>
   );

@@ -100,6 +100,7 @@ function Parts() {
   const [asked, setAsked] = useState({ name: '', on: false, before: model });
   if (!model) return null;
   const { parts, total, trainable } = model.parameters;
+  const isTrained = (valueOf('mode') || 'train') === 'train';
   const trains = (/** @type {typeof parts[0]} */ part) => (asked.before === model && asked.name === part.name ? asked.on : part.trainable > 0);
   function toggle(/** @type {string} */ name, /** @type {boolean} */ on) {
     setAsked({ name, on, before: model });
@@ -108,9 +109,9 @@ function Parts() {
   }
   return (
     <table class="parts">
-      <caption><span class="hidden">Parts of the model. </span>{params(total)} parameters, <b>{params(trainable)} trained</b></caption>
+      <caption><span class="hidden">Parts of the model. </span>{params(total)} parameters{isTrained && <>, <b>{params(trainable)} trained</b></>}</caption>
       <tbody>
-        {parts.map((part) => (
+        {parts.map((part) => (!isTrained ? <tr key={part.name}><th scope="row">{part.title}</th><td data-tip={`${fixed(part.total)} parameters`}>{params(part.total)}</td></tr> : (
           <tr key={part.name}>
             <th scope="row">
               <label><input type="checkbox" checked={trains(part)} onChange={(event) => toggle(part.name, event.currentTarget.checked)} />
@@ -119,7 +120,7 @@ function Parts() {
             <td data-tip={`${fixed(part.total)} parameters, ${fixed(part.trainable)} trained`}>{params(part.total)}</td>
             <td class="state">{part.trainable === 0 ? 'frozen' : part.trainable < part.total ? 'in part' : 'trains'}</td>
           </tr>
-        ))}
+        )))}
       </tbody>
     </table>
   );
