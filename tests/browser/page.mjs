@@ -337,7 +337,7 @@ export default function ({ visit, field, fragmentOf, fromCore, exampleWords, ser
     await page.locator('#more-settings > summary').click();
     await field(page, 'gpu_gib').fill(((low + high) / 2 / 2 ** 30).toFixed(1));
     await page.locator('.verdict.is-close').waitFor();
-    assert.match(await page.locator('.verdict-words').innerText(), /May fit[^]*between .* and .* GiB/);
+    assert.match(await page.locator('.verdict-words').innerText(), /Cannot tell[^]*between .* and .* GiB/);
     assert.equal(await page.locator('.whisker line').count(), 3);
   }));
 
