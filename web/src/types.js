@@ -30,7 +30,6 @@
  *   model: {name: string, title: string, architecture: string, source: string, parameters: {total: number, trainable: number,
  *     parts: {name: string, title: string, total: number, trainable: number}[]}},
  *   gpu: {name: string, title: string, bytes: number, capability: number, context_bytes: number} | null,
- *   serving?: {engine: string, tokens: number, blocks: number},
  *   verdict: {fits: boolean | null, device_bytes: number, gpu_bytes?: number, margin_bytes?: number, retries?: number, sentence: string,
  *     oom?: {step: number, phase: string, module: string, op: string, line?: string, event: number, tried: number, free: number}},
  *   serving?: {engine: string, engine_args: Record<string, any>, weights: number, consumed: number, transient: number, graphs: number, available: number,
