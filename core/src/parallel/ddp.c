@@ -166,7 +166,7 @@ static void ddp_after_backward(tide_wrapper *w) {
     d->is_first = false;
 }
 
-const tide_strategy tide_ddp = {.wrap = ddp_wrap,
-                                .before_forward = ddp_before_forward,
-                                .after_forward = ddp_after_forward,
-                                .after_backward = ddp_after_backward};
+const tide_strategy tide_ddp_strategy = {.wrap = ddp_wrap,
+                                         .before_forward = ddp_before_forward,
+                                         .after_forward = ddp_after_forward,
+                                         .after_backward = ddp_after_backward};

@@ -220,7 +220,7 @@ static void fsdp1_update(tide_wrapper *w) {
     tide_update_members(w);
 }
 
-const tide_strategy tide_fsdp1 = {.wrap = fsdp1_wrap,
-                                  .before_forward = tide_fsdp1_before_forward,
-                                  .backward = fsdp1_backward,
-                                  .update = fsdp1_update};
+const tide_strategy tide_fsdp1_strategy = {.wrap = fsdp1_wrap,
+                                           .before_forward = tide_fsdp1_before_forward,
+                                           .backward = fsdp1_backward,
+                                           .update = fsdp1_update};

@@ -295,8 +295,8 @@ static void fsdp2_update(tide_wrapper *w) {
     tide_update_members(w);
 }
 
-const tide_strategy tide_fsdp2 = {.load = fsdp2_load,
-                                  .wrap = fsdp2_wrap,
-                                  .before_forward = fsdp2_before_forward,
-                                  .backward = fsdp2_backward,
-                                  .update = fsdp2_update};
+const tide_strategy tide_fsdp2_strategy = {.load = fsdp2_load,
+                                           .wrap = fsdp2_wrap,
+                                           .before_forward = fsdp2_before_forward,
+                                           .backward = fsdp2_backward,
+                                           .update = fsdp2_update};

@@ -86,8 +86,8 @@ static uint32_t megatron_other_ranks(const tide_wrapper *w, int64_t *ranks) {
     return count;
 }
 
-const tide_strategy tide_megatron_core = {.dialect = "megatron",
-                                          .load = megatron_load,
-                                          .wrap = megatron_wrap,
-                                          .step = megatron_step,
-                                          .other_ranks = megatron_other_ranks};
+const tide_strategy tide_megatron_strategy = {.dialect = "megatron",
+                                              .load = megatron_load,
+                                              .wrap = megatron_wrap,
+                                              .step = megatron_step,
+                                              .other_ranks = megatron_other_ranks};

@@ -77,7 +77,12 @@ void tide_backward_with_callback(tide_wrapper *w, tide_tensor *loss, void (*call
 /* Clipping, the step and zero_grad over the optimizer's members. */
 void tide_update_members(tide_wrapper *w);
 
-extern const tide_strategy tide_ddp, tide_zero0, tide_zero_bf16, tide_zero1, tide_zero2, tide_zero3, tide_fsdp1,
-    tide_fsdp2, tide_megatron_core;
+/* ---- strategies.def: a strategy each ---- */
+
+#define STRATEGY(name) extern const tide_strategy tide_##name##_strategy;
+#include "parallel/strategies.def"
+#undef STRATEGY
+extern const tide_strategy
+    tide_zero_bf16_strategy; /* which parallel.kind=zero1 becomes under DeepSpeed's BF16_Optimizer */
 
 #endif

@@ -2,10 +2,9 @@
 #include "parallel/parallel.h"
 
 static const tide_strategy *const strategies[TIDE_parallel_kind_COUNT] = {
-    [TIDE_parallel_kind_ddp] = &tide_ddp,     [TIDE_parallel_kind_zero0] = &tide_zero0,
-    [TIDE_parallel_kind_zero1] = &tide_zero1, [TIDE_parallel_kind_zero2] = &tide_zero2,
-    [TIDE_parallel_kind_zero3] = &tide_zero3, [TIDE_parallel_kind_fsdp1] = &tide_fsdp1,
-    [TIDE_parallel_kind_fsdp2] = &tide_fsdp2, [TIDE_parallel_kind_megatron] = &tide_megatron_core,
+#define STRATEGY(name) [TIDE_parallel_kind_##name] = &tide_##name##_strategy,
+#include "parallel/strategies.def"
+#undef STRATEGY
 };
 
 static bool is_dtype(tide_optional_dtype chosen, tide_dtype dtype) {
@@ -21,5 +20,5 @@ static bool is_bf16_optimizer(const tide_job *job) {
 }
 
 const tide_strategy *tide_strategy_find(const tide_job *job) {
-    return is_bf16_optimizer(job) ? &tide_zero_bf16 : strategies[job->parallel_kind];
+    return is_bf16_optimizer(job) ? &tide_zero_bf16_strategy : strategies[job->parallel_kind];
 }

@@ -92,4 +92,4 @@ static void zero0_update(tide_wrapper *w) {
     for (uint32_t i = 0; i < z->count; i++) tide_release_at(m, &z->params[i]->grad);
 }
 
-const tide_strategy tide_zero0 = {.wrap = zero0_wrap, .backward = zero0_backward, .update = zero0_update};
+const tide_strategy tide_zero0_strategy = {.wrap = zero0_wrap, .backward = zero0_backward, .update = zero0_update};

@@ -350,8 +350,8 @@ static void zero3_wrap(tide_wrapper *w) {
     m->gradient_ready = tide_zero3_gradient_ready;
 }
 
-const tide_strategy tide_zero3 = {.load = zero3_load,
-                                  .wrap = zero3_wrap,
-                                  .backward = zero3_backward,
-                                  .update = zero3_update,
-                                  .other_ranks = zero3_other_ranks};
+const tide_strategy tide_zero3_strategy = {.load = zero3_load,
+                                           .wrap = zero3_wrap,
+                                           .backward = zero3_backward,
+                                           .update = zero3_update,
+                                           .other_ranks = zero3_other_ranks};

@@ -550,7 +550,7 @@ static void zero2_wrap(tide_wrapper *w) {
     zero_wrap(w, true);
 }
 
-const tide_strategy tide_zero1 = {
+const tide_strategy tide_zero1_strategy = {
     .wrap = zero1_wrap, .backward = zero_backward, .update = zero_update_at_boundary, .other_ranks = zero_other_ranks};
-const tide_strategy tide_zero2 = {
+const tide_strategy tide_zero2_strategy = {
     .wrap = zero2_wrap, .backward = zero_backward, .update = zero_update_at_boundary, .other_ranks = zero_other_ranks};

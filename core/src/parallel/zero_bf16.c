@@ -119,5 +119,5 @@ static void bf16_optimizer_step(tide_wrapper *w) {
     tide_release(m, before);
 }
 
-const tide_strategy tide_zero_bf16 = {
+const tide_strategy tide_zero_bf16_strategy = {
     .wrap = bf16_optimizer_wrap, .backward = bf16_optimizer_backward, .update = bf16_optimizer_step};
