@@ -81,9 +81,12 @@ static int64_t layer_count(const tide_json *config) {
     return NUMBER_OF(config, 0, "num_hidden_layers", "n_layer", "num_layers", "n_layers", "decoder_layers");
 }
 
+/* No key says how many positions there are. */
+#define TIDE_ENDLESS INT64_MAX
+
 /* config/model.py, _get_and_verify_max_len: the keys and their scaling. */
 static int64_t derived_length(const tide_json *config) {
-    int64_t least = INT64_MAX;
+    int64_t least = TIDE_ENDLESS;
     static const char *const keys[] = {
         "max_position_embeddings", "n_positions",         "max_seq_len",    "seq_length", "model_max_length",
         "max_target_positions",    "max_sequence_length", "max_seq_length", "seq_len"};
@@ -94,7 +97,7 @@ static int64_t derived_length(const tide_json *config) {
             found->integer < least)
             least = found->integer;
     }
-    if (least == INT64_MAX) least = 2048;
+    if (least == TIDE_ENDLESS) return least;
     const tide_json *scaling = tide_json_at(text, "rope_scaling"), *type = tide_json_at(scaling, "rope_type"),
                     *factor = tide_json_at(scaling, "factor"), *model_type = tide_json_at(text, "model_type");
     if (!type) type = tide_json_at(scaling, "type");
@@ -105,11 +108,20 @@ static int64_t derived_length(const tide_json *config) {
     for (size_t i = 0; i < sizeof scaled / sizeof *scaled; i++)
         is_scaled = is_scaled || (type && type->kind == TIDE_JSON_STRING && tide_text_is(type->text, scaled[i]));
     if (!is_scaled) least = (int64_t)((double)least * factor->number);
-    const tide_json *original = tide_json_at(text, "original_max_position_embeddings");
+    return least;
+}
+
+/* What max_model_len is where it is not given. */
+static int64_t default_length(const tide_json *config) {
+    int64_t derived = derived_length(config);
+    const tide_json *text = text_config(config), *scaling = tide_json_at(text, "rope_scaling"),
+                    *type = tide_json_at(scaling, "rope_type"),
+                    *original = tide_json_at(text, "original_max_position_embeddings");
+    if (!type) type = tide_json_at(scaling, "type");
     if (type && type->kind == TIDE_JSON_STRING && tide_text_is(type->text, "longrope") && original &&
         original->is_integer)
-        least = original->integer;
-    return least;
+        return original->integer;
+    return derived == TIDE_ENDLESS ? 2048 : derived;
 }
 
 /* ---- settings and their defaults ---- */
@@ -158,7 +170,7 @@ static void take_defaults(tide_serve_run *run) {
     bool is_latent = tide_json_at(s->config, "kv_lora_rank") != NULL;
     bool is_fp8 = s->kv_cache_dtype && strncmp(s->kv_cache_dtype, "fp8", 3) == 0;
     if (!s->block_size) s->block_size = is_latent && is_fp8 && run->device.capability == 90 ? 64 : 16; /* FlashMLA */
-    run->figures.max_model_len = s->max_model_len > 0 ? s->max_model_len : derived_length(s->config);
+    run->figures.max_model_len = s->max_model_len > 0 ? s->max_model_len : default_length(s->config);
     batch_defaults(run);
     run->figures.max_num_seqs = s->max_num_seqs;
     run->figures.max_num_batched_tokens = s->max_num_batched_tokens;
@@ -489,6 +501,18 @@ static bool is_described(tide_serve_run *run) {
                       "start the engine by `tidemark dry-run -- vllm serve ...`, which needs no description");
 }
 
+/* config/model.py: _get_and_verify_max_len. */
+static bool is_length_taken(const tide_serve_run *run) {
+    const tide_machine *m = &run->machine;
+    int64_t derived = derived_length(run->settings.config), asked = run->settings.max_model_len;
+    const tide_json *own = tide_json_at(run->settings.config, "model_max_length");
+    if (asked <= derived || (own && own->is_integer && asked <= own->integer)) return true;
+    return tide_error(m->diags, TIDE_ERR_FIELD_RANGE, "/settings/max_model_len",
+                      tide_format(m->arena, "%lld is greater than the %lld positions of the model: vLLM refuses it",
+                                  (long long)asked, (long long)derived),
+                      "give fewer, or a config.json with the rope_scaling that makes them");
+}
+
 static void prepare(tide_serve_run *run, const tide_serve_settings *settings, const tide_serve_device *device,
                     tide_arena *arena, tide_diagnostics *diags) {
     tide_machine *m = &run->machine;
@@ -514,7 +538,7 @@ bool tide_serve_start(tide_serve_run *run, const tide_serve_settings *settings, 
                       tide_arena *arena, tide_diagnostics *diags) {
     prepare(run, settings, device, arena, diags);
     tide_machine *m = &run->machine;
-    if (!is_described(run)) return false;
+    if (!is_described(run) || !is_length_taken(run)) return false;
     if (!settings->enforce_eager)
         tide_report(diags, TIDE_ASSUMPTION, TIDE_OK, "/settings/enforce_eager",
                     "buffers of compiled code are Inductor's choice: the number of blocks is within a range",
