@@ -1,6 +1,6 @@
 /* What must hold whatever the job: of two jobs that differ in one thing, which needs less.
  *
- *     test_invariants [JOBS [SEED [STRIDE]]]     so many random jobs, each under every law, and every STRIDE-th family */
+ *     test_invariants [JOBS [SEED [STRIDE]]]     random jobs, each under every law, and every STRIDE-th family */
 #include <setjmp.h>
 #include <stdio.h>
 #include <stdlib.h>
