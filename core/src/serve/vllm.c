@@ -81,6 +81,23 @@ static int64_t layer_count(const tide_json *config) {
     return NUMBER_OF(config, 0, "num_hidden_layers", "n_layer", "num_layers", "n_layers", "decoder_layers");
 }
 
+/* rope_parameters of transformers 5, or rope_scaling of those before it. */
+static const tide_json *rope_parameters(const tide_json *text) {
+    const tide_json *found = tide_json_at(text, "rope_parameters");
+    return found && found->kind == TIDE_JSON_OBJECT ? found : tide_json_at(text, "rope_scaling");
+}
+
+static bool has_rope_type(const tide_json *text, const char *word) {
+    const tide_json *type = tide_json_at(rope_parameters(text), "rope_type");
+    if (!type) type = tide_json_at(rope_parameters(text), "type");
+    return type && type->kind == TIDE_JSON_STRING && tide_text_is(type->text, word);
+}
+
+static bool is_gemma3(const tide_json *text) {
+    const tide_json *type = tide_json_at(text, "model_type");
+    return type && type->kind == TIDE_JSON_STRING && tide_text_contains(type->text, TIDE_TEXT("gemma3"));
+}
+
 /* No key says how many positions there are. */
 #define TIDE_ENDLESS INT64_MAX
 
@@ -98,29 +115,21 @@ static int64_t derived_length(const tide_json *config) {
             least = found->integer;
     }
     if (least == TIDE_ENDLESS) return least;
-    const tide_json *scaling = tide_json_at(text, "rope_scaling"), *type = tide_json_at(scaling, "rope_type"),
-                    *factor = tide_json_at(scaling, "factor"), *model_type = tide_json_at(text, "model_type");
-    if (!type) type = tide_json_at(scaling, "type");
-    static const char *const scaled[] = {"su", "longrope", "llama3", "yarn", "deepseek_yarn"};
-    bool is_scaled = !factor || factor->kind != TIDE_JSON_NUMBER ||
-                     (model_type && model_type->kind == TIDE_JSON_STRING &&
-                      tide_text_contains(model_type->text, TIDE_TEXT("gemma3")));
-    for (size_t i = 0; i < sizeof scaled / sizeof *scaled; i++)
-        is_scaled = is_scaled || (type && type->kind == TIDE_JSON_STRING && tide_text_is(type->text, scaled[i]));
-    if (!is_scaled) least = (int64_t)((double)least * factor->number);
-    return least;
+    const tide_json *factor = tide_json_at(rope_parameters(text), "factor");
+    static const char *const unscaled[] = {"su",   "longrope",      "llama3",
+                                           "yarn", "deepseek_yarn", "deepseek_llama_scaling"};
+    if (!factor || factor->kind != TIDE_JSON_NUMBER || is_gemma3(text)) return least;
+    for (size_t i = 0; i < sizeof unscaled / sizeof *unscaled; i++)
+        if (has_rope_type(text, unscaled[i])) return least;
+    double scaled = (double)least * factor->number;
+    return scaled >= 1 && scaled < (double)INT32_MAX ? (int64_t)scaled : least;
 }
 
 /* What max_model_len is where it is not given. */
 static int64_t default_length(const tide_json *config) {
+    const tide_json *text = text_config(config), *original = tide_json_at(text, "original_max_position_embeddings");
+    if (has_rope_type(text, "longrope") && original && original->is_integer) return original->integer;
     int64_t derived = derived_length(config);
-    const tide_json *text = text_config(config), *scaling = tide_json_at(text, "rope_scaling"),
-                    *type = tide_json_at(scaling, "rope_type"),
-                    *original = tide_json_at(text, "original_max_position_embeddings");
-    if (!type) type = tide_json_at(scaling, "type");
-    if (type && type->kind == TIDE_JSON_STRING && tide_text_is(type->text, "longrope") && original &&
-        original->is_integer)
-        return original->integer;
     return derived == TIDE_ENDLESS ? 2048 : derived;
 }
 
@@ -510,7 +519,7 @@ static bool is_length_taken(const tide_serve_run *run) {
     return tide_error(m->diags, TIDE_ERR_FIELD_RANGE, "/settings/max_model_len",
                       tide_format(m->arena, "%lld is greater than the %lld positions of the model: vLLM refuses it",
                                   (long long)asked, (long long)derived),
-                      "give fewer, or a config.json with the rope_scaling that makes them");
+                      "give fewer, or a config.json whose rope_parameters make them");
 }
 
 static void prepare(tide_serve_run *run, const tide_serve_settings *settings, const tide_serve_device *device,
