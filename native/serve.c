@@ -56,6 +56,25 @@ static void requests_show(const cJSON *answer) {
     cli_table_print(&table);
 }
 
+/* The longest that fits, how many cards hold what is asked for, and the command. */
+static void plan_show(const cJSON *answer) {
+    const cJSON *longest = cli_at(answer, "longest"), *smallest = cli_at(answer, "smallest");
+    cli_number one, all, cards, servers, ranks, requests;
+    printf("\n  One request may be %s tokens long", cli_count(one, cli_int_at(longest, "of_one")));
+    if (cli_at(longest, "of_max_concurrency"))
+        printf(", as many as are asked for %s each", cli_count(all, cli_int_at(longest, "of_max_concurrency")));
+    puts(".");
+    if (cJSON_IsNull(smallest)) puts("  No number of these cards up to 16 starts the engine.");
+    if (cJSON_IsObject(smallest))
+        printf(
+            "  %s of this card hold them: servers %s, tensor_parallel_size %s, %s requests. `tidemark cards` has the "
+            "others.\n",
+            cli_count(cards, cli_int_at(smallest, "cards")), cli_count(servers, cli_int_at(smallest, "servers")),
+            cli_count(ranks, cli_int_at(smallest, "tensor_parallel_size")),
+            cli_count(requests, cli_int_at(smallest, "requests")));
+    printf("  %s\n", cli_text_at(answer, "command"));
+}
+
 static void levers_show(const cJSON *answer) {
     static const char *const heads[] = {"Flag", "Cache, GiB more", "Tokens", "Requests"};
     const cJSON *row;
@@ -116,6 +135,7 @@ void cli_server_show(const cJSON *report) {
         requests_show(answer);
         card_show(answer);
     }
+    plan_show(answer);
     levers_show(answer);
 }
 
@@ -131,9 +151,12 @@ const cli_command cli_serve_command = {
     "options.\n\n"
     "  --gpu NAME        the card (`tidemark describe gpus`)\n"
     "  input_len=N output_len=N   tokens of a request; without them, a ladder of lengths\n"
+    "  request_lengths=MIX        several lengths: 1000:70,8000:30, or by percentiles p50:1000,p99:8000\n"
+    "  concurrency=N              requests that are to fit: how many cards hold them is said, and which flags help\n"
+    "  replicas=N                 servers on the same card\n"
     "  --json            the whole answer\n\n"
     "examples\n"
-    "  tidemark serve llama-3.1-8b --gpu l40s max_model_len=8192\n"
+    "  tidemark serve llama-3.1-8b --gpu l40s max_model_len=8192 concurrency=64\n"
     "  tidemark serve qwen3-30b-a3b --gpu h100-80 tensor_parallel_size=2 enable_expert_parallel=true\n"
     "  tidemark serve gemma-2-9b --gpu a100-40 enforce_eager=true input_len=3000 output_len=500\n\n"
     "exit code: 0 the engine starts; 1 it refuses; 2 to 4 as in `tidemark --help`\n"};

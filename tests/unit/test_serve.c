@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lang/lang.h"
+#include "job/arguments.h"
 #include "serve/serve.h"
 
 static int passed, failed;
@@ -38,11 +38,6 @@ static double number_at(const cJSON *object, const char *key, double otherwise) 
     return cJSON_IsNumber(value) ? value->valuedouble : otherwise;
 }
 
-static bool true_at(const cJSON *object, const char *key, bool otherwise) {
-    const cJSON *value = cJSON_GetObjectItemCaseSensitive(object, key);
-    return cJSON_IsBool(value) ? cJSON_IsTrue(value) : otherwise;
-}
-
 static const char *text_at(const cJSON *object, const char *key) {
     return cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(object, key));
 }
@@ -55,34 +50,9 @@ static const tide_json *parse(tide_arena *arena, const cJSON *value, tide_diagno
     return made;
 }
 
-/* The configuration of the catalogue with the overrides of the case. */
-static const tide_json *config_of(tide_arena *arena, const cJSON *of_case, tide_diagnostics *diags) {
-    const tide_source *source = tide_catalogue_source(text_at(of_case, "model"));
-    const cJSON *given = cJSON_GetObjectItem(of_case, "config");
-    cJSON *entry = source ? cJSON_ParseWithLength(source->text, source->length) : NULL;
-    cJSON *config = given ? cJSON_Duplicate(given, true) : cJSON_DetachItemFromObject(entry, "config");
-    const cJSON *overrides = cJSON_GetObjectItem(of_case, "overrides");
-    for (const cJSON *o = overrides ? overrides->child : NULL; o; o = o->next) {
-        cJSON *at = config;
-        char key[200], *part = key, *dot;
-        snprintf(key, sizeof key, "%s", o->string);
-        while (at && (dot = strchr(part, '.'))) {
-            *dot = '\0';
-            at = cJSON_GetObjectItem(at, part);
-            part = dot + 1;
-        }
-        cJSON_DeleteItemFromObject(at, part);
-        if (at && !cJSON_IsNull(o)) cJSON_AddItemToObject(at, part, cJSON_Duplicate(o, true));
-    }
-    const tide_json *made = parse(arena, config, diags);
-    cJSON_Delete(config);
-    cJSON_Delete(entry);
-    return made;
-}
-
-static bool read_case(tide_arena *arena, const cJSON *of_case, tide_serve_settings *s, tide_serve_device *d,
-                      tide_diagnostics *diags) {
-    const char *gpu = text_at(of_case, "gpu"), *usage = text_at(of_case, "usage"), *note = text_at(of_case, "note");
+static const tide_job *read_case(tide_arena *arena, const cJSON *of_case, tide_serve_device *d,
+                                 tide_diagnostics *diags) {
+    const char *gpu = text_at(of_case, "gpu");
     const card *c = &cards[0];
     for (size_t i = 0; gpu && i < sizeof cards / sizeof *cards; i++)
         if (strcmp(cards[i].key, gpu) == 0) c = &cards[i];
@@ -91,37 +61,13 @@ static bool read_case(tide_arena *arena, const cJSON *of_case, tide_serve_settin
                              .used_bytes = (uint64_t)number_at(of_case, "context_mib", 0) << 20,
                              .capability = (int)number_at(of_case, "capability", c->capability),
                              .sms = (int)number_at(of_case, "sms", c->sms)};
-    const cJSON *spec = cJSON_GetObjectItem(of_case, "speculative_config");
-    *s = (tide_serve_settings){
-        .config = config_of(arena, of_case, diags),
-        .dtype = text_at(of_case, "dtype"),
-        .kv_cache_dtype = text_at(of_case, "kv_cache_dtype"),
-        .quantization = text_at(of_case, "quantization"),
-        .utilization_ppm = (int64_t)(number_at(of_case, "gpu_memory_utilization", 0.92) * 1e6 + 0.5),
-        .max_model_len = (int64_t)number_at(of_case, "max_model_len", 0),
-        .max_num_seqs = (int64_t)number_at(of_case, "max_num_seqs", 0),
-        .max_num_batched_tokens = (int64_t)number_at(of_case, "max_num_batched_tokens", 0),
-        .block_size = (int64_t)number_at(of_case, "block_size", 0),
-        .tensor_parallel_size = (int64_t)number_at(of_case, "tensor_parallel_size", 1),
-        .pipeline_parallel_size = (int64_t)number_at(of_case, "pipeline_parallel_size", 1),
-        .data_parallel_size = (int64_t)number_at(of_case, "data_parallel_size", 1),
-        .rank = (int64_t)number_at(of_case, "rank", 0),
-        .max_loras = (int64_t)number_at(of_case, "max_loras", 1),
-        .max_lora_rank = (int64_t)number_at(of_case, "max_lora_rank", 16),
-        .num_gpu_blocks_override = (int64_t)number_at(of_case, "num_gpu_blocks_override", 0),
-        .kv_cache_memory_bytes = (int64_t)number_at(of_case, "kv_cache_memory_bytes", 0),
-        .num_speculative_tokens = (int64_t)number_at(spec, "num_speculative_tokens", 0),
-        .speculates_ngrams = text_at(spec, "method") && strcmp(text_at(spec, "method"), "ngram") == 0,
-        .enforce_eager = true_at(of_case, "enforce_eager", false),
-        .first_start = note && strstr(note, "first"),
-        .is_offline = usage && strcmp(usage, "llm") == 0,
-        .enable_expert_parallel = true_at(of_case, "enable_expert_parallel", false),
-        .no_async_scheduling = !true_at(of_case, "async_scheduling", true),
-        .disable_hybrid_kv_cache_manager = true_at(of_case, "disable_hybrid_kv_cache_manager", false),
-        .no_prefix_caching = !true_at(of_case, "enable_prefix_caching", true),
-        .enable_lora = true_at(of_case, "enable_lora", false),
-        .limit_mm_per_prompt = parse(arena, cJSON_GetObjectItem(of_case, "limit_mm_per_prompt"), diags)};
-    return s->config != NULL;
+    const tide_json *given = parse(arena, of_case, diags);
+    tide_text *words;
+    tide_file *files = NULL;
+    uint32_t word_count, file_count = 0;
+    tide_job_arguments_of_start(arena, given, &words, &word_count);
+    tide_job_add_files_of_case(arena, given, &files, &file_count);
+    return tide_job_build(arena, words, word_count, files, file_count, diags);
 }
 
 static int differs(const char *id, const char *what, double got, double recorded) {
@@ -148,12 +94,11 @@ static void check(const cJSON *measured) {
     if (setjmp(escape)) exit(2);
     tide_arena_init(&arena, tide_default_allocator(), &escape);
     tide_diagnostics_init(&diags, &arena);
-    tide_serve_settings settings;
     tide_serve_device device;
     tide_serve_run *run = TIDE_NEW(&arena, tide_serve_run, 1);
     int wrong = 0;
-    if (!read_case(&arena, of_case, &settings, &device, &diags) ||
-        !tide_serve_start(run, &settings, &device, &arena, &diags)) {
+    const tide_job *job = read_case(&arena, of_case, &device, &diags);
+    if (!job || !tide_serve_start(run, job, &device, &arena, &diags)) {
         printf("%s: not expressed: %s: %s\n", id, diags.count ? diags.items[0].place : "",
                diags.count ? diags.items[0].message : "");
         wrong++;

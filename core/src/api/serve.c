@@ -56,7 +56,6 @@ bool call_verify_serving(call *c, const tide_json *of_case) {
     tide_text *words;
     tide_file *files;
     uint32_t word_count, file_count;
-    tide_serve_settings settings;
     tide_serve_device device;
     tide_serve_run *run = TIDE_NEW(&c->arena, tide_serve_run, 1);
     if (!call_read_files(c, &files, &file_count)) return false;
@@ -65,8 +64,7 @@ bool call_verify_serving(call *c, const tide_json *of_case) {
     tide_job *job = device_of_case(c, of_case, &device)
                         ? tide_job_build(&c->arena, words, word_count, files, file_count, &c->diags)
                         : NULL;
-    if (!job || !tide_serve_settings_of(&settings, job, &c->arena, &c->diags) ||
-        !tide_serve_start(run, &settings, &device, &c->arena, &c->diags)) {
+    if (!job || !tide_serve_start(run, job, &device, &c->arena, &c->diags)) {
         not_expressed(c);
         return true;
     }

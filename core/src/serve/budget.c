@@ -21,7 +21,7 @@ static const char *oom_text(tide_arena *arena, const tide_caching_oom *oom) {
 }
 
 static uint64_t requested_bytes(const tide_serve_run *run) {
-    uint64_t ppm = (uint64_t)run->settings.utilization_ppm, total = run->device.total_bytes;
+    uint64_t ppm = (uint64_t)tide_serve_utilization_ppm(run), total = run->device.total_bytes;
     return total / 1000000 * ppm + (total % 1000000 * ppm + 999999) / 1000000;
 }
 
@@ -64,10 +64,10 @@ bool tide_serve_budget(tide_serve_run *run) {
                                  "memory utilization (%g, %.2f GiB). Decrease GPU memory utilization or reduce GPU "
                                  "memory used by other processes.",
                                  (double)free_at_start / (1 << 30), (double)run->device.total_bytes / (1 << 30),
-                                 (double)run->settings.utilization_ppm / 1e6, (double)f->requested / (1 << 30));
+                                 (double)tide_serve_utilization_ppm(run) / 1e6, (double)f->requested / (1 << 30));
         return false;
     }
-    if (run->settings.enable_sleep_mode) pool_weights(run);
+    if (run->job.enable_sleep_mode) pool_weights(run);
     if (!tide_player_open(&p, &source, &config, arena) || !tide_player_run(&p, run->load_event)) return false;
     f->before_load = p.figures.allocated;
     tide_caching_set_max_split(p.allocator, MAX_SPLIT);
@@ -84,8 +84,8 @@ bool tide_serve_budget(tide_serve_run *run) {
     register_graphs(run, p.allocator);
     if (p.figures.is_oom) f->refusal = oom_text(arena, &p.figures.oom);
     tide_player_close(&p);
-    f->available = run->settings.kv_cache_memory_bytes
-                       ? run->settings.kv_cache_memory_bytes
+    f->available = run->job.kv_cache_memory_bytes
+                       ? run->job.kv_cache_memory_bytes
                        : (int64_t)(f->requested - f->consumed - f->transient - f->graph_bytes);
     return !p.figures.is_oom;
 }

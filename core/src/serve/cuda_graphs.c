@@ -16,10 +16,10 @@ enum {
 
 /* config/vllm.py, _set_cudagraph_sizes: from the smallest to the largest. */
 static uint32_t capture_sizes(const tide_serve_run *run, int64_t *sizes) {
-    const tide_serve_settings *s = &run->settings;
-    int64_t most = run->device.capability / 10 == 10 ? BLACKWELL_SIZES : SIZES, tokens = s->max_num_batched_tokens;
+    const tide_job *job = &run->job;
+    int64_t most = run->device.capability / 10 == 10 ? BLACKWELL_SIZES : SIZES, tokens = job->max_num_batched_tokens;
     uint32_t count = 0;
-    if (2 * s->max_num_seqs < most) most = 2 * s->max_num_seqs;
+    if (2 * job->max_num_seqs < most) most = 2 * job->max_num_seqs;
     if (tokens < most) most = tokens;
     for (int64_t n = 1; n <= most; n = n < 8 ? 2 * n : n < 256 ? n + 8 : n + 16) sizes[count++] = n;
     if (count && tokens == most && sizes[count - 1] != tokens) sizes[count++] = tokens;
@@ -43,7 +43,7 @@ void tide_serve_capture_graphs(tide_serve_run *run, tide_serve_forward *forward)
     capture(run, forward, sizes[count - 1], TIDE_CAPTURE_FIRST_RUN);
     for (uint32_t i = count; i-- > 0;) capture(run, forward, sizes[i], TIDE_CAPTURE_PIECEWISE);
     for (uint32_t i = count; i-- > 0;) {
-        if (sizes[i] > run->settings.max_num_seqs) continue;
+        if (sizes[i] > run->job.max_num_seqs) continue;
         if (full++ >= FULL_SAMPLES) continue;
         capture(run, forward, sizes[i], TIDE_CAPTURE_RUN);
         capture(run, forward, sizes[i], TIDE_CAPTURE_FULL);

@@ -19,7 +19,7 @@ static int64_t blocks_of_spec(const tide_serve_run *run, const tide_cache_spec *
     case TIDE_CACHE_CHUNKED:
         return ceil_div(least(s->window + run->figures.tokens_in_flight, length), s->block_size);
     case TIDE_CACHE_STATE: /* mamba_cache_mode "align": the state, the one before it and a checkpoint */
-        return (s->window ? 2 + s->window : 1) + run->settings.num_speculative_tokens;
+        return (s->window ? 2 + s->window : 1) + run->drafts.tokens;
     case TIDE_CACHE_CROSS:
         return ceil_div(s->window, s->block_size);
     case TIDE_CACHE_FULL:
@@ -117,7 +117,7 @@ static void align_states(tide_serve_run *run) {
         if (s->kind != TIDE_CACHE_STATE && s->token_bytes > token) token = s->token_bytes;
     }
     if (!state) return;
-    int64_t step = run->settings.block_size > 16 ? run->settings.block_size : 16;
+    int64_t step = run->job.block_size > 16 ? run->job.block_size : 16;
     int64_t block = token ? step * ceil_div(state, step * token) : run->figures.max_model_len;
     for (uint32_t i = 0; i < run->spec_count; i++) {
         tide_cache_spec *s = &run->specs[i];
@@ -126,7 +126,7 @@ static void align_states(tide_serve_run *run) {
             s->page_bytes = block * s->token_bytes;
             continue;
         }
-        bool is_aligned = token && !run->settings.no_prefix_caching;
+        bool is_aligned = token && run->job.enable_prefix_caching;
         if (!is_aligned) s->window = 0;
         s->block_size = is_aligned ? block : run->figures.max_model_len;
         if (token) s->page_bytes = block * token;
@@ -138,7 +138,7 @@ bool tide_cache_groups(tide_serve_run *run) {
     align_states(run);
     f->group_count = 0;
     f->block_bytes = 0;
-    if (run->settings.disable_hybrid_kv_cache_manager) promote_windows(run);
+    if (run->job.disable_hybrid_kv_cache_manager) promote_windows(run);
     if (!run->spec_count) return true;
     bool is_one_kind = true;
     int64_t pages = 0;
@@ -216,21 +216,21 @@ static void check_enough(tide_serve_run *run, int64_t checked, bool is_auto) {
 
 void tide_cache_blocks(tide_serve_run *run) {
     tide_serve_figures *f = &run->figures;
-    const tide_serve_settings *s = &run->settings;
+    const tide_job *job = &run->job;
     if (!f->block_bytes) { /* no layer keeps anything: one block */
         f->num_blocks = 1;
         return;
     }
-    int64_t available = s->num_gpu_blocks_override ? s->num_gpu_blocks_override * f->block_bytes : f->available;
+    int64_t available = job->num_gpu_blocks_override ? job->num_gpu_blocks_override * f->block_bytes : f->available;
     f->one_request_bytes = tide_cache_blocks_of(run, f->max_model_len) * f->block_bytes;
-    check_enough(run, available - f->block_bytes, s->max_model_len == TIDE_SERVE_AUTO);
+    check_enough(run, available - f->block_bytes, job->max_model_len == TIDE_SERVE_AUTO);
     f->blocks_per_request = tide_cache_blocks_of(run, f->max_model_len);
     for (uint32_t i = 0; i < f->group_count; i++)
         f->groups[i].blocks_per_request = blocks_of_spec(run, &f->groups[i].spec, f->max_model_len);
     f->one_request_bytes = f->blocks_per_request * f->block_bytes;
     if (f->refusal) return;
     f->num_blocks = available / f->block_bytes;
-    bool is_given = s->num_gpu_blocks_override || s->kv_cache_memory_bytes;
+    bool is_given = job->num_gpu_blocks_override || job->kv_cache_memory_bytes;
     int64_t doubt = is_given ? 0 : (int64_t)f->uncertain, most = is_given ? 0 : doubt + (int64_t)f->may_take;
     f->blocks_at_least = available > most ? (available - most) / f->block_bytes : 0;
     f->blocks_at_most = (available + doubt) / f->block_bytes;

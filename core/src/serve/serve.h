@@ -8,7 +8,7 @@
 #ifndef TIDE_SERVE_H
 #define TIDE_SERVE_H
 
-#include "base/json_read.h"
+#include "job/job.h"
 #include "lang/lang.h"
 
 /* The card as the driver tells it. */
@@ -21,25 +21,11 @@ typedef struct tide_serve_device {
 
 enum { TIDE_SERVE_AUTO = -1 }; /* max_model_len: the longest that fits */
 
-/* The engine's settings under its own names; 0 and NULL: not given, the engine's default. */
-typedef struct tide_serve_settings {
-    const tide_json *config;    /* config.json of the model */
-    const char *dtype;          /* bfloat16 float16 float32; NULL: auto */
-    const char *kv_cache_dtype; /* auto fp8 ... */
-    const char *quantization;   /* of weights as they are loaded: fp8 */
-    int64_t utilization_ppm;    /* gpu_memory_utilization, parts per million */
-    int64_t max_model_len, max_num_seqs, max_num_batched_tokens, block_size;
-    int64_t tensor_parallel_size, pipeline_parallel_size, data_parallel_size;
-    int64_t rank; /* of tensor and pipeline parallelism: tensor ranks are next to one another */
-    int64_t max_loras, max_lora_rank;
-    int64_t num_gpu_blocks_override, kv_cache_memory_bytes;
-    int64_t num_speculative_tokens;
-    bool enforce_eager, first_start, is_offline; /* is_offline: LLM() in place of vllm serve */
-    bool enable_expert_parallel, no_async_scheduling, disable_hybrid_kv_cache_manager, no_prefix_caching;
-    bool enable_lora, speculates_ngrams, enable_sleep_mode;
-    int64_t cpu_offload_gib;
-    const tide_json *limit_mm_per_prompt; /* {"image": 1, "video": 0}; NULL: the engine's */
-} tide_serve_settings;
+/* speculative_config. */
+typedef struct tide_serve_drafts {
+    int64_t tokens; /* num_speculative_tokens */
+    bool are_ngrams;
+} tide_serve_drafts;
 
 enum { TIDE_CACHE_GROUP_LIMIT = 64, TIDE_SERVE_SEGMENT = 20 << 20 }; /* the allocator's, for blocks below 10 MiB */
 
@@ -108,7 +94,9 @@ typedef struct tide_serve_run {
     tide_machine machine;
     tide_descriptions descriptions;
     tide_model model;
-    tide_serve_settings settings; /* with the defaults of this card and model */
+    tide_job job; /* with the engine's defaults for this card and model */
+    tide_serve_drafts drafts;
+    const tide_json *limits; /* limit_mm_per_prompt: {"image": 1, "video": 0}; NULL: the engine's */
     tide_serve_device device;
     tide_text architecture; /* of config.json */
     tide_cache_spec *specs; /* of the layers of this rank, in order */
@@ -124,8 +112,16 @@ typedef struct tide_serve_run {
 } tide_serve_run;
 
 /* Starts the engine: plays it on the machine and fills run->figures. *run is zero. False after an error. */
-bool tide_serve_start(tide_serve_run *run, const tide_serve_settings *settings, const tide_serve_device *device,
-                      tide_arena *arena, tide_diagnostics *diags);
+bool tide_serve_start(tide_serve_run *run, const tide_job *job, const tide_serve_device *device, tide_arena *arena,
+                      tide_diagnostics *diags);
+
+/* The card as the driver calls it: the engine's defaults look for names in it. */
+tide_serve_device tide_serve_device_of(const tide_job *job, tide_arena *arena);
+
+int64_t tide_serve_utilization_ppm(const tide_serve_run *run);
+
+/* The longest max_model_len that the model takes, or, where it does not say it, that the engine has. */
+int64_t tide_serve_positions(const tide_serve_run *run);
 
 /* Entries of the vocabulary, as config.json has them; 0: it does not say. */
 int64_t tide_serve_vocabulary(const tide_json *config);

@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "lang/lang.h"
-
-enum { SETTING_LIMIT = 64 };
+#include "serve/config.h"
+#include "serve/engine_args.h"
 
 /* ---- descriptions ---- */
 
@@ -49,258 +49,6 @@ static bool find_model(void *user, tide_text model_type, tide_text *description,
     return true;
 }
 
-/* ---- numbers of the configuration ---- */
-
-static const tide_json *text_config(const tide_json *config) {
-    static const char *const names[] = {"text_config", "llm_config", "language_config", "thinker_config"};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        const tide_json *found = tide_json_at(config, names[i]);
-        if (found && found->kind == TIDE_JSON_OBJECT && found->first) return found;
-    }
-    return config;
-}
-
-/* The first of these keys, in the language model's configuration or the whole one. */
-static int64_t number_of(const tide_json *config, const char *const *keys, int64_t otherwise) {
-    const tide_json *places[2] = {text_config(config), config};
-    for (int place = 0; place < 2; place++)
-        for (const char *const *key = keys; *key; key++) {
-            const tide_json *found = tide_json_at(places[place], *key);
-            if (found && found->kind == TIDE_JSON_NUMBER && found->is_integer) return found->integer;
-        }
-    return otherwise;
-}
-
-#define NUMBER_OF(config, otherwise, ...) number_of(config, (const char *const[]){__VA_ARGS__, NULL}, otherwise)
-
-int64_t tide_serve_vocabulary(const tide_json *config) {
-    return NUMBER_OF(config, 0, "vocab_size");
-}
-
-static int64_t layer_count(const tide_json *config) {
-    return NUMBER_OF(config, 0, "num_hidden_layers", "n_layer", "num_layers", "n_layers", "decoder_layers");
-}
-
-/* rope_parameters of transformers 5, or rope_scaling of those before it. */
-static const tide_json *rope_parameters(const tide_json *text) {
-    const tide_json *found = tide_json_at(text, "rope_parameters");
-    return found && found->kind == TIDE_JSON_OBJECT ? found : tide_json_at(text, "rope_scaling");
-}
-
-static bool has_rope_type(const tide_json *text, const char *word) {
-    const tide_json *type = tide_json_at(rope_parameters(text), "rope_type");
-    if (!type) type = tide_json_at(rope_parameters(text), "type");
-    return type && type->kind == TIDE_JSON_STRING && tide_text_is(type->text, word);
-}
-
-static bool is_gemma3(const tide_json *text) {
-    const tide_json *type = tide_json_at(text, "model_type");
-    return type && type->kind == TIDE_JSON_STRING && tide_text_contains(type->text, TIDE_TEXT("gemma3"));
-}
-
-/* No key says how many positions there are. */
-#define TIDE_ENDLESS INT64_MAX
-
-/* config/model.py, _get_and_verify_max_len: the keys and their scaling. */
-static int64_t derived_length(const tide_json *config) {
-    int64_t least = TIDE_ENDLESS;
-    static const char *const keys[] = {
-        "max_position_embeddings", "n_positions",         "max_seq_len",    "seq_length", "model_max_length",
-        "max_target_positions",    "max_sequence_length", "max_seq_length", "seq_len"};
-    const tide_json *text = text_config(config);
-    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
-        const tide_json *found = tide_json_at(text, keys[i]);
-        if (found && found->kind == TIDE_JSON_NUMBER && found->is_integer && found->integer > 0 &&
-            found->integer < least)
-            least = found->integer;
-    }
-    if (least == TIDE_ENDLESS) return least;
-    const tide_json *factor = tide_json_at(rope_parameters(text), "factor");
-    static const char *const unscaled[] = {"su",   "longrope",      "llama3",
-                                           "yarn", "deepseek_yarn", "deepseek_llama_scaling"};
-    if (!factor || factor->kind != TIDE_JSON_NUMBER || is_gemma3(text)) return least;
-    for (size_t i = 0; i < sizeof unscaled / sizeof *unscaled; i++)
-        if (has_rope_type(text, unscaled[i])) return least;
-    double scaled = (double)least * factor->number;
-    return scaled >= 1 && scaled < (double)INT32_MAX ? (int64_t)scaled : least;
-}
-
-/* What max_model_len is where it is not given. */
-static int64_t default_length(const tide_json *config) {
-    const tide_json *text = text_config(config), *original = tide_json_at(text, "original_max_position_embeddings");
-    if (has_rope_type(text, "longrope") && original && original->is_integer) return original->integer;
-    int64_t derived = derived_length(config);
-    return derived == TIDE_ENDLESS ? 2048 : derived;
-}
-
-/* ---- settings and their defaults ---- */
-
-/* arg_utils.py, get_batch_defaults: by memory and name of the card. */
-static void batch_defaults(tide_serve_run *run) {
-    tide_serve_settings *s = &run->settings;
-    uint64_t gib = run->device.total_bytes >> 30;
-    int64_t tokens = s->is_offline ? 8192 : 2048, requests = 256;
-    bool is_a100 = tide_text_contains(tide_text_of(run->device.name), TIDE_TEXT("A100"));
-    if (gib >= 160) {
-        tokens = 16384;
-        requests = 1024;
-    } else if (gib >= 70 && !is_a100) {
-        tokens = s->is_offline ? 16384 : 8192;
-        requests = 1024;
-    }
-    if (!s->max_num_seqs) s->max_num_seqs = requests;
-    if (!s->max_num_batched_tokens) {
-        s->max_num_batched_tokens = tokens;
-        if (s->max_num_seqs < tokens / run->figures.max_model_len + 1 &&
-            s->max_num_seqs * run->figures.max_model_len < tokens)
-            s->max_num_batched_tokens = s->max_num_seqs * run->figures.max_model_len;
-    }
-    if (s->max_num_seqs > s->max_num_batched_tokens) s->max_num_seqs = s->max_num_batched_tokens;
-}
-
-static tide_dtype dtype_of(const tide_serve_run *run) {
-    const tide_json *given = tide_json_at(run->settings.config, "dtype");
-    tide_dtype dtype = TIDE_BF16;
-    if (run->settings.dtype && strcmp(run->settings.dtype, "auto") != 0)
-        return tide_dtype_named(tide_text_of(run->settings.dtype), &dtype) ? dtype : TIDE_BF16;
-    if (!given) given = tide_json_at(run->settings.config, "torch_dtype");
-    if (!given) given = tide_json_at(text_config(run->settings.config), "torch_dtype");
-    if (given && given->kind == TIDE_JSON_STRING && tide_dtype_named(given->text, &dtype) && dtype != TIDE_FP32)
-        return dtype;
-    return TIDE_BF16; /* of float32, and of nothing: the first that the card supports */
-}
-
-static void take_defaults(tide_serve_run *run) {
-    tide_serve_settings *s = &run->settings;
-    if (!s->utilization_ppm) s->utilization_ppm = 920000;
-    if (!s->tensor_parallel_size) s->tensor_parallel_size = 1;
-    if (!s->pipeline_parallel_size) s->pipeline_parallel_size = 1;
-    if (!s->data_parallel_size) s->data_parallel_size = 1;
-    bool is_latent = tide_json_at(s->config, "kv_lora_rank") != NULL;
-    bool is_fp8 = s->kv_cache_dtype && strncmp(s->kv_cache_dtype, "fp8", 3) == 0;
-    if (!s->block_size) s->block_size = is_latent && is_fp8 && run->device.capability == 90 ? 64 : 16; /* FlashMLA */
-    run->figures.max_model_len = s->max_model_len > 0 ? s->max_model_len : default_length(s->config);
-    batch_defaults(run);
-    run->figures.max_num_seqs = s->max_num_seqs;
-    run->figures.max_num_batched_tokens = s->max_num_batched_tokens;
-    run->figures.tokens_in_flight = s->max_num_batched_tokens * (s->pipeline_parallel_size + !s->no_async_scheduling);
-}
-
-static bool says(const tide_json *object, const char *key, const char *word) {
-    const tide_json *found = tide_json_at(object, key);
-    return found && found->kind == TIDE_JSON_STRING && tide_text_is(found->text, word);
-}
-
-/* How weights of linear layers are stored: none fp8 fp8_static gptq awq; NULL: not described. Four bits run on Machete,
- * which is for Hopper alone; eight bits on CUTLASS. */
-static const char *weight_format(const tide_serve_run *run) {
-    const tide_json *config = run->settings.config, *q = tide_json_at(config, "quantization_config");
-    const char *asked = run->settings.quantization;
-    int capability = run->device.capability;
-    if (asked && strcmp(asked, "none") == 0) asked = NULL;
-    if (!q && tide_json_at(text_config(config), "quantization_config")) return NULL;
-    if (!q && !asked) return "none";
-    const tide_engine_root *root = tide_engine_root_of("vllm", run->architecture);
-    if (!root || strcmp(root->class_name, "LlamaForCausalLM") != 0) return NULL;
-    if (!q) return strcmp(asked, "fp8") == 0 && (capability == 89 || capability == 90) ? "fp8" : NULL;
-    if (says(q, "quant_method", "fp8"))
-        return says(q, "activation_scheme", "static") && !tide_json_at(q, "weight_block_size") &&
-                       !tide_json_at(q, "modules_to_not_convert") && !tide_json_at(q, "ignored_layers") &&
-                       (capability == 89 || capability == 90)
-                   ? "fp8_static"
-                   : NULL;
-    const tide_json *act_order = tide_json_at(q, "desc_act");
-    if (capability != 90 || number_of(q, (const char *const[]){"bits", "w_bit", NULL}, 0) != 4 ||
-        number_of(q, (const char *const[]){"group_size", "q_group_size", NULL}, 0) != 128 ||
-        (act_order && act_order->is_true) || tide_json_at(q, "modules_to_not_convert") || tide_json_at(q, "dynamic"))
-        return NULL;
-    return says(q, "quant_method", "gptq") ? "gptq" : says(q, "quant_method", "awq") ? "awq" : NULL;
-}
-
-/* ---- what descriptions may ask for ---- */
-
-static void set_int(tide_serve_run *run, const char *name, int64_t value) {
-    tide_model *model = &run->model;
-    model->settings[model->setting_count++] = (tide_setting_value){
-        .name = name,
-        .value = {
-            .kind = TIDE_VALUE_INT, .symbol = tide_symbol_name(&run->machine, tide_text_of(name)), .integer = value}};
-}
-
-static void set_truth(tide_serve_run *run, const char *name, bool value) {
-    run->model.settings[run->model.setting_count++] = (tide_setting_value){.name = name, .value = tide_of_bool(value)};
-}
-
-static void set_value(tide_serve_run *run, const char *name, tide_value value) {
-    run->model.settings[run->model.setting_count++] = (tide_setting_value){.name = name, .value = value};
-}
-
-/* distributed/utils.py, get_pp_indices. */
-static void layers_of_stage(int64_t layers, int64_t stage, int64_t stages, int64_t *start, int64_t *end) {
-    *start = 0;
-    for (int64_t i = 0; i <= stage; i++) {
-        int64_t from_last = stages - i;
-        int64_t here = layers / stages + (from_last >= 2 && from_last < layers % stages + 2);
-        *end = *start + here;
-        if (i < stage) *start = *end;
-    }
-}
-
-enum { DEFAULT_ITEM_LIMIT = 999 }; /* config/multimodal.py */
-
-/* limit_mm_per_prompt, of images: a number, or an object with a count. */
-static int64_t image_limit(const tide_serve_settings *s) {
-    const tide_json *given = tide_json_at(s->limit_mm_per_prompt, "image"), *count = tide_json_at(given, "count");
-    if (count) given = count;
-    return given && given->kind == TIDE_JSON_NUMBER && given->is_integer && given->integer >= 0 ? given->integer
-                                                                                                : DEFAULT_ITEM_LIMIT;
-}
-
-static bool supports_images(const tide_serve_settings *s) {
-    return tide_json_at(s->config, "vision_config") && image_limit(s) > 0;
-}
-
-static void set_settings(tide_serve_run *run) {
-    const tide_serve_settings *s = &run->settings;
-    tide_machine *m = &run->machine;
-    int64_t stage = s->rank / s->tensor_parallel_size, start = 0, end = 0;
-    layers_of_stage(layer_count(s->config), stage, s->pipeline_parallel_size, &start, &end);
-    run->model.settings = TIDE_NEW(m->arena, tide_setting_value, SETTING_LIMIT);
-    set_int(run, "tp_size", s->tensor_parallel_size);
-    set_int(run, "tp_rank", s->rank % s->tensor_parallel_size);
-    set_int(run, "dp_size", s->data_parallel_size);
-    set_int(run, "start_layer", start);
-    set_int(run, "end_layer", end);
-    set_truth(run, "is_first_rank", stage == 0);
-    set_truth(run, "is_last_rank", stage == s->pipeline_parallel_size - 1);
-    set_int(run, "max_num_seqs", s->max_num_seqs);
-    set_int(run, "max_num_batched_tokens", s->max_num_batched_tokens);
-    set_int(run, "max_model_len", run->figures.max_model_len);
-    set_int(run, "num_speculative_tokens", s->num_speculative_tokens);
-    set_int(run, "max_loras", s->max_loras);
-    set_int(run, "max_lora_rank", s->max_lora_rank);
-    set_int(run, "capability", run->device.capability);
-    set_int(run, "cache_block_size", s->block_size);
-    set_truth(run, "has_attention", false); /* once the model is there */
-    const char *format = weight_format(run);
-    set_value(run, "weight_format",
-              (tide_value){.kind = TIDE_VALUE_TEXT, .text = tide_text_of(format ? format : "none")});
-    set_int(run, "group_size", 128);
-    set_truth(run, "is_compiled", !s->enforce_eager);
-    set_truth(run, "attention_runs", false); /* in the profile run it does not: there is no cache */
-    set_int(run, "image_limit", image_limit(s));
-    set_truth(run, "supports_mm_inputs", supports_images(s));
-    set_truth(run, "speculates_ngrams", s->speculates_ngrams);
-    set_truth(run, "enable_expert_parallel", s->enable_expert_parallel);
-    set_value(run, "model_dtype", (tide_value){.kind = TIDE_VALUE_DTYPE, .dtype = run->model.state.dtype});
-    set_int(run, "pp_size", s->pipeline_parallel_size);
-    set_value(run, "workspace", tide_none()); /* v1/worker/workspace.py */
-    set_int(run, "workspace_bytes", 0);
-    set_value(run, "capture_workspace", tide_none());
-    set_value(run, "capture_output", tide_none());
-    set_value(run, "rope_keys", (tide_value){.kind = TIDE_VALUE_LIST, .list = tide_list_new(m)});
-}
-
 /* ---- the parts of the run ---- */
 
 static tide_function *function_of(tide_serve_run *run, tide_description *from, const char *name) {
@@ -337,15 +85,14 @@ static void count_weights(tide_serve_run *run, uint32_t first_buffer) {
 
 /* Bytes of a value in the cache. */
 static int64_t cache_value_bytes(const tide_serve_run *run) {
-    const char *dtype = run->settings.kv_cache_dtype;
-    if (dtype && strncmp(dtype, "fp8", 3) == 0) return 1;
+    if (run->job.kv_cache_dtype != TIDE_kv_cache_dtype_auto) return 1;
     return tide_dtype_bytes(run->model.state.dtype);
 }
 
 /* What a layer says of its cache: ['full', kv_heads, head_size, head_size_v, window]. */
 static void add_spec(tide_serve_run *run, const tide_list *said) {
     static const char *const kinds[] = {"full", "sliding", "chunked", "latent", "state", "cross"};
-    tide_cache_spec spec = {.block_size = run->settings.block_size};
+    tide_cache_spec spec = {.block_size = run->job.block_size};
     int64_t n[5] = {0};
     for (uint32_t i = 1; i < said->count && i < 5; i++)
         if (said->items[i].kind == TIDE_VALUE_INT) n[i] = said->items[i].integer;
@@ -380,7 +127,7 @@ static void collect_specs(tide_serve_run *run) {
 /* model_runner.py, load_model: the model, then what needs it. */
 static bool load_model(tide_serve_run *run, tide_description *runner, uint32_t *model_root) {
     tide_machine *m = &run->machine;
-    const tide_json *config = run->settings.config;
+    const tide_json *config = run->job.config;
     tide_text architecture = run->architecture;
     const tide_engine_root *root = tide_engine_root_of("vllm", architecture);
     if (!root)
@@ -397,11 +144,11 @@ static bool load_model(tide_serve_run *run, tide_description *runner, uint32_t *
     collect_specs(run);
     for (uint32_t i = 0; i < run->spec_count; i++)
         if (run->specs[i].kind != TIDE_CACHE_STATE) tide_model_setting(&run->model, "has_attention")->truth = true;
-    if (!build(run, runner, "ImportedModules", text_config(config))) return false;
+    if (!build(run, runner, "ImportedModules", tide_serve_text_config(config))) return false;
     tide_timeline_empty_cache(&m->timeline);
     run->loaded_event = m->timeline.event_count;
     *tide_model_setting(&run->model, "rope_keys") = (tide_value){.kind = TIDE_VALUE_LIST, .list = tide_list_new(m)};
-    return build(run, runner, "LoadedState", text_config(config)) != 0;
+    return build(run, runner, "LoadedState", tide_serve_text_config(config)) != 0;
 }
 
 static tide_value item(tide_value list, uint32_t at) {
@@ -413,8 +160,9 @@ static void profile_run(tide_serve_run *run, tide_description *runner, uint32_t 
                         uint32_t model_root) {
     tide_machine *m = &run->machine;
     tide_model *model = &run->model;
-    const tide_serve_settings *s = &run->settings;
-    int64_t requests = s->max_num_seqs < s->max_num_batched_tokens ? s->max_num_seqs : s->max_num_batched_tokens;
+    const tide_job *job = &run->job;
+    int64_t requests =
+        job->max_num_seqs < job->max_num_batched_tokens ? job->max_num_seqs : job->max_num_batched_tokens;
     const tide_instance *input = &model->instances[input_root], *loaded = &model->instances[loaded_root];
     bool is_last = tide_model_setting(model, "is_last_rank")->truth;
     model->root = model_root;
@@ -428,7 +176,7 @@ static void profile_run(tide_serve_run *run, tide_description *runner, uint32_t 
                             input->slots[tide_attribute_slot(input->of, TIDE_TEXT("positions"))],
                             loaded->slots[tide_attribute_slot(loaded->of, TIDE_TEXT("intermediate_tensors"))],
                             loaded->slots[tide_attribute_slot(loaded->of, TIDE_TEXT("inputs_embeds"))]};
-    if (s->first_start && !s->enforce_eager)
+    if (job->first_start && !job->enforce_eager)
         tide_value_release(m, call(run, runner, "generate_and_run_autotune_block", NULL, 0));
     tide_value hidden = tide_model_forward(model, names, values, 4), taken = tide_none();
     m->module = m->statement = 0;
@@ -476,27 +224,30 @@ enum { MAX_SPLITS = 128, SPLIT_TOKENS = 128, FULL_GRAPH_TOKENS = 512 };
 /* FlashAttention 2 splits the keys of full graphs as occupancy asks for, num_splits_heuristic in csrc/flash_attn:
  * partial outputs in fp32 of at most one split for a block of keys, in the two graphs that are captured. */
 static uint64_t split_bytes(tide_serve_run *run) {
-    const tide_serve_settings *s = &run->settings;
+    const tide_job *job = &run->job;
     if (run->device.capability == 90 || !tide_model_setting(&run->model, "has_attention")->truth) return 0;
-    int64_t hidden = NUMBER_OF(s->config, 0, "hidden_size", "n_embd");
-    int64_t heads = NUMBER_OF(s->config, 1, "num_attention_heads", "n_head");
-    int64_t width = heads / s->tensor_parallel_size * NUMBER_OF(s->config, heads > 0 ? hidden / heads : 0, "head_dim");
+    int64_t hidden = TIDE_SERVE_NUMBER(job->config, 0, "hidden_size", "n_embd");
+    int64_t heads = TIDE_SERVE_NUMBER(job->config, 1, "num_attention_heads", "n_head");
+    int64_t width =
+        heads / job->tensor_parallel_size * TIDE_SERVE_NUMBER(job->config, heads > 0 ? hidden / heads : 0, "head_dim");
     int64_t splits = (run->figures.max_model_len + SPLIT_TOKENS - 1) / SPLIT_TOKENS;
-    int64_t tokens = s->max_num_seqs < FULL_GRAPH_TOKENS ? s->max_num_seqs : FULL_GRAPH_TOKENS;
+    int64_t tokens = job->max_num_seqs < FULL_GRAPH_TOKENS ? job->max_num_seqs : FULL_GRAPH_TOKENS;
     return (uint64_t)((splits < MAX_SPLITS ? splits : MAX_SPLITS) * 2 * tokens * width * (int64_t)sizeof(float));
 }
 
 /* What the engine can do and this description of it cannot: refused, never guessed. */
 static bool is_described(tide_serve_run *run) {
-    const tide_serve_settings *s = &run->settings;
+    const tide_job *job = &run->job;
     tide_machine *m = &run->machine;
     const char *what = NULL;
-    if (!weight_format(run)) what = s->quantization ? "/settings/quantization" : "/config.json/quantization_config";
-    if (s->enable_lora) what = "/settings/enable_lora";
-    if (s->cpu_offload_gib) what = "/settings/cpu_offload_gb";
-    if (s->num_speculative_tokens && !s->speculates_ngrams) what = "/settings/speculative_config";
+    if (!tide_serve_weight_format(run))
+        what =
+            job->quantization != TIDE_quantization_none ? "/settings/quantization" : "/config.json/quantization_config";
+    if (job->enable_lora) what = "/settings/enable_lora";
+    if (job->cpu_offload_gb) what = "/settings/cpu_offload_gb";
+    if (run->drafts.tokens && !run->drafts.are_ngrams) what = "/settings/speculative_config";
     if (!what) {
-        if (strcmp(weight_format(run), "gptq") == 0 || strcmp(weight_format(run), "awq") == 0) {
+        if (strcmp(tide_serve_weight_format(run), "gptq") == 0 || strcmp(tide_serve_weight_format(run), "awq") == 0) {
             run->figures.uncertain += UINT64_C(4) * TIDE_SERVE_SEGMENT;
             tide_report(
                 m->diags, TIDE_ASSUMPTION, TIDE_OK, "/config.json/quantization_config",
@@ -513,8 +264,8 @@ static bool is_described(tide_serve_run *run) {
 /* config/model.py: _get_and_verify_max_len. */
 static bool is_length_taken(const tide_serve_run *run) {
     const tide_machine *m = &run->machine;
-    int64_t derived = derived_length(run->settings.config), asked = run->settings.max_model_len;
-    const tide_json *own = tide_json_at(run->settings.config, "model_max_length");
+    int64_t derived = tide_serve_derived_length(run->job.config), asked = run->job.max_model_len;
+    const tide_json *own = tide_json_at(run->job.config, "model_max_length");
     if (asked <= derived || (own && own->is_integer && asked <= own->integer)) return true;
     return tide_error(m->diags, TIDE_ERR_FIELD_RANGE, "/settings/max_model_len",
                       tide_format(m->arena, "%lld is greater than the %lld positions of the model: vLLM refuses it",
@@ -522,10 +273,8 @@ static bool is_length_taken(const tide_serve_run *run) {
                       "give fewer, or a config.json whose rope_parameters make them");
 }
 
-static void prepare(tide_serve_run *run, const tide_serve_settings *settings, const tide_serve_device *device,
-                    tide_arena *arena, tide_diagnostics *diags) {
+static void prepare(tide_serve_run *run, const tide_serve_device *device, tide_arena *arena, tide_diagnostics *diags) {
     tide_machine *m = &run->machine;
-    run->settings = *settings;
     run->device = *device;
     tide_machine_init(m, arena, diags);
     m->device = (tide_device){device->capability, device->sms, TIDE_DEVICE_DEFAULT.threads_per_sm};
@@ -536,24 +285,25 @@ static void prepare(tide_serve_run *run, const tide_serve_settings *settings, co
     run->model.find_model = find_model;
     run->model.user = run;
     run->model.is_made_on_device = true;
-    run->model.state.dtype = dtype_of(run);
+    run->model.state.dtype = tide_serve_dtype(run);
     run->figures.dtype = tide_dtype_names[run->model.state.dtype];
-    run->architecture = architecture_of(run, run->settings.config);
-    take_defaults(run);
-    set_settings(run);
+    run->architecture = architecture_of(run, run->job.config);
+    tide_serve_take_defaults(run);
+    tide_serve_set_settings(run);
 }
 
-bool tide_serve_start(tide_serve_run *run, const tide_serve_settings *settings, const tide_serve_device *device,
-                      tide_arena *arena, tide_diagnostics *diags) {
-    prepare(run, settings, device, arena, diags);
+bool tide_serve_start(tide_serve_run *run, const tide_job *job, const tide_serve_device *device, tide_arena *arena,
+                      tide_diagnostics *diags) {
+    if (!tide_serve_take_args(run, job, arena, diags)) return false;
+    prepare(run, device, arena, diags);
     tide_machine *m = &run->machine;
     if (!is_described(run) || !is_length_taken(run)) return false;
-    if (!settings->enforce_eager)
+    if (!job->enforce_eager)
         tide_report(diags, TIDE_ASSUMPTION, TIDE_OK, "/settings/enforce_eager",
                     "buffers of compiled code are Inductor's choice: the number of blocks is within a range",
                     "enforce_eager=true is played to the byte");
     tide_description *runner = tide_description_load(&run->descriptions, TIDE_TEXT("vllm/runner"));
-    uint32_t input_root = runner ? build(run, runner, "InputState", text_config(run->settings.config)) : 0,
+    uint32_t input_root = runner ? build(run, runner, "InputState", tide_serve_text_config(run->job.config)) : 0,
              model_root = 0;
     if (!input_root || !load_model(run, runner, &model_root)) return false;
     run->runner = runner;
@@ -565,7 +315,7 @@ bool tide_serve_start(tide_serve_run *run, const tide_serve_settings *settings, 
     run->profiled_event = m->timeline.event_count;
     if (m->has_failed) return false;
     if (!tide_cache_groups(run)) return false;
-    if (!settings->enforce_eager) {
+    if (!job->enforce_eager) {
         run->figures.may_take = split_bytes(run);
         tide_serve_capture_graphs(run, capture_forward);
     }

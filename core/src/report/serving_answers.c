@@ -1,0 +1,180 @@
+/* Flags to paste, what flags buy, and how many cards hold what is asked for. */
+#include "report/serving_answers.h"
+
+#include <string.h>
+
+#include "base/decimal.h"
+#include "job/settings.h"
+
+enum { MOST_RANKS = 16 };
+
+/* ---- the command ---- */
+
+/* Settings of the group that are no flags of the engine. */
+static bool is_flag(tide_setting_id id) {
+    static const tide_setting_id others[] = {TIDE_SET_engine,
+                                             TIDE_SET_input_len,
+                                             TIDE_SET_output_len,
+                                             TIDE_SET_request_lengths,
+                                             TIDE_SET_max_concurrency,
+                                             TIDE_SET_replicas,
+                                             TIDE_SET_usage,
+                                             TIDE_SET_first_start,
+                                             TIDE_SET_context_mib,
+                                             TIDE_SET_worker_rank,
+                                             TIDE_SET_num_speculative_tokens};
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        if (others[i] == id) return false;
+    return id == TIDE_SET_dtype || tide_setting_is_of_server(id);
+}
+
+/* --max-model-len 8192; a switch stands alone, and --no-... where it is off. */
+static const char *flag_of(const tide_job *job, tide_setting_id id, tide_arena *arena) {
+    const tide_setting *setting = &tide_settings[id];
+    const char *value = job->values[id];
+    bool is_switch = setting->type == TIDE_SETTING_BOOL, is_off = is_switch && strcmp(value, "false") == 0;
+    bool is_text = strpbrk(value, " {\"") != NULL;
+    char *name = tide_text_copy(arena, tide_text_of(setting->name));
+    for (char *c = name; *c; c++)
+        if (*c == '_') *c = '-';
+    if (is_switch) return tide_format(arena, " --%s%s", is_off ? "no-" : "", name);
+    return tide_format(arena, is_text ? " --%s '%s'" : " --%s %s", name, value);
+}
+
+static const char *model_of(const tide_job *job) {
+    static const char hub[] = "huggingface.co/";
+    const char *source = job->model_source ? job->model_source : "";
+    return strncmp(source, hub, sizeof hub - 1) == 0 ? source + sizeof hub - 1 : "MODEL";
+}
+
+void tide_write_serving_command(tide_writer *w, const tide_serving *serving, tide_arena *arena) {
+    const tide_job *job = serving->job;
+    const char *command = tide_format(arena, "vllm serve %s", model_of(job));
+    for (uint32_t i = 0; i < job->row_count; i++) {
+        const tide_setting_row *row = &job->rows[i];
+        if (row->origin == TIDE_ORIGIN_DEFAULT || row->id >= TIDE_SET_COUNT || !*row->value || !is_flag(row->id))
+            continue;
+        command = tide_format(arena, "%s%s", command, flag_of(job, row->id, arena));
+    }
+    if (job->replicas > 1 && !job->gpu_memory_utilization)
+        command = tide_format(arena, "%s --gpu-memory-utilization %.2f", command,
+                              (double)tide_serve_utilization_ppm(serving->run) / 1e6);
+    tide_write_string_at(w, "command", command);
+}
+
+/* ---- what flags buy ---- */
+
+enum { FEWER_REQUESTS = 128, FEWER_TOKENS = 2048, MORE_PERCENT = 95 };
+
+static const char *fewer_requests(tide_job *job, tide_arena *arena) {
+    job->max_num_seqs = job->max_concurrency ? job->max_concurrency : FEWER_REQUESTS;
+    return tide_format(arena, "--max-num-seqs %lld", (long long)job->max_num_seqs);
+}
+
+static const char *fewer_tokens(tide_job *job, tide_arena *arena) {
+    job->max_num_batched_tokens = FEWER_TOKENS;
+    return tide_format(arena, "--max-num-batched-tokens %d", FEWER_TOKENS);
+}
+
+static const char *more_of_the_card(tide_job *job, tide_arena *arena) {
+    if (job->replicas > 1) return NULL;
+    job->gpu_memory_utilization = TIDE_PICO / 100 * MORE_PERCENT;
+    return tide_format(arena, "--gpu-memory-utilization 0.%d", MORE_PERCENT);
+}
+
+static const char *fp8_cache(tide_job *job, tide_arena *arena) {
+    (void)arena;
+    job->kv_cache_dtype = TIDE_kv_cache_dtype_fp8;
+    return "--kv-cache-dtype fp8";
+}
+
+static const char *fp8_weights(tide_job *job, tide_arena *arena) {
+    (void)arena;
+    if (tide_json_at(job->config, "quantization_config")) return NULL;
+    job->quantization = TIDE_quantization_fp8;
+    return "--quantization fp8";
+}
+
+static const char *no_graphs(tide_job *job, tide_arena *arena) {
+    (void)arena;
+    job->enforce_eager = true;
+    return "--enforce-eager";
+}
+
+static const char *no_video(tide_job *job, tide_arena *arena) {
+    (void)arena;
+    if (!tide_json_at(job->config, "vision_config") || job->limit_mm_per_prompt) return NULL;
+    job->limit_mm_per_prompt = job->values[TIDE_SET_limit_mm_per_prompt] = "{\"image\": 1, \"video\": 0}";
+    return "--limit-mm-per-prompt '{\"image\": 1, \"video\": 0}'";
+}
+
+static const char *more_ranks(tide_job *job, tide_arena *arena) {
+    job->tensor_parallel_size *= 2;
+    return tide_format(arena, "--tensor-parallel-size %lld", (long long)job->tensor_parallel_size);
+}
+
+void tide_write_levers(tide_writer *w, const tide_serving *serving, tide_arena *arena) {
+    static const char *(*const changes[])(tide_job *, tide_arena *) = {
+        fewer_requests, fewer_tokens, more_of_the_card, fp8_cache, fp8_weights, no_graphs, no_video, more_ranks};
+    const tide_serve_run *run = serving->run;
+    int64_t cache = run->figures.num_blocks * run->figures.block_bytes, requests = tide_serving_requests(serving);
+    tide_write_open_at(w, "levers", '[');
+    for (size_t i = 0; i < sizeof changes / sizeof *changes; i++) {
+        tide_job changed = *serving->job;
+        tide_diagnostics unheard;
+        tide_diagnostics_init(&unheard, arena);
+        const char *flag = changes[i](&changed, arena);
+        const tide_serve_run *other = flag ? tide_serving_play(&changed, arena, &unheard) : NULL;
+        if (!other || other->figures.refusal) continue;
+        int64_t gained = other->figures.num_blocks * other->figures.block_bytes - cache;
+        int64_t fit = tide_serving_requests_of(serving, other);
+        if (!run->figures.refusal && gained == 0 && fit == requests) continue;
+        tide_write_open(w, '{');
+        tide_write_string_at(w, "flag", flag);
+        tide_write_int_at(w, "cache_bytes", gained);
+        tide_write_int_at(w, "tokens", other->figures.capacity_tokens);
+        tide_write_int_at(w, "fit", fit);
+        tide_write_close(w, '}');
+    }
+    tide_write_close(w, ']');
+}
+
+/* ---- how many cards ---- */
+
+typedef struct shape {
+    int64_t ranks, servers, requests; /* of a server, and of all */
+} shape;
+
+/* Servers of so many ranks that hold `asked` requests; servers 0: none starts. */
+static shape shape_of(const tide_serving *serving, int64_t ranks, int64_t asked, tide_arena *arena) {
+    tide_job changed = *serving->job;
+    tide_diagnostics unheard;
+    tide_diagnostics_init(&unheard, arena);
+    changed.tensor_parallel_size = ranks;
+    changed.data_parallel_size = 1;
+    const tide_serve_run *run = tide_serving_play(&changed, arena, &unheard);
+    int64_t each = run && !run->figures.refusal ? tide_serving_requests_of(serving, run) : 0;
+    int64_t servers = each ? (asked + each - 1) / each : 0;
+    return (shape){ranks, servers, servers * each};
+}
+
+void tide_write_smallest(tide_writer *w, const tide_serving *serving, tide_arena *arena) {
+    const tide_job *job = serving->job;
+    shape best = {0};
+    if (!job->max_concurrency || job->replicas > 1) return;
+    for (int64_t ranks = 1; ranks <= MOST_RANKS; ranks *= 2) {
+        shape now = shape_of(serving, ranks, job->max_concurrency, arena);
+        if (now.servers && (!best.servers || now.ranks * now.servers < best.ranks * best.servers)) best = now;
+    }
+    if (!best.servers) {
+        tide_write_key(w, "smallest");
+        tide_write_null(w);
+        return;
+    }
+    tide_write_open_at(w, "smallest", '{');
+    tide_write_int_at(w, "cards", best.ranks * best.servers * job->pipeline_parallel_size);
+    tide_write_int_at(w, "servers", best.servers);
+    tide_write_int_at(w, "tensor_parallel_size", best.ranks);
+    tide_write_int_at(w, "requests", best.requests);
+    tide_write_close(w, '}');
+}

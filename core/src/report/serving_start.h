@@ -1,0 +1,33 @@
+/* The start of an inference server, played for a job. Private to report/. */
+#ifndef TIDE_REPORT_SERVING_START_H
+#define TIDE_REPORT_SERVING_START_H
+
+#include "report/serving_requests.h"
+#include "train/train.h"
+
+/* A job with mode=serve, played. */
+typedef struct tide_serving {
+    const tide_job *job;
+    tide_serve_device device; /* as the last of the card's servers finds it */
+    tide_serve_run *run;      /* of the pipeline's stage with the fewest blocks */
+    tide_request_mix mix;     /* that is asked for; empty: of max_model_len */
+} tide_serving;
+
+/* Starts the engine; its timeline is the run's then. False after an error. */
+bool tide_run_serving(tide_run *run, const tide_job *job, tide_arena *arena, tide_diagnostics *diags);
+
+/* Starts what the job says: each stage of a pipeline, and the last of the card's servers. NULL: it cannot be; `diags`
+ * says why. */
+tide_serve_run *tide_serving_play(const tide_job *job, tide_arena *arena, tide_diagnostics *diags);
+
+/* Requests as they are asked for that `run` holds at once for sure, over all servers. */
+int64_t tide_serving_requests_of(const tide_serving *serving, const tide_serve_run *run);
+int64_t tide_serving_requests(const tide_serving *serving);
+/* Whether the engine starts, and takes as many requests as are asked for. */
+bool tide_serving_fits(const tide_serving *serving);
+/* What the card holds: context, weights, the profile run's peak, graphs and the cache, of all its servers. */
+uint64_t tide_serving_bytes(const tide_serving *serving);
+/* Block tables and slots, made once the cache is there: v1/worker/gpu/block_table.py. */
+int64_t tide_serving_tables(const tide_serve_run *run);
+
+#endif

@@ -1,0 +1,221 @@
+/* The engine's arguments: what a job says, and the defaults of this card and model. vllm/engine/arg_utils.py of 0.32.0.
+ */
+#include "serve/engine_args.h"
+
+#include <string.h>
+
+#include "base/decimal.h"
+#include "serve/config.h"
+
+enum { SETTING_LIMIT = 64 };
+
+static bool read_object(const tide_json **object, const tide_job *job, tide_setting_id id, const char *name,
+                        tide_arena *arena, tide_diagnostics *diags) {
+    const char *place = tide_format(arena, "/settings/%s", name);
+    *object = NULL;
+    if (!tide_job_sets(job, id)) return true;
+    *object = tide_json_parse(arena, tide_text_of(job->values[id]), place, diags);
+    if (!*object) return false;
+    return (*object)->kind == TIDE_JSON_OBJECT ||
+           tide_error(diags, TIDE_ERR_FIELD_TYPE, place,
+                      tide_format(arena, "is %s; must be a JSON object", tide_json_kind_name(*object)), NULL);
+}
+
+static bool read_drafts(tide_serve_run *run, const tide_json *given, tide_diagnostics *diags) {
+    tide_serve_drafts *d = &run->drafts;
+    const tide_json *count = tide_json_at(given, "num_speculative_tokens"), *method = tide_json_at(given, "method");
+    *d = (tide_serve_drafts){.tokens = run->job.num_speculative_tokens};
+    if (count) d->tokens = count->is_integer ? count->integer : -1;
+    d->are_ngrams = tide_json_is(method, TIDE_JSON_STRING) && tide_text_is(method->text, "ngram");
+    return (d->tokens >= 0 && d->tokens <= 1024) ||
+           tide_error(diags, TIDE_ERR_FIELD_RANGE, "/settings/speculative_config",
+                      "num_speculative_tokens must be a whole number from 0 to 1024", NULL);
+}
+
+bool tide_serve_take_args(tide_serve_run *run, const tide_job *job, tide_arena *arena, tide_diagnostics *diags) {
+    const tide_json *drafts;
+    run->job = *job;
+    return read_object(&run->limits, job, TIDE_SET_limit_mm_per_prompt, "limit_mm_per_prompt", arena, diags) &&
+           read_object(&drafts, job, TIDE_SET_speculative_config, "speculative_config", arena, diags) &&
+           read_drafts(run, drafts, diags);
+}
+
+/* arg_utils.py, get_batch_defaults: by memory and name of the card. */
+static void batch_defaults(tide_serve_run *run) {
+    tide_job *job = &run->job;
+    uint64_t gib = run->device.total_bytes >> 30;
+    int64_t tokens = job->usage == TIDE_usage_llm ? 8192 : 2048, requests = 256;
+    bool is_a100 = tide_text_contains(tide_text_of(run->device.name), TIDE_TEXT("A100"));
+    if (gib >= 160) {
+        tokens = 16384;
+        requests = 1024;
+    } else if (gib >= 70 && !is_a100) {
+        tokens = job->usage == TIDE_usage_llm ? 16384 : 8192;
+        requests = 1024;
+    }
+    if (!job->max_num_seqs) job->max_num_seqs = requests;
+    if (!job->max_num_batched_tokens) {
+        job->max_num_batched_tokens = tokens;
+        if (job->max_num_seqs < tokens / run->figures.max_model_len + 1 &&
+            job->max_num_seqs * run->figures.max_model_len < tokens)
+            job->max_num_batched_tokens = job->max_num_seqs * run->figures.max_model_len;
+    }
+    if (job->max_num_seqs > job->max_num_batched_tokens) job->max_num_seqs = job->max_num_batched_tokens;
+}
+
+tide_dtype tide_serve_dtype(const tide_serve_run *run) {
+    const tide_json *given = tide_json_at(run->job.config, "dtype");
+    tide_dtype dtype = TIDE_BF16;
+    if (run->job.dtype.is_set) return run->job.dtype.dtype;
+    if (!given) given = tide_json_at(run->job.config, "torch_dtype");
+    if (!given) given = tide_json_at(tide_serve_text_config(run->job.config), "torch_dtype");
+    if (given && given->kind == TIDE_JSON_STRING && tide_dtype_named(given->text, &dtype) && dtype != TIDE_FP32)
+        return dtype;
+    return TIDE_BF16; /* of float32, and of nothing: the first that the card supports */
+}
+
+void tide_serve_take_defaults(tide_serve_run *run) {
+    tide_job *job = &run->job;
+    if (!job->gpu_memory_utilization) job->gpu_memory_utilization = TIDE_PICO / 100 * 92;
+    bool is_latent = tide_json_at(job->config, "kv_lora_rank") != NULL;
+    bool is_fp8 = job->kv_cache_dtype != TIDE_kv_cache_dtype_auto;
+    if (!job->block_size)
+        job->block_size = is_latent && is_fp8 && run->device.capability == 90 ? 64 : 16; /* FlashMLA */
+    run->figures.max_model_len = job->max_model_len > 0 ? job->max_model_len : tide_serve_default_length(job->config);
+    batch_defaults(run);
+    run->figures.max_num_seqs = job->max_num_seqs;
+    run->figures.max_num_batched_tokens = job->max_num_batched_tokens;
+    run->figures.tokens_in_flight = job->max_num_batched_tokens * (job->pipeline_parallel_size + job->async_scheduling);
+}
+
+static bool says(const tide_json *object, const char *key, const char *word) {
+    const tide_json *found = tide_json_at(object, key);
+    return found && found->kind == TIDE_JSON_STRING && tide_text_is(found->text, word);
+}
+
+/* How weights of linear layers are stored: none fp8 fp8_static gptq awq; NULL: not described. Four bits run on Machete,
+ * which is for Hopper alone; eight bits on CUTLASS. */
+const char *tide_serve_weight_format(const tide_serve_run *run) {
+    const tide_json *config = run->job.config, *q = tide_json_at(config, "quantization_config");
+    tide_quantization_choice asked = run->job.quantization;
+    int capability = run->device.capability;
+    if (!q && tide_json_at(tide_serve_text_config(config), "quantization_config")) return NULL;
+    if (!q && asked == TIDE_quantization_none) return "none";
+    const tide_engine_root *root = tide_engine_root_of("vllm", run->architecture);
+    if (!root || strcmp(root->class_name, "LlamaForCausalLM") != 0) return NULL;
+    if (!q) return asked == TIDE_quantization_fp8 && (capability == 89 || capability == 90) ? "fp8" : NULL;
+    if (says(q, "quant_method", "fp8"))
+        return says(q, "activation_scheme", "static") && !tide_json_at(q, "weight_block_size") &&
+                       !tide_json_at(q, "modules_to_not_convert") && !tide_json_at(q, "ignored_layers") &&
+                       (capability == 89 || capability == 90)
+                   ? "fp8_static"
+                   : NULL;
+    const tide_json *act_order = tide_json_at(q, "desc_act");
+    if (capability != 90 || tide_serve_number(q, (const char *const[]){"bits", "w_bit", NULL}, 0) != 4 ||
+        tide_serve_number(q, (const char *const[]){"group_size", "q_group_size", NULL}, 0) != 128 ||
+        (act_order && act_order->is_true) || tide_json_at(q, "modules_to_not_convert") || tide_json_at(q, "dynamic"))
+        return NULL;
+    return says(q, "quant_method", "gptq") ? "gptq" : says(q, "quant_method", "awq") ? "awq" : NULL;
+}
+
+/* ---- what descriptions may ask for ---- */
+
+static void set_int(tide_serve_run *run, const char *name, int64_t value) {
+    tide_model *model = &run->model;
+    model->settings[model->setting_count++] = (tide_setting_value){
+        .name = name,
+        .value = {
+            .kind = TIDE_VALUE_INT, .symbol = tide_symbol_name(&run->machine, tide_text_of(name)), .integer = value}};
+}
+
+static void set_truth(tide_serve_run *run, const char *name, bool value) {
+    run->model.settings[run->model.setting_count++] = (tide_setting_value){.name = name, .value = tide_of_bool(value)};
+}
+
+static void set_value(tide_serve_run *run, const char *name, tide_value value) {
+    run->model.settings[run->model.setting_count++] = (tide_setting_value){.name = name, .value = value};
+}
+
+/* distributed/utils.py, get_pp_indices. */
+static void layers_of_stage(int64_t layers, int64_t stage, int64_t stages, int64_t *start, int64_t *end) {
+    *start = 0;
+    for (int64_t i = 0; i <= stage; i++) {
+        int64_t from_last = stages - i;
+        int64_t here = layers / stages + (from_last >= 2 && from_last < layers % stages + 2);
+        *end = *start + here;
+        if (i < stage) *start = *end;
+    }
+}
+
+enum { DEFAULT_ITEM_LIMIT = 999 }; /* config/multimodal.py */
+
+/* limit_mm_per_prompt, of images: a number, or an object with a count. */
+static int64_t image_limit(const tide_serve_run *run) {
+    const tide_json *given = tide_json_at(run->limits, "image"), *count = tide_json_at(given, "count");
+    if (count) given = count;
+    return given && given->kind == TIDE_JSON_NUMBER && given->is_integer && given->integer >= 0 ? given->integer
+                                                                                                : DEFAULT_ITEM_LIMIT;
+}
+
+static bool supports_images(const tide_serve_run *run) {
+    return tide_json_at(run->job.config, "vision_config") && image_limit(run) > 0;
+}
+
+void tide_serve_set_settings(tide_serve_run *run) {
+    const tide_job *job = &run->job;
+    tide_machine *m = &run->machine;
+    int64_t stage = job->worker_rank / job->tensor_parallel_size, start = 0, end = 0;
+    layers_of_stage(tide_serve_layers(job->config), stage, job->pipeline_parallel_size, &start, &end);
+    run->model.settings = TIDE_NEW(m->arena, tide_setting_value, SETTING_LIMIT);
+    set_int(run, "tp_size", job->tensor_parallel_size);
+    set_int(run, "tp_rank", job->worker_rank % job->tensor_parallel_size);
+    set_int(run, "dp_size", job->data_parallel_size);
+    set_int(run, "start_layer", start);
+    set_int(run, "end_layer", end);
+    set_truth(run, "is_first_rank", stage == 0);
+    set_truth(run, "is_last_rank", stage == job->pipeline_parallel_size - 1);
+    set_int(run, "max_num_seqs", job->max_num_seqs);
+    set_int(run, "max_num_batched_tokens", job->max_num_batched_tokens);
+    set_int(run, "max_model_len", run->figures.max_model_len);
+    set_int(run, "num_speculative_tokens", run->drafts.tokens);
+    set_int(run, "max_loras", job->max_loras);
+    set_int(run, "max_lora_rank", job->max_lora_rank);
+    set_int(run, "capability", run->device.capability);
+    set_int(run, "cache_block_size", job->block_size);
+    set_truth(run, "has_attention", false); /* once the model is there */
+    const char *format = tide_serve_weight_format(run);
+    set_value(run, "weight_format",
+              (tide_value){.kind = TIDE_VALUE_TEXT, .text = tide_text_of(format ? format : "none")});
+    set_int(run, "group_size", 128);
+    set_truth(run, "is_compiled", !job->enforce_eager);
+    set_truth(run, "attention_runs", false); /* in the profile run it does not: there is no cache */
+    set_int(run, "image_limit", image_limit(run));
+    set_truth(run, "supports_mm_inputs", supports_images(run));
+    set_truth(run, "speculates_ngrams", run->drafts.are_ngrams);
+    set_truth(run, "enable_expert_parallel", job->enable_expert_parallel);
+    set_value(run, "model_dtype", (tide_value){.kind = TIDE_VALUE_DTYPE, .dtype = run->model.state.dtype});
+    set_int(run, "pp_size", job->pipeline_parallel_size);
+    set_value(run, "workspace", tide_none()); /* v1/worker/workspace.py */
+    set_int(run, "workspace_bytes", 0);
+    set_value(run, "capture_workspace", tide_none());
+    set_value(run, "capture_output", tide_none());
+    set_value(run, "rope_keys", (tide_value){.kind = TIDE_VALUE_LIST, .list = tide_list_new(m)});
+}
+
+int64_t tide_serve_utilization_ppm(const tide_serve_run *run) {
+    return run->job.gpu_memory_utilization / (TIDE_PICO / 1000000);
+}
+
+int64_t tide_serve_positions(const tide_serve_run *run) {
+    int64_t derived = tide_serve_derived_length(run->job.config);
+    return derived == TIDE_ENDLESS ? run->figures.max_model_len : derived;
+}
+
+tide_serve_device tide_serve_device_of(const tide_job *job, tide_arena *arena) {
+    return (tide_serve_device){.name = tide_format(arena, "NVIDIA %s", job->gpu.title),
+                               .total_bytes = job->device_bytes,
+                               .used_bytes =
+                                   job->context_mib ? (uint64_t)job->context_mib << 20 : job->gpu.context_bytes,
+                               .capability = (int)job->capability,
+                               .sms = job->gpu.sms};
+}

@@ -1,0 +1,20 @@
+/* The engine's arguments as the worker takes them. Private to serve/. */
+#ifndef TIDE_SERVE_ENGINE_ARGS_H
+#define TIDE_SERVE_ENGINE_ARGS_H
+
+#include "serve/serve.h"
+
+/* Copies the job; reads what is JSON in it. False after an error. */
+bool tide_serve_take_args(tide_serve_run *run, const tide_job *job, tide_arena *arena, tide_diagnostics *diags);
+/* What is not given, by the card and the model. */
+void tide_serve_take_defaults(tide_serve_run *run);
+/* Type of weights and activations. */
+tide_dtype tide_serve_dtype(const tide_serve_run *run);
+
+/* How weights of linear layers are stored: none fp8 fp8_static gptq awq; NULL: not described. */
+const char *tide_serve_weight_format(const tide_serve_run *run);
+
+/* What descriptions may ask for. */
+void tide_serve_set_settings(tide_serve_run *run);
+
+#endif
