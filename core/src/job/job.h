@@ -137,6 +137,9 @@ bool tide_job_packs_weights(const tide_job *job);
 /* Whether it trains with one of DeepSpeed's stages. */
 bool tide_job_has_deepspeed(const tide_job *job);
 
+/* `vllm serve MODEL` with the flags of what is set, of a job with mode=serve. */
+const char *tide_job_serve_command(const tide_job *job, tide_arena *arena);
+
 /* Whether a setting without a default is set. */
 bool tide_job_sets(const tide_job *job, tide_setting_id id);
 

@@ -1,0 +1,57 @@
+/* `vllm serve` with what a job sets: what readers/vllm_command.c reads, written. */
+#include <string.h>
+
+#include "job/settings.h"
+
+/* Settings of the group that are no flags of the engine. */
+static bool is_flag(tide_setting_id id) {
+    static const tide_setting_id others[] = {TIDE_SET_engine,
+                                             TIDE_SET_input_len,
+                                             TIDE_SET_output_len,
+                                             TIDE_SET_request_lengths,
+                                             TIDE_SET_max_concurrency,
+                                             TIDE_SET_replicas,
+                                             TIDE_SET_usage,
+                                             TIDE_SET_first_start,
+                                             TIDE_SET_context_mib,
+                                             TIDE_SET_worker_rank,
+                                             TIDE_SET_num_speculative_tokens};
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        if (others[i] == id) return false;
+    return id == TIDE_SET_dtype || tide_setting_is_of_server(id);
+}
+
+/* The engine's names of types. */
+static const char *type_named(const char *dtype) {
+    return strcmp(dtype, "bf16") == 0 ? "bfloat16" : strcmp(dtype, "fp16") == 0 ? "float16" : "float32";
+}
+
+/* --max-model-len 8192; a switch stands alone, and --no-... where it is off. */
+static const char *flag_of(const tide_job *job, tide_setting_id id, tide_arena *arena) {
+    const tide_setting *setting = &tide_settings[id];
+    const char *value = job->values[id];
+    bool is_switch = setting->type == TIDE_SETTING_BOOL, is_off = is_switch && strcmp(value, "false") == 0;
+    bool is_text = strpbrk(value, " {\"") != NULL;
+    char *name = tide_text_copy(arena, tide_text_of(setting->name));
+    for (char *c = name; *c; c++)
+        if (*c == '_') *c = '-';
+    if (id == TIDE_SET_dtype) value = type_named(value);
+    if (is_switch) return tide_format(arena, " --%s%s", is_off ? "no-" : "", name);
+    return tide_format(arena, is_text ? " --%s '%s'" : " --%s %s", name, value);
+}
+
+static const char *model_of(const tide_job *job) {
+    static const char hub[] = "huggingface.co/";
+    const char *source = job->model_source ? job->model_source : "";
+    return strncmp(source, hub, sizeof hub - 1) == 0 ? source + sizeof hub - 1 : "MODEL";
+}
+
+const char *tide_job_serve_command(const tide_job *job, tide_arena *arena) {
+    const char *command = tide_format(arena, "vllm serve %s", model_of(job));
+    for (uint32_t i = 0; i < job->row_count; i++) {
+        const tide_setting_row *row = &job->rows[i];
+        bool is_given = row->origin != TIDE_ORIGIN_DEFAULT && row->id < TIDE_SET_COUNT && *row->value;
+        if (is_given && is_flag(row->id)) command = tide_format(arena, "%s%s", command, flag_of(job, row->id, arena));
+    }
+    return command;
+}
