@@ -60,10 +60,12 @@ static void requests_show(const cJSON *answer) {
 static void plan_show(const cJSON *answer) {
     const cJSON *longest = cli_at(answer, "longest"), *smallest = cli_at(answer, "smallest");
     cli_number one, all, cards, servers, ranks, requests;
-    printf("\n  One request may be %s tokens long", cli_count(one, cli_int_at(longest, "of_one")));
-    if (cli_at(longest, "of_max_concurrency"))
-        printf(", as many as are asked for %s each", cli_count(all, cli_int_at(longest, "of_max_concurrency")));
-    puts(".");
+    putchar('\n');
+    if (cli_int_at(longest, "of_one"))
+        printf("  One request may be %s tokens long.\n", cli_count(one, cli_int_at(longest, "of_one")));
+    if (cli_int_at(longest, "of_max_concurrency"))
+        printf("  As many as are asked for may be %s tokens long each.\n",
+               cli_count(all, cli_int_at(longest, "of_max_concurrency")));
     if (cJSON_IsNull(smallest)) puts("  No number of these cards up to 16 starts the engine.");
     if (cJSON_IsObject(smallest))
         printf(
@@ -135,7 +137,7 @@ void cli_server_show(const cJSON *report) {
         requests_show(answer);
         card_show(answer);
     }
-    plan_show(answer);
+    if (cli_int_at(answer, "blocks") || cli_at(answer, "smallest")) plan_show(answer);
     levers_show(answer);
 }
 
