@@ -182,6 +182,12 @@ static const struct {
      MODULES("\"DecoderLayer\":{\"@extends\":\"DecoderLayer\",\"post_attention_layernorm\":null,\"forward\":{"
              "\"replace hidden_states = post_attention_layernorm\":[]}}"),
      MODULES("\"DecoderLayer\":{\"@extends\":\"DecoderLayer\",\"post_attention_layernorm\":\"none\"}")},
+    {"an inherited member under another name, which statements that are changed have too",
+     TESTED("\"llama\"", ",\"renames\":{\"mlp\":\"feed_forward\"},\"modules\":{\"DecoderLayer\":{"
+                         "\"@extends\":\"DecoderLayer\",\"forward\":{"
+                         "\"after hidden_states = feed_forward(\":[\"hidden_states = hidden_states * 2\"]}}}"),
+     MODULES("\"DecoderLayer\":{\"@extends\":\"DecoderLayer\",\"forward\":{"
+             "\"after hidden_states = mlp(\":[\"hidden_states = hidden_states * 2\"]}}")},
     {"several parents: the first goes before the second", TESTED("[\"gemma\",\"qwen3\"]", ""),
      TESTED("\"gemma\"",
             ",\"modules\":{\"Attention\":{" ATTENTION
@@ -243,6 +249,10 @@ static const struct {
      TESTED("\"llama\"", ",\"modules\":{\"DecoderLayer\":{\"@extends\":\"DecoderLayer\","
                          "\"mlp\":\"GatedMLP(hiden, inner, act)\"}}"),
      "did you mean 'hidden'?"},
+    {"a name that nothing inherited has", TESTED("\"llama\"", ",\"renames\":{\"mlpp\":\"feed_forward\"}"),
+     "no inherited module has the name 'mlpp'"},
+    {"a name that is none", TESTED("\"llama\"", ",\"renames\":{\"mlp\":\"feed forward\"}"),
+     "\\\"renames\\\" is an object of names"},
     {"nothing described", "{\"tidemark\":1,\"architecture\":\"tested\"}", "describes nothing"},
     {"roots that are no modules",
      "{\"tidemark\":1,\"architecture\":\"tested\",\"extends\":\"llama\",\"roots\":[\"A\"]}", "is an object"},

@@ -149,7 +149,8 @@ tide_function *tide_function_find(tide_descriptions *set, tide_description *from
     for (uint32_t at = 0; (d = tide_description_in_order(set, from, at)); at++)
         for (uint32_t i = 0; i < d->function_count; i++) {
             if (!tide_text_equal(d->functions[i].name, name)) continue;
-            tide_function *made = function_new(set, from, d, NULL, d->functions[i].item);
+            tide_function *made =
+                function_new(set, from, d, NULL, tide_renamed(set, from, d->functions[i].item, 0, at));
             made->next = from->free_functions;
             from->free_functions = made;
             return tide_function_read(set, made) ? made : NULL;

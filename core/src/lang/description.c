@@ -21,7 +21,7 @@ void tide_descriptions_init(tide_descriptions *set, tide_arena *arena, tide_diag
 static const char *const description_keys[] = {"tidemark",    "architecture",  "note",     "extends",   "model_type",
                                                "roots",       "sizes",         "checks",   "functions", "modules",
                                                "inputs",      "titles",        "adapters", "stand_ins", "unread",
-                                               "ia3_targets", "fused_experts", "notes",    "attention"};
+                                               "ia3_targets", "fused_experts", "notes",    "attention", "renames"};
 enum { KEY_COUNT = TIDE_COUNT_OF(description_keys) };
 
 static bool check_keys(tide_descriptions *set, const tide_json *json, const char *place) {
@@ -151,7 +151,7 @@ static tide_description *load_description(tide_descriptions *set, tide_text name
     d->json = json;
     d->is_library = tide_text_starts(name, TIDE_TEXT("library/"));
     if (!check_keys(set, json, place) || !check_content(set, d, place) || !spread_roots(set, json, place) ||
-        !load_bases(set, d, place, depth) || !list_parts(set, d))
+        !tide_check_renames(set, json, place) || !load_bases(set, d, place, depth) || !list_parts(set, d))
         return NULL;
     *set->last = d;
     set->last = &d->next;

@@ -225,7 +225,10 @@ static const tide_json *extended_module(tide_descriptions *set, const tide_descr
     }
     uint32_t first = tide_text_equal(name->text, tide_head_name(item->key)) ? at + 1 : 0, found;
     const tide_entry *entry = tide_module_entry(set, from, name->text, first, &found);
-    if (entry) return merge_module(set, from, entry->item, found, depth + 1);
+    if (entry) {
+        const tide_json *other = merge_module(set, from, entry->item, found, depth + 1);
+        return other ? tide_renamed(set, from, other, at, found) : NULL;
+    }
     tide_description_fails(
         set, place, "\"@extends\" names a module of this description, of one that it extends, or of the library", NULL);
     return NULL;
@@ -266,5 +269,6 @@ static const tide_json *merge_module(tide_descriptions *set, const tide_descript
 
 const tide_json *tide_module_merged(tide_descriptions *set, const tide_description *from, const tide_json *item,
                                     uint32_t at) {
-    return merge_module(set, from, item, at, 0);
+    item = merge_module(set, from, item, at, 0);
+    return item ? tide_renamed(set, from, item, 0, at) : NULL;
 }

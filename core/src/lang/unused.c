@@ -1,24 +1,11 @@
 /* What a description writes and nothing uses: a name that is misspelt, most often. */
-#include <string.h>
-
 #include "base/units.h"
 #include "lang/inherit.h"
 
 /* ---- words of a description ---- */
 
-static bool is_word_part(char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
-}
-
-/* Whether a name stands in an expression, outside of 'texts'. */
 static bool has_word(const char *text, tide_text word) {
-    bool is_quoted = false;
-    for (const char *at = text; *at; at++) {
-        if (*at == '\'') is_quoted = !is_quoted;
-        if (is_quoted || strncmp(at, word.at, word.length) != 0 || is_word_part(at[word.length])) continue;
-        if (at == text || !is_word_part(at[-1])) return true;
-    }
-    return false;
+    return tide_find_word(text, word) != NULL;
 }
 
 /* What of a key is an expression: nothing, the parameters of a function or module, or all of a check or note. */
@@ -81,6 +68,11 @@ bool tide_description_all_used(tide_descriptions *set, const tide_description *d
                        is_used(set, d, "sizes", d->sizes[i].name);
         ok = (is_read || unused(set, d, d->sizes[i].item, "nothing reads the size '%.*s'")) && ok;
     }
+    const tide_json *renames = tide_json_at(d->json, "renames");
+    for (const tide_json *rename = renames ? renames->first : NULL; rename; rename = rename->next)
+        ok = (tide_renames_something(set, d, rename->key) ||
+              unused(set, d, rename, "no inherited module has the name '%.*s'")) &&
+             ok;
     for (uint32_t i = 0; i < d->module_count; i++)
         ok = (is_used(set, d, "modules", d->modules[i].name) ||
               unused(set, d, d->modules[i].item, "nothing uses the module '%.*s'")) &&

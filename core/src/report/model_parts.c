@@ -7,9 +7,8 @@
 #include "report/serving.h"
 
 static const char *title_of(const tide_run *run, const char *part) {
-    const tide_json *titles = tide_description_at(run->model.scopes[0].description, "titles");
-    const tide_json *found = tide_json_at(titles, part);
-    if (found && found->kind == TIDE_JSON_STRING) return found->text.at;
+    const char *title = tide_description_title(run->model.scopes[0].description, tide_text_of(part));
+    if (title) return title;
     return *part ? part : "Outside of the model";
 }
 
