@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { AXIS_LIMIT = 8, POINT_LIMIT = 100000, FIGURES = 4, SERVED = 3 };
+enum { AXIS_LIMIT = 8, POINT_LIMIT = 100000, POINTS_AT_ONCE = 50, FIGURES = 4, SERVED = 3 };
 
 /* A word whose value is several. */
 typedef struct axis {
@@ -14,10 +14,12 @@ typedef struct axis {
     char **values; /* pieces of `text` */
     size_t count, at;
     cli_buffer text;
+    cli_buffer chosen; /* NAME=VALUE */
 } axis;
 
 typedef struct sweep {
     cli_arguments arguments;
+    char **words; /* of the point that is chosen */
     axis axes[AXIS_LIMIT];
     size_t axis_count, points, refused, not_fitting;
     bool serves;
@@ -142,10 +144,11 @@ static const char *first_error(const cJSON *answer) {
     return "";
 }
 
-static void row_show(sweep *s, const cli_answer *answer) {
-    const cJSON *verdict = cli_at(answer->json, "verdict"), *fits = cli_at(verdict, "fits");
-    const cJSON *rank = cli_at(cli_at(answer->json, "peak"), "rank");
-    const char *reason = answer->is_ok ? "" : first_error(answer->json);
+static void row_show(sweep *s, const cJSON *answer) {
+    const cJSON *verdict = cli_at(answer, "verdict"), *fits = cli_at(verdict, "fits");
+    const cJSON *rank = cli_at(cli_at(answer, "peak"), "rank");
+    bool is_ok = cli_true_at(answer, "ok");
+    const char *reason = is_ok ? "" : first_error(answer);
     cli_number number;
     for (size_t i = 0; i < s->axis_count; i++) {
         const char *value = s->axes[i].values[s->axes[i].at];
@@ -154,13 +157,13 @@ static void row_show(sweep *s, const cli_answer *answer) {
         if (s->csv) fputc(',', s->csv);
     }
     for (int f = 0; f < FIGURES; f++) {
-        const cJSON *figure = cli_at(cli_at(answer->json, figures[f].object), figures[f].key);
+        const cJSON *figure = cli_at(cli_at(answer, figures[f].object), figures[f].key);
         cli_table_cell(&s->table, figure ? cli_amount(number, cli_int(figure), s->unit) : "");
         if (s->csv && figure) fprintf(s->csv, "%" PRId64, cli_int(figure));
         if (s->csv) fputc(',', s->csv);
     }
     for (int f = 0; f < SERVED && s->serves; f++) {
-        const cJSON *figure = cli_at(cli_at(answer->json, "serving"), served[f].key);
+        const cJSON *figure = cli_at(cli_at(answer, "serving"), served[f].key);
         cli_table_cell(&s->table, figure ? cli_count(number, cli_int(figure)) : "");
         if (s->csv && figure) fprintf(s->csv, "%" PRId64, cli_int(figure));
         if (s->csv) fputc(',', s->csv);
@@ -171,41 +174,83 @@ static void row_show(sweep *s, const cli_answer *answer) {
     if (s->csv) fprintf(s->csv, ",%s,", cJSON_IsFalse(fits) ? "no" : cJSON_IsTrue(fits) ? "yes" : "");
     if (s->csv) cli_csv_text(s->csv, reason);
     if (s->csv) fputc('\n', s->csv);
-    s->refused += answer->is_ok ? 0 : 1;
+    s->refused += is_ok ? 0 : 1;
     s->not_fitting += cJSON_IsFalse(fits) ? 1 : 0;
 }
 
-static int point_play(sweep *s) {
-    char **given = s->arguments.words, **words = malloc((s->arguments.word_count + 1) * sizeof *words);
-    cli_buffer request = {0}, texts[AXIS_LIMIT] = {{0}};
-    cli_answer answer = {0};
-    if (!words) return CLI_INTERNAL;
-    memcpy(words, given, s->arguments.word_count * sizeof *words);
-    for (size_t i = 0; i < s->axis_count; i++) {
+/* The last setting's values change first. */
+static void point_choose(sweep *s, size_t point) {
+    for (size_t i = s->axis_count; i-- > 0; point /= s->axes[i].count) {
         axis *a = &s->axes[i];
-        cli_format(&texts[i], "%s=%s", a->name.at, a->values[a->at]);
-        words[a->word] = texts[i].at;
+        a->at = point % a->count;
+        cli_buffer_free(&a->chosen);
+        cli_format(&a->chosen, "%s=%s", a->name.at, a->values[a->at]);
+        s->words[a->word] = a->chosen.at;
     }
-    s->arguments.words = words;
-    int status = cli_request(&request, "measure", &s->arguments, "");
-    s->arguments.words = given;
-    if (status == CLI_OK) status = cli_ask(&answer, &request);
-    if (status == CLI_OK && s->arguments.is_json) printf("%.*s\n", (int)answer.length, answer.text);
-    if (status == CLI_OK) row_show(s, &answer);
-    for (size_t i = 0; i < s->axis_count; i++) cli_buffer_free(&texts[i]);
-    cli_answer_free(&answer);
+}
+
+static int ask(const sweep *s, const char *more, cli_answer *answer) {
+    cli_arguments chosen = s->arguments;
+    cli_buffer request = {0};
+    chosen.words = s->words;
+    int status = cli_request(&request, "measure", &chosen, more);
+    if (status == CLI_OK) status = cli_ask(answer, &request);
     cli_buffer_free(&request);
-    free(words);
     return status;
 }
 
-/* The last setting's values change first. */
-static bool point_next(sweep *s) {
-    for (size_t i = s->axis_count; i-- > 0;) {
-        if (++s->axes[i].at < s->axes[i].count) return true;
-        s->axes[i].at = 0;
+static int point_print(sweep *s, size_t point) {
+    cli_answer answer = {0};
+    point_choose(s, point);
+    int status = ask(s, "", &answer);
+    if (status == CLI_OK) printf("%.*s\n", (int)answer.length, answer.text);
+    if (status == CLI_OK) row_show(s, answer.json);
+    cli_answer_free(&answer);
+    return status;
+}
+
+static void cell_add(const sweep *s, cli_buffer *cells) {
+    for (size_t i = 0; i < s->arguments.word_count; i++) {
+        cli_append_text(cells, i ? "," : "[");
+        cli_append_quoted(cells, s->words[i], strlen(s->words[i]));
     }
-    return false;
+    cli_append_text(cells, "]");
+}
+
+/* In one request, so that they share what they can. */
+static int points_play(sweep *s, size_t first, size_t count) {
+    cli_buffer cells = {0};
+    cli_answer answer = {0};
+    for (size_t k = 0; k < count; k++) {
+        cli_append_text(&cells, k ? "," : ",\"cells\":[");
+        point_choose(s, first + k);
+        cell_add(s, &cells);
+    }
+    cli_append_text(&cells, "]");
+    int status = ask(s, cells.at, &answer);
+    const cJSON *cell = answer.is_ok ? cli_at(answer.json, "cells")->child : answer.json;
+    for (size_t k = 0; k < count && status == CLI_OK; k++) {
+        point_choose(s, first + k);
+        row_show(s, cell);
+        if (answer.is_ok) cell = cell->next;
+    }
+    cli_answer_free(&answer);
+    cli_buffer_free(&cells);
+    return status;
+}
+
+static int points_play_all(sweep *s) {
+    size_t at_once = s->arguments.is_json ? 1 : POINTS_AT_ONCE;
+    int status = CLI_OK;
+    s->words = cli_grow(NULL, s->arguments.word_count, sizeof *s->words);
+    memcpy(s->words, s->arguments.words, s->arguments.word_count * sizeof *s->words);
+    for (size_t first = 0; first < s->points && status == CLI_OK; first += at_once) {
+        size_t count = s->points - first < at_once ? s->points - first : at_once;
+        status = s->arguments.is_json ? point_print(s, first) : points_play(s, first, count);
+        if ((first + count) % POINTS_AT_ONCE == 0) cli_progress("%zu of %zu", first + count, s->points);
+    }
+    cli_progress_end();
+    return status;
 }
 
 static int play_all(sweep *s) {
@@ -228,12 +273,7 @@ static int play_all(sweep *s) {
     s->unit = s->arguments.shows_bytes ? CLI_BYTES : CLI_GIB;
     s->serves = asks_server(s);
     head_show(s);
-    size_t played = 0;
-    do {
-        status = point_play(s);
-        if (++played % 50 == 0) cli_progress("%zu of %zu", played, s->points);
-    } while (status == CLI_OK && point_next(s));
-    cli_progress_end();
+    status = points_play_all(s);
     if (!to_screen && !s->arguments.is_json) {
         printf("Peaks of %zu combinations, %s\n\n", s->points, cli_unit_name(s->unit));
         cli_table_print(&s->table);
@@ -260,7 +300,9 @@ static int cli_sweep(int argc, char **argv) {
         free(s.axes[i].values);
         cli_buffer_free(&s.axes[i].name);
         cli_buffer_free(&s.axes[i].text);
+        cli_buffer_free(&s.axes[i].chosen);
     }
+    free(s.words);
     cli_arguments_free(&s.arguments);
     return status;
 }

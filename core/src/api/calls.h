@@ -10,7 +10,7 @@
 
 typedef struct call {
     tide_arena arena, trial; /* trial: for ranks that are tried */
-    tide_description_cache shelf;
+    tide_description_cache cache;
     tide_diagnostics diags;
     tide_writer writer;
     const tide_json *request;

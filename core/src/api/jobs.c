@@ -44,7 +44,7 @@ static bool answer_describe(call *c) {
 static bool read_question(call *c, tide_query *q, const char *key) {
     tide_text *words;
     tide_file *files;
-    *q = (tide_query){.arena = &c->arena, .cache = &c->shelf};
+    *q = (tide_query){.arena = &c->arena, .cache = &c->cache};
     bool is_job = strcmp(key, "settings") == 0;
     if (!(is_job ? call_read_words(c, &words, &q->argument_count)
                  : call_read_words_at(c, key, &words, &q->argument_count)) ||

@@ -120,6 +120,6 @@ bool call_out_of_memory(call *c) {
 
 bool call_run_job(call *c, tide_run *run, tide_job *job) {
     if (!job) return false;
-    run->shelf = &c->shelf;
+    run->cache = &c->cache;
     return tide_run_ranks(run, job, &c->arena, &c->trial, &c->diags);
 }

@@ -33,17 +33,17 @@ static void set_rank(tide_job *job, tide_arena *arena, int64_t rank) {
 static bool play_rank(tide_run *run, tide_job *job, int64_t rank, tide_arena *arena) {
     tide_diagnostics unheard;
     tide_diagnostics_init(&unheard, arena);
-    *run = (tide_run){.plays_all = run->plays_all, .shelf = run->shelf};
+    *run = (tide_run){.plays_all = run->plays_all, .cache = run->cache};
     set_rank(job, arena, rank);
     return tide_run_job(run, job, arena, &unheard);
 }
 
-tide_run *tide_run_what_if(tide_description_cache *shelf, tide_job *job, tide_arena *arena, tide_arena *scratch,
+tide_run *tide_run_what_if(tide_description_cache *cache, tide_job *job, tide_arena *arena, tide_arena *scratch,
                            tide_diagnostics *diags) {
-    if (shelf && job->mode != TIDE_mode_serve && job->parallel_kind == TIDE_parallel_kind_none)
-        return tide_run_next(shelf, job, arena, diags);
+    if (cache && job->mode != TIDE_mode_serve && job->parallel_kind == TIDE_parallel_kind_none)
+        return tide_run_next(cache, job, arena, diags);
     tide_run *run = TIDE_NEW(arena, tide_run, 1);
-    run->shelf = shelf;
+    run->cache = cache;
     return tide_run_ranks(run, job, arena, scratch, diags) ? run : NULL;
 }
 
@@ -61,7 +61,7 @@ bool tide_run_ranks(tide_run *run, tide_job *job, tide_arena *arena, tide_arena 
     if (count && !measure(&most, run, job)) return false;
     for (uint32_t i = 0; i < count; i++) {
         tide_run *tried = TIDE_NEW(scratch, tide_run, 1);
-        tried->shelf = run->shelf;
+        tried->cache = run->cache;
         if (!play_rank(tried, job, others[i], scratch) || !measure(&other, tried, job)) return false;
         if (is_more(other, most)) {
             most = other;

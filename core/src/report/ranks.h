@@ -10,7 +10,7 @@
 bool tide_run_ranks(tide_run *run, tide_job *job, tide_arena *arena, tide_arena *scratch, tide_diagnostics *diags);
 
 /* The same for one of several jobs: alone by tide_run_next, or of the rank that needs the most. NULL after an error. */
-tide_run *tide_run_what_if(tide_description_cache *shelf, tide_job *job, tide_arena *arena, tide_arena *scratch,
+tide_run *tide_run_what_if(tide_description_cache *cache, tide_job *job, tide_arena *arena, tide_arena *scratch,
                            tide_diagnostics *diags);
 
 #endif

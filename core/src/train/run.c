@@ -21,7 +21,7 @@ static void prepare(tide_run *run, const tide_job *job, tide_arena *arena, tide_
     *found = (tide_finder){job, arena, run, diags, false};
     tide_take_descriptions(run, job, found);
     tide_model_init(&run->model, m, &run->descriptions);
-    if (run->descriptions.first) run->model.size_names = run->shelf->size_names;
+    if (run->descriptions.first) run->model.size_names = run->cache->size_names;
     tide_set_finder(&run->model, found);
     if (!run->plays_all) run->model.call = tide_call_memoized;
     run->model.state.dtype = tide_dtype_or(job->dtype, TIDE_BF16);

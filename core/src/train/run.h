@@ -43,8 +43,6 @@ void tide_count_parameters(tide_run *run);
 
 /* ---- description_cache.c ---- */
 
-/* Whether two jobs have the same settings, but for those that are read at `read` or later. */
-bool tide_settings_alike(const tide_setting_row *rows, uint32_t count, const tide_job *job, tide_read read);
 /* Takes the descriptions from the cache, or an empty cache for new ones. Until they are put back it counts as empty: a
  * run that fails may leave a function half read. */
 void tide_take_descriptions(tide_run *run, const tide_job *job, tide_finder *finder);

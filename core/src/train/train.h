@@ -12,9 +12,9 @@
 #include "train/optimizer.h"
 #include "train/strategy.h"
 
-/* What jobs of one model share that are played one after the other: its descriptions, read, and bound where they have
- * been called, and for those of tide_run_next the model as it was loaded. Arenas and zeros before the first; the arenas
- * are freed by whom they belong to, after the last run. */
+/* What jobs share that are played one after the other: descriptions, read, and bound where they have been called, and
+ * for those of tide_run_next the model as it was loaded. Arenas and zeros before the first; the arenas are freed by
+ * whom they belong to, after the last run. */
 typedef struct tide_description_cache {
     tide_arena arena;
     tide_arena loaded; /* of `run`, and kept with it where loaded_for is not NULL */
@@ -22,8 +22,6 @@ typedef struct tide_description_cache {
     const tide_job *loaded_for;
     tide_descriptions descriptions;
     tide_names size_names;
-    const tide_setting_row *rows; /* settings of the job that it was filled for */
-    uint32_t row_count;
     bool is_filled;
 } tide_description_cache;
 
@@ -33,7 +31,7 @@ typedef struct tide_run {
     tide_descriptions descriptions;
     tide_model model;
     int64_t parameters, trainable;
-    tide_description_cache *shelf; /* NULL: nothing is shared */
+    tide_description_cache *cache; /* NULL: nothing is shared */
     bool plays_all; /* each micro-batch and each call of a layer, none is taken from another: for tests */
     int64_t other_ranks[TIDE_OTHER_RANKS]; /* that may need more memory than this one */
     uint32_t other_rank_count;
@@ -44,15 +42,15 @@ typedef struct tide_run {
     struct tide_serving *serving; /* of a server's start (report/serving.h); NULL: of a training or inference job */
 } tide_run;
 
-/* Plays a job into run->machine.timeline. *run is zero, but for plays_all and shelf. False after an error, which is
+/* Plays a job into run->machine.timeline. *run is zero, but for plays_all and cache. False after an error, which is
  * reported. */
 bool tide_run_job(tide_run *run, const tide_job *job, tide_arena *arena, tide_diagnostics *diags);
 
 /* The same for one job after the other. Where it differs from the one before in settings of the step alone (batch, seq,
  * steps, ...), the model is not loaded again: the arena of that run goes back to where its model stood on the device. A
- * job that fails so is played from the beginning, for what it says. The job is in `arena`, which the shelf may take
+ * job that fails so is played from the beginning, for what it says. The job is in `arena`, which the cache may take
  * over, and leave empty; the run lives until the next. NULL after an error. */
-tide_run *tide_run_next(tide_description_cache *shelf, const tide_job *job, tide_arena *arena, tide_diagnostics *diags);
+tide_run *tide_run_next(tide_description_cache *cache, const tide_job *job, tide_arena *arena, tide_diagnostics *diags);
 
 /* Makes a run ready to read the description of a job, without a model; NULL if the description cannot be read. */
 tide_description *tide_run_description(tide_run *run, const tide_job *job, tide_arena *arena, tide_diagnostics *diags);
