@@ -14,14 +14,12 @@ bool tide_replay_runs(const tide_replay *r) {
 }
 
 bool tide_smallest_device(uint64_t *bytes, const tide_event_source *source, const tide_replay_config *config,
-                          tide_arena *arena) {
+                          const tide_replay *endless, tide_arena *arena) {
     tide_replay_config on = *config;
     tide_replay replay;
     uint64_t low, high, fraction = config->fraction_ppm ? (uint64_t)config->fraction_ppm : 1000000;
-    on.device_bytes = 0;
-    if (!tide_replay_peaks(&replay, source, &on, arena)) return false;
-    low = (replay.requested_peak + config->outside_bytes) / DEVICE_PAGE;
-    high = (replay.reserved_peak / fraction * 1000000 + config->outside_bytes) / DEVICE_PAGE + 1;
+    low = (endless->requested_peak + config->outside_bytes) / DEVICE_PAGE;
+    high = (endless->reserved_peak / fraction * 1000000 + config->outside_bytes) / DEVICE_PAGE + 1;
     if (fraction < 1000000) high += 2000000 / DEVICE_PAGE; /* the division's rest */
     /* On `high` pages it runs; on fewer than `low` it cannot. */
     while (low < high) {
@@ -69,9 +67,9 @@ static const char *amount(tide_arena *arena, uint64_t bytes) {
     return tide_mib(arena, bytes);
 }
 
-static void write_option_advice(tide_writer *w, const char *option, const tried_option *now, const tried_option *then,
+static void write_option_advice(tide_writer *w, const char *option, uint64_t reserved, const tried_option *then,
                                 bool fits_now) {
-    uint64_t saves = now->reserved_peak - then->reserved_peak;
+    uint64_t saves = reserved - then->reserved_peak;
     tide_write_key(w, "advice");
     tide_write_open(w, '{');
     tide_write_string_at(w, "allocator", option);
@@ -79,17 +77,17 @@ static void write_option_advice(tide_writer *w, const char *option, const tried_
     tide_write_string_at(w, "sentence",
                          tide_format(w->arena, "%s%s would reserve %s in place of %s%s",
                                      *option ? "PYTORCH_CUDA_ALLOC_CONF=" : "PyTorch's default options", option,
-                                     amount(w->arena, then->reserved_peak), amount(w->arena, now->reserved_peak),
+                                     amount(w->arena, then->reserved_peak), amount(w->arena, reserved),
                                      then->runs && !fits_now ? ", and it would run" : ""));
     tide_write_close(w, '}');
 }
 
 bool tide_write_options(tide_writer *w, const tide_event_source *source, const tide_replay_config *config,
-                        const char *conf, bool fits_now) {
-    tried_option now, tried[OPTION_COUNT];
+                        const tide_replay *endless, const char *conf, bool fits_now) {
+    tried_option tried[OPTION_COUNT];
     tide_replay_config on = *config;
+    uint64_t reserved = endless->reserved_peak;
     int best = -1;
-    if (!try_option(&now, source, config, w->arena)) return false;
     tide_write_key(w, "options");
     tide_write_open(w, '[');
     for (int i = 0; i < OPTION_COUNT; i++) {
@@ -99,7 +97,7 @@ bool tide_write_options(tide_writer *w, const tide_event_source *source, const t
         tide_write_open(w, '{');
         tide_write_string_at(w, "allocator", options[i]);
         tide_write_bytes_at(w, "reserved_peak", tried[i].reserved_peak);
-        tide_write_int_at(w, "change", (int64_t)(tried[i].reserved_peak - now.reserved_peak));
+        tide_write_int_at(w, "change", (int64_t)(tried[i].reserved_peak - reserved));
         if (config->device_bytes) tide_write_bool_at(w, "fits", tried[i].runs);
         if (on.conf.is_approximate) tide_write_bool_at(w, "is_approximate", true);
         tide_write_close(w, '}');
@@ -107,9 +105,8 @@ bool tide_write_options(tide_writer *w, const tide_event_source *source, const t
         if (best < 0 || tried[i].reserved_peak < tried[best].reserved_peak) best = i;
     }
     tide_write_close(w, ']');
-    if (best < 0 || tried[best].reserved_peak >= now.reserved_peak) return true;
-    if (now.reserved_peak - tried[best].reserved_peak >= now.reserved_peak / WORTH_A_WORD ||
-        tried[best].runs > fits_now)
-        write_option_advice(w, options[best], &now, &tried[best], fits_now);
+    if (best < 0 || tried[best].reserved_peak >= reserved) return true;
+    if (reserved - tried[best].reserved_peak >= reserved / WORTH_A_WORD || tried[best].runs > fits_now)
+        write_option_advice(w, options[best], reserved, &tried[best], fits_now);
     return true;
 }

@@ -8,14 +8,16 @@
 /* Whether all of it runs: no request fails, whether or not the program survived it. */
 bool tide_replay_runs(const tide_replay *replay);
 
-/* The smallest device on which it runs, in bytes, what is in use outside of the allocator included. By bisection in
+/* Below, `endless` is what the events come to on a device without limit.
+ *
+ * The smallest device on which it runs, in bytes, what is in use outside of the allocator included. By bisection in
  * steps of a driver's page of 2 MiB, between what is asked for and what is reserved on a device without limit. */
 bool tide_smallest_device(uint64_t *bytes, const tide_event_source *source, const tide_replay_config *config,
-                          tide_arena *arena);
+                          const tide_replay *endless, tide_arena *arena);
 
 /* Members "options", what each of a few allocator options would reserve, and "advice", if one is worth a word.
  * `fits_now`: whether it runs as it is; `conf` is the text of config->conf. */
 bool tide_write_options(tide_writer *w, const tide_event_source *source, const tide_replay_config *config,
-                        const char *conf, bool fits_now);
+                        const tide_replay *endless, const char *conf, bool fits_now);
 
 #endif

@@ -277,9 +277,10 @@ static void write_recorded_figures(tide_writer *w, const tide_replay *p) {
     tide_write_close(w, '}');
 }
 
-static bool write_recorded_verdict(tide_writer *w, const tide_recorded_play *e, const tide_replay *p) {
+static bool write_recorded_verdict(tide_writer *w, const tide_recorded_play *e, const tide_replay *p,
+                                   const tide_replay *endless) {
     uint64_t smallest;
-    if (!tide_smallest_device(&smallest, &e->events.source, &e->config, w->arena)) return false;
+    if (!tide_smallest_device(&smallest, &e->events.source, &e->config, endless, w->arena)) return false;
     tide_write_open_at(w, "verdict", '{');
     tide_write_key(w, "fits");
     if (e->config.device_bytes)
@@ -386,21 +387,24 @@ static void report_doubts(const tide_recording *r, const tide_tape *t, const tid
 bool tide_write_recorded(tide_writer *w, tide_recording *r, const tide_job *job, int64_t device,
                          tide_diagnostics *diags) {
     tide_recorded_play e;
-    tide_replay replay;
+    tide_replay replay, endless;
     live_group *live;
     uint32_t live_count;
     if (!tide_recorded_open(&e, r, job, device, diags)) return false;
+    tide_replay_config without_limit = e.config;
+    without_limit.device_bytes = 0;
     recorded_columns columns = make_columns(&e, 0, e.events.source.event_count, w->arena);
     if (!play_columns(&replay, &e, &columns, e.events.source.event_count, w->arena) ||
-        !find_groups_at(&live, &live_count, &e, replay.peak_event, w->arena))
+        !find_groups_at(&live, &live_count, &e, replay.peak_event, w->arena) ||
+        !tide_replay_peaks(&endless, &e.events.source, &without_limit, w->arena))
         return false;
     write_source(w, &e);
     write_differences(w, r);
     write_recorded_figures(w, &replay);
-    if (!write_recorded_verdict(w, &e, &replay)) return false;
+    if (!write_recorded_verdict(w, &e, &replay, &endless)) return false;
     const char *played = gives_allocator(job) ? job->allocator : e.conf;
     tide_write_string_at(w, "allocator", played);
-    if (!tide_write_options(w, &e.events.source, &e.config, played, tide_replay_runs(&replay))) return false;
+    if (!tide_write_options(w, &e.events.source, &e.config, &endless, played, tide_replay_runs(&replay))) return false;
     write_live(w, r, live, live_count);
     write_recorded_columns(w, &e, &columns, replay.events);
     report_doubts(r, e.tape, &e.config, diags);

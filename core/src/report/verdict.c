@@ -143,9 +143,9 @@ void tide_write_verdict(tide_job_report *r, bool is_brief) {
 bool tide_write_card_options(tide_job_report *r) {
     tide_replay_config config = tide_job_config_on_card(r->job);
     uint64_t smallest;
-    if (!tide_smallest_device(&smallest, &r->source, &config, r->w->arena)) return false;
+    if (!tide_smallest_device(&smallest, &r->source, &config, &r->replay, r->w->arena)) return false;
     tide_write_bytes_at(r->w, "smallest_device_bytes", smallest);
-    return tide_write_options(r->w, &r->source, &config, r->job->allocator, !r->on_card.is_oom);
+    return tide_write_options(r->w, &r->source, &config, &r->replay, r->job->allocator, !r->on_card.is_oom);
 }
 
 /* ---- outside of the peak ---- */
