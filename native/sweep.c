@@ -189,10 +189,12 @@ static void point_choose(sweep *s, size_t point) {
     }
 }
 
-static int ask(const sweep *s, const char *more, cli_answer *answer) {
+/* Of the point that is chosen, or of several that stand in `more` with all their words. */
+static int ask(const sweep *s, bool is_point, const char *more, cli_answer *answer) {
     cli_arguments chosen = s->arguments;
     cli_buffer request = {0};
     chosen.words = s->words;
+    if (!is_point) chosen.word_count = 0;
     int status = cli_request(&request, "measure", &chosen, more);
     if (status == CLI_OK) status = cli_ask(answer, &request);
     cli_buffer_free(&request);
@@ -202,7 +204,7 @@ static int ask(const sweep *s, const char *more, cli_answer *answer) {
 static int point_print(sweep *s, size_t point) {
     cli_answer answer = {0};
     point_choose(s, point);
-    int status = ask(s, "", &answer);
+    int status = ask(s, true, "", &answer);
     if (status == CLI_OK) printf("%.*s\n", (int)answer.length, answer.text);
     if (status == CLI_OK) row_show(s, answer.json);
     cli_answer_free(&answer);
@@ -227,7 +229,7 @@ static int points_play(sweep *s, size_t first, size_t count) {
         cell_add(s, &cells);
     }
     cli_append_text(&cells, "]");
-    int status = ask(s, cells.at, &answer);
+    int status = ask(s, false, cells.at, &answer);
     const cJSON *cell = answer.is_ok ? cli_at(answer.json, "cells")->child : answer.json;
     for (size_t k = 0; k < count && status == CLI_OK; k++) {
         point_choose(s, first + k);

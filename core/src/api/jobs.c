@@ -284,7 +284,8 @@ static bool answer_compare(call *c) {
     if (!read_question(c, &one, "settings") || !read_question(c, &other, "with")) return false;
     tide_text *words = NULL;
     if (c->link && other.argument_count)
-        other.argument_count = tide_link_join(&c->arena, c->link, other.arguments, other.argument_count, &words);
+        other.argument_count = tide_words_join(&c->arena, c->link->words, c->link->word_count, other.arguments,
+                                               other.argument_count, &words);
     if (words) other.arguments = words;
     if (!other.argument_count && c->link && c->link->baseline_count)
         other.arguments = c->link->baseline, other.argument_count = c->link->baseline_count;

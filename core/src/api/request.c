@@ -41,7 +41,7 @@ bool call_read_words(call *c, tide_text **words, uint32_t *count) {
     if (!call_read_words_at(c, "settings", words, count)) return false;
     if (!call_link_of(c)) return true;
     if (*count) c->link->was = TIDE_TEXT(""); /* another job than that of the link */
-    *count = tide_link_join(&c->arena, c->link, *words, *count, words);
+    *count = tide_words_join(&c->arena, c->link->words, c->link->word_count, *words, *count, words);
     return true;
 }
 

@@ -222,9 +222,9 @@ typedef struct tide_link {
  * what is left is read. `text` may be a whole address; one level of percent-encoding too many is taken off. */
 void tide_link_read(tide_arena *arena, tide_text text, tide_link *link, tide_diagnostics *diags);
 
-/* The words of a link and those that are given besides, which hold over it. */
-uint32_t tide_link_join(tide_arena *arena, const tide_link *link, const tide_text *words, uint32_t count,
-                        tide_text **joined);
+/* Words, as those of a link, and what holds over them: of a setting that both name the latter alone stays. */
+uint32_t tide_words_join(tide_arena *arena, const tide_text *under, uint32_t under_count, const tide_text *words,
+                         uint32_t count, tide_text **joined);
 
 /* The job's link: what differs from the defaults, and the content of the files it came from; "v=1" last. */
 const char *tide_link_write(tide_arena *arena, const tide_job *job);

@@ -255,15 +255,15 @@ static tide_text name_of(tide_text word) {
     return id == TIDE_SET_COUNT ? name : tide_text_of(tide_settings[id].name);
 }
 
-uint32_t tide_link_join(tide_arena *arena, const tide_link *link, const tide_text *words, uint32_t count,
-                        tide_text **joined) {
+uint32_t tide_words_join(tide_arena *arena, const tide_text *under, uint32_t under_count, const tide_text *words,
+                         uint32_t count, tide_text **joined) {
     uint32_t length = 0;
-    *joined = TIDE_NEW(arena, tide_text, link->word_count + count);
-    for (uint32_t i = 0; i < link->word_count; i++) {
+    *joined = TIDE_NEW(arena, tide_text, under_count + count + 1);
+    for (uint32_t i = 0; i < under_count; i++) {
         bool is_given = false;
         for (uint32_t k = 0; k < count; k++)
-            is_given = is_given || tide_text_equal(name_of(link->words[i]), name_of(words[k]));
-        if (!is_given) (*joined)[length++] = link->words[i];
+            is_given = is_given || tide_text_equal(name_of(under[i]), name_of(words[k]));
+        if (!is_given) (*joined)[length++] = under[i];
     }
     for (uint32_t k = 0; k < count; k++) (*joined)[length++] = words[k];
     return length;

@@ -1,6 +1,5 @@
 /* The job with other settings, many times: for a table of them. */
 #include <setjmp.h>
-#include <string.h>
 
 #include "report/estimate.h"
 #include "report/members.h"
@@ -12,10 +11,10 @@ static bool play_cell(tide_writer *w, const tide_query *q, const tide_json *cell
                       tide_arena *scratch) {
     tide_diagnostics diags;
     tide_diagnostics_init(&diags, arena);
-    tide_text *all = TIDE_NEW(arena, tide_text, q->argument_count + cell->count + 1);
-    uint32_t count = q->argument_count;
-    memcpy(all, q->arguments, count * sizeof *all);
-    for (const tide_json *argument = cell->first; argument; argument = argument->next) all[count++] = argument->text;
+    tide_text *given = TIDE_NEW(arena, tide_text, cell->count + 1), *all;
+    uint32_t count = 0;
+    for (const tide_json *argument = cell->first; argument; argument = argument->next) given[count++] = argument->text;
+    count = tide_words_join(arena, q->arguments, q->argument_count, given, count, &all);
     tide_job *job = tide_job_build(arena, all, count, q->files, q->file_count, &diags);
     tide_run *run = job ? tide_run_what_if(q->cache, job, arena, scratch, &diags) : NULL;
     tide_write_bool_at(w, "ok", run != NULL);
