@@ -83,6 +83,22 @@ static void smallest_show(const cJSON *answer) {
     if (advice[0]) printf("  %s\n", advice);
 }
 
+/* What the figures are exact for, or by whose rules they were made. */
+void cli_versions_show(const cJSON *answer) {
+    const cJSON *one;
+    cli_buffer text = {0};
+    cJSON_ArrayForEach(one, cli_at(answer, "versions")) {
+        const char *separator = text.length ? ", " : "";
+        cli_format(&text, "%s%s %s", separator, cli_text_at(one, "name"), cli_text_at(one, "version"));
+    }
+    if (text.length) {
+        bool is_exact = !cli_at(cli_at(answer, "peak"), "range");
+        printf("  %s", is_exact ? "exact for " : "by the rules of ");
+        cli_wrapped(text.at, 2, is_exact ? 12 : 18);
+    }
+    cli_buffer_free(&text);
+}
+
 /* What lies outside of the verdict. */
 static void besides_show(const cJSON *answer) {
     const cJSON *one;
@@ -289,6 +305,7 @@ void cli_report_show(const cJSON *answer, bool is_exact) {
     files_show(answer);
     cli_verdict_show(answer);
     smallest_show(answer);
+    cli_versions_show(answer);
     besides_show(answer);
     cli_factors_show(answer, unit);
     cli_peak_show(answer);

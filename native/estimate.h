@@ -9,6 +9,7 @@ typedef enum cli_unit { CLI_GIB, CLI_MIB, CLI_BYTES } cli_unit;
 /* estimate.c: parts of an answer, in the form that `dry-run` and `check` share */
 void cli_report_show(const cJSON *answer, bool is_exact); /* all of it */
 void cli_verdict_show(const cJSON *answer);
+void cli_versions_show(const cJSON *answer);
 /* The command that does it, and a word that it always has (NULL: none). */
 int cli_estimate_of(int argc, char **argv, const char *command, const char *word);
 void cli_peak_show(const cJSON *answer);

@@ -101,8 +101,16 @@ static void assume_training(tide_job_builder *b) {
 }
 
 static void assume_versions(tide_job_builder *b) {
+    const tide_json *saved = tide_json_at(b->job->config, "transformers_version");
+    bool is_older = b->job->config_text.length && tide_json_is(saved, TIDE_JSON_STRING) && saved->text.length &&
+                    saved->text.at[0] < '5';
     assume(b, TIDE_SET_torch, "allocations and defaults of PyTorch 2.15; of an older one where it is given");
-    assume(b, TIDE_SET_transformers, "modules and defaults of transformers 5.23");
+    assume(b, TIDE_SET_transformers,
+           is_older ? tide_format(b->arena,
+                                  "modules and defaults of transformers 5.23; the configuration was saved by "
+                                  "%s, which need not be what runs it: if it is, give transformers=%s",
+                                  tide_shown(b->arena, saved->text), tide_shown(b->arena, saved->text))
+                    : "modules and defaults of transformers 5.23");
 }
 
 static void assume_inference(tide_job_builder *b) {

@@ -117,7 +117,21 @@ typedef struct tide_job {
     uint32_t row_count;
     const char *link;               /* what differs from the defaults, "v=1" last */
     const tide_file_summary *files; /* those that start training, in order */
+
+    int64_t versions_percent;   /* how far the peak may be off, as versions are asked for that no run is recorded of */
+    const char *versions_asked; /* "transformers 4.44"; NULL: none of these */
 } tide_job;
+
+/* A library that takes part in a job, and its version whose allocations are played; versions.def. */
+typedef struct tide_library {
+    const char *title, *version; /* "transformers", "5.23.0" */
+    const char *asked;           /* another version that is asked for; NULL: none */
+} tide_library;
+
+enum { TIDE_LIBRARIES_MOST = 16 };
+
+/* Returns how many there are; libraries has room for so many. */
+uint32_t tide_job_libraries(const tide_job *job, tide_library *libraries);
 
 /* A file that came with the request. */
 typedef struct tide_file {

@@ -34,7 +34,7 @@ static int version_number(const char *text) {
 }
 
 /* What an older version has as a default where nothing is given; the rows of versions.def. */
-void tide_read_versions(tide_job_builder *b) {
+static void read_defaults(tide_job_builder *b) {
     static const struct {
         tide_setting_id library, setting;
         int since;
@@ -43,15 +43,7 @@ void tide_read_versions(tide_job_builder *b) {
 #define TIDE_VERSION(library, major, minor, setting, before, what, source)                                             \
     {TIDE_SET_##library, TIDE_SET_##setting, 1000 * (major) + (minor), before, what, source},
 #include "job/versions.def"
-#undef TIDE_VERSION
     };
-    static const tide_setting_id libraries[] = {TIDE_SET_torch, TIDE_SET_transformers};
-    for (size_t i = 0; i < TIDE_COUNT_OF(libraries); i++)
-        if (!version_number(tide_argument_text(&b->arguments, libraries[i])))
-            tide_error(b->diags, TIDE_ERR_FIELD_TYPE, tide_builder_place(b, libraries[i]),
-                       tide_format(b->arena, "\"%s\" is no version",
-                                   tide_shown(b->arena, tide_text_of(tide_argument_text(&b->arguments, libraries[i])))),
-                       tide_format(b->arena, "write as %s", tide_setting_default(libraries[i])));
     for (size_t i = 0; i < TIDE_COUNT_OF(rows); i++) {
         int number = version_number(tide_argument_text(&b->arguments, rows[i].library));
         if (!number || number >= rows[i].since || b->arguments.is_given[rows[i].setting]) continue;
@@ -62,4 +54,151 @@ void tide_read_versions(tide_job_builder *b) {
                                 tide_argument_text(&b->arguments, rows[i].library), rows[i].what, rows[i].source),
                     NULL);
     }
+}
+
+/* How far a peak may be off, percent, with this version of a library; 0 with the recorded one. */
+static int64_t unrecorded_percent(tide_setting_id library, int number) {
+    static const struct {
+        tide_setting_id library;
+        int from;
+        int64_t percent;
+    } rows[] = {
+#define TIDE_UNRECORDED(library, major, minor, percent) {TIDE_SET_##library, 1000 * (major) + (minor), percent},
+#include "job/versions.def"
+    };
+    int64_t percent = 0;
+    if (number == version_number(tide_setting_default(library))) return 0;
+    for (size_t i = 0; i < TIDE_COUNT_OF(rows); i++)
+        if (rows[i].library == library && number >= rows[i].from) percent = rows[i].percent;
+    return percent;
+}
+
+/* What is too far from the recorded version for a range. */
+static void check_described(tide_job_builder *b, tide_setting_id library, int number) {
+    static const struct {
+        tide_setting_id library;
+        int since;
+        const char *keys, *what;
+    } rows[] = {
+#define TIDE_UNDESCRIBED(library, major, minor, keys, what) {TIDE_SET_##library, 1000 * (major) + (minor), keys, what},
+#include "job/versions.def"
+    };
+    for (size_t i = 0; i < TIDE_COUNT_OF(rows); i++) {
+        tide_text rest = tide_text_of(rows[i].keys), key;
+        if (rows[i].library != library || number >= rows[i].since) continue;
+        while (tide_piece_next(&rest, '|', &key))
+            if (tide_json_find(b->inputs.config, key))
+                tide_error(b->diags, TIDE_ERR_UNSUPPORTED, tide_builder_place(b, library),
+                           tide_format(b->arena, "%s of this model %s, which is not described",
+                                       tide_argument_text(&b->arguments, library), rows[i].what),
+                           "leave it out for what a newer one needs, or run the program by `tidemark dry-run`");
+    }
+}
+
+static void read_version(tide_job_builder *b, tide_setting_id library) {
+    const char *given = tide_argument_text(&b->arguments, library), *asked = b->job->versions_asked;
+    int number = version_number(given);
+    if (!number) {
+        tide_error(b->diags, TIDE_ERR_FIELD_TYPE, tide_builder_place(b, library),
+                   tide_format(b->arena, "\"%s\" is no version", tide_shown(b->arena, tide_text_of(given))),
+                   tide_format(b->arena, "write as %s", tide_setting_default(library)));
+        return;
+    }
+    int64_t percent = unrecorded_percent(library, number);
+    if (!percent) return;
+    if (b->inputs.config) check_described(b, library, number);
+    const char *one = tide_format(b->arena, "%s %s", tide_settings[library].name, given);
+    b->job->versions_percent += percent;
+    b->job->versions_asked = asked ? tide_format(b->arena, "%s or %s", asked, one) : one;
+    tide_report(b->diags, TIDE_ASSUMPTION, TIDE_OK, tide_builder_place(b, library),
+                tide_format(b->arena,
+                            "no run of %s is recorded: by what is known of it and the rules of %s the peak may "
+                            "differ by %lld %%",
+                            one, tide_setting_default(library), (long long)percent),
+                NULL);
+}
+
+void tide_read_versions(tide_job_builder *b) {
+    read_version(b, TIDE_SET_torch);
+    if (!tide_json_at(b->inputs.config, "_class_name") && !tide_json_at(b->inputs.config, "architecture"))
+        read_version(b, TIDE_SET_transformers);
+    read_defaults(b);
+}
+
+/* ---- what takes part ---- */
+
+static bool is_server(const tide_job *job) {
+    return job->mode == TIDE_mode_serve;
+}
+
+static bool is_no_server(const tide_job *job) {
+    return !is_server(job);
+}
+
+static bool takes_megatron(const tide_job *job) {
+    return job->parallel_kind == TIDE_parallel_kind_megatron;
+}
+
+static bool is_of_diffusers(const tide_job *job) {
+    return !job->description && tide_json_at(job->config, "_class_name");
+}
+
+static bool is_of_timm(const tide_job *job) {
+    return !job->description && tide_json_at(job->config, "architecture");
+}
+
+static bool is_of_transformers(const tide_job *job) {
+    return !job->description && !is_of_diffusers(job) && !is_of_timm(job) && !is_server(job) && !takes_megatron(job);
+}
+
+static bool adapts(const tide_job *job) {
+    return job->adapter != TIDE_adapter_none && !is_server(job);
+}
+
+/* Whether an optimizer's title has a word. */
+static bool steps_by(const tide_job *job, const char *word) {
+    static const char *const titles[] = {
+#define TIDE_OPTIMIZER(name, title, ...) title,
+#include "job/optimizers.def"
+#undef TIDE_OPTIMIZER
+    };
+    return job->mode == TIDE_mode_train && strstr(titles[job->optimizer], word);
+}
+
+static bool takes_bits_and_bytes(const tide_job *job) {
+    bool is_quantised = job->quant != TIDE_quant_none && !tide_job_packs_weights(job) && !is_server(job);
+    return is_quantised || steps_by(job, "(bitsandbytes)");
+}
+
+static bool takes_liger(const tide_job *job) {
+    return job->loss == TIDE_loss_liger && job->mode == TIDE_mode_train;
+}
+
+static bool takes_schedulefree(const tide_job *job) {
+    return steps_by(job, "schedule-free");
+}
+
+/* Another version than the recorded one that is asked for; NULL: none. */
+static const char *asked_version(const tide_job *job, const char *title) {
+    tide_setting_id id = strcmp(title, "PyTorch") == 0        ? TIDE_SET_torch
+                         : strcmp(title, "transformers") == 0 ? TIDE_SET_transformers
+                                                              : TIDE_SET_COUNT;
+    if (id == TIDE_SET_COUNT || !unrecorded_percent(id, version_number(job->values[id]))) return NULL;
+    return job->values[id];
+}
+
+uint32_t tide_job_libraries(const tide_job *job, tide_library *libraries) {
+    static const struct {
+        const char *title, *version;
+        bool (*takes_part)(const tide_job *);
+    } rows[] = {
+#define TIDE_LIBRARY(title, version, takes_part) {title, version, takes_part},
+#include "job/versions.def"
+    };
+    uint32_t count = 0;
+    for (size_t i = 0; i < TIDE_COUNT_OF(rows) && count < TIDE_LIBRARIES_MOST; i++)
+        if (rows[i].takes_part(job))
+            libraries[count++] = (tide_library){rows[i].title, rows[i].version,
+                                                is_server(job) ? NULL : asked_version(job, rows[i].title)};
+    return count;
 }

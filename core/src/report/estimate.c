@@ -97,6 +97,7 @@ bool tide_write_estimate(tide_writer *w, tide_run *run, const tide_job *job, tid
     tide_write_files(w, job);
     tide_write_model(&r);
     tide_write_gpu(w, job);
+    tide_write_libraries(w, job);
     tide_write_verdict(&r, false);
     if (run->serving) tide_write_serving(w, run->serving, job, w->arena);
     if (with_options && !run->serving && !tide_write_card_options(&r)) return false;
@@ -125,7 +126,7 @@ bool tide_write_figures(tide_writer *w, tide_run *run, const tide_job *job) {
     tide_write_int_at(w, "trainable", run->trainable);
     tide_write_close(w, '}');
     tide_write_string_at(w, "outcome", r.replay.is_oom ? "oom" : "ok");
-    tide_write_int_at(w, "range_percent", run->stand_in_percent);
+    tide_write_int_at(w, "range_percent", tide_range_percent(run, job));
     tide_write_bytes_at(w, "allocated_peak", r.replay.allocated_peak);
     tide_write_bytes_at(w, "reserved_peak", r.replay.reserved_peak);
     tide_write_steps(w, &r.replay);

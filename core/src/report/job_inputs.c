@@ -32,6 +32,20 @@ void tide_write_settings(tide_writer *w, const tide_job *job) {
     tide_write_close(w, ']');
 }
 
+void tide_write_libraries(tide_writer *w, const tide_job *job) {
+    tide_library libraries[TIDE_LIBRARIES_MOST];
+    uint32_t count = tide_job_libraries(job, libraries);
+    tide_write_open_at(w, "versions", '[');
+    for (uint32_t i = 0; i < count; i++) {
+        tide_write_open(w, '{');
+        tide_write_string_at(w, "name", libraries[i].title);
+        tide_write_string_at(w, "version", libraries[i].version);
+        if (libraries[i].asked) tide_write_string_at(w, "asked", libraries[i].asked);
+        tide_write_close(w, '}');
+    }
+    tide_write_close(w, ']');
+}
+
 static void write_file_keys(tide_writer *w, const tide_file_summary *card, tide_key_effect effect, const char *name) {
     tide_write_key(w, name);
     tide_write_open(w, '[');

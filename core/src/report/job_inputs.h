@@ -11,6 +11,8 @@ void tide_write_settings(tide_writer *w, const tide_job *job);
 void tide_write_files(tide_writer *w, const tide_job *job);
 /* "gpu": null without one. */
 void tide_write_gpu(tide_writer *w, const tide_job *job);
+/* "versions" of the libraries that take part: what the answer is exact for. */
+void tide_write_libraries(tide_writer *w, const tide_job *job);
 /* "assumptions": settings that were not given, and what was taken for each. */
 void tide_write_assumptions(tide_writer *w, const tide_job *job, const tide_diagnostics *diags);
 

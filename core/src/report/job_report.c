@@ -54,13 +54,25 @@ bool tide_job_report_on_card(tide_job_report *r) {
     return tide_replay_peaks(&r->on_card, &r->source, &config, r->run->machine.timeline.arena);
 }
 
-uint64_t tide_either_way(const tide_run *run, uint64_t device) {
-    return run->stand_in_of ? device / 100 * (uint64_t)run->stand_in_percent : 0;
+int64_t tide_range_percent(const tide_run *run, const tide_job *job) {
+    return (run->stand_in_of ? run->stand_in_percent : 0) + job->versions_percent;
+}
+
+const char *tide_range_reason(tide_arena *arena, const tide_run *run, const tide_job *job) {
+    const char *no_run =
+        job->versions_asked ? tide_format(arena, "no run of %s is recorded", job->versions_asked) : NULL;
+    if (!run->stand_in_of) return no_run;
+    return no_run ? tide_format(arena, "the model has no description of its own and %s", no_run)
+                  : "the model has no description of its own";
+}
+
+uint64_t tide_either_way(const tide_run *run, const tide_job *job, uint64_t device) {
+    return device / 100 * (uint64_t)tide_range_percent(run, job);
 }
 
 tide_fit tide_job_report_fit(const tide_job_report *r) {
     if (r->run->serving) return tide_serving_fits(r->run->serving) ? TIDE_FITS : TIDE_FITS_NOT;
-    uint64_t device = tide_job_device_bytes(r->job, &r->replay), off = tide_either_way(r->run, device);
+    uint64_t device = tide_job_device_bytes(r->job, &r->replay), off = tide_either_way(r->run, r->job, device);
     if (r->on_card.is_oom) return !off || device - off > r->job->device_bytes ? TIDE_FITS_NOT : TIDE_CANNOT_TELL;
     return r->job->device_bytes && off && device + off > r->job->device_bytes ? TIDE_CANNOT_TELL : TIDE_FITS;
 }

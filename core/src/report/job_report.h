@@ -34,14 +34,16 @@ bool tide_job_report_play(tide_job_report *r, tide_column *columns, uint32_t cou
 /* Fills on_card. */
 bool tide_job_report_on_card(tide_job_report *r);
 
-/* Whether a job fits its card. Of a model without a description of its own the figure is a range, which may cross what
- * the card has. */
+/* Whether a job fits its card. Of a model without a description of its own, and of versions that no run is recorded of,
+ * the figure is a range, which may cross what the card has. */
 typedef enum tide_fit { TIDE_FITS, TIDE_FITS_NOT, TIDE_CANNOT_TELL } tide_fit;
 
 /* Of on_card; without a card it fits. */
 tide_fit tide_job_report_fit(const tide_job_report *r);
-/* How far what the device holds may be off, either way. */
-uint64_t tide_either_way(const tide_run *run, uint64_t device);
+/* How far what the device holds may be off, either way; 0: it is exact. Why: NULL: it is exact. */
+int64_t tide_range_percent(const tide_run *run, const tide_job *job);
+uint64_t tide_either_way(const tide_run *run, const tide_job *job, uint64_t device);
+const char *tide_range_reason(tide_arena *arena, const tide_run *run, const tide_job *job);
 /* "fits": true, false, or null where it cannot be told. */
 void tide_write_fit_at(tide_writer *w, tide_fit fit);
 

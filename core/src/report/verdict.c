@@ -35,11 +35,13 @@ void tide_write_steps(tide_writer *w, const tide_replay *r) {
     tide_write_close(w, ']');
 }
 
-static const char *ranged(tide_arena *arena, const tide_run *run, uint64_t device) {
-    if (!run->stand_in_of) return "";
-    return tide_format(arena, ", between %s and %s as the model has no description of its own",
-                       tide_gib(arena, device - tide_either_way(run, device)),
-                       tide_gib(arena, device + tide_either_way(run, device)));
+static const char *ranged(const tide_job_report *r, uint64_t device) {
+    tide_arena *arena = r->w->arena;
+    const char *reason = tide_range_reason(arena, r->run, r->job);
+    uint64_t off = tide_either_way(r->run, r->job, device);
+    return reason ? tide_format(arena, ", between %s and %s as %s", tide_gib(arena, device - off),
+                                tide_gib(arena, device + off), reason)
+                  : "";
 }
 
 static void write_rank(tide_writer *w, const tide_job *job) {
@@ -55,10 +57,13 @@ void tide_write_peak(tide_job_report *r, bool is_brief) {
     tide_write_bytes_at(w, "device", device);
     if (!is_brief) {
         tide_write_bytes_at(w, "context", tide_job_context(r->job));
-        if (r->run->stand_in_of) { /* no description of its own */
+        const char *reason = tide_range_reason(w->arena, r->run, r->job);
+        if (reason) {
+            uint64_t off = tide_either_way(r->run, r->job, device);
             tide_write_open_at(w, "range", '{');
-            tide_write_bytes_at(w, "low", device - tide_either_way(r->run, device));
-            tide_write_bytes_at(w, "high", device + tide_either_way(r->run, device));
+            tide_write_bytes_at(w, "low", device - off);
+            tide_write_bytes_at(w, "high", device + off);
+            tide_write_string_at(w, "reason", reason);
             tide_write_close(w, '}');
         }
         tide_write_event_place(r, r->replay.peak_event);
@@ -75,25 +80,22 @@ static const char *sentence_of(const tide_job_report *r, uint64_t device) {
     int64_t margin = (int64_t)job->device_bytes - (int64_t)device;
     const char *total = tide_gib(arena, job->device_bytes), *need = tide_gib(arena, device);
     if (!job->device_bytes)
-        return tide_format(arena, "%s at the peak%s; choose a card to see whether it fits", need,
-                           ranged(arena, r->run, device));
+        return tide_format(arena, "%s at the peak%s; choose a card to see whether it fits", need, ranged(r, device));
     if (tide_job_report_fit(r) == TIDE_CANNOT_TELL) {
-        uint64_t off = tide_either_way(r->run, device);
-        return tide_format(arena,
-                           "between %s and %s of %s: cannot tell whether it fits, as the model has no description of "
-                           "its own",
-                           tide_gib(arena, device - off), tide_gib(arena, device + off), total);
+        uint64_t off = tide_either_way(r->run, job, device);
+        return tide_format(arena, "between %s and %s of %s: cannot tell whether it fits, as %s",
+                           tide_gib(arena, device - off), tide_gib(arena, device + off), total,
+                           tide_range_reason(arena, r->run, job));
     }
     if (r->on_card.is_oom)
         return tide_format(arena, "%s needed, %s there: does not fit, %s short%s", need, total,
-                           margin < 0 ? tide_gib(arena, (uint64_t)-margin) : "fragmented",
-                           ranged(arena, r->run, device));
+                           margin < 0 ? tide_gib(arena, (uint64_t)-margin) : "fragmented", ranged(r, device));
     if (margin >= 0)
         return tide_format(arena, "%s of %s: fits, %s to spare%s", need, total, tide_gib(arena, (uint64_t)margin),
-                           ranged(arena, r->run, device));
+                           ranged(r, device));
     return tide_format(arena,
                        "%s wanted of %s: runs, because the allocator gives cached memory back and retries %llu times%s",
-                       need, total, (unsigned long long)r->on_card.retries, ranged(arena, r->run, device));
+                       need, total, (unsigned long long)r->on_card.retries, ranged(r, device));
 }
 
 /* Of an inference server: it takes what it may, so that what it holds says little. */

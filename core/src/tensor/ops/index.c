@@ -403,6 +403,25 @@ static tide_value op_put_rows(tide_machine *m, tide_value *a) {
     return tide_of_tensor(node ? tide_set_grad_fn(m, node, t) : t);
 }
 
+/* The gradient of x is its own; that of the source is read from it by the index. */
+static void index_add_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
+    tide_tensor *index = tide_saved_at(m, node, 0);
+    if (tide_needs_input_grad(node, 0)) results[0] = tide_retain(grads[0]);
+    if (tide_needs_input_grad(node, 1)) results[1] = tide_empty(m, node->extra.shape, (tide_dtype)grads[0]->dtype);
+    tide_release(m, index);
+}
+static const tide_backward index_add_backward = {"IndexAddBackward0", index_add_run};
+
+/* Tensor.index_add_(0, index, source). */
+static tide_value op_index_add(tide_machine *m, tide_value *a) {
+    tide_tensor *both[2] = {tide_arg_tensor(m, a[0]), tide_arg_tensor(m, a[2])}, *index = tide_arg_tensor(m, a[1]);
+    tide_node *node = tide_node_new(m, &index_add_backward, both, 2);
+    if (node) node->extra.shape = both[1]->shape;
+    tide_save(m, node, index);
+    tide_tensor *t = tide_alias(m, both[0]);
+    return tide_of_tensor(node ? tide_set_grad_fn(m, node, t) : t);
+}
+
 /* FunctionsManual.cpp, cumsum_backward: grad.flip(dim).cumsum(dim).flip(dim), in the dtype of the input. */
 static void cumsum_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
     tide_tensor *grad = tide_to(m, grads[0], node->of.cast.dtype);
@@ -512,6 +531,7 @@ static const tide_op index_ops[] = {
     {"masked_scatter", "x, mask, source", TIDE_CAST_NONE, op_masked_scatter},
     {"masked_rows", "x, mask, count", TIDE_CAST_NONE, op_masked_rows},
     {"put_rows_", "x, mask, values", TIDE_CAST_NONE, op_put_rows},
+    {"index_add_", "x, index, source", TIDE_CAST_NONE, op_index_add},
     {"masked_select", "x, mask, like", TIDE_CAST_NONE, op_masked_select},
     {"sort", "x", TIDE_CAST_NONE, op_sort},
     {"max_along_last", "x", TIDE_CAST_NONE, op_max_along},

@@ -1,0 +1,10 @@
+/* Lists of packages that are no JSON. Private to job/. */
+#ifndef TIDE_REQUIREMENTS_H
+#define TIDE_REQUIREMENTS_H
+
+#include "job/readers/readers.h"
+
+/* Whether the text is a list of packages with PyTorch or transformers in it, which is read then. */
+bool tide_requirements_read(tide_reading *r);
+
+#endif
