@@ -5,8 +5,26 @@
 
 /* ---- operations ---- */
 
-tide_value tide_run_operation(tide_machine *m, const tide_op *op, tide_value *a, uint32_t count) {
-    if (tide_is_aborting(m)) return tide_none();
+/* Of DTensors an operation makes DTensors; what a collective still makes is waited for. */
+static bool takes_dtensor(tide_machine *m, const tide_value *a, uint32_t count) {
+    bool takes = false;
+    for (uint32_t i = 0; i < count; i++) {
+        if (a[i].kind == TIDE_VALUE_TENSOR) tide_wait_tensor(m, a[i].tensor);
+        if (a[i].kind == TIDE_VALUE_TENSOR) takes = takes || a[i].tensor->is_dtensor;
+        if (a[i].kind == TIDE_VALUE_LIST) takes = takes_dtensor(m, a[i].list->items, a[i].list->count) || takes;
+    }
+    return takes;
+}
+
+static void make_dtensor(tide_value made) {
+    if (made.kind == TIDE_VALUE_LIST)
+        for (uint32_t i = 0; i < made.list->count; i++) make_dtensor(made.list->items[i]);
+    if (made.kind != TIDE_VALUE_TENSOR) return;
+    made.tensor->is_dtensor = true;
+    if (made.tensor->node) made.tensor->node->outputs[made.tensor->output].is_dtensor = true;
+}
+
+static tide_value run_operation(tide_machine *m, const tide_op *op, tide_value *a, uint32_t count) {
     if (++m->op_count > m->op_limit)
         return tide_nothing(m, TIDE_ERR_LIMIT, "more operations than tidemark plays for one job%s", "");
     m->op = op->name;
@@ -25,6 +43,14 @@ tide_value tide_run_operation(tide_machine *m, const tide_op *op, tide_value *a,
     m->state.autocast_enabled = enabled;
     for (uint32_t i = 0; i < count; i++)
         if (a[i].kind == TIDE_VALUE_TENSOR) tide_release(m, cast[i].tensor);
+    return made;
+}
+
+tide_value tide_run_operation(tide_machine *m, const tide_op *op, tide_value *a, uint32_t count) {
+    if (tide_is_aborting(m)) return tide_none();
+    bool is_dtensor = m->has_dtensors && takes_dtensor(m, a, count);
+    tide_value made = run_operation(m, op, a, count);
+    if (is_dtensor) make_dtensor(made);
     return made;
 }
 

@@ -123,6 +123,7 @@ struct tide_model {
     void (*before_forward)(tide_model *model, uint32_t instance, tide_value *positional, uint32_t count,
                            tide_value *named, uint32_t named_count);
     void (*after_forward)(tide_model *model, uint32_t instance, tide_value *output);
+    struct tide_tensor_parallel *tensor_parallel; /* parallel/tensor_parallel.h; NULL: none */
     /* The forward() of an instance reads a parameter of another module. */
     void (*read_parameter)(tide_model *model, uint32_t instance, tide_tensor *parameter);
 

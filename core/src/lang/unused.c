@@ -31,7 +31,7 @@ bool tide_description_has_word(const tide_description *from, tide_text word) {
 
 /* A module or size is not used by itself, nor by what it replaces. */
 static bool is_used_in(const tide_description *d, const char *own_section, tide_text name) {
-    static const char *const prose[] = {"note", "titles", "architecture", "extends"};
+    static const char *const prose[] = {"note", "titles", "tp_plan", "architecture", "extends"};
     for (const tide_json *section = d->json->first; section; section = section->next) {
         bool is_prose = false, is_own = tide_text_is(section->key, own_section);
         for (size_t i = 0; i < TIDE_COUNT_OF(prose); i++) is_prose = is_prose || tide_text_is(section->key, prose[i]);

@@ -38,6 +38,14 @@ void tide_backward_with_callback(tide_wrapper *w, tide_tensor *loss, void (*call
     tide_release(m, scaled);
 }
 
+void tide_backward_divided(tide_wrapper *w, tide_tensor *loss) {
+    tide_machine *m = w->model->m;
+    m->op = "div";
+    tide_tensor *scaled = w->job->grad_accum > 1 ? tide_scale(m, loss) : tide_retain(loss);
+    tide_run_backward(m, scaled);
+    tide_del(m, "del loss", scaled);
+}
+
 void tide_update_members(tide_wrapper *w) {
     if (w->job->clip > 0) tide_clip_grad_norm(w->optimizer);
     tide_optimizer_step(w->optimizer);

@@ -49,7 +49,7 @@ static void use_unsharded_views(fsdp1 *f, flat_param_handle *u) {
         if (node && p->padding) {
             tide_shape shape = tide_shape1((tide_dim){p->padding, 0});
             node->outputs[node->output_count++] =
-                (tide_meta){&tide_layout_of(m, &shape, NULL)->shape, (uint8_t)f->param_dtype};
+                (tide_meta){&tide_layout_of(m, &shape, NULL)->shape, (uint8_t)f->param_dtype, false};
             if (i)
                 node->references++; /* see tide_set_grad_fn: the first output that a tensor has takes over the maker's
                                      */
@@ -60,7 +60,7 @@ static void use_unsharded_views(fsdp1 *f, flat_param_handle *u) {
     if (node && u->tail) {
         tide_shape shape = tide_shape1((tide_dim){u->tail, 0});
         node->outputs[node->output_count++] =
-            (tide_meta){&tide_layout_of(m, &shape, NULL)->shape, (uint8_t)f->param_dtype};
+            (tide_meta){&tide_layout_of(m, &shape, NULL)->shape, (uint8_t)f->param_dtype, false};
     }
 }
 

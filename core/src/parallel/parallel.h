@@ -74,6 +74,9 @@ uint32_t tide_unit_of_module(const tide_model *model, const uint32_t *unit_of, u
 /* (loss / grad_accum).backward(), with what is queued as the engine's callback: what it began with is still there. */
 void tide_backward_with_callback(tide_wrapper *w, tide_tensor *loss, void (*callback)(void *state));
 
+/* (loss / grad_accum).backward() */
+void tide_backward_divided(tide_wrapper *w, tide_tensor *loss);
+
 /* Clipping, the step and zero_grad over the optimizer's members. */
 void tide_update_members(tide_wrapper *w);
 

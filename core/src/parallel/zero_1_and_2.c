@@ -481,7 +481,7 @@ static void init_groups(zero12 *z) {
         zero12_group *g = &z->groups[i];
         init_bit16_group(z, i);
         g->averaged_gradients = TIDE_NEW(arena, tide_tensor *, g->end - g->first + 2);
-        masters[i] = (tide_optimized){g->single_partition_of_fp32, 0, members[g->first].group};
+        masters[i] = (tide_optimized){g->single_partition_of_fp32, 0, members[g->first].group, 0, false};
     }
     tide_optimizer_replace(z->w->optimizer, masters, z->group_count);
 }

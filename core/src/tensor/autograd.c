@@ -49,7 +49,7 @@ tide_node *tide_accumulator_of(tide_machine *m, tide_tensor *leaf) {
     node->order = UINT32_MAX;
     node->op = "AccumulateGrad";
     node->output_count = 1;
-    node->outputs[0] = (tide_meta){leaf->shape, leaf->dtype};
+    node->outputs[0] = (tide_meta){leaf->shape, leaf->dtype, leaf->is_dtensor};
     node->variable = tide_retain(leaf);
     leaf->accumulator = node;
     return node;
@@ -175,8 +175,14 @@ tide_tensor *tide_set_grad_fn(tide_machine *m, tide_node *node, tide_tensor *t) 
     t->node = node;
     t->output = node->output_count;
     if (node->output_count) node->references++; /* the first output takes over the maker's reference */
-    node->outputs[node->output_count++] = (tide_meta){t->shape, t->dtype};
+    node->outputs[node->output_count++] = (tide_meta){t->shape, t->dtype, t->is_dtensor};
     return t;
+}
+
+void tide_wait_tensor(tide_machine *m, const tide_tensor *t) {
+    if (!m->in_flight || !t || t->storage != m->in_flight->storage) return;
+    tide_release_at(m, &m->in_flight);
+    tide_release_at(m, &m->in_flight_input);
 }
 
 void tide_hold(tide_machine *m, tide_tensor *t, tide_tensor *const *held, uint32_t count) {
@@ -195,9 +201,9 @@ static bool is_alone(const tide_tensor *t) {
 }
 
 /* torch/csrc/autograd/input_buffer.cpp: accumulate. Takes both over. */
-static tide_tensor *accumulate(tide_machine *m, tide_tensor *old, tide_tensor *g) {
+static tide_tensor *accumulate(tide_machine *m, tide_tensor *old, tide_tensor *g, bool is_dtensor) {
     if (!old || !g) return old ? old : g;
-    if (tide_is_dense(old) && is_alone(old)) {
+    if (tide_is_dense(old) && is_alone(old) && !is_dtensor) {
         tide_release(m, g);
         return old;
     }
@@ -306,7 +312,7 @@ static void count_dependencies(engine *e) {
 static tide_tensor *validate(tide_machine *m, tide_tensor *g, const tide_edge *edge) {
     if (!g) return NULL;
     const tide_meta *meta = &edge->node->outputs[edge->input];
-    if (!tide_same_shape(g->shape, meta->shape)) g = tide_sum_to(m, g, meta->shape);
+    if (!tide_same_shape(g->shape, meta->shape) && !meta->is_dtensor) g = tide_sum_to(m, g, meta->shape);
     if (g && g->dtype != meta->dtype) {
         tide_tensor *cast = tide_empty_like(m, g, meta->dtype);
         tide_release(m, g);
@@ -333,6 +339,7 @@ static void run_node(engine *e, tide_node *node) {
     for (unsigned i = 0; i < node->output_count; i++) has_grad = has_grad || state->grads[i];
     uint32_t outside = m->state.stream;
     m->state.stream = node->stream;
+    for (unsigned i = 0; i < node->output_count; i++) tide_wait_tensor(m, state->grads[i]);
     if (has_grad && node->hook && m->before_backward) m->before_backward(m, node);
     if (has_grad && node->recomputes) tide_checkpoint_recompute(m, node);
     if (node->is_spent && !m->has_failed)
@@ -363,7 +370,8 @@ static void run_node(engine *e, tide_node *node) {
         m->state.stream =
             taken_on; /* InputBuffer::add: what comes from another stream waits for the one that takes it */
         if (results[i] && taken_on != node->stream) tide_record_stream(m, results[i], taken_on);
-        next->grads[edge->input] = accumulate(m, next->grads[edge->input], results[i]);
+        bool is_dtensor = edge->node->output_count && edge->node->outputs[edge->input].is_dtensor;
+        next->grads[edge->input] = accumulate(m, next->grads[edge->input], results[i], is_dtensor);
         if (--next->dependencies == 0) push_ready(e, edge->node);
     }
     m->state.stream = outside;
@@ -393,7 +401,7 @@ void tide_run_backward_from(tide_machine *m, tide_tensor *const *roots, tide_ten
     for (int i = 0; i < count; i++) {
         task_state *state = nodes[i]->state;
         unsigned output = roots[i]->node ? roots[i]->output : 0;
-        state->grads[output] = accumulate(m, state->grads[output], tide_retain(grads[i]));
+        state->grads[output] = accumulate(m, state->grads[output], tide_retain(grads[i]), false);
         if (--state->dependencies == 0) push_ready(&e, nodes[i]);
     }
     while (e.heap_count && !m->has_failed) run_node(&e, pop_ready(&e));

@@ -32,7 +32,9 @@ typedef struct tide_tensor {
     bool is_leaf; /* has no node */
     bool is_view;
     bool is_parameter;
-    bool is_absent; /* a parameter that the checkpoint lacks: without memory */
+    bool is_absent;  /* a parameter that the checkpoint lacks: without memory */
+    bool is_dtensor; /* torch.distributed.tensor.DTensor: this rank's part of it */
+    uint8_t unused[3];
     /* And what it refers to, and is referred to by. */
     uint32_t references;
     uint32_t serial, mark; /* see memo/layer_memo.c */
@@ -98,6 +100,7 @@ typedef struct tide_checkpoint tide_checkpoint;
 typedef struct tide_meta {
     const tide_shape *shape; /* of a layout */
     uint8_t dtype;
+    bool is_dtensor; /* whose gradients are added up in a new one, and whose parts may be of another placement */
 } tide_meta;
 
 /* What a backward knows besides tensors and edges: the members of its kind, as
@@ -146,6 +149,12 @@ typedef union tide_node_members {
     struct {
         uint32_t index; /* of a sharded model's wrapper: its group or module */
     } wrapped;
+    struct {
+        uint8_t backward; /* what is done with the gradient: of tide_collective, parallel/dtensor.h */
+        bool is_async, to_dtensor;
+        int8_t dim;
+        int64_t ranks;
+    } redistribute;
     struct {
         tide_dtype dtype; /* of what the gradient is cast to */
     } cast;
@@ -291,6 +300,9 @@ struct tide_machine {
     tide_node *dying;    /* nodes whose turn to be torn down has not come */
     bool is_tearing_down;
     struct tide_cached *cached; /* tensors that live as long as the process, see ops/cached.c */
+    bool has_dtensors;            /* of tensor parallelism */
+    tide_tensor *in_flight;       /* AsyncCollectiveTensor: what a collective makes; NULL: none runs */
+    tide_tensor *in_flight_input; /* what it holds until somebody reads that */
 
     /* Where allocations come from, and where they go, for the report. */
     uint32_t module, statement;
@@ -476,6 +488,9 @@ void tide_run_backward_from(tide_machine *m, tide_tensor *const *roots, tide_ten
 
 /* Gradient helpers: broadcast dimensions summed away, with the sum's scratch; takes over g. */
 tide_tensor *tide_sum_to(tide_machine *m, tide_tensor *g, const tide_shape *shape);
+
+/* AsyncCollectiveTensor.wait(): `t` is about to be read; the collective that makes it lets go of its input. */
+void tide_wait_tensor(tide_machine *m, const tide_tensor *t);
 
 /* Makes t the last holder of these tensors: they die right before it, in this order. Takes them over. */
 void tide_hold(tide_machine *m, tide_tensor *t, tide_tensor *const *held, uint32_t count);

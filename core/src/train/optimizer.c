@@ -11,18 +11,20 @@ typedef struct row {
     int step; /* 1: fused, with a counter on the device; 2: fused */
     char made;
     bool decays;
-    const char *lists;
+    const char *lists, *reads;
 } row;
 
 static const row rows[] = {
-#define TIDE_OPTIMIZER(name, title, states, step, made, decays, lists) {#name, states, step, made, decays, lists},
+#define TIDE_OPTIMIZER(name, title, states, step, made, decays, lists, reads)                                          \
+    {#name, states, step, made, decays, lists, reads},
 #include "job/optimizers.def"
 #undef TIDE_OPTIMIZER
 };
 
 typedef struct parameter_state {
     tide_tensor *tensor;
-    uint32_t module, group;
+    uint32_t module, group, kind;
+    bool is_redistributed;
     tide_list *state; /* tensors; empty until the first step has made them */
     bool has_state;
 } parameter_state;
@@ -151,7 +153,7 @@ tide_optimizer *tide_optimizer_new(tide_model *model, tide_optimizer_choice choi
 uint32_t tide_optimizer_members(const tide_optimizer *optimizer, tide_optimized *members) {
     for (uint32_t i = 0; members && i < optimizer->count; i++) {
         const parameter_state *p = &optimizer->parameters[i];
-        members[i] = (tide_optimized){p->tensor, p->module, p->group};
+        members[i] = (tide_optimized){p->tensor, p->module, p->group, p->kind, p->is_redistributed};
     }
     return optimizer->count;
 }
@@ -163,6 +165,8 @@ void tide_optimizer_replace(tide_optimizer *optimizer, const tide_optimized *mem
         optimizer->parameters[i] = (parameter_state){.tensor = members[i].tensor,
                                                      .module = members[i].module,
                                                      .group = members[i].group,
+                                                     .kind = members[i].kind,
+                                                     .is_redistributed = members[i].is_redistributed,
                                                      .state = tide_list_new(optimizer->model->m)};
 }
 
@@ -184,6 +188,25 @@ static void let_go(tide_machine *m, held *h) {
         for (uint32_t i = h->count; i-- > 0;) tide_release(m, h->made[list * h->count + i]);
     *h = (held){0};
     tide_freeing_ends(m, before);
+}
+
+/* Each operation that reads gradients, some of them twice, redistributes those of another placement. */
+static void redistribute_gradients(tide_optimizer *optimizer, parameter_state **with, uint32_t count,
+                                   const char *reads) {
+    tide_machine *m = optimizer->model->m;
+    uint32_t some = 0;
+    for (uint32_t i = 0; i < count; i++) some += with[i]->is_redistributed;
+    if (some && !*reads)
+        tide_fail(m, TIDE_ERR_UNSUPPORTED, "%s over DTensors is not described; use adamw, adamw_fused or sgd",
+                  optimizer->row->name);
+    for (; some && *reads && !m->has_failed; reads++) {
+        tide_tensor **made = TIDE_NEW(m->arena, tide_tensor *, (size_t)some * 9);
+        uint32_t n = 0;
+        for (int turn = 0; turn < *reads - '0'; turn++)
+            for (uint32_t i = 0; i < count; i++)
+                if (with[i]->is_redistributed) made[n++] = temporary(optimizer, with[i]);
+        while (n-- > 0) tide_release(m, made[n]);
+    }
 }
 
 /* One round of the foreach form: `lists` temporaries per parameter, list after list; `last` keeps them. */
@@ -239,6 +262,7 @@ static void step_range(tide_optimizer *optimizer, uint32_t from, uint32_t to, he
         uint32_t alike_count = 0;
         for (uint32_t i = 0; i < count; i++)
             if (with[i]->tensor->dtype == dtypes[dtype_count]) alike[alike_count++] = with[i];
+        redistribute_gradients(optimizer, alike, alike_count, kind->reads);
         for (const char *round = lists; round < end && *round != '-'; round++)
             play_round(optimizer, alike, alike_count, *round - '0', is_late && round == lists,
                        round + 1 == end ? last : NULL);
@@ -249,11 +273,14 @@ static void step_range(tide_optimizer *optimizer, uint32_t from, uint32_t to, he
 }
 
 void tide_optimizer_step(tide_optimizer *optimizer) {
-    uint32_t end = 0; /* of the first group */
-    while (end < optimizer->count && (optimizer->parameters[end].group == 0 || optimizer->row->made == 'b')) end++;
+    const parameter_state *p = optimizer->parameters;
     held last = {0};
-    step_range(optimizer, 0, end, &last);
-    step_range(optimizer, end, optimizer->count, &last);
+    for (uint32_t from = 0, to = 0; from < optimizer->count; from = to) {
+        while (to < optimizer->count &&
+               (optimizer->row->made == 'b' || (p[to].group == p[from].group && p[to].kind == p[from].kind)))
+            to++;
+        step_range(optimizer, from, to, &last);
+    }
     let_go(optimizer->model->m, &last);
 }
 

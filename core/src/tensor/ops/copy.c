@@ -65,7 +65,7 @@ static tide_value op_copy_slice(tide_machine *m, tide_value *a) {
                                     (tide_dim){tide_arg_int(m, a[3]), a[3].symbol});
     m->state.grad_enabled = grad_enabled;
     tide_node *node = tide_node_new(m, &copy_slice_backward, both, 2);
-    if (node) node->extra = (tide_meta){slice->shape, both[1]->dtype};
+    if (node) node->extra = (tide_meta){slice->shape, both[1]->dtype, false};
     tide_tensor *t = tide_alias(m, both[0]);
     tide_release(m, slice);
     return tide_of_tensor(node ? tide_set_grad_fn(m, node, t) : t);

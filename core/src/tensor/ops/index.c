@@ -125,6 +125,7 @@ static void embedding_run(tide_machine *m, tide_node *node, tide_tensor **grads,
 }
 static const tide_backward embedding_backward = {"EmbeddingBackward0", embedding_run};
 
+/* Of a DTensor's part of the rows, backward makes the gradient of all num_weights, by the indices as they came. */
 static tide_value op_embedding(tide_machine *m, tide_value *a) {
     tide_tensor *indices = tide_arg_tensor(m, a[0]), *weight = tide_arg_tensor(m, a[1]);
     if (weight->shape->dims != 2 || indices->shape->dims >= TIDE_MAX_DIMS) {
@@ -132,8 +133,10 @@ static tide_value op_embedding(tide_machine *m, tide_value *a) {
         return tide_none();
     }
     tide_node *node = tide_node_new(m, &embedding_backward, &weight, 1);
-    if (node) node->extra.shape = weight->shape;
-    tide_save(m, node, indices);
+    tide_shape rows = *weight->shape;
+    if (a[2].kind == TIDE_VALUE_INT) rows.dim[0].size = a[2].integer;
+    if (node) node->extra.shape = &tide_layout_of(m, &rows, NULL)->shape;
+    tide_save(m, node, a[3].kind == TIDE_VALUE_TENSOR ? a[3].tensor : indices);
     tide_shape shape = *indices->shape;
     shape.dim[shape.dims].size = weight->shape->dim[1].size;
     shape.dim[shape.dims++].name = weight->shape->dim[1].name;
@@ -524,7 +527,7 @@ static const tide_op index_ops[] = {
     {"host_tensor", "*sizes, dtype=none", TIDE_CAST_NONE, op_host},
     {"arange", "end, dtype=none", TIDE_CAST_NONE, op_arange},
     {"empty_like", "x, dtype=none", TIDE_CAST_NONE, op_empty_like},
-    {"embedding", "indices, weight", TIDE_CAST_NONE, op_embedding},
+    {"embedding", "indices, weight, num_weights=none, whole_indices=none", TIDE_CAST_NONE, op_embedding},
     {"index", "x, indices, dim=0", TIDE_CAST_NONE, op_index},
     {"gather", "x, dim, index", TIDE_CAST_NONE, op_gather},
     {"index_select", "x, dim, index", TIDE_CAST_NONE, op_index_select},

@@ -84,7 +84,7 @@ static void mat2_grad(tide_machine *m, tide_node *node, tide_tensor *g, tide_ten
 
 static void remember(tide_node *node, const tide_tensor *a, const tide_tensor *b) {
     if (!node) return;
-    tide_meta of_a = {a->shape, a->dtype}, of_b = {b->shape, b->dtype};
+    tide_meta of_a = {a->shape, a->dtype, a->is_dtensor}, of_b = {b->shape, b->dtype, b->is_dtensor};
     node->extra = of_a;
     node->of.mm.is_mat1_column_major = is_column_major(&of_a, a->stride) && !tide_is_contiguous(a);
     node->of.mm.is_mat2_column_major = is_column_major(&of_b, b->stride) && !tide_is_contiguous(b);

@@ -1,0 +1,30 @@
+/* torch.distributed.tensor: what moves between the ranks of a mesh, by its names. Private to parallel/. */
+#ifndef TIDE_DTENSOR_H
+#define TIDE_DTENSOR_H
+
+#include "parallel/parallel.h"
+
+/* How a part of one placement becomes one of another: placement_types.py. */
+typedef enum tide_collective {
+    TIDE_COLLECTIVE_NONE,
+    TIDE_COLLECTIVE_ALL_REDUCE,     /* Partial to Replicate */
+    TIDE_COLLECTIVE_REDUCE_SCATTER, /* Partial to Shard */
+    TIDE_COLLECTIVE_ALL_GATHER,     /* Shard to Replicate */
+    TIDE_COLLECTIVE_CHUNK           /* Replicate to Shard: a copy of this rank's part */
+} tide_collective;
+
+typedef struct tide_redistribute {
+    tide_collective forward, backward;
+    int dim; /* that is cut; -1: the last */
+    int64_t ranks;
+    bool is_async;   /* the input of a reduce-scatter lives until its output is read */
+    bool to_dtensor; /* else DTensor.to_local() */
+} tide_redistribute;
+
+/* DTensor.from_local(), redistribute() and to_local() as one node of autograd; owned by the caller. */
+tide_tensor *tide_dtensor_redistribute(tide_machine *m, tide_tensor *t, const tide_redistribute *how);
+
+/* distribute_tensor(): the parameter keeps its part along a dimension, of those of `ranks`. */
+void tide_dtensor_distribute(tide_machine *m, tide_tensor *parameter, int dim, int64_t ranks);
+
+#endif

@@ -1,0 +1,229 @@
+/* torch/distributed/tensor/parallel/style.py, and parallelize_module() of api.py.
+ *
+ * Note [Plans]: "tp_plan" of a description says how the modules of a decoder are cut: column and row of linear layers
+ * in blocks, vocabulary of the embedding and the head, sequence of what runs on hidden states that are cut along the
+ * sequence. What it does not name is whole. */
+#include "parallel/tensor_parallel.h"
+
+#include <string.h>
+
+typedef enum style {
+    STYLE_NONE,
+    STYLE_COLUMN,        /* ColwiseParallel */
+    STYLE_ROW,           /* RowwiseParallel */
+    STYLE_EMBEDDING,     /* RowwiseParallel of an embedding */
+    STYLE_HEAD,          /* ColwiseParallel, whose output is whole but with loss parallelism */
+    STYLE_SEQUENCE,      /* SequenceParallel */
+    STYLE_PREPARE_INPUT, /* PrepareModuleInput: from Shard(1) to Replicate() */
+    STYLE_CUT_INPUT      /* from Replicate() to Shard(1) */
+} style;
+
+typedef struct tide_tensor_parallel {
+    tide_tensor_parallel_plan plan;
+    uint8_t *styles; /* by instance */
+    void (*outer_before)(tide_model *model, uint32_t instance, tide_value *positional, uint32_t count,
+                         tide_value *named, uint32_t named_count);
+    void (*outer_after)(tide_model *model, uint32_t instance, tide_value *output);
+} tide_tensor_parallel;
+
+enum { SEQUENCE = 1, LAST = -1 };
+
+/* ---- hooks ---- */
+
+static void redistribute(tide_machine *m, tide_value *value, const tide_redistribute *how) {
+    if (value->kind != TIDE_VALUE_TENSOR) return;
+    tide_tensor *moved = tide_dtensor_redistribute(m, value->tensor, how);
+    tide_release(m, value->tensor);
+    value->tensor = moved;
+}
+
+/* _prepare_input_fn */
+static void prepare_input(tide_machine *m, const tide_tensor_parallel *p, style of, tide_value *input) {
+    tide_redistribute how = {.ranks = p->plan.ranks, .dim = SEQUENCE, .to_dtensor = true};
+    bool is_dtensor = input->kind == TIDE_VALUE_TENSOR && input->tensor->is_dtensor;
+    if (of == STYLE_HEAD && p->plan.sequence_parallel) {
+        how.forward = TIDE_COLLECTIVE_ALL_GATHER;
+        how.backward = TIDE_COLLECTIVE_REDUCE_SCATTER;
+        how.is_async = true;
+    } else if (of == STYLE_PREPARE_INPUT) {
+        how.forward = TIDE_COLLECTIVE_ALL_GATHER;
+        how.backward = TIDE_COLLECTIVE_REDUCE_SCATTER;
+    } else if (of == STYLE_CUT_INPUT) {
+        how.forward = TIDE_COLLECTIVE_CHUNK;
+        how.backward = TIDE_COLLECTIVE_ALL_GATHER;
+        how.to_dtensor = false;
+    } else if (is_dtensor || of == STYLE_EMBEDDING || of == STYLE_NONE) {
+        return;
+    } else if (of == STYLE_COLUMN || of == STYLE_HEAD) {
+        how.backward = TIDE_COLLECTIVE_ALL_REDUCE; /* of from_local(Replicate()), whose gradient is Partial */
+    }
+    redistribute(m, input, &how);
+}
+
+/* _prepare_output_fn */
+static void prepare_output(tide_machine *m, const tide_tensor_parallel *p, style of, tide_value *output) {
+    tide_redistribute how = {.ranks = p->plan.ranks, .dim = SEQUENCE, .is_async = true};
+    bool is_cut = p->plan.sequence_parallel && (of == STYLE_ROW || p->plan.cuts_embedding);
+    if (of == STYLE_ROW || of == STYLE_EMBEDDING) {
+        how.forward = is_cut ? TIDE_COLLECTIVE_REDUCE_SCATTER : TIDE_COLLECTIVE_ALL_REDUCE;
+        how.backward = is_cut ? TIDE_COLLECTIVE_ALL_GATHER : TIDE_COLLECTIVE_NONE;
+    } else if (of == STYLE_HEAD && !p->plan.loss_parallel) {
+        how.dim = LAST;
+        how.forward = TIDE_COLLECTIVE_ALL_GATHER;
+        how.backward = TIDE_COLLECTIVE_CHUNK;
+    } else if (of != STYLE_COLUMN) {
+        return;
+    }
+    redistribute(m, output, &how);
+}
+
+static void before_forward(tide_model *model, uint32_t instance, tide_value *positional, uint32_t count,
+                           tide_value *named, uint32_t named_count) {
+    const tide_tensor_parallel *p = model->tensor_parallel;
+    if (p->outer_before) p->outer_before(model, instance, positional, count, named, named_count);
+    if (count) prepare_input(model->m, p, (style)p->styles[instance], &positional[0]);
+}
+
+static void after_forward(tide_model *model, uint32_t instance, tide_value *output) {
+    const tide_tensor_parallel *p = model->tensor_parallel;
+    prepare_output(model->m, p, (style)p->styles[instance], output);
+    if (p->outer_after) p->outer_after(model, instance, output);
+}
+
+void tide_tensor_parallel_around(tide_model *model) {
+    tide_tensor_parallel *p = model->tensor_parallel;
+    p->outer_before = model->before_forward == before_forward ? NULL : model->before_forward;
+    p->outer_after = model->after_forward == after_forward ? NULL : model->after_forward;
+    model->before_forward = before_forward;
+    model->after_forward = after_forward;
+}
+
+/* ---- the plan ---- */
+
+/* What the plan says of an instance: by its name, or by its parent's and its own. */
+static const tide_json *planned(const tide_model *model, const tide_json *plan, uint32_t instance) {
+    const tide_instance *of = &model->instances[instance], *parent = &model->instances[of->parent];
+    for (const tide_json *item = plan->first; item; item = item->next) {
+        tide_text key = item->key;
+        if (tide_text_equal(key, of->name)) return item;
+        if (of->parent && key.length == parent->name.length + 1 + of->name.length &&
+            tide_text_starts(key, parent->name) && key.at[parent->name.length] == '.' &&
+            memcmp(key.at + parent->name.length + 1, of->name.at, of->name.length) == 0)
+            return item;
+    }
+    return NULL;
+}
+
+static style style_of(const tide_model *model, const tide_json *plan, uint32_t instance) {
+    const tide_json *item = planned(model, plan, instance);
+    if (!item) return STYLE_NONE;
+    if (tide_text_is(item->text, "column")) return STYLE_COLUMN;
+    if (tide_text_is(item->text, "row")) return STYLE_ROW;
+    if (tide_text_is(item->text, "sequence")) return STYLE_SEQUENCE;
+    if (!tide_text_is(item->text, "vocabulary")) return STYLE_NONE;
+    return model->instances[instance].parent == model->root ? STYLE_HEAD : STYLE_EMBEDDING;
+}
+
+static bool choose_styles(tide_wrapper *w, tide_tensor_parallel *p) {
+    tide_model *model = w->model;
+    const tide_json *plan = tide_description_at(model->scopes[0].description, "tp_plan");
+    bool has_block = false, along = p->plan.sequence_parallel;
+    p->styles = TIDE_NEW(model->m->arena, uint8_t, model->instance_count + 1);
+    for (uint32_t i = 1; plan && i < model->instance_count; i++) {
+        style of = style_of(model, plan, i);
+        if (of != STYLE_SEQUENCE || along) p->styles[i] = (uint8_t)of;
+        if (of == STYLE_COLUMN && along) p->styles[model->instances[i].parent] = STYLE_PREPARE_INPUT;
+        if (!has_block && model->instances[i].of->is_checkpointed && along && !p->plan.cuts_embedding)
+            p->styles[i] = STYLE_CUT_INPUT;
+        has_block = has_block || model->instances[i].of->is_checkpointed;
+    }
+    if (plan) return true;
+    tide_fail(model->m, TIDE_ERR_UNSUPPORTED,
+              "the description of %s does not say how its parameters are cut for tensor parallelism (tp_plan)",
+              model->instances[model->root].of->name.at);
+    return false;
+}
+
+/* ---- parameters ---- */
+
+static bool distribute(tide_wrapper *w, const tide_tensor_parallel *p, uint32_t instance) {
+    tide_model *model = w->model;
+    style of = (style)p->styles[instance];
+    for (uint32_t i = 0; i < model->parameter_count; i++) {
+        tide_parameter_row *row = &model->parameters[i];
+        if (row->module != instance) continue;
+        bool is_bias = row->tensor->shape->dims < 2;
+        int dim = of == STYLE_ROW ? 1 : 0;
+        model->m->module = instance;
+        row->tensor->is_dtensor = true;
+        if (of == STYLE_SEQUENCE || (of == STYLE_ROW && is_bias)) continue; /* Replicate() */
+        if (row->tensor->shape->dim[dim].size % p->plan.ranks) {
+            tide_fail(model->m, TIDE_ERR_UNSUPPORTED,
+                      "%s: %lld along dimension %d do not divide into %lld tensor parallel ranks; parts of several sizes "
+                      "are not described",
+                      row->name, (long long)row->tensor->shape->dim[dim].size, dim, (long long)p->plan.ranks);
+            return false;
+        }
+        tide_dtensor_distribute(model->m, row->tensor, dim, p->plan.ranks);
+    }
+    return true;
+}
+
+static bool is_below(const tide_model *model, uint32_t instance, uint32_t above) {
+    while (instance && instance != above) instance = model->instances[instance].parent;
+    return instance == above;
+}
+
+/* In the order of the plan: embedding and head, then block after block columns, rows and norms. */
+static bool distribute_all(tide_wrapper *w, const tide_tensor_parallel *p) {
+    const tide_model *model = w->model;
+    uint32_t count = model->instance_count;
+    for (uint32_t i = 1; i < count; i++)
+        if ((p->styles[i] == STYLE_EMBEDDING || p->styles[i] == STYLE_HEAD) && !distribute(w, p, i)) return false;
+    for (uint32_t block = 1; block < count; block++) {
+        if (!model->instances[block].of->is_checkpointed) continue;
+        for (style of = STYLE_COLUMN; of <= STYLE_ROW; of++)
+            for (uint32_t i = block; i < count && is_below(model, i, block); i++)
+                if (p->styles[i] == of && !distribute(w, p, i)) return false;
+    }
+    for (uint32_t i = 1; i < count; i++)
+        if (p->styles[i] == STYLE_SEQUENCE && !distribute(w, p, i)) return false;
+    return true;
+}
+
+/* A vocabulary's part looks up its own rows alone: forward() of MaskPartialEmbedding, which has an Embedding's slots. */
+static bool mask_embeddings(tide_wrapper *w, const tide_tensor_parallel *p) {
+    tide_model *model = w->model;
+    tide_class *of = tide_class_find(model->descriptions, NULL, TIDE_TEXT("MaskPartialEmbedding"));
+    for (uint32_t i = 1; of && i < model->instance_count; i++)
+        if (p->styles[i] == STYLE_EMBEDDING) model->instances[i].of = of;
+    return of && tide_model_check(model, of, NULL);
+}
+
+bool tide_parallelize_module(tide_wrapper *w, const tide_tensor_parallel_plan *plan) {
+    tide_machine *m = w->model->m;
+    tide_tensor_parallel *p = TIDE_NEW(m->arena, tide_tensor_parallel, 1);
+    *p = (tide_tensor_parallel){.plan = *plan};
+    if (!choose_styles(w, p) || !distribute_all(w, p) || !mask_embeddings(w, p)) return false;
+    w->model->tensor_parallel = p;
+    m->has_dtensors = true;
+    m->module = 0;
+    tide_tensor_parallel_around(w->model);
+    return true;
+}
+
+void tide_separate_kinds(tide_wrapper *w) {
+    const tide_tensor_parallel *p = w->model->tensor_parallel;
+    uint32_t count = tide_optimizer_members(w->optimizer, NULL), n = 0;
+    tide_optimized *members = TIDE_NEW(w->model->m->arena, tide_optimized, 2 * count + 2), *sorted = members + count;
+    tide_optimizer_members(w->optimizer, members);
+    for (int plain = 0; plain < 2; plain++)
+        for (uint32_t i = 0; i < count; i++)
+            if (members[i].tensor->is_dtensor == !plain) sorted[n++] = members[i];
+    for (uint32_t i = 0; i < count; i++) {
+        style of = (style)p->styles[sorted[i].module];
+        sorted[i].kind = sorted[i].tensor->is_dtensor ? 0 : 1;
+        sorted[i].is_redistributed = of == STYLE_EMBEDDING || of == STYLE_SEQUENCE;
+    }
+    tide_optimizer_replace(w->optimizer, sorted, count);
+}

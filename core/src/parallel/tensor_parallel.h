@@ -1,0 +1,23 @@
+/* torch.distributed.tensor.parallel: parallelize_module() by the plan of a description. Private to parallel/. */
+#ifndef TIDE_TENSOR_PARALLEL_H
+#define TIDE_TENSOR_PARALLEL_H
+
+#include "parallel/dtensor.h"
+
+typedef struct tide_tensor_parallel_plan {
+    int64_t ranks;
+    bool sequence_parallel, loss_parallel;
+    bool cuts_embedding; /* hidden states are cut where the embedding ends, not where the first block begins */
+} tide_tensor_parallel_plan;
+
+/* Cuts the parameters of the model as "tp_plan" of its description says and sets the hooks of its modules. Before
+ * those of other wrappers, which run around them. False after an error, which is reported. */
+bool tide_parallelize_module(tide_wrapper *w, const tide_tensor_parallel_plan *plan);
+
+/* Sets the hooks anew, inside of those that another wrapper has set since. */
+void tide_tensor_parallel_around(tide_model *model);
+
+/* The optimizer's members: DTensors first, as the multi-tensor optimizers refuse a mix. */
+void tide_separate_kinds(tide_wrapper *w);
+
+#endif

@@ -1,0 +1,34 @@
+/* Tensor parallelism by DTensor, with fully_shard around it where there are several data parallel ranks. Ranks of one
+ * data parallel copy are next to one another. */
+#include "parallel/fsdp2.h"
+#include "parallel/tensor_parallel.h"
+
+static void tp_wrap(tide_wrapper *w) {
+    const tide_job *job = w->job;
+    tide_tensor_parallel_plan plan = {.ranks = job->parallel_tp,
+                                      .sequence_parallel = job->parallel_sequence_parallel,
+                                      .loss_parallel = job->parallel_loss_parallel};
+    if (!tide_parallelize_module(w, &plan)) return;
+    w->rank = job->parallel_rank / job->parallel_tp;
+    if (job->parallel_dp > 1) tide_fsdp2_strategy.wrap(w);
+    tide_tensor_parallel_around(w->model);
+    tide_separate_kinds(w);
+}
+
+static void tp_before_forward(tide_wrapper *w) {
+    if (w->job->parallel_dp > 1) tide_fsdp2_strategy.before_forward(w);
+}
+
+static void tp_backward(tide_wrapper *w, tide_tensor *loss) {
+    if (w->job->parallel_dp > 1)
+        tide_fsdp2_strategy.backward(w, loss);
+    else
+        tide_backward_divided(w, loss);
+}
+
+static void tp_update(tide_wrapper *w) {
+    if (w->job->optimizer != TIDE_optimizer_none) tide_update_members(w);
+}
+
+const tide_strategy tide_tp_strategy = {
+    .wrap = tp_wrap, .before_forward = tp_before_forward, .backward = tp_backward, .update = tp_update};
