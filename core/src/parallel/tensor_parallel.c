@@ -227,3 +227,20 @@ void tide_separate_kinds(tide_wrapper *w) {
     }
     tide_optimizer_replace(w->optimizer, sorted, count);
 }
+
+void tide_loss_outside(tide_wrapper *w, tide_value *output, const char *function) {
+    tide_model *model = w->model;
+    tide_value *items = output->kind == TIDE_VALUE_LIST ? output->list->items : output, logits = tide_none();
+    uint32_t count = output->kind == TIDE_VALUE_LIST ? output->list->count : 1;
+    for (uint32_t i = 0; i < count && logits.kind != TIDE_VALUE_TENSOR; i++) logits = items[i];
+    tide_function *loss_fn = tide_function_find(model->descriptions, NULL, tide_text_of(function));
+    if (!loss_fn || logits.kind != TIDE_VALUE_TENSOR || w->labels.kind != TIDE_VALUE_TENSOR) {
+        tide_fail(model->m, TIDE_ERR_CONFLICT, "a loss outside of the model needs logits and labels");
+        return;
+    }
+    tide_value_retain(logits);
+    tide_value_release(model->m, *output);
+    tide_value loss = tide_model_run(model, loss_fn, (tide_value[]){logits, w->labels}, 2);
+    tide_value_release(model->m, logits);
+    *output = loss;
+}

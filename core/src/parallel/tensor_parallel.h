@@ -20,4 +20,7 @@ void tide_tensor_parallel_around(tide_model *model);
 /* The optimizer's members: DTensors first, as the multi-tensor optimizers refuse a mix. */
 void tide_separate_kinds(tide_wrapper *w);
 
+/* The loss of logits and labels by a function of the library, in place of what the model returned. */
+void tide_loss_outside(tide_wrapper *w, tide_value *output, const char *function);
+
 #endif

@@ -9,6 +9,7 @@ static void tp_wrap(tide_wrapper *w) {
                                       .sequence_parallel = job->parallel_sequence_parallel,
                                       .loss_parallel = job->parallel_loss_parallel};
     if (!tide_parallelize_module(w, &plan)) return;
+    w->computes_loss = job->parallel_loss_parallel;
     w->rank = job->parallel_rank / job->parallel_tp;
     if (job->parallel_dp > 1) tide_fsdp2_strategy.wrap(w);
     tide_tensor_parallel_around(w->model);
@@ -17,6 +18,11 @@ static void tp_wrap(tide_wrapper *w) {
 
 static void tp_before_forward(tide_wrapper *w) {
     if (w->job->parallel_dp > 1) tide_fsdp2_strategy.before_forward(w);
+}
+
+/* F.cross_entropy(logits.flatten(0, 1).float(), labels.flatten()) under loss_parallel(); the logits live as long. */
+static void tp_after_forward(tide_wrapper *w, tide_value *output) {
+    if (w->computes_loss) tide_loss_outside(w, output, "loss_parallel");
 }
 
 static void tp_backward(tide_wrapper *w, tide_tensor *loss) {
@@ -31,4 +37,4 @@ static void tp_update(tide_wrapper *w) {
 }
 
 const tide_strategy tide_tp_strategy = {
-    .wrap = tp_wrap, .before_forward = tp_before_forward, .backward = tp_backward, .update = tp_update};
+    .wrap = tp_wrap, .before_forward = tp_before_forward, .after_forward = tp_after_forward, .backward = tp_backward, .update = tp_update};

@@ -124,12 +124,30 @@ static void del_outputs(tide_machine *m, tide_value outputs) {
     tide_freeing_ends(m, before);
 }
 
+/* model(**batch), without labels where the strategy computes the loss. */
+static tide_value call_model(loop *l) {
+    tide_batch given = {.count = 0};
+    for (uint32_t i = 0; i < l->batch.count; i++) {
+        if (l->wrapper.computes_loss && strcmp(l->batch.names[i], "labels") == 0) continue;
+        given.names[given.count] = l->batch.names[i];
+        given.values[given.count++] = l->batch.values[i];
+    }
+    return tide_model_forward(&l->run->model, given.names, given.values, given.count);
+}
+
+static void take_inputs(loop *l) {
+    for (uint32_t i = 0; i < l->batch.count; i++) {
+        if (strcmp(l->batch.names[i], "labels") == 0) l->wrapper.labels = l->batch.values[i];
+        if (strcmp(l->batch.names[i], "input_ids") == 0) l->wrapper.input_ids = l->batch.values[i];
+    }
+}
+
 static void micro_batch(loop *l, unsigned step) {
     tide_run *run = l->run;
     tide_machine *m = &run->machine;
     if (l->strategy->before_forward) l->strategy->before_forward(&l->wrapper);
     if (l->job->autocast.is_set) tide_autocast_begin(m, l->job->autocast.dtype);
-    tide_value output = tide_model_forward(&run->model, l->batch.names, l->batch.values, l->batch.count);
+    tide_value output = call_model(l);
     if (m->has_failed) return;
     m->module = m->statement = 0; /* what follows is the loop's */
     if (l->strategy->after_forward) l->strategy->after_forward(&l->wrapper, &output);
@@ -252,7 +270,12 @@ static bool wrap(loop *l) {
                           tide_format(run->machine.arena, "%s is not described", job->values[TIDE_SET_parallel_kind]),
                           NULL);
     l->optimizer = tide_optimizer_new(&run->model, job->optimizer, job->param_groups);
-    l->wrapper = (tide_wrapper){&run->model, job, l->optimizer, job->parallel_dp, job->parallel_rank, true, 0, NULL};
+    l->wrapper = (tide_wrapper){.model = &run->model,
+                                .job = job,
+                                .optimizer = l->optimizer,
+                                .ranks = job->parallel_dp,
+                                .rank = job->parallel_rank,
+                                .is_last = true};
     l->strategy->wrap(&l->wrapper);
     if (l->strategy->other_ranks && !run->machine.has_failed)
         run->other_rank_count = l->strategy->other_ranks(&l->wrapper, run->other_ranks);
@@ -265,6 +288,7 @@ bool tide_play_loop(tide_run *run, const tide_job *job) {
     bool is_training = job->mode == TIDE_mode_train;
     loop l = {.run = run, .job = job};
     if (!wrap(&l) || !make_batch(run, job, &l.batch, m->diags)) return false;
+    take_inputs(&l);
     if (job->quant != TIDE_quant_none && job->kbit_prepare && is_training)
         tide_model_setting(&run->model, "model_dtype")->dtype = TIDE_FP32; /* self.dtype */
     if (!is_training) return tide_infer(run, job, &l.batch);
