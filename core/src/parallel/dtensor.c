@@ -1,4 +1,5 @@
-/* torch/distributed/tensor/: placement_types.py, _redistribute.py, _api.py; torch/distributed/_functional_collectives.py.
+/* torch/distributed/tensor/: placement_types.py, _redistribute.py, _api.py;
+ * torch/distributed/_functional_collectives.py.
  */
 #include "parallel/dtensor.h"
 
@@ -46,10 +47,9 @@ static tide_tensor *reduce_scatter(tide_machine *m, tide_tensor *t, int dim, int
 static tide_tensor *move(tide_machine *m, tide_tensor *t, tide_collective what, int dim, int64_t ranks, bool is_async) {
     if (dim < 0) dim += t->shape->dims;
     tide_wait_tensor(m, t);
-    if (what != TIDE_COLLECTIVE_NONE && t->shape->dim[dim].size % (what == TIDE_COLLECTIVE_REDUCE_SCATTER ||
-                                                                           what == TIDE_COLLECTIVE_CHUNK
-                                                                       ? ranks
-                                                                       : 1)) {
+    if (what != TIDE_COLLECTIVE_NONE &&
+        t->shape->dim[dim].size %
+            (what == TIDE_COLLECTIVE_REDUCE_SCATTER || what == TIDE_COLLECTIVE_CHUNK ? ranks : 1)) {
         tide_fail(m, TIDE_ERR_CONFLICT, "%lld along dimension %d do not divide into %lld ranks",
                   (long long)t->shape->dim[dim].size, dim, (long long)ranks);
         return tide_alias(m, t);

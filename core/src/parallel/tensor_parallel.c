@@ -158,10 +158,11 @@ static bool distribute(tide_wrapper *w, const tide_tensor_parallel *p, uint32_t 
         row->tensor->is_dtensor = true;
         if (of == STYLE_SEQUENCE || (of == STYLE_ROW && is_bias)) continue; /* Replicate() */
         if (row->tensor->shape->dim[dim].size % p->plan.ranks) {
-            tide_fail(model->m, TIDE_ERR_UNSUPPORTED,
-                      "%s: %lld along dimension %d do not divide into %lld tensor parallel ranks; parts of several sizes "
-                      "are not described",
-                      row->name, (long long)row->tensor->shape->dim[dim].size, dim, (long long)p->plan.ranks);
+            tide_fail(
+                model->m, TIDE_ERR_UNSUPPORTED,
+                "%s: %lld along dimension %d do not divide into %lld tensor parallel ranks; parts of several sizes "
+                "are not described",
+                row->name, (long long)row->tensor->shape->dim[dim].size, dim, (long long)p->plan.ranks);
             return false;
         }
         tide_dtensor_distribute(model->m, row->tensor, dim, p->plan.ranks);
@@ -191,7 +192,8 @@ static bool distribute_all(tide_wrapper *w, const tide_tensor_parallel *p) {
     return true;
 }
 
-/* A vocabulary's part looks up its own rows alone: forward() of MaskPartialEmbedding, which has an Embedding's slots. */
+/* A vocabulary's part looks up its own rows alone: forward() of MaskPartialEmbedding, which has an Embedding's slots.
+ */
 static bool mask_embeddings(tide_wrapper *w, const tide_tensor_parallel *p) {
     tide_model *model = w->model;
     tide_class *of = tide_class_find(model->descriptions, NULL, TIDE_TEXT("MaskPartialEmbedding"));

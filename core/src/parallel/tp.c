@@ -36,5 +36,8 @@ static void tp_update(tide_wrapper *w) {
     if (w->job->optimizer != TIDE_optimizer_none) tide_update_members(w);
 }
 
-const tide_strategy tide_tp_strategy = {
-    .wrap = tp_wrap, .before_forward = tp_before_forward, .after_forward = tp_after_forward, .backward = tp_backward, .update = tp_update};
+const tide_strategy tide_tp_strategy = {.wrap = tp_wrap,
+                                        .before_forward = tp_before_forward,
+                                        .after_forward = tp_after_forward,
+                                        .backward = tp_backward,
+                                        .update = tp_update};

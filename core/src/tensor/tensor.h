@@ -299,7 +299,7 @@ struct tide_machine {
     uint32_t task_count; /* backward passes begun */
     tide_node *dying;    /* nodes whose turn to be torn down has not come */
     bool is_tearing_down;
-    struct tide_cached *cached; /* tensors that live as long as the process, see ops/cached.c */
+    struct tide_cached *cached;   /* tensors that live as long as the process, see ops/cached.c */
     bool has_dtensors;            /* of tensor parallelism */
     tide_tensor *in_flight;       /* AsyncCollectiveTensor: what a collective makes; NULL: none runs */
     tide_tensor *in_flight_input; /* what it holds until somebody reads that */

@@ -11,8 +11,8 @@ typedef struct tide_optimizer tide_optimizer;
 typedef struct tide_optimized {
     tide_tensor *tensor;
     uint32_t module;
-    uint32_t group; /* 0, or 1: the HF Trainer's second group, without weight decay */
-    uint32_t kind;  /* of tensors in a group of their own: 0 DTensors, 1 others */
+    uint32_t group;        /* 0, or 1: the HF Trainer's second group, without weight decay */
+    uint32_t kind;         /* of tensors in a group of their own: 0 DTensors, 1 others */
     bool is_redistributed; /* a DTensor whose gradient is of another placement: each operation brings it to its own */
 } tide_optimized;
 

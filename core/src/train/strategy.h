@@ -12,8 +12,8 @@ typedef struct tide_wrapper {
     const tide_job *job;
     tide_optimizer *optimizer;
     int64_t ranks, rank;
-    bool is_last;   /* of the micro-batches of a step: gradients are reduced after it */
-    uint32_t micro; /* the micro-batch, from 0 */
+    bool is_last;         /* of the micro-batches of a step: gradients are reduced after it */
+    uint32_t micro;       /* the micro-batch, from 0 */
     bool computes_loss;   /* outside of the model, which is not given the labels */
     tide_value input_ids; /* of the batch; borrowed */
     tide_value labels;
