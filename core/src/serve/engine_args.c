@@ -197,6 +197,7 @@ void tide_serve_set_settings(tide_serve_run *run) {
     set_int(run, "pp_size", job->pipeline_parallel_size);
     set_value(run, "workspace", tide_none()); /* v1/worker/workspace.py */
     set_int(run, "workspace_bytes", 0);
+    set_value(run, "rope_cache", tide_none()); /* kept in fp32 until it is first used */
     set_value(run, "capture_workspace", tide_none());
     set_value(run, "capture_output", tide_none());
     set_value(run, "rope_keys", (tide_value){.kind = TIDE_VALUE_LIST, .list = tide_list_new(m)});
