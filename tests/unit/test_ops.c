@@ -14,6 +14,7 @@
 
 #include "../../core/src/lang/embedded_models.h"
 #include "../../core/src/lang/module.h"
+#include "../../core/src/tensor/checkpoint.h"
 
 enum { INPUT_LIMIT = 8, ROOT_LIMIT = 8, EVENT_LIMIT = 4096, NAME_LIMIT = 128 };
 

@@ -29,7 +29,7 @@ typedef struct capture {
     list_before *lists;
     uint32_t *counts;                                                 /* of the items of lists */
     uint32_t serial, diagnostics, setting_changes, cast_count, alive; /* when the call began */
-    tide_checkpoint *frame;
+    tide_checkpoint_frame *frame;
     uint32_t frame_references, first_place;
     /* made by the call: in the order in which they are come upon, and by serial number */
     uint32_t *known;

@@ -68,12 +68,12 @@ typedef struct memo_entry {
 } memo_entry;
 
 /* The frame of the checkpoint that what is saved takes places in, and how many are taken. */
-static inline tide_checkpoint *tide_memo_frame(const tide_machine *m) {
-    tide_checkpoint *saving = tide_checkpoint_saving(m);
+static inline tide_checkpoint_frame *tide_memo_frame(const tide_machine *m) {
+    tide_checkpoint_frame *saving = tide_checkpoint_saving(m);
     return saving ? saving : tide_checkpoint_recomputing(m);
 }
 
-static inline uint32_t tide_memo_places(const tide_machine *m, const tide_checkpoint *frame) {
+static inline uint32_t tide_memo_places(const tide_machine *m, const tide_checkpoint_frame *frame) {
     return frame == tide_checkpoint_saving(m) ? frame->holder_count : frame->recomputed_count;
 }
 

@@ -10,7 +10,7 @@ typedef struct replay {
     tide_machine *m;
     const memo_entry *of;
     const tide_call_key *key;
-    tide_checkpoint *frame;
+    tide_checkpoint_frame *frame;
     uint32_t first_place;
 } replay;
 
@@ -120,7 +120,7 @@ static void make_notes(const replay *k) {
     for (uint32_t i = 0; i < of->appended_count; i++)
         tide_list_push(m, k->key->lists[of->appended[i].list], value_at(k, of->appended[i].value));
     for (uint32_t i = 0; i < of->place_count; i++) {
-        tide_checkpoint *frame = k->frame;
+        tide_checkpoint_frame *frame = k->frame;
         if (frame == tide_checkpoint_saving(m)) {
             TIDE_ROOM(m->arena, frame->holders, frame->holder_count, frame->holder_capacity);
             frame->holders[frame->holder_count++] = (tide_holder){.is_alive = of->places[i].is_alive};
@@ -131,7 +131,7 @@ static void make_notes(const replay *k) {
 }
 
 bool tide_has_same_places(const tide_machine *m, const memo_entry *of) {
-    const tide_checkpoint *frame = tide_checkpoint_recomputing(m);
+    const tide_checkpoint_frame *frame = tide_checkpoint_recomputing(m);
     if (!frame) return true;
     uint32_t left = frame->holder_count - frame->recomputed_count;
     if (of->is_stopped ? left != of->place_count : left <= of->place_count) return false;

@@ -3,7 +3,7 @@
  * Note [Engine order], torch/csrc/autograd/engine.cpp: ready nodes run by descending sequence number, AccumulateGrad
  * first of all. A node's incoming gradients live until its outputs are validated (reduced and cast to the shape and
  * dtype of what they are the gradient of); its saved tensors go right after; then its outputs are handed on. */
-#include "tensor/checkpoint.h"
+#include "tensor/tensor.h"
 
 #include <string.h>
 
@@ -107,6 +107,19 @@ void tide_slot_clear(tide_machine *m, tide_saved *slot) {
     tide_release_at(m, &slot->tensor);
 }
 
+void tide_register_hook(tide_node *node, tide_tensor_hook *hook) {
+    tide_tensor_hook **last = &node->tensor_hooks;
+    while (*last) last = &(*last)->next;
+    hook->next = NULL;
+    *last = hook;
+}
+
+static tide_tensor_hook *take_hook(tide_node *node) {
+    tide_tensor_hook *hook = node->tensor_hooks;
+    node->tensor_hooks = hook->next;
+    return hook;
+}
+
 static void node_clear_saved(tide_machine *m, tide_node *node) {
     for (unsigned i = 0; i < node->saved_count; i++) tide_slot_clear(m, &node->saved[i]);
     node->saved_count = 0;
@@ -129,10 +142,9 @@ void tide_node_release(tide_machine *m, tide_node *node) {
         }
         node_clear_saved(m, dead);
         if (dead->held) dead->held->drop(m, dead->held);
-        while (dead->recomputes) {
-            tide_checkpoint *frame = dead->recomputes;
-            dead->recomputes = frame->next;
-            tide_checkpoint_release(m, frame);
+        while (dead->tensor_hooks) {
+            tide_tensor_hook *hook = take_hook(dead);
+            hook->drop(m, hook);
         }
         for (unsigned i = 0; i < dead->edge_count; i++) {
             tide_node *to = dead->edges[i].node;
@@ -341,7 +353,11 @@ static void run_node(engine *e, tide_node *node) {
     m->state.stream = node->stream;
     for (unsigned i = 0; i < node->output_count; i++) tide_wait_tensor(m, state->grads[i]);
     if (has_grad && node->hook && m->before_backward) m->before_backward(m, node);
-    if (has_grad && node->recomputes) tide_checkpoint_recompute(m, node);
+    while (has_grad && node->tensor_hooks) {
+        tide_tensor_hook *hook = take_hook(node);
+        hook->run(m, hook);
+        hook->drop(m, hook);
+    }
     if (node->is_spent && !m->has_failed)
         tide_fail(m, TIDE_ERR_CONFLICT,
                   "%s: \"Trying to backward through the graph a second time\": layers under reentrant checkpoints "

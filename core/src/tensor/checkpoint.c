@@ -14,6 +14,7 @@
 
 /* ---- hooks ---- */
 
+static void frame_release(tide_machine *m, tide_checkpoint_frame *frame);
 static void checkpoint_pack(tide_machine *m, tide_saved_tensors_hooks *hooks, tide_saved *slot, tide_tensor *t);
 static tide_tensor *checkpoint_unpack(tide_machine *m, tide_saved *slot);
 static void checkpoint_drop(tide_machine *m, tide_saved *slot);
@@ -22,32 +23,32 @@ static void recomputation_pack(tide_machine *m, tide_saved_tensors_hooks *hooks,
 static const tide_hook_pair checkpoint_hook = {checkpoint_pack, checkpoint_unpack, checkpoint_drop},
                             recomputation_hook = {recomputation_pack, NULL, NULL};
 
-static tide_checkpoint *frame_of_checkpoint_hook(tide_saved_tensors_hooks *hooks) {
-    return (tide_checkpoint *)(void *)((char *)hooks - offsetof(tide_checkpoint, checkpoint_hook));
+static tide_checkpoint_frame *frame_of_checkpoint_hook(tide_saved_tensors_hooks *hooks) {
+    return (tide_checkpoint_frame *)(void *)((char *)hooks - offsetof(tide_checkpoint_frame, checkpoint_hook));
 }
 
-static tide_checkpoint *frame_of_recomputation_hook(tide_saved_tensors_hooks *hooks) {
-    return (tide_checkpoint *)(void *)((char *)hooks - offsetof(tide_checkpoint, recomputation_hook));
+static tide_checkpoint_frame *frame_of_recomputation_hook(tide_saved_tensors_hooks *hooks) {
+    return (tide_checkpoint_frame *)(void *)((char *)hooks - offsetof(tide_checkpoint_frame, recomputation_hook));
 }
 
-tide_checkpoint *tide_checkpoint_saving(const tide_machine *m) {
+tide_checkpoint_frame *tide_checkpoint_saving(const tide_machine *m) {
     tide_saved_tensors_hooks *hooks = m->state.saved_tensors_hooks;
     return hooks && hooks->pair == &checkpoint_hook ? frame_of_checkpoint_hook(hooks) : NULL;
 }
 
-tide_checkpoint *tide_checkpoint_recomputing(const tide_machine *m) {
+tide_checkpoint_frame *tide_checkpoint_recomputing(const tide_machine *m) {
     tide_saved_tensors_hooks *hooks = m->state.saved_tensors_hooks;
     return hooks && hooks->pair == &recomputation_hook ? frame_of_recomputation_hook(hooks) : NULL;
 }
 
-tide_checkpoint *tide_checkpoint_of(const tide_saved *slot) {
+tide_checkpoint_frame *tide_checkpoint_of(const tide_saved *slot) {
     bool has_place = slot->packed_by && slot->packed_by->pair == &checkpoint_hook;
     return has_place ? frame_of_checkpoint_hook(slot->packed_by) : NULL;
 }
 
 static void checkpoint_pack(tide_machine *m, tide_saved_tensors_hooks *hooks, tide_saved *slot, tide_tensor *t) {
     (void)t;
-    tide_checkpoint *frame = frame_of_checkpoint_hook(hooks);
+    tide_checkpoint_frame *frame = frame_of_checkpoint_hook(hooks);
     TIDE_ROOM(m->arena, frame->holders, frame->holder_count, frame->holder_capacity);
     frame->holders[frame->holder_count] = (tide_holder){.is_alive = true};
     slot->packed_by = hooks;
@@ -56,14 +57,14 @@ static void checkpoint_pack(tide_machine *m, tide_saved_tensors_hooks *hooks, ti
 }
 
 static void checkpoint_drop(tide_machine *m, tide_saved *slot) {
-    tide_checkpoint *frame = frame_of_checkpoint_hook(slot->packed_by);
+    tide_checkpoint_frame *frame = frame_of_checkpoint_hook(slot->packed_by);
     frame->holders[slot->packed].is_alive = false;
     tide_release_at(m, &frame->holders[slot->packed].tensor);
-    tide_checkpoint_release(m, frame);
+    frame_release(m, frame);
 }
 
 static void recomputation_pack(tide_machine *m, tide_saved_tensors_hooks *hooks, tide_saved *slot, tide_tensor *t) {
-    tide_checkpoint *frame = frame_of_recomputation_hook(hooks);
+    tide_checkpoint_frame *frame = frame_of_recomputation_hook(hooks);
     if (tide_is_aborting(m)) return;
     uint32_t place = frame->recomputed_count++;
     if (place >= frame->holder_count) {
@@ -77,9 +78,9 @@ static void recomputation_pack(tide_machine *m, tide_saved_tensors_hooks *hooks,
 
 /* ---- frames ---- */
 
-static tide_checkpoint *frame_new(tide_machine *m, void *function, const tide_value *inputs, uint32_t count,
-                                  bool is_nested) {
-    tide_checkpoint *frame = tide_pool_alloc(m, sizeof *frame);
+static tide_checkpoint_frame *frame_new(tide_machine *m, void *function, const tide_value *inputs, uint32_t count,
+                                        bool is_nested) {
+    tide_checkpoint_frame *frame = tide_pool_alloc(m, sizeof *frame);
     frame->references = 1;
     frame->checkpoint_hook.pair = &checkpoint_hook;
     frame->recomputation_hook.pair = &recomputation_hook;
@@ -99,7 +100,7 @@ static tide_checkpoint *frame_new(tide_machine *m, void *function, const tide_va
 
 /* Of a reentrant frame whose backward has run: the saved inputs go, the function and what it holds stay. */
 static void drop_inputs(tide_machine *m, tide_held *held) {
-    tide_checkpoint *frame = (tide_checkpoint *)held;
+    tide_checkpoint_frame *frame = (tide_checkpoint_frame *)held;
     for (uint32_t i = 0; i < frame->input_count; i++) {
         tide_value_release(m, frame->inputs[i]);
         frame->inputs[i] = tide_none();
@@ -107,7 +108,7 @@ static void drop_inputs(tide_machine *m, tide_held *held) {
     }
 }
 
-static void forget_remade(tide_machine *m, tide_checkpoint *frame) {
+static void forget_remade(tide_machine *m, tide_checkpoint_frame *frame) {
     tide_value_release(m, frame->outputs);
     frame->outputs = tide_none();
     for (uint32_t i = 0; frame->remade && i < frame->input_count; i++) tide_value_release(m, frame->remade[i]);
@@ -115,7 +116,7 @@ static void forget_remade(tide_machine *m, tide_checkpoint *frame) {
     frame->remade = NULL;
 }
 
-void tide_checkpoint_release(tide_machine *m, tide_checkpoint *frame) {
+static void frame_release(tide_machine *m, tide_checkpoint_frame *frame) {
     if (--frame->references) return;
     drop_inputs(m, &frame->held);
     tide_release(m, frame->output);
@@ -135,7 +136,7 @@ typedef struct origin {
 } origin;
 
 /* Runs the function again, with gradients and what was autocast then. */
-static tide_value run_again(tide_machine *m, tide_checkpoint *frame, tide_value *inputs,
+static tide_value run_again(tide_machine *m, tide_checkpoint_frame *frame, tide_value *inputs,
                             tide_saved_tensors_hooks *hooks) {
     tide_machine_state outside = m->state;
     origin at = {m->module, m->statement, m->op};
@@ -156,13 +157,13 @@ static tide_value run_again(tide_machine *m, tide_checkpoint *frame, tide_value 
     return made;
 }
 
-static tide_value input_of(tide_machine *m, tide_checkpoint *frame, uint32_t i) {
+static tide_value input_of(tide_machine *m, tide_checkpoint_frame *frame, uint32_t i) {
     tide_saved *saved = &frame->saved[i];
     if (!saved->packed_by && !saved->tensor) return tide_value_retain(frame->inputs[i]);
     return tide_of_tensor(tide_slot_unpack(m, saved));
 }
 
-static void recompute(tide_machine *m, tide_checkpoint *frame) {
+static void recompute(tide_machine *m, tide_checkpoint_frame *frame) {
     tide_value *inputs = tide_pool_alloc(m, (frame->input_count + 1) * sizeof *inputs);
     frame->references++;
     for (uint32_t i = 0; i < frame->input_count; i++) inputs[i] = input_of(m, frame, i);
@@ -170,11 +171,11 @@ static void recompute(tide_machine *m, tide_checkpoint *frame) {
     for (uint32_t i = 0; i < frame->input_count; i++) tide_value_release(m, inputs[i]);
     tide_pool_free(m, inputs, (frame->input_count + 1) * sizeof *inputs);
     frame->is_recomputed = true;
-    tide_checkpoint_release(m, frame);
+    frame_release(m, frame);
 }
 
 static tide_tensor *checkpoint_unpack(tide_machine *m, tide_saved *slot) {
-    tide_checkpoint *frame = frame_of_checkpoint_hook(slot->packed_by);
+    tide_checkpoint_frame *frame = frame_of_checkpoint_hook(slot->packed_by);
     if (!frame->is_recomputed) recompute(m, frame);
     tide_tensor *t = frame->holders[slot->packed].tensor;
     frame->holders[slot->packed].tensor = NULL;
@@ -185,7 +186,7 @@ static tide_tensor *checkpoint_unpack(tide_machine *m, tide_saved *slot) {
 
 enum { INPUT_LIMIT = 16, OUTPUT_LIMIT = 3 };
 
-static void detached_inputs(tide_machine *m, const tide_checkpoint *frame, tide_value *detached) {
+static void detached_inputs(tide_machine *m, const tide_checkpoint_frame *frame, tide_value *detached) {
     for (uint32_t i = 0; i < frame->input_count; i++) {
         tide_value v = frame->inputs[i];
         if (v.kind == TIDE_VALUE_TENSOR) {
@@ -201,7 +202,7 @@ static void detached_inputs(tide_machine *m, const tide_checkpoint *frame, tide_
 }
 
 /* tensor_parallel/utils.py: gather_split_1d_tensor. */
-static void gather_input(tide_machine *m, const tide_checkpoint *frame) {
+static void gather_input(tide_machine *m, const tide_checkpoint_frame *frame) {
     if (!frame->gathered || frame->inputs[0].kind != TIDE_VALUE_TENSOR) return;
     tide_tensor *input = frame->inputs[0].tensor;
     tide_tensor *whole = tide_empty(m, &frame->gathered->shape, (tide_dtype)input->dtype);
@@ -213,7 +214,7 @@ static void gather_input(tide_machine *m, const tide_checkpoint *frame) {
 }
 
 /* tensor_parallel/utils.py: split_tensor_into_1d_equal_chunks, with a new buffer that takes the input's place. */
-static void split_input(tide_machine *m, tide_checkpoint *frame, int64_t parts) {
+static void split_input(tide_machine *m, tide_checkpoint_frame *frame, int64_t parts) {
     if (parts < 2 || !frame->input_count || frame->inputs[0].kind != TIDE_VALUE_TENSOR) return;
     tide_tensor *input = frame->inputs[0].tensor, *part = tide_flat(m, tide_count(input) / parts, input->dtype);
     frame->gathered = input->layout;
@@ -225,7 +226,7 @@ static void split_input(tide_machine *m, tide_checkpoint *frame, int64_t parts) 
 }
 
 static void reentrant_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
-    tide_checkpoint *frame = (tide_checkpoint *)node->held;
+    tide_checkpoint_frame *frame = (tide_checkpoint_frame *)node->held;
     tide_value *detached = tide_pool_alloc(m, (frame->input_count + 1) * sizeof *detached);
     tide_tensor *zeros[OUTPUT_LIMIT] = {
         NULL}; /* torch/csrc/autograd/python_function.cpp: PyNode::apply materializes what is undefined */
@@ -265,12 +266,12 @@ static void reentrant_run(tide_machine *m, tide_node *node, tide_tensor **grads,
 }
 
 static void release_frame(tide_machine *m, tide_held *held) {
-    tide_checkpoint_release(m, (tide_checkpoint *)held);
+    frame_release(m, (tide_checkpoint_frame *)held);
 }
 
 static const tide_backward reentrant = {"CheckpointFunction", reentrant_run};
 
-static tide_value call_reentrant(tide_machine *m, tide_checkpoint *frame) {
+static tide_value call_reentrant(tide_machine *m, tide_checkpoint_frame *frame) {
     tide_tensor *tensors[INPUT_LIMIT];
     int count = 0;
     for (uint32_t i = 0; i < frame->input_count && count < INPUT_LIMIT; i++)
@@ -299,7 +300,7 @@ static tide_value call_reentrant(tide_machine *m, tide_checkpoint *frame) {
 tide_value tide_checkpoint_call(tide_machine *m, bool is_reentrant, void *function, tide_value *inputs,
                                 uint32_t count) {
     bool saves = !is_reentrant && m->state.grad_enabled;
-    tide_checkpoint *frame = frame_new(m, function, inputs, count, saves && m->state.saved_tensors_hooks);
+    tide_checkpoint_frame *frame = frame_new(m, function, inputs, count, saves && m->state.saved_tensors_hooks);
     tide_value output;
     if (is_reentrant) {
         output = call_reentrant(m, frame);
@@ -309,16 +310,16 @@ tide_value tide_checkpoint_call(tide_machine *m, bool is_reentrant, void *functi
         output = m->call_again(m, function, inputs, count);
         tide_machine_restore(m, &outside);
     }
-    tide_checkpoint_release(m, frame);
+    frame_release(m, frame);
     return output;
 }
 
 tide_value tide_checkpoint_distributed(tide_machine *m, int64_t parts, void *function, tide_value *inputs,
                                        uint32_t count) {
-    tide_checkpoint *frame = frame_new(m, function, inputs, count, false);
+    tide_checkpoint_frame *frame = frame_new(m, function, inputs, count, false);
     tide_value output = call_reentrant(m, frame);
     if (m->state.grad_enabled && !tide_is_aborting(m)) split_input(m, frame, parts);
-    tide_checkpoint_release(m, frame);
+    frame_release(m, frame);
     return output;
 }
 
@@ -329,7 +330,7 @@ tide_value tide_checkpoint_distributed(tide_machine *m, int64_t parts, void *fun
  * megatron/core/tensor_parallel/random.py: CheckpointWithoutOutputFunction, CheckpointWithoutOutput. */
 
 static void without_output_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
-    tide_checkpoint *frame = (tide_checkpoint *)node->held;
+    tide_checkpoint_frame *frame = (tide_checkpoint_frame *)node->held;
     if (frame->outputs.kind != TIDE_VALUE_TENSOR || !frame->remade) {
         tide_fail(m, TIDE_ERR_DESCRIPTION, "what a checkpoint without output made is not made again before it is used");
         return;
@@ -365,7 +366,7 @@ tide_value tide_checkpoint_without_output(tide_machine *m, void *function, tide_
         detached[i].tensor->is_view = false;
         detached[i].tensor->requires_grad = inputs[i].tensor->requires_grad;
     }
-    tide_checkpoint *frame = frame_new(m, function, detached, count, false);
+    tide_checkpoint_frame *frame = frame_new(m, function, detached, count, false);
     for (uint32_t i = 0; i < count; i++)
         if (inputs[i].kind == TIDE_VALUE_TENSOR) tide_release(m, detached[i].tensor);
     if (node && output.kind == TIDE_VALUE_TENSOR && !tide_is_aborting(m)) {
@@ -377,23 +378,20 @@ tide_value tide_checkpoint_without_output(tide_machine *m, void *function, tide_
     } else if (node) {
         tide_node_release(m, node);
     }
-    tide_checkpoint_release(m, frame);
+    frame_release(m, frame);
     return output;
 }
 
-void tide_checkpoint_discard(tide_machine *m, tide_tensor *output, tide_tensor *hook) {
-    bool is_ours = output->node && output->node->backward == &without_output;
-    if (!is_ours || tide_is_aborting(m)) return;
-    tide_checkpoint *frame = (tide_checkpoint *)output->node->held;
-    tide_drop_storage(m, output);
-    if (!hook->node || !frame->output) return;
-    frame->references++;
-    tide_checkpoint **last = &hook->node->recomputes; /* hooks run in the order in which they were registered */
-    while (*last) last = &(*last)->next;
-    *last = frame;
+static tide_checkpoint_frame *frame_of_recompute(tide_tensor_hook *hook) {
+    return (tide_checkpoint_frame *)(void *)((char *)hook - offsetof(tide_checkpoint_frame, recompute));
 }
 
-static void remake(tide_machine *m, tide_checkpoint *frame) {
+static void release_hooked(tide_machine *m, tide_tensor_hook *hook) {
+    frame_release(m, frame_of_recompute(hook));
+}
+
+static void remake(tide_machine *m, tide_tensor_hook *hook) {
+    tide_checkpoint_frame *frame = frame_of_recompute(hook);
     if (!frame->output) return;
     frame->remade = tide_pool_alloc(m, (frame->input_count + 1) * sizeof *frame->remade);
     detached_inputs(m, frame, frame->remade);
@@ -406,12 +404,14 @@ static void remake(tide_machine *m, tide_checkpoint *frame) {
     tide_release_at(m, &frame->output);
 }
 
-void tide_checkpoint_recompute(tide_machine *m, tide_node *node) {
-    while (node->recomputes) {
-        tide_checkpoint *frame = node->recomputes;
-        node->recomputes = frame->next;
-        frame->next = NULL;
-        remake(m, frame);
-        tide_checkpoint_release(m, frame);
-    }
+void tide_checkpoint_discard(tide_machine *m, tide_tensor *output, tide_tensor *hook) {
+    bool is_ours = output->node && output->node->backward == &without_output;
+    if (!is_ours || tide_is_aborting(m)) return;
+    tide_checkpoint_frame *frame = (tide_checkpoint_frame *)output->node->held;
+    tide_drop_storage(m, output);
+    if (!hook->node || !frame->output) return;
+    frame->references++;
+    frame->recompute.run = remake;
+    frame->recompute.drop = release_hooked;
+    tide_register_hook(hook->node, &frame->recompute);
 }

@@ -1,8 +1,22 @@
-/* The frame of a checkpointed call. */
+/* Checkpointed calls: torch.utils.checkpoint and what Megatron-Core makes of it. */
 #ifndef TIDE_CHECKPOINT_H
 #define TIDE_CHECKPOINT_H
 
 #include "tensor/tensor.h"
+
+/* Runs a function of the interpreter under torch.utils.checkpoint. inputs are the positional arguments (borrowed);
+ * function is taken over and released by machine->function_free. */
+tide_value tide_checkpoint_call(tide_machine *m, bool is_reentrant, void *function, tide_value *inputs, uint32_t count);
+/* The same under Megatron-Core's tensor_parallel.checkpoint (tensor_parallel/random.py: CheckpointFunction).
+ * parts: of the first input only this rank's one is kept, and gathered again; 1: all of it. */
+tide_value tide_checkpoint_distributed(tide_machine *m, int64_t parts, void *function, tide_value *inputs,
+                                       uint32_t count);
+/* tensor_parallel/random.py: CheckpointWithoutOutput.checkpoint; the function returns one tensor. */
+tide_value tide_checkpoint_without_output(tide_machine *m, void *function, tide_value *inputs, uint32_t count);
+/* discard_output_and_register_recompute(): `output` is made again when the gradient of `hook` is there. */
+void tide_checkpoint_discard(tide_machine *m, tide_tensor *output, tide_tensor *hook);
+
+/* ---- frames: for memos, which play a call of one again ---- */
 
 /* A place that something saved has taken while the function first ran. */
 typedef struct tide_holder {
@@ -10,8 +24,10 @@ typedef struct tide_holder {
     tide_tensor *tensor; /* of the recomputation, until it is unpacked */
 } tide_holder;
 
-struct tide_checkpoint {
+/* _CheckpointFrame. */
+typedef struct tide_checkpoint_frame {
     tide_held held;
+    tide_tensor_hook recompute;                                   /* of CheckpointWithoutOutput */
     tide_saved_tensors_hooks checkpoint_hook, recomputation_hook; /* while the function runs, and runs again */
     uint32_t references;
     void *function;
@@ -27,14 +43,13 @@ struct tide_checkpoint {
     const tide_layout *gathered; /* Megatron-Core's distribute_saved_activations: what the first input is gathered to */
     tide_tensor *output;         /* CheckpointWithoutOutput: until it is recomputed */
     tide_value outputs, *remade; /* and what was, with the inputs it was made of, until backward */
-    struct tide_checkpoint *next; /* of those that a node's hook runs again */
-};
+} tide_checkpoint_frame;
 
 /* The frame whose function runs, and the one whose function runs again; NULL: neither is what saves. */
-tide_checkpoint *tide_checkpoint_saving(const tide_machine *m);
-tide_checkpoint *tide_checkpoint_recomputing(const tide_machine *m);
+tide_checkpoint_frame *tide_checkpoint_saving(const tide_machine *m);
+tide_checkpoint_frame *tide_checkpoint_recomputing(const tide_machine *m);
 
 /* The frame that a slot has a place in; NULL: none. */
-tide_checkpoint *tide_checkpoint_of(const tide_saved *slot);
+tide_checkpoint_frame *tide_checkpoint_of(const tide_saved *slot);
 
 #endif

@@ -94,7 +94,13 @@ struct tide_saved_tensors_hooks {
     const tide_hook_pair *pair;
 };
 
-typedef struct tide_checkpoint tide_checkpoint;
+/* Tensor.register_hook: run once, before the backward of the node that made the tensor (torch/csrc/autograd/engine.cpp:
+ * call_tensor_pre_hooks). The head of what it needs besides. */
+typedef struct tide_tensor_hook {
+    void (*run)(tide_machine *m, struct tide_tensor_hook *hook);
+    void (*drop)(tide_machine *m, struct tide_tensor_hook *hook); /* it has run, or its node goes */
+    struct tide_tensor_hook *next;
+} tide_tensor_hook;
 
 /* Shape and dtype of one output of the forward: what its gradient must look like. */
 typedef struct tide_meta {
@@ -176,12 +182,12 @@ struct tide_node {
     tide_meta *outputs;
     tide_saved *saved;
     tide_node_members of;
-    tide_meta extra;               /* a shape for the backward that no saved tensor gives */
-    tide_tensor *variable;         /* of AccumulateGrad: the leaf, owned */
-    tide_held *held;               /* owned, may be NULL */
-    tide_checkpoint *recomputes;   /* run again before its backward: CheckpointWithoutOutput; owned, may be NULL */
-    struct tide_task_state *state; /* in the backward pass that runs, see autograd.c */
-    struct tide_node *next;        /* among those that die */
+    tide_meta extra;                /* a shape for the backward that no saved tensor gives */
+    tide_tensor *variable;          /* of AccumulateGrad: the leaf, owned */
+    tide_held *held;                /* owned, may be NULL */
+    tide_tensor_hook *tensor_hooks; /* in the order in which they were registered; owned, may be NULL */
+    struct tide_task_state *state;  /* in the backward pass that runs, see autograd.c */
+    struct tide_node *next;         /* among those that die */
 };
 
 /* How a dimension's number came about: a name, a literal, or an operation on two others. */
@@ -478,6 +484,8 @@ tide_tensor *tide_saved_at(tide_machine *m, tide_node *node, int slot);
 void tide_slot_save(tide_machine *m, tide_saved *slot, tide_tensor *t);
 tide_tensor *tide_slot_unpack(tide_machine *m, tide_saved *slot);
 void tide_slot_clear(tide_machine *m, tide_saved *slot);
+/* Takes the hook over. */
+void tide_register_hook(tide_node *node, tide_tensor_hook *hook);
 /* Makes t the node's next output: shape and dtype are kept. node may be NULL. Returns t. */
 tide_tensor *tide_set_grad_fn(tide_machine *m, tide_node *node, tide_tensor *t);
 
@@ -494,23 +502,6 @@ void tide_wait_tensor(tide_machine *m, const tide_tensor *t);
 
 /* Makes t the last holder of these tensors: they die right before it, in this order. Takes them over. */
 void tide_hold(tide_machine *m, tide_tensor *t, tide_tensor *const *held, uint32_t count);
-
-/* ---- checkpointing (checkpoint.c) ---- */
-
-/* Runs a function of the interpreter under torch.utils.checkpoint. inputs are the positional arguments (borrowed);
- * function is taken over and released by machine->function_free. */
-tide_value tide_checkpoint_call(tide_machine *m, bool is_reentrant, void *function, tide_value *inputs, uint32_t count);
-/* The same under Megatron-Core's tensor_parallel.checkpoint (tensor_parallel/random.py: CheckpointFunction).
- * parts: of the first input only this rank's one is kept, and gathered again; 1: all of it. */
-tide_value tide_checkpoint_distributed(tide_machine *m, int64_t parts, void *function, tide_value *inputs,
-                                       uint32_t count);
-/* tensor_parallel/random.py: CheckpointWithoutOutput.checkpoint; the function returns one tensor. */
-tide_value tide_checkpoint_without_output(tide_machine *m, void *function, tide_value *inputs, uint32_t count);
-/* discard_output_and_register_recompute(): `output` is made again when the gradient of `hook` is there. */
-void tide_checkpoint_discard(tide_machine *m, tide_tensor *output, tide_tensor *hook);
-/* Before the backward of a node that something was registered with. */
-void tide_checkpoint_recompute(tide_machine *m, tide_node *node);
-void tide_checkpoint_release(tide_machine *m, tide_checkpoint *frame);
 
 /* ---- autocast (autocast.c) ---- */
 
