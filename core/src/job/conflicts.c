@@ -199,6 +199,38 @@ static void check_quant(tide_job_builder *b) {
                "use mode=infer, or adapter.merged=false");
 }
 
+/* ---- trainers ---- */
+
+static bool is_built(tide_trainer_choice trainer) {
+    return trainer == TIDE_trainer_none || trainer == TIDE_trainer_hf;
+}
+
+static void check_trainer(tide_job_builder *b) {
+    const tide_job *job = b->job;
+    if (job->trainer == TIDE_trainer_none) return;
+    const char *kind = tide_format(b->arena, "trainer=%s", job->values[TIDE_SET_trainer]);
+    if (!is_built(job->trainer))
+        refuse(b, TIDE_ERR_UNSUPPORTED, TIDE_SET_trainer,
+               tide_format(b->arena, "%s is not described", job->values[TIDE_SET_trainer]), NULL);
+    if (job->mode != TIDE_mode_train)
+        refuse(b, TIDE_ERR_CONFLICT, TIDE_SET_trainer, "trainers train", "use mode=train, or leave it out");
+    if (job->parallel_kind != TIDE_parallel_kind_none)
+        refuse(b, TIDE_ERR_UNSUPPORTED, TIDE_SET_trainer, tide_format(b->arena, "%s is described on one GPU", kind),
+               "leave it out: the loop that people write is played around parallel.kind");
+    if (job->autocast.is_set && job->autocast.dtype == TIDE_FP16)
+        refuse(b, TIDE_ERR_UNSUPPORTED, TIDE_SET_autocast, tide_format(b->arena, "fp16 is not described with %s", kind),
+               "use bf16");
+    static const tide_setting_id of_the_plain_loop[] = {
+        TIDE_SET_scaler,  TIDE_SET_main_grads,   TIDE_SET_ema,         TIDE_SET_zero_grad,
+        TIDE_SET_packing, TIDE_SET_zero_grad_at, TIDE_SET_hold_outputs};
+    for (size_t i = 0; i < TIDE_COUNT_OF(of_the_plain_loop); i++) {
+        tide_setting_id id = of_the_plain_loop[i];
+        if (b->arguments.is_given[id] && strcmp(job->values[id], tide_setting_default(id)) != 0)
+            refuse(b, TIDE_ERR_UNSUPPORTED, id, tide_format(b->arena, "is not described with %s", kind),
+                   "leave it out");
+    }
+}
+
 void tide_check_conflicts(tide_job_builder *b) {
     const tide_job *job = b->job;
     bool is_training = job->mode == TIDE_mode_train;
@@ -213,6 +245,8 @@ void tide_check_conflicts(tide_job_builder *b) {
     check_copies(b);
     check_adapter(b);
     check_quant(b);
+    check_trainer(b);
+    check_unread(b, TIDE_SET_trainer_prompt_length, TIDE_SET_trainer_torch_empty_cache_steps);
     check_unread(b, TIDE_SET_quant_bits, TIDE_SET_quant_from_pretrained);
     check_unread(b, TIDE_SET_adapter_r, TIDE_SET_adapter_merged);
     if (!is_training && job->parallel_kind != TIDE_parallel_kind_none)

@@ -95,6 +95,8 @@ struct tide_model {
     tide_setting_value *settings; /* what forward() may ask for: batch, seq, training, ... */
     uint32_t setting_count;
     tide_model_state state;
+    bool autocasts; /* "with autocast:" enters torch.autocast of that dtype */
+    tide_dtype autocast_dtype;
 
     tide_instance *instances;
     uint32_t instance_count, instance_capacity;

@@ -339,6 +339,23 @@ static bool parse_assignment(tide_lexer *p, tide_statement *s) {
     return true;
 }
 
+/* What stands behind "with". */
+static bool parse_context(tide_lexer *p, tide_statement *s) {
+    static const struct {
+        const char *name;
+        tide_statement_kind kind;
+    } contexts[] = {{"no_grad", TIDE_STATEMENT_NO_GRAD},
+                    {"no_autocast", TIDE_STATEMENT_NO_AUTOCAST},
+                    {"autocast", TIDE_STATEMENT_AUTOCAST}};
+    for (size_t i = 0; i < TIDE_COUNT_OF(contexts); i++) {
+        if (p->kind != TOKEN_NAME || !tide_text_is(p->token, contexts[i].name)) continue;
+        s->kind = contexts[i].kind;
+        tide_lex(p);
+        return true;
+    }
+    return tide_lexer_fail(p, "only 'with no_grad:', 'with autocast:' and 'with no_autocast:' are known") != NULL;
+}
+
 /* True if the statement wants a block. */
 static bool parse_statement(tide_lexer *p, tide_statement *s) {
     if (tide_take_word(p, WORD_RETURN)) {
@@ -361,11 +378,7 @@ static bool parse_statement(tide_lexer *p, tide_statement *s) {
         s->kind = TIDE_STATEMENT_IF;
         s->expr = parse_expression(p);
     } else if (tide_take_word(p, WORD_WITH)) {
-        bool is_grad = p->kind == TOKEN_NAME && tide_text_is(p->token, "no_grad");
-        if (!is_grad && (p->kind != TOKEN_NAME || !tide_text_is(p->token, "no_autocast")))
-            return tide_lexer_fail(p, "only 'with no_grad:' and 'with no_autocast:' are known") != NULL;
-        s->kind = is_grad ? TIDE_STATEMENT_NO_GRAD : TIDE_STATEMENT_NO_AUTOCAST;
-        tide_lex(p);
+        if (!parse_context(p, s)) return false;
     } else {
         if (parse_assignment(p, s)) return false;
         s->kind = TIDE_STATEMENT_EXPR;

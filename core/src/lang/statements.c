@@ -77,6 +77,15 @@ static tide_outcome run_without(tide_frame *f, tide_statement *s, bool *setting,
     return out;
 }
 
+static tide_outcome run_autocast(tide_frame *f, tide_statement *s, tide_value *result) {
+    tide_model *model = f->model;
+    bool is_outermost = model->autocasts && !model->m->state.autocast_enabled;
+    if (is_outermost) tide_autocast_begin(model->m, model->autocast_dtype);
+    tide_outcome out = tide_run_block(f, s->body, result);
+    if (is_outermost) tide_autocast_end(model->m);
+    return out;
+}
+
 static tide_outcome run_statement(tide_frame *f, tide_statement *s, tide_value *result) {
     tide_machine *m = f->model->m;
     switch (s->kind) {
@@ -103,6 +112,8 @@ static tide_outcome run_statement(tide_frame *f, tide_statement *s, tide_value *
         return run_without(f, s, &m->state.grad_enabled, result);
     case TIDE_STATEMENT_NO_AUTOCAST:
         return run_without(f, s, &m->state.autocast_enabled, result);
+    case TIDE_STATEMENT_AUTOCAST:
+        return run_autocast(f, s, result);
     }
     return GOES_ON;
 }

@@ -47,7 +47,7 @@ void tide_backward_divided(tide_wrapper *w, tide_tensor *loss) {
 }
 
 void tide_update_members(tide_wrapper *w) {
-    if (w->job->clip > 0) tide_clip_grad_norm(w->optimizer);
+    if (w->job->clip > 0) tide_release(w->model->m, tide_clip_grad_norm(w->optimizer));
     tide_optimizer_step(w->optimizer);
     tide_zero_grad(w->optimizer, w->job->zero_grad == TIDE_zero_grad_none);
 }

@@ -6,49 +6,9 @@
 #include "memo/memo.h"
 #include "train/ema.h"
 #include "train/main_grads.h"
-
-/* ---- the batch ---- */
-
-static bool make_batch(tide_run *run, const tide_job *job, tide_batch *b, tide_diagnostics *diags) {
-    tide_machine *m = &run->machine;
-    const tide_json *inputs = run->model.instances[run->model.root].of->inputs;
-    if (!inputs) inputs = tide_description_at(run->model.scopes[0].description, "inputs");
-    m->state.factor = TIDE_FACTOR_INPUT;
-    m->op = "inputs";
-    for (const tide_json *item = inputs ? inputs->first : NULL; item && b->count < TIDE_INPUT_LIMIT;
-         item = item->next) {
-        if (item->kind != TIDE_JSON_STRING)
-            return tide_error(diags, TIDE_ERR_DESCRIPTION, "/inputs", "an input is an expression in quotes", NULL);
-        tide_value value =
-            tide_model_evaluate(&run->model, item->text, tide_format(m->arena, "/inputs/%s", item->key.at));
-        if (m->has_failed) return false;
-        if (value.kind == TIDE_VALUE_NONE) continue;
-        b->names[b->count] = item->key.at;
-        b->values[b->count++] = value;
-    }
-    if (job->packing) tide_value_release(m, tide_model_evaluate(&run->model, TIDE_TEXT("lay_positions()"), "/inputs"));
-    m->state.factor = TIDE_FACTOR_TEMPORARY;
-    return true;
-}
+#include "train/trainer.h"
 
 /* ---- one step ---- */
-
-/* The loss that the model computed, or the mean of its first tensor. Owned by the caller. */
-static tide_tensor *loss_of(tide_machine *m, tide_value output) {
-    tide_value *items = output.kind == TIDE_VALUE_LIST ? output.list->items : &output;
-    uint32_t count = output.kind == TIDE_VALUE_LIST ? output.list->count : 1;
-    for (uint32_t i = 0; i < count; i++) {
-        if (items[i].kind != TIDE_VALUE_TENSOR) continue;
-        tide_tensor *t = items[i].tensor;
-        if (t->shape->dims == 0) return tide_retain(t);
-        tide_value arguments[3] = {tide_of_tensor(t), tide_none(), tide_of_bool(false)};
-        m->op = "mean";
-        tide_value mean = tide_op_find(TIDE_TEXT("mean"))->run(m, arguments);
-        return mean.kind == TIDE_VALUE_TENSOR ? mean.tensor : NULL;
-    }
-    tide_fail(m, TIDE_ERR_DESCRIPTION, "forward() returned no tensor");
-    return NULL;
-}
 
 typedef struct loop {
     tide_run *run;
@@ -151,7 +111,7 @@ static void micro_batch(loop *l, unsigned step) {
     if (m->has_failed) return;
     m->module = m->statement = 0; /* what follows is the loop's */
     if (l->strategy->after_forward) l->strategy->after_forward(&l->wrapper, &output);
-    tide_tensor *loss = loss_of(m, output);
+    tide_tensor *loss = tide_loss_of(m, output);
     tide_del(m, "del loss", l->loss);
     l->loss = loss;
     if (l->job->autocast.is_set) tide_autocast_end(m);
@@ -187,7 +147,7 @@ static void update(loop *l, unsigned step) {
         tide_main_grads_step(l->main_grads, l->job->clip > 0);
     } else if (l->job->optimizer != TIDE_optimizer_none && run->trainable > 0) {
         if (l->job->scaler && l->job->clip > 0) tide_scaler_unscale(&run->model, &l->scaler);
-        if (l->job->clip > 0) tide_clip_grad_norm(l->optimizer);
+        if (l->job->clip > 0) tide_release(m, tide_clip_grad_norm(l->optimizer));
         if (l->job->scaler) {
             tide_scaler_step(&run->model, &l->scaler, l->optimizer);
             tide_scaler_update(&run->model, &l->scaler);
@@ -287,17 +247,19 @@ bool tide_play_loop(tide_run *run, const tide_job *job) {
     tide_machine *m = &run->machine;
     bool is_training = job->mode == TIDE_mode_train;
     loop l = {.run = run, .job = job};
-    if (!wrap(&l) || !make_batch(run, job, &l.batch, m->diags)) return false;
-    take_inputs(&l);
+    bool has_trainer = is_training && job->trainer != TIDE_trainer_none;
+    if (!wrap(&l) || (!has_trainer && !tide_make_batch(run, job, &l.batch, m->diags))) return false;
+    if (!has_trainer) take_inputs(&l);
     if (job->quant != TIDE_quant_none && job->kbit_prepare && is_training)
         tide_model_setting(&run->model, "model_dtype")->dtype = TIDE_FP32; /* self.dtype */
     if (!is_training) return tide_infer(run, job, &l.batch);
     m->module = m->statement = 0;
-    if (!l.optimizer) l.optimizer = tide_optimizer_new(&run->model, job->optimizer, job->param_groups);
+    tide_param_groups_choice groups = has_trainer ? TIDE_param_groups_trainer : job->param_groups;
+    if (!l.optimizer) l.optimizer = tide_optimizer_new(&run->model, job->optimizer, groups);
     if (job->main_grads != TIDE_main_grads_none && run->trainable > 0)
         l.main_grads = tide_main_grads_new(&run->model, l.optimizer);
     l.ema = tide_ema_new(&run->model, job->ema);
     if (job->scaler && !tide_scaler_takes(&run->model, l.optimizer, job->clip > 0)) return false;
     tide_timeline_mark(&m->timeline, 0, TIDE_PHASE_LOAD);
-    return play(&l);
+    return has_trainer ? tide_play_trainer(run, job, l.optimizer) : play(&l);
 }

@@ -51,7 +51,7 @@ void tide_main_grads_step(tide_main_grads *main, bool clips) {
     tide_machine *m = main->model->m;
     for (uint32_t i = 0; i < main->count; i++)
         main->mains[i].tensor->grad = tide_view_as(m, main->buffer, main->mains[i].tensor->layout);
-    if (clips) tide_clip_grad_norm(main->optimizer);
+    if (clips) tide_release(m, tide_clip_grad_norm(main->optimizer));
     tide_optimizer_step(main->optimizer);
     for (uint32_t i = 0; i < main->count; i++) tide_release_at(m, &main->mains[i].tensor->grad);
 }

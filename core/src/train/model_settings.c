@@ -1,4 +1,5 @@
 /* What forward() finds of the job. */
+#include "base/units.h"
 #include "train/run.h"
 
 static tide_value value_of(tide_machine *m, const tide_variable *v) {
@@ -15,6 +16,9 @@ static tide_value value_of(tide_machine *m, const tide_variable *v) {
     }
     return (tide_value){.kind = TIDE_VALUE_TEXT, .text = tide_text_of(v->text)};
 }
+
+/* What functions and trainers fill in. */
+static const char *const unset[] = {"past_key_values", "router_logits", "given_positions", "num_items"};
 
 void tide_set_model_settings(tide_run *run, const tide_job *job, bool uses_cache) {
     tide_machine *m = &run->machine;
@@ -49,12 +53,11 @@ void tide_set_model_settings(tide_run *run, const tide_job *job, bool uses_cache
     s[n - 1].is_of_step = true;
     NUMBER("logits_to_keep", is_training || !keeps_cache ? 0 : job->logits_to_keep);
     NUMBER("past_length", 0);
-    s[n++] = (tide_setting_value){.name = "past_key_values", .value = tide_none()};
-    s[n++] = (tide_setting_value){.name = "router_logits", .value = tide_none()};
+    for (size_t i = 0; i < TIDE_COUNT_OF(unset); i++)
+        s[n++] = (tide_setting_value){.name = unset[i], .value = tide_none()};
     TRUTH("loss_is_fused", false);
     TRUTH("loss_is_read", false);    /* by the functions of library/losses.json that know loss_function */
     TRUTH("packing_is_read", false); /* by library/attention.json, where a model's position_ids come from it */
-    s[n++] = (tide_setting_value){.name = "given_positions", .value = tide_none()};
     TRUTH("use_cache", uses_cache);
     TRUTH("checkpointing", run->model.state.is_checkpointing);
     TRUTH("autocast", job->autocast.is_set);

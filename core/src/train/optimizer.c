@@ -303,7 +303,7 @@ void tide_zero_grad(tide_optimizer *optimizer, bool set_to_none) {
 
 enum { FOREACH_CHUNK = 65536 };
 
-void tide_clip_grad_norm(tide_optimizer *optimizer) {
+tide_tensor *tide_clip_grad_norm(tide_optimizer *optimizer) {
     tide_machine *m = optimizer->model->m;
     int64_t count = 0;
     tide_dtype dtype = TIDE_FP32, dtypes[TIDE_DTYPE_COUNT];
@@ -313,7 +313,7 @@ void tide_clip_grad_norm(tide_optimizer *optimizer) {
         const tide_tensor *g = optimizer->parameters[i].tensor->grad;
         if (g) add_dtype(dtypes, &dtype_count, (tide_dtype)g->dtype);
     }
-    if (dtype_count == 0) return;
+    if (dtype_count == 0) return NULL;
     if (dtype_count == 1) dtype = dtypes[0]; /* else stack() widens them */
     tide_tensor **norms = TIDE_NEW(m->arena, tide_tensor *, optimizer->count);
     while (dtype_count--) {
@@ -338,7 +338,7 @@ void tide_clip_grad_norm(tide_optimizer *optimizer) {
     tide_tensor *clamped = tide_scalar(m, dtype);
     tide_release(m, coefficient);
     tide_release(m, clamped);
-    tide_release(m, total);
+    return total;
 }
 
 /* ---- GradScaler: torch/amp/grad_scaler.py ---- */

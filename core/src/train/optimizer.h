@@ -19,8 +19,9 @@ typedef struct tide_optimized {
 /* Over the parameters that train, in one group, or with norms and biases in a group of their own. */
 tide_optimizer *tide_optimizer_new(tide_model *model, tide_optimizer_choice choice, tide_param_groups_choice groups);
 
-/* torch.nn.utils.clip_grad_norm_ over what the optimizer updates, in the order of parameters. */
-void tide_clip_grad_norm(tide_optimizer *optimizer);
+/* torch.nn.utils.clip_grad_norm_ over what the optimizer updates, in the order of parameters. The norm, owned by the
+ * caller; NULL: nothing has a gradient. */
+tide_tensor *tide_clip_grad_norm(tide_optimizer *optimizer);
 
 /* optimizer.step() over the parameters that have a gradient. */
 void tide_optimizer_step(tide_optimizer *optimizer);

@@ -32,6 +32,8 @@ static void prepare(tide_run *run, const tide_job *job, tide_arena *arena, tide_
         job->use_cache == TIDE_use_cache_default ? !cache || cache->is_true : job->use_cache == TIDE_use_cache_true_;
     if (job->mode != TIDE_mode_train) run->model.state.is_checkpointing = false;
     if (run->model.state.is_checkpointing) uses_cache = false; /* transformers switches the cache off */
+    run->model.autocasts = job->mode == TIDE_mode_train && job->autocast.is_set;
+    run->model.autocast_dtype = job->autocast.dtype;
     tide_set_model_settings(run, job, uses_cache);
     if (job->packing && uses_cache)
         tide_report(diags, TIDE_ASSUMPTION, TIDE_OK, "/settings/packing",

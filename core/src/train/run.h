@@ -55,7 +55,7 @@ bool tide_load(tide_run *run, const tide_job *job, tide_arena *arena, tide_diagn
 /* From there to the end. */
 bool tide_play(tide_run *run, const tide_job *job);
 
-/* ---- loop.c, infer.c ---- */
+/* ---- batch.c, loop.c, infer.c ---- */
 
 enum { TIDE_INPUT_LIMIT = 32 };
 
@@ -64,7 +64,14 @@ typedef struct tide_batch {
     const char *names[TIDE_INPUT_LIMIT];
     tide_value values[TIDE_INPUT_LIMIT]; /* owned */
     uint32_t count;
+    tide_value unread[TIDE_INPUT_LIMIT]; /* on the device, and not handed to the model; owned */
+    uint32_t unread_count;
 } tide_batch;
+
+/* The inputs of the root's description. False after an error. */
+bool tide_make_batch(tide_run *run, const tide_job *job, tide_batch *b, tide_diagnostics *diags);
+/* The loss that the model computed, or the mean of its first tensor. Owned by the caller; NULL after an error. */
+tide_tensor *tide_loss_of(tide_machine *m, tide_value output);
 
 /* The strategy and its optimizer, the batch, and then every step; for inference, once the batch is there, tide_infer.
  * False after an error. */

@@ -80,10 +80,42 @@ static bool case_adapter(case_reader *r, const tide_json *options) {
     return true;
 }
 
+/* "trainer": {"kind": ...}; its other keys by the trainers' names for them. What stands in "args" has these already. */
+static bool case_trainer(case_reader *r, const tide_json *plan) {
+    static const char *const names[][2] = {{"kind", "trainer"},
+                                           {"prompt", "trainer.prompt_length"},
+                                           {"loss_type", "trainer.loss_type"},
+                                           {"generations", "trainer.num_generations"},
+                                           {"completion", "trainer.max_completion_length"},
+                                           {"beta", "trainer.beta"},
+                                           {"iterations", "trainer.num_iterations"},
+                                           {"steps_per_generation", "trainer.steps_per_generation"}};
+    for (const tide_json *entry = plan->first; entry; entry = entry->next) {
+        const char *name = NULL, *text = tide_argument_value(r->arena, entry);
+        for (size_t i = 0; i < TIDE_COUNT_OF(names) && !name; i++)
+            if (tide_text_is(entry->key, names[i][0])) name = names[i][1];
+        if (is_unset(entry) || tide_text_is(entry->key, "logging_steps") || tide_text_is(entry->key, "temperature"))
+            continue;
+        if (tide_text_is(entry->key, "reference")) name = "trainer.precompute_ref_log_probs", text = "true";
+        if (tide_text_is(entry->key, "args")) {
+            for (const tide_json *value = entry->first; value; value = value->next) {
+                const char *option = tide_format(r->arena, "trainer.%s", value->key.at);
+                if (tide_setting_find(tide_text_of(option)) == TIDE_SET_COUNT) return case_refuse(r, option);
+                if (!tide_json_at(plan, value->key.at)) case_word(r, option, tide_argument_json_text(r->arena, value));
+            }
+            continue;
+        }
+        if (!name || !text) return case_refuse(r, tide_format(r->arena, "trainer.%s", entry->key.at));
+        case_word(r, name, text);
+    }
+    return true;
+}
+
 static bool case_entry(case_reader *r, const tide_json *entry) {
     static const char *const unread[] = {"id", "note", "seed", "from_pretrained", "config", "preprocessor"};
     if (is_one_of(entry->key, unread, TIDE_COUNT_OF(unread))) return true;
     if (tide_text_is(entry->key, "parallel")) return case_plan(r, entry);
+    if (tide_text_is(entry->key, "trainer")) return is_unset(entry) || case_trainer(r, entry);
     if (tide_text_is(entry->key, "lora")) return case_adapter(r, entry);
     tide_setting_id id = tide_setting_find(entry->key);
     if (id == TIDE_SET_COUNT || !tide_text_is(entry->key, tide_settings[id].name) || id == TIDE_SET_gpu ||
@@ -99,6 +131,7 @@ static bool case_entry(case_reader *r, const tide_json *entry) {
     }
     const char *text = tide_argument_value(r->arena, entry);
     if (!text) return case_refuse(r, entry->key.at);
+    if (id == TIDE_SET_padding && strcmp(text, "mask") == 0) text = "true"; /* of a trainer: all rows are long */
     if (id == TIDE_SET_optimizer && !tide_setting_has_choice(&tide_settings[id], tide_text_of(text)))
         return case_refuse(r, tide_format(r->arena, "optimizer %s", text));
     case_word(r, tide_settings[id].name, text);

@@ -1,0 +1,40 @@
+/* What a model is given, and the loss among what it returns. */
+#include "train/run.h"
+
+bool tide_make_batch(tide_run *run, const tide_job *job, tide_batch *b, tide_diagnostics *diags) {
+    tide_machine *m = &run->machine;
+    const tide_json *inputs = run->model.instances[run->model.root].of->inputs;
+    if (!inputs) inputs = tide_description_at(run->model.scopes[0].description, "inputs");
+    m->state.factor = TIDE_FACTOR_INPUT;
+    m->op = "inputs";
+    for (const tide_json *item = inputs ? inputs->first : NULL; item && b->count < TIDE_INPUT_LIMIT;
+         item = item->next) {
+        if (item->kind != TIDE_JSON_STRING)
+            return tide_error(diags, TIDE_ERR_DESCRIPTION, "/inputs", "an input is an expression in quotes", NULL);
+        tide_value value =
+            tide_model_evaluate(&run->model, item->text, tide_format(m->arena, "/inputs/%s", item->key.at));
+        if (m->has_failed) return false;
+        if (value.kind == TIDE_VALUE_NONE) continue;
+        b->names[b->count] = item->key.at;
+        b->values[b->count++] = value;
+    }
+    if (job->packing) tide_value_release(m, tide_model_evaluate(&run->model, TIDE_TEXT("lay_positions()"), "/inputs"));
+    m->state.factor = TIDE_FACTOR_TEMPORARY;
+    return true;
+}
+
+tide_tensor *tide_loss_of(tide_machine *m, tide_value output) {
+    tide_value *items = output.kind == TIDE_VALUE_LIST ? output.list->items : &output;
+    uint32_t count = output.kind == TIDE_VALUE_LIST ? output.list->count : 1;
+    for (uint32_t i = 0; i < count; i++) {
+        if (items[i].kind != TIDE_VALUE_TENSOR) continue;
+        tide_tensor *t = items[i].tensor;
+        if (t->shape->dims == 0) return tide_retain(t);
+        tide_value arguments[3] = {tide_of_tensor(t), tide_none(), tide_of_bool(false)};
+        m->op = "mean";
+        tide_value mean = tide_op_find(TIDE_TEXT("mean"))->run(m, arguments);
+        return mean.kind == TIDE_VALUE_TENSOR ? mean.tensor : NULL;
+    }
+    tide_fail(m, TIDE_ERR_DESCRIPTION, "forward() returned no tensor");
+    return NULL;
+}

@@ -1,0 +1,195 @@
+/* The loop of transformers' Trainer: trainer.py, _run_epoch and training_step. */
+#include "train/trainer.h"
+
+#include <string.h>
+
+typedef struct trainer {
+    tide_run *run;
+    const tide_job *job;
+    tide_optimizer *optimizer;
+    tide_batch *batch_samples; /* those of a step, which are fetched together */
+    tide_tensor *num_items;    /* of their labels */
+    tide_tensor *loss;         /* tr_loss_step: of the micro-batch before */
+    tide_tensor *grad_norm;
+    tide_function *nan_inf_filter;
+} trainer;
+
+/* A function of library/trainers.json. */
+static tide_function *library_function(trainer *t, const char *name) {
+    tide_function *found = tide_function_find(t->run->model.descriptions, NULL, tide_text_of(name));
+    if (!found) tide_fail(&t->run->machine, TIDE_ERR_DESCRIPTION, "there is no function %s", name);
+    return found;
+}
+
+/* ---- get_batch_samples ---- */
+
+/* The mask that a collator makes, whether or not the model looks at it. */
+static void add_mask(tide_machine *m, tide_batch *b) {
+    for (uint32_t i = 0; i < b->count; i++)
+        if (strcmp(b->names[i], "attention_mask") == 0) return;
+    for (uint32_t i = 0; i < b->count; i++) {
+        if (strcmp(b->names[i], "input_ids") != 0 || b->values[i].kind != TIDE_VALUE_TENSOR) continue;
+        m->state.factor = TIDE_FACTOR_INPUT;
+        m->op = "inputs";
+        b->unread[b->unread_count++] = tide_of_tensor(tide_empty_like(m, b->values[i].tensor, TIDE_INT64));
+        m->state.factor = TIDE_FACTOR_TEMPORARY;
+        return;
+    }
+}
+
+static tide_tensor *labels_of(const tide_batch *b) {
+    for (uint32_t i = 0; i < b->count; i++)
+        if (strcmp(b->names[i], "labels") == 0 && b->values[i].kind == TIDE_VALUE_TENSOR) return b->values[i].tensor;
+    return NULL;
+}
+
+/* _get_num_items_in_batch; NULL: there is nothing to count. */
+static tide_tensor *count_items(trainer *t, const tide_batch *batches) {
+    tide_machine *m = &t->run->machine;
+    tide_function *count = library_function(t, "count_items");
+    tide_value list = {.kind = TIDE_VALUE_LIST, .list = tide_list_new(m)}, made = tide_none();
+    for (int64_t i = 0; i < t->job->grad_accum; i++) {
+        tide_tensor *labels = labels_of(&batches[i]);
+        if (labels) tide_list_push(m, list.list, tide_of_tensor(tide_retain(labels)));
+    }
+    if (list.list->count && count) made = tide_model_run(&t->run->model, count, &list, 1);
+    tide_value_release(m, list);
+    return made.kind == TIDE_VALUE_TENSOR ? made.tensor : NULL;
+}
+
+static void drop_batch(tide_machine *m, tide_batch *b) {
+    tide_freeing before = tide_freeing_begins(m, TIDE_FREED_BY_LOOP, "next batch");
+    for (uint32_t i = 0; i < b->count; i++) tide_value_release(m, b->values[i]);
+    for (uint32_t i = 0; i < b->unread_count; i++) tide_value_release(m, b->unread[i]);
+    b->count = b->unread_count = 0;
+    tide_freeing_ends(m, before);
+}
+
+/* The step's batches, while those of the step before are there still: the last of them, `inputs`, for longest. */
+static bool get_batch_samples(trainer *t) {
+    tide_machine *m = &t->run->machine;
+    int64_t count = t->job->grad_accum;
+    tide_batch *batches = TIDE_NEW(m->arena, tide_batch, (size_t)count), *before = t->batch_samples;
+    m->module = m->statement = 0;
+    for (int64_t i = 0; i < count; i++) {
+        if (!tide_make_batch(t->run, t->job, &batches[i], m->diags)) return false;
+        add_mask(m, &batches[i]);
+    }
+    tide_tensor *num_items = count_items(t, batches);
+    for (int64_t i = 0; before && i < count - 1; i++) drop_batch(m, &before[i]);
+    tide_del(m, "del num_items_in_batch", t->num_items);
+    if (before) drop_batch(m, &before[count - 1]);
+    t->num_items = num_items;
+    t->batch_samples = batches;
+    tide_model_setting(&t->run->model, "num_items")->kind = TIDE_VALUE_NONE;
+    if (num_items) *tide_model_setting(&t->run->model, "num_items") = tide_of_tensor(num_items);
+    return !m->has_failed;
+}
+
+/* ---- training_step ---- */
+
+/* accelerate/utils/operations.py, convert_to_fp32: outputs of the model's forward under autocast. */
+static void convert_to_fp32(tide_machine *m, tide_value *output) {
+    bool is_list = output->kind == TIDE_VALUE_LIST;
+    tide_value *items = is_list ? output->list->items : output;
+    tide_tensor *before[TIDE_INPUT_LIMIT];
+    uint32_t count = is_list ? output->list->count : 1, replaced = 0;
+    m->op = "convert_to_fp32";
+    for (uint32_t i = 0; i < count && replaced < TIDE_INPUT_LIMIT; i++) {
+        bool is_tensor = items[i].kind == TIDE_VALUE_TENSOR;
+        if (!is_tensor || (items[i].tensor->dtype != TIDE_BF16 && items[i].tensor->dtype != TIDE_FP16)) continue;
+        before[replaced++] = items[i].tensor;
+        items[i].tensor = tide_to(m, items[i].tensor, TIDE_FP32);
+    }
+    for (uint32_t i = 0; i < replaced; i++) tide_release(m, before[i]);
+}
+
+/* The call of the model, as accelerate wraps its forward. */
+static tide_value call_model(trainer *t, const tide_batch *inputs) {
+    tide_machine *m = &t->run->machine;
+    tide_model *model = &t->run->model;
+    if (model->autocasts) tide_autocast_begin(m, model->autocast_dtype);
+    tide_value output = tide_model_forward(model, inputs->names, inputs->values, inputs->count);
+    if (model->autocasts) tide_autocast_end(m);
+    if (model->autocasts) convert_to_fp32(m, &output);
+    return output;
+}
+
+/* Trainer.compute_loss: the model's own. With average_tokens_across_devices it is multiplied in place by the number of
+ * processes. Owned by the caller. */
+static tide_tensor *compute_loss(trainer *t, const tide_batch *inputs) {
+    tide_machine *m = &t->run->machine;
+    tide_value output = call_model(t, inputs);
+    m->module = m->statement = 0;
+    tide_tensor *loss = m->has_failed ? NULL : tide_loss_of(m, output);
+    if (loss && t->num_items) {
+        tide_value arguments[2] = {tide_of_tensor(loss), tide_of_int(1)};
+        m->op = "mul_";
+        tide_value made = tide_op_find(TIDE_TEXT("mul_"))->run(m, arguments);
+        tide_release(m, loss);
+        loss = made.kind == TIDE_VALUE_TENSOR ? made.tensor : NULL;
+    }
+    tide_freeing before = tide_freeing_begins(m, TIDE_FREED_BY_LOOP, "del outputs");
+    tide_value_release(m, output);
+    tide_freeing_ends(m, before);
+    return loss;
+}
+
+static void training_step(trainer *t, unsigned step, const tide_batch *inputs) {
+    tide_machine *m = &t->run->machine;
+    int64_t empties = t->job->trainer_torch_empty_cache_steps;
+    tide_tensor *loss = compute_loss(t, inputs);
+    tide_timeline_mark(&m->timeline, step, TIDE_PHASE_FORWARD);
+    if (!loss || m->has_failed) return;
+    if (empties && (step - 1) % empties == 0) tide_timeline_empty_cache(&m->timeline);
+    m->op = "div"; /* Accelerator.backward: loss / self.gradient_accumulation_steps */
+    tide_tensor *divided = tide_scale(m, loss);
+    tide_run_backward(m, divided);
+    tide_del(m, "del loss", divided);
+    tide_timeline_mark(&m->timeline, step, TIDE_PHASE_BACKWARD);
+    tide_tensor *detached = tide_alias(m, loss);
+    tide_release(m, loss);
+    tide_del(m, "del tr_loss_step", t->loss);
+    t->loss = detached;
+    tide_value value = tide_of_tensor(detached);
+    if (t->nan_inf_filter) tide_value_release(m, tide_model_run(&t->run->model, t->nan_inf_filter, &value, 1));
+}
+
+/* ---- the end of a step ---- */
+
+/* model.zero_grad(): in the order of parameters. */
+static void zero_grad(trainer *t) {
+    tide_machine *m = &t->run->machine;
+    tide_model *model = &t->run->model;
+    tide_freeing before = tide_freeing_begins(m, TIDE_FREED_BY_LOOP, "zero_grad");
+    m->module = m->statement = 0;
+    for (uint32_t i = 0; i < model->parameter_count; i++) tide_release_at(m, &model->parameters[i].tensor->grad);
+    tide_freeing_ends(m, before);
+}
+
+/* Clipped or not, the norm is computed (_get_grad_norm), and kept until the next. */
+static void update(trainer *t, unsigned step) {
+    tide_machine *m = &t->run->machine;
+    m->module = m->statement = 0;
+    tide_del(m, "del grad_norm", t->grad_norm);
+    t->grad_norm = tide_clip_grad_norm(t->optimizer);
+    tide_optimizer_step(t->optimizer);
+    zero_grad(t);
+    tide_timeline_mark(&m->timeline, step, TIDE_PHASE_OPTIMIZER);
+}
+
+bool tide_play_trainer(tide_run *run, const tide_job *job, tide_optimizer *optimizer) {
+    tide_machine *m = &run->machine;
+    trainer t = {.run = run, .job = job, .optimizer = optimizer};
+    t.nan_inf_filter = library_function(&t, "nan_inf_filter");
+    m->op = "_tr_loss";
+    tide_tensor *sum = tide_scalar(m, TIDE_FP32);
+    for (unsigned step = 1; step <= (unsigned)job->steps && !m->has_failed; step++) {
+        if (!get_batch_samples(&t)) break;
+        tide_timeline_mark(&m->timeline, step, TIDE_PHASE_LOAD); /* where the step begins */
+        for (int64_t i = 0; i < job->grad_accum && !m->has_failed; i++) training_step(&t, step, &t.batch_samples[i]);
+        if (!m->has_failed) update(&t, step);
+    }
+    tide_release(m, sum);
+    return !m->has_failed;
+}

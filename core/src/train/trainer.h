@@ -1,0 +1,11 @@
+/* transformers' Trainer and those of TRL, which are built on it, in place of the loop that people write. */
+#ifndef TIDE_TRAINER_H
+#define TIDE_TRAINER_H
+
+#include "train/run.h"
+
+/* The loop of Trainer._inner_training_loop (transformers/trainer.py), once the optimizer stands. False after an error.
+ */
+bool tide_play_trainer(tide_run *run, const tide_job *job, tide_optimizer *optimizer);
+
+#endif
