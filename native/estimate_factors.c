@@ -24,6 +24,7 @@ static const struct {
     {"other", "Other tensors"},
     {"rounding", "Rounding of blocks"},
     {"fragmentation", "Fragmentation"},
+    {"reserved_elsewhen", "Reserved at another time"},
     {"libraries", "Other libraries"},
     {"context", "CUDA context"},
 };

@@ -293,21 +293,29 @@ typedef struct badge {
     bool is_good;
 } badge;
 
+/* Less than this share of the card left is close, as on the page (web/src/ui/Verdict.jsx, CLOSE). */
+enum { CLOSE_PERCENT = 3 };
+
 static void badge_say(badge *b, const cJSON *answer, int64_t most, const char *most_text) {
     const cJSON *verdict = cli_at(answer, "verdict"), *fits = cli_at(verdict, "fits");
     int64_t device = cli_int_at(verdict, "device_bytes"), gpu = cli_int_at(verdict, "gpu_bytes");
     cli_number need, whole;
-    bool is_over = most >= 0 && device > most;
+    bool is_over = most >= 0 && device > most, is_close = gpu && (gpu - device) * 100 < CLOSE_PERCENT * gpu,
+         is_open = gpu && !cJSON_IsBool(fits);
     b->is_good = !is_over && cli_may_fit(answer);
-    b->colour = !b->is_good ? "#b42318" : cJSON_IsTrue(fits) || most >= 0 ? "#17753a" : "#1f5fbf";
+    b->colour = is_over || cJSON_IsFalse(fits)    ? "#b42318"
+                : is_open || is_close             ? "#9a5b00"
+                : cJSON_IsTrue(fits) || most >= 0 ? "#17753a"
+                                                  : "#1f5fbf";
     cli_gib(need, device);
     if (is_over)
         cli_format(&b->text, "%.*s GiB, over %s", (int)strlen(need) - 1, need, most_text);
     else if (gpu)
         cli_format(&b->text, "%.*s of %s, %s", (int)strlen(need) - 1, need, cli_size(whole, gpu),
-                   cJSON_IsTrue(fits)    ? "fits"
-                   : cJSON_IsFalse(fits) ? "does not fit"
-                                         : "cannot tell");
+                   cJSON_IsFalse(fits) ? "does not fit"
+                   : is_open           ? "cannot tell"
+                   : is_close          ? "barely fits"
+                                       : "fits");
     else
         cli_format(&b->text, "%.*s GiB", (int)strlen(need) - 1, need);
 }

@@ -71,7 +71,7 @@ export function startChromium(isWhole = true) {
 
 export const DESKTOP = { width: 1440, height: 900 };
 export const PHONE = { width: 390, height: 844 };
-const WAIT_MS = 120000; /* for what is waited for: a machine may have other things to do */
+const WAIT_MS = Number(process.env.BROWSER_WAIT_S ?? 120) * 1000; /* for what is waited for: a machine may have other things to do */
 
 /** @typedef {{viewport?: {width: number, height: number}, scheme?: 'light' | 'dark', javaScript?: boolean, scale?: number, serviceWorkers?: 'allow' | 'block'}} Look */
 

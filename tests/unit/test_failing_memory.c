@@ -90,6 +90,27 @@ static const struct {
      ",5000192,100,1]\\n[\\\"c\\\",0]\\n[\\\"s\\\",0,20971520,0]\\n[\\\"a\\\",0,30000000,0]\\n[\\\"f\\\",7"
      "]\\n[\\\"o\\\",0,999999999,0]\\n\"}}",
      0},
+    {"allocations of a recording",
+     "{\"call\":\"recorded_bands\",\"recording\":{\"text\":\"{\\\"case\\\":{\\\"allocator\\\":"
+     "\\\"expandable_segm"
+     "ents:True\\\"},\\\"device_bytes\\\":100000000}\\n[\\\"a\\\",0,5000000,0]\\n[\\\"f\\\",0]\\n[\\\"a\\\""
+     ",5000192,100,1]\\n[\\\"c\\\",0]\\n[\\\"s\\\",0,20971520,0]\\n[\\\"a\\\",0,30000000,0]\\n[\\\"f\\\",7"
+     "]\\n[\\\"o\\\",0,999999999,0]\\n\"}}",
+     0},
+    {"live stacks of a recording",
+     "{\"call\":\"recorded_live\",\"recording\":{\"text\":\"{\\\"case\\\":{\\\"allocator\\\":"
+     "\\\"expandable_segm"
+     "ents:True\\\"},\\\"device_bytes\\\":100000000}\\n[\\\"a\\\",0,5000000,0]\\n[\\\"f\\\",0]\\n[\\\"a\\\""
+     ",5000192,100,1]\\n[\\\"c\\\",0]\\n[\\\"s\\\",0,20971520,0]\\n[\\\"a\\\",0,30000000,0]\\n[\\\"f\\\",7"
+     "]\\n[\\\"o\\\",0,999999999,0]\\n\"}}",
+     0},
+    {"what grows in a recording",
+     "{\"call\":\"recorded_growth\",\"recording\":{\"text\":\"{\\\"case\\\":{\\\"allocator\\\":"
+     "\\\"expandable_segm"
+     "ents:True\\\"},\\\"device_bytes\\\":100000000}\\n[\\\"a\\\",0,5000000,0]\\n[\\\"f\\\",0]\\n[\\\"a\\\""
+     ",5000192,100,1]\\n[\\\"c\\\",0]\\n[\\\"s\\\",0,20971520,0]\\n[\\\"a\\\",0,30000000,0]\\n[\\\"f\\\",7"
+     "]\\n[\\\"o\\\",0,999999999,0]\\n\"}}",
+     0},
     {"a snapshot",
      "{\"call\":\"replay\",\"recording\":{\"base64\":\"gASVmAEAAAAAAAB9lCiMCHNlZ21lbnRzlF2UfZQo"
      "jAZkZXZpY2WUSwCMB2FkZHJlc3OUTQAQjAp0b3RhbF9zaXpllEoAACAAjAZzdHJlYW2USwCMBmJsb2Nr"

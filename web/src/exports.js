@@ -5,7 +5,7 @@ import { factor, inOrder } from './factors.js';
 import { exact, inUnit, natural, percent } from './format.js';
 import { recording } from './recordings.js';
 import { command, link, report, spoken, unit } from './state.js';
-import { cardOf, placeOf, verdictOf } from './ui/Verdict.jsx';
+import { cardOf, CLOSE, placeOf, verdictOf } from './ui/Verdict.jsx';
 
 const GIB = 2 ** 30;
 const NS = 'http://www.w3.org/2000/svg';
@@ -143,21 +143,30 @@ export async function frame() {
 
 const LABEL = 'GPU memory';
 
+/** What it says and in which colour: the verdict's three states, or none.
+ * @returns {[said: string, colour: string]} */
+function badgeState() {
+  const { fits, margin_bytes: margin = 0, gpu_bytes: card = 0 } = result().verdict;
+  if (!card) return ['', '#1f5fbf'];
+  if (fits === false) return [', does not fit', '#b42318'];
+  if (fits === null) return [', cannot tell', '#9a5b00'];
+  return margin < CLOSE * card ? [', barely fits', '#9a5b00'] : [', fits', '#17753a'];
+}
+
 function badgeText() {
-  const { fits, device_bytes: device, gpu_bytes: card = 0 } = result().verdict;
+  const { device_bytes: device, gpu_bytes: card = 0 } = result().verdict;
   const need = (device / GIB).toFixed(2).slice(0, -1);
-  return fits === null ? `${need} GiB` : `${need} of ${(card / GIB).toFixed(1)} GiB, ${fits ? 'fits' : 'does not fit'}`;
+  return card ? `${need} of ${(card / GIB).toFixed(1)} GiB${badgeState()[0]}` : `${need} GiB`;
 }
 
 export function badge() {
   const text = badgeText();
-  const { fits } = result().verdict;
   const left = 10 + Math.trunc(6.6 * LABEL.length);
   const right = 10 + Math.trunc(6.3 * text.length);
   const whole = left + right;
   return `<svg xmlns="${NS}" width="${whole}" height="20" role="img" aria-label="${LABEL}: ${text}"><title>${LABEL}: ${text}</title>`
     + `<clipPath id="r"><rect width="${whole}" height="20" rx="4"/></clipPath>`
-    + `<g clip-path="url(#r)"><rect width="${left}" height="20" fill="#39424e"/><rect x="${left}" width="${right}" height="20" fill="${fits === null ? '#1f5fbf' : fits ? '#17753a' : '#b42318'}"/></g>`
+    + `<g clip-path="url(#r)"><rect width="${left}" height="20" fill="#39424e"/><rect x="${left}" width="${right}" height="20" fill="${badgeState()[1]}"/></g>`
     + '<g fill="#fff" font-family="Verdana,DejaVu Sans,sans-serif" font-size="11" text-anchor="middle">'
     + `<text x="${Math.trunc(left / 2)}" y="14" textLength="${left - 10}">${LABEL}</text><text x="${left + Math.trunc(right / 2)}" y="14" textLength="${right - 10}">${text}</text></g></svg>\n`;
 }

@@ -71,8 +71,9 @@ static inline void rise(tide_player *p, uint32_t slot, uint64_t block_bytes, uin
     r->requested += bytes;
     r->reserved = tide_caching_reserved(p->allocator);
     if (r->requested > r->requested_peak) r->requested_peak = r->requested;
-    if (r->allocated > r->allocated_peak) {
+    if (r->allocated > r->allocated_peak || (r->allocated == r->allocated_peak && r->reserved > r->peak_reserved)) {
         r->allocated_peak = r->allocated;
+        r->peak_reserved = r->reserved;
         r->peak_event = r->events;
     }
     if (r->reserved > r->reserved_peak) {
@@ -157,7 +158,8 @@ static inline tide_caching_status play_event(tide_player *p, const tide_event *e
 static inline void note_most(tide_player *p) {
     tide_replay *r = &p->figures;
     if (r->allocated > p->phase_peak) p->phase_peak = r->allocated;
-    if (r->allocated > p->column.allocated) {
+    bool is_peak = r->allocated == r->allocated_peak && r->events == r->peak_event;
+    if (r->allocated > p->column.allocated || is_peak) {
         p->column.allocated = r->allocated;
         p->column.peak = r->events;
     }

@@ -36,7 +36,8 @@ typedef struct tide_replay {
     tide_caching_oom oom;
     uint32_t oom_request; /* what could not be had */
     uint64_t allocated_peak, reserved_peak, requested_peak;
-    uint32_t peak_event; /* the first event that reaches allocated_peak */
+    uint32_t peak_event;    /* that reaches allocated_peak; of several, the first with the most reserved */
+    uint64_t peak_reserved; /* after it */
     uint32_t reserved_event;
     /* when the reserved peak was reached first */
     uint64_t allocated_then, split_then; /* split: cached in segments that are in use, so that no one can release it;
@@ -52,7 +53,7 @@ typedef struct tide_replay {
 /* A stretch of events, and the most in it. */
 typedef struct tide_column {
     uint32_t from;                /* its first event */
-    uint32_t peak;                /* the first of those with most allocated */
+    uint32_t peak;                /* of those with most allocated the first, or the peak of the replay */
     uint64_t allocated, reserved; /* 0: it was not played */
 } tide_column;
 

@@ -105,7 +105,37 @@ static bool answer_recorded_state(call *c) {
            (c->diags.error_count == 0 && call_out_of_memory(c));
 }
 
+static bool answer_recorded_bands(call *c) {
+    const tide_job *job = job_of_request(c);
+    if (!job) return false;
+    call_open_answer(c);
+    return tide_write_recorded_bands(&c->writer, c->recording, job, call_recorded_device(c),
+                                     call_event_at(c, "from", 0), call_event_at(c, "to", UINT32_MAX),
+                                     call_event_at(c, "most", TIDE_BANDS), &c->diags) ||
+           (c->diags.error_count == 0 && call_out_of_memory(c));
+}
+
+static bool answer_recorded_live(call *c) {
+    const tide_job *job = job_of_request(c);
+    if (!job) return false;
+    call_open_answer(c);
+    return tide_write_recorded_live(&c->writer, c->recording, job, call_recorded_device(c),
+                                    call_event_at(c, "at", TIDE_NEVER), &c->diags) ||
+           (c->diags.error_count == 0 && call_out_of_memory(c));
+}
+
+static bool answer_recorded_growth(call *c) {
+    const tide_job *job = job_of_request(c);
+    if (!job) return false;
+    call_open_answer(c);
+    return tide_write_recorded_growth(&c->writer, c->recording, job, call_recorded_device(c), &c->diags) ||
+           (c->diags.error_count == 0 && call_out_of_memory(c));
+}
+
 const call_table recording_calls = {{{"replay", answer_replay},
                                      {"recorded_timeline", answer_recorded_timeline},
                                      {"recorded_events", answer_recorded_events},
-                                     {"recorded_state", answer_recorded_state}}};
+                                     {"recorded_state", answer_recorded_state},
+                                     {"recorded_bands", answer_recorded_bands},
+                                     {"recorded_live", answer_recorded_live},
+                                     {"recorded_growth", answer_recorded_growth}}};

@@ -129,7 +129,7 @@ static void assume_kernels(tide_job_builder *b) {
         assume(b, TIDE_SET_use_cache,
                job->checkpointing == TIDE_checkpointing_none
                    ? "the model's default: transformers fills a DynamicCache even when training"
-                   : "the model's default, which checkpointing turns off");
+                   : "off: checkpointing disables it");
 }
 
 static void assume_device(tide_job_builder *b) {

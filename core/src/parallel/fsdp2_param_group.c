@@ -193,7 +193,10 @@ void tide_fsdp2_post_backward(fsdp2 *f, fsdp_param_group *u) {
     }
     tide_fsdp2_reshard(f, u);
     tide_release_at(m, &f->reduce_scatter_input);
+    uint32_t module = m->module;
+    if (count) m->module = u->fsdp_params[with[0]].module;
     if (count) foreach_reduce(f, u, grads, with, count);
+    m->module = module;
 }
 
 void tide_fsdp2_prefetch_unshard(fsdp2 *f, uint32_t target, fsdp_training_state as) {

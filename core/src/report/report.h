@@ -16,6 +16,7 @@
 #include "report/members.h"
 #include "report/queries.h"
 #include "report/ranks.h"
+#include "report/recorded_stacks.h"
 #include "report/recording_report.h"
 #include "report/stages.h"
 #include "report/tensors.h"

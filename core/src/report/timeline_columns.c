@@ -85,7 +85,8 @@ void tide_write_timeline(tide_job_report *r, const tide_timeline_columns *c) {
     tide_open_columns(w, r->source.event_count, c->from, c->to);
     for (uint32_t i = 0; i < c->count; i++) {
         const tide_column *column = &c->columns[i];
-        if (column->allocated > highest) highest = column->allocated, peak_column = i;
+        if (column->allocated > highest || (column->allocated == highest && column->peak == r->replay.peak_event))
+            highest = column->allocated, peak_column = i;
         tide_write_open(w, '{');
         write_column(r, column, factors, &counted);
         if (events < r->source.event_count && c->count == events) write_event(r, column->from);

@@ -152,22 +152,25 @@ bool tide_write_card_options(tide_job_report *r) {
 
 /* ---- outside of the peak ---- */
 
-void tide_write_outside(tide_job_report *r) {
-    tide_writer *w = r->w;
-    tide_write_open_at(w, "outside", '[');
+static void write_outside(tide_writer *w, const char *name, uint64_t bytes, const char *source) {
     tide_write_open(w, '{');
-    tide_write_string_at(w, "name", "fragmentation");
-    tide_write_bytes_at(w, "bytes", r->replay.reserved_peak - r->replay.allocated_peak);
-    tide_write_string_at(w, "source", "reserved peak less allocated peak: cached blocks and the rounding of segments");
+    tide_write_string_at(w, "name", name);
+    tide_write_bytes_at(w, "bytes", bytes);
+    tide_write_string_at(w, "source", source);
     tide_write_close(w, '}');
-    if (r->job->has_gpu) {
-        tide_write_open(w, '{');
-        tide_write_string_at(w, "name", "context");
-        tide_write_bytes_at(w, "bytes", tide_job_context(r->job));
-        tide_write_string_at(w, "source", r->job->gpu.context_source);
-        tide_write_close(w, '}');
-    }
-    tide_write_close(w, ']');
+}
+
+void tide_write_outside(tide_job_report *r) {
+    const tide_replay *p = &r->replay;
+    tide_write_open_at(r->w, "outside", '[');
+    write_outside(r->w, "fragmentation", p->peak_reserved - p->allocated_peak,
+                  "reserved at the allocated peak less what is allocated: cached blocks and the rounding of segments");
+    if (p->reserved_peak > p->peak_reserved)
+        write_outside(
+            r->w, "reserved_elsewhen", p->reserved_peak - p->peak_reserved,
+            "reserved at another event than the allocated peak: the reserved peak less what is reserved there");
+    if (r->job->has_gpu) write_outside(r->w, "context", tide_job_context(r->job), r->job->gpu.context_source);
+    tide_write_close(r->w, ']');
 }
 
 /* What no verdict counts: NCCL's buffers, and what is offloaded to pinned memory of the host. */

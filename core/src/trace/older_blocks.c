@@ -126,6 +126,7 @@ static void restart_peaks(tide_player *p) {
     r->allocated_peak = r->allocated;
     r->requested_peak = r->requested;
     r->reserved = r->reserved_peak = tide_caching_reserved(p->allocator);
+    r->peak_reserved = r->reserved;
     r->allocated_then = r->allocated;
     r->split_then = tide_caching_stat(p->allocator, TIDE_STAT_INACTIVE_SPLIT_BYTES, TIDE_POOL_ALL).current;
 }

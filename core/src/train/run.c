@@ -80,6 +80,16 @@ static bool check_checkpointing(const tide_run *run, tide_arena *arena, tide_dia
                       "leave it out; in a description of one's own, \"@checkpoint\": true marks the layers");
 }
 
+/* transformers/trainer.py, validate_quantization_for_training: "You cannot perform fine-tuning on purely quantized
+ * models." */
+static bool check_quantised_training(const tide_run *run, const tide_job *job, tide_diagnostics *diags) {
+    bool is_asked = job->mode == TIDE_mode_train && job->quant != TIDE_quant_none;
+    return !is_asked || run->trainable > 0 ||
+           tide_error(diags, TIDE_ERR_CONFLICT, "/settings/quant",
+                      "quantised weights do not train, and nothing else would: the Trainer refuses such a job",
+                      "adapter=lora trains beside them (QLoRA); mode=infer generates with them");
+}
+
 bool tide_load(tide_run *run, const tide_job *job, tide_arena *arena, tide_diagnostics *diags) {
     prepare(run, job, arena, diags);
     tide_machine *m = &run->machine;
@@ -101,7 +111,7 @@ bool tide_load(tide_run *run, const tide_job *job, tide_arena *arena, tide_diagn
     if (job->adapter != TIDE_adapter_none && !tide_adapt(&run->model, job)) return false;
     tide_count_parameters(run);
     tide_timeline_mark(&m->timeline, 0, TIDE_PHASE_LOAD);
-    return !m->has_failed;
+    return !m->has_failed && check_quantised_training(run, job, diags);
 }
 
 bool tide_play(tide_run *run, const tide_job *job) {

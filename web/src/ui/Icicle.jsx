@@ -11,7 +11,7 @@ import { Bytes, FactorValues, fill, Icon } from './marks.jsx';
 import { showTable, tables, Twin } from './Twin.jsx';
 import { Section } from './Section.jsx';
 
-/** @typedef {{key: string, title: string, bytes: number, factors: Record<string, number>, cell?: {part: string, layer?: string}, children?: Datum[]}} Datum */
+/** @typedef {{key: string, title: string, bytes: number, factors: Record<string, number>, cell?: {part: string, layer?: string}, count?: number, children?: Datum[]}} Datum */
 /** @typedef {import('d3-hierarchy').HierarchyRectangularNode<Datum>} Node */
 
 const PART = 26;
@@ -20,17 +20,38 @@ const STACK = 190;
 const GAP = 2;
 const HEIGHT = PART + GAP + LAYER + STACK;
 
-/** @param {import('../types.js').Report} r @returns {Node} */
-function layout(r) {
+const ALIKE = 4; /* so many equal layers in a row are drawn as one */
+
+/** Layers of a part; of those in a row that hold the same, one for all.
+ * @param {import('../types.js').Part} part @param {boolean} isWhole each by itself @returns {Datum[]} */
+function layersOf({ part, title, layers }, isWhole) {
+  const held = layers.filter((layer) => layer.bytes > 0);
+  const says = held.map((layer) => JSON.stringify(Object.entries(layer.factors).sort()));
+  /** @type {Datum[]} */
+  const rows = [];
+  for (let i = 0, next; i < held.length; i = next) {
+    next = i + 1;
+    while (next < held.length && says[next] === says[i]) next++;
+    if (isWhole || next - i < ALIKE) next = i + 1;
+    const { name, bytes, factors } = held[i];
+    const count = next - i;
+    rows.push({
+      key: `${part || title}/${name}${count > 1 ? `…${count}` : ''}`, count, bytes: count * bytes,
+      title: count > 1 ? `${count} × equal layers` : name || title,
+      factors: Object.fromEntries(Object.entries(factors).map(([kind, each]) => [kind, count * each])), cell: { part, layer: name },
+    });
+  }
+  return rows;
+}
+
+/** @param {import('../types.js').Report} r @param {string} zoom the part that is looked at, whose layers are drawn one by one @returns {Node} */
+function layout(r, zoom) {
   /** @type {Datum} */
   const whole = {
     key: '', title: 'Everything', bytes: r.peak.allocated, factors: Object.fromEntries(r.factors.map((f) => [f.name, f.bytes])),
     children: r.breakdown.filter((part) => part.bytes > 0).map((part) => ({
       key: part.part || part.title, title: part.title, bytes: part.bytes, factors: part.factors, cell: { part: part.part },
-      children: part.layers.filter((layer) => layer.bytes > 0).map((layer) => ({
-        key: `${part.part || part.title}/${layer.name}`, title: layer.name || part.title, bytes: layer.bytes, factors: layer.factors,
-        cell: { part: part.part, layer: layer.name },
-      })),
+      children: layersOf(part, zoom === (part.part || part.title)),
     })),
   };
   const root = hierarchy(whole).sum((d) => (d.children?.length ? 0 : d.bytes));
@@ -49,7 +70,9 @@ const LETTER = 6.3; /* pixels, at the size of a layer's name */
 /** The name a layer's column has room for. Numbered layers too narrow for all show every 2nd, 5th or 10th.
  * @param {Node} node @param {number} wide pixels */
 function shown(node, wide) {
-  const name = shortName(node.data.title);
+  const { title, count = 1 } = node.data;
+  if (count > 1) return [title, `${count} ×`].find((words) => wide > words.length * LETTER + 4) ?? '';
+  const name = shortName(title);
   if (!/^\d+$/.test(name)) return wide > name.length * LETTER + 4 ? name : '';
   const every = [1, 2, 5, 10, 20].find((step) => step * wide > 2 * LETTER + 6);
   return every && Number(name) % every === 0 && (every > 1 || wide > name.length * LETTER + 2) ? name : '';
@@ -66,7 +89,7 @@ export function Icicle({ r, panel }) {
   useEffect(() => setZoom(given.zoom ?? ''), [given]);
   looking.zoom = zoom;
 
-  const root = layout(r);
+  const root = layout(r, zoom);
   const nodes = root.descendants();
   const find = (/** @type {string} */ key) => nodes.find((node) => node.data.key === key);
   const zoomed = find(zoom) ?? root;
@@ -81,16 +104,22 @@ export function Icicle({ r, panel }) {
   const parts = seen.filter((node) => node.depth === 1);
   const layers = seen.filter((node) => node.depth === 2);
 
+  const refocus = () => requestAnimationFrame(() => {
+    /** @type {SVGElement | null | undefined} */ (svg.current?.querySelector('[tabindex="0"]'))?.focus();
+  });
   function go(/** @type {Node | undefined} */ node) {
     if (!node) return;
     setCursor(node.data.key);
-    requestAnimationFrame(() => {
-      /** @type {SVGElement | null | undefined} */ (svg.current?.querySelector('[tabindex="0"]'))?.focus();
-    });
+    refocus();
   }
   /* A part is zoomed into, a layer taken apart. */
   function open(/** @type {Node} */ node) {
-    if (node.depth === 1 && (node.children?.length ?? 0) > 1) setZoom(node.data.key === zoom ? '' : node.data.key);
+    const isMany = (/** @type {Node} */ one) => (one.children?.length ?? 0) > 1 || (one.children?.[0]?.data.count ?? 1) > 1 || one.data.key === zoom;
+    if ((node.data.count ?? 1) > 1) {
+      setZoom(node.parent?.data.key ?? '');
+      setCursor(node.data.key.replace(/…\d+$/, ''));
+      refocus();
+    } else if (node.depth === 1 && isMany(node)) setZoom(node.data.key === zoom ? '' : node.data.key);
     else details.value = { title: node.depth === 2 ? `${node.parent?.data.title}, ${node.data.title}` : node.data.title, ...node.data.cell };
   }
   /** @param {KeyboardEvent} event */

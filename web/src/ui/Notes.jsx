@@ -1,8 +1,9 @@
 /* What was assumed, and what the core has to say about the job. */
 import { batch } from '@preact/signals';
 import { sentences } from '../format.js';
+import { setWord } from '../changes.js';
 import { recompute } from '../play.js';
-import { command, editing, files, moreOpen, report, settingsOpen } from '../state.js';
+import { command, editing, files, moreOpen, report, settingsOpen, valueOf } from '../state.js';
 import { copy } from './CopyDialog.jsx';
 import { Lazy } from './lazy.jsx';
 import { Icon } from './marks.jsx';
@@ -63,6 +64,8 @@ export function Diagnostics({ list, title }) {
             <Icon name={d.severity === 'error' ? 'cross' : d.severity === 'warning' ? 'warn' : 'info'} />
             <div><p><b>{said}</b> {todo}</p>
               {d.severity === 'error' && setting && <Lazy key={setting} load={() => import('./Nearest.jsx')} name={setting} message={d.message} />}
+              {d.severity === 'error' && d.place === '/settings/quant' && d.code === 'ERR_CONFLICT' && valueOf('adapter') === 'none' && (
+                <p class="nearest"><button type="button" class="button small" onClick={() => setWord('adapter', 'lora')}>Make it QLoRA</button></p>)}
               {inText(d) && <p class="nearest"><button type="button" class="button small" onClick={() => { editing.value = inText(d); }}>Show the place</button></p>}
               {d.code === 'ERR_STOPPED' && <p class="nearest"><button type="button" class="button small" onClick={() => recompute()}>Try again</button>
                 <button type="button" class="button small" onClick={() => copy('Report', problemReport(d))}>Copy report</button></p>}

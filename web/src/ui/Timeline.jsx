@@ -139,6 +139,8 @@ export function Timeline({ r, panel, inside }) {
   const { oom } = r.verdict;
   const peakX = share(peak.peak);
   /* The card's label stands where the error's or, where it is narrow, the peak's does not. */
+  const peakText = Math.max(12, y(peak.allocated) - 7);
+  const isStruck = limit > 0 && peakText > y(limit) - 3 && peakText < y(limit) + 12;
   const limitRight = oom ? share(oom.event) < 0.35 : width < 700 && peakX > 0.5;
   return (
     <Section panel={panel} r={r}>
@@ -165,7 +167,7 @@ export function Timeline({ r, panel, inside }) {
             {isIn(peak.peak) && <>
             <line class="peak-line" x1={pc(peak.peak)} x2={pc(peak.peak)} y1={y(peak.allocated).toFixed(1)} y2={HIGH} />
             <circle class="peak-dot" cx={pc(peak.peak)} cy={y(peak.allocated).toFixed(1)} r="4" />
-            <text class="peak-text" x={pc(peak.peak)} dx={peakX > 0.5 ? -9 : 9} y={Math.max(12, y(peak.allocated) - 7).toFixed(1)} text-anchor={peakX > 0.5 ? 'end' : 'start'}>peak {inUnit(peak.allocated, unit.value)}</text>
+            <text class="peak-text" x={pc(peak.peak)} dx={peakX > 0.5 ? -9 : 9} y={(isStruck ? y(limit) + 14 : peakText).toFixed(1)} text-anchor={peakX > 0.5 ? 'end' : 'start'}>peak {inUnit(peak.allocated, unit.value)}</text>
             </>}
             {brush && <rect class="brush" {...brush} y="0" height={HIGH} />}
             {!isPeak && <line class="cursor" x1={pc(column.peak)} x2={pc(column.peak)} y1="0" y2={HIGH} />}

@@ -70,7 +70,7 @@ export function Verdict({ r }) {
         <div class="verdict-number">
           <h2 id="verdict-title" class="hidden">Memory on the device</h2>
           <p class="big"><Bytes n={r.verdict.device_bytes} style="headline" /> <span class="big-unit">{unit.value}</span></p>
-          <p class="sub">{subjectOf(r)}{then && <span class="since"> <Delta n={r.verdict.device_bytes - then.verdict.device_bytes} /> {unit.value}</span>}</p>
+          <p class="sub">{subjectOf(r)}{then && <span class="since"> {r.verdict.device_bytes === then.verdict.device_bytes ? 'as the baseline' : <><Delta n={r.verdict.device_bytes - then.verdict.device_bytes} /> {unit.value}</>}</span>}</p>
         </div>
         <div class="verdict-words">
           <p class="pill"><Icon name={verdict.icon} />{verdict.text}</p>
