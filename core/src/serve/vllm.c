@@ -124,6 +124,17 @@ static void collect_specs(tide_serve_run *run) {
     }
 }
 
+/* lora/model_manager.py, _create_lora_modules: slots of each layer that says what it is to adapters. */
+static void create_lora_modules(tide_serve_run *run, tide_description *runner) {
+    uint32_t count, *modules = tide_model_modules(&run->model, &count);
+    for (uint32_t i = 0; i < count && !run->machine.has_failed; i++) {
+        const tide_instance *of = &run->model.instances[modules[i]];
+        uint32_t slot = tide_attribute_slot(of->of, TIDE_TEXT("lora"));
+        if (slot < of->of->parameter_count + of->of->member_count && of->slots[slot].kind == TIDE_VALUE_LIST)
+            call(run, runner, "create_lora_weights", &of->slots[slot], 1);
+    }
+}
+
 /* model_runner.py, load_model: the model, then what needs it. */
 static bool load_model(tide_serve_run *run, tide_description *runner, uint32_t *model_root) {
     tide_machine *m = &run->machine;
@@ -144,6 +155,12 @@ static bool load_model(tide_serve_run *run, tide_description *runner, uint32_t *
     collect_specs(run);
     for (uint32_t i = 0; i < run->spec_count; i++)
         if (run->specs[i].kind != TIDE_CACHE_STATE) tide_model_setting(&run->model, "has_attention")->truth = true;
+    if (run->job.enable_lora) {
+        uint32_t model_modules = run->model.root;
+        if (!build(run, runner, "PunicaWrapper", tide_serve_text_config(config))) return false;
+        run->model.root = model_modules;
+        create_lora_modules(run, runner);
+    }
     if (!build(run, runner, "ImportedModules", tide_serve_text_config(config))) return false;
     tide_timeline_empty_cache(&m->timeline);
     run->loaded_event = m->timeline.event_count;
@@ -235,6 +252,15 @@ static uint64_t split_bytes(tide_serve_run *run) {
     return (uint64_t)((splits < MAX_SPLITS ? splits : MAX_SPLITS) * 2 * tokens * width * (int64_t)sizeof(float));
 }
 
+/* Slots of experts, of towers and of quantised layers are not described. */
+static bool takes_adapters(tide_serve_run *run) {
+    const tide_json *config = run->job.config;
+    const tide_engine_root *root = tide_engine_root_of("vllm", run->architecture);
+    return root && strcmp(root->class_name, "LlamaForCausalLM") == 0 &&
+           strcmp(tide_serve_weight_format(run), "none") == 0 &&
+           !TIDE_SERVE_NUMBER(config, 0, "num_experts", "num_local_experts", "n_routed_experts", "kv_lora_rank");
+}
+
 /* What the engine can do and this description of it cannot: refused, never guessed. */
 static bool is_described(tide_serve_run *run) {
     const tide_job *job = &run->job;
@@ -243,7 +269,7 @@ static bool is_described(tide_serve_run *run) {
     if (!tide_serve_weight_format(run))
         what =
             job->quantization != TIDE_quantization_none ? "/settings/quantization" : "/config.json/quantization_config";
-    if (job->enable_lora) what = "/settings/enable_lora";
+    if (job->enable_lora && !takes_adapters(run)) what = "/settings/enable_lora";
     if (job->cpu_offload_gb) what = "/settings/cpu_offload_gb";
     if (run->drafts.tokens && !run->drafts.are_ngrams) what = "/settings/speculative_config";
     if (!what) {
@@ -313,6 +339,7 @@ bool tide_serve_start(tide_serve_run *run, const tide_job *job, const tide_serve
     tide_timeline_empty_cache(&m->timeline);
     profile_run(run, runner, input_root, run->loaded_root, model_root);
     run->profiled_event = m->timeline.event_count;
+    tide_model_setting(&run->model, "takes_lora_pointers")->truth = false;
     if (m->has_failed) return false;
     if (!tide_cache_groups(run)) return false;
     if (!job->enforce_eager) {
