@@ -7,7 +7,7 @@
 #include "base/decimal.h"
 #include "serve/config.h"
 
-enum { SETTING_LIMIT = 64 };
+enum { SETTING_LIMIT = 80 };
 
 static bool read_object(const tide_json **object, const tide_job *job, tide_setting_id id, const char *name,
                         tide_arena *arena, tide_diagnostics *diags) {
@@ -147,18 +147,31 @@ static void layers_of_stage(int64_t layers, int64_t stage, int64_t stages, int64
     }
 }
 
-enum { DEFAULT_ITEM_LIMIT = 999 }; /* config/multimodal.py */
+enum {
+    DEFAULT_ITEM_LIMIT = 999, /* config/multimodal.py */
+    MAX_PIXELS = 12845056     /* transformers, models/qwen2_vl/image_processing_qwen2_vl.py */
+};
 
-/* limit_mm_per_prompt, of images: a number, or an object with a count. */
-static int64_t image_limit(const tide_serve_run *run) {
-    const tide_json *given = tide_json_at(run->limits, "image"), *count = tide_json_at(given, "count");
+/* limit_mm_per_prompt, of a modality: a number, or an object with a count. */
+static int64_t item_limit(const tide_serve_run *run, const char *modality) {
+    const tide_json *given = tide_json_at(run->limits, modality), *count = tide_json_at(given, "count");
     if (count) given = count;
     return given && given->kind == TIDE_JSON_NUMBER && given->is_integer && given->integer >= 0 ? given->integer
                                                                                                 : DEFAULT_ITEM_LIMIT;
 }
 
-static bool supports_images(const tide_serve_run *run) {
-    return tide_json_at(run->job.config, "vision_config") && image_limit(run) > 0;
+static bool supports_media(const tide_serve_run *run) {
+    const tide_json *config = run->job.config;
+    return tide_json_at(config, "vision_config") &&
+           (item_limit(run, "image") > 0 || (tide_json_at(config, "video_token_id") && item_limit(run, "video") > 0));
+}
+
+/* Of the largest image, as the processor's file says it, or Qwen2VLImageProcessor where it does not. */
+static int64_t max_pixels(const tide_serve_run *run) {
+    const tide_json *given = tide_json_at(run->job.preprocessor, "max_pixels"),
+                    *size = tide_json_at(run->job.preprocessor, "size");
+    if (!given) given = tide_json_at(size, "longest_edge");
+    return given && given->is_integer && given->integer > 0 ? given->integer : MAX_PIXELS;
 }
 
 void tide_serve_set_settings(tide_serve_run *run) {
@@ -192,8 +205,11 @@ void tide_serve_set_settings(tide_serve_run *run) {
     set_int(run, "group_size", 128);
     set_truth(run, "is_compiled", !job->enforce_eager);
     set_truth(run, "attention_runs", false); /* in the profile run it does not: there is no cache */
-    set_int(run, "image_limit", image_limit(run));
-    set_truth(run, "supports_mm_inputs", supports_images(run));
+    set_int(run, "image_limit", item_limit(run, "image"));
+    set_int(run, "video_limit", item_limit(run, "video"));
+    set_int(run, "max_pixels", max_pixels(run));
+    set_truth(run, "supports_mm_inputs", supports_media(run));
+    set_value(run, "rope_by_thw", tide_none()); /* of the vision tower: kept by grid */
     set_truth(run, "speculates_ngrams", run->drafts.are_ngrams);
     set_truth(run, "enable_expert_parallel", job->enable_expert_parallel);
     set_value(run, "model_dtype", (tide_value){.kind = TIDE_VALUE_DTYPE, .dtype = run->model.state.dtype});

@@ -135,6 +135,11 @@ int64_t tide_cache_blocks_of(const tide_serve_run *run, int64_t length);
 /* The number of blocks, and refusals, from run->figures.available. */
 void tide_cache_blocks(tide_serve_run *run);
 
+/* ---- offload.c ---- */
+
+/* Moves parameters of the model that has just been made to the host, as cpu_offload_gb says. */
+void tide_serve_offload(tide_serve_run *run);
+
 /* ---- cuda_graphs.c ---- */
 
 /* A forward pass of so many tokens; is_first: the capture's stream gets what it keeps. */

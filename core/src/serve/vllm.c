@@ -152,6 +152,7 @@ static bool load_model(tide_serve_run *run, tide_description *runner, uint32_t *
     tide_timeline_empty_cache(&m->timeline);
     if (!description || !(*model_root = build(run, description, root->class_name, config))) return false;
     count_weights(run, first_buffer);
+    if (run->job.cpu_offload_gb) tide_serve_offload(run);
     collect_specs(run);
     for (uint32_t i = 0; i < run->spec_count; i++)
         if (run->specs[i].kind != TIDE_CACHE_STATE) tide_model_setting(&run->model, "has_attention")->truth = true;
@@ -270,7 +271,6 @@ static bool is_described(tide_serve_run *run) {
         what =
             job->quantization != TIDE_quantization_none ? "/settings/quantization" : "/config.json/quantization_config";
     if (job->enable_lora && !takes_adapters(run)) what = "/settings/enable_lora";
-    if (job->cpu_offload_gb) what = "/settings/cpu_offload_gb";
     if (run->drafts.tokens && !run->drafts.are_ngrams) what = "/settings/speculative_config";
     if (!what) {
         if (strcmp(tide_serve_weight_format(run), "gptq") == 0 || strcmp(tide_serve_weight_format(run), "awq") == 0) {

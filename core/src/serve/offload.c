@@ -1,0 +1,66 @@
+/* Weights on the host: model_executor/offloader/uva.py. A decoder layer is made on the device, then its parameters move
+ * to pinned memory, until cpu_offload_gb are there; the device's blocks serve the next layer. */
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/decimal.h"
+#include "serve/serve.h"
+
+/* The number of the decoder layer in "model.layers.12.mlp"; -1: the parameter is of none. */
+static int64_t layer_of(const char *name) {
+    for (const char *dot = strchr(name, '.'); dot; dot = strchr(dot + 1, '.'))
+        if (isdigit((unsigned char)dot[1])) return strtoll(dot + 1, NULL, 10);
+    return -1;
+}
+
+typedef struct moved {
+    uint32_t at;         /* the event that it is freed before */
+    uint32_t allocation; /* a parameter's */
+} moved;
+
+/* The parameters that move, each with the event that ends its layer. */
+static uint32_t list_moved(const tide_serve_run *run, moved *list) {
+    const tide_timeline *t = &run->machine.timeline;
+    int64_t gib = run->job.cpu_offload_gb, bytes = 0, layer = -1;
+    int64_t most =
+        (gib / TIDE_PICO << 30) + (int64_t)((double)(gib % TIDE_PICO) / (double)TIDE_PICO * (double)(1 << 30));
+    uint32_t count = 0, first = 0;
+    for (uint32_t i = 0; i < run->model.parameter_count; i++) {
+        const tide_parameter_row *p = &run->model.parameters[i];
+        int64_t of = layer_of(p->name);
+        if (of < 0 || !p->tensor->storage || p->tensor->storage->is_untracked) continue;
+        if (of != layer) first = count;
+        layer = of;
+        uint32_t allocation = p->tensor->storage->allocation, end = t->allocations[allocation].born + 1;
+        for (uint32_t k = first; k < count; k++)
+            if (list[k].at < end) list[k].at = end;
+        if (bytes >= most) continue;
+        bytes += tide_bytes(p->tensor);
+        list[count] = (moved){count > first && list[first].at > end ? list[first].at : end, allocation};
+        count++;
+    }
+    return count;
+}
+
+void tide_serve_offload(tide_serve_run *run) {
+    tide_timeline *t = &run->machine.timeline;
+    moved *list = TIDE_NEW(run->machine.arena, moved, run->model.parameter_count + 1);
+    uint32_t count = list_moved(run, list), events = t->event_count, next = 0, put = 0;
+    uint32_t *all = TIDE_NEW(run->machine.arena, uint32_t, events + 1);
+    memcpy(all, t->events, events * sizeof *all);
+    tide_timeline_reserve(t, events + count, t->allocation_count);
+    for (uint32_t i = 0; i <= events; i++) {
+        for (; next < count && list[next].at <= i; next++) {
+            t->allocations[list[next].allocation].died = put;
+            t->allocations[list[next].allocation].freed_by = TIDE_FREED_BY_LOOP;
+            t->events[put++] = list[next].allocation | TIDE_FREE_BIT;
+        }
+        if (i == events) break;
+        uint32_t event = all[i], allocation = event & ~TIDE_FREE_BIT;
+        if (event != TIDE_EMPTY_CACHE && event & TIDE_FREE_BIT) t->allocations[allocation].died = put;
+        if (event != TIDE_EMPTY_CACHE && !(event & TIDE_FREE_BIT)) t->allocations[allocation].born = put;
+        t->events[put++] = event;
+    }
+    t->event_count = put;
+}
