@@ -24,7 +24,7 @@ void tide_timeline_init(tide_timeline *timeline, tide_arena *arena) {
     timeline->events = tide_arena_grow(arena, NULL, 0, 2 * FIRST_ALLOCATIONS * sizeof *timeline->events);
 }
 
-static void add_event(tide_timeline *timeline, uint32_t event) {
+static void append_event(tide_timeline *timeline, uint32_t event) {
     TIDE_ROOM(timeline->arena, timeline->events, timeline->event_count, timeline->event_capacity);
     timeline->events[timeline->event_count++] = event;
 }
@@ -45,7 +45,7 @@ uint32_t tide_timeline_alloc(tide_timeline *timeline, const tide_allocation *all
     *made = *allocation;
     made->born = timeline->event_count;
     made->died = TIDE_NEVER;
-    add_event(timeline, index);
+    append_event(timeline, index);
     return index;
 }
 
@@ -56,7 +56,7 @@ void tide_timeline_free(tide_timeline *timeline, uint32_t allocation, const tide
     a->freed_op = freeing->op;
     a->freed_module = freeing->module;
     a->freed_statement = freeing->statement;
-    add_event(timeline, allocation | TIDE_FREE_BIT);
+    append_event(timeline, allocation | TIDE_FREE_BIT);
 }
 
 /* As far as TIDE_ROOM would have come. */
@@ -107,7 +107,7 @@ void tide_timeline_repeat(tide_timeline *t, uint32_t first_event, uint32_t last_
 }
 
 void tide_timeline_empty_cache(tide_timeline *timeline) {
-    add_event(timeline, TIDE_EMPTY_CACHE);
+    append_event(timeline, TIDE_EMPTY_CACHE);
 }
 
 void tide_timeline_mark(tide_timeline *timeline, unsigned step, tide_phase phase) {

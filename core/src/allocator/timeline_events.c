@@ -25,7 +25,7 @@ static void read_timeline(tide_event_cursor *cursor, tide_event *restrict events
     }
 }
 
-static uint32_t allocation_of(const tide_event_cursor *cursor, uint32_t slot) {
+static uint32_t allocation_of_slot(const tide_event_cursor *cursor, uint32_t slot) {
     (void)cursor;
     return slot;
 }
@@ -36,7 +36,7 @@ static uint32_t allocation_born(const tide_event_cursor *cursor, uint32_t slot) 
 }
 
 static const tide_event_reader timeline_reader = {
-    .read = read_timeline, .request_of = allocation_of, .born = allocation_born};
+    .read = read_timeline, .request_of = allocation_of_slot, .born = allocation_born};
 
 tide_event_source tide_timeline_events(const tide_timeline *t) {
     return (tide_event_source){.reader = &timeline_reader,

@@ -43,7 +43,7 @@ static bool device_of_case(call *c, const tide_json *of_case, tide_serve_device 
     return true;
 }
 
-static void not_expressed(call *c) {
+static void serving_not_expressed(call *c) {
     const char *message = "no reason given";
     for (uint32_t i = c->diags.count; i-- > 0;)
         if (c->diags.items[i].severity == TIDE_ERROR) message = c->diags.items[i].message;
@@ -65,7 +65,7 @@ bool call_verify_serving(call *c, const tide_json *of_case) {
                         ? tide_job_build(&c->arena, words, word_count, files, file_count, &c->diags)
                         : NULL;
     if (!job || !tide_serve_start(run, job, &device, &c->arena, &c->diags)) {
-        not_expressed(c);
+        serving_not_expressed(c);
         return true;
     }
     call_open_answer(c);

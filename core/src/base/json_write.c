@@ -9,7 +9,7 @@ void tide_writer_init(tide_writer *writer, tide_arena *arena) {
     *writer = (tide_writer){.arena = arena};
 }
 
-static void make_room(tide_writer *writer, size_t length) {
+static void reserve_bytes(tide_writer *writer, size_t length) {
     size_t capacity = writer->capacity ? writer->capacity : 16384;
     while (capacity - writer->length < length) capacity *= 2;
     if (capacity > UINT32_MAX / 2) tide_arena_fail(writer->arena);
@@ -17,14 +17,14 @@ static void make_room(tide_writer *writer, size_t length) {
     writer->capacity = (uint32_t)capacity;
 }
 
-static void put_bytes(tide_writer *writer, const char *bytes, size_t length) {
-    if (writer->capacity - writer->length < length) make_room(writer, length);
+static void write_bytes(tide_writer *writer, const char *bytes, size_t length) {
+    if (writer->capacity - writer->length < length) reserve_bytes(writer, length);
     memcpy(writer->bytes + writer->length, bytes, length);
     writer->length += (uint32_t)length;
 }
 
 static void put_char(tide_writer *writer, char c) {
-    if (writer->capacity == writer->length) make_room(writer, 1);
+    if (writer->capacity == writer->length) reserve_bytes(writer, 1);
     writer->bytes[writer->length++] = c;
 }
 
@@ -55,7 +55,7 @@ static size_t utf8_length(const unsigned char *at, size_t left) {
     return length;
 }
 
-static bool is_plain(unsigned char c) {
+static bool needs_no_escape(unsigned char c) {
     return c >= 0x20 && c < 0x80 && c != '"' && c != '\\';
 }
 
@@ -64,22 +64,22 @@ static void put_quoted(tide_writer *writer, tide_text text) {
     for (size_t i = 0; i < text.length;) {
         const unsigned char *at = (const unsigned char *)text.at + i;
         size_t length = 0, left = text.length - i;
-        while (length < left && is_plain(at[length])) length++;
+        while (length < left && needs_no_escape(at[length])) length++;
         if (!length && *at >= 0x80) length = utf8_length(at, left);
         if (length) {
-            put_bytes(writer, (const char *)at, length);
+            write_bytes(writer, (const char *)at, length);
             i += length;
             continue;
         }
         if (*at >= 0x80) {
-            put_bytes(writer, "\xef\xbf\xbd", 3);
+            write_bytes(writer, "\xef\xbf\xbd", 3);
         } else if (*at == '"' || *at == '\\') {
             put_char(writer, '\\');
             put_char(writer, (char)*at);
         } else {
             char escape[8];
             snprintf(escape, sizeof escape, "\\u%04x", *at);
-            put_bytes(writer, escape, 6);
+            write_bytes(writer, escape, 6);
         }
         i++;
     }
@@ -112,17 +112,17 @@ void tide_write_int(tide_writer *writer, int64_t value) {
         return;
     }
     before_value(writer);
-    put_bytes(writer, digits, length);
+    write_bytes(writer, digits, length);
 }
 
 void tide_write_bool(tide_writer *writer, bool value) {
     before_value(writer);
-    put_bytes(writer, value ? "true" : "false", value ? 4 : 5);
+    write_bytes(writer, value ? "true" : "false", value ? 4 : 5);
 }
 
 void tide_write_null(tide_writer *writer) {
     before_value(writer);
-    put_bytes(writer, "null", 4);
+    write_bytes(writer, "null", 4);
 }
 
 void tide_write_open_at(tide_writer *writer, const char *key, char bracket) {

@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-enum { STEP_LIMIT = 1 << 17, DEPTH_LIMIT = 200, REPEAT_LIMIT = 1000 };
+enum { REGEX_STEP_LIMIT = 1 << 17, REGEX_DEPTH_LIMIT = 200, REPEAT_LIMIT = 1000 };
 
 /* What remains to be matched after a piece of the pattern. */
 typedef struct rest {
@@ -22,18 +22,18 @@ typedef struct repeat {
     const rest *after;
 } repeat;
 
-typedef struct matcher {
+typedef struct regex_matcher {
     const char *start, *end;
     uint32_t steps;
     int depth;
     bool is_wrong;
-} matcher;
+} regex_matcher;
 
-static bool match_alternatives(matcher *m, const char *at, const char *end, const char *text, const rest *after);
-static bool match_rest(matcher *m, const char *text, const rest *after);
+static bool match_alternatives(regex_matcher *m, const char *at, const char *end, const char *text, const rest *after);
+static bool match_rest(regex_matcher *m, const char *text, const rest *after);
 
 /* The end of the piece that begins at `at`: one character, class or group. */
-static const char *piece_end(matcher *m, const char *at, const char *end) {
+static const char *piece_end(regex_matcher *m, const char *at, const char *end) {
     int depth = 0;
     bool in_class = false;
     const char *class_from = at;
@@ -93,7 +93,7 @@ static bool in_class(const char *at, const char *end, char c) {
 }
 
 /* * + ? {m} {m,} {m,n} behind a piece, and a ? that makes it lazy. */
-static const char *read_repeat(matcher *m, const char *at, const char *end, repeat *r) {
+static const char *read_repeat(regex_matcher *m, const char *at, const char *end, repeat *r) {
     r->least = r->most = 1;
     if (at == end) return at;
     if (*at == '*')
@@ -122,7 +122,7 @@ static const char *read_repeat(matcher *m, const char *at, const char *end, repe
 }
 
 /* One turn of a piece, then `after`. */
-static bool match_piece(matcher *m, const char *at, const char *end, const char *text, const rest *after) {
+static bool match_piece(regex_matcher *m, const char *at, const char *end, const char *text, const rest *after) {
     if (*at == '(') {
         const char *inside = at + 1, *close = end - 1;
         if (inside < close && *inside == '?') {
@@ -149,7 +149,7 @@ static bool match_piece(matcher *m, const char *at, const char *end, const char 
     return fits && match_rest(m, text + 1, after);
 }
 
-static bool match_turn(matcher *m, const repeat *r, const char *text) {
+static bool match_turn(regex_matcher *m, const repeat *r, const char *text) {
     repeat next = *r;
     next.count++;
     next.from = text;
@@ -157,7 +157,7 @@ static bool match_turn(matcher *m, const repeat *r, const char *text) {
     return match_piece(m, r->piece, r->piece_end, text, &again);
 }
 
-static bool match_repeat(matcher *m, const repeat *r, const char *text) {
+static bool match_repeat(regex_matcher *m, const repeat *r, const char *text) {
     bool may_end = r->count >= r->least, may_go_on = r->count < r->most && (r->count < r->least || text != r->from);
     if (r->is_lazy && may_end && match_rest(m, text, r->after)) return true;
     if (may_go_on && match_turn(m, r, text)) return true;
@@ -165,7 +165,7 @@ static bool match_repeat(matcher *m, const repeat *r, const char *text) {
 }
 
 /* The pieces of one alternative, then `after`; NULL: a lookahead, which asks for no more. */
-static bool match_sequence(matcher *m, const char *at, const char *end, const char *text, const rest *after) {
+static bool match_sequence(regex_matcher *m, const char *at, const char *end, const char *text, const rest *after) {
     if (at == end) return !after || match_rest(m, text, after);
     repeat r = {.piece = at, .after = after};
     r.piece_end = piece_end(m, at, end);
@@ -180,8 +180,8 @@ static bool match_sequence(matcher *m, const char *at, const char *end, const ch
     return match_repeat(m, &r, text);
 }
 
-static bool match_rest(matcher *m, const char *text, const rest *after) {
-    if (++m->steps > STEP_LIMIT || m->depth > DEPTH_LIMIT) m->is_wrong = true;
+static bool match_rest(regex_matcher *m, const char *text, const rest *after) {
+    if (++m->steps > REGEX_STEP_LIMIT || m->depth > REGEX_DEPTH_LIMIT) m->is_wrong = true;
     if (m->is_wrong) return false;
     m->depth++;
     bool fits = after->loop ? match_repeat(m, after->loop, text)
@@ -192,7 +192,7 @@ static bool match_rest(matcher *m, const char *text, const rest *after) {
 }
 
 /* a|b|c */
-static bool match_alternatives(matcher *m, const char *at, const char *end, const char *text, const rest *after) {
+static bool match_alternatives(regex_matcher *m, const char *at, const char *end, const char *text, const rest *after) {
     const char *from = at;
     while (!m->is_wrong) {
         while (at < end && *at != '|') at = piece_end(m, at, end);
@@ -204,7 +204,7 @@ static bool match_alternatives(matcher *m, const char *at, const char *end, cons
 }
 
 tide_match tide_regex_covers(tide_text pattern, tide_text text) {
-    matcher m = {.start = text.at, .end = text.at + text.length};
+    regex_matcher m = {.start = text.at, .end = text.at + text.length};
     rest whole = {NULL, NULL, NULL, NULL};
     bool fits = match_alternatives(&m, pattern.at, pattern.at + pattern.length, text.at, &whole);
     return m.is_wrong ? TIDE_MATCH_WRONG : fits ? TIDE_MATCH_YES : TIDE_MATCH_NO;

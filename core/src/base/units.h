@@ -12,6 +12,11 @@
 #define TIDE_CEIL_DIV(n, by) (((n) + (by)-1) / (by))
 #define TIDE_ROUND_UP(n, to) (TIDE_CEIL_DIV(n, to) * (to))
 
+/* The same for sums that may not fit. */
+static inline int64_t tide_ceil_div(int64_t n, int64_t by) {
+    return n / by + (n % by != 0);
+}
+
 /* "61.8 GiB", or below 64 MiB "12 MiB"; from integers alone. */
 const char *tide_gib(tide_arena *arena, uint64_t bytes);
 

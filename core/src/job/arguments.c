@@ -12,36 +12,36 @@
 /* JOINED_LIMIT: longer than any value may be, so a text cut there is refused. */
 enum { OVERRIDE_LIMIT = 256, JOINED_LIMIT = 16384 };
 
-void tide_arguments_init(tide_arguments *arguments, tide_arena *arena, tide_diagnostics *diags) {
-    *arguments = (tide_arguments){.arena = arena, .diags = diags};
+void tide_arguments_init(tide_job_arguments *arguments, tide_arena *arena, tide_diagnostics *diags) {
+    *arguments = (tide_job_arguments){.arena = arena, .diags = diags};
     for (unsigned id = 0; id < TIDE_SET_COUNT; id++) arguments->values[id] = tide_setting_default(id);
 }
 
-const char *tide_argument_text(const tide_arguments *arguments, tide_setting_id id) {
+const char *tide_argument_text(const tide_job_arguments *arguments, tide_setting_id id) {
     return arguments->values[id];
 }
 
-bool tide_argument_is(const tide_arguments *arguments, tide_setting_id id, const char *value) {
+bool tide_argument_is(const tide_job_arguments *arguments, tide_setting_id id, const char *value) {
     return strcmp(arguments->values[id], value) == 0;
 }
 
-bool tide_argument_is_true(const tide_arguments *arguments, tide_setting_id id) {
+bool tide_argument_is_true(const tide_job_arguments *arguments, tide_setting_id id) {
     return tide_argument_is(arguments, id, "true");
 }
 
-int64_t tide_argument_int(const tide_arguments *arguments, tide_setting_id id) {
+int64_t tide_argument_int(const tide_job_arguments *arguments, tide_setting_id id) {
     int64_t value = 0;
     tide_text_to_i64(&value, tide_text_of(arguments->values[id]));
     return value;
 }
 
-int64_t tide_argument_pico(const tide_arguments *arguments, tide_setting_id id) {
+int64_t tide_argument_pico(const tide_job_arguments *arguments, tide_setting_id id) {
     int64_t pico = 0;
     tide_decimal_read(&pico, tide_text_of(arguments->values[id]));
     return pico;
 }
 
-tide_name_list tide_argument_names(const tide_arguments *arguments, tide_setting_id id) {
+tide_name_list tide_argument_names(const tide_job_arguments *arguments, tide_setting_id id) {
     return tide_names_of(arguments->arena, arguments->values[id]);
 }
 
@@ -62,18 +62,18 @@ static const char *argument_place(tide_arena *arena, tide_text name) {
     return place;
 }
 
-static void warn_twice(tide_arguments *arguments, const char *place) {
+static void warn_twice(tide_job_arguments *arguments, const char *place) {
     tide_report(arguments->diags, TIDE_WARNING, TIDE_ERR_CONFLICT, place,
                 "is given more than once; the last value holds", "remove the others");
 }
 
-static tide_override *override_find(tide_arguments *arguments, tide_text path) {
+static tide_override *override_find(tide_job_arguments *arguments, tide_text path) {
     for (uint32_t i = 0; i < arguments->override_count; i++)
         if (tide_text_is(path, arguments->overrides[i].path)) return &arguments->overrides[i];
     return NULL;
 }
 
-static void override_add(tide_arguments *arguments, tide_text path, tide_json *value, const char *text,
+static void override_add(tide_job_arguments *arguments, tide_text path, tide_json *value, const char *text,
                          tide_origin origin) {
     const char *place =
         argument_place(arguments->arena,
@@ -99,7 +99,7 @@ static void override_add(tide_arguments *arguments, tide_text path, tide_json *v
     found->origin = origin;
 }
 
-static void override_read(tide_arguments *arguments, tide_text path, tide_text value, tide_origin origin) {
+static void override_read(tide_job_arguments *arguments, tide_text path, tide_text value, tide_origin origin) {
     const char *place =
         argument_place(arguments->arena,
                        tide_text_of(tide_format(arguments->arena, "overrides.%s", tide_shown(arguments->arena, path))));
@@ -108,7 +108,7 @@ static void override_read(tide_arguments *arguments, tide_text path, tide_text v
 }
 
 /* `v=1` ends a link. */
-static void version_read(tide_arguments *arguments, tide_text value) {
+static void version_read(tide_job_arguments *arguments, tide_text value) {
     int64_t version;
     if (!tide_text_to_i64(&version, tide_trimmed(value)) || version < 1)
         tide_error(arguments->diags, TIDE_ERR_FIELD_TYPE, "/settings/v", "is not a version of links",
@@ -130,7 +130,7 @@ static bool is_not_expressed(tide_text name) {
     return false;
 }
 
-static void unknown_read(tide_arguments *arguments, tide_text name) {
+static void unknown_read(tide_job_arguments *arguments, tide_text name) {
     const char *place = argument_place(arguments->arena, name);
     if (is_not_expressed(name)) {
         tide_error(arguments->diags, TIDE_ERR_UNSUPPORTED, place,
@@ -151,7 +151,7 @@ static void unknown_read(tide_arguments *arguments, tide_text name) {
 /* ---- forms: one word for several settings ---- */
 
 /* n=2x8: nodes x GPUs. */
-static void nodes_read(tide_arguments *arguments, tide_text value, tide_origin origin) {
+static void nodes_read(tide_job_arguments *arguments, tide_text value, tide_origin origin) {
     tide_text rest = value, nodes, gpus;
     int64_t of_nodes = 0, of_gpus = 1, all = 0;
     bool is_pair = tide_piece_next(&rest, 'x', &nodes) && (!rest.at || tide_piece_next(&rest, 'x', &gpus)) && !rest.at;
@@ -168,7 +168,7 @@ static void nodes_read(tide_arguments *arguments, tide_text value, tide_origin o
 }
 
 /* img=4x336x336: images per sample, and their size. */
-static void images_read(tide_arguments *arguments, tide_text value, tide_origin origin) {
+static void images_read(tide_job_arguments *arguments, tide_text value, tide_origin origin) {
     tide_text rest = value, count;
     if (tide_piece_next(&rest, 'x', &count) && count.length)
         tide_setting_put(arguments, TIDE_TEXT("images"), count, origin);
@@ -177,7 +177,7 @@ static void images_read(tide_arguments *arguments, tide_text value, tide_origin 
 
 static const struct {
     const char *name;
-    void (*read)(tide_arguments *arguments, tide_text value, tide_origin origin);
+    void (*read)(tide_job_arguments *arguments, tide_text value, tide_origin origin);
 } forms[] = {{"n", nodes_read}, {"img", images_read}};
 
 enum { FORMS = TIDE_COUNT_OF(forms) };
@@ -196,7 +196,7 @@ static tide_text with_underscores(tide_arena *arena, tide_text name) {
     return (tide_text){made, name.length};
 }
 
-void tide_setting_put(tide_arguments *arguments, tide_text name, tide_text value, tide_origin origin) {
+void tide_setting_put(tide_job_arguments *arguments, tide_text name, tide_text value, tide_origin origin) {
     static const char prefix[] = "overrides.";
     if (name.length == 1 && name.at[0] == 'v') {
         version_read(arguments, value);
@@ -230,7 +230,7 @@ void tide_setting_put(tide_arguments *arguments, tide_text name, tide_text value
     if (id == TIDE_SET_mode) arguments->serves = tide_argument_is(arguments, id, "serve");
 }
 
-void tide_argument_read_mode(tide_arguments *arguments, const tide_text *words, uint32_t count) {
+void tide_argument_read_mode(tide_job_arguments *arguments, const tide_text *words, uint32_t count) {
     for (uint32_t i = 0; i < count; i++) {
         tide_text value = words[i], name;
         if (tide_piece_next(&value, '=', &name) && value.at && tide_text_is(tide_trimmed(name), "mode"))
@@ -239,7 +239,7 @@ void tide_argument_read_mode(tide_arguments *arguments, const tide_text *words, 
     }
 }
 
-void tide_argument_read(tide_arguments *arguments, tide_text word, tide_origin origin, bool is_first) {
+void tide_argument_read(tide_job_arguments *arguments, tide_text word, tide_origin origin, bool is_first) {
     if (word.length == 0) return;
     if (memchr(word.at, 0, word.length)) {
         tide_error(arguments->diags, TIDE_ERR_FIELD_TYPE, "/settings", "a word holds a zero byte: this is no text",
@@ -310,7 +310,7 @@ const char *tide_argument_value_or_map(tide_arena *arena, const tide_json *value
     return value->kind == TIDE_JSON_OBJECT ? map_text(arena, value) : tide_argument_value(arena, value);
 }
 
-static void overrides_of_json(tide_arguments *arguments, const tide_json *entries, tide_origin origin) {
+static void overrides_of_json(tide_job_arguments *arguments, const tide_json *entries, tide_origin origin) {
     for (const tide_json *entry = entries->first; entry; entry = entry->next) {
         tide_json *value = tide_json_clone(arguments->arena, entry);
         override_add(arguments, entry->key, value, tide_argument_json_text(arguments->arena, value), origin);
@@ -318,7 +318,7 @@ static void overrides_of_json(tide_arguments *arguments, const tide_json *entrie
 }
 
 /* {"lora": {"r": 8}} is lora.r=8 */
-static void object_of_json(tide_arguments *arguments, const tide_json *object, tide_origin origin) {
+static void object_of_json(tide_job_arguments *arguments, const tide_json *object, tide_origin origin) {
     for (const tide_json *entry = object->first; entry; entry = entry->next) {
         const char *name = tide_format(arguments->arena, "%s.%s", object->key.at, entry->key.at);
         const char *text = tide_argument_value_or_map(arguments->arena, entry);
@@ -331,7 +331,7 @@ static void object_of_json(tide_arguments *arguments, const tide_json *object, t
     }
 }
 
-void tide_arguments_of_json(tide_arguments *arguments, const tide_json *settings, tide_origin origin) {
+void tide_arguments_of_json(tide_job_arguments *arguments, const tide_json *settings, tide_origin origin) {
     bool is_first = true;
     for (const tide_json *child = settings->first; child; child = child->next, is_first = false) {
         if (settings->kind == TIDE_JSON_ARRAY) {

@@ -12,7 +12,7 @@ typedef struct tide_override {
     tide_origin origin;
 } tide_override;
 
-typedef struct tide_arguments {
+typedef struct tide_job_arguments {
     tide_arena *arena;
     tide_diagnostics *diags;
     const char *values[TIDE_SET_COUNT]; /* canonical; the default where nothing was given */
@@ -22,32 +22,32 @@ typedef struct tide_arguments {
     const char *method; /* of adapter, by a setting METHOD.KEY; NULL: none was given so */
     tide_override *overrides;
     uint32_t override_count, override_capacity;
-} tide_arguments;
+} tide_job_arguments;
 
-void tide_arguments_init(tide_arguments *arguments, tide_arena *arena, tide_diagnostics *diags);
+void tide_arguments_init(tide_job_arguments *arguments, tide_arena *arena, tide_diagnostics *diags);
 
 /* What words say of the mode, before they are read: other names of settings depend on it. */
-void tide_argument_read_mode(tide_arguments *arguments, const tide_text *words, uint32_t count);
+void tide_argument_read_mode(tide_job_arguments *arguments, const tide_text *words, uint32_t count);
 
 /* "key=value"; the first may be a model's name alone. */
-void tide_argument_read(tide_arguments *arguments, tide_text word, tide_origin origin, bool is_first);
+void tide_argument_read(tide_job_arguments *arguments, tide_text word, tide_origin origin, bool is_first);
 
 /* A value under the name of a setting, or one of its other names. What cannot be taken is an error. */
-void tide_setting_put(tide_arguments *arguments, tide_text name, tide_text value, tide_origin origin);
+void tide_setting_put(tide_job_arguments *arguments, tide_text name, tide_text value, tide_origin origin);
 
 /* "settings" of a job file: an object of values, or an array of "key=value". */
-void tide_arguments_of_json(tide_arguments *arguments, const tide_json *settings, tide_origin origin);
+void tide_arguments_of_json(tide_job_arguments *arguments, const tide_json *settings, tide_origin origin);
 
 /* Whether the name is no setting of its own, but stands for several (n=2x8, img=4x336x336), or for an override. */
 bool tide_setting_is_form(tide_text name);
 
 /* The value of a setting: canonical text, or read as what it is. */
-const char *tide_argument_text(const tide_arguments *arguments, tide_setting_id id);
-bool tide_argument_is(const tide_arguments *arguments, tide_setting_id id, const char *value);
-bool tide_argument_is_true(const tide_arguments *arguments, tide_setting_id id);
-int64_t tide_argument_int(const tide_arguments *arguments, tide_setting_id id);  /* 0: not set */
-int64_t tide_argument_pico(const tide_arguments *arguments, tide_setting_id id); /* of a decimal; 0: not set */
-tide_name_list tide_argument_names(const tide_arguments *arguments, tide_setting_id id);
+const char *tide_argument_text(const tide_job_arguments *arguments, tide_setting_id id);
+bool tide_argument_is(const tide_job_arguments *arguments, tide_setting_id id, const char *value);
+bool tide_argument_is_true(const tide_job_arguments *arguments, tide_setting_id id);
+int64_t tide_argument_int(const tide_job_arguments *arguments, tide_setting_id id);  /* 0: not set */
+int64_t tide_argument_pico(const tide_job_arguments *arguments, tide_setting_id id); /* of a decimal; 0: not set */
+tide_name_list tide_argument_names(const tide_job_arguments *arguments, tide_setting_id id);
 
 /* A value of a JSON tree as the text of an argument; NULL if it cannot be one (null, objects). */
 const char *tide_argument_value(tide_arena *arena, const tide_json *value);

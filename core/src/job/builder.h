@@ -8,7 +8,7 @@ typedef struct tide_job_builder {
     tide_arena *arena;
     tide_diagnostics *diags;
     tide_job *job;
-    tide_arguments arguments;
+    tide_job_arguments arguments;
     tide_inputs inputs;
     bool model_is_file; /* the configuration came as a file and names itself: no setting for it in the link */
     bool files_failed;

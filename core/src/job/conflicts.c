@@ -79,7 +79,7 @@ static bool is_of_one_gpu(tide_optimizer_choice optimizer) {
            optimizer == TIDE_optimizer_adamw_schedulefree_single || optimizer == TIDE_optimizer_sgd_schedulefree;
 }
 
-static void check_ranks(tide_job_builder *b) {
+static void check_parallel_rank(tide_job_builder *b) {
     const tide_job *job = b->job;
     int64_t dp = job->parallel_dp, rank = job->parallel_rank,
             ranks = dp * job->parallel_tp * job->parallel_cp * job->parallel_pp;
@@ -240,7 +240,7 @@ void tide_check_conflicts(tide_job_builder *b) {
     }
     check_no_server(b);
     check_options(b);
-    check_ranks(b);
+    check_parallel_rank(b);
     check_megatron(b);
     check_copies(b);
     check_adapter(b);

@@ -24,7 +24,7 @@ static const struct {
     {"advanced", "Advanced"},   {"parallel", "Several GPUs"},
 };
 
-static void write_groups(tide_writer *writer) {
+static void write_setting_groups(tide_writer *writer) {
     tide_write_key(writer, "groups");
     tide_write_open(writer, '[');
     for (size_t i = 0; i < TIDE_COUNT_OF(groups); i++) {
@@ -194,7 +194,7 @@ void tide_job_describe(tide_arena *arena, tide_writer *writer, bool is_form) {
     tide_write_open(writer, '[');
     for (unsigned id = 0; id < TIDE_SET_COUNT; id++) write_setting(arena, writer, (tide_setting_id)id, !is_form);
     tide_write_close(writer, ']');
-    write_groups(writer);
+    write_setting_groups(writer);
     if (!is_form) write_models(arena, writer);
     write_gpus(arena, writer);
 }

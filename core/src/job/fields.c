@@ -52,7 +52,7 @@ static void choose_dtype(tide_job_builder *b) {
 }
 
 /* The method that the settings given need, where none is: the first that reads all of them. */
-static const char *implied_method(const tide_arguments *arguments) {
+static const char *implied_method(const tide_job_arguments *arguments) {
     if (arguments->method) return arguments->method;
     for (unsigned id = TIDE_SET_adapter_r; id <= TIDE_SET_adapter_merged; id++) {
         tide_text kinds = tide_text_of(tide_setting_wants(&tide_settings[id])), first, choice;

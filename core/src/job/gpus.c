@@ -98,7 +98,7 @@ static uint64_t bytes_of_gib(int64_t pico) {
 
 void tide_size_device(tide_job_builder *b) {
     tide_job *job = b->job;
-    tide_arguments *given = &b->arguments;
+    tide_job_arguments *given = &b->arguments;
     bool has_size = tide_argument_text(given, TIDE_SET_gpu_gib)[0] != 0,
          has_fraction = tide_argument_text(given, TIDE_SET_memory_fraction)[0] != 0;
     if (!tide_argument_text(given, TIDE_SET_capability)[0])

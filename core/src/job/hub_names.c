@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-static bool is_one_of(tide_text word, const char *joined) {
+static bool is_one_of_joined(tide_text word, const char *joined) {
     tide_text rest = tide_text_of(joined), one;
     while (tide_piece_next(&rest, '|', &one))
         if (tide_text_equal(word, one)) return true;
@@ -38,7 +38,7 @@ static bool is_size(tide_text word) {
 
 /* How many bits there are besides the method's own word. */
 static bool is_width(tide_text word) {
-    return is_one_of(word, "4bit|int4|unsloth");
+    return is_one_of_joined(word, "4bit|int4|unsloth");
 }
 
 tide_hub_name tide_hub_name_read(tide_arena *arena, const char *name) {
@@ -51,12 +51,12 @@ tide_hub_name tide_hub_name_read(tide_arena *arena, const char *name) {
     if (tide_text_starts(rest, TIDE_TEXT("meta-llama-"))) tide_piece_next(&rest, '-', &word);
     while (tide_piece_next(&rest, '-', &word)) {
         size_t format = 0;
-        while (format < sizeof formats / sizeof *formats && !is_one_of(word, formats[format].words)) format++;
+        while (format < sizeof formats / sizeof *formats && !is_one_of_joined(word, formats[format].words)) format++;
         if (length && format < sizeof formats / sizeof *formats) {
             is_several = is_several || !formats[format].quantization;
             made.is_quantised = true;
             made.quantization = formats[format].quantization;
-        } else if (length && is_one_of(word, "instruct|it|chat|hf|pt")) {
+        } else if (length && is_one_of_joined(word, "instruct|it|chat|hf|pt")) {
             made.is_tuned = true;
         } else if (is_sized && tide_text_is(word, "base")) {
             made.is_tuned = true;

@@ -39,7 +39,7 @@ static void write_rows(tide_job_builder *b) {
 
 /* ---- the whole ---- */
 
-enum { WORD_LIMIT = 4096 };
+enum { JOB_WORD_LIMIT = 4096 };
 
 tide_job *tide_job_build(tide_arena *arena, const tide_text *words, uint32_t word_count, const tide_file *files,
                          uint32_t file_count, tide_diagnostics *diags) {
@@ -49,9 +49,9 @@ tide_job *tide_job_build(tide_arena *arena, const tide_text *words, uint32_t wor
     tide_argument_read_mode(&b.arguments, words, word_count);
     tide_files_read(&b.inputs, &b.arguments, files, file_count);
     b.files_failed = diags->error_count != errors;
-    if (word_count > WORD_LIMIT) {
+    if (word_count > JOB_WORD_LIMIT) {
         tide_error(diags, TIDE_ERR_LIMIT, "/settings", "more than 4096 words", "a job has a few dozen settings");
-        word_count = WORD_LIMIT;
+        word_count = JOB_WORD_LIMIT;
     }
     for (uint32_t i = 0; i < word_count; i++) tide_argument_read(&b.arguments, words[i], TIDE_ORIGIN_USER, i == 0);
     tide_read_recipe(&b);

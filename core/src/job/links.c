@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/units.h"
-enum { WORD_LIMIT = 2048, NAMED_LIMIT = 8, VIEW_LIMIT = 500 };
+enum { LINK_WORD_LIMIT = 2048, NAMED_LIMIT = 8, VIEW_LIMIT = 500 };
 
 /* What names the content of a file. */
 static const struct {
@@ -84,8 +84,8 @@ typedef struct link_reader {
     tide_arena *arena;
     tide_diagnostics *diags;
     tide_link *link;
-    tide_arguments words, baseline;
-    tide_text pairs[WORD_LIMIT][2]; /* b.KEY, for when all other words are known */
+    tide_job_arguments words, baseline;
+    tide_text pairs[LINK_WORD_LIMIT][2]; /* b.KEY, for when all other words are known */
     uint32_t pair_count, unknown_count;
     const char *unknown; /* "a, b" */
     bool has_version;
@@ -102,7 +102,8 @@ static void add_unknown(link_reader *r, tide_text name) {
 }
 
 /* Takes a setting, or says why it is not taken: the default then holds. */
-static void read_setting(link_reader *r, tide_arguments *words, tide_text name, tide_text value, tide_origin origin) {
+static void read_setting(link_reader *r, tide_job_arguments *words, tide_text name, tide_text value,
+                         tide_origin origin) {
     tide_diagnostics scratch;
     tide_setting_id id = tide_setting_find(name);
     tide_diagnostics_init(&scratch, r->arena);
@@ -111,7 +112,7 @@ static void read_setting(link_reader *r, tide_arguments *words, tide_text name, 
         add_unknown(r, name);
         return;
     }
-    tide_arguments before = *words;
+    tide_job_arguments before = *words;
     tide_setting_put(words, name, value, origin);
     if (scratch.error_count == 0) return;
     *words = before;
@@ -150,7 +151,7 @@ static bool read_file(link_reader *r, tide_text name, tide_text value) {
     return false;
 }
 
-static void read_version(link_reader *r, tide_text value) {
+static void read_link_version(link_reader *r, tide_text value) {
     int64_t version;
     size_t digits = 0;
     while (digits < value.length && value.at[digits] >= '0' && value.at[digits] <= '9')
@@ -174,13 +175,13 @@ static void read_piece(link_reader *r, tide_text piece) {
     tide_text value = decoded(r->arena, (tide_text){equals + 1, piece.length - (size_t)(equals + 1 - piece.at)});
     bool is_base = tide_text_starts(name, TIDE_TEXT("b."));
     if (tide_text_is(name, "v")) {
-        read_version(r, value);
+        read_link_version(r, value);
     } else if (tide_text_is(name, "was")) {
         if (is_was(value)) r->link->was = value;
     } else if (view_text(&r->link->view, name)) {
         if (value.length <= VIEW_LIMIT)
             *view_text(&r->link->view, name) = value; /* what cannot be meant is passed over */
-    } else if (is_base && r->pair_count < WORD_LIMIT) {
+    } else if (is_base && r->pair_count < LINK_WORD_LIMIT) {
         r->pairs[r->pair_count][0] = (tide_text){name.at + 2, name.length - 2};
         r->pairs[r->pair_count++][1] = value;
     } else if (!read_file(r, name, value) && value.length) {
@@ -188,7 +189,7 @@ static void read_piece(link_reader *r, tide_text piece) {
     }
 }
 
-static void take_words(const link_reader *r, const tide_arguments *words, tide_text **out, uint32_t *count) {
+static void take_words(const link_reader *r, const tide_job_arguments *words, tide_text **out, uint32_t *count) {
     *out = TIDE_NEW(r->arena, tide_text, TIDE_SET_COUNT + words->override_count);
     *count = 0;
     for (unsigned id = 0; id < TIDE_SET_COUNT; id++)
@@ -235,7 +236,7 @@ void tide_link_read(tide_arena *arena, tide_text text, tide_link *link, tide_dia
     *link = (tide_link){.was = TIDE_TEXT(""), .view = {TIDE_TEXT(""), TIDE_TEXT(""), TIDE_TEXT("")}};
     tide_arguments_init(&r->words, arena, diags);
     tide_text rest = fragment_of(r, text), piece;
-    for (uint32_t i = 0; i < WORD_LIMIT && tide_piece_next(&rest, '&', &piece); i++) read_piece(r, piece);
+    for (uint32_t i = 0; i < LINK_WORD_LIMIT && tide_piece_next(&rest, '&', &piece); i++) read_piece(r, piece);
     if (r->unknown_count)
         warn(r, TIDE_ERR_FIELD_UNKNOWN,
              tide_format(arena, "holds %u %s not known to this version: %s%s", (unsigned)r->unknown_count,

@@ -181,7 +181,7 @@ static void read_quantization(tide_job_builder *b) {
          adapts = b->arguments.is_given[TIDE_SET_adapter] || b->arguments.method;
     if (b->arguments.serves) return; /* the engine reads it */
     if (!from || from->kind == TIDE_JSON_NULL || b->arguments.is_given[TIDE_SET_quant]) return;
-    tide_arguments with_quant = b->arguments;
+    tide_job_arguments with_quant = b->arguments;
     bool is_known = tide_quantization_read(&with_quant, from);
     bool is_of_bitsandbytes = is_known && (tide_argument_is(&with_quant, TIDE_SET_quant, "nf4") ||
                                            tide_argument_is(&with_quant, TIDE_SET_quant, "fp4") ||

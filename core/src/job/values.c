@@ -55,7 +55,7 @@ static const char *value_capability(const value_reader *r) {
     return value_int(&whole);
 }
 
-static const char *value_number(const value_reader *r) {
+static const char *read_number_value(const value_reader *r) {
     const tide_setting *s = r->setting;
     bool is_clip = s == &tide_settings[TIDE_SET_clip];
     int64_t pico = 0;
@@ -185,7 +185,7 @@ const char *tide_setting_read(tide_arena *arena, tide_setting_id id, tide_text v
     case TIDE_SETTING_INT:
         return value_int(&r);
     case TIDE_SETTING_NUMBER:
-        return value_number(&r);
+        return read_number_value(&r);
     case TIDE_SETTING_BOOL:
         return value_bool(&r);
     case TIDE_SETTING_CHOICE:

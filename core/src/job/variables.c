@@ -3,14 +3,14 @@
 
 #include <string.h>
 
-static void add(tide_variable *variables, uint32_t *count, tide_variable variable) {
+static void add_variable(tide_variable *variables, uint32_t *count, tide_variable variable) {
     if (*count < TIDE_VARIABLES_MOST) variables[(*count)++] = variable;
 }
 
 static void add_int(tide_variable *variables, uint32_t *count, const tide_setting *setting, const char *name,
                     int64_t value) {
-    add(variables, count,
-        (tide_variable){.name = name, .kind = TIDE_VARIABLE_INT, .integer = value, .read = setting->read});
+    add_variable(variables, count,
+                 (tide_variable){.name = name, .kind = TIDE_VARIABLE_INT, .integer = value, .read = setting->read});
 }
 
 /* NAME_frames, NAME_height, NAME_width. */
@@ -36,13 +36,13 @@ uint32_t tide_job_variables(tide_arena *arena, const tide_job *job, tide_variabl
             add_int(variables, &count, setting, v.name, *(const int64_t *)field);
         } else if (setting->type == TIDE_SETTING_BOOL) {
             v.kind = TIDE_VARIABLE_BOOL, v.is_true = *(const bool *)field;
-            add(variables, &count, v);
+            add_variable(variables, &count, v);
         } else if (setting->type == TIDE_SETTING_NUMBER) {
             v.kind = TIDE_VARIABLE_NUMBER, v.number = (double)*(const int64_t *)field / (double)TIDE_PICO;
-            add(variables, &count, v);
+            add_variable(variables, &count, v);
         } else {
             v.kind = TIDE_VARIABLE_TEXT;
-            add(variables, &count, v);
+            add_variable(variables, &count, v);
         }
     }
     return count;
@@ -66,7 +66,7 @@ static void put_names(tide_arena *arena, tide_json *array, tide_text names) {
     while (tide_piece_next(&names, ',', &name)) append(arena, array, &last, TIDE_JSON_STRING)->text = name;
 }
 
-static void put_value(tide_arena *arena, tide_json *item, const tide_setting *setting, tide_text text) {
+static void put_member(tide_arena *arena, tide_json *item, const tide_setting *setting, tide_text text) {
     int64_t pico;
     item->kind = TIDE_JSON_STRING;
     item->text = text;
@@ -94,7 +94,7 @@ const tide_json *tide_job_object(tide_arena *arena, const tide_job *job, const c
         tide_json *item = append(arena, root, &last, TIDE_JSON_NULL);
         item->key = tide_text_of(setting->name + length + 1);
         tide_text text = tide_text_of(job->values[id]);
-        if (text.length && !tide_text_is(text, "none")) put_value(arena, item, setting, text);
+        if (text.length && !tide_text_is(text, "none")) put_member(arena, item, setting, text);
     }
     return root;
 }

@@ -34,7 +34,7 @@ static tide_value joined(tide_machine *m, tide_list *a, tide_list *b) {
 }
 
 /* Python's //, % and, for sizes, a / that must divide. */
-static bool divide(tide_machine *m, char op, int64_t a, int64_t b, int64_t *made) {
+static bool divide_integers(tide_machine *m, char op, int64_t a, int64_t b, int64_t *made) {
     if (b == 0) return tide_fail(m, TIDE_ERR_FIELD_RANGE, "a division by zero among the sizes") != NULL;
     if (a == INT64_MIN || b == INT64_MIN)
         return tide_fail(m, TIDE_ERR_OVERFLOW, "a size does not fit in 63 bits") != NULL;
@@ -54,7 +54,7 @@ static tide_value of_integers(tide_machine *m, char op, tide_value a, tide_value
     if (op == '*') fits = tide_mul_i64(&made, a.integer, b.integer);
     if (!fits) return tide_nothing(m, TIDE_ERR_OVERFLOW, "a size does not fit in 63 bits%s", "");
     bool divides = op == '/' || op == '|' || op == '%';
-    if (divides && !divide(m, op, a.integer, b.integer, &made)) return tide_none();
+    if (divides && !divide_integers(m, op, a.integer, b.integer, &made)) return tide_none();
     tide_value value = tide_of_int(made);
     if (op != '%') value.symbol = tide_symbol_of(m, op == '|' ? '/' : op, a, b);
     return value;

@@ -5,11 +5,11 @@
  * them, are the node's outputs. Backward calls Name_backward(ctx, grads..., what save_for_backward() was given...),
  * which returns the gradient of the first input, or a list with one for each. What ctx holds otherwise lives as long as
  * the node. */
-enum { SAVED_LIMIT = 16, OUTPUT_LIMIT = 4 };
+enum { SAVED_LIMIT = 16, FUNCTION_OUTPUT_LIMIT = 4 };
 
 static void applied_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
     tide_applied *f = (tide_applied *)node->held;
-    tide_value arguments[1 + OUTPUT_LIMIT + SAVED_LIMIT] = {tide_value_retain(f->context)};
+    tide_value arguments[1 + FUNCTION_OUTPUT_LIMIT + SAVED_LIMIT] = {tide_value_retain(f->context)};
     uint32_t count = 1;
     for (unsigned i = 0; i < node->output_count; i++) { /* python_function.cpp: PyNode::apply makes zeros of nothing */
         if (!grads[i]) grads[i] = tide_empty(m, node->outputs[i].shape, (tide_dtype)node->outputs[i].dtype);
@@ -90,7 +90,7 @@ tide_value tide_apply(tide_frame *f, const tide_value *a, uint32_t count) {
         inputs[i - 1] = a[i].kind == TIDE_VALUE_TENSOR ? a[i].tensor : NULL;
         arguments[i] = tide_value_retain(a[i]);
     }
-    tide_node *node = tide_node_with(m, &applied_backward, inputs, (int)count - 1, OUTPUT_LIMIT, SAVED_LIMIT),
+    tide_node *node = tide_node_with(m, &applied_backward, inputs, (int)count - 1, FUNCTION_OUTPUT_LIMIT, SAVED_LIMIT),
               *outer = model->state.applied;
     tide_value context = tide_value_retain(arguments[0]);
     bool grad_enabled = m->state.grad_enabled;

@@ -97,7 +97,7 @@ tide_value tide_config_name(tide_frame *f, const tide_expr *e) {
     const tide_json *found = tide_json_find(s->config, e->text);
     if (found && (found->kind != TIDE_JSON_NULL || e->may_miss)) return value_of_json(m, found); /* null: not given */
     for (uint32_t i = 0; i < model->setting_count; i++)
-        if (tide_text_is(e->text, model->settings[i].name)) return tide_setting(model, i);
+        if (tide_text_is(e->text, model->settings[i].name)) return tide_eval_setting(model, i);
     tide_dtype dtype;
     if (tide_dtype_named(e->text, &dtype)) return (tide_value){.kind = TIDE_VALUE_DTYPE, .dtype = dtype};
     if (tide_text_is(e->text, "config")) return (tide_value){.kind = TIDE_VALUE_CONFIG, .config = s->config};

@@ -6,7 +6,7 @@
 #include "base/units.h"
 #include "lang/inherit.h"
 
-enum { DEPTH_LIMIT = 8, FILE_LIMIT = 64 };
+enum { EXTENDS_DEPTH_LIMIT = 8, DESCRIPTION_LIMIT = 64 };
 
 void tide_descriptions_init(tide_descriptions *set, tide_arena *arena, tide_diagnostics *diags, tide_find_source find,
                             void *user) {
@@ -117,11 +117,11 @@ static tide_description *load_description(tide_descriptions *set, tide_text name
 
 static bool load_bases(tide_descriptions *set, tide_description *d, const char *place, int depth) {
     const tide_json *extends = tide_json_at(d->json, "extends");
-    tide_description *bases[FILE_LIMIT];
+    tide_description *bases[DESCRIPTION_LIMIT];
     uint32_t count = 0;
     bool is_list = extends && extends->kind == TIDE_JSON_ARRAY;
     for (const tide_json *base = is_list ? extends->first : extends; base; base = is_list ? base->next : NULL) {
-        if (base->kind != TIDE_JSON_STRING || count == FILE_LIMIT)
+        if (base->kind != TIDE_JSON_STRING || count == DESCRIPTION_LIMIT)
             return tide_description_fails(set, tide_json_place(set->arena, base, place),
                                           "\"extends\" names a description, or several in an array", NULL);
         bases[count] = load_description(set, base->text, depth + 1);
@@ -135,7 +135,7 @@ static tide_description *load_description(tide_descriptions *set, tide_text name
     for (tide_description *d = set->first; d; d = d->next)
         if (tide_text_equal(d->name, name)) return d;
     const char *place = tide_format(set->arena, "/%.*s", (int)(name.length < 80 ? name.length : 80), name.at);
-    if (depth > DEPTH_LIMIT || set->count++ > FILE_LIMIT) {
+    if (depth > EXTENDS_DEPTH_LIMIT || set->count++ > DESCRIPTION_LIMIT) {
         tide_description_fails(set, place, "too many descriptions extend one another", NULL);
         return NULL;
     }

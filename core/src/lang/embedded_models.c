@@ -18,7 +18,7 @@ tide_source tide_source_whole(tide_arena *arena, const tide_source *source) {
     return whole;
 }
 
-static const tide_source *find(const tide_source *sources, tide_text name) {
+static const tide_source *find_by_name(const tide_source *sources, tide_text name) {
     for (; sources->name; sources++)
         if (tide_text_is(name, sources->name)) return sources;
     return NULL;
@@ -32,23 +32,23 @@ static const tide_model_type *find_type(const tide_model_type *types, tide_text 
 
 /* In functions of their own, which are not run for what is needed at once. */
 static const tide_source *find_architecture(tide_text name) {
-    return find(tide_architecture_sources, name);
+    return find_by_name(tide_architecture_sources, name);
 }
-static const tide_source *find_entry(tide_text name) {
-    return find(tide_catalogue_sources, name);
+static const tide_source *find_catalogue_entry(tide_text name) {
+    return find_by_name(tide_catalogue_sources, name);
 }
 static const tide_model_type *find_any_type(tide_text model_type) {
     return find_type(tide_model_types, model_type);
 }
 
 const tide_source *tide_architecture_source(tide_text name) {
-    const tide_source *found = find(tide_architecture_at_once, name);
+    const tide_source *found = find_by_name(tide_architecture_at_once, name);
     return found ? found : find_architecture(name);
 }
 
 const tide_source *tide_catalogue_source(const char *name) {
-    const tide_source *found = find(tide_catalogue_at_once, tide_text_of(name));
-    return found ? found : find_entry(tide_text_of(name));
+    const tide_source *found = find_by_name(tide_catalogue_at_once, tide_text_of(name));
+    return found ? found : find_catalogue_entry(tide_text_of(name));
 }
 
 const tide_model_type *tide_model_type_of(tide_text model_type) {

@@ -164,7 +164,7 @@ static tide_value eval_name(tide_frame *f, tide_expr *e) {
         return tide_scope_size(model, f->scope, e->slot);
     case TIDE_SETTING:
         if (model->settings[e->slot].value.kind >= TIDE_VALUE_TENSOR) model->setting_changes++; /* it may */
-        return tide_setting(model, e->slot);
+        return tide_eval_setting(model, e->slot);
     case TIDE_CONFIGURATION:
         return (tide_value){.kind = TIDE_VALUE_CONFIG, .config = model->scopes[f->scope].config};
     case TIDE_DTYPE_NAME:

@@ -38,7 +38,7 @@ static inline const char *tide_terminated(tide_machine *m, tide_text text) {
 }
 
 /* Owned by the caller. */
-static inline tide_value tide_setting(tide_model *model, uint32_t index) {
+static inline tide_value tide_eval_setting(tide_model *model, uint32_t index) {
     model->step_reads += model->settings[index].is_of_step;
     model->settings[index].is_read = true;
     model->settings[index].is_read = true;

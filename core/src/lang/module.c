@@ -86,7 +86,7 @@ static void list_parameters(tide_model *model, uint32_t instance, int depth) {
 }
 
 /* A sequence that nobody gave holds text; what images and the like take of it ("media_tokens") goes on top. */
-static void make_room(tide_model *model, uint32_t scope) {
+static void make_room_for_media(tide_model *model, uint32_t scope) {
     tide_machine *m = model->m;
     tide_value *seq = tide_model_setting(model, "seq"), *cache = tide_model_setting(model, "cache_length");
     bool is_default = false;
@@ -118,7 +118,7 @@ bool tide_model_build(tide_model *model, tide_description *description, tide_tex
                   tide_terminated(m, class_name));
         return false;
     }
-    make_room(model, scope);
+    make_room_for_media(model, scope);
     tide_run_checks(model, scope);
     if (m->has_failed) return false;
     const tide_arguments none = {.count = 0};
@@ -134,7 +134,7 @@ bool tide_model_resize(tide_model *model) {
     for (uint32_t i = 0; i < model->scope_count; i++)
         for (uint32_t k = 0; k < model->scopes[i].capacity; k++)
             if (model->scopes[i].states[k] == TIDE_SIZE_OF_STEP) model->scopes[i].states[k] = TIDE_SIZE_UNKNOWN;
-    make_room(model, 0);
+    make_room_for_media(model, 0);
     for (uint32_t i = 0; i < model->scope_count && !model->m->has_failed; i++) tide_run_checks(model, i);
     return !model->m->has_failed;
 }

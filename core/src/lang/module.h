@@ -146,6 +146,9 @@ struct tide_model {
     uint64_t buffer_bytes;
 };
 
+/* Whether an instance is `above`, or of its children and theirs. */
+bool tide_is_below(const tide_model *model, uint32_t instance, uint32_t above);
+
 void tide_model_init(tide_model *model, tide_machine *m, tide_descriptions *descriptions);
 
 /* Reads and binds one function, or without one the members of a class, and forgets that it failed; false if it did. */

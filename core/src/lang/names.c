@@ -93,6 +93,11 @@ tide_value *tide_slot_at(tide_model *model, uint32_t instance, tide_text path) {
     }
 }
 
+bool tide_is_below(const tide_model *model, uint32_t instance, uint32_t above) {
+    while (instance && instance != above) instance = model->instances[instance].parent;
+    return instance == above;
+}
+
 void tide_name_instance(tide_model *model, uint32_t instance, uint32_t parent, tide_text name) {
     name_instance(model, instance, parent, name, 0);
 }

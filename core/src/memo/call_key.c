@@ -9,7 +9,7 @@ enum { PLACES_LIMIT = 4096 }; /* fewer than 2^16: two in a word */
 /* The lowest byte of a word about a value that has an identity. */
 enum { MET_BEFORE = 0x80, LIST_UNREAD, LIST_READ, IS_TENSOR, IS_MODULE };
 
-static bool word(tide_call_key *s, uint64_t value) {
+static bool add_word(tide_call_key *s, uint64_t value) {
     if (s->mode == TIDE_CALL_KEY_LISTS) return true;
     if (s->mode == TIDE_CALL_KEY_COMPARES) return s->at < s->word_count && s->words[s->at++] == value;
     TIDE_ROOM(s->arena, s->words, s->word_count, s->word_capacity);
@@ -25,13 +25,13 @@ static bool bytes(tide_call_key *s, const void *from, size_t size) {
         s->at += count;
         return s->at <= s->word_count && memcmp(s->words + at, from, size) == 0;
     }
-    for (uint32_t i = 0; i < count; i++) word(s, 0);
+    for (uint32_t i = 0; i < count; i++) add_word(s, 0);
     memcpy(s->words + s->word_count - count, from, size);
     return true;
 }
 
 static bool pointer(tide_call_key *s, const void *at) {
-    return word(s, (uint64_t)(uintptr_t)at);
+    return add_word(s, (uint64_t)(uintptr_t)at);
 }
 
 static bool walk_value(tide_call_key *s, tide_value v, int depth);
@@ -47,7 +47,7 @@ static bool was_cast(const tide_call_key *s, const tide_tensor *t) {
 
 static bool walk_tensor(tide_call_key *s, tide_tensor *t) {
     uint32_t place = s->tensor_count, node = place;
-    if (tide_call_key_has(s, t)) return word(s, MET_BEFORE | (uint64_t)t->mark << 8);
+    if (tide_call_key_has(s, t)) return add_word(s, MET_BEFORE | (uint64_t)t->mark << 8);
     if (place == PLACES_LIMIT) return false;
     TIDE_ROOM(s->arena, s->tensors, s->tensor_count, s->tensor_capacity);
     s->tensors[s->tensor_count++] = t;
@@ -57,7 +57,7 @@ static bool walk_tensor(tide_call_key *s, tide_tensor *t) {
     for (uint32_t i = 0; t->node && i < place && node == place; i++)
         if (s->tensors[i]->node == t->node) node = i;
     uint64_t is = (uint64_t)t->storage->is_untracked | (uint64_t)was_cast(s, t) << 1 | (uint64_t)(t->node != NULL) << 2;
-    return word(s, IS_TENSOR | is << 8 | (uint64_t)t->storage->mark << 16 | (uint64_t)node << 32) &&
+    return add_word(s, IS_TENSOR | is << 8 | (uint64_t)t->storage->mark << 16 | (uint64_t)node << 32) &&
            bytes(s, t, TIDE_TENSOR_IS);
 }
 
@@ -71,7 +71,7 @@ static uint32_t count_before(const tide_call_key *s, const tide_list *l) {
 /* What is in a list that nobody looked into makes no difference. */
 static bool walk_list(tide_call_key *s, tide_list *l, int depth) {
     uint32_t count = l->count;
-    if (tide_call_key_has_list(s, l)) return word(s, MET_BEFORE | (uint64_t)l->mark << 8);
+    if (tide_call_key_has_list(s, l)) return add_word(s, MET_BEFORE | (uint64_t)l->mark << 8);
     if (s->list_count == PLACES_LIMIT || depth > CALL_DEPTH) return false;
     TIDE_ROOM(s->arena, s->lists, s->list_count, s->list_capacity);
     l->mark = s->list_count;
@@ -83,8 +83,8 @@ static bool walk_list(tide_call_key *s, tide_list *l, int depth) {
         l->is_read = true;
     } else if (s->mode == TIDE_CALL_KEY_WRITES) {
         count = count_before(s, l);
-        if (!l->is_read) return word(s, LIST_UNREAD);
-        word(s, LIST_READ | (uint64_t)count << 8);
+        if (!l->is_read) return add_word(s, LIST_UNREAD);
+        add_word(s, LIST_READ | (uint64_t)count << 8);
     }
     for (uint32_t i = 0; i < count && i < l->count; i++)
         if (!walk_value(s, l->items[i], depth + 1)) return false;
@@ -93,12 +93,12 @@ static bool walk_list(tide_call_key *s, tide_list *l, int depth) {
 
 static bool walk_module(tide_call_key *s, uint32_t module, int depth) {
     tide_instance *of = &s->model->instances[module];
-    if (tide_call_key_has_module(s, module)) return word(s, MET_BEFORE | (uint64_t)of->mark << 8);
+    if (tide_call_key_has_module(s, module)) return add_word(s, MET_BEFORE | (uint64_t)of->mark << 8);
     if (s->module_count == PLACES_LIMIT || depth > CALL_DEPTH) return false;
     TIDE_ROOM(s->arena, s->modules, s->module_count, s->module_capacity);
     of->mark = s->module_count;
     s->modules[s->module_count++] = module;
-    if (!pointer(s, of->of) || !word(s, IS_MODULE | (uint64_t)of->makes_grad << 8 | (uint64_t)of->scope << 32))
+    if (!pointer(s, of->of) || !add_word(s, IS_MODULE | (uint64_t)of->makes_grad << 8 | (uint64_t)of->scope << 32))
         return false;
     uint32_t slots = of->of->parameter_count + of->of->member_count;
     for (uint32_t i = 0; i < slots; i++) {
@@ -121,15 +121,15 @@ static bool walk_value(tide_call_key *s, tide_value v, int depth) {
     case TIDE_VALUE_MODULE:
         return walk_module(s, v.module, depth);
     case TIDE_VALUE_NONE:
-        return word(s, v.kind);
+        return add_word(s, v.kind);
     case TIDE_VALUE_TEXT:
-        return word(s, kind) && pointer(s, v.text.at) && word(s, v.text.length);
+        return add_word(s, kind) && pointer(s, v.text.at) && add_word(s, v.text.length);
     case TIDE_VALUE_BOOL:
     case TIDE_VALUE_INT:
     case TIDE_VALUE_FLOAT:
     case TIDE_VALUE_DTYPE:
     case TIDE_VALUE_CONFIG:
-        return word(s, kind) && word(s, tide_value_bits(v));
+        return add_word(s, kind) && add_word(s, tide_value_bits(v));
     }
     return false;
 }
@@ -144,7 +144,7 @@ bool tide_call_key_walk(tide_call_key *s, const tide_call_arguments *arguments) 
     s->tensor_count = s->list_count = s->module_count = s->at = 0;
     if (!pointer(s, arguments->function) || !bytes(s, &state, sizeof state) ||
         !bytes(s, &s->model->state, sizeof s->model->state) ||
-        !word(s, (uint64_t)arguments->count << 32 | arguments->named_count))
+        !add_word(s, (uint64_t)arguments->count << 32 | arguments->named_count))
         return false;
     for (uint32_t i = 0; i < arguments->named_count; i++)
         if (!pointer(s, arguments->keywords[i].at)) return false;
@@ -155,7 +155,7 @@ bool tide_call_key_walk(tide_call_key *s, const tide_call_arguments *arguments) 
         if (!walk_value(s, arguments->named[i], 0)) return false;
     for (uint32_t i = 0; i < s->model->setting_count && s->mode != TIDE_CALL_KEY_LISTS; i++) {
         tide_value v = s->model->settings[i].value;
-        if (v.kind >= TIDE_VALUE_TENSOR ? !word(s, v.kind) : !walk_value(s, v, 0)) return false;
+        if (v.kind >= TIDE_VALUE_TENSOR ? !add_word(s, v.kind) : !walk_value(s, v, 0)) return false;
     }
     return s->mode != TIDE_CALL_KEY_COMPARES || s->at == s->word_count;
 }

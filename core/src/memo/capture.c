@@ -46,7 +46,7 @@ typedef struct capture {
     bool is_whole;
 } capture;
 
-static void *refuse(capture *k) {
+static void *give_up(capture *k) {
     k->is_whole = false;
     return NULL;
 }
@@ -75,7 +75,7 @@ static tide_tensor *tensor_number(capture *k, tide_tensor *t) {
         }
         return tide_memo_number(at, MEMO_MADE);
     }
-    if (!tide_call_key_has(&k->after, t)) return refuse(k);
+    if (!tide_call_key_has(&k->after, t)) return give_up(k);
     k->tensor_references[t->mark]++;
     return tide_memo_number(t->mark, MEMO_FOUND);
 }
@@ -90,7 +90,7 @@ static tide_storage *storage_number(capture *k, tide_storage *g) {
         }
         return tide_memo_number(at, MEMO_MADE);
     }
-    if (!tide_call_key_has_storage(&k->after, g)) return refuse(k);
+    if (!tide_call_key_has_storage(&k->after, g)) return give_up(k);
     k->storage_references[g->mark]++;
     return tide_memo_number(g->mark, MEMO_FOUND);
 }
@@ -100,7 +100,7 @@ static tide_node *node_number(capture *k, tide_node *node) {
     if (!node) return NULL;
     if (tide_is_accumulator(node))
         return tide_call_key_has(&k->after, node->variable) ? tide_memo_number(node->variable->mark, MEMO_ACCUMULATOR)
-                                                            : refuse(k);
+                                                            : give_up(k);
     if (is_made(k, node->serial)) {
         uint32_t at = come_upon(k, node->serial, k->node_count, &is_new);
         if (is_new) {
@@ -114,7 +114,7 @@ static tide_node *node_number(capture *k, tide_node *node) {
             k->node_references[i]++;
             return tide_memo_number(i, MEMO_FOUND);
         }
-    return refuse(k);
+    return give_up(k);
 }
 
 static tide_value value_number(capture *k, tide_value v) {
@@ -122,7 +122,7 @@ static tide_value value_number(capture *k, tide_value v) {
     if (v.kind == TIDE_VALUE_TENSOR) {
         v.tensor = tensor_number(k, v.tensor);
     } else if (v.kind == TIDE_VALUE_MODULE) {
-        if (!tide_call_key_has_module(&k->after, v.module)) refuse(k);
+        if (!tide_call_key_has_module(&k->after, v.module)) give_up(k);
     } else if (v.kind == TIDE_VALUE_LIST && is_made(k, v.list->serial)) {
         uint32_t at = come_upon(k, v.list->serial, k->list_count, &is_new);
         if (is_new) {
@@ -131,7 +131,7 @@ static tide_value value_number(capture *k, tide_value v) {
         }
         v.list = tide_memo_number(at, MEMO_MADE);
     } else if (v.kind == TIDE_VALUE_LIST) {
-        if (!tide_call_key_has_list(&k->after, v.list)) return refuse(k), tide_none();
+        if (!tide_call_key_has_list(&k->after, v.list)) return give_up(k), tide_none();
         k->list_references[v.list->mark]++;
         v.list = tide_memo_number(v.list->mark, MEMO_FOUND);
     }
@@ -139,7 +139,7 @@ static tide_value value_number(capture *k, tide_value v) {
 }
 
 static void keep_tensor(capture *k, tide_tensor *t, tide_tensor *kept) {
-    if (t->grad || t->accumulator || t->cast) refuse(k);
+    if (t->grad || t->accumulator || t->cast) give_up(k);
     *kept = *t;
     kept->storage = storage_number(k, t->storage);
     kept->node = node_number(k, t->node);
@@ -150,20 +150,20 @@ static void keep_node(capture *k, tide_node *node, tide_node **kept_at, tide_app
     memcpy(kept, node, node->bytes);
     kept->edges = (tide_edge *)(kept + 1);
     kept->saved = (tide_saved *)(kept->edges + kept->edge_count);
-    if (node->state || node->hook || node->variable || !tide_call_key_has_module(&k->after, node->module)) refuse(k);
+    if (node->state || node->hook || node->variable || !tide_call_key_has_module(&k->after, node->module)) give_up(k);
     for (unsigned i = 0; i < node->edge_count; i++) kept->edges[i].node = node_number(k, node->edges[i].node);
     for (unsigned i = 0; i < node->saved_count; i++) {
         tide_saved *slot = &kept->saved[i];
         slot->tensor = tensor_number(k, slot->tensor);
         if (!slot->packed_by) continue;
-        if (!k->frame || tide_checkpoint_of(slot) != k->frame || slot->packed < k->first_place) refuse(k);
+        if (!k->frame || tide_checkpoint_of(slot) != k->frame || slot->packed < k->first_place) give_up(k);
         slot->packed -= k->first_place;
         k->frames++;
     }
     if (!node->held) return;
     tide_applied *held = tide_applied_of(node);
     if (!held || !tide_call_key_has_module(&k->after, held->instance)) {
-        refuse(k);
+        give_up(k);
         return;
     }
     *applied = *held;
@@ -179,14 +179,14 @@ static void keep_notes(capture *k, memo_entry *kept) {
         const tide_cast *cast = &m->casts[k->cast_count + i];
         kept->casts[i] = (tide_cast){tensor_number(k, cast->from), tensor_number(k, cast->to)};
         if (tide_memo_kind(kept->casts[i].from) != MEMO_FOUND || tide_memo_kind(kept->casts[i].to) != MEMO_MADE)
-            refuse(k);
+            give_up(k);
     }
     uint32_t more = 0;
     for (uint32_t i = 0; i < k->before.list_count; i++) more += k->before.lists[i]->count - k->counts[i];
     kept->appended = TIDE_NEW(k->arena, appended, more + 1);
     for (uint32_t i = 0; i < k->before.list_count; i++) {
         tide_list *list = k->before.lists[i];
-        if (list->count > k->counts[i] && !tide_call_key_has_list(&k->after, list)) refuse(k);
+        if (list->count > k->counts[i] && !tide_call_key_has_list(&k->after, list)) give_up(k);
         for (uint32_t at = k->counts[i]; at < list->count; at++)
             kept->appended[kept->appended_count++] = (appended){list->mark, value_number(k, list->items[at])};
     }
@@ -195,7 +195,7 @@ static void keep_notes(capture *k, memo_entry *kept) {
         const tide_tensor *t = k->before.tensors[i];
         if (!t->accumulator) continue;
         if (!tide_call_key_has(&k->after, t) || !tide_call_key_has_module(&k->after, t->accumulator->module)) {
-            if (!k->tensors[i].is.accumulator) refuse(k);
+            if (!k->tensors[i].is.accumulator) give_up(k);
             continue; /* an earlier graph's, which another call has made */
         }
         kept->gathered[kept->gathered_count++] = (gathered){t->mark, t->accumulator->module, t->accumulator->statement};
@@ -238,7 +238,7 @@ static void keep_things(capture *k, memo_entry *kept) {
     for (; storages < k->storage_count; storages++) {
         kept->storages[storages] = *k->storages[storages];
         if (k->storages[storages]->is_untracked) continue;
-        if (k->storages[storages]->allocation < kept->first_allocation) refuse(k);
+        if (k->storages[storages]->allocation < kept->first_allocation) give_up(k);
         k->alive--;
     }
     kept->tensors = TIDE_NEW(arena, tide_tensor, tensors + 1);
@@ -353,7 +353,7 @@ static void note_before(capture *k, const tide_call_arguments *arguments) {
     if (k->frame) k->frame_references = k->frame->references, k->first_place = tide_memo_places(m, k->frame);
 }
 
-static uint32_t *zeros(tide_arena *arena, uint32_t count) {
+static uint32_t *zeroed(tide_arena *arena, uint32_t count) {
     return tide_arena_grow(arena, NULL, 0, ((size_t)count + 1) * sizeof(uint32_t));
 }
 
@@ -378,12 +378,12 @@ static bool capture_entry(capture *k, const tide_call_arguments *arguments, tide
     }
     uint32_t tensors = k->after.tensor_count;
     k->known_count = m->serial - k->serial;
-    k->known = zeros(k->arena, k->known_count);
-    k->references = zeros(k->arena, k->known_count);
-    k->tensor_references = zeros(k->arena, tensors);
-    k->storage_references = zeros(k->arena, tensors);
-    k->node_references = zeros(k->arena, tensors);
-    k->list_references = zeros(k->arena, k->after.list_count);
+    k->known = zeroed(k->arena, k->known_count);
+    k->references = zeroed(k->arena, k->known_count);
+    k->tensor_references = zeroed(k->arena, tensors);
+    k->storage_references = zeroed(k->arena, tensors);
+    k->node_references = zeroed(k->arena, tensors);
+    k->list_references = zeroed(k->arena, k->after.list_count);
     k->is_whole = true;
     kept->result = value_number(k, result);
     keep_notes(k, kept);

@@ -41,7 +41,7 @@ static uint32_t *tries(struct tide_layer_memo *a, const tide_function *function)
 }
 
 /* The entry of a call with the same key. */
-static const memo_entry *find_entry(struct tide_layer_memo *a, const tide_call_arguments *arguments) {
+static const memo_entry *find_memo_entry(struct tide_layer_memo *a, const tide_call_arguments *arguments) {
     const tide_machine *m = arguments->model->m;
     for (uint32_t i = a->entry_count; i-- > 0;) {
         const memo_entry *of = &a->entries[i];
@@ -81,7 +81,7 @@ tide_value tide_call_memoized(const tide_call_arguments *arguments) {
         model->layer_memo->key.arena = model->m->arena;
     }
     struct tide_layer_memo *a = model->layer_memo;
-    const memo_entry *of = find_entry(a, arguments);
+    const memo_entry *of = find_memo_entry(a, arguments);
     uint32_t *in_vain = tries(a, arguments->function);
     if (of && in_vain) *in_vain = 0;
     if (of) model->repeated_calls++;

@@ -143,7 +143,7 @@ typedef struct death {
     uint32_t event, allocation;
 } death;
 
-static int by_event(const void *a, const void *b) {
+static int by_death_event(const void *a, const void *b) {
     uint32_t x = ((const death *)a)->event, y = ((const death *)b)->event;
     return x < y ? -1 : x > y;
 }
@@ -155,7 +155,7 @@ static bool order_deaths(const tide_timeline *t, tide_micro_batch_entry *p) {
     uint32_t died = t->allocations[p->left[0].allocation].died;
     for (uint32_t i = 0; i < p->with_loss; i++)
         deaths[i] = (death){t->allocations[held[i].allocation].died, held[i].allocation};
-    qsort(deaths, p->with_loss, sizeof *deaths, by_event);
+    qsort(deaths, p->with_loss, sizeof *deaths, by_death_event);
     for (uint32_t i = 0; i < p->with_loss; i++) {
         if (deaths[i].event != died - p->with_loss + i) return false;
         held[i].allocation = deaths[i].allocation;

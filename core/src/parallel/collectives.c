@@ -6,7 +6,7 @@
 #include "base/units.h"
 #include "tensor/ops/ops.h"
 
-static uint32_t born(const tide_model *model, uint32_t parameter) {
+static uint32_t parameter_born(const tide_model *model, uint32_t parameter) {
     return model->parameters[parameter].tensor->storage->allocation;
 }
 
@@ -14,7 +14,7 @@ const uint32_t *tide_children_first(const tide_model *model) {
     uint32_t *order = TIDE_NEW(model->m->arena, uint32_t, model->parameter_count + 1);
     for (uint32_t i = 0; i < model->parameter_count; i++) {
         uint32_t at = i;
-        for (; at && born(model, order[at - 1]) > born(model, i); at--) order[at] = order[at - 1];
+        for (; at && parameter_born(model, order[at - 1]) > parameter_born(model, i); at--) order[at] = order[at - 1];
         order[at] = i;
     }
     return order;

@@ -21,7 +21,7 @@ typedef struct ddp {
     bool has_views, is_static, finds_unused, is_rebuilt, is_first, syncs_buffers;
 } ddp;
 
-static const char op_name[] = "DistributedDataParallel";
+static const char ddp_op[] = "DistributedDataParallel";
 
 static uint32_t index_of(const ddp *d, const tide_tensor *leaf) {
     uint32_t i = 0;
@@ -41,7 +41,7 @@ static void make_buckets(ddp *d, const int64_t *limits, uint32_t limit_count, bo
         tide_dtype dtype = TIDE_FP32;
         for (uint32_t i = 0; i < d->count; i++)
             if (d->bucket_of[i] == at) elements += tide_count(d->leaves[i]), dtype = (tide_dtype)d->leaves[i]->dtype;
-        d->buckets[at] = tide_flat_of(m, op_name, elements, dtype, TIDE_FACTOR_COMMUNICATION);
+        d->buckets[at] = tide_flat_of(m, ddp_op, elements, dtype, TIDE_FACTOR_COMMUNICATION);
         for (uint32_t i = 0; i < d->count && d->has_views; i++) /* gradients that are there move over */
             if (d->bucket_of[i] == at && d->leaves[i]->grad) tide_set_data(m, d->leaves[i]->grad, d->buckets[at]);
     }
@@ -66,7 +66,7 @@ static void copy_to_bucket(ddp *d, uint32_t i) {
     if (--d->pending[d->bucket_of[i]] == 0) compress(d, bucket);
 }
 
-static void gradient_ready(tide_machine *m, tide_tensor *leaf) {
+static void ddp_gradient_ready(tide_machine *m, tide_tensor *leaf) {
     ddp *d = m->wrapper;
     uint32_t i = index_of(d, leaf);
     if (i == d->count || !d->w->is_last) return;
@@ -102,13 +102,13 @@ static void ddp_wrap(tide_wrapper *w) {
         return;
     }
     for (uint32_t i = 0; i < w->model->buffer_count; i++) sent[states++] = w->model->buffers[i];
-    tide_broadcast_coalesced(m, op_name, sent, states);
+    tide_broadcast_coalesced(m, ddp_op, sent, states);
     bool is_by_size = d->finds_unused && !d->is_static;
     make_buckets(d, is_by_size ? d->limits : &whole, is_by_size ? 2 : 1, true);
     if (d->finds_unused || d->is_static)
-        tide_flat_of(m, op_name, d->count, TIDE_INT32, TIDE_FACTOR_COMMUNICATION); /* local_used_map_dev_ */
+        tide_flat_of(m, ddp_op, d->count, TIDE_INT32, TIDE_FACTOR_COMMUNICATION); /* local_used_map_dev_ */
     w->state = m->wrapper = d;
-    m->gradient_ready = gradient_ready;
+    m->gradient_ready = ddp_gradient_ready;
 }
 
 /* reducer.cpp: rebuild_buckets, sync_bucket_indices. */
@@ -116,8 +116,8 @@ static void rebuild(ddp *d) {
     tide_machine *m = d->w->model->m;
     memcpy(d->leaves, d->order, d->count * sizeof *d->leaves);
     uint32_t buckets = tide_cut_buckets(m, d->leaves, d->count, d->limits, 2, false, d->bucket_of);
-    tide_tensor *indices = tide_flat_of(m, op_name, d->count + 1, TIDE_INT32, TIDE_FACTOR_COMMUNICATION);
-    tide_release(m, tide_flat_of(m, op_name, buckets, TIDE_INT32, TIDE_FACTOR_COMMUNICATION));
+    tide_tensor *indices = tide_flat_of(m, ddp_op, d->count + 1, TIDE_INT32, TIDE_FACTOR_COMMUNICATION);
+    tide_release(m, tide_flat_of(m, ddp_op, buckets, TIDE_INT32, TIDE_FACTOR_COMMUNICATION));
     tide_release(m, indices);
     make_buckets(d, d->limits, 2, false);
     d->is_rebuilt = true;
@@ -130,7 +130,7 @@ static void ddp_before_forward(tide_wrapper *w) {
     if (!d->is_rebuilt && d->ready == d->count && (d->is_static || !d->finds_unused)) rebuild(d);
     /* _sync_buffers: at the first forward, and after one that reduced */
     if (d->syncs_buffers && w->job->parallel_broadcast_buffers)
-        tide_broadcast_coalesced(w->model->m, op_name, w->model->buffers, w->model->buffer_count);
+        tide_broadcast_coalesced(w->model->m, ddp_op, w->model->buffers, w->model->buffer_count);
     d->syncs_buffers = reduces;
     d->ready = 0;
     memset(d->pending, 0, d->bucket_count * sizeof *d->pending);

@@ -111,7 +111,7 @@ static bool init_flat_param_and_metadata(fsdp1 *f, flat_param_handle *u) {
     return true;
 }
 
-static void replace_members(fsdp1 *f) {
+static void fsdp1_replace_members(fsdp1 *f) {
     tide_machine *m = fsdp1_machine(f);
     uint32_t count = tide_optimizer_members(f->w->optimizer, NULL), n = 0;
     tide_optimized *members = TIDE_NEW(m->arena, tide_optimized, count + 1),
@@ -203,7 +203,7 @@ static void fsdp1_wrap(tide_wrapper *w) {
         f->handles[of[i] = tide_unit_of_module(model, f->handle_of, f->count, model->parameters[i].module)].count++;
     for (uint32_t k = 0; k < f->count; k++)
         if (!init_handle(f, k, of)) return;
-    replace_members(f);
+    fsdp1_replace_members(f);
     model->m->module = 0;
     tide_fsdp1_set_hooks(f);
 }

@@ -63,11 +63,6 @@ static void fsdp2_to_empty(fsdp2 *f) {
 
 /* ---- wrapping ---- */
 
-static bool is_below(const tide_model *model, uint32_t instance, uint32_t above) {
-    while (instance && instance != above) instance = model->instances[instance].parent;
-    return instance == above;
-}
-
 static uint32_t child_named(const tide_model *model, uint32_t parent, const char *name) {
     for (uint32_t i = 1; i < model->instance_count; i++)
         if (model->instances[i].parent == parent && tide_text_is(model->instances[i].name, name)) return i;
@@ -101,7 +96,7 @@ static bool choose_groups(fsdp2 *f) {
     if (is_titan && embedding) add_module(f, f->count++, embedding);
     for (uint32_t i = 1; i < model->instance_count && is_fine; i++) {
         if (!model->instances[i].of->is_checkpointed) continue;
-        for (uint32_t k = i; k < model->instance_count && is_below(model, k, i); k++)
+        for (uint32_t k = i; k < model->instance_count && tide_is_below(model, k, i); k++)
             if (model->instances[k].parent == i &&
                 (tide_text_is(model->instances[k].name, "self_attn") || tide_text_is(model->instances[k].name, "mlp")))
                 add_module(f, f->count++, k);
@@ -243,7 +238,7 @@ static void init_group(fsdp2 *f, uint32_t group, const uint32_t *group_of_parame
 }
 
 /* The optimizer updates the sharded parameters. */
-static void replace_members(tide_wrapper *w, tide_tensor *const *sharded_params) {
+static void fsdp2_replace_members(tide_wrapper *w, tide_tensor *const *sharded_params) {
     const tide_model *model = w->model;
     uint32_t count = tide_optimizer_members(w->optimizer, NULL);
     tide_optimized *members = TIDE_NEW(model->m->arena, tide_optimized, count + 1);
@@ -275,7 +270,7 @@ static void fsdp2_wrap(tide_wrapper *w) {
         init_group(f, k, of, sharded_params);
     }
     if (model->state.is_on_meta) fsdp2_to_empty(f);
-    replace_members(w, sharded_params);
+    fsdp2_replace_members(w, sharded_params);
     m->module = 0;
     tide_fsdp2_set_hooks(f);
 }

@@ -5,9 +5,9 @@
 const char tide_fsdp2_name[] = "fully_shard";
 
 enum {
-    ALL_GATHER_STREAM = TIDE_STREAM_SIDE,
-    REDUCE_SCATTER_STREAM = TIDE_STREAM_SECOND,
-    ALL_REDUCE_STREAM = TIDE_STREAM_THIRD
+    FSDP2_ALL_GATHER_STREAM = TIDE_STREAM_SIDE,
+    FSDP2_REDUCE_SCATTER_STREAM = TIDE_STREAM_SECOND,
+    FSDP2_ALL_REDUCE_STREAM = TIDE_STREAM_THIRD
 };
 
 static tide_tensor *flat_on_stream(fsdp2 *f, uint8_t stream, int64_t count, tide_dtype dtype, tide_factor factor) {
@@ -36,19 +36,19 @@ void tide_fsdp2_unshard(fsdp2 *f, fsdp_param_group *u) {
         if (!f->casts) dtype = s->orig_dtype;
         if (!f->offload_to_cpu) continue;
         uploads[n++] =
-            flat_on_stream(f, ALL_GATHER_STREAM, s->padded_sharded_numel, s->orig_dtype, TIDE_FACTOR_GATHERED);
+            flat_on_stream(f, FSDP2_ALL_GATHER_STREAM, s->padded_sharded_numel, s->orig_dtype, TIDE_FACTOR_GATHERED);
         if (f->casts) {
-            uploads[n] =
-                flat_on_stream(f, ALL_GATHER_STREAM, s->padded_sharded_numel, f->param_dtype, TIDE_FACTOR_GATHERED);
+            uploads[n] = flat_on_stream(f, FSDP2_ALL_GATHER_STREAM, s->padded_sharded_numel, f->param_dtype,
+                                        TIDE_FACTOR_GATHERED);
             tide_release(m, uploads[n - 1]);
             uploads[n - 1] = uploads[n];
         }
     }
-    tide_tensor *staged = f->casts && !f->offload_to_cpu
-                              ? flat_on_stream(f, ALL_GATHER_STREAM, parts, f->param_dtype, TIDE_FACTOR_COMMUNICATION)
-                              : NULL;
+    tide_tensor *staged = f->casts && !f->offload_to_cpu ? flat_on_stream(f, FSDP2_ALL_GATHER_STREAM, parts,
+                                                                          f->param_dtype, TIDE_FACTOR_COMMUNICATION)
+                                                         : NULL;
     u->all_gather_output =
-        flat_on_stream(f, ALL_GATHER_STREAM, parts * all_gather_ranks(f, u), dtype, TIDE_FACTOR_COMMUNICATION);
+        flat_on_stream(f, FSDP2_ALL_GATHER_STREAM, parts * all_gather_ranks(f, u), dtype, TIDE_FACTOR_COMMUNICATION);
     tide_release(m, staged);
     for (uint32_t i = 0; i < n; i++) tide_release(m, uploads[i]);
 }
@@ -154,13 +154,13 @@ static void foreach_reduce(fsdp2 *f, fsdp_param_group *u, tide_tensor **grads, u
     tide_tensor *input = flat_on_stream(f, 0, parts * f->shard_ranks, dtype, TIDE_FACTOR_COMMUNICATION);
     alloc_copy_metadata(f, blocks, 6 * (int64_t)count + 2);
     for (uint32_t i = 0; i < count; i++) tide_release(m, grads[i]);
-    tide_tensor *output = flat_on_stream(f, REDUCE_SCATTER_STREAM, parts, dtype, TIDE_FACTOR_GRADIENT);
+    tide_tensor *output = flat_on_stream(f, FSDP2_REDUCE_SCATTER_STREAM, parts, dtype, TIDE_FACTOR_GRADIENT);
     if (f->is_hsdp) {
         tide_release(m, u->all_reduce_input);
         u->all_reduce_input = tide_retain(output);
     }
     if (dtype != u->fsdp_params[with[0]].orig_dtype) {
-        tide_tensor *cast = flat_on_stream(f, f->is_hsdp ? ALL_REDUCE_STREAM : REDUCE_SCATTER_STREAM, parts,
+        tide_tensor *cast = flat_on_stream(f, f->is_hsdp ? FSDP2_ALL_REDUCE_STREAM : FSDP2_REDUCE_SCATTER_STREAM, parts,
                                            u->fsdp_params[with[0]].orig_dtype, TIDE_FACTOR_GRADIENT);
         tide_release(m, output);
         output = cast;

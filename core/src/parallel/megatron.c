@@ -36,7 +36,7 @@ static void megatron_load(tide_model *model, const tide_job *job) {
     m->state.factor = TIDE_FACTOR_TEMPORARY;
 }
 
-static int64_t int_of(const tide_megatron *g, const char *size) {
+static int64_t size_of_model(const tide_megatron *g, const char *size) {
     tide_value v = tide_model_size(g->w->model, size);
     return v.kind == TIDE_VALUE_INT ? v.integer : 0;
 }
@@ -60,7 +60,8 @@ static void megatron_wrap(tide_wrapper *w) {
     g->input_tensors = TIDE_NEW(m->arena, tide_tensor *, (size_t)g->chunk_count);
     int64_t rows = w->job->seq / g->topology.cp;
     if (w->job->parallel_sequence_parallel) rows /= g->topology.tp;
-    g->stage_shape = (tide_shape){.dims = 3, .dim = {{rows, 0}, {w->job->batch, 0}, {int_of(g, "hidden_size"), 0}}};
+    g->stage_shape =
+        (tide_shape){.dims = 3, .dim = {{rows, 0}, {w->job->batch, 0}, {size_of_model(g, "hidden_size"), 0}}};
     tide_cast_model(w, w->model->state.dtype); /* Float16Module */
     tide_megatron_wrap_ddp(g);
     tide_megatron_make_optimizer(g);

@@ -42,7 +42,7 @@ static bool is_true(tide_value v) {
 }
 
 /* Chunks are the items of the root's first list; a parameter's name says which one it is of. */
-static int64_t chunk_of(const char *name) {
+static int64_t chunk_of_path(const char *name) {
     const char *dot = strchr(name, '.');
     int64_t chunk = 0;
     for (const char *at = dot ? dot + 1 : ""; *at >= '0' && *at <= '9'; at++) chunk = 10 * chunk + (*at - '0');
@@ -67,7 +67,7 @@ static int64_t close_bucket(layout *l, int64_t param_end) {
     return end;
 }
 
-static void lay_out(layout *l) {
+static void lay_out_buffers(layout *l) {
     tide_megatron_buffer *b = l->buffer;
     const tide_model *model = l->g->w->model;
     int64_t start = 0, end = 0;
@@ -97,7 +97,7 @@ static tide_tensor *zeros(const tide_megatron *g, int64_t count, tide_dtype dtyp
 static void make_buffer(tide_megatron *g, tide_megatron_buffer *b, int64_t bucket_size) {
     tide_machine *m = g->w->model->m;
     layout l = {g, b, bucket_size, 0, true};
-    lay_out(&l);
+    lay_out_buffers(&l);
     if (g->is_distributed) b->param_data = zeros(g, b->numel, g->w->model->state.dtype, TIDE_FACTOR_PARAMETER);
     b->grad_data = zeros(g, b->numel, g->has_fp32_grads ? TIDE_FP32 : g->w->model->state.dtype, TIDE_FACTOR_GRADIENT);
     for (uint32_t i = 0; i < b->count && b->param_data; i++)
@@ -111,7 +111,7 @@ static uint32_t params_of(const tide_megatron *g, int64_t chunk, bool is_expert,
     for (uint32_t i = model->parameter_count; i-- > 0;) {
         const tide_parameter_row *row = &model->parameters[i];
         bool of_expert = is_false(tide_megatron_attribute(g, i, "allreduce"));
-        if (!row->tensor->requires_grad || chunk_of(row->name) != chunk || of_expert != is_expert) continue;
+        if (!row->tensor->requires_grad || chunk_of_path(row->name) != chunk || of_expert != is_expert) continue;
         /* optimizer/__init__.py: get_standard_config_overrides: no weight decay for biases and vectors */
         bool has_decay = row->tensor->shape->dims > 1;
         params[count++] = (tide_megatron_param){.row = i, .has_decay = has_decay, .is_expert = is_expert};

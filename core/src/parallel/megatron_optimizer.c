@@ -8,7 +8,7 @@
 
 #include "parallel/megatron.h"
 
-static const char op_name[] = "optimizer";
+static const char optimizer_op[] = "optimizer";
 
 /* The part of a parameter that this rank updates; 0: none. */
 static int64_t shard_of(const tide_megatron *g, const tide_megatron_buffer *b, const tide_megatron_param *p) {
@@ -20,7 +20,7 @@ static int64_t shard_of(const tide_megatron *g, const tide_megatron_buffer *b, c
 }
 
 /* Adds the parameters of a group in the order of the buffers, or without the distributed optimizer in their own. */
-static void add_group(tide_megatron *g, tide_megatron_optimizer *o, bool is_expert, bool has_decay) {
+static void add_param_group(tide_megatron *g, tide_megatron_optimizer *o, bool is_expert, bool has_decay) {
     for (uint32_t i = 0; i < g->buffer_count; i++) {
         const tide_megatron_buffer *b = &g->buffers[i];
         if (b->is_expert != is_expert) continue;
@@ -36,7 +36,7 @@ static void add_group(tide_megatron *g, tide_megatron_optimizer *o, bool is_expe
 static tide_tensor *flat(const tide_megatron *g, const tide_megatron_main *p, tide_dtype dtype, tide_factor factor) {
     tide_machine *m = g->w->model->m;
     m->module = g->w->model->parameters[p->row].module;
-    return tide_flat_of(m, op_name, p->count, dtype, factor);
+    return tide_flat_of(m, optimizer_op, p->count, dtype, factor);
 }
 
 /* _build_model_and_main_param_groups: shard.clone().float() */
@@ -57,11 +57,11 @@ static void make_one(tide_megatron *g, tide_megatron_optimizer *o, bool is_exper
     uint32_t all = 0;
     for (uint32_t i = 0; i < g->buffer_count; i++) all += g->buffers[i].count;
     o->mains = TIDE_NEW(m->arena, tide_megatron_main, all + 1);
-    add_group(g, o, is_expert, true);
+    add_param_group(g, o, is_expert, true);
     o->first_group = o->count;
-    add_group(g, o, is_expert, false);
+    add_param_group(g, o, is_expert, false);
     if (g->is_te) tide_flat_of(m, "FusedAdam", 1, TIDE_INT32, TIDE_FACTOR_OPTIMIZER); /* _dummy_overflow_buf */
-    o->scale_one = tide_flat_of(m, op_name, 1, TIDE_FP32, TIDE_FACTOR_OPTIMIZER);
+    o->scale_one = tide_flat_of(m, optimizer_op, 1, TIDE_FP32, TIDE_FACTOR_OPTIMIZER);
     for (uint32_t i = 0; i < o->count; i++) make_main(g, &o->mains[i]);
     m->module = 0;
 }
@@ -99,9 +99,10 @@ static void grad_norm(const tide_megatron *g) {
 }
 
 /* FusedAdam._initialize_state: what is not fp32 has a scale. */
-static tide_tensor *state_of(const tide_megatron *g, tide_megatron_main *p, tide_dtype dtype, tide_tensor **scale) {
+static tide_tensor *optimizer_state_of(const tide_megatron *g, tide_megatron_main *p, tide_dtype dtype,
+                                       tide_tensor **scale) {
     tide_tensor *made = flat(g, p, dtype, TIDE_FACTOR_OPTIMIZER);
-    if (dtype == TIDE_BF16) *scale = tide_flat_of(g->w->model->m, op_name, 1, TIDE_FP32, TIDE_FACTOR_OPTIMIZER);
+    if (dtype == TIDE_BF16) *scale = tide_flat_of(g->w->model->m, optimizer_op, 1, TIDE_FP32, TIDE_FACTOR_OPTIMIZER);
     return made;
 }
 
@@ -109,10 +110,10 @@ static tide_tensor *state_of(const tide_megatron *g, tide_megatron_main *p, tide
 static void initialize_state(const tide_megatron *g, tide_megatron_main *p) {
     const tide_job *job = g->w->job;
     bool is_aware = g->is_precision_aware;
-    p->exp_avg =
-        state_of(g, p, is_aware ? tide_dtype_or(job->parallel_exp_avg_dtype, TIDE_FP32) : TIDE_FP32, &p->scales[0]);
-    p->exp_avg_sq =
-        state_of(g, p, is_aware ? tide_dtype_or(job->parallel_exp_avg_sq_dtype, TIDE_FP32) : TIDE_FP32, &p->scales[1]);
+    p->exp_avg = optimizer_state_of(g, p, is_aware ? tide_dtype_or(job->parallel_exp_avg_dtype, TIDE_FP32) : TIDE_FP32,
+                                    &p->scales[0]);
+    p->exp_avg_sq = optimizer_state_of(
+        g, p, is_aware ? tide_dtype_or(job->parallel_exp_avg_sq_dtype, TIDE_FP32) : TIDE_FP32, &p->scales[1]);
     if (is_aware && g->w->model->state.dtype == TIDE_BF16)
         p->master_param = flat(g, p, TIDE_INT16, TIDE_FACTOR_OPTIMIZER);
 }
@@ -152,7 +153,7 @@ void tide_megatron_zero_grad(tide_megatron *g) {
 
 void tide_megatron_optimizer_step(tide_megatron *g) {
     tide_machine *m = g->w->model->m;
-    m->op = op_name;
+    m->op = optimizer_op;
     for (uint32_t i = 0; i < g->optimizer_count; i++) copy_grads(g, &g->optimizers[i]);
     grad_norm(g);
     if (!g->is_te) tide_optimizer_step(g->w->optimizer);

@@ -18,7 +18,7 @@ typedef struct queue {
     uint32_t first, end, capacity;
 } queue;
 
-static void push(tide_megatron *g, queue *q, tide_tensor *t) {
+static void push_tensor(tide_megatron *g, queue *q, tide_tensor *t) {
     TIDE_ROOM(g->w->model->m->arena, q->items, q->end, q->capacity);
     q->items[q->end++] = t;
 }
@@ -147,16 +147,16 @@ static void without_interleaving(tide_megatron *g) {
     for (int64_t i = 0; i < warmup && !tide_is_aborting(m); i++) {
         set(g, &input, is_first ? NULL : received(g));
         forward_step(g, 0, input, &output, &num_tokens);
-        push(g, &inputs, tide_retain(input));
-        push(g, &outputs, tide_retain(output));
+        push_tensor(g, &inputs, tide_retain(input));
+        push_tensor(g, &outputs, tide_retain(output));
         deallocate_output_tensor(g, output);
     }
     if (remaining > 0) set(g, &input, is_first ? NULL : received(g));
     for (int64_t i = 0; i < remaining && !tide_is_aborting(m); i++) {
         forward_step(g, 0, input, &output, &num_tokens);
         set(g, &grad, is_last ? NULL : received(g));
-        push(g, &inputs, tide_retain(input));
-        push(g, &outputs, tide_retain(output));
+        push_tensor(g, &inputs, tide_retain(input));
+        push_tensor(g, &outputs, tide_retain(output));
         deallocate_output_tensor(g, output);
         set(g, &input, pop(&inputs));
         set(g, &output, pop(&outputs));
@@ -186,7 +186,7 @@ typedef struct interleaved {
     tide_tensor *bwd_recv_buffer;
 } interleaved;
 
-static uint32_t chunk_of(const interleaved *s, uint32_t k, bool is_forward) {
+static uint32_t get_model_chunk_id(const interleaved *s, uint32_t k, bool is_forward) {
     uint32_t chunk = s->table[k % s->total].chunk;
     return is_forward ? chunk : s->chunks - 1 - chunk;
 }
@@ -195,11 +195,11 @@ static uint32_t chunk_of(const interleaved *s, uint32_t k, bool is_forward) {
 static bool receives(const interleaved *s, uint32_t k, bool is_forward, uint32_t *chunk) {
     bool is_leading = is_forward ? s->pp_rank == 0 : s->pp_rank == s->pp - 1, comes = true;
     if (!is_leading) {
-        *chunk = chunk_of(s, k + 1, is_forward);
+        *chunk = get_model_chunk_id(s, k + 1, is_forward);
         return true;
     }
     if (k < s->pp - 1) comes = false;
-    uint32_t next = chunk_of(s, k < s->pp - 1 ? k + 1 : k - (s->pp - 1), is_forward);
+    uint32_t next = get_model_chunk_id(s, k < s->pp - 1 ? k + 1 : k - (s->pp - 1), is_forward);
     if (next == (is_forward ? s->chunks - 1 : 0)) comes = false;
     *chunk = comes ? (is_forward ? next + 1 : next - 1) : 0;
     return comes;
@@ -208,14 +208,14 @@ static bool receives(const interleaved *s, uint32_t k, bool is_forward, uint32_t
 /* forward_step_helper() */
 static tide_tensor *forward_helper(interleaved *s, uint32_t k) {
     tide_megatron *g = s->g;
-    uint32_t chunk = chunk_of(s, k, true), microbatch = s->table[k].microbatch;
+    uint32_t chunk = get_model_chunk_id(s, k, true), microbatch = s->table[k].microbatch;
     queue *inputs = &s->inputs[chunk];
     if (is_first_stage(g, chunk) && inputs->end - inputs->first == s->outputs[chunk].end - s->outputs[chunk].first)
-        push(g, inputs, NULL);
+        push_tensor(g, inputs, NULL);
     tide_tensor *num_tokens = NULL, *input = microbatch < inputs->end ? inputs->items[microbatch] : NULL;
     tide_tensor *output = NULL;
     forward_step(g, chunk, input, &output, &num_tokens);
-    push(g, &s->outputs[chunk], tide_retain(output));
+    push_tensor(g, &s->outputs[chunk], tide_retain(output));
     tide_release(g->w->model->m, num_tokens);
     return output;
 }
@@ -224,7 +224,7 @@ static tide_tensor *forward_helper(interleaved *s, uint32_t k) {
 static tide_tensor *backward_helper(interleaved *s, uint32_t k) {
     tide_megatron *g = s->g;
     tide_machine *m = g->w->model->m;
-    uint32_t chunk = chunk_of(s, k, false);
+    uint32_t chunk = get_model_chunk_id(s, k, false);
     bool is_last = is_last_stage(g, chunk);
     tide_tensor *input = pop(&s->inputs[chunk]), *output = pop(&s->outputs[chunk]),
                 *grad = is_last ? NULL : pop(&s->grads[chunk]);
@@ -238,11 +238,11 @@ static tide_tensor *backward_helper(interleaved *s, uint32_t k) {
 
 /* What is sent on: nothing from the last stage, nor back from the first. */
 static void drop_ends(interleaved *s, uint32_t forward_k, uint32_t backward_k, bool has_backward) {
-    if (is_last_stage(s->g, chunk_of(s, forward_k, true))) set(s->g, &s->output, NULL);
-    if (has_backward && is_first_stage(s->g, chunk_of(s, backward_k, false))) set(s->g, &s->input_grad, NULL);
+    if (is_last_stage(s->g, get_model_chunk_id(s, forward_k, true))) set(s->g, &s->output, NULL);
+    if (has_backward && is_first_stage(s->g, get_model_chunk_id(s, backward_k, false))) set(s->g, &s->input_grad, NULL);
 }
 
-static void warm_up(interleaved *s, bool overlaps) {
+static void warm_up_schedule(interleaved *s, bool overlaps) {
     tide_megatron *g = s->g;
     bool is_all = s->warmup == s->total;
     for (uint32_t k = 0; k < s->warmup && !tide_is_aborting(g->w->model->m); k++) {
@@ -254,13 +254,13 @@ static void warm_up(interleaved *s, bool overlaps) {
         set(g, &s->input, recv_prev ? received(g) : NULL);
         if (!overlaps && is_end) {
             set(g, &s->output_grad, recv_next ? received(g) : NULL);
-            push(g, &s->grads[s->chunks - 1], tide_retain(s->output_grad));
+            push_tensor(g, &s->grads[s->chunks - 1], tide_retain(s->output_grad));
         }
-        if (recv_prev) push(g, &s->inputs[next], tide_retain(s->input));
+        if (recv_prev) push_tensor(g, &s->inputs[next], tide_retain(s->input));
         deallocate_output_tensor(g, s->output);
         if (overlaps && recv_next) {
             set(g, &s->bwd_recv_buffer, received(g));
-            push(g, &s->grads[s->chunks - 1], tide_retain(s->bwd_recv_buffer));
+            push_tensor(g, &s->grads[s->chunks - 1], tide_retain(s->bwd_recv_buffer));
         }
     }
 }
@@ -272,14 +272,14 @@ static void steady_overlapped(interleaved *s, uint32_t k, uint32_t remaining) {
     uint32_t forward_k = k + s->warmup, next = 0;
     deallocate_output_tensor(g, s->output);
     tide_tensor *output = forward_helper(s, forward_k);
-    if (is_last_stage(g, chunk_of(s, forward_k, true))) set(g, &output, NULL);
-    if (receives(s, forward_k, true, &next) && k != remaining - 1) push(g, &s->inputs[next], received(g));
+    if (is_last_stage(g, get_model_chunk_id(s, forward_k, true))) set(g, &output, NULL);
+    if (receives(s, forward_k, true, &next) && k != remaining - 1) push_tensor(g, &s->inputs[next], received(g));
     tide_tensor *input_grad = backward_helper(s, k);
-    if (is_first_stage(g, chunk_of(s, k, false))) set(g, &input_grad, NULL);
+    if (is_first_stage(g, get_model_chunk_id(s, k, false))) set(g, &input_grad, NULL);
     bool recv_next = receives(s, k, false, &next);
     tide_tensor *grad = recv_next ? received(g) : NULL;
     set(g, &s->bwd_recv_buffer, NULL);
-    if (recv_next) push(g, &s->grads[next], grad);
+    if (recv_next) push_tensor(g, &s->grads[next], grad);
     set(g, &s->output, output);
     set(g, &s->input_grad, input_grad);
 }
@@ -297,20 +297,21 @@ static void steady(interleaved *s, uint32_t k, uint32_t remaining) {
     set(g, &s->input, input);
     set(g, &s->output_grad, grad);
     deallocate_output_tensor(g, s->output);
-    if (recv_prev) push(g, &s->inputs[next_forward], tide_retain(input));
-    if (recv_next) push(g, &s->grads[next_backward], tide_retain(grad));
+    if (recv_prev) push_tensor(g, &s->inputs[next_forward], tide_retain(input));
+    if (recv_next) push_tensor(g, &s->grads[next_backward], tide_retain(grad));
 }
 
 static void cool_down(interleaved *s, uint32_t remaining) {
     tide_megatron *g = s->g;
-    if (s->warmup == s->total) push(g, &s->grads[s->chunks - 1], is_last_stage(g, s->chunks - 1) ? NULL : received(g));
+    if (s->warmup == s->total)
+        push_tensor(g, &s->grads[s->chunks - 1], is_last_stage(g, s->chunks - 1) ? NULL : received(g));
     for (uint32_t k = remaining; k < s->total && !tide_is_aborting(g->w->model->m); k++) {
         uint32_t next = 0;
         bool recv_next = receives(s, k, false, &next) && k != s->total - 1;
         set(g, &s->input_grad, backward_helper(s, k));
-        if (is_first_stage(g, chunk_of(s, k, false))) set(g, &s->input_grad, NULL);
+        if (is_first_stage(g, get_model_chunk_id(s, k, false))) set(g, &s->input_grad, NULL);
         set(g, &s->output_grad, recv_next ? received(g) : NULL);
-        if (recv_next) push(g, &s->grads[next], tide_retain(s->output_grad));
+        if (recv_next) push_tensor(g, &s->grads[next], tide_retain(s->output_grad));
     }
 }
 
@@ -330,8 +331,8 @@ static void with_interleaving(tide_megatron *g) {
     s.outputs = TIDE_NEW(arena, queue, s.chunks);
     s.grads = TIDE_NEW(arena, queue, s.chunks);
     s.total_num_tokens = begin(g);
-    push(g, &s.inputs[0], is_first_stage(g, 0) ? NULL : received(g));
-    warm_up(&s, overlaps);
+    push_tensor(g, &s.inputs[0], is_first_stage(g, 0) ? NULL : received(g));
+    warm_up_schedule(&s, overlaps);
     uint32_t remaining = s.total - s.warmup;
     for (uint32_t k = 0; k < remaining && !tide_is_aborting(g->w->model->m); k++)
         (overlaps ? steady_overlapped : steady)(&s, k, remaining);

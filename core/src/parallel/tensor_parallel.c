@@ -170,11 +170,6 @@ static bool distribute(tide_wrapper *w, const tide_tensor_parallel *p, uint32_t 
     return true;
 }
 
-static bool is_below(const tide_model *model, uint32_t instance, uint32_t above) {
-    while (instance && instance != above) instance = model->instances[instance].parent;
-    return instance == above;
-}
-
 /* In the order of the plan: embedding and head, then block after block columns, rows and norms. */
 static bool distribute_all(tide_wrapper *w, const tide_tensor_parallel *p) {
     const tide_model *model = w->model;
@@ -184,7 +179,7 @@ static bool distribute_all(tide_wrapper *w, const tide_tensor_parallel *p) {
     for (uint32_t block = 1; block < count; block++) {
         if (!model->instances[block].of->is_checkpointed) continue;
         for (style of = STYLE_COLUMN; of <= STYLE_ROW; of++)
-            for (uint32_t i = block; i < count && is_below(model, i, block); i++)
+            for (uint32_t i = block; i < count && tide_is_below(model, i, block); i++)
                 if (p->styles[i] == of && !distribute(w, p, i)) return false;
     }
     for (uint32_t i = 1; i < count; i++)

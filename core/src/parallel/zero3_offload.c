@@ -18,7 +18,7 @@ static void post_backward_module_run(tide_machine *m, tide_node *node, tide_tens
     if (--z->modules[instance].ds_grads_remaining == 0) tide_zero3_release_sub_module(z, instance, false);
     results[0] = tide_retain(grads[0]);
 }
-static const tide_backward post_backward_function = {"PostBackwardFunctionModule", post_backward_module_run};
+static const tide_backward post_backward_module = {"PostBackwardFunctionModule", post_backward_module_run};
 
 /* register_full_backward_hook of a leaf module: its gradients are reduced when all are there. */
 static void leaf_backward_hook_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
@@ -56,7 +56,7 @@ static void pre_forward_module_hook(tide_model *model, uint32_t instance, tide_v
     of->ds_grads_remaining = 0;
     for (uint32_t i = 0; i < count; i++)
         if (positional[i].kind == TIDE_VALUE_TENSOR && tide_dtype_is_float(positional[i].tensor->dtype))
-            of->ds_grads_remaining += apply_function(z, instance, &post_backward_function, &positional[i]);
+            of->ds_grads_remaining += apply_function(z, instance, &post_backward_module, &positional[i]);
     for (uint32_t i = 0; i < count && of->is_z3_leaf; i++)
         if (positional[i].kind == TIDE_VALUE_TENSOR && tide_dtype_is_float(positional[i].tensor->dtype))
             apply_function(z, instance, &backward_hook_function, &positional[i]);

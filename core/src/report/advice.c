@@ -5,12 +5,12 @@
 #include "base/units.h"
 #include "report/queries.h"
 
-enum { WORD_LIMIT = 4 };
+enum { CHANGE_WORD_LIMIT = 4 };
 
 /* A change as words, where it is tried, and what else it does. mode and kinds are beginnings of mode and parallel.kind,
  * joined by `|`; "" all. What a job cannot be played with (a loss that its model has not) is left out. */
 static const struct {
-    const char *mode, *kinds, *words[WORD_LIMIT + 1], *title, *effect;
+    const char *mode, *kinds, *words[CHANGE_WORD_LIMIT + 1], *title, *effect;
 } changes[] = {
     {"train",
      "",
@@ -124,22 +124,22 @@ static const struct {
 
 enum { CHANGE_COUNT = TIDE_COUNT_OF(changes), SCALED_COUNT = 2 };
 
-typedef struct tried {
+typedef struct tried_change {
     const char *const *words;
     uint32_t count;
     const char *title, *effect;
     tide_what_if verdict;
-} tried;
+} tried_change;
 
 typedef struct adviser {
     const tide_query *query;
     tide_what_if now;
-    tried list[CHANGE_COUNT + SCALED_COUNT];
+    tried_change list[CHANGE_COUNT + SCALED_COUNT];
     uint32_t count;
 } adviser;
 
 static int by_need(const void *a, const void *b) {
-    const tried *x = a, *y = b;
+    const tried_change *x = a, *y = b;
     if (x->verdict.tokens != y->verdict.tokens) return x->verdict.tokens > y->verdict.tokens ? -1 : 1;
     if (x->verdict.need != y->verdict.need) return x->verdict.need < y->verdict.need ? -1 : 1;
     return strcmp(x->title, y->title);
@@ -160,7 +160,7 @@ static bool is_so(const tide_what_if *now, const char *const *words, uint32_t co
 
 static void try_change(adviser *a, const char *const *words, uint32_t count, const char *title, const char *effect) {
     if (is_so(&a->now, words, count)) return;
-    tried change = {words, count, title, effect, tide_what_if_play(a->query, words, count)};
+    tried_change change = {words, count, title, effect, tide_what_if_play(a->query, words, count)};
     if (change.verdict.status == TIDE_OK) a->list[a->count++] = change;
 }
 
@@ -194,7 +194,7 @@ static void try_table(adviser *a, const char *mode, const char *kind) {
     }
 }
 
-static void write_change(tide_writer *w, const tide_what_if *now, const tried *change) {
+static void write_change(tide_writer *w, const tide_what_if *now, const tried_change *change) {
     tide_write_open(w, '{');
     tide_write_string_at(w, "title", change->title);
     tide_write_string_at(w, "effect", change->effect);

@@ -129,7 +129,7 @@ static void count_parting(alignment *a, const parting *p) {
     a->partings++;
 }
 
-static void write_side(tide_writer *w, const char *key, const aligned_side *side, uint32_t at, uint32_t count) {
+static void write_aligned_side(tide_writer *w, const char *key, const aligned_side *side, uint32_t at, uint32_t count) {
     tide_write_open_at(w, key, '[');
     for (uint32_t k = 0; k < count && k < SHOWN; k++) {
         tide_write_open(w, '{');
@@ -149,8 +149,8 @@ static void write_parting(tide_writer *w, const alignment *a, const parting *p) 
     tide_write_bool_at(
         w, "is_order",
         same_events(&a->predicted.list[p->at], p->skip, &a->recorded.list[p->recorded_at], p->recorded_skip));
-    write_side(w, "predicted", &a->predicted, p->at, p->skip);
-    write_side(w, "recorded", &a->recorded, p->recorded_at, p->recorded_skip);
+    write_aligned_side(w, "predicted", &a->predicted, p->at, p->skip);
+    write_aligned_side(w, "recorded", &a->recorded, p->recorded_at, p->recorded_skip);
     tide_write_close(w, '}');
 }
 

@@ -111,7 +111,7 @@ static int by_free(const void *a, const void *b) {
     return x->of.address < y->of.address ? -1 : x->of.address > y->of.address;
 }
 
-static bool are_alike(const state_segment *x, const state_segment *y) {
+static bool segments_are_alike(const state_segment *x, const state_segment *y) {
     return x->blocks == 1 && y->blocks == 1 && x->of.is_small == y->of.is_small && x->of.stream == y->of.stream &&
            x->of.bytes == y->of.bytes && x->live == y->live && x->waiting == y->waiting && x->kind == y->kind;
 }
@@ -121,7 +121,7 @@ static void order_segments(allocator_state *s) {
     qsort(s->segments, s->segment_count, sizeof *s->segments, by_free);
     for (uint32_t i = 1; i < s->segment_count; i++) {
         state_segment *last = &s->segments[s->row_count];
-        if (are_alike(last, &s->segments[i]))
+        if (segments_are_alike(last, &s->segments[i]))
             last->count++;
         else
             s->segments[++s->row_count] = s->segments[i];
@@ -148,7 +148,7 @@ typedef struct state_cell {
     tide_block_info first;
 } state_cell;
 
-static void write_cell(const allocator_state *s, const state_cell *c) {
+static void write_state_cell(const allocator_state *s, const state_cell *c) {
     uint32_t slot = c->blocks == 1 ? slot_of(s, &c->first) : 0;
     if (!c->blocks) return;
     tide_write_open(s->w, '{');
@@ -172,7 +172,7 @@ static void write_cells(const allocator_state *s, const state_segment *seg, uint
     tide_write_open_at(s->w, "cells", '[');
     while (tide_caching_next_block(s->player->allocator, &cursor, &b)) {
         if (c.blocks && (c.bytes >= least || b.bytes >= least)) {
-            write_cell(s, &c);
+            write_state_cell(s, &c);
             c = (state_cell){0};
         }
         if (!c.blocks) c.at = b.address - seg->of.address, c.first = b;
@@ -181,7 +181,7 @@ static void write_cells(const allocator_state *s, const state_segment *seg, uint
         if (b.state == TIDE_BLOCK_LIVE) c.live += b.bytes;
         if (b.state == TIDE_BLOCK_PENDING) c.waiting += b.bytes;
     }
-    write_cell(s, &c);
+    write_state_cell(s, &c);
     tide_write_close(s->w, ']');
 }
 
@@ -285,7 +285,7 @@ static void write_alive(allocator_state *s) {
 }
 
 /* The blocks of one segment. */
-static void write_blocks(const allocator_state *s, const tide_state_query *query) {
+static void write_state_blocks(const allocator_state *s, const tide_state_query *query) {
     tide_block_info b;
     uint32_t at = 0;
     tide_write_open_at(s->w, "blocks", '[');
@@ -326,7 +326,7 @@ static void write_state(tide_writer *w, const tide_player *p, const tide_event_f
     tide_write_close(w, '}');
     write_segments(s);
     write_alive(s);
-    if (query->has_segment) write_blocks(s, query);
+    if (query->has_segment) write_state_blocks(s, query);
 }
 
 bool tide_write_state(tide_writer *w, const tide_described_events *events, const tide_replay_config *config,

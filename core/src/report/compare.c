@@ -3,7 +3,7 @@
 
 #include "report/queries.h"
 
-static void write_factors(tide_writer *w, const char *key, const uint64_t *factors) {
+static void write_factors_at(tide_writer *w, const char *key, const uint64_t *factors) {
     tide_write_key(w, key);
     tide_write_open(w, '{');
     for (int i = 0; factors && i < TIDE_FACTOR_COUNT; i++) tide_write_bytes_at(w, tide_factor_names[i], factors[i]);
@@ -14,7 +14,7 @@ static void write_side(tide_writer *w, const char *key, const tide_what_if *v) {
     tide_write_key(w, key);
     tide_write_open(w, '{');
     tide_write_what_if(w, v);
-    write_factors(w, "factors", v->factors);
+    write_factors_at(w, "factors", v->factors);
     tide_write_close(w, '}');
 }
 
@@ -30,12 +30,12 @@ static void write_part(tide_writer *w, const tide_part_bytes *one, const tide_pa
     tide_write_open(w, '{');
     tide_write_string_at(w, "part", one ? one->part : other->part);
     tide_write_string_at(w, "title", one ? one->title : other->title);
-    write_factors(w, "one", one ? one->factors : NULL);
-    write_factors(w, "other", other ? other->factors : NULL);
+    write_factors_at(w, "one", one ? one->factors : NULL);
+    write_factors_at(w, "other", other ? other->factors : NULL);
     tide_write_close(w, '}');
 }
 
-static void write_parts(tide_writer *w, const tide_what_if *one, const tide_what_if *other) {
+static void write_compared_parts(tide_writer *w, const tide_what_if *one, const tide_what_if *other) {
     tide_write_open_at(w, "parts", '[');
     for (uint32_t i = 0; i < one->part_count; i++) write_part(w, &one->parts[i], part_named(other, one->parts[i].part));
     for (uint32_t i = 0; i < other->part_count; i++)
@@ -103,7 +103,7 @@ static bool goes_with_next(const difference *list, uint32_t i) {
     return list[i].name[head] && strncmp(list[i].name, list[i + 1].name, head + 1) == 0;
 }
 
-static void write_differences(tide_writer *w, const tide_query *q, const tide_what_if *one, const tide_what_if *other) {
+static void write_changes(tide_writer *w, const tide_query *q, const tide_what_if *one, const tide_what_if *other) {
     uint32_t count;
     const difference *list = find_differences(&count, q->arena, one, other);
     uint64_t need = one->need;
@@ -131,7 +131,7 @@ bool tide_write_comparison(tide_writer *w, const tide_query *one, const tide_que
     if (!tide_what_if_now(&a, one, diags) || !tide_what_if_now(&b, other, diags)) return false;
     write_side(w, "one", &a);
     write_side(w, "other", &b);
-    write_parts(w, &a, &b);
-    write_differences(w, one, &a, &b);
+    write_compared_parts(w, &a, &b);
+    write_changes(w, one, &a, &b);
     return true;
 }

@@ -3,7 +3,7 @@
 
 #include "report/allocator_state.h"
 
-static const char *const kind_names[] = {"alloc", "free", "wait", "back", "oom", "empty_cache"};
+static const char *const event_kind_names[] = {"alloc", "free", "wait", "back", "oom", "empty_cache"};
 
 typedef struct event_row {
     tide_event event;
@@ -15,7 +15,7 @@ typedef struct event_row {
 
 static bool row_passes(const tide_event_filter *filter, const tide_event *e) {
     return tide_filter_passes(filter, e->request) ||
-           tide_text_contains(tide_text_of(kind_names[e->kind]), filter->text);
+           tide_text_contains(tide_text_of(event_kind_names[e->kind]), filter->text);
 }
 
 /* How many events pass, and how many of them before `at`. */
@@ -105,7 +105,7 @@ static void write_row(tide_writer *w, const tide_described_events *events, const
                       tide_stack_list *stacks) {
     tide_write_open(w, '{');
     tide_write_int_at(w, "event", r->number);
-    tide_write_string_at(w, "kind", kind_names[r->event.kind]);
+    tide_write_string_at(w, "kind", event_kind_names[r->event.kind]);
     if (r->event.request != TIDE_NO_REQUEST) {
         tide_asked asked = events->description->asked(events, r->event.request);
         tide_write_bytes_at(w, "requested", asked.bytes);

@@ -1,7 +1,7 @@
 /* Along a recording's events. */
 #include "report/recorded_walk.h"
 
-enum { STACK_FRAMES = 64 };
+enum { WALK_STACK_FRAMES = 64 };
 
 /* ---- stacks, each told once ---- */
 
@@ -27,7 +27,7 @@ void tide_stack_table_write(tide_writer *w, const tide_stack_table *t) {
     for (uint32_t i = 0; i < t->count; i++) {
         tide_write_open(w, '[');
         uint32_t stack = t->stacks[i];
-        for (int frames = 0; stack && frames < STACK_FRAMES; frames++, stack = r->stacks[stack].parent) {
+        for (int frames = 0; stack && frames < WALK_STACK_FRAMES; frames++, stack = r->stacks[stack].parent) {
             uint32_t frame = r->stacks[stack].frame;
             if (!name[frame]) {
                 names[name_count++] = frame;

@@ -6,7 +6,7 @@
 
 #include "report/serving_answers.h"
 
-static const char *const kind_names[] = {"full", "sliding", "chunked", "latent", "state", "cross"};
+static const char *const cache_kind_names[] = {"full", "sliding", "chunked", "latent", "state", "cross"};
 
 void tide_write_serving_figures(tide_writer *w, const tide_serve_run *run) {
     const tide_serve_figures *f = &run->figures;
@@ -69,13 +69,13 @@ const char *tide_serving_sentence(const tide_serving *serving, tide_arena *arena
                        lengths, target, cache);
 }
 
-static void write_groups(tide_writer *w, const tide_serve_run *run) {
+static void write_cache_groups(tide_writer *w, const tide_serve_run *run) {
     tide_write_key(w, "groups");
     tide_write_open(w, '[');
     for (uint32_t i = 0; i < run->figures.group_count; i++) {
         const tide_cache_group *g = &run->figures.groups[i];
         tide_write_open(w, '{');
-        tide_write_string_at(w, "kind", kind_names[g->spec.kind]);
+        tide_write_string_at(w, "kind", cache_kind_names[g->spec.kind]);
         tide_write_int_at(w, "layers", g->layers);
         tide_write_int_at(w, "block_size", g->spec.block_size);
         tide_write_int_at(w, "page_bytes", g->spec.page_bytes);
@@ -152,7 +152,7 @@ void tide_write_serving(tide_writer *w, const tide_serving *serving, const tide_
     tide_write_string_at(w, "engine", "vLLM 0.32.0 on PyTorch 2.13");
     write_settings(w, run);
     tide_write_serving_figures(w, run);
-    write_groups(w, run);
+    write_cache_groups(w, run);
     write_requests(w, serving);
     write_longest(w, serving);
     tide_write_smallest(w, serving, arena);

@@ -98,7 +98,7 @@ typedef struct shape {
 } shape;
 
 /* Servers of so many ranks that hold `asked` requests; servers 0: none starts. */
-static shape shape_of(const tide_serving *serving, int64_t ranks, int64_t asked, tide_arena *arena) {
+static shape serving_shape(const tide_serving *serving, int64_t ranks, int64_t asked, tide_arena *arena) {
     tide_job changed = *serving->job;
     tide_diagnostics unheard;
     tide_diagnostics_init(&unheard, arena);
@@ -115,7 +115,7 @@ void tide_write_smallest(tide_writer *w, const tide_serving *serving, tide_arena
     shape best = {0};
     if (!job->max_concurrency || job->replicas > 1) return;
     for (int64_t ranks = 1; ranks <= MOST_RANKS; ranks *= 2) {
-        shape now = shape_of(serving, ranks, job->max_concurrency, arena);
+        shape now = serving_shape(serving, ranks, job->max_concurrency, arena);
         if (now.servers && (!best.servers || now.ranks * now.servers < best.ranks * best.servers)) best = now;
     }
     if (!best.servers) {

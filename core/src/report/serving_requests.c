@@ -1,11 +1,12 @@
 /* How many requests fit: blocks of each, of those that are there for sure. */
 #include "report/serving_requests.h"
+#include "base/units.h"
 
 #include <string.h>
 
 #include "base/decimal.h"
 
-static bool refuse(tide_diagnostics *diags, const char *message) {
+static bool refuse_requests(tide_diagnostics *diags, const char *message) {
     return tide_error(diags, TIDE_ERR_FIELD_RANGE, "/settings/request_lengths", message,
                       "as request_lengths=1000:70,8000:30, or by percentiles, request_lengths=p50:1000,p99:8000");
 }
@@ -20,21 +21,21 @@ static bool read_whole(int64_t *value, tide_text text, int64_t most) {
 /* "TOKENS:WEIGHT", or "pPERCENT:TOKENS". */
 static bool read_share(tide_request_mix *mix, tide_text item, bool by_percent, tide_diagnostics *diags) {
     const char *colon = memchr(item.at, ':', item.length);
-    if (!colon || mix->count == TIDE_MIX_LIMIT) return refuse(diags, "at most 16 pairs with a colon in each");
+    if (!colon || mix->count == TIDE_MIX_LIMIT) return refuse_requests(diags, "at most 16 pairs with a colon in each");
     tide_text left = {item.at, (size_t)(colon - item.at)}, right = {colon + 1, item.length - left.length - 1};
     tide_request_share *share = &mix->shares[mix->count];
     int64_t percent = 0;
     if (by_percent) {
         if (left.length < 2 || left.at[0] != 'p' ||
             !read_whole(&percent, (tide_text){left.at + 1, left.length - 1}, 100) || percent <= mix->most_percent)
-            return refuse(diags, "percentiles go up, from p1 to p100");
+            return refuse_requests(diags, "percentiles go up, from p1 to p100");
         share->weight = percent - mix->most_percent;
         mix->most_percent = percent;
     } else if (!read_whole(&share->weight, right, TIDE_MIX_WEIGHT_LIMIT)) {
-        return refuse(diags, "weights are whole numbers from 1 to 10000");
+        return refuse_requests(diags, "weights are whole numbers from 1 to 10000");
     }
     if (!read_whole(&share->tokens, by_percent ? right : left, INT64_C(1) << 30))
-        return refuse(diags, "tokens are whole numbers from 1 to 2^30");
+        return refuse_requests(diags, "tokens are whole numbers from 1 to 2^30");
     mix->weight += share->weight;
     mix->count++;
     return true;
@@ -44,7 +45,8 @@ bool tide_request_mix_read(tide_request_mix *mix, const tide_job *job, tide_diag
     const char *at = job->request_lengths;
     int64_t tokens = job->input_len + job->output_len;
     *mix = (tide_request_mix){.count = 0};
-    if (at && *at && tokens) return refuse(diags, "input_len and output_len are one length, request_lengths several");
+    if (at && *at && tokens)
+        return refuse_requests(diags, "input_len and output_len are one length, request_lengths several");
     if (!at || !*at) {
         if (tokens) *mix = (tide_request_mix){.shares = {{tokens, 1}}, .count = 1, .weight = 1};
         return true;
@@ -53,7 +55,7 @@ bool tide_request_mix_read(tide_request_mix *mix, const tide_job *job, tide_diag
         const char *end = at + strcspn(at, ",");
         if (!read_share(mix, (tide_text){at, (size_t)(end - at)}, by_percent, diags)) return false;
         at = *end ? end + 1 : end;
-        if (*end && !*at) return refuse(diags, "ends in a comma");
+        if (*end && !*at) return refuse_requests(diags, "ends in a comma");
     }
     return true;
 }
@@ -74,16 +76,13 @@ static int64_t usable_blocks(const tide_serve_run *run) {
     return run->figures.blocks_at_least > 1 ? run->figures.blocks_at_least - 1 : 0;
 }
 
-static int64_t ceil_div(int64_t a, int64_t b) {
-    return a / b + (a % b != 0);
-}
-
 /* Blocks of `count` requests in these shares, each share rounded up. */
 static int64_t blocks_of_mix(const tide_serve_run *run, const tide_request_mix *mix, int64_t count) {
     int64_t weight = mix->weight + beyond(mix), blocks = 0;
     for (uint32_t i = 0; i < mix->count; i++)
-        blocks += ceil_div(count * mix->shares[i].weight, weight) * tide_cache_blocks_of(run, mix->shares[i].tokens);
-    return blocks + ceil_div(count * beyond(mix), weight) * tide_cache_blocks_of(run, run->figures.max_model_len);
+        blocks +=
+            tide_ceil_div(count * mix->shares[i].weight, weight) * tide_cache_blocks_of(run, mix->shares[i].tokens);
+    return blocks + tide_ceil_div(count * beyond(mix), weight) * tide_cache_blocks_of(run, run->figures.max_model_len);
 }
 
 int64_t tide_requests_of(const tide_serve_run *run, int64_t tokens) {

@@ -55,7 +55,7 @@ tide_serve_run *tide_serving_play(const tide_job *given, tide_arena *arena, tide
     return start(&job, &device, arena, diags);
 }
 
-static bool check_ranks(const tide_job *job, tide_arena *arena, tide_diagnostics *diags) {
+static bool check_serving_rank(const tide_job *job, tide_arena *arena, tide_diagnostics *diags) {
     int64_t ranks = job->tensor_parallel_size * job->pipeline_parallel_size;
     if (job->pipeline_parallel_size > STAGE_LIMIT)
         return tide_error(diags, TIDE_ERR_LIMIT, "/settings/pipeline_parallel_size",
@@ -69,7 +69,7 @@ static bool check_ranks(const tide_job *job, tide_arena *arena, tide_diagnostics
 bool tide_run_serving(tide_run *run, const tide_job *job, tide_arena *arena, tide_diagnostics *diags) {
     tide_serving *serving = TIDE_NEW(arena, tide_serving, 1);
     serving->job = job;
-    if (!tide_request_mix_read(&serving->mix, job, diags) || !check_ranks(job, arena, diags) ||
+    if (!tide_request_mix_read(&serving->mix, job, diags) || !check_serving_rank(job, arena, diags) ||
         !(serving->run = tide_serving_play(job, arena, diags)))
         return false;
     serving->device = serving->run->device;

@@ -22,7 +22,7 @@ static bool passes(const stage_table *t, const char *text) {
 }
 
 /* Opens a row if one of its texts passes the filter. */
-static bool row(const stage_table *t, const char *a, const char *b, const char *c) {
+static bool write_row_of(const stage_table *t, const char *a, const char *b, const char *c) {
     if (!passes(t, a) && !passes(t, b) && !passes(t, c)) return false;
     tide_write_open(t->w, '[');
     return true;
@@ -34,7 +34,7 @@ static bool write_job(const stage_table *t) {
     static const char *const origins[] = {"default", "recipe", "file", "given"};
     for (uint32_t i = 0; i < t->job->row_count; i++) {
         const tide_setting_row *r = &t->job->rows[i];
-        if (!row(t, r->name, r->value, origins[r->origin])) continue;
+        if (!write_row_of(t, r->name, r->value, origins[r->origin])) continue;
         tide_write_string(t->w, r->name);
         tide_write_string(t->w, r->value);
         tide_write_string(t->w, origins[r->origin]);
@@ -50,7 +50,7 @@ static bool write_modules(const stage_table *t) {
     for (uint32_t i = 1; i < model->instance_count; i++) {
         const tide_instance *of = &model->instances[i];
         const char *name = tide_text_copy(t->w->arena, of->of->name);
-        if (!row(t, of->path, name, model->parts[of->part])) continue;
+        if (!write_row_of(t, of->path, name, model->parts[of->part])) continue;
         tide_write_string(t->w, of->path);
         tide_write_string(t->w, name);
         tide_write_string(t->w, of->of->home->name.at);
@@ -76,7 +76,8 @@ static bool write_parameters(const stage_table *t) {
     const tide_model *model = &t->run->model;
     for (uint32_t i = 0; i < model->parameter_count; i++) {
         const tide_tensor *p = model->parameters[i].tensor;
-        if (!row(t, model->parameters[i].name, tide_dtype_names[p->dtype], p->requires_grad ? "trains" : "frozen"))
+        if (!write_row_of(t, model->parameters[i].name, tide_dtype_names[p->dtype],
+                          p->requires_grad ? "trains" : "frozen"))
             continue;
         tide_write_string(t->w, model->parameters[i].name);
         tide_write_string(t->w, shape_of(t, p->shape->dim, (unsigned)p->shape->dims));
@@ -97,7 +98,7 @@ static void write_event_row(const stage_table *t, const tide_player *p, uint32_t
     uint32_t event = timeline->events[number], which = event & ~TIDE_FREE_BIT;
     if (event == TIDE_EMPTY_CACHE) return;
     const tide_allocation *a = &timeline->allocations[which];
-    if (!row(t, tide_factor_names[a->factor], tide_module_path(t->run, a), a->op)) return;
+    if (!write_row_of(t, tide_factor_names[a->factor], tide_module_path(t->run, a), a->op)) return;
     int64_t bytes = (int64_t)p->figures.block_bytes[which];
     const char *line = tide_statement_line(t->run, a->statement);
     tide_write_int(t->w, number);
@@ -139,7 +140,8 @@ static void write_block(const stage_table *t, const tide_segment_info *s, const 
     static const char *const states[] = {"free", "live", "pending"};
     const tide_allocation *a =
         b->state == TIDE_BLOCK_LIVE ? &t->run->machine.timeline.allocations[slots[b->block] - 1] : NULL;
-    if (!row(t, states[b->state], a ? tide_factor_names[a->factor] : "", a ? tide_module_path(t->run, a) : "")) return;
+    if (!write_row_of(t, states[b->state], a ? tide_factor_names[a->factor] : "", a ? tide_module_path(t->run, a) : ""))
+        return;
     tide_write_string(t->w, tide_format(t->w->arena, "%s %#llx", s->is_small ? "small" : "large",
                                         (unsigned long long)(s->address - TIDE_DEVICE_BASE)));
     tide_write_int(t->w, (int64_t)(b->address - s->address));

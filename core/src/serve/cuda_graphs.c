@@ -26,7 +26,7 @@ static uint32_t capture_sizes(const tide_serve_run *run, int64_t *sizes) {
     return count;
 }
 
-static void capture(tide_serve_run *run, tide_serve_forward *forward, int64_t tokens, tide_capture_kind kind) {
+static void capture_graph(tide_serve_run *run, tide_serve_forward *forward, int64_t tokens, tide_capture_kind kind) {
     tide_serve_capture *c = &run->captures[run->capture_count++];
     tide_timeline *t = &run->machine.timeline;
     *c = (tide_serve_capture){.from = t->event_count, .kind = kind};
@@ -40,19 +40,20 @@ void tide_serve_capture_graphs(tide_serve_run *run, tide_serve_forward *forward)
     uint32_t count = capture_sizes(run, sizes), full = 0;
     run->captures = TIDE_NEW(run->machine.arena, tide_serve_capture, count + 2 * FULL_SAMPLES + 1);
     if (!count) return;
-    capture(run, forward, sizes[count - 1], TIDE_CAPTURE_FIRST_RUN);
-    for (uint32_t i = count; i-- > 0;) capture(run, forward, sizes[i], TIDE_CAPTURE_PIECEWISE);
+    capture_graph(run, forward, sizes[count - 1], TIDE_CAPTURE_FIRST_RUN);
+    for (uint32_t i = count; i-- > 0;) capture_graph(run, forward, sizes[i], TIDE_CAPTURE_PIECEWISE);
     for (uint32_t i = count; i-- > 0;) {
         if (sizes[i] > run->job.max_num_seqs) continue;
         if (full++ >= FULL_SAMPLES) continue;
-        capture(run, forward, sizes[i], TIDE_CAPTURE_RUN);
-        capture(run, forward, sizes[i], TIDE_CAPTURE_FULL);
+        capture_graph(run, forward, sizes[i], TIDE_CAPTURE_RUN);
+        capture_graph(run, forward, sizes[i], TIDE_CAPTURE_FULL);
     }
     run->full_graphs = full;
 }
 
 /* The events of a capture; false: out of memory. */
-static bool play(tide_serve_run *run, const tide_serve_capture *c, tide_caching_allocator *a, tide_block *blocks) {
+static bool play_capture(tide_serve_run *run, const tide_serve_capture *c, tide_caching_allocator *a,
+                         tide_block *blocks) {
     const tide_timeline *t = &run->machine.timeline;
     for (uint32_t i = c->from; i < c->to; i++) {
         uint32_t event = t->events[i], allocation = event & ~TIDE_FREE_BIT;
@@ -80,7 +81,7 @@ static bool play_all(tide_serve_run *run, tide_caching_allocator *stream, tide_c
         bool is_captured = c->kind == TIDE_CAPTURE_PIECEWISE || c->kind == TIDE_CAPTURE_FULL;
         uint64_t cached = tide_caching_reserved(stream), before = tide_caching_reserved(pool);
         if (is_captured) tide_caching_empty_cache(stream);
-        if (!play(run, c, is_captured ? pool : stream, blocks)) return false;
+        if (!play_capture(run, c, is_captured ? pool : stream, blocks)) return false;
         if (c->kind == TIDE_CAPTURE_FULL)
             sampled += samples[taken++] = sample(stream, cached, before, tide_caching_reserved(pool));
     }

@@ -9,8 +9,8 @@
 
 enum { SETTING_LIMIT = 80 };
 
-static bool read_object(const tide_json **object, const tide_job *job, tide_setting_id id, const char *name,
-                        tide_arena *arena, tide_diagnostics *diags) {
+static bool read_option_object(const tide_json **object, const tide_job *job, tide_setting_id id, const char *name,
+                               tide_arena *arena, tide_diagnostics *diags) {
     const char *place = tide_format(arena, "/settings/%s", name);
     *object = NULL;
     if (!tide_job_sets(job, id)) return true;
@@ -35,8 +35,8 @@ static bool read_drafts(tide_serve_run *run, const tide_json *given, tide_diagno
 bool tide_serve_take_args(tide_serve_run *run, const tide_job *job, tide_arena *arena, tide_diagnostics *diags) {
     const tide_json *drafts;
     run->job = *job;
-    return read_object(&run->limits, job, TIDE_SET_limit_mm_per_prompt, "limit_mm_per_prompt", arena, diags) &&
-           read_object(&drafts, job, TIDE_SET_speculative_config, "speculative_config", arena, diags) &&
+    return read_option_object(&run->limits, job, TIDE_SET_limit_mm_per_prompt, "limit_mm_per_prompt", arena, diags) &&
+           read_option_object(&drafts, job, TIDE_SET_speculative_config, "speculative_config", arena, diags) &&
            read_drafts(run, drafts, diags);
 }
 

@@ -1,11 +1,8 @@
 /* Cache groups, blocks and how many requests they hold: vLLM, v1/core/kv_cache_utils.py, v1/kv_cache_interface.py. */
+#include "base/units.h"
 #include "serve/serve.h"
 
 #include <string.h>
-
-static int64_t ceil_div(int64_t a, int64_t b) {
-    return a / b + (a % b != 0);
-}
 
 static int64_t least(int64_t a, int64_t b) {
     return a < b ? a : b;
@@ -15,18 +12,18 @@ static int64_t least(int64_t a, int64_t b) {
 static int64_t blocks_of_spec(const tide_serve_run *run, const tide_cache_spec *s, int64_t length) {
     switch (s->kind) {
     case TIDE_CACHE_SLIDING:
-        return ceil_div(least(s->window - 1 + run->figures.tokens_in_flight, length), s->block_size) + 1;
+        return tide_ceil_div(least(s->window - 1 + run->figures.tokens_in_flight, length), s->block_size) + 1;
     case TIDE_CACHE_CHUNKED:
-        return ceil_div(least(s->window + run->figures.tokens_in_flight, length), s->block_size);
+        return tide_ceil_div(least(s->window + run->figures.tokens_in_flight, length), s->block_size);
     case TIDE_CACHE_STATE: /* mamba_cache_mode "align": the state, the one before it and a checkpoint */
         return (s->window ? 2 + s->window : 1) + run->drafts.tokens;
     case TIDE_CACHE_CROSS:
-        return ceil_div(s->window, s->block_size);
+        return tide_ceil_div(s->window, s->block_size);
     case TIDE_CACHE_FULL:
     case TIDE_CACHE_LATENT:
         break;
     }
-    return ceil_div(length, s->block_size);
+    return tide_ceil_div(length, s->block_size);
 }
 
 static bool same_kind(const tide_cache_spec *a, const tide_cache_spec *b) {
@@ -68,7 +65,7 @@ static bool unify_pages(tide_serve_run *run) {
     return true;
 }
 
-static tide_cache_group *add_group(tide_serve_run *run, const tide_cache_spec *spec, int64_t layers) {
+static tide_cache_group *add_cache_group(tide_serve_run *run, const tide_cache_spec *spec, int64_t layers) {
     tide_serve_figures *f = &run->figures;
     if (f->group_count == TIDE_CACHE_GROUP_LIMIT) return NULL;
     tide_cache_group *g = &f->groups[f->group_count++];
@@ -98,9 +95,9 @@ static bool split_groups(tide_serve_run *run) {
     }
     int64_t size = 2 * most < 3 * fewest ? most : fewest;
     for (uint32_t k = 0; k < kind_count; k++) {
-        int64_t groups = ceil_div(counts[k], size);
+        int64_t groups = tide_ceil_div(counts[k], size);
         for (int64_t g = 0; g < groups; g++)
-            if (!add_group(run, &kinds[k], ceil_div(counts[k] - g, groups)))
+            if (!add_cache_group(run, &kinds[k], tide_ceil_div(counts[k] - g, groups)))
                 return tide_error(run->machine.diags, TIDE_ERR_LIMIT, "/model", "too many cache groups", NULL);
     }
     run->figures.block_bytes = size * kinds[0].page_bytes;
@@ -118,7 +115,7 @@ static void align_states(tide_serve_run *run) {
     }
     if (!state) return;
     int64_t step = run->job.block_size > 16 ? run->job.block_size : 16;
-    int64_t block = token ? step * ceil_div(state, step * token) : run->figures.max_model_len;
+    int64_t block = token ? step * tide_ceil_div(state, step * token) : run->figures.max_model_len;
     for (uint32_t i = 0; i < run->spec_count; i++) {
         tide_cache_spec *s = &run->specs[i];
         if (s->kind != TIDE_CACHE_STATE) {
@@ -148,7 +145,7 @@ bool tide_cache_groups(tide_serve_run *run) {
         pages += run->specs[i].page_bytes;
     }
     if (is_one_kind) {
-        add_group(run, &run->specs[0], run->spec_count);
+        add_cache_group(run, &run->specs[0], run->spec_count);
         f->block_bytes = pages;
         return true;
     }
@@ -177,7 +174,7 @@ static int64_t longest_in(const tide_serve_run *run, int64_t bytes, int64_t most
     return found;
 }
 
-static const char *gib(tide_arena *arena, int64_t bytes) {
+static const char *gib_number(tide_arena *arena, int64_t bytes) {
     return tide_format(arena, "%.2f", (double)bytes / (1 << 30));
 }
 
@@ -205,13 +202,13 @@ static void check_enough(tide_serve_run *run, int64_t checked, bool is_auto) {
                                                         "length is %lld. ",
                                                         (long long)f->longest)
                                           : "";
-    f->refusal =
-        tide_format(arena,
-                    "To serve at least one request with the model's max seq len (%lld), (%s GiB KV cache is "
-                    "needed, which is larger than the available KV cache memory (%s GiB). %sTry increasing "
-                    "`gpu_memory_utilization` (which also controls CPU memory on the CPU backend) or "
-                    "decreasing `max_model_len` when initializing the engine.",
-                    (long long)f->max_model_len, gib(arena, f->one_request_bytes), gib(arena, checked), estimate);
+    f->refusal = tide_format(arena,
+                             "To serve at least one request with the model's max seq len (%lld), (%s GiB KV cache is "
+                             "needed, which is larger than the available KV cache memory (%s GiB). %sTry increasing "
+                             "`gpu_memory_utilization` (which also controls CPU memory on the CPU backend) or "
+                             "decreasing `max_model_len` when initializing the engine.",
+                             (long long)f->max_model_len, gib_number(arena, f->one_request_bytes),
+                             gib_number(arena, checked), estimate);
 }
 
 void tide_cache_blocks(tide_serve_run *run) {

@@ -41,7 +41,7 @@ static tide_text architecture_of(tide_serve_run *run, const tide_json *config) {
 }
 
 /* The language model of a composite: init_vllm_registered_model(hf_config=config.text_config). */
-static bool find_model(void *user, tide_text model_type, tide_text *description, tide_text *class_name) {
+static bool find_engine_model(void *user, tide_text model_type, tide_text *description, tide_text *class_name) {
     const tide_engine_root *root = tide_engine_root_of("vllm", root_of_type(user, model_type));
     if (!root) return false;
     *description = tide_text_of(root->description);
@@ -58,8 +58,8 @@ static tide_function *function_of(tide_serve_run *run, tide_description *from, c
 }
 
 /* Results are owned by the caller; arguments are borrowed. */
-static tide_value call(tide_serve_run *run, tide_description *runner, const char *name, const tide_value *arguments,
-                       uint32_t count) {
+static tide_value call_runner(tide_serve_run *run, tide_description *runner, const char *name,
+                              const tide_value *arguments, uint32_t count) {
     if (run->machine.has_failed) return tide_none();
     tide_function *function = function_of(run, runner, name);
     return function ? tide_model_run(&run->model, function, arguments, count) : tide_none();
@@ -131,7 +131,7 @@ static void create_lora_modules(tide_serve_run *run, tide_description *runner) {
         const tide_instance *of = &run->model.instances[modules[i]];
         uint32_t slot = tide_attribute_slot(of->of, TIDE_TEXT("lora"));
         if (slot < of->of->parameter_count + of->of->member_count && of->slots[slot].kind == TIDE_VALUE_LIST)
-            call(run, runner, "create_lora_weights", &of->slots[slot], 1);
+            call_runner(run, runner, "create_lora_weights", &of->slots[slot], 1);
     }
 }
 
@@ -188,26 +188,26 @@ static void profile_run(tide_serve_run *run, tide_description *runner, uint32_t 
     if (tide_model_setting(model, "supports_mm_inputs")->truth)
         encoder_outputs = tide_model_method(model, TIDE_TEXT("embed_multimodal"), NULL, NULL, 0);
     tide_value count = tide_of_int(requests);
-    tide_value batch = call(run, runner, "make_dummy", &count, 1);
+    tide_value batch = call_runner(run, runner, "make_dummy", &count, 1);
     const char *names[4] = {"input_ids", "positions", "intermediate_tensors", "inputs_embeds"};
     tide_value values[4] = {input->slots[tide_attribute_slot(input->of, TIDE_TEXT("input_ids"))],
                             input->slots[tide_attribute_slot(input->of, TIDE_TEXT("positions"))],
                             loaded->slots[tide_attribute_slot(loaded->of, TIDE_TEXT("intermediate_tensors"))],
                             loaded->slots[tide_attribute_slot(loaded->of, TIDE_TEXT("inputs_embeds"))]};
     if (job->first_start && !job->enforce_eager)
-        tide_value_release(m, call(run, runner, "generate_and_run_autotune_block", NULL, 0));
+        tide_value_release(m, call_runner(run, runner, "generate_and_run_autotune_block", NULL, 0));
     tide_value hidden = tide_model_forward(model, names, values, 4), taken = tide_none();
     m->module = m->statement = 0;
     if (is_last) {
         tide_value arguments[2] = {hidden, item(batch, 2)};
-        taken = call(run, runner, "take_rows", arguments, 2);
+        taken = call_runner(run, runner, "take_rows", arguments, 2);
     }
     tide_value_release(m, batch);
     if (is_last && !m->has_failed) {
         const char *name = "hidden_states";
         tide_value logits = tide_model_method(model, TIDE_TEXT("compute_logits"), &name, &taken, 1);
         tide_value arguments[2] = {logits, count};
-        tide_value_release(m, call(run, runner, "dummy_sampler_run", arguments, 2));
+        tide_value_release(m, call_runner(run, runner, "dummy_sampler_run", arguments, 2));
         tide_value_release(m, logits);
     }
     tide_value_release(m, hidden);
@@ -225,14 +225,14 @@ static void capture_forward(tide_serve_run *run, int64_t tokens, bool is_first) 
                           input->slots[tide_attribute_slot(input->of, TIDE_TEXT("positions"))],
                           loaded->slots[tide_attribute_slot(loaded->of, TIDE_TEXT("intermediate_tensors"))],
                           tide_of_int(tokens)};
-    if (is_first) call(run, runner, "begin_capture", NULL, 0);
-    tide_value inputs = call(run, runner, "capture_inputs", made, 4);
+    if (is_first) call_runner(run, runner, "begin_capture", NULL, 0);
+    tide_value inputs = call_runner(run, runner, "capture_inputs", made, 4);
     const char *names[3] = {"input_ids", "positions", "intermediate_tensors"};
     tide_value values[3] = {item(inputs, 0), item(inputs, 1), item(inputs, 2)};
     if (m->has_failed) return;
     tide_value hidden = tide_model_forward(&run->model, names, values, 3);
     m->module = m->statement = 0;
-    if (is_first) call(run, runner, "store_capture_output", &hidden, 1);
+    if (is_first) call_runner(run, runner, "store_capture_output", &hidden, 1);
     tide_value_release(m, hidden);
     tide_value_release(m, inputs);
 }
@@ -299,7 +299,8 @@ static bool is_length_taken(const tide_serve_run *run) {
                       "give fewer, or a config.json whose rope_parameters make them");
 }
 
-static void prepare(tide_serve_run *run, const tide_serve_device *device, tide_arena *arena, tide_diagnostics *diags) {
+static void prepare_server(tide_serve_run *run, const tide_serve_device *device, tide_arena *arena,
+                           tide_diagnostics *diags) {
     tide_machine *m = &run->machine;
     run->device = *device;
     tide_machine_init(m, arena, diags);
@@ -308,7 +309,7 @@ static void prepare(tide_serve_run *run, const tide_serve_device *device, tide_a
     m->state.grad_enabled = false;
     tide_descriptions_init(&run->descriptions, arena, diags, find_source, run);
     tide_model_init(&run->model, m, &run->descriptions);
-    run->model.find_model = find_model;
+    run->model.find_model = find_engine_model;
     run->model.user = run;
     run->model.is_made_on_device = true;
     run->model.state.dtype = tide_serve_dtype(run);
@@ -321,7 +322,7 @@ static void prepare(tide_serve_run *run, const tide_serve_device *device, tide_a
 bool tide_serve_start(tide_serve_run *run, const tide_job *job, const tide_serve_device *device, tide_arena *arena,
                       tide_diagnostics *diags) {
     if (!tide_serve_take_args(run, job, arena, diags)) return false;
-    prepare(run, device, arena, diags);
+    prepare_server(run, device, arena, diags);
     tide_machine *m = &run->machine;
     if (!is_described(run) || !is_length_taken(run)) return false;
     if (!job->enforce_eager)

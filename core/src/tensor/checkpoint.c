@@ -184,7 +184,7 @@ static tide_tensor *checkpoint_unpack(tide_machine *m, tide_saved *slot) {
 
 /* ---- reentrant ---- */
 
-enum { INPUT_LIMIT = 16, OUTPUT_LIMIT = 3 };
+enum { CHECKPOINT_INPUT_LIMIT = 16, CHECKPOINT_OUTPUT_LIMIT = 3 };
 
 static void detached_inputs(tide_machine *m, const tide_checkpoint_frame *frame, tide_value *detached) {
     for (uint32_t i = 0; i < frame->input_count; i++) {
@@ -228,7 +228,7 @@ static void split_input(tide_machine *m, tide_checkpoint_frame *frame, int64_t p
 static void reentrant_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
     tide_checkpoint_frame *frame = (tide_checkpoint_frame *)node->held;
     tide_value *detached = tide_pool_alloc(m, (frame->input_count + 1) * sizeof *detached);
-    tide_tensor *zeros[OUTPUT_LIMIT] = {
+    tide_tensor *zeros[CHECKPOINT_OUTPUT_LIMIT] = {
         NULL}; /* torch/csrc/autograd/python_function.cpp: PyNode::apply materializes what is undefined */
     for (unsigned i = 0; i < node->output_count; i++)
         if (!grads[i]) zeros[i] = tide_empty(m, node->outputs[i].shape, node->outputs[i].dtype);
@@ -237,7 +237,7 @@ static void reentrant_run(tide_machine *m, tide_node *node, tide_tensor **grads,
     tide_value output = run_again(m, frame, detached, NULL);
     const tide_value *items = output.kind == TIDE_VALUE_LIST ? output.list->items : &output;
     uint32_t item_count = output.kind == TIDE_VALUE_LIST ? output.list->count : 1;
-    tide_tensor *roots[OUTPUT_LIMIT], *root_grads[OUTPUT_LIMIT];
+    tide_tensor *roots[CHECKPOINT_OUTPUT_LIMIT], *root_grads[CHECKPOINT_OUTPUT_LIMIT];
     int root_count = 0;
     for (uint32_t i = 0, made = 0; i < item_count && made < node->output_count; i++) {
         if (items[i].kind != TIDE_VALUE_TENSOR) continue;
@@ -272,11 +272,11 @@ static void release_frame(tide_machine *m, tide_held *held) {
 static const tide_backward reentrant = {"CheckpointFunction", reentrant_run};
 
 static tide_value call_reentrant(tide_machine *m, tide_checkpoint_frame *frame) {
-    tide_tensor *tensors[INPUT_LIMIT];
+    tide_tensor *tensors[CHECKPOINT_INPUT_LIMIT];
     int count = 0;
-    for (uint32_t i = 0; i < frame->input_count && count < INPUT_LIMIT; i++)
+    for (uint32_t i = 0; i < frame->input_count && count < CHECKPOINT_INPUT_LIMIT; i++)
         if (frame->inputs[i].kind == TIDE_VALUE_TENSOR) tensors[count++] = frame->inputs[i].tensor;
-    tide_node *node = tide_node_with(m, &reentrant, tensors, count, OUTPUT_LIMIT, 0);
+    tide_node *node = tide_node_with(m, &reentrant, tensors, count, CHECKPOINT_OUTPUT_LIMIT, 0);
     tide_machine_state outside = m->state;
     m->state.grad_enabled = false;
     tide_value output = m->call_again(m, frame->function, frame->inputs, frame->input_count);
@@ -288,7 +288,7 @@ static tide_value call_reentrant(tide_machine *m, tide_checkpoint_frame *frame) 
     tide_value *items = output.kind == TIDE_VALUE_LIST ? output.list->items : &output;
     uint32_t item_count = output.kind == TIDE_VALUE_LIST ? output.list->count : 1;
     bool is_used = false;
-    for (uint32_t i = 0; i < item_count && i < OUTPUT_LIMIT; i++) {
+    for (uint32_t i = 0; i < item_count && i < CHECKPOINT_OUTPUT_LIMIT; i++) {
         if (items[i].kind != TIDE_VALUE_TENSOR) continue;
         tide_set_grad_fn(m, node, items[i].tensor);
         is_used = true;
@@ -344,11 +344,11 @@ static void without_output_run(tide_machine *m, tide_node *node, tide_tensor **g
 static const tide_backward without_output = {"CheckpointWithoutOutputFunction", without_output_run};
 
 tide_value tide_checkpoint_without_output(tide_machine *m, void *function, tide_value *inputs, uint32_t count) {
-    tide_tensor *tensors[INPUT_LIMIT] = {NULL};
-    tide_value detached[INPUT_LIMIT] = {{.kind = TIDE_VALUE_NONE}};
+    tide_tensor *tensors[CHECKPOINT_INPUT_LIMIT] = {NULL};
+    tide_value detached[CHECKPOINT_INPUT_LIMIT] = {{.kind = TIDE_VALUE_NONE}};
     int tensor_count = 0;
-    if (count > INPUT_LIMIT) {
-        tide_fail(m, TIDE_ERR_LIMIT, "a checkpoint of more than %d arguments", INPUT_LIMIT);
+    if (count > CHECKPOINT_INPUT_LIMIT) {
+        tide_fail(m, TIDE_ERR_LIMIT, "a checkpoint of more than %d arguments", CHECKPOINT_INPUT_LIMIT);
         m->function_free(m, function);
         return tide_none();
     }

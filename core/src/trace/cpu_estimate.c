@@ -12,7 +12,7 @@ static const uint64_t MADE_UP = UINT64_C(1) << 62;
 /* Step counters of optimizers: they stay on the host. */
 enum { COUNTER_BYTES = 8, LT_WORKSPACE = 1 << 20 };
 /* No other site has this size and stack. */
-enum { CUBLAS_WORKSPACE = 32 << 20 };
+enum { EXPECTED_WORKSPACE = 32 << 20 };
 
 typedef enum role {
     ROLE_NONE,
@@ -64,7 +64,7 @@ typedef struct estimate {
     uint32_t born_capacity;
     uint64_t made_up;           /* blocks */
     uint64_t roots, first_root; /* the optimizer's, numbers of made-up blocks */
-    struct moved {
+    struct moved_tensor {
         uint64_t address;
     } * moved; /* the CPU's addresses of those */
     uint32_t moved_count, moved_capacity;
@@ -152,7 +152,7 @@ static void end_span(trace_walk *walk, const trace_span *span) {
     estimate *e = (estimate *)walk;
     role is = role_of(e, span->name);
     if (is == ROLE_PRODUCT || is == ROLE_LINEAR) {
-        uint64_t bytes = is == ROLE_LINEAR ? LT_WORKSPACE : CUBLAS_WORKSPACE;
+        uint64_t bytes = is == ROLE_LINEAR ? LT_WORKSPACE : EXPECTED_WORKSPACE;
         tide_tape_alloc(e->tape, MADE_UP, bytes, 0, e->workspace_stack);
         tide_tape_free(e->tape, MADE_UP, 0, 0);
     }
@@ -249,7 +249,7 @@ void tide_cpu_estimate(tide_recording *r, const tide_profiler_trace *trace) {
     for (uint32_t i = 0; i < trace->row_count; i++) take_row(e, &trace->rows[i]);
     match_parameters(e);
     for (uint32_t i = 0; i < e->tape->site_count; i++)
-        if (e->tape->sites[i].stack == e->workspace_stack && e->tape->sites[i].bytes == CUBLAS_WORKSPACE)
+        if (e->tape->sites[i].stack == e->workspace_stack && e->tape->sites[i].bytes == EXPECTED_WORKSPACE)
             e->tape->workspace_site = i + 1;
     tell(e);
     r->is_cpu = true;

@@ -25,7 +25,7 @@ static const tide_older_block *block_at(const tide_tape *t, uint32_t i) {
     return &t->older_blocks[t->by_address[i]];
 }
 
-static tide_caching_status take_block(older_cut *c, const tide_older_block *b, uint64_t bytes) {
+static tide_caching_status take_older_block(older_cut *c, const tide_older_block *b, uint64_t bytes) {
     const tide_call_site *site = &c->tape->sites[b->site];
     tide_caching_status status = tide_player_take(c->player, b->slot, site->stream, bytes ? bytes : site->bytes);
     if (status == TIDE_CACHING_OOM) c->player->figures.oom_request = b->site;
@@ -69,7 +69,7 @@ static tide_caching_status cut_segment(older_cut *c, const tide_older_segment *s
         if (bytes && behind - b->address - bytes <= most) bytes = behind - b->address;
         if (bytes && b->address > at) status = take_hole(c, b->address - at, s);
         if (status != TIDE_CACHING_OK) break;
-        status = take_block(c, b, bytes);
+        status = take_older_block(c, b, bytes);
         if (bytes) at = b->address + bytes;
     }
     if (status == TIDE_CACHING_OK && at < end) status = take_hole(c, end - at, s);
@@ -83,7 +83,7 @@ static tide_caching_status take_blocks(older_cut *c, uint64_t below) {
         const tide_older_block *b = block_at(c->tape, c->next);
         if (b->address >= below && below) break;
         c->next++;
-        status = take_block(c, b, 0);
+        status = take_older_block(c, b, 0);
     }
     return status;
 }

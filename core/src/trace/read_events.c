@@ -75,4 +75,4 @@ static size_t read_events(tide_recording *r, const unsigned char *at, size_t len
     return used;
 }
 
-const tide_reader tide_events_reader = {"event file", open_events, read_events, NULL};
+const tide_recording_reader tide_events_reader = {"event file", open_events, read_events, NULL};

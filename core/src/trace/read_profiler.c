@@ -37,7 +37,7 @@ static bool skip_blank(trace_cursor *c) {
     return !c->is_short;
 }
 
-static bool take(trace_cursor *c, char mark) {
+static bool take_character(trace_cursor *c, char mark) {
     if (!skip_blank(c)) return false;
     if (*c->at != mark) return wrong(c);
     c->at++;
@@ -46,7 +46,7 @@ static bool take(trace_cursor *c, char mark) {
 
 /* A string without its quotes; escapes stay as they are. */
 static bool take_string(trace_cursor *c, tide_text *out) {
-    if (!take(c, '"')) return false;
+    if (!take_character(c, '"')) return false;
     const char *from = c->at;
     for (;;) {
         const char *quote = memchr(c->at, '"', (size_t)(c->end - c->at)), *back = quote;
@@ -120,7 +120,7 @@ static bool next_member(trace_cursor *c, tide_text *key, tide_text *value) {
         c->at++;
         return false;
     }
-    if (!take_string(c, key) || !take(c, ':') || !skip_blank(c)) return false;
+    if (!take_string(c, key) || !take_character(c, ':') || !skip_blank(c)) return false;
     const char *from = c->at;
     if (!skip_value(c)) return false;
     const char *to = c->at;
@@ -143,7 +143,7 @@ static tide_text unquoted(tide_text value) {
 static bool read_event(trace_cursor *c, trace_event *e) {
     tide_text key, value;
     *e = (trace_event){0};
-    if (!take(c, '{')) return false;
+    if (!take_character(c, '{')) return false;
     while (next_member(c, &key, &value)) {
         if (tide_text_is(key, "ph"))
             e->phase = unquoted(value);
@@ -199,7 +199,7 @@ static bool read_memory(trace_file *t, tide_text arguments, trace_row *row) {
     int64_t address = 0, type = -1, id = -1, allocated = -1, reserved = -1;
     if (!arguments.length) return false;
     trace_cursor c = {.at = arguments.at, .end = arguments.at + arguments.length};
-    if (!take(&c, '{')) return false;
+    if (!take_character(&c, '{')) return false;
     while (next_member(&c, &key, &value)) {
         if (tide_text_is(key, "Addr"))
             whole(value, &address);
@@ -298,7 +298,7 @@ static void read_one(tide_recording *r, trace_file *t, trace_cursor *c) {
         return;
     }
     if (!take_string(c, &key)) return;
-    if (!take(c, ':') || !skip_blank(c)) return;
+    if (!take_character(c, ':') || !skip_blank(c)) return;
     if (tide_text_is(key, "traceEvents") && *c->at == '[') {
         c->at++;
         t->state = STATE_EVENTS;
@@ -328,4 +328,4 @@ static void close_trace(tide_recording *r) {
     if (t->state != STATE_END) tide_recording_break(r, 0, "the trace ends before its last bracket", NULL);
 }
 
-const tide_reader tide_profiler_reader = {"torch.profiler trace", open_trace, read_trace, close_trace};
+const tide_recording_reader tide_profiler_reader = {"torch.profiler trace", open_trace, read_trace, close_trace};

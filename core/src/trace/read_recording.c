@@ -9,30 +9,30 @@
 
 enum { FEED_PIECE = 64 << 10 }; /* bytes given to a reader at a time */
 
-static bool is_blank(unsigned char c) {
+static bool is_json_blank(unsigned char c) {
     return c == ' ' || c == '\n' || c == '\r' || c == '\t';
 }
 
 /* Text that begins with {: event files have a header line, and arrays below it. */
-static const tide_reader *format_of_text(const unsigned char *at, size_t length, bool is_last) {
+static const tide_recording_reader *format_of_text(const unsigned char *at, size_t length, bool is_last) {
     const unsigned char *line_end = memchr(at, '\n', length);
     if (!line_end) return is_last || length >= TIDE_RECORDING_ITEM ? &tide_profiler_reader : NULL;
     const unsigned char *last = line_end, *next = line_end + 1, *end = at + length;
-    while (last > at && is_blank(last[-1])) last--;
+    while (last > at && is_json_blank(last[-1])) last--;
     if (last == at || last[-1] != '}') return &tide_profiler_reader;
-    while (next < end && is_blank(*next)) next++;
+    while (next < end && is_json_blank(*next)) next++;
     if (next == end) return is_last ? &tide_events_reader : NULL;
     return *next == '[' ? &tide_events_reader : &tide_profiler_reader;
 }
 
 /* NULL: not known, or not known yet. */
-static const tide_reader *format_of(tide_recording *r, const unsigned char *at, size_t length, bool is_last) {
+static const tide_recording_reader *format_of(tide_recording *r, const unsigned char *at, size_t length, bool is_last) {
     size_t blank = 0;
     if (length < TIDE_RECORDING_MAGIC_BYTES && !is_last) return NULL;
     if (length >= 2 && at[0] == 0x80 && at[1] >= 2 && at[1] <= 5) return &tide_snapshot_reader;
     if (length >= TIDE_RECORDING_MAGIC_BYTES && !memcmp(at, TIDE_RECORDING_MAGIC, TIDE_RECORDING_MAGIC_BYTES))
         return &tide_tidemark_reader;
-    while (blank < length && is_blank(at[blank])) blank++;
+    while (blank < length && is_json_blank(at[blank])) blank++;
     if (blank < length && at[blank] == '[') return &tide_profiler_reader;
     if (blank < length && at[blank] == '{') return format_of_text(at + blank, length - blank, is_last);
     if (length >= 2 && at[0] == 0x1f && at[1] == 0x8b)

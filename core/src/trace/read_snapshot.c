@@ -22,7 +22,7 @@ typedef enum word {
 #define WORD(name) WORD_##name,
     SNAPSHOT_WORDS(WORD)
 #undef WORD
-        WORD_COUNT
+        KEY_WORD_COUNT
 } word;
 
 /* What is made of dicts and lists. */
@@ -56,9 +56,9 @@ enum { CHAIN_BITS = 10 };
 typedef struct snapshot {
     tide_recording *r;
     tide_pickle pickle;
-    pickle_value items[WORD_COUNT]; /* of the dict that is set, by key; those of `present` */
-    uint64_t present;               /* a bit for each word */
-    chain_entry *chains;            /* lists of frames seen lately, by hash */
+    pickle_value items[KEY_WORD_COUNT]; /* of the dict that is set, by key; those of `present` */
+    uint64_t present;                   /* a bit for each word */
+    chain_entry *chains;                /* lists of frames seen lately, by hash */
 
     uint32_t section;    /* the key of the top dict that is being filled */
     uint32_t outer;      /* position of the list of devices on the stack */
@@ -83,7 +83,7 @@ static void take_items(snapshot *s, uint32_t from) {
     s->present = 0;
     for (uint32_t i = from; i + 1 < s->pickle.count; i += 2) {
         const pickle_value *key = &s->pickle.values[i];
-        if (key->kind != PICKLE_TEXT || key->id >= WORD_COUNT) continue;
+        if (key->kind != PICKLE_TEXT || key->id >= KEY_WORD_COUNT) continue;
         s->items[key->id] = s->pickle.values[i + 1];
         s->present |= UINT64_C(1) << key->id;
     }
@@ -104,7 +104,7 @@ static uint32_t stack_of(const snapshot *s) {
 }
 
 /* A private pool keeps its blocks apart as a stream does. */
-static uint64_t stream_of(const snapshot *s, word pool) {
+static uint64_t stream_of_pool(const snapshot *s, word pool) {
     return int_of(s, WORD_stream) ^ int_of(s, pool) << 56;
 }
 
@@ -143,7 +143,7 @@ static void release_held(snapshot *s, tide_tape *tape, bool is_complete) {
 
 static void take_entry(snapshot *s, uint32_t action) {
     tide_tape *tape = s->device ? tide_recording_tape(s->r, s->device - 1) : NULL;
-    uint64_t address = int_of(s, WORD_addr), bytes = int_of(s, WORD_size), stream = stream_of(s, WORD_pool_id);
+    uint64_t address = int_of(s, WORD_addr), bytes = int_of(s, WORD_size), stream = stream_of_pool(s, WORD_pool_id);
     if (!tape) {
         s->r->unreadable++;
         return;
@@ -188,7 +188,7 @@ static void take_entry(snapshot *s, uint32_t action) {
     }
 }
 
-static void take_block(snapshot *s, pickle_value state) {
+static void take_state_block(snapshot *s, pickle_value state) {
     if (state.kind != PICKLE_TEXT || state.id != WORD_active_allocated) return;
     uint64_t bytes = int_of(s, WORD_requested_size);
     if (!bytes) bytes = int_of(s, WORD_size);
@@ -200,10 +200,10 @@ static void take_block(snapshot *s, pickle_value state) {
 static void take_segment(snapshot *s) {
     uint64_t bytes = int_of(s, WORD_total_size), device = int_of(s, WORD_device);
     if (bytes && device < TIDE_RECORDING_DEVICES && !int_of(s, WORD_is_expandable))
-        see_segment(s, int_of(s, WORD_address), bytes, stream_of(s, WORD_segment_pool_id), (uint32_t)device,
+        see_segment(s, int_of(s, WORD_address), bytes, stream_of_pool(s, WORD_segment_pool_id), (uint32_t)device,
                     SEGMENT_FINAL);
     for (; s->first_block < s->block_count; s->first_block++) {
-        s->blocks[s->first_block].stream = stream_of(s, WORD_segment_pool_id);
+        s->blocks[s->first_block].stream = stream_of_pool(s, WORD_segment_pool_id);
         s->blocks[s->first_block].device = (uint32_t)int_of(s, WORD_device);
     }
 }
@@ -227,7 +227,7 @@ static void set_items(tide_pickle *p, pickle_value *dict, uint32_t from) {
     else if (s->section == WORD_device_traces && p->mark_count)
         s->r->unreadable++;
     else if (s->section == WORD_segments && state.kind != PICKLE_OTHER)
-        take_block(s, state);
+        take_state_block(s, state);
     else if (s->section == WORD_segments)
         take_segment(s);
     else if (s->section == WORD_allocator_settings)
@@ -287,7 +287,7 @@ static void open_snapshot(tide_recording *r) {
     for (size_t i = 0; i < TIDE_COUNT_OF(words); i++) tide_name(&r->names, tide_text_of(words[i]));
     s->pickle.arena = r->arena;
     s->pickle.names = &r->names;
-    s->pickle.first_names = WORD_COUNT;
+    s->pickle.first_names = KEY_WORD_COUNT;
     s->pickle.hooks = &snapshot_hooks;
     s->pickle.state = s;
     tide_pickle_init(&s->pickle);
@@ -352,4 +352,5 @@ static void close_snapshot(tide_recording *r) {
         r->allocator = tide_format(r->arena, "max_split_size_mb:%llu", (unsigned long long)(s->max_split_bytes >> 20));
 }
 
-const tide_reader tide_snapshot_reader = {"PyTorch memory snapshot", open_snapshot, read_snapshot, close_snapshot};
+const tide_recording_reader tide_snapshot_reader = {"PyTorch memory snapshot", open_snapshot, read_snapshot,
+                                                    close_snapshot};

@@ -162,4 +162,4 @@ static void close_tidemark(tide_recording *r) {
         tide_recording_break(r, 0, "the recording was broken off: the process did not come to its end", NULL);
 }
 
-const tide_reader tide_tidemark_reader = {"tidemark recording", open_tidemark, read_tidemark, close_tidemark};
+const tide_recording_reader tide_tidemark_reader = {"tidemark recording", open_tidemark, read_tidemark, close_tidemark};

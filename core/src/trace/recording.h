@@ -48,7 +48,7 @@ typedef struct tide_recording {
     uint32_t note_count;
 
     /* while it is read */
-    const struct tide_reader *reader;
+    const struct tide_recording_reader *reader;
     void *state;                         /* the reader's */
     struct tide_profiler_trace *profile; /* of a torch.profiler trace, until it is on tapes */
     unsigned char *carry;

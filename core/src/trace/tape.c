@@ -282,7 +282,7 @@ void tide_tape_no_pending_frees(tide_tape *t) {
     t->pending_count = 0;
 }
 
-static int by_event(const void *a, const void *b) {
+static int by_tape_event(const void *a, const void *b) {
     const tide_pending_free *x = a, *y = b;
     return x->event < y->event ? -1 : x->event > y->event;
 }
@@ -322,7 +322,7 @@ void tide_tape_close(tide_tape *t) {
     end_group(t, false, 0);
     settle_reserved(t);
     if (t->older_block_count) sort_before(t);
-    if (t->pending_count) qsort(t->pending, t->pending_count, sizeof *t->pending, by_event);
+    if (t->pending_count) qsort(t->pending, t->pending_count, sizeof *t->pending, by_tape_event);
     if (t->live) tide_arena_drop(t->arena, t->live);
     if (t->freed) tide_arena_drop(t->arena, t->freed);
     if (t->spare) tide_arena_drop(t->arena, t->spare);

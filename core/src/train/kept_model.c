@@ -4,7 +4,7 @@
 #include <string.h>
 
 /* Whether the two have the same settings, but for those of the step. */
-static bool are_alike(const tide_job *one, const tide_job *job) {
+static bool jobs_are_alike(const tide_job *one, const tide_job *job) {
     if (one->row_count != job->row_count) return false;
     for (uint32_t i = 0; i < job->row_count; i++) {
         const tide_setting_row *row = &job->rows[i], *other = &one->rows[i];
@@ -54,7 +54,7 @@ static bool take_kept(tide_description_cache *cache, const tide_job *job, tide_d
 tide_run *tide_run_next(tide_description_cache *cache, const tide_job *job, tide_arena *arena,
                         tide_diagnostics *diags) {
     const tide_job *before = cache->loaded_for;
-    if (before && cache->is_filled && are_alike(before, job)) {
+    if (before && cache->is_filled && jobs_are_alike(before, job)) {
         tide_diagnostics unheard;
         tide_diagnostics_init(&unheard, arena);
         cache->loaded.escape = cache->arena.escape = arena->escape;

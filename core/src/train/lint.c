@@ -51,11 +51,11 @@ static const char *position(const linted *l, const tide_json *node) {
 }
 
 /* The node that a place "/NAME/modules/..." names. */
-static const tide_json *node_at(const linted *l, const tide_json *node, const char *place) {
+static const tide_json *json_node_at(const linted *l, const tide_json *node, const char *place) {
     const char *root = tide_format(l->arena, "/%.*s", (int)l->name.length, l->name.at);
     if (strcmp(node == l->root ? root : tide_json_place(l->arena, node, root), place) == 0) return node;
     for (const tide_json *child = node->first; child; child = child->next) {
-        const tide_json *found = node_at(l, child, place);
+        const tide_json *found = json_node_at(l, child, place);
         if (found) return found;
     }
     return NULL;
@@ -70,7 +70,7 @@ static uint32_t column_within(const char *message) {
 }
 
 static void write_one(tide_writer *w, const linted *l, const tide_diagnostic *d, const tide_json *otherwise) {
-    const tide_json *node = l->root ? node_at(l, l->root, d->place) : NULL;
+    const tide_json *node = l->root ? json_node_at(l, l->root, d->place) : NULL;
     if (!node) node = otherwise;
     uint32_t line = 1, column = 1;
     if (node) {

@@ -10,7 +10,7 @@ struct tide_main_grads {
 };
 
 /* The hook behind AccumulateGrad: param.main_grad.add_(param.grad.data); param.grad = None */
-static void gradient_ready(tide_machine *m, tide_tensor *leaf) {
+static void add_to_main_grad(tide_machine *m, tide_tensor *leaf) {
     tide_set_factor(m, leaf->grad, TIDE_FACTOR_TEMPORARY);
     tide_release_at(m, &leaf->grad);
 }
@@ -43,7 +43,7 @@ tide_main_grads *tide_main_grads_new(tide_model *model, tide_optimizer *optimize
     m->state.factor = TIDE_FACTOR_TEMPORARY;
     m->module = 0;
     tide_optimizer_replace(optimizer, main->mains, main->count);
-    m->gradient_ready = gradient_ready;
+    m->gradient_ready = add_to_main_grad;
     return main;
 }
 

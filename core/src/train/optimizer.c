@@ -14,7 +14,7 @@ typedef struct row {
     const char *lists, *reads;
 } row;
 
-static const row rows[] = {
+static const row optimizer_rows[] = {
 #define TIDE_OPTIMIZER(name, title, states, step, made, decays, lists, reads)                                          \
     {#name, states, step, made, decays, lists, reads},
 #include "job/optimizers.def"
@@ -39,14 +39,14 @@ struct tide_optimizer {
     tide_function *init, *body; /* of library/optimizers.json; NULL: none */
 };
 
-static bool ends_with(const char *text, const char *end) {
+static bool name_ends_with(const char *text, const char *end) {
     size_t length = strlen(text), tail = strlen(end);
     return length >= tail && strcmp(text + length - tail, end) == 0;
 }
 
 /* The HF Trainer's second group: no weight decay for norms and biases. */
-static bool is_plain(const char *name) {
-    return ends_with(name, "bias") || strstr(name, "norm");
+static bool is_plain_optimizer(const char *name) {
+    return name_ends_with(name, "bias") || strstr(name, "norm");
 }
 
 static tide_tensor *state_like(tide_model *model, const parameter_state *p) {
@@ -99,7 +99,7 @@ static void next_turn(void *user, uint32_t turn, tide_value *arguments) {
     arguments[4] = tide_of_bool(t->decays);
 }
 
-static void claim(tide_machine *m, const tide_list *list) {
+static void claim_states(tide_machine *m, const tide_list *list) {
     for (uint32_t i = 0; i < list->count; i++)
         if (list->items[i].kind == TIDE_VALUE_TENSOR) tide_set_factor(m, list->items[i].tensor, TIDE_FACTOR_OPTIMIZER);
 }
@@ -117,24 +117,24 @@ static void play_turns(tide_optimizer *optimizer, tide_function *function, param
     m->state.grad_enabled = false;
     tide_model_loop(optimizer->model, function, count, next_turn, &t);
     m->state.grad_enabled = grad_enabled;
-    for (uint32_t i = 0; i < count; i++) claim(m, with[i]->state);
-    claim(m, optimizer->shared);
+    for (uint32_t i = 0; i < count; i++) claim_states(m, with[i]->state);
+    claim_states(m, optimizer->shared);
 }
 
 tide_optimizer *tide_optimizer_new(tide_model *model, tide_optimizer_choice choice, tide_param_groups_choice groups) {
     tide_machine *m = model->m;
     tide_optimizer *optimizer = TIDE_NEW(m->arena, tide_optimizer, 1);
     optimizer->model = model;
-    optimizer->row = &rows[choice];
+    optimizer->row = &optimizer_rows[choice];
     const char *name = optimizer->row->name;
     bool is_of_matrices = optimizer->row->made == 'm';
-    if (is_of_matrices) optimizer->rest = &rows[TIDE_optimizer_adamw];
+    if (is_of_matrices) optimizer->rest = &optimizer_rows[TIDE_optimizer_adamw];
     optimizer->parameters = TIDE_NEW(m->arena, parameter_state, model->parameter_count + 1);
     bool has_two = optimizer->has_two_groups = groups == TIDE_param_groups_trainer && !is_of_matrices;
     for (int group = 0; group < 2; group++) {
         for (uint32_t i = 0; i < model->parameter_count; i++) {
             const tide_parameter_row *p = &model->parameters[i];
-            bool is_second = is_of_matrices ? p->tensor->shape->dims != 2 : has_two && is_plain(p->name);
+            bool is_second = is_of_matrices ? p->tensor->shape->dims != 2 : has_two && is_plain_optimizer(p->name);
             if (!p->tensor->requires_grad || is_second != (group == 1)) continue;
             optimizer->parameters[optimizer->count++] = (parameter_state){
                 .tensor = p->tensor, .module = p->module, .group = (uint32_t)group, .state = tide_list_new(m)};
@@ -346,7 +346,7 @@ tide_tensor *tide_clip_grad_norm(tide_optimizer *optimizer) {
 bool tide_scaler_takes(tide_model *model, const tide_optimizer *optimizer, bool clips) {
     tide_machine *m = model->m;
     const char *what = NULL;
-    if (optimizer->row == &rows[TIDE_optimizer_none]) return true;
+    if (optimizer->row == &optimizer_rows[TIDE_optimizer_none]) return true;
     for (uint32_t i = 0; i < optimizer->count && !what; i++) {
         if (optimizer->parameters[i].tensor->dtype == TIDE_BF16)
             what = "GradScaler cannot unscale the gradients of bf16 weights; bf16 needs no scaler";

@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-static bool refuse(tide_model *model, const char *what, const char *remedy) {
+static bool refuse_prompt(tide_model *model, const char *what, const char *remedy) {
     model->m->has_failed = true;
     return tide_error(model->m->diags, TIDE_ERR_FIELD_RANGE, "/settings/adapter", what, remedy);
 }
@@ -86,14 +86,15 @@ bool tide_add_prompt(tide_model *model, const tide_job *job) {
                              : is_seq2seq(model)   ? wrappers[job->adapter].seq2seq
                                                    : NULL;
     if (!embeddings || !layers || !heads || !width || !class_name)
-        return refuse(model,
-                      tide_format(model->m->arena, "is %s, which is described for language models that are decoders%s",
-                                  job->values[TIDE_SET_adapter],
-                                  wrappers[job->adapter].seq2seq ? ", or take embeddings for their encoder" : " alone"),
-                      "give lora or ia3");
+        return refuse_prompt(
+            model,
+            tide_format(model->m->arena, "is %s, which is described for language models that are decoders%s",
+                        job->values[TIDE_SET_adapter],
+                        wrappers[job->adapter].seq2seq ? ", or take embeddings for their encoder" : " alone"),
+            "give lora or ia3");
     if (is_prefix && model->state.is_checkpointing)
-        return refuse(model, "is prefix_tuning, which peft refuses with gradient checkpointing",
-                      "give checkpointing=none");
+        return refuse_prompt(model, "is prefix_tuning, which peft refuses with gradient checkpointing",
+                             "give checkpointing=none");
     bool takes_embeds = takes(model, "inputs_embeds");
     if (!is_prefix && !takes_embeds)
         embeddings = tide_model_wrap(model, embeddings, TIDE_TEXT("GivenEmbedding"), NULL, 0);

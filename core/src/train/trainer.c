@@ -105,7 +105,7 @@ static void convert_to_fp32(tide_machine *m, tide_value *output) {
 }
 
 /* The call of the model, as accelerate wraps its forward. */
-static tide_value call_model(trainer *t, const tide_batch *inputs) {
+static tide_value trainer_call_model(trainer *t, const tide_batch *inputs) {
     tide_machine *m = &t->run->machine;
     tide_model *model = &t->run->model;
     if (model->autocasts) tide_autocast_begin(m, model->autocast_dtype);
@@ -119,7 +119,7 @@ static tide_value call_model(trainer *t, const tide_batch *inputs) {
  * processes. Owned by the caller. */
 static tide_tensor *compute_loss(trainer *t, const tide_batch *inputs) {
     tide_machine *m = &t->run->machine;
-    tide_value output = call_model(t, inputs);
+    tide_value output = trainer_call_model(t, inputs);
     m->module = m->statement = 0;
     tide_tensor *loss = m->has_failed ? NULL : tide_loss_of(m, output);
     if (loss && t->num_items) {
@@ -158,7 +158,7 @@ static void training_step(trainer *t, unsigned step, const tide_batch *inputs) {
 /* ---- the end of a step ---- */
 
 /* model.zero_grad(): in the order of parameters. */
-static void zero_grad(trainer *t) {
+static void trainer_zero_grad(trainer *t) {
     tide_machine *m = &t->run->machine;
     tide_model *model = &t->run->model;
     tide_freeing before = tide_freeing_begins(m, TIDE_FREED_BY_LOOP, "zero_grad");
@@ -168,13 +168,13 @@ static void zero_grad(trainer *t) {
 }
 
 /* Clipped or not, the norm is computed (_get_grad_norm), and kept until the next. */
-static void update(trainer *t, unsigned step) {
+static void trainer_update(trainer *t, unsigned step) {
     tide_machine *m = &t->run->machine;
     m->module = m->statement = 0;
     tide_del(m, "del grad_norm", t->grad_norm);
     t->grad_norm = tide_clip_grad_norm(t->optimizer);
     tide_optimizer_step(t->optimizer);
-    zero_grad(t);
+    trainer_zero_grad(t);
     tide_timeline_mark(&m->timeline, step, TIDE_PHASE_OPTIMIZER);
 }
 
@@ -188,7 +188,7 @@ bool tide_play_trainer(tide_run *run, const tide_job *job, tide_optimizer *optim
         if (!get_batch_samples(&t)) break;
         tide_timeline_mark(&m->timeline, step, TIDE_PHASE_LOAD); /* where the step begins */
         for (int64_t i = 0; i < job->grad_accum && !m->has_failed; i++) training_step(&t, step, &t.batch_samples[i]);
-        if (!m->has_failed) update(&t, step);
+        if (!m->has_failed) trainer_update(&t, step);
     }
     tide_release(m, sum);
     return !m->has_failed;

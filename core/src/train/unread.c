@@ -26,7 +26,7 @@ static bool is_of_loop(tide_text key) {
     return false;
 }
 
-static bool is_one_of(tide_text key, const tide_json *patterns) {
+static bool matches_one_of(tide_text key, const tide_json *patterns) {
     for (const tide_json *p = patterns ? patterns->first : NULL; p; p = p->next)
         if (p->kind == TIDE_JSON_STRING && tide_text_matches(key, p->text)) return true;
     return false;
@@ -44,7 +44,7 @@ static void check_stand_in(tide_run *run, const tide_job *job) {
     const char *names = NULL;
     for (const tide_json *entry = percent ? run->stand_in_of->first : NULL; entry; entry = entry->next) {
         bool is_size = entry->kind == TIDE_JSON_NUMBER && entry->is_integer && entry->integer > 1;
-        if (!is_size || is_one_of(entry->key, besides) || is_read(run, run->stand_in_of, entry->key)) continue;
+        if (!is_size || matches_one_of(entry->key, besides) || is_read(run, run->stand_in_of, entry->key)) continue;
         names = names ? tide_format(m->arena, "%s, %s", names, tide_shown(m->arena, entry->key))
                       : tide_shown(m->arena, entry->key);
     }

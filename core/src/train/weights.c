@@ -47,7 +47,7 @@ static const char *cut(tide_text name) {
     return dot ? dot + 1 : NULL;
 }
 
-static int by_name(const void *a, const void *b) {
+static int by_module_name(const void *a, const void *b) {
     const name_end *x = a, *y = b;
     int order = memcmp(x->name.at, y->name.at, x->name.length < y->name.length ? x->name.length : y->name.length);
     return order ? order : (x->name.length > y->name.length) - (x->name.length < y->name.length);
@@ -64,17 +64,18 @@ static uint32_t list_ends(const matcher *m, name_end *ends, unsigned cuts) {
         }
         if (name.at && !m->is_taken[i]) ends[count++] = (name_end){name, i};
     }
-    qsort(ends, count, sizeof *ends, by_name);
+    qsort(ends, count, sizeof *ends, by_module_name);
     return count;
 }
 
 /* Takes the stored tensor whose end is this name, of the same shape where is_exact is false. */
-static bool take(matcher *m, uint32_t parameter, const name_end *ends, uint32_t count, tide_text name, bool is_exact) {
+static bool take_match(matcher *m, uint32_t parameter, const name_end *ends, uint32_t count, tide_text name,
+                       bool is_exact) {
     uint32_t low = 0, high = count;
     name_end key = {name, 0};
     while (low < high) {
         uint32_t middle = low + (high - low) / 2;
-        if (by_name(&ends[middle], &key) < 0)
+        if (by_module_name(&ends[middle], &key) < 0)
             low = middle + 1;
         else
             high = middle;
@@ -107,7 +108,7 @@ static void match_names(matcher *m) {
                     const char *rest = cut(name);
                     name = rest ? (tide_text){rest, name.length - (size_t)(rest - name.at)} : (tide_text){NULL, 0};
                 }
-                if (name.at) take(m, i, ends, count, name, all == 0);
+                if (name.at) take_match(m, i, ends, count, name, all == 0);
             }
         }
 }

@@ -57,7 +57,7 @@ static bool is_neutral(tide_text key) {
 }
 
 /* A key as the setting that it is; one that is set and has no setting is named. */
-static void read_key(const tide_reading *r, const tide_json *entry) {
+static void read_adapter_key(const tide_reading *r, const tide_json *entry) {
     const char *key = entry->key.at;
     for (size_t i = 0; i < TIDE_COUNT_OF(renamed); i++)
         if (tide_text_is(entry->key, renamed[i].key)) key = renamed[i].setting;
@@ -92,7 +92,7 @@ static void read_adapter(tide_reading *r, tide_json *root) {
         return;
     }
     tide_setting_put(r->arguments, TIDE_TEXT("adapter"), tide_text_of(method), TIDE_ORIGIN_FILE);
-    for (const tide_json *entry = root->first; entry; entry = entry->next) read_key(r, entry);
+    for (const tide_json *entry = root->first; entry; entry = entry->next) read_adapter_key(r, entry);
     bool is_lora = strcmp(method, "lora") == 0, has_targets = is_lora || strcmp(method, "ia3") == 0;
     if (is_lora) put_default(r, root, "r", TIDE_SET_adapter_r, "8");
     if (has_targets && !is_set(tide_json_at(root, "target_modules")) &&

@@ -78,7 +78,7 @@ typedef struct tide_claims_file {
 } tide_claims_file;
 
 typedef struct tide_claims {
-    tide_arguments *arguments;
+    tide_job_arguments *arguments;
     tide_inputs *inputs;
     tide_arena *arena;
     tide_diagnostics *diags;

@@ -17,25 +17,26 @@ static bool is_auto(const tide_json *value) {
     return tide_json_is_text(value, "auto");
 }
 
-static void put(const deepspeed_reader *r, const char *at, const tide_json *given, tide_setting_id setting,
-                const char *value) {
+static void put_claimed(const deepspeed_reader *r, const char *at, const tide_json *given, tide_setting_id setting,
+                        const char *value) {
     tide_claim(r->claims, at, given ? tide_argument_value(r->arena, given) : NULL, setting, value);
 }
 
-static void refuse(const deepspeed_reader *r, tide_status status, const char *at, const char *message,
-                   const char *remedy) {
+static void refuse_key(const deepspeed_reader *r, tide_status status, const char *at, const char *message,
+                       const char *remedy) {
     tide_claims_refuse(r->claims, status, at, message, remedy);
 }
 
 /* A number, truth or name for a setting; "auto" and null are the default. */
-static void put_value(const deepspeed_reader *r, const char *at, tide_setting_id setting, const tide_json *value) {
+static void put_claimed_value(const deepspeed_reader *r, const char *at, tide_setting_id setting,
+                              const tide_json *value) {
     if (!value || is_auto(value) || value->kind == TIDE_JSON_NULL) return;
     const char *text = tide_argument_value(r->arena, value);
     if (text)
-        put(r, at, value, setting, text);
+        put_claimed(r, at, value, setting, text);
     else
-        refuse(r, TIDE_ERR_FIELD_TYPE, at,
-               tide_format(r->arena, "is %s; must be one value", tide_json_kind_name(value)), NULL);
+        refuse_key(r, TIDE_ERR_FIELD_TYPE, at,
+                   tide_format(r->arena, "is %s; must be one value", tide_json_kind_name(value)), NULL);
 }
 
 /* What becomes of a key of zero_optimization. */
@@ -124,16 +125,16 @@ static void read_offload(const deepspeed_reader *r, const char *name, tide_setti
     const char *at = tide_format(r->arena, "zero_optimization/%s", name);
     if (!section || section->kind != TIDE_JSON_OBJECT) return;
     if (device && device->kind == TIDE_JSON_STRING && tide_text_is(device->text, "nvme"))
-        refuse(r, TIDE_ERR_UNSUPPORTED, tide_format(r->arena, "%s/device", at), "nvme is not described",
-               "cpu needs as much of the GPU");
+        refuse_key(r, TIDE_ERR_UNSUPPORTED, tide_format(r->arena, "%s/device", at), "nvme is not described",
+                   "cpu needs as much of the GPU");
     else
-        put_value(r, tide_format(r->arena, "%s/device", at), setting, device);
+        put_claimed_value(r, tide_format(r->arena, "%s/device", at), setting, device);
     const tide_json *ratio = tide_json_at(section, "ratio");
     if (ratio && !(ratio->kind == TIDE_JSON_NUMBER && ratio->number == 1))
-        refuse(r, TIDE_ERR_UNSUPPORTED, tide_format(r->arena, "%s/ratio", at), "offloading in part is not described",
-               "give 1");
+        refuse_key(r, TIDE_ERR_UNSUPPORTED, tide_format(r->arena, "%s/ratio", at),
+                   "offloading in part is not described", "give 1");
     if (pin && device && device->kind == TIDE_JSON_STRING && tide_text_is(device->text, "cpu"))
-        put_value(r, tide_format(r->arena, "%s/pin_memory", at), TIDE_SET_parallel_pin_memory, pin);
+        put_claimed_value(r, tide_format(r->arena, "%s/pin_memory", at), TIDE_SET_parallel_pin_memory, pin);
 }
 
 /* What a stage reads of a key; where one size is "auto", those that are absent are DeepSpeed's own. */
@@ -147,14 +148,14 @@ static void read_zero_key(deepspeed_reader *r, const tide_json *entry, int64_t s
         tide_text_is(entry->key, "memory_efficient_linear") ? tide_json_is_true(entry) : is_switched_off(entry);
     if (row && row->filled_in && is_auto(entry)) r->is_auto = true;
     if (!row)
-        refuse(r, TIDE_ERR_FIELD_UNKNOWN, at,
-               "is no key of zero_optimization; DeepSpeed says \"Extra inputs are not permitted\"", "remove it");
+        refuse_key(r, TIDE_ERR_FIELD_UNKNOWN, at,
+                   "is no key of zero_optimization; DeepSpeed says \"Extra inputs are not permitted\"", "remove it");
     else if (is_read && is_auto(entry))
         tide_claims_note(r->claims, at, TIDE_KEY_USED, given, "as the Trainer fills it in");
     else if (is_read)
-        put_value(r, at, row->setting, entry);
+        put_claimed_value(r, at, row->setting, entry);
     else if (row->rule == ZERO_REFUSED && !is_off)
-        refuse(r, TIDE_ERR_UNSUPPORTED, at, "is not described", "remove it");
+        refuse_key(r, TIDE_ERR_UNSUPPORTED, at, "is not described", "remove it");
     else if (row->rule != ZERO_SECTION)
         tide_claims_note(r->claims, at, TIDE_KEY_IGNORED, given, NULL);
 }
@@ -174,14 +175,15 @@ static void read_zero(deepspeed_reader *r, const tide_json *zero) {
                     *operation = tide_json_at(r->claims->of_deepspeed.root, "gradient_allreduce_op");
     int64_t stage = given && given->kind == TIDE_JSON_NUMBER && given->is_integer ? given->integer : 0;
     if (stage < 0 || stage > 3 || (given && given->kind != TIDE_JSON_NUMBER)) {
-        refuse(r, TIDE_ERR_FIELD_RANGE, "zero_optimization/stage", "must be 0, 1, 2 or 3", NULL);
+        refuse_key(r, TIDE_ERR_FIELD_RANGE, "zero_optimization/stage", "must be 0, 1, 2 or 3", NULL);
         return;
     }
     if (stage == 3 && operation && operation->kind == TIDE_JSON_STRING && tide_text_is(operation->text, "sum"))
-        refuse(r, TIDE_ERR_CONFLICT, "gradient_allreduce_op",
-               "DeepSpeed refuses it: \"gradient_allreduce_op='sum' is not supported with ZeRO stage 3\"",
-               "use another stage");
-    put(r, "zero_optimization/stage", given, TIDE_SET_parallel_kind, tide_format(r->arena, "zero%" PRId64, stage));
+        refuse_key(r, TIDE_ERR_CONFLICT, "gradient_allreduce_op",
+                   "DeepSpeed refuses it: \"gradient_allreduce_op='sum' is not supported with ZeRO stage 3\"",
+                   "use another stage");
+    put_claimed(r, "zero_optimization/stage", given, TIDE_SET_parallel_kind,
+                tide_format(r->arena, "zero%" PRId64, stage));
     for (const tide_json *entry = zero ? zero->first : NULL; entry; entry = entry->next) read_zero_key(r, entry, stage);
     fill_defaults(r, zero, stage);
     if (stage > 0)
@@ -210,17 +212,18 @@ static void read_sizes(const deepspeed_reader *r, const tide_json *root) {
     int64_t all = integer_at(root, "train_batch_size"), batch = integer_at(root, "train_micro_batch_size_per_gpu"),
             accumulated = integer_at(root, "gradient_accumulation_steps"), ranks = 0;
     const tide_file_key *said = r->claims->settings[TIDE_SET_parallel_dp];
-    put_value(r, "train_micro_batch_size_per_gpu", TIDE_SET_batch,
-              tide_json_at(root, "train_micro_batch_size_per_gpu"));
-    put_value(r, "gradient_accumulation_steps", TIDE_SET_grad_accum, tide_json_at(root, "gradient_accumulation_steps"));
+    put_claimed_value(r, "train_micro_batch_size_per_gpu", TIDE_SET_batch,
+                      tide_json_at(root, "train_micro_batch_size_per_gpu"));
+    put_claimed_value(r, "gradient_accumulation_steps", TIDE_SET_grad_accum,
+                      tide_json_at(root, "gradient_accumulation_steps"));
     if (!all || !batch) return;
     if (!accumulated) accumulated = 1;
     if (said) tide_text_to_i64(&ranks, tide_text_of(said->taken));
     if (all % (batch * accumulated) || (ranks && all / (batch * accumulated) != ranks))
-        refuse(r, TIDE_ERR_CONFLICT, "train_batch_size", message, "give a multiple");
+        refuse_key(r, TIDE_ERR_CONFLICT, "train_batch_size", message, "give a multiple");
     else
-        put(r, "train_batch_size", tide_json_at(root, "train_batch_size"), TIDE_SET_parallel_dp,
-            tide_format(r->arena, "%" PRId64, all / (batch * accumulated)));
+        put_claimed(r, "train_batch_size", tide_json_at(root, "train_batch_size"), TIDE_SET_parallel_dp,
+                    tide_format(r->arena, "%" PRId64, all / (batch * accumulated)));
 }
 
 /* HfTrainerDeepSpeedConfig.fill_match: values that are not "auto" must be those of TrainingArguments. */
@@ -233,12 +236,13 @@ static void check_match(const deepspeed_reader *r, const char *at, const tide_js
     bool are_numbers = given && tide_decimal_read(&a, tide_text_of(given)) == TIDE_DECIMAL_OK &&
                        tide_decimal_read(&b, tide_text_of(of_trainer)) == TIDE_DECIMAL_OK;
     if (given && (are_numbers ? a == b : strcmp(given, of_trainer) == 0)) return;
-    refuse(r, TIDE_ERR_CONFLICT, at,
-           tide_format(r->arena,
-                       "the Trainer refuses it: \"Please correct the following DeepSpeed config values that mismatch "
-                       "TrainingArguments values: - ds %s=%s vs hf %s=%s\"",
-                       at, given ? given : "...", key, of_trainer),
-           "write \"auto\"");
+    refuse_key(
+        r, TIDE_ERR_CONFLICT, at,
+        tide_format(r->arena,
+                    "the Trainer refuses it: \"Please correct the following DeepSpeed config values that mismatch "
+                    "TrainingArguments values: - ds %s=%s vs hf %s=%s\"",
+                    at, given ? given : "...", key, of_trainer),
+        "write \"auto\"");
 }
 
 static void check_matches(const deepspeed_reader *r, const tide_json *root) {
@@ -261,22 +265,22 @@ static void read_optimizer(const deepspeed_reader *r, const tide_json *optimizer
     const tide_json *type = tide_json_at(optimizer, "type"), *parameters = tide_json_at(optimizer, "params");
     if (!type || type->kind != TIDE_JSON_STRING) return;
     if (tide_json_at(parameters, "max_grad_norm")) {
-        refuse(r, TIDE_ERR_CONFLICT, "optimizer/params/max_grad_norm",
-               "DeepSpeed refuses it: \"'max_grad_norm' is not supported as an optimizer parameter\"",
-               "use gradient_clipping");
+        refuse_key(r, TIDE_ERR_CONFLICT, "optimizer/params/max_grad_norm",
+                   "DeepSpeed refuses it: \"'max_grad_norm' is not supported as an optimizer parameter\"",
+                   "use gradient_clipping");
         return;
     }
     bool is_adam = tide_text_is(type->text, "Adam") || tide_text_is(type->text, "AdamW");
     if (!is_adam) {
-        refuse(r, TIDE_ERR_UNSUPPORTED, "optimizer/type",
-               tide_format(r->arena, "%s is not described", tide_shown(r->arena, type->text)),
-               "leave the optimizer out, or use AdamW");
+        refuse_key(r, TIDE_ERR_UNSUPPORTED, "optimizer/type",
+                   tide_format(r->arena, "%s is not described", tide_shown(r->arena, type->text)),
+                   "leave the optimizer out, or use AdamW");
         return;
     }
     bool is_torch = tide_json_is_true(tide_json_at(parameters, "torch_adam"));
     r->claims->settings[TIDE_SET_optimizer] = NULL; /* the Trainer makes a DummyOptim */
-    put(r, "optimizer/type", type, TIDE_SET_optimizer,
-        is_torch ? "adamw" : "adamw_fused"); /* FusedAdam: two states, nothing else */
+    put_claimed(r, "optimizer/type", type, TIDE_SET_optimizer,
+                is_torch ? "adamw" : "adamw_fused"); /* FusedAdam: two states, nothing else */
 }
 
 /* The engine's type: its own file's, or for "auto" what the launcher asks for. */
@@ -290,19 +294,19 @@ static void read_precision(const deepspeed_reader *r, const tide_json *root) {
         const tide_json *section = tide_json_at(root, i ? "fp16" : "bf16");
         for (const tide_json *entry = section ? section->first : NULL; entry; entry = entry->next)
             if (is_among(entry->key, narrow) && tide_json_is_true(entry))
-                refuse(r, TIDE_ERR_UNSUPPORTED,
-                       tide_format(r->arena, "%s/%s", i ? "fp16" : "bf16", tide_shown(r->arena, entry->key)),
-                       "is not described", "remove it");
+                refuse_key(r, TIDE_ERR_UNSUPPORTED,
+                           tide_format(r->arena, "%s/%s", i ? "fp16" : "bf16", tide_shown(r->arena, entry->key)),
+                           "is not described", "remove it");
     }
     if (tide_json_is_true(bf16) && tide_json_is_true(fp16))
-        refuse(r, TIDE_ERR_CONFLICT, "fp16/enabled",
-               "DeepSpeed refuses it: \"bfloat16 and fp16 modes cannot be simultaneously enabled\"",
-               "enable one of the two");
+        refuse_key(r, TIDE_ERR_CONFLICT, "fp16/enabled",
+                   "DeepSpeed refuses it: \"bfloat16 and fp16 modes cannot be simultaneously enabled\"",
+                   "enable one of the two");
     bool is_open = (!bf16 || is_auto(bf16)) && (!fp16 || is_auto(fp16));
     if (tide_json_is_true(bf16))
-        put(r, "bf16/enabled", bf16, TIDE_SET_parallel_half, "bf16");
+        put_claimed(r, "bf16/enabled", bf16, TIDE_SET_parallel_half, "bf16");
     else if (tide_json_is_true(fp16))
-        put(r, "fp16/enabled", fp16, TIDE_SET_parallel_half, "fp16");
+        put_claimed(r, "fp16/enabled", fp16, TIDE_SET_parallel_half, "fp16");
     else if (is_open && launched && (strcmp(launched, "bf16") == 0 || strcmp(launched, "fp16") == 0))
         tide_settle(r->claims, tide_mixed_precision_fact(r->claims), TIDE_SET_parallel_half, launched);
     else if ((!is_auto(bf16) && !is_auto(fp16)) || launched)
@@ -357,15 +361,15 @@ void tide_deepspeed_read(tide_claims *c) {
     read_precision(&r, root);
     read_sizes(&r, root);
     if (is_auto(clip))
-        put(&r, "gradient_clipping", clip, TIDE_SET_clip, clipped ? clipped : "1.0");
+        put_claimed(&r, "gradient_clipping", clip, TIDE_SET_clip, clipped ? clipped : "1.0");
     else if (clip && !(clip->kind == TIDE_JSON_NUMBER && clip->number == 0))
-        put_value(&r, "gradient_clipping", TIDE_SET_clip, clip);
-    put_value(&r, "communication_data_type", TIDE_SET_parallel_communication_data_type,
-              tide_json_at(root, "communication_data_type"));
-    put_value(&r, "data_types/grad_accum_dtype", TIDE_SET_parallel_grad_accum_dtype,
-              tide_json_at(tide_json_at(root, "data_types"), "grad_accum_dtype"));
-    put_value(&r, "bf16/check_grad_overflow", TIDE_SET_parallel_check_grad_overflow,
-              tide_json_at(tide_json_at(root, "bf16"), "check_grad_overflow"));
+        put_claimed_value(&r, "gradient_clipping", TIDE_SET_clip, clip);
+    put_claimed_value(&r, "communication_data_type", TIDE_SET_parallel_communication_data_type,
+                      tide_json_at(root, "communication_data_type"));
+    put_claimed_value(&r, "data_types/grad_accum_dtype", TIDE_SET_parallel_grad_accum_dtype,
+                      tide_json_at(tide_json_at(root, "data_types"), "grad_accum_dtype"));
+    put_claimed_value(&r, "bf16/check_grad_overflow", TIDE_SET_parallel_check_grad_overflow,
+                      tide_json_at(tide_json_at(root, "bf16"), "check_grad_overflow"));
     read_optimizer(&r, tide_json_at(root, "optimizer"));
     note_rest(&r, root);
 }

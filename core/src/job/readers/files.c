@@ -5,7 +5,7 @@
 #include "job/readers/requirements.h"
 #include "job/readers/vllm.h"
 
-enum { FILE_LIMIT = 512 };
+enum { GIVEN_FILE_LIMIT = 512 };
 
 #define TIDE_READER(name) extern const tide_reader tide_##name##_reader;
 #define TIDE_UNREAD(key, other, what, remedy)
@@ -143,15 +143,15 @@ tide_text tide_base_name(tide_text path) {
     return last;
 }
 
-void tide_files_read(tide_inputs *inputs, tide_arguments *arguments, const tide_file *files, uint32_t count) {
+void tide_files_read(tide_inputs *inputs, tide_job_arguments *arguments, const tide_file *files, uint32_t count) {
     tide_arena *arena = arguments->arena;
     tide_diagnostics *diags = arguments->diags;
     tide_claims *claims = TIDE_NEW(arena, tide_claims, 1);
     *claims = (tide_claims){.arguments = arguments, .inputs = inputs, .arena = arena, .diags = diags};
-    if (count > FILE_LIMIT) {
+    if (count > GIVEN_FILE_LIMIT) {
         tide_error(diags, TIDE_ERR_LIMIT, "/files", "more than 512 files",
                    "give config.json and preprocessor_config.json");
-        count = FILE_LIMIT;
+        count = GIVEN_FILE_LIMIT;
     }
     for (uint32_t i = 0; i < count; i++) {
         tide_text name = tide_base_name(files[i].name);

@@ -31,7 +31,7 @@ static void hold_deepspeed(tide_claims *c, const char *key, const tide_json *val
     tide_claims_note(c, key, TIDE_KEY_USED, NULL, NULL);
 }
 
-static void say(tide_claims *c, const tide_key_row *row, const char *key, const tide_json *value) {
+static void say_key(tide_claims *c, const tide_key_row *row, const char *key, const tide_json *value) {
     if (value->kind == TIDE_JSON_OBJECT && row->fact == TIDE_FACT_deepspeed) {
         hold_deepspeed(c, key, value);
         return;
@@ -131,7 +131,7 @@ static void read_key(tide_claims *c, const tide_key_table *table, const tide_jso
         break;
     case TIDE_RULE_SETS:
     case TIDE_RULE_SAYS:
-        say(c, row, key, entry);
+        say_key(c, row, key, entry);
         break;
     case TIDE_RULE_HOLDS:
         hold(c, row, key, entry);

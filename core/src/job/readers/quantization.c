@@ -5,50 +5,50 @@
 #include <string.h>
 
 typedef struct quantization {
-    tide_arguments *arguments;
+    tide_job_arguments *arguments;
     const tide_json *from;
 } quantization;
 
 /* What was given holds over what the configuration says. */
-static void put(const quantization *q, tide_setting_id id, const char *value) {
+static void put_quant_setting(const quantization *q, tide_setting_id id, const char *value) {
     if (!q->arguments->is_given[id])
         tide_setting_put(q->arguments, tide_text_of(tide_settings[id].name), tide_text_of(value), TIDE_ORIGIN_FILE);
 }
 
-static void put_value(const quantization *q, tide_setting_id id, const tide_json *value) {
+static void put_quant_value(const quantization *q, tide_setting_id id, const tide_json *value) {
     const char *text = value && value->kind != TIDE_JSON_NULL ? tide_argument_value(q->arguments->arena, value) : NULL;
-    if (text && *text) put(q, id, text);
+    if (text && *text) put_quant_setting(q, id, text);
 }
 
 static void put_key(const quantization *q, tide_setting_id id, const char *key) {
-    put_value(q, id, tide_json_at(q->from, key));
+    put_quant_value(q, id, tide_json_at(q->from, key));
 }
 
 /* -1 is one scale for a whole row. */
 static void put_group(const quantization *q, const tide_json *value) {
     bool is_number = value && value->kind == TIDE_JSON_NUMBER && value->is_integer;
     if (is_number && value->integer <= 0)
-        put(q, TIDE_SET_quant_group_size, "0");
+        put_quant_setting(q, TIDE_SET_quant_group_size, "0");
     else
-        put_value(q, TIDE_SET_quant_group_size, value);
+        put_quant_value(q, TIDE_SET_quant_group_size, value);
 }
 
 static bool read_bitsandbytes(const quantization *q) {
     bool is_8bit = tide_json_is_true(tide_json_at(q->from, "load_in_8bit"));
-    put(q, TIDE_SET_quant,
-        is_8bit                                                                  ? "int8"
-        : tide_json_is_text(tide_json_at(q->from, "bnb_4bit_quant_type"), "nf4") ? "nf4"
-                                                                                 : "fp4");
+    put_quant_setting(q, TIDE_SET_quant,
+                      is_8bit                                                                  ? "int8"
+                      : tide_json_is_text(tide_json_at(q->from, "bnb_4bit_quant_type"), "nf4") ? "nf4"
+                                                                                               : "fp4");
     put_key(q, TIDE_SET_quant_skip, "llm_int8_skip_modules");
     if (is_8bit) return true;
-    put(q, TIDE_SET_quant_double,
-        tide_json_is_true(tide_json_at(q->from, "bnb_4bit_use_double_quant")) ? "true" : "false");
+    put_quant_setting(q, TIDE_SET_quant_double,
+                      tide_json_is_true(tide_json_at(q->from, "bnb_4bit_use_double_quant")) ? "true" : "false");
     put_key(q, TIDE_SET_quant_compute_dtype, "bnb_4bit_compute_dtype");
     return true;
 }
 
 static bool read_packed(const quantization *q, const char *method) {
-    put(q, TIDE_SET_quant, method);
+    put_quant_setting(q, TIDE_SET_quant, method);
     put_key(q, TIDE_SET_quant_bits, "bits");
     put_group(q, tide_json_at(q->from, "group_size"));
     put_key(q, TIDE_SET_quant_zero_point, "zero_point");
@@ -59,11 +59,11 @@ static bool read_packed(const quantization *q, const char *method) {
 /* A pair of equal sides; null is one scale for the whole weight. */
 static bool read_fp8(const quantization *q) {
     const tide_json *block = tide_json_at(q->from, "weight_block_size");
-    put(q, TIDE_SET_quant, "fp8");
+    put_quant_setting(q, TIDE_SET_quant, "fp8");
     if (block && block->kind == TIDE_JSON_ARRAY && block->first)
         put_group(q, block->first);
     else
-        put(q, TIDE_SET_quant_group_size, "0");
+        put_quant_setting(q, TIDE_SET_quant_group_size, "0");
     put_key(q, TIDE_SET_quant_skip, "modules_to_not_convert");
     return true;
 }
@@ -74,20 +74,22 @@ static bool read_compressed(const quantization *q) {
                     *group = groups && groups->kind == TIDE_JSON_OBJECT ? groups->first : NULL;
     const tide_json *weights = tide_json_at(group, "weights");
     if (!groups || !weights || weights->kind != TIDE_JSON_OBJECT || groups->count != 1) return false;
-    put(q, TIDE_SET_quant, "compressed_tensors");
-    put_value(q, TIDE_SET_quant_bits, tide_json_at(weights, "num_bits"));
-    put(q, TIDE_SET_quant_type, tide_json_is_text(tide_json_at(weights, "type"), "float") ? "float" : "int");
-    put(q, TIDE_SET_quant_zero_point, tide_json_is_true(tide_json_at(weights, "symmetric")) ? "false" : "true");
+    put_quant_setting(q, TIDE_SET_quant, "compressed_tensors");
+    put_quant_value(q, TIDE_SET_quant_bits, tide_json_at(weights, "num_bits"));
+    put_quant_setting(q, TIDE_SET_quant_type,
+                      tide_json_is_text(tide_json_at(weights, "type"), "float") ? "float" : "int");
+    put_quant_setting(q, TIDE_SET_quant_zero_point,
+                      tide_json_is_true(tide_json_at(weights, "symmetric")) ? "false" : "true");
     const tide_json *size = tide_json_at(weights, "group_size");
     if (size && size->kind == TIDE_JSON_NUMBER)
         put_group(q, size);
     else
-        put(q, TIDE_SET_quant_group_size, "0");
+        put_quant_setting(q, TIDE_SET_quant_group_size, "0");
     put_key(q, TIDE_SET_quant_skip, "ignore");
     return true;
 }
 
-bool tide_quantization_read(tide_arguments *arguments, const tide_json *from) {
+bool tide_quantization_read(tide_job_arguments *arguments, const tide_json *from) {
     quantization q = {arguments, from};
     if (from->kind != TIDE_JSON_OBJECT) return false;
     if (tide_json_is_text(tide_json_at(from, "quant_method"), "bitsandbytes") ||

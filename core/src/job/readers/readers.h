@@ -31,7 +31,7 @@ typedef struct tide_inputs {
 /* A file that is read. */
 typedef struct tide_reading {
     tide_inputs *inputs;
-    tide_arguments *arguments;
+    tide_job_arguments *arguments;
     struct tide_claims *claims;
     tide_arena *arena;
     tide_diagnostics *diags;
@@ -57,7 +57,7 @@ enum { TIDE_PRECEDENCE_MOST = 2 };
 bool tide_file_refuse(const tide_reading *r, tide_status status, const char *message, const char *remedy);
 
 /* Reads the files: settings of job files into *arguments, the rest into *inputs. */
-void tide_files_read(tide_inputs *inputs, tide_arguments *arguments, const tide_file *files, uint32_t count);
+void tide_files_read(tide_inputs *inputs, tide_job_arguments *arguments, const tide_file *files, uint32_t count);
 
 /* The last part of a path. */
 tide_text tide_base_name(tide_text path);
@@ -69,7 +69,7 @@ bool tide_entry_read(tide_inputs *inputs, tide_arena *arena, const tide_json *en
                      tide_diagnostics *diags);
 
 /* quantization.c: "quantization_config" as settings; false if it is of a kind that is not expressed. */
-bool tide_quantization_read(tide_arguments *arguments, const tide_json *from);
+bool tide_quantization_read(tide_job_arguments *arguments, const tide_json *from);
 
 /* safetensors.c: after the last file, each name once; an index's names are in the headers, if there are any. False
  * after an error. */

@@ -45,7 +45,7 @@ static tide_text pinned(tide_text rest) {
     return (tide_text){rest.at, to};
 }
 
-static void read_line(tide_reading *r, tide_text line) {
+static void read_requirement(tide_reading *r, tide_text line) {
     tide_text name, rest;
     if (!split(without_comment(line), &name, &rest)) return;
     tide_setting_id library = library_of(name);
@@ -75,7 +75,7 @@ static bool is_requirements(tide_text text) {
 bool tide_requirements_read(tide_reading *r) {
     tide_text rest = r->text, line;
     if (!is_requirements(rest)) return false;
-    while (tide_piece_next(&rest, '\n', &line)) read_line(r, line);
+    while (tide_piece_next(&rest, '\n', &line)) read_requirement(r, line);
     return true;
 }
 
@@ -85,11 +85,11 @@ static bool is_environment(const tide_json *root) {
 
 static void read_packages(tide_reading *r, const tide_json *list) {
     for (const tide_json *one = list ? list->first : NULL; one; one = one->next) {
-        if (one->kind == TIDE_JSON_STRING) read_line(r, one->text);
+        if (one->kind == TIDE_JSON_STRING) read_requirement(r, one->text);
         const tide_json *of_pip = one->kind == TIDE_JSON_OBJECT ? tide_json_at(one, "pip") : NULL;
         if (tide_json_is(of_pip, TIDE_JSON_ARRAY))
             for (const tide_json *each = of_pip->first; each; each = each->next)
-                if (each->kind == TIDE_JSON_STRING) read_line(r, each->text);
+                if (each->kind == TIDE_JSON_STRING) read_requirement(r, each->text);
     }
 }
 

@@ -41,7 +41,7 @@ typedef struct reader {
     const char *place, *file;
 } reader;
 
-static bool refuse(const reader *r, tide_text name, const char *message) {
+static bool refuse_tensor(const reader *r, tide_text name, const char *message) {
     return tide_error(r->diags, TIDE_ERR_FILE, r->place,
                       tide_format(r->arena, "%s: %s %s", r->file, tide_shown(r->arena, name), message),
                       "is the download complete? Fetch the file anew");
@@ -57,28 +57,28 @@ static bool read_tensor(const reader *r, const tide_json *entry, tide_stored *t)
                     *offsets = tide_json_at(entry, "data_offsets");
     if (entry->kind != TIDE_JSON_OBJECT || !dtype || dtype->kind != TIDE_JSON_STRING || !shape ||
         shape->kind != TIDE_JSON_ARRAY || !offsets || offsets->kind != TIDE_JSON_ARRAY)
-        return refuse(r, entry->key, "is no {\"dtype\", \"shape\", \"data_offsets\"}");
+        return refuse_tensor(r, entry->key, "is no {\"dtype\", \"shape\", \"data_offsets\"}");
     int bits = bits_of(dtype->text);
     if (!bits)
-        return refuse(r, entry->key,
-                      tide_format(r->arena, "has the dtype \"%s\", which safetensors does not know",
-                                  tide_shown(r->arena, dtype->text)));
-    if (shape->count > TIDE_STORED_DIMS) return refuse(r, entry->key, "has more than 8 dimensions");
+        return refuse_tensor(r, entry->key,
+                             tide_format(r->arena, "has the dtype \"%s\", which safetensors does not know",
+                                         tide_shown(r->arena, dtype->text)));
+    if (shape->count > TIDE_STORED_DIMS) return refuse_tensor(r, entry->key, "has more than 8 dimensions");
     *t = (tide_stored){.name = entry->key, .dtype = dtype->text, .count = 1, .file = r->file};
     for (const tide_json *size = shape->first; size; size = size->next) {
-        if (!is_count(size)) return refuse(r, entry->key, "has a shape that is not of whole numbers");
+        if (!is_count(size)) return refuse_tensor(r, entry->key, "has a shape that is not of whole numbers");
         if (!tide_mul_i64(&t->count, t->count, size->integer))
-            return refuse(r, entry->key, "has more elements than can be counted");
+            return refuse_tensor(r, entry->key, "has more elements than can be counted");
         t->shape[t->dims++] = size->integer;
     }
     int64_t in_bits;
     if (offsets->count != 2 || !is_count(offsets->first) || !is_count(offsets->first->next) ||
         offsets->first->integer > offsets->first->next->integer)
-        return refuse(r, entry->key, "has data_offsets that are no [begin, end]");
+        return refuse_tensor(r, entry->key, "has data_offsets that are no [begin, end]");
     t->begin = offsets->first->integer;
     t->bytes = offsets->first->next->integer - t->begin;
     if (!tide_mul_i64(&in_bits, t->count, bits) || (in_bits + 7) / 8 != t->bytes)
-        return refuse(r, entry->key, "has data of another size than its shape and dtype");
+        return refuse_tensor(r, entry->key, "has data of another size than its shape and dtype");
     return true;
 }
 
@@ -92,7 +92,7 @@ static int compare_names(tide_text a, tide_text b) {
     return order ? order : (a.length > b.length) - (a.length < b.length);
 }
 
-static int by_name(const void *a, const void *b) {
+static int by_stored_name(const void *a, const void *b) {
     return compare_names(((const tide_stored *)a)->name, ((const tide_stored *)b)->name);
 }
 
@@ -102,9 +102,9 @@ static bool check_layout(const reader *r, tide_stored *tensors, uint32_t count) 
     qsort(tensors, count, sizeof *tensors, by_begin);
     for (uint32_t i = 0; i < count; i++) {
         if (tensors[i].begin != end)
-            return refuse(r, tensors[i].name,
-                          tensors[i].begin < end ? "overlaps another tensor"
-                                                 : "does not begin where the one before it ends");
+            return refuse_tensor(r, tensors[i].name,
+                                 tensors[i].begin < end ? "overlaps another tensor"
+                                                        : "does not begin where the one before it ends");
         end += tensors[i].bytes;
     }
     return true;
@@ -120,7 +120,7 @@ static void read_header(tide_reading *of, tide_json *root) {
         if (!read_tensor(&r, entry, &checkpoint->tensors[checkpoint->count])) return;
         checkpoint->bytes += checkpoint->tensors[checkpoint->count].bytes;
         if (checkpoint->bytes < 0 || checkpoint->bytes > INT64_C(1) << 53) {
-            refuse(&r, entry->key, "ends further on than any file");
+            refuse_tensor(&r, entry->key, "ends further on than any file");
             return;
         }
         checkpoint->count++;
@@ -157,7 +157,7 @@ const tide_reader tide_safetensors_index_reader = {
 
 const tide_stored *tide_stored_find(const tide_checkpoint *checkpoint, tide_text name) {
     tide_stored key = {.name = name};
-    return checkpoint->count ? bsearch(&key, checkpoint->tensors, checkpoint->count, sizeof key, by_name) : NULL;
+    return checkpoint->count ? bsearch(&key, checkpoint->tensors, checkpoint->count, sizeof key, by_stored_name) : NULL;
 }
 
 /* Names of the index that no file has, which is so where a shard is missing. */
@@ -177,7 +177,7 @@ static bool check_index(tide_checkpoint *c, tide_arena *arena, tide_diagnostics 
 }
 
 bool tide_checkpoint_settle(tide_checkpoint *c, tide_arena *arena, tide_diagnostics *diags) {
-    if (c->count) qsort(c->tensors, c->count, sizeof *c->tensors, by_name);
+    if (c->count) qsort(c->tensors, c->count, sizeof *c->tensors, by_stored_name);
     for (uint32_t i = 1; i < c->count; i++)
         if (tide_text_equal(c->tensors[i].name, c->tensors[i - 1].name))
             return tide_error(diags, TIDE_ERR_CONFLICT, "/files",

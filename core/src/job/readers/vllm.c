@@ -137,7 +137,7 @@ const tide_key_table tide_vllm_keys = {.rows = vllm_rows, .count = TIDE_COUNT_OF
 /* ---- names and values as the table has them ---- */
 
 /* "8k" is 8000, "8K" 8192: vllm/engine/arg_utils.py, human_readable_int. */
-static const char *whole_number(tide_arena *arena, const char *text) {
+static const char *whole_number_text(tide_arena *arena, const char *text) {
     static const char units[] = "kmgKMG";
     static const int64_t sizes[] = {1000, 1000000, 1000000000, INT64_C(1) << 10, INT64_C(1) << 20, INT64_C(1) << 30};
     size_t length = strlen(text);
@@ -159,7 +159,7 @@ void tide_vllm_put(tide_arena *arena, tide_json *options, tide_text name, const 
     const char *text = given->kind == TIDE_JSON_OBJECT ? NULL : tide_argument_value(arena, given);
     if (!text) text = tide_argument_json_text(arena, given);
     for (size_t i = 0; i < TIDE_COUNT_OF(counted); i++)
-        if (strcmp(key, counted[i]) == 0) text = whole_number(arena, text);
+        if (strcmp(key, counted[i]) == 0) text = whole_number_text(arena, text);
     bool is_off = strcmp(key, "enable_chunked_prefill") == 0 && tide_text_same(tide_text_of(text), TIDE_TEXT("false"));
     value->text = tide_text_of(is_off ? "true" : text);
     if (is_off) key = "no_enable_chunked_prefill";

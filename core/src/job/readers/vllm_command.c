@@ -4,7 +4,7 @@
 #include "base/units.h"
 #include "job/readers/vllm.h"
 
-enum { TOKEN_LIMIT = 1024, DEPTH_LIMIT = 24, SCRIPT_LIMIT = 1 << 20 };
+enum { TOKEN_LIMIT = 1024, SHELL_DEPTH_LIMIT = 24, SCRIPT_LIMIT = 1 << 20 };
 
 typedef struct command_line {
     tide_arena *arena;
@@ -14,7 +14,7 @@ typedef struct command_line {
 
 /* ---- words of a shell ---- */
 
-static bool is_blank(char c) {
+static bool is_shell_blank(char c) {
     return c == ' ' || c == '\t' || c == '\r';
 }
 
@@ -28,7 +28,7 @@ static size_t word_end(tide_text text, size_t at, char *out) {
     char quote = 0;
     for (; at < text.length; at++) {
         char c = text.at[at];
-        if (!quote && (is_blank(c) || ends_command(c))) break;
+        if (!quote && (is_shell_blank(c) || ends_command(c))) break;
         if (c == '\\' && quote != '\'' && at + 1 < text.length) {
             if (text.at[++at] == '\n') continue;
             c = text.at[at];
@@ -60,7 +60,7 @@ static void read_command(command_line *l, tide_text text, size_t *at) {
         char c = text.at[*at], next = *at + 1 < text.length ? text.at[*at + 1] : 0;
         if (c == '\\' && (next == '\n' || next == '\r')) {
             *at += 2;
-        } else if (is_blank(c)) {
+        } else if (is_shell_blank(c)) {
             ++*at;
         } else if (c == '#') {
             while (*at < text.length && text.at[*at] != '\n') ++*at;
@@ -112,7 +112,7 @@ static const char *long_name(const char *name) {
     return name;
 }
 
-static void put_text(tide_arena *arena, tide_json *options, const char *name, const char *text) {
+static void put_option_text(tide_arena *arena, tide_json *options, const char *name, const char *text) {
     tide_json *value = tide_json_new(arena, TIDE_JSON_STRING);
     value->text = tide_text_of(text);
     tide_vllm_put(arena, options, tide_text_of(name), value);
@@ -121,7 +121,7 @@ static void put_text(tide_arena *arena, tide_json *options, const char *name, co
 /* --no-enable-prefix-caching is enable_prefix_caching=false: argparse.BooleanOptionalAction. */
 static void put_switch(tide_arena *arena, tide_json *options, const char *name) {
     bool is_off = strncmp(name, "no-", 3) == 0 || strncmp(name, "no_", 3) == 0;
-    put_text(arena, options, is_off ? name + 3 : name, is_off ? "false" : "true");
+    put_option_text(arena, options, is_off ? name + 3 : name, is_off ? "false" : "true");
 }
 
 /* An option that takes no word behind it, but for true and false. */
@@ -145,18 +145,18 @@ static tide_json *read_options(const command_line *l, uint32_t from) {
         const char *token = l->tokens[i], *equals = strchr(token, '='),
                    *next = i + 1 < l->count ? l->tokens[i + 1] : "-";
         if (!is_option(token)) {
-            if (!tide_json_at(options, "model")) put_text(l->arena, options, "model", token);
+            if (!tide_json_at(options, "model")) put_option_text(l->arena, options, "model", token);
             continue;
         }
         size_t length = equals ? (size_t)(equals - token) : strlen(token);
         const char *name = long_name(tide_text_copy(l->arena, (tide_text){token, length}));
         if (!*name) continue;
         if (equals) {
-            put_text(l->arena, options, name, equals + 1);
+            put_option_text(l->arena, options, name, equals + 1);
         } else if (strcmp(next, "-") == 0 || is_option(next) || is_switch(l->arena, name, next)) {
             put_switch(l->arena, options, name);
         } else {
-            put_text(l->arena, options, name, next);
+            put_option_text(l->arena, options, name, next);
             i++;
         }
     }
@@ -219,7 +219,7 @@ static tide_json *find_in_container(tide_arena *arena, const tide_json *containe
 /* The first container that starts the server, wherever it stands. */
 static tide_json *find_container(tide_arena *arena, const tide_json *node, int depth) {
     bool is_object = node->kind == TIDE_JSON_OBJECT;
-    if (depth > DEPTH_LIMIT || (!is_object && node->kind != TIDE_JSON_ARRAY)) return NULL;
+    if (depth > SHELL_DEPTH_LIMIT || (!is_object && node->kind != TIDE_JSON_ARRAY)) return NULL;
     if (is_object &&
         (tide_json_at(node, "command") || tide_json_at(node, "args") || tide_json_at(node, "entrypoint"))) {
         tide_json *options = find_in_container(arena, node);

@@ -41,7 +41,7 @@ static void forget(attention *of, const tide_node *node) {
                       .keys = node->of.attention.keys};
 }
 
-static void remember(tide_node *node, const attention *of) {
+static void remember_attention(tide_node *node, const attention *of) {
     if (!node) return;
     node->of.attention.has_dropout = of->dropout > 0;
     node->of.attention.kv_heads = of->kv_heads;
@@ -67,7 +67,7 @@ static tide_node *node_of(tide_machine *m, const tide_backward *backward, tide_t
     tide_tensor *inputs[4] = {q, k, v, bias_learns ? bias : NULL}, *saved[4] = {bias, k, q, v};
     tide_node *node = tide_node_with(m, backward, inputs, 4, 1, SLOTS);
     for (int i = 0; i < 4; i++) tide_save(m, node, saved[i]);
-    remember(node, a);
+    remember_attention(node, a);
     return node;
 }
 

@@ -19,7 +19,8 @@ static bool factor_named(tide_text name, tide_factor *factor) {
     return false;
 }
 
-static struct tide_cached *find(const tide_machine *m, tide_text name, tide_dtype dtype, const tide_shape *shape) {
+static struct tide_cached *find_cached(const tide_machine *m, tide_text name, tide_dtype dtype,
+                                       const tide_shape *shape) {
     struct tide_cached *c = m->cached;
     while (c && !(c->tensor->dtype == dtype && tide_text_equal(c->name, name) &&
                   (!shape || tide_same_shape(c->tensor->shape, shape))))
@@ -44,7 +45,7 @@ static bool read(tide_machine *m, const tide_value *a, tide_shape *shape, tide_d
     return !m->has_failed && tide_arg_shape(m, a[1], shape);
 }
 
-static struct tide_cached *add(tide_machine *m, tide_text name, tide_tensor *tensor) {
+static struct tide_cached *add_cached(tide_machine *m, tide_text name, tide_tensor *tensor) {
     struct tide_cached *c = TIDE_NEW(m->arena, struct tide_cached, 1);
     *c = (struct tide_cached){name, tensor, m->cached};
     return m->cached = c;
@@ -54,8 +55,8 @@ static tide_value op_cached_empty(tide_machine *m, tide_value *a) {
     tide_shape shape;
     tide_dtype dtype;
     if (!read(m, a, &shape, &dtype)) return tide_none();
-    struct tide_cached *c = find(m, a[0].text, dtype, &shape);
-    if (!c) c = add(m, a[0].text, make(m, a, &shape, dtype));
+    struct tide_cached *c = find_cached(m, a[0].text, dtype, &shape);
+    if (!c) c = add_cached(m, a[0].text, make(m, a, &shape, dtype));
     return tide_of_tensor(tide_alias(m, c->tensor));
 }
 
@@ -65,9 +66,9 @@ static tide_value op_memory_buffer(tide_machine *m, tide_value *a) {
     tide_dtype dtype;
     if (!read(m, a, &shape, &dtype)) return tide_none();
     tide_shape flat = tide_shape1((tide_dim){tide_count_of(&shape), 0});
-    struct tide_cached *c = find(m, a[0].text, dtype, NULL);
+    struct tide_cached *c = find_cached(m, a[0].text, dtype, NULL);
     if (!c)
-        c = add(m, a[0].text, make(m, a, &flat, dtype));
+        c = add_cached(m, a[0].text, make(m, a, &flat, dtype));
     else if (tide_count(c->tensor) < flat.dim[0].size) {
         tide_tensor *old = c->tensor;
         c->tensor = make(m, a, &flat, dtype);

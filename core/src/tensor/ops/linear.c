@@ -82,7 +82,7 @@ static void mat2_grad(tide_machine *m, tide_node *node, tide_tensor *g, tide_ten
     *result = product(m, mat1, g, node->of.mm.mat2[0], node->of.mm.mat2[1], node->of.mm.is_mat2_column_major, g->dtype);
 }
 
-static void remember(tide_node *node, const tide_tensor *a, const tide_tensor *b) {
+static void remember_matrices(tide_node *node, const tide_tensor *a, const tide_tensor *b) {
     if (!node) return;
     tide_meta of_a = {a->shape, a->dtype, a->is_dtensor}, of_b = {b->shape, b->dtype, b->is_dtensor};
     node->extra = of_a;
@@ -123,7 +123,7 @@ static tide_tensor *mm(tide_machine *m, tide_tensor *a, tide_tensor *b) {
         tide_save(m, node, tide_needs_input_grad(node, 0) ? b : NULL);
         tide_save(m, node, tide_needs_input_grad(node, 1) ? a : NULL);
     }
-    remember(node, a, b);
+    remember_matrices(node, a, b);
     return tide_set_grad_fn(m, node, product(m, a, b, tide_dim_of(a, 0), tide_dim_of(b, 1), false, a->dtype));
 }
 
@@ -147,7 +147,7 @@ static tide_tensor *addmm(tide_machine *m, tide_tensor *bias, tide_tensor *a, ti
         tide_save(m, node, tide_needs_input_grad(node, 2) ? a : NULL);
         tide_save(m, node, tide_needs_input_grad(node, 1) ? b : NULL);
     }
-    remember(node, a, b);
+    remember_matrices(node, a, b);
     tide_shape shape = {.dims = 2};
     shape.dim[0] = a->shape->dim[0];
     shape.dim[1] = b->shape->dim[1];

@@ -28,12 +28,12 @@ const tide_op *tide_op_find(tide_text name) {
     return NULL;
 }
 
-static const char *const kind_names[] = {"none",    "a boolean", "an integer", "a number", "text",
-                                         "a dtype", "a tensor",  "a list",     "a module", "a configuration"};
+static const char *const value_kind_names[] = {"none",    "a boolean", "an integer", "a number", "text",
+                                               "a dtype", "a tensor",  "a list",     "a module", "a configuration"};
 
 tide_tensor *tide_arg_tensor(tide_machine *m, tide_value v) {
     if (v.kind == TIDE_VALUE_TENSOR) return v.tensor;
-    tide_fail(m, TIDE_ERR_SHAPE, "%s wants a tensor, not %s", m->op, kind_names[v.kind]);
+    tide_fail(m, TIDE_ERR_SHAPE, "%s wants a tensor, not %s", m->op, value_kind_names[v.kind]);
     tide_shape scalar = {.dims = 0};
     return tide_empty_host(m, &scalar, TIDE_FP32); /* the arena takes it back */
 }
@@ -44,20 +44,20 @@ tide_tensor *tide_arg_tensor_or_none(tide_machine *m, tide_value v) {
 
 int64_t tide_arg_int(tide_machine *m, tide_value v) {
     if (v.kind == TIDE_VALUE_INT) return v.integer;
-    tide_fail(m, TIDE_ERR_SHAPE, "%s wants an integer, not %s", m->op, kind_names[v.kind]);
+    tide_fail(m, TIDE_ERR_SHAPE, "%s wants an integer, not %s", m->op, value_kind_names[v.kind]);
     return 1;
 }
 
 bool tide_arg_bool(tide_machine *m, tide_value v) {
     if (v.kind == TIDE_VALUE_BOOL) return v.truth;
-    tide_fail(m, TIDE_ERR_SHAPE, "%s wants true or false, not %s", m->op, kind_names[v.kind]);
+    tide_fail(m, TIDE_ERR_SHAPE, "%s wants true or false, not %s", m->op, value_kind_names[v.kind]);
     return false;
 }
 
 double tide_arg_number(tide_machine *m, tide_value v) {
     if (v.kind == TIDE_VALUE_FLOAT) return v.number;
     if (v.kind == TIDE_VALUE_INT) return (double)v.integer;
-    tide_fail(m, TIDE_ERR_SHAPE, "%s wants a number, not %s", m->op, kind_names[v.kind]);
+    tide_fail(m, TIDE_ERR_SHAPE, "%s wants a number, not %s", m->op, value_kind_names[v.kind]);
     return 0;
 }
 

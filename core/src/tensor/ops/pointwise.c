@@ -227,7 +227,7 @@ tide_tensor *tide_scale(tide_machine *m, tide_tensor *x) {
     return unary(m, &scale_backward, x, SAVES_NOTHING, 0);
 }
 
-static bool is_number(tide_value v) {
+static bool is_scalar(tide_value v) {
     return v.kind == TIDE_VALUE_INT || v.kind == TIDE_VALUE_FLOAT || v.kind == TIDE_VALUE_BOOL;
 }
 
@@ -241,27 +241,27 @@ static tide_tensor *with_number(tide_machine *m, const tide_backward *backward, 
 }
 
 static tide_value op_add(tide_machine *m, tide_value *a) {
-    if (is_number(a[1])) return tide_of_tensor(with_number(m, &shift_backward, tide_arg_tensor(m, a[0]), a[1]));
-    if (is_number(a[0])) return tide_of_tensor(with_number(m, &shift_backward, tide_arg_tensor(m, a[1]), a[0]));
+    if (is_scalar(a[1])) return tide_of_tensor(with_number(m, &shift_backward, tide_arg_tensor(m, a[0]), a[1]));
+    if (is_scalar(a[0])) return tide_of_tensor(with_number(m, &shift_backward, tide_arg_tensor(m, a[1]), a[0]));
     return tide_of_tensor(tide_add(m, tide_arg_tensor(m, a[0]), tide_arg_tensor(m, a[1])));
 }
 
 static tide_value op_sub(tide_machine *m, tide_value *a) {
-    if (is_number(a[1])) return tide_of_tensor(with_number(m, &shift_backward, tide_arg_tensor(m, a[0]), a[1]));
-    if (is_number(a[0])) return tide_of_tensor(with_number(m, &scale_backward, tide_arg_tensor(m, a[1]), a[0]));
+    if (is_scalar(a[1])) return tide_of_tensor(with_number(m, &shift_backward, tide_arg_tensor(m, a[0]), a[1]));
+    if (is_scalar(a[0])) return tide_of_tensor(with_number(m, &scale_backward, tide_arg_tensor(m, a[1]), a[0]));
     tide_tensor *both[2] = {tide_arg_tensor(m, a[0]), tide_arg_tensor(m, a[1])};
     tide_node *node = tide_node_new(m, &sub_backward, both, 2);
     return tide_of_tensor(tide_set_grad_fn(m, node, on_two(m, both[0], both[1])));
 }
 
 static tide_value op_mul(tide_machine *m, tide_value *a) {
-    if (is_number(a[1])) return tide_of_tensor(with_number(m, &scale_backward, tide_arg_tensor(m, a[0]), a[1]));
-    if (is_number(a[0])) return tide_of_tensor(with_number(m, &scale_backward, tide_arg_tensor(m, a[1]), a[0]));
+    if (is_scalar(a[1])) return tide_of_tensor(with_number(m, &scale_backward, tide_arg_tensor(m, a[0]), a[1]));
+    if (is_scalar(a[0])) return tide_of_tensor(with_number(m, &scale_backward, tide_arg_tensor(m, a[1]), a[0]));
     return tide_of_tensor(tide_mul(m, tide_arg_tensor(m, a[0]), tide_arg_tensor(m, a[1])));
 }
 
 static tide_value op_div(tide_machine *m, tide_value *a) {
-    if (is_number(a[1])) {
+    if (is_scalar(a[1])) {
         a[1].kind = TIDE_VALUE_FLOAT; /* true division of integers gives floats */
         return tide_of_tensor(with_number(m, &scale_backward, tide_arg_tensor(m, a[0]), a[1]));
     }
@@ -271,7 +271,7 @@ static tide_value op_div(tide_machine *m, tide_value *a) {
 /* x += y: the storage stays; the tensor gets a new node. */
 static tide_value in_place(tide_machine *m, const tide_backward *backward, tide_value *a) {
     tide_tensor *x = tide_arg_tensor(m, a[0]);
-    tide_tensor *both[2] = {x, is_number(a[1]) ? NULL : tide_arg_tensor(m, a[1])};
+    tide_tensor *both[2] = {x, is_scalar(a[1]) ? NULL : tide_arg_tensor(m, a[1])};
     tide_node *node = tide_node_new(m, backward, both, 2);
     tide_tensor *t = tide_alias(m, x);
     if (!node) return tide_of_tensor(t);
@@ -284,7 +284,7 @@ static tide_value op_add_(tide_machine *m, tide_value *a) {
 
 /* x *= y, x /= y: a clone of x is kept where y wants a gradient. */
 static tide_value scaled_in_place(tide_machine *m, const tide_backward *backward, tide_value *a, bool keeps_other) {
-    if (is_number(a[1])) return in_place(m, &scale_backward, a);
+    if (is_scalar(a[1])) return in_place(m, &scale_backward, a);
     tide_tensor *both[2] = {tide_arg_tensor(m, a[0]), tide_arg_tensor(m, a[1])};
     tide_node *node = tide_node_new(m, backward, both, 2);
     tide_tensor *old = node && tide_needs_input_grad(node, 1) ? tide_empty_like(m, both[0], both[0]->dtype) : NULL;
@@ -305,7 +305,7 @@ static tide_value op_div_(tide_machine *m, tide_value *a) {
 
 static tide_value op_floor_divide(tide_machine *m, tide_value *a) {
     tide_tensor *x = tide_arg_tensor(m, a[0]);
-    if (x->requires_grad || !is_number(a[1]))
+    if (x->requires_grad || !is_scalar(a[1]))
         tide_fail(m, TIDE_ERR_UNSUPPORTED, "//: of a tensor without gradient by a number");
     return tide_of_tensor(tide_elementwise(m, &x, 1, x->dtype));
 }
@@ -339,7 +339,7 @@ static tide_value op_silu_(tide_machine *m, tide_value *a) {
 /* ---- comparisons and logic: bool results without gradients ---- */
 
 static tide_value op_compare(tide_machine *m, tide_value *a) {
-    if (is_number(a[1])) {
+    if (is_scalar(a[1])) {
         tide_tensor *x = tide_arg_tensor(m, a[0]);
         return tide_of_tensor(tide_elementwise(m, &x, 1, TIDE_BOOL));
     }

@@ -119,29 +119,29 @@ typedef struct launcher {
     int columns, ctas_per_row, warps_m, warps_n;
 } launcher;
 
-static const launcher layer_norm_backward[] = {
+static const launcher te_layer_norm_backward[] = {
     {768, 1, 4, 1},   {1024, 1, 4, 1},  {1536, 1, 1, 4},  {2048, 1, 1, 4},  {2304, 1, 1, 4},  {3072, 1, 1, 4},
     {3840, 1, 1, 4},  {4096, 1, 1, 4},  {5120, 1, 1, 4},  {6144, 1, 1, 8},  {8192, 2, 1, 4},  {10240, 2, 1, 4},
     {12288, 4, 1, 4}, {12800, 5, 1, 4}, {15360, 4, 1, 4}, {16384, 4, 1, 4}, {18432, 4, 1, 4}, {20480, 4, 1, 4},
     {24576, 4, 1, 8}, {25600, 5, 1, 4}, {30720, 4, 1, 8}, {32768, 4, 1, 8}, {40960, 4, 1, 8}, {49152, 8, 1, 8},
     {65536, 8, 1, 8}, {0, 0, 0, 0}};
-static const launcher layer_norm_forward[] = {
+static const launcher te_layer_norm_forward[] = {
     {768, 1, 4, 1},   {1024, 1, 4, 1},  {1536, 1, 4, 1},  {2048, 1, 4, 1},  {2304, 1, 4, 1},  {3072, 1, 1, 4},
     {3840, 1, 1, 4},  {4096, 1, 1, 4},  {5120, 1, 1, 4},  {6144, 1, 1, 4},  {8192, 1, 1, 4},  {10240, 1, 1, 4},
     {12288, 2, 1, 4}, {12800, 2, 1, 4}, {15360, 2, 1, 4}, {16384, 2, 1, 4}, {18432, 2, 1, 4}, {20480, 2, 1, 4},
     {24576, 2, 1, 4}, {25600, 2, 1, 4}, {30720, 4, 1, 4}, {32768, 4, 1, 4}, {40960, 4, 1, 4}, {49152, 4, 1, 4},
     {65536, 8, 1, 4}, {0, 0, 0, 0}};
-static const launcher rms_norm_backward[] = {{512, 1, 4, 1},  {768, 1, 4, 1},  {1024, 1, 4, 1}, {2048, 1, 1, 4},
-                                             {4096, 1, 1, 4}, {8192, 1, 1, 4}, {0, 0, 0, 0}};
-static const launcher rms_norm_forward[] = {{512, 1, 4, 1},  {768, 1, 4, 1},  {1024, 1, 4, 1}, {2048, 1, 4, 1},
-                                            {4096, 1, 1, 4}, {8192, 1, 1, 4}, {0, 0, 0, 0}};
+static const launcher te_rms_norm_backward[] = {{512, 1, 4, 1},  {768, 1, 4, 1},  {1024, 1, 4, 1}, {2048, 1, 1, 4},
+                                                {4096, 1, 1, 4}, {8192, 1, 1, 4}, {0, 0, 0, 0}};
+static const launcher te_rms_norm_forward[] = {{512, 1, 4, 1},  {768, 1, 4, 1},  {1024, 1, 4, 1}, {2048, 1, 4, 1},
+                                               {4096, 1, 1, 4}, {8192, 1, 1, 4}, {0, 0, 0, 0}};
 /* For other widths: the first that is not narrower, else the last; a row takes as many blocks as it needs. */
 static const launcher general_backward[] = {{128, 0, 4, 1},  {512, 0, 4, 1},  {1024, 0, 4, 1},
                                             {2048, 0, 1, 4}, {4096, 0, 1, 4}, {0, 0, 0, 0}};
 static const launcher general_forward[] = {{128, 0, 4, 1},  {512, 0, 4, 1},  {1024, 0, 4, 1},
                                            {2048, 0, 4, 1}, {8192, 0, 1, 4}, {0, 0, 0, 0}};
 
-static int64_t aligned(int64_t bytes) {
+static int64_t aligned_bytes(int64_t bytes) {
     return TIDE_ROUND_UP(bytes, 16); /* LaunchParams::alignWorkspace */
 }
 
@@ -149,9 +149,9 @@ static int64_t aligned(int64_t bytes) {
  * threads (registers and shared memory may allow fewer), and what blocks of one row exchange. */
 static int64_t norm_workspace(const tide_machine *m, int64_t rows, int64_t columns, bool is_layer_norm,
                               bool is_backward) {
-    const launcher *tuned = is_layer_norm ? is_backward ? layer_norm_backward : layer_norm_forward
-                            : is_backward ? rms_norm_backward
-                                          : rms_norm_forward;
+    const launcher *tuned = is_layer_norm ? is_backward ? te_layer_norm_backward : te_layer_norm_forward
+                            : is_backward ? te_rms_norm_backward
+                                          : te_rms_norm_forward;
     const launcher *general = is_backward ? general_backward : general_forward;
     while (tuned->columns && (tuned->columns != columns || rows % 4)) tuned++;
     while (general->columns < columns && general[1].columns) general++;
@@ -160,8 +160,9 @@ static int64_t norm_workspace(const tide_machine *m, int64_t rows, int64_t colum
     int64_t per_row = l->ctas_per_row ? l->ctas_per_row : TIDE_CEIL_DIV(columns, l->columns), per_col = slots / per_row;
     if (!l->ctas_per_row && TIDE_CEIL_DIV(rows, l->warps_m) < per_col) per_col = TIDE_CEIL_DIV(rows, l->warps_m);
     int64_t bytes = 0, element = is_layer_norm ? 8 : 4; /* pairs for mean and deviation */
-    if (per_row > 1) bytes += aligned(2 * per_col * 4) + aligned(per_col * l->warps_m * per_row * element * 2);
-    if (is_backward) bytes += (is_layer_norm ? 2 : 1) * aligned(per_col * columns * 4);
+    if (per_row > 1)
+        bytes += aligned_bytes(2 * per_col * 4) + aligned_bytes(per_col * l->warps_m * per_row * element * 2);
+    if (is_backward) bytes += (is_layer_norm ? 2 : 1) * aligned_bytes(per_col * columns * 4);
     return bytes ? bytes : 1;
 }
 
