@@ -266,7 +266,8 @@ static int explain_nothing(const dry_run *d, const cJSON *processes, const cJSON
     bool has_failed = !WIFEXITED(d->launch.status) || WEXITSTATUS(d->launch.status) != 0;
     int64_t device = device_peak(&d->launch, d->gpus);
     int status = OBSERVED_CANNOT;
-    static const char no_hook[] = "run python without -I, -E and -S, which keep tidemark's hook out";
+    static const char no_hook[] = "run python without -I, -E and -S, and add to PYTHONPATH in place of setting it: "
+                                  "these keep tidemark's hook out";
     if (has_note(notes, "phantom-no-hook")) {
         cli_complain(no_hook, "%s ran without tidemark's hook: its CUDA calls could not be answered",
                      d->launch.command[0]);
@@ -289,9 +290,10 @@ static int explain_nothing(const dry_run *d, const cJSON *processes, const cJSON
         cli_complain(no_hook, "%s took %s of a GPU, but no PyTorch was seen", d->launch.command[0],
                      cli_size(text, device));
     } else {
-        cli_complain("does it move its model to \"cuda\"? if so: run python without -I, -E and -S, "
-                     "which keep tidemark's hook out",
-                     "%s made no CUDA call: there is nothing to report", d->launch.command[0]);
+        cli_complain(
+            "does it move its model to \"cuda\"? if so: run python without -I, -E and -S, and add to PYTHONPATH "
+            "in place of setting it: these keep tidemark's hook out",
+            "%s made no CUDA call: there is nothing to report", d->launch.command[0]);
     }
     cli_buffer_free(&end);
     return status;

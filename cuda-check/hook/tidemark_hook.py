@@ -30,23 +30,29 @@ ROWS = 40                          # groups of live memory that are written down
 # ---- a look at modules as they come ----
 
 class AfterImport(importlib.abc.MetaPathFinder):
-    """Calls a function when a module has been imported."""
+    """Calls a function when a module has been executed; to look for the module is not yet to execute it."""
 
     def __init__(self, calls: dict[str, Callable[[Any], None]]) -> None:
         self.calls = calls
+        self.looked_for: set[str] = set()
 
     def find_spec(self, name: str, path: Any, target: Any = None) -> Any:
-        call = self.calls.pop(name, None)
-        if call is None:
+        if name not in self.calls or name in self.looked_for:
             return None
-        spec = importlib.util.find_spec(name)
+        self.looked_for.add(name)
+        try:
+            spec = importlib.util.find_spec(name)
+        finally:
+            self.looked_for.discard(name)
         if spec is None or spec.loader is None:
             return spec
         execute = spec.loader.exec_module
 
         def exec_module(module: Any) -> None:
             execute(module)
-            call(module)
+            call = self.calls.pop(name, None)
+            if call:
+                call(module)
 
         spec.loader.exec_module = exec_module
         return spec
@@ -455,7 +461,9 @@ def start(folder: str) -> None:
     if _watch.is_phantom:
         import tidemark_phantom
         tidemark_phantom.start()
-        calls |= tidemark_phantom.STAND_INS
+        import tidemark_values
+        tidemark_values.start(_watch)
+        calls |= tidemark_values.STAND_INS
     sys.meta_path.insert(0, AfterImport(calls))
     atexit.register(_watch.finish)
     hook = sys.excepthook

@@ -8,6 +8,7 @@ import sys
 from typing import Any
 
 import tidemark_ranks
+import tidemark_values
 
 # Reads by library code whose answer decides what is allocated: (end of the file's name, function) -> answer, and what
 # that answer means.
@@ -21,15 +22,6 @@ ANSWERS: dict[tuple[str, str], tuple[int, str]] = {
 
 # Files whose lines are not the program's own.
 LIBRARIES = ("/torch/", "<frozen", "/contextlib.py", "/functools.py")
-
-def ranks_agree(module: Any) -> None:
-    """DeepSpeed asks whether all ranks have the same lists."""
-    module.assert_lst_len_same_as_other_ranks = lambda ints: None
-    module.get_lst_from_rank0 = lambda ints: ints
-
-
-# What is changed in modules as they are imported.
-STAND_INS = {"deepspeed.runtime.zero.utils": ranks_agree}
 
 _here = os.path.dirname(os.path.abspath(__file__)) + os.sep
 _scanned: set[str] = set()
@@ -90,6 +82,8 @@ def attach(torch: Any, watch: Any) -> None:
         """A copy from the device to the host: whose, and what it finds (-1: what is there)."""
         if watch.in_hook or watch.is_done:
             return -1
+        if size <= 8 and tidemark_values.given() >= 0:
+            return tidemark_values.given()
         frame, found = sys._getframe(), None
         for _ in range(64):
             frame = frame.f_back

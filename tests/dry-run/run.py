@@ -67,20 +67,22 @@ def exact_runs():
             code, answer, errors = dry_run([*run["options"], "--out", f"{folder}/run.tide"], run["command"])
             names = sorted(os.listdir(folder))
             replayed = [replay(f"{folder}/{name}") for name in names] if answer else []
-        wanted = [(run["allocated"], run["reserved"])] * run.get("processes", 1)
+        wanted = [(run["allocated"], run["reserved"])] * run.get("processes", 1) if "allocated" in run else None
         wrong = ""
         if code != 0 or answer is None:
             wrong = f"exit code {code}: {errors[-800:]}"
-        elif peaks(answer) != wanted:
+        elif wanted and peaks(answer) != wanted:
             wrong = f"{peaks(answer)}, not {wanted}"
+        elif len(answer["steps"]) != run.get("steps", len(answer["steps"])):
+            wrong = f"{len(answer['steps'])} steps"
         elif sum(f["bytes"] for f in answer["factors"]) != answer["peak"]["allocated"]:
             wrong = "the factors do not add up to the peak"
-        elif max(s["allocated_peak"] for s in answer["steps"]) > answer["peak"]["allocated"]:
+        elif max((s["allocated_peak"] for s in answer["steps"]), default=0) > answer["peak"]["allocated"]:
             wrong = "a step is above the peak"
-        elif len(replayed) != len(wanted):
+        elif len(replayed) != len(peaks(answer)):
             wrong = f"recordings: {names}"
-        elif replayed[0] is not None and replayed != wanted:
-            wrong = f"replayed to {replayed}, not {wanted}"
+        elif replayed[0] is not None and replayed != peaks(answer):
+            wrong = f"replayed to {replayed}, not {peaks(answer)}"
         check(run["name"], wrong)
 
 
@@ -142,6 +144,9 @@ def programs():
     code, answer, errors, *_, name = script(LOOP % (2, "print(net.weight.sum().item())"), "--steps", "0")
     reads = [(os.path.basename(r["file"]), r["count"]) for r in answer["reads"]]
     check("reads are told", "" if reads == [(name, 2)] else f"{reads}")
+
+    code, answer, errors, *_ = script("import importlib.util\nimportlib.util.find_spec('torch')\n" + LOOP % (2, "pass"))
+    check("looked for before it is imported", "" if code == 0 and len(answer["steps"]) == 2 else f"{code} {errors[-300:]}")
 
     mask = "import torch\nx = torch.ones(100, 1024).cuda()\ny = x[x > 0]\nprint('rows', y.numel())\n"
     with tempfile.TemporaryDirectory() as folder:
@@ -209,6 +214,9 @@ def refusals():
 
     code, _, errors, *_ = script(LOOP % (1, "pass"), python=("-I",))
     check("python -I", "" if code == 3 and "without -I, -E and -S" in errors else f"{code} {errors[-300:]}")
+
+    code, _, errors = dry_run([], ["env", "PYTHONPATH=/", "python", "-c", "import torch; torch.ones(9, device='cuda')"])
+    check("PYTHONPATH set anew", "" if code == 3 and "add to PYTHONPATH" in errors else f"{code} {errors[-300:]}")
 
     code, answer, errors, *_ = script("import torch\ntorch.ones(9, device='cuda')\ntorch.cuda.set_device(1)\n")
     kinds = [n["kind"] for n in answer["notes"]] if answer else []
