@@ -36,6 +36,11 @@ static bool is_size(tide_text word) {
     return true;
 }
 
+/* v3, r1: behind it four digits are a date too. */
+static bool is_release(tide_text word) {
+    return word.length == 2 && (word.at[0] == 'v' || word.at[0] == 'r') && word.at[1] >= '0' && word.at[1] <= '9';
+}
+
 /* How many bits there are besides the method's own word. */
 static bool is_width(tide_text word) {
     return is_one_of_joined(word, "4bit|int4|unsloth");
@@ -47,7 +52,7 @@ tide_hub_name tide_hub_name_read(tide_arena *arena, const char *name) {
     char *base = tide_arena_alloc(arena, rest.length + 1);
     size_t length = 0;
     tide_hub_name made = {.base = base};
-    bool is_several = false, is_sized = false;
+    bool is_several = false, is_sized = false, is_version = false;
     if (tide_text_starts(rest, TIDE_TEXT("meta-llama-"))) tide_piece_next(&rest, '-', &word);
     while (tide_piece_next(&rest, '-', &word)) {
         size_t format = 0;
@@ -58,9 +63,9 @@ tide_hub_name tide_hub_name_read(tide_arena *arena, const char *name) {
             made.quantization = formats[format].quantization;
         } else if (length && is_one_of_joined(word, "instruct|it|chat|hf|pt")) {
             made.is_tuned = true;
-        } else if (is_sized && tide_text_is(word, "base")) {
+        } else if (is_sized && is_one_of(word, "base|deduped")) {
             made.is_tuned = true;
-        } else if (is_sized && is_date(word)) {
+        } else if ((is_sized || is_version) && is_date(word)) {
             made.is_dated = true;
         } else if (length && is_width(word)) {
             made.is_quantised = true;
@@ -69,6 +74,7 @@ tide_hub_name tide_hub_name_read(tide_arena *arena, const char *name) {
             memcpy(base + length, word.at, word.length);
             length += word.length;
             is_sized = is_sized || is_size(word);
+            is_version = is_release(word);
         }
     }
     base[length] = 0;

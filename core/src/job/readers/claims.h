@@ -29,7 +29,7 @@ typedef enum tide_key_rule {
 } tide_key_rule;
 
 typedef struct tide_key_row {
-    const char *key; /* `*` is any run of characters */
+    const char *key; /* keys joined by `|`; `*` is any run of characters */
     tide_key_rule rule;
     tide_setting_id setting;
     tide_fact fact;
@@ -37,12 +37,21 @@ typedef struct tide_key_row {
     const struct tide_key_table *section;
 } tide_key_row;
 
-/* A setting, or a fact. values are `given=taken|...`: given in lower case; taken empty: it says nothing; a value that
- * is not there is taken as it is. */
+/* A setting, or a fact. values are `given=taken|...`: given in lower case, `*` any run of characters; taken empty: it
+ * says nothing; `given~taken`: it is not described and taken as what is near, which is said. A value that is not there
+ * is taken as it is. */
 #define KEY_SETS(key_, setting_, values_)                                                                              \
     { .key = key_, .rule = TIDE_RULE_SETS, .setting = TIDE_SET_##setting_, .values = values_ }
 #define KEY_SAYS(key_, fact_, values_)                                                                                 \
     { .key = key_, .rule = TIDE_RULE_SAYS, .fact = TIDE_FACT_##fact_, .values = values_ }
+/* Values of keys that several programs have. */
+#define KEY_ATTENTION                                                                                                  \
+    "flash_attention_*=sdpa|flash_attn*=sdpa|flash=sdpa|kernels-community/*=sdpa|flex_attention~sdpa|xformers~sdpa|"   \
+    "sage~sdpa|fp8~sdpa|auto="
+#define KEY_OPTIMIZERS                                                                                                 \
+    "adamw_torch_8bit~adamw8bit|adamw_torch_4bit~adamw8bit|ao_adamw_8bit~adamw8bit|ao_adamw_4bit~adamw8bit|"           \
+    "ao_adamw_fp8~adamw8bit|optimi_adamw~adamw_single|flash_adamw~adamw8bit"
+
 /* No effect on memory. */
 #define KEY_NEUTRAL(key_)                                                                                              \
     { .key = key_, .rule = TIDE_RULE_NEUTRAL }
@@ -142,7 +151,7 @@ tide_fact tide_mixed_precision_fact(const tide_claims *c);
 void tide_deepspeed_read(tide_claims *c);
 
 /* Tables and readers that others refer to. */
-extern const tide_key_table tide_trainer_keys, tide_fsdp_keys, tide_deepspeed_plugin_keys;
+extern const tide_key_table tide_trainer_keys, tide_model_keys, tide_fsdp_keys, tide_deepspeed_plugin_keys;
 extern const tide_reader tide_deepspeed_reader, tide_llama_factory_reader;
 
 #endif

@@ -3,14 +3,17 @@
 
 #include <string.h>
 
-/* Whether a value is one of `list`, and what it is taken as. */
-static bool key_value_listed(const char *list, const char *value, tide_text *taken) {
+/* Whether a value is one of `list`, what it is taken as, and whether that is only near. */
+static bool key_value_listed(const char *list, const char *value, tide_text *taken, bool *is_near) {
     tide_text rest = tide_text_of(list), piece;
     while (tide_piece_next(&rest, '|', &piece)) {
-        const char *equals = memchr(piece.at, '=', piece.length);
-        size_t length = equals ? (size_t)(equals - piece.at) : piece.length;
-        if (length != strlen(value) || strncmp(piece.at, value, length) != 0) continue;
-        if (taken) *taken = equals ? (tide_text){equals + 1, piece.length - length - 1} : tide_text_of("");
+        size_t length = 0;
+        while (length < piece.length && piece.at[length] != '=' && piece.at[length] != '~') length++;
+        bool has_taken = length < piece.length;
+        if (!tide_text_matches(tide_text_of(value), (tide_text){piece.at, length})) continue;
+        if (taken)
+            *taken = has_taken ? (tide_text){piece.at + length + 1, piece.length - length - 1} : tide_text_of("");
+        if (is_near) *is_near = has_taken && piece.at[length] == '~';
         return true;
     }
     return false;
@@ -50,8 +53,14 @@ static void say_key(tide_claims *c, const tide_key_row *row, const char *key, co
         return;
     }
     tide_text taken = tide_text_of(text);
-    key_value_listed(row->values, tide_lowered(c->arena, taken), &taken);
+    bool is_near = false;
+    key_value_listed(row->values, tide_lowered(c->arena, taken), &taken, &is_near);
     const char *said = tide_text_copy(c->arena, taken);
+    if (is_near)
+        tide_report(c->diags, TIDE_WARNING, TIDE_ERR_UNSUPPORTED, tide_claims_place(c, key),
+                    tide_format(c->arena, "%s: %s=%s is not described: taken as %s=%s, which is near",
+                                c->at->summary->name, key, text, tide_settings[row->setting].name, said),
+                    NULL);
     if (!said[0])
         tide_claims_note(c, key, TIDE_KEY_IGNORED, text, NULL);
     else if (row->rule == TIDE_RULE_SAYS)
@@ -62,9 +71,10 @@ static void say_key(tide_claims *c, const tide_key_row *row, const char *key, co
 
 static void matter(tide_claims *c, const tide_key_row *row, const char *key, const tide_json *value) {
     const char *text = tide_argument_value(c->arena, value);
-    bool is_none =
-        is_off(value) || (text && (key_value_listed(row->values, tide_lowered(c->arena, tide_text_of(text)), NULL) ||
-                                   strcmp(text, "none") == 0));
+    bool is_none = is_off(value) ||
+                   (text && (key_value_listed(row->values, text, NULL, NULL) ||
+                             key_value_listed(row->values, tide_lowered(c->arena, tide_text_of(text)), NULL, NULL) ||
+                             strcmp(text, "none") == 0));
     if (is_none) {
         tide_claims_note(c, key, TIDE_KEY_IGNORED, text, NULL);
         return;
@@ -108,8 +118,11 @@ const tide_key_row *tide_key_find(const tide_key_table *table, tide_text key) {
         tide_text prefix = tide_text_of(table->prefix), name = key;
         if (prefix.length && tide_text_starts(name, prefix))
             name = (tide_text){name.at + prefix.length, name.length - prefix.length};
-        for (uint32_t i = 0; i < table->count; i++)
-            if (tide_text_matches(name, tide_text_of(table->rows[i].key))) return &table->rows[i];
+        for (uint32_t i = 0; i < table->count; i++) {
+            tide_text rest = tide_text_of(table->rows[i].key), pattern;
+            while (tide_piece_next(&rest, '|', &pattern))
+                if (tide_text_matches(name, pattern)) return &table->rows[i];
+        }
     }
     return NULL;
 }

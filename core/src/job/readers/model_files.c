@@ -17,7 +17,18 @@ const tide_json *tide_config_type(const tide_json *config) {
     return tide_json_at(config, "model_type");
 }
 
+/* A file of a trainer, whose model_type is a class, or a kind in another list. */
+static bool starts_training(const tide_json *root) {
+    static const char *const keys[] = {
+        "base_model",      "micro_batch_size", "sequence_len", "cutoff_len",
+        "finetuning_type", "tuner_type",       "train_type",   "per_device_train_batch_size"};
+    for (size_t i = 0; i < TIDE_COUNT_OF(keys); i++)
+        if (tide_json_at(root, keys[i])) return !tide_json_at(root, "architectures");
+    return false;
+}
+
 static bool is_config(const tide_json *root) {
+    if (starts_training(root)) return false;
     return tide_config_type(root) || tide_json_is(tide_json_at(root, "architectures"), TIDE_JSON_ARRAY);
 }
 

@@ -1,0 +1,18 @@
+/* ms-swift's arguments, over TrainingArguments. */
+#include "job/readers/claims.h"
+
+#include "base/units.h"
+
+static const tide_key_row ms_swift_rows[] = {
+#include "job/readers/keys/ms_swift.def"
+};
+
+static const tide_key_table ms_swift_keys = {
+    .rows = ms_swift_rows, .count = TIDE_COUNT_OF(ms_swift_rows), .more = &tide_trainer_keys};
+
+const tide_reader tide_ms_swift_reader = {.title = "an ms-swift configuration",
+                                          .marks = "tuner_type|train_type|rlhf_type",
+                                          .keys = &ms_swift_keys,
+                                          .trains = true,
+                                          .precedence = 2,
+                                          .settle = tide_training_settle};
