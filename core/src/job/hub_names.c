@@ -63,7 +63,7 @@ tide_hub_name tide_hub_name_read(tide_arena *arena, const char *name) {
             made.quantization = formats[format].quantization;
         } else if (length && is_one_of_joined(word, "instruct|it|chat|hf|pt")) {
             made.is_tuned = true;
-        } else if (is_sized && is_one_of(word, "base|deduped")) {
+        } else if (is_sized && is_one_of_joined(word, "base|deduped")) {
             made.is_tuned = true;
         } else if ((is_sized || is_version) && is_date(word)) {
             made.is_dated = true;
