@@ -278,7 +278,7 @@ bool tide_player_open(tide_player *p, const tide_event_source *source, const tid
     if (source->pending_count) {
         p->pending_streams = tide_arena_grow(arena, NULL, 0, source->pending_count * sizeof *p->pending_streams);
         p->free_streams = tide_arena_grow(arena, NULL, 0, PENDING_STREAMS * sizeof *p->free_streams);
-        for (uint16_t i = 0; i < PENDING_STREAMS; i++)
+        for (uint32_t i = 0; i < PENDING_STREAMS; i++)
             p->free_streams[p->free_stream_count++] = (uint16_t)(FIRST_PENDING_STREAM + i);
         tide_caching_hold_events(p->allocator);
     }

@@ -12,7 +12,6 @@ static const char *check_text(tide_model *model, uint32_t scope, tide_text text,
         const char *close = open ? memchr(open, '}', (size_t)(end - open)) : NULL;
         size_t plain = close ? (size_t)(open - text.at) : text.length;
         out = tide_format(m->arena, "%s%.*s", out, (int)plain, text.at);
-        text = (tide_text){text.at + plain, text.length - plain};
         if (!close) break;
         tide_expr *expr = tide_parse_expr(m->arena, (tide_text){open + 1, (size_t)(close - open) - 1}, place, m->diags);
         tide_expr_may_miss(expr);

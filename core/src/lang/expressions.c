@@ -77,7 +77,7 @@ static tide_value binary_of_tensors(tide_frame *f, const tide_expr *e, tide_valu
 
 static tide_value eval_binary(tide_frame *f, tide_expr *e) {
     tide_machine *m = f->model->m;
-    tide_value a = tide_eval(f, e->a), b = tide_eval(f, e->b), made = tide_none();
+    tide_value a = tide_eval(f, e->a), b = tide_eval(f, e->b), made;
     if (tide_is_aborting(m))
         made = tide_none();
     else if (a.kind == TIDE_VALUE_TENSOR || b.kind == TIDE_VALUE_TENSOR)
