@@ -219,6 +219,8 @@ tide_text tide_setting_choice(const tide_setting *setting, uint32_t index) {
     if (index >= setting->choice_count) return TIDE_TEXT("");
     tide_text choice = tide_text_of(setting->choices[index]);
     if (choice.at[choice.length - 1] == '_') choice.length--;
+    if (choice.length > 1 && choice.at[0] == '_' && choice.at[1] >= '0' && choice.at[1] <= '9') /* as "1F1B" */
+        choice = (tide_text){choice.at + 1, choice.length - 1};
     return choice;
 }
 

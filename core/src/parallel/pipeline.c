@@ -1,0 +1,223 @@
+/* torch/distributed/pipelining/stage.py and _backward.py: a stage of the model, and its passes over micro-batches.
+ *
+ * Note [Stages]: forward_stage() of a description runs the embedding of the first stage, a run of blocks, and norm and
+ * head of the last. What a stage has sent lives until its send is waited for; from there on the node alone is kept. */
+#include "parallel/pipeline.h"
+
+#include "base/units.h"
+
+#include "tensor/ops/ops.h"
+
+static tide_machine *machine_of(const tide_pipeline *p) {
+    return p->w->model->m;
+}
+
+/* ---- stages ---- */
+
+/* Every ranks-th, or the two ends of a V. */
+static uint32_t stage_index(const tide_pipeline *p, uint32_t chunk) {
+    bool is_v = p->w->job->parallel_schedule == TIDE_parallel_schedule_ZBVZeroBubble ||
+                p->w->job->parallel_schedule == TIDE_parallel_schedule_DualPipeV;
+    if (is_v) return chunk ? p->stage_count - 1 - p->rank : p->rank;
+    return p->rank + chunk * p->ranks;
+}
+
+static uint32_t layers_of(const tide_model *model, uint32_t *of_block) {
+    uint32_t count = 0;
+    for (uint32_t i = 1; i < model->instance_count; i++)
+        if (model->instances[i].of->is_checkpointed) of_block[i] = ++count;
+    return count;
+}
+
+bool tide_pipeline_init(tide_pipeline *p, tide_wrapper *w) {
+    tide_machine *m = w->model->m;
+    const tide_class *root = w->model->instances[w->model->root].of;
+    p->w = w;
+    p->stage_count = p->ranks * p->chunks;
+    uint32_t layers = layers_of(w->model, TIDE_NEW(m->arena, uint32_t, w->model->instance_count + 1));
+    if (!tide_method_find(root, TIDE_TEXT("forward_stage"))) {
+        tide_fail(m, TIDE_ERR_UNSUPPORTED, "the description of %s does not say how a pipeline's stage runs",
+                  root->name.at);
+        return false;
+    }
+    if (layers < p->stage_count) {
+        tide_fail(m, TIDE_ERR_CONFLICT, "%u layers are fewer than the %u stages of the pipeline", layers,
+                  p->stage_count);
+        return false;
+    }
+    p->stages = TIDE_NEW(m->arena, tide_pipeline_stage, p->chunks);
+    p->losses = TIDE_NEW(m->arena, tide_tensor *, p->microbatches);
+    for (uint32_t i = 0; i < p->chunks; i++) {
+        tide_pipeline_stage *s = &p->stages[i];
+        uint32_t index = stage_index(p, i);
+        *s = (tide_pipeline_stage){.of = p,
+                                   .index = index,
+                                   .first_layer = (uint32_t)((uint64_t)layers * index / p->stage_count),
+                                   .end_layer = (uint32_t)((uint64_t)layers * (index + 1) / p->stage_count),
+                                   .is_first = index == 0,
+                                   .is_last = index + 1 == p->stage_count};
+        tide_tensor ***arrays[] = {&s->recv_forward, &s->recv_backward, &s->inputs, &s->outputs, &s->bwd_cache};
+        for (unsigned k = 0; k < TIDE_COUNT_OF(arrays); k++)
+            *arrays[k] = TIDE_NEW(m->arena, tide_tensor *, p->microbatches);
+    }
+    return true;
+}
+
+/* Whether a stage runs a module: the modules before the first block are the first one's, those behind the last block
+ * the last one's. */
+static bool runs(const tide_pipeline_stage *s, const uint32_t *of_block, const tide_model *model, uint32_t module,
+                 uint32_t first_block) {
+    for (uint32_t at = module; at; at = model->instances[at].parent)
+        if (of_block[at]) return of_block[at] > s->first_layer && of_block[at] <= s->end_layer;
+    return module < first_block ? s->is_first : s->is_last;
+}
+
+void tide_pipeline_drop_others(tide_pipeline *p) {
+    tide_model *model = p->w->model;
+    tide_machine *m = model->m;
+    uint32_t *of_block = TIDE_NEW(m->arena, uint32_t, model->instance_count + 1), first_block = 1, n = 0;
+    layers_of(model, of_block);
+    while (first_block < model->instance_count && !of_block[first_block]) first_block++;
+    uint32_t count = tide_optimizer_members(p->w->optimizer, NULL);
+    tide_optimized *members = TIDE_NEW(m->arena, tide_optimized, 2 * count + 2), *kept = members + count;
+    tide_optimizer_members(p->w->optimizer, members);
+    for (uint32_t chunk = 0; chunk < p->chunks; chunk++)
+        for (uint32_t i = 0; i < count; i++)
+            if (runs(&p->stages[chunk], of_block, model, members[i].module, first_block)) kept[n++] = members[i];
+    m->op = "drop_others";
+    for (uint32_t i = 0; i < model->parameter_count; i++) {
+        bool is_kept = false;
+        for (uint32_t chunk = 0; chunk < p->chunks; chunk++)
+            is_kept = is_kept || runs(&p->stages[chunk], of_block, model, model->parameters[i].module, first_block);
+        if (!is_kept) tide_drop_storage(m, model->parameters[i].tensor);
+    }
+    tide_optimizer_replace(p->w->optimizer, kept, n);
+}
+
+void tide_pipeline_connect(tide_pipeline *p) {
+    tide_machine *m = machine_of(p);
+    if (p->is_connected || p->ranks == 1) return;
+    p->is_connected = true;
+    m->op = "_initialize_pipeline_distributed_state";
+    tide_tensor *vote = tide_scalar(m, TIDE_INT32), *sent = tide_scalar(m, TIDE_INT32), /* _preconnect_shared_p2p_edges
+                                                                                         */
+        *received = tide_scalar(m, TIDE_INT32);
+    tide_release(m, sent);
+    tide_release(m, received);
+    tide_release(m, vote);
+}
+
+/* ---- what comes from other ranks ---- */
+
+static tide_tensor *received(tide_pipeline *p) {
+    tide_machine *m = machine_of(p);
+    tide_value hidden = tide_model_size(p->w->model, "hidden");
+    tide_shape shape = {.dims = 3, .dim = {{p->batch, 0}, {p->rows, 0}, {hidden.integer, 0}}};
+    m->op = "recv";
+    m->state.factor = TIDE_FACTOR_COMMUNICATION;
+    tide_tensor *t = tide_empty(m, &shape, p->dtype);
+    m->state.factor = TIDE_FACTOR_TEMPORARY;
+    return t;
+}
+
+tide_tensor *tide_stage_recv_forward(tide_pipeline_stage *s, uint32_t mb) {
+    if (!s->is_first && !s->recv_forward[mb]) s->recv_forward[mb] = received(s->of);
+    return s->recv_forward[mb];
+}
+
+tide_tensor *tide_stage_recv_backward(tide_pipeline_stage *s, uint32_t mb) {
+    if (!s->is_last && !s->recv_backward[mb]) s->recv_backward[mb] = received(s->of);
+    return s->recv_backward[mb];
+}
+
+/* ---- forward ---- */
+
+/* One of the chunks that _split_inputs() makes: a view. */
+static tide_tensor *micro_batch_of(tide_pipeline *p, tide_tensor *whole) {
+    tide_shape shape = *whole->shape;
+    shape.dim[0] = (tide_dim){p->batch, 0};
+    return tide_view_as(machine_of(p), whole, tide_layout_of(machine_of(p), &shape, NULL));
+}
+
+tide_tensor *tide_stage_forward(tide_pipeline_stage *s, uint32_t mb) {
+    static const char *const names[] = {"x", "first_layer", "end_layer", "is_first", "is_last", "length"};
+    tide_pipeline *p = s->of;
+    tide_machine *m = machine_of(p);
+    uint32_t from = m->timeline.allocation_count;
+    tide_tensor *x = s->is_first ? micro_batch_of(p, p->ids) : s->recv_forward[mb];
+    s->recv_forward[mb] = NULL;
+    if (!s->is_first) x->requires_grad = x->is_leaf = true;
+    s->inputs[mb] = x;
+    if (p->begin_stage) p->begin_stage(p, s, false);
+    tide_value values[] = {tide_of_tensor(x),
+                           tide_of_int(s->first_layer),
+                           tide_of_int(s->end_layer),
+                           tide_of_bool(s->is_first),
+                           tide_of_bool(s->is_last),
+                           tide_of_int(p->length)};
+    tide_value made = tide_model_method(p->w->model, TIDE_TEXT("forward_stage"), names, values, 6);
+    m->module = m->statement = 0;
+    if (made.kind != TIDE_VALUE_TENSOR) {
+        if (!tide_is_aborting(m)) tide_fail(m, TIDE_ERR_DESCRIPTION, "forward_stage() returns a tensor");
+        tide_value_release(m, made);
+        return NULL;
+    }
+    s->outputs[mb] = tide_retain(made.tensor);
+    tide_timeline_end_forward(&m->timeline, from);
+    return made.tensor;
+}
+
+void tide_stage_compute_loss(tide_pipeline_stage *s, uint32_t mb, tide_tensor *output) {
+    tide_pipeline *p = s->of;
+    if (!s->is_last || !output) return;
+    tide_function *loss_fn =
+        tide_function_find(p->w->model->descriptions, NULL, tide_text_of(p->loss_function));
+    tide_tensor *target = micro_batch_of(p, p->labels);
+    tide_value loss =
+        tide_model_run(p->w->model, loss_fn, (tide_value[]){tide_of_tensor(output), tide_of_tensor(target)}, 2);
+    tide_release(machine_of(p), target);
+    p->losses[mb] = loss.kind == TIDE_VALUE_TENSOR ? loss.tensor : NULL;
+}
+
+/* The node alone: get_gradient_edge(). */
+void tide_stage_release_sent(tide_pipeline_stage *s, uint32_t mb) {
+    tide_machine *m = machine_of(s->of);
+    tide_tensor *out = s->outputs[mb];
+    if (!out || s->is_last || !out->node) return;
+    m->op = "release_fwd_send_outputs";
+    tide_tensor *edge = tide_empty_host(m, out->shape, (tide_dtype)out->dtype);
+    edge->node = out->node;
+    edge->node->references++;
+    edge->output = out->output;
+    edge->requires_grad = true;
+    edge->is_leaf = false;
+    s->outputs[mb] = edge;
+    tide_release(m, out);
+}
+
+/* ---- backward ---- */
+
+/* stage_backward() */
+void tide_stage_backward(tide_pipeline_stage *s, uint32_t mb) {
+    tide_pipeline *p = s->of;
+    tide_machine *m = machine_of(p);
+    tide_tensor *root = s->is_last ? p->losses[mb] : s->outputs[mb];
+    if (!root || tide_is_aborting(m)) return;
+    if (p->begin_stage) p->begin_stage(p, s, true);
+    m->op = "ones_like";
+    tide_tensor *grad = s->is_last ? tide_empty_like(m, root, (tide_dtype)root->dtype) : s->recv_backward[mb];
+    s->recv_backward[mb] = NULL;
+    tide_run_backward_from(m, &root, &grad, 1);
+    if (s->is_last) tide_release(m, grad);
+    s->bwd_cache[mb] = s->is_first ? NULL : s->inputs[mb]->grad;
+    s->inputs[mb]->grad = NULL;
+    tide_release_at(m, &s->outputs[mb]);
+    tide_release_at(m, &s->inputs[mb]);
+    if (!s->is_last) tide_release(m, grad);
+}
+
+tide_tensor *tide_stage_send_backward(tide_pipeline_stage *s, uint32_t mb) {
+    tide_tensor *sent = s->bwd_cache[mb];
+    s->bwd_cache[mb] = NULL;
+    return sent;
+}

@@ -1,0 +1,119 @@
+/* torch/distributed/pipelining/schedules.py: GPipe and 1F1B, with Python's lifetimes: a name holds what it was given
+ * until it is given something else, and the work of a send or a receive its tensor. */
+#include "parallel/pipeline.h"
+
+#include "base/units.h"
+
+typedef struct names {
+    tide_machine *m;
+    tide_tensor *ops, *work; /* of a loop over works */
+    tide_tensor *fwd_recvs, *bwd_recvs, *bwd_sends, *send_work;
+} names;
+
+/* name = t, which it takes over. */
+static void set(tide_machine *m, tide_tensor **name, tide_tensor *t) {
+    tide_tensor *old = *name;
+    *name = t;
+    tide_release(m, old);
+}
+
+static void forget(names *n) {
+    tide_tensor **all[] = {&n->ops, &n->work, &n->send_work, &n->fwd_recvs, &n->bwd_recvs, &n->bwd_sends};
+    for (unsigned i = 0; i < TIDE_COUNT_OF(all); i++) set(n->m, all[i], NULL);
+}
+
+static void forward(tide_pipeline_stage *s, uint32_t mb) {
+    tide_tensor *output = tide_stage_forward(s, mb);
+    tide_stage_compute_loss(s, mb, output);
+    tide_release(s->of->w->model->m, output);
+}
+
+/* ScheduleGPipe._step_microbatches() */
+static void gpipe(tide_pipeline *p) {
+    tide_machine *m = p->w->model->m;
+    tide_pipeline_stage *s = &p->stages[0];
+    uint32_t count = p->microbatches;
+    names n = {.m = m};
+    tide_tensor **bwd_sends_to_wait = TIDE_NEW(m->arena, tide_tensor *, count);
+    for (uint32_t i = 0; i < count && !tide_is_aborting(m); i++) {
+        tide_tensor *buffer = tide_stage_recv_forward(s, i);
+        if (buffer) set(m, &n.work, tide_retain(buffer));
+        forward(s, i);
+    }
+    for (uint32_t i = 0; i < count; i++) tide_stage_release_sent(s, i);
+    for (uint32_t i = 0; i < count && !tide_is_aborting(m); i++) {
+        tide_tensor *buffer = tide_stage_recv_backward(s, i);
+        set(m, &n.ops, tide_retain(buffer));
+        if (buffer) set(m, &n.work, tide_retain(buffer));
+        tide_stage_backward(s, i);
+        bwd_sends_to_wait[i] = tide_stage_send_backward(s, i);
+        set(m, &n.ops, tide_retain(bwd_sends_to_wait[i]));
+    }
+    forget(&n);
+    for (uint32_t i = count; i-- > 0;) tide_release(m, bwd_sends_to_wait[i]);
+}
+
+/* Schedule1F1B._step_microbatches() */
+static void one_f_one_b(tide_pipeline *p) {
+    tide_machine *m = p->w->model->m;
+    tide_pipeline_stage *s = &p->stages[0];
+    uint32_t count = p->microbatches, warmup = p->stage_count - s->index, fwd = 0, bwd = 0;
+    names n = {.m = m};
+    if (warmup > count) warmup = count;
+    for (; fwd < warmup && !tide_is_aborting(m); fwd++) {
+        set(m, &n.fwd_recvs, tide_retain(tide_stage_recv_forward(s, fwd)));
+        tide_tensor *output = tide_stage_forward(s, fwd);
+        if (fwd > 0) tide_stage_release_sent(s, fwd - 1);
+        tide_stage_compute_loss(s, fwd, output);
+        tide_release(m, output);
+    }
+    while (!tide_is_aborting(m)) {
+        tide_stage_recv_backward(s, bwd);
+        tide_stage_release_sent(s, fwd - 1);
+        tide_stage_backward(s, bwd);
+        set(m, &n.bwd_sends, tide_stage_send_backward(s, bwd));
+        if (++bwd && fwd == count) break;
+        set(m, &n.fwd_recvs, tide_retain(tide_stage_recv_forward(s, fwd)));
+        forward(s, fwd++);
+    }
+    set(m, &n.send_work, tide_retain(n.bwd_sends));
+    for (; bwd < count && !tide_is_aborting(m); bwd++) {
+        set(m, &n.bwd_recvs, tide_retain(tide_stage_recv_backward(s, bwd)));
+        tide_stage_backward(s, bwd);
+        set(m, &n.bwd_sends, tide_stage_send_backward(s, bwd));
+        set(m, &n.send_work, tide_retain(n.bwd_sends));
+    }
+    forget(&n);
+}
+
+bool tide_pipeline_check(tide_wrapper *w, const tide_pipeline *p) {
+    tide_machine *m = w->model->m;
+    tide_parallel_schedule_choice schedule = w->job->parallel_schedule;
+    bool is_single = schedule == TIDE_parallel_schedule_GPipe || schedule == TIDE_parallel_schedule__1F1B;
+    if (!is_single)
+        tide_fail(m, TIDE_ERR_UNSUPPORTED, "parallel.schedule: %s is not described; use 1F1B or GPipe",
+                  w->job->values[TIDE_SET_parallel_schedule]);
+    else if (p->chunks > 1)
+        tide_fail(m, TIDE_ERR_CONFLICT, "parallel.chunks: %s runs one stage on each rank, not %u",
+                  w->job->values[TIDE_SET_parallel_schedule], p->chunks);
+    else if (schedule == TIDE_parallel_schedule__1F1B && p->microbatches < p->ranks)
+        tide_fail(m, TIDE_ERR_CONFLICT,
+                  "Number of microbatches (%u) must be greater than or equal to the number of stages (%u).",
+                  p->microbatches, p->ranks);
+    else if (p->batch * p->microbatches != w->job->batch && w->job->parallel_kind == TIDE_parallel_kind_pp)
+        tide_fail(m, TIDE_ERR_CONFLICT, "a batch of %lld does not divide into %u micro-batches of one size",
+                  (long long)w->job->batch, p->microbatches);
+    return !m->has_failed;
+}
+
+void tide_pipeline_step(tide_pipeline *p) {
+    tide_machine *m = p->w->model->m;
+    tide_pipeline_connect(p);
+    if (p->w->job->parallel_schedule == TIDE_parallel_schedule_GPipe)
+        gpipe(p);
+    else
+        one_f_one_b(p);
+    for (uint32_t i = 0; i < p->chunks && p->reduce_grad; i++) p->reduce_grad(p, &p->stages[i]);
+    m->op = "del losses";
+    for (uint32_t i = p->microbatches; i-- > 0;) tide_release_at(m, &p->losses[i]);
+}

@@ -1,0 +1,42 @@
+/* Pipeline parallelism by torch.distributed.pipelining: the stages of a pipeline are next to one another. */
+#include "parallel/pipeline.h"
+
+static void pp_wrap(tide_wrapper *w) {
+    tide_machine *m = w->model->m;
+    const tide_job *job = w->job;
+    tide_pipeline *p = TIDE_NEW(m->arena, tide_pipeline, 1);
+    w->state = m->wrapper = p;
+    *p = (tide_pipeline){.ranks = (uint32_t)job->parallel_pp,
+                         .rank = (uint32_t)(job->parallel_rank % job->parallel_pp),
+                         .chunks = (uint32_t)job->parallel_chunks,
+                         .microbatches = (uint32_t)(job->parallel_microbatches ? job->parallel_microbatches
+                                                                               : 2 * job->parallel_pp),
+                         .length = job->seq,
+                         .rows = job->seq,
+                         .dtype = w->model->state.dtype,
+                         .loss_function = "pipeline_loss"};
+    p->batch = job->batch / p->microbatches;
+    if (!tide_pipeline_check(w, p) || !tide_pipeline_init(p, w)) return;
+    tide_pipeline_drop_others(p);
+}
+
+static void pp_step(tide_wrapper *w, unsigned step) {
+    tide_pipeline *p = w->state;
+    tide_timeline *timeline = &w->model->m->timeline;
+    p->ids = w->input_ids.tensor;
+    p->labels = w->labels.tensor;
+    tide_pipeline_step(p);
+    tide_timeline_mark(timeline, step, TIDE_PHASE_BACKWARD);
+    if (w->job->optimizer != TIDE_optimizer_none) tide_update_members(w);
+    tide_timeline_mark(timeline, step, TIDE_PHASE_OPTIMIZER);
+}
+
+/* The second stage holds fewer micro-batches than the first, but neither embedding; the last has the loss. */
+static uint32_t pp_other_ranks(const tide_wrapper *w, int64_t *ranks) {
+    uint32_t count = 0;
+    if (w->job->parallel_pp > 2) ranks[count++] = 1;
+    if (w->job->parallel_pp > 1) ranks[count++] = w->job->parallel_pp - 1;
+    return count;
+}
+
+const tide_strategy tide_pp_strategy = {.wrap = pp_wrap, .step = pp_step, .other_ranks = pp_other_ranks};
