@@ -208,7 +208,7 @@ static tide_value call_method(tide_model *model, uint32_t instance, tide_functio
                               uint32_t named_count) {
     const tide_instance *of = &model->instances[instance];
     tide_value kept[ARGUMENT_LIMIT], kept_named[ARGUMENT_LIMIT];
-    if (of->of->is_checkpointed && model->state.is_checkpointing)
+    if (of->of->is_checkpointed && model->state.is_checkpointing && !of->skips_checkpoint)
         return tide_call_checkpointed(model, instance, method, positional, count, keywords, named, named_count);
     for (uint32_t i = 0; i < count; i++) kept[i] = tide_value_retain(positional[i]);
     for (uint32_t i = 0; i < named_count; i++) kept_named[i] = tide_value_retain(named[i]);

@@ -20,6 +20,7 @@ typedef struct tide_instance {
     bool is_item;      /* of a list: "layers.3" */
     bool is_listed;    /* while modules are listed */
     uint32_t mark;     /* see memo/layer_memo.c */
+    bool skips_checkpoint;
     bool makes_grad;   /* its output is made to require a gradient: enable_input_require_grads() */
     tide_value *slots; /* constructor arguments, then members */
 } tide_instance;

@@ -80,7 +80,8 @@ static bool choose_groups(fsdp2 *f) {
     tide_machine *m = model->m;
     const char *wrap = f->w->job->parallel_wrap;
     bool is_pairs = strncmp(wrap, "pairs", 5) == 0, is_fine = strcmp(wrap, "fine") == 0,
-         is_titan = strcmp(wrap, "titan") == 0;
+         is_titan = strcmp(wrap, "titan") == 0 || f->w->job->parallel_kind == TIDE_parallel_kind_native;
+    const bool *absent = f->w->is_absent;
     int64_t at_once = 2;
     if (is_pairs && wrap[5] && (!tide_text_to_i64(&at_once, tide_text_of(wrap + 5)) || at_once < 1)) is_pairs = false;
     if (!is_pairs && !is_fine && !is_titan && strcmp(wrap, "layer") != 0 && strcmp(wrap, "root") != 0) {
@@ -93,7 +94,7 @@ static bool choose_groups(fsdp2 *f) {
     uint32_t embedding = 0, blocks = 0;
     for (uint32_t i = 1; i < model->instance_count && is_titan && !embedding; i++)
         if (tide_text_is(model->instances[i].name, "embed_tokens")) embedding = i;
-    if (is_titan && embedding) add_module(f, f->count++, embedding);
+    if (is_titan && embedding && !(absent && absent[embedding])) add_module(f, f->count++, embedding);
     for (uint32_t i = 1; i < model->instance_count && is_fine; i++) {
         if (!model->instances[i].of->is_checkpointed) continue;
         for (uint32_t k = i; k < model->instance_count && tide_is_below(model, k, i); k++)
@@ -102,14 +103,16 @@ static bool choose_groups(fsdp2 *f) {
                 add_module(f, f->count++, k);
     }
     for (uint32_t i = 1; i < model->instance_count && strcmp(wrap, "root") != 0; i++) {
-        if (!model->instances[i].of->is_checkpointed) continue;
+        if (!model->instances[i].of->is_checkpointed || (absent && absent[i])) continue;
         if (!is_pairs || blocks % (uint32_t)at_once == 0) f->count++;
         add_module(f, f->count - 1, i);
         blocks++;
     }
     uint32_t norm = embedding ? child_named(model, model->instances[embedding].parent, "norm") : 0,
              head = child_named(model, model->root, "lm_head");
-    if (is_titan && norm && head) {
+    if (is_titan && norm && head && absent && absent[head]) {
+        norm = head = 0;
+    } else if (is_titan && norm && head) {
         add_module(f, f->count, norm);
         add_module(f, f->count++, head);
     } else if (is_titan) {
@@ -245,7 +248,7 @@ static void fsdp2_replace_members(tide_wrapper *w, tide_tensor *const *sharded_p
     tide_optimizer_members(w->optimizer, members);
     for (uint32_t i = 0; i < count; i++)
         for (uint32_t k = 0; k < model->parameter_count; k++)
-            if (model->parameters[k].tensor == members[i].tensor) {
+            if (model->parameters[k].tensor == members[i].tensor && sharded_params[k]) {
                 members[i].tensor = sharded_params[k];
                 break;
             }
@@ -258,15 +261,23 @@ static void fsdp2_wrap(tide_wrapper *w) {
     fsdp2 *f = fsdp2_new(w);
     if (!f || !choose_groups(f)) return;
     uint32_t *of = TIDE_NEW(m->arena, uint32_t, model->parameter_count + 1);
-    for (uint32_t i = 0; i < model->parameter_count; i++)
+    for (uint32_t i = 0; i < model->parameter_count; i++) {
+        of[i] = UINT32_MAX;
+        if (w->is_absent && w->is_absent[model->parameters[i].module]) continue;
         f->groups[of[i] = tide_unit_of_module(model, f->group_of, f->count, model->parameters[i].module)].count++;
+    }
     const char *of_root = *w->job->parallel_root_reshard ? w->job->parallel_root_reshard : "false";
+    bool is_native =
+        w->job->parallel_kind == TIDE_parallel_kind_native; /* not with a pipeline, but where it is asked */
+    bool is_kept =
+        is_native && w->job->parallel_pp > 1 && !tide_job_sets(w->job, TIDE_SET_parallel_reshard_after_forward);
     int64_t size = post_forward_mesh_size(f, "/settings/parallel.reshard_after_forward",
-                                          w->job->parallel_reshard_after_forward),
+                                          is_kept ? "false" : w->job->parallel_reshard_after_forward),
             root = post_forward_mesh_size(f, "/settings/parallel.root_reshard", of_root);
     tide_tensor **sharded_params = TIDE_NEW(m->arena, tide_tensor *, model->parameter_count + 1);
     for (uint32_t k = 0; k < f->count; k++) {
-        f->groups[k].post_forward_mesh_size = k + 1 == f->count ? root : size;
+        bool is_head = is_native && k + 2 == f->count && !(w->is_absent && w->is_absent[model->instance_count - 1]);
+        f->groups[k].post_forward_mesh_size = k + 1 == f->count ? root : is_head ? 0 : size;
         init_group(f, k, of, sharded_params);
     }
     if (model->state.is_on_meta) fsdp2_to_empty(f);

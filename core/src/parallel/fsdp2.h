@@ -53,6 +53,8 @@ typedef struct fsdp2 {
     int64_t shard_ranks, shard_rank;
     tide_dtype param_dtype, reduce_dtype;
     bool casts, has_reduce_dtype, is_hsdp, offload_to_cpu, reduce_grads;
+    bool keeps_after_backward;         /* set_reshard_after_backward(False) */
+    bool finalizes_by_hand;            /* set_manual_backward_finalization(True) */
     tide_tensor *applied;              /* by Module._apply */
     tide_tensor *all_gather_state;     /* gathered parameters that wait for the next copy-out */
     tide_tensor *reduce_scatter_input; /* of the last ReduceScatterState */
@@ -90,5 +92,7 @@ void tide_fsdp2_prefetch_unshard(fsdp2 *f, uint32_t target, fsdp_training_state 
 /* The hooks of modules and of what they return. */
 void tide_fsdp2_set_hooks(fsdp2 *f);
 void tide_fsdp2_root_post_backward_final_callback(void *state);
+/* FSDPModule.finalize_backward(): gradients that have waited are reduced. */
+void tide_fsdp2_finalize_backward(void *state);
 
 #endif

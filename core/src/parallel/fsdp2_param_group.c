@@ -179,7 +179,7 @@ void tide_fsdp2_post_backward(fsdp2 *f, fsdp_param_group *u) {
     u->training_state = FSDP_POST_BACKWARD;
     m->op = tide_fsdp2_name;
     if (!f->reduce_grads) { /* whole gradients stay */
-        tide_fsdp2_reshard(f, u);
+        if (!f->keeps_after_backward) tide_fsdp2_reshard(f, u);
         return;
     }
     tide_tensor **grads = TIDE_NEW(m->arena, tide_tensor *, u->count + 1);

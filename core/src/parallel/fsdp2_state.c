@@ -28,15 +28,9 @@ static void register_post_backward_run(tide_machine *m, tide_node *node, tide_te
 }
 static const tide_backward post_backward_function = {"RegisterPostBackwardFunction", register_post_backward_run};
 
-/* _root_post_backward_final_callback. */
-void tide_fsdp2_root_post_backward_final_callback(void *state) {
-    fsdp2 *f = state;
+/* _end_backward_iteration */
+static void end_backward_iteration(fsdp2 *f) {
     tide_machine *m = fsdp2_machine(f);
-    for (uint32_t i = 0; i < f->count; i++) {
-        fsdp_param_group *u = &f->groups[f->named_modules_order[i]];
-        if (u->training_state != FSDP_POST_BACKWARD && u->count) tide_fsdp2_post_backward(f, u);
-        u->training_state = u->state_training_state = FSDP_IDLE;
-    }
     for (uint32_t i = 0; i < f->count; i++) {
         fsdp_param_group *u = &f->groups[f->named_modules_order[i]];
         tide_release_at(m, &u->all_reduce_input);
@@ -49,6 +43,35 @@ void tide_fsdp2_root_post_backward_final_callback(void *state) {
     tide_release_at(m, &f->reduce_scatter_input);
     f->post_forward_count = f->iter_forward_root = 0;
     f->hooks.count = 0;
+}
+
+/* _root_post_backward_final_callback. */
+void tide_fsdp2_root_post_backward_final_callback(void *state) {
+    fsdp2 *f = state;
+    tide_machine *m = fsdp2_machine(f);
+    for (uint32_t i = 0; i < f->count; i++) {
+        fsdp_param_group *u = &f->groups[f->named_modules_order[i]];
+        if (u->training_state != FSDP_POST_BACKWARD && u->count) tide_fsdp2_post_backward(f, u);
+        u->training_state = u->state_training_state = FSDP_IDLE;
+    }
+    if (f->finalizes_by_hand) {
+        tide_release_at(m, &f->all_gather_state);
+        f->iter_forward_root = 0;
+        return;
+    }
+    end_backward_iteration(f);
+}
+
+void tide_fsdp2_finalize_backward(void *state) {
+    fsdp2 *f = state;
+    f->reduce_grads = true;
+    f->keeps_after_backward = false;
+    for (uint32_t i = f->count; i-- > 0;) {
+        fsdp_param_group *u = &f->groups[f->named_modules_order[i]];
+        if (u->count) tide_fsdp2_post_backward(f, u);
+        u->training_state = FSDP_IDLE;
+    }
+    end_backward_iteration(f);
 }
 
 /* ---- forward ---- */

@@ -72,25 +72,44 @@ static bool runs(const tide_pipeline_stage *s, const uint32_t *of_block, const t
     return module < first_block ? s->is_first : s->is_last;
 }
 
-void tide_pipeline_drop_others(tide_pipeline *p) {
-    tide_model *model = p->w->model;
-    tide_machine *m = model->m;
-    uint32_t *of_block = TIDE_NEW(m->arena, uint32_t, model->instance_count + 1), first_block = 1, n = 0;
+bool *tide_pipeline_absent(const tide_pipeline *p) {
+    const tide_model *model = p->w->model;
+    uint32_t *of_block = TIDE_NEW(model->m->arena, uint32_t, model->instance_count + 1), first_block = 1;
+    bool *absent = TIDE_NEW(model->m->arena, bool, model->instance_count + 1);
     layers_of(model, of_block);
     while (first_block < model->instance_count && !of_block[first_block]) first_block++;
-    uint32_t count = tide_optimizer_members(p->w->optimizer, NULL);
-    tide_optimized *members = TIDE_NEW(m->arena, tide_optimized, 2 * count + 2), *kept = members + count;
-    tide_optimizer_members(p->w->optimizer, members);
+    for (uint32_t i = 1; i < model->instance_count; i++) {
+        absent[i] = true;
+        for (uint32_t chunk = 0; chunk < p->chunks; chunk++)
+            if (runs(&p->stages[chunk], of_block, model, i, first_block)) absent[i] = false;
+    }
+    return absent;
+}
+
+/* Members of the stages in the order of the stages. */
+static uint32_t sort_by_stage(const tide_pipeline *p, const tide_optimized *members, uint32_t count,
+                              tide_optimized *kept) {
+    const tide_model *model = p->w->model;
+    uint32_t *of_block = TIDE_NEW(model->m->arena, uint32_t, model->instance_count + 1), first_block = 1, n = 0;
+    layers_of(model, of_block);
+    while (first_block < model->instance_count && !of_block[first_block]) first_block++;
     for (uint32_t chunk = 0; chunk < p->chunks; chunk++)
         for (uint32_t i = 0; i < count; i++)
             if (runs(&p->stages[chunk], of_block, model, members[i].module, first_block)) kept[n++] = members[i];
+    return n;
+}
+
+void tide_pipeline_drop_others(tide_pipeline *p) {
+    tide_model *model = p->w->model;
+    tide_machine *m = model->m;
+    const bool *absent = tide_pipeline_absent(p);
+    uint32_t count = tide_optimizer_members(p->w->optimizer, NULL);
+    tide_optimized *members = TIDE_NEW(m->arena, tide_optimized, 2 * count + 2), *kept = members + count;
+    tide_optimizer_members(p->w->optimizer, members);
+    uint32_t n = sort_by_stage(p, members, count, kept);
     m->op = "drop_others";
-    for (uint32_t i = 0; i < model->parameter_count; i++) {
-        bool is_kept = false;
-        for (uint32_t chunk = 0; chunk < p->chunks; chunk++)
-            is_kept = is_kept || runs(&p->stages[chunk], of_block, model, model->parameters[i].module, first_block);
-        if (!is_kept) tide_drop_storage(m, model->parameters[i].tensor);
-    }
+    for (uint32_t i = 0; i < model->parameter_count; i++)
+        if (absent[model->parameters[i].module]) tide_drop_storage(m, model->parameters[i].tensor);
     tide_optimizer_replace(p->w->optimizer, kept, n);
 }
 
@@ -101,7 +120,7 @@ void tide_pipeline_connect(tide_pipeline *p) {
     m->op = "_initialize_pipeline_distributed_state";
     tide_tensor *vote = tide_scalar(m, TIDE_INT32), *sent = tide_scalar(m, TIDE_INT32), /* _preconnect_shared_p2p_edges
                                                                                          */
-        *received = tide_scalar(m, TIDE_INT32);
+                                                        *received = tide_scalar(m, TIDE_INT32);
     tide_release(m, sent);
     tide_release(m, received);
     tide_release(m, vote);
@@ -148,14 +167,12 @@ tide_tensor *tide_stage_forward(tide_pipeline_stage *s, uint32_t mb) {
     s->recv_forward[mb] = NULL;
     if (!s->is_first) x->requires_grad = x->is_leaf = true;
     s->inputs[mb] = x;
-    if (p->begin_stage) p->begin_stage(p, s, false);
-    tide_value values[] = {tide_of_tensor(x),
-                           tide_of_int(s->first_layer),
-                           tide_of_int(s->end_layer),
-                           tide_of_bool(s->is_first),
-                           tide_of_bool(s->is_last),
-                           tide_of_int(p->length)};
-    tide_value made = tide_model_method(p->w->model, TIDE_TEXT("forward_stage"), names, values, 6);
+    tide_value values[] = {tide_of_tensor(x),         tide_of_int(s->first_layer), tide_of_int(s->end_layer),
+                           tide_of_bool(s->is_first), tide_of_bool(s->is_last),    tide_of_int(p->length)};
+    tide_model *model = p->w->model;
+    if (model->before_forward) model->before_forward(model, model->root, &values[0], 1, NULL, 0);
+    tide_value made = tide_model_method(model, TIDE_TEXT("forward_stage"), names, values, 6);
+    if (model->after_forward && !tide_is_aborting(m)) model->after_forward(model, model->root, &made);
     m->module = m->statement = 0;
     if (made.kind != TIDE_VALUE_TENSOR) {
         if (!tide_is_aborting(m)) tide_fail(m, TIDE_ERR_DESCRIPTION, "forward_stage() returns a tensor");
@@ -170,8 +187,7 @@ tide_tensor *tide_stage_forward(tide_pipeline_stage *s, uint32_t mb) {
 void tide_stage_compute_loss(tide_pipeline_stage *s, uint32_t mb, tide_tensor *output) {
     tide_pipeline *p = s->of;
     if (!s->is_last || !output) return;
-    tide_function *loss_fn =
-        tide_function_find(p->w->model->descriptions, NULL, tide_text_of(p->loss_function));
+    tide_function *loss_fn = tide_function_find(p->w->model->descriptions, NULL, tide_text_of(p->loss_function));
     tide_tensor *target = micro_batch_of(p, p->labels);
     tide_value loss =
         tide_model_run(p->w->model, loss_fn, (tide_value[]){tide_of_tensor(output), tide_of_tensor(target)}, 2);
@@ -203,11 +219,11 @@ void tide_stage_backward(tide_pipeline_stage *s, uint32_t mb) {
     tide_machine *m = machine_of(p);
     tide_tensor *root = s->is_last ? p->losses[mb] : s->outputs[mb];
     if (!root || tide_is_aborting(m)) return;
-    if (p->begin_stage) p->begin_stage(p, s, true);
     m->op = "ones_like";
     tide_tensor *grad = s->is_last ? tide_empty_like(m, root, (tide_dtype)root->dtype) : s->recv_backward[mb];
     s->recv_backward[mb] = NULL;
     tide_run_backward_from(m, &root, &grad, 1);
+    if (p->after_backward && !m->has_failed) p->after_backward(p->state);
     if (s->is_last) tide_release(m, grad);
     s->bwd_cache[mb] = s->is_first ? NULL : s->inputs[mb]->grad;
     s->inputs[mb]->grad = NULL;

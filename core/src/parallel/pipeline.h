@@ -25,9 +25,10 @@ struct tide_pipeline {
     tide_tensor *ids, *labels;   /* of all micro-batches; borrowed */
     tide_tensor **losses;        /* _internal_losses */
     const char *loss_function;
-    bool is_connected;           /* _p2p_initialized */
-    void (*begin_stage)(tide_pipeline *p, tide_pipeline_stage *s, bool is_backward); /* of fully_shard; NULL */
-    void (*reduce_grad)(tide_pipeline *p, tide_pipeline_stage *s);                   /* perform_reduce_grad; NULL */
+    bool is_connected;                   /* _p2p_initialized */
+    void (*after_backward)(void *state); /* what the engine's queue has at the end of a pass; NULL: nothing */
+    void (*reduce_grad)(void *state);    /* perform_reduce_grad(); NULL: nothing is allocated */
+    void *state;
 };
 
 /* ---- pipeline.c ---- */
@@ -36,6 +37,8 @@ struct tide_pipeline {
 bool tide_pipeline_check(tide_wrapper *w, const tide_pipeline *p);
 /* The stages of this rank; false after an error, which is reported. */
 bool tide_pipeline_init(tide_pipeline *p, tide_wrapper *w);
+/* By instance: what is of other ranks' stages. */
+bool *tide_pipeline_absent(const tide_pipeline *p);
 /* Lets go of the parameters of other ranks' stages; the optimizer has the others, stage after stage. */
 void tide_pipeline_drop_others(tide_pipeline *p);
 /* _initialize_pipeline_distributed_state(): the first step's small tensors. */

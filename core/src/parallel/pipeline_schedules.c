@@ -49,6 +49,7 @@ static void gpipe(tide_pipeline *p) {
         bwd_sends_to_wait[i] = tide_stage_send_backward(s, i);
         set(m, &n.ops, tide_retain(bwd_sends_to_wait[i]));
     }
+    if (p->reduce_grad && !tide_is_aborting(m)) p->reduce_grad(p->state);
     forget(&n);
     for (uint32_t i = count; i-- > 0;) tide_release(m, bwd_sends_to_wait[i]);
 }
@@ -83,6 +84,7 @@ static void one_f_one_b(tide_pipeline *p) {
         set(m, &n.bwd_sends, tide_stage_send_backward(s, bwd));
         set(m, &n.send_work, tide_retain(n.bwd_sends));
     }
+    if (p->reduce_grad && !tide_is_aborting(m)) p->reduce_grad(p->state);
     forget(&n);
 }
 
@@ -113,7 +115,6 @@ void tide_pipeline_step(tide_pipeline *p) {
         gpipe(p);
     else
         one_f_one_b(p);
-    for (uint32_t i = 0; i < p->chunks && p->reduce_grad; i++) p->reduce_grad(p, &p->stages[i]);
     m->op = "del losses";
     for (uint32_t i = p->microbatches; i-- > 0;) tide_release_at(m, &p->losses[i]);
 }

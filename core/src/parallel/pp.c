@@ -9,8 +9,8 @@ static void pp_wrap(tide_wrapper *w) {
     *p = (tide_pipeline){.ranks = (uint32_t)job->parallel_pp,
                          .rank = (uint32_t)(job->parallel_rank % job->parallel_pp),
                          .chunks = (uint32_t)job->parallel_chunks,
-                         .microbatches = (uint32_t)(job->parallel_microbatches ? job->parallel_microbatches
-                                                                               : 2 * job->parallel_pp),
+                         .microbatches =
+                             (uint32_t)(job->parallel_microbatches ? job->parallel_microbatches : 2 * job->parallel_pp),
                          .length = job->seq,
                          .rows = job->seq,
                          .dtype = w->model->state.dtype,

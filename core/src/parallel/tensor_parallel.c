@@ -131,6 +131,7 @@ static bool choose_styles(tide_wrapper *w, tide_tensor_parallel *p) {
     p->styles = TIDE_NEW(model->m->arena, uint8_t, model->instance_count + 1);
     for (uint32_t i = 1; plan && i < model->instance_count; i++) {
         style of = style_of(model, plan, i);
+        if (w->is_absent && w->is_absent[i]) continue;
         if (of != STYLE_SEQUENCE || along) p->styles[i] = (uint8_t)of;
         if (of == STYLE_COLUMN && along) p->styles[model->instances[i].parent] = STYLE_PREPARE_INPUT;
         if (!has_block && model->instances[i].of->is_checkpointed && along && !p->plan.cuts_embedding)

@@ -17,6 +17,7 @@ typedef struct tide_wrapper {
     bool computes_loss;   /* outside of the model, which is not given the labels */
     tide_value input_ids; /* of the batch; borrowed */
     tide_value labels;
+    const bool *is_absent; /* by instance: modules of other ranks' stages; NULL: none */
     void *state;
 } tide_wrapper;
 

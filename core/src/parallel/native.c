@@ -1,0 +1,183 @@
+/* PyTorch's own parallelism, several kinds at once, in the order in which torchtitan puts them on: the model is cut
+ * into pipeline stages; each gets tensor parallelism, checkpointing and fully_shard. Ranks: pipeline farthest apart,
+ * then data, context, tensor. */
+#include "parallel/fsdp2.h"
+#include "parallel/pipeline.h"
+#include "parallel/tensor_parallel.h"
+#include "parallel/topology.h"
+
+typedef struct native {
+    tide_pipeline pipeline;
+    tide_topology topology;
+    fsdp2 *fsdp; /* NULL: one data parallel rank */
+} native;
+
+static bool refuse_what_is_not_described(tide_wrapper *w) {
+    const tide_job *job = w->job;
+    tide_machine *m = w->model->m;
+    if (job->parallel_ac == TIDE_parallel_ac_op)
+        tide_fail(m, TIDE_ERR_UNSUPPORTED,
+                  "parallel.ac: op, selective checkpointing per operation, is not described; use "
+                  "full or every2");
+    else if (job->parallel_cp > 1)
+        tide_fail(m, TIDE_ERR_UNSUPPORTED,
+                  "parallel.cp: ring attention of context_parallel is not described; use "
+                  "parallel.kind=megatron");
+    else if (job->parallel_ep > 1)
+        tide_fail(m, TIDE_ERR_UNSUPPORTED,
+                  "parallel.ep: experts over ranks are not described; use "
+                  "parallel.kind=megatron");
+    else if (job->parallel_sequence_parallel && job->parallel_tp == 1)
+        tide_fail(m, TIDE_ERR_CONFLICT,
+                  "parallel.sequence_parallel: cuts along tensor parallel ranks; give parallel.tp");
+    else if (job->parallel_loss_parallel && job->parallel_tp == 1)
+        tide_fail(m, TIDE_ERR_CONFLICT, "parallel.loss_parallel: needs tensor parallel ranks; give parallel.tp");
+    else if (job->parallel_sequence_parallel && job->seq % job->parallel_tp)
+        tide_fail(m, TIDE_ERR_CONFLICT, "seq: %lld tokens do not divide into %lld tensor parallel ranks",
+                  (long long)job->seq, (long long)job->parallel_tp);
+    return !m->has_failed;
+}
+
+static bool cut(tide_wrapper *w) {
+    const tide_job *job = w->job;
+    if (job->parallel_tp == 1) return true;
+    return tide_parallelize_module(w, &(tide_tensor_parallel_plan){.ranks = job->parallel_tp,
+                                                                   .sequence_parallel = job->parallel_sequence_parallel,
+                                                                   .loss_parallel = job->parallel_loss_parallel,
+                                                                   .cuts_embedding = true});
+}
+
+/* checkpoint_wrapper() of every block, or of every other one of a stage. */
+static void checkpoint(tide_wrapper *w) {
+    tide_model *model = w->model;
+    uint32_t blocks = 0;
+    model->state.is_checkpointing = w->job->parallel_ac != TIDE_parallel_ac_none;
+    for (uint32_t i = 1; i < model->instance_count; i++) {
+        if (!model->instances[i].of->is_checkpointed || (w->is_absent && w->is_absent[i])) continue;
+        model->instances[i].skips_checkpoint = w->job->parallel_ac == TIDE_parallel_ac_every2 && blocks % 2;
+        blocks++;
+    }
+}
+
+/* fully_shard over data and context parallel ranks. */
+static void shard(tide_wrapper *w, native *n) {
+    tide_pipeline *p = &n->pipeline;
+    if (n->topology.dp_cp == 1) return;
+    w->ranks = n->topology.dp_cp;
+    w->rank = n->topology.dp_cp_rank;
+    tide_fsdp2_strategy.wrap(w);
+    n->fsdp = w->state;
+    if (!n->fsdp || w->model->m->has_failed) return;
+    p->state = n->fsdp;
+    p->after_backward = tide_fsdp2_root_post_backward_final_callback;
+    if (w->model->tensor_parallel) tide_tensor_parallel_around(w->model);
+    if (p->ranks == 1) return;
+    p->reduce_grad = tide_fsdp2_finalize_backward;
+    n->fsdp->finalizes_by_hand = true;
+}
+
+static void native_wrap(tide_wrapper *w) {
+    tide_machine *m = w->model->m;
+    const tide_job *job = w->job;
+    const char *why = "";
+    native *n = TIDE_NEW(m->arena, native, 1);
+    if (!refuse_what_is_not_described(w)) return;
+    if (!tide_topology_of(&n->topology, job, w->rank, &why, m->arena)) {
+        tide_fail(m, TIDE_ERR_CONFLICT, "%s", why);
+        return;
+    }
+    int64_t micro = job->parallel_microbatches ? job->parallel_microbatches : 2 * job->parallel_pp;
+    tide_pipeline *p = &n->pipeline;
+    *p = (tide_pipeline){.ranks = (uint32_t)n->topology.pp,
+                         .rank = (uint32_t)n->topology.pp_rank,
+                         .chunks = (uint32_t)job->parallel_chunks,
+                         .microbatches = (uint32_t)micro,
+                         .batch = job->batch,
+                         .length = job->seq / n->topology.cp,
+                         .rows = job->seq / n->topology.cp,
+                         .dtype = tide_dtype_or(job->parallel_param_dtype, w->model->state.dtype),
+                         .loss_function = job->parallel_loss_parallel ? "loss_parallel" : "pipeline_loss"};
+    if (job->parallel_sequence_parallel) p->rows /= n->topology.tp;
+    if (p->ranks > 1 && !tide_pipeline_check(w, p)) return;
+    if (!tide_pipeline_init(p, w)) return;
+    if (p->ranks > 1) w->is_absent = tide_pipeline_absent(p);
+    if (!cut(w)) return;
+    checkpoint(w);
+    shard(w, n);
+    if (m->has_failed) return;
+    if (p->ranks > 1) tide_pipeline_drop_others(p);
+    if (!n->fsdp && w->model->tensor_parallel) tide_separate_kinds(w);
+    w->state = n;
+    m->module = 0;
+}
+
+/* ---- a step ---- */
+
+/* batch.clone() or repeat(): the names hold the last ones until both are made. */
+static void take_batch(tide_wrapper *w, tide_pipeline *p, int64_t times, const char *op) {
+    tide_machine *m = w->model->m;
+    tide_tensor *given[2] = {w->input_ids.tensor, w->labels.tensor}, *made[2];
+    m->op = op;
+    for (int i = 0; i < 2; i++) {
+        tide_shape shape = *given[i]->shape;
+        shape.dim[0].size *= times;
+        made[i] = tide_empty(m, &shape, (tide_dtype)given[i]->dtype);
+    }
+    tide_release(m, p->ids);
+    tide_release(m, p->labels);
+    p->ids = made[0];
+    p->labels = made[1];
+}
+
+/* Without a pipeline: one micro-batch after another. */
+static void micro_batches(tide_wrapper *w, native *n) {
+    tide_pipeline *p = &n->pipeline;
+    tide_machine *m = w->model->m;
+    tide_pipeline_stage *s = &p->stages[0];
+    bool each = !tide_job_sets(w->job, TIDE_SET_parallel_sync_each) || w->job->parallel_sync_each;
+    for (uint32_t i = 0; i < p->microbatches && !tide_is_aborting(m); i++) {
+        take_batch(w, p, 1, "clone");
+        if (n->fsdp) n->fsdp->reduce_grads = each || i + 1 == p->microbatches;
+        tide_tensor *logits = tide_stage_forward(s, 0);
+        tide_stage_compute_loss(s, 0, logits);
+        tide_release_at(m, &s->outputs[0]);
+        tide_release(m, logits);
+        tide_stage_backward(s, 0);
+        tide_release_at(m, &p->losses[0]);
+    }
+}
+
+static void native_step(tide_wrapper *w, unsigned step) {
+    native *n = w->state;
+    tide_pipeline *p = &n->pipeline;
+    tide_machine *m = w->model->m;
+    tide_timeline *timeline = &m->timeline;
+    if (w->input_ids.kind != TIDE_VALUE_TENSOR || w->labels.kind != TIDE_VALUE_TENSOR) {
+        tide_fail(m, TIDE_ERR_CONFLICT, "parallel.kind=native needs input_ids and labels");
+        return;
+    }
+    if (p->ranks == 1) {
+        micro_batches(w, n);
+    } else {
+        take_batch(w, p, p->microbatches, "repeat");
+        if (n->fsdp) n->fsdp->reduce_grads = false;
+        if (n->fsdp) n->fsdp->keeps_after_backward = true;
+        tide_pipeline_step(p);
+    }
+    tide_timeline_mark(timeline, step, TIDE_PHASE_BACKWARD);
+    if (w->job->optimizer != TIDE_optimizer_none) tide_update_members(w);
+    tide_timeline_mark(timeline, step, TIDE_PHASE_OPTIMIZER);
+    tide_release_at(m, &p->ids);
+    tide_release_at(m, &p->labels);
+}
+
+static uint32_t native_other_ranks(const tide_wrapper *w, int64_t *ranks) {
+    const tide_topology *t = &((const native *)w->state)->topology;
+    uint32_t count = 0;
+    if (t->pp > 2) ranks[count++] = t->world / t->pp;
+    if (t->pp > 1) ranks[count++] = t->world / t->pp * (t->pp - 1);
+    return count;
+}
+
+const tide_strategy tide_native_strategy = {
+    .wrap = native_wrap, .step = native_step, .other_ranks = native_other_ranks};
