@@ -269,10 +269,9 @@ static void fsdp2_wrap(tide_wrapper *w) {
     const char *of_root = *w->job->parallel_root_reshard ? w->job->parallel_root_reshard : "false";
     bool is_native =
         w->job->parallel_kind == TIDE_parallel_kind_native; /* not with a pipeline, but where it is asked */
-    bool is_kept =
-        is_native && w->job->parallel_pp > 1 && !tide_job_sets(w->job, TIDE_SET_parallel_reshard_after_forward);
-    int64_t size = post_forward_mesh_size(f, "/settings/parallel.reshard_after_forward",
-                                          is_kept ? "false" : w->job->parallel_reshard_after_forward),
+    const char *given = w->job->parallel_reshard_after_forward,
+               *otherwise = is_native && w->job->parallel_pp > 1 ? "false" : "true";
+    int64_t size = post_forward_mesh_size(f, "/settings/parallel.reshard_after_forward", *given ? given : otherwise),
             root = post_forward_mesh_size(f, "/settings/parallel.root_reshard", of_root);
     tide_tensor **sharded_params = TIDE_NEW(m->arena, tide_tensor *, model->parameter_count + 1);
     for (uint32_t k = 0; k < f->count; k++) {

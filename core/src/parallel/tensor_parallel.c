@@ -20,7 +20,8 @@ typedef enum style {
 
 typedef struct tide_tensor_parallel {
     tide_tensor_parallel_plan plan;
-    uint8_t *styles; /* by instance */
+    uint8_t *styles;       /* by instance */
+    const uint32_t *order; /* tide_children_first() before parameters were cut */
     void (*outer_before)(tide_model *model, uint32_t instance, tide_value *positional, uint32_t count,
                          tide_value *named, uint32_t named_count);
     void (*outer_after)(tide_model *model, uint32_t instance, tide_value *output);
@@ -201,13 +202,17 @@ static bool mask_embeddings(tide_wrapper *w, const tide_tensor_parallel *p) {
 bool tide_parallelize_module(tide_wrapper *w, const tide_tensor_parallel_plan *plan) {
     tide_machine *m = w->model->m;
     tide_tensor_parallel *p = TIDE_NEW(m->arena, tide_tensor_parallel, 1);
-    *p = (tide_tensor_parallel){.plan = *plan};
+    *p = (tide_tensor_parallel){.plan = *plan, .order = tide_children_first(w->model)};
     if (!choose_styles(w, p) || !distribute_all(w, p) || !mask_embeddings(w, p)) return false;
     w->model->tensor_parallel = p;
     m->has_dtensors = true;
     m->module = 0;
     tide_tensor_parallel_around(w->model);
     return true;
+}
+
+const uint32_t *tide_tensor_parallel_order(const tide_model *model) {
+    return model->tensor_parallel->order;
 }
 
 void tide_separate_kinds(tide_wrapper *w) {
