@@ -21,7 +21,7 @@ static int64_t all_gather_ranks(const fsdp2 *f, const fsdp_param_group *u) {
 /* foreach_all_gather. */
 void tide_fsdp2_unshard(fsdp2 *f, fsdp_param_group *u) {
     tide_machine *m = fsdp2_machine(f);
-    if (u->has_all_gather_result || u->sharded_state == FSDP_UNSHARDED) return;
+    if (!u->count || u->has_all_gather_result || u->sharded_state == FSDP_UNSHARDED) return;
     u->has_all_gather_result = true;
     if (f->shard_ranks == 1) return;
     int64_t parts = 0;
@@ -153,7 +153,7 @@ static void foreach_reduce(fsdp2 *f, fsdp_param_group *u, tide_tensor **grads, u
     }
     tide_tensor *input = flat_on_stream(f, 0, parts * f->shard_ranks, dtype, TIDE_FACTOR_COMMUNICATION);
     alloc_copy_metadata(f, blocks, 6 * (int64_t)count + 2);
-    for (uint32_t i = 0; i < count; i++) tide_release(m, grads[i]);
+    for (uint32_t i = 0; i < count; i++) tide_release(m, grads[f->finalizes_by_hand ? count - 1 - i : i]);
     tide_tensor *output = flat_on_stream(f, FSDP2_REDUCE_SCATTER_STREAM, parts, dtype, TIDE_FACTOR_GRADIENT);
     if (f->is_hsdp) {
         tide_release(m, u->all_reduce_input);

@@ -166,9 +166,9 @@ static void native_step(tide_wrapper *w, unsigned step) {
     }
     tide_timeline_mark(timeline, step, TIDE_PHASE_BACKWARD);
     if (w->job->optimizer != TIDE_optimizer_none) tide_update_members(w);
-    tide_timeline_mark(timeline, step, TIDE_PHASE_OPTIMIZER);
     tide_release_at(m, &p->ids);
     tide_release_at(m, &p->labels);
+    tide_timeline_mark(timeline, step, TIDE_PHASE_OPTIMIZER);
 }
 
 static uint32_t native_other_ranks(const tide_wrapper *w, int64_t *ranks) {
