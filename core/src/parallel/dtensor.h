@@ -24,7 +24,8 @@ typedef struct tide_redistribute {
 /* DTensor.from_local(), redistribute() and to_local() as one node of autograd; owned by the caller. */
 tide_tensor *tide_dtensor_redistribute(tide_machine *m, tide_tensor *t, const tide_redistribute *how);
 
-/* distribute_tensor(): the parameter keeps its part along a dimension, of those of `ranks`. */
-void tide_dtensor_distribute(tide_machine *m, tide_tensor *parameter, int dim, int64_t ranks);
+/* distribute_tensor(): the parameter keeps its part along a dimension, of those of `ranks`; `factor` is
+ * TEMPORARY where that part is cut once more. */
+void tide_dtensor_distribute(tide_machine *m, tide_tensor *parameter, int dim, int64_t ranks, tide_factor factor);
 
 #endif

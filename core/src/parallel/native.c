@@ -41,10 +41,12 @@ static bool refuse_what_is_not_described(tide_wrapper *w) {
 static bool cut(tide_wrapper *w) {
     const tide_job *job = w->job;
     if (job->parallel_tp == 1) return true;
-    return tide_parallelize_module(w, &(tide_tensor_parallel_plan){.ranks = job->parallel_tp,
-                                                                   .sequence_parallel = job->parallel_sequence_parallel,
-                                                                   .loss_parallel = job->parallel_loss_parallel,
-                                                                   .cuts_embedding = true});
+    return tide_parallelize_module(w,
+                                   &(tide_tensor_parallel_plan){.ranks = job->parallel_tp,
+                                                                .sequence_parallel = job->parallel_sequence_parallel,
+                                                                .loss_parallel = job->parallel_loss_parallel,
+                                                                .is_sharded = job->parallel_dp * job->parallel_cp > 1,
+                                                                .cuts_embedding = true});
 }
 
 /* checkpoint_wrapper() of every block, or of every other one of a stage. */

@@ -167,8 +167,8 @@ tide_tensor *tide_stage_forward(tide_pipeline_stage *s, uint32_t mb) {
     s->recv_forward[mb] = NULL;
     if (!s->is_first) x->requires_grad = x->is_leaf = true;
     s->inputs[mb] = x;
-    tide_value values[] = {tide_of_tensor(tide_retain(x)),         tide_of_int(s->first_layer), tide_of_int(s->end_layer),
-                           tide_of_bool(s->is_first), tide_of_bool(s->is_last),    tide_of_int(p->length)};
+    tide_value values[] = {tide_of_tensor(tide_retain(x)), tide_of_int(s->first_layer), tide_of_int(s->end_layer),
+                           tide_of_bool(s->is_first),      tide_of_bool(s->is_last),    tide_of_int(p->length)};
     tide_model *model = p->w->model;
     if (model->before_forward) model->before_forward(model, model->root, &values[0], 1, NULL, 0);
     tide_value made = tide_model_method(model, TIDE_TEXT("forward_stage"), names, values, 6);

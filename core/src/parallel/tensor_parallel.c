@@ -167,7 +167,8 @@ static bool distribute(tide_wrapper *w, const tide_tensor_parallel *p, uint32_t 
                 row->name, (long long)row->tensor->shape->dim[dim].size, dim, (long long)p->plan.ranks);
             return false;
         }
-        tide_dtensor_distribute(model->m, row->tensor, dim, p->plan.ranks);
+        tide_dtensor_distribute(model->m, row->tensor, dim, p->plan.ranks,
+                                p->plan.is_sharded ? TIDE_FACTOR_TEMPORARY : TIDE_FACTOR_PARAMETER);
     }
     return true;
 }

@@ -7,6 +7,7 @@
 typedef struct tide_tensor_parallel_plan {
     int64_t ranks;
     bool sequence_parallel, loss_parallel;
+    bool is_sharded;     /* by fully_shard afterwards */
     bool cuts_embedding; /* hidden states are cut where the embedding ends, not where the first block begins */
 } tide_tensor_parallel_plan;
 

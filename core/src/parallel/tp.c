@@ -7,7 +7,8 @@ static void tp_wrap(tide_wrapper *w) {
     const tide_job *job = w->job;
     tide_tensor_parallel_plan plan = {.ranks = job->parallel_tp,
                                       .sequence_parallel = job->parallel_sequence_parallel,
-                                      .loss_parallel = job->parallel_loss_parallel};
+                                      .loss_parallel = job->parallel_loss_parallel,
+                                      .is_sharded = job->parallel_dp > 1};
     if (!tide_parallelize_module(w, &plan)) return;
     w->computes_loss = job->parallel_loss_parallel;
     w->rank = job->parallel_rank / job->parallel_tp;
