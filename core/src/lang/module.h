@@ -13,13 +13,13 @@ typedef struct tide_instance {
     tide_class *of;
     uint32_t parent;
     uint32_t scope;
-    tide_text name;    /* inside its parent, "layers.3" in a list */
-    const char *path;  /* "model.layers.3.mlp" */
-    uint32_t part;     /* the top-level part it belongs to, see tide_model.parts; 0: the model itself */
-    uint32_t layer;    /* index into tide_model.layers */
-    bool is_item;      /* of a list: "layers.3" */
-    bool is_listed;    /* while modules are listed */
-    uint32_t mark;     /* see memo/layer_memo.c */
+    tide_text name;   /* inside its parent, "layers.3" in a list */
+    const char *path; /* "model.layers.3.mlp" */
+    uint32_t part;    /* the top-level part it belongs to, see tide_model.parts; 0: the model itself */
+    uint32_t layer;   /* index into tide_model.layers */
+    bool is_item;     /* of a list: "layers.3" */
+    bool is_listed;   /* while modules are listed */
+    uint32_t mark;    /* see memo/layer_memo.c */
     bool skips_checkpoint;
     bool makes_grad;   /* its output is made to require a gradient: enable_input_require_grads() */
     tide_value *slots; /* constructor arguments, then members */
@@ -127,6 +127,7 @@ struct tide_model {
                            tide_value *named, uint32_t named_count);
     void (*after_forward)(tide_model *model, uint32_t instance, tide_value *output);
     struct tide_tensor_parallel *tensor_parallel; /* parallel/tensor_parallel.h; NULL: none */
+    const uint32_t *children_first; /* the order of Module.to(), where parameters were cut since; NULL: as they stand */
     /* The forward() of an instance reads a parameter of another module. */
     void (*read_parameter)(tide_model *model, uint32_t instance, tide_tensor *parameter);
 

@@ -11,7 +11,7 @@ static uint32_t parameter_born(const tide_model *model, uint32_t parameter) {
 }
 
 const uint32_t *tide_children_first(const tide_model *model) {
-    if (model->tensor_parallel) return tide_tensor_parallel_order(model); /* their parts were made later */
+    if (model->children_first) return model->children_first;
     uint32_t *order = TIDE_NEW(model->m->arena, uint32_t, model->parameter_count + 1);
     for (uint32_t i = 0; i < model->parameter_count; i++) {
         uint32_t at = i;

@@ -47,11 +47,11 @@ int64_t tide_hidden_size(const tide_wrapper *w);
 /* Numbers of the parameters in the order in which Module.to() has put them on the device: children first. */
 const uint32_t *tide_children_first(const tide_model *model);
 
-/* The same, as it was before tensor parallelism cut them. */
-const uint32_t *tide_tensor_parallel_order(const tide_model *model);
-
 /* Module.half() and the like: the engine casts the parameters one by one, where they have another dtype. */
 void tide_cast_model(tide_wrapper *w, tide_dtype dtype);
+
+/* tensor_parallel.c: false, and an error, where the head is the embedding. */
+bool tide_refuse_tied_head(const tide_model *model);
 
 /* ---- fsdp.c: what both FSDPs do ---- */
 

@@ -40,6 +40,7 @@ bool tide_pipeline_init(tide_pipeline *p, tide_wrapper *w) {
                   root->name.at);
         return false;
     }
+    if (p->ranks > 1 && !tide_refuse_tied_head(w->model)) return false;
     if (layers < p->stage_count) {
         tide_fail(m, TIDE_ERR_CONFLICT, "%u layers are fewer than the %u stages of the pipeline", layers,
                   p->stage_count);

@@ -20,8 +20,7 @@ typedef enum style {
 
 typedef struct tide_tensor_parallel {
     tide_tensor_parallel_plan plan;
-    uint8_t *styles;       /* by instance */
-    const uint32_t *order; /* tide_children_first() before parameters were cut */
+    uint8_t *styles; /* by instance */
     void (*outer_before)(tide_model *model, uint32_t instance, tide_value *positional, uint32_t count,
                          tide_value *named, uint32_t named_count);
     void (*outer_after)(tide_model *model, uint32_t instance, tide_value *output);
@@ -148,6 +147,21 @@ static bool choose_styles(tide_wrapper *w, tide_tensor_parallel *p) {
 
 /* ---- parameters ---- */
 
+/* A tied head has no parameter of its own: parallelize_module() would part the two. */
+bool tide_refuse_tied_head(const tide_model *model) {
+    for (uint32_t i = 1; i < model->instance_count; i++) {
+        bool has_parameter = false;
+        if (model->instances[i].parent != model->root || !tide_text_is(model->instances[i].name, "lm_head")) continue;
+        for (uint32_t k = 0; k < model->parameter_count; k++)
+            has_parameter = has_parameter || model->parameters[k].module == i;
+        if (!has_parameter)
+            tide_fail(model->m, TIDE_ERR_UNSUPPORTED,
+                      "lm_head shares its weight with the embedding (tie_word_embeddings), which is not described with "
+                      "parallel.kind=tp, pp or native; use fsdp2 or megatron");
+    }
+    return !model->m->has_failed;
+}
+
 static bool distribute(tide_wrapper *w, const tide_tensor_parallel *p, uint32_t instance) {
     tide_model *model = w->model;
     style of = (style)p->styles[instance];
@@ -203,17 +217,15 @@ static bool mask_embeddings(tide_wrapper *w, const tide_tensor_parallel *p) {
 bool tide_parallelize_module(tide_wrapper *w, const tide_tensor_parallel_plan *plan) {
     tide_machine *m = w->model->m;
     tide_tensor_parallel *p = TIDE_NEW(m->arena, tide_tensor_parallel, 1);
-    *p = (tide_tensor_parallel){.plan = *plan, .order = tide_children_first(w->model)};
-    if (!choose_styles(w, p) || !distribute_all(w, p) || !mask_embeddings(w, p)) return false;
+    *p = (tide_tensor_parallel){.plan = *plan};
+    w->model->children_first = tide_children_first(w->model);
+    if (!tide_refuse_tied_head(w->model) || !choose_styles(w, p) || !distribute_all(w, p) || !mask_embeddings(w, p))
+        return false;
     w->model->tensor_parallel = p;
     m->has_dtensors = true;
     m->module = 0;
     tide_tensor_parallel_around(w->model);
     return true;
-}
-
-const uint32_t *tide_tensor_parallel_order(const tide_model *model) {
-    return model->tensor_parallel->order;
 }
 
 void tide_separate_kinds(tide_wrapper *w) {
