@@ -38,7 +38,7 @@ static bool refuse_what_is_not_described(tide_wrapper *w) {
     return !m->has_failed;
 }
 
-static bool cut(tide_wrapper *w) {
+static bool parallelize(tide_wrapper *w) {
     const tide_job *job = w->job;
     if (job->parallel_tp == 1) return true;
     return tide_parallelize_module(w,
@@ -103,7 +103,7 @@ static void native_wrap(tide_wrapper *w) {
     if (p->ranks > 1 && !tide_pipeline_check(w, p)) return;
     if (!tide_pipeline_init(p, w)) return;
     if (p->ranks > 1) w->is_absent = tide_pipeline_absent(p);
-    if (!cut(w)) return;
+    if (!parallelize(w)) return;
     checkpoint(w);
     shard(w, n);
     if (m->has_failed) return;

@@ -129,7 +129,7 @@ void tide_pipeline_connect(tide_pipeline *p) {
 
 /* ---- what comes from other ranks ---- */
 
-static tide_tensor *received(tide_pipeline *p) {
+static tide_tensor *receive_buffer(tide_pipeline *p) {
     tide_machine *m = machine_of(p);
     tide_value hidden = tide_model_size(p->w->model, "hidden");
     tide_shape shape = {.dims = 3, .dim = {{p->batch, 0}, {p->rows, 0}, {hidden.integer, 0}}};
@@ -141,12 +141,12 @@ static tide_tensor *received(tide_pipeline *p) {
 }
 
 tide_tensor *tide_stage_recv_forward(tide_pipeline_stage *s, uint32_t mb) {
-    if (!s->is_first && !s->recv_forward[mb]) s->recv_forward[mb] = received(s->of);
+    if (!s->is_first && !s->recv_forward[mb]) s->recv_forward[mb] = receive_buffer(s->of);
     return s->recv_forward[mb];
 }
 
 tide_tensor *tide_stage_recv_backward(tide_pipeline_stage *s, uint32_t mb) {
-    if (!s->is_last && !s->recv_backward[mb]) s->recv_backward[mb] = received(s->of);
+    if (!s->is_last && !s->recv_backward[mb]) s->recv_backward[mb] = receive_buffer(s->of);
     return s->recv_backward[mb];
 }
 

@@ -11,15 +11,15 @@ typedef struct names {
 } names;
 
 /* name = t, which it takes over. */
-static void set(tide_machine *m, tide_tensor **name, tide_tensor *t) {
+static void name_set(tide_machine *m, tide_tensor **name, tide_tensor *t) {
     tide_tensor *old = *name;
     *name = t;
     tide_release(m, old);
 }
 
-static void forget(names *n) {
+static void forget_names(names *n) {
     tide_tensor **all[] = {&n->ops, &n->work, &n->send_work, &n->fwd_recvs, &n->bwd_recvs, &n->bwd_sends};
-    for (unsigned i = 0; i < TIDE_COUNT_OF(all); i++) set(n->m, all[i], NULL);
+    for (unsigned i = 0; i < TIDE_COUNT_OF(all); i++) name_set(n->m, all[i], NULL);
 }
 
 static void forward(tide_pipeline_stage *s, uint32_t mb) {
@@ -37,20 +37,20 @@ static void gpipe(tide_pipeline *p) {
     tide_tensor **bwd_sends_to_wait = TIDE_NEW(m->arena, tide_tensor *, count);
     for (uint32_t i = 0; i < count && !tide_is_aborting(m); i++) {
         tide_tensor *buffer = tide_stage_recv_forward(s, i);
-        if (buffer) set(m, &n.work, tide_retain(buffer));
+        if (buffer) name_set(m, &n.work, tide_retain(buffer));
         forward(s, i);
     }
     for (uint32_t i = 0; i < count; i++) tide_stage_release_sent(s, i);
     for (uint32_t i = 0; i < count && !tide_is_aborting(m); i++) {
         tide_tensor *buffer = tide_stage_recv_backward(s, i);
-        set(m, &n.ops, tide_retain(buffer));
-        if (buffer) set(m, &n.work, tide_retain(buffer));
+        name_set(m, &n.ops, tide_retain(buffer));
+        if (buffer) name_set(m, &n.work, tide_retain(buffer));
         tide_stage_backward(s, i);
         bwd_sends_to_wait[i] = tide_stage_send_backward(s, i);
-        set(m, &n.ops, tide_retain(bwd_sends_to_wait[i]));
+        name_set(m, &n.ops, tide_retain(bwd_sends_to_wait[i]));
     }
     if (p->reduce_grad && !tide_is_aborting(m)) p->reduce_grad(p->state);
-    forget(&n);
+    forget_names(&n);
     for (uint32_t i = count; i-- > 0;) tide_release(m, bwd_sends_to_wait[i]);
 }
 
@@ -62,7 +62,7 @@ static void one_f_one_b(tide_pipeline *p) {
     names n = {.m = m};
     if (warmup > count) warmup = count;
     for (; fwd < warmup && !tide_is_aborting(m); fwd++) {
-        set(m, &n.fwd_recvs, tide_retain(tide_stage_recv_forward(s, fwd)));
+        name_set(m, &n.fwd_recvs, tide_retain(tide_stage_recv_forward(s, fwd)));
         tide_tensor *output = tide_stage_forward(s, fwd);
         if (fwd > 0) tide_stage_release_sent(s, fwd - 1);
         tide_stage_compute_loss(s, fwd, output);
@@ -72,20 +72,20 @@ static void one_f_one_b(tide_pipeline *p) {
         tide_stage_recv_backward(s, bwd);
         tide_stage_release_sent(s, fwd - 1);
         tide_stage_backward(s, bwd);
-        set(m, &n.bwd_sends, tide_stage_send_backward(s, bwd));
+        name_set(m, &n.bwd_sends, tide_stage_send_backward(s, bwd));
         if (++bwd && fwd == count) break;
-        set(m, &n.fwd_recvs, tide_retain(tide_stage_recv_forward(s, fwd)));
+        name_set(m, &n.fwd_recvs, tide_retain(tide_stage_recv_forward(s, fwd)));
         forward(s, fwd++);
     }
-    set(m, &n.send_work, tide_retain(n.bwd_sends));
+    name_set(m, &n.send_work, tide_retain(n.bwd_sends));
     for (; bwd < count && !tide_is_aborting(m); bwd++) {
-        set(m, &n.bwd_recvs, tide_retain(tide_stage_recv_backward(s, bwd)));
+        name_set(m, &n.bwd_recvs, tide_retain(tide_stage_recv_backward(s, bwd)));
         tide_stage_backward(s, bwd);
-        set(m, &n.bwd_sends, tide_stage_send_backward(s, bwd));
-        set(m, &n.send_work, tide_retain(n.bwd_sends));
+        name_set(m, &n.bwd_sends, tide_stage_send_backward(s, bwd));
+        name_set(m, &n.send_work, tide_retain(n.bwd_sends));
     }
     if (p->reduce_grad && !tide_is_aborting(m)) p->reduce_grad(p->state);
-    forget(&n);
+    forget_names(&n);
 }
 
 bool tide_pipeline_check(tide_wrapper *w, const tide_pipeline *p) {
