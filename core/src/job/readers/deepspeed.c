@@ -52,52 +52,51 @@ typedef struct zero_key {
     const char *key;
     zero_rule rule;
     tide_setting_id setting;
-    const char
-        *filled_in; /* DeepSpeed's own size, where the Trainer fills others in for "auto"; NULL: it fills in none */
+    bool is_filled_in; /* of "auto", by the Trainer: DeepSpeed's own size must be said where the key is left out */
 } zero_key;
 
 static const zero_key zero_keys[] = {
-    {"stage", ZERO_SECTION, 0, NULL},
-    {"offload_optimizer", ZERO_SECTION, 0, NULL},
-    {"offload_param", ZERO_SECTION, 0, NULL},
-    {"contiguous_gradients", ZERO_ALL, TIDE_SET_parallel_contiguous_gradients, NULL},
-    {"overlap_comm", ZERO_ALL, TIDE_SET_parallel_overlap_comm, NULL},
-    {"reduce_scatter", ZERO_ALL, TIDE_SET_parallel_reduce_scatter, NULL},
-    {"reduce_bucket_size", ZERO_ALL, TIDE_SET_parallel_reduce_bucket_size, "500000000"},
-    {"allgather_bucket_size", ZERO_ALL, TIDE_SET_parallel_allgather_bucket_size, NULL},
-    {"allgather_partitions", ZERO_ALL, TIDE_SET_parallel_allgather_partitions, NULL},
-    {"round_robin_gradients", ZERO_ALL, TIDE_SET_parallel_round_robin_gradients, NULL},
-    {"use_multi_rank_bucket_allreduce", ZERO_ALL, TIDE_SET_parallel_use_multi_rank_bucket_allreduce, NULL},
-    {"stage3_prefetch_bucket_size", ZERO_3, TIDE_SET_parallel_stage3_prefetch_bucket_size, "50000000"},
-    {"stage3_param_persistence_threshold", ZERO_3, TIDE_SET_parallel_stage3_param_persistence_threshold, "100000"},
-    {"stage3_max_live_parameters", ZERO_3, TIDE_SET_parallel_stage3_max_live_parameters, NULL},
-    {"stage3_max_reuse_distance", ZERO_3, TIDE_SET_parallel_stage3_max_reuse_distance, NULL},
-    {"sub_group_size", ZERO_3, TIDE_SET_parallel_sub_group_size, NULL},
-    {"zero_hpz_partition_size", ZERO_3, TIDE_SET_parallel_zero_hpz_partition_size, NULL},
-    {"load_from_fp32_weights", ZERO_NEUTRAL, 0, NULL},
-    {"elastic_checkpoint", ZERO_NEUTRAL, 0, NULL},
-    {"ignore_unused_parameters", ZERO_NEUTRAL, 0, NULL},
-    {"legacy_stage1", ZERO_NEUTRAL, 0, NULL},
-    {"stage3_gather_16bit_weights_on_model_save", ZERO_NEUTRAL, 0, NULL},
-    {"stage3_gather_fp16_weights_on_model_save", ZERO_NEUTRAL, 0, NULL},
-    {"gather_16bit_weights_on_model_save", ZERO_NEUTRAL, 0, NULL},
-    {"pipeline_loading_checkpoint", ZERO_NEUTRAL, 0, NULL},
-    {"override_module_apply", ZERO_NEUTRAL, 0, NULL},
-    {"log_trace_cache_warnings", ZERO_NEUTRAL, 0, NULL},
-    {"zero_quantized_weights", ZERO_REFUSED, 0, NULL},
-    {"zero_quantized_gradients", ZERO_REFUSED, 0, NULL},
-    {"zero_quantized_nontrainable_weights", ZERO_REFUSED, 0, NULL},
-    {"mics_shard_size", ZERO_REFUSED, 0, NULL},
-    {"mics_hierarchical_params_gather", ZERO_REFUSED, 0, NULL},
-    {"zenflow", ZERO_REFUSED, 0, NULL},
-    {"stage3_use_all_reduce_for_fetch_params", ZERO_REFUSED, 0, NULL},
-    {"stage3_model_persistence_threshold", ZERO_REFUSED, 0, NULL},
-    {"stage3_module_granularity_threshold", ZERO_REFUSED, 0, NULL},
-    {"memory_efficient_linear", ZERO_REFUSED, 0, NULL},
-    {"cpu_offload", ZERO_REFUSED, 0, NULL},
-    {"cpu_offload_param", ZERO_REFUSED, 0, NULL},
-    {"cpu_offload_use_pin_memory", ZERO_REFUSED, 0, NULL},
-    {"leaf_module", ZERO_REFUSED, 0, NULL},
+    {"stage", ZERO_SECTION, 0, false},
+    {"offload_optimizer", ZERO_SECTION, 0, false},
+    {"offload_param", ZERO_SECTION, 0, false},
+    {"contiguous_gradients", ZERO_ALL, TIDE_SET_parallel_contiguous_gradients, false},
+    {"overlap_comm", ZERO_ALL, TIDE_SET_parallel_overlap_comm, false},
+    {"reduce_scatter", ZERO_ALL, TIDE_SET_parallel_reduce_scatter, false},
+    {"reduce_bucket_size", ZERO_ALL, TIDE_SET_parallel_reduce_bucket_size, true},
+    {"allgather_bucket_size", ZERO_ALL, TIDE_SET_parallel_allgather_bucket_size, false},
+    {"allgather_partitions", ZERO_ALL, TIDE_SET_parallel_allgather_partitions, false},
+    {"round_robin_gradients", ZERO_ALL, TIDE_SET_parallel_round_robin_gradients, false},
+    {"use_multi_rank_bucket_allreduce", ZERO_ALL, TIDE_SET_parallel_use_multi_rank_bucket_allreduce, false},
+    {"stage3_prefetch_bucket_size", ZERO_3, TIDE_SET_parallel_stage3_prefetch_bucket_size, true},
+    {"stage3_param_persistence_threshold", ZERO_3, TIDE_SET_parallel_stage3_param_persistence_threshold, true},
+    {"stage3_max_live_parameters", ZERO_3, TIDE_SET_parallel_stage3_max_live_parameters, false},
+    {"stage3_max_reuse_distance", ZERO_3, TIDE_SET_parallel_stage3_max_reuse_distance, false},
+    {"sub_group_size", ZERO_3, TIDE_SET_parallel_sub_group_size, false},
+    {"zero_hpz_partition_size", ZERO_3, TIDE_SET_parallel_zero_hpz_partition_size, false},
+    {"load_from_fp32_weights", ZERO_NEUTRAL, 0, false},
+    {"elastic_checkpoint", ZERO_NEUTRAL, 0, false},
+    {"ignore_unused_parameters", ZERO_NEUTRAL, 0, false},
+    {"legacy_stage1", ZERO_NEUTRAL, 0, false},
+    {"stage3_gather_16bit_weights_on_model_save", ZERO_NEUTRAL, 0, false},
+    {"stage3_gather_fp16_weights_on_model_save", ZERO_NEUTRAL, 0, false},
+    {"gather_16bit_weights_on_model_save", ZERO_NEUTRAL, 0, false},
+    {"pipeline_loading_checkpoint", ZERO_NEUTRAL, 0, false},
+    {"override_module_apply", ZERO_NEUTRAL, 0, false},
+    {"log_trace_cache_warnings", ZERO_NEUTRAL, 0, false},
+    {"zero_quantized_weights", ZERO_REFUSED, 0, false},
+    {"zero_quantized_gradients", ZERO_REFUSED, 0, false},
+    {"zero_quantized_nontrainable_weights", ZERO_REFUSED, 0, false},
+    {"mics_shard_size", ZERO_REFUSED, 0, false},
+    {"mics_hierarchical_params_gather", ZERO_REFUSED, 0, false},
+    {"zenflow", ZERO_REFUSED, 0, false},
+    {"stage3_use_all_reduce_for_fetch_params", ZERO_REFUSED, 0, false},
+    {"stage3_model_persistence_threshold", ZERO_REFUSED, 0, false},
+    {"stage3_module_granularity_threshold", ZERO_REFUSED, 0, false},
+    {"memory_efficient_linear", ZERO_REFUSED, 0, false},
+    {"cpu_offload", ZERO_REFUSED, 0, false},
+    {"cpu_offload_param", ZERO_REFUSED, 0, false},
+    {"cpu_offload_use_pin_memory", ZERO_REFUSED, 0, false},
+    {"leaf_module", ZERO_REFUSED, 0, false},
 };
 
 static const zero_key *zero_key_find(tide_text key) {
@@ -146,7 +145,7 @@ static void read_zero_key(deepspeed_reader *r, const tide_json *entry, int64_t s
     bool is_read = is_of_zero && stage > 0 && (stage == 3 || row->rule == ZERO_ALL);
     bool is_off =
         tide_text_is(entry->key, "memory_efficient_linear") ? tide_json_is_true(entry) : is_switched_off(entry);
-    if (row && row->filled_in && is_auto(entry)) r->is_auto = true;
+    if (row && row->is_filled_in && is_auto(entry)) r->is_auto = true;
     if (!row)
         refuse_key(r, TIDE_ERR_FIELD_UNKNOWN, at,
                    "is no key of zero_optimization; DeepSpeed says \"Extra inputs are not permitted\"", "remove it");
@@ -165,8 +164,9 @@ static void fill_defaults(const deepspeed_reader *r, const tide_json *zero, int6
     tide_imply(r->claims, TIDE_SET_parallel_hf_auto, "true");
     for (size_t i = 0; i < TIDE_COUNT_OF(zero_keys); i++) {
         const zero_key *row = &zero_keys[i];
-        if (row->filled_in && (row->rule == ZERO_ALL || stage == 3) && !tide_json_at(zero, row->key))
-            tide_imply(r->claims, row->setting, row->filled_in);
+        if (row->is_filled_in && (row->rule == ZERO_ALL || stage == 3) && !tide_json_at(zero, row->key))
+            tide_imply(r->claims, row->setting,
+                       tide_format(r->arena, "%" PRId64, tide_settings[row->setting].otherwise));
     }
 }
 
