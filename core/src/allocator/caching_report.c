@@ -233,6 +233,23 @@ static const char *caching_check_sets(const tide_caching_allocator *a, const cac
     return NULL;
 }
 
+static const char *caching_check_stats(const tide_caching_allocator *a, const caching_census *c) {
+    const caching_counter *all = a->stat[TIDE_POOL_ALL];
+    if (c->live != all[TIDE_STAT_ALLOCATION].current) return "live blocks do not add up to allocations";
+    if (c->active != all[TIDE_STAT_ACTIVE].current || c->active_bytes != all[TIDE_STAT_ACTIVE_BYTES].current)
+        return "blocks in use do not add up to active_bytes";
+    if (c->requested != all[TIDE_STAT_REQUESTED_BYTES].current) return "requests do not add up";
+    if (c->split != all[TIDE_STAT_INACTIVE_SPLIT].current ||
+        c->split_bytes != all[TIDE_STAT_INACTIVE_SPLIT_BYTES].current)
+        return "split free blocks do not add up to inactive_split_bytes";
+    if (c->native_segments != all[TIDE_STAT_SEGMENT].current) return "segments do not add up";
+    if (all[TIDE_STAT_ALLOCATED_BYTES].current > caching_reserved(a)) return "allocated exceeds reserved";
+    for (int s = 0; s < TIDE_STAT_COUNT; s++)
+        if (a->stat[TIDE_POOL_SMALL][s].current + a->stat[TIDE_POOL_LARGE][s].current != all[s].current)
+            return "the pools do not add up to all";
+    return NULL;
+}
+
 const char *tide_caching_check(const tide_caching_allocator *a) {
     caching_census c = {0};
     uint64_t end = 0;
@@ -253,18 +270,7 @@ const char *tide_caching_check(const tide_caching_allocator *a) {
     }
     const caching_counter *all = a->stat[TIDE_POOL_ALL];
     if (c.mapped_bytes != caching_reserved(a)) return "segments do not add up to reserved_bytes";
-    if (c.live != all[TIDE_STAT_ALLOCATION].current || c.live_bytes != all[TIDE_STAT_ALLOCATED_BYTES].current)
-        return "live blocks do not add up to allocated_bytes";
-    if (c.active != all[TIDE_STAT_ACTIVE].current || c.active_bytes != all[TIDE_STAT_ACTIVE_BYTES].current)
-        return "blocks in use do not add up to active_bytes";
-    if (c.requested != all[TIDE_STAT_REQUESTED_BYTES].current) return "requests do not add up";
-    if (c.split != all[TIDE_STAT_INACTIVE_SPLIT].current ||
-        c.split_bytes != all[TIDE_STAT_INACTIVE_SPLIT_BYTES].current)
-        return "split free blocks do not add up to inactive_split_bytes";
-    if (c.native_segments != all[TIDE_STAT_SEGMENT].current) return "segments do not add up";
-    if (all[TIDE_STAT_ALLOCATED_BYTES].current > caching_reserved(a)) return "allocated exceeds reserved";
-    for (int s = 0; s < TIDE_STAT_COUNT; s++)
-        if (a->stat[TIDE_POOL_SMALL][s].current + a->stat[TIDE_POOL_LARGE][s].current != all[s].current)
-            return "the pools do not add up to all";
-    return caching_check_sets(a, &c);
+    if (c.live_bytes != all[TIDE_STAT_ALLOCATED_BYTES].current) return "live blocks do not add up to allocated_bytes";
+    const char *what = a->is_lean ? NULL : caching_check_stats(a, &c);
+    return what ? what : caching_check_sets(a, &c);
 }

@@ -1,6 +1,8 @@
 /* Playing events. */
 #include "allocator/player.h"
 
+#include "base/invariant.h"
+
 static const uint64_t ENDLESS_DEVICE = UINT64_C(1) << 52;
 
 /* Pending frees are told to the allocator as the use of a stream of their own, taken from this many at the top. */
@@ -85,6 +87,7 @@ static inline void rise(tide_player *p, uint32_t slot, uint64_t block_bytes, uin
 }
 
 tide_caching_status tide_player_take(tide_player *p, uint32_t slot, uint32_t stream, uint64_t bytes) {
+    TIDE_INVARIANT(slot < p->source->slot_count && !p->blocks[slot]);
     tide_caching_status status = tide_caching_malloc(p->allocator, bytes, stream, &p->blocks[slot]);
     if (status == TIDE_CACHING_OK) rise(p, slot, tide_caching_block_bytes(p->allocator, p->blocks[slot]), bytes);
     return status;
@@ -94,6 +97,7 @@ static inline void give(tide_player *p, uint32_t slot) {
     tide_block block = p->blocks[slot];
     if (!block) return;
     p->blocks[slot] = 0;
+    TIDE_INVARIANT(p->figures.allocated >= p->figures.block_bytes[slot]);
     p->figures.allocated -= p->figures.block_bytes[slot];
     p->figures.requested -= tide_caching_requested_bytes(p->allocator, block);
     tide_caching_free(p->allocator, block);
@@ -112,6 +116,7 @@ static tide_caching_status free_pending(tide_player *p, const tide_event *e) {
 }
 
 static void free_completed(tide_player *p, uint32_t pending) {
+    TIDE_INVARIANT(pending < p->source->pending_count);
     if (!p->pending_streams[pending]) return;
     tide_caching_synchronize(p->allocator, p->pending_streams[pending]);
     p->free_streams[p->free_stream_count++] = p->pending_streams[pending];
@@ -298,6 +303,7 @@ static void count_segments(tide_replay *r, const tide_caching_allocator *allocat
 }
 
 void tide_player_finish(tide_player *p) {
+    TIDE_INVARIANT(!tide_caching_check(p->allocator));
     tide_replay *r = &p->figures;
     tide_caching_counts counts = tide_caching_counters(p->allocator);
     r->reserved_peak =

@@ -128,7 +128,9 @@ static void node_clear_saved(tide_machine *m, tide_node *node) {
 
 /* Graphs are deep chains: nodes die one after the other, not inside one another. */
 void tide_node_release(tide_machine *m, tide_node *node) {
-    if (!node || --node->references) return;
+    if (!node) return;
+    TIDE_INVARIANT(node->references > 0);
+    if (--node->references) return;
     node->next = m->dying;
     m->dying = node;
     if (m->is_tearing_down) return;
@@ -136,6 +138,7 @@ void tide_node_release(tide_machine *m, tide_node *node) {
     while (m->dying) {
         tide_node *dead = m->dying;
         m->dying = dead->next;
+        TIDE_INVARIANT(!dead->state); /* no pass has it to run still */
         if (dead->variable) {
             dead->variable->accumulator = NULL;
             tide_release(m, dead->variable);
@@ -388,6 +391,7 @@ static void run_node(engine *e, tide_node *node) {
         if (results[i] && taken_on != node->stream) tide_record_stream(m, results[i], taken_on);
         bool is_dtensor = edge->node->output_count && edge->node->outputs[edge->input].is_dtensor;
         next->grads[edge->input] = accumulate(m, next->grads[edge->input], results[i], is_dtensor);
+        TIDE_INVARIANT(next->task == e->task && next->dependencies > 0);
         if (--next->dependencies == 0) push_ready(e, edge->node);
     }
     m->state.stream = outside;

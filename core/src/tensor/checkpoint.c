@@ -58,6 +58,7 @@ static void checkpoint_pack(tide_machine *m, tide_saved_tensors_hooks *hooks, ti
 
 static void checkpoint_drop(tide_machine *m, tide_saved *slot) {
     tide_checkpoint_frame *frame = frame_of_checkpoint_hook(slot->packed_by);
+    TIDE_INVARIANT(slot->packed < frame->holder_count && frame->holders[slot->packed].is_alive);
     frame->holders[slot->packed].is_alive = false;
     tide_release_at(m, &frame->holders[slot->packed].tensor);
     frame_release(m, frame);
@@ -117,6 +118,7 @@ static void forget_remade(tide_machine *m, tide_checkpoint_frame *frame) {
 }
 
 static void frame_release(tide_machine *m, tide_checkpoint_frame *frame) {
+    TIDE_INVARIANT(frame->references > 0);
     if (--frame->references) return;
     drop_inputs(m, &frame->held);
     tide_release(m, frame->output);
@@ -176,6 +178,7 @@ static void recompute(tide_machine *m, tide_checkpoint_frame *frame) {
 
 static tide_tensor *checkpoint_unpack(tide_machine *m, tide_saved *slot) {
     tide_checkpoint_frame *frame = frame_of_checkpoint_hook(slot->packed_by);
+    TIDE_INVARIANT(slot->packed < frame->holder_count && frame->holders[slot->packed].is_alive);
     if (!frame->is_recomputed) recompute(m, frame);
     tide_tensor *t = frame->holders[slot->packed].tensor;
     frame->holders[slot->packed].tensor = NULL;

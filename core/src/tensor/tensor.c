@@ -119,6 +119,7 @@ static tide_storage *storage_new(tide_machine *m, int64_t bytes, tide_layout *la
 }
 
 static void storage_release(tide_machine *m, tide_storage *storage) {
+    TIDE_INVARIANT(storage->references > 0);
     if (--storage->references) return;
     if (!storage->is_untracked) free_allocation(m, storage->allocation);
     tide_pool_free(m, storage, sizeof *storage);
@@ -286,6 +287,7 @@ void tide_set_factor(tide_machine *m, tide_tensor *t, tide_factor factor) {
 /* CPython lets go of a dictionary's values from the first on, of a list's (Objects/listobject.c, list_dealloc) from the
  * last. */
 void tide_list_release(tide_machine *m, tide_list *list) {
+    TIDE_INVARIANT(list->references > 0);
     if (--list->references) return;
     for (uint32_t i = 0; i < list->count; i++)
         tide_value_release(m, list->items[list->is_output ? i : list->count - 1 - i]);

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/diagnostics.h"
+#include "base/invariant.h"
 #include "tensor/layout.h"
 
 typedef struct tide_storage {
@@ -423,7 +424,9 @@ static inline tide_tensor *tide_retain(tide_tensor *t) {
 }
 void tide_tensor_free(tide_machine *m, tide_tensor *t);            /* when nobody refers to it */
 static inline void tide_release(tide_machine *m, tide_tensor *t) { /* NULL is allowed */
-    if (t && --t->references == 0) tide_tensor_free(m, t);
+    if (!t) return;
+    TIDE_INVARIANT(t->references > 0);
+    if (--t->references == 0) tide_tensor_free(m, t);
 }
 static inline void tide_release_at(tide_machine *m, tide_tensor **t) { /* and sets it to NULL */
     tide_tensor *old = *t;

@@ -38,7 +38,7 @@ static tide_tensor *make(tide_machine *m, const tide_value *a, const tide_shape 
     return made;
 }
 
-static bool read(tide_machine *m, const tide_value *a, tide_shape *shape, tide_dtype *dtype) {
+static bool read_cached(tide_machine *m, const tide_value *a, tide_shape *shape, tide_dtype *dtype) {
     *shape = (tide_shape){.dims = 0};
     *dtype = a[2].kind == TIDE_VALUE_DTYPE ? a[2].dtype : TIDE_FP32;
     if (a[0].kind != TIDE_VALUE_TEXT) tide_fail(m, TIDE_ERR_DESCRIPTION, "%s wants a name", m->op);
@@ -54,7 +54,7 @@ static struct tide_cached *add_cached(tide_machine *m, tide_text name, tide_tens
 static tide_value op_cached_empty(tide_machine *m, tide_value *a) {
     tide_shape shape;
     tide_dtype dtype;
-    if (!read(m, a, &shape, &dtype)) return tide_none();
+    if (!read_cached(m, a, &shape, &dtype)) return tide_none();
     struct tide_cached *c = find_cached(m, a[0].text, dtype, &shape);
     if (!c) c = add_cached(m, a[0].text, make(m, a, &shape, dtype));
     return tide_of_tensor(tide_alias(m, c->tensor));
@@ -64,7 +64,7 @@ static tide_value op_cached_empty(tide_machine *m, tide_value *a) {
 static tide_value op_memory_buffer(tide_machine *m, tide_value *a) {
     tide_shape shape;
     tide_dtype dtype;
-    if (!read(m, a, &shape, &dtype)) return tide_none();
+    if (!read_cached(m, a, &shape, &dtype)) return tide_none();
     tide_shape flat = tide_shape1((tide_dim){tide_count_of(&shape), 0});
     struct tide_cached *c = find_cached(m, a[0].text, dtype, NULL);
     if (!c)
