@@ -10,6 +10,7 @@ enum { RESULTS_LIMIT = 256 << 20 }; /* bytes of a file after decompression */
 
 typedef struct verifier {
     const cli_arguments *arguments;
+    const char *path; /* of the results that are read */
     cli_answer described; /* for the settings' defaults */
     verify_results results;
 } verifier;
@@ -80,13 +81,32 @@ static bool is_chosen(const verifier *v, const cJSON *of_case) {
 
 /* ---- one case ---- */
 
+/* Where the configuration of `model` is: in --configs, or, for models that are not published, in the folder that the
+ * recorder keeps them in, seen from its results. */
+static void find_configuration(cli_buffer *folder, const verifier *v, const char *model) {
+    static const char *const recorders[] = {"../../serving/configs", "../../record/configs"};
+    size_t length = (size_t)(cli_base_name(v->path) - v->path);
+    if (v->arguments->configs) {
+        cli_format(folder, "%s/%s", v->arguments->configs, model);
+        return;
+    }
+    for (size_t i = 0; model[0] && i < sizeof recorders / sizeof *recorders; i++) {
+        folder->length = 0;
+        cli_format(folder, "%.*s%s/%s", (int)length, v->path, recorders[i], model);
+        if (cli_is_folder(folder->at)) return;
+    }
+    folder->length = 0;
+}
+
 static void append_configuration(cli_buffer *request, const verifier *v, const char *model) {
     static const char *const names[] = {"config.json", "preprocessor_config.json"};
     bool is_first = true;
+    cli_buffer folder = {0};
+    find_configuration(&folder, v, model);
     cli_append_text(request, ",\"files\":[");
-    for (size_t i = 0; v->arguments->configs && i < sizeof names / sizeof *names; i++) {
+    for (size_t i = 0; folder.length && i < sizeof names / sizeof *names; i++) {
         cli_buffer path = {0}, text = {0};
-        cli_format(&path, "%s/%s/%s", v->arguments->configs, model, names[i]);
+        cli_format(&path, "%s/%s", folder.at, names[i]);
         if (cli_is_file(path.at) && cli_read_file(&text, path.at)) {
             cli_format(request, "%s{\"name\":\"%s\",\"text\":", is_first ? "" : ",", names[i]);
             cli_append_quoted(request, text.at, text.length);
@@ -97,6 +117,7 @@ static void append_configuration(cli_buffer *request, const verifier *v, const c
         cli_buffer_free(&text);
     }
     cli_append_text(request, "]}");
+    cli_buffer_free(&folder);
 }
 
 /* The first error of an answer, as a reason. */
@@ -168,6 +189,7 @@ static int file_end(const cli_source *source) {
 static int file_run(verifier *v, const char *path) {
     cli_lines lines;
     int status = CLI_OK;
+    v->path = path;
     if (!cli_lines_open(&lines, path)) {
         cli_complain(NULL, "%s: %s", path, strerror(errno));
         return CLI_NO_FILE;
