@@ -16,7 +16,7 @@ static int64_t blocks_of_spec(const tide_serve_run *run, const tide_cache_spec *
     case TIDE_CACHE_CHUNKED:
         return tide_ceil_div(least(s->window + run->figures.tokens_in_flight, length), s->block_size);
     case TIDE_CACHE_STATE: /* mamba_cache_mode "align": the state, the one before it and a checkpoint */
-        return (s->window ? 2 + s->window : 1) + run->drafts.tokens;
+        return s->window + run->drafts.tokens;
     case TIDE_CACHE_CROSS:
         return tide_ceil_div(s->window, s->block_size);
     case TIDE_CACHE_FULL:
@@ -124,7 +124,7 @@ static void align_states(tide_serve_run *run) {
             continue;
         }
         bool is_aligned = token && run->job.enable_prefix_caching;
-        if (!is_aligned) s->window = 0;
+        s->window = is_aligned ? 2 + s->window : 1;
         s->block_size = is_aligned ? block : run->figures.max_model_len;
         if (token) s->page_bytes = block * token;
     }
