@@ -299,6 +299,20 @@ static bool is_length_taken(const tide_serve_run *run) {
                       "give fewer, or a config.json whose rope_parameters make them");
 }
 
+/* config/model.py: verify_with_parallel_config. */
+static bool divides_heads(const tide_serve_run *run) {
+    const tide_machine *m = &run->machine;
+    int64_t heads = TIDE_SERVE_NUMBER(run->job.config, 0, "num_attention_heads", "n_head"),
+            ranks = run->job.tensor_parallel_size;
+    return heads % ranks == 0 ||
+           tide_error(m->diags, TIDE_ERR_FIELD_RANGE, "/settings/tensor_parallel_size",
+                      tide_format(m->arena,
+                                  "Total number of attention heads (%lld) must be divisible by tensor parallel size "
+                                  "(%lld).",
+                                  (long long)heads, (long long)ranks),
+                      "give a divisor of the heads");
+}
+
 static void prepare_server(tide_serve_run *run, const tide_serve_device *device, tide_arena *arena,
                            tide_diagnostics *diags) {
     tide_machine *m = &run->machine;
@@ -324,7 +338,7 @@ bool tide_serve_start(tide_serve_run *run, const tide_job *job, const tide_serve
     if (!tide_serve_take_args(run, job, arena, diags)) return false;
     prepare_server(run, device, arena, diags);
     tide_machine *m = &run->machine;
-    if (!is_described(run) || !is_length_taken(run)) return false;
+    if (!is_described(run) || !is_length_taken(run) || !divides_heads(run)) return false;
     if (!job->enforce_eager)
         tide_report(diags, TIDE_ASSUMPTION, TIDE_OK, "/settings/enforce_eager",
                     "buffers of compiled code are Inductor's choice: the number of blocks is within a range",
