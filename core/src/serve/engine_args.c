@@ -166,6 +166,12 @@ static bool supports_media(const tide_serve_run *run) {
            (item_limit(run, "image") > 0 || (tide_json_at(config, "video_token_id") && item_limit(run, "video") > 0));
 }
 
+/* Tiles of the largest image: transformers, models/got_ocr2/image_processing_got_ocr2.py. */
+static int64_t max_patches(const tide_serve_run *run) {
+    const tide_json *given = tide_json_at(run->job.preprocessor, "max_patches");
+    return given && given->is_integer && given->integer > 0 && given->integer <= 4096 ? given->integer : 12;
+}
+
 /* Of the largest image, as the processor's file says it, or Qwen2VLImageProcessor where it does not. */
 static int64_t max_pixels(const tide_serve_run *run) {
     const tide_json *given = tide_json_at(run->job.preprocessor, "max_pixels"),
@@ -208,6 +214,8 @@ void tide_serve_set_settings(tide_serve_run *run) {
     set_int(run, "image_limit", item_limit(run, "image"));
     set_int(run, "video_limit", item_limit(run, "video"));
     set_int(run, "max_pixels", max_pixels(run));
+    set_int(run, "max_patches", max_patches(run));
+    set_int(run, "multiprocessors", run->device.sms);
     set_truth(run, "supports_mm_inputs", supports_media(run));
     set_value(run, "rope_by_thw", tide_none()); /* of the vision tower: kept by grid */
     set_truth(run, "speculates_ngrams", run->drafts.are_ngrams);

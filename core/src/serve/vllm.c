@@ -257,7 +257,9 @@ static uint64_t split_bytes(tide_serve_run *run) {
 static bool takes_adapters(tide_serve_run *run) {
     const tide_json *config = run->job.config;
     const tide_engine_root *root = tide_engine_root_of("vllm", run->architecture);
-    return root && strcmp(root->class_name, "LlamaForCausalLM") == 0 &&
+    bool has_slots = !tide_text_contains(run->architecture, TIDE_TEXT("StableL")) &&
+                     !tide_text_contains(run->architecture, TIDE_TEXT("GPTJ")); /* no SupportsLoRA */
+    return has_slots && root && strcmp(root->class_name, "LlamaForCausalLM") == 0 &&
            strcmp(tide_serve_weight_format(run), "none") == 0 &&
            !TIDE_SERVE_NUMBER(config, 0, "num_experts", "num_local_experts", "n_routed_experts", "kv_lora_rank");
 }
