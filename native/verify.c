@@ -10,7 +10,7 @@ enum { RESULTS_LIMIT = 256 << 20 }; /* bytes of a file after decompression */
 
 typedef struct verifier {
     const cli_arguments *arguments;
-    const char *path; /* of the results that are read */
+    const char *path;     /* of the results that are read */
     cli_answer described; /* for the settings' defaults */
     verify_results results;
 } verifier;
