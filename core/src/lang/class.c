@@ -143,6 +143,8 @@ bool tide_function_read(tide_descriptions *set, tide_function *f) {
 
 tide_function *tide_function_find(tide_descriptions *set, tide_description *from, tide_text name) {
     if (!from) from = set->libraries;
+    const tide_json *other = tide_json_find(from->replaced, name);
+    if (other && other->kind == TIDE_JSON_STRING) name = other->text;
     for (tide_function *f = from->free_functions; f; f = f->next)
         if (tide_text_equal(f->name, name)) return tide_function_read(set, f) ? f : NULL;
     const tide_description *d;

@@ -87,6 +87,7 @@ typedef struct tide_description {
     tide_size *sizes;
     uint32_t size_count;
     tide_entry *modules, *functions;
+    const tide_json *replaced; /* functions, by name that of another which takes their place; NULL: none */
     uint32_t module_count, function_count;
     tide_class *classes;           /* that have been looked for, its own and inherited ones */
     tide_function *free_functions; /* likewise */

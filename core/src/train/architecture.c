@@ -179,6 +179,7 @@ static bool needs(const tide_job *job, tide_text name) {
     if (tide_text_is(name, "library/adapters") || tide_text_is(name, "library/prompts"))
         return job->adapter != TIDE_adapter_none;
     if (tide_text_is(name, "library/quantised")) return job->quant != TIDE_quant_none;
+    if (tide_text_is(name, "library/liger")) return job->use_liger_kernel == TIDE_use_liger_kernel_true_;
     if (tide_text_is(name, STAND_INS)) return false;
     return true;
 }

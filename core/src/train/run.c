@@ -3,6 +3,7 @@
 
 #include "memo/memo.h"
 #include "train/adapters.h"
+#include "train/liger.h"
 #include "train/weights.h"
 
 static const tide_sdpa_choice sdpa_of[] = {[TIDE_sdpa_backend_default] = TIDE_SDPA_DEFAULT,
@@ -93,10 +94,12 @@ static bool check_quantised_training(const tide_run *run, const tide_job *job, t
 bool tide_load(tide_run *run, const tide_job *job, tide_arena *arena, tide_diagnostics *diags) {
     prepare(run, job, arena, diags);
     tide_machine *m = &run->machine;
+    bool is_training = job->mode == TIDE_mode_train;
     if (!tide_make_model(run, job) || !check_checkpointing(run, arena, diags)) return false;
+    if (job->use_liger_kernel == TIDE_use_liger_kernel_true_ && is_training && !tide_apply_liger(run, job))
+        return false;
     tide_check_unread(run, job);
     if (!tide_compare_weights(&run->model, job, run->stand_in_of != NULL)) return false;
-    bool is_training = job->mode == TIDE_mode_train;
     bool is_quantised = job->quant != TIDE_quant_none;
     if (!job->quant_from_pretrained) warm_up(run, job);
     if (is_quantised && !tide_quantise(&run->model, job)) return false;
@@ -114,6 +117,23 @@ bool tide_load(tide_run *run, const tide_job *job, tide_arena *arena, tide_diagn
     return !m->has_failed && check_quantised_training(run, job, diags);
 }
 
+/* Whether the model reads the loss that it was given, or that Liger's kernels brought. */
+static bool check_loss(tide_run *run, const tide_job *job) {
+    tide_diagnostics *diags = run->machine.diags;
+    tide_text loss = tide_model_setting(&run->model, "loss_function")->text;
+    bool is_fused = tide_text_is(loss, "liger") || tide_text_is(loss, "cut_cross_entropy"),
+         is_read = tide_model_setting(&run->model, is_fused ? "loss_is_fused" : "loss_is_read")->truth;
+    if (is_read || tide_text_is(loss, "default")) return true;
+    if (job->use_liger_kernel == TIDE_use_liger_kernel_true_ && job->labels && job->loss == TIDE_loss_default)
+        return tide_error(diags, TIDE_ERR_UNSUPPORTED,
+                          is_fused ? "/settings/liger.fused_linear_cross_entropy" : "/settings/liger.cross_entropy",
+                          "Liger's loss is not described for this model", "false leaves it out");
+    if (job->loss != TIDE_loss_default)
+        tide_report(diags, TIDE_WARNING, TIDE_ERR_UNSUPPORTED, "/settings/loss",
+                    "changes nothing: the model's description does not read it", NULL);
+    return true;
+}
+
 bool tide_play(tide_run *run, const tide_job *job) {
     tide_diagnostics *diags = run->machine.diags;
     if (!tide_play_loop(run, job)) return false;
@@ -121,12 +141,7 @@ bool tide_play(tide_run *run, const tide_job *job) {
     if (job->packing && !tide_model_setting(&run->model, "packing_is_read")->truth)
         return tide_error(diags, TIDE_ERR_UNSUPPORTED, "/settings/packing",
                           "the model's description does not take position_ids", "leave it out");
-    bool is_liger = job->loss == TIDE_loss_liger,
-         is_read = tide_model_setting(&run->model, is_liger ? "loss_is_fused" : "loss_is_read")->truth;
-    if (job->loss != TIDE_loss_default && !is_read)
-        tide_report(diags, TIDE_WARNING, TIDE_ERR_UNSUPPORTED, "/settings/loss",
-                    "changes nothing: the model's description does not read it", NULL);
-    return true;
+    return check_loss(run, job);
 }
 
 bool tide_run_job(tide_run *run, const tide_job *job, tide_arena *arena, tide_diagnostics *diags) {

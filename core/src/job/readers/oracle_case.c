@@ -111,12 +111,31 @@ static bool case_trainer(case_reader *r, const tide_json *plan) {
     return true;
 }
 
+/* "kernels": "liger_layers" is all of Liger's but the loss, "cce" cut cross-entropy. */
+static bool case_kernels(case_reader *r, const tide_json *entry) {
+    if (is_unset(entry)) return true;
+    tide_text name = entry->kind == TIDE_JSON_STRING ? entry->text : TIDE_TEXT("");
+    bool is_without_loss = tide_text_is(name, "liger_layers");
+    if (tide_text_is(name, "cce"))
+        case_word(r, "loss", "cut_cross_entropy");
+    else if (is_without_loss || tide_text_is(name, "liger"))
+        case_word(r, "use_liger_kernel", "true");
+    else
+        return case_refuse(r, "kernels");
+    if (is_without_loss) {
+        case_word(r, "liger.fused_linear_cross_entropy", "false");
+        case_word(r, "liger.cross_entropy", "false");
+    }
+    return true;
+}
+
 static bool case_entry(case_reader *r, const tide_json *entry) {
     static const char *const unread[] = {"id", "note", "seed", "from_pretrained", "config", "preprocessor"};
     if (is_one_of(entry->key, unread, TIDE_COUNT_OF(unread))) return true;
     if (tide_text_is(entry->key, "parallel")) return case_plan(r, entry);
     if (tide_text_is(entry->key, "trainer")) return is_unset(entry) || case_trainer(r, entry);
     if (tide_text_is(entry->key, "lora")) return case_adapter(r, entry);
+    if (tide_text_is(entry->key, "kernels")) return case_kernels(r, entry);
     tide_setting_id id = tide_setting_find(entry->key);
     if (id == TIDE_SET_COUNT || !tide_text_is(entry->key, tide_settings[id].name) || id == TIDE_SET_gpu ||
         id == TIDE_SET_title)

@@ -21,6 +21,18 @@ static const tide_key_row model_rows[] = {
 
 const tide_key_table tide_model_keys = {.rows = model_rows, .count = TIDE_COUNT_OF(model_rows)};
 
+static const tide_key_row liger_kernel_rows[] = {
+    KEY_SETS("rope", liger_rope, ""),
+    KEY_SETS("rms_norm", liger_rms_norm, ""),
+    KEY_SETS("layer_norm", liger_layer_norm, ""),
+    KEY_SETS("swiglu", liger_swiglu, ""),
+    KEY_SETS("geglu", liger_swiglu, ""),
+    KEY_SETS("cross_entropy", liger_cross_entropy, ""),
+    KEY_SETS("fused_linear_cross_entropy", liger_fused_linear_cross_entropy, ""),
+};
+
+static const tide_key_table liger_kernel_keys = {.rows = liger_kernel_rows, .count = TIDE_COUNT_OF(liger_kernel_rows)};
+
 static const tide_key_row trainer_rows[] = {
 #include "job/readers/keys/trainer.def"
 };

@@ -12,6 +12,7 @@ enum {
     SELECT_TILE = 4224,
     COUNT_TILE = 4096,
     SORT_TILE = 4608,
+    SORT_TILE_4_BYTES = 5376,
     SORT_ALONE = 2304
 };
 
@@ -26,14 +27,19 @@ enum { TILE_PADDING = 32 };
 /* cuda/Embedding.cu, embedding_dense_backward_cuda: up to so many indices a kernel needs no sorting. */
 enum { UNSORTED_INDICES = 3072 };
 
-/* cub::DeviceRadixSort of int64 keys up to `limit` with int64 values: one pass for every 8 bits of the keys; several
- * passes go back and forth between two buffers. */
+/* cub::DeviceRadixSort of keys of so many bits with int64 values: one pass for every 8 bits; several passes go back and
+ * forth between two buffers. */
+static int64_t sort_scratch_of(int64_t n, int64_t bits, int64_t key_bytes) {
+    int64_t passes = bits > 8 ? (bits + 7) / 8 : 1, tile = key_bytes > 4 ? SORT_TILE : SORT_TILE_4_BYTES;
+    return (passes > 1 ? TIDE_ROUND_UP(key_bytes * n, PART) + TIDE_ROUND_UP(8 * n, PART) : 0) + ALIGNING + COUNTERS +
+           DIGIT_COUNTS * passes + DIGIT_LOOKBACK * TIDE_CEIL_DIV(n, tile);
+}
+
+/* Of int64 keys up to `limit`. */
 static int64_t sort_scratch(int64_t n, int64_t limit) {
     int64_t bits = 0;
     for (; limit > 0; limit >>= 1) bits++;
-    int64_t passes = bits > 8 ? (bits + 7) / 8 : 1;
-    return (passes > 1 ? 2 * TIDE_ROUND_UP(8 * n, PART) : 0) + ALIGNING + COUNTERS + DIGIT_COUNTS * passes +
-           DIGIT_LOOKBACK * TIDE_CEIL_DIV(n, SORT_TILE);
+    return sort_scratch_of(n, bits, 8);
 }
 
 /* cub::DeviceScan: a state per tile, twice as wide as what is summed. */
@@ -149,10 +155,19 @@ static tide_value op_embedding(tide_machine *m, tide_value *a) {
 static tide_tensor *nonzero(tide_machine *m, int64_t n, int64_t found, int dims) {
     tide_tensor *count = tide_scratch(m, 4);
     tide_alloc_and_free(m, count_scratch(&m->device, n));
-    tide_tensor *positions = tide_scratch(m, 8 * found * dims);
+    const tide_shape shape = {.dims = 2, .dim = {{.size = found}, {.size = dims}}};
+    tide_tensor *positions = tide_empty(m, &shape, TIDE_INT64);
     tide_alloc_and_free(m, select_scratch(n));
     tide_release(m, count);
     return positions;
+}
+
+/* torch.nonzero of a tensor of which `count` elements are not zero: (count, dims) int64. */
+static tide_value op_nonzero(tide_machine *m, tide_value *a) {
+    const tide_tensor *x = tide_arg_tensor(m, a[0]);
+    int64_t found = tide_arg_int(m, a[1]);
+    if (found < 0 || found > tide_count(x)) tide_fail(m, TIDE_ERR_SHAPE, "nonzero: more than there are%s", "");
+    return tide_is_aborting(m) ? tide_none() : tide_of_tensor(nonzero(m, tide_count(x), found, x->shape->dims));
 }
 
 /* ---- x[indices]: integer indices of dimensions side by side, from `dim` on ---- */
@@ -485,7 +500,9 @@ static tide_value op_sort(tide_machine *m, tide_value *a) {
     }
     tide_value made = pair_of(m, &sort_backward, x, x->shape);
     tide_tensor *range = tide_scratch(m, 8 * length);
-    if (length > SMALL_SORT) tide_alloc_and_free(m, sort_scratch(length, INT64_MAX));
+    int64_t bytes = tide_dtype_bytes((tide_dtype)x->dtype);
+    if (length > SMALL_SORT)
+        tide_alloc_and_free(m, bytes == 4 ? sort_scratch_of(length, 32, bytes) : sort_scratch(length, INT64_MAX));
     tide_release(m, range);
     return made;
 }
@@ -527,6 +544,7 @@ static const tide_op index_ops[] = {
     {"host_tensor", "*sizes, dtype=none", TIDE_CAST_NONE, op_host},
     {"arange", "end, dtype=none", TIDE_CAST_NONE, op_arange},
     {"empty_like", "x, dtype=none", TIDE_CAST_NONE, op_empty_like},
+    {"nonzero", "x, count", TIDE_CAST_NONE, op_nonzero},
     {"embedding", "indices, weight, num_weights=none, whole_indices=none", TIDE_CAST_NONE, op_embedding},
     {"index", "x, indices, dim=0", TIDE_CAST_NONE, op_index},
     {"gather", "x, dim, index", TIDE_CAST_NONE, op_gather},

@@ -1,0 +1,135 @@
+/* Liger Kernel, as apply_liger_kernel() of transformers puts it into a model: which functions and modules of a family
+ * are replaced says "liger" in models/architectures/library/liger.json, and what takes their place follows there. */
+#include "train/liger.h"
+
+#include "base/units.h"
+
+/* An option of liger_kernel_config that replaces modules. */
+typedef struct liger_option {
+    const char *name;
+    bool is_on, is_of_family, is_done;
+} liger_option;
+
+enum { OPTIONS = 3 };
+
+typedef struct liger_patch {
+    tide_run *run;
+    const tide_job *job;
+    liger_option options[OPTIONS];
+} liger_patch;
+
+static const tide_json *liger_table(const tide_run *run) {
+    const tide_json *table = NULL;
+    for (const tide_description *d = run->descriptions.first; d && !table; d = d->next)
+        table = tide_json_at(d->json, "liger");
+    return table;
+}
+
+/* The row of a description; NULL: Liger has none. */
+static const tide_json *liger_row(const tide_json *table, tide_text description) {
+    const tide_json *row = tide_json_find(table, description);
+    return row && row->kind == TIDE_JSON_STRING ? tide_json_find(table, row->text) : row;
+}
+
+static bool liger_fails(liger_patch *p, const char *setting, const char *family) {
+    tide_machine *m = &p->run->machine;
+    m->has_failed = true;
+    return tide_error(m->diags, TIDE_ERR_UNSUPPORTED, tide_format(m->arena, "/settings/%s", setting),
+                      tide_format(m->arena, "what Liger puts into '%s' is not described", family),
+                      tide_format(m->arena, "%s=false leaves it out", setting));
+}
+
+/* The class that takes the place of a module of this name; empty: it stays. */
+static tide_text liger_class(const tide_json *classes, tide_text name) {
+    for (const tide_json *one = classes->first; one; one = one->next) {
+        tide_text rest = one->kind == TIDE_JSON_STRING ? one->text : TIDE_TEXT(""), piece;
+        while (tide_piece_next(&rest, ',', &piece))
+            if (tide_text_equal(piece, name)) return one->key;
+    }
+    return TIDE_TEXT("");
+}
+
+/* _bind_method_to_module(): the module keeps what it holds and gets another forward(). One that holds or takes other
+ * things is of another kind, as the experts where others have an MLP. */
+static bool is_alike(tide_descriptions *set, const tide_class *a, const tide_class *b) {
+    if (a->parameter_count != b->parameter_count || a->member_count != b->member_count || !a->forward || !b->forward)
+        return false;
+    for (uint32_t i = 0; i < a->member_count; i++)
+        if (!tide_text_equal(a->members[i].name, b->members[i].name)) return false;
+    return tide_function_read(set, a->forward) && tide_function_read(set, b->forward) &&
+           a->forward->parameter_count == b->forward->parameter_count;
+}
+
+static void replace_modules(liger_patch *p, liger_option *o, tide_description *description, const tide_json *classes) {
+    tide_model *model = &p->run->model;
+    for (uint32_t i = 1; i < model->instance_count; i++) {
+        tide_instance *of = &model->instances[i];
+        bool is_here = model->scopes[of->scope].description == description;
+        tide_text name = is_here ? liger_class(classes, of->name) : TIDE_TEXT("");
+        tide_class *made = name.length ? tide_class_find(model->descriptions, description, name) : NULL;
+        if (!made || !is_alike(model->descriptions, made, of->of)) continue;
+        of->of = made;
+        o->is_done = true;
+    }
+}
+
+/* One family of the model: its own, or one inside of it. */
+static bool replace_in(liger_patch *p, tide_description *description, const tide_json *row) {
+    if (row->kind != TIDE_JSON_OBJECT) return liger_fails(p, "use_liger_kernel", description->name.at);
+    for (size_t i = 0; i < OPTIONS; i++) {
+        liger_option *o = &p->options[i];
+        const tide_json *classes = o->is_on ? tide_json_at(row, o->name) : NULL;
+        if (!classes) continue;
+        o->is_of_family = true;
+        if (classes->kind != TIDE_JSON_OBJECT)
+            return liger_fails(p, tide_format(p->run->machine.arena, "liger.%s", o->name), description->name.at);
+        replace_modules(p, o, description, classes);
+    }
+    description->replaced = p->job->liger_rope ? tide_json_at(row, "rope") : NULL;
+    return true;
+}
+
+/* The loss is the root's: by chunks with its head, or of its logits, which then hold their gradient. */
+static void replace_loss(liger_patch *p, const tide_json *row) {
+    const tide_json *own = tide_json_at(row, "cross_entropy");
+    bool is_of_logits = p->job->liger_cross_entropy == TIDE_liger_cross_entropy_default
+                            ? own != NULL
+                            : p->job->liger_cross_entropy == TIDE_liger_cross_entropy_true_;
+    bool is_fused = p->job->liger_fused_linear_cross_entropy && tide_json_at(row, "fused_linear_cross_entropy");
+    if (is_fused || is_of_logits)
+        *tide_model_setting(&p->run->model, "loss_function") =
+            (tide_value){.kind = TIDE_VALUE_TEXT, .text = is_fused ? TIDE_TEXT("liger") : TIDE_TEXT("liger_of_logits")};
+}
+
+static bool replace_all(liger_patch *p, const tide_json *table, const tide_json *root) {
+    tide_model *model = &p->run->model;
+    const tide_json *inside = tide_json_at(root, "inside");
+    for (uint32_t i = 0; i < model->scope_count; i++) {
+        tide_description *description = model->scopes[i].description;
+        uint32_t first = 0;
+        while (model->scopes[first].description != description) first++;
+        const tide_json *row = inside ? liger_row(inside, description->name) : NULL;
+        if (!row) row = liger_row(table, description->name);
+        if (row && first == i && !replace_in(p, description, row)) return false;
+    }
+    for (size_t i = 0; i < OPTIONS; i++)
+        if (p->options[i].is_of_family && !p->options[i].is_done)
+            return liger_fails(p, tide_format(p->run->machine.arena, "liger.%s", p->options[i].name),
+                               model->scopes[0].description->name.at);
+    replace_loss(p, root);
+    return true;
+}
+
+bool tide_apply_liger(tide_run *run, const tide_job *job) {
+    const char *family = run->model.scopes[0].description->name.at;
+    liger_patch p = {run,
+                     job,
+                     {{.name = "rms_norm", .is_on = job->liger_rms_norm},
+                      {.name = "layer_norm", .is_on = job->liger_layer_norm},
+                      {.name = "swiglu", .is_on = job->liger_swiglu}}};
+    const tide_json *table = liger_table(run), *root = liger_row(table, tide_text_of(family));
+    if (root) return replace_all(&p, table, root);
+    tide_report(run->machine.diags, TIDE_WARNING, TIDE_ERR_UNSUPPORTED, "/settings/use_liger_kernel",
+                tide_format(run->machine.arena, "changes nothing: Liger has no kernels for '%s'", family), NULL);
+    return true;
+}

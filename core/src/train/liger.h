@@ -1,0 +1,11 @@
+/* Liger Kernel: functions and modules of a model replaced (use_liger_kernel). */
+#ifndef TIDE_LIGER_H
+#define TIDE_LIGER_H
+
+#include "train/run.h"
+
+/* transformers: integrations/liger.py, apply_liger_kernel(), on the model that was made. A family that Liger does not
+ * know stays as it is, which is said. False after an error: a kernel of it is not described. */
+bool tide_apply_liger(tide_run *run, const tide_job *job);
+
+#endif
