@@ -66,15 +66,21 @@ const char *tide_range_reason(tide_arena *arena, const tide_run *run, const tide
                   : "the model has no description of its own";
 }
 
-uint64_t tide_either_way(const tide_run *run, const tide_job *job, uint64_t device) {
-    return device / 100 * (uint64_t)tide_range_percent(run, job);
+uint64_t tide_range_low(const tide_run *run, const tide_job *job, uint64_t device) {
+    uint64_t percent = (uint64_t)tide_range_percent(run, job);
+    return percent ? device / (100 + percent) * 100 : device;
+}
+
+uint64_t tide_range_high(const tide_run *run, const tide_job *job, uint64_t device) {
+    return device + device / 100 * (uint64_t)tide_range_percent(run, job);
 }
 
 tide_fit tide_job_report_fit(const tide_job_report *r) {
     if (r->run->serving) return tide_serving_fits(r->run->serving) ? TIDE_FITS : TIDE_FITS_NOT;
-    uint64_t device = tide_job_device_bytes(r->job, &r->replay), off = tide_either_way(r->run, r->job, device);
-    if (r->on_card.is_oom) return !off || device - off > r->job->device_bytes ? TIDE_FITS_NOT : TIDE_CANNOT_TELL;
-    return r->job->device_bytes && off && device + off > r->job->device_bytes ? TIDE_CANNOT_TELL : TIDE_FITS;
+    uint64_t device = tide_job_device_bytes(r->job, &r->replay), low = tide_range_low(r->run, r->job, device),
+             high = tide_range_high(r->run, r->job, device);
+    if (r->on_card.is_oom) return low == device || low > r->job->device_bytes ? TIDE_FITS_NOT : TIDE_CANNOT_TELL;
+    return r->job->device_bytes && high > device && high > r->job->device_bytes ? TIDE_CANNOT_TELL : TIDE_FITS;
 }
 
 void tide_write_fit_at(tide_writer *w, tide_fit fit) {

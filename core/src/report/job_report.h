@@ -40,9 +40,12 @@ typedef enum tide_fit { TIDE_FITS, TIDE_FITS_NOT, TIDE_CANNOT_TELL } tide_fit;
 
 /* Of on_card; without a card it fits. */
 tide_fit tide_job_report_fit(const tide_job_report *r);
-/* How far what the device holds may be off, either way; 0: it is exact. Why: NULL: it is exact. */
+/* How far the truth and what is said may be apart, percent of the smaller of them; 0: it is exact. */
 int64_t tide_range_percent(const tide_run *run, const tide_job *job);
-uint64_t tide_either_way(const tide_run *run, const tide_job *job, uint64_t device);
+/* What the device holds, at the least and at the most. */
+uint64_t tide_range_low(const tide_run *run, const tide_job *job, uint64_t device);
+uint64_t tide_range_high(const tide_run *run, const tide_job *job, uint64_t device);
+/* Why it is a range; NULL: it is exact. */
 const char *tide_range_reason(tide_arena *arena, const tide_run *run, const tide_job *job);
 /* "fits": true, false, or null where it cannot be told. */
 void tide_write_fit_at(tide_writer *w, tide_fit fit);

@@ -38,9 +38,9 @@ void tide_write_steps(tide_writer *w, const tide_replay *r) {
 static const char *ranged(const tide_job_report *r, uint64_t device) {
     tide_arena *arena = r->w->arena;
     const char *reason = tide_range_reason(arena, r->run, r->job);
-    uint64_t off = tide_either_way(r->run, r->job, device);
-    return reason ? tide_format(arena, ", between %s and %s as %s", tide_gib(arena, device - off),
-                                tide_gib(arena, device + off), reason)
+    return reason ? tide_format(arena, ", between %s and %s as %s",
+                                tide_gib(arena, tide_range_low(r->run, r->job, device)),
+                                tide_gib(arena, tide_range_high(r->run, r->job, device)), reason)
                   : "";
 }
 
@@ -59,10 +59,9 @@ void tide_write_peak(tide_job_report *r, bool is_brief) {
         tide_write_bytes_at(w, "context", tide_job_context(r->job));
         const char *reason = tide_range_reason(w->arena, r->run, r->job);
         if (reason) {
-            uint64_t off = tide_either_way(r->run, r->job, device);
             tide_write_open_at(w, "range", '{');
-            tide_write_bytes_at(w, "low", device - off);
-            tide_write_bytes_at(w, "high", device + off);
+            tide_write_bytes_at(w, "low", tide_range_low(r->run, r->job, device));
+            tide_write_bytes_at(w, "high", tide_range_high(r->run, r->job, device));
             tide_write_string_at(w, "reason", reason);
             tide_write_close(w, '}');
         }
@@ -82,9 +81,9 @@ static const char *sentence_of(const tide_job_report *r, uint64_t device) {
     if (!job->device_bytes)
         return tide_format(arena, "%s at the peak%s; choose a card to see whether it fits", need, ranged(r, device));
     if (tide_job_report_fit(r) == TIDE_CANNOT_TELL) {
-        uint64_t off = tide_either_way(r->run, job, device);
         return tide_format(arena, "between %s and %s of %s: cannot tell whether it fits, as %s",
-                           tide_gib(arena, device - off), tide_gib(arena, device + off), total,
+                           tide_gib(arena, tide_range_low(r->run, r->job, device)),
+                           tide_gib(arena, tide_range_high(r->run, r->job, device)), total,
                            tide_range_reason(arena, r->run, job));
     }
     if (r->on_card.is_oom)

@@ -69,6 +69,25 @@ static bool has_task(const tide_json *config, const tide_json *tasks) {
 
 #define STAND_INS "library/stand_ins" /* read where no description covers a configuration */
 
+/* Whether a configuration is of a kind that nothing stands in for: an entry of a library's "unranged" has one of its
+ * keys, or its task. False, and reported, then. */
+static bool can_be_ranged(const tide_finder *f, const tide_json *list, const tide_json *config) {
+    for (const tide_json *entry = list ? list->first : NULL; entry; entry = entry->next) {
+        const tide_json *keys = tide_json_at(entry, "keys"), *tasks = tide_json_at(entry, "tasks"),
+                        *what = tide_json_at(entry, "what");
+        bool is_it = tasks && tide_json_at(config, "architectures") && has_task(config, tasks);
+        for (const tide_json *key = keys ? keys->first : NULL; key && !is_it; key = key->next)
+            is_it = has_key(config, key);
+        if (is_it && what)
+            return tide_error(f->diags, TIDE_ERR_UNSUPPORTED, tide_job_config_place(f->arena, f->job, config),
+                              tide_format(f->arena,
+                                          "no description covers this model, which %s: nothing is near enough",
+                                          what->text.at),
+                              "describe it (models/README.md), or run the program by `tidemark dry-run`");
+    }
+    return true;
+}
+
 /* The first entry of a library's "stand_ins" that fits: it has the keys of "needs" and not all of those of "lacks", and
  * is for one of "tasks". */
 static bool find_stand_in(void *user, const tide_json *config, tide_text *description, tide_text *class_name) {
@@ -76,6 +95,7 @@ static bool find_stand_in(void *user, const tide_json *config, tide_text *descri
     if (!tide_description_load(&f->run->descriptions, TIDE_TEXT(STAND_INS))) return false;
     for (const tide_description *d = f->run->descriptions.first; d; d = d->next) {
         const tide_json *list = tide_json_at(d->json, "stand_ins");
+        if (!can_be_ranged(f, tide_json_at(d->json, "unranged"), config)) return false;
         for (const tide_json *entry = list ? list->first : NULL; entry; entry = entry->next) {
             const tide_json *type = tide_json_at(entry, "model_type"), *as = tide_json_at(entry, "as"),
                             *own = tide_config_type(config);
@@ -234,6 +254,7 @@ bool tide_make_model(tide_run *run, const tide_job *job) {
     tide_diagnostics *diags = run->machine.diags;
     const tide_json *type = tide_config_type(job->config);
     tide_text description_name, class_name;
+    uint32_t errors = diags->error_count;
     const tide_json *own_types = tide_json_at(job->description, "model_type");
     bool has_type = type && type->kind == TIDE_JSON_STRING;
     if (job->description && !job->config->first) { /* all sizes are in the description */
@@ -258,10 +279,12 @@ bool tide_make_model(tide_run *run, const tide_job *job) {
     if (!load_library(run, job)) return false;
     if (!find_model(run->model.user, type->text, &description_name, &class_name) &&
         !find_stand_in(run->model.user, job->config, &description_name, &class_name))
-        return tide_error(diags, TIDE_ERR_MODEL_UNKNOWN, "/config.json/model_type",
-                          tide_format(arena, "no description covers %s '%s', and its keys are those of no family",
-                                      type->key.at, type->text.at),
-                          "see 'How to add a model' in the README");
+        return diags->error_count > errors
+                   ? false
+                   : tide_error(diags, TIDE_ERR_MODEL_UNKNOWN, "/config.json/model_type",
+                                tide_format(arena, "no description covers %s '%s', and its keys are those of no family",
+                                            type->key.at, type->text.at),
+                                "see 'How to add a model' in the README");
     if (!tide_job_check_config(arena, job, diags)) return false;
     tide_description *description = tide_description_load(&run->descriptions, description_name);
     if (!description || !root_class(job, run->stand_in_of != NULL, description, &class_name, diags, arena))
