@@ -250,7 +250,7 @@ static const struct {
                          "\"mlp\":\"GatedMLP(hiden, inner, act)\"}}"),
      "did you mean 'hidden'?"},
     {"a name that nothing inherited has", TESTED("\"llama\"", ",\"renames\":{\"mlpp\":\"feed_forward\"}"),
-     "no inherited module has the name 'mlpp'"},
+     "nothing inherited has the name 'mlpp'"},
     {"a name that is none", TESTED("\"llama\"", ",\"renames\":{\"mlp\":\"feed forward\"}"),
      "\\\"renames\\\" is an object of names"},
     {"nothing described", "{\"tidemark\":1,\"architecture\":\"tested\"}", "describes nothing"},
@@ -262,6 +262,23 @@ static const struct {
      "names a description"},
     {"a parent that is not there", "{\"tidemark\":1,\"architecture\":\"tested\",\"extends\":\"lama\",\"modules\":{}}",
      "no description of this name"},
+};
+
+/* ---- checks of the library ---- */
+
+#define SIZES(sizes, more) TESTED("\"llama\"", ",\"sizes\":{" sizes "}" more)
+
+static const struct {
+    const char *name, *text, *word;
+} checked[] = {
+    {"a check of the library on sizes that a description has", SIZES("\"experts\":\"4\",\"top_k\":\"8\"", ""),
+     "8 experts for each token are more than the 4 there are"},
+    {"one that is kept", SIZES("\"experts\":\"8\",\"top_k\":\"8\"", ""), "\"ok\":true"},
+    {"one on sizes that are not all there", SIZES("\"top_k\":\"8\"", ""), "\"ok\":true"},
+    {"a check of the same expression in its place",
+     SIZES("\"experts\":\"4\",\"top_k\":\"8\"", ",\"checks\":{\"is_list(experts) or is_list(top_k) or experts == 0 or "
+                                                "top_k <= experts\":\"moe_k: too many; give fewer\"}"),
+     "\"message\":\"too many\",\"remedy\":\"give fewer\"}]"},
 };
 
 static bool is_for_servers(const char *name) { /* their settings are those of tidemark serve */
@@ -288,6 +305,10 @@ static void test_language(tide_arena *arena) {
     for (size_t i = 0; i < TIDE_COUNT_OF(mistakes); i++) {
         reply found = check(arena, tide_text_of(mistakes[i].text));
         tell(strstr(found.text, mistakes[i].word) != NULL, mistakes[i].name, mistakes[i].word, &found);
+    }
+    for (size_t i = 0; i < TIDE_COUNT_OF(checked); i++) {
+        reply found = estimate(arena, checked[i].text);
+        tell(strstr(found.text, checked[i].word) != NULL, checked[i].name, checked[i].word, &found);
     }
 }
 

@@ -1,6 +1,8 @@
 /* Checks: what sizes and settings must keep to, and what is to be known of them. */
 #include <string.h>
 
+#include "base/units.h"
+#include "lang/inherit.h"
 #include "lang/interpreter.h"
 
 /* A text of a check with {expression} as its value. */
@@ -70,18 +72,42 @@ static void run_note(tide_model *model, uint32_t scope, const tide_json *note, c
                 check_text(model, scope, (tide_text){colon + 2, note->text.length - key.length - 2}, place), NULL);
 }
 
+/* ---- which of them ---- */
+
+static bool is_defined_size(const tide_description *from, tide_text word) {
+    static const char *const others[] = {"and", "or", "not", "none", "true", "false", "is_list"};
+    for (size_t i = 0; i < TIDE_COUNT_OF(others); i++)
+        if (tide_text_is(word, others[i])) return true;
+    return (word.at[0] >= '0' && word.at[0] <= '9') || tide_size_is_defined(from, word);
+}
+
+/* A check of the library holds for a description that has all sizes it reads, and no check of the same expression. */
+static bool is_for(const tide_description *from, tide_text check) {
+    for (uint32_t i = 0; i < from->order_count; i++)
+        if (tide_json_find(tide_json_at(from->order[i]->json, "checks"), check)) return false;
+    static const char letters[] = "abcdefghijklmnopqrstuvwxyz_0123456789";
+    for (const char *at = check.at; *at;) {
+        size_t length = strspn(at, letters);
+        if (length && !is_defined_size(from, (tide_text){at, length})) return false;
+        at += length ? length : 1;
+    }
+    return true;
+}
+
 void tide_run_checks(tide_model *model, uint32_t scope) {
     tide_machine *m = model->m;
     uint32_t reads = model->step_reads;
     const tide_description *from = model->scopes[scope].description;
     if (!model->find_place) return;
     bool has_notes = false;
-    for (uint32_t i = 0; i < from->order_count && !m->has_failed; i++) {
-        const tide_description *d = from->order[i];
+    const tide_description *d;
+    for (uint32_t i = 0; !m->has_failed && (d = tide_description_in_order(model->descriptions, from, i)); i++) {
         const tide_json *checks = tide_json_at(d->json, "checks"),
                         *notes = has_notes ? NULL : tide_json_at(d->json, "notes");
         for (const tide_json *check = checks ? checks->first : NULL; check; check = check->next)
-            if (!run_check(model, scope, check, tide_format(m->arena, "/%s/checks", d->name.at))) m->has_failed = true;
+            if ((!d->is_library || is_for(from, check->key)) &&
+                !run_check(model, scope, check, tide_format(m->arena, "/%s/checks", d->name.at)))
+                m->has_failed = true;
         has_notes = has_notes || notes;
         bool is_root = model->instance_count <= 1; /* a nested part with the same configuration has said it already */
         for (const tide_json *note = notes && is_root && !m->has_failed ? notes->first : NULL; note; note = note->next)

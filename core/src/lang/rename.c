@@ -1,6 +1,7 @@
-/* "renames": what a description calls members of modules that it inherits. */
+/* "renames": what a description calls names of the modules and functions that it inherits. */
 #include <string.h>
 
+#include "base/units.h"
 #include "lang/inherit.h"
 
 static bool is_word_part(char c) {
@@ -104,8 +105,11 @@ bool tide_check_renames(tide_descriptions *set, const tide_json *json, const cha
 bool tide_renames_something(const tide_descriptions *set, const tide_description *from, tide_text word) {
     const tide_description *d;
     for (uint32_t i = 1; (d = tide_description_in_order(set, from, i)); i++) {
-        const tide_json *modules = tide_json_at(d->json, "modules"), *renames = tide_json_at(d->json, "renames");
-        if ((modules && has_text(modules, word)) || (renames && has_text(renames, word))) return true;
+        const char *const sections[] = {"modules", "functions", "renames"};
+        for (size_t k = 0; k < TIDE_COUNT_OF(sections); k++) {
+            const tide_json *section = tide_json_at(d->json, sections[k]);
+            if (section && has_text(section, word)) return true;
+        }
     }
     return false;
 }

@@ -71,7 +71,7 @@ bool tide_description_all_used(tide_descriptions *set, const tide_description *d
     const tide_json *renames = tide_json_at(d->json, "renames");
     for (const tide_json *rename = renames ? renames->first : NULL; rename; rename = rename->next)
         ok = (tide_renames_something(set, d, rename->key) ||
-              unused(set, d, rename, "no inherited module has the name '%.*s'")) &&
+              unused(set, d, rename, "nothing inherited has the name '%.*s'")) &&
              ok;
     for (uint32_t i = 0; i < d->module_count; i++)
         ok = (is_used(set, d, "modules", d->modules[i].name) ||

@@ -50,15 +50,39 @@ static const char *position(const linted *l, const tide_json *node) {
     return at;
 }
 
-/* The node that a place "/NAME/modules/..." names. */
-static const tide_json *json_node_at(const linted *l, const tide_json *node, const char *place) {
-    const char *root = tide_format(l->arena, "/%.*s", (int)l->name.length, l->name.at);
-    if (strcmp(node == l->root ? root : tide_json_place(l->arena, node, root), place) == 0) return node;
-    for (const tide_json *child = node->first; child; child = child->next) {
-        const tide_json *found = json_node_at(l, child, place);
+/* Behind the part of a place that a key stands for, which may have taken over the parameters of what it extends; NULL
+ * if it stands for another. */
+static const char *after_key(tide_text key, const char *place) {
+    bool is_head = *place == '/' && strncmp(place + 1, key.at, key.length) == 0;
+    if (!is_head) return NULL;
+    const char *end = place + 1 + key.length, *parameters = *end == '(' ? strchr(end, ')') : NULL;
+    if (parameters) end = parameters + 1;
+    return *end && *end != '/' ? NULL : end;
+}
+
+static const char *after_index(uint32_t index, const char *place) {
+    uint32_t number = 0;
+    const char *end = place + 1;
+    while (*place == '/' && *end >= '0' && *end <= '9') number = 10 * number + (uint32_t)(*end++ - '0');
+    return end > place + 1 && number == index && (!*end || *end == '/') ? end : NULL;
+}
+
+/* The node below `node` that the rest of a place names. */
+static const tide_json *node_below(const tide_json *node, const char *place) {
+    if (!*place) return node;
+    uint32_t index = 0;
+    for (const tide_json *child = node->first; child; child = child->next, index++) {
+        const char *rest = node->kind == TIDE_JSON_OBJECT ? after_key(child->key, place) : after_index(index, place);
+        const tide_json *found = rest ? node_below(child, rest) : NULL;
         if (found) return found;
     }
     return NULL;
+}
+
+/* The node that a place "/NAME/modules/..." names. */
+static const tide_json *json_node_at(const linted *l, const char *place) {
+    const char *rest = after_key(l->name, place);
+    return rest ? node_below(l->root, rest) : NULL;
 }
 
 /* "column 7 of ..." in a message counts within the statement. */
@@ -70,7 +94,7 @@ static uint32_t column_within(const char *message) {
 }
 
 static void write_one(tide_writer *w, const linted *l, const tide_diagnostic *d, const tide_json *otherwise) {
-    const tide_json *node = l->root ? json_node_at(l, l->root, d->place) : NULL;
+    const tide_json *node = l->root ? json_node_at(l, d->place) : NULL;
     if (!node) node = otherwise;
     uint32_t line = 1, column = 1;
     if (node) {
