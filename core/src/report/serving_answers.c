@@ -55,7 +55,7 @@ static const char *no_graphs(tide_job *job, tide_arena *arena) {
 
 static const char *no_video(tide_job *job, tide_arena *arena) {
     (void)arena;
-    if (!tide_json_at(job->config, "vision_config") || job->limit_mm_per_prompt) return NULL;
+    if (!tide_json_at(job->config, "vision_config") || *job->values[TIDE_SET_limit_mm_per_prompt]) return NULL;
     job->limit_mm_per_prompt = job->values[TIDE_SET_limit_mm_per_prompt] = "{\"image\": 1, \"video\": 0}";
     return "--limit-mm-per-prompt '{\"image\": 1, \"video\": 0}'";
 }

@@ -162,6 +162,7 @@ static int64_t item_limit(const tide_serve_run *run, const char *modality) {
 
 static bool supports_media(const tide_serve_run *run) {
     const tide_json *config = run->job.config;
+    if (tide_json_at(config, "num_mel_bins")) return item_limit(run, "audio") > 0;
     return tide_json_at(config, "vision_config") &&
            (item_limit(run, "image") > 0 || (tide_json_at(config, "video_token_id") && item_limit(run, "video") > 0));
 }
@@ -213,6 +214,7 @@ void tide_serve_set_settings(tide_serve_run *run) {
     set_truth(run, "attention_runs", false); /* in the profile run it does not: there is no cache */
     set_int(run, "image_limit", item_limit(run, "image"));
     set_int(run, "video_limit", item_limit(run, "video"));
+    set_int(run, "audio_limit", item_limit(run, "audio"));
     set_int(run, "max_pixels", max_pixels(run));
     set_int(run, "max_patches", max_patches(run));
     set_int(run, "multiprocessors", run->device.sms);

@@ -274,6 +274,7 @@ static bool is_described(tide_serve_run *run) {
             job->quantization != TIDE_quantization_none ? "/settings/quantization" : "/config.json/quantization_config";
     if (job->enable_lora && !takes_adapters(run)) what = "/settings/enable_lora";
     if (run->drafts.tokens && !run->drafts.are_ngrams) what = "/settings/speculative_config";
+    if (tide_json_at(run->job.config, "num_mel_bins") && !job->enforce_eager) what = "/settings/enforce_eager";
     if (!what) {
         if (strcmp(tide_serve_weight_format(run), "gptq") == 0 || strcmp(tide_serve_weight_format(run), "awq") == 0) {
             run->figures.uncertain += UINT64_C(4) * TIDE_SERVE_SEGMENT;
