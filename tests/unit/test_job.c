@@ -1131,7 +1131,7 @@ static void test_cases(void) {
           job->sdpa_backend == TIDE_sdpa_backend_math);
     reason_at(__LINE__, "{\"model\": \"gpt2\", \"lora\": {\"rank\": 16}}", "adapter.rank");
     reason_at(__LINE__, "{\"model\": \"gpt2\", \"optimizer\": \"adafactory\"}", "optimizer adafactory");
-    reason_at(__LINE__, "{\"model\": \"gpt2\", \"parallel\": {\"kind\": \"pp\"}}", "parallel.kind pp");
+    reason_at(__LINE__, "{\"model\": \"gpt2\", \"parallel\": {\"kind\": \"sp\"}}", "parallel.kind sp");
     reason_at(__LINE__, "{\"model\": \"gpt2\", \"parallel\": {\"kind\": \"ddp\", \"axes\": 2}}", "parallel.axes");
     reason_at(__LINE__, "{\"model\": \"gpt2\", \"colour\": 4}", "key colour");
     reason_at(__LINE__, "[]", "not a case: no model");
