@@ -38,6 +38,8 @@ def install(case: Case, model: Model) -> None:
         or case.optimizer.endswith("_ao")
     ):
         no_machine_code()
+    if (case.kernels or "").startswith("liger"):
+        experts_are_chosen_evenly()
     if case.attention == "flash_attention_2":
         from . import flash_attention
 
@@ -60,6 +62,20 @@ def no_machine_code() -> None:
         from triton.backends.nvidia.compiler import CUDABackend
 
         CUDABackend.make_cubin = lambda self, source, metadata, options, capability: b"phantom"
+
+
+def experts_are_chosen_evenly() -> None:
+    """The tiles of tokens that Liger's experts count on the device; kernels are not tried out against one another."""
+    os.environ["LIGER_FUSED_MOE_AUTOTUNE"] = "0"
+    from liger_kernel.ops import fused_moe
+
+    plain = fused_moe.compute_routing_metadata
+
+    def routed(topk_indices: Any, experts: int, rows: int = fused_moe.BLOCK_M_TOKEN) -> Any:
+        with phantom.counts(experts * -(-(topk_indices.numel() // experts) // rows)):
+            return plain(topk_indices, experts, rows)
+
+    fused_moe.compute_routing_metadata = routed
 
 
 # ---- masks and caches of transformers ----
