@@ -247,8 +247,7 @@ void tide_check_conflicts(tide_job_builder *b) {
     check_quant(b);
     check_trainer(b);
     check_unread(b, TIDE_SET_trainer_prompt_length, TIDE_SET_trainer_torch_empty_cache_steps);
-    check_unread(b, TIDE_SET_quant_bits, TIDE_SET_quant_from_pretrained);
-    check_unread(b, TIDE_SET_adapter_r, TIDE_SET_adapter_merged);
+    check_unread(b, TIDE_SET_model, TIDE_SET_title);
     if (!is_training && job->parallel_kind != TIDE_parallel_kind_none)
         refuse(b, TIDE_ERR_CONFLICT, TIDE_SET_parallel_kind, "inference on several GPUs is not expressed",
                "use mode=train, or one GPU");

@@ -6,12 +6,17 @@
 /* ---- rows ---- */
 
 static void row_add(tide_job_builder *b, tide_setting_id id, const char *value, tide_origin origin) {
-    b->job->rows[b->job->row_count++] = (tide_setting_row){id, tide_settings[id].name, value, origin};
+    b->job->rows[b->job->row_count++] =
+        (tide_setting_row){id,     tide_settings[id].name,     value,
+                           origin, tide_settings[id].variable, strcmp(value, tide_setting_default(id)) == 0};
 }
 
 static void override_row_add(tide_job_builder *b, const tide_override *override) {
-    b->job->rows[b->job->row_count++] = (tide_setting_row){
-        TIDE_SET_COUNT, tide_format(b->arena, "overrides.%s", override->path), override->text, override->origin};
+    b->job->rows[b->job->row_count++] =
+        (tide_setting_row){.id = TIDE_SET_COUNT,
+                           .name = tide_format(b->arena, "overrides.%s", override->path),
+                           .value = override->text,
+                           .origin = override->origin};
 }
 
 /* Options of a mode or a kind that is not played would only be noise. */

@@ -87,6 +87,8 @@ typedef struct tide_setting_row {
     const char *name;
     const char *value; /* canonical text */
     tide_origin origin;
+    const char *variable; /* under what name descriptions of models see it; NULL: not at all */
+    bool is_default;      /* the value is the default's, whoever said it */
 } tide_setting_row;
 
 typedef struct tide_job {

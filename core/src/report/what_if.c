@@ -13,9 +13,11 @@
 static void keep_rows(tide_what_if *v, tide_arena *arena, const tide_job *job) {
     v->rows = TIDE_NEW(arena, tide_setting_row, job->row_count + 1);
     v->row_count = job->row_count;
-    for (uint32_t i = 0; i < job->row_count; i++)
-        v->rows[i] = (tide_setting_row){job->rows[i].id, tide_text_copy(arena, tide_text_of(job->rows[i].name)),
-                                        tide_text_copy(arena, tide_text_of(job->rows[i].value)), job->rows[i].origin};
+    for (uint32_t i = 0; i < job->row_count; i++) {
+        v->rows[i] = job->rows[i];
+        v->rows[i].name = tide_text_copy(arena, tide_text_of(job->rows[i].name));
+        v->rows[i].value = tide_text_copy(arena, tide_text_of(job->rows[i].value));
+    }
 }
 
 static bool play_query(tide_what_if *v, const tide_query *q, tide_arena *arena, tide_arena *scratch,

@@ -146,6 +146,7 @@ bool tide_play(tide_run *run, const tide_job *job) {
 
 bool tide_run_job(tide_run *run, const tide_job *job, tide_arena *arena, tide_diagnostics *diags) {
     if (!tide_load(run, job, arena, diags) || !tide_play(run, job)) return false;
+    tide_check_unused(run, job);
     tide_put_descriptions(run, job);
     return true;
 }

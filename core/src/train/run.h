@@ -33,6 +33,8 @@ void tide_set_model_settings(tide_run *run, const tide_job *job, bool uses_cache
 
 /* Says what was given and changes nothing, and widens the range of a stand-in that leaves sizes unread. */
 void tide_check_unread(tide_run *run, const tide_job *job);
+/* Names settings that were given and that nothing has read when all is played. */
+void tide_check_unused(tide_run *run, const tide_job *job);
 
 /* ---- trainable.c ---- */
 

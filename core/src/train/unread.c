@@ -103,3 +103,20 @@ void tide_check_unread(tide_run *run, const tide_job *job) {
     check_images(run, job);
     if (run->stand_in_of) check_stand_in(run, job);
 }
+
+void tide_check_unused(tide_run *run, const tide_job *job) {
+    static const tide_setting_id said_elsewhere[] = {TIDE_SET_images,    TIDE_SET_image_size, TIDE_SET_video,
+                                                     TIDE_SET_audio,     TIDE_SET_loss,       TIDE_SET_packing,
+                                                     TIDE_SET_capability};
+    tide_machine *m = run->model.m;
+    for (uint32_t i = 0; i < job->row_count; i++) {
+        const tide_setting_row *row = &job->rows[i];
+        bool is_said = !row->variable || row->origin != TIDE_ORIGIN_USER || row->is_default || strchr(row->name, '.');
+        for (size_t k = 0; k < TIDE_COUNT_OF(said_elsewhere); k++) is_said = is_said || row->id == said_elsewhere[k];
+        for (uint32_t k = 0; !is_said && k < run->model.setting_count; k++)
+            is_said = run->model.settings[k].is_read && strcmp(run->model.settings[k].name, row->variable) == 0;
+        if (!is_said)
+            tide_report(m->diags, TIDE_WARNING, TIDE_ERR_CONFLICT, tide_format(m->arena, "/settings/%s", row->name),
+                        "changes nothing: the model does not read it", NULL);
+    }
+}
