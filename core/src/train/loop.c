@@ -236,7 +236,7 @@ static bool wrap(loop *l) {
                                 .ranks = job->parallel_dp,
                                 .rank = job->parallel_rank,
                                 .is_last = true};
-    l->strategy->wrap(&l->wrapper);
+    if (l->strategy->wrap) l->strategy->wrap(&l->wrapper);
     if (l->strategy->other_ranks && !run->machine.has_failed)
         run->other_rank_count = l->strategy->other_ranks(&l->wrapper, run->other_ranks);
     run->machine.state.factor = TIDE_FACTOR_TEMPORARY;
