@@ -134,17 +134,17 @@ export default function ({ browser, core, program, server, toWhatIf }) {
 
     const answered = new Map(heard.filter(({ reply }) => reply !== undefined).map(({ request, reply }) => [request, reply]));
     const calls = new Set([...answered.keys()].map((request) => JSON.parse(request).call));
-    assert.deepEqual(['advice', 'cards', 'compare', 'describe', 'estimate', 'explain', 'fit', 'link', 'measure', 'read_link', 'recorded_events', 'recorded_state', 'recorded_timeline', 'replay', 'timeline'].filter((call) => !calls.has(call)), [], 'asked in this session');
+    assert.deepEqual(['advice', 'cards', 'compare', 'describe', 'estimate', 'explain', 'fit', 'link', 'measure', 'read_link', 'recorded_bands', 'recorded_events', 'recorded_growth', 'recorded_live', 'recorded_state', 'recorded_timeline', 'replay', 'timeline'].filter((call) => !calls.has(call)), [], 'asked in this session');
     /* What is asked of a recording has options of its own. */
     const lineOf = (/** @type {any} */ { call, settings, at, count, filter }) => {
-      if (!/^re(play|corded_)/.test(call) || call === 'recorded_timeline') return ['call'];
+      if (!/^(replay|recorded_(events|state))$/.test(call)) return ['call'];
       const options = call === 'replay' ? [] : [call === 'recorded_state' ? '--state' : '--events', '--at', String(at), ...(count ? ['--count', String(count)] : []), '--filter', filter];
       return ['replay', recorded, ...settings, ...options, '--json'];
     };
     for (const [request, reply] of answered) {
       const line = lineOf(JSON.parse(request));
       const asked = JSON.parse(request);
-      const said = printed(asked.call === 'recorded_timeline' ? JSON.stringify({ ...asked, recording: { base64: gunzipSync(readFileSync(recorded)).toString('base64') } }) : request, line);
+      const said = printed(/^recorded_(timeline|bands|live|growth)$/.test(asked.call) ? JSON.stringify({ ...asked, recording: { base64: gunzipSync(readFileSync(recorded)).toString('base64') } }) : request, line);
       assert.ok(reply === said, `${request.slice(0, 300)}\n${reply?.slice(0, 200)}\n${said.slice(0, 200)}`);
     }
     say(`${answered.size} answers to ${calls.size} kinds of questions`);

@@ -15,6 +15,7 @@ import { pack, unpack } from '../../web/src/links.js';
 import { closest, nearValues } from '../../web/src/nearest.js';
 import { PANELS } from '../../web/src/panels.js';
 import { aligned, phases } from '../../web/src/phases.js';
+import { bandAt, categoryOf, difference, flameOf, outline, ownFrame, placed } from '../../web/src/stacks.js';
 import { grows, inOrderOfPlay, readValues, usualValues, walkEdge } from '../../web/src/sweep.js';
 import { readView, toSel, toSweep } from '../../web/src/viewtext.js';
 import { toCommand } from '../../web/src/words.js';
@@ -296,4 +297,35 @@ test('panels: each has a name of its own, what holds it is there, and letters ar
   for (const { name, title, help, inside } of PANELS) assert.ok(/^[a-z]+$/.test(name) && title && help && (!inside || names.includes(inside)), name);
   const keys = PANELS.flatMap(({ key = [] }) => key);
   assert.equal(new Set(keys).size, keys.length);
+});
+
+test('stacks: bands lie on each other, the oldest lowest, and none is where it does not live', () => {
+  const bands = Array.from({ length: 60 }, () => {
+    const from = random(100);
+    return { from, to: random(4) ? from + 1 + random(60) : undefined, bytes: 1 + random(9), stack: 0 };
+  }).sort((a, b) => a.from - b.from);
+  const alive = (/** @type {number} */ at) => bands.filter(({ from, to = Infinity }) => from <= at && at < to);
+  const columns = Array.from({ length: 100 }, (_, at) => ({ from: at, at, allocated: alive(at).reduce((sum, { bytes }) => sum + bytes, 5) }));
+  const rows = placed({ columns, bands, events: 100, from: 0, to: 100, stacks: [[]], names: [] });
+  for (const { at, allocated } of columns) {
+    const seen = [];
+    for (let bytes = 0.5; bytes < allocated; bytes++) seen.push(bandAt(rows, at, bytes));
+    assert.deepEqual([...new Set(seen.filter(Boolean))], alive(at));
+    assert.equal(seen.filter((one) => one === null).length, 5, 'what is no band lies on top');
+  }
+  assert.equal(outline({ band: { from: 0, bytes: 2, stack: 0 }, first: 1, low: [0, 0, 3] }, 4, 100, (n) => 10 - n), 'M25.0 10.0H75.0V7.0H100.0V5.0H75.0V8.0H25.0z');
+});
+
+test('stacks: own frame and category, the flame graph’s sums, and what differs between two', () => {
+  assert.equal(ownFrame(['/x/torch/nn/modules/linear.py:134 forward', 'train.py:11 main', 'train.py:20 <module>']), 'train.py:11 main');
+  assert.equal(ownFrame(['??', 'at::empty']), 'at::empty');
+  assert.equal(ownFrame([]), 'no frame was recorded');
+  assert.deepEqual([['/x/torch/optim/adamw.py:9 step', 'a.py:1 b'], ['/x/torch/autograd/graph.py:1 run', 'a.py:1 b'], ['/x/torch/nn/modules/linear.py:1 forward'], ['a.py:1 main'], []].map(categoryOf),
+    ['Optimizer', 'Backward', 'Forward', 'Other', 'No stack']);
+  const names = ['a.py:1 f', 'b.py:2 g', 'main.py:3 m'];
+  const live = (/** @type {[number, number, number][]} */ list, stacks = [[0, 2], [1, 2], [2]]) => ({ names, stacks, event: 0, allocated: 0, rest: 0, live: list.map(([bytes, count, stack]) => ({ bytes, count, stack })) });
+  const root = flameOf(live([[30, 1, 0], [20, 4, 1], [5, 1, 2]]), 'bytes');
+  const main = root.children.get('main.py:3 m');
+  assert.deepEqual([root.value, main?.value, main?.children.get('a.py:1 f')?.value, main?.children.get('b.py:2 g')?.count], [55, 55, 30, 4]);
+  assert.deepEqual(difference(live([[30, 1, 0], [20, 4, 1]]), live([[45, 1, 0], [7, 1, 2]])).map(({ kind, change }) => [kind, change]), [['gone', -20], ['grew', 15], ['new', 7]]);
 });

@@ -114,6 +114,65 @@ export default function ({ visit, choose, bytesOf, isAtEvent }) {
     assert.deepEqual(await page.evaluate(() => [...document.querySelectorAll('button:not(.link), input, select, .print-only, .minimap')].filter((one) => one.getClientRects().length > 0).map((one) => one.outerHTML.slice(0, 120))), []);
   }));
 
+  test('a recording is a kind of job; its memory is bands by allocation, coloured by frame, category or stack', () => visit(async (page) => {
+    const [chooser] = await Promise.all([page.waitForEvent('filechooser'), page.getByRole('button', { name: 'Open a recording' }).click()]);
+    await chooser.setFiles(recorded('snapshot-plain.pickle.gz'));
+    await page.locator('#bands .band').first().waitFor();
+    assert.match(await page.locator('.bands-legend').innerText(), /snap\.py:11 train/);
+    await page.locator('#bands').getByRole('radio', { name: /^Colour by what/ }).check({ force: true });
+    await page.locator('.bands-legend', { hasText: 'Optimizer' }).waitFor();
+    await page.locator('#bands').getByRole('radio', { name: /^Colour by the whole/ }).check({ force: true });
+    await page.locator('.bands-legend', { hasText: 'snap.py' }).waitFor();
+    const plot = page.locator('.plot.bands');
+    const box = await plot.boundingBox();
+    await plot.hover({ position: { x: box.width / 2, y: box.height - 4 } }); /* the oldest lie at the bottom */
+    await page.locator('#bands .readout', { hasText: /from event 0 /  }).waitFor();
+    await plot.click({ position: { x: 2, y: box.height - 4 } });
+    await page.locator('#flame-title', { hasText: 'after event 0' }).waitFor();
+  }));
+
+  test('a flame graph at any moment, by size and by blocks, with the keyboard alone', () => visit(async (page) => {
+    await choose(page, recorded('snapshot-plain.pickle.gz'));
+    await page.locator('#flame-title', { hasText: 'the peak' }).waitFor();
+    const whole = await bytesOf(page.locator('#flame .readout .bytes').first());
+    assert.equal(whole, await bytesOf(page.locator('.verdict .facts .bytes').first()), 'all that is allocated');
+    await page.locator('.flame').focus();
+    await page.keyboard.press('ArrowDown');
+    await page.locator('#flame .readout', { hasText: /snap\.py/ }).waitFor();
+    await page.keyboard.press('Enter');
+    await page.getByRole('button', { name: 'All stacks' }).waitFor();
+    await page.keyboard.press('Escape');
+    await page.getByRole('button', { name: 'All stacks' }).waitFor({ state: 'detached' });
+    const wide = () => page.locator('#flame-1 rect').getAttribute('width');
+    const before = await wide();
+    await page.locator('#flame').getByRole('radio', { name: 'Width is the number of blocks' }).check({ force: true });
+    await page.waitForFunction((/** @type {string} */ old) => document.querySelector('#flame-1 rect')?.getAttribute('width') !== old || document.querySelectorAll('.flame-box').length > 0, before);
+  }));
+
+  test('what grows from step to step is pointed out, and nothing else is', () => visit(async (page) => {
+    await choose(page, recorded('snapshot-streams.pickle.gz'));
+    await page.getByText('Grows from step to step').waitFor();
+    assert.match(await page.locator('#growth').innerText(), /over 40 steps[^]*114 KiB[^]*var\.py:21/);
+    assert.equal(await page.locator('#growth tbody tr').count(), 1);
+    await choose(page, recorded('snapshot-plain.pickle.gz'));
+    await page.locator('.job-name', { hasText: 'snapshot-plain' }).waitFor();
+    await page.locator('#flame').waitFor();
+    await page.locator('#growth').waitFor({ state: 'detached' });
+  }));
+
+  test('two recordings are compared by stack, and one stands beside the job of the page', () => visit(async (page) => {
+    await choose(page, recorded('snapshot-plain.pickle.gz'));
+    await page.locator('#beside-job').waitFor();
+    assert.match(await page.locator('#beside-job').innerText(), /GPT-2[^]*Allocated, at most/);
+    await page.setInputFiles('#other-recording', recorded('snapshot-late.pickle.gz'));
+    await page.locator('.against tbody tr').first().waitFor();
+    assert.match(await page.locator('.against caption').innerText(), /new|grew|gone/);
+    const parts = await page.locator('.against tbody tr').evaluateAll((/** @type {Element[]} */ rows) => rows.map((row) => [...row.querySelectorAll('.bytes')].slice(0, 3).map((one) => Number(one.getAttribute('data-tip')?.replaceAll(/[^0-9]/g, '')))));
+    for (const [change, here, there] of parts) assert.equal(change, Math.abs(there - here));
+    await page.setInputFiles('#other-recording', { name: 'odd.bin', mimeType: '', buffer: Buffer.from('nothing') });
+    await page.locator('#against [role="status"]', { hasText: 'odd.bin could not be read' }).waitFor();
+  }, { at: '#model=gpt2&gpu=t4&v=1' }));
+
   /* ---- event by event ---- */
 
   const field = (/** @type {any} */ page) => page.getByLabel('Number of the event');

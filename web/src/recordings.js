@@ -39,9 +39,9 @@ const problemOf = (error) => [{ severity: 'error', code: error instanceof CoreSt
   message: `The recording could not be read: ${error instanceof Error ? error.message : error}`,
   remedy: 'A very large one fits the memory of the command line: tidemark replay FILE.' }];
 
-/** @param {Blob} file @param {() => boolean} wanted @returns {Promise<string>} what was damaged, or '' */
-async function feed(file, wanted) {
-  const of = client ??= make();
+/** @param {Blob} file @param {() => boolean} wanted @param {ReturnType<typeof createClient>} of the worker that takes it
+ * @returns {Promise<string>} what was damaged, or '' */
+async function feed(file, wanted, of = client ??= make()) {
   const head = new Uint8Array(await file.slice(0, 2).arrayBuffer());
   const isGzip = head[0] === 0x1f && head[1] === 0x8b;
   let read = 0;
@@ -69,7 +69,7 @@ async function feed(file, wanted) {
     }
     const bytes = piece.value.slice().buffer; /* of its own, so that it can be handed over */
     await of.send({ bytes }, [bytes]);
-    if (read - shown > 4 << 20) set({ read: shown = read });
+    if (of === client && read - shown > 4 << 20) set({ read: shown = read });
   }
 }
 
@@ -130,6 +130,23 @@ export async function replay(words = {}, device) {
       ...(reply.ok && { reply, read: of.file.size }) });
   } catch (error) {
     if (mine === turn) set({ state: 'failed', busy: false, problem: problemOf(error) });
+  }
+}
+
+/** What another recording holds at its peak, as it was recorded: read by a worker of its own, which ends with the answer.
+ * @param {File} file @returns {Promise<{name: string, reply: Recorded, live: import('./stacks.js').Live}>} */
+export async function lookInto(file) {
+  const of = make();
+  try {
+    const broken = await feed(file, () => true, of);
+    const ask = async (/** @type {string} */ call) => {
+      const reply = await of.call({ call, settings: [], ...(broken && { damage: broken }) });
+      if (!reply?.ok) throw new Error(reply?.diagnostics?.[0]?.message ?? 'No answer came.');
+      return reply;
+    };
+    return { name: file.name, reply: await ask('replay'), live: await ask('recorded_live') };
+  } finally {
+    of.end();
   }
 }
 

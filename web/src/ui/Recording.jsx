@@ -75,7 +75,7 @@ function Verdict({ of, r }) {
         </div>
         <dl class="facts">
           <div><dt>Allocated</dt><dd><Bytes n={r.allocated_peak} named /></dd></div>
-          <div><dt>Not in use then</dt><dd><Bytes n={r.reserved_peak - r.fragmentation.allocated_at_reserved_peak} named /></dd></div>
+          <div><dt>Not in use at the reserved peak</dt><dd><Bytes n={r.reserved_peak - r.fragmentation.allocated_at_reserved_peak} named /></dd></div>
           <div><dt>Retries</dt><dd>{fixed(r.retries)}</dd></div>
         </dl>
       </div>
@@ -359,6 +359,7 @@ export default function RecordingView() {
           <Controls key={`${of.words.gpu}${r.allocator}`} of={of} r={r} />
           <Diagnostics title="Remarks" list={r.diagnostics} />
           <Curve r={r} event={event} choose={choose} />
+          {r.timeline.events > 0 && <Lazy load={() => import('./Stacks.jsx')} played={r} event={event} choose={choose} unit={shownUnit()} />}
           {r.timeline.events > 0 && (
             <section class="card" id="events" aria-labelledby="events-title">
               <h2 id="events-title">Event by event <small>each request and free, and the allocator after it</small></h2>
@@ -368,6 +369,7 @@ export default function RecordingView() {
           )}
           <div class="pair"><Figures r={r} /><Options r={r} /></div>
           <Live r={r} />
+          <Lazy load={() => import('./Against.jsx')} played={r} name={of.name} unit={shownUnit()} />
           {r.differences && (
             <section class="card" aria-labelledby="recorded-differences">
               <h2 id="recorded-differences">An estimate of the run on a GPU, from one without</h2>

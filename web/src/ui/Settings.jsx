@@ -90,6 +90,7 @@ const KindField = () => (
   <div class="kind-row">
     <Segmented legend="What is the job?" name="kind" value={kindOf(valueOf).name} choose={(name) => setWords(wordsFor(/** @type {import('../kinds.js').Kind} */ (KINDS.find((kind) => kind.name === name)), describe.value?.settings ?? []))}
       options={KINDS.map(({ name, title, help }) => ({ value: name, label: title, title: `${title}: ${help}` }))} />
+    <button type="button" class="button kind-recording" data-tip="A memory snapshot of PyTorch, a profiler trace, or a recording of tidemark" onClick={() => document.getElementById('chooser')?.click()}><Icon name="file" />Open a recording</button>
   </div>
 );
 
