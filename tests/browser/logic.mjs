@@ -328,4 +328,6 @@ test('stacks: own frame and category, the flame graph’s sums, and what differs
   const main = root.children.get('main.py:3 m');
   assert.deepEqual([root.value, main?.value, main?.children.get('a.py:1 f')?.value, main?.children.get('b.py:2 g')?.count], [55, 55, 30, 4]);
   assert.deepEqual(difference(live([[30, 1, 0], [20, 4, 1]]), live([[45, 1, 0], [7, 1, 2]])).map(({ kind, change }) => [kind, change]), [['gone', -20], ['grew', 15], ['new', 7]]);
+  const moved = { ...live([[30, 1, 0]]), names: ['a.py:1 f', 'b.py:2 g', 'main.py:9 m'] };
+  assert.deepEqual(difference(live([[20, 1, 0]]), moved).map(({ kind, change }) => [kind, change]), [['grew', 10]], 'a line of the program moved');
 });

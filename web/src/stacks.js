@@ -131,6 +131,17 @@ export function difference(before, after) {
     return sum;
   };
   const [one, two] = [sums(before), sums(after)];
+  /* Stacks of one alone are matched without their line numbers: the program may have been edited in between. */
+  const plain = (/** @type {string} */ key) => key.replaceAll(/:\d+/g, '');
+  /** @type {Map<string, string[]>} */
+  const alone = new Map();
+  for (const key of one.keys()) if (!two.has(key)) alone.set(plain(key), [...alone.get(plain(key)) ?? [], key]);
+  for (const [key, held] of [...two]) {
+    const old = one.has(key) ? undefined : alone.get(plain(key))?.shift();
+    if (old === undefined) continue;
+    two.delete(key);
+    two.set(old, held);
+  }
   const rows = [...new Set([...one.keys(), ...two.keys()])].map((key) => {
     const [a, b] = [one.get(key), two.get(key)];
     const change = (b?.bytes ?? 0) - (a?.bytes ?? 0);

@@ -19,7 +19,7 @@ const Change = ({ n, unit }) => (n === 0 ? <>0</> : <>{n > 0 ? '+' : '−'}<Size
 function Other({ played, name, unit }) {
   const [other, setOther] = useState(/** @type {Awaited<ReturnType<typeof lookInto>> | null} */ (null));
   const [state, setState] = useState('');
-  const live = /** @type {import('../stacks.js').Live | null} */ (useAnswer('recorded_live', { at: played.peak_event }, played));
+  const live = /** @type {import('../stacks.js').Live | null} */ (useAnswer('recorded_live', { at: played.peak_event }, played, 'against'));
   /** @param {File | undefined} file */
   async function open(file) {
     if (!file) return;

@@ -17,13 +17,13 @@ const HIGH = 230;
 const ACROSS = 1000;
 
 /** An answer about the recording as it is played, asked anew where what is asked changes; null until it is there.
- * @param {string} call @param {object} more @param {unknown} played */
-export function useAnswer(call, more, played) {
+ * @param {string} call @param {object} more @param {unknown} played @param {string} [lane] of those on one, only the newest waits */
+export function useAnswer(call, more, played, lane = call) {
   const [answer, setAnswer] = useState(/** @type {any} */ (null));
   const key = JSON.stringify(more);
   useEffect(() => {
     let wanted = true;
-    const timer = setTimeout(() => askRecording(call, more).then((reply) => { if (wanted && reply?.ok) setAnswer(reply); }, () => {}), answer ? 120 : 0);
+    const timer = setTimeout(() => askRecording(call, more, lane).then((reply) => { if (wanted && reply?.ok) setAnswer(reply); }, () => {}), answer ? 120 : 0);
     return () => { wanted = false; clearTimeout(timer); };
   }, [call, key, played]);
   return answer;
@@ -33,7 +33,7 @@ const BY = [{ value: 'frame', label: 'Frame', title: 'Colour by the program’s 
   { value: 'stack', label: 'Stack', title: 'Colour by the whole stack' }];
 
 /** A group's name in short. @param {string} name */
-const short = (name) => sourceOf({ frame: name.split('\n')[0] });
+const short = (name) => (name.includes('\n') ? `${sourceOf({ frame: ownFrame(name.split('\n')) })}, of ${name.split('\n').length} frames` : sourceOf({ frame: name }));
 
 /** Each large allocation as a band over the events, the oldest at the bottom.
  * @param {{played: import('../types.js').Recorded, event: number, choose: (event: number) => void, unit: import('../format.js').Unit}} props */
@@ -106,20 +106,23 @@ const LETTER = 6.4;
 /** What lives after an event, from the outermost frame down. Enter or a click looks into a frame, Escape goes back.
  * @param {{played: import('../types.js').Recorded, event: number, unit: import('../format.js').Unit}} props */
 function FlameGraph({ played, event, unit }) {
+  const live = /** @type {import('../stacks.js').Live | null} */ (useAnswer('recorded_live', { at: event }, played));
+  return live && <Flames played={played} live={live} unit={unit} />;
+}
+
+/** @param {{played: import('../types.js').Recorded, live: import('../stacks.js').Live, unit: import('../format.js').Unit}} props */
+function Flames({ played, live, unit }) {
   const [by, setBy] = useState(/** @type {'bytes' | 'count'} */ ('bytes'));
   const [way, setWay] = useState(/** @type {string[]} */ ([]));
   const [at, setAt] = useState('');
   const [ref, width] = useWidth('.flame', 1100);
-  const live = /** @type {import('../stacks.js').Live | null} */ (useAnswer('recorded_live', { at: event }, played));
   const nodes = useMemo(() => {
-    if (!live) return [];
     let top = flameOf(live, by);
     for (const name of way) top = top.children.get(name) ?? top;
     const root = hierarchy(top, (node) => [...node.children.values()].sort((a, b) => b.value - a.value)).each((node) => { /** @type {any} */ (node).value = node.data.value; });
     return partition()(/** @type {any} */ (root)).descendants().map((/** @type {any} */ node) => ({ node, path: node.ancestors().reverse().slice(1).map((/** @type {any} */ one) => one.data.name) }));
   }, [live, by, way]);
-  if (!live || !nodes.length) return null;
-  const shown = nodes.filter(({ node }) => (node.x1 - node.x0) * width >= 2);
+  const shown = nodes.filter(({ node }) => node.depth === 0 || (node.x1 - node.x0) * width >= 2);
   const high = (Math.max(...shown.map(({ node }) => node.depth)) + 1) * ROW;
   const key = (/** @type {string[]} */ path) => path.join('\n');
   const read = shown.find(({ path }) => key(path) === at) ?? shown[0];
@@ -139,17 +142,16 @@ function FlameGraph({ played, event, unit }) {
         <Segmented legend="Width" name="flame-by" value={by} choose={setBy} options={[{ value: 'bytes', label: 'Size', title: 'Width is bytes' }, { value: 'count', label: 'Blocks', title: 'Width is the number of blocks' }]} /></h2>
       <div ref={ref} class="flame" role="tree" tabIndex={0} aria-label="Flame graph: arrows move, Enter looks into a frame, Escape goes back" aria-activedescendant={`flame-${shown.indexOf(read)}`} onKeyDown={move}>
         <svg width="100%" height={high}>
-          {shown.map(({ node, path }, i) => {
-            const wide = (node.x1 - node.x0) * width;
+          {shown.map(({ node, path }, i) => (
+            <g key={key(path)} id={`flame-${i}`} role="treeitem" aria-level={node.depth + 1} aria-label={`${node.data.name}: ${natural(node.data.bytes, unit)} in ${fixed(node.data.count)} blocks`} aria-selected={read.path === path}
+              onPointerEnter={() => setAt(key(path))} onClick={() => setWay([...way, ...path])}>
+              <rect class={`flame-box${read.path === path ? ' is-read' : ''} flame-${node.depth % 3}`} x={`${(100 * node.x0).toFixed(3)}%`} y={node.depth * ROW} width={`${(100 * (node.x1 - node.x0)).toFixed(3)}%`} height={ROW - 1} />
+            </g>
+          ))}
+          {shown.map(({ node, path }) => {
             const name = node.depth === 0 ? `${way.length ? short(way[way.length - 1]) : 'All'}, ${natural(node.data.bytes, unit)}` : short(node.data.name);
-            const room = Math.floor((wide - 8) / LETTER);
-            return (
-              <g key={key(path)} id={`flame-${i}`} role="treeitem" aria-level={node.depth + 1} aria-label={`${node.data.name}: ${natural(node.data.bytes, unit)} in ${fixed(node.data.count)} blocks`} aria-selected={read.path === path}
-                onPointerEnter={() => setAt(key(path))} onClick={() => setWay([...way, ...path])}>
-                <rect class={`flame-box${read.path === path ? ' is-read' : ''} flame-${node.depth % 3}`} x={`${(100 * node.x0).toFixed(3)}%`} y={node.depth * ROW} width={`${(100 * (node.x1 - node.x0)).toFixed(3)}%`} height={ROW - 1} />
-                {room >= 4 && <text x={`${(100 * node.x0).toFixed(3)}%`} dx="5" y={node.depth * ROW + ROW / 2} dy="0.32em" aria-hidden="true">{name.length > room ? `${name.slice(0, room - 1)}…` : name}</text>}
-              </g>
-            );
+            const room = Math.floor(((node.x1 - node.x0) * width - 8) / LETTER);
+            return room >= 4 && <text key={key(path)} x={`${(100 * node.x0).toFixed(3)}%`} dx="5" y={node.depth * ROW + ROW / 2} dy="0.32em" aria-hidden="true">{name.length > room ? `${name.slice(0, room - 1)}…` : name}</text>;
           })}
         </svg>
       </div>

@@ -76,9 +76,9 @@ export function Verdict({ r }) {
           <p class="pill"><Icon name={verdict.icon} />{verdict.text}</p>
           <p class="sub strong">{verdict.detail}</p>
           {r.besides?.map(({ name, bytes, source }) => <p key={name} class="sub" data-tip={source}>plus about <Bytes n={bytes} style="natural" /> for {name.toUpperCase()}, not included</p>)}
-          {r.peak.range && <p class="sub">between {headline(r.peak.range.low, unit.value)} and {headline(r.peak.range.high, unit.value)} {unit.value}, as {peak.range.reason ?? 'no run of it is recorded'}.
+          {r.peak.range && <p class="sub">between {headline(r.peak.range.low, unit.value)} and {headline(r.peak.range.high, unit.value)} {unit.value}, as {r.peak.range.reason ?? 'no run of it is recorded'}.
             Run it with <code>tidemark dry-run</code> for an exact answer</p>}
-          {r.versions?.length > 0 && <p class="sub versions">{peak.range ? 'By the rules of' : 'Exact for'} {r.versions.map(({ name, version }) => `${name} ${version}`).join(', ')}</p>}
+          {r.versions && r.versions.length > 0 && <p class="sub versions">{peak.range ? 'By the rules of' : 'Exact for'} {r.versions.map(({ name, version }) => `${name} ${version}`).join(', ')}</p>}
         </div>
         <dl class="facts">
           <div><dt>Allocated</dt><dd><Bytes n={peak.allocated} named /></dd></div>
