@@ -73,6 +73,15 @@ static void replace_modules(liger_patch *p, liger_option *o, tide_description *d
     }
 }
 
+/* Functions that the description calls by other names would stay as they are. */
+static bool replace_functions(liger_patch *p, tide_description *description, const tide_json *functions) {
+    for (const tide_json *one = functions ? functions->first : NULL; one; one = one->next)
+        if (!tide_function_find(p->run->model.descriptions, description, one->key))
+            return liger_fails(p, "liger.rope", description->name.at);
+    description->replaced = functions;
+    return true;
+}
+
 /* One family of the model: its own, or one inside of it. */
 static bool replace_in(liger_patch *p, tide_description *description, const tide_json *row) {
     if (row->kind != TIDE_JSON_OBJECT) return liger_fails(p, "use_liger_kernel", description->name.at);
@@ -85,8 +94,8 @@ static bool replace_in(liger_patch *p, tide_description *description, const tide
             return liger_fails(p, tide_format(p->run->machine.arena, "liger.%s", o->name), description->name.at);
         replace_modules(p, o, description, classes);
     }
-    description->replaced = p->job->liger_rope ? tide_json_at(row, "rope") : NULL;
-    return true;
+    description->replaced = NULL; /* of another run of the same settings */
+    return replace_functions(p, description, p->job->liger_rope ? tide_json_at(row, "rope") : NULL);
 }
 
 /* The loss is the root's: by chunks with its head, or of its logits, which then hold their gradient. */
