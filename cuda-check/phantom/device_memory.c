@@ -331,6 +331,11 @@ API(int, cudaFreeHost, void *at) {
     if (unpin(at)) free(at);
     return OK;
 }
+API(int, cudaHostGetDevicePointer, void **out, void *at, unsigned flags) { /* one address space */
+    if (!is_pinned(at)) return ERROR_INVALID_VALUE;
+    *out = at;
+    return OK;
+}
 API(int, cudaHostRegister, void *at, size_t size, unsigned flags) {
     return pin(at, size);
 }
