@@ -113,6 +113,25 @@ static void besides_show(const cJSON *answer) {
 
 /* ---- when ---- */
 
+/* A row for each kind of rank that differs. */
+static void ranks_show(const cJSON *answer) {
+    static const char *const heads[] = {"Rank", "Stage", "Allocated, at most", "Reserved, at most"};
+    const cJSON *ranks = cli_at(answer, "ranks"), *one;
+    cli_table table;
+    cli_number text;
+    if (!cJSON_GetArraySize(ranks)) return;
+    cli_heading("Ranks that differ");
+    cli_table_init(&table, 4);
+    for (int i = 0; i < 4; i++) cli_table_cell(&table, heads[i]);
+    cJSON_ArrayForEach(one, ranks) {
+        cli_table_cell(&table, cli_count(text, cli_int_at(one, "rank")));
+        cli_table_cell(&table, cli_count(text, cli_int_at(one, "stage")));
+        cli_table_cell(&table, cli_size(text, cli_int_at(one, "allocated")));
+        cli_table_cell(&table, cli_size(text, cli_int_at(one, "reserved")));
+    }
+    cli_table_print(&table);
+}
+
 void cli_peak_show(const cJSON *answer) {
     const cJSON *peak = cli_at(answer, "peak");
     const char *module = cli_text_at(peak, "module"), *op = cli_text_at(peak, "op");
@@ -127,6 +146,7 @@ void cli_peak_show(const cJSON *answer) {
     fputs("  ", stdout);
     cli_wrapped(text.at, 2, 2);
     cli_buffer_free(&text);
+    ranks_show(answer);
 }
 
 static const struct {

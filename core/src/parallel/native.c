@@ -1,6 +1,7 @@
 /* PyTorch's own parallelism, several kinds at once, in the order in which torchtitan puts them on: the model is cut
  * into pipeline stages; each gets tensor parallelism, checkpointing and fully_shard. Ranks: pipeline farthest apart,
  * then data, context, tensor. */
+#include "base/units.h"
 #include "parallel/fsdp2.h"
 #include "parallel/pipeline.h"
 #include "parallel/tensor_parallel.h"
@@ -9,7 +10,8 @@
 typedef struct native {
     tide_pipeline pipeline;
     tide_topology topology;
-    fsdp2 *fsdp; /* NULL: one data parallel rank */
+    fsdp2 *fsdp;             /* NULL: one data parallel rank */
+    tide_tensor *context[3]; /* what names of context_parallel() hold until it ends */
 } native;
 
 static bool refuse_what_is_not_described(tide_wrapper *w) {
@@ -19,10 +21,11 @@ static bool refuse_what_is_not_described(tide_wrapper *w) {
         tide_fail(m, TIDE_ERR_UNSUPPORTED,
                   "parallel.ac: op, selective checkpointing per operation, is not described; use "
                   "full or every2");
-    else if (job->parallel_cp > 1)
-        tide_fail(m, TIDE_ERR_UNSUPPORTED,
-                  "parallel.cp: ring attention of context_parallel is not described; use "
-                  "parallel.kind=megatron");
+    else if (job->seq % (2 * job->parallel_cp))
+        tide_fail(m, TIDE_ERR_CONFLICT,
+                  "seq: %lld tokens do not divide into two slices for each of %lld context parallel "
+                  "ranks",
+                  (long long)job->seq, (long long)job->parallel_cp);
     else if (job->parallel_ep > 1)
         tide_fail(m, TIDE_ERR_UNSUPPORTED,
                   "parallel.ep: experts over ranks are not described; use "
@@ -115,6 +118,45 @@ static void native_wrap(tide_wrapper *w) {
 
 /* ---- a step ---- */
 
+/* A view of the first elements: Tensor.resize_() keeps the storage. */
+static tide_tensor *resize(tide_wrapper *w, tide_tensor *whole) {
+    tide_shape shape = *whole->shape;
+    shape.dim[1] = (tide_dim){shape.dim[1].size / w->job->parallel_cp, 0};
+    return tide_view_as(w->model->m, whole, tide_layout_of(w->model->m, &shape, NULL));
+}
+
+/* context_parallel(): what _context_parallel_buffers() makes of ids and labels, balanced as _HeadTailLoadBalancer has
+ * it, is copied into the first part of each. */
+static void split_sequence(tide_wrapper *w, tide_tensor *made[2]) {
+    native *n = w->state;
+    tide_machine *m = w->model->m;
+    const int64_t seq = w->job->seq, cp = w->job->parallel_cp;
+    tide_tensor *shards[2];
+    m->op = "_HeadTailLoadBalancer";
+    tide_tensor *indices = tide_flat(m, seq, TIDE_INT32), *head = tide_flat(m, cp, TIDE_INT64),
+                *tail = tide_flat(m, cp, TIDE_INT64), *heads = tide_flat(m, seq / 2, TIDE_INT32),
+                *tails = tide_flat(m, seq / 2, TIDE_INT32), *paired = tide_flat(m, seq, TIDE_INT32);
+    tide_tensor *done[] = {tails, heads, indices, head, tail};
+    for (unsigned i = 0; i < 5; i++) tide_release(m, done[i]);
+    m->op = "_context_parallel_buffers";
+    for (int i = 0; i < 2; i++) {
+        tide_tensor *balanced = tide_empty_like(m, made[i], (tide_dtype)made[i]->dtype), *part = resize(w, balanced);
+        shards[i] = tide_empty(m, part->shape, (tide_dtype)part->dtype);
+        tide_release(m, part);
+        tide_release(m, balanced);
+    }
+    tide_release(m, paired);
+    for (int i = 0; i < 2; i++) {
+        tide_tensor *copy = tide_empty_like(m, shards[i], (tide_dtype)shards[i]->dtype), *whole = made[i];
+        made[i] = resize(w, whole);
+        tide_release(m, whole);
+        tide_release(m, n->context[2]);
+        n->context[2] = copy;
+    }
+    n->context[0] = shards[0];
+    n->context[1] = shards[1];
+}
+
 /* batch.clone() or repeat(): the names hold the last ones until both are made. */
 static void take_batch(tide_wrapper *w, tide_pipeline *p, int64_t times, const char *op) {
     tide_machine *m = w->model->m;
@@ -127,6 +169,7 @@ static void take_batch(tide_wrapper *w, tide_pipeline *p, int64_t times, const c
     }
     tide_release(m, p->ids);
     tide_release(m, p->labels);
+    if (w->job->parallel_cp > 1) split_sequence(w, made);
     p->ids = made[0];
     p->labels = made[1];
 }
@@ -146,6 +189,7 @@ static void micro_batches(tide_wrapper *w, native *n) {
         tide_release(m, logits);
         tide_stage_backward(s, 0);
         tide_release_at(m, &p->losses[0]);
+        for (unsigned k = 0; k < TIDE_COUNT_OF(n->context); k++) tide_release_at(m, &n->context[k]);
     }
 }
 
@@ -165,6 +209,7 @@ static void native_step(tide_wrapper *w, unsigned step) {
         if (n->fsdp) n->fsdp->reduce_grads = false;
         if (n->fsdp) n->fsdp->keeps_after_backward = true;
         tide_pipeline_step(p);
+        for (unsigned k = 0; k < TIDE_COUNT_OF(n->context); k++) tide_release_at(m, &n->context[k]);
     }
     tide_timeline_mark(timeline, step, TIDE_PHASE_BACKWARD);
     if (w->job->optimizer != TIDE_optimizer_none) tide_update_members(w);

@@ -102,6 +102,7 @@ bool tide_write_estimate(tide_writer *w, tide_run *run, const tide_job *job, tid
     if (run->serving) tide_write_serving(w, run->serving, job, w->arena);
     if (with_options && !run->serving && !tide_write_card_options(&r)) return false;
     tide_write_peak(&r, false);
+    tide_write_ranks(&r);
     write_factors(&r);
     tide_write_outside(&r);
     tide_write_besides(&r);

@@ -8,20 +8,16 @@
 #include "report/job_report.h"
 #include "report/serving.h"
 
-typedef struct rank_need {
-    uint64_t reserved, allocated;
-} rank_need;
-
-static bool is_more(rank_need a, rank_need b) {
+static bool is_more(tide_rank_need a, tide_rank_need b) {
     return a.reserved != b.reserved ? a.reserved > b.reserved : a.allocated > b.allocated;
 }
 
-static bool measure(rank_need *of, tide_run *run, const tide_job *job) {
+static bool measure(tide_rank_need *of, tide_run *run, const tide_job *job) {
     tide_event_source source = tide_job_events(run).source;
     tide_replay_config config = tide_job_config(job);
     tide_replay r;
     if (!tide_replay_peaks(&r, &source, &config, run->machine.timeline.arena)) return false;
-    *of = (rank_need){r.reserved_peak, r.allocated_peak};
+    *of = (tide_rank_need){job->parallel_rank, r.allocated_peak, r.reserved_peak};
     return true;
 }
 
@@ -56,15 +52,16 @@ bool tide_run_ranks(tide_run *run, tide_job *job, tide_arena *arena, tide_arena 
     int64_t greatest = 0, others[TIDE_OTHER_RANKS];
     uint32_t count = run->other_rank_count;
     const char *played = "";
-    rank_need most = {0, 0}, other;
+    tide_rank_need needs[TIDE_OTHER_RANKS + 1], most = {0};
     memcpy(others, run->other_ranks, sizeof others);
     if (count && !measure(&most, run, job)) return false;
+    needs[0] = most;
     for (uint32_t i = 0; i < count; i++) {
         tide_run *tried = TIDE_NEW(scratch, tide_run, 1);
         tried->cache = run->cache;
-        if (!play_rank(tried, job, others[i], scratch) || !measure(&other, tried, job)) return false;
-        if (is_more(other, most)) {
-            most = other;
+        if (!play_rank(tried, job, others[i], scratch) || !measure(&needs[i + 1], tried, job)) return false;
+        if (is_more(needs[i + 1], most)) {
+            most = needs[i + 1];
             greatest = others[i];
         }
         played = tide_format(arena, "%s, %" PRId64, played, others[i]);
@@ -72,6 +69,8 @@ bool tide_run_ranks(tide_run *run, tide_job *job, tide_arena *arena, tide_arena 
     }
     if (greatest && !play_rank(run, job, greatest, arena)) return false;
     run->machine.diags = diags;
+    run->rank_need_count = count ? count + 1 : 0;
+    memcpy(run->rank_needs, needs, run->rank_need_count * sizeof *needs);
     set_rank(job, arena, greatest);
     tide_report(diags, TIDE_ASSUMPTION, TIDE_OK, "/settings/parallel.rank",
                 count ? tide_format(arena, "rank %" PRId64 ", which needs the most of those that differ (0%s)",

@@ -45,7 +45,29 @@ static const char *ranged(const tide_job_report *r, uint64_t device) {
 }
 
 static void write_rank(tide_writer *w, const tide_job *job) {
-    if (job->parallel_dp > 1) tide_write_int_at(w, "rank", job->parallel_rank);
+    if (job->parallel_dp * job->parallel_tp * job->parallel_cp * job->parallel_pp > 1)
+        tide_write_int_at(w, "rank", job->parallel_rank);
+}
+
+/* A row for each kind of rank that was played: the worst is that of "peak". */
+void tide_write_ranks(tide_job_report *r) {
+    const tide_run *run = r->run;
+    tide_writer *w = r->w;
+    const tide_job *job = r->job;
+    int64_t stage_ranks =
+        job->parallel_kind == TIDE_parallel_kind_pp ? 1 : job->parallel_dp * job->parallel_tp * job->parallel_cp;
+    if (!run->rank_need_count) return;
+    tide_write_open_at(w, "ranks", '[');
+    for (uint32_t i = 0; i < run->rank_need_count; i++) {
+        const tide_rank_need *need = &run->rank_needs[i];
+        tide_write_open(w, '{');
+        tide_write_int_at(w, "rank", need->rank);
+        tide_write_int_at(w, "stage", need->rank / stage_ranks % job->parallel_pp);
+        tide_write_bytes_at(w, "allocated", need->allocated);
+        tide_write_bytes_at(w, "reserved", need->reserved);
+        tide_write_close(w, '}');
+    }
+    tide_write_close(w, ']');
 }
 
 void tide_write_peak(tide_job_report *r, bool is_brief) {

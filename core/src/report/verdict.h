@@ -6,6 +6,7 @@
 
 /* "peak"; brief: bytes alone, without where that is. */
 void tide_write_peak(tide_job_report *r, bool is_brief);
+void tide_write_ranks(tide_job_report *r);
 /* "verdict", of on_card; brief: without sentence and failure. */
 void tide_write_verdict(tide_job_report *r, bool is_brief);
 /* "smallest_device_bytes", "options" and "advice": the events are played some twenty times. False when memory ran out.

@@ -22,7 +22,7 @@ static const char *const unset[] = {"past_key_values", "router_logits", "given_p
 
 void tide_set_model_settings(tide_run *run, const tide_job *job, bool uses_cache) {
     tide_machine *m = &run->machine;
-    tide_setting_value *s = TIDE_NEW(m->arena, tide_setting_value, TIDE_VARIABLES_MOST + 32);
+    tide_setting_value *s = TIDE_NEW(m->arena, tide_setting_value, TIDE_VARIABLES_MOST + 40);
     uint32_t n = 0;
 #define NUMBER(name_, value_)                                                                                          \
     s[n++] = (tide_setting_value) {                                                                                    \
@@ -66,6 +66,10 @@ void tide_set_model_settings(tide_run *run, const tide_job *job, bool uses_cache
     DTYPE("quant_dtype", run->model.state.dtype);
     DTYPE("quant_compute_dtype", tide_dtype_or(job->quant_compute_dtype, tide_dtype_or(job->dtype, TIDE_BF16)));
     DTYPE("model_dtype", run->model.state.dtype);
+    bool is_ring = job->parallel_kind == TIDE_parallel_kind_native; /* torch.distributed.tensor.experimental */
+    NUMBER("context_parallel", is_ring ? job->parallel_cp : 1);
+    NUMBER("context_rank", job->parallel_rank / job->parallel_tp % job->parallel_cp);
+    TRUTH("ring_gathers", job->parallel_rotate == TIDE_parallel_rotate_allgather);
     bool is_alone = job->parallel_kind == TIDE_parallel_kind_none;
     const tide_json *options = is_alone ? NULL : tide_job_object(m->arena, job, "parallel");
     s[n++] = (tide_setting_value){.name = "parallel_config",

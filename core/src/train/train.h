@@ -25,6 +25,12 @@ typedef struct tide_description_cache {
     bool is_filled;
 } tide_description_cache;
 
+/* What a rank needs at most, bytes. */
+typedef struct tide_rank_need {
+    int64_t rank;
+    uint64_t allocated, reserved;
+} tide_rank_need;
+
 /* Everything that playing a job leaves behind. */
 typedef struct tide_run {
     tide_machine machine;
@@ -35,6 +41,8 @@ typedef struct tide_run {
     bool plays_all; /* each micro-batch and each call of a layer, none is taken from another: for tests */
     int64_t other_ranks[TIDE_OTHER_RANKS]; /* that may need more memory than this one */
     uint32_t other_rank_count;
+    tide_rank_need rank_needs[TIDE_OTHER_RANKS + 1]; /* of the kinds of ranks that differ, where several were played */
+    uint32_t rank_need_count;
     const tide_json
         *stand_in_of;         /* the last configuration that the nearest family was played for: figures are a range */
     int64_t stand_in_percent; /* how far, either way */
