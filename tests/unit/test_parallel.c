@@ -1,5 +1,5 @@
-/* What holds of every data parallel job, whatever its settings: stages never hold more than the ones below, parts add
- * up to the whole, what is offloaded is not on the device.
+/* What holds of every job over several GPUs, whatever its settings: stages never hold more than the ones below, parts
+ * add up to the whole, what is offloaded is not on the device.
  *
  *     test_parallel [ROUNDS [SEED]] */
 #include <inttypes.h>
@@ -224,11 +224,41 @@ static void check_layout(void) {
     check(h.of[TIDE_FACTOR_GRADIENT] == 0, "gradients after a step", h.of[TIDE_FACTOR_GRADIENT], 0);
 }
 
+/* Parameters of all ranks: of tensor parallelism the whole and a copy of each norm, of a pipeline the whole. */
+static void check_cut(const char *options, int ranks, int64_t copied) {
+    char words[400];
+    int64_t all = 0;
+    held whole =
+        play("model=llama-3.1-8b overrides.num_hidden_layers=8 batch=16 seq=64 use_cache=false", TIDE_PHASE_OPTIMIZER);
+    shown = words;
+    for (int rank = 0; rank < ranks; rank++) {
+        snprintf(words, sizeof words,
+                 "model=llama-3.1-8b overrides.num_hidden_layers=8 batch=16 seq=64 use_cache=false %s rank=%d", options,
+                 rank);
+        held h = play(words, TIDE_PHASE_OPTIMIZER);
+        if (!h.plays) return;
+        all += h.of[TIDE_FACTOR_PARAMETER];
+    }
+    int64_t expected = whole.of[TIDE_FACTOR_PARAMETER] + (ranks - 1) * copied;
+    check(all == expected, "cut parameters do not add up", all, expected);
+}
+
+static void check_cuts(void) {
+    const int64_t norms = 2 * 4096 * 17;
+    check_cut("parallel.kind=tp parallel.tp=2", 2, norms);
+    check_cut("parallel.kind=tp parallel.tp=8 parallel.sequence_parallel=true", 8, norms);
+    check_cut("parallel.kind=native parallel.tp=4 parallel.microbatches=1", 4, norms);
+    check_cut("parallel.kind=pp parallel.pp=4 parallel.microbatches=4", 4, 0);
+    check_cut("parallel.kind=native parallel.pp=8 parallel.microbatches=8", 8, 0);
+    check_cut("parallel.kind=native parallel.microbatches=1", 1, 0);
+}
+
 int main(int argc, char **argv) {
     int rounds = argc > 1 ? atoi(argv[1]) : 60;
     uint64_t seed = argc > 2 ? strtoull(argv[2], NULL, 10) : 1;
     check_layout();
     check_host();
+    check_cuts();
     check_sums("gpt2 overrides.n_layer=2", 3);
     check_sums("llama-3.2-1b overrides.num_hidden_layers=2", 8);
     for (int i = 0; i < rounds; i++) check_job(&seed);

@@ -151,6 +151,14 @@ static void assume_device(tide_job_builder *b) {
             "the whole model reaches the device before it is cut; true: made on the meta device, parts alone reach it");
 }
 
+/* PyTorch's own tensor and pipeline parallelism, as it was recorded. */
+static void assume_ranks(tide_job_builder *b) {
+    tide_parallel_kind_choice kind = b->job->parallel_kind;
+    if (kind == TIDE_parallel_kind_tp || kind == TIDE_parallel_kind_pp || kind == TIDE_parallel_kind_native)
+        tide_report(b->diags, TIDE_ASSUMPTION, TIDE_OK, tide_builder_place(b, TIDE_SET_parallel_kind),
+                    "the whole model reaches the device before it is cut", NULL);
+}
+
 static void assume_server(tide_job_builder *b) {
     assume(b, TIDE_SET_engine, "vLLM 0.32.0 on PyTorch 2.13, with its own defaults on this card");
     if (!b->job->has_gpu)
@@ -174,5 +182,6 @@ void tide_report_assumptions(tide_job_builder *b) {
         assume_inference(b);
     assume_kernels(b);
     assume_device(b);
+    assume_ranks(b);
     assume_versions(b);
 }

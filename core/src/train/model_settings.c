@@ -20,6 +20,21 @@ static tide_value value_of(tide_machine *m, const tide_variable *v) {
 /* What functions and trainers fill in. */
 static const char *const unset[] = {"past_key_values", "router_logits", "given_positions", "num_items"};
 
+static tide_setting_value number_of(tide_machine *m, const char *name, int64_t value) {
+    tide_value number = {.kind = TIDE_VALUE_INT, .symbol = tide_symbol_name(m, tide_text_of(name)), .integer = value};
+    return (tide_setting_value){.name = name, .value = number};
+}
+
+/* Ring attention of torch.distributed.tensor.experimental: how many ranks, which one, and how keys come round. */
+static uint32_t add_ring(tide_machine *m, const tide_job *job, tide_setting_value *s, uint32_t n) {
+    bool is_ring = job->parallel_kind == TIDE_parallel_kind_native;
+    bool gathers = job->parallel_rotate == TIDE_parallel_rotate_allgather;
+    s[n++] = number_of(m, "context_parallel", is_ring ? job->parallel_cp : 1);
+    s[n++] = number_of(m, "context_rank", job->parallel_rank / job->parallel_tp % job->parallel_cp);
+    s[n++] = (tide_setting_value){.name = "ring_gathers", .value = tide_of_bool(gathers)};
+    return n;
+}
+
 void tide_set_model_settings(tide_run *run, const tide_job *job, bool uses_cache) {
     tide_machine *m = &run->machine;
     tide_setting_value *s = TIDE_NEW(m->arena, tide_setting_value, TIDE_VARIABLES_MOST + 40);
@@ -66,10 +81,7 @@ void tide_set_model_settings(tide_run *run, const tide_job *job, bool uses_cache
     DTYPE("quant_dtype", run->model.state.dtype);
     DTYPE("quant_compute_dtype", tide_dtype_or(job->quant_compute_dtype, tide_dtype_or(job->dtype, TIDE_BF16)));
     DTYPE("model_dtype", run->model.state.dtype);
-    bool is_ring = job->parallel_kind == TIDE_parallel_kind_native; /* torch.distributed.tensor.experimental */
-    NUMBER("context_parallel", is_ring ? job->parallel_cp : 1);
-    NUMBER("context_rank", job->parallel_rank / job->parallel_tp % job->parallel_cp);
-    TRUTH("ring_gathers", job->parallel_rotate == TIDE_parallel_rotate_allgather);
+    n = add_ring(m, job, s, n);
     bool is_alone = job->parallel_kind == TIDE_parallel_kind_none;
     const tide_json *options = is_alone ? NULL : tide_job_object(m->arena, job, "parallel");
     s[n++] = (tide_setting_value){.name = "parallel_config",
