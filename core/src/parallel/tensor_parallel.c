@@ -187,6 +187,26 @@ static bool distribute(tide_wrapper *w, const tide_tensor_parallel *p, uint32_t 
     return true;
 }
 
+/* A matrix of a block that the plan does not name would be whole on every rank, and a norm of a block beside cut hidden
+ * states would be of another kind than they are: neither is described. */
+static bool refuse_what_is_not_planned(const tide_wrapper *w, const tide_tensor_parallel *p) {
+    const tide_model *model = w->model;
+    for (uint32_t i = 0; i < model->parameter_count; i++) {
+        const tide_parameter_row *row = &model->parameters[i];
+        uint32_t parent = model->instances[row->module].parent;
+        bool is_of_block = model->instances[parent].of && model->instances[parent].of->is_checkpointed;
+        bool is_wanted = row->tensor->shape->dims > 1 || (p->plan.sequence_parallel && is_of_block);
+        if (p->styles[row->module] != STYLE_NONE || !is_wanted || (w->is_absent && w->is_absent[row->module])) continue;
+        tide_fail(
+            model->m, TIDE_ERR_UNSUPPORTED,
+            "%s: the description's tp_plan does not say how it is cut; this architecture is not described with tensor "
+            "parallelism",
+            row->name);
+        return false;
+    }
+    return true;
+}
+
 /* In the order of the plan: embedding and head, then block after block columns, rows and norms. */
 static bool distribute_all(tide_wrapper *w, const tide_tensor_parallel *p) {
     const tide_model *model = w->model;
@@ -219,7 +239,8 @@ bool tide_parallelize_module(tide_wrapper *w, const tide_tensor_parallel_plan *p
     tide_tensor_parallel *p = TIDE_NEW(m->arena, tide_tensor_parallel, 1);
     *p = (tide_tensor_parallel){.plan = *plan};
     w->model->children_first = tide_children_first(w->model);
-    if (!tide_refuse_tied_head(w->model) || !choose_styles(w, p) || !distribute_all(w, p) || !mask_embeddings(w, p))
+    if (!tide_refuse_tied_head(w->model) || !choose_styles(w, p) || !refuse_what_is_not_planned(w, p) ||
+        !distribute_all(w, p) || !mask_embeddings(w, p))
         return false;
     w->model->tensor_parallel = p;
     m->has_dtensors = true;
