@@ -202,7 +202,7 @@ static void check_quant(tide_job_builder *b) {
 /* ---- trainers ---- */
 
 static bool is_built(tide_trainer_choice trainer) {
-    return trainer == TIDE_trainer_none || trainer == TIDE_trainer_hf;
+    return trainer == TIDE_trainer_none || trainer == TIDE_trainer_hf || trainer == TIDE_trainer_sft;
 }
 
 static void check_trainer(tide_job_builder *b) {

@@ -35,7 +35,11 @@ static void prepare(tide_run *run, const tide_job *job, tide_arena *arena, tide_
     if (run->model.state.is_checkpointing) uses_cache = false; /* transformers switches the cache off */
     run->model.autocasts = job->mode == TIDE_mode_train && job->autocast.is_set;
     run->model.autocast_dtype = job->autocast.dtype;
+    if (job->trainer > TIDE_trainer_hf) uses_cache = false; /* trl: compute_loss() of each */
     tide_set_model_settings(run, job, uses_cache);
+    if (run->model.autocasts)
+        *tide_model_setting(&run->model, "autocast_dtype") =
+            (tide_value){.kind = TIDE_VALUE_DTYPE, .dtype = job->autocast.dtype};
     if (job->packing && uses_cache)
         tide_report(diags, TIDE_ASSUMPTION, TIDE_OK, "/settings/packing",
                     "the model makes a cache, with which transformers takes each row for one text: no mask keeps its "

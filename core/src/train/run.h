@@ -66,8 +66,6 @@ typedef struct tide_batch {
     const char *names[TIDE_INPUT_LIMIT];
     tide_value values[TIDE_INPUT_LIMIT]; /* owned */
     uint32_t count;
-    tide_value unread[TIDE_INPUT_LIMIT]; /* on the device, and not handed to the model; owned */
-    uint32_t unread_count;
 } tide_batch;
 
 /* The inputs of the root's description. False after an error. */

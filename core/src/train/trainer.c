@@ -3,6 +3,18 @@
 
 #include <string.h>
 
+#include "base/units.h"
+
+/* Of TRL: batches are made by NAME_batch() of library/trainers.json, and NAME_loss() is compute_loss(). */
+typedef struct trl {
+    const char *name;       /* NULL: Trainer's own, with what the model takes */
+    const char *columns[6]; /* of a batch */
+} trl;
+
+static const trl kinds[TIDE_trainer_COUNT] = {
+    [TIDE_trainer_sft] = {"sft", {"input_ids", "attention_mask", "labels"}},
+};
+
 typedef struct trainer {
     tide_run *run;
     const tide_job *job;
@@ -11,7 +23,8 @@ typedef struct trainer {
     tide_tensor *num_items;    /* of their labels */
     tide_tensor *loss;         /* tr_loss_step: of the micro-batch before */
     tide_tensor *grad_norm;
-    tide_function *nan_inf_filter;
+    tide_function *nan_inf_filter, *compute_loss; /* NULL: Trainer's own */
+    tide_value base_model, lm_head;
 } trainer;
 
 /* A function of library/trainers.json. */
@@ -23,18 +36,41 @@ static tide_function *library_function(trainer *t, const char *name) {
 
 /* ---- get_batch_samples ---- */
 
-/* The mask that a collator makes, whether or not the model looks at it. */
-static void add_mask(tide_machine *m, tide_batch *b) {
-    for (uint32_t i = 0; i < b->count; i++)
-        if (strcmp(b->names[i], "attention_mask") == 0) return;
+/* The mask that a collator makes, of ones where nothing is padded. */
+static void add_mask(trainer *t, tide_batch *b) {
+    tide_machine *m = &t->run->machine;
+    const tide_value *ids = NULL;
     for (uint32_t i = 0; i < b->count; i++) {
-        if (strcmp(b->names[i], "input_ids") != 0 || b->values[i].kind != TIDE_VALUE_TENSOR) continue;
-        m->state.factor = TIDE_FACTOR_INPUT;
-        m->op = "inputs";
-        b->unread[b->unread_count++] = tide_of_tensor(tide_empty_like(m, b->values[i].tensor, TIDE_INT64));
-        m->state.factor = TIDE_FACTOR_TEMPORARY;
-        return;
+        if (strcmp(b->names[i], "attention_mask") == 0) return;
+        if (strcmp(b->names[i], "input_ids") == 0) ids = &b->values[i];
     }
+    if (!ids || ids->kind != TIDE_VALUE_TENSOR || b->count == TIDE_INPUT_LIMIT) return;
+    m->state.factor = TIDE_FACTOR_INPUT;
+    m->op = "inputs";
+    b->names[b->count] = "attention_mask";
+    b->values[b->count++] = tide_of_tensor(tide_empty_like(m, ids->tensor, TIDE_INT64));
+    m->state.factor = TIDE_FACTOR_TEMPORARY;
+}
+
+static bool make_batch(trainer *t, tide_batch *b) {
+    tide_machine *m = &t->run->machine;
+    const trl *kind = &kinds[t->job->trainer];
+    if (!kind->name) {
+        if (!tide_make_batch(t->run, t->job, b, m->diags)) return false;
+        add_mask(t, b);
+        return true;
+    }
+    tide_function *make = library_function(t, tide_format(m->arena, "%s_batch", kind->name));
+    if (!make) return false;
+    m->state.factor = TIDE_FACTOR_INPUT;
+    tide_value made = tide_model_run(&t->run->model, make, NULL, 0);
+    m->state.factor = TIDE_FACTOR_TEMPORARY;
+    for (uint32_t i = 0; made.kind == TIDE_VALUE_LIST && i < made.list->count; i++) {
+        b->names[i] = kind->columns[i];
+        b->values[b->count++] = tide_value_retain(made.list->items[i]);
+    }
+    tide_value_release(m, made);
+    return !m->has_failed;
 }
 
 static tide_tensor *labels_of(const tide_batch *b) {
@@ -60,8 +96,7 @@ static tide_tensor *count_items(trainer *t, const tide_batch *batches) {
 static void drop_batch(tide_machine *m, tide_batch *b) {
     tide_freeing before = tide_freeing_begins(m, TIDE_FREED_BY_LOOP, "next batch");
     for (uint32_t i = 0; i < b->count; i++) tide_value_release(m, b->values[i]);
-    for (uint32_t i = 0; i < b->unread_count; i++) tide_value_release(m, b->unread[i]);
-    b->count = b->unread_count = 0;
+    b->count = 0;
     tide_freeing_ends(m, before);
 }
 
@@ -71,10 +106,8 @@ static bool get_batch_samples(trainer *t) {
     int64_t count = t->job->grad_accum;
     tide_batch *batches = TIDE_NEW(m->arena, tide_batch, (size_t)count), *before = t->batch_samples;
     m->module = m->statement = 0;
-    for (int64_t i = 0; i < count; i++) {
-        if (!tide_make_batch(t->run, t->job, &batches[i], m->diags)) return false;
-        add_mask(m, &batches[i]);
-    }
+    for (int64_t i = 0; i < count; i++)
+        if (!make_batch(t, &batches[i])) return false;
     tide_tensor *num_items = count_items(t, batches);
     for (int64_t i = 0; before && i < count - 1; i++) drop_batch(m, &before[i]);
     tide_del(m, "del num_items_in_batch", t->num_items);
@@ -135,10 +168,22 @@ static tide_tensor *compute_loss(trainer *t, const tide_batch *inputs) {
     return loss;
 }
 
+/* compute_loss() of one of TRL's trainers. */
+static tide_tensor *compute_trl_loss(trainer *t, const tide_batch *inputs) {
+    tide_machine *m = &t->run->machine;
+    tide_value batch = {.kind = TIDE_VALUE_LIST, .list = tide_list_new(m)};
+    for (uint32_t i = 0; i < inputs->count; i++) tide_list_push(m, batch.list, tide_value_retain(inputs->values[i]));
+    const tide_value arguments[] = {t->base_model, t->lm_head, batch};
+    tide_value loss = tide_model_run(&t->run->model, t->compute_loss, arguments, TIDE_COUNT_OF(arguments));
+    tide_value_release(m, batch);
+    m->module = m->statement = 0;
+    return loss.kind == TIDE_VALUE_TENSOR ? loss.tensor : NULL;
+}
+
 static void training_step(trainer *t, unsigned step, const tide_batch *inputs) {
     tide_machine *m = &t->run->machine;
     int64_t empties = t->job->trainer_torch_empty_cache_steps;
-    tide_tensor *loss = compute_loss(t, inputs);
+    tide_tensor *loss = t->compute_loss ? compute_trl_loss(t, inputs) : compute_loss(t, inputs);
     tide_timeline_mark(&m->timeline, step, TIDE_PHASE_FORWARD);
     if (!loss || m->has_failed) return;
     if (empties && (step - 1) % empties == 0) tide_timeline_empty_cache(&m->timeline);
@@ -178,10 +223,34 @@ static void trainer_update(trainer *t, unsigned step) {
     tide_timeline_mark(&m->timeline, step, TIDE_PHASE_OPTIMIZER);
 }
 
+/* model.base_model and get_output_embeddings(): the only modules of a causal language model. */
+static bool find_parts(trainer *t) {
+    tide_model *model = &t->run->model;
+    const tide_instance *root = &model->instances[model->root];
+    tide_text path = root->of->output_embeddings;
+    uint32_t head = tide_model_find(model, path.length ? path : TIDE_TEXT("lm_head")), base = 0, others = 0;
+    for (uint32_t i = 1; i < model->instance_count; i++) {
+        if (model->instances[i].parent != model->root || i == model->root || i == head) continue;
+        if (base) others++;
+        if (!base) base = i;
+    }
+    if (!base || others || !head)
+        return tide_error(model->m->diags, TIDE_ERR_UNSUPPORTED, "/settings/trainer",
+                          tide_format(model->m->arena, "%s of TRL is described for causal language models",
+                                      t->job->values[TIDE_SET_trainer]),
+                          "use trainer=hf");
+    t->base_model = (tide_value){.kind = TIDE_VALUE_MODULE, .module = base};
+    t->lm_head = (tide_value){.kind = TIDE_VALUE_MODULE, .module = head};
+    return true;
+}
+
 bool tide_play_trainer(tide_run *run, const tide_job *job, tide_optimizer *optimizer) {
     tide_machine *m = &run->machine;
     trainer t = {.run = run, .job = job, .optimizer = optimizer};
     t.nan_inf_filter = library_function(&t, "nan_inf_filter");
+    const trl *kind = &kinds[job->trainer];
+    if (kind->name && !find_parts(&t)) return false;
+    if (kind->name) t.compute_loss = library_function(&t, tide_format(m->arena, "%s_loss", kind->name));
     m->op = "_tr_loss";
     tide_tensor *sum = tide_scalar(m, TIDE_FP32);
     for (unsigned step = 1; step <= (unsigned)job->steps && !m->has_failed; step++) {

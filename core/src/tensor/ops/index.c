@@ -309,7 +309,7 @@ static void masked_scatter_run(tide_machine *m, tide_node *node, tide_tensor **g
     tide_tensor *mask = tide_saved_at(m, node, 0);
     if (tide_needs_input_grad(node, 0)) results[0] = tide_elementwise(m, grads, 1, grads[0]->dtype); /* masked_fill */
     if (tide_needs_input_grad(node, 1)) { /* masked_select of as many elements as were scattered */
-        tide_tensor *full = tide_empty(m, grads[0]->shape, TIDE_BOOL);
+        tide_tensor *full = tide_is_contiguous(mask) ? NULL : tide_empty(m, grads[0]->shape, TIDE_BOOL);
         int64_t found = tide_count_of(node->extra.shape);
         tide_tensor *positions = nonzero(m, tide_count(grads[0]), found, grads[0]->shape->dims);
         tide_release(m, full);
