@@ -35,7 +35,7 @@ static void prepare(tide_run *run, const tide_job *job, tide_arena *arena, tide_
     if (run->model.state.is_checkpointing) uses_cache = false; /* transformers switches the cache off */
     run->model.autocasts = job->mode == TIDE_mode_train && job->autocast.is_set;
     run->model.autocast_dtype = job->autocast.dtype;
-    if (job->trainer > TIDE_trainer_hf) uses_cache = false; /* trl: compute_loss() of each */
+    if (job->trainer != TIDE_trainer_none) uses_cache = false; /* trainer.py: config.use_cache = args.use_cache */
     tide_set_model_settings(run, job, uses_cache);
     if (run->model.autocasts)
         *tide_model_setting(&run->model, "autocast_dtype") =

@@ -88,7 +88,10 @@ static tide_tensor *count_items(trainer *t, const tide_batch *batches) {
         tide_tensor *labels = labels_of(&batches[i]);
         if (labels) tide_list_push(m, list.list, tide_of_tensor(tide_retain(labels)));
     }
-    if (list.list->count && count) made = tide_model_run(&t->run->model, count, &list, 1);
+    const tide_model *model = &t->run->model;
+    tide_text name = model->instances[model->root].of->name; /* ForCausalLMLoss shifts, by LOSS_MAPPING of the class */
+    const tide_value arguments[] = {list, tide_of_bool(tide_text_contains(name, TIDE_TEXT("ForCausalLM")))};
+    if (list.list->count && count) made = tide_model_run(&t->run->model, count, arguments, 2);
     tide_value_release(m, list);
     return made.kind == TIDE_VALUE_TENSOR ? made.tensor : NULL;
 }
