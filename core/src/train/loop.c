@@ -229,7 +229,7 @@ static bool wrap(loop *l) {
         return tide_error(run->machine.diags, TIDE_ERR_UNSUPPORTED, "/settings/parallel.kind",
                           tide_format(run->machine.arena, "%s is not described", job->values[TIDE_SET_parallel_kind]),
                           NULL);
-    l->optimizer = tide_optimizer_new(&run->model, job->optimizer, job->param_groups);
+    l->optimizer = tide_optimizer_new(&run->model, job);
     l->wrapper = (tide_wrapper){.model = &run->model,
                                 .job = job,
                                 .optimizer = l->optimizer,
@@ -254,8 +254,7 @@ bool tide_play_loop(tide_run *run, const tide_job *job) {
         tide_model_setting(&run->model, "model_dtype")->dtype = TIDE_FP32; /* self.dtype */
     if (!is_training) return tide_infer(run, job, &l.batch);
     m->module = m->statement = 0;
-    tide_param_groups_choice groups = has_trainer ? TIDE_param_groups_trainer : job->param_groups;
-    if (!l.optimizer) l.optimizer = tide_optimizer_new(&run->model, job->optimizer, groups);
+    if (!l.optimizer) l.optimizer = tide_optimizer_new(&run->model, job);
     if (job->main_grads != TIDE_main_grads_none && run->trainable > 0)
         l.main_grads = tide_main_grads_new(&run->model, l.optimizer);
     l.ema = tide_ema_new(&run->model, job->ema);

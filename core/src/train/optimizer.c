@@ -34,6 +34,7 @@ struct tide_optimizer {
     const row *row, *rest;       /* the rest: of the second group, where that has another */
     parameter_state *parameters; /* the first group, then the second */
     uint32_t count;
+    bool has_trainer;           /* transformers' Trainer made it */
     bool has_two_groups;        /* the first has weight decay, the second has none */
     tide_list *shared;          /* tensors of the optimizer itself */
     tide_function *init, *body; /* of library/optimizers.json; NULL: none */
@@ -44,9 +45,35 @@ static bool name_ends_with(const char *text, const char *end) {
     return length >= tail && strcmp(text + length - tail, end) == 0;
 }
 
-/* The HF Trainer's second group: no weight decay for norms and biases. */
-static bool is_plain_optimizer(const char *name) {
+/* isinstance() of a module. */
+static bool is_a(tide_model *model, uint32_t instance, const char *name) {
+    enum { DEPTH_LIMIT = 8 };
+    const tide_class *of = model->instances[instance].of;
+    for (int depth = 0; of && depth < DEPTH_LIMIT; depth++) {
+        if (tide_text_is(of->name, name)) return true;
+        of = of->base.length ? tide_class_find(model->descriptions, of->description, of->base) : NULL;
+    }
+    return false;
+}
+
+/* A loop of one's own: no weight decay for norms and biases. */
+static bool is_norm_or_bias(const char *name) {
     return name_ends_with(name, "bias") || strstr(name, "norm");
+}
+
+/* transformers/trainer.py, get_decay_parameter_names: what is not among them. */
+static bool is_without_decay(tide_model *model, const tide_parameter_row *p) {
+    char *lower = tide_text_copy(model->m->arena, tide_text_of(p->name));
+    for (char *c = lower; *c; c++)
+        if (*c >= 'A' && *c <= 'Z') *c = (char)(*c - 'A' + 'a');
+    if (is_a(model, p->module, "LayerNorm") || strstr(lower, "bias") || strstr(lower, "layernorm") ||
+        strstr(lower, "rmsnorm"))
+        return true;
+    tide_text rest = tide_text_of(lower), part;
+    while (tide_piece_next(&rest, '.', &part))
+        if (tide_text_is(part, "norm") || (part.length > 4 && memcmp(part.at + part.length - 5, "_norm", 5) == 0))
+            return true;
+    return false;
 }
 
 static tide_tensor *state_like(tide_model *model, const parameter_state *p) {
@@ -91,7 +118,10 @@ enum { BODY_PARAMETERS = 5 };
 static void next_turn(void *user, uint32_t turn, tide_value *arguments) {
     const turns *t = user;
     parameter_state *p = t->with[turn];
-    t->optimizer->model->m->module = p->module;
+    tide_model *model = t->optimizer->model;
+    bool is_embedding = t->optimizer->has_trainer && is_a(model, p->module, "Embedding");
+    model->m->module = p->module;
+    *tide_model_setting(model, "state_is_fp32") = tide_of_bool(is_embedding);
     arguments[0] = tide_of_tensor(tide_retain(p->tensor));
     arguments[1] = tide_of_tensor(tide_retain(p->tensor->grad));
     arguments[2] = tide_value_retain((tide_value){.kind = TIDE_VALUE_LIST, .list = p->state});
@@ -121,20 +151,23 @@ static void play_turns(tide_optimizer *optimizer, tide_function *function, param
     claim_states(m, optimizer->shared);
 }
 
-tide_optimizer *tide_optimizer_new(tide_model *model, tide_optimizer_choice choice, tide_param_groups_choice groups) {
+tide_optimizer *tide_optimizer_new(tide_model *model, const tide_job *job) {
     tide_machine *m = model->m;
     tide_optimizer *optimizer = TIDE_NEW(m->arena, tide_optimizer, 1);
     optimizer->model = model;
-    optimizer->row = &optimizer_rows[choice];
+    optimizer->has_trainer = job->trainer != TIDE_trainer_none;
+    optimizer->row = &optimizer_rows[job->optimizer];
     const char *name = optimizer->row->name;
     bool is_of_matrices = optimizer->row->made == 'm';
     if (is_of_matrices) optimizer->rest = &optimizer_rows[TIDE_optimizer_adamw];
     optimizer->parameters = TIDE_NEW(m->arena, parameter_state, model->parameter_count + 1);
-    bool has_two = optimizer->has_two_groups = groups == TIDE_param_groups_trainer && !is_of_matrices;
+    bool has_two = optimizer->has_two_groups =
+        (optimizer->has_trainer || job->param_groups == TIDE_param_groups_trainer) && !is_of_matrices;
     for (int group = 0; group < 2; group++) {
         for (uint32_t i = 0; i < model->parameter_count; i++) {
             const tide_parameter_row *p = &model->parameters[i];
-            bool is_second = is_of_matrices ? p->tensor->shape->dims != 2 : has_two && is_plain_optimizer(p->name);
+            bool is_apart = optimizer->has_trainer ? is_without_decay(model, p) : is_norm_or_bias(p->name),
+                 is_second = is_of_matrices ? p->tensor->shape->dims != 2 : has_two && is_apart;
             if (!p->tensor->requires_grad || is_second != (group == 1)) continue;
             optimizer->parameters[optimizer->count++] = (parameter_state){
                 .tensor = p->tensor, .module = p->module, .group = (uint32_t)group, .state = tide_list_new(m)};

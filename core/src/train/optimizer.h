@@ -16,8 +16,9 @@ typedef struct tide_optimized {
     bool is_redistributed; /* a DTensor whose gradient is of another placement: each operation brings it to its own */
 } tide_optimized;
 
-/* Over the parameters that train, in one group, or with norms and biases in a group of their own. */
-tide_optimizer *tide_optimizer_new(tide_model *model, tide_optimizer_choice choice, tide_param_groups_choice groups);
+/* The job's optimizer over the parameters that train, in one group, or with norms and biases in a group of their own.
+ */
+tide_optimizer *tide_optimizer_new(tide_model *model, const tide_job *job);
 
 /* torch.nn.utils.clip_grad_norm_ over what the optimizer updates, in the order of parameters. The norm, owned by the
  * caller; NULL: nothing has a gradient. */
