@@ -201,8 +201,9 @@ static void check_quant(tide_job_builder *b) {
 
 /* ---- trainers ---- */
 
+/* Up to orpo: those that are played. */
 static bool is_built(tide_trainer_choice trainer) {
-    return trainer == TIDE_trainer_none || trainer == TIDE_trainer_hf || trainer == TIDE_trainer_sft;
+    return trainer <= TIDE_trainer_dpo;
 }
 
 static void check_trainer(tide_job_builder *b) {

@@ -37,6 +37,7 @@ static void prepare(tide_run *run, const tide_job *job, tide_arena *arena, tide_
     run->model.autocast_dtype = job->autocast.dtype;
     if (job->trainer != TIDE_trainer_none) uses_cache = false; /* trainer.py: config.use_cache = args.use_cache */
     tide_set_model_settings(run, job, uses_cache);
+    *tide_model_setting(&run->model, "mask_is_full") = tide_of_bool(job->trainer != TIDE_trainer_none && !job->padding);
     if (run->model.autocasts)
         *tide_model_setting(&run->model, "autocast_dtype") =
             (tide_value){.kind = TIDE_VALUE_DTYPE, .dtype = job->autocast.dtype};
@@ -95,6 +96,27 @@ static bool check_quantised_training(const tide_run *run, const tide_job *job, t
                       "adapter=lora trains beside them (QLoRA); mode=infer generates with them");
 }
 
+/* trl/trainer/sft_trainer.py, __init__: adapters over quantised weights are taken to bf16. */
+static void cast_adapters(tide_run *run, const tide_job *job) {
+    tide_machine *m = &run->machine;
+    bool casts = job->trainer == TIDE_trainer_sft || job->trainer == TIDE_trainer_dpo ||
+                 job->trainer == TIDE_trainer_kto || job->trainer == TIDE_trainer_reward ||
+                 job->trainer == TIDE_trainer_grpo;
+    if (!casts || job->quant == TIDE_quant_none) return;
+    m->op = "param.data.to(torch.bfloat16)";
+    m->state.factor = TIDE_FACTOR_PARAMETER;
+    for (uint32_t i = 0; i < run->model.parameter_count; i++) {
+        tide_tensor *t = run->model.parameters[i].tensor;
+        if (!t->requires_grad || t->dtype == TIDE_BF16) continue;
+        m->module = run->model.parameters[i].module;
+        tide_tensor *cast = tide_empty_like(m, t, TIDE_BF16);
+        tide_set_data(m, t, cast);
+        tide_release(m, cast);
+    }
+    m->module = 0;
+    m->state.factor = TIDE_FACTOR_TEMPORARY;
+}
+
 bool tide_load(tide_run *run, const tide_job *job, tide_arena *arena, tide_diagnostics *diags) {
     prepare(run, job, arena, diags);
     tide_machine *m = &run->machine;
@@ -116,6 +138,7 @@ bool tide_load(tide_run *run, const tide_job *job, tide_arena *arena, tide_diagn
     if (is_quantised && job->kbit_prepare && is_training) tide_prepare_kbit(&run->model);
     if (run->model.state.is_checkpointing) tide_model_require_input_grads(&run->model);
     if (job->adapter != TIDE_adapter_none && !tide_adapt(&run->model, job)) return false;
+    cast_adapters(run, job);
     tide_count_parameters(run);
     tide_timeline_mark(&m->timeline, 0, TIDE_PHASE_LOAD);
     return !m->has_failed && check_quantised_training(run, job, diags);

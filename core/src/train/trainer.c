@@ -5,14 +5,19 @@
 
 #include "base/units.h"
 
-/* Of TRL: batches are made by NAME_batch() of library/trainers.json, and NAME_loss() is compute_loss(). */
+/* Of TRL, by functions of library/trainers.json: NAME_batch() makes a batch, NAME_policy() calls the model,
+ * NAME_reference() the reference model, and NAME_loss() is the rest of compute_loss(). */
 typedef struct trl {
     const char *name;       /* NULL: Trainer's own, with what the model takes */
     const char *columns[6]; /* of a batch */
+    bool has_reference;
 } trl;
 
 static const trl kinds[TIDE_trainer_COUNT] = {
-    [TIDE_trainer_sft] = {"sft", {"input_ids", "attention_mask", "labels"}},
+    [TIDE_trainer_sft] = {"sft", {"input_ids", "attention_mask", "labels"}, false},
+    [TIDE_trainer_dpo] = {"dpo",
+                          {"input_ids", "attention_mask", "completion_mask", "ref_chosen_logps", "ref_rejected_logps"},
+                          true},
 };
 
 typedef struct trainer {
@@ -23,7 +28,7 @@ typedef struct trainer {
     tide_tensor *num_items;    /* of their labels */
     tide_tensor *loss;         /* tr_loss_step: of the micro-batch before */
     tide_tensor *grad_norm;
-    tide_function *nan_inf_filter, *compute_loss; /* NULL: Trainer's own */
+    tide_function *nan_inf_filter, *policy, *reference, *compute_loss; /* NULL: Trainer's own, or none */
     tide_value base_model, lm_head;
 } trainer;
 
@@ -171,13 +176,48 @@ static tide_tensor *compute_loss(trainer *t, const tide_batch *inputs) {
     return loss;
 }
 
-/* compute_loss() of one of TRL's trainers. */
-static tide_tensor *compute_trl_loss(trainer *t, const tide_batch *inputs) {
-    tide_machine *m = &t->run->machine;
+/* The reference's pass: without gradients and checkpointing, of the model itself without its adapters, or of its copy
+ * in eval mode, which allocates as the model does. Owned by the caller. */
+static tide_value call_reference(trainer *t, tide_value batch, tide_value policy) {
+    tide_model *model = &t->run->model;
+    tide_machine *m = model->m;
+    tide_value *training = tide_model_setting(model, "training"),
+               *disabled = tide_model_setting(model, "adapters_disabled");
+    bool has_adapters = t->job->adapter != TIDE_adapter_none, checkpoints = model->state.is_checkpointing;
+    const tide_value arguments[] = {t->base_model, t->lm_head, batch, policy};
+    *training = tide_of_bool(has_adapters);
+    *disabled = tide_of_bool(has_adapters);
+    model->setting_changes++;
+    model->state.is_checkpointing = false;
+    m->state.grad_enabled = false;
+    tide_value made = tide_model_run(model, t->reference, arguments, TIDE_COUNT_OF(arguments));
+    m->state.grad_enabled = true;
+    model->state.is_checkpointing = checkpoints;
+    *training = tide_of_bool(true);
+    *disabled = tide_none();
+    model->setting_changes++;
+    return made;
+}
+
+static tide_value list_of_batch(tide_machine *m, const tide_batch *inputs) {
     tide_value batch = {.kind = TIDE_VALUE_LIST, .list = tide_list_new(m)};
     for (uint32_t i = 0; i < inputs->count; i++) tide_list_push(m, batch.list, tide_value_retain(inputs->values[i]));
-    const tide_value arguments[] = {t->base_model, t->lm_head, batch};
-    tide_value loss = tide_model_run(&t->run->model, t->compute_loss, arguments, TIDE_COUNT_OF(arguments));
+    return batch;
+}
+
+/* compute_loss() of one of TRL's trainers. Owned by the caller. */
+static tide_tensor *compute_trl_loss(trainer *t, const tide_batch *inputs) {
+    tide_machine *m = &t->run->machine;
+    tide_model *model = &t->run->model;
+    tide_value batch = list_of_batch(m, inputs);
+    const tide_value given[] = {t->base_model, t->lm_head, batch};
+    tide_value policy = tide_model_run(model, t->policy, given, TIDE_COUNT_OF(given));
+    tide_value reference =
+        t->reference && !t->job->trainer_precompute_ref_log_probs ? call_reference(t, batch, policy) : tide_none();
+    const tide_value arguments[] = {batch, policy, reference};
+    tide_value loss = tide_model_run(model, t->compute_loss, arguments, TIDE_COUNT_OF(arguments));
+    tide_value_release(m, reference);
+    tide_value_release(m, policy);
     tide_value_release(m, batch);
     m->module = m->statement = 0;
     return loss.kind == TIDE_VALUE_TENSOR ? loss.tensor : NULL;
@@ -247,13 +287,55 @@ static bool find_parts(trainer *t) {
     return true;
 }
 
+/* ---- before the training ---- */
+
+/* create_model_from_path: the reference is loaded as the model was, when no adapter can be taken off it. */
+static void copy_model(trainer *t) {
+    tide_machine *m = &t->run->machine;
+    uint32_t count = m->timeline.allocation_count;
+    m->op = "reference model";
+    m->state.factor = TIDE_FACTOR_PARAMETER;
+    for (uint32_t i = 0; i < count; i++) {
+        const tide_allocation a = m->timeline.allocations[i];
+        bool is_of_model = a.factor == TIDE_FACTOR_PARAMETER || a.factor == TIDE_FACTOR_BUFFER;
+        if (!is_of_model || a.died != TIDE_NEVER) continue;
+        m->module = a.module;
+        tide_scratch(m, (int64_t)a.bytes); /* lives as long as the run */
+    }
+    m->module = 0;
+    m->state.factor = TIDE_FACTOR_TEMPORARY;
+}
+
+/* _precompute_ref_logps: over the data set, of which every batch is alike. */
+static void precompute(trainer *t) {
+    tide_machine *m = &t->run->machine;
+    tide_batch padded = {0};
+    if (!make_batch(t, &padded)) return;
+    tide_value batch = list_of_batch(m, &padded);
+    tide_value_release(m, call_reference(t, batch, tide_none()));
+    tide_value_release(m, batch);
+    drop_batch(m, &padded);
+    m->module = m->statement = 0;
+}
+
+static bool prepare_trl(trainer *t, const trl *kind) {
+    tide_arena *arena = t->run->machine.arena;
+    if (!find_parts(t)) return false;
+    t->policy = library_function(t, tide_format(arena, "%s_policy", kind->name));
+    t->compute_loss = library_function(t, tide_format(arena, "%s_loss", kind->name));
+    if (kind->has_reference) t->reference = library_function(t, tide_format(arena, "%s_reference", kind->name));
+    bool precomputes = t->job->trainer_precompute_ref_log_probs;
+    if (kind->has_reference && t->job->adapter == TIDE_adapter_none && !precomputes) copy_model(t);
+    if (kind->has_reference && precomputes) precompute(t);
+    return !t->run->machine.has_failed;
+}
+
 bool tide_play_trainer(tide_run *run, const tide_job *job, tide_optimizer *optimizer) {
     tide_machine *m = &run->machine;
     trainer t = {.run = run, .job = job, .optimizer = optimizer};
     t.nan_inf_filter = library_function(&t, "nan_inf_filter");
     const trl *kind = &kinds[job->trainer];
-    if (kind->name && !find_parts(&t)) return false;
-    if (kind->name) t.compute_loss = library_function(&t, tide_format(m->arena, "%s_loss", kind->name));
+    if (kind->name && !prepare_trl(&t, kind)) return false;
     m->op = "_tr_loss";
     tide_tensor *sum = tide_scalar(m, TIDE_FP32);
     for (unsigned step = 1; step <= (unsigned)job->steps && !m->has_failed; step++) {
