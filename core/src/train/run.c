@@ -97,7 +97,7 @@ static bool check_quantised_training(const tide_run *run, const tide_job *job, t
 }
 
 /* trl/trainer/sft_trainer.py, __init__: adapters over quantised weights are taken to bf16. */
-static void cast_adapters(tide_run *run, const tide_job *job) {
+static void cast_adapters_to_bf16(tide_run *run, const tide_job *job) {
     tide_machine *m = &run->machine;
     bool casts = job->trainer == TIDE_trainer_sft || job->trainer == TIDE_trainer_dpo ||
                  job->trainer == TIDE_trainer_kto || job->trainer == TIDE_trainer_reward ||
@@ -111,6 +111,7 @@ static void cast_adapters(tide_run *run, const tide_job *job) {
         m->module = run->model.parameters[i].module;
         tide_tensor *cast = tide_empty_like(m, t, TIDE_BF16);
         tide_set_data(m, t, cast);
+        t->dtype = TIDE_BF16;
         tide_release(m, cast);
     }
     m->module = 0;
@@ -138,7 +139,7 @@ bool tide_load(tide_run *run, const tide_job *job, tide_arena *arena, tide_diagn
     if (is_quantised && job->kbit_prepare && is_training) tide_prepare_kbit(&run->model);
     if (run->model.state.is_checkpointing) tide_model_require_input_grads(&run->model);
     if (job->adapter != TIDE_adapter_none && !tide_adapt(&run->model, job)) return false;
-    cast_adapters(run, job);
+    cast_adapters_to_bf16(run, job);
     tide_count_parameters(run);
     tide_timeline_mark(&m->timeline, 0, TIDE_PHASE_LOAD);
     return !m->has_failed && check_quantised_training(run, job, diags);

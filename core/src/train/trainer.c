@@ -290,7 +290,7 @@ static bool find_parts(trainer *t) {
 /* ---- before the training ---- */
 
 /* create_model_from_path: the reference is loaded as the model was, when no adapter can be taken off it. */
-static void copy_model(trainer *t) {
+static void load_reference(trainer *t) {
     tide_machine *m = &t->run->machine;
     uint32_t count = m->timeline.allocation_count;
     m->op = "reference model";
@@ -325,7 +325,7 @@ static bool prepare_trl(trainer *t, const trl *kind) {
     t->compute_loss = library_function(t, tide_format(arena, "%s_loss", kind->name));
     if (kind->has_reference) t->reference = library_function(t, tide_format(arena, "%s_reference", kind->name));
     bool precomputes = t->job->trainer_precompute_ref_log_probs;
-    if (kind->has_reference && t->job->adapter == TIDE_adapter_none && !precomputes) copy_model(t);
+    if (kind->has_reference && t->job->adapter == TIDE_adapter_none && !precomputes) load_reference(t);
     if (kind->has_reference && precomputes) precompute(t);
     return !t->run->machine.has_failed;
 }
