@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash disable=SC2154 # sourced: program is set there
 # Shared by ./run and ./test: what they install, and how a step is shown. Sourced by bash in the root.
 #

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Loaded by the CUDA driver into every process of `tidemark check` (CUDA_INJECTION64_PATH): notes
  * the driver's memory calls, who made them, and the device memory in use after each.
  *

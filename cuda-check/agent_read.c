@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Agents' lines to sums. */
 #define _GNU_SOURCE
 #include "agent_read.h"

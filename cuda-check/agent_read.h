@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What agents wrote (agent.c), summed up for each process and device. */
 #ifndef TIDE_AGENT_READ_H
 #define TIDE_AGENT_READ_H

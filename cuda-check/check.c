@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* `tidemark check`: a program on real GPUs, observed. */
 #define _GNU_SOURCE
 #include "check.h"

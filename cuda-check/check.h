@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* `tidemark check`: what was seen of a run on real GPUs, and what of it was predicted. */
 #ifndef TIDE_CHECK_H
 #define TIDE_CHECK_H

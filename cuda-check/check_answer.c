@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The identity device = PyTorch's segments + other libraries + context + modules + the rest, and
  * the verdict on it. */
 #define _GNU_SOURCE

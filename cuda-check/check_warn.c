@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What keeps a run from being measured, or measured well: cause, consequence, remedy. */
 #define _GNU_SOURCE
 #include "check.h"

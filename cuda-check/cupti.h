@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the agent uses of CUPTI, in declarations of its own: the layouts and numbers are append-only
  * from CUDA 11 to 13. tests/cuda-check/layouts.c holds them against the headers. */
 #ifndef TIDE_CUPTI_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* `tidemark doctor`: what of this machine can be measured, and how. */
 #define _GNU_SOURCE
 #include "check.h"

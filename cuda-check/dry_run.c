@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* `tidemark dry-run`: a program on phantom GPUs. */
 #define _GNU_SOURCE
 #include "launch.h"

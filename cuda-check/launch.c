@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Starts a command with tidemark's libraries in its environment, and waits for its end. */
 #define _GNU_SOURCE
 #include "launch.h"

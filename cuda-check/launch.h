@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A command under observation: what is put into its environment, its end, and what it left behind.
  */
 #ifndef TIDE_LAUNCH_H

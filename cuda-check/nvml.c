@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* NVML without its header: newest functions first, and older ones where a driver lacks them. */
 #define _GNU_SOURCE
 #include "nvml.h"

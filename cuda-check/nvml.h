@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* NVML, opened at run time: what a device holds, by the driver's own count. */
 #ifndef TIDE_NVML_H
 #define TIDE_NVML_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the observed processes wrote, as one answer in the form of an estimate's. */
 #define _GNU_SOURCE
 #include "launch.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* An observed run on the screen, in the form of an estimate. */
 #define _GNU_SOURCE
 #include "../native/estimate.h"

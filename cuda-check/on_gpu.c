@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* `tidemark replay --on-gpu`: takes on a real card, step by step, what a timeline reserves. */
 #define _GNU_SOURCE
 #include "launch.h"

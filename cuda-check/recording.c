@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The events that a process wrote as text, in tidemark's recording format. */
 #define _GNU_SOURCE
 #include "launch.h"

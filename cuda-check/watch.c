@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* `tidemark watch`: GPU memory of running processes, by the driver's own count. */
 #define _GNU_SOURCE
 #include "launch.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* `tidemark compare JOB --recording FILE`: a prediction beside a recorded run. */
 #include "cli.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The words after a command: options, files, links and settings.
  *
  * A word is a link if it has a fragment of settings (#a=b, a=b&c=d or z=1.TEXT), a setting if it has a "=", a

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* `tidemark call`: requests as they are, answers as they are. */
 #include "cli.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The `tidemark` command line: reads files and words, asks the core through tide_call, shows the
  * answer. */
 #ifndef TIDE_CLI_H

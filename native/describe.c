@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* `tidemark describe`: what the core knows, as tables or as its JSON. */
 #include "cli.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What went wrong, where, and what to do about it. */
 #include "cli.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* `tidemark estimate`: the verdict, what fills the memory at the peak, and when. */
 #include "estimate.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Parts of the view of an estimate. */
 #ifndef TIDE_ESTIMATE_H
 #define TIDE_ESTIMATE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The table of an estimate: factors down, parts of the model across. */
 #include "estimate.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* --events and --state: a job's or a recording's events one by one, and the allocator after one of them. */
 #include "cli.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* `tidemark explain`: the tensors behind the bytes at the peak. */
 #include "estimate.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Files to text, whole or line by line. */
 #define _POSIX_C_SOURCE 200809L
 #include "cli.h"

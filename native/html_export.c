@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The page from the command line: `page` writes it as one file, `report` the same with a job and its answer inside,
  * `open` shows a job in the browser, `badge` draws the answer small. */
 #define _XOPEN_SOURCE 700

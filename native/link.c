@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* `tidemark link`: the job's shortest words, as an address. */
 #include "cli.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Links on the command line: what a word's fragment is, and the compressed form z=1.TEXT: base64url of a zlib stream.
  * The core reads what is inside. */
 #include "cli.h"

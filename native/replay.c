@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* `tidemark replay`: a recording through the simulated allocator. */
 #include "cli.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* `tidemark serve`, and what is shown of mode=serve: what an inference server leaves for requests, and how many fit. */
 #include "estimate.h"
 

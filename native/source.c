@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Files that may be gzip, as bytes and as lines. */
 #define _POSIX_C_SOURCE 200809L
 #include "cli.h"

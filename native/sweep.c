@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* `tidemark sweep`: one estimate for each combination of the values that settings are given. */
 #include "estimate.h"
 

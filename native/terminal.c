@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Text on the screen: styles, widths, wrapping, numbers, tables. */
 #define _POSIX_C_SOURCE 200809L
 #include "cli.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* `tidemark fit`, `cards`, `advice` and `compare`: answers that play the job with other settings. */
 #include <inttypes.h>
 #include <string.h>

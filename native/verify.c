@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* `tidemark verify`: plays recorded cases and compares. */
 #include "verify.h"
 

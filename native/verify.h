@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Predicted against measured: what `tidemark verify` gathers and shows. */
 #ifndef TIDE_VERIFY_H
 #define TIDE_VERIFY_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Comparing one answer with one measurement, and summaries of many. */
 #include "verify.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Starts of an inference server: predicted against measured. */
 #include "verify.h"
 

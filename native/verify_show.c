@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The results of `tidemark verify`: tables, JSON, CSV. */
 #include "verify.h"
 

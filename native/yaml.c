@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* YAML to JSON, as json.dumps(yaml.safe_load(text)) of PyYAML reads it: YAML 1.1, scalars by its SafeLoader's rules.
  * Nothing is constructed that has no place in JSON, and aliases are expanded within limits. */
 #include <ctype.h>

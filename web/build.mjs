@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Builds the static page: node build.mjs --wasm FILE --out FOLDER. FILE is tidemark.wasm; first.wasm and rest.wasm, recordings.wasm and
  * models.json lie beside it. A line for each file says how large it is; * marks what a first visit loads. */
 import { createHash } from 'node:crypto';

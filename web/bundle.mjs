@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Scripts and styles of the page, bundled and made small. */
 import { readdir, readFile } from 'node:fs/promises';
 import { basename, join } from 'node:path';

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* The page's Content-Security-Policy: in a <meta> for any static host, as a header where the host sends headers.
  * A header also binds the worker, which a <meta> does not. Scripts and styles that stand in the page itself are allowed by their hashes. */
 import { createHash } from 'node:crypto';

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* What the files of a link tell about data: the object file that link-time optimization made says which functions name which data
  * (relocations), the linker's map where each piece of data went. Formats: WebAssembly core specification 5, Binary Format; Linking.md of
  * WebAssembly/tool-conventions; wasm-ld --Map. */

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* A small static server for the built page: node serve.mjs FOLDER [--port N]. 127.0.0.1 only. It sends the headers of the folder's
  * _headers, and the .br or .gz beside a file to who accepts it. */
 import { createReadStream } from 'node:fs';

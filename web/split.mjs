@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* The core in two modules: what a first visit runs, and the rest, which the page fetches with models.json where a call comes to it
  * (Lacking in src/tidemark.js): node split.mjs FOLDER, with what web/wasm/CMakeLists.txt links there.
  *

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # models/ to one C file that defines what core/src/lang/embedded_models.h declares.
 #
 #     cmake -DMODELS=DIR -DOUT=FILE -DAT_ONCE=PATH;... [-DPACK=FILE] -P embed.cmake

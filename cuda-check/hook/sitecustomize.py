@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Loaded by Python at its start because its folder is on PYTHONPATH: starts tidemark's hook, then runs the
 sitecustomize that it stands before."""
 import os

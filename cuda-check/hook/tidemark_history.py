@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The allocator's history: what lived at the peak, and the events for a recording."""
 from __future__ import annotations
 

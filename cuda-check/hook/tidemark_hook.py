@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What tidemark learns from inside a Python process that uses PyTorch: memory by phase and step, what lives at the
 peak, and the allocator's history.
 

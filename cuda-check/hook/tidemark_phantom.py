@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """On phantom GPUs: functions that a library lacks are made before it is opened, reads of device values are noted, and
 a few of them are answered, because nothing there was computed."""
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """On phantom GPUs: one rank of a job whose other ranks are imagined, and what collectives cannot compute."""
 from __future__ import annotations
 

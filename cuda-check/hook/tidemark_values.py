@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Values that decide what a library allocates and that a phantom GPU does not compute: what the library does as it is
 made with them.  Each stand-in says what it assumed."""
 from __future__ import annotations

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Observers: the driver loads a library that the environment names, and tells it of calls. */
 #define _GNU_SOURCE
 #include "../cupti.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Stream capture, as CUDA graphs use it.  A stream is captured from BeginCapture on, others join by waiting for an
  * event that was recorded in a captured one, and all leave at EndCapture.  PyTorch's allocator asks which streams these
  * are, because a graph's tensors come from a pool of its own.  A graph holds nothing, and its launch does nothing. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Which card the phantom stands for, from TIDEMARK_CARD="BYTES CONTEXT CAPABILITY SMS THREADS", TIDEMARK_CARD_NAME and
  * TIDEMARK_GPUS; notes go to TIDEMARK_RUN/notes. */
 #define _GNU_SOURCE

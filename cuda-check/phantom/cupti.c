@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* libcupti for phantom GPUs, as far as the agent asks. PHANTOM_CUPTI=NUMBER refuses with that
  * error. */
 #define _GNU_SOURCE

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* libcuda: what PyTorch, Triton and extensions ask of the driver itself. */
 #define _GNU_SOURCE
 #include "phantom.h"

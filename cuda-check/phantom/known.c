@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Functions that need no answer but success. */
 #include "phantom.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cuBLAS, cuDNN, cuFFT, cuSPARSE, cuSOLVER: handles, and the questions whose answers decide sizes.
  */
 #include "phantom.h"

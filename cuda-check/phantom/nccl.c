@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* NCCL.  A communicator may have more ranks than there are processes: each rank answers with its
  * own data (small payloads alone, as everywhere), which satisfies the checks that all ranks agree.
  */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* libnvidia-ml for phantom GPUs: what PyTorch's allocator, pynvml and `tidemark check` ask.
  *
  * PHANTOM_NVML makes it a machine of another kind: "silent" (the driver does not answer), "empty"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The phantom: a CUDA runtime with no GPU behind it.
  *
  * Preloaded into an unchanged process it answers the CUDA runtime, driver, cuBLAS, cuDNN and NCCL

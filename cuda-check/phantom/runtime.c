@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* libcudart: memory, devices, streams, events, kernels. */
 #define _GNU_SOURCE
 #include "phantom.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Every CUDA function that a library asks for and the phantom lacks, because it is newer or answers
  * with a size: a function that does nothing and is named in the report.  A small shared object of
  * them is written into memory and opened before the library is, so that its symbols are found

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Events per second of the caching allocator.
  *
  *     bench_allocator [FILE.jsonl.gz...]

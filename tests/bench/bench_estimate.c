@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* How long an estimate takes and how much memory it asks for, through the one door.
  *
  *     bench_estimate [ROUNDS [NAME]]      one JSON line a figure: name, value, unit */

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* How long a first visit takes on a slow network: node tests/bench/bench_first_visit.mjs FOLDER [--loads N]. One JSON line a figure.
  *
  * The network is Lighthouse's "Slow 4G" as Chromium's developer tools emulate it: 562 ms to the first byte of every answer, 1.44 Mbit/s down,

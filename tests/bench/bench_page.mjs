@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Speed and size of the built page: node tests/bench/bench_page.mjs FOLDER. One JSON line a figure. */
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';

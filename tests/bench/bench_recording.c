@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Reading recordings: megabytes a second, and the memory that it takes. One JSON line a figure.
  *
  *     bench_recording [MEGABYTES]

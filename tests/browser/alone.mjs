@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* The page apart from its host: one file from disk, in a frame, offline. */
 import assert from 'node:assert/strict';
 import { cpSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Whatever the page asks of its core, in page and workers, is held to the native program: the same question, the same bytes. */
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';

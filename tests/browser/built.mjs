@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* The built files: what a host sends, what the policy allows, how much a first visit is. */
 import assert from 'node:assert/strict';
 import { createHash } from 'node:crypto';

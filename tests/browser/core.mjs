@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* The built page's own tidemark.wasm, run in Node: what the page relies on in its answers. */
 import assert from 'node:assert/strict';
 import { readdirSync, readFileSync } from 'node:fs';

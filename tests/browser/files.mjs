@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Files, in Chromium: dropped, chosen, pasted; of every kind, and of none. */
 import assert from 'node:assert/strict';
 import { cpSync, mkdirSync, mkdtempSync, rmSync, truncateSync, writeFileSync } from 'node:fs';

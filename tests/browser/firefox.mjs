@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Firefox ESR, over WebDriver BiDi, as smoke.mjs drives an engine. */
 import { existsSync } from 'node:fs';
 import { createRequire } from 'node:module';

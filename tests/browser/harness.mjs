@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* What the page's tests share: the list of them, Chromium, and pages that record every request. */
 import assert from 'node:assert/strict';
 import { existsSync, readFileSync } from 'node:fs';

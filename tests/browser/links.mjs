@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Links, in Chromium: the address holds the job, and a view of it; what is damaged lands on a page that works. */
 import assert from 'node:assert/strict';
 import { changed, copied, deviceBytes, ready, some, still, test } from './harness.mjs';

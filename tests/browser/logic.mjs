@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* The page's modules without a browser: words and links, files, formats, tables, what the palette finds. */
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';

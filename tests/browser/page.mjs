@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* The answer and the job, in Chromium: what is there before anything runs, what is chosen, what is said of it. */
 import assert from 'node:assert/strict';
 import { changed, copied, deviceBytes, openContext, ready, say, test } from './harness.mjs';

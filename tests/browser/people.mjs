@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Keys, screen readers, small screens, large text: what WCAG 2.2 AA asks, in Chromium. */
 import assert from 'node:assert/strict';
 import { changed, DESKTOP, isNightly, openContext, PHONE, ready, still, test, violations, WCAG } from './harness.mjs';

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Reference pictures: five states in both themes on desk and phone, and what high contrast, paper and no scripts make of the page; compared with a tolerance. --update writes them anew.
  * web/page.png, the picture in the README, is one of them. */
 import assert from 'node:assert/strict';

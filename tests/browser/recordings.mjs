@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Recordings, in Chromium: opened, played, and event by event; and the events of a job. */
 import assert from 'node:assert/strict';
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Tests of the built page: node tests/browser/run.mjs FOLDER [--nightly] [--only PART]... [--list] [--update] [--jobs N].
  *
  * N processes of this program, each with a browser and a server of its own, take the tests one after the other from one list. What

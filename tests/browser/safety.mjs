@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Nothing leaves the page, nothing gets in: policies, workers, hostile hosts, files and links. */
 import assert from 'node:assert/strict';
 import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';

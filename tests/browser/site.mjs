@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* The built page, as the tests of every file use it: one server, the core in Node, and what is done in many tests. */
 import { existsSync } from 'node:fs';
 import { openCore } from './core.mjs';

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* What has to hold in every engine, in those besides Chromium; where one cannot be had its tests are skipped, and that is said. */
 import assert from 'node:assert/strict';
 import { cpSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';

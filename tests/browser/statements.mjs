@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Statements of the page that must be true of any job: each on a case where it is easily wrong. */
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* What people do with the page, in Chromium: palette and keys, undo, details, comparison, timeline, exports. */
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* WebKitGTK's MiniBrowser on a display of its own, by plain WebDriver calls, as smoke.mjs drives an engine. */
 import { spawn, spawnSync } from 'node:child_process';
 import { mkdtempSync, readdirSync, rmSync } from 'node:fs';

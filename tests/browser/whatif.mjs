@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* What if: changes, the largest that fits, cards and the heat map, in Chromium. */
 import assert from 'node:assert/strict';
 import { changed, copied, deviceBytes, still, test } from './harness.mjs';

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* The worker's client and pool, the loader, the lock-down: without a browser. */
 import assert from 'node:assert/strict';
 import { test } from './harness.mjs';

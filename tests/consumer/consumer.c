@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What uses the installed library: one request, with a count of what it took; exit code 0 if all is as promised. */
 #include <stdio.h>
 #include <stdlib.h>

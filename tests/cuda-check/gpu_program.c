@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A program that uses a GPU through the driver alone: what `tidemark check` and `dry-run` observe
  * in tests.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What cuda-check/ declares for itself against NVIDIA's headers: compiles where they agree.
  *
  *     cc -fsyntax-only -I CUDA -I CUPTI -I CRT tests/cuda-check/layouts.c       (of CUDA 12 and of

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 // Takes known amounts of device memory in the ways there are, for `tidemark check` to find: 64 MiB plainly, 48 MiB in
 // stream order, 20 MiB as pages that are mapped. A kernel writes them; on a phantom GPU, which computes nothing, that is said.
 #include <cstdio>

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A loop under accelerate with its data loader and gradient accumulation."""
 import torch
 from accelerate import Accelerator

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Language modelling over blocks of one length, fp32 weights under bf16 autocast, as transformers' run_clm.py has it."""
 import tempfile
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """diffusers' UNet2DConditionModel under accelerate, as its train_text_to_image.py has them."""
 import torch
 from accelerate import Accelerator

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """TRL's DPOTrainer with a reference model."""
 import tempfile
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """fully_shard on every layer and the root; one rank of a world."""
 import os
 import torch

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Sequence classification with the Trainer, evaluation and metrics after it, as transformers' run_glue.py has them."""
 import tempfile
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """TRL's GRPOTrainer, which generates with transformers."""
 import tempfile
 

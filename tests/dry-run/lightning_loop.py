@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A LightningModule and its Trainer."""
 import lightning
 import torch

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A plain training loop."""
 import torch
 import smollm

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A GPT of its own code, compiled, with a fused optimizer and accumulated gradients, as nanoGPT's train.py has them."""
 import torch
 from torch import nn

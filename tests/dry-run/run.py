@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Unchanged training scripts on phantom GPUs: the same peaks as the oracle, to the byte, and what is said when something
 is wrong.  Run by a Python that has the packages of expected.json:
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """TRL's SFTTrainer on a prompt-completion data set made in memory."""
 import tempfile
 

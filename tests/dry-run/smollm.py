@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """SmolLM2-135M from its published configuration, as the scripts here train it."""
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """timm's vision transformer with automatic mixed precision and a GradScaler, as its train.py has them."""
 import timm.optim
 import timm.utils

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The Hugging Face Trainer with LoRA adapters; it stops by itself after two steps."""
 import sys
 import tempfile

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """An image classifier, with autocast and gradient clipping."""
 import torch
 from transformers import ViTConfig, ViTForImageClassification

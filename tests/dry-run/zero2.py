@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """DeepSpeed ZeRO-2; one rank of a world."""
 import os
 import deepspeed

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Plays saved inputs through a fuzz target, with any compiler.
  *
  *     TARGET FOLDER

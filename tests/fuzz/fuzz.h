@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the fuzz targets share: a growing request and the call. */
 #ifndef TIDE_FUZZ_H
 #define TIDE_FUZZ_H

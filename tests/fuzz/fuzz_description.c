@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Model descriptions from bytes. A failure points to core/src/lang/ and lang/module.c.
  *
  * The input is a description, the model a small llama. */

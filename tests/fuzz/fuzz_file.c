@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Files of other programs, beside a small job: every reader of readers.def, by what is in the file. A failure points to
  * core/src/job/readers/.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Jobs from bytes. A failure points to core/src/job/, base/json_read.c and what plays the job.
  *
  * An input that begins with "{" is a request as it is. Any other is words, one a line, up to an

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Links: read, and written again from what was read. A failure points to core/src/job/links.c. */
 #include "fuzz.h"
 

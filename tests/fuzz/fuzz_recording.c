@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Recordings from bytes: every reader, and the play. A failure points to core/src/trace/ and core/src/report/player.c.
  *
  * The first byte says how large the pieces are that the rest comes in. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Files that start training, as YAML. A failure points to native/yaml.c, core/src/job/readers/. */
 #include "fuzz.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Whole answers, byte for byte. A failure points to the stage whose section differs.
  *
  *     golden FOLDER [--update]

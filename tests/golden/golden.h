@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The jobs of a folder, for the tests that play all of them. */
 #ifndef TIDE_GOLDEN_H
 #define TIDE_GOLDEN_H

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Checks models/catalogue/*.json and models/gpus.json.
 
 Each config must give the published number of parameters. The formulas are written from the layers

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Lists the families of models/architectures in models/README.md; not those of its folders for other engines.
 
     tests/models/families.py           says whether the list is up to date; exit code 1 if not

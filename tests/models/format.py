@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Formats descriptions: a line of 120 columns holds what fits; modules, functions and blocks have their own.
 
     tests/models/format.py           says which of models/architectures are not formatted; exit code 1 if any

@@ -1,4 +1,5 @@
 #!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
 """Requests and answers against core/schema/tidemark.schema.json.
 
     tests/schema/run.py PROGRAM

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* See allocator_player.h. */
 #include "allocator_player.h"
 

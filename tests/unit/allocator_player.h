@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A caching allocator that is played by hand: its driver calls, named blocks, and a memory hook that counts. */
 #ifndef TIDE_ALLOCATOR_PLAYER_H
 #define TIDE_ALLOCATOR_PLAYER_H

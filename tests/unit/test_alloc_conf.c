@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Failures point to core/src/allocator/alloc_conf.c: the text of PYTORCH_CUDA_ALLOC_CONF. */
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Failures point to core/src/allocator/caching_allocator.c.
  *
  *     test_allocator_vectors tests/oracle

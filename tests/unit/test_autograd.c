@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Hooks of autograd, as PyTorch has them: on what is saved, and on tensors. */
 #include <stdio.h>
 #include <string.h>

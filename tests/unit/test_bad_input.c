@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Input that no model or job can have: each is answered with an error at its place, whose message
  * names what is wrong, and never with a number.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Every published configuration of the catalogue gives the number of parameters that its page gives. */
 #include <cjson/cJSON.h>
 #include <stdio.h>

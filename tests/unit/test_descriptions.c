@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Every built-in description, read whole and checked: functions and modules are otherwise read when they are first
  * used. And the language: what descriptions that extend others come to, and how mistakes in them are answered.
  *

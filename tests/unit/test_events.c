@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Events one by one and the allocator after one, of recordings and of jobs. A failure points to
  * core/src/report/: event_rows.c, allocator_state.c and player.c, timeline_events.c or tape_events.c below them.
  *

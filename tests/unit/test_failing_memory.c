@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Memory that runs out: each request of a call fails in turn, and then every one after it as well.
  *
  * A call answers with the bytes of the undisturbed one, or with status 2 and nothing; either way it

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What must hold whatever the job: of two jobs that differ in one thing, which needs less.
  *
  *     test_invariants [JOBS [SEED [STRIDE]]]     random jobs, each under every law, and every STRIDE-th family */

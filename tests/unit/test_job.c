@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Failures point to core/src/job/.
  *
  * Each test names the rule that it pins. The catalogue and the cards are small doubles made here.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Links made by every version open to the job they were made of, and damaged ones to what is left of it.
  *
  *     test_links FOLDER

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The core as one file: its names do not meet, it answers as the library does, and each of its invariants is found
  * broken. */
 #if !defined(_POSIX_C_SOURCE)

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Failures point to core/src/tensor/: a rule in ops/ that is not what PyTorch does, or the
  * engine's order.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What holds of every job over several GPUs, whatever its settings: stages never hold more than the ones below, parts
  * add up to the whole, what is offloaded is not on the device.
  *

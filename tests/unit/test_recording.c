@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Recordings: the writer and the readers. A failure points to core/src/trace/.
  *
  *     test_recording ORACLE_FOLDER RECORDINGS_FOLDER */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Micro-batches and calls of layers that are taken from earlier ones: the timeline is the one that playing each of them
  * makes.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Recorded starts of inference servers, predicted.
  *
  *     test_serve FILE [-v]     a result of the serving oracle per line

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Answers that play the job with other settings, held against the plain estimate of each. */
 #include <cjson/cJSON.h>
 #include <stdbool.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* YAML as PyYAML reads it: cases.jsonl, and what is refused before it grows. A failure points to native/yaml.c.
  *
  *     test_yaml CASES */

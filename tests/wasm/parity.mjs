@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* The module against the native program: the same requests, the same bytes.
  *
  *     node tests/wasm/parity.mjs tidemark.wasm tidemark [RESULTS.jsonl...]

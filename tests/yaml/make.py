@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Writes cases.jsonl: YAML texts, and what PyYAML's SafeLoader makes of them (python make.py > cases.jsonl)."""
 import json
 import math

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Everything that can be done besides setting a value: one table for the menus, the keys, the palette and the help sheet. */
 import { UNITS } from './format.js';
 import { closeRecording, recording } from './recordings.js';

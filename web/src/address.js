@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* The address bar: the job as it stands is in it, and a link that comes into it becomes the job. */
 import { batch, signal } from '@preact/signals';
 import { ask, askAsIs } from './asking.js';

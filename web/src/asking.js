@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Questions to the core, about the present job and about others. */
 import { job, request } from './state.js';
 

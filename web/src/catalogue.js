@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* The lists of what can be chosen, as the pickers show them. */
 import { signal } from '@preact/signals';
 import { askAsIs } from './asking.js';

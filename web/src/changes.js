@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Everything that changes the job; and back again. */
 import { batch, signal } from '@preact/signals';
 import { writeFragment } from './address.js';

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* A promise per request to the worker. Of requests on one lane only the newest waits: an older one that has not
  * started is answered with null. A trap or a silent worker is ended and the next request starts a new one. A core that lacks what a
  * request needs is given it, and asked again. */

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Tables as CSV. */
 
 /** A cell: text that a spreadsheet would take for a formula is made text by an apostrophe; numbers stay numbers.

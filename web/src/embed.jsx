@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* The page in a frame of another one: the verdict and the bar of the job in its address. One file, no storage. */
 import { render } from 'preact';
 import { createClient } from './client.js';

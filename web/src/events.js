@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Events one by one and the allocator after one, as the core answers them ("events", "state"): what rows and cells say, and which
  * rows are seen. A million events stay in the core: it is asked for windows. */
 import { fixed } from './format.js';

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* The worked example the page opens on: the second stage of LLaVA-1.5's recipe, language model and projector
  * trained, vision tower frozen. */
 

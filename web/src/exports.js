@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* The result as files: tidemark's own, CSV, Markdown, pictures. */
 import { address } from './address.js';
 import { csv } from './csv.js';

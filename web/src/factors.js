@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* The factors of the report, in the order in which they are stacked. `look` is the fill: one of the six colours, or a
  * pattern in one of them (`pattern` names an element of ui/Patterns.jsx). */
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Dropped, chosen and pasted files, as the core takes them: text. What they are is the core's to say, by their content; of
  * safetensors only the header is read, and of what is no text only the beginning. */
 

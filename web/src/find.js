@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* What the palette finds: words typed against words of an entry. */
 
 const WORDS = /[^a-z0-9]+/;

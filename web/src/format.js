@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Numbers for people. The core's sizes are whole bytes below 2^53, so every number here is exact until it is shown. */
 
 /** @typedef {'GiB' | 'MiB' | 'GB'} Unit */

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* What let go of tensors, in words. */
 
 /** @typedef {{by: 'end' | 'operation' | 'backward' | 'assignment' | 'return' | 'loop' | 'other', op?: string, module?: string, line?: string, count: number}} Freed  one

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* The page's keys: combinations everywhere, single letters only where nothing is typed, and only if they are wanted. */
 import { available } from './actions.js';
 import { letterKeys, overlay, typedAhead } from './state.js';

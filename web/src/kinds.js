@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* What the job is: the first choice of the page. Each kind is a few words of the job, and shows the settings that mean something to it. */
 
 /** @typedef {import('./types.js').Setting} Setting

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* What is drawn once the numbers are: what is in sight at once, the rest when no more is asked for. Each part is a task of its own. */
 import { effect } from '@preact/signals';
 import { awaited, report } from './state.js';

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* A link as the address bar has it: the core's readable words, or, when they are long or hold a configuration, z=1. and
  * base64url of a zlib stream. What the words mean is the core's to say (call read_link). */
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* The worker gives up every way to reach a network before anything else runs: the page's policy does not bind a
  * worker on hosts that send no headers. */
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* The page starts: worker and core at once, while the static page is still being read; the live page on the first
  * answer. */
 import { effect } from '@preact/signals';

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* What the page offers in place of what cannot be: values near a wrong one, the closest change of a job that does not fit. */
 
 /** The nearest first, at most `most`. Numbers in the message are often the limit that was passed.

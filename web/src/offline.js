@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* The service worker: the page works offline from the second visit on, and a new version waits for the user's word. */
 import { signal } from '@preact/signals';
 import { serviceWorker } from './parts.js';

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* The panels of an answer, in order: one table for the page, links to a view, keys, the palette and the help sheet. What is not drawn with
  * the page is loaded by its row when it comes near; README.md says how to add one. */
 import { fixed } from './format.js';

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Where worker, modules and models come from: files beside the page or, in a single file (SINGLE), texts inside it. */
 import { compile } from './tidemark.js';
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* The phases of a job's curve, and where in one job an event of another one belongs. */
 
 /** @typedef {{from: number, to: number, step: number, phase: string}} Phase  events */

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* The job and its baseline are played, and what came of it is shown. */
 import { batch } from '@preact/signals';
 import { opened, writeFragment } from './address.js';

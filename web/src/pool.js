@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Several workers for questions of many jobs, apart from the one that answers keystrokes, for which they give way. */
 import { createClient } from './client.js';
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* The page as it is before any script: the example, worked out by the real core when the page is built. */
 import { renderToString } from 'preact-render-to-string';
 import { EXAMPLE } from './example.js';

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* A recording: its bytes go to a worker of its own, piece by piece, and stay there; what is asked of it can be asked again. */
 import { batch, signal } from '@preact/signals';
 import { CoreStopped, createClient } from './client.js';

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Style that comes with a chunk: a sheet beside that of the page. */
 
 /** @param {string} text */

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* The answer that the panels under What if are about: the last one, once the numbers are drawn. */
 import { signal } from '@preact/signals';
 import { inSight, later } from './later.js';

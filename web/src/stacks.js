@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Whose memory a recording holds: allocations as bands over the events, live blocks as a flame graph, two recordings against each other.
  * The core answers with stacks told once: lists of numbers of names, the frame that asked first. */
 

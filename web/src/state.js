@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* The page's state. The job is the truth: words and files; the report follows. What changes it is in changes.js, what asks
  * the core in asking.js and play.js, what the address bar holds in address.js. */
 import { computed, signal } from '@preact/signals';

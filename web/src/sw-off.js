@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Takes the service worker back: put this file in place of sw.js. Its caches go, and so does it; open pages stay as they are. */
 const scope = /** @type {any} */ (globalThis);
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* The service worker: one version of the page, kept whole. The page itself comes from the network where that answers within two
  * seconds; what it is made of has names that change with the content and comes from the cache. Nothing goes to another origin. */
 const scope = /** @type {any} */ (globalThis);

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* A sweep of one to three settings: values, order of play, what a cell came to, and the table as CSV and as a command. */
 import { csv } from './csv.js';
 import { toCommand } from './words.js';

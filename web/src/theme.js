@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Before the first paint: the theme kept in this browser; and of a link what it says itself, in place of the example's numbers. */
 const root = document.documentElement;
 try {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Loads tidemark.wasm, or recordings.wasm: JSON in, JSON out. The same file runs in the page's worker and in Node. */
 
 /** The one function this module needs of a loaded core.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Shapes of what the core answers, for the type checker and the reader. All sizes are whole bytes. */
 
 /**

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* A link to a view: beside the job, what is open and looked at (viewtext.js says how that is written). */
 import { address } from './address.js';
 import { isDrawn } from './later.js';

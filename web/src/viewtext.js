@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* What a link says of a view, as text and back. `view` names a panel, `sel` what is chosen ("event:1304,part:lm"), `sweep` the axes of
  * the heat map ("batch:1,2,4/seq:512-8192:512"). Read field by field: what is not here any more is passed over. */
 import { FACTORS, OUTSIDE } from './factors.js';

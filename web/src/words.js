@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* A job as words: `key=value`, the same on the command line, in a link and in a request. Links are read and written by the
  * core; here they are only taken apart. */
 

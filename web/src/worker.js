@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* The core's worker. First message: the compiled module, and what more there is of it. Then one request a message:
  * {id, request} -> {id, reply, ms}, or {id, lacking} where the core needs more, which begins anew with the module; with the module for
  * recordings also {id, open} and {id, bytes} -> {id}. */

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* YAML to JSON text, as json.dumps(yaml.safe_load(text)) of PyYAML reads it: YAML 1.1, scalars by its SafeLoader's rules; the same as
  * native/yaml.c. A chunk of its own, for pages on which a YAML file is opened. */
 import { isAlias, isMap, isPair, isScalar, isSeq, parseAllDocuments } from 'yaml';

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the WebAssembly modules export: five functions around tide_call, named in exports.txt with a sixth that takes
  * models.json; for recordings two more (exports_recordings.txt), which open one and add its bytes. Calls then are about
  * it.

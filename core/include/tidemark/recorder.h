@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Writes a tidemark recording: what a process asked of its GPU allocators, in order, for `tidemark replay`.
  *
  *     static tide_recorder recorder;                          (33 KiB; no other memory is used)

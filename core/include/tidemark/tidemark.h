@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* tidemark: how much GPU memory a training or inference job needs, before it runs.
  *
  * The library reads no file, prints nothing, and has no state outside of its calls. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Turns the text of PYTORCH_CUDA_ALLOC_CONF into tide_alloc_conf.
  * Grammar and limits: pytorch c10/core/AllocatorConfig.{h,cpp}, c10/cuda/CUDAAllocatorConfig.cpp.
  */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* PYTORCH_CUDA_ALLOC_CONF: `key:value,key:[a:b,c:d]` turned into numbers, with PyTorch's rules and
  * messages. */
 #ifndef TIDE_ALLOC_CONF_H

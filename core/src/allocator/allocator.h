@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* allocator/: PyTorch's CUDA caching allocator, and what it is asked.
  *
  * A timeline is the list of requests and frees of a run in order, each with its bytes, its stream, where it came from

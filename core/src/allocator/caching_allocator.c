@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Plays requests and frees through the rules of PyTorch's CUDA caching allocator.
  *
  * In reading order: caching_blocks.h and caching_state.h, caching_segments.c, caching_release.c, and here host memory,

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* PyTorch's CUDA caching allocator: requests and frees in, blocks, segments and statistics out.
  *
  * The rules are those of c10/cuda/CUDACachingAllocator.cpp. Addresses come from a model of the

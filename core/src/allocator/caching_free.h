@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* How a block becomes reusable: what free() and completed events do. Private to allocator/. */
 #ifndef TIDE_CACHING_FREE_H
 #define TIDE_CACHING_FREE_H

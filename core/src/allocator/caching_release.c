@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Memory given back to the driver. Sources as in caching_allocator.c. */
 #include "allocator/caching_free.h"
 

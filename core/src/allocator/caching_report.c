@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Reads the caching allocator: statistics by name, segments and blocks by address, and the
  * invariants. */
 #include <string.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Segments: the driver's addresses and room, and expandable ranges. Sources as in caching_allocator.c. */
 #include <string.h>
 

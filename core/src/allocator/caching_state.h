@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The state of the caching allocator, and what its files offer to one another. Private to allocator/. */
 #ifndef TIDE_CACHING_STATE_H
 #define TIDE_CACHING_STATE_H

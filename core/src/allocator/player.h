@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The player: events of any source through the caching allocator, and the figures that they come to.
  *
  *     tide_event_source source = tide_timeline_events(timeline);

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Appending to the timeline. */
 #include "allocator/timeline.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The timeline: every allocation and free of a run, in order. What is predicted and what is recorded look alike here.
  */
 #ifndef TIDE_TIMELINE_H

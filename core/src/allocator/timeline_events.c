@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A timeline as a source of events. */
 #include "allocator/events.h"
 

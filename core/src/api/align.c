@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A prediction beside a recording. */
 #include "api/calls.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The one door: a JSON request in, a JSON answer out. */
 #include "tidemark/tidemark.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* api/: the library's door. tide_call() (tidemark/tidemark.h) takes a request in JSON and answers in JSON, in bounded
  * memory and without leaving anything behind; which calls there are says tables.c, so that the page can have modules
  * with some of them. Each call reads its request, and what it says comes from report/. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What answers share: the request taken apart, the answer begun. */
 #include "api/calls.h"
 

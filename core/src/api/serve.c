@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Recorded starts of an inference server. */
 #include <string.h>
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Which calls a library answers: TIDEMARK_JOBS, TIDEMARK_RECORDINGS. */
 #include "api/calls.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* base/: what every folder uses, each header for itself: arenas, text, JSON, diagnostics, regular expressions, decimal
  * and checked arithmetic, units. Nothing in it knows of memory on GPUs. Where memory ends or a call is broken off, an
  * arena's escape is jumped to, and so no function here returns an error for that.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Arithmetic that says when it overflows: each function returns false and leaves *out alone then. */
 #ifndef TIDE_CHECKED_H
 #define TIDE_CHECKED_H

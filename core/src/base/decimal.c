@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Decimals read and written exactly. */
 #include "base/decimal.h"
 

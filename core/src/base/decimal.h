@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Decimals without floating point: 12 decimals are kept. */
 #ifndef TIDE_DECIMAL_H
 #define TIDE_DECIMAL_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The list of diagnostics of one call. */
 #include "base/diagnostics.h"
 

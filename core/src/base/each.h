@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Lists of the preprocessor: TIDE_EACH(F, with, a, b, ...) is F(with, a) F(with, b) ..., up to 24 elements. */
 #ifndef TIDE_EACH_H
 #define TIDE_EACH_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What holds wherever the code is right: checked in debug and sanitizer builds, which define TIDE_CHECKS; nothing
  * elsewhere. Input never breaks one: what input can do is a diagnostic. */
 #ifndef TIDE_INVARIANT_H

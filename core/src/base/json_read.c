@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cJSON's tree, made strict: depth and size limits, no duplicate keys, integers kept exact. */
 #include "base/json_read.h"
 

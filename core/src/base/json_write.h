@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A JSON writer: integers, strings and booleans only, so that the bytes are the same everywhere. */
 #ifndef TIDE_JSON_WRITE_H
 #define TIDE_JSON_WRITE_H

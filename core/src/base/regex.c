@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Backtracking over the pattern's text, without a compiled form: patterns are short, names too, and steps are counted.
  */
 #include "base/regex.h"

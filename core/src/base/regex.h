@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Regular expressions of module names, as Python's re.fullmatch reads them. */
 #ifndef TIDE_REGEX_H
 #define TIDE_REGEX_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Text helpers; nothing here depends on the locale. */
 #include "base/text.h"
 

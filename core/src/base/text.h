@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Text by pointer and length, building strings, and names as numbers. */
 #ifndef TIDE_TEXT_H
 #define TIDE_TEXT_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Sizes: of arrays, rounded up, and as people read them. */
 #ifndef TIDE_UNITS_H
 #define TIDE_UNITS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Arguments (key=value) and job files turned into values of settings; what is given twice, misspelt or not expressed
  * is named. */
 #include "job/arguments.h"

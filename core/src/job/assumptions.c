@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Defaults that move the number, each reported where nothing was given. */
 #include "job/builder.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What every stage of the builder uses. */
 #include "job/builder.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Types and ranges of the entries of a configuration that are read as sizes, probabilities or
  * switches. What no model has is said here, by its place; how entries go together is said by the
  * description. */

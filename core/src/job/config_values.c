@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Values of configuration entries: JSON read from words, written back, and put where a dotted path
  * says. */
 #include "job/arguments.h"

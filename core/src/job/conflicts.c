@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Settings checked against one another: what cannot be together, and what changes nothing. */
 #include "job/builder.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The settings, the catalogue and the GPUs, as forms and completions need them. */
 #include "job/settings.h"
 

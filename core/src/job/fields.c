@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Values of settings as fields of the job. */
 #include "job/builder.h"
 

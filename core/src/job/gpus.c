@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The GPU: its row of models/gpus.json, its memory, and how much of it may be taken. */
 #include "job/builder.h"
 

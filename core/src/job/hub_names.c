@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Names of models as the Hub has them. */
 #include "job/hub_names.h"
 

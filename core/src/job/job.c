@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The job, built stage by stage from settings and files. */
 #include "job/builder.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* job/: what is to be run.
  *
  * Arguments (key=value), links and files become a job: every setting with its value and where that came from. A setting

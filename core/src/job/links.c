@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Links read and written. What a link says is read as far as it can be: whoever opens one lands on a job. */
 #include "job/arguments.h"
 

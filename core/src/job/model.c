@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The model: a file, an entry of the catalogue, or a description; and what settings change in its configuration. */
 #include "job/builder.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* `vllm serve` with what a job sets: what readers/vllm_command.c reads, written. */
 #include <string.h>
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Settings as a table, their values as canonical text. Private to job/. */
 #ifndef TIDE_SETTINGS_H
 #define TIDE_SETTINGS_H

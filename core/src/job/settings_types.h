@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the types of settings.def are: the choices of a row, its field of tide_job, and how the table names them. */
 #ifndef TIDE_SETTINGS_TYPES_H
 #define TIDE_SETTINGS_TYPES_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What descriptions of models see of a job: the settings with a .variable, and objects of settings. */
 #include "job/settings.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What a recipe or an older version of a library says where nothing is given. */
 #include "job/builder.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Arithmetic and comparisons of the language. */
 #include "base/checked.h"
 #include "lang/interpreter.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* torch.autograd.Function: apply(). */
 #include "lang/interpreter.h"
 

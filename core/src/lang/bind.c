@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Names get their meanings, and calls of operations their arguments, when a function is first called. What is made for
  * that lives as long as the descriptions, which may be longer than the model. */
 #include <assert.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Functions of the language that are no operations of PyTorch. */
 #include <math.h>
 #include <string.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Calls as they stand in expressions: what is called, and with what. */
 #include <string.h>
 

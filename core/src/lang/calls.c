@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Calls of operations, functions and modules. */
 #include <string.h>
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Calls under a checkpoint: what it keeps of them, to call again. */
 #include "lang/interpreter.h"
 #include "tensor/checkpoint.h"

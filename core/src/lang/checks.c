@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Checks: what sizes and settings must keep to, and what is to be known of them. */
 #include <string.h>
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Modules and functions of descriptions: JSON to classes. */
 #include <stddef.h>
 #include <string.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Sizes: numbers and words from the configuration. They are evaluated by expressions.c, in a frame without a function,
  * where a name is what this file finds. */
 #include <string.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Modules, parameters and buffers made, as their constructors are called. */
 #include "lang/interpreter.h"
 

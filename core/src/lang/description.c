@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Descriptions: files to what they define, and which of them come first. */
 #include "lang/description.h"
 

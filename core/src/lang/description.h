@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Model descriptions: one JSON file per architecture, and the libraries that all share. models/README.md says what
  * stands in them.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Texts of models/: by name, and those that are in the pack. */
 #include "lang/embedded_models.h"
 

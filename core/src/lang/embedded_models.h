@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What is built in: the texts under models/, embedded when the library is built. */
 #ifndef TIDE_SOURCES_H
 #define TIDE_SOURCES_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Expressions, evaluated: those of statements, whose names are bound, and those of sizes, whose names are found in the
  * configuration (config_expressions.c). */
 #include "lang/interpreter.h"

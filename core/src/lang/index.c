@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Indices: of tensors, lists and texts. */
 #include "lang/interpreter.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* "@extends": a module that is written as what differs from another. */
 #include "lang/inherit.h"
 

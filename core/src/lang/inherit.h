@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What stands in a description, found and put together; for the files that read descriptions. */
 #ifndef TIDE_INHERIT_H
 #define TIDE_INHERIT_H

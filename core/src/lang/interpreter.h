@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The interpreter from inside: frames, and what its files offer to one another. lang.h is its outside.
  *
  * Note [Lifetimes]: a name lives until it is rebound or its function returns; the value of an expression until the

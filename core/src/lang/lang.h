@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The description language: models/architectures/ read, bound to a configuration, and run.
  *
  * A description says which keys of a configuration it reads, which modules there are, and what the forward() of each

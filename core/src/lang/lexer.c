@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Statements to tokens. */
 #include "lang/lexer.h"
 #include "base/units.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Tokens of a statement, for the parser. */
 #ifndef TIDE_LEXER_H
 #define TIDE_LEXER_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The model: built over a configuration, changed by wrappers, put on the device, and run. */
 #include <string.h>
 

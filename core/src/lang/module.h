@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Modules: a description made into instances over a configuration, and its functions run by the machine. */
 #ifndef TIDE_MODULE_H
 #define TIDE_MODULE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Names of modules: their paths, parts and layers, and what is at a path. */
 #include "lang/interpreter.h"
 

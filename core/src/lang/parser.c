@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Statements and expressions by precedence, from the tokens of lexer.c. */
 #include "base/units.h"
 #include "lang/lexer.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* "renames": what a description calls names of the modules and functions that it inherits. */
 #include <string.h>
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Statements and expressions of descriptions as trees. Their grammar is in models/README.md. */
 #ifndef TIDE_SYNTAX_H
 #define TIDE_SYNTAX_H

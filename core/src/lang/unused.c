@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What a description writes and nothing uses: a name that is misspelt, most often. */
 #include "base/units.h"
 #include "lang/inherit.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The words of a call. Tensors, lists and modules stand for themselves by what they are like and by where they were met
  * first. */
 #include "memo/call_key.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The key of a call: its function, arguments and module as a row of words that are equal where the call does the same.
  */
 #ifndef TIDE_SCENE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Capturing a call: the stretch of events, and the tensors, storages, lists and nodes that it made and that live on;
  * each reference is accounted for. See Note [Layer memo] in layer_memo.c. */
 #include <string.h>

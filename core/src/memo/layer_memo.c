@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Calls that do the same are played once.
  *
  * Note [Layer memo]: the layers of a model do the same, one after the other, on other parameters. What a call does

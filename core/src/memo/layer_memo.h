@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Calls of modules with equal keys: the first is played and the others are replayed. */
 #ifndef TIDE_LAYER_MEMO_H
 #define TIDE_LAYER_MEMO_H

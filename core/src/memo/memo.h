@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* memo/: what has been played is not played again.
  *
  * The layers of a model are most often equal, and so are micro-batches. A call of a module whose key equals that of an

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Micro-batches from earlier ones. */
 #include "memo/micro_batch_memo.h"
 

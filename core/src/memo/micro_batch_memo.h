@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Micro-batches that begin in the same state are the same: the later one takes the events of the earlier.
  *
  * What forward and backward do depends on the job, which stays, and on what lives on between micro-batches: the tensors

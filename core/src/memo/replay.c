@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Replaying a call from its entry: the events again, and the things made anew over the arguments and parameters of this
  * call. See Note [Layer memo] in layer_memo.c. */
 #include <string.h>

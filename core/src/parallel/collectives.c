@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What several strategies send, and in which pieces. */
 #include "parallel/parallel.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* DistributedDataParallel: torch/nn/parallel/distributed.py, torch/csrc/distributed/c10d/reducer.cpp.
  *
  * Note [Buckets]: gradients are copied into flat buckets, which live as long as the wrapper. The first step has one

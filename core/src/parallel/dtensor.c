@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* torch/distributed/tensor/: placement_types.py, _redistribute.py, _api.py;
  * torch/distributed/_functional_collectives.py.
  */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* torch.distributed.tensor: what moves between the ranks of a mesh, by its names. Private to parallel/. */
 #ifndef TIDE_DTENSOR_H
 #define TIDE_DTENSOR_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What FullyShardedDataParallel and fully_shard have in common. */
 #include "parallel/parallel.h"
 

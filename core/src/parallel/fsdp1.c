@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* torch/distributed/fsdp/: _flat_param.py, _init_utils.py, and what they make of the model. */
 #include "parallel/fsdp1.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* FullyShardedDataParallel, the wrapper class: torch/distributed/fsdp/, with its names. Private to parallel/.
  *
  * Note [Flat parameters]: all parameters of a module and of those below it that are not wrapped are one flat one, of

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* torch/distributed/fsdp/_runtime_utils.py: what its hooks do. */
 #include "parallel/fsdp1.h"
 #include "tensor/ops/ops.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* torch/distributed/fsdp/_fully_shard/: fully_shard(), and what it makes of the model. */
 #include "parallel/fsdp2.h"
 

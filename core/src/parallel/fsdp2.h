@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* fully_shard, torch/distributed/fsdp/_fully_shard/, with its names. Private to parallel/.
  *
  * Note [Parameter groups]: a group has a module, or some that run one after the other, and the parameters below it that

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* torch/distributed/fsdp/_fully_shard/: _fsdp_param_group.py, _fsdp_collectives.py. */
 #include "base/units.h"
 #include "parallel/fsdp2.h"

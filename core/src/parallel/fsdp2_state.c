@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* torch/distributed/fsdp/_fully_shard/_fsdp_state.py: the hooks. */
 #include "parallel/fsdp2.h"
 #include "tensor/ops/ops.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Megatron-Core: one rank of a job with tensor, sequence, pipeline, context, expert and data parallelism.
  *
  * The model is a description of Megatron's own dialect (models/architectures/megatron_*.json); gradient buffers,

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Megatron-Core: what its files share. Names are the framework's. */
 #ifndef TIDE_MEGATRON_H
 #define TIDE_MEGATRON_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* megatron/core/distributed: distributed_data_parallel.py, param_and_grad_buffer.py.
  *
  * Note [Buffers]: the parameters of a chunk lie in one flat buffer in the reverse of their order, and their gradients

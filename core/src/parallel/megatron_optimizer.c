@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* megatron/core/optimizer: distrib_optimizer.py, optimizer.py, clip_grads.py; Transformer Engine's
  * pytorch/optimizers/fused_adam.py.
  *

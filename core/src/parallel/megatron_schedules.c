@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* megatron/core/pipeline_parallel/schedules.py and p2p_communication.py: the three schedules, with Python's lifetimes:
  * a name holds what it was given until it is given something else.
  *

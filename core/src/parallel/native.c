@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* PyTorch's own parallelism, several kinds at once, in the order in which torchtitan puts them on: the model is cut
  * into pipeline stages; each gets tensor parallelism, checkpointing and fully_shard. Ranks: pipeline farthest apart,
  * then data, context, tensor. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What NCCL keeps on the device outside of PyTorch's allocator: an estimate, as its channels and connections follow the
  * machine.
  *

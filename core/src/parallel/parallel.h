@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* parallel/: what frameworks for several GPUs do around a model, and so allocate.
  *
  * DistributedDataParallel, FSDP 1 and 2, DeepSpeed's ZeRO and Megatron-Core are a strategy each (train/strategy.h):

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* torch/distributed/pipelining/stage.py and _backward.py: a stage of the model, and its passes over micro-batches.
  *
  * Note [Stages]: forward_stage() of a description runs the embedding of the first stage, a run of blocks, and norm and

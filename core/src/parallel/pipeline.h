@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* torch.distributed.pipelining: stages, and the schedules that run them. Private to parallel/. */
 #ifndef TIDE_PIPELINE_H
 #define TIDE_PIPELINE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* torch/distributed/pipelining/schedules.py: GPipe and 1F1B, with Python's lifetimes: a name holds what it was given
  * until it is given something else, and the work of a send or a receive its tensor. */
 #include "parallel/pipeline.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Pipeline parallelism by torch.distributed.pipelining: the stages of a pipeline are next to one another. */
 #include "parallel/pipeline.h"
 

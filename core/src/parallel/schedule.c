@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Pipeline schedules, by the rules of the frameworks. */
 #include "parallel/schedule.h"
 

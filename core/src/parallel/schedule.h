@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Pipeline schedules as tables: what each rank does, in order. */
 #ifndef TIDE_SCHEDULE_H
 #define TIDE_SCHEDULE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Which strategy a job plays. */
 #include "parallel/parallel.h"
 

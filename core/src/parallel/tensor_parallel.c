@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* torch/distributed/tensor/parallel/style.py, and parallelize_module() of api.py.
  *
  * Note [Plans]: "tp_plan" of a description says how the modules of a decoder are cut: column and row of linear layers

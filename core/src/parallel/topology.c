@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Ranks and their groups. */
 #include "parallel/topology.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Which rank does what: the coordinates of a rank in the groups of a job. */
 #ifndef TIDE_TOPOLOGY_H
 #define TIDE_TOPOLOGY_H

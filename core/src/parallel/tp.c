@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Tensor parallelism by DTensor, with fully_shard around it where there are several data parallel ranks. Ranks of one
  * data parallel copy are next to one another. */
 #include "parallel/fsdp2.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* DeepSpeed without ZeRO, in half precision: deepspeed/runtime/fp16/unfused_optimizer.py, and engine.py for the
  * reduction. Every parameter has an fp32 copy, whose states are made at once by a step over zeros. */
 #include "parallel/parallel.h"

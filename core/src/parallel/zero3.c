@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* deepspeed/runtime/zero/stage3.py: DeepSpeedZeroOptimizer_Stage3. */
 #include "parallel/zero3.h"
 

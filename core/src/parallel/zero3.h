@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* DeepSpeed ZeRO stage 3, deepspeed/runtime/zero/: a file here for a file there, and their names. Private to parallel/.
  *
  * Note [Trace]: every module fetches its own parameters before its forward and before its backward, and releases them

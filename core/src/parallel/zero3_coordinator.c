@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* deepspeed/runtime/zero/partitioned_param_coordinator.py: which module has which parameters when. */
 #include "parallel/zero3.h"
 

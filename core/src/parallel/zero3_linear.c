@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* deepspeed/runtime/zero/linear.py */
 #include "parallel/zero3.h"
 #include "tensor/ops/ops.h"

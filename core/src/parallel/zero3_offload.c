@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* deepspeed/runtime/zero/parameter_offload.py: the hooks of modules. */
 #include "parallel/zero3.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* deepspeed/runtime/zero/partition_parameters.py: parameters partitioned, and gathered. */
 #include "parallel/zero3.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* deepspeed/runtime/zero/stage3.py: gradients put into a bucket, reduced and partitioned. */
 #include "parallel/zero3.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* DeepSpeed ZeRO stages 1 and 2: deepspeed/runtime/zero/stage_1_and_2.py.
  *
  * Note [Partitions]: each group of the optimizer is one flat tensor, cut into as many parts as there are ranks; the

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* ZeRO-1 in bf16 with gradients accumulated in fp32: deepspeed/runtime/bf16_optimizer.py, and engine.py for the
  * reduction. Every rank holds fp32 gradients of all parameters, to which those of bf16 are added after each backward;
  * it updates its part of an fp32 copy. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Advice: changes to a job, each played. */
 #include <stdlib.h>
 #include <string.h>

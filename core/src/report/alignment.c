@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Two streams of requests and frees, side by side.
  *
  * What is compared is the size of each request and of each block that is freed, in order. Where they differ, the

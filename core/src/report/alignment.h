@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A prediction beside a recording: where they part. */
 #ifndef TIDE_ALIGNMENT_H
 #define TIDE_ALIGNMENT_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What is told of an allocation. */
 #include "report/allocations.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What is told of a job's allocations. */
 #ifndef TIDE_ALLOCATIONS_H
 #define TIDE_ALLOCATIONS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Played again: smaller devices, other options. */
 #include "report/allocator_options.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The same events on other devices and with other allocator options. */
 #ifndef TIDE_ALLOCATOR_OPTIONS_H
 #define TIDE_ALLOCATOR_OPTIONS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Segments as they lie, the blocks in them, and what is alive. */
 #include "report/allocator_state.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The allocator at a moment: its segments, the blocks in them, and what is alive. */
 #ifndef TIDE_ALLOCATOR_STATE_H
 #define TIDE_ALLOCATOR_STATE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Every card, and on how many of it the job fits. */
 #include <string.h>
 

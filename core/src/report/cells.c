@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The job with other settings, many times: for a table of them. */
 #include <setjmp.h>
 

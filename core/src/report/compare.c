@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Two jobs side by side: what differs, and which setting makes it. */
 #include <string.h>
 

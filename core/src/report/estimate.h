@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Answers about one job. Members of the open object; false when memory ran out. */
 #ifndef TIDE_ESTIMATE_H
 #define TIDE_ESTIMATE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A window of events, with what each did. */
 #include "report/event_rows.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Events one by one. */
 #ifndef TIDE_EVENT_ROWS_H
 #define TIDE_EVENT_ROWS_H

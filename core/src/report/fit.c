@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The largest value of a setting that fits the card. */
 #include <string.h>
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What lets go of tensors. */
 #include "report/freeing.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What lets go of tensors: of groups of allocations that are alike. */
 #ifndef TIDE_FREEING_H
 #define TIDE_FREEING_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Events of a job, described. */
 #include "report/job_events.h"
 

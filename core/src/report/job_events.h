@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The events of a job's run, described by their allocations. */
 #ifndef TIDE_JOB_EVENTS_H
 #define TIDE_JOB_EVENTS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What was asked: settings, files, the card, and what was assumed. */
 #include "report/job_inputs.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What an answer about a job was asked. */
 #ifndef TIDE_JOB_INPUTS_H
 #define TIDE_JOB_INPUTS_H

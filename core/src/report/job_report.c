@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Playing a job's run. */
 #include "report/job_report.h"
 

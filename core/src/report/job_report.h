@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A job's run, played: what the parts of an answer about it read. */
 #ifndef TIDE_JOB_REPORT_H
 #define TIDE_JOB_REPORT_H

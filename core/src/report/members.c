@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Diagnostics, rests of lists, out-of-memory errors. */
 #include "report/members.h"
 

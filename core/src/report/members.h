@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Members that answers of several kinds have. */
 #ifndef TIDE_MEMBERS_H
 #define TIDE_MEMBERS_H

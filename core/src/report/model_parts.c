@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Parts of the model: parameters, and what is live at the peak. */
 #include "report/model_parts.h"
 

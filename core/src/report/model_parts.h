@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The model by its parts (the modules one level down), and what each holds. */
 #ifndef TIDE_MODEL_PARTS_H
 #define TIDE_MODEL_PARTS_H

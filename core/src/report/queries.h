@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Answers that play a job several times: members of the open object; false after an error, which is reported. */
 #ifndef TIDE_QUERIES_H
 #define TIDE_QUERIES_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Rank 0 is played first, then those that its strategy names as others that may need more. */
 #include "report/ranks.h"
 

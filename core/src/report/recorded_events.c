@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Events of a recording, described. */
 #include "report/recorded_events.h"
 

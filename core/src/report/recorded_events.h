@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The events of a recording, described by their call sites. */
 #ifndef TIDE_RECORDED_EVENTS_H
 #define TIDE_RECORDED_EVENTS_H

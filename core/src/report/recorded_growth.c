@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Leaks: stacks that hold more from step to step.
  *
  * Note [Steps of a recording]

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A recording's memory by allocation and by stack. */
 #include "report/recorded_stacks.h"
 

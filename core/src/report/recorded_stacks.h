@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Who holds the memory of a recording: allocations over its events, live blocks by stack at one, and what grows from
  * step to step. Members of the open object, as in recording_report.h. Stacks are told once, as "stacks": lists of
  * numbers of "names", the frame that asked first. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Along a recording's events. */
 #include "report/recorded_walk.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A recording's figures, what lived at its peak, and what other options would change. */
 #include "report/recording_report.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Answers about a recording. Members of the open object; false after an error, which is reported, or when memory ran
  * out (no error then). `device`: a number, or -1 for the busiest one. */
 #ifndef TIDE_RECORDING_REPORT_H

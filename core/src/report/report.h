@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* report/: what events mean for people. Plays the events of a job's timeline (train/) or of a recording's tape (trace/)
  * through the caching allocator (allocator/), and writes what they come to as the members of JSON answers: whether a
  * job fits, where every byte is and when, the largest tensors, what other settings, cards and allocator options would

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the start of an inference server comes to. */
 #ifndef TIDE_REPORT_SERVING_H
 #define TIDE_REPORT_SERVING_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Flags to paste, what flags buy, and how many cards hold what is asked for. */
 #include "report/serving_answers.h"
 

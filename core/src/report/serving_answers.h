@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What else a server's start is asked: flags to paste, what flags buy, how many cards. Private to report/. */
 #ifndef TIDE_REPORT_SERVING_ANSWERS_H
 #define TIDE_REPORT_SERVING_ANSWERS_H

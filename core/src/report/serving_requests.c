@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* How many requests fit: blocks of each, of those that are there for sure. */
 #include "report/serving_requests.h"
 #include "base/units.h"

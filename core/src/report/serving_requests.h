@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Requests of one length or of a mix, and how many of them a server's cache holds. Private to report/. */
 #ifndef TIDE_REPORT_SERVING_REQUESTS_H
 #define TIDE_REPORT_SERVING_REQUESTS_H

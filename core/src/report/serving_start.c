@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Starts of an inference server: every stage of the pipeline, and every server of a card. */
 #include "report/serving_start.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The start of an inference server, played for a job. Private to report/. */
 #ifndef TIDE_REPORT_SERVING_START_H
 #define TIDE_REPORT_SERVING_START_H

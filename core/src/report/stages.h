@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What each stage of an answer made, as a table: job, modules, parameters, events, blocks. A wrong number is found by
  * looking at them in this order. */
 #ifndef TIDE_STAGES_H

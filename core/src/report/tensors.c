@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The largest tensors, alike ones together. */
 #include "report/tensors.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Tensors that are live at an event. */
 #ifndef TIDE_TENSORS_H
 #define TIDE_TENSORS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Columns of a job's timeline. */
 #include "report/timeline_columns.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Memory over the events of a job: "timeline" of an answer. */
 #ifndef TIDE_TIMELINE_COLUMNS_H
 #define TIDE_TIMELINE_COLUMNS_H

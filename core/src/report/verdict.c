@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Peak, verdict, figures of steps, and what lies beside them. */
 #include "report/verdict.h"
 

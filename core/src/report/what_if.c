@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A job asked for with other settings. */
 #include "report/what_if.h"
 

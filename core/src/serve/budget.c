@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The engine's events through the caching allocator, and what is left for the cache. */
 #include "allocator/allocator.h"
 #include "serve/serve.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the engine reads in config.json: transformers_utils/config.py and config/model.py of vLLM 0.32.0. */
 #include "serve/config.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the engine reads in config.json. Private to serve/. */
 #ifndef TIDE_SERVE_CONFIG_H
 #define TIDE_SERVE_CONFIG_H

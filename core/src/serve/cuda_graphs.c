@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* CUDA graphs: v1/worker/gpu/cudagraph_utils.py, profile_cudagraph_memory. Every piecewise graph and the two largest
  * full ones are captured; what that leaves in the allocator is measured, and the other full graphs are extrapolated.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The engine's arguments: what a job says, and the defaults of this card and model. vllm/engine/arg_utils.py of 0.32.0.
  */
 #include "serve/engine_args.h"

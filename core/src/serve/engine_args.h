@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The engine's arguments as the worker takes them. Private to serve/. */
 #ifndef TIDE_SERVE_ENGINE_ARGS_H
 #define TIDE_SERVE_ENGINE_ARGS_H

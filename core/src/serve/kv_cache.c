@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Cache groups, blocks and how many requests they hold: vLLM, v1/core/kv_cache_utils.py, v1/kv_cache_interface.py. */
 #include "base/units.h"
 #include "serve/serve.h"

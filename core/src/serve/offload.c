@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Weights on the host: model_executor/offloader/uva.py. A decoder layer is made on the device, then its parameters move
  * to pinned memory, until cpu_offload_gb are there; the device's blocks serve the next layer. */
 #include <ctype.h>

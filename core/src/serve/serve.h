@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Inference servers: what the engine puts on the device, measures and leaves for its cache.
  *
  * The engine is a program on the symbolic machine, as a training step is: its runner's buffers, the model in the

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Autocast: which inputs are cast, and the weight cache (aten/src/ATen/autocast_mode.cpp: cached_cast). */
 #include "tensor/ops/ops.h"
 #include "tensor/tensor.h"

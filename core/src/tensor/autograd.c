@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Autograd: nodes, saved tensors, and the engine's order.
  *
  * Note [Engine order], torch/csrc/autograd/engine.cpp: ready nodes run by descending sequence number, AccumulateGrad

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* torch.utils.checkpoint, both kinds.
  *
  * Note [Non-reentrant]: while the function runs, everything it saves is replaced by a place in the frame. The first

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Checkpointed calls: torch.utils.checkpoint and what Megatron-Core makes of it. */
 #ifndef TIDE_CHECKPOINT_H
 #define TIDE_CHECKPOINT_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Shapes, strides and dtypes: what follows from them, without storage. */
 #include "tensor/tensor.h"
 

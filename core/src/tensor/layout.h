@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Dtypes, shapes and layouts. */
 #ifndef TIDE_LAYOUT_H
 #define TIDE_LAYOUT_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Names of dimensions, and sums and products of them. */
 #include "tensor/tensor.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Storages and tensors, and the lists of values that hold them. */
 #include "tensor/tensor.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The symbolic machine: tensors without values, what operations allocate and save, and autograd in PyTorch's order.
  *
  * A tensor is a dtype, a shape and strides over a storage; a storage's birth and death are the events of the

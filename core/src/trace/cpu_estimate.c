@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A profile of a run without a GPU, as the allocations that the run would make on one (the approach of xMem,
  * arXiv 2510.21048): what the CPU's operators allocate is what the GPU's allocate, but for differences that are put
  * right here where they can be, and told where they cannot. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* tidemark's own recording format; FORMAT.md is its description. */
 #ifndef TIDE_RECORDING_FORMAT_H
 #define TIDE_RECORDING_FORMAT_H

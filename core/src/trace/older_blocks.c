@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Note [Holes]
  * Where the segments of before are known, so are the holes between their blocks. All segments are made first, each by
  * one request for the whole of it; then one after another is freed and cut again, from its low end, into holes and

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Blocks that are older than a recording, as they lay when it began. */
 #ifndef TIDE_OLDER_BLOCKS_H
 #define TIDE_OLDER_BLOCKS_H

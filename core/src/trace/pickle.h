@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A machine for pickles of plain data: dicts, lists, tuples, numbers and texts.
  *
  * Pickle is a language for a machine with a stack, and can call any function. This machine knows plain data alone; an

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* From the rows of a torch.profiler trace to tapes. */
 #include "trace/profiler_trace.h"
 

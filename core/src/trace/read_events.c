@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Event files of the oracle: a header line in JSON, then ["a", address, bytes, stream] and the like, a line each. */
 #include <string.h>
 

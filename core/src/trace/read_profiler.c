@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Traces of torch.profiler (export_chrome_trace): an object with "traceEvents", or the array alone.
  *
  * Spans (operators, Python functions, annotations) say where on its stack a thread was; [memory] rows say what was

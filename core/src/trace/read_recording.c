@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Which format a recording has, and its bytes to that format's reader. */
 #include <string.h>
 

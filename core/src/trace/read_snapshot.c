@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Memory snapshots of PyTorch: a pickle of plain dicts, lists, tuples, numbers and texts (torch/cuda/memory.py:
  * _dump_snapshot; torch/csrc/cuda/Module.cpp: _cuda_memorySnapshot). */
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* tidemark's own recordings (FORMAT.md): blocks, each checked as a whole before a record of it is taken. */
 #include <string.h>
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The writer of tidemark recordings: records are gathered in a block, blocks are appended. */
 #include "tidemark/recorder.h"
 

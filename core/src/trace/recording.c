@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What readers of all formats share: devices, stacks, facts. */
 #include "trace/recording.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What is read of a recording: a tape for each device, the stacks and texts that tapes name, and what the recording
  * says of itself. */
 #ifndef TIDE_RECORDING_H

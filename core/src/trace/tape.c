@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* From addresses to slots. */
 #include "trace/tape.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A tape: what one device's allocator was asked, in order, four bytes an event, made to be played many times.
  *
  * Readers put addresses in; the tape holds slots. A block takes the slot that was given back last, or a new one, so a

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A tape as a source of events. */
 #include "trace/tape_events.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A tape as a source of events for the player. */
 #ifndef TIDE_TAPE_EVENTS_H
 #define TIDE_TAPE_EVENTS_H

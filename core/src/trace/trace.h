@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* trace/: what a process asked of its GPU allocators, read from the files that record it. Snapshots of
  * torch.cuda.memory, traces of torch.profiler, event files and tidemark's own recordings (FORMAT.md) become tapes, one
  * for each device: requests and frees in order, four bytes an event, that report/ plays through the allocator.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* bitsandbytes and peft: which modules are quantised, which get an adapter. What these modules are and do stands in
  * models/architectures/library, quantised.json and adapters.json. */
 #include "train/adapters.h"

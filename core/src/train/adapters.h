@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What is done to a model before it trains: quantised layers, adapters, and what of it trains. */
 #ifndef TIDE_ADAPTERS_H
 #define TIDE_ADAPTERS_H

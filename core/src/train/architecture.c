@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Finding the architecture of a job's model: the description that came with it, the one that covers its model_type, or
  * what stands in for it by its keys; and its class. */
 #include "train/run.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What a model is given, and the loss among what it returns. */
 #include "train/run.h"
 

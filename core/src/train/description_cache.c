@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Descriptions that have been read, kept for the next job. */
 #include "train/run.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* torch/optim/swa_utils.py: AveragedModel; diffusers/training_utils.py: EMAModel. */
 #include "train/ema.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A moving average of the weights: a copy of the model that lives beside it. */
 #ifndef TIDE_EMA_H
 #define TIDE_EMA_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The greedy loop that people write around a causal language model, call by call; transformers: generation/utils.py. */
 #include "train/run.h"
 

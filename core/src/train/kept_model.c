@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Jobs that differ in the step alone: the model is loaded once. */
 #include "train/run.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Liger Kernel, as apply_liger_kernel() of transformers puts it into a model: which functions and modules of a family
  * are replaced says "liger" in models/architectures/library/liger.json, and what takes their place follows there. */
 #include "train/liger.h"

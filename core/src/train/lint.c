@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Every expression and function of a description, read and bound to meanings; errors with their line and column. */
 #include "train/lint.h"
 

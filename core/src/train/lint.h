@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Checks a description without playing it. */
 #ifndef TIDE_LINT_H
 #define TIDE_LINT_H

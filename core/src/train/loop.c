@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The training loop that people write, call by call. */
 #include "train/run.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* megatron/core: distributed/param_and_grad_buffer.py, optimizer/optimizer.py. */
 #include "train/main_grads.h"
 

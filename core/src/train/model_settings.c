@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What forward() finds of the job. */
 #include "base/units.h"
 #include "train/run.h"

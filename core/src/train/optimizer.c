@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Optimizer steps, played from the rows of optimizers.def. */
 #include "train/optimizer.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Optimizers: their states, and what a step makes and frees. */
 #ifndef TIDE_OPTIMIZER_H
 #define TIDE_OPTIMIZER_H

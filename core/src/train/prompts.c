@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* peft's prompt learning: a wrapper around the whole model. What the wrappers do stands in
  * models/architectures/library/prompts.json. */
 #include "train/adapters.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A run: the model loaded as from_pretrained() and .to("cuda") do it, then the loop. */
 #include "train/run.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A run from inside: what the files of train/ offer to one another. */
 #ifndef TIDE_RUN_H
 #define TIDE_RUN_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Jobs played: the loop that people write around a model, call by call. It finds the model's architecture, loads it,
  * puts adapters and quantised layers in it, makes the batch, and then runs forward, backward and the optimizer for
  * every step, or prompt and tokens of inference. What a framework for several GPUs does around that is a strategy

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Which parameters train, and how many there are. */
 #include "train/run.h"
 

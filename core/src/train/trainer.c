@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The loop of transformers' Trainer: trainer.py, _run_epoch and training_step. */
 #include "train/trainer.h"
 

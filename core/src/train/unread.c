@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What was given and nothing reads: overrides, images, and sizes of a configuration that something stands in for. */
 #include "train/run.h"
 

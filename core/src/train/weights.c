@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What a checkpoint holds against what the model has. From here on "stored" is what lies in the file. */
 #include "train/weights.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A checkpoint's tensors laid beside a model's parameters. */
 #ifndef TIDE_WEIGHTS_H
 #define TIDE_WEIGHTS_H

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Blocks and segments of PyTorch's caching allocator, as its recorded events move them.
 
 Which address a request gets is recorded, not decided here; what follows from the rules is how large the block behind

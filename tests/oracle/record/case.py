@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The case: one run of one model, described by one flat JSON object.
 
 Only what differs from the defaults needs to be stated; results carry the case as it was given.

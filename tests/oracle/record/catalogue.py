@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Published configurations: the product's catalogue, or folders of config.json."""
 
 from __future__ import annotations

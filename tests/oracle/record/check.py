@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a result says about itself: every byte of a peak accounted for, peaks in order, parameters counted."""
 
 from __future__ import annotations

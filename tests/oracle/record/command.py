@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The command line: record install | run | draw | compare | check."""
 
 from __future__ import annotations

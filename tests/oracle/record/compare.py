@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What differs between a recorded result and a new one of the same case."""
 
 from __future__ import annotations

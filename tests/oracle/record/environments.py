@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The virtual environments in which cases run, outside of the repository, and which cases run in which."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The allocator's event stream as a file, for a reimplementation of the allocator to be held against.
 
 One header line, then one line per event: [kind, address, bytes, stream]. Addresses are relative to the lowest one

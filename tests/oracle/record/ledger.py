@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The allocator's own history, replayed: which bytes were live when the peak was reached, and whose they were.
 
 PyTorch records every allocation with its requested size and address, and every segment (torch.cuda.memory._snapshot);

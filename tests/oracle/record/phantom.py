@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The phantom GPU of this process: cuda-check/phantom of the product, preloaded, with its functions for tests.
 
 Without it the process is on a real GPU: nothing is answered, and nothing is resized.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which code asked for memory, from the Python frames that PyTorch notes with an allocation."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The nested objects of a case: one rank of a distributed job, a trainer, torch.compile, adapters.
 
 Names are the frameworks' own.  None stands for what the library chooses by itself, given in parentheses.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One process per case, forked from one that has imported the libraries and never touched the device."""
 
 from __future__ import annotations

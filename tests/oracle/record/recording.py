@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Runs cases in their environments on the product's phantom, and yields results as they come."""
 
 from __future__ import annotations

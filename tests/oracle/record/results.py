@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The recorded runs of the repository: files of JSON lines, one per family of models, or per kind of what runs them.
 
 results/FAMILY.jsonl        one device: training and inference, by the configuration's model_type

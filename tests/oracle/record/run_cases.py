@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Records cases under the Python that has their packages: `python -m record.run_cases`, as recording.py starts it.
 
 Reads a request from standard input, {"cases", "folders", "events", "logs", "limit_s"}, and writes a line for each

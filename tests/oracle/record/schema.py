@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Typed objects from JSON: every key must be known, and every value of its field's type."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A case of a serving engine: what is the recorder's own of it; every other key is an argument of the engine."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Changes to the present job, by what they save. */
 import { Bytes } from './marks.jsx';
 import { apply, Fits, NoAnswer, useAnswers } from './played.jsx';

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* A recording beside another one, and beside the page's job. */
 import { useState } from 'preact/hooks';
 import { sourceOf } from '../events.js';

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import { computed } from '@preact/signals';
 import { Component } from 'preact';
 import { useEffect } from 'preact/hooks';

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* The baseline's memory as a line over the present job's, phase by phase beside it; with its highest point named. */
 import { curveStepAfter, line } from 'd3-shape';
 import { inUnit } from '../format.js';

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* The present job on every card. */
 import { Bytes } from './marks.jsx';
 import { apply, Fits, NoAnswer, useAnswers } from './played.jsx';

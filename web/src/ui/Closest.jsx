@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Of a job that does not fit: the change that fits and changes least. */
 import { useEffect, useState } from 'preact/hooks';
 import { closest, smaller } from '../nearest.js';

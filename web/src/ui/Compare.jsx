@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* The present job against the baseline: what each factor and module gained or lost, and which setting made it. */
 import { useEffect, useState } from 'preact/hooks';
 import { factor, inOrder } from '../factors.js';

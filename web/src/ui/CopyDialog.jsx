@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* The clipboard; and where the browser refuses it: the text, selected. */
 import { signal } from '@preact/signals';
 import { useEffect, useRef } from 'preact/hooks';

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* What one number is made of: the tensors behind it, each as a product of named dimensions, with its operation and the line
  * of the description that made it. */
 import { useEffect, useRef, useState } from 'preact/hooks';

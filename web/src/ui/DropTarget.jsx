@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Files dropped anywhere, and text pasted outside a field. */
 import { useEffect, useState } from 'preact/hooks';
 import { isYaml, ofDrop } from '../files.js';

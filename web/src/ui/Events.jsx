@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Events one by one, of a job or a recording: what each took or gave back, who asked for it, and the allocator after it. */
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { ASKED, hex, KIND_HELP, kindOf, SEEN, seenRows, sizeOf, sourceOf, wholeSource } from '../events.js';

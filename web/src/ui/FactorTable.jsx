@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Factors down, parts of the model across. Rows and columns sum to the peak, to the byte. */
 import { signal } from '@preact/signals';
 import { factor, inOrder } from '../factors.js';

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* One setting as a field, by what describe says of it. */
 import { useState } from 'preact/hooks';
 import { wantModels } from '../catalogue.js';

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* The opened files: what of each was used, what has no effect, what may matter and is not played. */
 import { closeFile, justOpened, setWord, undo } from '../changes.js';
 import { editing, files, report } from '../state.js';

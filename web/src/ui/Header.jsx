@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import { inGroup, togglePin } from '../actions.js';
 import { recording } from '../recordings.js';
 import { baseline, files, fragment, overlay, theme, unit } from '../state.js';

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* The heat map: one to three settings against each other, every cell played. A real table: coarse cells come first, the heavy
  * line is the edge of fitting, click or Enter applies a cell. */
 import { Component } from 'preact';

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* The help sheet: every key, and the switch for single letters. */
 import { useEffect, useRef } from 'preact/hooks';
 import { ACTIONS } from '../actions.js';

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Where the bytes are: parts, their layers, and in each layer the factors. Widths are bytes; within a layer the heights
  * are the factors' shares, so every area is in proportion. One tab stop: arrows move, Enter opens, Escape goes up. */
 import { hierarchy, partition } from 'd3-hierarchy';

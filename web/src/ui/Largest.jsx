@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* The largest of the settings that can grow with which the present job fits. */
 import { fixed } from '../format.js';
 import { shown as report, shownValue as valueOf } from '../shown.js';

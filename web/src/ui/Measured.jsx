@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* How exact the numbers are; and a measured run beside them: the difference, and the term that is nearest to it. */
 import { useState } from 'preact/hooks';
 import { factor } from '../factors.js';

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* A button with a list of actions under it. */
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { Icon } from './marks.jsx';

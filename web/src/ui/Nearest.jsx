@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Beside an error at a setting: values near it with which the job runs, each tried. */
 import { useEffect, useState } from 'preact/hooks';
 import { nearValues } from '../nearest.js';

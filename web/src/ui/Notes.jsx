@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* What was assumed, and what the core has to say about the job. */
 import { batch } from '@preact/signals';
 import { sentences } from '../format.js';

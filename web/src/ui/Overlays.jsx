@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* What opens over the page: fetched when it is first wanted. */
 import { details, editing, overlay } from '../state.js';
 import { Lazy } from './lazy.jsx';

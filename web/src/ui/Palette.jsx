@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* The command palette: every action and every setting by name. */
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
 import { available } from '../actions.js';

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* A text field over a list: the standard combobox. Typing narrows, arrows move, Enter takes, Escape leaves. */
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { narrow } from '../catalogue.js';

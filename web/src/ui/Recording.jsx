@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* A recorded run: whether it runs on a card, memory over its events, other allocator options, and what was live at the peak. */
 import { area, curveStepAfter, line } from 'd3-shape';
 import { useEffect, useState } from 'preact/hooks';

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* The allocator after an event: each segment as wide as its bytes, with its blocks and the gaps between them; and what is alive. */
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { cellAt, cellPaths, cellWords, freeOf, hex, sourceOf } from '../events.js';

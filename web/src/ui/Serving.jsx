@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* An inference server: how many requests of which length its cache holds, what other flags would give, and the command that starts it. */
 import { fixed, inUnit } from '../format.js';
 import { addStyle } from '../sheet.js';

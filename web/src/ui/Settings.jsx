@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* The left column: model and its files, card, and the settings. */
 import { computed } from '@preact/signals';
 import { useRef, useState } from 'preact/hooks';

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* A recording by allocation and by stack: bands over its events, what grows from step to step, and a flame graph at any moment. */
 import { hierarchy, partition } from 'd3-hierarchy';
 import { useEffect, useMemo, useState } from 'preact/hooks';

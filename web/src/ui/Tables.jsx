@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* What the charts draw, as tables: events, steps, layers. */
 import { factor, inOrder } from '../factors.js';
 import { fixed } from '../format.js';

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* The largest groups of tensors that live at the peak, with where their shapes come from. */
 import { useState } from 'preact/hooks';
 import { factor } from '../factors.js';

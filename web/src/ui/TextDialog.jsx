@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* A file as text: pasted, or changed where it is open. An error's place is selected in it. */
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { editing } from '../state.js';

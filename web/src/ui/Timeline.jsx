@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Memory timeline's events: the factors stacked, reserved above them, phases below. Every column is the maximum of
  * its interval, so no peak is lost. The plot is a slider: arrows step, p goes to the peak. A part of it is drawn from events
  * that the core is asked for; where they are few, each event is a column. */

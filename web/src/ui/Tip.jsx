@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* One hover card for everything that has data-tip. Escape or leaving hides it; it can be reached with the pointer. */
 import { useEffect, useRef, useState } from 'preact/hooks';
 

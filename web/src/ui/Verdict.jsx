@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* The answer: one number, whether it fits, and the bar of what the device holds. */
 import { useEffect, useState } from 'preact/hooks';
 import { factor, inOrder } from '../factors.js';

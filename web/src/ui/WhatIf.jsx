@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* What would change the answer: a tab for each of the panels inside. What is shown is asked for by itself, in workers of its own. */
 import { useEffect, useMemo, useState } from 'preact/hooks';
 import { describe, view } from '../state.js';

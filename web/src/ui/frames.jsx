@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* What events and segments share: a size, and the stack that asked for it. */
 import { exact, natural } from '../format.js';
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import { useEffect, useRef, useState } from 'preact/hooks';
 
 /** Width of an element in whole CSS pixels. At first that of its static twin, so that nothing is drawn twice; where there

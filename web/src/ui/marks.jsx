@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Small marks: icons, swatches, sizes. */
 import { factor } from '../factors.js';
 import { exact, headline, inUnit, natural } from '../format.js';

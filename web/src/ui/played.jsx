@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* What the panels under What if share: answers to questions about the present job, and whether something fits. */
 import { useEffect, useState } from 'preact/hooks';
 import { askMany } from '../asking.js';

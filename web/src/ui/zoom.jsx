@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* A part of a curve over events: asked of the core, chosen with the pointer, and where it lies in the whole. */
 import { area, curveStepAfter } from 'd3-shape';
 import { useEffect, useState } from 'preact/hooks';

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* `accelerate config`: its own keys, and the plugins that it makes for DeepSpeed and FSDP. */
 #include "job/readers/claims.h"
 

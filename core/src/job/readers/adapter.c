@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* adapter_config.json: peft's adapters as settings. */
 #include "job/readers/readers.h"
 

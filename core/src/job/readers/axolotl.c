@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* axolotl's configuration: utils/schemas/config.py, over TrainingArguments. */
 #include "job/readers/claims.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What files say of settings: the first holds, and what another says otherwise is reported. */
 #include "job/readers/claims.h"
 

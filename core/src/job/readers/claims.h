@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What files that start something say of settings, one by one and together. Private to job/.
  *
  * Each key of a file is looked up in its reader's table. It claims a value for a setting, or says a fact where several

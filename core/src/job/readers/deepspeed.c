@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A DeepSpeed configuration as settings: deepspeed/runtime/config.py, zero/config.py; "auto" as the HF Trainer fills it
  * in (transformers/integrations/deepspeed.py). */
 #include "job/readers/claims.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Files, each read by the first row of readers.def that recognises it; what is none of them is named. */
 #include <string.h>
 

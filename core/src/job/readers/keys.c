@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The keys of a file, each by its row of a table. */
 #include "job/readers/claims.h"
 

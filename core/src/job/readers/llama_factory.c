@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* LLaMA-Factory's arguments: hparams/model_args.py, finetuning_args.py, data_args.py, over TrainingArguments. */
 #include "job/readers/claims.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What describes a model: config.json, an entry of the catalogue, preprocessor_config.json, a description; and a job
  * file. */
 #include "job/readers/readers.h"

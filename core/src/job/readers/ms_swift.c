@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* ms-swift's arguments, over TrainingArguments. */
 #include "job/readers/claims.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A case of the oracle (shared vocabulary, other defaults) as words. */
 #include "job/arguments.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* "quantization_config" of a config.json: how the weights of that checkpoint are kept.
  * transformers/utils/quantization_config.py */
 #include "job/readers/readers.h"

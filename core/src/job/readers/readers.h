@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Files of other programs. Private to job/.
  *
  * A reader is a file of this folder and a row of readers.def: the first row that recognises a file, by what is in it,

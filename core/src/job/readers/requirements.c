@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What is installed: requirements.txt, the output of `pip freeze`, environment.yml of conda. Of them the versions of
  * PyTorch and transformers. */
 #include <string.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Lists of packages that are no JSON. Private to job/. */
 #ifndef TIDE_REQUIREMENTS_H
 #define TIDE_REQUIREMENTS_H

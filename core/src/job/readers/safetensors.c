@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The header of a safetensors file, and the index of several: names, dtypes and shapes of what a checkpoint holds.
  * https://github.com/huggingface/safetensors#format. The data themselves are never looked at. */
 #include "job/readers/readers.h"

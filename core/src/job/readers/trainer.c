@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* transformers.TrainingArguments, and what scripts add to them (trl.ModelConfig, ModelArguments). */
 #include "job/readers/claims.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What files that start training say together, as the HF Trainer (transformers 5.23) and Accelerate (1.15) take it. */
 #include "job/readers/claims.h"
 

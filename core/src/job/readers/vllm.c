@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* vLLM's configuration: vllm/engine/arg_utils.py and vllm/entrypoints/openai/cli_args.py. Its YAML file has the names
  * of the options. vllm_command.c finds them in command lines. */
 #include "job/readers/vllm.h"

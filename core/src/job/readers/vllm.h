@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What files that start vLLM say. Private to job/readers. */
 #ifndef TIDE_READERS_VLLM_H
 #define TIDE_READERS_VLLM_H

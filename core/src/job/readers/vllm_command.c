@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* `vllm serve MODEL --option ...` in a script, in a Docker compose file or in a Kubernetes manifest. */
 #include <string.h>
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* scaled_dot_product_attention: aten/src/ATen/native/transformers/attention.cpp, cuda/attention.cu,
  * cuda/attention_backward.cu, cuda/sdp_utils.cpp; cuda/flash_attn/flash_api.cpp; cuda/mem_eff_attention. */
 #include "tensor/ops/ops.h"

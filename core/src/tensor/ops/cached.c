@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Tensors that a process makes once and keeps: torch.empty() under functools.lru_cache, and buffers that only grow. */
 #include <string.h>
 

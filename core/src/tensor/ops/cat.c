@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Tensors made of others, and parts of one: cat, stack, split, pad, roll, repeat (aten/src/ATen/native/TensorShape.cpp,
  * PadNd.cpp, TensorTransformations.cpp, Repeat.cpp). */
 #include "tensor/ops/ops.h"

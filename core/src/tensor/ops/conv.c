@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Convolution by cuDNN: aten/src/ATen/native/Convolution.cpp, cudnn/ConvShared.cpp. Plan workspaces are chosen by the
  * library on the GPU and not counted. */
 #include "tensor/ops/ops.h"

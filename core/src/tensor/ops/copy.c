@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Copies, dtypes, and what a tensor is made to be in place: aten/src/ATen/native/TensorFactories.cpp (clone),
  * TensorConversions.cpp; torch/csrc/autograd/functions/tensor.cpp (CopySlices). */
 #include "tensor/ops/ops.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* einsum of two tensors: aten/src/ATen/native/Linear.cpp, einsum and sumproduct_pair. */
 #include "tensor/ops/ops.h"
 

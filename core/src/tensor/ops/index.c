@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Making tensors, embeddings, indexing, scattering: aten/src/ATen/native/cuda/{Embedding,Indexing,IndexKernel}.cu.
  *
  * Note [Library scratch]: sorts, scans and selections of CUB and Thrust take scratch of sizes that follow from their

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Matrix products: aten/src/ATen/native/Linear.cpp, LinearAlgebra.cpp, cuda/Blas.cpp.
  *
  * Note [GEMM workspace]: torch 2.15 allocates the cuBLAS workspace after the output of every product and frees it at

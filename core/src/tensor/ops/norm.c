@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Normalisation with kernels of its own: aten/src/ATen/native/cuda/layer_norm_kernel.cu. */
 #include "tensor/ops/ops.h"
 

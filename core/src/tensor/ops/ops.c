@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The list of all operations, and readers of their arguments. */
 #include "tensor/ops/ops.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Elementwise operations: aten/src/ATen/native/{Unary,Binary}Ops.cpp, tools/autograd/derivatives.yaml.
  * Generated backwards compute the gradients in the alphabetical order of the arguments' names: other before self. */
 #include "tensor/ops/ops.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Sums and means: aten/src/ATen/native/ReduceOps.cpp, cuda/Reduce.cuh. */
 #include "tensor/ops/ops.h"
 

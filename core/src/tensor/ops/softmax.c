@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Softmax and the losses built on it: aten/src/ATen/native/cuda/SoftMax.cu, LossNLL.cpp. */
 #include "tensor/ops/ops.h"
 

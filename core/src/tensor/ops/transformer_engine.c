@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What Transformer Engine's descriptions call of its kernels and of flash-attn: memory alone, without nodes; the
  * descriptions have the autograd functions around them.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Views: aten/src/ATen/native/TensorShape.cpp.
  * Views share storage and save nothing (derivatives.yaml replaces sizes() and options() by metadata). */
 #include "tensor/ops/ops.h"

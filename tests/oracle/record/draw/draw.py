@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Draws cases of a kind; the same seed gives the same cases."""
 
 from __future__ import annotations

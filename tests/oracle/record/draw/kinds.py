@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a model is and cannot do, from its configuration alone."""
 
 from __future__ import annotations

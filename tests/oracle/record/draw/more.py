@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Cases of trainers, torch.compile, kernels and serving engines."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Cases of one rank of a distributed job: a few options of its kind, drawn from tables."""
 
 from __future__ import annotations

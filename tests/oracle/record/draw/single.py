@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Cases on one device: a base case of a model, one setting at a time changed, and random combinations."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One batch for a model, shaped as its processor would shape it."""
 
 from __future__ import annotations

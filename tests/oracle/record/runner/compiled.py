@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """torch.compile as a case asks for it, and what the compiled graphs keep for their backward passes.
 
 Compilation is real: Dynamo, AOTAutograd's partitioner, Inductor and Triton run as on a GPU; only the finished kernels

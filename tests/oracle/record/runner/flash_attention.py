@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A stand-in for the flash-attn package in transformers, which cannot be built without a GPU's compiler.
 
 Its functions by name, over the flash kernels inside PyTorch: the same code base (version 2), the same saved tensors

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One forward pass, up to the scalar that is differentiated."""
 
 from __future__ import annotations

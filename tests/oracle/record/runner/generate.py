@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Inference: a prompt, then token by token, as a greedy loop does; a model without a cache just runs forward."""
 
 from __future__ import annotations

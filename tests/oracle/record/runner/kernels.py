@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What replaces a model's own layers or saved tensors: Liger's kernels, cut cross-entropy, offloaded activations,
 selective checkpointing.  The libraries are the published ones and run as they are."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What cases import, before any of them runs: a process that is forked afterwards starts at once.
 
 Nothing here may touch the device.

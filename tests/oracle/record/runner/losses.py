@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Losses other than the model's own."""
 
 from __future__ import annotations

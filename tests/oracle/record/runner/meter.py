@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Phase by phase peaks of a run, and who owns which address at which point of the allocator's event stream."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """From a configuration to the model on the device, as from_pretrained(...).to("cuda") would leave it."""
 
 from __future__ import annotations

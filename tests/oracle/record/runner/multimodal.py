@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Batches of models that see and read: one run of image tokens per image near the start of each text."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The optimizers that a case can name."""
 
 from __future__ import annotations

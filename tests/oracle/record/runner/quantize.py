@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Quantised linear layers: bitsandbytes' modules in place of nn.Linear, torchao's weights on the device."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Runs one case in this process, and says what the allocator did."""
 
 from __future__ import annotations

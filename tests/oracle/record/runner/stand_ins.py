@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Answers that the phantom cannot compute, so that data-dependent code takes the path that real data would take.
 
 Every stand-in changes a value that was read back from the device, never what is allocated.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Training on one device: the plain loop that people write."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Runs the tests, or those that are named (test_blocks, test_blocks.Rounding); the last line counts them."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Cases: what is read, what is refused, and names that stay the same."""
 
 from __future__ import annotations

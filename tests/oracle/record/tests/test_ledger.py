@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The allocator's history: sizes of blocks, what lived at the peak, and whose it was."""
 
 from __future__ import annotations

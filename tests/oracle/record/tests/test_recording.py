@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Cases in their environments: drawing, processes, and what is said where something is missing."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Results: where they go, what is kept, what differs, and that those of the repository are sound."""
 
 from __future__ import annotations

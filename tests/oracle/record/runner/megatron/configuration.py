@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """config.json as Megatron's configuration.
 
 gpt2, llama, mistral, qwen2, qwen3, mixtral, qwen3_moe, olmoe, deepseek v2 and v3 shapes; sliding windows, rope

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """flash-attn 2.8 as the allocator sees it, for Transformer Engine: the tensors that its forward and backward passes
 make, and no kernels.
 

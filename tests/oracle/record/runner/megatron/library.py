@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Megatron-Core as it is imported: which of its optional parts there are, and what stands in for them.
 
 Without Transformer Engine only "impl": "local" runs, as in the library: no context parallelism, no grouped experts, and

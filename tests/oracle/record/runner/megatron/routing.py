@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Tokens per expert cannot be computed here: every expert gets the same share; the experts of this rank `imbalance`
 times as much."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The model of one rank with its gradient buffers and optimizer, and the training script's step."""
 
 from __future__ import annotations

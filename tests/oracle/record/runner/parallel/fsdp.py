@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """fully_shard (FSDP2) and FullyShardedDataParallel (FSDP1)."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The process group of a world of which this process is one rank."""
 
 from __future__ import annotations

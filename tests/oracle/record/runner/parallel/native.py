@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """PyTorch's own parallelism, several kinds at once, in the order that torchtitan puts them on.
 
 Llama-shaped models are cut into pipeline stages; each stage gets tensor parallelism (with sequence and loss

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Plays one rank: the process group, the model, its wrapper, the steps."""
 
 from __future__ import annotations

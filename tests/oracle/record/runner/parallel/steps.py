@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The optimizer step of one rank, in the order of calls of the Hugging Face Trainer."""
 
 from __future__ import annotations

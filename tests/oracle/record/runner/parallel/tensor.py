@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """DTensor tensor parallelism of Llama-shaped models, as PyTorch's own tutorial does it."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a result says of an engine that has started, or has refused to."""
 
 from __future__ import annotations

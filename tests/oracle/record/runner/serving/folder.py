@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A model as the engine finds it: a folder with its config and, where a processor needs one, a tokenizer that knows the
 special tokens.  Weights are dummies: no file is read."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the engine's own code computes, caught on the way."""
 
 from __future__ import annotations

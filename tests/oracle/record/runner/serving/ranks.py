@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One process stands for one rank of a world whose other members are imagined."""
 
 from __future__ import annotations

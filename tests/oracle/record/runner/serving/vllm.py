@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Starts one engine, up to its cache, and says what it decided."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The step as a training library runs it: transformers' Trainer and TRL's trainers, unchanged, on data made in memory.
 
 The library decides about autocast, checkpointing, adapters, reference models, generation and the order of calls. Here

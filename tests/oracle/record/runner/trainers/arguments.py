@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The arguments that a case stands for."""
 
 from __future__ import annotations

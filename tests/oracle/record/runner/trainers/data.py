@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a trainer is given: a tokenizer of one token per word, and rows of which every one fills the case's lengths."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Cuts a trainer's loop into the meter's phases."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Values of a trainer's loop that the phantom cannot compute."""
 
 from __future__ import annotations
