@@ -99,13 +99,21 @@ static bool replace_in(liger_patch *p, tide_description *description, const tide
     return replace_functions(p, description, p->job->liger_rope ? tide_json_at(row, "rope") : NULL);
 }
 
+/* TRL's trainers that call the backbone and the head by themselves: liger_kernel_config's fused_linear_cross_entropy is
+ * false there (sft_trainer.py and its kin, __init__). */
+static bool has_fused_head(const tide_job *job) {
+    return job->trainer == TIDE_trainer_sft || job->trainer == TIDE_trainer_dpo || job->trainer == TIDE_trainer_kto ||
+           job->trainer == TIDE_trainer_grpo || job->trainer == TIDE_trainer_rloo;
+}
+
 /* The loss is the root's: by chunks with its head, or of its logits, which then hold their gradient. */
 static void replace_loss(liger_patch *p, const tide_json *row) {
     const tide_json *own = tide_json_at(row, "cross_entropy");
     bool is_of_logits = p->job->liger_cross_entropy == TIDE_liger_cross_entropy_default
                             ? own != NULL
                             : p->job->liger_cross_entropy == TIDE_liger_cross_entropy_true_;
-    bool is_fused = p->job->liger_fused_linear_cross_entropy && tide_json_at(row, "fused_linear_cross_entropy");
+    bool is_fused = p->job->liger_fused_linear_cross_entropy && !has_fused_head(p->job) &&
+                    tide_json_at(row, "fused_linear_cross_entropy");
     if (is_fused || is_of_logits)
         *tide_model_setting(&p->run->model, "loss_function") =
             (tide_value){.kind = TIDE_VALUE_TEXT, .text = is_fused ? TIDE_TEXT("liger") : TIDE_TEXT("liger_of_logits")};
