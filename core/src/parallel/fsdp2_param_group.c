@@ -174,6 +174,18 @@ static void foreach_reduce(fsdp2 *f, fsdp_param_group *u, tide_tensor **grads, u
     f->reduce_scatter_input = input;
 }
 
+/* FSDPParam._get_grad_inner_tensor: the gradient of a DTensor in the placement of its parameter. Takes it over. */
+static tide_tensor *unsharded_grad_data(fsdp2 *f, const tide_tensor *leaf) {
+    tide_machine *m = fsdp2_machine(f);
+    tide_tensor *grad = leaf->grad;
+    if (!leaf->is_dtensor || (tide_same_shape(grad->shape, leaf->shape) && !leaf->has_partial_grad)) return grad;
+    m->state.factor = TIDE_FACTOR_GRADIENT;
+    tide_tensor *placed = tide_empty(m, leaf->shape, (tide_dtype)grad->dtype);
+    m->state.factor = TIDE_FACTOR_TEMPORARY;
+    tide_release(m, grad);
+    return placed;
+}
+
 /* FSDPParamGroup.post_backward. */
 void tide_fsdp2_post_backward(fsdp2 *f, fsdp_param_group *u) {
     tide_machine *m = fsdp2_machine(f);
@@ -189,7 +201,7 @@ void tide_fsdp2_post_backward(fsdp2 *f, fsdp_param_group *u) {
         tide_tensor *leaf = u->fsdp_params[i].unsharded_param;
         if (!leaf->grad) continue;
         with[count] = i;
-        grads[count++] = leaf->grad;
+        grads[count++] = unsharded_grad_data(f, leaf);
         leaf->grad = NULL;
     }
     tide_fsdp2_reshard(f, u);

@@ -173,6 +173,7 @@ static bool distribute(tide_wrapper *w, const tide_tensor_parallel *p, uint32_t 
         int dim = of == STYLE_ROW ? 1 : 0;
         model->m->module = instance;
         row->tensor->is_dtensor = true;
+        row->tensor->has_partial_grad = of == STYLE_SEQUENCE;
         if (of == STYLE_SEQUENCE || (of == STYLE_ROW && is_bias)) continue; /* Replicate() */
         if (row->tensor->shape->dim[dim].size % p->plan.ranks) {
             tide_fail(

@@ -34,9 +34,10 @@ typedef struct tide_tensor {
     bool is_leaf; /* has no node */
     bool is_view;
     bool is_parameter;
-    bool is_absent;  /* a parameter that the checkpoint lacks: without memory */
-    bool is_dtensor; /* torch.distributed.tensor.DTensor: this rank's part of it */
-    uint8_t unused[3];
+    bool is_absent;        /* a parameter that the checkpoint lacks: without memory */
+    bool is_dtensor;       /* torch.distributed.tensor.DTensor: this rank's part of it */
+    bool has_partial_grad; /* a replicated DTensor, to whose gradient each rank has a summand */
+    uint8_t unused[2];
     /* And what it refers to, and is referred to by. */
     uint32_t references;
     uint32_t serial, mark; /* see memo/layer_memo.c */
