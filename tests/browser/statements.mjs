@@ -2,7 +2,7 @@
 /* Statements of the page that must be true of any job: each on a case where it is easily wrong. */
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
-import { changed, test } from './harness.mjs';
+import { changed, test, violations } from './harness.mjs';
 
 /** @param {import('./site.mjs').Site} site */
 export default function ({ visit, fromCore, program, saved, field }) {
@@ -70,6 +70,18 @@ export default function ({ visit, fromCore, program, saved, field }) {
     assert.ok(await page.locator('.icicle .layer').count() >= Number(count));
     await page.locator('.icicle .layer').first().click();
     await page.locator('.drawer .drawer-sum').waitFor();
+  }));
+
+  test('thirty terms stand in the glossary, in order, and open by keyboard', () => visit(async (page) => {
+    await page.locator('main').focus();
+    await page.keyboard.press('?');
+    await page.locator('.glossary summary').focus();
+    await page.keyboard.press('Enter');
+    await page.locator('.glossary dd').first().waitFor();
+    const terms = await page.locator('.glossary dt').allInnerTexts();
+    assert.equal(terms.length, 30);
+    assert.deepEqual(terms, [...terms].sort((a, b) => a.localeCompare(b, 'en', { sensitivity: 'base' })));
+    assert.deepEqual(await violations(page, ['dialog[open]']), []);
   }));
 
   test('nothing of a chart is cut or struck through, and no word of a setting is cut', () => visit(async (page) => {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The help sheet: every key, and the switch for single letters. */
+/* The help sheet: every key, panels, the words of the page, and the switch for single letters. */
 import { useEffect, useRef } from 'preact/hooks';
 import { ACTIONS } from '../actions.js';
+import { GLOSSARY } from '../glossary.js';
 import { PANELS } from '../panels.js';
 import { letterKeys, overlay } from '../state.js';
 import { addStyle } from '../sheet.js';
@@ -31,7 +32,7 @@ export default function Help() {
     <dialog ref={dialog} class="dialog wide" aria-labelledby="help-title" onClose={() => { overlay.value = ''; }}>
       <form method="dialog">
         <h2 id="help-title" tabIndex={-1} autofocus>Keys and help</h2>
-        <p>tidemark plays a training job through PyTorch’s rules of memory, with shapes in place of numbers. Every figure here can be opened:
+        <p>tidemark plays a training or inference job through PyTorch’s rules of memory, with shapes in place of numbers. Every figure here can be opened:
           click it to see the tensors it is the sum of. Nothing leaves this page; the address after # holds the whole job.</p>
         <div class="keys">
           <section>
@@ -50,6 +51,10 @@ export default function Help() {
             <dl>{PANELS.map(({ name, title, help }) => <div key={name}><dt>{title}</dt><dd>{help}</dd></div>)}</dl>
           </section>
         </div>
+        <details class="twin glossary">
+          <summary>Glossary <span class="count">{GLOSSARY.length} terms</span></summary>
+          <dl>{GLOSSARY.map(([term, meaning]) => <div key={term}><dt>{term}</dt><dd>{meaning}</dd></div>)}</dl>
+        </details>
         <label class="switch"><input type="checkbox" checked={letterKeys.value} onChange={(event) => { letterKeys.value = event.currentTarget.checked; }} />
           Single letters work as keys where nothing is typed</label>
         <div class="dialog-actions"><button class="button primary" type="submit">Close</button></div>

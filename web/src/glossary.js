@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Words that the page uses, for who meets them for the first time. */
+
+/** @type {[term: string, meaning: string][]} */
+export const GLOSSARY = [
+  ['Activation', 'A tensor that the forward pass keeps because the backward pass needs it.'],
+  ['Activation checkpointing', 'Keeping only the inputs of a layer and computing the rest again in the backward pass: less memory, more time.'],
+  ['Adapter', 'Small trainable matrices beside frozen weights, such as LoRA’s.'],
+  ['Allocated', 'Memory in blocks that tensors use: torch.cuda.memory_allocated().'],
+  ['Autocast', 'Mixed precision: operations run in a smaller type while the weights keep theirs.'],
+  ['Block', 'A piece of a segment that is handed out for one tensor’s storage, or is free.'],
+  ['Caching allocator', 'PyTorch’s allocator: it takes segments from the driver and keeps what is freed, to use it again.'],
+  ['CUDA context', 'What the driver itself takes on the GPU for each process.'],
+  ['CUDA graph', 'A recorded sequence of kernels that is replayed; its memory stays reserved.'],
+  ['Data parallelism', 'Each GPU takes other samples and, but for ZeRO and FSDP, holds a copy of the model.'],
+  ['Expandable segments', 'An option of the allocator: segments that grow in place, which avoids most fragmentation.'],
+  ['Expert parallelism', 'The experts of a mixture-of-experts model are spread over GPUs.'],
+  ['Fragmentation', 'Reserved memory that no tensor uses, because the gaps do not fit what is asked for.'],
+  ['FSDP', 'Fully sharded data parallelism: parameters, gradients and optimizer state are cut over the GPUs and gathered layer by layer.'],
+  ['Gradient', 'What the backward pass computes for each parameter that trains; as large as the parameter.'],
+  ['Gradient accumulation', 'Several micro-batches before one optimizer step: their gradients are added up.'],
+  ['KV cache', 'Keys and values of the tokens so far, kept by the attention layers while text is generated.'],
+  ['LoRA', 'Low-rank adaptation: the change of a weight is trained as the product of two thin matrices.'],
+  ['Master weights', 'Copies of the weights in fp32 which the optimizer updates.'],
+  ['Micro-batch', 'The samples that one GPU takes through the model at once.'],
+  ['NF4', 'Four bits a weight, by quantiles of a normal distribution; QLoRA’s type.'],
+  ['Optimizer state', 'What the optimizer keeps for each parameter: two moments with Adam.'],
+  ['Peak', 'The moment at which most memory is allocated; what has to fit is what is reserved.'],
+  ['Pipeline parallelism', 'Groups of layers, the stages, on GPUs of their own; micro-batches flow through them.'],
+  ['QLoRA', 'LoRA beside weights that are stored in four bits.'],
+  ['Reserved', 'Memory in segments that the allocator has taken from the driver: torch.cuda.memory_reserved().'],
+  ['Retry', 'Where memory runs out, the allocator gives its free segments back and asks once more: slow, and a sign that it barely fits.'],
+  ['Segment', 'A piece of GPU memory that the allocator took from the driver at once.'],
+  ['Tensor parallelism', 'Each GPU holds a part of every large matrix, and they exchange results within a layer.'],
+  ['ZeRO', 'DeepSpeed’s way to cut optimizer state (stage 1), gradients (2) and parameters (3) over GPUs.'],
+];
