@@ -202,9 +202,8 @@ static void check_quant(tide_job_builder *b) {
 
 /* ---- trainers ---- */
 
-/* Up to orpo: those that are played. */
 static bool is_built(tide_trainer_choice trainer) {
-    return trainer <= TIDE_trainer_dpo;
+    return trainer <= TIDE_trainer_kto || trainer == TIDE_trainer_orpo || trainer == TIDE_trainer_cpo;
 }
 
 static void check_trainer(tide_job_builder *b) {
@@ -222,6 +221,16 @@ static void check_trainer(tide_job_builder *b) {
     if (job->autocast.is_set && job->autocast.dtype == TIDE_FP16)
         refuse(b, TIDE_ERR_UNSUPPORTED, TIDE_SET_autocast, tide_format(b->arena, "fp16 is not described with %s", kind),
                "use bf16");
+    int64_t rows = job->batch * (job->trainer == TIDE_trainer_dpo ? 2 : 1);
+    if (job->trainer > TIDE_trainer_hf && (job->seq < 2 || job->trainer_prompt_length >= job->seq))
+        refuse(b, TIDE_ERR_CONFLICT, TIDE_SET_trainer_prompt_length, "leaves nothing of seq to be scored",
+               "give a larger seq");
+    else if (job->trainer_scored_tokens > rows * (job->seq - 1))
+        refuse(b, TIDE_ERR_CONFLICT, TIDE_SET_trainer_scored_tokens, "is more than the micro-batch has positions",
+               "give less, or leave it out");
+    if (job->trainer > TIDE_trainer_hf && job->adapter != TIDE_adapter_none && job->adapter != TIDE_adapter_lora)
+        refuse(b, TIDE_ERR_UNSUPPORTED, TIDE_SET_adapter,
+               tide_format(b->arena, "%s is not described with %s", job->values[TIDE_SET_adapter], kind), "use lora");
     static const tide_setting_id of_the_plain_loop[] = {
         TIDE_SET_scaler,  TIDE_SET_main_grads,   TIDE_SET_ema,         TIDE_SET_zero_grad,
         TIDE_SET_packing, TIDE_SET_zero_grad_at, TIDE_SET_hold_outputs};

@@ -152,14 +152,18 @@ static bool check_loss(tide_run *run, const tide_job *job) {
     tide_text loss = tide_model_setting(&run->model, "loss_function")->text;
     bool is_fused = tide_text_is(loss, "liger") || tide_text_is(loss, "cut_cross_entropy"),
          is_read = tide_model_setting(&run->model, is_fused ? "loss_is_fused" : "loss_is_read")->truth;
-    if (is_read || tide_text_is(loss, "default")) return true;
-    if (job->use_liger_kernel == TIDE_use_liger_kernel_true_ && job->labels && job->loss == TIDE_loss_default)
+    bool is_unused = job->trainer > TIDE_trainer_hf; /* TRL's have losses of their own */
+    if (!is_unused && (is_read || tide_text_is(loss, "default"))) return true;
+    if (!is_unused && job->use_liger_kernel == TIDE_use_liger_kernel_true_ && job->labels &&
+        job->loss == TIDE_loss_default)
         return tide_error(diags, TIDE_ERR_UNSUPPORTED,
                           is_fused ? "/settings/liger.fused_linear_cross_entropy" : "/settings/liger.cross_entropy",
                           "Liger's loss is not described for this model", "false leaves it out");
     if (job->loss != TIDE_loss_default)
         tide_report(diags, TIDE_WARNING, TIDE_ERR_UNSUPPORTED, "/settings/loss",
-                    "changes nothing: the model's description does not read it", NULL);
+                    is_unused ? "changes nothing: the trainer has a loss of its own"
+                              : "changes nothing: the model's description does not read it",
+                    NULL);
     return true;
 }
 

@@ -9,16 +9,16 @@
 /* Of TRL, by functions of library/trainers.json: NAME_batch() makes a batch, NAME_policy() calls the model,
  * NAME_reference() the reference model, and NAME_loss() is the rest of compute_loss(). */
 typedef struct trl {
-    const char *name;       /* NULL: Trainer's own, with what the model takes */
-    const char *columns[6]; /* of a batch */
+    const char *name;   /* NULL: Trainer's own, with what the model takes */
+    bool counts_labels; /* the third column is "labels", which are counted */
     bool has_reference;
+    bool builds_logits; /* calls the model as it is, without the fused head */
 } trl;
 
 static const trl kinds[TIDE_trainer_COUNT] = {
-    [TIDE_trainer_sft] = {"sft", {"input_ids", "attention_mask", "labels"}, false},
-    [TIDE_trainer_dpo] = {"dpo",
-                          {"input_ids", "attention_mask", "completion_mask", "ref_chosen_logps", "ref_rejected_logps"},
-                          true},
+    [TIDE_trainer_sft] = {"sft", true, false, false}, [TIDE_trainer_dpo] = {"dpo", false, true, false},
+    [TIDE_trainer_kto] = {"kto", false, true, false}, [TIDE_trainer_orpo] = {"orpo", false, false, true},
+    [TIDE_trainer_cpo] = {"cpo", false, false, true},
 };
 
 typedef struct trainer {
@@ -72,7 +72,7 @@ static bool make_batch(trainer *t, tide_batch *b) {
     tide_value made = tide_model_run(&t->run->model, make, NULL, 0);
     m->state.factor = TIDE_FACTOR_TEMPORARY;
     for (uint32_t i = 0; made.kind == TIDE_VALUE_LIST && i < made.list->count; i++) {
-        b->names[i] = kind->columns[i];
+        b->names[i] = i == 2 && kind->counts_labels ? "labels" : "";
         b->values[b->count++] = tide_value_retain(made.list->items[i]);
     }
     tide_value_release(m, made);
@@ -231,6 +231,12 @@ static void training_step(trainer *t, unsigned step, const tide_batch *inputs) {
     tide_timeline_mark(&m->timeline, step, TIDE_PHASE_FORWARD);
     if (!loss || m->has_failed) return;
     if (empties && (step - 1) % empties == 0) tide_timeline_empty_cache(&m->timeline);
+    if (!t->num_items) { /* the loss is no sum over counted labels: loss / self.current_gradient_accumulation_steps */
+        m->op = "div";
+        tide_tensor *mean = tide_scale(m, loss);
+        tide_release(m, loss);
+        loss = mean;
+    }
     m->op = "div"; /* Accelerator.backward: loss / self.gradient_accumulation_steps */
     tide_tensor *divided = tide_scale(m, loss);
     tide_run_backward(m, divided);
@@ -283,7 +289,8 @@ static bool find_parts(trainer *t) {
                           tide_format(model->m->arena, "%s of TRL is described for causal language models",
                                       t->job->values[TIDE_SET_trainer]),
                           "use trainer=hf");
-    t->base_model = (tide_value){.kind = TIDE_VALUE_MODULE, .module = base};
+    bool is_whole = kinds[t->job->trainer].builds_logits;
+    t->base_model = (tide_value){.kind = TIDE_VALUE_MODULE, .module = is_whole ? model->root : base};
     t->lm_head = (tide_value){.kind = TIDE_VALUE_MODULE, .module = head};
     return true;
 }
