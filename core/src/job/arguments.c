@@ -141,12 +141,14 @@ static void unknown_read(tide_job_arguments *arguments, tide_text name) {
     }
     tide_text rest = name, first;
     tide_piece_next(&rest, '.', &first);
+    const char *word = tide_word_remedy(name);
     const char *near = tide_setting_nearest(arguments->arena, rest.at ? first : name);
     const char *tail = rest.at && near && strcmp(near, "overrides") == 0 ? ".KEY" : "";
     tide_error(arguments->diags, TIDE_ERR_FIELD_UNKNOWN, place,
                tide_format(arguments->arena, "\"%s\" is not a setting", tide_shown(arguments->arena, name)),
-               near ? tide_format(arguments->arena, "did you mean %s%s?", near, tail)
-                    : "`describe` lists the settings");
+               word   ? word
+               : near ? tide_format(arguments->arena, "did you mean %s%s?", near, tail)
+                      : "`describe` lists the settings");
 }
 
 /* ---- forms: one word for several settings ---- */

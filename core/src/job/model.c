@@ -79,11 +79,14 @@ static const char *catalogue_near(tide_arena *arena, const char *name) {
 }
 
 static void model_unknown(tide_job_builder *b, const char *name) {
+    const char *word = tide_word_remedy(tide_text_of(name));
     const char *near = catalogue_near(b->arena, name);
     const char *file = "give its config.json as a file";
     tide_error(b->diags, TIDE_ERR_MODEL_UNKNOWN, "/settings/model",
                tide_format(b->arena, "\"%s\" is not in the catalogue", tide_shown(b->arena, tide_text_of(name))),
-               near ? tide_format(b->arena, "did you mean %s? Otherwise %s", near, file) : file);
+               word   ? word
+               : near ? tide_format(b->arena, "did you mean %s? Otherwise %s", near, file)
+                      : file);
 }
 
 static void model_of_catalogue(tide_job_builder *b, const tide_source *source) {

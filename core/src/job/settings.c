@@ -208,6 +208,19 @@ const char *tide_setting_nearest(tide_arena *arena, tide_text name) {
     return tide_nearest(tide_text_of(tide_lowered(arena, name)), names, count);
 }
 
+const char *tide_word_remedy(tide_text word) {
+    static const struct {
+        const char *word, *remedy;
+    } words[] = {
+#define TIDE_WORD(word, remedy) {word, remedy},
+#include "job/words.def"
+#undef TIDE_WORD
+    };
+    for (size_t i = 0; i < TIDE_COUNT_OF(words); i++)
+        if (tide_text_is(word, words[i].word)) return words[i].remedy;
+    return NULL;
+}
+
 bool tide_setting_chooses(const tide_setting *setting) {
     return setting->choices || setting->type == TIDE_SETTING_RECIPE;
 }

@@ -94,10 +94,13 @@ static const char *value_choice(const value_reader *r) {
         names[count] = tide_text_copy(r->arena, choice);
         list = list ? tide_format(r->arena, "%s, %s", list, names[count]) : names[count];
     }
+    const char *word = tide_word_remedy(r->given);
     const char *near = tide_nearest(tide_text_of(tide_lowered(r->arena, r->given)), names, count);
     return value_refuse(r, TIDE_ERR_FIELD_RANGE,
                         tide_format(r->arena, count > 1 ? "must be one of %s" : "must be %s", list ? list : ""),
-                        near ? tide_format(r->arena, "did you mean %s?", near) : NULL);
+                        word   ? word
+                        : near ? tide_format(r->arena, "did you mean %s?", near)
+                               : NULL);
 }
 
 static bool value_is_plain(tide_text text) {

@@ -55,7 +55,7 @@ static bool write_largest(tide_writer *w, const tide_query *q, const char *knob,
     fit_search s = {.query = q, .knob = knob};
     if (other) s.more[s.others++] = other;
     tide_what_if now = tide_what_if_play(q, s.more, s.others);
-    if (now.status != TIDE_OK) return tide_error(diags, now.status, "", now.message, NULL);
+    if (now.status != TIDE_OK) return tide_error(diags, now.status, now.place, now.what, now.remedy);
     if (!now.there)
         return tide_error(diags, TIDE_ERR_FIELD_MISSING, "/settings/gpu", "what it is to fit is not said",
                           "give a card, as in gpu=h100-80, or gpu_gib=...");

@@ -21,6 +21,13 @@ static void keep_rows(tide_what_if *v, tide_arena *arena, const tide_job *job) {
     }
 }
 
+static void keep_error(tide_what_if *v, tide_arena *arena, const tide_diagnostic *error) {
+    v->place = tide_text_copy(arena, tide_text_of(error->place));
+    v->what = tide_text_copy(arena, tide_text_of(error->message));
+    v->remedy = error->remedy ? tide_text_copy(arena, tide_text_of(error->remedy)) : NULL;
+    v->message = tide_format(arena, "%s: %s", v->place, v->what);
+}
+
 static bool play_query(tide_what_if *v, const tide_query *q, tide_arena *arena, tide_arena *scratch,
                        const char *const *more, uint32_t count) {
     tide_diagnostics diags;
@@ -33,8 +40,7 @@ static bool play_query(tide_what_if *v, const tide_query *q, tide_arena *arena, 
     if (!run) {
         v->status = diags.first_error;
         for (uint32_t i = diags.count; i-- > 0;)
-            if (diags.items[i].severity == TIDE_ERROR)
-                v->message = tide_format(q->arena, "%s: %s", diags.items[i].place, diags.items[i].message);
+            if (diags.items[i].severity == TIDE_ERROR) keep_error(v, q->arena, &diags.items[i]);
         return true;
     }
     tide_job_report r;
@@ -58,7 +64,7 @@ static bool play_query(tide_what_if *v, const tide_query *q, tide_arena *arena, 
 tide_what_if tide_what_if_play(const tide_query *q, const char *const *more, uint32_t count) {
     jmp_buf escape;
     tide_arena arena, scratch;
-    tide_what_if v = {.status = TIDE_OK, .message = ""};
+    tide_what_if v = {.status = TIDE_OK, .message = "", .place = "", .what = ""};
     tide_arena_init(&arena, q->arena->memory, &escape);
     tide_arena_init(&scratch, q->arena->memory, &escape);
     jmp_buf *outside = q->arena->escape;
@@ -79,7 +85,7 @@ const char *tide_what_if_setting(const tide_what_if *v, const char *name) {
 
 bool tide_what_if_now(tide_what_if *v, const tide_query *q, tide_diagnostics *diags) {
     *v = tide_what_if_play(q, NULL, 0);
-    return v->status == TIDE_OK || tide_error(diags, v->status, "", v->message, NULL);
+    return v->status == TIDE_OK || tide_error(diags, v->status, v->place, v->what, v->remedy);
 }
 
 bool tide_warn_of_more(const tide_query *q, tide_run *run, const tide_job *job, tide_diagnostics *diags) {

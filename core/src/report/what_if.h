@@ -17,12 +17,13 @@ typedef struct tide_query {
 
 /* What it came to. Bytes. */
 typedef struct tide_what_if {
-    tide_status status;  /* TIDE_OK: it was played */
-    const char *message; /* of the first error */
-    tide_fit fit;        /* the card, or what gpu_gib says */
-    bool fits;           /* surely; true without a card */
-    uint64_t need;       /* reserved, and what is outside of the allocator */
-    uint64_t there;      /* of the card; 0: without limit */
+    tide_status status;                /* TIDE_OK: it was played */
+    const char *message;               /* of the first error, with its place */
+    const char *place, *what, *remedy; /* the same in parts */
+    tide_fit fit;                      /* the card, or what gpu_gib says */
+    bool fits;                         /* surely; true without a card */
+    uint64_t need;                     /* reserved, and what is outside of the allocator */
+    uint64_t there;                    /* of the card; 0: without limit */
     uint64_t allocated, reserved;
     bool serves;                         /* an inference server: */
     int64_t requests, tokens;            /* that fit at once; of its cache */
