@@ -25,7 +25,7 @@ static const struct {
     {"other", "Other tensors"},
     {"rounding", "Rounding of blocks"},
     {"fragmentation", "Fragmentation"},
-    {"reserved_elsewhen", "Reserved at another time"},
+    {"reserved_elsewhen", "Other reserved"},
     {"libraries", "Other libraries"},
     {"context", "CUDA context"},
 };

@@ -23,7 +23,7 @@ export const FACTORS = [
 /** What the device holds besides the allocator's live blocks. @type {Factor[]} */
 export const OUTSIDE = [
   { name: 'fragmentation', title: 'Fragmentation', help: 'Reserved by the caching allocator, not in use at the peak.', pattern: 'hatch' },
-  { name: 'reserved_elsewhen', title: 'Reserved at another time', help: 'The most that is reserved comes at another event than the allocated peak: so much more than is reserved there.', pattern: 'hatch' },
+  { name: 'reserved_elsewhen', title: 'Other reserved', help: 'The most that is reserved comes at another event than the allocated peak: so much more than is reserved there.', pattern: 'hatch' },
   { name: 'context', title: 'CUDA context', help: 'The driver’s own memory for this process.', pattern: 'cross' },
 ];
 
