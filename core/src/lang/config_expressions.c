@@ -57,10 +57,16 @@ tide_value tide_scope_size(tide_model *model, uint32_t scope, uint32_t number) {
     if (model->nesting >= NESTING_LIMIT) return tide_nothing(m, TIDE_ERR_LIMIT, "sizes nested too deeply%s", "");
     s->states[number] = TIDE_SIZE_COMPUTED;
     uint32_t reads = model->step_reads;
+    uint64_t op_count = m->op_count;
     tide_frame f = {.model = model, .scope = scope, .self = name};
     model->nesting++;
     tide_value value = tide_eval(&f, size->expr);
     model->nesting--;
+    /* Evaluated once, where it happens to be read first: counted by itself, not with the call that reads it. */
+    model->size_op_count += m->op_count - op_count;
+    m->op_count = op_count;
+    if (model->size_op_count > m->op_limit)
+        tide_fail(m, TIDE_ERR_LIMIT, "sizes of more operations than tidemark plays for one job%s", "");
     if (value.kind == TIDE_VALUE_INT) value.symbol = tide_symbol_name(m, name);
     s = &model->scopes[scope];
     s->values[number] = value;

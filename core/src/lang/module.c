@@ -132,6 +132,7 @@ bool tide_model_build(tide_model *model, tide_description *description, tide_tex
 }
 
 bool tide_model_resize(tide_model *model) {
+    model->size_op_count = 0;
     for (uint32_t i = 0; i < model->scope_count; i++)
         for (uint32_t k = 0; k < model->scopes[i].capacity; k++)
             if (model->scopes[i].states[k] == TIDE_SIZE_OF_STEP) model->scopes[i].states[k] = TIDE_SIZE_UNKNOWN;

@@ -118,6 +118,7 @@ struct tide_model {
 
     uint32_t setting_changes; /* that functions have made, or may make by what a setting holds */
     uint32_t step_reads;      /* settings of the step that were read, checks left out */
+    uint64_t size_op_count;   /* operations that sizes took, which are evaluated once each */
     int depth;                /* calls of functions and constructors that have not returned */
     int nesting;              /* call expressions and sizes that are being evaluated */
 
