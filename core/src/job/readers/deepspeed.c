@@ -40,6 +40,27 @@ static void put_claimed_value(const deepspeed_reader *r, const char *at, tide_se
                    tide_format(r->arena, "is %s; must be one value", tide_json_kind_name(value)), NULL);
 }
 
+/* What is read as a section must be one: DeepSpeed passes it as keyword arguments (get_zero_config,
+ * get_bfloat16_config).
+ */
+static void check_section(const deepspeed_reader *r, const char *at, const tide_json *section, const char *remedy) {
+    if (!section || section->kind == TIDE_JSON_OBJECT) return;
+    refuse_key(r, TIDE_ERR_FIELD_TYPE, at,
+               tide_format(r->arena, "is %s; must be an object", tide_json_kind_name(section)), remedy);
+}
+
+static void check_sections(const deepspeed_reader *r, const tide_json *root) {
+    static const char *const sections[][2] = {
+        {"zero_optimization", "write {\"stage\": 3}, with the stage that is meant"},
+        {"bf16", "write {\"enabled\": true}"},
+        {"fp16", "write {\"enabled\": true}"},
+        {"data_types", "write {\"grad_accum_dtype\": \"fp32\"}, or leave it out"},
+        {"optimizer", "write {\"type\": \"AdamW\"}, or leave it out"},
+    };
+    for (size_t i = 0; i < TIDE_COUNT_OF(sections); i++)
+        check_section(r, sections[i][0], tide_json_at(root, sections[i][0]), sections[i][1]);
+}
+
 /* What becomes of a key of zero_optimization. */
 typedef enum zero_rule {
     ZERO_ALL,     /* a setting of stages 1 to 3 */
@@ -123,7 +144,8 @@ static void read_offload(const deepspeed_reader *r, const char *name, tide_setti
                          const tide_json *section) {
     const tide_json *device = tide_json_at(section, "device"), *pin = tide_json_at(section, "pin_memory");
     const char *at = tide_format(r->arena, "zero_optimization/%s", name);
-    if (!section || section->kind != TIDE_JSON_OBJECT) return;
+    if (!section || section->kind == TIDE_JSON_NULL) return;
+    check_section(r, at, section, "write {\"device\": \"cpu\"}, or leave it out");
     if (device && device->kind == TIDE_JSON_STRING && tide_text_is(device->text, "nvme"))
         refuse_key(r, TIDE_ERR_UNSUPPORTED, tide_format(r->arena, "%s/device", at), "nvme is not described",
                    "cpu needs as much of the GPU");
@@ -356,6 +378,7 @@ void tide_deepspeed_read(tide_claims *c) {
     const tide_json *clip = tide_json_at(root, "gradient_clipping");
     uint32_t errors = c->diags->error_count;
     c->at = &c->of_deepspeed;
+    check_sections(&r, root);
     check_matches(&r, root);
     read_zero(&r, tide_json_at(root, "zero_optimization"));
     if (c->diags->error_count != errors) return;
