@@ -206,6 +206,40 @@ static bool is_built(tide_trainer_choice trainer) {
     return trainer <= TIDE_trainer_kto || trainer == TIDE_trainer_orpo || trainer == TIDE_trainer_cpo;
 }
 
+static bool is_loss_of(const char *list, const char *name) {
+    tide_text rest = tide_text_of(list), piece;
+    while (tide_piece_next(&rest, '|', &piece))
+        if (tide_text_equal(piece, tide_text_of(name))) return true;
+    return false;
+}
+
+/* The losses of TRL's trainers by name: those that are played, the first where none is given; and those that work on
+ * one value per row as that one does, and are played as it. */
+static void check_loss_type(tide_job_builder *b, const char *kind) {
+    static const struct {
+        const char *first, *played, *alike;
+    } losses[TIDE_trainer_COUNT] = {
+        [TIDE_trainer_sft] = {"nll", "nll|dft|chunked_nll", NULL},
+        [TIDE_trainer_dpo] = {"sigmoid", "sigmoid|ipo|sigmoid_norm",
+                              "hinge|exo_pair|nca_pair|robust|bco_pair|sppo_hard|aot|aot_unpaired|apo_zero|apo_down|"
+                              "discopop"},
+        [TIDE_trainer_kto] = {"kto", "kto|apo_zero_unpaired", NULL},
+        [TIDE_trainer_cpo] = {"sigmoid", "sigmoid", "hinge|ipo|simpo"},
+    };
+    const char *given = b->job->trainer_loss_type, *played = losses[b->job->trainer].played,
+               *alike = losses[b->job->trainer].alike;
+    if (!given || !given[0] || !played || is_loss_of(played, given)) return;
+    if (alike && is_loss_of(alike, given))
+        tide_report(b->diags, TIDE_ASSUMPTION, TIDE_OK, tide_builder_place(b, TIDE_SET_trainer_loss_type),
+                    tide_format(b->arena, "%s is played as %s: both compute with one value per row", given,
+                                losses[b->job->trainer].first),
+                    NULL);
+    else
+        refuse(b, TIDE_ERR_UNSUPPORTED, TIDE_SET_trainer_loss_type,
+               tide_format(b->arena, "%s is not described with %s", tide_shown(b->arena, tide_text_of(given)), kind),
+               tide_format(b->arena, "one of %s%s%s", played, alike ? "|" : "", alike ? alike : ""));
+}
+
 static void check_trainer(tide_job_builder *b) {
     const tide_job *job = b->job;
     if (job->trainer == TIDE_trainer_none) return;
@@ -231,6 +265,7 @@ static void check_trainer(tide_job_builder *b) {
     if (job->trainer > TIDE_trainer_hf && job->adapter != TIDE_adapter_none && job->adapter != TIDE_adapter_lora)
         refuse(b, TIDE_ERR_UNSUPPORTED, TIDE_SET_adapter,
                tide_format(b->arena, "%s is not described with %s", job->values[TIDE_SET_adapter], kind), "use lora");
+    check_loss_type(b, kind);
     static const tide_setting_id of_the_plain_loop[] = {
         TIDE_SET_scaler,  TIDE_SET_main_grads,   TIDE_SET_ema,         TIDE_SET_zero_grad,
         TIDE_SET_packing, TIDE_SET_zero_grad_at, TIDE_SET_hold_outputs};
