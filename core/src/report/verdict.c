@@ -3,6 +3,7 @@
 #include "report/verdict.h"
 
 #include "base/units.h"
+#include "report/allocations.h"
 #include "report/allocator_options.h"
 #include "report/members.h"
 #include "report/serving.h"
@@ -96,6 +97,35 @@ void tide_write_peak(tide_job_report *r, bool is_brief) {
 
 /* ---- the verdict ---- */
 
+/* Whether memory ends while weights are loaded, where what the steps allocate is below what the card has; then the most
+ * that a step allocates, else 0. */
+static uint64_t steps_beside_loading(const tide_job_report *r) {
+    const tide_timeline *t = &r->run->machine.timeline;
+    const tide_mark *end = r->on_card.is_oom && t->mark_count ? tide_phase_end(t, r->on_card.events) : NULL;
+    uint64_t most = 0;
+    if (!end || end->step) return 0;
+    for (uint32_t i = 0; i < r->replay.step_count; i++)
+        if (r->replay.steps[i].allocated_peak > most) most = r->replay.steps[i].allocated_peak;
+    return most + tide_job_context(r->job) < r->job->device_bytes ? most : 0;
+}
+
+/* The setting by which a rank's part alone is loaded, where there is one for this job and it is not set. */
+static const char *setting_of_loading(const tide_job *job) {
+    bool is_whole = !job->parallel_offload && job->adapter == TIDE_adapter_none; /* as fsdp2.c takes it */
+    if (job->parallel_kind == TIDE_parallel_kind_fsdp2 && !job->parallel_meta_init && is_whole)
+        return "parallel.meta_init=true";
+    return job->parallel_kind == TIDE_parallel_kind_zero3 && !job->parallel_zero_init ? "parallel.zero_init=true"
+                                                                                      : NULL;
+}
+
+static const char *loading_sentence(const tide_job_report *r, uint64_t device, uint64_t steps) {
+    tide_arena *arena = r->w->arena;
+    const char *setting = setting_of_loading(r->job);
+    return tide_format(arena, "%s to load, %s there: loading does not fit%s; %s%s", tide_gib(arena, device),
+                       tide_gib(arena, r->job->device_bytes), ranged(r, device),
+                       setting ? "set " : "the steps allocate ", setting ? setting : tide_gib(arena, steps));
+}
+
 static const char *sentence_of(const tide_job_report *r, uint64_t device) {
     tide_arena *arena = r->w->arena;
     const tide_job *job = r->job;
@@ -109,6 +139,8 @@ static const char *sentence_of(const tide_job_report *r, uint64_t device) {
                            tide_gib(arena, tide_range_high(r->run, r->job, device)), total,
                            tide_range_reason(arena, r->run, job));
     }
+    uint64_t steps = steps_beside_loading(r);
+    if (steps) return loading_sentence(r, device, steps);
     if (r->on_card.is_oom)
         return tide_format(arena, "%s needed, %s there: does not fit, %s short%s", need, total,
                            margin < 0 ? tide_gib(arena, (uint64_t)-margin) : "fragmented", ranged(r, device));
@@ -134,6 +166,17 @@ static void write_server_verdict(tide_job_report *r, bool is_brief) {
     tide_write_close(w, '}');
 }
 
+/* "loading": that it alone breaks, and what mends it. */
+static void write_loading(const tide_job_report *r) {
+    uint64_t steps = steps_beside_loading(r);
+    const char *setting = setting_of_loading(r->job);
+    if (!steps) return;
+    tide_write_open_at(r->w, "loading", '{');
+    tide_write_bytes_at(r->w, "steps_allocated", steps);
+    if (setting) tide_write_string_at(r->w, "setting", setting);
+    tide_write_close(r->w, '}');
+}
+
 void tide_write_verdict(tide_job_report *r, bool is_brief) {
     tide_writer *w = r->w;
     if (r->run->serving) {
@@ -154,6 +197,7 @@ void tide_write_verdict(tide_job_report *r, bool is_brief) {
     if (!is_brief) {
         if (has_card) tide_write_int_at(w, "retries", (int64_t)r->on_card.retries);
         tide_write_string_at(w, "sentence", sentence_of(r, device));
+        write_loading(r);
     }
     if (!is_brief && has_card && r->on_card.is_oom) {
         tide_write_open_at(w, "oom", '{');

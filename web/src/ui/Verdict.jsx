@@ -35,6 +35,12 @@ export function verdictOf(r) {
   if (range && range.low <= whole && range.high > whole) {
     return { kind: 'close', icon: 'warn', text: 'Cannot tell', detail: r.verdict.sentence };
   }
+  const { loading } = r.verdict;
+  if (loading) {
+    return { kind: 'not', icon: 'cross', text: `Loading does not fit ${title}`,
+      detail: loading.setting ? `set ${loading.setting}`
+        : `the steps allocate ${headline(loading.steps_allocated, unit.value)} ${unit.value}` };
+  }
   if (!fits) return { kind: 'not', icon: 'cross', text: `Does not fit ${title}`, detail: `${size} over` };
   if (margin < 0) {
     return { kind: 'close', icon: 'warn', text: `Barely fits ${title}`,
