@@ -203,7 +203,7 @@ static void check_quant(tide_job_builder *b) {
 /* ---- trainers ---- */
 
 static bool is_built(tide_trainer_choice trainer) {
-    return trainer <= TIDE_trainer_kto || trainer == TIDE_trainer_orpo || trainer == TIDE_trainer_cpo;
+    return trainer <= TIDE_trainer_reward || trainer == TIDE_trainer_orpo || trainer == TIDE_trainer_cpo;
 }
 
 static bool is_loss_of(const char *list, const char *name) {
@@ -256,7 +256,8 @@ static void check_trainer(tide_job_builder *b) {
         refuse(b, TIDE_ERR_UNSUPPORTED, TIDE_SET_autocast, tide_format(b->arena, "fp16 is not described with %s", kind),
                "use bf16");
     int64_t rows = job->batch * (job->trainer == TIDE_trainer_dpo ? 2 : 1);
-    if (job->trainer > TIDE_trainer_hf && (job->seq < 2 || job->trainer_prompt_length >= job->seq))
+    bool scores_tokens = job->trainer > TIDE_trainer_hf && job->trainer != TIDE_trainer_reward;
+    if (scores_tokens && (job->seq < 2 || job->trainer_prompt_length >= job->seq))
         refuse(b, TIDE_ERR_CONFLICT, TIDE_SET_trainer_prompt_length, "leaves nothing of seq to be scored",
                "give a larger seq");
     else if (job->trainer_scored_tokens > rows * (job->seq - 1))

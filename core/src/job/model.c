@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "base/units.h"
 #include "job/hub_names.h"
 #include "lang/lang.h"
 
@@ -201,9 +202,35 @@ static void read_quantization(tide_job_builder *b) {
                                      : "it is followed with mode=infer");
 }
 
+/* trl/trainer/reward_trainer.py, __init__: AutoModelForSequenceClassification with num_labels=1, of what is named as a
+ * causal language model, and with the id of the padding token. peft's PeftModelForSequenceClassification saves its
+ * head, "score". */
+static void make_reward_model(tide_job_builder *b) {
+    tide_json *config = b->inputs.config;
+    static const char *const endings[] = {"ForCausalLM", "LMHeadModel"};
+    const tide_json *names = tide_json_at(config, "architectures"), *pad = tide_json_at(config, "pad_token_id");
+    tide_json *name = names && names->kind == TIDE_JSON_ARRAY ? names->first : NULL;
+    for (size_t i = 0; i < TIDE_COUNT_OF(endings) && tide_json_is(name, TIDE_JSON_STRING); i++) {
+        size_t ending = strlen(endings[i]), length = name->text.length;
+        if (length < ending || memcmp(name->text.at + length - ending, endings[i], ending) != 0) continue;
+        name->text =
+            tide_text_of(tide_format(b->arena, "%.*sForSequenceClassification", (int)(length - ending), name->text.at));
+    }
+    if (!pad || pad->kind == TIDE_JSON_NULL)
+        tide_json_put(b->arena, config, TIDE_TEXT("pad_token_id"),
+                      tide_argument_json(b->arena, TIDE_TEXT("0"), "", b->diags));
+    tide_json_put(b->arena, config, TIDE_TEXT("num_labels"),
+                  tide_argument_json(b->arena, TIDE_TEXT("1"), "", b->diags));
+    const char *saved = tide_argument_text(&b->arguments, TIDE_SET_adapter_modules_to_save);
+    if (!b->arguments.is_given[TIDE_SET_adapter] || strstr(saved, "score")) return;
+    tide_setting_put(&b->arguments, TIDE_TEXT("adapter.modules_to_save"),
+                     tide_text_of(tide_format(b->arena, "%s%sscore", saved, saved[0] ? "," : "")), TIDE_ORIGIN_FILE);
+}
+
 void tide_change_config(tide_job_builder *b) {
     tide_json *config = b->inputs.config;
     if (!config) return;
+    if (tide_argument_is(&b->arguments, TIDE_SET_trainer, "reward")) make_reward_model(b);
     for (uint32_t i = 0; i < b->arguments.override_count; i++)
         tide_config_override(b->arena, config, &b->arguments.overrides[i], b->diags);
     if (tide_argument_text(&b->arguments, TIDE_SET_dropout)[0])

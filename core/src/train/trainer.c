@@ -18,7 +18,7 @@ typedef struct trl {
 static const trl kinds[TIDE_trainer_COUNT] = {
     [TIDE_trainer_sft] = {"sft", true, false, false}, [TIDE_trainer_dpo] = {"dpo", false, true, false},
     [TIDE_trainer_kto] = {"kto", false, true, false}, [TIDE_trainer_orpo] = {"orpo", false, false, true},
-    [TIDE_trainer_cpo] = {"cpo", false, false, true},
+    [TIDE_trainer_cpo] = {"cpo", false, false, true}, [TIDE_trainer_reward] = {"reward", false, false, true},
 };
 
 typedef struct trainer {
@@ -273,10 +273,20 @@ static void trainer_update(trainer *t, unsigned step) {
     tide_timeline_mark(&m->timeline, step, TIDE_PHASE_OPTIMIZER);
 }
 
-/* model.base_model and get_output_embeddings(): the only modules of a causal language model. */
+/* model.base_model and get_output_embeddings(): the only modules of a causal language model. A reward model has a score
+ * for each row, and no output embeddings. */
 static bool find_parts(trainer *t) {
     tide_model *model = &t->run->model;
     const tide_instance *root = &model->instances[model->root];
+    if (t->job->trainer == TIDE_trainer_reward) {
+        bool has_score = tide_text_contains(root->of->name, TIDE_TEXT("ForSequenceClassification")) &&
+                         tide_model_find(model, TIDE_TEXT("score"));
+        if (!has_score)
+            return tide_error(model->m->diags, TIDE_ERR_UNSUPPORTED, "/settings/trainer",
+                              "reward is described for decoders that classify sequences, by a head named score", NULL);
+        t->base_model = (tide_value){.kind = TIDE_VALUE_MODULE, .module = model->root};
+        return true;
+    }
     tide_text path = root->of->output_embeddings;
     uint32_t head = tide_model_find(model, path.length ? path : TIDE_TEXT("lm_head")), base = 0, others = 0;
     for (uint32_t i = 1; i < model->instance_count; i++) {
