@@ -61,7 +61,7 @@ export default function ({ visit, field, fragmentOf, fromCore, exampleWords, ser
   test('pick a model with the mouse, then Back', () => visit(async (page) => {
     const before = await deviceBytes(page);
     await page.locator('#model').click();
-    await changed(page, () => page.getByRole('option').filter({ hasText: /gpt-?2/i }).first().click());
+    await changed(page, () => page.getByRole('option').filter({ hasText: /^(Distil)?GPT-?2\b/i }).first().click());
     await page.waitForFunction(() => /model=(distil)?gpt2/.test(location.hash));
     await changed(page, () => page.goBack());
     assert.equal(await deviceBytes(page), before);

@@ -124,7 +124,7 @@ export default function ({ visit, choose, bytesOf, isAtEvent }) {
     await page.locator('.bands-legend', { hasText: 'Optimizer' }).waitFor();
     await page.locator('#bands').getByRole('radio', { name: /^Colour by the whole/ }).check({ force: true });
     await page.locator('.bands-legend', { hasText: 'snap.py' }).waitFor();
-    const plot = page.locator('.plot.bands');
+    const plot = page.locator('.bands');
     const box = await plot.boundingBox();
     await plot.hover({ position: { x: box.width / 2, y: box.height - 4 } }); /* the oldest lie at the bottom */
     await page.locator('#bands .readout', { hasText: /from event \d+ to/ }).waitFor();
@@ -237,6 +237,7 @@ export default function ({ visit, choose, bytesOf, isAtEvent }) {
     await page.getByRole('button', { name: 'Peak', exact: true }).click();
     await isAtEvent(page, '442');
     await page.locator('#timeline .readout b', { hasText: 'Peak' }).waitFor();
+    await page.locator('.minimap').scrollIntoViewIfNeeded();
     const mini = await page.locator('.minimap').boundingBox();
     await page.mouse.click(mini.x + 0.9 * mini.width, mini.y + 10);
     await page.waitForFunction(() => document.querySelectorAll('.plot .peak-dot').length === 0);

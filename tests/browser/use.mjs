@@ -112,6 +112,7 @@ export default function ({ visit, field, fromCore, exampleWords, tab, bytesIn, c
     await page.keyboard.press('Escape');
     await page.locator('.drawer').waitFor({ state: 'detached' });
     await focusIs(page, '.opens');
+    await page.locator('.icicle .layer[aria-label^="Language model, "][aria-label*="equal layers"]').first().click(); /* to each of them */
     await page.locator('.icicle .layer[aria-label^="Language model, "]').nth(5).click();
     await page.locator('.drawer .formula').first().waitFor();
     assert.match(await page.locator('.drawer-head').innerText(), /Language model|Vision/);

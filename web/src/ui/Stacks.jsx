@@ -75,7 +75,7 @@ function Bands({ played, event, choose, unit }) {
         <svg class="axis timeline-y" width="44" height={HIGH} aria-hidden="true">
           {marks.map((mark) => <text key={mark} x="38" y={y(mark).toFixed(1)} dy={mark === 0 ? '0' : '0.35em'} text-anchor="end">{tick(mark, unit)}</text>)}
         </svg>
-        <div class="plot bands" onPointerMove={(pointer) => setHover(place(pointer))} onPointerLeave={() => setHover(null)} onPointerUp={(pointer) => {
+        <div class="bands" onPointerMove={(pointer) => setHover(place(pointer))} onPointerLeave={() => setHover(null)} onPointerUp={(pointer) => {
           const { column: to, band } = place(pointer);
           choose(band ? band.from : bands.columns[to].at);
         }}>
