@@ -302,6 +302,7 @@ static tide_function *function_of(tide_arena *arena, tide_descriptions *set, con
         function->description = tide_description_load(set, TIDE_TEXT("library/layers"));
         if (!function->description || !tide_description_load(set, TIDE_TEXT("library/attention")) ||
             !tide_description_load(set, TIDE_TEXT("library/losses")) ||
+            !tide_description_load(set, TIDE_TEXT("library/rotary")) ||
             !tide_parse_head(arena, item->key, "", &function->name, &function->parameters, &function->parameter_count,
                              set->diags) ||
             !tide_parse_block(arena, item, "", &set->statement_count, &function->body, set->diags))

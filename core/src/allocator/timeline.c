@@ -117,8 +117,7 @@ void tide_timeline_mark(tide_timeline *timeline, unsigned step, tide_phase phase
 }
 
 void tide_timeline_end_forward(tide_timeline *timeline, uint32_t from) {
-    for (uint32_t i = from; i < timeline->allocation_count; i++) {
-        tide_allocation *a = &timeline->allocations[i];
-        if (a->factor == TIDE_FACTOR_TEMPORARY && a->died == TIDE_NEVER) a->factor = TIDE_FACTOR_ACTIVATION;
-    }
+    TIDE_ROOM(timeline->arena, timeline->forward_passes, timeline->forward_pass_count, timeline->forward_pass_capacity);
+    timeline->forward_passes[timeline->forward_pass_count++] =
+        (tide_forward_pass){from, timeline->allocation_count, timeline->event_count};
 }

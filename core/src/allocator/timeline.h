@@ -79,6 +79,12 @@ typedef struct tide_mark {
     uint8_t phase;
 } tide_mark;
 
+/* A forward pass within another phase: its allocations, and where it ends. */
+typedef struct tide_forward_pass {
+    uint32_t first, last; /* allocations from `first` on, `last` left out */
+    uint32_t event;       /* events before it belong to it */
+} tide_forward_pass;
+
 typedef struct tide_timeline {
     tide_arena *arena;
     tide_allocation *allocations;
@@ -89,6 +95,8 @@ typedef struct tide_timeline {
     uint32_t dim_count, dim_capacity;
     tide_mark *marks;
     uint32_t mark_count, mark_capacity;
+    tide_forward_pass *forward_passes;
+    uint32_t forward_pass_count, forward_pass_capacity;
 } tide_timeline;
 
 #define TIDE_FREE_BIT UINT32_C(0x80000000)
@@ -111,8 +119,7 @@ void tide_timeline_repeat(tide_timeline *timeline, uint32_t first_event, uint32_
                           const uint32_t *modules);
 void tide_timeline_empty_cache(tide_timeline *timeline);
 void tide_timeline_mark(tide_timeline *timeline, unsigned step, tide_phase phase);
-/* Temporaries since allocation `from` that still live are activations: where forward passes lie within another phase.
- */
+/* Ends a forward pass within another phase that began with allocation `from`: what it leaves alive are activations. */
 void tide_timeline_end_forward(tide_timeline *timeline, uint32_t from);
 
 #endif

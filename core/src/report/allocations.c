@@ -85,8 +85,16 @@ void tide_write_shape(tide_writer *w, tide_run *run, const tide_allocation *a) {
     tide_write_close(w, ']');
 }
 
+static void settle_forward_pass(tide_timeline *t, const tide_forward_pass *pass) {
+    for (uint32_t i = pass->first; i < pass->last; i++) {
+        tide_allocation *a = &t->allocations[i];
+        if (a->factor == TIDE_FACTOR_TEMPORARY && a->died >= pass->event) a->factor = TIDE_FACTOR_ACTIVATION;
+    }
+}
+
 void tide_settle_factors(tide_timeline *t) {
     uint32_t mark = 0;
+    for (uint32_t i = 0; i < t->forward_pass_count; i++) settle_forward_pass(t, &t->forward_passes[i]);
     for (uint32_t i = 0; i < t->allocation_count; i++) {
         tide_allocation *a = &t->allocations[i];
         while (mark < t->mark_count && t->marks[mark].event <= a->born) mark++;
