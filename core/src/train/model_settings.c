@@ -37,6 +37,10 @@ static uint32_t add_ring(tide_machine *m, const tide_job *job, tide_setting_valu
     return n;
 }
 
+static tide_value config_value(const tide_json *config) {
+    return config ? (tide_value){.kind = TIDE_VALUE_CONFIG, .config = config} : tide_none();
+}
+
 void tide_set_model_settings(tide_run *run, const tide_job *job, bool uses_cache) {
     tide_machine *m = &run->machine;
     tide_setting_value *s = TIDE_NEW(m->arena, tide_setting_value, TIDE_VARIABLES_MOST + 40);
@@ -86,14 +90,13 @@ void tide_set_model_settings(tide_run *run, const tide_job *job, bool uses_cache
     n = add_ring(m, job, s, n);
     bool is_alone = job->parallel_kind == TIDE_parallel_kind_none;
     const tide_json *options = is_alone ? NULL : tide_job_object(m->arena, job, "parallel");
-    s[n++] = (tide_setting_value){.name = "parallel_config",
-                                  .value = options ? (tide_value){.kind = TIDE_VALUE_CONFIG, .config = options}
-                                                   : tide_none()};
-    tide_value preprocessor = {.kind = TIDE_VALUE_CONFIG, .config = job->preprocessor};
-    s[n++] = (tide_setting_value){.name = "preprocessor", .value = job->preprocessor ? preprocessor : tide_none()};
+    s[n++] = (tide_setting_value){.name = "parallel_config", .value = config_value(options)};
+    s[n++] = (tide_setting_value){.name = "preprocessor", .value = config_value(job->preprocessor)};
 #undef NUMBER
 #undef TRUTH
 #undef DTYPE
     run->model.settings = s;
     run->model.setting_count = n;
+    if (is_training) /* forward() makes a DynamicCache; others are generate()'s */
+        *tide_model_setting(&run->model, "cache") = (tide_value){.kind = TIDE_VALUE_TEXT, .text = TIDE_TEXT("dynamic")};
 }
