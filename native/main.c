@@ -115,6 +115,7 @@ int main(int argc, char **argv) {
     cli_screen_init();
     int status = run(argc, argv);
     if (fflush(stdout) != 0 || ferror(stdout)) {
+        cli_complain(NULL, "standard output: not all could be written");
         if (status == CLI_OK) status = CLI_NO_FILE;
     }
     return status;
