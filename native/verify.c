@@ -250,6 +250,10 @@ static int run(verifier *v) {
     for (size_t i = 0; status == CLI_OK && i < a->path_count; i++) status = file_run(v, a->paths[i]);
     cli_progress_end();
     if (status != CLI_OK) return status;
+    if (!v->results.count) {
+        cli_complain(NULL, a->where_count ? "no case is as --where asks" : "there is no result to compare with");
+        return CLI_BAD_INPUT;
+    }
     if (a->csv && !verify_write_csv(&v->results, a->csv)) return CLI_NO_FILE;
     if (a->csv && strcmp(a->csv, "-") == 0)
         fflush(stdout);
@@ -258,6 +262,10 @@ static int run(verifier *v) {
     else
         verify_show(&v->results);
     if (!a->tolerance) return CLI_OK;
+    if (!v->results.expressed) {
+        cli_complain(NULL, "no case is expressed, so that none is within --tolerance");
+        return CLI_NO;
+    }
     verify_summary summary = verify_summarize(&v->results.errors[VERIFY_allocated]);
     return summary.worst_ppm > tolerance ? CLI_NO : CLI_OK;
 }
