@@ -96,11 +96,18 @@ static void tensor_show(const cJSON *tensor) {
     cli_buffer_free(&shape);
 }
 
-static void explanation_show(const cJSON *answer, const char *of) {
+static int explanation_show(const cJSON *answer, const char *of) {
+    if (of[0] && !cJSON_GetArraySize(cli_at(answer, "tensors"))) {
+        cli_complain(
+            "give a factor (activations), a part of a module's name (`--stage modules` lists them) or an operation",
+            "nothing that lives at the peak is of \"%s\"", of);
+        return CLI_BAD_INPUT;
+    }
     const cJSON *tensor;
     peak_show(answer);
     sum_show(answer, of);
     cJSON_ArrayForEach(tensor, cli_at(answer, "tensors")) tensor_show(tensor);
+    return CLI_OK;
 }
 
 /* Tab-separated, for less -S, awk and spreadsheets. */
@@ -156,7 +163,7 @@ static int cli_explain(int argc, char **argv) {
             else if (arguments.stage)
                 stage_show(answer.json);
             else
-                explanation_show(answer.json, of);
+                status = explanation_show(answer.json, of);
         }
     }
     cli_answer_free(&answer);
