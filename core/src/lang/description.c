@@ -37,7 +37,8 @@ static bool check_keys(tide_descriptions *set, const tide_json *json, const char
 }
 
 static bool check_content(tide_descriptions *set, const tide_description *d, const char *place) {
-    return d->is_library || tide_json_at(d->json, "modules") || tide_json_at(d->json, "extends") ||
+    const tide_json *modules = tide_json_at(d->json, "modules");
+    return d->is_library || (modules && modules->first) || tide_json_at(d->json, "extends") ||
            tide_description_fails(set, place, "describes nothing: give \"modules\", or what it \"extends\"", NULL);
 }
 
