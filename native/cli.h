@@ -274,6 +274,9 @@ void cli_csv_text(FILE *csv, const char *text); /* quoted where RFC 4180 wants i
 /* ---- diagnostics.c ---- */
 
 void cli_diagnostics_show(FILE *out, const cJSON *diagnostics);
+/* What a file says may hold escape sequences of the terminal: control characters but line breaks and tabs become dots.
+ */
+void cli_clean(char *text);
 void cli_complain(const char *remedy, const char *format, ...)
 #if defined(__GNUC__)
     __attribute__((format(printf, 2, 3)))

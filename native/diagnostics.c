@@ -5,14 +5,17 @@
 #include <stdarg.h>
 #include <string.h>
 
+enum { MESSAGE_LIMIT = 4096 };
+
 /* The command line's own errors, in the same form as the core's. */
 void cli_complain(const char *remedy, const char *format, ...) {
+    char message[MESSAGE_LIMIT];
     va_list list;
-    fputs("tidemark: ", stderr);
     va_start(list, format);
-    vfprintf(stderr, format, list);
+    vsnprintf(message, sizeof message, format, list);
     va_end(list);
-    fputc('\n', stderr);
+    cli_clean(message);
+    fprintf(stderr, "tidemark: %s\n", message);
     if (remedy) fprintf(stderr, "  %s\n", remedy);
 }
 

@@ -86,7 +86,13 @@ int cli_request(cli_buffer *request, const char *call, const cli_arguments *a, c
     return CLI_OK;
 }
 
-/* What the core returned, and its answer parsed. */
+static void clean_texts(cJSON *item) {
+    if (item->string) cli_clean(item->string);
+    if (item->valuestring) cli_clean(item->valuestring);
+    for (cJSON *child = item->child; child; child = child->next) clean_texts(child);
+}
+
+/* What the core returned, and its answer parsed, to be shown. */
 static int take_answer(cli_answer *answer, int status) {
     if (status == 2 || !answer->text) {
         cli_complain(NULL, "out of memory");
@@ -98,6 +104,7 @@ static int take_answer(cli_answer *answer, int status) {
         cli_answer_free(answer);
         return CLI_INTERNAL;
     }
+    clean_texts(answer->json);
     answer->is_ok = status == 0 && cli_true_at(answer->json, "ok");
     return CLI_OK;
 }

@@ -44,6 +44,15 @@ void cli_heading(const char *text) {
     printf("\n%s%s%s\n", cli_styled(CLI_BOLD), text, cli_styled_end());
 }
 
+void cli_clean(char *text) {
+    unsigned char *at = (unsigned char *)text;
+    for (; *at; at++) {
+        bool is_c1 = at[0] == 0xc2 && at[1] >= 0x80 && at[1] < 0xa0;
+        if (is_c1) *at++ = '.';
+        if (is_c1 || (*at < 0x20 && *at != '\n' && *at != '\t') || *at == 0x7f) *at = '.';
+    }
+}
+
 /* One column per code point: no wide characters appear in what is shown. */
 size_t cli_width(const char *text) {
     size_t width = 0;

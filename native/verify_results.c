@@ -14,6 +14,7 @@ const char *const verify_figure_names[VERIFY_FIGURE_COUNT] = {
 static char *copied(const char *text) {
     cli_buffer copy = {0};
     cli_append_text(&copy, text);
+    if (copy.at) cli_clean(copy.at);
     return copy.at;
 }
 
