@@ -233,12 +233,19 @@ void tide_setting_put(tide_job_arguments *arguments, tide_text name, tide_text v
     if (id == TIDE_SET_mode) arguments->serves = tide_argument_is(arguments, id, "serve");
 }
 
-void tide_argument_read_mode(tide_job_arguments *arguments, const tide_text *words, uint32_t count) {
+void tide_arguments_foresee(tide_job_arguments *arguments, const tide_text *words, uint32_t count) {
     for (uint32_t i = 0; i < count; i++) {
         tide_text value = words[i], name;
-        if (tide_piece_next(&value, '=', &name) && value.at && tide_text_is(tide_trimmed(name), "mode"))
-            arguments->serves =
-                tide_text_is(tide_setting_choice_of(&tide_settings[TIDE_SET_mode], tide_trimmed(value)), "serve");
+        if (!tide_piece_next(&value, '=', &name) || !value.at) continue;
+        tide_setting_id id = tide_setting_find(tide_trimmed(name));
+        value = tide_trimmed(value);
+        if (tide_text_is(tide_trimmed(name), "mode"))
+            arguments->serves = tide_text_is(tide_setting_choice_of(&tide_settings[TIDE_SET_mode], value), "serve");
+        if (id == TIDE_SET_trainer)
+            arguments->asked_trainer =
+                tide_text_copy(arguments->arena, tide_setting_choice_of(&tide_settings[id], value));
+        if (id >= TIDE_SET_parallel_kind && id < TIDE_SET_COUNT && !tide_text_is(value, "none"))
+            arguments->is_spread = true;
     }
 }
 

@@ -19,16 +19,19 @@ typedef struct tide_job_arguments {
     const char *values[TIDE_SET_COUNT]; /* canonical; the default where nothing was given */
     tide_origin origins[TIDE_SET_COUNT];
     bool is_given[TIDE_SET_COUNT];
-    bool serves;        /* mode=serve is among the arguments, wherever it stands */
-    const char *method; /* of adapter, by a setting METHOD.KEY; NULL: none was given so */
+    bool serves;               /* mode=serve is among the arguments, wherever it stands */
+    const char *asked_trainer; /* trainer=NAME among the arguments; NULL: none */
+    bool is_spread;            /* an option of parallel is among them */
+    const char *method;        /* of adapter, by a setting METHOD.KEY; NULL: none was given so */
     tide_override *overrides;
     uint32_t override_count, override_capacity;
 } tide_job_arguments;
 
 void tide_arguments_init(tide_job_arguments *arguments, tide_arena *arena, tide_diagnostics *diags);
 
-/* What words say of the mode, before they are read: other names of settings depend on it. */
-void tide_argument_read_mode(tide_job_arguments *arguments, const tide_text *words, uint32_t count);
+/* What words say of mode, trainer and parallel, before they are read: names of settings, and what files say, depend on
+ * it. */
+void tide_arguments_foresee(tide_job_arguments *arguments, const tide_text *words, uint32_t count);
 
 /* "key=value"; the first may be a model's name alone. */
 void tide_argument_read(tide_job_arguments *arguments, tide_text word, tide_origin origin, bool is_first);

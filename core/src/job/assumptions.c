@@ -99,6 +99,9 @@ static void assume_training(tide_job_builder *b) {
     if (has_steps) assume(b, TIDE_SET_clip, "gradients are not clipped");
     assume(b, TIDE_SET_hold_outputs, "the model's output is dropped before backward");
     assume(b, TIDE_SET_checkpointing, "no checkpointing: what backward needs of every layer is kept");
+    bool scores_tokens = job->trainer > TIDE_trainer_hf && job->trainer != TIDE_trainer_reward;
+    if (scores_tokens && !b->arguments.is_given[TIDE_SET_trainer_scored_tokens])
+        assume(b, TIDE_SET_trainer_prompt_length, "rows without a prompt: every position is scored");
 }
 
 static void assume_versions(tide_job_builder *b) {

@@ -251,7 +251,9 @@ static void check_trainer(tide_job_builder *b) {
         refuse(b, TIDE_ERR_CONFLICT, TIDE_SET_trainer, "trainers train", "use mode=train, or leave it out");
     if (job->parallel_kind != TIDE_parallel_kind_none)
         refuse(b, TIDE_ERR_UNSUPPORTED, TIDE_SET_trainer, tide_format(b->arena, "%s is described on one GPU", kind),
-               "leave it out: the loop that people write is played around parallel.kind");
+               job->trainer <= TIDE_trainer_sft
+                   ? "leave it out: the loop that people write is played around parallel.kind"
+                   : "leave parallel.kind out");
     if (job->autocast.is_set && job->autocast.dtype == TIDE_FP16)
         refuse(b, TIDE_ERR_UNSUPPORTED, TIDE_SET_autocast, tide_format(b->arena, "fp16 is not described with %s", kind),
                "use bf16");

@@ -52,7 +52,7 @@ tide_job *tide_job_build(tide_arena *arena, const tide_text *words, uint32_t wor
     tide_job_builder b = {.arena = arena, .diags = diags, .job = TIDE_NEW(arena, tide_job, 1)};
     uint32_t errors = diags->error_count;
     tide_arguments_init(&b.arguments, arena, diags);
-    tide_argument_read_mode(&b.arguments, words, word_count);
+    tide_arguments_foresee(&b.arguments, words, word_count);
     tide_files_read(&b.inputs, &b.arguments, files, file_count);
     b.files_failed = diags->error_count != errors;
     if (word_count > JOB_WORD_LIMIT) {

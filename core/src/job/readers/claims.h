@@ -109,6 +109,10 @@ void tide_claims_resolve(tide_claims *c);
 bool tide_claims_have(const tide_claims *c, const tide_reader *reader);
 bool tide_claims_train(const tide_claims *c); /* whether a file says what trains */
 
+/* trl.c: the choice of trainer that the files are for; NULL: none of TRL's. */
+const char *tide_trl_kind(const tide_claims *c);
+void tide_trl_settle(tide_claims *c);
+
 /* keys.c: the keys of the file `at`, or of a section of it; `above` is what stands before their names ("fsdp_config/").
  */
 void tide_claims_read(tide_claims *c, const tide_key_table *table, const tide_json *object, const char *above);

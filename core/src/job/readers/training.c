@@ -9,6 +9,7 @@ const char *tide_mixed_precision(const tide_claims *c) {
     if (tide_fact_is(c, TIDE_FACT_bf16, "true"))
         return "bf16"; /* TrainingArguments hold over Accelerate's environment */
     if (tide_fact_is(c, TIDE_FACT_fp16, "true")) return "fp16";
+    if (tide_trl_kind(c) && !c->facts[TIDE_FACT_bf16]) return "bf16";
     if (tide_fact_of(c, TIDE_FACT_mixed)) return tide_fact_of(c, TIDE_FACT_mixed);
     return tide_claims_train(c) || c->facts[TIDE_FACT_distributed] ? "none" : NULL;
 }
@@ -23,7 +24,8 @@ static void settle_checkpointing(tide_claims *c) {
     bool of_factory = tide_claims_have(c, &tide_llama_factory_reader),
          is_on = tide_fact_is(c, TIDE_FACT_checkpointing, "true");
     const char *said = tide_fact_of(c, TIDE_FACT_checkpointing);
-    if (of_factory && !said) is_on = true; /* hparams/model_args.py: disable_gradient_checkpointing */
+    if (of_factory && !said) is_on = true;       /* hparams/model_args.py: disable_gradient_checkpointing */
+    if (tide_trl_kind(c) && !said) is_on = true; /* trl/trainer/base_config.py, as bf16 in tide_mixed_precision() */
     if (said && !is_on && !tide_fact_is(c, TIDE_FACT_checkpointing, "false"))
         tide_report(c->diags, TIDE_WARNING, TIDE_ERR_UNSUPPORTED, "/settings/checkpointing",
                     tide_format(c->arena, "gradient_checkpointing: %s is not described; it is taken as true", said),
@@ -283,4 +285,5 @@ void tide_training_settle(tide_claims *c) {
     settle_checkpointing(c);
     if (tide_claims_train(c)) settle_trainer(c);
     settle_strategy(c);
+    if (tide_claims_train(c)) tide_trl_settle(c);
 }

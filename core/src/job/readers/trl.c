@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Which of TRL's trainers a file of its arguments is for, and what that trainer's configuration has by default. No key
+ * names the trainer, as each has a command of its own; some keys and losses belong to one alone. */
+#include "job/readers/claims.h"
+
+#include <string.h>
+
+#include "base/units.h"
+
+static bool has_trl_file(const tide_claims *c) {
+    for (const tide_claims_file *file = c->first; file; file = file->next)
+        if (file->reader->keys == &tide_trainer_keys) return true;
+    return false;
+}
+
+/* The trainers of losses that no other has. */
+static const char *kind_of_loss(const char *loss) {
+    static const char *const of_dpo[] = {"exo_pair",  "nca_pair", "robust",       "bco_pair",
+                                         "sppo_hard", "aot",      "apo_zero",     "apo_down",
+                                         "discopop",  "sft",      "aot_unpaired", "sigmoid_norm"};
+    if (strcmp(loss, "nll") == 0 || strcmp(loss, "dft") == 0 || strcmp(loss, "chunked_nll") == 0) return "sft";
+    if (strcmp(loss, "kto") == 0 || strcmp(loss, "apo_zero_unpaired") == 0) return "kto";
+    for (size_t i = 0; i < TIDE_COUNT_OF(of_dpo); i++)
+        if (strcmp(loss, of_dpo[i]) == 0) return "dpo";
+    return NULL;
+}
+
+/* A file of TRL's that trains on several GPUs is played by the plain loop: its trainers are described on one. */
+static bool is_spread(const tide_claims *c) {
+    return c->arguments->is_spread || c->settings[TIDE_SET_parallel_kind] || c->of_deepspeed.root ||
+           c->facts[TIDE_FACT_deepspeed] || c->facts[TIDE_FACT_distributed] || c->facts[TIDE_FACT_fsdp];
+}
+
+const char *tide_trl_kind(const tide_claims *c) {
+    const char *loss = tide_fact_of(c, TIDE_FACT_loss_type), *kind = tide_fact_of(c, TIDE_FACT_trl);
+    if (!has_trl_file(c)) return NULL; /* of programs with trainers of their own */
+    const char *asked = c->arguments->asked_trainer;
+    if (asked) return strcmp(asked, "none") == 0 || strcmp(asked, "hf") == 0 ? NULL : asked;
+    if (!kind && loss) kind = kind_of_loss(loss);
+    return kind && strcmp(kind, "sft") == 0 && is_spread(c) ? NULL : kind;
+}
+
+/* Preferences are no supervised training: where the file leaves open by which trainer, nothing is played. */
+static void refuse_unknown(tide_claims *c) {
+    static const tide_fact facts[] = {TIDE_FACT_precomputes, TIDE_FACT_beta, TIDE_FACT_loss_type, TIDE_FACT_trl};
+    bool is_of_trl = has_trl_file(c);
+    for (size_t i = 0; i < TIDE_COUNT_OF(facts); i++) {
+        const tide_file_key *key = c->facts[facts[i]];
+        const char *kind = facts[i] == TIDE_FACT_loss_type && key ? kind_of_loss(key->value) : NULL;
+        bool is_supervised = (!is_of_trl && facts[i] == TIDE_FACT_loss_type) || (kind && strcmp(kind, "sft") == 0) ||
+                             tide_fact_is(c, facts[i], "sft");
+        if (!key || is_supervised) continue;
+        tide_error(c->diags, TIDE_ERR_UNSUPPORTED, c->fact_places[facts[i]],
+                   tide_format(c->arena, "%s=%s trains by preferences%s", key->key, key->value,
+                               is_of_trl ? ", by one of TRL's trainers, which the file does not name"
+                                         : " or rewards, which is not described of this program"),
+                   is_of_trl ? "say trainer=dpo, kto, orpo or cpo" : NULL);
+        return;
+    }
+}
+
+void tide_trl_settle(tide_claims *c) {
+    const char *kind = tide_trl_kind(c);
+    if (!kind) {
+        refuse_unknown(c);
+        if (has_trl_file(c) && tide_fact_is(c, TIDE_FACT_trl, "sft") && !c->arguments->asked_trainer)
+            tide_report(c->diags, TIDE_WARNING, TIDE_ERR_UNSUPPORTED, c->fact_places[TIDE_FACT_trl],
+                        "TRL's SFTTrainer is described on one GPU: the loop that people write is played", NULL);
+        return;
+    }
+    if (tide_fact_is(c, TIDE_FACT_trl, kind))
+        tide_settle(c, TIDE_FACT_trl, TIDE_SET_trainer, kind);
+    else if (!c->arguments->asked_trainer)
+        tide_imply(c, TIDE_SET_trainer, kind);
+    if (c->facts[TIDE_FACT_loss_type])
+        tide_settle(c, TIDE_FACT_loss_type, TIDE_SET_trainer_loss_type, tide_fact_of(c, TIDE_FACT_loss_type));
+    if (c->facts[TIDE_FACT_beta])
+        tide_settle(c, TIDE_FACT_beta, TIDE_SET_trainer_beta, tide_fact_of(c, TIDE_FACT_beta));
+    if (c->facts[TIDE_FACT_precomputes])
+        tide_settle(c, TIDE_FACT_precomputes, TIDE_SET_trainer_precompute_ref_log_probs, "true");
+    tide_imply(c, TIDE_SET_seq, "1024");                                  /* max_length of SFTConfig and its kin */
+    if (c->facts[TIDE_FACT_model]) tide_imply(c, TIDE_SET_dtype, "fp32"); /* trl/trainer/model_config.py */
+}
