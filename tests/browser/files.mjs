@@ -125,7 +125,7 @@ export default function ({ visit, field, fromCore, exampleWords, drop, choose, s
     const card = page.locator('.file', { hasText: 'arguments.yaml' });
     await card.locator('summary').click();
     const said = await card.innerText();
-    for (const part of [/8 used|\d+ used/, /per_device_train_batch_size: 4\s*→ batch=4/, /use_liger_kernel: true\s*→ use_liger_kernel=true/, /colour: blue/, /learning_rate/]) assert.match(said, part);
+    for (const part of [/8 used|\d+ used/, /per_device_train_batch_size: 4\s*→ batch=4/, /neftune_noise_alpha: 5\s*adds noise/, /colour: blue/, /learning_rate/]) assert.match(said, part);
     await page.waitForFunction(() => /batch=4/.test(location.hash));
     assert.equal(await page.locator('#set-batch').inputValue(), '4', 'the file holds over what stood in the form');
     await page.getByRole('button', { name: 'Undo' }).first().click();
