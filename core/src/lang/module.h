@@ -157,6 +157,8 @@ void tide_model_init(tide_model *model, tide_machine *m, tide_descriptions *desc
 
 /* Reads and binds one function, or without one the members of a class, and forgets that it failed; false if it did. */
 bool tide_model_check(tide_model *model, tide_class *of, tide_function *function);
+/* Whether a bound function calls itself, or one that does, without an if or a loop on the way. */
+bool tide_function_is_endless(const tide_function *function);
 
 /* Makes the module tree of a class over a configuration; nothing is on the device yet. */
 bool tide_model_build(tide_model *model, tide_description *description, tide_text class_name, const tide_json *config);

@@ -208,6 +208,11 @@ static tide_expr *parse_binary(tide_lexer *p, int rank) {
         tide_lex(p);
         e = expr_new(p, operators[i].kind, e, parse_binary(p, rank + 1));
         e->op = operators[i].op;
+        bool divides = e->kind == TIDE_EXPR_BINARY && (e->op == '/' || e->op == '|' || e->op == '%');
+        if (divides && e->b &&
+            ((e->b->kind == TIDE_EXPR_INT && e->b->integer == 0) ||
+             (e->b->kind == TIDE_EXPR_FLOAT && e->b->number == 0)))
+            return tide_lexer_fail(p, "a division by zero");
         if (e->kind == TIDE_EXPR_COALESCE) tide_expr_may_miss(e->a);
         i = (size_t)-1;
     }

@@ -124,11 +124,16 @@ static uint32_t write_found(tide_writer *w, const linted *l, const tide_diagnost
     return errors;
 }
 
-/* One function after the other, so that an error in one hides none in the next. */
+/* One size and function after the other, so that an error in one hides none in the next. */
 static uint32_t lint_functions(tide_writer *w, const linted *l, tide_run *run, tide_diagnostics *diags,
                                tide_description *d) {
     tide_descriptions *set = &run->descriptions;
     uint32_t errors = 0, from;
+    for (uint32_t i = 0; i < d->size_count; i++) {
+        from = diags->count;
+        tide_size_find(set, d, d->sizes[i].name);
+        errors += write_found(w, l, diags, from, d->sizes[i].item);
+    }
     for (uint32_t i = 0; i < d->function_count; i++) {
         from = diags->count;
         tide_function *f = tide_function_find(set, d, d->functions[i].name);
@@ -149,6 +154,26 @@ static uint32_t lint_functions(tide_writer *w, const linted *l, tide_run *run, t
         }
     }
     return errors;
+}
+
+static void endless(tide_arena *arena, tide_diagnostics *diags, const tide_description *d, const tide_function *f,
+                    const tide_json *item) {
+    if (f && tide_function_is_endless(f))
+        tide_error(diags, TIDE_ERR_DESCRIPTION, tide_json_place(arena, item, tide_format(arena, "/%s", d->name.at)),
+                   tide_format(arena, "'%s' calls itself without an end", tide_shown(arena, f->name)),
+                   "let an if end it");
+}
+
+/* Of functions that are bound. */
+static void lint_recursion(tide_run *run, tide_arena *arena, tide_diagnostics *diags, tide_description *d) {
+    tide_descriptions *set = &run->descriptions;
+    for (uint32_t i = 0; i < d->function_count; i++)
+        endless(arena, diags, d, tide_function_find(set, d, d->functions[i].name), d->functions[i].item);
+    for (uint32_t i = 0; i < d->module_count; i++) {
+        const tide_class *c = tide_class_find(set, d, d->modules[i].name);
+        for (const tide_function *f = c ? c->methods : NULL; f; f = f->next)
+            endless(arena, diags, d, f, d->modules[i].item);
+    }
 }
 
 void tide_write_lint(tide_writer *w, tide_arena *arena, tide_text text) {
@@ -177,6 +202,7 @@ void tide_write_lint(tide_writer *w, tide_arena *arena, tide_text text) {
         errors += write_found(w, &l, &diags, from, root);
         if (d) errors += lint_functions(w, &l, run, &diags, d);
         from = diags.count;
+        if (d && !errors) lint_recursion(run, arena, &diags, d);
         if (d) tide_description_all_used(&run->descriptions, d);
         errors += write_found(w, &l, &diags, from, root);
     }
