@@ -19,8 +19,8 @@ const LLAMA = JSON.stringify({
 /** The native program, where it is built. */
 const program = ['build/gcc/tidemark', 'build/release/tidemark'].map((path) => new URL(`../../${path}`, import.meta.url).pathname).find((path) => existsSync(path));
 
-/** @param {any} page */
-const fragmentOf = (page) => page.evaluate(() => location.hash.slice(1));
+/** What stands behind the # of the address, once the page has written it. @param {any} page */
+const fragmentOf = (page) => page.waitForFunction(() => location.hash.slice(1)).then((/** @type {any} */ handle) => handle.jsonValue());
 
 /** The field of a setting. @param {any} page @param {string} name */
 const field = (page, name) => page.locator(`#set-${name}`);
