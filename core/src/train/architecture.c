@@ -194,13 +194,17 @@ void tide_set_finder(tide_model *model, tide_finder *finder) {
 
 /* ---- the library, and the model ---- */
 
-/* Half of the library is of adapters and quantised layers, which few jobs have: reading it would take a twentieth of
- * their time. */
+/* Half of the library is of adapters, quantised layers, trainers and parts of layers, which few jobs have: reading it
+ * would take a tenth of their time. core/CMakeLists.txt leaves the same out of what a first visit fetches. */
 static bool needs(const tide_job *job, tide_text name) {
     if (tide_text_is(name, "library/adapters") || tide_text_is(name, "library/prompts"))
         return job->adapter != TIDE_adapter_none;
     if (tide_text_is(name, "library/quantised")) return job->quant != TIDE_quant_none;
     if (tide_text_is(name, "library/liger")) return job->use_liger_kernel == TIDE_use_liger_kernel_true_;
+    if (tide_text_is(name, "library/trainers")) return job->trainer != TIDE_trainer_none;
+    if (tide_text_is(name, "library/tensor_parallel"))
+        return job->parallel_kind == TIDE_parallel_kind_tp || job->parallel_kind == TIDE_parallel_kind_pp ||
+               job->parallel_kind == TIDE_parallel_kind_native;
     if (tide_text_is(name, STAND_INS)) return false;
     return true;
 }
