@@ -68,6 +68,21 @@ export default function ({ visit, field, fragmentOf, fromCore, exampleWords, ser
     assert.match(await fragmentOf(page), /^model=llava-1\.5-7b&/);
   }));
 
+  test('Back leads to a job whose link was still to be written', () => visit(async (page) => {
+    const before = await deviceBytes(page);
+    await page.evaluate(() => { /* in one task: no timer runs between */
+      const batch = /** @type {HTMLInputElement} */ (document.getElementById('set-batch'));
+      batch.value = '8';
+      batch.dispatchEvent(new Event('input', { bubbles: true }));
+      const reset = [...document.querySelectorAll('button')].find((one) => one.textContent === 'Reset to defaults');
+      reset?.click();
+    });
+    await page.waitForFunction(() => location.hash.startsWith('#model=') && !/batch/.test(location.hash));
+    await page.goBack();
+    await page.waitForFunction(() => /batch=8\b/.test(location.hash));
+    await page.waitForFunction((/** @type {number} */ old) => document.querySelector('.big .bytes')?.getAttribute('data-tip')?.replaceAll(/[^0-9]/g, '') !== String(old), before);
+  }));
+
   test('change the batch by typing, arrows and buttons', () => visit(async (page) => {
     const batch = field(page, 'batch');
     await changed(page, () => batch.fill('64'));

@@ -5,7 +5,7 @@ import { ask, askAsIs } from './asking.js';
 import { CoreStopped } from './client.js';
 import { sentences } from './format.js';
 import { pack, unpack } from './links.js';
-import { baseline, baselineReport, failure, files, fragment, isExample, link, linked, notices, words, wordsIn } from './state.js';
+import { awaited, baseline, baselineReport, failure, files, fragment, isExample, link, linked, notices, words, wordsIn } from './state.js';
 import { toLink, toWord, wordsOf } from './words.js';
 
 /** @typedef {import('./types.js').Diagnostic} Diagnostic */
@@ -22,24 +22,42 @@ export function writeFragment() {
   writeTimer = setTimeout(async () => {
     writeTimer = undefined;
     const of = link.value;
+    const job = awaited.value ? null : words.value; /* the link is of the last answer */
     const pinned = baseline.value;
     const full = pinned && failure.value === null ? (await ask('link', { with: wordsIn(pinned) }))?.link ?? of : of;
     const text = await pack(full) ?? toLink(wordsOf(of)); /* the files of a long one stay here */
     if (mine !== writing) return; /* a link was opened meanwhile, or another one is on its way */
     fragment.value = text;
-    if (keepsAddress.value || text === known || readFragment() !== known) return;
-    known = text;
-    history.replaceState(null, '', '#' + known);
+    put(text);
+    written = job;
   }, WRITE_AFTER_MS);
 }
 
 let writing = 0;
+/** @type {import('./words.js').Words | null} */
+let written = null; /* the settings that the address is of, if it is of the present ones */
+
+/** @param {string} text of a link */
+function put(text) {
+  if (keepsAddress.value || text === known || readFragment() !== known) return;
+  known = text;
+  history.replaceState(null, '', '#' + known);
+}
 
 /** What was to be written into the address is not written any more. */
 function stopWriting() {
   clearTimeout(writeTimer);
   writeTimer = undefined;
   writing++;
+}
+
+/** A new entry of the history, for a job that follows; the entry left behind leads back to the present one, even where its link was still to be written. */
+export function pushEntry() {
+  if (written !== words.value && files.value.length === 0) { /* the files of a job take a moment to pack */
+    stopWriting();
+    put(toLink(words.value));
+  }
+  history.pushState(null, '', location.href);
 }
 
 /** The link to pass on: with what the job came to, so that a later version can say what changed; and the baseline.
@@ -75,7 +93,7 @@ export async function loadFragment() {
     const read = await askAsIs({ call: 'read_link', link: await unpack(text) });
     if (!read?.ok) throw new Error('This link cannot be read.');
     batch(() => {
-      words.value = read.settings.map(toWord);
+      words.value = written = read.settings.map(toWord);
       files.value = read.files.map((/** @type {any} */ f) => ({ ...f, kind: f.name.startsWith('config') ? 'model' : 'other' }));
       notices.value = read.diagnostics.map((/** @type {Diagnostic} */ d) => Object.values(sentences(d)).join(' ').trim());
       linked.value = words.value;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Everything that changes the job; and back again. */
 import { batch, signal } from '@preact/signals';
-import { writeFragment } from './address.js';
+import { pushEntry, writeFragment } from './address.js';
 import { ask } from './asking.js';
 import { EXAMPLE } from './example.js';
 import { MOST_FILES } from './files.js';
@@ -131,9 +131,9 @@ function change(list, opened, how, field = '') {
   lastField = field;
   lastChange = now;
   future.value = [];
+  if (how === 'push') pushEntry();
   settle({ words: list, files: opened });
   justOpened.value = [];
-  if (how === 'push') history.pushState(null, '', location.href);
 }
 
 /** @param {Job} to */
