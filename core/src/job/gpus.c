@@ -2,8 +2,10 @@
 /* The GPU: its row of models/gpus.json, its memory, and how much of it may be taken. */
 #include "job/builder.h"
 
+#include <ctype.h>
 #include <string.h>
 
+#include "base/units.h"
 #include "lang/lang.h"
 
 static const char *gpu_string(const tide_json *object, const char *key) {
@@ -14,16 +16,6 @@ static const char *gpu_string(const tide_json *object, const char *key) {
 static int64_t gpu_integer(const tide_json *object, const char *key) {
     const tide_json *value = tide_json_at(object, key);
     return tide_json_is(value, TIDE_JSON_NUMBER) && value->is_integer && value->integer > 0 ? value->integer : 0;
-}
-
-/* By name, or by title, in any case. */
-static const tide_json *gpu_find(tide_arena *arena, const tide_json *list, const char *name) {
-    const char *wanted = tide_lowered(arena, tide_text_of(name));
-    for (const tide_json *row = list ? list->first : NULL; row; row = row->next)
-        if (strcmp(gpu_string(row, "name"), wanted) == 0 ||
-            strcmp(tide_lowered(arena, tide_text_of(gpu_string(row, "title"))), wanted) == 0)
-            return row;
-    return NULL;
 }
 
 /* The object with a name, without reading all of them; empty where that is not simple. The objects are flat. */
@@ -45,16 +37,82 @@ static const tide_json *gpu_find_alone(tide_job_builder *b, const char *name) {
     return row && strcmp(gpu_string(row, "name"), name) == 0 ? row : NULL;
 }
 
+/* ---- a card as people write it ---- */
+
+/* "NVIDIA A100-SXM4-80GB" as " a100 sxm 80 ": in lower case, without the maker, the brand and the kind of memory. */
+static const char *gpu_words(tide_arena *arena, const char *name) {
+    static const char *const meaningless[] = {"nvidia", "geforce", "tesla", "gpu",  "generation", "gb",
+                                              "gib",    "hbm2",    "hbm2e", "hbm3", "hbm3e"};
+    char *text = tide_lowered(arena, tide_text_of(name));
+    for (char *at = text; *at; at++)
+        if (!isalnum((unsigned char)*at)) *at = ' ';
+    const char *words = " ";
+    tide_text rest = tide_text_of(text), word;
+    while (tide_piece_next(&rest, ' ', &word)) {
+        bool counts = word.length > 0;
+        for (size_t i = 0; i < TIDE_COUNT_OF(meaningless); i++) counts = counts && !tide_text_is(word, meaningless[i]);
+        if (!counts) continue;
+        const char *brand = "";
+        if (word.length > 3 && tide_text_starts(word, TIDE_TEXT("rtx"))) {
+            brand = "rtx ";
+            word = (tide_text){word.at + 3, word.length - 3};
+        }
+        if (tide_text_starts(word, TIDE_TEXT("sxm"))) word.length = 3;
+        size_t digits = strspn(word.at, "0123456789");
+        tide_text unit = {word.at + digits, word.length - digits};
+        if (digits && (tide_text_is(unit, "g") || tide_text_is(unit, "gb") || tide_text_is(unit, "gib")))
+            word.length = digits;
+        words = tide_format(arena, "%s%s%.*s ", words, brand, (int)word.length, word.at);
+    }
+    return words;
+}
+
+/* Whether each of the words is among `others`. */
+static bool gpu_has_words(tide_arena *arena, const char *words, const char *others) {
+    tide_text rest = tide_text_of(words), word;
+    while (tide_piece_next(&rest, ' ', &word)) {
+        const char *wanted = tide_format(arena, " %.*s ", (int)word.length, word.at);
+        if (word.length && !strstr(others, wanted)) return false;
+    }
+    return true;
+}
+
+/* Whether nothing is said of a card that its row does not have. */
+static bool gpu_may_be(tide_arena *arena, const tide_json *row, const char *words) {
+    const char *all = tide_format(arena, "%s %s", gpu_string(row, "name"), gpu_string(row, "title"));
+    return strcmp(words, " ") != 0 && gpu_has_words(arena, words, gpu_words(arena, all));
+}
+
+/* The row that is meant: all of its name but the family is said. "H100" is none, as there are several. */
+static const tide_json *gpu_find(tide_arena *arena, const tide_json *list, const char *name) {
+    const char *words = gpu_words(arena, name);
+    for (const tide_json *row = list ? list->first : NULL; row; row = row->next) {
+        const char *own = gpu_words(arena, gpu_string(row, "name"));
+        if (strncmp(own, " rtx ", 5) == 0) own += 4;
+        if (gpu_has_words(arena, own, words) && gpu_may_be(arena, row, words)) return row;
+    }
+    return NULL;
+}
+
 static void gpu_refuse(tide_job_builder *b, const tide_json *list, const char *name) {
-    uint32_t count = 0;
+    uint32_t count = 0, near_count = 0;
     const char **names = TIDE_NEW(b->arena, const char *, (list ? list->count : 0) + 1);
-    for (const tide_json *row = list ? list->first : NULL; row; row = row->next)
+    const char *words = gpu_words(b->arena, name), *near = "";
+    for (const tide_json *row = list ? list->first : NULL; row; row = row->next) {
         names[count++] = gpu_string(row, "name");
-    const char *near = tide_near_names(b->arena, tide_text_of(name), names, count);
-    const char *size = "give its memory as gpu_gib=SIZE";
-    tide_error(b->diags, TIDE_ERR_FIELD_RANGE, "/settings/gpu",
-               tide_format(b->arena, "\"%s\" is not a card that is known", tide_shown(b->arena, tide_text_of(name))),
-               near ? tide_format(b->arena, "did you mean %s? Otherwise %s", near, size) : size);
+        if (near_count < 4 && gpu_may_be(b->arena, row, words))
+            near = tide_format(b->arena, "%s%s%s", near, near_count++ ? " or " : "", gpu_string(row, "name"));
+    }
+    if (!near_count) near = tide_near_names(b->arena, tide_text_of(name), names, count);
+    const char *size = "give its memory as gpu_gib=SIZE", *shown = tide_shown(b->arena, tide_text_of(name));
+    if (near_count > 1)
+        tide_error(b->diags, TIDE_ERR_FIELD_RANGE, "/settings/gpu",
+                   tide_format(b->arena, "\"%s\" may be several cards", shown),
+                   tide_format(b->arena, "choose %s", near));
+    else
+        tide_error(b->diags, TIDE_ERR_FIELD_RANGE, "/settings/gpu",
+                   tide_format(b->arena, "\"%s\" is not a card that is known", shown),
+                   near ? tide_format(b->arena, "did you mean %s? Otherwise %s", near, size) : size);
 }
 
 void tide_find_gpu(tide_job_builder *b) {

@@ -7,7 +7,7 @@
 #include "tensor/ops/ops.h"
 
 /* cuda/CublasHandlePool.cpp: parseChosenWorkspaceSize has ":4096:2:16:8", pairs of KiB and a number of buffers, and 32
- * MiB on Hopper; _parseChosenCublasLtWorkspaceSize has 1 MiB. */
+ * MiB on Hopper and Blackwell but Thor; _parseChosenCublasLtWorkspaceSize has 1 MiB. */
 enum {
     CUBLASLT_WORKSPACE = 1 << 20,
     CUBLAS_WORKSPACE = (4096 * 2 + 16 * 8) * 1024,
@@ -15,7 +15,8 @@ enum {
 };
 
 int64_t tide_cublas_workspace(int capability) {
-    return capability >= 90 ? CUBLAS_WORKSPACE_HOPPER : CUBLAS_WORKSPACE;
+    int major = capability / 10;
+    return major == 9 || major == 10 || major == 12 ? CUBLAS_WORKSPACE_HOPPER : CUBLAS_WORKSPACE;
 }
 
 int64_t tide_gemm_workspace(const tide_machine *m) {
