@@ -191,13 +191,16 @@ static void read_quantization(tide_job_builder *b) {
     bool is_of_bitsandbytes = is_known && (tide_argument_is(&with_quant, TIDE_SET_quant, "nf4") ||
                                            tide_argument_is(&with_quant, TIDE_SET_quant, "fp4") ||
                                            tide_argument_is(&with_quant, TIDE_SET_quant, "int8"));
+    bool is_mxfp4 = tide_json_is_text(tide_json_at(from, "quant_method"), "mxfp4"); /* quantizer_mxfp4.py */
     if (is_known && (!is_training || (adapts && is_of_bitsandbytes))) {
         b->arguments = with_quant;
         return;
     }
     tide_report(b->diags, TIDE_WARNING, TIDE_ERR_UNSUPPORTED, "/model/quantization_config",
                 "is not followed: the weights are taken whole, in dtype",
-                !is_known            ? NULL
+                is_mxfp4 ? "as transformers has it to train, and without Triton or the kernels package; with both it "
+                           "generates with experts of 4.25 bits a weight, which is not described"
+                : !is_known          ? NULL
                 : is_of_bitsandbytes ? "add adapter=lora to train over the quantised weights"
                                      : "it is followed with mode=infer");
 }

@@ -100,7 +100,8 @@ const char *tide_serve_weight_format(const tide_serve_run *run) {
     const tide_json *config = run->job.config, *q = tide_json_at(config, "quantization_config");
     tide_quantization_choice asked = run->job.quantization;
     int capability = run->device.capability;
-    if (!q && tide_json_at(tide_serve_text_config(config), "quantization_config")) return NULL;
+    if (!q) q = tide_json_at(tide_serve_text_config(config), "quantization_config");
+    if (q && q->kind == TIDE_JSON_NULL) q = NULL;
     if (!q && asked == TIDE_quantization_none) return "none";
     const tide_engine_root *root = tide_engine_root_of("vllm", run->architecture);
     if (!root || strcmp(root->class_name, "LlamaForCausalLM") != 0) return NULL;

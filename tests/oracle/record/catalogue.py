@@ -57,6 +57,7 @@ def of_case(case: Case, folders: list[Path]) -> Model:
         for part in path:
             at = at.setdefault(part, {})
         at[last] = value
+    config.pop("quantization_config", None)  # weights are kept as case.quant says
     if case.dropout is not None:
         set_dropout(config, case.dropout)
     return Model(config, case.preprocessor if case.preprocessor is not None else model.preprocessor)
