@@ -27,6 +27,7 @@ void tide_fsdp2_unshard(fsdp2 *f, fsdp_param_group *u) {
     if (f->shard_ranks == 1) return;
     int64_t parts = 0;
     tide_dtype dtype = f->param_dtype;
+    uint8_t stream = f->is_async ? 0 : FSDP2_ALL_GATHER_STREAM; /* get_all_gather_streams() */
     tide_tensor **uploads = TIDE_NEW(m->arena, tide_tensor *, 2 * u->count + 1);
     uint32_t n = 0;
     for (uint32_t i = 0; i < u->count; i++) {
@@ -37,19 +38,19 @@ void tide_fsdp2_unshard(fsdp2 *f, fsdp_param_group *u) {
         if (!f->casts) dtype = s->orig_dtype;
         if (!f->offload_to_cpu) continue;
         uploads[n++] =
-            flat_on_stream(f, FSDP2_ALL_GATHER_STREAM, s->padded_sharded_numel, s->orig_dtype, TIDE_FACTOR_GATHERED);
+            flat_on_stream(f, stream, s->padded_sharded_numel, s->orig_dtype, TIDE_FACTOR_GATHERED);
         if (f->casts) {
-            uploads[n] = flat_on_stream(f, FSDP2_ALL_GATHER_STREAM, s->padded_sharded_numel, f->param_dtype,
+            uploads[n] = flat_on_stream(f, stream, s->padded_sharded_numel, f->param_dtype,
                                         TIDE_FACTOR_GATHERED);
             tide_release(m, uploads[n - 1]);
             uploads[n - 1] = uploads[n];
         }
     }
-    tide_tensor *staged = f->casts && !f->offload_to_cpu ? flat_on_stream(f, FSDP2_ALL_GATHER_STREAM, parts,
+    tide_tensor *staged = f->casts && !f->offload_to_cpu ? flat_on_stream(f, stream, parts,
                                                                           f->param_dtype, TIDE_FACTOR_COMMUNICATION)
                                                          : NULL;
     u->all_gather_output =
-        flat_on_stream(f, FSDP2_ALL_GATHER_STREAM, parts * all_gather_ranks(f, u), dtype, TIDE_FACTOR_COMMUNICATION);
+        flat_on_stream(f, stream, parts * all_gather_ranks(f, u), dtype, TIDE_FACTOR_COMMUNICATION);
     tide_release(m, staged);
     for (uint32_t i = 0; i < n; i++) tide_release(m, uploads[i]);
 }

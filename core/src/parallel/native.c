@@ -11,7 +11,6 @@
 typedef struct native {
     tide_pipeline pipeline;
     tide_topology topology;
-    fsdp2 *fsdp;             /* NULL: one data parallel rank */
     tide_tensor *context[3]; /* what names of context_parallel() hold until it ends */
 } native;
 
@@ -65,21 +64,21 @@ static void checkpoint(tide_wrapper *w) {
     }
 }
 
-/* fully_shard over data and context parallel ranks. */
+/* fully_shard of every stage over data and context parallel ranks. */
 static void shard(tide_wrapper *w, native *n) {
     tide_pipeline *p = &n->pipeline;
+    const bool *absent = w->is_absent;
     if (n->topology.dp_cp == 1) return;
     w->ranks = n->topology.dp_cp;
     w->rank = n->topology.dp_cp_rank;
-    tide_fsdp2_strategy.wrap(w);
-    n->fsdp = w->state;
-    if (!n->fsdp || w->model->m->has_failed) return;
-    p->state = n->fsdp;
-    p->after_backward = tide_fsdp2_root_post_backward_final_callback;
-    if (w->model->tensor_parallel) tide_tensor_parallel_around(w->model);
-    if (p->ranks == 1) return;
-    p->reduce_grad = tide_fsdp2_finalize_backward;
-    n->fsdp->finalizes_by_hand = true;
+    for (uint32_t i = 0; i < p->chunks && !w->model->m->has_failed; i++) {
+        if (p->ranks > 1) w->is_absent = tide_stage_absent(p, i);
+        tide_fsdp2_strategy.wrap(w);
+        fsdp2 *f = p->stages[i].fsdp = w->state;
+        if (f) f->finalizes_by_hand = p->ranks > 1;
+    }
+    w->is_absent = absent;
+    if (w->model->tensor_parallel && !w->model->m->has_failed) tide_tensor_parallel_around(w->model);
 }
 
 static void native_wrap(tide_wrapper *w) {
@@ -112,7 +111,7 @@ static void native_wrap(tide_wrapper *w) {
     shard(w, n);
     if (m->has_failed) return;
     if (p->ranks > 1) tide_pipeline_drop_others(p);
-    if (!n->fsdp && w->model->tensor_parallel) tide_separate_kinds(w);
+    if (n->topology.dp_cp == 1 && w->model->tensor_parallel) tide_separate_kinds(w);
     w->state = n;
     m->module = 0;
 }
@@ -180,10 +179,11 @@ static void micro_batches(tide_wrapper *w, native *n) {
     tide_pipeline *p = &n->pipeline;
     tide_machine *m = w->model->m;
     tide_pipeline_stage *s = &p->stages[0];
+    fsdp2 *f = s->fsdp;
     bool each = !tide_job_sets(w->job, TIDE_SET_parallel_sync_each) || w->job->parallel_sync_each;
     for (uint32_t i = 0; i < p->microbatches && !tide_is_aborting(m); i++) {
         take_batch(w, p, 1, "clone");
-        if (n->fsdp) n->fsdp->reduce_grads = each || i + 1 == p->microbatches;
+        if (f) f->reduce_grads = each || i + 1 == p->microbatches;
         tide_tensor *logits = tide_stage_forward(s, 0);
         tide_stage_compute_loss(s, 0, logits);
         tide_release_at(m, &s->outputs[0]);
@@ -207,8 +207,12 @@ static void native_step(tide_wrapper *w, unsigned step) {
         micro_batches(w, n);
     } else {
         take_batch(w, p, p->microbatches, "repeat");
-        if (n->fsdp) n->fsdp->reduce_grads = false;
-        if (n->fsdp) n->fsdp->keeps_after_backward = true;
+        for (uint32_t i = 0; i < p->chunks; i++) {
+            fsdp2 *f = p->stages[i].fsdp;
+            if (!f) continue;
+            f->reduce_grads = false;
+            f->keeps_after_backward = true;
+        }
         tide_pipeline_step(p);
         for (unsigned k = 0; k < TIDE_COUNT_OF(n->context); k++) tide_release_at(m, &n->context[k]);
     }

@@ -6,6 +6,7 @@
 #include "parallel/pipeline.h"
 
 #include "base/units.h"
+#include "parallel/fsdp2.h"
 
 #include "tensor/ops/ops.h"
 
@@ -15,12 +16,8 @@ static tide_machine *machine_of(const tide_pipeline *p) {
 
 /* ---- stages ---- */
 
-/* Every ranks-th, or the two ends of a V. */
-static uint32_t stage_index(const tide_pipeline *p, uint32_t chunk) {
-    bool is_v = p->w->job->parallel_schedule == TIDE_parallel_schedule_ZBVZeroBubble ||
-                p->w->job->parallel_schedule == TIDE_parallel_schedule_DualPipeV;
-    if (is_v) return chunk ? p->stage_count - 1 - p->rank : p->rank;
-    return p->rank + chunk * p->ranks;
+tide_pipeline_sizes tide_pipeline_sizes_of(const tide_pipeline *p, const tide_job *job) {
+    return (tide_pipeline_sizes){job->parallel_schedule, p->ranks, p->chunks, p->microbatches};
 }
 
 static uint32_t layers_of(const tide_model *model, uint32_t *of_block) {
@@ -28,6 +25,51 @@ static uint32_t layers_of(const tide_model *model, uint32_t *of_block) {
     for (uint32_t i = 1; i < model->instance_count; i++)
         if (model->instances[i].of->is_checkpointed) of_block[i] = ++count;
     return count;
+}
+
+/* Whether a stage runs a module: the modules before the first block are the first one's, those behind the last block
+ * the last one's. */
+static bool runs(const tide_pipeline_stage *s, const uint32_t *of_block, const tide_model *model, uint32_t module,
+                 uint32_t first_block) {
+    for (uint32_t at = module; at; at = model->instances[at].parent)
+        if (of_block[at]) return of_block[at] > s->first_layer && of_block[at] <= s->end_layer;
+    return module < first_block ? s->is_first : s->is_last;
+}
+
+static uint32_t first_block_of(const tide_model *model, uint32_t *of_block) {
+    uint32_t first = 1;
+    layers_of(model, of_block);
+    while (first < model->instance_count && !of_block[first]) first++;
+    return first;
+}
+
+bool *tide_stage_absent(const tide_pipeline *p, uint32_t chunk) {
+    const tide_model *model = p->w->model;
+    uint32_t *of_block = TIDE_NEW(model->m->arena, uint32_t, model->instance_count + 1);
+    uint32_t first_block = first_block_of(model, of_block);
+    bool *absent = TIDE_NEW(model->m->arena, bool, model->instance_count + 1);
+    for (uint32_t i = 1; i < model->instance_count; i++)
+        absent[i] = !runs(&p->stages[chunk], of_block, model, i, first_block);
+    return absent;
+}
+
+bool *tide_pipeline_absent(const tide_pipeline *p) {
+    bool *absent = tide_stage_absent(p, 0);
+    for (uint32_t chunk = 1; chunk < p->chunks; chunk++) {
+        const bool *of_chunk = tide_stage_absent(p, chunk);
+        for (uint32_t i = 1; i < p->w->model->instance_count; i++) absent[i] = absent[i] && of_chunk[i];
+    }
+    return absent;
+}
+
+/* submod.parameters() */
+static void find_params_of(const tide_pipeline *p, uint32_t chunk) {
+    const tide_model *model = p->w->model;
+    tide_pipeline_stage *s = &p->stages[chunk];
+    const bool *absent = tide_stage_absent(p, chunk);
+    s->params = TIDE_NEW(model->m->arena, tide_tensor *, model->parameter_count + 1);
+    for (uint32_t i = 0; i < model->parameter_count; i++)
+        if (!absent[model->parameters[i].module]) s->params[s->param_count++] = model->parameters[i].tensor;
 }
 
 bool tide_pipeline_init(tide_pipeline *p, tide_wrapper *w) {
@@ -47,54 +89,34 @@ bool tide_pipeline_init(tide_pipeline *p, tide_wrapper *w) {
                   p->stage_count);
         return false;
     }
+    tide_pipeline_sizes sizes = tide_pipeline_sizes_of(p, w->job);
     p->stages = TIDE_NEW(m->arena, tide_pipeline_stage, p->chunks);
     p->losses = TIDE_NEW(m->arena, tide_tensor *, p->microbatches);
     for (uint32_t i = 0; i < p->chunks; i++) {
         tide_pipeline_stage *s = &p->stages[i];
-        uint32_t index = stage_index(p, i);
+        uint32_t index = p->ranks > 1 ? tide_pipeline_stage_of(&sizes, p->rank, i) : i;
         *s = (tide_pipeline_stage){.of = p,
                                    .index = index,
                                    .first_layer = (uint32_t)((uint64_t)layers * index / p->stage_count),
                                    .end_layer = (uint32_t)((uint64_t)layers * (index + 1) / p->stage_count),
                                    .is_first = index == 0,
                                    .is_last = index + 1 == p->stage_count};
-        tide_tensor ***arrays[] = {&s->recv_forward, &s->recv_backward, &s->inputs, &s->outputs, &s->bwd_cache};
+        tide_tensor ***arrays[] = {&s->recv_forward, &s->recv_backward, &s->inputs,       &s->outputs,
+                                   &s->bwd_cache,    &s->sent_forward,  &s->sent_backward};
         for (unsigned k = 0; k < TIDE_COUNT_OF(arrays); k++)
             *arrays[k] = TIDE_NEW(m->arena, tide_tensor *, p->microbatches);
+        s->backward_state = TIDE_NEW(m->arena, tide_backward_state, p->microbatches);
+        find_params_of(p, i);
     }
     return true;
-}
-
-/* Whether a stage runs a module: the modules before the first block are the first one's, those behind the last block
- * the last one's. */
-static bool runs(const tide_pipeline_stage *s, const uint32_t *of_block, const tide_model *model, uint32_t module,
-                 uint32_t first_block) {
-    for (uint32_t at = module; at; at = model->instances[at].parent)
-        if (of_block[at]) return of_block[at] > s->first_layer && of_block[at] <= s->end_layer;
-    return module < first_block ? s->is_first : s->is_last;
-}
-
-bool *tide_pipeline_absent(const tide_pipeline *p) {
-    const tide_model *model = p->w->model;
-    uint32_t *of_block = TIDE_NEW(model->m->arena, uint32_t, model->instance_count + 1), first_block = 1;
-    bool *absent = TIDE_NEW(model->m->arena, bool, model->instance_count + 1);
-    layers_of(model, of_block);
-    while (first_block < model->instance_count && !of_block[first_block]) first_block++;
-    for (uint32_t i = 1; i < model->instance_count; i++) {
-        absent[i] = true;
-        for (uint32_t chunk = 0; chunk < p->chunks; chunk++)
-            if (runs(&p->stages[chunk], of_block, model, i, first_block)) absent[i] = false;
-    }
-    return absent;
 }
 
 /* Members of the stages in the order of the stages. */
 static uint32_t sort_by_stage(const tide_pipeline *p, const tide_optimized *members, uint32_t count,
                               tide_optimized *kept) {
     const tide_model *model = p->w->model;
-    uint32_t *of_block = TIDE_NEW(model->m->arena, uint32_t, model->instance_count + 1), first_block = 1, n = 0;
-    layers_of(model, of_block);
-    while (first_block < model->instance_count && !of_block[first_block]) first_block++;
+    uint32_t *of_block = TIDE_NEW(model->m->arena, uint32_t, model->instance_count + 1), n = 0;
+    uint32_t first_block = first_block_of(model, of_block);
     for (uint32_t chunk = 0; chunk < p->chunks; chunk++)
         for (uint32_t i = 0; i < count; i++)
             if (runs(&p->stages[chunk], of_block, model, members[i].module, first_block)) kept[n++] = members[i];
@@ -126,6 +148,11 @@ void tide_pipeline_connect(tide_pipeline *p) {
     tide_release(m, sent);
     tide_release(m, received);
     tide_release(m, vote);
+}
+
+/* Hooks of modules find the state of fully_shard() that is the stage's. */
+static void enter(const tide_pipeline_stage *s) {
+    if (s->fsdp) machine_of(s->of)->wrapper = s->fsdp;
 }
 
 /* ---- what comes from other ranks ---- */
@@ -172,6 +199,7 @@ tide_tensor *tide_stage_forward(tide_pipeline_stage *s, uint32_t mb) {
     tide_value values[] = {tide_of_tensor(tide_retain(x)), tide_of_int(s->first_layer), tide_of_int(s->end_layer),
                            tide_of_bool(s->is_first),      tide_of_bool(s->is_last),    tide_of_int(p->length)};
     tide_model *model = p->w->model;
+    enter(s);
     if (model->before_forward) model->before_forward(model, model->root, &values[0], 1, NULL, 0);
     tide_value made = tide_model_method(model, TIDE_TEXT("forward_stage"), names, values, 6);
     if (model->after_forward && !tide_is_aborting(m)) model->after_forward(model, model->root, &made);
@@ -216,23 +244,71 @@ void tide_stage_release_sent(tide_pipeline_stage *s, uint32_t mb) {
 
 /* ---- backward ---- */
 
-/* stage_backward() */
+/* What hooks of fully_shard() queue with the engine, of a pass that has run. */
+static void after_backward(const tide_pipeline_stage *s) {
+    if (s->fsdp && !machine_of(s->of)->has_failed) tide_fsdp2_root_post_backward_final_callback(s->fsdp);
+}
+
+/* stage_backward(); output_grad: NULL for a loss. */
+static void backward_in_full(tide_pipeline_stage *s, tide_tensor *root, tide_tensor *output_grad) {
+    tide_machine *m = machine_of(s->of);
+    m->op = "ones_like";
+    tide_tensor *grad = output_grad ? output_grad : tide_empty_like(m, root, (tide_dtype)root->dtype);
+    enter(s);
+    tide_run_backward_from(m, &root, &grad, 1);
+    after_backward(s);
+    if (!output_grad) tide_release(m, grad);
+}
+
 void tide_stage_backward(tide_pipeline_stage *s, uint32_t mb) {
     tide_pipeline *p = s->of;
     tide_machine *m = machine_of(p);
     tide_tensor *root = s->is_last ? p->losses[mb] : s->outputs[mb];
     if (!root || tide_is_aborting(m)) return;
-    m->op = "ones_like";
-    tide_tensor *grad = s->is_last ? tide_empty_like(m, root, (tide_dtype)root->dtype) : s->recv_backward[mb];
+    tide_tensor *grad = s->is_last ? NULL : s->recv_backward[mb];
     s->recv_backward[mb] = NULL;
-    tide_run_backward_from(m, &root, &grad, 1);
-    if (p->after_backward && !m->has_failed) p->after_backward(p->state);
-    if (s->is_last) tide_release(m, grad);
+    backward_in_full(s, root, grad);
     s->bwd_cache[mb] = s->is_first ? NULL : s->inputs[mb]->grad;
     s->inputs[mb]->grad = NULL;
     tide_release_at(m, &s->outputs[mb]);
     tide_release_at(m, &s->inputs[mb]);
-    if (!s->is_last) tide_release(m, grad);
+    tide_release(m, grad);
+}
+
+void tide_stage_backward_first(tide_pipeline_stage *s, uint32_t mb) {
+    tide_pipeline *p = s->of;
+    tide_machine *m = machine_of(p);
+    tide_tensor *logits = s->is_last ? s->outputs[mb] : NULL;
+    tide_backward_state *state = &s->backward_state[mb];
+    if (!s->outputs[mb] || tide_is_aborting(m)) return;
+    *state = (tide_backward_state){.input = s->inputs[mb],
+                                   .stage_output = s->is_last ? tide_retain(p->losses[mb]) : s->outputs[mb],
+                                   .output_grad = s->is_last ? NULL : s->recv_backward[mb]};
+    s->inputs[mb] = s->outputs[mb] = s->recv_backward[mb] = NULL;
+    if (!s->is_first) {
+        enter(s);
+        tide_stage_backward_input(m, state, s->params, s->param_count);
+        after_backward(s);
+        s->bwd_cache[mb] = tide_retain(state->input->grad);
+    }
+    tide_release(m, logits);
+}
+
+void tide_stage_backward_second(tide_pipeline_stage *s, uint32_t mb) {
+    tide_machine *m = machine_of(s->of);
+    tide_backward_state *state = &s->backward_state[mb];
+    if (!state->stage_output || tide_is_aborting(m)) return;
+    if (s->is_first)
+        backward_in_full(s, state->stage_output, state->output_grad);
+    else
+        tide_stage_backward_weight(m, state);
+    tide_release_at(m, &state->input);
+    tide_release_at(m, &state->stage_output);
+    tide_release_at(m, &state->output_grad);
+}
+
+void tide_stage_reduce_grad(tide_pipeline_stage *s) {
+    if (s->fsdp && !tide_is_aborting(machine_of(s->of))) tide_fsdp2_finalize_backward(s->fsdp);
 }
 
 tide_tensor *tide_stage_send_backward(tide_pipeline_stage *s, uint32_t mb) {

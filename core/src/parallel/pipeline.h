@@ -4,8 +4,19 @@
 #define TIDE_PIPELINE_H
 
 #include "parallel/parallel.h"
+#include "parallel/pipeline_actions.h"
 
 typedef struct tide_pipeline tide_pipeline;
+
+/* _backward.py: parameters whose gradients come by the same nodes. */
+typedef struct tide_param_group tide_param_group;
+
+/* backward_state: what the second part of a backward pass needs, owned; groups: NULL where the first did nothing. */
+typedef struct tide_backward_state {
+    tide_param_group *groups;
+    uint32_t count;
+    tide_tensor *input, *stage_output, *output_grad;
+} tide_backward_state;
 
 /* stage.py: PipelineStage. Arrays are by micro-batch; what they hold is owned, NULL where there is nothing. */
 typedef struct tide_pipeline_stage {
@@ -15,6 +26,11 @@ typedef struct tide_pipeline_stage {
     tide_tensor **recv_forward, **recv_backward; /* args_recv_info, grad_recv_info */
     tide_tensor **inputs, **outputs;             /* _ForwardChunkState: input_values, live_outputs */
     tide_tensor **bwd_cache;
+    tide_tensor **sent_forward, **sent_backward; /* of sends that are not waited for yet */
+    tide_backward_state *backward_state;
+    tide_tensor **params; /* of its modules, in their order */
+    uint32_t param_count;
+    void *fsdp; /* fully_shard() of the stage; NULL: none */
 } tide_pipeline_stage;
 
 struct tide_pipeline {
@@ -25,21 +41,22 @@ struct tide_pipeline {
     tide_dtype dtype;            /* of hidden states */
     tide_tensor *ids, *labels;   /* of all micro-batches; borrowed */
     tide_tensor **losses;        /* _internal_losses */
+    tide_actions actions;        /* of this rank; empty for schedules of one stage */
     const char *loss_function;
-    bool is_connected;                   /* _p2p_initialized */
-    void (*after_backward)(void *state); /* what the engine's queue has at the end of a pass; NULL: nothing */
-    void (*reduce_grad)(void *state);    /* perform_reduce_grad(); NULL: nothing is allocated */
-    void *state;
+    bool is_connected; /* _p2p_initialized */
 };
 
 /* ---- pipeline.c ---- */
 
+tide_pipeline_sizes tide_pipeline_sizes_of(const tide_pipeline *p, const tide_job *job);
 /* Whether the schedule takes these sizes; false after an error, in PyTorch's words. */
 bool tide_pipeline_check(tide_wrapper *w, const tide_pipeline *p);
 /* The stages of this rank; false after an error, which is reported. */
 bool tide_pipeline_init(tide_pipeline *p, tide_wrapper *w);
 /* By instance: what is of other ranks' stages. */
 bool *tide_pipeline_absent(const tide_pipeline *p);
+/* The same of one stage. */
+bool *tide_stage_absent(const tide_pipeline *p, uint32_t chunk);
 /* Lets go of the parameters of other ranks' stages; the optimizer has the others, stage after stage. */
 void tide_pipeline_drop_others(tide_pipeline *p);
 /* _initialize_pipeline_distributed_state(): the first step's small tensors. */
@@ -53,10 +70,26 @@ tide_tensor *tide_stage_forward(tide_pipeline_stage *s, uint32_t mb);
 void tide_stage_compute_loss(tide_pipeline_stage *s, uint32_t mb, tide_tensor *output);
 /* release_fwd_send_outputs() */
 void tide_stage_release_sent(tide_pipeline_stage *s, uint32_t mb);
-/* backward_one_chunk() in full */
+/* backward_one_chunk(): in full; in two parts, the gradient of the input and those of the weights. */
 void tide_stage_backward(tide_pipeline_stage *s, uint32_t mb);
+void tide_stage_backward_first(tide_pipeline_stage *s, uint32_t mb);
+void tide_stage_backward_second(tide_pipeline_stage *s, uint32_t mb);
 /* get_bwd_send_ops(): the gradient of the input, owned by the caller; NULL: nothing is sent. */
 tide_tensor *tide_stage_send_backward(tide_pipeline_stage *s, uint32_t mb);
+
+/* perform_reduce_grad() */
+void tide_stage_reduce_grad(tide_pipeline_stage *s);
+
+/* ---- pipeline_backward.c ---- */
+
+/* stage_backward_input(), stage_backward_weight() */
+void tide_stage_backward_input(tide_machine *m, tide_backward_state *s, tide_tensor *const *params, uint32_t count);
+void tide_stage_backward_weight(tide_machine *m, tide_backward_state *s);
+
+/* ---- pipeline_runtime.c ---- */
+
+/* _PipelineScheduleRuntime._step_microbatches() */
+void tide_pipeline_run(tide_pipeline *p);
 
 /* ---- pipeline_schedules.c ---- */
 

@@ -50,7 +50,7 @@ static void gpipe(tide_pipeline *p) {
         bwd_sends_to_wait[i] = tide_stage_send_backward(s, i);
         name_set(m, &n.ops, tide_retain(bwd_sends_to_wait[i]));
     }
-    if (p->reduce_grad && !tide_is_aborting(m)) p->reduce_grad(p->state);
+    tide_stage_reduce_grad(s);
     forget_names(&n);
     for (uint32_t i = count; i-- > 0;) tide_release(m, bwd_sends_to_wait[i]);
 }
@@ -85,24 +85,16 @@ static void one_f_one_b(tide_pipeline *p) {
         name_set(m, &n.bwd_sends, tide_stage_send_backward(s, bwd));
         name_set(m, &n.send_work, tide_retain(n.bwd_sends));
     }
-    if (p->reduce_grad && !tide_is_aborting(m)) p->reduce_grad(p->state);
+    tide_stage_reduce_grad(s);
     forget_names(&n);
 }
 
 bool tide_pipeline_check(tide_wrapper *w, const tide_pipeline *p) {
     tide_machine *m = w->model->m;
-    tide_parallel_schedule_choice schedule = w->job->parallel_schedule;
-    bool is_single = schedule == TIDE_parallel_schedule_GPipe || schedule == TIDE_parallel_schedule__1F1B;
-    if (!is_single)
-        tide_fail(m, TIDE_ERR_UNSUPPORTED, "parallel.schedule: %s is not described; use 1F1B or GPipe",
-                  w->job->values[TIDE_SET_parallel_schedule]);
-    else if (p->chunks > 1)
-        tide_fail(m, TIDE_ERR_CONFLICT, "parallel.chunks: %s runs one stage on each rank, not %u",
-                  w->job->values[TIDE_SET_parallel_schedule], p->chunks);
-    else if (schedule == TIDE_parallel_schedule__1F1B && p->microbatches < p->ranks)
-        tide_fail(m, TIDE_ERR_CONFLICT,
-                  "Number of microbatches (%u) must be greater than or equal to the number of stages (%u).",
-                  p->microbatches, p->ranks);
+    tide_pipeline_sizes sizes = tide_pipeline_sizes_of(p, w->job);
+    const char *refusal = tide_pipeline_refusal(&sizes, m->arena);
+    if (refusal)
+        tide_fail(m, TIDE_ERR_CONFLICT, "%s", refusal);
     else if (p->batch * p->microbatches != w->job->batch && w->job->parallel_kind == TIDE_parallel_kind_pp)
         tide_fail(m, TIDE_ERR_CONFLICT, "a batch of %lld does not divide into %u micro-batches of one size",
                   (long long)w->job->batch, p->microbatches);
@@ -114,8 +106,10 @@ void tide_pipeline_step(tide_pipeline *p) {
     tide_pipeline_connect(p);
     if (p->w->job->parallel_schedule == TIDE_parallel_schedule_GPipe)
         gpipe(p);
-    else
+    else if (p->w->job->parallel_schedule == TIDE_parallel_schedule__1F1B)
         one_f_one_b(p);
+    else
+        tide_pipeline_run(p);
     m->op = "del losses";
     for (uint32_t i = p->microbatches; i-- > 0;) tide_release_at(m, &p->losses[i]);
 }

@@ -6,6 +6,7 @@
  * dtype of what they are the gradient of); its saved tensors go right after; then its outputs are handed on. */
 #include "tensor/tensor.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 /* ---- nodes ---- */
@@ -86,9 +87,6 @@ tide_node *tide_node_with(tide_machine *m, const tide_backward *backward, tide_t
     return node;
 }
 
-bool tide_needs_input_grad(const tide_node *node, int edge) {
-    return node->edges[edge].node != NULL;
-}
 
 void tide_slot_save(tide_machine *m, tide_saved *slot, tide_tensor *t) {
     tide_saved_tensors_hooks *hooks = m->state.saved_tensors_hooks;
@@ -261,12 +259,15 @@ typedef struct tide_task_state {
     struct tide_task_state *outer;
     uint32_t task;
     uint32_t dependencies;
-    tide_tensor *grads[]; /* one per output */
+    bool is_needed;        /* exec_info: something that is asked for lies behind it */
+    tide_tensor **capture; /* where its gradient goes, in place of being run; NULL: nowhere */
+    tide_tensor *grads[];  /* one per output */
 } task_state;
 
 typedef struct engine {
     tide_machine *m;
     uint32_t task;
+    bool keeps_graph;
     tide_node **heap; /* ready nodes, the largest order first */
     uint32_t heap_count, heap_capacity;
     tide_node **seen; /* every node of the pass */
@@ -287,6 +288,16 @@ static task_state *state_of(engine *e, tide_node *node) {
     TIDE_ROOM(e->m->arena, e->seen, e->seen_count, e->seen_capacity);
     e->seen[e->seen_count++] = node;
     return state;
+}
+
+/* task_should_compute_output() */
+bool tide_needs_input_grad(const tide_node *node, int edge) {
+    const tide_node *next = node->edges[edge].node;
+    return next && (!node->state || !next->state || next->state->is_needed);
+}
+
+tide_tensor *const *tide_incoming_grads(const tide_node *node) {
+    return node->state->grads;
 }
 
 static void push_ready(engine *e, tide_node *node) {
@@ -321,6 +332,27 @@ static void count_dependencies(engine *e) {
         tide_node *node = e->seen[i];
         for (unsigned k = 0; k < node->edge_count; k++)
             if (node->edges[k].node) state_of(e, node->edges[k].node)->dependencies++;
+    }
+}
+
+static int by_order(const void *a, const void *b) {
+    const tide_node *x = *(tide_node *const *)a, *y = *(tide_node *const *)b;
+    uint32_t of_x = tide_is_accumulator(x) ? 0 : x->order + 1, of_y = tide_is_accumulator(y) ? 0 : y->order + 1;
+    return of_x < of_y ? -1 : of_x > of_y;
+}
+
+/* GraphTask::init_to_execute: what leads to an input runs; without inputs, everything. A node is newer than those that
+ * its edges lead to. */
+static void mark_needed(engine *e, tide_node *const *inputs, uint32_t count, tide_tensor **captured) {
+    if (count) qsort(e->seen, e->seen_count, sizeof(tide_node *), by_order);
+    for (uint32_t i = 0; i < count; i++)
+        if (inputs[i]->state && inputs[i]->state->task == e->task) inputs[i]->state->capture = &captured[i];
+    for (uint32_t i = 0; i < e->seen_count; i++) {
+        tide_node *node = e->seen[i];
+        bool is_needed = !count || node->state->capture;
+        for (unsigned k = 0; k < node->edge_count && !is_needed; k++)
+            is_needed = node->edges[k].node && node->edges[k].node->state->is_needed;
+        node->state->is_needed = is_needed;
     }
 }
 
@@ -370,7 +402,7 @@ static void run_node(engine *e, tide_node *node) {
     else if (has_grad)
         node->backward->run(m, node, state->grads, results);
     for (unsigned i = 0; i < node->edge_count; i++) {
-        if (node->edges[i].node)
+        if (tide_needs_input_grad(node, (int)i))
             results[i] = validate(m, results[i], &node->edges[i]);
         else
             tide_release_at(m, &results[i]);
@@ -379,12 +411,14 @@ static void run_node(engine *e, tide_node *node) {
     m->module = node->module;
     m->statement = node->statement;
     for (unsigned i = 0; i < node->output_count; i++) tide_release_at(m, &state->grads[i]);
-    node->is_spent = node->saved_count > 0;
-    node_clear_saved(m, node);
+    if (!e->keeps_graph) {
+        node->is_spent = node->saved_count > 0;
+        node_clear_saved(m, node);
+    }
     tide_freeing_ends(m, before);
     for (unsigned i = 0; i < node->edge_count; i++) {
         tide_edge *edge = &node->edges[i];
-        if (!edge->node) continue;
+        if (!tide_needs_input_grad(node, (int)i)) continue;
         task_state *next = edge->node->state;
         uint8_t taken_on = edge->node->stream;
         m->state.stream =
@@ -399,49 +433,80 @@ static void run_node(engine *e, tide_node *node) {
     m->freeing = freeing;
 }
 
-void tide_run_backward_from(tide_machine *m, tide_tensor *const *roots, tide_tensor *const *grads, int count) {
-    if (!roots[0]->node && !roots[0]->requires_grad) {
-        tide_fail(m, TIDE_ERR_CONFLICT,
-                  "nothing that trains takes part in the loss: every parameter on its way is frozen");
-        return;
-    }
-    tide_node *nodes[ROOT_LIMIT]; /* of a leaf: what accumulates its gradient */
-    if (!roots[0]->node || count > ROOT_LIMIT || tide_is_aborting(m)) return;
-    for (int i = 0; i < count; i++) {
-        nodes[i] = roots[i]->node ? roots[i]->node : tide_accumulator_of(m, roots[i]);
-        if (roots[i]->node) nodes[i]->references++;
-    }
-    uint32_t module = m->module, statement = m->statement;
-    const char *op = m->op;
-    tide_machine_state outside = m->state;
-    m->state.grad_enabled = false;
-    m->state.is_in_backward = true;
-    engine e = {.m = m, .task = ++m->task_count};
-    for (int i = 0; i < count; i++) state_of(&e, nodes[i])->dependencies++; /* the edges of the graph's root */
-    count_dependencies(&e);
-    for (int i = 0; i < count; i++) {
-        task_state *state = nodes[i]->state;
-        unsigned output = roots[i]->node ? roots[i]->output : 0;
-        state->grads[output] = accumulate(m, state->grads[output], tide_retain(grads[i]), false);
-        if (--state->dependencies == 0) push_ready(&e, nodes[i]);
-    }
-    while (e.heap_count && !m->has_failed) run_node(&e, pop_ready(&e));
-    for (uint32_t i = 0; i < e.seen_count; i++) {
-        tide_node *node = e.seen[i];
+/* A gradient that was asked for is the caller's; nothing is run for it. */
+static void take_captured(task_state *state) {
+    *state->capture = state->grads[0];
+    state->grads[0] = NULL;
+}
+
+static void engine_ends(engine *e) {
+    tide_machine *m = e->m;
+    for (uint32_t i = 0; i < e->seen_count; i++) {
+        tide_node *node = e->seen[i];
         task_state *state = node->state;
         unsigned outputs = node->output_count ? node->output_count : 1u;
         for (unsigned k = 0; k < outputs; k++) tide_release_at(m, &state->grads[k]);
         node->state = state->outer;
         tide_pool_free(m, state, state_bytes(node));
     }
-    for (uint32_t i = 0; i < e.seen_count; i++) tide_node_release(m, e.seen[i]);
-    for (int i = 0; i < count; i++) tide_node_release(m, nodes[i]);
-    if (e.seen) tide_arena_drop(m->arena, e.seen);
-    if (e.heap) tide_arena_drop(m->arena, e.heap);
+    for (uint32_t i = 0; i < e->seen_count; i++) tide_node_release(m, e->seen[i]);
+    if (e->seen) tide_arena_drop(m->arena, e->seen);
+    if (e->heap) tide_arena_drop(m->arena, e->heap);
+}
+
+/* Engine::execute */
+static void execute(tide_machine *m, const tide_edge *roots, tide_tensor *const *grads, uint32_t count,
+                    tide_node *const *inputs, uint32_t input_count, tide_tensor **captured, bool keeps_graph) {
+    uint32_t module = m->module, statement = m->statement;
+    const char *op = m->op;
+    tide_machine_state outside = m->state;
+    m->state.grad_enabled = false;
+    m->state.is_in_backward = true;
+    engine e = {.m = m, .task = ++m->task_count, .keeps_graph = keeps_graph};
+    for (uint32_t i = 0; i < count; i++) state_of(&e, roots[i].node)->dependencies++; /* of the graph's root */
+    count_dependencies(&e);
+    mark_needed(&e, inputs, input_count, captured);
+    for (uint32_t i = 0; i < count; i++) {
+        task_state *state = roots[i].node->state;
+        state->grads[roots[i].input] = accumulate(m, state->grads[roots[i].input], tide_retain(grads[i]), false);
+        if (--state->dependencies == 0) push_ready(&e, roots[i].node);
+    }
+    while (e.heap_count && !m->has_failed) {
+        tide_node *node = pop_ready(&e);
+        if (node->state->capture)
+            take_captured(node->state);
+        else
+            run_node(&e, node);
+    }
+    engine_ends(&e);
     tide_machine_restore(m, &outside);
     m->module = module;
     m->statement = statement;
     m->op = op;
+}
+
+void tide_run_backward_from(tide_machine *m, tide_tensor *const *roots, tide_tensor *const *grads, int count) {
+    if (!roots[0]->node && !roots[0]->requires_grad) {
+        tide_fail(m, TIDE_ERR_CONFLICT,
+                  "nothing that trains takes part in the loss: every parameter on its way is frozen");
+        return;
+    }
+    tide_edge edges[ROOT_LIMIT] = {{NULL, 0}}; /* of a leaf: what accumulates its gradient */
+    if (!roots[0]->node || count > ROOT_LIMIT || tide_is_aborting(m)) return;
+    for (int i = 0; i < count; i++) {
+        bool is_leaf = !roots[i]->node;
+        edges[i] = (tide_edge){is_leaf ? tide_accumulator_of(m, roots[i]) : roots[i]->node,
+                               is_leaf ? 0 : roots[i]->output};
+        if (!is_leaf) roots[i]->node->references++;
+    }
+    execute(m, edges, grads, (uint32_t)count, NULL, 0, NULL, false);
+    for (int i = 0; i < count; i++) tide_node_release(m, edges[i].node);
+}
+
+void tide_autograd_grad(tide_machine *m, const tide_edge *outputs, tide_tensor *const *grad_outputs, uint32_t count,
+                        tide_node *const *inputs, uint32_t input_count, tide_tensor **grads, bool retain_graph) {
+    if (count && !tide_is_aborting(m))
+        execute(m, outputs, grad_outputs, count, inputs, input_count, grads, retain_graph);
 }
 
 void tide_run_backward(tide_machine *m, tide_tensor *root) {

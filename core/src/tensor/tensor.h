@@ -190,6 +190,7 @@ struct tide_node {
     tide_held *held;                /* owned, may be NULL */
     tide_tensor_hook *tensor_hooks; /* in the order in which they were registered; owned, may be NULL */
     struct tide_task_state *state;  /* in the backward pass that runs, see autograd.c */
+    uint32_t walk;                  /* of who walks the graph last: a number of machine.walk_count */
     struct tide_node *next;         /* among those that die */
 };
 
@@ -306,6 +307,7 @@ struct tide_machine {
     uint32_t node_order;
     uint32_t serial;     /* of the newest tensor, storage, node or list */
     uint32_t task_count; /* backward passes begun */
+    uint32_t walk_count; /* walks over the graph, see tide_node.walk */
     tide_node *dying;    /* nodes whose turn to be torn down has not come */
     bool is_tearing_down;
     struct tide_cached *cached;   /* tensors that live as long as the process, see ops/cached.c */
@@ -498,6 +500,15 @@ tide_tensor *tide_set_grad_fn(tide_machine *m, tide_node *node, tide_tensor *t);
 void tide_run_backward(tide_machine *m, tide_tensor *root);
 /* torch.autograd.backward with a given gradient, which stays the caller's. */
 void tide_run_backward_from(tide_machine *m, tide_tensor *const *roots, tide_tensor *const *grads, int count);
+
+/* torch.autograd.grad from edges of the graph, to nodes whose gradients are not accumulated but given to the caller:
+ * grads[i], owned, NULL where none came. What does not lead to them is not run. retain_graph: what nodes have saved
+ * stays. */
+void tide_autograd_grad(tide_machine *m, const tide_edge *outputs, tide_tensor *const *grad_outputs, uint32_t count,
+                        tide_node *const *inputs, uint32_t input_count, tide_tensor **grads, bool retain_graph);
+
+/* Of a node that is about to run: its incoming gradients, one for each output; borrowed, NULL where there is none. */
+tide_tensor *const *tide_incoming_grads(const tide_node *node);
 
 /* Gradient helpers: broadcast dimensions summed away, with the sum's scratch; takes over g. */
 tide_tensor *tide_sum_to(tide_machine *m, tide_tensor *g, const tide_shape *shape);
