@@ -42,8 +42,8 @@ static int64_t number(const tide_json *row, const char *key) {
 }
 
 static tide_parallel_schedule_choice schedule_named(const char *name) {
-    static const char *const names[] = {"GPipe",         "1F1B",     "Interleaved1F1B", "LoopedBFS", "InterleavedZeroBubble",
-                                        "ZBVZeroBubble", "DualPipeV"};
+    static const char *const names[] = {
+        "GPipe", "1F1B", "Interleaved1F1B", "LoopedBFS", "InterleavedZeroBubble", "ZBVZeroBubble", "DualPipeV"};
     for (unsigned i = 0; i < sizeof names / sizeof *names; i++)
         if (strcmp(names[i], name) == 0) return (tide_parallel_schedule_choice)i;
     failed++;
@@ -87,9 +87,9 @@ static void check_row(const tide_json *row, tide_arena *arena) {
     if (refusal) return;
     uint32_t rank = 0;
     for (const tide_json *recorded = orders->first; recorded; recorded = recorded->next, rank++) {
-        const char *is = digest(is_single ? tide_pipeline_order(&of, rank, arena)
-                                          : tide_pipeline_order_with_comms(&of, rank, arena),
-                                arena);
+        const char *is =
+            digest(is_single ? tide_pipeline_order(&of, rank, arena) : tide_pipeline_order_with_comms(&of, rank, arena),
+                   arena);
         check(strcmp(is, recorded->text.at) == 0, name, &of, rank, "other actions than PyTorch's");
     }
     check(rank == of.ranks, name, &of, rank, "as many lists as ranks");

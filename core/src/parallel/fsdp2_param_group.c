@@ -37,20 +37,17 @@ void tide_fsdp2_unshard(fsdp2 *f, fsdp_param_group *u) {
                      : s->padded_sharded_numel;
         if (!f->casts) dtype = s->orig_dtype;
         if (!f->offload_to_cpu) continue;
-        uploads[n++] =
-            flat_on_stream(f, stream, s->padded_sharded_numel, s->orig_dtype, TIDE_FACTOR_GATHERED);
+        uploads[n++] = flat_on_stream(f, stream, s->padded_sharded_numel, s->orig_dtype, TIDE_FACTOR_GATHERED);
         if (f->casts) {
-            uploads[n] = flat_on_stream(f, stream, s->padded_sharded_numel, f->param_dtype,
-                                        TIDE_FACTOR_GATHERED);
+            uploads[n] = flat_on_stream(f, stream, s->padded_sharded_numel, f->param_dtype, TIDE_FACTOR_GATHERED);
             tide_release(m, uploads[n - 1]);
             uploads[n - 1] = uploads[n];
         }
     }
-    tide_tensor *staged = f->casts && !f->offload_to_cpu ? flat_on_stream(f, stream, parts,
-                                                                          f->param_dtype, TIDE_FACTOR_COMMUNICATION)
-                                                         : NULL;
-    u->all_gather_output =
-        flat_on_stream(f, stream, parts * all_gather_ranks(f, u), dtype, TIDE_FACTOR_COMMUNICATION);
+    tide_tensor *staged = f->casts && !f->offload_to_cpu
+                              ? flat_on_stream(f, stream, parts, f->param_dtype, TIDE_FACTOR_COMMUNICATION)
+                              : NULL;
+    u->all_gather_output = flat_on_stream(f, stream, parts * all_gather_ranks(f, u), dtype, TIDE_FACTOR_COMMUNICATION);
     tide_release(m, staged);
     for (uint32_t i = 0; i < n; i++) tide_release(m, uploads[i]);
 }
@@ -187,12 +184,27 @@ static tide_tensor *unsharded_grad_data(fsdp2 *f, const tide_tensor *leaf) {
     return placed;
 }
 
+/* Note [Wide gradients]: where gradients are reduced in a wider type than they are computed in, they are cast as they
+ * come, but for those that are added to others or reduced with their pass. FSDPParamGroup._set_unsharded_grad_dtypes.
+ */
+static void set_unsharded_grad_dtypes(fsdp2 *f, fsdp_param_group *u, bool defer_upcast) {
+    for (uint32_t i = 0; i < u->count; i++) {
+        tide_tensor *leaf = u->fsdp_params[i].unsharded_param;
+        tide_dtype wide = f->has_reduce_dtype ? f->reduce_dtype : u->fsdp_params[i].orig_dtype;
+        bool is_wider = tide_dtype_bytes(wide) > tide_dtype_bytes((tide_dtype)leaf->dtype);
+        bool is_deferred = defer_upcast && (leaf->grad || f->reduce_grads);
+        if (leaf->accumulator && is_wider)
+            leaf->accumulator->outputs[0].dtype = is_deferred ? leaf->dtype : (uint8_t)wide;
+    }
+}
+
 /* FSDPParamGroup.post_backward. */
 void tide_fsdp2_post_backward(fsdp2 *f, fsdp_param_group *u) {
     tide_machine *m = fsdp2_machine(f);
     u->training_state = FSDP_POST_BACKWARD;
     m->op = tide_fsdp2_name;
     if (!f->reduce_grads) { /* whole gradients stay */
+        set_unsharded_grad_dtypes(f, u, false);
         if (!f->keeps_after_backward) tide_fsdp2_reshard(f, u);
         return;
     }
@@ -221,25 +233,13 @@ void tide_fsdp2_prefetch_unshard(fsdp2 *f, uint32_t target, fsdp_training_state 
     u->training_state = outside;
 }
 
-/* Note [Wide gradients]: where gradients are reduced in a wider type than they are computed in, they are cast as they
- * come only if they stay for the next micro-batch. FSDPParamGroup._set_unsharded_grad_dtypes. */
-static void set_unsharded_grad_dtypes(fsdp2 *f, fsdp_param_group *u) {
-    for (uint32_t i = 0; i < u->count; i++) {
-        tide_tensor *leaf = u->fsdp_params[i].unsharded_param;
-        tide_dtype wide = f->has_reduce_dtype ? f->reduce_dtype : u->fsdp_params[i].orig_dtype;
-        bool is_wider = tide_dtype_bytes(wide) > tide_dtype_bytes((tide_dtype)leaf->dtype);
-        if (leaf->accumulator && is_wider)
-            leaf->accumulator->outputs[0].dtype = leaf->grad || f->reduce_grads ? leaf->dtype : (uint8_t)wide;
-    }
-}
-
 /* FSDPParamGroup.pre_backward, and _backward_prefetch of the group that ran before. */
 void tide_fsdp2_group_pre_backward(fsdp2 *f, uint32_t index) {
     fsdp_param_group *u = &f->groups[index];
     u->training_state = FSDP_PRE_BACKWARD;
     tide_fsdp2_unshard(f, u);
     tide_fsdp2_wait_for_unshard(f, u);
-    set_unsharded_grad_dtypes(f, u);
+    set_unsharded_grad_dtypes(f, u, true);
     if ((f->prefetch && index + 1 < f->count) || !u->post_forward_index_count) return;
     uint32_t at = u->post_forward_indices[--u->post_forward_index_count];
     if (at) tide_fsdp2_prefetch_unshard(f, f->post_forward_order[at - 1], FSDP_PRE_BACKWARD);

@@ -76,8 +76,7 @@ static void walk_graph(graph_walk *w, tide_node *root, tide_node *input) {
         if (!leads) continue;
         node->walk = w->leads;
         for (unsigned k = 0; k < node->edge_count; k++)
-            if (node->edges[k].node && node->edges[k].node->walk != w->leads)
-                find_params(w, node->edges[k].node, node);
+            if (node->edges[k].node && node->edges[k].node->walk != w->leads) find_params(w, node->edges[k].node, node);
     }
 }
 
@@ -142,8 +141,8 @@ static void register_prehooks(tide_machine *m, tide_backward_state *s) {
     for (uint32_t g = 0; g < s->count; g++)
         for (uint32_t i = 0; i < s->groups[g].count; i++) {
             keep_grads *h = TIDE_NEW(m->arena, keep_grads, 1);
-            *h = (keep_grads){{keep_grads_run, keep_grads_drop, NULL}, s->groups[g].intermediates[i],
-                              &s->groups[g].grads[i]};
+            *h = (keep_grads){
+                {keep_grads_run, keep_grads_drop, NULL}, s->groups[g].intermediates[i], &s->groups[g].grads[i]};
             tide_register_hook(s->groups[g].intermediates[i], &h->hook);
         }
 }

@@ -126,8 +126,8 @@ enum { RECEIVED_FORWARD = 1, RAN_FORWARD = 2, RECEIVED_BACKWARD = 4, RAN_BACKWAR
 typedef struct exchange {
     const tide_pipeline_sizes *of;
     tide_arena *arena;
-    uint32_t rank;   /* whose list is wanted */
-    uint8_t *done;   /* by stage and micro-batch */
+    uint32_t rank; /* whose list is wanted */
+    uint8_t *done; /* by stage and micro-batch */
     tide_actions to;
 } exchange;
 

@@ -11,7 +11,7 @@ typedef struct order {
     uint32_t rank;
     tide_actions actions;
     uint32_t *next[TIDE_ACTION_FULL_BACKWARD + 1]; /* by type, by chunk: the micro-batch whose turn it is */
-    tide_actions waiting;                      /* DualPipeV: weight_queue */
+    tide_actions waiting;                          /* DualPipeV: weight_queue */
     uint32_t first_waiting;
 } order;
 
@@ -195,13 +195,24 @@ tide_actions tide_pipeline_order(const tide_pipeline_sizes *of, uint32_t rank, t
     for (unsigned i = 0; i < TIDE_COUNT_OF(o.next); i++) o.next[i] = TIDE_NEW(arena, uint32_t, of->chunks);
     switch (of->schedule) {
     case TIDE_parallel_schedule_GPipe:
-    case TIDE_parallel_schedule__1F1B: single_stage(&o); break;
-    case TIDE_parallel_schedule_LoopedBFS: looped_bfs(&o); break;
+    case TIDE_parallel_schedule__1F1B:
+        single_stage(&o);
+        break;
+    case TIDE_parallel_schedule_LoopedBFS:
+        looped_bfs(&o);
+        break;
     case TIDE_parallel_schedule_Interleaved1F1B:
-    case TIDE_parallel_schedule_InterleavedZeroBubble: interleaved(&o); break;
-    case TIDE_parallel_schedule_ZBVZeroBubble: zbv(&o); break;
-    case TIDE_parallel_schedule_DualPipeV: dual_pipe_v(&o); break;
-    default: break;
+    case TIDE_parallel_schedule_InterleavedZeroBubble:
+        interleaved(&o);
+        break;
+    case TIDE_parallel_schedule_ZBVZeroBubble:
+        zbv(&o);
+        break;
+    case TIDE_parallel_schedule_DualPipeV:
+        dual_pipe_v(&o);
+        break;
+    default:
+        break;
     }
     return o.actions;
 }
@@ -261,7 +272,6 @@ const char *tide_action_text(tide_action action, tide_arena *arena) {
 #include "parallel/pipeline_actions.def"
 #undef ACTION
     };
-    if (action.microbatch == TIDE_NO_MICROBATCH)
-        return tide_format(arena, "%u%s", action.stage, letters[action.type]);
+    if (action.microbatch == TIDE_NO_MICROBATCH) return tide_format(arena, "%u%s", action.stage, letters[action.type]);
     return tide_format(arena, "%u%s%u", action.stage, letters[action.type], action.microbatch);
 }

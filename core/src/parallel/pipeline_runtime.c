@@ -12,8 +12,7 @@ static void unshard_all(fsdp2 *f) {
 
 /* _assert_unsharded() */
 static void wait_for_unshard(fsdp2 *f) {
-    for (uint32_t i = 0; f && i < f->count; i++)
-        tide_fsdp2_wait_for_unshard(f, &f->groups[f->named_modules_order[i]]);
+    for (uint32_t i = 0; f && i < f->count; i++) tide_fsdp2_wait_for_unshard(f, &f->groups[f->named_modules_order[i]]);
 }
 
 static void reshard_all(fsdp2 *f) {
@@ -52,7 +51,9 @@ static void perform_action(tide_pipeline *p, tide_action a) {
     bool is_pass = a.type <= TIDE_ACTION_FULL_BACKWARD;
     if (is_pass) wait_for_unshard(f);
     switch ((tide_action_type)a.type) {
-    case TIDE_ACTION_FORWARD: forward_chunk(p, s, mb); break;
+    case TIDE_ACTION_FORWARD:
+        forward_chunk(p, s, mb);
+        break;
     case TIDE_ACTION_FULL_BACKWARD:
         tide_stage_backward(s, mb);
         hand_back(p, s, mb);
@@ -61,21 +62,38 @@ static void perform_action(tide_pipeline *p, tide_action a) {
         tide_stage_backward_first(s, mb);
         hand_back(p, s, mb);
         break;
-    case TIDE_ACTION_BACKWARD_WEIGHT: tide_stage_backward_second(s, mb); break;
+    case TIDE_ACTION_BACKWARD_WEIGHT:
+        tide_stage_backward_second(s, mb);
+        break;
     case TIDE_ACTION_UNSHARD:
         if (f) unshard_all(f);
         break;
     case TIDE_ACTION_RESHARD:
         if (f) reshard_all(f);
         break;
-    case TIDE_ACTION_REDUCE_GRAD: tide_stage_reduce_grad(s); break;
-    case TIDE_ACTION_WAIT_REDUCE_GRAD: break;
-    case TIDE_ACTION_SEND_F: s->sent_forward[mb] = tide_retain(s->outputs[mb]); break;
-    case TIDE_ACTION_SEND_B: s->sent_backward[mb] = tide_stage_send_backward(s, mb); break;
-    case TIDE_ACTION_RECV_F: tide_stage_recv_forward(s, mb); break;
-    case TIDE_ACTION_RECV_B: tide_stage_recv_backward(s, mb); break;
-    case TIDE_ACTION_WAIT_SEND_F: tide_release_at(m, &s->sent_forward[mb]); break;
-    case TIDE_ACTION_WAIT_SEND_B: tide_release_at(m, &s->sent_backward[mb]); break;
+    case TIDE_ACTION_REDUCE_GRAD:
+        tide_stage_reduce_grad(s);
+        break;
+    case TIDE_ACTION_WAIT_REDUCE_GRAD:
+        break;
+    case TIDE_ACTION_SEND_F:
+        s->sent_forward[mb] = tide_retain(s->outputs[mb]);
+        break;
+    case TIDE_ACTION_SEND_B:
+        s->sent_backward[mb] = tide_stage_send_backward(s, mb);
+        break;
+    case TIDE_ACTION_RECV_F:
+        tide_stage_recv_forward(s, mb);
+        break;
+    case TIDE_ACTION_RECV_B:
+        tide_stage_recv_backward(s, mb);
+        break;
+    case TIDE_ACTION_WAIT_SEND_F:
+        tide_release_at(m, &s->sent_forward[mb]);
+        break;
+    case TIDE_ACTION_WAIT_SEND_B:
+        tide_release_at(m, &s->sent_backward[mb]);
+        break;
     }
 }
 

@@ -87,7 +87,6 @@ tide_node *tide_node_with(tide_machine *m, const tide_backward *backward, tide_t
     return node;
 }
 
-
 void tide_slot_save(tide_machine *m, tide_saved *slot, tide_tensor *t) {
     tide_saved_tensors_hooks *hooks = m->state.saved_tensors_hooks;
     if (hooks)
@@ -495,8 +494,8 @@ void tide_run_backward_from(tide_machine *m, tide_tensor *const *roots, tide_ten
     if (!roots[0]->node || count > ROOT_LIMIT || tide_is_aborting(m)) return;
     for (int i = 0; i < count; i++) {
         bool is_leaf = !roots[i]->node;
-        edges[i] = (tide_edge){is_leaf ? tide_accumulator_of(m, roots[i]) : roots[i]->node,
-                               is_leaf ? 0 : roots[i]->output};
+        edges[i] =
+            (tide_edge){is_leaf ? tide_accumulator_of(m, roots[i]) : roots[i]->node, is_leaf ? 0 : roots[i]->output};
         if (!is_leaf) roots[i]->node->references++;
     }
     execute(m, edges, grads, (uint32_t)count, NULL, 0, NULL, false);
