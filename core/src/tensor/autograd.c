@@ -141,6 +141,7 @@ void tide_node_release(tide_machine *m, tide_node *node) {
             dead->variable->accumulator = NULL;
             tide_release(m, dead->variable);
         }
+        while (dead->saved_count) tide_slot_clear(m, &dead->saved[--dead->saved_count]); /* members go last first */
         node_clear_saved(m, dead);
         if (dead->held) dead->held->drop(m, dead->held);
         while (dead->tensor_hooks) {
