@@ -151,7 +151,7 @@ void tide_pipeline_connect(tide_pipeline *p) {
 }
 
 /* Hooks of modules find the state of fully_shard() that is the stage's. */
-static void enter(const tide_pipeline_stage *s) {
+static void enter_stage(const tide_pipeline_stage *s) {
     if (s->fsdp) machine_of(s->of)->wrapper = s->fsdp;
 }
 
@@ -199,7 +199,7 @@ tide_tensor *tide_stage_forward(tide_pipeline_stage *s, uint32_t mb) {
     tide_value values[] = {tide_of_tensor(tide_retain(x)), tide_of_int(s->first_layer), tide_of_int(s->end_layer),
                            tide_of_bool(s->is_first),      tide_of_bool(s->is_last),    tide_of_int(p->length)};
     tide_model *model = p->w->model;
-    enter(s);
+    enter_stage(s);
     if (model->before_forward) model->before_forward(model, model->root, &values[0], 1, NULL, 0);
     tide_value made = tide_model_method(model, TIDE_TEXT("forward_stage"), names, values, 6);
     if (model->after_forward && !tide_is_aborting(m)) model->after_forward(model, model->root, &made);
@@ -245,7 +245,7 @@ void tide_stage_release_sent(tide_pipeline_stage *s, uint32_t mb) {
 /* ---- backward ---- */
 
 /* What hooks of fully_shard() queue with the engine, of a pass that has run. */
-static void after_backward(const tide_pipeline_stage *s) {
+static void after_stage_backward(const tide_pipeline_stage *s) {
     if (s->fsdp && !machine_of(s->of)->has_failed) tide_fsdp2_root_post_backward_final_callback(s->fsdp);
 }
 
@@ -254,9 +254,9 @@ static void backward_in_full(tide_pipeline_stage *s, tide_tensor *root, tide_ten
     tide_machine *m = machine_of(s->of);
     m->op = "ones_like";
     tide_tensor *grad = output_grad ? output_grad : tide_empty_like(m, root, (tide_dtype)root->dtype);
-    enter(s);
+    enter_stage(s);
     tide_run_backward_from(m, &root, &grad, 1);
-    after_backward(s);
+    after_stage_backward(s);
     if (!output_grad) tide_release(m, grad);
 }
 
@@ -286,9 +286,9 @@ void tide_stage_backward_first(tide_pipeline_stage *s, uint32_t mb) {
                                    .output_grad = s->is_last ? NULL : s->recv_backward[mb]};
     s->inputs[mb] = s->outputs[mb] = s->recv_backward[mb] = NULL;
     if (!s->is_first) {
-        enter(s);
+        enter_stage(s);
         tide_stage_backward_input(m, state, s->params, s->param_count);
-        after_backward(s);
+        after_stage_backward(s);
         s->bwd_cache[mb] = tide_retain(state->input->grad);
     }
     tide_release(m, logits);

@@ -10,13 +10,13 @@
 
 enum { MAX_ACTIVE_STAGES = 3 }; /* max_active_stages, unshard_lookahead="full" */
 
-static void append(tide_actions *a, tide_arena *arena, tide_action_type type, uint32_t stage, uint32_t microbatch) {
+static void append_new(tide_actions *a, tide_arena *arena, tide_action_type type, uint32_t stage, uint32_t microbatch) {
     TIDE_ROOM(arena, a->list, a->count, a->capacity);
     a->list[a->count++] = (tide_action){.type = (uint8_t)type, .stage = stage, .microbatch = microbatch};
 }
 
 static void append_action(tide_actions *a, tide_arena *arena, tide_action action) {
-    append(a, arena, (tide_action_type)action.type, action.stage, action.microbatch);
+    append_new(a, arena, (tide_action_type)action.type, action.stage, action.microbatch);
     a->list[a->count - 1].with_next = action.with_next;
 }
 
@@ -40,7 +40,7 @@ static uint32_t chunk_of(const fsdp_lowering *l, uint32_t stage) {
     return stage / l->of->ranks;
 }
 
-static bool is_among(const uint32_t *chunks, uint32_t count, uint32_t chunk) {
+static bool is_chunk_among(const uint32_t *chunks, uint32_t count, uint32_t chunk) {
     for (uint32_t i = 0; i < count; i++)
         if (chunks[i] == chunk) return true;
     return false;
@@ -52,7 +52,7 @@ static uint32_t next_chunks(const fsdp_lowering *l, uint32_t *chunks) {
     for (; count < MAX_ACTIVE_STAGES; count++) {
         uint32_t first = l->from.count;
         for (uint32_t chunk = 0; chunk < l->of->chunks; chunk++)
-            if (l->head[chunk] < first && !is_among(chunks, count, chunk)) {
+            if (l->head[chunk] < first && !is_chunk_among(chunks, count, chunk)) {
                 first = l->head[chunk];
                 chunks[count] = chunk;
             }
@@ -65,18 +65,18 @@ static void gather_and_let_go(fsdp_lowering *l, uint32_t rank) {
     uint32_t wanted[MAX_ACTIVE_STAGES], count = next_chunks(l, wanted), kept = 0;
     for (uint32_t i = 0; i < l->active_count; i++) {
         uint32_t chunk = l->active[i];
-        if (is_among(wanted, count, chunk))
+        if (is_chunk_among(wanted, count, chunk))
             l->active[kept++] = chunk;
         else
-            append(&l->to, l->arena, TIDE_ACTION_RESHARD, tide_pipeline_stage_of(l->of, rank, chunk),
-                   TIDE_NO_MICROBATCH);
+            append_new(&l->to, l->arena, TIDE_ACTION_RESHARD, tide_pipeline_stage_of(l->of, rank, chunk),
+                       TIDE_NO_MICROBATCH);
     }
     l->active_count = kept;
     for (uint32_t i = 0; i < count; i++) {
-        if (is_among(l->active, l->active_count, wanted[i])) continue;
+        if (is_chunk_among(l->active, l->active_count, wanted[i])) continue;
         l->active[l->active_count++] = wanted[i];
-        append(&l->to, l->arena, TIDE_ACTION_UNSHARD, tide_pipeline_stage_of(l->of, rank, wanted[i]),
-               TIDE_NO_MICROBATCH);
+        append_new(&l->to, l->arena, TIDE_ACTION_UNSHARD, tide_pipeline_stage_of(l->of, rank, wanted[i]),
+                   TIDE_NO_MICROBATCH);
     }
 }
 
@@ -86,8 +86,8 @@ static void reduce_whole_gradients(fsdp_lowering *l, uint32_t first, uint32_t en
         tide_action a = l->from.list[i];
         if (a.type != TIDE_ACTION_FULL_BACKWARD && a.type != TIDE_ACTION_BACKWARD_WEIGHT) continue;
         if (--l->left[chunk_of(l, a.stage)]) continue;
-        append(&l->to, l->arena, TIDE_ACTION_REDUCE_GRAD, a.stage, TIDE_NO_MICROBATCH);
-        append(&l->to, l->arena, TIDE_ACTION_WAIT_REDUCE_GRAD, a.stage, TIDE_NO_MICROBATCH);
+        append_new(&l->to, l->arena, TIDE_ACTION_REDUCE_GRAD, a.stage, TIDE_NO_MICROBATCH);
+        append_new(&l->to, l->arena, TIDE_ACTION_WAIT_REDUCE_GRAD, a.stage, TIDE_NO_MICROBATCH);
     }
 }
 
@@ -115,7 +115,8 @@ static tide_actions with_fsdp(const tide_pipeline_sizes *of, uint32_t rank, tide
         first = i + 1;
     }
     for (uint32_t i = 0; i < l.active_count; i++)
-        append(&l.to, arena, TIDE_ACTION_RESHARD, tide_pipeline_stage_of(of, rank, l.active[i]), TIDE_NO_MICROBATCH);
+        append_new(&l.to, arena, TIDE_ACTION_RESHARD, tide_pipeline_stage_of(of, rank, l.active[i]),
+                   TIDE_NO_MICROBATCH);
     return l.to;
 }
 
@@ -123,62 +124,63 @@ static tide_actions with_fsdp(const tide_pipeline_sizes *of, uint32_t rank, tide
 
 enum { RECEIVED_FORWARD = 1, RAN_FORWARD = 2, RECEIVED_BACKWARD = 4, RAN_BACKWARD = 8 };
 
-typedef struct exchange {
+typedef struct exchanged {
     const tide_pipeline_sizes *of;
     tide_arena *arena;
     uint32_t rank; /* whose list is wanted */
     uint8_t *done; /* by stage and micro-batch */
     tide_actions to;
-} exchange;
+} exchanged;
 
-static uint8_t *done_at(const exchange *e, uint32_t stage, uint32_t microbatch) {
+static uint8_t *done_at(const exchanged *e, uint32_t stage, uint32_t microbatch) {
     return &e->done[(size_t)stage * e->of->microbatches + microbatch];
 }
 
-static uint32_t rank_of(const exchange *e, uint32_t stage) {
+static uint32_t rank_of_stage(const exchanged *e, uint32_t stage) {
     return tide_pipeline_rank_of(e->of, stage);
 }
 
-static bool is_ready(const exchange *e, tide_action a) {
-    uint32_t last = e->of->ranks * e->of->chunks - 1, here = rank_of(e, a.stage);
+static bool is_action_ready(const exchanged *e, tide_action a) {
+    uint32_t last = e->of->ranks * e->of->chunks - 1, here = rank_of_stage(e, a.stage);
     if (a.type == TIDE_ACTION_FORWARD && a.stage > 0)
         return (*done_at(e, a.stage, a.microbatch) & RECEIVED_FORWARD) ||
-               (rank_of(e, a.stage - 1) == here && (*done_at(e, a.stage - 1, a.microbatch) & RAN_FORWARD));
+               (rank_of_stage(e, a.stage - 1) == here && (*done_at(e, a.stage - 1, a.microbatch) & RAN_FORWARD));
     if (is_backward(a) && a.stage < last)
         return (*done_at(e, a.stage, a.microbatch) & RECEIVED_BACKWARD) ||
-               (rank_of(e, a.stage + 1) == here && (*done_at(e, a.stage + 1, a.microbatch) & RAN_BACKWARD));
+               (rank_of_stage(e, a.stage + 1) == here && (*done_at(e, a.stage + 1, a.microbatch) & RAN_BACKWARD));
     return true;
 }
 
-static void send(exchange *e, tide_action a, bool is_forward) {
+static void send_on(exchanged *e, tide_action a, bool is_forward) {
     uint32_t last = e->of->ranks * e->of->chunks - 1;
     if (a.stage == (is_forward ? last : 0)) return;
-    uint32_t other = is_forward ? a.stage + 1 : a.stage - 1, here = rank_of(e, a.stage), there = rank_of(e, other);
+    uint32_t other = is_forward ? a.stage + 1 : a.stage - 1, here = rank_of_stage(e, a.stage),
+             there = rank_of_stage(e, other);
     if (here == there) return;
     *done_at(e, other, a.microbatch) |= is_forward ? RECEIVED_FORWARD : RECEIVED_BACKWARD;
     if (here == e->rank)
-        append(&e->to, e->arena, is_forward ? TIDE_ACTION_SEND_F : TIDE_ACTION_SEND_B, a.stage, a.microbatch);
+        append_new(&e->to, e->arena, is_forward ? TIDE_ACTION_SEND_F : TIDE_ACTION_SEND_B, a.stage, a.microbatch);
     if (there == e->rank)
-        append(&e->to, e->arena, is_forward ? TIDE_ACTION_RECV_F : TIDE_ACTION_RECV_B, other, a.microbatch);
+        append_new(&e->to, e->arena, is_forward ? TIDE_ACTION_RECV_F : TIDE_ACTION_RECV_B, other, a.microbatch);
 }
 
 /* An action of a rank, if what it needs is there: how many entries of its list that were. */
-static uint32_t take_turn(exchange *e, uint32_t rank, const tide_action *list) {
+static uint32_t take_turn(exchanged *e, uint32_t rank, const tide_action *list) {
     uint32_t count = list[0].with_next ? 2 : 1;
     for (uint32_t i = 0; i < count; i++)
-        if (!is_ready(e, list[i])) return 0;
+        if (!is_action_ready(e, list[i])) return 0;
     for (uint32_t i = 0; i < count && rank == e->rank; i++) append_action(&e->to, e->arena, list[i]);
     for (uint32_t i = 0; i < count; i++) {
         bool is_forward = list[i].type == TIDE_ACTION_FORWARD;
         if (!is_forward && !is_backward(list[i])) continue;
         *done_at(e, list[i].stage, list[i].microbatch) |= is_forward ? RAN_FORWARD : RAN_BACKWARD;
-        send(e, list[i], is_forward);
+        send_on(e, list[i], is_forward);
     }
     return count;
 }
 
 static tide_actions with_exchange(const tide_pipeline_sizes *of, uint32_t rank, tide_arena *arena) {
-    exchange e = {.of = of, .arena = arena, .rank = rank};
+    exchanged e = {.of = of, .arena = arena, .rank = rank};
     tide_actions *lists = TIDE_NEW(arena, tide_actions, of->ranks);
     uint32_t *at = TIDE_NEW(arena, uint32_t, of->ranks);
     e.done = TIDE_NEW(arena, uint8_t, (size_t)of->ranks * of->chunks * of->microbatches);
@@ -211,7 +213,7 @@ tide_actions tide_pipeline_order_with_comms(const tide_pipeline_sizes *of, uint3
             if (!is_backward(from.list[k])) continue;
             bool *waits =
                 &is_awaited[(size_t)(from.list[k].stage / of->ranks) * of->microbatches + from.list[k].microbatch];
-            if (*waits) append(&to, arena, TIDE_ACTION_WAIT_SEND_F, from.list[k].stage, from.list[k].microbatch);
+            if (*waits) append_new(&to, arena, TIDE_ACTION_WAIT_SEND_F, from.list[k].stage, from.list[k].microbatch);
             *waits = false;
         }
         first = i + 1;
@@ -220,7 +222,7 @@ tide_actions tide_pipeline_order_with_comms(const tide_pipeline_sizes *of, uint3
         tide_action a = sent.list[i];
         bool is_forward = a.type == TIDE_ACTION_SEND_F;
         if (is_forward && !is_awaited[(size_t)(a.stage / of->ranks) * of->microbatches + a.microbatch]) continue;
-        append(&to, arena, is_forward ? TIDE_ACTION_WAIT_SEND_F : TIDE_ACTION_WAIT_SEND_B, a.stage, a.microbatch);
+        append_new(&to, arena, is_forward ? TIDE_ACTION_WAIT_SEND_F : TIDE_ACTION_WAIT_SEND_B, a.stage, a.microbatch);
     }
     return to;
 }

@@ -29,7 +29,7 @@ uint32_t tide_pipeline_stage_of(const tide_pipeline_sizes *of, uint32_t rank, ui
     return rank + chunk * of->ranks;
 }
 
-static void push(order *o, tide_action_type type, uint32_t chunk, uint32_t microbatch, bool with_next) {
+static void push_action(order *o, tide_action_type type, uint32_t chunk, uint32_t microbatch, bool with_next) {
     tide_actions *a = &o->actions;
     if (microbatch >= o->of->microbatches) return; /* ZBV fills the pipeline, and leaves out what there is not */
     TIDE_ROOM(o->arena, a->list, a->count, a->capacity);
@@ -39,28 +39,28 @@ static void push(order *o, tide_action_type type, uint32_t chunk, uint32_t micro
 }
 
 /* The next micro-batch of its kind and chunk. */
-static void add(order *o, tide_action_type type, uint32_t chunk) {
-    push(o, type, chunk, o->next[type][chunk]++, false);
+static void add_next(order *o, tide_action_type type, uint32_t chunk) {
+    push_action(o, type, chunk, o->next[type][chunk]++, false);
 }
 
 /* ---- GPipe, 1F1B, LoopedBFS ---- */
 
 /* ScheduleGPipe, Schedule1F1B: _get_pipeline_order() */
-static void single_stage(order *o) {
+static void single_stage_order(order *o) {
     uint32_t count = o->of->microbatches, warmup = o->of->ranks - o->rank;
     if (o->of->schedule == TIDE_parallel_schedule_GPipe || warmup > count) warmup = count;
-    for (uint32_t i = 0; i < warmup; i++) push(o, TIDE_ACTION_FORWARD, 0, i, false);
+    for (uint32_t i = 0; i < warmup; i++) push_action(o, TIDE_ACTION_FORWARD, 0, i, false);
     for (uint32_t i = 0; i < count; i++) {
-        push(o, TIDE_ACTION_FULL_BACKWARD, 0, i, false);
-        push(o, TIDE_ACTION_FORWARD, 0, warmup + i, false);
+        push_action(o, TIDE_ACTION_FULL_BACKWARD, 0, i, false);
+        push_action(o, TIDE_ACTION_FORWARD, 0, warmup + i, false);
     }
 }
 
 static void looped_bfs(order *o) {
     for (uint32_t chunk = 0; chunk < o->of->chunks; chunk++)
-        for (uint32_t i = 0; i < o->of->microbatches; i++) push(o, TIDE_ACTION_FORWARD, chunk, i, false);
+        for (uint32_t i = 0; i < o->of->microbatches; i++) push_action(o, TIDE_ACTION_FORWARD, chunk, i, false);
     for (uint32_t chunk = o->of->chunks; chunk-- > 0;)
-        for (uint32_t i = o->of->microbatches; i-- > 0;) push(o, TIDE_ACTION_FULL_BACKWARD, chunk, i, false);
+        for (uint32_t i = o->of->microbatches; i-- > 0;) push_action(o, TIDE_ACTION_FULL_BACKWARD, chunk, i, false);
 }
 
 /* ---- Interleaved1F1B, InterleavedZeroBubble: _get_1f1b_rank_ops() ---- */
@@ -70,7 +70,7 @@ static uint32_t rounds_of(const tide_pipeline_sizes *of) {
     return rounds ? rounds : 1;
 }
 
-static void interleaved(order *o) {
+static void interleaved_order(order *o) {
     const tide_pipeline_sizes *of = o->of;
     bool is_zero_bubble = of->schedule == TIDE_parallel_schedule_InterleavedZeroBubble;
     uint32_t in_round = of->microbatches / rounds_of(of), chunks = of->chunks, all = of->microbatches * chunks;
@@ -79,57 +79,57 @@ static void interleaved(order *o) {
     uint32_t warmup = wanted < all ? (uint32_t)wanted : all; /* _get_warmup_ops() */
     for (uint32_t op = 0; op < warmup + all; op++) {
         uint32_t done = op - warmup; /* backward passes, from here on */
-        if (op < all) add(o, TIDE_ACTION_FORWARD, op / in_round % chunks);
+        if (op < all) add_next(o, TIDE_ACTION_FORWARD, op / in_round % chunks);
         if (op < warmup) continue;
-        add(o, is_zero_bubble ? TIDE_ACTION_BACKWARD_INPUT : TIDE_ACTION_FULL_BACKWARD,
-            chunks - 1 - done / in_round % chunks);
+        add_next(o, is_zero_bubble ? TIDE_ACTION_BACKWARD_INPUT : TIDE_ACTION_FULL_BACKWARD,
+                 chunks - 1 - done / in_round % chunks);
         if (is_zero_bubble && done >= o->rank)
-            add(o, TIDE_ACTION_BACKWARD_WEIGHT, chunks - 1 - weights++ / in_round % chunks);
+            add_next(o, TIDE_ACTION_BACKWARD_WEIGHT, chunks - 1 - weights++ / in_round % chunks);
     }
     while (is_zero_bubble && weights < all)
-        add(o, TIDE_ACTION_BACKWARD_WEIGHT, chunks - 1 - weights++ / in_round % chunks);
+        add_next(o, TIDE_ACTION_BACKWARD_WEIGHT, chunks - 1 - weights++ / in_round % chunks);
 }
 
 /* ---- ZBVZeroBubble ---- */
 
 static void backward_parts(order *o, uint32_t chunk) {
-    add(o, TIDE_ACTION_BACKWARD_INPUT, chunk);
-    add(o, TIDE_ACTION_BACKWARD_WEIGHT, chunk);
+    add_next(o, TIDE_ACTION_BACKWARD_INPUT, chunk);
+    add_next(o, TIDE_ACTION_BACKWARD_WEIGHT, chunk);
 }
 
 static void zbv(order *o) {
     uint32_t ranks = o->of->ranks, rank = o->rank, *forward = o->next[TIDE_ACTION_FORWARD];
     uint32_t *input = o->next[TIDE_ACTION_BACKWARD_INPUT], *weight = o->next[TIDE_ACTION_BACKWARD_WEIGHT];
     uint32_t count = o->of->microbatches > 2 * ranks - 1 ? o->of->microbatches : 2 * ranks - 1;
-    for (uint32_t i = 0; i < 2 * (ranks - rank) - 1; i++) add(o, TIDE_ACTION_FORWARD, 0);
+    for (uint32_t i = 0; i < 2 * (ranks - rank) - 1; i++) add_next(o, TIDE_ACTION_FORWARD, 0);
     for (uint32_t i = 0; i < rank; i++) {
-        add(o, TIDE_ACTION_FORWARD, 1);
-        add(o, TIDE_ACTION_FORWARD, 0);
+        add_next(o, TIDE_ACTION_FORWARD, 1);
+        add_next(o, TIDE_ACTION_FORWARD, 0);
     }
     for (uint32_t i = 0; i < ranks - rank; i++) {
-        add(o, TIDE_ACTION_FORWARD, 1);
+        add_next(o, TIDE_ACTION_FORWARD, 1);
         backward_parts(o, 1);
     }
     while (forward[1] < forward[0] || forward[0] < count) {
-        if (forward[0] < count) add(o, TIDE_ACTION_FORWARD, 0);
+        if (forward[0] < count) add_next(o, TIDE_ACTION_FORWARD, 0);
         backward_parts(o, 0);
-        add(o, TIDE_ACTION_FORWARD, 1);
+        add_next(o, TIDE_ACTION_FORWARD, 1);
         backward_parts(o, 1);
     }
     for (uint32_t i = 0; i < rank; i++) {
-        add(o, TIDE_ACTION_BACKWARD_INPUT, 0);
-        add(o, TIDE_ACTION_BACKWARD_INPUT, 1);
+        add_next(o, TIDE_ACTION_BACKWARD_INPUT, 0);
+        add_next(o, TIDE_ACTION_BACKWARD_INPUT, 1);
     }
     for (uint32_t i = 0; i < ranks - rank; i++) backward_parts(o, 0);
     for (uint32_t chunk = 2; chunk-- > 0;)
-        while (weight[chunk] < input[chunk]) add(o, TIDE_ACTION_BACKWARD_WEIGHT, chunk);
+        while (weight[chunk] < input[chunk]) add_next(o, TIDE_ACTION_BACKWARD_WEIGHT, chunk);
 }
 
 /* ---- DualPipeV ---- */
 
-static void backward(order *o, uint32_t chunk, bool is_split) {
+static void add_backward_pass(order *o, uint32_t chunk, bool is_split) {
     uint32_t microbatch = o->next[TIDE_ACTION_BACKWARD_INPUT][chunk]++;
-    push(o, is_split ? TIDE_ACTION_BACKWARD_INPUT : TIDE_ACTION_FULL_BACKWARD, chunk, microbatch, false);
+    push_action(o, is_split ? TIDE_ACTION_BACKWARD_INPUT : TIDE_ACTION_FULL_BACKWARD, chunk, microbatch, false);
     if (!is_split) return;
     TIDE_ROOM(o->arena, o->waiting.list, o->waiting.count, o->waiting.capacity);
     o->waiting.list[o->waiting.count++] = (tide_action){.stage = chunk, .microbatch = microbatch};
@@ -139,51 +139,51 @@ static void backward(order *o, uint32_t chunk, bool is_split) {
 static void weight_if_waiting(order *o) {
     if (o->first_waiting == o->waiting.count) return;
     tide_action of = o->waiting.list[o->first_waiting++];
-    push(o, TIDE_ACTION_BACKWARD_WEIGHT, of.stage, of.microbatch, false);
+    push_action(o, TIDE_ACTION_BACKWARD_WEIGHT, of.stage, of.microbatch, false);
 }
 
 /* OVERLAP_F_B */
-static void overlap(order *o, uint32_t forward_chunk, uint32_t backward_chunk) {
-    push(o, TIDE_ACTION_FORWARD, forward_chunk, o->next[TIDE_ACTION_FORWARD][forward_chunk]++, true);
-    backward(o, backward_chunk, false);
+static void add_overlap(order *o, uint32_t forward_chunk, uint32_t backward_chunk) {
+    push_action(o, TIDE_ACTION_FORWARD, forward_chunk, o->next[TIDE_ACTION_FORWARD][forward_chunk]++, true);
+    add_backward_pass(o, backward_chunk, false);
 }
 
 static void dual_pipe_v(order *o) {
     uint32_t after = o->of->ranks - 1 - o->rank, upto = o->rank + 1;
     uint32_t steady = o->of->microbatches - 2 * o->of->ranks + upto;
     bool is_split = false;
-    for (uint32_t i = 0; i < 2 * after; i++) add(o, TIDE_ACTION_FORWARD, 0);
+    for (uint32_t i = 0; i < 2 * after; i++) add_next(o, TIDE_ACTION_FORWARD, 0);
     for (uint32_t i = 0; i < upto; i++) {
-        add(o, TIDE_ACTION_FORWARD, 0);
-        add(o, TIDE_ACTION_FORWARD, 1);
+        add_next(o, TIDE_ACTION_FORWARD, 0);
+        add_next(o, TIDE_ACTION_FORWARD, 1);
     }
     for (uint32_t i = 0; i < after; i++) {
-        backward(o, 1, true);
+        add_backward_pass(o, 1, true);
         weight_if_waiting(o);
-        add(o, TIDE_ACTION_FORWARD, 1);
+        add_next(o, TIDE_ACTION_FORWARD, 1);
     }
     for (uint32_t i = 0; i < steady; i++) {
         if (i == 0 && after == 0) {
-            add(o, TIDE_ACTION_FORWARD, 0);
-            backward(o, 1, false);
+            add_next(o, TIDE_ACTION_FORWARD, 0);
+            add_backward_pass(o, 1, false);
         } else {
-            overlap(o, 0, 1);
+            add_overlap(o, 0, 1);
         }
-        overlap(o, 1, 0);
+        add_overlap(o, 1, 0);
     }
     for (uint32_t i = 0; i < after; i++) {
-        backward(o, 1, false);
-        overlap(o, 1, 0);
+        add_backward_pass(o, 1, false);
+        add_overlap(o, 1, 0);
     }
     for (uint32_t i = 0; i < upto; i++) {
         is_split = is_split || (i == upto / 2 && o->rank % 2 == 1);
-        backward(o, 1, is_split);
+        add_backward_pass(o, 1, is_split);
         is_split = is_split || (i == upto / 2 && o->rank % 2 == 0);
-        backward(o, 0, is_split);
+        add_backward_pass(o, 0, is_split);
     }
     for (uint32_t i = 0; i < after; i++) {
         weight_if_waiting(o);
-        backward(o, 0, is_split);
+        add_backward_pass(o, 0, is_split);
     }
     for (uint32_t i = 0; i < upto; i++) weight_if_waiting(o);
 }
@@ -196,14 +196,14 @@ tide_actions tide_pipeline_order(const tide_pipeline_sizes *of, uint32_t rank, t
     switch (of->schedule) {
     case TIDE_parallel_schedule_GPipe:
     case TIDE_parallel_schedule__1F1B:
-        single_stage(&o);
+        single_stage_order(&o);
         break;
     case TIDE_parallel_schedule_LoopedBFS:
         looped_bfs(&o);
         break;
     case TIDE_parallel_schedule_Interleaved1F1B:
     case TIDE_parallel_schedule_InterleavedZeroBubble:
-        interleaved(&o);
+        interleaved_order(&o);
         break;
     case TIDE_parallel_schedule_ZBVZeroBubble:
         zbv(&o);

@@ -118,6 +118,14 @@ static tide_tensor_hook *take_hook(tide_node *node) {
     return hook;
 }
 
+static void run_hooks(tide_machine *m, tide_node *node) {
+    while (node->tensor_hooks) {
+        tide_tensor_hook *hook = take_hook(node);
+        hook->run(m, hook);
+        hook->drop(m, hook);
+    }
+}
+
 static void node_clear_saved(tide_machine *m, tide_node *node) {
     for (unsigned i = 0; i < node->saved_count; i++) tide_slot_clear(m, &node->saved[i]);
     node->saved_count = 0;
@@ -389,11 +397,7 @@ static void run_node(engine *e, tide_node *node) {
     m->state.stream = node->stream;
     for (unsigned i = 0; i < node->output_count; i++) tide_wait_tensor(m, state->grads[i]);
     if (has_grad && node->hook && m->before_backward) m->before_backward(m, node);
-    while (has_grad && node->tensor_hooks) {
-        tide_tensor_hook *hook = take_hook(node);
-        hook->run(m, hook);
-        hook->drop(m, hook);
-    }
+    if (has_grad) run_hooks(m, node);
     if (node->is_spent && !m->has_failed)
         tide_fail(m, TIDE_ERR_CONFLICT,
                   "%s: \"Trying to backward through the graph a second time\": layers under reentrant checkpoints "
