@@ -96,7 +96,7 @@ static void gradient_nobody_waits_for(played *p) {
     engine e = {.m = &p->m, .task = 1};
     tide_node *node = p->product->node;
     task_state *state = state_of(&e, node);
-    state_of(&e, node->edges[0].node); /* without dependencies */
+    state_of(&e, node->edges[0].node)->is_needed = true; /* without dependencies */
     state->grads[0] = new_leaf(&p->m);
     run_node(&e, node);
 }
