@@ -56,7 +56,56 @@ static const char *difference(const tide_run *one, const tide_run *other) {
     return one->machine.op_count == other->machine.op_count ? NULL : "the count of operations";
 }
 
-static void check_line(const char *line) {
+/* ---- repetitions: what is kept once comes to the figures of what is kept each time ---- */
+
+/* What lives at the peak comes to the peak. */
+static bool adds_up(const tide_run *run, const tide_replay *r) {
+    const tide_timeline *t = &run->machine.timeline;
+    uint64_t sum = 0;
+    for (uint32_t i = 0; i < t->allocation_count; i++)
+        if (t->allocations[i].born <= r->peak_event && r->peak_event < t->allocations[i].died) sum += r->block_bytes[i];
+    return sum == r->allocated_peak;
+}
+
+static const char *figures_differ(const tide_run *one, const tide_run *other, const tide_replay_config *config,
+                                  tide_arena *arena) {
+    tide_event_source of_one = tide_timeline_events(&one->machine.timeline),
+                      of_other = tide_timeline_events(&other->machine.timeline);
+    tide_replay x, y;
+    if (!tide_replay_all(&x, &of_one, config, arena) || !tide_replay_all(&y, &of_other, config, arena)) return "memory";
+    if (x.is_oom != y.is_oom || x.retries != y.retries || x.ooms != y.ooms) return "retries, or where memory ends";
+    if (x.allocated_peak != y.allocated_peak || x.requested_peak != y.requested_peak) return "what is allocated";
+    if (x.reserved_peak != y.reserved_peak || x.peak_reserved != y.peak_reserved) return "what is reserved";
+    if (x.allocated != y.allocated || x.reserved != y.reserved || x.requested != y.requested) return "the end";
+    if (x.small_segments != y.small_segments || x.large_bytes != y.large_bytes) return "segments";
+    if (memcmp(x.steps, y.steps, sizeof x.steps) != 0) return "the figures of a step";
+    return x.is_oom || adds_up(one, &x) ? NULL : "what lives at the peak";
+}
+
+static unsigned kept_once;
+
+/* Without limits, with ranges, and with less and less memory. */
+static const char *repetition_differs(const tide_run *one, const tide_run *other, const tide_job *job,
+                                      tide_arena *arena) {
+    tide_replay_config config = {.conf = job->allocator_conf};
+    tide_event_source source = tide_timeline_events(&one->machine.timeline);
+    tide_replay whole;
+    const char *differs = figures_differ(one, other, &config, arena);
+    if (differs || !tide_replay_peaks(&whole, &source, &config, arena)) return differs;
+    for (int i = 1; i <= 4 && !differs; i++) {
+        config.device_bytes = whole.reserved_peak - (whole.reserved_peak - whole.allocated_peak) / 4 * (uint64_t)i;
+        differs = figures_differ(one, other, &config, arena);
+    }
+    config.device_bytes = 0;
+    config.conf.expandable_segments = true;
+    kept_once += one->machine.timeline.repetition_count > 0;
+    return differs ? differs : figures_differ(one, other, &config, arena);
+}
+
+/* ---- recorded jobs ---- */
+
+/* With `accumulates`, over so many micro-batches in each step: more than are kept. */
+static void check_line(const char *line, int64_t accumulates) {
     jmp_buf escape;
     tide_arena arena;
     tide_arena_init(&arena, tide_default_allocator(), &escape);
@@ -77,12 +126,15 @@ static void check_line(const char *line) {
     if (measured) tide_job_add_files_of_case(&arena, tide_json_at(measured, "case"), &files, &file_count);
     if (measured && tide_job_arguments_of_case(&arena, tide_json_at(measured, "case"), &words, &count, &reason))
         job = tide_job_build(&arena, words, count, files, file_count, &diags);
-    if (job) job->steps = 3;
+    if (job) job->steps = accumulates ? 2 : 3;
+    if (job && accumulates) job->grad_accum = accumulates;
     tide_run *one = job ? play(&arena, job, false, &diags) : NULL,
              *other = job ? play(&arena, job, true, &diags) : NULL;
-    const char *differs = one && other ? difference(one, other) : "the job does not run";
+    const char *differs = !one || !other ? "the job does not run"
+                          : accumulates  ? repetition_differs(one, other, job, &arena)
+                                         : difference(one, other);
     if (differs) {
-        printf("%s: %s\n", id ? id->text.at : line, differs);
+        printf("%s%s: %s\n", id ? id->text.at : line, accumulates ? ", repeated" : "", differs);
         failed++;
     } else {
         repeated += one->repeated;
@@ -190,7 +242,10 @@ static void check_file(const char *path, int stride) {
     static long number; /* of the line, through all files */
     FILE *file = fopen(path, "rb");
     for (; file && fgets(line, sizeof line, file); number++)
-        if (number % stride == 0) check_line(line);
+        if (number % stride == 0) {
+            check_line(line, 0);
+            if (number % (8 * stride) == 0) check_line(line, 6 + number / stride % 15);
+        }
     if (file) fclose(file);
 }
 
@@ -220,6 +275,10 @@ int main(int argc, char **argv) {
     }
     if (repeated_calls < 8 * (unsigned)passed) {
         printf("only %u calls of layers were taken from others\n", repeated_calls);
+        failed++;
+    }
+    if (kept_once < 40) {
+        printf("only %u jobs kept micro-batches once\n", kept_once);
         failed++;
     }
     for (size_t i = 0; i < sizeof own / sizeof *own; i++) {

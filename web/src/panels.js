@@ -32,7 +32,7 @@ export const PANELS = [
   { name: 'layers', title: 'By module and layer', help: 'Where in the model the bytes are. Widths are bytes.', note: 'width is bytes',
     at: 'half', go: 'Go to layers', key: '2', stop: '.icicle [tabindex="0"]' },
   { name: 'timeline', title: 'Memory timeline', help: 'Memory at every event of the allocator, by factor.',
-    note: (r) => `${fixed(r.timeline.events, 0)} allocator events, ${r.steps.length} optimizer steps`, isRecorded: true, go: 'Go to the timeline', key: '3', stop: '.plot' },
+    note: (r) => `${fixed(r.timeline.events, 0)} allocator events${r.timeline.repetitions ? ', what repeats once' : ''}, ${r.steps.length} optimizer steps`, isRecorded: true, go: 'Go to the timeline', key: '3', stop: '.plot' },
   { name: 'events', title: 'Event by event, and the allocator’s blocks', help: 'Each request and free, and the segments after it.',
     inside: 'timeline', load: () => import('./ui/Events.jsx') },
   { name: 'whatif', title: 'What if', help: 'Other settings, each simulated.', note: 'each row is simulated',

@@ -18,7 +18,7 @@
  *   change?: number, factor?: string, op?: string, module?: string, line?: string}} Column  change ff.: of a single event
  * @typedef {{title: string, factor?: string, part?: string, layer?: string, event?: number, outside?: string}} Details
  *   the cell of the breakdown, the event or the line outside of the allocator that the drawer takes apart
- * @typedef {{events: number, from?: number, to?: number, columns: Column[], marks: Mark[], peak_column: number}} Curve
+ * @typedef {{events: number, from?: number, to?: number, columns: Column[], marks: Mark[], repetitions?: {from: number, to: number, times: number}[], peak_column: number}} Curve
  * @typedef {{event: number, step: number, phase: string}} Mark  where a phase ends
  * @typedef {{before: number, peak_forward?: number, after_forward?: number, peak_backward?: number, after_backward?: number,
  *   peak_optimizer?: number, peak_prefill?: number, after_prefill?: number, peak_decode?: number, after_decode?: number,

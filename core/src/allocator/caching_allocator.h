@@ -190,6 +190,22 @@ bool tide_caching_next_segment(const tide_caching_allocator *a, tide_caching_cur
                                tide_segment_info *segment);
 bool tide_caching_next_block(const tide_caching_allocator *a, tide_caching_cursor *cursor, tide_block_info *block);
 
+/* A row of words. */
+typedef struct tide_words {
+    uint64_t *at;
+    uint32_t count, capacity;
+} tide_words;
+
+static inline void tide_words_add(tide_words *to, uint64_t word, tide_arena *arena) {
+    TIDE_ROOM(arena, to->at, to->count, to->capacity);
+    to->at[to->count++] = word;
+}
+
+/* Appends what later requests are answered by: segments in the order of their age, and their blocks. Where the words
+ * are equal, the same requests get the same answers. False: it depends on more (ages for garbage collection, events of
+ * other streams). */
+bool tide_caching_words(const tide_caching_allocator *a, tide_words *to, tide_arena *arena);
+
 /* Walks everything and checks the invariants; NULL when they hold, else the one that does not. */
 const char *tide_caching_check(const tide_caching_allocator *a);
 

@@ -63,6 +63,8 @@ struct tide_event_source {
     uint32_t event_count, slot_count, pending_count;
     const tide_mark *marks; /* where phases end */
     uint32_t mark_count;
+    const tide_repetition *repetitions; /* a slot is an allocation where there are any */
+    uint32_t repetition_count;
 };
 
 /* The events of a timeline: a slot and a request are an allocation. */

@@ -78,6 +78,7 @@ static inline void rise(tide_player *p, uint32_t slot, uint64_t block_bytes, uin
         r->allocated_peak = r->allocated;
         r->peak_reserved = r->reserved;
         r->peak_event = r->events;
+        r->peak_playing = p->repeating.playing;
     }
     if (r->reserved > r->reserved_peak) {
         r->reserved_peak = r->reserved;
@@ -165,6 +166,7 @@ static inline void note_most(tide_player *p) {
     tide_replay *r = &p->figures;
     if (r->allocated > p->phase_peak) p->phase_peak = r->allocated;
     bool is_peak = r->allocated == r->allocated_peak && r->events == r->peak_event;
+    if (p->repeating.playing && !is_peak) return; /* columns show what is kept, and the peak */
     if (r->allocated > p->column.allocated || is_peak) {
         p->column.allocated = r->allocated;
         p->column.peak = r->events;
@@ -223,16 +225,31 @@ static bool note_status(tide_player *p, tide_caching_status status) {
 
 /* ---- a play ---- */
 
-bool tide_player_run(tide_player *p, uint32_t until) {
+/* The next mark, the end of the repetition, or `until`, where that is ahead. */
+static uint32_t next_stop(const tide_player *p, uint32_t until) {
+    const tide_event_source *s = p->source;
+    uint32_t next = p->repeating.next;
+    if (until <= p->figures.events) until = s->repetitions[next].last_event;
+    if (p->mark < s->mark_count && s->marks[p->mark].event < until) until = s->marks[p->mark].event;
+    return next < s->repetition_count && s->repetitions[next].last_event < until ? s->repetitions[next].last_event
+                                                                                 : until;
+}
+
+bool tide_player_run_to(tide_player *p, uint32_t until, uint32_t playing) {
     const tide_event_source *s = p->source;
     if (until > s->event_count) until = s->event_count;
-    while (p->figures.events < until && !p->figures.is_oom) {
+    while (!p->figures.is_oom) {
         pass_marks(p);
-        uint32_t stop = p->mark < s->mark_count && s->marks[p->mark].event < until ? s->marks[p->mark].event : until;
-        if (!note_status(p, play_stretch(p, stop))) return false;
+        if (tide_player_repeats(p)) continue;
+        if (p->figures.events >= until && p->repeating.playing >= playing) break;
+        if (!note_status(p, play_stretch(p, next_stop(p, until)))) return false;
     }
     if (p->figures.events == s->event_count && !p->figures.is_oom) pass_marks(p);
     return true;
+}
+
+bool tide_player_run(tide_player *p, uint32_t until) {
+    return tide_player_run_to(p, until, 0);
 }
 
 bool tide_player_columns(tide_player *p, tide_column *columns, uint32_t count, uint32_t until) {
@@ -309,7 +326,7 @@ void tide_player_finish(tide_player *p) {
     tide_caching_counts counts = tide_caching_counters(p->allocator);
     r->reserved_peak =
         larger(r->reserved_peak, tide_caching_stat(p->allocator, TIDE_STAT_RESERVED_BYTES, TIDE_POOL_ALL).peak);
-    r->retries = counts.alloc_retries;
+    r->retries = counts.alloc_retries + p->repeating.unplayed;
     r->ooms = counts.ooms;
     count_segments(r, p->allocator);
 }
@@ -318,6 +335,9 @@ void tide_player_close(tide_player *p) {
     tide_player_finish(p);
     tide_caching_destroy(p->allocator);
     if (p->pending_streams) tide_arena_drop(p->arena, p->pending_streams), tide_arena_drop(p->arena, p->free_streams);
+    void *of_repetitions[] = {p->repeating.carried, p->repeating.now.at, p->repeating.then.at};
+    for (int i = 0; i < 3; i++)
+        if (of_repetitions[i]) tide_arena_drop(p->arena, of_repetitions[i]);
     tide_cursor_close(&p->cursor, p->arena);
     tide_arena_drop(p->arena, p->blocks);
 }
@@ -328,6 +348,20 @@ bool tide_replay_all(tide_replay *replay, const tide_event_source *source, const
     if (!tide_player_open(&p, source, config, arena) || !tide_player_run(&p, source->event_count)) return false;
     tide_player_close(&p);
     *replay = p.figures;
+    return tide_replay_take_peak(replay, source, config, arena);
+}
+
+bool tide_replay_take_peak(tide_replay *replay, const tide_event_source *source, const tide_replay_config *config,
+                           tide_arena *arena) {
+    tide_player p;
+    if (!replay->peak_playing) return true;
+    if (!tide_player_open(&p, source, config, arena) ||
+        !tide_player_run_to(&p, replay->peak_event + 1, replay->peak_playing))
+        return false;
+    for (uint32_t i = 0; i < source->slot_count; i++)
+        if (p.blocks[i]) replay->block_bytes[i] = p.figures.block_bytes[i];
+    tide_player_close(&p);
+    tide_arena_drop(arena, p.figures.block_bytes);
     return true;
 }
 

@@ -39,6 +39,7 @@ typedef struct tide_replay {
     uint64_t allocated_peak, reserved_peak, requested_peak;
     uint32_t peak_event;    /* that reaches allocated_peak; of several, the first with the most reserved */
     uint64_t peak_reserved; /* after it */
+    uint32_t peak_playing;  /* of the repetition that peak_event is in: how often it was played before; else 0 */
     uint32_t reserved_event;
     /* when the reserved peak was reached first */
     uint64_t allocated_then, split_then; /* split: cached in segments that are in use, so that no one can release it;
@@ -58,6 +59,18 @@ typedef struct tide_column {
     uint64_t allocated, reserved; /* 0: it was not played */
 } tide_column;
 
+/* Where a player is in the repetitions of its source. Note [Repetitions] in repeating.c */
+typedef struct tide_repeating {
+    uint32_t next;     /* the repetition that is reached next, or is being played */
+    uint32_t playing;  /* how often it was played before */
+    uint32_t *carried; /* slots older than it that it frees */
+    uint32_t carried_count, carried_capacity;
+    tide_words now, then;  /* the state after a playing, and after an earlier one */
+    uint32_t then_playing; /* which that was; 0: none */
+    uint64_t then_retries; /* and the allocator's retries by then */
+    uint64_t unplayed;     /* retries of playings that were left out, as they end where they began */
+} tide_repeating;
+
 typedef struct tide_player {
     const tide_event_source *source;
     tide_arena *arena;
@@ -69,6 +82,7 @@ typedef struct tide_player {
     bool may_touch;     /* a request and its free are one step: not where statistics are looked at between them */
     uint32_t mark;      /* the next one */
     uint64_t phase_peak;
+    tide_repeating repeating;
     uint16_t *pending_streams; /* by number of a pending free; 0: its block is back */
     uint16_t *free_streams;
     uint32_t free_stream_count;
@@ -80,6 +94,10 @@ bool tide_player_open(tide_player *p, const tide_event_source *source, const tid
                       tide_arena *arena);
 /* Plays on up to event `until` or the last one, or to the request that cannot be had. */
 bool tide_player_run(tide_player *p, uint32_t until);
+/* The same; of a repetition that event `until` is in, so many playings are behind it then. */
+bool tide_player_run_to(tide_player *p, uint32_t until, uint32_t playing);
+/* repeating.c. At the end of a repetition, whether the player has gone back to its beginning for another playing. */
+bool tide_player_repeats(tide_player *p);
 /* Plays on through columns, of which `from` is given, up to event `until`, and fills them. */
 bool tide_player_columns(tide_player *p, tide_column *columns, uint32_t count, uint32_t until);
 /* Moves the cursor to where the player stands, also where a request could not be had: it is asked what slots hold. */
@@ -93,6 +111,10 @@ void tide_player_finish(tide_player *p);
 /* Finishes, and gives back all but figures.block_bytes. */
 void tide_player_close(tide_player *p);
 
+/* Where the peak is in a later playing of a repetition, block_bytes of what lives at the peak become those of that
+ * playing. */
+bool tide_replay_take_peak(tide_replay *replay, const tide_event_source *source, const tide_replay_config *config,
+                           tide_arena *arena);
 /* Plays all events. */
 bool tide_replay_all(tide_replay *replay, const tide_event_source *source, const tide_replay_config *config,
                      tide_arena *arena);

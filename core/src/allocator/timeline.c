@@ -121,3 +121,27 @@ void tide_timeline_end_forward(tide_timeline *timeline, uint32_t from) {
     timeline->forward_passes[timeline->forward_pass_count++] =
         (tide_forward_pass){from, timeline->allocation_count, timeline->event_count};
 }
+
+static bool same_request(const tide_allocation *a, const tide_allocation *b) {
+    return a->bytes == b->bytes && a->stream == b->stream && a->used_by == b->used_by;
+}
+
+bool tide_timeline_repeats(const tide_timeline *t, tide_timeline_place first, tide_timeline_place second) {
+    uint32_t events = second.event - first.event, own = second.allocation - first.allocation, left = 0;
+    if (t->event_count - second.event != events || t->allocation_count - second.allocation != own) return false;
+    for (uint32_t i = 0; i < events; i++) {
+        uint32_t before = t->events[first.event + i], now = t->events[second.event + i], which = now & ~TIDE_FREE_BIT;
+        if (before == TIDE_EMPTY_CACHE && now == TIDE_EMPTY_CACHE) continue;
+        if (now != before + own || which < first.allocation) return false;
+        left += which < second.allocation; /* what the stretch before left */
+        if (!(now & TIDE_FREE_BIT) && !same_request(&t->allocations[which - own], &t->allocations[which])) return false;
+    }
+    for (uint32_t i = second.allocation; i < t->allocation_count; i++) left -= t->allocations[i].died == TIDE_NEVER;
+    return left == 0;
+}
+
+void tide_timeline_play_again(tide_timeline *t, tide_timeline_place from, uint32_t times) {
+    TIDE_ROOM(t->arena, t->repetitions, t->repetition_count, t->repetition_capacity);
+    t->repetitions[t->repetition_count++] =
+        (tide_repetition){from.event, t->event_count, from.allocation, t->allocation_count - from.allocation, times};
+}

@@ -4,6 +4,8 @@
 #ifndef TIDE_TIMELINE_H
 #define TIDE_TIMELINE_H
 
+#include <stdbool.h>
+
 #include "base/arena.h"
 
 /* Who holds a storage, and so which row of the report its bytes belong to. */
@@ -85,6 +87,14 @@ typedef struct tide_forward_pass {
     uint32_t event;       /* events before it belong to it */
 } tide_forward_pass;
 
+/* A stretch of events that is played `times` more, one playing after the other, and kept once. What it frees of before
+ * it began, allocation a, is a + own in the next playing: what the one before left alive. */
+typedef struct tide_repetition {
+    uint32_t first_event, last_event; /* the last left out */
+    uint32_t first_allocation, own;   /* of the allocations that it makes: the first, and how many */
+    uint32_t times;
+} tide_repetition;
+
 typedef struct tide_timeline {
     tide_arena *arena;
     tide_allocation *allocations;
@@ -97,6 +107,8 @@ typedef struct tide_timeline {
     uint32_t mark_count, mark_capacity;
     tide_forward_pass *forward_passes;
     uint32_t forward_pass_count, forward_pass_capacity;
+    tide_repetition *repetitions; /* in order, none within another */
+    uint32_t repetition_count, repetition_capacity;
 } tide_timeline;
 
 #define TIDE_FREE_BIT UINT32_C(0x80000000)
@@ -117,6 +129,20 @@ void tide_timeline_reserve(tide_timeline *timeline, uint32_t events, uint32_t al
  * What each module is called then, by its number; NULL: as before. */
 void tide_timeline_repeat(tide_timeline *timeline, uint32_t first_event, uint32_t last_event, uint32_t moved,
                           const uint32_t *modules);
+/* Where a stretch begins: of two in a row, the places before either. */
+typedef struct tide_timeline_place {
+    uint32_t event, allocation;
+} tide_timeline_place;
+
+static inline tide_timeline_place tide_timeline_here(const tide_timeline *t) {
+    return (tide_timeline_place){t->event_count, t->allocation_count};
+}
+
+/* Whether the stretch from `second` to the end does the same as the one before it, from `first` on: the same requests
+ * and frees, of its own allocations or of those that the stretch before left alive, and leaves as many alive. */
+bool tide_timeline_repeats(const tide_timeline *timeline, tide_timeline_place first, tide_timeline_place second);
+/* The stretch from `from` to the end, which repeats the one before it, comes `times` more. */
+void tide_timeline_play_again(tide_timeline *timeline, tide_timeline_place from, uint32_t times);
 void tide_timeline_empty_cache(tide_timeline *timeline);
 void tide_timeline_mark(tide_timeline *timeline, unsigned step, tide_phase phase);
 /* Ends a forward pass within another phase that began with allocation `from`: what it leaves alive are activations. */

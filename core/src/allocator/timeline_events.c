@@ -45,5 +45,7 @@ tide_event_source tide_timeline_events(const tide_timeline *t) {
                                .event_count = t->event_count,
                                .slot_count = t->allocation_count,
                                .marks = t->marks,
-                               .mark_count = t->mark_count};
+                               .mark_count = t->mark_count,
+                               .repetitions = t->repetitions,
+                               .repetition_count = t->repetition_count};
 }

@@ -31,7 +31,10 @@ typedef struct tide_micro_batch_entry {
     uint32_t left_count, with_loss;
 } tide_micro_batch_entry;
 
-enum { TIDE_MICRO_BATCH_LIMIT = 4 };
+enum {
+    TIDE_MICRO_BATCH_LIMIT = 4,
+    TIDE_MICRO_BATCHES_KEPT = 4 /* of a step, before those that repeat are counted alone */
+};
 
 typedef struct tide_micro_batch_memo {
     tide_micro_batch_entry played[TIDE_MICRO_BATCH_LIMIT];

@@ -37,7 +37,7 @@ bool tide_job_report_play(tide_job_report *r, tide_column *columns, uint32_t cou
         return false;
     tide_player_close(&p);
     r->replay = p.figures;
-    return true;
+    return tide_replay_take_peak(&r->replay, &r->source, &config, r->run->machine.timeline.arena);
 }
 
 bool tide_job_report_open(tide_job_report *r, tide_writer *w, tide_run *run, const tide_job *job) {

@@ -55,6 +55,20 @@ static void write_marks(tide_writer *w, const tide_timeline *t) {
     tide_write_close(w, ']');
 }
 
+/* Stretches that are played more often than they are shown, where there are any. */
+static void write_repetitions(tide_writer *w, const tide_timeline *t) {
+    if (!t->repetition_count) return;
+    tide_write_open_at(w, "repetitions", '[');
+    for (uint32_t i = 0; i < t->repetition_count; i++) {
+        tide_write_open(w, '{');
+        tide_write_int_at(w, "from", t->repetitions[i].first_event);
+        tide_write_int_at(w, "to", t->repetitions[i].last_event);
+        tide_write_int_at(w, "times", t->repetitions[i].times);
+        tide_write_close(w, '}');
+    }
+    tide_write_close(w, ']');
+}
+
 /* The bytes by factor move on to the column's highest event. */
 static void write_column(tide_job_report *r, const tide_column *c, uint64_t *factors, uint32_t *counted) {
     tide_writer *w = r->w;
@@ -95,6 +109,7 @@ void tide_write_timeline(tide_job_report *r, const tide_timeline_columns *c) {
     }
     tide_write_close(w, ']');
     write_marks(w, &r->run->machine.timeline);
+    write_repetitions(w, &r->run->machine.timeline);
     tide_write_int_at(w, "peak_column", peak_column);
     tide_write_close(w, '}');
 }

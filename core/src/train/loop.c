@@ -24,6 +24,7 @@ typedef struct loop {
     const tide_strategy *strategy;
     tide_wrapper wrapper;
     tide_micro_batch_memo repeats;
+    uint64_t op_count; /* before the step */
 } loop;
 
 static const tide_strategy alone;
@@ -161,17 +162,26 @@ static void update(loop *l, unsigned step) {
     tide_timeline_mark(&m->timeline, step, TIDE_PHASE_OPTIMIZER);
 }
 
-/* Played, or taken from one that began alike. What strategies and held outputs keep is not looked at. */
+/* What strategies and held outputs keep is not looked at. */
+static bool may_be_replayed(const loop *l) {
+    return l->strategy == &alone && !l->job->hold_outputs && !l->run->plays_all &&
+           !zeroes_at(l, TIDE_zero_grad_at_before_backward);
+}
+
+static uint64_t key_of(const loop *l) {
+    tide_value of_scaler[TIDE_SCALER_VALUES];
+    tide_scaler_values(&l->scaler, of_scaler);
+    return tide_micro_batch_key(&l->repeats, &l->run->model, of_scaler, TIDE_SCALER_VALUES, l->loss);
+}
+
+/* Played, or taken from one that began alike. */
 static void next_micro_batch(loop *l, unsigned step) {
     tide_model *model = &l->run->model;
-    if (l->strategy != &alone || l->job->hold_outputs || l->run->plays_all ||
-        zeroes_at(l, TIDE_zero_grad_at_before_backward)) {
+    if (!may_be_replayed(l)) {
         micro_batch(l, step);
         return;
     }
-    tide_value of_scaler[TIDE_SCALER_VALUES];
-    tide_scaler_values(&l->scaler, of_scaler);
-    uint64_t key = tide_micro_batch_key(&l->repeats, model, of_scaler, TIDE_SCALER_VALUES, l->loss);
+    uint64_t key = key_of(l);
     if (tide_micro_batch_replay(&l->repeats, model, key, step, &l->loss)) {
         l->run->repeated++;
         return;
@@ -181,10 +191,13 @@ static void next_micro_batch(loop *l, unsigned step) {
     tide_micro_batch_end(&l->repeats, model, l->loss);
 }
 
-/* After the first micro-batch: whether all of them together stay below what is played. */
-static bool is_too_long(const loop *l, uint64_t before) {
+/* After some micro-batches of the first step: whether all of them together are more than is played. Those that may be
+ * replayed are likely to repeat, and are looked at when they have not. */
+static bool is_too_long(const loop *l, uint32_t played) {
     tide_machine *m = &l->run->machine;
-    uint64_t each = m->op_count - before, all = each * (uint64_t)l->job->grad_accum * (uint64_t)l->job->steps;
+    if (m->has_failed || (played <= TIDE_MICRO_BATCHES_KEPT && may_be_replayed(l))) return false;
+    uint64_t each = (m->op_count - l->op_count) / played,
+             all = each * (uint64_t)l->job->grad_accum * (uint64_t)l->job->steps;
     if (all <= m->op_limit) return false;
     tide_error(m->diags, TIDE_ERR_LIMIT, l->job->grad_accum > 1 ? "/settings/grad_accum" : "/settings/steps",
                tide_format(m->arena,
@@ -196,22 +209,53 @@ static bool is_too_long(const loop *l, uint64_t before) {
     return true;
 }
 
+/* Those from the next one to the end of the step do what this one did. */
+static void play_again(loop *l, tide_timeline_place from, unsigned step, uint32_t left) {
+    tide_machine *m = &l->run->machine;
+    tide_timeline_play_again(&m->timeline, from, left);
+    l->run->repeated += left;
+    if (step > 1) return;
+    uint32_t count = (uint32_t)l->job->grad_accum;
+    tide_report(m->diags, TIDE_ASSUMPTION, TIDE_OK, "/settings/grad_accum",
+                tide_format(m->arena, "micro-batch %u of a step comes %u times more: timeline and events show it once",
+                            count - left, left),
+                NULL);
+}
+
+/* A step's micro-batches. Where one has done what the one before it did, and leaves the state that it began in, those
+ * that are left do it again: the timeline keeps it once. */
+static void play_micro_batches(loop *l, unsigned step) {
+    tide_timeline *t = &l->run->machine.timeline;
+    uint32_t count = (uint32_t)l->job->grad_accum;
+    tide_timeline_place before = tide_timeline_here(t), now = before;
+    for (uint32_t i = 0; i < count && !l->run->machine.has_failed; i++) {
+        uint32_t left = count - 1 - i;
+        uint64_t key = left && may_be_replayed(l) ? key_of(l) : 0;
+        before = now;
+        now = tide_timeline_here(t);
+        l->wrapper.micro = i;
+        l->wrapper.is_last = left == 0;
+        if (zeroes_at(l, TIDE_zero_grad_at_before_forward)) zero_grad(l);
+        next_micro_batch(l, step);
+        bool repeats = i + 1 >= TIDE_MICRO_BATCHES_KEPT && left > 1 && may_be_replayed(l) && key_of(l) == key &&
+                       tide_timeline_repeats(t, before, now);
+        if (!repeats && (i == 0 || i == TIDE_MICRO_BATCHES_KEPT) && is_too_long(l, i + 1)) return;
+        if (!repeats) continue;
+        play_again(l, now, step, left);
+        return;
+    }
+}
+
 static bool play(loop *l) {
     tide_machine *m = &l->run->machine;
-    uint64_t before = m->op_count;
     for (unsigned step = 1; step <= (unsigned)l->job->steps && !m->has_failed; step++) {
         tide_timeline_mark(&m->timeline, step, TIDE_PHASE_LOAD); /* where the step begins */
         if (l->strategy->step) {
             l->strategy->step(&l->wrapper, step);
             continue;
         }
-        for (int64_t i = 0; i < l->job->grad_accum && !m->has_failed; i++) {
-            l->wrapper.micro = (uint32_t)i;
-            l->wrapper.is_last = i == l->job->grad_accum - 1;
-            if (zeroes_at(l, TIDE_zero_grad_at_before_forward)) zero_grad(l);
-            next_micro_batch(l, step);
-            if (step == 1 && i == 0 && !m->has_failed && is_too_long(l, before)) return false;
-        }
+        l->op_count = m->op_count;
+        play_micro_batches(l, step);
         if (m->has_failed) break;
         update(l, step);
         del_loss(l);

@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The allocator's state as a row of words. */
+#include "allocator/caching_state.h"
+
+#include <stdlib.h>
+
+static int by_age(const void *a, const void *b) {
+    uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+    return x < y ? -1 : x > y;
+}
+
+/* How many segments are older than the one born as `born`. */
+static uint32_t age_rank(const uint32_t *births, uint32_t count, uint32_t born) {
+    uint32_t low = 0, high = count;
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+        if (births[middle] < born)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+static void add_block(tide_words *to, const caching_block *b, uint32_t rank, tide_arena *arena) {
+    const uint64_t words[] = {b->address, b->size,
+                              (uint64_t)b->flags | (uint64_t)b->stream << 8 | (uint64_t)rank << 32};
+    for (int i = 0; i < 3; i++) tide_words_add(to, words[i], arena);
+}
+
+bool tide_caching_words(const tide_caching_allocator *a, tide_words *to, tide_arena *arena) {
+    if (a->collect_bytes != UINT64_MAX || a->pending_events) return false;
+    uint32_t *births = tide_arena_grow(arena, NULL, 0, (a->segment_count + 1) * sizeof *births);
+    for (uint32_t i = 0; i < a->segment_count; i++) births[i] = a->blocks[segment_at(a, i)->head].born;
+    qsort(births, a->segment_count, sizeof *births, by_age);
+    for (uint32_t i = 0; i < a->segment_count; i++)
+        for (uint32_t n = segment_at(a, i)->head; n; n = a->blocks[n].next)
+            add_block(to, &a->blocks[n], age_rank(births, a->segment_count, a->blocks[n].born), arena);
+    tide_arena_drop(arena, births);
+    return true;
+}
