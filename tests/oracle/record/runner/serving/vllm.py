@@ -76,9 +76,11 @@ def start(case: ServingCase, folders: list[Path], out: dict[str, Any]) -> None:
     )
     os.environ.update(case.env)
     from vllm.engine.arg_utils import EngineArgs
+    from vllm.platforms import current_platform
     from vllm.usage.usage_lib import UsageContext
     from vllm.v1.executor.uniproc_executor import UniProcExecutor
 
+    type(current_platform).get_device_capability.__func__.cache_clear()  # of the card at the import
     where = Path(tempfile.gettempdir()) / "tidemark-record-serving" / case.folder_key
     model = folder.make(case, folders, where)
     usage = UsageContext.LLM_CLASS if case.usage == "llm" else UsageContext.OPENAI_API_SERVER
