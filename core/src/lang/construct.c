@@ -165,18 +165,20 @@ static bool read_shape(tide_frame *f, const tide_arguments *given, tide_shape *s
     return true;
 }
 
-/* Parameter(sizes..., dtype=..., requires_grad=...) */
+/* Parameter(sizes..., dtype=..., requires_grad=..., device=...) */
 static tide_value make_tensor(tide_frame *f, tide_arguments *given, bool is_parameter) {
     tide_machine *m = f->model->m;
     tide_shape shape = {.dims = 0};
     tide_dtype dtype = f->model->state.dtype;
-    bool trains = is_parameter;
+    bool trains = is_parameter, is_meta = false;
     for (uint32_t i = 0; i < given->named_count && !m->has_failed; i++) {
         tide_value v = given->named[i];
         if (tide_text_is(given->keywords[i], "dtype") && v.kind == TIDE_VALUE_DTYPE)
             dtype = v.dtype;
         else if (tide_text_is(given->keywords[i], "requires_grad") && v.kind == TIDE_VALUE_BOOL)
             trains = trains && v.truth;
+        else if (tide_text_is(given->keywords[i], "device") && v.kind == TIDE_VALUE_TEXT)
+            is_meta = tide_text_is(v.text, "meta");
         else
             tide_fail(m, TIDE_ERR_DESCRIPTION, "Parameter has no '%s'", tide_terminated(m, given->keywords[i]));
     }
@@ -186,7 +188,8 @@ static tide_value make_tensor(tide_frame *f, tide_arguments *given, bool is_para
     tide_factor factor = m->state.factor;
     m->state.factor = is_parameter ? TIDE_FACTOR_PARAMETER : TIDE_FACTOR_BUFFER;
     if (f->model->is_made_on_device) m->module = f->instance;
-    tide_tensor *t = f->model->is_made_on_device ? tide_empty(m, &shape, dtype) : tide_empty_host(m, &shape, dtype);
+    bool is_on_device = f->model->is_made_on_device && !is_meta;
+    tide_tensor *t = is_on_device ? tide_empty(m, &shape, dtype) : tide_empty_host(m, &shape, dtype);
     m->state.factor = factor;
     t->is_parameter = is_parameter;
     t->requires_grad = trains && tide_dtype_is_float(dtype);

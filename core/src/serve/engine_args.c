@@ -89,37 +89,6 @@ void tide_serve_take_defaults(tide_serve_run *run) {
     run->figures.tokens_in_flight = job->max_num_batched_tokens * (job->pipeline_parallel_size + job->async_scheduling);
 }
 
-static bool says(const tide_json *object, const char *key, const char *word) {
-    const tide_json *found = tide_json_at(object, key);
-    return found && found->kind == TIDE_JSON_STRING && tide_text_is(found->text, word);
-}
-
-/* How weights of linear layers are stored: none fp8 fp8_static gptq awq; NULL: not described. Four bits run on Machete,
- * which is for Hopper alone; eight bits on CUTLASS. */
-const char *tide_serve_weight_format(const tide_serve_run *run) {
-    const tide_json *config = run->job.config, *q = tide_json_at(config, "quantization_config");
-    tide_quantization_choice asked = run->job.quantization;
-    int capability = run->device.capability;
-    if (!q) q = tide_json_at(tide_serve_text_config(config), "quantization_config");
-    if (q && q->kind == TIDE_JSON_NULL) q = NULL;
-    if (!q && asked == TIDE_quantization_none) return "none";
-    const tide_engine_root *root = tide_engine_root_of("vllm", run->architecture);
-    if (!root || strcmp(root->class_name, "LlamaForCausalLM") != 0) return NULL;
-    if (!q) return asked == TIDE_quantization_fp8 && (capability == 89 || capability == 90) ? "fp8" : NULL;
-    if (says(q, "quant_method", "fp8"))
-        return says(q, "activation_scheme", "static") && !tide_json_at(q, "weight_block_size") &&
-                       !tide_json_at(q, "modules_to_not_convert") && !tide_json_at(q, "ignored_layers") &&
-                       (capability == 89 || capability == 90)
-                   ? "fp8_static"
-                   : NULL;
-    const tide_json *act_order = tide_json_at(q, "desc_act");
-    if (capability != 90 || tide_serve_number(q, (const char *const[]){"bits", "w_bit", NULL}, 0) != 4 ||
-        tide_serve_number(q, (const char *const[]){"group_size", "q_group_size", NULL}, 0) != 128 ||
-        (act_order && act_order->is_true) || tide_json_at(q, "modules_to_not_convert") || tide_json_at(q, "dynamic"))
-        return NULL;
-    return says(q, "quant_method", "gptq") ? "gptq" : says(q, "quant_method", "awq") ? "awq" : NULL;
-}
-
 /* ---- what descriptions may ask for ---- */
 
 static void set_int(tide_serve_run *run, const char *name, int64_t value) {
@@ -208,10 +177,14 @@ void tide_serve_set_settings(tide_serve_run *run) {
     set_int(run, "capability", run->device.capability);
     set_int(run, "cache_block_size", job->block_size);
     set_truth(run, "has_attention", false); /* once the model is there */
-    const char *format = tide_serve_weight_format(run);
+    run->weights = tide_serve_weights_of(run);
     set_value(run, "weight_format",
-              (tide_value){.kind = TIDE_VALUE_TEXT, .text = tide_text_of(format ? format : "none")});
-    set_int(run, "group_size", 128);
+              (tide_value){.kind = TIDE_VALUE_TEXT,
+                           .text = tide_text_of(run->weights.format ? run->weights.format : "none")});
+    set_int(run, "group_size", run->weights.group_size);
+    set_int(run, "values_per_int32", 32 / run->weights.bits);
+    set_truth(run, "is_compressed", run->weights.is_compressed);
+    set_value(run, "marlin_workspace", tide_none()); /* v1/worker/workspace.py: made once */
     set_truth(run, "is_compiled", !job->enforce_eager);
     set_truth(run, "attention_runs", false); /* in the profile run it does not: there is no cache */
     set_int(run, "image_limit", item_limit(run, "image"));

@@ -12,9 +12,6 @@ void tide_serve_take_defaults(tide_serve_run *run);
 /* Type of weights and activations. */
 tide_dtype tide_serve_dtype(const tide_serve_run *run);
 
-/* How weights of linear layers are stored: none fp8 fp8_static gptq awq; NULL: not described. */
-const char *tide_serve_weight_format(const tide_serve_run *run);
-
 /* What descriptions may ask for. */
 void tide_serve_set_settings(tide_serve_run *run);
 

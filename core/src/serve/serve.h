@@ -28,6 +28,13 @@ typedef struct tide_serve_drafts {
     bool are_ngrams;
 } tide_serve_drafts;
 
+/* How weights of linear layers are stored: none fp8 fp8_static fp8_dynamic fp8_channel int8_channel gptq awq wna16. */
+typedef struct tide_serve_weights {
+    const char *format;       /* NULL: not described */
+    int64_t bits, group_size; /* of packed formats */
+    bool is_compressed;       /* by compressed-tensors */
+} tide_serve_weights;
+
 enum { TIDE_CACHE_GROUP_LIMIT = 64, TIDE_SERVE_SEGMENT = 20 << 20 }; /* the allocator's, for blocks below 10 MiB */
 
 typedef enum tide_cache_kind {
@@ -97,6 +104,7 @@ typedef struct tide_serve_run {
     tide_model model;
     tide_job job; /* with the engine's defaults for this card and model */
     tide_serve_drafts drafts;
+    tide_serve_weights weights;
     const tide_json *limits; /* limit_mm_per_prompt: {"image": 1, "video": 0}; NULL: the engine's */
     tide_serve_device device;
     tide_text architecture; /* of config.json */
@@ -135,6 +143,11 @@ bool tide_cache_groups(tide_serve_run *run);
 int64_t tide_cache_blocks_of(const tide_serve_run *run, int64_t length);
 /* The number of blocks, and refusals, from run->figures.available. */
 void tide_cache_blocks(tide_serve_run *run);
+
+/* ---- quantization.c ---- */
+
+/* What quantization and quantization_config ask for, on this card. */
+tide_serve_weights tide_serve_weights_of(const tide_serve_run *run);
 
 /* ---- offload.c ---- */
 

@@ -50,6 +50,15 @@ static bool find_engine_model(void *user, tide_text model_type, tide_text *descr
     return true;
 }
 
+/* Where a check of a description points to. */
+static const char *place_of_key(void *user, const tide_json *config, tide_text key, bool *is_default) {
+    tide_serve_run *run = user;
+    *is_default = false;
+    const char *place = tide_job_config_place(run->machine.arena, &run->job, config);
+    return tide_format(run->machine.arena, key.length && key.at[0] == '/' ? "%s%.*s" : "%s/%.*s", place,
+                       (int)key.length, key.at);
+}
+
 /* ---- the parts of the run ---- */
 
 static tide_function *function_of(tide_serve_run *run, tide_description *from, const char *name) {
@@ -78,8 +87,10 @@ static uint32_t build(tide_serve_run *run, tide_description *description, const 
 }
 
 static void count_weights(tide_serve_run *run, uint32_t first_buffer) {
-    for (uint32_t i = 0; i < run->model.parameter_count; i++)
-        run->figures.weight_bytes += (uint64_t)tide_bytes(run->model.parameters[i].tensor);
+    for (uint32_t i = 0; i < run->model.parameter_count; i++) {
+        const tide_tensor *t = run->model.parameters[i].tensor;
+        if (!t->storage->is_untracked) run->figures.weight_bytes += (uint64_t)tide_bytes(t); /* others are dropped */
+    }
     for (uint32_t i = first_buffer; i < run->model.buffer_count; i++)
         run->figures.buffer_bytes += (uint64_t)tide_bytes(run->model.buffers[i]);
 }
@@ -136,6 +147,23 @@ static void create_lora_modules(tide_serve_run *run, tide_description *runner) {
     }
 }
 
+static void call_each(tide_serve_run *run, const uint32_t *modules, uint32_t count, tide_text method) {
+    for (uint32_t i = 0; i < count && !run->machine.has_failed; i++) {
+        run->model.root = modules[i];
+        tide_value_release(&run->machine, tide_model_method(&run->model, method, NULL, NULL, 0));
+    }
+}
+
+/* model_loader/base_loader.py, load_model: layers that are quantised as they are loaded, then those that are repacked.
+ */
+static void process_weights(tide_serve_run *run, uint32_t model_root) {
+    uint32_t count, *modules = tide_model_modules(&run->model, &count);
+    call_each(run, modules, count, TIDE_TEXT("load_weights"));
+    tide_timeline_empty_cache(&run->machine.timeline);
+    call_each(run, modules, count, TIDE_TEXT("process_weights_after_loading"));
+    run->model.root = model_root;
+}
+
 /* model_runner.py, load_model: the model, then what needs it. */
 static bool load_model(tide_serve_run *run, tide_description *runner, uint32_t *model_root) {
     tide_machine *m = &run->machine;
@@ -152,6 +180,7 @@ static bool load_model(tide_serve_run *run, tide_description *runner, uint32_t *
     run->load_event = m->timeline.event_count;
     tide_timeline_empty_cache(&m->timeline);
     if (!description || !(*model_root = build(run, description, root->class_name, config))) return false;
+    process_weights(run, *model_root);
     count_weights(run, first_buffer);
     if (run->job.cpu_offload_gb) tide_serve_offload(run);
     collect_specs(run);
@@ -261,7 +290,7 @@ static bool takes_adapters(tide_serve_run *run) {
     bool has_slots = !tide_text_contains(run->architecture, TIDE_TEXT("StableL")) &&
                      !tide_text_contains(run->architecture, TIDE_TEXT("GPTJ")); /* no SupportsLoRA */
     return has_slots && root && strcmp(root->class_name, "LlamaForCausalLM") == 0 &&
-           strcmp(tide_serve_weight_format(run), "none") == 0 &&
+           strcmp(run->weights.format, "none") == 0 &&
            !TIDE_SERVE_NUMBER(config, 0, "num_experts", "num_local_experts", "n_routed_experts", "kv_lora_rank");
 }
 
@@ -270,23 +299,13 @@ static bool is_described(tide_serve_run *run) {
     const tide_job *job = &run->job;
     tide_machine *m = &run->machine;
     const char *what = NULL;
-    if (!tide_serve_weight_format(run))
+    if (!run->weights.format)
         what =
             job->quantization != TIDE_quantization_none ? "/settings/quantization" : "/config.json/quantization_config";
     if (job->enable_lora && !takes_adapters(run)) what = "/settings/enable_lora";
     if (run->drafts.tokens && !run->drafts.are_ngrams) what = "/settings/speculative_config";
     if (tide_json_at(run->job.config, "num_mel_bins") && !job->enforce_eager) what = "/settings/enforce_eager";
-    if (!what) {
-        if (strcmp(tide_serve_weight_format(run), "gptq") == 0 || strcmp(tide_serve_weight_format(run), "awq") == 0) {
-            run->figures.uncertain += UINT64_C(4) * TIDE_SERVE_SEGMENT;
-            tide_report(
-                m->diags, TIDE_ASSUMPTION, TIDE_OK, "/config.json/quantization_config",
-                "what repacking weights for Machete leaves in the allocator's segments is not played: the number "
-                "of blocks is within a range",
-                NULL);
-        }
-        return true;
-    }
+    if (!what) return true;
     return tide_error(m->diags, TIDE_ERR_UNSUPPORTED, what, "vLLM 0.32.0 with this is not described",
                       "start the engine by `tidemark dry-run -- vllm serve ...`, which needs no description");
 }
@@ -328,6 +347,7 @@ static void prepare_server(tide_serve_run *run, const tide_serve_device *device,
     tide_descriptions_init(&run->descriptions, arena, diags, find_source, run);
     tide_model_init(&run->model, m, &run->descriptions);
     run->model.find_model = find_engine_model;
+    run->model.find_place = place_of_key;
     run->model.user = run;
     run->model.is_made_on_device = true;
     run->model.state.dtype = tide_serve_dtype(run);

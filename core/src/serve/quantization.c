@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* How the engine stores weights of linear layers: model_executor/layers/quantization of vLLM 0.32.0, as far as
+ * models/architectures/vllm/layers.json plays its formats. */
+#include <string.h>
+
+#include "serve/config.h"
+#include "serve/serve.h"
+
+static bool config_says(const tide_json *object, const char *key, const char *word) {
+    const tide_json *found = tide_json_at(object, key);
+    return tide_json_is(found, TIDE_JSON_STRING) && tide_text_is(found->text, word);
+}
+
+static bool asks_for(const tide_json *object, const char *key) {
+    const tide_json *found = tide_json_at(object, key);
+    return found && found->is_true;
+}
+
+static int64_t size_of(const tide_json *object, const char *key, const char *other) {
+    return tide_serve_number(object, (const char *const[]){key, other, NULL}, 0);
+}
+
+/* None, or the head alone, which is stored as it is anyway. */
+static bool leaves_only_head(const tide_json *object, const char *key) {
+    const tide_json *names = tide_json_at(object, key), *name = names ? names->first : NULL;
+    if (!name) return true;
+    return names->kind == TIDE_JSON_ARRAY && !name->next && name->kind == TIDE_JSON_STRING &&
+           tide_text_is(name->text, "lm_head");
+}
+
+/* Sizes of groups that Marlin takes; Machete takes all of them but 32. */
+static bool is_group_size(int64_t size) {
+    return size == 32 || size == 64 || size == 128;
+}
+
+/* fp8.py: Fp8LinearMethod, of a checkpoint. Below 8.9 it is repacked for Marlin. */
+static const char *fp8_format(const tide_json *q, int capability) {
+    if (tide_json_at(q, "weight_block_size") || !leaves_only_head(q, "modules_to_not_convert") ||
+        !leaves_only_head(q, "ignored_layers") || (capability != 89 && capability != 90))
+        return NULL;
+    return config_says(q, "activation_scheme", "static") ? "fp8_static" : "fp8_dynamic";
+}
+
+static const char *packed_format(const tide_json *q, tide_serve_weights *w) {
+    bool is_awq = config_says(q, "quant_method", "awq");
+    const tide_json *symmetric = tide_json_at(q, "sym"), *zeros = tide_json_at(q, "zero_point");
+    w->bits = size_of(q, "bits", "w_bit");
+    w->group_size = size_of(q, "group_size", "q_group_size");
+    if (!is_group_size(w->group_size) || asks_for(q, "desc_act") || asks_for(q, "lm_head") ||
+        tide_json_at(q, "dynamic") || !leaves_only_head(q, "modules_to_not_convert"))
+        return NULL;
+    if (is_awq) return w->bits == 4 && (!zeros || zeros->is_true) ? "awq" : NULL;
+    return (w->bits == 4 || w->bits == 8) && (!symmetric || symmetric->is_true) ? "gptq" : NULL;
+}
+
+/* compressed_tensors.py, _get_scheme_from_parts: one scheme for all linear layers. */
+static const char *compressed_format(const tide_json *q, tide_serve_weights *w, int capability) {
+    const tide_json *groups = tide_json_at(q, "config_groups"), *group = groups ? groups->first : NULL;
+    const tide_json *weights = tide_json_at(group, "weights"), *inputs = tide_json_at(group, "input_activations");
+    const tide_json *targets = tide_json_at(group, "targets"), *target = targets ? targets->first : NULL;
+    if (!group || group->next || !target || target->next || !tide_json_is(target, TIDE_JSON_STRING) ||
+        !tide_text_is(target->text, "Linear") || !leaves_only_head(q, "ignore") || !asks_for(weights, "symmetric"))
+        return NULL;
+    w->is_compressed = true;
+    w->bits = size_of(weights, "num_bits", "num_bits");
+    bool is_int = config_says(weights, "type", "int"), is_channel = config_says(weights, "strategy", "channel");
+    if (!inputs || inputs->kind != TIDE_JSON_OBJECT) {
+        w->group_size = size_of(weights, "group_size", "group_size");
+        bool is_packed = is_int && config_says(weights, "strategy", "group") && (w->bits == 4 || w->bits == 8);
+        return is_packed && is_group_size(w->group_size) && !tide_json_at(weights, "actorder") ? "wna16" : NULL;
+    }
+    if (w->bits != 8 || !is_channel || !asks_for(inputs, "dynamic") || !config_says(inputs, "strategy", "token"))
+        return NULL;
+    if (is_int) return capability >= 75 && capability <= 90 ? "int8_channel" : NULL;
+    return capability == 89 || capability == 90 ? "fp8_channel" : NULL;
+}
+
+tide_serve_weights tide_serve_weights_of(const tide_serve_run *run) {
+    const tide_json *config = run->job.config, *q = tide_json_at(config, "quantization_config");
+    int capability = run->device.capability;
+    tide_serve_weights w = {.bits = 8, .group_size = 128};
+    const tide_engine_root *root = tide_engine_root_of("vllm", run->architecture);
+    if (!q) q = tide_json_at(tide_serve_text_config(config), "quantization_config");
+    if (q && q->kind == TIDE_JSON_NULL) q = NULL;
+    if (!q && run->job.quantization == TIDE_quantization_none) {
+        w.format = "none";
+    } else if (!root || strcmp(root->class_name, "LlamaForCausalLM") != 0 || run->job.cpu_offload_gb) {
+        w.format = NULL;
+    } else if (!q) {
+        bool is_fp8 = run->job.quantization == TIDE_quantization_fp8;
+        w.format = is_fp8 && capability >= 80 && capability <= 90 ? "fp8" : NULL;
+    } else if (config_says(q, "quant_method", "fp8")) {
+        w.format = fp8_format(q, capability);
+    } else if (config_says(q, "quant_method", "gptq") || config_says(q, "quant_method", "awq")) {
+        w.format = packed_format(q, &w);
+    } else if (config_says(q, "quant_method", "compressed-tensors")) {
+        w.format = compressed_format(q, &w, capability);
+    }
+    return w;
+}
