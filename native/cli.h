@@ -76,7 +76,7 @@ bool cli_is_folder(const char *path);
 bool cli_read_stream(cli_buffer *text, FILE *file, const char *name);
 bool cli_read_file(
     cli_buffer *text,
-    const char *path); /* "-": standard input; of NAME.safetensors the header alone; says why on failure */
+    const char *path); /* "-": standard input; of NAME.safetensors and NAME.gguf the header alone; says why not */
 bool cli_ends_in(const char *text, const char *end);
 const char *cli_base_name(const char *path);
 

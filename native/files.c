@@ -76,6 +76,46 @@ static bool read_header(cli_buffer *text, FILE *file, const char *path) {
     return true;
 }
 
+static void append_base64(cli_buffer *out, const unsigned char *bytes, size_t length) {
+    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    for (size_t i = 0; i < length; i += 3) {
+        uint32_t three = (uint32_t)bytes[i] << 16 | (i + 1 < length ? (uint32_t)bytes[i + 1] << 8 : 0) |
+                         (i + 2 < length ? bytes[i + 2] : 0);
+        char four[4] = {digits[three >> 18], digits[three >> 12 & 63], digits[three >> 6 & 63], digits[three & 63]};
+        if (i + 2 >= length) four[3] = '=';
+        if (i + 1 >= length) four[2] = '=';
+        cli_append(out, four, sizeof four);
+    }
+}
+
+/* Of a GGUF file the header alone, as the JSON that the core makes of it: the file is read on until it has all. */
+static bool read_gguf(cli_buffer *text, FILE *file, const char *path) {
+    cli_buffer bytes = {0};
+    bool is_cut = true;
+    char piece[16384];
+    for (size_t goal = 4 << 20; is_cut; goal *= 2) {
+        size_t length = 1;
+        while (bytes.length < goal && (length = fread(piece, 1, sizeof piece, file)) > 0)
+            cli_append(&bytes, piece, length);
+        cli_buffer request = {0};
+        cli_answer answer;
+        cli_append_text(&request, "{\"call\":\"gguf\",\"base64\":\"");
+        append_base64(&request, (const unsigned char *)bytes.at, bytes.length);
+        cli_append_text(&request, "\"}");
+        int status = cli_ask_or_explain(&answer, &request, false);
+        cli_buffer_free(&request);
+        if (status != CLI_OK) break;
+        is_cut = cli_true_at(answer.json, "is_cut");
+        if (!is_cut) cli_append_text(text, cli_text_at(answer.json, "text"));
+        cli_answer_free(&answer);
+        if (!is_cut || (length && goal < CLI_FILE_LIMIT)) continue;
+        cli_complain("is the download complete? Fetch the file anew", "%s ends inside of its header", path);
+        break;
+    }
+    cli_buffer_free(&bytes);
+    return !is_cut;
+}
+
 bool cli_read_file(cli_buffer *text, const char *path) {
     if (strcmp(path, "-") == 0) return cli_read_stream(text, stdin, "standard input");
     FILE *file = fopen(path, "rb");
@@ -83,8 +123,9 @@ bool cli_read_file(cli_buffer *text, const char *path) {
         cli_complain(NULL, "%s: %s", path, strerror(errno));
         return false;
     }
-    bool is_read =
-        cli_ends_in(path, ".safetensors") ? read_header(text, file, path) : cli_read_stream(text, file, path);
+    bool is_read = cli_ends_in(path, ".safetensors") ? read_header(text, file, path)
+                   : cli_ends_in(path, ".gguf")      ? read_gguf(text, file, path)
+                                                     : cli_read_stream(text, file, path);
     fclose(file);
     return is_read;
 }

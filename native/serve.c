@@ -2,6 +2,8 @@
 /* `tidemark serve`, and what is shown of mode=serve: what an inference server leaves for requests, and how many fit. */
 #include "estimate.h"
 
+enum { SIZES = 3 }; /* of engine_args: lengths and counts, behind the type */
+
 static void budget_row(cli_table *table, const char *name, int64_t bytes) {
     cli_number text;
     cli_table_cell(table, name);
@@ -96,6 +98,28 @@ static void levers_show(const cJSON *answer) {
     cli_table_print(&table);
 }
 
+/* Of an engine that makes its buffers itself. */
+static void buffers_show(const cJSON *answer) {
+    const cJSON *buffer;
+    cli_table table;
+    cli_number text;
+    cli_heading("Buffers, GiB");
+    cli_table_init(&table, 4);
+    static const char *const heads[] = {"Buffer", "On the", "At least", "At most"};
+    for (size_t i = 0; i < 4; i++) cli_table_cell(&table, heads[i]);
+    cJSON_ArrayForEach(buffer, cli_at(answer, "buffers")) {
+        cli_table_cell(&table, cli_text_at(buffer, "name"));
+        cli_table_cell(&table, cli_text_at(buffer, "place"));
+        cli_table_cell(&table, cli_gib(text, cli_int_at(buffer, "low")));
+        cli_table_cell(&table, cli_gib(text, cli_int_at(buffer, "high")));
+    }
+    cli_table_cell(&table, "context and kernels");
+    cli_table_cell(&table, "card");
+    cli_table_cell(&table, cli_gib(text, cli_int_at(answer, "context")));
+    cli_table_cell(&table, cli_gib(text, cli_int_at(answer, "context")));
+    cli_table_print(&table);
+}
+
 static void verdict_show(const cJSON *report) {
     const cJSON *answer = cli_at(report, "serving"), *verdict = cli_at(report, "verdict");
     bool fits = cli_true_at(verdict, "fits");
@@ -103,7 +127,7 @@ static void verdict_show(const cJSON *report) {
     printf("\n  %s", cli_styled(fits ? CLI_GREEN : CLI_RED));
     cli_wrapped(cli_text_at(verdict, "sentence"), 2, 2);
     fputs(cli_styled_end(), stdout);
-    if (cli_int_at(answer, "blocks"))
+    if (cli_int_at(answer, "blocks") && !cli_at(answer, "buffers"))
         printf("  %s blocks of %s bytes\n", cli_count(blocks, cli_int_at(answer, "blocks")),
                cli_count(bytes, cli_int_at(answer, "block_bytes")));
     if (cli_int_at(answer, "blocks_at_least"))
@@ -123,15 +147,22 @@ static void card_show(const cJSON *answer) {
 void cli_server_show(const cJSON *report) {
     const cJSON *answer = cli_at(report, "serving"), *settings = cli_at(answer, "engine_args");
     const char *gpu = cli_text_at(cli_at(report, "gpu"), "title");
-    cli_number length, requests, batched;
-    cli_number memory;
+    cli_number number, memory;
+    const cJSON *first = cJSON_GetArraySize(settings) ? settings->child : NULL;
     printf("%s%s%s on %s, %s\n", cli_styled(CLI_BOLD), cli_text_at(cli_at(report, "model"), "title"), cli_styled_end(),
            gpu[0] ? gpu : cli_size(memory, cli_int_at(cli_at(answer, "card"), "total")), cli_text_at(answer, "engine"));
-    printf("%s, max_model_len %s, max_num_seqs %s, max_num_batched_tokens %s\n", cli_text_at(settings, "dtype"),
-           cli_count(length, cli_int_at(settings, "max_model_len")),
-           cli_count(requests, cli_int_at(settings, "max_num_seqs")),
-           cli_count(batched, cli_int_at(settings, "max_num_batched_tokens")));
+    printf("%s", cli_text_at(settings, "dtype"));
+    for (int i = 1; i <= SIZES && first && (first = first->next); i++)
+        printf(", %s %s", first->string, cli_count(number, cli_int(first)));
+    puts("");
     verdict_show(report);
+    if (cli_at(answer, "buffers")) {
+        buffers_show(answer);
+        groups_show(answer);
+        requests_show(answer);
+        printf("\n  %s\n", cli_text_at(answer, "command"));
+        return;
+    }
     if (cli_int_at(answer, "consumed")) budget_show(answer);
     if (cli_int_at(answer, "blocks")) {
         groups_show(answer);

@@ -5,14 +5,18 @@
 /** @typedef {{name: string, text: string, kind: 'job' | 'model' | 'processor' | 'other'}} OpenFile
  *   kind: which other file it replaces */
 
+import { askAsIs } from './asking.js';
+
 export const MOST_FILES = 20;
 const MOST_BYTES = 32 * 1024 * 1024;
 const MOST_HEADER = 100 * 1024 * 1024;
 const HEAD = 4096;
+const GGUF_PIECE = 4 * 1024 * 1024;
 
 /** @param {string} text @returns {OpenFile['kind']} */
 function kindOf(text) {
   if (/^\s*\{\s*"tidemark"\s*:/.test(text) && /"settings"\s*:/.test(text)) return 'job';
+  if (/^\{"gguf":/.test(text)) return 'model';
   if (/"(image_processor_type|feature_extractor_type|image_mean|crop_size)"\s*:/.test(text)) return 'processor';
   if (/"(model_type|architectures|hidden_size|text_config)"\s*:/.test(text)) return 'model';
   return 'other';
@@ -46,6 +50,25 @@ function headerLength(head) {
   return length > 1 && length < 2 ** 40 ? length : -1;
 }
 
+/** @param {Blob} blob @returns {Promise<string>} */
+const base64Of = (blob) => new Promise((done, fail) => {
+  const reader = new FileReader();
+  reader.onload = () => done(String(reader.result).replace(/^[^,]*,/, ''));
+  reader.onerror = () => fail(reader.error);
+  reader.readAsDataURL(blob);
+});
+
+/** Of a GGUF file the header, as the core writes it; more of the file is read until it has all.
+ * @param {File} file @returns {Promise<{file?: OpenFile, problem?: string}>} */
+async function fromGguf(file) {
+  for (let end = GGUF_PIECE; ; end *= 2) {
+    const reply = await askAsIs({ call: 'gguf', base64: await base64Of(file.slice(0, end)) }, 'gguf');
+    if (!reply?.ok) return { problem: `${file.name} is a GGUF file that ${reply?.diagnostics[0]?.message ?? 'could not be read'}.` };
+    if (!reply.is_cut) return { file: textFile(file.name, reply.text) };
+    if (end >= file.size || end > MOST_HEADER) return { problem: `${file.name} is a GGUF file that ends inside of its header. Is the download complete?` };
+  }
+}
+
 /** @param {File} file @returns {Promise<{file?: OpenFile, problem?: string}>} */
 export async function fromFile(file) {
   const { name, size } = file;
@@ -53,6 +76,7 @@ export async function fromFile(file) {
   const header = headerLength(head);
   if (header >= 0 && (header > MOST_HEADER || header + 8 > size)) return { problem: `${name} looks like a safetensors file that was cut or damaged: its header would be of ${header} bytes.` };
   if (header >= 0) return { file: { ...textFile(name, await file.slice(8, 8 + header).text()), kind: 'other' } };
+  if (new TextDecoder().decode(head.subarray(0, 4)) === 'GGUF') return fromGguf(file);
   if (head.includes(0) || new TextDecoder().decode(head.subarray(0, 4)).includes('\ufffd')) return { file: { ...textFile(name, new TextDecoder().decode(head)), kind: 'other' } };
   if (size > MOST_BYTES) return { problem: `${name} is larger than 32 MB. Drop the model’s config.json instead.` };
   return readText(name, await file.text());

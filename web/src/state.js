@@ -100,7 +100,9 @@ export const valueOf = byName((name) => wordOf(name) ?? used(name)?.value ?? Str
 /** Whether a setting means nothing as the job is: it is read where another one has other values. */
 export const isIdle = byName((name) => {
   const when = describe.value?.settings.find((s) => s.name === name)?.when;
-  return when !== undefined && !when.choices.includes(valueOf(when.setting)) && wordOf(name) === undefined;
+  if (when === undefined || wordOf(name) !== undefined) return false;
+  const above = describe.value?.settings.find((s) => s.name === when.setting)?.when;
+  return !when.choices.includes(valueOf(when.setting)) || (above !== undefined && !above.choices.includes(valueOf(above.setting)));
 });
 
 /* The words as the last link gave them. */

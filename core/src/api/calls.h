@@ -35,6 +35,10 @@ extern const call_table job_calls, recording_calls, align_calls;
 /* A recorded start of an engine, and what tidemark says of it. */
 bool call_verify_serving(call *c, const tide_json *of_case);
 
+/* ---- gguf.c ---- */
+
+bool call_answer_gguf(call *c);
+
 /* ---- request.c ---- */
 
 /* A text of the request; "" if it has none. */

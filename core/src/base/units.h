@@ -24,6 +24,9 @@ const char *tide_gib(tide_arena *arena, uint64_t bytes);
 /* GiB with one digit, without the unit: "69.3". */
 const char *tide_gib_digits(tide_arena *arena, uint64_t bytes);
 
+/* "131,072". */
+const char *tide_count_text(tide_arena *arena, int64_t count);
+
 /* "512 MiB". */
 const char *tide_mib(tide_arena *arena, uint64_t bytes);
 

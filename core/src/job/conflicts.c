@@ -57,6 +57,11 @@ static void check_server(tide_job_builder *b) {
             strcmp(b->arguments.values[id], tide_setting_default(id)) != 0)
             tide_report(b->diags, TIDE_WARNING, TIDE_ERR_CONFLICT, tide_builder_place(b, id),
                         "changes nothing with mode=serve", "`describe settings` has the engine's own under Serving");
+        else if (b->arguments.is_given[id] && !tide_setting_is_of_engine(id, b->job->values[TIDE_SET_engine]) &&
+                 strcmp(b->arguments.values[id], tide_setting_default(id)) != 0)
+            refuse(b, TIDE_ERR_CONFLICT, id,
+                   tide_format(b->arena, "is no setting of engine=%s", b->job->values[TIDE_SET_engine]),
+                   "`describe settings` has each engine's own under Serving");
     }
     if (!b->job->device_bytes)
         tide_error(b->diags, TIDE_ERR_FIELD_MISSING, "/settings/gpu", "a server runs on a card",
@@ -64,6 +69,11 @@ static void check_server(tide_job_builder *b) {
 }
 
 static void check_no_server(tide_job_builder *b) {
+    if (tide_json_at(b->inputs.config, "gguf")) {
+        refuse(b, TIDE_ERR_UNSUPPORTED, TIDE_SET_mode, "is not described for a GGUF file, which llama.cpp serves",
+               "use mode=serve, or give the config.json of the model");
+        return;
+    }
     for (unsigned i = 0; i < TIDE_SET_COUNT; i++) {
         tide_setting_id id = (tide_setting_id)i;
         if (b->arguments.is_given[id] && tide_setting_is_of_server(id))

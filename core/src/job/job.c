@@ -23,7 +23,9 @@ static void override_row_add(tide_job_builder *b, const tide_override *override)
 /* Options of a mode or a kind that is not played would only be noise. */
 static bool is_option_read(const tide_job_builder *b, tide_setting_id id) {
     const char *kind = tide_argument_text(&b->arguments, TIDE_SET_parallel_kind);
-    if (b->job->mode == TIDE_mode_serve) return tide_setting_serves(id);
+    if (b->job->mode == TIDE_mode_serve)
+        return tide_setting_serves(id) &&
+               tide_setting_is_of_engine(id, tide_argument_text(&b->arguments, TIDE_SET_engine));
     if (tide_setting_is_of_server(id)) return false;
     return id <= TIDE_SET_parallel_kind || tide_setting_is_of(&tide_settings[id], kind);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* `vllm serve` with what a job sets: what readers/vllm_command.c reads, written. */
+/* The command line of a server with what a job sets: what readers/vllm_command.c and llama_command.c read, written. */
 #include <string.h>
 
 #include "job/settings.h"
@@ -47,8 +47,47 @@ static const char *model_of(const tide_job *job) {
     return strncmp(source, hub, sizeof hub - 1) == 0 ? source + sizeof hub - 1 : "MODEL";
 }
 
+/* common/arg.cpp of llama.cpp; a switch has none where it is off, or its own. */
+static const char *llama_flag_of(const tide_job *job, tide_setting_id id, tide_arena *arena) {
+    static const struct {
+        tide_setting_id id;
+        const char *flag, *off;
+    } flags[] = {{TIDE_SET_n_gpu_layers, "--n-gpu-layers", NULL},
+                 {TIDE_SET_ctx_size, "--ctx-size", NULL},
+                 {TIDE_SET_n_parallel, "--parallel", NULL},
+                 {TIDE_SET_kv_unified, "--kv-unified", " --no-kv-unified"},
+                 {TIDE_SET_n_batch, "--batch-size", NULL},
+                 {TIDE_SET_n_ubatch, "--ubatch-size", NULL},
+                 {TIDE_SET_cache_type_k, "--cache-type-k", NULL},
+                 {TIDE_SET_cache_type_v, "--cache-type-v", NULL},
+                 {TIDE_SET_flash_attn, "--flash-attn", NULL},
+                 {TIDE_SET_swa_full, "--swa-full", ""},
+                 {TIDE_SET_no_kv_offload, "--no-kv-offload", ""},
+                 {TIDE_SET_n_cpu_moe, "--n-cpu-moe", NULL},
+                 {TIDE_SET_override_tensor, "--override-tensor", NULL}};
+    for (size_t i = 0; i < sizeof flags / sizeof *flags; i++) {
+        if (flags[i].id != id) continue;
+        if (!flags[i].off)
+            return tide_format(arena, strpbrk(job->values[id], " |()*\\") ? " %s '%s'" : " %s %s", flags[i].flag,
+                               job->values[id]);
+        return strcmp(job->values[id], "true") == 0 ? tide_format(arena, " %s", flags[i].flag) : flags[i].off;
+    }
+    return "";
+}
+
+static const char *llama_command(const tide_job *job, tide_arena *arena) {
+    const char *command = tide_format(arena, "llama-server --model %s", job->model_source);
+    for (uint32_t i = 0; i < job->row_count; i++) {
+        const tide_setting_row *row = &job->rows[i];
+        if (row->origin != TIDE_ORIGIN_DEFAULT && row->id < TIDE_SET_COUNT && *row->value)
+            command = tide_format(arena, "%s%s", command, llama_flag_of(job, row->id, arena));
+    }
+    return command;
+}
+
 const char *tide_job_serve_command(const tide_job *job, tide_arena *arena) {
     const char *command = tide_format(arena, "vllm serve %s", model_of(job));
+    if (job->engine == TIDE_engine_llama_cpp) return llama_command(job, arena);
     for (uint32_t i = 0; i < job->row_count; i++) {
         const tide_setting_row *row = &job->rows[i];
         bool is_given = row->origin != TIDE_ORIGIN_DEFAULT && row->id < TIDE_SET_COUNT && *row->value;

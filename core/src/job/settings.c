@@ -143,6 +143,11 @@ bool tide_setting_serves(tide_setting_id id) {
     return tide_setting_is_of_server(id);
 }
 
+bool tide_setting_is_of_engine(tide_setting_id id, const char *engine) {
+    const char *when = tide_settings[id].when;
+    return !when || strncmp(when, "engine=", strlen("engine=")) != 0 || tide_setting_is_of(&tide_settings[id], engine);
+}
+
 static tide_setting_id find_alias(tide_text name, bool of_server) {
     for (unsigned id = 0; id < TIDE_SET_COUNT; id++)
         if (tide_setting_is_of_server((tide_setting_id)id) == of_server && is_alias(&tide_settings[id], name))

@@ -50,6 +50,9 @@ bool tide_setting_is_of_server(tide_setting_id id);
 /* Whether an inference server reads it. */
 bool tide_setting_serves(tide_setting_id id);
 
+/* Whether it is read by this engine alone, or by all. */
+bool tide_setting_is_of_engine(tide_setting_id id, const char *engine);
+
 /* The text of the default; "": it is not set. */
 const char *tide_setting_default(tide_setting_id id);
 

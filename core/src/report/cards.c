@@ -35,7 +35,8 @@ bool tide_write_cards(tide_writer *w, const tide_query *q, tide_diagnostics *dia
     if (!tide_what_if_now(&now, q, diags)) return false;
     const char *kind = tide_what_if_setting(&now, "parallel.kind");
     bool is_parallel = *kind && strcmp(kind, "none") != 0;
-    const char *ranks = now.serves ? "tensor_parallel_size" : is_parallel ? "parallel.dp" : NULL;
+    bool is_cut = strcmp(tide_what_if_setting(&now, "engine"), "vllm") == 0; /* over cards */
+    const char *ranks = now.serves ? (is_cut ? "tensor_parallel_size" : NULL) : is_parallel ? "parallel.dp" : NULL;
     int64_t first = is_parallel ? 2 : 1, most = now.serves ? MOST_TENSOR_PARALLEL : MOST_CARDS;
     const tide_json *table =
         tide_json_parse(q->arena, (tide_text){tide_gpu_source.text, tide_gpu_source.length}, "/gpus", diags);

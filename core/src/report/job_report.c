@@ -77,7 +77,11 @@ uint64_t tide_range_high(const tide_run *run, const tide_job *job, uint64_t devi
 }
 
 tide_fit tide_job_report_fit(const tide_job_report *r) {
-    if (r->run->serving) return tide_serving_fits(r->run->serving) ? TIDE_FITS : TIDE_FITS_NOT;
+    const tide_serving *serving = r->run->serving;
+    if (serving)
+        return tide_serving_fits(serving)      ? TIDE_FITS
+               : tide_serving_may_fit(serving) ? TIDE_CANNOT_TELL
+                                               : TIDE_FITS_NOT;
     uint64_t device = tide_job_device_bytes(r->job, &r->replay), low = tide_range_low(r->run, r->job, device),
              high = tide_range_high(r->run, r->job, device);
     if (r->on_card.is_oom) return low == device || low > r->job->device_bytes ? TIDE_FITS_NOT : TIDE_CANNOT_TELL;

@@ -8,7 +8,9 @@
 #include "report/serving.h"
 
 static const char *title_of(const tide_run *run, const char *part) {
-    const char *title = tide_description_title(run->model.scopes[0].description, tide_text_of(part));
+    bool is_described = run->model.scope_count > 0;
+    const char *title =
+        is_described ? tide_description_title(run->model.scopes[0].description, tide_text_of(part)) : NULL;
     if (title) return title;
     return *part ? part : "Outside of the model";
 }

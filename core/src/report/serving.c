@@ -5,7 +5,9 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "base/units.h"
 #include "report/serving_answers.h"
+#include "report/serving_buffers.h"
 
 static const char *const cache_kind_names[] = {"full", "sliding", "chunked", "latent", "state", "cross"};
 
@@ -34,40 +36,30 @@ void tide_write_serving_figures(tide_writer *w, const tide_serve_run *run) {
                                             : 0);
 }
 
-/* 131,072 */
-static const char *count_text(tide_arena *arena, int64_t n) {
-    const char *text = tide_format(arena, "%" PRId64, n % 1000);
-    for (int64_t left = n; left >= 1000;) {
-        text = tide_format(arena, "%03d%s", (int)(left % 1000), strchr(text, ',') ? strchr(text, ',') : "");
-        left /= 1000;
-        text = tide_format(arena, "%" PRId64 ",%s", left % 1000, text);
-    }
-    return text;
-}
-
 const char *tide_serving_sentence(const tide_serving *serving, tide_arena *arena) {
     const tide_serve_figures *f = &serving->run->figures;
     int64_t percent =
         f->blocks_per_request ? (f->num_blocks * 100 + f->blocks_per_request / 2) / f->blocks_per_request : 0;
     if (f->refusal) return tide_format(arena, "The engine refuses: %s", f->refusal);
+    if (f->buffer_count) return tide_buffers_sentence(serving, arena);
     const char *cache = tide_format(arena,
                                     "GPU KV cache size: %s tokens, Maximum concurrency for %s tokens per request: "
                                     "%" PRId64 ".%02" PRId64 "x",
-                                    count_text(arena, f->capacity_tokens), count_text(arena, f->max_model_len),
-                                    percent / 100, percent % 100);
+                                    tide_count_text(arena, f->capacity_tokens),
+                                    tide_count_text(arena, f->max_model_len), percent / 100, percent % 100);
     int64_t asked = serving->job->max_concurrency;
     if (!serving->mix.count && !asked) return cache;
-    const char *lengths =
-        serving->mix.count > 1
-            ? "of these lengths"
-            : tide_format(arena, "of %s tokens", count_text(arena, tide_request_longest(&serving->mix, serving->run)));
+    const char *lengths = serving->mix.count > 1
+                              ? "of these lengths"
+                              : tide_format(arena, "of %s tokens",
+                                            tide_count_text(arena, tide_request_longest(&serving->mix, serving->run)));
     const char *target = "";
     if (asked && tide_serving_fits(serving))
-        target = tide_format(arena, ", %s are asked for", count_text(arena, asked));
+        target = tide_format(arena, ", %s are asked for", tide_count_text(arena, asked));
     else if (asked)
-        target = tide_format(arena, ": not the %s that are asked for", count_text(arena, asked));
-    return tide_format(arena, "%s requests %s fit at once%s. %s", count_text(arena, tide_serving_requests(serving)),
-                       lengths, target, cache);
+        target = tide_format(arena, ": not the %s that are asked for", tide_count_text(arena, asked));
+    return tide_format(arena, "%s requests %s fit at once%s. %s",
+                       tide_count_text(arena, tide_serving_requests(serving)), lengths, target, cache);
 }
 
 static void write_cache_groups(tide_writer *w, const tide_serve_run *run) {
@@ -91,9 +83,13 @@ static void write_settings(tide_writer *w, const tide_serve_run *run) {
     const tide_job *job = &run->job;
     tide_write_open_at(w, "engine_args", '{');
     tide_write_string_at(w, "dtype", run->figures.dtype);
-    tide_write_int_at(w, "max_model_len", run->figures.max_model_len);
-    tide_write_int_at(w, "max_num_seqs", run->figures.max_num_seqs);
-    tide_write_int_at(w, "max_num_batched_tokens", run->figures.max_num_batched_tokens);
+    tide_write_int_at(w, run->engine->length, run->figures.max_model_len);
+    tide_write_int_at(w, run->engine->requests, run->figures.max_num_seqs);
+    tide_write_int_at(w, run->engine->tokens, run->figures.max_num_batched_tokens);
+    if (run->figures.buffer_count) {
+        tide_write_close(w, '}');
+        return;
+    }
     tide_write_int_at(w, "gpu_memory_utilization_ppm", tide_serve_utilization_ppm(run));
     tide_write_int_at(w, "tensor_parallel_size", job->tensor_parallel_size);
     tide_write_int_at(w, "pipeline_parallel_size", job->pipeline_parallel_size);
@@ -150,8 +146,16 @@ void tide_write_serving(tide_writer *w, const tide_serving *serving, const tide_
     const tide_serve_run *run = serving->run;
     const tide_serve_device *device = &serving->device;
     tide_write_open_at(w, "serving", '{');
-    tide_write_string_at(w, "engine", "vLLM 0.32.0 on PyTorch 2.13");
+    tide_write_string_at(w, "engine", run->engine->title);
     write_settings(w, run);
+    if (run->figures.buffer_count) {
+        tide_write_buffers(w, serving);
+        write_cache_groups(w, run);
+        write_requests(w, serving);
+        tide_write_serving_command(w, serving, arena);
+        tide_write_close(w, '}');
+        return;
+    }
     tide_write_serving_figures(w, run);
     write_cache_groups(w, run);
     write_requests(w, serving);

@@ -74,7 +74,8 @@ int64_t tide_request_longest(const tide_request_mix *mix, const tide_serve_run *
 }
 
 static int64_t usable_blocks(const tide_serve_run *run) {
-    return run->figures.blocks_at_least > 1 ? run->figures.blocks_at_least - 1 : 0;
+    int64_t usable = run->figures.blocks_at_least - run->engine->kept_blocks;
+    return usable > 0 ? usable : 0;
 }
 
 /* Blocks of `count` requests in these shares, each share rounded up. */
@@ -82,8 +83,8 @@ static int64_t blocks_of_mix(const tide_serve_run *run, const tide_request_mix *
     int64_t weight = mix->weight + beyond(mix), blocks = 0;
     for (uint32_t i = 0; i < mix->count; i++)
         blocks +=
-            tide_ceil_div(count * mix->shares[i].weight, weight) * tide_cache_blocks_of(run, mix->shares[i].tokens);
-    return blocks + tide_ceil_div(count * beyond(mix), weight) * tide_cache_blocks_of(run, run->figures.max_model_len);
+            tide_ceil_div(count * mix->shares[i].weight, weight) * tide_serve_blocks_of(run, mix->shares[i].tokens);
+    return blocks + tide_ceil_div(count * beyond(mix), weight) * tide_serve_blocks_of(run, run->figures.max_model_len);
 }
 
 int64_t tide_requests_of(const tide_serve_run *run, int64_t tokens) {
@@ -109,7 +110,7 @@ int64_t tide_requests_longest(const tide_serve_run *run, int64_t count, int64_t 
     if (count > run->figures.max_num_seqs) return 0;
     for (int64_t left = 1, right = most; left <= right;) {
         int64_t middle = left + (right - left) / 2;
-        if (tide_cache_blocks_of(run, middle) <= usable_blocks(run) / count) {
+        if (tide_serve_blocks_of(run, middle) <= usable_blocks(run) / count) {
             found = middle;
             left = middle + 1;
         } else {

@@ -48,7 +48,7 @@ static void share_card(tide_serve_device *device, const tide_job *job, const tid
 tide_serve_run *tide_serving_play(const tide_job *given, tide_arena *arena, tide_diagnostics *diags) {
     tide_job job = *given;
     tide_serve_device device = tide_serve_device_of(&job, arena);
-    if (job.replicas > 1 && !job.gpu_memory_utilization)
+    if (job.engine == TIDE_engine_vllm && job.replicas > 1 && !job.gpu_memory_utilization)
         job.gpu_memory_utilization = UTILIZATION / job.replicas * (TIDE_PICO / 100);
     tide_serve_run *run = start(&job, &device, arena, diags);
     if (!run || job.replicas == 1) return run;
@@ -78,7 +78,9 @@ bool tide_run_serving(tide_run *run, const tide_job *job, tide_arena *arena, tid
     run->machine = serving->run->machine;
     run->model = serving->run->model;
     run->descriptions = serving->run->descriptions;
-    tide_model_list_parameters(&run->model); /* of the model, not of the runner's state */
+    run->parameters = serving->run->parameters;
+    if (serving->run->figures.buffer_count) return true; /* of which no model is played */
+    tide_model_list_parameters(&run->model);             /* of the model, not of the runner's state */
     for (uint32_t i = 0; i < run->model.parameter_count; i++)
         run->parameters += tide_model_count(&run->model, &run->model.parameters[i]);
     return true;
@@ -94,13 +96,19 @@ int64_t tide_serving_requests(const tide_serving *serving) {
     return serving->run->figures.refusal ? 0 : tide_serving_requests_of(serving, serving->run);
 }
 
-bool tide_serving_fits(const tide_serving *serving) {
+bool tide_serving_may_fit(const tide_serving *serving) {
     int64_t least = serving->job->max_concurrency ? serving->job->max_concurrency : serving->mix.count ? 1 : 0;
     return !serving->run->figures.refusal && tide_serving_requests(serving) >= least;
 }
 
+bool tide_serving_fits(const tide_serving *serving) {
+    bool is_range = serving->run->figures.buffer_count > 0;
+    return tide_serving_may_fit(serving) && !(is_range && tide_serving_bytes(serving) > serving->device.total_bytes);
+}
+
 uint64_t tide_serving_bytes(const tide_serving *serving) {
     const tide_serve_figures *f = &serving->run->figures;
+    if (f->buffer_count) return serving->device.used_bytes + (uint64_t)tide_serve_buffers_high(serving->run);
     uint64_t cache = f->refusal ? 0 : (uint64_t)(f->num_blocks * f->block_bytes);
     return serving->device.used_bytes + f->consumed + f->transient + f->graph_bytes + cache;
 }

@@ -24,7 +24,8 @@ tide_serve_run *tide_serving_play(const tide_job *job, tide_arena *arena, tide_d
 /* Requests as they are asked for that `run` holds at once for sure, over all servers. */
 int64_t tide_serving_requests_of(const tide_serving *serving, const tide_serve_run *run);
 int64_t tide_serving_requests(const tide_serving *serving);
-/* Whether the engine starts, and takes as many requests as are asked for. */
+/* Whether the engine starts, and takes as many requests as are asked for: perhaps, and surely. */
+bool tide_serving_may_fit(const tide_serving *serving);
 bool tide_serving_fits(const tide_serving *serving);
 /* What the card holds: context, weights, the profile run's peak, graphs and the cache, of all its servers. */
 uint64_t tide_serving_bytes(const tide_serving *serving);

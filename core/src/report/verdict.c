@@ -158,7 +158,7 @@ static void write_server_verdict(tide_job_report *r, bool is_brief) {
     const tide_serving *serving = r->run->serving;
     uint64_t held = tide_serving_bytes(serving), there = serving->device.total_bytes;
     tide_write_open_at(w, "verdict", '{');
-    tide_write_bool_at(w, "fits", tide_serving_fits(serving));
+    tide_write_fit_at(w, tide_job_report_fit(r));
     tide_write_bytes_at(w, "device_bytes", held);
     tide_write_bytes_at(w, "gpu_bytes", there);
     tide_write_int_at(w, "margin_bytes", (int64_t)there - (int64_t)held);

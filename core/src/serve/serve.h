@@ -62,6 +62,16 @@ typedef struct tide_cache_group {
     int64_t blocks_per_request; /* that a request of max_model_len tokens holds at most */
 } tide_cache_group;
 
+/* A piece of memory of an engine that makes its buffers itself. */
+typedef struct tide_serve_buffer {
+    const char *name;
+    bool is_on_host;
+    int64_t low, high; /* bytes; the same: exact */
+    const char *why;   /* what decides where between them; NULL: exact */
+} tide_serve_buffer;
+
+enum { TIDE_SERVE_BUFFERS = 16 };
+
 /* Everything that starting the engine leaves behind; bytes unless a unit stands there. */
 typedef struct tide_serve_figures {
     const char *dtype;
@@ -82,6 +92,8 @@ typedef struct tide_serve_figures {
     int64_t capacity_tokens;                 /* "GPU KV cache size: ... tokens" */
     tide_cache_group groups[TIDE_CACHE_GROUP_LIMIT];
     uint32_t group_count;
+    tide_serve_buffer buffers[TIDE_SERVE_BUFFERS]; /* of engines other than vLLM */
+    uint32_t buffer_count;
     const char *refusal; /* the engine's own words; NULL: it starts */
 } tide_serve_figures;
 
@@ -99,6 +111,7 @@ typedef struct tide_serve_capture {
 } tide_serve_capture;
 
 typedef struct tide_serve_run {
+    const struct tide_engine *engine;
     tide_machine machine;
     tide_descriptions descriptions;
     tide_model model;
@@ -117,12 +130,35 @@ typedef struct tide_serve_run {
     tide_serve_capture *captures;
     uint32_t capture_count;
     int64_t full_graphs; /* that the engine will capture: one for each size of a batch of single tokens */
+    int64_t parameters;  /* elements of the weights, where no model is played */
     tide_serve_figures figures;
 } tide_serve_run;
 
-/* Starts the engine: plays it on the machine and fills run->figures. *run is zero. False after an error. */
-bool tide_serve_start(tide_serve_run *run, const tide_job *job, const tide_serve_device *device, tide_arena *arena,
-                      tide_diagnostics *diags);
+/* Starts an engine: plays it on the machine and fills run->figures. *run is zero. False after an error. */
+typedef bool tide_engine_start(tide_serve_run *run, const tide_job *job, const tide_serve_device *device,
+                               tide_arena *arena, tide_diagnostics *diags);
+
+/* A row of engines.c. */
+typedef struct tide_engine {
+    const char *title; /* with the versions */
+    tide_engine_start *start;
+    int64_t (*blocks_of)(const tide_serve_run *run, int64_t tokens); /* that a request holds at most */
+    int64_t kept_blocks;                                             /* that no request gets */
+    const char *length, *requests, *tokens; /* names of figures.max_model_len, max_num_seqs, max_num_batched_tokens */
+} tide_engine;
+
+extern const tide_engine tide_vllm_engine, tide_llama_cpp_engine;
+
+/* That of the job. */
+const tide_engine *tide_engine_of(const tide_job *job);
+tide_engine_start tide_serve_start;
+
+/* Blocks that a request of `length` tokens holds at most, over all groups. */
+int64_t tide_serve_blocks_of(const tide_serve_run *run, int64_t length);
+/* What the card holds of the engine's own buffers, in the one case and in the other. */
+int64_t tide_serve_buffers_low(const tide_serve_run *run);
+int64_t tide_serve_buffers_high(const tide_serve_run *run);
+void tide_serve_add_buffer(tide_serve_run *run, const tide_serve_buffer *buffer);
 
 /* The card as the driver calls it: the engine's defaults look for names in it. */
 tide_serve_device tide_serve_device_of(const tide_job *job, tide_arena *arena);
@@ -139,7 +175,7 @@ int64_t tide_serve_vocabulary(const tide_json *config);
 
 /* Groups, block bytes and blocks per request from the specs of a model's layers. */
 bool tide_cache_groups(tide_serve_run *run);
-/* Blocks that a request of `length` tokens holds at most, over all groups. */
+/* Blocks of vLLM's cache that a request of `length` tokens holds at most, over all groups. */
 int64_t tide_cache_blocks_of(const tide_serve_run *run, int64_t length);
 /* The number of blocks, and refusals, from run->figures.available. */
 void tide_cache_blocks(tide_serve_run *run);

@@ -357,8 +357,8 @@ static void prepare_server(tide_serve_run *run, const tide_serve_device *device,
     tide_serve_set_settings(run);
 }
 
-bool tide_serve_start(tide_serve_run *run, const tide_job *job, const tide_serve_device *device, tide_arena *arena,
-                      tide_diagnostics *diags) {
+static bool start_vllm(tide_serve_run *run, const tide_job *job, const tide_serve_device *device, tide_arena *arena,
+                       tide_diagnostics *diags) {
     if (!tide_serve_take_args(run, job, arena, diags)) return false;
     prepare_server(run, device, arena, diags);
     tide_machine *m = &run->machine;
@@ -389,3 +389,11 @@ bool tide_serve_start(tide_serve_run *run, const tide_job *job, const tide_serve
     if (tide_serve_budget(run)) tide_cache_blocks(run);
     return !m->has_failed;
 }
+
+const tide_engine tide_vllm_engine = {.title = "vLLM 0.32.0 on PyTorch 2.13",
+                                      .start = start_vllm,
+                                      .blocks_of = tide_cache_blocks_of,
+                                      .kept_blocks = 1,
+                                      .length = "max_model_len",
+                                      .requests = "max_num_seqs",
+                                      .tokens = "max_num_batched_tokens"};

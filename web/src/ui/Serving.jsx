@@ -14,19 +14,6 @@ addStyle(style);
 /** @typedef {import('../types.js').Report} Report
  * @typedef {NonNullable<Report['serving']>} ServingReport */
 
-const HUB = 'huggingface.co/';
-/* Settings of the page that are no flags of the server. */
-const NOT_FLAGS = ['engine', 'input_len', 'output_len', 'max_concurrency', 'usage', 'context_mib', 'first_start', 'worker_rank'];
-
-/** The command that starts it, with what the job sets. @param {Report} r */
-export function commandOf(r) {
-  const model = r.model.source.startsWith(HUB) ? r.model.source.slice(HUB.length) : 'MODEL';
-  const args = r.serving?.engine_args ?? {};
-  const set = r.settings.filter(({ name, origin, value }) => /user|link|file/.test(origin) && value !== '' && (name in args || name === 'kv_cache_dtype' || /^(quantization|block_size|enable_|enforce_)/.test(name))
-    && !NOT_FLAGS.includes(name));
-  return ['vllm serve', model, ...set.map(({ name, value }) => (value === 'false' ? '' : `--${name.replaceAll('_', '-')}${value === 'true' ? '' : ` ${value}`}`))].filter(Boolean).join(' ');
-}
-
 const HEIGHT = 168;
 const LEFT = 58;
 const BOTTOM = 36;
@@ -71,9 +58,9 @@ function Lengths({ serving }) {
 /** @param {{r: Report, panel: import('../panels.js').Panel}} props */
 export default function Serving({ r, panel }) {
   const serving = /** @type {ServingReport} */ (r.serving);
-  const command = commandOf(r);
+  const { command, levers = [], buffers } = serving;
   return (
-    <Section panel={panel} r={r} note={`${serving.engine}: ${fixed(serving.tokens)} tokens of KV cache in ${fixed(serving.blocks)} blocks`}>
+    <Section panel={panel} r={r} note={`${serving.engine}: ${fixed(serving.tokens)} tokens of KV cache${buffers ? '' : ` in ${fixed(serving.blocks)} blocks`}`}>
       <div class="serving">
         <div>
           <h3>Requests that fit at once, by length</h3>
@@ -87,19 +74,30 @@ export default function Serving({ r, panel }) {
           <h3>Flags to paste</h3>
           <p class="serving-command"><code>{command}</code>
             <button type="button" class="button small" onClick={() => copy('Command', command)}>Copy</button></p>
-          {serving.levers.length > 0 && (
+          {levers.length > 0 && (
             <table class="numbers">
               <thead><tr><th scope="col" class="left">With</th><th scope="col">Cache, {unit.value}</th><th scope="col">Tokens</th></tr></thead>
               <tbody>
-                {serving.levers.map(({ flag, cache_bytes: bytes, tokens }) => (
+                {levers.map(({ flag, cache_bytes: bytes, tokens }) => (
                   <tr key={flag}><th scope="row" class="left"><code>{flag}</code></th>
                     <td>{bytes < 0 ? '−' : '+'}{inUnit(Math.abs(bytes), unit.value)}</td><td>{fixed(tokens)}</td></tr>
                 ))}
               </tbody>
             </table>
           )}
-          <p class="sub">A block is {fixed(serving.groups[0]?.block_size ?? 0)} tokens, <Bytes n={serving.block_bytes} style="natural" />.
-            {serving.blocks_at_least < serving.blocks_at_most && ` Between ${fixed(serving.blocks_at_least)} and ${fixed(serving.blocks_at_most)} blocks, as the compiler chooses buffers.`}</p>
+          {buffers && (
+            <table class="numbers">
+              <thead><tr><th scope="col" class="left">Buffer</th><th scope="col" class="left">On the</th><th scope="col">At least, {unit.value}</th><th scope="col">At most</th></tr></thead>
+              <tbody>
+                {buffers.map(({ name, place, low, high, why }) => (
+                  <tr key={name} data-tip={why}><th scope="row" class="left">{name}</th><td class="left">{place}</td>
+                    <td>{inUnit(low, unit.value)}</td><td>{inUnit(high, unit.value)}</td></tr>
+                ))}
+              </tbody>
+            </table>
+          )}
+          {!buffers && <p class="sub">A block is {fixed(serving.groups[0]?.block_size ?? 0)} tokens, <Bytes n={serving.block_bytes} style="natural" />.
+            {serving.blocks_at_least < serving.blocks_at_most && ` Between ${fixed(serving.blocks_at_least)} and ${fixed(serving.blocks_at_most)} blocks, as the compiler chooses buffers.`}</p>}
         </div>
       </div>
     </Section>

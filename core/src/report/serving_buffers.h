@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a server holds whose engine makes its buffers itself. Private to report/. */
+#ifndef TIDE_REPORT_SERVING_BUFFERS_H
+#define TIDE_REPORT_SERVING_BUFFERS_H
+
+#include "base/json_write.h"
+#include "report/serving_start.h"
+
+/* How much of the card it takes, and how many requests it serves at once. */
+const char *tide_buffers_sentence(const tide_serving *serving, tide_arena *arena);
+
+/* "outcome", "weights", "tokens", and "buffers": each with the least and the most that it may be. */
+void tide_write_buffers(tide_writer *writer, const tide_serving *serving);
+
+#endif
