@@ -17,7 +17,7 @@ typedef enum tide_action_type {
 #undef ACTION
 } tide_action_type;
 
-enum { TIDE_NO_MICROBATCH = UINT32_MAX };
+#define TIDE_NO_MICROBATCH UINT32_MAX
 
 typedef struct tide_action {
     uint8_t type;
