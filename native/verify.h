@@ -10,6 +10,10 @@
     X(allocated)                                                                                                       \
     X(reserved)                                                                                                        \
     X(before)                                                                                                          \
+    X(peak_generate)                                                                                                   \
+    X(after_generate)                                                                                                  \
+    X(peak_score)                                                                                                      \
+    X(after_score)                                                                                                     \
     X(peak_forward)                                                                                                    \
     X(after_forward)                                                                                                   \
     X(peak_backward)                                                                                                   \

@@ -27,6 +27,14 @@ static void pass_mark(tide_player *p, const tide_mark *mark) {
     case TIDE_PHASE_LOAD:
         s->before = r->allocated;
         return;
+    case TIDE_PHASE_GENERATE:
+        s->peak_generate = larger(s->peak_generate, peak);
+        s->after_generate = r->allocated;
+        break;
+    case TIDE_PHASE_SCORE:
+        s->peak_score = larger(s->peak_score, peak);
+        s->after_score = r->allocated;
+        break;
     case TIDE_PHASE_FORWARD:
         s->peak_forward = larger(s->peak_forward, peak);
         s->after_forward = r->allocated;

@@ -212,10 +212,6 @@ static void check_quant(tide_job_builder *b) {
 
 /* ---- trainers ---- */
 
-static bool is_built(tide_trainer_choice trainer) {
-    return trainer <= TIDE_trainer_reward || trainer == TIDE_trainer_orpo || trainer == TIDE_trainer_cpo;
-}
-
 static bool is_loss_of(const char *list, const char *name) {
     tide_text rest = tide_text_of(list), piece;
     while (tide_piece_next(&rest, '|', &piece))
@@ -235,6 +231,7 @@ static void check_loss_type(tide_job_builder *b, const char *kind) {
                               "discopop"},
         [TIDE_trainer_kto] = {"kto", "kto|apo_zero_unpaired", NULL},
         [TIDE_trainer_cpo] = {"sigmoid", "sigmoid", "hinge|ipo|simpo"},
+        [TIDE_trainer_grpo] = {"dapo", "dapo|grpo|bnpo|dr_grpo|cispo|sapo", NULL},
     };
     const char *given = b->job->trainer_loss_type, *played = losses[b->job->trainer].played,
                *alike = losses[b->job->trainer].alike;
@@ -250,13 +247,36 @@ static void check_loss_type(tide_job_builder *b, const char *kind) {
                tide_format(b->arena, "one of %s%s%s", played, alike ? "|" : "", alike ? alike : ""));
 }
 
+/* GRPOTrainer.__init__: a generation holds whole groups. */
+static void check_rollouts(tide_job_builder *b) {
+    const tide_job *job = b->job;
+    int64_t rows = job->batch * tide_steps_per_generation(job), prompt = tide_prompt_length(job),
+            total = prompt + job->trainer_max_completion_length;
+    if (prompt < 1)
+        refuse(b, TIDE_ERR_CONFLICT, TIDE_SET_trainer_max_completion_length, "leaves nothing of seq for the prompt",
+               "give trainer.prompt_length, or a larger seq");
+    else if (b->arguments.is_given[TIDE_SET_seq] && job->seq != total)
+        refuse(b, TIDE_ERR_CONFLICT, TIDE_SET_seq,
+               tide_format(b->arena, "rows have %lld tokens: trainer.prompt_length and trainer.max_completion_length",
+                           (long long)total),
+               "leave it out");
+    if (rows % job->trainer_num_generations)
+        refuse(b, TIDE_ERR_CONFLICT, TIDE_SET_trainer_num_generations,
+               tide_format(b->arena,
+                           "%lld completions for each prompt do not divide a generation of %lld rows, which is "
+                           "batch times steps_per_generation; TRL refuses this too",
+                           (long long)job->trainer_num_generations, (long long)rows),
+               "change batch, grad_accum or trainer.num_generations");
+    tide_report(b->diags, TIDE_ASSUMPTION, TIDE_OK, tide_builder_place(b, TIDE_SET_trainer),
+                "transformers' generate() makes the completions, each of them as long as it may be; rewards are "
+                "functions without a model on the GPU",
+                NULL);
+}
+
 static void check_trainer(tide_job_builder *b) {
     const tide_job *job = b->job;
     if (job->trainer == TIDE_trainer_none) return;
     const char *kind = tide_format(b->arena, "trainer=%s", job->values[TIDE_SET_trainer]);
-    if (!is_built(job->trainer))
-        refuse(b, TIDE_ERR_UNSUPPORTED, TIDE_SET_trainer,
-               tide_format(b->arena, "%s is not described", job->values[TIDE_SET_trainer]), NULL);
     if (job->mode != TIDE_mode_train)
         refuse(b, TIDE_ERR_CONFLICT, TIDE_SET_trainer, "trainers train", "use mode=train, or leave it out");
     if (job->parallel_kind != TIDE_parallel_kind_none)
@@ -268,7 +288,8 @@ static void check_trainer(tide_job_builder *b) {
         refuse(b, TIDE_ERR_UNSUPPORTED, TIDE_SET_autocast, tide_format(b->arena, "fp16 is not described with %s", kind),
                "use bf16");
     int64_t rows = job->batch * (job->trainer == TIDE_trainer_dpo ? 2 : 1);
-    bool scores_tokens = job->trainer > TIDE_trainer_hf && job->trainer != TIDE_trainer_reward;
+    bool scores_tokens =
+        job->trainer > TIDE_trainer_hf && job->trainer != TIDE_trainer_reward && !tide_trainer_generates(job);
     if (scores_tokens && (job->seq < 2 || job->trainer_prompt_length >= job->seq))
         refuse(b, TIDE_ERR_CONFLICT, TIDE_SET_trainer_prompt_length, "leaves nothing of seq to be scored",
                "give a larger seq");
@@ -278,6 +299,7 @@ static void check_trainer(tide_job_builder *b) {
     if (job->trainer > TIDE_trainer_hf && job->adapter != TIDE_adapter_none && job->adapter != TIDE_adapter_lora)
         refuse(b, TIDE_ERR_UNSUPPORTED, TIDE_SET_adapter,
                tide_format(b->arena, "%s is not described with %s", job->values[TIDE_SET_adapter], kind), "use lora");
+    if (tide_trainer_generates(job)) check_rollouts(b);
     check_loss_type(b, kind);
     static const tide_setting_id of_the_plain_loop[] = {
         TIDE_SET_scaler,  TIDE_SET_main_grads,   TIDE_SET_ema,         TIDE_SET_zero_grad,

@@ -172,6 +172,18 @@ typedef struct tide_variable {
 } tide_variable;
 
 /* Returns how many there are; variables has room for so many. */
+/* ---- trainers.c: TRL's trainers that generate what they learn from (GRPO, RLOO) ---- */
+
+bool tide_trainer_generates(const tide_job *job);
+/* Tokens of a prompt: trainer.prompt_length, or what max_completion_length leaves of seq. */
+int64_t tide_prompt_length(const tide_job *job);
+/* Micro-batches of one generation: GRPOConfig's default is gradient_accumulation_steps. */
+int64_t tide_steps_per_generation(const tide_job *job);
+/* Whether the KL term has a weight: beta is 0 by default in GRPO and 0.05 in RLOO. */
+bool tide_keeps_reference(const tide_job *job);
+/* Whether log-probabilities of the policy that generated are computed apart (old_per_token_logps). */
+bool tide_keeps_old_logps(const tide_job *job);
+
 enum { TIDE_VARIABLES_MOST = 128 };
 uint32_t tide_job_variables(tide_arena *arena, const tide_job *job, tide_variable *variables);
 

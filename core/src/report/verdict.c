@@ -22,6 +22,12 @@ void tide_write_steps(tide_writer *w, const tide_replay *r) {
                 tide_write_bytes_at(w, "after_decode", s->after_decode);
             }
         } else {
+            if (s->peak_generate) {
+                tide_write_bytes_at(w, "peak_generate", s->peak_generate);
+                tide_write_bytes_at(w, "after_generate", s->after_generate);
+                tide_write_bytes_at(w, "peak_score", s->peak_score);
+                tide_write_bytes_at(w, "after_score", s->after_score);
+            }
             tide_write_bytes_at(w, "peak_forward", s->peak_forward);
             tide_write_bytes_at(w, "after_forward", s->after_forward);
             tide_write_bytes_at(w, "peak_backward", s->peak_backward);

@@ -101,8 +101,7 @@ static bool check_quantised_training(const tide_run *run, const tide_job *job, t
 static void cast_adapters_to_bf16(tide_run *run, const tide_job *job) {
     tide_machine *m = &run->machine;
     bool casts = job->trainer == TIDE_trainer_sft || job->trainer == TIDE_trainer_dpo ||
-                 job->trainer == TIDE_trainer_kto || job->trainer == TIDE_trainer_reward ||
-                 job->trainer == TIDE_trainer_grpo;
+                 job->trainer == TIDE_trainer_kto || job->trainer == TIDE_trainer_reward || tide_trainer_generates(job);
     if (!casts || job->quant == TIDE_quant_none) return;
     m->op = "param.data.to(torch.bfloat16)";
     m->state.factor = TIDE_FACTOR_PARAMETER;

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/units.h"
+#include "train/rollouts.h"
 
 /* Of TRL, by functions of library/trainers.json: NAME_batch() makes a batch, NAME_policy() calls the model,
  * NAME_reference() the reference model, and NAME_loss() is the rest of compute_loss(). */
@@ -13,12 +14,18 @@ typedef struct trl {
     bool counts_labels; /* the third column is "labels", which are counted */
     bool has_reference;
     bool builds_logits; /* calls the model as it is, without the fused head */
+    bool scales_loss;   /* by itself, for the micro-batches of a step */
 } trl;
 
 static const trl kinds[TIDE_trainer_COUNT] = {
-    [TIDE_trainer_sft] = {"sft", true, false, false}, [TIDE_trainer_dpo] = {"dpo", false, true, false},
-    [TIDE_trainer_kto] = {"kto", false, true, false}, [TIDE_trainer_orpo] = {"orpo", false, false, true},
-    [TIDE_trainer_cpo] = {"cpo", false, false, true}, [TIDE_trainer_reward] = {"reward", false, false, true},
+    [TIDE_trainer_sft] = {.name = "sft", .counts_labels = true},
+    [TIDE_trainer_dpo] = {.name = "dpo", .has_reference = true},
+    [TIDE_trainer_kto] = {.name = "kto", .has_reference = true},
+    [TIDE_trainer_orpo] = {.name = "orpo", .builds_logits = true},
+    [TIDE_trainer_cpo] = {.name = "cpo", .builds_logits = true},
+    [TIDE_trainer_reward] = {.name = "reward", .builds_logits = true},
+    [TIDE_trainer_grpo] = {.name = "grpo", .has_reference = true, .scales_loss = true},
+    [TIDE_trainer_rloo] = {.name = "rloo", .has_reference = true},
 };
 
 typedef struct trainer {
@@ -30,6 +37,8 @@ typedef struct trainer {
     tide_tensor *loss;         /* tr_loss_step: of the micro-batch before */
     tide_tensor *grad_norm;
     tide_function *nan_inf_filter, *policy, *reference, *compute_loss; /* NULL: Trainer's own, or none */
+    tide_value buffered; /* of trainers that generate: what is left of one generation, by micro-batches */
+    int64_t micro;       /* micro-batches so far */
     tide_value base_model, lm_head;
 } trainer;
 
@@ -66,6 +75,7 @@ static bool make_batch(trainer *t, tide_batch *b) {
         add_mask(t, b);
         return true;
     }
+    if (tide_trainer_generates(t->job)) return true; /* prompts, which are texts */
     tide_function *make = library_function(t, tide_format(m->arena, "%s_batch", kind->name));
     if (!make) return false;
     m->state.factor = TIDE_FACTOR_INPUT;
@@ -177,26 +187,33 @@ static tide_tensor *compute_loss(trainer *t, const tide_batch *inputs) {
     return loss;
 }
 
-/* The reference's pass: without gradients and checkpointing, of the model itself without its adapters, or of its copy
- * in eval mode, which allocates as the model does. Owned by the caller. */
-static tide_value call_reference(trainer *t, tide_value batch, tide_value policy) {
+/* A pass without gradients and checkpointing. Owned by the caller. */
+static tide_value call_without_grad(trainer *t, tide_function *function, tide_value batch, tide_value policy) {
     tide_model *model = &t->run->model;
-    tide_machine *m = model->m;
-    tide_value *training = tide_model_setting(model, "training"),
-               *disabled = tide_model_setting(model, "adapters_disabled");
-    bool has_adapters = t->job->adapter != TIDE_adapter_none, checkpoints = model->state.is_checkpointing;
+    bool checkpoints = model->state.is_checkpointing;
     const tide_value arguments[] = {t->base_model, t->lm_head, batch, policy};
-    *training = tide_of_bool(has_adapters);
-    *disabled = tide_of_bool(has_adapters);
     model->setting_changes++;
     model->state.is_checkpointing = false;
-    m->state.grad_enabled = false;
-    tide_value made = tide_model_run(model, t->reference, arguments, TIDE_COUNT_OF(arguments));
-    m->state.grad_enabled = true;
+    model->m->state.grad_enabled = false;
+    tide_value made = tide_model_run(model, function, arguments, TIDE_COUNT_OF(arguments));
+    model->m->state.grad_enabled = true;
     model->state.is_checkpointing = checkpoints;
+    model->setting_changes++;
+    return made;
+}
+
+/* The reference's pass, of the model itself without its adapters, or of its copy in eval mode, which allocates as the
+ * model does. Owned by the caller. */
+static tide_value call_reference(trainer *t, tide_value batch, tide_value policy) {
+    tide_model *model = &t->run->model;
+    tide_value *training = tide_model_setting(model, "training"),
+               *disabled = tide_model_setting(model, "adapters_disabled");
+    bool has_adapters = t->job->adapter != TIDE_adapter_none;
+    *training = tide_of_bool(has_adapters);
+    *disabled = tide_of_bool(has_adapters);
+    tide_value made = call_without_grad(t, t->reference, batch, policy);
     *training = tide_of_bool(true);
     *disabled = tide_none();
-    model->setting_changes++;
     return made;
 }
 
@@ -206,15 +223,55 @@ static tide_value list_of_batch(tide_machine *m, const tide_batch *inputs) {
     return batch;
 }
 
-/* compute_loss() of one of TRL's trainers. Owned by the caller. */
-static tide_tensor *compute_trl_loss(trainer *t, const tide_batch *inputs) {
+/* _generate_and_score_completions: a generation, and what its micro-batches are given. */
+static void generate_and_score(trainer *t, unsigned step) {
     tide_machine *m = &t->run->machine;
     tide_model *model = &t->run->model;
-    tide_value batch = list_of_batch(m, inputs);
+    const char *kind = kinds[t->job->trainer].name;
+    tide_value rows = tide_of_int(t->job->batch * tide_steps_per_generation(t->job)), old = tide_none(),
+               reference = tide_none();
+    tide_function *old_logps = library_function(t, tide_format(m->arena, "%s_old", kind)),
+                  *scored_of = library_function(t, tide_format(m->arena, "%s_scored", kind)),
+                  *buffer = library_function(t, "buffered_inputs"), *batch_of = library_function(t, "generation_batch");
+    tide_generate_rollouts(t->run, t->job, step);
+    if (m->has_failed) return;
+    m->state.factor = TIDE_FACTOR_INPUT;
+    tide_value batch = tide_model_run(model, batch_of, &rows, 1);
+    m->state.factor = TIDE_FACTOR_TEMPORARY;
+    if (tide_keeps_old_logps(t->job)) old = call_without_grad(t, old_logps, batch, tide_none());
+    if (tide_keeps_reference(t->job)) reference = call_reference(t, batch, tide_none());
+    const tide_value arguments[] = {batch, old, reference};
+    tide_value scored = tide_model_run(model, scored_of, arguments, TIDE_COUNT_OF(arguments));
+    for (size_t i = 0; i < TIDE_COUNT_OF(arguments); i++) tide_value_release(m, arguments[i]);
+    m->module = m->statement = 0;
+    tide_timeline_mark(&m->timeline, step, TIDE_PHASE_SCORE);
+    tide_value made = tide_model_run(model, buffer, &scored, 1);
+    tide_value_release(m, scored);
+    tide_value_release(m, t->buffered);
+    t->buffered = made;
+    m->module = m->statement = 0;
+}
+
+/* _prepare_inputs of trainers that generate. Owned by the caller. */
+static tide_value next_rollouts(trainer *t, unsigned step) {
+    int64_t steps = tide_steps_per_generation(t->job);
+    if (t->micro % (steps * t->job->trainer_num_iterations) == 0) generate_and_score(t, step);
+    const tide_value *items = t->buffered.kind == TIDE_VALUE_LIST ? t->buffered.list->items : NULL;
+    return items ? tide_value_retain(items[t->micro++ % steps]) : tide_none();
+}
+
+/* compute_loss() of one of TRL's trainers. Owned by the caller. */
+static tide_tensor *compute_trl_loss(trainer *t, unsigned step, const tide_batch *inputs) {
+    tide_machine *m = &t->run->machine;
+    tide_model *model = &t->run->model;
+    bool generates = tide_trainer_generates(t->job);
+    tide_value batch = generates ? next_rollouts(t, step) : list_of_batch(m, inputs);
+    if (m->has_failed) return NULL;
     const tide_value given[] = {t->base_model, t->lm_head, batch};
     tide_value policy = tide_model_run(model, t->policy, given, TIDE_COUNT_OF(given));
-    tide_value reference =
-        t->reference && !t->job->trainer_precompute_ref_log_probs ? call_reference(t, batch, policy) : tide_none();
+    tide_value reference = t->reference && !generates && !t->job->trainer_precompute_ref_log_probs
+                               ? call_reference(t, batch, policy)
+                               : tide_none();
     const tide_value arguments[] = {batch, policy, reference};
     tide_value loss = tide_model_run(model, t->compute_loss, arguments, TIDE_COUNT_OF(arguments));
     tide_value_release(m, reference);
@@ -227,11 +284,12 @@ static tide_tensor *compute_trl_loss(trainer *t, const tide_batch *inputs) {
 static void training_step(trainer *t, unsigned step, const tide_batch *inputs) {
     tide_machine *m = &t->run->machine;
     int64_t empties = t->job->trainer_torch_empty_cache_steps;
-    tide_tensor *loss = t->compute_loss ? compute_trl_loss(t, inputs) : compute_loss(t, inputs);
+    tide_tensor *loss = t->compute_loss ? compute_trl_loss(t, step, inputs) : compute_loss(t, inputs);
     tide_timeline_mark(&m->timeline, step, TIDE_PHASE_FORWARD);
     if (!loss || m->has_failed) return;
     if (empties && (step - 1) % empties == 0) tide_timeline_empty_cache(&m->timeline);
-    if (!t->num_items) { /* the loss is no sum over counted labels: loss / self.current_gradient_accumulation_steps */
+    /* The loss is no sum over counted labels: loss / self.current_gradient_accumulation_steps. */
+    if (!t->num_items && !kinds[t->job->trainer].scales_loss) {
         m->op = "div";
         tide_tensor *mean = tide_scale(m, loss);
         tide_release(m, loss);
@@ -342,8 +400,10 @@ static bool prepare_trl(trainer *t, const trl *kind) {
     t->policy = library_function(t, tide_format(arena, "%s_policy", kind->name));
     t->compute_loss = library_function(t, tide_format(arena, "%s_loss", kind->name));
     if (kind->has_reference) t->reference = library_function(t, tide_format(arena, "%s_reference", kind->name));
-    bool precomputes = t->job->trainer_precompute_ref_log_probs;
-    if (kind->has_reference && t->job->adapter == TIDE_adapter_none && !precomputes) load_reference(t);
+    bool generates = tide_trainer_generates(t->job), precomputes = t->job->trainer_precompute_ref_log_probs,
+         keeps_reference = generates ? tide_keeps_reference(t->job) : kind->has_reference && !precomputes;
+    if (generates) tide_set_rollouts(t->run, t->job);
+    if (keeps_reference && t->job->adapter == TIDE_adapter_none) load_reference(t);
     if (kind->has_reference && precomputes) precompute(t);
     return !t->run->machine.has_failed;
 }

@@ -91,6 +91,10 @@ static bool case_trainer(case_reader *r, const tide_json *plan) {
                                            {"beta", "trainer.beta"},
                                            {"iterations", "trainer.num_iterations"},
                                            {"steps_per_generation", "trainer.steps_per_generation"}};
+    static const char *const of_rollouts[][3] = {{"generations", "trainer.num_generations", "4"},
+                                                 {"completion", "trainer.max_completion_length", "64"},
+                                                 {"beta", "trainer.beta", "0"}};
+    const tide_json *kind = tide_json_at(plan, "kind");
     for (const tide_json *entry = plan->first; entry; entry = entry->next) {
         const char *name = NULL, *text = tide_argument_value(r->arena, entry);
         for (size_t i = 0; i < TIDE_COUNT_OF(names) && !name; i++)
@@ -109,6 +113,9 @@ static bool case_trainer(case_reader *r, const tide_json *plan) {
         if (!name || !text) return case_refuse(r, tide_format(r->arena, "trainer.%s", entry->key.at));
         case_word(r, name, text);
     }
+    if (tide_json_is_text(kind, "grpo") || tide_json_is_text(kind, "rloo"))
+        for (size_t i = 0; i < TIDE_COUNT_OF(of_rollouts); i++)
+            if (!tide_json_at(plan, of_rollouts[i][0])) case_word(r, of_rollouts[i][1], of_rollouts[i][2]);
     return true;
 }
 

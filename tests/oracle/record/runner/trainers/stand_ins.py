@@ -63,13 +63,23 @@ def nothing_is_padded() -> None:
 
 
 def completions_reach_their_length(trainer: Any, completion: int) -> None:
-    """No end token is ever drawn: generation runs to its longest, and the tokens are made up on the host."""
+    """No end token is ever drawn: generation runs to its longest, and the tokens are made up on the host. The length is
+    noted where the criteria see it: whoever asks a frame for its locals keeps all that they refer to."""
     from transformers import GenerationMixin
+    from transformers.generation.stopping_criteria import StoppingCriteriaList
+
+    criteria = StoppingCriteriaList.__call__
+    finished = [False]
+
+    def noted(self: Any, input_ids: Any, *args: Any, **kwargs: Any) -> Any:
+        finished[0] = input_ids.shape[1] >= self.max_length
+        return criteria(self, input_ids, *args, **kwargs)
 
     def unfinished(self: Any, *args: Any, **kwargs: Any) -> bool:
-        at = sys._getframe(1).f_locals
-        return bool(at["input_ids"].shape[1] < at["stopping_criteria"].max_length)
+        is_finished, finished[0] = finished[0], False
+        return not is_finished
 
+    StoppingCriteriaList.__call__ = noted
     GenerationMixin._has_unfinished_sequences = unfinished
     generate = trainer._generate_single_turn
 

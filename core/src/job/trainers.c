@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What TRL's trainers that generate make of their arguments (trl/trainer/grpo_config.py, rloo_config.py). */
+#include "job/job.h"
+#include "job/settings.h"
+
+bool tide_trainer_generates(const tide_job *job) {
+    return job->trainer == TIDE_trainer_grpo || job->trainer == TIDE_trainer_rloo;
+}
+
+int64_t tide_prompt_length(const tide_job *job) {
+    return job->trainer_prompt_length > 0 ? job->trainer_prompt_length : job->seq - job->trainer_max_completion_length;
+}
+
+int64_t tide_steps_per_generation(const tide_job *job) {
+    return job->trainer_steps_per_generation > 0 ? job->trainer_steps_per_generation : job->grad_accum;
+}
+
+bool tide_keeps_reference(const tide_job *job) {
+    const char *beta = job->values[TIDE_SET_trainer_beta];
+    return beta && beta[0] ? job->trainer_beta > 0 : job->trainer == TIDE_trainer_rloo;
+}
+
+bool tide_keeps_old_logps(const tide_job *job) {
+    int64_t generate_every = tide_steps_per_generation(job) * job->trainer_num_iterations;
+    return job->trainer == TIDE_trainer_rloo || job->grad_accum % generate_every != 0;
+}

@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* generate() of transformers with sampling (generation/utils.py, _sample), as trl/trainer/grpo_trainer.py calls it in
+ * _generate_single_turn: by library/generation.json, token by token. */
+#include "train/rollouts.h"
+
+#include "base/units.h"
+
+static tide_function *rollout_function(tide_run *run, const char *name) {
+    tide_function *found = tide_function_find(run->model.descriptions, NULL, tide_text_of(name));
+    if (!found) tide_fail(&run->machine, TIDE_ERR_DESCRIPTION, "there is no function %s", name);
+    return found;
+}
+
+static void set_rollout_size(tide_model *model, const char *name, int64_t value) {
+    tide_value of = {
+        .kind = TIDE_VALUE_INT, .symbol = tide_symbol_name(model->m, tide_text_of(name)), .integer = value};
+    *tide_model_setting(model, name) = of;
+}
+
+void tide_set_rollouts(tide_run *run, const tide_job *job) {
+    tide_model *model = &run->model;
+    int64_t completion = job->trainer_max_completion_length, prompt = tide_prompt_length(job);
+    set_rollout_size(model, "prompt_length", prompt);
+    set_rollout_size(model, "completion_length", completion);
+    set_rollout_size(model, "seq", prompt + completion);
+    set_rollout_size(model, "steps_per_generation", tide_steps_per_generation(job));
+    *tide_model_setting(model, "has_old_logps") = tide_of_bool(tide_keeps_old_logps(job));
+    *tide_model_setting(model, "keeps_reference") = tide_of_bool(tide_keeps_reference(job));
+}
+
+/* Keys and values, and what else is kept of the tokens that were read. */
+static void mark_rollout_cache(tide_machine *m, tide_value v) {
+    if (v.kind == TIDE_VALUE_TENSOR) tide_set_factor(m, v.tensor, TIDE_FACTOR_KV_CACHE);
+    for (uint32_t i = 0; v.kind == TIDE_VALUE_LIST && i < v.list->count; i++) mark_rollout_cache(m, v.list->items[i]);
+}
+
+/* The loop of _sample(). accelerate wraps the forward() of what the trainer holds: over adapters that is peft's, and
+ * generate() is the model's own, outside of autocast. No end token is drawn: every completion is as long as it may be.
+ */
+static void sample_tokens(tide_run *run, const tide_job *job, tide_value state, tide_value past) {
+    tide_machine *m = &run->machine;
+    tide_model *model = &run->model;
+    tide_function *token = rollout_function(run, "generate_token");
+    tide_value *kept = tide_model_setting(model, "past_key_values"), *length = tide_model_setting(model, "past_length");
+    tide_value root = {.kind = TIDE_VALUE_MODULE, .module = model->root};
+    *kept = tide_value_retain(past);
+    tide_model_setting(model, "logits_to_keep")->integer = 1;
+    for (int64_t i = 0; i < job->trainer_max_completion_length && token && !m->has_failed; i++) {
+        const tide_value arguments[] = {root, state, tide_of_bool(i == 0),
+                                        tide_of_bool(job->adapter == TIDE_adapter_none)};
+        length->integer = i ? tide_prompt_length(job) + i - 1 : 0;
+        tide_value_release(m, tide_model_run(model, token, arguments, TIDE_COUNT_OF(arguments)));
+        mark_rollout_cache(m, past);
+    }
+    tide_model_setting(model, "logits_to_keep")->integer = 0;
+    length->integer = 0;
+    tide_value_release(m, *kept);
+    *kept = tide_none();
+    model->setting_changes++;
+}
+
+void tide_generate_rollouts(tide_run *run, const tide_job *job, unsigned step) {
+    tide_machine *m = &run->machine;
+    tide_model *model = &run->model;
+    tide_function *begin = rollout_function(run, "generate_begins"), *end = rollout_function(run, "generate_ends");
+    bool checkpoints = model->state.is_checkpointing;
+    tide_value rows = tide_of_int(job->batch * tide_steps_per_generation(job));
+    if (!begin || !end) return;
+    m->state.grad_enabled = false;
+    model->state.is_checkpointing = false;
+    model->setting_changes++;
+    tide_value made = tide_model_run(model, begin, &rows, 1);
+    if (made.kind == TIDE_VALUE_LIST) {
+        tide_value past = {.kind = TIDE_VALUE_LIST, .list = tide_list_new(m)};
+        tide_list_push(m, made.list, past);
+        sample_tokens(run, job, made.list->items[0], past);
+        tide_value_release(m, tide_model_run(model, end, &made, 1));
+    }
+    m->state.grad_enabled = true;
+    model->state.is_checkpointing = checkpoints;
+    tide_value_release(m, made);
+    m->module = m->statement = 0;
+    tide_timeline_mark(&m->timeline, step, TIDE_PHASE_GENERATE);
+}
