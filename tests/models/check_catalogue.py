@@ -26,7 +26,7 @@ NOISE = {"_name_or_path", "transformers_version", "auto_map", "bos_token_id", "e
          "initializer_range", "initializer_factor", "rms_norm_eps",
          "layer_norm_eps", "layer_norm_epsilon", "task_specific_params", "ignore_index",
          "logit_scale_init_value"}
-KEYS = {"name", "title", "source", "parameters", "parameters_source", "config", "preprocessor"}
+KEYS = {"name", "title", "source", "also", "parameters", "parameters_source", "config", "preprocessor"}
 
 # Most threads that one SM holds, by compute capability times 10 (CUDA programming guide).
 THREADS_PER_SM = {60: 2048, 70: 2048, 75: 1024, 80: 2048, 86: 1536, 89: 1536, 90: 2048, 100: 2048, 103: 2048,
@@ -197,7 +197,7 @@ def faults(path):
     found = []
     if entry.get("name") != path.stem or not re.fullmatch(r"[a-z0-9][a-z0-9._-]*", path.stem):
         found.append(f"name {entry.get('name')!r} is not that of the file")
-    unknown, missing = set(entry) - KEYS, KEYS - {"preprocessor"} - set(entry)
+    unknown, missing = set(entry) - KEYS, KEYS - {"preprocessor", "also"} - set(entry)
     if unknown or missing:
         found.append(f"keys unknown: {sorted(unknown)}, missing: {sorted(missing)}")
         return found

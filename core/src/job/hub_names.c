@@ -44,7 +44,7 @@ static bool is_release(tide_text word) {
 
 /* How many bits there are besides the method's own word. */
 static bool is_width(tide_text word) {
-    return is_one_of_joined(word, "4bit|int4|unsloth");
+    return is_one_of_joined(word, "4bit|int4|nf4|unsloth");
 }
 
 tide_hub_name tide_hub_name_read(tide_arena *arena, const char *name) {
@@ -62,7 +62,7 @@ tide_hub_name tide_hub_name_read(tide_arena *arena, const char *name) {
             is_several = is_several || !formats[format].quantization;
             made.is_quantised = true;
             made.quantization = formats[format].quantization;
-        } else if (length && is_one_of_joined(word, "instruct|it|chat|hf|pt")) {
+        } else if (length && is_one_of_joined(word, "instruct|it|chat|hf|pt|bf16|fp16|fp32")) {
             made.is_tuned = true;
         } else if (is_sized && is_one_of_joined(word, "base|deduped")) {
             made.is_tuned = true;

@@ -56,6 +56,19 @@ static void model_of_variant(tide_job_builder *b, const char *name, const tide_s
     b->inputs.config_name = name; /* which a link must say */
 }
 
+/* A path that an entry lists in "also": a model with the configuration of another one. */
+static void model_of_also(tide_job_builder *b, const char *path, const tide_source *source) {
+    const tide_source whole = tide_source_whole(b->arena, source);
+    const char *text = tide_lowered(b->arena, (tide_text){whole.text, whole.length}),
+               *published = tide_format(b->arena, "\"source\": \"huggingface.co/%s\"",
+                                        tide_lowered(b->arena, tide_text_of(path)));
+    if (!strchr(path, '/') || strstr(text, published)) return;
+    tide_report(b->diags, TIDE_ASSUMPTION, TIDE_OK, "/settings/model",
+                tide_format(b->arena, "\"%s\" is taken as %s, whose configuration it has",
+                            tide_shown(b->arena, tide_text_of(path)), source->name),
+                "give its config.json where it differs");
+}
+
 /* The entry that the name continues: tuned models are called as their base, a dash and more. */
 static const tide_source *catalogue_base(tide_arena *arena, const char *name) {
     char *base = tide_text_copy(arena, tide_text_of(name));
@@ -129,6 +142,7 @@ static void model_asked(tide_job_builder *b) {
     const tide_source *source = catalogue_find(b->arena, asked);
     tide_hub_name read;
     if (source) {
+        model_of_also(b, asked, source);
         tide_setting_put(&b->arguments, TIDE_TEXT("model"), tide_text_of(source->name), TIDE_ORIGIN_FILE);
     } else if (catalogue_variant(b->arena, asked, &read)) {
         tide_setting_put(&b->arguments, TIDE_TEXT("model"), tide_text_of(asked), TIDE_ORIGIN_FILE);
@@ -149,6 +163,7 @@ void tide_find_model(tide_job_builder *b) {
     if (b->inputs.config) {
         model_of_file(b, name);
     } else if (source) {
+        model_of_also(b, name, source);
         model_of_catalogue(b, source);
     } else if (name[0] && (variant = catalogue_variant(b->arena, name, &read))) {
         model_of_catalogue(b, variant);
