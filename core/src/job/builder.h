@@ -27,6 +27,9 @@ void tide_read_versions(tide_job_builder *b);
 void tide_find_model(tide_job_builder *b);
 void tide_change_config(tide_job_builder *b);
 
+/* composites.c */
+void tide_freeze_composite(tide_job_builder *b);
+
 /* gpus.c */
 void tide_find_gpu(tide_job_builder *b);
 void tide_size_device(tide_job_builder *b);

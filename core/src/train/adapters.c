@@ -328,6 +328,21 @@ static const char *names_covered(tide_model *model, const aim *a, tide_text proj
     return names;
 }
 
+/* axolotl's find_all_linear_names and LLaMA-Factory's find_all_linear_modules: last names of linear layers, but for the
+ * output head's and what is left out. */
+static const char *linear_names(tide_model *model, const tide_job *job) {
+    const char *names = "", *left_out = job->adapter_exclude_modules;
+    uint32_t count, head = output_head(model), *modules = tide_model_modules(model, &count);
+    tide_text last = head ? leaf_of(tide_text_of(model->instances[head].path)) : TIDE_TEXT("");
+    for (uint32_t i = 0; i < count; i++) {
+        tide_text path = tide_text_of(model->instances[modules[i]].path), name = leaf_of(path);
+        if (*left_out && is_aimed_at(model, "/settings/adapter.exclude_modules", left_out, path)) continue;
+        if (is_linear(model->instances[modules[i]].of) && !tide_text_equal(name, last))
+            names = with_name(model, names, name);
+    }
+    return names;
+}
+
 /* _convert_peft_config_moe: targets that peft turns into target_parameters. */
 static bool aims_at_experts(tide_model *model, aim *a) {
     const tide_json *names = of_model_type(model, a->job, "fused_experts");
@@ -435,6 +450,7 @@ bool tide_adapt(tide_model *model, const tide_job *job) {
     const char *targets = job->adapter_target_modules;
     bool is_prompt = tide_job_prompts(job), is_lora = job->adapter == TIDE_adapter_lora;
     aim a = {job, is_lora && !*targets ? "all-linear" : targets, job->adapter_feedforward_modules};
+    if (strcmp(a.target_modules, "all-linear-names") == 0) a.target_modules = linear_names(model, job);
     freeze_all(model);
     if (aims_at_experts(model, &a))
         return refuse_targets(

@@ -152,11 +152,15 @@ void tide_training_settle(tide_claims *c);
 const char *tide_mixed_precision(const tide_claims *c);
 tide_fact tide_mixed_precision_fact(const tide_claims *c);
 
+/* published.c: takes a DeepSpeed configuration as the program publishes it under that path; false: it publishes none.
+ */
+bool tide_published_take(tide_claims *c, const char *path);
+
 /* deepspeed.c: c->of_deepspeed. */
 void tide_deepspeed_read(tide_claims *c);
 
 /* Tables and readers that others refer to. */
 extern const tide_key_table tide_trainer_keys, tide_model_keys, tide_fsdp_keys, tide_deepspeed_plugin_keys;
-extern const tide_reader tide_deepspeed_reader, tide_llama_factory_reader;
+extern const tide_reader tide_deepspeed_reader, tide_llama_factory_reader, tide_axolotl_reader;
 
 #endif

@@ -93,6 +93,10 @@ static const zero_key zero_keys[] = {
     {"stage3_param_persistence_threshold", ZERO_3, TIDE_SET_parallel_stage3_param_persistence_threshold, true},
     {"stage3_max_live_parameters", ZERO_3, TIDE_SET_parallel_stage3_max_live_parameters, false},
     {"stage3_max_reuse_distance", ZERO_3, TIDE_SET_parallel_stage3_max_reuse_distance, false},
+    {"prefetch_bucket_size", ZERO_3, TIDE_SET_parallel_stage3_prefetch_bucket_size, false}, /* populate_by_name */
+    {"param_persistence_threshold", ZERO_3, TIDE_SET_parallel_stage3_param_persistence_threshold, false},
+    {"max_live_parameters", ZERO_3, TIDE_SET_parallel_stage3_max_live_parameters, false},
+    {"max_reuse_distance", ZERO_3, TIDE_SET_parallel_stage3_max_reuse_distance, false},
     {"sub_group_size", ZERO_3, TIDE_SET_parallel_sub_group_size, false},
     {"zero_hpz_partition_size", ZERO_3, TIDE_SET_parallel_zero_hpz_partition_size, false},
     {"load_from_fp32_weights", ZERO_NEUTRAL, 0, false},
@@ -114,6 +118,11 @@ static const zero_key zero_keys[] = {
     {"stage3_use_all_reduce_for_fetch_params", ZERO_REFUSED, 0, false},
     {"stage3_model_persistence_threshold", ZERO_REFUSED, 0, false},
     {"stage3_module_granularity_threshold", ZERO_REFUSED, 0, false},
+    {"stage3_allgather_sequential", ZERO_REFUSED, 0, false},
+    {"use_all_reduce_for_fetch_params", ZERO_REFUSED, 0, false},
+    {"model_persistence_threshold", ZERO_REFUSED, 0, false},
+    {"module_granularity_threshold", ZERO_REFUSED, 0, false},
+    {"allgather_sequential", ZERO_REFUSED, 0, false},
     {"memory_efficient_linear", ZERO_REFUSED, 0, false},
     {"cpu_offload", ZERO_REFUSED, 0, false},
     {"cpu_offload_param", ZERO_REFUSED, 0, false},
@@ -168,12 +177,15 @@ static void read_zero_key(deepspeed_reader *r, const tide_json *entry, int64_t s
     bool is_read = is_of_zero && stage > 0 && (stage == 3 || row->rule == ZERO_ALL);
     bool is_off =
         tide_text_is(entry->key, "memory_efficient_linear") ? tide_json_is_true(entry) : is_switched_off(entry);
+    bool is_zero = entry->kind == TIDE_JSON_NUMBER && entry->number == 0;
     if (row && row->is_filled_in && is_auto(entry)) r->is_auto = true;
     if (!row)
         refuse_key(r, TIDE_ERR_FIELD_UNKNOWN, at,
                    "is no key of zero_optimization; DeepSpeed says \"Extra inputs are not permitted\"", "remove it");
     else if (is_read && is_auto(entry))
         tide_claims_note(r->claims, at, TIDE_KEY_USED, given, "as the Trainer fills it in");
+    else if (is_read && row->setting == TIDE_SET_parallel_sub_group_size && is_zero)
+        put_claimed(r, at, entry, row->setting, "1"); /* _create_fp16_sub_groups: each parameter is one, as of 0 */
     else if (is_read)
         put_claimed_value(r, at, row->setting, entry);
     else if (row->rule == ZERO_REFUSED && !is_off)

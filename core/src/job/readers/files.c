@@ -114,7 +114,8 @@ static void read_object(tide_reading *r, tide_json *root) {
             tide_claims_add(r->claims, reader, root, r->name, r->place);
         return;
     }
-    tide_file_refuse(r, TIDE_ERR_MODEL_UNKNOWN, "is JSON, but no configuration: it has no \"model_type\"",
+    tide_file_refuse(r, TIDE_ERR_MODEL_UNKNOWN,
+                     "is no configuration of a model, and of no program that is known: it has no \"model_type\"",
                      TIDE_GIVE_CONFIG);
 }
 

@@ -26,6 +26,8 @@ typedef struct tide_inputs {
     int64_t published_parameters;
     const char *asked_model, *asked_place; /* that a file which starts training names; NULL: none */
     tide_file_summary *summaries, *last_summary;
+    unsigned frozen_parts; /* LLaMA-Factory's freeze_vision_tower, freeze_multi_modal_projector, freeze_language_model:
+                              bits */
     tide_checkpoint checkpoint;
 } tide_inputs;
 

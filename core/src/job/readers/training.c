@@ -5,6 +5,8 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "base/units.h"
+
 const char *tide_mixed_precision(const tide_claims *c) {
     if (tide_fact_is(c, TIDE_FACT_bf16, "true"))
         return "bf16"; /* TrainingArguments hold over Accelerate's environment */
@@ -76,6 +78,18 @@ static void settle_model(tide_claims *c) {
     c->inputs->asked_model = tide_fact_of(c, TIDE_FACT_model);
     c->inputs->asked_place = c->fact_places[TIDE_FACT_model];
     if (c->facts[TIDE_FACT_model]) c->facts[TIDE_FACT_model]->effect = TIDE_KEY_USED;
+}
+
+/* hparams/finetuning_args.py: the vision tower and the projector are frozen where no key says otherwise. */
+static void settle_parts(tide_claims *c) {
+    static const tide_fact facts[] = {TIDE_FACT_freezes_vision, TIDE_FACT_freezes_projector,
+                                      TIDE_FACT_freezes_language};
+    for (unsigned i = 0; i < TIDE_COUNT_OF(facts) && tide_claims_have(c, &tide_llama_factory_reader); i++) {
+        bool is_frozen =
+            c->facts[facts[i]] ? tide_fact_is(c, facts[i], "true") : facts[i] != TIDE_FACT_freezes_language;
+        if (is_frozen) c->inputs->frozen_parts |= 1u << i;
+        if (c->facts[facts[i]]) c->facts[facts[i]]->effect = TIDE_KEY_USED;
+    }
 }
 
 /* TrainingArguments where no key says otherwise. */
@@ -237,7 +251,7 @@ static const char *base_name(const char *path) {
 /* A path that stands for a file which is not here. */
 static bool lacks_deepspeed(tide_claims *c) {
     const char *path = tide_fact_of(c, TIDE_FACT_deepspeed);
-    if (!path || c->of_deepspeed.root) return false;
+    if (!path || c->of_deepspeed.root || tide_published_take(c, path)) return false;
     const char *name = base_name(path);
     return !tide_error(c->diags, TIDE_ERR_FIELD_MISSING, c->fact_places[TIDE_FACT_deepspeed],
                        tide_format(c->arena, "%s refers to %s", c->facts[TIDE_FACT_deepspeed]->key,
@@ -247,6 +261,8 @@ static bool lacks_deepspeed(tide_claims *c) {
 
 static void settle_strategy(tide_claims *c) {
     bool with_fsdp = tide_fact_of(c, TIDE_FACT_fsdp) && !tide_fact_is(c, TIDE_FACT_fsdp, "false");
+    if (tide_claims_have(c, &tide_axolotl_reader) && !c->facts[TIDE_FACT_fsdp]) /* of fsdp_config alone too */
+        with_fsdp = c->facts[TIDE_FACT_fsdp_version] || c->facts[TIDE_FACT_fsdp_policy];
     const char *type = tide_fact_of(c, TIDE_FACT_distributed);
     if (lacks_deepspeed(c)) return;
     if (c->facts[TIDE_FACT_deepspeed]) c->facts[TIDE_FACT_deepspeed]->effect = TIDE_KEY_USED;
@@ -280,6 +296,7 @@ static void settle_strategy(tide_claims *c) {
 
 void tide_training_settle(tide_claims *c) {
     settle_model(c);
+    settle_parts(c);
     settle_finetuning(c);
     settle_quant_type(c);
     settle_checkpointing(c);

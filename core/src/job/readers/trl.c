@@ -40,7 +40,8 @@ const char *tide_trl_kind(const tide_claims *c) {
     return kind && strcmp(kind, "sft") == 0 && is_spread(c) ? NULL : kind;
 }
 
-/* Preferences are no supervised training: where the file leaves open by which trainer, nothing is played. */
+/* Preferences are no supervised training: where a file of TRL's leaves open by which trainer, or another program has
+ * such keys, nothing is played. */
 static void refuse_unknown(tide_claims *c) {
     static const tide_fact facts[] = {TIDE_FACT_precomputes, TIDE_FACT_beta, TIDE_FACT_loss_type, TIDE_FACT_trl};
     bool is_of_trl = has_trl_file(c);
@@ -59,10 +60,77 @@ static void refuse_unknown(tide_claims *c) {
     }
 }
 
+/* What programs over TRL's trainers do otherwise; trainer NULL: nothing is near. */
+typedef struct own_trainer {
+    const tide_reader *reader;
+    const char *said, *trainer, *why;
+} own_trainer;
+
+static const own_trainer *own_trainer_of(const tide_claims *c, const char *said) {
+    static const own_trainer rows[] = {
+        /* core/trainers/trl.py; trl/experimental/orpo, cpo and trainer/reward_trainer.py are alike in TRL 1.8 and 1.16
+         */
+        {&tide_axolotl_reader, "orpo", "orpo", NULL},
+        {&tide_axolotl_reader, "simpo", "cpo", NULL},
+        {&tide_axolotl_reader, "reward", "reward", NULL},
+        {&tide_axolotl_reader, "dpo", "dpo", "makes the logits of every position (axolotl 0.17 has TRL 1.8)"},
+        {&tide_axolotl_reader, "ipo", "dpo", "makes the logits of every position (axolotl 0.17 has TRL 1.8)"},
+        {&tide_axolotl_reader, "kto", "kto", "makes the logits of every position (axolotl 0.17 has TRL 1.8)"},
+        /* train/dpo/trainer.py, train/kto/trainer.py, train/rm/trainer.py */
+        {&tide_llama_factory_reader, "dpo", "dpo", "takes the logits of every position to fp32, in a loss of its own"},
+        {&tide_llama_factory_reader, "kto", "kto", "takes the logits of every position to fp32, in a loss of its own"},
+        {&tide_llama_factory_reader, "rm", "reward", "has a value head beside the language model's head"},
+    };
+    for (size_t i = 0; i < TIDE_COUNT_OF(rows); i++)
+        if (tide_claims_have(c, rows[i].reader) && strcmp(rows[i].said, said) == 0) return &rows[i];
+    return NULL;
+}
+
+/* Preferences or rewards by axolotl or LLaMA-Factory: one of TRL's trainers, or an error. */
+static void settle_own(tide_claims *c, const char *said) {
+    const own_trainer *own = own_trainer_of(c, said);
+    const tide_file_key *key = c->facts[TIDE_FACT_trl];
+    const char *asked = c->arguments->asked_trainer, *place = c->fact_places[TIDE_FACT_trl],
+               *what = tide_format(c->arena, "%s=%s", key->key, said);
+    if (own && asked && strcmp(asked, own->trainer) == 0) {
+        tide_report(c->diags, TIDE_WARNING, TIDE_ERR_UNSUPPORTED, place,
+                    tide_format(c->arena, "%s %s: TRL 1.16's trainer=%s is played", what,
+                                own->why ? own->why : "is TRL's", asked),
+                    NULL);
+    } else if (!own) {
+        tide_error(c->diags, TIDE_ERR_UNSUPPORTED, place,
+                   tide_format(c->arena,
+                               "%s trains by preferences or rewards, with other models and losses beside, "
+                               "which is not described",
+                               what),
+                   "run the program by `tidemark dry-run`, which needs no description");
+    } else if (own->why) {
+        tide_error(c->diags, TIDE_ERR_UNSUPPORTED, place,
+                   tide_format(c->arena, "%s %s, which is not described", what, own->why),
+                   tide_format(c->arena,
+                               "say trainer=%s for what TRL 1.16 needs, or run the program by `tidemark "
+                               "dry-run`",
+                               own->trainer));
+    } else if (is_spread(c)) {
+        tide_error(c->diags, TIDE_ERR_UNSUPPORTED, place, tide_format(c->arena, "%s is described on one GPU", what),
+                   NULL);
+    } else {
+        tide_settle(c, TIDE_FACT_trl, TIDE_SET_trainer, own->trainer);
+        if (strcmp(said, "simpo") == 0) tide_settle(c, TIDE_FACT_trl, TIDE_SET_trainer_loss_type, said);
+    }
+}
+
 void tide_trl_settle(tide_claims *c) {
-    const char *kind = tide_trl_kind(c);
+    const char *kind = tide_trl_kind(c), *said = tide_fact_of(c, TIDE_FACT_trl);
+    if (said && (tide_claims_have(c, &tide_axolotl_reader) || tide_claims_have(c, &tide_llama_factory_reader))) {
+        settle_own(c, said);
+        return;
+    }
     if (!kind) {
         refuse_unknown(c);
+        const tide_file_key *autocast = c->settings[TIDE_SET_autocast];
+        bool is_fp16 = autocast && strcmp(autocast->taken, "fp16") == 0; /* of which no run is recorded */
+        if (!is_spread(c) && !is_fp16 && !c->arguments->asked_trainer) tide_imply(c, TIDE_SET_trainer, "hf");
         if (has_trl_file(c) && tide_fact_is(c, TIDE_FACT_trl, "sft") && !c->arguments->asked_trainer)
             tide_report(c->diags, TIDE_WARNING, TIDE_ERR_UNSUPPORTED, c->fact_places[TIDE_FACT_trl],
                         "TRL's SFTTrainer is described on one GPU: the loop that people write is played", NULL);
