@@ -57,14 +57,16 @@ static bool has_keys(const tide_json *config, const tide_json *keys) {
     return keys && keys->first;
 }
 
+static bool name_ends_in(tide_text name, tide_text ending) {
+    return name.length >= ending.length && memcmp(name.at + name.length - ending.length, ending.at, ending.length) == 0;
+}
+
 /* Whether the class that architectures[0] names ends in one of the tasks; true where there are none. */
 static bool has_task(const tide_json *config, const tide_json *tasks) {
     const tide_json *architectures = tide_json_at(config, "architectures");
     const tide_json *named = architectures && architectures->kind == TIDE_JSON_ARRAY ? architectures->first : NULL;
     for (const tide_json *task = tasks ? tasks->first : NULL; task; task = task->next)
-        if (named && named->kind == TIDE_JSON_STRING && named->text.length >= task->text.length &&
-            memcmp(named->text.at + named->text.length - task->text.length, task->text.at, task->text.length) == 0)
-            return true;
+        if (named && named->kind == TIDE_JSON_STRING && name_ends_in(named->text, task->text)) return true;
     return !tasks;
 }
 
@@ -124,15 +126,19 @@ static bool find_stand_in(void *user, const tide_json *config, tide_text *descri
     return false;
 }
 
-/* Of a class that no root is named after, the root whose name ends in the same "ForTask". */
+/* XModel, and not XLMHeadModel. */
+static bool is_without_head(tide_text name) {
+    return name_ends_in(name, TIDE_TEXT("Model")) && !name_ends_in(name, TIDE_TEXT("HeadModel")) &&
+           !name_ends_in(name, TIDE_TEXT("HeadsModel"));
+}
+
+/* Of a class that no root is named after, the root whose name ends in the same "ForTask", or in "Model". */
 static const tide_json *root_of_task(const tide_json *roots, tide_text name) {
-    for (size_t i = 0; i + 3 < name.length; i++) {
-        if (strncmp(name.at + i, "For", 3) != 0) continue;
-        tide_text task = {name.at + i, name.length - i};
-        for (const tide_json *root = roots->first; root; root = root->next)
-            if (root->key.length > task.length && strcmp(root->key.at + root->key.length - task.length, task.at) == 0)
-                return root;
-    }
+    tide_text task = is_without_head(name) ? TIDE_TEXT("Model") : (tide_text){0};
+    for (size_t i = 0; i + 3 < name.length && !task.length; i++)
+        if (strncmp(name.at + i, "For", 3) == 0) task = (tide_text){name.at + i, name.length - i};
+    for (const tide_json *root = roots->first; root && task.length; root = root->next)
+        if (root->key.length > task.length && name_ends_in(root->key, task)) return root;
     return roots->first;
 }
 

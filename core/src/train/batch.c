@@ -1,6 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a model is given, and the loss among what it returns. */
+#include <string.h>
+
 #include "train/run.h"
+
+bool tide_model_takes(tide_model *model, const char *name) {
+    tide_function *forward = tide_method_find(model->instances[model->root].of, TIDE_TEXT("forward"));
+    if (!forward || !tide_function_read(model->descriptions, forward)) return false;
+    for (uint32_t i = 0; i < forward->parameter_count; i++)
+        if (tide_text_is(forward->parameters[i].name, name)) return true;
+    return false;
+}
 
 bool tide_make_batch(tide_run *run, const tide_job *job, tide_batch *b, tide_diagnostics *diags) {
     tide_machine *m = &run->machine;
@@ -12,6 +22,7 @@ bool tide_make_batch(tide_run *run, const tide_job *job, tide_batch *b, tide_dia
          item = item->next) {
         if (item->kind != TIDE_JSON_STRING)
             return tide_error(diags, TIDE_ERR_DESCRIPTION, "/inputs", "an input is an expression in quotes", NULL);
+        if (strcmp(item->key.at, "labels") == 0 && !tide_model_takes(&run->model, "labels")) continue; /* no head */
         tide_value value =
             tide_model_evaluate(&run->model, item->text, tide_format(m->arena, "/inputs/%s", item->key.at));
         if (m->has_failed) return false;

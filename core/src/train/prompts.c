@@ -4,6 +4,7 @@
 #include "train/adapters.h"
 
 #include "base/units.h"
+#include "train/run.h"
 
 #include <string.h>
 
@@ -38,28 +39,21 @@ static uint32_t word_embeddings(const tide_model *model, const tide_job *job) {
     return 0;
 }
 
-static bool takes(tide_model *model, const char *name) {
-    tide_function *forward = tide_method_find(model->instances[model->root].of, TIDE_TEXT("forward"));
-    if (!forward || !tide_function_read(model->descriptions, forward)) return false;
-    for (uint32_t i = 0; i < forward->parameter_count; i++)
-        if (tide_text_is(forward->parameters[i].name, name)) return true;
-    return false;
-}
-
 /* A decoder that predicts tokens: what peft's PeftModelForCausalLM wraps. */
 static bool is_causal(tide_model *model, const tide_job *job) {
     const tide_json *names = tide_json_at(job->config, "architectures"), *name = names ? names->first : NULL;
     if (name && name->kind == TIDE_JSON_STRING && tide_text_matches(name->text, TIDE_TEXT("*Classification*")))
         return false;
     bool has_encoder = tide_method_find(model->instances[model->root].of, TIDE_TEXT("encode")) != NULL;
-    return !has_encoder && takes(model, "input_ids") && takes(model, "labels") && takes(model, "attention_mask") &&
-           !takes(model, "pixel_values");
+    return !has_encoder && tide_model_takes(model, "input_ids") && tide_model_takes(model, "labels") &&
+           tide_model_takes(model, "attention_mask") && !tide_model_takes(model, "pixel_values");
 }
 
 /* An encoder of text with a decoder, whose inputs may be given as embeddings: what PeftModelForSeq2SeqLM wraps. */
 static bool is_seq2seq(tide_model *model) {
     bool has_encoder = tide_method_find(model->instances[model->root].of, TIDE_TEXT("encode")) != NULL;
-    return has_encoder && takes(model, "input_ids") && takes(model, "labels") && takes(model, "inputs_embeds");
+    return has_encoder && tide_model_takes(model, "input_ids") && tide_model_takes(model, "labels") &&
+           tide_model_takes(model, "inputs_embeds");
 }
 
 static const struct {
@@ -96,7 +90,7 @@ bool tide_add_prompt(tide_model *model, const tide_job *job) {
     if (is_prefix && model->state.is_checkpointing)
         return refuse_prompt(model, "is prefix_tuning, which peft refuses with gradient checkpointing",
                              "give checkpointing=none");
-    bool takes_embeds = takes(model, "inputs_embeds");
+    bool takes_embeds = tide_model_takes(model, "inputs_embeds");
     if (!is_prefix && !takes_embeds)
         embeddings = tide_model_wrap(model, embeddings, TIDE_TEXT("GivenEmbedding"), NULL, 0);
     if (!head_dim) head_dim = width / heads;

@@ -69,7 +69,9 @@ typedef struct tide_batch {
     uint32_t count;
 } tide_batch;
 
-/* The inputs of the root's description. False after an error. */
+/* Whether the model's forward() has a parameter of that name. */
+bool tide_model_takes(tide_model *model, const char *name);
+/* The inputs of the root's description, without labels where there is no head for them. False after an error. */
 bool tide_make_batch(tide_run *run, const tide_job *job, tide_batch *b, tide_diagnostics *diags);
 /* The loss that the model computed, or the mean of its first tensor. Owned by the caller; NULL after an error. */
 tide_tensor *tide_loss_of(tide_machine *m, tide_value output);
