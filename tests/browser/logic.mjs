@@ -198,9 +198,10 @@ test('closest: the least change that fits on the cards that are there, before on
   assert.equal(closest(list)?.title, 'LoRA');
   assert.equal(closest(list.slice(2))?.title, 'ZeRO-2');
   assert.equal(closest(list.slice(3)), null);
-  const of = (/** @type {string} */ title, /** @type {number} */ needs) => ({ ...change(title, true, 'x=1'), device_bytes: needs, gpu_bytes: 100 });
+  const of = (/** @type {string} */ title, /** @type {number} */ needs) => ({ ...change(title, true, 'x=1'), lasts: needs <= 97, device_bytes: needs, gpu_bytes: 100 });
   assert.equal(closest([of('lasts', 80), of('lasts too', 97), of('barely', 99), of('by retries', 104)])?.title, 'lasts too');
-  assert.equal(closest([of('barely', 99), of('by retries', 104)])?.title, 'by retries', 'what does not last is better than nothing');
+  assert.equal(closest([of('barely', 99), of('by retries', 104)])?.title, 'barely', 'what does not last is better than what is retried');
+  assert.equal(closest([of('by retries', 104)])?.title, 'by retries', 'and that better than nothing');
 });
 
 test('sweep: values, their order of play, and what is offered', () => {

@@ -18,18 +18,14 @@ export function nearValues({ type, choices, least = 1, most: top = 2 ** 31, defa
     .sort((a, b) => Math.abs(Math.log(a / start)) - Math.abs(Math.log(b / start))).slice(0, most).map(String);
 }
 
-/** @typedef {{title: string, effect: string, settings: string[], fits?: boolean, device_bytes?: number, gpu_bytes?: number}} Change */
+/** @typedef {{title: string, effect: string, settings: string[], fits?: boolean, lasts?: boolean, device_bytes?: number, gpu_bytes?: number}} Change */
 
-/* What a change leaves free, to last: less may be gone with another driver or kernel. */
-const SPARE = 0.03;
-/** @param {Change} change */
-const lasts = ({ device_bytes: needs = 0, gpu_bytes: has = Infinity }) => needs <= has * (1 - SPARE);
-
-/** Of what fits what lasts, if anything does, and on the GPUs that are there if anything does; the largest saving comes first, so the least is last.
+/** Of what fits what lasts, or else what needs no retries, if anything does, and on the GPUs that are there if anything does; the largest saving comes first, so the least is last.
  * @param {Change[]} changes */
 export function closest(changes) {
   const all = changes.filter(({ fits }) => fits);
-  const fitting = all.some(lasts) ? all.filter(lasts) : all;
+  const held = all.filter(({ device_bytes: needs = 0, gpu_bytes: has = Infinity }) => needs <= has);
+  const fitting = [all.filter(({ lasts }) => lasts), held, all].find((some) => some.length) ?? [];
   return fitting.findLast(({ settings }) => !settings.some((word) => word.startsWith('parallel.dp='))) ?? fitting.at(-1) ?? null;
 }
 

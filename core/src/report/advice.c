@@ -139,8 +139,15 @@ typedef struct adviser {
     uint32_t count;
 } adviser;
 
+/* What lasts before what fits without retries, before what fits with them, before the rest. */
+static int standing(const tide_what_if *v) {
+    return tide_what_if_lasts(v) + tide_what_if_holds(v) + v->fits;
+}
+
 static int by_need(const void *a, const void *b) {
     const tried_change *x = a, *y = b;
+    int of_x = standing(&x->verdict), of_y = standing(&y->verdict);
+    if (of_x != of_y) return of_y - of_x;
     if (x->verdict.tokens != y->verdict.tokens) return x->verdict.tokens > y->verdict.tokens ? -1 : 1;
     if (x->verdict.need != y->verdict.need) return x->verdict.need < y->verdict.need ? -1 : 1;
     return strcmp(x->title, y->title);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The largest value of a setting that fits the card. */
+/* The largest value of a setting that fits the card: without giving cached memory back, where any does. */
 #include <string.h>
 
 #include "report/queries.h"
@@ -12,6 +12,7 @@ typedef struct fit_search {
     const char *more[2]; /* the other setting, then the knob */
     uint32_t others;
     const char *knob;
+    bool retries;            /* what gives cached memory back counts too */
     tide_what_if best, next; /* of the largest that fits, and of the one above it */
     int64_t largest;
 } fit_search;
@@ -21,15 +22,15 @@ static tide_what_if try_value(fit_search *s, int64_t value) {
     return tide_what_if_play(s->query, s->more, s->others + 1);
 }
 
-static bool holds(const tide_what_if *v) {
-    return v->status == TIDE_OK && v->fits;
+static bool holds(const fit_search *s, const tide_what_if *v) {
+    return s->retries ? v->status == TIDE_OK && v->fits : tide_what_if_holds(v);
 }
 
 /* Doubles from `start`, whose verdict is `v`, while it fits, or begins below it, and halves what is between. More needs
  * more: what is not monotone (the allocator's remainders) moves the answer by little. */
 static void find_largest(fit_search *s, int64_t start, tide_what_if v) {
     int64_t low = 0, high = start;
-    while (holds(&v) && high < HIGHEST) {
+    while (holds(s, &v) && high < HIGHEST) {
         low = high;
         s->best = v;
         high *= 2;
@@ -39,7 +40,7 @@ static void find_largest(fit_search *s, int64_t start, tide_what_if v) {
     while (high - low > 1) {
         int64_t middle = low + (high - low) / 2;
         v = try_value(s, middle);
-        if (holds(&v)) {
+        if (holds(s, &v)) {
             low = middle;
             s->best = v;
         } else {
@@ -67,6 +68,8 @@ static bool write_largest(tide_writer *w, const tide_query *q, const char *knob,
                           "is no whole number that could grow", "try batch, seq, images or grad_accum");
     if (is_open) now = try_value(&s, start);
     find_largest(&s, start, now);
+    s.retries = s.largest == 0;
+    if (s.retries) find_largest(&s, start, now);
     tide_write_open(w, '{');
     if (now.serves) tide_write_bool_at(w, "serves", true);
     tide_write_string_at(w, "with", other ? other : "");

@@ -77,6 +77,16 @@ tide_what_if tide_what_if_play(const tide_query *q, const char *const *more, uin
     return v;
 }
 
+enum { SPARE_PERCENT = 3 };
+
+bool tide_what_if_holds(const tide_what_if *v) {
+    return v->status == TIDE_OK && v->fits && (v->serves || !v->there || v->need <= v->there);
+}
+
+bool tide_what_if_lasts(const tide_what_if *v) {
+    return tide_what_if_holds(v) && (v->serves || v->need <= v->there - v->there / 100 * SPARE_PERCENT || !v->there);
+}
+
 const char *tide_what_if_setting(const tide_what_if *v, const char *name) {
     for (uint32_t i = 0; i < v->row_count; i++)
         if (strcmp(v->rows[i].name, name) == 0) return v->rows[i].value;
@@ -115,6 +125,7 @@ bool tide_warn_of_more(const tide_query *q, tide_run *run, const tide_job *job, 
 
 void tide_write_what_if(tide_writer *w, const tide_what_if *v) {
     if (v->there) tide_write_fit_at(w, v->fit);
+    if (v->there) tide_write_bool_at(w, "lasts", tide_what_if_lasts(v));
     tide_write_bytes_at(w, "device_bytes", v->need);
     if (v->there) tide_write_bytes_at(w, "gpu_bytes", v->there);
     tide_write_bytes_at(w, "allocated_peak", v->allocated);

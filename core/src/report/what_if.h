@@ -43,6 +43,12 @@ bool tide_what_if_now(tide_what_if *now, const tide_query *q, tide_diagnostics *
 /* Members of the open object: whether it fits, and what it needs. */
 void tide_write_what_if(tide_writer *w, const tide_what_if *what_if);
 
+/* Whether it fits without giving cached memory back: what is retried is slow, and may fail with another fragmentation.
+ */
+bool tide_what_if_holds(const tide_what_if *what_if);
+/* Whether it holds with 3 % of the card to spare: another driver or kernel takes more. */
+bool tide_what_if_lasts(const tide_what_if *what_if);
+
 /* The canonical text of a setting of a job that was played; "" if it is not set. */
 const char *tide_what_if_setting(const tide_what_if *what_if, const char *name);
 
