@@ -217,6 +217,9 @@ void tide_job_arguments_of_start(tide_arena *arena, const tide_json *of_case, ti
 /* The configurations that a case brings ("config", "preprocessor": objects), as files after those that there are. */
 void tide_job_add_files_of_case(tide_arena *arena, const tide_json *of_case, tide_file **files, uint32_t *count);
 
+/* config.json of a model of the catalogue, by its name or its path on the Hub; NULL: it is not there. */
+const tide_json *tide_catalogue_config(tide_arena *arena, const char *name, tide_diagnostics *diags);
+
 /* The settings with types, defaults, choices, units and help, the catalogue (which may be in the pack) and the cards,
  * as members of an open object. is_form: without what a form can do without at first, help and catalogue. */
 void tide_job_describe(tide_arena *arena, tide_writer *writer, bool is_form);

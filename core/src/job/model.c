@@ -30,6 +30,14 @@ static const tide_source *catalogue_find(tide_arena *arena, const char *name) {
     return strchr(name, '/') ? catalogue_published(arena, lowered) : tide_catalogue_source(lowered);
 }
 
+const tide_json *tide_catalogue_config(tide_arena *arena, const char *name, tide_diagnostics *diags) {
+    const tide_source *source = catalogue_find(arena, name);
+    if (!source) return NULL;
+    tide_source whole = tide_source_whole(arena, source);
+    const char *place = tide_format(arena, "/models/%s", source->name);
+    return tide_json_at(tide_json_parse(arena, (tide_text){whole.text, whole.length}, place, diags), "config");
+}
+
 /* The entry that a name of the Hub is a variant of; NULL: none, or one whose configuration is not known. */
 static const tide_source *catalogue_variant(tide_arena *arena, const char *name, tide_hub_name *read) {
     *read = tide_hub_name_read(arena, name);

@@ -22,6 +22,19 @@ static bool read_option_object(const tide_json **object, const tide_job *job, ti
                       tide_format(arena, "is %s; must be a JSON object", tide_json_kind_name(*object)), NULL);
 }
 
+/* The draft model's configuration: speculative_config's "model", or the setting. */
+static bool read_draft_model(tide_serve_run *run, const tide_json *given, tide_arena *arena, tide_diagnostics *diags) {
+    const tide_json *named = tide_json_at(given, "model");
+    const char *name = tide_job_sets(&run->job, TIDE_SET_draft) ? run->job.values[TIDE_SET_draft] : NULL;
+    if (tide_json_is(named, TIDE_JSON_STRING)) name = named->text.at;
+    if (!name || run->drafts.are_ngrams) return true;
+    run->drafts.config = tide_catalogue_config(arena, name, diags);
+    return run->drafts.config ||
+           tide_error(diags, TIDE_ERR_MODEL_UNKNOWN, "/settings/draft",
+                      tide_format(arena, "\"%s\" is not in the catalogue", tide_shown(arena, tide_text_of(name))),
+                      "give the name of a model that `tidemark describe models` lists");
+}
+
 static bool read_drafts(tide_serve_run *run, const tide_json *given, tide_diagnostics *diags) {
     tide_serve_drafts *d = &run->drafts;
     const tide_json *count = tide_json_at(given, "num_speculative_tokens"), *method = tide_json_at(given, "method");
@@ -38,7 +51,7 @@ bool tide_serve_take_args(tide_serve_run *run, const tide_job *job, tide_arena *
     run->job = *job;
     return read_option_object(&run->limits, job, TIDE_SET_limit_mm_per_prompt, "limit_mm_per_prompt", arena, diags) &&
            read_option_object(&drafts, job, TIDE_SET_speculative_config, "speculative_config", arena, diags) &&
-           read_drafts(run, drafts, diags);
+           read_drafts(run, drafts, diags) && read_draft_model(run, drafts, arena, diags);
 }
 
 /* arg_utils.py, get_batch_defaults: by memory and name of the card. */

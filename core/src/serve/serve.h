@@ -26,6 +26,7 @@ enum { TIDE_SERVE_AUTO = -1 }; /* max_model_len: the longest that fits */
 typedef struct tide_serve_drafts {
     int64_t tokens; /* num_speculative_tokens */
     bool are_ngrams;
+    const tide_json *config; /* of the draft model; NULL: there is none */
 } tide_serve_drafts;
 
 /* How weights of linear layers are stored: none fp8 fp8_static fp8_dynamic fp8_channel int8_channel gptq awq wna16. */
@@ -125,7 +126,7 @@ typedef struct tide_serve_run {
     uint32_t spec_count;
     uint32_t load_event, loaded_event, profile_event; /* where loading begins and ends, and where profiling begins */
     uint32_t profiled_event;                          /* where profiling ends */
-    uint32_t input_root, loaded_root;                 /* the runner's instances */
+    uint32_t input_root, loaded_root, draft_root;     /* the runner's instances, and the draft model */
     tide_description *runner;
     tide_serve_capture *captures;
     uint32_t capture_count;

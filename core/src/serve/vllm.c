@@ -124,7 +124,9 @@ static void add_spec(tide_serve_run *run, const tide_list *said) {
 
 static void collect_specs(tide_serve_run *run) {
     uint32_t count, *modules = tide_model_modules(&run->model, &count);
-    run->specs = TIDE_NEW(run->machine.arena, tide_cache_spec, count + 1);
+    tide_cache_spec *before = run->specs;
+    run->specs = TIDE_NEW(run->machine.arena, tide_cache_spec, run->spec_count + count + 1);
+    if (before) memcpy(run->specs, before, run->spec_count * sizeof *before);
     for (uint32_t i = 0; i < count; i++) {
         const tide_instance *of = &run->model.instances[modules[i]];
         for (uint32_t k = 0; k < of->of->member_count; k++) {
@@ -164,6 +166,44 @@ static void process_weights(tide_serve_run *run, uint32_t model_root) {
     run->model.root = model_root;
 }
 
+/* rotary_embedding/__init__.py, get_rope: equal tables are made once for the process. Scaled ones are taken for
+ * different. */
+static bool shares_rope(const tide_json *a, const tide_json *b) {
+    const tide_json *one = tide_serve_text_config(a), *other = tide_serve_text_config(b);
+    static const char *const keys[] = {"rope_theta", "max_position_embeddings", "head_dim"};
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+        const tide_json *left = tide_json_at(one, keys[i]), *right = tide_json_at(other, keys[i]);
+        if (!tide_json_is(left, TIDE_JSON_NUMBER) || !tide_json_is(right, TIDE_JSON_NUMBER) ||
+            left->number < right->number || left->number > right->number)
+            return false;
+    }
+    static const char *const scalings[] = {"rope_scaling", "rope_parameters"};
+    for (size_t i = 0; i < sizeof scalings / sizeof *scalings; i++)
+        if (tide_json_is(tide_json_at(one, scalings[i]), TIDE_JSON_OBJECT) ||
+            tide_json_is(tide_json_at(other, scalings[i]), TIDE_JSON_OBJECT))
+            return false;
+    return true;
+}
+
+/* spec_decode/standalone_ar/speculator.py, load_draft_model: on the target's ranks. */
+static bool load_draft(tide_serve_run *run) {
+    tide_machine *m = &run->machine;
+    tide_text architecture = architecture_of(run, run->drafts.config);
+    const tide_engine_root *root = tide_engine_root_of("vllm", architecture);
+    if (!root)
+        return tide_error(m->diags, TIDE_ERR_UNSUPPORTED, "/settings/draft",
+                          "no description of vLLM 0.32.0's class of the draft model", NULL);
+    tide_description *description = tide_description_load(&run->descriptions, tide_text_of(root->description));
+    tide_model_setting(&run->model, "end_layer")->integer = tide_serve_layers(run->drafts.config);
+    if (!shares_rope(run->job.config, run->drafts.config))
+        *tide_model_setting(&run->model, "rope_keys") = (tide_value){.kind = TIDE_VALUE_LIST, .list = tide_list_new(m)};
+    run->draft_root = description ? build(run, description, root->class_name, run->drafts.config) : 0;
+    if (!run->draft_root) return false;
+    process_weights(run, run->draft_root);
+    collect_specs(run);
+    return !m->has_failed;
+}
+
 /* model_runner.py, load_model: the model, then what needs it. */
 static bool load_model(tide_serve_run *run, tide_description *runner, uint32_t *model_root) {
     tide_machine *m = &run->machine;
@@ -184,6 +224,8 @@ static bool load_model(tide_serve_run *run, tide_description *runner, uint32_t *
     count_weights(run, first_buffer);
     if (run->job.cpu_offload_gb) tide_serve_offload(run);
     collect_specs(run);
+    if (run->drafts.config && !load_draft(run)) return false;
+    run->model.root = *model_root;
     for (uint32_t i = 0; i < run->spec_count; i++)
         if (run->specs[i].kind != TIDE_CACHE_STATE) tide_model_setting(&run->model, "has_attention")->truth = true;
     if (run->job.enable_lora) {
@@ -201,6 +243,26 @@ static bool load_model(tide_serve_run *run, tide_description *runner, uint32_t *
 
 static tide_value item(tide_value list, uint32_t at) {
     return list.kind == TIDE_VALUE_LIST && at < list.list->count ? list.list->items[at] : tide_none();
+}
+
+/* spec_decode/standalone_ar/speculator.py, propose: the draft's pass over the tokens of the target, then a token at a
+ * time, of which none takes as much. */
+static void propose_drafts(tide_serve_run *run, tide_description *runner, const tide_value *inputs, int64_t requests) {
+    tide_machine *m = &run->machine;
+    const char *names[3] = {"input_ids", "positions", "intermediate_tensors"};
+    uint32_t target = run->model.root;
+    run->model.root = run->draft_root;
+    tide_value values[3] = {inputs[0], inputs[1], tide_none()};
+    tide_value hidden = tide_model_forward(&run->model, names, values, 3);
+    tide_value arguments[2] = {hidden, tide_of_int(requests)};
+    tide_value rows = call_runner(run, runner, "draft_rows", arguments, 2);
+    const char *name = "hidden_states";
+    tide_value logits = tide_model_method(&run->model, TIDE_TEXT("compute_logits"), &name, &rows, 1);
+    tide_value_release(m, call_runner(run, runner, "argmax_of", &logits, 1));
+    tide_value_release(m, logits);
+    tide_value_release(m, rows);
+    tide_value_release(m, hidden);
+    run->model.root = target;
 }
 
 /* model_runner.py, profile_run: a forward pass of as many tokens as fit in a batch, then the sampler. */
@@ -226,8 +288,17 @@ static void profile_run(tide_serve_run *run, tide_description *runner, uint32_t 
                             loaded->slots[tide_attribute_slot(loaded->of, TIDE_TEXT("inputs_embeds"))]};
     if (job->first_start && !job->enforce_eager)
         tide_value_release(m, call_runner(run, runner, "generate_and_run_autotune_block", NULL, 0));
+    tide_value sliced = tide_none();
+    if (run->draft_root) { /* a slot of each request is for the draft's correction */
+        tide_value all[4] = {values[0], values[1], tide_none(), tide_of_int(job->max_num_batched_tokens - requests)};
+        sliced = call_runner(run, runner, "capture_inputs", all, 4);
+        values[0] = item(sliced, 0);
+        values[1] = item(sliced, 1);
+    }
     tide_value hidden = tide_model_forward(model, names, values, 4), taken = tide_none();
     m->module = m->statement = 0;
+    if (run->draft_root && !m->has_failed) propose_drafts(run, runner, values, requests);
+    tide_value_release(m, sliced);
     if (is_last) {
         tide_value arguments[2] = {hidden, item(batch, 2)};
         taken = call_runner(run, runner, "take_rows", arguments, 2);
@@ -303,7 +374,10 @@ static bool is_described(tide_serve_run *run) {
         what =
             job->quantization != TIDE_quantization_none ? "/settings/quantization" : "/config.json/quantization_config";
     if (job->enable_lora && !takes_adapters(run)) what = "/settings/enable_lora";
-    if (run->drafts.tokens && !run->drafts.are_ngrams) what = "/settings/speculative_config";
+    bool is_draft_played = run->drafts.config && job->enforce_eager && job->pipeline_parallel_size == 1 &&
+                           run->weights.format && strcmp(run->weights.format, "none") == 0 &&
+                           job->max_num_seqs < job->max_num_batched_tokens && !job->enable_lora && !job->cpu_offload_gb;
+    if (run->drafts.tokens && !run->drafts.are_ngrams && !is_draft_played) what = "/settings/speculative_config";
     if (tide_json_at(run->job.config, "num_mel_bins") && !job->enforce_eager) what = "/settings/enforce_eager";
     if (!what) return true;
     return tide_error(m->diags, TIDE_ERR_UNSUPPORTED, what, "vLLM 0.32.0 with this is not described",
@@ -370,7 +444,9 @@ static bool start_vllm(tide_serve_run *run, const tide_job *job, const tide_serv
     tide_description *runner = tide_description_load(&run->descriptions, TIDE_TEXT("vllm/runner"));
     uint32_t input_root = runner ? build(run, runner, "InputState", tide_serve_text_config(run->job.config)) : 0,
              model_root = 0;
-    if (!input_root || !load_model(run, runner, &model_root)) return false;
+    if (!input_root) return false;
+    if (run->drafts.config && !build(run, runner, "DraftState", tide_serve_text_config(run->job.config))) return false;
+    if (!load_model(run, runner, &model_root)) return false;
     run->runner = runner;
     run->input_root = input_root;
     run->loaded_root = run->model.root;
