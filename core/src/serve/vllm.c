@@ -396,6 +396,20 @@ static bool is_length_taken(const tide_serve_run *run) {
                       "give fewer, or a config.json whose rope_parameters make them");
 }
 
+/* config/speculative.py: verify_equal_vocab_size_if_draft_model. */
+static bool has_equal_vocabulary(const tide_serve_run *run) {
+    const tide_machine *m = &run->machine;
+    if (!run->drafts.config) return true;
+    int64_t target = tide_serve_vocabulary(run->job.config), draft = tide_serve_vocabulary(run->drafts.config);
+    return target == draft ||
+           tide_error(m->diags, TIDE_ERR_FIELD_RANGE, "/settings/draft",
+                      tide_format(m->arena,
+                                  "Target and draft model should have the same vocabulary size. Target model "
+                                  "vocab_size=%lld. Draft model vocab_size=%lld.",
+                                  (long long)target, (long long)draft),
+                      "give a draft model with the target's tokenizer");
+}
+
 /* config/model.py: verify_with_parallel_config. */
 static bool divides_heads(const tide_serve_run *run) {
     const tide_machine *m = &run->machine;
@@ -436,7 +450,7 @@ static bool start_vllm(tide_serve_run *run, const tide_job *job, const tide_serv
     if (!tide_serve_take_args(run, job, arena, diags)) return false;
     prepare_server(run, device, arena, diags);
     tide_machine *m = &run->machine;
-    if (!is_described(run) || !is_length_taken(run) || !divides_heads(run)) return false;
+    if (!is_described(run) || !is_length_taken(run) || !divides_heads(run) || !has_equal_vocabulary(run)) return false;
     if (!job->enforce_eager)
         tide_report(diags, TIDE_ASSUMPTION, TIDE_OK, "/settings/enforce_eager",
                     "buffers of compiled code are Inductor's choice: the number of blocks is within a range",
