@@ -4,6 +4,8 @@
  */
 #include "parallel/dtensor.h"
 
+#include "tensor/checkpoint.h"
+
 static tide_tensor *resized(tide_machine *m, const tide_tensor *like, int dim, int64_t size) {
     tide_shape shape = *like->shape;
     shape.dim[dim] = (tide_dim){size, 0};
@@ -33,8 +35,11 @@ static tide_tensor *all_gather(tide_machine *m, tide_tensor *t, int dim, int64_t
 /* reduce_scatter_single() */
 static tide_tensor *reduce_scatter(tide_machine *m, tide_tensor *t, int dim, int64_t ranks, bool is_async) {
     tide_tensor *chunks = dim ? tide_empty(m, t->shape, (tide_dtype)t->dtype) : tide_contiguous(m, t);
-    tide_tensor *part = resized(m, t, dim, t->shape->dim[dim].size / ranks);
-    if (!is_async) {
+    tide_tensor *part;
+    bool is_kept = tide_take_kept(m, TIDE_KEPT_COLLECTIVE, &part, 1);
+    if (!is_kept) part = resized(m, t, dim, t->shape->dim[dim].size / ranks);
+    tide_keep(m, TIDE_KEPT_COLLECTIVE, &part, 1);
+    if (!is_async || is_kept) {
         tide_release(m, chunks);
         return part;
     }

@@ -17,10 +17,10 @@ typedef struct native {
 static bool refuse_what_is_not_described(tide_wrapper *w) {
     const tide_job *job = w->job;
     tide_machine *m = w->model->m;
-    if (job->parallel_ac == TIDE_parallel_ac_op)
+    if (job->parallel_ac == TIDE_parallel_ac_op && job->parallel_cp > 1)
         tide_fail(m, TIDE_ERR_UNSUPPORTED,
-                  "parallel.ac: op, selective checkpointing per operation, is not described; use "
-                  "full or every2");
+                  "parallel.ac: op, selective checkpointing per operation, is not described with parallel.cp; use full "
+                  "or every2");
     else if (job->seq % (2 * job->parallel_cp))
         tide_fail(m, TIDE_ERR_CONFLICT,
                   "seq: %lld tokens do not divide into two slices for each of %lld context parallel "
@@ -56,6 +56,7 @@ static bool parallelize(tide_wrapper *w) {
 static void checkpoint(tide_wrapper *w) {
     tide_model *model = w->model;
     uint32_t blocks = 0;
+    model->m->is_selective = w->job->parallel_ac == TIDE_parallel_ac_op;
     model->state.is_checkpointing = w->job->parallel_ac != TIDE_parallel_ac_none;
     for (uint32_t i = 1; i < model->instance_count; i++) {
         if (!model->instances[i].of->is_checkpointed || (w->is_absent && w->is_absent[i])) continue;

@@ -127,9 +127,40 @@ static void frame_release(tide_machine *m, tide_checkpoint_frame *frame) {
     tide_pool_free(m, frame->inputs, (frame->input_count + 1) * sizeof *frame->inputs);
     tide_pool_free(m, frame->saved, (frame->input_count + 1) * sizeof *frame->saved);
     for (uint32_t i = 0; i < frame->holder_count; i++) tide_release(m, frame->holders[i].tensor);
+    for (int kind = 0; kind < TIDE_KEPT_COUNT; kind++) {
+        tide_kept *kept = &frame->kept[kind];
+        for (uint32_t i = 0; i < kept->count; i++) tide_release(m, kept->tensors[i]);
+        if (kept->tensors) tide_arena_drop(m->arena, kept->tensors);
+    }
     if (frame->holders) tide_arena_drop(m->arena, frame->holders);
     m->function_free(m, frame->function);
     tide_pool_free(m, frame, sizeof *frame);
+}
+
+/* ---- create_selective_checkpoint_contexts() ---- */
+
+void tide_keep(tide_machine *m, tide_kept_kind kind, tide_tensor *const *made, uint32_t count) {
+    tide_checkpoint_frame *frame = m->is_selective ? tide_checkpoint_saving(m) : NULL;
+    if (!frame) return;
+    tide_kept *kept = &frame->kept[kind];
+    bool is_kept = kind != TIDE_KEPT_PRODUCT || kept->count % 2 == 0;
+    for (uint32_t i = 0; i < count; i++) {
+        TIDE_ROOM(m->arena, kept->tensors, kept->count, kept->capacity);
+        kept->tensors[kept->count++] = is_kept && made[i] ? tide_alias(m, made[i]) : NULL;
+    }
+}
+
+bool tide_take_kept(tide_machine *m, tide_kept_kind kind, tide_tensor **made, uint32_t count) {
+    tide_checkpoint_frame *frame = m->is_selective ? tide_checkpoint_recomputing(m) : NULL;
+    if (!frame || frame->kept[kind].taken + count > frame->kept[kind].count) return false;
+    tide_kept *kept = &frame->kept[kind];
+    bool is_kept = kept->tensors[kept->taken] != NULL;
+    for (uint32_t i = 0; i < count; i++) {
+        made[i] = kept->tensors[kept->taken];
+        kept->tensors[kept->taken++] = NULL;
+        if (made[i]) made[i]->is_view = false;
+    }
+    return is_kept;
 }
 
 /* Where the machine was, for the report. */

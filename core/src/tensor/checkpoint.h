@@ -17,6 +17,23 @@ tide_value tide_checkpoint_without_output(tide_machine *m, void *function, tide_
 /* discard_output_and_register_recompute(): `output` is made again when the gradient of `hook` is there. */
 void tide_checkpoint_discard(tide_machine *m, tide_tensor *output, tide_tensor *hook);
 
+/* ---- create_selective_checkpoint_contexts() ---- */
+
+/* What machine.is_selective keeps of a checkpointed call, as torchtitan's policy has it: every other matrix product,
+ * attention's outputs, and what was reduced and scattered. */
+typedef enum tide_kept_kind {
+    TIDE_KEPT_PRODUCT,
+    TIDE_KEPT_ATTENTION,
+    TIDE_KEPT_COLLECTIVE,
+    TIDE_KEPT_COUNT
+} tide_kept_kind;
+
+/* _CachingTorchDispatchMode: what an operation has made, in order. Nothing where none is kept. */
+void tide_keep(tide_machine *m, tide_kept_kind kind, tide_tensor *const *made, uint32_t count);
+/* _CachedTorchDispatchMode: false where the operation has to run, also outside of recomputations; else made[] is owned
+ * by the caller. */
+bool tide_take_kept(tide_machine *m, tide_kept_kind kind, tide_tensor **made, uint32_t count);
+
 /* ---- frames: for memos, which play a call of one again ---- */
 
 /* A place that something saved has taken while the function first ran. */
@@ -24,6 +41,12 @@ typedef struct tide_holder {
     bool is_alive;
     tide_tensor *tensor; /* of the recomputation, until it is unpacked */
 } tide_holder;
+
+/* What operations of a kind have made; NULL for what is made again. */
+typedef struct tide_kept {
+    tide_tensor **tensors; /* owned until they are taken */
+    uint32_t count, capacity, taken;
+} tide_kept;
 
 /* _CheckpointFrame. */
 typedef struct tide_checkpoint_frame {
@@ -40,6 +63,7 @@ typedef struct tide_checkpoint_frame {
     tide_dtype autocast_dtype;
     tide_holder *holders;
     uint32_t holder_count, holder_capacity;
+    tide_kept kept[TIDE_KEPT_COUNT];
     uint32_t recomputed_count;   /* tensors saved so far by the recomputation */
     const tide_layout *gathered; /* Megatron-Core's distribute_saved_activations: what the first input is gathered to */
     tide_tensor *output;         /* CheckpointWithoutOutput: until it is recomputed */

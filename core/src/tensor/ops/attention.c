@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* scaled_dot_product_attention: aten/src/ATen/native/transformers/attention.cpp, cuda/attention.cu,
  * cuda/attention_backward.cu, cuda/sdp_utils.cpp; cuda/flash_attn/flash_api.cpp; cuda/mem_eff_attention. */
+#include "tensor/checkpoint.h"
 #include "tensor/ops/ops.h"
 
 #include "base/units.h"
@@ -136,6 +137,9 @@ static const tide_backward flash_backward = {"ScaledDotProductFlashAttentionBack
 
 static tide_tensor *flash(tide_machine *m, tide_tensor *q, tide_tensor *k, tide_tensor *v, const attention *a) {
     tide_node *node = node_of(m, &flash_backward, q, k, v, NULL, false, a);
+    tide_tensor *made[4];
+    if (tide_take_kept(m, TIDE_KEPT_ATTENTION, made, 4))
+        return kept(m, node, tide_set_grad_fn(m, node, made[0]), made[1], made[2], made[3]);
     tide_tensor *out = tide_set_grad_fn(m, node, tide_empty_like(m, q, q->dtype));
     tide_tensor *lse = TIDE_EMPTY(m, TIDE_FP32, a->batch, a->heads, a->queries);
     tide_tensor *partial_lse = NULL, *partial_out = NULL, *state = NULL;
@@ -151,6 +155,7 @@ static tide_tensor *flash(tide_machine *m, tide_tensor *q, tide_tensor *k, tide_
     tide_release(m, state);
     tide_release(m, partial_lse);
     tide_release(m, partial_out);
+    tide_keep(m, TIDE_KEPT_ATTENTION, (tide_tensor *[]){out, lse, seed, offset}, 4);
     return kept(m, node, out, lse, seed, offset);
 }
 
@@ -217,6 +222,9 @@ static const tide_backward efficient_backward = {"ScaledDotProductEfficientAtten
 static tide_tensor *efficient(tide_machine *m, tide_tensor *q, tide_tensor *k, tide_tensor *v, tide_tensor *bias,
                               const attention *a) {
     tide_node *node = node_of(m, &efficient_backward, q, k, v, bias, true, a);
+    tide_tensor *made[4];
+    if (tide_take_kept(m, TIDE_KEPT_ATTENTION, made, 4))
+        return kept(m, node, tide_set_grad_fn(m, node, made[0]), made[1], made[2], made[3]);
     tide_tensor *seed = NULL, *offset = NULL;
     if (a->dropout <= 0) {
         seed = TIDE_EMPTY(m, TIDE_INT64, 1);
@@ -229,6 +237,7 @@ static tide_tensor *efficient(tide_machine *m, tide_tensor *q, tide_tensor *k, t
     tide_tensor *lse = TIDE_EMPTY(m, TIDE_FP32, a->batch, a->heads, needs_lse ? TIDE_ROUND_UP(a->queries, 32) : 0);
     if ((a->value_width > 128 || a->width > 128) && q->dtype != TIDE_FP32)
         tide_alloc_and_free(m, tide_count(out) * 4); /* fp32 accumulator of the output */
+    tide_keep(m, TIDE_KEPT_ATTENTION, (tide_tensor *[]){out, lse, seed, offset}, 4);
     return kept(m, node, out, lse, seed, offset);
 }
 

@@ -4,6 +4,7 @@
  * Note [GEMM workspace]: torch 2.15 allocates the cuBLAS workspace after the output of every product and frees it at
  * once; a product with a bias goes through cuBLASLt with 1 MiB. Older versions keep the first one for good: one of the
  * thread that runs forward and one of that which runs backward. cuda/CublasHandlePool.cpp. */
+#include "tensor/checkpoint.h"
 #include "tensor/ops/ops.h"
 
 /* cuda/CublasHandlePool.cpp: parseChosenWorkspaceSize has ":4096:2:16:8", pairs of KiB and a number of buffers, and 32
@@ -126,7 +127,11 @@ static tide_tensor *mm(tide_machine *m, tide_tensor *a, tide_tensor *b) {
         tide_save(m, node, tide_needs_input_grad(node, 1) ? a : NULL);
     }
     remember_matrices(node, a, b);
-    return tide_set_grad_fn(m, node, product(m, a, b, tide_dim_of(a, 0), tide_dim_of(b, 1), false, a->dtype));
+    tide_tensor *out;
+    if (!tide_take_kept(m, TIDE_KEPT_PRODUCT, &out, 1))
+        out = product(m, a, b, tide_dim_of(a, 0), tide_dim_of(b, 1), false, a->dtype);
+    tide_keep(m, TIDE_KEPT_PRODUCT, &out, 1);
+    return tide_set_grad_fn(m, node, out);
 }
 
 /* ---- addmm ---- */
