@@ -7,11 +7,11 @@
 
 #include "lang/lang.h"
 
-/* TransformerEngineBaseModule.reset_parameters, once a module has its parameters. */
-static void reset_parameters(tide_model *model, uint32_t module) {
+/* What a constructor does around the parameters of its module: before_parameters(), what a base class makes that is
+ * replaced; reset_parameters(), that of TransformerEngineBaseModule. */
+static void call_constructor(tide_model *model, uint32_t module, tide_text method) {
     const tide_class *of = model->instances[module].of;
-    if (of && tide_method_find(of, TIDE_TEXT("reset_parameters")))
-        tide_model_call(model, module, TIDE_TEXT("reset_parameters"), TIDE_FACTOR_TEMPORARY);
+    if (of && tide_method_find(of, method)) tide_model_call(model, module, method, TIDE_FACTOR_TEMPORARY);
     model->m->op = "Parameter";
     model->m->state.factor = TIDE_FACTOR_PARAMETER;
 }
@@ -25,14 +25,17 @@ static void megatron_load(tide_model *model, const tide_job *job) {
     m->state.factor = TIDE_FACTOR_PARAMETER;
     for (uint32_t i = 0; i < model->parameter_count; i++) {
         const tide_parameter_row *row = &model->parameters[i];
-        if (i && row->module != row[-1].module) reset_parameters(model, row[-1].module);
+        bool is_first = !i || row->module != row[-1].module;
+        if (i && is_first) call_constructor(model, row[-1].module, TIDE_TEXT("reset_parameters"));
+        if (is_first) call_constructor(model, row->module, TIDE_TEXT("before_parameters"));
         if (row->tensor->dtype != model->state.dtype || !row->tensor->storage->is_untracked) continue;
         m->module = row->module;
         tide_tensor *made = tide_empty(m, row->tensor->shape, (tide_dtype)row->tensor->dtype);
         tide_set_data(m, row->tensor, made);
         tide_release(m, made);
     }
-    if (model->parameter_count) reset_parameters(model, model->parameters[model->parameter_count - 1].module);
+    if (model->parameter_count)
+        call_constructor(model, model->parameters[model->parameter_count - 1].module, TIDE_TEXT("reset_parameters"));
     m->module = 0;
     m->state.factor = TIDE_FACTOR_TEMPORARY;
 }

@@ -122,7 +122,7 @@ static void frame_release(tide_machine *m, tide_checkpoint_frame *frame) {
     TIDE_INVARIANT(frame->references > 0);
     if (--frame->references) return;
     drop_inputs(m, &frame->held);
-    tide_release(m, frame->output);
+    for (int i = 0; i < TIDE_CHECKPOINT_OUTPUTS; i++) tide_release(m, frame->output[i]);
     forget_remade(m, frame);
     tide_pool_free(m, frame->inputs, (frame->input_count + 1) * sizeof *frame->inputs);
     tide_pool_free(m, frame->saved, (frame->input_count + 1) * sizeof *frame->saved);
@@ -219,7 +219,7 @@ static tide_tensor *checkpoint_unpack(tide_machine *m, tide_saved *slot) {
 
 /* ---- reentrant ---- */
 
-enum { CHECKPOINT_INPUT_LIMIT = 16, CHECKPOINT_OUTPUT_LIMIT = 3 };
+enum { CHECKPOINT_INPUT_LIMIT = 16, CHECKPOINT_OUTPUT_LIMIT = TIDE_CHECKPOINT_OUTPUTS };
 
 static void detached_inputs(tide_machine *m, const tide_checkpoint_frame *frame, tide_value *detached) {
     for (uint32_t i = 0; i < frame->input_count; i++) {
@@ -364,13 +364,27 @@ tide_value tide_checkpoint_distributed(tide_machine *m, int64_t parts, void *fun
  * gradients, and copies what it makes back. Both stay until the node's own backward, which differentiates the second.
  * megatron/core/tensor_parallel/random.py: CheckpointWithoutOutputFunction, CheckpointWithoutOutput. */
 
+static const tide_value *outputs_of(const tide_value *made, uint32_t *count) {
+    *count = made->kind == TIDE_VALUE_LIST ? made->list->count : 1;
+    return made->kind == TIDE_VALUE_LIST ? made->list->items : made;
+}
+
 static void without_output_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
     tide_checkpoint_frame *frame = (tide_checkpoint_frame *)node->held;
-    if (frame->outputs.kind != TIDE_VALUE_TENSOR || !frame->remade) {
+    if (!frame->remade) {
         tide_fail(m, TIDE_ERR_DESCRIPTION, "what a checkpoint without output made is not made again before it is used");
         return;
     }
-    tide_run_backward_from(m, &frame->outputs.tensor, grads, 1);
+    tide_tensor *roots[CHECKPOINT_OUTPUT_LIMIT], *root_grads[CHECKPOINT_OUTPUT_LIMIT];
+    uint32_t count;
+    int root_count = 0;
+    const tide_value *items = outputs_of(&frame->outputs, &count);
+    for (uint32_t i = 0; i < count && i < node->output_count; i++) {
+        if (items[i].kind != TIDE_VALUE_TENSOR || !items[i].tensor->requires_grad || !grads[i]) continue;
+        roots[root_count] = items[i].tensor;
+        root_grads[root_count++] = grads[i];
+    }
+    if (root_count) tide_run_backward_from(m, roots, root_grads, root_count);
     unsigned edge = 0;
     for (uint32_t i = 0; i < frame->input_count; i++)
         if (frame->remade[i].kind == TIDE_VALUE_TENSOR) results[edge++] = tide_retain(frame->remade[i].tensor->grad);
@@ -389,7 +403,7 @@ tide_value tide_checkpoint_without_output(tide_machine *m, void *function, tide_
     }
     for (uint32_t i = 0; i < count; i++)
         if (inputs[i].kind == TIDE_VALUE_TENSOR) tensors[tensor_count++] = inputs[i].tensor;
-    tide_node *node = tide_node_with(m, &without_output, tensors, tensor_count, 1, 0);
+    tide_node *node = tide_node_with(m, &without_output, tensors, tensor_count, CHECKPOINT_OUTPUT_LIMIT, 0);
     bool grad_enabled = m->state.grad_enabled;
     m->state.grad_enabled = false;
     tide_value output = m->call_again(m, function, inputs, count);
@@ -404,15 +418,20 @@ tide_value tide_checkpoint_without_output(tide_machine *m, void *function, tide_
     tide_checkpoint_frame *frame = frame_new(m, function, detached, count, false);
     for (uint32_t i = 0; i < count; i++)
         if (inputs[i].kind == TIDE_VALUE_TENSOR) tide_release(m, detached[i].tensor);
-    if (node && output.kind == TIDE_VALUE_TENSOR && !tide_is_aborting(m)) {
+    uint32_t output_count;
+    const tide_value *items = outputs_of(&output, &output_count);
+    bool is_used = node && items[0].kind == TIDE_VALUE_TENSOR && !tide_is_aborting(m);
+    if (is_used) {
         frame->references++;
         frame->held = (tide_held){drop_inputs, release_frame};
         node->held = &frame->held;
-        tide_set_grad_fn(m, node, output.tensor);
-        frame->output = tide_retain(output.tensor);
-    } else if (node) {
-        tide_node_release(m, node);
     }
+    for (uint32_t i = 0; is_used && i < output_count && i < CHECKPOINT_OUTPUT_LIMIT; i++) {
+        if (items[i].kind != TIDE_VALUE_TENSOR) continue;
+        tide_set_grad_fn(m, node, items[i].tensor);
+        frame->output[i] = tide_retain(items[i].tensor);
+    }
+    if (node && !is_used) tide_node_release(m, node);
     frame_release(m, frame);
     return output;
 }
@@ -427,24 +446,24 @@ static void release_hooked(tide_machine *m, tide_tensor_hook *hook) {
 
 static void remake(tide_machine *m, tide_tensor_hook *hook) {
     tide_checkpoint_frame *frame = frame_of_recompute(hook);
-    if (!frame->output) return;
+    if (!frame->output[0]) return;
     frame->remade = tide_pool_alloc(m, (frame->input_count + 1) * sizeof *frame->remade);
     detached_inputs(m, frame, frame->remade);
     frame->outputs = run_again(m, frame, frame->remade, NULL);
     tide_factor factor = m->state.factor;
     m->state.factor = TIDE_FACTOR_ACTIVATION;
-    if (frame->outputs.kind == TIDE_VALUE_TENSOR && !tide_is_aborting(m))
-        tide_fill_storage(m, frame->output, tide_count(frame->output));
+    for (int i = 0; i < CHECKPOINT_OUTPUT_LIMIT && frame->output[i] && !tide_is_aborting(m); i++)
+        tide_fill_storage(m, frame->output[i], tide_count(frame->output[i]));
     m->state.factor = factor;
-    tide_release_at(m, &frame->output);
+    for (int i = 0; i < CHECKPOINT_OUTPUT_LIMIT; i++) tide_release_at(m, &frame->output[i]);
 }
 
 void tide_checkpoint_discard(tide_machine *m, tide_tensor *output, tide_tensor *hook) {
     bool is_ours = output->node && output->node->backward == &without_output;
     if (!is_ours || tide_is_aborting(m)) return;
     tide_checkpoint_frame *frame = (tide_checkpoint_frame *)output->node->held;
-    tide_drop_storage(m, output);
-    if (!hook->node || !frame->output) return;
+    for (int i = 0; i < CHECKPOINT_OUTPUT_LIMIT && frame->output[i]; i++) tide_drop_storage(m, frame->output[i]);
+    if (!hook->node || !frame->output[0]) return;
     frame->references++;
     frame->recompute.run = remake;
     frame->recompute.drop = release_hooked;

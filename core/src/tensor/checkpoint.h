@@ -5,6 +5,8 @@
 
 #include "tensor/tensor.h"
 
+enum { TIDE_CHECKPOINT_OUTPUTS = 3 }; /* of a function whose outputs are counted */
+
 /* Runs a function of the interpreter under torch.utils.checkpoint. inputs are the positional arguments (borrowed);
  * function is taken over and released by machine->function_free. */
 tide_value tide_checkpoint_call(tide_machine *m, bool is_reentrant, void *function, tide_value *inputs, uint32_t count);
@@ -12,9 +14,10 @@ tide_value tide_checkpoint_call(tide_machine *m, bool is_reentrant, void *functi
  * parts: of the first input only this rank's one is kept, and gathered again; 1: all of it. */
 tide_value tide_checkpoint_distributed(tide_machine *m, int64_t parts, void *function, tide_value *inputs,
                                        uint32_t count);
-/* tensor_parallel/random.py: CheckpointWithoutOutput.checkpoint; the function returns one tensor. */
+/* tensor_parallel/random.py: CheckpointWithoutOutput.checkpoint; the function returns a tensor, or up to three. */
 tide_value tide_checkpoint_without_output(tide_machine *m, void *function, tide_value *inputs, uint32_t count);
-/* discard_output_and_register_recompute(): `output` is made again when the gradient of `hook` is there. */
+/* discard_output_and_register_recompute(): what was made with `output` is made again when the gradient of `hook` is
+ * there. */
 void tide_checkpoint_discard(tide_machine *m, tide_tensor *output, tide_tensor *hook);
 
 /* ---- create_selective_checkpoint_contexts() ---- */
@@ -66,8 +69,8 @@ typedef struct tide_checkpoint_frame {
     tide_kept kept[TIDE_KEPT_COUNT];
     uint32_t recomputed_count;   /* tensors saved so far by the recomputation */
     const tide_layout *gathered; /* Megatron-Core's distribute_saved_activations: what the first input is gathered to */
-    tide_tensor *output;         /* CheckpointWithoutOutput: until it is recomputed */
-    tide_value outputs, *remade; /* and what was, with the inputs it was made of, until backward */
+    tide_tensor *output[TIDE_CHECKPOINT_OUTPUTS]; /* CheckpointWithoutOutput: until they are recomputed */
+    tide_value outputs, *remade;                  /* and what was, with the inputs it was made of, until backward */
 } tide_checkpoint_frame;
 
 /* The frame whose function runs, and the one whose function runs again; NULL: neither is what saves. */
