@@ -449,6 +449,7 @@ static void merge_and_unload(tide_model *model) {
 bool tide_adapt(tide_model *model, const tide_job *job) {
     const char *targets = job->adapter_target_modules;
     bool is_prompt = tide_job_prompts(job), is_lora = job->adapter == TIDE_adapter_lora;
+    bool is_loaded = job->quant_from_pretrained || job->trainer > TIDE_trainer_hf; /* TRL: is_loaded_in_4bit is set */
     aim a = {job, is_lora && !*targets ? "all-linear" : targets, job->adapter_feedforward_modules};
     if (strcmp(a.target_modules, "all-linear-names") == 0) a.target_modules = linear_names(model, job);
     freeze_all(model);
@@ -457,8 +458,7 @@ bool tide_adapt(tide_model *model, const tide_job *job) {
             model, TARGETS, "aims at experts, whose weights are no layers: peft's target_parameters are not expressed",
             "name linear layers, as adapter.target_modules=q_proj,k_proj,v_proj,o_proj");
     if (job->adapter == TIDE_adapter_ia3 && !choose_ia3(model, &a)) return false;
-    if (!(is_prompt ? tide_add_prompt(model, job)
-                    : add_adapters(model, &a, job->quant_from_pretrained) && save_modules(model, &a)))
+    if (!(is_prompt ? tide_add_prompt(model, job) : add_adapters(model, &a, is_loaded) && save_modules(model, &a)))
         return false;
     if (job->adapter_autocast_adapter_dtype) cast_adapters(model);
     tide_model_list_parameters(model);

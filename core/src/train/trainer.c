@@ -382,16 +382,22 @@ static void load_reference(trainer *t) {
     m->state.factor = TIDE_FACTOR_TEMPORARY;
 }
 
-/* _precompute_ref_logps: over the data set, of which every batch is alike. */
+/* _precompute_ref_logps: over the data set, of which every batch is alike; those after the third find the allocator as
+ * it left it. A batch is on the device before the name of the last one is bound to it. */
 static void precompute(trainer *t) {
     tide_machine *m = &t->run->machine;
-    tide_batch padded = {0};
-    if (!make_batch(t, &padded)) return;
-    tide_value batch = list_of_batch(m, &padded);
-    tide_value_release(m, call_reference(t, batch, tide_none()));
-    tide_value_release(m, batch);
-    drop_batch(m, &padded);
-    m->module = m->statement = 0;
+    tide_batch last = {0};
+    for (int i = 0; i < 3 && !m->has_failed; i++) {
+        tide_batch padded = {0};
+        if (!make_batch(t, &padded)) return;
+        drop_batch(m, &last);
+        last = padded;
+        tide_value batch = list_of_batch(m, &padded);
+        tide_value_release(m, call_reference(t, batch, tide_none()));
+        tide_value_release(m, batch);
+        m->module = m->statement = 0;
+    }
+    drop_batch(m, &last);
 }
 
 static bool prepare_trl(trainer *t, const trl *kind) {
@@ -414,6 +420,7 @@ bool tide_play_trainer(tide_run *run, const tide_job *job, tide_optimizer *optim
     t.nan_inf_filter = library_function(&t, "nan_inf_filter");
     const trl *kind = &kinds[job->trainer];
     if (kind->name && !prepare_trl(&t, kind)) return false;
+    tide_timeline_empty_cache(&m->timeline); /* accelerator.free_memory() */
     m->op = "_tr_loss";
     tide_tensor *sum = tide_scalar(m, TIDE_FP32);
     for (unsigned step = 1; step <= (unsigned)job->steps && !m->has_failed; step++) {
