@@ -118,10 +118,10 @@ static const tide_key_row accelerate_rows[] = {
     KEY_NEUTRAL("debug"),
 };
 
-static const tide_key_table accelerate_keys = {.rows = accelerate_rows, .count = TIDE_COUNT_OF(accelerate_rows)};
+const tide_key_table tide_accelerate_keys = {.rows = accelerate_rows, .count = TIDE_COUNT_OF(accelerate_rows)};
 
 const tide_reader tide_accelerate_reader = {.title = "an Accelerate configuration",
                                             .marks = "distributed_type|compute_environment",
-                                            .keys = &accelerate_keys,
+                                            .keys = &tide_accelerate_keys,
                                             .refuses_unknown = "accelerate",
                                             .settle = tide_training_settle};

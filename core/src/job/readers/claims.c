@@ -135,7 +135,8 @@ void tide_claims_add(tide_claims *c, const tide_reader *reader, const tide_json 
     *file = (tide_claims_file){
         .reader = reader, .root = root, .place = place, .summary = summary_new(c, reader->title, name)};
     for (const tide_claims_file *other = c->first; other; other = other->next) {
-        if (other->reader != reader && !(other->reader->trains && reader->trains)) continue;
+        bool is_held = other->reader != reader && (other->reader->joins || reader->joins);
+        if (is_held || (other->reader != reader && !(other->reader->trains && reader->trains))) continue;
         tide_error(c->diags, TIDE_ERR_CONFLICT, place,
                    tide_format(c->arena, "%s is %s, and %s is %s", name, reader->title, other->summary->name,
                                other->summary->title),

@@ -49,12 +49,13 @@ typedef struct tide_reader {
     void (*read)(tide_reading *r, tide_json *root); /* at once; NULL: it has claims */
     const struct tide_key_table *keys;              /* NULL: settle() reads it */
     bool trains;                                    /* of files that say what trains there is one */
-    int precedence;                                 /* of what it says: from 2 to 0 */
+    bool joins;                                     /* a command, which may hold such a file */
+    int precedence;                                 /* of what it says: from 3, of commands, to 0 */
     const char *refuses_unknown;           /* the program that refuses keys which it does not know; NULL: it reads on */
     void (*settle)(struct tide_claims *c); /* what the files say together; once for all that have the same */
 } tide_reader;
 
-enum { TIDE_PRECEDENCE_MOST = 2 };
+enum { TIDE_PRECEDENCE_MOST = 3 };
 
 /* Reports "NAME message" at the file; false. */
 bool tide_file_refuse(const tide_reading *r, tide_status status, const char *message, const char *remedy);

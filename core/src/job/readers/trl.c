@@ -9,7 +9,7 @@
 
 static bool has_trl_file(const tide_claims *c) {
     for (const tide_claims_file *file = c->first; file; file = file->next)
-        if (file->reader->keys == &tide_trainer_keys) return true;
+        if (file->reader->keys == &tide_trainer_keys || file->reader == &tide_trl_command_reader) return true;
     return false;
 }
 
@@ -28,7 +28,8 @@ static const char *kind_of_loss(const char *loss) {
 /* A file of TRL's that trains on several GPUs is played by the plain loop: its trainers are described on one. */
 static bool is_spread(const tide_claims *c) {
     return c->arguments->is_spread || c->settings[TIDE_SET_parallel_kind] || c->of_deepspeed.root ||
-           c->facts[TIDE_FACT_deepspeed] || c->facts[TIDE_FACT_distributed] || c->facts[TIDE_FACT_fsdp];
+           c->facts[TIDE_FACT_deepspeed] || c->facts[TIDE_FACT_fsdp] ||
+           (c->facts[TIDE_FACT_distributed] && !tide_fact_is(c, TIDE_FACT_distributed, "no"));
 }
 
 const char *tide_trl_kind(const tide_claims *c) {

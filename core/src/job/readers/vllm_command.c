@@ -3,80 +3,10 @@
 #include <string.h>
 
 #include "base/units.h"
+#include "job/readers/shell.h"
 #include "job/readers/vllm.h"
 
-enum { TOKEN_LIMIT = 1024, SHELL_DEPTH_LIMIT = 24, SCRIPT_LIMIT = 1 << 20 };
-
-typedef struct command_line {
-    tide_arena *arena;
-    const char **tokens;
-    uint32_t count, capacity;
-} command_line;
-
-/* ---- words of a shell ---- */
-
-static bool is_shell_blank(char c) {
-    return c == ' ' || c == '\t' || c == '\r';
-}
-
-static bool ends_command(char c) {
-    return c == '\n' || c == ';' || c == '|' || c == '&' || c == '>' || c == '<' || c == ')' || c == '`';
-}
-
-/* Where the word that begins at `at` ends, and its text without quotes to `out` (NULL: only the former). Variables stay
- * as they are written. */
-static size_t word_end(tide_text text, size_t at, char *out) {
-    char quote = 0;
-    for (; at < text.length; at++) {
-        char c = text.at[at];
-        if (!quote && (is_shell_blank(c) || ends_command(c))) break;
-        if (c == '\\' && quote != '\'' && at + 1 < text.length) {
-            if (text.at[++at] == '\n') continue;
-            c = text.at[at];
-        } else if (quote ? c == quote : c == '"' || c == '\'') {
-            quote = quote ? 0 : c;
-            continue;
-        }
-        if (out) *out++ = c;
-    }
-    if (out) *out = 0;
-    return at;
-}
-
-static void add_token(command_line *l, const char *token) {
-    if (l->count == TOKEN_LIMIT) return;
-    TIDE_ROOM(l->arena, l->tokens, l->count, l->capacity);
-    l->tokens[l->count++] = token;
-}
-
-/* 2>&1 is no word. */
-static bool is_redirected(tide_text text, size_t from, size_t end) {
-    return end < text.length && text.at[end] == '>' && end == from + 1 && text.at[from] >= '0' && text.at[from] <= '9';
-}
-
-/* The words of one command from *at on; *at is behind it then. */
-static void read_command(command_line *l, tide_text text, size_t *at) {
-    l->count = 0;
-    while (*at < text.length) {
-        char c = text.at[*at], next = *at + 1 < text.length ? text.at[*at + 1] : 0;
-        if (c == '\\' && (next == '\n' || next == '\r')) {
-            *at += 2;
-        } else if (is_shell_blank(c)) {
-            ++*at;
-        } else if (c == '#') {
-            while (*at < text.length && text.at[*at] != '\n') ++*at;
-        } else if (ends_command(c)) {
-            ++*at;
-            return;
-        } else {
-            size_t end = word_end(text, *at, NULL);
-            char *word = l->count < TOKEN_LIMIT ? tide_arena_alloc(l->arena, end - *at + 1) : NULL;
-            if (word) word_end(text, *at, word);
-            if (word && !is_redirected(text, *at, end)) add_token(l, word);
-            *at = end;
-        }
-    }
-}
+enum { SHELL_DEPTH_LIMIT = 24 };
 
 /* ---- the command ---- */
 
@@ -86,7 +16,7 @@ static bool ends_in(const char *text, const char *end) {
 }
 
 /* The first word behind `vllm serve` or the module of its server; count: there is neither. */
-static uint32_t find_options(const command_line *l) {
+static uint32_t find_options(const tide_command_line *l) {
     for (uint32_t i = 0; i < l->count; i++) {
         if (i + 1 < l->count && (strcmp(l->tokens[i], "vllm") == 0 || ends_in(l->tokens[i], "/vllm")) &&
             strcmp(l->tokens[i + 1], "serve") == 0)
@@ -96,10 +26,6 @@ static uint32_t find_options(const command_line *l) {
             return i + 1;
     }
     return l->count;
-}
-
-static bool is_option(const char *token) {
-    return token[0] == '-' && token[1] && !(token[1] >= '0' && token[1] <= '9');
 }
 
 static const char *long_name(const char *name) {
@@ -140,12 +66,12 @@ static bool is_switch(tide_arena *arena, const char *name, const char *next) {
     return strncmp(key, "no_", 3) == 0 || (id < TIDE_SET_COUNT && tide_settings[id].type == TIDE_SETTING_BOOL);
 }
 
-static tide_json *read_options(const command_line *l, uint32_t from) {
+static tide_json *read_options(const tide_command_line *l, uint32_t from) {
     tide_json *options = tide_json_new(l->arena, TIDE_JSON_OBJECT);
     for (uint32_t i = from; i < l->count; i++) {
         const char *token = l->tokens[i], *equals = strchr(token, '='),
                    *next = i + 1 < l->count ? l->tokens[i + 1] : "-";
-        if (!is_option(token)) {
+        if (!tide_shell_is_option(token)) {
             if (!tide_json_at(options, "model")) put_option_text(l->arena, options, "model", token);
             continue;
         }
@@ -154,7 +80,7 @@ static tide_json *read_options(const command_line *l, uint32_t from) {
         if (!*name) continue;
         if (equals) {
             put_option_text(l->arena, options, name, equals + 1);
-        } else if (strcmp(next, "-") == 0 || is_option(next) || is_switch(l->arena, name, next)) {
+        } else if (strcmp(next, "-") == 0 || tide_shell_is_option(next) || is_switch(l->arena, name, next)) {
             put_switch(l->arena, options, name);
         } else {
             put_option_text(l->arena, options, name, next);
@@ -166,9 +92,9 @@ static tide_json *read_options(const command_line *l, uint32_t from) {
 
 /* The first command of a script that starts the server. */
 static tide_json *find_in_script(tide_arena *arena, tide_text text) {
-    command_line l = {.arena = arena};
+    tide_command_line l = {.arena = arena};
     for (size_t at = 0; at < text.length;) {
-        read_command(&l, text, &at);
+        tide_shell_read(&l, text, &at);
         uint32_t from = find_options(&l);
         if (from < l.count) return read_options(&l, from);
     }
@@ -176,8 +102,9 @@ static tide_json *find_in_script(tide_arena *arena, tide_text text) {
 }
 
 bool tide_vllm_read_script(tide_reading *r) {
-    bool may_be = r->text.length < SCRIPT_LIMIT && (tide_text_contains(r->text, TIDE_TEXT("vllm serve")) ||
-                                                    tide_text_contains(r->text, TIDE_TEXT("vllm.entrypoints")));
+    bool may_be =
+        r->text.length < TIDE_SHELL_SCRIPT_LIMIT && (tide_text_contains(r->text, TIDE_TEXT("vllm serve")) ||
+                                                     tide_text_contains(r->text, TIDE_TEXT("vllm.entrypoints")));
     tide_json *options = may_be ? find_in_script(r->arena, r->text) : NULL;
     if (options) tide_claims_add(r->claims, &tide_vllm_command_reader, options, r->name, r->place);
     return options != NULL;
@@ -186,20 +113,20 @@ bool tide_vllm_read_script(tide_reading *r) {
 /* ---- containers ---- */
 
 /* "command" of a container is a text or a list of words, of which one may be a script (sh -c). */
-static void add_words(command_line *l, const tide_json *value, tide_json **script) {
+static void add_words(tide_command_line *l, const tide_json *value, tide_json **script) {
     if (tide_json_is(value, TIDE_JSON_STRING)) {
         size_t at = 0;
-        command_line part = {.arena = l->arena};
-        read_command(&part, value->text, &at);
+        tide_command_line part = {.arena = l->arena};
+        tide_shell_read(&part, value->text, &at);
         if (!*script) *script = find_in_script(l->arena, value->text);
-        for (uint32_t i = 0; i < part.count; i++) add_token(l, part.tokens[i]);
+        for (uint32_t i = 0; i < part.count; i++) tide_shell_add(l, part.tokens[i]);
     }
     for (const tide_json *word = tide_json_is(value, TIDE_JSON_ARRAY) ? value->first : NULL; word; word = word->next) {
         const char *text = tide_argument_value(l->arena, word);
         if (!text) continue;
         bool may_be_script = tide_json_is(word, TIDE_JSON_STRING) && memchr(word->text.at, ' ', word->text.length);
         if (may_be_script && !*script) *script = find_in_script(l->arena, word->text);
-        add_token(l, text);
+        tide_shell_add(l, text);
     }
 }
 
@@ -207,7 +134,7 @@ static void add_words(command_line *l, const tide_json *value, tide_json **scrip
 static tide_json *find_in_container(tide_arena *arena, const tide_json *container) {
     static const char *const keys[] = {"entrypoint", "command", "args"};
     const tide_json *image = tide_json_at(container, "image");
-    command_line l = {.arena = arena};
+    tide_command_line l = {.arena = arena};
     tide_json *script = NULL;
     for (size_t i = 0; i < TIDE_COUNT_OF(keys); i++) add_words(&l, tide_json_at(container, keys[i]), &script);
     if (script) return script;

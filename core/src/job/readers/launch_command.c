@@ -1,0 +1,261 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Commands of a script that start training: TRL's, ms-swift's and LLaMA-Factory's with options, scripts that take
+ * TrainingArguments, and what launches them (accelerate launch, torchrun, deepspeed). */
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/units.h"
+#include "job/readers/claims.h"
+#include "job/readers/launch_command.h"
+#include "job/readers/shell.h"
+
+/* ---- options as an object ---- */
+
+/* A number, a truth or a text. */
+static tide_json *typed_word(tide_arena *arena, const char *word) {
+    tide_diagnostics scratch;
+    tide_diagnostics_init(&scratch, arena);
+    const char *lowered = tide_lowered(arena, tide_text_of(word));
+    bool is_truth = strcmp(lowered, "true") == 0 || strcmp(lowered, "false") == 0;
+    bool is_number = (word[0] >= '0' && word[0] <= '9') || (word[0] == '-' && word[1] >= '0' && word[1] <= '9');
+    tide_json *read =
+        is_truth || is_number ? tide_json_parse(arena, tide_text_of(is_truth ? lowered : word), "", &scratch) : NULL;
+    if (read) return read;
+    read = tide_json_new(arena, TIDE_JSON_STRING);
+    read->text = tide_text_of(word);
+    return read;
+}
+
+static void put(tide_arena *arena, tide_json *object, const char *key, const char *word) {
+    tide_json_put(arena, object, tide_text_of(key), typed_word(arena, word));
+}
+
+/* --lora-r as lora_r. */
+static char *flag_key(tide_arena *arena, const char *token, size_t length) {
+    while (length && *token == '-') token++, length--;
+    char *key = tide_text_copy(arena, (tide_text){token, length});
+    for (char *c = key; *c; c++)
+        if (*c == '-') *c = '_';
+    return key;
+}
+
+/* The options from `from` to `end`: --key value, --key=value, --key (true), --key one two (one,two). Words that belong
+ * to none go to *word, the first of them. */
+static tide_json *read_flags(const tide_command_line *l, uint32_t from, uint32_t end, const char **word) {
+    tide_json *options = tide_json_new(l->arena, TIDE_JSON_OBJECT);
+    for (uint32_t i = from; i < end; i++) {
+        const char *token = l->tokens[i], *equals = strchr(token, '=');
+        if (!tide_shell_is_option(token)) {
+            if (!*word) *word = token;
+            continue;
+        }
+        char *key = flag_key(l->arena, token, equals ? (size_t)(equals - token) : strlen(token));
+        uint32_t count = 0;
+        while (i + 1 + count < end && !tide_shell_is_option(l->tokens[i + 1 + count])) count++;
+        if (!*key) continue;
+        if (equals || !count) {
+            put(l->arena, options, key, equals ? equals + 1 : "true");
+            continue;
+        }
+        const char *joined = l->tokens[i + 1];
+        for (uint32_t k = 2; k <= count; k++) joined = tide_format(l->arena, "%s,%s", joined, l->tokens[i + k]);
+        put(l->arena, options, key, joined);
+        i += count;
+    }
+    return options;
+}
+
+/* ---- launchers ---- */
+
+static const tide_key_row launcher_rows[] = {KEY_HOLDS("config_file", tide_accelerate_keys)};
+
+static const tide_key_table launcher_keys = {
+    .rows = launcher_rows, .count = TIDE_COUNT_OF(launcher_rows), .more = &tide_accelerate_keys};
+
+const tide_reader tide_launcher_reader = {.title = "a launcher's command line",
+                                          .keys = &launcher_keys,
+                                          .precedence = TIDE_PRECEDENCE_MOST,
+                                          .settle = tide_training_settle};
+
+static bool is_command(const char *token, const char *name) {
+    size_t length = strlen(token), of_name = strlen(name);
+    if (length < of_name || strcmp(token + length - of_name, name) != 0) return false;
+    return length == of_name || token[length - of_name - 1] == '/';
+}
+
+static int64_t flag_number(const tide_json *options, const char *key) {
+    const tide_json *value = tide_json_at(options, key);
+    return value && value->kind == TIDE_JSON_NUMBER && value->is_integer && value->integer > 0 &&
+                   value->integer <= INT32_MAX
+               ? value->integer
+               : 0;
+}
+
+static void put_number(tide_arena *arena, tide_json *object, const char *key, int64_t number) {
+    put(arena, object, key, tide_format(arena, "%" PRId64, number));
+}
+
+/* torchrun and deepspeed: so many processes on each of so many machines. */
+static void put_processes(tide_arena *arena, tide_json *said, const tide_json *options) {
+    int64_t each = flag_number(options, "nproc_per_node"), nodes = flag_number(options, "nnodes");
+    if (!each) each = flag_number(options, "num_gpus");
+    if (!nodes) nodes = flag_number(options, "num_nodes");
+    if (!nodes) nodes = 1;
+    if (!each) return;
+    put_number(arena, said, "num_processes", each * nodes);
+    put_number(arena, said, "num_machines", nodes);
+    put(arena, said, "distributed_type", each * nodes > 1 ? "MULTI_GPU" : "NO");
+}
+
+/* accelerate launch: commands/launch.py. */
+static void put_accelerate(tide_arena *arena, tide_json *said, const tide_json *options) {
+    static const char *const same[] = {"config_file", "num_processes", "num_machines", "mixed_precision"};
+    for (size_t i = 0; i < TIDE_COUNT_OF(same); i++) {
+        const tide_json *value = tide_json_at(options, same[i]);
+        if (value) tide_json_put(arena, said, tide_text_of(same[i]), tide_json_clone(arena, value));
+    }
+    tide_json *fsdp = tide_json_new(arena, TIDE_JSON_OBJECT), *deepspeed = tide_json_new(arena, TIDE_JSON_OBJECT);
+    for (const tide_json *option = options->first; option; option = option->next) {
+        bool is_of_deepspeed = tide_key_find(&tide_deepspeed_plugin_keys, option->key) != NULL;
+        if (tide_text_starts(option->key, TIDE_TEXT("fsdp_")))
+            tide_json_put(arena, fsdp, option->key, tide_json_clone(arena, option));
+        else if (is_of_deepspeed)
+            tide_json_put(arena, deepspeed, option->key, tide_json_clone(arena, option));
+    }
+    if (fsdp->first) tide_json_put(arena, said, TIDE_TEXT("fsdp_config"), fsdp);
+    if (deepspeed->first) tide_json_put(arena, said, TIDE_TEXT("deepspeed_config"), deepspeed);
+    bool is_counted = flag_number(options, "num_processes") > 0 || tide_json_at(options, "multi_gpu");
+    const char *type = tide_json_at(options, "use_deepspeed")                ? "DEEPSPEED"
+                       : tide_json_at(options, "use_fsdp")                   ? "FSDP"
+                       : tide_json_at(options, "config_file") || !is_counted ? NULL
+                       : flag_number(options, "num_processes") == 1          ? "NO"
+                                                                             : "MULTI_GPU";
+    if (type) put(arena, said, "distributed_type", type);
+}
+
+/* What launches the program, from which word the program stands; 0 where nothing does. */
+static uint32_t read_launcher(tide_reading *r, const tide_command_line *l) {
+    for (uint32_t i = 0; i < l->count; i++) {
+        bool is_accelerate =
+            is_command(l->tokens[i], "accelerate") && i + 1 < l->count && strcmp(l->tokens[i + 1], "launch") == 0;
+        bool is_torchrun = is_command(l->tokens[i], "torchrun") || strcmp(l->tokens[i], "torch.distributed.run") == 0 ||
+                           is_command(l->tokens[i], "deepspeed");
+        if (!is_accelerate && !is_torchrun) continue;
+        uint32_t from = i + (is_accelerate ? 2 : 1), end = from;
+        while (end < l->count && !is_command(l->tokens[end], "trl") &&
+               !(strlen(l->tokens[end]) > 3 && strcmp(l->tokens[end] + strlen(l->tokens[end]) - 3, ".py") == 0) &&
+               strcmp(l->tokens[end], "-m") != 0 && strcmp(l->tokens[end], "--module") != 0)
+            end++;
+        const char *word = NULL;
+        tide_json *options = read_flags(l, from, end, &word), *said = tide_json_new(l->arena, TIDE_JSON_OBJECT);
+        if (is_accelerate)
+            put_accelerate(l->arena, said, options);
+        else
+            put_processes(l->arena, said, options);
+        if (said->first) tide_claims_add(r->claims, &tide_launcher_reader, said, r->name, r->place);
+        return end;
+    }
+    return 0;
+}
+
+/* ---- programs ---- */
+
+static const tide_key_row trl_command_rows[] = {KEY_HOLDS("config", tide_trainer_keys)};
+
+static const tide_key_table trl_command_keys = {
+    .rows = trl_command_rows, .count = TIDE_COUNT_OF(trl_command_rows), .more = &tide_trainer_keys};
+
+const tide_reader tide_trl_command_reader = {.title = "a command line of TRL",
+                                             .keys = &trl_command_keys,
+                                             .trains = true,
+                                             .joins = true,
+                                             .precedence = TIDE_PRECEDENCE_MOST,
+                                             .settle = tide_training_settle};
+
+static void settle_launched(tide_claims *c) {
+    const tide_json *path = NULL;
+    for (const tide_claims_file *file = c->first; file; file = file->next)
+        if (file->reader == &tide_launched_reader) path = file->root->first;
+    if (path && !tide_claims_train(c))
+        tide_error(c->diags, TIDE_ERR_FIELD_MISSING, c->first->place,
+                   tide_format(c->arena, "%s starts training by %s", c->first->summary->name,
+                               tide_shown(c->arena, path->text)),
+                   "give that file too");
+}
+
+/* axolotl train FILE, llamafactory-cli train FILE. */
+const tide_reader tide_launched_reader = {.title = "a command line", .precedence = 0, .settle = settle_launched};
+
+static const char *trl_kind_of(const tide_command_line *l, uint32_t at) {
+    static const char *const kinds[] = {"sft", "dpo", "kto", "reward", "grpo", "rloo", "orpo", "cpo"};
+    const char *token = l->tokens[at];
+    bool is_trl = is_command(token, "trl") && at + 1 < l->count;
+    bool is_script = strstr(token, "trl/scripts/") || strstr(token, "examples/scripts/");
+    for (size_t i = 0; i < TIDE_COUNT_OF(kinds); i++)
+        if ((is_trl && strcmp(l->tokens[at + 1], kinds[i]) == 0) ||
+            (is_script && is_command(token, tide_format(l->arena, "%s.py", kinds[i]))))
+            return kinds[i];
+    return NULL;
+}
+
+static bool refuse_megatron(tide_reading *r) {
+    tide_file_refuse(r, TIDE_ERR_MODEL_UNKNOWN, "starts Megatron-Core, whose arguments are not read from a script",
+                     "say parallel.kind=megatron with parallel.tp, parallel.pp, parallel.cp and parallel.dp, and give "
+                     "the model's config.json");
+    return true;
+}
+
+/* The program from `from` on; whether there is one that is known. */
+static bool read_program(tide_reading *r, const tide_command_line *l, uint32_t from) {
+    for (uint32_t i = from; i < l->count; i++) {
+        const char *token = l->tokens[i], *next = i + 1 < l->count ? l->tokens[i + 1] : "", *kind = trl_kind_of(l, i),
+                   *word = NULL;
+        bool of_swift = is_command(token, "swift") && (strcmp(next, "sft") == 0 || strcmp(next, "pt") == 0),
+             of_factory = is_command(token, "llamafactory-cli") && strcmp(next, "train") == 0,
+             of_axolotl = (is_command(token, "axolotl") && strcmp(next, "train") == 0) ||
+                          strcmp(token, "axolotl.cli.train") == 0,
+             is_script = strlen(token) > 3 && strcmp(token + strlen(token) - 3, ".py") == 0;
+        if (is_command(token, "pretrain_gpt.py")) return refuse_megatron(r);
+        if (!kind && !of_swift && !of_factory && !of_axolotl && !is_script) continue;
+        uint32_t behind = i + (is_script || strcmp(token, "axolotl.cli.train") == 0 ? 1 : 2);
+        tide_json *options = read_flags(l, behind, l->count, &word);
+        const tide_reader *reader = kind         ? &tide_trl_command_reader
+                                    : of_swift   ? &tide_ms_swift_reader
+                                    : of_factory ? &tide_llama_factory_reader
+                                                 : &tide_trainer_reader;
+        bool takes_arguments =
+            tide_json_at(options, "per_device_train_batch_size") || tide_json_at(options, "model_name_or_path");
+        if ((of_axolotl || of_factory) && word) {
+            tide_json *launched = tide_json_new(l->arena, TIDE_JSON_OBJECT);
+            put(l->arena, launched, "file", word);
+            tide_claims_add(r->claims, &tide_launched_reader, launched, r->name, r->place);
+            return true;
+        }
+        if (of_axolotl || (is_script && !kind && !takes_arguments)) continue;
+        if (kind) put(l->arena, options, "trl", kind);
+        tide_claims_add(r->claims, reader, options, r->name, r->place);
+        return true;
+    }
+    return false;
+}
+
+bool tide_launch_read_script(tide_reading *r) {
+    tide_text text = tide_trimmed(r->text);
+    tide_command_line l = {.arena = r->arena};
+    if (!text.length || text.length > TIDE_SHELL_SCRIPT_LIMIT || text.at[0] == '{' || text.at[0] == '[') return false;
+    for (size_t at = 0; at < text.length;) {
+        tide_shell_read(&l, text, &at);
+        uint32_t from = 0;
+        bool is_known = false;
+        for (uint32_t i = 0; i < l.count && !is_known; i++)
+            is_known = is_command(l.tokens[i], "accelerate") || is_command(l.tokens[i], "torchrun") ||
+                       is_command(l.tokens[i], "deepspeed") || is_command(l.tokens[i], "trl") ||
+                       is_command(l.tokens[i], "axolotl") || is_command(l.tokens[i], "llamafactory-cli") ||
+                       is_command(l.tokens[i], "swift") || is_command(l.tokens[i], "python") ||
+                       is_command(l.tokens[i], "python3");
+        if (!is_known) continue;
+        from = read_launcher(r, &l);
+        if (read_program(r, &l, from)) return true;
+    }
+    return false;
+}

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Commands of a shell script as words. Private to readers. */
+#ifndef TIDE_SHELL_H
+#define TIDE_SHELL_H
+
+#include "base/text.h"
+
+enum { TIDE_SHELL_SCRIPT_LIMIT = 1 << 20 };
+
+/* Words without quotes; variables stay as they are written. */
+typedef struct tide_command_line {
+    tide_arena *arena;
+    const char **tokens;
+    uint32_t count, capacity;
+} tide_command_line;
+
+/* The words of one command from *at on; *at is behind it then. */
+void tide_shell_read(tide_command_line *l, tide_text text, size_t *at);
+
+/* A word more, up to a limit. */
+void tide_shell_add(tide_command_line *l, const char *token);
+
+/* --name or -n, and no number. */
+bool tide_shell_is_option(const char *token);
+
+#endif

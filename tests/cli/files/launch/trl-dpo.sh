@@ -1,0 +1,1 @@
+trl dpo --config dpo-arguments.yaml --beta 0.2

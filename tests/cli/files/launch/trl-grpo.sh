@@ -1,0 +1,1 @@
+trl grpo --model_name_or_path Qwen/Qwen2.5-0.5B --num_generations 4
