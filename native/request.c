@@ -7,6 +7,8 @@
 #include <string.h>
 #include <tidemark/tidemark.h>
 
+enum { HELD_LIMIT = 1 << 20 }; /* of files that name another */
+
 static bool is_utf8(const char *text, size_t length) {
     const unsigned char *at = (const unsigned char *)text, *end = at + length;
     while (at < end) {
@@ -52,6 +54,52 @@ static bool to_json(cli_buffer *text, const char *name) {
     return is_read;
 }
 
+typedef struct held_file {
+    cli_buffer path;   /* of the DeepSpeed configuration that a file names; empty: none does, or it is not there */
+    bool is_given_too; /* one is among the files */
+} held_file;
+
+/* A path is meant from here, as the programs open it, or from the file. */
+static void find_held(held_file *held, const cli_buffer *text, const char *path) {
+    if (text->length > HELD_LIMIT) return;
+    if (strstr(text->at, "\"zero_optimization\"")) held->is_given_too = true;
+    if (!strstr(text->at, "\"deepspeed\"") || held->path.length) return;
+    cJSON *root = cJSON_ParseWithLength(text->at, text->length);
+    const char *named = cli_text_at(root, "deepspeed"), *name = cli_base_name(path);
+    if (cli_ends_in(named, ".json")) {
+        cli_append_text(&held->path, named);
+        if (!cli_is_file(named)) {
+            held->path.length = 0;
+            cli_append(&held->path, path, (size_t)(name - path));
+            cli_append_text(&held->path, named);
+        }
+        if (!cli_is_file(held->path.at)) held->path.length = 0;
+    }
+    cJSON_Delete(root);
+}
+
+/* Reads a file and adds it to the request's; held NULL: what it names is not looked for. */
+static int append_file(cli_buffer *request, const char *path, bool is_first, held_file *held) {
+    cli_buffer text = {0};
+    if (!cli_read_file(&text, path)) {
+        cli_buffer_free(&text);
+        return CLI_NO_FILE;
+    }
+    const char *name = strcmp(path, "-") == 0 ? "config.json" : cli_base_name(path);
+    if (!to_json(&text, name)) {
+        cli_buffer_free(&text);
+        return CLI_BAD_INPUT;
+    }
+    cli_append_text(request, is_first ? "{\"name\":" : ",{\"name\":");
+    cli_append_quoted(request, name, strlen(name));
+    cli_append_text(request, ",\"text\":");
+    append_file_text(request, &text);
+    cli_append_text(request, "}");
+    if (held) find_held(held, &text, path);
+    cli_buffer_free(&text);
+    return CLI_OK;
+}
+
 int cli_request(cli_buffer *request, const char *call, const cli_arguments *a, const char *more) {
     cli_format(request, "{\"call\":\"%s\",\"settings\":[", call);
     for (size_t i = 0; i < a->word_count; i++) {
@@ -64,24 +112,14 @@ int cli_request(cli_buffer *request, const char *call, const cli_arguments *a, c
         append_file_text(request, &a->link);
     }
     cli_append_text(request, ",\"files\":[");
-    for (size_t i = 0; i < a->path_count; i++) {
-        cli_buffer text = {0};
-        if (!cli_read_file(&text, a->paths[i])) {
-            cli_buffer_free(&text);
-            return CLI_NO_FILE;
-        }
-        const char *name = strcmp(a->paths[i], "-") == 0 ? "config.json" : cli_base_name(a->paths[i]);
-        if (!to_json(&text, name)) {
-            cli_buffer_free(&text);
-            return CLI_BAD_INPUT;
-        }
-        cli_append_text(request, i ? ",{\"name\":" : "{\"name\":");
-        cli_append_quoted(request, name, strlen(name));
-        cli_append_text(request, ",\"text\":");
-        append_file_text(request, &text);
-        cli_append_text(request, "}");
-        cli_buffer_free(&text);
-    }
+    held_file held = {0};
+    int status = CLI_OK;
+    for (size_t i = 0; i < a->path_count && status == CLI_OK; i++)
+        status = append_file(request, a->paths[i], i == 0, &held);
+    if (status == CLI_OK && held.path.length && !held.is_given_too)
+        status = append_file(request, held.path.at, false, NULL);
+    cli_buffer_free(&held.path);
+    if (status != CLI_OK) return status;
     cli_format(request, "]%s}", more);
     return CLI_OK;
 }

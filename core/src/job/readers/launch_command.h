@@ -5,7 +5,8 @@
 
 #include "job/readers/readers.h"
 
-/* The first command of a script that starts training, and its launcher, as claims; false: the text is no such script. */
+/* The first command of a script that starts training, and its launcher, as claims; false: the text is no such script.
+ */
 bool tide_launch_read_script(tide_reading *r);
 
 #endif
