@@ -414,11 +414,19 @@ static bool prepare_trl(trainer *t, const trl *kind) {
     return !t->run->machine.has_failed;
 }
 
+/* DPOConfig and its kin: disable_dropout, of torch.nn.Dropout alone. */
+static bool disables_dropout(const tide_job *job) {
+    if (job->trainer_disable_dropout != TIDE_trainer_disable_dropout_default)
+        return job->trainer_disable_dropout == TIDE_trainer_disable_dropout_true_;
+    return job->trainer > TIDE_trainer_sft && !tide_trainer_generates(job);
+}
+
 bool tide_play_trainer(tide_run *run, const tide_job *job, tide_optimizer *optimizer) {
     tide_machine *m = &run->machine;
     trainer t = {.run = run, .job = job, .optimizer = optimizer};
     t.nan_inf_filter = library_function(&t, "nan_inf_filter");
     const trl *kind = &kinds[job->trainer];
+    *tide_model_setting(&run->model, "dropout_is_disabled") = tide_of_bool(disables_dropout(job));
     if (kind->name && !prepare_trl(&t, kind)) return false;
     tide_timeline_empty_cache(&m->timeline); /* accelerator.free_memory() */
     m->op = "_tr_loss";
