@@ -55,6 +55,22 @@ function Lengths({ serving }) {
   );
 }
 
+/** The longest request, and the fewest GPUs for as many requests as are asked for.
+ * @param {{serving: ServingReport}} props */
+function Limits({ serving }) {
+  const { longest, smallest } = serving;
+  const all = longest?.of_max_concurrency;
+  if (!longest && smallest === undefined) return null;
+  return (
+    <p class="sub serving-limits">
+      {longest && (longest.of_one > 0 ? `One request may be ${fixed(longest.of_one)} tokens long` : 'Not one token fits')}
+      {longest && (all === undefined ? '. ' : all > 0 ? `, all that are asked for at once ${fixed(all)}. ` : '; all that are asked for at once do not fit at any length. ')}
+      {smallest && `${fixed(smallest.cards)} ${smallest.cards === 1 ? 'GPU holds' : 'of these GPUs hold'} all of them: ${smallest.servers === 1 ? 'one server' : `${fixed(smallest.servers)} servers`}, --tensor-parallel-size ${fixed(smallest.tensor_parallel_size)}.`}
+      {smallest === null && 'No server on up to 16 of these GPUs holds one of them.'}
+    </p>
+  );
+}
+
 /** @param {{r: Report, panel: import('../panels.js').Panel}} props */
 export default function Serving({ r, panel }) {
   const serving = /** @type {ServingReport} */ (r.serving);
@@ -74,6 +90,7 @@ export default function Serving({ r, panel }) {
           <h3>Flags to paste</h3>
           <p class="serving-command"><code>{command}</code>
             <button type="button" class="button small" onClick={() => copy('Command', command)}>Copy</button></p>
+          <Limits serving={serving} />
           {levers.length > 0 && (
             <table class="numbers">
               <thead><tr><th scope="col" class="left">With</th><th scope="col">Cache, {unit.value}</th><th scope="col">Tokens</th></tr></thead>
