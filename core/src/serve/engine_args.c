@@ -182,6 +182,7 @@ void tide_serve_set_settings(tide_serve_run *run) {
     set_int(run, "max_num_batched_tokens", job->max_num_batched_tokens);
     set_int(run, "max_model_len", run->figures.max_model_len);
     set_int(run, "num_speculative_tokens", run->drafts.tokens);
+    set_truth(run, "has_draft", run->drafts.config != NULL);
     set_truth(run, "enable_lora", job->enable_lora);
     set_truth(run, "takes_lora_pointers", true); /* lora/ops/triton_ops/utils.py: made once, by the profile run */
     set_value(run, "lora_pointers", (tide_value){.kind = TIDE_VALUE_LIST, .list = tide_list_new(m)});

@@ -93,6 +93,9 @@ tide_serve_weights tide_serve_weights_of(const tide_serve_run *run) {
         w.format = fp8_format(q, capability);
     } else if (config_says(q, "quant_method", "gptq") || config_says(q, "quant_method", "awq")) {
         w.format = packed_format(q, &w);
+    } else if (config_says(q, "quant_method", "mxfp4") &&
+               tide_text_is(run->architecture, "GptOssForCausalLM")) { /* gpt_oss's experts, by Triton kernels */
+        w.format = capability == 90 ? "mxfp4" : NULL;
     } else if (config_says(q, "quant_method", "compressed-tensors")) {
         w.format = compressed_format(q, &w, capability);
     }

@@ -29,7 +29,8 @@ typedef struct tide_serve_drafts {
     const tide_json *config; /* of the draft model; NULL: there is none */
 } tide_serve_drafts;
 
-/* How weights of linear layers are stored: none fp8 fp8_static fp8_dynamic fp8_channel int8_channel gptq awq wna16. */
+/* How weights of linear layers are stored: none fp8 fp8_static fp8_dynamic fp8_channel int8_channel gptq awq wna16
+ * mxfp4. */
 typedef struct tide_serve_weights {
     const char *format;       /* NULL: not described */
     int64_t bits, group_size; /* of packed formats */

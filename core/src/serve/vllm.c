@@ -379,6 +379,13 @@ static bool is_described(tide_serve_run *run) {
                            job->max_num_seqs < job->max_num_batched_tokens && !job->enable_lora && !job->cpu_offload_gb;
     if (run->drafts.tokens && !run->drafts.are_ngrams && !is_draft_played) what = "/settings/speculative_config";
     if (tide_json_at(run->job.config, "num_mel_bins") && !job->enforce_eager) what = "/settings/enforce_eager";
+    if (!what && strcmp(run->weights.format, "mxfp4") == 0) {
+        run->figures.uncertain += (uint64_t)tide_serve_layers(job->config) * TIDE_SERVE_SEGMENT;
+        tide_report(m->diags, TIDE_ASSUMPTION, TIDE_OK, "/config.json/quantization_config",
+                    "what swizzling of experts leaves in the allocator is not played: the number of blocks is within a "
+                    "range, a segment for each layer",
+                    NULL);
+    }
     if (!what) return true;
     return tide_error(m->diags, TIDE_ERR_UNSUPPORTED, what, "vLLM 0.32.0 with this is not described",
                       "start the engine by `tidemark dry-run -- vllm serve ...`, which needs no description");
