@@ -467,6 +467,8 @@ static void execute(tide_machine *m, const tide_edge *roots, tide_tensor *const 
     m->state.grad_enabled = false;
     m->state.is_in_backward = true;
     engine e = {.m = m, .task = ++m->task_count, .keeps_graph = keeps_graph};
+    uint32_t outer_task = m->graph_task;
+    m->graph_task = e.task;
     for (uint32_t i = 0; i < count; i++) state_of(&e, roots[i].node)->dependencies++; /* of the graph's root */
     count_dependencies(&e);
     mark_needed(&e, inputs, input_count, captured);
@@ -483,6 +485,7 @@ static void execute(tide_machine *m, const tide_edge *roots, tide_tensor *const 
             run_node(&e, node);
     }
     engine_ends(&e);
+    m->graph_task = outer_task;
     tide_machine_restore(m, &outside);
     m->module = module;
     m->statement = statement;

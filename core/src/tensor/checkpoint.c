@@ -57,11 +57,19 @@ static void checkpoint_pack(tide_machine *m, tide_saved_tensors_hooks *hooks, ti
     frame->references++;
 }
 
+static void holder_clear(tide_machine *m, tide_holder *holder) {
+    tide_release_at(m, &holder->tensor);
+    for (uint32_t i = 0; i < holder->left_count; i++) tide_release(m, holder->left[i]);
+    if (holder->left) tide_arena_drop(m->arena, holder->left);
+    holder->left = NULL;
+    holder->left_count = holder->left_capacity = 0;
+}
+
 static void checkpoint_drop(tide_machine *m, tide_saved *slot) {
     tide_checkpoint_frame *frame = frame_of_checkpoint_hook(slot->packed_by);
     TIDE_INVARIANT(slot->packed < frame->holder_count && frame->holders[slot->packed].is_alive);
     frame->holders[slot->packed].is_alive = false;
-    tide_release_at(m, &frame->holders[slot->packed].tensor);
+    holder_clear(m, &frame->holders[slot->packed]);
     frame_release(m, frame);
 }
 
@@ -126,7 +134,7 @@ static void frame_release(tide_machine *m, tide_checkpoint_frame *frame) {
     forget_remade(m, frame);
     tide_pool_free(m, frame->inputs, (frame->input_count + 1) * sizeof *frame->inputs);
     tide_pool_free(m, frame->saved, (frame->input_count + 1) * sizeof *frame->saved);
-    for (uint32_t i = 0; i < frame->holder_count; i++) tide_release(m, frame->holders[i].tensor);
+    for (uint32_t i = 0; i < frame->holder_count; i++) holder_clear(m, &frame->holders[i]);
     for (int kind = 0; kind < TIDE_KEPT_COUNT; kind++) {
         tide_kept *kept = &frame->kept[kind];
         for (uint32_t i = 0; i < kept->count; i++) tide_release(m, kept->tensors[i]);
@@ -208,9 +216,24 @@ static void recompute(tide_machine *m, tide_checkpoint_frame *frame) {
     frame_release(m, frame);
 }
 
+/* Each graph task has a recomputation of its own; what another one has left stays as long as its place. */
+static void begin_task(tide_machine *m, tide_checkpoint_frame *frame) {
+    for (uint32_t i = 0; i < frame->holder_count && frame->is_recomputed; i++) {
+        tide_holder *holder = &frame->holders[i];
+        if (!holder->tensor) continue;
+        TIDE_ROOM(m->arena, holder->left, holder->left_count, holder->left_capacity);
+        holder->left[holder->left_count++] = holder->tensor;
+        holder->tensor = NULL;
+    }
+    frame->is_recomputed = false;
+    frame->recomputed_count = 0;
+    frame->task = m->graph_task;
+}
+
 static tide_tensor *checkpoint_unpack(tide_machine *m, tide_saved *slot) {
     tide_checkpoint_frame *frame = frame_of_checkpoint_hook(slot->packed_by);
     TIDE_INVARIANT(slot->packed < frame->holder_count && frame->holders[slot->packed].is_alive);
+    if (frame->task != m->graph_task) begin_task(m, frame);
     if (!frame->is_recomputed) recompute(m, frame);
     tide_tensor *t = frame->holders[slot->packed].tensor;
     frame->holders[slot->packed].tensor = NULL;

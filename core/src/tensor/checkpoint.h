@@ -43,6 +43,8 @@ bool tide_take_kept(tide_machine *m, tide_kept_kind kind, tide_tensor **made, ui
 typedef struct tide_holder {
     bool is_alive;
     tide_tensor *tensor; /* of the recomputation, until it is unpacked */
+    tide_tensor **left;  /* of recomputations of earlier graph tasks, which did not unpack it; owned */
+    uint32_t left_count, left_capacity;
 } tide_holder;
 
 /* What operations of a kind have made; NULL for what is made again. */
@@ -62,6 +64,7 @@ typedef struct tide_checkpoint_frame {
     tide_saved *saved;  /* tensors among them */
     uint32_t input_count;
     bool is_recomputed;
+    uint32_t task; /* for which graph task */
     bool autocast_enabled;
     tide_dtype autocast_dtype;
     tide_holder *holders;

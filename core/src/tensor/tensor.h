@@ -308,6 +308,7 @@ struct tide_machine {
     uint32_t serial;     /* of the newest tensor, storage, node or list */
     bool is_selective;   /* checkpointed calls keep what tensor/checkpoint.h says */
     uint32_t task_count; /* backward passes begun */
+    uint32_t graph_task; /* the one that runs; 0: none */
     uint32_t walk_count; /* walks over the graph, see tide_node.walk */
     tide_node *dying;    /* nodes whose turn to be torn down has not come */
     bool is_tearing_down;
