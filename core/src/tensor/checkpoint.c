@@ -160,7 +160,7 @@ void tide_keep(tide_machine *m, tide_kept_kind kind, tide_tensor *const *made, u
 
 bool tide_take_kept(tide_machine *m, tide_kept_kind kind, tide_tensor **made, uint32_t count) {
     tide_checkpoint_frame *frame = m->is_selective ? tide_checkpoint_recomputing(m) : NULL;
-    if (!frame || frame->kept[kind].taken + count > frame->kept[kind].count) return false;
+    if (!frame || m->is_stopped || frame->kept[kind].taken + count > frame->kept[kind].count) return false;
     tide_kept *kept = &frame->kept[kind];
     bool is_kept = kept->tensors[kept->taken] != NULL;
     for (uint32_t i = 0; i < count; i++) {
