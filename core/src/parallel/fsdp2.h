@@ -57,6 +57,7 @@ typedef struct fsdp2 {
     bool keeps_after_backward;         /* set_reshard_after_backward(False) */
     bool finalizes_by_hand;            /* set_manual_backward_finalization(True) */
     bool is_async;                     /* FSDPModule.unshard(async_op=True): on the stream that computes */
+    bool is_awaited;                   /* the handles of these have not been waited for */
     tide_tensor *applied;              /* by Module._apply */
     tide_tensor *all_gather_state;     /* gathered parameters that wait for the next copy-out */
     tide_tensor *reduce_scatter_input; /* of the last ReduceScatterState */

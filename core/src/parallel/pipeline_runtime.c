@@ -8,6 +8,7 @@ static void unshard_all(fsdp2 *f) {
     f->is_async = true;
     for (uint32_t i = 0; i < f->count; i++) tide_fsdp2_unshard(f, &f->groups[f->named_modules_order[i]]);
     f->is_async = false;
+    f->is_awaited = true;
 }
 
 /* _assert_unsharded() */

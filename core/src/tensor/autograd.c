@@ -364,11 +364,19 @@ static void mark_needed(engine *e, tide_node *const *inputs, uint32_t count, tid
     }
 }
 
+/* Whether a gradient was broadcast; a DTensor's part may be of another size for its placement alone. */
+static bool is_broadcast(const tide_tensor *g, const tide_meta *meta) {
+    bool is_broader = g->shape->dims != meta->shape->dims;
+    for (int i = 0; i < meta->shape->dims && !is_broader; i++)
+        is_broader = meta->shape->dim[i].size == 1 && g->shape->dim[i].size != 1;
+    return meta->is_dtensor ? is_broader : !tide_same_shape(g->shape, meta->shape);
+}
+
 /* Brings a gradient to the shape and dtype of what it belongs to (engine.cpp: validate_outputs). Takes g over. */
 static tide_tensor *validate(tide_machine *m, tide_tensor *g, const tide_edge *edge) {
     if (!g) return NULL;
     const tide_meta *meta = &edge->node->outputs[edge->input];
-    if (!tide_same_shape(g->shape, meta->shape) && !meta->is_dtensor) g = tide_sum_to(m, g, meta->shape);
+    if (is_broadcast(g, meta)) g = tide_sum_to(m, g, meta->shape);
     if (g && g->dtype != meta->dtype) {
         tide_tensor *cast = tide_empty_like(m, g, meta->dtype);
         tide_release(m, g);
