@@ -58,6 +58,7 @@ typedef struct fsdp2 {
     bool finalizes_by_hand;            /* set_manual_backward_finalization(True) */
     bool is_async;                     /* FSDPModule.unshard(async_op=True): on the stream that computes */
     bool is_awaited;                   /* the handles of these have not been waited for */
+    uint8_t first_stream;              /* FSDPCommContext: its streams come after so many others */
     tide_tensor *applied;              /* by Module._apply */
     tide_tensor *all_gather_state;     /* gathered parameters that wait for the next copy-out */
     tide_tensor *reduce_scatter_input; /* of the last ReduceScatterState */

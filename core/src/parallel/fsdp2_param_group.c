@@ -12,7 +12,8 @@ enum {
 };
 
 static tide_tensor *flat_on_stream(fsdp2 *f, uint8_t stream, int64_t count, tide_dtype dtype, tide_factor factor) {
-    return tide_flat_on(fsdp2_machine(f), stream, tide_fsdp2_name, count, dtype, factor);
+    return tide_flat_on(fsdp2_machine(f), stream ? (uint8_t)(stream + f->first_stream) : 0, tide_fsdp2_name, count,
+                        dtype, factor);
 }
 
 static int64_t all_gather_ranks(const fsdp2 *f, const fsdp_param_group *u) {

@@ -21,6 +21,16 @@ static bool refuse_what_is_not_described(tide_wrapper *w) {
         tide_fail(m, TIDE_ERR_UNSUPPORTED,
                   "parallel.ac: op, selective checkpointing per operation, is not described with parallel.cp; use full "
                   "or every2");
+    else if (job->parallel_ac == TIDE_parallel_ac_op && tide_pipeline_splits_backward(job->parallel_schedule) &&
+             job->parallel_pp > 1)
+        tide_fail(
+            m, TIDE_ERR_CONFLICT,
+            "parallel.ac: %s computes gradients of inputs and weights apart, and \"Trying to backward an extra time. "
+            "You are only allowed to backward once on any region computed under selective activation "
+            "checkpoint.\"; use full",
+            job->values[TIDE_SET_parallel_schedule]);
+    else if (job->parallel_chunks > 1 && job->parallel_pp == 1)
+        tide_fail(m, TIDE_ERR_CONFLICT, "parallel.chunks: stages of a pipeline; give parallel.pp");
     else if (job->seq % (2 * job->parallel_cp))
         tide_fail(m, TIDE_ERR_CONFLICT,
                   "seq: %lld tokens do not divide into two slices for each of %lld context parallel "
@@ -65,6 +75,8 @@ static void checkpoint(tide_wrapper *w) {
     }
 }
 
+enum { MOST_CONTEXTS = 32 / TIDE_STREAM_THIRD }; /* c10/cuda/CUDAStream.cpp: kStreamsPerPool */
+
 /* fully_shard of every stage over data and context parallel ranks. */
 static void shard(tide_wrapper *w, native *n) {
     tide_pipeline *p = &n->pipeline;
@@ -76,7 +88,9 @@ static void shard(tide_wrapper *w, native *n) {
         if (p->ranks > 1) w->is_absent = tide_stage_absent(p, i);
         tide_fsdp2_strategy.wrap(w);
         fsdp2 *f = p->stages[i].fsdp = w->state;
-        if (f) f->finalizes_by_hand = p->ranks > 1;
+        if (!f) continue;
+        f->finalizes_by_hand = p->ranks > 1;
+        f->first_stream = (uint8_t)(i % MOST_CONTEXTS * TIDE_STREAM_THIRD);
     }
     w->is_absent = absent;
     if (w->model->tensor_parallel && !w->model->m->has_failed) tide_tensor_parallel_around(w->model);

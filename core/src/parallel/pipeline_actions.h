@@ -38,6 +38,9 @@ typedef struct tide_pipeline_sizes {
 /* Why the schedule does not take these sizes, in PyTorch's words; NULL: it does. */
 const char *tide_pipeline_refusal(const tide_pipeline_sizes *of, tide_arena *arena);
 
+/* Whether it has BACKWARD_INPUT and BACKWARD_WEIGHT. */
+bool tide_pipeline_splits_backward(tide_parallel_schedule_choice schedule);
+
 /* generate_stage_to_rank_mapping(), and the stage that is a rank's nth. */
 uint32_t tide_pipeline_rank_of(const tide_pipeline_sizes *of, uint32_t stage);
 uint32_t tide_pipeline_stage_of(const tide_pipeline_sizes *of, uint32_t rank, uint32_t chunk);

@@ -19,6 +19,11 @@ static bool is_v(const tide_pipeline_sizes *of) {
     return of->schedule == TIDE_parallel_schedule_ZBVZeroBubble || of->schedule == TIDE_parallel_schedule_DualPipeV;
 }
 
+bool tide_pipeline_splits_backward(tide_parallel_schedule_choice schedule) {
+    return schedule == TIDE_parallel_schedule_InterleavedZeroBubble ||
+           schedule == TIDE_parallel_schedule_ZBVZeroBubble || schedule == TIDE_parallel_schedule_DualPipeV;
+}
+
 uint32_t tide_pipeline_rank_of(const tide_pipeline_sizes *of, uint32_t stage) {
     if (is_v(of)) return stage < of->ranks ? stage : 2 * of->ranks - 1 - stage;
     return stage % of->ranks;
