@@ -279,8 +279,20 @@ export default function ({ visit, choose, bytesOf, isAtEvent }) {
     await page.keyboard.press('ArrowDown');
     await page.waitForFunction((/** @type {any[]} */ [label, text]) => document.activeElement?.getAttribute('aria-label') !== label
       || document.activeElement?.getAttribute('aria-valuetext') !== text, before);
+    /* The focus follows a key at once: what comes with the next frame must not take it back from where one went meanwhile. */
     const small = page.locator('.pool').last().locator('.segment-plot').first();
+    await page.evaluate(() => {
+      const late = /** @type {FrameRequestCallback[]} */ ([]);
+      Object.assign(globalThis, { late, atFrame: requestAnimationFrame, requestAnimationFrame: (/** @type {FrameRequestCallback} */ call) => late.push(call) });
+    });
+    await page.keyboard.press('ArrowUp');
     await small.focus();
+    await page.evaluate(() => {
+      const { late, atFrame } = /** @type {any} */ (globalThis);
+      Object.assign(globalThis, { requestAnimationFrame: atFrame });
+      for (const call of late) call(performance.now());
+    });
+    assert.ok(await small.evaluate((/** @type {Element} */ one) => one === document.activeElement), 'the focus stays where it went');
     await page.keyboard.press('End');
     await page.waitForFunction(() => document.activeElement?.getAttribute('aria-valuetext')?.includes('a gap of'));
     await page.keyboard.press('Home');

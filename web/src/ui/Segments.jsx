@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The allocator after an event: each segment as wide as its bytes, with its blocks and the gaps between them; and what is alive. */
-import { useEffect, useRef, useState } from 'preact/hooks';
+import { useEffect, useLayoutEffect, useMemo, useRef, useState } from 'preact/hooks';
 import { cellAt, cellPaths, cellWords, freeOf, hex, sourceOf } from '../events.js';
 import { exact, fixed, natural, percent } from '../format.js';
 import { factor, inOrder } from '../factors.js';
@@ -46,11 +46,11 @@ function useAllocator(source, at, filter) {
 export function Segments({ source, at, filter, choose, level }) {
   const { state, problem, isBusy } = useAllocator(source, at, filter);
   const Heading = /** @type {'h2' | 'h3'} */ (`h${level}`);
+  const pools = useMemo(() => /** @type {const} */ (['large', 'small']).map((pool) => ({ pool, list: state?.segments.filter((one) => one.pool === pool) ?? [] })).filter(({ list }) => list.length > 0), [state]);
   if (problem && !state) return <p class="field-error">{problem}</p>;
   if (!state) return <p class="muted segments-wait" role="status">Working out the allocator…</p>;
   const unit = source.name(state.reserved);
   const free = state.reserved - state.allocated - state.waiting;
-  const pools = /** @type {const} */ (['large', 'small']).map((pool) => ({ pool, list: state.segments.filter((one) => one.pool === pool) })).filter(({ list }) => list.length > 0);
   return (
     <section class={`segments${isBusy ? ' is-slow' : ''}`} aria-busy={isBusy} aria-labelledby="segments-title">
       <Heading id="segments-title">The allocator after event {fixed(state.event)}</Heading>
@@ -104,27 +104,33 @@ const Box = ({ kind }) => <svg class="swatch" width="12" height="12"><rect width
  *   source: Source, at: number}} props */
 function Pool({ pool, list, unit, choose, source, at }) {
   const [all, setAll] = useState(false);
-  const [place, setPlace] = useState(/** @type {[row: number, cell: number] | null} */ (null));
+  const [chosen, setChosen] = useState(/** @type {{of: Segment[], place: [row: number, cell: number]} | null} */ (null));
+  const place = chosen?.of === list ? chosen.place : null; /* of these segments */
+  const setPlace = (/** @type {[row: number, cell: number] | null} */ to) => setChosen(to && { of: list, place: to });
   const box = useRef(/** @type {HTMLDivElement | null} */ (null));
+  const isMoving = useRef(false); /* by a key: the focus follows */
   const widest = Math.max(...list.map(({ bytes }) => bytes));
   const rows = all ? list : list.slice(0, SHORT);
   const row = Math.min(rows.length - 1, place?.[0] ?? 0);
   const segment = rows[row];
-  const at_ = Math.min(segment.cells.length - 1, place?.[1] ?? 0);
-  const cell = segment.cells[at_];
+  const nth = Math.min(segment.cells.length - 1, place?.[1] ?? 0);
+  const cell = segment.cells[nth];
   const count = list.reduce((sum, one) => sum + (one.count ?? 1), 0);
   const size = (/** @type {number} */ bytes) => natural(bytes, unit);
-  useEffect(() => setPlace(null), [list]);
+  useLayoutEffect(() => {
+    if (isMoving.current) /** @type {HTMLElement | null | undefined} */ (box.current?.querySelector('[tabindex="0"]'))?.focus();
+    isMoving.current = false;
+  }, [row]);
 
   /** @param {KeyboardEvent} event */
   function key(event) {
     if (event.ctrlKey || event.metaKey || event.altKey) return;
-    const to = { ArrowDown: [row + 1, 0], ArrowUp: [row - 1, 0], ArrowRight: [row, at_ + 1], ArrowLeft: [row, at_ - 1], Home: [row, 0], End: [row, segment.cells.length - 1],
+    const to = { ArrowDown: [row + 1, 0], ArrowUp: [row - 1, 0], ArrowRight: [row, nth + 1], ArrowLeft: [row, nth - 1], Home: [row, 0], End: [row, segment.cells.length - 1],
       PageDown: [row + 8, 0], PageUp: [row - 8, 0] }[event.key];
     if (to) {
       const next = Math.max(0, Math.min(rows.length - 1, to[0]));
+      isMoving.current = next !== row;
       setPlace([next, Math.max(0, Math.min(rows[next].cells.length - 1, to[1]))]);
-      requestAnimationFrame(() => /** @type {HTMLElement | null | undefined} */ (box.current?.querySelector('[tabindex="0"]'))?.focus());
     } else if (event.key === 'Enter' && cell.event !== undefined) choose(cell.event);
     else if (event.key === 't') showTable(event);
     else return;
@@ -142,13 +148,13 @@ function Pool({ pool, list, unit, choose, source, at }) {
         onKeyDown={key} onPointerLeave={() => setPlace(null)}>
         {rows.map((one, index) => {
           const isAt = index === row;
-          const shown = isAt && place ? one.cells[at_] : null;
+          const shown = isAt && place ? one.cells[nth] : null;
           return (
             <div key={one.address} class="segment">
               <span class="segment-size"><Size n={one.bytes} unit={unit} />{(one.count ?? 1) > 1 && <b>×{fixed(one.count ?? 1)}</b>}</span>
               <div class="segment-plot" ref={(plot) => { if (plot) plot.style.inlineSize = `max(6px, ${((100 * one.bytes) / widest).toFixed(3)}%)`; }} role="slider" tabIndex={isAt ? 0 : -1}
                 aria-label={`Segment ${hex(one.address)}, ${size(one.bytes)}${(one.count ?? 1) > 1 ? `, ${one.count} alike` : ''}, ${size(freeOf(one))} free`}
-                aria-valuemin={1} aria-valuemax={one.cells.length} aria-valuenow={isAt ? at_ + 1 : 1} aria-valuetext={cellWords(one.cells[isAt ? at_ : 0], size)}
+                aria-valuemin={1} aria-valuemax={one.cells.length} aria-valuenow={isAt ? nth + 1 : 1} aria-valuetext={cellWords(one.cells[isAt ? nth : 0], size)}
                 onFocus={() => { if (!place || place[0] !== index) setPlace([index, 0]); }} onPointerMove={(event) => point(event, index)}
                 onClick={() => { if (shown?.event !== undefined) choose(shown.event); }}>
                 <svg width="100%" height={HIGH} viewBox={`0 0 1000 ${HIGH}`} preserveAspectRatio="none" aria-hidden="true">
