@@ -12,6 +12,7 @@ import { ASKED, cellAt, cellPaths, cellWords, freeOf, SEEN, seenRows, sourceOf }
 import { fromFile, isYaml, ofDrop, readText } from '../../web/src/files.js';
 import { assignment, find } from '../../web/src/find.js';
 import { inUnit, natural, params, percent, sentences, ticks } from '../../web/src/format.js';
+import { gpusOf, layoutOf, layoutWords, otherLayouts, stagesLeft, tokensOf } from '../../web/src/layout.js';
 import { pack, unpack } from '../../web/src/links.js';
 import { closest, nearValues } from '../../web/src/nearest.js';
 import { PANELS } from '../../web/src/panels.js';
@@ -332,4 +333,24 @@ test('stacks: own frame and category, the flame graph’s sums, and what differs
   assert.deepEqual(difference(live([[30, 1, 0], [20, 4, 1]]), live([[45, 1, 0], [7, 1, 2]])).map(({ kind, change }) => [kind, change]), [['gone', -20], ['grew', 15], ['new', 7]]);
   const moved = { ...live([[30, 1, 0]]), names: ['a.py:1 f', 'b.py:2 g', 'main.py:9 m'] };
   assert.deepEqual(difference(live([[20, 1, 0]]), moved).map(({ kind, change }) => [kind, change]), [['grew', 10]], 'a line of the program moved');
+});
+
+test('layouts: all others are of as many GPUs, and no group is of a strategy that has none', () => {
+  const of = (/** @type {Record<string, string>} */ words) => (/** @type {string} */ name) => words[name] ?? '';
+  const job = { 'parallel.kind': 'megatron', 'parallel.dp': '2', 'parallel.tp': '2', 'parallel.pp': '4', 'parallel.cp': '2', batch: '3', seq: '10' };
+  const layout = layoutOf(of(job));
+  assert.equal(layoutWords(layout), '2 data × 2 tensor × 4 pipeline × 2 context');
+  const others = otherLayouts(layout);
+  assert.equal(others.length, 14, 'tp and pp of 1, 2, 4, 8, 16 with tp x pp up to 16, but for the present one');
+  for (const { layout: one, words } of others) {
+    assert.equal(gpusOf(one), 32);
+    const applied = { ...job, ...Object.fromEntries(words.map(([name, value]) => [name, value ?? ''])) };
+    assert.deepEqual(layoutOf(of(applied)), one);
+  }
+  assert.deepEqual(otherLayouts(layoutOf(of({ 'parallel.kind': 'fsdp2', 'parallel.dp': '8', 'parallel.tp': '4' }))).map(({ layout: one }) => [one.kind, gpusOf(one)]),
+    [['ddp', 8], ['zero1', 8], ['zero2', 8], ['zero3', 8]], 'tp is not read by fsdp2');
+  assert.deepEqual(stagesLeft(layout, [{ rank: 0, stage: 0, allocated: 1, reserved: 1 }]), [{ stage: 1, rank: 8 }, { stage: 2, rank: 16 }, { stage: 3, rank: 24 }]);
+  assert.equal(tokensOf(of(job)), 3 * 10 * 2 * 8, 'micro-batches: twice the stages');
+  assert.equal(tokensOf(of({ batch: '8', seq: '10', grad_accum: '2', 'parallel.kind': 'pp', 'parallel.pp': '4', 'parallel.dp': '2' })), 160, 'batch of pp is that of all micro-batches');
+  assert.equal(gpusOf(layoutOf(of({}))), 1);
 });

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* What if: changes, the largest that fits, cards and the heat map, in Chromium. */
 import assert from 'node:assert/strict';
-import { changed, copied, deviceBytes, still, test } from './harness.mjs';
+import { changed, copied, deviceBytes, still, test, violations } from './harness.mjs';
 
 /** @param {import('./site.mjs').Site} site */
 export default function ({ visit, field, fromCore, exampleWords, tab, toWhatIf }) {
@@ -21,6 +21,37 @@ export default function ({ visit, field, fromCore, exampleWords, tab, toWhatIf }
       (await first.locator('th').innerText()).split('\n')[0]).catch(() => {});
     assert.equal(await page.locator('.whatif tbody tr', { hasText: words.join(' ') }).count(), 0, 'the change that was used is no longer offered');
   }));
+
+  const STAGED = ['model=llama-3.2-1b', 'gpu=h100-80', 'batch=1', 'seq=2048', 'parallel.kind=megatron', 'parallel.tp=2', 'parallel.pp=4'];
+
+  test('ranks: each stage has its own peak, the one that needs the most is shown, and another one can be', () => visit(async (page) => {
+    const rows = page.locator('#layout tbody tr');
+    await rows.nth(3).waitFor();
+    assert.equal(await rows.count(), 4);
+    const bytes = await rows.evaluateAll((/** @type {any[]} */ list) => list.map((row) => Number(row.querySelectorAll('.bytes')[1].dataset.tip.replaceAll(/[^0-9]/g, ''))));
+    assert.equal(Math.max(...bytes), await deviceBytes(page));
+    assert.match(await page.locator('#layout tr.strong').innerText(), /needs the most/);
+    for (const [stage, rank] of [[1, 2], [2, 4]]) assert.equal(bytes[stage], (await fromCore([...STAGED, `parallel.rank=${rank}`])).verdict.device_bytes);
+    await changed(page, () => page.getByRole('button', { name: 'Show rank 4' }).click());
+    assert.equal(await deviceBytes(page), bytes[2]);
+    await page.getByText('Rank 4 is shown').waitFor();
+    await changed(page, () => page.getByRole('button', { name: 'Show the rank that needs the most' }).click());
+    assert.equal(await deviceBytes(page), Math.max(...bytes));
+    assert.deepEqual(await violations(page, ['#layout']), []);
+  }, { at: `#${STAGED.join('&')}&v=1` }));
+
+  test('layouts of as many GPUs are played, each with a link to it, and what cannot be says why', () => visit(async (page) => {
+    await tab(page, 'Layouts');
+    await page.locator('#whatif table[aria-busy="false"] tbody tr').nth(8).waitFor();
+    await page.locator('.whatif td', { hasText: /divide|multiple/ }).first().waitFor();
+    const link = page.locator('.whatif tbody a').first();
+    const said = await page.locator('.whatif tbody tr', { has: page.locator('a') }).first().locator('.bytes').getAttribute('data-tip');
+    assert.deepEqual(await violations(page, ['#whatif']), []);
+    const href = await link.getAttribute('href');
+    await changed(page, () => link.click());
+    assert.equal(await page.locator('.big .bytes').getAttribute('data-tip'), said);
+    assert.equal(await deviceBytes(page), (await fromCore(href.slice(1).split('&').filter((/** @type {string} */ word) => word !== 'v=1'))).verdict.device_bytes);
+  }, { at: `#${STAGED.join('&')}&parallel.dp=3&v=1` }));
 
   test('on which cards it runs', () => visit(async (page) => {
     await tab(page, 'GPUs that fit');

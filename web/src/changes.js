@@ -6,6 +6,7 @@ import { ask } from './asking.js';
 import { EXAMPLE } from './example.js';
 import { MOST_FILES } from './files.js';
 import { sentences } from './format.js';
+import { gpusOf, hasStages, layoutOf } from './layout.js';
 import { playBaseline, recompute } from './play.js';
 import { baseline, baselineReport, files, isExample, job, linked, notices, spoken, valueOf, words } from './state.js';
 
@@ -20,22 +21,28 @@ const OF_THE_MODEL = ['freeze', 'train_only', 'image_size'];
 const withoutModel = (list) => list.filter(([name]) =>
   name !== 'model' && !OF_THE_MODEL.includes(name) && !name.startsWith('overrides.'));
 
-/** Several GPUs share a job by a strategy, and a strategy is of several GPUs: the word that goes with one of the two where the other is not set.
- * @param {string} name @param {string | null} value @returns {[string, string | null] | null} */
+const GROUPS = ['parallel.dp', 'parallel.tp', 'parallel.pp', 'parallel.cp', 'parallel.ep'];
+
+/** Several GPUs share a job by a strategy, and a strategy is of several GPUs: the words that go with one of the two where the other is not set.
+ * @param {string} name @param {string | null} value @returns {[string, string | null][] | null} */
 function sharing(name, value) {
   const has = (/** @type {string} */ other) => words.value.find(([key]) => key === other)?.[1];
   const isNone = (/** @type {string | null | undefined} */ kind) => !kind || kind === 'none';
-  if (name === 'parallel.dp' && Number(value) > 1 && isNone(valueOf('parallel.kind'))) return ['parallel.kind', 'fsdp2'];
-  if (name === 'parallel.kind' && !isNone(value) && value !== 'megatron' && Number(valueOf('parallel.dp') || 1) < 2) return ['parallel.dp', '8'];
-  if (name === 'parallel.kind' && isNone(value) && has('parallel.dp')) return ['parallel.dp', null];
-  return null;
+  if (name === 'parallel.dp' && Number(value) > 1 && isNone(valueOf('parallel.kind'))) return [['parallel.kind', 'fsdp2']];
+  if (name !== 'parallel.kind') return null;
+  if (value === null || isNone(value)) return GROUPS.filter(has).map((group) => [group, null]);
+  if (value === 'pp') return [['parallel.pp', '4'], ['parallel.dp', null], ...(Number(valueOf('batch')) % 8 ? [/** @type {[string, string]} */ (['batch', '8'])] : [])];
+  if (value === 'tp') return [['parallel.tp', '8'], ['parallel.dp', null]];
+  const gpus = gpusOf(layoutOf(valueOf));
+  if (hasStages((one) => (one === name ? value : valueOf(one)))) return gpus > 1 ? null : [['parallel.dp', '8']];
+  return [...GROUPS.slice(1).filter(has).map((group) => /** @type {[string, null]} */ ([group, null])), ['parallel.dp', String(gpus > 1 ? gpus : 8)]];
 }
 
 /** Sets a word; null or '' takes it out, so that the default holds.
  * @param {string} name @param {string | null} value */
 export function setWord(name, value) {
   const more = sharing(name, value);
-  if (more) return setWords([[name, value], more]);
+  if (more?.length) return setWords([[name, value], ...more]);
   const rest = words.value.filter(([key]) => key !== name);
   const at = words.value.findIndex(([key]) => key === name);
   if (value !== null && value !== '') rest.splice(at < 0 ? rest.length : at, 0, [name, value]);

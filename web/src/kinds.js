@@ -8,7 +8,7 @@
 
 /* Words of training that an inference has no use for. */
 const UNTRAINED = /** @type {[string, null][]} */ (['adapter', 'freeze', 'train_only', 'checkpointing', 'optimizer', 'grad_accum', 'clip', 'autocast'].map((name) => [name, null]));
-const SHARED = ['parallel.dp', 'parallel.kind'];
+const SHARED = ['parallel.dp', 'parallel.kind', 'parallel.tp', 'parallel.pp'];
 const DATA = ['batch', 'seq', 'images', 'image_size'];
 const KERNELS = { title: 'Kernels', settings: ['attention', 'sdpa_backend'] };
 const TRAINING = { title: 'Training', settings: ['dtype', 'autocast', 'optimizer', 'checkpointing', 'grad_accum', 'clip'] };

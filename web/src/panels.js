@@ -2,6 +2,7 @@
 /* The panels of an answer, in order: one table for the page, links to a view, keys, the palette and the help sheet. What is not drawn with
  * the page is loaded by its row when it comes near; README.md says how to add one. */
 import { fixed } from './format.js';
+import { hasStages } from './layout.js';
 import { baselineReport, unit } from './state.js';
 
 /** @typedef {import('./types.js').Report} Report
@@ -21,12 +22,17 @@ import { baselineReport, unit } from './state.js';
  *   too. go, key, stop: the action that goes there, its letter, and what
  *   gets the focus */
 
+/** @param {Report} r */
+const used = (r) => (/** @type {string} */ name) => r.settings.find((one) => one.name === name)?.value ?? '';
+
 /** @type {Panel[]} */
 export const PANELS = [
   { name: 'compare', title: 'Against the baseline', help: 'What changed since a job was pinned, and which setting did it.',
     at: 'top', isWithAnswer: true, isOffered: () => baselineReport.value !== null, load: () => import('./ui/Compare.jsx'), go: 'Show the comparison', stop: '.scroll' },
   { name: 'serving', title: 'Requests', help: 'How many requests the server holds at once, and the flags that start it.',
     at: 'top', isOffered: (r) => r.serving !== undefined, load: () => import('./ui/Serving.jsx'), go: 'Go to requests' },
+  { name: 'layout', title: 'Ranks', help: 'Each kind of rank of a parallel job with its own peak, and the one that needs the most.',
+    at: 'top', isOffered: (r) => r.ranks !== undefined || (r.peak.rank !== undefined && hasStages(used(r))), load: () => import('./ui/Layout.jsx'), go: 'Go to ranks' },
   { name: 'factors', title: 'By factor and module', help: 'What the peak is made of. Rows and columns sum to it, to the byte.', note: () => `${unit.value} at the peak`,
     at: 'half', isWithAnswer: true, go: 'Go to factors', key: '1', stop: '[tabindex="0"]' },
   { name: 'layers', title: 'By module and layer', help: 'Where in the model the bytes are. Widths are bytes.', note: 'width is bytes',
@@ -40,6 +46,8 @@ export const PANELS = [
   { name: 'advice', title: 'Reduce memory', help: 'Changes by what they save.', inside: 'whatif', load: () => import('./ui/Advice.jsx') },
   { name: 'fit', title: 'Largest that fits', help: 'The largest batch, sequence and so on that the GPU holds.', inside: 'whatif', load: () => import('./ui/Largest.jsx') },
   { name: 'cards', title: 'GPUs that fit', help: 'The job on every GPU of the list.', inside: 'whatif', load: () => import('./ui/Cards.jsx') },
+  { name: 'layouts', title: 'Layouts', help: 'Other ways to lay the job on as many GPUs.', inside: 'whatif', isOffered: (r) => r.peak.rank !== undefined,
+    load: () => import('./ui/Layouts.jsx') },
   { name: 'map', title: 'Heat map', help: 'Two or three settings against each other.', inside: 'whatif', load: () => import('./ui/HeatMap.jsx') },
   { name: 'tensors', title: 'Largest tensors', help: 'The largest groups that live at the peak, with where their shapes come from.', note: 'alive at the peak',
     go: 'Go to the largest tensors', stop: '.scroll' },

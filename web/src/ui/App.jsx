@@ -6,6 +6,7 @@ import { cancel } from '../asking.js';
 import { core, coreProblem, failure, isExample, notices, report, link, settingsOpen, slow, spoken, stale, valueOf,
   verySlow } from '../state.js';
 import { fixed, params } from '../format.js';
+import { layoutOf, layoutWords } from '../layout.js';
 import { CopyDialog, Said } from './CopyDialog.jsx';
 import { DropTarget } from './DropTarget.jsx';
 import { FactorTable, lit } from './FactorTable.jsx';
@@ -38,7 +39,7 @@ function JobLine({ r }) {
     trains ? used('optimizer') : mode === 'serve' ? r.serving?.engine : `${used('decode')} tokens generated`,
     used('quant') && used('quant') !== 'none' && `base in ${used('quant')}`,
     used('adapter') && used('adapter') !== 'none' && used('adapter'),
-    used('parallel.kind') && used('parallel.kind') !== 'none' && `${used('parallel.kind')} over ${Number(used('parallel.dp')) > 1 ? `${used('parallel.dp')} GPUs` : 'one GPU'}`,
+    used('parallel.kind') && used('parallel.kind') !== 'none' && `${used('parallel.kind')} over ${layoutWords(layoutOf(used))}`,
     !trains ? '' : used('checkpointing') === 'none' ? 'no checkpointing' : `checkpointing ${used('checkpointing')}`,
   ];
   return (

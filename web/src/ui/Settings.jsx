@@ -131,7 +131,7 @@ function Parts() {
 const NO_CARD = { name: '', title: 'No GPU', note: 'only the need', search: 'no gpu card none' };
 
 function GpuField() {
-  const all = (describe.value?.settings ?? []).filter(({ name }) => kindOf(valueOf).gpus.includes(name));
+  const all = (describe.value?.settings ?? []).filter(({ name }) => kindOf(valueOf).gpus.includes(name) && (name === 'parallel.dp' || !isIdle(name)));
   const choices = [...describe.value?.gpus ?? [], NO_CARD];
   const value = valueOf('gpu');
   const shown = choices.find((choice) => choice.name === value)?.title ?? value;

@@ -7,10 +7,12 @@ import { Section } from './Section.jsx';
 import './whatif.js';
 
 /** @param {{panel: import('../panels.js').Panel, r: import('../types.js').Report, inside: import('../panels.js').Panel[]}} props */
-export default function WhatIf({ panel, r, inside: tabs }) {
+export default function WhatIf({ panel, r, inside: all }) {
   const given = view.value.inside;
-  const [at, setAt] = useState(0);
-  useEffect(() => { if (given) setAt(Math.max(0, tabs.findIndex((tab) => tab.name === given))); }, [view.value]);
+  const [chosen, setChosen] = useState(all[0].name);
+  const tabs = all.filter(({ isOffered }) => !isOffered || isOffered(r));
+  const at = Math.max(0, tabs.findIndex((tab) => tab.name === chosen));
+  useEffect(() => { if (given) setChosen(given); }, [view.value]);
   const { name, title, load } = tabs[at];
   /* The panels hear of answers themselves. */
   const content = useMemo(() => <Lazy key={name} load={load} />, [name]);
@@ -20,7 +22,7 @@ export default function WhatIf({ panel, r, inside: tabs }) {
     if (to === undefined) return;
     event.preventDefault();
     const next = (to + tabs.length) % tabs.length;
-    setAt(next);
+    setChosen(tabs[next].name);
     document.getElementById(`tab-${tabs[next].name}`)?.focus();
   }
   return (
@@ -28,7 +30,7 @@ export default function WhatIf({ panel, r, inside: tabs }) {
       <div class="tabs" role="tablist" aria-label={panel.title} onKeyDown={key}>
         {tabs.map((tab, i) => (
           <button key={tab.name} id={`tab-${tab.name}`} type="button" role="tab" aria-selected={i === at} aria-controls="whatif-panel" data-panel={tab.name}
-            data-tip={tab.help} tabIndex={i === at ? 0 : -1} onClick={() => setAt(i)}>{tab.title}</button>
+            data-tip={tab.help} tabIndex={i === at ? 0 : -1} onClick={() => setChosen(tab.name)}>{tab.title}</button>
         ))}
       </div>
       <div id="whatif-panel" class="scroll whatif-panel" role="tabpanel" tabIndex={0} aria-labelledby={`tab-${name}`} data-title={title}>
