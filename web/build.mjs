@@ -83,7 +83,7 @@ async function single(entry, { style, theme, app, noscript }, parts) {
     (await script(source, { define, ...more })).toString().trim().replaceAll('</script', '<\\/script');
   const [main, worker] = [await text(entry), await text('src/worker.js', { format: 'iife' })];
   const texts = await Promise.all(Object.entries(parts).map(async ([name, bytes]) => [name, (await gzipped(bytes)).toString('base64')]));
-  return filled(await template('single.html'), { policy: singlePolicy({ scripts: [theme, main], styles: [style] }), icon: ICON, theme, style, noscript, app, main,
+  return filled(await template('single.html'), { policy: singlePolicy({ scripts: [theme, main], styles: [style], hasHub: entry === 'src/main.jsx' }), icon: ICON, theme, style, noscript, app, main,
     parts: [['worker', worker], ...texts].map(([name, content]) => `<script type="text/plain" id="part-${name}">${content}</script>\n`).join('') });
 }
 

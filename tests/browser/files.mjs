@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Files, in Chromium: dropped, chosen, pasted; of every kind, and of none. */
 import assert from 'node:assert/strict';
-import { cpSync, mkdirSync, mkdtempSync, rmSync, truncateSync, writeFileSync } from 'node:fs';
+import { cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, truncateSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { changed, deviceBytes, ready, some, test } from './harness.mjs';
+import { changed, deviceBytes, openContext, ready, some, still, test, violations } from './harness.mjs';
 
 const launch = (/** @type {string} */ name) => new URL(`../cli/files/launch/${name}`, import.meta.url).pathname;
 const text = (/** @type {string} */ name, /** @type {string | Buffer} */ content) => ({ name, mimeType: '', buffer: Buffer.from(content) });
 
 /** @param {import('./site.mjs').Site} site */
-export default function ({ visit, field, fromCore, exampleWords, drop, choose, saved, LLAMA, server }) {
+export default function ({ browser, visit, field, fromCore, exampleWords, drop, choose, saved, LLAMA, server }) {
   test('drop a config.json', () => visit(async (page) => {
     await changed(page, () => drop(page, [{ name: 'config.json', text: LLAMA }]));
     assert.match(await page.locator('.files').innerText(), /config\.json/);
@@ -104,17 +104,67 @@ export default function ({ visit, field, fromCore, exampleWords, drop, choose, s
     assert.equal(await page.locator('.file').count(), 1, 'the text took the file’s place');
   }));
 
-  test('a model of the hub that is not in the catalogue: where its config.json is, and no request for it', () => visit(async (page, { requests }) => {
-    await page.locator('#model').focus();
-    await page.keyboard.type('some-lab/Some-Model-9B');
-    const offer = page.getByRole('option', { name: /Get its config\.json/ });
+  test('a model of the Hub is fetched when that is chosen, and nothing is sent before', async () => {
+    const { context, page, requests, problems } = await openContext(browser, { serviceWorkers: 'block' });
+    const toHub = () => requests.filter((url) => url.includes('huggingface'));
+    /** @type {Record<string, string>[]} */
+    const sent = [];
+    await context.route('https://huggingface.co/**', async (/** @type {any} */ route) => {
+      const request = route.request();
+      sent.push({ ...await request.allHeaders(), path: new URL(request.url()).pathname });
+      const headers = { 'access-control-allow-origin': '*' };
+      if (request.url().includes('/Gated/')) return route.fulfill({ status: 401, headers, body: 'Access to model is restricted' });
+      if (request.url().includes('/Broken/')) return route.fulfill({ status: 200, headers, body: '<html>' });
+      if (request.url().includes('/Gone/')) return route.abort();
+      return route.fulfill({ status: 200, headers, body: LLAMA });
+    });
+    const offer = page.getByRole('option', { name: 'Fetch its config.json from huggingface.co' });
+    const type = async (/** @type {string} */ text) => {
+      await page.locator('#model').click();
+      await page.keyboard.type(text);
+    };
+    await page.goto(server.url);
+    await ready(page);
+    await type('some-lab/Some-Model-9B and "<more>');
+    await page.locator('.picker-none').waitFor();
+    assert.equal(await offer.count(), 0);
+    await page.keyboard.press('Escape');
+    await type('some-lab/Some-Model-9B');
     await offer.waitFor();
-    await page.evaluate(() => { window.open = (...args) => { Object.assign(window, { opened: args }); return null; }; });
-    await page.keyboard.press('Enter');
-    assert.deepEqual(await page.evaluate(() => /** @type {any} */ (window).opened), ['https://huggingface.co/some-lab/Some-Model-9B/blob/main/config.json', '_blank', 'noopener,noreferrer']);
-    assert.ok(requests.every((/** @type {string} */ url) => !url.includes('huggingface')));
-    await page.keyboard.type(' and "<more>');
-    await offer.waitFor({ state: 'detached' });
+    await still(page);
+    assert.deepEqual(toHub(), [], 'typing sends nothing');
+    await changed(page, () => page.keyboard.press('Enter'));
+    assert.deepEqual(toHub(), ['https://huggingface.co/some-lab/Some-Model-9B/resolve/main/config.json']);
+    assert.ok(!('cookie' in sent[0]) && !('referer' in sent[0]), Object.keys(sent[0]).join(' '));
+    assert.equal(await deviceBytes(page), (await fromCore(exampleWords.filter((word) => !/^(model|freeze)=/.test(word)), [{ name: 'config.json', text: LLAMA }])).verdict.device_bytes);
+    await page.getByText('The model is config.json of some-lab/Some-Model-9B').waitFor();
+    for (const [name, said] of [['Gated', /is gated or does not exist/], ['Broken', /is a web page/], ['Gone', /could not be reached/]]) {
+      const before = await page.locator('.big .bytes').getAttribute('data-tip');
+      await type(`some-lab/${name}/`.slice(0, -1));
+      await offer.click();
+      await page.locator('[aria-label="Notices"]', { hasText: said }).waitFor();
+      assert.equal(await page.locator('.big .bytes').getAttribute('data-tip'), before, 'the job stays');
+    }
+    assert.deepEqual(problems.filter((text) => !/Failed to load resource/.test(text)), []);
+    await context.close();
+  });
+
+  test('a description of one’s own is checked as it is edited, and a fault is shown at its place', () => visit(async (page) => {
+    const description = JSON.parse(readFileSync(new URL('../../models/architectures/llama.json', import.meta.url), 'utf8'));
+    const text = JSON.stringify(description, null, 1);
+    const wrong = text.replace('return ', 'returnn ');
+    await page.getByRole('button', { name: 'Paste' }).click();
+    const area = page.getByRole('textbox', { name: /paste a config/i });
+    await area.fill(wrong);
+    const place = page.locator('.found .link').first();
+    await page.locator('.found', { hasText: 'nothing more is expected here' }).waitFor();
+    assert.deepEqual(await violations(page, ['dialog']), []);
+    const [, line] = /** @type {RegExpExecArray} */ (/Line (\d+)/.exec(await place.innerText()));
+    await place.click();
+    assert.equal(Number(line), wrong.slice(0, wrong.indexOf('returnn ')).split('\n').length);
+    assert.equal(Number(line), await area.evaluate((/** @type {HTMLTextAreaElement} */ one) => one.value.slice(0, one.selectionStart).split('\n').length));
+    await area.fill(text);
+    await page.getByText('The check of the description finds nothing wrong.').waitFor();
   }));
 
   test('several at once, a card for each, and Undo', () => visit(async (page) => {

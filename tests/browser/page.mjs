@@ -12,7 +12,7 @@ export default function ({ visit, field, fragmentOf, fromCore, exampleWords, ser
     const r = await fromCore(exampleWords);
     assert.match(text, new RegExp(`${(r.verdict.device_bytes / 2 ** 30).toFixed(1)}\\s*GiB`));
     assert.match(text, /tidemark estimate model=llava-1\.5-7b/);
-    assert.match(text, /Nothing is sent/);
+    assert.match(text, /Nothing is sent, unless you choose to fetch a model’s config\.json from huggingface\.co\./);
   }, { javaScript: false }));
 
   test('it opens on the example with the core’s own number', () => visit(async (page) => {

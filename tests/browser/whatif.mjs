@@ -58,17 +58,18 @@ export default function ({ visit, field, fromCore, exampleWords, tab, toWhatIf }
     const row = page.locator('.whatif tbody tr', { hasText: 'T4 16GB' });
     await row.waitFor();
     assert.match(await row.innerText(), /does not fit/);
-    await changed(page, () => row.getByRole('button').click());
-    await page.waitForFunction(() => location.hash.includes('gpu=t4'));
+    assert.equal(await row.getByRole('button').count(), 0, 'what does not fit is not offered');
+    await changed(page, () => page.getByRole('button', { name: 'Apply H200 141GB' }).click());
+    await page.waitForFunction(() => location.hash.includes('gpu=h200'));
   }));
 
-  test('of the cards those that it runs on come first, the smallest first', () => visit(async (page) => {
+  test('of the cards those that it runs on come first, the smallest first, then the nearest misses', () => visit(async (page) => {
     await toWhatIf(page);
     await page.getByRole('tab', { name: 'GPUs that fit' }).click();
     await page.locator('.whatif tbody tr').first().waitFor();
-    const rows = await page.locator('.whatif tbody tr').evaluateAll((/** @type {any[]} */ list) => list.map((row) => ({ runs: !row.querySelector('.bad'), has: Number(row.querySelector('.bytes').dataset.tip.replaceAll(/[^0-9]/g, '')) })));
+    const rows = await page.locator('.whatif tbody tr').evaluateAll((/** @type {any[]} */ list) => list.map((row) => ({ runs: !row.querySelector('.bad'), sizes: [...row.querySelectorAll('.bytes')].map((one) => Number(one.dataset.tip.replaceAll(/[^0-9]/g, ''))) })));
     assert.ok(rows.some(({ runs }) => runs) && rows.some(({ runs }) => !runs));
-    assert.deepEqual(rows, [...rows].sort((a, b) => Number(b.runs) - Number(a.runs) || a.has - b.has));
+    assert.deepEqual(rows, [...rows].sort((a, b) => Number(b.runs) - Number(a.runs) || (a.runs ? a.sizes[0] - b.sizes[0] : a.sizes[1] - a.sizes[0] - (b.sizes[1] - b.sizes[0]))));
   }));
 
   test('of the GPUs what fits by retries or with little to spare is marked, and has its verdict over several too', () => visit(async (page) => {

@@ -5,7 +5,7 @@ import { closeRecording, recording } from './recordings.js';
 import { address } from './address.js';
 import { pin, redo, reset, undo, unpin } from './changes.js';
 import { PANELS } from './panels.js';
-import { baseline, command, details, overlay, report, spoken, theme, unit } from './state.js';
+import { baseline, command, details, overlay, report, said, scenarios, spoken, theme, unit } from './state.js';
 import { copy } from './ui/CopyDialog.jsx';
 
 /** @typedef {{name: string, title: string, group: 'open' | 'share' | 'export' | 'go' | 'edit' | 'look' | 'help', key?: string,
@@ -34,6 +34,9 @@ export const ACTIONS = [
     run: () => copy('Link to this view', import('./view.js').then(({ viewLink }) => viewLink())) },
   { name: 'markdown-link', title: 'Copy Markdown link', group: 'share', of: 'job', run: exporting((e) => copy('Markdown link', e.markdownLink())) },
   { name: 'command', title: 'Copy command', group: 'share', run: () => copy('Command', command.value) },
+  { name: 'scenario', title: 'Add to scenarios', group: 'edit', of: 'job', key: 'a',
+    run: () => import('./scenarios.js').then(async ({ addScenario }) => { spoken.value = said.value = await addScenario(); setTimeout(() => { said.value = ''; }, 1800); }) },
+  { name: 'scenarios-link', title: 'Copy a link to the scenarios', group: 'share', of: 'job', isOffered: () => scenarios.value.length > 0, run: () => copy('Link to the scenarios', import('./scenarios.js').then(({ addressOfAll }) => addressOfAll())) },
   { name: 'frame', title: 'Copy embed code', group: 'share', of: 'job', run: exporting((e) => copy('Embed code', e.frame())) },
   { name: 'badge', title: 'Save badge, copy its Markdown', group: 'share', of: 'job', run: exporting((e) => { e.save('gpu-memory.svg', e.badge()); return copy('Markdown', e.badgeMarkdown('gpu-memory.svg')); }) },
   { name: 'markdown', title: 'Copy as Markdown', group: 'export', run: exporting((e) => copy('Markdown', e.markdown())) },
@@ -64,6 +67,9 @@ export const ACTIONS = [
 
 /** What can be done with what is shown. */
 export const available = () => ACTIONS.filter(({ of, isOffered }) => (!of || of === (recording.value ? 'recording' : 'job')) && (!isOffered || recording.value || isOffered()));
+
+/** @param {string} name */
+export const doAction = (name) => ACTIONS.find((action) => action.name === name)?.run();
 
 export const inGroup = (/** @type {Action['group']} */ group) => available().filter((action) => action.group === group);
 

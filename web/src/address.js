@@ -4,7 +4,7 @@ import { batch, signal } from '@preact/signals';
 import { ask, askAsIs } from './asking.js';
 import { CoreStopped } from './client.js';
 import { sentences } from './format.js';
-import { pack, unpack } from './links.js';
+import { pack, SEVERAL, unpack } from './links.js';
 import { awaited, baseline, baselineReport, failure, files, fragment, isExample, link, linked, notices, words, wordsIn } from './state.js';
 import { toLink, toWord, wordsOf } from './words.js';
 
@@ -90,7 +90,8 @@ export async function loadFragment() {
   if (!isLink) return false;
   stopWriting();
   try {
-    const read = await askAsIs({ call: 'read_link', link: await unpack(text) });
+    const readable = text.startsWith(SEVERAL) ? await import('./scenarios.js').then(({ openShared }) => openShared(text)) : await unpack(text);
+    const read = await askAsIs({ call: 'read_link', link: readable });
     if (!read?.ok) throw new Error('This link cannot be read.');
     batch(() => {
       words.value = written = read.settings.map(toWord);

@@ -40,6 +40,10 @@ export async function askMany(asked, got, signal) {
   }), got, signal) ?? false;
 }
 
+/** Requests as they are, several at once, apart from what answers keystrokes.
+ * @param {object[]} requests @param {(reply: any, index: number) => void} got @param {AbortSignal} [signal] */
+export const askAll = async (requests, got, signal) => await pool?.all(requests, got, signal) ?? false;
+
 const TILE_MS = 100; /* so often there is news, and what was cancelled ends */
 const MOST_IN_TILE = 64;
 const LEAST_AT_END = 8;

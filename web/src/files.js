@@ -22,6 +22,9 @@ function kindOf(text) {
   return 'other';
 }
 
+/** A description of a model in tidemark's language. @param {string} text */
+export const isDescription = (text) => /"architecture"\s*:\s*"/.test(text) && /"(tidemark|modules)"\s*:/.test(text) && !/"settings"\s*:/.test(text);
+
 /** @param {string} name @param {string} text @returns {OpenFile} */
 const textFile = (name, text) => ({ name, text: text.charCodeAt(0) === 0xfeff ? text.slice(1) : text, kind: kindOf(text) });
 

@@ -17,6 +17,7 @@ import { useClient } from './asking.js';
 import { FORM, readDescribe } from './catalogue.js';
 import { recompute } from './play.js';
 import * as state from './state.js';
+import { keep, kept } from './storage.js';
 import { App } from './ui/App.jsx';
 import { CoreLost } from './ui/Notes.jsx';
 import { spokenVerdict } from './ui/Verdict.jsx';
@@ -44,22 +45,6 @@ const parsed = new Promise((done) => {
 }).then(() => {
   if (readFragment() !== '' && state.core.value === 'waiting') document.querySelector('.result')?.classList.add('is-slow');
 });
-
-/** @param {string} name */
-function kept(name) {
-  try {
-    return localStorage.getItem(`tidemark.${name}`);
-  } catch {
-    return null;
-  }
-}
-
-/** @param {string} name @param {string} value */
-function keep(name, value) {
-  try {
-    localStorage.setItem(`tidemark.${name}`, value);
-  } catch { /* storage is off: nothing is kept */ }
-}
 
 const keptUnit = kept('unit');
 if (keptUnit && Object.hasOwn(UNITS, keptUnit)) state.unit.value = /** @type {any} */ (keptUnit);
@@ -108,6 +93,8 @@ function keepUp() {
   });
   effect(() => keep('unit', state.unit.value));
   effect(() => keep('letters', state.letterKeys.value ? 'on' : 'off'));
+
+  if (!state.scenarios.value.length && (kept('scenarios') ?? '[]') !== '[]') import('./scenarios.js').then(({ showOwn }) => showOwn()).catch(() => {});
 
   effect(() => {
     const written = state.linkedView.value;

@@ -3,7 +3,7 @@
  * the page is loaded by its row when it comes near; README.md says how to add one. */
 import { fixed } from './format.js';
 import { hasStages } from './layout.js';
-import { baselineReport, unit } from './state.js';
+import { baselineReport, scenarios, unit } from './state.js';
 
 /** @typedef {import('./types.js').Report} Report
  * @typedef {{
@@ -29,6 +29,8 @@ const used = (r) => (/** @type {string} */ name) => r.settings.find((one) => one
 export const PANELS = [
   { name: 'compare', title: 'Against the baseline', help: 'What changed since a job was pinned, and which setting did it.',
     at: 'top', isWithAnswer: true, isOffered: () => baselineReport.value !== null, load: () => import('./ui/Compare.jsx'), go: 'Show the comparison', stop: '.scroll' },
+  { name: 'scenarios', title: 'Scenarios', help: 'Up to six named jobs side by side, kept in this browser and shared as one link.',
+    at: 'top', isOffered: () => scenarios.value.length > 0, load: () => import('./ui/Scenarios.jsx'), go: 'Go to scenarios', stop: '.scroll' },
   { name: 'serving', title: 'Requests', help: 'How many requests the server holds at once, and the flags that start it.',
     at: 'top', isOffered: (r) => r.serving !== undefined, load: () => import('./ui/Serving.jsx'), go: 'Go to requests' },
   { name: 'layout', title: 'Ranks', help: 'Each kind of rank of a parallel job with its own peak, and the one that needs the most.',

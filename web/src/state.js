@@ -62,6 +62,10 @@ export const letterKeys = signal(true);
 export const baseline = signal(/** @type {Job | null} */ (null));
 export const baselineReport = signal(/** @type {Report | null} */ (null));
 
+/* Named jobs side by side (scenarios.js): kept in this browser, unless they are those of a link. */
+/** @typedef {{name: string, link: string}} Scenario  link: readable */
+export const scenarios = signal(/** @type {Scenario[]} */ ([]));
+
 /* Where one is in the page, for a link to it (view.js): parts of it write here where they are, and go where a link says. */
 /** @typedef {{event?: number, window?: {from: number, to: number}, zoom?: string, axes?: {name: string, text: string}[], inside?: string}} View
  *   inside: a panel that another one holds */

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The service worker: one version of the page, kept whole. The page itself comes from the network where that answers within two
- * seconds; what it is made of has names that change with the content and comes from the cache. Nothing goes to another origin. */
+ * seconds; what it is made of has names that change with the content and comes from the cache. Nothing goes to another origin but what the page
+ * fetches from the Hub when it is told to (hub.js), which is not kept. */
+import { HUB } from './hosts.js';
+
 const scope = /** @type {any} */ (globalThis);
 const CACHE = `tidemark ${scope.registration.scope} ${SW_VERSION}`;
 const NETWORK_MS = 2000;
@@ -36,7 +39,9 @@ const asset = async (request) => (await (await caches.open(CACHE)).match(request
 
 scope.addEventListener('fetch', (/** @type {any} */ event) => {
   const { request } = event;
-  if (new URL(request.url).origin !== location.origin) event.respondWith(Response.error());
+  const { origin } = new URL(request.url);
+  if (origin === HUB) return;
+  if (origin !== location.origin) event.respondWith(Response.error());
   else if (request.method === 'GET') event.respondWith(request.mode === 'navigate' ? page(request) : asset(request));
 });
 

@@ -7,6 +7,7 @@ import { core, coreProblem, failure, isExample, notices, report, link, settingsO
   verySlow } from '../state.js';
 import { fixed, params } from '../format.js';
 import { layoutOf, layoutWords } from '../layout.js';
+import { doAction } from '../actions.js';
 import { CopyDialog, Said } from './CopyDialog.jsx';
 import { DropTarget } from './DropTarget.jsx';
 import { FactorTable, lit } from './FactorTable.jsx';
@@ -45,6 +46,7 @@ function JobLine({ r }) {
   return (
     <div class="job">
       <h2 class="job-name">{used('title') ? `${used('title')} · ` : ''}{r.model.title}{isExample.value && <span class="tag">example</span>}</h2>
+      <button type="button" class="button small job-keep" data-tip="Keep this job by a name, beside others" onClick={() => doAction('scenario')}>Add to scenarios</button>
       <p class="job-words">{words.filter(Boolean).map((word) => <span key={word}>{word}</span>)}</p>
     </div>
   );
@@ -181,7 +183,7 @@ export function App({ still = false }) {
           {recording.value ? <Lazy load={() => import('./Recording.jsx')} /> : <Result still={still} />}
           {!still && hasReport.value && <Address />}
           <footer class="foot">
-            <p><b>Everything runs in this page. Nothing is sent.</b></p>
+            <p><b>Everything runs in this page. Nothing is sent</b>, unless you choose to fetch a model’s config.json from huggingface.co.</p>
             {waiting.value && <p role="status">A new version is ready. <button type="button" class="button small" onClick={update}>Update</button></p>}
             {!SINGLE && <p><a href="tidemark.html" download>Download this page</a> as one file, for offline use</p>}
             <p>{isOffline.value && 'offline copy · '}tidemark {version.value}{!recording.value && valueOf('steps') && ` · ${valueOf('steps')} steps simulated`}</p>

@@ -1,34 +1,81 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The present job on every card. */
+/* The present job on every GPU: whether it fits, and when asked for the largest batch, the tokens of a step and one's own price. */
+import { useEffect, useState } from 'preact/hooks';
+import { askMany } from '../asking.js';
+import { fixed } from '../format.js';
+import { tokensOf } from '../layout.js';
+import { prices, setPrice } from '../prices.js';
+import { shown as report, shownValue as valueOf } from '../shown.js';
 import { Bytes } from './marks.jsx';
 import { apply, Fits, NoAnswer, useAnswers } from './played.jsx';
 
 /** @typedef {import('./played.jsx').Figures & {name: string, title: string, cards: number, error?: string}} Card */
 
+/** The smallest that it runs on first; of the others those that lack the least. @param {Card} a @param {Card} b */
+function inOrder(a, b) {
+  if (!a.fits !== !b.fits) return a.fits ? -1 : 1;
+  const size = (/** @type {Card} */ { gpu_bytes: has = 0, device_bytes: needs }) => (a.fits ? has : needs - has);
+  return size(a) - size(b);
+}
+
+/** @param {Card} card */
+const wordsOf = ({ name, cards }) => [`gpu=${name}`, ...(cards > 1 ? [`parallel.dp=${cards}`] : [])];
+
+/** The largest batch by GPU, once it is wanted: a number, 0 where none fits, -1 where there is no answer. @param {Card[]} list @param {boolean} isWanted */
+function useLargest(list, isWanted) {
+  const [largest, setLargest] = useState(/** @type {Record<string, number>} */ ({}));
+  const key = report.value?.link;
+  useEffect(() => {
+    setLargest({});
+    if (!isWanted || !list.length) return;
+    const stop = new AbortController();
+    askMany(list.map((card) => ({ call: 'fit', words: wordsOf(card), more: { knob: 'batch' } })), (reply, i) => {
+      setLargest((before) => ({ ...before, [list[i].name]: reply?.ok ? reply.rows[0].largest : -1 }));
+    }, stop.signal);
+    return () => stop.abort();
+  }, [key, list.length, isWanted]);
+  return largest;
+}
+
 export default function Cards() {
   const reply = useAnswers(() => [{ call: 'cards', words: [] }])?.[0];
-  if (!reply?.ok) return <NoAnswer reply={reply} />;
+  const [isWanted, setWanted] = useState(false);
   /** @type {Card[]} */
-  const list = [...reply.cards].sort((a, b) => Number(b.fits ?? false) - Number(a.fits ?? false) || (a.gpu_bytes ?? 0) - (b.gpu_bytes ?? 0)); /* the smallest that it runs on first */
+  const list = reply?.ok ? [...reply.cards].sort(inOrder) : [];
+  const largest = useLargest(list.filter(({ error }) => !error), isWanted);
+  if (!reply?.ok) return <NoAnswer reply={reply} />;
+  const tokens = (/** @type {Card} */ { name, cards }) => tokensOf((setting) => (setting === 'batch' ? String(largest[name]) : setting === 'parallel.dp' && cards > 1 ? String(cards) : valueOf(setting)));
+  const per = (/** @type {Card} */ card) => { const price = prices.value[card.name] * Math.max(1, card.cards); return largest[card.name] > 0 && price > 0 ? fixed(tokens(card) / price) : ''; };
   return (
-    <table class="numbers whatif">
-      <thead><tr><th scope="col" class="left">GPU</th><th scope="col">Has</th><th scope="col">Needs</th><th scope="col" class="left"><span class="hidden">Verdict</span></th><th scope="col"><span class="hidden">Use</span></th></tr></thead>
-      <tbody>
-        {list.map((card) => (
-          <tr key={card.name}>
-            <th scope="row" class="left">{card.title}</th>
-            {card.error ? <td colSpan={4} class="left muted">{card.error}</td> : (
-              <>
-                <td data-label="has"><Bytes n={card.gpu_bytes ?? 0} style="natural" /></td>
-                <td data-label="needs"><Bytes n={card.device_bytes} style="natural" /></td>
-                <td class="left"><Fits of={card}>{card.cards > 1 && ` on ${card.cards}`}</Fits></td>
-                <td><button type="button" class="button small" aria-label={`Apply ${card.title}`}
-                  onClick={() => apply([`gpu=${card.name}`, ...(card.cards > 1 ? [`parallel.dp=${card.cards}`] : [])])}>Apply</button></td>
-              </>
-            )}
-          </tr>
-        ))}
-      </tbody>
-    </table>
+    <>
+      <p class="cards-tools"><label><input type="checkbox" checked={isWanted} onChange={(event) => setWanted(event.currentTarget.checked)} /> Largest batch on each, with tokens a step and your own price</label></p>
+      <table class="numbers whatif">
+        <thead><tr><th scope="col" class="left">GPU</th><th scope="col">Has</th><th scope="col">Needs</th><th scope="col" class="left"><span class="hidden">Verdict</span></th>
+          {isWanted && <><th scope="col">Largest batch</th><th scope="col">Tokens a step</th><th scope="col">Price an hour</th><th scope="col" data-tip="Tokens of a step with the largest batch, for each unit of the price an hour. How long a step takes is not known.">Tokens a step per price</th></>}
+          <th scope="col"><span class="hidden">Use</span></th></tr></thead>
+        <tbody>
+          {list.map((card) => (
+            <tr key={card.name}>
+              <th scope="row" class="left">{card.title}</th>
+              {card.error ? <td colSpan={isWanted ? 8 : 4} class="left muted">{card.error}</td> : (
+                <>
+                  <td data-label="has"><Bytes n={card.gpu_bytes ?? 0} style="natural" /></td>
+                  <td data-label="needs"><Bytes n={card.device_bytes} style="natural" /></td>
+                  <td class="left"><Fits of={card}>{card.cards > 1 && ` on ${card.cards}`}</Fits></td>
+                  {isWanted && <>
+                    <td data-label="largest batch">{largest[card.name] === undefined ? '…' : largest[card.name] < 0 ? '–' : largest[card.name] === 0 ? 'none' : fixed(largest[card.name])}</td>
+                    <td data-label="tokens a step">{largest[card.name] > 0 ? fixed(tokens(card)) : ''}</td>
+                    <td data-label="price an hour"><input class="price" type="text" inputMode="decimal" autocomplete="off" aria-label={`Price an hour of one ${card.title}`} value={prices.value[card.name] ?? ''} onChange={(event) => setPrice(card.name, event.currentTarget.value)} /></td>
+                    <td data-label="tokens a step per price">{per(card)}</td>
+                  </>}
+                  <td>{(card.fits || (isWanted && largest[card.name] > 0)) && <button type="button" class="button small" aria-label={`Apply ${card.title}`}
+                    onClick={() => apply([...wordsOf(card), ...(isWanted && largest[card.name] > 0 ? [`batch=${largest[card.name]}`] : [])])}>Apply</button>}</td>
+                </>
+              )}
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </>
   );
 }

@@ -33,7 +33,7 @@ export default function Help() {
       <form method="dialog">
         <h2 id="help-title" tabIndex={-1} autofocus>Keys and help</h2>
         <p>tidemark plays a training or inference job through PyTorch’s rules of memory, with shapes in place of numbers. Every figure here can be opened:
-          click it to see the tensors it is the sum of. Nothing leaves this page; the address after # holds the whole job.</p>
+          click it to see the tensors it is the sum of. Nothing leaves this page, but for the name of a model whose config.json you choose to fetch from huggingface.co; the address after # holds the whole job.</p>
         <div class="keys">
           <section>
             <h3>Everywhere</h3>

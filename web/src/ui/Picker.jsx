@@ -43,6 +43,11 @@ export function Picker({ id, label, word, choices, value, shown, empty, offer, e
     choose(choice.name, choice);
     requestAnimationFrame(() => { if (document.activeElement === input.current) input.current?.select(); }); /* the next word replaces it */
   }
+  /** @param {{run: () => void}} other */
+  function leaveFor(other) {
+    close();
+    other.run();
+  }
   /** @param {KeyboardEvent} event */
   function key(event) {
     const moves = { ArrowDown: 1, ArrowUp: -1, PageDown: 8, PageUp: -8 };
@@ -53,7 +58,7 @@ export function Picker({ id, label, word, choices, value, shown, empty, offer, e
       else setAt(Math.min(found.length - 1, Math.max(0, at + by)));
     } else if (event.key === 'Enter' && open) {
       event.preventDefault();
-      if (elsewhere) elsewhere.run();
+      if (elsewhere) leaveFor(elsewhere);
       else if (choices.length > 0) take(found[at]);
       else setTakes(typed !== null);
     } else if (event.key === 'Escape' && open) {
@@ -92,7 +97,7 @@ export function Picker({ id, label, word, choices, value, shown, empty, offer, e
             </li>
           ))}
           {open && found.length === 0 && <li class="picker-none" role="option" aria-selected="false" aria-disabled="true">{empty}</li>}
-          {elsewhere && <li id={`${id}-elsewhere`} role="option" aria-selected="false" class="at" onMouseDown={(event) => event.preventDefault()} onClick={elsewhere.run}>
+          {elsewhere && <li id={`${id}-elsewhere`} role="option" aria-selected="false" class="at" onMouseDown={(event) => event.preventDefault()} onClick={() => leaveFor(elsewhere)}>
             <span class="picker-title">{elsewhere.title}</span></li>}
         </ul>
       </div>

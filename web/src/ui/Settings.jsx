@@ -5,6 +5,7 @@ import { useRef, useState } from 'preact/hooks';
 import { openSaved } from '../address.js';
 import { fixed, headline, params, sentences } from '../format.js';
 import { fromFile, MOST_FILES, readText } from '../files.js';
+import { fromHub, isHubId } from '../hub.js';
 import { Files } from './Files.jsx';
 import { noModels, wantModels } from '../catalogue.js';
 import { closeRecording, isRecording, openRecording, recording } from '../recordings.js';
@@ -49,11 +50,15 @@ async function finish(read) {
   notices.value = [...read.flatMap(({ problem }) => (problem ? [problem] : [])), ...wrong];
 }
 
-/** Where the configuration of a model is that is named as on the Hugging Face hub. The page itself fetches nothing.
+/** What is offered for the name of a model on the Hugging Face Hub. Nothing is sent before it is chosen.
  * @param {string} typed */
-const onHub = (typed) => (/^\s*[\w.-]+\/[\w.-]+\s*$/.test(typed) ? {
-  title: 'Get its config.json from huggingface.co',
-  run: () => { open(`https://huggingface.co/${typed.trim()}/blob/main/config.json`, '_blank', 'noopener,noreferrer'); },
+const onHub = (typed) => (isHubId(typed) ? {
+  title: 'Fetch its config.json from huggingface.co',
+  run: async () => {
+    notices.value = [`Fetching config.json of ${typed.trim()} from huggingface.co…`];
+    await finish(await fromHub(typed));
+    if (!notices.value.length) notices.value = [`The model is config.json of ${typed.trim()}, from huggingface.co.`];
+  },
 } : null);
 
 /* The model's title by the last answer, where it is of this model: the list need not be there. */

@@ -3,7 +3,7 @@
 import { useEffect, useState } from 'preact/hooks';
 import { factor, inOrder } from '../factors.js';
 import { exact, fixed, headline, inUnit, percent, tick, ticks, UNITS } from '../format.js';
-import { gpusOf, layoutOf } from '../layout.js';
+import { gpusOf, hasStages, layoutOf } from '../layout.js';
 import { baselineReport, settingsOpen, unit } from '../state.js';
 import { useWidth } from './hooks.js';
 import { Lazy } from './lazy.jsx';
@@ -58,7 +58,7 @@ function subjectOf(r) {
   const used = (/** @type {string} */ name) => r.settings.find((setting) => setting.name === name)?.value ?? '';
   const wanted = r.verdict.fits && (r.verdict.margin_bytes ?? 0) < 0 ? 'would be reserved' : '';
   const gpus = gpusOf(layoutOf(used));
-  const where = r.ranks || /user|link/.test(r.settings.find(({ name }) => name === 'parallel.rank')?.origin ?? '') ? `on rank ${r.peak.rank} of ${fixed(gpus)} GPUs` : gpus > 1 ? `on each of ${fixed(gpus)} GPUs` : 'on the device';
+  const where = gpus > 1 && (hasStages(used) || used('parallel.rank') !== '') ? `on rank ${r.peak.rank} of ${fixed(gpus)} GPUs` : gpus > 1 ? `on each of ${fixed(gpus)} GPUs` : 'on the device';
   return `${wanted} ${where} at the peak`.trim();
 }
 
