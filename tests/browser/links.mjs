@@ -22,6 +22,10 @@ export default function ({ visit, field, fragmentOf, fromCore, exampleWords, dro
       assert.equal(await field(other, 'attention').inputValue(), 'eager');
       await other.waitForFunction(() => !location.hash.includes('was='));
       assert.equal(await fragmentOf(other), await fragmentOf(page));
+      const said = other.getByText('As it was when the link was made');
+      assert.equal(await said.count(), 1, 'the number of the link is confirmed');
+      await changed(other, () => field(other, 'batch').fill('4'));
+      assert.equal(await said.count(), 0);
     }, { at: link });
   }));
 

@@ -5,7 +5,7 @@ import { opened, writeFragment } from './address.js';
 import { ask, askAsIs, cancelled, giveWay } from './asking.js';
 import { CoreStopped } from './client.js';
 import { sentences } from './format.js';
-import { awaited, baseline, baselineReport, core, coreProblem, failure, linkedView, notices, placed, report, request, slow, verySlow, words } from './state.js';
+import { awaited, baseline, baselineReport, core, coreProblem, failure, isConfirmed, linkedView, notices, placed, report, request, slow, verySlow, words } from './state.js';
 
 /** @typedef {import('./types.js').Diagnostic} Diagnostic */
 
@@ -23,12 +23,14 @@ export async function recompute() {
     const reply = await askAsIs(opened.isNew && opened.was ? { ...request(), was: opened.was } : request(), 'estimate');
     if (reply === null) return; /* a newer job is on its way */
     if (!reply.ok && opened.isNew && dropBadWord(reply.diagnostics ?? [])) return recompute();
+    const isSame = opened.isNew && opened.was !== '' && reply.ok && !reply.diagnostics.some((/** @type {Diagnostic} */ d) => d.place === '/link');
     if (opened.isNew) playBaseline();
     opened.isNew = false;
     batch(() => {
       answered();
       core.value = 'ready';
       if (reply.ok) report.value = reply;
+      isConfirmed.value = isSame;
       failure.value = reply.ok ? null : reply.diagnostics ?? [];
     });
     linkedView.value = opened.view;

@@ -109,6 +109,9 @@ export const isIdle = byName((name) => {
   return !when.choices.includes(valueOf(when.setting)) || (above !== undefined && !above.choices.includes(valueOf(above.setting)));
 });
 
+/* The last link says what its job comes to, and it does. */
+export const isConfirmed = signal(false);
+
 /* The words as the last link gave them. */
 export const linked = signal(/** @type {Words} */ ([]));
 

@@ -4,7 +4,7 @@ import { useEffect, useState } from 'preact/hooks';
 import { factor, inOrder } from '../factors.js';
 import { exact, fixed, headline, inUnit, percent, tick, ticks, UNITS } from '../format.js';
 import { gpusOf, hasStages, layoutOf } from '../layout.js';
-import { baselineReport, settingsOpen, unit } from '../state.js';
+import { baselineReport, isConfirmed, settingsOpen, unit } from '../state.js';
 import { useWidth } from './hooks.js';
 import { Lazy } from './lazy.jsx';
 import { Bytes, Delta, fill, Icon } from './marks.jsx';
@@ -83,6 +83,7 @@ export function Verdict({ r }) {
         <div class="verdict-words">
           <p class="pill"><Icon name={verdict.icon} />{verdict.text}</p>
           <p class="sub strong">{verdict.detail}</p>
+          {isConfirmed.value && <p class="sub">As it was when the link was made</p>}
           {r.besides?.map(({ name, bytes, source }) => <p key={name} class="sub" data-tip={source}>plus about <Bytes n={bytes} style="natural" /> for {name.toUpperCase()}, not included</p>)}
           {r.peak.range && <p class="sub">between {headline(r.peak.range.low, unit.value)} and {headline(r.peak.range.high, unit.value)} {unit.value}, as {r.peak.range.reason ?? 'no run of it is recorded'}.
             Run it with <code>tidemark dry-run</code> for an exact answer</p>}
