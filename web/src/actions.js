@@ -12,13 +12,15 @@ import { copy } from './ui/CopyDialog.jsx';
  *   combination?: string, of?: 'job' | 'recording', isOffered?: () => boolean, run: () => any}} Action
  *   key: a single letter; combination: keys that work everywhere, as they are shown; of: what it is for, both where it is not said */
 
-/** The action that shows a panel and gives it the focus. @param {import('./panels.js').Panel} panel @returns {Action} */
-const toPanel = ({ name, go: title = '', key, stop = '', isRecorded, isOffered }) => ({
+/** The action that shows a panel and gives it the focus; what is not drawn yet comes with it. @param {import('./panels.js').Panel} panel @returns {Action} */
+const toPanel = ({ name, go: title = '', key, stop = '', inside, isRecorded, isOffered }) => ({
   name, title, group: 'go', key, of: isRecorded ? undefined : 'job', isOffered: () => !isOffered || (report.value !== null && isOffered(report.value)),
   run() {
-    const section = document.getElementById(name);
+    const section = document.getElementById(inside ?? name);
     section?.scrollIntoView({ block: 'start' });
-    /** @type {HTMLElement | null | undefined} */ (section?.querySelector(stop))?.focus({ preventScroll: true });
+    const at = inside ? null : /** @type {HTMLElement | null | undefined} */ (stop && section?.querySelector(stop));
+    if (at) at.focus({ preventScroll: true });
+    else if (section) import('./view.js').then(({ goInto }) => goInto(section, inside ? `#tab-${name}` : stop, inside ? name : ''));
   },
 });
 
@@ -60,6 +62,7 @@ export const ACTIONS = [
   ...['system', 'light', 'dark'].map((name) => /** @type {Action} */ ({
     name: `theme-${name}`, title: `Theme: ${name}`, group: 'look', run: () => { theme.value = /** @type {any} */ (name); },
   })),
+  { name: 'flame', title: 'Go to the stacks', group: 'go', of: 'recording', key: '2', run: () => /** @type {HTMLElement | null} */ (document.querySelector('.flame'))?.focus() },
   { name: 'close', title: 'Close the recording', group: 'open', of: 'recording', run: closeRecording },
   { name: 'palette', title: 'Find an action or a setting', group: 'help', combination: 'Ctrl K', run: () => { overlay.value = overlay.value === 'palette' ? '' : 'palette'; } },
   { name: 'help', title: 'Keys and help', group: 'help', key: '?', run: () => { overlay.value = 'help'; } },

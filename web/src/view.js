@@ -65,6 +65,15 @@ export async function show(written) {
   if (Math.abs(section.getBoundingClientRect().top) > 200) section.scrollIntoView({ block: 'start' }); /* what came late moved it */
 }
 
+/** Gives the focus to a place in a section once it is there; and opens a tab of it. @param {HTMLElement} section @param {string} stop @param {string} tab */
+export async function goInto(section, stop, tab) {
+  if (tab) view.value = { ...looking, inside: tab };
+  const at = stop && await until(() => /** @type {HTMLElement | null} */ (section.querySelector(stop)));
+  if (!at) return;
+  section.scrollIntoView({ block: 'start' });
+  at.focus({ preventScroll: true });
+}
+
 /** Opens a panel inside of a section and waits for what is in it: behind a tab, view.inside has done the first. @param {string} section @param {string} name */
 async function openPanel(section, name) {
   const one = await until(() => document.querySelector(`#${section} [data-panel="${name}"]`));
