@@ -213,7 +213,7 @@ int64_t cli_int_at(const cJSON *object, const char *key);
 int64_t cli_int(const cJSON *number);
 bool cli_true_at(const cJSON *object, const char *key);
 
-/* "fits", "just fits" (it needs more than there is, and runs because the allocator gives cached memory back), "does not
+/* "fits", "barely fits" (it needs more than there is, and runs because the allocator gives cached memory back), "does not
  * fit", or "" where no card is given. */
 const char *cli_verdict(const cJSON *verdict);
 /* False: it does not fit the card that is given, or that cannot be told. */

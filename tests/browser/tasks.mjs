@@ -19,6 +19,7 @@ export default function ({ visit, core, fromCore, focusIs, clipboard, LLAMA }) {
     const hands = {
       press, type,
       async choose(/** @type {any} */ file) {
+        await page.evaluate(() => {}); /* a gesture to Chromium, as a key of a keyboard is; those of a test are none */
         const [chooser] = await Promise.all([page.waitForEvent('filechooser'), press('o')]);
         count++;
         await chooser.setFiles(file);
@@ -143,6 +144,6 @@ export default function ({ visit, core, fromCore, focusIs, clipboard, LLAMA }) {
     for await (const piece of await download.createReadStream()) pieces.push(piece);
     const text = Buffer.concat(pieces).toString();
     assert.match(text, /^<svg/);
-    for (const part of ['LLaVA', 'GiB', 'Activations', '#model=']) assert.ok(text.includes(part), part);
+    for (const part of ['LLaVA', 'GiB', 'Activations', 'llava-1.5-7b']) assert.ok(text.includes(part), part);
   });
 }

@@ -58,7 +58,7 @@ function Causes() {
       <thead><tr><th scope="col">Setting</th><th scope="col" class="left">Baseline</th><th scope="col" class="left">Now</th><th scope="col">Change, {unit.value}</th></tr></thead>
       <tbody>{causes.map(({ setting, one, other, change }) => (
         <tr key={setting}><th scope="row">{titleOf(setting)}</th><td class="left"><code>{one || 'default'}</code></td><td class="left"><code>{other || 'default'}</code></td>
-          <td class="total">{change === undefined ? <span class="muted" data-tip="Played together with the next one">with the next</span> : <Delta n={change} />}</td></tr>
+          <td class="total">{change === undefined ? <span class="muted" data-tip="Simulated together with the next one">with the next</span> : <Delta n={change} />}</td></tr>
       ))}</tbody>
     </table>
   );

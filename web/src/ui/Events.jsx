@@ -121,7 +121,7 @@ export default function Events({ source, at, choose, level = 3 }) {
                     <td class="left">{row.factor && <Swatch name={row.factor} />}{kindOf(row)}</td>
                     <td>{size !== undefined && <Size n={size} unit={unit} />}</td>
                     {hasStreams && <td>{row.stream}</td>}
-                    <td class="events-wide">{row.allocated === undefined ? <span class="muted">not played</span> : <span class="bytes" data-tip={exact(row.allocated)}>{inUnit(row.allocated, unit)}</span>}</td>
+                    <td class="events-wide">{row.allocated === undefined ? <span class="muted">not replayed</span> : <span class="bytes" data-tip={exact(row.allocated)}>{inUnit(row.allocated, unit)}</span>}</td>
                     <td class="left events-from"><code data-tip={wholeSource(row)}>{sourceOf(row)}</code></td>
                   </tr>
                 );

@@ -33,7 +33,7 @@ function Card({ file: { name, kind, text } }) {
   const card = report.value?.files?.find((one) => one.name === name);
   const matters = card ? card.unsupported.length + card.unknown.length : 0;
   const counts = card ? [card.used.length && `${card.used.length} used`, card.overruled.length && `${card.overruled.length} overruled`,
-    matters && `${matters} not played`, card.ignored.length && `${card.ignored.length} without effect`].filter(Boolean) : [];
+    matters && `${matters} not simulated`, card.ignored.length && `${card.ignored.length} without effect`].filter(Boolean) : [];
   return (
     <li class="file">
       <div class="file-head">
@@ -46,7 +46,7 @@ function Card({ file: { name, kind, text } }) {
         <details class="file-card">
           <summary>{matters > 0 && <Icon name="warn" />}{counts.join(' · ')}</summary>
           <Keys title="Another file holds" keys={card.overruled} kind="overruled" />
-          <Keys title="Not played, and may matter" keys={card.unsupported} kind="unsupported" />
+          <Keys title="Not simulated, and may matter" keys={card.unsupported} kind="unsupported" />
           <Keys title="Not known" keys={card.unknown} kind="unknown" />
           <Keys title="Used" keys={card.used} kind="used" />
           <Keys title="No effect on memory" keys={card.ignored} kind="ignored" />

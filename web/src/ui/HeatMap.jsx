@@ -222,8 +222,8 @@ export default function HeatMap() {
       </div>
       <div class="heat-tools">
         <fieldset class="segmented"><legend class="hidden">In each cell</legend>
-          {[['bytes', unit.value], ['percent', '% of card'], ['marks', '✓ ✕']].map(([value, words_]) => (
-            <label key={value}><input type="radio" name="heat-shows" checked={shows === value} onChange={() => setShows(/** @type {any} */ (value))} aria-label={{ bytes: unit.value, percent: '% of card', marks: 'Marks alone' }[value]} /><span aria-hidden="true">{words_}</span></label>
+          {[['bytes', unit.value], ['percent', '% of the GPU'], ['marks', '✓ ✕']].map(([value, words_]) => (
+            <label key={value}><input type="radio" name="heat-shows" checked={shows === value} onChange={() => setShows(/** @type {any} */ (value))} aria-label={{ bytes: unit.value, percent: '% of the GPU', marks: 'Marks alone' }[value]} /><span aria-hidden="true">{words_}</span></label>
           ))}
         </fieldset>
         <button type="button" class="button" disabled={played < total} onClick={() => copy('CSV', sweepCsv(axes, (i) => cell(i[2] ?? 0, i[0], i[1])))}><Icon name="copy" />Copy CSV</button>
@@ -250,7 +250,7 @@ export default function HeatMap() {
                         const isNow = now[0] === value && now[1] === column && (!slices.name || now[2] === slice);
                         const text = shown(here);
                         const guess = here ? undefined : expected.current[place(p, r, c)];
-                        const word = here ? WORDS[here.kind] : guess === undefined ? 'not played yet' : guess ? 'should fit, not played yet' : 'should not fit, not played yet';
+                        const word = here ? WORDS[here.kind] : guess === undefined ? 'not simulated yet' : guess ? 'should fit, not simulated yet' : 'should not fit, not simulated yet';
                         return (
                           <td key={column} aria-label={`${text} ${word}${isNow ? ', the present job' : ''}`.trim()} class={`${guess === undefined ? shade(here) : guess ? 'wait would' : 'wait would-not'}${edges}${isNow ? ' now' : ''}`} tabIndex={p === p0 && r === r0 && c === c0 ? 0 : -1}
                             onFocus={() => setAt([p, r, c])} onPointerEnter={() => setAt([p, r, c])} onClick={() => use([p, r, c])}>

@@ -32,7 +32,7 @@ export default function Help() {
     <dialog ref={dialog} class="dialog wide" aria-labelledby="help-title" onClose={() => { overlay.value = ''; }}>
       <form method="dialog">
         <h2 id="help-title" tabIndex={-1} autofocus>Keys and help</h2>
-        <p>tidemark plays a training or inference job through PyTorch’s rules of memory, with shapes in place of numbers. Every figure here can be opened:
+        <p>tidemark simulates a training or inference job by PyTorch’s rules of memory, with shapes in place of numbers. Every figure here can be opened:
           click it to see the tensors it is the sum of. Nothing leaves this page, but for the name of a model whose config.json you choose to fetch from huggingface.co; the address after # holds the whole job.</p>
         <div class="keys">
           <section>

@@ -45,7 +45,7 @@ export default function Measured() {
   return (
     <>
     <p class="sub">Allocated and reserved are what PyTorch’s own rules come to, played event by event; recorded runs are held to them byte by byte in
-      tidemark’s tests. Outside of the allocator, the CUDA context is a measured value of the card’s kind, and a driver or library of another version may differ.</p>
+      tidemark’s tests. Outside of the allocator, the CUDA context is measured for each kind of GPU, and may differ with another driver or library.</p>
     <div class="measured">
       <label>Peak of the run <input type="text" inputMode="decimal" autocomplete="off" value={text} aria-describedby="measured-result"
         onInput={(event) => setText(event.currentTarget.value)} /> <span>{unit.value}</span></label>

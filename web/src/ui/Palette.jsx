@@ -3,7 +3,7 @@
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
 import { available } from '../actions.js';
 import { assignment, find } from '../find.js';
-import { KINDS, wordsFor } from '../kinds.js';
+import { kindOf, KINDS, wordsFor } from '../kinds.js';
 import { recording } from '../recordings.js';
 import { chooseModel, setWord, setWords } from '../changes.js';
 import { wantModels } from '../catalogue.js';
@@ -38,8 +38,8 @@ function allEntries() {
     ...available().filter(({ name }) => name !== 'palette').map((action) => ({
       title: action.title, note: action.combination ?? action.key ?? '', search: `${action.title} ${action.name}`, run: action.run,
     })),
-    ...settings.filter(({ name }) => !/^(model|gpu|overrides)$/.test(name)).flatMap(entriesOf),
     ...(recording.value ? [] : KINDS.map((kind) => ({ title: `Job: ${kind.title}`, note: kind.help, search: `job ${kind.title} ${kind.name}`, run: () => setWords(wordsFor(kind, settings)) }))),
+    ...settings.filter(({ name }) => !/^(model|gpu|overrides)$/.test(name)).flatMap(entriesOf),
     ...gpus.map((gpu) => ({ title: `GPU: ${gpu.title}`, note: gpu.note, search: `gpu ${gpu.search}`, run: () => setWord('gpu', gpu.name) })),
     ...(recording.value ? [] : models.value ?? []).map((model) => ({ title: `Model: ${model.title}`, note: model.note, search: `model ${model.search}`, run: () => chooseModel(model.name) })),
   ];
@@ -48,7 +48,8 @@ function allEntries() {
 /** "batch 32" as an entry: the setting that is typed in, with its value. @param {string} text @returns {Entry[]} */
 function assigned(text) {
   const typed = assignment(text);
-  const setting = typed && describe.value?.settings.find(({ name, aliases = [], choices, type }) => !choices && !/^bool/.test(type)
+  const isShown = (/** @type {string} */ name) => !isIdle(name) || kindOf(valueOf).gpus.includes(name);
+  const setting = typed && describe.value?.settings.find(({ name, aliases = [], choices, type }) => !choices && !/^bool/.test(type) && !/^(model|gpu)$/.test(name) && isShown(name)
     && [name, titleOf(name).toLowerCase(), ...aliases].includes(typed.name));
   if (!typed || !setting) return [];
   return [{ title: `Set ${titleOf(setting.name)} to ${typed.value}`, note: `${setting.name}=${typed.value}`, search: '',

@@ -162,7 +162,7 @@ export function Timeline({ r, panel, inside }) {
             {limit > 0 && <line class="limit" x1="0" x2="100%" y1={y(limit).toFixed(1)} y2={y(limit).toFixed(1)} />}
             {baselineReport.value && <Lazy load={() => import('./BaselineCurve.jsx')} spans={spans} x={x} y={y} across={ACROSS} high={HIGH} width={width}
               first={first} end={end} peak={{ x: peakX, y: y(peak.allocated) }} />}
-            {limit > 0 && <text class="limit-text" x={limitRight ? '100%' : '0'} dx={limitRight ? -6 : 6} text-anchor={limitRight ? 'end' : 'start'} y={(y(limit) + (y(limit) > HIGH - 18 ? -5 : 13)).toFixed(1)}>{inUnit(limit, unit.value, unit.value === 'MiB' ? 0 : 1)} {unit.value} on the card</text>}
+            {limit > 0 && <text class="limit-text" x={limitRight ? '100%' : '0'} dx={limitRight ? -6 : 6} text-anchor={limitRight ? 'end' : 'start'} y={(y(limit) + (y(limit) > HIGH - 18 ? -5 : 13)).toFixed(1)}>{inUnit(limit, unit.value, unit.value === 'MiB' ? 0 : 1)} {unit.value} on the GPU</text>}
             {oom && isIn(oom.event) && <line class="oom-edge" x1={pc(oom.event)} x2={pc(oom.event)} y1="0" y2={HIGH} />}
             {oom && isIn(oom.event) && <text class="oom-text" x={pc(oom.event)} dx={share(oom.event) > 0.8 ? -5 : 5} y={HIGH - 8} text-anchor={share(oom.event) > 0.8 ? 'end' : 'start'}>stops here</text>}
             {isIn(peak.peak) && <>
