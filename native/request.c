@@ -224,6 +224,6 @@ const char *cli_verdict(const cJSON *verdict) {
     if (cJSON_IsNull(fits) && cli_at(verdict, "gpu_bytes")) return "cannot tell";
     if (!cJSON_IsBool(fits)) return "";
     if (!cJSON_IsTrue(fits)) return "does not fit";
-    if (cli_int_at(verdict, "device_bytes") > cli_int_at(verdict, "gpu_bytes")) return "just fits";
+    if (cli_int_at(verdict, "device_bytes") > cli_int_at(verdict, "gpu_bytes")) return "barely fits";
     return cJSON_IsFalse(cli_at(verdict, "lasts")) ? "fits, with less than 3 % to spare" : "fits";
 }
