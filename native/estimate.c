@@ -106,8 +106,7 @@ static void besides_show(const cJSON *answer) {
     cJSON_ArrayForEach(one, cli_at(answer, "besides")) {
         cli_number bytes;
         bool is_nccl = strcmp(cli_text_at(one, "name"), "nccl") == 0;
-        printf(is_nccl ? "  plus about %s for NCCL, not included\n"
-                       : "  plus %s of pinned memory on the host\n",
+        printf(is_nccl ? "  plus about %s for NCCL, not included\n" : "  plus %s of pinned memory on the host\n",
                cli_size(bytes, cli_int_at(one, "bytes")));
     }
 }

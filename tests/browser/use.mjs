@@ -38,7 +38,9 @@ export default function ({ visit, field, fromCore, exampleWords, tab, bytesIn, c
     assert.equal(await page.locator('.palette input').inputValue(), 'sco');
     assert.equal(await page.locator('#compare, .said').count(), 0);
     await page.keyboard.press('Escape');
+    await page.locator('.palette').waitFor({ state: 'detached' });
     await page.keyboard.press('Control+k');
+    await focusIs(page, '.palette input');
     assert.equal(await page.locator('.palette input').inputValue(), '');
   }));
 

@@ -12,7 +12,7 @@ export function useWidth(selector, usual) {
   });
   useEffect(() => {
     const observer = new ResizeObserver(([entry]) => setWidth(Math.round(entry.contentRect.width)));
-    observer.observe(ref.current);
+    if (ref.current) observer.observe(ref.current); /* a part may have nothing to draw */
     return () => observer.disconnect();
   }, []);
   return [ref, width];
