@@ -20,7 +20,7 @@ const toPanel = ({ name, go: title = '', key, stop = '', inside, isRecorded, isO
     section?.scrollIntoView({ block: 'start' });
     const at = inside ? null : /** @type {HTMLElement | null | undefined} */ (stop && section?.querySelector(stop));
     if (at) at.focus({ preventScroll: true });
-    else if (section) import('./view.js').then(({ goInto }) => goInto(section, inside ? `#tab-${name}` : stop, inside ? name : ''));
+    else if (section) import('./view.js').then(({ goInto }) => goInto(section.id, inside ? `#tab-${name}` : stop, inside ? name : ''));
   },
 });
 

@@ -65,12 +65,12 @@ export async function show(written) {
   if (Math.abs(section.getBoundingClientRect().top) > 200) section.scrollIntoView({ block: 'start' }); /* what came late moved it */
 }
 
-/** Gives the focus to a place in a section once it is there; and opens a tab of it. @param {HTMLElement} section @param {string} stop @param {string} tab */
+/** Gives the focus to a place in a section once it is there; and opens a tab of it. What comes late takes the section's place. @param {string} section @param {string} stop @param {string} tab */
 export async function goInto(section, stop, tab) {
   if (tab) view.value = { ...looking, inside: tab };
-  const at = stop && await until(() => /** @type {HTMLElement | null} */ (section.querySelector(stop)));
+  const at = stop && await until(() => /** @type {HTMLElement | null} */ (document.querySelector(`#${section} ${stop}`)));
   if (!at) return;
-  section.scrollIntoView({ block: 'start' });
+  document.getElementById(section)?.scrollIntoView({ block: 'start' });
   at.focus({ preventScroll: true });
 }
 
