@@ -266,4 +266,7 @@ const char *tide_link_write(tide_arena *arena, const tide_job *job);
 const char *tide_link_write_more(tide_arena *arena, const tide_job *job, const tide_job *baseline,
                                  const tide_link_view *view, tide_text was);
 
+/* "2.4", "2.4.1" or "2.4.0+cu121" as 2004; 0: none of these. */
+int tide_version_number(const char *text);
+
 #endif

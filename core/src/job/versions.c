@@ -21,8 +21,7 @@ void tide_read_recipe(tide_job_builder *b) {
     }
 }
 
-/* "2.4", "2.4.1" or "2.4.0+cu121" as 2004; 0: none of these. */
-static int version_number(const char *text) {
+int tide_version_number(const char *text) {
     char *rest;
     long major = strtol(text, &rest, 10);
     if (rest == text || *rest != '.' || major < 0 || major > 99) return 0;
@@ -46,7 +45,7 @@ static void read_defaults(tide_job_builder *b) {
 #include "job/versions.def"
     };
     for (size_t i = 0; i < TIDE_COUNT_OF(rows); i++) {
-        int number = version_number(tide_argument_text(&b->arguments, rows[i].library));
+        int number = tide_version_number(tide_argument_text(&b->arguments, rows[i].library));
         if (!number || number >= rows[i].since || b->arguments.is_given[rows[i].setting]) continue;
         tide_setting_put(&b->arguments, tide_text_of(tide_settings[rows[i].setting].name), tide_text_of(rows[i].before),
                          TIDE_ORIGIN_RECIPE);
@@ -68,7 +67,7 @@ static int64_t unrecorded_percent(tide_setting_id library, int number) {
 #include "job/versions.def"
     };
     int64_t percent = 0;
-    if (number == version_number(tide_setting_default(library))) return 0;
+    if (number == tide_version_number(tide_setting_default(library))) return 0;
     for (size_t i = 0; i < TIDE_COUNT_OF(rows); i++)
         if (rows[i].library == library && number >= rows[i].from) percent = rows[i].percent;
     return percent;
@@ -98,7 +97,7 @@ static void check_described(tide_job_builder *b, tide_setting_id library, int nu
 
 static void read_version(tide_job_builder *b, tide_setting_id library) {
     const char *given = tide_argument_text(&b->arguments, library), *asked = b->job->versions_asked;
-    int number = version_number(given);
+    int number = tide_version_number(given);
     if (!number) {
         tide_error(b->diags, TIDE_ERR_FIELD_TYPE, tide_builder_place(b, library),
                    tide_format(b->arena, "\"%s\" is no version", tide_shown(b->arena, tide_text_of(given))),
@@ -184,7 +183,7 @@ static const char *asked_version(const tide_job *job, const char *title) {
     tide_setting_id id = strcmp(title, "PyTorch") == 0        ? TIDE_SET_torch
                          : strcmp(title, "transformers") == 0 ? TIDE_SET_transformers
                                                               : TIDE_SET_COUNT;
-    if (id == TIDE_SET_COUNT || !unrecorded_percent(id, version_number(job->values[id]))) return NULL;
+    if (id == TIDE_SET_COUNT || !unrecorded_percent(id, tide_version_number(job->values[id]))) return NULL;
     return job->values[id];
 }
 

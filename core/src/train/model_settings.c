@@ -76,6 +76,7 @@ void tide_set_model_settings(tide_run *run, const tide_job *job, bool uses_cache
     s[n - 1].is_of_step = true;
     NUMBER("logits_to_keep", is_training || !keeps_cache ? 0 : job->logits_to_keep);
     NUMBER("past_length", 0);
+    NUMBER("transformers_version", tide_version_number(job->values[TIDE_SET_transformers])); /* 4.45 as 4045 */
     for (size_t i = 0; i < TIDE_COUNT_OF(unset); i++)
         s[n++] = (tide_setting_value){.name = unset[i], .value = tide_none()};
     TRUTH("loss_is_fused", false);
