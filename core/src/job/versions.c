@@ -113,8 +113,9 @@ static void read_version(tide_job_builder *b, tide_setting_id library) {
     tide_report(b->diags, TIDE_ASSUMPTION, TIDE_OK, tide_builder_place(b, library),
                 tide_format(b->arena,
                             "no run of %s is recorded: by what is known of it and the rules of %s the peak may "
-                            "differ by %lld %%",
-                            one, tide_setting_default(library), (long long)percent),
+                            "differ by %lld %%%s",
+                            one, tide_setting_default(library), (long long)percent,
+                            library == TIDE_SET_torch ? ", which no run has measured" : ""),
                 NULL);
 }
 
