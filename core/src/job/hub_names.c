@@ -47,7 +47,12 @@ static bool is_width(tide_text word) {
     return is_one_of_joined(word, "4bit|int4|nf4|unsloth");
 }
 
-tide_hub_name tide_hub_name_read(tide_arena *arena, const char *name) {
+static bool tells_tuning(tide_text word, bool is_sized) {
+    return is_one_of_joined(word, "instruct|it|chat|hf|pt|bf16|fp16|fp32") ||
+           (is_sized && is_one_of_joined(word, "base|deduped"));
+}
+
+tide_hub_name tide_hub_name_read(tide_arena *arena, const char *name, uint32_t kept) {
     const char *slash = strrchr(name, '/');
     tide_text rest = tide_text_of(tide_lowered(arena, tide_text_of(slash ? slash + 1 : name))), word;
     char *base = tide_arena_alloc(arena, rest.length + 1);
@@ -58,15 +63,16 @@ tide_hub_name tide_hub_name_read(tide_arena *arena, const char *name) {
     while (tide_piece_next(&rest, '-', &word)) {
         size_t format = 0;
         while (format < sizeof formats / sizeof *formats && !is_one_of_joined(word, formats[format].words)) format++;
+        bool tunes = length && tells_tuning(word, is_sized), dates = (is_sized || is_version) && is_date(word);
+        bool is_kept = (tunes || dates) && kept > 0;
+        if (is_kept) kept--;
         if (length && format < sizeof formats / sizeof *formats) {
             is_several = is_several || !formats[format].quantization;
             made.is_quantised = true;
             made.quantization = formats[format].quantization;
-        } else if (length && is_one_of_joined(word, "instruct|it|chat|hf|pt|bf16|fp16|fp32")) {
+        } else if (tunes && !is_kept) {
             made.is_tuned = true;
-        } else if (is_sized && is_one_of_joined(word, "base|deduped")) {
-            made.is_tuned = true;
-        } else if ((is_sized || is_version) && is_date(word)) {
+        } else if (dates && !is_kept) {
             made.is_dated = true;
         } else if (length && is_width(word)) {
             made.is_quantised = true;

@@ -13,6 +13,8 @@ typedef struct tide_hub_name {
     const char *quantization; /* "quantization_config" as such a checkpoint has it; NULL: there are several */
 } tide_hub_name;
 
-tide_hub_name tide_hub_name_read(tide_arena *arena, const char *name);
+/* The first `kept` words of how it was tuned or dated stay in the base: some models have a name with one. */
+enum { TIDE_HUB_WORDS_MOST = 4 };
+tide_hub_name tide_hub_name_read(tide_arena *arena, const char *name, uint32_t kept);
 
 #endif

@@ -38,12 +38,23 @@ const tide_json *tide_catalogue_config(tide_arena *arena, const char *name, tide
     return tide_json_at(tide_json_parse(arena, (tide_text){whole.text, whole.length}, place, diags), "config");
 }
 
-/* The entry that a name of the Hub is a variant of; NULL: none, or one whose configuration is not known. */
+/* The entry that a name of the Hub is a variant of, whatever it is quantised in: the one whose own name says most. */
+static const tide_source *catalogue_of_hub(tide_arena *arena, const char *name, tide_hub_name *read) {
+    const tide_source *source = NULL;
+    const char *tried = "";
+    for (uint32_t kept = TIDE_HUB_WORDS_MOST + 1; kept-- > 0 && !source;) {
+        *read = tide_hub_name_read(arena, name, kept);
+        if (strcmp(read->base, tried) == 0) continue;
+        source = tide_catalogue_source(tried = read->base);
+        if (!source) source = catalogue_with(arena, tide_format(arena, "/%s\"", read->base));
+    }
+    return source;
+}
+
+/* The same; NULL: none, or one whose configuration is not known. */
 static const tide_source *catalogue_variant(tide_arena *arena, const char *name, tide_hub_name *read) {
-    *read = tide_hub_name_read(arena, name);
-    if (!read->base[0] || (read->is_quantised && !read->quantization)) return NULL;
-    const tide_source *source = tide_catalogue_source(read->base);
-    return source ? source : catalogue_with(arena, tide_format(arena, "/%s\"", read->base));
+    const tide_source *source = catalogue_of_hub(arena, name, read);
+    return read->is_quantised && !read->quantization ? NULL : source;
 }
 
 /* What a variant has of its base, and what it may have otherwise. */
@@ -90,7 +101,8 @@ static const tide_source *catalogue_base(tide_arena *arena, const char *name) {
 
 static const char *catalogue_near(tide_arena *arena, const char *name) {
     const char *slash = strrchr(name, '/'), *last = tide_lowered(arena, tide_text_of(slash ? slash + 1 : name));
-    const tide_source *base = tide_catalogue_source(tide_hub_name_read(arena, name).base);
+    tide_hub_name read;
+    const tide_source *base = catalogue_of_hub(arena, name, &read);
     if (!base) base = catalogue_base(arena, name);
     if (!base) base = catalogue_find(arena, last);
     if (!base) base = catalogue_base(arena, last);
