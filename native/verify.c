@@ -82,14 +82,14 @@ static bool is_chosen(const verifier *v, const cJSON *of_case) {
 
 /* ---- one case ---- */
 
-/* Where the configuration of `model` is: in --configs, or, for models that are not published, in the folder that the
- * recorder keeps them in, seen from its results. */
+/* Where the configuration of `model` is: in --configs, or, for models that it lacks and that are not published, in
+ * the folder that the recorder keeps them in, seen from its results. */
 static void find_configuration(cli_buffer *folder, const verifier *v, const char *model) {
     static const char *const recorders[] = {"../../serving/configs", "../../record/configs"};
     size_t length = (size_t)(cli_base_name(v->path) - v->path);
     if (v->arguments->configs) {
         cli_format(folder, "%s/%s", v->arguments->configs, model);
-        return;
+        if (cli_is_folder(folder->at)) return;
     }
     for (size_t i = 0; model[0] && i < sizeof recorders / sizeof *recorders; i++) {
         folder->length = 0;
@@ -99,11 +99,11 @@ static void find_configuration(cli_buffer *folder, const verifier *v, const char
     folder->length = 0;
 }
 
-static void append_configuration(cli_buffer *request, const verifier *v, const char *model) {
+static void append_configuration(cli_buffer *request, const verifier *v, const char *model, bool has_its_own) {
     static const char *const names[] = {"config.json", "preprocessor_config.json"};
     bool is_first = true;
     cli_buffer folder = {0};
-    find_configuration(&folder, v, model);
+    if (!has_its_own) find_configuration(&folder, v, model);
     cli_append_text(request, ",\"files\":[");
     for (size_t i = 0; folder.length && i < sizeof names / sizeof *names; i++) {
         cli_buffer path = {0}, text = {0};
@@ -141,7 +141,7 @@ static int case_run(verifier *v, const cJSON *measured) {
     if (verify_is_serving(measured))
         cli_format(&request, ",\"of\":\"serving\",\"device\":{\"total\":%" PRId64 "}",
                    cli_int_at(cli_at(measured, "memory"), "total"));
-    append_configuration(&request, v, cli_text_at(of_case, "model"));
+    append_configuration(&request, v, cli_text_at(of_case, "model"), cJSON_IsObject(cli_at(of_case, "config")));
     int status = cli_ask(&answer, &request);
     if (status == CLI_OK && !answer.is_ok) {
         error_reason(&reason, answer.json);
