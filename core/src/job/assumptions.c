@@ -165,6 +165,8 @@ static void assume_ranks(tide_job_builder *b) {
 
 static void assume_server(tide_job_builder *b) {
     assume(b, TIDE_SET_engine, "vLLM 0.32.0 on PyTorch 2.13, with its own defaults on this card");
+    if (b->job->engine == TIDE_engine_llama_cpp && !tide_json_at(b->job->config, "gguf"))
+        assume(b, TIDE_SET_ftype, "what most take; of a GGUF file that is given the types are its own");
     if (!b->job->has_gpu)
         assume(b, TIDE_SET_gpu,
                tide_format(b->arena, "no gpu given: kernels as on an H100 of capability %lld, no context counted",

@@ -76,7 +76,8 @@ static const char *llama_flag_of(const tide_job *job, tide_setting_id id, tide_a
 }
 
 static const char *llama_command(const tide_job *job, tide_arena *arena) {
-    const char *command = tide_format(arena, "llama-server --model %s", job->model_source);
+    const char *command = tide_format(arena, "llama-server --model %s",
+                                      tide_json_at(job->config, "gguf") ? job->model_source : "MODEL.gguf");
     for (uint32_t i = 0; i < job->row_count; i++) {
         const tide_setting_row *row = &job->rows[i];
         if (row->origin != TIDE_ORIGIN_DEFAULT && row->id < TIDE_SET_COUNT && *row->value)

@@ -60,6 +60,9 @@ typedef struct tide_llama {
 /* Reads the header of a GGUF file, as base/gguf.h has it. False after an error. */
 bool tide_llama_read(tide_llama *llama, const tide_json *header, tide_arena *arena, tide_diagnostics *diags);
 
+/* llama_convert.c: the same header of a model by its config.json, as job->ftype has it. NULL after an error. */
+const tide_json *tide_llama_convert(const tide_job *job, tide_arena *arena, tide_diagnostics *diags);
+
 /* A number of the model's own metadata, "KEY" of "ARCHITECTURE.KEY". */
 int64_t tide_llama_number(const tide_llama *llama, const char *key, int64_t otherwise, tide_arena *arena);
 

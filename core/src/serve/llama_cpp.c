@@ -435,10 +435,9 @@ static bool start_llama_cpp(tide_serve_run *run, const tide_job *job, const tide
     tide_machine_init(&run->machine, arena, diags);
     tide_descriptions_init(&run->descriptions, arena, diags, NULL, run);
     tide_model_init(&run->model, &run->machine, &run->descriptions);
-    if (!tide_json_at(job->config, "gguf"))
-        return tide_error(diags, TIDE_ERR_UNSUPPORTED, "/config.json", "llama.cpp runs GGUF files alone",
-                          "give the GGUF file, of which the header is read");
-    if (!tide_llama_read(&c.llama, job->config, arena, diags)) return false;
+    bool is_file = tide_json_at(job->config, "gguf") != NULL;
+    const tide_json *header = is_file ? job->config : tide_llama_convert(job, arena, diags);
+    if (!header || !tide_llama_read(&c.llama, header, arena, diags)) return false;
     run->architecture = c.llama.name;
     if (!job->ctx_size && !c.llama.context)
         return tide_error(diags, TIDE_ERR_FIELD_MISSING, "/settings/ctx_size",

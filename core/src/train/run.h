@@ -53,9 +53,7 @@ void tide_put_descriptions(tide_run *run, const tide_job *job);
 
 /* ---- run.c ---- */
 
-/* Up to the model on the device, before its optimizer and its batch. */
-bool tide_load(tide_run *run, const tide_job *job, tide_arena *arena, tide_diagnostics *diags);
-/* From there to the end. */
+/* From the model on the device to the end. */
 bool tide_play(tide_run *run, const tide_job *job);
 
 /* ---- batch.c, loop.c, infer.c ---- */

@@ -55,6 +55,9 @@ typedef struct tide_run {
  * reported. */
 bool tide_run_job(tide_run *run, const tide_job *job, tide_arena *arena, tide_diagnostics *diags);
 
+/* Up to the model on the device, before its optimizer and its batch. */
+bool tide_load(tide_run *run, const tide_job *job, tide_arena *arena, tide_diagnostics *diags);
+
 /* The same for one job after the other. Where it differs from the one before in settings of the step alone (batch, seq,
  * steps, ...), the model is not loaded again: the arena of that run goes back to where its model stood on the device. A
  * job that fails so is played from the beginning, for what it says. The job is in `arena`, which the cache may take
