@@ -132,11 +132,11 @@ static bool is_server(const tide_job *job) {
     return job->mode == TIDE_mode_serve;
 }
 
-static bool is_vllm(const tide_job *job) {
+static bool serves_by_vllm(const tide_job *job) {
     return is_server(job) && job->engine == TIDE_engine_vllm;
 }
 
-static bool is_llama_cpp(const tide_job *job) {
+static bool serves_by_llama_cpp(const tide_job *job) {
     return is_server(job) && job->engine == TIDE_engine_llama_cpp;
 }
 

@@ -141,7 +141,7 @@ static bool add_rope_factors(conversion *c, int64_t head) {
 
 /* ---- metadata ---- */
 
-static void put_number(conversion *c, const char *key, int64_t value) {
+static void put_gguf_number(conversion *c, const char *key, int64_t value) {
     if (value)
         tide_json_put(c->arena, c->metadata, tide_text_of(tide_format(c->arena, "%s.%s", c->architecture, key)),
                       number_node(c->arena, value));
@@ -156,18 +156,18 @@ static void put_metadata(conversion *c) {
             hidden = TIDE_SERVE_NUMBER(config, 0, "hidden_size"), layers = tide_serve_layers(config);
     int64_t kv_heads = TIDE_SERVE_NUMBER(config, heads, "num_key_value_heads");
     int64_t head = TIDE_SERVE_NUMBER(config, heads ? hidden / heads : 0, "head_dim");
-    put_number(c, "block_count", layers);
-    put_number(c, "embedding_length", hidden);
-    put_number(c, "context_length", TIDE_SERVE_NUMBER(config, 0, "max_position_embeddings"));
-    put_number(c, "feed_forward_length", TIDE_SERVE_NUMBER(config, 0, "intermediate_size"));
-    put_number(c, "attention.head_count", heads);
-    put_number(c, "attention.head_count_kv", kv_heads);
-    put_number(c, "attention.key_length", head);
-    put_number(c, "attention.value_length", head);
-    put_number(c, "attention.sliding_window", TIDE_SERVE_NUMBER(config, 0, "sliding_window"));
-    put_number(c, "expert_count", c->mix.experts);
-    put_number(c, "expert_used_count", TIDE_SERVE_NUMBER(config, 0, "num_experts_per_tok"));
-    put_number(c, "expert_feed_forward_length", TIDE_SERVE_NUMBER(config, 0, "moe_intermediate_size"));
+    put_gguf_number(c, "block_count", layers);
+    put_gguf_number(c, "embedding_length", hidden);
+    put_gguf_number(c, "context_length", TIDE_SERVE_NUMBER(config, 0, "max_position_embeddings"));
+    put_gguf_number(c, "feed_forward_length", TIDE_SERVE_NUMBER(config, 0, "intermediate_size"));
+    put_gguf_number(c, "attention.head_count", heads);
+    put_gguf_number(c, "attention.head_count_kv", kv_heads);
+    put_gguf_number(c, "attention.key_length", head);
+    put_gguf_number(c, "attention.value_length", head);
+    put_gguf_number(c, "attention.sliding_window", TIDE_SERVE_NUMBER(config, 0, "sliding_window"));
+    put_gguf_number(c, "expert_count", c->mix.experts);
+    put_gguf_number(c, "expert_used_count", TIDE_SERVE_NUMBER(config, 0, "num_experts_per_tok"));
+    put_gguf_number(c, "expert_feed_forward_length", TIDE_SERVE_NUMBER(config, 0, "moe_intermediate_size"));
     c->mix.group = kv_heads ? heads / kv_heads : 0;
     c->mix.layers = layers;
     bool counts_70b = strcmp(c->architecture, "llama") == 0 ? heads != kv_heads : strcmp(c->architecture, "qwen2") == 0;
