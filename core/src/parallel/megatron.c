@@ -6,6 +6,7 @@
 #include "parallel/megatron.h"
 
 #include "lang/lang.h"
+#include "parallel/schedule.h"
 
 /* What a constructor does around the parameters of its module: before_parameters(), what a base class makes that is
  * replaced; reset_parameters(), that of TransformerEngineBaseModule. */
@@ -91,8 +92,18 @@ static uint32_t megatron_other_ranks(const tide_wrapper *w, int64_t *ranks) {
     return count;
 }
 
+/* Forward passes of the warm-up, and the one that comes before the first backward pass. */
+static uint32_t megatron_in_flight(const tide_wrapper *w) {
+    const tide_megatron *g = w->state;
+    uint32_t total = (uint32_t)(g->microbatches * g->chunk_count), pp = (uint32_t)g->topology.pp;
+    uint32_t warmup = tide_schedule_warmup(pp, (uint32_t)g->topology.pp_rank, (uint32_t)g->microbatches,
+                                           (uint32_t)g->chunk_count, pp, g->chunk_count > 1);
+    return warmup < total ? warmup + 1 : total;
+}
+
 const tide_strategy tide_megatron_strategy = {.dialect = "megatron",
                                               .load = megatron_load,
                                               .wrap = megatron_wrap,
                                               .step = megatron_step,
-                                              .other_ranks = megatron_other_ranks};
+                                              .other_ranks = megatron_other_ranks,
+                                              .in_flight = megatron_in_flight};

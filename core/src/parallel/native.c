@@ -246,5 +246,9 @@ static uint32_t native_other_ranks(const tide_wrapper *w, int64_t *ranks) {
     return count;
 }
 
+static uint32_t native_in_flight(const tide_wrapper *w) {
+    return tide_pipeline_most_in_flight(&((const native *)w->state)->pipeline);
+}
+
 const tide_strategy tide_native_strategy = {
-    .wrap = native_wrap, .step = native_step, .other_ranks = native_other_ranks};
+    .wrap = native_wrap, .step = native_step, .other_ranks = native_other_ranks, .in_flight = native_in_flight};

@@ -155,6 +155,11 @@ static void enter_stage(const tide_pipeline_stage *s) {
     if (s->fsdp) machine_of(s->of)->wrapper = s->fsdp;
 }
 
+uint32_t tide_pipeline_most_in_flight(const tide_pipeline *p) {
+    tide_pipeline_sizes sizes = tide_pipeline_sizes_of(p, p->w->job);
+    return p->ranks > 1 ? tide_pipeline_in_flight(&sizes, p->rank, machine_of(p)->arena) : 1;
+}
+
 /* ---- what comes from other ranks ---- */
 
 static tide_tensor *receive_buffer(tide_pipeline *p) {

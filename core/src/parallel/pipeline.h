@@ -53,6 +53,8 @@ tide_pipeline_sizes tide_pipeline_sizes_of(const tide_pipeline *p, const tide_jo
 bool tide_pipeline_check(tide_wrapper *w, const tide_pipeline *p);
 /* The stages of this rank; false after an error, which is reported. */
 bool tide_pipeline_init(tide_pipeline *p, tide_wrapper *w);
+/* tide_strategy.in_flight */
+uint32_t tide_pipeline_most_in_flight(const tide_pipeline *p);
 /* By instance: what is of other ranks' stages. */
 bool *tide_pipeline_absent(const tide_pipeline *p);
 /* The same of one stage. */

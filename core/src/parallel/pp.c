@@ -40,4 +40,9 @@ static uint32_t pp_other_ranks(const tide_wrapper *w, int64_t *ranks) {
     return count;
 }
 
-const tide_strategy tide_pp_strategy = {.wrap = pp_wrap, .step = pp_step, .other_ranks = pp_other_ranks};
+static uint32_t pp_in_flight(const tide_wrapper *w) {
+    return tide_pipeline_most_in_flight(w->state);
+}
+
+const tide_strategy tide_pp_strategy = {
+    .wrap = pp_wrap, .step = pp_step, .other_ranks = pp_other_ranks, .in_flight = pp_in_flight};

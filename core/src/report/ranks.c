@@ -18,7 +18,7 @@ static bool measure(tide_rank_need *of, tide_run *run, const tide_job *job) {
     tide_replay_config config = tide_job_config(job);
     tide_replay r;
     if (!tide_replay_peaks(&r, &source, &config, run->machine.timeline.arena)) return false;
-    *of = (tide_rank_need){job->parallel_rank, r.allocated_peak, r.reserved_peak};
+    *of = (tide_rank_need){job->parallel_rank, r.allocated_peak, r.reserved_peak, run->in_flight};
     return true;
 }
 

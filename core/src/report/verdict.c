@@ -73,6 +73,7 @@ void tide_write_ranks(tide_job_report *r) {
         tide_write_int_at(w, "stage", need->rank / stage_ranks % job->parallel_pp);
         tide_write_bytes_at(w, "allocated", need->allocated);
         tide_write_bytes_at(w, "reserved", need->reserved);
+        if (need->in_flight) tide_write_int_at(w, "in_flight", need->in_flight);
         tide_write_close(w, '}');
     }
     tide_write_close(w, ']');

@@ -284,6 +284,7 @@ static bool wrap(loop *l) {
     if (l->strategy->wrap) l->strategy->wrap(&l->wrapper);
     if (l->strategy->other_ranks && !run->machine.has_failed)
         run->other_rank_count = l->strategy->other_ranks(&l->wrapper, run->other_ranks);
+    if (l->strategy->in_flight && !run->machine.has_failed) run->in_flight = l->strategy->in_flight(&l->wrapper);
     run->machine.state.factor = TIDE_FACTOR_TEMPORARY;
     return !run->machine.has_failed;
 }

@@ -38,6 +38,9 @@ typedef struct tide_strategy {
     void (*step)(tide_wrapper *w, unsigned step);
     /* After wrap(): ranks that may need more than rank 0, at most TIDE_OTHER_RANKS. NULL: none does. */
     uint32_t (*other_ranks)(const tide_wrapper *w, int64_t *ranks);
+    /* After wrap(): the most micro-batches that have gone forward and not back, counted for each stage of the rank.
+     * NULL: there are no stages. */
+    uint32_t (*in_flight)(const tide_wrapper *w);
 } tide_strategy;
 
 /* parallel/nccl.c: bytes of NCCL's buffers on the device, which PyTorch's allocator does not know, and for how many

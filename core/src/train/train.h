@@ -30,6 +30,7 @@ typedef struct tide_description_cache {
 typedef struct tide_rank_need {
     int64_t rank;
     uint64_t allocated, reserved;
+    uint32_t in_flight; /* see train/strategy.h */
 } tide_rank_need;
 
 /* Everything that playing a job leaves behind. */
@@ -39,7 +40,8 @@ typedef struct tide_run {
     tide_model model;
     int64_t parameters, trainable;
     tide_description_cache *cache; /* NULL: nothing is shared */
-    bool plays_all; /* each micro-batch and each call of a layer, none is taken from another: for tests */
+    bool plays_all;     /* each micro-batch and each call of a layer, none is taken from another: for tests */
+    uint32_t in_flight; /* see train/strategy.h */
     int64_t other_ranks[TIDE_OTHER_RANKS]; /* that may need more memory than this one */
     uint32_t other_rank_count;
     tide_rank_need rank_needs[TIDE_OTHER_RANKS + 1]; /* of the kinds of ranks that differ, where several were played */
