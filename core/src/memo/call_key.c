@@ -149,11 +149,11 @@ bool tide_call_key_walk(tide_call_key *s, const tide_call_arguments *arguments) 
         return false;
     for (uint32_t i = 0; i < arguments->named_count; i++)
         if (!pointer(s, arguments->keywords[i].at)) return false;
-    if (!walk_module(s, arguments->instance, 0)) return false;
-    for (uint32_t i = 0; i < arguments->count; i++)
+    for (uint32_t i = 0; i < arguments->count; i++) /* what differs most often comes first */
         if (!walk_value(s, arguments->positional[i], 0)) return false;
     for (uint32_t i = 0; i < arguments->named_count; i++)
         if (!walk_value(s, arguments->named[i], 0)) return false;
+    if (!walk_module(s, arguments->instance, 0)) return false;
     for (uint32_t i = 0; i < s->model->setting_count && s->mode != TIDE_CALL_KEY_LISTS; i++) {
         tide_value v = s->model->settings[i].value;
         if (v.kind >= TIDE_VALUE_TENSOR ? !add_word(s, v.kind) : !walk_value(s, v, 0)) return false;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* vLLM's worker: what it makes, in its order, and the run that it measures. v1/worker/gpu_worker.py and
  * v1/worker/gpu/model_runner.py of 0.32.0. */
+#include "memo/memo.h"
 #include "serve/serve.h"
 
 #include <string.h>
@@ -443,6 +444,7 @@ static void prepare_server(tide_serve_run *run, const tide_serve_device *device,
     tide_model_init(&run->model, m, &run->descriptions);
     run->model.find_model = find_engine_model;
     run->model.find_place = place_of_key;
+    run->model.call = tide_call_memoized;
     run->model.user = run;
     run->model.is_made_on_device = true;
     run->model.state.dtype = tide_serve_dtype(run);
