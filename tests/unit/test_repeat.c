@@ -144,6 +144,40 @@ static void check_line(const char *line, int64_t accumulates) {
     tide_arena_free(&arena);
 }
 
+/* ---- long generations, of which a step is kept once ---- */
+
+static const char *const generations[] = {
+    "model=smollm2-135m decode=120 steps=4", "model=smollm2-135m decode=120 cache=static batch=3 seq=40",
+    "model=t5-small decode=450 steps=3 dtype=fp32", "model=qwen2.5-0.5b decode=120 seq=700 steps=8"};
+
+static void check_generation(const char *line) {
+    jmp_buf escape;
+    tide_arena arena;
+    tide_arena_init(&arena, tide_default_allocator(), &escape);
+    if (setjmp(escape)) exit(3);
+    tide_diagnostics diags;
+    tide_diagnostics_init(&diags, &arena);
+    tide_text words[8] = {TIDE_TEXT("mode=infer")};
+    uint32_t count = 1;
+    for (const char *at = line; *at && count < 8;) {
+        size_t length = strcspn(at, " ");
+        words[count++] = (tide_text){at, length};
+        at += length + (at[length] == ' ');
+    }
+    tide_job *job = tide_job_build(&arena, words, count, NULL, 0, &diags);
+    tide_run *one = job ? play(&arena, job, false, &diags) : NULL,
+             *other = job ? play(&arena, job, true, &diags) : NULL;
+    const char *differs = one && other ? repetition_differs(one, other, job, &arena) : "the job does not run";
+    if (!differs && one->machine.timeline.event_count >= other->machine.timeline.event_count)
+        differs = "each step is kept";
+    if (differs) printf("%s: %s\n", line, differs);
+    failed += differs != NULL;
+    passed += differs == NULL;
+    tide_arena_free(&arena);
+}
+
+/* ---- descriptions made for it ---- */
+
 /* Layers whose calls look alike, and the modules around them. Those that leave something behind outside of their
  * result, or do something else each time, must be played. */
 static const struct {
@@ -281,6 +315,7 @@ int main(int argc, char **argv) {
         printf("only %u jobs kept micro-batches once\n", kept_once);
         failed++;
     }
+    for (size_t i = 0; i < sizeof generations / sizeof *generations; i++) check_generation(generations[i]);
     for (size_t i = 0; i < sizeof own / sizeof *own; i++) {
         check_own(i, "");
         check_own(i, "autocast=bf16");

@@ -16,13 +16,20 @@ static uint64_t larger(uint64_t a, uint64_t b) {
 
 /* ---- phases: the peak since the last mark goes to its phase ---- */
 
+/* How many steps later the playing of a repetition is than the one that is kept. */
+static uint32_t later_steps(const tide_player *p) {
+    const tide_repeating *r = &p->repeating;
+    return r->playing ? r->playing * p->source->repetitions[r->next].steps : 0;
+}
+
 static void pass_mark(tide_player *p, const tide_mark *mark) {
     tide_replay *r = &p->figures;
     uint64_t peak = larger(p->phase_peak, r->allocated);
     p->phase_peak = r->allocated;
-    if (mark->step == 0 || mark->step > TIDE_STEP_LIMIT) return;
-    tide_step_figures *s = &r->steps[mark->step - 1];
-    if (mark->step > r->step_count) r->step_count = mark->step;
+    uint32_t step = mark->step + later_steps(p);
+    if (mark->step == 0 || step > TIDE_STEP_LIMIT) return;
+    tide_step_figures *s = &r->steps[step - 1];
+    if (step > r->step_count) r->step_count = step;
     switch ((tide_phase)mark->phase) {
     case TIDE_PHASE_LOAD:
         s->before = r->allocated;
@@ -362,7 +369,11 @@ bool tide_replay_all(tide_replay *replay, const tide_event_source *source, const
 bool tide_replay_take_peak(tide_replay *replay, const tide_event_source *source, const tide_replay_config *config,
                            tide_arena *arena) {
     tide_player p;
-    if (!replay->peak_playing) return true;
+    bool is_repeated = false;
+    for (uint32_t i = 0; i < source->repetition_count && !is_repeated; i++)
+        is_repeated = source->repetitions[i].first_event <= replay->peak_event &&
+                      replay->peak_event < source->repetitions[i].last_event;
+    if (!is_repeated) return true;
     if (!tide_player_open(&p, source, config, arena) ||
         !tide_player_run_to(&p, replay->peak_event + 1, replay->peak_playing))
         return false;

@@ -60,11 +60,17 @@ typedef struct tide_column {
     uint64_t allocated, reserved; /* 0: it was not played */
 } tide_column;
 
+/* A slot older than a repetition that this frees, and the block that it held before. */
+typedef struct tide_carried {
+    uint32_t slot;
+    uint64_t block_bytes;
+} tide_carried;
+
 /* Where a player is in the repetitions of its source. Note [Repetitions] in repeating.c */
 typedef struct tide_repeating {
-    uint32_t next;     /* the repetition that is reached next, or is being played */
-    uint32_t playing;  /* how often it was played before */
-    uint32_t *carried; /* slots older than it that it frees */
+    uint32_t next;         /* the repetition that is reached next, or is being played */
+    uint32_t playing;      /* how often it was played before */
+    tide_carried *carried; /* what it frees of before */
     uint32_t carried_count, carried_capacity;
     tide_words now, then;  /* the state after a playing, and after an earlier one */
     uint32_t then_playing; /* which that was; 0: none */
@@ -112,8 +118,7 @@ void tide_player_finish(tide_player *p);
 /* Finishes, and gives back all but figures.block_bytes. */
 void tide_player_close(tide_player *p);
 
-/* Where the peak is in a later playing of a repetition, block_bytes of what lives at the peak become those of that
- * playing. */
+/* Where the peak is in a repetition, block_bytes of what lives at the peak become those of its playing. */
 bool tide_replay_take_peak(tide_replay *replay, const tide_event_source *source, const tide_replay_config *config,
                            tide_arena *arena);
 /* Plays all events. */

@@ -18,7 +18,7 @@ static void find_carried(tide_player *p, const tide_repetition *of) {
         tide_event e = tide_cursor_next(&cursor);
         if (e.kind != TIDE_EVENT_FREE || e.slot >= of->first_allocation) continue;
         TIDE_ROOM(p->arena, r->carried, r->carried_count, r->carried_capacity);
-        r->carried[r->carried_count++] = e.slot;
+        r->carried[r->carried_count++] = (tide_carried){e.slot, p->figures.block_bytes[e.slot]};
     }
 }
 
@@ -28,7 +28,7 @@ static bool look_at_state(tide_player *p, const tide_repetition *of) {
     r->now.count = 0;
     if (!p->may_touch || !tide_caching_words(p->allocator, &r->now, p->arena)) return false;
     for (uint32_t i = 0; i < r->carried_count; i++) {
-        uint64_t address = tide_caching_address(p->allocator, p->blocks[r->carried[i] + of->own]);
+        uint64_t address = tide_caching_address(p->allocator, p->blocks[r->carried[i].slot + of->own]);
         tide_words_add(&r->now, address, p->arena);
     }
     return true;
@@ -38,7 +38,7 @@ static bool look_at_state(tide_player *p, const tide_repetition *of) {
 static void leave_out_rounds(tide_player *p, const tide_repetition *of) {
     tide_repeating *r = &p->repeating;
     uint32_t played = r->playing + 1, left = of->times - r->playing;
-    if (!left || !look_at_state(p, of)) return;
+    if (!left || of->steps || !look_at_state(p, of)) return; /* each step has its figures */
     uint64_t retries = tide_caching_counters(p->allocator).alloc_retries;
     if (r->then_playing && r->now.count == r->then.count &&
         memcmp(r->now.at, r->then.at, r->now.count * sizeof *r->now.at) == 0) {
@@ -57,11 +57,20 @@ static void leave_out_rounds(tide_player *p, const tide_repetition *of) {
 /* What the stretch left alive takes the slots of what it frees of before. */
 static void hand_on(tide_player *p, const tide_repetition *of) {
     for (uint32_t i = 0; i < p->repeating.carried_count; i++) {
-        uint32_t slot = p->repeating.carried[i], from = slot + of->own;
+        uint32_t slot = p->repeating.carried[i].slot, from = slot + of->own;
         p->blocks[slot] = p->blocks[from];
         p->figures.block_bytes[slot] = p->figures.block_bytes[from];
         p->blocks[from] = 0;
     }
+}
+
+/* What the slots of before held is what their own requests got. */
+static void end_repetition(tide_player *p) {
+    tide_repeating *r = &p->repeating;
+    for (uint32_t i = 0; i < r->carried_count; i++)
+        p->figures.block_bytes[r->carried[i].slot] = r->carried[i].block_bytes;
+    r->next++;
+    r->playing = r->then_playing = 0;
 }
 
 bool tide_player_repeats(tide_player *p) {
@@ -72,13 +81,12 @@ bool tide_player_repeats(tide_player *p) {
     if (r->playing == 0) find_carried(p, of);
     leave_out_rounds(p, of);
     if (r->playing == of->times) {
-        r->next++;
-        r->playing = r->then_playing = 0;
+        end_repetition(p);
         return false;
     }
     r->playing++;
     hand_on(p, of);
     p->figures.events = p->cursor.event = of->first_event;
-    while (p->mark && s->marks[p->mark - 1].event > of->first_event) p->mark--;
+    p->mark = of->first_mark;
     return true;
 }

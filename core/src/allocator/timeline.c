@@ -140,8 +140,21 @@ bool tide_timeline_repeats(const tide_timeline *t, tide_timeline_place first, ti
     return left == 0;
 }
 
-void tide_timeline_play_again(tide_timeline *t, tide_timeline_place from, uint32_t times) {
+bool tide_timeline_is_closed(const tide_timeline *t, tide_timeline_place from) {
+    for (uint32_t i = from.event; i < t->event_count; i++)
+        if ((t->events[i] & ~TIDE_FREE_BIT) < from.allocation) return false;
+    for (uint32_t i = from.allocation; i < t->allocation_count; i++)
+        if (t->allocations[i].died == TIDE_NEVER) return false;
+    return true;
+}
+
+void tide_timeline_play_again(tide_timeline *t, tide_timeline_place from, uint32_t times, unsigned steps) {
     TIDE_ROOM(t->arena, t->repetitions, t->repetition_count, t->repetition_capacity);
-    t->repetitions[t->repetition_count++] =
-        (tide_repetition){from.event, t->event_count, from.allocation, t->allocation_count - from.allocation, times};
+    t->repetitions[t->repetition_count++] = (tide_repetition){.first_event = from.event,
+                                                              .last_event = t->event_count,
+                                                              .first_allocation = from.allocation,
+                                                              .own = t->allocation_count - from.allocation,
+                                                              .first_mark = from.mark,
+                                                              .times = times,
+                                                              .steps = (uint16_t)steps};
 }

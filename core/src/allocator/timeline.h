@@ -94,7 +94,9 @@ typedef struct tide_forward_pass {
 typedef struct tide_repetition {
     uint32_t first_event, last_event; /* the last left out */
     uint32_t first_allocation, own;   /* of the allocations that it makes: the first, and how many */
+    uint32_t first_mark;              /* of those that it passes */
     uint32_t times;
+    uint16_t steps; /* that one playing is: marks of the next one are of so many steps later */
 } tide_repetition;
 
 typedef struct tide_timeline {
@@ -133,18 +135,20 @@ void tide_timeline_repeat(tide_timeline *timeline, uint32_t first_event, uint32_
                           const uint32_t *modules);
 /* Where a stretch begins: of two in a row, the places before either. */
 typedef struct tide_timeline_place {
-    uint32_t event, allocation;
+    uint32_t event, allocation, mark;
 } tide_timeline_place;
 
 static inline tide_timeline_place tide_timeline_here(const tide_timeline *t) {
-    return (tide_timeline_place){t->event_count, t->allocation_count};
+    return (tide_timeline_place){t->event_count, t->allocation_count, t->mark_count};
 }
 
 /* Whether the stretch from `second` to the end does the same as the one before it, from `first` on: the same requests
  * and frees, of its own allocations or of those that the stretch before left alive, and leaves as many alive. */
 bool tide_timeline_repeats(const tide_timeline *timeline, tide_timeline_place first, tide_timeline_place second);
-/* The stretch from `from` to the end, which repeats the one before it, comes `times` more. */
-void tide_timeline_play_again(tide_timeline *timeline, tide_timeline_place from, uint32_t times);
+/* Whether the stretch from `from` to the end frees what it makes, and nothing else. */
+bool tide_timeline_is_closed(const tide_timeline *timeline, tide_timeline_place from);
+/* The stretch from `from` to the end comes `times` more, each `steps` steps later. */
+void tide_timeline_play_again(tide_timeline *timeline, tide_timeline_place from, uint32_t times, unsigned steps);
 void tide_timeline_empty_cache(tide_timeline *timeline);
 void tide_timeline_mark(tide_timeline *timeline, unsigned step, tide_phase phase);
 /* Ends a forward pass within another phase that began with allocation `from`: what it leaves alive are activations. */

@@ -23,8 +23,8 @@ typedef struct tried {
 } tried;
 
 struct tide_layer_memo {
-    memo_entry entries[ENTRY_LIMIT];
-    uint32_t entry_count;
+    memo_entry entries[ENTRY_LIMIT]; /* the newest in place of the oldest */
+    uint32_t entry_count;            /* ever made */
     tried tried[ENTRY_LIMIT];
     uint32_t tried_count;
     uint32_t *modules; /* for tide_replay_call */
@@ -44,8 +44,9 @@ static uint32_t *tries(struct tide_layer_memo *a, const tide_function *function)
 /* The entry of a call with the same key. */
 static const memo_entry *find_memo_entry(struct tide_layer_memo *a, const tide_call_arguments *arguments) {
     const tide_machine *m = arguments->model->m;
-    for (uint32_t i = a->entry_count; i-- > 0;) {
-        const memo_entry *of = &a->entries[i];
+    uint32_t oldest = a->entry_count > ENTRY_LIMIT ? a->entry_count - ENTRY_LIMIT : 0;
+    for (uint32_t i = a->entry_count; i-- > oldest;) {
+        const memo_entry *of = &a->entries[i % ENTRY_LIMIT];
         if (of->words[0] != (uint64_t)(uintptr_t)arguments->function || arguments->model->depth > of->depth ||
             m->op_count + of->op_count > m->op_limit)
             continue;
@@ -87,11 +88,11 @@ tide_value tide_call_memoized(const tide_call_arguments *arguments) {
     if (of && in_vain) *in_vain = 0;
     if (of) model->repeated_calls++;
     if (of) return tide_replay_call(of, &a->key, arguments, modules_of(a, model));
-    if (!in_vain || *in_vain >= TRIES || a->entry_count == ENTRY_LIMIT) return tide_call_function(arguments);
+    if (!in_vain || *in_vain >= TRIES) return tide_call_function(arguments);
     memo_entry kept;
     bool is_kept;
     tide_value result = tide_capture_call(arguments, &is_kept, &kept);
     ++*in_vain;
-    if (is_kept && a->entry_count < ENTRY_LIMIT) a->entries[a->entry_count++] = kept;
+    if (is_kept) a->entries[a->entry_count++ % ENTRY_LIMIT] = kept;
     return result;
 }

@@ -59,6 +59,13 @@ uint64_t tide_micro_batch_key(const tide_micro_batch_memo *memo, const tide_mode
     return hash;
 }
 
+uint64_t tide_model_key(const tide_model *model) {
+    static const tide_micro_batch_memo none;
+    uint64_t hash = tide_micro_batch_key(&none, model, NULL, 0, NULL);
+    for (uint32_t i = 0; i < model->setting_count; i++) hash = mix_value(hash, model->settings[i].value, 0);
+    return hash;
+}
+
 /* A digest of the value of each setting. */
 static uint64_t *settings_of(const tide_model *model) {
     uint64_t *digests = TIDE_NEW(model->m->arena, uint64_t, model->setting_count + 1);
@@ -176,8 +183,9 @@ static tide_tensor *leave_again(tide_machine *m, const tide_micro_batch_entry *p
         else
             loss = made;
     }
-    for (uint32_t i = 0; loss && i < p->with_loss; i++)
-        held[i] = tide_tensor_of(m, p->left[own + i].allocation + moved, loss->layout, (tide_dtype)loss->dtype);
+    for (uint32_t i = 0; loss && i < p->with_loss; i++) /* a node's go last first */
+        held[p->with_loss - 1 - i] =
+            tide_tensor_of(m, p->left[own + i].allocation + moved, loss->layout, (tide_dtype)loss->dtype);
     tide_hold(m, loss, held, p->with_loss);
     return loss;
 }

@@ -47,6 +47,9 @@ typedef struct tide_micro_batch_memo {
 uint64_t tide_micro_batch_key(const tide_micro_batch_memo *memo, const tide_model *model, const tide_value *others,
                               uint32_t other_count, const tide_tensor *loss);
 
+/* The same of a model alone and all its settings: where it is equal, what is played next does the same. */
+uint64_t tide_model_key(const tide_model *model);
+
 /* Before and after a micro-batch that is played; one that left or freed what is not known here is not kept. */
 void tide_micro_batch_begin(tide_micro_batch_memo *memo, const tide_model *model, uint64_t key,
                             const tide_tensor *loss);

@@ -97,12 +97,21 @@ void tide_write_fit_at(tide_writer *w, tide_fit fit) {
     }
 }
 
+/* Of the peak in a later playing of a repetition of whole steps: how many steps later. */
+static uint32_t later_steps_of(const tide_job_report *r, uint32_t event) {
+    const tide_timeline *t = &r->run->machine.timeline;
+    for (uint32_t i = 0; event == r->replay.peak_event && i < t->repetition_count; i++)
+        if (t->repetitions[i].first_event <= event && event < t->repetitions[i].last_event)
+            return r->replay.peak_playing * t->repetitions[i].steps;
+    return 0;
+}
+
 void tide_write_event_place(tide_job_report *r, uint32_t event) {
     const tide_timeline *t = &r->run->machine.timeline;
     const tide_mark *end = tide_phase_end(t, event);
     bool is_of_none = !t->event_count || t->events[event] == TIDE_EMPTY_CACHE;
     const tide_allocation *a = is_of_none ? NULL : &t->allocations[t->events[event] & ~TIDE_FREE_BIT];
-    tide_write_int_at(r->w, "step", end ? end->step : 0);
+    tide_write_int_at(r->w, "step", end ? end->step + later_steps_of(r, event) : 0);
     tide_write_string_at(r->w, "phase", tide_phase_names[end ? end->phase : TIDE_PHASE_LOAD]);
     tide_write_string_at(r->w, "module", a ? tide_module_path(r->run, a) : "");
     tide_write_string_at(r->w, "op", a ? a->op : "");

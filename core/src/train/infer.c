@@ -2,6 +2,8 @@
 /* The greedy loop that people write around a causal language model, call by call; transformers: generation/utils.py. */
 #include "train/run.h"
 
+#include "memo/memo.h"
+
 #include "base/units.h"
 
 #include <string.h>
@@ -165,6 +167,22 @@ static void greedy(generation *g, unsigned step, const tide_batch *batch) {
     tide_release(m, g->token);
 }
 
+enum { KEPT_EVENTS = 1 << 18 }; /* a step of more than these is kept once */
+
+/* Whether the steps that are left do what this one did: it left nothing behind, and the model as it was. */
+static bool repeats(const tide_run *run, tide_timeline_place from, uint64_t key) {
+    const tide_timeline *t = &run->machine.timeline;
+    return !run->plays_all && t->event_count - from.event > KEPT_EVENTS && tide_model_key(&run->model) == key &&
+           tide_timeline_is_closed(t, from);
+}
+
+static void generate_again(tide_run *run, tide_timeline_place from, unsigned step, unsigned times) {
+    tide_machine *m = &run->machine;
+    tide_timeline_play_again(&m->timeline, from, times, 1);
+    tide_report(m->diags, TIDE_ASSUMPTION, TIDE_OK, "/settings/steps",
+                tide_format(m->arena, "what follows step %u repeats it: timeline and events show it once", step), NULL);
+}
+
 bool tide_infer(tide_run *run, const tide_job *job, const tide_batch *batch) {
     tide_machine *m = &run->machine;
     m->state.grad_enabled = false;
@@ -172,11 +190,19 @@ bool tide_infer(tide_run *run, const tide_job *job, const tide_batch *batch) {
     run->trainable = 0;
     for (unsigned step = 1; step <= (unsigned)job->steps && !m->has_failed; step++) {
         generation g = {.run = run, .job = job};
+        tide_timeline_place from = tide_timeline_here(&m->timeline);
+        tide_model_setting(&run->model, "past_length")->integer = 0;
+        uint64_t key = tide_model_key(&run->model);
         tide_timeline_mark(&m->timeline, step, TIDE_PHASE_LOAD);
         if (job->autocast.is_set) tide_autocast_begin(m, job->autocast.dtype);
         greedy(&g, step, batch);
         if (job->autocast.is_set) tide_autocast_end(m);
         tide_timeline_mark(&m->timeline, step, TIDE_PHASE_END);
+        tide_model_setting(&run->model, "past_length")->integer = 0;
+        unsigned left = (unsigned)job->steps - step;
+        if (!left || m->has_failed || !repeats(run, from, key)) continue;
+        generate_again(run, from, step, left);
+        break;
     }
     return !m->has_failed;
 }

@@ -212,7 +212,7 @@ static bool is_too_long(const loop *l, uint32_t played) {
 /* Those from the next one to the end of the step do what this one did. */
 static void play_again(loop *l, tide_timeline_place from, unsigned step, uint32_t left) {
     tide_machine *m = &l->run->machine;
-    tide_timeline_play_again(&m->timeline, from, left);
+    tide_timeline_play_again(&m->timeline, from, left, 0);
     l->run->repeated += left;
     if (step > 1) return;
     uint32_t count = (uint32_t)l->job->grad_accum;
