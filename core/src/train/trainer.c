@@ -51,6 +51,16 @@ static tide_function *library_function(trainer *t, const char *name) {
 
 /* ---- get_batch_samples ---- */
 
+/* Whether the model's forward() takes one. */
+static bool takes_mask(trainer *t) {
+    const tide_model *model = &t->run->model;
+    tide_function *forward = tide_method_find(model->instances[model->root].of, TIDE_TEXT("forward"));
+    if (!forward || !tide_function_read(model->descriptions, forward)) return false;
+    for (uint32_t i = 0; i < forward->parameter_count; i++)
+        if (tide_text_is(forward->parameters[i].name, "attention_mask")) return true;
+    return false;
+}
+
 /* The mask that a collator makes, of ones where nothing is padded. */
 static void add_mask(trainer *t, tide_batch *b) {
     tide_machine *m = &t->run->machine;
@@ -59,7 +69,7 @@ static void add_mask(trainer *t, tide_batch *b) {
         if (strcmp(b->names[i], "attention_mask") == 0) return;
         if (strcmp(b->names[i], "input_ids") == 0) ids = &b->values[i];
     }
-    if (!ids || ids->kind != TIDE_VALUE_TENSOR || b->count == TIDE_INPUT_LIMIT) return;
+    if (!ids || ids->kind != TIDE_VALUE_TENSOR || b->count == TIDE_INPUT_LIMIT || !takes_mask(t)) return;
     m->state.factor = TIDE_FACTOR_INPUT;
     m->op = "inputs";
     b->names[b->count] = "attention_mask";
