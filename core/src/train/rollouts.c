@@ -48,12 +48,14 @@ static void sample_tokens(tide_run *run, const tide_job *job, tide_value state, 
     for (int64_t i = 0; i < job->trainer_max_completion_length && token && !m->has_failed; i++) {
         const tide_value arguments[] = {root, state, tide_of_bool(i == 0),
                                         tide_of_bool(job->adapter == TIDE_adapter_none)};
+        *tide_model_setting(model, "experts_are_batched") = tide_of_bool(i > 0); /* _optimize_model_for_decode */
         length->integer = i ? tide_prompt_length(job) + i - 1 : 0;
         tide_value_release(m, tide_model_run(model, token, arguments, TIDE_COUNT_OF(arguments)));
         mark_rollout_cache(m, past);
     }
     tide_model_setting(model, "logits_to_keep")->integer = 0;
     length->integer = 0;
+    *tide_model_setting(model, "experts_are_batched") = tide_none();
     tide_value_release(m, *kept);
     *kept = tide_none();
     model->setting_changes++;

@@ -238,15 +238,16 @@ static void generate_and_score(trainer *t, unsigned step) {
     tide_machine *m = &t->run->machine;
     tide_model *model = &t->run->model;
     const char *kind = kinds[t->job->trainer].name;
-    tide_value rows = tide_of_int(t->job->batch * tide_steps_per_generation(t->job)), old = tide_none(),
-               reference = tide_none();
+    const tide_value of_batch[] = {tide_of_int(t->job->batch * tide_steps_per_generation(t->job)),
+                                   tide_of_bool(kinds[t->job->trainer].scales_loss)};
+    tide_value old = tide_none(), reference = tide_none();
     tide_function *old_logps = library_function(t, tide_format(m->arena, "%s_old", kind)),
                   *scored_of = library_function(t, tide_format(m->arena, "%s_scored", kind)),
                   *buffer = library_function(t, "buffered_inputs"), *batch_of = library_function(t, "generation_batch");
     tide_generate_rollouts(t->run, t->job, step);
     if (m->has_failed) return;
     m->state.factor = TIDE_FACTOR_INPUT;
-    tide_value batch = tide_model_run(model, batch_of, &rows, 1);
+    tide_value batch = tide_model_run(model, batch_of, of_batch, 2);
     m->state.factor = TIDE_FACTOR_TEMPORARY;
     if (tide_keeps_old_logps(t->job)) old = call_without_grad(t, old_logps, batch, tide_none());
     if (tide_keeps_reference(t->job)) reference = call_reference(t, batch, tide_none());
