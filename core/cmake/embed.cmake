@@ -123,6 +123,8 @@ embed_folder(tide_recipe "=recipes")
 list(APPEND AT_ONCE gpus)
 embed_file(gpus gpus)
 string(APPEND bodies "const tide_source tide_gpu_source = ${initializer};\n")
+embed_file(config_defaults config_defaults)
+string(APPEND bodies "const tide_source tide_config_defaults_source = ${initializer};\n")
 
 # "model_type": {"llama": "LlamaModel"} of every architecture.
 set(rows "")

@@ -221,7 +221,8 @@ static const struct {
     {"a key twice", LLAMA(",\"vocab_size\":9"), "ERR_JSON_SYNTAX", "/files/0/vocab_size", "twice"},
     {"no type", "{\"hidden_size\":64}", "ERR_MODEL_UNKNOWN", "/files/0", "model_type"},
     {"an unknown type", "{\"model_type\":\"nosuch\"}", "ERR_MODEL_UNKNOWN", "/config.json/model_type", "nosuch"},
-    {"a key missing", "{\"model_type\":\"llama\"}", "ERR_FIELD_MISSING", "/config.json/hidden_size", "hidden_size"},
+    {"a key missing", "{\"model_type\":\"llama\",\"hidden_size\":null}", "ERR_FIELD_MISSING",
+     "/config.json/hidden_size", "is null"},
     {"a negative size", LLAMA(",\"head_dim\":-16"), "ERR_FIELD_RANGE", "/config.json/head_dim", "-16"},
     {"a size beyond doubles", LLAMA(",\"head_dim\":1e400"), "ERR_FIELD_RANGE", "/files/0/head_dim", "too large"},
     {"a nested size", "{\"model_type\":\"clip\",\"text_config\":{\"hidden_size\":\"wide\"},\"vision_config\":{}}",
@@ -231,7 +232,7 @@ static const struct {
     {"another architecture", LLAMA(",\"architectures\":[\"LlamaForQuestionAnswering\"]"), "ERR_UNSUPPORTED",
      "/config.json/architectures/0", "LlamaForQuestionAnswering"},
     {"a needed size that is null", "{\"model_type\":\"llama\",\"hidden_size\":null}", "ERR_FIELD_MISSING",
-     "/config.json/hidden_size", "hidden_size"},
+     "/config.json/hidden_size", "is null"},
     {"an unknown activation", LLAMA(",\"hidden_act\":\"nosuch\""), "ERR_UNSUPPORTED", "/model", "nosuch"},
 };
 

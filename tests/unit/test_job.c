@@ -72,6 +72,9 @@ const tide_source tide_gpu_source =
                    "\"threads_per_sm\": 2048, \"context_bytes\": 1, \"context_source\": \"\", \"source\": "
                    "\"\"}]}");
 
+const tide_source tide_config_defaults_source = SOURCE(
+    "config_defaults", "{\"gpt2\": {\"n_layer\": 12, \"n_embd\": 768, \"@names\": {\"hidden_size\": \"n_embd\"}}}");
+
 /* ---- counting ---- */
 
 static int passed, failed;

@@ -64,4 +64,7 @@ const char *tide_argument_json_text(tide_arena *arena, const tide_json *value);
 bool tide_config_override(tide_arena *arena, tide_json *config, const tide_override *override, tide_diagnostics *diags);
 void tide_config_dropout(tide_json *config, int64_t pico);
 
+/* config_check.c: whether an entry of a configuration is the size of something, as hidden_size is. */
+bool tide_config_is_size(tide_text key);
+
 #endif

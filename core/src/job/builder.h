@@ -12,6 +12,7 @@ typedef struct tide_job_builder {
     tide_job_arguments arguments;
     tide_inputs inputs;
     bool model_is_file; /* the configuration came as a file and names itself: no setting for it in the link */
+    bool is_of_catalogue; /* the configuration is one of ours, which are whole */
     bool files_failed;
     const char *capability_default;
 } tide_job_builder;
@@ -26,6 +27,9 @@ void tide_read_versions(tide_job_builder *b);
 /* model.c */
 void tide_find_model(tide_job_builder *b);
 void tide_change_config(tide_job_builder *b);
+
+/* config_defaults.c */
+void tide_fill_config(tide_job_builder *b);
 
 /* composites.c */
 void tide_freeze_composite(tide_job_builder *b);

@@ -19,7 +19,11 @@ static const struct {
 } entries[] = {
     {"num_hidden_layers", ENTRY_SIZE, 0, 2000},
     {"n_layer", ENTRY_SIZE, 0, 2000},
+    {"num_layers", ENTRY_SIZE, 0, 2000},
+    {"encoder_layers", ENTRY_SIZE, 0, 2000},
+    {"decoder_layers", ENTRY_SIZE, 0, 2000},
     {"hidden_size", ENTRY_SIZE, 1, 1 << 24},
+    {"d_model", ENTRY_SIZE, 1, 1 << 24},
     {"n_embd", ENTRY_SIZE, 1, 1 << 24},
     {"intermediate_size", ENTRY_SIZE, 1, 1 << 26},
     {"n_inner", ENTRY_SIZE, 1, 1 << 26},
@@ -57,6 +61,12 @@ const char *tide_job_config_place(tide_arena *arena, const tide_job *job, const 
         if (*pointer && !*a && (!*b || *b == '/')) return tide_format(arena, "/settings/%s", path);
     }
     return tide_format(arena, "/config.json%s", pointer);
+}
+
+bool tide_config_is_size(tide_text key) {
+    for (size_t i = 0; i < TIDE_COUNT_OF(entries); i++)
+        if (entries[i].kind == ENTRY_SIZE && tide_text_is(key, entries[i].pattern)) return true;
+    return false;
 }
 
 /* The value as it stands in the file; a nested one by its kind. */

@@ -128,6 +128,7 @@ static void model_of_catalogue(tide_job_builder *b, const tide_source *source) {
     tide_source whole = tide_source_whole(b->arena, source);
     const tide_json *entry = tide_json_parse(b->arena, (tide_text){whole.text, whole.length}, place, b->diags);
     if (!entry || !tide_entry_read(&b->inputs, b->arena, entry, place, b->diags)) return;
+    b->is_of_catalogue = true;
     b->inputs.config_name = source->name;
     if (!b->inputs.title) b->inputs.title = source->name;
 }
@@ -273,6 +274,7 @@ void tide_change_config(tide_job_builder *b) {
         tide_config_override(b->arena, config, &b->arguments.overrides[i], b->diags);
     if (tide_argument_text(&b->arguments, TIDE_SET_dropout)[0])
         tide_config_dropout(config, tide_argument_pico(&b->arguments, TIDE_SET_dropout));
+    tide_fill_config(b);
     read_quantization(b);
     b->job->config = config;
 }

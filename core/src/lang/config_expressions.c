@@ -86,13 +86,19 @@ static void missing_key(tide_model *model, const tide_scope *s, tide_text name) 
     for (const tide_json *key = s->config ? s->config->first : NULL; key; key = key->next) keys[count++] = key->key.at;
     const char *near = tide_nearest(name, keys, count), *place = "/config.json";
     if (s->config) place = tide_json_place(m->arena, s->config, place);
+    const char *key = tide_terminated(m, name), *described = s->description->name.at;
     m->has_failed = true;
-    tide_error(m->diags, TIDE_ERR_FIELD_MISSING, tide_format(m->arena, "%s/%s", place, tide_terminated(m, name)),
-               tide_format(m->arena, "the configuration has no '%s', which the description '%s' reads",
-                           tide_terminated(m, name), s->description->name.at),
-               near
-                   ? tide_format(m->arena, "did you mean %s? Else add the key, or check that model_type is right", near)
-                   : "add the key, or check that model_type is right");
+    place = tide_format(m->arena, "%s/%s", place, key);
+    if (near && tide_text_is(name, near))
+        tide_error(m->diags, TIDE_ERR_FIELD_MISSING, place,
+                   tide_format(m->arena, "'%s' is null, and the description '%s' reads it", key, described),
+                   "give its value");
+    else
+        tide_error(
+            m->diags, TIDE_ERR_FIELD_MISSING, place,
+            tide_format(m->arena, "the configuration has no '%s', which the description '%s' reads", key, described),
+            near ? tide_format(m->arena, "did you mean %s? Else add the key, or check that model_type is right", near)
+                 : "add the key, or check that model_type is right");
 }
 
 tide_value tide_config_name(tide_frame *f, const tide_expr *e) {

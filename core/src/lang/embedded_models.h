@@ -35,7 +35,8 @@ extern const tide_source tide_catalogue_at_once[];
 extern const tide_source tide_recipe_sources[];
 extern const uint32_t tide_recipe_source_count;
 
-extern const tide_source tide_gpu_source; /* models/gpus.json */
+extern const tide_source tide_gpu_source;             /* models/gpus.json */
+extern const tide_source tide_config_defaults_source; /* models/config_defaults.json */
 
 /* Which description covers a model_type, and the class that AutoModel makes of it. */
 typedef struct tide_model_type {

@@ -111,11 +111,11 @@ static bool choose_groups(fsdp2 *f) {
     }
     uint32_t norm = embedding ? child_named(model, model->instances[embedding].parent, "norm") : 0,
              head = child_named(model, model->root, "lm_head");
-    if (is_titan && norm && head && absent && absent[head]) {
-        norm = head = 0;
-    } else if (is_titan && norm && head) {
-        add_module(f, f->count, norm);
-        add_module(f, f->count++, head);
+    if (is_titan && norm && head) {
+        if (!absent || !absent[head]) {
+            add_module(f, f->count, norm);
+            add_module(f, f->count++, head);
+        }
     } else if (is_titan) {
         tide_error(m->diags, TIDE_ERR_UNSUPPORTED, "/settings/parallel.wrap",
                    "titan wants modules embed_tokens, norm and lm_head", "use layer");

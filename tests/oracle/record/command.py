@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command line: record install | run | draw | compare | check."""
+"""The command line: record install | run | draw | compare | check | defaults."""
 
 from __future__ import annotations
 
@@ -87,6 +87,11 @@ def parser() -> argparse.ArgumentParser:
 
     one = command("check", check_results, "Check what results say about themselves.")
     one.add_argument("files", nargs="*", type=Path)
+
+    one = command(
+        "defaults", write_defaults, "Write models/config_defaults.json: what transformers has for keys that are missing."
+    )
+    one.add_argument("--check", action="store_true", help="only say whether it is up to date")
     return top
 
 
@@ -205,3 +210,19 @@ def check_results(given: argparse.Namespace) -> int:
         print(f"{path}: over {results.FILE_LIMIT >> 10} KB")
     print(f"{count} results checked, {failed} complaints")
     return FAILED if failed else OK
+
+
+def write_defaults(given: argparse.Namespace) -> int:
+    models = environments.HERE.parents[2] / "models"
+    path = models / "config_defaults.json"
+    made = subprocess.run(
+        [str(environments.python_of("base")), "-m", "record.runner.config_defaults", str(models)],
+        cwd=environments.HERE.parent,
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    ).stdout
+    if given.check:
+        return OK if path.read_text() == made else DIFFERS
+    path.write_text(made)
+    return OK

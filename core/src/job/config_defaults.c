@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What transformers has for keys that a config.json lacks, by models/config_defaults.json: PreTrainedConfig writes of a
+ * part of a configuration only what differs from its class (configuration_utils.py, to_diff_dict). */
+#include "job/builder.h"
+
+#include <string.h>
+
+#include "base/units.h"
+#include "lang/lang.h"
+
+typedef struct config_filling {
+    tide_job_builder *b;
+    tide_text all;
+    const char *place; /* of the object that is filled */
+} config_filling;
+
+/* The object of a model type; NULL: there is none. Only its text is read, not the whole file. */
+static const tide_json *defaults_of(const config_filling *x, tide_text model_type) {
+    tide_arena *arena = x->b->arena;
+    const char *quoted = tide_format(arena, "\"%.*s\": {", (int)model_type.length, model_type.at),
+               *start = strstr(x->all.at, quoted);
+    if (!start || memchr(model_type.at, '"', model_type.length)) return NULL;
+    const char *open = strchr(start, '{'), *end = open;
+    int depth = 0;
+    do {
+        depth += *end == '{' ? 1 : *end == '}' ? -1 : 0;
+        end++;
+    } while (depth && *end);
+    return tide_json_parse(arena, (tide_text){open, (size_t)(end - open)}, "/config_defaults", x->b->diags);
+}
+
+/* The sizes that are taken are said: transformers saves all keys of a model, but few of its parts. */
+static void say_filled(const config_filling *x, const char *sizes) {
+    bool is_part = strcmp(x->place, "/config.json") != 0;
+    tide_report(x->b->diags, is_part ? TIDE_ASSUMPTION : TIDE_WARNING, TIDE_OK, x->place,
+                tide_format(x->b->arena, "lacks %s: transformers' defaults are taken", sizes),
+                "give the whole config.json if that is not it");
+}
+
+static void fill_keys(const config_filling *x, tide_json *config, const tide_json *defaults) {
+    tide_arena *arena = x->b->arena;
+    const tide_json *names = tide_json_at(defaults, "@names");
+    for (const tide_json *name = names ? names->first : NULL; name; name = name->next) {
+        const tide_json *given = tide_json_find(config, name->key);
+        if (given && !tide_json_find(config, name->text))
+            tide_json_put(arena, config, name->text, tide_json_clone(arena, given));
+    }
+    const char *sizes = NULL;
+    for (const tide_json *row = defaults->first; row; row = row->next) {
+        if (row->key.at[0] == '@' || tide_json_find(config, row->key)) continue;
+        tide_json_put(arena, config, row->key, tide_json_clone(arena, row));
+        if (tide_config_is_size(row->key))
+            sizes = tide_format(arena, "%s%s%s (%lld)", sizes ? sizes : "", sizes ? ", " : "", row->key.at,
+                                (long long)row->integer);
+    }
+    if (sizes) say_filled(x, sizes);
+}
+
+static void fill_config(const config_filling *x, tide_json *config, tide_text model_type) {
+    const tide_json *defaults = model_type.length ? defaults_of(x, model_type) : NULL;
+    if (defaults) fill_keys(x, config, defaults);
+    const tide_json *parts = tide_json_at(defaults, "@parts");
+    for (tide_json *part = config->first; part; part = part->next) {
+        if (part->kind != TIDE_JSON_OBJECT) continue;
+        const tide_json *own = tide_json_at(part, "model_type"), *of_class = tide_json_find(parts, part->key);
+        config_filling below = *x;
+        below.place = tide_format(x->b->arena, "%s/%s", x->place, part->key.at);
+        if (tide_json_is(own, TIDE_JSON_STRING))
+            fill_config(&below, part, own->text);
+        else if (of_class)
+            fill_config(&below, part, of_class->text);
+    }
+}
+
+void tide_fill_config(tide_job_builder *b) {
+    const tide_json *type = tide_json_at(b->inputs.config, "model_type");
+    if (b->is_of_catalogue || !tide_json_is(type, TIDE_JSON_STRING)) return;
+    const tide_source source = tide_source_whole(b->arena, &tide_config_defaults_source);
+    const config_filling x = {b, {source.text, source.length}, "/config.json"};
+    fill_config(&x, b->inputs.config, type->text);
+}
