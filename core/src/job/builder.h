@@ -11,7 +11,7 @@ typedef struct tide_job_builder {
     tide_job *job;
     tide_job_arguments arguments;
     tide_inputs inputs;
-    bool model_is_file; /* the configuration came as a file and names itself: no setting for it in the link */
+    bool model_is_file;   /* the configuration came as a file and names itself: no setting for it in the link */
     bool is_of_catalogue; /* the configuration is one of ours, which are whole */
     bool files_failed;
     const char *capability_default;
