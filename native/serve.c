@@ -115,8 +115,9 @@ static void buffers_show(const cJSON *answer) {
     }
     cli_table_cell(&table, "context and kernels");
     cli_table_cell(&table, "card");
-    cli_table_cell(&table, cli_gib(text, cli_int_at(answer, "context")));
-    cli_table_cell(&table, cli_gib(text, cli_int_at(answer, "context")));
+    int64_t context = cli_int_at(cli_at(answer, "card"), "context");
+    cli_table_cell(&table, cli_gib(text, context));
+    cli_table_cell(&table, cli_gib(text, context));
     cli_table_print(&table);
 }
 

@@ -48,7 +48,10 @@ void tide_write_buffers(tide_writer *w, const tide_serving *serving) {
     tide_write_int_at(w, "block_bytes", f->block_bytes);
     tide_write_int_at(w, "blocks", f->num_blocks);
     tide_write_int_at(w, "tokens", f->capacity_tokens);
+    tide_write_open_at(w, "card", '{');
+    tide_write_bytes_at(w, "total", serving->device.total_bytes);
     tide_write_bytes_at(w, "context", used);
+    tide_write_close(w, '}');
     tide_write_bytes_at(w, "device_low", used + (uint64_t)tide_serve_buffers_low(serving->run));
     tide_write_bytes_at(w, "device_high", used + (uint64_t)tide_serve_buffers_high(serving->run));
     tide_write_key(w, "buffers");
