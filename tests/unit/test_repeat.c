@@ -130,9 +130,10 @@ static void check_line(const char *line, int64_t accumulates) {
     if (job && accumulates) job->grad_accum = accumulates;
     tide_run *one = job ? play(&arena, job, false, &diags) : NULL,
              *other = job ? play(&arena, job, true, &diags) : NULL;
-    const char *differs = !one || !other ? "the job does not run"
-                          : accumulates  ? repetition_differs(one, other, job, &arena)
-                                         : difference(one, other);
+    bool is_folded = one && one->machine.timeline.repetition_count > 0;
+    const char *differs = !one || !other             ? "the job does not run"
+                          : accumulates || is_folded ? repetition_differs(one, other, job, &arena)
+                                                     : difference(one, other);
     if (differs) {
         printf("%s%s: %s\n", id ? id->text.at : line, accumulates ? ", repeated" : "", differs);
         failed++;

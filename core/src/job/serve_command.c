@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The command line of a server with what a job sets: what readers/vllm_command.c and llama_command.c read, written. */
+/* The command line of a server with what a job sets: what readers/vllm_command.c reads, written; and llama-server's. */
 #include <string.h>
 
 #include "job/settings.h"

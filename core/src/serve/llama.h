@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* llama.cpp: a GGUF model as its loader sees it, and what it keeps. Sources are those of build b9906 (llama-cpp-python
- * 0.3.36). Private to serve/. */
+/* llama.cpp: a GGUF model as its loader sees it, and what it keeps. Sources are those that llama-cpp-python
+ * 0.3.36 carries. Private to serve/. */
 #ifndef TIDE_SERVE_LLAMA_H
 #define TIDE_SERVE_LLAMA_H
 
