@@ -76,8 +76,9 @@ static void end_repetition(tide_player *p) {
 bool tide_player_repeats(tide_player *p) {
     tide_repeating *r = &p->repeating;
     const tide_event_source *s = p->source;
+    if (r->next == s->repetition_count) return false;
     const tide_repetition *of = &s->repetitions[r->next];
-    if (r->next == s->repetition_count || p->figures.events != of->last_event) return false;
+    if (p->figures.events != of->last_event) return false;
     if (r->playing == 0) find_carried(p, of);
     leave_out_rounds(p, of);
     if (r->playing == of->times) {

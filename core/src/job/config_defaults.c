@@ -32,8 +32,8 @@ static const tide_json *defaults_of(const config_filling *x, tide_text model_typ
 /* The sizes that are taken are said: transformers saves all keys of a model, but few of its parts. */
 static void say_filled(const config_filling *x, const char *sizes) {
     bool is_part = strcmp(x->place, "/config.json") != 0;
-    tide_report(x->b->diags, is_part ? TIDE_ASSUMPTION : TIDE_WARNING, TIDE_OK, x->place,
-                tide_format(x->b->arena, "lacks %s: transformers' defaults are taken", sizes),
+    tide_report(x->b->diags, is_part ? TIDE_ASSUMPTION : TIDE_WARNING, is_part ? TIDE_OK : TIDE_ERR_FIELD_MISSING,
+                x->place, tide_format(x->b->arena, "lacks %s: transformers' defaults are taken", sizes),
                 "give the whole config.json if that is not it");
 }
 

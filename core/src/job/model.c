@@ -61,7 +61,8 @@ static const tide_source *catalogue_variant(tide_arena *arena, const char *name,
 static void model_of_variant(tide_job_builder *b, const char *name, const tide_source *source,
                              const tide_hub_name *read) {
     const char *shown = tide_shown(b->arena, tide_text_of(name));
-    tide_report(b->diags, read->is_dated ? TIDE_WARNING : TIDE_ASSUMPTION, TIDE_OK, "/settings/model",
+    tide_report(b->diags, read->is_dated ? TIDE_WARNING : TIDE_ASSUMPTION,
+                read->is_dated ? TIDE_ERR_MODEL_UNKNOWN : TIDE_OK, "/settings/model",
                 tide_format(b->arena, "\"%s\" is taken as %s%s%s", shown, source->name,
                             read->is_quantised ? ", with the quantization_config that such checkpoints have"
                             : read->is_tuned   ? ": tuned and converted variants have the configuration of their base"

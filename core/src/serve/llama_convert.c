@@ -118,7 +118,7 @@ static bool add_parameter(conversion *c, const tide_parameter_row *p) {
     for (int i = 0; i < dims; i++) sizes[dims - 1 - i] = tide_dim_of(p->tensor, i).size;
     if (dims == 2 && sizes[1] == 1) dims = 1; /* squeezed */
     if (layer == 0 && strcmp(gguf_names[row].to, "attn_qkv.weight") == 0)
-        tide_report(c->diags, TIDE_WARNING, TIDE_OK, "/settings/ftype",
+        tide_report(c->diags, TIDE_WARNING, TIDE_ERR_UNSUPPORTED, "/settings/ftype",
                     "llama-quantize of other versions gives attn_qkv other types",
                     "give the GGUF file itself, whose header is read");
     if (gguf_names[row].second) sizes[1] /= 2;
