@@ -82,7 +82,7 @@ static const char *figures_differ(const tide_run *one, const tide_run *other, co
     return x.is_oom || adds_up(one, &x) ? NULL : "what lives at the peak";
 }
 
-static unsigned kept_once;
+static unsigned kept_once, accumulated;
 
 /* Without limits, with ranges, and with less and less memory. */
 static const char *repetition_differs(const tide_run *one, const tide_run *other, const tide_job *job,
@@ -128,6 +128,7 @@ static void check_line(const char *line, int64_t accumulates) {
         job = tide_job_build(&arena, words, count, files, file_count, &diags);
     if (job) job->steps = accumulates ? 2 : 3;
     if (job && accumulates) job->grad_accum = accumulates;
+    accumulated += job && accumulates;
     tide_run *one = job ? play(&arena, job, false, &diags) : NULL,
              *other = job ? play(&arena, job, true, &diags) : NULL;
     bool is_folded = one && one->machine.timeline.repetition_count > 0;
@@ -312,8 +313,8 @@ int main(int argc, char **argv) {
         printf("only %u calls of layers were taken from others\n", repeated_calls);
         failed++;
     }
-    if (kept_once < 40) {
-        printf("only %u jobs kept micro-batches once\n", kept_once);
+    if (kept_once < accumulated / 3) { /* several GPUs, trainers and held outputs are played each time */
+        printf("only %u of %u jobs kept micro-batches once\n", kept_once, accumulated);
         failed++;
     }
     for (size_t i = 0; i < sizeof generations / sizeof *generations; i++) check_generation(generations[i]);

@@ -38,7 +38,10 @@ export const KINDS = [
  * @param {Kind} kind @param {Setting[]} settings @returns {[string, string | null][]} */
 export function wordsFor(kind, settings) {
   const mode = kind.words.find(([name]) => name === 'mode')?.[1] ?? 'train';
-  return [...settings.filter(({ when }) => when?.setting === 'mode' && !when.choices.includes(mode)).map(({ name }) => /** @type {[string, null]} */ ([name, null])), ...kind.words];
+  /** @type {(setting: Setting | undefined) => boolean} of another mode, or of a setting that is, as an engine's own are */
+  const isElsewhere = (setting) => !!setting?.when && (setting.when.setting === 'mode' ? !setting.when.choices.includes(mode)
+    : isElsewhere(settings.find(({ name }) => name === setting.when?.setting)));
+  return [...settings.filter(isElsewhere).map(({ name }) => /** @type {[string, null]} */ ([name, null])), ...kind.words];
 }
 
 /** Which one a job is. @param {(name: string) => string} valueOf what a setting has come to */
