@@ -59,6 +59,7 @@ export default function ({ browser, server, visit, field, choose, tab, focusIs, 
     const seen = new Set();
     for (let i = 0; i < 80; i++) {
       await page.keyboard.press('Tab');
+      await page.waitForFunction(() => document.activeElement === document.body || document.activeElement?.getBoundingClientRect().height); /* what comes when it is near */
       const stop = await page.evaluate(() => {
         const at = /** @type {HTMLElement} */ (document.activeElement);
         if (!at || at === document.body) return null;

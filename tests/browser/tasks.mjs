@@ -19,10 +19,13 @@ export default function ({ visit, core, fromCore, focusIs, clipboard, LLAMA }) {
     const hands = {
       press, type,
       async choose(/** @type {any} */ file) {
-        await press('Home'); /* a file is chosen after a gesture, which a synthetic key is only for the next one */
-        const [chooser] = await Promise.all([page.waitForEvent('filechooser'), press('o')]);
-        count++;
-        await chooser.setFiles(file);
+        const opened = page.waitForEvent('filechooser');
+        count += 2; /* the key, and the file in the dialog */
+        for (let chooser = null; !chooser;) { /* only after a gesture, which a synthetic key is late in being */
+          await page.keyboard.press('o');
+          chooser = await Promise.race([opened, page.waitForTimeout(1000)]);
+          await chooser?.setFiles(file);
+        }
       },
       async model(/** @type {string} */ wanted) {
         await press('/');
