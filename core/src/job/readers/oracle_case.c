@@ -213,6 +213,8 @@ void tide_job_arguments_of_start(tide_arena *arena, const tide_json *of_case, ti
     case_reader r = {.arena = arena};
     case_word(&r, "mode", "serve");
     case_word(&r, "gpu_gib", "1"); /* in whose place the recorded card is taken */
+    if (!tide_json_at(of_case, "config") && !tide_json_at(tide_json_at(of_case, "overrides"), "quantization_config"))
+        case_word(&r, "overrides.quantization_config", "null"); /* how weights are kept the case says, not its model */
     for (const tide_json *entry = of_case->first; entry; entry = entry->next) {
         const char *name = tide_shown(arena, entry->key), *text = tide_argument_value(arena, entry);
         if (is_of_recorder(entry)) continue;
