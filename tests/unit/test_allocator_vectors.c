@@ -12,6 +12,7 @@
 #include <zlib.h>
 
 #include "allocator_player.h"
+#include "recorded_streams.h"
 
 #define SPAN ((uint64_t)4 << 40) /* the oracle's address space per device; its offsets are modulo this */
 
@@ -526,22 +527,7 @@ static void test_recording(const char *path) {
 }
 
 static void test_recordings(const char *folder) {
-    static const char *const names[] = {"collect",
-                                        "convolution",
-                                        "decode",
-                                        "expandable",
-                                        "expandable-retry",
-                                        "experts",
-                                        "max-split",
-                                        "nf4-lora",
-                                        "oom",
-                                        "padding",
-                                        "plain",
-                                        "retry",
-                                        "roundup",
-                                        "roundup-list",
-                                        "seq2seq",
-                                        "scaler-accumulate"};
+    static const char *const names[] = {RECORDED_STREAMS};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         char path[1024], name[64];
         snprintf(path, sizeof path, "%s/events/events-%s.jsonl.gz", folder, names[i]);

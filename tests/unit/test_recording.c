@@ -12,6 +12,7 @@
 
 #include <cjson/cJSON.h>
 
+#include "recorded_streams.h"
 #include "tidemark/recorder.h"
 #include "tidemark/tidemark.h"
 #include "trace/format.h"
@@ -176,22 +177,7 @@ static bytes read_gz(const char *path) {
     return file;
 }
 
-static const char *const streams[] = {"collect",
-                                      "convolution",
-                                      "decode",
-                                      "expandable",
-                                      "expandable-retry",
-                                      "experts",
-                                      "max-split",
-                                      "nf4-lora",
-                                      "oom",
-                                      "padding",
-                                      "plain",
-                                      "retry",
-                                      "roundup",
-                                      "roundup-list",
-                                      "seq2seq",
-                                      "scaler-accumulate"};
+static const char *const streams[] = {RECORDED_STREAMS};
 
 static bytes read_stream(const char *name) {
     char path[1024];
@@ -461,28 +447,36 @@ static void test_frames(void) {
     end();
 }
 
-static void test_damaged_snapshots(void) {
-    bytes file = read_recording("snapshot-streams.pickle.gz");
-    begin("a snapshot cut anywhere gives what stands before the cut, and says so");
-    for (size_t length = 0; length < file.length; length += length < 300 ? 7 : 491) {
-        cJSON *answer = replay_pieces(file.at, length, 1 << 20, "");
+static void cut_anywhere(const bytes *file, size_t every) {
+    for (size_t length = 0; length < file->length; length += length < 300 ? 7 : every) {
+        cJSON *answer = replay_pieces(file->at, length, 1 << 20, "");
         CHECK(says(answer, "ends") || says(answer, "empty") || says(answer, "no recording"));
         if (is_true(answer, "ok")) CHECK(!is_true(at(answer, "recording"), "is_whole"));
         cJSON_Delete(answer);
     }
+}
+
+static void flip_bits(bytes *file, size_t every) {
+    for (size_t i = 0; i < file->length * 8; i += every) {
+        file->at[i / 8] ^= (unsigned char)(1 << i % 8);
+        cJSON *answer = replay(file, "");
+        CHECK(answer != NULL);
+        file->at[i / 8] ^= (unsigned char)(1 << i % 8);
+        cJSON_Delete(answer);
+    }
+}
+
+static void test_damaged_snapshots(void) {
+    bytes file = read_recording("snapshot-streams.pickle.gz");
+    begin("a snapshot cut anywhere gives what stands before the cut, and says so");
+    cut_anywhere(&file, 491);
     bytes part = {.at = file.at, .length = file.length * 9 / 10};
     cJSON *answer = replay(&part, "");
     CHECK(is_true(answer, "ok") && number(answer, "reserved_peak") > 20 << 20);
     cJSON_Delete(answer);
     end();
     begin("a snapshot with a flipped bit is answered, whatever it says");
-    for (size_t i = 0; i < file.length * 8; i += 997) {
-        file.at[i / 8] ^= (unsigned char)(1 << i % 8);
-        answer = replay(&file, "");
-        CHECK(answer != NULL);
-        file.at[i / 8] ^= (unsigned char)(1 << i % 8);
-        cJSON_Delete(answer);
-    }
+    flip_bits(&file, 997);
     free(file.at);
     end();
 }
@@ -551,21 +545,10 @@ static void test_traces(void) {
     cJSON_Delete(older);
     end();
     begin("a trace cut anywhere gives what stands before the cut, and says so");
-    for (size_t length = 0; length < file.length; length += length < 300 ? 7 : 17321) {
-        answer = replay_pieces(file.at, length, 1 << 20, "");
-        CHECK(says(answer, "ends") || says(answer, "empty") || says(answer, "no recording"));
-        if (is_true(answer, "ok")) CHECK(!is_true(at(answer, "recording"), "is_whole"));
-        cJSON_Delete(answer);
-    }
+    cut_anywhere(&file, 17321);
     end();
     begin("a trace with a flipped bit is answered, whatever it says");
-    for (size_t i = 0; i < file.length * 8; i += 51117) {
-        file.at[i / 8] ^= (unsigned char)(1 << i % 8);
-        answer = replay(&file, "");
-        CHECK(answer != NULL);
-        file.at[i / 8] ^= (unsigned char)(1 << i % 8);
-        cJSON_Delete(answer);
-    }
+    flip_bits(&file, 51117);
     free(file.at);
     end();
     begin("a trace that is an array, keys in another order, numbers in quotes, blanks and escapes");
