@@ -8,10 +8,13 @@
 #include "base/units.h"
 #include "lang/lang.h"
 
+enum { FILLED_LIMIT = 64 };
+
 typedef struct config_filling {
     tide_job_builder *b;
     tide_text all;
     const char *place; /* of the object that is filled */
+    uint32_t *parts;   /* that were filled so far */
 } config_filling;
 
 /* The object of a model type; NULL: there is none. Only its text is read, not the whole file. */
@@ -57,6 +60,7 @@ static void fill_keys(const config_filling *x, tide_json *config, const tide_jso
 }
 
 static void fill_config(const config_filling *x, tide_json *config, tide_text model_type) {
+    if (++*x->parts > FILLED_LIMIT) return; /* tide_fill_config() says so */
     const tide_json *defaults = model_type.length ? defaults_of(x, model_type) : NULL;
     if (defaults) fill_keys(x, config, defaults);
     const tide_json *parts = tide_json_at(defaults, "@parts");
@@ -76,6 +80,11 @@ void tide_fill_config(tide_job_builder *b) {
     const tide_json *type = tide_json_at(b->inputs.config, "model_type");
     if (b->is_of_catalogue || !tide_json_is(type, TIDE_JSON_STRING)) return;
     const tide_source source = tide_source_whole(b->arena, &tide_config_defaults_source);
-    const config_filling x = {b, {source.text, source.length}, "/config.json"};
+    uint32_t parts = 0;
+    const config_filling x = {b, {source.text, source.length}, "/config.json", &parts};
     fill_config(&x, b->inputs.config, type->text);
+    if (parts > FILLED_LIMIT)
+        tide_error(b->diags, TIDE_ERR_LIMIT, "/config.json",
+                   tide_format(b->arena, "more than %d of its parts have a model_type", FILLED_LIMIT),
+                   "a configuration has a few parts; check the file");
 }
