@@ -2,6 +2,9 @@
 /* The commands of `tidemark`, and its help. */
 #include "cli.h"
 
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
 #include <string.h>
 #include <tidemark/tidemark.h>
 
@@ -111,7 +114,17 @@ static int run(int argc, char **argv) {
     return chosen->run(argc - 2, argv + 2);
 }
 
+/* A sweep's jobs follow each other in the memory of the one before: glibc by default gives the top of
+   the heap back after each, and the system clears it again. */
+static void keep_the_heap(void) {
+#if defined M_TRIM_THRESHOLD && defined M_MMAP_THRESHOLD
+    mallopt(M_MMAP_THRESHOLD, 32 << 20); /* the most that mallopt(3) takes */
+    mallopt(M_TRIM_THRESHOLD, 64 << 20);
+#endif
+}
+
 int main(int argc, char **argv) {
+    keep_the_heap();
     cli_screen_init();
     int status = run(argc, argv);
     if (fflush(stdout) != 0 || ferror(stdout)) {

@@ -65,7 +65,7 @@ int main(int argc, char **argv) {
     int rounds = argc > 1 ? atoi(argv[1]) : 200;
     if (rounds < 1) rounds = 1;
 #ifdef M_TRIM_THRESHOLD
-    mallopt(M_MMAP_THRESHOLD, 64 << 20); /* a host that goes on keeps its heap, as the page does */
+    mallopt(M_MMAP_THRESHOLD, 32 << 20); /* a host that goes on keeps its heap, as the page does */
     mallopt(M_TRIM_THRESHOLD, 64 << 20);
 #endif
     double *times = malloc((size_t)rounds * sizeof *times);
