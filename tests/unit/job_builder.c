@@ -2,7 +2,6 @@
 /* See job_builder.h. The catalogue and the cards are small doubles made here. */
 #include "job_builder.h"
 
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -68,23 +67,6 @@ const tide_source tide_gpu_source =
 const tide_source tide_config_defaults_source = SOURCE(
     "config_defaults", "{\"gpt2\": {\"n_layer\": 12, \"n_embd\": 768, \"@names\": {\"hidden_size\": \"n_embd\"}}}");
 
-/* ---- counting ---- */
-
-static int passed, failed;
-static bool test_ok;
-static const char *test_name;
-
-void complain(int line, const char *format, ...) {
-    va_list list;
-    if (test_ok) printf("FAIL %s\n", test_name);
-    test_ok = false;
-    va_start(list, format);
-    printf("     line %d: ", line);
-    vprintf(format, list);
-    printf("\n");
-    va_end(list);
-}
-
 /* ---- memory that counts, and that can fail ---- */
 
 size_t live_bytes;
@@ -105,20 +87,16 @@ tide_arena arena;
 tide_diagnostics diags;
 jmp_buf escape;
 
-void begin(const char *name) {
-    test_name = name;
-    test_ok = true;
+void begin_job(const char *name) {
+    begin(name);
     tide_arena_init(&arena, (tide_allocator){counting_resize, NULL}, &escape);
     tide_diagnostics_init(&diags, &arena);
 }
 
-void end(void) {
+void end_job(void) {
     tide_arena_free(&arena);
     if (live_bytes) complain(__LINE__, "%zu bytes left", live_bytes);
-    if (test_ok)
-        passed++;
-    else
-        failed++;
+    end();
 }
 
 tide_job *build_texts(const tide_text *words, uint32_t count, const tide_file *files, uint32_t file_count) {
@@ -210,9 +188,4 @@ int64_t config_int(const tide_job *job, const char *outer, const char *key) {
     const tide_json *at = outer ? tide_json_at(job->config, outer) : job->config;
     const tide_json *value = tide_json_at(at, key);
     return value && value->is_integer ? value->integer : INT64_MIN;
-}
-
-int report_tests(void) {
-    printf("%d passed, %d failed\n", passed, failed);
-    return failed != 0;
 }

@@ -7,6 +7,7 @@
 #include <setjmp.h>
 
 #include "../../core/src/job/job.h"
+#include "harness.h"
 
 /* The configuration of the catalogue's llama-3.1-8b. */
 #define LLAMA                                                                                                          \
@@ -19,10 +20,9 @@ extern tide_arena arena;
 extern tide_diagnostics diags; /* of the last job */
 extern jmp_buf escape;
 
-/* A test: what it complains of, between its begin and its end. */
-void begin(const char *name);
-void complain(int line, const char *format, ...);
-void end(void);
+/* A test on an arena of its own, all of which is freed at its end. */
+void begin_job(const char *name);
+void end_job(void);
 /* Of struct tide_allocator: counts live_bytes and requests, and fails at fail_at. */
 void *counting_resize(void *user, void *ptr, size_t old_size, size_t new_size);
 
@@ -44,13 +44,6 @@ void refuse_file_at(int line, const char *text, const char *part);
 void row_at(int line, const char *words, const char *name, const char *value);
 void link_at(int line, const char *words, const char *link);
 
-/* The last line of a suite, and its exit code. */
-int report_tests(void);
-
-#define CHECK(condition)                                                                                               \
-    do {                                                                                                               \
-        if (!(condition)) complain(__LINE__, "%s", #condition);                                                        \
-    } while (0)
 #define REFUSE(joined, place, part) refuse_at(__LINE__, joined, place, part)
 #define REFUSE_FILE(text, part) refuse_file_at(__LINE__, text, part)
 #define ROW(words, name, value) row_at(__LINE__, words, name, value)

@@ -10,7 +10,7 @@
 /* ---- words ---- */
 
 static void test_defaults(void) {
-    begin("defaults are what people run");
+    begin_job("defaults are what people run");
     tide_job *job = build("model=gpt2");
     CHECK(job);
     if (job) {
@@ -32,11 +32,11 @@ static void test_defaults(void) {
               !job->preprocessor);
         CHECK(strcmp(job->link, "model=gpt2&v=1") == 0);
     }
-    end();
+    end_job();
 }
 
 static void test_values(void) {
-    begin("values become canonical text");
+    begin_job("values become canonical text");
     ROW("gpt2", "model", "gpt2");
     ROW("gpt2|batch= 4 ", "batch", "4");
     ROW("gpt2|batch=+04", "batch", "4");
@@ -73,11 +73,11 @@ static void test_values(void) {
     ROW("gpt2|gpu=H100 80gb sxm5", "gpu", "h100-80");
     ROW("gpt2|gpu=none", "gpu", "");
     ROW("gpt2||batch=2|", "batch", "2");
-    end();
+    end_job();
 }
 
 static void test_bad_values(void) {
-    begin("a bad value is an error that names the choices or the range");
+    begin_job("a bad value is an error that names the choices or the range");
     REFUSE("gpt2|batch=0", "/settings/batch", "from 1 to 1000000");
     REFUSE("gpt2|batch=1000001", "/settings/batch", "from 1 to 1000000");
     REFUSE("gpt2|batch=99999999999999999999999", "/settings/batch", "from 1 to 1000000");
@@ -120,7 +120,7 @@ static void test_bad_values(void) {
     REFUSE("gpt2|allocator=max_split:3", "/settings/allocator", "Unrecognized key 'max_split'");
     REFUSE("gpt2|overrides=4", "/settings/overrides", "overrides.num_hidden_layers=4");
     REFUSE("gpt2|title=a\nb", "/settings/title", "control");
-    end();
+    end_job();
 }
 
 static void deepspeed_at(int line, const char *text, const char *words, const char *name, const char *value) {
@@ -131,7 +131,7 @@ static void deepspeed_at(int line, const char *text, const char *words, const ch
 #define DEEPSPEED(text, words, name, value) deepspeed_at(__LINE__, text, words, name, value)
 
 static void test_deepspeed(void) {
-    begin("a DeepSpeed configuration is settings, with auto as the Trainer fills it in");
+    begin_job("a DeepSpeed configuration is settings, with auto as the Trainer fills it in");
     static const char zero2
         [] = "{\"bf16\": {\"enabled\": \"auto\"}, \"train_micro_batch_size_per_gpu\": \"auto\", \"train_batch_size\": "
              "\"auto\", "
@@ -156,11 +156,11 @@ static void test_deepspeed(void) {
     DEEPSPEED(zero3, "gpt2", "optimizer", "adamw_fused");
     DEEPSPEED(zero3, "gpt2", "parallel.offload_param", "cpu");
     DEEPSPEED("{\"zero_optimization\": {\"stage\": 0, \"overlap_comm\": true}}", "gpt2", "parallel.half", "none");
-    end();
+    end_job();
 }
 
 static void test_recipe(void) {
-    begin("a recipe gives what is not given otherwise, and the link holds its settings");
+    begin_job("a recipe gives what is not given otherwise, and the link holds its settings");
     ROW("recipe=tuned", "model", "gpt2");
     ROW("recipe=tuned", "parallel.dp", "8");
     ROW("batch=2|recipe=tuned", "batch", "2");
@@ -169,11 +169,11 @@ static void test_recipe(void) {
     CHECK(origin(build("recipe=tuned"), "parallel.kind") == TIDE_ORIGIN_RECIPE);
     LINK("recipe=tuned|checkpointing=none", "model=gpt2&batch=16&parallel.kind=zero2&parallel.dp=8&v=1");
     REFUSE("gpt2|recipe=tune", "/settings/recipe", "did you mean tuned?");
-    end();
+    end_job();
 }
 
 static void test_unknown(void) {
-    begin("an unknown key is an error that names the nearest one");
+    begin_job("an unknown key is an error that names the nearest one");
     REFUSE("gpt2|bacth=4", "/settings/bacth", "did you mean batch?");
     REFUSE("gpt2|overide.x=4", "/settings/overide.x", "did you mean overrides.KEY?");
     REFUSE("gpt2|Optimizr=sgd", "/settings/Optimizr", "did you mean optimizer?");
@@ -186,19 +186,19 @@ static void test_unknown(void) {
     REFUSE("gpt2|parallel.kind=ddp|dp=2|rank=2", "/settings/parallel.rank", "go from 0 to 1");
     REFUSE("gpt2|parallel.kind=ddp|parallel.overlap_comm=true", "/settings/parallel.overlap_comm",
            "no option of parallel.kind=ddp");
-    end();
+    end_job();
 }
 
 static void test_no_equals(void) {
-    begin("a word without = is the model if it is first, else an error");
+    begin_job("a word without = is the model if it is first, else an error");
     ROW("gpt2|batch=2", "model", "gpt2");
     REFUSE("batch=2|gpt2", "/settings/gpt2", "only the first word");
     REFUSE("model=gpt2|batch", "/settings/batch", "write batch=VALUE");
-    end();
+    end_job();
 }
 
 static void test_all_problems(void) {
-    begin("all problems are reported in one pass");
+    begin_job("all problems are reported in one pass");
     CHECK(!build("model=gtp2|batch=0|bacth=1|dtype=int8|gpu=h10|overrides.layers.9=1|"
                  "allocator=x"));
     CHECK(diags.error_count == 6);
@@ -206,33 +206,33 @@ static void test_all_problems(void) {
           find(TIDE_ERROR, "/settings/bacth"));
     CHECK(find(TIDE_ERROR, "/settings/dtype") && find(TIDE_ERROR, "/settings/gpu"));
     CHECK(find(TIDE_ERROR, "/settings/allocator"));
-    end();
+    end_job();
 }
 
 static void test_duplicates(void) {
-    begin("of a setting given twice the last holds, with a warning");
+    begin_job("of a setting given twice the last holds, with a warning");
     tide_job *job = build("gpt2|batch=2|mbs=3");
     CHECK(job && job->batch == 3 && says(TIDE_WARNING, "/settings/batch", "more than once"));
     job = build("gpt2|overrides.n_layer=2|overrides.n_layer=3");
     CHECK(job && config_int(job, NULL, "n_layer") == 3 && find(TIDE_WARNING, "/settings/overrides.n_layer"));
     job = build("gpt2|model=llama-3.1-8b");
     CHECK(job && strcmp(job->model, "llama-3.1-8b") == 0 && find(TIDE_WARNING, "/settings/model"));
-    end();
+    end_job();
 }
 
 static void test_version(void) {
-    begin("v=1 is ignored, a newer one is refused");
+    begin_job("v=1 is ignored, a newer one is refused");
     tide_job *job = build("gpt2|v=1");
     CHECK(job && diags.error_count == 0 && strcmp(row(job, "v"), "(absent)") == 0);
     REFUSE("gpt2|v=2", "/settings/v", "made by a newer tidemark");
     REFUSE("gpt2|v=x", "/settings/v", "v=1");
-    end();
+    end_job();
 }
 
 /* ---- overrides ---- */
 
 static void test_overrides(void) {
-    begin("overrides set configuration entries by dotted path");
+    begin_job("overrides set configuration entries by dotted path");
     tide_job *job = build("gpt2|overrides.n_layer=4|overrides.deep.inner.x=7|overrides.layers.0=5|"
                           "overrides.layers.1.a=6|overrides.name=abc"
                           "|overrides.deep.flag=true|overrides.list=[1, 2.50, {\"a\": "
@@ -255,11 +255,11 @@ static void test_overrides(void) {
         CHECK(strcmp(row(job, "overrides.empty"), "") == 0);
         CHECK(origin(job, "overrides.name") == TIDE_ORIGIN_USER);
     }
-    end();
+    end_job();
 }
 
 static void test_bad_overrides(void) {
-    begin("an override that fits nowhere is an error");
+    begin_job("an override that fits nowhere is an error");
     REFUSE("gpt2|overrides.layers.2=1", "/settings/overrides.layers.2", "index below 2");
     REFUSE("gpt2|overrides.layers.x=1", "/settings/overrides.layers.x", "index below 2");
     REFUSE("gpt2|overrides.n_layer.x=1", "/settings/overrides.n_layer.x", "is a number");
@@ -272,7 +272,7 @@ static void test_bad_overrides(void) {
     CHECK(build("gpt2|overrides.a.b.c.d.e.f.g.h.i.j.k.l.m.n.o.p=1"));
     REFUSE("gpt2|overrides.a.b.c.d.e.f.g.h.i.j.k.l.m.n.o.p.q=1",
            "/settings/overrides.a.b.c.d.e.f.g.h.i.j.k.l.m.n.o.p.q", "16 parts");
-    end();
+    end_job();
 }
 
 static double config_number(const tide_job *job, const char *outer, const char *key) {
@@ -281,7 +281,7 @@ static double config_number(const tide_job *job, const char *outer, const char *
 }
 
 static void test_dropout(void) {
-    begin("dropout replaces every probability of dropping, flags aside");
+    begin_job("dropout replaces every probability of dropping, flags aside");
     tide_job *job = build("gpt2|dropout=0.25|overrides.my_dropout_x=0.5|overrides.text=drop|"
                           "overrides.head_drop_rate=1|overrides.pdrop=1"
                           "|overrides.many=[{\"dropout\": 1}]");
@@ -297,13 +297,13 @@ static void test_dropout(void) {
     }
     job = build("gpt2|dropout=0");
     CHECK(job && config_int(job, NULL, "attn_pdrop") == 0);
-    end();
+    end_job();
 }
 
 /* ---- the card ---- */
 
 static void test_gpu(void) {
-    begin("gpu sets capability, memory and context");
+    begin_job("gpu sets capability, memory and context");
     tide_job *job = build("gpt2|gpu=t4");
     CHECK(job && job->has_gpu && job->gpu.bytes == 15642329088 && job->device_bytes == 15642329088 &&
           job->capability == 75);
@@ -321,11 +321,11 @@ static void test_gpu(void) {
     job = build("gpt2");
     CHECK(job && says(TIDE_ASSUMPTION, "/settings/gpu", "no gpu given") &&
           says(TIDE_ASSUMPTION, "/settings/gpu", "without limit"));
-    end();
+    end_job();
 }
 
 static void test_sizes(void) {
-    begin("gpu_gib counts whole MiB, memory_fraction parts per million");
+    begin_job("gpu_gib counts whole MiB, memory_fraction parts per million");
     tide_job *job = build("gpt2|gpu_gib=8.7");
     CHECK(job && job->device_bytes == (uint64_t)8908 << 20);
     job = build("gpt2|gpu_gib=2.8");
@@ -338,20 +338,20 @@ static void test_sizes(void) {
     CHECK(job && job->memory_fraction_ppm == 550000 && !find(TIDE_WARNING, "/settings/memory_fraction"));
     job = build("gpt2|memory_fraction=1");
     CHECK(job && job->memory_fraction_ppm == 1000000 && find(TIDE_WARNING, "/settings/memory_fraction"));
-    end();
+    end_job();
 }
 
 /* ---- contradictions, assumptions ---- */
 
 static void test_half_types(void) {
-    begin("half types and few steps");
+    begin_job("half types and few steps");
     CHECK(build("gpt2|dtype=fp16|autocast=bf16"));
     CHECK(build("gpt2|steps=1") && find(TIDE_WARNING, "/settings/steps"));
-    end();
+    end_job();
 }
 
 static void test_assumptions(void) {
-    begin("each default that moves the number is an assumption, once");
+    begin_job("each default that moves the number is an assumption, once");
     static const char *const names[] = {
         "batch",     "seq",          "images",     "image_size", "dtype",     "autocast", "optimizer", "checkpointing",
         "attention", "sdpa_backend", "grad_accum", "zero_grad",  "use_cache", "gpu",      "allocator", "load"};
@@ -372,11 +372,11 @@ static void test_assumptions(void) {
     CHECK(build("gpt2") && !find(TIDE_ASSUMPTION, "/settings/images") &&
           !find(TIDE_ASSUMPTION, "/settings/image_size"));
     CHECK(!build("gpt2|batch=0") && diags.count == 1);
-    end();
+    end_job();
 }
 
 static void test_allocator(void) {
-    begin("the allocator's text is PyTorch's");
+    begin_job("the allocator's text is PyTorch's");
     tide_job *job = build("gpt2|allocator=expandable_segments:True,garbage_collection_threshold:0.6");
     CHECK(job && job->allocator_conf.expandable_segments && job->allocator_conf.garbage_collection_threshold > 0.59);
     CHECK(job &&
@@ -385,7 +385,7 @@ static void test_allocator(void) {
     CHECK(job && says(TIDE_WARNING, "/settings/allocator", "drops what follows"));
     job = build("gpt2|allocator=backend:cudaMallocAsync");
     CHECK(job && find(TIDE_WARNING, "/settings/allocator"));
-    end();
+    end_job();
 }
 
 int main(void) {

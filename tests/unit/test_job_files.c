@@ -10,7 +10,7 @@
 /* ---- models and files ---- */
 
 static void test_models(void) {
-    begin("a model that the catalogue lacks is an error that names near ones");
+    begin_job("a model that the catalogue lacks is an error that names near ones");
     REFUSE("model=gtp2", "/settings/model", "gpt2");
     REFUSE("model=gpt", "/settings/model", "gpt2 or gpt2-large");
     REFUSE("model=llava-hf/llava-1.5-7b-hf-tuned", "/settings/model", "did you mean llava-1.5-7b?");
@@ -26,11 +26,11 @@ static void test_models(void) {
     job = build("model=llava-1.5-7b");
     CHECK(job && job->preprocessor && job->published_parameters == INT64_C(7063427072));
     CHECK(job && strcmp(job->model_source, "huggingface.co/llava-hf/llava-1.5-7b-hf") == 0);
-    end();
+    end_job();
 }
 
 static void test_config_file(void) {
-    begin("a file with model_type or architectures is the configuration");
+    begin_job("a file with model_type or architectures is the configuration");
     tide_job *job = build_file("batch=2", "config.json", LLAMA);
     CHECK(job && strcmp(job->model, "llama") == 0 && config_int(job, NULL, "hidden_size") == 64);
     CHECK(job && origin(job, "model") == TIDE_ORIGIN_FILE &&
@@ -55,13 +55,13 @@ static void test_config_file(void) {
           job->published_parameters == 7);
     job = build_file(NULL, "config.json", "{\"model_type\": \"llama\", \"quantization_config\": {\"bits\": 4}}");
     CHECK(job && find(TIDE_WARNING, "/model/quantization_config"));
-    end();
+    end_job();
 }
 
 #define QUANTISED(text) "{\"model_type\": \"llama\", \"quantization_config\": {" text "}}"
 
 static void test_quantization_config(void) {
-    begin("quantization_config is followed where a job can have such weights");
+    begin_job("quantization_config is followed where a job can have such weights");
     tide_job *job = build_file("mode=infer", "config.json",
                                QUANTISED("\"quant_method\": \"gptq\", \"bits\": 3, \"group_size\": -1"));
     CHECK(job && job->quant == TIDE_quant_gptq && job->quant_bits == 3 && job->quant_group_size == 0 &&
@@ -90,11 +90,11 @@ static void test_quantization_config(void) {
     REFUSE("gpt2|quant=awq", "/settings/quant", "mode=infer");
     REFUSE("gpt2|mode=infer|quant=gptq|quant.bits=5", "/settings/quant.bits", "2, 3, 4 or 8");
     REFUSE("gpt2|mode=infer|quant=gptq|lora.r=4", "/settings/adapter", "leave them out");
-    end();
+    end_job();
 }
 
 static void test_two_files(void) {
-    begin("two configurations contradict each other; a preprocessor goes with one");
+    begin_job("two configurations contradict each other; a preprocessor goes with one");
     tide_file files[] = {{TIDE_TEXT("a.json"), TIDE_TEXT(LLAMA)}, {TIDE_TEXT("b.json"), TIDE_TEXT(LLAMA)}};
     CHECK(!build_texts(NULL, 0, files, 2) && says(TIDE_ERROR, "/files/1", "so is a.json") &&
           diags.first_error == TIDE_ERR_CONFLICT);
@@ -112,11 +112,11 @@ static void test_two_files(void) {
     files[0].text = TIDE_TEXT("{\"processor_class\": \"LlavaProcessor\", \"image_processor\": {\"crop_size\": 224}}");
     job = build_texts(&word, 1, files, 1);
     CHECK(job && tide_json_at(job->preprocessor, "crop_size")->integer == 224);
-    end();
+    end_job();
 }
 
 static void test_job_file(void) {
-    begin("a job file gives words; the user's win over them");
+    begin_job("a job file gives words; the user's win over them");
     tide_job *job = build_file("batch=8", "job.json",
                                "{\"tidemark\": 1, \"settings\": {\"model\": \"gpt2\", \"batch\": 2, "
                                "\"padding\": true, \"clip\": 1.0,"
@@ -147,20 +147,20 @@ static void test_job_file(void) {
     CHECK(says(TIDE_ERROR, "/settings", "no word"));
     CHECK(!build_file("gpt2", "j", "{\"tidemark\": 1, \"settings\": {\"overrides\": {\"a=b\": 4}}}"));
     CHECK(says(TIDE_ERROR, "/settings/overrides.a=b", "`=`"));
-    end();
+    end_job();
 }
 
 static void test_description_file(void) {
-    begin("a file with architecture and modules is a description");
+    begin_job("a file with architecture and modules is a description");
     tide_job *job = build_file("gpt2", "mine.json", "{\"tidemark\": 1, \"architecture\": \"mine\", \"modules\": {}}");
     CHECK(job && job->description && config_int(job, NULL, "n_layer") == 12);
     job = build_file(NULL, "mine.json", "{\"tidemark\": 1, \"architecture\": \"mine\", \"modules\": {}}");
     CHECK(job && job->description && strcmp(job->model, "mine") == 0 && job->config->kind == TIDE_JSON_OBJECT);
-    end();
+    end_job();
 }
 
 static void test_adapter_file(void) {
-    begin("an adapter_config.json is read as settings");
+    begin_job("an adapter_config.json is read as settings");
     const char *file = "{\"peft_type\": \"LORA\", \"base_model_name_or_path\": \"x/y\", \"r\": 64, \"lora_alpha\": 16, "
                        "\"lora_dropout\": 0.1, \"bias\": \"none\","
                        " \"target_modules\": [\"q_proj\", \"v_proj\"], \"rank_pattern\": {\"^model.layers.0.\": 8, "
@@ -182,11 +182,11 @@ static void test_adapter_file(void) {
     CHECK(prompt && prompt->adapter == TIDE_adapter_prompt_tuning && prompt->adapter_num_virtual_tokens == 8);
     CHECK(job && job->adapter == TIDE_adapter_ia3 && strcmp(job->adapter_target_modules, "c_attn") == 0 &&
           strcmp(job->adapter_feedforward_modules, "mlp.c_proj") == 0);
-    end();
+    end_job();
 }
 
 static void test_adapter_words(void) {
-    begin("adapter.KEY, METHOD.KEY and peft's own names are one vocabulary");
+    begin_job("adapter.KEY, METHOD.KEY and peft's own names are one vocabulary");
     static const struct {
         const char *words, *method;
         int64_t r, tokens;
@@ -212,7 +212,7 @@ static void test_adapter_words(void) {
     CHECK(build("gpt2|quant=int8|quant.blocksize=128") && find(TIDE_WARNING, "/settings/quant.blocksize"));
     REFUSE("gpt2|none.r=8", "/settings/none.r", "not a setting");
     REFUSE("gpt2|lora.nosuch=8", "/settings/lora.nosuch", "not a setting");
-    end();
+    end_job();
 }
 
 /* A header of one tensor. */
@@ -220,7 +220,7 @@ static void test_adapter_words(void) {
     "\"" name "\": {\"dtype\": \"" dtype "\", \"shape\": " shape ", \"data_offsets\": [" from ", " to "]}"
 
 static void test_headers(void) {
-    begin("the header of a safetensors file is read, and what does not fit together is refused");
+    begin_job("the header of a safetensors file is read, and what does not fit together is refused");
     tide_job *job = build_file("gpt2", "model.safetensors",
                                "{\"__metadata__\": {\"format\": \"pt\"}, " TENSOR(
                                    "b", "F32", "[2, 3]", "4", "28") ", " TENSOR("a", "BF16", "[2]", "0", "4") "}");
@@ -261,11 +261,11 @@ static void test_headers(void) {
     job = build_texts(words, 1, twice + 1, 1);
     CHECK(job && job->checkpoint && !job->checkpoint->count && job->checkpoint->total_size == 8);
     REFUSE_FILE("{\"weight_map\": {\"a\": 3}}", "no file's name");
-    end();
+    end_job();
 }
 
 static void test_other_files(void) {
-    begin("any other file is an error that names what it is");
+    begin_job("any other file is an error that names what it is");
     REFUSE_FILE("{\"tokenizer_class\": \"X\", \"model_max_length\": 4, \"model_type\": \"llama\"}",
                 "tokenizer configuration");
     REFUSE_FILE("{\"added_tokens\": [], \"model\": {}}", "is a tokenizer");
@@ -321,7 +321,7 @@ static void test_other_files(void) {
     REFUSE_FILE("{\"name\": \"x\", \"config\": [1]}", "must be an object");
     tide_file file = {TIDE_TEXT("model.safetensors"), TIDE_TEXT("\x40\0\0\0\0\0\0\0{\"a\":1}")};
     CHECK(!build_texts(NULL, 0, &file, 1) && says(TIDE_ERROR, "/files/0", "safetensors") && diags.error_count == 1);
-    end();
+    end_job();
 }
 
 /* ---- cases of the oracle ---- */
@@ -343,7 +343,7 @@ static void reason_at(int line, const char *text, const char *expected) {
 }
 
 static void test_cases(void) {
-    begin("a case of the oracle becomes words, with its own defaults");
+    begin_job("a case of the oracle becomes words, with its own defaults");
     tide_text *words;
     uint32_t count;
     const char *reason;
@@ -373,7 +373,7 @@ static void test_cases(void) {
     reason_at(__LINE__, "{\"model\": \"gpt2\", \"parallel\": {\"kind\": \"ddp\", \"axes\": 2}}", "parallel.axes");
     reason_at(__LINE__, "{\"model\": \"gpt2\", \"colour\": 4}", "key colour");
     reason_at(__LINE__, "[]", "not a case: no model");
-    end();
+    end_job();
 }
 
 int main(void) {

@@ -10,7 +10,7 @@
 /* ---- rows and link ---- */
 
 static void test_link(void) {
-    begin("the link holds what differs from the defaults, encoded as little as can be");
+    begin_job("the link holds what differs from the defaults, encoded as little as can be");
     LINK("batch=1|seq=512|model=gpt2|dtype=bf16", "model=gpt2&v=1");
     LINK("dtype=fp32|batch=4|model=gpt2|gpu=t4", "model=gpt2&gpu=t4&batch=4&dtype=fp32&v=1");
     LINK("gpt2|title=50% a+b & #1 \xc3\xa9", "model=gpt2&title=50%25%20a%2Bb%20%26%20%231%20%C3%A9&v=1");
@@ -20,7 +20,7 @@ static void test_link(void) {
     tide_job *job = build("gpt2|batch=1");
     CHECK(job && origin(job, "batch") == TIDE_ORIGIN_USER && origin(job, "seq") == TIDE_ORIGIN_DEFAULT);
     CHECK(job && strcmp(job->rows[0].name, "model") == 0 && strcmp(job->rows[1].name, "recipe") == 0);
-    end();
+    end_job();
 }
 
 static uint64_t seed = 1;
@@ -138,7 +138,7 @@ static void test_round_trip(void) {
         "capability", "hold_outputs", "dropout",      "steps",     "overrides",  "overrides",       "title"};
     enum { ROUNDS = 2000, NAMES = sizeof names / sizeof *names };
     int built = 0;
-    begin("the words of a job's own link give the same rows (2000 random jobs)");
+    begin_job("the words of a job's own link give the same rows (2000 random jobs)");
     for (int round = 0; round < ROUNDS; round++) {
         tide_text words[NAMES + 1], again[64];
         uint32_t count = 1;
@@ -168,13 +168,13 @@ static void test_round_trip(void) {
         tide_arena_free(&arena);
     }
     CHECK(built > ROUNDS / 2);
-    end();
+    end_job();
 }
 
 /* ---- describe ---- */
 
 static void test_describe(void) {
-    begin("describe lists settings, models and cards");
+    begin_job("describe lists settings, models and cards");
     tide_writer writer;
     tide_writer_init(&writer, &arena);
     tide_write_open(&writer, '{');
@@ -205,11 +205,11 @@ static void test_describe(void) {
     }
     CHECK(models && tide_text_is(tide_json_at(models->first, "model_type")->text, "gpt2"));
     CHECK(gpus && tide_json_at(gpus->first, "bytes")->integer == 15642329088);
-    end();
+    end_job();
 }
 
 static void test_server(void) {
-    begin("mode=serve has the engine's settings, and the short names that it shares");
+    begin_job("mode=serve has the engine's settings, and the short names that it shares");
     tide_job *job = build("gpt2|tp=2|gpus=4|mode=serve|gpu=t4|max-model-len=auto|rank=1|batch=4");
     CHECK(job && job->tensor_parallel_size == 4 && job->parallel_tp == 1 && job->parallel_dp == 1 &&
           job->max_model_len == -1 && job->worker_rank == 1 && !job->dtype.is_set);
@@ -218,11 +218,11 @@ static void test_server(void) {
                                    "&v=1") == 0);
     job = build("gpt2|parallel.kind=ddp|gpus=4");
     CHECK(job && job->parallel_dp == 4 && job->tensor_parallel_size == 1);
-    end();
+    end_job();
 }
 
 static void test_server_command(void) {
-    begin("`vllm serve` in a script, whatever the shell is written like");
+    begin_job("`vllm serve` in a script, whatever the shell is written like");
     tide_job *job = build_file("gpu=t4", "a.sh", "FOO=1 vllm serve --enforce-eager gpt2 -tp 2 2>&1 | tee log\n");
     CHECK(job && job->mode == TIDE_mode_serve && job->enforce_eager && job->tensor_parallel_size == 2 &&
           strcmp(job->model, "gpt2") == 0);
@@ -245,13 +245,13 @@ static void test_server_command(void) {
                      "\"--enable-lora\", \"--lora-modules\", null, {}]}}}");
     CHECK(job && job->enable_lora);
     CHECK(!build_file("gpu=t4", "c.json", "{\"apiVersion\": 1, \"kind\": [{\"command\": [\"vllm\", \"serve\"]}]}"));
-    end();
+    end_job();
 }
 
 /* ---- hostile ---- */
 
 static void test_hostile(void) {
-    begin("hostile words are refused in one line");
+    begin_job("hostile words are refused in one line");
     enum { MANY = 1 << 20 };
     static char big[MANY];
     static const char *const keys[] = {
@@ -279,7 +279,7 @@ static void test_hostile(void) {
     CHECK(!build_texts(many, 300, NULL, 0) && diags.first_error == TIDE_ERR_LIMIT);
     tide_file *files = TIDE_NEW(&arena, tide_file, 600);
     CHECK(!build_texts(many, 1, files, 600) && says(TIDE_ERROR, "/files", "512 files"));
-    end();
+    end_job();
 }
 
 static void test_random_bytes(void) {
@@ -287,7 +287,7 @@ static void test_random_bytes(void) {
                                         "clip=", "image_size=", "freeze=", "allocator=",   "gpu=",
                                         "=",     NULL};
     static const char bytes[] = "0123456789.eE+-x,:[]{}\"'=ab \t%&#~/\\\x80\xff";
-    begin("random words and files end in an answer or an error");
+    begin_job("random words and files end in an answer or an error");
     for (int round = 0; round < 20000; round++) {
         char text[3][80];
         tide_text words[3];
@@ -303,11 +303,11 @@ static void test_random_bytes(void) {
         CHECK(job ? diags.error_count == 0 : diags.error_count > 0);
         tide_arena_free(&arena);
     }
-    end();
+    end_job();
 }
 
 static void test_memory(void) {
-    begin("memory may run out at any request, and nothing is left behind");
+    begin_job("memory may run out at any request, and nothing is left behind");
     static const char *const jobs[] = {
         ("model=gpt2|batch=4|gpu=t4|overrides.deep.x=[1,2,\"three\"]|overrides.y=\"4\"|freeze=a,b,c|"
          "dropout=0.1|allocator=expandable_segments:True"),
@@ -338,7 +338,7 @@ static void test_memory(void) {
             if (is_done) break;
         }
     CHECK(failures > 20);
-    end();
+    end_job();
 }
 
 int main(void) {

@@ -1,72 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Recordings: the writer and the readers. A failure points to core/src/trace/.
+/* Recordings: the writer, event files and tidemark's own form. A failure points to core/src/trace/.
  *
- *     test_recording ORACLE_FOLDER RECORDINGS_FOLDER */
-#include <inttypes.h>
-#include <stdarg.h>
-#include <stdbool.h>
+ *     test_recording ORACLE_FOLDER */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <zlib.h>
 
-#include <cjson/cJSON.h>
-
+#include "harness.h"
 #include "recorded_streams.h"
+#include "recording_reader.h"
 #include "tidemark/recorder.h"
-#include "tidemark/tidemark.h"
 #include "trace/format.h"
-
-static int passed, failed;
-static bool test_ok;
-static const char *test_name;
-
-static void begin(const char *name) {
-    test_name = name;
-    test_ok = true;
-}
-
-static void complain(const char *format, ...) {
-    va_list arguments;
-    if (test_ok) printf("FAIL %s\n", test_name);
-    test_ok = false;
-    va_start(arguments, format);
-    printf("  ");
-    vprintf(format, arguments);
-    printf("\n");
-    va_end(arguments);
-}
-
-static void end(void) {
-    if (test_ok)
-        passed++;
-    else
-        failed++;
-}
-
-#define CHECK(what) ((what) ? (void)0 : complain("line %d: %s", __LINE__, #what))
-#define EQUAL(have, want) equal_at(__LINE__, #have, (have), (want))
-
-static void equal_at(int line, const char *what, uint64_t have, uint64_t want) {
-    if (have != want) complain("line %d: %s is %" PRIu64 ", want %" PRIu64, line, what, have, want);
-}
-
-/* ---- bytes in memory ---- */
-
-typedef struct bytes {
-    unsigned char *at;
-    size_t length, room; /* room: the sink fails beyond; 0: never */
-} bytes;
-
-static bool bytes_append(void *user, const void *from, size_t length) {
-    bytes *b = user;
-    if (b->room && b->length + length > b->room) return false;
-    b->at = realloc(b->at, b->length + length + 1);
-    if (!b->at) abort();
-    memcpy(b->at + b->length, from, length);
-    b->length += length;
-    return true;
-}
 
 /* ---- the writer ---- */
 
@@ -107,75 +52,9 @@ static void test_writer(void) {
     free(r);
 }
 
-/* ---- answers ---- */
-
-/* The bytes in pieces of `piece`, then the question; NULL: memory ran out. */
-static cJSON *replay_pieces(const void *at, size_t length, size_t piece, const char *settings) {
-    struct tide_recorded *recording;
-    char request[256], *text = NULL;
-    size_t size = 0;
-    if (tide_recording_open(NULL, &recording) != 0) abort();
-    for (size_t from = 0; from < length; from += piece)
-        tide_recording_add(recording, (const char *)at + from, length - from < piece ? length - from : piece);
-    snprintf(request, sizeof request, "{\"call\":\"replay\",\"settings\":[%s]}", settings);
-    int status = tide_recording_call(recording, request, strlen(request), &text, &size);
-    cJSON *answer = text ? cJSON_ParseWithLength(text, size) : NULL;
-    CHECK(status != 2 && answer);
-    if (text) tide_free(NULL, text, size);
-    tide_recording_free(recording);
-    return answer;
-}
-
-static cJSON *replay(const bytes *file, const char *settings) {
-    return replay_pieces(file->at, file->length, 1 << 20, settings);
-}
-
-static uint64_t number(const cJSON *object, const char *key) {
-    const cJSON *value = cJSON_GetObjectItemCaseSensitive(object, key);
-    if (!cJSON_IsNumber(value)) complain("no number \"%s\"", key);
-    return value ? (uint64_t)value->valuedouble : 0;
-}
-
-static const cJSON *at(const cJSON *object, const char *key) {
-    return cJSON_GetObjectItemCaseSensitive(object, key);
-}
-
-static bool is_true(const cJSON *object, const char *key) {
-    return cJSON_IsTrue(at(object, key));
-}
-
-static bool says(const cJSON *answer, const char *part) {
-    const cJSON *diagnostic;
-    cJSON_ArrayForEach(diagnostic, at(answer, "diagnostics")) {
-        const char *message = cJSON_GetStringValue(at(diagnostic, "message"));
-        if (message && strstr(message, part)) return true;
-    }
-    return false;
-}
-
-static const char *const figures[] = {"allocated_peak", "reserved_peak", "allocated", "reserved", "retries", "ooms"};
-
-static void same_figures(const cJSON *have, const cJSON *want) {
-    for (size_t i = 0; i < sizeof figures / sizeof *figures; i++)
-        if (number(have, figures[i]) != number(want, figures[i]))
-            complain("%s is %.0f, want %.0f", figures[i], (double)number(have, figures[i]),
-                     (double)number(want, figures[i]));
-}
-
 /* ---- event files ---- */
 
 static const char *oracle;
-
-static bytes read_gz(const char *path) {
-    static unsigned char piece[1 << 16];
-    bytes file = {0};
-    int length;
-    gzFile from = gzopen(path, "rb");
-    while (from && (length = gzread(from, piece, sizeof piece)) > 0) bytes_append(&file, piece, (size_t)length);
-    if (from) gzclose(from);
-    if (!file.length) complain("%s cannot be read", path);
-    return file;
-}
 
 static const char *const streams[] = {RECORDED_STREAMS};
 
@@ -203,8 +82,8 @@ static void test_events(void) {
         cJSON_Delete(want);
         cJSON_Delete(have);
         free(file.at);
+        end();
     }
-    end();
 }
 
 static void test_pieces(void) {
@@ -393,179 +272,6 @@ static void test_give_backs(void) {
     end();
 }
 
-/* ---- PyTorch's own recordings: tests/recordings ---- */
-
-static const char *recordings;
-
-static bytes read_recording(const char *name) {
-    char path[1024];
-    snprintf(path, sizeof path, "%s/%s", recordings, name);
-    return read_gz(path);
-}
-
-/* expected.jsonl: what torch.cuda.memory_stats() said when the recording was made. */
-static void test_recordings(void) {
-    char path[1024], line[4096];
-    int count = 0;
-    snprintf(path, sizeof path, "%s/expected.jsonl", recordings);
-    FILE *file = fopen(path, "r");
-    while (file && fgets(line, sizeof line, file)) {
-        cJSON *want = cJSON_Parse(line);
-        const char *name = cJSON_GetStringValue(at(want, "file"));
-        begin(name ? name : "expected.jsonl");
-        bytes recording = read_recording(name ? name : "");
-        cJSON *have = replay(&recording, "");
-        same_figures(have, want);
-        CHECK(is_true(at(have, "recording"), "is_whole"));
-        EQUAL(number(at(have, "recording"), "before") > 0, is_true(want, "begins_late"));
-        cJSON_Delete(have);
-        cJSON_Delete(want);
-        free(recording.at);
-        end();
-        count++;
-    }
-    begin("tests/recordings is there");
-    CHECK(count > 0);
-    if (file) fclose(file);
-    end();
-}
-
-static void test_frames(void) {
-    begin("what is live at the peak is told by Python frame and size");
-    bytes file = read_recording("snapshot-plain.pickle.gz");
-    cJSON *answer = replay(&file, "");
-    const cJSON *first = cJSON_GetArrayItem(at(answer, "live_at_peak"), 0);
-    CHECK(strcmp(cJSON_GetStringValue(at(first, "frame")), "snap.py:11 train") == 0);
-    EQUAL(number(first, "bytes"), 128 << 20);
-    EQUAL(number(first, "count"), 8);
-    uint64_t sum = 0;
-    const cJSON *group;
-    cJSON_ArrayForEach(group, at(answer, "live_at_peak")) sum += number(group, at(group, "rest") ? "rest" : "bytes");
-    EQUAL(sum, number(answer, "allocated_peak"));
-    cJSON_Delete(answer);
-    free(file.at);
-    end();
-}
-
-static void cut_anywhere(const bytes *file, size_t every) {
-    for (size_t length = 0; length < file->length; length += length < 300 ? 7 : every) {
-        cJSON *answer = replay_pieces(file->at, length, 1 << 20, "");
-        CHECK(says(answer, "ends") || says(answer, "empty") || says(answer, "no recording"));
-        if (is_true(answer, "ok")) CHECK(!is_true(at(answer, "recording"), "is_whole"));
-        cJSON_Delete(answer);
-    }
-}
-
-static void flip_bits(bytes *file, size_t every) {
-    for (size_t i = 0; i < file->length * 8; i += every) {
-        file->at[i / 8] ^= (unsigned char)(1 << i % 8);
-        cJSON *answer = replay(file, "");
-        CHECK(answer != NULL);
-        file->at[i / 8] ^= (unsigned char)(1 << i % 8);
-        cJSON_Delete(answer);
-    }
-}
-
-static void test_damaged_snapshots(void) {
-    bytes file = read_recording("snapshot-streams.pickle.gz");
-    begin("a snapshot cut anywhere gives what stands before the cut, and says so");
-    cut_anywhere(&file, 491);
-    bytes part = {.at = file.at, .length = file.length * 9 / 10};
-    cJSON *answer = replay(&part, "");
-    CHECK(is_true(answer, "ok") && number(answer, "reserved_peak") > 20 << 20);
-    cJSON_Delete(answer);
-    end();
-    begin("a snapshot with a flipped bit is answered, whatever it says");
-    flip_bits(&file, 997);
-    free(file.at);
-    end();
-}
-
-static void test_hostile_pickles(void) {
-    static const struct {
-        const char *name, *bytes, *says;
-        size_t length;
-    } rows[] = {{"GLOBAL",
-                 "\x80\x04"
-                 "cos\nsystem\n",
-                 "opcode GLOBAL", 13},
-                {"STACK_GLOBAL", "\x80\x04\x8c\x02os\x8c\x06system\x93", "opcode STACK_GLOBAL", 15},
-                {"REDUCE", "\x80\x04)R.", "opcode REDUCE", 5},
-                {"BUILD", "\x80\x04}b......", "opcode BUILD", 10},
-                {"NEWOBJ", "\x80\x04)\x81.....", "opcode NEWOBJ", 9},
-                {"INST", "\x80\x04(ios\nx\n", "opcode INST", 9},
-                {"PERSID", "\x80\x04Pxxxxxxx", "opcode PERSID", 10},
-                {"a list that holds itself",
-                 "\x80\x04]\x94h\x00"
-                 "a.",
-                 "no request", 8},
-                {"a dict that holds itself", "\x80\x04}\x94K\x01h\x00s.", "no request", 10},
-                {"a text of 2^63 bytes", "\x80\x04\x8d\xff\xff\xff\xff\xff\xff\xff\x7f", "512 KiB", 11},
-                {"a number of 2 GiB", "\x80\x04\x8b\xff\xff\xff\x7fxxxx", "512 KiB", 11},
-                {"a place in the memo that is not there", "\x80\x04j\xff\xff\xff\xff.", "has not been said", 8},
-                {"a place in the memo that is far", "\x80\x04}r\xfe\xff\xff\xff.", "no request", 9},
-                {"APPENDS on nothing", "\x80\x04(e......", "needs more values", 10},
-                {"SETITEM on nothing", "\x80\x04s.......", "needs more values", 10},
-                {"POP beyond a mark", "\x80\x04](0.....", "needs more values", 10},
-                {"no opcode", "\x80\x04\xff.......", "no opcode of pickle: 0xff", 10}};
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        begin(rows[i].name);
-        cJSON *answer = replay_pieces(rows[i].bytes, rows[i].length, 1 << 20, "");
-        CHECK(!is_true(answer, "ok"));
-        if (!says(answer, rows[i].says)) complain("does not say \"%s\"", rows[i].says);
-        cJSON_Delete(answer);
-        end();
-    }
-    begin("a million marks, a million values");
-    for (int which = 0; which < 2; which++) {
-        bytes deep = {.at = malloc(1000000), .length = 1000000};
-        memset(deep.at, which ? 'N' : '(', deep.length);
-        memcpy(deep.at, "\x80\x04", 2);
-        cJSON *answer = replay(&deep, "");
-        CHECK(says(answer, which ? "more values at once" : "nested deeper"));
-        cJSON_Delete(answer);
-        free(deep.at);
-    }
-    end();
-}
-
-static void test_traces(void) {
-    begin("a run without a GPU is an estimate, and says what it puts right");
-    bytes file = read_recording("trace-cpu.json.gz");
-    cJSON *answer = replay(&file, "");
-    CHECK(is_true(at(answer, "recording"), "is_estimate"));
-    CHECK(cJSON_GetArraySize(at(answer, "differences")) >= 4);
-    cJSON_Delete(answer);
-    end();
-    begin("cuBLAS takes less on a card before Hopper, and the estimate follows");
-    answer = replay(&file, "\"gpu=h100-80\"");
-    cJSON *older = replay(&file, "\"gpu=a100-80\"");
-    CHECK(number(answer, "reserved_peak") > number(older, "reserved_peak"));
-    cJSON_Delete(answer);
-    cJSON_Delete(older);
-    end();
-    begin("a trace cut anywhere gives what stands before the cut, and says so");
-    cut_anywhere(&file, 17321);
-    end();
-    begin("a trace with a flipped bit is answered, whatever it says");
-    flip_bits(&file, 51117);
-    free(file.at);
-    end();
-    begin("a trace that is an array, keys in another order, numbers in quotes, blanks and escapes");
-    static const char odd[] =
-        " [ {\"args\":{\"Bytes\":\"1024\",\"Addr\":77,\"Device Type\":1,\"Device "
-        "Id\":0},\"name\":\"[memory]\",\"ts\":2.5,\"pid\":1,\"tid\":1,"
-        "\"ph\":\"i\"},\n\t{\"name\":\"a \\\" } ] "
-        "\\\\\",\"ph\":\"X\",\"cat\":\"cpu_op\",\"ts\":1,\"dur\":9,\"pid\":1,\"tid\":\"1\"} ] \n ";
-    for (size_t piece = 1; piece < sizeof odd; piece += 50) {
-        answer = replay_pieces(odd, sizeof odd - 1, piece, "");
-        CHECK(is_true(answer, "ok") && is_true(at(answer, "recording"), "is_whole"));
-        EQUAL(number(answer, "allocated_peak"), 1024);
-        cJSON_Delete(answer);
-    }
-    end();
-}
-
 /* ---- what is no recording ---- */
 
 static void test_nonsense(void) {
@@ -597,7 +303,6 @@ static void test_nonsense(void) {
 
 int main(int argc, char **argv) {
     oracle = argc > 1 ? argv[1] : "tests/oracle";
-    recordings = argc > 2 ? argv[2] : "tests/recordings";
     test_writer();
     test_events();
     test_pieces();
@@ -605,12 +310,6 @@ int main(int argc, char **argv) {
     test_tide();
     test_waits();
     test_give_backs();
-    test_recordings();
-    test_frames();
-    test_damaged_snapshots();
-    test_hostile_pickles();
-    test_traces();
     test_nonsense();
-    printf("%d passed, %d failed\n", passed, failed);
-    return failed != 0;
+    return report_tests();
 }
