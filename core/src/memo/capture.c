@@ -151,8 +151,7 @@ static void keep_node(capture *k, tide_node *node, tide_node **kept_at, tide_app
     memcpy(kept, node, node->bytes);
     kept->edges = (tide_edge *)(kept + 1);
     kept->saved = (tide_saved *)(kept->edges + kept->edge_count);
-    if (node->state || node->hook || node->tensor_hooks || node->variable ||
-        !tide_call_key_has_module(&k->after, node->module))
+    if (node->state || node->tensor_hooks || node->variable || !tide_call_key_has_module(&k->after, node->module))
         give_up(k);
     for (unsigned i = 0; i < node->edge_count; i++) kept->edges[i].node = node_number(k, node->edges[i].node);
     for (unsigned i = 0; i < node->saved_count; i++) {

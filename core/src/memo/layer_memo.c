@@ -72,7 +72,7 @@ static bool may_repeat(const tide_model *model, uint32_t instance) {
     const tide_instance *of = &model->instances[instance];
     const tide_machine *m = model->m;
     return of->is_item && !model->before_forward && !model->after_forward && !model->read_parameter && !m->linear &&
-           !m->before_backward && !tide_is_aborting(m);
+           !tide_is_aborting(m);
 }
 
 tide_value tide_call_memoized(const tide_call_arguments *arguments) {

@@ -6,20 +6,32 @@
 
 #include "tensor/ops/ops.h"
 
-void tide_unit_hook_add(tide_unit_hooks *hooks, tide_machine *m, tide_node *node, uint32_t unit) {
-    TIDE_ROOM(m->arena, hooks->list, hooks->count, hooks->capacity);
-    hooks->list[hooks->count++] = (tide_unit_hook){unit, node->hook};
-    node->hook = hooks->count;
-}
+typedef struct unit_hook {
+    tide_tensor_hook hook;
+    void (*run)(void *state, uint32_t unit);
+    void *state;
+    uint32_t unit;
+} unit_hook;
 
-void tide_unit_hooks_run(const tide_unit_hooks *hooks, tide_machine *m, const tide_node *node,
-                         void (*run)(void *state, uint32_t unit)) {
+static void unit_hook_run(tide_machine *m, tide_tensor_hook *hook) {
+    const unit_hook *h = (const unit_hook *)hook;
     uint32_t module = m->module, statement = m->statement;
     const char *op = m->op;
-    for (uint32_t at = node->hook; at; at = hooks->list[at - 1].next) run(m->wrapper, hooks->list[at - 1].unit);
+    h->run(h->state, h->unit);
     m->module = module;
     m->statement = statement;
     m->op = op;
+}
+
+static void unit_hook_drop(tide_machine *m, tide_tensor_hook *hook) {
+    tide_pool_free(m, hook, sizeof(unit_hook));
+}
+
+void tide_register_unit_hook(tide_machine *m, tide_node *node, void (*run)(void *state, uint32_t unit), void *state,
+                             uint32_t unit) {
+    unit_hook *h = tide_pool_alloc(m, sizeof *h);
+    *h = (unit_hook){{unit_hook_run, unit_hook_drop, NULL}, run, state, unit};
+    tide_register_hook(node, &h->hook);
 }
 
 uint32_t tide_unit_of_module(const tide_model *model, const uint32_t *unit_of, uint32_t unit_count, uint32_t instance) {

@@ -48,7 +48,6 @@ typedef struct fsdp1 {
     uint32_t *pre_forward_order, pre_forward_count, *post_forward_order, post_forward_count;
     bool has_order;
     tide_tensor *zero_scalar;
-    tide_unit_hooks hooks;
 } fsdp1;
 
 extern const char tide_fsdp1_name[];

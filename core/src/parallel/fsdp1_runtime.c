@@ -126,10 +126,6 @@ static void fsdp1_pre_backward_hook(void *state, uint32_t index) {
     u->ran_pre_backward_hook = true;
 }
 
-static void fsdp1_before_backward(tide_machine *m, tide_node *node) {
-    tide_unit_hooks_run(&((fsdp1 *)m->wrapper)->hooks, m, node, fsdp1_pre_backward_hook);
-}
-
 /* To the parameters' type, and to what there is of earlier micro-batches. */
 static tide_tensor *cast_grad_to_param_dtype(fsdp1 *f, tide_tensor *reduced, int64_t count, uint8_t stream) {
     tide_machine *m = fsdp1_machine(f);
@@ -252,7 +248,7 @@ static void fsdp1_pre_forward(tide_model *model, uint32_t instance, tide_value *
 static void register_pre_backward_hooks(fsdp1 *f, uint32_t index, const tide_value *value) {
     if (value->kind != TIDE_VALUE_TENSOR || !value->tensor->node) return;
     tide_node *node = value->tensor->node;
-    tide_unit_hook_add(&f->hooks, fsdp1_machine(f), node, index);
+    tide_register_unit_hook(fsdp1_machine(f), node, fsdp1_pre_backward_hook, f, index);
     f->handles[index].needs_pre_backward_unshard = true;
 }
 
@@ -345,6 +341,5 @@ void tide_fsdp1_set_hooks(fsdp1 *f) {
     tide_machine *m = fsdp1_machine(f);
     f->w->model->before_forward = fsdp1_pre_forward;
     f->w->model->after_forward = fsdp1_post_forward;
-    m->before_backward = fsdp1_before_backward;
     m->gradient_ready = fsdp1_post_backward_hook;
 }

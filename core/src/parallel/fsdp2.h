@@ -66,7 +66,6 @@ typedef struct fsdp2 {
     uint32_t post_forward_count, post_forward_capacity;
     uint32_t iter_forward_root; /* one more than the group that entered a forward first: the model's, or one of a
                                    recomputation; 0: none runs */
-    tide_unit_hooks hooks;
 } fsdp2;
 
 extern const char tide_fsdp2_name[];

@@ -16,10 +16,6 @@ static void fsdp2_pre_backward(void *state, uint32_t index) {
     for (uint32_t i = index; i-- > 0 && index - i <= f->prefetch;) tide_fsdp2_prefetch_unshard(f, i, FSDP_PRE_BACKWARD);
 }
 
-static void fsdp2_before_backward(tide_machine *m, tide_node *node) {
-    tide_unit_hooks_run(&((fsdp2 *)m->wrapper)->hooks, m, node, fsdp2_pre_backward);
-}
-
 static void register_post_backward_run(tide_machine *m, tide_node *node, tide_tensor **grads, tide_tensor **results) {
     fsdp2 *f = m->wrapper;
     const char *op = m->op;
@@ -43,7 +39,6 @@ static void end_backward_iteration(fsdp2 *f) {
     tide_release_at(m, &f->all_gather_state);
     tide_release_at(m, &f->reduce_scatter_input);
     f->post_forward_count = f->iter_forward_root = 0;
-    f->hooks.count = 0;
 }
 
 /* _root_post_backward_final_callback. */
@@ -172,7 +167,7 @@ static void register_pre_backward_hook(void *user, tide_value *value) {
     const hook_to *h = user;
     tide_node *node = value->tensor->node;
     if (!node) return;
-    tide_unit_hook_add(&h->f->hooks, fsdp2_machine(h->f), node, h->group);
+    tide_register_unit_hook(fsdp2_machine(h->f), node, fsdp2_pre_backward, h->f, h->group);
 }
 
 static void fsdp2_post_forward(tide_model *model, uint32_t instance, tide_value *output) {
@@ -207,5 +202,4 @@ static void fsdp2_post_forward(tide_model *model, uint32_t instance, tide_value 
 void tide_fsdp2_set_hooks(fsdp2 *f) {
     f->w->model->before_forward = fsdp2_pre_forward;
     f->w->model->after_forward = fsdp2_post_forward;
-    fsdp2_machine(f)->before_backward = fsdp2_before_backward;
 }

@@ -56,20 +56,9 @@ bool tide_refuse_tied_head(const tide_model *model);
 
 /* ---- fsdp.c: what both FSDPs do ---- */
 
-/* Hooks of nodes, each of a unit; several may be on one node. tide_node.hook is the number of the first, from 1. */
-typedef struct tide_unit_hook {
-    uint32_t unit, next;
-} tide_unit_hook;
-
-typedef struct tide_unit_hooks {
-    tide_unit_hook *list;
-    uint32_t count, capacity;
-} tide_unit_hooks;
-
-void tide_unit_hook_add(tide_unit_hooks *hooks, tide_machine *m, tide_node *node, uint32_t unit);
-/* Calls `run` for each hook of the node; afterwards the machine is where it was in the model. */
-void tide_unit_hooks_run(const tide_unit_hooks *hooks, tide_machine *m, const tide_node *node,
-                         void (*run)(void *state, uint32_t unit));
+/* Tensor.register_hook of what a unit's module returns; afterwards the machine is where it was in the model. */
+void tide_register_unit_hook(tide_machine *m, tide_node *node, void (*run)(void *state, uint32_t unit), void *state,
+                             uint32_t unit);
 
 /* The unit whose module an instance is or lies in; the last one, the root, where there is none. unit_of: by instance,
  * from 1. */

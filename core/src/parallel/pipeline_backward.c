@@ -231,10 +231,7 @@ static void backward_group(tide_machine *m, param_group *g, weight_names *n) {
 
 void tide_stage_backward_weight(tide_machine *m, tide_backward_state *s) {
     weight_names names = {0};
-    void (*before_backward)(tide_machine *, tide_node *) = m->before_backward;
-    m->before_backward = NULL; /* hooks are on what modules return, whose backward has run */
     for (uint32_t g = 0; g < s->count && !tide_is_aborting(m); g++) backward_group(m, &s->groups[g], &names);
-    m->before_backward = before_backward;
     forget_grads(m, &names);
     forget_dweights(m, &names);
 }

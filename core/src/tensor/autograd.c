@@ -404,7 +404,6 @@ static void run_node(engine *e, tide_node *node) {
     uint32_t outside = m->state.stream;
     m->state.stream = node->stream;
     for (unsigned i = 0; i < node->output_count; i++) tide_wait_tensor(m, state->grads[i]);
-    if (has_grad && node->hook && m->before_backward) m->before_backward(m, node);
     if (has_grad) run_hooks(m, node);
     if (node->is_spent && !m->has_failed)
         tide_fail(m, TIDE_ERR_CONFLICT,

@@ -177,7 +177,6 @@ struct tide_node {
     uint16_t edge_count, output_count, output_capacity, saved_count, saved_capacity;
     uint8_t stream; /* on which forward ran, and so backward */
     bool is_spent;  /* its saved tensors were freed: it cannot run again */
-    uint32_t hook;  /* of a wrapper, see before_backward; 0: none */
     uint32_t module, statement;
     const char *op;
     size_t bytes;
@@ -328,8 +327,6 @@ struct tide_machine {
     /* Called when a leaf has got (more of) a gradient, which the engine still holds:
      * register_post_accumulate_grad_hook. */
     void (*gradient_ready)(tide_machine *m, tide_tensor *leaf);
-    /* Called before the backward of a node that is hooked: Tensor.register_hook. */
-    void (*before_backward)(tide_machine *m, tide_node *node);
     /* What torch.nn.functional.linear has been replaced with; NULL: nothing. */
     tide_tensor *(*linear)(tide_machine *m, tide_tensor *x, tide_tensor *weight, tide_tensor *bias);
     void *wrapper; /* whose hooks these are */
