@@ -53,6 +53,8 @@ static const job jobs[] = {
     {"measure_llava_1.5_7b_zero2_three_steps",
      "{\"call\":\"measure\",\"settings\":[\"recipe=llava-finetune\",\"parallel.kind=zero2\",\"dp=8\",\"rank=0\",\"seq="
      "1024\",\"steps=3\"]}"},
+    {"measure_llama_2_7b_zero3_1024_micro_batches",
+     "{\"call\":\"measure\",\"settings\":[\"model=llama-2-7b\",\"parallel.kind=zero3\",\"dp=8\",\"grad_accum=1024\"]}"},
     {"measure_llama_2_7b",
      "{\"call\":\"measure\",\"settings\":[\"model=llama-2-7b\",\"gpu=h100-80\",\"batch=4\",\"seq=2048\"]}"},
     {"measure_llama_2_7b_8_cells", "{\"call\":\"measure\",\"settings\":[\"model=llama-2-7b\",\"gpu=h100-80\",\"seq="

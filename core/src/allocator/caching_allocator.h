@@ -203,7 +203,7 @@ static inline void tide_words_add(tide_words *to, uint64_t word, tide_arena *are
 
 /* Appends what later requests are answered by: segments in the order of their age, and their blocks. Where the words
  * are equal, the same requests get the same answers. False: it depends on more (ages for garbage collection, events of
- * other streams). */
+ * other streams that are held). */
 bool tide_caching_words(const tide_caching_allocator *a, tide_words *to, tide_arena *arena);
 
 /* Walks everything and checks the invariants; NULL when they hold, else the one that does not. */

@@ -28,8 +28,17 @@ static void add_block(tide_words *to, const caching_block *b, uint32_t rank, tid
     for (int i = 0; i < 3; i++) tide_words_add(to, words[i], arena);
 }
 
+/* Blocks that wait for their streams, which come back in this order when the next request is made. */
+static void add_events(tide_words *to, const tide_caching_allocator *a, tide_arena *arena) {
+    for (uint32_t s = 0; s < a->stream_capacity; s++)
+        for (uint32_t e = a->streams[s] ? a->streams[s]->first_event : 0; e; e = a->uses[e].next) {
+            tide_words_add(to, s, arena);
+            tide_words_add(to, a->blocks[a->uses[e].block].address, arena);
+        }
+}
+
 bool tide_caching_words(const tide_caching_allocator *a, tide_words *to, tide_arena *arena) {
-    if (a->collect_bytes != UINT64_MAX || a->pending_events) return false;
+    if (a->collect_bytes != UINT64_MAX || (a->pending_events && a->holds_events)) return false;
     uint32_t *births = tide_arena_grow(arena, NULL, 0, (a->segment_count + 1) * sizeof *births);
     for (uint32_t i = 0; i < a->segment_count; i++) births[i] = a->blocks[segment_at(a, i)->head].born;
     qsort(births, a->segment_count, sizeof *births, by_age);
@@ -37,5 +46,6 @@ bool tide_caching_words(const tide_caching_allocator *a, tide_words *to, tide_ar
         for (uint32_t n = segment_at(a, i)->head; n; n = a->blocks[n].next)
             add_block(to, &a->blocks[n], age_rank(births, a->segment_count, a->blocks[n].born), arena);
     tide_arena_drop(arena, births);
+    if (a->pending_events) add_events(to, a, arena);
     return true;
 }

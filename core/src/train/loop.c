@@ -191,11 +191,12 @@ static void next_micro_batch(loop *l, unsigned step) {
     tide_micro_batch_end(&l->repeats, model, l->loss);
 }
 
-/* After some micro-batches of the first step: whether all of them together are more than is played. Those that may be
- * replayed are likely to repeat, and are looked at when they have not. */
+/* After some micro-batches of the first step: whether all of them together are more than is played. Where there are
+ * more, they are likely to repeat, and are looked at when they have not. */
 static bool is_too_long(const loop *l, uint32_t played) {
     tide_machine *m = &l->run->machine;
-    if (m->has_failed || (played <= TIDE_MICRO_BATCHES_KEPT && may_be_replayed(l))) return false;
+    if (m->has_failed || (played <= TIDE_MICRO_BATCHES_KEPT && l->job->grad_accum > TIDE_MICRO_BATCHES_KEPT))
+        return false;
     uint64_t each = (m->op_count - l->op_count) / played,
              all = each * (uint64_t)l->job->grad_accum * (uint64_t)l->job->steps;
     if (all <= m->op_limit) return false;
@@ -209,40 +210,26 @@ static bool is_too_long(const loop *l, uint32_t played) {
     return true;
 }
 
-/* Those from the next one to the end of the step do what this one did. */
-static void play_again(loop *l, tide_timeline_place from, unsigned step, uint32_t left) {
-    tide_machine *m = &l->run->machine;
-    tide_timeline_play_again(&m->timeline, from, left, 0);
-    l->run->repeated += left;
-    if (step > 1) return;
-    uint32_t count = (uint32_t)l->job->grad_accum;
-    tide_report(m->diags, TIDE_ASSUMPTION, TIDE_OK, "/settings/grad_accum",
-                tide_format(m->arena, "micro-batch %u of a step comes %u times more: timeline and events show it once",
-                            count - left, left),
-                NULL);
+/* Whether a micro-batch leaves the state that it began in, as far as it is not of a strategy or held by the loop. */
+static bool leaves_state(const loop *l, uint64_t key) {
+    return may_be_replayed(l) && key_of(l) == key;
 }
 
-/* A step's micro-batches. Where one has done what the one before it did, and leaves the state that it began in, those
- * that are left do it again: the timeline keeps it once. */
+/* A step's micro-batches: those that would repeat the one before them are kept once (micro_batches.c). The last one is
+ * another where there is a strategy: gradients are reduced after it. */
 static void play_micro_batches(loop *l, unsigned step) {
-    tide_timeline *t = &l->run->machine.timeline;
-    uint32_t count = (uint32_t)l->job->grad_accum;
-    tide_timeline_place before = tide_timeline_here(t), now = before;
-    for (uint32_t i = 0; i < count && !l->run->machine.has_failed; i++) {
-        uint32_t left = count - 1 - i;
+    tide_alike alike = {.run = l->run, .step = step, .count = (uint32_t)l->job->grad_accum};
+    for (uint32_t i = 0; i < alike.count && !l->run->machine.has_failed; i++) {
+        uint32_t left = alike.count - 1 - i;
         uint64_t key = left && may_be_replayed(l) ? key_of(l) : 0;
-        before = now;
-        now = tide_timeline_here(t);
+        tide_alike_begins(&alike);
         l->wrapper.micro = i;
         l->wrapper.is_last = left == 0;
         if (zeroes_at(l, TIDE_zero_grad_at_before_forward)) zero_grad(l);
         next_micro_batch(l, step);
-        bool repeats = i + 1 >= TIDE_MICRO_BATCHES_KEPT && left > 1 && may_be_replayed(l) && key_of(l) == key &&
-                       tide_timeline_repeats(t, before, now);
-        if (!repeats && (i == 0 || i == TIDE_MICRO_BATCHES_KEPT) && is_too_long(l, i + 1)) return;
-        if (!repeats) continue;
-        play_again(l, now, step, left);
-        return;
+        uint32_t repeated = tide_alike_ends(&alike, i, left && leaves_state(l, key));
+        i += repeated;
+        if (!repeated && (i == 0 || i == TIDE_MICRO_BATCHES_KEPT) && is_too_long(l, i + 1)) return;
     }
 }
 

@@ -56,6 +56,22 @@ void tide_put_descriptions(tide_run *run, const tide_job *job);
 /* From the model on the device to the end. */
 bool tide_play(tide_run *run, const tide_job *job);
 
+/* ---- micro_batches.c ---- */
+
+/* Where a loop is in the micro-batches of a step; Note [Alike]. */
+typedef struct tide_alike {
+    tide_run *run;
+    unsigned step;
+    uint32_t count;                  /* of micro-batches */
+    tide_timeline_place before, now; /* where the one before began, and this one */
+    uint32_t in_a_row;               /* that have done what the one before did */
+} tide_alike;
+
+void tide_alike_begins(tide_alike *a);
+/* After micro-batch `micro`, from 0: how many that follow it are kept with it and need not be played. leaves_state: all
+ * state is known to be that in which it began. */
+uint32_t tide_alike_ends(tide_alike *a, uint32_t micro, bool leaves_state);
+
 /* ---- batch.c, loop.c, infer.c ---- */
 
 enum { TIDE_INPUT_LIMIT = 32 };

@@ -432,6 +432,22 @@ static bool disables_dropout(const tide_job *job) {
     return job->trainer > TIDE_trainer_sft && !tide_trainer_generates(job);
 }
 
+/* The micro-batches of a step. Where several generations are in one step, each is played. */
+static void play_training_steps(trainer *t, unsigned step) {
+    const tide_job *job = t->job;
+    tide_alike alike = {.run = t->run, .step = step, .count = (uint32_t)job->grad_accum};
+    bool generates = tide_trainer_generates(job),
+         is_one = !generates ||
+                  (t->micro % tide_steps_per_generation(job) == 0 && tide_steps_per_generation(job) >= job->grad_accum);
+    for (uint32_t i = 0; i < alike.count && !t->run->machine.has_failed; i++) {
+        tide_alike_begins(&alike);
+        training_step(t, step, &t->batch_samples[i]);
+        uint32_t repeated = is_one ? tide_alike_ends(&alike, i, false) : 0;
+        t->micro += generates ? repeated : 0;
+        i += repeated;
+    }
+}
+
 bool tide_play_trainer(tide_run *run, const tide_job *job, tide_optimizer *optimizer) {
     tide_machine *m = &run->machine;
     trainer t = {.run = run, .job = job, .optimizer = optimizer};
@@ -445,7 +461,7 @@ bool tide_play_trainer(tide_run *run, const tide_job *job, tide_optimizer *optim
     for (unsigned step = 1; step <= (unsigned)job->steps && !m->has_failed; step++) {
         if (!get_batch_samples(&t)) break;
         tide_timeline_mark(&m->timeline, step, TIDE_PHASE_LOAD); /* where the step begins */
-        for (int64_t i = 0; i < job->grad_accum && !m->has_failed; i++) training_step(&t, step, &t.batch_samples[i]);
+        play_training_steps(&t, step);
         if (!m->has_failed) trainer_update(&t, step);
     }
     tide_release(m, sum);

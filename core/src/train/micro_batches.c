@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Micro-batches of a step that repeat one another.
+ *
+ * Note [Alike]: what a micro-batch does follows from the state in which it begins. Where one has done what the one
+ * before it did, event by event, and leaves the state that it began in, those that are left do it again. The state of
+ * a strategy and what a loop holds are not looked at; but nothing in them counts micro-batches, only the first and the
+ * last of a step are told from the others, and buffers that are used in turn are so from one to the next. There, two
+ * that repeat the one before them are asked for, and the last is played. */
+#include "train/run.h"
+
+#include "memo/memo.h"
+
+void tide_alike_begins(tide_alike *a) {
+    a->before = a->now;
+    a->now = tide_timeline_here(&a->run->machine.timeline);
+}
+
+static void keep_once(const tide_alike *a, uint32_t kept, uint32_t times) {
+    tide_machine *m = &a->run->machine;
+    tide_timeline_play_again(&m->timeline, a->now, times, 0);
+    a->run->repeated += times;
+    if (a->step > 1) return;
+    tide_report(m->diags, TIDE_ASSUMPTION, TIDE_OK, "/settings/grad_accum",
+                tide_format(m->arena, "micro-batch %u of a step comes %u times more: timeline and events show it once",
+                            kept, times),
+                NULL);
+}
+
+uint32_t tide_alike_ends(tide_alike *a, uint32_t micro, bool leaves_state) {
+    const tide_machine *m = &a->run->machine;
+    uint32_t left = a->count - 1 - micro, last = leaves_state ? 0 : 1;
+    bool is_next = micro && tide_timeline_repeats(&m->timeline, a->before, a->now);
+    a->in_a_row = is_next ? a->in_a_row + 1 : 0;
+    if (m->has_failed || a->run->plays_all || micro + 1 < TIDE_MICRO_BATCHES_KEPT || a->in_a_row <= last ||
+        left < 2 + last)
+        return 0;
+    keep_once(a, micro + 1, left - last);
+    return left - last;
+}
