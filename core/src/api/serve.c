@@ -29,10 +29,9 @@ static int64_t int_at(const tide_json *object, const char *key, int64_t otherwis
 static bool device_of_case(call *c, const tide_json *of_case, tide_serve_device *device) {
     const tide_json *gpu = tide_json_at(of_case, "gpu"), *measured = tide_json_at(c->request, "device");
     size_t at = 0;
-    while (gpu && gpu->kind == TIDE_JSON_STRING && at < sizeof cards / sizeof *cards &&
-           !tide_text_is(gpu->text, cards[at].key))
+    while (gpu && gpu->kind == TIDE_JSON_STRING && at < TIDE_COUNT_OF(cards) && !tide_text_is(gpu->text, cards[at].key))
         at++;
-    if (at == sizeof cards / sizeof *cards)
+    if (at == TIDE_COUNT_OF(cards))
         return tide_error(&c->diags, TIDE_ERR_UNSUPPORTED, "/case/gpu", "no such card", NULL);
     uint64_t total = (uint64_t)int_at(of_case, "gpu_bytes", (int64_t)cards[at].mib << 20),
              used = (uint64_t)int_at(of_case, "context_mib", 0) << 20;

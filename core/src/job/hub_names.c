@@ -62,11 +62,11 @@ tide_hub_name tide_hub_name_read(tide_arena *arena, const char *name, uint32_t k
     if (tide_text_starts(rest, TIDE_TEXT("meta-llama-"))) tide_piece_next(&rest, '-', &word);
     while (tide_piece_next(&rest, '-', &word)) {
         size_t format = 0;
-        while (format < sizeof formats / sizeof *formats && !is_one_of_joined(word, formats[format].words)) format++;
+        while (format < TIDE_COUNT_OF(formats) && !is_one_of_joined(word, formats[format].words)) format++;
         bool tunes = length && tells_tuning(word, is_sized), dates = (is_sized || is_version) && is_date(word);
         bool is_kept = (tunes || dates) && kept > 0;
         if (is_kept) kept--;
-        if (length && format < sizeof formats / sizeof *formats) {
+        if (length && format < TIDE_COUNT_OF(formats)) {
             is_several = is_several || !formats[format].quantization;
             made.is_quantised = true;
             made.quantization = formats[format].quantization;

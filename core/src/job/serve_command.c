@@ -2,6 +2,7 @@
 /* The command line of a server with what a job sets: what readers/vllm_command.c reads, written; and llama-server's. */
 #include <string.h>
 
+#include "base/units.h"
 #include "job/settings.h"
 
 /* Settings of the group that are no flags of the engine. */
@@ -17,7 +18,7 @@ static bool is_flag(tide_setting_id id) {
                                              TIDE_SET_context_mib,
                                              TIDE_SET_worker_rank,
                                              TIDE_SET_num_speculative_tokens};
-    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+    for (size_t i = 0; i < TIDE_COUNT_OF(others); i++)
         if (others[i] == id) return false;
     return id == TIDE_SET_dtype || tide_setting_is_of_server(id);
 }
@@ -65,7 +66,7 @@ static const char *llama_flag_of(const tide_job *job, tide_setting_id id, tide_a
                  {TIDE_SET_no_kv_offload, "--no-kv-offload", ""},
                  {TIDE_SET_n_cpu_moe, "--n-cpu-moe", NULL},
                  {TIDE_SET_override_tensor, "--override-tensor", NULL}};
-    for (size_t i = 0; i < sizeof flags / sizeof *flags; i++) {
+    for (size_t i = 0; i < TIDE_COUNT_OF(flags); i++) {
         if (flags[i].id != id) continue;
         if (!flags[i].off)
             return tide_format(arena, strpbrk(job->values[id], " |()*\\") ? " %s '%s'" : " %s %s", flags[i].flag,

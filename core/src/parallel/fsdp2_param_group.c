@@ -76,9 +76,8 @@ static void alloc_copy_metadata(fsdp2 *f, int64_t blocks, int64_t entries) {
 
 /* Elements of a parameter in one of `ranks` parts, in blocks of so many bytes. */
 static int64_t copy_blocks(const fsdp2 *f, const fsdp_param *s, int64_t ranks, int64_t bytes) {
-    return (numel_bytes(s->padded_sharded_numel * f->shard_ranks / ranks, (tide_dtype)s->unsharded_param->dtype) +
-            bytes - 1) /
-           bytes;
+    return TIDE_CEIL_DIV(
+        numel_bytes(s->padded_sharded_numel * f->shard_ranks / ranks, (tide_dtype)s->unsharded_param->dtype), bytes);
 }
 
 static void split_with_sizes_copy(fsdp2 *f, const fsdp_param_group *u, int64_t ranks) {
@@ -149,7 +148,7 @@ static void foreach_reduce(fsdp2 *f, fsdp_param_group *u, tide_tensor **grads, u
     tide_dtype dtype = f->has_reduce_dtype ? f->reduce_dtype : u->fsdp_params[with[0]].orig_dtype;
     for (uint32_t i = 0; i < count; i++) {
         parts += u->fsdp_params[with[i]].padded_sharded_numel;
-        blocks += (numel_bytes(u->fsdp_params[with[i]].padded_sharded_numel, dtype) + BLOCK_BYTES - 1) / BLOCK_BYTES;
+        blocks += TIDE_CEIL_DIV(numel_bytes(u->fsdp_params[with[i]].padded_sharded_numel, dtype), BLOCK_BYTES);
     }
     tide_tensor *input = flat_on_stream(f, 0, parts * f->shard_ranks, dtype, TIDE_FACTOR_COMMUNICATION);
     alloc_copy_metadata(f, blocks, 6 * (int64_t)count + 2);

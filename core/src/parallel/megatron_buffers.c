@@ -9,7 +9,7 @@
 #include "parallel/megatron.h"
 
 static int64_t padded(int64_t n, int64_t divisor) {
-    return (n + divisor - 1) / divisor * divisor;
+    return TIDE_ROUND_UP(n, divisor);
 }
 
 static int64_t lcm(int64_t a, int64_t b) {

@@ -126,7 +126,7 @@ static void write_longest(tide_writer *w, const tide_serving *serving) {
     tide_write_open_at(w, "longest", '{');
     tide_write_int_at(w, "of_one", tide_requests_longest(run, 1, most));
     if (asked)
-        tide_write_int_at(w, "of_max_concurrency", tide_requests_longest(run, (asked + servers - 1) / servers, most));
+        tide_write_int_at(w, "of_max_concurrency", tide_requests_longest(run, TIDE_CEIL_DIV(asked, servers), most));
     tide_write_close(w, '}');
 }
 

@@ -72,7 +72,7 @@ void tide_write_levers(tide_writer *w, const tide_serving *serving, tide_arena *
     const tide_serve_run *run = serving->run;
     int64_t cache = run->figures.num_blocks * run->figures.block_bytes, requests = tide_serving_requests(serving);
     tide_write_open_at(w, "levers", '[');
-    for (size_t i = 0; i < sizeof changes / sizeof *changes; i++) {
+    for (size_t i = 0; i < TIDE_COUNT_OF(changes); i++) {
         tide_job changed = *serving->job;
         tide_diagnostics unheard;
         tide_diagnostics_init(&unheard, arena);
@@ -107,7 +107,7 @@ static shape serving_shape(const tide_serving *serving, int64_t ranks, int64_t a
     changed.data_parallel_size = 1;
     const tide_serve_run *run = tide_serving_play(&changed, arena, &unheard);
     int64_t each = run && !run->figures.refusal ? tide_serving_requests_of(serving, run) : 0;
-    int64_t servers = each ? (asked + each - 1) / each : 0;
+    int64_t servers = each ? TIDE_CEIL_DIV(asked, each) : 0;
     return (shape){ranks, servers, servers * each};
 }
 

@@ -17,7 +17,7 @@ int64_t tide_serving_tables(const tide_serve_run *run) {
         const tide_cache_group *g = &run->figures.groups[i];
         int64_t width = g->spec.kind == TIDE_CACHE_STATE
                             ? g->blocks_per_request
-                            : (run->figures.max_model_len + g->spec.block_size - 1) / g->spec.block_size;
+                            : TIDE_CEIL_DIV(run->figures.max_model_len, g->spec.block_size);
         bytes += 2 * 4 * slots * width;
     }
     return bytes + 8 * (int64_t)run->figures.group_count * run->figures.max_num_batched_tokens;

@@ -6,7 +6,7 @@
 
 const tide_json *tide_serve_text_config(const tide_json *config) {
     static const char *const names[] = {"text_config", "llm_config", "language_config", "thinker_config"};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+    for (size_t i = 0; i < TIDE_COUNT_OF(names); i++) {
         const tide_json *found = tide_json_at(config, names[i]);
         if (found && found->kind == TIDE_JSON_OBJECT && found->first) return found;
     }
@@ -56,7 +56,7 @@ int64_t tide_serve_derived_length(const tide_json *config) {
         "max_position_embeddings", "n_positions",         "max_seq_len",    "seq_length", "model_max_length",
         "max_target_positions",    "max_sequence_length", "max_seq_length", "seq_len"};
     const tide_json *text = tide_serve_text_config(config);
-    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+    for (size_t i = 0; i < TIDE_COUNT_OF(keys); i++) {
         const tide_json *found = tide_json_at(text, keys[i]);
         if (found && found->kind == TIDE_JSON_NUMBER && found->is_integer && found->integer > 0 &&
             found->integer < least)
@@ -67,7 +67,7 @@ int64_t tide_serve_derived_length(const tide_json *config) {
     static const char *const unscaled[] = {"su",   "longrope",      "llama3",
                                            "yarn", "deepseek_yarn", "deepseek_llama_scaling"};
     if (!factor || factor->kind != TIDE_JSON_NUMBER || is_gemma3(text)) return least;
-    for (size_t i = 0; i < sizeof unscaled / sizeof *unscaled; i++)
+    for (size_t i = 0; i < TIDE_COUNT_OF(unscaled); i++)
         if (has_rope_type(text, unscaled[i])) return least;
     double scaled = (double)least * factor->number;
     return scaled >= 1 && scaled < (double)INT32_MAX ? (int64_t)scaled : least;

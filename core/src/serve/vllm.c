@@ -109,7 +109,7 @@ static void add_spec(tide_serve_run *run, const tide_list *said) {
     int64_t n[5] = {0};
     for (uint32_t i = 1; i < said->count && i < 5; i++)
         if (said->items[i].kind == TIDE_VALUE_INT) n[i] = said->items[i].integer;
-    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+    for (size_t i = 0; i < TIDE_COUNT_OF(kinds); i++)
         if (tide_text_is(said->items[0].text, kinds[i])) spec.kind = (tide_cache_kind)i;
     spec.window = n[4];
     if (spec.kind == TIDE_CACHE_STATE) {
@@ -172,14 +172,14 @@ static void process_weights(tide_serve_run *run, uint32_t model_root) {
 static bool shares_rope(const tide_json *a, const tide_json *b) {
     const tide_json *one = tide_serve_text_config(a), *other = tide_serve_text_config(b);
     static const char *const keys[] = {"rope_theta", "max_position_embeddings", "head_dim"};
-    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+    for (size_t i = 0; i < TIDE_COUNT_OF(keys); i++) {
         const tide_json *left = tide_json_at(one, keys[i]), *right = tide_json_at(other, keys[i]);
         if (!tide_json_is(left, TIDE_JSON_NUMBER) || !tide_json_is(right, TIDE_JSON_NUMBER) ||
             left->number < right->number || left->number > right->number)
             return false;
     }
     static const char *const scalings[] = {"rope_scaling", "rope_parameters"};
-    for (size_t i = 0; i < sizeof scalings / sizeof *scalings; i++)
+    for (size_t i = 0; i < TIDE_COUNT_OF(scalings); i++)
         if (tide_json_is(tide_json_at(one, scalings[i]), TIDE_JSON_OBJECT) ||
             tide_json_is(tide_json_at(other, scalings[i]), TIDE_JSON_OBJECT))
             return false;
@@ -350,7 +350,7 @@ static uint64_t split_bytes(tide_serve_run *run) {
     int64_t heads = TIDE_SERVE_NUMBER(job->config, 1, "num_attention_heads", "n_head");
     int64_t width =
         heads / job->tensor_parallel_size * TIDE_SERVE_NUMBER(job->config, heads > 0 ? hidden / heads : 0, "head_dim");
-    int64_t splits = (run->figures.max_model_len + SPLIT_TOKENS - 1) / SPLIT_TOKENS;
+    int64_t splits = TIDE_CEIL_DIV(run->figures.max_model_len, SPLIT_TOKENS);
     int64_t tokens = job->max_num_seqs < FULL_GRAPH_TOKENS ? job->max_num_seqs : FULL_GRAPH_TOKENS;
     return (uint64_t)((splits < MAX_SPLITS ? splits : MAX_SPLITS) * 2 * tokens * width * (int64_t)sizeof(float));
 }

@@ -356,7 +356,7 @@ tide_tensor *tide_clip_grad_norm(tide_optimizer *optimizer) {
             const tide_tensor *g = optimizer->parameters[i].tensor->grad;
             if (!g || g->dtype != dtypes[dtype_count]) continue;
             count++;
-            chunks += (tide_count(g) + FOREACH_CHUNK - 1) / FOREACH_CHUNK;
+            chunks += TIDE_CEIL_DIV(tide_count(g), FOREACH_CHUNK);
         }
         tide_tensor *offsets = tide_scratch(m, 8 * (count - first + 1)), *partial = tide_scratch(m, 4 * chunks);
         for (int64_t i = first; i < count; i++) norms[i] = tide_scalar(m, dtypes[dtype_count]);
