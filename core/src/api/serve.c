@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "api/calls.h"
+#include "base/units.h"
 #include "report/serving.h"
 
 /* The cards of the serving oracle (serve_oracle.py, GPUS): name in a case, as the driver tells it, whole MiB, compute

@@ -4,6 +4,8 @@
 
 #include <string.h>
 
+#include "base/units.h"
+
 static bool is_one_of_joined(tide_text word, const char *joined) {
     tide_text rest = tide_text_of(joined), one;
     while (tide_piece_next(&rest, '|', &one))

@@ -6,6 +6,8 @@
  * Without the distributed optimizer there are gradients alone, without gaps. Both live as long as the job. */
 #include <string.h>
 
+#include "base/units.h"
+
 #include "parallel/megatron.h"
 
 static int64_t padded(int64_t n, int64_t divisor) {

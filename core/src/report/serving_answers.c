@@ -3,6 +3,7 @@
 #include "report/serving_answers.h"
 
 #include "base/decimal.h"
+#include "base/units.h"
 
 enum { MOST_RANKS = 16 };
 

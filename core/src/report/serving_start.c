@@ -5,6 +5,7 @@
 #include <inttypes.h>
 
 #include "base/decimal.h"
+#include "base/units.h"
 
 enum {
     STAGE_LIMIT = 32, /* each is played */

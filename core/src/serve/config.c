@@ -2,6 +2,7 @@
 /* What the engine reads in config.json: transformers_utils/config.py and config/model.py of vLLM 0.32.0. */
 #include "serve/config.h"
 
+#include "base/units.h"
 #include "serve/serve.h"
 
 const tide_json *tide_serve_text_config(const tide_json *config) {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* vLLM's worker: what it makes, in its order, and the run that it measures. v1/worker/gpu_worker.py and
  * v1/worker/gpu/model_runner.py of 0.32.0. */
+#include "base/units.h"
 #include "memo/memo.h"
 #include "serve/serve.h"
 
