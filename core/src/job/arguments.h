@@ -22,6 +22,7 @@ typedef struct tide_job_arguments {
     bool serves;               /* mode=serve is among the arguments, wherever it stands */
     const char *asked_trainer; /* trainer=NAME among the arguments; NULL: none */
     bool is_spread;            /* an option of parallel is among them */
+    bool has_prompt;           /* seq or trainer.prompt_length is among them */
     const char *method;        /* of adapter, by a setting METHOD.KEY; NULL: none was given so */
     tide_override *overrides;
     uint32_t override_count, override_capacity;
@@ -29,8 +30,8 @@ typedef struct tide_job_arguments {
 
 void tide_arguments_init(tide_job_arguments *arguments, tide_arena *arena, tide_diagnostics *diags);
 
-/* What words say of mode, trainer and parallel, before they are read: names of settings, and what files say, depend on
- * it. */
+/* What words say of mode, trainer, lengths and parallel, before they are read: names of settings, and what files say,
+ * depend on it. */
 void tide_arguments_foresee(tide_job_arguments *arguments, const tide_text *words, uint32_t count);
 
 /* "key=value"; the first may be a model's name alone. */

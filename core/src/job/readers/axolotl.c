@@ -4,6 +4,17 @@
 
 #include "base/units.h"
 
+/* utils/schemas/trl.py */
+static const tide_key_row axolotl_trl_rows[] = {
+    KEY_REFUSED("rollout_func|use_data_producer|async_prefetch", "generates in another way", ""),
+    KEY_REFUSED("replay_buffer_size|streaming_partial_batch", "trains on other rows than it generates", "0"),
+    KEY_NEUTRAL("scale_rewards|multi_objective_aggregation"),
+    KEY_NEUTRAL("prefetch_depth|streaming_*|replay_*|reroll_*|skip_zero_advantage_batches|reward_num_workers"),
+};
+
+static const tide_key_table axolotl_trl_keys = {
+    .rows = axolotl_trl_rows, .count = TIDE_COUNT_OF(axolotl_trl_rows), .more = &tide_trainer_keys};
+
 static const tide_key_row axolotl_rows[] = {
 #include "job/readers/keys/axolotl.def"
 };

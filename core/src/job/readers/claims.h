@@ -113,6 +113,10 @@ bool tide_claims_train(const tide_claims *c); /* whether a file says what trains
 const char *tide_trl_kind(const tide_claims *c);
 void tide_trl_settle(tide_claims *c);
 
+/* trl_rollouts.c: a key that only TRL's trainers which generate have; NULL: none. What such a file says of rollouts. */
+const char *tide_rollouts_key(const tide_claims *c);
+void tide_rollouts_settle(tide_claims *c, const char *kind);
+
 /* keys.c: the keys of the file `at`, or of a section of it; `above` is what stands before their names ("fsdp_config/").
  */
 void tide_claims_read(tide_claims *c, const tide_key_table *table, const tide_json *object, const char *above);

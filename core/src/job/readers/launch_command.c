@@ -210,7 +210,8 @@ static bool read_program(tide_reading *r, const tide_command_line *l, uint32_t f
     for (uint32_t i = from; i < l->count; i++) {
         const char *token = l->tokens[i], *next = i + 1 < l->count ? l->tokens[i + 1] : "", *kind = trl_kind_of(l, i),
                    *word = NULL;
-        bool of_swift = is_command(token, "swift") && (strcmp(next, "sft") == 0 || strcmp(next, "pt") == 0),
+        bool of_swift = is_command(token, "swift") &&
+                        (strcmp(next, "sft") == 0 || strcmp(next, "pt") == 0 || strcmp(next, "rlhf") == 0),
              of_factory = is_command(token, "llamafactory-cli") && strcmp(next, "train") == 0,
              of_axolotl = (is_command(token, "axolotl") && strcmp(next, "train") == 0) ||
                           strcmp(token, "axolotl.cli.train") == 0,
@@ -233,6 +234,8 @@ static bool read_program(tide_reading *r, const tide_command_line *l, uint32_t f
         }
         if (of_axolotl || (is_script && !kind && !takes_arguments)) continue;
         if (kind) put(l->arena, options, "trl", kind);
+        if (of_swift && strcmp(next, "rlhf") == 0 && !tide_json_at(options, "rlhf_type"))
+            put(l->arena, options, "rlhf_type", "dpo"); /* swift/arguments/rlhf_args.py */
         tide_claims_add(r->claims, reader, options, r->name, r->place);
         return true;
     }

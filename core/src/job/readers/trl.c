@@ -18,10 +18,13 @@ static const char *kind_of_loss(const char *loss) {
     static const char *const of_dpo[] = {"exo_pair",  "nca_pair", "robust",       "bco_pair",
                                          "sppo_hard", "aot",      "apo_zero",     "apo_down",
                                          "discopop",  "sft",      "aot_unpaired", "sigmoid_norm"};
+    static const char *const of_grpo[] = {"grpo", "bnpo", "dr_grpo", "dapo", "cispo", "sapo", "luspo", "vespo"};
     if (strcmp(loss, "nll") == 0 || strcmp(loss, "dft") == 0 || strcmp(loss, "chunked_nll") == 0) return "sft";
     if (strcmp(loss, "kto") == 0 || strcmp(loss, "apo_zero_unpaired") == 0) return "kto";
     for (size_t i = 0; i < TIDE_COUNT_OF(of_dpo); i++)
         if (strcmp(loss, of_dpo[i]) == 0) return "dpo";
+    for (size_t i = 0; i < TIDE_COUNT_OF(of_grpo); i++)
+        if (strcmp(loss, of_grpo[i]) == 0) return "grpo";
     return NULL;
 }
 
@@ -38,13 +41,15 @@ const char *tide_trl_kind(const tide_claims *c) {
     const char *asked = c->arguments->asked_trainer;
     if (asked) return strcmp(asked, "none") == 0 || strcmp(asked, "hf") == 0 ? NULL : asked;
     if (!kind && loss) kind = kind_of_loss(loss);
+    if (!kind && tide_rollouts_key(c)) kind = "grpo";
     return kind && strcmp(kind, "sft") == 0 && is_spread(c) ? NULL : kind;
 }
 
 /* Preferences are no supervised training: where a file of TRL's leaves open by which trainer, or another program has
  * such keys, nothing is played. */
 static void refuse_unknown(tide_claims *c) {
-    static const tide_fact facts[] = {TIDE_FACT_precomputes, TIDE_FACT_beta, TIDE_FACT_loss_type, TIDE_FACT_trl};
+    static const tide_fact facts[] = {TIDE_FACT_precomputes, TIDE_FACT_beta, TIDE_FACT_loss_type, TIDE_FACT_trl,
+                                      TIDE_FACT_completion};
     bool is_of_trl = has_trl_file(c);
     for (size_t i = 0; i < TIDE_COUNT_OF(facts); i++) {
         const tide_file_key *key = c->facts[facts[i]];
@@ -56,7 +61,7 @@ static void refuse_unknown(tide_claims *c) {
                    tide_format(c->arena, "%s=%s trains by preferences%s", key->key, key->value,
                                is_of_trl ? ", by one of TRL's trainers, which the file does not name"
                                          : " or rewards, which is not described of this program"),
-                   is_of_trl ? "say trainer=dpo, kto, orpo or cpo" : NULL);
+                   is_of_trl ? "say trainer=dpo, kto, orpo, cpo, grpo or rloo" : NULL);
         return;
     }
 }
@@ -67,44 +72,58 @@ typedef struct own_trainer {
     const char *said, *trainer, *why;
 } own_trainer;
 
+#define ALL_LOGITS "makes the logits of every position (axolotl 0.19 has TRL 1.9)"
+#define ALL_IN_FP32 "takes the logits of every position to fp32, in a loss of its own"
+#define BEFORE_1 "is of TRL before 1.0, with losses of ms-swift's own"
+
 static const own_trainer *own_trainer_of(const tide_claims *c, const char *said) {
     static const own_trainer rows[] = {
-        /* core/trainers/trl.py; trl/experimental/orpo, cpo and trainer/reward_trainer.py are alike in TRL 1.8 and 1.16
+        /* core/trainers/trl.py; trl/experimental/orpo, cpo and trainer/reward_trainer.py are alike in TRL 1.9 and 1.16
          */
         {&tide_axolotl_reader, "orpo", "orpo", NULL},
         {&tide_axolotl_reader, "simpo", "cpo", NULL},
         {&tide_axolotl_reader, "reward", "reward", NULL},
-        {&tide_axolotl_reader, "dpo", "dpo", "makes the logits of every position (axolotl 0.17 has TRL 1.8)"},
-        {&tide_axolotl_reader, "ipo", "dpo", "makes the logits of every position (axolotl 0.17 has TRL 1.8)"},
-        {&tide_axolotl_reader, "kto", "kto", "makes the logits of every position (axolotl 0.17 has TRL 1.8)"},
+        {&tide_axolotl_reader, "dpo", "dpo", ALL_LOGITS},
+        {&tide_axolotl_reader, "ipo", "dpo", ALL_LOGITS},
+        {&tide_axolotl_reader, "kto", "kto", ALL_LOGITS},
+        {&tide_axolotl_reader, "grpo", "grpo", ALL_LOGITS},
         /* train/dpo/trainer.py, train/kto/trainer.py, train/rm/trainer.py */
-        {&tide_llama_factory_reader, "dpo", "dpo", "takes the logits of every position to fp32, in a loss of its own"},
-        {&tide_llama_factory_reader, "kto", "kto", "takes the logits of every position to fp32, in a loss of its own"},
+        {&tide_llama_factory_reader, "dpo", "dpo", ALL_IN_FP32},
+        {&tide_llama_factory_reader, "kto", "kto", ALL_IN_FP32},
         {&tide_llama_factory_reader, "rm", "reward", "has a value head beside the language model's head"},
+        /* swift/rlhf_trainers, requirements.txt */
+        {&tide_ms_swift_reader, "dpo", "dpo", BEFORE_1},
+        {&tide_ms_swift_reader, "kto", "kto", BEFORE_1},
+        {&tide_ms_swift_reader, "orpo", "orpo", BEFORE_1},
+        {&tide_ms_swift_reader, "cpo", "cpo", BEFORE_1},
+        {&tide_ms_swift_reader, "simpo", "cpo", BEFORE_1},
+        {&tide_ms_swift_reader, "rm", "reward", BEFORE_1},
+        {&tide_ms_swift_reader, "grpo", "grpo", BEFORE_1},
     };
     for (size_t i = 0; i < TIDE_COUNT_OF(rows); i++)
         if (tide_claims_have(c, rows[i].reader) && strcmp(rows[i].said, said) == 0) return &rows[i];
     return NULL;
 }
 
-/* Preferences or rewards by axolotl or LLaMA-Factory: one of TRL's trainers, or an error. */
-static void settle_own(tide_claims *c, const char *said) {
+/* Preferences or rewards by a program over TRL: one of TRL's trainers, or an error and NULL. */
+static const char *own_kind(tide_claims *c, const char *said) {
     const own_trainer *own = own_trainer_of(c, said);
     const tide_file_key *key = c->facts[TIDE_FACT_trl];
     const char *asked = c->arguments->asked_trainer, *place = c->fact_places[TIDE_FACT_trl],
                *what = tide_format(c->arena, "%s=%s", key->key, said);
-    if (own && asked && strcmp(asked, own->trainer) == 0) {
-        tide_report(c->diags, TIDE_WARNING, TIDE_ERR_UNSUPPORTED, place,
-                    tide_format(c->arena, "%s %s: TRL 1.16's trainer=%s is played", what,
-                                own->why ? own->why : "is TRL's", asked),
-                    NULL);
-    } else if (!own) {
+    if (!own) {
         tide_error(c->diags, TIDE_ERR_UNSUPPORTED, place,
                    tide_format(c->arena,
                                "%s trains by preferences or rewards, with other models and losses beside, "
                                "which is not described",
                                what),
                    "run the program by `tidemark dry-run`, which needs no description");
+    } else if (asked && strcmp(asked, own->trainer) == 0) {
+        tide_report(c->diags, TIDE_WARNING, TIDE_ERR_UNSUPPORTED, place,
+                    tide_format(c->arena, "%s %s: TRL 1.16's trainer=%s is played", what,
+                                own->why ? own->why : "is TRL's", asked),
+                    NULL);
+        return own->trainer;
     } else if (own->why) {
         tide_error(c->diags, TIDE_ERR_UNSUPPORTED, place,
                    tide_format(c->arena, "%s %s, which is not described", what, own->why),
@@ -116,37 +135,71 @@ static void settle_own(tide_claims *c, const char *said) {
         tide_error(c->diags, TIDE_ERR_UNSUPPORTED, place, tide_format(c->arena, "%s is described on one GPU", what),
                    NULL);
     } else {
-        tide_settle(c, TIDE_FACT_trl, TIDE_SET_trainer, own->trainer);
-        if (strcmp(said, "simpo") == 0) tide_settle(c, TIDE_FACT_trl, TIDE_SET_trainer_loss_type, said);
+        return own->trainer;
     }
+    return NULL;
 }
 
-void tide_trl_settle(tide_claims *c) {
-    const char *kind = tide_trl_kind(c), *said = tide_fact_of(c, TIDE_FACT_trl);
-    if (said && (tide_claims_have(c, &tide_axolotl_reader) || tide_claims_have(c, &tide_llama_factory_reader))) {
-        settle_own(c, said);
-        return;
-    }
-    if (!kind) {
-        refuse_unknown(c);
-        const tide_file_key *autocast = c->settings[TIDE_SET_autocast];
-        bool is_fp16 = autocast && strcmp(autocast->taken, "fp16") == 0; /* of which no run is recorded */
-        if (!is_spread(c) && !is_fp16 && !c->arguments->asked_trainer) tide_imply(c, TIDE_SET_trainer, "hf");
-        if (has_trl_file(c) && tide_fact_is(c, TIDE_FACT_trl, "sft") && !c->arguments->asked_trainer)
-            tide_report(c->diags, TIDE_WARNING, TIDE_ERR_UNSUPPORTED, c->fact_places[TIDE_FACT_trl],
-                        "TRL's SFTTrainer is described on one GPU: the loop that people write is played", NULL);
-        return;
-    }
+static void settle_own(tide_claims *c, const char *said) {
+    const char *kind = own_kind(c, said);
+    for (unsigned id = TIDE_SET_trainer_prompt_length; !kind && id <= TIDE_SET_trainer_torch_empty_cache_steps; id++)
+        c->settings[id] = NULL;
+    if (!kind) return;
+    tide_settle(c, TIDE_FACT_trl, TIDE_SET_trainer, kind);
+    if (strcmp(said, "simpo") == 0) tide_settle(c, TIDE_FACT_trl, TIDE_SET_trainer_loss_type, said);
+    if (strcmp(kind, "grpo") == 0) tide_rollouts_settle(c, kind);
+}
+
+/* Supervised training, or preferences of a trainer that is not named. */
+static void settle_plain(tide_claims *c) {
+    refuse_unknown(c);
+    const tide_file_key *autocast = c->settings[TIDE_SET_autocast];
+    bool is_fp16 = autocast && strcmp(autocast->taken, "fp16") == 0; /* of which no run is recorded */
+    if (!is_spread(c) && !is_fp16 && !c->arguments->asked_trainer) tide_imply(c, TIDE_SET_trainer, "hf");
+    if (has_trl_file(c) && tide_fact_is(c, TIDE_FACT_trl, "sft") && !c->arguments->asked_trainer)
+        tide_report(c->diags, TIDE_WARNING, TIDE_ERR_UNSUPPORTED, c->fact_places[TIDE_FACT_trl],
+                    "TRL's SFTTrainer is described on one GPU: the loop that people write is played", NULL);
+}
+
+static void settle_kind(tide_claims *c, const char *kind) {
     if (tide_fact_is(c, TIDE_FACT_trl, kind))
         tide_settle(c, TIDE_FACT_trl, TIDE_SET_trainer, kind);
     else if (!c->arguments->asked_trainer)
         tide_imply(c, TIDE_SET_trainer, kind);
+    if (c->facts[TIDE_FACT_precomputes])
+        tide_settle(c, TIDE_FACT_precomputes, TIDE_SET_trainer_precompute_ref_log_probs, "true");
+    if (strcmp(kind, "grpo") == 0 || strcmp(kind, "rloo") == 0)
+        tide_rollouts_settle(c, kind);
+    else
+        tide_imply(c, TIDE_SET_seq, "1024"); /* max_length of SFTConfig and its kin */
     if (c->facts[TIDE_FACT_loss_type])
         tide_settle(c, TIDE_FACT_loss_type, TIDE_SET_trainer_loss_type, tide_fact_of(c, TIDE_FACT_loss_type));
     if (c->facts[TIDE_FACT_beta])
         tide_settle(c, TIDE_FACT_beta, TIDE_SET_trainer_beta, tide_fact_of(c, TIDE_FACT_beta));
-    if (c->facts[TIDE_FACT_precomputes])
-        tide_settle(c, TIDE_FACT_precomputes, TIDE_SET_trainer_precompute_ref_log_probs, "true");
-    tide_imply(c, TIDE_SET_seq, "1024");                                  /* max_length of SFTConfig and its kin */
     if (c->facts[TIDE_FACT_model]) tide_imply(c, TIDE_SET_dtype, "fp32"); /* trl/trainer/model_config.py */
+}
+
+/* torch_empty_cache_steps, which the Trainer's loop has. */
+static void settle_empty_cache(tide_claims *c) {
+    const tide_file_key *trainer = c->settings[TIDE_SET_trainer];
+    const char *steps = tide_fact_of(c, TIDE_FACT_empties), *asked = c->arguments->asked_trainer;
+    if (!steps) return;
+    if (asked ? strcmp(asked, "none") != 0 : trainer != NULL)
+        tide_settle(c, TIDE_FACT_empties, TIDE_SET_trainer_torch_empty_cache_steps, steps);
+    else
+        tide_report(c->diags, TIDE_WARNING, TIDE_ERR_UNSUPPORTED, c->fact_places[TIDE_FACT_empties],
+                    "torch_empty_cache_steps empties the cache, which is described with trainer=hf and TRL's: less is "
+                    "reserved",
+                    NULL);
+}
+
+void tide_trl_settle(tide_claims *c) {
+    const char *kind = tide_trl_kind(c), *said = tide_fact_of(c, TIDE_FACT_trl);
+    if (said && !has_trl_file(c) && strcmp(said, "sft") != 0)
+        settle_own(c, said);
+    else if (kind)
+        settle_kind(c, kind);
+    else
+        settle_plain(c);
+    settle_empty_cache(c);
 }

@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What files say of rollouts: the rows that are generated, how long they are, and what scores them
+ * (trl/trainer/grpo_config.py, rloo_config.py; swift/rlhf_trainers/arguments.py). */
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/units.h"
+#include "job/readers/claims.h"
+
+const char *tide_rollouts_key(const tide_claims *c) {
+    static const tide_setting_id settings[] = {TIDE_SET_trainer_num_generations, TIDE_SET_trainer_num_iterations,
+                                               TIDE_SET_trainer_steps_per_generation};
+    static const tide_fact facts[] = {TIDE_FACT_rewards, TIDE_FACT_generation_batch};
+    for (size_t i = 0; i < TIDE_COUNT_OF(settings); i++)
+        if (c->settings[settings[i]] && c->settings[settings[i]]->key) return c->settings[settings[i]]->key;
+    for (size_t i = 0; i < TIDE_COUNT_OF(facts); i++)
+        if (c->facts[facts[i]]) return c->facts[facts[i]]->key;
+    return NULL;
+}
+
+/* A reward is a function by its name, or a model by its path on the Hub. */
+static void settle_rewards(tide_claims *c) {
+    const char *names = tide_fact_of(c, TIDE_FACT_rewards);
+    if (names && strchr(names, '/'))
+        tide_error(c->diags, TIDE_ERR_UNSUPPORTED, c->fact_places[TIDE_FACT_rewards],
+                   tide_format(c->arena, "reward_funcs=%s scores by a reward model beside, which is not described",
+                               tide_shown(c->arena, tide_text_of(names))),
+                   "run the program by `tidemark dry-run`, which needs no description");
+    if (names) c->facts[TIDE_FACT_rewards]->effect = TIDE_KEY_USED;
+}
+
+/* Where vLLM generates, the trainer's own passes are the same, and what generates is not; colocated, it keeps its part
+ * of the card besides. */
+static void settle_generator(tide_claims *c, const char *kind) {
+    const char *asked = c->arguments->asked_trainer, *place = c->fact_places[TIDE_FACT_vllm];
+    if (!tide_fact_of(c, TIDE_FACT_vllm)) return;
+    if (asked)
+        tide_report(c->diags, TIDE_WARNING, TIDE_ERR_UNSUPPORTED, place,
+                    "use_vllm is not described: transformers' generate() is played, and nothing of vLLM's is counted",
+                    NULL);
+    else
+        tide_error(c->diags, TIDE_ERR_UNSUPPORTED, place,
+                   "use_vllm generates by vLLM, beside the trainer or in a process of its own, which is not described",
+                   tide_format(c->arena, "say trainer=%s for what transformers' generate() needs in its place", kind));
+}
+
+/* GRPOConfig.__post_init__: generation_batch_size is of all ranks. */
+static void settle_generation_batch(tide_claims *c) {
+    int64_t rows = tide_fact_int(c, TIDE_FACT_generation_batch, 0), batch = 0;
+    const tide_file_key *said = c->settings[TIDE_SET_batch];
+    if (rows < 1 || !said || !tide_text_to_i64(&batch, tide_text_of(said->taken)) || batch < 1) return;
+    if (rows % batch)
+        tide_error(c->diags, TIDE_ERR_CONFLICT, c->fact_places[TIDE_FACT_generation_batch],
+                   tide_format(c->arena,
+                               "generation_batch_size=%" PRId64 " is not a multiple of the batch of %" PRId64
+                               " rows; TRL refuses this too",
+                               rows, batch),
+                   NULL);
+    else
+        tide_settle(c, TIDE_FACT_generation_batch, TIDE_SET_trainer_steps_per_generation,
+                    tide_format(c->arena, "%" PRId64, rows / batch));
+}
+
+/* Rows are a prompt and a completion. TRL 1.16 cuts no prompts, and ms-swift's max_length is theirs. */
+static void settle_lengths(tide_claims *c) {
+    const tide_file_key *seq = c->settings[TIDE_SET_seq];
+    bool of_swift = tide_claims_have(c, &tide_ms_swift_reader);
+    const char *completion = tide_fact_of(c, TIDE_FACT_completion);
+    c->settings[TIDE_SET_seq] = NULL;
+    if (completion)
+        tide_settle(c, TIDE_FACT_completion, TIDE_SET_trainer_max_completion_length, completion);
+    else if (of_swift)
+        tide_imply(c, TIDE_SET_trainer_max_completion_length, "512");
+    if (tide_fact_of(c, TIDE_FACT_prompt)) {
+        tide_settle(c, TIDE_FACT_prompt, TIDE_SET_trainer_prompt_length, tide_fact_of(c, TIDE_FACT_prompt));
+    } else if (of_swift && seq) {
+        tide_imply(c, TIDE_SET_trainer_prompt_length, seq->taken);
+    } else if (!c->arguments->has_prompt) {
+        tide_imply(c, TIDE_SET_trainer_prompt_length, "512");
+        tide_report(c->diags, TIDE_WARNING, TIDE_ERR_FIELD_MISSING, "/settings/trainer.prompt_length",
+                    "the files do not say how long prompts are: taken as 512 tokens",
+                    "give trainer.prompt_length, the longest of your prompts");
+    }
+}
+
+void tide_rollouts_settle(tide_claims *c, const char *kind) {
+    const char *key = tide_rollouts_key(c), *loss = tide_fact_of(c, TIDE_FACT_loss_type);
+    if (key && !c->facts[TIDE_FACT_trl] && !c->arguments->asked_trainer && !loss)
+        tide_report(c->diags, TIDE_WARNING, TIDE_ERR_UNSUPPORTED, c->first->place,
+                    tide_format(c->arena, "%s is of TRL's GRPO and RLOO: the former is played", key),
+                    "say trainer=rloo for the latter");
+    if (tide_claims_have(c, &tide_ms_swift_reader)) {
+        tide_imply(c, TIDE_SET_trainer_beta, "0.1"); /* arguments/rlhf_args.py, _set_default */
+        tide_imply(c, TIDE_SET_trainer_loss_type, "grpo");
+    }
+    settle_rewards(c);
+    settle_generator(c, kind);
+    settle_generation_batch(c);
+    settle_lengths(c);
+}
