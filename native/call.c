@@ -2,6 +2,7 @@
 /* `tidemark call`: requests as they are, answers as they are. */
 #include "cli.h"
 
+#include <errno.h>
 #include <string.h>
 
 #include <tidemark/tidemark.h>
@@ -18,34 +19,69 @@ static int answer(const char *request, size_t length) {
     return answered == 0 ? CLI_OK : answered == 1 ? CLI_BAD_INPUT : CLI_INTERNAL;
 }
 
-/* The worst of what the lines ended with. */
-static int answer_lines(const char *text, size_t length) {
-    int status = CLI_OK;
-    for (size_t at = 0; at < length;) {
-        const char *end = memchr(text + at, '\n', length - at);
-        size_t line = end ? (size_t)(end - text) - at : length - at;
-        int ended = answer(text + at, line);
-        if (ended > status) status = ended;
-        at += line + 1;
+/* A line without its break; false and empty at the end; false where a line is longer than a file may be. */
+static bool read_line(cli_buffer *line, FILE *file, const char *name) {
+    char piece[4096];
+    size_t length = 0;
+    int byte;
+    line->length = 0;
+    cli_append(line, "", 0);
+    while ((byte = getc(file)) != EOF && byte != '\n') {
+        piece[length++] = (char)byte;
+        if (length < sizeof piece) continue;
+        cli_append(line, piece, length);
+        length = 0;
+        if (line->length <= CLI_FILE_LIMIT) continue;
+        cli_complain("one request to a line", "%s has a line of more than 64 MiB", name);
+        return false;
     }
+    cli_append(line, piece, length);
+    return byte == '\n' || line->length > 0;
+}
+
+/* Each line is answered when it is there. The worst of what the lines ended with. */
+static int answer_lines(const char *path) {
+    bool is_stdin = strcmp(path, "-") == 0;
+    FILE *file = is_stdin ? stdin : fopen(path, "rb");
+    cli_buffer line = {0};
+    int status = CLI_OK;
+    if (!file) {
+        cli_complain(NULL, "%s: %s", path, strerror(errno));
+        return CLI_NO_FILE;
+    }
+    while (read_line(&line, file, is_stdin ? "standard input" : path)) {
+        int ended = answer(line.at, line.length);
+        if (ended > status) status = ended;
+        fflush(stdout);
+    }
+    if (line.length > 0 && status == CLI_OK) status = CLI_BAD_INPUT;
+    if (ferror(file)) {
+        cli_complain(NULL, "%s: %s", path, strerror(errno));
+        status = CLI_NO_FILE;
+    }
+    cli_buffer_free(&line);
+    if (!is_stdin) fclose(file);
+    return status;
+}
+
+static int answer_file(const char *path) {
+    cli_buffer request = {0};
+    int status = cli_read_file(&request, path) ? answer(request.at, request.length) : CLI_NO_FILE;
+    cli_buffer_free(&request);
     return status;
 }
 
 static int cli_call(int argc, char **argv) {
     cli_arguments arguments;
-    cli_buffer requests = {0};
     int status = cli_arguments_read(&arguments, argc, argv, CLI_ARE_PATHS | CLI_TAKES_LINES);
     if (status == CLI_OK && arguments.shows_help) {
         cli_help(stdout, "call");
     } else if (status == CLI_OK && arguments.path_count > 1) {
         cli_complain("--lines reads several from one", "one file at a time");
         status = CLI_BAD_INPUT;
-    } else if (status == CLI_OK && !cli_read_file(&requests, arguments.path_count ? arguments.paths[0] : "-")) {
-        status = CLI_NO_FILE;
     } else if (status == CLI_OK) {
-        status = (arguments.are_lines ? answer_lines : answer)(requests.at, requests.length);
+        status = (arguments.are_lines ? answer_lines : answer_file)(arguments.path_count ? arguments.paths[0] : "-");
     }
-    cli_buffer_free(&requests);
     cli_arguments_free(&arguments);
     return status;
 }

@@ -169,6 +169,17 @@ static bool is_literal(const tide_expr *e) {
     return e->kind == TIDE_EXPR_INT || (e->kind == TIDE_EXPR_NEGATE && e->a->kind == TIDE_EXPR_INT);
 }
 
+/* In a size it is the configuration's fault. */
+static void fail_index(tide_frame *f, const tide_expr *e, tide_value a) {
+    tide_machine *m = f->model->m;
+    bool is_named = e->a->kind == TIDE_EXPR_NAME || e->a->kind == TIDE_EXPR_MEMBER;
+    if (f->function || !is_named)
+        tide_fail(m, f->function ? TIDE_ERR_DESCRIPTION : TIDE_ERR_FIELD_TYPE, "an index into %s", tide_kind_name(a));
+    else
+        tide_fail(m, TIDE_ERR_FIELD_TYPE, "'%s' of the configuration is %s; the description reads a list",
+                  tide_terminated(m, e->a->text), tide_kind_name(a));
+}
+
 tide_value tide_eval_index(tide_frame *f, tide_expr *e) {
     tide_machine *m = f->model->m;
     if (e->a->kind == TIDE_EXPR_MEMBER && e->a->slot == MEMBER_SHAPE && e->count == 1 && is_literal(e->items[0]))
@@ -180,8 +191,8 @@ tide_value tide_eval_index(tide_frame *f, tide_expr *e) {
         made = index_list(f, e, a.list);
     else if (a.kind == TIDE_VALUE_TEXT)
         made = index_text(f, e, a.text);
-    else if (!tide_is_aborting(m))
-        tide_fail(m, f->function ? TIDE_ERR_DESCRIPTION : TIDE_ERR_FIELD_TYPE, "an index into %s", tide_kind_name(a));
+    else if (!tide_is_aborting(m) && !(a.kind == TIDE_VALUE_NONE && e->may_miss))
+        fail_index(f, e, a);
     tide_value_release(m, a);
     return made;
 }

@@ -113,6 +113,7 @@ void tide_check_unused(tide_run *run, const tide_job *job) {
     for (uint32_t i = 0; i < job->row_count; i++) {
         const tide_setting_row *row = &job->rows[i];
         bool is_said = !row->variable || row->origin != TIDE_ORIGIN_USER || row->is_default || strchr(row->name, '.');
+        is_said = is_said || (row->id == TIDE_SET_batch && tide_trainer_generates(job)); /* read by rollouts.c */
         for (size_t k = 0; k < TIDE_COUNT_OF(said_elsewhere); k++) is_said = is_said || row->id == said_elsewhere[k];
         for (uint32_t k = 0; !is_said && k < run->model.setting_count; k++)
             is_said = run->model.settings[k].is_read && strcmp(run->model.settings[k].name, row->variable) == 0;
