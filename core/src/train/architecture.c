@@ -41,10 +41,11 @@ static bool find_model(void *user, tide_text model_type, tide_text *description,
     return true;
 }
 
-/* Whether a configuration has every key of a list. */
+/* Whether a configuration has a key, in which `*` is any run of characters. */
 static bool has_key(const tide_json *config, const tide_json *key) {
-    const tide_json *value = key->kind == TIDE_JSON_STRING ? tide_json_find(config, key->text) : NULL;
-    return value && value->kind != TIDE_JSON_NULL;
+    for (const tide_json *entry = config->first; entry && key->kind == TIDE_JSON_STRING; entry = entry->next)
+        if (entry->kind != TIDE_JSON_NULL && tide_text_matches(entry->key, key->text)) return true;
+    return false;
 }
 
 /* Every key, or of those in an array any. */
