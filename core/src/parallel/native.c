@@ -62,7 +62,7 @@ static bool parallelize(tide_wrapper *w) {
                                                                 .cuts_embedding = true});
 }
 
-/* checkpoint_wrapper() of every block, or of every other one of a stage. */
+/* checkpoint_wrapper() of every block of a stage, or of every other one. */
 static void checkpoint(tide_wrapper *w) {
     tide_model *model = w->model;
     uint32_t blocks = 0;
@@ -77,23 +77,30 @@ static void checkpoint(tide_wrapper *w) {
 
 enum { MOST_CONTEXTS = 32 / TIDE_STREAM_THIRD }; /* c10/cuda/CUDAStream.cpp: kStreamsPerPool */
 
-/* fully_shard of every stage over data and context parallel ranks. */
-static void shard(tide_wrapper *w, native *n) {
-    tide_pipeline *p = &n->pipeline;
-    const bool *absent = w->is_absent;
+/* fully_shard of a stage over data and context parallel ranks. */
+static void shard(tide_wrapper *w, const native *n, tide_pipeline_stage *s, uint32_t chunk) {
     if (n->topology.dp_cp == 1) return;
     w->ranks = n->topology.dp_cp;
     w->rank = n->topology.dp_cp_rank;
+    tide_fsdp2_strategy.wrap(w);
+    fsdp2 *f = s->fsdp = w->state;
+    if (!f) return;
+    f->finalizes_by_hand = n->pipeline.ranks > 1;
+    f->first_stream = (uint8_t)(chunk % MOST_CONTEXTS * TIDE_STREAM_THIRD);
+    if (w->model->tensor_parallel) tide_tensor_parallel_around(w->model);
+}
+
+/* Stage after stage. */
+static void wrap_stages(tide_wrapper *w, native *n) {
+    tide_pipeline *p = &n->pipeline;
+    const bool *absent = w->is_absent;
     for (uint32_t i = 0; i < p->chunks && !w->model->m->has_failed; i++) {
         if (p->ranks > 1) w->is_absent = tide_stage_absent(p, i);
-        tide_fsdp2_strategy.wrap(w);
-        fsdp2 *f = p->stages[i].fsdp = w->state;
-        if (!f) continue;
-        f->finalizes_by_hand = p->ranks > 1;
-        f->first_stream = (uint8_t)(i % MOST_CONTEXTS * TIDE_STREAM_THIRD);
+        if (!parallelize(w)) break;
+        checkpoint(w);
+        shard(w, n, &p->stages[i], i);
     }
     w->is_absent = absent;
-    if (w->model->tensor_parallel && !w->model->m->has_failed) tide_tensor_parallel_around(w->model);
 }
 
 static void native_wrap(tide_wrapper *w) {
@@ -121,9 +128,7 @@ static void native_wrap(tide_wrapper *w) {
     if (p->ranks > 1 && !tide_pipeline_check(w, p)) return;
     if (!tide_pipeline_init(p, w)) return;
     if (p->ranks > 1) w->is_absent = tide_pipeline_absent(p);
-    if (!parallelize(w)) return;
-    checkpoint(w);
-    shard(w, n);
+    wrap_stages(w, n);
     if (m->has_failed) return;
     if (p->ranks > 1) tide_pipeline_drop_others(p);
     if (n->topology.dp_cp == 1 && w->model->tensor_parallel) tide_separate_kinds(w);

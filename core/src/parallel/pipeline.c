@@ -308,8 +308,8 @@ void tide_stage_backward_second(tide_pipeline_stage *s, uint32_t mb) {
     else
         tide_stage_backward_weight(m, state);
     tide_release_at(m, &state->input);
-    tide_release_at(m, &state->stage_output);
     tide_release_at(m, &state->output_grad);
+    tide_release_at(m, &state->stage_output);
 }
 
 void tide_stage_reduce_grad(tide_pipeline_stage *s) {

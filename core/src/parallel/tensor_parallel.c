@@ -125,14 +125,17 @@ static style style_of(const tide_model *model, const tide_json *plan, uint32_t i
     return model->instances[instance].parent == model->root ? STYLE_HEAD : STYLE_EMBEDDING;
 }
 
+static bool is_here(const tide_wrapper *w, uint32_t instance) {
+    return !w->is_absent || !w->is_absent[instance];
+}
+
 static bool choose_styles(tide_wrapper *w, tide_tensor_parallel *p) {
     tide_model *model = w->model;
     const tide_json *plan = tide_description_at(model->scopes[0].description, "tp_plan");
     bool has_block = false, along = p->plan.sequence_parallel;
-    p->styles = TIDE_NEW(model->m->arena, uint8_t, model->instance_count + 1);
     for (uint32_t i = 1; plan && i < model->instance_count; i++) {
         style of = style_of(model, plan, i);
-        if (w->is_absent && w->is_absent[i]) continue;
+        if (!is_here(w, i)) continue;
         if (of != STYLE_SEQUENCE || along) p->styles[i] = (uint8_t)of;
         if (of == STYLE_COLUMN && along) p->styles[model->instances[i].parent] = STYLE_PREPARE_INPUT;
         if (!has_block && model->instances[i].of->is_checkpointed && along && !p->plan.cuts_embedding)
@@ -168,13 +171,14 @@ static bool distribute(tide_wrapper *w, const tide_tensor_parallel *p, uint32_t 
     style of = (style)p->styles[instance];
     for (uint32_t i = 0; i < model->parameter_count; i++) {
         tide_parameter_row *row = &model->parameters[i];
-        if (row->module != instance) continue;
+        if (row->module != instance || !is_here(w, instance)) continue;
         bool is_bias = row->tensor->shape->dims < 2;
         int dim = of == STYLE_ROW ? 1 : 0;
         model->m->module = instance;
         row->tensor->is_dtensor = true;
         row->tensor->has_partial_grad = of == STYLE_SEQUENCE;
-        if (of == STYLE_SEQUENCE || (of == STYLE_ROW && is_bias)) continue; /* Replicate() */
+        row->tensor->is_replicated = of == STYLE_SEQUENCE || (of == STYLE_ROW && is_bias);
+        if (row->tensor->is_replicated) continue;
         if (row->tensor->shape->dim[dim].size % p->plan.ranks) {
             tide_fail(
                 model->m, TIDE_ERR_UNSUPPORTED,
@@ -198,7 +202,7 @@ static bool refuse_what_is_not_planned(const tide_wrapper *w, const tide_tensor_
         uint32_t parent = model->instances[row->module].parent;
         bool is_of_block = model->instances[parent].of && model->instances[parent].of->is_checkpointed;
         bool is_wanted = row->tensor->shape->dims > 1 || (p->plan.sequence_parallel && is_of_block);
-        if (p->styles[row->module] != STYLE_NONE || !is_wanted || (w->is_absent && w->is_absent[row->module])) continue;
+        if (p->styles[row->module] != STYLE_NONE || !is_wanted || !is_here(w, row->module)) continue;
         tide_fail(
             model->m, TIDE_ERR_UNSUPPORTED,
             "%s: the description's tp_plan does not say how it is cut; this architecture is not described with tensor "
@@ -238,9 +242,13 @@ static bool mask_embeddings(tide_wrapper *w, const tide_tensor_parallel *p) {
 
 bool tide_parallelize_module(tide_wrapper *w, const tide_tensor_parallel_plan *plan) {
     tide_machine *m = w->model->m;
-    tide_tensor_parallel *p = TIDE_NEW(m->arena, tide_tensor_parallel, 1);
-    *p = (tide_tensor_parallel){.plan = *plan};
-    w->model->children_first = tide_children_first(w->model);
+    tide_tensor_parallel *p = w->model->tensor_parallel;
+    if (!p) {
+        p = TIDE_NEW(m->arena, tide_tensor_parallel, 1);
+        *p = (tide_tensor_parallel){.plan = *plan,
+                                    .styles = TIDE_NEW(m->arena, uint8_t, w->model->instance_count + 1)};
+        w->model->children_first = tide_children_first(w->model);
+    }
     if (!tide_refuse_tied_head(w->model) || !choose_styles(w, p) || !refuse_what_is_not_planned(w, p) ||
         !distribute_all(w, p) || !mask_embeddings(w, p))
         return false;

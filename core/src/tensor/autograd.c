@@ -465,7 +465,7 @@ static void engine_ends(engine *e) {
     if (e->heap) tide_arena_drop(m->arena, e->heap);
 }
 
-/* Engine::execute */
+/* Engine::execute: the given gradients, brought to what they belong to, are there until it ends. */
 static void execute(tide_machine *m, const tide_edge *roots, tide_tensor *const *grads, uint32_t count,
                     tide_node *const *inputs, uint32_t input_count, tide_tensor **captured, bool keeps_graph) {
     uint32_t module = m->module, statement = m->statement;
@@ -479,9 +479,11 @@ static void execute(tide_machine *m, const tide_edge *roots, tide_tensor *const 
     for (uint32_t i = 0; i < count; i++) state_of(&e, roots[i].node)->dependencies++; /* of the graph's root */
     count_dependencies(&e);
     mark_needed(&e, inputs, input_count, captured);
+    tide_tensor **given = TIDE_NEW(m->arena, tide_tensor *, count);
+    for (uint32_t i = 0; i < count; i++) given[i] = validate(m, tide_retain(grads[i]), &roots[i]);
     for (uint32_t i = 0; i < count; i++) {
         task_state *state = roots[i].node->state;
-        state->grads[roots[i].input] = accumulate(m, state->grads[roots[i].input], tide_retain(grads[i]), false);
+        state->grads[roots[i].input] = accumulate(m, state->grads[roots[i].input], tide_retain(given[i]), false);
         if (--state->dependencies == 0) push_ready(&e, roots[i].node);
     }
     while (e.heap_count && !m->has_failed) {
@@ -492,6 +494,7 @@ static void execute(tide_machine *m, const tide_edge *roots, tide_tensor *const 
             run_node(&e, node);
     }
     engine_ends(&e);
+    for (uint32_t i = 0; i < count; i++) tide_release(m, given[i]);
     m->graph_task = outer_task;
     tide_machine_restore(m, &outside);
     m->module = module;

@@ -36,8 +36,9 @@ typedef struct tide_tensor {
     bool is_parameter;
     bool is_absent;        /* a parameter that the checkpoint lacks: without memory */
     bool is_dtensor;       /* torch.distributed.tensor.DTensor: this rank's part of it */
+    bool is_replicated;    /* a DTensor that is whole on each rank: Replicate() */
     bool has_partial_grad; /* a replicated DTensor, to whose gradient each rank has a summand */
-    uint8_t unused[2];
+    uint8_t unused[1];
     /* And what it refers to, and is referred to by. */
     uint32_t references;
     uint32_t serial, mark; /* see memo/layer_memo.c */
