@@ -120,14 +120,15 @@ static void fsdp1_replace_members(fsdp1 *f) {
     tide_optimizer_members(f->w->optimizer, members);
     for (uint32_t i = 0; i < f->count && !f->use_orig_params; i++) {
         flat_param_handle *u = &f->handles[f->all_handles[i]];
-        if (u->count && u->requires_grad) given[n++] = (tide_optimized){u->local_shard, 0, 0, 0, false};
+        if (u->count && u->requires_grad) given[n++] = (tide_optimized){.tensor = u->local_shard};
     }
     for (uint32_t i = 0; i < count && f->use_orig_params; i++)
         for (uint32_t k = 0; k < f->count; k++)
             for (uint32_t j = 0; j < f->handles[k].count; j++) {
                 const flat_param_info *p = &f->handles[k].param_infos[j];
                 if (p->param == members[i].tensor && p->orig_param)
-                    given[n++] = (tide_optimized){p->orig_param, p->module, members[i].group, 0, false};
+                    given[n++] =
+                        (tide_optimized){.tensor = p->orig_param, .module = p->module, .group = members[i].group};
             }
     tide_optimizer_replace(f->w->optimizer, given, n);
 }

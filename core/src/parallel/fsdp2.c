@@ -250,6 +250,8 @@ static void fsdp2_replace_members(tide_wrapper *w, tide_tensor *const *sharded_p
     for (uint32_t i = 0; i < count; i++)
         for (uint32_t k = 0; k < model->parameter_count; k++)
             if (model->parameters[k].tensor == members[i].tensor && sharded_params[k]) {
+                members[i].is_replicated = members[i].tensor->is_replicated;
+                members[i].mesh_dims = 1 + members[i].tensor->is_dtensor;
                 members[i].tensor = sharded_params[k];
                 break;
             }

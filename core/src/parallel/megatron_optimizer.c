@@ -80,7 +80,8 @@ void tide_megatron_make_optimizer(tide_megatron *g) {
     for (uint32_t i = 0; i < g->optimizers[0].count; i++) {
         const tide_megatron_main *p = &g->optimizers[0].mains[i];
         const tide_parameter_row *row = &g->w->model->parameters[p->row];
-        members[i] = (tide_optimized){p->param, row->module, i >= g->optimizers[0].first_group, 0, false};
+        members[i] =
+            (tide_optimized){.tensor = p->param, .module = row->module, .group = i >= g->optimizers[0].first_group};
     }
     tide_optimizer_replace(g->w->optimizer, members, g->optimizers[0].count);
 }

@@ -171,9 +171,12 @@ void tide_stage_backward_input(tide_machine *m, tide_backward_state *s, tide_ten
     tide_autograd_grad(m, &(tide_edge){stage_output->node, stage_output->output}, &grad, 1, &wanted, 1, &dinput, true);
     tide_release(m, input->grad);
     input->grad = dinput;
+    tide_node *graph = stage_output->node; /* stage_output_grad_fns, which goes after valid_output_grads */
+    graph->references++;
     detach_in_place(m, stage_output);
-    tide_node_release(m, wanted);
     tide_release(m, grad);
+    tide_node_release(m, graph);
+    tide_node_release(m, wanted);
     if (walk.nodes) tide_arena_drop(m->arena, walk.nodes);
     if (walk.pairs) tide_arena_drop(m->arena, walk.pairs);
 }

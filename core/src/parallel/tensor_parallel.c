@@ -245,8 +245,7 @@ bool tide_parallelize_module(tide_wrapper *w, const tide_tensor_parallel_plan *p
     tide_tensor_parallel *p = w->model->tensor_parallel;
     if (!p) {
         p = TIDE_NEW(m->arena, tide_tensor_parallel, 1);
-        *p = (tide_tensor_parallel){.plan = *plan,
-                                    .styles = TIDE_NEW(m->arena, uint8_t, w->model->instance_count + 1)};
+        *p = (tide_tensor_parallel){.plan = *plan, .styles = TIDE_NEW(m->arena, uint8_t, w->model->instance_count + 1)};
         w->model->children_first = tide_children_first(w->model);
     }
     if (!tide_refuse_tied_head(w->model) || !choose_styles(w, p) || !refuse_what_is_not_planned(w, p) ||
@@ -270,6 +269,10 @@ void tide_separate_kinds(tide_wrapper *w) {
     for (uint32_t i = 0; i < count; i++) {
         style of = (style)p->styles[sorted[i].module];
         sorted[i].kind = sorted[i].tensor->is_dtensor ? 0 : 1;
+        if (!sorted[i].mesh_dims && sorted[i].tensor->is_dtensor) {
+            sorted[i].mesh_dims = 1;
+            sorted[i].is_replicated = sorted[i].tensor->is_replicated;
+        }
         sorted[i].is_redistributed = of == STYLE_EMBEDDING || of == STYLE_SEQUENCE;
     }
     tide_optimizer_replace(w->optimizer, sorted, count);

@@ -212,7 +212,8 @@ static void create_fp32_partitions(zero3 *z) {
             converted = next;
             z->fp32_partitioned_groups_flat[s] = tide_flat_of(m, tide_zero3_name, numel, TIDE_FP32, TIDE_FACTOR_MASTER);
         }
-        masters[s] = (tide_optimized){z->fp32_partitioned_groups_flat[s], 0, z->sub_group_to_group_id[s], 0, false};
+        masters[s] =
+            (tide_optimized){.tensor = z->fp32_partitioned_groups_flat[s], .group = z->sub_group_to_group_id[s]};
     }
     tide_release(m, converted);
     tide_optimizer_replace(z->w->optimizer, masters, z->sub_group_count);

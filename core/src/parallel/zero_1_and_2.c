@@ -482,7 +482,7 @@ static void init_groups(zero12 *z) {
         zero12_group *g = &z->groups[i];
         init_bit16_group(z, i);
         g->averaged_gradients = TIDE_NEW(arena, tide_tensor *, g->end - g->first + 2);
-        masters[i] = (tide_optimized){g->single_partition_of_fp32, 0, members[g->first].group, 0, false};
+        masters[i] = (tide_optimized){.tensor = g->single_partition_of_fp32, .group = members[g->first].group};
     }
     tide_optimizer_replace(z->w->optimizer, masters, z->group_count);
 }

@@ -57,7 +57,7 @@ static void bf16_optimizer_wrap(tide_wrapper *w) {
     }
     for (uint32_t i = 0; i < z->group_count; i++) {
         setup_bf16_group(z, &z->groups[i]);
-        masters[i] = (tide_optimized){z->groups[i].master, 0, z->members[z->groups[i].first].group, 0, false};
+        masters[i] = (tide_optimized){.tensor = z->groups[i].master, .group = z->members[z->groups[i].first].group};
     }
     tide_optimizer_replace(w->optimizer, masters, z->group_count);
     w->state = z;

@@ -25,7 +25,8 @@ static const row optimizer_rows[] = {
 typedef struct parameter_state {
     tide_tensor *tensor;
     uint32_t module, group, kind;
-    bool is_redistributed;
+    bool is_redistributed, is_replicated;
+    uint8_t mesh_dims;
     tide_list *state; /* tensors; empty until the first step has made them */
     bool has_state;
 } parameter_state;
@@ -187,7 +188,8 @@ tide_optimizer *tide_optimizer_new(tide_model *model, const tide_job *job) {
 uint32_t tide_optimizer_members(const tide_optimizer *optimizer, tide_optimized *members) {
     for (uint32_t i = 0; members && i < optimizer->count; i++) {
         const parameter_state *p = &optimizer->parameters[i];
-        members[i] = (tide_optimized){p->tensor, p->module, p->group, p->kind, p->is_redistributed};
+        members[i] = (tide_optimized){p->tensor,           p->module,        p->group,    p->kind,
+                                      p->is_redistributed, p->is_replicated, p->mesh_dims};
     }
     return optimizer->count;
 }
@@ -201,6 +203,8 @@ void tide_optimizer_replace(tide_optimizer *optimizer, const tide_optimized *mem
                                                      .group = members[i].group,
                                                      .kind = members[i].kind,
                                                      .is_redistributed = members[i].is_redistributed,
+                                                     .is_replicated = members[i].is_replicated,
+                                                     .mesh_dims = members[i].mesh_dims,
                                                      .state = tide_list_new(optimizer->model->m)};
 }
 
@@ -337,6 +341,35 @@ void tide_zero_grad(tide_optimizer *optimizer, bool set_to_none) {
 
 enum { FOREACH_CHUNK = 65536 };
 
+/* torch.linalg.vector_norm(torch.stack(norms)). Those of DTensors have a summand on each rank of the mesh
+ * (distributed/tensor/_ops/_math_ops.py, _NormPartial): where one is whole along a dimension of it, it is made so
+ * before they are stacked; all are reduced, one dimension of the mesh after the other. */
+static tide_tensor *norm_of_norms(const tide_optimizer *optimizer, int64_t count, tide_dtype dtype) {
+    tide_machine *m = optimizer->model->m;
+    int64_t bytes = count * tide_dtype_bytes(dtype);
+    unsigned dims = 0;
+    uint32_t parts = 0;
+    tide_tensor **partitioned = TIDE_NEW(m->arena, tide_tensor *, optimizer->count);
+    for (uint32_t i = 0; i < optimizer->count; i++) {
+        const parameter_state *p = &optimizer->parameters[i];
+        if (p->mesh_dims > dims) dims = p->mesh_dims;
+        if (p->is_replicated && p->tensor->grad) partitioned[parts++] = tide_scalar(m, dtype);
+    }
+    tide_tensor *stacked = tide_scratch(m, bytes), *reduced = NULL;
+    while (parts) tide_release(m, partitioned[--parts]);
+    for (unsigned i = 0; i < dims; i++) {
+        tide_tensor *powers = tide_scratch(m, bytes), *sums = tide_scratch(m, bytes), *roots = tide_scratch(m, bytes);
+        tide_release(m, powers);
+        tide_release(m, sums);
+        tide_release(m, reduced);
+        reduced = roots;
+    }
+    tide_tensor *total = tide_scalar(m, dtype);
+    tide_release(m, reduced);
+    tide_release(m, stacked);
+    return total;
+}
+
 tide_tensor *tide_clip_grad_norm(tide_optimizer *optimizer) {
     tide_machine *m = optimizer->model->m;
     int64_t count = 0;
@@ -363,8 +396,7 @@ tide_tensor *tide_clip_grad_norm(tide_optimizer *optimizer) {
         tide_release(m, partial);
         tide_release(m, offsets);
     }
-    tide_tensor *stacked = tide_scratch(m, count * tide_dtype_bytes(dtype)), *total = tide_scalar(m, dtype);
-    tide_release(m, stacked);
+    tide_tensor *total = norm_of_norms(optimizer, count, dtype);
     for (int64_t i = count; i-- > 0;) tide_release(m, norms[i]);
     tide_tensor *sum = tide_scalar(m, dtype), *inverse = tide_scalar(m, dtype), *coefficient = tide_scalar(m, dtype);
     tide_release(m, inverse);
