@@ -128,7 +128,7 @@ static void verdict_show(const cJSON *report) {
     printf("\n  %s", cli_styled(fits ? CLI_GREEN : CLI_RED));
     cli_wrapped(cli_text_at(verdict, "sentence"), 2, 2);
     fputs(cli_styled_end(), stdout);
-    if (cli_int_at(answer, "blocks") && !cli_at(answer, "buffers"))
+    if (cli_int_at(answer, "blocks") && cli_int_at(answer, "block_bytes") && !cli_at(answer, "buffers"))
         printf("  %s blocks of %s bytes\n", cli_count(blocks, cli_int_at(answer, "blocks")),
                cli_count(bytes, cli_int_at(answer, "block_bytes")));
     if (cli_int_at(answer, "blocks_at_least"))
@@ -164,14 +164,15 @@ void cli_server_show(const cJSON *report) {
         printf("\n  %s\n", cli_text_at(answer, "command"));
         return;
     }
-    if (cli_int_at(answer, "consumed")) budget_show(answer);
-    if (cli_int_at(answer, "blocks")) {
+    bool has_cache = cli_int_at(answer, "block_bytes") || !cli_int_at(answer, "blocks");
+    if (has_cache && cli_int_at(answer, "consumed")) budget_show(answer);
+    if (has_cache && cli_int_at(answer, "blocks")) {
         groups_show(answer);
         requests_show(answer);
         card_show(answer);
     }
     if (cli_int_at(answer, "blocks") || cli_at(answer, "smallest")) plan_show(answer);
-    levers_show(answer);
+    if (has_cache) levers_show(answer);
 }
 
 static int cli_serve(int argc, char **argv) {

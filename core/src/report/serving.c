@@ -42,6 +42,10 @@ const char *tide_serving_sentence(const tide_serving *serving, tide_arena *arena
         f->blocks_per_request ? (f->num_blocks * 100 + f->blocks_per_request / 2) / f->blocks_per_request : 0;
     if (f->refusal) return tide_format(arena, "The engine refuses: %s", f->refusal);
     if (f->buffer_count) return tide_buffers_sentence(serving, arena);
+    if (serving->run->is_pooling)
+        return tide_format(
+            arena, "No layer keeps a cache: the engine starts with %.2f GiB and takes up to %s requests at once",
+            (double)f->consumed / (1 << 30), tide_count_text(arena, f->max_num_seqs));
     const char *cache = tide_format(arena,
                                     "GPU KV cache size: %s tokens, Maximum concurrency for %s tokens per request: "
                                     "%" PRId64 ".%02" PRId64 "x",
@@ -166,7 +170,8 @@ void tide_write_serving(tide_writer *w, const tide_serving *serving, const tide_
     tide_write_int_at(w, "total", (int64_t)device->total_bytes);
     tide_write_int_at(w, "context", (int64_t)device->used_bytes);
     tide_write_int_at(w, "block_tables", tide_serving_tables(run));
-    tide_write_int_at(w, "logits_fp32", 4 * run->figures.max_num_seqs * tide_serve_vocabulary(job->config));
+    tide_write_int_at(w, "logits_fp32",
+                      run->is_pooling ? 0 : 4 * run->figures.max_num_seqs * tide_serve_vocabulary(job->config));
     tide_write_close(w, '}');
     tide_write_levers(w, serving, arena);
     tide_write_close(w, '}');

@@ -88,5 +88,6 @@ bool tide_serve_budget(tide_serve_run *run) {
     f->available = run->job.kv_cache_memory_bytes
                        ? run->job.kv_cache_memory_bytes
                        : (int64_t)(f->requested - f->consumed - f->transient - f->graph_bytes);
+    if (run->is_pooling) f->available = 0;
     return !p.figures.is_oom;
 }

@@ -2,6 +2,8 @@
 /* What the engine reads in config.json: transformers_utils/config.py and config/model.py of vLLM 0.32.0. */
 #include "serve/config.h"
 
+#include <string.h>
+
 #include "base/units.h"
 #include "serve/serve.h"
 
@@ -81,4 +83,16 @@ int64_t tide_serve_default_length(const tide_json *config) {
     if (has_rope_type(text, "longrope") && original && original->is_integer) return original->integer;
     int64_t derived = tide_serve_derived_length(config);
     return derived == TIDE_ENDLESS ? 2048 : derived;
+}
+
+/* config/model.py, _SUFFIX_TO_DEFAULTS. */
+bool tide_serve_generates(tide_text architecture) {
+    static const char *const suffixes[] = {"ForCausalLM", "ForConditionalGeneration", "ChatModel", "LMHeadModel"};
+    for (size_t i = 0; i < sizeof suffixes / sizeof *suffixes; i++) {
+        size_t length = strlen(suffixes[i]);
+        if (architecture.length >= length &&
+            memcmp(architecture.at + architecture.length - length, suffixes[i], length) == 0)
+            return true;
+    }
+    return false;
 }

@@ -16,6 +16,9 @@ int64_t tide_serve_number(const tide_json *config, const char *const *keys, int6
 
 int64_t tide_serve_layers(const tide_json *config);
 
+/* Whether a class of this name generates; others are served as pooling models. */
+bool tide_serve_generates(tide_text architecture);
+
 /* No key says how many positions there are. */
 #define TIDE_ENDLESS INT64_MAX
 

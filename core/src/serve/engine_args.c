@@ -70,6 +70,8 @@ static void batch_defaults(tide_serve_run *run) {
     if (!job->max_num_seqs) job->max_num_seqs = requests;
     if (!job->max_num_batched_tokens) {
         job->max_num_batched_tokens = tokens;
+        if (run->is_pooling && run->figures.max_model_len > tokens) /* no chunked prefill */
+            job->max_num_batched_tokens = run->figures.max_model_len;
         if (job->max_num_seqs < tokens / run->figures.max_model_len + 1 &&
             job->max_num_seqs * run->figures.max_model_len < tokens)
             job->max_num_batched_tokens = job->max_num_seqs * run->figures.max_model_len;
@@ -79,13 +81,19 @@ static void batch_defaults(tide_serve_run *run) {
 
 tide_dtype tide_serve_dtype(const tide_serve_run *run) {
     const tide_json *given = tide_json_at(run->job.config, "dtype");
-    tide_dtype dtype = TIDE_BF16;
+    tide_dtype dtype, preferred = run->is_pooling ? TIDE_FP16 : TIDE_BF16;
     if (run->job.dtype.is_set) return run->job.dtype.dtype;
     if (!given) given = tide_json_at(run->job.config, "torch_dtype");
     if (!given) given = tide_json_at(tide_serve_text_config(run->job.config), "torch_dtype");
     if (given && given->kind == TIDE_JSON_STRING && tide_dtype_named(given->text, &dtype) && dtype != TIDE_FP32)
         return dtype;
-    return TIDE_BF16; /* of float32, and of nothing: the first that the card supports */
+    return preferred; /* of float32, and of nothing; config/model.py, _resolve_auto_dtype */
+}
+
+/* The smallest block of the first backend in cuda.py, _get_backend_priorities: FlashInfer's, FlashMLA's, others'. */
+static int64_t latent_block_size(int capability, bool is_fp8) {
+    if (capability == 100) return 32;
+    return is_fp8 && capability == 90 ? 64 : 16;
 }
 
 void tide_serve_take_defaults(tide_serve_run *run) {
@@ -93,8 +101,7 @@ void tide_serve_take_defaults(tide_serve_run *run) {
     if (!job->gpu_memory_utilization) job->gpu_memory_utilization = TIDE_PICO / 100 * 92;
     bool is_latent = tide_json_at(job->config, "kv_lora_rank") != NULL;
     bool is_fp8 = job->kv_cache_dtype != TIDE_kv_cache_dtype_auto;
-    if (!job->block_size)
-        job->block_size = is_latent && is_fp8 && run->device.capability == 90 ? 64 : 16; /* FlashMLA */
+    if (!job->block_size) job->block_size = is_latent ? latent_block_size(run->device.capability, is_fp8) : 16;
     run->figures.max_model_len = job->max_model_len > 0 ? job->max_model_len : tide_serve_default_length(job->config);
     batch_defaults(run);
     run->figures.max_num_seqs = job->max_num_seqs;
@@ -190,6 +197,7 @@ void tide_serve_set_settings(tide_serve_run *run) {
     set_int(run, "max_lora_rank", job->max_lora_rank);
     set_int(run, "capability", run->device.capability);
     set_int(run, "cache_block_size", job->block_size);
+    set_truth(run, "has_fp8_cache", job->kv_cache_dtype != TIDE_kv_cache_dtype_auto);
     set_truth(run, "has_attention", false); /* once the model is there */
     run->weights = tide_serve_weights_of(run);
     set_value(run, "weight_format",
@@ -198,7 +206,8 @@ void tide_serve_set_settings(tide_serve_run *run) {
     set_int(run, "group_size", run->weights.group_size);
     set_int(run, "values_per_int32", 32 / run->weights.bits);
     set_truth(run, "is_compressed", run->weights.is_compressed);
-    set_value(run, "marlin_workspace", tide_none()); /* v1/worker/workspace.py: made once */
+    set_value(run, "cutlass_workspace", tide_none()); /* v1/attention/backends/mla/cutlass_mla.py: made by its import */
+    set_value(run, "marlin_workspace", tide_none());  /* v1/worker/workspace.py: made once */
     set_truth(run, "is_compiled", !job->enforce_eager);
     set_truth(run, "attention_runs", false); /* in the profile run it does not: there is no cache */
     set_int(run, "image_limit", item_limit(run, "image"));

@@ -123,6 +123,7 @@ typedef struct tide_serve_run {
     const tide_json *limits; /* limit_mm_per_prompt: {"image": 1, "video": 0}; NULL: the engine's */
     tide_serve_device device;
     tide_text architecture; /* of config.json */
+    bool is_pooling;        /* --runner pooling: an encoder, whose layers keep nothing */
     tide_cache_spec *specs; /* of the layers of this rank, in order */
     uint32_t spec_count;
     uint32_t load_event, loaded_event, profile_event; /* where loading begins and ends, and where profiling begins */

@@ -158,13 +158,14 @@ static void call_each(tide_serve_run *run, const uint32_t *modules, uint32_t cou
     }
 }
 
-/* model_loader/base_loader.py, load_model: layers that are quantised as they are loaded, then those that are repacked.
- */
+/* model_loader/base_loader.py, load_model: layers that are quantised as they are loaded, then those that are repacked,
+ * and attention after all of them. */
 static void process_weights(tide_serve_run *run, uint32_t model_root) {
     uint32_t count, *modules = tide_model_modules(&run->model, &count);
     call_each(run, modules, count, TIDE_TEXT("load_weights"));
     tide_timeline_empty_cache(&run->machine.timeline);
     call_each(run, modules, count, TIDE_TEXT("process_weights_after_loading"));
+    call_each(run, modules, count, TIDE_TEXT("process_attention_after_loading"));
     run->model.root = model_root;
 }
 
@@ -228,6 +229,7 @@ static bool load_model(tide_serve_run *run, tide_description *runner, uint32_t *
     collect_specs(run);
     if (run->drafts.config && !load_draft(run)) return false;
     run->model.root = *model_root;
+    tide_model_setting(&run->model, "has_attention")->truth = run->is_pooling;
     for (uint32_t i = 0; i < run->spec_count; i++)
         if (run->specs[i].kind != TIDE_CACHE_STATE) tide_model_setting(&run->model, "has_attention")->truth = true;
     if (run->job.enable_lora) {
@@ -240,7 +242,8 @@ static bool load_model(tide_serve_run *run, tide_description *runner, uint32_t *
     tide_timeline_empty_cache(&m->timeline);
     run->loaded_event = m->timeline.event_count;
     *tide_model_setting(&run->model, "rope_keys") = (tide_value){.kind = TIDE_VALUE_LIST, .list = tide_list_new(m)};
-    return build(run, runner, "LoadedState", tide_serve_text_config(config)) != 0;
+    return build(run, runner, run->is_pooling ? "EncoderOnlyModelState" : "LoadedState",
+                 tide_serve_text_config(config)) != 0;
 }
 
 static tide_value item(tide_value list, uint32_t at) {
@@ -266,6 +269,8 @@ static void propose_drafts(tide_serve_run *run, tide_description *runner, const 
     tide_value_release(m, hidden);
     run->model.root = target;
 }
+
+enum { LOGITS_INDICES = 1 }; /* in what make_dummy returns */
 
 /* model_runner.py, profile_run: a forward pass of as many tokens as fit in a batch, then the sampler. */
 static void profile_run(tide_serve_run *run, tide_description *runner, uint32_t input_root, uint32_t loaded_root,
@@ -302,16 +307,17 @@ static void profile_run(tide_serve_run *run, tide_description *runner, uint32_t 
     if (run->draft_root && !m->has_failed) propose_drafts(run, runner, values, requests);
     tide_value_release(m, sliced);
     if (is_last) {
-        tide_value arguments[2] = {hidden, item(batch, 2)};
+        tide_value arguments[2] = {hidden, item(batch, LOGITS_INDICES)};
         taken = call_runner(run, runner, "take_rows", arguments, 2);
     }
-    tide_value_release(m, batch);
+    if (is_last) tide_value_release(m, batch); /* else execute_model_state keeps it */
     if (is_last && !m->has_failed) {
         const char *name = "hidden_states";
         tide_value logits = tide_model_method(model, TIDE_TEXT("compute_logits"), &name, &taken, 1);
-        tide_value arguments[2] = {logits, count};
-        tide_value_release(m, call_runner(run, runner, "dummy_sampler_run", arguments, 2));
+        tide_value arguments[2] = {logits, call_runner(run, runner, "make_dummy", &count, 1)};
+        tide_value_release(m, call_runner(run, runner, "sampler", arguments, 2));
         tide_value_release(m, logits);
+        tide_value_release(m, arguments[1]);
     }
     tide_value_release(m, hidden);
     tide_value_release(m, taken);
@@ -448,9 +454,10 @@ static void prepare_server(tide_serve_run *run, const tide_serve_device *device,
     run->model.call = tide_call_memoized;
     run->model.user = run;
     run->model.is_made_on_device = true;
+    run->architecture = architecture_of(run, run->job.config);
+    run->is_pooling = !tide_serve_generates(run->architecture);
     run->model.state.dtype = tide_serve_dtype(run);
     run->figures.dtype = tide_dtype_names[run->model.state.dtype];
-    run->architecture = architecture_of(run, run->job.config);
     tide_serve_take_defaults(run);
     tide_serve_set_settings(run);
 }
@@ -461,7 +468,7 @@ static bool start_vllm(tide_serve_run *run, const tide_job *job, const tide_serv
     prepare_server(run, device, arena, diags);
     tide_machine *m = &run->machine;
     if (!is_described(run) || !is_length_taken(run) || !divides_heads(run) || !has_equal_vocabulary(run)) return false;
-    if (!job->enforce_eager)
+    if (!job->enforce_eager && !run->is_pooling)
         tide_report(diags, TIDE_ASSUMPTION, TIDE_OK, "/settings/enforce_eager",
                     "buffers of compiled code are Inductor's choice: the number of blocks is within a range",
                     "enforce_eager=true is played to the byte");
@@ -476,12 +483,18 @@ static bool start_vllm(tide_serve_run *run, const tide_job *job, const tide_serv
     run->loaded_root = run->model.root;
     run->profile_event = m->timeline.event_count;
     tide_timeline_empty_cache(&m->timeline);
-    profile_run(run, runner, input_root, run->loaded_root, model_root);
+    if (run->is_pooling)
+        tide_report(diags, TIDE_ASSUMPTION, TIDE_OK, "/model",
+                    "a model without a cache is not profiled by the engine: activations of a batch come on top of what "
+                    "is here",
+                    NULL);
+    else
+        profile_run(run, runner, input_root, run->loaded_root, model_root);
     run->profiled_event = m->timeline.event_count;
     tide_model_setting(&run->model, "takes_lora_pointers")->truth = false;
     if (m->has_failed) return false;
     if (!tide_cache_groups(run)) return false;
-    if (!job->enforce_eager) {
+    if (!job->enforce_eager && !run->is_pooling) {
         run->figures.may_take = split_bytes(run);
         tide_serve_capture_graphs(run, capture_forward);
     }
