@@ -69,7 +69,8 @@ typedef struct verify_case {
 } verify_case;
 
 /* What is compared of a start of an inference server. */
-#define VERIFY_SERVING(X) X(blocks) X(weights) X(consumed) X(transient) X(available) X(block_bytes) X(tokens)
+#define VERIFY_SERVING(X)                                                                                              \
+    X(blocks) X(weights) X(consumed) X(transient) X(available) X(block_bytes) X(tokens) X(started) X(reserved)
 
 enum verify_serving_figure {
 #define VERIFY_ENUM(name) VERIFY_SERVING_##name,

@@ -11,7 +11,8 @@ const char *const verify_serving_names[VERIFY_SERVING_COUNT] = {
 };
 
 bool verify_is_serving(const cJSON *measured) {
-    return cli_text_at(cli_at(measured, "versions"), "vllm")[0] != 0;
+    return cli_text_at(cli_at(measured, "versions"), "vllm")[0] != 0 ||
+           cli_text_at(cli_at(measured, "case"), "engine")[0];
 }
 
 /* Where a figure stands in a result of the serving oracle; NULL: it was not measured. */
@@ -33,6 +34,10 @@ static const cJSON *measured_at(const cJSON *measured, enum verify_serving_figur
         return cli_at(kv, "block_bytes");
     case VERIFY_SERVING_tokens:
         return cli_at(kv, "capacity_tokens");
+    case VERIFY_SERVING_started:
+        return cli_at(measured, "reserved_after_start");
+    case VERIFY_SERVING_reserved:
+        return cli_at(measured, "reserved_peak");
     case VERIFY_SERVING_COUNT:
         break;
     }
@@ -57,6 +62,10 @@ void verify_compare_serving(verify_results *results, const cJSON *measured, cons
         if (!cJSON_IsNumber(value)) continue;
         int64_t predicted = cli_int_at(answer, verify_serving_names[f]);
         verify_error_add(&results->serving[f], predicted, cli_int(value), results->count - 1);
+        if (f == VERIFY_SERVING_reserved) {
+            c->predicted[1] = predicted;
+            c->measured[1] = cli_int(value);
+        }
         if (f == VERIFY_SERVING_blocks) {
             c->predicted[0] = predicted;
             c->measured[0] = cli_int(value);

@@ -108,6 +108,8 @@ static void check(const cJSON *measured) {
         wrong += differs(id, "weights", (double)f->weight_bytes, number_at(weights, "bytes", -1));
         if (!f->uncertain && number_at(memory, "model_bytes", -1) > 0)
             wrong += differs(id, "model_bytes", (double)f->model_bytes, number_at(memory, "model_bytes", -1));
+        wrong += differs(id, "started", (double)f->started, number_at(measured, "reserved_after_start", -1));
+        wrong += differs(id, "reserved", (double)f->reserved, number_at(measured, "reserved_peak", -1));
         if (!f->uncertain) {
             wrong += differs(id, "consumed", (double)f->consumed, number_at(profile, "total_consumed", -1));
             wrong += differs(id, "transient", (double)f->transient, number_at(profile, "transient_peak", -1));

@@ -165,6 +165,13 @@ static void assume_ranks(tide_job_builder *b) {
 
 static void assume_server(tide_job_builder *b) {
     assume(b, TIDE_SET_engine, "vLLM 0.32.0 on PyTorch 2.13, with its own defaults on this card");
+    if (b->job->engine == TIDE_engine_transformers)
+        assume(b, TIDE_SET_auto_switch_to_flash,
+               "neither flash-attn nor kernels is installed, so sdpa runs with masks; true: flash attention");
+    if (b->job->engine == TIDE_engine_transformers)
+        assume(b, TIDE_SET_max_memory_percent,
+               "0.9: generation has no logits processors; with temperature, top_k or "
+               "top_p 0.8, and copies of the logits beside what is played");
     if (b->job->engine == TIDE_engine_llama_cpp && !tide_json_at(b->job->config, "gguf"))
         assume(b, TIDE_SET_ftype, "what most take; of a GGUF file that is given the types are its own");
     if (!b->job->has_gpu)

@@ -87,9 +87,27 @@ static const char *llama_command(const tide_job *job, tide_arena *arena) {
     return command;
 }
 
+/* The configuration in a program: model.init_continuous_batching(continuous_batching_config=...). */
+static const char *transformers_command(const tide_job *job, tide_arena *arena) {
+    const char *command = "ContinuousBatchingConfig(", *comma = "";
+    for (uint32_t i = 0; i < job->row_count; i++) {
+        const tide_setting_row *row = &job->rows[i];
+        if (row->origin == TIDE_ORIGIN_DEFAULT || row->id < TIDE_SET_page_size ||
+            row->id > TIDE_SET_auto_switch_to_flash || !*row->value)
+            continue;
+        const char *value = strcmp(row->value, "true") == 0    ? "True"
+                            : strcmp(row->value, "false") == 0 ? "False"
+                                                               : row->value;
+        command = tide_format(arena, "%s%s%s=%s", command, comma, tide_settings[row->id].name, value);
+        comma = ", ";
+    }
+    return tide_format(arena, "%s)", command);
+}
+
 const char *tide_job_serve_command(const tide_job *job, tide_arena *arena) {
     const char *command = tide_format(arena, "vllm serve %s", model_of(job));
     if (job->engine == TIDE_engine_llama_cpp) return llama_command(job, arena);
+    if (job->engine == TIDE_engine_transformers) return transformers_command(job, arena);
     for (uint32_t i = 0; i < job->row_count; i++) {
         const tide_setting_row *row = &job->rows[i];
         bool is_given = row->origin != TIDE_ORIGIN_DEFAULT && row->id < TIDE_SET_COUNT && *row->value;

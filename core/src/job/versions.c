@@ -140,6 +140,10 @@ static bool serves_by_llama_cpp(const tide_job *job) {
     return is_server(job) && job->engine == TIDE_engine_llama_cpp;
 }
 
+static bool serves_by_transformers(const tide_job *job) {
+    return is_server(job) && job->engine == TIDE_engine_transformers;
+}
+
 static bool is_no_server(const tide_job *job) {
     return !is_server(job);
 }

@@ -22,6 +22,10 @@ void tide_write_serving_figures(tide_writer *w, const tide_serve_run *run) {
     tide_write_int_at(w, "transient", (int64_t)f->transient);
     tide_write_int_at(w, "graphs", (int64_t)f->graph_bytes);
     tide_write_int_at(w, "available", f->available);
+    if (f->started) {
+        tide_write_int_at(w, "started", (int64_t)f->started);
+        tide_write_int_at(w, "reserved", (int64_t)f->reserved);
+    }
     tide_write_int_at(w, "block_bytes", f->block_bytes);
     tide_write_int_at(w, "blocks", f->num_blocks);
     if (f->blocks_at_least != f->blocks_at_most) {

@@ -83,8 +83,8 @@ static int64_t blocks_of_mix(const tide_serve_run *run, const tide_request_mix *
     int64_t weight = mix->weight + beyond(mix), blocks = 0;
     for (uint32_t i = 0; i < mix->count; i++)
         blocks +=
-            tide_ceil_div(count * mix->shares[i].weight, weight) * tide_serve_blocks_of(run, mix->shares[i].tokens);
-    return blocks + tide_ceil_div(count * beyond(mix), weight) * tide_serve_blocks_of(run, run->figures.max_model_len);
+            tide_serve_blocks_of(run, tide_ceil_div(count * mix->shares[i].weight, weight), mix->shares[i].tokens);
+    return blocks + tide_serve_blocks_of(run, tide_ceil_div(count * beyond(mix), weight), run->figures.max_model_len);
 }
 
 int64_t tide_requests_of(const tide_serve_run *run, int64_t tokens) {
@@ -110,7 +110,7 @@ int64_t tide_requests_longest(const tide_serve_run *run, int64_t count, int64_t 
     if (count > run->figures.max_num_seqs) return 0;
     for (int64_t left = 1, right = most; left <= right;) {
         int64_t middle = left + (right - left) / 2;
-        if (tide_serve_blocks_of(run, middle) <= usable_blocks(run) / count) {
+        if (tide_serve_blocks_of(run, count, middle) <= usable_blocks(run)) {
             found = middle;
             left = middle + 1;
         } else {

@@ -6,19 +6,23 @@
 /* gpu_worker.py, _scoped_allocator_max_split: loading and profiling split no block above 20 MiB. */
 enum { MAX_SPLIT = 20 << 20, SLEEPING_POOL = 1 };
 
-static const char *gib(tide_arena *arena, uint64_t bytes) {
-    return bytes >= 1 << 30 ? tide_format(arena, "%.2f GiB", (double)bytes / (1 << 30))
-                            : tide_format(arena, "%.2f MiB", (double)bytes / (1 << 20));
+/* format_size */
+static const char *size_text(tide_arena *arena, uint64_t bytes) {
+    if (bytes <= 1 << 10) return tide_format(arena, "%llu bytes", (unsigned long long)bytes);
+    if (bytes <= 1 << 20) return tide_format(arena, "%.2f KiB", (double)bytes / (1 << 10));
+    if (bytes <= 1 << 30) return tide_format(arena, "%.2f MiB", (double)bytes / (1 << 20));
+    return tide_format(arena, "%.2f GiB", (double)bytes / (1 << 30));
 }
 
 /* c10/cuda/CUDACachingAllocator.cpp: the message of OutOfMemoryError. */
-static const char *oom_text(tide_arena *arena, const tide_caching_oom *oom) {
+const char *tide_serve_oom_text(tide_arena *arena, const tide_caching_oom *oom) {
     return tide_format(arena,
                        "CUDA out of memory. Tried to allocate %s. GPU 0 has a total capacity of %s of which %s is "
                        "free. Of the allocated memory %s is allocated by PyTorch, and %s is reserved by PyTorch but "
                        "unallocated.",
-                       gib(arena, oom->tried_bytes), gib(arena, oom->total_bytes), gib(arena, oom->free_bytes),
-                       gib(arena, oom->allocated_bytes), gib(arena, oom->unallocated_bytes));
+                       size_text(arena, oom->tried_bytes), size_text(arena, oom->total_bytes),
+                       size_text(arena, oom->free_bytes), size_text(arena, oom->allocated_bytes),
+                       size_text(arena, oom->unallocated_bytes));
 }
 
 static uint64_t requested_bytes(const tide_serve_run *run) {
@@ -83,7 +87,7 @@ bool tide_serve_budget(tide_serve_run *run) {
     f->consumed = tide_caching_reserved(p.allocator);
     f->transient = peak - p.figures.allocated;
     register_graphs(run, p.allocator);
-    if (p.figures.is_oom) f->refusal = oom_text(arena, &p.figures.oom);
+    if (p.figures.is_oom) f->refusal = tide_serve_oom_text(arena, &p.figures.oom);
     tide_player_close(&p);
     f->available = run->job.kv_cache_memory_bytes
                        ? run->job.kv_cache_memory_bytes

@@ -2,8 +2,9 @@
 /* The engines. */
 #include "serve/serve.h"
 
-static const tide_engine *const engines[TIDE_engine_COUNT] = {
-    [TIDE_engine_vllm] = &tide_vllm_engine, [TIDE_engine_llama_cpp] = &tide_llama_cpp_engine};
+static const tide_engine *const engines[TIDE_engine_COUNT] = {[TIDE_engine_vllm] = &tide_vllm_engine,
+                                                              [TIDE_engine_llama_cpp] = &tide_llama_cpp_engine,
+                                                              [TIDE_engine_transformers] = &tide_transformers_engine};
 
 const tide_engine *tide_engine_of(const tide_job *job) {
     return engines[job->engine];
@@ -15,6 +16,6 @@ bool tide_serve_start(tide_serve_run *run, const tide_job *job, const tide_serve
     return run->engine->start(run, job, device, arena, diags);
 }
 
-int64_t tide_serve_blocks_of(const tide_serve_run *run, int64_t length) {
-    return run->engine->blocks_of(run, length);
+int64_t tide_serve_blocks_of(const tide_serve_run *run, int64_t requests, int64_t length) {
+    return run->engine->blocks_of(run, requests, length);
 }

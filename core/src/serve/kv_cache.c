@@ -153,11 +153,15 @@ bool tide_cache_groups(tide_serve_run *run) {
     return unify_pages(run) && split_groups(run);
 }
 
-int64_t tide_cache_blocks_of(const tide_serve_run *run, int64_t length) {
+static int64_t blocks_of_one(const tide_serve_run *run, int64_t length) {
     int64_t blocks = 0;
     for (uint32_t i = 0; i < run->figures.group_count; i++)
         blocks += blocks_of_spec(run, &run->figures.groups[i].spec, length);
     return blocks;
+}
+
+int64_t tide_cache_blocks_of(const tide_serve_run *run, int64_t requests, int64_t length) {
+    return tide_serve_each(requests, blocks_of_one(run, length));
 }
 
 /* The longest request whose blocks fit in so many bytes, up to `most`; 0: not even one token. */
@@ -165,7 +169,7 @@ static int64_t longest_in(const tide_serve_run *run, int64_t bytes, int64_t most
     int64_t left = 1, right = most, found = 0;
     while (left <= right) {
         int64_t middle = left + (right - left) / 2;
-        if (tide_cache_blocks_of(run, middle) * run->figures.block_bytes <= bytes) {
+        if (blocks_of_one(run, middle) * run->figures.block_bytes <= bytes) {
             found = middle;
             left = middle + 1;
         } else {
@@ -220,9 +224,9 @@ void tide_cache_blocks(tide_serve_run *run) {
         return;
     }
     int64_t available = job->num_gpu_blocks_override ? job->num_gpu_blocks_override * f->block_bytes : f->available;
-    f->one_request_bytes = tide_cache_blocks_of(run, f->max_model_len) * f->block_bytes;
+    f->one_request_bytes = blocks_of_one(run, f->max_model_len) * f->block_bytes;
     check_enough(run, available - f->block_bytes, job->max_model_len == TIDE_SERVE_AUTO);
-    f->blocks_per_request = tide_cache_blocks_of(run, f->max_model_len);
+    f->blocks_per_request = blocks_of_one(run, f->max_model_len);
     for (uint32_t i = 0; i < f->group_count; i++)
         f->groups[i].blocks_per_request = blocks_of_spec(run, &f->groups[i].spec, f->max_model_len);
     f->one_request_bytes = f->blocks_per_request * f->block_bytes;

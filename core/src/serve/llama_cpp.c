@@ -293,9 +293,9 @@ static void describe_caches(llama_context *c, const llama_caches *k) {
 }
 
 /* Cells of a request in the cache of all slots, or the slot that it takes. */
-static int64_t llama_blocks_of(const tide_serve_run *run, int64_t tokens) {
+static int64_t llama_blocks_of(const tide_serve_run *run, int64_t requests, int64_t tokens) {
     bool is_unified = run->figures.num_blocks != run->figures.max_num_seqs || run->figures.blocks_per_request > 1;
-    return is_unified ? tokens : 1;
+    return tide_serve_each(requests, is_unified ? tokens : 1);
 }
 
 /* ---- the compute buffer ---- */

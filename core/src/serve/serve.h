@@ -9,6 +9,7 @@
 #ifndef TIDE_SERVE_H
 #define TIDE_SERVE_H
 
+#include "allocator/allocator.h"
 #include "job/job.h"
 #include "lang/lang.h"
 
@@ -84,6 +85,7 @@ typedef struct tide_serve_figures {
     uint64_t requested;                  /* total * gpu_memory_utilization, rounded up */
     uint64_t consumed, transient;        /* of the profile run: segments kept, and the peak above what is kept */
     uint64_t graph_bytes;                /* estimate of CUDA graph memory */
+    uint64_t started, reserved;          /* of transformers: reserved once it has started, and in the largest batch */
     uint64_t may_take;                   /* what is not played takes at most, beside `uncertain` */
     uint64_t uncertain;                  /* what is not played may take or leave as much */
     int64_t available;                   /* "Available KV cache memory" */
@@ -134,6 +136,7 @@ typedef struct tide_serve_run {
     uint32_t capture_count;
     int64_t full_graphs; /* that the engine will capture: one for each size of a batch of single tokens */
     int64_t parameters;  /* elements of the weights, where no model is played */
+    const struct tide_paged_cache *paged; /* of transformers */
     tide_serve_figures figures;
 } tide_serve_run;
 
@@ -145,19 +148,25 @@ typedef bool tide_engine_start(tide_serve_run *run, const tide_job *job, const t
 typedef struct tide_engine {
     const char *title; /* with the versions */
     tide_engine_start *start;
-    int64_t (*blocks_of)(const tide_serve_run *run, int64_t tokens); /* that a request holds at most */
-    int64_t kept_blocks;                                             /* that no request gets */
+    /* That requests of so many tokens hold at most. */
+    int64_t (*blocks_of)(const tide_serve_run *run, int64_t requests, int64_t tokens);
+    int64_t kept_blocks;                    /* that no request gets */
     const char *length, *requests, *tokens; /* names of figures.max_model_len, max_num_seqs, max_num_batched_tokens */
 } tide_engine;
 
-extern const tide_engine tide_vllm_engine, tide_llama_cpp_engine;
+extern const tide_engine tide_vllm_engine, tide_llama_cpp_engine, tide_transformers_engine;
 
 /* That of the job. */
 const tide_engine *tide_engine_of(const tide_job *job);
 tide_engine_start tide_serve_start;
 
-/* Blocks that a request of `length` tokens holds at most, over all groups. */
-int64_t tide_serve_blocks_of(const tide_serve_run *run, int64_t length);
+/* Blocks that so many requests of `length` tokens hold at most, over all groups. */
+int64_t tide_serve_blocks_of(const tide_serve_run *run, int64_t requests, int64_t length);
+/* The same where each request has blocks of its own; no more than 2^56, so that they can be summed. */
+static inline int64_t tide_serve_each(int64_t requests, int64_t blocks) {
+    int64_t most = INT64_C(1) << 56;
+    return requests > 0 && blocks > most / requests ? most : requests * blocks;
+}
 /* What the card holds of the engine's own buffers, in the one case and in the other. */
 int64_t tide_serve_buffers_low(const tide_serve_run *run);
 int64_t tide_serve_buffers_high(const tide_serve_run *run);
@@ -178,8 +187,8 @@ int64_t tide_serve_vocabulary(const tide_json *config);
 
 /* Groups, block bytes and blocks per request from the specs of a model's layers. */
 bool tide_cache_groups(tide_serve_run *run);
-/* Blocks of vLLM's cache that a request of `length` tokens holds at most, over all groups. */
-int64_t tide_cache_blocks_of(const tide_serve_run *run, int64_t length);
+/* Blocks of vLLM's cache that requests of `length` tokens hold at most, over all groups. */
+int64_t tide_cache_blocks_of(const tide_serve_run *run, int64_t requests, int64_t length);
 /* The number of blocks, and refusals, from run->figures.available. */
 void tide_cache_blocks(tide_serve_run *run);
 
@@ -208,5 +217,8 @@ bool tide_serve_graphs(tide_serve_run *run);
 /* Plays the timeline through the allocator; weights, consumed, transient and available. False: out of memory, and
  * figures.refusal says so. */
 bool tide_serve_budget(tide_serve_run *run);
+
+/* The message of torch.OutOfMemoryError. */
+const char *tide_serve_oom_text(tide_arena *arena, const tide_caching_oom *oom);
 
 #endif

@@ -72,6 +72,11 @@ def serving_complaints(result: Result) -> Iterator[str]:
     figures."""
     memory, settings, kv = result.get("memory", {}), result.get("settings", {}), result.get("kv") or {}
     profile = memory.get("profile", {})
+    if result["case"].get("engine") == "transformers":
+        for name, found, expected in rules_of_paged_cache(settings, kv):
+            if found != expected:
+                yield f"{name} is {found}, {expected} by the rule"
+        return
     for rules in (rules_of_memory(memory, settings, profile), rules_of_blocks(memory, settings, kv, result["case"])):
         for name, found, expected in rules:
             if found != expected:
@@ -104,3 +109,13 @@ def rules_of_blocks(memory: Result, settings: Result, kv: Result, case: Result) 
             need = sum(g["blocks_per_request"] for g in kv["groups"])
             yield "max_concurrency", kv["max_concurrency"], kv["num_blocks"] / need
             yield "capacity_tokens", kv["capacity_tokens"], int(kv["num_blocks"] / need * settings["max_model_len"])
+
+
+def rules_of_paged_cache(settings: Result, kv: Result) -> Rules:
+    """Of transformers' continuous batching: blocks of the pool are sectors, which each kind of layer divides."""
+    groups, size = kv.get("groups", []), kv.get("num_blocks", 0) * kv.get("block_bytes", 0)
+    for g in groups:
+        yield f"blocks of {g['kind']}", g["blocks"], size // (g["layers"] * g["page_bytes"])
+    if groups:
+        whole = sum(g["layers"] * g["page_bytes"] for g in groups)
+        yield "capacity_tokens", kv["capacity_tokens"], size // whole * settings["page_size"]

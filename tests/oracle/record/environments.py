@@ -51,7 +51,7 @@ def apart_of(environment: str) -> Path:
 
 def environment_of(given: Given) -> str:
     """The environment that a case needs."""
-    if serving_case.is_one(given):
+    if serving_case.is_one(given) and given.get("engine") != "transformers":
         return "serving"
     return "megatron" if (given.get("parallel") or {}).get("kind") == "megatron" else "base"
 
@@ -65,6 +65,8 @@ def batches_of(cases: Iterable[Given]) -> list[tuple[str, list[Given]]]:
         decided = (
             [str(plan.get(k)) for k in ("impl", "jit", "wgrad_fusion", "attention_backend")]
             if name == "megatron"
+            else [f"engine {given.get('engine', 'vllm')}"]
+            if serving_case.is_one(given)
             else []
         )
         found.setdefault((name, *decided), []).append(given)
@@ -73,7 +75,7 @@ def batches_of(cases: Iterable[Given]) -> list[tuple[str, list[Given]]]:
 
 def engine_of(name: str) -> str:
     """An engine with the version that is installed: vllm-0.32.0."""
-    pin = next(p for p in groups()["serving"].packages if p.startswith(f"{name}=="))
+    pin = next(p for group in ("serving", "base") for p in groups()[group].packages if p.startswith(f"{name}=="))
     return pin.replace("==", "-")
 
 

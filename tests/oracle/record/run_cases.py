@@ -56,10 +56,9 @@ def runners(cases: list[Case | ServingCase], request: dict[str, Any]) -> list[Ru
     if serving and training:
         raise SystemExit("cases of an engine and of training need runs of their own")
     if serving:
-        from .runner.serving import vllm
-
-        vllm.import_libraries()
-        return [(functools.partial(vllm.run, case, folders), vllm.versions) for case in serving]
+        engine = engine_of({case.engine for case in serving})
+        engine.import_libraries()
+        return [(functools.partial(engine.run, case, folders), engine.versions) for case in serving]
     if not training:
         return []
     from .runner import libraries, run
@@ -73,6 +72,19 @@ def runners(cases: list[Case | ServingCase], request: dict[str, Any]) -> list[Ru
         )
         for case in training
     ]
+
+
+def engine_of(names: set[str]) -> Any:
+    """What runs an engine."""
+    if names == {"transformers"}:
+        from .runner.serving import continuous_batching
+
+        return continuous_batching
+    if names == {"vllm"}:
+        from .runner.serving import vllm
+
+        return vllm
+    raise SystemExit("engines need runs of their own")
 
 
 def say(answers: Any, line: Answer) -> None:

@@ -40,7 +40,7 @@ GPUS = {
 @dataclass(frozen=True)
 class ServingCase:
     model: str
-    engine: Literal["vllm"] = "vllm"
+    engine: Literal["vllm", "transformers"] = "vllm"  # transformers: its continuous batching
     id: str = ""
     note: str = ""  # not read; compiled cases come twice, the first start with an empty cache
     gpu: str = "h100"  # GPUS
@@ -49,7 +49,7 @@ class ServingCase:
     capability: int | None = None  # times ten
     sms: int | None = None  # multiprocessors
     context_mib: int = 0  # in use on the device before the engine starts
-    usage: Literal["server", "llm"] = "server"  # whose defaults
+    usage: Literal["server", "llm"] = "server"  # whose defaults (vllm)
     rank: int = 0  # with several ranks: which one; the others are imagined
     config: dict[str, Any] | None = None  # config.json itself, in place of the model's
     overrides: dict[str, Any] = mapped()  # entries of it, dots for nesting; null removes one

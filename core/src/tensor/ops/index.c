@@ -321,6 +321,26 @@ static void masked_scatter_run(tide_machine *m, tide_node *node, tide_tensor **g
 }
 static const tide_backward masked_scatter_backward = {"MaskedScatterBackward0", masked_scatter_run};
 
+/* launch_masked_scatter_kernel: which number of the source each place takes, and the source in order. */
+static void masked_scatter_scratch(tide_machine *m, const tide_tensor *x, const tide_tensor *wide,
+                                   const tide_tensor *source) {
+    tide_tensor *prefix = tide_empty(m, x->shape, TIDE_INT64);
+    tide_tensor *full = tide_is_contiguous(wide) ? NULL : tide_empty(m, x->shape, TIDE_BOOL);
+    tide_alloc_and_free(m, scan_scratch(tide_count(x), SCAN_TILE_BOOL));
+    if (!tide_is_contiguous(source)) tide_alloc_and_free(m, tide_bytes(source));
+    tide_release(m, full);
+    tide_release(m, prefix);
+}
+
+/* Without a graph. */
+static tide_value op_masked_scatter_in_place(tide_machine *m, tide_value *a) {
+    tide_tensor *x = tide_arg_tensor(m, a[0]), *mask = tide_arg_tensor(m, a[1]), *source = tide_arg_tensor(m, a[2]);
+    tide_tensor *wide = tide_expand(m, mask, x->shape);
+    masked_scatter_scratch(m, x, wide, source);
+    tide_release(m, wide);
+    return tide_of_tensor(tide_retain(x));
+}
+
 static tide_value op_masked_scatter(tide_machine *m, tide_value *a) {
     tide_tensor *x = tide_arg_tensor(m, a[0]), *mask = tide_arg_tensor(m, a[1]), *source = tide_arg_tensor(m, a[2]);
     tide_tensor *both[2] = {x, source};
@@ -329,11 +349,7 @@ static tide_value op_masked_scatter(tide_machine *m, tide_value *a) {
     tide_tensor *wide = tide_expand(m, mask, x->shape); /* expand_outplace: a view */
     tide_save(m, node, wide);
     tide_tensor *out = tide_set_grad_fn(m, node, tide_empty(m, x->shape, x->dtype));
-    tide_tensor *prefix = tide_empty(m, x->shape, TIDE_INT64);
-    tide_tensor *full = tide_is_contiguous(wide) ? NULL : tide_empty(m, x->shape, TIDE_BOOL);
-    tide_alloc_and_free(m, scan_scratch(tide_count(x), SCAN_TILE_BOOL));
-    tide_release(m, full);
-    tide_release(m, prefix);
+    masked_scatter_scratch(m, x, wide, source);
     tide_release(m, wide);
     return tide_of_tensor(out);
 }
@@ -551,6 +567,7 @@ static const tide_op index_ops[] = {
     {"gather", "x, dim, index", TIDE_CAST_NONE, op_gather},
     {"index_select", "x, dim, index", TIDE_CAST_NONE, op_index_select},
     {"masked_scatter", "x, mask, source", TIDE_CAST_NONE, op_masked_scatter},
+    {"masked_scatter_", "x, mask, source", TIDE_CAST_NONE, op_masked_scatter_in_place},
     {"masked_rows", "x, mask, count", TIDE_CAST_NONE, op_masked_rows},
     {"put_rows_", "x, mask, values", TIDE_CAST_NONE, op_put_rows},
     {"index_add_", "x, index, source", TIDE_CAST_NONE, op_index_add},

@@ -71,6 +71,7 @@ class Environments(unittest.TestCase):
         self.assertEqual(environments.environment_of({"model": "gpt2"}), "base")
         self.assertEqual(environments.environment_of({"model": "gpt2", "parallel": {"kind": "megatron"}}), "megatron")
         self.assertEqual(environments.environment_of({"model": "gpt2", "engine": "vllm"}), "serving")
+        self.assertEqual(environments.environment_of({"model": "gpt2", "engine": "transformers"}), "base")
 
     def test_what_megatron_decides_when_it_is_imported_is_a_process_each(self) -> None:
         cases = [{"model": "gpt2", "parallel": {"kind": "megatron", "impl": impl}} for impl in ("te", "local", "te")]

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from typing import Any, Iterable
 
 import torch
@@ -23,6 +24,7 @@ OF_SPECS = (
     "cache_dtype_str",
     "tokens_per_state",
 )
+MESSAGE_LIMIT = 2000
 
 
 def collect(out: dict[str, Any], notes: Notes, config: Any) -> None:
@@ -156,3 +158,8 @@ def counted(specs: Iterable[Any]) -> list[tuple[Any, int]]:
     for s in specs:
         seen[s] = seen.get(s, 0) + 1
     return list(seen.items())
+
+
+def without_paths(text: str) -> str:
+    """No path of the machine that measured."""
+    return re.sub(r"/[\w./@+-]*/(?=[\w.-]+)", "", text)[:MESSAGE_LIMIT]

@@ -163,7 +163,9 @@ def place(frames: list[dict[str, Any]]) -> str:
     def line(f: dict[str, Any]) -> str:
         return f"{Path(f['filename']).name}:{f['line']}"
 
-    names = [f"{line(f)} {f['name']}" for f in frames if "/vllm/" in f["filename"]]
+    names = [
+        f"{line(f)} {f['name']}" for f in frames if "/vllm/" in f["filename"] or "/transformers/" in f["filename"]
+    ]
     return " < ".join(names[:3]) if names else line(frames[0]) if frames else "?"
 
 

@@ -6,7 +6,6 @@ from __future__ import annotations
 import contextlib
 import gc
 import os
-import re
 import tempfile
 import time
 import traceback
@@ -16,9 +15,7 @@ from typing import Any
 from ... import phantom
 from ...serving_case import GPUS, MIB, ServingCase
 from . import folder, notes
-from .collect import collect
-
-MESSAGE_LIMIT = 2000
+from .collect import collect, without_paths
 
 
 def import_libraries() -> None:
@@ -120,8 +117,3 @@ def engine_arguments(case: ServingCase, folders: list[Path], where: Path, model:
         arguments.setdefault("skip_tokenizer_init", True)
     registry._run_in_subprocess = lambda inspect: inspect()  # saves a second interpreter's start
     return arguments
-
-
-def without_paths(text: str) -> str:
-    """No path of the machine that measured."""
-    return re.sub(r"/[\w./@+-]*/(?=[\w.-]+)", "", text)[:MESSAGE_LIMIT]
