@@ -60,7 +60,7 @@ static void check_passes(const char *name, const tide_pipeline_sizes *of, tide_a
             backward +=
                 order.list[i].type == TIDE_ACTION_FULL_BACKWARD || order.list[i].type == TIDE_ACTION_BACKWARD_WEIGHT;
         }
-        uint32_t most = tide_pipeline_in_flight(of, rank, arena);
+        uint32_t most = tide_actions_in_flight(&order);
         check(forward == all && backward == all, name, of, rank, "every stage runs every micro-batch once each way");
         check(most >= 1 && most <= all, name, of, rank, "in flight");
         if (of->schedule == TIDE_parallel_schedule__1F1B) {

@@ -23,7 +23,7 @@ typedef struct call_table {
     struct {
         const char *name;
         bool (*run)(call *c); /* false after an error, which is reported */
-    } calls[16];              /* up to the first without a name */
+    } calls[24];              /* up to the first without a name */
 } call_table;
 
 /* Those that this library answers; NULL ends them. Jobs and recordings are modules of their own in the page. */

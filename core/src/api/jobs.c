@@ -295,6 +295,13 @@ static bool answer_compare(call *c) {
     return tide_write_comparison(&c->writer, &one, &other, &c->diags);
 }
 
+static bool answer_schedule(call *c) {
+    const tide_job *job = call_build_job(c);
+    if (!job) return false;
+    call_open_answer(c);
+    return tide_write_schedule(&c->writer, job, &c->diags);
+}
+
 const call_table job_calls = {{{"describe", answer_describe},
                                {"estimate", answer_estimate},
                                {"measure", answer_measure},
@@ -309,4 +316,5 @@ const call_table job_calls = {{{"describe", answer_describe},
                                {"fit", answer_fit},
                                {"cards", answer_cards},
                                {"advice", answer_advice},
-                               {"compare", answer_compare}}};
+                               {"compare", answer_compare},
+                               {"schedule", answer_schedule}}};

@@ -156,8 +156,10 @@ static void enter_stage(const tide_pipeline_stage *s) {
 }
 
 uint32_t tide_pipeline_most_in_flight(const tide_pipeline *p) {
+    if (p->ranks == 1) return 1;
     tide_pipeline_sizes sizes = tide_pipeline_sizes_of(p, p->w->job);
-    return p->ranks > 1 ? tide_pipeline_in_flight(&sizes, p->rank, machine_of(p)->arena) : 1;
+    tide_actions passes = tide_pipeline_order(&sizes, p->rank, machine_of(p)->arena);
+    return tide_actions_in_flight(&passes);
 }
 
 /* ---- what comes from other ranks ---- */

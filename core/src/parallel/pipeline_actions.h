@@ -52,7 +52,7 @@ tide_actions tide_pipeline_order(const tide_pipeline_sizes *of, uint32_t rank, t
 tide_actions tide_pipeline_order_with_comms(const tide_pipeline_sizes *of, uint32_t rank, tide_arena *arena);
 
 /* The most micro-batches, counted for each stage, that have gone forward on a rank and not backward to the weights. */
-uint32_t tide_pipeline_in_flight(const tide_pipeline_sizes *of, uint32_t rank, tide_arena *arena);
+uint32_t tide_actions_in_flight(const tide_actions *passes);
 
 /* _Action.__str__ */
 const char *tide_action_text(tide_action action, tide_arena *arena);

@@ -222,11 +222,10 @@ tide_actions tide_pipeline_order(const tide_pipeline_sizes *of, uint32_t rank, t
     return o.actions;
 }
 
-uint32_t tide_pipeline_in_flight(const tide_pipeline_sizes *of, uint32_t rank, tide_arena *arena) {
-    tide_actions passes = tide_pipeline_order(of, rank, arena);
+uint32_t tide_actions_in_flight(const tide_actions *passes) {
     uint32_t now = 0, most = 0;
-    for (uint32_t i = 0; i < passes.count; i++) {
-        uint8_t type = passes.list[i].type;
+    for (uint32_t i = 0; i < passes->count; i++) {
+        uint8_t type = passes->list[i].type;
         if (type == TIDE_ACTION_FORWARD && ++now > most) most = now;
         if (type == TIDE_ACTION_FULL_BACKWARD || type == TIDE_ACTION_BACKWARD_WEIGHT) now--;
     }

@@ -47,6 +47,11 @@ typedef struct tide_strategy {
  * communicators; 0 for one GPU. An estimate. */
 int64_t tide_nccl_bytes(const tide_job *job, int64_t *communicators);
 
+/* parallel/pipeline_table.c: {"schedule": {name, stages, microbatches, ranks: [{in_flight, passes}]}}, passes as
+ * PyTorch writes them: stage, letter, micro-batch. False after an error: the job has no pipeline, or one that is
+ * refused. */
+bool tide_write_schedule(tide_writer *w, const tide_job *job, tide_diagnostics *diags);
+
 /* parallel/collectives.c: the strategy of parallel.kind; NULL for one GPU. */
 const tide_strategy *tide_strategy_find(const tide_job *job);
 
