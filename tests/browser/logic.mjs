@@ -12,6 +12,7 @@ import { ASKED, cellAt, cellPaths, cellWords, freeOf, SEEN, seenRows, sourceOf }
 import { fromFile, isYaml, ofDrop, readText } from '../../web/src/files.js';
 import { assignment, find } from '../../web/src/find.js';
 import { inUnit, natural, params, percent, sentences, ticks } from '../../web/src/format.js';
+import { fullest, timesOf } from '../../web/src/schedule.js';
 import { gpusOf, layoutOf, layoutWords, otherLayouts, stagesLeft, tokensOf } from '../../web/src/layout.js';
 import { pack, unpack } from '../../web/src/links.js';
 import { closest, nearValues } from '../../web/src/nearest.js';
@@ -333,6 +334,19 @@ test('stacks: own frame and category, the flame graph’s sums, and what differs
   assert.deepEqual(difference(live([[30, 1, 0], [20, 4, 1]]), live([[45, 1, 0], [7, 1, 2]])).map(({ kind, change }) => [kind, change]), [['gone', -20], ['grew', 15], ['new', 7]]);
   const moved = { ...live([[30, 1, 0]]), names: ['a.py:1 f', 'b.py:2 g', 'main.py:9 m'] };
   assert.deepEqual(difference(live([[20, 1, 0]]), moved).map(({ kind, change }) => [kind, change]), [['grew', 10]], 'a line of the program moved');
+});
+
+test('schedules: a pass begins when what it needs has come, and 1F1B takes as long as it must', () => {
+  const passes = (/** @type {number} */ rank) => ['F0', 'F1', 'F2', 'B0', 'B1', 'B2'].map((one) => `${rank}${one}`);
+  const gpipe = timesOf({ name: 'GPipe', stages: 2, microbatches: 3, ranks: [{ in_flight: 3, passes: passes(0) }, { in_flight: 3, passes: passes(1) }] });
+  assert.deepEqual(gpipe.ranks[0].map(({ from }) => from), [0, 1, 2, 6, 8, 10]);
+  assert.deepEqual(gpipe.ranks[1].map(({ from, to }) => [from, to]), [[1, 2], [2, 3], [3, 4], [4, 6], [6, 8], [8, 10]]);
+  assert.equal(gpipe.end, 12, '(3 + 2 - 1) x 3');
+  assert.deepEqual(gpipe.ranks[0].map(({ inFlight }) => inFlight), [1, 2, 3, 2, 1, 0]);
+  assert.equal(fullest(gpipe.ranks[0]), 2);
+  const split = timesOf({ name: 'ZBV', stages: 2, microbatches: 1, ranks: [{ in_flight: 1, passes: ['0F0', '0I0', '0W0'] }, { in_flight: 1, passes: ['1F0', '1I0', '1W0'] }] });
+  assert.deepEqual(split.ranks.map((one) => one.map(({ from }) => from)), [[0, 3, 4], [1, 2, 3]]);
+  assert.deepEqual(split.ranks[0].map(({ inFlight }) => inFlight), [1, 1, 0], 'until its weights have their gradients');
 });
 
 test('layouts: all others are of as many GPUs, and no group is of a strategy that has none', () => {

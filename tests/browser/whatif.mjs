@@ -7,7 +7,7 @@ import { changed, copied, deviceBytes, still, test, violations } from './harness
 const isHeld = ({ verdict }) => verdict.fits && verdict.device_bytes <= verdict.gpu_bytes;
 
 /** @param {import('./site.mjs').Site} site */
-export default function ({ visit, field, fromCore, exampleWords, tab, toWhatIf }) {
+export default function ({ core, visit, field, fromCore, exampleWords, tab, toWhatIf }) {
   test('changes are played, and one is used', () => visit(async (page) => {
     await tab(page, 'Reduce memory');
     const first = page.locator('.whatif tbody tr').first();
@@ -40,6 +40,23 @@ export default function ({ visit, field, fromCore, exampleWords, tab, toWhatIf }
     await page.getByText('Rank 4 is shown').waitFor();
     await changed(page, () => page.getByRole('button', { name: 'Show the rank that needs the most' }).click());
     assert.equal(await deviceBytes(page), Math.max(...bytes));
+    assert.deepEqual(await violations(page, ['#layout']), []);
+  }, { at: `#${STAGED.join('&')}&v=1` }));
+
+  test('the schedule of a pipeline is drawn, from the most micro-batches in flight of the rank that needs the most', () => visit(async (page) => {
+    const { schedule } = (await core()).call({ call: 'schedule', settings: STAGED });
+    const plot = page.locator('.schedule-plot');
+    await plot.waitFor();
+    await page.locator('#layout tbody tr').nth(3).waitFor();
+    assert.deepEqual(await page.locator('.schedule-flight').allTextContents(), schedule.ranks.map((/** @type {any} */ one) => `${one.in_flight} in flight`));
+    assert.match(await plot.getAttribute('aria-valuetext'), /^Rank 0: Forward pass of micro-batch 3, stage 0; 4 in flight after it$/);
+    await plot.focus();
+    await page.keyboard.press('ArrowRight');
+    await page.waitForFunction(() => document.querySelector('.schedule-plot')?.getAttribute('aria-valuetext') === 'Rank 0: Backward pass of micro-batch 0, stage 0; 3 in flight after it');
+    await page.keyboard.press('ArrowDown');
+    await page.waitForFunction(() => document.querySelector('.schedule-plot')?.getAttribute('aria-valuetext')?.startsWith('Rank 2: '));
+    await page.getByText('Table of the schedule').click();
+    assert.equal(await page.locator('.schedule-part tbody tr').nth(3).locator('code').innerText(), schedule.ranks[3].passes.join(' '));
     assert.deepEqual(await violations(page, ['#layout']), []);
   }, { at: `#${STAGED.join('&')}&v=1` }));
 

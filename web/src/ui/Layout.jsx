@@ -9,6 +9,7 @@ import { addStyle } from '../sheet.js';
 import { failure, unit } from '../state.js';
 import { Bytes } from './marks.jsx';
 import { Fits } from './played.jsx';
+import ScheduleOf from './Schedule.jsx';
 import { Section } from './Section.jsx';
 import style from './layout.css';
 
@@ -79,6 +80,7 @@ export default function Layout({ r, panel }) {
   /* What needs more than there is may fit by retries: that is known of what was played on this GPU. */
   const fitsOf = (/** @type {Row} */ row) => (row.rank === shown ? r.verdict.fits ?? undefined : row.fits ?? (row.reserved + context <= has || undefined));
   const isStaged = layout.pp > 1;
+  const chunks = Number(used(layout.kind === 'megatron' ? 'parallel.virtual_stages' : 'parallel.chunks')) || 1;
   const ranksOf = (/** @type {Row} */ { stage, rank }) => (isStaged ? `${stage * each} to ${(stage + 1) * each - 1}` : `like ${rank}`);
   const wanting = layout.pp - new Set(rows.map(({ stage }) => stage)).size;
   return (
@@ -87,11 +89,11 @@ export default function Layout({ r, panel }) {
         : <>Rank {shown} needs the most, and is what the rest of the page shows.</>}</p>
       <div class="scroll" tabIndex={0} role="group" aria-label="Ranks">
         <table class="numbers layout-ranks">
-          <thead><tr><th scope="col" class="left">{isStaged ? 'Stage' : 'Kind of rank'}</th><th scope="col" class="left">Ranks</th><th scope="col">Allocated, {unit.value}</th><th scope="col">Needs</th>
+          <thead><tr><th scope="col" class="left">{!isStaged ? 'Kind of rank' : chunks > 1 ? 'Pipeline rank' : 'Stage'}</th><th scope="col" class="left">Ranks</th><th scope="col">Allocated, {unit.value}</th><th scope="col">Needs</th>
             <th scope="col">{has > 0 && 'Of the GPU'}</th><th scope="col" class="left"><span class="hidden">Verdict</span></th><th scope="col"><span class="hidden">Show</span></th></tr></thead>
           <tbody>{rows.map((row) => (
             <tr key={row.rank} class={row === most ? 'strong' : undefined}>
-              <th scope="row" class="left">{isStaged ? `${row.stage + 1} of ${layout.pp}` : `rank ${row.rank}`}{row === most && rows.length > 1 && <small>needs the most</small>}</th>
+              <th scope="row" class="left">{isStaged ? row.stage : `rank ${row.rank}`}{row === most && rows.length > 1 && <small>needs the most</small>}</th>
               <td class="left"><span class="muted">{each > 1 || !isStaged ? ranksOf(row) : row.rank}</span>
                 {isStaged && <Squares layout={layout} kind={kindOf(row)} at={Math.floor(shown / each) === row.stage ? shown % each : -1} />}</td>
               <td><Bytes n={row.allocated} /></td>
@@ -104,6 +106,7 @@ export default function Layout({ r, panel }) {
         </table>
       </div>
       {wanting > 0 && <p class="muted" role="status">Working out {wanting === 1 ? 'one more stage' : `${wanting} more stages`}…</p>}
+      {isStaged && <ScheduleOf r={r} worst={most.stage} rankOf={(stage) => stage * each} />}
       {!isStaged && <p class="sub">The other ranks need no more than these.</p>}
     </Section>
   );
