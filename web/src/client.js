@@ -5,7 +5,7 @@
 
 export class CoreStopped extends Error {}
 
-/** @typedef {{id: number, message: object, transfer: Transferable[], lane: string, resolve: (reply: any) => void, reject: (why: Error) => void}} Job */
+/** @typedef {{id: number, message: object, goesOn?: (read: number) => void, lane: string, resolve: (reply: any) => void, reject: (why: Error) => void}} Job */
 
 /** @param {unknown} why */
 const notLoaded = (why) => ({ ok: false, diagnostics: [{ severity: 'error', code: 'ERR_NOT_LOADED', place: '',
@@ -64,8 +64,12 @@ export function createClient({ module, spawn, more, limitMs = 20000, timed }) {
     next();
   }
 
-  function answered(/** @type {{id: number, reply?: string, trap?: string, lacking?: boolean, ms?: number}} */ { id, reply, trap, lacking, ms }) {
+  function answered(/** @type {{id: number, reply?: string, trap?: string, lacking?: boolean, ms?: number, read?: number}} */ { id, reply, trap, lacking, ms, read }) {
     if (!running || running.id !== id) return;
+    if (read !== undefined) {
+      restart();
+      return running.goesOn?.(read);
+    }
     if (trap !== undefined) return stopped(trap);
     if (lacking) return whole === worker || !more ? stopped('The core lacks a part.') : complete(running, /** @type {Worker} */ (worker));
     clearTimeout(timer);
@@ -105,7 +109,12 @@ export function createClient({ module, spawn, more, limitMs = 20000, timed }) {
   }
 
   function post(/** @type {Job} */ job, /** @type {Worker} */ target) {
-    target.postMessage({ id: job.id, ...job.message }, job.transfer);
+    target.postMessage({ id: job.id, ...job.message });
+    restart();
+  }
+
+  function restart() {
+    clearTimeout(timer);
     timer = setTimeout(() => stopped(`No answer within ${limitMs / 1000} seconds.`), limitMs);
   }
 
@@ -126,14 +135,13 @@ export function createClient({ module, spawn, more, limitMs = 20000, timed }) {
           for (const old of waiting) if (old.lane === lane) old.resolve(null);
           waiting = waiting.filter((old) => old.lane !== lane);
         }
-        waiting.push({ id: ++lastId, message: { request: JSON.stringify(request) }, transfer: [], lane, resolve, reject });
+        waiting.push({ id: ++lastId, message: { request: JSON.stringify(request) }, lane, resolve, reject });
         next();
       });
     },
-    /** Another message than a request: bytes of a recording.
-     * @param {object} message @param {Transferable[]} [transfer] @returns {Promise<any>} */
-    send: (message, transfer = []) => new Promise((resolve, reject) => {
-      waiting.push({ id: ++lastId, message, transfer, lane: '', resolve, reject });
+    /** A recording's file. @param {Blob} file @param {(read: number) => void} goesOn told how many bytes have been read @returns {Promise<{damage: string}>} */
+    read: (file, goesOn) => new Promise((resolve, reject) => {
+      waiting.push({ id: ++lastId, message: { file }, goesOn, lane: '', resolve, reject });
       next();
     }),
   };

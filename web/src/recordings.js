@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* A recording: its bytes go to a worker of its own, piece by piece, and stay there; what is asked of it can be asked again. */
+/* A recording: a worker of its own reads the file, and keeps what is in it; what is asked of it can be asked again. */
 import { batch, signal } from '@preact/signals';
 import { CoreStopped, createClient } from './client.js';
 
@@ -40,50 +40,21 @@ const problemOf = (error) => [{ severity: 'error', code: error instanceof CoreSt
   message: `The recording could not be read: ${error instanceof Error ? error.message : error}`,
   remedy: 'A very large one fits the memory of the command line: tidemark replay FILE.' }];
 
-/** @param {Blob} file @param {() => boolean} wanted @param {ReturnType<typeof createClient>} of the worker that takes it
- * @returns {Promise<string>} what was damaged, or '' */
-async function feed(file, wanted, of = client ??= make()) {
-  const head = new Uint8Array(await file.slice(0, 2).arrayBuffer());
-  const isGzip = head[0] === 0x1f && head[1] === 0x8b;
-  let read = 0;
-  const counted = file.stream().pipeThrough(new TransformStream({
-    transform(piece, controller) {
-      read += piece.length;
-      controller.enqueue(piece);
-    },
-  }));
-  const reader = (isGzip ? counted.pipeThrough(/** @type {any} */ (new DecompressionStream('gzip'))) : counted).getReader();
-  await of.send({ open: true });
-  let shown = 0;
-  for (;;) {
-    let piece;
-    try {
-      piece = await reader.read();
-    } catch (error) {
-      if (!isGzip) throw error;
-      return 'the gzip file is cut short or damaged';
-    }
-    if (piece.done) return '';
-    if (!wanted()) {
-      reader.cancel().catch(() => {});
-      return '';
-    }
-    const bytes = piece.value.slice().buffer; /* of its own, so that it can be handed over */
-    await of.send({ bytes }, [bytes]);
-    if (of === client && read - shown > 4 << 20) set({ read: shown = read });
-  }
-}
-
 let turn = 0;
 let damage = '';
+
+/** Gives the worker the file; read: how much of it has been taken. @param {Blob} file */
+const feed = async (file) => (await (client ??= make()).read(file, (read) => set({ read }))).damage;
 
 /** Reads a recording and plays it as it was. Where that fails, what is shown goes back to the job.
  * @param {File} file @returns {Promise<import('./types.js').Diagnostic[]>} what is wrong with it; none: it is open */
 export async function openRecording(file) {
   const mine = ++turn;
+  if (recording.value?.state === 'reading') endWorker();
   recording.value = { name: file.name || 'pasted', file, state: 'reading', read: 0, problem: null, reply: null, words: {}, device: -1, busy: true };
   try {
-    damage = await feed(file, () => mine === turn);
+    const broken = await feed(file);
+    if (mine === turn) damage = broken;
   } catch (error) {
     if (mine !== turn) return [];
     closeRecording();
@@ -112,7 +83,7 @@ export async function askRecording(call, more, lane = call) {
     return await ask();
   } catch (error) {
     if (!(error instanceof CoreStopped) || mine !== turn) throw error;
-    await feed(of.file, () => mine === turn);
+    await feed(of.file);
     return ask();
   }
 }
@@ -139,7 +110,7 @@ export async function replay(words = {}, device) {
 export async function lookInto(file) {
   const of = make();
   try {
-    const broken = await feed(file, () => true, of);
+    const { damage: broken } = await of.read(file, () => {});
     const ask = async (/** @type {string} */ call) => {
       const reply = await of.call({ call, settings: [], ...(broken && { damage: broken }) });
       if (!reply?.ok) throw new Error(reply?.diagnostics?.[0]?.message ?? 'No answer came.');
@@ -151,10 +122,14 @@ export async function lookInto(file) {
   }
 }
 
+function endWorker() {
+  client?.end();
+  client = null;
+}
+
 /** Back to the job; its memory is given back with the worker. */
 export function closeRecording() {
   turn++;
-  client?.end();
-  client = null;
+  endWorker();
   recording.value = null;
 }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The core's worker. First message: the compiled module, and what more there is of it. Then one request a message:
  * {id, request} -> {id, reply, ms}, or {id, lacking} where the core needs more, which begins anew with the module; with the module for
- * recordings also {id, open} and {id, bytes} -> {id}. */
+ * recordings also {id, file} -> {id, read} as it goes on, and {id, reply} with {damage}. */
+import { read } from './feed.js';
 import { lockdown } from './lockdown.js';
 import { Lacking, start } from './tidemark.js';
 
@@ -18,10 +19,9 @@ onmessage = async ({ data }) => {
   }
   try {
     const ready = await /** @type {NonNullable<typeof core>} */ (core);
-    if (data.open || data.bytes) {
-      if (data.open) ready.open();
-      else ready.add(new Uint8Array(data.bytes));
-      postMessage({ id: data.id });
+    if (data.file) {
+      const damage = await read(ready, data.file, (bytes) => postMessage({ id: data.id, read: bytes }));
+      postMessage({ id: data.id, reply: JSON.stringify({ damage }) });
       return;
     }
     const from = performance.now();

@@ -320,9 +320,25 @@ void tide_pickle_keep(tide_pickle *p, uint64_t key, const pickle_value *v, bool 
     if (key) memo_put(p, (uint32_t)key, v, is_kept);
 }
 
+/* References, of which most of a snapshot's bytes are. */
+static size_t run_references(tide_pickle *p, const unsigned char *at, size_t length) {
+    size_t used = 0;
+    while (used + 5 <= length && p->count < p->capacity) {
+        bool is_long = at[used] == 'j';
+        if (!is_long && at[used] != 'h') break;
+        uint32_t index = (uint32_t)number_at(at + used + 1, is_long ? 4 : 1);
+        if (!memo_get(p, index, &p->values[p->count])) break;
+        p->count++;
+        used += is_long ? 5 : 2;
+    }
+    return used;
+}
+
 size_t tide_pickle_step(tide_pickle *p, const unsigned char *at, size_t length, const char **error) {
-    const opcode *o = p->by_letter[*at] ? &opcodes[p->by_letter[*at] - 1] : NULL;
+    size_t references = run_references(p, at, length);
     *error = NULL;
+    if (references) return references;
+    const opcode *o = p->by_letter[*at] ? &opcodes[p->by_letter[*at] - 1] : NULL;
     if (!o) {
         *error = tide_format(p->arena, "no opcode of pickle: 0x%02x", *at);
         return 0;
