@@ -5,7 +5,7 @@ import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { gzipSync } from 'node:zlib';
-import { copied, deviceBytes, test } from './harness.mjs';
+import { copied, deviceBytes, test, violations } from './harness.mjs';
 import { recorded } from './site.mjs';
 
 /** @param {import('./site.mjs').Site} site */
@@ -33,6 +33,37 @@ export default function ({ visit, choose, bytesOf, isAtEvent }) {
     await page.getByRole('button', { name: 'Close the recording' }).click();
     await page.locator('.factor-table').waitFor();
     assert.equal(await deviceBytes(page), before);
+  }));
+
+  test('bands: keys move over the run and among its allocations, and the timeline zooms them too', () => visit(async (page) => {
+    await choose(page, recorded('snapshot-plain.pickle.gz'));
+    const bands = page.locator('.bands');
+    await bands.waitFor();
+    const said = () => bands.getAttribute('aria-valuetext');
+    const saysOther = async (/** @type {string} */ key) => {
+      const before = await said();
+      await page.keyboard.press(key);
+      await page.waitForFunction((/** @type {string} */ was) => document.querySelector('.bands')?.getAttribute('aria-valuetext') !== was, before);
+    };
+    await bands.focus();
+    await saysOther('Home');
+    await saysOther('End');
+    await saysOther('PageUp');
+    await saysOther('ArrowUp');
+    assert.match(await said(), /from event [\d,]+ to/);
+    await page.locator('.band-read').waitFor({ state: 'attached' }); /* a small one is a line */
+    const [, from] = /from event ([\d,]+)/.exec(await said()) ?? [];
+    await page.keyboard.press('Enter');
+    await isAtEvent(page, from);
+    const whole = await page.locator('.band').first().getAttribute('d');
+    await bands.focus();
+    await page.keyboard.press('+');
+    await page.waitForFunction((/** @type {string} */ was) => document.querySelector('.band')?.getAttribute('d') !== was, whole);
+    await page.locator('.timeline-tools .muted').first().waitFor(); /* the timeline shows the same part */
+    await bands.focus();
+    await page.keyboard.press('Escape');
+    await page.waitForFunction((/** @type {string} */ was) => document.querySelector('.band')?.getAttribute('d') === was, whole);
+    assert.deepEqual(await violations(page, ['#bands']), []);
   }));
 
   test('what can be copied and saved is the recording’s, and keys of the job do nothing', () => visit(async (page) => {

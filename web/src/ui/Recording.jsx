@@ -152,14 +152,10 @@ function Controls({ of, r }) {
   );
 }
 
-/** @param {{r: Recorded, event: number, choose: (event: number) => void}} props event: the one that is looked at */
-function Curve({ r, event: looked, choose }) {
+/** @param {{r: Recorded, event: number, choose: (event: number) => void, part: import('./zoom.jsx').Part<Recorded['timeline']>}} props event: the one that is looked at; part: of the run, that is seen */
+function Curve({ r, event: looked, choose, part: { curve: t, from: first, to: end, window: seen, zoom } }) {
   const { events } = r.timeline;
   const [at, setAt] = useState(-1);
-  const { curve: t, from: first, to: end, window: seen, zoom } = useWindow(r.timeline, async (part) => {
-    const reply = await askRecording('recorded_timeline', part);
-    return reply?.ok && recording.value?.reply === r ? reply.timeline : null;
-  });
   const { columns } = t;
   const columnOf = (/** @type {number} */ event) => Math.max(0, columns.findLastIndex(({ from }) => from <= event));
   const share = (/** @type {number} */ event) => Math.min(1, Math.max(0, (event - first) / (end - first)));
@@ -337,13 +333,34 @@ const Live = ({ r }) => (
   </section>
 );
 
+/** What is over the events of the run: all parts look at the same event, and at the same part of the run. @param {{r: Recorded}} props */
+function OverEvents({ r }) {
+  const [looked, setLooked] = useState(/** @type {{of: Recorded, event: number} | null} */ (null));
+  const event = looked?.of === r ? looked.event : r.peak_event;
+  const choose = (/** @type {number} */ to) => setLooked({ of: r, event: to });
+  const part = useWindow(r.timeline, async (window) => {
+    const reply = await askRecording('recorded_timeline', window);
+    return reply?.ok && recording.value?.reply === r ? reply.timeline : null;
+  });
+  return (
+    <>
+      <Curve r={r} event={event} choose={choose} part={part} />
+      {r.timeline.events > 0 && <Lazy load={() => import('./Stacks.jsx')} played={r} event={event} choose={choose} unit={shownUnit()} seen={part.window} zoom={part.zoom} />}
+      {r.timeline.events > 0 && (
+        <section class="card" id="events" aria-labelledby="events-title">
+          <h2 id="events-title">Event by event <small>each request and free, and the allocator after it</small></h2>
+          <Lazy load={() => import('./Events.jsx')} at={event} choose={choose}
+            source={{ ask: (/** @type {string} */ call, /** @type {object} */ more, /** @type {string} */ lane) => askRecording(`recorded_${call}`, more, lane), events: r.timeline.events, peak: r.peak_event, key: r, name: shownUnit }} />
+        </section>
+      )}
+    </>
+  );
+}
+
 export default function RecordingView() {
   const of = recording.value;
   const r = of?.reply;
-  const [looked, setLooked] = useState(/** @type {{of: Recorded, event: number} | null} */ (null));
   if (!of) return null;
-  const event = looked && looked.of === r ? looked.event : r?.peak_event ?? 0;
-  const choose = (/** @type {number} */ to) => { if (r) setLooked({ of: r, event: to }); };
   return (
     <main id="result" class={`result${of.busy && r ? ' is-slow' : ''}`} tabIndex={-1} aria-busy={of.busy}>
       <Head of={of} />
@@ -359,15 +376,7 @@ export default function RecordingView() {
           <Verdict of={of} r={r} />
           <Controls key={`${of.words.gpu}${r.allocator}`} of={of} r={r} />
           <Diagnostics title="Remarks" list={r.diagnostics} />
-          <Curve r={r} event={event} choose={choose} />
-          {r.timeline.events > 0 && <Lazy load={() => import('./Stacks.jsx')} played={r} event={event} choose={choose} unit={shownUnit()} />}
-          {r.timeline.events > 0 && (
-            <section class="card" id="events" aria-labelledby="events-title">
-              <h2 id="events-title">Event by event <small>each request and free, and the allocator after it</small></h2>
-              <Lazy load={() => import('./Events.jsx')} at={event} choose={choose}
-                source={{ ask: (/** @type {string} */ call, /** @type {object} */ more, /** @type {string} */ lane) => askRecording(`recorded_${call}`, more, lane), events: r.timeline.events, peak: r.peak_event, key: r, name: shownUnit }} />
-            </section>
-          )}
+          <OverEvents r={r} />
           <div class="pair"><Figures r={r} /><Options r={r} /></div>
           <Live r={r} />
           <Lazy load={() => import('./Against.jsx')} played={r} name={of.name} unit={shownUnit()} />

@@ -11,6 +11,7 @@ import { Frames, Size } from './frames.jsx';
 import { Segmented } from './Header.jsx';
 import { useWidth } from './hooks.js';
 import style from './stacks.css';
+import { useBrush } from './zoom.jsx';
 
 addStyle(style);
 
@@ -36,12 +37,16 @@ const BY = [{ value: 'frame', label: 'Frame', title: 'Colour by the program’s 
 /** A group's name in short. @param {string} name */
 const short = (name) => (name.includes('\n') ? `${sourceOf({ frame: ownFrame(name.split('\n')) })}, of ${name.split('\n').length} frames` : sourceOf({ frame: name }));
 
-/** Each large allocation as a band over the events, the oldest at the bottom.
- * @param {{played: import('../types.js').Recorded, event: number, choose: (event: number) => void, unit: import('../format.js').Unit}} props */
-function Bands({ played, event, choose, unit }) {
+/** @typedef {{played: import('../types.js').Recorded, event: number, choose: (event: number) => void, unit: import('../format.js').Unit,
+ *   seen: {from: number, to: number}, zoom: (from: number, to: number) => void}} Props  event: the one that is looked at; seen: the part of the run */
+
+/** Each large allocation as a band over the events, the oldest at the bottom. @param {Props} props */
+function Bands({ played, event, choose, unit, seen, zoom }) {
   const [by, setBy] = useState(/** @type {import('../stacks.js').By} */ ('frame'));
-  const [hover, setHover] = useState(/** @type {{column: number, band: import('../stacks.js').Band | null} | null} */ (null));
-  const bands = /** @type {import('../stacks.js').Bands | null} */ (useAnswer('recorded_bands', {}, played));
+  const [hover, setHover] = useState(/** @type {{of: unknown, column: number, band: import('../stacks.js').Band | null} | null} */ (null)); /* of: the answer */
+  const isWhole = seen.to - seen.from >= played.timeline.events;
+  const bands = /** @type {import('../stacks.js').Bands | null} */ (useAnswer('recorded_bands', isWhole ? {} : { from: seen.from, to: seen.to }, played));
+  const { brush, handlers } = useBrush({ first: bands?.from ?? 0, end: bands?.to ?? 1, zoom, hover: (over) => { if (over === null) setHover(null); }, pick: () => { if (hover?.of === bands) take(hover); } });
   const drawn = useMemo(() => {
     if (!bands) return null;
     const rows = placed(bands);
@@ -54,6 +59,10 @@ function Bands({ played, event, choose, unit }) {
     const rest = bands.columns.map((column, i) => `${i ? 'H' : 'M0 '}${i ? (ACROSS * i / bands.columns.length).toFixed(1) : y(column.allocated).toFixed(1)}${i ? `V${y(column.allocated).toFixed(1)}` : ''}`).join('');
     return { rows, of, groups, top, y, paths, rest: `${rest}H${ACROSS}V${HIGH}H0z` };
   }, [bands, by]);
+  /** The event that begins the band, or that is seen in the column. @param {{column: number, band: import('../stacks.js').Band | null}} at */
+  function take({ column: to, band: of }) {
+    if (bands) choose(of ? of.from : bands.columns[to].at);
+  }
   if (!bands || !drawn) return <section class="card stacks-wait" aria-busy="true"><h2>By allocation</h2></section>;
   const { rows, of, groups, top, y, paths, rest } = drawn;
   const count = bands.columns.length;
@@ -63,10 +72,27 @@ function Bands({ played, event, choose, unit }) {
   const place = (pointer) => {
     const box = /** @type {HTMLElement} */ (pointer.currentTarget).getBoundingClientRect();
     const column = Math.max(0, Math.min(count - 1, Math.floor(count * (pointer.clientX - box.left) / box.width)));
-    return { column, band: bandAt(rows, column, top * (1 - (pointer.clientY - box.top) / HIGH)) };
+    return { of: bands, column, band: bandAt(rows, column, top * (1 - (pointer.clientY - box.top) / HIGH)) };
   };
-  const read = hover ?? { column: now, band: null };
-  const column = bands.columns[read.column];
+  const { column: readAt, band } = hover?.of === bands ? hover : { column: now, band: null };
+  const column = bands.columns[readAt];
+  const lives = (/** @type {import('../stacks.js').Band} */ of) => `${natural(of.bytes, unit)} from event ${fixed(of.from)} ${of.to === undefined ? 'to the end' : `to ${fixed(of.to)}`}, ${short(ownFrame(framesOf(bands, of.stack)))}`;
+  /** Left and right move over the run, up and down among the bands there. @param {KeyboardEvent} press */
+  function key(press) {
+    const to = { ArrowRight: readAt + 1, ArrowLeft: readAt - 1, PageDown: readAt + 25, PageUp: readAt - 25, Home: 0, End: count - 1 }[press.key];
+    const here = rows.filter(({ first, low }) => readAt >= first && readAt < first + low.length).map((row) => row.band);
+    const wide = seen.to - seen.from;
+    if (press.ctrlKey || press.metaKey || press.altKey) return;
+    if (to !== undefined) setHover({ of: bands, column: Math.max(0, Math.min(count - 1, to)), band: null });
+    else if (press.key === 'ArrowUp') setHover({ of: bands, column: readAt, band: here[band ? Math.min(here.length - 1, here.indexOf(band) + 1) : 0] ?? null });
+    else if (press.key === 'ArrowDown') setHover({ of: bands, column: readAt, band: here[band ? here.indexOf(band) - 1 : here.length - 1] ?? null });
+    else if (press.key === 'Enter') take({ column: readAt, band });
+    else if (press.key === '+' || press.key === '=') zoom(column.at - wide / 8, column.at + wide / 8);
+    else if (press.key === '-') zoom(column.at - wide * 2, column.at + wide * 2);
+    else if (press.key === 'Escape' && !isWhole) zoom(0, played.timeline.events);
+    else return;
+    press.preventDefault();
+  }
   return (
     <section class="card" id="bands" aria-labelledby="bands-title">
       <h2 id="bands-title">By allocation <small>each of the {fixed(rows.length)} that hold most for longest, the oldest at the bottom; grey is all others</small>
@@ -75,23 +101,24 @@ function Bands({ played, event, choose, unit }) {
         <svg class="axis timeline-y" width="44" height={HIGH} aria-hidden="true">
           {marks.map((mark) => <text key={mark} x="38" y={y(mark).toFixed(1)} dy={mark === 0 ? '0' : '0.35em'} text-anchor="end">{tick(mark, unit)}</text>)}
         </svg>
-        <div class="bands" onPointerMove={(pointer) => setHover(place(pointer))} onPointerLeave={() => setHover(null)} onPointerUp={(pointer) => {
-          const { column: to, band } = place(pointer);
-          choose(band ? band.from : bands.columns[to].at);
-        }}>
-          <svg width="100%" height={HIGH} role="img" aria-label={`Memory by allocation: ${groups.slice(0, COLOURS - 1).map(({ name }) => short(name)).join(', ')}`}>
+        <div class="bands" role="slider" tabIndex={0} aria-label={`Memory by allocation: ${groups.slice(0, COLOURS - 1).map(({ name }) => short(name)).join(', ')}`}
+          aria-valuemin={0} aria-valuemax={count - 1} aria-valuenow={readAt} aria-valuetext={band ? lives(band) : `Event ${fixed(column.at)}: ${natural(column.allocated, unit)} allocated`} {...handlers} onKeyDown={key} onBlur={() => setHover(null)}
+          onPointerMove={(pointer) => { handlers.onPointerMove(pointer); setHover(place(pointer)); }} onPointerDown={(pointer) => { handlers.onPointerDown(pointer); setHover(place(pointer)); }}>
+          <svg width="100%" height={HIGH} aria-hidden="true">
             <svg width="100%" height={HIGH} viewBox={`0 0 ${ACROSS} ${HIGH}`} preserveAspectRatio="none">
               <path class="band-rest" d={rest} />
               {paths.map((d, i) => d && <path key={i} class={`band band-${i}`} d={d} />)}
+              {band && <path class="band-read" d={outline(/** @type {import('../stacks.js').Placed} */ (rows.find((row) => row.band === band)), count, ACROSS, y)} />}
             </svg>
-            <line class="cursor" x1={`${100 * (now + 0.5) / count}%`} x2={`${100 * (now + 0.5) / count}%`} y1="0" y2={HIGH} />
+            {brush && <rect class="brush" {...brush} y="0" height={HIGH} />}
+            <line class="cursor" x1={`${100 * (readAt + 0.5) / count}%`} x2={`${100 * (readAt + 0.5) / count}%`} y1="0" y2={HIGH} />
           </svg>
         </div>
       </div>
       <p class="readout">
         <b>Event {fixed(column.at)}</b> <Size n={column.allocated} unit={unit} /> <span class="muted">allocated</span>
-        {read.band && <>, <Size n={read.band.bytes} unit={unit} /> <span class="muted">from event {fixed(read.band.from)} {read.band.to === undefined ? 'to the end' : `to ${fixed(read.band.to)}`}</span>{' '}
-          <code>{short(ownFrame(framesOf(bands, read.band.stack)))}</code></>}
+        {band && <>, <Size n={band.bytes} unit={unit} /> <span class="muted">from event {fixed(band.from)} {band.to === undefined ? 'to the end' : `to ${fixed(band.to)}`}</span>{' '}
+          <code>{short(ownFrame(framesOf(bands, band.stack)))}</code></>}
       </p>
       <ul class="bands-legend">
         {groups.slice(0, COLOURS - 1).map(({ name, colour }) => <li key={name} data-tip={name}><svg class="swatch" width="12" height="12" aria-hidden="true"><rect class={`band-${colour}`} width="12" height="12" rx="2.5" /></svg><span>{short(name)}</span></li>)}
@@ -103,6 +130,8 @@ function Bands({ played, event, choose, unit }) {
 
 const ROW = 20;
 const LETTER = 6.4;
+const LEAST_WIDE = 3; /* pixels; what is narrower is seen when one looks into a frame around it */
+const MOST_BOXES = 1200;
 
 /** What lives after an event, from the outermost frame down. Enter or a click looks into a frame, Escape goes back.
  * @param {{played: import('../types.js').Recorded, event: number, unit: import('../format.js').Unit}} props */
@@ -123,7 +152,10 @@ function Flames({ played, live, unit }) {
     const root = hierarchy(top, (node) => [...node.children.values()].sort((a, b) => b.value - a.value)).each((node) => { /** @type {any} */ (node).value = node.data.value; });
     return partition()(/** @type {any} */ (root)).descendants().map((/** @type {any} */ node) => ({ node, path: node.ancestors().reverse().slice(1).map((/** @type {any} */ one) => one.data.name) }));
   }, [live, by, way]);
-  const shown = nodes.filter(({ node }) => node.depth === 0 || (node.x1 - node.x0) * width >= 2);
+  const shown = useMemo(() => {
+    const wide = nodes.filter(({ node }) => node.depth === 0 || (node.x1 - node.x0) * width >= LEAST_WIDE);
+    return wide.length > MOST_BOXES ? wide.sort((a, b) => (b.node.x1 - b.node.x0) - (a.node.x1 - a.node.x0)).slice(0, MOST_BOXES) : wide;
+  }, [nodes, width]);
   const high = (Math.max(...shown.map(({ node }) => node.depth)) + 1) * ROW;
   const key = (/** @type {string[]} */ path) => path.join('\n');
   const read = shown.find(({ path }) => key(path) === at) ?? shown[0];
@@ -192,7 +224,7 @@ function Growth({ played, unit }) {
   );
 }
 
-/** @param {{played: import('../types.js').Recorded, event: number, choose: (event: number) => void, unit: import('../format.js').Unit}} props */
+/** @param {Props} props */
 export default function Stacks(props) {
   if (!recording.value) return null;
   return <><Growth played={props.played} unit={props.unit} /><Bands {...props} /><FlameGraph played={props.played} event={props.event} unit={props.unit} /></>;

@@ -10,8 +10,12 @@ const FEWEST = 40; /* events that are zoomed to */
 /** @typedef {{from: number, to: number}} Window  events */
 /** @typedef {{events: number, columns: {from: number, allocated: number}[]}} Curve */
 
+/** @template T @typedef {{curve: T, from: number, to: number, window: Window, zoom: (from: number, to: number) => void}} Part  curve: of what is seen, [from, to); window:
+ *   of what is wanted, which may be on its way */
+
 /** The part that is looked at, and its curve: the whole until the part has come.
- * @template {Curve} T @param {T} whole @param {(part: Window) => Promise<NoInfer<T> | null>} ask null: nobody waits for it any more */
+ * @template {Curve} T @param {T} whole @param {(part: Window) => Promise<NoInfer<T> | null>} ask null: nobody waits for it any more
+ * @returns {Part<T>} */
 export function useWindow(whole, ask) {
   const { events } = whole;
   const [wanted, setWanted] = useState(/** @type {Window | null} */ (null));
