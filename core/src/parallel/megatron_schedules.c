@@ -182,9 +182,10 @@ typedef struct interleaved {
     tide_schedule_entry *table;
     uint32_t pp, pp_rank, chunks, total, warmup;
     queue *inputs, *outputs, *grads; /* by chunk */
+    queue recv_next_wait_handles;    /* a handle keeps what is received */
     tide_tensor *total_num_tokens;
     tide_tensor *output, *input_grad, *input, *output_grad; /* names of the function */
-    tide_tensor *bwd_recv_buffer;
+    tide_tensor *bwd_recv_buffer, *recv_next_wait_handle;
 } interleaved;
 
 static uint32_t get_model_chunk_id(const interleaved *s, uint32_t k, bool is_forward) {
@@ -262,6 +263,7 @@ static void warm_up_schedule(interleaved *s, bool overlaps) {
         if (overlaps && recv_next) {
             set(g, &s->bwd_recv_buffer, received(g));
             push_tensor(g, &s->grads[s->chunks - 1], tide_retain(s->bwd_recv_buffer));
+            push_tensor(g, &s->recv_next_wait_handles, tide_retain(s->bwd_recv_buffer));
         }
     }
 }
@@ -275,11 +277,14 @@ static void steady_overlapped(interleaved *s, uint32_t k, uint32_t remaining) {
     tide_tensor *output = forward_helper(s, forward_k);
     if (is_last_stage(g, get_model_chunk_id(s, forward_k, true))) set(g, &output, NULL);
     if (receives(s, forward_k, true, &next) && k != remaining - 1) push_tensor(g, &s->inputs[next], received(g));
+    if (!is_last_stage(g, get_model_chunk_id(s, k, false)))
+        tide_release(g->w->model->m, pop(&s->recv_next_wait_handles)); /* pp_pre_backward() */
     tide_tensor *input_grad = backward_helper(s, k);
     if (is_first_stage(g, get_model_chunk_id(s, k, false))) set(g, &input_grad, NULL);
     bool recv_next = receives(s, k, false, &next);
     tide_tensor *grad = recv_next ? received(g) : NULL;
     set(g, &s->bwd_recv_buffer, NULL);
+    if (recv_next) push_tensor(g, &s->recv_next_wait_handles, tide_retain(grad));
     if (recv_next) push_tensor(g, &s->grads[next], grad);
     set(g, &s->output, output);
     set(g, &s->input_grad, input_grad);
@@ -309,6 +314,9 @@ static void cool_down(interleaved *s, uint32_t remaining) {
     for (uint32_t k = remaining; k < s->total && !tide_is_aborting(g->w->model->m); k++) {
         uint32_t next = 0;
         bool recv_next = receives(s, k, false, &next) && k != s->total - 1;
+        queue *handles = &s->recv_next_wait_handles;
+        if (k && !is_last_stage(g, get_model_chunk_id(s, k, false)) && handles->first < handles->end)
+            set(g, &s->recv_next_wait_handle, pop(handles));
         set(g, &s->input_grad, backward_helper(s, k));
         if (is_first_stage(g, get_model_chunk_id(s, k, false))) set(g, &s->input_grad, NULL);
         set(g, &s->output_grad, recv_next ? received(g) : NULL);
@@ -339,9 +347,11 @@ static void with_interleaving(tide_megatron *g) {
         (overlaps ? steady_overlapped : steady)(&s, k, remaining);
     deallocate_output_tensor(g, s.output);
     cool_down(&s, remaining);
-    end(g, s.total_num_tokens, NULL);
-    tide_tensor **names[] = {&s.output, &s.input_grad, &s.input, &s.output_grad, &s.bwd_recv_buffer};
+    /* locals go in the order of their first assignment, those that inner functions share after them */
+    tide_tensor **names[] = {&s.input_grad,           &s.input,           &s.output_grad,
+                             &s.recv_next_wait_handle, &s.bwd_recv_buffer, &s.output};
     for (unsigned i = 0; i < TIDE_COUNT_OF(names); i++) set(g, names[i], NULL);
+    end(g, s.total_num_tokens, NULL);
 }
 
 void tide_megatron_forward_backward(tide_megatron *g) {

@@ -36,8 +36,8 @@ static tide_value op_flash_attn_forward(tide_machine *m, tide_value *a) {
     if (splits > 1) {
         tide_tensor *lse = TIDE_EMPTY(m, TIDE_FP32, splits, batch, heads, queries);
         tide_tensor *out = TIDE_EMPTY(m, TIDE_FP32, splits, batch, heads, queries, rounded_width(width));
-        tide_release(m, lse);
         tide_release(m, out);
+        tide_release(m, lse);
     }
     tide_list_push(m, made, tide_of_tensor(TIDE_EMPTY(m, TIDE_INT64, 2)));
     return (tide_value){.kind = TIDE_VALUE_LIST, .list = made};
@@ -55,10 +55,10 @@ static tide_value op_flash_attn_backward(tide_machine *m, tide_value *a) {
         dk = TIDE_EMPTY(m, (tide_dtype)q->dtype, batch, keys, heads, width);
         dv = TIDE_EMPTY(m, (tide_dtype)q->dtype, batch, keys, heads, width);
     }
-    tide_release(m, softmax_d);
-    tide_release(m, dq);
+    tide_release(m, dv); /* C++ locals, the last first; softmax_d is returned */
     tide_release(m, dk);
-    tide_release(m, dv);
+    tide_release(m, dq);
+    tide_release(m, softmax_d);
     return tide_none();
 }
 
