@@ -128,6 +128,18 @@ static void backward_post_hook(tide_machine *m, tide_tensor *leaf) {
     tide_release_at(m, &leaf->grad);
 }
 
+/* Gradients are added up on the stream on which their accumulators are made: torch/csrc/autograd/input_buffer.cpp. */
+static void make_grad_accs(const tide_megatron *g) {
+    tide_machine *m = g->w->model->m;
+    uint32_t outside = m->state.stream;
+    if (g->w->job->parallel_wrap_on_side_stream) m->state.stream = TIDE_STREAM_SIDE;
+    for (uint32_t i = 0; i < g->w->model->parameter_count; i++) {
+        tide_tensor *param = g->w->model->parameters[i].tensor;
+        if (param->requires_grad) tide_accumulator_of(m, param); /* kept as long as the job */
+    }
+    m->state.stream = outside;
+}
+
 void tide_megatron_wrap_ddp(tide_megatron *g) {
     const tide_job *job = g->w->job;
     const tide_topology *t = &g->topology;
@@ -150,5 +162,6 @@ void tide_megatron_wrap_ddp(tide_megatron *g) {
             g->buffer_count++;
             make_buffer(g, b, chunk == 0 ? bucket_size : 0);
         }
+    make_grad_accs(g);
     m->gradient_ready = backward_post_hook;
 }
