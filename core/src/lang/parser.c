@@ -351,6 +351,7 @@ static bool parse_context(tide_lexer *p, tide_statement *s) {
         const char *name;
         tide_statement_kind kind;
     } contexts[] = {{"no_grad", TIDE_STATEMENT_NO_GRAD},
+                    {"enable_grad", TIDE_STATEMENT_ENABLE_GRAD},
                     {"no_autocast", TIDE_STATEMENT_NO_AUTOCAST},
                     {"autocast", TIDE_STATEMENT_AUTOCAST}};
     for (size_t i = 0; i < TIDE_COUNT_OF(contexts); i++) {
@@ -359,7 +360,7 @@ static bool parse_context(tide_lexer *p, tide_statement *s) {
         tide_lex(p);
         return true;
     }
-    return tide_lexer_fail(p, "only 'with no_grad:', 'with autocast:' and 'with no_autocast:' are known") != NULL;
+    return tide_lexer_fail(p, "after 'with': no_grad, enable_grad, autocast or no_autocast") != NULL;
 }
 
 /* True if the statement wants a block. */

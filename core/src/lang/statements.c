@@ -70,9 +70,9 @@ static tide_outcome run_if(tide_frame *f, tide_statement *s, tide_value *result)
     return tide_run_block(f, holds ? s->body : s->otherwise, result);
 }
 
-static tide_outcome run_without(tide_frame *f, tide_statement *s, bool *setting, tide_value *result) {
+static tide_outcome run_with(tide_frame *f, tide_statement *s, bool *setting, bool value, tide_value *result) {
     bool before = *setting;
-    *setting = false;
+    *setting = value;
     tide_outcome out = tide_run_block(f, s->body, result);
     *setting = before;
     return out;
@@ -110,9 +110,11 @@ static tide_outcome run_statement(tide_frame *f, tide_statement *s, tide_value *
     case TIDE_STATEMENT_IF:
         return run_if(f, s, result);
     case TIDE_STATEMENT_NO_GRAD:
-        return run_without(f, s, &m->state.grad_enabled, result);
+        return run_with(f, s, &m->state.grad_enabled, false, result);
+    case TIDE_STATEMENT_ENABLE_GRAD:
+        return run_with(f, s, &m->state.grad_enabled, true, result);
     case TIDE_STATEMENT_NO_AUTOCAST:
-        return run_without(f, s, &m->state.autocast_enabled, result);
+        return run_with(f, s, &m->state.autocast_enabled, false, result);
     case TIDE_STATEMENT_AUTOCAST:
         return run_autocast(f, s, result);
     }

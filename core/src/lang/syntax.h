@@ -76,6 +76,7 @@ typedef enum tide_statement_kind {
     TIDE_STATEMENT_FOR, /* targets[0] in expr: body */
     TIDE_STATEMENT_IF,  /* expr: body, otherwise */
     TIDE_STATEMENT_NO_GRAD,
+    TIDE_STATEMENT_ENABLE_GRAD,
     TIDE_STATEMENT_NO_AUTOCAST,
     TIDE_STATEMENT_AUTOCAST /* as the job has it: torch.autocast around forward() */
 } tide_statement_kind;

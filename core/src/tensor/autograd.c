@@ -192,10 +192,12 @@ tide_tensor *tide_set_grad_fn(tide_machine *m, tide_node *node, tide_tensor *t) 
         tide_fail(m, TIDE_ERR_LIMIT, "%s makes more than %u tensors", node->op, node->output_capacity);
         return t;
     }
+    tide_node *before = t->node; /* of what was recorded inside of a function, which its own node replaces */
     t->requires_grad = true;
     t->is_leaf = false;
     t->node = node;
     t->output = node->output_count;
+    if (before) tide_node_release(m, before);
     if (node->output_count) node->references++; /* the first output takes over the maker's reference */
     node->outputs[node->output_count++] = (tide_meta){t->shape, t->dtype, t->is_dtensor};
     return t;
