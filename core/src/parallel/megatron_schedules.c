@@ -348,8 +348,8 @@ static void with_interleaving(tide_megatron *g) {
     deallocate_output_tensor(g, s.output);
     cool_down(&s, remaining);
     /* locals go in the order of their first assignment, those that inner functions share after them */
-    tide_tensor **names[] = {&s.input_grad,           &s.input,           &s.output_grad,
-                             &s.recv_next_wait_handle, &s.bwd_recv_buffer, &s.output};
+    tide_tensor **names[] = {&s.input_grad,      &s.input, &s.output_grad, &s.recv_next_wait_handle,
+                             &s.bwd_recv_buffer, &s.output};
     for (unsigned i = 0; i < TIDE_COUNT_OF(names); i++) set(g, names[i], NULL);
     end(g, s.total_num_tokens, NULL);
 }
