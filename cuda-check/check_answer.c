@@ -143,7 +143,7 @@ static double percent(int64_t predicted, int64_t measured) {
     return measured > 0 ? 100.0 * (double)(predicted - measured) / (double)measured : 0;
 }
 
-/* Of a prediction that has no card the segments are compared, which do not depend on it. */
+/* Of a prediction that has no GPU the segments are compared, which do not depend on it. */
 static void compare(const check *c, const device_rows *d, int64_t *predicted, int64_t *measured, const char **what) {
     bool has_card = cJSON_IsBool(cli_at(cli_at(c->predicted, "verdict"), "fits"));
     *what = has_card ? "device" : "reserved";

@@ -74,7 +74,7 @@ int check_preflight(check *c) {
     for (int i = 0; i < c->nvml.count; i++) {
         if (c->nvml.devices[i].is_mig)
             check_warn(c, "mig", "compare with the slice's own size, which the agent reads inside the program",
-                       "GPU %d is cut into MIG slices: the driver counts the whole card, so its poll says "
+                       "GPU %d is cut into MIG slices: the driver counts the whole GPU, so its poll says "
                        "nothing of one slice",
                        i);
         else if (!c->nvml.devices[i].is_readable)

@@ -92,7 +92,7 @@ static int options_read(dry_run *d, int argc, char **argv, int *at) {
     return OBSERVED_OK;
 }
 
-/* ---- the card ---- */
+/* ---- the GPU ---- */
 
 static int card_find(dry_run *d) {
     static const char request[] = "{\"call\":\"describe\"}";
@@ -105,7 +105,7 @@ static int card_find(dry_run *d) {
         cJSON_ArrayForEach(card, cli_at(answer.json, "gpus")) if (strcmp(cli_text_at(card, "name"), d->gpu) == 0)
             d->card = cJSON_Duplicate(card, true);
         if (!d->card) {
-            cli_complain("`tidemark describe gpus` lists them; such as --gpu h100-80", "no card \"%s\"", d->gpu);
+            cli_complain("`tidemark describe gpus` lists them; such as --gpu h100-80", "no GPU \"%s\"", d->gpu);
             status = OBSERVED_USAGE;
         }
     }
@@ -368,8 +368,8 @@ const cli_command cli_dry_run_command = {
     "the memory of a program that runs on phantom GPUs: exact, on any Linux machine",
     "Runs the command as it is, with its own PyTorch, on GPUs that keep the books of their memory and compute "
     "nothing;\n"
-    "all values there are zero. What PyTorch allocates and reserves is what it would on the card.\n\n"
-    "  --gpu NAME        the card (`tidemark describe gpus`); h100-80 if not given\n"
+    "all values there are zero. What PyTorch allocates and reserves is what it would on the GPU.\n\n"
+    "  --gpu NAME        the GPU (`tidemark describe gpus`); h100-80 if not given\n"
     "  --gpus N          how many of them; 1 if not given\n"
     "  --steps N         end the program after N optimizer steps; 3 if not given, 0: let it run\n"
     "  --world N         the program is one rank of N, the others are imagined; without it, use torchrun\n"

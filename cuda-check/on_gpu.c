@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* `tidemark replay --on-gpu`: takes on a real card, step by step, what a timeline reserves. */
+/* `tidemark replay --on-gpu`: takes on a real GPU, step by step, what a timeline reserves. */
 #define _GNU_SOURCE
 #include "launch.h"
 
@@ -11,7 +11,7 @@
 
 enum { PIECES = 1 << 16, STUB_LIBRARY = 34, OUT_OF_MEMORY = 2 };
 static const int64_t page = 2 << 20;      /* what the driver hands out at least */
-static const int64_t headroom = 64 << 20; /* never taken, so that the card's other users go on */
+static const int64_t headroom = 64 << 20; /* never taken, so that the GPU's other users go on */
 
 typedef struct driver {
     int (*init)(unsigned), (*get)(int *, int), (*retain)(void **, int), (*release)(int), (*set)(void *);
@@ -54,7 +54,7 @@ static int timeline_make(cli_answer *answer, int argc, char **argv) {
     return status;
 }
 
-/* ---- the card ---- */
+/* ---- the GPU ---- */
 
 static bool driver_open(driver *d) {
     static const char *const names[] = {
@@ -89,7 +89,7 @@ static int64_t free_bytes(const driver *d, int64_t *total) {
     return (int64_t)unused;
 }
 
-/* Up or down to what is reserved in a step; false: the card has not got it. */
+/* Up or down to what is reserved in a step; false: the GPU has not got it. */
 static bool level_reach(const driver *d, played *p, int64_t reserved) {
     int64_t total;
     while (p->held > reserved && p->count > 0) {
@@ -156,7 +156,7 @@ static int play(const driver *d, const cJSON *answer) {
     }
     printf("fits  %s on %s: %s reserved at most, in %" PRId64 " steps; of %s free with the context made\n",
            cli_size(whole, total), name, cli_size(most, p.most), p.steps, cli_size(held, empty));
-    printf("The card's own count is off by %s at most\n", cli_size(gap, llabs(p.worst_gap)));
+    printf("The GPU's own count is off by %s at most\n", cli_size(gap, llabs(p.worst_gap)));
     return OBSERVED_OK;
 }
 

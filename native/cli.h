@@ -214,9 +214,9 @@ int64_t cli_int(const cJSON *number);
 bool cli_true_at(const cJSON *object, const char *key);
 
 /* "fits", "barely fits" (it needs more than there is, and runs because the allocator gives cached memory back), "does
- * not fit", or "" where no card is given. */
+ * not fit", or "" where no GPU is given. */
 const char *cli_verdict(const cJSON *verdict);
-/* False: it does not fit the card that is given, or that cannot be told. */
+/* False: it does not fit the GPU that is given, or that cannot be told. */
 bool cli_may_fit(const cJSON *answer);
 
 /* ---- terminal.c ---- */

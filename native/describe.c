@@ -60,7 +60,7 @@ static void settings_show(const cJSON *settings) {
     }
 }
 
-/* ---- models, cards, operations ---- */
+/* ---- models, GPUs, operations ---- */
 
 /* Of each object the members named; numbers with separators. */
 static void list_show(const cJSON *list, const char *const *keys, const char *const *heads, size_t count) {
@@ -95,7 +95,7 @@ static void models_show(const cJSON *models) {
 
 static void gpus_show(const cJSON *gpus) {
     static const char *const keys[] = {"name", "title", "bytes", "capability"};
-    static const char *const heads[] = {"Name", "Card", "Memory", "Capability x 10"};
+    static const char *const heads[] = {"Name", "GPU", "Memory", "Capability x 10"};
     list_show(gpus, keys, heads, 4);
 }
 
@@ -249,8 +249,8 @@ static int cli_describe(int argc, char **argv) {
 
 const cli_command cli_describe_command = {
     "describe", cli_describe, "describe [settings|models|gpus|ops|NAME | --check FILE] [--json]",
-    "settings, models, cards and operations that tidemark knows",
-    "Without a topic, how many of each there are. NAME shows one setting, model or card.\n\n"
+    "settings, models, GPUs and operations that tidemark knows",
+    "Without a topic, how many of each there are. NAME shows one setting, model or GPU.\n\n"
     "examples\n"
     "  tidemark describe settings\n"
     "  tidemark describe checkpointing\n"

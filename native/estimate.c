@@ -73,7 +73,7 @@ void cli_verdict_show(const cJSON *answer) {
     if (cJSON_IsBool(fits)) bar_show(cli_int_at(verdict, "device_bytes"), cli_int_at(verdict, "gpu_bytes"));
 }
 
-/* What the card must have at least, and what an option of the allocator would change. */
+/* What the GPU must have at least, and what an option of the allocator would change. */
 static void smallest_show(const cJSON *answer) {
     cli_number reserved, smallest;
     const char *advice = cli_text_at(cli_at(answer, "advice"), "sentence");
@@ -355,7 +355,7 @@ const cli_command cli_estimate_command = {
     "Plays the job's training steps as PyTorch would run them, with shapes in place of numbers, "
     "and\n"
     "shows the moment at which most memory is in use.\n\n" CLI_JOB_WORDS
-    "  --gpu NAME        the card (`tidemark describe gpus`): its memory and its kernels\n"
+    "  --gpu NAME        the GPU (`tidemark describe gpus`): its memory and its kernels\n"
     "  --bytes           exact bytes in place of GiB\n"
     "  --json            the whole answer: tensors, timeline and phases too\n\n"
     "examples\n"
@@ -363,7 +363,7 @@ const cli_command cli_estimate_command = {
     "  tidemark estimate llama-3.1-8b checkpointing=full optimizer=adamw_fused dtype=bf16\n"
     "  tidemark estimate ./my-model/config.json batch=2 overrides.num_hidden_layers=8\n"
     "  tidemark estimate '#model=qwen2.5-7b&batch=4&v=1' --json | jq .peak\n\n"
-    "exit code: 0 it fits, or no card is given; 1 it does not fit, or that cannot be told; 2 to 4 as in `tidemark "
+    "exit code: 0 it fits, or no GPU is given; 1 it does not fit, or that cannot be told; 2 to 4 as in `tidemark "
     "--help`\n"};
 
 int cli_estimate_of(int argc, char **argv, const char *command, const char *word) {

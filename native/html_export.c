@@ -294,7 +294,7 @@ typedef struct badge {
     bool is_good;
 } badge;
 
-/* Less than this share of the card left is close, as on the page (web/src/ui/Verdict.jsx, CLOSE). */
+/* Less than this share of the GPU left is close, as on the page (web/src/ui/Verdict.jsx, CLOSE). */
 enum { CLOSE_PERCENT = 3 };
 
 static void badge_say(badge *b, const cJSON *answer, int64_t most, const char *most_text) {

@@ -16,7 +16,9 @@ static const cli_command *const commands[] = {
 
 enum { COMMAND_COUNT = sizeof commands / sizeof *commands };
 
+/* "cards" is what `tidemark gpus` is called too. */
 static const cli_command *command_find(const char *name) {
+    if (strcmp(name, "cards") == 0) name = "gpus";
     for (int i = 0; i < COMMAND_COUNT; i++)
         if (strcmp(commands[i]->name, name) == 0) return commands[i];
     return NULL;
@@ -28,7 +30,7 @@ static const char general_help[] =
     "  tidemark describe settings          what can be set: batch=16, checkpointing=full, ...\n"
     "  tidemark estimate --help            each command has help and examples\n\n"
     "exit codes\n"
-    "  0  done; for estimate: it fits, or no card is given\n"
+    "  0  done; for estimate: it fits, or no GPU is given\n"
     "  1  estimate: it does not fit; verify: an error is past the tolerance\n"
     "  2  the command line, a setting or a file's content is wrong\n"
     "  3  no memory, or a fault of tidemark\n"

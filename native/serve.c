@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* `tidemark serve`, and what is shown of mode=serve: what an inference server leaves for requests, and how many fit. */
+#include <string.h>
+
 #include "estimate.h"
 
 enum { SIZES = 3 }; /* of engine_args: lengths and counts, behind the type */
@@ -16,7 +18,7 @@ static void budget_show(const cJSON *answer) {
     cli_table_init(&table, 2);
     cli_table_cell(&table, "");
     cli_table_cell(&table, "GiB");
-    budget_row(&table, "requested: the card times gpu_memory_utilization", cli_int_at(answer, "requested"));
+    budget_row(&table, "requested: the GPU times gpu_memory_utilization", cli_int_at(answer, "requested"));
     budget_row(&table, "weights and what stays after the profile run", -cli_int_at(answer, "consumed"));
     budget_row(&table, "peak of the profile run above that", -cli_int_at(answer, "transient"));
     if (cli_int_at(answer, "graphs"))
@@ -59,7 +61,7 @@ static void requests_show(const cJSON *answer) {
     cli_table_print(&table);
 }
 
-/* The longest that fits, how many cards hold what is asked for, and the command. */
+/* The longest that fits, how many GPUs hold what is asked for, and the command. */
 static void plan_show(const cJSON *answer) {
     const cJSON *longest = cli_at(answer, "longest"), *smallest = cli_at(answer, "smallest");
     cli_number one, all, cards, servers, ranks, requests;
@@ -69,14 +71,13 @@ static void plan_show(const cJSON *answer) {
     if (cli_int_at(longest, "of_max_concurrency"))
         printf("  As many as are asked for may be %s tokens long each.\n",
                cli_count(all, cli_int_at(longest, "of_max_concurrency")));
-    if (cJSON_IsNull(smallest)) puts("  No number of these cards up to 16 starts the engine.");
+    if (cJSON_IsNull(smallest)) puts("  No number of these GPUs up to 16 starts the engine.");
     if (cJSON_IsObject(smallest))
-        printf(
-            "  %s of this card hold them: servers %s, tensor_parallel_size %s, %s requests. `tidemark cards` has the "
-            "others.\n",
-            cli_count(cards, cli_int_at(smallest, "cards")), cli_count(servers, cli_int_at(smallest, "servers")),
-            cli_count(ranks, cli_int_at(smallest, "tensor_parallel_size")),
-            cli_count(requests, cli_int_at(smallest, "requests")));
+        printf("  %s of this GPU hold them: servers %s, tensor_parallel_size %s, %s requests. `tidemark gpus` has the "
+               "others.\n",
+               cli_count(cards, cli_int_at(smallest, "cards")), cli_count(servers, cli_int_at(smallest, "servers")),
+               cli_count(ranks, cli_int_at(smallest, "tensor_parallel_size")),
+               cli_count(requests, cli_int_at(smallest, "requests")));
     printf("  %s\n", cli_text_at(answer, "command"));
 }
 
@@ -109,12 +110,12 @@ static void buffers_show(const cJSON *answer) {
     for (size_t i = 0; i < 4; i++) cli_table_cell(&table, heads[i]);
     cJSON_ArrayForEach(buffer, cli_at(answer, "buffers")) {
         cli_table_cell(&table, cli_text_at(buffer, "name"));
-        cli_table_cell(&table, cli_text_at(buffer, "place"));
+        cli_table_cell(&table, strcmp(cli_text_at(buffer, "place"), "host") ? "GPU" : "host");
         cli_table_cell(&table, cli_gib(text, cli_int_at(buffer, "low")));
         cli_table_cell(&table, cli_gib(text, cli_int_at(buffer, "high")));
     }
     cli_table_cell(&table, "context and kernels");
-    cli_table_cell(&table, "card");
+    cli_table_cell(&table, "GPU");
     int64_t context = cli_int_at(cli_at(answer, "card"), "context");
     cli_table_cell(&table, cli_gib(text, context));
     cli_table_cell(&table, cli_gib(text, context));
@@ -185,11 +186,11 @@ const cli_command cli_serve_command = {
     "Starts vLLM 0.32.0 with shapes in place of numbers: its buffers, the weights in its own layers, the run that it\n"
     "measures, its budget, its cache groups and blocks. Settings have vLLM's names, as key=value or as its "
     "options.\n\n"
-    "  --gpu NAME        the card (`tidemark describe gpus`)\n"
+    "  --gpu NAME        the GPU (`tidemark describe gpus`)\n"
     "  input_len=N output_len=N   tokens of a request; without them, a ladder of lengths\n"
     "  request_lengths=MIX        several lengths: 1000:70,8000:30, or by percentiles p50:1000,p99:8000\n"
-    "  concurrency=N              requests that are to fit: how many cards hold them is said, and which flags help\n"
-    "  replicas=N                 servers on the same card\n"
+    "  concurrency=N              requests that are to fit: how many GPUs hold them is said, and which flags help\n"
+    "  replicas=N                 servers on the same GPU\n"
     "  --json            the whole answer\n\n"
     "examples\n"
     "  tidemark serve llama-3.1-8b --gpu l40s max_model_len=8192 concurrency=64\n"

@@ -32,7 +32,7 @@ typedef struct sweep {
 /* ---- what is swept ---- */
 
 /* Whether commas in this setting's value part values: not in lists and free text, but names of models, recipes and
- * cards. */
+ * GPUs. */
 static bool is_swept(const cJSON *settings, const char *name, size_t length) {
     const cJSON *setting, *alias;
     cJSON_ArrayForEach(setting, settings) {

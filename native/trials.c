@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* `tidemark fit`, `cards`, `advice` and `compare`: answers that play the job with other settings. */
+/* `tidemark fit`, `gpus`, `advice` and `compare`: answers that play the job with other settings. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -67,10 +67,10 @@ static void fit_show(const cJSON *answer) {
     }
 }
 
-/* ---- cards ---- */
+/* ---- GPUs ---- */
 
-static void cards_show(const cJSON *answer) {
-    static const char *const names[] = {"Card", "GiB", "Needs", "To spare", "Cards", "Requests"};
+static void gpus_show(const cJSON *answer) {
+    static const char *const names[] = {"GPU", "GiB", "Needs", "To spare", "GPUs", "Requests"};
     const cJSON *card;
     cli_table table;
     bool is_close = false, serves = false;
@@ -266,26 +266,26 @@ static int cli_fit(int argc, char **argv) {
 
 const cli_command cli_fit_command = {
     "fit", cli_fit, "fit MODEL|config.json|LINK [key=value ...] [--knob NAME] [--by NAME=A,B,...] [--json]",
-    "the largest batch, sequence, ... that fits the card",
-    "The same words as `tidemark estimate`, a card among them. Every size that is tried is played.\n\n"
+    "the largest batch, sequence, ... that fits the GPU",
+    "The same words as `tidemark estimate`, a GPU among them. Every size that is tried is played.\n\n"
     "  --knob NAME       a whole-numbered setting: batch (the default), seq, images, grad_accum, adapter.r ...\n"
     "  --by NAME=A,B     for each of these values of another setting\n"
     "  --json            the whole answer\n\n"
     "examples\n"
     "  tidemark fit llama-3.1-8b --gpu h100-80 seq=2048 checkpointing=full\n"
     "  tidemark fit llama-3.1-8b --gpu h100-80 --by seq=1024,2048,4096,8192\n"};
-static int cli_cards(int argc, char **argv) {
-    return ask("cards", argc, argv, 0, cards_show);
+static int cli_gpus(int argc, char **argv) {
+    return ask("cards", argc, argv, 0, gpus_show);
 }
 
-const cli_command cli_cards_command = {
-    "cards", cli_cards, "cards MODEL|config.json|LINK [key=value ...] [--json]", "on which cards it runs",
-    "The same words as `tidemark estimate`; every card is played with its own kernels. With parallel.kind\n"
-    "it says how many cards it takes, in powers of two.\n\n"
+const cli_command cli_gpus_command = {
+    "gpus", cli_gpus, "gpus MODEL|config.json|LINK [key=value ...] [--json]", "on which GPUs it runs",
+    "The same words as `tidemark estimate`; every GPU is played with its own kernels. With parallel.kind\n"
+    "it says how many GPUs it takes, in powers of two.\n\n"
     "  --json            the whole answer\n\n"
     "examples\n"
-    "  tidemark cards llama-3.1-8b adapter=lora\n"
-    "  tidemark cards llama-3.1-8b parallel.kind=zero3\n"};
+    "  tidemark gpus llama-3.1-8b adapter=lora\n"
+    "  tidemark gpus llama-3.1-8b parallel.kind=zero3\n"};
 static int cli_advice(int argc, char **argv) {
     return ask("advice", argc, argv, 0, advice_show);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which card the phantom stands for, from TIDEMARK_CARD="BYTES CONTEXT CAPABILITY SMS THREADS", TIDEMARK_CARD_NAME and
+/* Which GPU the phantom stands for, from TIDEMARK_CARD="BYTES CONTEXT CAPABILITY SMS THREADS", TIDEMARK_CARD_NAME and
  * TIDEMARK_GPUS; notes go to TIDEMARK_RUN/notes. */
 #define _GNU_SOURCE
 #include "phantom.h"
@@ -48,7 +48,7 @@ static void card_read(void) {
     snprintf(name, sizeof name, "%s", called ? called : "");
 }
 
-/* Another card, for a process that was forked from one that has asked about the first and used none.
+/* Another GPU, for a process that was forked from one that has asked about the first and used none.
  * card: as TIDEMARK_CARD.  named: NULL for the name by its capability.  0, or an error. */
 API(int, phantom_be, const char *card, int gpus, const char *named) {
     pthread_once(&once, card_read);

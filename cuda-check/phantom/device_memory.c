@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Device memory: a range of addresses for each device, in which blocks are handed out at the lowest
  * address that fits.  The books of one run are shared by its processes (TIDEMARK_RUN/devices), so
- * that ranks on one card share its bytes. */
+ * that ranks on one GPU share its bytes. */
 #define _GNU_SOURCE
 #include "phantom.h"
 

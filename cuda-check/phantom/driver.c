@@ -119,7 +119,7 @@ API(int, cuPointerGetAttribute, void *out, int attribute, const void *at) {
 
 static int module_make(void **out) {
     note("phantom-compiled", "kernels compiled at run time (torch.compile, Triton) are not timed: where "
-                             "tuning chooses among them, a card may choose others");
+                             "tuning chooses among them, a GPU may choose others");
     announce_begin(19, "cuModuleLoadData");
     *out = handle();
     announce(19, "cuModuleLoadData", NULL, OK);

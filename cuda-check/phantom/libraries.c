@@ -80,10 +80,10 @@ API(int, cufftCreate, int *out) {
     return OK;
 }
 
-/* ---- cuDNN: says that it needs no workspace; a card's cuDNN chooses by what runs fastest ---- */
+/* ---- cuDNN: says that it needs no workspace; a GPU's cuDNN chooses by what runs fastest ---- */
 
 static void workspace_unknown(void) {
-    note("phantom-cudnn", "workspaces that cuDNN chooses on a card (convolutions, its attention) "
+    note("phantom-cudnn", "workspaces that cuDNN chooses on a GPU (convolutions, its attention) "
                           "count as nothing");
 }
 

@@ -2,18 +2,18 @@
 /* The phantom: a CUDA runtime with no GPU behind it.
  *
  * Preloaded into an unchanged process it answers the CUDA runtime, driver, cuBLAS, cuDNN and NCCL
- * calls that PyTorch makes.  Memory calls keep exact books against a card of a stated size; kernels
+ * calls that PyTorch makes.  Memory calls keep exact books against a GPU of a stated size; kernels
  * and library calls succeed and compute nothing.  What lies above the runtime (dispatcher,
  * autograd, caching allocator) is the real thing.
  *
- *     card.c       the card and the environment
+ *     GPU.c       the GPU and the environment
  *     device_memory.c  device memory: blocks, virtual memory, pinned host memory
  *     runtime.c    libcudart
  *     capture.c    stream capture: events and graphs
  *     driver.c     libcuda
  *     libraries.c  cuBLAS, cuDNN, cuFFT, cuSPARSE, cuSOLVER
  *     nccl.c       NCCL
- *     announce.c   who listens to the driver's calls: what CUPTI does on a card
+ *     announce.c   who listens to the driver's calls: what CUPTI does on a GPU
  *     known.c      functions that need no answer but success, by name in stubs.def
  *     stubs.c      everything else: functions made on the spot for what a library asks for
  *     nvml.c       libnvidia-ml, a library of its own
@@ -57,7 +57,7 @@ enum {
 /* Copies up to here are really made; larger ones read as zero. */
 #define COPY_LIMIT MIB
 
-/* ---- card.c ---- */
+/* ---- GPU.c ---- */
 
 typedef struct phantom_card {
     size_t bytes;   /* as the driver reports it */

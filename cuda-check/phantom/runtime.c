@@ -259,7 +259,7 @@ typedef struct function_attributes {
     int max_threads_per_block, registers, ptx_version, binary_version, cache_mode, max_dynamic_shared_bytes, rest[20];
 } function_attributes;
 
-/* The newest code that PyTorch is built with and the card can run (TORCH_CUDA_ARCH_LIST of its wheels for CUDA 12 and
+/* The newest code that PyTorch is built with and the GPU can run (TORCH_CUDA_ARCH_LIST of its wheels for CUDA 12 and
  * 13): CUB chooses its tile sizes, and so its temporary memory, by it. */
 static int code_version(void) {
     static const int built[] = {120, 100, 90, 86, 80, 75, 70, 60, 50};

@@ -173,7 +173,7 @@ def programs():
         code, answer, errors = dry_run(["--steps", "0"], ["torchrun", "--nproc-per-node", "2", str(path)])
     whole = answer["verdict"]["device_bytes"] if answer else 0
     reserved = sum(r for _, r in peaks(answer)) if answer else 0
-    check("two processes on one card", "" if code == 0 and 670040064 < whole <= 2 * 670040064 + reserved and len(peaks(answer)) == 2
+    check("two processes on one GPU", "" if code == 0 and 670040064 < whole <= 2 * 670040064 + reserved and len(peaks(answer)) == 2
           else f"{code} {whole} {reserved} {errors[-300:]}")
 
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* See job_builder.h. The catalogue and the cards are small doubles made here. */
+/* See job_builder.h. The catalogue and the GPUs are small doubles made here. */
 #include "job_builder.h"
 
 #include <stdio.h>

@@ -96,7 +96,7 @@ static void test_bad_values(void) {
     REFUSE("gpt2|optimizer=adamw_fusd", "/settings/optimizer", "did you mean adamw_fused?");
     REFUSE("gpt2|optimizer=adafctr", "/settings/optimizer", "sgd_momentum");
     REFUSE("gpt2|mode=tune", "/settings/mode", "must be one of train, infer, serve");
-    REFUSE("gpt2|mode=serve", "/settings/gpu", "a server runs on a card");
+    REFUSE("gpt2|mode=serve", "/settings/gpu", "a server runs on a GPU");
     REFUSE("gpt2|max_num_seqs=4", "/settings/max_num_seqs", "choose mode=serve");
     REFUSE("gpt2|mode=serve|gpu=t4|max_num_seqs=0", "/settings/max_num_seqs", "from 1");
     REFUSE("gpt2|mode=serve|gpu=t4|gpu_memory_utilization=1.5", "/settings/gpu_memory_utilization", "to 1");
@@ -300,7 +300,7 @@ static void test_dropout(void) {
     end_job();
 }
 
-/* ---- the card ---- */
+/* ---- the GPU ---- */
 
 static void test_gpu(void) {
     begin_job("gpu sets capability, memory and context");

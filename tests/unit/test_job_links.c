@@ -174,7 +174,7 @@ static void test_round_trip(void) {
 /* ---- describe ---- */
 
 static void test_describe(void) {
-    begin_job("describe lists settings, models and cards");
+    begin_job("describe lists settings, models and GPUs");
     tide_writer writer;
     tide_writer_init(&writer, &arena);
     tide_write_open(&writer, '{');

@@ -133,7 +133,7 @@ static void test_traces(void) {
     CHECK(cJSON_GetArraySize(at(answer, "differences")) >= 4);
     cJSON_Delete(answer);
     end();
-    begin("cuBLAS takes less on a card before Hopper, and the estimate follows");
+    begin("cuBLAS takes less on a GPU before Hopper, and the estimate follows");
     answer = replay(&file, "\"gpu=h100-80\"");
     cJSON *older = replay(&file, "\"gpu=a100-80\"");
     CHECK(number(answer, "reserved_peak") > number(older, "reserved_peak"));

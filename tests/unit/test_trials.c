@@ -88,7 +88,7 @@ static void check_compare(const char *one, const char *other, const char *steps)
     cJSON_Delete(answer);
 }
 
-/* ---- fit, advice, cards ---- */
+/* ---- fit, advice, GPUs ---- */
 
 static void check_fit(const char *job, const char *knob) {
     char more[100], words[600];
@@ -174,7 +174,7 @@ static void check_cards(const char *job) {
             not_fit++;
         cJSON_Delete(played);
     }
-    check(fit > 0 && not_fit > 0, "all cards are alike", job);
+    check(fit > 0 && not_fit > 0, "all GPUs are alike", job);
     cJSON_Delete(answer);
 }
 

@@ -124,7 +124,7 @@ export function closeFile(name) {
   change(hasModel ? words.value : [EXAMPLE[0], ...words.value], left, 'push');
 }
 
-/** Back to the defaults, keeping model and card. */
+/** Back to the defaults, keeping model and GPU. */
 export function reset() {
   change(words.value.filter(([name]) => name === 'model' || name === 'gpu'), files.value, 'push');
 }

@@ -88,7 +88,7 @@ export async function askRecording(call, more, lane = call) {
   }
 }
 
-/** Plays it again, with another card, other options or another of its devices.
+/** Plays it again, with another GPU, other options or another of its devices.
  * @param {Recording['words']} [words] @param {number} [device] */
 export async function replay(words = {}, device) {
   const of = recording.value;

@@ -164,7 +164,7 @@ static void assume_ranks(tide_job_builder *b) {
 }
 
 static void assume_server(tide_job_builder *b) {
-    assume(b, TIDE_SET_engine, "vLLM 0.32.0 on PyTorch 2.13, with its own defaults on this card");
+    assume(b, TIDE_SET_engine, "vLLM 0.32.0 on PyTorch 2.13, with its own defaults on this GPU");
     if (b->job->engine == TIDE_engine_transformers)
         assume(b, TIDE_SET_auto_switch_to_flash,
                "neither flash-attn nor kernels is installed, so sdpa runs with masks; true: flash attention");

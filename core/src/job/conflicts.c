@@ -64,7 +64,7 @@ static void check_server(tide_job_builder *b) {
                    "`describe settings` has each engine's own under Serving");
     }
     if (!b->job->device_bytes)
-        tide_error(b->diags, TIDE_ERR_FIELD_MISSING, "/settings/gpu", "a server runs on a card",
+        tide_error(b->diags, TIDE_ERR_FIELD_MISSING, "/settings/gpu", "a server runs on a GPU",
                    "give gpu=NAME, as gpu=l40s, or gpu_gib=SIZE");
 }
 

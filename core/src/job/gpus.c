@@ -37,7 +37,7 @@ static const tide_json *gpu_find_alone(tide_job_builder *b, const char *name) {
     return row && strcmp(gpu_string(row, "name"), name) == 0 ? row : NULL;
 }
 
-/* ---- a card as people write it ---- */
+/* ---- a GPU as people write it ---- */
 
 /* "NVIDIA A100-SXM4-80GB" as " a100 sxm 80 ": in lower case, without the maker, the brand and the kind of memory. */
 static const char *gpu_words(tide_arena *arena, const char *name) {
@@ -77,7 +77,7 @@ static bool gpu_has_words(tide_arena *arena, const char *words, const char *othe
     return true;
 }
 
-/* Whether nothing is said of a card that its row does not have. */
+/* Whether nothing is said of a GPU that its row does not have. */
 static bool gpu_may_be(tide_arena *arena, const tide_json *row, const char *words) {
     const char *all = tide_format(arena, "%s %s", gpu_string(row, "name"), gpu_string(row, "title"));
     return strcmp(words, " ") != 0 && gpu_has_words(arena, words, gpu_words(arena, all));
@@ -107,11 +107,11 @@ static void gpu_refuse(tide_job_builder *b, const tide_json *list, const char *n
     const char *size = "give its memory as gpu_gib=SIZE", *shown = tide_shown(b->arena, tide_text_of(name));
     if (near_count > 1)
         tide_error(b->diags, TIDE_ERR_FIELD_RANGE, "/settings/gpu",
-                   tide_format(b->arena, "\"%s\" may be several cards", shown),
+                   tide_format(b->arena, "\"%s\" may be several GPUs", shown),
                    tide_format(b->arena, "choose %s", near));
     else
         tide_error(b->diags, TIDE_ERR_FIELD_RANGE, "/settings/gpu",
-                   tide_format(b->arena, "\"%s\" is not a card that is known", shown),
+                   tide_format(b->arena, "\"%s\" is not a GPU that is known", shown),
                    near ? tide_format(b->arena, "did you mean %s? Otherwise %s", near, size) : size);
 }
 

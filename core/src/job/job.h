@@ -211,7 +211,7 @@ const char *tide_job_config_place(tide_arena *arena, const tide_job *job, const 
 bool tide_job_arguments_of_case(tide_arena *arena, const tide_json *of_case, tide_text **words, uint32_t *count,
                                 const char **reason);
 
-/* A recorded start of an engine as words of mode=serve, but for its card. */
+/* A recorded start of an engine as words of mode=serve, but for its GPU. */
 void tide_job_arguments_of_start(tide_arena *arena, const tide_json *of_case, tide_text **words, uint32_t *count);
 
 /* The configurations that a case brings ("config", "preprocessor": objects), as files after those that there are. */
@@ -220,7 +220,7 @@ void tide_job_add_files_of_case(tide_arena *arena, const tide_json *of_case, tid
 /* config.json of a model of the catalogue, by its name or its path on the Hub; NULL: it is not there. */
 const tide_json *tide_catalogue_config(tide_arena *arena, const char *name, tide_diagnostics *diags);
 
-/* The settings with types, defaults, choices, units and help, the catalogue (which may be in the pack) and the cards,
+/* The settings with types, defaults, choices, units and help, the catalogue (which may be in the pack) and the GPUs,
  * as members of an open object. is_form: without what a form can do without at first, help and catalogue. */
 void tide_job_describe(tide_arena *arena, tide_writer *writer, bool is_form);
 

@@ -59,31 +59,31 @@ static const struct {
      "expandable segments",
      "an environment variable; fewer fragments"},
     {"serve", "", {"kv_cache_dtype=fp8"}, "cache in fp8", "keys and values are rounded to 8 bits"},
-    {"serve", "", {"gpu_memory_utilization=0.95"}, "more of the card", "less is left for anything beside the engine"},
+    {"serve", "", {"gpu_memory_utilization=0.95"}, "more of the GPU", "less is left for anything beside the engine"},
     {"serve", "", {"max_num_seqs=64"}, "fewer requests in a batch", "the rest waits"},
     {"serve", "", {"max_num_batched_tokens=2048"}, "fewer tokens in a batch", "long prompts take more steps"},
     {"serve", "", {"enforce_eager=true"}, "no CUDA graphs", "slower steps"},
-    {"serve", "", {"tensor_parallel_size=2"}, "layers cut over 2 cards", "two cards"},
-    {"serve", "", {"tensor_parallel_size=4"}, "layers cut over 4 cards", "four cards"},
+    {"serve", "", {"tensor_parallel_size=2"}, "layers cut over 2 GPUs", "two GPUs"},
+    {"serve", "", {"tensor_parallel_size=4"}, "layers cut over 4 GPUs", "four GPUs"},
     {"train",
      "none",
      {"parallel.kind=zero2", "parallel.dp=8"},
-     "ZeRO-2 over 8 cards",
-     "7 more cards; batch counts for each"},
+     "ZeRO-2 over 8 GPUs",
+     "7 more GPUs; batch counts for each"},
     {"train",
      "none",
      {"parallel.kind=zero3", "parallel.dp=8", "parallel.zero_init=true"},
-     "ZeRO-3 over 8 cards",
-     "7 more cards, and parameters travel in every pass"},
+     "ZeRO-3 over 8 GPUs",
+     "7 more GPUs, and parameters travel in every pass"},
     {"train",
      "none",
      {"parallel.kind=fsdp2", "parallel.dp=8", "parallel.meta_init=true"},
-     "FSDP2 over 8 cards",
-     "7 more cards, and parameters travel in every pass"},
+     "FSDP2 over 8 GPUs",
+     "7 more GPUs, and parameters travel in every pass"},
     {"train",
      "none",
      {"parallel.kind=zero2", "parallel.offload_optimizer=cpu"},
-     "optimizer on the host, by ZeRO-2 on one card",
+     "optimizer on the host, by ZeRO-2 on one GPU",
      "the host holds masters and states; every step crosses its bus"},
     {"train", "ddp|zero0|zero1", {"parallel.kind=zero2"}, "ZeRO-2", "gradients and states are shared out"},
     {"train",
@@ -190,7 +190,7 @@ static void try_twice_the_cards(adviser *a) {
     if (!read_number(a, "parallel.dp", &dp)) return;
     const char **words = TIDE_NEW(a->query->arena, const char *, 1);
     words[0] = tide_format(a->query->arena, "parallel.dp=%lld", (long long)dp * 2);
-    try_change(a, words, 1, "twice the cards", "batch counts for each");
+    try_change(a, words, 1, "twice the GPUs", "batch counts for each");
 }
 
 static void try_table(adviser *a, const char *mode, const char *kind) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Every card, and on how many of it the job fits. */
+/* Every GPU, and on how many of it the job fits. */
 #include <string.h>
 
 #include "lang/lang.h"
@@ -7,7 +7,7 @@
 
 enum { MOST_CARDS = 1024, MOST_TENSOR_PARALLEL = 16 };
 
-/* How the number of cards is said; NULL: it is one card. */
+/* How the number of GPUs is said; NULL: it is one GPU. */
 static void write_card(tide_writer *w, const tide_query *q, const tide_json *card, const char *ranks, int64_t cards,
                        int64_t most) {
     const tide_json *name = tide_json_at(card, "name"), *title = tide_json_at(card, "title");
@@ -35,7 +35,7 @@ bool tide_write_cards(tide_writer *w, const tide_query *q, tide_diagnostics *dia
     if (!tide_what_if_now(&now, q, diags)) return false;
     const char *kind = tide_what_if_setting(&now, "parallel.kind");
     bool is_parallel = *kind && strcmp(kind, "none") != 0;
-    bool is_cut = strcmp(tide_what_if_setting(&now, "engine"), "vllm") == 0; /* over cards */
+    bool is_cut = strcmp(tide_what_if_setting(&now, "engine"), "vllm") == 0; /* over GPUs */
     const char *ranks = now.serves ? (is_cut ? "tensor_parallel_size" : NULL) : is_parallel ? "parallel.dp" : NULL;
     int64_t first = is_parallel ? 2 : 1, most = now.serves ? MOST_TENSOR_PARALLEL : MOST_CARDS;
     const tide_json *table =

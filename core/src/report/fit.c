@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The largest value of a setting that fits the card: without giving cached memory back, where any does. */
+/* The largest value of a setting that fits the GPU: without giving cached memory back, where any does. */
 #include <string.h>
 
 #include "report/queries.h"
@@ -59,7 +59,7 @@ static bool write_largest(tide_writer *w, const tide_query *q, const char *knob,
     if (now.status != TIDE_OK) return tide_error(diags, now.status, now.place, now.what, now.remedy);
     if (!now.there)
         return tide_error(diags, TIDE_ERR_FIELD_MISSING, "/settings/gpu", "what it is to fit is not said",
-                          "give a card, as in gpu=h100-80, or gpu_gib=...");
+                          "give a GPU, as in gpu=h100-80, or gpu_gib=...");
     int64_t start = 1;
     const char *given = tide_what_if_setting(&now, knob);
     bool is_open = now.serves && !*given; /* the engine's own: it is looked for from below */

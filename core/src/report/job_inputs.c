@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What was asked: settings, files, the card, and what was assumed. */
+/* What was asked: settings, files, the GPU, and what was assumed. */
 #include "report/job_inputs.h"
 
 #include <string.h>

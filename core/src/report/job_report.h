@@ -13,13 +13,13 @@ typedef struct tide_job_report {
     tide_run *run;
     const tide_job *job;
     tide_event_source source;
-    tide_replay replay;  /* without the card's limits */
+    tide_replay replay;  /* without the GPU's limits */
     tide_replay on_card; /* another one where these come into play */
 } tide_job_report;
 
-/* How a job's events are played for its figures: without the card's limits. */
+/* How a job's events are played for its figures: without the GPU's limits. */
 tide_replay_config tide_job_config(const tide_job *job);
-/* The same on the card. */
+/* The same on the GPU. */
 tide_replay_config tide_job_config_on_card(const tide_job *job);
 
 /* Device bytes in use outside of the allocator. */
@@ -35,11 +35,11 @@ bool tide_job_report_play(tide_job_report *r, tide_column *columns, uint32_t cou
 /* Fills on_card. */
 bool tide_job_report_on_card(tide_job_report *r);
 
-/* Whether a job fits its card. Of a model without a description of its own, and of versions that no run is recorded of,
- * the figure is a range, which may cross what the card has. */
+/* Whether a job fits its GPU. Of a model without a description of its own, and of versions that no run is recorded of,
+ * the figure is a range, which may cross what the GPU has. */
 typedef enum tide_fit { TIDE_FITS, TIDE_FITS_NOT, TIDE_CANNOT_TELL } tide_fit;
 
-/* Of on_card; without a card it fits. */
+/* Of on_card; without a GPU it fits. */
 tide_fit tide_job_report_fit(const tide_job_report *r);
 /* How far the truth and what is said may be apart, percent of the smaller of them; 0: it is exact. */
 int64_t tide_range_percent(const tide_run *run, const tide_job *job);

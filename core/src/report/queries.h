@@ -8,11 +8,11 @@
 /* The job with the arguments of each of an array of arrays: what tide_write_cell() has to say, or the diagnostics. */
 bool tide_write_cells(tide_writer *w, const tide_query *q, const tide_json *cells, tide_diagnostics *diags);
 
-/* The largest value of a whole-numbered setting for which the job fits its card; with `by` ("seq=1024,2048") for each
+/* The largest value of a whole-numbered setting for which the job fits its GPU; with `by` ("seq=1024,2048") for each
  * value of another one. */
 bool tide_write_fit(tide_writer *w, const tide_query *q, tide_text knob, tide_text by, tide_diagnostics *diags);
 
-/* Every card: whether the job fits, and with parallel.kind on how many. */
+/* Every GPU: whether the job fits, and with parallel.kind on how many. */
 bool tide_write_cards(tide_writer *w, const tide_query *q, tide_diagnostics *diags);
 
 /* Changes to the job, each played: what it saves or costs, the largest saving first. */

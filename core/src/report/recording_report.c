@@ -96,7 +96,7 @@ static tide_replay_config config_of(const tide_recorded_play *e, const tide_job 
     return config;
 }
 
-/* The card's own size of cuBLAS's workspace. */
+/* The GPU's own size of cuBLAS's workspace. */
 static void settle_workspaces(const tide_tape *t, const tide_job *job) {
     if (t->workspace_site)
         t->sites[t->workspace_site - 1].bytes = (uint64_t)tide_cublas_workspace((int)job->capability);

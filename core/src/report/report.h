@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* report/: what events mean for people. Plays the events of a job's timeline (train/) or of a recording's tape (trace/)
  * through the caching allocator (allocator/), and writes what they come to as the members of JSON answers: whether a
- * job fits, where every byte is and when, the largest tensors, what other settings, cards and allocator options would
+ * job fits, where every byte is and when, the largest tensors, what other settings, GPUs and allocator options would
  * change, and where a prediction and a recording part.
  *
  *     described_events.h events of a timeline and of a tape, and what is told of them

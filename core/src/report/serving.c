@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A server's start: what the engine prints, how many requests fit, what the card holds, and what changes buy. */
+/* A server's start: what the engine prints, how many requests fit, what the GPU holds, and what changes buy. */
 #include "report/serving.h"
 
 #include <inttypes.h>

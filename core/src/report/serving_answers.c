@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Flags to paste, what flags buy, and how many cards hold what is asked for. */
+/* Flags to paste, what flags buy, and how many GPUs hold what is asked for. */
 #include "report/serving_answers.h"
 
 #include "base/decimal.h"
@@ -93,7 +93,7 @@ void tide_write_levers(tide_writer *w, const tide_serving *serving, tide_arena *
     tide_write_close(w, ']');
 }
 
-/* ---- how many cards ---- */
+/* ---- how many GPUs ---- */
 
 typedef struct shape {
     int64_t ranks, servers, requests; /* of a server, and of all */

@@ -6,7 +6,7 @@
 #include "base/json_write.h"
 #include "report/serving_start.h"
 
-/* How much of the card it takes, and how many requests it serves at once. */
+/* How much of the GPU it takes, and how many requests it serves at once. */
 const char *tide_buffers_sentence(const tide_serving *serving, tide_arena *arena);
 
 /* "outcome", "weights", "tokens", and "buffers": each with the least and the most that it may be. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Starts of an inference server: every stage of the pipeline, and every server of a card. */
+/* Starts of an inference server: every stage of the pipeline, and every server of a GPU. */
 #include "report/serving_start.h"
 
 #include <inttypes.h>
@@ -39,7 +39,7 @@ static tide_serve_run *start(const tide_job *job, const tide_serve_device *devic
     return fewest;
 }
 
-/* What the servers before it leave to the last one of a card: each has its context, what it may take, and its tables.
+/* What the servers before it leave to the last one of a GPU: each has its context, what it may take, and its tables.
  */
 static void share_card(tide_serve_device *device, const tide_job *job, const tide_serve_run *first) {
     uint64_t each = device->used_bytes + first->figures.requested + (uint64_t)tide_serving_tables(first);

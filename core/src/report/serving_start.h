@@ -9,7 +9,7 @@
 /* A job with mode=serve, played. */
 typedef struct tide_serving {
     const tide_job *job;
-    tide_serve_device device; /* as the last of the card's servers finds it */
+    tide_serve_device device; /* as the last of the GPU's servers finds it */
     tide_serve_run *run;      /* of the pipeline's stage with the fewest blocks */
     tide_request_mix mix;     /* that is asked for; empty: of max_model_len */
 } tide_serving;
@@ -17,7 +17,7 @@ typedef struct tide_serving {
 /* Starts the engine; its timeline is the run's then. False after an error. */
 bool tide_run_serving(tide_run *run, const tide_job *job, tide_arena *arena, tide_diagnostics *diags);
 
-/* Starts what the job says: each stage of a pipeline, and the last of the card's servers. NULL: it cannot be; `diags`
+/* Starts what the job says: each stage of a pipeline, and the last of the GPU's servers. NULL: it cannot be; `diags`
  * says why. */
 tide_serve_run *tide_serving_play(const tide_job *job, tide_arena *arena, tide_diagnostics *diags);
 
@@ -27,7 +27,7 @@ int64_t tide_serving_requests(const tide_serving *serving);
 /* Whether the engine starts, and takes as many requests as are asked for: perhaps, and surely. */
 bool tide_serving_may_fit(const tide_serving *serving);
 bool tide_serving_fits(const tide_serving *serving);
-/* What the card holds: context, weights, the profile run's peak, graphs and the cache, of all its servers. */
+/* What the GPU holds: context, weights, the profile run's peak, graphs and the cache, of all its servers. */
 uint64_t tide_serving_bytes(const tide_serving *serving);
 /* Block tables and slots, made once the cache is there: v1/worker/gpu/block_table.py. */
 int64_t tide_serving_tables(const tide_serve_run *run);

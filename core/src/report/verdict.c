@@ -104,7 +104,7 @@ void tide_write_peak(tide_job_report *r, bool is_brief) {
 
 /* ---- the verdict ---- */
 
-/* Whether memory ends while weights are loaded, where what the steps allocate is below what the card has; then the most
+/* Whether memory ends while weights are loaded, where what the steps allocate is below what the GPU has; then the most
  * that a step allocates, else 0. */
 static uint64_t steps_beside_loading(const tide_job_report *r) {
     const tide_timeline *t = &r->run->machine.timeline;
@@ -139,7 +139,7 @@ static const char *sentence_of(const tide_job_report *r, uint64_t device) {
     int64_t margin = (int64_t)job->device_bytes - (int64_t)device;
     const char *total = tide_gib(arena, job->device_bytes), *need = tide_gib(arena, device);
     if (!job->device_bytes)
-        return tide_format(arena, "%s at the peak%s; choose a card to see whether it fits", need, ranged(r, device));
+        return tide_format(arena, "%s at the peak%s; choose a GPU to see whether it fits", need, ranged(r, device));
     if (tide_job_report_fit(r) == TIDE_CANNOT_TELL) {
         return tide_format(arena, "between %s and %s of %s: cannot tell whether it fits, as %s",
                            tide_gib(arena, tide_range_low(r->run, r->job, device)),

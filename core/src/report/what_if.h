@@ -20,10 +20,10 @@ typedef struct tide_what_if {
     tide_status status;                /* TIDE_OK: it was played */
     const char *message;               /* of the first error, with its place */
     const char *place, *what, *remedy; /* the same in parts */
-    tide_fit fit;                      /* the card, or what gpu_gib says */
-    bool fits;                         /* surely; true without a card */
+    tide_fit fit;                      /* the GPU, or what gpu_gib says */
+    bool fits;                         /* surely; true without a GPU */
     uint64_t need;                     /* reserved, and what is outside of the allocator */
-    uint64_t there;                    /* of the card; 0: without limit */
+    uint64_t there;                    /* of the GPU; 0: without limit */
     uint64_t allocated, reserved;
     bool serves;                         /* an inference server: */
     int64_t requests, tokens;            /* that fit at once; of its cache */
@@ -46,7 +46,7 @@ void tide_write_what_if(tide_writer *w, const tide_what_if *what_if);
 /* Whether it fits without giving cached memory back: what is retried is slow, and may fail with another fragmentation.
  */
 bool tide_what_if_holds(const tide_what_if *what_if);
-/* Whether it holds with 3 % of the card to spare: another driver or kernel takes more. */
+/* Whether it holds with 3 % of the GPU to spare: another driver or kernel takes more. */
 bool tide_what_if_lasts(const tide_what_if *what_if);
 
 /* The canonical text of a setting of a job that was played; "" if it is not set. */

@@ -346,7 +346,7 @@ static tide_serve_buffer compute_buffer(const llama_context *c, const llama_plac
                                .high = 2 * p->layers_on_host + layer + masks + attention + halves + states + head +
                                        8 * outputs * hidden + (INT64_C(8) << 20),
                                .why =
-                                   "ggml places what a layer makes by lifetime, with the card's kernels for attention"};
+                                   "ggml places what a layer makes by lifetime, with the GPU's kernels for attention"};
 }
 
 static int64_t widest_value_length(const llama_context *c) {

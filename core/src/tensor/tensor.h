@@ -250,7 +250,7 @@ typedef struct tide_device {
     int threads_per_sm;
 } tide_device;
 
-/* Where no card is given: H100 SXM (NVIDIA H100 Tensor Core GPU Architecture, tables 4 and 5). */
+/* Where no GPU is given: H100 SXM (NVIDIA H100 Tensor Core GPU Architecture, tables 4 and 5). */
 #define TIDE_DEVICE_DEFAULT ((tide_device){.capability = 90, .sms = 132, .threads_per_sm = 2048})
 
 typedef enum tide_sdpa_choice {

@@ -72,7 +72,7 @@ typedef struct tide_tape {
     tide_call_site *sites;
     uint32_t site_count, site_capacity;
     uint32_t *site_table, site_table_count; /* open addressing; site + 1 */
-    uint32_t workspace_site;        /* plus one: that of cuBLAS's workspace, whose bytes the card decides on; 0: none */
+    uint32_t workspace_site;        /* plus one: that of cuBLAS's workspace, whose bytes the GPU decides on; 0: none */
     tide_older_block *older_blocks; /* by slot */
     uint32_t *by_address;           /* indices of older_blocks; once closed */
     uint32_t older_block_count, older_block_capacity;

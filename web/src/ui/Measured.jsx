@@ -17,7 +17,7 @@ const COUNTERS = [
   { name: 'device', title: 'nvidia-smi, for the process' },
 ];
 
-/** Bytes of what is typed: "68.2", "68.2 GiB", "70,012 MiB", "73740058624" (no unit, and more than a card could hold: bytes).
+/** Bytes of what is typed: "68.2", "68.2 GiB", "70,012 MiB", "73740058624" (no unit, and more than a GPU could hold: bytes).
  * @param {string} text @param {import('../format.js').Unit} usual */
 export function readSize(text, usual) {
   const found = /^\s*([\d.,_ ]+?)\s*(b|bytes|mib|mb|gib|gb|kib)?\s*$/i.exec(text);

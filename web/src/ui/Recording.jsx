@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* A recorded run: whether it runs on a card, memory over its events, other allocator options, and what was live at the peak. */
+/* A recorded run: whether it runs on a GPU, memory over its events, other allocator options, and what was live at the peak. */
 import { area, curveStepAfter, line } from 'd3-shape';
 import { useEffect, useState } from 'preact/hooks';
 import { exact, fixed, headline, inUnit, natural, tick, ticks } from '../format.js';
@@ -53,7 +53,7 @@ function Head({ of }) {
   );
 }
 
-/** The card by its title. @param {Opened} of */
+/** The GPU by its title. @param {Opened} of */
 const cardTitle = (of) => describe.value?.gpus.find(({ name }) => name === of.words.gpu)?.title;
 
 /** @param {{of: Opened, r: Recorded}} props */

@@ -18,7 +18,7 @@ const HEIGHT = 168;
 const LEFT = 58;
 const BOTTOM = 36;
 
-/** Requests that fit at once, by their length: both axes by powers of two. The line is the card's edge.
+/** Requests that fit at once, by their length: both axes by powers of two. The line is the GPU's edge.
  * @param {{serving: ServingReport}} props */
 function Lengths({ serving }) {
   const [ref, width] = useWidth('.lengths', 640);

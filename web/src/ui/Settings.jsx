@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The left column: model and its files, card, and the settings. */
+/* The left column: model and its files, GPU, and the settings. */
 import { computed } from '@preact/signals';
 import { useRef, useState } from 'preact/hooks';
 import { openSaved } from '../address.js';

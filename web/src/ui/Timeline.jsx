@@ -139,7 +139,7 @@ export function Timeline({ r, panel, inside }) {
   const source = { ask: (call, more, lane) => ask(call, more, undefined, lane), events: t.events, peak: peak.peak, key: r, name: () => unit.value };
   const { oom } = r.verdict;
   const peakX = share(peak.peak);
-  /* The card's label stands where the error's or, where it is narrow, the peak's does not. */
+  /* The GPU's label stands where the error's or, where it is narrow, the peak's does not. */
   const peakText = Math.max(12, y(peak.allocated) - 7);
   const isStruck = limit > 0 && peakText > y(limit) - 3 && peakText < y(limit) + 12;
   const limitRight = oom ? share(oom.event) < 0.35 : width < 700 && peakX > 0.5;

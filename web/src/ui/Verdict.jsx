@@ -11,10 +11,10 @@ import { Bytes, Delta, fill, Icon } from './marks.jsx';
 
 /** @typedef {import('../types.js').Report} Report */
 
-/* Less than this share of the card left is marked: a driver or kernel of another version may need it. */
+/* Less than this share of the GPU left is marked: a driver or kernel of another version may need it. */
 export const CLOSE = 0.03;
 
-/** The card, or the device of a given memory; 0 bytes where neither is chosen.
+/** The GPU, or the device of a given memory; 0 bytes where neither is chosen.
  * @param {Report} r */
 export function cardOf(r) {
   const bytes = r.verdict.gpu_bytes ?? 0;
@@ -102,7 +102,7 @@ export function Verdict({ r }) {
   );
 }
 
-/** Where the job would stop on this card, in the words of PyTorch's own error.
+/** Where the job would stop on this GPU, in the words of PyTorch's own error.
  * @param {{oom: NonNullable<Report['verdict']['oom']>}} props */
 const OutOfMemory = ({ oom }) => (
   <p class="oom">

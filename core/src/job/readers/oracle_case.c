@@ -202,7 +202,7 @@ bool tide_job_arguments_of_case(tide_arena *arena, const tide_json *of_case, tid
     return true;
 }
 
-/* Keys of a recorded start that are not the engine's: the card is told apart. */
+/* Keys of a recorded start that are not the engine's: the GPU is told apart. */
 static bool is_of_recorder(const tide_json *entry) {
     static const char *const names[] = {"id",  "gpu", "gpu_gib", "gpu_bytes", "sms",
                                         "top", "env", "config",  "warm_up",   "preprocessor"};
@@ -212,7 +212,7 @@ static bool is_of_recorder(const tide_json *entry) {
 void tide_job_arguments_of_start(tide_arena *arena, const tide_json *of_case, tide_text **words, uint32_t *count) {
     case_reader r = {.arena = arena};
     case_word(&r, "mode", "serve");
-    case_word(&r, "gpu_gib", "1"); /* in whose place the recorded card is taken */
+    case_word(&r, "gpu_gib", "1"); /* in whose place the recorded GPU is taken */
     if (!tide_json_at(of_case, "config") && !tide_json_at(tide_json_at(of_case, "overrides"), "quantization_config"))
         case_word(&r, "overrides.quantization_config", "null"); /* how weights are kept the case says, not its model */
     for (const tide_json *entry = of_case->first; entry; entry = entry->next) {

@@ -30,7 +30,7 @@ static void settle_rewards(tide_claims *c) {
 }
 
 /* Where vLLM generates, the trainer's own passes are the same, and what generates is not; colocated, it keeps its part
- * of the card besides. */
+ * of the GPU besides. */
 static void settle_generator(tide_claims *c, const char *kind) {
     const char *asked = c->arguments->asked_trainer, *place = c->fact_places[TIDE_FACT_vllm];
     if (!tide_fact_of(c, TIDE_FACT_vllm)) return;

@@ -412,7 +412,7 @@ static bool cudnn_can(const tide_machine *m, const tide_tensor *q, bool trains, 
     return a->width % 8 == 0 && is_width_known && a->value_width % 8 == 0 && a->dropout <= 0 && a->keys > 1;
 }
 
-/* sdp_utils.cpp: priority_order. cuDNN comes first on these cards, and last, after math, on all others. */
+/* sdp_utils.cpp: priority_order. cuDNN comes first on these GPUs, and last, after math, on all others. */
 static kernel choose(const tide_machine *m, const tide_tensor *q, const tide_tensor *mask, bool trains,
                      const attention *a) {
     bool prefers_cudnn = (m->sdpa == TIDE_SDPA_CUDNN || m->sdpa == TIDE_SDPA_DEFAULT) && is_hopper_or_blackwell(m);
