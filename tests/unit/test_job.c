@@ -180,7 +180,7 @@ static void test_unknown(void) {
     REFUSE("gpt2|qqqqqqqqqqqq=1", "/settings/qqqqqqqqqqqq", "lists the settings");
     REFUSE("gpt2|a/b~c=1", "/settings/a~1b~0c", "not a setting");
     REFUSE("gpt2|=4", "/settings/", "not a setting");
-    REFUSE("gpt2|nodes=2", "/settings/nodes", "not expressed");
+    REFUSE("gpt2|nodes=2", "/settings/nodes", "write gpus=16");
     REFUSE("gpt2|parallel.kind=zer2", "/settings/parallel.kind", "did you mean zero2?");
     REFUSE("gpt2|dp=2", "/settings/parallel.dp", "need a kind");
     REFUSE("gpt2|parallel.kind=ddp|dp=2|rank=2", "/settings/parallel.rank", "go from 0 to 1");

@@ -121,24 +121,8 @@ static void version_read(tide_job_arguments *arguments, tide_text value) {
             "update tidemark");
 }
 
-/* Known to the vocabulary, not to this version. */
-static bool is_not_expressed(tide_text name) {
-    static const char *const names[] = {"nodes", "tp", "pp"};
-    tide_text rest = name, first;
-    tide_piece_next(&rest, '.', &first);
-    for (unsigned i = 0; i < TIDE_COUNT_OF(names); i++)
-        if (tide_text_is(first, names[i])) return true;
-    return false;
-}
-
 static void unknown_read(tide_job_arguments *arguments, tide_text name) {
     const char *place = argument_place(arguments->arena, name);
-    if (is_not_expressed(name)) {
-        tide_error(arguments->diags, TIDE_ERR_UNSUPPORTED, place,
-                   "is not expressed by this version: it plays training of whole models, alone or data parallel",
-                   "remove it");
-        return;
-    }
     tide_text rest = name, first;
     tide_piece_next(&rest, '.', &first);
     const char *word = tide_word_remedy(name);

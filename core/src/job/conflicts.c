@@ -76,10 +76,11 @@ static void check_no_server(tide_job_builder *b) {
     }
     for (unsigned i = 0; i < TIDE_SET_COUNT; i++) {
         tide_setting_id id = (tide_setting_id)i;
+        const char *word = tide_word_remedy(tide_text_of(tide_settings[id].name));
         if (b->arguments.is_given[id] && tide_setting_is_of_server(id))
             refuse(b, TIDE_ERR_CONFLICT, id,
                    tide_format(b->arena, "is no setting of mode=%s", b->job->values[TIDE_SET_mode]),
-                   "leave it out, or choose mode=serve, which starts an inference server");
+                   word ? word : "leave it out, or choose mode=serve, which starts an inference server");
     }
 }
 
