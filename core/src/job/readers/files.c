@@ -5,7 +5,7 @@
 #include "base/units.h"
 #include "job/readers/launch_command.h"
 #include "job/readers/requirements.h"
-#include "job/readers/vllm.h"
+#include "job/readers/server_command.h"
 
 enum { GIVEN_FILE_LIMIT = 512 };
 
@@ -122,7 +122,7 @@ static void read_object(tide_reading *r, tide_json *root) {
 
 static void read_text(tide_reading *r) {
     tide_diagnostics scratch;
-    if (is_no_json(r) || tide_vllm_read_script(r) || tide_launch_read_script(r) || tide_requirements_read(r)) return;
+    if (is_no_json(r) || tide_server_read_script(r) || tide_launch_read_script(r) || tide_requirements_read(r)) return;
     tide_diagnostics_init(&scratch, r->arena);
     tide_json *root = tide_json_parse(r->arena, r->text, r->place, &scratch);
     if (!root) {

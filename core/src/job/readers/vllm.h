@@ -14,7 +14,4 @@ void tide_vllm_put(tide_arena *arena, tide_json *options, tide_text name, const 
 /* The model that is asked for, and mode=serve. */
 void tide_vllm_settle(tide_claims *c);
 
-/* vllm_command.c: a text with the command in it, as a script has it. False: it has none. */
-bool tide_vllm_read_script(tide_reading *r);
-
 #endif

@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Commands that start an inference server: in a script, in a Docker compose file, in a Kubernetes manifest. */
+#include "job/readers/server_command.h"
+
+#include <string.h>
+
+#include "base/units.h"
+#include "job/readers/shell.h"
+
+enum { SHELL_DEPTH_LIMIT = 24 };
+
+static const tide_server *const servers[] = {&tide_vllm_server, &tide_llama_server};
+
+/* ---- the command ---- */
+
+bool tide_server_word(const char *token, const char *name) {
+    size_t length = strlen(token), of_name = strlen(name);
+    return length >= of_name && strcmp(token + length - of_name, name) == 0 &&
+           (length == of_name || token[length - of_name - 1] == '/');
+}
+
+/* --max-model-len as max_model_len; a short name as the long one. */
+static const char *option_key(tide_arena *arena, const tide_server *server, tide_text token) {
+    for (size_t i = 0; server->names[i][0]; i++)
+        if (tide_text_is(token, server->names[i][0])) return server->names[i][1];
+    while (token.length && *token.at == '-') token.at++, token.length--;
+    char *key = tide_text_copy(arena, token);
+    for (char *c = key; *c; c++)
+        if (*c == '-') *c = '_';
+    return key;
+}
+
+/* An option that takes no word behind it, but for a truth. */
+static bool is_switch(const tide_server *server, const char *key, const char *next) {
+    static const char *const truths[] = {"true", "false", "1", "0"};
+    for (size_t i = 0; i < TIDE_COUNT_OF(truths); i++)
+        if (tide_text_same(tide_text_of(next), tide_text_of(truths[i]))) return false;
+    tide_text rest = tide_text_of(server->switches), one;
+    while (tide_piece_next(&rest, '|', &one))
+        if (tide_text_is(one, key)) return true;
+    tide_setting_id id = tide_setting_find(tide_text_of(key));
+    return strncmp(key, "no_", 3) == 0 || (id < TIDE_SET_COUNT && tide_settings[id].type == TIDE_SETTING_BOOL);
+}
+
+/* --no-enable-prefix-caching is enable_prefix_caching=false: argparse.BooleanOptionalAction. */
+static void put_switch(tide_arena *arena, const tide_server *server, tide_json *options, const char *key) {
+    bool is_off = strncmp(key, "no_", 3) == 0 && !tide_key_find(server->reader->keys, tide_text_of(key));
+    server->put(arena, options, tide_text_of(is_off ? key + 3 : key), is_off ? "false" : "true");
+}
+
+static tide_json *read_options(const tide_server *server, const tide_command_line *l, uint32_t from) {
+    tide_arena *arena = l->arena;
+    tide_json *options = tide_json_new(arena, TIDE_JSON_OBJECT);
+    if (server->begin) server->begin(arena, options, l, from);
+    for (uint32_t i = from; i < l->count; i++) {
+        const char *token = l->tokens[i], *equals = strchr(token, '='),
+                   *next = i + 1 < l->count ? l->tokens[i + 1] : "-";
+        if (!tide_shell_is_option(token)) {
+            if (!tide_json_at(options, "model")) server->put(arena, options, TIDE_TEXT("model"), token);
+            continue;
+        }
+        const char *key =
+            option_key(arena, server, (tide_text){token, equals ? (size_t)(equals - token) : strlen(token)});
+        if (!*key) continue;
+        if (equals) {
+            server->put(arena, options, tide_text_of(key), equals + 1);
+        } else if (strcmp(next, "-") == 0 || tide_shell_is_option(next) || is_switch(server, key, next)) {
+            put_switch(arena, server, options, key);
+        } else {
+            server->put(arena, options, tide_text_of(key), next);
+            i++;
+        }
+    }
+    return options;
+}
+
+/* What starts a server, and its options; server NULL: nothing does. */
+typedef struct server_start {
+    const tide_server *server;
+    tide_json *options;
+} server_start;
+
+static server_start start_of(const tide_command_line *l) {
+    for (size_t i = 0; i < TIDE_COUNT_OF(servers); i++) {
+        uint32_t from = servers[i]->find(l);
+        if (from < l->count) return (server_start){servers[i], read_options(servers[i], l, from)};
+    }
+    return (server_start){.server = NULL};
+}
+
+/* The first command of a script that starts a server. */
+static server_start find_in_script(tide_arena *arena, tide_text text) {
+    tide_command_line l = {.arena = arena};
+    for (size_t at = 0; at < text.length;) {
+        tide_shell_read(&l, text, &at);
+        server_start start = start_of(&l);
+        if (start.server) return start;
+    }
+    return (server_start){.server = NULL};
+}
+
+static bool has_mark_of_server(tide_text text) {
+    for (size_t i = 0; i < TIDE_COUNT_OF(servers); i++) {
+        tide_text rest = tide_text_of(servers[i]->marks), mark;
+        while (tide_piece_next(&rest, '|', &mark))
+            if (tide_text_contains(text, mark)) return true;
+    }
+    return false;
+}
+
+bool tide_server_read_script(tide_reading *r) {
+    bool may_be = r->text.length < TIDE_SHELL_SCRIPT_LIMIT && has_mark_of_server(r->text);
+    server_start start = may_be ? find_in_script(r->arena, r->text) : (server_start){.server = NULL};
+    if (start.server) tide_claims_add(r->claims, start.server->reader, start.options, r->name, r->place);
+    return start.server != NULL;
+}
+
+/* ---- containers ---- */
+
+/* "command" of a container is a text or a list of words, of which one may be a script (sh -c). */
+static void add_words(tide_command_line *l, const tide_json *value, server_start *script) {
+    if (tide_json_is(value, TIDE_JSON_STRING)) {
+        size_t at = 0;
+        tide_command_line part = {.arena = l->arena};
+        tide_shell_read(&part, value->text, &at);
+        if (!script->server) *script = find_in_script(l->arena, value->text);
+        for (uint32_t i = 0; i < part.count; i++) tide_shell_add(l, part.tokens[i]);
+    }
+    for (const tide_json *word = tide_json_is(value, TIDE_JSON_ARRAY) ? value->first : NULL; word; word = word->next) {
+        const char *text = tide_argument_value(l->arena, word);
+        if (!text) continue;
+        bool may_be_script = tide_json_is(word, TIDE_JSON_STRING) && memchr(word->text.at, ' ', word->text.length);
+        if (may_be_script && !script->server) *script = find_in_script(l->arena, word->text);
+        tide_shell_add(l, text);
+    }
+}
+
+/* Of a server's own images the entry point is the server, and the command its options. */
+static server_start find_in_container(tide_arena *arena, const tide_json *container) {
+    static const char *const keys[] = {"entrypoint", "command", "args"};
+    const tide_json *image = tide_json_at(container, "image");
+    tide_command_line l = {.arena = arena};
+    server_start script = {.server = NULL};
+    for (size_t i = 0; i < TIDE_COUNT_OF(keys); i++) add_words(&l, tide_json_at(container, keys[i]), &script);
+    if (script.server) return script;
+    server_start start = start_of(&l);
+    for (size_t i = 0; i < TIDE_COUNT_OF(servers) && !start.server && l.count; i++)
+        if (tide_json_is(image, TIDE_JSON_STRING) && tide_text_matches(image->text, tide_text_of(servers[i]->image)))
+            start = (server_start){servers[i], read_options(servers[i], &l, 0)};
+    return start;
+}
+
+/* The first container that starts a server, wherever it stands. */
+static server_start find_container(tide_arena *arena, const tide_json *node, int depth) {
+    server_start none = {.server = NULL};
+    bool is_object = node->kind == TIDE_JSON_OBJECT;
+    if (depth > SHELL_DEPTH_LIMIT || (!is_object && node->kind != TIDE_JSON_ARRAY)) return none;
+    if (is_object &&
+        (tide_json_at(node, "command") || tide_json_at(node, "args") || tide_json_at(node, "entrypoint"))) {
+        server_start start = find_in_container(arena, node);
+        if (start.server) return start;
+    }
+    for (const tide_json *child = node->first; child; child = child->next) {
+        server_start start = find_container(arena, child, depth + 1);
+        if (start.server) return start;
+    }
+    return none;
+}
+
+static bool has_containers(const tide_json *root) {
+    return tide_json_is(tide_json_at(root, "services"), TIDE_JSON_OBJECT) ||
+           (tide_json_at(root, "apiVersion") && tide_json_at(root, "kind"));
+}
+
+static void read_containers(tide_reading *r, tide_json *root) {
+    server_start start = find_container(r->arena, root, 0);
+    if (start.server)
+        tide_claims_add(r->claims, start.server->reader, start.options, r->name, r->place);
+    else
+        tide_file_refuse(r, TIDE_ERR_MODEL_UNKNOWN,
+                         "starts containers, but none of them runs `vllm serve` or llama-server", TIDE_GIVE_CONFIG);
+}
+
+const tide_reader tide_server_command_reader = {
+    .title = "containers that start a server", .recognises = has_containers, .read = read_containers};
