@@ -273,7 +273,7 @@ void tide_separate_kinds(tide_wrapper *w) {
             sorted[i].mesh_dims = 1;
             sorted[i].is_replicated = sorted[i].tensor->is_replicated;
         }
-        sorted[i].is_redistributed = of == STYLE_EMBEDDING || of == STYLE_SEQUENCE;
+        sorted[i].is_redistributed = !p->plan.is_sharded && (of == STYLE_EMBEDDING || of == STYLE_SEQUENCE);
     }
     tide_optimizer_replace(w->optimizer, sorted, count);
 }
