@@ -150,6 +150,26 @@ void tide_model_list_parameters(tide_model *model) {
     }
     for (uint32_t i = 0; i < model->parameter_count; i++) model->parameters[i].tensor->offset = 0;
 }
+
+tide_tensor *tide_model_untie(tide_model *model, uint32_t instance, const tide_tensor *tied) {
+    tide_machine *m = model->m;
+    tide_instance *of = &model->instances[instance];
+    for (uint32_t i = 0; i < of->of->member_count; i++) {
+        tide_value *slot = &of->slots[of->of->parameter_count + i];
+        if (slot->kind != TIDE_VALUE_TENSOR || slot->tensor != tied) continue;
+        tide_tensor *own = tide_empty_host(m, tied->shape, (tide_dtype)tied->dtype);
+        own->is_parameter = own->is_leaf = true;
+        own->requires_grad = tied->requires_grad;
+        tide_value_release(m, *slot);
+        *slot = tide_of_tensor(own);
+        TIDE_ROOM(m->arena, model->parameters, model->parameter_count, model->parameter_capacity);
+        model->parameters[model->parameter_count++] =
+            (tide_parameter_row){own, instance, tide_dotted(m->arena, tide_text_of(of->path), of->of->members[i].name)};
+        return own;
+    }
+    return NULL;
+}
+
 /* ---- changing a model: what peft and bitsandbytes do to its tree ---- */
 
 static void list_modules(tide_model *model, tide_value v, uint32_t *list, uint32_t *count, int depth) {

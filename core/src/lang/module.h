@@ -150,6 +150,10 @@ struct tide_model {
     uint64_t buffer_bytes;
 };
 
+/* Parts a module's weight from the parameter that it is tied to: one of its own, still without memory, is listed last.
+ */
+tide_tensor *tide_model_untie(tide_model *model, uint32_t instance, const tide_tensor *tied);
+
 /* Whether an instance is `above`, or of its children and theirs. */
 bool tide_is_below(const tide_model *model, uint32_t instance, uint32_t above);
 

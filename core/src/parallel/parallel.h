@@ -51,8 +51,12 @@ const uint32_t *tide_children_first(const tide_model *model);
 /* Module.half() and the like: the engine casts the parameters one by one, where they have another dtype. */
 void tide_cast_model(tide_wrapper *w, tide_dtype dtype);
 
-/* tensor_parallel.c: false, and an error, where the head is the embedding. */
-bool tide_refuse_tied_head(const tide_model *model);
+/* ---- tied_head.c ---- */
+
+/* The instance of a head whose weight is the embedding's; 0: there is none. */
+uint32_t tide_tied_head(const tide_model *model);
+/* Makes them two parameters; is_head_last: the head's is the whole one until it is cut or let go of. */
+void tide_untie_head(tide_wrapper *w, bool is_head_last);
 
 /* ---- fsdp.c: what both FSDPs do ---- */
 

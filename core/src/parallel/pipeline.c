@@ -72,6 +72,30 @@ static void find_params_of(const tide_pipeline *p, uint32_t chunk) {
         if (!absent[model->parameters[i].module]) s->params[s->param_count++] = model->parameters[i].tensor;
 }
 
+/* Which of a head and an embedding with one weight lets go of it last: the one that is cut or dropped later. */
+static bool untie_head(tide_pipeline *p) {
+    tide_wrapper *w = p->w;
+    const tide_job *job = w->job;
+    bool is_cut =
+        job->parallel_kind == TIDE_parallel_kind_native && job->parallel_tp * job->parallel_dp * job->parallel_cp > 1;
+    bool has_first = false, has_last = false;
+    for (uint32_t i = 0; i < p->chunks; i++) {
+        has_first = has_first || p->stages[i].is_first;
+        has_last = has_last || p->stages[i].is_last;
+    }
+    if (!tide_tied_head(w->model) || (!is_cut && p->ranks == 1)) return true;
+    if (has_first && has_last && !is_cut) {
+        tide_fail(
+            machine_of(p), TIDE_ERR_UNSUPPORTED,
+            "lm_head shares its weight with the embedding (tie_word_embeddings), and both are stages of one rank: "
+            "not described with parallel.schedule=%s; use another schedule",
+            job->values[TIDE_SET_parallel_schedule]);
+        return false;
+    }
+    tide_untie_head(w, is_cut ? has_first : has_last);
+    return true;
+}
+
 bool tide_pipeline_init(tide_pipeline *p, tide_wrapper *w) {
     tide_machine *m = w->model->m;
     const tide_class *root = w->model->instances[w->model->root].of;
@@ -83,7 +107,6 @@ bool tide_pipeline_init(tide_pipeline *p, tide_wrapper *w) {
                   root->name.at);
         return false;
     }
-    if (p->ranks > 1 && !tide_refuse_tied_head(w->model)) return false;
     if (layers < p->stage_count) {
         tide_fail(m, TIDE_ERR_CONFLICT, "%u layers are fewer than the %u stages of the pipeline", layers,
                   p->stage_count);
@@ -106,8 +129,9 @@ bool tide_pipeline_init(tide_pipeline *p, tide_wrapper *w) {
         for (unsigned k = 0; k < TIDE_COUNT_OF(arrays); k++)
             *arrays[k] = TIDE_NEW(m->arena, tide_tensor *, p->microbatches);
         s->backward_state = TIDE_NEW(m->arena, tide_backward_state, p->microbatches);
-        find_params_of(p, i);
     }
+    if (!untie_head(p)) return false;
+    for (uint32_t i = 0; i < p->chunks; i++) find_params_of(p, i);
     return true;
 }
 

@@ -151,21 +151,6 @@ static bool choose_styles(tide_wrapper *w, tide_tensor_parallel *p) {
 
 /* ---- parameters ---- */
 
-/* A tied head has no parameter of its own: parallelize_module() would part the two. */
-bool tide_refuse_tied_head(const tide_model *model) {
-    for (uint32_t i = 1; i < model->instance_count; i++) {
-        bool has_parameter = false;
-        if (model->instances[i].parent != model->root || !tide_text_is(model->instances[i].name, "lm_head")) continue;
-        for (uint32_t k = 0; k < model->parameter_count; k++)
-            has_parameter = has_parameter || model->parameters[k].module == i;
-        if (!has_parameter)
-            tide_fail(model->m, TIDE_ERR_UNSUPPORTED,
-                      "lm_head shares its weight with the embedding (tie_word_embeddings), which is not described with "
-                      "parallel.kind=tp, pp or native; use fsdp2 or megatron");
-    }
-    return !model->m->has_failed;
-}
-
 static bool distribute(tide_wrapper *w, const tide_tensor_parallel *p, uint32_t instance) {
     tide_model *model = w->model;
     style of = (style)p->styles[instance];
@@ -247,9 +232,9 @@ bool tide_parallelize_module(tide_wrapper *w, const tide_tensor_parallel_plan *p
         p = TIDE_NEW(m->arena, tide_tensor_parallel, 1);
         *p = (tide_tensor_parallel){.plan = *plan, .styles = TIDE_NEW(m->arena, uint8_t, w->model->instance_count + 1)};
         w->model->children_first = tide_children_first(w->model);
+        tide_untie_head(w, true);
     }
-    if (!tide_refuse_tied_head(w->model) || !choose_styles(w, p) || !refuse_what_is_not_planned(w, p) ||
-        !distribute_all(w, p) || !mask_embeddings(w, p))
+    if (!choose_styles(w, p) || !refuse_what_is_not_planned(w, p) || !distribute_all(w, p) || !mask_embeddings(w, p))
         return false;
     w->model->tensor_parallel = p;
     m->has_dtensors = true;

@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A head whose weight is the embedding's (tie_word_embeddings) where the two are cut or lie on other ranks: what
+ * replaces a module's parameter by its part, parallelize_module() or fully_shard(), leaves the other module the whole
+ * one, and from then on they are two parameters. */
+#include "parallel/parallel.h"
+
+uint32_t tide_tied_head(const tide_model *model) {
+    for (uint32_t i = 1; i < model->instance_count; i++) {
+        bool has_parameter = false;
+        if (model->instances[i].parent != model->root || !tide_text_is(model->instances[i].name, "lm_head")) continue;
+        for (uint32_t k = 0; k < model->parameter_count; k++)
+            has_parameter = has_parameter || model->parameters[k].module == i;
+        if (!has_parameter) return i;
+    }
+    return 0;
+}
+
+/* The optimizer has the head's weight after the others of the embedding's group. */
+static void add_member(tide_wrapper *w, const tide_tensor *embedding, tide_tensor *own, uint32_t head) {
+    uint32_t count = tide_optimizer_members(w->optimizer, NULL), n = 0, group = UINT32_MAX;
+    tide_optimized *members = TIDE_NEW(w->model->m->arena, tide_optimized, 2 * count + 1), *with = members + count;
+    tide_optimizer_members(w->optimizer, members);
+    for (uint32_t i = 0; i < count; i++)
+        if (members[i].tensor == embedding) group = members[i].group;
+    for (uint32_t i = 0; i < count; i++) {
+        with[n++] = members[i];
+        if (members[i].group == group && (i + 1 == count || members[i + 1].group != group))
+            with[n++] = (tide_optimized){.tensor = own, .module = head, .group = group};
+    }
+    tide_optimizer_replace(w->optimizer, with, n);
+}
+
+/* named_parameters() has the head last, and Module.to() had the others in this order. */
+static void add_to_order(tide_model *model) {
+    const uint32_t *order = tide_children_first(model);
+    uint32_t *with = TIDE_NEW(model->m->arena, uint32_t, model->parameter_count + 2);
+    for (uint32_t i = 0; i < model->parameter_count; i++) with[i] = order[i];
+    with[model->parameter_count] = model->parameter_count;
+    model->children_first = with;
+}
+
+void tide_untie_head(tide_wrapper *w, bool is_head_last) {
+    tide_model *model = w->model;
+    uint32_t head = tide_tied_head(model);
+    for (uint32_t i = 0; head && i < model->parameter_count; i++) {
+        tide_tensor *tied = model->parameters[i].tensor;
+        if (tied->shape->dims != 2) continue;
+        add_to_order(model);
+        tide_tensor *own = tide_model_untie(model, head, tied);
+        if (!own) continue;
+        if (is_head_last) {
+            tide_storage *whole = tied->storage;
+            tied->storage = own->storage;
+            own->storage = whole;
+        }
+        add_member(w, tied, own, head);
+        return;
+    }
+}
