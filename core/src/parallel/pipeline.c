@@ -84,6 +84,13 @@ static bool untie_head(tide_pipeline *p) {
         has_last = has_last || p->stages[i].is_last;
     }
     if (!tide_tied_head(w->model) || (!is_cut && p->ranks == 1)) return true;
+    if (p->ranks == 1 && job->parallel_tp == 1) {
+        tide_fail(
+            machine_of(p), TIDE_ERR_CONFLICT,
+            "tie_word_embeddings: \"Parameter 'lm_head.weight' is shared with a parameter already managed by another "
+            "FSDP group.\"; use parallel.kind=fsdp2, or overrides.tie_word_embeddings=false");
+        return false;
+    }
     if (has_first && has_last && !is_cut) {
         tide_fail(
             machine_of(p), TIDE_ERR_UNSUPPORTED,

@@ -225,6 +225,16 @@ static bool mask_embeddings(tide_wrapper *w, const tide_tensor_parallel *p) {
     return of && tide_model_check(model, of, NULL);
 }
 
+/* Without sequence parallelism norms are no DTensors of the same mesh, which clip_grad_norm_() cannot put together. */
+static bool refuse_to_clip(const tide_wrapper *w, const tide_tensor_parallel_plan *plan) {
+    if (w->job->clip <= 0 || plan->sequence_parallel) return false;
+    tide_fail(w->model->m, TIDE_ERR_CONFLICT, "clip: \"%s\"; use parallel.sequence_parallel=true, or no clipping",
+              plan->is_sharded ? "All operands in aten.stack.default must have the same mesh"
+                               : "aten._foreach_norm.Scalar got mixed torch.Tensor and DTensor, need to convert all "
+                                 "torch.Tensor to DTensor before calling distributed operators!");
+    return true;
+}
+
 bool tide_parallelize_module(tide_wrapper *w, const tide_tensor_parallel_plan *plan) {
     tide_machine *m = w->model->m;
     tide_tensor_parallel *p = w->model->tensor_parallel;
@@ -234,7 +244,8 @@ bool tide_parallelize_module(tide_wrapper *w, const tide_tensor_parallel_plan *p
         w->model->children_first = tide_children_first(w->model);
         tide_untie_head(w, true);
     }
-    if (!choose_styles(w, p) || !refuse_what_is_not_planned(w, p) || !distribute_all(w, p) || !mask_embeddings(w, p))
+    if (refuse_to_clip(w, plan) || !choose_styles(w, p) || !refuse_what_is_not_planned(w, p) || !distribute_all(w, p) ||
+        !mask_embeddings(w, p))
         return false;
     w->model->tensor_parallel = p;
     m->has_dtensors = true;
