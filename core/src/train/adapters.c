@@ -253,6 +253,16 @@ static const tide_json *of_model_type(const tide_model *model, const tide_job *j
     return found;
 }
 
+/* What peft's LoraConfig aims at without target_modules: its choice by the model_type. */
+static bool choose_lora(tide_model *model, aim *a) {
+    const tide_json *names = of_model_type(model, a->job, "lora_targets");
+    if (!names || names->kind != TIDE_JSON_STRING)
+        return refuse_targets(model, TARGETS, "is not given, and peft names no modules for LoRA of this model_type",
+                              "name linear layers, as adapter.target_modules=q_proj,v_proj");
+    a->target_modules = names->text.at;
+    return true;
+}
+
 /* What IA3 aims at where the job does not say: peft's choice by the model_type. */
 static bool choose_ia3(tide_model *model, aim *a) {
     const tide_json *pair = of_model_type(model, a->job, "ia3_targets");
@@ -451,6 +461,7 @@ bool tide_adapt(tide_model *model, const tide_job *job) {
     bool is_prompt = tide_job_prompts(job), is_lora = job->adapter == TIDE_adapter_lora;
     bool is_loaded = job->quant_from_pretrained || job->trainer > TIDE_trainer_hf; /* TRL: is_loaded_in_4bit is set */
     aim a = {job, is_lora && !*targets ? "all-linear" : targets, job->adapter_feedforward_modules};
+    if (is_lora && strcmp(a.target_modules, "default") == 0 && !choose_lora(model, &a)) return false;
     if (strcmp(a.target_modules, "all-linear-names") == 0) a.target_modules = linear_names(model, job);
     freeze_all(model);
     if (aims_at_experts(model, &a))

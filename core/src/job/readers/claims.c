@@ -90,6 +90,14 @@ void tide_claim_fact(tide_claims *c, const char *key, const char *given, tide_fa
     if (strcmp(c->facts[fact]->value, given) != 0) overrule(c, entry, c->facts[fact], "another file");
 }
 
+void tide_imply_fact(tide_claims *c, tide_fact fact, const char *key, const char *value) {
+    if (c->facts[fact]) return;
+    tide_file_key *entry = TIDE_NEW(c->arena, tide_file_key, 1);
+    *entry = (tide_file_key){.key = key, .value = value, .effect = TIDE_KEY_USED};
+    c->facts[fact] = entry;
+    c->fact_places[fact] = tide_claims_place(c, key);
+}
+
 const char *tide_fact_of(const tide_claims *c, tide_fact fact) {
     return c->facts[fact] ? c->facts[fact]->value : NULL;
 }

@@ -142,6 +142,9 @@ void tide_imply(tide_claims *c, tide_setting_id setting, const char *value);
 /* The same, shown with the key of a fact. */
 void tide_settle(tide_claims *c, tide_fact fact, tide_setting_id setting, const char *value);
 
+/* A fact that no key says. */
+void tide_imply_fact(tide_claims *c, tide_fact fact, const char *key, const char *value);
+
 /* What a fact is; NULL: no file says. */
 const char *tide_fact_of(const tide_claims *c, tide_fact fact);
 bool tide_fact_is(const tide_claims *c, tide_fact fact, const char *value); /* given in any case; value in lower case */
@@ -150,6 +153,10 @@ int64_t tide_fact_int(const tide_claims *c, tide_fact fact, int64_t otherwise);
 /* ---- training.c: what TrainingArguments, Accelerate and the programs over them say together ---- */
 
 void tide_training_settle(tide_claims *c);
+
+/* program_defaults.c: what the file's program takes where no key says; settings behind the adapters'. */
+void tide_default_facts(tide_claims *c);
+void tide_default_settings(tide_claims *c);
 
 /* The mixed precision that is asked for: bf16, fp16, none; NULL: no file of the two is there. And the fact that says
  * so. */

@@ -11,8 +11,16 @@ static const tide_key_row llama_factory_rows[] = {
 static const tide_key_table llama_factory_keys = {
     .rows = llama_factory_rows, .count = TIDE_COUNT_OF(llama_factory_rows), .more = &tide_trainer_keys};
 
+/* A file that trains and leaves both at their defaults. */
+static bool is_of_factory(const tide_json *root) {
+    bool trains = !tide_json_at(root, "export_dir") && !tide_json_at(root, "infer_backend");
+    return trains && tide_json_at(root, "model_name_or_path") &&
+           (tide_json_at(root, "stage") || tide_json_at(root, "template"));
+}
+
 const tide_reader tide_llama_factory_reader = {.title = "a LLaMA-Factory configuration",
                                                .marks = "finetuning_type|cutoff_len",
+                                               .recognises = is_of_factory,
                                                .keys = &llama_factory_keys,
                                                .trains = true,
                                                .precedence = 2,

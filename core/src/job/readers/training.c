@@ -23,10 +23,8 @@ tide_fact tide_mixed_precision_fact(const tide_claims *c) {
 }
 
 static void settle_checkpointing(tide_claims *c) {
-    bool of_factory = tide_claims_have(c, &tide_llama_factory_reader),
-         is_on = tide_fact_is(c, TIDE_FACT_checkpointing, "true");
+    bool is_on = tide_fact_is(c, TIDE_FACT_checkpointing, "true");
     const char *said = tide_fact_of(c, TIDE_FACT_checkpointing);
-    if (of_factory && !said) is_on = true;       /* hparams/model_args.py: disable_gradient_checkpointing */
     if (tide_trl_kind(c) && !said) is_on = true; /* trl/trainer/base_config.py, as bf16 in tide_mixed_precision() */
     if (said && !is_on && !tide_fact_is(c, TIDE_FACT_checkpointing, "false"))
         tide_report(c->diags, TIDE_WARNING, TIDE_ERR_UNSUPPORTED, "/settings/checkpointing",
@@ -36,8 +34,7 @@ static void settle_checkpointing(tide_claims *c) {
     if (tide_fact_is(c, TIDE_FACT_fsdp_checkpointing, "true")) {
         tide_settle(c, TIDE_FACT_fsdp_checkpointing, TIDE_SET_checkpointing, "full");
     } else if (is_on || is_named) {
-        bool is_reentrant = tide_fact_is(c, TIDE_FACT_reentrant, "true") ||
-                            (of_factory && !tide_fact_is(c, TIDE_FACT_reentrant, "false"));
+        bool is_reentrant = tide_fact_is(c, TIDE_FACT_reentrant, "true");
         tide_settle(c, TIDE_FACT_checkpointing, TIDE_SET_checkpointing, is_reentrant ? "full_reentrant" : "full");
         if (c->facts[TIDE_FACT_reentrant])
             tide_settle(c, TIDE_FACT_reentrant, TIDE_SET_checkpointing, is_reentrant ? "full_reentrant" : "full");
@@ -80,11 +77,13 @@ static void settle_model(tide_claims *c) {
     if (c->facts[TIDE_FACT_model]) c->facts[TIDE_FACT_model]->effect = TIDE_KEY_USED;
 }
 
-/* hparams/finetuning_args.py: the vision tower and the projector are frozen where no key says otherwise. */
+/* LLaMA-Factory's hparams/finetuning_args.py, swift/arguments/tuner_args.py: the vision tower and the projector are
+ * frozen where no key says otherwise. */
 static void settle_parts(tide_claims *c) {
     static const tide_fact facts[] = {TIDE_FACT_freezes_vision, TIDE_FACT_freezes_projector,
                                       TIDE_FACT_freezes_language};
-    for (unsigned i = 0; i < TIDE_COUNT_OF(facts) && tide_claims_have(c, &tide_llama_factory_reader); i++) {
+    bool has_parts = tide_claims_have(c, &tide_llama_factory_reader) || tide_claims_have(c, &tide_ms_swift_reader);
+    for (unsigned i = 0; i < TIDE_COUNT_OF(facts) && has_parts; i++) {
         bool is_frozen =
             c->facts[facts[i]] ? tide_fact_is(c, facts[i], "true") : facts[i] != TIDE_FACT_freezes_language;
         if (is_frozen) c->inputs->frozen_parts |= 1u << i;
@@ -295,10 +294,12 @@ static void settle_strategy(tide_claims *c) {
 }
 
 void tide_training_settle(tide_claims *c) {
+    tide_default_facts(c);
     settle_model(c);
     settle_parts(c);
     settle_finetuning(c);
     settle_quant_type(c);
+    tide_default_settings(c);
     settle_checkpointing(c);
     if (tide_claims_train(c)) settle_trainer(c);
     settle_strategy(c);
