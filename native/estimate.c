@@ -84,6 +84,30 @@ static void smallest_show(const cJSON *answer) {
     if (advice[0]) printf("  %s\n", advice);
 }
 
+/* What the program of a file brings in place of the versions that the figures are exact for. */
+static void add_pinned(cli_buffer *text, const cJSON *versions) {
+    const cJSON *one;
+    bool is_first = true;
+    cJSON_ArrayForEach(one, versions) {
+        if (!cli_at(one, "pinned")) continue;
+        if (is_first) cli_format(text, "; %s brings", cli_text_at(one, "by"));
+        cli_format(text, "%s %s %s", is_first ? "" : ",", cli_text_at(one, "name"), cli_text_at(one, "pinned"));
+        is_first = false;
+    }
+    if (!is_first) cli_append_text(text, " (transformers=VERSION and torch=VERSION say how far those may differ)");
+}
+
+/* A range, and a warning that a file has what is not described, say that the figures are near. */
+static bool is_exact_answer(const cJSON *answer) {
+    const cJSON *one;
+    cJSON_ArrayForEach(one, cli_at(answer, "diagnostics")) {
+        bool is_near = strcmp(cli_text_at(one, "code"), "ERR_UNSUPPORTED") == 0 &&
+                       strncmp(cli_text_at(one, "place"), "/files/", 7) == 0;
+        if (is_near && strcmp(cli_text_at(one, "severity"), "warning") == 0) return false;
+    }
+    return !cli_at(cli_at(answer, "peak"), "range");
+}
+
 /* What the figures are exact for, or by whose rules they were made. */
 void cli_versions_show(const cJSON *answer) {
     const cJSON *one;
@@ -92,8 +116,9 @@ void cli_versions_show(const cJSON *answer) {
         const char *separator = text.length ? ", " : "";
         cli_format(&text, "%s%s %s", separator, cli_text_at(one, "name"), cli_text_at(one, "version"));
     }
+    add_pinned(&text, cli_at(answer, "versions"));
     if (text.length) {
-        bool is_exact = !cli_at(cli_at(answer, "peak"), "range");
+        bool is_exact = is_exact_answer(answer);
         printf("  %s", is_exact ? "exact for " : "by the rules of ");
         cli_wrapped(text.at, 2, is_exact ? 12 : 18);
     }

@@ -31,7 +31,7 @@
  *   settings: {name: string, value: string, origin: string}[],
  *   model: {name: string, title: string, architecture: string, source: string, parameters: {total: number, trainable: number,
  *     parts: {name: string, title: string, total: number, trainable: number}[]}},
- *   versions?: {name: string, version: string, asked?: string}[],
+ *   versions?: {name: string, version: string, asked?: string, pinned?: string, by?: string}[],
  *   gpu: {name: string, title: string, bytes: number, capability: number, context_bytes: number} | null,
  *   verdict: {fits: boolean | null, device_bytes: number, gpu_bytes?: number, margin_bytes?: number, retries?: number, sentence: string,
  *     loading?: {steps_allocated: number, setting?: string},

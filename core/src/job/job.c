@@ -79,6 +79,7 @@ tide_job *tide_job_build(tide_arena *arena, const tide_text *words, uint32_t wor
     b.job->names_itself = b.model_is_file;
     b.job->link = tide_link_write(arena, b.job);
     b.job->files = b.inputs.summaries;
+    b.job->program = b.inputs.program;
     return b.job;
 }
 

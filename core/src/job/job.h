@@ -123,12 +123,14 @@ typedef struct tide_job {
 
     int64_t versions_percent;   /* how far the peak may be off, as versions are asked for that no run is recorded of */
     const char *versions_asked; /* "transformers 4.44"; NULL: none of these */
+    const char *program;        /* that a file is of and that brings versions of its own, as "axolotl"; NULL: none */
 } tide_job;
 
 /* A library that takes part in a job, and its version whose allocations are played; versions.def. */
 typedef struct tide_library {
     const char *title, *version; /* "transformers", "5.23.0" */
     const char *asked;           /* another version that is asked for; NULL: none */
+    const char *pinned, *by; /* the versions that the job's program brings, and which: "axolotl 0.19.0"; NULL: none */
 } tide_library;
 
 enum { TIDE_LIBRARIES_MOST = 16 };

@@ -187,6 +187,10 @@ static bool takes_liger(const tide_job *job) {
     return job->loss == TIDE_loss_liger && job->mode == TIDE_mode_train;
 }
 
+static bool takes_trl(const tide_job *job) {
+    return job->mode == TIDE_mode_train && job->trainer > TIDE_trainer_hf;
+}
+
 static bool takes_schedulefree(const tide_job *job) {
     return steps_by(job, "schedule-free");
 }
@@ -200,6 +204,23 @@ static const char *asked_version(const tide_job *job, const char *title) {
     return job->values[id];
 }
 
+/* What the program that a file is of brings, where no version is asked for. */
+static void add_pinned(const tide_job *job, tide_library *library) {
+    static const struct {
+        const char *program, *by, *title, *pinned;
+    } rows[] = {
+#define TIDE_PINNED(program, version, library, pinned) {program, program " " version, library, pinned},
+#include "job/versions.def"
+    };
+    for (size_t i = 0; i < TIDE_COUNT_OF(rows); i++) {
+        if (!job->program || library->asked || strcmp(rows[i].program, job->program) != 0 ||
+            strcmp(rows[i].title, library->title) != 0)
+            continue;
+        library->pinned = rows[i].pinned;
+        library->by = rows[i].by;
+    }
+}
+
 uint32_t tide_job_libraries(const tide_job *job, tide_library *libraries) {
     static const struct {
         const char *title, *version;
@@ -209,9 +230,11 @@ uint32_t tide_job_libraries(const tide_job *job, tide_library *libraries) {
 #include "job/versions.def"
     };
     uint32_t count = 0;
-    for (size_t i = 0; i < TIDE_COUNT_OF(rows) && count < TIDE_LIBRARIES_MOST; i++)
-        if (rows[i].takes_part(job))
-            libraries[count++] = (tide_library){rows[i].title, rows[i].version,
-                                                is_server(job) ? NULL : asked_version(job, rows[i].title)};
+    for (size_t i = 0; i < TIDE_COUNT_OF(rows) && count < TIDE_LIBRARIES_MOST; i++) {
+        if (!rows[i].takes_part(job)) continue;
+        libraries[count] = (tide_library){rows[i].title, rows[i].version,
+                                          is_server(job) ? NULL : asked_version(job, rows[i].title), NULL, NULL};
+        add_pinned(job, &libraries[count++]);
+    }
     return count;
 }

@@ -41,6 +41,10 @@ void tide_write_libraries(tide_writer *w, const tide_job *job) {
         tide_write_open(w, '{');
         tide_write_string_at(w, "name", libraries[i].title);
         tide_write_string_at(w, "version", libraries[i].version);
+        if (libraries[i].pinned) {
+            tide_write_string_at(w, "pinned", libraries[i].pinned);
+            tide_write_string_at(w, "by", libraries[i].by);
+        }
         if (libraries[i].asked) tide_write_string_at(w, "asked", libraries[i].asked);
         tide_write_close(w, '}');
     }

@@ -68,6 +68,16 @@ export function placeOf(peak) {
 }
 
 /** @param {{r: Report}} props */
+// What the program of a file brings in place of the versions that the figures are exact for.
+/** @param {{name: string, pinned?: string, by?: string}[]} versions */
+function pinnedOf(versions) {
+  const pinned = versions.filter((one) => one.pinned);
+  return pinned.length ? `; ${pinned[0].by} brings ${pinned.map((one) => `${one.name} ${one.pinned}`).join(', ')}` : '';
+}
+
+// A warning that a file has what is not described: the figures are near.
+const isNear = (r) => r.diagnostics?.some(({ severity, code, place }) => severity === 'warning' && code === 'ERR_UNSUPPORTED' && place.startsWith('/files/'));
+
 export function Verdict({ r }) {
   const verdict = verdictOf(r);
   const { peak } = r;
@@ -87,7 +97,7 @@ export function Verdict({ r }) {
           {r.besides?.map(({ name, bytes, source }) => <p key={name} class="sub" data-tip={source}>plus about <Bytes n={bytes} style="natural" /> for {name.toUpperCase()}, not included</p>)}
           {r.peak.range && <p class="sub">between {headline(r.peak.range.low, unit.value)} and {headline(r.peak.range.high, unit.value)} {unit.value}, as {r.peak.range.reason ?? 'no run of it is recorded'}.
             Run it with <code>tidemark dry-run</code> for an exact answer</p>}
-          {r.versions && r.versions.length > 0 && <p class="sub versions">{peak.range ? 'By the rules of' : 'Exact for'} {r.versions.map(({ name, version }) => `${name} ${version}`).join(', ')}</p>}
+          {r.versions && r.versions.length > 0 && <p class="sub versions">{peak.range || isNear(r) ? 'By the rules of' : 'Exact for'} {r.versions.map(({ name, version }) => `${name} ${version}`).join(', ')}{pinnedOf(r.versions)}</p>}
         </div>
         <dl class="facts">
           <div><dt>Allocated</dt><dd><Bytes n={peak.allocated} named /></dd></div>

@@ -27,4 +27,5 @@ const tide_reader tide_axolotl_reader = {.title = "an axolotl configuration",
                                          .keys = &axolotl_keys,
                                          .trains = true,
                                          .precedence = 2,
+                                         .program = "axolotl",
                                          .settle = tide_training_settle};

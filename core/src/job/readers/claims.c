@@ -152,6 +152,7 @@ void tide_claims_add(tide_claims *c, const tide_reader *reader, const tide_json 
         return;
     }
     if (reader == &tide_deepspeed_reader) c->of_deepspeed = *file;
+    if (reader->program) c->inputs->program = reader->program;
     if (c->last)
         c->last->next = file;
     else

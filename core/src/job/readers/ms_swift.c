@@ -16,4 +16,5 @@ const tide_reader tide_ms_swift_reader = {.title = "an ms-swift configuration",
                                           .keys = &ms_swift_keys,
                                           .trains = true,
                                           .precedence = 2,
+                                          .program = "ms-swift",
                                           .settle = tide_training_settle};

@@ -25,6 +25,7 @@ typedef struct tide_inputs {
     const char *title, *source;
     int64_t published_parameters;
     const char *asked_model, *asked_place; /* that a file which starts training names; NULL: none */
+    const char *program;                   /* that a file is of, as versions.def spells it; NULL: none of these */
     tide_file_summary *summaries, *last_summary;
     unsigned frozen_parts; /* LLaMA-Factory's freeze_vision_tower, freeze_multi_modal_projector, freeze_language_model:
                               bits */
@@ -51,6 +52,7 @@ typedef struct tide_reader {
     bool trains;                                    /* of files that say what trains there is one */
     bool joins;                                     /* a command, which may hold such a file */
     int precedence;                                 /* of what it says: from 3, of commands, to 0 */
+    const char *program;                            /* of versions.def, whose own versions may be others; NULL: none */
     const char *refuses_unknown;           /* the program that refuses keys which it does not know; NULL: it reads on */
     void (*settle)(struct tide_claims *c); /* what the files say together; once for all that have the same */
 } tide_reader;
