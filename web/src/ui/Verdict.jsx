@@ -67,17 +67,16 @@ export function placeOf(peak) {
   return [peak.step ? `step ${peak.step}` : '', peak.phase].filter(Boolean).join(', ');
 }
 
-/** @param {{r: Report}} props */
-// What the program of a file brings in place of the versions that the figures are exact for.
-/** @param {{name: string, pinned?: string, by?: string}[]} versions */
+/** What the program of a file brings in place of the versions that the figures are exact for. @param {{name: string, pinned?: string, by?: string}[]} versions */
 function pinnedOf(versions) {
   const pinned = versions.filter((one) => one.pinned);
   return pinned.length ? `; ${pinned[0].by} brings ${pinned.map((one) => `${one.name} ${one.pinned}`).join(', ')}` : '';
 }
 
-// A warning that a file has what is not described: the figures are near.
+/** A warning that a file has what is not described: the figures are near. @param {Report} r */
 const isNear = (r) => r.diagnostics?.some(({ severity, code, place }) => severity === 'warning' && code === 'ERR_UNSUPPORTED' && place.startsWith('/files/'));
 
+/** @param {{r: Report}} props */
 export function Verdict({ r }) {
   const verdict = verdictOf(r);
   const { peak } = r;
