@@ -74,7 +74,7 @@ function pinnedOf(versions) {
 }
 
 /** A warning that a file has what is not described: the figures are near. @param {Report} r */
-const isNear = (r) => r.diagnostics?.some(({ severity, code, place }) => severity === 'warning' && code === 'ERR_UNSUPPORTED' && place.startsWith('/files/'));
+const isNear = (r) => r.diagnostics?.some(({ severity, code, place }) => severity === 'warning' && code === 'ERR_UNSUPPORTED' && place?.startsWith('/files/'));
 
 /** @param {{r: Report}} props */
 export function Verdict({ r }) {
