@@ -14,7 +14,7 @@ import { apply, Fits, NoAnswer, useAnswers } from './played.jsx';
 /** The smallest that it runs on first; of the others those that lack the least. @param {Card} a @param {Card} b */
 function inOrder(a, b) {
   if (!a.fits !== !b.fits) return a.fits ? -1 : 1;
-  const size = (/** @type {GPU} */ { gpu_bytes: has = 0, device_bytes: needs }) => (a.fits ? has : needs - has);
+  const size = (/** @type {Card} */ { gpu_bytes: has = 0, device_bytes: needs }) => (a.fits ? has : needs - has);
   return size(a) - size(b);
 }
 
@@ -40,12 +40,12 @@ function useLargest(list, isWanted) {
 export default function Cards() {
   const reply = useAnswers(() => [{ call: 'cards', words: [] }])?.[0];
   const [isWanted, setWanted] = useState(false);
-  /** @type {GPU[]} */
+  /** @type {Card[]} */
   const list = reply?.ok ? [...reply.cards].sort(inOrder) : [];
   const largest = useLargest(list.filter(({ error }) => !error), isWanted);
   if (!reply?.ok) return <NoAnswer reply={reply} />;
-  const tokens = (/** @type {GPU} */ { name, cards }) => tokensOf((setting) => (setting === 'batch' ? String(largest[name]) : setting === 'parallel.dp' && cards > 1 ? String(cards) : valueOf(setting)));
-  const per = (/** @type {GPU} */ card) => { const price = prices.value[card.name] * Math.max(1, card.cards); return largest[card.name] > 0 && price > 0 ? fixed(tokens(card) / price) : ''; };
+  const tokens = (/** @type {Card} */ { name, cards }) => tokensOf((setting) => (setting === 'batch' ? String(largest[name]) : setting === 'parallel.dp' && cards > 1 ? String(cards) : valueOf(setting)));
+  const per = (/** @type {Card} */ card) => { const price = prices.value[card.name] * Math.max(1, card.cards); return largest[card.name] > 0 && price > 0 ? fixed(tokens(card) / price) : ''; };
   return (
     <>
       <p class="cards-tools"><label><input type="checkbox" checked={isWanted} onChange={(event) => setWanted(event.currentTarget.checked)} /> Largest batch on each, with tokens a step and your own price</label></p>
