@@ -184,12 +184,30 @@ static void check_adapter(tide_job_builder *b) {
     if (job->packing && job->padding)
         refuse(b, TIDE_ERR_CONFLICT, TIDE_SET_packing, "packed rows have no padding",
                "leave one of packing and padding out");
+    if (job->trainer_padding_free && job->padding)
+        refuse(b, TIDE_ERR_CONFLICT, TIDE_SET_trainer_padding_free, "leaves out all padding", "leave padding out");
     if (job->packing && !is_training)
         refuse(b, TIDE_ERR_CONFLICT, TIDE_SET_packing, "rows are packed for training",
                "use mode=train, or leave it out");
     if (job->packing && tide_job_prompts(job))
         refuse(b, TIDE_ERR_UNSUPPORTED, TIDE_SET_packing, tide_format(b->arena, "with %s is not expressed", method),
                "leave one out");
+}
+
+/* transformers: modeling_flash_attention_utils.py, _flash_attention_forward. */
+static void check_flash_attention(tide_job_builder *b) {
+    const tide_job *job = b->job;
+    if (job->attention != TIDE_attention_flash_attention_2) return;
+    if (job->padding)
+        refuse(b, TIDE_ERR_UNSUPPORTED, TIDE_SET_attention,
+               "flash_attention_2 of padded rows takes what is no padding out, whose size depends on the batch",
+               "leave padding out");
+    if (job->packing && job->trainer != TIDE_trainer_sft)
+        refuse(b, TIDE_ERR_UNSUPPORTED, TIDE_SET_attention,
+               "flash_attention_2 of packed rows is described with trainer=sft", "use it, or attention=sdpa");
+    if (job->mode != TIDE_mode_train)
+        refuse(b, TIDE_ERR_UNSUPPORTED, TIDE_SET_attention, "flash_attention_2 is described for training",
+               "use attention=sdpa sdpa_backend=flash");
 }
 
 static void check_quant(tide_job_builder *b) {
@@ -302,9 +320,11 @@ static void check_trainer(tide_job_builder *b) {
                tide_format(b->arena, "%s is not described with %s", job->values[TIDE_SET_adapter], kind), "use lora");
     if (tide_trainer_generates(job)) check_rollouts(b);
     check_loss_type(b, kind);
-    static const tide_setting_id of_the_plain_loop[] = {
-        TIDE_SET_scaler,  TIDE_SET_main_grads,   TIDE_SET_ema,         TIDE_SET_zero_grad,
-        TIDE_SET_packing, TIDE_SET_zero_grad_at, TIDE_SET_hold_outputs};
+    static const tide_setting_id of_the_plain_loop[] = {TIDE_SET_scaler,    TIDE_SET_main_grads,   TIDE_SET_ema,
+                                                        TIDE_SET_zero_grad, TIDE_SET_zero_grad_at, TIDE_SET_hold_outputs};
+    if (job->packing && job->trainer != TIDE_trainer_sft)
+        refuse(b, TIDE_ERR_UNSUPPORTED, TIDE_SET_packing, tide_format(b->arena, "is not described with %s", kind),
+               "leave it out");
     for (size_t i = 0; i < TIDE_COUNT_OF(of_the_plain_loop); i++) {
         tide_setting_id id = of_the_plain_loop[i];
         if (b->arguments.is_given[id] && strcmp(job->values[id], tide_setting_default(id)) != 0)
@@ -326,6 +346,7 @@ void tide_check_conflicts(tide_job_builder *b) {
     check_megatron(b);
     check_copies(b);
     check_adapter(b);
+    check_flash_attention(b);
     check_quant(b);
     check_trainer(b);
     check_unread(b, TIDE_SET_trainer_prompt_length, TIDE_SET_trainer_torch_empty_cache_steps);

@@ -177,6 +177,8 @@ typedef struct tide_variable {
 /* ---- trainers.c: TRL's trainers that generate what they learn from (GRPO, RLOO) ---- */
 
 bool tide_trainer_generates(const tide_job *job);
+/* Sequences of the one row that SFTTrainer makes of a batch when it packs or is padding-free; 0: rows stay rows. */
+int64_t tide_sequences_of_row(const tide_job *job);
 /* Tokens of a prompt: trainer.prompt_length, or what max_completion_length leaves of seq. */
 int64_t tide_prompt_length(const tide_job *job);
 /* Micro-batches of one generation: GRPOConfig's default is gradient_accumulation_steps. */

@@ -7,6 +7,12 @@ bool tide_trainer_generates(const tide_job *job) {
     return job->trainer == TIDE_trainer_grpo || job->trainer == TIDE_trainer_rloo;
 }
 
+int64_t tide_sequences_of_row(const tide_job *job) {
+    bool flattens = job->trainer == TIDE_trainer_sft && (job->packing || job->trainer_padding_free);
+    if (!flattens) return 0;
+    return job->batch * (job->packing ? job->trainer_sequences_per_row : 1);
+}
+
 int64_t tide_prompt_length(const tide_job *job) {
     return job->trainer_prompt_length > 0 ? job->trainer_prompt_length : job->seq - job->trainer_max_completion_length;
 }

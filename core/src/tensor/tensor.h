@@ -123,7 +123,7 @@ typedef union tide_node_members {
     } mm;
     struct {
         bool has_dropout;
-        int64_t kv_heads, keys;
+        int64_t kv_heads, keys, sequences;
     } attention;
     struct {
         uint32_t dims; /* those that are summed: a bit each */

@@ -173,6 +173,9 @@ bool tide_play(tide_run *run, const tide_job *job) {
     if (job->packing && !tide_model_setting(&run->model, "packing_is_read")->truth)
         return tide_error(diags, TIDE_ERR_UNSUPPORTED, "/settings/packing",
                           "the model's description does not take position_ids", "leave it out");
+    if (job->attention == TIDE_attention_flash_attention_2 && !tide_model_setting(&run->model, "flash_is_read")->truth)
+        return tide_error(diags, TIDE_ERR_UNSUPPORTED, "/settings/attention",
+                          "flash_attention_2 is not described for this model", "use sdpa or eager");
     return check_loss(run, job);
 }
 

@@ -417,6 +417,7 @@ static bool prepare_trl(trainer *t, const trl *kind) {
     t->policy = library_function(t, tide_format(arena, "%s_policy", kind->name));
     t->compute_loss = library_function(t, tide_format(arena, "%s_loss", kind->name));
     if (kind->has_reference) t->reference = library_function(t, tide_format(arena, "%s_reference", kind->name));
+    if (tide_sequences_of_row(t->job)) *tide_model_setting(&t->run->model, "packing") = tide_of_bool(true);
     bool generates = tide_trainer_generates(t->job), precomputes = t->job->trainer_precompute_ref_log_probs,
          keeps_reference = generates ? tide_keeps_reference(t->job) : kind->has_reference && !precomputes;
     if (generates) tide_set_rollouts(t->run, t->job);

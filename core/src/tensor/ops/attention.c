@@ -8,6 +8,7 @@
 
 typedef struct attention {
     int64_t batch, heads, kv_heads, queries, keys, width, value_width;
+    int64_t sequences; /* of a batch of one row, next to one another: flash_attn_varlen_func; 0: rows */
     double dropout;
     bool is_causal,
         repeats; /* repeats: enable_gqa, keys and values are copied for their queries; else they broadcast */
@@ -40,6 +41,7 @@ static bool is_bshd(tide_machine *m, const tide_tensor *x) {
 static void forget(attention *of, const tide_node *node) {
     *of = (attention){.dropout = node->of.attention.has_dropout,
                       .kv_heads = node->of.attention.kv_heads,
+                      .sequences = node->of.attention.sequences,
                       .keys = node->of.attention.keys};
 }
 
@@ -48,6 +50,7 @@ static void remember_attention(tide_node *node, const attention *of) {
     node->of.attention.has_dropout = of->dropout > 0;
     node->of.attention.kv_heads = of->kv_heads;
     node->of.attention.keys = of->keys;
+    node->of.attention.sequences = of->sequences;
 }
 
 /* Saved as the generated nodes declare it: inputs by name, then results by name; so they are freed. */
@@ -118,6 +121,7 @@ static void flash_run(tide_machine *m, tide_node *node, tide_tensor **grads, tid
     results[1] = tide_empty_like(m, k, k->dtype);
     results[2] = tide_empty_like(m, v, v->dtype);
     int64_t rows = TIDE_ROUND_UP(a.queries, 128), width = TIDE_ROUND_UP(a.width, a.width <= 128 ? 32 : 64);
+    if (a.sequences) rows = a.queries + 128 * a.sequences; /* mha_varlen_bwd */
     tide_tensor *softmax_d = TIDE_EMPTY(m, TIDE_FP32, a.batch, a.heads, rows);
     tide_tensor *dq_accumulator = TIDE_EMPTY(m, TIDE_FP32, a.batch, rows, a.heads, width);
     tide_tensor *wide_k = NULL, *wide_v = NULL;
@@ -143,7 +147,8 @@ static tide_tensor *flash(tide_machine *m, tide_tensor *q, tide_tensor *k, tide_
     tide_tensor *out = tide_set_grad_fn(m, node, tide_empty_like(m, q, q->dtype));
     tide_tensor *lse = TIDE_EMPTY(m, TIDE_FP32, a->batch, a->heads, a->queries);
     tide_tensor *partial_lse = NULL, *partial_out = NULL, *state = NULL;
-    int64_t splits = a->dropout > 0 ? 1 : tide_flash_splits(m, a->batch * a->heads, a->queries, a->keys, a->width);
+    bool may_split = a->dropout <= 0 && !a->sequences;
+    int64_t splits = may_split ? tide_flash_splits(m, a->batch * a->heads, a->queries, a->keys, a->width) : 1;
     if (splits > 1) {
         partial_lse = TIDE_EMPTY(m, TIDE_FP32, splits, a->batch, a->heads, a->queries);
         partial_out = TIDE_EMPTY(m, TIDE_FP32, splits, a->batch, a->heads, a->queries,
@@ -466,6 +471,29 @@ static tide_tensor *padded_flash(tide_machine *m, tide_tensor *q, tide_tensor *k
     return cut;
 }
 
+/* The sizes of query, key and value, which are (batch, heads, sequence, width); false after an error. */
+static bool attention_sizes(tide_machine *m, const char *name, tide_tensor *const *all, attention *a) {
+    const tide_tensor *q = all[0], *k = all[1], *v = all[2];
+    bool ok = q->shape->dims == 4 && k->shape->dims == 4 && v->shape->dims == 4 &&
+              q->shape->dim[3].size == k->shape->dim[3].size && k->shape->dim[2].size == v->shape->dim[2].size &&
+              k->shape->dim[1].size == v->shape->dim[1].size && k->shape->dim[1].size > 0 &&
+              q->shape->dim[1].size % k->shape->dim[1].size == 0 && q->dtype == k->dtype && q->dtype == v->dtype;
+    if (!ok) {
+        tide_fail(m, TIDE_ERR_SHAPE, "%s: query %s, key %s, value %s (%s, %s, %s)", name, tide_shape_text(m, q->shape),
+                  tide_shape_text(m, k->shape), tide_shape_text(m, v->shape), tide_dtype_names[q->dtype],
+                  tide_dtype_names[k->dtype], tide_dtype_names[v->dtype]);
+        return false;
+    }
+    a->batch = q->shape->dim[0].size;
+    a->heads = q->shape->dim[1].size;
+    a->queries = q->shape->dim[2].size;
+    a->width = q->shape->dim[3].size;
+    a->kv_heads = k->shape->dim[1].size;
+    a->keys = k->shape->dim[2].size;
+    a->value_width = v->shape->dim[3].size;
+    return true;
+}
+
 static tide_value op_sdpa(tide_machine *m, tide_value *arguments) {
     tide_tensor *q = tide_arg_tensor(m, arguments[0]), *k = tide_arg_tensor(m, arguments[1]),
                 *v = tide_arg_tensor(m, arguments[2]);
@@ -473,24 +501,8 @@ static tide_value op_sdpa(tide_machine *m, tide_value *arguments) {
     attention a = {.dropout = tide_arg_number(m, arguments[4]),
                    .is_causal = tide_arg_bool(m, arguments[5]),
                    .repeats = tide_arg_bool(m, arguments[6])};
-    bool ok = q->shape->dims == 4 && k->shape->dims == 4 && v->shape->dims == 4 &&
-              q->shape->dim[3].size == k->shape->dim[3].size && k->shape->dim[2].size == v->shape->dim[2].size &&
-              k->shape->dim[1].size == v->shape->dim[1].size && k->shape->dim[1].size > 0 &&
-              q->shape->dim[1].size % k->shape->dim[1].size == 0 && q->dtype == k->dtype && q->dtype == v->dtype;
-    if (!ok) {
-        tide_fail(m, TIDE_ERR_SHAPE, "scaled_dot_product_attention: query %s, key %s, value %s (%s, %s, %s)",
-                  tide_shape_text(m, q->shape), tide_shape_text(m, k->shape), tide_shape_text(m, v->shape),
-                  tide_dtype_names[q->dtype], tide_dtype_names[k->dtype], tide_dtype_names[v->dtype]);
-        return tide_none();
-    }
-    a.batch = q->shape->dim[0].size;
-    a.heads = q->shape->dim[1].size;
-    a.queries = q->shape->dim[2].size;
-    a.width = q->shape->dim[3].size;
-    a.kv_heads = k->shape->dim[1].size;
-    a.keys = k->shape->dim[2].size;
-    a.value_width = v->shape->dim[3].size;
     tide_tensor *all[3] = {q, k, v};
+    if (!attention_sizes(m, "scaled_dot_product_attention", all, &a)) return tide_none();
     kernel chosen = choose(m, q, mask, tide_needs_node(m, all, 3), &a);
     if (chosen == KERNEL_FLASH) return tide_of_tensor(padded_flash(m, q, k, v, &a));
     tide_tensor *bias = mask ? additive(m, mask, (tide_dtype)q->dtype) : NULL, *out;
@@ -508,7 +520,27 @@ static tide_value op_sdpa(tide_machine *m, tide_value *arguments) {
     return tide_of_tensor(out);
 }
 
+/* flash_attn_func and flash_attn_varlen_func of flash-attn 2.8.3 (csrc/flash_attn/flash_api.cpp: mha_fwd, mha_varlen_fwd),
+ * the kernel that PyTorch has. */
+static tide_value op_flash_attention(tide_machine *m, tide_value *arguments) {
+    tide_tensor *all[3];
+    for (int i = 0; i < 3; i++) all[i] = tide_arg_tensor(m, arguments[i]);
+    attention a = {.dropout = tide_arg_number(m, arguments[3]), .sequences = tide_arg_int(m, arguments[4])};
+    if (!attention_sizes(m, "flash_attention", all, &a)) return tide_none();
+    bool is_half = all[0]->dtype == TIDE_BF16 || all[0]->dtype == TIDE_FP16;
+    if (!is_half || m->device.capability < 80 || a.width > 256 || a.width != a.value_width || a.sequences < 0 ||
+        (a.sequences && a.batch != 1)) {
+        tide_fail(m, TIDE_ERR_UNSUPPORTED,
+                  "flash_attention takes bf16 or fp16 and heads of at most 256, all of one width, on cards of "
+                  "capability 8.0 or more; these are %s in %s",
+                  tide_shape_text(m, all[0]->shape), tide_dtype_names[all[0]->dtype]);
+        return tide_none();
+    }
+    return tide_of_tensor(padded_flash(m, all[0], all[1], all[2], &a));
+}
+
 static const tide_op attention_ops[] = {
+    {"flash_attention", "query, key, value, dropout_p=0, sequences=0", TIDE_CAST_LOWER, op_flash_attention},
     {"scaled_dot_product_attention", "query, key, value, attn_mask=none, dropout_p=0, is_causal=false, enable_gqa=true",
      TIDE_CAST_LOWER, op_sdpa},
 };
