@@ -5,6 +5,7 @@
 #include "base/units.h"
 #include "parallel/fsdp2.h"
 #include "parallel/pipeline.h"
+#include "tensor/checkpoint.h"
 #include "parallel/tensor_parallel.h"
 #include "parallel/topology.h"
 
@@ -66,7 +67,7 @@ static bool parallelize(tide_wrapper *w) {
 static void checkpoint(tide_wrapper *w) {
     tide_model *model = w->model;
     uint32_t blocks = 0;
-    model->m->is_selective = w->job->parallel_ac == TIDE_parallel_ac_op;
+    model->m->kept_kinds = w->job->parallel_ac == TIDE_parallel_ac_op ? (1 << TIDE_KEPT_COUNT) - 1 : 0;
     model->state.is_checkpointing = w->job->parallel_ac != TIDE_parallel_ac_none;
     for (uint32_t i = 1; i < model->instance_count; i++) {
         if (!model->instances[i].of->is_checkpointed || (w->is_absent && w->is_absent[i])) continue;

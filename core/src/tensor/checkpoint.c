@@ -148,7 +148,7 @@ static void frame_release(tide_machine *m, tide_checkpoint_frame *frame) {
 /* ---- create_selective_checkpoint_contexts() ---- */
 
 void tide_keep(tide_machine *m, tide_kept_kind kind, tide_tensor *const *made, uint32_t count) {
-    tide_checkpoint_frame *frame = m->is_selective ? tide_checkpoint_saving(m) : NULL;
+    tide_checkpoint_frame *frame = m->kept_kinds >> kind & 1 ? tide_checkpoint_saving(m) : NULL;
     if (!frame) return;
     tide_kept *kept = &frame->kept[kind];
     bool is_kept = kind != TIDE_KEPT_PRODUCT || kept->count % 2 == 0;
@@ -159,7 +159,7 @@ void tide_keep(tide_machine *m, tide_kept_kind kind, tide_tensor *const *made, u
 }
 
 bool tide_take_kept(tide_machine *m, tide_kept_kind kind, tide_tensor **made, uint32_t count) {
-    tide_checkpoint_frame *frame = m->is_selective ? tide_checkpoint_recomputing(m) : NULL;
+    tide_checkpoint_frame *frame = m->kept_kinds >> kind & 1 ? tide_checkpoint_recomputing(m) : NULL;
     if (!frame || m->is_stopped || frame->kept[kind].taken + count > frame->kept[kind].count) return false;
     tide_kept *kept = &frame->kept[kind];
     bool is_kept = kept->tensors[kept->taken] != NULL;

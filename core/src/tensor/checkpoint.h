@@ -22,8 +22,8 @@ void tide_checkpoint_discard(tide_machine *m, tide_tensor *output, tide_tensor *
 
 /* ---- create_selective_checkpoint_contexts() ---- */
 
-/* What machine.is_selective keeps of a checkpointed call, as torchtitan's policy has it: every other matrix product,
- * attention's outputs, and what was reduced and scattered. */
+/* What a checkpointed call may keep, by a bit of machine.kept_kinds each: every other matrix product, attention's
+ * outputs, and what was reduced and scattered. */
 typedef enum tide_kept_kind {
     TIDE_KEPT_PRODUCT,
     TIDE_KEPT_ATTENTION,

@@ -3,6 +3,7 @@
 #include "train/run.h"
 
 #include "memo/memo.h"
+#include "tensor/checkpoint.h"
 #include "train/adapters.h"
 #include "train/liger.h"
 #include "train/weights.h"
@@ -28,6 +29,9 @@ static void prepare(tide_run *run, const tide_job *job, tide_arena *arena, tide_
     if (!run->plays_all) run->model.call = tide_call_memoized;
     run->model.state.dtype = tide_dtype_or(job->dtype, TIDE_BF16);
     run->model.state.is_checkpointing = job->checkpointing != TIDE_checkpointing_none;
+    if (job->checkpointing == TIDE_checkpointing_selective) m->kept_kinds = 1 << TIDE_KEPT_ATTENTION;
+    if (job->checkpointing == TIDE_checkpointing_selective_matmuls)
+        m->kept_kinds = 1 << TIDE_KEPT_ATTENTION | 1 << TIDE_KEPT_PRODUCT;
     run->model.state.is_reentrant = job->checkpointing == TIDE_checkpointing_full_reentrant;
     const tide_json *cache = tide_json_at(job->config, "use_cache");
     bool uses_cache =

@@ -284,12 +284,16 @@ static tide_tensor *ordered_like(tide_machine *m, const tide_tensor *q, const ti
 static tide_tensor *cudnn(tide_machine *m, tide_tensor *q, tide_tensor *k, tide_tensor *v, tide_tensor *bias,
                           const attention *a) {
     tide_node *node = node_of(m, &cudnn_backward, q, k, v, bias, false, a);
+    tide_tensor *made[4];
+    if (tide_take_kept(m, TIDE_KEPT_ATTENTION, made, 4))
+        return kept(m, node, tide_set_grad_fn(m, node, made[0]), made[1], made[2], made[3]);
     tide_tensor *seed = TIDE_EMPTY(m, TIDE_INT64, 1), *offset = TIDE_EMPTY(m, TIDE_INT64, 1);
     tide_shape shape = *q->shape;
     shape.dim[3].size = v->shape->dim[3].size;
     tide_tensor *out = tide_set_grad_fn(m, node, ordered_like(m, q, &shape));
     bool needs_lse = q->requires_grad || k->requires_grad || v->requires_grad;
     tide_tensor *lse = needs_lse ? TIDE_EMPTY(m, TIDE_FP32, a->batch, a->heads, a->queries, 1) : NULL;
+    tide_keep(m, TIDE_KEPT_ATTENTION, (tide_tensor *[]){out, lse, seed, offset}, 4);
     return kept(m, node, out, lse, seed, offset);
 }
 

@@ -158,7 +158,9 @@ static tide_tensor *addmm(tide_machine *m, tide_tensor *bias, tide_tensor *a, ti
     tide_shape shape = {.dims = 2};
     shape.dim[0] = a->shape->dim[0];
     shape.dim[1] = b->shape->dim[1];
-    tide_tensor *out = tide_empty(m, &shape, a->dtype);
+    tide_tensor *out;
+    if (tide_take_kept(m, TIDE_KEPT_PRODUCT, &out, 1)) return tide_set_grad_fn(m, node, out);
+    out = tide_empty(m, &shape, a->dtype);
     /* cuda/Blas.cpp, isInputCompliesAddmmCudaLt: a row, or in half types a matrix */
     bool is_row = bias->shape->dims == 1, is_matrix = bias->shape->dims == 2 &&
                                                       bias->shape->dim[1].size == b->shape->dim[1].size &&
@@ -166,6 +168,7 @@ static tide_tensor *addmm(tide_machine *m, tide_tensor *bias, tide_tensor *a, ti
     bool is_lt =
         (is_row || is_matrix) && tide_is_contiguous(bias) && b->shape->dim[0].size > 1 && b->shape->dim[1].size > 1;
     multiply(m, a, b, is_lt ? CUBLASLT_WORKSPACE : tide_gemm_workspace(m));
+    tide_keep(m, TIDE_KEPT_PRODUCT, &out, 1);
     return tide_set_grad_fn(m, node, out);
 }
 
@@ -200,8 +203,11 @@ tide_tensor *tide_bmm(tide_machine *m, tide_tensor *a, tide_tensor *b) {
     }
     tide_shape shape = *a->shape;
     shape.dim[2] = b->shape->dim[2];
-    tide_tensor *out = tide_empty(m, &shape, a->dtype);
+    tide_tensor *out;
+    if (tide_take_kept(m, TIDE_KEPT_PRODUCT, &out, 1)) return tide_set_grad_fn(m, node, out);
+    out = tide_empty(m, &shape, a->dtype);
     multiply(m, a, b, tide_gemm_workspace(m));
+    tide_keep(m, TIDE_KEPT_PRODUCT, &out, 1);
     return tide_set_grad_fn(m, node, out);
 }
 
