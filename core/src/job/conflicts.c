@@ -149,6 +149,17 @@ static void check_megatron(tide_job_builder *b) {
 
 /* ---- copies of the weights ---- */
 
+static void check_offloading(tide_job_builder *b) {
+    const tide_job *job = b->job;
+    if (job->offload_activations == TIDE_offload_activations_none) return;
+    if (job->parallel_kind != TIDE_parallel_kind_none)
+        refuse(b, TIDE_ERR_UNSUPPORTED, TIDE_SET_offload_activations, "is not described with parallel.kind",
+               "use one GPU");
+    if (job->checkpointing == TIDE_checkpointing_full_reentrant)
+        refuse(b, TIDE_ERR_UNSUPPORTED, TIDE_SET_offload_activations, "is not described with reentrant checkpoints",
+               "use checkpointing=full");
+}
+
 static void check_copies(tide_job_builder *b) {
     const tide_job *job = b->job;
     bool is_alone = job->parallel_kind == TIDE_parallel_kind_none, is_quantised = job->quant != TIDE_quant_none,
@@ -320,8 +331,15 @@ static void check_trainer(tide_job_builder *b) {
                tide_format(b->arena, "%s is not described with %s", job->values[TIDE_SET_adapter], kind), "use lora");
     if (tide_trainer_generates(job)) check_rollouts(b);
     check_loss_type(b, kind);
-    static const tide_setting_id of_the_plain_loop[] = {TIDE_SET_scaler,    TIDE_SET_main_grads,   TIDE_SET_ema,
-                                                        TIDE_SET_zero_grad, TIDE_SET_zero_grad_at, TIDE_SET_hold_outputs};
+    bool offloads = job->offload_activations != TIDE_offload_activations_none,
+         has_offloading = job->trainer == TIDE_trainer_sft || job->trainer == TIDE_trainer_dpo ||
+                          job->trainer == TIDE_trainer_reward;
+    if (offloads && !has_offloading)
+        refuse(b, TIDE_ERR_CONFLICT, TIDE_SET_offload_activations, "is an option of TRL's sft, dpo and reward",
+               "leave it out");
+    static const tide_setting_id of_the_plain_loop[] = {TIDE_SET_scaler,       TIDE_SET_main_grads,
+                                                        TIDE_SET_ema,          TIDE_SET_zero_grad,
+                                                        TIDE_SET_zero_grad_at, TIDE_SET_hold_outputs};
     if (job->packing && job->trainer != TIDE_trainer_sft)
         refuse(b, TIDE_ERR_UNSUPPORTED, TIDE_SET_packing, tide_format(b->arena, "is not described with %s", kind),
                "leave it out");
@@ -345,6 +363,7 @@ void tide_check_conflicts(tide_job_builder *b) {
     check_parallel_rank(b);
     check_megatron(b);
     check_copies(b);
+    check_offloading(b);
     check_adapter(b);
     check_flash_attention(b);
     check_quant(b);

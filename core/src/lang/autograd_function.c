@@ -13,8 +13,9 @@ static void applied_run(tide_machine *m, tide_node *node, tide_tensor **grads, t
     tide_value arguments[1 + FUNCTION_OUTPUT_LIMIT + SAVED_LIMIT] = {tide_value_retain(f->context)};
     uint32_t count = 1;
     for (unsigned i = 0; i < node->output_count; i++) { /* python_function.cpp: PyNode::apply makes zeros of nothing */
-        if (!grads[i]) grads[i] = tide_empty(m, node->outputs[i].shape, (tide_dtype)node->outputs[i].dtype);
-        arguments[count++] = tide_of_tensor(tide_retain(grads[i]));
+        if (!grads[i] && !node->of.applied.skips_zeros)
+            grads[i] = tide_empty(m, node->outputs[i].shape, (tide_dtype)node->outputs[i].dtype);
+        arguments[count++] = grads[i] ? tide_of_tensor(tide_retain(grads[i])) : tide_none();
     }
     for (int i = 0; i < node->saved_count; i++) {
         bool is_saved = node->saved[i].tensor || node->saved[i].packed_by;
@@ -77,6 +78,17 @@ static void give_output(tide_machine *m, tide_node *node, tide_value *output, ti
     if (tide_dtype_is_float((tide_dtype)output->tensor->dtype)) tide_set_grad_fn(m, node, output->tensor);
 }
 
+/* python_function.cpp: _save_variables, once forward has returned. */
+static void save_variables(tide_machine *m, tide_node *node) {
+    for (unsigned i = 0; i < node->saved_count && !tide_is_aborting(m); i++) {
+        tide_tensor *t = node->saved[i].tensor;
+        if (!t) continue;
+        node->saved[i].tensor = NULL;
+        tide_slot_save(m, &node->saved[i], t);
+        tide_release(m, t);
+    }
+}
+
 tide_value tide_apply(tide_frame *f, const tide_value *a, uint32_t count) {
     tide_model *model = f->model;
     tide_machine *m = model->m;
@@ -95,7 +107,9 @@ tide_value tide_apply(tide_frame *f, const tide_value *a, uint32_t count) {
               *outer = model->state.applied;
     tide_value context = tide_value_retain(arguments[0]);
     bool grad_enabled = m->state.grad_enabled;
+    tide_saved_tensors_hooks *hooks = m->state.saved_tensors_hooks;
     m->state.grad_enabled = false;
+    m->state.saved_tensors_hooks = NULL;
     model->state.applied = node;
     const tide_call_arguments call = {.model = model,
                                       .function = forward,
@@ -106,10 +120,12 @@ tide_value tide_apply(tide_frame *f, const tide_value *a, uint32_t count) {
     tide_value made = tide_call_function(&call);
     model->state.applied = outer;
     m->state.grad_enabled = grad_enabled;
+    m->state.saved_tensors_hooks = hooks;
     tide_value *outputs = made.kind == TIDE_VALUE_LIST ? made.list->items : &made;
     uint32_t output_count = made.kind == TIDE_VALUE_LIST ? made.list->count : 1;
     if (node) tide_apply_again(m, node, (tide_applied){{NULL, applied_drop}, backward, f->instance, f->scope, context});
     for (uint32_t i = 0; i < output_count; i++) give_output(m, node, &outputs[i], inputs, count - 1);
+    if (node && hooks) save_variables(m, node);
     if (!node) tide_value_release(m, context);
     if (node && !node->output_count) tide_node_release(m, node);
     return made;

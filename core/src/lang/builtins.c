@@ -132,6 +132,14 @@ static tide_value builtin_save_for_backward(tide_frame *f, const tide_value *a, 
     return tide_none();
 }
 
+static tide_value builtin_set_materialize_grads(tide_frame *f, const tide_value *a, uint32_t count) {
+    (void)count;
+    if (a[0].kind != TIDE_VALUE_BOOL)
+        return tide_nothing(f->model->m, TIDE_ERR_DESCRIPTION, "set_materialize_grads() of %s", tide_kind_name(a[0]));
+    if (f->model->state.applied) f->model->state.applied->of.applied.skips_zeros = !a[0].truth;
+    return tide_none();
+}
+
 /* What forward() finds under this name from now on; the caller sets it back. */
 static tide_value builtin_set_setting(tide_frame *f, const tide_value *a, uint32_t count) {
     tide_machine *m = f->model->m;
@@ -166,6 +174,7 @@ const tide_builtin tide_builtins[] = {
     {"checkpoint_without_output", 1, ARGUMENT_LIMIT, true, tide_builtin_checkpoint_without_output, NULL},
     {"discard_output", 2, 2, true, tide_builtin_discard_output, NULL},
     {"save_for_backward", 1, ARGUMENT_LIMIT, false, builtin_save_for_backward, NULL},
+    {"set_materialize_grads", 1, 1, false, builtin_set_materialize_grads, NULL},
     {"set_setting", 2, 2, true, builtin_set_setting, NULL},
     {"Parameter", 0, ARGUMENT_LIMIT, true, NULL, tide_construct_parameter},
     {"Buffer", 0, ARGUMENT_LIMIT, true, NULL, tide_construct_buffer},

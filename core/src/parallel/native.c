@@ -5,9 +5,9 @@
 #include "base/units.h"
 #include "parallel/fsdp2.h"
 #include "parallel/pipeline.h"
-#include "tensor/checkpoint.h"
 #include "parallel/tensor_parallel.h"
 #include "parallel/topology.h"
+#include "tensor/checkpoint.h"
 
 typedef struct native {
     tide_pipeline pipeline;

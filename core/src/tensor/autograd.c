@@ -420,6 +420,7 @@ static void run_node(engine *e, tide_node *node) {
         else
             tide_release_at(m, &results[i]);
     }
+    if (has_grad && m->after_backward) m->after_backward(m->after_backward_of);
     tide_freeing before = tide_freeing_begins(m, TIDE_FREED_BY_BACKWARD, node->backward->name);
     m->module = node->module;
     m->statement = node->statement;

@@ -145,6 +145,9 @@ typedef union tide_node_members {
         bool needs_product; /* softmax: grad * output before the sum */
     } softmax;
     struct {
+        bool skips_zeros; /* set_materialize_grads(False) */
+    } applied;
+    struct {
         int temporaries; /* that backward makes before the gradient */
     } pointwise;
     struct {
@@ -316,7 +319,6 @@ struct tide_machine {
     bool has_dtensors;            /* of tensor parallelism */
     tide_tensor *in_flight;       /* AsyncCollectiveTensor: what a collective makes; NULL: none runs */
     tide_tensor *in_flight_input; /* what it holds until somebody reads that */
-
     /* Where allocations come from, and where they go, for the report. */
     uint32_t module, statement;
     const char *op;
@@ -324,10 +326,10 @@ struct tide_machine {
     uint64_t op_count, op_limit;
 
     uint64_t host_pinned; /* bytes */
-
-    /* Called when a leaf has got (more of) a gradient, which the engine still holds:
-     * register_post_accumulate_grad_hook. */
+    /* When a leaf has got (more of) a gradient, which the engine still holds: register_post_accumulate_grad_hook. */
     void (*gradient_ready)(tide_machine *m, tide_tensor *leaf);
+    void (*after_backward)(void *of); /* of each node, before it lets go of what it has saved: Node.register_hook */
+    void *after_backward_of;
     /* What torch.nn.functional.linear has been replaced with; NULL: nothing. */
     tide_tensor *(*linear)(tide_machine *m, tide_tensor *x, tide_tensor *weight, tide_tensor *bias);
     void *wrapper; /* whose hooks these are */
@@ -390,10 +392,9 @@ tide_layout *tide_layout_of(tide_machine *m, const tide_shape *shape, const int6
 
 /* A contiguous tensor over a new storage of its size. */
 tide_tensor *tide_empty(tide_machine *m, const tide_shape *shape, tide_dtype dtype);
-/* The same on the host: no event. */
-/* Pinned memory of the host for so many bytes: a power of two, which the run keeps (c10/core/CachingHostAllocator.h).
- */
+/* Pinned memory of the host: a power of two, which the run keeps (c10/core/CachingHostAllocator.h). */
 void tide_pin_host(tide_machine *m, int64_t bytes);
+/* As tide_empty(), on the host: no event. */
 tide_tensor *tide_empty_host(tide_machine *m, const tide_shape *shape, tide_dtype dtype);
 /* As torch.empty_like with preserve_format: keeps dense strides. */
 tide_tensor *tide_empty_like(tide_machine *m, const tide_tensor *like, tide_dtype dtype);

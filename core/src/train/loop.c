@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "memo/memo.h"
+#include "tensor/offload.h"
 #include "train/ema.h"
 #include "train/main_grads.h"
 #include "train/trainer.h"
@@ -19,6 +20,7 @@ typedef struct loop {
     tide_scaler scaler;
     tide_main_grads *main_grads; /* NULL: gradients are the weights' own */
     tide_ema *ema;               /* NULL: none */
+    tide_offload *offload;       /* NULL: what is saved stays on the device */
     tide_value held;
     tide_tensor *loss;
     const tide_strategy *strategy;
@@ -109,6 +111,7 @@ static void micro_batch(loop *l, unsigned step) {
     tide_machine *m = &run->machine;
     if (l->strategy->before_forward) l->strategy->before_forward(&l->wrapper);
     if (l->job->autocast.is_set) tide_autocast_begin(m, l->job->autocast.dtype);
+    tide_saved_tensors_hooks *hooks = l->offload ? tide_offload_enter(m, l->offload) : NULL;
     tide_value output = call_model(l);
     if (m->has_failed) return;
     m->module = m->statement = 0; /* what follows is the loop's */
@@ -116,6 +119,7 @@ static void micro_batch(loop *l, unsigned step) {
     tide_tensor *loss = tide_loss_of(m, output);
     tide_del(m, "del loss", l->loss);
     l->loss = loss;
+    if (l->offload) tide_offload_exit(m, l->offload, hooks);
     if (l->job->autocast.is_set) tide_autocast_end(m);
     if (l->job->hold_outputs) {
         del_outputs(m, l->held);
@@ -164,7 +168,7 @@ static void update(loop *l, unsigned step) {
 
 /* What strategies and held outputs keep is not looked at. */
 static bool may_be_replayed(const loop *l) {
-    return l->strategy == &alone && !l->job->hold_outputs && !l->run->plays_all &&
+    return l->strategy == &alone && !l->job->hold_outputs && !l->run->plays_all && !l->offload &&
            !zeroes_at(l, TIDE_zero_grad_at_before_backward);
 }
 
@@ -290,6 +294,7 @@ bool tide_play_loop(tide_run *run, const tide_job *job) {
     if (!l.optimizer) l.optimizer = tide_optimizer_new(&run->model, job);
     if (job->main_grads != TIDE_main_grads_none && run->trainable > 0)
         l.main_grads = tide_main_grads_new(&run->model, l.optimizer);
+    if (job->offload_activations == TIDE_offload_activations_all) l.offload = tide_offload_new(m, false);
     l.ema = tide_ema_new(&run->model, job->ema);
     if (job->scaler && !tide_scaler_takes(&run->model, l.optimizer, job->clip > 0)) return false;
     tide_timeline_mark(&m->timeline, 0, TIDE_PHASE_LOAD);

@@ -18,12 +18,13 @@ static tide_value value_of(tide_machine *m, const tide_variable *v) {
     return (tide_value){.kind = TIDE_VALUE_TEXT, .text = tide_text_of(v->text)};
 }
 
-/* What functions and trainers fill in. */
+/* What functions and trainers fill in; NAME_is_read: by library/attention.json, where a model comes by. */
 static const char *const unset[] = {
     "past_key_values",   "router_logits",        "given_positions",   "num_items",           "autocast_dtype",
     "state_is_fp32",     "mask_is_full",         "adapters_disabled", "dropout_is_disabled", "experts_are_batched",
     "completion_length", "steps_per_generation", "has_old_logps",     "keeps_reference",     "paged_layers",
-    "paged_full_mask",   "paged_sliding_mask",   "paged_rows",        "paged_read"};
+    "paged_full_mask",   "paged_sliding_mask",   "paged_rows",        "paged_read",          "packing_is_read",
+    "flash_is_read"};
 
 static tide_setting_value number_of(tide_machine *m, const char *name, int64_t value) {
     tide_value number = {.kind = TIDE_VALUE_INT, .symbol = tide_symbol_name(m, tide_text_of(name)), .integer = value};
@@ -81,9 +82,7 @@ void tide_set_model_settings(tide_run *run, const tide_job *job, bool uses_cache
     for (size_t i = 0; i < TIDE_COUNT_OF(unset); i++)
         s[n++] = (tide_setting_value){.name = unset[i], .value = tide_none()};
     TRUTH("loss_is_fused", false);
-    TRUTH("loss_is_read", false);    /* by the functions of library/losses.json that know loss_function */
-    TRUTH("packing_is_read", false); /* by library/attention.json, where a model's position_ids come from it */
-    TRUTH("flash_is_read", false);   /* by library/attention.json */
+    TRUTH("loss_is_read", false); /* by the functions of library/losses.json that know loss_function */
     NUMBER("sequences_of_row", tide_sequences_of_row(job));
     TRUTH("use_cache", uses_cache);
     TRUTH("checkpointing", run->model.state.is_checkpointing);

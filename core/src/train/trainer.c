@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/units.h"
+#include "tensor/offload.h"
 #include "train/rollouts.h"
 
 /* Of TRL, by functions of library/trainers.json: NAME_batch() makes a batch, NAME_policy() calls the model,
@@ -40,6 +41,7 @@ typedef struct trainer {
     tide_value buffered; /* of trainers that generate: what is left of one generation, by micro-batches */
     int64_t micro;       /* micro-batches so far */
     tide_value base_model, lm_head;
+    tide_offload *offload; /* activation_offloading; NULL: none */
 } trainer;
 
 /* A function of library/trainers.json. */
@@ -292,7 +294,7 @@ static tide_tensor *compute_trl_loss(trainer *t, unsigned step, const tide_batch
     return loss.kind == TIDE_VALUE_TENSOR ? loss.tensor : NULL;
 }
 
-static void training_step(trainer *t, unsigned step, const tide_batch *inputs) {
+static void forward_and_backward(trainer *t, unsigned step, const tide_batch *inputs) {
     tide_machine *m = &t->run->machine;
     int64_t empties = t->job->trainer_torch_empty_cache_steps;
     tide_tensor *loss = t->compute_loss ? compute_trl_loss(t, step, inputs) : compute_loss(t, inputs);
@@ -317,6 +319,17 @@ static void training_step(trainer *t, unsigned step, const tide_batch *inputs) {
     t->loss = detached;
     tide_value value = tide_of_tensor(detached);
     if (t->nan_inf_filter) tide_value_release(m, tide_model_run(&t->run->model, t->nan_inf_filter, &value, 1));
+}
+
+static void training_step(trainer *t, unsigned step, const tide_batch *inputs) {
+    tide_machine *m = &t->run->machine;
+    if (!t->offload) {
+        forward_and_backward(t, step, inputs);
+        return;
+    }
+    tide_saved_tensors_hooks *before = tide_offload_enter(m, t->offload);
+    forward_and_backward(t, step, inputs);
+    tide_offload_exit(m, t->offload, before);
 }
 
 /* ---- the end of a step ---- */
@@ -455,6 +468,7 @@ bool tide_play_trainer(tide_run *run, const tide_job *job, tide_optimizer *optim
     t.nan_inf_filter = library_function(&t, "nan_inf_filter");
     const trl *kind = &kinds[job->trainer];
     *tide_model_setting(&run->model, "dropout_is_disabled") = tide_of_bool(disables_dropout(job));
+    if (job->offload_activations == TIDE_offload_activations_all) t.offload = tide_offload_new(m, true);
     if (kind->name && !prepare_trl(&t, kind)) return false;
     tide_timeline_empty_cache(&m->timeline); /* accelerator.free_memory() */
     m->op = "_tr_loss";

@@ -6,6 +6,7 @@
 
 static const tide_key_row checkpointing_kwargs_rows[] = {
     KEY_SAYS("use_reentrant", reentrant, ""),
+    KEY_SAYS("selective", selective, ""),
     KEY_NEUTRAL("*"),
 };
 

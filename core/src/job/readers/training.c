@@ -35,6 +35,8 @@ static void settle_checkpointing(tide_claims *c) {
         tide_settle(c, TIDE_FACT_fsdp_checkpointing, TIDE_SET_checkpointing, "full");
     } else if (is_on || is_named) {
         bool is_reentrant = tide_fact_is(c, TIDE_FACT_reentrant, "true");
+        bool is_selective = tide_trl_kind(c) && tide_fact_is(c, TIDE_FACT_selective, "true");
+        if (is_selective) tide_settle(c, TIDE_FACT_selective, TIDE_SET_checkpointing, "selective");
         tide_settle(c, TIDE_FACT_checkpointing, TIDE_SET_checkpointing, is_reentrant ? "full_reentrant" : "full");
         if (c->facts[TIDE_FACT_reentrant])
             tide_settle(c, TIDE_FACT_reentrant, TIDE_SET_checkpointing, is_reentrant ? "full_reentrant" : "full");

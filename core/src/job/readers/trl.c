@@ -193,8 +193,30 @@ static void settle_empty_cache(tide_claims *c) {
                     NULL);
 }
 
+/* Rows of several sequences are SFTTrainer's, whose attention is flash-attn's where the file says so: a mask would keep
+ * them apart otherwise. */
+static void settle_rows(tide_claims *c, const char *kind) {
+    static const struct {
+        tide_fact fact;
+        tide_setting_id setting;
+    } rows[] = {{TIDE_FACT_packing, TIDE_SET_packing}, {TIDE_FACT_padding_free, TIDE_SET_trainer_padding_free}};
+    for (size_t i = 0; i < TIDE_COUNT_OF(rows); i++) {
+        if (!tide_fact_is(c, rows[i].fact, "true")) continue;
+        tide_file_key *attention = c->settings[TIDE_SET_attention];
+        if (!kind || strcmp(kind, "sft") != 0) {
+            tide_report(c->diags, TIDE_WARNING, TIDE_ERR_UNSUPPORTED, c->fact_places[rows[i].fact],
+                        "is described with trainer=sft: rows of seq tokens are played", NULL);
+            continue;
+        }
+        tide_settle(c, rows[i].fact, rows[i].setting, "true");
+        if (attention && strncmp(attention->value, "flash", strlen("flash")) == 0)
+            attention->taken = "flash_attention_2";
+    }
+}
+
 void tide_trl_settle(tide_claims *c) {
     const char *kind = tide_trl_kind(c), *said = tide_fact_of(c, TIDE_FACT_trl);
+    settle_rows(c, kind);
     if (said && !has_trl_file(c) && strcmp(said, "sft") != 0)
         settle_own(c, said);
     else if (kind)

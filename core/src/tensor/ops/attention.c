@@ -524,8 +524,8 @@ static tide_value op_sdpa(tide_machine *m, tide_value *arguments) {
     return tide_of_tensor(out);
 }
 
-/* flash_attn_func and flash_attn_varlen_func of flash-attn 2.8.3 (csrc/flash_attn/flash_api.cpp: mha_fwd, mha_varlen_fwd),
- * the kernel that PyTorch has. */
+/* flash_attn_func and flash_attn_varlen_func of flash-attn 2.8.3, the kernel that PyTorch has
+ * (csrc/flash_attn/flash_api.cpp: mha_fwd, mha_varlen_fwd). */
 static tide_value op_flash_attention(tide_machine *m, tide_value *arguments) {
     tide_tensor *all[3];
     for (int i = 0; i < 3; i++) all[i] = tide_arg_tensor(m, arguments[i]);
