@@ -54,6 +54,7 @@ static void megatron_wrap(tide_wrapper *w) {
                          .is_te = w->job->parallel_impl == TIDE_parallel_impl_te,
                          .is_distributed = w->job->parallel_distributed_optimizer,
                          .is_precision_aware = w->job->parallel_precision_aware,
+                         .offloads = w->job->parallel_offload_fraction > 0,
                          .has_fp32_grads = w->job->parallel_grad_reduce_in_fp32};
     w->state = m->wrapper = g;
     if (!tide_topology_of(&g->topology, w->job, w->rank, &why, m->arena)) {

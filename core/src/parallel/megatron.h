@@ -32,14 +32,15 @@ typedef struct tide_megatron_buffer {
     tide_tensor *param_data, *grad_data; /* param_data: NULL without the distributed optimizer */
 } tide_megatron_buffer;
 
+typedef enum tide_megatron_state_name { EXP_AVG, EXP_AVG_SQ, MASTER_PARAM, STATE_COUNT } tide_megatron_state_name;
+
 /* A parameter, or this rank's shard of it, as an optimizer has it. */
 typedef struct tide_megatron_main {
     uint32_t row;
     int64_t count;
     tide_tensor *param; /* the fp32 copy, or with a precision-aware optimizer the shard itself */
-    tide_tensor *exp_avg, *exp_avg_sq, *master_param;
-    tide_tensor *scales[3];
-    bool is_on_host;
+    tide_tensor *states[STATE_COUNT];
+    bool is_on_host; /* it is updated there */
 } tide_megatron_main;
 
 /* One of the chained optimizers: of dense parameters, or of experts. */
@@ -47,14 +48,13 @@ typedef struct tide_megatron_optimizer {
     tide_megatron_main *mains; /* group after group */
     uint32_t count, first_group;
     tide_tensor *scale_one;
-    bool is_stub;
 } tide_megatron_optimizer;
 
 typedef struct tide_megatron {
     tide_wrapper *w;
     tide_topology topology;
     int64_t chunk_count, microbatches;
-    bool is_te, is_distributed, is_precision_aware, has_fp32_grads, has_jit;
+    bool is_te, is_distributed, is_precision_aware, has_fp32_grads, offloads;
     tide_megatron_buffer *buffers;
     uint32_t buffer_count;
     tide_megatron_optimizer optimizers[2];
@@ -77,6 +77,11 @@ void tide_megatron_make_optimizer(tide_megatron *g);
 void tide_megatron_optimizer_step(tide_megatron *g);
 /* optimizer.zero_grad(): at the beginning of the next step. */
 void tide_megatron_zero_grad(tide_megatron *g);
+
+/* ---- megatron_adam.c ---- */
+
+/* FusedAdam.step: both groups, states at the first step. */
+void tide_megatron_fused_adam(const tide_megatron *g, tide_megatron_optimizer *o);
 
 /* ---- megatron_schedules.c ---- */
 

@@ -1,12 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* megatron/core/optimizer: distrib_optimizer.py, optimizer.py, clip_grads.py; Transformer Engine's
- * pytorch/optimizers/fused_adam.py.
+/* megatron/core/optimizer: distrib_optimizer.py, optimizer.py, clip_grads.py, cpu_offloading/hybrid_optimizer.py.
  *
  * Note [Shards]: with the distributed optimizer each rank updates its part of every bucket, cut without regard to
  * parameters: those that straddle the cut are shared. The fp32 copies are made when the optimizer is, moments at the
- * first step. */
+ * first step.
+ *
+ * Note [Offloading]: a HybridDeviceOptimizer takes parameters to the host, in their order, until there is the fraction
+ * that is asked for; for the others it has fp32 copies of what is not fp32. The distributed optimizer makes it twice: of
+ * the model's parameters, and of their shards, when the first one goes. */
 #include <string.h>
 
+#include "base/decimal.h"
 #include "parallel/megatron.h"
 
 static const char optimizer_op[] = "optimizer";
@@ -53,17 +57,71 @@ static void make_main(tide_megatron *g, tide_megatron_main *p) {
     tide_release(m, clone);
 }
 
+/* What a HybridDeviceOptimizer holds on the device. */
+typedef struct hybrid {
+    tide_tensor **fp32_params; /* param_to_fp32_param, of those on the device */
+    uint32_t count;
+    tide_tensor *overflow; /* of its FusedAdam; NULL where all are on the host */
+} hybrid;
+
+/* HybridDeviceOptimizer._get_sub_optimizer_param_groups; marks which parameters are on the host. */
+static hybrid make_hybrid(const tide_megatron *g, tide_megatron_main *params, uint32_t count, tide_dtype dtype) {
+    tide_machine *m = g->w->model->m;
+    hybrid h = {TIDE_NEW(m->arena, tide_tensor *, count + 1), 0, NULL};
+    int64_t total = 0, offloaded = 0;
+    for (uint32_t i = 0; i < count; i++) total += params[i].count;
+    double threshold = (double)total * ((double)g->w->job->parallel_offload_fraction / (double)TIDE_PICO);
+    bool has_more = false;
+    for (uint32_t i = 0; i < count; i++) {
+        tide_megatron_main *p = &params[i];
+        p->is_on_host = (double)offloaded < threshold;
+        has_more = has_more || !p->is_on_host;
+        if (p->is_on_host) offloaded += p->count;
+        if (!p->is_on_host && dtype == TIDE_FP32) continue;
+        tide_tensor *clone = flat(g, p, dtype, TIDE_FACTOR_TEMPORARY);
+        if (!p->is_on_host) h.fp32_params[h.count++] = flat(g, p, TIDE_FP32, TIDE_FACTOR_MASTER);
+        tide_release(m, clone);
+    }
+    if (has_more) h.overflow = tide_flat_of(m, "FusedAdam", 1, TIDE_INT32, TIDE_FACTOR_OPTIMIZER);
+    return h;
+}
+
+static void drop_hybrid(const tide_megatron *g, hybrid *h) {
+    for (uint32_t i = h->count; i-- > 0;) tide_release(g->w->model->m, h->fp32_params[i]);
+    tide_release(g->w->model->m, h->overflow);
+}
+
+/* The model's parameters whole, in the order of the module: what an optimizer is given first. */
+static hybrid hybrid_of_model(tide_megatron *g, bool is_expert) {
+    tide_megatron_optimizer whole = {.mains = TIDE_NEW(g->w->model->m->arena, tide_megatron_main,
+                                                       g->w->model->parameter_count + 1)};
+    bool is_distributed = g->is_distributed;
+    g->is_distributed = false;
+    add_param_group(g, &whole, is_expert, true);
+    add_param_group(g, &whole, is_expert, false);
+    g->is_distributed = is_distributed;
+    return make_hybrid(g, whole.mains, whole.count, g->w->model->state.dtype);
+}
+
 static void make_one(tide_megatron *g, tide_megatron_optimizer *o, bool is_expert) {
     tide_machine *m = g->w->model->m;
     uint32_t all = 0;
+    hybrid before = {NULL, 0, NULL};
     for (uint32_t i = 0; i < g->buffer_count; i++) all += g->buffers[i].count;
     o->mains = TIDE_NEW(m->arena, tide_megatron_main, all + 1);
     add_param_group(g, o, is_expert, true);
     o->first_group = o->count;
     add_param_group(g, o, is_expert, false);
-    if (g->is_te) tide_flat_of(m, "FusedAdam", 1, TIDE_INT32, TIDE_FACTOR_OPTIMIZER); /* _dummy_overflow_buf */
+    if (g->offloads)
+        before = hybrid_of_model(g, is_expert);
+    else if (g->is_te)
+        tide_flat_of(m, "FusedAdam", 1, TIDE_INT32, TIDE_FACTOR_OPTIMIZER); /* _dummy_overflow_buf */
     o->scale_one = tide_flat_of(m, optimizer_op, 1, TIDE_FP32, TIDE_FACTOR_OPTIMIZER);
     for (uint32_t i = 0; i < o->count; i++) make_main(g, &o->mains[i]);
+    if (g->offloads) {
+        make_hybrid(g, o->mains, o->count, g->is_precision_aware ? g->w->model->state.dtype : TIDE_FP32);
+        drop_hybrid(g, &before);
+    }
     m->module = 0;
 }
 
@@ -100,41 +158,6 @@ static void grad_norm(const tide_megatron *g) {
     tide_release(m, overflow);
 }
 
-/* FusedAdam._initialize_state: what is not fp32 has a scale. */
-static tide_tensor *optimizer_state_of(const tide_megatron *g, tide_megatron_main *p, tide_dtype dtype,
-                                       tide_tensor **scale) {
-    tide_tensor *made = flat(g, p, dtype, TIDE_FACTOR_OPTIMIZER);
-    if (dtype == TIDE_BF16) *scale = tide_flat_of(g->w->model->m, optimizer_op, 1, TIDE_FP32, TIDE_FACTOR_OPTIMIZER);
-    return made;
-}
-
-/* FusedAdam.initialize_state: of a precision-aware optimizer with fp32 parameters the 16 bits that bf16 lacks. */
-static void initialize_state(const tide_megatron *g, tide_megatron_main *p) {
-    const tide_job *job = g->w->job;
-    bool is_aware = g->is_precision_aware;
-    p->exp_avg = optimizer_state_of(g, p, is_aware ? tide_dtype_or(job->parallel_exp_avg_dtype, TIDE_FP32) : TIDE_FP32,
-                                    &p->scales[0]);
-    p->exp_avg_sq = optimizer_state_of(
-        g, p, is_aware ? tide_dtype_or(job->parallel_exp_avg_sq_dtype, TIDE_FP32) : TIDE_FP32, &p->scales[1]);
-    if (is_aware && g->w->model->state.dtype == TIDE_BF16)
-        p->master_param = flat(g, p, TIDE_INT16, TIDE_FACTOR_OPTIMIZER);
-}
-
-/* FusedAdam.step of one group: states at the first one, the update in place. Where one moment alone is bf16, it is
- * widened for the kernel; its copies live until the next group. */
-static void fused_adam(tide_megatron *g, tide_megatron_optimizer *o, uint32_t from, uint32_t to) {
-    tide_machine *m = g->w->model->m;
-    tide_tensor **wide = TIDE_NEW(m->arena, tide_tensor *, to - from + 1);
-    for (uint32_t i = from; i < to; i++) {
-        tide_megatron_main *p = &o->mains[i];
-        if (!p->exp_avg) initialize_state(g, p);
-        if (p->exp_avg->dtype != p->exp_avg_sq->dtype) wide[i - from] = flat(g, p, TIDE_FP32, TIDE_FACTOR_TEMPORARY);
-    }
-    for (uint32_t i = from; i < to; i++)
-        if (wide[i - from]) tide_release(m, flat(g, &o->mains[i], TIDE_BF16, TIDE_FACTOR_TEMPORARY));
-    for (uint32_t i = from; i < to; i++) tide_release(m, wide[i - from]);
-}
-
 /* _copy_model_grads_to_main_grads: main_grad.float(), which is a view where gradients are summed in fp32. */
 static void copy_grads(tide_megatron *g, const tide_megatron_optimizer *o) {
     tide_machine *m = g->w->model->m;
@@ -159,10 +182,6 @@ void tide_megatron_optimizer_step(tide_megatron *g) {
     for (uint32_t i = 0; i < g->optimizer_count; i++) copy_grads(g, &g->optimizers[i]);
     grad_norm(g);
     if (!g->is_te) tide_optimizer_step(g->w->optimizer);
-    for (uint32_t i = 0; i < g->optimizer_count && g->is_te; i++) {
-        tide_megatron_optimizer *o = &g->optimizers[i];
-        fused_adam(g, o, 0, o->first_group);
-        fused_adam(g, o, o->first_group, o->count);
-    }
+    for (uint32_t i = 0; i < g->optimizer_count && g->is_te; i++) tide_megatron_fused_adam(g, &g->optimizers[i]);
     m->module = 0;
 }
