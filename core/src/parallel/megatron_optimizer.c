@@ -6,8 +6,8 @@
  * first step.
  *
  * Note [Offloading]: a HybridDeviceOptimizer takes parameters to the host, in their order, until there is the fraction
- * that is asked for; for the others it has fp32 copies of what is not fp32. The distributed optimizer makes it twice: of
- * the model's parameters, and of their shards, when the first one goes. */
+ * that is asked for; for the others it has fp32 copies of what is not fp32. The distributed optimizer makes it twice:
+ * of the model's parameters, and of their shards, when the first one goes. */
 #include <string.h>
 
 #include "base/decimal.h"
@@ -93,8 +93,8 @@ static void drop_hybrid(const tide_megatron *g, hybrid *h) {
 
 /* The model's parameters whole, in the order of the module: what an optimizer is given first. */
 static hybrid hybrid_of_model(tide_megatron *g, bool is_expert) {
-    tide_megatron_optimizer whole = {.mains = TIDE_NEW(g->w->model->m->arena, tide_megatron_main,
-                                                       g->w->model->parameter_count + 1)};
+    tide_megatron_optimizer whole = {
+        .mains = TIDE_NEW(g->w->model->m->arena, tide_megatron_main, g->w->model->parameter_count + 1)};
     bool is_distributed = g->is_distributed;
     g->is_distributed = false;
     add_param_group(g, &whole, is_expert, true);
