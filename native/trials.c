@@ -294,7 +294,7 @@ const cli_command cli_advice_command = {
     "advice", cli_advice, "advice MODEL|config.json|LINK [key=value ...] [--gpu NAME] [--json]",
     "what to change so that it fits: each change is played",
     "The same words as `tidemark estimate`. Changes are listed by what is left; one that costs memory\n"
-    "says so.\n\n"
+    "says so. Where none is enough, as few as are enough are put together.\n\n"
     "  --json            the whole answer\n\n"
     "examples\n"
     "  tidemark advice llama-3.1-8b --gpu a100-40\n"};

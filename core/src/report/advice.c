@@ -8,122 +8,167 @@
 
 enum { CHANGE_WORD_LIMIT = 4 };
 
-/* A change as words, where it is tried, and what else it does. mode and kinds are beginnings of mode and parallel.kind,
- * joined by `|`; "" all. What a job cannot be played with (a loss that its model has not) is left out. */
-static const struct {
+typedef struct change_row {
     const char *mode, *kinds, *words[CHANGE_WORD_LIMIT + 1], *title, *effect;
-} changes[] = {
+    bool trains_alike; /* what comes out of training is the same, but for the order of its sums */
+} change_row;
+
+/* A change as words, where it is tried, and what else it does. mode and kinds are beginnings of mode and parallel.kind,
+ * joined by `|`; "" all. What a job cannot be played with (a loss that its model has not) is left out. Several are put
+ * together in this order. */
+static const change_row changes[] = {
     {"train",
      "",
      {"checkpointing=full"},
      "gradient checkpointing",
-     "a second forward pass in backward, about a third more time"},
+     "a second forward pass in backward, about a third more time",
+     true},
     {"train|infer",
      "",
      {"attention=sdpa", "sdpa_backend=flash"},
      "FlashAttention",
-     "16-bit tensors and the masks that it knows"},
+     "16-bit tensors and the masks that it knows",
+     true},
     {"train",
      "",
      {"loss=liger"},
      "Liger's fused linear cross entropy",
-     "logits are made in chunks; the output has none"},
+     "logits are made in chunks; the output has none",
+     true},
     {"train",
      "",
      {"loss=no_upcast"},
      "loss without the fp32 copy of the logits",
-     "its sums are rounded as the logits are"},
+     "its sums are rounded as the logits are",
+     false},
     {"train",
      "",
      {"optimizer=adamw_fused"},
      "fused AdamW",
-     "the same result, without the temporaries of the foreach form"},
-    {"train", "", {"optimizer=adamw8bit"}, "8-bit AdamW of bitsandbytes", "states are rounded, block by block"},
-    {"train", "", {"optimizer=adafactor"}, "Adafactor", "another optimizer: learning rate and results change"},
+     "the same result, without the temporaries of the foreach form",
+     true},
+    {"train", "", {"optimizer=adamw8bit"}, "8-bit AdamW of bitsandbytes", "states are rounded, block by block", false},
+    {"train", "", {"optimizer=adafactor"}, "Adafactor", "another optimizer: learning rate and results change", false},
     {"train",
      "",
      {"dtype=bf16", "autocast=none", "scaler=false"},
      "weights in bf16",
-     "updates are rounded to 8 bits of mantissa"},
-    {"train", "", {"adapter=lora"}, "LoRA", "the base is frozen; adapters of the linear layers train"},
-    {"train", "", {"quant=nf4", "adapter=lora"}, "QLoRA", "the base is frozen and rounded to 4 bits; slower steps"},
+     "updates are rounded to 8 bits of mantissa",
+     false},
+    {"train", "", {"adapter=lora"}, "LoRA", "the base is frozen; adapters of the linear layers train", false},
+    {"train",
+     "",
+     {"quant=nf4", "adapter=lora"},
+     "QLoRA",
+     "the base is frozen and rounded to 4 bits; slower steps",
+     false},
     {"infer",
      "",
      {"quant=nf4"},
      "4-bit weights of bitsandbytes",
-     "weights are rounded to 4 bits; each product dequantises its own"},
-    {"infer", "", {"quant=int8"}, "8-bit weights of bitsandbytes", "weights are rounded to 8 bits; slower steps"},
+     "weights are rounded to 4 bits; each product dequantises its own",
+     false},
+    {"infer",
+     "",
+     {"quant=int8"},
+     "8-bit weights of bitsandbytes",
+     "weights are rounded to 8 bits; slower steps",
+     false},
     {"train|infer",
      "",
      {"allocator=expandable_segments:True"},
      "expandable segments",
-     "an environment variable; fewer fragments"},
-    {"serve", "", {"kv_cache_dtype=fp8"}, "cache in fp8", "keys and values are rounded to 8 bits"},
-    {"serve", "", {"gpu_memory_utilization=0.95"}, "more of the GPU", "less is left for anything beside the engine"},
-    {"serve", "", {"max_num_seqs=64"}, "fewer requests in a batch", "the rest waits"},
-    {"serve", "", {"max_num_batched_tokens=2048"}, "fewer tokens in a batch", "long prompts take more steps"},
-    {"serve", "", {"enforce_eager=true"}, "no CUDA graphs", "slower steps"},
-    {"serve", "", {"tensor_parallel_size=2"}, "layers cut over 2 GPUs", "two GPUs"},
-    {"serve", "", {"tensor_parallel_size=4"}, "layers cut over 4 GPUs", "four GPUs"},
+     "an environment variable; fewer fragments",
+     true},
+    {"serve", "", {"kv_cache_dtype=fp8"}, "cache in fp8", "keys and values are rounded to 8 bits", false},
+    {"serve",
+     "",
+     {"gpu_memory_utilization=0.95"},
+     "more of the GPU",
+     "less is left for anything beside the engine",
+     false},
+    {"serve", "", {"max_num_seqs=64"}, "fewer requests in a batch", "the rest waits", false},
+    {"serve", "", {"max_num_batched_tokens=2048"}, "fewer tokens in a batch", "long prompts take more steps", false},
+    {"serve", "", {"enforce_eager=true"}, "no CUDA graphs", "slower steps", false},
+    {"serve", "", {"tensor_parallel_size=2"}, "layers cut over 2 GPUs", "two GPUs", false},
+    {"serve", "", {"tensor_parallel_size=4"}, "layers cut over 4 GPUs", "four GPUs", false},
     {"train",
      "none",
      {"parallel.kind=zero2", "parallel.dp=8"},
      "ZeRO-2 over 8 GPUs",
-     "7 more GPUs; batch counts for each"},
+     "7 more GPUs; batch counts for each",
+     false},
     {"train",
      "none",
      {"parallel.kind=zero3", "parallel.dp=8", "parallel.zero_init=true"},
      "ZeRO-3 over 8 GPUs",
-     "7 more GPUs, and parameters travel in every pass"},
+     "7 more GPUs, and parameters travel in every pass",
+     false},
     {"train",
      "none",
      {"parallel.kind=fsdp2", "parallel.dp=8", "parallel.meta_init=true"},
      "FSDP2 over 8 GPUs",
-     "7 more GPUs, and parameters travel in every pass"},
+     "7 more GPUs, and parameters travel in every pass",
+     false},
     {"train",
      "none",
      {"parallel.kind=zero2", "parallel.offload_optimizer=cpu"},
      "optimizer on the host, by ZeRO-2 on one GPU",
-     "the host holds masters and states; every step crosses its bus"},
-    {"train", "ddp|zero0|zero1", {"parallel.kind=zero2"}, "ZeRO-2", "gradients and states are shared out"},
+     "the host holds masters and states; every step crosses its bus",
+     false},
+    {"train", "ddp|zero0|zero1", {"parallel.kind=zero2"}, "ZeRO-2", "gradients and states are shared out", false},
     {"train",
      "ddp|zero0|zero1|zero2",
      {"parallel.kind=zero3", "parallel.zero_init=true"},
      "ZeRO-3",
-     "parameters travel in every pass"},
+     "parameters travel in every pass",
+     false},
     {"train",
      "ddp|zero0|zero1|zero2|fsdp1",
      {"parallel.kind=fsdp2", "parallel.meta_init=true"},
      "FSDP2",
-     "parameters travel in every pass"},
+     "parameters travel in every pass",
+     false},
     {"train",
      "fsdp2",
      {"parallel.meta_init=true"},
      "modules made on the meta device",
-     "parts are filled by to_empty() and a checkpoint, not cut from a whole model"},
+     "parts are filled by to_empty() and a checkpoint, not cut from a whole model",
+     false},
     {"train",
      "zero3",
      {"parallel.zero_init=true"},
      "parameters cut as they are made",
-     "deepspeed.zero.Init; from_pretrained() does so under a file of stage 3"},
+     "deepspeed.zero.Init; from_pretrained() does so under a file of stage 3",
+     false},
     {"train",
      "zero",
      {"parallel.offload_optimizer=cpu"},
      "optimizer on the host",
-     "the host holds masters and states; every step crosses its bus"},
+     "the host holds masters and states; every step crosses its bus",
+     false},
     {"train",
      "zero3",
      {"parallel.offload_optimizer=cpu", "parallel.offload_param=cpu"},
      "optimizer and parameters on the host",
-     "every pass crosses the host's bus"},
+     "every pass crosses the host's bus",
+     false},
     {"train",
      "fsdp",
      {"parallel.offload=true"},
      "shards on the host",
-     "parameters, gradients and states; every pass crosses the host's bus"},
+     "parameters, gradients and states; every pass crosses the host's bus",
+     false},
 };
 
-enum { CHANGE_COUNT = TIDE_COUNT_OF(changes), SCALED_COUNT = 2 };
+/* Several GPUs to begin with, where more of one kind is not enough. */
+static const change_row over_8_gpus = {
+    .words = {"parallel.kind=fsdp2", "parallel.dp=8", "parallel.meta_init=true"},
+    .title = "FSDP2 over 8 GPUs",
+    .effect = "7 more GPUs, and parameters travel in every pass",
+};
+
+enum { CHANGE_COUNT = TIDE_COUNT_OF(changes), SCALED_COUNT = 2, TOGETHER_COUNT = 2, TOGETHER_LIMIT = 12 };
 
 typedef struct tried_change {
     const char *const *words;
@@ -135,7 +180,7 @@ typedef struct tried_change {
 typedef struct adviser {
     const tide_query *query;
     tide_what_if now;
-    tried_change list[CHANGE_COUNT + SCALED_COUNT];
+    tried_change list[CHANGE_COUNT + SCALED_COUNT + TOGETHER_COUNT];
     uint32_t count;
 } adviser;
 
@@ -202,6 +247,95 @@ static void try_table(adviser *a, const char *mode, const char *kind) {
     }
 }
 
+/* ---- several together, where none is enough ---- */
+
+typedef struct together {
+    const change_row *list[TOGETHER_LIMIT];
+    uint32_t count;
+    tide_what_if verdict;
+} together;
+
+static uint32_t words_of(const together *t, const char **words) {
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < t->count; i++)
+        for (uint32_t k = 0; t->list[i]->words[k]; k++) words[count++] = t->list[i]->words[k];
+    return count;
+}
+
+static void play_together(adviser *a, together *t) {
+    const char *words[TOGETHER_LIMIT * CHANGE_WORD_LIMIT];
+    uint32_t count = words_of(t, words);
+    t->verdict = tide_what_if_play(a->query, words, count);
+}
+
+/* Whether a setting of a change has another value in those before it, or is a number of GPUs. */
+static bool is_at_odds(const together *t, const change_row *next) {
+    const char *words[TOGETHER_LIMIT * CHANGE_WORD_LIMIT];
+    uint32_t count = words_of(t, words);
+    for (uint32_t k = 0; next->words[k]; k++) {
+        size_t head = strcspn(next->words[k], "=") + 1;
+        if (strncmp(next->words[k], "parallel.dp=", head) == 0) return true;
+        for (uint32_t i = 0; i < count; i++)
+            if (strncmp(words[i], next->words[k], head) == 0 && strcmp(words[i], next->words[k]) != 0) return true;
+    }
+    return false;
+}
+
+static bool is_there(const tide_what_if *now, const change_row *c) {
+    uint32_t count = 0;
+    while (c->words[count]) count++;
+    return is_so(now, c->words, count);
+}
+
+/* Changes in the order of the table, each that lowers what is needed, until the job lasts. */
+static void add_until_it_lasts(adviser *a, together *t, const char *mode, const char *kind, bool trains_alike) {
+    for (size_t i = 0; i < CHANGE_COUNT && t->count < TOGETHER_LIMIT && !tide_what_if_lasts(&t->verdict); i++) {
+        const change_row *next = &changes[i];
+        if (!tide_beginning_listed(next->mode, mode) || !tide_beginning_listed(next->kinds, kind) ||
+            (trains_alike && !next->trains_alike) || is_there(&a->now, next) || is_at_odds(t, next))
+            continue;
+        together more = *t;
+        more.list[more.count++] = next;
+        play_together(a, &more);
+        if (more.verdict.status == TIDE_OK && more.verdict.need < t->verdict.need) *t = more;
+    }
+}
+
+/* Leaves out what the job lasts without, but for the first `kept`. */
+static void leave_out(adviser *a, together *t, uint32_t kept) {
+    for (uint32_t i = t->count; i-- > kept;) {
+        together less = *t;
+        memmove(&less.list[i], &less.list[i + 1], (less.count - i - 1) * sizeof *less.list);
+        less.count--;
+        play_together(a, &less);
+        if (tide_what_if_lasts(&less.verdict)) *t = less;
+    }
+}
+
+static void try_together(adviser *a, const change_row *first, const char *mode, const char *kind) {
+    together t = {.list = {first}, .count = first != NULL, .verdict = a->now};
+    if (first) play_together(a, &t);
+    if (t.verdict.status != TIDE_OK) return;
+    add_until_it_lasts(a, &t, mode, kind, first != NULL);
+    if (!tide_what_if_lasts(&t.verdict)) return;
+    leave_out(a, &t, first != NULL);
+    if (t.count < 2) return;
+    tide_arena *arena = a->query->arena;
+    tried_change *found = &a->list[a->count++];
+    const char **words = TIDE_NEW(arena, const char *, TOGETHER_LIMIT *CHANGE_WORD_LIMIT);
+    *found = (tried_change){words, words_of(&t, words), t.list[0]->title, t.list[0]->effect, t.verdict};
+    for (uint32_t i = 1; i < t.count; i++) {
+        found->title = tide_format(arena, i + 1 < t.count ? "%s, %s" : "%s and %s", found->title, t.list[i]->title);
+        found->effect = tide_format(arena, "%s; %s", found->effect, t.list[i]->effect);
+    }
+}
+
+static bool is_any_lasting(const adviser *a) {
+    for (uint32_t i = 0; i < a->count; i++)
+        if (tide_what_if_lasts(&a->list[i].verdict)) return true;
+    return tide_what_if_lasts(&a->now);
+}
+
 static void write_change(tide_writer *w, const tide_what_if *now, const tried_change *change) {
     tide_write_open(w, '{');
     tide_write_string_at(w, "title", change->title);
@@ -222,6 +356,10 @@ bool tide_write_advice(tide_writer *w, const tide_query *q, tide_diagnostics *di
     if (strcmp(mode, "train") == 0) try_half_batch(a);
     if (strcmp(kind, "none") != 0) try_twice_the_cards(a);
     try_table(a, mode, kind);
+    if (!a->now.serves && !is_any_lasting(a)) {
+        try_together(a, NULL, mode, kind);
+        if (strcmp(mode, "train") == 0 && strcmp(kind, "none") == 0) try_together(a, &over_8_gpus, mode, "fsdp2");
+    }
     qsort(a->list, a->count, sizeof *a->list, by_need);
     tide_write_open_at(w, "now", '{');
     tide_write_what_if(w, &a->now);
