@@ -127,7 +127,7 @@ static const struct {
     {"model=gpt2 seq=5000", "ERR_FIELD_RANGE", "/settings/seq", "n_positions, which is 1024"},
     {"model=gpt2 freeze=transfomer", "ERR_FIELD_RANGE", "/settings/freeze", "transfomer"},
     {"model=gpt2 train_only=nosuch", "ERR_FIELD_RANGE", "/settings/train_only", "nosuch"},
-    {"model=gpt2 parallel.kind=ddp parallel.dp=2 grad_accum=100000", "ERR_LIMIT", "/settings/grad_accum", "100000"},
+    {"model=gpt2 trainer=hf grad_accum=100000", "ERR_LIMIT", "/settings/grad_accum", "100000"},
     {"model=clip-vit-b-32 image_size=10x10", "ERR_UNSUPPORTED", "/settings/image_size", "leave it out"},
     {"model=llava-1.5-7b seq=100", "ERR_FIELD_RANGE", "/settings/seq", "576"},
     {"model=llava-1.5-7b seq=1024 images=2", "ERR_FIELD_RANGE", "/settings/seq", "2 x 576"},

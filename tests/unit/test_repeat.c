@@ -150,8 +150,23 @@ static void check_line(const char *line, int64_t accumulates) {
 /* ---- long generations, of which a step is kept once ---- */
 
 static const char *const generations[] = {
-    "model=smollm2-135m decode=120 steps=4", "model=smollm2-135m decode=120 cache=static batch=3 seq=40",
-    "model=t5-small decode=450 steps=3 dtype=fp32", "model=qwen2.5-0.5b decode=120 seq=700 steps=8"};
+    "model=smollm2-135m decode=120 steps=4",
+    "model=smollm2-135m decode=120 cache=static batch=3 seq=40",
+    "model=t5-small decode=450 steps=3 dtype=fp32",
+    "model=qwen2.5-0.5b decode=120 seq=700 steps=8",
+    "model=smollm2-135m decode=300 batch=4 seq=60",
+    "model=llama-3.2-1b decode=300 batch=4 seq=200 overrides.num_hidden_layers=3",
+    "model=gemma-2-2b decode=200 batch=2 seq=100 overrides.num_hidden_layers=4 overrides.sliding_window=160",
+    "model=mistral-7b decode=260 batch=3 seq=300 overrides.num_hidden_layers=2 overrides.sliding_window=400",
+    "model=gemma-3-1b decode=150 seq=450 overrides.num_hidden_layers=7 dtype=bf16",
+    "model=deepseek-v2-lite decode=90 batch=20 seq=40 overrides.num_hidden_layers=3",
+    "model=gpt2 decode=200 batch=8 seq=100 attention=eager",
+    "model=bart-large decode=100 batch=4 seq=100 dtype=fp32",
+    "model=whisper-tiny decode=120 batch=2",
+    "model=mamba-130m decode=60 batch=2 seq=40",
+    "model=phi-3-mini decode=120 seq=2000 overrides.num_hidden_layers=2 allocator=expandable_segments:True",
+    "model=llama-3.2-1b decode=100 batch=4 seq=500 overrides.num_hidden_layers=2 autocast=bf16 dtype=fp32",
+    "model=opt-125m decode=100 batch=3 seq=90 dtype=fp16"};
 
 static void check_generation(const char *line) {
     jmp_buf escape;
@@ -160,9 +175,9 @@ static void check_generation(const char *line) {
     if (setjmp(escape)) exit(3);
     tide_diagnostics diags;
     tide_diagnostics_init(&diags, &arena);
-    tide_text words[8] = {TIDE_TEXT("mode=infer")};
+    tide_text words[12] = {TIDE_TEXT("mode=infer")};
     uint32_t count = 1;
-    for (const char *at = line; *at && count < 8;) {
+    for (const char *at = line; *at && count < 12;) {
         size_t length = strcspn(at, " ");
         words[count++] = (tide_text){at, length};
         at += length + (at[length] == ' ');

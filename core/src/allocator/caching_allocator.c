@@ -226,6 +226,20 @@ static tide_caching_status caching_async_malloc(tide_caching_allocator *a, cachi
     return TIDE_CACHING_OK;
 }
 
+void tide_caching_async_live(tide_caching_allocator *a, int64_t change) {
+    caching_counter *live = &a->stat[TIDE_POOL_ALL][TIDE_STAT_ALLOCATED_BYTES];
+    if (a->conf.backend != TIDE_ALLOC_CUDA_MALLOC_ASYNC) return;
+    live->current += (uint64_t)change;
+    uint64_t want = TIDE_ROUND_UP(live->current, caching_async_chunk), reserved = caching_reserved(a);
+    if (want > reserved) stat_rise(a, TIDE_POOL_LARGE, TIDE_STAT_RESERVED_BYTES, want - reserved);
+}
+
+uint64_t tide_caching_room(const tide_caching_allocator *a) {
+    uint64_t reserved = caching_reserved(a), free = tide_caching_device_free_bytes(a);
+    uint64_t left = a->limit_bytes > reserved ? a->limit_bytes - reserved : 0;
+    return left < free ? left : free;
+}
+
 /* throw_on_cudamalloc_oom: what the whole device could not hold fails before anything is given back,
  * and counts as no out-of-memory error. A process with a limit goes the usual way. As measured on
  * 2.15.0. */

@@ -201,10 +201,25 @@ static inline void tide_words_add(tide_words *to, uint64_t word, tide_arena *are
     to->at[to->count++] = word;
 }
 
-/* Appends what later requests are answered by: segments in the order of their age, and their blocks. Where the words
- * are equal, the same requests get the same answers. False: it depends on more (ages for garbage collection, events of
- * other streams that are held). */
-bool tide_caching_words(const tide_caching_allocator *a, tide_words *to, tide_arena *arena);
+/* Appends what later requests to the pool are answered by: segments in the order of their age, and their blocks. Where
+ * the words are equal, the same requests get the same answers. False: it depends on more (ages for garbage collection,
+ * events of other streams that are held). */
+bool tide_caching_words(const tide_caching_allocator *a, tide_pool_kind pool, tide_words *to, tide_arena *arena);
+/* The state as bytes. Zeros before the first; `at` is the arena's. */
+typedef struct tide_caching_saved {
+    unsigned char *at;
+    size_t capacity;
+} tide_caching_saved;
+
+void tide_caching_save(tide_caching_saved *to, tide_caching_allocator *a, tide_arena *arena);
+void tide_caching_restore(tide_caching_allocator *a, const tide_caching_saved *from);
+/* Whether memory has run out since, or cached segments went back to the device. */
+bool tide_caching_gave_back(const tide_caching_allocator *a, const tide_caching_saved *since);
+
+/* Bytes that it could still ask of the device. */
+uint64_t tide_caching_room(const tide_caching_allocator *a);
+/* Of backend:cudaMallocAsync: bytes that live more from here on, or fewer, without blocks of their own. */
+void tide_caching_async_live(tide_caching_allocator *a, int64_t change);
 
 /* Walks everything and checks the invariants; NULL when they hold, else the one that does not. */
 const char *tide_caching_check(const tide_caching_allocator *a);

@@ -37,13 +37,19 @@ static void add_events(tide_words *to, const tide_caching_allocator *a, tide_are
         }
 }
 
-bool tide_caching_words(const tide_caching_allocator *a, tide_words *to, tide_arena *arena) {
+/* Whether a segment is of the pool. */
+static bool is_of_pool(const tide_caching_allocator *a, uint32_t segment, tide_pool_kind pool) {
+    return pool == TIDE_POOL_ALL || block_pool(&a->blocks[segment_at(a, segment)->head]) == (unsigned)pool;
+}
+
+bool tide_caching_words(const tide_caching_allocator *a, tide_pool_kind pool, tide_words *to, tide_arena *arena) {
+    if (pool != TIDE_POOL_ALL && a->pending_events) return false;
     if (a->collect_bytes != UINT64_MAX || (a->pending_events && a->holds_events)) return false;
     uint32_t *births = tide_arena_grow(arena, NULL, 0, (a->segment_count + 1) * sizeof *births);
     for (uint32_t i = 0; i < a->segment_count; i++) births[i] = a->blocks[segment_at(a, i)->head].born;
     qsort(births, a->segment_count, sizeof *births, by_age);
     for (uint32_t i = 0; i < a->segment_count; i++)
-        for (uint32_t n = segment_at(a, i)->head; n; n = a->blocks[n].next)
+        for (uint32_t n = is_of_pool(a, i, pool) ? segment_at(a, i)->head : 0; n; n = a->blocks[n].next)
             add_block(to, &a->blocks[n], age_rank(births, a->segment_count, a->blocks[n].born), arena);
     tide_arena_drop(arena, births);
     if (a->pending_events) add_events(to, a, arena);

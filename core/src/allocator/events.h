@@ -39,7 +39,11 @@ struct tide_replay_config;
 typedef struct tide_event_cursor {
     const tide_event_source *source;
     uint32_t event; /* the next one */
-    void *state;    /* the source's */
+    /* Of a repetition that grows, while the walk is in it: how many playings are to come; NULL: the last one is read.
+     */
+    const tide_repetition *growing;
+    uint32_t to_come;
+    void *state; /* the source's */
 } tide_event_cursor;
 
 /* What a source does. */

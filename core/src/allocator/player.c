@@ -2,12 +2,11 @@
 /* Playing events. */
 #include "allocator/player.h"
 
+#include "allocator/play_event.h"
 #include "base/invariant.h"
 
 static const uint64_t ENDLESS_DEVICE = UINT64_C(1) << 52;
 
-/* Pending frees are told to the allocator as the use of a stream of their own, taken from this many at the top. */
-enum { PENDING_STREAMS = 256, FIRST_PENDING_STREAM = TIDE_CACHING_STREAM_LIMIT - PENDING_STREAMS };
 enum { BATCH = 64 };
 
 static uint64_t larger(uint64_t a, uint64_t b) {
@@ -73,107 +72,18 @@ static void pass_mark(tide_player *p, const tide_mark *mark) {
     s->reserved = r->reserved;
 }
 
-/* Marks up to where the player stands. */
+/* Marks up to where the player stands; those behind a repetition once it has been played. */
 static void pass_marks(tide_player *p) {
     const tide_event_source *s = p->source;
-    while (p->mark < s->mark_count && s->marks[p->mark].event <= p->figures.events) pass_mark(p, &s->marks[p->mark++]);
+    const tide_repetition *of = p->repeating.next < s->repetition_count ? &s->repetitions[p->repeating.next] : NULL;
+    uint32_t count = of && p->figures.events == of->last_event ? of->last_mark : s->mark_count;
+    while (p->mark < count && s->marks[p->mark].event <= p->figures.events) pass_mark(p, &s->marks[p->mark++]);
 }
 
 /* ---- one event ---- */
 
-/* A slot got its block. */
-static inline void rise(tide_player *p, uint32_t slot, uint64_t block_bytes, uint64_t bytes) {
-    tide_replay *r = &p->figures;
-    r->block_bytes[slot] = block_bytes;
-    r->allocated += block_bytes;
-    r->requested += bytes;
-    r->reserved = tide_caching_reserved(p->allocator);
-    if (r->requested > r->requested_peak) r->requested_peak = r->requested;
-    if (r->allocated > r->allocated_peak || (r->allocated == r->allocated_peak && r->reserved > r->peak_reserved)) {
-        r->allocated_peak = r->allocated;
-        r->peak_reserved = r->reserved;
-        r->peak_event = r->events;
-        r->peak_playing = p->repeating.playing;
-    }
-    if (r->reserved > r->reserved_peak) {
-        r->reserved_peak = r->reserved;
-        r->reserved_event = r->events;
-        r->allocated_then = r->allocated;
-        r->split_then = tide_caching_stat(p->allocator, TIDE_STAT_INACTIVE_SPLIT_BYTES, TIDE_POOL_ALL).current;
-    }
-}
-
 tide_caching_status tide_player_take(tide_player *p, uint32_t slot, uint32_t stream, uint64_t bytes) {
-    TIDE_INVARIANT(slot < p->source->slot_count && !p->blocks[slot]);
-    tide_caching_status status = tide_caching_malloc(p->allocator, bytes, stream, &p->blocks[slot]);
-    if (status == TIDE_CACHING_OK) rise(p, slot, tide_caching_block_bytes(p->allocator, p->blocks[slot]), bytes);
-    return status;
-}
-
-static inline void give(tide_player *p, uint32_t slot) {
-    tide_block block = p->blocks[slot];
-    if (!block) return;
-    p->blocks[slot] = 0;
-    TIDE_INVARIANT(p->figures.allocated >= p->figures.block_bytes[slot]);
-    p->figures.allocated -= p->figures.block_bytes[slot];
-    p->figures.requested -= tide_caching_requested_bytes(p->allocator, block);
-    tide_caching_free(p->allocator, block);
-}
-
-/* With all streams taken, a block is back at once. */
-static tide_caching_status free_pending(tide_player *p, const tide_event *e) {
-    tide_caching_status status = TIDE_CACHING_OK;
-    if (p->free_stream_count && p->blocks[e->slot]) {
-        uint16_t stream = p->free_streams[--p->free_stream_count];
-        p->pending_streams[e->pending] = stream;
-        status = tide_caching_record_stream(p->allocator, p->blocks[e->slot], stream);
-    }
-    if (status == TIDE_CACHING_OK) give(p, e->slot);
-    return status == TIDE_CACHING_OK ? status : TIDE_CACHING_NO_MEMORY;
-}
-
-static void free_completed(tide_player *p, uint32_t pending) {
-    TIDE_INVARIANT(pending < p->source->pending_count);
-    if (!p->pending_streams[pending]) return;
-    tide_caching_synchronize(p->allocator, p->pending_streams[pending]);
-    p->free_streams[p->free_stream_count++] = p->pending_streams[pending];
-    p->pending_streams[pending] = 0;
-}
-
-/* A request that failed when it was recorded: the program went on without it. */
-static tide_caching_status fail(tide_player *p, const tide_event *e) {
-    tide_block block;
-    tide_caching_status status = tide_caching_malloc(p->allocator, e->bytes, e->stream, &block);
-    tide_caching_free(p->allocator, block);
-    p->figures.reserved = tide_caching_reserved(p->allocator);
-    return status == TIDE_CACHING_OOM ? TIDE_CACHING_OK : status;
-}
-
-static tide_caching_status release(tide_player *p, const tide_event *e) {
-    tide_caching_status status = e->is_retry ? TIDE_CACHING_OK : tide_caching_empty_cache(p->allocator);
-    p->figures.reserved = tide_caching_reserved(p->allocator);
-    return status;
-}
-
-static inline tide_caching_status play_event(tide_player *p, const tide_event *e) {
-    switch ((tide_event_kind)e->kind) {
-    case TIDE_EVENT_ALLOC:
-        return tide_player_take(p, e->slot, e->stream, e->bytes);
-    case TIDE_EVENT_FREE:
-        if (e->used_by) tide_caching_record_stream(p->allocator, p->blocks[e->slot], e->used_by - 1u);
-        give(p, e->slot);
-        return TIDE_CACHING_OK;
-    case TIDE_EVENT_FREE_PENDING:
-        return free_pending(p, e);
-    case TIDE_EVENT_FREE_COMPLETED:
-        free_completed(p, e->pending);
-        return TIDE_CACHING_OK;
-    case TIDE_EVENT_OOM:
-        return fail(p, e);
-    case TIDE_EVENT_RELEASE:
-        return release(p, e);
-    }
-    return TIDE_CACHING_OK;
+    return play_request(p, slot, stream, bytes);
 }
 
 /* The most of the phase and of the column. A free can only lower it: one needs no look, but where a stretch begins. */
@@ -181,7 +91,8 @@ static inline void note_most(tide_player *p) {
     tide_replay *r = &p->figures;
     if (r->allocated > p->phase_peak) p->phase_peak = r->allocated;
     bool is_peak = r->allocated == r->allocated_peak && r->events == r->peak_event;
-    if (p->repeating.playing && !is_peak) return; /* columns show what is kept, and the peak */
+    bool is_shown = p->cursor.growing ? p->cursor.to_come == 0 : !p->repeating.playing || is_peak;
+    if (!is_shown) return; /* columns show what is kept, and the peak */
     if (r->allocated > p->column.allocated || is_peak) {
         p->column.allocated = r->allocated;
         p->column.peak = r->events;
@@ -195,14 +106,12 @@ static inline bool is_touch(const tide_event *e) {
 }
 
 static inline tide_caching_status touch(tide_player *p, const tide_event *e) {
-    uint64_t block_bytes = 0;
-    tide_caching_status status = tide_caching_touch(p->allocator, e->bytes, e->stream, &block_bytes);
+    uint64_t block_bytes;
+    tide_caching_status status = take_for_a_moment(p, e, &block_bytes);
     if (status != TIDE_CACHING_OK) return status;
-    rise(p, e->slot, block_bytes, e->bytes);
     note_most(p);
     p->figures.events++;
-    p->figures.allocated -= block_bytes;
-    p->figures.requested -= e->bytes;
+    give_from_moment(p, e, block_bytes);
     return TIDE_CACHING_OK;
 }
 
@@ -245,6 +154,9 @@ static uint32_t next_stop(const tide_player *p, uint32_t until) {
     const tide_event_source *s = p->source;
     uint32_t next = p->repeating.next;
     if (until <= p->figures.events) until = s->repetitions[next].last_event;
+    if (next < s->repetition_count && s->repetitions[next].growth &&
+        p->figures.events < s->repetitions[next].first_event && s->repetitions[next].first_event < until)
+        until = s->repetitions[next].first_event;
     if (p->mark < s->mark_count && s->marks[p->mark].event < until) until = s->marks[p->mark].event;
     return next < s->repetition_count && s->repetitions[next].last_event < until ? s->repetitions[next].last_event
                                                                                  : until;
@@ -253,9 +165,12 @@ static uint32_t next_stop(const tide_player *p, uint32_t until) {
 bool tide_player_run_to(tide_player *p, uint32_t until, uint32_t playing) {
     const tide_event_source *s = p->source;
     if (until > s->event_count) until = s->event_count;
+    p->stop_event = until;
+    p->stop_playing = playing;
     while (!p->figures.is_oom) {
         pass_marks(p);
         if (tide_player_repeats(p)) continue;
+        pass_marks(p);
         if (p->figures.events >= until && p->repeating.playing >= playing) break;
         if (!note_status(p, play_stretch(p, next_stop(p, until)))) return false;
     }
@@ -264,7 +179,11 @@ bool tide_player_run_to(tide_player *p, uint32_t until, uint32_t playing) {
 }
 
 bool tide_player_run(tide_player *p, uint32_t until) {
-    return tide_player_run_to(p, until, 0);
+    const tide_event_source *s = p->source;
+    uint32_t playing = 0;
+    for (uint32_t i = p->repeating.next; i < s->repetition_count && s->repetitions[i].first_event < until; i++)
+        if (s->repetitions[i].growth && until < s->repetitions[i].last_event) playing = s->repetitions[i].times;
+    return tide_player_run_to(p, until, playing);
 }
 
 bool tide_player_columns(tide_player *p, tide_column *columns, uint32_t count, uint32_t until) {
@@ -308,7 +227,7 @@ static bool make_allocator(tide_player *p, const tide_replay_config *config) {
 bool tide_player_open(tide_player *p, const tide_event_source *source, const tide_replay_config *config,
                       tide_arena *arena) {
     size_t slots = (size_t)source->slot_count + 1;
-    *p = (tide_player){.source = source, .arena = arena, .may_touch = !config->keeps_statistics};
+    *p = (tide_player){.source = source, .arena = arena, .conf = config->conf, .may_touch = !config->keeps_statistics};
     p->figures.block_bytes = tide_arena_grow(arena, NULL, 0, slots * sizeof *p->figures.block_bytes);
     p->blocks = tide_arena_grow(arena, NULL, 0, slots * sizeof *p->blocks);
     tide_cursor_open(&p->cursor, source, arena);
@@ -350,8 +269,10 @@ void tide_player_close(tide_player *p) {
     tide_player_finish(p);
     tide_caching_destroy(p->allocator);
     if (p->pending_streams) tide_arena_drop(p->arena, p->pending_streams), tide_arena_drop(p->arena, p->free_streams);
-    void *of_repetitions[] = {p->repeating.carried, p->repeating.now.at, p->repeating.then.at};
-    for (int i = 0; i < 3; i++)
+    tide_player_forget_skipping(p);
+    void *of_repetitions[] = {p->repeating.carried, p->repeating.now.at, p->repeating.then.at, p->repeating.kept,
+                              p->repeating.before.at};
+    for (int i = 0; i < 5; i++)
         if (of_repetitions[i]) tide_arena_drop(p->arena, of_repetitions[i]);
     tide_cursor_close(&p->cursor, p->arena);
     tide_arena_drop(p->arena, p->blocks);

@@ -76,12 +76,24 @@ typedef struct tide_repeating {
     uint32_t then_playing; /* which that was; 0: none */
     uint64_t then_retries; /* and the allocator's retries by then */
     uint64_t unplayed;     /* retries of playings that were left out, as they end where they began */
+    /* Note [Skipping]: */
+    struct tide_kept_event *kept; /* the events that are played of one playing */
+    uint32_t kept_count, kept_capacity;
+    uint64_t kept_bytes;       /* of the segments that they may ask for */
+    uint32_t large_from;       /* from this playing on all that grows is in the large pool */
+    tide_caching_saved before; /* a round that may not go through, */
+    tide_block *blocks_before; /* and what it changes in the player: of its own slots, and of those carried */
+    uint64_t *bytes_before;
+    uint32_t looked_from; /* the state is compared from this playing on */
+    bool is_known, can_skip;
 } tide_repeating;
 
 typedef struct tide_player {
     const tide_event_source *source;
     tide_arena *arena;
     tide_caching_allocator *allocator;
+    tide_alloc_conf conf;
+    uint32_t stop_event, stop_playing; /* where it is to stop */
     tide_event_cursor cursor;
     tide_replay figures;
     tide_block *blocks; /* by slot; 0: none */
@@ -99,12 +111,22 @@ typedef struct tide_player {
  * leave by the arena while a player is open. */
 bool tide_player_open(tide_player *p, const tide_event_source *source, const tide_replay_config *config,
                       tide_arena *arena);
-/* Plays on up to event `until` or the last one, or to the request that cannot be had. */
+/* Plays on up to event `until` or the last one, or to the request that cannot be had. In a repetition that grows, it is
+ * that event of the last playing. */
 bool tide_player_run(tide_player *p, uint32_t until);
 /* The same; of a repetition that event `until` is in, so many playings are behind it then. */
 bool tide_player_run_to(tide_player *p, uint32_t until, uint32_t playing);
 /* repeating.c. At the end of a repetition, whether the player has gone back to its beginning for another playing. */
 bool tide_player_repeats(tide_player *p);
+/* skipping.c. Whether the large pool's events may be played alone from the next playing on, where the small pool's
+ * state comes round; and playing them, in rounds of so many, to before the last playing at most. */
+bool tide_player_may_skip(tide_player *p, const tide_repetition *of);
+void tide_player_skip(tide_player *p, const tide_repetition *of, uint32_t round);
+void tide_player_forget_skipping(tide_player *p);
+/* What the stretch left alive takes the slots of what it frees of before. */
+void tide_player_hand_on(tide_player *p, const tide_repetition *of, bool large_alone);
+/* Whether the block that a slot holds, or held last, is of the small pool. */
+bool tide_player_is_small(const tide_player *p, uint32_t slot);
 /* Plays on through columns, of which `from` is given, up to event `until`, and fills them. */
 bool tide_player_columns(tide_player *p, tide_column *columns, uint32_t count, uint32_t until);
 /* Moves the cursor to where the player stands, also where a request could not be had: it is asked what slots hold. */

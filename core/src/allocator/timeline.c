@@ -140,6 +140,47 @@ bool tide_timeline_repeats(const tide_timeline *t, tide_timeline_place first, ti
     return left == 0;
 }
 
+/* Whether a request is another that grew. */
+static bool has_grown(const tide_allocation *a, const tide_allocation *b, uint64_t *growth, int64_t times) {
+    if (b->stream != a->stream || b->used_by != a->used_by || b->bytes < a->bytes) return false;
+    if (!times) *growth = b->bytes - a->bytes;
+    return b->bytes == a->bytes + *growth * (times ? (uint64_t)times : 1);
+}
+
+bool tide_timeline_grows(const tide_timeline *t, tide_timeline_place first, uint32_t last, tide_timeline_place second,
+                         uint64_t *growth, int64_t times) {
+    uint32_t events = last - first.event, own = t->allocation_count - second.allocation, left = 0,
+             moved = second.allocation - first.allocation;
+    if (t->event_count - second.event != events) return false;
+    for (uint32_t i = 0; i < events; i++) {
+        uint32_t before = t->events[first.event + i], now = t->events[second.event + i], from = before & ~TIDE_FREE_BIT;
+        if (before == TIDE_EMPTY_CACHE || now == TIDE_EMPTY_CACHE) return false;
+        bool is_older = from < first.allocation; /* freed of what stretches before left */
+        if (now != before + (is_older ? own : moved)) return false;
+        left += is_older;
+        if (!(now & TIDE_FREE_BIT) &&
+            !has_grown(&t->allocations[from], &t->allocations[now], &growth[now - second.allocation], times))
+            return false;
+    }
+    for (uint32_t i = second.allocation; i < t->allocation_count; i++) left -= t->allocations[i].died == TIDE_NEVER;
+    return left == 0;
+}
+
+void tide_timeline_take_back(tide_timeline *t, tide_timeline_place from) {
+    for (uint32_t i = from.event; i < t->event_count; i++) {
+        uint32_t which = t->events[i] & ~TIDE_FREE_BIT;
+        if (!(t->events[i] & TIDE_FREE_BIT) || which >= from.allocation) continue;
+        tide_allocation *a = &t->allocations[which];
+        a->died = TIDE_NEVER;
+        a->freed_by = TIDE_FREED_BY_NONE;
+        a->freed_op = NULL;
+        a->freed_module = a->freed_statement = 0;
+    }
+    t->event_count = from.event;
+    t->allocation_count = from.allocation;
+    t->mark_count = from.mark;
+}
+
 bool tide_timeline_is_closed(const tide_timeline *t, tide_timeline_place from) {
     for (uint32_t i = from.event; i < t->event_count; i++)
         if ((t->events[i] & ~TIDE_FREE_BIT) < from.allocation) return false;
@@ -155,6 +196,7 @@ void tide_timeline_play_again(tide_timeline *t, tide_timeline_place from, uint32
                                                               .first_allocation = from.allocation,
                                                               .own = t->allocation_count - from.allocation,
                                                               .first_mark = from.mark,
+                                                              .last_mark = t->mark_count,
                                                               .times = times,
                                                               .steps = (uint16_t)steps};
 }

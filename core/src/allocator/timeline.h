@@ -94,9 +94,11 @@ typedef struct tide_forward_pass {
 typedef struct tide_repetition {
     uint32_t first_event, last_event; /* the last left out */
     uint32_t first_allocation, own;   /* of the allocations that it makes: the first, and how many */
-    uint32_t first_mark;              /* of those that it passes */
+    uint32_t first_mark, last_mark;   /* of those that it passes; the last left out */
     uint32_t times;
-    uint16_t steps; /* that one playing is: marks of the next one are of so many steps later */
+    uint16_t steps;         /* that one playing is: marks of the next one are of so many steps later */
+    const uint64_t *growth; /* bytes by which each of its allocations grows from one playing to the next, up to what is
+                               kept, which is the last of them; NULL: they are alike. The arena's */
 } tide_repetition;
 
 typedef struct tide_timeline {
@@ -147,6 +149,13 @@ static inline tide_timeline_place tide_timeline_here(const tide_timeline *t) {
 bool tide_timeline_repeats(const tide_timeline *timeline, tide_timeline_place first, tide_timeline_place second);
 /* Whether the stretch from `from` to the end frees what it makes, and nothing else. */
 bool tide_timeline_is_closed(const tide_timeline *timeline, tide_timeline_place from);
+/* Whether the stretch from `second` to the end does what that from `first` to event `last` did, `times` stretches
+ * later, with requests that have grown by `growth` for each; frees of what was made before are of the stretch before,
+ * and as many are left. times 0: it is the next one, and growth is noted. */
+bool tide_timeline_grows(const tide_timeline *timeline, tide_timeline_place first, uint32_t last,
+                         tide_timeline_place second, uint64_t *growth, int64_t times);
+/* What was appended from `from` on was never there. */
+void tide_timeline_take_back(tide_timeline *timeline, tide_timeline_place from);
 /* The stretch from `from` to the end comes `times` more, each `steps` steps later. */
 void tide_timeline_play_again(tide_timeline *timeline, tide_timeline_place from, uint32_t times, unsigned steps);
 void tide_timeline_empty_cache(tide_timeline *timeline);

@@ -23,6 +23,9 @@ static void read_timeline(tide_event_cursor *cursor, tide_event *restrict events
                                  .other = is_free ? a->born : TIDE_NEVER,
                                  .stream = a->stream,
                                  .used_by = a->used_by};
+        const tide_repetition *growing = cursor->growing;
+        if (growing && !is_free)
+            events[i].bytes -= growing->growth[which - growing->first_allocation] * cursor->to_come;
     }
 }
 

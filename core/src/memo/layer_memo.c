@@ -96,3 +96,10 @@ tide_value tide_call_memoized(const tide_call_arguments *arguments) {
     if (is_kept) a->entries[a->entry_count++ % ENTRY_LIMIT] = kept;
     return result;
 }
+
+void tide_layer_memo_forget(tide_model *model, uint32_t first_event) {
+    static uint64_t none; /* of no function */
+    struct tide_layer_memo *a = model->layer_memo;
+    for (uint32_t i = 0; a && i < a->entry_count && i < ENTRY_LIMIT; i++)
+        if (a->entries[i].last_event > first_event) a->entries[i].words = &none;
+}

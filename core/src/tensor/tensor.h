@@ -324,6 +324,7 @@ struct tide_machine {
     const char *op;
     tide_freed_by freeing; /* what lets go of tensors; NONE: the loop around the model, or a framework's */
     uint64_t op_count, op_limit;
+    int64_t same_keys; /* how many keys more leave all operations as they are that choose by ranges of their number */
 
     uint64_t host_pinned; /* bytes */
     /* When a leaf has got (more of) a gradient, which the engine still holds: register_post_accumulate_grad_hook. */

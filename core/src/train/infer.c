@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The greedy loop that people write around a causal language model, call by call; transformers: generation/utils.py. */
-#include "train/run.h"
+#include "train/growing.h"
 
 #include "memo/memo.h"
 
@@ -15,6 +15,8 @@ typedef struct generation {
     tide_batch batch; /* what the loop's own dictionary holds; values owned */
     tide_value output;
     tide_tensor *logits, *token;
+    tide_value past; /* keys and values, and what else is kept of the tokens */
+    int64_t prompt;  /* tokens */
 } generation;
 
 /* What the first pass alone is given. */
@@ -123,12 +125,54 @@ static void mark_cache(tide_machine *m, tide_value v) {
     for (uint32_t i = 0; v.kind == TIDE_VALUE_LIST && i < v.list->count; i++) mark_cache(m, v.list->items[i]);
 }
 
+/* Token i behind the prompt. */
+static bool next_token(void *user, int64_t i) {
+    generation *g = user;
+    feed_token(g);
+    tide_model_setting(&g->run->model, "past_length")->integer = g->prompt + i;
+    if (!run_model(g)) return false;
+    choose_token(g);
+    mark_cache(&g->run->machine, g->past);
+    return !g->run->machine.has_failed;
+}
+
+enum { OF_GENERATION = 5 }; /* values beside the batch */
+
+static uint32_t values_between(void *user, tide_value *values) {
+    generation *g = user;
+    const tide_value own[OF_GENERATION] = {g->past, *tide_model_setting(&g->run->model, "past_key_values"), g->output,
+                                           tide_of_tensor(g->logits), tide_of_tensor(g->token)};
+    memcpy(values, own, sizeof own);
+    memcpy(values + OF_GENERATION, g->batch.values, g->batch.count * sizeof *values);
+    return OF_GENERATION + g->batch.count;
+}
+
+static void exchange_values(void *user, const tide_value *values) {
+    generation *g = user;
+    g->past = values[0];
+    *tide_model_setting(&g->run->model, "past_key_values") = values[1];
+    g->output = values[2];
+    g->logits = values[3].tensor;
+    g->token = values[4].tensor;
+    memcpy(g->batch.values, values + OF_GENERATION, g->batch.count * sizeof *values);
+}
+
+static void decode(generation *g, unsigned step) {
+    tide_machine *m = &g->run->machine;
+    const tide_growing_loop loop = {g->run, g, next_token, values_between, exchange_values};
+    uint32_t before = m->timeline.repetition_count;
+    tide_play_growing(&loop, g->job->decode);
+    if (step > 1 || m->timeline.repetition_count == before) return;
+    tide_report(m->diags, TIDE_ASSUMPTION, TIDE_OK, "/settings/decode",
+                "tokens that differ in the length of the cache alone are shown once, by the last of them", NULL);
+}
+
 static void greedy(generation *g, unsigned step, const tide_batch *batch) {
     tide_machine *m = &g->run->machine;
     tide_model *model = &g->run->model;
     bool generates = g->job->cache != TIDE_cache_none && !model->instances[model->root].of->never_generates;
     int64_t prompt = tide_model_setting(model, "seq")->integer;
-    tide_value past = {.kind = TIDE_VALUE_LIST, .list = tide_list_new(m)};
+    g->past = (tide_value){.kind = TIDE_VALUE_LIST, .list = tide_list_new(m)};
     g->batch = *batch;
     for (uint32_t i = 0; i < batch->count; i++) tide_value_retain(batch->values[i]);
     g->token_name = "input_ids";
@@ -140,29 +184,24 @@ static void greedy(generation *g, unsigned step, const tide_batch *batch) {
         *tide_model_setting(model, "cache") = (tide_value){.kind = TIDE_VALUE_TEXT, .text = TIDE_TEXT("dynamic")};
     }
     tide_value *kept = tide_model_setting(model, "past_key_values"); /* the model may put something else there */
-    if (generates) *kept = tide_value_retain(past);
+    if (generates) *kept = tide_value_retain(g->past);
     tide_value *length = tide_model_setting(model, "past_length");
     length->integer = 0;
     run_model(g);
-    generates = generates && past.list->count && !m->has_failed;
+    generates = generates && g->past.list->count && !m->has_failed;
     if (generates) {
-        mark_cache(m, past);
+        mark_cache(m, g->past);
         choose_token(g);
     }
     tide_timeline_mark(&m->timeline, step, TIDE_PHASE_PREFILL);
-    for (int64_t i = 0; generates && i < g->job->decode && !m->has_failed; i++) {
-        feed_token(g);
-        length->integer = prompt + i;
-        if (!run_model(g)) break;
-        choose_token(g);
-        mark_cache(m, past);
-    }
+    g->prompt = prompt;
+    if (generates) decode(g, step);
     if (generates) tide_timeline_mark(&m->timeline, step, TIDE_PHASE_DECODE);
     tide_value_release(m, *kept);
     *kept = tide_none();
     for (uint32_t i = 0; i < g->batch.count; i++) tide_value_release(m, g->batch.values[i]);
     tide_value_release(m, g->output);
-    tide_value_release(m, past);
+    tide_value_release(m, g->past);
     tide_release(m, g->logits);
     tide_release(m, g->token);
 }
@@ -172,8 +211,8 @@ enum { KEPT_EVENTS = 1 << 18 }; /* a step of more than these is kept once */
 /* Whether the steps that are left do what this one did: it left nothing behind, and the model as it was. */
 static bool repeats(const tide_run *run, tide_timeline_place from, uint64_t key) {
     const tide_timeline *t = &run->machine.timeline;
-    return !run->plays_all && t->event_count - from.event > KEPT_EVENTS && tide_model_key(&run->model) == key &&
-           tide_timeline_is_closed(t, from);
+    return !run->plays_all && !t->repetition_count && t->event_count - from.event > KEPT_EVENTS &&
+           tide_model_key(&run->model) == key && tide_timeline_is_closed(t, from);
 }
 
 static void generate_again(tide_run *run, tide_timeline_place from, unsigned step, unsigned times) {

@@ -462,8 +462,15 @@ static void play_training_steps(trainer *t, unsigned step) {
     }
 }
 
+enum { BATCHES_LIMIT = 10000 }; /* of a step, which are held together */
+
 bool tide_play_trainer(tide_run *run, const tide_job *job, tide_optimizer *optimizer) {
     tide_machine *m = &run->machine;
+    if (job->grad_accum > BATCHES_LIMIT)
+        return tide_error(m->diags, TIDE_ERR_LIMIT, "/settings/grad_accum",
+                          tide_format(m->arena, "a step of %lld batches is more than tidemark holds (%d)",
+                                      (long long)job->grad_accum, BATCHES_LIMIT),
+                          "lower grad_accum: each batch more needs its input_ids, attention_mask and labels");
     trainer t = {.run = run, .job = job, .optimizer = optimizer};
     t.nan_inf_filter = library_function(&t, "nan_inf_filter");
     const trl *kind = &kinds[job->trainer];

@@ -90,9 +90,10 @@ static tide_tensor *kept(tide_machine *m, tide_node *node, tide_tensor *out, tid
 /* ---- flash ---- */
 
 /* flash_api.cpp: num_splits_heuristic with twice the SMs; 1 unless few blocks leave the device idle. */
-int64_t tide_flash_splits(const tide_machine *m, int64_t heads, int64_t queries, int64_t keys, int64_t width) {
+int64_t tide_flash_splits(tide_machine *m, int64_t heads, int64_t queries, int64_t keys, int64_t width) {
     int64_t key_block = width <= 64 ? 256 : width <= 128 ? 128 : 64;
-    int64_t key_blocks = TIDE_CEIL_DIV(keys, key_block);
+    int64_t key_blocks = TIDE_CEIL_DIV(keys, key_block), same_keys = key_blocks * key_block - keys;
+    if (same_keys < m->same_keys) m->same_keys = same_keys;
     int64_t blocks = heads * ((queries + 63) / 64), sms = 2 * (int64_t)m->device.sms;
     if (10 * blocks >= 8 * sms) return 1;
     int64_t most = key_blocks < sms ? key_blocks : sms, best = 0;

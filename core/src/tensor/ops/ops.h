@@ -76,7 +76,7 @@ tide_tensor *tide_empty_of(tide_machine *m, tide_dtype dtype, int dims, const in
 #define TIDE_EMPTY(m, dtype, ...)                                                                                      \
     tide_empty_of((m), (dtype), (int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), (int64_t[]){__VA_ARGS__})
 /* Parts along the keys in which flash attention without dropout computes; heads: of the whole batch. */
-int64_t tide_flash_splits(const tide_machine *m, int64_t heads, int64_t queries, int64_t keys, int64_t width);
+int64_t tide_flash_splits(tide_machine *m, int64_t heads, int64_t queries, int64_t keys, int64_t width);
 
 /* ---- softmax.c ---- */
 tide_tensor *tide_softmax(tide_machine *m, tide_tensor *x, int64_t dim);

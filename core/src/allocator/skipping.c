@@ -1,0 +1,232 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Playings of what grows, without the part that is alike.
+ *
+ * Note [Skipping]: the two pools of the allocator share nothing but the device. Where all that grows is in the large
+ * pool, and the small pool is in the state that it was in some playings before, its requests get the same answers round
+ * by round: they are left out. What they add to the bytes allocated, between one event of the large pool and the next,
+ * is known; the large pool's events are played. The pools meet where the device has no room, and what is cached in both
+ * is given back: a round in which that happens is taken back, and played whole. */
+#include "allocator/play_event.h"
+
+/* An event that is played, and those before it, from the one before, that are left out. */
+struct tide_kept_event {
+    uint32_t event, highest;       /* of those left out: the first that reaches `most` */
+    uint64_t most, most_requested; /* above what there is before them; 0: nowhere */
+    int64_t change, change_requested;
+    bool is_touch; /* the event is a request that the next one frees: both */
+};
+
+enum { FEWEST_PLAYINGS = 4 };
+static const uint64_t SMALL_BLOCK = UINT64_C(1) << 20; /* c10/core/AllocatorConfig.h: kSmallSize */
+
+bool tide_player_is_small(const tide_player *p, uint32_t slot) {
+    return p->figures.block_bytes[slot] <= SMALL_BLOCK;
+}
+
+static bool grows_by(const tide_repetition *of, uint32_t slot) {
+    return slot >= of->first_allocation && of->growth[slot - of->first_allocation];
+}
+
+/* One event more that is left out, of so many bytes, or frees them. */
+static void leave_out(struct tide_kept_event *k, const tide_event *e, uint32_t event, uint64_t bytes,
+                      uint64_t requested) {
+    bool is_free = e->kind == TIDE_EVENT_FREE;
+    k->change += is_free ? -(int64_t)bytes : (int64_t)bytes;
+    k->change_requested += is_free ? -(int64_t)requested : (int64_t)requested;
+    if (k->change > 0 && (uint64_t)k->change > k->most) {
+        k->most = (uint64_t)k->change;
+        k->highest = event;
+    }
+    if (k->change_requested > 0 && (uint64_t)k->change_requested > k->most_requested)
+        k->most_requested = (uint64_t)k->change_requested;
+}
+
+/* What the block of a slot that an event is about asked for; of an older slot, it is the one that is handed on. */
+static uint64_t requested_of(const tide_player *p, const tide_repetition *of, const tide_event *e) {
+    if (e->kind == TIDE_EVENT_ALLOC) return e->bytes;
+    if (e->slot < of->first_allocation) return tide_caching_requested_bytes(p->allocator, p->blocks[e->slot + of->own]);
+    tide_event_cursor cursor = {.source = p->source, .event = e->other};
+    return tide_cursor_next(&cursor).bytes;
+}
+
+static uint64_t segment_of(const tide_player *p, uint64_t bytes) {
+    return tide_caching_segment_bytes(&p->conf, tide_caching_round(&p->conf, bytes));
+}
+
+static void find_kept(tide_player *p, const tide_repetition *of) {
+    tide_repeating *r = &p->repeating;
+    tide_event_cursor cursor = {.source = p->source, .event = of->first_event, .growing = of};
+    struct tide_kept_event next = {0};
+    r->kept_count = 0;
+    uint64_t requests = 0, segment = 0;
+    for (uint32_t i = of->first_event; i < of->last_event; i++) {
+        tide_event e = tide_cursor_next(&cursor);
+        if ((e.kind != TIDE_EVENT_ALLOC && e.kind != TIDE_EVENT_FREE) || e.used_by) r->can_skip = false;
+        if (!r->can_skip) return;
+        uint32_t slot = e.slot < of->first_allocation ? e.slot + of->own : e.slot;
+        bool is_kept = grows_by(of, slot) || !tide_player_is_small(p, slot);
+        if (!is_kept) {
+            leave_out(&next, &e, i, p->figures.block_bytes[slot], requested_of(p, of, &e));
+            continue;
+        }
+        uint64_t bytes = e.kind == TIDE_EVENT_ALLOC ? segment_of(p, e.bytes) : 0;
+        segment = bytes > segment ? bytes : segment;
+        requests += e.kind == TIDE_EVENT_ALLOC;
+        struct tide_kept_event *last = r->kept_count ? &r->kept[r->kept_count - 1] : NULL;
+        if (e.kind == TIDE_EVENT_FREE && e.other != TIDE_NEVER && e.other + 1 == i && last && last->event == e.other) {
+            last->is_touch = true;
+            requests--;
+            continue;
+        }
+        next.event = i;
+        TIDE_ROOM(p->arena, r->kept, r->kept_count, r->kept_capacity);
+        r->kept[r->kept_count++] = next;
+        next = (struct tide_kept_event){0};
+    }
+    /* A touch finds the segment of the touch before, if no other request has taken of that in place of its own. */
+    r->kept_bytes = (requests + 1) * segment;
+    next.event = of->last_event;
+    TIDE_ROOM(p->arena, r->kept, r->kept_count, r->kept_capacity);
+    r->kept[r->kept_count++] = next;
+}
+
+/* From which playing on all that grows is in the large pool. */
+static uint32_t find_large_from(const tide_player *p, const tide_repetition *of) {
+    tide_event_cursor cursor = {.source = p->source, .event = of->first_event, .growing = of, .to_come = of->times};
+    uint64_t from = 0;
+    while (cursor.event < of->last_event) {
+        tide_event e = tide_cursor_next(&cursor);
+        if (e.kind != TIDE_EVENT_ALLOC || !grows_by(of, e.slot) || e.bytes > SMALL_BLOCK) continue;
+        uint64_t growth = of->growth[e.slot - of->first_allocation], first = (SMALL_BLOCK - e.bytes) / growth + 1;
+        from = first > from ? first : from;
+    }
+    return from < of->times ? (uint32_t)from : of->times;
+}
+
+bool tide_player_may_skip(tide_player *p, const tide_repetition *of) {
+    tide_repeating *r = &p->repeating;
+    if (!r->is_known) {
+        r->is_known = r->can_skip = true;
+        r->large_from = find_large_from(p, of);
+    }
+    if (!r->can_skip || of->times - r->playing < FEWEST_PLAYINGS || r->playing < r->large_from) return false;
+    if (!r->kept_count) find_kept(p, of);
+    return r->can_skip;
+}
+
+void tide_player_hand_on(tide_player *p, const tide_repetition *of, bool large_alone) {
+    for (uint32_t i = 0; i < p->repeating.carried_count; i++) {
+        uint32_t slot = p->repeating.carried[i].slot, from = slot + of->own;
+        if (large_alone && tide_player_is_small(p, from)) continue;
+        p->blocks[slot] = p->blocks[from];
+        p->figures.block_bytes[slot] = p->figures.block_bytes[from];
+        p->blocks[from] = 0;
+    }
+}
+
+/* The figures of what is left out. */
+static void rise_over(tide_player *p, const struct tide_kept_event *k) {
+    tide_replay *r = &p->figures;
+    uint64_t highest = r->allocated + k->most;
+    tide_caching_async_live(p->allocator, (int64_t)k->most);
+    tide_caching_async_live(p->allocator, k->change - (int64_t)k->most);
+    r->reserved = tide_caching_reserved(p->allocator);
+    if (k->most && (highest > r->allocated_peak || (highest == r->allocated_peak && r->reserved > r->peak_reserved))) {
+        r->allocated_peak = highest;
+        r->peak_reserved = r->reserved;
+        r->peak_event = k->highest;
+        r->peak_playing = p->repeating.playing;
+    }
+    if (highest > p->phase_peak) p->phase_peak = highest;
+    if (r->requested + k->most_requested > r->requested_peak) r->requested_peak = r->requested + k->most_requested;
+    r->allocated += (uint64_t)k->change;
+    r->requested += (uint64_t)k->change_requested;
+}
+
+/* False when memory ran out. */
+static bool skip_playing(tide_player *p) {
+    const tide_repeating *r = &p->repeating;
+    for (uint32_t i = 0; i < r->kept_count; i++) {
+        const struct tide_kept_event *k = &r->kept[i];
+        rise_over(p, k);
+        if (i + 1 == r->kept_count) break;
+        p->figures.events = p->cursor.event = k->event;
+        tide_event e = tide_cursor_next(&p->cursor);
+        uint64_t touched = 0;
+        tide_caching_status status = k->is_touch ? take_for_a_moment(p, &e, &touched) : play_event(p, &e);
+        if (status != TIDE_CACHING_OK) return false;
+        if (p->figures.allocated > p->phase_peak) p->phase_peak = p->figures.allocated;
+        if (k->is_touch) give_from_moment(p, &e, touched);
+    }
+    return true;
+}
+
+/* What a round changes in the slots; back: as it was. */
+static void keep_slots(tide_player *p, const tide_repetition *of, bool back) {
+    tide_repeating *r = &p->repeating;
+    uint32_t count = of->own + r->carried_count;
+    if (!r->blocks_before) {
+        r->blocks_before = tide_arena_grow(p->arena, NULL, 0, count * sizeof *r->blocks_before);
+        r->bytes_before = tide_arena_grow(p->arena, NULL, 0, count * sizeof *r->bytes_before);
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t slot = i < of->own ? of->first_allocation + i : r->carried[i - of->own].slot;
+        if (back) {
+            p->blocks[slot] = r->blocks_before[i];
+            p->figures.block_bytes[slot] = r->bytes_before[i];
+        } else {
+            r->blocks_before[i] = p->blocks[slot];
+            r->bytes_before[i] = p->figures.block_bytes[slot];
+        }
+    }
+}
+
+/* False when memory ran out, or cached segments went back, where it may: what can be taken back then. */
+static bool skip_round(tide_player *p, const tide_repetition *of, uint32_t round) {
+    tide_repeating *r = &p->repeating;
+    for (uint32_t i = 0; i < round; i++) {
+        r->playing++;
+        p->cursor.to_come = of->times - r->playing;
+        tide_player_hand_on(p, of, true);
+        if (!skip_playing(p)) return false;
+    }
+    return true;
+}
+
+/* The same where the device may have no room. */
+static bool try_round(tide_player *p, const tide_repetition *of, uint32_t round) {
+    tide_repeating *r = &p->repeating;
+    tide_replay figures = p->figures;
+    uint64_t phase_peak = p->phase_peak;
+    uint32_t playing = r->playing;
+    tide_caching_save(&r->before, p->allocator, p->arena);
+    keep_slots(p, of, false);
+    if (skip_round(p, of, round) && !tide_caching_gave_back(p->allocator, &r->before)) return true;
+    tide_caching_restore(p->allocator, &r->before);
+    keep_slots(p, of, true);
+    p->figures = figures;
+    p->phase_peak = phase_peak;
+    r->playing = playing;
+    r->then_playing = 0; /* the small pool may be another after it */
+    return false;
+}
+
+void tide_player_skip(tide_player *p, const tide_repetition *of, uint32_t round) {
+    tide_repeating *r = &p->repeating;
+    bool stops = of->first_event < p->stop_event && p->stop_event <= of->last_event, goes_on = true;
+    uint32_t end = stops && p->stop_playing < of->times ? p->stop_playing : of->times; /* it is played */
+    while (goes_on && r->playing + round < end)
+        goes_on = tide_caching_room(p->allocator) >= r->kept_bytes * round ? skip_round(p, of, round)
+                                                                           : try_round(p, of, round);
+    p->figures.events = p->cursor.event = of->last_event;
+}
+
+void tide_player_forget_skipping(tide_player *p) {
+    tide_repeating *r = &p->repeating;
+    r->kept_count = 0;
+    r->is_known = false;
+    if (!r->blocks_before) return;
+    tide_arena_drop(p->arena, r->blocks_before);
+    tide_arena_drop(p->arena, r->bytes_before);
+    r->blocks_before = NULL;
+}

@@ -1,0 +1,343 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Note [Growing]: two steps, one after the other, tell by how much each size grows: of what the loop holds (dimensions,
+ * strides), and of each request. Whether a later step is so too is tried: the loop's values are copied, the copies
+ * grown as if the steps between had been played, the step is played with them, and all that it did is taken back. From
+ * the last step that is so, what lies between is kept once, with the bytes by which requests grow (tide_repetition).
+ *
+ * What is not linear in the number of steps begins or ends at some step: a window is full, a kernel splits the keys in
+ * more parts. Operations that choose by ranges of a length say how far theirs reaches (tide_machine.same_keys), so no
+ * step outside of it is taken for granted. Other conditions compare a length with a bound, so that steps in between two
+ * that are alike are alike; some of them are tried as well. */
+#include "train/growing.h"
+
+#include "memo/memo.h"
+
+#include <string.h>
+
+enum { FEWEST_STEPS = 8, COPIES_LIMIT = 4096 };
+
+/* Numbers that say what values are like, in the order in which they are met. */
+typedef struct numbers {
+    int64_t *at;
+    uint32_t count, capacity;
+} numbers;
+
+typedef struct growing_steps {
+    const tide_growing_loop *loop;
+    tide_machine *m;
+    tide_timeline_place place; /* of the second of the two steps */
+    uint32_t last;             /* its last event */
+    int64_t step;              /* its number */
+    numbers values, by;        /* of the loop after it, and how much they grew */
+    uint64_t *bytes;           /* by which each of its allocations grew */
+    uint64_t key;              /* of the model */
+} growing_steps;
+
+/* ---- what values are like ---- */
+
+static void add_number(numbers *n, int64_t value, tide_arena *arena) {
+    TIDE_ROOM(arena, n->at, n->count, n->capacity);
+    n->at[n->count++] = value;
+}
+
+static void add_value(numbers *n, tide_value v, tide_arena *arena) {
+    add_number(n, (int64_t)v.kind, arena);
+    if (v.kind == TIDE_VALUE_LIST) {
+        add_number(n, v.list->count, arena);
+        for (uint32_t i = 0; i < v.list->count; i++) add_value(n, v.list->items[i], arena);
+    } else if (v.kind == TIDE_VALUE_TENSOR) {
+        const tide_tensor *t = v.tensor;
+        add_number(n, t->shape->dims | t->dtype << 8 | t->storage->is_untracked << 16 | (t->node != NULL) << 17, arena);
+        add_number(n, t->offset, arena);
+        for (int i = 0; i < t->shape->dims; i++) {
+            add_number(n, t->shape->dim[i].size, arena);
+            add_number(n, t->stride[i], arena);
+        }
+    } else {
+        add_number(n, (int64_t)tide_value_bits(v), arena);
+    }
+}
+
+static void look_at_values(const growing_steps *g, numbers *n) {
+    tide_value values[TIDE_LOOP_VALUES];
+    uint32_t count = g->loop->values(g->loop->user, values);
+    n->count = 0;
+    for (uint32_t i = 0; i < count; i++) add_value(n, values[i], g->m->arena);
+}
+
+/* ---- values, grown ---- */
+
+typedef struct copies {
+    tide_machine *m;
+    const int64_t *by; /* the next number */
+    int64_t times;
+    bool is_copied; /* else the values themselves grow */
+    const void *from[COPIES_LIMIT];
+    void *to[COPIES_LIMIT];
+    uint32_t count;
+} copies;
+
+static void *find_copy(const copies *c, const void *from) {
+    for (uint32_t i = c->count; i-- > 0;)
+        if (c->from[i] == from) return c->to[i];
+    return NULL;
+}
+
+static void note_copy(copies *c, const void *from, void *to) {
+    if (c->count == COPIES_LIMIT) {
+        tide_fail(c->m, TIDE_ERR_LIMIT, "more than %d tensors are kept between tokens", COPIES_LIMIT / 2);
+        return;
+    }
+    c->from[c->count] = from;
+    c->to[c->count++] = to;
+}
+
+static tide_storage *copy_storage(copies *c, tide_storage *of) {
+    tide_storage *made = find_copy(c, of);
+    if (!made) {
+        made = tide_pool_alloc(c->m, sizeof *made);
+        *made = *of;
+        made->references = 0;
+        made->serial = ++c->m->serial;
+        note_copy(c, of, made);
+    }
+    made->references++;
+    return made;
+}
+
+static tide_tensor *copy_tensor(copies *c, tide_tensor *of, bool *is_new) {
+    tide_tensor *made = find_copy(c, of);
+    *is_new = !made;
+    if (made && c->is_copied) made->references++;
+    if (made) return made;
+    made = of;
+    if (c->is_copied) {
+        made = tide_pool_alloc(c->m, sizeof *made);
+        memcpy(made, of, TIDE_TENSOR_IS);
+        made->references = 1;
+        made->serial = ++c->m->serial;
+        made->storage = copy_storage(c, of->storage);
+        made->shape = of->shape;
+        made->stride = of->stride;
+    }
+    note_copy(c, of, made);
+    return made;
+}
+
+static void grow_tensor(copies *c, tide_tensor *t) {
+    tide_shape shape = *t->shape;
+    int64_t stride[TIDE_MAX_DIMS];
+    t->offset += *c->by++ * c->times;
+    for (int i = 0; i < shape.dims; i++) {
+        shape.dim[i].size += *c->by++ * c->times;
+        stride[i] = t->stride[i] + *c->by++ * c->times;
+    }
+    t->layout = tide_layout_of(c->m, &shape, stride);
+    t->shape = &t->layout->shape;
+    t->stride = t->layout->stride;
+}
+
+static tide_value grow_value(copies *c, tide_value v) {
+    bool is_new;
+    int64_t by = *++c->by; /* behind the kind */
+    c->by++;
+    if (v.kind == TIDE_VALUE_TENSOR) {
+        int dims = v.tensor->shape->dims;
+        v.tensor = copy_tensor(c, v.tensor, &is_new);
+        if (is_new)
+            grow_tensor(c, v.tensor);
+        else
+            c->by += 1 + 2 * dims;
+    } else if (v.kind == TIDE_VALUE_LIST) {
+        tide_list *of = v.list, *made = find_copy(c, of);
+        if (!made && c->is_copied) {
+            made = tide_list_new(c->m);
+            made->is_output = of->is_output;
+            made->is_read = of->is_read;
+            made->references = 0;
+        }
+        is_new = !find_copy(c, of);
+        if (is_new) note_copy(c, of, made ? made : of);
+        if (c->is_copied) made->references++;
+        for (uint32_t i = 0; i < of->count; i++) {
+            tide_value item = grow_value(c, of->items[i]);
+            if (!c->is_copied)
+                of->items[i] = item;
+            else if (is_new)
+                tide_list_push(c->m, made, item);
+            else
+                tide_value_release(c->m, item);
+        }
+        if (c->is_copied) v.list = made;
+    } else if (v.kind == TIDE_VALUE_INT) {
+        v.integer += by * c->times;
+    }
+    return v;
+}
+
+/* The loop's values as they are so many steps later; copies of them, or they themselves. */
+static uint32_t grow_values(const growing_steps *g, int64_t times, bool is_copied, tide_value *grown) {
+    tide_value values[TIDE_LOOP_VALUES];
+    uint32_t count = g->loop->values(g->loop->user, values);
+    copies *c = tide_arena_grow(g->m->arena, NULL, 0, sizeof *c);
+    *c = (copies){.m = g->m, .by = g->by.at, .times = times, .is_copied = is_copied};
+    for (uint32_t i = 0; i < count; i++) grown[i] = grow_value(c, values[i]);
+    tide_arena_drop(g->m->arena, c);
+    return count;
+}
+
+/* ---- steps ---- */
+
+/* Whether the stretch from `at` to the end is the second of the two steps, so many steps later; of the step right after
+ * it, by how much it grew is noted. */
+static bool is_alike_later(const growing_steps *g, tide_timeline_place at, int64_t times) {
+    return tide_timeline_grows(&g->m->timeline, g->place, g->last, at, g->bytes, times);
+}
+
+static bool numbers_are(const growing_steps *g, const numbers *now, int64_t times) {
+    if (now->count != g->values.count) return false;
+    for (uint32_t i = 0; i < now->count; i++)
+        if (now->at[i] != g->values.at[i] + times * g->by.at[i]) return false;
+    return true;
+}
+
+/* Whether a step is as the second one grown: played with copies, and taken back. */
+static bool is_so_at(const growing_steps *g, int64_t step) {
+    tide_machine *m = g->m;
+    tide_value values[TIDE_LOOP_VALUES], grown[TIDE_LOOP_VALUES];
+    uint32_t count = g->loop->values(g->loop->user, values);
+    tide_timeline_place at = tide_timeline_here(&m->timeline);
+    uint64_t op_count = m->op_count;
+    uint32_t diagnostics = m->diags->count;
+    grow_values(g, step - g->step - 1, true, grown);
+    g->loop->exchange(g->loop->user, grown);
+    m->same_keys = INT64_MAX;
+    bool is_so = g->loop->play(g->loop->user, step) && is_alike_later(g, at, step - g->step);
+    numbers now = {0};
+    if (is_so) look_at_values(g, &now);
+    is_so = is_so && numbers_are(g, &now, step - g->step);
+    if (now.at) tide_arena_drop(m->arena, now.at);
+    g->loop->values(g->loop->user, grown);
+    for (uint32_t i = 0; i < count; i++) tide_value_release(m, grown[i]);
+    g->loop->exchange(g->loop->user, values);
+    tide_timeline_take_back(&m->timeline, at);
+    tide_layer_memo_forget(&g->loop->run->model, at.event);
+    m->op_count = op_count;
+    m->diags->count = diagnostics;
+    m->has_failed = false;
+    return is_so;
+}
+
+/* The last of `good` + 1 ... `bad` - 1 that is so, where all before it are. */
+static int64_t last_good(const growing_steps *g, int64_t good, int64_t bad) {
+    while (bad - good > 1 && !g->m->has_failed) {
+        int64_t middle = good + (bad - good) / 2;
+        if (is_so_at(g, middle))
+            good = middle;
+        else
+            bad = middle;
+    }
+    return good;
+}
+
+/* Steps from `good` to `end`, of which both are so: the first of some between them that is not; else `end`. */
+static int64_t first_bad(const growing_steps *g, int64_t good, int64_t end) {
+    for (int i = 1; i < 4; i++) {
+        int64_t between = good + (end - good) * i / 4;
+        if (between > good && between < end && !is_so_at(g, between)) return between;
+    }
+    return end;
+}
+
+/* The last step before `count` up to which all are so. */
+static int64_t last_alike(const growing_steps *g, int64_t same_keys, int64_t count) {
+    int64_t good = g->step;
+    while (good + 1 < count && !g->m->has_failed) {
+        int64_t end = same_keys < count - 1 - good ? good + same_keys : count - 1;
+        if (end > good) {
+            if (!is_so_at(g, end)) return last_good(g, good, end);
+            int64_t bad = first_bad(g, good, end);
+            if (bad < end) return last_good(g, good, bad);
+            good = end;
+        }
+        if (good + 1 >= count || !is_so_at(g, good + 1)) return good;
+        same_keys = g->m->same_keys;
+        good++;
+    }
+    return good;
+}
+
+/* What the model holds, without the settings that steps change. */
+static uint64_t key_of_model(const growing_steps *g) {
+    tide_model *model = &g->loop->run->model;
+    tide_value *past = tide_model_setting(model, "past_key_values"), *length = tide_model_setting(model, "past_length");
+    tide_value was = *past, was_length = *length;
+    *past = *length = tide_none();
+    uint64_t key = tide_model_key(model);
+    *past = was;
+    *length = was_length;
+    return key;
+}
+
+/* Plays steps `step` and the next, and looks at how they differ. */
+static bool take_two(growing_steps *g, int64_t step) {
+    tide_machine *m = g->m;
+    numbers before = {0};
+    tide_timeline_place first = tide_timeline_here(&m->timeline);
+    if (!g->loop->play(g->loop->user, step)) return false;
+    uint64_t key = key_of_model(g);
+    look_at_values(g, &before);
+    g->place = tide_timeline_here(&m->timeline);
+    g->step = step + 1;
+    m->same_keys = INT64_MAX;
+    if (!g->loop->play(g->loop->user, step + 1)) return false;
+    g->last = m->timeline.event_count;
+    look_at_values(g, &g->values);
+    g->by.count = 0;
+    for (uint32_t i = 0; i < g->values.count; i++)
+        add_number(&g->by, i < before.count ? g->values.at[i] - before.at[i] : 0, m->arena);
+    g->bytes = TIDE_NEW(m->arena, uint64_t, m->timeline.allocation_count - g->place.allocation + 1);
+    bool is_so = before.count == g->values.count && key == key_of_model(g) &&
+                 tide_timeline_grows(&m->timeline, first, g->place.event, g->place, g->bytes, 0);
+    if (before.at) tide_arena_drop(m->arena, before.at);
+    return is_so;
+}
+
+/* Plays step `end` for those from the second one on. */
+static bool keep_last_step(growing_steps *g, int64_t end) {
+    tide_machine *m = g->m;
+    tide_value values[TIDE_LOOP_VALUES];
+    tide_timeline_place at = tide_timeline_here(&m->timeline);
+    int64_t times = end - g->step;
+    grow_values(g, times - 1, false, values);
+    g->loop->exchange(g->loop->user, values); /* numbers among them */
+    if (!g->loop->play(g->loop->user, end)) return false;
+    if (!is_alike_later(g, at, times)) {
+        tide_fail(m, TIDE_ERR_LIMIT, "a token is not as it was when it was tried");
+        return false;
+    }
+    tide_timeline_play_again(&m->timeline, at, (uint32_t)(times - 1), 0);
+    uint32_t own = m->timeline.allocation_count - at.allocation;
+    for (uint32_t i = 0; i < own; i++)
+        if (g->bytes[i]) m->timeline.repetitions[m->timeline.repetition_count - 1].growth = g->bytes;
+    return true;
+}
+
+bool tide_play_growing(const tide_growing_loop *loop, int64_t count) {
+    growing_steps g = {.loop = loop, .m = &loop->run->machine};
+    int64_t step = 0;
+    while (step < count && !g.m->has_failed) {
+        if (loop->run->plays_all || count - step < FEWEST_STEPS || !step) {
+            if (!loop->play(loop->user, step++)) return false;
+            continue;
+        }
+        bool is_so = take_two(&g, step);
+        step += 2;
+        if (!is_so) continue;
+        int64_t end = last_alike(&g, g.m->same_keys, count);
+        if (end - step < 2) continue;
+        if (!keep_last_step(&g, end)) return false;
+        step = end + 1;
+    }
+    return !g.m->has_failed;
+}
