@@ -104,9 +104,22 @@ static const char *transformers_command(const tide_job *job, tide_arena *arena) 
     return tide_format(arena, "%s)", command);
 }
 
+static const char *sglang_command(const tide_job *job, tide_arena *arena) {
+    const char *command = tide_format(arena, "python -m sglang.launch_server --model-path %s", model_of(job));
+    for (uint32_t i = 0; i < job->row_count; i++) {
+        const tide_setting_row *row = &job->rows[i];
+        bool is_own = (row->id >= TIDE_SET_mem_fraction_static && row->id <= TIDE_SET_tp_size) ||
+                      row->id == TIDE_SET_page_size || row->id == TIDE_SET_dtype;
+        if (row->origin != TIDE_ORIGIN_DEFAULT && is_own && *row->value && strcmp(row->value, "false") != 0)
+            command = tide_format(arena, "%s%s", command, flag_of(job, row->id, arena));
+    }
+    return command;
+}
+
 const char *tide_job_serve_command(const tide_job *job, tide_arena *arena) {
     const char *command = tide_format(arena, "vllm serve %s", model_of(job));
     if (job->engine == TIDE_engine_llama_cpp) return llama_command(job, arena);
+    if (job->engine == TIDE_engine_sglang) return sglang_command(job, arena);
     if (job->engine == TIDE_engine_transformers) return transformers_command(job, arena);
     for (uint32_t i = 0; i < job->row_count; i++) {
         const tide_setting_row *row = &job->rows[i];

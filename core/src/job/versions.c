@@ -144,6 +144,10 @@ static bool serves_by_transformers(const tide_job *job) {
     return is_server(job) && job->engine == TIDE_engine_transformers;
 }
 
+static bool serves_by_sglang(const tide_job *job) {
+    return is_server(job) && job->engine == TIDE_engine_sglang;
+}
+
 static bool is_no_server(const tide_job *job) {
     return !is_server(job);
 }

@@ -4,7 +4,8 @@
 
 static const tide_engine *const engines[TIDE_engine_COUNT] = {[TIDE_engine_vllm] = &tide_vllm_engine,
                                                               [TIDE_engine_llama_cpp] = &tide_llama_cpp_engine,
-                                                              [TIDE_engine_transformers] = &tide_transformers_engine};
+                                                              [TIDE_engine_transformers] = &tide_transformers_engine,
+                                                              [TIDE_engine_sglang] = &tide_sglang_engine};
 
 const tide_engine *tide_engine_of(const tide_job *job) {
     return engines[job->engine];

@@ -394,29 +394,6 @@ static void add_buffers(llama_context *c, const llama_placed *p, const llama_cac
     f->transient = (uint64_t)(compute.high + pool.high);
 }
 
-/* The buffers as events, so that every view of a job has them. */
-static void play_buffers(tide_serve_run *run) {
-    static const struct {
-        const char *part;
-        tide_factor factor;
-    } factors[] = {{"model", TIDE_FACTOR_PARAMETER}, {"KV", TIDE_FACTOR_KV_CACHE}, {"RS", TIDE_FACTOR_KV_CACHE}};
-    tide_machine *m = &run->machine;
-    for (uint32_t i = 0; i < run->figures.buffer_count; i++) {
-        const tide_serve_buffer *b = &run->figures.buffers[i];
-        tide_factor factor = TIDE_FACTOR_TEMPORARY;
-        for (size_t k = 0; k < TIDE_COUNT_OF(factors); k++)
-            if (strstr(b->name, factors[k].part)) factor = factors[k].factor;
-        if (b->is_on_host) continue;
-        const tide_dim dim = {b->high, 0};
-        tide_timeline_alloc(&m->timeline, &(tide_allocation){.bytes = (uint64_t)b->high,
-                                                             .shape = tide_timeline_shape(&m->timeline, &dim, 1),
-                                                             .dims = 1,
-                                                             .dtype = TIDE_UINT8,
-                                                             .factor = (uint8_t)factor,
-                                                             .op = b->name});
-    }
-}
-
 static void refuse_card(llama_context *c) {
     tide_serve_run *run = c->run;
     uint64_t low = (uint64_t)tide_serve_buffers_low(run) + run->device.used_bytes;
@@ -449,7 +426,7 @@ static bool start_llama_cpp(tide_serve_run *run, const tide_job *job, const tide
     run->figures.dtype = p.largest ? p.largest->type->name : "F16";
     describe_caches(&c, &k);
     add_buffers(&c, &p, &k);
-    play_buffers(run);
+    tide_serve_play_buffers(run);
     refuse_card(&c);
     return true;
 }

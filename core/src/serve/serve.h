@@ -154,7 +154,7 @@ typedef struct tide_engine {
     const char *length, *requests, *tokens; /* names of figures.max_model_len, max_num_seqs, max_num_batched_tokens */
 } tide_engine;
 
-extern const tide_engine tide_vllm_engine, tide_llama_cpp_engine, tide_transformers_engine;
+extern const tide_engine tide_vllm_engine, tide_llama_cpp_engine, tide_transformers_engine, tide_sglang_engine;
 
 /* That of the job. */
 const tide_engine *tide_engine_of(const tide_job *job);
@@ -171,6 +171,8 @@ static inline int64_t tide_serve_each(int64_t requests, int64_t blocks) {
 int64_t tide_serve_buffers_low(const tide_serve_run *run);
 int64_t tide_serve_buffers_high(const tide_serve_run *run);
 void tide_serve_add_buffer(tide_serve_run *run, const tide_serve_buffer *buffer);
+/* The buffers on the card as events, each as large as it may be, so that every view of a job has them. */
+void tide_serve_play_buffers(tide_serve_run *run);
 
 /* The card as the driver calls it: the engine's defaults look for names in it. */
 tide_serve_device tide_serve_device_of(const tide_job *job, tide_arena *arena);

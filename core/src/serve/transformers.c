@@ -21,6 +21,7 @@ enum {
     MEMORY_PERCENT = 90, /* initialization.py, resolve_max_memory_percent, without logits processors */
     COLUMNS = 32,        /* of the bulk input: a multiple */
     COMPUTE_STREAM = 1,
+    LEAST_PAGE = 4, /* BOUNDS */
     LAYERS_MOST = 4096
 };
 
@@ -395,6 +396,11 @@ static bool start_paged(paged_start *s, tide_arena *arena, tide_diagnostics *dia
     for (uint32_t i = 0; i < s->model->model.parameter_count; i++)
         run->figures.weight_bytes += (uint64_t)tide_bytes(s->model->model.parameters[i].tensor);
     describe_settings(s);
+    if (s->cache->page_size < LEAST_PAGE)
+        return tide_error(diags, TIDE_ERR_FIELD_RANGE, "/settings/page_size",
+                          tide_format(arena, "page_size must be at least %d but got cb_config.page_size = %" PRId64,
+                                      LEAST_PAGE, s->cache->page_size),
+                          NULL);
     if (!measure_available(s, &config)) return false;
     add_part(s, "weights", run->figures.consumed, run->figures.consumed, NULL);
     if (run->figures.refusal) return true;

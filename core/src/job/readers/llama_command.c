@@ -283,6 +283,7 @@ const tide_reader tide_llama_command_reader = {
 const tide_server tide_llama_server = {
     .reader = &tide_llama_command_reader,
     .marks = "llama-server|llama-cli|llama-bench|llama-completion|llama-mtmd-cli|llama.cpp:server",
+    .model = "model",
     .image = "*llama.cpp:server*",
     .switches = "cpu_moe|kv_offload|kv_unified|no_kv_unified|conversation|single_turn|escape|color|interactive|metrics|"
                 "props|jinja|verbose|offline|mlock|embedding|rerank|reranking|slots|warmup|context_shift|cont_batching|"

@@ -9,7 +9,7 @@
 
 enum { SHELL_DEPTH_LIMIT = 24 };
 
-static const tide_server *const servers[] = {&tide_vllm_server, &tide_llama_server};
+static const tide_server *const servers[] = {&tide_vllm_server, &tide_llama_server, &tide_sglang_server};
 
 /* ---- the command ---- */
 
@@ -56,7 +56,7 @@ static tide_json *read_options(const tide_server *server, const tide_command_lin
         const char *token = l->tokens[i], *equals = strchr(token, '='),
                    *next = i + 1 < l->count ? l->tokens[i + 1] : "-";
         if (!tide_shell_is_option(token)) {
-            if (!tide_json_at(options, "model")) server->put(arena, options, TIDE_TEXT("model"), token);
+            if (!tide_json_at(options, server->model)) server->put(arena, options, tide_text_of(server->model), token);
             continue;
         }
         const char *key =
@@ -178,7 +178,8 @@ static void read_containers(tide_reading *r, tide_json *root) {
         tide_claims_add(r->claims, start.server->reader, start.options, r->name, r->place);
     else
         tide_file_refuse(r, TIDE_ERR_MODEL_UNKNOWN,
-                         "starts containers, but none of them runs `vllm serve` or llama-server", TIDE_GIVE_CONFIG);
+                         "starts containers, but none of them runs `vllm serve`, llama-server or sglang.launch_server",
+                         TIDE_GIVE_CONFIG);
 }
 
 const tide_reader tide_server_command_reader = {

@@ -10,6 +10,7 @@
 typedef struct tide_server {
     const tide_reader *reader;     /* of its options */
     const char *marks;             /* joined by `|`: a script with the command has one of them */
+    const char *model;             /* the key of a word without an option */
     const char *image;             /* of containers whose entry point is the server; `*` is any run of characters */
     const char *switches;          /* options without a value, joined by `|`, beside those that are settings */
     const char *const (*names)[2]; /* short names, and the keys that they stand for; ends with an empty row */
@@ -19,7 +20,7 @@ typedef struct tide_server {
     void (*put)(tide_arena *arena, tide_json *options, tide_text key, const char *text);
 } tide_server;
 
-extern const tide_server tide_vllm_server, tide_llama_server;
+extern const tide_server tide_vllm_server, tide_llama_server, tide_sglang_server;
 
 /* Whether a word is a program of that name, with a path or without. */
 bool tide_server_word(const char *token, const char *name);

@@ -39,6 +39,7 @@ static const char *const vllm_names[][2] = {
 
 const tide_server tide_vllm_server = {.reader = &tide_vllm_command_reader,
                                       .marks = "vllm serve|vllm.entrypoints",
+                                      .model = "model",
                                       .image = "*vllm-openai*",
                                       .switches = "trust_remote_code|enable_auto_tool_choice|disable_log_requests|"
                                                   "disable_log_stats",

@@ -1,0 +1,10 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What files that start SGLang say. Private to job/readers. */
+#ifndef TIDE_READERS_SGLANG_H
+#define TIDE_READERS_SGLANG_H
+
+#include "job/readers/claims.h"
+
+extern const tide_reader tide_sglang_reader, tide_sglang_command_reader;
+
+#endif

@@ -1,0 +1,1 @@
+sglang serve --config sglang.yaml --max-total-tokens 100000
