@@ -7,7 +7,7 @@
 #include "base/units.h"
 #include "job/readers/claims.h"
 #include "job/readers/launch_command.h"
-#include "job/readers/shell.h"
+#include "job/readers/shell_variables.h"
 
 /* ---- options as an object ---- */
 
@@ -198,13 +198,6 @@ static const char *trl_kind_of(const tide_command_line *l, uint32_t at) {
     return NULL;
 }
 
-static bool refuse_megatron(tide_reading *r) {
-    tide_file_refuse(r, TIDE_ERR_MODEL_UNKNOWN, "starts Megatron-Core, whose arguments are not read from a script",
-                     "say parallel.kind=megatron with parallel.tp, parallel.pp, parallel.cp and parallel.dp, and give "
-                     "the model's config.json");
-    return true;
-}
-
 /* The program from `from` on; whether there is one that is known. */
 static bool read_program(tide_reading *r, const tide_command_line *l, uint32_t from) {
     for (uint32_t i = from; i < l->count; i++) {
@@ -215,15 +208,16 @@ static bool read_program(tide_reading *r, const tide_command_line *l, uint32_t f
              of_factory = is_command(token, "llamafactory-cli") && strcmp(next, "train") == 0,
              of_axolotl = (is_command(token, "axolotl") && strcmp(next, "train") == 0) ||
                           strcmp(token, "axolotl.cli.train") == 0,
+             of_megatron = is_command(token, "pretrain_gpt.py"),
              is_script = strlen(token) > 3 && strcmp(token + strlen(token) - 3, ".py") == 0;
-        if (is_command(token, "pretrain_gpt.py")) return refuse_megatron(r);
         if (!kind && !of_swift && !of_factory && !of_axolotl && !is_script) continue;
         uint32_t behind = i + (is_script || strcmp(token, "axolotl.cli.train") == 0 ? 1 : 2);
         tide_json *options = read_flags(l, behind, l->count, &word);
-        const tide_reader *reader = kind         ? &tide_trl_command_reader
-                                    : of_swift   ? &tide_ms_swift_reader
-                                    : of_factory ? &tide_llama_factory_reader
-                                                 : &tide_trainer_reader;
+        const tide_reader *reader = kind          ? &tide_trl_command_reader
+                                    : of_swift    ? &tide_ms_swift_reader
+                                    : of_factory  ? &tide_llama_factory_reader
+                                    : of_megatron ? &tide_megatron_reader
+                                                  : &tide_trainer_reader;
         bool takes_arguments =
             tide_json_at(options, "per_device_train_batch_size") || tide_json_at(options, "model_name_or_path");
         if ((of_axolotl || of_factory) && word) {
@@ -232,7 +226,7 @@ static bool read_program(tide_reading *r, const tide_command_line *l, uint32_t f
             tide_claims_add(r->claims, &tide_launched_reader, launched, r->name, r->place);
             return true;
         }
-        if (of_axolotl || (is_script && !kind && !takes_arguments)) continue;
+        if (of_axolotl || (is_script && !kind && !of_megatron && !takes_arguments)) continue;
         if (kind) put(l->arena, options, "trl", kind);
         if (of_swift && strcmp(next, "rlhf") == 0 && !tide_json_at(options, "rlhf_type"))
             put(l->arena, options, "rlhf_type", "dpo"); /* swift/arguments/rlhf_args.py */
@@ -246,8 +240,10 @@ bool tide_launch_read_script(tide_reading *r) {
     tide_text text = tide_trimmed(r->text);
     tide_command_line l = {.arena = r->arena};
     if (!text.length || text.length > TIDE_SHELL_SCRIPT_LIMIT || text.at[0] == '{' || text.at[0] == '[') return false;
+    const tide_shell_variable *variables = tide_shell_variables(r->arena, text);
     for (size_t at = 0; at < text.length;) {
         tide_shell_read(&l, text, &at);
+        tide_shell_expand(&l, variables);
         uint32_t from = 0;
         bool is_known = false;
         for (uint32_t i = 0; i < l.count && !is_known; i++)

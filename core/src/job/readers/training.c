@@ -296,6 +296,7 @@ static void settle_strategy(tide_claims *c) {
 }
 
 void tide_training_settle(tide_claims *c) {
+    if (tide_claims_have(c, &tide_megatron_reader)) return; /* whose launcher says how many processes there are */
     tide_default_facts(c);
     settle_model(c);
     settle_parts(c);

@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "job/readers/shell_variables.h"
+
+#include <string.h>
+
+#include "base/text.h"
+
+enum { VARIABLE_LIMIT = 256, PIECE_LIMIT = 64, EXPANDED_LIMIT = 4096 };
+
+static bool is_variable_byte(char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
+}
+
+static size_t variable_length(const char *text) {
+    size_t length = 0;
+    while (is_variable_byte(text[length])) length++;
+    return length;
+}
+
+static const tide_shell_variable *variable_named(const tide_shell_variable *all, const char *name, size_t length) {
+    for (; all; all = all->next)
+        if (strlen(all->name) == length && memcmp(all->name, name, length) == 0) return all;
+    return NULL;
+}
+
+/* ---- expansion ---- */
+
+/* A variable at `$`: its name, what stands in its place where it is not assigned, and where it ends. */
+typedef struct reference {
+    const char *name, *otherwise, *end;
+    size_t length;
+} reference;
+
+static bool read_reference(tide_arena *arena, const char *at, reference *r) {
+    bool is_braced = at[1] == '{';
+    *r = (reference){.name = at + (is_braced ? 2 : 1)};
+    r->length = variable_length(r->name);
+    r->end = r->name + r->length;
+    if (!r->length || !is_braced) return r->length > 0;
+    const char *close = strchr(r->end, '}');
+    if (!close) return false;
+    bool has_default = r->end[0] == ':' && r->end[1] == '-';
+    if (has_default) r->otherwise = tide_text_copy(arena, (tide_text){r->end + 2, (size_t)(close - r->end) - 2});
+    bool is_known =
+        has_default || close == r->end || strncmp(r->end, "[@]}", 4) == 0 || strncmp(r->end, "[*]}", 4) == 0;
+    r->end = close + 1;
+    return is_known;
+}
+
+/* Within a word: variables of one word, up to a limit. */
+static const char *expand_word(tide_arena *arena, const char *word, const tide_shell_variable *all) {
+    const char *made = "";
+    unsigned pieces = 0;
+    for (const char *at = word; *at;) {
+        if (++pieces > PIECE_LIMIT || strlen(made) > EXPANDED_LIMIT) return word;
+        reference r;
+        const tide_shell_variable *found = NULL;
+        bool is_reference = *at == '$' && read_reference(arena, at, &r);
+        if (is_reference) found = variable_named(all, r.name, r.length);
+        const char *value = found && found->count == 1 ? found->words[0] : is_reference && !found ? r.otherwise : NULL;
+        size_t length = value ? 0 : strcspn(at + 1, "$") + 1;
+        made = value ? tide_format(arena, "%s%s", made, value) : tide_format(arena, "%s%.*s", made, (int)length, at);
+        at = value ? r.end : at + length;
+    }
+    return made;
+}
+
+void tide_shell_expand(tide_command_line *line, const tide_shell_variable *variables) {
+    tide_command_line made = {.arena = line->arena};
+    for (uint32_t i = 0; i < line->count; i++) {
+        reference r;
+        const char *token = line->tokens[i];
+        bool is_whole = token[0] == '$' && read_reference(line->arena, token, &r) && !*r.end;
+        const tide_shell_variable *found = is_whole ? variable_named(variables, r.name, r.length) : NULL;
+        for (uint32_t k = 0; found && k < found->count; k++) tide_shell_add(&made, found->words[k]);
+        if (!found) tide_shell_add(&made, strchr(token, '$') ? expand_word(line->arena, token, variables) : token);
+    }
+    *line = made;
+}
+
+/* ---- assignments ---- */
+
+/* "--a 1 --b 2", which is several words where it is not quoted again. */
+static void add_split_words(tide_command_line *words, const char *text) {
+    tide_text rest = tide_text_of(text);
+    for (size_t at = 0; at < rest.length;) {
+        size_t from = at;
+        while (at < rest.length && !strchr(" \t\r\n", rest.at[at])) at++;
+        if (at > from) tide_shell_add(words, tide_text_copy(words->arena, (tide_text){rest.at + from, at - from}));
+        while (at < rest.length && strchr(" \t\r\n", rest.at[at])) at++;
+    }
+}
+
+static void assign_variable(const tide_shell_variable **all, tide_command_line *words, const char *name) {
+    tide_shell_expand(words, *all);
+    tide_shell_variable *made = TIDE_NEW(words->arena, tide_shell_variable, 1);
+    *made = (tide_shell_variable){.name = name, .words = words->tokens, .count = words->count, .next = *all};
+    *all = made;
+}
+
+const tide_shell_variable *tide_shell_variables(tide_arena *arena, tide_text script) {
+    const tide_shell_variable *all = NULL;
+    tide_command_line line = {.arena = arena}, array = {.arena = arena};
+    const char *array_name = NULL;
+    uint32_t count = 0;
+    for (size_t at = 0; at < script.length && count < VARIABLE_LIMIT;) {
+        tide_shell_read(&line, script, &at);
+        uint32_t from = 0;
+        for (; !array_name && from < line.count; from++) {
+            const char *token = line.tokens[from];
+            size_t length = variable_length(token);
+            if (!length || token[length] != '=') {
+                if (strcmp(token, "export") == 0 || strcmp(token, "local") == 0) continue;
+                break;
+            }
+            const char *name = tide_text_copy(arena, (tide_text){token, length}), *value = token + length + 1;
+            count++;
+            if (value[0] != '(') {
+                tide_command_line words = {.arena = arena};
+                add_split_words(&words, value);
+                assign_variable(&all, &words, name);
+                continue;
+            }
+            array = (tide_command_line){.arena = arena};
+            if (value[1]) tide_shell_add(&array, value + 1);
+            array_name = name;
+        }
+        for (; array_name && from < line.count; from++) tide_shell_add(&array, line.tokens[from]);
+        if (!array_name || (at < script.length && script.at[at - 1] != ')')) continue;
+        assign_variable(&all, &array, array_name);
+        array_name = NULL;
+    }
+    return all;
+}
