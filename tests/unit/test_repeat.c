@@ -129,7 +129,8 @@ static void check_line(const char *line, int64_t accumulates) {
     if (job) job->steps = accumulates ? 2 : 3;
     bool has_groups = job && tide_trainer_generates(job);
     if (job && accumulates) job->grad_accum = has_groups ? 8 * job->grad_accum : accumulates;
-    accumulated += job && accumulates;
+    /* Megatron-Core's micro-batches are a setting of its own */
+    accumulated += job && accumulates && job->parallel_kind != TIDE_parallel_kind_megatron;
     tide_run *one = job ? play(&arena, job, false, &diags) : NULL,
              *other = job ? play(&arena, job, true, &diags) : NULL;
     bool is_folded = one && one->machine.timeline.repetition_count > 0;
