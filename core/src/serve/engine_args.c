@@ -160,6 +160,8 @@ static bool supports_media(const tide_serve_run *run) {
 
 /* Tiles of the largest image: transformers, models/got_ocr2/image_processing_got_ocr2.py. */
 static int64_t max_patches(const tide_serve_run *run) {
+    const tide_json *crops = tide_json_at(run->job.preprocessor, "crop_to_patches");
+    if (!crops || !crops->is_true) return 1;
     const tide_json *given = tide_json_at(run->job.preprocessor, "max_patches");
     return given && given->is_integer && given->integer > 0 && given->integer <= 4096 ? given->integer : 12;
 }

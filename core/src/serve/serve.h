@@ -131,6 +131,7 @@ typedef struct tide_serve_run {
     uint32_t load_event, loaded_event, profile_event; /* where loading begins and ends, and where profiling begins */
     uint32_t profiled_event;                          /* where profiling ends */
     uint32_t input_root, loaded_root, draft_root;     /* the runner's instances, and the draft model */
+    tide_value received; /* what a stage that is not the first gets of the one before; none: it is the first */
     tide_description *runner;
     tide_serve_capture *captures;
     uint32_t capture_count;

@@ -207,6 +207,13 @@ static bool load_draft(tide_serve_run *run) {
     return !m->has_failed;
 }
 
+/* Whether a stage gives the next one its residual beside its hidden states: what the class says, or what most do. */
+static tide_value keeps_residual(const tide_serve_run *run, uint32_t model_root) {
+    const tide_instance *root = &run->model.instances[model_root];
+    uint32_t slot = tide_attribute_slot(root->of, TIDE_TEXT("keeps_residual"));
+    return slot < root->of->parameter_count + root->of->member_count ? root->slots[slot] : tide_of_bool(true);
+}
+
 /* model_runner.py, load_model: the model, then what needs it. */
 static bool load_model(tide_serve_run *run, tide_description *runner, uint32_t *model_root) {
     tide_machine *m = &run->machine;
@@ -242,8 +249,11 @@ static bool load_model(tide_serve_run *run, tide_description *runner, uint32_t *
     tide_timeline_empty_cache(&m->timeline);
     run->loaded_event = m->timeline.event_count;
     *tide_model_setting(&run->model, "rope_keys") = (tide_value){.kind = TIDE_VALUE_LIST, .list = tide_list_new(m)};
-    return build(run, runner, run->is_pooling ? "EncoderOnlyModelState" : "LoadedState",
-                 tide_serve_text_config(config)) != 0;
+    const char *state = run->is_pooling ? "EncoderOnlyModelState" : "LoadedState";
+    if (!build(run, runner, state, tide_serve_text_config(config))) return false;
+    tide_value keeps = keeps_residual(run, *model_root);
+    run->received = call_runner(run, runner, "make_empty_intermediate_tensors", &keeps, 1);
+    return !m->has_failed;
 }
 
 static tide_value item(tide_value list, uint32_t at) {
@@ -284,15 +294,14 @@ static void profile_run(tide_serve_run *run, tide_description *runner, uint32_t 
     bool is_last = tide_model_setting(model, "is_last_rank")->truth;
     model->root = model_root;
     tide_value encoder_outputs = tide_none();
-    if (tide_model_setting(model, "supports_mm_inputs")->truth)
+    if (tide_model_setting(model, "supports_mm_inputs")->truth && tide_model_setting(model, "is_first_rank")->truth)
         encoder_outputs = tide_model_method(model, TIDE_TEXT("embed_multimodal"), NULL, NULL, 0);
     tide_value count = tide_of_int(requests);
     tide_value batch = call_runner(run, runner, "make_dummy", &count, 1);
     const char *names[4] = {"input_ids", "positions", "intermediate_tensors", "inputs_embeds"};
     tide_value values[4] = {input->slots[tide_attribute_slot(input->of, TIDE_TEXT("input_ids"))],
                             input->slots[tide_attribute_slot(input->of, TIDE_TEXT("positions"))],
-                            loaded->slots[tide_attribute_slot(loaded->of, TIDE_TEXT("intermediate_tensors"))],
-                            loaded->slots[tide_attribute_slot(loaded->of, TIDE_TEXT("inputs_embeds"))]};
+                            run->received, loaded->slots[tide_attribute_slot(loaded->of, TIDE_TEXT("inputs_embeds"))]};
     if (job->first_start && !job->enforce_eager)
         tide_value_release(m, call_runner(run, runner, "generate_and_run_autotune_block", NULL, 0));
     tide_value sliced = tide_none();
@@ -327,13 +336,11 @@ static void profile_run(tide_serve_run *run, tide_description *runner, uint32_t 
 /* cudagraph_utils.py, capture: a forward pass on a stream of its own. */
 static void capture_forward(tide_serve_run *run, int64_t tokens, bool is_first) {
     tide_machine *m = &run->machine;
-    const tide_instance *input = &run->model.instances[run->input_root],
-                        *loaded = &run->model.instances[run->loaded_root];
+    const tide_instance *input = &run->model.instances[run->input_root];
     tide_description *runner = run->runner;
     tide_value made[4] = {input->slots[tide_attribute_slot(input->of, TIDE_TEXT("input_ids"))],
                           input->slots[tide_attribute_slot(input->of, TIDE_TEXT("positions"))],
-                          loaded->slots[tide_attribute_slot(loaded->of, TIDE_TEXT("intermediate_tensors"))],
-                          tide_of_int(tokens)};
+                          run->received, tide_of_int(tokens)};
     if (is_first) call_runner(run, runner, "begin_capture", NULL, 0);
     tide_value inputs = call_runner(run, runner, "capture_inputs", made, 4);
     const char *names[3] = {"input_ids", "positions", "intermediate_tensors"};
