@@ -135,6 +135,27 @@ static bool walk_value(tide_call_key *s, tide_value v, int depth) {
     return false;
 }
 
+/* Two words each. What stands for itself is of its kind alone. */
+static bool walk_settings(tide_call_key *s) {
+    const tide_setting_value *settings = s->model->settings;
+    uint32_t count = s->model->setting_count, at = s->at;
+    if (s->mode == TIDE_CALL_KEY_COMPARES && (s->at += 2 * count) > s->word_count) return false;
+    for (uint32_t i = 0; i < count; i++) {
+        tide_value v = settings[i].value;
+        bool is_plain = v.kind < TIDE_VALUE_TENSOR && v.kind != TIDE_VALUE_NONE, is_text = v.kind == TIDE_VALUE_TEXT;
+        uint64_t kind = (uint64_t)v.kind | (is_plain && !is_text ? (uint64_t)v.symbol << 8 : 0), is = 0;
+        if (is_text) kind |= (uint64_t)v.text.length << 8;
+        if (is_plain) is = is_text ? (uint64_t)(uintptr_t)v.text.at : tide_value_bits(v);
+        if (s->mode == TIDE_CALL_KEY_WRITES) {
+            add_word(s, kind);
+            add_word(s, is);
+        } else if (s->words[at + 2 * i] != kind || s->words[at + 2 * i + 1] != is) {
+            return false;
+        }
+    }
+    return true;
+}
+
 /* Bytes are compared. */
 _Static_assert(sizeof(tide_model_state) == sizeof(void *) + sizeof(tide_dtype) + 4 * sizeof(bool),
                "tide_model_state has padding");
@@ -154,10 +175,7 @@ bool tide_call_key_walk(tide_call_key *s, const tide_call_arguments *arguments) 
     for (uint32_t i = 0; i < arguments->named_count; i++)
         if (!walk_value(s, arguments->named[i], 0)) return false;
     if (!walk_module(s, arguments->instance, 0)) return false;
-    for (uint32_t i = 0; i < s->model->setting_count && s->mode != TIDE_CALL_KEY_LISTS; i++) {
-        tide_value v = s->model->settings[i].value;
-        if (v.kind >= TIDE_VALUE_TENSOR ? !add_word(s, v.kind) : !walk_value(s, v, 0)) return false;
-    }
+    if (s->mode != TIDE_CALL_KEY_LISTS && !walk_settings(s)) return false;
     return s->mode != TIDE_CALL_KEY_COMPARES || s->at == s->word_count;
 }
 

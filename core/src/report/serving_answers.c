@@ -67,27 +67,54 @@ static const char *more_ranks(tide_job *job, tide_arena *arena) {
     return tide_format(arena, "--tensor-parallel-size %lld", (long long)job->tensor_parallel_size);
 }
 
-void tide_write_levers(tide_writer *w, const tide_serving *serving, tide_arena *arena) {
-    static const char *(*const changes[])(tide_job *, tide_arena *) = {
-        fewer_requests, fewer_tokens, more_of_the_card, fp8_cache, fp8_weights, no_graphs, no_video, more_ranks};
+typedef struct lever {
+    const char *(*change)(tide_job *, tide_arena *); /* the flag; NULL: it does not apply */
+    bool keeps_graphs;                               /* the same batches are captured, of the same layers */
+} lever;
+
+typedef struct gain {
+    const char *flag; /* NULL: nothing */
+    int64_t cache, tokens, fit;
+} gain;
+
+/* What a flag buys: a start that is played, whose memory is given back. */
+static gain play_lever(const tide_serving *serving, const lever *of, tide_serve_descriptions *kept, tide_arena *arena) {
     const tide_serve_run *run = serving->run;
-    int64_t cache = run->figures.num_blocks * run->figures.block_bytes, requests = tide_serving_requests(serving);
+    tide_job changed = *serving->job;
+    gain made = {.flag = of->change(&changed, arena)};
+    if (!made.flag) return made;
+    tide_arena scratch;
+    tide_diagnostics unheard;
+    tide_arena_init(&scratch, tide_arena_memory(arena), arena->escape);
+    tide_diagnostics_init(&unheard, &scratch);
+    const tide_serve_run *other = tide_serving_play(&changed, of->keeps_graphs ? run : NULL, kept, &scratch, &unheard);
+    if (!other || other->figures.refusal) {
+        made.flag = NULL;
+    } else {
+        made.cache =
+            other->figures.num_blocks * other->figures.block_bytes - run->figures.num_blocks * run->figures.block_bytes;
+        made.tokens = other->figures.capacity_tokens;
+        made.fit = tide_serving_requests_of(serving, other);
+    }
+    tide_arena_free(&scratch);
+    return made;
+}
+
+void tide_write_levers(tide_writer *w, const tide_serving *serving, tide_arena *arena) {
+    static const lever levers[] = {{fewer_requests, false}, {fewer_tokens, true}, {more_of_the_card, true},
+                                   {fp8_cache, false},      {fp8_weights, false}, {no_graphs, false},
+                                   {no_video, false},       {more_ranks, false}};
+    int64_t requests = tide_serving_requests(serving);
+    tide_serve_descriptions kept = {.arena = arena};
     tide_write_open_at(w, "levers", '[');
-    for (size_t i = 0; i < TIDE_COUNT_OF(changes); i++) {
-        tide_job changed = *serving->job;
-        tide_diagnostics unheard;
-        tide_diagnostics_init(&unheard, arena);
-        const char *flag = changes[i](&changed, arena);
-        const tide_serve_run *other = flag ? tide_serving_play(&changed, arena, &unheard) : NULL;
-        if (!other || other->figures.refusal) continue;
-        int64_t gained = other->figures.num_blocks * other->figures.block_bytes - cache;
-        int64_t fit = tide_serving_requests_of(serving, other);
-        if (!run->figures.refusal && gained == 0 && fit == requests) continue;
+    for (size_t i = 0; i < TIDE_COUNT_OF(levers); i++) {
+        gain made = play_lever(serving, &levers[i], &kept, arena);
+        if (!made.flag || (!serving->run->figures.refusal && made.cache == 0 && made.fit == requests)) continue;
         tide_write_open(w, '{');
-        tide_write_string_at(w, "flag", flag);
-        tide_write_int_at(w, "cache_bytes", gained);
-        tide_write_int_at(w, "tokens", other->figures.capacity_tokens);
-        tide_write_int_at(w, "fit", fit);
+        tide_write_string_at(w, "flag", made.flag);
+        tide_write_int_at(w, "cache_bytes", made.cache);
+        tide_write_int_at(w, "tokens", made.tokens);
+        tide_write_int_at(w, "fit", made.fit);
         tide_write_close(w, '}');
     }
     tide_write_close(w, ']');
@@ -106,7 +133,7 @@ static shape serving_shape(const tide_serving *serving, int64_t ranks, int64_t a
     tide_diagnostics_init(&unheard, arena);
     changed.tensor_parallel_size = ranks;
     changed.data_parallel_size = 1;
-    const tide_serve_run *run = tide_serving_play(&changed, arena, &unheard);
+    const tide_serve_run *run = tide_serving_play(&changed, NULL, NULL, arena, &unheard);
     int64_t each = run && !run->figures.refusal ? tide_serving_requests_of(serving, run) : 0;
     int64_t servers = each ? TIDE_CEIL_DIV(asked, each) : 0;
     return (shape){ranks, servers, servers * each};

@@ -25,12 +25,14 @@ int64_t tide_serving_tables(const tide_serve_run *run) {
 }
 
 /* The stage of the pipeline with the fewest blocks decides for all. */
-static tide_serve_run *start(const tide_job *job, const tide_serve_device *device, tide_arena *arena,
-                             tide_diagnostics *diags) {
+static tide_serve_run *start(const tide_job *job, const tide_serve_device *device, const tide_serve_run *like,
+                             tide_serve_descriptions *kept, tide_arena *arena, tide_diagnostics *diags) {
     tide_job of_stage = *job;
     tide_serve_run *fewest = NULL;
     for (int64_t stage = 0; stage < job->pipeline_parallel_size; stage++) {
         tide_serve_run *run = TIDE_NEW(arena, tide_serve_run, 1);
+        run->kept = kept;
+        run->like = job->pipeline_parallel_size == 1 ? like : NULL;
         of_stage.worker_rank = job->worker_rank ? job->worker_rank : stage * job->tensor_parallel_size;
         if (!tide_serve_start(run, &of_stage, device, arena, diags)) return NULL;
         if (!fewest || run->figures.refusal || run->figures.num_blocks < fewest->figures.num_blocks) fewest = run;
@@ -46,15 +48,16 @@ static void share_card(tide_serve_device *device, const tide_job *job, const tid
     device->used_bytes += (uint64_t)(job->replicas - 1) * each;
 }
 
-tide_serve_run *tide_serving_play(const tide_job *given, tide_arena *arena, tide_diagnostics *diags) {
+tide_serve_run *tide_serving_play(const tide_job *given, const tide_serve_run *like, tide_serve_descriptions *kept,
+                                  tide_arena *arena, tide_diagnostics *diags) {
     tide_job job = *given;
     tide_serve_device device = tide_serve_device_of(&job, arena);
     if (job.engine == TIDE_engine_vllm && job.replicas > 1 && !job.gpu_memory_utilization)
         job.gpu_memory_utilization = UTILIZATION / job.replicas * (TIDE_PICO / 100);
-    tide_serve_run *run = start(&job, &device, arena, diags);
+    tide_serve_run *run = start(&job, &device, like, kept, arena, diags);
     if (!run || job.replicas == 1) return run;
     share_card(&device, &job, run);
-    return start(&job, &device, arena, diags);
+    return start(&job, &device, like, kept, arena, diags);
 }
 
 static bool check_serving_rank(const tide_job *job, tide_arena *arena, tide_diagnostics *diags) {
@@ -72,7 +75,7 @@ bool tide_run_serving(tide_run *run, const tide_job *job, tide_arena *arena, tid
     tide_serving *serving = TIDE_NEW(arena, tide_serving, 1);
     serving->job = job;
     if (!tide_request_mix_read(&serving->mix, job, diags) || !check_serving_rank(job, arena, diags) ||
-        !(serving->run = tide_serving_play(job, arena, diags)))
+        !(serving->run = tide_serving_play(job, NULL, NULL, arena, diags)))
         return false;
     serving->device = serving->run->device;
     run->serving = serving;

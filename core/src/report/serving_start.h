@@ -18,8 +18,9 @@ typedef struct tide_serving {
 bool tide_run_serving(tide_run *run, const tide_job *job, tide_arena *arena, tide_diagnostics *diags);
 
 /* Starts what the job says: each stage of a pipeline, and the last of the GPU's servers. NULL: it cannot be; `diags`
- * says why. */
-tide_serve_run *tide_serving_play(const tide_job *job, tide_arena *arena, tide_diagnostics *diags);
+ * says why. `like` and `kept` are those of the runs, or NULL. */
+tide_serve_run *tide_serving_play(const tide_job *job, const tide_serve_run *like, tide_serve_descriptions *kept,
+                                  tide_arena *arena, tide_diagnostics *diags);
 
 /* Requests as they are asked for that `run` holds at once for sure, over all servers. */
 int64_t tide_serving_requests_of(const tide_serving *serving, const tide_serve_run *run);

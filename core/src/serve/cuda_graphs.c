@@ -36,9 +36,24 @@ static void capture_graph(tide_serve_run *run, tide_serve_forward *forward, int6
     c->to = t->event_count;
 }
 
+/* Whether another start has captured the same sizes: more tokens in a batch change none of the graphs. */
+static bool has_captured(const tide_serve_run *like, const int64_t *sizes, uint32_t count) {
+    int64_t others[SIZE_LIMIT];
+    if (!like || !like->captured_bytes || capture_sizes(like, others) != count) return false;
+    for (uint32_t i = 0; i < count; i++)
+        if (sizes[i] != others[i]) return false;
+    return true;
+}
+
 void tide_serve_capture_graphs(tide_serve_run *run, tide_serve_forward *forward) {
     int64_t sizes[SIZE_LIMIT];
     uint32_t count = capture_sizes(run, sizes), full = 0;
+    if (has_captured(run->like, sizes, count)) {
+        run->captures = run->like->captures;
+        run->capture_count = run->like->capture_count;
+        run->captured_bytes = run->like->captured_bytes;
+        return;
+    }
     run->captures = TIDE_NEW(run->machine.arena, tide_serve_capture, count + 2 * FULL_SAMPLES + 1);
     if (!count) return;
     capture_graph(run, forward, sizes[count - 1], TIDE_CAPTURE_FIRST_RUN);
@@ -90,10 +105,7 @@ static bool play_all(tide_serve_run *run, tide_caching_allocator *stream, tide_c
     int64_t each = samples[1] > MIN_GRAPH_BYTES ? samples[1] : MIN_GRAPH_BYTES;
     int64_t full = taken ? samples[0] + (taken > 1 ? (int64_t)(run->full_graphs - 1) * each : 0) : 0;
     int64_t estimate = measured - sampled + full;
-    /* Inductor chooses its buffers: a segment more or less in the pool, on the stream and at the profile run's peak,
-     * and one that compiling leaves. */
-    run->figures.uncertain += UINT64_C(4) * TIDE_SERVE_SEGMENT;
-    run->figures.graph_bytes = estimate > 0 ? (uint64_t)estimate : 0;
+    run->captured_bytes = estimate > 0 ? (uint64_t)estimate : 0;
     return true;
 }
 
@@ -103,10 +115,16 @@ bool tide_serve_graphs(tide_serve_run *run) {
                                         .device_bytes = run->device.total_bytes};
     tide_caching_allocator *stream = NULL, *pool = NULL;
     if (!run->capture_count) return true;
+    /* Inductor chooses its buffers: a segment more or less in the pool, on the stream and at the profile run's peak,
+     * and one that compiling leaves. */
+    run->figures.uncertain += UINT64_C(4) * TIDE_SERVE_SEGMENT;
+    run->figures.graph_bytes = run->captured_bytes;
+    if (run->captured_bytes) return true;
     bool ok = tide_caching_create(&stream, &config) == TIDE_CACHING_OK &&
               tide_caching_create(&pool, &config) == TIDE_CACHING_OK && play_all(run, stream, pool);
     tide_caching_destroy(stream);
     tide_caching_destroy(pool);
+    run->figures.graph_bytes = run->captured_bytes;
     return ok ||
            tide_error(run->machine.diags, TIDE_ERR_NO_MEMORY, "/model", "no memory for the capture of graphs", NULL);
 }

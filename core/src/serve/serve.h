@@ -114,6 +114,13 @@ typedef struct tide_serve_capture {
     tide_capture_kind kind;
 } tide_serve_capture;
 
+/* Descriptions that have been read, for starts that follow each other. `set` is empty before the first. */
+typedef struct tide_serve_descriptions {
+    tide_arena *arena; /* that outlives the starts */
+    tide_descriptions set;
+    tide_names size_names;
+} tide_serve_descriptions;
+
 typedef struct tide_serve_run {
     const struct tide_engine *engine;
     tide_machine machine;
@@ -133,15 +140,19 @@ typedef struct tide_serve_run {
     uint32_t input_root, loaded_root, draft_root;     /* the runner's instances, and the draft model */
     tide_value received; /* what a stage that is not the first gets of the one before; none: it is the first */
     tide_description *runner;
+    struct tide_serve_descriptions *kept; /* where other starts leave theirs, and this one; or NULL */
+    const struct tide_serve_run *like; /* a start whose graphs are these, where the same sizes are captured; or NULL */
     tide_serve_capture *captures;
     uint32_t capture_count;
-    int64_t full_graphs; /* that the engine will capture: one for each size of a batch of single tokens */
-    int64_t parameters;  /* elements of the weights, where no model is played */
+    uint64_t captured_bytes; /* of the graphs, but for their generators */
+    int64_t full_graphs;     /* that the engine will capture: one for each size of a batch of single tokens */
+    int64_t parameters;      /* elements of the weights, where no model is played */
     const struct tide_paged_cache *paged; /* of transformers */
     tide_serve_figures figures;
 } tide_serve_run;
 
-/* Starts an engine: plays it on the machine and fills run->figures. *run is zero. False after an error. */
+/* Starts an engine: plays it on the machine and fills run->figures. *run is zero but for `kept` and `like`. False after
+ * an error. */
 typedef bool tide_engine_start(tide_serve_run *run, const tide_job *job, const tide_serve_device *device,
                                tide_arena *arena, tide_diagnostics *diags);
 

@@ -300,8 +300,8 @@ static void profile_run(tide_serve_run *run, tide_description *runner, uint32_t 
     tide_value batch = call_runner(run, runner, "make_dummy", &count, 1);
     const char *names[4] = {"input_ids", "positions", "intermediate_tensors", "inputs_embeds"};
     tide_value values[4] = {input->slots[tide_attribute_slot(input->of, TIDE_TEXT("input_ids"))],
-                            input->slots[tide_attribute_slot(input->of, TIDE_TEXT("positions"))],
-                            run->received, loaded->slots[tide_attribute_slot(loaded->of, TIDE_TEXT("inputs_embeds"))]};
+                            input->slots[tide_attribute_slot(input->of, TIDE_TEXT("positions"))], run->received,
+                            loaded->slots[tide_attribute_slot(loaded->of, TIDE_TEXT("inputs_embeds"))]};
     if (job->first_start && !job->enforce_eager)
         tide_value_release(m, call_runner(run, runner, "generate_and_run_autotune_block", NULL, 0));
     tide_value sliced = tide_none();
@@ -339,8 +339,8 @@ static void capture_forward(tide_serve_run *run, int64_t tokens, bool is_first) 
     const tide_instance *input = &run->model.instances[run->input_root];
     tide_description *runner = run->runner;
     tide_value made[4] = {input->slots[tide_attribute_slot(input->of, TIDE_TEXT("input_ids"))],
-                          input->slots[tide_attribute_slot(input->of, TIDE_TEXT("positions"))],
-                          run->received, tide_of_int(tokens)};
+                          input->slots[tide_attribute_slot(input->of, TIDE_TEXT("positions"))], run->received,
+                          tide_of_int(tokens)};
     if (is_first) call_runner(run, runner, "begin_capture", NULL, 0);
     tide_value inputs = call_runner(run, runner, "capture_inputs", made, 4);
     const char *names[3] = {"input_ids", "positions", "intermediate_tensors"};
@@ -454,8 +454,15 @@ static void prepare_server(tide_serve_run *run, const tide_serve_device *device,
     m->device = (tide_device){device->capability, device->sms, TIDE_DEVICE_DEFAULT.threads_per_sm};
     m->state.keeps_workspaces = m->unifies_workspaces = true; /* PyTorch 2.13 */
     m->state.grad_enabled = false;
-    tide_descriptions_init(&run->descriptions, arena, diags, find_source, run);
+    if (run->kept && run->kept->set.arena) {
+        run->descriptions = run->kept->set;
+        run->descriptions.diags = diags;
+        run->descriptions.user = run;
+    } else {
+        tide_descriptions_init(&run->descriptions, run->kept ? run->kept->arena : arena, diags, find_source, run);
+    }
     tide_model_init(&run->model, m, &run->descriptions);
+    if (run->kept && run->kept->set.arena) run->model.size_names = run->kept->size_names;
     run->model.find_model = find_engine_model;
     run->model.find_place = place_of_key;
     run->model.call = tide_call_memoized;
@@ -469,7 +476,7 @@ static void prepare_server(tide_serve_run *run, const tide_serve_device *device,
     tide_serve_set_settings(run);
 }
 
-static bool start_vllm(tide_serve_run *run, const tide_job *job, const tide_serve_device *device, tide_arena *arena,
+static bool play_start(tide_serve_run *run, const tide_job *job, const tide_serve_device *device, tide_arena *arena,
                        tide_diagnostics *diags) {
     if (!tide_serve_take_args(run, job, arena, diags)) return false;
     prepare_server(run, device, arena, diags);
@@ -508,6 +515,16 @@ static bool start_vllm(tide_serve_run *run, const tide_job *job, const tide_serv
     if (m->has_failed || !tide_serve_graphs(run)) return false;
     if (tide_serve_budget(run)) tide_cache_blocks(run);
     return !m->has_failed;
+}
+
+static bool start_vllm(tide_serve_run *run, const tide_job *job, const tide_serve_device *device, tide_arena *arena,
+                       tide_diagnostics *diags) {
+    bool ok = play_start(run, job, device, arena, diags);
+    if (run->kept && run->descriptions.arena) {
+        run->kept->set = run->descriptions;
+        run->kept->size_names = run->model.size_names;
+    }
+    return ok;
 }
 
 const tide_engine tide_vllm_engine = {.title = "vLLM 0.32.0 on PyTorch 2.13",
