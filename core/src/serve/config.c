@@ -53,7 +53,7 @@ static bool is_gemma3(const tide_json *text) {
 }
 
 /* config/model.py, _get_and_verify_max_len: the keys and their scaling. */
-int64_t tide_serve_derived_length(const tide_json *config) {
+int64_t tide_serve_derived_length(const tide_json *config, const char **key) {
     int64_t least = TIDE_ENDLESS;
     static const char *const keys[] = {
         "max_position_embeddings", "n_positions",         "max_seq_len",    "seq_length", "model_max_length",
@@ -62,8 +62,10 @@ int64_t tide_serve_derived_length(const tide_json *config) {
     for (size_t i = 0; i < TIDE_COUNT_OF(keys); i++) {
         const tide_json *found = tide_json_at(text, keys[i]);
         if (found && found->kind == TIDE_JSON_NUMBER && found->is_integer && found->integer > 0 &&
-            found->integer < least)
+            found->integer < least) {
             least = found->integer;
+            if (key) *key = keys[i];
+        }
     }
     if (least == TIDE_ENDLESS) return least;
     const tide_json *factor = tide_json_at(rope_parameters(text), "factor");
@@ -81,7 +83,7 @@ int64_t tide_serve_default_length(const tide_json *config) {
     const tide_json *text = tide_serve_text_config(config),
                     *original = tide_json_at(text, "original_max_position_embeddings");
     if (has_rope_type(text, "longrope") && original && original->is_integer) return original->integer;
-    int64_t derived = tide_serve_derived_length(config);
+    int64_t derived = tide_serve_derived_length(config, NULL);
     return derived == TIDE_ENDLESS ? 2048 : derived;
 }
 

@@ -22,8 +22,8 @@ bool tide_serve_generates(tide_text architecture);
 /* No key says how many positions there are. */
 #define TIDE_ENDLESS INT64_MAX
 
-/* The longest max_model_len that it allows, and what it is where it is not given; tokens. */
-int64_t tide_serve_derived_length(const tide_json *config);
+/* The longest max_model_len that it allows, by which key (or NULL), and what it is where it is not given; tokens. */
+int64_t tide_serve_derived_length(const tide_json *config, const char **key);
 int64_t tide_serve_default_length(const tide_json *config);
 
 #endif

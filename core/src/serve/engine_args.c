@@ -8,7 +8,7 @@
 #include "base/decimal.h"
 #include "serve/config.h"
 
-enum { SETTING_LIMIT = 80 };
+enum { SETTING_LIMIT = 96 };
 
 static bool read_option_object(const tide_json **object, const tide_job *job, tide_setting_id id, const char *name,
                                tide_arena *arena, tide_diagnostics *diags) {
@@ -67,6 +67,7 @@ static void batch_defaults(tide_serve_run *run) {
         tokens = job->usage == TIDE_usage_llm ? 16384 : 8192;
         requests = 1024;
     }
+    run->asked_requests = job->max_num_seqs;
     if (!job->max_num_seqs) job->max_num_seqs = requests;
     if (!job->max_num_batched_tokens) {
         job->max_num_batched_tokens = tokens;
@@ -200,7 +201,6 @@ void tide_serve_set_settings(tide_serve_run *run) {
     set_int(run, "capability", run->device.capability);
     set_int(run, "cache_block_size", job->block_size);
     set_truth(run, "has_fp8_cache", job->kv_cache_dtype != TIDE_kv_cache_dtype_auto);
-    set_truth(run, "has_attention", false); /* once the model is there */
     run->weights = tide_serve_weights_of(run);
     set_value(run, "weight_format",
               (tide_value){.kind = TIDE_VALUE_TEXT,
@@ -208,6 +208,10 @@ void tide_serve_set_settings(tide_serve_run *run) {
     set_int(run, "group_size", run->weights.group_size);
     set_int(run, "values_per_int32", 32 / run->weights.bits);
     set_truth(run, "is_compressed", run->weights.is_compressed);
+    bool is_alone = job->tensor_parallel_size * job->pipeline_parallel_size * job->data_parallel_size == 1;
+    set_truth(run, "imports_flashinfer", is_alone && !run->drafts.config); /* else it is imported before the model */
+    set_value(run, "flashinfer", tide_none());
+    set_value(run, "online_quantization", tide_none()); /* layers/quantization/online: made by its import */
     set_value(run, "cutlass_workspace", tide_none()); /* v1/attention/backends/mla/cutlass_mla.py: made by its import */
     set_value(run, "marlin_workspace", tide_none());  /* v1/worker/workspace.py: made once */
     set_truth(run, "is_compiled", !job->enforce_eager);
@@ -237,7 +241,7 @@ int64_t tide_serve_utilization_ppm(const tide_serve_run *run) {
 }
 
 int64_t tide_serve_positions(const tide_serve_run *run) {
-    int64_t derived = tide_serve_derived_length(run->job.config);
+    int64_t derived = tide_serve_derived_length(run->job.config, NULL);
     return derived == TIDE_ENDLESS ? run->figures.max_model_len : derived;
 }
 

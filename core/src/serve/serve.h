@@ -129,6 +129,7 @@ typedef struct tide_serve_run {
     tide_job job; /* with the engine's defaults for this card and model */
     tide_serve_drafts drafts;
     tide_serve_weights weights;
+    int64_t asked_requests; /* max_num_seqs as it is given; 0: it is not */
     const tide_json *limits; /* limit_mm_per_prompt: {"image": 1, "video": 0}; NULL: the engine's */
     tide_serve_device device;
     tide_text architecture; /* of config.json */
@@ -196,6 +197,11 @@ int64_t tide_serve_positions(const tide_serve_run *run);
 
 /* Entries of the vocabulary, as config.json has them; 0: it does not say. */
 int64_t tide_serve_vocabulary(const tide_json *config);
+
+/* ---- vllm_checks.c ---- */
+
+/* False: vLLM refuses the job, and the diagnostics have its words. */
+bool tide_serve_check(const tide_serve_run *run);
 
 /* ---- kv_cache.c ---- */
 

@@ -230,22 +230,19 @@ static bool load_model(tide_serve_run *run, tide_description *runner, uint32_t *
     run->load_event = m->timeline.event_count;
     tide_timeline_empty_cache(&m->timeline);
     if (!description || !(*model_root = build(run, description, root->class_name, config))) return false;
+    tide_value_release(m, call_runner(run, runner, "import_online_quantization", NULL, 0));
     process_weights(run, *model_root);
     count_weights(run, first_buffer);
     if (run->job.cpu_offload_gb) tide_serve_offload(run);
     collect_specs(run);
     if (run->drafts.config && !load_draft(run)) return false;
     run->model.root = *model_root;
-    tide_model_setting(&run->model, "has_attention")->truth = run->is_pooling;
-    for (uint32_t i = 0; i < run->spec_count; i++)
-        if (run->specs[i].kind != TIDE_CACHE_STATE) tide_model_setting(&run->model, "has_attention")->truth = true;
     if (run->job.enable_lora) {
         uint32_t model_modules = run->model.root;
         if (!build(run, runner, "PunicaWrapper", tide_serve_text_config(config))) return false;
         run->model.root = model_modules;
         create_lora_modules(run, runner);
     }
-    if (!build(run, runner, "ImportedModules", tide_serve_text_config(config))) return false;
     tide_timeline_empty_cache(&m->timeline);
     run->loaded_event = m->timeline.event_count;
     *tide_model_setting(&run->model, "rope_keys") = (tide_value){.kind = TIDE_VALUE_LIST, .list = tide_list_new(m)};
@@ -355,11 +352,17 @@ static void capture_forward(tide_serve_run *run, int64_t tokens, bool is_first) 
 
 enum { MAX_SPLITS = 128, SPLIT_TOKENS = 128, FULL_GRAPH_TOKENS = 512 };
 
+static bool has_attention(const tide_serve_run *run) {
+    for (uint32_t i = 0; i < run->spec_count; i++)
+        if (run->specs[i].kind != TIDE_CACHE_STATE) return true;
+    return false;
+}
+
 /* FlashAttention 2 splits the keys of full graphs as occupancy asks for, num_splits_heuristic in csrc/flash_attn:
  * partial outputs in fp32 of at most one split for a block of keys, in the two graphs that are captured. */
 static uint64_t split_bytes(tide_serve_run *run) {
     const tide_job *job = &run->job;
-    if (run->device.capability == 90 || !tide_model_setting(&run->model, "has_attention")->truth) return 0;
+    if (run->device.capability == 90 || !has_attention(run)) return 0;
     int64_t hidden = TIDE_SERVE_NUMBER(job->config, 0, "hidden_size", "n_embd");
     int64_t heads = TIDE_SERVE_NUMBER(job->config, 1, "num_attention_heads", "n_head");
     int64_t width =
@@ -406,46 +409,6 @@ static bool is_described(tide_serve_run *run) {
                       "start the engine by `tidemark dry-run -- vllm serve ...`, which needs no description");
 }
 
-/* config/model.py: _get_and_verify_max_len. */
-static bool is_length_taken(const tide_serve_run *run) {
-    const tide_machine *m = &run->machine;
-    int64_t derived = tide_serve_derived_length(run->job.config), asked = run->job.max_model_len;
-    const tide_json *own = tide_json_at(run->job.config, "model_max_length");
-    if (asked <= derived || (own && own->is_integer && asked <= own->integer)) return true;
-    return tide_error(m->diags, TIDE_ERR_FIELD_RANGE, "/settings/max_model_len",
-                      tide_format(m->arena, "%lld is greater than the %lld positions of the model: vLLM refuses it",
-                                  (long long)asked, (long long)derived),
-                      "give fewer, or a config.json whose rope_parameters make them");
-}
-
-/* config/speculative.py: verify_equal_vocab_size_if_draft_model. */
-static bool has_equal_vocabulary(const tide_serve_run *run) {
-    const tide_machine *m = &run->machine;
-    if (!run->drafts.config) return true;
-    int64_t target = tide_serve_vocabulary(run->job.config), draft = tide_serve_vocabulary(run->drafts.config);
-    return target == draft ||
-           tide_error(m->diags, TIDE_ERR_FIELD_RANGE, "/settings/draft",
-                      tide_format(m->arena,
-                                  "Target and draft model should have the same vocabulary size. Target model "
-                                  "vocab_size=%lld. Draft model vocab_size=%lld.",
-                                  (long long)target, (long long)draft),
-                      "give a draft model with the target's tokenizer");
-}
-
-/* config/model.py: verify_with_parallel_config. */
-static bool divides_heads(const tide_serve_run *run) {
-    const tide_machine *m = &run->machine;
-    int64_t heads = TIDE_SERVE_NUMBER(run->job.config, 0, "num_attention_heads", "n_head"),
-            ranks = run->job.tensor_parallel_size;
-    return heads % ranks == 0 ||
-           tide_error(m->diags, TIDE_ERR_FIELD_RANGE, "/settings/tensor_parallel_size",
-                      tide_format(m->arena,
-                                  "Total number of attention heads (%lld) must be divisible by tensor parallel size "
-                                  "(%lld).",
-                                  (long long)heads, (long long)ranks),
-                      "give a divisor of the heads");
-}
-
 static void prepare_server(tide_serve_run *run, const tide_serve_device *device, tide_arena *arena,
                            tide_diagnostics *diags) {
     tide_machine *m = &run->machine;
@@ -481,7 +444,7 @@ static bool play_start(tide_serve_run *run, const tide_job *job, const tide_serv
     if (!tide_serve_take_args(run, job, arena, diags)) return false;
     prepare_server(run, device, arena, diags);
     tide_machine *m = &run->machine;
-    if (!is_described(run) || !is_length_taken(run) || !divides_heads(run) || !has_equal_vocabulary(run)) return false;
+    if (!tide_serve_check(run) || !is_described(run)) return false;
     if (!job->enforce_eager && !run->is_pooling)
         tide_report(diags, TIDE_ASSUMPTION, TIDE_OK, "/settings/enforce_eager",
                     "buffers of compiled code are Inductor's choice: the number of blocks is within a range",

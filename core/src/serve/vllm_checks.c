@@ -1,0 +1,196 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What vLLM 0.32.0 refuses before it makes anything, in its words: vllm/config and what it checks. */
+#include <string.h>
+
+#include "serve/config.h"
+#include "serve/serve.h"
+
+static bool refuses(const tide_serve_run *run, const char *place, const char *message, const char *remedy) {
+    return tide_error(run->machine.diags, TIDE_ERR_FIELD_RANGE, place, message, remedy);
+}
+
+static const tide_json *quantization_config(const tide_serve_run *run) {
+    const tide_json *found = tide_json_at(run->job.config, "quantization_config");
+    if (!found) found = tide_json_at(tide_serve_text_config(run->job.config), "quantization_config");
+    return tide_json_is(found, TIDE_JSON_OBJECT) ? found : NULL;
+}
+
+/* models/registry.py: in none of its tables, nor taken by its Transformers backend, for which transformers 5.19's
+ * classes have no attention interface. */
+static bool knows_architecture(const tide_serve_run *run) {
+    static const char *const unknown[] = {
+        "CodeGenForCausalLM", "DebertaForMaskedLM", "DebertaV2ForMaskedLM", "DebertaV2ForSequenceClassification",
+        "GPTNeoForCausalLM",  "MPNetForMaskedLM",   "MPNetModel",           "MptForCausalLM"};
+    for (size_t i = 0; i < sizeof unknown / sizeof *unknown; i++)
+        if (tide_text_is(run->architecture, unknown[i]))
+            return refuses(
+                run, "/config.json/architectures/0",
+                tide_format(run->machine.arena, "Model architectures ['%s'] are not supported for now.", unknown[i]),
+                NULL);
+    return true;
+}
+
+/* layers/quantization/__init__.py, QUANTIZATION_METHODS. */
+#define QUANTIZATION_METHODS                                                                                           \
+    "'awq', 'auto_awq', 'fp8', 'fbgemm_fp8', 'fp_quant', 'modelopt', 'modelopt_fp4', 'modelopt_mxfp8', "               \
+    "'modelopt_mixed', 'auto_gptq', 'gptq', 'gptq_marlin', 'awq_marlin', 'humming', 'compressed-tensors', "            \
+    "'experts_int8', 'quark', 'moe_wna16', 'torchao', 'inc', 'mxfp4', 'gpt_oss_mxfp4', 'deepseek_v4_fp8', "            \
+    "'online', 'fp8_per_tensor', 'fp8_per_block', 'fp8_per_channel', 'int8_per_channel_weight_only', "                 \
+    "'nvfp4_per_token', 'mxfp8'"
+
+/* config/model.py, _verify_quantization. */
+static bool knows_quantization(const tide_serve_run *run) {
+    tide_arena *arena = run->machine.arena;
+    const tide_json *method = tide_json_at(quantization_config(run), "quant_method");
+    int64_t asked = run->job.quantization;
+    bool loads_packed = asked != TIDE_quantization_none && asked != TIDE_quantization_fp8;
+    if (loads_packed && !quantization_config(run))
+        return refuses(run, "/settings/quantization",
+                       tide_format(arena, "Cannot find the config file for %s", run->job.values[TIDE_SET_quantization]),
+                       "give the config.json of a model whose weights are stored so");
+    if (!tide_json_is(method, TIDE_JSON_STRING)) return true;
+    const char *name = tide_shown(arena, method->text), *quoted = tide_format(arena, "'%s'", name);
+    return strstr(QUANTIZATION_METHODS, quoted) ||
+           refuses(
+               run, "/config.json/quantization_config/quant_method",
+               tide_format(arena, "Unknown quantization method: %s. Must be one of [%s].", name, QUANTIZATION_METHODS),
+               NULL);
+}
+
+/* config/model.py: _get_and_verify_max_len. What ropes scale is a float. */
+static bool takes_length(const tide_serve_run *run) {
+    const tide_machine *m = &run->machine;
+    const tide_json *text = tide_serve_text_config(run->job.config), *own = tide_json_at(text, "model_max_length");
+    const char *key = NULL;
+    int64_t derived = tide_serve_derived_length(run->job.config, &key), asked = run->job.max_model_len;
+    if (asked == 0 && tide_job_sets(&run->job, TIDE_SET_max_model_len))
+        return refuses(run, "/settings/max_model_len",
+                       "max_model_len must be a positive integer, got int: 0. Example: max_model_len=2048", NULL);
+    if (asked <= derived || (own && own->is_integer && asked <= own->integer)) return true;
+    bool has_rope =
+        tide_json_at(text, "rope_theta") || tide_json_at(text, "rope_parameters") || tide_json_at(text, "rope_scaling");
+    return refuses(
+        run, "/settings/max_model_len",
+        tide_format(m->arena,
+                    "User-specified max_model_len (%lld) is greater than the derived max_model_len "
+                    "(%s=%lld%s or model_max_length=%s in model's config.json). To allow overriding this "
+                    "maximum, set the env var VLLM_ALLOW_LONG_MAX_MODEL_LEN=1.",
+                    (long long)asked, key, (long long)derived, has_rope ? ".0" : "",
+                    own && own->is_integer ? tide_format(m->arena, "%lld", (long long)own->integer) : "None"),
+        "give fewer, or a config.json whose rope_parameters make them");
+}
+
+/* config/model.py, _FLOAT16_NOT_SUPPORTED_MODELS. */
+static bool takes_dtype(const tide_serve_run *run) {
+    static const char *const types[] = {"gemma2", "gemma3", "gemma3_text", "glm4"};
+    const tide_json *type = tide_json_at(run->job.config, "model_type");
+    if (run->model.state.dtype != TIDE_FP16 || !tide_json_is(type, TIDE_JSON_STRING)) return true;
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++)
+        if (tide_text_is(type->text, types[i]))
+            return refuses(run, "/settings/dtype",
+                           tide_format(run->machine.arena,
+                                       "The model type '%s' does not support float16. Reason: Numerical instability. "
+                                       "Please use bfloat16 or float32 instead.",
+                                       types[i]),
+                           NULL);
+    return true;
+}
+
+/* config/scheduler.py: verify_max_model_len; the engine lowers its own default, not what is asked for. */
+static bool holds_requests(const tide_serve_run *run) {
+    int64_t tokens = run->job.max_num_batched_tokens, requests = run->asked_requests;
+    return requests <= tokens ||
+           refuses(run, "/settings/max_num_seqs",
+                   tide_format(run->machine.arena,
+                               "max_num_batched_tokens (%lld) must be greater than or equal to max_num_seqs (%lld).",
+                               (long long)tokens, (long long)requests),
+                   NULL);
+}
+
+/* config/speculative.py: verify_equal_vocab_size_if_draft_model, and that it is said how many tokens are drafted. */
+static bool takes_drafts(const tide_serve_run *run) {
+    const tide_machine *m = &run->machine;
+    if (run->drafts.are_ngrams && !run->drafts.tokens)
+        return refuses(run, "/settings/speculative_config",
+                       "num_speculative_tokens must be provided with speculative model unless the draft model config "
+                       "contains an n_predict parameter.",
+                       NULL);
+    if (!run->drafts.config) return true;
+    int64_t target = tide_serve_vocabulary(run->job.config), draft = tide_serve_vocabulary(run->drafts.config);
+    return target == draft || refuses(run, "/settings/draft",
+                                      tide_format(m->arena,
+                                                  "Target and draft model should have the same vocabulary size. Target "
+                                                  "model vocab_size=%lld. Draft model vocab_size=%lld.",
+                                                  (long long)target, (long long)draft),
+                                      "give a draft model with the target's tokenizer");
+}
+
+/* config/lora.py: MaxLoRARanks. */
+static bool takes_rank(const tide_serve_run *run) {
+    static const int64_t ranks[] = {1, 8, 16, 32, 64, 128, 256, 320, 512};
+    if (!run->job.enable_lora) return true;
+    for (size_t i = 0; i < sizeof ranks / sizeof *ranks; i++)
+        if (run->job.max_lora_rank == ranks[i]) return true;
+    return refuses(run, "/settings/max_lora_rank",
+                   tide_format(run->machine.arena, "Input should be 1, 8, 16, 32, 64, 128, 256, 320 or 512: is %lld",
+                               (long long)run->job.max_lora_rank),
+                   NULL);
+}
+
+enum { VOCABULARY_PADDING = 64 }; /* layers/vocab_parallel_embedding.py, DEFAULT_VOCAB_PADDING_SIZE */
+
+/* config/model.py: verify_with_parallel_config; distributed/utils.py: ensure_divisibility of the vocabulary. A stage
+ * without a layer has no cache, and does not start. */
+static bool takes_ranks(const tide_serve_run *run) {
+    const tide_machine *m = &run->machine;
+    const tide_json *config = run->job.config;
+    int64_t heads = TIDE_SERVE_NUMBER(config, 0, "num_attention_heads", "n_head"), layers = tide_serve_layers(config);
+    int64_t experts =
+                TIDE_SERVE_NUMBER(config, 0, "num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts"),
+            ranks = run->job.tensor_parallel_size, stages = run->job.pipeline_parallel_size;
+    if (heads % ranks != 0)
+        return refuses(run, "/settings/tensor_parallel_size",
+                       tide_format(m->arena,
+                                   "Total number of attention heads (%lld) must be divisible by tensor parallel size "
+                                   "(%lld).",
+                                   (long long)heads, (long long)ranks),
+                       "give a divisor of the heads");
+    int64_t rows = (tide_serve_vocabulary(config) + VOCABULARY_PADDING - 1) / VOCABULARY_PADDING * VOCABULARY_PADDING;
+    if (rows % ranks != 0)
+        return refuses(run, "/settings/tensor_parallel_size",
+                       tide_format(m->arena, "%lld is not divisible by %lld", (long long)rows, (long long)ranks),
+                       "give a divisor of the padded vocabulary");
+    if (run->job.enable_expert_parallel && experts == 0)
+        return refuses(run, "/settings/enable_expert_parallel",
+                       "Number of experts in the model must be greater than 0 when expert parallelism is enabled.",
+                       NULL);
+    return layers == 0 || stages <= layers ||
+           refuses(run, "/settings/pipeline_parallel_size",
+                   tide_format(m->arena, "%lld stages of %lld layers: a stage without a layer does not start",
+                               (long long)stages, (long long)layers),
+                   NULL);
+}
+
+/* platforms/cuda.py, get_attn_backend_cls: every backend takes multiples of 16. */
+static bool takes_block(const tide_serve_run *run) {
+    return run->job.block_size % 16 == 0 ||
+           refuses(run, "/settings/block_size",
+                   tide_format(run->machine.arena, "No valid attention backend found for cuda with block_size=%lld",
+                               (long long)run->job.block_size),
+                   "give a multiple of 16");
+}
+
+/* multimodal/processing/context.py, allowed_mm_limits: of modalities that the model has. */
+static void say_unused_limits(const tide_serve_run *run) {
+    const tide_json *config = run->job.config;
+    bool has_media = tide_json_at(config, "vision_config") || tide_json_at(config, "num_mel_bins");
+    if (run->limits && !has_media)
+        tide_report(run->machine.diags, TIDE_WARNING, TIDE_OK, "/settings/limit_mm_per_prompt",
+                    "changes nothing: the model takes text alone", NULL);
+}
+
+bool tide_serve_check(const tide_serve_run *run) {
+    say_unused_limits(run);
+    return knows_architecture(run) && knows_quantization(run) && takes_length(run) && takes_dtype(run) &&
+           holds_requests(run) && takes_rank(run) && takes_ranks(run) && takes_drafts(run) && takes_block(run);
+}
