@@ -129,7 +129,7 @@ typedef struct tide_serve_run {
     tide_job job; /* with the engine's defaults for this card and model */
     tide_serve_drafts drafts;
     tide_serve_weights weights;
-    int64_t asked_requests; /* max_num_seqs as it is given; 0: it is not */
+    int64_t asked_requests;  /* max_num_seqs as it is given; 0: it is not */
     const tide_json *limits; /* limit_mm_per_prompt: {"image": 1, "video": 0}; NULL: the engine's */
     tide_serve_device device;
     tide_text architecture; /* of config.json */

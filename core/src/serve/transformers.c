@@ -354,7 +354,7 @@ static void describe_settings(paged_start *s) {
     tide_serve_figures *f = &s->run->figures;
     const tide_paged_cache *c = s->cache;
     f->dtype = tide_dtype_names[s->run->job.dtype.dtype];
-    int64_t positions = tide_serve_derived_length(s->run->job.config);
+    int64_t positions = tide_serve_derived_length(s->run->job.config, NULL);
     f->max_model_len = positions == TIDE_ENDLESS ? 0 : positions;
     f->max_num_batched_tokens = c->max_batch_tokens;
     f->max_num_seqs = c->max_requests_per_batch < c->max_batch_tokens ? c->max_requests_per_batch : c->max_batch_tokens;

@@ -38,23 +38,29 @@ static bool knows_architecture(const tide_serve_run *run) {
     "'online', 'fp8_per_tensor', 'fp8_per_block', 'fp8_per_channel', 'int8_per_channel_weight_only', "                 \
     "'nvfp4_per_token', 'mxfp8'"
 
-/* config/model.py, _verify_quantization. */
-static bool knows_quantization(const tide_serve_run *run) {
+static bool knows_method(const tide_serve_run *run, const char *name, const char *place) {
     tide_arena *arena = run->machine.arena;
-    const tide_json *method = tide_json_at(quantization_config(run), "quant_method");
-    int64_t asked = run->job.quantization;
-    bool loads_packed = asked != TIDE_quantization_none && asked != TIDE_quantization_fp8;
-    if (loads_packed && !quantization_config(run))
-        return refuses(run, "/settings/quantization",
-                       tide_format(arena, "Cannot find the config file for %s", run->job.values[TIDE_SET_quantization]),
-                       "give the config.json of a model whose weights are stored so");
-    if (!tide_json_is(method, TIDE_JSON_STRING)) return true;
-    const char *name = tide_shown(arena, method->text), *quoted = tide_format(arena, "'%s'", name);
-    return strstr(QUANTIZATION_METHODS, quoted) ||
+    return strstr(QUANTIZATION_METHODS, tide_format(arena, "'%s'", name)) ||
            refuses(
-               run, "/config.json/quantization_config/quant_method",
+               run, place,
                tide_format(arena, "Unknown quantization method: %s. Must be one of [%s].", name, QUANTIZATION_METHODS),
                NULL);
+}
+
+/* config/model.py, _verify_quantization; and of a method that loads what is stored so, its configuration. */
+static bool knows_quantization(const tide_serve_run *run) {
+    tide_arena *arena = run->machine.arena;
+    const tide_json *stored = quantization_config(run), *method = tide_json_at(stored, "quant_method");
+    bool is_asked = run->job.quantization != TIDE_quantization_none;
+    const char *asked = run->job.quantization == TIDE_quantization_compressed_tensors
+                            ? "compressed-tensors"
+                            : run->job.values[TIDE_SET_quantization];
+    if (is_asked && !knows_method(run, asked, "/settings/quantization")) return false;
+    if (is_asked && run->job.quantization != TIDE_quantization_fp8 && !stored)
+        return refuses(run, "/settings/quantization", tide_format(arena, "Cannot find the config file for %s", asked),
+                       "give the config.json of a model whose weights are stored so");
+    return !tide_json_is(method, TIDE_JSON_STRING) ||
+           knows_method(run, tide_shown(arena, method->text), "/config.json/quantization_config/quant_method");
 }
 
 /* config/model.py: _get_and_verify_max_len. What ropes scale is a float. */
