@@ -51,12 +51,12 @@ static bool knows_method(const tide_serve_run *run, const char *name, const char
 static bool knows_quantization(const tide_serve_run *run) {
     tide_arena *arena = run->machine.arena;
     const tide_json *stored = quantization_config(run), *method = tide_json_at(stored, "quant_method");
-    bool is_asked = run->job.quantization != TIDE_quantization_none;
+    bool is_asked = run->job.quantization != TIDE_quantization_none && run->job.quantization != TIDE_quantization_fp8;
     const char *asked = run->job.quantization == TIDE_quantization_compressed_tensors
                             ? "compressed-tensors"
                             : run->job.values[TIDE_SET_quantization];
     if (is_asked && !knows_method(run, asked, "/settings/quantization")) return false;
-    if (is_asked && run->job.quantization != TIDE_quantization_fp8 && !stored)
+    if (is_asked && !stored)
         return refuses(run, "/settings/quantization", tide_format(arena, "Cannot find the config file for %s", asked),
                        "give the config.json of a model whose weights are stored so");
     return !tide_json_is(method, TIDE_JSON_STRING) ||
