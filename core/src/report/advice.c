@@ -302,7 +302,7 @@ static void add_until_it_lasts(adviser *a, together *t, const char *mode, const 
 }
 
 /* Leaves out what the job lasts without, but for the first `kept`. */
-static void leave_out(adviser *a, together *t, uint32_t kept) {
+static void leave_out_unneeded(adviser *a, together *t, uint32_t kept) {
     for (uint32_t i = t->count; i-- > kept;) {
         together less = *t;
         memmove(&less.list[i], &less.list[i + 1], (less.count - i - 1) * sizeof *less.list);
@@ -318,7 +318,7 @@ static void try_together(adviser *a, const change_row *first, const char *mode, 
     if (t.verdict.status != TIDE_OK) return;
     add_until_it_lasts(a, &t, mode, kind, first != NULL);
     if (!tide_what_if_lasts(&t.verdict)) return;
-    leave_out(a, &t, first != NULL);
+    leave_out_unneeded(a, &t, first != NULL);
     if (t.count < 2) return;
     tide_arena *arena = a->query->arena;
     tried_change *found = &a->list[a->count++];
