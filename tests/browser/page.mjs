@@ -316,6 +316,10 @@ export default function ({ visit, field, fragmentOf, fromCore, exampleWords, ser
       r.serving.requests.map((/** @type {any} */ { tokens, fit }) => [tokens, fit]));
     assert.equal(await page.locator('.lengths-point').count(), r.serving.requests.filter((/** @type {any} */ { fit }) => fit > 0).length);
     assert.equal(await page.locator('#set-optimizer, #set-checkpointing, #set-batch').count(), 0);
+    const bytes = (/** @type {any} */ place) => place.evaluateAll((/** @type {any[]} */ list) => list.map((one) => Number(one.dataset.tip.replaceAll(/[^0-9]/g, ''))));
+    const [allocated, ...outside] = await bytes(page.locator('.factor-table .sums .total .bytes'));
+    assert.deepEqual(await bytes(page.locator('.factor-table tfoot .bytes')), [outside.reduce((sum, n) => sum + n, allocated)], 'the rows come to the total');
+    assert.doesNotMatch(await page.locator('.answer').innerText(), /optimizer steps/);
     await page.locator('.serving-limits', { hasText: `One request may be ${r.serving.longest.of_one.toLocaleString('en')} tokens long` }).waitFor();
     await field(page, 'kv_cache_dtype').selectOption('fp8');
     await page.locator('.serving-command code', { hasText: 'vllm serve meta-llama/Llama-3.1-8B --kv-cache-dtype fp8' }).waitFor();

@@ -2,7 +2,7 @@
 /* The result as files: tidemark's own, CSV, Markdown, pictures. */
 import { address } from './address.js';
 import { csv } from './csv.js';
-import { factor, inOrder } from './factors.js';
+import { factor, inOrder, totalOf } from './factors.js';
 import { exact, inUnit, natural, percent } from './format.js';
 import { recording } from './recordings.js';
 import { command, link, report, spoken, unit } from './state.js';
@@ -56,7 +56,7 @@ export function factorsCsv() {
       r.factors.find((f) => f.name === name)?.bytes ?? 0)),
     row('Allocated', parts.map((part) => part.bytes), r.peak.allocated),
     ...r.outside.map(({ name, bytes }) => row(factor(name).title, blanks, bytes)),
-    row('On the device', blanks, r.verdict.device_bytes),
+    row(totalOf(r).title, blanks, totalOf(r).bytes),
   ]);
 }
 
@@ -118,15 +118,16 @@ export async function markdown() {
   const r = result();
   const verdict = verdictOf(r);
   const u = unit.value;
+  const all = totalOf(r);
   const line = (/** @type {string} */ title, /** @type {number} */ bytes) =>
-    `| ${plain(title)} | ${inUnit(bytes, u)} | ${percent(bytes, r.verdict.device_bytes)} |`;
+    `| ${plain(title)} | ${inUnit(bytes, u)} | ${percent(bytes, all.bytes)} |`;
   const byName = new Map(r.factors.map((f) => [f.name, f.bytes]));
   return [
     `**${plain(r.model.title)}: ${inUnit(r.verdict.device_bytes, u)} ${u} per GPU** at the peak (${placeOf(r.peak)}). ${verdict.text}: ${verdict.detail}.`,
     '', `| Factor | ${u} | % |`, '| :-- | --: | --: |',
     ...inOrder([...byName.keys()]).filter((name) => byName.get(name)).map((name) => line(factor(name).title, byName.get(name) ?? 0)),
     line('Allocated', r.peak.allocated), ...r.outside.map(({ name, bytes }) => line(factor(name).title, bytes)),
-    `| **On the device** | **${inUnit(r.verdict.device_bytes, u)}** | ${exact(r.verdict.device_bytes)} |`,
+    `| **${all.title}** | **${inUnit(all.bytes, u)}** | ${exact(all.bytes)} |`,
     '', '```', command.value, '```', '', 'Assumptions:', '',
     ...r.assumptions.map(({ setting, value, text }) => `- \`${setting}${value === '' ? '' : `=${value}`}\` ${plain(text)}`),
     '', `tidemark ${r.tidemark} · ${await address()}`, '',

@@ -41,3 +41,8 @@ export function inOrder(present) {
   };
   return [...present].sort((a, b) => rank(a) - rank(b));
 }
+
+/** What factors and what lies outside of the allocator come to: of a job what the device holds, of a server what it holds before its cache is made.
+ * @param {import('./types.js').Report} r */
+export const totalOf = (r) => (r.serving ? { title: 'Before the KV cache', bytes: r.peak.allocated + r.outside.reduce((sum, { bytes }) => sum + bytes, 0) }
+  : { title: 'On the device', bytes: r.verdict.device_bytes });

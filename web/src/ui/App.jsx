@@ -186,7 +186,7 @@ export function App({ still = false }) {
             <p><b>Everything runs in this page. Nothing is sent</b>, unless you choose to fetch a model’s config.json from huggingface.co.</p>
             {waiting.value && <p role="status">A new version is ready. <button type="button" class="button small" onClick={update}>Update</button></p>}
             {!SINGLE && <p><a href="tidemark.html" download>Download this page</a> as one file, for offline use</p>}
-            <p>{isOffline.value && 'offline copy · '}tidemark {version.value}{!recording.value && valueOf('steps') && ` · ${valueOf('steps')} steps simulated`}</p>
+            <p>{isOffline.value && 'offline copy · '}tidemark {version.value}{!recording.value && valueOf('steps') && valueOf('mode') === 'train' && ` · ${valueOf('steps')} steps simulated`}</p>
           </footer>
         </div>
       </div>

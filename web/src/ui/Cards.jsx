@@ -65,7 +65,7 @@ export default function Cards() {
                   {isWanted && <>
                     <td data-label="largest batch">{largest[card.name] === undefined ? '…' : largest[card.name] < 0 ? '–' : largest[card.name] === 0 ? 'none' : fixed(largest[card.name])}</td>
                     <td data-label="tokens a step">{largest[card.name] > 0 ? fixed(tokens(card)) : ''}</td>
-                    <td data-label="price an hour"><input class="price" type="text" inputMode="decimal" autocomplete="off" aria-label={`Price an hour of one ${card.title}`} value={prices.value[card.name] ?? ''} onChange={(event) => setPrice(card.name, event.currentTarget.value)} /></td>
+                    <td data-label="price an hour">{largest[card.name] !== 0 && <input class="price" type="text" inputMode="decimal" autocomplete="off" aria-label={`Price an hour of one ${card.title}`} value={prices.value[card.name] ?? ''} onChange={(event) => setPrice(card.name, event.currentTarget.value)} />}</td>
                     <td data-label="tokens a step per price">{per(card)}</td>
                   </>}
                   <td>{(card.fits || (isWanted && largest[card.name] > 0)) && <button type="button" class="button small" aria-label={`Apply ${card.title}`}

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Factors down, parts of the model across. Rows and columns sum to the peak, to the byte. */
 import { signal } from '@preact/signals';
-import { factor, inOrder } from '../factors.js';
+import { factor, inOrder, totalOf } from '../factors.js';
 import { exact, inUnit, percent } from '../format.js';
 import { details, unit } from '../state.js';
 import { CopyTable } from './CopyDialog.jsx';
@@ -64,7 +64,7 @@ export function FactorTable({ r, panel }) {
   const parts = columnsOf(r.breakdown.filter((part) => part.bytes > 0));
   const byName = new Map(r.factors.map((f) => [f.name, f.bytes]));
   const names = inOrder([...byName.keys()].filter((name) => byName.get(name)));
-  const device = r.verdict.device_bytes;
+  const { title: all, bytes: device } = totalOf(r);
   const light = (/** @type {string} */ name) => ({
     onPointerEnter: () => { lit.value = name; },
     onPointerLeave: () => { lit.value = ''; },
@@ -108,8 +108,8 @@ export function FactorTable({ r, panel }) {
           </tbody>
           <tfoot>
             <tr>
-              <th scope="row">On the device</th>{parts.map((part) => <td key={part.part} class="of-part" />)}
-              <td class="total"><Opens n={device} title="On the device" /></td>
+              <th scope="row">{all}</th>{parts.map((part) => <td key={part.part} class="of-part" />)}
+              <td class="total">{r.serving ? <Bytes n={device} /> : <Opens n={device} title={all} />}</td>
               <td class="share">100 %</td>
             </tr>
           </tfoot>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* What was assumed, and what the core has to say about the job. */
 import { batch } from '@preact/signals';
+import { useState } from 'preact/hooks';
 import { sentences } from '../format.js';
 import { setWord } from '../changes.js';
 import { recompute } from '../play.js';
@@ -10,6 +11,8 @@ import { Lazy } from './lazy.jsx';
 import { Icon } from './marks.jsx';
 import { Twin } from './Twin.jsx';
 import { Section } from './Section.jsx';
+
+const SHORT = 8; /* assumptions that are shown at once: the settings that come first move the most */
 
 /** What a person may pass on when the core stopped; nothing is sent. @param {import('../types.js').Diagnostic} d */
 const problemReport = (d) => `tidemark ${report.value?.tidemark ?? ''}\n${d.message}\n${command.value}\n${navigator.userAgent}\n`;
@@ -37,16 +40,19 @@ export function show(name) {
 
 /** @param {{r: import('../types.js').Report, panel: import('../panels.js').Panel}} props */
 export function Assumptions({ r, panel }) {
+  const [all, setAll] = useState(false);
+  const count = r.assumptions.length;
   return (
     <Section panel={panel} r={r}>
-      <ul class="assumptions">
+      <ul class={`assumptions${all ? '' : ' is-short'}`}>
         {r.assumptions.map(({ setting, value, text }, i) => (
-          <li key={i}>
+          <li key={i} class={i < SHORT ? undefined : 'is-more'}>
             <button type="button" class="word" onClick={() => show(setting)} data-tip="Change it">{setting}{value !== '' && <>=<b>{value}</b></>}</button>
             <span>{text}</span>
           </li>
         ))}
       </ul>
+      {count > SHORT && <button type="button" class="button small more-rows" aria-expanded={all} onClick={() => setAll(!all)}>{all ? 'Show fewer' : `Show all ${count}`}</button>}
       <Twin title="How exact is this? Compare a measured run" noTable>{() => <Lazy load={() => import('./Measured.jsx')} />}</Twin>
     </Section>
   );

@@ -44,6 +44,13 @@ function usePlayed(list) {
 /** @param {Report} r */
 const used = (r) => (/** @type {string} */ name) => r.settings.find((one) => one.name === name)?.value ?? '';
 
+/** What the device holds at the peak, of a server when it serves: bytes by factor. @param {Report} r @returns {Record<string, number>} */
+function held({ serving, factors, outside }) {
+  if (!serving) return Object.fromEntries([...factors, ...outside].map(({ name, bytes }) => [name, bytes]));
+  const { weights, consumed, transient, graphs, blocks, block_bytes: block, card } = serving;
+  return { parameters: weights, buffers: consumed - weights, temporary: transient, workspace: graphs, kv_cache: blocks * block, context: card.context };
+}
+
 /** The settings in which they differ. @param {Report[]} all */
 function differing(all) {
   const names = new Set(all.flatMap((r) => r.settings.filter(({ origin }) => origin !== 'default').map(({ name }) => name)));
@@ -61,7 +68,8 @@ export default function Scenarios({ r, panel }) {
   const played = usePlayed(list);
   const reports = /** @type {(Report | null)[]} */ (played.map((one) => (one?.reply?.ok ? one.reply : null)));
   const all = reports.filter((one) => one !== null);
-  const factors = inOrder([...new Set(all.flatMap((one) => (one.serving ? [] : one.factors.map(({ name }) => name))))]);
+  const bytes = new Map(all.map((one) => [one, held(one)]));
+  const factors = inOrder([...new Set([...bytes.values()].flatMap((one) => Object.keys(one).filter((name) => one[name] > 0)))]);
   const cells = (/** @type {(of: Report) => any} */ cell) => reports.map((one, i) => <td key={i}>{one && cell(one)}</td>);
   const gpus = (/** @type {Report} */ of) => (of.serving ? Number(used(of)('tensor_parallel_size') || 1) * Number(used(of)('data_parallel_size') || 1) : gpusOf(layoutOf(used(of))));
   const priced = (/** @type {Report} */ of) => (of.gpu && prices.value[of.gpu.name] ? fixed(prices.value[of.gpu.name] * gpus(of), 2) : '–');
@@ -77,7 +85,7 @@ export default function Scenarios({ r, panel }) {
         <table class="numbers scenarios">
           <thead>
             <tr><th scope="col" class="left"><span class="hidden">Of each</span></th>{list.map((one, i) => (
-              <th key={one.link} scope="col"><label><span class="hidden">Name of scenario {i + 1}</span><input type="text" value={one.name} spellcheck={false} autocomplete="off" onChange={(event) => renameScenario(i, event.currentTarget.value)} /></label>
+              <th key={one.link} scope="col"><label><span class="hidden">Name of scenario {i + 1}</span><input type="text" size={Math.min(32, one.name.length)} value={one.name} spellcheck={false} autocomplete="off" onChange={(event) => renameScenario(i, event.currentTarget.value)} /></label>
                 <span class="scenario-head">{one.link === link.value ? <b>shown</b> : played[i]?.href && <a href={played[i]?.href} aria-label={`Open ${one.name}`}>Open</a>}
                   <button type="button" class="icon-button small" aria-label={`Remove ${one.name}`} data-tip="Remove" onClick={() => removeScenario(i)}><Icon name="cross" /></button></span></th>))}</tr>
           </thead>
@@ -89,7 +97,7 @@ export default function Scenarios({ r, panel }) {
             <tr><th scope="row">Tokens a step</th>{cells((of) => (of.serving ? '–' : fixed(tokensOf(used(of)))))}</tr>
             <tr><th scope="row">Price an hour</th>{cells(priced)}</tr>
             {differing(all).map((name) => <tr key={name}><th scope="row">{titleOf(name)}</th>{cells((of) => <code>{used(of)(name) || 'default'}</code>)}</tr>)}
-            {factors.map((name) => <tr key={`of ${name}`}><th scope="row"><Swatch name={name} />{factor(name).title}</th>{cells((of) => { const n = of.serving ? 0 : of.factors.find((one) => one.name === name)?.bytes ?? 0; return n ? <Bytes n={n} /> : '–'; })}</tr>)}
+            {factors.map((name) => <tr key={`of ${name}`}><th scope="row"><Swatch name={name} />{factor(name).title}</th>{cells((of) => { const n = bytes.get(of)?.[name] ?? 0; return n > 0 ? <Bytes n={n} /> : '–'; })}</tr>)}
           </tbody>
         </table>
       </div>
