@@ -98,6 +98,12 @@ bool tide_what_if_now(tide_what_if *v, const tide_query *q, tide_diagnostics *di
     return v->status == TIDE_OK || tide_error(diags, v->status, v->place, v->what, v->remedy);
 }
 
+/* Bytes that the job without its quantisation allocates at least: its weights on one GPU, in half precision. */
+static uint64_t least_unquantised(const tide_run *run, const tide_job *job) {
+    if (job->quant == TIDE_quant_none || job->parallel_kind != TIDE_parallel_kind_none) return 0;
+    return (uint64_t)(run->parameters - run->trainable) * (uint64_t)tide_dtype_bytes(TIDE_BF16);
+}
+
 bool tide_warn_of_more(const tide_query *q, tide_run *run, const tide_job *job, tide_diagnostics *diags) {
     static const struct {
         const char *word, *place, *remedy;
@@ -113,6 +119,7 @@ bool tide_warn_of_more(const tide_query *q, tide_run *run, const tide_job *job, 
     tide_replay_config config = tide_job_config(job);
     tide_replay r;
     if (!tide_replay_peaks(&r, &source, &config, q->arena)) return false;
+    if (r.allocated_peak <= least_unquantised(run, job)) return true; /* it need not be played */
     const char *word = plain[!is_quantised].word;
     tide_what_if v = tide_what_if_play(q, &word, 1);
     if (v.status == TIDE_OK && v.allocated < r.allocated_peak)
