@@ -160,7 +160,9 @@ static void assume_ranks(tide_job_builder *b) {
     tide_parallel_kind_choice kind = b->job->parallel_kind;
     if (kind == TIDE_parallel_kind_tp || kind == TIDE_parallel_kind_pp || kind == TIDE_parallel_kind_native)
         tide_report(b->diags, TIDE_ASSUMPTION, TIDE_OK, tide_builder_place(b, TIDE_SET_parallel_kind),
-                    "the whole model reaches the device before it is cut", NULL);
+                    tide_job_is_on_meta(b->job) ? "made on the meta device: a rank's parts alone reach its own"
+                                                : "the whole model reaches the device before it is cut",
+                    NULL);
 }
 
 static void assume_server(tide_job_builder *b) {

@@ -156,6 +156,9 @@ bool tide_job_packs_weights(const tide_job *job);
 /* Whether it trains with one of DeepSpeed's stages. */
 bool tide_job_has_deepspeed(const tide_job *job);
 
+/* Whether modules are made on the meta device, and a rank's parts alone reach its own (parallel.meta_init). */
+bool tide_job_is_on_meta(const tide_job *job);
+
 /* `vllm serve MODEL` with the flags of what is set, of a job with mode=serve. */
 const char *tide_job_serve_command(const tide_job *job, tide_arena *arena);
 

@@ -105,15 +105,20 @@ tide_tensor *tide_dtensor_redistribute(tide_machine *m, tide_tensor *t, const ti
 
 /* Shard._make_shard_tensor(): along the first dimension parts are views of which this rank's is copied; along another
  * all are copied first. */
-void tide_dtensor_distribute(tide_machine *m, tide_tensor *parameter, int dim, int64_t ranks, tide_factor factor) {
+void tide_dtensor_distribute(tide_machine *m, tide_tensor *parameter, int dim, int64_t ranks, tide_factor factor,
+                             bool is_on_meta) {
     int64_t size = parameter->shape->dim[dim].size / ranks;
     tide_tensor **parts = TIDE_NEW(m->arena, tide_tensor *, (size_t)ranks);
     m->op = "distribute_tensor";
     m->state.factor = TIDE_FACTOR_TEMPORARY;
-    for (int64_t i = 0; dim && i < ranks; i++) parts[i] = resized(m, parameter, dim, size);
+    tide_shape shape = *parameter->shape;
+    shape.dim[dim] = (tide_dim){size, 0};
+    bool copies = dim && !is_on_meta;
+    for (int64_t i = 0; copies && i < ranks; i++) parts[i] = resized(m, parameter, dim, size);
     m->state.factor = factor;
-    tide_tensor *part = resized(m, parameter, dim, size);
-    for (int64_t i = ranks; dim && i-- > 0;) tide_release(m, parts[i]);
+    tide_tensor *part = is_on_meta ? tide_empty_host(m, &shape, (tide_dtype)parameter->dtype)
+                                   : tide_empty(m, &shape, (tide_dtype)parameter->dtype);
+    for (int64_t i = ranks; copies && i-- > 0;) tide_release(m, parts[i]);
     tide_set_data(m, parameter, part);
     parameter->layout = part->layout;
     parameter->shape = part->shape;

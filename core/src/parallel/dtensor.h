@@ -26,7 +26,8 @@ typedef struct tide_redistribute {
 tide_tensor *tide_dtensor_redistribute(tide_machine *m, tide_tensor *t, const tide_redistribute *how);
 
 /* distribute_tensor(): the parameter keeps its part along a dimension, of those of `ranks`; `factor` is
- * TEMPORARY where that part is cut once more. */
-void tide_dtensor_distribute(tide_machine *m, tide_tensor *parameter, int dim, int64_t ranks, tide_factor factor);
+ * TEMPORARY where that part is cut once more; on the meta device the part has no memory. */
+void tide_dtensor_distribute(tide_machine *m, tide_tensor *parameter, int dim, int64_t ranks, tide_factor factor,
+                             bool is_on_meta);
 
 #endif

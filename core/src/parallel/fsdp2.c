@@ -17,7 +17,7 @@ static fsdp_param *fsdp_param_of(const fsdp2 *f, const tide_tensor *leaf) {
 
 /* The part alone, without padding. Module._apply swaps a DTensor with what it made of it (torch.utils.swap_tensors),
  * and holds that until it makes the next one or returns: of a tied parameter, which has its part already, that part. */
-static void empty_sharded_param(tide_model *model, uint32_t instance, tide_tensor *leaf) {
+void tide_fsdp2_empty_sharded_param(tide_model *model, uint32_t instance, tide_tensor *leaf) {
     tide_machine *m = model->m;
     fsdp2 *f = m->wrapper;
     fsdp_param *s = fsdp_param_of(f, leaf);
@@ -36,7 +36,7 @@ static void empty_sharded_param(tide_model *model, uint32_t instance, tide_tenso
 
 /* FSDPModule._apply, FSDPParam.reset_sharded_param: the parts of a group are padded as soon as one of its modules has
  * them. */
-static void reset_sharded_params(tide_model *model, uint32_t instance) {
+void tide_fsdp2_reset_sharded_params(tide_model *model, uint32_t instance) {
     tide_machine *m = model->m;
     fsdp2 *f = m->wrapper;
     const fsdp_param_group *u = f->group_of[instance] ? &f->groups[f->group_of[instance] - 1] : NULL;
@@ -50,16 +50,6 @@ static void reset_sharded_params(tide_model *model, uint32_t instance) {
         tide_set_data(m, s->sharded_param, padded);
         tide_release(m, padded);
     }
-}
-
-static void fsdp2_to_empty(fsdp2 *f) {
-    tide_model *model = f->w->model;
-    model->state.is_on_meta = false;
-    model->parameter_empty = empty_sharded_param;
-    model->module_empty = reset_sharded_params;
-    tide_model_to_device(model);
-    model->parameter_empty = NULL;
-    model->module_empty = NULL;
 }
 
 /* ---- wrapping ---- */
@@ -179,10 +169,6 @@ static int64_t post_forward_mesh_size(fsdp2 *f, const char *setting, const char 
     return 1;
 }
 
-static void fsdp2_load(tide_model *model, const tide_job *job) {
-    model->state.is_on_meta = job->parallel_meta_init;
-}
-
 /* False after an error. */
 static fsdp2 *fsdp2_new(tide_wrapper *w) {
     tide_model *model = w->model;
@@ -282,7 +268,8 @@ static void fsdp2_wrap(tide_wrapper *w) {
         f->groups[k].post_forward_mesh_size = k + 1 == f->count ? root : is_head ? 0 : size;
         init_group(f, k, of, sharded_params);
     }
-    if (model->state.is_on_meta) fsdp2_to_empty(f);
+    if (model->state.is_on_meta && !is_native)
+        tide_to_empty(model, tide_fsdp2_empty_sharded_param, tide_fsdp2_reset_sharded_params);
     fsdp2_replace_members(w, sharded_params);
     m->module = 0;
     tide_fsdp2_set_hooks(f);
@@ -303,7 +290,7 @@ static void fsdp2_update(tide_wrapper *w) {
     tide_update_members(w);
 }
 
-const tide_strategy tide_fsdp2_strategy = {.load = fsdp2_load,
+const tide_strategy tide_fsdp2_strategy = {.load = tide_load_on_meta,
                                            .wrap = fsdp2_wrap,
                                            .before_forward = fsdp2_before_forward,
                                            .backward = fsdp2_backward,

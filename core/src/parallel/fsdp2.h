@@ -78,6 +78,13 @@ static inline int64_t numel_bytes(int64_t count, tide_dtype dtype) {
     return count * tide_dtype_bytes(dtype);
 }
 
+/* ---- fsdp2.c ---- */
+
+/* Module.to_empty() of a sharded parameter, and what follows once a module has been gone through; of the state that is
+ * the machine's wrapper. */
+void tide_fsdp2_empty_sharded_param(tide_model *model, uint32_t instance, tide_tensor *leaf);
+void tide_fsdp2_reset_sharded_params(tide_model *model, uint32_t instance);
+
 /* ---- fsdp2_param_group.c ---- */
 
 void tide_fsdp2_unshard(fsdp2 *f, fsdp_param_group *u);

@@ -132,6 +132,7 @@ static void native_wrap(tide_wrapper *w) {
     wrap_stages(w, n);
     if (m->has_failed) return;
     if (p->ranks > 1) tide_pipeline_drop_others(p);
+    if (w->model->state.is_on_meta) tide_pipeline_to_empty(p);
     if (n->topology.dp_cp == 1 && w->model->tensor_parallel) tide_separate_kinds(w);
     w->state = n;
     m->module = 0;
@@ -256,5 +257,8 @@ static uint32_t native_in_flight(const tide_wrapper *w) {
     return tide_pipeline_most_in_flight(&((const native *)w->state)->pipeline);
 }
 
-const tide_strategy tide_native_strategy = {
-    .wrap = native_wrap, .step = native_step, .other_ranks = native_other_ranks, .in_flight = native_in_flight};
+const tide_strategy tide_native_strategy = {.load = tide_load_on_meta,
+                                            .wrap = native_wrap,
+                                            .step = native_step,
+                                            .other_ranks = native_other_ranks,
+                                            .in_flight = native_in_flight};

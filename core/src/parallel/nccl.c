@@ -15,9 +15,9 @@ enum {
     CHANNELS = 24                    /* of rings between eight GPUs over NVLink, as NCCL's log names them */
 };
 
-/* Groups of Megatron-Core that have more than one rank: tensor, pipeline, context, data with context, and for experts
- * expert and expert data (parallel_state.py: initialize_model_parallel). */
-static int64_t communicators_of_megatron(const tide_job *job) {
+/* Groups that have more than one rank: tensor, pipeline, context, data with context, as dimensions of a DeviceMesh, and
+ * of Megatron-Core for experts expert and expert data (parallel_state.py: initialize_model_parallel). */
+static int64_t communicators_of_mesh(const tide_job *job) {
     int64_t of_experts = job->parallel_ep > 1 ? 2 : 0;
     return (job->parallel_tp > 1) + (job->parallel_pp > 1) + (job->parallel_cp > 1) +
            (job->parallel_dp * job->parallel_cp > 1) + of_experts;
@@ -26,7 +26,10 @@ static int64_t communicators_of_megatron(const tide_job *job) {
 /* The world's, and what a framework makes beside: groups of shards and of copies, DeepSpeed's clone of the world, a
  * node's. */
 static int64_t communicators_of(const tide_job *job) {
-    if (job->parallel_kind == TIDE_parallel_kind_megatron) return communicators_of_megatron(job);
+    tide_parallel_kind_choice kind = job->parallel_kind;
+    if (kind == TIDE_parallel_kind_megatron || kind == TIDE_parallel_kind_native || kind == TIDE_parallel_kind_tp ||
+        kind == TIDE_parallel_kind_pp)
+        return communicators_of_mesh(job);
     bool of_deepspeed = tide_job_has_deepspeed(job);
     bool is_hybrid = job->parallel_hybrid > 0, is_near = job->parallel_zero_hpz_partition_size > 1;
     return 1 + of_deepspeed + is_near + (is_hybrid ? 2 : 0);

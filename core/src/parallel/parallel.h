@@ -51,6 +51,17 @@ const uint32_t *tide_children_first(const tide_model *model);
 /* Module.half() and the like: the engine casts the parameters one by one, where they have another dtype. */
 void tide_cast_model(tide_wrapper *w, tide_dtype dtype);
 
+/* ---- meta_init.c ---- */
+
+/* tide_strategy.load of those that cut the model: whether it is on the meta device until then. */
+void tide_load_on_meta(tide_model *model, const tide_job *job);
+/* Module.to_empty() of the model: what a parameter gets, and what follows when a module has been gone through (NULL:
+ * nothing). */
+void tide_to_empty(tide_model *model, void (*parameter_empty)(tide_model *, uint32_t, tide_tensor *),
+                   void (*module_empty)(tide_model *, uint32_t));
+/* A parameter that fully_shard() has not cut gets its memory. */
+void tide_empty_param(tide_model *model, uint32_t instance, tide_tensor *leaf);
+
 /* ---- tied_head.c ---- */
 
 /* The instance of a head whose weight is the embedding's; 0: there is none. */

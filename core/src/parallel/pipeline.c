@@ -66,7 +66,7 @@ bool *tide_pipeline_absent(const tide_pipeline *p) {
 static void find_params_of(const tide_pipeline *p, uint32_t chunk) {
     const tide_model *model = p->w->model;
     tide_pipeline_stage *s = &p->stages[chunk];
-    const bool *absent = tide_stage_absent(p, chunk);
+    const bool *absent = s->absent = tide_stage_absent(p, chunk);
     s->params = TIDE_NEW(model->m->arena, tide_tensor *, model->parameter_count + 1);
     for (uint32_t i = 0; i < model->parameter_count; i++)
         if (!absent[model->parameters[i].module]) s->params[s->param_count++] = model->parameters[i].tensor;
@@ -166,6 +166,40 @@ void tide_pipeline_drop_others(tide_pipeline *p) {
     for (uint32_t i = 0; i < model->parameter_count; i++)
         if (absent[model->parameters[i].module]) tide_drop_storage(m, model->parameters[i].tensor);
     tide_optimizer_replace(p->w->optimizer, kept, n);
+}
+
+/* The stage of this rank whose module an instance is; NULL: it is another rank's. */
+static tide_pipeline_stage *stage_with(const tide_pipeline *p, uint32_t instance) {
+    for (uint32_t i = 0; i < p->chunks; i++)
+        if (!p->stages[i].absent[instance]) return &p->stages[i];
+    return NULL;
+}
+
+static void empty_param_of_stage(tide_model *model, uint32_t instance, tide_tensor *leaf) {
+    tide_pipeline *p = model->m->wrapper;
+    tide_pipeline_stage *s = stage_with(p, instance);
+    if (s && !s->fsdp) tide_empty_param(model, instance, leaf);
+    if (!s || !s->fsdp) return;
+    model->m->wrapper = s->fsdp;
+    tide_fsdp2_empty_sharded_param(model, instance, leaf);
+    model->m->wrapper = p;
+}
+
+static void reset_params_of_stage(tide_model *model, uint32_t instance) {
+    tide_pipeline *p = model->m->wrapper;
+    tide_pipeline_stage *s = stage_with(p, instance);
+    if (!s || !s->fsdp) return;
+    model->m->wrapper = s->fsdp;
+    tide_fsdp2_reset_sharded_params(model, instance);
+    model->m->wrapper = p;
+}
+
+void tide_pipeline_to_empty(tide_pipeline *p) {
+    tide_machine *m = machine_of(p);
+    void *wrapper = m->wrapper;
+    m->wrapper = p;
+    tide_to_empty(p->w->model, empty_param_of_stage, reset_params_of_stage);
+    m->wrapper = wrapper;
 }
 
 void tide_pipeline_connect(tide_pipeline *p) {

@@ -30,7 +30,8 @@ typedef struct tide_pipeline_stage {
     tide_backward_state *backward_state;
     tide_tensor **params; /* of its modules, in their order */
     uint32_t param_count;
-    void *fsdp; /* fully_shard() of the stage; NULL: none */
+    const bool *absent; /* by instance: what is of other stages */
+    void *fsdp;         /* fully_shard() of the stage; NULL: none */
 } tide_pipeline_stage;
 
 struct tide_pipeline {
@@ -61,6 +62,8 @@ bool *tide_pipeline_absent(const tide_pipeline *p);
 bool *tide_stage_absent(const tide_pipeline *p, uint32_t chunk);
 /* Lets go of the parameters of other ranks' stages; the optimizer has the others, stage after stage. */
 void tide_pipeline_drop_others(tide_pipeline *p);
+/* Module.to_empty() of each stage. */
+void tide_pipeline_to_empty(tide_pipeline *p);
 /* _initialize_pipeline_distributed_state(): the first step's small tensors. */
 void tide_pipeline_connect(tide_pipeline *p);
 

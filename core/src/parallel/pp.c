@@ -19,6 +19,7 @@ static void pp_wrap(tide_wrapper *w) {
     p->batch = job->batch / p->microbatches;
     if (!tide_pipeline_check(w, p) || !tide_pipeline_init(p, w)) return;
     tide_pipeline_drop_others(p);
+    if (w->model->state.is_on_meta) tide_pipeline_to_empty(p);
 }
 
 static void pp_step(tide_wrapper *w, unsigned step) {
@@ -44,5 +45,8 @@ static uint32_t pp_in_flight(const tide_wrapper *w) {
     return tide_pipeline_most_in_flight(w->state);
 }
 
-const tide_strategy tide_pp_strategy = {
-    .wrap = pp_wrap, .step = pp_step, .other_ranks = pp_other_ranks, .in_flight = pp_in_flight};
+const tide_strategy tide_pp_strategy = {.load = tide_load_on_meta,
+                                        .wrap = pp_wrap,
+                                        .step = pp_step,
+                                        .other_ranks = pp_other_ranks,
+                                        .in_flight = pp_in_flight};

@@ -173,7 +173,8 @@ static bool distribute(tide_wrapper *w, const tide_tensor_parallel *p, uint32_t 
             return false;
         }
         tide_dtensor_distribute(model->m, row->tensor, dim, p->plan.ranks,
-                                p->plan.is_sharded ? TIDE_FACTOR_TEMPORARY : TIDE_FACTOR_PARAMETER);
+                                p->plan.is_sharded ? TIDE_FACTOR_TEMPORARY : TIDE_FACTOR_PARAMETER,
+                                model->state.is_on_meta);
     }
     return true;
 }

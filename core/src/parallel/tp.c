@@ -14,6 +14,7 @@ static void tp_wrap(tide_wrapper *w) {
     w->computes_loss = job->parallel_loss_parallel;
     w->rank = job->parallel_rank / job->parallel_tp;
     if (job->parallel_dp > 1) tide_fsdp2_strategy.wrap(w);
+    if (w->model->state.is_on_meta) tide_to_empty(w->model, tide_empty_param, NULL);
     tide_tensor_parallel_around(w->model);
     tide_separate_kinds(w);
 }
@@ -38,7 +39,8 @@ static void tp_update(tide_wrapper *w) {
     if (w->job->optimizer != TIDE_optimizer_none) tide_update_members(w);
 }
 
-const tide_strategy tide_tp_strategy = {.wrap = tp_wrap,
+const tide_strategy tide_tp_strategy = {.load = tide_load_on_meta,
+                                        .wrap = tp_wrap,
                                         .before_forward = tp_before_forward,
                                         .after_forward = tp_after_forward,
                                         .backward = tp_backward,

@@ -130,7 +130,7 @@ static const change_row changes[] = {
      "parameters travel in every pass",
      false},
     {"train",
-     "fsdp2",
+     "fsdp2|tp|pp",
      {"parallel.meta_init=true"},
      "modules made on the meta device",
      "parts are filled by to_empty() and a checkpoint, not cut from a whole model",

@@ -119,8 +119,10 @@ static uint64_t steps_beside_loading(const tide_job_report *r) {
 /* The setting by which a rank's part alone is loaded, where there is one for this job and it is not set. */
 static const char *setting_of_loading(const tide_job *job) {
     bool is_whole = !job->parallel_offload && job->adapter == TIDE_adapter_none; /* as fsdp2.c takes it */
-    if (job->parallel_kind == TIDE_parallel_kind_fsdp2 && !job->parallel_meta_init && is_whole)
-        return "parallel.meta_init=true";
+    tide_parallel_kind_choice kind = job->parallel_kind;
+    bool takes_meta = kind == TIDE_parallel_kind_fsdp2 || kind == TIDE_parallel_kind_tp ||
+                      kind == TIDE_parallel_kind_pp || kind == TIDE_parallel_kind_native;
+    if (takes_meta && !tide_job_is_on_meta(job) && is_whole) return "parallel.meta_init=true";
     return job->parallel_kind == TIDE_parallel_kind_zero3 && !job->parallel_zero_init ? "parallel.zero_init=true"
                                                                                       : NULL;
 }

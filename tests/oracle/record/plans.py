@@ -149,6 +149,7 @@ class Tp(Mixed):
     """DTensor tensor parallelism of Llama-shaped models; with dp above 1 also fully_shard over dp."""
 
     wrap: str = "layer"
+    meta_init: bool = False  # modules are made on the meta device, and their parts after they are cut
     sequence_parallel: bool = False
     loss_parallel: bool = False  # logits stay cut; the loss is computed from them outside of the model, unshifted
 
@@ -162,6 +163,7 @@ Schedule = Literal[
 class Pp(Plan):
     """torch.distributed.pipelining of Llama-shaped models; batch is the whole batch of the step."""
 
+    meta_init: bool = False
     schedule: Schedule = "1F1B"
     chunks: int = 1  # stages per rank
     microbatches: int | None = None  # parts of the batch (2 * pp)
@@ -171,6 +173,7 @@ class Pp(Plan):
 class Native(Mixed):
     """All of PyTorch's own at once, in torchtitan's order; batch is that of a micro-batch."""
 
+    meta_init: bool = False
     sequence_parallel: bool = False
     loss_parallel: bool = False
     schedule: Schedule = "1F1B"

@@ -63,6 +63,8 @@ static bool case_plan(case_reader *r, const tide_json *plan) {
     if (kind_of && kind_of->kind == TIDE_JSON_STRING && tide_text_is(kind_of->text, "megatron") &&
         !tide_json_at(plan, "jit"))
         case_word(r, "parallel.jit", "false");
+    if (tide_json_is_text(kind_of, "native") && !tide_json_at(plan, "meta_init"))
+        case_word(r, "parallel.meta_init", "false");
     return true;
 }
 

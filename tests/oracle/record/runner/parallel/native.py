@@ -19,7 +19,7 @@ from ...plans import Native
 from .. import optimizers
 from ..batches import Batch
 from . import pipeline, tensor
-from .fsdp import dtype_of
+from .fsdp import dtype_of, materialise_parts
 from .group import mesh_of
 from .pipeline import Chunk
 from .steps import Step
@@ -44,6 +44,9 @@ def wrap(model: Any, case: Case) -> Step:
         chunks.append(chunk)
     whole = nn.ModuleList(chunks)
     pipeline.drop_others(model, whole)
+    if plan.meta_init:
+        for chunk in chunks:
+            materialise_parts(chunk)
     optimizer = optimizers.make(case, whole)
     tensor.separate_kinds(optimizer)
     if plan.pp == 1:

@@ -12,6 +12,7 @@ from ...case import Case
 from ...plans import Native, Pp
 from .. import optimizers
 from ..batches import Batch
+from .fsdp import materialise_parts
 from .group import mesh_of
 from .steps import Step
 
@@ -152,6 +153,9 @@ def wrap(model: Any, case: Case) -> Step:
     ]
     whole = nn.ModuleList([part.submod for part in parts])
     drop_others(model, whole)
+    if plan.meta_init:
+        for part in parts:
+            materialise_parts(part.submod)
 
     def loss(logits: Any, labels: Any) -> Any:
         return nn.functional.cross_entropy(logits.flatten(0, 1).float(), labels.flatten())

@@ -12,7 +12,7 @@ from ...plans import Tp
 from .. import optimizers
 from ..batches import Batch
 from ..forward import autocast
-from .fsdp import dtype_of, units_of
+from .fsdp import dtype_of, materialise_parts, units_of
 from .group import mesh_of
 from .steps import Step
 
@@ -96,6 +96,8 @@ def wrap(model: Any, case: Case) -> Step:
         policy = MixedPrecisionPolicy(dtype_of(plan.param_dtype), dtype_of(plan.reduce_dtype))
         for unit in [*units_of(model, plan.wrap), model]:
             fully_shard(unit, mesh=mesh["dp"], mp_policy=policy)
+    if plan.meta_init:
+        materialise_parts(model)
     optimizer = optimizers.make(case, model)
     separate_kinds(optimizer)
     return TpStep(model, optimizer, case)
