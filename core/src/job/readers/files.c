@@ -125,7 +125,10 @@ static void read_text(tide_reading *r) {
     if (is_no_json(r) || tide_server_read_script(r) || tide_launch_read_script(r) || tide_requirements_read(r)) return;
     tide_diagnostics_init(&scratch, r->arena);
     tide_json *root = tide_json_parse(r->arena, r->text, r->place, &scratch);
-    if (!root) {
+    if (!root && tide_text_starts(tide_trimmed(r->text), TIDE_TEXT("#!"))) {
+        tide_file_refuse(r, TIDE_ERR_MODEL_UNKNOWN, "is a script, and starts no program that is known here",
+                         "give the files that the program takes");
+    } else if (!root) {
         const tide_diagnostic *d = &scratch.items[0];
         tide_error(r->diags, d->status, d->place, tide_format(r->arena, "%s: %s", r->name, d->message), d->remedy);
     } else if (root->kind != TIDE_JSON_OBJECT) {

@@ -236,6 +236,39 @@ static bool read_program(tide_reading *r, const tide_command_line *l, uint32_t f
     return false;
 }
 
+/* Programs that are named and not read; whether one of them is there. */
+static bool refuse_program(tide_reading *r, const tide_command_line *l) {
+#define NEAR_ACTOR                                                                                                     \
+    "say model=NAME, batch, seq, dtype, optimizer, checkpointing and parallel.kind for the update of the actor "       \
+    "alone, "                                                                                                          \
+    "or trainer=grpo for TRL's GRPO on one GPU"
+#define NEAR_SFT                                                                                                       \
+    "say model=NAME, batch, seq, dtype, optimizer, checkpointing and parallel.kind: an SFT of transformers is near "   \
+    "to it"
+    static const struct {
+        const char *program, *what, *remedy;
+    } rows[] = {
+        {"verl.trainer.*", "starts verl, which trains by rewards beside what generates: not described", NEAR_ACTOR},
+        {"openrlhf.cli.*", "starts OpenRLHF, whose trainers are its own and not described", NEAR_ACTOR},
+        {"*run_grpo*.py", "starts NeMo-RL, which trains by rewards beside what generates: not described", NEAR_ACTOR},
+        {"nemo_automodel*", "starts NeMo AutoModel, whose recipes are not described", NEAR_SFT},
+        {"automodel", "starts NeMo AutoModel, whose recipes are not described", NEAR_SFT},
+        {"tune", "starts torchtune, whose models are its own and not described", NEAR_SFT},
+    };
+#undef NEAR_ACTOR
+#undef NEAR_SFT
+    for (uint32_t i = 0; i < l->count; i++)
+        for (size_t k = 0; k < TIDE_COUNT_OF(rows); k++) {
+            bool is_it = tide_text_matches(tide_text_of(l->tokens[i]), tide_text_of(rows[k].program));
+            bool runs =
+                strcmp(rows[k].program, "tune") != 0 || (i + 1 < l->count && strcmp(l->tokens[i + 1], "run") == 0);
+            if (!is_it || !runs) continue;
+            tide_file_refuse(r, TIDE_ERR_MODEL_UNKNOWN, rows[k].what, rows[k].remedy);
+            return true;
+        }
+    return false;
+}
+
 bool tide_launch_read_script(tide_reading *r) {
     tide_text text = tide_trimmed(r->text);
     tide_command_line l = {.arena = r->arena};
@@ -246,6 +279,7 @@ bool tide_launch_read_script(tide_reading *r) {
         tide_shell_expand(&l, variables);
         uint32_t from = 0;
         bool is_known = false;
+        if (refuse_program(r, &l)) return true;
         for (uint32_t i = 0; i < l.count && !is_known; i++)
             is_known = is_command(l.tokens[i], "accelerate") || is_command(l.tokens[i], "torchrun") ||
                        is_command(l.tokens[i], "deepspeed") || is_command(l.tokens[i], "trl") ||

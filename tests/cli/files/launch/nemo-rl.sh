@@ -1,0 +1,1 @@
+uv run examples/run_grpo_math.py --config mine.yaml
