@@ -60,6 +60,8 @@ static const job jobs[] = {
     {"measure_llama_2_7b_8_cells", "{\"call\":\"measure\",\"settings\":[\"model=llama-2-7b\",\"gpu=h100-80\",\"seq="
                                    "2048\"],\"cells\":[[\"batch=1\"],[\"batch=2\"],[\"batch=3\"],"
                                    "[\"batch=4\"],[\"batch=5\"],[\"batch=6\"],[\"batch=7\"],[\"batch=8\"]]}"},
+    {"measure_llama_3.1_8b_32768_tokens",
+     "{\"call\":\"measure\",\"settings\":[\"model=llama-3.1-8b\",\"mode=infer\",\"seq=128\",\"decode=32768\"]}"},
     {"describe", "{\"call\":\"describe\"}"},
 };
 

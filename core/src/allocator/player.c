@@ -278,13 +278,18 @@ void tide_player_close(tide_player *p) {
     tide_arena_drop(p->arena, p->blocks);
 }
 
-bool tide_replay_all(tide_replay *replay, const tide_event_source *source, const tide_replay_config *config,
-                     tide_arena *arena) {
+static bool replay_events(tide_replay *replay, const tide_event_source *source, const tide_replay_config *config,
+                          tide_arena *arena) {
     tide_player p;
     if (!tide_player_open(&p, source, config, arena) || !tide_player_run(&p, source->event_count)) return false;
     tide_player_close(&p);
     *replay = p.figures;
-    return tide_replay_take_peak(replay, source, config, arena);
+    return true;
+}
+
+bool tide_replay_all(tide_replay *replay, const tide_event_source *source, const tide_replay_config *config,
+                     tide_arena *arena) {
+    return replay_events(replay, source, config, arena) && tide_replay_take_peak(replay, source, config, arena);
 }
 
 bool tide_replay_take_peak(tide_replay *replay, const tide_event_source *source, const tide_replay_config *config,
@@ -307,7 +312,7 @@ bool tide_replay_take_peak(tide_replay *replay, const tide_event_source *source,
 
 bool tide_replay_peaks(tide_replay *replay, const tide_event_source *source, const tide_replay_config *config,
                        tide_arena *arena) {
-    if (!tide_replay_all(replay, source, config, arena)) return false;
+    if (!replay_events(replay, source, config, arena)) return false;
     tide_arena_drop(arena, replay->block_bytes);
     replay->block_bytes = NULL;
     return true;

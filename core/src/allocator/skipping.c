@@ -10,10 +10,16 @@
 
 /* An event that is played, and those before it, from the one before, that are left out. */
 struct tide_kept_event {
+    tide_event is;
+    uint64_t growth;               /* of its bytes from one playing to the next */
+    bool is_touch;                 /* a request that the next event frees: both */
     uint32_t event, highest;       /* of those left out: the first that reaches `most` */
     uint64_t most, most_requested; /* above what there is before them; 0: nowhere */
     int64_t change, change_requested;
-    bool is_touch; /* the event is a request that the next one frees: both */
+    /* A touch that only repeats the one before it is left out, and reaches its block above the most of this: */
+    bool has_touch;
+    int64_t touch_change;
+    uint32_t touch_event;
 };
 
 enum { FEWEST_PLAYINGS = 4 };
@@ -28,7 +34,7 @@ static bool grows_by(const tide_repetition *of, uint32_t slot) {
 }
 
 /* One event more that is left out, of so many bytes, or frees them. */
-static void leave_out(struct tide_kept_event *k, const tide_event *e, uint32_t event, uint64_t bytes,
+static void pass_over(struct tide_kept_event *k, const tide_event *e, uint32_t event, uint64_t bytes,
                       uint64_t requested) {
     bool is_free = e->kind == TIDE_EVENT_FREE;
     k->change += is_free ? -(int64_t)bytes : (int64_t)bytes;
@@ -53,6 +59,27 @@ static uint64_t segment_of(const tide_player *p, uint64_t bytes) {
     return tide_caching_segment_bytes(&p->conf, tide_caching_round(&p->conf, bytes));
 }
 
+/* Whether the last of those kept is a touch like the one before it, with nothing kept between them. */
+static bool repeats_touch(const tide_repeating *r) {
+    const struct tide_kept_event *last = &r->kept[r->kept_count - 1];
+    return r->kept_count > 1 && last[-1].is_touch && !last->growth && !last[-1].growth &&
+           last->is.bytes == last[-1].is.bytes && last->is.stream == last[-1].is.stream;
+}
+
+/* Takes it out again; what was left out up to it, and it. */
+static struct tide_kept_event leave_out_touch(tide_repeating *r) {
+    struct tide_kept_event next = r->kept[--r->kept_count];
+    int64_t requested = next.change_requested + (int64_t)next.is.bytes;
+    if (!next.has_touch || next.change > next.touch_change) {
+        next.touch_change = next.change;
+        next.touch_event = next.event;
+    }
+    if (requested > 0 && (uint64_t)requested > next.most_requested) next.most_requested = (uint64_t)requested;
+    next.has_touch = true;
+    next.is_touch = false;
+    return next;
+}
+
 static void find_kept(tide_player *p, const tide_repetition *of) {
     tide_repeating *r = &p->repeating;
     tide_event_cursor cursor = {.source = p->source, .event = of->first_event, .growing = of};
@@ -66,7 +93,7 @@ static void find_kept(tide_player *p, const tide_repetition *of) {
         uint32_t slot = e.slot < of->first_allocation ? e.slot + of->own : e.slot;
         bool is_kept = grows_by(of, slot) || !tide_player_is_small(p, slot);
         if (!is_kept) {
-            leave_out(&next, &e, i, p->figures.block_bytes[slot], requested_of(p, of, &e));
+            pass_over(&next, &e, i, p->figures.block_bytes[slot], requested_of(p, of, &e));
             continue;
         }
         uint64_t bytes = e.kind == TIDE_EVENT_ALLOC ? segment_of(p, e.bytes) : 0;
@@ -76,9 +103,12 @@ static void find_kept(tide_player *p, const tide_repetition *of) {
         if (e.kind == TIDE_EVENT_FREE && e.other != TIDE_NEVER && e.other + 1 == i && last && last->event == e.other) {
             last->is_touch = true;
             requests--;
+            if (repeats_touch(r)) next = leave_out_touch(r);
             continue;
         }
         next.event = i;
+        next.is = e;
+        next.growth = e.kind == TIDE_EVENT_ALLOC && grows_by(of, slot) ? of->growth[slot - of->first_allocation] : 0;
         TIDE_ROOM(p->arena, r->kept, r->kept_count, r->kept_capacity);
         r->kept[r->kept_count++] = next;
         next = (struct tide_kept_event){0};
@@ -124,17 +154,24 @@ void tide_player_hand_on(tide_player *p, const tide_repetition *of, bool large_a
     }
 }
 
-/* The figures of what is left out. */
-static void rise_over(tide_player *p, const struct tide_kept_event *k) {
+/* The figures of what is left out; `touched`: the block of the touch before it. */
+static void rise_over(tide_player *p, const struct tide_kept_event *k, uint64_t touched) {
     tide_replay *r = &p->figures;
-    uint64_t highest = r->allocated + k->most;
-    tide_caching_async_live(p->allocator, (int64_t)k->most);
-    tide_caching_async_live(p->allocator, k->change - (int64_t)k->most);
+    uint64_t most = k->most;
+    uint32_t event = k->highest;
+    if (k->has_touch && k->touch_change + (int64_t)touched >= (int64_t)most) {
+        bool is_later = k->touch_change + (int64_t)touched == (int64_t)most && k->touch_event > event;
+        most = (uint64_t)(k->touch_change + (int64_t)touched);
+        event = is_later ? event : k->touch_event;
+    }
+    uint64_t highest = r->allocated + most;
+    tide_caching_async_live(p->allocator, (int64_t)most);
+    tide_caching_async_live(p->allocator, k->change - (int64_t)most);
     r->reserved = tide_caching_reserved(p->allocator);
-    if (k->most && (highest > r->allocated_peak || (highest == r->allocated_peak && r->reserved > r->peak_reserved))) {
+    if (most && (highest > r->allocated_peak || (highest == r->allocated_peak && r->reserved > r->peak_reserved))) {
         r->allocated_peak = highest;
         r->peak_reserved = r->reserved;
-        r->peak_event = k->highest;
+        r->peak_event = event;
         r->peak_playing = p->repeating.playing;
     }
     if (highest > p->phase_peak) p->phase_peak = highest;
@@ -146,13 +183,14 @@ static void rise_over(tide_player *p, const struct tide_kept_event *k) {
 /* False when memory ran out. */
 static bool skip_playing(tide_player *p) {
     const tide_repeating *r = &p->repeating;
+    uint64_t touched = 0;
     for (uint32_t i = 0; i < r->kept_count; i++) {
         const struct tide_kept_event *k = &r->kept[i];
-        rise_over(p, k);
+        rise_over(p, k, touched);
         if (i + 1 == r->kept_count) break;
-        p->figures.events = p->cursor.event = k->event;
-        tide_event e = tide_cursor_next(&p->cursor);
-        uint64_t touched = 0;
+        tide_event e = k->is;
+        e.bytes -= k->growth * p->cursor.to_come;
+        p->figures.events = k->event;
         tide_caching_status status = k->is_touch ? take_for_a_moment(p, &e, &touched) : play_event(p, &e);
         if (status != TIDE_CACHING_OK) return false;
         if (p->figures.allocated > p->phase_peak) p->phase_peak = p->figures.allocated;
