@@ -4,10 +4,12 @@
 #include "check.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 enum { POLL_MS = 10, STEPS_LIMIT = 1000000, WORDS = 64 };
 
@@ -25,8 +27,8 @@ static bool percent_read(const char *name, const char *text, double *out) {
 }
 
 static bool option_read(check *c, int argc, char **argv, int *at) {
-    static const char *const with_value[] = {"--estimate", "--tolerance", "--tolerance-under",
-                                             "--steps",    "--measure",   "--out"};
+    static const char *const with_value[] = {"--estimate", "--tolerance", "--tolerance-under", "--steps", "--measure",
+                                             "--out",      "--log"};
     const char *word = argv[*at], *equals = strchr(word, '=');
     size_t length = equals ? (size_t)(equals - word) : strlen(word);
     char name[24] = "";
@@ -49,6 +51,7 @@ static bool option_read(check *c, int argc, char **argv, int *at) {
     }
     if (strcmp(name, "--estimate") == 0) c->estimate = value;
     if (strcmp(name, "--out") == 0) c->out = value;
+    if (strcmp(name, "--log") == 0) c->log = value;
     if (strcmp(name, "--tolerance") == 0) return percent_read(name, value, &c->tolerance);
     if (strcmp(name, "--tolerance-under") == 0) return percent_read(name, value, &c->tolerance_under);
     if (strcmp(name, "--steps") == 0) return observed_integer(name, value, 0, STEPS_LIMIT, &c->steps);
@@ -136,6 +139,45 @@ static bool saw_anything(const check *c) {
     return false;
 }
 
+/* ---- the log of an inference server ---- */
+
+/* Before a command that writes it; without one it is there. */
+static bool log_open(check *c) {
+    c->launch.log = open(c->log, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    if (c->launch.log > 0) return true;
+    c->launch.log = 0;
+    cli_complain(NULL, "%s: %s", c->log, strerror(errno));
+    return false;
+}
+
+static bool log_read(check *c) {
+    cli_buffer text = {0};
+    bool is_read = cli_read_file(&text, c->log);
+    if (is_read) c->log_count = engine_log_read(c->log_rows, text.at, cli_at(c->predicted, "serving"));
+    cli_buffer_free(&text);
+    return is_read;
+}
+
+static int log_compare(check *c) {
+    int status = OBSERVED_OK;
+    if (!cli_at(c->predicted, "serving")) {
+        cli_complain("as --estimate 'llama-3.1-8b mode=serve gpu=h100-80'", "--log needs the estimate of a server");
+        return OBSERVED_USAGE;
+    }
+    if (!log_read(c)) return CLI_NO_FILE;
+    if (!c->log_count) {
+        cli_complain("is it vLLM's, at level INFO?", "%s has none of the lines that say what the engine takes", c->log);
+        return OBSERVED_CANNOT;
+    }
+    for (int i = 0; i < c->log_count; i++)
+        if (!engine_log_is_met(&c->log_rows[i])) status = OBSERVED_NO;
+    if (c->is_json)
+        engine_log_print(c->log_rows, c->log_count);
+    else
+        engine_log_show(c->log_rows, c->log_count);
+    return status;
+}
+
 static int report(check *c) {
     int status = OBSERVED_OK;
     cli_buffer end = {0};
@@ -144,6 +186,7 @@ static int report(check *c) {
     check_look_at_agents(c);
     uuids_fill(c);
     launch_end_text(&c->launch, &end);
+    if (c->log && !log_read(c)) c->log_count = 0;
     if (!saw_anything(c)) {
         bool has_failed = !WIFEXITED(c->launch.status) || WEXITSTATUS(c->launch.status) != 0;
         if (has_failed)
@@ -167,6 +210,7 @@ static int report(check *c) {
         } else {
             putchar('\n');
             check_show(answer, c->shows_bytes);
+            if (c->log_count) putchar('\n'), engine_log_show(c->log_rows, c->log_count);
         }
         int64_t total = c->nvml.devices[0].total - c->nvml.devices[0].reserved;
         if (c->out && recording_write(&c->launch, c->processes, c->out, total, 0) != CLI_OK) status = CLI_NO_FILE;
@@ -178,7 +222,9 @@ static int report(check *c) {
 
 static int run(check *c, int argc, char **argv) {
     int status = estimate_read(c);
+    if (status == OBSERVED_OK && c->log && !argc) return log_compare(c);
     if (status == OBSERVED_OK && c->out && !recording_can_write(c->out)) status = CLI_NO_FILE;
+    if (status == OBSERVED_OK && c->log && !log_open(c)) status = CLI_NO_FILE;
     if (status == OBSERVED_OK) status = launch_prepare(&c->launch, "check", argc, argv);
     if (status == OBSERVED_OK) status = check_preflight(c);
     if (status != OBSERVED_OK) return status;
@@ -205,6 +251,7 @@ static int cli_check(int argc, char **argv) {
         cli_help(stdout, "check");
     else if (status == OBSERVED_OK)
         status = run(&c, argc - at, argv + at);
+    if (c.launch.log) close(c.launch.log);
     launch_close(&c.launch);
     nvml_close(&c.nvml);
     cJSON_Delete(c.predicted);
@@ -216,8 +263,9 @@ static int cli_check(int argc, char **argv) {
 
 const cli_command cli_check_command = {
     "check", cli_check,
-    "check [--estimate JOB] [--tolerance 5%] [--steps N] [--measure auto|poll] [--out FILE] [--allow-shared] [--json] "
-    "-- COMMAND ...",
+    "check [--estimate JOB] [--tolerance 5%] [--steps N] [--measure auto|poll] [--out FILE] [--log FILE] "
+    "[--allow-shared] "
+    "[--json] -- COMMAND ...",
     "a program on real GPUs, observed and compared with an estimate",
     "Runs the command as it is and reads, at each call of the CUDA driver that takes memory, what the device holds; "
     "and what\n"
@@ -228,11 +276,16 @@ const cli_command cli_check_command = {
     "  --steps N         end the program after N optimizer steps; it runs to its end if not given\n"
     "  --measure poll    without the agent in the driver: sampled every 10 ms, a lower bound\n"
     "  --out FILE        a recording for `tidemark replay`: costs some microseconds for each allocation\n"
+    "  --log FILE        vLLM's log, whose weights, cache and tokens are compared with an estimate of mode=serve: with "
+    "a\n"
+    "                    command what it writes goes there, without one it is read\n"
     "  --allow-shared    compare although other processes are on the GPU\n"
     "  --bytes           exact bytes in place of GiB\n"
     "  --json            the answer as an object; what the program prints goes to standard error\n\n"
     "examples\n"
     "  tidemark check --estimate 'llama-3.2-1b --gpu h200 batch=4' -- python train.py\n"
+    "  tidemark check --estimate 'llama-3.1-8b mode=serve gpu=l40s' --log vllm.log -- vllm serve "
+    "meta-llama/Llama-3.1-8B\n"
     "  tidemark check --steps 3 --out run.tide -- torchrun --nproc-per-node 8 train.py\n\n"
     "exit code: 0 within the tolerance, or nothing to compare; 1 past it; 2 the command line; 3 nothing could be\n"
     "measured, or others were on the GPU; 4 the program failed; 5 fewer than two steps were seen\n"};

@@ -4,6 +4,7 @@
 #define TIDE_CHECK_H
 
 #include "agent_read.h"
+#include "engine_log.h"
 #include "nvml.h"
 
 enum { CHECK_WARNINGS = 64, CHECK_ROWS = AGENT_OWNERS + 8 };
@@ -11,7 +12,7 @@ enum { CHECK_WARNINGS = 64, CHECK_ROWS = AGENT_OWNERS + 8 };
 typedef enum check_method { CHECK_AGENT, CHECK_POLL } check_method;
 
 typedef struct check {
-    const char *estimate, *out, *measure;
+    const char *estimate, *out, *measure, *log;
     double tolerance, tolerance_under; /* percent */
     int64_t floor, steps;
     bool is_json, shows_bytes, shows_help, allows_shared;
@@ -21,8 +22,10 @@ typedef struct check {
     cJSON *processes;
     agent_process *agents;
     size_t agent_count;
-    cJSON *warnings;              /* [{id, text, hint}] */
-    bool is_injected;             /* the agent was asked for */
+    cJSON *warnings;  /* [{id, text, hint}] */
+    bool is_injected; /* the agent was asked for */
+    engine_log_row log_rows[ENGINE_LOG_ROWS];
+    int log_count;
     int64_t others[NVML_DEVICES]; /* bytes of other processes before the run; -1: there are, size
                                      unknown */
 } check;

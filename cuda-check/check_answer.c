@@ -42,7 +42,21 @@ static row *row_find(device_rows *d, const char *name) {
 
 /* ---- rows of one device ---- */
 
+/* A server once it has started: what its profile run left, and the cache; -1: not known. The profile run's peak is over
+ * then. Of engines that make their own buffers the estimate's peak is all of them. */
+static int64_t server_of(const cJSON *serving, const char *name) {
+    const cJSON *card = cli_at(serving, "card");
+    int64_t cache = cli_int_at(serving, "blocks") * cli_int_at(serving, "block_bytes"),
+            reserved = cli_int_at(serving, "consumed") + cli_int_at(serving, "graphs") + cache +
+                       cli_int_at(card, "block_tables");
+    if (strcmp(name, "context") == 0) return cli_int_at(card, "context");
+    if (strcmp(name, "reserved") == 0) return reserved;
+    return strcmp(name, "device") == 0 ? reserved + cli_int_at(card, "context") : -1;
+}
+
 static int64_t estimate_of(const check *c, const char *name) {
+    const cJSON *serving = cli_at(c->predicted, "serving");
+    if (serving && !cli_at(serving, "buffers")) return server_of(serving, name);
     const cJSON *value = cli_at(cli_at(c->predicted, "peak"), name);
     return value ? cli_int(value) : -1;
 }
@@ -178,6 +192,8 @@ static judgement judge(const check *c, const device_rows *devices, int count) {
     judgement v = {OBSERVED_OK, "observed", {0}};
     const cJSON *fits = cli_at(cli_at(c->predicted, "verdict"), "fits");
     bool has_failed = !WIFEXITED(c->launch.status) || WEXITSTATUS(c->launch.status) != 0, is_shared = false;
+    bool is_server = cli_at(c->predicted, "serving") != NULL; /* has no steps, and runs until it is stopped */
+    if (is_server && c->log_count) has_failed = false;
     cli_number one, two;
     for (int i = 0; i < count; i++)
         for (int k = 0; k < c->nvml.count; k++)
@@ -199,7 +215,7 @@ static judgement judge(const check *c, const device_rows *devices, int count) {
     } else if (is_shared && !c->allows_shared) {
         v = (judgement){OBSERVED_CANNOT, "withheld", {0}};
         cli_append_text(&v.reason, "other processes were on the GPU (--allow-shared compares all the same)");
-    } else if (steps_of(c) >= 0 && steps_of(c) < 2) {
+    } else if (!is_server && steps_of(c) >= 0 && steps_of(c) < 2) {
         v = (judgement){OBSERVED_INCONCLUSIVE, "inconclusive", {0}};
         cli_format(&v.reason, "%d step%s seen; optimizer state and kernels settle in the second", steps_of(c),
                    steps_of(c) == 1 ? " was" : "s were");
@@ -213,6 +229,11 @@ static judgement judge(const check *c, const device_rows *devices, int count) {
             if (past) v.code = OBSERVED_NO, v.name = "fail";
             cli_format(&v.reason, "%s%s: predicted %s, measured %s (%+.1f %%)", i ? "; " : "", what,
                        cli_size(one, predicted), cli_size(two, measured), percent(predicted, measured));
+        }
+        for (int i = 0; i < c->log_count; i++) {
+            if (engine_log_is_met(&c->log_rows[i])) continue;
+            v.code = OBSERVED_NO, v.name = "fail";
+            cli_format(&v.reason, "; %s of the engine's log is another", c->log_rows[i].name);
         }
     }
     return v;
@@ -280,6 +301,7 @@ cJSON *check_answer(check *c, int *status) {
     const cJSON *note; /* of the hook */
     cJSON_ArrayForEach(note, cli_at(answer, "notes")) check_warn(
         c, cli_text_at(note, "kind"), "peaks of PyTorch may be missing above", "%s", cli_text_at(note, "text"));
+    if (c->log_count) cJSON_AddItemToObject(answer, "log", engine_log_json(c->log_rows, c->log_count));
     cJSON_AddItemToObject(answer, "warnings", cJSON_Duplicate(c->warnings, true));
     *status = v.code;
     return answer;

@@ -138,6 +138,7 @@ static double now(void) {
 }
 
 static _Noreturn void become(const launch *l, int failed) {
+    if (l->log) dup2(l->log, STDOUT_FILENO), dup2(l->log, STDERR_FILENO);
     if (l->output_to_errors) dup2(STDERR_FILENO, STDOUT_FILENO);
     signal(SIGINT, SIG_DFL);
     signal(SIGTERM, SIG_DFL);

@@ -23,6 +23,7 @@ typedef struct launch {
     char folder[64];       /* of the run; what is in it is removed at the end */
     char tools[4096];      /* where the libraries and the hook are */
     bool output_to_errors; /* the command's standard output goes to standard error */
+    int log;               /* the descriptor that takes all that the command writes; 0: none */
     pid_t pid;
     bool is_done;
     int status; /* of waitpid */
