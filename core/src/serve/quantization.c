@@ -33,11 +33,21 @@ static bool is_group_size(int64_t size) {
     return size == 32 || size == 64 || size == 128;
 }
 
+/* [128, 128] */
+static bool is_block_of_128(const tide_json *block) {
+    const tide_json *rows = block->kind == TIDE_JSON_ARRAY ? block->first : NULL, *columns = rows ? rows->next : NULL;
+    return columns && !columns->next && rows->is_integer && rows->integer == 128 && columns->is_integer &&
+           columns->integer == 128;
+}
+
 /* fp8.py: Fp8LinearMethod, of a checkpoint. Below 8.9 it is repacked for Marlin. */
-static const char *fp8_format(const tide_json *q, int capability) {
-    if (tide_json_at(q, "weight_block_size") || !leaves_only_head(q, "modules_to_not_convert") ||
-        !leaves_only_head(q, "ignored_layers") || (capability != 89 && capability != 90))
+static const char *fp8_format(const tide_json *q, tide_serve_weights *w, int capability) {
+    const tide_json *block = tide_json_at(q, "weight_block_size");
+    if (!leaves_only_head(q, "modules_to_not_convert") || !leaves_only_head(q, "ignored_layers") ||
+        (capability != 89 && capability != 90))
         return NULL;
+    w->has_cache_scales = true;
+    if (block) return is_block_of_128(block) ? "fp8_block" : NULL;
     return config_says(q, "activation_scheme", "static") ? "fp8_static" : "fp8_dynamic";
 }
 
@@ -61,7 +71,7 @@ static const char *compressed_format(const tide_json *q, tide_serve_weights *w, 
     if (!group || group->next || !target || target->next || !tide_json_is(target, TIDE_JSON_STRING) ||
         !tide_text_is(target->text, "Linear") || !leaves_only_head(q, "ignore") || !asks_for(weights, "symmetric"))
         return NULL;
-    w->is_compressed = true;
+    w->has_cache_scales = true;
     w->bits = size_of(weights, "num_bits", "num_bits");
     bool is_int = config_says(weights, "type", "int"), is_channel = config_says(weights, "strategy", "channel");
     if (!inputs || inputs->kind != TIDE_JSON_OBJECT) {
@@ -90,7 +100,7 @@ tide_serve_weights tide_serve_weights_of(const tide_serve_run *run) {
         bool is_fp8 = run->job.quantization == TIDE_quantization_fp8;
         w.format = is_fp8 && capability >= 80 && capability <= 90 ? "fp8" : NULL;
     } else if (config_says(q, "quant_method", "fp8")) {
-        w.format = fp8_format(q, capability);
+        w.format = fp8_format(q, &w, capability);
     } else if (config_says(q, "quant_method", "gptq") || config_says(q, "quant_method", "awq")) {
         w.format = packed_format(q, &w);
     } else if (config_says(q, "quant_method", "mxfp4") &&

@@ -35,7 +35,7 @@ typedef struct tide_serve_drafts {
 typedef struct tide_serve_weights {
     const char *format;       /* NULL: not described */
     int64_t bits, group_size; /* of packed formats */
-    bool is_compressed;       /* by compressed-tensors */
+    bool has_cache_scales;    /* quantization/kv_cache.py: attention has scales to load */
 } tide_serve_weights;
 
 enum { TIDE_CACHE_GROUP_LIMIT = 64, TIDE_SERVE_SEGMENT = 20 << 20 }; /* the allocator's, for blocks below 10 MiB */

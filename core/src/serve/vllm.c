@@ -404,6 +404,11 @@ static bool is_described(tide_serve_run *run) {
                     "range, a segment for each layer",
                     NULL);
     }
+    if (!what && strcmp(run->weights.format, "fp8_block") == 0 && run->device.capability == 90)
+        tide_report(m->diags, TIDE_ASSUMPTION, TIDE_OK, "/config.json/quantization_config",
+                    "products of blocks are CUTLASS's, as with VLLM_USE_DEEP_GEMM=0: what DeepGEMM takes beside its "
+                    "results is not played",
+                    NULL);
     if (!what) return true;
     return tide_error(m->diags, TIDE_ERR_UNSUPPORTED, what, "vLLM 0.32.0 with this is not described",
                       "start the engine by `tidemark dry-run -- vllm serve ...`, which needs no description");
