@@ -254,6 +254,40 @@ static void check_cuts(void) {
     check_cut("parallel.kind=native parallel.microbatches=1", 1, 0);
 }
 
+/* Megatron-Core, all ranks of a random layout: what is cut over tensor ranks and stages adds up to the whole and copies
+ * of the norms, fp32 copies over data ranks to four bytes a parameter. The vocabulary needs no padding. */
+static void check_megatron(uint64_t *seed) {
+    static const char *const model =
+        "model=llama-3.1-8b overrides.num_hidden_layers=8 overrides.vocab_size=32768 batch=1 "
+        "seq=64 steps=1 use_cache=false";
+    static const char *const options[] = {"",
+                                          " parallel.impl=local",
+                                          " parallel.sequence_parallel=true",
+                                          " parallel.overlap_grad_reduce=true parallel.bucket_size=1000000",
+                                          " parallel.recompute=full parallel.recompute_method=uniform",
+                                          NULL};
+    const int64_t norms = 4096 * 17;
+    int tp = 1 << random_below(seed, 4), pp = 1 << random_below(seed, 3), dp = 1 + (int)random_below(seed, 3);
+    int chunks = pp > 1 ? 1 + (int)random_below(seed, 2) : 1;
+    const char *option = one_of(seed, options);
+    char words[600];
+    shown = words;
+    int64_t all = 0, masters = 0, whole = play(model, TIDE_PHASE_OPTIMIZER).trainable;
+    for (int stage = 0; stage < pp; stage++)
+        for (int replica = 0; replica < dp; replica++) {
+            snprintf(words, sizeof words,
+                     "%s parallel.kind=megatron tp=%d pp=%d dp=%d parallel.virtual_stages=%d parallel.microbatches=%d "
+                     "rank=%d%s",
+                     model, tp, pp, dp, chunks, pp, tp * (replica + dp * stage), option);
+            held h = play(words, TIDE_PHASE_OPTIMIZER);
+            if (!h.plays) return;
+            all += replica ? 0 : tp * h.trainable;
+            masters += tp * h.of[TIDE_FACTOR_MASTER];
+        }
+    check(all == whole + (tp - 1) * norms, "parameters of Megatron's ranks do not add up", all, whole);
+    check(masters == 4 * all, "fp32 copies of Megatron's ranks do not add up", masters, 4 * all);
+}
+
 int main(int argc, char **argv) {
     int rounds = argc > 1 ? atoi(argv[1]) : 60;
     uint64_t seed = argc > 2 ? strtoull(argv[2], NULL, 10) : 1;
@@ -263,6 +297,7 @@ int main(int argc, char **argv) {
     check_sums("gpt2 overrides.n_layer=2", 3);
     check_sums("llama-3.2-1b overrides.num_hidden_layers=2", 8);
     for (int i = 0; i < rounds; i++) check_job(&seed);
+    for (int i = 0; i < rounds / 4; i++) check_megatron(&seed);
     printf("%d passed, %d failed\n", passed, failed);
     return failed != 0;
 }
