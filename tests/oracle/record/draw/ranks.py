@@ -89,6 +89,11 @@ OPTIONS: dict[str, Table] = {
         "wrap_on_side_stream": [False],
         "fusions": [False],
         "rope_fusion": [False],
+        "impl": ["local"],
+        "offload_fraction": [0.5, 1.0],
+        "exp_avg_dtype": ["bf16", "fp16", "fp8"],
+        "exp_avg_sq_dtype": ["bf16", "fp16", "fp8"],
+        "cp_comm_type": ["p2p", "all_gather", "a2a"],
     },
 }
 MODELS = {
@@ -145,6 +150,8 @@ def layout(rng: random.Random, kind: str, plan: dict[str, Any], case: Given) -> 
     if kind in ("native", "megatron"):
         plan |= {"tp": rng.choice([1, 2, 4]), "pp": rng.choice([1, 2]), "dp": rng.choice([1, 2, 4])}
         case |= {"dtype": "fp32" if kind == "native" else "bf16", "batch": 1, "steps": 2}
+    if "cp_comm_type" in plan:
+        plan["cp"] = rng.choice([2, 4])
     if kind == "pp":
         plan |= {"pp": rng.choice([2, 4]), "dp": 1}
     if plan.get("pp", 1) > 1:
