@@ -314,9 +314,6 @@ static void check_trainer(tide_job_builder *b) {
                job->trainer <= TIDE_trainer_sft
                    ? "leave it out: the loop that people write is played around parallel.kind"
                    : "leave parallel.kind out");
-    if (job->autocast.is_set && job->autocast.dtype == TIDE_FP16)
-        refuse(b, TIDE_ERR_UNSUPPORTED, TIDE_SET_autocast, tide_format(b->arena, "fp16 is not described with %s", kind),
-               "use bf16");
     int64_t rows = job->batch * (job->trainer == TIDE_trainer_dpo ? 2 : 1);
     bool scores_tokens =
         job->trainer > TIDE_trainer_hf && job->trainer != TIDE_trainer_reward && !tide_trainer_generates(job);

@@ -180,6 +180,9 @@ typedef struct tide_variable {
 /* ---- trainers.c: TRL's trainers that generate what they learn from (GRPO, RLOO) ---- */
 
 bool tide_trainer_generates(const tide_job *job);
+/* Whether what is not quantised goes from fp32 to bf16 once adapters are there, and the loss is computed under
+ * autocast: ORPOTrainer and CPOTrainer over 4 bits. */
+bool tide_trainer_casts_to_bf16(const tide_job *job);
 /* Sequences of the one row that SFTTrainer makes of a batch when it packs or is padding-free; 0: rows stay rows. */
 int64_t tide_sequences_of_row(const tide_job *job);
 /* Tokens of a prompt: trainer.prompt_length, or what max_completion_length leaves of seq. */

@@ -7,6 +7,12 @@ bool tide_trainer_generates(const tide_job *job) {
     return job->trainer == TIDE_trainer_grpo || job->trainer == TIDE_trainer_rloo;
 }
 
+bool tide_trainer_casts_to_bf16(const tide_job *job) {
+    bool is_4bit = job->quant == TIDE_quant_nf4 || job->quant == TIDE_quant_fp4,
+         is_bf16 = job->autocast.is_set && job->autocast.dtype == TIDE_BF16;
+    return (job->trainer == TIDE_trainer_orpo || job->trainer == TIDE_trainer_cpo) && is_4bit && is_bf16;
+}
+
 int64_t tide_sequences_of_row(const tide_job *job) {
     bool flattens = job->trainer == TIDE_trainer_sft && (job->packing || job->trainer_padding_free);
     if (!flattens) return 0;

@@ -422,7 +422,7 @@ bool tide_scaler_takes(tide_model *model, const tide_optimizer *optimizer, bool 
     if (!what) return true;
     m->has_failed = true;
     return tide_error(m->diags, TIDE_ERR_CONFLICT, "/settings/scaler", what,
-                      "use dtype=fp32 with autocast=fp16, or scaler=false");
+                      "use dtype=fp32 with autocast=fp16, or bf16");
 }
 
 void tide_scaler_values(const tide_scaler *scaler, tide_value values[TIDE_SCALER_VALUES]) {

@@ -44,6 +44,8 @@ static void sample_tokens(tide_run *run, const tide_job *job, tide_value state, 
     tide_value *kept = tide_model_setting(model, "past_key_values"), *length = tide_model_setting(model, "past_length");
     tide_value root = {.kind = TIDE_VALUE_MODULE, .module = model->root};
     *kept = tide_value_retain(past);
+    tide_value *autocast = tide_model_setting(model, "autocast"), outside = *autocast;
+    if (job->adapter != TIDE_adapter_none) *autocast = tide_of_bool(false);
     tide_model_setting(model, "logits_to_keep")->integer = 1;
     for (int64_t i = 0; i < job->trainer_max_completion_length && token && !m->has_failed; i++) {
         const tide_value arguments[] = {root, state, tide_of_bool(i == 0),
@@ -56,6 +58,7 @@ static void sample_tokens(tide_run *run, const tide_job *job, tide_value state, 
     tide_model_setting(model, "logits_to_keep")->integer = 0;
     length->integer = 0;
     *tide_model_setting(model, "experts_are_batched") = tide_none();
+    *autocast = outside;
     tide_value_release(m, *kept);
     *kept = tide_none();
     model->setting_changes++;

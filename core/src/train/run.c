@@ -2,6 +2,9 @@
 /* A run: the model loaded as from_pretrained() and .to("cuda") do it, then the loop. */
 #include "train/run.h"
 
+#include <string.h>
+
+#include "base/units.h"
 #include "memo/memo.h"
 #include "tensor/checkpoint.h"
 #include "train/adapters.h"
@@ -101,6 +104,32 @@ static bool check_quantised_training(const tide_run *run, const tide_job *job, t
                       "adapter=lora trains beside them (QLoRA); mode=infer generates with them");
 }
 
+/* param.data = param.data.to(torch.bfloat16) */
+static void cast_to_bf16(tide_machine *m, tide_parameter_row *row) {
+    m->module = row->module;
+    tide_tensor *cast = tide_empty_like(m, row->tensor, TIDE_BF16);
+    tide_set_data(m, row->tensor, cast);
+    row->tensor->dtype = TIDE_BF16;
+    tide_release(m, cast);
+}
+
+/* trl/experimental/utils.py, peft_module_casting_to_bf16: what prepare_model_for_kbit_training() took to fp32. */
+static void cast_embeddings_to_bf16(tide_run *run, const tide_job *job) {
+    static const char *const names[] = {"lm_head", "embed_tokens", "wte", "wpe"};
+    if (!tide_trainer_casts_to_bf16(job)) return;
+    tide_machine *m = &run->machine;
+    m->op = "peft_module_casting_to_bf16";
+    m->state.factor = TIDE_FACTOR_PARAMETER;
+    for (uint32_t i = 0; i < run->model.parameter_count; i++) {
+        tide_parameter_row *row = &run->model.parameters[i];
+        bool is_named = false;
+        for (size_t k = 0; k < TIDE_COUNT_OF(names); k++) is_named = is_named || strstr(row->name, names[k]);
+        if (is_named && !strstr(row->name, "norm") && row->tensor->dtype == TIDE_FP32) cast_to_bf16(m, row);
+    }
+    m->module = 0;
+    m->state.factor = TIDE_FACTOR_TEMPORARY;
+}
+
 /* trl/trainer/sft_trainer.py, __init__: adapters over quantised weights are taken to bf16. */
 static void cast_adapters_to_bf16(tide_run *run, const tide_job *job) {
     tide_machine *m = &run->machine;
@@ -112,11 +141,7 @@ static void cast_adapters_to_bf16(tide_run *run, const tide_job *job) {
     for (uint32_t i = 0; i < run->model.parameter_count; i++) {
         tide_tensor *t = run->model.parameters[i].tensor;
         if (!t->requires_grad || t->dtype == TIDE_BF16) continue;
-        m->module = run->model.parameters[i].module;
-        tide_tensor *cast = tide_empty_like(m, t, TIDE_BF16);
-        tide_set_data(m, t, cast);
-        t->dtype = TIDE_BF16;
-        tide_release(m, cast);
+        cast_to_bf16(m, &run->model.parameters[i]);
     }
     m->module = 0;
     m->state.factor = TIDE_FACTOR_TEMPORARY;
@@ -144,6 +169,7 @@ bool tide_load(tide_run *run, const tide_job *job, tide_arena *arena, tide_diagn
     if (run->model.state.is_checkpointing) tide_model_require_input_grads(&run->model);
     if (job->adapter != TIDE_adapter_none && !tide_adapt(&run->model, job)) return false;
     cast_adapters_to_bf16(run, job);
+    cast_embeddings_to_bf16(run, job);
     tide_count_parameters(run);
     tide_timeline_mark(&m->timeline, 0, TIDE_PHASE_LOAD);
     return !m->has_failed && check_quantised_training(run, job, diags);

@@ -41,6 +41,8 @@ typedef struct trainer {
     tide_value buffered; /* of trainers that generate: what is left of one generation, by micro-batches */
     int64_t micro;       /* micro-batches so far */
     tide_value base_model, lm_head;
+    bool scales; /* by scaler: mixed precision of fp16 (accelerate/accelerator.py) */
+    tide_scaler scaler;
     tide_offload *offload; /* activation_offloading; NULL: none */
 } trainer;
 
@@ -297,7 +299,10 @@ static tide_tensor *compute_trl_loss(trainer *t, unsigned step, const tide_batch
 static void forward_and_backward(trainer *t, unsigned step, const tide_batch *inputs) {
     tide_machine *m = &t->run->machine;
     int64_t empties = t->job->trainer_torch_empty_cache_steps;
+    bool autocasts = tide_trainer_casts_to_bf16(t->job); /* compute_loss_context_manager */
+    if (autocasts) tide_autocast_begin(m, t->run->model.autocast_dtype);
     tide_tensor *loss = t->compute_loss ? compute_trl_loss(t, step, inputs) : compute_loss(t, inputs);
+    if (autocasts) tide_autocast_end(m);
     tide_timeline_mark(&m->timeline, step, TIDE_PHASE_FORWARD);
     if (!loss || m->has_failed) return;
     if (empties && (step - 1) % empties == 0) tide_timeline_empty_cache(&m->timeline);
@@ -310,7 +315,13 @@ static void forward_and_backward(trainer *t, unsigned step, const tide_batch *in
     }
     m->op = "div"; /* Accelerator.backward: loss / self.gradient_accumulation_steps */
     tide_tensor *divided = tide_scale(m, loss);
-    tide_run_backward(m, divided);
+    if (t->scales) {
+        tide_tensor *scaled = tide_scaler_scale(&t->run->model, &t->scaler, divided);
+        tide_run_backward(m, scaled);
+        tide_del(m, "del scaled loss", scaled);
+    } else {
+        tide_run_backward(m, divided);
+    }
     tide_del(m, "del loss", divided);
     tide_timeline_mark(&m->timeline, step, TIDE_PHASE_BACKWARD);
     tide_tensor *detached = tide_alias(m, loss);
@@ -349,8 +360,14 @@ static void trainer_update(trainer *t, unsigned step) {
     tide_machine *m = &t->run->machine;
     m->module = m->statement = 0;
     tide_del(m, "del grad_norm", t->grad_norm);
+    if (t->scales && t->job->clip > 0) tide_scaler_unscale(&t->run->model, &t->scaler);
     t->grad_norm = tide_clip_grad_norm(t->optimizer);
-    tide_optimizer_step(t->optimizer);
+    if (t->scales) {
+        tide_scaler_step(&t->run->model, &t->scaler, t->optimizer);
+        tide_scaler_update(&t->run->model, &t->scaler);
+    } else {
+        tide_optimizer_step(t->optimizer);
+    }
     trainer_zero_grad(t);
     tide_timeline_mark(&m->timeline, step, TIDE_PHASE_OPTIMIZER);
 }
@@ -472,6 +489,8 @@ bool tide_play_trainer(tide_run *run, const tide_job *job, tide_optimizer *optim
                                       (long long)job->grad_accum, BATCHES_LIMIT),
                           "lower grad_accum: each batch more needs its input_ids, attention_mask and labels");
     trainer t = {.run = run, .job = job, .optimizer = optimizer};
+    t.scales = job->autocast.is_set && job->autocast.dtype == TIDE_FP16;
+    if (t.scales && !tide_scaler_takes(&run->model, optimizer, job->clip > 0)) return false;
     t.nan_inf_filter = library_function(&t, "nan_inf_filter");
     const trl *kind = &kinds[job->trainer];
     *tide_model_setting(&run->model, "dropout_is_disabled") = tide_of_bool(disables_dropout(job));

@@ -197,8 +197,11 @@ bool tide_job_arguments_of_case(tide_arena *arena, const tide_json *of_case, tid
         *reason = r.reason;
         return false;
     }
+    const tide_json *trainer = tide_json_at(tide_json_at(of_case, "trainer"), "kind");
+    bool generates = tide_json_is_text(trainer, "grpo") || tide_json_is_text(trainer, "rloo");
     for (size_t i = 0; i < TIDE_COUNT_OF(case_defaults); i++) {
         const char *name = tide_settings[case_defaults[i].id].name;
+        if (generates && case_defaults[i].id == TIDE_SET_seq) continue; /* prompt and completion */
         const tide_json *given = tide_json_at(of_case, name);
         if (!given || given->kind == TIDE_JSON_NULL) case_word(&r, name, case_defaults[i].value);
     }

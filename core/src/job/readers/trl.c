@@ -153,9 +153,7 @@ static void settle_own(tide_claims *c, const char *said) {
 /* Supervised training, or preferences of a trainer that is not named. */
 static void settle_plain(tide_claims *c) {
     refuse_unknown(c);
-    const tide_file_key *autocast = c->settings[TIDE_SET_autocast];
-    bool is_fp16 = autocast && strcmp(autocast->taken, "fp16") == 0; /* of which no run is recorded */
-    if (!is_spread(c) && !is_fp16 && !c->arguments->asked_trainer) tide_imply(c, TIDE_SET_trainer, "hf");
+    if (!is_spread(c) && !c->arguments->asked_trainer) tide_imply(c, TIDE_SET_trainer, "hf");
     if (has_trl_file(c) && tide_fact_is(c, TIDE_FACT_trl, "sft") && !c->arguments->asked_trainer)
         tide_report(c->diags, TIDE_WARNING, TIDE_ERR_UNSUPPORTED, c->fact_places[TIDE_FACT_trl],
                     "TRL's SFTTrainer is described on one GPU: the loop that people write is played", NULL);
