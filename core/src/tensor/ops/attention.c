@@ -413,8 +413,11 @@ static bool is_hopper_or_blackwell(const tide_machine *m) {
     return m->device.capability >= 90 && m->device.capability < 120;
 }
 
-/* sdp_utils.cpp: check_cudnn_tensor_shapes. Without gradients every width up to 256 will do. */
-static bool cudnn_can(const tide_machine *m, const tide_tensor *q, bool trains, const attention *a) {
+/* sdp_utils.cpp: check_cudnn_tensor_shapes. Without gradients every width up to 256 will do. A mask that wants a
+ * gradient, as a bias that is learnt, gets none. */
+static bool cudnn_can(const tide_machine *m, const tide_tensor *q, const tide_tensor *mask, bool trains,
+                      const attention *a) {
+    if (mask && mask->requires_grad) return false;
     if ((q->dtype != TIDE_BF16 && q->dtype != TIDE_FP16) || m->device.capability < 80) return false;
     bool is_latent = a->width == 192 && a->value_width == 128; /* the widths of latent attention */
     bool is_width_known = a->width <= 128 || (is_latent && is_hopper_or_blackwell(m)) ||
@@ -428,7 +431,7 @@ static kernel choose(const tide_machine *m, const tide_tensor *q, const tide_ten
     bool prefers_cudnn = (m->sdpa == TIDE_SDPA_CUDNN || m->sdpa == TIDE_SDPA_DEFAULT) && is_hopper_or_blackwell(m);
     bool allows_flash = m->sdpa == TIDE_SDPA_FLASH || m->sdpa == TIDE_SDPA_DEFAULT;
     bool allows_efficient = allows_flash || m->sdpa == TIDE_SDPA_EFFICIENT;
-    if (prefers_cudnn && cudnn_can(m, q, trains, a)) return KERNEL_CUDNN;
+    if (prefers_cudnn && cudnn_can(m, q, mask, trains, a)) return KERNEL_CUDNN;
     if (allows_flash && flash_can(m, q, mask, a)) return KERNEL_FLASH;
     if (allows_efficient && efficient_can(m, q, a)) return KERNEL_EFFICIENT;
     return KERNEL_MATH;
