@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SGLang 0.5.23, as its source has it: srt/arg_groups/memory_hook.py and cuda_graph_hook.py (defaults by the card),
- * srt/mem_cache/kv_cache_configurator.py and srt/model_executor/pool_configurator.py (tokens of the pool). No start of
- * it is recorded. Its layers are of vLLM's lineage, so that the model is built by vLLM's descriptions. */
+ * srt/mem_cache/kv_cache_configurator.py and srt/model_executor/pool_configurator.py (tokens of the pool). Its pool was
+ * recorded for one model. Its layers are of vLLM's lineage, so that the model is built by vLLM's descriptions. */
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
@@ -238,7 +238,8 @@ static bool start_sglang(tide_serve_run *run, const tide_job *job, const tide_se
     tide_descriptions_init(&run->descriptions, arena, diags, NULL, run);
     tide_model_init(&run->model, &run->machine, &run->descriptions);
     tide_report(diags, TIDE_ASSUMPTION, TIDE_OK, "/settings/engine",
-                "SGLang's rules are read in its source, and no start of it is recorded: tokens are a range", NULL);
+                "SGLang's rules are read in its source, and three pools of one model are recorded: tokens are a range",
+                NULL);
     sglang_defaults(&s);
     if (!build_model(&s, arena, diags) || !load_weights(&s, &segments)) return false;
     tide_serve_figures *f = &run->figures;
