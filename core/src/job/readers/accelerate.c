@@ -88,6 +88,22 @@ const tide_reader tide_fsdp_reader = {
     .precedence = 1,
     .settle = tide_training_settle};
 
+/* ---- accelerate.parallelism_config.ParallelismConfig ---- */
+
+static const tide_key_row parallelism_rows[] = {
+    KEY_NEUTRAL("dp_shard_size"), /* num_processes says it, where no other size is more than 1 */
+    KEY_REFUSED("dp_replicate_size", "copies shards between groups of ranks", "1"),
+    KEY_REFUSED("tp_size", "cuts layers by transformers' tp_plan", "1"),
+    KEY_REFUSED("cp_size", "cuts sequences over ranks", "1"),
+    KEY_REFUSED("sp_size", "cuts sequences and heads over ranks by DeepSpeed's Ulysses", "1"),
+    KEY_NEUTRAL("tp_*"),
+    KEY_NEUTRAL("cp_*"),
+    KEY_NEUTRAL("sp_*"),
+};
+
+static const tide_key_table parallelism_keys = {
+    .rows = parallelism_rows, .count = TIDE_COUNT_OF(parallelism_rows), .prefix = "parallelism_config_"};
+
 /* ---- accelerate config ---- */
 
 static const tide_key_row accelerate_rows[] = {
@@ -98,7 +114,7 @@ static const tide_key_row accelerate_rows[] = {
     KEY_HOLDS("deepspeed_config", tide_deepspeed_plugin_keys),
     KEY_HOLDS("fsdp_config", tide_fsdp_keys),
     KEY_MATTERS("megatron_lm_config", "trains with Megatron-LM", ""),
-    KEY_MATTERS("parallelism_config", "cuts layers or sequences over ranks", ""),
+    KEY_HOLDS("parallelism_config", parallelism_keys),
     KEY_MATTERS("fp8_config", "computes in fp8", ""),
     KEY_MATTERS("dynamo_config", "fuses kernels", ""),
     KEY_MATTERS("dynamo_backend", "fuses kernels", "no"),

@@ -348,6 +348,23 @@ static void read_precision(const deepspeed_reader *r, const tide_json *root) {
         tide_imply(r->claims, TIDE_SET_parallel_half, "none");
 }
 
+/* AutoTP and Ulysses: no figure without them would be right. */
+static bool refuse_ranks(const deepspeed_reader *r, const tide_json *entry) {
+    const tide_json *ranks = entry;
+    const char *what = "cuts sequences and heads over ranks (Ulysses)";
+    if (tide_text_is(entry->key, "tensor_parallel")) {
+        ranks = tide_json_at(entry, "autotp_size");
+        what = "cuts layers over ranks (AutoTP)";
+    } else if (!tide_text_is(entry->key, "sequence_parallel_size")) {
+        return false;
+    }
+    if (!ranks || is_switched_off(ranks)) return false;
+    tide_error(r->claims->diags, TIDE_ERR_UNSUPPORTED, tide_claims_place(r->claims, tide_shown(r->arena, entry->key)),
+               tide_format(r->arena, "%s, which is not described", what),
+               "near to it: parallel.kind=native with parallel.tp, parallel.cp and parallel.dp");
+    return true;
+}
+
 /* Other keys at the top. */
 static void note_rest(const deepspeed_reader *r, const tide_json *root) {
     static const char *const read[] = {"zero_optimization",
@@ -361,20 +378,12 @@ static void note_rest(const deepspeed_reader *r, const tide_json *root) {
                                        "data_types",
                                        "optimizer",
                                        NULL};
-    static const char *const matter[] = {"amp",
-                                         "tensor_parallel",
-                                         "compression_training",
-                                         "sparse_attention",
-                                         "curriculum_learning",
-                                         "sequence_parallel_size",
-                                         "pipeline",
-                                         "hybrid_engine",
-                                         "compile",
-                                         NULL};
+    static const char *const matter[] = {"amp",      "compression_training", "sparse_attention", "curriculum_learning",
+                                         "pipeline", "hybrid_engine",        "compile",          NULL};
     for (const tide_json *entry = root->first; entry; entry = entry->next) {
         const char *key = tide_shown(r->arena, entry->key), *value = tide_argument_value(r->arena, entry);
         bool may_matter = is_among(entry->key, matter) && !is_switched_off(entry);
-        if (is_among(entry->key, read)) continue;
+        if (is_among(entry->key, read) || refuse_ranks(r, entry)) continue;
         tide_claims_note(r->claims, key, may_matter ? TIDE_KEY_UNSUPPORTED : TIDE_KEY_IGNORED, value,
                          may_matter ? "is not described" : NULL);
         if (may_matter)

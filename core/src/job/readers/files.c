@@ -34,6 +34,16 @@ static const struct {
 #define PICKLE "is a Python pickle; opening it would mean running code", NO_PICKLE
 #define ONNX "is an ONNX model", "give the config.json of the PyTorch model that it was made from"
 
+static bool is_toml(const tide_reading *r) {
+    enum { SUFFIX = sizeof ".toml" - 1 };
+    size_t length = strlen(r->name);
+    if (length <= SUFFIX || strcmp(r->name + length - SUFFIX, ".toml") != 0) return false;
+    tide_file_refuse(r, TIDE_ERR_FILE, "is TOML, which is not read; torchtitan's models are its own besides",
+                     "near to torchtitan: parallel.kind=native with a model of transformers, parallel.tp, "
+                     "parallel.pp, parallel.cp, parallel.dp and parallel.ac");
+    return true;
+}
+
 /* Beginnings of what is no JSON. */
 static bool is_no_json(const tide_reading *r) {
     static const struct {
@@ -122,7 +132,9 @@ static void read_object(tide_reading *r, tide_json *root) {
 
 static void read_text(tide_reading *r) {
     tide_diagnostics scratch;
-    if (is_no_json(r) || tide_server_read_script(r) || tide_launch_read_script(r) || tide_requirements_read(r)) return;
+    if (is_no_json(r) || is_toml(r) || tide_server_read_script(r) || tide_launch_read_script(r) ||
+        tide_requirements_read(r))
+        return;
     tide_diagnostics_init(&scratch, r->arena);
     tide_json *root = tide_json_parse(r->arena, r->text, r->place, &scratch);
     if (!root && tide_text_starts(tide_trimmed(r->text), TIDE_TEXT("#!"))) {
