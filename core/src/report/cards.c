@@ -30,17 +30,30 @@ static void write_card(tide_writer *w, const tide_query *q, const tide_json *car
     tide_write_close(w, '}');
 }
 
+/* The job as it is; a server without a GPU, on the first that takes it. */
+static bool play_as_asked(tide_what_if *now, const tide_query *q, const tide_json *cards, tide_diagnostics *diags) {
+    *now = tide_what_if_play(q, NULL, 0);
+    bool lacks_gpu = now->status == TIDE_ERR_FIELD_MISSING && strcmp(now->place, "/settings/gpu") == 0;
+    for (const tide_json *card = lacks_gpu && cards ? cards->first : NULL; card; card = card->next) {
+        const tide_json *name = tide_json_at(card, "name");
+        const char *more = tide_json_is(name, TIDE_JSON_STRING) ? tide_format(q->arena, "gpu=%s", name->text.at) : "";
+        *now = tide_what_if_play(q, &more, 1);
+        if (now->status == TIDE_OK) return true;
+    }
+    return now->status == TIDE_OK || tide_error(diags, now->status, now->place, now->what, now->remedy);
+}
+
 bool tide_write_cards(tide_writer *w, const tide_query *q, tide_diagnostics *diags) {
     tide_what_if now;
-    if (!tide_what_if_now(&now, q, diags)) return false;
+    const tide_json *table =
+        tide_json_parse(q->arena, (tide_text){tide_gpu_source.text, tide_gpu_source.length}, "/gpus", diags);
+    const tide_json *cards = tide_json_at(table, "gpus");
+    if (!play_as_asked(&now, q, cards, diags)) return false;
     const char *kind = tide_what_if_setting(&now, "parallel.kind");
     bool is_parallel = *kind && strcmp(kind, "none") != 0;
     bool is_cut = strcmp(tide_what_if_setting(&now, "engine"), "vllm") == 0; /* over GPUs */
     const char *ranks = now.serves ? (is_cut ? "tensor_parallel_size" : NULL) : is_parallel ? "parallel.dp" : NULL;
     int64_t first = is_parallel ? 2 : 1, most = now.serves ? MOST_TENSOR_PARALLEL : MOST_CARDS;
-    const tide_json *table =
-        tide_json_parse(q->arena, (tide_text){tide_gpu_source.text, tide_gpu_source.length}, "/gpus", diags);
-    const tide_json *cards = tide_json_at(table, "gpus");
     tide_write_open_at(w, "cards", '[');
     for (const tide_json *card = cards ? cards->first : NULL; card; card = card->next)
         write_card(w, q, card, ranks, first, most);

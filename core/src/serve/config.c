@@ -98,3 +98,11 @@ bool tide_serve_generates(tide_text architecture) {
     }
     return false;
 }
+
+bool tide_serve_bars_fp16(const tide_json *config) {
+    static const char *const types[] = {"gemma2", "gemma3", "gemma3_text", "glm4"};
+    const tide_json *type = tide_json_at(config, "model_type");
+    for (size_t i = 0; tide_json_is(type, TIDE_JSON_STRING) && i < sizeof types / sizeof *types; i++)
+        if (tide_text_is(type->text, types[i])) return true;
+    return false;
+}

@@ -16,6 +16,9 @@ int64_t tide_serve_number(const tide_json *config, const char *const *keys, int6
 
 int64_t tide_serve_layers(const tide_json *config);
 
+/* config/model.py, _FLOAT16_NOT_SUPPORTED_MODELS. */
+bool tide_serve_bars_fp16(const tide_json *config);
+
 /* Whether a class of this name generates; others are served as pooling models. */
 bool tide_serve_generates(tide_text architecture);
 

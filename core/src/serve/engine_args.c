@@ -86,8 +86,10 @@ tide_dtype tide_serve_dtype(const tide_serve_run *run) {
     if (run->job.dtype.is_set) return run->job.dtype.dtype;
     if (!given) given = tide_json_at(run->job.config, "torch_dtype");
     if (!given) given = tide_json_at(tide_serve_text_config(run->job.config), "torch_dtype");
+    if (run->device.capability < 80) /* platforms/cuda.py, supported_dtypes */
+        preferred = tide_serve_bars_fp16(run->job.config) ? TIDE_FP32 : TIDE_FP16;
     if (given && given->kind == TIDE_JSON_STRING && tide_dtype_named(given->text, &dtype) && dtype != TIDE_FP32)
-        return dtype;
+        return dtype == TIDE_BF16 && run->device.capability < 80 ? preferred : dtype;
     return preferred; /* of float32, and of nothing; config/model.py, _resolve_auto_dtype */
 }
 

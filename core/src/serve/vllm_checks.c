@@ -86,20 +86,16 @@ static bool takes_length(const tide_serve_run *run) {
         "give fewer, or a config.json whose rope_parameters make them");
 }
 
-/* config/model.py, _FLOAT16_NOT_SUPPORTED_MODELS. */
+/* config/model.py, _check_valid_dtype. */
 static bool takes_dtype(const tide_serve_run *run) {
-    static const char *const types[] = {"gemma2", "gemma3", "gemma3_text", "glm4"};
     const tide_json *type = tide_json_at(run->job.config, "model_type");
-    if (run->model.state.dtype != TIDE_FP16 || !tide_json_is(type, TIDE_JSON_STRING)) return true;
-    for (size_t i = 0; i < sizeof types / sizeof *types; i++)
-        if (tide_text_is(type->text, types[i]))
-            return refuses(run, "/settings/dtype",
-                           tide_format(run->machine.arena,
-                                       "The model type '%s' does not support float16. Reason: Numerical instability. "
-                                       "Please use bfloat16 or float32 instead.",
-                                       types[i]),
-                           NULL);
-    return true;
+    if (run->model.state.dtype != TIDE_FP16 || !tide_serve_bars_fp16(run->job.config)) return true;
+    return refuses(run, "/settings/dtype",
+                   tide_format(run->machine.arena,
+                               "The model type '%.*s' does not support float16. Reason: Numerical instability. Please "
+                               "use bfloat16 or float32 instead.",
+                               (int)type->text.length, type->text.at),
+                   NULL);
 }
 
 /* config/scheduler.py: verify_max_model_len; the engine lowers its own default, not what is asked for. */
@@ -195,8 +191,30 @@ static void say_unused_limits(const tide_serve_run *run) {
                     "changes nothing: the model takes text alone", NULL);
 }
 
+enum { LEAST_CAPABILITY = 75 }; /* of PyTorch's builds for CUDA 13 */
+
+/* platforms/cuda.py, check_if_supports_dtype. */
+static bool takes_gpu(const tide_serve_run *run) {
+    tide_arena *arena = run->machine.arena;
+    int capability = run->device.capability;
+    if (capability < LEAST_CAPABILITY)
+        return refuses(run, "/settings/gpu",
+                       tide_format(arena, "compute capability %d.%d, not 7.5", capability / 10, capability % 10),
+                       "PyTorch 2.13 for CUDA 13 has no kernels below 7.5");
+    return capability >= 80 || run->model.state.dtype != TIDE_BF16 ||
+           refuses(
+               run, "/settings/dtype",
+               tide_format(arena,
+                           "Bfloat16 is only supported on GPUs with compute capability of at least 8.0. Your %s GPU "
+                           "has compute capability %d.%d. You can use float16 instead by explicitly setting the "
+                           "`dtype` flag in CLI, for example: --dtype=half.",
+                           run->device.name, capability / 10, capability % 10),
+               NULL);
+}
+
 bool tide_serve_check(const tide_serve_run *run) {
     say_unused_limits(run);
-    return knows_architecture(run) && knows_quantization(run) && takes_length(run) && takes_dtype(run) &&
-           holds_requests(run) && takes_rank(run) && takes_ranks(run) && takes_drafts(run) && takes_block(run);
+    return takes_gpu(run) && knows_architecture(run) && knows_quantization(run) && takes_length(run) &&
+           takes_dtype(run) && holds_requests(run) && takes_rank(run) && takes_ranks(run) && takes_drafts(run) &&
+           takes_block(run);
 }
