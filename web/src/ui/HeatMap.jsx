@@ -114,6 +114,11 @@ export default function HeatMap() {
   const playedFor = useRef(job);
   const key = JSON.stringify(axes) + job;
   const isGood = failure.value === null && !problem;
+  const isMoving = useRef(false); /* by a key: the focus follows */
+  useLayoutEffect(() => {
+    if (isMoving.current) /** @type {HTMLElement | null | undefined} */ (box.current?.querySelector('td[tabindex="0"]'))?.focus();
+    isMoving.current = false;
+  });
   useLayoutEffect(() => { /* the workers begin while the empty table is laid out */
     cells.current = [];
     expected.current = [];
@@ -189,7 +194,7 @@ export default function HeatMap() {
     if (event.key === 'Enter' || event.key === ' ') use(at);
     else if (to) {
       setAt(to);
-      requestAnimationFrame(() => /** @type {HTMLElement | null | undefined} */ (box.current?.querySelector('td[tabindex="0"]'))?.focus());
+      isMoving.current = true;
     } else return;
     event.preventDefault();
   }

@@ -2,7 +2,7 @@
 /* Where the bytes are: parts, their layers, and in each layer the factors. Widths are bytes; within a layer the heights
  * are the factors' shares, so every area is in proportion. One tab stop: arrows move, Enter opens, Escape goes up. */
 import { hierarchy, partition } from 'd3-hierarchy';
-import { useEffect, useRef, useState } from 'preact/hooks';
+import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks';
 import { factor, inOrder } from '../factors.js';
 import { inUnit, percent } from '../format.js';
 import { details, looking, unit, view } from '../state.js';
@@ -105,11 +105,15 @@ export function Icicle({ r, panel }) {
   const parts = seen.filter((node) => node.depth === 1);
   const layers = seen.filter((node) => node.depth === 2);
 
-  const refocus = () => requestAnimationFrame(() => {
-    /** @type {SVGElement | null | undefined} */ (svg.current?.querySelector('[tabindex="0"]'))?.focus();
+  const isMoving = useRef(false); /* by a key or into a part: the focus follows */
+  const refocus = () => { isMoving.current = true; };
+  useLayoutEffect(() => {
+    if (isMoving.current) /** @type {SVGElement | null | undefined} */ (svg.current?.querySelector('[tabindex="0"]'))?.focus();
+    isMoving.current = false;
   });
   function go(/** @type {Node | undefined} */ node) {
     if (!node) return;
+    if (node.data.key === cursor) return;
     setCursor(node.data.key);
     refocus();
   }
