@@ -190,7 +190,7 @@ export default function ({ visit, field, fragmentOf, fromCore, exampleWords, ser
     assert.deepEqual([await fits(Number(batch)), await fits(Number(batch) + 1)], [true, false]);
     await apply.click();
     await page.locator('.verdict.is-fits, .verdict.is-close').waitFor();
-  }, { at: `#model=gpt2&gpu=t4&batch=64&v=1` }));
+  }, { at: `#model=gpt2&gpu=t4&batch=256&v=1` }));
 
   test('a measured peak is compared', () => visit(async (page) => {
     const r = await fromCore(exampleWords);
