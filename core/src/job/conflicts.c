@@ -126,7 +126,6 @@ static void check_megatron(tide_job_builder *b) {
                    {TIDE_SET_grad_accum, "give parallel.microbatches"},
                    {TIDE_SET_checkpointing, "give parallel.recompute"},
                    {TIDE_SET_attention, "give parallel.attention_backend"},
-                   {TIDE_SET_dropout, "give overrides.hidden_dropout and overrides.attention_dropout"},
                    {TIDE_SET_padding, "leave it out"},
                    {TIDE_SET_packing, "leave it out"},
                    {TIDE_SET_loss, "leave it out"},

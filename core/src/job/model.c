@@ -267,14 +267,24 @@ static void make_reward_model(tide_job_builder *b) {
                      tide_text_of(tide_format(b->arena, "%s%sscore", saved, saved[0] ? "," : "")), TIDE_ORIGIN_FILE);
 }
 
+/* --hidden-dropout and --attention-dropout, whether or not the model's own code has them. */
+static void put_megatron_dropout(const tide_job_builder *b, tide_json *config) {
+    static const char *const keys[] = {"hidden_dropout", "attention_dropout"};
+    for (unsigned i = 0; i < TIDE_COUNT_OF(keys); i++)
+        tide_json_put(b->arena, config, tide_text_of(keys[i]),
+                      tide_argument_json(b->arena, TIDE_TEXT("0"), "", b->diags));
+}
+
 void tide_change_config(tide_job_builder *b) {
     tide_json *config = b->inputs.config;
     if (!config) return;
     if (tide_argument_is(&b->arguments, TIDE_SET_trainer, "reward")) make_reward_model(b);
     for (uint32_t i = 0; i < b->arguments.override_count; i++)
         tide_config_override(b->arena, config, &b->arguments.overrides[i], b->diags);
-    if (tide_argument_text(&b->arguments, TIDE_SET_dropout)[0])
+    if (tide_argument_text(&b->arguments, TIDE_SET_dropout)[0]) {
+        if (tide_argument_is(&b->arguments, TIDE_SET_parallel_kind, "megatron")) put_megatron_dropout(b, config);
         tide_config_dropout(config, tide_argument_pico(&b->arguments, TIDE_SET_dropout));
+    }
     tide_fill_config(b);
     read_quantization(b);
     b->job->config = config;
