@@ -87,7 +87,7 @@ static const tide_key_row llama_rows[] = {
     KEY_MATTERS("kv_unified_per_slot", "gives slots a length of their own", ""),
     KEY_MATTERS("override_kv", "changes the model's metadata", ""),
     KEY_MATTERS("models_*", "serves several models", ""),
-    KEY_MATTERS("backend_sampling", "samples on the card", "false"),
+    KEY_MATTERS("backend_sampling", "samples on the GPU", "false"),
     KEY_MATTERS("*_default|*_spec", "is a preset, which sets others", ""),
     KEY_NEUTRAL("fit|fit_*"),
     KEY_NEUTRAL("threads*|cpu_*|prio*|poll*|numa|no_mmap|mmap|mlock|direct_io|load_mode|lazy_mode|check_tensors"),

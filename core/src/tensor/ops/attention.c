@@ -539,7 +539,7 @@ static tide_value op_flash_attention(tide_machine *m, tide_value *arguments) {
     if (!is_half || m->device.capability < 80 || a.width > 256 || a.width != a.value_width || a.sequences < 0 ||
         (a.sequences && a.batch != 1)) {
         tide_fail(m, TIDE_ERR_UNSUPPORTED,
-                  "flash_attention takes bf16 or fp16 and heads of at most 256, all of one width, on cards of "
+                  "flash_attention takes bf16 or fp16 and heads of at most 256, all of one width, on GPUs of "
                   "capability 8.0 or more; these are %s in %s",
                   tide_shape_text(m, all[0]->shape), tide_dtype_names[all[0]->dtype]);
         return tide_none();
