@@ -72,10 +72,30 @@ void tide_fsdp2_finalize_backward(void *state) {
 
 /* ---- forward ---- */
 
-/* Lists among the arguments are objects, as the cache of keys and values, into which the hooks do not look. */
+/* torch/utils/_pytree.py: tuples have leaves; other lists are objects, as the cache of keys and values. */
+static bool is_tuple(const tide_value *value) {
+    return value->kind == TIDE_VALUE_LIST && value->list->is_output;
+}
+
 static void each_tensor(tide_value *values, uint32_t count, void (*visit)(void *user, tide_value *value), void *user) {
     for (uint32_t i = 0; i < count; i++)
-        if (values[i].kind == TIDE_VALUE_TENSOR) visit(user, &values[i]);
+        if (values[i].kind == TIDE_VALUE_TENSOR)
+            visit(user, &values[i]);
+        else if (is_tuple(&values[i]))
+            each_tensor(values[i].list->items, values[i].list->count, visit, user);
+}
+
+/* tree_map makes tuples anew: the caller's stay as they are. */
+static void copy_tuples(tide_machine *m, tide_value *values, uint32_t count) {
+    for (uint32_t i = 0; i < count; i++) {
+        if (!is_tuple(&values[i])) continue;
+        tide_list *from = values[i].list, *copy = tide_list_new(m);
+        copy->is_output = true;
+        for (uint32_t k = 0; k < from->count; k++) tide_list_push(m, copy, tide_value_retain(from->items[k]));
+        copy_tuples(m, copy->items, copy->count);
+        tide_value_release(m, values[i]);
+        values[i].list = copy;
+    }
 }
 
 typedef struct cast_to {
@@ -135,6 +155,8 @@ static void fsdp2_pre_forward(tide_model *model, uint32_t instance, tide_value *
         tide_fsdp2_unshard(f, u);
         tide_fsdp2_wait_for_unshard(f, u);
     }
+    copy_tuples(m, positional, count);
+    copy_tuples(m, named, named_count);
     if (f->casts) {
         cast_to cast = {m, f->param_dtype};
         each_tensor(positional, count, cast_one, &cast);
