@@ -3,13 +3,12 @@
  *
  *     test_megatron_schedules ORACLE */
 #include <inttypes.h>
-#include <setjmp.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "base/json_read.h"
 #include "base/text.h"
 #include "parallel/schedule.h"
+#include "recorded_rows.h"
 
 static int passed, failed;
 
@@ -24,14 +23,12 @@ static void check(bool holds, const tide_json *row, const char *what) {
            tide_json_at(row, "microbatches")->integer, what);
 }
 
-/* FNV-1a, 64 bits, of micro-batch:chunk joined by commas. */
+/* Of micro-batch:chunk joined by commas. */
 static const char *digest(const tide_schedule_entry *table, uint32_t count, tide_arena *arena) {
-    uint64_t hash = UINT64_C(0xcbf29ce484222325);
-    for (uint32_t i = 0; i < count; i++) {
-        const char *text =
-            tide_format(arena, "%s%" PRIu32 ":%" PRIu32, i ? "," : "", table[i].microbatch, table[i].chunk);
-        for (; *text; text++) hash = (hash ^ (uint64_t)(unsigned char)*text) * UINT64_C(0x100000001b3);
-    }
+    uint64_t hash = DIGEST_START;
+    for (uint32_t i = 0; i < count; i++)
+        hash = digest_more(
+            hash, tide_format(arena, "%s%" PRIu32 ":%" PRIu32, i ? "," : "", table[i].microbatch, table[i].chunk));
     return tide_format(arena, "%016" PRIx64, hash);
 }
 
@@ -65,27 +62,8 @@ static void check_row(const tide_json *row, tide_arena *arena) {
 }
 
 int main(int argc, char **argv) {
-    jmp_buf escape;
-    char path[4096], line[4096];
     if (argc < 2) return 2;
-    snprintf(path, sizeof path, "%s/megatron_schedules.jsonl", argv[1]);
-    FILE *file = fopen(path, "r");
-    if (!file || setjmp(escape)) {
-        printf("%s: cannot be read, or memory is out\n", path);
-        return 1;
-    }
-    while (fgets(line, sizeof line, file)) {
-        tide_arena arena;
-        tide_arena_init(&arena, tide_default_allocator(), &escape);
-        tide_diagnostics diags = {.arena = &arena};
-        const tide_json *row = tide_json_parse(&arena, tide_text_of(line), "", &diags);
-        if (row)
-            check_row(row, &arena);
-        else
-            failed++;
-        tide_arena_free(&arena);
-    }
-    fclose(file);
+    if (!each_recorded_row(argv[1], "megatron_schedules.jsonl", check_row) || !passed) failed++;
     printf("%d passed, %d failed\n", passed, failed);
-    return failed != 0 || !passed;
+    return failed != 0;
 }
