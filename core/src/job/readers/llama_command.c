@@ -176,7 +176,7 @@ static const char *const llama_names[][2] = {{"-m", "model"},
                                              {"-rea", "reasoning"},
                                              {"-lm", "load_mode"},
                                              {"-bs", "backend_sampling"},
-                                             {""}};
+                                             {NULL}};
 
 /* ---- the model ---- */
 

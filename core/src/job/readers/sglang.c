@@ -125,7 +125,7 @@ static const tide_key_table sglang_command_keys = {
 const tide_reader tide_sglang_command_reader = {
     .title = "a command line of SGLang", .keys = &sglang_command_keys, .precedence = 2, .settle = settle_sglang};
 
-static const char *const sglang_names[][2] = {{"--tp", "tp_size"}, {"--dp", "dp_size"}, {"--pp", "pp_size"}, {""}};
+static const char *const sglang_names[][2] = {{"--tp", "tp_size"}, {"--dp", "dp_size"}, {"--pp", "pp_size"}, {NULL}};
 
 const tide_server tide_sglang_server = {.reader = &tide_sglang_command_reader,
                                         .marks = "sglang.launch_server|sglang serve",

@@ -35,7 +35,7 @@ const tide_reader tide_vllm_command_reader = {
 static const char *const vllm_names[][2] = {
     {"-tp", "tensor_parallel_size"}, {"-pp", "pipeline_parallel_size"}, {"-dp", "data_parallel_size"},
     {"-q", "quantization"},          {"-ep", "enable_expert_parallel"}, {"-O", "optimization_level"},
-    {"-sc", "speculative_config"},   {"-cc", "compilation_config"},     {""}};
+    {"-sc", "speculative_config"},   {"-cc", "compilation_config"},     {NULL}};
 
 const tide_server tide_vllm_server = {.reader = &tide_vllm_command_reader,
                                       .marks = "vllm serve|vllm.entrypoints",
