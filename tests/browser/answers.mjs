@@ -114,7 +114,7 @@ export default function ({ browser, core, program, server, toWhatIf }) {
       await values.nth(/** @type {number} */ (i)).fill(text);
       await values.nth(/** @type {number} */ (i)).blur();
     }
-    await page.locator('.heat-state', { hasText: '4 cells played' }).waitFor();
+    await page.locator('.heat-state', { hasText: '4 cells simulated' }).waitFor();
     await page.setInputFiles('#chooser', [new URL('../cli/files/tiny/config.json', import.meta.url).pathname, new URL('../cli/files/launch/zero2.json', import.meta.url).pathname]);
     await page.locator('.file-kind', { hasText: 'DeepSpeed' }).waitFor();
     await page.locator('#set-batch').fill('0');

@@ -184,7 +184,7 @@ export default function ({ visit, field, fragmentOf, fromCore, exampleWords, dro
     const map = await share();
     assert.match(map, /&view=map&sel=[^&]*&sweep=batch:1,2\/seq:512-1024:256&/);
     await visit(async (other) => {
-      await other.locator('.heat-state', { hasText: '6 cells played' }).waitFor();
+      await other.locator('.heat-state', { hasText: '6 cells simulated' }).waitFor();
       assert.ok(await other.locator('#whatif').evaluate((/** @type {Element} */ one) => one.getBoundingClientRect().top < innerHeight / 2));
     }, { at: map.slice(map.indexOf('#')) });
   }));

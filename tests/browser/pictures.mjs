@@ -38,7 +38,7 @@ const STATES = {
   map: async (/** @type {any} */ page) => {
     await toWhatIf(page);
     await page.getByRole('tab', { name: 'Heat map' }).click();
-    await page.locator('.heat-state', { hasText: 'cells played' }).waitFor();
+    await page.locator('.heat-state', { hasText: 'cells simulated' }).waitFor();
     await page.waitForFunction(() => !document.querySelector('.heat td.wait') && document.querySelector('.heat td'));
     await page.locator('#whatif').evaluate((/** @type {Element} */ one) => one.scrollIntoView({ block: 'start' }));
   },

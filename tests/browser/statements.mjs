@@ -62,9 +62,9 @@ export default function ({ visit, fromCore, program, saved, field }) {
   }, { at: '#model=gpt2&v=1' }));
 
   test('equal layers are one block that says how many, and open to each', () => visit(async (page) => {
-    const many = page.locator('.icicle .layer[aria-label*="× equal layers"]').first();
+    const many = page.locator('.icicle .layer[aria-label*=" equal layers"]').first();
     await many.waitFor();
-    const [, count] = /(\d+) × equal layers/.exec(await many.getAttribute('aria-label')) ?? [];
+    const [, count] = /(\d+) equal layers/.exec(await many.getAttribute('aria-label')) ?? [];
     await many.click();
     await page.getByRole('button', { name: 'Everything' }).waitFor();
     assert.ok(await page.locator('.icicle .layer').count() >= Number(count));

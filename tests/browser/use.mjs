@@ -293,7 +293,7 @@ export default function ({ visit, field, fromCore, exampleWords, tab, bytesIn, c
       await values.nth(/** @type {number} */ (i)).fill(text);
       await values.nth(/** @type {number} */ (i)).blur();
     }
-    await page.locator('.heat-state', { hasText: '6 cells played' }).waitFor();
+    await page.locator('.heat-state', { hasText: '6 cells simulated' }).waitFor();
     await page.getByRole('button', { name: 'Copy CSV' }).click();
     await copied(page, 'batch,');
     const table = await clipboard(page);

@@ -136,7 +136,7 @@ export default function ({ core, visit, field, fromCore, exampleWords, tab, toWh
     await values.nth(0).blur();
     await values.nth(1).fill('1024-2048:512');
     await values.nth(1).blur();
-    await page.locator('.heat-state', { hasText: '9 cells played' }).waitFor();
+    await page.locator('.heat-state', { hasText: '9 cells simulated' }).waitFor();
     await page.getByRole('button', { name: 'Copy CSV' }).click();
     await copied(page, 'batch,seq');
     const rows = (await page.evaluate(() => navigator.clipboard.readText())).trim().split('\n');
@@ -180,7 +180,7 @@ export default function ({ core, visit, field, fromCore, exampleWords, tab, toWh
     await changed(page, () => field(page, 'batch').fill('2'));
     await page.locator('.heat-state', { hasText: 'of 1,024' }).waitFor();
     await page.getByRole('button', { name: 'Cancel' }).click();
-    await page.locator('.heat-state', { hasText: 'cells played' }).waitFor();
+    await page.locator('.heat-state', { hasText: 'cells simulated' }).waitFor();
     const before = await page.locator('.heat td.wait').count();
     await still(page);
     assert.equal(await page.locator('.heat td.wait').count(), before, 'nothing is played after Cancel');
@@ -188,7 +188,7 @@ export default function ({ core, visit, field, fromCore, exampleWords, tab, toWh
     await values.nth(0).blur();
     await values.nth(1).fill('1024,2048');
     await values.nth(1).blur();
-    await page.locator('.heat-state', { hasText: '4 cells played' }).waitFor();
+    await page.locator('.heat-state', { hasText: '4 cells simulated' }).waitFor();
     assert.equal(await page.locator('.heat td').count(), 4);
   }));
 }

@@ -235,7 +235,7 @@ export default function HeatMap() {
         <button type="button" class="button" disabled={!!problem} onClick={() => copy('Command', sweepCommand(words.value, files.value.map((file) => file.name), axes))}><Icon name="command" />Copy command</button>
         <p class="heat-state">{problem || (isRunning && played < total
           ? <>{fixed(played)} of {fixed(total)} <button type="button" class="button small" onClick={() => { stop.current?.abort(); setRunning(false); }}>Cancel</button></>
-          : <span class="muted">{fixed(played)} cells played</span>)}</p>
+          : <span class="muted">{fixed(played)} cells simulated</span>)}</p>
       </div>
       {!problem && (
         <div ref={box} class="slices" onKeyDown={move}>

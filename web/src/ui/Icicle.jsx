@@ -38,7 +38,7 @@ function layersOf({ part, title, layers }, isWhole) {
     const count = next - i;
     rows.push({
       key: `${part || title}/${name}${count > 1 ? `…${count}` : ''}`, count, bytes: count * bytes,
-      title: count > 1 ? `${count} × equal layers` : name || title,
+      title: count > 1 ? `${count} equal layers` : name || title,
       factors: Object.fromEntries(Object.entries(factors).map(([kind, each]) => [kind, count * each])), cell: { part, layer: name },
     });
   }

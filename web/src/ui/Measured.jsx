@@ -44,7 +44,7 @@ export default function Measured() {
   const wrong = () => copy('Report', `tidemark ${r.tidemark}\n\n${command.value}\n\n${title}: measured ${text.trim()}${/[a-z]/i.test(text) ? '' : ` ${unit.value}`}, predicted ${predicted} bytes\n`);
   return (
     <>
-    <p class="sub">Allocated and reserved are what PyTorch’s own rules come to, played event by event; recorded runs are held to them byte by byte in
+    <p class="sub">Allocated and reserved are what PyTorch’s own rules come to, simulated event by event; recorded runs are compared with them byte by byte in
       tidemark’s tests. Outside of the allocator, the CUDA context is measured for each kind of GPU, and may differ with another driver or library.</p>
     <div class="measured">
       <label>Peak of the run <input type="text" inputMode="decimal" autocomplete="off" value={text} aria-describedby="measured-result"

@@ -287,7 +287,7 @@ const Options = ({ r }) => (
       <table class="numbers whatif">
         <thead><tr><th scope="col">Options</th><th scope="col">Reserved, {shownUnit()}</th><th scope="col">Change</th><th scope="col" /><th scope="col" /></tr></thead>
         <tbody>
-          <tr><th scope="row"><code>{named(r.allocator)}</code><small>{unlimited(r) === r.reserved_peak ? 'as played' : 'where memory never runs out'}</small></th><td><Bytes n={unlimited(r)} /></td><td /><td /><td /></tr>
+          <tr><th scope="row"><code>{named(r.allocator)}</code><small>{unlimited(r) === r.reserved_peak ? 'as replayed' : 'where memory never runs out'}</small></th><td><Bytes n={unlimited(r)} /></td><td /><td /><td /></tr>
           {r.options.map((option) => (
             <tr key={option.allocator}>
               <th scope="row"><code>{named(option.allocator)}</code></th>
