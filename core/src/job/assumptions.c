@@ -84,6 +84,12 @@ static void assume_adapter(tide_job_builder *b) {
            "adapters in fp32, as peft makes them for a model in half precision");
 }
 
+/* Whether a schedule runs the micro-batches of a step, and calls layers by itself. */
+static bool has_schedule(const tide_job *job) {
+    return job->parallel_kind == TIDE_parallel_kind_pp || job->parallel_kind == TIDE_parallel_kind_native ||
+           job->parallel_kind == TIDE_parallel_kind_megatron;
+}
+
 static void assume_training(tide_job_builder *b) {
     const tide_job *job = b->job;
     bool has_steps = job->optimizer != TIDE_optimizer_none;
@@ -94,10 +100,15 @@ static void assume_training(tide_job_builder *b) {
                "peft.prepare_model_for_kbit_training: what is not quantised is kept in fp32 and frozen");
     if (job->train_only.count == 0 && job->adapter == TIDE_adapter_none)
         assume(b, TIDE_SET_freeze, "nothing is frozen: every parameter trains");
-    assume(b, TIDE_SET_grad_accum, "1: an optimizer step after every micro-batch");
+    if (has_schedule(job))
+        assume(b, TIDE_SET_parallel_microbatches,
+               tide_format(b->arena, "%lld micro-batches for each optimizer step, twice the pipeline's stages",
+                           2 * (long long)job->parallel_pp));
+    else
+        assume(b, TIDE_SET_grad_accum, "1: an optimizer step after every micro-batch");
     if (has_steps) assume(b, TIDE_SET_zero_grad, "gradients are freed after every step (set_to_none)");
     if (has_steps) assume(b, TIDE_SET_clip, "gradients are not clipped");
-    assume(b, TIDE_SET_hold_outputs, "the model's output is dropped before backward");
+    if (!has_schedule(job)) assume(b, TIDE_SET_hold_outputs, "the model's output is dropped before backward");
     assume(b, TIDE_SET_checkpointing, "no checkpointing: what backward needs of every layer is kept");
     bool scores_tokens = job->trainer > TIDE_trainer_hf && job->trainer != TIDE_trainer_reward;
     if (scores_tokens && !b->arguments.is_given[TIDE_SET_trainer_scored_tokens])
@@ -125,11 +136,12 @@ static void assume_inference(tide_job_builder *b) {
 
 static void assume_kernels(tide_job_builder *b) {
     const tide_job *job = b->job;
+    if (job->parallel_kind == TIDE_parallel_kind_megatron) return;
     assume(b, TIDE_SET_attention, "sdpa, as transformers chooses");
     if (job->attention == TIDE_attention_sdpa)
         assume(b, TIDE_SET_sdpa_backend,
                tide_format(b->arena, "the kernel that PyTorch picks at capability %lld", (long long)job->capability));
-    if (config_generates(b))
+    if (config_generates(b) && !has_schedule(job))
         assume(b, TIDE_SET_use_cache,
                job->checkpointing == TIDE_checkpointing_none
                    ? "the model's default: transformers fills a DynamicCache even when training"

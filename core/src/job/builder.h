@@ -19,6 +19,9 @@ typedef struct tide_job_builder {
 
 /* "/settings/NAME". */
 const char *tide_builder_place(const tide_job_builder *b, tide_setting_id id);
+/* An error there. */
+void tide_builder_refuse(tide_job_builder *b, tide_status status, tide_setting_id id, const char *message,
+                         const char *remedy);
 
 /* versions.c */
 void tide_read_recipe(tide_job_builder *b);
@@ -43,8 +46,9 @@ void tide_warn_of_fraction(tide_job_builder *b);
 void tide_fill_fields(tide_job_builder *b);
 void tide_read_allocator(tide_job_builder *b);
 
-/* conflicts.c, assumptions.c */
+/* conflicts.c, rank_conflicts.c, assumptions.c */
 void tide_check_conflicts(tide_job_builder *b);
+void tide_check_rank_conflicts(tide_job_builder *b);
 void tide_report_assumptions(tide_job_builder *b);
 
 #endif

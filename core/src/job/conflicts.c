@@ -6,11 +6,6 @@
 
 #include "base/units.h"
 
-static void refuse(tide_job_builder *b, tide_status status, tide_setting_id id, const char *message,
-                   const char *remedy) {
-    tide_error(b->diags, status, tide_builder_place(b, id), message, remedy);
-}
-
 /* ---- what is read ---- */
 
 /* A file's option of a kind in whose place the user chose another. */
@@ -26,8 +21,9 @@ static void check_options(tide_job_builder *b) {
         tide_setting_id id = (tide_setting_id)i;
         const char *wanted = tide_setting_wants(&tide_settings[id]);
         if (b->arguments.is_given[id] && !tide_beginning_listed(wanted, kind) && !was_replaced(b, id))
-            refuse(b, TIDE_ERR_CONFLICT, id, tide_format(b->arena, "is no option of parallel.kind=%s", kind),
-                   tide_format(b->arena, "leave it out, or choose a kind that has it (%s)", wanted));
+            tide_builder_refuse(b, TIDE_ERR_CONFLICT, id,
+                                tide_format(b->arena, "is no option of parallel.kind=%s", kind),
+                                tide_format(b->arena, "leave it out, or choose a kind that has it (%s)", wanted));
     }
 }
 
@@ -59,9 +55,9 @@ static void check_server(tide_job_builder *b) {
                         "changes nothing with mode=serve", "`describe settings` has the engine's own under Serving");
         else if (b->arguments.is_given[id] && !tide_setting_is_of_engine(id, b->job->values[TIDE_SET_engine]) &&
                  strcmp(b->arguments.values[id], tide_setting_default(id)) != 0)
-            refuse(b, TIDE_ERR_CONFLICT, id,
-                   tide_format(b->arena, "is no setting of engine=%s", b->job->values[TIDE_SET_engine]),
-                   "`describe settings` has each engine's own under Serving");
+            tide_builder_refuse(b, TIDE_ERR_CONFLICT, id,
+                                tide_format(b->arena, "is no setting of engine=%s", b->job->values[TIDE_SET_engine]),
+                                "`describe settings` has each engine's own under Serving");
     }
     if (!b->job->device_bytes)
         tide_error(b->diags, TIDE_ERR_FIELD_MISSING, "/settings/gpu", "a server runs on a GPU",
@@ -70,79 +66,18 @@ static void check_server(tide_job_builder *b) {
 
 static void check_no_server(tide_job_builder *b) {
     if (tide_json_at(b->inputs.config, "gguf")) {
-        refuse(b, TIDE_ERR_UNSUPPORTED, TIDE_SET_mode, "is not described for a GGUF file, which llama.cpp serves",
-               "use mode=serve, or give the config.json of the model");
+        tide_builder_refuse(b, TIDE_ERR_UNSUPPORTED, TIDE_SET_mode,
+                            "is not described for a GGUF file, which llama.cpp serves",
+                            "use mode=serve, or give the config.json of the model");
         return;
     }
     for (unsigned i = 0; i < TIDE_SET_COUNT; i++) {
         tide_setting_id id = (tide_setting_id)i;
         const char *word = tide_word_remedy(tide_text_of(tide_settings[id].name));
         if (b->arguments.is_given[id] && tide_setting_is_of_server(id))
-            refuse(b, TIDE_ERR_CONFLICT, id,
-                   tide_format(b->arena, "is no setting of mode=%s", b->job->values[TIDE_SET_mode]),
-                   word ? word : "leave it out, or choose mode=serve, which starts an inference server");
-    }
-}
-
-/* ---- several GPUs ---- */
-
-static bool is_of_one_gpu(tide_optimizer_choice optimizer) {
-    return optimizer == TIDE_optimizer_muon || optimizer == TIDE_optimizer_adamw_schedulefree ||
-           optimizer == TIDE_optimizer_adamw_schedulefree_single || optimizer == TIDE_optimizer_sgd_schedulefree;
-}
-
-static void check_parallel_rank(tide_job_builder *b) {
-    const tide_job *job = b->job;
-    int64_t dp = job->parallel_dp, rank = job->parallel_rank,
-            ranks = dp * job->parallel_tp * job->parallel_cp * job->parallel_pp;
-    bool is_alone = job->parallel_kind == TIDE_parallel_kind_none;
-    if (rank >= ranks)
-        refuse(b, TIDE_ERR_FIELD_RANGE, TIDE_SET_parallel_rank,
-               ranks == dp ? tide_format(b->arena, "is %lld; ranks of parallel.dp=%lld go from 0 to %lld",
-                                         (long long)rank, (long long)dp, (long long)(dp - 1))
-                           : tide_format(b->arena, "is %lld; %lld ranks go from 0 to %lld", (long long)rank,
-                                         (long long)ranks, (long long)(ranks - 1)),
-               NULL);
-    if (is_alone && dp > 1)
-        refuse(b, TIDE_ERR_CONFLICT, TIDE_SET_parallel_dp, "several GPUs need a kind of parallelism",
-               "add parallel.kind=ddp, zero2, ...");
-    if (!is_alone && is_of_one_gpu(job->optimizer))
-        refuse(b, TIDE_ERR_UNSUPPORTED, TIDE_SET_optimizer,
-               tide_format(b->arena, "%s is not described with parallel.kind", job->values[TIDE_SET_optimizer]),
-               "use another optimizer, or one GPU");
-    if (!is_alone && job->scaler)
-        refuse(b, TIDE_ERR_UNSUPPORTED, TIDE_SET_scaler, "a GradScaler is not described with parallel.kind",
-               "use bf16");
-}
-
-/* What Megatron-Core's training does not take, or takes by another name. */
-static void check_megatron(tide_job_builder *b) {
-    static const struct {
-        tide_setting_id id;
-        const char *remedy;
-    } refused[] = {{TIDE_SET_optimizer, "use adamw, which is its FusedAdam"},
-                   {TIDE_SET_dtype, "use bf16"},
-                   {TIDE_SET_autocast, "leave it out"},
-                   {TIDE_SET_grad_accum, "give parallel.microbatches"},
-                   {TIDE_SET_checkpointing, "give parallel.recompute"},
-                   {TIDE_SET_attention, "give parallel.attention_backend"},
-                   {TIDE_SET_padding, "leave it out"},
-                   {TIDE_SET_packing, "leave it out"},
-                   {TIDE_SET_loss, "leave it out"},
-                   {TIDE_SET_labels, "leave it out"},
-                   {TIDE_SET_param_groups, "leave it out"},
-                   {TIDE_SET_freeze, "train all of it"},
-                   {TIDE_SET_train_only, "train all of it"},
-                   {TIDE_SET_quant, "leave it out"},
-                   {TIDE_SET_adapter, "leave it out, or use parallel.kind=fsdp2"},
-                   {TIDE_SET_load, "leave it out"}};
-    if (b->job->parallel_kind != TIDE_parallel_kind_megatron) return;
-    for (unsigned i = 0; i < TIDE_COUNT_OF(refused); i++) {
-        tide_setting_id id = refused[i].id;
-        if (b->arguments.is_given[id] && strcmp(b->job->values[id], tide_setting_default(id)) != 0)
-            refuse(b, TIDE_ERR_UNSUPPORTED, id,
-                   tide_format(b->arena, "%s is not described with parallel.kind=megatron", b->job->values[id]),
-                   refused[i].remedy);
+            tide_builder_refuse(b, TIDE_ERR_CONFLICT, id,
+                                tide_format(b->arena, "is no setting of mode=%s", b->job->values[TIDE_SET_mode]),
+                                word ? word : "leave it out, or choose mode=serve, which starts an inference server");
     }
 }
 
@@ -152,11 +87,11 @@ static void check_offloading(tide_job_builder *b) {
     const tide_job *job = b->job;
     if (job->offload_activations == TIDE_offload_activations_none) return;
     if (job->parallel_kind != TIDE_parallel_kind_none)
-        refuse(b, TIDE_ERR_UNSUPPORTED, TIDE_SET_offload_activations, "is not described with parallel.kind",
-               "use one GPU");
+        tide_builder_refuse(b, TIDE_ERR_UNSUPPORTED, TIDE_SET_offload_activations,
+                            "is not described with parallel.kind", "use one GPU");
     if (job->checkpointing == TIDE_checkpointing_full_reentrant)
-        refuse(b, TIDE_ERR_UNSUPPORTED, TIDE_SET_offload_activations, "is not described with reentrant checkpoints",
-               "use checkpointing=full");
+        tide_builder_refuse(b, TIDE_ERR_UNSUPPORTED, TIDE_SET_offload_activations,
+                            "is not described with reentrant checkpoints", "use checkpointing=full");
 }
 
 static void check_copies(tide_job_builder *b) {
@@ -164,21 +99,25 @@ static void check_copies(tide_job_builder *b) {
     bool is_alone = job->parallel_kind == TIDE_parallel_kind_none, is_quantised = job->quant != TIDE_quant_none,
          averages = job->ema != TIDE_ema_none, has_main_grads = job->main_grads != TIDE_main_grads_none;
     if (!is_alone && averages)
-        refuse(b, TIDE_ERR_UNSUPPORTED, TIDE_SET_ema, "is not described with parallel.kind", "use one GPU");
+        tide_builder_refuse(b, TIDE_ERR_UNSUPPORTED, TIDE_SET_ema, "is not described with parallel.kind",
+                            "use one GPU");
     if (!is_alone && has_main_grads)
-        refuse(b, TIDE_ERR_UNSUPPORTED, TIDE_SET_main_grads, "is not described with parallel.kind",
-               "use parallel.kind=zero1 with parallel.grad_accum_dtype=fp32, or one GPU");
+        tide_builder_refuse(b, TIDE_ERR_UNSUPPORTED, TIDE_SET_main_grads, "is not described with parallel.kind",
+                            "use parallel.kind=zero1 with parallel.grad_accum_dtype=fp32, or one GPU");
     if (!is_alone && job->zero_grad_at != TIDE_zero_grad_at_after_step)
-        refuse(b, TIDE_ERR_UNSUPPORTED, TIDE_SET_zero_grad_at,
-               tide_format(b->arena, "%s is not described with parallel.kind", job->values[TIDE_SET_zero_grad_at]),
-               "leave it out");
+        tide_builder_refuse(
+            b, TIDE_ERR_UNSUPPORTED, TIDE_SET_zero_grad_at,
+            tide_format(b->arena, "%s is not described with parallel.kind", job->values[TIDE_SET_zero_grad_at]),
+            "leave it out");
     if (is_quantised && averages)
-        refuse(b, TIDE_ERR_UNSUPPORTED, TIDE_SET_ema, "of quantised weights is not described", "use quant=none");
+        tide_builder_refuse(b, TIDE_ERR_UNSUPPORTED, TIDE_SET_ema, "of quantised weights is not described",
+                            "use quant=none");
     if (job->scaler && has_main_grads)
-        refuse(b, TIDE_ERR_UNSUPPORTED, TIDE_SET_main_grads, "with a torch.amp.GradScaler is not described",
-               "use bf16");
+        tide_builder_refuse(b, TIDE_ERR_UNSUPPORTED, TIDE_SET_main_grads,
+                            "with a torch.amp.GradScaler is not described", "use bf16");
     if (has_main_grads && job->optimizer == TIDE_optimizer_none)
-        refuse(b, TIDE_ERR_CONFLICT, TIDE_SET_main_grads, "needs an optimizer, which has the fp32 copies", "name one");
+        tide_builder_refuse(b, TIDE_ERR_CONFLICT, TIDE_SET_main_grads, "needs an optimizer, which has the fp32 copies",
+                            "name one");
 }
 
 /* ---- adapters, packed rows, quantised weights ---- */
@@ -188,20 +127,21 @@ static void check_adapter(tide_job_builder *b) {
     bool is_training = job->mode == TIDE_mode_train;
     const char *method = job->values[TIDE_SET_adapter];
     if (!is_training && tide_job_prompts(job))
-        refuse(b, TIDE_ERR_UNSUPPORTED, TIDE_SET_adapter,
-               tide_format(b->arena, "inference with %s is not expressed", method),
-               "use mode=train, or leave it out and add its virtual tokens to seq");
+        tide_builder_refuse(b, TIDE_ERR_UNSUPPORTED, TIDE_SET_adapter,
+                            tide_format(b->arena, "inference with %s is not expressed", method),
+                            "use mode=train, or leave it out and add its virtual tokens to seq");
     if (job->packing && job->padding)
-        refuse(b, TIDE_ERR_CONFLICT, TIDE_SET_packing, "packed rows have no padding",
-               "leave one of packing and padding out");
+        tide_builder_refuse(b, TIDE_ERR_CONFLICT, TIDE_SET_packing, "packed rows have no padding",
+                            "leave one of packing and padding out");
     if (job->trainer_padding_free && job->padding)
-        refuse(b, TIDE_ERR_CONFLICT, TIDE_SET_trainer_padding_free, "leaves out all padding", "leave padding out");
+        tide_builder_refuse(b, TIDE_ERR_CONFLICT, TIDE_SET_trainer_padding_free, "leaves out all padding",
+                            "leave padding out");
     if (job->packing && !is_training)
-        refuse(b, TIDE_ERR_CONFLICT, TIDE_SET_packing, "rows are packed for training",
-               "use mode=train, or leave it out");
+        tide_builder_refuse(b, TIDE_ERR_CONFLICT, TIDE_SET_packing, "rows are packed for training",
+                            "use mode=train, or leave it out");
     if (job->packing && tide_job_prompts(job))
-        refuse(b, TIDE_ERR_UNSUPPORTED, TIDE_SET_packing, tide_format(b->arena, "with %s is not expressed", method),
-               "leave one out");
+        tide_builder_refuse(b, TIDE_ERR_UNSUPPORTED, TIDE_SET_packing,
+                            tide_format(b->arena, "with %s is not expressed", method), "leave one out");
 }
 
 /* transformers: modeling_flash_attention_utils.py, _flash_attention_forward. */
@@ -209,15 +149,17 @@ static void check_flash_attention(tide_job_builder *b) {
     const tide_job *job = b->job;
     if (job->attention != TIDE_attention_flash_attention_2) return;
     if (job->padding)
-        refuse(b, TIDE_ERR_UNSUPPORTED, TIDE_SET_attention,
-               "flash_attention_2 of padded rows takes what is no padding out, whose size depends on the batch",
-               "leave padding out");
+        tide_builder_refuse(
+            b, TIDE_ERR_UNSUPPORTED, TIDE_SET_attention,
+            "flash_attention_2 of padded rows takes what is no padding out, whose size depends on the batch",
+            "leave padding out");
     if (job->packing && job->trainer != TIDE_trainer_sft)
-        refuse(b, TIDE_ERR_UNSUPPORTED, TIDE_SET_attention,
-               "flash_attention_2 of packed rows is described with trainer=sft", "use it, or attention=sdpa");
+        tide_builder_refuse(b, TIDE_ERR_UNSUPPORTED, TIDE_SET_attention,
+                            "flash_attention_2 of packed rows is described with trainer=sft",
+                            "use it, or attention=sdpa");
     if (job->mode != TIDE_mode_train)
-        refuse(b, TIDE_ERR_UNSUPPORTED, TIDE_SET_attention, "flash_attention_2 is described for training",
-               "use attention=sdpa sdpa_backend=flash");
+        tide_builder_refuse(b, TIDE_ERR_UNSUPPORTED, TIDE_SET_attention, "flash_attention_2 is described for training",
+                            "use attention=sdpa sdpa_backend=flash");
 }
 
 static void check_quant(tide_job_builder *b) {
@@ -226,17 +168,17 @@ static void check_quant(tide_job_builder *b) {
     const char *quant = job->values[TIDE_SET_quant];
     int64_t bits = job->quant_bits;
     if (is_packed && is_training)
-        refuse(b, TIDE_ERR_UNSUPPORTED, TIDE_SET_quant,
-               tide_format(b->arena, "training over %s is not expressed", quant),
-               "use mode=infer, or nf4, fp4 or int8");
+        tide_builder_refuse(b, TIDE_ERR_UNSUPPORTED, TIDE_SET_quant,
+                            tide_format(b->arena, "training over %s is not expressed", quant),
+                            "use mode=infer, or nf4, fp4 or int8");
     if (is_packed && job->adapter != TIDE_adapter_none && !job->adapter_merged)
-        refuse(b, TIDE_ERR_UNSUPPORTED, TIDE_SET_adapter,
-               tide_format(b->arena, "adapters over %s are not expressed", quant), "leave them out");
+        tide_builder_refuse(b, TIDE_ERR_UNSUPPORTED, TIDE_SET_adapter,
+                            tide_format(b->arena, "adapters over %s are not expressed", quant), "leave them out");
     if (is_packed && job->quant != TIDE_quant_fp8 && bits != 2 && bits != 3 && bits != 4 && bits != 8)
-        refuse(b, TIDE_ERR_FIELD_RANGE, TIDE_SET_quant_bits, "must be 2, 3, 4 or 8", NULL);
+        tide_builder_refuse(b, TIDE_ERR_FIELD_RANGE, TIDE_SET_quant_bits, "must be 2, 3, 4 or 8", NULL);
     if (is_training && job->adapter_merged)
-        refuse(b, TIDE_ERR_CONFLICT, TIDE_SET_adapter_merged, "merged adapters do not train",
-               "use mode=infer, or adapter.merged=false");
+        tide_builder_refuse(b, TIDE_ERR_CONFLICT, TIDE_SET_adapter_merged, "merged adapters do not train",
+                            "use mode=infer, or adapter.merged=false");
 }
 
 /* ---- trainers ---- */
@@ -271,9 +213,10 @@ static void check_loss_type(tide_job_builder *b, const char *kind) {
                                 losses[b->job->trainer].first),
                     NULL);
     else
-        refuse(b, TIDE_ERR_UNSUPPORTED, TIDE_SET_trainer_loss_type,
-               tide_format(b->arena, "%s is not described with %s", tide_shown(b->arena, tide_text_of(given)), kind),
-               tide_format(b->arena, "one of %s%s%s", played, alike ? "|" : "", alike ? alike : ""));
+        tide_builder_refuse(
+            b, TIDE_ERR_UNSUPPORTED, TIDE_SET_trainer_loss_type,
+            tide_format(b->arena, "%s is not described with %s", tide_shown(b->arena, tide_text_of(given)), kind),
+            tide_format(b->arena, "one of %s%s%s", played, alike ? "|" : "", alike ? alike : ""));
 }
 
 /* GRPOTrainer.__init__: a generation holds whole groups. */
@@ -282,20 +225,22 @@ static void check_rollouts(tide_job_builder *b) {
     int64_t rows = job->batch * tide_steps_per_generation(job), prompt = tide_prompt_length(job),
             total = prompt + job->trainer_max_completion_length;
     if (prompt < 1)
-        refuse(b, TIDE_ERR_CONFLICT, TIDE_SET_trainer_max_completion_length, "leaves nothing of seq for the prompt",
-               "give trainer.prompt_length, or a larger seq");
+        tide_builder_refuse(b, TIDE_ERR_CONFLICT, TIDE_SET_trainer_max_completion_length,
+                            "leaves nothing of seq for the prompt", "give trainer.prompt_length, or a larger seq");
     else if (b->arguments.is_given[TIDE_SET_seq] && job->seq != total)
-        refuse(b, TIDE_ERR_CONFLICT, TIDE_SET_seq,
-               tide_format(b->arena, "rows have %lld tokens: trainer.prompt_length and trainer.max_completion_length",
-                           (long long)total),
-               "leave it out");
+        tide_builder_refuse(
+            b, TIDE_ERR_CONFLICT, TIDE_SET_seq,
+            tide_format(b->arena, "rows have %lld tokens: trainer.prompt_length and trainer.max_completion_length",
+                        (long long)total),
+            "leave it out");
     if (rows % job->trainer_num_generations)
-        refuse(b, TIDE_ERR_CONFLICT, TIDE_SET_trainer_num_generations,
-               tide_format(b->arena,
-                           "%lld completions for each prompt do not divide a generation of %lld rows, which is "
-                           "batch times steps_per_generation; TRL refuses this too",
-                           (long long)job->trainer_num_generations, (long long)rows),
-               "change batch, grad_accum or trainer.num_generations");
+        tide_builder_refuse(
+            b, TIDE_ERR_CONFLICT, TIDE_SET_trainer_num_generations,
+            tide_format(b->arena,
+                        "%lld completions for each prompt do not divide a generation of %lld rows, which is "
+                        "batch times steps_per_generation; TRL refuses this too",
+                        (long long)job->trainer_num_generations, (long long)rows),
+            "change batch, grad_accum or trainer.num_generations");
     tide_report(b->diags, TIDE_ASSUMPTION, TIDE_OK, tide_builder_place(b, TIDE_SET_trainer),
                 "transformers' generate() makes the completions, each of them as long as it may be; rewards are "
                 "functions without a model on the GPU",
@@ -307,43 +252,45 @@ static void check_trainer(tide_job_builder *b) {
     if (job->trainer == TIDE_trainer_none) return;
     const char *kind = tide_format(b->arena, "trainer=%s", job->values[TIDE_SET_trainer]);
     if (job->mode != TIDE_mode_train)
-        refuse(b, TIDE_ERR_CONFLICT, TIDE_SET_trainer, "trainers train", "use mode=train, or leave it out");
+        tide_builder_refuse(b, TIDE_ERR_CONFLICT, TIDE_SET_trainer, "trainers train",
+                            "use mode=train, or leave it out");
     if (job->parallel_kind != TIDE_parallel_kind_none)
-        refuse(b, TIDE_ERR_UNSUPPORTED, TIDE_SET_trainer, tide_format(b->arena, "%s is described on one GPU", kind),
-               job->trainer <= TIDE_trainer_sft
-                   ? "leave it out: the loop that people write is played around parallel.kind"
-                   : "leave parallel.kind out");
+        tide_builder_refuse(
+            b, TIDE_ERR_UNSUPPORTED, TIDE_SET_trainer, tide_format(b->arena, "%s is described on one GPU", kind),
+            job->trainer <= TIDE_trainer_sft ? "leave it out: the loop that people write is played around parallel.kind"
+                                             : "leave parallel.kind out");
     int64_t rows = job->batch * (job->trainer == TIDE_trainer_dpo ? 2 : 1);
     bool scores_tokens =
         job->trainer > TIDE_trainer_hf && job->trainer != TIDE_trainer_reward && !tide_trainer_generates(job);
     if (scores_tokens && (job->seq < 2 || job->trainer_prompt_length >= job->seq))
-        refuse(b, TIDE_ERR_CONFLICT, TIDE_SET_trainer_prompt_length, "leaves nothing of seq to be scored",
-               "give a larger seq");
+        tide_builder_refuse(b, TIDE_ERR_CONFLICT, TIDE_SET_trainer_prompt_length, "leaves nothing of seq to be scored",
+                            "give a larger seq");
     else if (job->trainer_scored_tokens > rows * (job->seq - 1))
-        refuse(b, TIDE_ERR_CONFLICT, TIDE_SET_trainer_scored_tokens, "is more than the micro-batch has positions",
-               "give less, or leave it out");
+        tide_builder_refuse(b, TIDE_ERR_CONFLICT, TIDE_SET_trainer_scored_tokens,
+                            "is more than the micro-batch has positions", "give less, or leave it out");
     if (job->trainer > TIDE_trainer_hf && job->adapter != TIDE_adapter_none && job->adapter != TIDE_adapter_lora)
-        refuse(b, TIDE_ERR_UNSUPPORTED, TIDE_SET_adapter,
-               tide_format(b->arena, "%s is not described with %s", job->values[TIDE_SET_adapter], kind), "use lora");
+        tide_builder_refuse(b, TIDE_ERR_UNSUPPORTED, TIDE_SET_adapter,
+                            tide_format(b->arena, "%s is not described with %s", job->values[TIDE_SET_adapter], kind),
+                            "use lora");
     if (tide_trainer_generates(job)) check_rollouts(b);
     check_loss_type(b, kind);
     bool offloads = job->offload_activations != TIDE_offload_activations_none,
          has_offloading = job->trainer == TIDE_trainer_sft || job->trainer == TIDE_trainer_dpo ||
                           job->trainer == TIDE_trainer_reward;
     if (offloads && !has_offloading)
-        refuse(b, TIDE_ERR_CONFLICT, TIDE_SET_offload_activations, "is an option of TRL's sft, dpo and reward",
-               "leave it out");
+        tide_builder_refuse(b, TIDE_ERR_CONFLICT, TIDE_SET_offload_activations,
+                            "is an option of TRL's sft, dpo and reward", "leave it out");
     static const tide_setting_id of_the_plain_loop[] = {TIDE_SET_scaler,       TIDE_SET_main_grads,
                                                         TIDE_SET_ema,          TIDE_SET_zero_grad,
                                                         TIDE_SET_zero_grad_at, TIDE_SET_hold_outputs};
     if (job->packing && job->trainer != TIDE_trainer_sft)
-        refuse(b, TIDE_ERR_UNSUPPORTED, TIDE_SET_packing, tide_format(b->arena, "is not described with %s", kind),
-               "leave it out");
+        tide_builder_refuse(b, TIDE_ERR_UNSUPPORTED, TIDE_SET_packing,
+                            tide_format(b->arena, "is not described with %s", kind), "leave it out");
     for (size_t i = 0; i < TIDE_COUNT_OF(of_the_plain_loop); i++) {
         tide_setting_id id = of_the_plain_loop[i];
         if (b->arguments.is_given[id] && strcmp(job->values[id], tide_setting_default(id)) != 0)
-            refuse(b, TIDE_ERR_UNSUPPORTED, id, tide_format(b->arena, "is not described with %s", kind),
-                   "leave it out");
+            tide_builder_refuse(b, TIDE_ERR_UNSUPPORTED, id, tide_format(b->arena, "is not described with %s", kind),
+                                "leave it out");
     }
 }
 
@@ -356,8 +303,7 @@ void tide_check_conflicts(tide_job_builder *b) {
     }
     check_no_server(b);
     check_options(b);
-    check_parallel_rank(b);
-    check_megatron(b);
+    tide_check_rank_conflicts(b);
     check_copies(b);
     check_offloading(b);
     check_adapter(b);
@@ -367,8 +313,8 @@ void tide_check_conflicts(tide_job_builder *b) {
     check_unread(b, TIDE_SET_trainer_prompt_length, TIDE_SET_trainer_torch_empty_cache_steps);
     check_unread(b, TIDE_SET_model, TIDE_SET_title);
     if (!is_training && job->parallel_kind != TIDE_parallel_kind_none)
-        refuse(b, TIDE_ERR_CONFLICT, TIDE_SET_parallel_kind, "inference on several GPUs is not expressed",
-               "use mode=train, or one GPU");
+        tide_builder_refuse(b, TIDE_ERR_CONFLICT, TIDE_SET_parallel_kind, "inference on several GPUs is not expressed",
+                            "use mode=train, or one GPU");
     if (job->steps == 1 && is_training)
         tide_report(b->diags, TIDE_WARNING, TIDE_ERR_FIELD_RANGE, "/settings/steps",
                     "is 1: optimizer state is made at its end, so later steps may need more", "use steps=2");

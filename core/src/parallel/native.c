@@ -30,6 +30,10 @@ static bool refuse_what_is_not_described(tide_wrapper *w) {
             "You are only allowed to backward once on any region computed under selective activation "
             "checkpoint.\"; use full",
             job->values[TIDE_SET_parallel_schedule]);
+    else if (job->parallel_ac != TIDE_parallel_ac_none && job->checkpointing != TIDE_checkpointing_none)
+        tide_fail(m, TIDE_ERR_CONFLICT,
+                  "parallel.ac: checkpoints around those of checkpointing=%s are not described; give one of them",
+                  job->values[TIDE_SET_checkpointing]);
     else if (job->parallel_chunks > 1 && job->parallel_pp == 1)
         tide_fail(m, TIDE_ERR_CONFLICT, "parallel.chunks: stages of a pipeline; give parallel.pp");
     else if (job->seq % (2 * job->parallel_cp))
@@ -63,12 +67,13 @@ static bool parallelize(tide_wrapper *w) {
                                                                 .cuts_embedding = true});
 }
 
-/* checkpoint_wrapper() of every block of a stage, or of every other one. */
+/* checkpoint_wrapper() of every block of a stage, or of every other one; without it what the model does itself. */
 static void checkpoint(tide_wrapper *w) {
     tide_model *model = w->model;
     uint32_t blocks = 0;
+    if (w->job->parallel_ac == TIDE_parallel_ac_none) return;
     model->m->kept_kinds = w->job->parallel_ac == TIDE_parallel_ac_op ? (1 << TIDE_KEPT_COUNT) - 1 : 0;
-    model->state.is_checkpointing = w->job->parallel_ac != TIDE_parallel_ac_none;
+    model->state.is_checkpointing = true;
     for (uint32_t i = 1; i < model->instance_count; i++) {
         if (!model->instances[i].of->is_checkpointed || (w->is_absent && w->is_absent[i])) continue;
         model->instances[i].skips_checkpoint = w->job->parallel_ac == TIDE_parallel_ac_every2 && blocks % 2;
@@ -206,10 +211,12 @@ static void micro_batches(tide_wrapper *w, native *n) {
     for (uint32_t i = 0; i < p->microbatches && !tide_is_aborting(m); i++) {
         take_batch(w, p, 1, "clone");
         if (f) f->reduce_grads = each || i + 1 == p->microbatches;
+        uint32_t from = m->timeline.allocation_count;
         tide_tensor *logits = tide_stage_forward(s, 0);
         tide_stage_compute_loss(s, 0, logits);
         tide_release_at(m, &s->outputs[0]);
         tide_release(m, logits);
+        tide_timeline_end_forward(&m->timeline, from);
         tide_stage_backward(s, 0);
         tide_release_at(m, &p->losses[0]);
         for (unsigned k = 0; k < TIDE_COUNT_OF(n->context); k++) tide_release_at(m, &n->context[k]);

@@ -283,7 +283,7 @@ tide_tensor *tide_stage_forward(tide_pipeline_stage *s, uint32_t mb) {
         return NULL;
     }
     s->outputs[mb] = tide_retain(made.tensor);
-    tide_timeline_end_forward(&m->timeline, from);
+    if (p->ranks > 1) tide_timeline_end_forward(&m->timeline, from);
     return made.tensor;
 }
 
