@@ -17,6 +17,9 @@ static void test_link(void) {
     LINK("gpt2|overrides.x={\"a\":[1,\"b\"]}|batch=2",
          "model=gpt2&batch=2&overrides.x=%7B%22a%22:%5B1,%22b%22%5D%7D&v=1");
     LINK("gpt2|overrides.n_layer=12", "model=gpt2&overrides.n_layer=12&v=1");
+    LINK("gpt2|trainer=reward|lora.r=8",
+         "model=gpt2&adapter=lora&adapter.r=8&adapter.modules_to_save=score&trainer=reward&v=1");
+    LINK("gpt2|trainer=reward|adapter=none", "model=gpt2&trainer=reward&v=1");
     tide_job *job = build("gpt2|batch=1");
     CHECK(job && origin(job, "batch") == TIDE_ORIGIN_USER && origin(job, "seq") == TIDE_ORIGIN_DEFAULT);
     CHECK(job && strcmp(job->rows[0].name, "model") == 0 && strcmp(job->rows[1].name, "recipe") == 0);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What holds wherever the code is right: checked in debug and sanitizer builds, which define TIDE_CHECKS; nothing
- * elsewhere. Input never breaks one: what input can do is a diagnostic. */
+/* What holds wherever the code is right: checked in debug and sanitizer builds, which define TIDE_CHECKS; known to
+ * clang's analyser, nothing elsewhere. Input never breaks one: what input can do is a diagnostic. */
 #ifndef TIDE_INVARIANT_H
 #define TIDE_INVARIANT_H
 
@@ -15,6 +15,8 @@ static inline void tide_invariant(int holds, const char *what, const char *file,
     abort();
 }
 #define TIDE_INVARIANT(condition) tide_invariant((condition) ? 1 : 0, #condition, __FILE__, __LINE__)
+#elif defined(__clang_analyzer__)
+#define TIDE_INVARIANT(condition) ((condition) ? (void)0 : __builtin_unreachable())
 #else
 #define TIDE_INVARIANT(condition) ((void)0)
 #endif

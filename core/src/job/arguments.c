@@ -312,6 +312,22 @@ static void overrides_of_json(tide_job_arguments *arguments, const tide_json *en
     }
 }
 
+const char *tide_arguments_adapter(const tide_job_arguments *arguments) {
+    if (arguments->is_given[TIDE_SET_adapter]) return arguments->values[TIDE_SET_adapter];
+    if (arguments->method) return arguments->method;
+    for (unsigned id = TIDE_SET_adapter_r; id <= TIDE_SET_adapter_merged; id++) {
+        tide_text kinds = tide_text_of(tide_setting_wants(&tide_settings[id])), first, choice;
+        if (!arguments->is_given[id] || !tide_piece_next(&kinds, '|', &first)) continue;
+        for (uint32_t i = 0; (choice = tide_setting_choice(&tide_settings[TIDE_SET_adapter], i)).length; i++)
+            if (tide_text_starts(choice, first)) return tide_text_copy(arguments->arena, choice);
+    }
+    return "none";
+}
+
+bool tide_arguments_adapt(const tide_job_arguments *arguments) {
+    return strcmp(tide_arguments_adapter(arguments), "none") != 0;
+}
+
 /* {"lora": {"r": 8}} is lora.r=8 */
 static void object_of_json(tide_job_arguments *arguments, const tide_json *object, tide_origin origin) {
     for (const tide_json *entry = object->first; entry; entry = entry->next) {

@@ -54,6 +54,11 @@ int64_t tide_argument_int(const tide_job_arguments *arguments, tide_setting_id i
 int64_t tide_argument_pico(const tide_job_arguments *arguments, tide_setting_id id); /* of a decimal; 0: not set */
 tide_name_list tide_argument_names(const tide_job_arguments *arguments, tide_setting_id id);
 
+/* The method of adapters: adapter=METHOD, or where it is not given the first that reads all settings of adapters that
+ * are; "none". */
+const char *tide_arguments_adapter(const tide_job_arguments *arguments);
+bool tide_arguments_adapt(const tide_job_arguments *arguments);
+
 /* A value of a JSON tree as the text of an argument; NULL if it cannot be one (null, objects). */
 const char *tide_argument_value(tide_arena *arena, const tide_json *value);
 /* The same, and an object of numbers as a list of KEY=NUMBER. */

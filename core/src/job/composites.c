@@ -40,7 +40,7 @@ void tide_freeze_composite(tide_job_builder *b) {
     for (size_t i = 0; found && i < 3; i++)
         if (b->inputs.frozen_parts & 1u << i)
             names = tide_format(b->arena, "%s%s%s", names, *names ? "," : "", found->parts[i]);
-    bool adapts = b->arguments.is_given[TIDE_SET_adapter] || b->arguments.method;
+    bool adapts = tide_arguments_adapt(&b->arguments);
     tide_setting_id setting = adapts ? TIDE_SET_adapter_exclude_modules : TIDE_SET_freeze;
     if (!*names || b->arguments.is_given[setting]) return;
     tide_setting_put(&b->arguments, tide_text_of(tide_settings[setting].name),

@@ -52,22 +52,6 @@ static void choose_dtype(tide_job_builder *b) {
                 NULL);
 }
 
-/* The method that the settings given need, where none is: the first that reads all of them. */
-static const char *implied_method(const tide_job_arguments *arguments) {
-    if (arguments->method) return arguments->method;
-    for (unsigned id = TIDE_SET_adapter_r; id <= TIDE_SET_adapter_merged; id++) {
-        tide_text kinds = tide_text_of(tide_setting_wants(&tide_settings[id])), first, choice;
-        if (!arguments->is_given[id] || !tide_piece_next(&kinds, '|', &first)) continue;
-        for (uint32_t i = 0; (choice = tide_setting_choice(&tide_settings[TIDE_SET_adapter], i)).length; i++)
-            if (tide_text_starts(choice, first)) return tide_text_copy(arguments->arena, choice);
-    }
-    return "none";
-}
-
-static void choose_adapter(tide_job_builder *b) {
-    if (!b->arguments.is_given[TIDE_SET_adapter]) b->arguments.values[TIDE_SET_adapter] = implied_method(&b->arguments);
-}
-
 /* "336x448", or "16x336x448" with frames before it. */
 static tide_pixels pixels_of(const char *text) {
     int64_t numbers[3] = {0};
@@ -129,7 +113,7 @@ static void fill(tide_job_builder *b, tide_setting_id id) {
 
 void tide_fill_fields(tide_job_builder *b) {
     choose_dtype(b);
-    choose_adapter(b);
+    b->arguments.values[TIDE_SET_adapter] = tide_arguments_adapter(&b->arguments);
     for (unsigned id = 0; id < TIDE_SET_COUNT; id++) fill(b, (tide_setting_id)id);
 }
 

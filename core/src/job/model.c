@@ -220,7 +220,7 @@ void tide_find_model(tide_job_builder *b) {
 static void read_quantization(tide_job_builder *b) {
     const tide_json *from = tide_json_at(b->inputs.config, "quantization_config");
     bool is_training = tide_argument_is(&b->arguments, TIDE_SET_mode, "train"),
-         adapts = b->arguments.is_given[TIDE_SET_adapter] || b->arguments.method;
+         adapts = tide_arguments_adapt(&b->arguments);
     if (b->arguments.serves) return; /* the engine reads it */
     if (!from || from->kind == TIDE_JSON_NULL || b->arguments.is_given[TIDE_SET_quant]) return;
     tide_job_arguments with_quant = b->arguments;
@@ -262,7 +262,7 @@ static void make_reward_model(tide_job_builder *b) {
     tide_json_put(b->arena, config, TIDE_TEXT("num_labels"),
                   tide_argument_json(b->arena, TIDE_TEXT("1"), "", b->diags));
     const char *saved = tide_argument_text(&b->arguments, TIDE_SET_adapter_modules_to_save);
-    if (!b->arguments.is_given[TIDE_SET_adapter] || strstr(saved, "score")) return;
+    if (!tide_arguments_adapt(&b->arguments) || strstr(saved, "score")) return;
     tide_setting_put(&b->arguments, TIDE_TEXT("adapter.modules_to_save"),
                      tide_text_of(tide_format(b->arena, "%s%sscore", saved, saved[0] ? "," : "")), TIDE_ORIGIN_FILE);
 }
