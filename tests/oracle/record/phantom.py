@@ -38,9 +38,11 @@ def joined(first: str, rest: str | None) -> str:
     return f"{first}:{rest}" if rest else first
 
 
-def card(size: int, capability: int, context: int = 0, multiprocessors: int = MULTIPROCESSORS) -> str:
-    """TIDEMARK_CARD: bytes, bytes of a context, capability times ten, multiprocessors, threads of each."""
-    return f"{size} {context} {capability} {multiprocessors} {THREADS if capability not in (86, 89, 120) else 1536}"
+def card(size: int, capability: int, context: int = 0, multiprocessors: int | None = None) -> str:
+    """TIDEMARK_CARD: bytes, bytes of a context, capability times ten, multiprocessors, threads of each. A capability
+    alone has an H100's multiprocessors and threads, as `capability=` of tidemark has."""
+    threads = THREADS if multiprocessors is None or capability not in (86, 89, 120) else 1536
+    return f"{size} {context} {capability} {multiprocessors or MULTIPROCESSORS} {threads}"
 
 
 def is_here() -> bool:
@@ -68,7 +70,7 @@ def become(
     capability: int,
     devices: int = 1,
     context: int = 0,
-    multiprocessors: int = MULTIPROCESSORS,
+    multiprocessors: int | None = None,
     name: str | None = None,
 ) -> None:
     """Another card, in a process that has not used the first; sizes in bytes."""

@@ -111,17 +111,54 @@ def empty_static_caches() -> None:
 
 
 def masks_are_as_made(padding: bool) -> None:
-    """Whether a mask masks nothing is read from the device: with padding it masks something."""
+    """Whether a mask masks nothing is read from the device: with padding the batch's masks something; what a model fills
+    with ones itself never does."""
     from transformers import masking_utils
 
-    every = masking_utils.fast_all
+    ones_of_models_are_known()
+    every, ignore = masking_utils.fast_all, masking_utils._ignore_bidirectional_mask_sdpa
 
     @functools.wraps(every)
     def fast_all(mask: Any) -> bool:
         every(mask)
-        return not padding
+        return not padding or is_ones(mask)
 
-    masking_utils.fast_all = fast_all
+    @functools.wraps(ignore)
+    def ignored(mask: Any, kv_length: int, local_attention_size: int | None = None) -> bool:
+        ignore(mask, kv_length, local_attention_size)
+        masks_nothing = mask is None or not padding or is_ones(mask)
+        return masks_nothing and (local_attention_size is None or kv_length < local_attention_size)
+
+    masking_utils.fast_all, masking_utils._ignore_bidirectional_mask_sdpa = fast_all, ignored
+
+
+def is_ones(mask: Any) -> bool:
+    return any(getattr(t, "is_ones_of_model", False) for t in (mask, mask._base))
+
+
+def ones_of_models_are_known() -> None:
+    """torch.ones and ones_like in a model's code mark what they make; a copy in another type keeps the mark."""
+
+    def marking(make: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(make)
+        def made(*args: Any, **kwargs: Any) -> Any:
+            out = make(*args, **kwargs)
+            if sys._getframe(1).f_globals.get("__name__", "").startswith("transformers.models."):
+                out.is_ones_of_model = True
+            return out
+
+        return made
+
+    copy = torch.Tensor.to
+
+    @functools.wraps(copy)
+    def to(self: Any, *args: Any, **kwargs: Any) -> Any:
+        out = copy(self, *args, **kwargs)
+        if is_ones(self):
+            out.is_ones_of_model = True
+        return out
+
+    torch.ones, torch.ones_like, torch.Tensor.to = marking(torch.ones), marking(torch.ones_like), to
 
 
 # ---- values ----

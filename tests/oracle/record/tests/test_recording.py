@@ -113,6 +113,7 @@ class Environments(unittest.TestCase):
 class Phantom(unittest.TestCase):
     def test_a_card_is_told_as_the_phantom_reads_it(self) -> None:
         self.assertEqual(phantom.card(80 << 30, 90), f"{80 << 30} 0 90 132 2048")
+        self.assertEqual(phantom.card(24 << 30, 89), f"{24 << 30} 0 89 132 2048")
         self.assertEqual(phantom.card(24 << 30, 89, context=1, multiprocessors=128), f"{24 << 30} 1 89 128 1536")
 
     def test_the_environment_preloads_the_driver(self) -> None:
