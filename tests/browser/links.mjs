@@ -2,9 +2,10 @@
 /* Links, in Chromium: the address holds the job, and a view of it; what is damaged lands on a page that works. */
 import assert from 'node:assert/strict';
 import { changed, copied, deviceBytes, ready, some, still, test } from './harness.mjs';
+import { pack, packSeveral } from '../../web/src/links.js';
 
 /** @param {import('./site.mjs').Site} site */
-export default function ({ visit, field, fragmentOf, fromCore, exampleWords, drop, isAtEvent, LLAMA, server, toWhatIf }) {
+export default function ({ visit, field, fragmentOf, fromCore, exampleWords, drop, isAtEvent, LLAMA, server, toWhatIf, core }) {
   test('copy the link, open it elsewhere: the same job, the same number', () => visit(async (page) => {
     await changed(page, () => field(page, 'batch').fill('48'));
     await field(page, 'attention').selectOption('eager');
@@ -28,6 +29,39 @@ export default function ({ visit, field, fragmentOf, fromCore, exampleWords, dro
       assert.equal(await said.count(), 0);
     }, { at: link });
   }));
+
+  test('a link of every kind of job says its number before the core is there, and confirms it', async () => {
+    const { call } = await core();
+    const config = [{ name: 'config.json', text: LLAMA }];
+    const of = (/** @type {string[]} */ settings, /** @type {any[]} */ files = []) => call({ call: 'link', settings, files, was: true }).link;
+    const jobs = /** @type {[RegExp, () => Promise<string | null>][]} */ ([
+      [/^llama-3\.2-1b on rtx-4090: [\d.]+ GiB when the link was made\. Working it out…$/, () => pack(of(['model=llama-3.2-1b', 'gpu=rtx-4090']))],
+      [/^llama-3\.1-8b on l40s: [\d.]+ GiB when/, () => pack(of(['model=llama-3.1-8b', 'gpu=l40s', 'mode=serve']))],
+      [/^llama-3\.1-8b on h100-80: [\d.]+ GiB per GPU when/, () => pack(of(['model=llama-3.1-8b', 'gpu=h100-80', 'parallel.kind=pp', 'parallel.pp=4', 'batch=8']))],
+      [/^config\.json on t4: [\d.]+ GiB when/, () => pack(of(['gpu=t4'], config))],
+      [/^the small one: [\d.]+ GiB when/, () => packSeveral([['the small one', of(['model=gpt2', 'gpu=t4'])], ['other', of(['model=gpt2', 'gpu=l4'])]])],
+    ]);
+    for (const [says, write] of jobs) {
+      const link = await write();
+      await visit(async (_, { context }) => {
+        const page = await context.newPage();
+        let letGo = () => {};
+        const held = new Promise((done) => { letGo = () => done(null); });
+        await page.route(/\.wasm$/, async (/** @type {any} */ route) => { await held; await route.continue(); });
+        await page.goto(`${server.url}#${link}`);
+        const said = () => page.evaluate(() => getComputedStyle(/** @type {Element} */ (document.querySelector('.result')), '::before').content.replaceAll('"', ''));
+        await page.waitForFunction(() => getComputedStyle(/** @type {Element} */ (document.querySelector('.result')), '::before').content.includes('GiB'));
+        const text = await said();
+        assert.match(text, says);
+        assert.equal(await page.locator('.answer').isVisible(), false, 'and not the number of the example');
+        letGo();
+        await ready(page);
+        await page.getByText('As it was when the link was made').waitFor();
+        assert.equal(await page.locator('.big').innerText(), /[\d.]+ GiB/.exec(text)?.[0]);
+        await page.close();
+      });
+    }
+  });
 
   test('the command has the link’s words', () => visit(async (page) => {
     await page.getByRole('button', { name: 'Share' }).click();

@@ -68,7 +68,7 @@ export default function ({ browser, server, visit, field, fromCore, clipboard, t
       await page.waitForFunction((/** @type {number} */ wanted) => document.querySelectorAll('.scenarios thead th').length === wanted, i + 2);
     }
     await add(page);
-    await page.locator('.said', { hasText: 'remove one first' }).waitFor();
+    await page.locator('#spoken', { hasText: 'remove one first' }).waitFor({ state: 'attached' });
     await needs(page).nth(5).waitFor();
     assert.equal(await bytesOf(needs(page).nth(5)), bytes);
     await page.evaluate(() => { location.hash = 'scenarios=1.AAAA'; });

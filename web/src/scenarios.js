@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Up to six named jobs side by side. They are kept in this browser; those of a link only when one says so. */
 import { signal } from '@preact/signals';
-import { ask } from './asking.js';
+import { ask, askAll } from './asking.js';
 import { packSeveral, unpackSeveral } from './links.js';
 import { report, scenarios } from './state.js';
 import { kept, keep } from './storage.js';
@@ -13,6 +13,9 @@ const MOST_NAME = 60;
 
 /* Those that are shown came with a link, and one's own stay as they are. */
 export const isShared = signal(false);
+
+/* Of those of a link, what each came to when it was made, in GiB, by its link. */
+export const linkedFigures = signal(/** @type {Record<string, string | undefined>} */ ({}));
 
 /** What is a list of scenarios in what is kept or linked. @param {unknown} list @returns {Scenario[]} */
 const valid = (list) => (Array.isArray(list) ? list : []).filter((one) => typeof one?.name === 'string' && typeof one?.link === 'string')
@@ -66,16 +69,20 @@ export const removeScenario = (at) => change(scenarios.value.filter((_, i) => i 
 /** @param {number} at @param {string} name */
 export const renameScenario = (at, name) => change(scenarios.value.map((one, i) => (i === at ? { ...one, name: name.trim().slice(0, MOST_NAME) || one.name } : one)));
 
-/** The address of the page with all of them in it, or that there is none. */
+/** The address of the page with all of them in it, each with what it comes to, or that there is none. */
 export async function addressOfAll() {
-  const text = await packSeveral(scenarios.value.map(({ name, link }) => [name, link]));
+  const links = scenarios.value.map(({ link }) => link);
+  await askAll(links.map((link) => ({ call: 'link', link, was: true })), (reply, i) => { links[i] = reply?.link ?? links[i]; });
+  const text = await packSeveral(scenarios.value.map(({ name }, i) => [name, links[i]]));
   return text ? `${location.href.split('#')[0]}#${text}` : 'The scenarios are too long for one link.';
 }
 
 /** Shows the scenarios of a link. @param {string} fragment @returns {Promise<string>} the first one's job */
 export async function openShared(fragment) {
-  const list = valid((await unpackSeveral(fragment)).map(([name, link]) => ({ name, link })));
+  const linked = await unpackSeveral(fragment);
+  const list = valid(linked.map(([name, link]) => ({ name, link: link.replace(/(^|&)was=[^&]*/, '') })));
   isShared.value = JSON.stringify(list) !== JSON.stringify(own());
   scenarios.value = list;
-  return list[0].link;
+  linkedFigures.value = Object.fromEntries(linked.map(([, link], i) => [list[i]?.link, new URLSearchParams(link).get('was')?.split('_')[0]]));
+  return linked[0][1];
 }

@@ -46,7 +46,7 @@ static void warn_of_was(const tide_job_report *r, tide_diagnostics *diags) {
     tide_arena *arena = r->w->arena;
     tide_text was = r->job->was;
     const char *bar = was.length ? memchr(was.at, '_', was.length) : NULL,
-               *now = tide_gib_digits(arena, tide_job_device_bytes(r->job, &r->replay));
+               *now = tide_gib_digits(arena, tide_job_report_need(r));
     if (!bar) return;
     tide_text gib = {was.at, (size_t)(bar - was.at)}, version = {bar + 1, was.length - gib.length - 1};
     if (tide_text_is(gib, now)) return;
@@ -57,11 +57,9 @@ static void warn_of_was(const tide_job_report *r, tide_diagnostics *diags) {
 }
 
 const char *tide_peak_note(tide_arena *arena, tide_run *run, const tide_job *job) {
-    tide_event_source source = tide_job_events(run).source;
-    tide_replay_config config = tide_job_config(job);
-    tide_replay replay;
-    if (!tide_replay_peaks(&replay, &source, &config, arena)) return NULL;
-    return tide_format(arena, "%s_%s", tide_gib_digits(arena, tide_job_device_bytes(job, &replay)), TIDEMARK_VERSION);
+    tide_job_report r;
+    if (!tide_job_report_open(&r, NULL, run, job)) return NULL;
+    return tide_format(arena, "%s_%s", tide_gib_digits(arena, tide_job_report_need(&r)), TIDEMARK_VERSION);
 }
 
 static void write_factors(tide_job_report *r) {

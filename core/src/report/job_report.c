@@ -25,6 +25,10 @@ uint64_t tide_job_device_bytes(const tide_job *job, const tide_replay *replay) {
     return replay->reserved_peak + tide_job_context(job);
 }
 
+uint64_t tide_job_report_need(const tide_job_report *r) {
+    return r->run->serving ? tide_serving_bytes(r->run->serving) : tide_job_device_bytes(r->job, &r->replay);
+}
+
 void tide_job_report_init(tide_job_report *r, tide_writer *w, tide_run *run, const tide_job *job) {
     *r = (tide_job_report){.w = w, .run = run, .job = job, .source = tide_job_events(run).source};
 }

@@ -32,6 +32,8 @@ bool tide_job_report_open(tide_job_report *r, tide_writer *w, tide_run *run, con
 /* The same in two: what it is of, and the play, which fills columns up to event `until`, of which `from` is given. */
 void tide_job_report_init(tide_job_report *r, tide_writer *w, tide_run *run, const tide_job *job);
 bool tide_job_report_play(tide_job_report *r, tide_column *columns, uint32_t count, uint32_t until);
+/* The figure of the verdict: of a server, what it holds once it has started. */
+uint64_t tide_job_report_need(const tide_job_report *r);
 /* Fills on_card. */
 bool tide_job_report_on_card(tide_job_report *r);
 

@@ -48,7 +48,7 @@ static bool play_query(tide_what_if *v, const tide_query *q, tide_arena *arena, 
     const tide_serving *serving = run->serving;
     v->fit = tide_job_report_fit(&r);
     v->fits = v->fit == TIDE_FITS;
-    v->need = serving ? tide_serving_bytes(serving) : tide_job_device_bytes(job, &r.replay);
+    v->need = tide_job_report_need(&r);
     v->serves = serving != NULL;
     v->requests = serving ? tide_serving_requests(serving) : 0;
     v->tokens = serving ? serving->run->figures.capacity_tokens : 0;

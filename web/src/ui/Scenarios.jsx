@@ -7,7 +7,7 @@ import { fixed } from '../format.js';
 import { gpusOf, layoutOf, tokensOf } from '../layout.js';
 import { pack } from '../links.js';
 import { prices } from '../prices.js';
-import { addScenario, addressOfAll, countOwn, isShared, keepShared, MOST_SCENARIOS, removeScenario, renameScenario, showOwn } from '../scenarios.js';
+import { addScenario, addressOfAll, countOwn, isShared, keepShared, linkedFigures, MOST_SCENARIOS, removeScenario, renameScenario, showOwn } from '../scenarios.js';
 import { addStyle } from '../sheet.js';
 import { link, said, scenarios, spoken, unit } from '../state.js';
 import { copy } from './CopyDialog.jsx';
@@ -62,6 +62,9 @@ async function add() {
   setTimeout(() => { said.value = ''; }, 1800);
 }
 
+/** What the link says of one, until that is confirmed. @param {string} link */
+const linkedText = (link) => (linkedFigures.value[link] ? <span class="muted" data-tip="When the link was made">{linkedFigures.value[link]} GiB…</span> : '…');
+
 /** @param {{r: Report, panel: import('../panels.js').Panel}} props */
 export default function Scenarios({ r, panel }) {
   const list = scenarios.value;
@@ -90,7 +93,7 @@ export default function Scenarios({ r, panel }) {
                   <button type="button" class="icon-button small" aria-label={`Remove ${one.name}`} data-tip="Remove" onClick={() => removeScenario(i)}><Icon name="cross" /></button></span></th>))}</tr>
           </thead>
           <tbody>
-            <tr class="strong"><th scope="row">Needs, {unit.value}</th>{played.map((one, i) => <td key={i}>{reports[i] ? <Bytes n={/** @type {Report} */ (reports[i]).verdict.device_bytes} /> : !one ? '…' : one.reply?.diagnostics?.[0]?.message ?? 'no answer'}</td>)}</tr>
+            <tr class="strong"><th scope="row">Needs, {unit.value}</th>{played.map((one, i) => <td key={i}>{reports[i] ? <Bytes n={/** @type {Report} */ (reports[i]).verdict.device_bytes} /> : !one ? linkedText(list[i].link) : one.reply?.diagnostics?.[0]?.message ?? 'no answer'}</td>)}</tr>
             <tr><th scope="row">Verdict</th>{cells((of) => { const { kind, icon, text, detail } = verdictOf(of); return <span class={{ fits: 'good', close: 'barely', not: 'bad', none: '' }[kind]} data-tip={detail}><Icon name={icon} />{text}</span>; })}</tr>
             <tr><th scope="row">Model</th>{cells((of) => of.model.title)}</tr>
             <tr><th scope="row">GPUs</th>{cells((of) => `${fixed(gpus(of))} × ${of.gpu?.title ?? 'no GPU'}`)}</tr>
