@@ -10,12 +10,16 @@ enum { PLACES_LIMIT = 4096 }; /* fewer than 2^16: two in a word */
 /* The lowest byte of a word about a value that has an identity. */
 enum { MET_BEFORE = 0x80, LIST_UNREAD, LIST_READ, IS_TENSOR, IS_MODULE };
 
-static bool add_word(tide_call_key *s, uint64_t value) {
+static bool write_word(tide_call_key *s, uint64_t value) {
     if (s->mode == TIDE_CALL_KEY_LISTS) return true;
-    if (s->mode == TIDE_CALL_KEY_COMPARES) return s->at < s->word_count && s->words[s->at++] == value;
     TIDE_ROOM(s->arena, s->words, s->word_count, s->word_capacity);
     s->words[s->word_count++] = value;
     return true;
+}
+
+static inline bool add_word(tide_call_key *s, uint64_t value) {
+    if (s->mode == TIDE_CALL_KEY_COMPARES) return s->at < s->word_count && s->words[s->at++] == value;
+    return write_word(s, value);
 }
 
 /* As words, the last one filled up with zeros. */

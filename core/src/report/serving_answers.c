@@ -70,6 +70,7 @@ static const char *more_ranks(tide_job *job, tide_arena *arena) {
 typedef struct lever {
     const char *(*change)(tide_job *, tide_arena *); /* the flag; NULL: it does not apply */
     bool keeps_graphs;                               /* the same batches are captured, of the same layers */
+    bool is_of_budget;                               /* gpu_memory_utilization alone: nothing is played again */
 } lever;
 
 typedef struct gain {
@@ -87,7 +88,11 @@ static gain play_lever(const tide_serving *serving, const lever *of, tide_serve_
     tide_diagnostics unheard;
     tide_arena_init(&scratch, tide_arena_memory(arena), arena->escape);
     tide_diagnostics_init(&unheard, &scratch);
-    const tide_serve_run *other = tide_serving_play(&changed, of->keeps_graphs ? run : NULL, kept, &scratch, &unheard);
+    tide_serve_run again;
+    const tide_serve_run *other =
+        of->is_of_budget && tide_serve_with_utilization(&again, run, changed.gpu_memory_utilization)
+            ? &again
+            : tide_serving_play(&changed, of->keeps_graphs ? run : NULL, kept, &scratch, &unheard);
     if (!other || other->figures.refusal) {
         made.flag = NULL;
     } else {
@@ -101,9 +106,10 @@ static gain play_lever(const tide_serving *serving, const lever *of, tide_serve_
 }
 
 void tide_write_levers(tide_writer *w, const tide_serving *serving, tide_arena *arena) {
-    static const lever levers[] = {{fewer_requests, false}, {fewer_tokens, true}, {more_of_the_card, true},
-                                   {fp8_cache, false},      {fp8_weights, false}, {no_graphs, false},
-                                   {no_video, false},       {more_ranks, false}};
+    static const lever levers[] = {{fewer_requests, false, false}, {fewer_tokens, true, false},
+                                   {more_of_the_card, true, true}, {fp8_cache, false, false},
+                                   {fp8_weights, false, false},    {no_graphs, false, false},
+                                   {no_video, false, false},       {more_ranks, false, false}};
     int64_t requests = tide_serving_requests(serving);
     tide_serve_descriptions kept = {.arena = arena};
     tide_write_open_at(w, "levers", '[');

@@ -51,27 +51,39 @@ static void pool_weights(tide_serve_run *run) {
             t->allocations[i].stream = SLEEPING_POOL;
 }
 
+/* Whether so much is free at all; v1/worker/utils.py, request_memory. */
+static bool may_request(tide_serve_run *run) {
+    tide_serve_figures *f = &run->figures;
+    f->requested = requested_bytes(run);
+    uint64_t free_at_start = run->device.total_bytes - run->device.used_bytes;
+    if (free_at_start >= f->requested) return true;
+    f->refusal = tide_format(run->machine.arena,
+                             "Free memory on device cuda:0 (%.2f/%.2f GiB) on startup is less than desired GPU "
+                             "memory utilization (%g, %.2f GiB). Decrease GPU memory utilization or reduce GPU "
+                             "memory used by other processes.",
+                             (double)free_at_start / (1 << 30), (double)run->device.total_bytes / (1 << 30),
+                             (double)tide_serve_utilization_ppm(run) / 1e6, (double)f->requested / (1 << 30));
+    return false;
+}
+
+static void find_available(tide_serve_run *run) {
+    tide_serve_figures *f = &run->figures;
+    f->available = run->job.kv_cache_memory_bytes
+                       ? run->job.kv_cache_memory_bytes
+                       : (int64_t)(f->requested - f->consumed - f->transient - f->graph_bytes);
+    if (run->is_pooling) f->available = 0;
+}
+
 bool tide_serve_budget(tide_serve_run *run) {
     tide_serve_figures *f = &run->figures;
     const tide_timeline *t = &run->machine.timeline;
     tide_arena *arena = run->machine.arena;
     tide_replay_config config = {.conf = tide_alloc_conf_default(TIDE_ALLOC_TORCH_MAIN),
                                  .device_bytes = run->device.total_bytes,
-                                 .outside_bytes = run->device.used_bytes,
-                                 .keeps_statistics = true};
+                                 .outside_bytes = run->device.used_bytes};
     tide_event_source source = tide_timeline_events(t);
     tide_player p;
-    f->requested = requested_bytes(run);
-    uint64_t free_at_start = run->device.total_bytes - run->device.used_bytes;
-    if (free_at_start < f->requested) {
-        f->refusal = tide_format(arena,
-                                 "Free memory on device cuda:0 (%.2f/%.2f GiB) on startup is less than desired GPU "
-                                 "memory utilization (%g, %.2f GiB). Decrease GPU memory utilization or reduce GPU "
-                                 "memory used by other processes.",
-                                 (double)free_at_start / (1 << 30), (double)run->device.total_bytes / (1 << 30),
-                                 (double)tide_serve_utilization_ppm(run) / 1e6, (double)f->requested / (1 << 30));
-        return false;
-    }
+    if (!may_request(run)) return false;
     if (run->job.enable_sleep_mode) pool_weights(run);
     if (!tide_player_open(&p, &source, &config, arena) || !tide_player_run(&p, run->load_event)) return false;
     f->before_load = p.figures.allocated;
@@ -80,18 +92,25 @@ bool tide_serve_budget(tide_serve_run *run) {
     f->model_bytes = p.figures.allocated - f->before_load;
     if (!tide_player_run(&p, run->profile_event)) return false;
     f->after_load = p.figures.allocated;
-    tide_caching_reset_peaks(p.allocator);
+    p.phase_peak = p.figures.allocated;
     if (!tide_player_run(&p, run->profiled_event)) return false;
     tide_caching_empty_cache(p.allocator);
-    uint64_t peak = tide_caching_stat(p.allocator, TIDE_STAT_ALLOCATED_BYTES, TIDE_POOL_ALL).peak;
     f->consumed = tide_caching_reserved(p.allocator);
-    f->transient = peak - p.figures.allocated;
+    f->transient = p.phase_peak - p.figures.allocated;
     register_graphs(run, p.allocator);
     if (p.figures.is_oom) f->refusal = tide_serve_oom_text(arena, &p.figures.oom);
     tide_player_close(&p);
-    f->available = run->job.kv_cache_memory_bytes
-                       ? run->job.kv_cache_memory_bytes
-                       : (int64_t)(f->requested - f->consumed - f->transient - f->graph_bytes);
-    if (run->is_pooling) f->available = 0;
+    find_available(run);
     return !p.figures.is_oom;
+}
+
+bool tide_serve_with_utilization(tide_serve_run *run, const tide_serve_run *like, int64_t utilization) {
+    bool is_alone = like->job.engine == TIDE_engine_vllm && like->job.pipeline_parallel_size == 1;
+    if (!is_alone || !like->figures.num_blocks || like->job.max_model_len == TIDE_SERVE_AUTO) return false;
+    *run = *like;
+    run->job.gpu_memory_utilization = utilization;
+    if (!may_request(run)) return true;
+    find_available(run);
+    tide_cache_blocks(run);
+    return true;
 }

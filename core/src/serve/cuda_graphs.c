@@ -74,8 +74,12 @@ static bool play_capture(tide_serve_run *run, const tide_serve_capture *c, tide_
     for (uint32_t i = c->from; i < c->to; i++) {
         uint32_t event = t->events[i], allocation = event & ~TIDE_FREE_BIT;
         if (event == TIDE_EMPTY_CACHE || t->allocations[allocation].born < run->profiled_event) continue;
+        bool is_touch = i + 1 < c->to && t->events[i + 1] == (allocation | TIDE_FREE_BIT);
+        uint64_t taken;
         if (event & TIDE_FREE_BIT)
             tide_caching_free(a, blocks[allocation]);
+        else if (is_touch && tide_caching_touch(a, t->allocations[allocation].bytes, 0, &taken) == TIDE_CACHING_OK)
+            i++;
         else if (tide_caching_malloc(a, t->allocations[allocation].bytes, 0, &blocks[allocation]) != TIDE_CACHING_OK)
             return false;
     }
@@ -112,7 +116,8 @@ static bool play_all(tide_serve_run *run, tide_caching_allocator *stream, tide_c
 bool tide_serve_graphs(tide_serve_run *run) {
     const tide_caching_config config = {.memory = tide_default_allocator(),
                                         .conf = tide_alloc_conf_default(TIDE_ALLOC_TORCH_MAIN),
-                                        .device_bytes = run->device.total_bytes};
+                                        .device_bytes = run->device.total_bytes,
+                                        .is_lean = true};
     tide_caching_allocator *stream = NULL, *pool = NULL;
     if (!run->capture_count) return true;
     /* Inductor chooses its buffers: a segment more or less in the pool, on the stream and at the profile run's peak,

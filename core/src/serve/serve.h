@@ -238,6 +238,9 @@ bool tide_serve_graphs(tide_serve_run *run);
  * figures.refusal says so. */
 bool tide_serve_budget(tide_serve_run *run);
 
+/* The same start with another gpu_memory_utilization, which the budget alone depends on. False: it must be played. */
+bool tide_serve_with_utilization(tide_serve_run *run, const tide_serve_run *like, int64_t utilization);
+
 /* The message of torch.OutOfMemoryError. */
 const char *tide_serve_oom_text(tide_arena *arena, const tide_caching_oom *oom);
 
