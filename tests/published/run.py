@@ -1,68 +1,26 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""Starts of vLLM that others have published, predicted.
+"""What others have published, predicted: a file for each source.
 
     tests/published/run.py PROGRAM
+"""
 
-vllm-0.19.csv: vLLM 0.19.0 on one to four H100 80GB, utilisation 0.95, of llm-d-planner's accuracy runs
-(github.com/llm-d-incubation/llm-d-planner, pull request 205, accuracy/results/v0.19.0/results_raw.csv): "Model loading
-took", "Available KV cache memory" and the concurrency as the log has them, GiB of two digits. tidemark plays vLLM 0.32.0.
-What the versions do differently, and its size, stands in DIFFERENT; all else is within the bounds below."""
-
-import csv
-import json
-import subprocess
 import sys
-from pathlib import Path
 
-GIB = 1 << 30
-WEIGHTS, CACHE, CONCURRENCY = 0.01, 0.04, 0.04  # of the published value
-ROUNDING = 0.005  # GiB
-# 0.19 charges what NCCL and custom all-reduce take after its first snapshot, 2.1 GiB a rank; 0.32 takes it before it.
-# 0.32 keeps blocks of weights whole in segments of up to 20 MiB, which shows where a rank has few.
-# 0.19 profiles Gemma 3's tower with other batches of images, and experts in chunks without their workspace kept.
-DIFFERENT = {
-    ("qwen2.5-72b", "cache"): "2.1 GiB of 3.0 are NCCL's",
-    ("mixtral-8x7b", "cache"): "NCCL's, and the experts' workspace",
-    ("qwen3-30b-a3b", "cache"): "the experts' workspace",
-    ("gemma-3-27b", "cache"): "the tower's batch",
-    ("qwen2.5-7b tensor_parallel_size=4", "weights"): "blocks that are not split",
-}
+import activation_recomputation
+import simumax
+import vllm
 
-
-def predict(program, row):
-    words = [program, "serve", row["model"], "gpu=h100-80", *row["settings"].split(), "--json"]
-    return json.loads(subprocess.run(words, capture_output=True, text=True).stdout)["serving"]
-
-
-def is_different(row, what):
-    return any(
-        of == what and all(word in f"{row['model']} {row['settings']}".split() for word in words.split())
-        for words, of in DIFFERENT
-    )
-
-
-def errors(program, row):
-    said = predict(program, row)
-    pairs = {
-        "weights": (said["model_bytes"] / GIB, float(row["weights_gib"]), WEIGHTS, ROUNDING),
-        "cache": (said["available"] / GIB, float(row["cache_gib"]), CACHE, ROUNDING),
-        "concurrency": (said["concurrency_percent"] / 100, float(row["concurrency"]), CONCURRENCY, ROUNDING),
-    }
-    for what, (predicted, published, bound, rounding) in pairs.items():
-        is_within = abs(predicted - published) <= bound * published + rounding
-        if is_within == is_different(row, "cache" if what == "concurrency" else what):
-            yield f"{row['model']} {row['settings']}: {what} {predicted:.2f}, published {published:.2f}"
+SOURCES = (vllm, simumax, activation_recomputation)
 
 
 def main(program):
-    with (Path(__file__).parent / "vllm-0.19.csv").open() as file:
-        rows = list(csv.DictReader(file))
-    wrong = [error for row in rows for error in errors(program, row)]
-    for error in wrong:
+    checks = [list(source.checks(program)) for source in SOURCES]
+    errors = [error for check in sum(checks, []) if (error := check.error())]
+    for error in errors:
         print("FAIL", error)
-    print(f"{3 * len(rows) - len(wrong)} passed, {len(wrong)} failed")
-    return bool(wrong) or not rows
+    print(f"{sum(map(len, checks)) - len(errors)} passed, {len(errors)} failed")
+    return bool(errors) or not all(checks)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,26 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A published figure and what tidemark says of the same job."""
+
+import json
+import subprocess
+from typing import NamedTuple
+
+GIB = 1 << 30
+
+
+class Check(NamedTuple):
+    name: str
+    predicted: float
+    published: float
+    bound: float  # of the published value
+    rounding: float = 0  # of the published digits
+    differs: bool = False  # for a named cause: the bound does not hold
+
+    def error(self):
+        """What is wrong, or None."""
+        is_within = abs(self.predicted - self.published) <= self.bound * self.published + self.rounding
+        return None if is_within != self.differs else f"{self.name} {self.predicted:.2f}, published {self.published:.2f}"
+
+
+def answer(*words):
+    return json.loads(subprocess.run([*words, "--json"], capture_output=True, text=True).stdout)
