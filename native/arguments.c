@@ -188,9 +188,28 @@ static void folder_read(cli_arguments *a, const char *path) {
     }
 }
 
-static bool ends_in_json(const char *word) {
-    size_t length = strlen(word);
-    return length > 5 && strcmp(word + length - 5, ".json") == 0;
+/* What is named as a file, whether or not it is there. */
+static bool ends_as_file(const char *word) {
+    static const char *const endings[] = {".json", ".yaml", ".yml", ".toml", ".sh", ".txt", ".gguf", ".safetensors"};
+    for (size_t i = 0; i < sizeof endings / sizeof *endings; i++)
+        if (cli_ends_in(word, endings[i])) return true;
+    return false;
+}
+
+/* Words that are no settings are one text: qwen 2.5 7b. */
+static void name_read(cli_arguments *a, const char *word) {
+    cli_buffer name = {0};
+    if (a->has_name) {
+        cli_format(&name, "%s %s", a->words[a->name_at], word);
+        free(a->words[a->name_at]);
+        a->words[a->name_at] = name.at;
+        return;
+    }
+    cli_format(&name, "model=%s", word);
+    a->has_name = true;
+    a->name_at = a->word_count;
+    list_add(&a->words, &a->word_count, name.at, name.length);
+    cli_buffer_free(&name);
 }
 
 static int word_read(cli_arguments *a, const char *word, unsigned takes) {
@@ -206,13 +225,10 @@ static int word_read(cli_arguments *a, const char *word, unsigned takes) {
         list_add(&a->words, &a->word_count, word, strlen(word));
     } else if (strchr(word, '/') && cli_is_folder(word)) {
         folder_read(a, word);
-    } else if (ends_in_json(word)) {
+    } else if (ends_as_file(word)) {
         list_add(&a->paths, &a->path_count, word, strlen(word)); /* and say that it is not there */
     } else {
-        cli_buffer model = {0};
-        cli_format(&model, "model=%s", word);
-        list_add(&a->words, &a->word_count, model.at, model.length);
-        cli_buffer_free(&model);
+        name_read(a, word);
     }
     return CLI_OK;
 }

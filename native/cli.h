@@ -122,6 +122,8 @@ bool cli_yaml_to_json(cli_buffer *out, const char *text, size_t length, char *me
 typedef struct cli_arguments {
     char **words; /* key=value, or the model's name first */
     size_t word_count;
+    size_t name_at; /* of words: the model as words, with has_name */
+    bool has_name;
     cli_buffer link; /* what stands in a link, or empty; words hold over it */
     char **paths;    /* files, in order */
     size_t path_count;

@@ -167,7 +167,14 @@ static int exit_of(const cJSON *diagnostics) {
     return CLI_BAD_INPUT;
 }
 
+/* How the words of a job were read, where the answer itself does not say it. */
+static void say_reading(const cJSON *answer) {
+    const char *read_as = cli_text_at(answer, "read_as");
+    if (*read_as && !cli_at(answer, "assumptions")) fprintf(stderr, "%s\n", read_as);
+}
+
 static int explain(cli_answer *answer, int status, bool is_json) {
+    if (status == CLI_OK && answer->is_ok && !is_json) say_reading(answer->json);
     if (status != CLI_OK || answer->is_ok) return status;
     const cJSON *diagnostics = cli_at(answer->json, "diagnostics");
     status = exit_of(diagnostics);

@@ -2,6 +2,9 @@
 /* What answers share: the request taken apart, the answer begun. */
 #include "api/calls.h"
 
+#include <string.h>
+
+#include "job/phrases.h"
 #include "report/report.h"
 #include "tidemark/tidemark.h"
 
@@ -21,6 +24,16 @@ const tide_link *call_link_of(call *c) {
     return c->link;
 }
 
+/* What was said of the words once is not said again where they are read again. */
+static tide_diagnostics *diags_of(call *c, const char *key) {
+    bool is_job = strcmp(key, "settings") == 0, is_again = is_job && c->has_read_words;
+    c->has_read_words = c->has_read_words || is_job;
+    if (!is_again) return &c->diags;
+    tide_diagnostics *scratch = TIDE_NEW(&c->arena, tide_diagnostics, 1);
+    tide_diagnostics_init(scratch, &c->arena);
+    return scratch;
+}
+
 bool call_read_words_at(call *c, const char *key, tide_text **words, uint32_t *count) {
     const tide_json *settings = tide_json_at(c->request, key);
     *count = 0;
@@ -35,7 +48,14 @@ bool call_read_words_at(call *c, const char *key, tide_text **words, uint32_t *c
                               "a setting is a text like \"batch=4\"", NULL);
         (*words)[(*count)++] = word->text;
     }
-    return true;
+    uint32_t errors = c->diags.error_count, said = c->diags.count;
+    if (*count) *words = tide_phrases_read(&c->arena, *words, count, diags_of(c, key));
+    for (uint32_t i = said; i < c->diags.count; i++) {
+        const char *message = c->diags.items[i].message, *before = c->read_as;
+        if (!before || !strstr(before, message))
+            c->read_as = before ? tide_format(&c->arena, "%s\n%s", before, message) : message;
+    }
+    return c->diags.error_count == errors;
 }
 
 bool call_read_words(call *c, tide_text **words, uint32_t *count) {
@@ -112,6 +132,7 @@ void call_open_answer(call *c) {
     tide_write_open(&c->writer, '{');
     tide_write_bool_at(&c->writer, "ok", true);
     tide_write_string_at(&c->writer, "tidemark", TIDEMARK_VERSION);
+    if (c->read_as) tide_write_string_at(&c->writer, "read_as", c->read_as);
 }
 
 bool call_out_of_memory(call *c) {

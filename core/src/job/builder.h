@@ -40,6 +40,9 @@ void tide_freeze_composite(tide_job_builder *b);
 /* gpus.c */
 void tide_find_gpu(tide_job_builder *b);
 void tide_size_device(tide_job_builder *b);
+/* All rows of models/gpus.json, and whether one may be meant by words: "rtx 4090", or "a100", which are several. */
+const tide_json *tide_gpu_list(tide_arena *arena, tide_diagnostics *diags);
+bool tide_gpu_is_named(tide_arena *arena, const tide_json *gpus, const char *words);
 void tide_warn_of_fraction(tide_job_builder *b);
 
 /* fields.c */

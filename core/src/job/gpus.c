@@ -115,6 +115,18 @@ static void gpu_refuse(tide_job_builder *b, const tide_json *list, const char *n
                    near ? tide_format(b->arena, "did you mean %s? Otherwise %s", near, size) : size);
 }
 
+const tide_json *tide_gpu_list(tide_arena *arena, tide_diagnostics *diags) {
+    const tide_text text = {tide_gpu_source.text, tide_gpu_source.length};
+    return tide_json_at(tide_json_parse(arena, text, "/gpus", diags), "gpus");
+}
+
+bool tide_gpu_is_named(tide_arena *arena, const tide_json *gpus, const char *words) {
+    const char *read = gpu_words(arena, words);
+    for (const tide_json *row = gpus ? gpus->first : NULL; row; row = row->next)
+        if (gpu_may_be(arena, row, read)) return true;
+    return false;
+}
+
 void tide_find_gpu(tide_job_builder *b) {
     const char *name = tide_argument_text(&b->arguments, TIDE_SET_gpu);
     tide_gpu *gpu = &b->job->gpu;
@@ -128,9 +140,7 @@ void tide_find_gpu(tide_job_builder *b) {
     if (!name[0]) return;
     const tide_json *row = gpu_find_alone(b, name);
     if (!row) {
-        const tide_json *root =
-            tide_json_parse(b->arena, (tide_text){tide_gpu_source.text, tide_gpu_source.length}, "/gpus", b->diags);
-        const tide_json *list = tide_json_at(root, "gpus");
+        const tide_json *list = tide_gpu_list(b->arena, b->diags);
         if (!(row = gpu_find(b->arena, list, name))) {
             gpu_refuse(b, list, name);
             return;

@@ -5,57 +5,8 @@
 #include <string.h>
 
 #include "base/units.h"
-#include "job/hub_names.h"
+#include "job/model_names.h"
 #include "lang/lang.h"
-
-/* The entry whose text has this in it, in lower case. */
-static const tide_source *catalogue_with(tide_arena *arena, const char *part) {
-    for (uint32_t i = 0; i < tide_catalogue_source_count; i++) {
-        const tide_source whole = tide_source_whole(arena, &tide_catalogue_sources[i]);
-        if (tide_text_contains(tide_text_of(tide_lowered(arena, (tide_text){whole.text, whole.length})),
-                               tide_text_of(part)))
-            return &tide_catalogue_sources[i];
-    }
-    return NULL;
-}
-
-/* The entry that is published under a path, as llava-hf/llava-1.5-7b-hf. */
-static const tide_source *catalogue_published(tide_arena *arena, const char *path) {
-    return catalogue_with(arena, tide_format(arena, "huggingface.co/%s\"", path));
-}
-
-/* The entry of a name, or of a path. */
-static const tide_source *catalogue_find(tide_arena *arena, const char *name) {
-    const char *lowered = tide_lowered(arena, tide_text_of(name));
-    return strchr(name, '/') ? catalogue_published(arena, lowered) : tide_catalogue_source(lowered);
-}
-
-const tide_json *tide_catalogue_config(tide_arena *arena, const char *name, tide_diagnostics *diags) {
-    const tide_source *source = catalogue_find(arena, name);
-    if (!source) return NULL;
-    tide_source whole = tide_source_whole(arena, source);
-    const char *place = tide_format(arena, "/models/%s", source->name);
-    return tide_json_at(tide_json_parse(arena, (tide_text){whole.text, whole.length}, place, diags), "config");
-}
-
-/* The entry that a name of the Hub is a variant of, whatever it is quantised in: the one whose own name says most. */
-static const tide_source *catalogue_of_hub(tide_arena *arena, const char *name, tide_hub_name *read) {
-    const tide_source *source = NULL;
-    const char *tried = "";
-    for (uint32_t kept = TIDE_HUB_WORDS_MOST + 1; kept-- > 0 && !source;) {
-        *read = tide_hub_name_read(arena, name, kept);
-        if (strcmp(read->base, tried) == 0) continue;
-        source = tide_catalogue_source(tried = read->base);
-        if (!source) source = catalogue_with(arena, tide_format(arena, "/%s\"", read->base));
-    }
-    return source;
-}
-
-/* The same; NULL: none, or one whose configuration is not known. */
-static const tide_source *catalogue_variant(tide_arena *arena, const char *name, tide_hub_name *read) {
-    const tide_source *source = catalogue_of_hub(arena, name, read);
-    return read->is_quantised && !read->quantization ? NULL : source;
-}
 
 /* What a variant has of its base, and what it may have otherwise. */
 static void model_of_variant(tide_job_builder *b, const char *name, const tide_source *source,
@@ -89,33 +40,9 @@ static void model_of_also(tide_job_builder *b, const char *path, const tide_sour
                 "give its config.json where it differs");
 }
 
-/* The entry that the name continues: tuned models are called as their base, a dash and more. */
-static const tide_source *catalogue_base(tide_arena *arena, const char *name) {
-    char *base = tide_text_copy(arena, tide_text_of(name));
-    for (char *dash; (dash = strrchr(base, '-'));) {
-        *dash = 0;
-        const tide_source *source = catalogue_find(arena, base);
-        if (source) return source;
-    }
-    return NULL;
-}
-
-static const char *catalogue_near(tide_arena *arena, const char *name) {
-    const char *slash = strrchr(name, '/'), *last = tide_lowered(arena, tide_text_of(slash ? slash + 1 : name));
-    tide_hub_name read;
-    const tide_source *base = catalogue_of_hub(arena, name, &read);
-    if (!base) base = catalogue_base(arena, name);
-    if (!base) base = catalogue_find(arena, last);
-    if (!base) base = catalogue_base(arena, last);
-    if (base) return base->name;
-    const char **names = TIDE_NEW(arena, const char *, tide_catalogue_source_count + 1);
-    for (uint32_t i = 0; i < tide_catalogue_source_count; i++) names[i] = tide_catalogue_sources[i].name;
-    return tide_near_names(arena, tide_text_of(last), names, tide_catalogue_source_count);
-}
-
 static void model_unknown(tide_job_builder *b, const char *name) {
     const char *word = tide_word_remedy(tide_text_of(name));
-    const char *near = catalogue_near(b->arena, name);
+    const char *near = tide_catalogue_near(b->arena, name);
     const char *file = "give its config.json as a file";
     tide_error(b->diags, TIDE_ERR_MODEL_UNKNOWN, "/settings/model",
                tide_format(b->arena, "\"%s\" is not in the catalogue", tide_shown(b->arena, tide_text_of(name))),
@@ -147,7 +74,7 @@ static void model_of_description(tide_job_builder *b) {
 static void model_of_file(tide_job_builder *b, const char *name) {
     b->model_is_file = true;
     if (!name[0]) return;
-    if (catalogue_find(b->arena, name)) {
+    if (tide_catalogue_find(b->arena, name)) {
         tide_report(b->diags, TIDE_WARNING, TIDE_ERR_CONFLICT, "/settings/model",
                     tide_format(b->arena, "%s is not used: the configuration in %s is", name, b->inputs.config_file),
                     "give one of the two");
@@ -161,15 +88,15 @@ static void model_of_file(tide_job_builder *b, const char *name) {
 static void model_asked(tide_job_builder *b) {
     const char *asked = b->inputs.asked_model;
     if (!asked || b->inputs.config || b->inputs.description || b->arguments.is_given[TIDE_SET_model]) return;
-    const tide_source *source = catalogue_find(b->arena, asked);
+    const tide_source *source = tide_catalogue_find(b->arena, asked);
     tide_hub_name read;
     if (source) {
         model_of_also(b, asked, source);
         tide_setting_put(&b->arguments, TIDE_TEXT("model"), tide_text_of(source->name), TIDE_ORIGIN_FILE);
-    } else if (catalogue_variant(b->arena, asked, &read)) {
+    } else if (tide_catalogue_variant(b->arena, asked, &read)) {
         tide_setting_put(&b->arguments, TIDE_TEXT("model"), tide_text_of(asked), TIDE_ORIGIN_FILE);
     } else {
-        const char *near = asked[0] == '$' ? NULL : catalogue_near(b->arena, asked), *file = "give its config.json too";
+        const char *near = asked[0] == '$' ? NULL : tide_catalogue_near(b->arena, asked), *file = "give its config.json too";
         tide_error(b->diags, TIDE_ERR_MODEL_UNKNOWN, b->inputs.asked_place,
                    tide_format(b->arena, "\"%s\", which a file names, is not in the catalogue",
                                tide_shown(b->arena, tide_text_of(asked))),
@@ -180,14 +107,14 @@ static void model_asked(tide_job_builder *b) {
 void tide_find_model(tide_job_builder *b) {
     model_asked(b);
     const char *name = tide_argument_text(&b->arguments, TIDE_SET_model);
-    const tide_source *source = b->inputs.config ? NULL : catalogue_find(b->arena, name), *variant = NULL;
+    const tide_source *source = b->inputs.config ? NULL : tide_catalogue_find(b->arena, name), *variant = NULL;
     tide_hub_name read;
     if (b->inputs.config) {
         model_of_file(b, name);
     } else if (source) {
         model_of_also(b, name, source);
         model_of_catalogue(b, source);
-    } else if (name[0] && (variant = catalogue_variant(b->arena, name, &read))) {
+    } else if (name[0] && (variant = tide_catalogue_variant(b->arena, name, &read))) {
         model_of_catalogue(b, variant);
         model_of_variant(b, name, variant, &read);
     } else if (name[0]) {

@@ -213,16 +213,23 @@ const char *tide_setting_nearest(tide_arena *arena, tide_text name) {
     return tide_nearest(tide_text_of(tide_lowered(arena, name)), names, count);
 }
 
-const char *tide_word_remedy(tide_text word) {
-    static const struct {
-        const char *word, *remedy;
-    } words[] = {
-#define TIDE_WORD(word, remedy) {word, remedy},
+static const struct {
+    const char *word, *means, *remedy;
+} words[] = {
+#define TIDE_WORD(word, means, remedy) {word, means, remedy ? remedy : "write " means},
 #include "job/words.def"
 #undef TIDE_WORD
-    };
+};
+
+const char *tide_word_remedy(tide_text word) {
     for (size_t i = 0; i < TIDE_COUNT_OF(words); i++)
         if (tide_text_is(word, words[i].word)) return words[i].remedy;
+    return NULL;
+}
+
+const char *tide_word_meaning(tide_text word) {
+    for (size_t i = 0; i < TIDE_COUNT_OF(words); i++)
+        if (tide_text_is(word, words[i].word)) return words[i].means[0] ? words[i].means : NULL;
     return NULL;
 }
 

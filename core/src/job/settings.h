@@ -68,6 +68,9 @@ const char *tide_setting_nearest(tide_arena *arena, tide_text name);
 /* What to write for a word that other programs have (words.def); NULL for others. */
 const char *tide_word_remedy(tide_text word);
 
+/* The settings that such a word stands for beside a model, "quant=nf4 adapter=lora" or "seq="; NULL: none. */
+const char *tide_word_meaning(tide_text word);
+
 /* Whether its value is one of a list, and the choice number `index`, empty past the last. */
 bool tide_setting_chooses(const tide_setting *setting);
 tide_text tide_setting_choice(const tide_setting *setting, uint32_t index);

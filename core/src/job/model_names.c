@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Models by their names: as the catalogue has them, as the Hub does, as people spell them. */
+#include "job/model_names.h"
+
+#include <string.h>
+
+#include "base/units.h"
+#include "job/job.h"
+
+enum { NEAR_MODELS = 4 };
+
+/* Whether a text has a part in it, in any case; the part is in lower case. */
+static bool contains_lowered(tide_text text, tide_text part) {
+    for (const char *at = text.at; (size_t)(text.at + text.length - at) >= part.length; at++) {
+        at = memchr(at, part.at[0], (size_t)(text.at + text.length - at));
+        if (!at || (size_t)(text.at + text.length - at) < part.length) return false;
+        if (tide_text_same((tide_text){at, part.length}, part)) return true;
+    }
+    return false;
+}
+
+/* The entry whose text has this in it, in any case: "/", a name and its quotation mark. */
+static const tide_source *catalogue_with(tide_arena *arena, const char *name) {
+    const tide_text part = tide_text_of(tide_format(arena, "/%s\"", name));
+    for (uint32_t i = 0; i < tide_catalogue_source_count; i++) {
+        const tide_source whole = tide_source_whole(arena, &tide_catalogue_sources[i]);
+        if (contains_lowered((tide_text){whole.text, whole.length}, part)) return &tide_catalogue_sources[i];
+    }
+    return NULL;
+}
+
+/* The entry that is published under a path, as llava-hf/llava-1.5-7b-hf. */
+static const tide_source *catalogue_published(tide_arena *arena, const char *path) {
+    return catalogue_with(arena, path);
+}
+
+static bool is_figure(char c) {
+    return c >= '0' && c <= '9';
+}
+
+enum { SPELLED_ROOM = 96 };
+
+/* "Qwen 2.5 7B" as "qwen2.5-7b": in lower case, and of what parts words a dash between digits alone; cut where it is
+ * longer than any entry. */
+static tide_text spelled(char *room, const char *name) {
+    size_t length = 0;
+    bool parts = false;
+    for (const char *at = name; *at && length + 2 < SPELLED_ROOM; at++) {
+        bool is_parting = strchr("-_: ", *at) != NULL;
+        if (!is_parting && parts && length && is_figure(room[length - 1]) && is_figure(*at)) room[length++] = '-';
+        if (!is_parting) room[length++] = *at >= 'A' && *at <= 'Z' ? (char)(*at - 'A' + 'a') : *at;
+        parts = is_parting;
+    }
+    return (tide_text){room, length};
+}
+
+/* The entry of a name that is spelled in another way. */
+static const tide_source *catalogue_spelled(const char *name) {
+    char wanted_room[SPELLED_ROOM], room[SPELLED_ROOM];
+    const tide_text wanted = spelled(wanted_room, name);
+    for (uint32_t i = 0; i < tide_catalogue_source_count; i++)
+        if (tide_text_equal(spelled(room, tide_catalogue_sources[i].name), wanted)) return &tide_catalogue_sources[i];
+    return NULL;
+}
+
+const tide_source *tide_catalogue_find(tide_arena *arena, const char *name) {
+    const char *lowered = tide_lowered(arena, tide_text_of(name));
+    if (strchr(name, '/')) return catalogue_published(arena, lowered);
+    const tide_source *source = tide_catalogue_source(lowered);
+    return source ? source : catalogue_spelled(lowered);
+}
+
+const tide_json *tide_catalogue_config(tide_arena *arena, const char *name, tide_diagnostics *diags) {
+    const tide_source *source = tide_catalogue_find(arena, name);
+    if (!source) return NULL;
+    tide_source whole = tide_source_whole(arena, source);
+    const char *place = tide_format(arena, "/models/%s", source->name);
+    return tide_json_at(tide_json_parse(arena, (tide_text){whole.text, whole.length}, place, diags), "config");
+}
+
+/* With dashes where people have blanks and underscores. */
+static char *dashed(tide_arena *arena, const char *name) {
+    char *text = tide_text_copy(arena, tide_text_of(name));
+    for (char *c = text; *c; c++)
+        if (strchr("_: ", *c)) *c = '-';
+    return text;
+}
+
+/* The entry that a name of the Hub is a variant of, whatever it is quantised in: the one whose own name says most. */
+static const tide_source *catalogue_of_hub(tide_arena *arena, const char *name, tide_hub_name *read) {
+    const tide_source *source = NULL;
+    const char *tried = "", *parted = strchr(name, ' ') ? dashed(arena, name) : name;
+    for (uint32_t kept = TIDE_HUB_WORDS_MOST + 1; kept-- > 0 && !source;) {
+        *read = tide_hub_name_read(arena, parted, kept);
+        if (strcmp(read->base, tried) == 0) continue;
+        source = tide_catalogue_source(tried = read->base);
+        if (!source) source = catalogue_spelled(tried);
+        if (!source) source = catalogue_with(arena, read->base);
+    }
+    return source;
+}
+
+/* The same; NULL: none, or one whose configuration is not known. */
+const tide_source *tide_catalogue_variant(tide_arena *arena, const char *name, tide_hub_name *read) {
+    const tide_source *source = catalogue_of_hub(arena, name, read);
+    return read->is_quantised && !read->quantization ? NULL : source;
+}
+
+/* The entry that the name continues: tuned models are called as their base, a dash and more. */
+static const tide_source *catalogue_base(tide_arena *arena, const char *name) {
+    char *base = strchr(name, ' ') ? dashed(arena, name) : tide_text_copy(arena, tide_text_of(name));
+    for (char *dash; (dash = strrchr(base, '-'));) {
+        *dash = 0;
+        const tide_source *source = tide_catalogue_find(arena, base);
+        if (source) return source;
+    }
+    return NULL;
+}
+
+bool tide_model_is_known(tide_arena *arena, const char *name) {
+    tide_hub_name read;
+    return tide_catalogue_find(arena, name) || tide_catalogue_variant(arena, name, &read);
+}
+
+/* Whether each word of a name is one of the entry's, or the name is how the entry begins: "llama 8b", "mixtral". */
+static bool has_words(tide_arena *arena, const char *entry, const char *name) {
+    char entry_room[SPELLED_ROOM], room[SPELLED_ROOM];
+    tide_text whole = spelled(entry_room, entry), begin = spelled(room, name);
+    bool begins = begin.length && whole.length > begin.length && tide_text_starts(whole, begin);
+    char next = begins ? whole.at[begin.length] : '.';
+    if (next != '.' && !(is_figure(next) && is_figure(begin.at[begin.length - 1]))) return true;
+    const char *text = dashed(arena, name);
+    const char *parted = tide_format(arena, "-%s-", entry);
+    tide_text rest = tide_text_of(text), word;
+    while (tide_piece_next(&rest, '-', &word))
+        if (!strstr(parted, tide_format(arena, "-%.*s-", (int)word.length, word.at))) return false;
+    return true;
+}
+
+/* Those with the fewest words besides. */
+static const char *near_by_words(tide_arena *arena, const char *name) {
+    const char *found[NEAR_MODELS], *list = NULL;
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < tide_catalogue_source_count && *name; i++) {
+        const char *entry = tide_catalogue_sources[i].name;
+        if (!has_words(arena, entry, name)) continue;
+        uint32_t at = count < NEAR_MODELS ? count++ : NEAR_MODELS;
+        for (; at > 0 && strlen(entry) < strlen(found[at - 1]); at--)
+            if (at < NEAR_MODELS) found[at] = found[at - 1];
+        if (at < NEAR_MODELS) found[at] = entry;
+    }
+    for (uint32_t i = 0; i < count; i++)
+        list = i ? tide_format(arena, "%s%s%s", list, i + 1 < count ? ", " : " or ", found[i]) : found[i];
+    return list;
+}
+
+const char *tide_catalogue_near(tide_arena *arena, const char *name) {
+    const char *slash = strrchr(name, '/'), *last = tide_lowered(arena, tide_text_of(slash ? slash + 1 : name));
+    tide_hub_name read;
+    const tide_source *base = catalogue_of_hub(arena, name, &read);
+    if (!base) base = catalogue_base(arena, name);
+    if (!base) base = tide_catalogue_find(arena, last);
+    if (!base) base = catalogue_base(arena, last);
+    if (base) return base->name;
+    const char **names = TIDE_NEW(arena, const char *, tide_catalogue_source_count + 1);
+    const char *list = near_by_words(arena, last);
+    if (list) return list;
+    for (uint32_t i = 0; i < tide_catalogue_source_count; i++) names[i] = tide_catalogue_sources[i].name;
+    return tide_near_names(arena, tide_text_of(last), names, tide_catalogue_source_count);
+}

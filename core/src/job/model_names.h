@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Entries of the catalogue by what people call them. Private to job/. */
+#ifndef TIDE_MODEL_NAMES_H
+#define TIDE_MODEL_NAMES_H
+
+#include "job/hub_names.h"
+#include "lang/lang.h"
+
+/* The entry of a name, or of a path on the Hub; NULL: there is none. "Llama 3.1 8B" is "llama-3.1-8b": case, dashes,
+ * underscores, colons and blanks say nothing but between digits. */
+const tide_source *tide_catalogue_find(tide_arena *arena, const char *name);
+
+/* The entry that a name of the Hub is a variant of, and what the name says of it; NULL: none, or one whose configuration
+ * is not known. */
+const tide_source *tide_catalogue_variant(tide_arena *arena, const char *name, tide_hub_name *read);
+
+/* Whether the catalogue has it, or what it is a variant of. */
+bool tide_model_is_known(tide_arena *arena, const char *name);
+
+/* Up to four entries that may be meant: "a, b or c"; NULL: none is near. */
+const char *tide_catalogue_near(tide_arena *arena, const char *name);
+
+#endif

@@ -1,0 +1,363 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A job in words: "llama 3 8b qlora on a 4090, batch 4". The model is the longest run of words that the catalogue has;
+ * the others are words of words.def, choices, GPUs, sizes, names of settings beside a number, or say nothing. */
+#include "job/phrases.h"
+
+#include <string.h>
+
+#include "base/units.h"
+#include "job/builder.h"
+#include "job/model_names.h"
+
+enum { PHRASE_LIMIT = 400, PHRASE_PIECES = 64, RUN_OF_NAME = 8, RUN_OF_ENTRY = 3, WORDS_OF_PHRASE = 96 };
+
+typedef struct phrase {
+    tide_arena *arena;
+    tide_diagnostics *diags;
+    const tide_json *gpus;
+    tide_text pieces[PHRASE_PIECES];
+    uint32_t count, at;
+    const char *model;    /* NULL: none yet */
+    const char *unknown;  /* what was not understood; "": all was */
+    const char *settings; /* "quant=nf4 adapter=lora" */
+    bool serves;
+} phrase;
+
+/* ---- pieces ---- */
+
+static size_t digits_of(tide_text piece) {
+    size_t count = 0;
+    while (count < piece.length && piece.at[count] >= '0' && piece.at[count] <= '9') count++;
+    return count;
+}
+
+/* "8xh100" is two pieces. */
+static void take_apart(phrase *p, tide_text text) {
+    tide_text rest = tide_text_of(tide_lowered(p->arena, text)), piece;
+    for (char *c = (char *)rest.at; *c; c++)
+        if (strchr("\t\n\r,;?!()", *c)) *c = ' ';
+    while (p->count < PHRASE_PIECES && tide_piece_next(&rest, ' ', &piece)) {
+        size_t digits = digits_of(piece);
+        bool counts = digits && digits + 1 < piece.length && piece.at[digits] == 'x' && piece.at[digits + 1] >= 'a';
+        if (counts) p->pieces[p->count++] = (tide_text){piece.at, digits + 1};
+        if (counts) piece = (tide_text){piece.at + digits + 1, piece.length - digits - 1};
+        if (piece.length && p->count < PHRASE_PIECES) p->pieces[p->count++] = piece;
+    }
+}
+
+static tide_text piece_at(const phrase *p, uint32_t number) {
+    return number < p->count ? p->pieces[number] : TIDE_TEXT("");
+}
+
+static const char *run_text(const phrase *p, uint32_t first, uint32_t length, const char *separator) {
+    const char *text = "";
+    for (uint32_t i = 0; i < length; i++) {
+        tide_text piece = p->pieces[first + i];
+        text = tide_format(p->arena, "%s%s%.*s", text, i ? separator : "", (int)piece.length, piece.at);
+    }
+    return text;
+}
+
+static uint32_t longest_run(const phrase *p, uint32_t first, uint32_t most) {
+    uint32_t left = p->count - first;
+    return left < most ? left : most;
+}
+
+static bool is_any_of(tide_text piece, const char *joined) {
+    tide_text rest = tide_text_of(joined), one;
+    while (tide_piece_next(&rest, '|', &one))
+        if (tide_text_equal(piece, one)) return true;
+    return false;
+}
+
+/* 4, 4096 or 8k; 8k is 8192. NULL: none of these. */
+static const char *number_in(const phrase *p, tide_text piece) {
+    size_t digits = digits_of(piece);
+    int64_t value;
+    if (!digits || !tide_text_to_i64(&value, (tide_text){piece.at, digits})) return NULL;
+    if (digits == piece.length) return tide_text_copy(p->arena, piece);
+    bool is_k = digits + 1 == piece.length && piece.at[digits] == 'k' && value < 1 << 20;
+    return is_k ? tide_format(p->arena, "%d", (int)value * 1024) : NULL;
+}
+
+static void add_meaning(phrase *p, const char *settings) {
+    p->settings = tide_format(p->arena, "%s%s%s", p->settings, *p->settings && *settings ? " " : "", settings);
+    p->serves = p->serves || strstr(settings, "mode=serve");
+}
+
+/* ---- what begins at p->at: each returns how many pieces it is, 0 if it is none of that ---- */
+
+/* What may stand in a variant's name behind the size: no word of its own. */
+static bool may_be_of_name(const phrase *p, uint32_t length) {
+    for (uint32_t i = 1; i < length; i++) {
+        tide_text piece = p->pieces[p->at + i];
+        if (!is_any_of(piece, "chat") && tide_word_meaning(piece)) return false;
+        if (piece.length > 3 && number_in(p, piece)) return false;
+    }
+    return true;
+}
+
+static uint32_t take_model(phrase *p) {
+    for (uint32_t length = p->model ? 0 : longest_run(p, p->at, RUN_OF_NAME); length; length--) {
+        const char *name = run_text(p, p->at, length, "-");
+        const tide_source *source = tide_catalogue_find(p->arena, name);
+        if (!source && !(may_be_of_name(p, length) && tide_model_is_known(p->arena, name))) continue;
+        p->model = source && !strchr(name, '/') ? source->name : name;
+        return length;
+    }
+    return 0;
+}
+
+/* Its name with dashes and blanks as underscores: "fine-tune", "gradient checkpointing". */
+static tide_text entry_at(const phrase *p, uint32_t first, uint32_t length) {
+    const char *text = run_text(p, first, length, "_");
+    for (char *c = (char *)text; *c; c++)
+        if (*c == '-') *c = '_';
+    return tide_text_of(text);
+}
+
+/* NAME= of what begins at a piece and takes a number; NULL: nothing does. */
+static const char *taker_at(const phrase *p, uint32_t first, uint32_t *length) {
+    for (*length = longest_run(p, first, RUN_OF_ENTRY); *length; --*length) {
+        tide_text entry = entry_at(p, first, *length);
+        const char *meaning = tide_word_meaning(entry);
+        if (meaning && meaning[strlen(meaning) - 1] == '=') return meaning;
+        tide_setting_id id = tide_setting_find(entry);
+        if (id != TIDE_SET_COUNT && tide_settings[id].type == TIDE_SETTING_INT)
+            return tide_format(p->arena, "%s=", tide_settings[id].name);
+    }
+    return NULL;
+}
+
+/* "batch size of 4", "4k context" */
+static uint32_t take_sized(phrase *p) {
+    uint32_t length, end = p->at;
+    const char *number = number_in(p, p->pieces[p->at]);
+    const char *taker = taker_at(p, number ? p->at + 1 : p->at, &length);
+    if (number && !taker) return 0;
+    end += length + (number != NULL);
+    while (!number && taker && is_any_of(piece_at(p, end), "of|is|=|:|at|size")) end++;
+    if (!number) number = number_in(p, piece_at(p, end++));
+    if (!number || !taker) return 0;
+    add_meaning(p, tide_format(p->arena, "%s%s", taker, number));
+    return end - p->at;
+}
+
+static uint32_t take_word(phrase *p) {
+    for (uint32_t length = longest_run(p, p->at, RUN_OF_ENTRY); length; length--) {
+        const char *meaning = tide_word_meaning(entry_at(p, p->at, length));
+        if (!meaning || meaning[strlen(meaning) - 1] == '=') continue;
+        add_meaning(p, meaning);
+        return length;
+    }
+    return 0;
+}
+
+/* "adafactor", "zero3", "dpo", "inference": what only one setting can be. */
+static uint32_t take_choice(phrase *p) {
+    static const tide_setting_id ids[] = {TIDE_SET_mode,          TIDE_SET_trainer,   TIDE_SET_optimizer,
+                                          TIDE_SET_parallel_kind, TIDE_SET_attention, TIDE_SET_engine};
+    tide_text entry = entry_at(p, p->at, 1);
+    if (entry.at[0] < 'a' || is_any_of(entry, "none|auto|default|native|transformers")) return 0;
+    for (size_t i = 0; i < TIDE_COUNT_OF(ids); i++) {
+        tide_diagnostics scratch;
+        tide_diagnostics_init(&scratch, p->arena);
+        const char *value = tide_setting_read(p->arena, ids[i], entry, &scratch);
+        if (!value || scratch.error_count) continue;
+        add_meaning(p, tide_format(p->arena, "%s%s=%s", ids[i] == TIDE_SET_engine ? "mode=serve " : "",
+                                   tide_settings[ids[i]].name, value));
+        return 1;
+    }
+    return 0;
+}
+
+static bool is_unit(tide_text piece) {
+    return is_any_of(piece, "g|gb|gib");
+}
+
+/* "rtx 4090", "a100 80 gb", "h100s": from piece `first`; no size alone. */
+static uint32_t gpu_at(const phrase *p, uint32_t first, const char **name) {
+    tide_text head = piece_at(p, first);
+    size_t digits = digits_of(head);
+    tide_text unit = {head.at + digits, head.length - digits};
+    bool is_size = digits && (unit.length ? is_unit(unit) : digits < 4);
+    for (uint32_t length = is_size || !head.length ? 0 : longest_run(p, first, RUN_OF_NAME); length; length--) {
+        const char *text = run_text(p, first, length, "-");
+        size_t end = strlen(text);
+        *name = text;
+        if (tide_gpu_is_named(p->arena, p->gpus, text)) return length;
+        *name = tide_text_copy(p->arena, (tide_text){text, end - 1});
+        if (text[end - 1] == 's' && tide_gpu_is_named(p->arena, p->gpus, *name)) return length;
+    }
+    return 0;
+}
+
+/* 8, 8x or eight; 0: none of these. */
+static int64_t count_of(tide_text piece) {
+    static const char *const numbers[] = {"a", "two", "three", "four", "five", "six", "seven", "eight"};
+    size_t digits = digits_of(piece);
+    int64_t count = 0;
+    if (digits && (digits == piece.length || tide_text_is((tide_text){piece.at + digits, piece.length - digits}, "x")))
+        tide_text_to_i64(&count, (tide_text){piece.at, digits});
+    for (int64_t i = 1; i < (int64_t)TIDE_COUNT_OF(numbers); i++)
+        if (tide_text_is(piece, numbers[i])) count = i + 1;
+    return count;
+}
+
+/* "8x h100", "two 4090s", "4 gpus", "an l40s" */
+static uint32_t take_gpus(phrase *p) {
+    const char *name = NULL;
+    uint32_t length = gpu_at(p, p->at, &name), counted = 0;
+    int64_t count = length ? 0 : count_of(p->pieces[p->at]);
+    if (count) {
+        counted = is_any_of(piece_at(p, p->at + 1), "x|of") ? 2 : 1;
+        length = gpu_at(p, p->at + counted, &name);
+        if (!length) name = NULL;
+        if (!length && is_any_of(piece_at(p, p->at + counted), "gpu|gpus|card|cards")) length = 1;
+    }
+    if (!length) return 0;
+    if (name) add_meaning(p, tide_format(p->arena, "gpu=%s", name));
+    if (count > 1) add_meaning(p, tide_format(p->arena, "gpus=%d", (int)count));
+    return counted + length;
+}
+
+/* "24gb", "24 GB": of a GPU. "8k": tokens. */
+static uint32_t take_size(phrase *p) {
+    tide_text head = p->pieces[p->at];
+    size_t digits = digits_of(head);
+    tide_text unit = {head.at + digits, head.length - digits};
+    const char *number = number_in(p, head);
+    bool is_apart = digits && !unit.length;
+    if (is_apart) unit = piece_at(p, p->at + 1);
+    if (digits && is_unit(unit)) {
+        add_meaning(p, tide_format(p->arena, "gpu_gib=%.*s", (int)digits, head.at));
+        return is_apart ? 2 : 1;
+    }
+    if (!number || is_apart) return 0;
+    add_meaning(p, tide_format(p->arena, "seq=%s", number));
+    return 1;
+}
+
+/* A setting as such, "batch=4", and what says nothing. */
+static uint32_t take_others(phrase *p) {
+    static const char fillers[] =
+        "a|an|the|on|of|for|in|at|with|and|using|by|to|do|does|i|my|me|it|is|can|will|run|how|much|many|memory|vram|"
+        "need|needs|needed|require|requires|required|what|which|single|one|full|model|llm|parameters|parameter|weights|"
+        "gpu|gpus|card|cards|nvidia|geforce|tesla|ram|fit|fits|get|long|size|mode|step|steps|each|per|users|job|that|+|"
+        "&|please|would|should|when|if|without|anything|else|tokens|precision|want|try|would|like";
+    tide_text piece = p->pieces[p->at];
+    const char *equals = memchr(piece.at, '=', piece.length);
+    if (equals && equals > piece.at && equals + 1 < piece.at + piece.length) {
+        add_meaning(p, tide_text_copy(p->arena, piece));
+        return 1;
+    }
+    return is_any_of(piece, fillers) ? 1 : 0;
+}
+
+/* ---- the whole ---- */
+
+static void read_pieces(phrase *p) {
+    uint32_t (*const takers[])(phrase *) = {take_model,  take_gpus, take_sized, take_word,
+                                            take_choice, take_size, take_others};
+    while (p->at < p->count) {
+        uint32_t taken = 0;
+        for (size_t i = 0; i < TIDE_COUNT_OF(takers) && !taken; i++) taken = takers[i](p);
+        if (!taken) {
+            const char *piece = run_text(p, p->at, 1, "");
+            p->unknown = tide_format(p->arena, "%s%s%s", p->unknown, *p->unknown ? " " : "", piece);
+            taken = 1;
+        }
+        p->at += taken;
+    }
+}
+
+typedef struct word_list {
+    tide_text *words;
+    uint32_t count, room;
+} word_list;
+
+/* What a phrase says as words of a command: the model's name, NAME=VALUE. */
+static const char *as_typed(tide_arena *arena, const word_list *out, uint32_t from) {
+    const char *text = "";
+    for (uint32_t i = from; i < out->count; i++) {
+        tide_text word = out->words[i];
+        size_t skipped = tide_text_starts(word, TIDE_TEXT("model=")) ? sizeof "model=" - 1 : 0;
+        text =
+            tide_format(arena, "%s%s%.*s", text, i > from ? " " : "", (int)(word.length - skipped), word.at + skipped);
+    }
+    return text;
+}
+
+static void say_phrase(const phrase *p, tide_text text, const char *typed) {
+    const char *shown = tide_shown(p->arena, text);
+    if (p->model && *p->unknown)
+        tide_error(p->diags, TIDE_ERR_MODEL_UNKNOWN, "/settings/model",
+                   tide_format(p->arena, "\"%s\" of \"%s\" is not understood",
+                               tide_shown(p->arena, tide_text_of(p->unknown)), shown),
+                   tide_format(p->arena, "write %s, and settings as NAME=VALUE", typed));
+    else if (*p->settings)
+        tide_report(p->diags, TIDE_ASSUMPTION, TIDE_OK, "/settings/model",
+                    tide_format(p->arena, "\"%s\" is read as %s", shown, typed),
+                    "write settings as NAME=VALUE to say otherwise");
+}
+
+/* A server's requests have a length of their own. */
+static tide_text server_word(const phrase *p, tide_text setting) {
+    if (p->serves && tide_text_starts(setting, TIDE_TEXT("seq=")))
+        return tide_text_of(tide_format(p->arena, "max_model_len=%.*s", (int)setting.length - 4, setting.at + 4));
+    return setting;
+}
+
+static void put_once(word_list *out, tide_text word) {
+    for (uint32_t i = 0; i < out->count; i++)
+        if (tide_text_equal(out->words[i], word)) return;
+    if (word.length && out->count < out->room) out->words[out->count++] = word;
+}
+
+static void put_phrase(word_list *out, tide_arena *arena, const tide_json *gpus, tide_text text, bool serves,
+                       tide_diagnostics *diags) {
+    phrase *p = TIDE_NEW(arena, phrase, 1);
+    uint32_t from = out->count;
+    *p = (phrase){.arena = arena, .diags = diags, .gpus = gpus, .unknown = "", .settings = "", .serves = serves};
+    take_apart(p, text);
+    read_pieces(p);
+    const char *model = p->model || !*p->unknown ? p->model : *p->settings ? p->unknown : tide_text_copy(arena, text);
+    if (model) put_once(out, tide_text_of(tide_format(arena, "model=%s", model)));
+    tide_text rest = tide_text_of(p->settings), one;
+    while (tide_piece_next(&rest, ' ', &one)) put_once(out, server_word(p, one));
+    say_phrase(p, text, as_typed(arena, out, from));
+}
+
+/* The text of "model=TEXT" or of a word without `=` that is no model's name as it stands; "batch=4" stays as it is. */
+static tide_text phrase_in(tide_arena *arena, tide_text word) {
+    tide_text model = TIDE_TEXT("model="), none = TIDE_TEXT("");
+    const char *equals = memchr(word.at, '=', word.length), *blank = memchr(word.at, ' ', word.length);
+    if (tide_text_starts(word, model))
+        word = (tide_text){word.at + model.length, word.length - model.length};
+    else if (equals && !(blank && blank < equals))
+        return none;
+    word = tide_trimmed(word);
+    if (word.length > PHRASE_LIMIT || memchr(word.at, 0, word.length)) return none;
+    const char *name = tide_text_copy(arena, word);
+    bool is_name = !strchr(name, ' ') && tide_model_is_known(arena, name);
+    return is_name || tide_setting_find(word) != TIDE_SET_COUNT ? none : word;
+}
+
+tide_text *tide_phrases_read(tide_arena *arena, const tide_text *words, uint32_t *count, tide_diagnostics *diags) {
+    word_list out = {.room = *count * WORDS_OF_PHRASE};
+    const tide_json *gpus = NULL;
+    bool serves = false;
+    if (!*count) return NULL;
+    for (uint32_t i = 0; i < *count; i++) serves = serves || tide_text_is(words[i], "mode=serve");
+    out.words = TIDE_NEW(arena, tide_text, out.room);
+    for (uint32_t i = 0; i < *count; i++) {
+        tide_text text = phrase_in(arena, words[i]);
+        if (text.length && !gpus) gpus = tide_gpu_list(arena, diags);
+        if (text.length)
+            put_phrase(&out, arena, gpus, text, serves, diags);
+        else
+            out.words[out.count++] = words[i];
+    }
+    *count = out.count;
+    return out.words;
+}
